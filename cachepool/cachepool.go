@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cachepool is the port to pools: the disk space that one gateway process owns alone, for the ends of its
+// volumes' logs, their metadata and the cache.
+//
+// # Rules
+//
+//   - A pool is open in one process at a time (ErrLocked) and belongs to one gateway for ever (ErrForeign).
+//   - 3: a pool has an incarnation, a random identity of the logs on it. Who lost, rewound or doubts a log calls
+//     NewIncarnation before it says anything to other members. A pool whose identity file is missing or damaged gets a
+//     new one by itself. Boot counts the pool's openings within an incarnation, durably before Open returns.
+//   - 3: a failed fsync is never retried. Once File.Sync failed, that File's Sync fails for ever.
+//   - What was written is durable after File.Sync; that a file has its name (Create, Rename, Remove) only after the
+//     directory's Sync. In between, a crash may leave any of it, torn at any byte.
+//   - 15: Room is reserved before it is used. Only deletes and what they need may use the last part of it.
+//
+// Implementations: cachepool/dir (a directory) and cachepool/crashfs (memory that can lose power, for tests). Both
+// pass cachepool/pooltest. All methods may be called from many goroutines, on one File too.
+package cachepool
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"regexp"
+)
+
+// ID is a random 128-bit identity.
+type ID [16]byte
+
+// String is 32 lower-case hexadecimal digits.
+func (id ID) String() string { return hex.EncodeToString(id[:]) }
+
+// IsZero reports whether id is no identity.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// NewID draws an identity from random, which must be a cryptographic source outside tests.
+func NewID(random io.Reader) (ID, error) {
+	var id ID
+	if _, err := io.ReadFull(random, id[:]); err != nil {
+		return ID{}, fmt.Errorf("draw identity: %w", err)
+	}
+	return id, nil
+}
+
+// ParseID reads what String wrote.
+func ParseID(s string) (ID, error) {
+	var id ID
+	if len(s) != 2*len(id) {
+		return id, fmt.Errorf("identity %q: not %d hexadecimal digits", s, 2*len(id))
+	}
+	if _, err := hex.Decode(id[:], []byte(s)); err != nil {
+		return ID{}, fmt.Errorf("identity %q: %w", s, err)
+	}
+	return id, nil
+}
+
+// Outcomes; compare with errors.Is. Missing and existing files are fs.ErrNotExist and fs.ErrExist.
+var (
+	// ErrLocked: another process has the pool open.
+	ErrLocked = errors.New("in use by another process")
+	// ErrForeign: the pool belongs to another gateway.
+	ErrForeign = errors.New("belongs to another gateway")
+	// ErrFull: the room would be passed.
+	ErrFull = errors.New("full")
+	// ErrInvalid: a name that no file or volume can have.
+	ErrInvalid = errors.New("invalid")
+	// ErrClosed: the pool or file was closed.
+	ErrClosed = fs.ErrClosed
+)
+
+// Pool is an open pool.
+type Pool interface {
+	Identity
+	Volumes
+	// Room is the pool's; its Used begins with the files that are there.
+	Room() *Room
+	// Close gives the pool back. Files still open fail from then on. It makes nothing durable.
+	Close() error
+}
+
+// Identity tells pools apart.
+type Identity interface {
+	// Gateway is the owner's name.
+	Gateway() string
+	// Incarnation is that of the logs on this pool.
+	Incarnation() ID
+	// Boot counts the openings of this incarnation, from 1.
+	Boot() uint64
+	// NewIncarnation draws another one, from boot 1; it is durable on return. Logs from before are then no member's.
+	NewIncarnation() (ID, error)
+}
+
+// Volumes are the pool's directories, one for each volume.
+type Volumes interface {
+	// Volume returns the directory of a volume, which it makes, durably, if it is missing.
+	Volume(uuid string) (Dir, error)
+	// ListVolumes returns the uuids, sorted.
+	ListVolumes() ([]string, error)
+	// RemoveVolume removes a directory with all in it, durably; a missing one is no error. Close its files first. The
+	// room is given back by who reserved it.
+	RemoveVolume(uuid string) error
+}
+
+// Dir is one volume's directory.
+type Dir interface {
+	Files
+	// Sync makes creations, renames and removals durable (fsync of the directory).
+	Sync() error
+	// Path is where the metadata store may keep folders of its own, which List does not show. In crashfs there is
+	// nothing behind it.
+	Path() string
+}
+
+// Files are named by 1–128 letters, digits, '.', '_' and '-', not beginning with '.'.
+type Files interface {
+	// Create makes an empty file. fs.ErrExist.
+	Create(name string) (File, error)
+	// Open opens for reading and writing. fs.ErrNotExist.
+	Open(name string) (File, error)
+	// Remove removes the name; open Files go on. fs.ErrNotExist.
+	Remove(name string) error
+	// Rename moves a file, in one step, over another if there is one. fs.ErrNotExist.
+	Rename(from, to string) error
+	// List returns the files, by name.
+	List() ([]FileInfo, error)
+}
+
+// FileInfo is a file in a Dir.
+type FileInfo struct {
+	Name string
+	Size int64 // bytes
+}
+
+// File is an open file. ReadAt and WriteAt are as package io says; writing beyond the end leaves zeros between.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	// Sync makes contents and size durable. After an error nothing is known of what was written since the last
+	// success, and every later Sync fails (rule 3).
+	Sync() error
+	// Truncate cuts or extends with zeros.
+	Truncate(size int64) error
+	// Size in bytes.
+	Size() (int64, error)
+}
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`)
+
+// CheckName checks a file's name or a volume's uuid; the error wraps ErrInvalid. Implementations call it first.
+func CheckName(kind, name string) error {
+	if nameForm.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("%s %q: %w name: use 1 to 128 letters, digits, '.', '_' and '-', not beginning with '.'", kind, name, ErrInvalid)
+}

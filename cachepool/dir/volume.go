@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/weir-storage/weir/cachepool"
+)
+
+func (p *Pool) volumes() string { return filepath.Join(p.cfg.Path, "volumes") }
+
+// Volume implements cachepool.Volumes.
+func (p *Pool) Volume(uuid string) (cachepool.Dir, error) {
+	if err := cachepool.CheckName("volume", uuid); err != nil {
+		return nil, err
+	}
+	if p.closed() {
+		return nil, p.fail("open volume "+uuid+" on", cachepool.ErrClosed, "")
+	}
+	v := &volume{pool: p, path: filepath.Join(p.volumes(), uuid)}
+	err := os.Mkdir(v.path, 0o700)
+	if err == nil {
+		err = syncDir(p.volumes())
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, p.fail("make volume "+uuid+" on", err, "")
+	}
+	return v, nil
+}
+
+// ListVolumes implements cachepool.Volumes.
+func (p *Pool) ListVolumes() ([]string, error) {
+	entries, err := os.ReadDir(p.volumes())
+	if err != nil {
+		return nil, p.fail("list", err, "")
+	}
+	out := []string{}
+	for _, e := range entries {
+		if e.IsDir() && cachepool.CheckName("volume", e.Name()) == nil {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
+}
+
+// RemoveVolume implements cachepool.Volumes.
+func (p *Pool) RemoveVolume(uuid string) error {
+	if err := cachepool.CheckName("volume", uuid); err != nil {
+		return err
+	}
+	err := os.RemoveAll(filepath.Join(p.volumes(), uuid))
+	if err == nil {
+		err = syncDir(p.volumes())
+	}
+	if err != nil {
+		return p.fail("remove volume "+uuid+" on", err, "")
+	}
+	return nil
+}
+
+// volume implements cachepool.Dir.
+type volume struct {
+	pool *Pool
+	path string
+}
+
+func (v *volume) Path() string { return v.path }
+
+func (v *volume) Sync() error { return syncDir(v.path) }
+
+func (v *volume) file(name string) (string, error) {
+	if v.pool.closed() {
+		return "", fmt.Errorf("file %s: pool %s: %w", name, v.pool.cfg.Path, cachepool.ErrClosed)
+	}
+	return filepath.Join(v.path, name), cachepool.CheckName("file", name)
+}
+
+func (v *volume) open(name string, flag int) (cachepool.File, error) {
+	path, err := v.file(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &file{f: f, pool: v.pool}, nil
+}
+
+func (v *volume) Create(name string) (cachepool.File, error) {
+	return v.open(name, os.O_CREATE|os.O_EXCL)
+}
+
+func (v *volume) Open(name string) (cachepool.File, error) { return v.open(name, 0) }
+
+func (v *volume) Remove(name string) error {
+	path, err := v.file(name)
+	if err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+func (v *volume) Rename(from, to string) error {
+	a, err := v.file(from)
+	if err != nil {
+		return err
+	}
+	b, err := v.file(to)
+	if err != nil {
+		return err
+	}
+	return os.Rename(a, b)
+}
+
+func (v *volume) List() ([]cachepool.FileInfo, error) {
+	entries, err := os.ReadDir(v.path)
+	if err != nil {
+		return nil, err
+	}
+	out := []cachepool.FileInfo{}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		i, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, cachepool.FileInfo{Name: e.Name(), Size: i.Size()})
+	}
+	return out, nil
+}
+
+// file implements cachepool.File. It differs from os.File in that it ends with the pool, and remembers a failed Sync.
+type file struct {
+	f    *os.File
+	pool *Pool
+
+	mu     sync.Mutex
+	failed error
+}
+
+func (f *file) usable() error {
+	if f.pool.closed() {
+		return fmt.Errorf("file %s: pool: %w", f.f.Name(), cachepool.ErrClosed)
+	}
+	return nil
+}
+
+func (f *file) ReadAt(p []byte, off int64) (int, error) {
+	if err := f.usable(); err != nil {
+		return 0, err
+	}
+	return f.f.ReadAt(p, off)
+}
+
+func (f *file) WriteAt(p []byte, off int64) (int, error) {
+	if err := f.usable(); err != nil {
+		return 0, err
+	}
+	return f.f.WriteAt(p, off)
+}
+
+func (f *file) Truncate(size int64) error {
+	if err := f.usable(); err != nil {
+		return err
+	}
+	return f.f.Truncate(size)
+}
+
+func (f *file) Size() (int64, error) {
+	if err := f.usable(); err != nil {
+		return 0, err
+	}
+	i, err := f.f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return i.Size(), nil
+}
+
+func (f *file) Sync() error {
+	if err := f.usable(); err != nil {
+		return err
+	}
+	// One at a time: the kernel reports a failure to one of the syncs that overlap, and success to the others.
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed == nil {
+		f.failed = f.f.Sync()
+	}
+	return f.failed
+}
+
+func (f *file) Close() error { return f.f.Close() }
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// size sums up the files below a folder.
+func size(root string) (int64, error) {
+	var n int64
+	err := filepath.WalkDir(root, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		i, err := e.Info()
+		if err != nil {
+			return err
+		}
+		n += i.Size()
+		return nil
+	})
+	return n, err
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"container/list"
+	"sync"
+
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// BlockCache keeps the plaintext of blocks that were read last, up to a number
+// of bytes. The volumes of a process share one. Its methods may be called from
+// any goroutine.
+type BlockCache struct {
+	limit int64
+
+	mu     sync.Mutex
+	size   int64
+	last   uint64 // namespace
+	blocks map[cacheKey]*list.Element
+	recent *list.List // of *cached, most recent first
+}
+
+// cacheKey names a block. Positions may be used for other blocks after a
+// takeover cut the log, so each volume begins a new namespace then.
+type cacheKey struct {
+	namespace uint64
+	ref       segment.BlockRef
+}
+
+type cached struct {
+	key  cacheKey
+	data []byte
+}
+
+// NewBlockCache returns an empty cache for so many bytes of blocks.
+func NewBlockCache(bytes int64) *BlockCache {
+	return &BlockCache{limit: bytes, blocks: make(map[cacheKey]*list.Element), recent: list.New()}
+}
+
+// namespace returns a number that was never returned before.
+func (c *BlockCache) namespace() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	return c.last
+}
+
+// get returns a block, which must not be changed, or nil.
+func (c *BlockCache) get(namespace uint64, ref segment.BlockRef) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	el := c.blocks[cacheKey{namespace, ref}]
+	if el == nil {
+		return nil
+	}
+	c.recent.MoveToFront(el)
+	return el.Value.(*cached).data
+}
+
+// put keeps data, which must not be changed any more.
+func (c *BlockCache) put(namespace uint64, ref segment.BlockRef, data []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := cacheKey{namespace, ref}
+	if int64(len(data)) > c.limit || c.blocks[key] != nil {
+		return
+	}
+	c.blocks[key] = c.recent.PushFront(&cached{key, data})
+	c.size += int64(len(data))
+	for c.size > c.limit {
+		oldest := c.recent.Remove(c.recent.Back()).(*cached)
+		delete(c.blocks, oldest.key)
+		c.size -= int64(len(oldest.data))
+	}
+}

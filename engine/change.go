@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
+)
+
+// tx is a change while it is computed. Nothing that it notes has an effect
+// unless its record is appended.
+type tx struct {
+	tree
+	now    time.Time
+	stamp  uint64           // the record's number; 0 until it is asked for
+	used   *meta.Accounting // set if it changes
+	dirty  []*meta.Inode
+	gone   []volume.Handle // inodes that the record deletes and nobody can hold any more
+	ops    []segment.Op
+	blocks []segment.Block
+}
+
+// begin returns a change on top of everything that was appended. The caller holds turn.
+func (e *Engine) begin() (*tx, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.failed != nil:
+		return nil, e.failed
+	case !e.leading:
+		return nil, ErrNotHome
+	}
+	// Without what the clock knows besides the time, so that a repeat is told the same.
+	t := &tx{now: e.cfg.Now().Round(0).UTC()}
+	t.engine, t.home, t.epoch, t.end, t.applied = e, true, e.epoch, e.end, e.applied
+	var over *meta.Overlay
+	if !e.overlay.Empty() {
+		over = e.overlay.Copy()
+	}
+	// No snapshot is needed: turn is held, so the store only gets what over has.
+	t.view = e.store.Live(over)
+	return t, nil
+}
+
+// number returns the number of the record that t will be.
+func (t *tx) number() (uint64, error) {
+	if t.stamp == 0 {
+		e := t.engine
+		if e.counter+1 >= 1<<40 {
+			return 0, fmt.Errorf("epoch %d has no numbers left, let another gateway be home: %w", e.epoch, volume.ErrNoSpace)
+		}
+		e.counter++
+		t.stamp = e.epoch<<40 | e.counter
+	}
+	return t.stamp, nil
+}
+
+func (t *tx) set(key, value []byte) {
+	t.ops = append(t.ops, segment.Op{Kind: segment.Set, Key: key, Value: value})
+}
+
+func (t *tx) delete(key []byte) {
+	t.ops = append(t.ops, segment.Op{Kind: segment.Delete, Key: key})
+}
+
+func (t *tx) deleteRange(lo, hi []byte) {
+	t.ops = append(t.ops, segment.Op{Kind: segment.DeleteRange, Key: lo, End: hi})
+}
+
+// changed notes that n is to be written. It is called once for each inode.
+func (t *tx) changed(n *meta.Inode) {
+	for _, d := range t.dirty {
+		if d == n {
+			return
+		}
+	}
+	t.dirty = append(t.dirty, n)
+}
+
+// add notes a new inode.
+func (t *tx) add(n *meta.Inode) {
+	if t.inodes == nil {
+		t.inodes = make(map[uint64]*meta.Inode)
+	}
+	t.inodes[n.Ino] = n
+	t.changed(n)
+}
+
+// account changes what the volume uses. It is ErrNoSpace if that grows beyond
+// the volume's room.
+func (t *tx) account(bytes, inodes int64) error {
+	if bytes == 0 && inodes == 0 {
+		return nil
+	}
+	a, err := t.accounting()
+	if err != nil {
+		return err
+	}
+	if t.used != nil {
+		a = *t.used
+	}
+	if bytes < 0 && a.Bytes < uint64(-bytes) || inodes < 0 && a.Inodes < uint64(-inodes) {
+		return fmt.Errorf("volume uses %d bytes and %d inodes, %d and %d are to go: %w", a.Bytes, a.Inodes, -bytes, -inodes, errDamaged)
+	}
+	a.Bytes += uint64(bytes)
+	a.Inodes += uint64(inodes)
+	if bytes > 0 && a.Bytes > t.engine.room.bytes.Load() || inodes > 0 && a.Inodes > t.engine.room.inodes.Load() {
+		return volume.ErrNoSpace
+	}
+	t.used = &a
+	return nil
+}
+
+// record returns t as a record, nil if it changes nothing.
+func (t *tx) record(id volume.OpID, result []byte) *segment.Record {
+	rec := &segment.Record{Epoch: t.engine.epoch, Time: t.now.UnixNano(), Blocks: t.blocks}
+	for _, h := range t.gone {
+		rec.Touched = append(rec.Touched, h.Ino)
+	}
+	for _, n := range t.dirty {
+		rec.Touched = append(rec.Touched, n.Ino)
+		t.set(n.Encode())
+	}
+	if t.used != nil {
+		t.set(t.used.Encode())
+	}
+	if len(t.ops) == 0 {
+		return nil
+	}
+	rec.Ops = t.ops
+	if id.Slot != "" {
+		rec.Slot, rec.Seq, rec.Index, rec.Result = id.Slot, id.Seq, id.Index, result
+	}
+	return rec
+}
+
+// append appends a record and makes it what the next change sees. The caller
+// holds turn, so the order of the log is the order of the overlay.
+func (e *Engine) append(ctx context.Context, t *tx, rec *segment.Record, unstable bool) (segment.Position, error) {
+	end, err := e.cfg.Journal.Append(ctx, rec)
+	if err != nil {
+		return segment.Position{}, err
+	}
+	if l, ok := e.Locker.(*lockTable); ok {
+		l.releaseFiles(t.gone)
+	}
+	p := pendingRecord{end: end, epoch: rec.Epoch, ops: meta.Operations(rec), touched: rec.Touched, unstable: unstable}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.overlay.Apply(p.ops, end)
+	e.queue(p)
+	e.kick()
+	return end, nil
+}
+
+// change runs f in the critical section, once for each r.ID (rule 22), and
+// returns when the outcome is committed; of an unstable change, when what it
+// reveals of earlier ones is.
+func change[T any](ctx context.Context, e *Engine, r volume.Request, p place, c codec[T], unstable bool, f func(t *tx) (T, error)) (T, error) {
+	var zero T
+	if len(r.ID.Slot) > maxSlot {
+		return zero, e.wrap(p, volume.ErrInvalid)
+	}
+	value, epoch, pos, err := execute(ctx, e, r, c, unstable, f)
+	werr := e.waitCommitted(ctx, pos)
+	if werr == nil && epoch != 0 && !e.leads(epoch) {
+		werr = ErrNotHome // the record may have been dropped, and pos be another one's
+	}
+	if werr != nil {
+		if err == nil {
+			// Not wrapped: that error may be an ErrDelay, which promises too much.
+			werr = fmt.Errorf("%w: commit of record at %s: %v", volume.ErrUnknown, pos, werr)
+		}
+		return zero, e.wrap(p, werr)
+	}
+	if err != nil {
+		return zero, e.wrap(p, err)
+	}
+	return value, nil
+}
+
+// execute is the critical section of change. The outcome may be told when pos
+// is committed and this gateway has led in the epoch all the time; epoch is 0 if
+// it did not lead.
+func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T], unstable bool, f func(t *tx) (T, error)) (value T, epoch uint64, pos segment.Position, err error) {
+	if err := e.throttle(ctx); err != nil {
+		return value, epoch, pos, err
+	}
+	if err := e.lock(ctx); err != nil {
+		return value, epoch, pos, err
+	}
+	defer e.unlock()
+	t, err := e.begin()
+	if err != nil {
+		return value, epoch, pos, err
+	}
+	epoch = t.epoch
+	defer func() { e.undoom(t.gone) }()
+	if done, err := e.recorded(t, r.ID); err != nil {
+		return value, epoch, pos, err
+	} else if done != nil {
+		if done.err == nil {
+			value, err = c.decode(done.result)
+		}
+		return value, epoch, done.pos, errors.Join(done.err, err)
+	}
+	value, err = f(t)
+	var rec *segment.Record
+	if err == nil {
+		rec = t.record(r.ID, c.encode(value))
+	}
+	if rec == nil {
+		pos = e.waitFor(&t.tree)
+		e.remember(r.ID, transientResult{err: err, pos: pos, result: c.encode(value)})
+		return value, epoch, pos, err
+	}
+	shown := e.waitFor(&t.tree)
+	pos, err = e.append(ctx, t, rec, unstable)
+	if unstable {
+		pos = shown
+	}
+	return value, epoch, pos, err
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
+)
+
+// extents iterates over the extents of a file that share a byte with [off, end),
+// in order. An error ends it and comes last.
+func (t *tree) extents(ino, off, end uint64) iter.Seq2[meta.Extent, error] {
+	return func(yield func(meta.Extent, error) bool) {
+		// Extents do not cross the border of a run, so none that matters begins earlier.
+		lo, hi := meta.ExtentRange(ino, off-off%run, end)
+		last := uint64(0)
+		for pair, err := range t.view.Range(lo, hi) {
+			if err != nil {
+				yield(meta.Extent{}, err)
+				return
+			}
+			x, err := meta.DecodeExtent(pair.Key, pair.Value)
+			if err == nil && x.Off < last {
+				err = fmt.Errorf("extents of inode %d overlap at byte %d: %w", ino, x.Off, errDamaged)
+			}
+			if err != nil {
+				yield(meta.Extent{}, err)
+				return
+			}
+			if last = x.End(); last <= off {
+				continue
+			}
+			if !yield(x, nil) {
+				return
+			}
+		}
+	}
+}
+
+// content is what Read and Seek find.
+type content struct {
+	n       int
+	eof     bool
+	extents []meta.Extent
+}
+
+// Read implements volume.Reader.
+func (e *Engine) Read(ctx context.Context, r volume.Request, h volume.Handle, off uint64, p []byte) (int, bool, error) {
+	at := place{op: "read", ino: h.Ino}
+	var serve content
+	_, err := read(ctx, e, at, func(t *tree) (struct{}, error) {
+		if len(p) > volume.MaxIO {
+			return struct{}{}, volume.ErrInvalid
+		}
+		n, err := t.file(h)
+		if err != nil {
+			return struct{}{}, err
+		}
+		if !volume.PermitsIO(n.Attr, r.Caller, false) {
+			return struct{}{}, volume.ErrAccess
+		}
+		if off >= n.Size {
+			serve = content{eof: true}
+			return struct{}{}, nil
+		}
+		serve = content{n: int(min(uint64(len(p)), n.Size-off))}
+		end := off + uint64(serve.n)
+		serve.eof = end == n.Size
+		for x, err := range t.extents(h.Ino, off, end) {
+			if err != nil {
+				return struct{}{}, err
+			}
+			serve.extents = append(serve.extents, x)
+		}
+		e.ahead.note(e, t, h.Ino, off, end, n.Size)
+		return struct{}{}, e.fill(ctx, t.cacheGen, serve.extents, off, p[:serve.n])
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	return serve.n, serve.eof, nil
+}
+
+// fill fills p, which begins at byte off of a file, from its extents. Only what
+// no extent covers becomes zeros.
+func (e *Engine) fill(ctx context.Context, gen uint64, extents []meta.Extent, off uint64, p []byte) error {
+	blocks, err := e.blocks(ctx, gen, extents)
+	if err != nil {
+		return err
+	}
+	done := off
+	for i, x := range extents {
+		from, to := max(x.Off, off), min(x.End(), off+uint64(len(p)))
+		clear(p[done-off : from-off])
+		skip := uint64(x.Skip) + from - x.Off
+		copy(p[from-off:to-off], blocks[i][skip:skip+to-from])
+		done = to
+	}
+	clear(p[done-off:])
+	return nil
+}
+
+// blocks returns the plaintext of the blocks of extents. Those that are not in
+// the cache, under the namespace gen, are read in one call.
+func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent) ([][]byte, error) {
+	blocks := make([][]byte, len(extents))
+	var missing []segment.BlockRef
+	slots := make(map[segment.BlockRef][]int)
+	for i, x := range extents {
+		if b := e.cache.get(gen, x.Ref); b != nil {
+			blocks[i] = b
+			continue
+		}
+		if slots[x.Ref] == nil {
+			missing = append(missing, x.Ref)
+		}
+		slots[x.Ref] = append(slots[x.Ref], i)
+	}
+	if len(missing) > 0 {
+		read, err := e.cfg.Journal.ReadBlocks(ctx, missing)
+		if err != nil {
+			return nil, fmt.Errorf("read %d blocks from segment %d on: %w", len(missing), missing[0].Seq, err)
+		}
+		for i, ref := range missing {
+			for _, slot := range slots[ref] {
+				blocks[slot] = read[i]
+			}
+			e.cache.put(gen, ref, read[i])
+		}
+	}
+	for i, x := range extents {
+		if len(blocks[i]) != int(x.Raw) {
+			return nil, fmt.Errorf("block at %d/%d has %d bytes, its extent says %d: %w", x.Ref.Seq, x.Ref.Off, len(blocks[i]), x.Raw, errDamaged)
+		}
+	}
+	return blocks, nil
+}
+
+// Seek implements volume.Reader.
+func (e *Engine) Seek(ctx context.Context, r volume.Request, h volume.Handle, off uint64, hole bool) (uint64, error) {
+	return read(ctx, e, place{op: "seek", ino: h.Ino}, func(t *tree) (uint64, error) {
+		n, err := t.file(h)
+		if err != nil {
+			return 0, err
+		}
+		if !volume.PermitsIO(n.Attr, r.Caller, false) {
+			return 0, volume.ErrAccess
+		}
+		if off >= n.Size {
+			return 0, volume.ErrNoData
+		}
+		for x, err := range t.extents(h.Ino, off, endOfFile) {
+			switch {
+			case err != nil:
+				return 0, err
+			case !hole:
+				return max(off, x.Off), nil
+			case x.Off > off:
+				return off, nil
+			}
+			off = x.End()
+		}
+		if !hole {
+			return 0, volume.ErrNoData
+		}
+		return off, nil
+	})
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
+)
+
+// Config is what an Engine needs. Fields without a default must be set.
+type Config struct {
+	ID      volume.ID
+	FS      vfs.FS // holds Dir; the engine encrypts all that it puts there
+	Dir     string // for metadata; made if it is not there
+	DataKey [32]byte
+	Journal Journal
+	Now     func() time.Time
+	Rand    io.Reader // secure random source
+	Logger  *slog.Logger
+
+	Bytes    uint64        // room for data; default 1 TiB. See SetRoom
+	Inodes   uint64        // room for inodes, the root included; default 2^32
+	RootMode uint32        // of a volume that is empty; default 0755
+	Cache    *BlockCache   // default: 16 MiB for this volume
+	Pebble   *pebble.Cache // shared cache of metadata; default: a small one
+	Locks    volume.Locker // default: a table in this engine's memory
+
+	// MayBeHeld tells whether another gateway may hold h. The home knows that,
+	// since gateways register what they hold (rule 23), and says yes while it is not
+	// sure. It must not block. The default is a volume with one gateway: never.
+	MayBeHeld func(h volume.Handle) bool
+
+	// Verifier names the gateway's incarnation and the epoch (rule 24). The
+	// default names the epoch, which is enough where every start is a new epoch.
+	Verifier func(epoch uint64) volume.Verifier
+}
+
+// Engine is one volume at one gateway. Make one with Open.
+type Engine struct {
+	volume.Locker
+
+	cfg   Config
+	log   *slog.Logger
+	store *meta.Store
+	cache *BlockCache
+	ahead readahead
+	room  struct{ bytes, inodes atomic.Uint64 }
+
+	readOnly atomic.Bool
+
+	turn    chan struct{} // a lock that can be waited for with a context; see the package comment
+	counter uint64        // numbers given in this epoch; guarded by turn
+
+	mu        sync.Mutex
+	overlay   *meta.Overlay // nil unless leading
+	leading   bool
+	epoch     uint64                      // the greatest seen
+	pending   []pendingRecord             // in log order, not applied
+	lag       int                         // bytes of what is pending
+	end       segment.Position            // of the last pending record, else applied
+	commit    segment.Position            // all up to here is committed, whether here or not
+	applied   segment.Position            // all up to here is in the store
+	names     map[uint64]segment.Position // inode: last pending record that touches more than unstable data
+	data      map[uint64]segment.Position // inode: last pending record of unstable data
+	applying  bool
+	moved     chan struct{} // closed and replaced when applied, or what is pending, moves
+	failed    error         // the store refused a record; nothing works after that
+	closed    bool
+	cacheGen  uint64 // namespace in the cache; new when positions may be used again
+	transient map[string]*transientSlot
+
+	holds struct {
+		sync.Mutex
+		count map[volume.Handle]int
+		dying map[volume.Handle]bool // being reaped
+	}
+}
+
+var _ volume.Volume = (*Engine)(nil)
+
+// Open opens the volume's metadata. The engine is a follower until Lead; records
+// after Applied are to be ingested.
+func Open(cfg Config) (*Engine, error) {
+	if cfg.Bytes == 0 {
+		cfg.Bytes = 1 << 40
+	}
+	if cfg.Inodes == 0 {
+		cfg.Inodes = 1 << 32
+	}
+	if cfg.RootMode == 0 {
+		cfg.RootMode = 0o755
+	}
+	if cfg.Cache == nil {
+		cfg.Cache = NewBlockCache(16 << 20)
+	}
+	if cfg.MayBeHeld == nil {
+		cfg.MayBeHeld = func(volume.Handle) bool { return false }
+	}
+	if cfg.Verifier == nil {
+		cfg.Verifier = func(epoch uint64) (v volume.Verifier) {
+			binary.BigEndian.PutUint64(v[:], epoch)
+			return v
+		}
+	}
+	log := cfg.Logger.With("volume", cfg.ID)
+	store, err := meta.Open(meta.Options{
+		FS: cfg.FS, Dir: cfg.Dir, DataKey: cfg.DataKey, Rand: cfg.Rand, Cache: cfg.Pebble, Logger: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open volume %s: %w", cfg.ID, err)
+	}
+	state := store.State()
+	e := &Engine{
+		Locker: cfg.Locks, cfg: cfg, log: log, store: store, cache: cfg.Cache,
+		turn:  make(chan struct{}, 1),
+		epoch: state.Epoch, end: state.Position, commit: state.Position, applied: state.Position,
+		names: make(map[uint64]segment.Position), data: make(map[uint64]segment.Position),
+		moved: make(chan struct{}), cacheGen: cfg.Cache.namespace(),
+	}
+	e.holds.count = make(map[volume.Handle]int)
+	e.holds.dying = make(map[volume.Handle]bool)
+	e.ahead.init()
+	e.SetRoom(cfg.Bytes, cfg.Inodes)
+	if e.Locker == nil {
+		e.Locker = &lockTable{engine: e}
+	}
+	return e, nil
+}
+
+// ID implements volume.Volume.
+func (e *Engine) ID() volume.ID { return e.cfg.ID }
+
+// SetRoom limits the volume to so many bytes of data and so many inodes. If it
+// holds more, it only shrinks from now on.
+func (e *Engine) SetRoom(bytes, inodes uint64) {
+	e.room.bytes.Store(bytes)
+	e.room.inodes.Store(inodes)
+}
+
+// SetReadOnly makes every change fail with ErrReadOnly, or work again. Reap and
+// Forget still work.
+func (e *Engine) SetReadOnly(on bool) { e.readOnly.Store(on) }
+
+// Flush makes what was applied durable, so that a replay is short.
+func (e *Engine) Flush() error { return e.store.Flush() }
+
+// Close applies what is committed and closes the metadata. Operations that run
+// meanwhile must have ended, and none may begin later.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	e.closed = true
+	for e.applying {
+		ch := e.moved
+		e.mu.Unlock()
+		<-ch
+		e.mu.Lock()
+	}
+	e.mu.Unlock()
+	e.ahead.stop()
+	return e.store.Close()
+}
+
+// place says which operation runs on what, for errors.
+type place struct {
+	op   string
+	ino  uint64
+	name string
+}
+
+// outcomes are the errors that an operation may wrap.
+var outcomes = []error{
+	volume.ErrNotExist, volume.ErrExist, volume.ErrNotDir, volume.ErrIsDir, volume.ErrNotEmpty,
+	volume.ErrNameTooLong, volume.ErrInvalid, volume.ErrTooBig, volume.ErrTooManyLinks, volume.ErrNoSpace,
+	volume.ErrReadOnly, volume.ErrAccess, volume.ErrPerm, volume.ErrStale, volume.ErrNoXattr,
+	volume.ErrXattrTooBig, volume.ErrNoData, volume.ErrLocked, volume.ErrGrace, volume.ErrNoGrace,
+	volume.ErrDelay, volume.ErrIO, volume.ErrUnknown,
+}
+
+func outcomeOf(err error) error {
+	for _, o := range outcomes {
+		if errors.Is(err, o) {
+			return o
+		}
+	}
+	return nil
+}
+
+// wrap makes err an error of the volume contract. It is for operations that
+// surely changed nothing.
+func (e *Engine) wrap(p place, err error) error {
+	var done *volume.Error
+	switch {
+	case err == nil || errors.As(err, &done):
+		return err
+	case outcomeOf(err) != nil:
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("%w: %w", volume.ErrDelay, err)
+	default:
+		var bad *meta.CorruptError
+		kind := "none"
+		if errors.As(err, &bad) {
+			kind = bad.Table.String()
+		}
+		e.log.Error("operation failed, heal the volume from another copy",
+			"op", p.op, "inode", p.ino, "table", kind, "error", err)
+		err = fmt.Errorf("%w: %w", volume.ErrIO, err)
+	}
+	return &volume.Error{Op: p.op, Ino: p.ino, Name: p.name, Err: err}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/weir-storage/weir/volume"
+	"github.com/weir-storage/weir/volume/volumetest"
+)
+
+var (
+	testID  = volume.ID{0: 1, 15: 7}
+	testKey = [32]byte{1, 2, 3}
+	asRoot  = volume.Request{}
+)
+
+// host is one gateway's engine with a disk that can crash and a journal.
+type host struct {
+	testing.TB
+	fs      *vfs.MemFS
+	journal *memJournal
+	epoch   uint64
+	config  func(*Config)
+	*Engine
+}
+
+func newHost(t testing.TB, config func(*Config)) *host {
+	h := &host{TB: t, fs: vfs.NewCrashableMem(), journal: newMemJournal(), config: config}
+	h.open()
+	h.lead()
+	t.Cleanup(func() {
+		if err := h.Engine.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return h
+}
+
+// open opens the engine on the disk as it is, and replays the log.
+func (h *host) open() {
+	h.Helper()
+	h.Engine = openEngine(h, h.fs, h.journal, h.config)
+	h.journal.mu.Lock()
+	h.journal.committed = h.Committed
+	h.journal.mu.Unlock()
+	h.replay()
+}
+
+func openEngine(t testing.TB, fs vfs.FS, j Journal, config func(*Config)) *Engine {
+	t.Helper()
+	cfg := Config{
+		ID: testID, FS: fs, Dir: "meta", DataKey: testKey, Journal: j, Rand: rand.Reader,
+		Now: time.Now, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+		RootMode: 0o777,
+	}
+	if config != nil {
+		config(&cfg)
+	}
+	e, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// replay gives the engine what the log has after the applied position.
+func (h *host) replay() {
+	h.Helper()
+	entries, commit := h.journal.after(h.Applied())
+	if err := h.Ingest(entries); err != nil {
+		h.Fatal(err)
+	}
+	h.Committed(commit)
+}
+
+// lead makes the host home in the next epoch.
+func (h *host) lead() {
+	h.Helper()
+	h.journal.setHome(true)
+	h.epoch++
+	if err := h.Lead(context.Background(), h.epoch); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// crash loses what is not durable on the disk, opens the engine again and leads.
+func (h *host) crash() {
+	h.Helper()
+	disk := h.fs.CrashClone(vfs.CrashCloneCfg{})
+	h.journal.setHome(false)
+	if err := h.Engine.Close(); err != nil {
+		h.Fatal(err)
+	}
+	h.fs = disk
+	h.open()
+	h.lead()
+}
+
+func TestVolume(t *testing.T) {
+	volumetest.Run(t, func(t *testing.T) volumetest.Subject {
+		var h *host
+		return volumetest.Subject{
+			Open: func() volume.Volume {
+				h = newHost(t, nil)
+				return h.Engine
+			},
+			Restart: func() volume.Volume {
+				h.crash()
+				return h.Engine
+			},
+			SetReadOnly: func(on bool) { h.SetReadOnly(on) },
+			Small: func(bytes uint64) volume.Volume {
+				return newHost(t, func(c *Config) { c.Bytes = bytes }).Engine
+			},
+		}
+	})
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// memJournal is a Journal in memory, in which a test decides what is committed,
+// what is lost, and who is home. What is appended is durable at once, and
+// committed at once unless hold is set.
+type memJournal struct {
+	mu        sync.Mutex
+	committed func(segment.Position) // the engine's Committed
+	entries   []Entry
+	blocks    map[segment.BlockRef][]byte
+	counter   uint64
+	commit    segment.Position
+	term      int  // of the role, so that waits of an old one end
+	home      bool // the role
+	hold      bool // commits wait for release
+	changed   chan struct{}
+
+	before   func(rec *segment.Record) error // runs before an append
+	mayServe error
+}
+
+func newMemJournal() *memJournal {
+	return &memJournal{blocks: make(map[segment.BlockRef][]byte), home: true, changed: make(chan struct{})}
+}
+
+// end returns where the log ends. The caller holds mu.
+func (j *memJournal) end() segment.Position {
+	if n := len(j.entries); n > 0 {
+		return j.entries[n-1].End
+	}
+	return segment.Position{}
+}
+
+func (j *memJournal) Append(ctx context.Context, rec *segment.Record) (segment.Position, error) {
+	j.mu.Lock()
+	before := j.before
+	j.mu.Unlock()
+	if before != nil {
+		if err := before(rec); err != nil {
+			return segment.Position{}, err
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return segment.Position{}, err
+	}
+	if !j.home {
+		return segment.Position{}, ErrNotHome
+	}
+	end := j.end()
+	end.Seq = 1
+	end.Off += 1000
+	kept := *rec
+	kept.Blocks = nil
+	for i := range rec.Blocks {
+		b := &rec.Blocks[i]
+		j.counter++
+		b.Ref = segment.BlockRef{Seq: 1, Off: 128 + 100*j.counter, Len: uint32(len(b.Pack)) + 16, Counter: j.counter}
+		j.blocks[b.Ref] = bytes.Clone(b.Pack)
+		kept.Blocks = append(kept.Blocks, segment.Block{Size: len(b.Raw), Ref: b.Ref})
+	}
+	// What a follower gets was decoded: it shares no memory with the home's.
+	kept.Ops = cloneOps(rec.Ops)
+	j.entries = append(j.entries, Entry{Rec: &kept, End: end})
+	if !j.hold {
+		j.advance(end)
+	}
+	return end, nil
+}
+
+func cloneOps(ops []segment.Op) []segment.Op {
+	out := make([]segment.Op, len(ops))
+	for i, op := range ops {
+		out[i] = segment.Op{Kind: op.Kind, Key: bytes.Clone(op.Key), Value: bytes.Clone(op.Value), End: bytes.Clone(op.End), Block: op.Block}
+	}
+	return out
+}
+
+// advance commits up to pos. The caller holds mu.
+func (j *memJournal) advance(pos segment.Position) {
+	if j.commit.Less(pos) {
+		j.commit = pos
+	}
+	if j.committed != nil {
+		j.committed(j.commit)
+	}
+	j.wake()
+}
+
+func (j *memJournal) wake() {
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// release commits everything and stops holding.
+func (j *memJournal) release() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.hold = false
+	j.advance(j.end())
+}
+
+func (j *memJournal) holdCommits() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.hold = true
+}
+
+// setHome begins or ends the role.
+func (j *memJournal) setHome(home bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.home = home
+	j.term++
+	j.wake()
+}
+
+// truncate loses what is not committed, and perhaps more, as a takeover does.
+func (j *memJournal) truncate() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for len(j.entries) > 0 && j.commit.Less(j.end()) {
+		j.entries = j.entries[:len(j.entries)-1]
+	}
+}
+
+func (j *memJournal) WaitCommitted(ctx context.Context, pos segment.Position) error {
+	j.mu.Lock()
+	term := j.term
+	for {
+		done, lost, ch := pos.Compare(j.commit) <= 0, !j.home || j.term != term, j.changed
+		j.mu.Unlock()
+		switch {
+		case done:
+			return nil
+		case lost:
+			return ErrNotHome
+		}
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		j.mu.Lock()
+	}
+}
+
+func (j *memJournal) MayServe() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mayServe
+}
+
+func (j *memJournal) ReadBlocks(_ context.Context, refs []segment.BlockRef) ([][]byte, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out [][]byte
+	for _, ref := range refs {
+		pack, ok := j.blocks[ref]
+		if !ok {
+			return nil, fmt.Errorf("no block at %+v", ref)
+		}
+		raw, err := segment.Unpack(pack, nil)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, raw)
+	}
+	return out, nil
+}
+
+// after returns the entries that end after pos, and how far the log is committed.
+func (j *memJournal) after(pos segment.Position) ([]Entry, segment.Position) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []Entry
+	for _, en := range j.entries {
+		if pos.Less(en.End) {
+			out = append(out, en)
+		}
+	}
+	return out, j.commit
+}
+
+// forgetBlocks gives back the memory of blocks that nobody will read.
+func (j *memJournal) forgetBlocks() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	clear(j.blocks)
+}

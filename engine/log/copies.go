@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// readFunc fills p from off of a segment.
+type readFunc func(p []byte, off uint64) error
+
+// fromCopies calls try with one copy of s after the other, nearest first, until it
+// succeeds: the file, then each Source if the segment is closed (before, it has no
+// name). A copy that failed is logged with segment and path (rule 19). When all
+// failed the error is ErrUnreadable and names them all; a context that ended
+// is its own error.
+func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, try func(readFunc) error) error {
+	var errs []error
+	failed := func(path string, err error) {
+		errs = append(errs, fmt.Errorf("%s: %w", path, err))
+		l.cfg.Logger.LogAttrs(ctx, slog.LevelError, "a copy of a segment is bad or out of reach; trying the next",
+			slog.Uint64("segment", s.header.Seq), slog.Uint64("offset", off), slog.String("path", path), slog.Any("error", err))
+	}
+	if s.local {
+		err := l.tryFile(s.header.Seq, try)
+		if err == nil {
+			return nil
+		}
+		failed(l.path(s.header.Seq), err)
+	}
+	if s.closed && remote {
+		name := s.name()
+		for _, src := range l.cfg.Sources {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			err := try(func(p []byte, off uint64) error { return src.ReadSegment(ctx, name, int64(off), p) })
+			if err == nil {
+				return nil
+			}
+			failed(src.String()+" "+name, err)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("read segment %d offset %d in %s: %w: %w", s.header.Seq, off, l.cfg.Dir.Path(), ErrUnreadable, errors.Join(errs...))
+}
+
+func (l *Log) tryFile(seq uint64, try func(readFunc) error) error {
+	h, err := l.files.acquire(seq)
+	if err != nil {
+		return err
+	}
+	defer l.files.release(h)
+	return try(func(p []byte, off uint64) error { return readFull(h, p, int64(off)) })
+}
+
+// openers keeps the keys of segments that are being read. The zero value is ready.
+type openers struct {
+	mu   sync.Mutex
+	keys map[segment.Header]*segment.Opener
+}
+
+// maxOpeners bounds it; one takes about 1 KiB.
+const maxOpeners = 256
+
+func (os *openers) get(key *segment.DataKey, h segment.Header) (*segment.Opener, error) {
+	os.mu.Lock()
+	defer os.mu.Unlock()
+	if o := os.keys[h]; o != nil {
+		return o, nil
+	}
+	o, err := segment.NewOpener(key, h)
+	if err != nil {
+		return nil, err
+	}
+	if os.keys == nil {
+		os.keys = map[segment.Header]*segment.Opener{}
+	}
+	for k := range os.keys {
+		if len(os.keys) < maxOpeners {
+			break
+		}
+		delete(os.keys, k) // any will do: deriving again takes microseconds
+	}
+	os.keys[h] = o
+	return o, nil
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/weir-storage/weir/cachepool"
+)
+
+// maxOpen is how many files a log keeps open that nobody uses.
+const maxOpen = 16
+
+// files keeps segments' files open between reads.
+type files struct {
+	dir  cachepool.Dir
+	mu   sync.Mutex
+	open map[uint64]*handle
+	tick uint64
+}
+
+// handle is an open file with its users counted.
+type handle struct {
+	cachepool.File
+	seq  uint64
+	refs int
+	used uint64
+	gone bool // no longer in files.open: the last user closes it
+}
+
+func newFiles(dir cachepool.Dir) *files { return &files{dir: dir, open: map[uint64]*handle{}} }
+
+// acquire opens segment seq. release gives it back.
+func (fs *files) acquire(seq uint64) (*handle, error) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	h := fs.open[seq]
+	if h == nil {
+		f, err := fs.dir.Open(fileName(seq))
+		if err != nil {
+			return nil, err
+		}
+		h = &handle{File: f, seq: seq}
+		fs.open[seq] = h
+		fs.shrink(h)
+	}
+	fs.tick++
+	h.refs, h.used = h.refs+1, fs.tick
+	return h, nil
+}
+
+// create makes the file of segment seq and acquires it.
+func (fs *files) create(seq uint64) (*handle, error) {
+	fs.drop(seq)
+	f, err := createFresh(fs.dir, fileName(seq))
+	if err != nil {
+		return nil, err
+	}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.tick++
+	h := &handle{File: f, seq: seq, refs: 1, used: fs.tick}
+	fs.open[seq] = h
+	return h, nil
+}
+
+func (fs *files) release(h *handle) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	h.refs--
+	if h.refs == 0 && h.gone {
+		_ = h.Close() // nothing unsynced depends on it: it was dropped
+	}
+}
+
+// drop forgets segment seq; its present users may finish.
+func (fs *files) drop(seq uint64) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if h := fs.open[seq]; h != nil {
+		fs.forget(h)
+	}
+}
+
+// forget closes h, or leaves that to its last user. Under mu.
+func (fs *files) forget(h *handle) {
+	delete(fs.open, h.seq)
+	h.gone = true
+	if h.refs == 0 {
+		_ = h.Close() // only read since its last sync
+	}
+}
+
+// shrink closes the longest unused files beyond maxOpen, but not keep. Under mu.
+func (fs *files) shrink(keep *handle) {
+	for len(fs.open) > maxOpen {
+		var oldest *handle
+		for _, h := range fs.open {
+			if h != keep && h.refs == 0 && (oldest == nil || h.used < oldest.used) {
+				oldest = h
+			}
+		}
+		if oldest == nil {
+			return
+		}
+		fs.forget(oldest)
+	}
+}
+
+func (fs *files) closeAll() error {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	var errs []error
+	for seq, h := range fs.open {
+		delete(fs.open, seq)
+		h.gone = true
+		if h.refs == 0 {
+			errs = append(errs, h.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// Ingest adds whole frames, as Read returned them elsewhere, to a follower's log.
+// from is where they start and must not lie after the end; what the log has
+// already is compared and skipped. Frames are verified, decoded with the key, and
+// headers must name our own last segment, hash included. The entries are those that
+// are new; they are valid, and in the log, even with an error. Nothing is durable
+// before a Sync. frames stay the caller's.
+//
+// Errors: ErrGap; ErrDiverged (find the common prefix and truncate); ErrStaleEpoch;
+// segment.ErrCorrupt or segment.ErrShort when frames are damaged; cachepool.ErrFull;
+// ErrDoubt.
+func (l *Log) Ingest(from Position, frames []byte) ([]Entry, error) {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	if err := l.writable(); err != nil {
+		return nil, err
+	}
+	frames, err := l.skipKnown(from, frames)
+	if err != nil || len(frames) == 0 {
+		return nil, err
+	}
+	// From here on the segment holds what others sealed (rule 16).
+	if l.sealer != nil {
+		l.sealer.Stop()
+		l.sealer = nil
+	}
+	l.mu.Lock()
+	l.tail.reset()
+	l.mu.Unlock()
+	in := ingest{l: l}
+	for len(frames) > 0 {
+		f, err := segment.Next(frames)
+		if err == nil {
+			err = in.frame(f)
+		}
+		if err != nil {
+			if ferr := in.flush(); ferr != nil {
+				err = ferr
+			}
+			return in.entries, fmt.Errorf("ingest after %v: %w", l.End(), err)
+		}
+		frames = frames[len(f.Bytes):]
+	}
+	return in.entries, in.flush()
+}
+
+// skipKnown returns the part of frames that lies after the end. Under writer.
+func (l *Log) skipKnown(from Position, frames []byte) ([]byte, error) {
+	pos, err := l.normal(from)
+	if err != nil {
+		return nil, fmt.Errorf("ingest from %v: %w", from, err)
+	}
+	for pos != l.End() && len(frames) > 0 {
+		ours, next, err := l.read(context.Background(), pos, len(frames), false)
+		if err != nil {
+			return nil, fmt.Errorf("ingest from %v: compare with what is here: %w", from, err)
+		}
+		if !bytes.HasPrefix(frames, ours) {
+			return nil, fmt.Errorf("ingest from %v: %w after %v", from, ErrDiverged, pos)
+		}
+		frames, pos = frames[len(ours):], next
+	}
+	return frames, nil
+}
+
+// ingest gathers the records of one segment for one write.
+type ingest struct {
+	l       *Log
+	entries []Entry // in the log
+	pending []byte
+	waiting []Entry // of pending
+}
+
+func (in *ingest) frame(f segment.Frame) error {
+	if f.IsHeader {
+		if err := in.flush(); err != nil {
+			return err
+		}
+		return in.header(f.Bytes)
+	}
+	l, last := in.l, in.l.last()
+	if last == nil || last.closed {
+		return fmt.Errorf("a record where a segment must begin: %w", ErrDiverged)
+	}
+	off := last.len + uint64(len(in.pending))
+	e, err := l.decode(last.header.Seq, f.Bytes, off, false)
+	if err != nil {
+		return err
+	}
+	in.pending = append(in.pending, f.Bytes...)
+	in.waiting = append(in.waiting, e)
+	return nil
+}
+
+// flush puts what was gathered into the log.
+func (in *ingest) flush() error {
+	l, n := in.l, len(in.pending)
+	if n == 0 {
+		return nil
+	}
+	if err := l.reserve(n); err != nil {
+		return err
+	}
+	if err := l.write(in.pending); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.grown(n)
+	l.mu.Unlock()
+	in.entries = append(in.entries, in.waiting...)
+	in.pending, in.waiting = in.pending[:0], nil
+	return nil
+}
+
+// header begins the segment that another log began.
+func (in *ingest) header(frame []byte) error {
+	l := in.l
+	h, err := segment.DecodeHeader(frame)
+	if err != nil {
+		return err
+	}
+	if h.Volume != l.cfg.Volume {
+		return fmt.Errorf("segment %d is of volume %x, not %x", h.Seq, h.Volume, l.cfg.Volume)
+	}
+	want := l.nextLink()
+	if h.Seq != want.Seq+1 || h.Prev != want {
+		return fmt.Errorf("segment %d follows %d of %d bytes, hash %x; here that is %d of %d bytes, hash %x: %w",
+			h.Seq, h.Prev.Seq, h.Prev.Len, h.Prev.Hash, want.Seq, want.Len, want.Hash, ErrDiverged)
+	}
+	if last := l.last(); last != nil && h.Epoch < last.header.Epoch || h.Epoch == 0 {
+		return fmt.Errorf("segment %d is of epoch %d: %w", h.Seq, h.Epoch, ErrStaleEpoch)
+	}
+	if err := l.begin(h); err != nil {
+		return err
+	}
+	in.entries = append(in.entries, Entry{Pos: l.End(), Header: &h})
+	return nil
+}

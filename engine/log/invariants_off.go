@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !invariants
+
+package log
+
+// invariants turns on checks that cost more than the work they check.
+const invariants = false

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"errors"
+	"fmt"
+	"hash"
+	"log/slog"
+	"sync"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// Log is one volume's log. All methods may be called from any goroutine; see the
+// package comment for who waits for whom. After a poisoning everything but End,
+// Durable, Epochs, Segments, Recovered and Close fails with ErrPoisoned.
+type Log struct {
+	cfg   Config
+	files *files
+
+	// Under writer.
+	writer sync.Mutex
+	sealer *segment.Sealer // of the last segment; nil unless this Log began it
+	hash   *blake3.Hasher  // over the last segment; nil when that is closed
+
+	tableMu sync.Mutex
+	table   table
+
+	healMu sync.Mutex
+	syncMu sync.Mutex
+
+	// Under mu.
+	mu        sync.Mutex
+	base      segment.Link // the segment before the first; zero as a rule
+	segs      []seg        // consecutive sequences
+	end       Position
+	durable   Position
+	want      Position // someone asked for durability up to here
+	unsynced  int64
+	cur       *handle // file of the last segment while it may grow
+	tail      tail
+	gen       uint64 // counts truncations
+	poison    error
+	closed    bool
+	syncing   bool // the syncer lives
+	tell      bool // the syncer has something to tell
+	told      bool // the poison was told
+	changed   chan struct{}
+	callbacks []func(Position, error)
+	syncers   sync.WaitGroup
+
+	recovered Recovered
+	doubt     error                // under mu; recovered.Doubt until Truncate
+	strays    []cachepool.FileInfo // under writer; files of segments after the end, and leftovers, which go
+
+	openers openers
+}
+
+// seg is what is known of one segment.
+type seg struct {
+	header   segment.Header
+	len      uint64
+	hash     segment.Hash // once closed
+	closed   bool
+	local    bool
+	uploaded bool
+}
+
+func (s *seg) link() segment.Link {
+	return segment.Link{Seq: s.header.Seq, Len: s.len, Hash: s.hash}
+}
+
+func (s *seg) end() Position { return Position{Seq: s.header.Seq, Off: s.len} }
+
+func (s *seg) name() string { return segment.Name(s.header.Volume, s.header.Seq, s.hash) }
+
+func (s *seg) info() SegmentInfo {
+	return SegmentInfo{
+		Seq: s.header.Seq, Epoch: s.header.Epoch, Salt: s.header.Salt, Prev: s.header.Prev,
+		Len: s.len, Hash: s.hash, Name: s.name(), Local: s.local, Uploaded: s.uploaded,
+	}
+}
+
+func fileName(seq uint64) string { return fmt.Sprintf("%016x.seg", seq) }
+
+// path names a segment's file in messages.
+func (l *Log) path(seq uint64) string { return l.cfg.Dir.Path() + "/" + fileName(seq) }
+
+func (c *Config) setDefaults() error {
+	if c.Dir == nil || c.Room == nil || c.Rand == nil {
+		return fmt.Errorf("open log: Dir, Room and Rand are required")
+	}
+	if c.Volume == (segment.VolumeID{}) || c.DataKey == (segment.DataKey{}) {
+		return fmt.Errorf("open log: Volume and DataKey are required")
+	}
+	if c.SegmentSize == 0 {
+		c.SegmentSize = segment.MaxSize
+	}
+	if c.SegmentSize <= segment.HeaderSize || c.SegmentSize > segment.MaxSize {
+		return fmt.Errorf("open log: SegmentSize %d: want %d to %d", c.SegmentSize, segment.HeaderSize+1, segment.MaxSize)
+	}
+	if c.SyncBytes == 0 {
+		c.SyncBytes = 8 << 20
+	}
+	if c.TailBytes == 0 {
+		c.TailBytes = 4 << 20
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// End returns where the log ends. What lies before may not be durable yet.
+func (l *Log) End() Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
+// Durable returns how far the log is fsynced.
+func (l *Log) Durable() Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.durable
+}
+
+// Recovered returns what Open found.
+func (l *Log) Recovered() Recovered { return l.recovered }
+
+// Epochs returns the epochs of the log, oldest first. The last one may have no
+// records yet. The result is the caller's.
+func (l *Log) Epochs() []EpochStart {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []EpochStart
+	for i := range l.segs {
+		h := &l.segs[i].header
+		if i == 0 || h.Epoch != l.segs[i-1].header.Epoch {
+			out = append(out, EpochStart{Epoch: h.Epoch, Start: Position{Seq: h.Prev.Seq, Off: h.Prev.Len}})
+		}
+	}
+	return out
+}
+
+// Segments returns the closed segments, oldest first. The last segment is among
+// them only if it cannot grow. The result is the caller's.
+func (l *Log) Segments() []SegmentInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]SegmentInfo, 0, len(l.segs))
+	for i := range l.segs {
+		s := &l.segs[i]
+		if !s.closed {
+			continue
+		}
+		out = append(out, s.info())
+	}
+	return out
+}
+
+// Trim lets go of the frames that are kept in memory; for volumes that fell idle.
+func (l *Log) Trim() {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tail.reset()
+}
+
+// find returns segment seq. Under mu.
+func (l *Log) find(seq uint64) (*seg, bool) {
+	if len(l.segs) == 0 || seq < l.segs[0].header.Seq || seq > l.segs[len(l.segs)-1].header.Seq {
+		return nil, false
+	}
+	return &l.segs[seq-l.segs[0].header.Seq], true
+}
+
+// last returns the last segment, nil in an empty log. Under mu or writer.
+func (l *Log) last() *seg {
+	if len(l.segs) == 0 {
+		return nil
+	}
+	return &l.segs[len(l.segs)-1]
+}
+
+// usable is nil while the log can be read. Under mu.
+func (l *Log) usable() error {
+	if l.poison != nil {
+		return l.poison
+	}
+	if l.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// writable is nil while the log can grow. Takes mu.
+func (l *Log) writable() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.usable(); err != nil {
+		return err
+	}
+	if l.doubt != nil {
+		return fmt.Errorf("%w: %w", ErrDoubt, l.doubt)
+	}
+	return nil
+}
+
+// fail poisons the log (rule 3) and returns the error to give to the caller. Takes mu.
+func (l *Log) fail(what string, err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.poison == nil {
+		l.poison = fmt.Errorf("%w: %s in %s: %w", ErrPoisoned, what, l.cfg.Dir.Path(), err)
+		l.announce()
+	}
+	return l.poison
+}
+
+// reserve takes room for n bytes. Small needs may use the reserve (rule 15).
+func (l *Log) reserve(n int) error {
+	const small = 16 << 10
+	err := l.cfg.Room.Reserve(int64(n))
+	if err != nil && n <= small {
+		err = l.cfg.Room.ReserveUrgent(int64(n))
+	}
+	if err != nil {
+		return fmt.Errorf("reserve %d bytes for the log in %s: %w", n, l.cfg.Dir.Path(), err)
+	}
+	return nil
+}
+
+func sum(h hash.Hash) (out segment.Hash) {
+	h.Sum(out[:0])
+	return out
+}
+
+// Close makes everything durable if it can, waits for the last callbacks and
+// closes the files. It must not be called from a callback.
+func (l *Log) Close() error {
+	cur, err := l.stop()
+	l.syncers.Wait()
+	if cur != nil {
+		l.files.release(cur)
+	}
+	return errors.Join(err, l.files.closeAll())
+}
+
+// stop makes everything but Close fail from now on, and returns the current file.
+func (l *Log) stop() (cur *handle, err error) {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	l.mu.Lock()
+	closed := l.closed
+	err = l.poison
+	l.mu.Unlock()
+	if closed {
+		return nil, nil
+	}
+	if err == nil {
+		err = l.syncNow()
+	}
+	if l.sealer != nil {
+		l.sealer.Stop()
+		l.sealer = nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.wake()
+	cur, l.cur = l.cur, nil
+	return cur, err
+}

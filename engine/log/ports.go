@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/weir-storage/weir/cachepool"
+)
+
+// Room is the accounting of the pool's space; *cachepool.Room is one. What is in the
+// directory when the log is opened counts as taken already. The segment table,
+// about 100 bytes a segment, is not counted until the pool is opened again.
+type Room interface {
+	Reserve(n int64) error       // cachepool.ErrFull
+	ReserveUrgent(n int64) error // may use the part kept for deletes (rule 15)
+	Release(n int64)
+}
+
+// createFresh makes an empty file in place of what an earlier failure may have left.
+func createFresh(dir cachepool.Dir, name string) (cachepool.File, error) {
+	f, err := dir.Create(name)
+	if errors.Is(err, fs.ErrExist) {
+		if err := dir.Remove(name); err != nil {
+			return nil, err
+		}
+		f, err = dir.Create(name)
+	}
+	return f, err
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"fmt"
+
+	"github.com/weir-storage/weir/cachepool"
+)
+
+// ErrFull is cachepool.ErrFull: no room on the pool; the log is as before; evict and retry.
+var ErrFull = cachepool.ErrFull
+
+// ReadSegmentFile reads raw bytes of a segment's file on this pool, as io.ReaderAt does: for uploading it and
+// for other gateways. Nothing is verified; whoever receives it verifies. ErrNotLocal.
+func (l *Log) ReadSegmentFile(seq uint64, p []byte, off int64) (int, error) {
+	l.mu.Lock()
+	s, ok := l.find(seq)
+	local := ok && s.local
+	l.mu.Unlock()
+	if !local {
+		return 0, fmt.Errorf("read segment %d: %w", seq, ErrNotLocal)
+	}
+	h, err := l.files.acquire(seq)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", l.path(seq), err)
+	}
+	defer l.files.release(h)
+	return h.ReadAt(p, off)
+}
+
+// Distance returns how many bytes of the log lie between two positions; 0 if to is not after from.
+func (l *Log) Distance(from, to Position) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var n int64
+	for i := range l.segs {
+		s := &l.segs[i]
+		seq := s.header.Seq
+		if seq < from.Seq || seq > to.Seq {
+			continue
+		}
+		a, b := uint64(0), s.len
+		if seq == from.Seq {
+			a = from.Off
+		}
+		if seq == to.Seq {
+			b = min(b, to.Off)
+		}
+		if a < b {
+			n += int64(b - a)
+		}
+	}
+	return n
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// Open opens the log in cfg.Dir, which may be empty, and recovers it: the valid
+// prefix is kept and made durable, a torn tail is cut. What else is wrong is
+// reported by Recovered, and then nothing on the pool is changed. The error is only
+// for what keeps Open from finding out.
+//
+// The last segment is read whole, and so is each one that is not uploaded yet:
+// these may be the only copy. Of uploaded ones it is the header and the length
+// that are compared with the segment table; their contents are verified when read,
+// or by Heal. The last segment counts as closed only once the next one follows.
+func Open(cfg Config) (*Log, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	l := &Log{cfg: cfg, files: newFiles(cfg.Dir), changed: make(chan struct{}), tail: tail{max: cfg.TailBytes}}
+	if err := l.recover(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open log in %s: %w", cfg.Dir.Path(), err), l.files.closeAll())
+	}
+	return l, nil
+}
+
+func (l *Log) recover() error {
+	local, sizes, err := l.listFiles()
+	if err != nil {
+		return err
+	}
+	doubt := func(format string, args ...any) {
+		if l.doubt == nil {
+			l.doubt = fmt.Errorf(format, args...)
+		}
+	}
+	l.table, err = readTable(l.cfg.Dir)
+	if err != nil {
+		// Without it what was evicted is missing, which is found below if it matters.
+		l.cfg.Logger.Warn("segment table is unreadable; rebuilding it", slog.String("path", l.cfg.Dir.Path()), slog.Any("error", err))
+		l.table = table{}
+	}
+	l.base = l.table.base
+	seqs := slices.Clone(local)
+	for i := range l.table.entries {
+		if _, ok := slices.BinarySearch(local, l.table.entries[i].seq); !ok {
+			seqs = append(seqs, l.table.entries[i].seq)
+		}
+	}
+	slices.Sort(seqs)
+
+	link := l.base
+	for i, seq := range seqs {
+		if seq != link.Seq+1 {
+			doubt("segment %d is missing: the log goes from %d to %d", link.Seq+1, link.Seq, seq)
+			break
+		}
+		_, isLocal := slices.BinarySearch(local, seq)
+		s, found, err := l.examine(seq, link, isLocal, i == len(seqs)-1)
+		if err != nil {
+			return err
+		}
+		if found != nil {
+			doubt("%w", found)
+		}
+		if s == nil {
+			break
+		}
+		if found != nil {
+			s.closed = false
+		}
+		l.segs = append(l.segs, *s)
+		link = s.link()
+		if found != nil {
+			break
+		}
+	}
+	if last := l.last(); last != nil {
+		l.end = last.end()
+	} else {
+		l.end = Position{Seq: l.base.Seq, Off: l.base.Len}
+	}
+	if l.end.Less(l.cfg.KnownApplied) {
+		doubt("the log ends at %v, but was known to reach %v", l.end, l.cfg.KnownApplied)
+	}
+	for _, seq := range local {
+		if s, ok := l.find(seq); !ok || !s.local {
+			l.strays = append(l.strays, cachepool.FileInfo{Name: fileName(seq), Size: sizes[seq]})
+		}
+	}
+	l.recovered.End, l.recovered.Doubt = l.end, l.doubt
+	if l.doubt != nil {
+		// Keep it as it is, for whoever has to find out what happened. Nothing of it
+		// counts as durable.
+		l.hash, l.recovered.CutBytes = nil, 0
+		return nil
+	}
+	return l.settle()
+}
+
+// listFiles returns the segments' files, ascending. Temporary files become strays.
+func (l *Log) listFiles() ([]uint64, map[uint64]int64, error) {
+	files, err := l.cfg.Dir.List()
+	if err != nil {
+		return nil, nil, err
+	}
+	var seqs []uint64
+	sizes := map[uint64]int64{}
+	for _, f := range files {
+		if strings.HasSuffix(f.Name, ".tmp") {
+			l.strays = append(l.strays, f)
+		} else if seq, ok := parseFileName(f.Name); ok {
+			seqs = append(seqs, seq)
+			sizes[seq] = f.Size
+		}
+	}
+	slices.Sort(seqs)
+	return seqs, sizes, nil
+}
+
+// parseFileName is the inverse of fileName.
+func parseFileName(name string) (uint64, bool) {
+	hex, ok := strings.CutSuffix(name, ".seg")
+	seq, err := strconv.ParseUint(hex, 16, 64)
+	return seq, ok && err == nil && seq > 0 && fileName(seq) == name
+}
+
+// examine looks at segment seq, which must follow link. It returns nil when nothing
+// of it can be used; found is a doubt.
+func (l *Log) examine(seq uint64, link segment.Link, isLocal, isLast bool) (s *seg, found, err error) {
+	i, inTable := l.table.find(seq)
+	if inTable {
+		e := l.table.entries[i]
+		s = &seg{
+			header: segment.Header{Volume: l.cfg.Volume, Seq: seq, Epoch: e.epoch, Salt: e.salt, Prev: link},
+			len:    e.len, hash: e.hash, closed: true, uploaded: true, local: isLocal && !e.evicted,
+		}
+		switch {
+		case e.evicted: // a file is left if Evict or Heal was cut short
+			return s, nil, nil
+		case !isLocal:
+			return nil, fmt.Errorf("the file of segment %d is missing and was not evicted", seq), nil
+		}
+	}
+	h, err := l.files.acquire(seq)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer l.files.release(h)
+	size, err := h.Size()
+	if err != nil {
+		return nil, nil, err
+	}
+	if inTable && !isLast {
+		b := make([]byte, min(size, segment.HeaderSize))
+		if err := readFull(h, b, 0); err != nil {
+			return nil, nil, err
+		}
+		if head, err := segment.DecodeHeader(b); err != nil || head != s.header || uint64(size) != s.len {
+			return nil, fmt.Errorf("%s is not what the segment table says: %d bytes, want %d; header %+v, %v", l.path(seq), size, s.len, head, err), nil
+		}
+		return s, nil, nil
+	}
+	return l.scan(h, seq, size, s, link, isLast)
+}
+
+// scan reads a segment whole. known is what the table says of it, or nil.
+func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.Link, isLast bool) (s *seg, found, err error) {
+	hash := blake3.New()
+	got, err := segment.Scan(io.NewSectionReader(h, 0, size), func(_ uint64, frame []byte) error {
+		_, err := hash.Write(frame)
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", l.path(seq), err)
+	}
+	if got.Valid == 0 {
+		if isLast && known == nil && size <= segment.HeaderSize {
+			return nil, nil, nil // its header never reached the disk: settle removes the file
+		}
+		return nil, fmt.Errorf("segment %d in %s: %w", seq, l.path(seq), got.Why), nil
+	}
+	s = &seg{header: got.Header, len: got.Valid, hash: sum(hash), local: true, closed: !isLast}
+	switch {
+	case got.Header.Volume != l.cfg.Volume:
+		return nil, fmt.Errorf("segment %d in %s is of volume %x", seq, l.path(seq), got.Header.Volume), nil
+	case got.Header.Seq != seq || got.Header.Prev != link:
+		return nil, fmt.Errorf("segment %d in %s does not follow the one before: %+v, want %+v", seq, l.path(seq), got.Header.Prev, link), nil
+	case len(l.segs) > 0 && got.Header.Epoch < l.last().header.Epoch:
+		return nil, fmt.Errorf("segment %d in %s: epoch goes back from %d to %d", seq, l.path(seq), l.last().header.Epoch, got.Header.Epoch), nil
+	case known != nil && (known.header != got.Header || known.len != s.len || known.hash != s.hash):
+		return s, fmt.Errorf("segment %d in %s: %d valid bytes are not the %d that were uploaded", seq, l.path(seq), s.len, known.len), nil
+	case !isLast && got.Tail != segment.Clean:
+		return s, fmt.Errorf("segment %d in %s is not the last and ends %v: %w", seq, l.path(seq), got.Tail, got.Why), nil
+	}
+	if isLast {
+		l.recovered.CutBytes = size - int64(got.Valid)
+		l.hash = hash
+		if got.Tail != segment.Clean {
+			l.cfg.Logger.Warn("cutting the end of the log", slog.String("path", l.path(seq)), slog.String("tail", got.Tail.String()),
+				slog.Uint64("valid", got.Valid), slog.Int64("cut", l.recovered.CutBytes), slog.Any("why", got.Why))
+		}
+	}
+	return s, nil, nil
+}
+
+// settle makes a log without doubts ready: the torn tail goes, the rest is fsynced,
+// because what is read after a restart need not be on the disk yet.
+func (l *Log) settle() error {
+	for _, f := range l.strays {
+		if seq, ok := parseFileName(f.Name); ok {
+			l.files.drop(seq)
+			if seq > l.end.Seq {
+				l.recovered.CutBytes += f.Size
+			}
+		}
+	}
+	if err := l.removeFiles(nil); err != nil {
+		return err
+	}
+	if last := l.last(); last != nil && last.local {
+		if err := l.reopenLast(); err != nil {
+			return err
+		}
+		// It may grow again, so what was uploaded of it may not be it.
+		if t, ok := l.table.without(last.header.Seq); ok {
+			if err := l.setTable(t); err != nil {
+				return err
+			}
+		}
+	}
+	if err := l.cfg.Dir.Sync(); err != nil {
+		return err
+	}
+	l.durable = l.end
+	return nil
+}
+
+// reopenLast makes the last segment, whose file is here, the current one: cut to its
+// length, fsynced, not closed, its hash running on. Under writer and syncMu.
+func (l *Log) reopenLast() error {
+	last := l.last()
+	seq := last.header.Seq
+	h, err := l.files.acquire(seq)
+	if err != nil {
+		return err
+	}
+	size, err := h.Size()
+	if err == nil && size != int64(last.len) {
+		err = h.Truncate(int64(last.len))
+	}
+	if err == nil {
+		err = h.Sync()
+	}
+	if err == nil && l.hash == nil {
+		l.hash = blake3.New()
+		_, err = io.Copy(l.hash, io.NewSectionReader(h, 0, int64(last.len)))
+	}
+	if err != nil {
+		l.files.release(h)
+		return fmt.Errorf("reopen %s: %w", l.path(seq), err)
+	}
+	l.cfg.Room.Release(size - int64(last.len))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last.closed, last.uploaded, last.hash = false, false, segment.Hash{}
+	if l.cur != nil {
+		l.files.release(l.cur)
+	}
+	l.cur, l.unsynced = h, 0
+	return nil
+}

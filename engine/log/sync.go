@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"context"
+	"fmt"
+)
+
+// Sync asks that the log become durable up to a position, and returns. Whoever
+// asks while an fsync runs shares the next one.
+func (l *Log) Sync(upTo Position) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if upTo.Compare(l.end) > 0 {
+		upTo = l.end
+	}
+	if l.want.Less(upTo) {
+		l.want = upTo
+	}
+	l.kick()
+}
+
+// OnDurable registers fn to be called when the log became durable up to a position,
+// and with an error, once, when it was poisoned. Calls come one at a time, outside
+// locks, in order. They are a wake-up: a call that began before a Truncate may
+// still bring a position that was cut off, so who truncates trusts Durable, asked under
+// the lock under which it truncates.
+func (l *Log) OnDurable(fn func(Position, error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.callbacks = append(l.callbacks, fn)
+}
+
+// Wait asks for durability up to a position and waits for it. Errors: ErrPoisoned,
+// ErrClosed, ErrGap if the position lies after the end (it may have been
+// truncated), or the context's.
+func (l *Log) Wait(ctx context.Context, upTo Position) error {
+	l.Sync(upTo)
+	for {
+		l.mu.Lock()
+		done, err, changed := upTo.Compare(l.durable) <= 0, l.usable(), l.changed
+		if err == nil && l.end.Less(upTo) {
+			err = fmt.Errorf("wait for %v: %w at %v", upTo, ErrGap, l.end)
+		}
+		l.mu.Unlock()
+		if err != nil || done {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// announce wakes those who wait and has callbacks called. Under mu.
+func (l *Log) announce() {
+	l.wake()
+	l.tell = !l.told
+	l.kick()
+}
+
+// wake wakes those who wait. Under mu.
+func (l *Log) wake() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// kick starts the syncer if there is something for it to do. Under mu.
+func (l *Log) kick() {
+	if l.syncing || !l.tell && !(l.durable.Less(l.want) && l.usable() == nil) {
+		return
+	}
+	l.syncing = true
+	l.syncers.Add(1)
+	go l.syncer()
+}
+
+func (l *Log) syncer() {
+	defer l.syncers.Done()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		switch {
+		case l.tell:
+			l.tell = false
+			pos, err, fns := l.durable, l.poison, l.callbacks
+			l.told = err != nil
+			l.mu.Unlock()
+			for _, fn := range fns {
+				fn(pos, err)
+			}
+			l.mu.Lock()
+		case l.durable.Less(l.want) && l.usable() == nil:
+			l.mu.Unlock()
+			_ = l.syncNow() // kept as the poison, which is told
+			l.mu.Lock()
+		default:
+			l.syncing = false
+			return
+		}
+	}
+}
+
+// syncNow makes everything up to the present end durable. Takes syncMu.
+func (l *Log) syncNow() error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	return l.syncLocked()
+}
+
+// syncLocked is syncNow under syncMu.
+func (l *Log) syncLocked() error {
+	l.mu.Lock()
+	if l.poison != nil {
+		defer l.mu.Unlock()
+		return l.poison
+	}
+	target, cur, unsynced := l.end, l.cur, l.unsynced
+	clean := target == l.durable
+	l.mu.Unlock()
+	if clean || cur == nil {
+		return nil
+	}
+	if err := cur.Sync(); err != nil {
+		return l.fail("fsync "+fileName(cur.seq), err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.durable = target
+	l.unsynced -= unsynced
+	if invariants && l.end.Less(l.durable) {
+		panic("log: durable after the end")
+	}
+	l.announce()
+	return nil
+}

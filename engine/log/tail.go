@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import "sort"
+
+// tail keeps the newest frames in memory, so that streaming them to members does
+// not read the file again. A chunk's bytes, once published, never change: readers
+// use them outside the lock while the writer fills the space behind.
+type tail struct {
+	chunks []*chunk
+	size   int64 // capacity of all chunks
+	max    int64
+}
+
+// chunk is consecutive frames of one segment.
+type chunk struct {
+	start Position // of the first frame
+	buf   []byte
+	ends  []uint32 // of frames, in buf
+}
+
+const (
+	minChunk = 16 << 10
+	maxChunk = 1 << 20
+)
+
+func (t *tail) reset() { t.chunks, t.size = nil, 0 }
+
+// space returns a chunk with room for n bytes at pos. The frame is put behind its
+// buf and then published by add. Under writer; what it reads is changed under
+// writer and mu only.
+func (t *tail) space(pos Position, n int) *chunk {
+	want := minChunk
+	if k := len(t.chunks); k > 0 {
+		c := t.chunks[k-1]
+		if c.start.Seq == pos.Seq && c.start.Off+uint64(len(c.buf)) == pos.Off && cap(c.buf)-len(c.buf) >= n {
+			return c
+		}
+		want = min(2*cap(c.buf), maxChunk)
+	}
+	return &chunk{start: pos, buf: make([]byte, 0, max(want, n))}
+}
+
+// add publishes a frame that was appended to c. Under mu.
+func (t *tail) add(c *chunk, buf []byte) {
+	if k := len(t.chunks); k == 0 || t.chunks[k-1] != c {
+		t.chunks = append(t.chunks, c)
+		t.size += int64(cap(c.buf))
+	}
+	c.buf = buf
+	c.ends = append(c.ends, uint32(len(buf)))
+	for t.size > t.max && len(t.chunks) > 1 {
+		t.size -= int64(cap(t.chunks[0].buf))
+		t.chunks[0] = nil
+		t.chunks = t.chunks[1:]
+	}
+}
+
+// get returns whole frames from pos on, at least one, and more up to limit bytes
+// if they lie in the same chunk; nil if pos is not the start of a frame here. Under
+// mu; the bytes may be used after.
+func (t *tail) get(pos Position, limit int) []byte {
+	i := sort.Search(len(t.chunks), func(i int) bool { return pos.Less(t.chunks[i].start) }) - 1
+	if i < 0 {
+		return nil
+	}
+	c := t.chunks[i]
+	if c.start.Seq != pos.Seq || pos.Off-c.start.Off >= uint64(len(c.buf)) {
+		return nil
+	}
+	off := uint32(pos.Off - c.start.Off)
+	first := sort.Search(len(c.ends), func(i int) bool { return c.ends[i] > off })
+	if off != 0 && (first == 0 || c.ends[first-1] != off) {
+		return nil
+	}
+	last := sort.Search(len(c.ends), func(i int) bool { return int64(c.ends[i])-int64(off) > int64(limit) }) - 1
+	last = max(first, last)
+	return c.buf[off:c.ends[last]:c.ends[last]]
+}

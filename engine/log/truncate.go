@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// Truncate drops everything after to, with its epochs, and settles a doubt. It is
+// durable when it returns, as is all that is left. A crash meanwhile leaves the log
+// ending at to or later. to must be the end of a frame, or the start of a segment. The
+// log can then grow by Ingest or BeginEpoch. Errors: ErrGap; ErrNotLocal if to
+// lies inside a segment whose file is not here (Heal brings it back); otherwise, once
+// files are touched, ErrPoisoned.
+func (l *Log) Truncate(to Position) error {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	l.mu.Lock()
+	err := l.usable()
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	asked := to
+	if to, err = l.normal(to); err == nil {
+		err = l.checkCut(to)
+	}
+	if err != nil {
+		return fmt.Errorf("truncate log to %v: %w", asked, err)
+	}
+	l.tableMu.Lock()
+	defer l.tableMu.Unlock()
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	if l.sealer != nil {
+		l.sealer.Stop()
+		l.sealer = nil
+	}
+	dropped := l.shorten(to)
+	if err := l.removeFiles(dropped); err != nil {
+		return err
+	}
+	if last := l.last(); last != nil && last.local {
+		if err := l.forgetUpload(last.header.Seq); err != nil {
+			return err
+		}
+		l.hash = nil
+		if err := l.reopenLast(); err != nil {
+			return l.fail("truncate", err)
+		}
+	}
+	if err := l.cfg.Dir.Sync(); err != nil {
+		return l.fail("fsync directory", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.durable, l.want, l.doubt = l.end, l.end, nil
+	l.announce()
+	return nil
+}
+
+// checkCut makes sure that a frame ends at to. Under writer.
+func (l *Log) checkCut(to Position) error {
+	if to == (Position{}) || to == l.end || to == (Position{Seq: l.base.Seq, Off: l.base.Len}) {
+		return nil
+	}
+	s, ok := l.find(to.Seq)
+	if !ok {
+		return fmt.Errorf("%w: the log begins with segment %d", ErrNotLocal, l.base.Seq+1)
+	}
+	if to == s.end() {
+		return nil
+	}
+	l.mu.Lock()
+	local := s.local
+	l.mu.Unlock()
+	if !local {
+		return fmt.Errorf("%w: segment %d", ErrNotLocal, to.Seq)
+	}
+	h, err := l.files.acquire(to.Seq)
+	if err != nil {
+		return err
+	}
+	defer l.files.release(h)
+	got, err := segment.Scan(io.NewSectionReader(h, 0, int64(to.Off)), nil)
+	if err != nil {
+		return err
+	}
+	if got.Valid != to.Off {
+		return fmt.Errorf("no frame ends there; one ends at %d: %w", got.Valid, got.Why)
+	}
+	return nil
+}
+
+// shorten publishes the new end and returns the segments that are gone. Readers
+// then never see more, and notice that they may have read while files changed.
+func (l *Log) shorten(to Position) []seg {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	keep := 0
+	for keep < len(l.segs) && l.segs[keep].header.Seq <= to.Seq {
+		keep++
+	}
+	dropped := slices.Clone(l.segs[keep:])
+	l.segs = slices.Clip(l.segs[:keep])
+	if last := l.last(); last != nil {
+		last.len = to.Off
+	}
+	l.end = to
+	if len(l.segs) == 0 {
+		l.end = Position{Seq: l.base.Seq, Off: l.base.Len}
+	}
+	if l.end.Less(l.durable) {
+		l.durable = l.end
+	}
+	l.want = l.durable
+	l.gen++
+	l.tail.reset()
+	if len(dropped) > 0 && l.cur != nil {
+		l.files.release(l.cur)
+		l.cur = nil
+	}
+	l.unsynced, l.hash = 0, nil
+	return dropped
+}
+
+// removeFiles removes the files of dropped segments and strays, last first, each
+// durably before the next, so that a crash leaves no hole. Under writer, tableMu, syncMu.
+func (l *Log) removeFiles(dropped []seg) error {
+	for i := range dropped {
+		if dropped[i].local {
+			l.strays = append(l.strays, cachepool.FileInfo{Name: fileName(dropped[i].header.Seq), Size: int64(dropped[i].len)})
+		}
+	}
+	slices.SortFunc(l.strays, func(a, b cachepool.FileInfo) int { return strings.Compare(a.Name, b.Name) })
+	files := l.strays
+	entries := l.table.entries
+	for len(files) > 0 || len(entries) > 0 && entries[len(entries)-1].seq > l.end.Seq {
+		// The table first: a file that it lists must be there.
+		if k := len(entries) - 1; k >= 0 && entries[k].seq > l.end.Seq &&
+			(len(files) == 0 || fileName(entries[k].seq) >= files[len(files)-1].Name) {
+			if err := l.forgetUpload(entries[k].seq); err != nil {
+				return err
+			}
+			entries = l.table.entries
+			continue
+		}
+		f := files[len(files)-1]
+		files = files[:len(files)-1]
+		if seq, ok := parseFileName(f.Name); ok {
+			l.files.drop(seq)
+		}
+		if err := l.cfg.Dir.Remove(f.Name); err != nil {
+			return l.fail("remove "+f.Name, err)
+		}
+		if err := l.cfg.Dir.Sync(); err != nil {
+			return l.fail("fsync directory", err)
+		}
+		l.cfg.Room.Release(f.Size)
+	}
+	l.strays = nil
+	return nil
+}
+
+// forgetUpload takes a segment out of the table. Under tableMu.
+func (l *Log) forgetUpload(seq uint64) error {
+	t, ok := l.table.without(seq)
+	if !ok {
+		return nil
+	}
+	return l.setTable(t)
+}
+
+// rehash returns the hash of n bytes of r.
+func rehash(r io.ReaderAt, n uint64) (segment.Hash, error) {
+	h := blake3.New()
+	got, err := io.Copy(h, io.NewSectionReader(r, 0, int64(n)))
+	if err == nil && uint64(got) != n {
+		err = io.ErrUnexpectedEOF
+	}
+	return sum(h), err
+}

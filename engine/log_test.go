@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/crashfs"
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
+	"github.com/weir-storage/weir/volume/volumetest"
+)
+
+// logJournal is the Journal of a home without other members: committed is what
+// is fsynced in its own log.
+type logJournal struct{ *log.Log }
+
+func (j logJournal) Append(_ context.Context, rec *segment.Record) (segment.Position, error) {
+	end, err := j.Log.Append(rec)
+	switch {
+	case errors.Is(err, cachepool.ErrFull):
+		return end, errors.Join(volume.ErrNoSpace, err)
+	case err != nil:
+		return end, errors.Join(ErrNotHome, err)
+	}
+	j.Sync(end)
+	return end, nil
+}
+
+func (j logJournal) WaitCommitted(ctx context.Context, pos segment.Position) error {
+	err := j.Wait(ctx, pos)
+	if err != nil && ctx.Err() == nil {
+		err = errors.Join(ErrNotHome, err)
+	}
+	return err
+}
+
+func (j logJournal) MayServe() error { return nil }
+
+// logHost is an engine over a real log, on disks that lose power.
+type logHost struct {
+	*testing.T
+	disk   *crashfs.Disk
+	fs     *vfs.MemFS
+	pool   cachepool.Pool
+	log    *log.Log
+	engine *Engine
+	epoch  uint64
+}
+
+func newLogHost(t *testing.T) *logHost {
+	h := &logHost{T: t, disk: crashfs.NewDisk(crashfs.Config{Gateway: "gateway", Limit: 4 << 30, Rand: mathrand.New(mathrand.NewPCG(5, 5))}), fs: vfs.NewCrashableMem()}
+	h.open()
+	t.Cleanup(func() {
+		h.log.Close()
+		if err := h.engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+func (h *logHost) ok(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *logHost) open() {
+	h.Helper()
+	var err error
+	h.pool, err = h.disk.Open()
+	h.ok(err)
+	dir, err := h.pool.Volume(testID.String())
+	h.ok(err)
+	applied := segment.Position{}
+	var journal logJournal
+	h.engine = openEngine(h, h.fs, &journal, nil)
+	applied = h.engine.Applied()
+	h.log, err = log.Open(log.Config{
+		Dir: dir, Room: h.pool.Room(), Volume: segment.VolumeID(testID), DataKey: testKey,
+		Rand: rand.Reader, Now: time.Now, Logger: slog.New(slog.DiscardHandler), SegmentSize: 3 << 20, KnownApplied: applied,
+	})
+	h.ok(err)
+	h.ok(h.log.Recovered().Doubt)
+	journal.Log = h.log
+	replay := func() {
+		h.Helper()
+		h.ok(h.log.Replay(context.Background(), h.engine.lastEnd(), func(e log.Entry) error {
+			return h.engine.Ingest([]Entry{{Rec: e.Record, End: e.Pos}})
+		}))
+	}
+	replay()
+	h.epoch++
+	_, err = h.log.BeginEpoch(h.epoch)
+	h.ok(err)
+	replay()
+	h.ok(h.log.Wait(context.Background(), h.log.End()))
+	h.engine.Committed(h.log.End())
+	h.ok(h.engine.WaitApplied(context.Background(), h.log.End()))
+	engine := h.engine
+	h.log.OnDurable(func(pos segment.Position, err error) {
+		if err == nil {
+			engine.Committed(pos)
+		}
+	})
+	h.ok(h.engine.Lead(context.Background(), h.epoch))
+}
+
+// crash takes the power away and starts again.
+func (h *logHost) crash() {
+	h.Helper()
+	h.disk.Crash()
+	disk := h.fs.CrashClone(vfs.CrashCloneCfg{})
+	h.log.Close()
+	h.ok(h.engine.Close())
+	h.fs = disk
+	h.open()
+}
+
+func TestVolumeOverLog(t *testing.T) {
+	volumetest.Run(t, func(t *testing.T) volumetest.Subject {
+		var h *logHost
+		return volumetest.Subject{
+			Open: func() volume.Volume {
+				h = newLogHost(t)
+				return h.engine
+			},
+			Restart: func() volume.Volume {
+				h.crash()
+				return h.engine
+			},
+		}
+	})
+}
+
+// TestCrashKeepsWhatWasAcknowledged has several clients at work when the power
+// fails. What they were told must be there afterwards, and unknown outcomes must
+// be found out by repeating.
+func TestCrashKeepsWhatWasAcknowledged(t *testing.T) {
+	h := newLogHost(t)
+	const clients = 4
+	seq := [clients]uint32{}
+	name := func(client int, seq uint32) string { return fmt.Sprintf("%d-%d", client, seq) }
+	create := func(client int) error {
+		r := volume.Request{ID: volume.OpID{Slot: fmt.Sprint(client), Seq: seq[client] + 1}}
+		_, err := h.engine.Create(context.Background(), r, volume.Root, name(client, seq[client]+1), volume.CreateArgs{Type: volume.FIFO, Mode: volume.Guarded})
+		if err == nil {
+			seq[client]++
+		}
+		return err
+	}
+	for round := range 8 {
+		var wg sync.WaitGroup
+		var done atomic.Int64
+		for client := range clients {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for create(client) == nil {
+					done.Add(1)
+				}
+			}()
+		}
+		waitFor(func() bool { return done.Load() > int64(20+round) })
+		h.disk.Crash()
+		wg.Wait()
+		h.crash()
+		for client := range clients {
+			h.ok(create(client)) // a repeat, or the first execution
+			for n := uint32(1); n <= seq[client]; n++ {
+				if _, err := h.engine.Lookup(t.Context(), asRoot, volume.Root, name(client, n)); err != nil {
+					t.Fatalf("round %d: %s: %v", round, name(client, n), err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meta
+
+import (
+	"encoding/binary"
+
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// Extent is a run of recorded bytes of a file: Len bytes of a block of Raw
+// bytes, from byte Skip of the block, at byte Off of the file.
+type Extent struct {
+	Off            uint64
+	Len, Skip, Raw uint32
+	Ref            segment.BlockRef
+}
+
+// End returns where the extent ends in the file.
+func (e *Extent) End() uint64 { return e.Off + uint64(e.Len) }
+
+// EncodeHead returns the key of e and its value without the block reference, for segment.SetBlock.
+func (e *Extent) EncodeHead(ino uint64) (key, value []byte) {
+	key = ExtentKey(ino, e.Off)
+	b := append(make([]byte, 0, 1+12+sumSize+segment.BlockRefSize), version)
+	b = binary.BigEndian.AppendUint32(b, e.Len)
+	b = binary.BigEndian.AppendUint32(b, e.Skip)
+	b = binary.BigEndian.AppendUint32(b, e.Raw)
+	return key, seal(key, b)
+}
+
+// Encode returns the key and the value of e, whose block reference is known.
+func (e *Extent) Encode(ino uint64) (key, value []byte) {
+	key, b := e.EncodeHead(ino)
+	return key, segment.AppendBlockRef(b, e.Ref)
+}
+
+// DecodeExtent parses the value of an ExtentKey.
+func DecodeExtent(key, value []byte) (Extent, error) {
+	head := len(value) - segment.BlockRefSize
+	if head < 0 {
+		return Extent{}, corrupt(key, "value has %d bytes", len(value))
+	}
+	r, err := open(key, value[:head])
+	if err != nil {
+		return Extent{}, err
+	}
+	e := Extent{Off: second(key), Len: r.u32(), Skip: r.u32(), Raw: r.u32()}
+	if err := r.done(); err != nil {
+		return Extent{}, err
+	}
+	if e.Ref, err = segment.DecodeBlockRef(value[head:]); err != nil {
+		return Extent{}, corrupt(key, "%v", err)
+	}
+	inBlock := uint64(e.Skip)+uint64(e.Len) <= uint64(e.Raw) && e.Raw <= segment.MaxBlock
+	inRun := e.Off%segment.MaxBlock+uint64(e.Len) <= segment.MaxBlock
+	if e.Len == 0 || !inBlock || !inRun {
+		return Extent{}, corrupt(key, "extent of %d bytes from byte %d of a block of %d", e.Len, e.Skip, e.Raw)
+	}
+	return e, nil
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meta
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/weir-storage/weir/volume"
+)
+
+// Inode is the value of an inode. Its body is
+//
+//	generation u64, type u8, flags u8, mode u32, nlink u32, uid u32, gid u32,
+//	rdev u64, size u64, used u64, change u64, xattrs u64,
+//	atime, mtime, ctime, btime (each: seconds u64, nanoseconds u32),
+//	parent inode u64, parent generation u64, entries u64 (directories only),
+//	verifier 8 bytes (flag 1 only)
+type Inode struct {
+	volume.Attr
+
+	Xattrs  uint64        // extended attributes
+	Parent  volume.Handle // of a directory
+	Entries uint64        // names in a directory
+
+	Exclusive bool // made by an exclusive create, with Verf
+	Verf      [8]byte
+}
+
+const (
+	flagExclusive = 1
+	inodeSize     = 158
+)
+
+// Encode returns the key and the value of n.
+func (n *Inode) Encode() (key, value []byte) {
+	key = InodeKey(n.Ino)
+	b := begin(inodeSize)
+	b = binary.BigEndian.AppendUint64(b, n.Gen)
+	var flags uint8
+	if n.Exclusive {
+		flags |= flagExclusive
+	}
+	b = append(b, uint8(n.Type), flags)
+	for _, v := range []uint32{n.Mode, n.Nlink, n.UID, n.GID} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	for _, v := range []uint64{n.Rdev, n.Size, n.Used, n.Change, n.Xattrs} {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	for _, t := range []time.Time{n.Atime, n.Mtime, n.Ctime, n.Btime} {
+		b = binary.BigEndian.AppendUint64(b, uint64(t.Unix()))
+		b = binary.BigEndian.AppendUint32(b, uint32(t.Nanosecond()))
+	}
+	if n.Type == volume.Directory {
+		for _, v := range []uint64{n.Parent.Ino, n.Parent.Gen, n.Entries} {
+			b = binary.BigEndian.AppendUint64(b, v)
+		}
+	}
+	if n.Exclusive {
+		b = append(b, n.Verf[:]...)
+	}
+	return key, seal(key, b)
+}
+
+// DecodeInode parses the value of an InodeKey.
+func DecodeInode(key, value []byte) (*Inode, error) {
+	r, err := open(key, value)
+	if err != nil {
+		return nil, err
+	}
+	n := new(Inode)
+	n.Ino = binary.BigEndian.Uint64(key[1:9])
+	n.Gen = r.u64()
+	n.Type = volume.Type(r.u8())
+	flags := r.u8()
+	for _, v := range []*uint32{&n.Mode, &n.Nlink, &n.UID, &n.GID} {
+		*v = r.u32()
+	}
+	for _, v := range []*uint64{&n.Rdev, &n.Size, &n.Used, &n.Change, &n.Xattrs} {
+		*v = r.u64()
+	}
+	for _, t := range []*time.Time{&n.Atime, &n.Mtime, &n.Ctime, &n.Btime} {
+		sec := r.u64()
+		*t = time.Unix(int64(sec), int64(r.u32())).UTC()
+	}
+	if n.Type == volume.Directory {
+		for _, v := range []*uint64{&n.Parent.Ino, &n.Parent.Gen, &n.Entries} {
+			*v = r.u64()
+		}
+	}
+	if n.Exclusive = flags&flagExclusive != 0; n.Exclusive {
+		copy(n.Verf[:], r.take(8))
+	}
+	if n.Type < volume.Regular || n.Type > volume.Socket || flags&^flagExclusive != 0 {
+		return nil, corrupt(key, "type %d, flags %#x", n.Type, flags)
+	}
+	return n, r.done()
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meta
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Table is the letter that a key begins with.
+type Table byte
+
+// The tables, as the package comment lists them.
+const (
+	Accountings Table = 'a'
+	Cookies     Table = 'c'
+	Extents     Table = 'e'
+	Inodes      Table = 'i'
+	Names       Table = 'n'
+	Results     Table = 'o'
+	Applied     Table = 'p'
+	Slots       Table = 'q'
+	Targets     Table = 's'
+	Orphans     Table = 'u'
+	Xattrs      Table = 'x'
+)
+
+var tableNames = map[Table]string{
+	Accountings: "accounting", Cookies: "entry by cookie", Extents: "extent", Inodes: "inode",
+	Names: "entry by name", Results: "result", Applied: "applied position", Slots: "slot",
+	Targets: "link target", Orphans: "orphan", Xattrs: "extended attribute",
+}
+
+func (t Table) String() string {
+	if s := tableNames[t]; s != "" {
+		return s
+	}
+	return fmt.Sprintf("table %q", byte(t))
+}
+
+// generation ends every key (rule 12 of docs/concepts.md).
+const generation = uint32(0)
+
+const generationSize = 4
+
+func key(t Table, size int) []byte {
+	return append(make([]byte, 0, 1+size+generationSize), byte(t))
+}
+
+func finish(k []byte) []byte { return binary.BigEndian.AppendUint32(k, generation) }
+
+func number(k []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(k, n) }
+
+// AccountingKey is the key of the volume's accounting.
+func AccountingKey() []byte { return finish(key(Accountings, 0)) }
+
+// AppliedKey is the key of the applied position.
+func AppliedKey() []byte { return finish(key(Applied, 0)) }
+
+// InodeKey is the key of an inode.
+func InodeKey(ino uint64) []byte { return finish(number(key(Inodes, 8), ino)) }
+
+// TargetKey is the key of a symbolic link's target.
+func TargetKey(ino uint64) []byte { return finish(number(key(Targets, 8), ino)) }
+
+// OrphanKey is the key of an orphan.
+func OrphanKey(ino uint64) []byte { return finish(number(key(Orphans, 8), ino)) }
+
+// OrphanRange is the range of all orphans from inode ino on.
+func OrphanRange(ino uint64) (lo, hi []byte) {
+	return number(key(Orphans, 8), ino), []byte{byte(Orphans) + 1}
+}
+
+// NameKey is the key of a directory entry by name.
+func NameKey(dir uint64, name string) []byte { return named(Names, dir, name) }
+
+// XattrKey is the key of an extended attribute.
+func XattrKey(ino uint64, name string) []byte { return named(Xattrs, ino, name) }
+
+func named(t Table, ino uint64, name string) []byte {
+	k := append(number(key(t, 9+len(name)), ino), name...)
+	return finish(append(k, 0))
+}
+
+// XattrRange is the range of an inode's extended attributes, sorted by name.
+func XattrRange(ino uint64) (lo, hi []byte) { return inodeRange(Xattrs, ino) }
+
+// XattrName returns the name in an XattrKey.
+func XattrName(k []byte) string { return string(k[9 : len(k)-generationSize-1]) }
+
+// CookieKey is the key of a directory entry by cookie.
+func CookieKey(dir, cookie uint64) []byte {
+	return finish(number(number(key(Cookies, 16), dir), cookie))
+}
+
+// CookieRange is the range of a directory's entries with cookies of at least from.
+func CookieRange(dir, from uint64) (lo, hi []byte) {
+	_, hi = inodeRange(Cookies, dir)
+	return number(number(key(Cookies, 16), dir), from), hi
+}
+
+// ExtentKey is the key of an extent that begins at byte off of the file.
+func ExtentKey(ino, off uint64) []byte {
+	return finish(number(number(key(Extents, 16), ino), off))
+}
+
+// ExtentRange is the range of a file's extents that begin in [off, end).
+func ExtentRange(ino, off, end uint64) (lo, hi []byte) {
+	return number(number(key(Extents, 16), ino), off), number(number(key(Extents, 16), ino), end)
+}
+
+// AllExtents is the range of all extents of a file.
+func AllExtents(ino uint64) (lo, hi []byte) { return inodeRange(Extents, ino) }
+
+// second returns the second number of a key of two.
+func second(k []byte) uint64 { return binary.BigEndian.Uint64(k[9:17]) }
+
+// inodeRange is the range of everything in t that belongs to ino.
+func inodeRange(t Table, ino uint64) (lo, hi []byte) {
+	lo = number(key(t, 8), ino)
+	if ino == ^uint64(0) {
+		return lo, []byte{byte(t) + 1}
+	}
+	return lo, number(key(t, 8), ino+1)
+}
+
+// SlotKey is the key of a slot's newest sequence number.
+func SlotKey(slot string) []byte { return finish(append(escaped(Slots, slot), 0, 1)) }
+
+// ResultKey is the key of the result of the change with the given index in its request.
+func ResultKey(slot string, index uint32) []byte {
+	k := append(escaped(Results, slot), 0, 1)
+	return finish(binary.BigEndian.AppendUint32(k, index))
+}
+
+// SlotRange and ResultRange are what belongs to all slots that begin with prefix.
+func SlotRange(prefix string) (lo, hi []byte) { return prefixRange(escaped(Slots, prefix)) }
+
+// ResultRange is the range of the results of all slots that begin with prefix.
+func ResultRange(prefix string) (lo, hi []byte) { return prefixRange(escaped(Results, prefix)) }
+
+func escaped(t Table, slot string) []byte {
+	k := key(t, len(slot)+8)
+	for i := range len(slot) {
+		if k = append(k, slot[i]); slot[i] == 0 {
+			k = append(k, 0xff)
+		}
+	}
+	return k
+}
+
+// prefixRange returns the range of the keys that begin with p, which is not all 0xff.
+func prefixRange(p []byte) (lo, hi []byte) {
+	hi = append([]byte(nil), p...)
+	for hi[len(hi)-1] == 0xff {
+		hi = hi[:len(hi)-1]
+	}
+	hi[len(hi)-1]++
+	return p, hi
+}

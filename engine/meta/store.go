@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/weir-storage/weir/engine/meta/cryptfs"
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// Options say where a Store lives. All fields but Cache must be set.
+type Options struct {
+	FS      vfs.FS // holds Dir; everything in it is encrypted by cryptfs
+	Dir     string
+	DataKey [32]byte
+	Rand    io.Reader     // secure random source
+	Cache   *pebble.Cache // shared by the volumes of a process; nil: a small one of its own
+	Logger  *slog.Logger
+}
+
+// Store is a volume's metadata up to the applied position. Reads may be
+// concurrent with everything but Close; Apply may not be concurrent with itself.
+type Store struct {
+	db    *pebble.DB
+	state State
+}
+
+// memTableSize bounds the metadata that a crash makes the engine replay, and
+// the memory that an open volume takes.
+const memTableSize = 8 << 20
+
+// Open opens the metadata in o.Dir, which it makes if it is not there. A store
+// that cannot be opened can be deleted and rebuilt from a checkpoint and the log.
+func Open(o Options) (*Store, error) {
+	fs, err := cryptfs.New(o.FS, o.DataKey, o.Rand)
+	if err != nil {
+		return nil, err
+	}
+	opts := &pebble.Options{
+		FS: fs, Cache: o.Cache, Logger: logger{o.Logger},
+		FormatMajorVersion: pebble.FormatTableFormatV6,
+		DisableWAL:         true,
+		MemTableSize:       memTableSize,
+		// An idle volume must cost little (rule 12), and what is deleted is mostly
+		// deleted soon after it was made.
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		MaxOpenFiles:                256,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+	}
+	for i := range opts.Levels {
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	if o.Cache == nil {
+		opts.CacheSize = 8 << 20
+	}
+	db, err := pebble.Open(o.Dir, opts)
+	if err != nil {
+		return nil, fmt.Errorf("open metadata %s: %w", o.Dir, err)
+	}
+	s := &Store{db: db}
+	v := View{base: db}
+	value, ok, _, err := v.Get(AppliedKey())
+	if err == nil && ok {
+		s.state, err = DecodeState(AppliedKey(), value)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open metadata %s: %w", o.Dir, err), db.Close())
+	}
+	return s, nil
+}
+
+// State returns how far records were applied. After Open it is what a crash left.
+func (s *Store) State() State { return s.state }
+
+// Snapshot returns a view of over, which may be nil and is not copied, and of
+// Pebble as it is now. The caller closes it.
+func (s *Store) Snapshot(over *Overlay) *View {
+	snap := s.db.NewSnapshot()
+	return &View{over: over, base: snap, snap: snap}
+}
+
+// Live returns a view of over and of Pebble as it is at each call. It is
+// consistent as long as over holds every record that Apply may get meanwhile.
+func (s *Store) Live(over *Overlay) *View { return &View{over: over, base: s.db} }
+
+// Apply writes the resolved operations of records, in log order, and the state
+// after them in one batch. They are durable after the next Flush.
+func (s *Store) Apply(records [][]segment.Op, after State) (err error) {
+	b := s.db.NewBatch()
+	defer func() { err = errors.Join(err, b.Close()) }()
+	for _, ops := range records {
+		for _, op := range ops {
+			switch op.Kind {
+			case segment.Set:
+				err = b.Set(op.Key, op.Value, nil)
+			case segment.Delete:
+				err = b.Delete(op.Key, nil)
+			case segment.DeleteRange:
+				err = b.DeleteRange(op.Key, op.End, nil)
+			default:
+				err = fmt.Errorf("apply metadata: operation of unknown kind %d, was it written by a newer version?", op.Kind)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	key, value := after.Encode()
+	if err := b.Set(key, value, nil); err != nil {
+		return err
+	}
+	if err := b.Commit(pebble.NoSync); err != nil {
+		return err
+	}
+	s.state = after
+	return nil
+}
+
+// Flush makes everything that was applied durable.
+func (s *Store) Flush() error { return s.db.Flush() }
+
+// Close flushes and closes the store.
+func (s *Store) Close() error {
+	return errors.Join(s.db.Flush(), s.db.Close())
+}
+
+// logger passes what Pebble says on to slog.
+type logger struct{ log *slog.Logger }
+
+func (l logger) Infof(format string, args ...any) {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
+	}
+}
+
+func (l logger) Errorf(format string, args ...any) {
+	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
+}
+
+// Fatalf panics, as Pebble demands that it does not return: the process must end
+// before it acknowledges something that its metadata cannot hold.
+func (l logger) Fatalf(format string, args ...any) {
+	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
+	panic("pebble: " + fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meta
+
+import (
+	"bytes"
+	"errors"
+	"iter"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// View is what keys and values are at one moment: an overlay, if there is one,
+// over Pebble. It may be used by one goroutine at a time.
+type View struct {
+	over *Overlay // nil: none
+	base pebble.Reader
+	snap *pebble.Snapshot // to close; nil if base is the database itself
+}
+
+// Close gives back what the view holds.
+func (v *View) Close() error {
+	if v.snap == nil {
+		return nil
+	}
+	return v.snap.Close()
+}
+
+// Get returns the value of k, which the caller must not change, and whether
+// there is one. pos is where the pending record ends that decided it, zero if
+// Pebble did.
+func (v *View) Get(k []byte) (value []byte, ok bool, pos segment.Position, err error) {
+	if v.over != nil {
+		if value, ok, known, pos := v.over.get(k); known {
+			return value, ok, pos, nil
+		}
+	}
+	b, closer, err := v.base.Get(k)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false, segment.Position{}, nil
+	}
+	if err != nil {
+		return nil, false, segment.Position{}, err
+	}
+	value = bytes.Clone(b)
+	return value, true, segment.Position{}, closer.Close()
+}
+
+// Pair is a key with its value. Both are valid until the next step of the
+// iteration that returned them.
+type Pair struct{ Key, Value []byte }
+
+// Range iterates over the keys in [lo, hi) in order. An error ends it and comes last.
+func (v *View) Range(lo, hi []byte) iter.Seq2[Pair, error] {
+	return func(yield func(Pair, error) bool) {
+		it, err := v.base.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
+		if err != nil {
+			yield(Pair{}, err)
+			return
+		}
+		more := true
+		if v.over == nil || v.over.Empty() {
+			for ok := it.First(); ok && more; ok = it.Next() {
+				more = yieldBase(it, yield)
+			}
+		} else {
+			more = v.merge(it, lo, hi, yield)
+		}
+		if err := errors.Join(it.Error(), it.Close()); err != nil && more {
+			yield(Pair{}, err)
+		}
+	}
+}
+
+// merge walks the overlay and it together. It returns false if the consumer stopped.
+func (v *View) merge(it *pebble.Iterator, lo, hi []byte, yield func(Pair, error) bool) bool {
+	points := v.over.points.Iter()
+	defer points.Release()
+	pending := points.Seek(point{key: lo}) && bytes.Compare(points.Item().key, hi) < 0
+	stored := it.First()
+	for pending || stored {
+		order := -1 // of the pending key against the stored one
+		if !pending {
+			order = 1
+		} else if stored {
+			order = bytes.Compare(points.Item().key, it.Key())
+		}
+		if order > 0 {
+			if s, ok := v.over.covering(it.Key()); ok {
+				stored = it.SeekGE(s.hi)
+				continue
+			}
+			if !yieldBase(it, yield) {
+				return false
+			}
+			stored = it.Next()
+			continue
+		}
+		p := points.Item()
+		if !p.gone && !yield(Pair{p.key, p.value}, nil) {
+			return false
+		}
+		if order == 0 {
+			stored = it.Next()
+		}
+		pending = points.Next() && bytes.Compare(points.Item().key, hi) < 0
+	}
+	return true
+}
+
+func yieldBase(it *pebble.Iterator, yield func(Pair, error) bool) bool {
+	value, err := it.ValueAndErr()
+	if err != nil {
+		yield(Pair{}, err)
+		return false
+	}
+	return yield(Pair{it.Key(), value}, nil)
+}

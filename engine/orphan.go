@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/volume"
+)
+
+// reapBatch bounds how many orphans one record deletes.
+const reapBatch = 64
+
+// Hold implements volume.Volume. Holds are counted here, at this gateway only:
+// the home hears of those of other gateways through Config.MayBeHeld.
+func (e *Engine) Hold(h volume.Handle) error {
+	p := place{op: "hold", ino: h.Ino}
+	e.holds.Lock()
+	defer e.holds.Unlock()
+	if e.holds.dying[h] {
+		return e.wrap(p, volume.ErrStale)
+	}
+	t, err := e.look()
+	if err != nil {
+		return e.wrap(p, err)
+	}
+	n, err := t.find(h.Ino)
+	if cerr := t.view.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil && (n == nil || n.Handle != h ||
+		t.home && n.Nlink == 0 && e.holds.count[h] == 0 && !e.cfg.MayBeHeld(h)) {
+		err = volume.ErrStale
+	}
+	if err != nil {
+		return e.wrap(p, err)
+	}
+	e.holds.count[h]++
+	return nil
+}
+
+// mayBeHeld tells whether some gateway may hold h.
+func (e *Engine) mayBeHeld(h volume.Handle) bool {
+	e.holds.Lock()
+	defer e.holds.Unlock()
+	return e.holds.count[h] > 0 || e.cfg.MayBeHeld(h)
+}
+
+// doom reports whether nobody can hold h, and then lets nobody hold it until
+// undoom.
+func (e *Engine) doom(h volume.Handle) bool {
+	e.holds.Lock()
+	defer e.holds.Unlock()
+	if e.holds.count[h] > 0 || e.cfg.MayBeHeld(h) {
+		return false
+	}
+	e.holds.dying[h] = true
+	return true
+}
+
+func (e *Engine) undoom(hs []volume.Handle) {
+	if len(hs) == 0 {
+		return
+	}
+	e.holds.Lock()
+	defer e.holds.Unlock()
+	for _, h := range hs {
+		delete(e.holds.dying, h)
+	}
+}
+
+// Release implements volume.Volume.
+func (e *Engine) Release(h volume.Handle) {
+	e.holds.Lock()
+	defer e.holds.Unlock()
+	if e.holds.count[h]--; e.holds.count[h] <= 0 {
+		delete(e.holds.count, h)
+	}
+}
+
+// Held returns those of hs that are held at this gateway.
+func (e *Engine) Held(hs []volume.Handle) []volume.Handle {
+	e.holds.Lock()
+	defer e.holds.Unlock()
+	var held []volume.Handle
+	for _, h := range hs {
+		if e.holds.count[h] > 0 {
+			held = append(held, h)
+		}
+	}
+	return held
+}
+
+// Orphans returns up to limit inodes without a name, from inode number from on.
+func (e *Engine) Orphans(ctx context.Context, from uint64, limit int) ([]volume.Handle, error) {
+	return read(ctx, e, place{op: "orphans"}, func(t *tree) ([]volume.Handle, error) {
+		var found []volume.Handle
+		lo, hi := meta.OrphanRange(from)
+		for pair, err := range t.view.Range(lo, hi) {
+			if err != nil {
+				return nil, err
+			}
+			h, err := meta.DecodeOrphan(pair.Key, pair.Value)
+			if err != nil {
+				return nil, err
+			}
+			if found = append(found, h); len(found) == limit {
+				break
+			}
+		}
+		// An orphan is told as such once the removal of its name is committed.
+		for _, h := range found {
+			t.reveal(h.Ino)
+		}
+		return found, nil
+	})
+}
+
+// Reap deletes the orphans that nobody holds, at the home, and returns how many.
+// held, if it is not nil, is asked which of the given ones are held at other
+// gateways, in addition to Config.MayBeHeld; it may ask them over the network.
+func (e *Engine) Reap(ctx context.Context, held func(context.Context, []volume.Handle) ([]volume.Handle, error)) (int, error) {
+	reaped := 0
+	for from := uint64(0); ; {
+		batch, err := e.Orphans(ctx, from, reapBatch)
+		if err != nil || len(batch) == 0 {
+			return reaped, err
+		}
+		from = batch[len(batch)-1].Ino + 1
+		var elsewhere []volume.Handle
+		if held != nil {
+			if elsewhere, err = held(ctx, batch); err != nil {
+				return reaped, err
+			}
+		}
+		batch = slices.DeleteFunc(batch, func(h volume.Handle) bool { return slices.Contains(elsewhere, h) })
+		n, err := e.reap(ctx, batch)
+		reaped += n
+		if err != nil {
+			return reaped, err
+		}
+	}
+}
+
+// reap deletes those of the orphans that nobody holds, in one record, and
+// returns how many.
+func (e *Engine) reap(ctx context.Context, orphans []volume.Handle) (int, error) {
+	var gone []volume.Handle
+	_, err := change(ctx, e, volume.Request{}, place{op: "reap"}, noResult, false, func(t *tx) (struct{}, error) {
+		for _, h := range orphans {
+			n, err := t.find(h.Ino)
+			if err != nil {
+				return struct{}{}, err
+			}
+			if n == nil || n.Handle != h || n.Nlink != 0 || !e.doom(h) {
+				continue
+			}
+			t.delete(meta.OrphanKey(n.Ino))
+			if err := t.purge(n); err != nil {
+				return struct{}{}, err
+			}
+		}
+		gone = t.gone
+		return struct{}{}, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return len(gone), nil
+}
+
+// purge deletes everything that belongs to n, which is doomed.
+func (t *tx) purge(n *meta.Inode) error {
+	t.gone = append(t.gone, n.Handle)
+	switch n.Type {
+	case volume.Regular:
+		if n.Used > 0 {
+			t.deleteRange(meta.AllExtents(n.Ino))
+		}
+	case volume.Symlink:
+		t.delete(meta.TargetKey(n.Ino))
+	}
+	if n.Xattrs > 0 {
+		t.deleteRange(meta.XattrRange(n.Ino))
+	}
+	t.delete(meta.InodeKey(n.Ino))
+	return t.account(-int64(n.Used), -1)
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
+)
+
+// pendingRecord is a record that is in the log and not in the store.
+type pendingRecord struct {
+	end      segment.Position
+	epoch    uint64
+	ops      []segment.Op // resolved
+	touched  []uint64
+	size     int  // bytes of keys and values
+	unstable bool // data that is shown before it is committed
+}
+
+const (
+	applyBytes = 1 << 20  // about the most bytes of keys and values that are applied in one batch
+	lagBytes   = 32 << 20 // changes wait while so much is committed and not applied
+)
+
+// Applied returns the position up to which records are in the store. After Open
+// it is what a crash left, and where a replay begins.
+func (e *Engine) Applied() segment.Position {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.applied
+}
+
+// Ingest queues records that a follower or a replay got, in log order. They are
+// shown when Committed says that they are committed. An error means that the rest
+// of entries was not queued.
+func (e *Engine) Ingest(entries []Entry) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, en := range entries {
+		if e.leading {
+			return fmt.Errorf("ingest record at %s: this gateway is the home, records begin here", en.End)
+		}
+		if !e.end.Less(en.End) {
+			return fmt.Errorf("ingest record at %s: the log is known up to %s, drop that first", en.End, e.end)
+		}
+		p := pendingRecord{end: en.End}
+		if en.Rec != nil {
+			p.epoch, p.ops, p.touched = en.Rec.Epoch, meta.Operations(en.Rec), en.Rec.Touched
+		}
+		e.queue(p)
+	}
+	e.kick()
+	return nil
+}
+
+// queue adds a record to what is pending. The caller holds mu.
+func (e *Engine) queue(p pendingRecord) {
+	p.size = 0
+	for _, op := range p.ops {
+		p.size += len(op.Key) + len(op.Value) + len(op.End)
+	}
+	e.lag += p.size
+	e.pending = append(e.pending, p)
+	e.end = p.end
+	e.epoch = max(e.epoch, p.epoch)
+	touched := e.names
+	if p.unstable {
+		touched = e.data
+	}
+	for _, ino := range p.touched {
+		touched[ino] = p.end
+	}
+}
+
+// Committed says that all records up to pos are committed. It does not wait until
+// they are applied.
+func (e *Engine) Committed(pos segment.Position) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.commit.Less(pos) {
+		e.commit = pos
+		e.kick()
+	}
+}
+
+// kick starts the applier if there is something to apply. The caller holds mu.
+func (e *Engine) kick() {
+	if e.applying || e.failed != nil || e.closed || e.committed(applyBytes) == 0 {
+		return
+	}
+	e.applying = true
+	go e.apply()
+}
+
+// committed returns how many pending records can be applied in one batch of
+// about limit bytes. The caller holds mu.
+func (e *Engine) committed(limit int) int {
+	n, size := 0, 0
+	for n < len(e.pending) && size < limit && e.pending[n].end.Compare(e.commit) <= 0 {
+		size += e.pending[n].size
+		n++
+	}
+	return n
+}
+
+// apply moves committed records to the store until there are none.
+func (e *Engine) apply() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for {
+		n := e.committed(applyBytes)
+		if n == 0 || e.failed != nil {
+			e.applying = false
+			e.notify()
+			return
+		}
+		// Nothing else takes records from the front while applying is set.
+		batch := e.pending[:n:n]
+		after := e.store.State()
+		after.Position = batch[n-1].end
+		ops := make([][]segment.Op, n)
+		for i, p := range batch {
+			ops[i] = p.ops
+			after.Epoch = max(after.Epoch, p.epoch)
+		}
+		e.mu.Unlock()
+		err := e.store.Apply(ops, after)
+		e.mu.Lock()
+		if err != nil {
+			e.failed = fmt.Errorf("apply records up to %s: %w", after.Position, err)
+			e.log.Error("metadata cannot be written, the volume stops here", "error", e.failed)
+			continue
+		}
+		e.applied = after.Position
+		for _, p := range batch {
+			e.lag -= p.size
+			if e.overlay != nil {
+				e.overlay.Drop(p.ops, e.applied)
+			}
+			for _, ino := range p.touched {
+				forget(e.names, ino, e.applied)
+				forget(e.data, ino, e.applied)
+			}
+		}
+		e.pending = append([]pendingRecord(nil), e.pending[n:]...)
+		e.notify()
+	}
+}
+
+func forget(m map[uint64]segment.Position, ino uint64, applied segment.Position) {
+	if pos, ok := m[ino]; ok && pos.Compare(applied) <= 0 {
+		delete(m, ino)
+	}
+}
+
+// notify wakes whoever waits for a change of what is applied. The caller holds mu.
+func (e *Engine) notify() {
+	close(e.moved)
+	e.moved = make(chan struct{})
+}
+
+// WaitApplied returns nil when all records up to pos are in the store, or the
+// error of ctx.
+func (e *Engine) WaitApplied(ctx context.Context, pos segment.Position) error {
+	return e.wait(ctx, func() bool { return pos.Compare(e.applied) <= 0 })
+}
+
+// wait returns when ready, which is called with mu held, is true.
+func (e *Engine) wait(ctx context.Context, ready func() bool) error {
+	e.mu.Lock()
+	for {
+		ok, failed, ch := ready(), e.failed, e.moved
+		e.mu.Unlock()
+		switch {
+		case ok:
+			return nil
+		case failed != nil:
+			return failed
+		}
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		e.mu.Lock()
+	}
+}
+
+// Drop forgets the pending records that end after the given position, which a
+// takeover cut off. It is an error if one of them was applied: the metadata must
+// then be rebuilt from a checkpoint (rule 6).
+func (e *Engine) Drop(after segment.Position) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.leading:
+		return errors.New("drop records: this gateway is the home, call Unlead first")
+	case after.Less(e.applied):
+		return fmt.Errorf("drop records after %s: metadata has them up to %s, rebuild it from a checkpoint", after, e.applied)
+	case after.Less(e.commit) && after.Less(e.end):
+		return fmt.Errorf("drop records after %s: they are committed up to %s", after, e.commit)
+	}
+	keep := len(e.pending)
+	for keep > 0 && after.Less(e.pending[keep-1].end) {
+		keep--
+	}
+	rest := e.pending[:keep]
+	e.pending, e.end, e.lag = nil, e.applied, 0
+	clear(e.names)
+	clear(e.data)
+	for _, p := range rest {
+		e.queue(p)
+	}
+	e.cacheGen = e.cache.namespace()
+	e.notify()
+	return nil
+}
+
+// Lead makes this gateway the home in a new epoch: changes are executed here
+// from now on. It waits until all pending records are applied, so they must be
+// committed, or be so soon. The Journal must accept records already. The first
+// Lead of an empty volume makes its root.
+func (e *Engine) Lead(ctx context.Context, epoch uint64) error {
+	if err := e.lock(ctx); err != nil {
+		return err
+	}
+	defer e.unlock()
+	if err := e.wait(ctx, func() bool { return e.applied == e.end }); err != nil {
+		return fmt.Errorf("lead in epoch %d: %w", epoch, err)
+	}
+	e.mu.Lock()
+	if epoch <= e.epoch || epoch >= 1<<24 || e.leading {
+		defer e.mu.Unlock()
+		return fmt.Errorf("lead in epoch %d: the volume is in epoch %d (home here: %t); an epoch must be greater and below 2^24",
+			epoch, e.epoch, e.leading)
+	}
+	e.leading, e.epoch, e.counter = true, epoch, 0
+	e.overlay = meta.NewOverlay()
+	e.transient = make(map[string]*transientSlot)
+	e.mu.Unlock()
+	if err := e.makeRoot(ctx); err != nil {
+		e.follow()
+		return fmt.Errorf("lead in epoch %d: %w", epoch, err)
+	}
+	return nil
+}
+
+// Unlead ends the role of home. The Journal must refuse records already, so that
+// a change that is just being appended ends; Unlead waits for that. Changes
+// whose commit is not known end when Journal.WaitCommitted does. Records that
+// were appended stay pending until Committed or Drop.
+func (e *Engine) Unlead() {
+	e.turn <- struct{}{}
+	e.follow()
+	e.unlock()
+}
+
+func (e *Engine) follow() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leading = false
+	e.overlay = nil
+	e.transient = nil
+	// A follower shows nothing before it is applied, stable or not.
+	for ino, pos := range e.data {
+		if e.names[ino].Less(pos) {
+			e.names[ino] = pos
+		}
+	}
+	clear(e.data)
+	e.notify()
+}
+
+// throttle waits while the applier has much to do.
+func (e *Engine) throttle(ctx context.Context) error {
+	return e.wait(ctx, func() bool {
+		return e.lag < lagBytes || e.commit.Less(e.pending[0].end)
+	})
+}
+
+// lock begins a critical section.
+func (e *Engine) lock(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (e *Engine) unlock() { <-e.turn }
+
+// makeRoot makes the root directory if there is none. The caller holds turn.
+func (e *Engine) makeRoot(ctx context.Context) error {
+	t, err := e.begin()
+	if err != nil {
+		return err
+	}
+	if _, err := t.inode(volume.Root); !errors.Is(err, volume.ErrDelay) {
+		return err
+	}
+	number, err := t.number()
+	if err != nil {
+		return err
+	}
+	root := &meta.Inode{Parent: volume.Root, Attr: volume.Attr{
+		Handle: volume.Root, Type: volume.Directory, Mode: e.cfg.RootMode, Nlink: 2, Change: number,
+		Atime: t.now, Mtime: t.now, Ctime: t.now, Btime: t.now,
+	}}
+	t.add(root)
+	t.used = &meta.Accounting{Inodes: 1}
+	_, err = e.append(ctx, t, t.record(volume.OpID{}, nil), false)
+	return err
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/volume"
+)
+
+// GetAttr implements volume.Reader.
+func (e *Engine) GetAttr(ctx context.Context, _ volume.Request, h volume.Handle) (volume.Attr, error) {
+	return read(ctx, e, place{op: "getattr", ino: h.Ino}, func(t *tree) (volume.Attr, error) {
+		n, err := t.inode(h)
+		if err != nil {
+			return volume.Attr{}, err
+		}
+		return n.Attr, nil
+	})
+}
+
+// Lookup implements volume.Reader.
+func (e *Engine) Lookup(ctx context.Context, r volume.Request, dir volume.Handle, name string) (volume.Attr, error) {
+	return read(ctx, e, place{"lookup", dir.Ino, name}, func(t *tree) (volume.Attr, error) {
+		if err := volume.CheckName(name); err != nil {
+			return volume.Attr{}, err
+		}
+		d, err := t.directory(dir)
+		if err != nil {
+			return volume.Attr{}, err
+		}
+		if !volume.Permits(d.Attr, r.Caller, volume.Exec) {
+			return volume.Attr{}, volume.ErrAccess
+		}
+		n := d
+		switch {
+		case name == ".":
+		case name == ".." && d.Nlink == 0:
+			n = nil
+		case name == "..":
+			n, err = t.target(d, meta.Dirent{Handle: d.Parent})
+		default:
+			_, n, err = t.entry(d, name)
+		}
+		if err != nil {
+			return volume.Attr{}, err
+		}
+		if n == nil {
+			return volume.Attr{}, volume.ErrNotExist
+		}
+		return n.Attr, nil
+	})
+}
+
+// ReadLink implements volume.Reader.
+func (e *Engine) ReadLink(ctx context.Context, _ volume.Request, h volume.Handle) (string, error) {
+	return read(ctx, e, place{op: "readlink", ino: h.Ino}, func(t *tree) (string, error) {
+		n, err := t.inode(h)
+		if err != nil {
+			return "", err
+		}
+		if n.Type != volume.Symlink {
+			return "", volume.ErrInvalid
+		}
+		target, ok, err := t.bytes(meta.TargetKey(h.Ino))
+		if err == nil && !ok {
+			err = errDamaged
+		}
+		return string(target), err
+	})
+}
+
+// listing is what ReadDir returns.
+type listing struct {
+	entries []volume.Entry
+	eof     bool
+}
+
+// ReadDir implements volume.Reader.
+func (e *Engine) ReadDir(ctx context.Context, r volume.Request, dir volume.Handle, after uint64, limit int) ([]volume.Entry, bool, error) {
+	l, err := read(ctx, e, place{op: "readdir", ino: dir.Ino}, func(t *tree) (listing, error) {
+		if limit < 1 {
+			return listing{}, volume.ErrInvalid
+		}
+		d, err := t.directory(dir)
+		if err != nil {
+			return listing{}, err
+		}
+		if !volume.Permits(d.Attr, r.Caller, volume.Read) {
+			return listing{}, volume.ErrAccess
+		}
+		if after == ^uint64(0) {
+			return listing{eof: true}, nil
+		}
+		var l listing
+		lo, hi := meta.CookieRange(dir.Ino, after+1)
+		for pair, err := range t.view.Range(lo, hi) {
+			if err != nil {
+				return listing{}, err
+			}
+			if len(l.entries) == limit {
+				return l, nil
+			}
+			de, err := meta.DecodeCookie(pair.Key, pair.Value)
+			if err != nil {
+				return listing{}, err
+			}
+			n, err := t.target(d, de)
+			if err != nil {
+				return listing{}, err
+			}
+			l.entries = append(l.entries, volume.Entry{Name: de.Name, Cookie: de.Cookie, Attr: n.Attr})
+		}
+		l.eof = true
+		return l, nil
+	})
+	return l.entries, l.eof, err
+}
+
+// GetXattr implements volume.Reader.
+func (e *Engine) GetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string) ([]byte, error) {
+	return read(ctx, e, place{"getxattr", h.Ino, name}, func(t *tree) ([]byte, error) {
+		if err := volume.CheckXattrName(name); err != nil {
+			return nil, err
+		}
+		n, err := t.inode(h)
+		if err != nil {
+			return nil, err
+		}
+		if err := volume.CheckXattr(n.Attr, r.Caller, false); err != nil {
+			return nil, err
+		}
+		value, ok, err := t.bytes(meta.XattrKey(h.Ino, name))
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, volume.ErrNoXattr
+		}
+		return append([]byte{}, value...), nil
+	})
+}
+
+// ListXattr implements volume.Reader.
+func (e *Engine) ListXattr(ctx context.Context, r volume.Request, h volume.Handle) ([]string, error) {
+	return read(ctx, e, place{op: "listxattr", ino: h.Ino}, func(t *tree) ([]string, error) {
+		n, err := t.inode(h)
+		if err != nil {
+			return nil, err
+		}
+		if err := volume.CheckXattr(n.Attr, r.Caller, false); err != nil {
+			return nil, err
+		}
+		var names []string
+		lo, hi := meta.XattrRange(h.Ino)
+		for pair, err := range t.view.Range(lo, hi) {
+			if err != nil {
+				return nil, err
+			}
+			if _, err := meta.DecodeBytes(pair.Key, pair.Value); err != nil {
+				return nil, err
+			}
+			names = append(names, meta.XattrName(pair.Key))
+		}
+		return names, nil
+	})
+}
+
+// Space implements volume.Reader.
+func (e *Engine) Space(ctx context.Context) (volume.Space, error) {
+	return read(ctx, e, place{op: "space", ino: volume.Root.Ino}, func(t *tree) (volume.Space, error) {
+		a, err := t.accounting()
+		if err != nil {
+			return volume.Space{}, err
+		}
+		s := volume.Space{TotalBytes: e.room.bytes.Load(), TotalInodes: e.room.inodes.Load()}
+		s.FreeBytes = s.TotalBytes - min(s.TotalBytes, a.Bytes)
+		s.FreeInodes = s.TotalInodes - min(s.TotalInodes, a.Inodes)
+		return s, nil
+	})
+}

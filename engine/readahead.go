@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/weir-storage/weir/engine/meta"
+)
+
+// Read-ahead: who reads a file in order finds the next bytes in the cache.
+const (
+	aheadWindow  = 4 << 20 // bytes fetched ahead of a reader
+	aheadReaders = 256     // files whose readers are watched
+	aheadFetches = 4       // fetches at one time
+)
+
+// readahead watches readers and fetches for those that read in order. A
+// goroutine exists only while it fetches.
+type readahead struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	busy   chan struct{}
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	readers map[uint64]*reader
+}
+
+// reader is where the last reads of a file ended.
+type reader struct {
+	next    uint64 // the offset that continues the last read
+	fetched uint64 // up to here was fetched
+	busy    bool
+}
+
+func (a *readahead) init() {
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	a.busy = make(chan struct{}, aheadFetches)
+	a.readers = make(map[uint64]*reader)
+}
+
+// stop ends all fetches and waits for them.
+func (a *readahead) stop() {
+	a.cancel()
+	a.wg.Wait()
+}
+
+// note sees that [off, end) of a file of the given size is read, and perhaps
+// begins to fetch what follows.
+func (a *readahead) note(e *Engine, t *tree, ino, off, end, size uint64) {
+	a.mu.Lock()
+	r := a.readers[ino]
+	if r == nil || r.next != off {
+		if len(a.readers) >= aheadReaders {
+			clear(a.readers)
+		}
+		a.readers[ino] = &reader{next: end, fetched: end}
+		a.mu.Unlock()
+		return
+	}
+	r.next = end
+	from, to := max(end, r.fetched), min(end+aheadWindow, size)
+	start := !r.busy && a.ctx.Err() == nil && to > from && (to-from >= aheadWindow/2 || to == size)
+	if start {
+		select {
+		case a.busy <- struct{}{}:
+			r.busy, r.fetched = true, to
+			a.wg.Add(1)
+		default:
+			start = false
+		}
+	}
+	a.mu.Unlock()
+	if !start {
+		return
+	}
+	var extents []meta.Extent
+	for x, err := range t.extents(ino, from, to) {
+		if err != nil {
+			break // the reader that comes there will get the error
+		}
+		if e.cache.get(t.cacheGen, x.Ref) == nil {
+			extents = append(extents, x)
+		}
+	}
+	gen := t.cacheGen
+	go func() {
+		defer a.wg.Done()
+		if len(extents) > 0 {
+			// An error is not lost: the reader meets it again.
+			_, _ = e.blocks(a.ctx, gen, extents)
+		}
+		a.mu.Lock()
+		r.busy = false
+		a.mu.Unlock()
+		<-a.busy
+	}()
+}

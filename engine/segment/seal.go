@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Sealer seals the records of one new segment. It is the only thing that seals,
+// and it draws its own salt, so sealing can never go on under a salt that an
+// earlier process used (rule 16). Seal is for one goroutine at a time; the
+// methods of Opener are for any.
+type Sealer struct {
+	*Opener
+	counter uint64 // next nonce
+	dead    bool
+}
+
+// NewSealer begins a segment: h with a fresh salt read from rand. h.Salt must be zero.
+func NewSealer(key *DataKey, h Header, rand io.Reader) (*Sealer, error) {
+	if h.Salt != ([32]byte{}) {
+		return nil, fmt.Errorf("begin segment %d: the header has a salt already, a Sealer draws its own", h.Seq)
+	}
+	if _, err := io.ReadFull(rand, h.Salt[:]); err != nil {
+		return nil, fmt.Errorf("begin segment %d: read randomness: %w", h.Seq, err)
+	}
+	if h.Salt == ([32]byte{}) {
+		return nil, fmt.Errorf("begin segment %d: the source of randomness returns zeros", h.Seq)
+	}
+	o, err := NewOpener(key, h)
+	if err != nil {
+		return nil, err
+	}
+	return &Sealer{Opener: o}, nil
+}
+
+// Stop makes every later Seal fail: the segment is closed.
+func (s *Sealer) Stop() { s.dead = true }
+
+// Prepared is a record that was checked, packed and encoded, but not sealed.
+type Prepared struct {
+	rec  *Record
+	meta []byte
+	size int
+}
+
+// Size is the length of the record's frame in bytes.
+func (p Prepared) Size() int { return p.size }
+
+// Record returns the record that was prepared.
+func (p Prepared) Record() *Record { return p.rec }
+
+// Prepare does the part of encoding that needs no key and no order: it packs
+// blocks that have Raw but no Pack, sets their Size from Raw, checks rec and
+// encodes its meta. rec must not change until it is sealed. Errors: ErrTooLarge,
+// or what is wrong with the record.
+func Prepare(rec *Record) (Prepared, error) {
+	p := Prepared{rec: rec}
+	if len(rec.Blocks) > maxBlocks {
+		return p, fmt.Errorf("prepare record: %d blocks, at most %d: %w", len(rec.Blocks), maxBlocks, ErrTooLarge)
+	}
+	size := framePrefix + 4*len(rec.Blocks) + TagSize
+	for i := range rec.Blocks {
+		b := &rec.Blocks[i]
+		if b.Raw != nil {
+			b.Size = len(b.Raw)
+		}
+		if b.Size < 1 || b.Size > MaxBlock {
+			return p, fmt.Errorf("prepare record: block %d: size %d: want 1 to %d plaintext bytes", i, b.Size, MaxBlock)
+		}
+		if b.Pack == nil && b.Raw != nil {
+			b.Pack = Pack(b.Raw)
+		}
+		if len(b.Pack) < 2 || len(b.Pack) > MaxBlock+1 {
+			return p, fmt.Errorf("prepare record: block %d: packed size %d: want the result of Pack", i, len(b.Pack))
+		}
+		size += len(b.Pack) + TagSize
+	}
+	for i := range rec.Ops {
+		op := &rec.Ops[i]
+		if op.Kind < Set || op.Kind > SetBlock {
+			return p, fmt.Errorf("prepare record: op %d: unknown kind %d", i, op.Kind)
+		}
+		if op.Kind == SetBlock && (op.Block < 0 || op.Block >= len(rec.Blocks)) {
+			return p, fmt.Errorf("prepare record: op %d: block %d of %d", i, op.Block, len(rec.Blocks))
+		}
+	}
+	p.meta = appendMeta(make([]byte, 0, 64+len(rec.Result)+48*len(rec.Ops)), rec)
+	p.size = size + len(p.meta)
+	if p.size > MaxFrame {
+		return p, fmt.Errorf("prepare record: %d bytes, at most %d: %w", p.size, MaxFrame, ErrTooLarge)
+	}
+	return p, nil
+}
+
+// EncodeRecord is Prepare and Seal in one.
+func (s *Sealer) EncodeRecord(dst []byte, rec *Record, off uint64) ([]byte, error) {
+	p, err := Prepare(rec)
+	if err != nil {
+		return dst, err
+	}
+	return s.Seal(dst, p, off)
+}
+
+// Seal appends the frame of a prepared record to dst. off is where the frame
+// will start in the segment. It sets the record's Epoch, and the Ref of its
+// blocks. The counters are used up whatever happens to the bytes.
+func (s *Sealer) Seal(dst []byte, p Prepared, off uint64) ([]byte, error) {
+	rec, n := p.rec, len(p.rec.Blocks)
+	if s.dead {
+		return dst, fmt.Errorf("seal record: segment %d is closed", s.header.Seq)
+	}
+	if off < HeaderSize || off > MaxSize {
+		return dst, fmt.Errorf("seal record: offset %d lies outside segment %d", off, s.header.Seq)
+	}
+	first := s.counter
+	s.counter += uint64(n) + 1
+	if s.counter < first {
+		panic("segment: nonce counter overflow (rule 16)")
+	}
+	rec.Epoch = s.header.Epoch
+
+	start := len(dst)
+	dst = slices.Grow(dst, p.size)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(p.size))
+	dst = append(dst, 0, 0, 0, 0)
+	dst = append(dst, kindRecord)
+	dst = binary.BigEndian.AppendUint64(dst, rec.Epoch)
+	dst = binary.BigEndian.AppendUint64(dst, first)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(len(p.meta)+TagSize))
+	dst = binary.BigEndian.AppendUint16(dst, uint16(n))
+	for i := range rec.Blocks {
+		dst = binary.BigEndian.AppendUint32(dst, uint32(len(rec.Blocks[i].Pack)+TagSize))
+	}
+	plainEnd := len(dst)
+
+	sc := scratches.Get().(*scratch)
+	defer scratches.Put(sc)
+	for i := range rec.Blocks {
+		b := &rec.Blocks[i]
+		c := first + uint64(i)
+		b.Ref = BlockRef{Seq: s.header.Seq, Off: off + uint64(len(dst)-start), Len: uint32(len(b.Pack) + TagSize), Counter: c}
+		dst = s.aead.Seal(dst, sc.setNonce(c), b.Pack, s.blockAAD(sc, c))
+	}
+	c := first + uint64(n)
+	dst = s.aead.Seal(dst, sc.setNonce(c), p.meta, s.metaAAD(sc, c, off, dst[start+8:plainEnd]))
+	frame := dst[start:]
+	binary.BigEndian.PutUint32(frame[4:], frameCRC(frame))
+	if invariants {
+		s.checkSealed(frame, p, off)
+	}
+	return dst, nil
+}
+
+// checkSealed opens what was just sealed.
+func (s *Sealer) checkSealed(frame []byte, p Prepared, off uint64) {
+	got, err := s.DecodeRecord(frame, off)
+	if err != nil {
+		panic(fmt.Sprintf("segment: a sealed record does not open: %v", err))
+	}
+	if len(frame) != p.size {
+		panic("segment: a frame has not its prepared size")
+	}
+	for i := range got.Blocks {
+		ref := got.Blocks[i].Ref
+		if ref != p.rec.Blocks[i].Ref {
+			panic("segment: block reference differs")
+		}
+		rel := ref.Off - off
+		raw, err := s.OpenBlock(ref, slices.Clone(frame[rel:rel+uint64(ref.Len)]))
+		if err != nil || len(raw) != got.Blocks[i].Size {
+			panic(fmt.Sprintf("segment: a sealed block does not open: %v", err))
+		}
+	}
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
+)
+
+// errDamaged is metadata that parses and contradicts itself. Like all errors
+// without a volume.Err it becomes ErrIO.
+var errDamaged = errors.New("metadata contradicts itself")
+
+// tree looks at the volume at one moment and remembers which inodes it showed.
+type tree struct {
+	engine   *Engine
+	view     *meta.View
+	home     bool
+	epoch    uint64           // in which it is home
+	end      segment.Position // of the last record that the view may show
+	applied  segment.Position // of the last record in the store, at least
+	cacheGen uint64
+	inodes   map[uint64]*meta.Inode
+	seen     []uint64
+}
+
+// reveal notes that the outcome says something about ino.
+func (t *tree) reveal(ino uint64) { t.seen = append(t.seen, ino) }
+
+// find returns the inode with the given number, or nil.
+func (t *tree) find(ino uint64) (*meta.Inode, error) {
+	if n := t.inodes[ino]; n != nil {
+		return n, nil
+	}
+	t.reveal(ino)
+	key := meta.InodeKey(ino)
+	value, ok, _, err := t.view.Get(key)
+	if err != nil || !ok {
+		return nil, err
+	}
+	n, err := meta.DecodeInode(key, value)
+	if err != nil {
+		return nil, err
+	}
+	if t.inodes == nil {
+		t.inodes = make(map[uint64]*meta.Inode, 4)
+	}
+	t.inodes[ino] = n
+	return n, nil
+}
+
+// inode returns the inode of h. ErrStale; ErrDelay for the root of a volume
+// that has none yet, because its first home has not begun or is not heard of.
+func (t *tree) inode(h volume.Handle) (*meta.Inode, error) {
+	n, err := t.find(h.Ino)
+	switch {
+	case err != nil:
+		return nil, err
+	case n == nil && h == volume.Root:
+		return nil, fmt.Errorf("the volume has no root yet: %w", volume.ErrDelay)
+	case n == nil || n.Gen != h.Gen:
+		return nil, volume.ErrStale
+	case n.Nlink == 0 && t.home && !t.engine.mayBeHeld(h):
+		return nil, volume.ErrStale // Reap will delete it
+	}
+	return n, nil
+}
+
+func (t *tree) directory(h volume.Handle) (*meta.Inode, error) {
+	n, err := t.inode(h)
+	if err != nil {
+		return nil, err
+	}
+	if n.Type != volume.Directory {
+		return nil, volume.ErrNotDir
+	}
+	return n, nil
+}
+
+func (t *tree) file(h volume.Handle) (*meta.Inode, error) {
+	n, err := t.inode(h)
+	switch {
+	case err != nil:
+		return nil, err
+	case n.Type == volume.Directory:
+		return nil, volume.ErrIsDir
+	case n.Type != volume.Regular:
+		return nil, volume.ErrInvalid
+	}
+	return n, nil
+}
+
+// entry returns what name names in dir: nil, nil if nothing.
+func (t *tree) entry(dir *meta.Inode, name string) (*meta.Dirent, *meta.Inode, error) {
+	key := meta.NameKey(dir.Ino, name)
+	value, ok, _, err := t.view.Get(key)
+	if err != nil || !ok {
+		return nil, nil, err
+	}
+	d, err := meta.DecodeName(key, value, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := t.target(dir, d)
+	return &d, n, err
+}
+
+// target returns the inode of an entry of dir.
+func (t *tree) target(dir *meta.Inode, d meta.Dirent) (*meta.Inode, error) {
+	n, err := t.find(d.Handle.Ino)
+	if err == nil && (n == nil || n.Handle != d.Handle) {
+		err = fmt.Errorf("inode %d, which an entry of directory %d names, is not there: %w", d.Handle.Ino, dir.Ino, errDamaged)
+	}
+	return n, err
+}
+
+// bytes returns the content of a key of Targets or Xattrs, and whether it is there.
+func (t *tree) bytes(key []byte) ([]byte, bool, error) {
+	value, ok, _, err := t.view.Get(key)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	b, err := meta.DecodeBytes(key, value)
+	return b, true, err
+}
+
+// accounting returns what the volume uses.
+func (t *tree) accounting() (meta.Accounting, error) {
+	key := meta.AccountingKey()
+	value, ok, _, err := t.view.Get(key)
+	if err != nil {
+		return meta.Accounting{}, err
+	}
+	if !ok {
+		return meta.Accounting{}, fmt.Errorf("the volume has no root yet: %w", volume.ErrDelay)
+	}
+	return meta.DecodeAccounting(key, value)
+}
+
+// look returns a tree for a reader. The caller closes its view.
+func (e *Engine) look() (*tree, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failed != nil {
+		return nil, e.failed
+	}
+	t := &tree{engine: e, home: e.leading, epoch: e.epoch, end: e.end, applied: e.applied, cacheGen: e.cacheGen}
+	var over *meta.Overlay
+	if e.leading && !e.overlay.Empty() {
+		over = e.overlay.Copy()
+	}
+	// Under mu, because the applier drops from the overlay what is in the store.
+	t.view = e.store.Snapshot(over)
+	return t, nil
+}
+
+// waitFor returns the position that must be committed, or at a follower applied,
+// before what t saw may be told: zero if none.
+func (e *Engine) waitFor(t *tree) segment.Position {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var pos segment.Position
+	for _, ino := range t.seen {
+		if p := e.names[ino]; pos.Less(p) {
+			pos = p
+		}
+	}
+	if t.end.Less(pos) {
+		pos = t.end
+	}
+	return pos
+}
+
+// read runs f, which changes nothing, and answers when the answer may be given.
+// At a follower it may run f again after waiting for records that were there
+// when it was called.
+func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, error)) (T, error) {
+	var zero T
+	var until segment.Position
+	for first := true; ; first = false {
+		t, err := e.look()
+		if err != nil {
+			return zero, e.wrap(p, err)
+		}
+		if first {
+			until = t.end
+		}
+		t.end = minPosition(t.end, until)
+		value, err := f(t)
+		if cerr := t.view.Close(); cerr != nil && err == nil {
+			err = cerr
+		}
+		pos := e.waitFor(t)
+		if t.home {
+			werr := e.waitCommitted(ctx, pos)
+			if werr == nil && !e.leads(t.epoch) {
+				werr = ErrNotHome // what t shows may have been dropped, and pos be another record's
+			}
+			if werr != nil {
+				return zero, e.wrap(p, werr)
+			}
+		} else if t.applied.Less(pos) {
+			// The record may be dropped by a takeover instead of being applied.
+			werr := e.wait(ctx, func() bool { return minPosition(pos, e.end).Compare(e.applied) <= 0 })
+			if werr != nil {
+				return zero, e.wrap(p, werr)
+			}
+			continue
+		} else if e.passed(t, until) {
+			continue
+		}
+		if merr := e.cfg.Journal.MayServe(); merr != nil {
+			return zero, e.wrap(p, merr)
+		}
+		if err != nil {
+			return zero, e.wrap(p, err)
+		}
+		return value, nil
+	}
+}
+
+// leads tells whether this gateway still leads in an epoch.
+func (e *Engine) leads(epoch uint64) bool {
+	now, err := e.verifiedEpoch()
+	return err == nil && now == epoch
+}
+
+// passed tells whether t is so old that it may lack a record before until that
+// was applied, and forgotten, while t was in use.
+func (e *Engine) passed(t *tree, until segment.Position) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return t.applied.Less(minPosition(e.applied, until))
+}
+
+// waitCommitted waits unless everything up to pos is known to be committed.
+func (e *Engine) waitCommitted(ctx context.Context, pos segment.Position) error {
+	e.mu.Lock()
+	done := pos.Compare(e.commit) <= 0
+	e.mu.Unlock()
+	if done {
+		return nil
+	}
+	return e.cfg.Journal.WaitCommitted(ctx, pos)
+}
+
+func minPosition(a, b segment.Position) segment.Position {
+	if a.Less(b) {
+		return a
+	}
+	return b
+}

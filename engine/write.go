@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
+)
+
+// run is the size of the aligned runs of a file that an extent lies in (rule 3
+// of package meta).
+const run = segment.MaxBlock
+
+// piece is a part of a write that becomes one block.
+type piece struct {
+	off uint64
+	raw []byte
+}
+
+// split cuts data at the borders of runs.
+func split(off uint64, data []byte) []piece {
+	var pieces []piece
+	for len(data) > 0 {
+		n := min(len(data), int(run-off%run))
+		pieces = append(pieces, piece{off, data[:n]})
+		off, data = off+uint64(n), data[n:]
+	}
+	return pieces
+}
+
+// Write implements volume.Changer.
+func (e *Engine) Write(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, error) {
+	p := place{op: "write", ino: h.Ino}
+	if len(data) > volume.MaxIO {
+		return volume.Written{}, e.wrap(p, volume.ErrInvalid)
+	}
+	if off > volume.MaxSize || uint64(len(data)) > volume.MaxSize-off {
+		return volume.Written{}, e.wrap(p, volume.ErrTooBig)
+	}
+	if err := e.home(); err != nil {
+		return volume.Written{}, e.wrap(p, err)
+	}
+	// Compressing takes the longest, so it is done before the critical section.
+	pieces := split(off, data)
+	blocks := make([]segment.Block, len(pieces))
+	for i, s := range pieces {
+		blocks[i] = segment.Block{Raw: s.raw, Pack: segment.Pack(s.raw)}
+	}
+	return change(ctx, e, r, p, writtenResult, !stable, func(t *tx) (volume.Written, error) {
+		n, err := t.file(h)
+		switch {
+		case err != nil:
+			return volume.Written{}, err
+		case e.readOnly.Load():
+			return volume.Written{}, volume.ErrReadOnly
+		case !volume.PermitsIO(n.Attr, r.Caller, true):
+			return volume.Written{}, volume.ErrAccess
+		}
+		if len(data) > 0 {
+			if err := t.write(n, r.Caller, pieces, blocks); err != nil {
+				return volume.Written{}, err
+			}
+		}
+		return volume.Written{Attr: n.Attr, Verifier: e.cfg.Verifier(e.epoch)}, nil
+	})
+}
+
+// write makes the operations of a write that was checked.
+func (t *tx) write(n *meta.Inode, c volume.Caller, pieces []piece, blocks []segment.Block) error {
+	last := pieces[len(pieces)-1]
+	off, end := pieces[0].off, last.off+uint64(len(last.raw))
+	removed, err := t.cut(n.Ino, off, end, false)
+	if err != nil {
+		return err
+	}
+	grown := int64(end-off) - int64(removed)
+	if err := t.account(grown, 0); err != nil {
+		return err
+	}
+	for i, s := range pieces {
+		x := meta.Extent{Off: s.off, Len: uint32(len(s.raw)), Raw: uint32(len(s.raw))}
+		key, head := x.EncodeHead(n.Ino)
+		t.ops = append(t.ops, segment.Op{Kind: segment.SetBlock, Key: key, Value: head, Block: i})
+	}
+	t.blocks = blocks
+	number, err := t.number()
+	if err != nil {
+		return err
+	}
+	n.Used += uint64(grown)
+	volume.ApplyWrite(&n.Attr, c, end, t.now)
+	n.Change = number
+	t.changed(n)
+	return nil
+}
+
+// Punch implements volume.Changer.
+func (e *Engine) Punch(ctx context.Context, r volume.Request, h volume.Handle, off, size uint64) (volume.Attr, error) {
+	p := place{op: "punch", ino: h.Ino}
+	return change(ctx, e, r, p, attrResult, false, func(t *tx) (volume.Attr, error) {
+		if off+size < off {
+			return volume.Attr{}, volume.ErrInvalid
+		}
+		n, err := t.file(h)
+		switch {
+		case err != nil:
+			return volume.Attr{}, err
+		case e.readOnly.Load():
+			return volume.Attr{}, volume.ErrReadOnly
+		case !volume.PermitsIO(n.Attr, r.Caller, true):
+			return volume.Attr{}, volume.ErrAccess
+		case size == 0 || off >= n.Size:
+			return n.Attr, nil
+		}
+		if err := t.punch(n, off, min(off+size, n.Size)); err != nil {
+			return volume.Attr{}, err
+		}
+		number, err := t.number()
+		if err != nil {
+			return volume.Attr{}, err
+		}
+		volume.ApplyWrite(&n.Attr, r.Caller, 0, t.now)
+		n.Change = number
+		t.changed(n)
+		return n.Attr, nil
+	})
+}
+
+// punch makes [off, end) of n a hole.
+func (t *tx) punch(n *meta.Inode, off, end uint64) error {
+	removed := n.Used
+	if off == 0 && end >= n.Size {
+		t.deleteRange(meta.AllExtents(n.Ino))
+	} else {
+		var err error
+		if removed, err = t.cut(n.Ino, off, end, true); err != nil {
+			return err
+		}
+	}
+	if removed > n.Used {
+		return fmt.Errorf("inode %d uses %d bytes, %d are to go: %w", n.Ino, n.Used, removed, errDamaged)
+	}
+	n.Used -= removed
+	t.changed(n)
+	return t.account(-int64(removed), 0)
+}
+
+// cut takes [off, end) out of the extents of a file and returns how many
+// recorded bytes that removes. Extents that reach out of the range are trimmed.
+// If ranged, what begins in the range goes in one operation, as suits a large range.
+func (t *tx) cut(ino, off, end uint64, ranged bool) (removed uint64, err error) {
+	var left, right *meta.Extent
+	some := false
+	for x, err := range t.extents(ino, off, end) {
+		if err != nil {
+			return 0, err
+		}
+		removed += min(x.End(), end) - max(x.Off, off)
+		if x.Off >= off {
+			some = true
+			if !ranged {
+				t.delete(meta.ExtentKey(ino, x.Off))
+			}
+		} else {
+			left = &meta.Extent{Off: x.Off, Len: uint32(off - x.Off), Skip: x.Skip, Raw: x.Raw, Ref: x.Ref}
+		}
+		if x.End() > end {
+			gone := uint32(end - x.Off)
+			right = &meta.Extent{Off: end, Len: x.Len - gone, Skip: x.Skip + gone, Raw: x.Raw, Ref: x.Ref}
+		}
+	}
+	if ranged && some {
+		t.deleteRange(meta.ExtentRange(ino, off, end))
+	}
+	if left != nil {
+		t.set(left.Encode(ino))
+	}
+	if right != nil {
+		t.set(right.Encode(ino))
+	}
+	return removed, nil
+}
+
+// Commit implements volume.Changer. It changes nothing, so it has no record.
+func (e *Engine) Commit(ctx context.Context, _ volume.Request, h volume.Handle) (volume.Verifier, error) {
+	p := place{op: "commit", ino: h.Ino}
+	if err := e.home(); err != nil {
+		return volume.Verifier{}, e.wrap(p, err)
+	}
+	e.mu.Lock()
+	epoch, pos := e.epoch, e.data[h.Ino]
+	if names := e.names[h.Ino]; pos.Less(names) {
+		pos = names
+	}
+	e.mu.Unlock()
+	_, err := read(ctx, e, p, func(t *tree) (struct{}, error) {
+		_, err := t.file(h)
+		return struct{}{}, err
+	})
+	if err != nil {
+		return volume.Verifier{}, err
+	}
+	if err := e.waitCommitted(ctx, pos); err != nil {
+		return volume.Verifier{}, e.wrap(p, err)
+	}
+	// What was written in an earlier epoch is committed or lost, and the verifier
+	// of this one says so. A role that ended meanwhile answers nothing.
+	if now, err := e.verifiedEpoch(); err != nil || now != epoch {
+		return volume.Verifier{}, e.wrap(p, ErrNotHome)
+	}
+	return e.cfg.Verifier(epoch), nil
+}
+
+// home returns ErrNotHome unless this gateway leads.
+func (e *Engine) home() error {
+	_, err := e.verifiedEpoch()
+	return err
+}
+
+// verifiedEpoch returns the epoch in which this gateway leads, or ErrNotHome.
+func (e *Engine) verifiedEpoch() (uint64, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.leading {
+		return 0, ErrNotHome
+	}
+	return e.epoch, nil
+}
+
+// endOfFile is beyond every offset of a file.
+const endOfFile = math.MaxUint64

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package federation
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Access is what an admitted client may do.
+type Access string
+
+// Accesses.
+const (
+	ReadOnly  Access = "ro"
+	ReadWrite Access = "rw"
+)
+
+// Admission lets one client address of one site use a volume.
+type Admission struct {
+	Volume string `json:"volume"`
+	Site   string `json:"site"`
+	// Client is an IP address in canonical form (netip.Addr.String, without zone).
+	Client string `json:"client"`
+	Access Access `json:"access"`
+}
+
+// Validate checks the record; errors wrap ErrInvalid.
+func (a Admission) Validate() error {
+	if err := CheckName("volume", a.Volume); err != nil {
+		return err
+	}
+	if err := CheckLabel("site", a.Site); err != nil {
+		return err
+	}
+	ip, err := netip.ParseAddr(a.Client)
+	if err != nil || ip.String() != a.Client || ip.Zone() != "" || ip.Is4In6() {
+		return invalid("check", "admission", a.Volume, fmt.Sprintf("client is %q: write one IP address in its canonical form", a.Client))
+	}
+	if a.Access != ReadOnly && a.Access != ReadWrite {
+		return invalid("check", "admission", a.Volume, fmt.Sprintf("access is %q: write ro or rw", a.Access))
+	}
+	return nil
+}
+
+// Keyring holds a volume's data key, wrapped for each site that may be home (rule 17). Written once, when the volume
+// is created; a later one has a higher generation.
+type Keyring struct {
+	Volume     string            `json:"volume"`
+	Generation uint64            `json:"generation"`
+	Wrapped    map[string][]byte `json:"wrapped"` // by site
+}
+
+// CheckKeyring checks that next may replace prev (nil: next is the first); errors wrap ErrInvalid.
+func CheckKeyring(prev *Keyring, next Keyring) error {
+	if err := CheckName("volume", next.Volume); err != nil {
+		return err
+	}
+	if len(next.Wrapped) == 0 {
+		return invalid("put", "keyring", next.Volume, "it is wrapped for no site: nobody could read the volume; wrap it for each of its sites")
+	}
+	for s := range next.Wrapped {
+		if err := CheckLabel("site", s); err != nil {
+			return err
+		}
+	}
+	if prev != nil && next.Generation <= prev.Generation {
+		return invalid("put", "keyring", next.Volume, fmt.Sprintf(
+			"generation %d does not follow %d: a key that is in use is only replaced by a later generation", next.Generation, prev.Generation))
+	}
+	return nil
+}
+
+// Observed is a volume as one gateway sees it; that gateway is its only writer. The home's is the one to show.
+type Observed struct {
+	Volume  string `json:"volume"`
+	Gateway string `json:"gateway"`
+	// Generation of the desired state that is in force here.
+	Generation uint64            `json:"generation"`
+	Epoch      uint64            `json:"epoch"`
+	Home       string            `json:"home"` // gateway
+	Commit     Position          `json:"commit"`
+	Replicas   []ObservedReplica `json:"replicas,omitempty"`
+	Used       Bytes             `json:"used"`
+	// Message says why the volume is not well; empty when it is.
+	Message string    `json:"message,omitempty"`
+	At      time.Time `json:"at,omitzero"`
+}
+
+// ObservedReplica is one copy as the home sees it.
+type ObservedReplica struct {
+	Gateway    string       `json:"gateway"`
+	Site       string       `json:"site"`
+	State      ReplicaState `json:"state"`
+	LagBytes   int64        `json:"lagBytes"`
+	LagSeconds float64      `json:"lagSeconds"`
+	Durable    Position     `json:"durable"`
+}
+
+// ReplicaState is what a copy counts for.
+type ReplicaState string
+
+// Replica states.
+const (
+	ReplicaHome     ReplicaState = "Home"
+	ReplicaMember   ReplicaState = "Member"   // counts for commit
+	ReplicaFollower ReplicaState = "Follower" // has the log, does not count
+	ReplicaJoining  ReplicaState = "Joining"  // fetching what it lacks
+	ReplicaLost     ReplicaState = "Lost"     // no answer
+)

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package federation
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Revision is a registry revision: of a record, the one that last changed it. Zero means "does not exist".
+type Revision int64
+
+// Member is a gateway's log on its pool. The same gateway with another incarnation is another member (rule 3).
+type Member struct {
+	Gateway     string `json:"gateway"`
+	Site        string `json:"site"`
+	Incarnation string `json:"incarnation"`
+}
+
+// String is "gateway@site/incarnation".
+func (m Member) String() string { return m.Gateway + "@" + m.Site + "/" + m.Incarnation }
+
+// EpochStart says where in the log an epoch's first record is. A forced takeover may start an epoch before the
+// start of the one it replaces: then nothing of that one is left.
+type EpochStart struct {
+	Epoch uint64   `json:"epoch"`
+	Start Position `json:"start"`
+}
+
+// Control is a volume's control record (rule 1): who may append, who must have fsynced, and how it came to that.
+type Control struct {
+	Volume string `json:"volume"`
+	// Epoch is at least 1 and never goes back; a new home means a new epoch.
+	Epoch uint64 `json:"epoch"`
+	// Change counts the swaps of this record; SwapControl sets it. Unlike a revision it survives a registry that was
+	// rebuilt, so Guard compares it (rule 7's "control version").
+	Change uint64 `json:"change"`
+	// Home is one of Members.
+	Home    Member   `json:"home"`
+	Members []Member `json:"members"`
+	// History has ascending epochs and only ever gets longer.
+	History []EpochStart `json:"history"`
+}
+
+// Clone copies c deeply.
+func (c Control) Clone() Control {
+	c.Members = slices.Clone(c.Members)
+	c.History = slices.Clone(c.History)
+	return c
+}
+
+// Same reports whether c and d say the same; Change, which the registry sets, is not compared. A caller that reads
+// back after ErrUnknown uses it.
+func (c Control) Same(d Control) bool {
+	return c.Volume == d.Volume && c.Epoch == d.Epoch && c.Home == d.Home &&
+		slices.Equal(c.Members, d.Members) && slices.Equal(c.History, d.History)
+}
+
+// IsMember reports whether m, with exactly that incarnation, is a member.
+func (c Control) IsMember(m Member) bool { return slices.Contains(c.Members, m) }
+
+// Validate checks the record on its own; errors wrap ErrInvalid.
+func (c Control) Validate() error {
+	bad := func(format string, a ...any) error {
+		return invalid("check", "control", c.Volume, fmt.Sprintf(format, a...))
+	}
+	if err := CheckName("volume", c.Volume); err != nil {
+		return err
+	}
+	if c.Epoch == 0 {
+		return bad("epoch is 0: the first epoch is 1")
+	}
+	if !c.IsMember(c.Home) {
+		return bad("home %v is not among the members %v: add it", c.Home, c.Members)
+	}
+	seen := map[string]bool{}
+	for _, m := range c.Members {
+		if m.Gateway == "" || m.Site == "" || m.Incarnation == "" {
+			return bad("member %v lacks gateway, site or incarnation: give all three", m)
+		}
+		if seen[m.Gateway] {
+			return bad("gateway %s is a member twice: remove its old incarnation", m.Gateway)
+		}
+		seen[m.Gateway] = true
+	}
+	last := uint64(0)
+	for _, h := range c.History {
+		if h.Epoch <= last || h.Epoch > c.Epoch {
+			return bad("history epoch %d follows %d in epoch %d: epochs in it ascend from 1 to the current one", h.Epoch, last, c.Epoch)
+		}
+		last = h.Epoch
+	}
+	return nil
+}
+
+// CheckSwap checks that next may replace prev (nil: next is the first); errors wrap ErrInvalid. Numbers never go
+// back, a home does not change within an epoch, and the history of prev is a prefix of that of next. An entry that
+// is added belongs to prev's epoch or a later one.
+func CheckSwap(prev *Control, next Control) error {
+	if err := next.Validate(); err != nil {
+		return err
+	}
+	if prev == nil {
+		return nil
+	}
+	bad := func(format string, a ...any) error {
+		return invalid("swap", "control", next.Volume, fmt.Sprintf(format, a...))
+	}
+	switch {
+	case next.Volume != prev.Volume:
+		return bad("volume changes from %s: a control record stays with its volume", prev.Volume)
+	case next.Epoch < prev.Epoch:
+		return bad("epoch goes back from %d to %d: read the record again and take a later epoch", prev.Epoch, next.Epoch)
+	case next.Epoch == prev.Epoch && next.Home != prev.Home:
+		return bad("home changes from %v to %v within epoch %d: a new home takes the next epoch", prev.Home, next.Home, prev.Epoch)
+	case len(next.History) < len(prev.History) || !slices.Equal(next.History[:len(prev.History)], prev.History):
+		return bad("history %v does not begin with %v: history is only appended to", next.History, prev.History)
+	}
+	for _, h := range next.History[len(prev.History):] {
+		if h.Epoch < prev.Epoch {
+			return bad("history gains epoch %d, which ended before epoch %d: only current and later epochs are added", h.Epoch, prev.Epoch)
+		}
+	}
+	return nil
+}

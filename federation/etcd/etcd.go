@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package etcd is the registry on an etcd cluster of three or five members at different sites. Keys are those of
+// package federation below "/weir/<federation>/". Reads are linearizable; every call has its own deadline; a change
+// whose answer did not come is ErrUnknown and is never sent again from here.
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/internal/records"
+)
+
+// Config is how to reach the registry.
+type Config struct {
+	// Endpoints are URLs, such as https://registry-1.example.org:2379.
+	Endpoints []string
+	// Federation is its name, a DNS label: the prefix of all keys.
+	Federation string
+	// TLS is the client's side of mutual TLS; nil only for tests on one machine.
+	TLS *tls.Config
+	// CallTimeout bounds each call; 0: 5 s.
+	CallTimeout time.Duration
+	// Guard may be nil: then a registry that went back is not noticed.
+	Guard *federation.Guard
+	// Log hears of lost and regained heartbeats; nil: nobody does.
+	Log *slog.Logger
+}
+
+// Registry is a connection to the registry.
+type Registry struct{ *records.Registry }
+
+var _ federation.Registry = (*Registry)(nil)
+
+const defaultCallTimeout = 5 * time.Second
+
+// Open prepares a connection. It does not wait for the registry: a gateway starts without it.
+func Open(cfg Config) (*Registry, error) {
+	if err := federation.CheckLabel("federation", cfg.Federation); err != nil {
+		return nil, err
+	}
+	if len(cfg.Endpoints) == 0 {
+		return nil, &federation.Error{Op: "open", Kind: "registry", Err: federation.ErrInvalid,
+			Detail: "no endpoints: give the URLs of its members, such as https://registry-1.example.org:2379"}
+	}
+	if cfg.CallTimeout == 0 {
+		cfg.CallTimeout = defaultCallTimeout
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	shakes := &handshakes{}
+	dial := []grpc.DialOption{
+		// gRPC's own default waits up to two minutes before it tries a registry that was down again.
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: cfg.CallTimeout,
+			Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}}),
+	}
+	if cfg.TLS != nil {
+		dial = append(dial, grpc.WithTransportCredentials(newRecorder(cfg.TLS, shakes)))
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            cfg.Endpoints,
+		TLS:                  cfg.TLS,
+		DialTimeout:          cfg.CallTimeout,
+		DialKeepAliveTime:    10 * time.Second,
+		DialKeepAliveTimeout: 5 * time.Second,
+		Logger:               zap.NewNop(), // it logs each retry; callers get the errors
+		DialOptions:          dial,
+	})
+	if err != nil {
+		return nil, &federation.Error{Op: "open", Kind: "registry", Name: strings.Join(cfg.Endpoints, ","), Err: federation.ErrInvalid, Detail: err.Error()}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c := &kv{client: client, cfg: cfg, prefix: "/weir/" + cfg.Federation + "/", shakes: shakes, ctx: ctx, stop: stop}
+	return &Registry{records.New(c, cfg.Guard, pause)}, nil
+}
+
+// pause is what a watch waits before it lists again.
+func pause(ctx context.Context) error {
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// kv implements records.KV.
+type kv struct {
+	client *clientv3.Client
+	cfg    Config
+	prefix string
+	shakes *handshakes
+	ctx    context.Context // ends with Close
+	stop   context.CancelFunc
+}
+
+func (c *kv) Close() error {
+	c.stop()
+	if err := c.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("close registry: %w", err)
+	}
+	return nil
+}
+
+func (c *kv) Get(ctx context.Context, reads ...records.Read) ([][]records.Pair, federation.Head, error) {
+	call, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
+	defer cancel()
+	ops := make([]clientv3.Op, len(reads))
+	for i, r := range reads {
+		var opts []clientv3.OpOption
+		if r.Prefix {
+			opts = append(opts, clientv3.WithPrefix())
+		}
+		ops[i] = clientv3.OpGet(c.prefix+r.Key, opts...)
+	}
+	res, err := c.client.Txn(call).Then(ops...).Commit()
+	if err != nil {
+		return nil, federation.Head{}, c.readError(ctx, err)
+	}
+	out := make([][]records.Pair, len(reads))
+	for i, r := range res.Responses {
+		for _, p := range r.GetResponseRange().Kvs {
+			out[i] = append(out[i], records.Pair{Key: strings.TrimPrefix(string(p.Key), c.prefix), Value: p.Value, Revision: federation.Revision(p.ModRevision)})
+		}
+	}
+	return out, federation.Head{Cluster: res.Header.ClusterId, Revision: federation.Revision(res.Header.Revision)}, nil
+}
+
+func (c *kv) Commit(ctx context.Context, conds []records.Condition, writes []records.Write) (bool, federation.Head, error) {
+	call, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
+	defer cancel()
+	cmps := make([]clientv3.Cmp, len(conds))
+	for i, q := range conds {
+		cmps[i] = clientv3.Compare(clientv3.ModRevision(c.prefix+q.Key), "=", int64(q.Revision))
+	}
+	ops := make([]clientv3.Op, len(writes))
+	for i, w := range writes {
+		switch {
+		case w.Delete && w.Prefix:
+			ops[i] = clientv3.OpDelete(c.prefix+w.Key, clientv3.WithPrefix())
+		case w.Delete:
+			ops[i] = clientv3.OpDelete(c.prefix + w.Key)
+		default:
+			ops[i] = clientv3.OpPut(c.prefix+w.Key, string(w.Value))
+		}
+	}
+	res, err := c.client.Txn(call).If(cmps...).Then(ops...).Commit()
+	if err != nil {
+		return false, federation.Head{}, c.changeError(ctx, err)
+	}
+	return res.Succeeded, federation.Head{Cluster: res.Header.ClusterId, Revision: federation.Revision(res.Header.Revision)}, nil
+}
+
+func (c *kv) Follow(ctx context.Context, after federation.Revision, fn func(federation.Head, []records.Pair) error) error {
+	// Ends with fn's error, with ctx, or with Close. Without a leader the member is cut off: go to another.
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	// No WithFragment: a transaction's events arrive in one response.
+	for res := range c.client.Watch(ctx, c.prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(after)+1)) {
+		if res.CompactRevision != 0 {
+			return records.ErrCompacted
+		}
+		if err := res.Err(); err != nil {
+			return c.readError(ctx, err)
+		}
+		pairs := make([]records.Pair, len(res.Events))
+		for i, e := range res.Events {
+			pairs[i] = records.Pair{Key: strings.TrimPrefix(string(e.Kv.Key), c.prefix), Value: e.Kv.Value,
+				Revision: federation.Revision(e.Kv.ModRevision), Deleted: e.Type == clientv3.EventTypeDelete}
+		}
+		if err := fn(federation.Head{Cluster: res.Header.ClusterId, Revision: federation.Revision(res.Header.Revision)}, pairs); err != nil {
+			return err
+		}
+	}
+	if c.ctx.Err() != nil {
+		return errClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return c.down(errors.New("the watch ended"))
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// beat is a heartbeat: one goroutine that owns the lease.
+type beat struct {
+	c     *kv
+	key   string
+	value string
+	ttl   int64 // seconds
+
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu    sync.Mutex
+	lease clientv3.LeaseID
+}
+
+func (c *kv) Lease(ctx context.Context, key string, value []byte, ttl time.Duration) (federation.Heartbeat, error) {
+	run, stop := context.WithCancel(c.ctx)
+	b := &beat{c: c, key: c.prefix + key, value: string(value), ttl: int64(ttl / time.Second), stop: stop, done: make(chan struct{})}
+	alive, err := b.begin(ctx, run)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	go b.run(run, alive)
+	return b, nil
+}
+
+// begin takes a lease and binds the key to it; the channel ends when the lease is lost.
+func (b *beat) begin(ctx, run context.Context) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+	call, cancel := context.WithTimeout(ctx, b.c.cfg.CallTimeout)
+	defer cancel()
+	l, err := b.c.client.Grant(call, b.ttl)
+	if err != nil {
+		return nil, b.c.readError(ctx, err)
+	}
+	if _, err := b.c.client.Put(call, b.key, b.value, clientv3.WithLease(l.ID)); err != nil {
+		return nil, b.c.changeError(ctx, err)
+	}
+	b.mu.Lock()
+	b.lease = l.ID
+	b.mu.Unlock()
+	alive, err := b.c.client.KeepAlive(run, l.ID)
+	if err != nil {
+		return nil, b.c.readError(ctx, err)
+	}
+	return alive, nil
+}
+
+func (b *beat) run(ctx context.Context, alive <-chan *clientv3.LeaseKeepAliveResponse) {
+	defer close(b.done)
+	for {
+		for range alive {
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		b.c.cfg.Log.Warn("heartbeat lost, beginning anew", "key", b.key)
+		for {
+			var err error
+			if alive, err = b.begin(ctx, ctx); err == nil {
+				b.c.cfg.Log.Info("heartbeat regained", "key", b.key)
+				break
+			}
+			if pause(ctx) != nil {
+				return
+			}
+		}
+	}
+}
+
+func (b *beat) Stop(ctx context.Context) error {
+	b.stop()
+	<-b.done
+	call, cancel := context.WithTimeout(ctx, b.c.cfg.CallTimeout)
+	defer cancel()
+	if _, err := b.c.client.Revoke(call, b.lease); err != nil {
+		return b.c.readError(ctx, err)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package federation
+
+// Kind is a kind of record.
+type Kind string
+
+// Kinds, as in the keys of the package comment.
+const (
+	KindControl   Kind = "control"
+	KindVolume    Kind = "volume"
+	KindSite      Kind = "site"
+	KindAlive     Kind = "alive"
+	KindAdmission Kind = "admission"
+	KindKeyring   Kind = "keyring"
+	KindObserved  Kind = "observed"
+	// KindSynced is no record: all that existed was told.
+	KindSynced Kind = "synced"
+)
+
+// Event is one change. Exactly one of the record pointers is set, that of Kind; none when Deleted, with KindSynced,
+// and when Err is set.
+type Event struct {
+	Kind Kind
+	// Name is the key behind the kind: a volume, site or gateway; "site/volume/client" and "volume/gateway" for
+	// admissions and observed states.
+	Name    string
+	Deleted bool
+	// Revision is the record's; of a deletion, the one that removed it, or after a compaction of the new list.
+	Revision Revision
+	// Cluster is the registry's identity.
+	Cluster uint64
+	// Err: there is a record that cannot be read, for instance a newer one (ErrVersion). Treat it as "unknown", never
+	// as deleted.
+	Err error
+
+	Control   *Control
+	Volume    *Volume
+	Site      *Site
+	Alive     *Alive
+	Admission *Admission
+	Keyring   *Keyring
+	Observed  *Observed
+}
+
+// Head is how far a registry is.
+type Head struct {
+	Cluster  uint64
+	Revision Revision
+}

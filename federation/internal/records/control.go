@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package records
+
+import (
+	"context"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// GetControl implements federation.ControlStore.
+func (r *Registry) GetControl(ctx context.Context, volume string) (federation.Control, federation.Revision, error) {
+	c, rev, err := r.control(ctx, "get", volume)
+	if err == nil && rev == 0 {
+		err = notFound("get", "control", volume)
+	}
+	return c, rev, err
+}
+
+// control reads the record, revision 0 when there is none, and lets the guard see it.
+func (r *Registry) control(ctx context.Context, op, volume string) (federation.Control, federation.Revision, error) {
+	var c federation.Control
+	if err := checkNames("volume", volume); err != nil {
+		return c, 0, err
+	}
+	var asked uint64
+	if r.guard != nil {
+		asked = r.guard.HighestChange(volume)
+	}
+	rev, err := r.one(ctx, op, "control", volume, key(federation.KindControl, volume), &c)
+	if err != nil || rev == 0 || r.guard == nil {
+		return c, rev, err
+	}
+	// A verdict is kept in guard.Err; an error of its save matters only to swaps, which save again.
+	_ = r.guard.ObserveControl(c, asked)
+	return c, rev, nil
+}
+
+// SwapControl implements federation.ControlStore.
+func (r *Registry) SwapControl(ctx context.Context, volume string, prev federation.Revision, next federation.Control) (federation.Revision, error) {
+	next = next.Clone()
+	if next.Volume != volume {
+		return 0, &federation.Error{Op: "swap", Kind: "control", Name: volume, Err: federation.ErrInvalid,
+			Detail: "the record is of volume " + next.Volume + ": give the same volume twice"}
+	}
+	old, rev, err := r.control(ctx, "swap", volume)
+	if err != nil {
+		return 0, err
+	}
+	if err := r.refused(volume, rev); err != nil {
+		return 0, err
+	}
+	if rev != prev {
+		return 0, conflict("swap", "control", volume)
+	}
+	from := &old
+	if rev == 0 {
+		from = nil
+	}
+	if err := federation.CheckSwap(from, next); err != nil {
+		return 0, err
+	}
+	next.Change = old.Change + 1
+	k := key(federation.KindControl, volume)
+	rev, err = r.put(ctx, "swap", "control", volume, k, []Condition{{Key: k, Revision: prev}}, next)
+	if err == nil && r.guard != nil {
+		if err := r.guard.ObserveControl(next, 0); err != nil {
+			// It was applied, but this gateway could not write that down: it must not go on from it.
+			return rev, &federation.Error{Op: "swap", Kind: "control", Name: volume, Err: federation.ErrUnknown, Detail: err.Error()}
+		}
+	}
+	return rev, err
+}
+
+// refused asks the guard. A record that was seen and is gone is one that a restored backup does not have yet: a uuid
+// is never used twice.
+func (r *Registry) refused(volume string, rev federation.Revision) error {
+	if r.guard == nil {
+		return nil
+	}
+	if err := r.guard.Err(); err != nil || rev != 0 {
+		return err
+	}
+	return r.guard.ObserveControl(federation.Control{Volume: volume}, r.guard.HighestChange(volume))
+}
+
+// DeleteControl implements federation.ControlStore.
+func (r *Registry) DeleteControl(ctx context.Context, volume string, prev federation.Revision) error {
+	_, rev, err := r.control(ctx, "delete", volume)
+	if err != nil {
+		return err
+	}
+	if prev == 0 || rev != prev {
+		return conflict("delete", "control", volume)
+	}
+	if err := r.refused(volume, rev); err != nil {
+		return err
+	}
+	k := key(federation.KindControl, volume)
+	_, err = r.commit(ctx, "delete", "control", volume, []Condition{{Key: k, Revision: prev}}, Write{Key: k, Delete: true})
+	if err == nil && r.guard != nil {
+		return r.guard.Forget(volume)
+	}
+	return err
+}

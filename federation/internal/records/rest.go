@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package records
+
+import (
+	"context"
+	"strings"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// PutAdmission implements federation.Admissions.
+func (r *Registry) PutAdmission(ctx context.Context, a federation.Admission) error {
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	_, err := r.put(ctx, "put", "admission", a.Volume, key(federation.KindAdmission, a.Site, a.Volume, a.Client), nil, a)
+	return err
+}
+
+// DeleteAdmission implements federation.Admissions.
+func (r *Registry) DeleteAdmission(ctx context.Context, volume, site, client string) error {
+	a := federation.Admission{Volume: volume, Site: site, Client: client, Access: federation.ReadOnly}
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	_, err := r.commit(ctx, "delete", "admission", volume, nil, Write{Key: key(federation.KindAdmission, site, volume, client), Delete: true})
+	return err
+}
+
+// ListAdmissions implements federation.Admissions.
+func (r *Registry) ListAdmissions(ctx context.Context, site string) ([]federation.Admission, error) {
+	prefix := key(federation.KindAdmission, "")
+	if site != "" {
+		if err := federation.CheckLabel("site", site); err != nil {
+			return nil, err
+		}
+		prefix = key(federation.KindAdmission, site, "")
+	}
+	return list[federation.Admission](ctx, r, "admission", prefix)
+}
+
+// list reads all records below a prefix.
+func list[T any](ctx context.Context, r *Registry, kind, prefix string) ([]T, error) {
+	res, _, err := r.get(ctx, "list", kind, "", Read{Key: prefix, Prefix: true})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]T, len(res[0]))
+	for i, p := range res[0] {
+		if err := federation.Decode(kind, strings.TrimPrefix(p.Key, kind+"/"), p.Value, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// GetKeyring implements federation.Keyrings.
+func (r *Registry) GetKeyring(ctx context.Context, volume string) (federation.Keyring, federation.Revision, error) {
+	var k federation.Keyring
+	if err := checkNames("volume", volume); err != nil {
+		return k, 0, err
+	}
+	rev, err := r.one(ctx, "get", "keyring", volume, key(federation.KindKeyring, volume), &k)
+	if err == nil && rev == 0 {
+		err = notFound("get", "keyring", volume)
+	}
+	return k, rev, err
+}
+
+// PutKeyring implements federation.Keyrings.
+func (r *Registry) PutKeyring(ctx context.Context, prev federation.Revision, k federation.Keyring) (federation.Revision, error) {
+	if err := federation.CheckKeyring(nil, k); err != nil {
+		return 0, err
+	}
+	kk := key(federation.KindKeyring, k.Volume)
+	var old federation.Keyring
+	rev, err := r.one(ctx, "put", "keyring", k.Volume, kk, &old)
+	if err != nil {
+		return 0, err
+	}
+	if rev != prev {
+		return 0, conflict("put", "keyring", k.Volume)
+	}
+	if rev != 0 {
+		if err := federation.CheckKeyring(&old, k); err != nil {
+			return 0, err
+		}
+	}
+	return r.put(ctx, "put", "keyring", k.Volume, kk, []Condition{{Key: kk, Revision: prev}}, k)
+}
+
+// DeleteKeyring implements federation.Keyrings.
+func (r *Registry) DeleteKeyring(ctx context.Context, volume string, prev federation.Revision) error {
+	if err := checkNames("volume", volume); err != nil {
+		return err
+	}
+	if prev == 0 {
+		return conflict("delete", "keyring", volume)
+	}
+	k := key(federation.KindKeyring, volume)
+	_, err := r.commit(ctx, "delete", "keyring", volume, []Condition{{Key: k, Revision: prev}}, Write{Key: k, Delete: true})
+	return err
+}
+
+// PutObserved implements federation.Statuses.
+func (r *Registry) PutObserved(ctx context.Context, o federation.Observed) error {
+	if err := checkNames("observed", o.Volume, o.Gateway); err != nil {
+		return err
+	}
+	_, err := r.put(ctx, "put", "observed", o.Volume, key(federation.KindObserved, o.Volume, o.Gateway), nil, o)
+	return err
+}
+
+// ListObserved implements federation.Statuses.
+func (r *Registry) ListObserved(ctx context.Context, volume string) ([]federation.Observed, error) {
+	if err := checkNames("volume", volume); err != nil {
+		return nil, err
+	}
+	return list[federation.Observed](ctx, r, "observed", key(federation.KindObserved, volume, ""))
+}
+
+// DeleteObserved implements federation.Statuses.
+func (r *Registry) DeleteObserved(ctx context.Context, volume string) error {
+	if err := checkNames("volume", volume); err != nil {
+		return err
+	}
+	_, err := r.commit(ctx, "delete", "observed", volume, nil,
+		Write{Key: key(federation.KindObserved, volume, ""), Delete: true, Prefix: true})
+	return err
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package records
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+const namePrefix = "name/"
+
+// CreateVolume implements federation.Volumes.
+func (r *Registry) CreateVolume(ctx context.Context, v federation.Volume) (federation.Revision, error) {
+	if err := v.Validate(); err != nil {
+		return 0, err
+	}
+	value, err := federation.Encode(v)
+	if err != nil {
+		return 0, wrap("create", "volume", v.Name, err)
+	}
+	k, n := key(federation.KindVolume, v.UUID), namePrefix+v.Name
+	rev, err := r.commit(ctx, "create", "volume", v.Name, []Condition{{Key: k}, {Key: n}},
+		Write{Key: k, Value: value}, Write{Key: n, Value: []byte(v.UUID)})
+	if err == nil || !isConflict(err) {
+		return rev, err
+	}
+	res, _, err := r.get(ctx, "create", "volume", v.Name, Read{Key: n})
+	if err != nil {
+		return 0, err
+	}
+	if len(res[0]) == 0 {
+		return 0, conflict("create", "volume", v.Name)
+	}
+	owner := string(res[0][0].Value)
+	if owner == v.UUID {
+		return 0, &federation.Error{Op: "create", Kind: "volume", Name: v.Name, Err: federation.ErrConflict,
+			Detail: "volume " + v.UUID + " is already registered: read it instead"}
+	}
+	return 0, &federation.Error{Op: "create", Kind: "volume", Name: v.Name, Err: federation.ErrNameTaken,
+		Detail: "it names volume " + owner + ": choose another name, or import that volume; a deleted one frees its name when it is purged"}
+}
+
+// GetVolume implements federation.Volumes.
+func (r *Registry) GetVolume(ctx context.Context, uuid string) (federation.Volume, federation.Revision, error) {
+	var v federation.Volume
+	if err := checkNames("volume", uuid); err != nil {
+		return v, 0, err
+	}
+	rev, err := r.one(ctx, "get", "volume", uuid, key(federation.KindVolume, uuid), &v)
+	if err == nil && rev == 0 {
+		err = notFound("get", "volume", uuid)
+	}
+	return v, rev, err
+}
+
+// FindVolume implements federation.Names.
+func (r *Registry) FindVolume(ctx context.Context, name string) (federation.Volume, federation.Revision, error) {
+	if err := federation.CheckLabel("volume", name); err != nil {
+		return federation.Volume{}, 0, err
+	}
+	res, _, err := r.get(ctx, "find", "volume", name, Read{Key: namePrefix + name})
+	if err != nil {
+		return federation.Volume{}, 0, err
+	}
+	if len(res[0]) == 0 {
+		return federation.Volume{}, 0, notFound("find", "volume", name)
+	}
+	return r.GetVolume(ctx, string(res[0][0].Value))
+}
+
+// UpdateVolume implements federation.Volumes.
+func (r *Registry) UpdateVolume(ctx context.Context, prev federation.Revision, v federation.Volume) (federation.Revision, error) {
+	old, rev, err := r.GetVolume(ctx, v.UUID)
+	if err != nil {
+		return 0, err
+	}
+	if rev != prev {
+		return 0, conflict("update", "volume", v.Name)
+	}
+	if err := federation.CheckUpdate(old, v); err != nil {
+		return 0, err
+	}
+	k := key(federation.KindVolume, v.UUID)
+	return r.put(ctx, "update", "volume", v.Name, k, []Condition{{Key: k, Revision: prev}}, v)
+}
+
+// ListVolumes implements federation.Volumes.
+func (r *Registry) ListVolumes(ctx context.Context) ([]federation.VolumeAt, error) {
+	prefix := key(federation.KindVolume, "")
+	res, _, err := r.get(ctx, "list", "volumes", "", Read{Key: prefix, Prefix: true})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]federation.VolumeAt, len(res[0]))
+	for i, p := range res[0] {
+		out[i].Revision = p.Revision
+		if err := federation.Decode("volume", strings.TrimPrefix(p.Key, prefix), p.Value, &out[i].Volume); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// PurgeVolume implements federation.Volumes.
+func (r *Registry) PurgeVolume(ctx context.Context, uuid string, prev federation.Revision) error {
+	v, rev, err := r.GetVolume(ctx, uuid)
+	if err != nil {
+		return err
+	}
+	if rev != prev {
+		return conflict("purge", "volume", uuid)
+	}
+	if !v.Deleted {
+		return &federation.Error{Op: "purge", Kind: "volume", Name: v.Name, Err: federation.ErrInvalid,
+			Detail: fmt.Sprintf("volume %s is in use: delete it first", uuid)}
+	}
+	k := key(federation.KindVolume, uuid)
+	_, err = r.commit(ctx, "purge", "volume", v.Name, []Condition{{Key: k, Revision: prev}},
+		Write{Key: k, Delete: true}, Write{Key: namePrefix + v.Name, Delete: true})
+	return err
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package records
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// Watch implements federation.Watcher.
+func (r *Registry) Watch(ctx context.Context, fn func(federation.Event) error) error {
+	m := mirror{kv: r.kv, pause: r.pause, fn: fn, known: map[string]federation.Revision{}}
+	return m.run(ctx)
+}
+
+// mirror is what one watch has told so far.
+type mirror struct {
+	kv    KV
+	pause func(context.Context) error
+	fn    func(federation.Event) error
+	known map[string]federation.Revision
+	head  federation.Head
+}
+
+// stopped is an error of fn: it ends the watch.
+type stopped struct{ err error }
+
+func (s stopped) Error() string { return s.err.Error() }
+
+func (m *mirror) run(ctx context.Context) error {
+	for {
+		err := m.relist(ctx)
+		if err == nil {
+			err = m.kv.Follow(ctx, m.head.Revision, m.follow)
+		}
+		var s stopped
+		if errors.As(err, &s) {
+			return s.err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, ErrCompacted) {
+			continue
+		}
+		if !errors.Is(err, federation.ErrUnavailable) {
+			return wrap("watch", "registry", "", err)
+		}
+		if err := m.pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// relist tells the difference between what was told and what there is.
+func (m *mirror) relist(ctx context.Context) error {
+	res, h, err := m.kv.Get(ctx, Read{Prefix: true})
+	if err != nil {
+		return err
+	}
+	m.head = h
+	there := map[string]bool{}
+	for _, p := range res[0] {
+		there[p.Key] = true
+	}
+	gone := []string{}
+	for k := range m.known {
+		if !there[k] {
+			gone = append(gone, k)
+		}
+	}
+	slices.Sort(gone)
+	for _, k := range gone {
+		if err := m.tell(Pair{Key: k, Deleted: true, Revision: h.Revision}); err != nil {
+			return err
+		}
+	}
+	for _, p := range res[0] {
+		// Not "older than": the new list may be of a restored registry.
+		if m.known[p.Key] != p.Revision {
+			if err := m.tell(p); err != nil {
+				return err
+			}
+		}
+	}
+	if err := m.fn(federation.Event{Kind: federation.KindSynced, Cluster: h.Cluster, Revision: h.Revision}); err != nil {
+		return stopped{err}
+	}
+	return nil
+}
+
+func (m *mirror) follow(h federation.Head, pairs []Pair) error {
+	if h.Cluster != m.head.Cluster {
+		// Another registry answers: its revisions mean something else.
+		return ErrCompacted
+	}
+	for _, p := range pairs {
+		if err := m.tell(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *mirror) tell(p Pair) error {
+	m.head.Revision = max(m.head.Revision, p.Revision)
+	if p.Deleted {
+		delete(m.known, p.Key)
+	} else {
+		m.known[p.Key] = p.Revision
+	}
+	e, ok := event(p)
+	if !ok {
+		return nil
+	}
+	e.Cluster = m.head.Cluster
+	if err := m.fn(e); err != nil {
+		return stopped{err}
+	}
+	return nil
+}
+
+// event decodes a pair; false for the indexes, which are not told.
+func event(p Pair) (federation.Event, bool) {
+	kind, name, _ := strings.Cut(p.Key, "/")
+	e := federation.Event{Kind: federation.Kind(kind), Name: name, Deleted: p.Deleted, Revision: p.Revision}
+	decode := func(rec any) bool {
+		if p.Deleted {
+			return false
+		}
+		e.Err = federation.Decode(kind, name, p.Value, rec)
+		return e.Err == nil
+	}
+	switch e.Kind {
+	case federation.KindControl:
+		if v := new(federation.Control); decode(v) {
+			e.Control = v
+		}
+	case federation.KindVolume:
+		if v := new(federation.Volume); decode(v) {
+			e.Volume = v
+		}
+	case federation.KindSite:
+		if v := new(federation.Site); decode(v) {
+			e.Site = v
+		}
+	case federation.KindAlive:
+		if v := new(federation.Alive); decode(v) {
+			e.Alive = v
+		}
+	case federation.KindAdmission:
+		if v := new(federation.Admission); decode(v) {
+			e.Admission = v
+		}
+	case federation.KindKeyring:
+		if v := new(federation.Keyring); decode(v) {
+			e.Keyring = v
+		}
+	case federation.KindObserved:
+		if v := new(federation.Observed); decode(v) {
+			e.Observed = v
+		}
+	default:
+		return e, false
+	}
+	return e, true
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package federation
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+)
+
+// Site is a place with gateways and perhaps a store. It is not bound to a lease: a site that is down is still known.
+type Site struct {
+	Name         string            `json:"name"`
+	Organization string            `json:"organization"`
+	Region       string            `json:"region,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Gateways     []Gateway         `json:"gateways,omitempty"`
+	Store        SiteStore         `json:"store,omitzero"`
+	// WrapKey is the site's public HPKE key (RFC 9180): data keys are wrapped for it (rule 17).
+	WrapKey []byte `json:"wrapKey,omitempty"`
+}
+
+// Gateway is a gateway process at a site.
+type Gateway struct {
+	Name string `json:"name"`
+	// Addr is host:port of its gRPC service, NFSAddr that of NFS.
+	Addr        string `json:"addr"`
+	NFSAddr     string `json:"nfsAddr,omitempty"`
+	Incarnation string `json:"incarnation"`
+}
+
+// SiteStore is the site's bucket; zero when it has none. Keys to it stay at the site.
+type SiteStore struct {
+	Endpoint string `json:"endpoint"`
+	Bucket   string `json:"bucket"`
+}
+
+// Alive is a gateway's heartbeat.
+type Alive struct {
+	Gateway     string `json:"gateway"`
+	Site        string `json:"site"`
+	Incarnation string `json:"incarnation"`
+}
+
+// SiteStatus is a site and which of its gateways' heartbeats are there.
+type SiteStatus struct {
+	Site     Site
+	Revision Revision
+	// Alive has the names of the site's gateways whose heartbeat, with the registered incarnation, has not expired.
+	Alive map[string]bool
+}
+
+// Validate checks the record on its own; errors wrap ErrInvalid.
+func (s Site) Validate() error {
+	if err := CheckLabel("site", s.Name); err != nil {
+		return err
+	}
+	if s.Organization == "" || strings.ContainsAny(s.Organization, "/\n") {
+		return invalid("check", "site", s.Name, fmt.Sprintf("organization is %q: name the institution, without a slash", s.Organization))
+	}
+	seen := map[string]bool{}
+	for _, g := range s.Gateways {
+		if err := CheckLabel("gateway", g.Name); err != nil {
+			return err
+		}
+		if seen[g.Name] {
+			return invalid("check", "site", s.Name, fmt.Sprintf("gateway %s is there twice: name each once", g.Name))
+		}
+		seen[g.Name] = true
+		for field, addr := range map[string]string{"addr": g.Addr, "nfsAddr": g.NFSAddr} {
+			if addr == "" && field == "nfsAddr" {
+				continue
+			}
+			if _, _, err := net.SplitHostPort(addr); err != nil {
+				return invalid("check", "gateway", g.Name, fmt.Sprintf("%s is %q: write it as host:port", field, addr))
+			}
+		}
+	}
+	return nil
+}
+
+// MergeSite is what Register stores when next meets prev: next's own fields, and for gateways, of which each process
+// registers only itself, next's entries and those of prev that next does not name. Another organization is refused
+// (ErrConflict): it is a second site of that name.
+func MergeSite(prev, next Site) (Site, error) {
+	if prev.Organization != next.Organization {
+		return Site{}, &Error{Op: "register", Kind: "site", Name: next.Name, Err: ErrConflict, Detail: fmt.Sprintf(
+			"it belongs to organization %s, not %s: choose another site name, or remove the old site first", prev.Organization, next.Organization)}
+	}
+	named := map[string]bool{}
+	for _, g := range next.Gateways {
+		named[g.Name] = true
+	}
+	out := next
+	out.Labels = maps.Clone(next.Labels)
+	out.Gateways = slices.Clone(next.Gateways)
+	for _, g := range prev.Gateways {
+		if !named[g.Name] {
+			out.Gateways = append(out.Gateways, g)
+		}
+	}
+	slices.SortFunc(out.Gateways, func(a, b Gateway) int { return strings.Compare(a.Name, b.Name) })
+	if next.Store == (SiteStore{}) {
+		out.Store = prev.Store
+	}
+	if len(next.WrapKey) == 0 {
+		out.WrapKey = prev.WrapKey
+	}
+	return out, nil
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spec
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// PlaceError says why no choice of sites satisfies a manifest.
+type PlaceError struct {
+	Volume string
+	// Problem says what is wrong and what to do.
+	Problem string
+	// Refused has, by site, why it was not chosen.
+	Refused []Refusal
+}
+
+// Refusal is why a site gets no copy.
+type Refusal struct{ Site, Why string }
+
+func (e *PlaceError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "place volume %s: %s", e.Volume, e.Problem)
+	for _, r := range e.Refused {
+		fmt.Fprintf(&b, "; site %s: %s", r.Site, r.Why)
+	}
+	return b.String()
+}
+
+// Place chooses the sites of a volume's copies: first where it starts (the first of home.preferredSites that was
+// chosen), then the others, best first. It takes the required sites, then of those that are not forbidden and share
+// no domain of the spread with one taken, in order: preferred as home, preferred, by name. Equal input gives equal
+// output. It does not look at who is alive: a site that is down for a moment is still a good place. The error is a
+// *PlaceError, or joined FieldErrors for names of sites that are not known.
+func Place(m VolumeManifest, sites []federation.Site) ([]string, error) {
+	r, home := m.Spec.Replication, m.Spec.Home.PreferredSites
+	known := make(map[string]federation.Site, len(sites))
+	names := make([]string, 0, len(sites))
+	for _, s := range sites {
+		known[s.Name] = s
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	if err := checkKnown(m, known, names); err != nil {
+		return nil, err
+	}
+	fail := func(refused []Refusal, format string, a ...any) error {
+		return &PlaceError{Volume: m.Metadata.Name, Problem: fmt.Sprintf(format, a...), Refused: refused}
+	}
+
+	taken := map[string]string{} // domain → site
+	var chosen []string
+	for _, name := range r.Sites.Required {
+		d := domain(r.Spread, known[name])
+		if other, ok := taken[d]; ok {
+			return nil, fail(nil, "sites %s and %s are both required and share %s: require only one of them, or spread over Site", other, name, d)
+		}
+		taken[d] = name
+		chosen = append(chosen, name)
+	}
+	rank := func(list []string, name string) int {
+		if i := slices.Index(list, name); i >= 0 {
+			return i
+		}
+		return len(list)
+	}
+	order := slices.Clone(names)
+	slices.SortStableFunc(order, func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(home, a), rank(home, b)), cmp.Compare(rank(r.Sites.Preferred, a), rank(r.Sites.Preferred, b)))
+	})
+	var refused []Refusal
+	for _, name := range order {
+		d := domain(r.Spread, known[name])
+		switch {
+		case slices.Contains(chosen, name) || len(chosen) == r.Copies:
+		case slices.Contains(r.Sites.Forbidden, name):
+			refused = append(refused, Refusal{name, "forbidden by spec.replication.sites.forbidden"})
+		case taken[d] != "":
+			refused = append(refused, Refusal{name, fmt.Sprintf("in %s, which has a copy at %s", d, taken[d])})
+		default:
+			taken[d] = name
+			chosen = append(chosen, name)
+		}
+	}
+	if len(chosen) < r.Copies {
+		return nil, fail(refused, "%d copies are wanted, but only %d of the %d known sites can have one (%s): register another site, or lower spec.replication.copies%s",
+			r.Copies, len(chosen), len(names), cmp.Or(strings.Join(chosen, ", "), "none"), otherRemedies(r))
+	}
+	slices.SortStableFunc(chosen, func(a, b string) int { return cmp.Compare(rank(home, a), rank(home, b)) })
+	return chosen, nil
+}
+
+func otherRemedies(r federation.Replication) string {
+	s := ""
+	if r.Spread != federation.SpreadSite {
+		s += ", spread over Site"
+	}
+	if len(r.Sites.Forbidden) > 0 {
+		s += ", or forbid fewer sites"
+	}
+	return s
+}
+
+// domain is what no two copies may share. A site without a region is a region of its own.
+func domain(spread federation.Spread, s federation.Site) string {
+	switch {
+	case spread == federation.SpreadOrganization:
+		return "organization " + s.Organization
+	case spread == federation.SpreadRegion && s.Region != "":
+		return "region " + s.Region
+	}
+	return "site " + s.Name
+}
+
+// checkKnown refuses a name that no site has: a typing mistake in a forbidden site would allow it.
+func checkKnown(m VolumeManifest, known map[string]federation.Site, names []string) error {
+	var p problems
+	check := func(field string, list []string) {
+		for i, name := range list {
+			if _, ok := known[name]; !ok {
+				p.add(fmt.Sprintf("%s[%d]", field, i), name, "no such site%s; the federation has %s",
+					didYouMean(name, names), cmp.Or(strings.Join(names, ", "), "none"))
+			}
+		}
+	}
+	check("spec.replication.sites.required", m.Spec.Replication.Sites.Required)
+	check("spec.replication.sites.preferred", m.Spec.Replication.Sites.Preferred)
+	check("spec.replication.sites.forbidden", m.Spec.Replication.Sites.Forbidden)
+	check("spec.home.preferredSites", m.Spec.Home.PreferredSites)
+	return errors.Join(p...)
+}

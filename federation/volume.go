@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package federation
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// Volume is a volume's desired state. Only its owner writes it.
+type Volume struct {
+	UUID string `json:"uuid"`
+	// Name is unique in the federation, a DNS label, and never changes. A deleted volume keeps it until it is purged.
+	Name string `json:"name"`
+	// Owner is the organization or cluster that may change this record.
+	Owner string `json:"owner"`
+	// Generation grows with every change of Spec or Sites; observed state refers to it.
+	Generation uint64     `json:"generation"`
+	Spec       VolumeSpec `json:"spec"`
+	// Sites were chosen to have a copy (spec.Place); the first is where the volume starts.
+	Sites     []string  `json:"sites"`
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+	// Deleted: in the trash since DeletedAt. Gateways stop serving it; data stays until it is purged.
+	Deleted   bool      `json:"deleted,omitempty"`
+	DeletedAt time.Time `json:"deletedAt,omitzero"`
+}
+
+// Validate checks the record on its own; errors wrap ErrInvalid.
+func (v Volume) Validate() error {
+	if err := CheckName("volume", v.UUID); err != nil {
+		return err
+	}
+	if err := CheckLabel("volume", v.Name); err != nil {
+		return err
+	}
+	for _, s := range v.Sites {
+		if err := CheckLabel("site", s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckUpdate checks that next may replace prev; errors wrap ErrInvalid.
+func CheckUpdate(prev, next Volume) error {
+	if err := next.Validate(); err != nil {
+		return err
+	}
+	bad := func(format string, a ...any) error {
+		return invalid("update", "volume", prev.Name, fmt.Sprintf(format, a...))
+	}
+	changed := !reflect.DeepEqual(prev.Spec, next.Spec) || !reflect.DeepEqual(prev.Sites, next.Sites)
+	switch {
+	case next.UUID != prev.UUID:
+		return bad("uuid changes from %s to %s: it is the volume's identity", prev.UUID, next.UUID)
+	case next.Name != prev.Name:
+		return bad("name changes to %s: a volume keeps its name; clone it to have another", next.Name)
+	case next.Generation < prev.Generation:
+		return bad("generation goes back from %d to %d: read the record again", prev.Generation, next.Generation)
+	case changed && next.Generation == prev.Generation:
+		return bad("spec or sites change in generation %d: raise the generation", prev.Generation)
+	}
+	return nil
+}

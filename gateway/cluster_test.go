@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+
+	"github.com/weir-storage/weir/cachepool/dir"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/keyring"
+	"github.com/weir-storage/weir/federation/memory"
+	"github.com/weir-storage/weir/federation/spec"
+	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/store"
+	storemem "github.com/weir-storage/weir/store/memory"
+	"github.com/weir-storage/weir/volume"
+)
+
+// cluster is a federation in one process: real gRPC, TLS and pools, with the registry and the stores in memory.
+type cluster struct {
+	t     *testing.T
+	dir   string
+	reg   *memory.Server
+	ca    *pki.Authority
+	nodes map[string]*clusterNode
+	order []string
+}
+
+type clusterNode struct {
+	site    string
+	store   *store.Counting
+	key     keyring.SiteKey
+	gateway *Gateway
+	grpc    string
+	stop    context.CancelFunc
+	done    chan error
+	closers []func()
+}
+
+func newCluster(t *testing.T, sites ...string) *cluster {
+	t.Helper()
+	ca, err := pki.NewAuthority("test", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{t: t, dir: t.TempDir(), reg: memory.NewServer(7), ca: ca, nodes: map[string]*clusterNode{}, order: sites}
+	for _, s := range sites {
+		key, err := keyring.NewSiteKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().String()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.nodes[s] = &clusterNode{site: s, store: store.NewCounting(storemem.New()), key: key, grpc: addr}
+		c.start(s)
+	}
+	t.Cleanup(func() {
+		for _, s := range sites {
+			c.stop(s)
+		}
+	})
+	return c
+}
+
+func bootTime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// start starts the gateway of a site on the pool that it had.
+func (c *cluster) start(site string) {
+	c.t.Helper()
+	n := c.nodes[site]
+	fail := func(err error) {
+		c.t.Helper()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	level := slog.LevelWarn
+	if os.Getenv("WEIR_TEST_LOG") != "" {
+		level = slog.LevelDebug
+	}
+	logger := slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: level})).With("at", site)
+	pool, err := dir.Open(dir.Config{Path: filepath.Join(c.dir, site), Gateway: "g" + site, Limit: 1 << 30, Random: rand.Reader, Log: logger})
+	fail(err)
+	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: "org-" + site, Site: site, Gateway: "g" + site}, []string{"127.0.0.1"}, time.Now(), time.Hour)
+	fail(err)
+	root, err := c.ca.Pair()
+	fail(err)
+	creds, err := pki.Load(root.Cert, pair, time.Now)
+	fail(err)
+	grpcL, err := net.Listen("tcp", n.grpc)
+	fail(err)
+	nfsL, err := net.Listen("tcp", "127.0.0.1:0")
+	fail(err)
+	registry := c.reg.Client(nil)
+	n.gateway, err = newGateway(Config{
+		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: nfsL.Addr().String(), GRPC: grpcL, NFS: nfsL,
+		Registry: registry, Pool: pool, StateDir: filepath.Join(c.dir, site, "clients"), Store: n.store, Credentials: creds, SiteKey: n.key,
+		Promise: time.Second, AliveFor: time.Second, Clock: bootTime, Now: time.Now, Rand: rand.Reader, Logger: logger,
+	})
+	fail(err)
+	ctx, stop := context.WithCancel(context.Background())
+	n.stop, n.done = stop, make(chan error, 1)
+	g := n.gateway
+	go func() {
+		n.done <- errors.Join(g.run(ctx), pool.Close(), registry.Close())
+	}()
+}
+
+// stop ends the gateway of a site, in order; killing is for the end-to-end tests.
+func (c *cluster) stop(site string) {
+	c.t.Helper()
+	n := c.nodes[site]
+	if n.stop == nil {
+		return
+	}
+	n.stop()
+	select {
+	case err := <-n.done:
+		if err != nil {
+			c.t.Errorf("gateway of %s: %v", site, err)
+		}
+	case <-time.After(30 * time.Second):
+		c.t.Fatalf("gateway of %s does not stop", site)
+	}
+	n.stop = nil
+}
+
+// create makes a volume with the given spec at all sites, as `weir volume create` does.
+func (c *cluster) create(name, manifest string) string {
+	c.t.Helper()
+	m, err := spec.Parse([]byte(manifest))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	reg := c.reg.Client(nil)
+	defer func() { _ = reg.Close() }()
+	id := uuid.NewString()
+	keys := map[string][]byte{}
+	for _, s := range c.order {
+		keys[s] = c.nodes[s].key.Public()
+	}
+	ring, _, err := keyring.New(id, keys, rand.Reader)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx := context.Background()
+	if _, err := reg.PutKeyring(ctx, 0, ring); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := reg.CreateVolume(ctx, federation.Volume{UUID: id, Name: name, Owner: "org-a", Generation: 1, Spec: m.Spec, Sites: c.order, CreatedAt: time.Now()}); err != nil {
+		c.t.Fatal(err)
+	}
+	return id
+}
+
+// router waits until the volume is served at a site.
+func (c *cluster) router(site, id string) *Router {
+	c.t.Helper()
+	g := c.nodes[site].gateway
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		g.mu.Lock()
+		s := g.volumes[id]
+		g.mu.Unlock()
+		if s != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			_, err := s.router.GetAttr(ctx, volume.Request{}, volume.Root)
+			cancel()
+			if err == nil {
+				return s.router
+			}
+			if time.Now().After(deadline) {
+				c.t.Fatalf("volume is not served at %s: %v; %+v", site, err, g.status(id))
+			}
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("volume does not appear at %s", site)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func manifest(name string, members int) string {
+	ack := "acknowledge: Gateway"
+	if members > 1 {
+		ack = fmt.Sprintf("acknowledge: Sites, sites: %d", members)
+	}
+	return fmt.Sprintf(`apiVersion: storage.weir.dev/v1alpha1
+kind: GeoVolume
+metadata: {name: %s}
+spec:
+  size: 10Gi
+  replication: {copies: 3}
+  durability: {%s}
+`, name, ack)
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/keyring"
+	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/store"
+)
+
+// Config is what a gateway is made of; Run uses everything in it and closes nothing of it.
+type Config struct {
+	Federation   string
+	Organization string
+	Region       string
+	Site         string
+	Name         string // of this gateway, unique in the federation
+	Labels       map[string]string
+
+	Addr    string // host:port where other gateways reach GRPC
+	NFSAddr string // host:port where clients of this site reach NFS
+	GRPC    net.Listener
+	NFS     net.Listener
+
+	Registry    federation.Registry
+	Pool        cachepool.Pool
+	FS          vfs.FS // that the pool's directories are on
+	StateDir    string // for records of NFS clients; durable, of this gateway alone
+	Store       store.Store
+	StoreInfo   federation.SiteStore
+	Credentials *pki.Credentials
+	SiteKey     keyring.SiteKey
+
+	Promise    time.Duration // default 3 s
+	Heartbeat  time.Duration // default a fifteenth of Promise
+	Lease      time.Duration // of NFS clients, default 60 s
+	AliveFor   time.Duration // time to live of the registry's heartbeat, default 10 s
+	CacheBytes int64         // of plaintext blocks in memory, default 256 MiB
+
+	Clock  func() time.Duration // monotonic, counts suspend
+	Now    func() time.Time
+	Rand   io.Reader
+	Logger *slog.Logger
+}
+
+func (c *Config) setDefaults() {
+	if c.Promise == 0 {
+		c.Promise = 3 * time.Second
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = c.Promise / 15
+	}
+	if c.Lease == 0 {
+		c.Lease = 60 * time.Second
+	}
+	if c.AliveFor == 0 {
+		c.AliveFor = 10 * time.Second
+	}
+	if c.CacheBytes == 0 {
+		c.CacheBytes = 256 << 20
+	}
+	if c.FS == nil {
+		c.FS = vfs.Default
+	}
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package forward carries a volume's operations from the gateway that a client talks to, to the volume's home
+// (forwardpb/forward.proto): Call is the caller's side, Dispatch the home's.
+//
+// A reply carries the home's epoch and a position of the log: the caller answers its client after it applied
+// the log up to there, so that clients read what they wrote at every site (rule 25).
+// A gRPC error says that it is not known whether the operation was executed; the same
+// operation with the same OpID is then sent again, to whoever is home (rule 22).
+package forward
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/volume"
+)
+
+// Call executes one operation at the home; it is made for one use. It has the
+// methods of volume.Reader, Changer and Locker.
+type Call struct {
+	Client forwardpb.ForwardClient
+	Volume string // UUID
+	Epoch  uint64 // of the home, as the caller knows it
+
+	// After the operation: the home's epoch, and the position to apply first. Both are zero if there was no reply.
+	ReplyEpoch uint64
+	Applied    log.Position
+}
+
+// do sends q and returns the reply, or what went wrong.
+func (c *Call) do(ctx context.Context, r volume.Request, q *forwardpb.CallRequest) (*forwardpb.CallReply, error) {
+	q.Volume, q.Epoch = c.Volume, c.Epoch
+	q.Caller = &forwardpb.Caller{Uid: r.Caller.UID, Gid: r.Caller.GID, Groups: r.Caller.Groups}
+	q.Slot, q.Seq, q.Index = []byte(r.ID.Slot), r.ID.Seq, r.ID.Index
+	reply, err := c.Client.Call(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("%w: call the home: %v", volume.ErrUnknown, err)
+	}
+	c.ReplyEpoch = reply.GetEpoch()
+	c.Applied = log.Position{Seq: reply.GetSeq(), Off: reply.GetOff()}
+	return reply, outcome(reply)
+}
+
+// GetAttr is volume.Reader's.
+func (c *Call) GetAttr(ctx context.Context, r volume.Request, h volume.Handle) (volume.Attr, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_GET_ATTR, Handle: fromHandle(h)})
+	return toAttr(reply.GetAttr()), err
+}
+
+// Lookup is volume.Reader's.
+func (c *Call) Lookup(ctx context.Context, r volume.Request, dir volume.Handle, name string) (volume.Attr, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_LOOKUP, Handle: fromHandle(dir), Name: []byte(name)})
+	return toAttr(reply.GetAttr()), err
+}
+
+// ReadLink is volume.Reader's.
+func (c *Call) ReadLink(ctx context.Context, r volume.Request, h volume.Handle) (string, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_READ_LINK, Handle: fromHandle(h)})
+	return string(reply.GetData()), err
+}
+
+// ReadDir is volume.Reader's.
+func (c *Call) ReadDir(ctx context.Context, r volume.Request, dir volume.Handle, after uint64, limit int) ([]volume.Entry, bool, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_READ_DIR, Handle: fromHandle(dir), Offset: after, Length: uint64(limit)})
+	var out []volume.Entry
+	for _, e := range reply.GetEntries() {
+		out = append(out, volume.Entry{Name: string(e.GetName()), Cookie: e.GetCookie(), Attr: toAttr(e.GetAttr())})
+	}
+	return out, reply.GetFlag(), err
+}
+
+// Read is volume.Reader's.
+func (c *Call) Read(ctx context.Context, r volume.Request, h volume.Handle, off uint64, p []byte) (int, bool, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_READ, Handle: fromHandle(h), Offset: off, Length: uint64(len(p))})
+	return copy(p, reply.GetData()), reply.GetFlag(), err
+}
+
+// Seek is volume.Reader's.
+func (c *Call) Seek(ctx context.Context, r volume.Request, h volume.Handle, off uint64, hole bool) (uint64, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SEEK, Handle: fromHandle(h), Offset: off, Flag: hole})
+	return reply.GetNumber(), err
+}
+
+// GetXattr is volume.Reader's.
+func (c *Call) GetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string) ([]byte, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_GET_XATTR, Handle: fromHandle(h), Name: []byte(name)})
+	return reply.GetData(), err
+}
+
+// ListXattr is volume.Reader's.
+func (c *Call) ListXattr(ctx context.Context, r volume.Request, h volume.Handle) ([]string, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_LIST_XATTR, Handle: fromHandle(h)})
+	var out []string
+	for _, n := range reply.GetNames() {
+		out = append(out, string(n))
+	}
+	return out, err
+}
+
+// Space is volume.Reader's.
+func (c *Call) Space(ctx context.Context) (volume.Space, error) {
+	reply, err := c.do(ctx, volume.Request{}, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SPACE})
+	if s := reply.GetSpace(); len(s) == 4 {
+		return volume.Space{TotalBytes: s[0], FreeBytes: s[1], TotalInodes: s[2], FreeInodes: s[3]}, err
+	}
+	return volume.Space{}, err
+}
+
+// Create is volume.Changer's.
+func (c *Call) Create(ctx context.Context, r volume.Request, dir volume.Handle, name string, args volume.CreateArgs) (volume.Created, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_CREATE, Handle: fromHandle(dir), Name: []byte(name),
+		Type: uint32(args.Type), Mode: uint32(args.Mode), Verifier: args.Verf[:], Set: fromSet(args.Attr), NewName: []byte(args.Target), Rdev: args.Rdev})
+	return created(reply), err
+}
+
+func created(reply *forwardpb.CallReply) volume.Created {
+	return volume.Created{Attr: toAttr(reply.GetAttr()), New: reply.GetFlag(), Dir: toDir(reply.GetDir())}
+}
+
+// Link is volume.Changer's.
+func (c *Call) Link(ctx context.Context, r volume.Request, h, dir volume.Handle, name string) (volume.Created, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_LINK, Handle: fromHandle(h), Target: fromHandle(dir), Name: []byte(name)})
+	return created(reply), err
+}
+
+// Remove is volume.Changer's.
+func (c *Call) Remove(ctx context.Context, r volume.Request, dir volume.Handle, name string) (volume.DirChange, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REMOVE, Handle: fromHandle(dir), Name: []byte(name)})
+	return toDir(reply.GetDir()), err
+}
+
+// Rename is volume.Changer's.
+func (c *Call) Rename(ctx context.Context, r volume.Request, from volume.Handle, name string, to volume.Handle, newName string) (src, dst volume.DirChange, err error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_RENAME, Handle: fromHandle(from), Name: []byte(name), Target: fromHandle(to), NewName: []byte(newName)})
+	return toDir(reply.GetDir()), toDir(reply.GetOther()), err
+}
+
+// SetAttr is volume.Changer's.
+func (c *Call) SetAttr(ctx context.Context, r volume.Request, h volume.Handle, set volume.SetAttr) (volume.Attr, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SET_ATTR, Handle: fromHandle(h), Set: fromSet(set)})
+	return toAttr(reply.GetAttr()), err
+}
+
+// Write is volume.Changer's. The Verifier is the caller's to make, from ReplyEpoch.
+func (c *Call) Write(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_WRITE, Handle: fromHandle(h), Offset: off, Data: data, Flag: stable})
+	return volume.Written{Attr: toAttr(reply.GetAttr())}, err
+}
+
+// Commit is volume.Changer's. The Verifier is the caller's to make, from ReplyEpoch.
+func (c *Call) Commit(ctx context.Context, r volume.Request, h volume.Handle) (volume.Verifier, error) {
+	_, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_COMMIT, Handle: fromHandle(h)})
+	return volume.Verifier{}, err
+}
+
+// Punch is volume.Changer's.
+func (c *Call) Punch(ctx context.Context, r volume.Request, h volume.Handle, off, n uint64) (volume.Attr, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_PUNCH, Handle: fromHandle(h), Offset: off, Length: n})
+	return toAttr(reply.GetAttr()), err
+}
+
+// SetXattr is volume.Changer's.
+func (c *Call) SetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string, value []byte, mode volume.XattrMode) (volume.DirChange, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SET_XATTR, Handle: fromHandle(h), Name: []byte(name), Data: value, Mode: uint32(mode)})
+	return toDir(reply.GetDir()), err
+}
+
+// RemoveXattr is volume.Changer's.
+func (c *Call) RemoveXattr(ctx context.Context, r volume.Request, h volume.Handle, name string) (volume.DirChange, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REMOVE_XATTR, Handle: fromHandle(h), Name: []byte(name)})
+	return toDir(reply.GetDir()), err
+}
+
+// SetLock is volume.Locker's.
+func (c *Call) SetLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock, reclaim bool) error {
+	_, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SET_LOCK, Handle: fromHandle(h), Lock: fromLock(l), Flag: reclaim})
+	return err
+}
+
+// TestLock is volume.Locker's.
+func (c *Call) TestLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
+	_, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_TEST_LOCK, Handle: fromHandle(h), Lock: fromLock(l)})
+	return err
+}
+
+// Unlock is volume.Locker's.
+func (c *Call) Unlock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
+	_, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_UNLOCK, Handle: fromHandle(h), Lock: fromLock(l)})
+	return err
+}
+
+// Forget is volume.Volume's.
+func (c *Call) Forget(ctx context.Context, prefix string) error {
+	_, err := c.do(ctx, volume.Request{}, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_FORGET, Name: []byte(prefix)})
+	return err
+}
+
+// Register tells the home all locks that the caller's gateway holds. Recovering says that the gateway restarted and that its clients
+// still reclaim: what the home knows of it stays until a Register without.
+func (c *Call) Register(ctx context.Context, gateway string, recovering bool, locks []HeldLock) error {
+	q := &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REGISTER_LOCKS, Gateway: gateway, Flag: recovering}
+	for _, l := range locks {
+		q.Locks = append(q.Locks, &forwardpb.HeldLock{Handle: fromHandle(l.Handle), Lock: fromLock(l.Lock)})
+	}
+	_, err := c.do(ctx, volume.Request{}, q)
+	return err
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfs
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/weir-storage/weir/gateway/nfs/state"
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume"
+)
+
+// call is one COMPOUND under way. It belongs to one goroutine.
+type call struct {
+	s      *Server
+	conn   *conn
+	caller volume.Caller
+	minor  uint32
+	size   int // of the request in bytes
+	count  uint32
+	index  uint32 // of the operation that runs
+
+	in  *xdr.Decoder
+	out *reply
+
+	use    *state.Use // nil without a session
+	client *state.Client
+	slot   string // OpID.Slot
+	cache  bool   // sa_cachethis
+	flags  xdr.Mark
+	base   int // length of the RPC header
+	limit  int // of the reply in bytes
+	uncached,
+	cachedLimit int
+
+	cur, saved place
+
+	repeat []byte // the reply of a repeated request
+	drop   bool   // do not answer
+}
+
+// A place is a current or saved file handle with its stateid.
+type place struct {
+	set    bool
+	pseudo bool // the root that lists volumes
+	vol    volume.Volume
+	export Export
+	h      volume.Handle
+	id     xdr.Stateid
+	hasID  bool
+}
+
+func (p place) key() state.FileKey { return state.FileKey{Volume: p.export.ID, Handle: p.h} }
+
+// maxTag bounds a COMPOUND's tag, which is echoed.
+const maxTag = 1024
+
+// printed is how much of a request tells it apart from others with its sequence number.
+const printed = 512
+
+// compound executes a COMPOUND, RFC 8881 section 16.2.
+func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *reply) outcome {
+	k := &call{s: c.s, conn: c, caller: caller, in: d, out: r, size: d.Offset() + d.Len(), limit: maxReply}
+	tag := d.Opaque(maxTag)
+	k.minor = d.Uint32()
+	k.count = d.Uint32()
+	if d.Err() != nil {
+		r.AcceptedHeader(xid, xdr.GARBAGE_ARGS)
+		return answered
+	}
+	r.AcceptedHeader(xid, xdr.SUCCESS)
+	k.base = r.Len()
+	statusAt := r.Mark()
+	r.Uint32(0)
+	r.Opaque(tag)
+	countAt := r.Mark()
+	r.Uint32(0)
+
+	var st xdr.Status
+	var done uint32
+	switch {
+	case k.minor != 1 && k.minor != 2:
+		st = xdr.NFS4ERR_MINOR_VERS_MISMATCH
+	case !utf8.Valid(tag):
+		st = xdr.NFS4ERR_INVAL
+	default:
+		st, done = k.run()
+	}
+	if k.drop {
+		if k.use != nil {
+			k.use.Abandon()
+		}
+		c.s.dropped.Add(1)
+		return closeConnection
+	}
+	if k.repeat != nil {
+		c.s.repeats.Add(1)
+		r.Reset()
+		r.AcceptedHeader(xid, xdr.SUCCESS)
+		r.Raw(k.repeat)
+		return answered
+	}
+	r.PatchUint32(statusAt, uint32(st))
+	r.PatchUint32(countAt, done)
+	if k.use != nil {
+		r.PatchUint32(k.flags, c.s.table.StatusFlags(k.client))
+		k.use.Answer(k.kept())
+	}
+	return answered
+}
+
+// smallReply is the size up to which replies are kept although the client did
+// not ask for it.
+const smallReply = 16 << 10
+
+// kept returns the reply to keep for repeats, without the RPC header, or nil.
+func (k *call) kept() []byte {
+	n := k.out.Len() - k.base
+	if !k.cache && n > smallReply {
+		return nil
+	}
+	b := make([]byte, 0, n)
+	skip := k.base
+	for _, p := range k.out.Buffers() {
+		drop := min(skip, len(p))
+		skip -= drop
+		b = append(b, p[drop:]...)
+	}
+	return b
+}
+
+// run executes the operations until one fails. It returns the last one's status
+// and how many results there are.
+func (k *call) run() (st xdr.Status, done uint32) {
+	for k.index = 0; k.index < k.count; k.index++ {
+		op := xdr.Op(k.in.Uint32())
+		if k.in.Err() != nil {
+			return xdr.NFS4ERR_BADXDR, done
+		}
+		st = k.step(op)
+		if k.drop || k.repeat != nil {
+			return st, done
+		}
+		done++
+		k.s.operations.Add(1)
+		if st != xdr.NFS4_OK {
+			k.s.errors.Add(1)
+			return st, done
+		}
+	}
+	return xdr.NFS4_OK, done
+}
+
+// step executes one operation and appends its result.
+func (k *call) step(op xdr.Op) xdr.Status {
+	e := entry(op, k.minor)
+	if e.illegal {
+		op = xdr.OP_ILLEGAL
+	}
+	start := k.out.Mark()
+	before := k.out.Len()
+	k.out.Uint32(uint32(op))
+	statusAt := k.out.Mark()
+	k.out.Uint32(0)
+	body := k.out.Mark()
+
+	st := k.position(op)
+	switch {
+	case st != xdr.NFS4_OK:
+	case e.illegal:
+		st = xdr.NFS4ERR_OP_ILLEGAL
+	case e.run == nil:
+		st = xdr.NFS4ERR_NOTSUPP
+	case e.changes && before-k.base+smallResult > k.limit:
+		st = k.tooBig() // before anything is changed
+	default:
+		st = e.run(k)
+		if k.in.Err() != nil {
+			st = xdr.NFS4ERR_BADXDR
+		}
+	}
+	if k.drop || k.repeat != nil {
+		return st
+	}
+	if st != xdr.NFS4_OK && st != xdr.NFS4ERR_DENIED {
+		k.out.Truncate(body)
+		if op == xdr.OP_SETATTR {
+			k.out.Bitmap(xdr.Bitmap{}) // its result has a body in any case
+		}
+	}
+	if k.out.Len()-k.base > k.limit && !e.changes {
+		k.out.Truncate(start)
+		k.out.Uint32(uint32(op))
+		k.out.Uint32(0)
+		st = k.tooBig()
+	}
+	k.out.PatchUint32(statusAt, uint32(st))
+	return st
+}
+
+// smallResult is the room that the result of an operation that changes something needs at most.
+const smallResult = 128
+
+func (k *call) tooBig() xdr.Status {
+	if k.cache && k.cachedLimit < k.uncached {
+		return xdr.NFS4ERR_REP_TOO_BIG_TO_CACHE
+	}
+	return xdr.NFS4ERR_REP_TOO_BIG
+}
+
+// position says whether op may stand where it stands, RFC 8881 section 2.10.5 and
+// the operations' own sections.
+func (k *call) position(op xdr.Op) xdr.Status {
+	switch {
+	case op == xdr.OP_SEQUENCE && k.index > 0:
+		return xdr.NFS4ERR_SEQUENCE_POS
+	case op == xdr.OP_SEQUENCE, op == xdr.OP_ILLEGAL && k.index == 0:
+		return xdr.NFS4_OK
+	case k.index == 0 && sessionless(op) && k.count > 1:
+		return xdr.NFS4ERR_NOT_ONLY_OP
+	case k.index == 0 && !sessionless(op):
+		return xdr.NFS4ERR_OP_NOT_IN_SESSION
+	case k.index > 0 && op == xdr.OP_BIND_CONN_TO_SESSION:
+		return xdr.NFS4ERR_NOT_ONLY_OP
+	}
+	return xdr.NFS4_OK
+}
+
+func sessionless(op xdr.Op) bool {
+	switch op {
+	case xdr.OP_EXCHANGE_ID, xdr.OP_CREATE_SESSION, xdr.OP_DESTROY_SESSION,
+		xdr.OP_BIND_CONN_TO_SESSION, xdr.OP_DESTROY_CLIENTID:
+		return true
+	}
+	return false
+}
+
+// print tells requests apart that have one sequence number: it covers who asks
+// and the operations after SEQUENCE.
+func (k *call) print() uint64 {
+	var h maphash.Hash
+	h.SetSeed(k.s.seed)
+	rest := k.in.Rest()
+	maphash.WriteComparable(&h, k.caller.UID)
+	maphash.WriteComparable(&h, len(rest))
+	_, _ = h.Write(rest[:min(len(rest), printed)]) // never fails
+	return h.Sum64()
+}
+
+// read is the volume.Request of an operation that changes nothing.
+func (k *call) read() volume.Request { return volume.Request{Caller: k.caller} }
+
+// change is the volume.Request of the operation's change. part tells several
+// changes of one operation apart.
+func (k *call) change(part uint32) volume.Request {
+	return volume.Request{Caller: k.caller, ID: volume.OpID{
+		Slot: k.slot, Seq: k.use.Seq, Index: k.index | part<<16,
+	}}
+}
+
+// status is the answer to an error of a volume. Where there is none, it makes
+// the connection drop.
+func (k *call) status(err error) xdr.Status {
+	st, known := statusOf(err)
+	switch {
+	case known:
+	case errors.Is(err, volume.ErrUnknown), k.s.ctx.Err() != nil && errors.Is(err, context.Canceled):
+		k.drop = true
+	default:
+		k.s.cfg.Log.Error("nfs operation failed", "client", k.conn.addr, "err", err)
+	}
+	if st == xdr.NFS4ERR_IO {
+		k.s.cfg.Log.Error("nfs operation failed", "client", k.conn.addr, "volume", k.cur.export.ID, "err", err)
+	}
+	return st
+}
+
+// principal names who sent the request.
+func (k *call) principal() string { return "sys:" + strconv.FormatUint(uint64(k.caller.UID), 10) }

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfs
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume"
+)
+
+const (
+	// maxRecord bounds one request, with RPC header.
+	maxRecord = maxRequest + 4096
+	// maxInFlight bounds the requests of one connection that run at once.
+	maxInFlight = 2 * maxSlots
+	readBuffer  = 32 << 10
+	replyBuffer = 1 << 10
+)
+
+// conn is one TCP connection.
+type conn struct {
+	s    *Server
+	nc   net.Conn
+	addr netip.Addr
+	slot chan struct{} // one per request that runs
+
+	write sync.Mutex
+	once  sync.Once
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{s: s, nc: nc, slot: make(chan struct{}, maxInFlight)}
+	if ap, err := netip.ParseAddrPort(nc.RemoteAddr().String()); err == nil {
+		c.addr = ap.Addr().Unmap().WithZone("")
+	}
+	return c
+}
+
+func parseAddr(s string) (netip.Addr, error) { return netip.ParseAddr(s) }
+
+func (c *conn) close() {
+	c.once.Do(func() { _ = c.nc.Close() }) // the client repeats what it did not get an answer to
+}
+
+// serve reads requests until the connection ends; each runs on a goroutine of
+// its own, which may outlive the connection.
+func (c *conn) serve() {
+	defer func() {
+		c.close()
+		c.s.mu.Lock()
+		delete(c.s.conns, c)
+		c.s.mu.Unlock()
+	}()
+	r := bufio.NewReaderSize(c.nc, readBuffer)
+	for {
+		buf, err := xdr.ReadRecord(r, maxRecord)
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+				c.s.cfg.Log.Debug("nfs connection ends", "client", c.addr, "err", err)
+			}
+			return
+		}
+		select {
+		case c.slot <- struct{}{}:
+		case <-c.s.ctx.Done():
+			buf.Free()
+			return
+		}
+		c.s.work.Go(func() {
+			defer func() { <-c.slot }()
+			c.handle(buf)
+			buf.Free()
+		})
+	}
+}
+
+// handle executes one request and sends its answer, if there is one.
+func (c *conn) handle(buf *xdr.Buffer) {
+	c.s.requests.Add(1)
+	out := xdr.NewBuffer(replyBuffer)
+	r := reply{Encoder: xdr.NewEncoder(out.B)}
+	switch c.dispatch(xdr.NewDecoder(buf.B), &r) {
+	case answered:
+		c.write.Lock()
+		err := xdr.WriteRecord(c.nc, r.Encoder)
+		c.write.Unlock()
+		if err != nil {
+			c.close()
+		}
+	case closeConnection:
+		c.close()
+	}
+	r.free()
+	out.Free()
+}
+
+// reply is an answer and the buffers that it refers to.
+type reply struct {
+	*xdr.Encoder
+	bufs []*xdr.Buffer
+}
+
+func (r *reply) free() {
+	for _, b := range r.bufs {
+		b.Free()
+	}
+	r.bufs = nil
+}
+
+type outcome uint8
+
+const (
+	answered outcome = iota
+	closeConnection
+)
+
+// dispatch handles the RPC layer, RFC 5531 section 9.
+func (c *conn) dispatch(d *xdr.Decoder, r *reply) outcome {
+	h := d.CallHeader()
+	switch {
+	case d.Err() != nil && d.Offset() < 8:
+		return closeConnection // not a call: there is nothing to answer
+	case h.RPCVersion != xdr.RPC_VERSION:
+		r.DeniedHeader(h.XID, xdr.RPC_MISMATCH, xdr.RPC_VERSION, xdr.RPC_VERSION)
+		return answered
+	case d.Err() != nil:
+		r.DeniedHeader(h.XID, xdr.AUTH_ERROR, xdr.AUTH_BADCRED, 0)
+		return answered
+	case h.Program != xdr.NFS4_PROGRAM:
+		r.AcceptedHeader(h.XID, xdr.PROG_UNAVAIL)
+		return answered
+	case h.Version != xdr.NFS_V4:
+		r.AcceptedHeader(h.XID, xdr.PROG_MISMATCH)
+		r.Uint32(xdr.NFS_V4)
+		r.Uint32(xdr.NFS_V4)
+		return answered
+	case h.Procedure == xdr.NFSPROC4_NULL:
+		r.AcceptedHeader(h.XID, xdr.SUCCESS)
+		return answered
+	case h.Procedure != xdr.NFSPROC4_CMPND:
+		r.AcceptedHeader(h.XID, xdr.PROC_UNAVAIL)
+		return answered
+	}
+	cred, auth := credential(h.Cred)
+	if auth != 0 {
+		r.DeniedHeader(h.XID, xdr.AUTH_ERROR, auth, 0)
+		return answered
+	}
+	return c.compound(h.XID, cred, d, r)
+}
+
+// credential reads an AUTH_SYS credential; auth is the reason why it is refused.
+func credential(a xdr.OpaqueAuth) (caller volume.Caller, auth uint32) {
+	switch a.Flavor {
+	case xdr.AUTH_SYS:
+	case xdr.AUTH_NONE:
+		return caller, xdr.AUTH_TOOWEAK
+	default:
+		return caller, xdr.AUTH_REJECTEDCRED
+	}
+	d := xdr.NewDecoder(a.Body)
+	sys := d.AuthSys()
+	if d.Err() != nil || d.Len() != 0 {
+		return caller, xdr.AUTH_BADCRED
+	}
+	return volume.Caller{UID: sys.UID, GID: sys.GID, Groups: sys.Groups}, 0
+}

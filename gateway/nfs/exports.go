@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfs
+
+import (
+	"errors"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-storage/weir/volume"
+)
+
+// Outcomes of Exports.Open.
+var (
+	// ErrNotAdmitted says that the volume exists and the client may not use it.
+	ErrNotAdmitted = errors.New("client is not admitted to the volume")
+	// ErrNoVolume says that this gateway does not serve such a volume.
+	ErrNoVolume = errors.New("no such volume")
+)
+
+// Export is a volume as a client sees it.
+type Export struct {
+	Name     string // in the pseudo root; one path component
+	ID       volume.ID
+	ReadOnly bool
+}
+
+// Exports says which client may use which volume. Its methods are called for
+// almost every request, from any goroutine, and must not wait.
+type Exports interface {
+	// Exports lists the volumes that the client is admitted to, in any order.
+	Exports(client netip.Addr) []Export
+	// Open returns a volume. ErrNotAdmitted, ErrNoVolume.
+	Open(client netip.Addr, id volume.ID) (volume.Volume, Export, error)
+}
+
+// rootFileid is the pseudo root's inode number.
+const rootFileid = 1
+
+// mountFileid is a volume's inode number in the pseudo root, and its cookie there.
+func mountFileid(id volume.ID) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(id[:]) // never fails
+	// Not 0 to 2, which are no cookies, and positive as a signed number.
+	return h.Sum64()>>1 | 1<<32
+}
+
+// listed returns a client's volumes in the order of their cookies.
+func listed(x Exports, client netip.Addr) []Export {
+	list := slices.Clone(x.Exports(client))
+	slices.SortFunc(list, func(a, b Export) int {
+		if ca, cb := mountFileid(a.ID), mountFileid(b.ID); ca != cb {
+			if ca < cb {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return list
+}
+
+// rootChange is the pseudo root's change attribute for a client: it differs
+// whenever the list of volumes does.
+func rootChange(list []Export) uint64 {
+	h := fnv.New64a()
+	for _, e := range list {
+		_, _ = h.Write(e.ID[:]) // never fails
+		_, _ = h.Write([]byte(e.Name + "\x00"))
+	}
+	return h.Sum64()
+}
+
+// refusals keeps the log readable: one line per client and volume a minute.
+type refusals struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+const (
+	refusalEvery = time.Minute
+	refusalLimit = 1024
+)
+
+// first tells whether a refusal is to be logged now.
+func (r *refusals) first(what string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t, ok := r.last[what]; ok && now.Sub(t) < refusalEvery {
+		return false
+	}
+	if len(r.last) >= refusalLimit || r.last == nil {
+		r.last = map[string]time.Time{}
+	}
+	r.last[what] = now
+	return true
+}
+
+// refuse logs that a client asked for a volume that it may not use. what is the
+// volume's name or identity.
+func (s *Server) refuse(client netip.Addr, what string, err error) {
+	if s.refused.first(client.String()+" "+what, s.cfg.Clock.Now()) {
+		s.cfg.Log.Warn("nfs client refused", "client", client, "volume", what, "err", err,
+			"remedy", "admit this client address to the volume (its CSI attachment or GeoVolume does that), or correct the name in the mount")
+	}
+}

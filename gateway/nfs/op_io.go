@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfs
+
+import (
+	"errors"
+
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume"
+)
+
+// stateid reads a stateid and puts the current one in the place of the special
+// stateid that stands for it (RFC 8881 section 16.2.3.1.2).
+func (k *call) stateid() (xdr.Stateid, xdr.Status) {
+	id := k.in.Stateid()
+	switch id {
+	case xdr.StateidCurrent:
+		if !k.cur.hasID {
+			return id, xdr.NFS4ERR_BAD_STATEID
+		}
+		return k.cur.id, xdr.NFS4_OK
+	case xdr.StateidInvalid:
+		return id, xdr.NFS4ERR_BAD_STATEID
+	}
+	return id, xdr.NFS4_OK
+}
+
+func (k *call) setStateid(id xdr.Stateid) { k.cur.id, k.cur.hasID = id, true }
+
+// checkIO says whether id permits reading or writing the current file.
+func (k *call) checkIO(id xdr.Stateid, access uint32) xdr.Status {
+	switch id {
+	case xdr.StateidAnonymous, xdr.StateidBypass:
+		return k.s.table.CheckAnonymous(k.cur.key(), access, id == xdr.StateidBypass)
+	}
+	if id.Other == xdr.StateidAnonymous.Other || id.Other == xdr.StateidBypass.Other {
+		return xdr.NFS4ERR_BAD_STATEID
+	}
+	return k.s.table.CheckIO(k.client, id, k.cur.key(), access)
+}
+
+// file says whether the current file handle can be read and written at all.
+func (k *call) file() xdr.Status {
+	switch {
+	case !k.cur.set:
+		return xdr.NFS4ERR_NOFILEHANDLE
+	case k.cur.pseudo:
+		return xdr.NFS4ERR_ISDIR
+	}
+	return xdr.NFS4_OK
+}
+
+// ioStatus is the answer to an error of reading or writing; it tells kinds of
+// files apart.
+func (k *call) ioStatus(err error) xdr.Status {
+	if errors.Is(err, volume.ErrInvalid) {
+		if a, aerr := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h); aerr == nil {
+			return fileStatus(a)
+		}
+	}
+	return k.status(err)
+}
+
+// fileStatus says why a's content cannot be used: NFS4ERR_INVAL if it can.
+func fileStatus(a volume.Attr) xdr.Status {
+	switch a.Type {
+	case volume.Regular:
+		return xdr.NFS4ERR_INVAL
+	case volume.Directory:
+		return xdr.NFS4ERR_ISDIR
+	case volume.Symlink:
+		return xdr.NFS4ERR_SYMLINK
+	default:
+		return xdr.NFS4ERR_WRONG_TYPE
+	}
+}
+
+// readFile implements READ. The data is read into a pooled buffer, which the
+// reply refers to.
+func (k *call) readFile() xdr.Status {
+	id, ist := k.stateid()
+	off, count := k.in.Uint64(), k.in.Uint32()
+	if k.in.Err() != nil {
+		return xdr.NFS4ERR_BADXDR
+	}
+	if st := k.file(); st != xdr.NFS4_OK {
+		return st
+	}
+	if ist != xdr.NFS4_OK {
+		return ist
+	}
+	if st := k.checkIO(id, xdr.OPEN4_SHARE_ACCESS_READ); st != xdr.NFS4_OK {
+		return st
+	}
+	if off > volume.MaxSize {
+		count, off = 0, volume.MaxSize
+	}
+	buf := xdr.NewBuffer(int(min(count, volume.MaxIO)))
+	k.out.bufs = append(k.out.bufs, buf)
+	n, eof, err := k.cur.vol.Read(k.s.ctx, k.read(), k.cur.h, off, buf.B)
+	if err != nil {
+		return k.ioStatus(err)
+	}
+	k.out.Bool(eof)
+	k.out.OpaqueRef(buf.B[:n])
+	return xdr.NFS4_OK
+}
+
+// write implements WRITE. The data aliases the request.
+func (k *call) write() xdr.Status {
+	id, ist := k.stateid()
+	off, how := k.in.Uint64(), k.in.Uint32()
+	data := k.in.Opaque(maxRecord)
+	if k.in.Err() != nil || how > xdr.FILE_SYNC4 {
+		return xdr.NFS4ERR_BADXDR
+	}
+	if st := k.file(); st != xdr.NFS4_OK {
+		return st
+	}
+	if ist != xdr.NFS4_OK {
+		return ist
+	}
+	if st := k.checkIO(id, xdr.OPEN4_SHARE_ACCESS_WRITE); st != xdr.NFS4_OK {
+		return st
+	}
+	if st := k.writable(k.cur); st != xdr.NFS4_OK {
+		return st
+	}
+	if off > volume.MaxSize || uint64(len(data)) > volume.MaxSize-off {
+		return xdr.NFS4ERR_FBIG
+	}
+	data = data[:min(len(data), volume.MaxIO)]
+	stable := how != xdr.UNSTABLE4
+	w, err := k.cur.vol.Write(k.s.ctx, k.change(0), k.cur.h, off, data, stable)
+	if err != nil {
+		return k.ioStatus(err)
+	}
+	k.out.Uint32(uint32(len(data)))
+	if stable {
+		k.out.Uint32(xdr.FILE_SYNC4)
+	} else {
+		k.out.Uint32(xdr.UNSTABLE4)
+	}
+	k.out.Verifier(w.Verifier)
+	return xdr.NFS4_OK
+}
+
+// commit implements COMMIT, always of the whole file.
+func (k *call) commit() xdr.Status {
+	off, count := k.in.Uint64(), k.in.Uint32()
+	if k.in.Err() != nil {
+		return xdr.NFS4ERR_BADXDR
+	}
+	if st := k.file(); st != xdr.NFS4_OK {
+		return st
+	}
+	if off+uint64(count) < off {
+		return xdr.NFS4ERR_INVAL
+	}
+	if st := k.writable(k.cur); st != xdr.NFS4_OK {
+		return st
+	}
+	v, err := k.cur.vol.Commit(k.s.ctx, k.change(0), k.cur.h)
+	if err != nil {
+		return k.ioStatus(err)
+	}
+	k.out.Verifier(v)
+	return xdr.NFS4_OK
+}
+
+// seek implements SEEK, RFC 7862 section 15.11.
+func (k *call) seek() xdr.Status {
+	id, ist := k.stateid()
+	off, what := k.in.Uint64(), k.in.Uint32()
+	if k.in.Err() != nil {
+		return xdr.NFS4ERR_BADXDR
+	}
+	if st := k.file(); st != xdr.NFS4_OK {
+		return st
+	}
+	if ist != xdr.NFS4_OK {
+		return ist
+	}
+	if what > xdr.NFS4_CONTENT_HOLE {
+		return xdr.NFS4ERR_UNION_NOTSUPP
+	}
+	if st := k.checkIO(id, xdr.OPEN4_SHARE_ACCESS_READ); st != xdr.NFS4_OK {
+		return st
+	}
+	found, err := k.cur.vol.Seek(k.s.ctx, k.read(), k.cur.h, off, what == xdr.NFS4_CONTENT_HOLE)
+	if err != nil {
+		return k.ioStatus(err)
+	}
+	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
+	if err != nil {
+		return k.status(err)
+	}
+	k.out.Bool(found >= a.Size)
+	k.out.Uint64(found)
+	return xdr.NFS4_OK
+}
+
+// deallocate implements DEALLOCATE, RFC 7862 section 15.4.
+func (k *call) deallocate() xdr.Status {
+	id, ist := k.stateid()
+	off, n := k.in.Uint64(), k.in.Uint64()
+	if k.in.Err() != nil {
+		return xdr.NFS4ERR_BADXDR
+	}
+	if st := k.file(); st != xdr.NFS4_OK {
+		return st
+	}
+	if ist != xdr.NFS4_OK {
+		return ist
+	}
+	if st := k.checkIO(id, xdr.OPEN4_SHARE_ACCESS_WRITE); st != xdr.NFS4_OK {
+		return st
+	}
+	if st := k.writable(k.cur); st != xdr.NFS4_OK {
+		return st
+	}
+	if n == 0 || off+n < off {
+		return xdr.NFS4ERR_INVAL
+	}
+	if _, err := k.cur.vol.Punch(k.s.ctx, k.change(0), k.cur.h, off, n); err != nil {
+		return k.ioStatus(err)
+	}
+	return xdr.NFS4_OK
+}

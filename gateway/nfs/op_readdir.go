@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfs
+
+import (
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume"
+)
+
+// batch is how many entries are asked of the volume at a time.
+const batch = 128
+
+// listing is a READDIR under way.
+type listing struct {
+	k        *call
+	mask     xdr.Bitmap
+	dirCount uint32 // room for names and cookies, a hint; 0: none
+	dirUsed  uint32
+	room     int // of the reply in bytes, for entries
+	start    int
+	any      bool
+}
+
+// readDir implements READDIR. Cookies are the volume's (rule 20), so they never
+// become invalid and the verifier is always 0.
+func (k *call) readDir() xdr.Status {
+	after := k.in.Uint64()
+	verf := k.in.Verifier()
+	dirCount, maxCount := k.in.Uint32(), k.in.Uint32()
+	mask := k.in.Bitmap()
+	switch {
+	case k.in.Err() != nil:
+		return xdr.NFS4ERR_BADXDR
+	case !k.cur.set:
+		return xdr.NFS4ERR_NOFILEHANDLE
+	case !mask.And(writeOnlyAttrs).Empty():
+		return xdr.NFS4ERR_INVAL
+	}
+	if st := k.notDirectory(); st != xdr.NFS4_OK {
+		if st == xdr.NFS4ERR_SYMLINK {
+			return xdr.NFS4ERR_NOTDIR
+		}
+		return st
+	}
+	switch {
+	case after == 1 || after == 2:
+		return xdr.NFS4ERR_BAD_COOKIE
+	case verf != [8]byte{}:
+		return xdr.NFS4ERR_NOT_SAME
+	}
+	const tail = 8 // the end of the list, and eof
+	room := min(int(maxCount), k.limit-(k.out.Len()-k.base)) - 8 - tail
+	if room <= 0 {
+		return xdr.NFS4ERR_TOOSMALL
+	}
+	k.out.Verifier([8]byte{})
+	l := &listing{k: k, mask: mask, dirCount: dirCount, room: room, start: k.out.Len()}
+	eof, st := l.entries(after)
+	if st != xdr.NFS4_OK {
+		return st
+	}
+	if !l.any && !eof {
+		return xdr.NFS4ERR_TOOSMALL
+	}
+	k.out.Bool(false)
+	k.out.Bool(eof)
+	return xdr.NFS4_OK
+}
+
+// entries appends what fits, and tells whether that was the end.
+func (l *listing) entries(after uint64) (eof bool, st xdr.Status) {
+	if l.k.cur.pseudo {
+		return l.exports(after)
+	}
+	for {
+		list, eof, err := l.k.cur.vol.ReadDir(l.k.s.ctx, l.k.read(), l.k.cur.h, after, batch)
+		if err != nil {
+			return false, l.k.dirStatus(err)
+		}
+		for _, e := range list {
+			d, err := l.k.describeAttr(l.k.cur, e.Attr, l.mask)
+			if err != nil {
+				return false, l.k.status(err)
+			}
+			if !l.append(e.Name, e.Cookie, d, l.mask) {
+				return false, xdr.NFS4_OK
+			}
+			after = e.Cookie
+		}
+		if eof {
+			return true, xdr.NFS4_OK
+		}
+	}
+}
+
+// exports lists the volumes in the pseudo root.
+func (l *listing) exports(after uint64) (eof bool, st xdr.Status) {
+	for _, x := range listed(l.k.s.cfg.Exports, l.k.conn.addr) {
+		cookie := mountFileid(x.ID)
+		if cookie <= after {
+			continue
+		}
+		mask := l.mask
+		v, _, err := l.k.s.cfg.Exports.Open(l.k.conn.addr, x.ID)
+		var d described
+		if err == nil {
+			d, err = l.k.describe(place{set: true, vol: v, export: x, h: volume.Root}, mask)
+		}
+		if err != nil {
+			if !mask.Has(xdr.FATTR4_RDATTR_ERROR) {
+				continue // a volume that is away must not hide the others
+			}
+			st, _ := statusOf(err)
+			d = described{minor: l.k.minor, rdattr: st, mountedOn: cookie}
+			mask = mask.And(rdattrAttrs)
+		}
+		if !l.append(x.Name, cookie, d, mask) {
+			return false, xdr.NFS4_OK
+		}
+	}
+	return true, xdr.NFS4_OK
+}
+
+// append adds an entry, and tells whether it fitted.
+func (l *listing) append(name string, cookie uint64, d described, mask xdr.Bitmap) bool {
+	out := l.k.out
+	before := out.Mark()
+	used := uint32(16 + len(name))
+	if l.any && l.dirCount > 0 && l.dirUsed+used > l.dirCount {
+		return false
+	}
+	out.Bool(true)
+	out.Uint64(cookie)
+	out.String(name)
+	l.k.attrs(d, mask)
+	if out.Len()-l.start > l.room {
+		out.Truncate(before)
+		return false
+	}
+	l.any = true
+	l.dirUsed += used
+	return true
+}

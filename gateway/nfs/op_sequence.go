@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfs
+
+import "github.com/weir-storage/weir/gateway/nfs/xdr"
+
+// sequence implements SEQUENCE, RFC 8881 section 18.46: it makes the call's
+// session and limits, or finds the reply of a repeated request. It waits while
+// an equal request is being executed. An error leaves the slot as it was.
+func (k *call) sequence() xdr.Status {
+	id := k.in.SessionID()
+	seq, slot, highest := k.in.Uint32(), k.in.Uint32(), k.in.Uint32()
+	cache := k.in.Bool()
+	if k.in.Err() != nil {
+		return xdr.NFS4ERR_BADXDR
+	}
+	s := k.s.table.Session(id)
+	switch {
+	case s == nil:
+		return xdr.NFS4ERR_BADSESSION
+	case k.size > int(s.Fore.MaxRequestSize):
+		return xdr.NFS4ERR_REQ_TOO_BIG
+	case k.count > s.Fore.MaxOperations:
+		return xdr.NFS4ERR_TOO_MANY_OPS
+	}
+	k.cache = cache
+	k.uncached, k.cachedLimit = int(s.Fore.MaxResponseSize), int(s.Fore.MaxResponseSizeCached)
+	k.limit = k.uncached
+	if cache {
+		k.limit = min(k.limit, k.cachedLimit)
+	}
+	if k.limit < minReply {
+		return k.tooBig()
+	}
+	use, repeat, st := k.s.table.Begin(id, slot, seq, highest, k.print())
+	if use == nil {
+		k.repeat = repeat
+		return st
+	}
+	k.use, k.client, k.slot = use, s.Client, use.Name()
+
+	k.out.SessionID(id)
+	k.out.Uint32(seq)
+	k.out.Uint32(slot)
+	k.out.Uint32(s.Fore.MaxRequests - 1) // highest slot
+	k.out.Uint32(s.Fore.MaxRequests - 1) // target
+	k.flags = k.out.Mark()
+	k.out.Uint32(0) // patched when the reply is complete
+	return xdr.NFS4_OK
+}
+
+// minReply is the least room with which a request is begun.
+const minReply = 64

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-storage/weir/gateway/nfs/state"
+	"github.com/weir-storage/weir/volume"
+)
+
+// StateStore keeps what must survive a restart; state.DirStore is one.
+type StateStore = state.Store
+
+// ClientInfo describes a client to people.
+type ClientInfo = state.ClientInfo
+
+// Clock is the server's time. Now is compared only with other results of Now.
+type Clock interface {
+	Now() time.Time
+	// After returns a channel that receives once d has passed.
+	After(d time.Duration) <-chan time.Time
+}
+
+// DefaultLease is the lease time of a Config that gives none.
+const DefaultLease = 60 * time.Second
+
+// Config is what a Server needs. All fields but Lease are required.
+type Config struct {
+	Gateway     string        // this gateway's name towards volumes, in lock owners
+	ServerOwner string        // so_major_id: distinct per service address, stable over restarts (rule 27)
+	ServerScope string        // the federation's
+	Boot        uint64        // grows with every start of this gateway
+	Lease       time.Duration // how long a silent client keeps its state, and the longest grace
+	Exports     Exports
+	State       StateStore
+	Clock       Clock
+	Rand        io.Reader // random, for ids
+	Log         *slog.Logger
+}
+
+// Counters are totals since the start.
+type Counters struct {
+	Requests   uint64 // RPC calls
+	Operations uint64 // operations of COMPOUNDs
+	Errors     uint64 // operations that did not return NFS4_OK
+	Repeats    uint64 // requests that were answered from a slot
+	Dropped    uint64 // requests that were not answered, because their outcome is not known
+}
+
+// Server is an NFSv4.1 and 4.2 server.
+type Server struct {
+	cfg     Config
+	table   *state.Table
+	started time.Time
+	seed    maphash.Seed
+	refused refusals
+
+	ctx    context.Context // of all operations; ends with the server
+	cancel context.CancelFunc
+	work   sync.WaitGroup // connections and background work
+
+	mu        sync.Mutex
+	closing   bool
+	listeners map[net.Listener]struct{}
+	conns     map[*conn]struct{}
+
+	requests, operations, errors, repeats, dropped atomic.Uint64
+}
+
+// New returns a server that goes on where the one before it left off, as
+// recorded in cfg.State. Errors name the field of cfg that is missing or the
+// record that cannot be read.
+func New(cfg Config) (*Server, error) {
+	if cfg.Lease == 0 {
+		cfg.Lease = DefaultLease
+	}
+	for _, f := range []struct {
+		name    string
+		missing bool
+	}{
+		{"Gateway", cfg.Gateway == ""}, {"ServerOwner", cfg.ServerOwner == ""}, {"ServerScope", cfg.ServerScope == ""},
+		{"Boot", cfg.Boot == 0}, {"Exports", cfg.Exports == nil}, {"State", cfg.State == nil},
+		{"Clock", cfg.Clock == nil}, {"Rand", cfg.Rand == nil}, {"Log", cfg.Log == nil},
+	} {
+		if f.missing {
+			return nil, fmt.Errorf("new nfs server: %s is not set: set it", f.name)
+		}
+	}
+	s := &Server{
+		cfg: cfg, started: cfg.Clock.Now(), seed: maphash.MakeSeed(),
+		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	var err error
+	s.table, err = state.New(state.Config{
+		Boot: cfg.Boot, Lease: cfg.Lease, Store: cfg.State, Now: cfg.Clock.Now, Rand: cfg.Rand, Log: cfg.Log,
+		Ended:  func(e []state.Ended) { s.background(func() { s.release(e...) }) },
+		Forget: func(f state.Forgotten) { s.background(func() { s.forget(f) }) },
+	})
+	if err != nil {
+		s.cancel()
+		return nil, fmt.Errorf("new nfs server: %w", err)
+	}
+	s.background(s.sweep)
+	return s, nil
+}
+
+// background runs f until it returns; after Shutdown began it does nothing.
+func (s *Server) background(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.work.Go(f)
+	}
+}
+
+// sweep lets time pass for the state table.
+func (s *Server) sweep() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.cfg.Clock.After(s.cfg.Lease / 8):
+			s.table.Sweep()
+		}
+	}
+}
+
+// ErrServerClosed is returned by Serve after Shutdown.
+var ErrServerClosed = errors.New("nfs server is shut down")
+
+// Serve accepts connections from l until Shutdown, and closes l. It may be
+// called for several listeners.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return errors.Join(ErrServerClosed, l.Close())
+	}
+	s.listeners[l] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.listeners, l)
+		s.mu.Unlock()
+		_ = l.Close() // Shutdown may have closed it
+	}()
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			if s.ctx.Err() != nil || s.isClosing() {
+				return ErrServerClosed
+			}
+			var ne net.Error
+			if errors.As(err, &ne) && ne.Timeout() {
+				continue
+			}
+			return fmt.Errorf("accept nfs connection on %s: %w", l.Addr(), err)
+		}
+		s.ServeConn(nc)
+	}
+}
+
+// ServeConn serves one connection in the background, and closes it.
+func (s *Server) ServeConn(nc net.Conn) {
+	c := newConn(s, nc)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		_ = nc.Close() // nothing was said on it
+		return
+	}
+	s.conns[c] = struct{}{}
+	s.work.Go(c.serve)
+}
+
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// Shutdown stops accepting, closes all connections, cancels the operations
+// that run and waits for their end, or for ctx. Clients keep their state: it is
+// recorded, and the next server lets them reclaim it.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closing = true
+	for l := range s.listeners {
+		_ = l.Close() // Serve reports
+	}
+	for c := range s.conns {
+		c.close()
+	}
+	s.mu.Unlock()
+	s.cancel()
+	done := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("shut down nfs server: operations still run: %w", ctx.Err())
+	}
+}
+
+// Clients lists the clients that the server knows.
+func (s *Server) Clients() []ClientInfo { return s.table.Clients() }
+
+// RevokeClient takes all state of a client away, for ever; it has to begin anew
+// and its applications see errors. It returns false if there is no such client.
+func (s *Server) RevokeClient(id uint64) (bool, error) { return s.table.Revoke(id) }
+
+// InGrace tells whether clients are reclaiming opens and locks.
+func (s *Server) InGrace() bool { return s.table.InGrace() }
+
+// Counters returns totals since the start.
+func (s *Server) Counters() Counters {
+	return Counters{s.requests.Load(), s.operations.Load(), s.errors.Load(), s.repeats.Load(), s.dropped.Load()}
+}
+
+// wholeFile is the range of all locks of a file.
+func wholeFile(o volume.LockOwner) volume.Lock { return volume.Lock{Owner: o, End: ^uint64(0)} }
+
+// release tells volumes of opens that ended.
+func (s *Server) release(ended ...state.Ended) {
+	for _, e := range ended {
+		for _, o := range e.Owners {
+			if err := e.Volume.Unlock(s.ctx, volume.Request{}, e.Handle, wholeFile(o)); err != nil && !errors.Is(err, volume.ErrStale) {
+				s.cfg.Log.Error("release locks of a closed file", "volume", e.Volume.ID(), "inode", e.Handle.Ino, "err", err)
+			}
+		}
+		if e.Release {
+			e.Volume.Release(e.Handle)
+		}
+	}
+}
+
+// forget tells volumes that OpIDs will not be repeated any more.
+func (s *Server) forget(f state.Forgotten) {
+	vols := map[volume.ID]volume.Volume{}
+	for _, v := range f.Volumes {
+		vols[v.ID()] = v
+	}
+	if addr, err := parseAddr(f.Address); f.Loaded && err == nil {
+		for _, e := range s.cfg.Exports.Exports(addr) {
+			if v, _, err := s.cfg.Exports.Open(addr, e.ID); err == nil {
+				vols[e.ID] = v
+			}
+		}
+	}
+	for id, v := range vols {
+		if err := v.Forget(s.ctx, f.Prefix); err != nil {
+			s.cfg.Log.Debug("forget recorded results of an ended session", "volume", id, "err", err)
+		}
+	}
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"time"
+
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume"
+)
+
+// maxSessions bounds the sessions of one client.
+const maxSessions = 64
+
+// Client is one incarnation of a client. Fields are guarded by Table.mu, except
+// ID and Address, which do not change.
+type Client struct {
+	ID      uint64
+	Address string // whence it first came
+
+	boot, serial uint64 // of its confirmation
+	owner        string
+	verifier     [8]byte
+	principal    string
+	confirmed    bool
+	loaded       bool // from the store
+	gone         bool
+
+	createSeq   uint32 // the csa_sequence that the next CREATE_SESSION must have
+	lastCreated Created
+	sessions    map[xdr.SessionID]*Session
+	volumes     map[volume.ID]volume.Volume // where it changed something
+
+	renewed time.Time
+	busy    int // compounds that run now
+
+	opens   map[*Open]struct{}
+	revoked map[[12]byte]xdr.Status // stateids that were taken away, and why
+
+	hasState    bool // as the record says, rule 1
+	idleSince   time.Time
+	complete    bool // it said RECLAIM_COMPLETE
+	mustReclaim bool // it was there before the restart, and must say RECLAIM_COMPLETE again
+	mayReclaim  bool
+	restarted   bool // it held state when the server restarted
+	awaited     bool // grace lasts until it is complete
+}
+
+// ExchangeArgs are the arguments of EXCHANGE_ID.
+type ExchangeArgs struct {
+	Owner     string
+	Verifier  [8]byte
+	Principal string // who sent it, by the RPC credential
+	Update    bool
+	Address   string
+}
+
+// Exchanged is the outcome of EXCHANGE_ID.
+type Exchanged struct {
+	ClientID  uint64
+	Sequence  uint32
+	Confirmed bool
+}
+
+// ExchangeID implements the cases of RFC 8881 section 18.35.4.
+func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
+	t.admin.Lock()
+	defer t.admin.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.owners[a.Owner]
+	if o == nil {
+		o = &ownerRecord{}
+	}
+	old := o.confirmed
+	if a.Update {
+		switch {
+		case old == nil:
+			return Exchanged{}, xdr.NFS4ERR_NOENT
+		case old.verifier != a.Verifier:
+			return Exchanged{}, xdr.NFS4ERR_NOT_SAME
+		case old.principal != a.Principal:
+			return Exchanged{}, xdr.NFS4ERR_PERM
+		}
+		old.renewed = t.cfg.Now()
+		return Exchanged{old.ID, old.createSeq, true}, xdr.NFS4_OK
+	}
+	if old != nil {
+		switch {
+		case old.principal != a.Principal && t.holdsState(old):
+			return Exchanged{}, xdr.NFS4ERR_CLID_INUSE
+		case old.principal != a.Principal:
+			t.mu.Unlock()
+			err := t.drop(old)
+			t.mu.Lock()
+			if err != nil {
+				t.cfg.Log.Error("exchange id: replace a client of another principal", "client", old.Address, "err", err)
+				return Exchanged{}, xdr.NFS4ERR_DELAY
+			}
+			if o = t.owners[a.Owner]; o == nil {
+				o = &ownerRecord{}
+			}
+		case old.verifier == a.Verifier:
+			if o.unconfirmed != nil {
+				t.unlink(o.unconfirmed)
+				o.unconfirmed = nil
+			}
+			old.renewed = t.cfg.Now()
+			return Exchanged{old.ID, old.createSeq, true}, xdr.NFS4_OK
+		}
+	}
+	id, err := t.newClientID()
+	if err != nil {
+		t.cfg.Log.Error("exchange id", "err", err)
+		return Exchanged{}, xdr.NFS4ERR_SERVERFAULT
+	}
+	if o.unconfirmed != nil {
+		t.unlink(o.unconfirmed)
+	}
+	c := &Client{
+		ID: id, Address: a.Address, owner: a.Owner, verifier: a.Verifier, principal: a.Principal,
+		createSeq: 1, renewed: t.cfg.Now(), sessions: map[xdr.SessionID]*Session{},
+	}
+	o.unconfirmed = c
+	t.owners[a.Owner] = o
+	t.clients[id] = c
+	return Exchanged{id, c.createSeq, false}, xdr.NFS4_OK
+}
+
+// holdsState tells whether c's lease runs and it has something to lose; mu is held.
+func (t *Table) holdsState(c *Client) bool {
+	return (len(c.opens) > 0 || len(c.sessions) > 0 || c.mustReclaim && !c.complete) && !t.expired(c)
+}
+
+func (t *Table) expired(c *Client) bool {
+	return c.busy == 0 && t.cfg.Now().Sub(c.renewed) > t.cfg.Lease
+}
+
+// unlink takes c out of the table; mu is held. The owner's record stays if it
+// names another client.
+func (t *Table) unlink(c *Client) {
+	c.gone = true
+	delete(t.clients, c.ID)
+	for id := range c.sessions {
+		delete(t.sessions, id)
+	}
+	if o := t.owners[c.owner]; o != nil {
+		if o.confirmed == c {
+			o.confirmed = nil
+		}
+		if o.unconfirmed == c {
+			o.unconfirmed = nil
+		}
+		if *o == (ownerRecord{}) {
+			delete(t.owners, c.owner)
+		}
+	}
+	t.stopAwaiting(c)
+}
+
+// DestroyClient implements DESTROY_CLIENTID.
+func (t *Table) DestroyClient(id uint64) xdr.Status {
+	t.admin.Lock()
+	defer t.admin.Unlock()
+	t.mu.Lock()
+	c := t.clients[id]
+	st := xdr.NFS4_OK
+	switch {
+	case c == nil:
+		st = xdr.NFS4ERR_STALE_CLIENTID
+	case len(c.sessions) > 0 || len(c.opens) > 0:
+		st = xdr.NFS4ERR_CLIENTID_BUSY
+	}
+	t.mu.Unlock()
+	if st != xdr.NFS4_OK {
+		return st
+	}
+	if err := t.drop(c); err != nil {
+		t.cfg.Log.Error("destroy client", "client", c.Address, "err", err)
+		return xdr.NFS4ERR_DELAY
+	}
+	return xdr.NFS4_OK
+}
+
+// Revoke ends a client as an administrator's act: it must begin anew, and what it
+// held is lost to it. It tells whether there was such a client.
+func (t *Table) Revoke(id uint64) (bool, error) {
+	t.admin.Lock()
+	defer t.admin.Unlock()
+	t.mu.Lock()
+	c := t.clients[id]
+	t.mu.Unlock()
+	if c == nil {
+		return false, nil
+	}
+	return true, t.drop(c)
+}
+
+// drop ends c: its record, then its state, then what volumes recorded for it.
+// admin is held and mu is not.
+func (t *Table) drop(c *Client) error {
+	if c.confirmed {
+		if err := t.cfg.Store.Delete(recordKey(c.ID)); err != nil {
+			return err
+		}
+	}
+	t.mu.Lock()
+	t.unlink(c)
+	ended := t.endAll(c, xdr.NFS4ERR_EXPIRED)
+	f := c.forgotten(xdr.SessionID{})
+	t.mu.Unlock()
+	t.finishGrace()
+	t.tell(ended, f)
+	return nil
+}
+
+func (t *Table) tell(ended []Ended, f Forgotten) {
+	if len(ended) > 0 {
+		t.cfg.Ended(ended)
+	}
+	t.cfg.Forget(f)
+}
+
+// forgotten describes the end of c or of one of its sessions; mu is held.
+func (c *Client) forgotten(session xdr.SessionID) Forgotten {
+	f := Forgotten{Prefix: SlotPrefix(c.ID, session), Loaded: c.loaded, Address: c.Address}
+	for _, v := range c.volumes {
+		f.Volumes = append(f.Volumes, v)
+	}
+	return f
+}
+
+// Changes remembers that c is about to change v, so that v is told when c ends.
+func (t *Table) Changes(c *Client, v volume.Volume) {
+	id := v.ID()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := c.volumes[id]; !ok {
+		if c.volumes == nil {
+			c.volumes = map[volume.ID]volume.Volume{}
+		}
+		c.volumes[id] = v
+	}
+}
+
+// ClientInfo describes a client to people.
+type ClientInfo struct {
+	ID          uint64
+	Address     string
+	Owner       string // as the client names itself
+	Confirmed   bool
+	Sessions    int
+	Opens       int
+	Locks       int
+	Reclaiming  bool // the server restarted, and the client has not yet reclaimed everything
+	LastRenewal time.Time
+}
+
+// Clients lists all clients.
+func (t *Table) Clients() []ClientInfo {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]ClientInfo, 0, len(t.clients))
+	for _, c := range t.clients {
+		info := ClientInfo{
+			ID: c.ID, Address: c.Address, Owner: c.owner, Confirmed: c.confirmed, Sessions: len(c.sessions),
+			Opens: len(c.opens), Reclaiming: c.mustReclaim && !c.complete, LastRenewal: c.renewed,
+		}
+		for o := range c.opens {
+			for _, l := range o.locks {
+				info.Locks += len(l.held)
+			}
+		}
+		out = append(out, info)
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+)
+
+// forgetAfter is for how many leases the sessions of an expired client are
+// kept, so that its repeated requests are still recognized; sessionIdle for how
+// many a session that its client replaced by another is.
+const (
+	forgetAfter = 30
+	sessionIdle = 10
+)
+
+// Sweep ends what time has ended: leases, grace, unconfirmed clients, unused
+// sessions. The server calls it a few times per lease.
+func (t *Table) Sweep() {
+	t.admin.Lock()
+	defer t.admin.Unlock()
+	now := t.cfg.Now()
+	lease := t.cfg.Lease
+	var drop, expire, calm []*Client
+	var unused []xdr.SessionID
+	t.mu.Lock()
+	for _, c := range t.clients {
+		age := now.Sub(c.renewed)
+		if len(c.opens) > 0 {
+			c.idleSince = now
+		}
+		switch {
+		case c.busy > 0:
+		case !c.confirmed && age > lease, age > forgetAfter*lease:
+			drop = append(drop, c)
+		case age > lease && (c.hasState || len(c.opens) > 0):
+			expire = append(expire, c)
+		case c.hasState && c.complete && now.Sub(c.idleSince) > lease:
+			calm = append(calm, c)
+		}
+		if len(c.sessions) > 1 {
+			for id, s := range c.sessions {
+				if now.Sub(s.used) > sessionIdle*lease && s.used.Before(c.renewed) && id != c.lastCreated.Session {
+					unused = append(unused, id)
+				}
+			}
+		}
+	}
+	t.mu.Unlock()
+	for _, c := range drop {
+		if err := t.drop(c); err != nil {
+			t.cfg.Log.Error("drop silent client", "client", c.Address, "err", err)
+		}
+	}
+	for _, c := range expire {
+		t.expire(c)
+	}
+	for _, c := range calm {
+		t.calm(c)
+	}
+	for _, id := range unused {
+		t.destroySession(id)
+	}
+	t.finishGrace()
+}
+
+// expire takes away what a silent client holds, after that is durable (rule 1).
+func (t *Table) expire(c *Client) {
+	t.mu.Lock()
+	r := c.record()
+	r.HasState = false
+	t.mu.Unlock()
+	if err := t.save(r); err != nil {
+		t.cfg.Log.Error("expire lease: the client keeps its state", "client", c.Address, "err", err)
+		return
+	}
+	t.mu.Lock()
+	ended := t.endAll(c, xdr.NFS4ERR_EXPIRED)
+	c.hasState, c.mayReclaim = false, false
+	t.stopAwaiting(c)
+	t.mu.Unlock()
+	t.cfg.Log.Warn("lease expired: the client was silent and loses its opens and locks", "client", c.Address, "lease", t.cfg.Lease, "opens", len(ended))
+	if len(ended) > 0 {
+		t.cfg.Ended(ended)
+	}
+}
+
+// calm records that c has held nothing for a while, so that a restart does not
+// wait for it.
+func (t *Table) calm(c *Client) {
+	t.mu.Lock()
+	if len(c.opens) > 0 || !c.hasState {
+		t.mu.Unlock()
+		return
+	}
+	r := c.record()
+	r.HasState = false
+	// An open that is granted from now on records it again: ensureHasState waits for admin.
+	c.hasState = false
+	t.mu.Unlock()
+	if err := t.save(r); err != nil {
+		t.cfg.Log.Error("record that a client holds no state", "client", c.Address, "err", err)
+		t.mu.Lock()
+		c.hasState = true
+		t.mu.Unlock()
+	}
+}
+
+// endAll takes away all opens and locks of c; mu is held. why is what later uses
+// of their stateids are told.
+func (t *Table) endAll(c *Client, why xdr.Status) []Ended {
+	var ended []Ended
+	if c.revoked == nil {
+		c.revoked = map[[12]byte]xdr.Status{}
+	}
+	for o := range c.opens {
+		c.revoked[o.id] = why
+		for _, l := range o.locks {
+			c.revoked[l.id] = why
+		}
+		ended = append(ended, t.end(o))
+	}
+	return ended
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+)
+
+// InGrace tells whether locks are being reclaimed.
+func (t *Table) InGrace() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.grace.active
+}
+
+// MayOpen says whether c may make new opens and locks now: NFS4_OK, or
+// NFS4ERR_GRACE in grace and before c said RECLAIM_COMPLETE.
+func (t *Table) MayOpen(c *Client) xdr.Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.grace.active || !c.complete {
+		return xdr.NFS4ERR_GRACE
+	}
+	return xdr.NFS4_OK
+}
+
+// MayReclaim says whether c may reclaim opens and locks now: NFS4_OK or
+// NFS4ERR_NO_GRACE.
+func (t *Table) MayReclaim(c *Client) xdr.Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.grace.active && c.mayReclaim && !c.complete {
+		return xdr.NFS4_OK
+	}
+	return xdr.NFS4ERR_NO_GRACE
+}
+
+// ReclaimComplete implements RECLAIM_COMPLETE for all file systems. unknown says
+// that the request came on a slot in that state, rule 5.
+func (t *Table) ReclaimComplete(c *Client, unknown bool) xdr.Status {
+	t.admin.Lock()
+	defer t.admin.Unlock()
+	t.mu.Lock()
+	if c.complete {
+		t.mu.Unlock()
+		if unknown {
+			return xdr.NFS4_OK
+		}
+		return xdr.NFS4ERR_COMPLETE_ALREADY
+	}
+	if c.mustReclaim && unknown {
+		t.mu.Unlock()
+		return xdr.NFS4_OK
+	}
+	r := c.record()
+	r.Complete = true
+	t.mu.Unlock()
+	if err := t.save(r); err != nil {
+		t.cfg.Log.Error("reclaim complete", "client", c.Address, "err", err)
+		return xdr.NFS4ERR_DELAY
+	}
+	t.mu.Lock()
+	if !c.complete {
+		c.complete = true
+		t.stopAwaiting(c)
+	}
+	t.mu.Unlock()
+	t.finishGrace()
+	return xdr.NFS4_OK
+}
+
+// finishGrace ends grace if nobody is waited for any more, or its time is over;
+// admin is held and mu is not. Clients that did not come lose their right durably
+// first; if that fails, grace goes on.
+func (t *Table) finishGrace() {
+	t.mu.Lock()
+	var late []record
+	var lateClients []*Client
+	over := t.grace.active && (t.grace.waiting <= 0 || t.cfg.Now().After(t.grace.until))
+	if over {
+		for _, c := range t.clients {
+			if c.awaited {
+				r := c.record()
+				// Opens that were reclaimed remain held, without RECLAIM_COMPLETE.
+				r.HasState = len(c.opens) > 0
+				late, lateClients = append(late, r), append(lateClients, c)
+			}
+		}
+	}
+	t.mu.Unlock()
+	if !over {
+		return
+	}
+	for _, r := range late {
+		if err := t.save(r); err != nil {
+			t.cfg.Log.Error("end grace: grace goes on", "client", r.Address, "err", err)
+			return
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, c := range lateClients {
+		t.stopAwaiting(c)
+		c.mayReclaim, c.hasState = false, late[i].HasState
+		t.cfg.Log.Warn("grace ended before a client had reclaimed its locks: what it did not reclaim is lost to it", "client", c.Address)
+	}
+	t.grace.active = false
+}
+
+// stopAwaiting says that grace need not last for c any more; mu is held.
+func (t *Table) stopAwaiting(c *Client) {
+	if c.awaited {
+		c.awaited = false
+		t.grace.waiting--
+	}
+}
+
+// ensureHasState makes it durable that c may hold state, before it does (rule 1).
+func (t *Table) ensureHasState(c *Client) xdr.Status {
+	t.mu.Lock()
+	ok := c.hasState
+	t.mu.Unlock()
+	if ok {
+		return xdr.NFS4_OK
+	}
+	t.admin.Lock()
+	defer t.admin.Unlock()
+	t.mu.Lock()
+	if c.hasState || c.gone {
+		t.mu.Unlock()
+		return xdr.NFS4_OK
+	}
+	r := c.record()
+	r.HasState = true
+	t.mu.Unlock()
+	if err := t.save(r); err != nil {
+		t.cfg.Log.Error("record that a client holds state", "client", c.Address, "err", err)
+		return xdr.NFS4ERR_DELAY
+	}
+	t.mu.Lock()
+	c.hasState = true
+	t.mu.Unlock()
+	return xdr.NFS4_OK
+}

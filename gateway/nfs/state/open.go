@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"sync"
+
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume"
+)
+
+// FileKey names a file on all volumes.
+type FileKey struct {
+	Volume volume.ID
+	Handle volume.Handle
+}
+
+// File is a file that somebody has open. It has one Hold on its volume. Guarded
+// by Table.mu.
+type File struct {
+	key   FileKey
+	vol   volume.Volume
+	opens map[*Open]struct{}
+}
+
+// Open is an open of one open-owner on one file. Guarded by Table.mu but op.
+type Open struct {
+	op     sync.Mutex // held over LOCK, LOCKU and CLOSE
+	client *Client
+	owner  string
+	file   *File
+	id     [12]byte
+	seq    uint32
+	access uint32
+	deny   uint32
+	shares uint16 // bit deny*4+access for each combination that was opened
+	closed bool
+	locks  map[string]*LockState // by lock-owner
+}
+
+// OpenArgs are the arguments of an open that was found to be permitted.
+type OpenArgs struct {
+	Client  *Client
+	Owner   string
+	Volume  volume.Volume
+	Handle  volume.Handle
+	Access  uint32 // OPEN4_SHARE_ACCESS_*, no want bits
+	Deny    uint32
+	Reclaim bool
+	New     bool // the file was created by this very request, so it can be opened in grace
+}
+
+func shareBit(access, deny uint32) uint16 { return 1 << (deny*4 + access) }
+
+// conflicts tells whether an open of f by somebody but o forbids access and deny.
+func (f *File) conflicts(o *Open, access, deny uint32) bool {
+	for other := range f.opens {
+		if other != o && (other.deny&access != 0 || deny&other.access != 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// Open grants an open or adds to the one that the owner has on that file. The
+// file is held. Outcomes: NFS4ERR_SHARE_DENIED, NFS4ERR_STALE, NFS4ERR_GRACE,
+// NFS4ERR_NO_GRACE, NFS4ERR_EXPIRED (the client has just ended), NFS4ERR_DELAY.
+func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
+	for {
+		if st := t.ensureHasState(a.Client); st != xdr.NFS4_OK {
+			return xdr.Stateid{}, st
+		}
+		t.mu.Lock()
+		if a.Client.hasState || a.Client.gone {
+			break
+		}
+		t.mu.Unlock() // Sweep just recorded that the client is idle
+	}
+	defer t.mu.Unlock()
+	c := a.Client
+	if c.gone {
+		return xdr.Stateid{}, xdr.NFS4ERR_EXPIRED
+	}
+	key := FileKey{a.Volume.ID(), a.Handle}
+	f := t.files[key]
+	var o *Open
+	if f != nil {
+		for other := range f.opens {
+			if other.client == c && other.owner == a.Owner {
+				o = other
+			}
+		}
+	}
+	switch {
+	case a.Reclaim && c.restarted && o != nil && o.access&a.Access == a.Access && o.deny&a.Deny == a.Deny:
+		// What the client has, it may reclaim at any time after a restart: Linux begins a second
+		// round of reclaims if an old reply still said RESTART_RECLAIM_NEEDED.
+	case a.Reclaim && !(t.grace.active && c.mayReclaim && !c.complete):
+		return xdr.Stateid{}, xdr.NFS4ERR_NO_GRACE
+	case !a.Reclaim && !a.New && (t.grace.active || !c.complete):
+		return xdr.Stateid{}, xdr.NFS4ERR_GRACE
+	}
+	if f != nil && f.conflicts(o, a.Access, a.Deny) {
+		if a.Reclaim {
+			return xdr.Stateid{}, xdr.NFS4ERR_RECLAIM_CONFLICT
+		}
+		return xdr.Stateid{}, xdr.NFS4ERR_SHARE_DENIED
+	}
+	if f == nil {
+		if err := a.Volume.Hold(a.Handle); err != nil {
+			return xdr.Stateid{}, xdr.NFS4ERR_STALE
+		}
+		f = &File{key: key, vol: a.Volume, opens: map[*Open]struct{}{}}
+		t.files[key] = f
+	}
+	if o == nil {
+		o = &Open{client: c, owner: a.Owner, file: f, id: t.newOther(kindOpen), locks: map[string]*LockState{}}
+		if c.opens == nil {
+			c.opens = map[*Open]struct{}{}
+		}
+		f.opens[o], c.opens[o] = struct{}{}, struct{}{}
+		t.stateids[o.id] = o
+	}
+	o.access |= a.Access
+	o.deny |= a.Deny
+	o.shares |= shareBit(a.Access, a.Deny)
+	o.bump()
+	return xdr.Stateid{Seqid: o.seq, Other: o.id}, xdr.NFS4_OK
+}
+
+// bump makes the next seqid, which is never 0 (RFC 8881 section 8.2.2).
+func (o *Open) bump() { o.seq = nextSeqid(o.seq) }
+
+func nextSeqid(s uint32) uint32 {
+	if s++; s == 0 {
+		s = 1
+	}
+	return s
+}
+
+// end takes o out of the table; mu is held. The caller tells the volume.
+func (t *Table) end(o *Open) Ended {
+	e := Ended{Volume: o.file.vol, Handle: o.file.key.Handle}
+	o.closed = true
+	for _, l := range o.locks {
+		e.Owners = append(e.Owners, l.Owner)
+		delete(t.stateids, l.id)
+	}
+	delete(t.stateids, o.id)
+	delete(o.client.opens, o)
+	delete(o.file.opens, o)
+	if len(o.file.opens) == 0 {
+		delete(t.files, o.file.key)
+		e.Release = true
+	}
+	return e
+}
+
+// Close implements CLOSE. The caller carries out what Ended says.
+func (t *Table) Close(c *Client, id xdr.Stateid, key FileKey) (Ended, xdr.Status) {
+	o, st := t.lockOpen(c, id, key)
+	if st != xdr.NFS4_OK {
+		return Ended{}, st
+	}
+	defer o.op.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, st := t.find(c, id, key); st != xdr.NFS4_OK {
+		return Ended{}, st
+	}
+	return t.end(o), xdr.NFS4_OK
+}
+
+// Downgrade implements OPEN_DOWNGRADE.
+func (t *Table) Downgrade(c *Client, id xdr.Stateid, key FileKey, access, deny uint32) (xdr.Stateid, xdr.Status) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found, st := t.find(c, id, key)
+	if st != xdr.NFS4_OK {
+		return xdr.Stateid{}, st
+	}
+	o, ok := found.(*Open)
+	if !ok {
+		return xdr.Stateid{}, xdr.NFS4ERR_BAD_STATEID
+	}
+	var gotAccess, gotDeny uint32
+	var shares uint16
+	for a := uint32(1); a <= 3; a++ {
+		for d := uint32(0); d <= 3; d++ {
+			if bit := shareBit(a, d); o.shares&bit != 0 && a&^access == 0 && d&^deny == 0 {
+				gotAccess, gotDeny, shares = gotAccess|a, gotDeny|d, shares|bit
+			}
+		}
+	}
+	if access == 0 || gotAccess != access || gotDeny != deny {
+		return xdr.Stateid{}, xdr.NFS4ERR_INVAL
+	}
+	o.access, o.deny, o.shares = access, deny, shares
+	o.bump()
+	return xdr.Stateid{Seqid: o.seq, Other: o.id}, xdr.NFS4_OK
+}
+
+// lockOpen finds the open that id, its own stateid, names and locks its op.
+func (t *Table) lockOpen(c *Client, id xdr.Stateid, key FileKey) (*Open, xdr.Status) {
+	t.mu.Lock()
+	found, st := t.find(c, id, key)
+	t.mu.Unlock()
+	if st != xdr.NFS4_OK {
+		return nil, st
+	}
+	o, ok := found.(*Open)
+	if !ok {
+		return nil, xdr.NFS4ERR_BAD_STATEID
+	}
+	o.op.Lock()
+	return o, xdr.NFS4_OK
+}
+
+// MayShare says whether the opens of others permit an open: NFS4ERR_SHARE_DENIED.
+func (t *Table) MayShare(c *Client, owner string, key FileKey, access, deny uint32) xdr.Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.files[key]
+	if f == nil {
+		return xdr.NFS4_OK
+	}
+	var own *Open
+	for o := range f.opens {
+		if o.client == c && o.owner == owner {
+			own = o
+		}
+	}
+	if f.conflicts(own, access, deny) {
+		return xdr.NFS4ERR_SHARE_DENIED
+	}
+	return xdr.NFS4_OK
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"time"
+
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+)
+
+// Session is a session; its fields but used do not change.
+type Session struct {
+	ID     xdr.SessionID
+	Client *Client
+	Flags  uint32
+	Fore   xdr.ChannelAttrs
+	Back   xdr.ChannelAttrs
+	slots  []Slot
+	used   time.Time // guarded by Table.mu
+}
+
+func newSession(c *Client, flags uint32, fore, back xdr.ChannelAttrs) *Session {
+	return &Session{Client: c, Flags: flags, Fore: fore, Back: back, slots: make([]Slot, fore.MaxRequests)}
+}
+
+// Created is the outcome of CREATE_SESSION.
+type Created struct {
+	Session  xdr.SessionID
+	Sequence uint32
+	Flags    uint32
+	Fore     xdr.ChannelAttrs
+	Back     xdr.ChannelAttrs
+}
+
+// CreateArgs are the arguments of CREATE_SESSION, with the attributes and flags
+// that the server grants.
+type CreateArgs struct {
+	ClientID  uint64
+	Sequence  uint32
+	Principal string
+	Flags     uint32
+	Fore      xdr.ChannelAttrs
+	Back      xdr.ChannelAttrs
+	Invalid   xdr.Status // what is wrong with the arguments, if it is no replay
+}
+
+// CreateSession implements RFC 8881 section 18.36.4. The session is durable when
+// it returns.
+func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
+	t.admin.Lock()
+	defer t.admin.Unlock()
+	t.mu.Lock()
+	c := t.clients[a.ClientID]
+	st := xdr.NFS4_OK
+	switch {
+	case c == nil:
+		st = xdr.NFS4ERR_STALE_CLIENTID
+	case a.Sequence == c.createSeq-1 && c.lastCreated.Session != (xdr.SessionID{}) && a.Sequence == c.lastCreated.Sequence:
+		defer t.mu.Unlock()
+		return c.lastCreated, xdr.NFS4_OK
+	case a.Sequence != c.createSeq:
+		st = xdr.NFS4ERR_SEQ_MISORDERED
+	case !c.confirmed && c.principal != a.Principal:
+		st = xdr.NFS4ERR_CLID_INUSE
+	case a.Invalid != xdr.NFS4_OK:
+		st = a.Invalid
+	case len(c.sessions) >= maxSessions:
+		st = xdr.NFS4ERR_NOSPC
+	}
+	if st != xdr.NFS4_OK {
+		t.mu.Unlock()
+		return Created{}, st
+	}
+	s := newSession(c, a.Flags, a.Fore, a.Back)
+	var err error
+	if s.ID, err = t.newSessionID(c); err != nil {
+		t.mu.Unlock()
+		t.cfg.Log.Error("create session", "client", c.Address, "err", err)
+		return Created{}, xdr.NFS4ERR_SERVERFAULT
+	}
+	t.serial++
+	r := c.record()
+	if !c.confirmed {
+		r.Boot, r.Serial = t.cfg.Boot, t.serial
+	}
+	r.Sequence++
+	r.Last = s.ID[:]
+	r.Sessions = append(r.Sessions, sessionRecord{s.ID[:], s.Flags, s.Fore, s.Back})
+	old := t.owners[c.owner].confirmed
+	t.mu.Unlock()
+
+	if err := t.save(r); err != nil {
+		t.cfg.Log.Error("create session", "client", c.Address, "err", err)
+		return Created{}, xdr.NFS4ERR_DELAY
+	}
+	if old != nil && old != c {
+		if err := t.drop(old); err != nil {
+			t.cfg.Log.Error("create session: end the client's former incarnation", "client", c.Address, "err", err)
+			return Created{}, xdr.NFS4ERR_DELAY
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.boot, c.serial, c.confirmed = r.Boot, r.Serial, true
+	if o := t.owners[c.owner]; o == nil {
+		t.owners[c.owner] = &ownerRecord{confirmed: c}
+	} else {
+		o.confirmed = c
+		if o.unconfirmed == c {
+			o.unconfirmed = nil
+		}
+	}
+	now := t.cfg.Now()
+	c.sessions[s.ID], t.sessions[s.ID] = s, s
+	c.createSeq, c.renewed, s.used = r.Sequence, now, now
+	c.lastCreated = Created{s.ID, a.Sequence, s.Flags, s.Fore, s.Back}
+	return c.lastCreated, xdr.NFS4_OK
+}
+
+// Session returns the session called id, or nil.
+func (t *Table) Session(id xdr.SessionID) *Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sessions[id]
+}
+
+// DestroySession implements DESTROY_SESSION. by is the session that the request
+// itself uses, or nil; requests that run in the session go on.
+func (t *Table) DestroySession(id xdr.SessionID) xdr.Status {
+	t.admin.Lock()
+	defer t.admin.Unlock()
+	return t.destroySession(id)
+}
+
+func (t *Table) destroySession(id xdr.SessionID) xdr.Status {
+	t.mu.Lock()
+	s := t.sessions[id]
+	if s == nil {
+		t.mu.Unlock()
+		return xdr.NFS4ERR_BADSESSION
+	}
+	c := s.Client
+	delete(c.sessions, id)
+	r := c.record()
+	c.sessions[id] = s
+	t.mu.Unlock()
+	if err := t.save(r); err != nil {
+		t.cfg.Log.Error("destroy session", "client", c.Address, "err", err)
+		return xdr.NFS4ERR_DELAY
+	}
+	t.mu.Lock()
+	delete(t.sessions, id)
+	delete(c.sessions, id)
+	f := c.forgotten(id)
+	t.mu.Unlock()
+	t.tell(nil, f)
+	return xdr.NFS4_OK
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+)
+
+type slotPhase uint8
+
+const (
+	slotIdle    slotPhase = iota // seq was answered; the zero slot has answered 0
+	slotBusy                     // seq is being executed
+	slotUnknown                  // the server restarted, or dropped seq without an answer
+)
+
+// Slot is one entry of a session's reply cache.
+type Slot struct {
+	mu     sync.Mutex
+	phase  slotPhase
+	seq    uint32
+	print  uint64        // of the request that has seq
+	done   chan struct{} // closed when seq is no longer busy
+	reply  []byte        // nil: not cached
+	filled bool          // some sequence number was executed
+}
+
+// Use is the right to execute one sequence number of a slot. Its holder calls
+// exactly one of Answer and Abandon.
+type Use struct {
+	Session *Session
+	Slot    uint32
+	Seq     uint32
+	Unknown bool // the request may be a repeat of one that an earlier boot executed
+	table   *Table
+}
+
+// Name is OpID.Slot of the operations that this use executes.
+func (u *Use) Name() string {
+	return SlotPrefix(u.Session.Client.ID, u.Session.ID) + string(binary.BigEndian.AppendUint32(nil, u.Slot))
+}
+
+// Begin starts a request that begins with SEQUENCE, and renews the lease. It
+// returns a Use if the request is to be executed, the cached reply if it is a
+// repeat, or a status. It waits while the first of two equal requests is still
+// being executed. print tells requests apart that wrongly have one sequence number.
+func (t *Table) Begin(id xdr.SessionID, slot, seq, highest uint32, print uint64) (*Use, []byte, xdr.Status) {
+	t.mu.Lock()
+	s := t.sessions[id]
+	if s == nil {
+		t.mu.Unlock()
+		return nil, nil, xdr.NFS4ERR_BADSESSION
+	}
+	if slot >= uint32(len(s.slots)) {
+		t.mu.Unlock()
+		return nil, nil, xdr.NFS4ERR_BADSLOT
+	}
+	if highest >= uint32(len(s.slots)) {
+		t.mu.Unlock()
+		return nil, nil, xdr.NFS4ERR_BAD_HIGH_SLOT
+	}
+	c := s.Client
+	now := t.cfg.Now()
+	c.renewed, s.used = now, now
+	c.busy++
+	t.mu.Unlock()
+
+	use, reply, st := s.slots[slot].begin(seq, print)
+	if use == nil {
+		t.idle(c)
+		return nil, reply, st
+	}
+	use.Session, use.Slot, use.table = s, slot, t
+	return use, nil, xdr.NFS4_OK
+}
+
+func (t *Table) idle(c *Client) {
+	t.mu.Lock()
+	c.busy--
+	c.renewed = t.cfg.Now()
+	t.mu.Unlock()
+}
+
+func (s *Slot) begin(seq uint32, print uint64) (*Use, []byte, xdr.Status) {
+	for {
+		s.mu.Lock()
+		repeat := s.filled && seq == s.seq
+		switch {
+		case s.phase == slotUnknown:
+			s.start(seq, print)
+			s.mu.Unlock()
+			return &Use{Seq: seq, Unknown: true}, nil, xdr.NFS4_OK
+		case repeat && print != s.print:
+			s.mu.Unlock()
+			return nil, nil, xdr.NFS4ERR_SEQ_FALSE_RETRY
+		case repeat && s.phase == slotBusy:
+			done := s.done
+			s.mu.Unlock()
+			<-done
+			continue
+		case repeat && s.reply == nil:
+			s.mu.Unlock()
+			return nil, nil, xdr.NFS4ERR_RETRY_UNCACHED_REP
+		case repeat:
+			defer s.mu.Unlock()
+			return nil, s.reply, xdr.NFS4_OK
+		case s.phase == slotBusy || seq != s.seq+1:
+			s.mu.Unlock()
+			return nil, nil, xdr.NFS4ERR_SEQ_MISORDERED
+		default:
+			s.start(seq, print)
+			s.mu.Unlock()
+			return &Use{Seq: seq}, nil, xdr.NFS4_OK
+		}
+	}
+}
+
+func (s *Slot) start(seq uint32, print uint64) {
+	s.phase, s.seq, s.print, s.filled = slotBusy, seq, print, true
+	s.reply, s.done = nil, make(chan struct{})
+}
+
+func (s *Slot) finish(phase slotPhase, reply []byte) {
+	s.mu.Lock()
+	s.phase, s.reply = phase, reply
+	close(s.done)
+	s.mu.Unlock()
+}
+
+// Answer ends the use. reply is kept for repeats; nil if it is not to be. The
+// slot takes the slice over.
+func (u *Use) Answer(reply []byte) {
+	u.Session.slots[u.Slot].finish(slotIdle, reply)
+	u.table.idle(u.Session.Client)
+}
+
+// Abandon ends the use without an answer: whatever comes next is executed, and a
+// repeat with the same OpIDs.
+func (u *Use) Abandon() {
+	u.Session.slots[u.Slot].finish(slotUnknown, nil)
+	u.table.idle(u.Session.Client)
+}
+
+// StatusFlags returns sr_status_flags for a client.
+func (t *Table) StatusFlags(c *Client) (flags uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c.mustReclaim && !c.complete {
+		flags |= xdr.SEQ4_STATUS_RESTART_RECLAIM_NEEDED
+	}
+	if len(c.revoked) > 0 {
+		if len(c.opens) == 0 {
+			flags |= xdr.SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED
+		} else {
+			flags |= xdr.SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED
+		}
+	}
+	return flags
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"encoding/binary"
+
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+)
+
+// find looks up a stateid that is not special; mu is held. The zero key stands
+// for any file. It implements RFC 8881 section 8.2.4, and for stateids from
+// before a restart answers what makes the Linux client wait instead of giving
+// up: NFS4ERR_DELAY as long as the client can still reclaim, because it then
+// repeats the request with the stateid that it got from reclaiming.
+func (t *Table) find(c *Client, id xdr.Stateid, key FileKey) (any, xdr.Status) {
+	s, ok := t.stateids[id.Other]
+	if !ok {
+		if st, ok := c.revoked[id.Other]; ok {
+			return nil, st
+		}
+		if !t.ourBoot(id.Other) && t.grace.active && c.mayReclaim && !c.complete && binary.BigEndian.Uint32(id.Other[:]) != 0 {
+			return nil, xdr.NFS4ERR_DELAY
+		}
+		return nil, xdr.NFS4ERR_BAD_STATEID
+	}
+	var o *Open
+	var seq uint32
+	switch s := s.(type) {
+	case *Open:
+		o, seq = s, s.seq
+	case *LockState:
+		o, seq = s.open, s.seq
+	}
+	switch {
+	case o.client != c, key != (FileKey{}) && o.file.key != key:
+		return nil, xdr.NFS4ERR_BAD_STATEID
+	case id.Seqid == 0 || id.Seqid == seq:
+		return s, xdr.NFS4_OK
+	case int32(id.Seqid-seq) < 0:
+		return nil, xdr.NFS4ERR_OLD_STATEID
+	default:
+		return nil, xdr.NFS4ERR_BAD_STATEID
+	}
+}
+
+// CheckIO says whether a stateid permits reading or writing key: of an open or a
+// lock, with the access that the open has. Outcomes: NFS4ERR_BAD_STATEID,
+// NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE, NFS4ERR_LOCKED (another open denies it),
+// NFS4ERR_DELAY (from before a restart), NFS4ERR_EXPIRED.
+func (t *Table) CheckIO(c *Client, id xdr.Stateid, key FileKey, access uint32) xdr.Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, st := t.find(c, id, key)
+	if st != xdr.NFS4_OK {
+		return st
+	}
+	o, ok := s.(*Open)
+	if !ok {
+		o = s.(*LockState).open
+	}
+	// Reading through an open for writing is allowed, RFC 8881 section 9.1.2.
+	if access == xdr.OPEN4_SHARE_ACCESS_WRITE && o.access&access == 0 {
+		return xdr.NFS4ERR_OPENMODE
+	}
+	return xdr.NFS4_OK
+}
+
+// CheckAnonymous says whether key may be read or written without an open:
+// NFS4ERR_LOCKED if an open denies it (bypass ignores that for reading),
+// NFS4ERR_GRACE while opens that may deny it are being reclaimed.
+func (t *Table) CheckAnonymous(key FileKey, access uint32, bypass bool) xdr.Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if bypass && access == xdr.OPEN4_SHARE_ACCESS_READ {
+		return xdr.NFS4_OK
+	}
+	if f := t.files[key]; f != nil && f.conflicts(nil, access, 0) {
+		return xdr.NFS4ERR_LOCKED
+	}
+	if t.grace.active {
+		return xdr.NFS4ERR_GRACE
+	}
+	return xdr.NFS4_OK
+}
+
+// Test implements TEST_STATEID for one stateid.
+func (t *Table) Test(c *Client, id xdr.Stateid) xdr.Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if special(id) {
+		return xdr.NFS4ERR_BAD_STATEID
+	}
+	_, st := t.find(c, id, FileKey{})
+	if st == xdr.NFS4ERR_DELAY {
+		return xdr.NFS4ERR_STALE_STATEID
+	}
+	return st
+}
+
+func special(id xdr.Stateid) bool {
+	return id.Other == xdr.StateidAnonymous.Other || id.Other == xdr.StateidBypass.Other
+}
+
+// Free implements FREE_STATEID: it acknowledges a stateid that was taken away,
+// or ends a lock stateid that holds no lock.
+func (t *Table) Free(c *Client, id xdr.Stateid) xdr.Status {
+	t.mu.Lock()
+	if _, ok := c.revoked[id.Other]; ok {
+		delete(c.revoked, id.Other)
+		t.mu.Unlock()
+		return xdr.NFS4_OK
+	}
+	s, st := t.find(c, id, FileKey{})
+	t.mu.Unlock()
+	if st == xdr.NFS4ERR_DELAY {
+		st = xdr.NFS4ERR_BAD_STATEID
+	}
+	if st != xdr.NFS4_OK {
+		return st
+	}
+	l, ok := s.(*LockState)
+	if !ok {
+		return xdr.NFS4ERR_LOCKS_HELD
+	}
+	l.open.op.Lock() // a LOCK of this owner may be on its way
+	defer l.open.op.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l.open.closed || l.open.locks[l.name] != l {
+		return xdr.NFS4ERR_BAD_STATEID
+	}
+	if len(l.held) > 0 {
+		return xdr.NFS4ERR_LOCKS_HELD
+	}
+	delete(l.open.locks, l.name)
+	delete(t.stateids, l.id)
+	return xdr.NFS4_OK
+}

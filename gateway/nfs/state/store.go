@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Store keeps client records over restarts. Keys consist of lower-case letters,
+// digits and "-". Methods may be called concurrently for different keys. The
+// values belong to the caller.
+type Store interface {
+	// Save sets key's value; it is durable when Save returns nil. After an error
+	// either the old or the new value is there.
+	Save(key string, value []byte) error
+	// Delete removes key; none is no error. It is durable when it returns nil.
+	Delete(key string) error
+	// Load calls fn for each key until fn returns an error, which it returns.
+	Load(fn func(key string, value []byte) error) error
+}
+
+// DirStore is a Store of one file per key in a directory.
+type DirStore struct{ dir string }
+
+const (
+	recordSuffix = ".json"
+	tempSuffix   = ".tmp"
+)
+
+// NewDirStore returns the Store in dir, which it makes if needed (its parent must
+// exist). Left-overs of interrupted saves are removed. One DirStore at a time may
+// use a directory.
+func NewDirStore(dir string) (*DirStore, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("open client records: %w", err)
+	}
+	temps, err := filepath.Glob(filepath.Join(dir, "*"+tempSuffix))
+	if err != nil {
+		return nil, fmt.Errorf("open client records %s: %w", dir, err)
+	}
+	for _, t := range temps {
+		if err := os.Remove(t); err != nil {
+			return nil, fmt.Errorf("open client records: %w", err)
+		}
+	}
+	if err := syncDir(filepath.Dir(dir)); err != nil {
+		return nil, err
+	}
+	return &DirStore{dir: dir}, nil
+}
+
+// Save implements Store: temporary file, fsync, rename, fsync of the directory.
+func (s *DirStore) Save(key string, value []byte) error {
+	path := filepath.Join(s.dir, key+recordSuffix)
+	f, err := os.OpenFile(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("save client record: %w", err)
+	}
+	_, err = f.Write(value)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(path+tempSuffix, path)
+	}
+	if err != nil {
+		return fmt.Errorf("save client record: %w", err)
+	}
+	return syncDir(s.dir)
+}
+
+// Delete implements Store.
+func (s *DirStore) Delete(key string) error {
+	err := os.Remove(filepath.Join(s.dir, key+recordSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete client record: %w", err)
+	}
+	return syncDir(s.dir)
+}
+
+// Load implements Store.
+func (s *DirStore) Load(fn func(key string, value []byte) error) error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("load client records: %w", err)
+	}
+	for _, e := range entries {
+		key, ok := strings.CutSuffix(e.Name(), recordSuffix)
+		if !ok {
+			continue
+		}
+		value, err := os.ReadFile(filepath.Join(s.dir, e.Name()))
+		if err != nil {
+			return fmt.Errorf("load client records: %w", err)
+		}
+		if err := fn(key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync directory of client records: %w", err)
+	}
+	err = d.Sync()
+	if cerr := d.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("sync directory of client records: %w", err)
+	}
+	return nil
+}
+
+// MemStore is a Store in memory. The zero value is ready. Its content outlives
+// the servers that use it, so tests restart a server on it.
+type MemStore struct {
+	mu   sync.Mutex
+	m    map[string][]byte
+	Fail error // what Save and Delete return, to test failing disks; set it while nothing runs
+}
+
+// Save implements Store.
+func (s *MemStore) Save(key string, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Fail != nil {
+		return s.Fail
+	}
+	if s.m == nil {
+		s.m = map[string][]byte{}
+	}
+	s.m[key] = append([]byte(nil), value...)
+	return nil
+}
+
+// Delete implements Store.
+func (s *MemStore) Delete(key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Fail != nil {
+		return s.Fail
+	}
+	delete(s.m, key)
+	return nil
+}
+
+// Load implements Store.
+func (s *MemStore) Load(fn func(key string, value []byte) error) error {
+	s.mu.Lock()
+	m := maps.Clone(s.m)
+	s.mu.Unlock()
+	for k, v := range m {
+		if err := fn(k, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume"
+)
+
+// Config is what a Table needs.
+type Config struct {
+	Boot  uint64        // number of this start of the gateway; never repeats
+	Lease time.Duration // how long a silent client keeps its state
+	Store Store
+	Now   func() time.Time
+	Rand  io.Reader
+	Log   *slog.Logger
+	// Ended is called with state that ended without an
+	// operation that asked for it: a lease expired or a client is gone. It must
+	// neither wait nor call the Table.
+	Ended func([]Ended)
+	// Forget is called when a session or client ended, likewise.
+	Forget func(Forgotten)
+}
+
+// Ended is an open that ended: Owners' locks on the file are to be given up, and
+// then, if Release, the volume's hold on it.
+type Ended struct {
+	Volume  volume.Volume
+	Handle  volume.Handle
+	Owners  []volume.LockOwner
+	Release bool
+}
+
+// Forgotten is a session or client that ended. Prefix begins the slot names of
+// the OpIDs that it used.
+type Forgotten struct {
+	Prefix  string
+	Volumes []volume.Volume // where it changed something since the start
+	Loaded  bool            // it is older than this start: it may have changed other volumes too
+	Address string
+}
+
+// Table is the state of one server. Its methods may be called concurrently.
+type Table struct {
+	cfg   Config
+	admin sync.Mutex
+
+	mu       sync.Mutex
+	clients  map[uint64]*Client // confirmed or not
+	owners   map[string]*ownerRecord
+	sessions map[xdr.SessionID]*Session
+	files    map[FileKey]*File
+	stateids map[[12]byte]any // *Open or *LockState
+	nextID   uint64
+	serial   uint64
+	grace    struct {
+		active  bool
+		until   time.Time
+		waiting int // clients that must say RECLAIM_COMPLETE
+	}
+}
+
+type ownerRecord struct{ confirmed, unconfirmed *Client }
+
+// New returns the table that goes on where the records in cfg.Store left off.
+func New(cfg Config) (*Table, error) {
+	if cfg.Lease < time.Second {
+		return nil, fmt.Errorf("new state table: lease %v is shorter than 1s, which is NFS's unit: give a longer one", cfg.Lease)
+	}
+	if cfg.Store == nil || cfg.Now == nil || cfg.Rand == nil || cfg.Log == nil || cfg.Ended == nil || cfg.Forget == nil {
+		return nil, errors.New("new state table: a field of Config is nil: set all of them")
+	}
+	t := &Table{
+		cfg:      cfg,
+		clients:  map[uint64]*Client{},
+		owners:   map[string]*ownerRecord{},
+		sessions: map[xdr.SessionID]*Session{},
+		files:    map[FileKey]*File{},
+		stateids: map[[12]byte]any{},
+	}
+	if err := t.load(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// random fills b; without randomness ids could repeat, so its failure is fatal to the request.
+func (t *Table) random(b []byte) error {
+	if _, err := io.ReadFull(t.cfg.Rand, b); err != nil {
+		return fmt.Errorf("draw random id: %w", err)
+	}
+	return nil
+}
+
+// newClientID returns boot counter (16 bits) ‖ random (48 bits), unused here; mu is held.
+func (t *Table) newClientID() (uint64, error) {
+	for {
+		var b [8]byte
+		if err := t.random(b[2:]); err != nil {
+			return 0, err
+		}
+		id := binary.BigEndian.Uint64(b[:]) | t.cfg.Boot<<48
+		if t.clients[id] == nil && id != 0 {
+			return id, nil
+		}
+	}
+}
+
+// newSessionID returns client id ‖ random; mu is held.
+func (t *Table) newSessionID(c *Client) (id xdr.SessionID, err error) {
+	binary.BigEndian.PutUint64(id[:], c.ID)
+	err = t.random(id[8:])
+	return id, err
+}
+
+// Kinds of stateids, their last byte.
+const (
+	kindOpen = 1
+	kindLock = 2
+)
+
+// newOther returns boot counter (32 bits) ‖ counter (56 bits) ‖ kind; mu is held.
+func (t *Table) newOther(kind byte) (o [12]byte) {
+	t.nextID++
+	binary.BigEndian.PutUint32(o[:], uint32(t.cfg.Boot))
+	binary.BigEndian.PutUint64(o[4:], t.nextID<<8|uint64(kind))
+	return o
+}
+
+// ourBoot tells whether a stateid was made since the start.
+func (t *Table) ourBoot(o [12]byte) bool {
+	return binary.BigEndian.Uint32(o[:]) == uint32(t.cfg.Boot)
+}
+
+// SlotPrefix begins OpID.Slot of everything that a client, and if session is
+// not zero that session, asks for.
+func SlotPrefix(client uint64, session xdr.SessionID) string {
+	b := binary.BigEndian.AppendUint64(nil, client)
+	if session != (xdr.SessionID{}) {
+		b = append(b, session[:]...)
+	}
+	return string(b)
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/replica"
+	"github.com/weir-storage/weir/replica/peer"
+	"github.com/weir-storage/weir/replica/protocol"
+	"github.com/weir-storage/weir/store"
+	"github.com/weir-storage/weir/volume"
+)
+
+// replicaOf is one volume's copy at this gateway.
+type replicaOf struct {
+	uuid    string
+	id      volume.ID
+	log     *log.Log
+	engine  *engine.Engine
+	replica *replica.Replica
+	locks   *lockTable
+	reaper  reaper
+	logger  *slog.Logger
+}
+
+// policyOf is what the volume's desired state asks of the protocol.
+func policyOf(v federation.Volume) protocol.Policy {
+	p := protocol.Policy{Want: 1, Sites: v.Sites, Continue: v.Spec.Durability.WhenDegraded == federation.WhenDegradedContinue}
+	if v.Spec.Durability.Acknowledge == federation.AcknowledgeSites {
+		p.Want = v.Spec.Durability.Sites
+	}
+	if len(v.Sites) > 0 {
+		p.FirstHome = v.Sites[0]
+	}
+	return p
+}
+
+func maxLagOf(v federation.Volume) replica.MaxLag {
+	return replica.MaxLag{Bytes: int64(v.Spec.Durability.MaxLag.Bytes), Time: time.Duration(v.Spec.Durability.MaxLag.Time)}
+}
+
+// openReplica opens the volume's copy on the pool and joins the protocol.
+func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *replicaOf, err error) {
+	ring, _, err := g.cfg.Registry.GetKeyring(ctx, v.UUID)
+	if err != nil {
+		return nil, fmt.Errorf("read the keyring of volume %s: %w", v.Name, err)
+	}
+	key, err := g.cfg.SiteKey.Unwrap(ring, g.cfg.Site)
+	if err != nil {
+		return nil, err
+	}
+	id, err := uuid.Parse(v.UUID)
+	if err != nil {
+		return nil, fmt.Errorf("volume %s: UUID %q: %w", v.Name, v.UUID, err)
+	}
+	dir, err := g.cfg.Pool.Volume(v.UUID)
+	if err != nil {
+		return nil, err
+	}
+	r := &replicaOf{uuid: v.UUID, id: volume.ID(id), logger: g.cfg.Logger.With("volume", v.Name)}
+	r.locks = newLockTable(r, g)
+	r.reaper.init()
+	r.engine, err = engine.Open(engine.Config{
+		ID: r.id, FS: g.cfg.FS, Dir: filepath.Join(dir.Path(), "meta"), DataKey: key, Journal: journal{r, g}, Now: g.cfg.Now, Rand: g.cfg.Rand,
+		Logger: r.logger, Bytes: uint64(v.Spec.Size), Cache: g.cache, Pebble: g.pebble, Locks: r.locks, MayBeHeld: r.reaper.mayBeHeld,
+		RootMode: 0o777, Verifier: g.verifier,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	var sources []log.Source
+	if g.cfg.Store != nil {
+		sources = append(sources, storeSource{g.cfg.Store, g.cfg.Site})
+	}
+	for _, m := range g.mirror.members() {
+		if m.Gateway != g.cfg.Name {
+			sources = append(sources, peer.Source{Gateway: m.Gateway, Volume: v.UUID, Client: g.peers.peerClient})
+		}
+	}
+	r.log, err = log.Open(log.Config{
+		Dir: dir, Room: g.cfg.Pool.Room(), Volume: segment.VolumeID(id), DataKey: key, Sources: sources, Rand: g.cfg.Rand,
+		Now: g.cfg.Now, Logger: r.logger, KnownApplied: r.engine.Applied(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if found := r.log.Recovered(); found.Doubt != nil {
+		return nil, &doubtError{found.Doubt}
+	}
+	err = r.log.Replay(ctx, r.engine.Applied(), func(e log.Entry) error { return ingest(r.engine, []log.Entry{e}) })
+	if err != nil {
+		return nil, fmt.Errorf("replay the log of volume %s: %w", v.Name, err)
+	}
+	var uploads replica.Uploads
+	if g.cfg.Store != nil {
+		uploads = g.cfg.Store
+	}
+	r.replica = g.node.Open(replica.Config{
+		Volume: v.UUID, Log: r.log, Machine: machine{r}, Policy: policyOf(v), DataKey: key, MaxLag: maxLagOf(v), Store: uploads,
+		Aside: func(cut log.Position) { g.setAside(v.UUID, cut) }, Logger: r.logger,
+	})
+	return r, nil
+}
+
+// doubtError says that a log on the pool is not its old self (rule 3).
+type doubtError struct{ why error }
+
+func (e *doubtError) Error() string {
+	return fmt.Sprintf("the log on this pool is in doubt: %v", e.why)
+}
+
+func (r *replicaOf) close() error {
+	var err error
+	if r.replica != nil {
+		r.replica.Close()
+	}
+	if r.engine != nil {
+		err = r.engine.Close()
+	}
+	if r.log != nil {
+		err = errors.Join(err, r.log.Close())
+	}
+	return err
+}
+
+// machine makes the engine a replica's machine.
+type machine struct{ r *replicaOf }
+
+func ingest(e *engine.Engine, entries []log.Entry) error {
+	out := make([]engine.Entry, 0, len(entries))
+	for _, x := range entries {
+		if x.Record != nil {
+			out = append(out, engine.Entry{Rec: x.Record, End: x.Pos})
+		}
+	}
+	return e.Ingest(out)
+}
+
+func (m machine) Ingest(entries []log.Entry) error { return ingest(m.r.engine, entries) }
+func (m machine) Commit(pos log.Position)          { m.r.engine.Committed(pos) }
+func (m machine) Drop(pos log.Position) error      { return m.r.engine.Drop(pos) }
+func (m machine) Applied() log.Position            { return m.r.engine.Applied() }
+
+func (m machine) Lead(ctx context.Context, epoch uint64) error {
+	m.r.locks.begin(epoch)
+	return m.r.engine.Lead(ctx, epoch)
+}
+
+func (m machine) Unlead() {
+	m.r.engine.Unlead()
+	m.r.locks.end()
+}
+
+// journal makes a replica and its log the engine's journal.
+type journal struct {
+	r *replicaOf
+	g *Gateway
+}
+
+func (j journal) Append(ctx context.Context, rec *segment.Record) (log.Position, error) {
+	pos, err := j.r.replica.Append(ctx, rec)
+	switch {
+	case errors.Is(err, replica.ErrNotHome):
+		err = fmt.Errorf("%w (%v)", engine.ErrNotHome, err)
+	case errors.Is(err, cachepool.ErrFull):
+		err = fmt.Errorf("%w: %v", volume.ErrNoSpace, err)
+	}
+	return pos, err
+}
+
+func (j journal) WaitCommitted(ctx context.Context, pos log.Position) error {
+	err := j.r.replica.WaitCommitted(ctx, pos)
+	if errors.Is(err, replica.ErrNotHome) || errors.Is(err, replica.ErrClosed) {
+		return fmt.Errorf("%w (%v)", engine.ErrNotHome, err)
+	}
+	return err
+}
+
+func (j journal) MayServe() error {
+	if err := j.r.replica.MayServe(); err != nil {
+		return fmt.Errorf("%w: %v", volume.ErrDelay, err)
+	}
+	return nil
+}
+
+func (j journal) ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error) {
+	return j.r.log.ReadBlocks(ctx, refs)
+}
+
+// storeSource reads sealed segments from this site's store.
+type storeSource struct {
+	store store.Store
+	site  string
+}
+
+func (s storeSource) String() string { return "store of site " + s.site }
+
+func (s storeSource) ReadSegment(ctx context.Context, name string, off int64, p []byte) error {
+	return s.store.GetRange(ctx, name, off, p)
+}

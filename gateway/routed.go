@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/volume"
+)
+
+// ID implements volume.Volume.
+func (v *Router) ID() volume.ID { return v.id }
+
+// Hold implements volume.Volume.
+func (v *Router) Hold(h volume.Handle) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.local != nil {
+		if err := v.local.engine.Hold(h); err != nil {
+			return err
+		}
+	}
+	v.holds[h]++
+	return nil
+}
+
+// Release implements volume.Volume.
+func (v *Router) Release(h volume.Handle) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.local != nil {
+		v.local.engine.Release(h)
+	}
+	if v.holds[h]--; v.holds[h] <= 0 {
+		delete(v.holds, h)
+		delete(v.fresh, h)
+	}
+}
+
+// heldOf returns those of hs that clients of this gateway have open.
+func (v *Router) heldOf(hs []volume.Handle) []volume.Handle {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []volume.Handle
+	for _, h := range hs {
+		if v.holds[h] > 0 {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// Forget implements volume.Volume.
+func (v *Router) Forget(ctx context.Context, prefix string) error {
+	_, err := v.run(ctx, true, func(ctx context.Context, t target) error { return t.Forget(ctx, prefix) })
+	return err
+}
+
+// GetAttr implements volume.Reader.
+func (v *Router) GetAttr(ctx context.Context, r volume.Request, h volume.Handle) (out volume.Attr, err error) {
+	if a, ok := v.freshOf(h); ok {
+		return a, nil
+	}
+	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+		out, err = t.GetAttr(ctx, r, h)
+		return err
+	})
+	return out, err
+}
+
+// freshOf returns the attributes after this gateway's own newest write to h, while that write is the newest change of h that the local
+// copy has or knows to be coming: then waiting for its commit would tell nothing else.
+func (v *Router) freshOf(h volume.Handle) (volume.Attr, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f, ok := v.fresh[h]
+	if !ok || v.local == nil {
+		return volume.Attr{}, false
+	}
+	if !v.local.engine.Applied().Less(f.pos) {
+		delete(v.fresh, h)
+		return volume.Attr{}, false
+	}
+	if f.pos.Less(v.local.engine.Touched(h.Ino)) || v.local.replica.MayServe() != nil {
+		return volume.Attr{}, false
+	}
+	return f.attr, true
+}
+
+// Lookup implements volume.Reader.
+func (v *Router) Lookup(ctx context.Context, r volume.Request, dir volume.Handle, name string) (out volume.Attr, err error) {
+	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+		out, err = t.Lookup(ctx, r, dir, name)
+		return err
+	})
+	return out, err
+}
+
+// ReadLink implements volume.Reader.
+func (v *Router) ReadLink(ctx context.Context, r volume.Request, h volume.Handle) (out string, err error) {
+	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+		out, err = t.ReadLink(ctx, r, h)
+		return err
+	})
+	return out, err
+}
+
+// ReadDir implements volume.Reader.
+func (v *Router) ReadDir(ctx context.Context, r volume.Request, dir volume.Handle, after uint64, limit int) (out []volume.Entry, eof bool, err error) {
+	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+		out, eof, err = t.ReadDir(ctx, r, dir, after, limit)
+		return err
+	})
+	return out, eof, err
+}
+
+// Read implements volume.Reader.
+func (v *Router) Read(ctx context.Context, r volume.Request, h volume.Handle, off uint64, p []byte) (n int, eof bool, err error) {
+	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+		n, eof, err = t.Read(ctx, r, h, off, p)
+		return err
+	})
+	return n, eof, err
+}
+
+// Seek implements volume.Reader.
+func (v *Router) Seek(ctx context.Context, r volume.Request, h volume.Handle, off uint64, hole bool) (out uint64, err error) {
+	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+		out, err = t.Seek(ctx, r, h, off, hole)
+		return err
+	})
+	return out, err
+}
+
+// GetXattr implements volume.Reader.
+func (v *Router) GetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string) (out []byte, err error) {
+	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+		out, err = t.GetXattr(ctx, r, h, name)
+		return err
+	})
+	return out, err
+}
+
+// ListXattr implements volume.Reader.
+func (v *Router) ListXattr(ctx context.Context, r volume.Request, h volume.Handle) (out []string, err error) {
+	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+		out, err = t.ListXattr(ctx, r, h)
+		return err
+	})
+	return out, err
+}
+
+// Space implements volume.Reader.
+func (v *Router) Space(ctx context.Context) (out volume.Space, err error) {
+	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+		out, err = t.Space(ctx)
+		return err
+	})
+	return out, err
+}
+
+// Create implements volume.Changer.
+func (v *Router) Create(ctx context.Context, r volume.Request, dir volume.Handle, name string, args volume.CreateArgs) (out volume.Created, err error) {
+	_, err = v.change(ctx, r, func(ctx context.Context, t target) (err error) {
+		out, err = t.Create(ctx, r, dir, name, args)
+		return err
+	})
+	return out, err
+}
+
+// Link implements volume.Changer.
+func (v *Router) Link(ctx context.Context, r volume.Request, h, dir volume.Handle, name string) (out volume.Created, err error) {
+	_, err = v.change(ctx, r, func(ctx context.Context, t target) (err error) {
+		out, err = t.Link(ctx, r, h, dir, name)
+		return err
+	})
+	return out, err
+}
+
+// Remove implements volume.Changer.
+func (v *Router) Remove(ctx context.Context, r volume.Request, dir volume.Handle, name string) (out volume.DirChange, err error) {
+	_, err = v.change(ctx, r, func(ctx context.Context, t target) (err error) {
+		out, err = t.Remove(ctx, r, dir, name)
+		return err
+	})
+	return out, err
+}
+
+// Rename implements volume.Changer.
+func (v *Router) Rename(ctx context.Context, r volume.Request, from volume.Handle, name string, to volume.Handle, newName string) (src, dst volume.DirChange, err error) {
+	_, err = v.change(ctx, r, func(ctx context.Context, t target) (err error) {
+		src, dst, err = t.Rename(ctx, r, from, name, to, newName)
+		return err
+	})
+	return src, dst, err
+}
+
+// SetAttr implements volume.Changer.
+func (v *Router) SetAttr(ctx context.Context, r volume.Request, h volume.Handle, set volume.SetAttr) (out volume.Attr, err error) {
+	_, err = v.change(ctx, r, func(ctx context.Context, t target) (err error) {
+		out, err = t.SetAttr(ctx, r, h, set)
+		return err
+	})
+	return out, err
+}
+
+// Write implements volume.Changer.
+func (v *Router) Write(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (out volume.Written, err error) {
+	op := func(ctx context.Context, t target) (err error) {
+		out, err = t.Write(ctx, r, h, off, data, stable)
+		return err
+	}
+	var did outcomeOf
+	if stable {
+		did, err = v.change(ctx, r, op)
+	} else if did, err = v.run(ctx, r.ID != (volume.OpID{}), op); err == nil && did.remote {
+		v.wrote(h, out.Attr, did.applied)
+	}
+	out.Verifier = v.g.verifier(did.epoch)
+	return out, err
+}
+
+// wrote remembers what GetAttr can say before the write is committed.
+func (v *Router) wrote(h volume.Handle, a volume.Attr, pos log.Position) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if f, ok := v.fresh[h]; !ok || f.pos.Less(pos) {
+		v.fresh[h] = freshAttr{a, pos}
+	}
+}
+
+// Commit implements volume.Changer.
+func (v *Router) Commit(ctx context.Context, r volume.Request, h volume.Handle) (volume.Verifier, error) {
+	did, err := v.change(ctx, r, func(ctx context.Context, t target) error {
+		_, err := t.Commit(ctx, r, h)
+		return err
+	})
+	return v.g.verifier(did.epoch), err
+}
+
+// Punch implements volume.Changer.
+func (v *Router) Punch(ctx context.Context, r volume.Request, h volume.Handle, off, n uint64) (out volume.Attr, err error) {
+	_, err = v.change(ctx, r, func(ctx context.Context, t target) (err error) {
+		out, err = t.Punch(ctx, r, h, off, n)
+		return err
+	})
+	return out, err
+}
+
+// SetXattr implements volume.Changer.
+func (v *Router) SetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string, value []byte, mode volume.XattrMode) (out volume.DirChange, err error) {
+	_, err = v.change(ctx, r, func(ctx context.Context, t target) (err error) {
+		out, err = t.SetXattr(ctx, r, h, name, value, mode)
+		return err
+	})
+	return out, err
+}
+
+// RemoveXattr implements volume.Changer.
+func (v *Router) RemoveXattr(ctx context.Context, r volume.Request, h volume.Handle, name string) (out volume.DirChange, err error) {
+	_, err = v.change(ctx, r, func(ctx context.Context, t target) (err error) {
+		out, err = t.RemoveXattr(ctx, r, h, name)
+		return err
+	})
+	return out, err
+}
+
+// SetLock implements volume.Locker. Asking again for a lock that one holds is harmless, so it is always repeatable.
+func (v *Router) SetLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock, reclaim bool) error {
+	_, err := v.run(ctx, true, func(ctx context.Context, t target) error { return t.SetLock(ctx, r, h, l, reclaim) })
+	if err == nil {
+		v.held.granted(h, l)
+	}
+	return err
+}
+
+// TestLock implements volume.Locker.
+func (v *Router) TestLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
+	_, err := v.run(ctx, true, func(ctx context.Context, t target) error { return t.TestLock(ctx, r, h, l) })
+	return err
+}
+
+// Unlock implements volume.Locker.
+func (v *Router) Unlock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
+	_, err := v.run(ctx, true, func(ctx context.Context, t target) error { return t.Unlock(ctx, r, h, l) })
+	if err == nil {
+		v.held.released(h, l)
+	}
+	return err
+}

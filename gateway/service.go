@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/replica/protocol"
+	"github.com/weir-storage/weir/volume"
+)
+
+// service is what other gateways and operators call.
+type service struct {
+	forwardpb.UnimplementedForwardServer
+	g *Gateway
+}
+
+func (g *Gateway) copyOf(id string) *replicaOf {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s := g.volumes[id]; s != nil {
+		return s.copy
+	}
+	return nil
+}
+
+// Call implements the service: it executes an operation if this gateway is home.
+func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb.CallReply, error) {
+	if _, err := s.g.caller(ctx); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	c := s.g.copyOf(q.GetVolume())
+	if c == nil {
+		return forward.Refused(forward.ErrNotHome), nil
+	}
+	epoch, ok := c.replica.Leading()
+	if !ok {
+		return forward.Refused(forward.ErrNotHome), nil
+	}
+	// An operation goes on when its caller is gone: its outcome is recorded, and the caller asks again.
+	reply := forward.Dispatch(context.WithoutCancel(ctx), localTarget{c.engine, c.locks}, q)
+	reply.Epoch = epoch
+	pos := c.replica.Status().Commit
+	if unstable := q.GetMethod() == forwardpb.Method_METHOD_WRITE && !q.GetFlag(); unstable {
+		pos = c.log.End()
+	}
+	reply.Seq, reply.Off = pos.Seq, pos.Off
+	return reply, nil
+}
+
+// Held implements the service.
+func (s *service) Held(ctx context.Context, q *forwardpb.HeldRequest) (*forwardpb.HeldReply, error) {
+	if _, err := s.g.caller(ctx); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	s.g.mu.Lock()
+	v := s.g.volumes[q.GetVolume()]
+	s.g.mu.Unlock()
+	if v == nil {
+		return nil, status.Errorf(codes.Unavailable, "volume %s is not open here yet", q.GetVolume())
+	}
+	if c := v.router.copy(); c != nil {
+		wait, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := c.engine.WaitApplied(wait, log.Position{Seq: q.GetSeq(), Off: q.GetOff()}); err != nil {
+			return nil, status.Error(codes.Unavailable, err.Error())
+		}
+	}
+	var hs []volume.Handle
+	for _, h := range q.GetHandles() {
+		hs = append(hs, volume.Handle{Ino: h.GetIno(), Gen: h.GetGen()})
+	}
+	reply := new(forwardpb.HeldReply)
+	for _, h := range v.router.heldOf(hs) {
+		reply.Handles = append(reply.Handles, &forwardpb.Handle{Ino: h.Ino, Gen: h.Gen})
+	}
+	return reply, nil
+}
+
+// fetched reads a range of a sealed segment from this gateway's pool, or else from its site's store.
+func (g *Gateway) fetched(ctx context.Context, id, name string, off int64, p []byte) error {
+	c := g.copyOf(id)
+	if c == nil {
+		return fmt.Errorf("volume %s has no copy at gateway %s", id, g.cfg.Name)
+	}
+	for _, s := range c.log.Segments() {
+		if s.Name == name && s.Local {
+			if n, err := c.log.ReadSegmentFile(s.Seq, p, off); err == nil && n == len(p) {
+				return nil
+			}
+		}
+	}
+	if g.cfg.Store == nil || !strings.HasPrefix(name, id+"/") {
+		return fmt.Errorf("segment %s is not at gateway %s", name, g.cfg.Name)
+	}
+	return g.cfg.Store.GetRange(ctx, name, off, p)
+}
+
+// Status implements the service.
+func (s *service) Status(ctx context.Context, q *forwardpb.StatusRequest) (*forwardpb.StatusReply, error) {
+	if err := s.operator(ctx); err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(s.g.status(q.GetVolume()))
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &forwardpb.StatusReply{Json: b}, nil
+}
+
+// operator lets every holder of a certificate of this gateway's organization in, and other gateways of the federation.
+func (s *service) operator(ctx context.Context) error {
+	if _, err := s.g.caller(ctx); err == nil {
+		return nil
+	}
+	if err := s.g.isOperator(ctx); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	return nil
+}
+
+// Failover implements the service: called at the gateway that is to become home.
+func (s *service) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*forwardpb.FailoverReply, error) {
+	if err := s.operator(ctx); err != nil {
+		return nil, err
+	}
+	v, ok := s.g.mirror.volume(q.GetVolume())
+	if !ok {
+		return nil, status.Errorf(codes.NotFound, "volume %q: there is none with this UUID", q.GetVolume())
+	}
+	c := s.g.copyOf(q.GetVolume())
+	if c == nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: gateway %s has no copy of it that is open: choose a site that has one", v.Name, s.g.cfg.Name)
+	}
+	st := c.replica.Status()
+	if st.Control == nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: it has no home yet: wait until its first site %v is up", v.Name, v.Sites)
+	}
+	home := st.Control.Home
+	if q.GetTo() != s.g.cfg.Name { // asked of the home: hand over
+		if _, ok := c.replica.Leading(); !ok {
+			return nil, status.Errorf(codes.FailedPrecondition, "volume %s: gateway %s is not its home, %s is: ask that one", v.Name, s.g.cfg.Name, home.Gateway)
+		}
+		c.replica.Move(q.GetTo())
+		return s.await(ctx, c, v.Name, q.GetTo(), st.Epoch)
+	}
+	if home.Gateway == s.g.cfg.Name {
+		return &forwardpb.FailoverReply{Epoch: st.Epoch, Home: home.Gateway}, nil
+	}
+	member := st.Control.IsMember(protocol.Member{Gateway: s.g.cfg.Name, Site: s.g.cfg.Site, Incarnation: s.g.cfg.Pool.Incarnation().String()})
+	if s.g.isAlive(home.Gateway) {
+		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: its home %s at site %s is alive: move it without loss with `weir failover %s --to %s`, without --accept-loss",
+			v.Name, home.Gateway, home.Site, v.Name, s.g.cfg.Site)
+	}
+	if member {
+		return s.await(ctx, c, v.Name, s.g.cfg.Name, st.Epoch) // it takes over by itself, without loss
+	}
+	if !q.GetAcceptLoss() {
+		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: HomeLost: only home %s at site %s was waited for before a write was acknowledged, and it does not answer. %s "+
+			"Bring %s back, or give up what it alone has with --accept-loss.", v.Name, home.Gateway, home.Site, s.g.maybeLost(ctx, c, home.Gateway), home.Gateway)
+	}
+	s.g.cfg.Logger.Warn("takeover by a person's word", "volume", v.Name, "lost home", home.Gateway, "from", c.log.End())
+	c.replica.Force()
+	return s.await(ctx, c, v.Name, s.g.cfg.Name, st.Epoch)
+}
+
+// await waits until the volume is served by gateway to in an epoch after epoch.
+func (s *service) await(ctx context.Context, c *replicaOf, name, to string, epoch uint64) (*forwardpb.FailoverReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*s.g.cfg.Promise)
+	defer cancel()
+	for {
+		changed := s.g.mirror.wait()
+		if home, e := s.g.mirror.home(c.uuid); home == to && e > epoch {
+			return &forwardpb.FailoverReply{Epoch: e, Home: home}, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, status.Errorf(codes.DeadlineExceeded, "volume %s: gateway %s did not become its home in time: look at `weir status %s`", name, to, name)
+		}
+	}
+}

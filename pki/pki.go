@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pki makes and checks the certificates with which gateways, operators and the registry know each other.
+//
+// One certificate authority per federation (ECDSA P-256) issues one certificate per gateway. A certificate has the
+// organization in Subject.O, and who it is in exactly one URI SAN,
+//
+//	weir://<federation>/<organization>/<site>/<gateway>
+//
+// besides the addresses at which it is reached. Both must name the same organization. Connections are TLS 1.3 with
+// certificates on both sides; after the chain, each side checks the other's Identity against what it Expects. The
+// authority's key is the federation's trust: keep it off the gateways.
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// ErrInvalid is wrapped by errors about names, files and certificates that cannot be used.
+var ErrInvalid = errors.New("invalid")
+
+// Identity is who a certificate is for.
+type Identity struct {
+	// Federation, Site and Gateway are DNS labels; Organization is any text without a slash.
+	Federation, Organization, Site, Gateway string
+}
+
+const scheme = "weir"
+
+var labelForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// String is the identity's URI.
+func (i Identity) String() string { return i.uri().String() }
+
+func (i Identity) uri() *url.URL {
+	return &url.URL{Scheme: scheme, Host: i.Federation, Path: "/" + i.Organization + "/" + i.Site + "/" + i.Gateway}
+}
+
+// Validate checks the names; the error wraps ErrInvalid.
+func (i Identity) Validate() error {
+	for _, f := range [][2]string{{"federation", i.Federation}, {"site", i.Site}, {"gateway", i.Gateway}} {
+		if !labelForm.MatchString(f[1]) {
+			return fmt.Errorf("check certificate: %w: %s is %q: use a DNS label, 1 to 63 lower-case letters, digits and '-'", ErrInvalid, f[0], f[1])
+		}
+	}
+	if i.Organization == "" || strings.ContainsAny(i.Organization, "/\r\n\x00") {
+		return fmt.Errorf("check certificate: %w: organization is %q: name the institution, without a slash", ErrInvalid, i.Organization)
+	}
+	return nil
+}
+
+// Pair is a certificate and its private key, both PEM.
+type Pair struct{ Cert, Key []byte }
+
+// Authority issues a federation's certificates.
+type Authority struct {
+	federation string
+	cert       *x509.Certificate
+	key        crypto.Signer
+}
+
+// skew is how far clocks may differ when a certificate is new.
+const skew = 10 * time.Minute
+
+// NewAuthority makes the authority of a federation, valid from now. Keys come from the operating system's source:
+// since Go 1.26 the crypto packages accept no other.
+func NewAuthority(federation string, now time.Time, validFor time.Duration) (*Authority, error) {
+	if !labelForm.MatchString(federation) {
+		return nil, fmt.Errorf("make authority: %w: federation is %q: use a DNS label, 1 to 63 lower-case letters, digits and '-'", ErrInvalid, federation)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make authority: %w", err)
+	}
+	tmpl, err := template(pkix.Name{CommonName: "Weir federation " + federation}, now, validFor)
+	if err != nil {
+		return nil, fmt.Errorf("make authority: %w", err)
+	}
+	tmpl.IsCA, tmpl.BasicConstraintsValid, tmpl.MaxPathLenZero = true, true, true
+	tmpl.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	tmpl.URIs = []*url.URL{{Scheme: scheme, Host: federation}}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("make authority: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("make authority: %w", err)
+	}
+	return &Authority{federation: federation, cert: cert, key: key}, nil
+}
+
+func template(name pkix.Name, now time.Time, validFor time.Duration) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	if validFor <= 0 {
+		return nil, fmt.Errorf("%w: valid for %v: give a positive time", ErrInvalid, validFor)
+	}
+	return &x509.Certificate{SerialNumber: serial, Subject: name, NotBefore: now.Add(-skew), NotAfter: now.Add(validFor)}, nil
+}
+
+// ParseAuthority reads what Pair gave.
+func ParseAuthority(p Pair) (*Authority, error) {
+	fail := func(what string, err error) error {
+		return fmt.Errorf("read authority: %w: %s: %v: give the files that `weir pki` wrote", ErrInvalid, what, err)
+	}
+	cert, err := parseCert(p.Cert)
+	if err != nil {
+		return nil, fail("certificate", err)
+	}
+	if !cert.IsCA || len(cert.URIs) != 1 || cert.URIs[0].Scheme != scheme {
+		return nil, fail("certificate", errors.New("not that of a federation's authority"))
+	}
+	key, err := parseKey(p.Key)
+	if err != nil {
+		return nil, fail("key", err)
+	}
+	if pub, ok := key.Public().(*ecdsa.PublicKey); !ok || !pub.Equal(cert.PublicKey) {
+		return nil, fail("key", errors.New("does not belong to the certificate"))
+	}
+	return &Authority{federation: cert.URIs[0].Host, cert: cert, key: key}, nil
+}
+
+// Pair returns the authority's own certificate and key. Gateways need the certificate only.
+func (a *Authority) Pair() (Pair, error) { return encode(a.cert.Raw, a.key) }
+
+// Federation is the name of the federation.
+func (a *Authority) Federation() string { return a.federation }
+
+// Issue makes a certificate, for both ends of connections, that is reached at the hosts: IP addresses and DNS names.
+// It does not outlast the authority's.
+func (a *Authority) Issue(id Identity, hosts []string, now time.Time, validFor time.Duration) (Pair, error) {
+	if err := id.Validate(); err != nil {
+		return Pair{}, err
+	}
+	if id.Federation != a.federation {
+		return Pair{}, fmt.Errorf("issue certificate %v: %w: this is the authority of federation %s: use that of %s", id, ErrInvalid, a.federation, id.Federation)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("issue certificate %v: %w", id, err)
+	}
+	tmpl, err := template(pkix.Name{CommonName: id.Gateway, Organization: []string{id.Organization}}, now, validFor)
+	if err != nil {
+		return Pair{}, fmt.Errorf("issue certificate %v: %w", id, err)
+	}
+	if tmpl.NotAfter.After(a.cert.NotAfter) {
+		tmpl.NotAfter = a.cert.NotAfter
+	}
+	tmpl.KeyUsage = x509.KeyUsageDigitalSignature
+	tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	tmpl.BasicConstraintsValid = true
+	tmpl.URIs = []*url.URL{id.uri()}
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			tmpl.IPAddresses = append(tmpl.IPAddresses, ip)
+		} else if h != "" && !strings.ContainsAny(h, " /:") {
+			tmpl.DNSNames = append(tmpl.DNSNames, h)
+		} else {
+			return Pair{}, fmt.Errorf("issue certificate %v: %w: host %q: give IP addresses and DNS names, without port", id, ErrInvalid, h)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, key.Public(), a.key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("issue certificate %v: %w", id, err)
+	}
+	return encode(der, key)
+}
+
+func encode(der []byte, key crypto.Signer) (Pair, error) {
+	k, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Pair{}, err
+	}
+	return Pair{
+		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: k}),
+	}, nil
+}
+
+func parseCert(text []byte) (*x509.Certificate, error) {
+	b, _ := pem.Decode(text)
+	if b == nil || b.Type != "CERTIFICATE" {
+		return nil, errors.New("no PEM block CERTIFICATE")
+	}
+	return x509.ParseCertificate(b.Bytes)
+}
+
+func parseKey(text []byte) (crypto.Signer, error) {
+	b, _ := pem.Decode(text)
+	if b == nil || b.Type != "PRIVATE KEY" {
+		return nil, errors.New("no PEM block PRIVATE KEY")
+	}
+	k, err := x509.ParsePKCS8PrivateKey(b.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	s, ok := k.(crypto.Signer)
+	if !ok {
+		return nil, errors.New("not a signing key")
+	}
+	return s, nil
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/replica/protocol"
+)
+
+// registryPatience bounds one call to the registry; the protocol asks again.
+const registryPatience = 5 * time.Second
+
+// readControl reads the control record in the background, one read at a time.
+func (r *Replica) readControl() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reading || r.closed {
+		return
+	}
+	r.reading = true
+	r.work.Go(func() {
+		ctx, cancel := context.WithTimeout(r.ctx, registryPatience)
+		defer cancel()
+		ctl, rev, err := r.node.cfg.Registry.GetControl(ctx, r.cfg.Volume)
+		r.mu.Lock()
+		r.reading = false
+		r.mu.Unlock()
+		switch {
+		case err == nil:
+			r.controlChanged(&ctl, rev)
+		case errors.Is(err, federation.ErrNotFound):
+			r.controlChanged(nil, 0)
+		default:
+			r.cfg.Logger.Debug("control record can not be read", "error", err)
+		}
+	})
+}
+
+// controlChanged takes in a control record that was read or watched.
+func (r *Replica) controlChanged(ctl *federation.Control, rev federation.Revision) {
+	r.post(protocol.ControlRead{Control: ctl, Revision: rev})
+	r.mu.Lock()
+	r.signal()
+	r.mu.Unlock()
+}
+
+func (r *Replica) swap(e protocol.Swap) {
+	ctx, cancel := context.WithTimeout(r.ctx, registryPatience)
+	defer cancel()
+	rev, err := r.node.cfg.Registry.SwapControl(ctx, r.cfg.Volume, e.Previous, e.Next)
+	outcome := protocol.SwapUnknown // also when it was surely not applied: the protocol reads and tries again
+	switch {
+	case err == nil:
+		outcome = protocol.SwapDone
+		r.cfg.Logger.Info("control record", "epoch", e.Next.Epoch, "home", e.Next.Home.Gateway, "members", len(e.Next.Members))
+	case errors.Is(err, federation.ErrConflict):
+		outcome = protocol.SwapConflict
+	case errors.Is(err, federation.ErrInvalid), errors.Is(err, federation.ErrRewound):
+		outcome = protocol.SwapConflict
+		r.cfg.Logger.Error("control record was not swapped", "error", err)
+	default:
+		r.cfg.Logger.Warn("outcome of the swap of the control record is not known; it is read again", "error", err)
+	}
+	r.post(protocol.Swapped{Outcome: outcome, Revision: rev})
+}
+
+// proof is what shows a home that a follower can unwrap the data key (rule 17).
+func proof(key [32]byte, volume string, m protocol.Member, epoch uint64) []byte {
+	h := hmac.New(sha256.New, key[:])
+	fmt.Fprintf(h, "weir member 1\n%s\n%s\n%d", volume, m, epoch)
+	return h.Sum(nil)
+}
+
+func proves(given []byte, key [32]byte, volume string, m protocol.Member, epoch uint64) bool {
+	return hmac.Equal(given, proof(key, volume, m, epoch))
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/replica/protocol"
+)
+
+// lagMeter remembers when the home's log ended where, to tell lag as time. Guarded by Replica.mu.
+type lagMeter struct {
+	samples []lagSample // ascending
+	sealed  Position    // where the newest segment began to be filled
+	since   time.Duration
+}
+
+type lagSample struct {
+	end Position
+	at  time.Duration
+}
+
+// sample is taken at every tick; r.mu is held.
+func (l *lagMeter) sample(end Position, now time.Duration) {
+	if n := len(l.samples); n > 0 && l.samples[n-1].end == end {
+		return
+	}
+	l.samples = append(l.samples, lagSample{end, now})
+	if len(l.samples) > 4096 { // an old copy's lag is then at least that of the oldest sample
+		l.samples = append(l.samples[:0:0], l.samples[2048:]...)
+	}
+}
+
+// behind tells for how long a copy that ends at pos has been trailing.
+func (l *lagMeter) behind(pos Position, now time.Duration) time.Duration {
+	for _, s := range l.samples {
+		if pos.Less(s.end) {
+			return now - s.at
+		}
+	}
+	return 0
+}
+
+// tick does what a replica does from time to time.
+func (r *Replica) tick() {
+	r.post(protocol.Tick{})
+	end := r.cfg.Log.End()
+	now := r.node.cfg.Clock()
+	r.mu.Lock()
+	leading := r.leading && !r.paused
+	r.lag.sample(end, now)
+	if r.lag.sealed.Seq != end.Seq {
+		r.lag.sealed, r.lag.since = end, now
+	}
+	age := now - r.lag.since
+	stale := end.Off > r.lag.sealed.Off && r.cfg.MaxLag.Time > 0 && age > r.cfg.MaxLag.Time/2
+	r.mu.Unlock()
+	if leading && stale && r.cfg.Store != nil {
+		if err := r.roll(); err != nil {
+			r.cfg.Logger.Warn("segment is not sealed", "error", err)
+		}
+	}
+	r.upload()
+}
+
+// roll seals the segment that is being filled, so that it can be uploaded.
+func (r *Replica) roll() error {
+	r.mu.Lock()
+	leading := r.leading
+	r.mu.Unlock()
+	if !leading {
+		return nil
+	}
+	if err := r.cfg.Log.Roll(); err != nil {
+		return err
+	}
+	r.post(protocol.Appended{Log: r.logState()})
+	r.cfg.Log.Sync(r.cfg.Log.End())
+	r.kickStreams()
+	return nil
+}
+
+// Lag is how far each copy trails, as the home sees it.
+func (r *Replica) Lag() []federation.ObservedReplica {
+	s := r.Status()
+	if s.Role != protocol.Home && s.Role != protocol.Starting {
+		return nil
+	}
+	now := r.node.cfg.Clock()
+	self := r.node.cfg.Self
+	out := []federation.ObservedReplica{{Gateway: self.Gateway, Site: self.Site, State: federation.ReplicaHome, Durable: federation.Position(s.Durable)}}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range s.Peers {
+		o := federation.ObservedReplica{Gateway: p.Member.Gateway, Site: p.Member.Site, Durable: federation.Position(p.Match),
+			LagBytes: r.cfg.Log.Distance(p.Match, s.End), LagSeconds: r.lag.behind(p.Match, now).Seconds()}
+		switch {
+		case !p.Joined:
+			o.State = federation.ReplicaLost
+		case p.Vote:
+			o.State = federation.ReplicaMember
+		case p.Match.Less(s.Commit):
+			o.State = federation.ReplicaJoining
+		default:
+			o.State = federation.ReplicaFollower
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// throttle makes a writer wait while a copy that answers trails further than the policy allows (rule 11). A copy that
+// does not answer is a lost copy: it is shown as such and caught up when it is back, and does not stop the volume.
+func (r *Replica) throttle(ctx context.Context) error {
+	for r.cfg.MaxLag != (MaxLag{}) && r.tooFar() {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (r *Replica) tooFar() bool {
+	now := r.node.cfg.Clock()
+	end := r.cfg.Log.End()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.leading {
+		return false
+	}
+	for _, p := range r.core.Status(now).Peers {
+		if !p.Joined || now-p.Seen > r.node.cfg.Promise {
+			continue
+		}
+		if limit := r.cfg.MaxLag.Bytes; limit > 0 && p.Match.Less(end) && r.cfg.Log.Distance(p.Match, end) > limit {
+			return true
+		}
+		if limit := r.cfg.MaxLag.Time; limit > 0 && r.lag.behind(p.Match, now) > limit {
+			return true
+		}
+	}
+	return false
+}

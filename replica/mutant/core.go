@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// Core decides for one volume at one gateway. Make it with New.
+type Core struct {
+	cfg    Config
+	policy Policy
+	now    Time
+	out    []Effect
+
+	role   Role
+	read   bool                // the control record was read since the start
+	ctl    *federation.Control // newest known
+	rev    federation.Revision
+	swap   *swap
+	flying int    // Swap effects without their Swapped event
+	epoch  uint64 // newest known; messages of earlier ones are rejected
+	log    LogState
+	commit Position
+	synced Time // last evidence that fsync works
+
+	// As a follower.
+	home         string // gateway that greeted us in this epoch, "" for none
+	joined       bool   // our log is a prefix of the home's
+	greeting     *Message
+	cut          Position // where greeting makes us cut
+	homeStamp    Time
+	promiseUntil Time
+	leaseUntil   Time
+	yieldUntil   Time // we handed over; our own record is not a reason to take over before
+	asked        bool // a ControlRead that we asked for, before a takeover, is due
+	askedAt      Time
+	released     bool // the home handed over to us
+
+	// As home.
+	peers     map[string]*peer
+	begun     Position // end of the header that begins the epoch, zero until written
+	startedAt Time     // when the epoch began here
+	quietEnd  Time     // until then gateways that are not known yet may hold leases of an earlier life
+	joining   string   // counts for commit before it is a member
+	lapsing   []lapse
+	moving    string
+	moveEnd   Time
+}
+
+type swap struct {
+	previous federation.Revision
+	next     federation.Control
+	takeover bool
+	unknown  bool // to be settled by reading back
+	doubt    bool // a conflict may be with an earlier attempt of the same, or be the answer to an earlier swap
+}
+
+// peer is what the home knows of another gateway.
+type peer struct {
+	member  Member
+	joined  bool
+	matched bool // match counts: it was welcomed in this epoch
+	proved  bool
+	match   Position
+	seen    Time // last message
+	stamp   Time // newest Stamp of its clock
+	promise Time // valid until
+	lease   Time // given until
+	greeted Time
+}
+
+// lapse is a former member that may read until its lease ends.
+type lapse struct {
+	gateway string
+	until   Time
+}
+
+// New returns the Core of a gateway that just started: it asks for the control record and, having
+// perhaps promised something before, supports the present home for one promise.
+func New(cfg Config, policy Policy, state LogState, now Time) (*Core, []Effect) {
+	c := &Core{cfg: cfg, policy: policy, log: state, now: now, peers: map[string]*peer{}, synced: now, asked: true}
+	if n := len(state.Epochs); n > 0 {
+		c.epoch = state.Epochs[n-1].Epoch
+	}
+	c.promiseUntil = now + cfg.Promise
+	return c, []Effect{ReadControl{}}
+}
+
+// Step takes in one event at a time now and returns what is to be done about it, in order.
+func (c *Core) Step(now Time, e Event) []Effect {
+	c.now = max(c.now, now)
+	c.out = nil
+	if c.role == Failed {
+		return nil
+	}
+	switch e := e.(type) {
+	case ControlRead:
+		c.controlRead(e)
+	case Swapped:
+		c.swapped(e)
+	case Received:
+		c.received(e.Message)
+	case Appended:
+		c.appended(e.Log)
+	case Synced:
+		c.synced = c.now
+		if c.log.Durable.Less(e.Position) {
+			c.log.Durable = e.Position
+		}
+		if c.role == Follower && c.joined {
+			c.ack()
+		}
+	case LogFailed:
+		c.stopLeading()
+		c.setRole(Failed)
+	case PeerDown:
+		c.peerDown(e.Gateway)
+	case PolicyChanged:
+		c.policy = e.Policy
+		c.maybeCreate()
+	case Peers:
+		c.setPeers(e.Members)
+	case Tick:
+		c.tick()
+	case Force:
+		c.force()
+	case Move:
+		if c.leading() {
+			c.moving, c.moveEnd = e.To, c.now+2*c.cfg.Promise
+		}
+	}
+	c.advance()
+	return c.out
+}
+
+func (c *Core) emit(e Effect) { c.out = append(c.out, e) }
+
+func (c *Core) setRole(r Role) {
+	if c.role != r {
+		c.role = r
+		c.emit(RoleChanged{Role: r, Epoch: c.epoch})
+	}
+}
+
+func (c *Core) send(to string, m Message) {
+	m.From, m.Epoch, m.Stamp = c.cfg.Self, c.epoch, c.now
+	c.emit(Send{To: to, Message: m})
+}
+
+// leading tells whether this gateway's epoch is the newest that it knows.
+func (c *Core) leading() bool { return c.role == Home || c.role == Starting }
+
+// relied shortens a duration that another clock measures.
+func relied(d time.Duration) time.Duration { return d - d/16 }
+
+func (c *Core) controlRead(e ControlRead) {
+	c.read = true
+	if s := c.swap; s != nil {
+		same := e.Control != nil && e.Revision > s.previous && e.Control.Same(s.next) // an older record may say the same
+		switch {
+		case same && !s.takeover:
+			c.applied(e.Revision)
+		case same && !s.unknown: // The answer tells. An earlier life may have made this very record, and begun its epoch:
+			// so an epoch begins with the answer to its swap, never with what is read.
+		case s.unknown && e.Revision == s.previous:
+			s.unknown = false
+			c.emitSwap() // the very same: whichever of both arrives, the outcome is one
+		case e.Revision > s.previous && s.unknown:
+			c.conflict()
+			c.adopt(e)
+		case e.Revision > c.rev:
+			c.adopt(e) // the swap is going to fail; its outcome is waited for
+		}
+		return
+	}
+	asked := c.asked
+	c.asked = false
+	if e.Control == nil {
+		c.maybeCreate()
+		return
+	}
+	c.adopt(e)
+	if asked && c.swap == nil && c.mayTakeOver() {
+		c.takeOver()
+	}
+}
+
+// adopt takes in a newer control record. One whose epoch went back comes from a restored registry (rule 7).
+func (c *Core) adopt(e ControlRead) {
+	if e.Control == nil || e.Revision <= c.rev || c.ctl != nil && e.Control.Epoch < c.ctl.Epoch {
+		return
+	}
+	ctl := e.Control.Clone()
+	c.ctl, c.rev = &ctl, e.Revision
+	if ctl.Epoch > c.epoch {
+		c.follow(ctl.Epoch)
+	}
+}
+
+func (c *Core) maybeCreate() {
+	if !c.read || c.ctl != nil || c.swap != nil || c.role != Follower ||
+		c.policy.FirstHome != c.cfg.Self.Site || c.log.End != (Position{}) {
+		return
+	}
+	next := federation.Control{Volume: c.cfg.Volume, Epoch: 1, Home: c.cfg.Self, Members: []Member{c.cfg.Self},
+		History: []federation.EpochStart{{Epoch: 1}}}
+	c.propose(next, true)
+}
+
+func (c *Core) propose(next federation.Control, takeover bool) {
+	c.swap = &swap{previous: c.rev, next: next, takeover: takeover, doubt: c.flying > 0}
+	if takeover {
+		c.setRole(Candidate)
+	}
+	c.emitSwap()
+}
+
+func (c *Core) emitSwap() {
+	c.flying++
+	c.emit(Swap{Previous: c.swap.previous, Next: c.swap.next.Clone()})
+}
+
+func (c *Core) swapped(e Swapped) {
+	c.flying = max(0, c.flying-1)
+	s := c.swap
+	if s == nil {
+		return // settled by a control record that was read or watched
+	}
+	switch {
+	case e.Outcome == SwapDone && e.Revision > s.previous:
+		c.applied(e.Revision)
+	case e.Outcome == SwapDone: // the answer to an earlier swap
+	case e.Outcome == SwapConflict && !s.doubt:
+		c.conflict()
+		c.emit(ReadControl{})
+	default:
+		s.unknown, s.doubt = true, true
+		c.emit(ReadControl{})
+	}
+}
+
+// applied carries on after our swap was applied at revision rev, which may have been replaced since.
+func (c *Core) applied(rev federation.Revision) {
+	if rev > c.rev {
+		c.done(rev)
+	} else {
+		c.conflict()
+	}
+}
+
+func (c *Core) conflict() {
+	c.swap = nil
+	c.joining = ""
+	if c.role == Candidate {
+		c.released = false
+		c.promiseUntil = max(c.promiseUntil, c.now+c.cfg.Promise)
+		c.setRole(Follower)
+	}
+}
+
+// done carries on after our swap was applied at revision rev and is the newest known.
+func (c *Core) done(rev federation.Revision) {
+	s := c.swap
+	c.swap = nil
+	old := c.ctl
+	next := s.next.Clone()
+	c.ctl, c.rev = &next, rev
+	if s.takeover {
+		if c.role != Candidate || next.Epoch <= c.epoch { // a newer epoch was seen meanwhile
+			if c.role == Candidate {
+				c.setRole(Follower)
+			}
+			return
+		}
+		c.epoch = next.Epoch
+		c.startedAt = c.now
+		c.begun, c.released, c.joined, c.home, c.leaseUntil = Position{}, false, false, "", 0
+		for _, p := range c.peers {
+			*p = peer{member: p.member}
+		}
+		c.lapsing, c.quietEnd = nil, 0
+		if old != nil && old.Home.Gateway == c.cfg.Self.Gateway {
+			c.lapseAll()
+		}
+		c.setRole(Starting)
+		c.emit(BeginEpoch{Epoch: c.epoch})
+		return
+	}
+	c.joining = ""
+	if old != nil && c.leading() {
+		for _, m := range old.Members {
+			if p := c.peers[m.Gateway]; p != nil && !next.IsMember(m) && p.lease > c.now {
+				c.lapsing = append(c.lapsing, lapse{m.Gateway, p.lease})
+			}
+		}
+	}
+}
+
+// lapseAll takes every gateway that is not a member to hold a lease: what we gave in an earlier epoch, perhaps
+// as an earlier process, is not remembered.
+func (c *Core) lapseAll() {
+	c.quietEnd = c.now + c.cfg.Promise/2
+	for g, p := range c.peersInOrder() {
+		if !c.ctl.IsMember(p.member) {
+			c.lapsing = append(c.lapsing, lapse{g, c.quietEnd})
+		}
+	}
+}
+
+// follow leaves whatever role there was for that of a follower in epoch e.
+func (c *Core) follow(e uint64) {
+	c.stopLeading()
+	c.epoch = max(c.epoch, e)
+	c.joined, c.home, c.greeting, c.leaseUntil, c.released = false, "", nil, 0, false
+	c.promiseUntil = max(c.promiseUntil, c.now+c.cfg.Promise)
+	if c.role != Candidate { // a candidate waits for the outcome of its swap
+		c.setRole(Follower)
+	}
+}
+
+func (c *Core) stopLeading() {
+	if !c.leading() {
+		return
+	}
+	for g, p := range c.peersInOrder() {
+		if p.joined {
+			c.emit(Unstream{To: g})
+		}
+		*p = peer{member: p.member}
+	}
+	c.begun, c.joining, c.moving, c.lapsing = Position{}, "", "", nil
+}
+
+func (c *Core) appended(l LogState) {
+	c.log.End, c.log.Epochs = l.End, l.Epochs
+	c.commit = earlier(c.commit, l.End) // goes back only after somebody was forced to be home
+	if l.End.Less(c.log.Durable) {
+		c.log.Durable = l.End
+	}
+	if c.log.Durable.Less(l.Durable) {
+		c.log.Durable = l.Durable
+	}
+	if c.role == Starting && c.begun == (Position{}) && len(l.Epochs) > 0 && l.Epochs[len(l.Epochs)-1].Epoch == c.epoch {
+		c.begun = l.End
+	}
+	if c.greeting != nil && !c.cut.Less(l.End) {
+		c.welcome()
+	}
+}
+
+func (c *Core) peerDown(gateway string) {
+	if p := c.peers[gateway]; p != nil && c.leading() && p.joined {
+		p.joined = false
+		c.emit(Unstream{To: gateway})
+	}
+	if gateway == c.home {
+		c.joined = false
+	}
+}
+
+func (c *Core) setPeers(members []Member) {
+	for _, m := range members {
+		if m.Gateway == c.cfg.Self.Gateway {
+			continue
+		}
+		p := c.peers[m.Gateway]
+		switch {
+		case p == nil:
+			c.peers[m.Gateway] = &peer{member: m}
+			if false && !c.ctl.IsMember(m) {
+				c.lapsing = append(c.lapsing, lapse{m.Gateway, c.quietEnd})
+			}
+		case p.member != m: // another incarnation: another log
+			if p.joined && c.leading() {
+				c.emit(Unstream{To: m.Gateway})
+			}
+			*p = peer{member: m, lease: p.lease}
+		}
+	}
+	for g, p := range c.peersInOrder() {
+		if !slices.ContainsFunc(members, func(m Member) bool { return m.Gateway == g }) {
+			if p.joined && c.leading() {
+				c.emit(Unstream{To: g})
+			}
+			if p.lease > c.now {
+				c.lapsing = append(c.lapsing, lapse{g, p.lease})
+			}
+			delete(c.peers, g)
+		}
+	}
+}
+
+func (c *Core) tick() {
+	switch {
+	case !c.read, c.swap != nil && c.swap.unknown, c.ctl != nil && c.ctl.Epoch < c.epoch:
+		c.emit(ReadControl{})
+	case c.role != Follower || c.swap != nil:
+	case c.mayTakeOver(),
+		c.now >= c.promiseUntil && c.now >= c.askedAt+c.cfg.Promise: // no home; perhaps we became a member unknowingly
+		c.asked, c.askedAt = true, c.now
+		c.emit(ReadControl{}) // also proves that the registry is there before we stop acknowledging
+	}
+	switch {
+	case !c.leading():
+	case c.proven() || len(c.voters()) < 2:
+		c.beat()
+		c.manageMembers()
+		c.handOver()
+	default:
+		c.mute()
+	}
+}
+
+// proven tells whether there is recent evidence that our disk works.
+func (c *Core) proven() bool { return c.now-c.synced <= c.cfg.Promise }
+
+// mute lets the promises of the followers end: a home whose disk hangs must not stay home for ever.
+func (c *Core) mute() {
+	c.startedAt = c.now // they are not to blame for their silence
+	for g, p := range c.peersInOrder() {
+		if p.joined {
+			p.joined = false
+			c.emit(Unstream{To: g})
+		}
+	}
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/federation"
+)
+
+// received takes in a message.
+func (c *Core) received(m Message) {
+	switch m.Kind {
+	case Welcome, Ack, Lost:
+		c.fromFollower(m)
+		return
+	case Reject:
+		if m.Epoch > c.epoch {
+			c.follow(m.Epoch)
+			c.emit(ReadControl{})
+		}
+		return
+	}
+	if m.Epoch < c.epoch || c.ctl != nil && m.Epoch < c.ctl.Epoch {
+		c.emit(Send{To: m.From.Gateway, Message: Message{Kind: Reject, From: c.cfg.Self, Epoch: c.epoch, Stamp: c.now}})
+		return
+	}
+	if !c.read || c.role == Candidate {
+		return // not before we know, or have settled, whose turn it is
+	}
+	if m.Kind == Hello {
+		c.hello(m)
+		return
+	}
+	if m.Epoch > c.epoch || c.role != Follower || !c.joined || m.From.Gateway != c.home {
+		c.sendTo(m, Message{Kind: Lost})
+		return
+	}
+	c.fromHome(m)
+}
+
+// sendTo answers m in its epoch.
+func (c *Core) sendTo(m Message, answer Message) {
+	answer.From, answer.Epoch, answer.Stamp = c.cfg.Self, m.Epoch, c.now
+	c.emit(Send{To: m.From.Gateway, Message: answer})
+}
+
+// hello begins, or begins again, to follow the home m.From.
+func (c *Core) hello(m Message) {
+	if c.ctl != nil && c.ctl.Epoch == m.Epoch && c.ctl.Home != m.From {
+		return // not the home of that epoch
+	}
+	if m.Epoch > c.epoch {
+		c.follow(m.Epoch)
+		c.emit(ReadControl{})
+	}
+	if c.role != Follower {
+		return // our own epoch
+	}
+	c.joined = false
+	c.home, c.homeStamp, c.greeting = m.From.Gateway, m.Stamp, &m
+	c.cut = shared(c.log, m.Epochs, m.End)
+	if c.began(m.Epoch) {
+		c.cut = c.log.End // all that we have of this epoch is in the home's log, even if frames overtook this greeting
+	}
+	if c.cut.Less(c.log.End) {
+		c.emit(Truncate{To: c.cut})
+		return
+	}
+	c.welcome()
+}
+
+// shared returns the end of the longest prefix that a log has in common with one that has the given
+// epochs and end (rule 6): within one epoch a single home appended in one order.
+func shared(own LogState, epochs []log.EpochStart, end Position) Position {
+	endOf := func(list []log.EpochStart, i int, end Position) Position {
+		if i+1 < len(list) {
+			return list[i+1].Start
+		}
+		return end
+	}
+	i, j := len(own.Epochs)-1, len(epochs)-1
+	for i >= 0 && j >= 0 {
+		switch {
+		case own.Epochs[i].Epoch > epochs[j].Epoch:
+			i--
+		case own.Epochs[i].Epoch < epochs[j].Epoch:
+			j--
+		default:
+			a, b := endOf(own.Epochs, i, own.End), endOf(epochs, j, end)
+			if b.Less(a) {
+				return b
+			}
+			return a
+		}
+	}
+	return Position{}
+}
+
+func (c *Core) welcome() {
+	m := *c.greeting
+	c.greeting = nil
+	c.joined = true
+	c.sendTo(m, Message{Kind: Welcome, Start: c.log.End, End: c.log.Durable, Echo: m.Stamp, Grant: c.promise()})
+}
+
+// promise extends our support for the home and returns for how long, or 0 without recent evidence that our disk works (rule 4).
+func (c *Core) promise() Time {
+	if !c.proven() {
+		return 0
+	}
+	c.promiseUntil = max(c.promiseUntil, c.now+c.cfg.Promise)
+	return c.cfg.Promise
+}
+
+func (c *Core) ack() {
+	c.send(c.home, Message{Kind: Ack, End: c.log.Durable, Echo: c.homeStamp, Grant: c.promise()})
+}
+
+// fromHome takes in Append, Advance, Beat and Release of the home that we joined.
+func (c *Core) fromHome(m Message) {
+	if m.Kind == Append {
+		if c.log.End.Less(m.Start) && (m.Start.Seq != c.log.End.Seq+1 || m.Start.Off != 0) {
+			c.joined = false
+			c.sendTo(m, Message{Kind: Lost})
+			return
+		}
+		c.emit(Ingest{})
+	}
+	c.homeStamp = max(c.homeStamp, m.Stamp)
+	if m.Grant > 0 && m.Echo > 0 && m.Echo <= c.now { // a later one is from before a reboot
+		c.leaseUntil = max(c.leaseUntil, m.Echo+relied(m.Grant))
+	}
+	// Never beyond what is durable here: what is applied must be in the log after a crash.
+	if reach := earlier(m.Commit, c.log.Durable); c.commit.Less(reach) {
+		c.commit = reach
+		c.emit(Committed{Position: reach})
+	}
+	switch m.Kind {
+	case Beat:
+		c.ack()
+	case Release:
+		if c.log.Durable == c.log.End && c.log.End == m.Commit && c.ctl != nil && c.ctl.IsMember(c.cfg.Self) {
+			c.released, c.promiseUntil, c.leaseUntil = true, c.now, 0
+			if c.mayTakeOver() { // else at a tick
+				c.takeOver()
+			}
+		}
+	}
+}
+
+func earlier(a, b Position) Position {
+	if b.Less(a) {
+		return b
+	}
+	return a
+}
+
+// mayTakeOver tells whether rule 5 lets this gateway try.
+func (c *Core) mayTakeOver() bool {
+	if c.role != Follower || !c.read || c.swap != nil || c.ctl == nil || !c.ctl.IsMember(c.cfg.Self) || c.ctl.Epoch < c.epoch || !c.proven() {
+		return false
+	}
+	// Since an epoch of ours began we promised nothing to a home of an earlier one. If the record names us but the epoch never
+	// began, the swap may have arrived late, after we followed that home again.
+	if c.ctl.Home == c.cfg.Self && c.began(c.ctl.Epoch) {
+		return c.now >= c.yieldUntil
+	}
+	return c.released || c.now >= c.promiseUntil
+}
+
+// began tells whether the log's last records are of epoch.
+func (c *Core) began(epoch uint64) bool {
+	n := len(c.log.Epochs)
+	return n > 0 && c.log.Epochs[n-1].Epoch == epoch
+}
+
+// takeOver asks the registry for the next epoch. From here to the outcome nothing is acknowledged.
+func (c *Core) takeOver() {
+	next := c.ctl.Clone()
+	next.Epoch = max(c.epoch, c.ctl.Epoch) + 1
+	next.Home = c.cfg.Self
+	if c.ctl.Home != c.cfg.Self && !c.released {
+		next.Members = nil
+		for _, m := range c.ctl.Members {
+			if m != c.ctl.Home {
+				next.Members = append(next.Members, m)
+			}
+		}
+	}
+	next.History = append(next.History, federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(c.log.End)})
+	c.leaseUntil, c.joined, c.greeting = 0, false, nil
+	c.propose(next, true)
+}
+
+// force is takeOver by a person's word, whoever the members are.
+func (c *Core) force() {
+	if c.role != Follower || c.swap != nil || !c.read || c.ctl == nil {
+		return
+	}
+	next := c.ctl.Clone()
+	next.Epoch = max(c.epoch, c.ctl.Epoch) + 1
+	next.Home, next.Members = c.cfg.Self, []Member{c.cfg.Self}
+	next.History = append(next.History, federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(c.log.End)})
+	c.leaseUntil, c.joined, c.greeting = 0, false, nil
+	c.propose(next, true)
+}

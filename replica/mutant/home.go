@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"time"
+)
+
+// peersInOrder iterates in a fixed order, so that equal inputs give equal effects.
+func (c *Core) peersInOrder() iter.Seq2[string, *peer] {
+	return func(yield func(string, *peer) bool) {
+		for _, g := range slices.Sorted(maps.Keys(c.peers)) {
+			if p := c.peers[g]; p != nil && !yield(g, p) {
+				return
+			}
+		}
+	}
+}
+
+// fromFollower takes in what a follower says to its home.
+func (c *Core) fromFollower(m Message) {
+	p := c.peers[m.From.Gateway]
+	if !c.leading() || p == nil || p.member != m.From || m.Epoch != c.epoch {
+		return
+	}
+	p.seen = c.now
+	p.stamp = max(p.stamp, m.Stamp)
+	switch m.Kind {
+	case Lost:
+		p.stamp = m.Stamp // its clock may have begun again
+		if p.joined {
+			p.joined = false
+			c.emit(Unstream{To: m.From.Gateway})
+		}
+		c.greet(m.From.Gateway, p)
+		return
+	case Welcome:
+		if p.joined { // it began again without our knowing
+			c.emit(Unstream{To: m.From.Gateway})
+		}
+		p.joined, p.matched, p.match, p.stamp = true, true, m.End, m.Stamp
+		p.proved = p.proved || m.Proved
+		c.emit(Stream{To: m.From.Gateway, Epoch: c.epoch, From: m.Start})
+	case Ack:
+		if !p.joined {
+			return
+		}
+		if p.match.Less(m.End) {
+			p.match = m.End
+		}
+	}
+	if m.Grant > 0 && m.Echo > 0 {
+		p.promise = max(p.promise, m.Echo+relied(m.Grant))
+	}
+}
+
+func (c *Core) greet(gateway string, p *peer) {
+	p.greeted = c.now
+	c.send(gateway, Message{Kind: Hello, Epochs: slices.Clone(c.log.Epochs), End: c.log.End})
+}
+
+// beat keeps every follower informed and the members' promises fresh.
+func (c *Core) beat() {
+	if c.begun == (Position{}) {
+		return // the epoch is not in our own log yet
+	}
+	for g, p := range c.peersInOrder() {
+		switch {
+		case p.joined:
+			c.send(g, c.withLease(p, Message{Kind: Beat, Commit: c.commit}))
+		case c.now-p.greeted >= c.cfg.Heartbeat || p.greeted == 0:
+			c.greet(g, p)
+		}
+	}
+}
+
+// Stamp fills in what accompanies frames for a streaming follower: the shell calls it for each Append message.
+func (c *Core) Stamp(now Time, to string, start Position) Message {
+	c.now = max(c.now, now)
+	m := Message{Kind: Append, Start: start, Commit: c.commit}
+	if p := c.peers[to]; p != nil {
+		m = c.withLease(p, m)
+	}
+	m.From, m.Epoch, m.Stamp = c.cfg.Self, c.epoch, c.now
+	return m
+}
+
+// withLease adds a read lease if p may have one: it is a member, and every promise that we rely on outlasts it.
+func (c *Core) withLease(p *peer, m Message) Message {
+	m.Echo = p.stamp
+	if c.role != Home || !p.joined || p.stamp == 0 || c.ctl == nil || !c.ctl.IsMember(p.member) || c.leaving(p.member) {
+		return m
+	}
+	if d := min(c.cfg.Promise/2, c.servingUntil()-c.now); d > 0 {
+		m.Grant = d
+		p.lease = max(p.lease, c.now+d)
+	}
+	return m
+}
+
+// leaving tells whether a swap under way would remove m.
+func (c *Core) leaving(m Member) bool { return c.swap != nil && !c.swap.next.IsMember(m) }
+
+// forever is later than any reading of a clock.
+const forever = Time(1<<63 - 1)
+
+// servingUntil is when the first of the promises ends that rule 4 asks for.
+func (c *Core) servingUntil() Time {
+	if c.role != Home {
+		return 0
+	}
+	until := forever
+	for _, m := range c.voters() {
+		if m == c.cfg.Self {
+			continue
+		}
+		p := c.peers[m.Gateway]
+		if p == nil || p.member != m {
+			return 0
+		}
+		until = min(until, p.promise)
+	}
+	return until
+}
+
+// voters are the members, old and new while a swap is under way.
+func (c *Core) voters() []Member {
+	if c.ctl == nil {
+		return nil
+	}
+	if c.swap == nil {
+		return c.ctl.Members
+	}
+	all := slices.Clone(c.ctl.Members)
+	for _, m := range c.swap.next.Members {
+		if !slices.Contains(all, m) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// committable is the position that everything needed for a commit has made durable.
+func (c *Core) committable() Position {
+	pos := c.log.Durable
+	for _, m := range c.voters() {
+		if m == c.cfg.Self {
+			continue
+		}
+		p := c.peers[m.Gateway]
+		if p == nil || p.member != m || !p.matched {
+			return Position{}
+		}
+		pos = earlier(pos, p.match)
+	}
+	if p := c.peers[c.joining]; p != nil {
+		pos = earlier(pos, p.match)
+	}
+	c.lapsing = slices.DeleteFunc(c.lapsing, func(l lapse) bool { return l.until <= c.now })
+	for _, l := range c.lapsing {
+		if p := c.peers[l.gateway]; p != nil && p.matched {
+			pos = earlier(pos, p.match)
+		} else {
+			return Position{}
+		}
+	}
+	return pos
+}
+
+// degraded tells whether there are fewer members than the policy wants before it acknowledges.
+func (c *Core) degraded() bool {
+	return c.ctl == nil || len(c.ctl.Members) < c.policy.Want && !c.policy.Continue
+}
+
+// advance moves the commit position as far as it goes.
+func (c *Core) advance() {
+	if !c.leading() || c.begun == (Position{}) {
+		return
+	}
+	pos := c.committable()
+	if pos.Less(c.begun) {
+		return
+	}
+	if c.degraded() {
+		stall := c.begun
+		if stall.Less(c.commit) {
+			stall = c.commit
+		}
+		pos = earlier(pos, stall)
+	}
+	if c.commit.Less(pos) {
+		c.commit = pos
+		c.emit(Committed{Position: pos})
+		for g, p := range c.peersInOrder() {
+			if p.joined {
+				c.send(g, c.withLease(p, Message{Kind: Advance, Commit: c.commit}))
+			}
+		}
+	}
+	if c.role == Starting {
+		c.setRole(Home)
+	}
+}
+
+// patience is how long a member may be silent before the home looks for another.
+func (c *Core) patience() time.Duration { return c.cfg.Promise * 3 / 4 }
+
+func (c *Core) live(p *peer) bool {
+	return p != nil && p.joined && c.heard(p)
+}
+
+// heard tells whether p spoke lately and still promises: a gateway whose disk hangs goes on speaking.
+func (c *Core) heard(p *peer) bool { return c.now-p.seen < c.patience() && c.now < p.promise }
+
+// outlasts tells whether p's promise outlasts every lease given so far. A member must not be able to take over while
+// somebody who left in the swap that brought it in still reads.
+func (c *Core) outlasts(p *peer) bool { return p.promise >= c.now+c.cfg.Promise/2 }
+
+// candidate returns the best follower that could become a member now, or "".
+func (c *Core) candidate() string {
+	fits := func(p *peer) bool {
+		return c.live(p) && p.proved && !c.ctl.IsMember(p.member) && c.commit.Seq <= p.match.Seq+1 && c.outlasts(p) &&
+			slices.Contains(c.policy.Sites, p.member.Site)
+	}
+	if p := c.peers[c.moving]; p != nil && fits(p) {
+		return c.moving
+	}
+	for _, site := range c.policy.Sites {
+		for g, p := range c.peersInOrder() {
+			if p.member.Site == site && fits(p) {
+				return g
+			}
+		}
+	}
+	return ""
+}
+
+// manageMembers lets the home change the members (rule 3).
+func (c *Core) manageMembers() {
+	if c.swap != nil || c.ctl == nil || c.ctl.Epoch != c.epoch {
+		return
+	}
+	var keep, silent []Member
+	for _, m := range c.ctl.Members {
+		if m == c.cfg.Self || c.holds(m) {
+			keep = append(keep, m)
+		} else {
+			silent = append(silent, m)
+		}
+	}
+	if p := c.peers[c.joining]; c.joining != "" && (!c.live(p) || c.ctl.IsMember(p.member)) {
+		c.joining = ""
+	}
+	needed := len(keep) < c.policy.Want
+	if p := c.peers[c.moving]; p != nil && !c.ctl.IsMember(p.member) {
+		needed = true
+	}
+	if c.joining == "" && needed && c.role == Home {
+		c.joining = c.candidate()
+	}
+	next := c.ctl.Clone()
+	next.Members = keep
+	if p := c.peers[c.joining]; c.joining != "" && p != nil {
+		if p.match.Less(c.commit) || !c.outlasts(p) {
+			if len(silent) == 0 {
+				return // commit waits for it now, so it catches up
+			}
+		} else {
+			next.Members = append(next.Members, p.member)
+		}
+	}
+	if c.role == Home && c.moving == "" && c.joining == "" && len(silent) == 0 && len(next.Members) > max(1, c.policy.Want) {
+		next.Members = c.fewest(next.Members)
+	}
+	if slices.Equal(next.Members, c.ctl.Members) {
+		return
+	}
+	c.propose(next, false)
+}
+
+// holds tells whether member m is heard of, or may still be: a new home waits for those it has not heard of yet.
+func (c *Core) holds(m Member) bool {
+	p := c.peers[m.Gateway]
+	if p != nil && p.member != m {
+		return false
+	}
+	return p != nil && c.heard(p) || c.now < c.startedAt+c.patience()
+}
+
+// fewest keeps as many members as wanted: the home, then those of the most preferred sites.
+func (c *Core) fewest(members []Member) []Member {
+	rank := func(m Member) int {
+		if m == c.cfg.Self {
+			return -1
+		}
+		if i := slices.Index(c.policy.Sites, m.Site); i >= 0 {
+			return i
+		}
+		return len(c.policy.Sites)
+	}
+	members = slices.Clone(members)
+	slices.SortStableFunc(members, func(a, b Member) int { return rank(a) - rank(b) })
+	return members[:max(1, c.policy.Want)]
+}
+
+// handOver moves the home to another gateway without loss: pause, let it have everything, release it from its promise.
+func (c *Core) handOver() {
+	if c.moving == "" {
+		return
+	}
+	if c.now >= c.moveEnd {
+		c.moving = ""
+		c.emit(RoleChanged{Role: c.role, Epoch: c.epoch}) // serve again
+		return
+	}
+	p := c.peers[c.moving]
+	if c.role != Home || c.swap != nil || !c.live(p) || !c.ctl.IsMember(p.member) {
+		return
+	}
+	// The next home knows nothing of the leases that former members hold.
+	if len(c.lapsing) > 0 || c.commit != c.log.End || p.match != c.log.End || c.servingUntil() <= c.now {
+		c.emit(Pause{})
+		return
+	}
+	to := c.moving
+	c.send(to, Message{Kind: Release, Commit: c.commit})
+	c.yieldUntil = c.now + 2*c.cfg.Promise
+	c.follow(c.epoch)
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/federation"
+)
+
+// The simulation's log and registry.
+
+type entry struct {
+	pos   Position
+	epoch uint64
+	id    int // 0 for the header of an epoch
+}
+
+func (e entry) String() string { return fmt.Sprintf("%d@%d", e.id, e.epoch) }
+
+type simLog struct {
+	entries []entry
+	durable int // entries that a power cut leaves
+}
+
+func (l *simLog) end() Position { return l.posAt(len(l.entries)) }
+
+// at returns the i-th entry, counted from 1.
+func (l *simLog) at(i int) entry {
+	if i == 0 || i > len(l.entries) {
+		return entry{}
+	}
+	return l.entries[i-1]
+}
+
+func (l *simLog) posAt(n int) Position { return l.at(n).pos }
+
+func (l *simLog) state() LogState {
+	s := LogState{End: l.end(), Durable: l.posAt(l.durable)}
+	for i, e := range l.entries {
+		if n := len(s.Epochs); n == 0 || s.Epochs[n-1].Epoch != e.epoch {
+			s.Epochs = append(s.Epochs, log.EpochStart{Epoch: e.epoch, Start: l.posAt(i)})
+		}
+	}
+	return s
+}
+
+// index returns the number of entries at or before p.
+func (l *simLog) index(p Position) int {
+	return sort.Search(len(l.entries), func(i int) bool { return p.Less(l.entries[i].pos) })
+}
+
+type record struct {
+	ctl *federation.Control
+	rev federation.Revision
+}
+
+type registry struct {
+	record
+	old      []record // all there ever were
+	down     bool
+	unheard  map[string]bool // gateways that are cut off
+	mishap   int             // percentage of swaps that go wrong in some way
+	lag      time.Duration   // of watches, at most
+	nowatch  bool
+	outcomes []string // stories: how the next swaps end
+	inFlight int
+}
+
+func (r *registry) init() {
+	r.unheard, r.lag = map[string]bool{}, 80*ms
+	r.old = []record{{}}
+}
+
+func (s *sim) reaches(n *node) bool { return !s.down && !s.unheard[n.name] }
+
+func (n *node) controlRead(r record) {
+	if r.ctl != nil {
+		c := r.ctl.Clone()
+		r.ctl = &c
+	}
+	n.step(ControlRead{r.ctl, r.rev})
+}
+
+func (n *node) readControl() {
+	s := n.sim
+	s.bias("read", n, nil)
+	n.later(s.between(ms, 40*ms), func() {
+		if !s.reaches(n) {
+			return
+		}
+		r, back := s.record, s.between(ms, 40*ms)
+		if s.chance(5) {
+			back = s.between(ms, 1500*ms)
+		}
+		n.later(back, func() { n.controlRead(r) })
+	})
+}
+
+// stale tells a node that starts what the registry, or a lagging part of it, once held.
+func (s *sim) stale(n *node) {
+	if s.chance(30) {
+		r := s.old[max(0, len(s.old)-1-s.rnd.IntN(4))]
+		n.later(s.between(0, 60*ms), func() { n.controlRead(r) })
+	}
+}
+
+// apply is the registry's side of a swap.
+func (s *sim) apply(n *node, e Swap, forced bool) bool {
+	s.inFlight--
+	if s.rev != e.Previous {
+		return false
+	}
+	if err := federation.CheckSwap(s.ctl, e.Next); err != nil {
+		s.fail("%s: %v", n.name, err)
+		return false
+	}
+	if old := s.ctl; old != nil && old.Epoch != e.Next.Epoch && !forced && !slices.ContainsFunc(old.Members, func(m Member) bool { return m == e.Next.Home }) {
+		s.fail("%s takes over without being a member", n.name)
+	}
+	c := e.Next.Clone()
+	s.record = record{&c, s.rev + 1}
+	s.old = append(s.old, s.record)
+	s.logf("record: %v", s.registry)
+	s.recorded(forced, n)
+	if !s.nowatch {
+		for _, o := range s.nodes {
+			r := s.record
+			o.later(s.between(ms, s.lag), func() {
+				if s.reaches(o) {
+					o.controlRead(r)
+				}
+			})
+		}
+	}
+	s.bias("record", n, nil)
+	return true
+}
+
+func (n *node) swap(e Swap) {
+	s := n.sim
+	if n.forcing {
+		n.forced = &e.Next
+	}
+	forced := n.forced != nil && n.forced.Same(e.Next)
+	answer := func(d time.Duration, sw Swapped) { n.later(d, func() { n.step(sw) }) }
+	outcome := ""
+	switch {
+	case len(s.outcomes) > 0:
+		outcome, s.outcomes = s.outcomes[0], s.outcomes[1:]
+	case s.chance(s.mishap):
+		outcome = []string{"unknown", "unapplied", "late", "late", "slow"}[s.rnd.IntN(5)]
+	}
+	s.bias("swap", n, nil)
+	s.inFlight++
+	s.after(s.between(ms, 40*ms), func() {
+		if !s.reaches(n) {
+			s.inFlight--
+			answer(s.between(ms, 40*ms), Swapped{Outcome: SwapUnknown})
+			return
+		}
+		back := s.between(ms, 40*ms)
+		switch outcome {
+		case "unapplied":
+			s.inFlight--
+		case "late": // it arrives late, and nobody hears of it
+			s.after(s.between(0, 3000*ms), func() { s.apply(n, e, forced) })
+		default:
+			result := Swapped{Outcome: SwapConflict}
+			if s.apply(n, e, forced) {
+				result = Swapped{SwapDone, s.rev}
+			}
+			if outcome == "slow" {
+				back = s.between(ms, 1500*ms)
+			}
+			if outcome != "unknown" {
+				answer(back, result)
+				return
+			}
+		}
+		answer(back, Swapped{Outcome: SwapUnknown})
+	})
+}

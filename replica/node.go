@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/replica/protocol"
+)
+
+// NodeConfig is what a Node is made of.
+type NodeConfig struct {
+	Self      protocol.Member
+	Promise   time.Duration
+	Heartbeat time.Duration
+	Clock     func() time.Duration // monotonic, counts suspend
+	Registry  Controls
+	Transport Transport
+	// Probe fsyncs something small on the pool: evidence that its disk works (rule 4).
+	Probe  func() error
+	Logger *slog.Logger
+}
+
+// Node is one gateway's part in the replication of all its volumes.
+type Node struct {
+	cfg NodeConfig
+
+	mu       sync.Mutex
+	replicas map[string]*Replica
+	peers    []protocol.Member
+	ctx      context.Context
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+}
+
+// NewNode starts a node. Close ends it.
+func NewNode(cfg NodeConfig) *Node {
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &Node{cfg: cfg, replicas: map[string]*Replica{}, ctx: ctx, cancel: cancel}
+	n.work.Go(n.tick)
+	n.work.Go(n.probe)
+	return n
+}
+
+// Open starts a volume's replica. The log and the machine must agree: the machine has ingested what the log holds after its applied position.
+func (n *Node) Open(cfg Config) *Replica {
+	ctx, cancel := context.WithCancel(n.ctx)
+	r := &Replica{node: n, cfg: cfg, streams: map[string]*stream{}, changed: make(chan struct{}), ctx: ctx, cancel: cancel}
+	r.drained = sync.NewCond(&r.mu)
+	core, effects := protocol.New(protocol.Config{Self: n.cfg.Self, Volume: cfg.Volume, Promise: n.cfg.Promise, Heartbeat: n.cfg.Heartbeat},
+		cfg.Policy, r.logState(), n.cfg.Clock())
+	r.core = core
+	cfg.Log.OnDurable(func(_ Position, err error) {
+		if err != nil {
+			r.post(protocol.LogFailed{})
+			return
+		}
+		r.post(protocol.Synced{})
+	})
+	n.mu.Lock()
+	n.replicas[cfg.Volume] = r
+	peers := n.peers
+	n.mu.Unlock()
+	r.work.Go(func() {
+		for _, e := range effects {
+			r.do(e, nil)
+		}
+	})
+	r.post(protocol.Peers{Members: peers})
+	return r
+}
+
+// Get returns a volume's replica, or nil.
+func (n *Node) Get(volume string) *Replica {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.replicas[volume]
+}
+
+// All returns all replicas.
+func (n *Node) All() []*Replica {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := make([]*Replica, 0, len(n.replicas))
+	for _, r := range n.replicas {
+		out = append(out, r)
+	}
+	return out
+}
+
+// Deliver takes in an envelope that another gateway sent; with frames it may wait until there is memory for them. The transport
+// vouches for Message.From.
+func (n *Node) Deliver(e Envelope) {
+	if r := n.Get(e.Volume); r != nil {
+		r.received(e)
+	}
+}
+
+// PeerDown says that the connection to a gateway broke: what was sent may be lost.
+func (n *Node) PeerDown(gateway string) {
+	for _, r := range n.All() {
+		r.post(protocol.PeerDown{Gateway: gateway})
+	}
+}
+
+// ControlChanged takes in a watched control record.
+func (n *Node) ControlChanged(volume string, ctl *federation.Control, rev federation.Revision) {
+	if r := n.Get(volume); r != nil {
+		r.controlChanged(ctl, rev)
+	}
+}
+
+// SetPeers says which gateways there are, with their present incarnations.
+func (n *Node) SetPeers(peers []protocol.Member) {
+	n.mu.Lock()
+	n.peers = peers
+	n.mu.Unlock()
+	for _, r := range n.All() {
+		r.post(protocol.Peers{Members: peers})
+	}
+}
+
+func (n *Node) tick() {
+	t := time.NewTicker(n.cfg.Heartbeat)
+	defer t.Stop()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-t.C:
+		}
+		for _, r := range n.All() {
+			r.tick()
+		}
+	}
+}
+
+// probe keeps the evidence fresh that the pool's disk works, also for volumes at rest.
+func (n *Node) probe() {
+	t := time.NewTicker(n.cfg.Promise / 4)
+	defer t.Stop()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-t.C:
+		}
+		if err := n.cfg.Probe(); err != nil {
+			n.cfg.Logger.Error("pool does not take a small write; this gateway stops promising", "error", err)
+			continue
+		}
+		for _, r := range n.All() {
+			r.post(protocol.Synced{})
+		}
+	}
+}
+
+// Close stops all replicas and the node. It does not hand anything over.
+func (n *Node) Close() {
+	for _, r := range n.All() {
+		r.Close()
+	}
+	n.cancel()
+	n.work.Wait()
+}
+
+// Close stops a replica; its log and machine stay open. Whoever waits gets ErrClosed.
+func (r *Replica) Close() {
+	r.node.mu.Lock()
+	if r.node.replicas[r.cfg.Volume] == r {
+		delete(r.node.replicas, r.cfg.Volume)
+	}
+	r.node.mu.Unlock()
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return
+	}
+	r.closed = true
+	was := r.leading
+	r.leading, r.accepts = false, false
+	r.abandon(ErrClosed)
+	r.signal()
+	r.drained.Broadcast()
+	if r.syncSoon != nil {
+		r.syncSoon.Stop()
+	}
+	r.mu.Unlock()
+	if was {
+		r.cfg.Machine.Unlead()
+	}
+	r.cancel()
+	r.work.Wait()
+}

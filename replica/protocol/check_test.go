@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+// What must hold after every event, whatever happened. A forced takeover sets the homes of earlier epochs
+// free: what they do counts for nothing, and what only they hold may be lost.
+
+type truth struct {
+	committed []entry // all that a home called committed, in order
+	homes     map[uint64]string
+	forced    uint64 // newest epoch that a person began
+	written   int
+	acked     int
+	reads     int
+}
+
+// committed is a node's Committed effect.
+func (n *node) committed(pos Position) {
+	s := n.sim
+	if !n.applied.Less(pos) {
+		s.fail("%s: commit goes from %v to %v", n.name, n.applied, pos)
+	}
+	n.applied = pos
+	if k := n.log.index(pos); n.log.posAt(k) != pos || n.log.durable < k {
+		s.fail("%s applies %v, durable here are %d of %d entries", n.name, pos, n.log.durable, k)
+	}
+	if !n.core.leading() || n.core.epoch < s.forced {
+		return
+	}
+	k := n.log.index(pos)
+	if e := n.log.at(k); e.epoch != n.core.epoch {
+		s.fail("%s commits %v before its epoch %d has begun on all members", n.name, e, n.core.epoch)
+	}
+	if both := min(k, len(s.truth.committed)); both > 0 && n.log.at(both) != s.truth.committed[both-1] {
+		s.fail("%s commits %v where %v is committed", n.name, n.log.at(both), s.truth.committed[both-1])
+	}
+	if k > len(s.truth.committed) {
+		s.truth.committed = append(s.truth.committed, n.log.entries[len(s.truth.committed):k]...)
+	}
+	for id, p := range n.waiting {
+		if !pos.Less(p) {
+			s.acked++
+			delete(n.waiting, id)
+		}
+	}
+}
+
+// holds tells whether n has everything committed.
+func (n *node) holds(durable bool) bool {
+	k := len(n.sim.truth.committed)
+	return k == 0 || n.log.at(k) == n.sim.truth.committed[k-1] && (!durable || n.log.durable >= k)
+}
+
+// began checks that an epoch has one home and that the record says where it begins.
+func (s *sim) began(n *node, epoch uint64) {
+	if h := s.homes[epoch]; h != "" {
+		s.fail("epoch %d has two homes: %s and %s", epoch, h, n.name)
+	}
+	s.homes[epoch] = n.name
+	for _, r := range s.old {
+		if r.ctl != nil && r.ctl.Epoch == epoch {
+			h := r.ctl.History[len(r.ctl.History)-1]
+			if r.ctl.Home != n.member || h.Epoch != epoch || Position(h.Start) != n.log.end() {
+				s.fail("%s begins epoch %d at %v, its record says %v at %v", n.name, epoch, n.log.end(), r.ctl.Home, h)
+			}
+			return
+		}
+	}
+	s.fail("%s begins epoch %d, of which there is no record", n.name, epoch)
+}
+
+// leads checks that a home which begins to serve has its epoch's header on all members of the record.
+func (s *sim) leads(n *node) {
+	if n.core.epoch < s.forced || s.ctl.Epoch != n.core.epoch {
+		return
+	}
+	for _, o := range s.nodes {
+		if s.ctl.IsMember(o.member) && o.log.at(o.log.durable).epoch != n.core.epoch {
+			s.fail("%s serves in epoch %d, which has not begun at %s", n.name, n.core.epoch, o.name)
+		}
+	}
+}
+
+// recorded follows a change of the record.
+func (s *sim) recorded(forced bool, n *node) {
+	if !forced {
+		return
+	}
+	s.forced = s.ctl.Epoch
+	k := min(len(s.truth.committed), n.log.durable)
+	for k > 0 && s.truth.committed[k-1] != n.log.entries[k-1] {
+		k--
+	}
+	if k < len(s.truth.committed) {
+		s.logf("force loses %d entries", len(s.truth.committed)-k)
+	}
+	s.truth.committed = s.truth.committed[:k:k]
+}
+
+func (s *sim) check() {
+	if s.failure != "" {
+		return
+	}
+	var serving *node
+	for _, n := range s.nodes {
+		// Rules 2 and 3: every member that has not lost its disk has everything committed.
+		if s.ctl != nil && s.ctl.IsMember(n.member) && !n.holds(true) {
+			s.fail("%s, member in epoch %d, does not hold what is committed, up to %v", n.name, s.ctl.Epoch, s.truth.committed[len(s.truth.committed)-1])
+		}
+		if n.core == nil || n.core.epoch < s.forced {
+			continue
+		}
+		now := n.clock()
+		// Rule 4: one home serves.
+		if n.core.MayServe(now) {
+			if serving != nil {
+				s.fail("%s and %s both serve, in epochs %d and %d", serving.name, n.name, serving.core.epoch, n.core.epoch)
+			}
+			serving = n
+		}
+		// Rule 26: who may read has everything acknowledged.
+		if n.core.MayRead(now) {
+			s.reads++
+			if !n.holds(false) {
+				s.fail("%s reads in epoch %d without %v", n.name, n.core.epoch, s.truth.committed[len(s.truth.committed)-1])
+			}
+		}
+	}
+	// Rules 4 and 5: whoever may take over because its promise has ended finds nobody serving or reading.
+	for _, n := range s.nodes {
+		if n.core == nil {
+			continue
+		}
+		n.core.now = max(n.core.now, n.clock())
+		if !n.core.mayTakeOver() || s.ctl == nil || !s.ctl.IsMember(n.member) || n.core.epoch < s.forced {
+			continue
+		}
+		for _, o := range s.nodes {
+			if o == n || o.core == nil || o.core.epoch < s.forced {
+				continue
+			}
+			if o.core.MayServe(o.clock()) || o.core.MayRead(o.clock()) && !n.core.released && !s.isHome(n) {
+				s.fail("%s may take over while %s, in epoch %d, serves or reads", n.name, o.name, o.core.epoch)
+			}
+		}
+	}
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	seeds = flag.Int("seeds", 300, "random schedules to run")
+	first = flag.Uint64("seed", 1, "first seed")
+)
+
+// schedule makes a world from a seed: how many gateways, which policy, how fast the clocks, how unlucky.
+func schedule(seed uint64) *sim {
+	sites := "abc"
+	if seed%5 == 0 {
+		sites = "abcd"
+	}
+	policy := Policy{Want: 1 + int(seed%3), FirstHome: "a", Sites: strings.Split(sites, "")}
+	s := newSim(seed, policy, sites)
+	s.policy.Continue = s.chance(60)
+	for _, n := range s.nodes {
+		n.rate, n.offset = s.speed(), s.between(ms, time.Hour)
+	}
+	if s.chance(40) {
+		s.lag = 3 * time.Second
+	}
+	s.nowatch = s.chance(20)
+	return s
+}
+
+// speed is within what the protocol allows.
+func (s *sim) speed() float64 { return []float64{0.97, 1, 1.03}[s.rnd.IntN(3)] }
+
+// some returns a random short or long time.
+func (s *sim) some() time.Duration {
+	return s.between(0, []time.Duration{300 * ms, 2500 * ms, 9 * time.Second}[s.rnd.IntN(3)])
+}
+
+func (s *sim) pick(not *node) *node {
+	for {
+		if n := s.nodes[s.rnd.IntN(len(s.nodes))]; n != not {
+			return n
+		}
+	}
+}
+
+func (s *sim) part(a, b *node, d time.Duration, oneWay bool) {
+	s.logf("%s and %s are cut for %v", a.name, b.name, d)
+	there, back := s.network[a.name+">"+b.name], s.network[b.name+">"+a.name]
+	there.cut = true
+	back.cut = back.cut || !oneWay
+	if s.chance(60) {
+		s.after(s.some(), func() { s.reset(a.name, b.name) })
+	}
+	s.after(d, func() { there.cut, back.cut = false, false; s.reset(a.name, b.name) })
+}
+
+func (s *sim) deafen(n *node, d time.Duration) {
+	s.logf("%s and the registry are cut for %v", n.name, d)
+	s.unheard[n.name] = true
+	s.after(d, func() { delete(s.unheard, n.name) })
+}
+
+func (s *sim) restart(n *node, power bool, d time.Duration) {
+	if n.core != nil {
+		n.crash(power)
+		s.after(d, n.start)
+	}
+}
+
+func (s *sim) hang(n *node, d time.Duration) {
+	s.logf("%s: disk hangs for %v", n.name, d)
+	n.slow = max(n.slow, s.now+d)
+}
+
+// replace wipes a disk if another living member of the record has everything.
+func (s *sim) replace(n *node) {
+	if s.ctl == nil || s.inFlight > 0 {
+		return
+	}
+	for _, o := range s.nodes {
+		if o != n && s.ctl.IsMember(o.member) {
+			n.wipe()
+			s.after(s.some(), n.start)
+			return
+		}
+	}
+}
+
+// fault does one random harmful thing.
+func (s *sim) fault() {
+	n := s.pick(nil)
+	o := s.pick(n)
+	switch s.rnd.IntN(16) {
+	case 0, 1:
+		s.restart(n, true, s.some())
+	case 2:
+		s.restart(n, false, s.some())
+	case 3:
+		n.pause(s.some())
+	case 4, 5:
+		s.part(n, o, s.some(), false)
+	case 6:
+		s.part(n, o, s.some(), true)
+	case 7: // a whole site, registry included
+		d := s.some()
+		for _, o := range s.nodes {
+			if o != n {
+				s.part(n, o, d, false)
+			}
+		}
+		s.deafen(n, d)
+	case 8:
+		s.down = true
+		s.logf("registry down")
+		s.after(s.some(), func() { s.down = false })
+	case 9:
+		s.deafen(n, s.some())
+	case 10:
+		n.setClock(n.clock(), s.speed())
+	case 11: // a planned move
+		s.logf("move to %s", o.name)
+		for _, n := range s.nodes {
+			n.run(func() { n.step(Move{To: o.name}) })
+		}
+	case 12:
+		s.hang(n, s.some())
+	case 13:
+		if s.chance(30) {
+			s.replace(n)
+		}
+	case 14:
+		s.policy.Want = 1 + s.rnd.IntN(3)
+		s.logf("%d members wanted", s.policy.Want)
+		for _, n := range s.nodes {
+			n.run(func() { n.step(PolicyChanged{s.policy}) })
+		}
+	case 15:
+		if s.chance(15) {
+			s.force(n)
+		}
+	}
+}
+
+func (s *sim) force(n *node) {
+	if n.core == nil || n.paused > s.now {
+		return
+	}
+	s.logf("force %s", n.name)
+	n.forcing = true
+	n.step(Force{})
+	n.forcing = false
+}
+
+// follow lets faults follow from what happens, where they hurt: at swaps, beginnings, promises and hand-overs.
+func (s *sim) follow(percent int) {
+	busy := false
+	s.bias = func(what string, n, o *node) {
+		p := percent
+		switch what {
+		case "ack", "append", "welcome":
+			p = max(1, percent/10)
+		}
+		if busy || !s.chance(p) {
+			return
+		}
+		busy = true // not at once: the step that caused it goes on
+		s.after(s.some()/50, func() {
+			busy = false
+			if o == nil {
+				o = s.pick(n)
+			}
+			if s.chance(50) {
+				n, o = o, n
+			}
+			switch s.rnd.IntN(9) {
+			case 0, 1:
+				s.restart(n, s.chance(70), s.between(0, 400*ms))
+			case 2, 3:
+				s.part(n, o, s.some(), s.chance(20))
+			case 4:
+				for _, o := range s.nodes {
+					if o != n {
+						s.part(n, o, s.between(0, 4*time.Second), false)
+					}
+				}
+			case 5:
+				s.deafen(n, s.some())
+			case 6:
+				n.pause(s.between(0, 3*time.Second))
+			case 7:
+				s.hang(n, s.some())
+			case 8:
+				s.deafen(n, s.between(0, 4*time.Second))
+				s.part(n, o, s.between(0, 4*time.Second), false)
+			}
+		})
+	}
+}
+
+// load writes at every home and runs the world for d.
+func (s *sim) load(d time.Duration) {
+	for end := s.now + d; s.now < end && s.failure == ""; {
+		s.advance(s.between(5*ms, 60*ms))
+		for _, n := range s.nodes {
+			if s.chance(40) {
+				n.write()
+			}
+		}
+	}
+}
+
+// settle ends all faults and checks that the volume comes back with everything that was committed, and then stays as it is.
+func (s *sim) settle() {
+	s.bias = func(string, *node, *node) {}
+	s.mishap = 0
+	s.load(10 * time.Second) // whatever was scheduled comes to its end
+	s.down = false
+	clear(s.unheard)
+	for _, n := range s.nodes {
+		n.start()
+	}
+	s.load(14 * time.Second)
+	acked, record := s.acked, s.record
+	s.load(5 * time.Second)
+	if s.record != record && s.failure == "" {
+		s.fail("the record changes without a reason")
+	}
+	gained := s.acked - acked
+	s.advance(2 * time.Second)
+	if s.failure != "" {
+		return
+	}
+	var home *node
+	for _, n := range s.nodes {
+		switch {
+		case n.core.role == Home && home != nil:
+			s.fail("two homes at the end: %s and %s", home.name, n.name)
+			return
+		case n.core.role == Home:
+			home = n
+		}
+	}
+	switch {
+	case home == nil || gained == 0 || !home.core.MayServe(home.clock()):
+		s.fail("the volume does not come back: home %v, %d acknowledged, record %v", home != nil, gained, s.registry)
+		return
+	case len(s.ctl.Members) != s.policy.Want:
+		s.fail("%d members at the end, %d wanted", len(s.ctl.Members), s.policy.Want)
+	case !slices.Equal(home.log.entries[:len(s.truth.committed)], s.truth.committed):
+		s.fail("the home's log is not what was committed")
+	}
+	for _, n := range s.nodes {
+		if !slices.Equal(n.log.entries, home.log.entries) {
+			s.fail("%s ends at %v and differs from the home, which ends at %v", n.name, n.log.end(), home.log.end())
+		}
+		if s.ctl.IsMember(n.member) && !n.core.MayRead(n.clock()) {
+			s.fail("%s, a member, may not read", n.name)
+		}
+	}
+}
+
+func (s *sim) report(t *testing.T, what string, seed uint64) {
+	if s.failure != "" {
+		t.Fatalf("%s, seed %d, %d members wanted, continue %v: %s\n%s", what, seed, s.policy.Want, s.policy.Continue, s.failure,
+			strings.Join(s.trace[max(0, len(s.trace)-80):], "\n"))
+	}
+}
+
+func TestRandomSchedules(t *testing.T) {
+	var acked, reads, epochs int
+	for i := range *seeds {
+		seed := *first + uint64(i)
+		s := schedule(seed)
+		for _, n := range s.nodes {
+			n.start()
+		}
+		s.load(2 * time.Second)
+		for range 5 {
+			density := 1 + s.rnd.IntN(25)
+			s.mishap = 10 * s.rnd.IntN(8)
+			s.follow(s.rnd.IntN(20))
+			for end := s.now + s.between(time.Second, 8*time.Second); s.now < end && s.failure == ""; {
+				s.load(100 * ms)
+				if s.chance(density) {
+					s.fault()
+				}
+			}
+		}
+		if s.failure == "" {
+			s.settle()
+		}
+		s.report(t, "random schedule", seed)
+		acked, reads, epochs = acked+s.acked, reads+s.reads, epochs+len(s.homes)
+	}
+	t.Logf("%d schedules: %d acknowledged, %d times reading was allowed, %d epochs", *seeds, acked, reads, epochs)
+}

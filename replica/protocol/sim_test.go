@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"container/heap"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// The simulation: gateways with disks that lose what was not synced and may hang, clocks of different speed that begin
+// again after a reboot, connections that break, and a registry (simreg_test.go) that may answer late, never, or not know. Messages
+// to one gateway stay in order among themselves, frames too, but frames and messages overtake each other.
+// What must hold after every event is in check_test.go.
+
+const (
+	ms      = time.Millisecond
+	promise = 2000 * ms
+	beat    = 150 * ms
+)
+
+type happening struct {
+	at  time.Duration
+	seq int
+	do  func()
+}
+
+type agenda []happening
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, j int) bool {
+	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].seq < a[j].seq
+}
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(happening)) }
+func (a *agenda) Pop() any {
+	last := len(*a) - 1
+	x := (*a)[last]
+	(*a)[last] = happening{}
+	*a = (*a)[:last]
+	return x
+}
+
+type sim struct {
+	rnd     *rand.Rand
+	fixed   bool // stories: every delay is the middle of its range
+	now     time.Duration
+	agenda  agenda
+	seq     int
+	nodes   []*node
+	policy  Policy
+	network map[string]*direction
+	registry
+	truth
+	bias    func(what string, n, o *node) // faults that follow from what happens
+	trace   []string
+	failure string
+}
+
+// direction is a connection, one way: "a>b".
+type direction struct {
+	cut  bool
+	dead bool // broke, and the sender was not told yet
+	life int
+	last [2]time.Duration // delivery of the last message and of the last frames
+}
+
+func newSim(seed uint64, policy Policy, sites string) *sim {
+	s := &sim{rnd: rand.New(rand.NewPCG(seed, 7)), network: map[string]*direction{}, policy: policy, bias: func(string, *node, *node) {}}
+	s.registry.init()
+	s.truth.homes = map[uint64]string{}
+	for _, c := range sites {
+		name := string(c)
+		n := &node{sim: s, name: name, rate: 1, offset: time.Hour, member: Member{Gateway: name, Site: name, Incarnation: "1"}, incarnation: 1}
+		s.nodes = append(s.nodes, n)
+		for _, o := range sites {
+			s.network[name+">"+string(o)] = &direction{}
+		}
+	}
+	return s
+}
+
+func (s *sim) between(lo, hi time.Duration) time.Duration {
+	if s.fixed {
+		return (lo + hi) / 2
+	}
+	return lo + time.Duration(s.rnd.Int64N(int64(hi-lo)+1))
+}
+
+// chance is never true in a story.
+func (s *sim) chance(percent int) bool { return !s.fixed && s.rnd.IntN(100) < percent }
+
+func (s *sim) logf(format string, a ...any) {
+	s.trace = append(s.trace, fmt.Sprintf("%7.3f ", s.now.Seconds())+fmt.Sprintf(format, a...))
+}
+
+func (s *sim) fail(format string, a ...any) {
+	if s.failure == "" {
+		s.failure = fmt.Sprintf(format, a...)
+		s.logf("FAILURE %s", s.failure)
+	}
+}
+
+func (s *sim) after(d time.Duration, do func()) {
+	s.seq++
+	heap.Push(&s.agenda, happening{s.now + d, s.seq, do})
+}
+
+// advance runs the world for d, checking after every event.
+func (s *sim) advance(d time.Duration) {
+	end := s.now + d
+	for s.failure == "" && len(s.agenda) > 0 && s.agenda[0].at <= end {
+		h := heap.Pop(&s.agenda).(happening)
+		s.now = max(s.now, h.at)
+		h.do()
+		s.check()
+	}
+	s.now = end
+	s.check()
+}
+
+func (s *sim) node(name string) *node {
+	for _, n := range s.nodes {
+		if n.name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+type node struct {
+	sim         *sim
+	name        string
+	member      Member
+	incarnation int
+	log         simLog
+	core        *Core // nil while down
+	life        int
+	paused      time.Duration // until
+	slow        time.Duration // no fsync returns before
+	backlog     []func()      // what waits for the end of the pause
+	rate        float64
+	offset      time.Duration
+	streams     map[string]Position
+	arrived     []entry // frames of the message being stepped
+	forcing     bool
+	forced      *federation.Control // the last swap by a person's word
+	stopped     bool // by a hand-over
+	waiting     map[int]Position
+	applied     Position
+}
+
+func (n *node) clock() Time { return n.offset + time.Duration(float64(n.sim.now)*n.rate) }
+
+// setClock changes what the clock shows or how fast it goes.
+func (n *node) setClock(reading Time, rate float64) {
+	n.rate = rate
+	n.offset += reading - n.clock()
+}
+
+func (n *node) config() Config {
+	return Config{Self: n.member, Volume: "v", Promise: promise, Heartbeat: beat}
+}
+
+func (n *node) start() {
+	if n.core != nil {
+		return
+	}
+	n.life++
+	n.streams, n.waiting, n.stopped, n.applied, n.backlog = map[string]Position{}, map[int]Position{}, false, Position{}, nil
+	core, effects := New(n.config(), n.sim.policy, n.log.state(), n.clock())
+	n.core = core
+	n.do(effects)
+	n.sim.stale(n)
+	n.step(Peers{n.sim.present()})
+	n.tickLater()
+}
+
+// crash ends the process; with power it takes what was not synced and the clock's reading along.
+func (n *node) crash(power bool) {
+	if n.core == nil {
+		return
+	}
+	n.core, n.paused, n.backlog = nil, 0, nil
+	n.life++
+	if power {
+		n.sim.logf("%s loses power and %d entries", n.name, len(n.log.entries)-n.log.durable)
+		n.log.entries = n.log.entries[:n.log.durable]
+		n.setClock(n.sim.between(ms, 20*time.Second), n.rate)
+	} else {
+		n.sim.logf("%s is killed", n.name)
+		n.log.durable = len(n.log.entries)
+	}
+	for _, o := range n.sim.nodes {
+		if o != n {
+			n.sim.reset(n.name, o.name)
+		}
+	}
+}
+
+// wipe takes the disk away: the gateway comes back as another member.
+func (n *node) wipe() {
+	n.crash(true)
+	n.log = simLog{}
+	n.incarnation++
+	n.member.Incarnation = fmt.Sprint(n.incarnation)
+	n.sim.logf("%s has a new disk", n.name)
+	for _, o := range n.sim.nodes {
+		o.run(func() { o.step(Peers{o.sim.present()}) })
+	}
+}
+
+func (s *sim) present() []Member {
+	var all []Member
+	for _, n := range s.nodes {
+		all = append(all, n.member)
+	}
+	return all
+}
+
+func (n *node) tickLater() {
+	life := n.life
+	n.sim.after(beat, func() {
+		if n.life == life {
+			n.run(func() { n.step(Tick{}); n.sync() })
+			n.tickLater()
+		}
+	})
+}
+
+// run calls f now, or when the node's pause is over; a crash drops it.
+func (n *node) run(f func()) {
+	switch {
+	case n.core == nil:
+	case n.paused > n.sim.now:
+		n.backlog = append(n.backlog, f)
+	default:
+		f()
+	}
+}
+
+// later is run after a delay, unless the process ends before.
+func (n *node) later(d time.Duration, f func()) {
+	life := n.life
+	n.sim.after(d, func() {
+		if n.life == life {
+			n.run(f)
+		}
+	})
+}
+
+func (n *node) pause(d time.Duration) {
+	if n.core == nil {
+		return
+	}
+	n.sim.logf("%s pauses for %v", n.name, d)
+	n.paused = max(n.paused, n.sim.now+d)
+	n.sim.after(n.paused-n.sim.now, func() {
+		for len(n.backlog) > 0 && n.core != nil && n.paused <= n.sim.now {
+			f := n.backlog[0]
+			n.backlog = n.backlog[1:]
+			f()
+			n.sim.check()
+		}
+	})
+}
+
+func (n *node) step(e Event) { n.do(n.core.Step(n.clock(), e)) }
+
+// sync fsyncs; the disk works on while the process is paused.
+func (n *node) sync() {
+	have, life := len(n.log.entries), n.life
+	last := n.log.at(have)
+	var done func()
+	done = func() {
+		if n.life != life {
+			return
+		}
+		if n.slow > n.sim.now {
+			n.sim.after(n.slow-n.sim.now, done)
+			return
+		}
+		if n.log.at(have) == last {
+			n.log.durable = max(n.log.durable, have)
+		}
+		n.run(func() { n.step(Synced{n.log.posAt(n.log.durable)}) })
+	}
+	n.sim.after(n.sim.between(ms, 20*ms), done)
+}
+
+func (n *node) do(effects []Effect) {
+	for _, e := range effects {
+		switch e := e.(type) {
+		case ReadControl:
+			n.readControl()
+		case Swap:
+			n.swap(e)
+		case Send:
+			n.send(e.To, e.Message, nil)
+		case Stream:
+			n.streams[e.To] = e.From
+		case Unstream:
+			delete(n.streams, e.To)
+		case Ingest:
+			n.ingest()
+		case Truncate:
+			n.truncate(e.To)
+		case BeginEpoch:
+			n.sim.began(n, e.Epoch)
+			n.log.entries = append(n.log.entries, entry{Position{Seq: n.log.end().Seq + 1, Off: 1}, e.Epoch, 0})
+			n.step(Appended{n.log.state()})
+			n.sync()
+			n.sim.bias("begin", n, nil)
+		case Committed:
+			n.committed(e.Position)
+		case RoleChanged:
+			n.sim.logf("%s is %v in epoch %d", n.name, e.Role, e.Epoch)
+			n.stopped = false
+			if e.Role != Home {
+				n.waiting = map[int]Position{} // outcome unknown
+			} else {
+				n.sim.leads(n)
+			}
+			n.sim.bias("role", n, nil)
+		case Pause:
+			n.stopped = true
+		}
+	}
+	n.pump()
+}
+
+func (n *node) pump() {
+	for _, to := range slices.Sorted(maps.Keys(n.streams)) {
+		from := n.streams[to]
+		if k := n.log.index(from); k < len(n.log.entries) {
+			n.send(to, n.core.Stamp(n.clock(), to, from), slices.Clone(n.log.entries[k:]))
+			n.streams[to] = n.log.end()
+		}
+	}
+}
+
+func (n *node) ingest() {
+	for _, e := range n.arrived {
+		if n.log.end().Less(e.pos) {
+			n.log.entries = append(n.log.entries, e)
+		} else if have := n.log.at(n.log.index(e.pos)); have != e {
+			n.sim.fail("%s ingests %v where it has %v", n.name, e, have)
+		}
+	}
+	n.step(Appended{n.log.state()})
+	n.sync()
+}
+
+func (n *node) truncate(to Position) {
+	k := n.log.index(to)
+	n.sim.logf("%s cuts %d entries", n.name, len(n.log.entries)-k)
+	n.log.entries = n.log.entries[:k]
+	n.log.durable = min(n.log.durable, k)
+	if to.Less(n.applied) {
+		if n.sim.forced == 0 {
+			n.sim.fail("%s cuts at %v although it applied %v", n.name, to, n.applied)
+		}
+		n.applied = to
+	}
+	n.step(Appended{n.log.state()})
+}
+
+func (n *node) send(to string, m Message, frames []entry) {
+	s := n.sim
+	d, lane, life := s.network[n.name+">"+to], 0, 0
+	if m.Kind == Append {
+		lane = 1
+	}
+	if m.Kind == Ack || m.Kind == Welcome || m.Kind == Release || m.Kind == Append {
+		s.bias([]string{Ack: "ack", Welcome: "welcome", Release: "release", Append: "append"}[m.Kind], n, s.node(to))
+	}
+	if d.dead {
+		return
+	}
+	at := max(s.now+s.between(ms, 30*ms), d.last[lane])
+	d.last[lane], life = at, d.life
+	s.after(at-s.now, func() {
+		if d.life == life && !d.cut {
+			o := s.node(to)
+			o.run(func() {
+				o.arrived = frames
+				m.Proved = true
+				o.step(Received{m})
+			})
+		}
+	})
+}
+
+// reset breaks the connection between two nodes: what is under way is lost, each end is told in its own time.
+func (s *sim) reset(a, b string) {
+	for _, pair := range [][2]string{{a, b}, {b, a}} {
+		d := s.network[pair[0]+">"+pair[1]]
+		d.life++
+		d.dead = true
+		n, life := s.node(pair[0]), d.life
+		told := func() {
+			if d.life == life {
+				d.dead = false
+				if n.core != nil {
+					n.step(PeerDown{pair[1]})
+				}
+			}
+		}
+		s.after(s.between(0, 100*ms), func() {
+			if n.core == nil {
+				told()
+			} else {
+				n.run(told)
+			}
+		})
+	}
+}
+
+// write appends a client's change at the home, if n is that.
+func (n *node) write() bool {
+	if n.core == nil || n.paused > n.sim.now || n.core.role != Home || n.stopped {
+		return false
+	}
+	n.sim.written++
+	end := n.log.end()
+	e := entry{Position{Seq: end.Seq, Off: end.Off + 1}, n.core.epoch, n.sim.written}
+	if n.sim.chance(10) { // the segment rolls
+		e.pos = Position{Seq: end.Seq + 1, Off: 1}
+	}
+	n.log.entries = append(n.log.entries, e)
+	n.waiting[e.id] = e.pos
+	n.step(Appended{n.log.state()})
+	n.sync()
+	return true
+}
+
+func names(ms []Member) []string {
+	var out []string
+	for _, m := range ms {
+		out = append(out, m.Gateway)
+	}
+	return out
+}
+
+func (r registry) String() string {
+	if r.ctl == nil {
+		return "none"
+	}
+	return fmt.Sprintf("epoch %d home %s members %v", r.ctl.Epoch, r.ctl.Home.Gateway, names(r.ctl.Members))
+}
+
+// isHome tells whether the registry's record says so.
+func (s *sim) isHome(n *node) bool { return s.ctl != nil && s.ctl.Home == n.member }

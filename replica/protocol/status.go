@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"slices"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// Status is a Core's view of the volume, for people and for the shell.
+type Status struct {
+	Role     Role
+	Epoch    uint64
+	Control  *federation.Control // newest known, nil for none; not to be changed
+	Revision federation.Revision
+	Commit   Position
+	End      Position
+	Durable  Position
+	Joined   bool // follower: receives the log
+	Stalled  bool // home: fewer members than wanted, nothing is acknowledged
+	Peers    []PeerStatus
+}
+
+// PeerStatus is what the home knows of a follower.
+type PeerStatus struct {
+	Member Member
+	Joined bool
+	Vote   bool // is a member
+	Match  Position
+	Seen   Time
+}
+
+// Status describes the state at time now.
+func (c *Core) Status(now Time) Status {
+	s := Status{Role: c.role, Epoch: c.epoch, Control: c.ctl, Revision: c.rev, Commit: c.commit, End: c.log.End,
+		Durable: c.log.Durable, Joined: c.joined, Stalled: c.leading() && c.degraded()}
+	if c.leading() {
+		for _, p := range c.peersInOrder() {
+			s.Peers = append(s.Peers, PeerStatus{Member: p.member, Joined: p.joined, Match: p.match, Seen: p.seen,
+				Vote: c.ctl != nil && slices.Contains(c.ctl.Members, p.member)})
+		}
+	}
+	return s
+}
+
+// MayServe tells whether at time now this gateway may, as home, answer a read (rule 4).
+func (c *Core) MayServe(now Time) bool { return c.role == Home && now < c.servingUntil() }
+
+// MayRead tells whether at time now this gateway may answer a read from its own copy, as home or under a lease (rule 26). What it
+// answers must include every record that its log held when the read began.
+func (c *Core) MayRead(now Time) bool {
+	return c.MayServe(now) || c.role == Follower && now < c.leaseUntil
+}
+
+// Commit is the newest commit position known here.
+func (c *Core) Commit() Position { return c.commit }

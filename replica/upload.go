@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// Uploads is where a site keeps sealed segments: the part of a store that uploading needs. Put of a name that exists succeeds.
+type Uploads interface {
+	Put(ctx context.Context, name string, size int64, body io.ReadSeeker) error
+}
+
+// uploader is the state of a replica's uploading, guarded by Replica.mu.
+type uploader struct {
+	running bool
+	again   bool
+	retry   *time.Timer
+}
+
+func isFull(err error) bool { return errors.Is(err, log.ErrFull) }
+
+// upload sends sealed and committed segments to the site's store, in the background.
+func (r *Replica) upload() {
+	if r.cfg.Store == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	if r.uploader.running {
+		r.uploader.again = true
+		return
+	}
+	if len(r.pending(1)) == 0 {
+		return
+	}
+	r.uploader.running = true
+	r.work.Go(r.uploads)
+}
+
+// pending returns the first max segments that are to be uploaded: sealed, with all records committed (rule 9). r.mu is held.
+func (r *Replica) pending(limit int) []log.SegmentInfo {
+	commit := r.core.Commit()
+	var out []log.SegmentInfo
+	for _, s := range r.cfg.Log.Segments() {
+		if commit.Less(Position{Seq: s.Seq, Off: s.Len}) {
+			break
+		}
+		if !s.Uploaded && s.Local {
+			if out = append(out, s); len(out) == limit {
+				break
+			}
+		}
+	}
+	return out
+}
+
+func (r *Replica) uploads() {
+	for {
+		r.mu.Lock()
+		todo := r.pending(4)
+		if len(todo) == 0 && !r.uploader.again || r.closed {
+			r.uploader.running = false
+			r.mu.Unlock()
+			return
+		}
+		r.uploader.again = false
+		r.mu.Unlock()
+		for _, s := range todo {
+			if err := r.uploadOne(s); err != nil {
+				if r.ctx.Err() == nil {
+					r.cfg.Logger.Warn("segment is not in the store yet; trying again", "segment", s.Name, "error", err)
+				}
+				r.retryUpload()
+				return
+			}
+		}
+	}
+}
+
+// retryUpload lets the uploader sleep for a while.
+func (r *Replica) retryUpload() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uploader.running = false
+	if r.closed || r.uploader.retry != nil {
+		return
+	}
+	r.uploader.retry = time.AfterFunc(2*time.Second, func() {
+		r.mu.Lock()
+		r.uploader.retry = nil
+		r.mu.Unlock()
+		r.upload()
+	})
+}
+
+func (r *Replica) uploadOne(s log.SegmentInfo) error {
+	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Minute)
+	defer cancel()
+	body := io.NewSectionReader(segmentReader{r.cfg.Log, s.Seq}, 0, int64(s.Len))
+	if err := r.cfg.Store.Put(ctx, s.Name, int64(s.Len), body); err != nil {
+		return err
+	}
+	if err := r.cfg.Log.MarkUploaded(s.Seq); err != nil {
+		return err
+	}
+	r.cfg.Logger.Debug("segment is in the store", "segment", s.Name, "bytes", s.Len)
+	r.mu.Lock()
+	r.signal()
+	r.mu.Unlock()
+	return nil
+}
+
+// segmentReader reads a local segment's file.
+type segmentReader struct {
+	log *log.Log
+	seq uint64
+}
+
+func (s segmentReader) ReadAt(p []byte, off int64) (int, error) {
+	return s.log.ReadSegmentFile(s.seq, p, off)
+}
+
+// makeRoom evicts uploaded and applied segments, oldest first, until about n bytes are free, and returns how many bytes it freed.
+func (r *Replica) makeRoom(n int64) (freed int64) {
+	applied := r.cfg.Machine.Applied()
+	for _, s := range r.cfg.Log.Segments() {
+		if freed >= n {
+			break
+		}
+		if !s.Uploaded || !s.Local || applied.Less(Position{Seq: s.Seq, Off: s.Len}) {
+			continue
+		}
+		if err := r.cfg.Log.Evict(s.Seq); err != nil {
+			r.cfg.Logger.Warn("segment is not evicted", "segment", s.Name, "error", err)
+			continue
+		}
+		freed += int64(s.Len)
+	}
+	return freed
+}
+
+// waitRoom waits until there may be room again: evicts, or seals what is there and waits for an upload.
+func (r *Replica) waitRoom(ctx context.Context, full error) error {
+	changed := r.Changed()
+	if r.makeRoom(segment.MaxSize) > 0 {
+		return nil
+	}
+	if r.cfg.Store == nil {
+		return full
+	}
+	if err := r.roll(); err != nil {
+		return err
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-time.After(250 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return full
+	}
+}

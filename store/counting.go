@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+)
+
+// Counting is a Store that counts what passes through it. Read the counters at any time.
+type Counting struct {
+	under Store
+
+	// Operations, failed ones too.
+	Puts, Gets, Stats, Lists, Deletes atomic.Int64
+	// BytesIn and BytesOut are those of objects in successful Puts and GetRanges.
+	BytesIn, BytesOut atomic.Int64
+}
+
+var _ Store = (*Counting)(nil)
+
+// NewCounting counts what passes to under.
+func NewCounting(under Store) *Counting { return &Counting{under: under} }
+
+// Put implements Store.
+func (c *Counting) Put(ctx context.Context, name string, size int64, body io.ReadSeeker) error {
+	c.Puts.Add(1)
+	err := c.under.Put(ctx, name, size, body)
+	if err == nil {
+		c.BytesIn.Add(size)
+	}
+	return err
+}
+
+// GetRange implements Store.
+func (c *Counting) GetRange(ctx context.Context, name string, off int64, p []byte) error {
+	c.Gets.Add(1)
+	err := c.under.GetRange(ctx, name, off, p)
+	if err == nil {
+		c.BytesOut.Add(int64(len(p)))
+	}
+	return err
+}
+
+// Stat implements Store.
+func (c *Counting) Stat(ctx context.Context, name string) (Info, error) {
+	c.Stats.Add(1)
+	return c.under.Stat(ctx, name)
+}
+
+// List implements Store.
+func (c *Counting) List(ctx context.Context, prefix string, fn func(Info) error) error {
+	c.Lists.Add(1)
+	return c.under.List(ctx, prefix, fn)
+}
+
+// Delete implements Store.
+func (c *Counting) Delete(ctx context.Context, name string) error {
+	c.Deletes.Add(1)
+	return c.under.Delete(ctx, name)
+}

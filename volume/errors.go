@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The outcomes of operations. A protocol server maps them to its own codes in
+// one file; nothing else in this module returns protocol codes.
+var (
+	ErrNotExist     = errors.New("no such file or directory")
+	ErrExist        = errors.New("file exists")
+	ErrNotDir       = errors.New("not a directory")
+	ErrIsDir        = errors.New("is a directory")
+	ErrNotEmpty     = errors.New("directory not empty")
+	ErrNameTooLong  = errors.New("name too long")
+	ErrInvalid      = errors.New("invalid argument")
+	ErrTooBig       = errors.New("file too big")
+	ErrTooManyLinks = errors.New("too many links")
+	ErrNoSpace      = errors.New("no space left in volume")
+	ErrReadOnly     = errors.New("volume is read-only")
+	ErrAccess       = errors.New("permission denied")           // the mode bits forbid it
+	ErrPerm         = errors.New("operation not permitted")     // only the owner or root may
+	ErrStale        = errors.New("stale file handle")           // the inode is gone, for ever
+	ErrNoXattr      = errors.New("no such extended attribute")  //
+	ErrXattrTooBig  = errors.New("extended attribute too big")  //
+	ErrNoData       = errors.New("no data beyond offset")       // Seek
+	ErrLocked       = errors.New("byte range is locked")        // see LockConflict
+	ErrGrace        = errors.New("locks are being reclaimed")   // ask again later
+	ErrNoGrace      = errors.New("lock can not be reclaimed")   // the grace period is over, or it is not known
+	ErrDelay        = errors.New("volume is busy, ask again")   // nothing was changed
+	ErrIO           = errors.New("input/output error")          // see the log for segment and path
+	ErrUnknown      = errors.New("outcome of change not known") // repeat with the same OpID
+)
+
+// Error says which operation on what failed, and wraps one of the Err values.
+// It is what implementations return.
+type Error struct {
+	Op   string // the method, in lower case
+	Ino  uint64
+	Name string // if the operation has one
+	Err  error
+}
+
+func (e *Error) Error() string {
+	if e.Name != "" {
+		return fmt.Sprintf("%s inode %d name %q: %v", e.Op, e.Ino, e.Name, e.Err)
+	}
+	return fmt.Sprintf("%s inode %d: %v", e.Op, e.Ino, e.Err)
+}
+
+// Unwrap returns e.Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// LockConflict is returned by SetLock and TestLock. It wraps ErrLocked.
+type LockConflict struct{ Held Lock }
+
+func (e *LockConflict) Error() string {
+	return fmt.Sprintf("byte range is locked by %s of gateway %s", e.Held.Owner.Owner, e.Held.Owner.Gateway)
+}
+
+// Unwrap returns ErrLocked.
+func (e *LockConflict) Unwrap() error { return ErrLocked }
