@@ -175,7 +175,7 @@ func change[T any](ctx context.Context, e *Engine, r volume.Request, p place, c 
 	if werr != nil {
 		if err == nil {
 			// Not wrapped: that error may be an ErrDelay, which promises too much.
-			werr = fmt.Errorf("%w: commit of record at %s: %v", volume.ErrUnknown, pos, werr)
+			werr = fmt.Errorf("%w: commit of record at %s: %s", volume.ErrUnknown, pos, werr.Error())
 		}
 		return zero, e.wrap(p, werr)
 	}

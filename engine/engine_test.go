@@ -36,7 +36,7 @@ func newHost(t testing.TB, config func(*Config)) *host {
 	h.open()
 	h.lead()
 	t.Cleanup(func() {
-		if err := h.Engine.Close(); err != nil {
+		if err := h.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 	})
@@ -95,7 +95,7 @@ func (h *host) crash() {
 	h.Helper()
 	disk := h.fs.CrashClone(vfs.CrashCloneCfg{})
 	h.journal.setHome(false)
-	if err := h.Engine.Close(); err != nil {
+	if err := h.Close(); err != nil {
 		h.Fatal(err)
 	}
 	h.fs = disk

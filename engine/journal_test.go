@@ -26,8 +26,9 @@ type memJournal struct {
 	hold      bool // commits wait for release
 	changed   chan struct{}
 
-	before   func(rec *segment.Record) error // runs before an append
-	mayServe error
+	waits      int    // calls of WaitCommitted that got beyond beforeWait
+	beforeWait func() // runs once, before the next wait for a commit
+	mayServe   error
 }
 
 func newMemJournal() *memJournal {
@@ -43,14 +44,6 @@ func (j *memJournal) end() segment.Position {
 }
 
 func (j *memJournal) Append(ctx context.Context, rec *segment.Record) (segment.Position, error) {
-	j.mu.Lock()
-	before := j.before
-	j.mu.Unlock()
-	if before != nil {
-		if err := before(rec); err != nil {
-			return segment.Position{}, err
-		}
-	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -138,6 +131,13 @@ func (j *memJournal) truncate() {
 
 func (j *memJournal) WaitCommitted(ctx context.Context, pos segment.Position) error {
 	j.mu.Lock()
+	if f := j.beforeWait; f != nil {
+		j.beforeWait = nil
+		j.mu.Unlock()
+		f()
+		j.mu.Lock()
+	}
+	j.waits++
 	term := j.term
 	for {
 		done, lost, ch := pos.Compare(j.commit) <= 0, !j.home || j.term != term, j.changed

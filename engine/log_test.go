@@ -65,7 +65,7 @@ func newLogHost(t *testing.T) *logHost {
 	h := &logHost{T: t, disk: crashfs.NewDisk(crashfs.Config{Gateway: "gateway", Limit: 4 << 30, Rand: mathrand.New(mathrand.NewPCG(5, 5))}), fs: vfs.NewCrashableMem()}
 	h.open()
 	t.Cleanup(func() {
-		h.log.Close()
+		h.close()
 		if err := h.engine.Close(); err != nil {
 			t.Error(err)
 		}
@@ -87,13 +87,11 @@ func (h *logHost) open() {
 	h.ok(err)
 	dir, err := h.pool.Volume(testID.String())
 	h.ok(err)
-	applied := segment.Position{}
 	var journal logJournal
 	h.engine = openEngine(h, h.fs, &journal, nil)
-	applied = h.engine.Applied()
 	h.log, err = log.Open(log.Config{
 		Dir: dir, Room: h.pool.Room(), Volume: segment.VolumeID(testID), DataKey: testKey,
-		Rand: rand.Reader, Now: time.Now, Logger: slog.New(slog.DiscardHandler), SegmentSize: 3 << 20, KnownApplied: applied,
+		Rand: rand.Reader, Now: time.Now, Logger: slog.New(slog.DiscardHandler), SegmentSize: 3 << 20, KnownApplied: h.engine.Applied(),
 	})
 	h.ok(err)
 	h.ok(h.log.Recovered().Doubt)
@@ -121,12 +119,19 @@ func (h *logHost) open() {
 	h.ok(h.engine.Lead(context.Background(), h.epoch))
 }
 
+// close closes the log, which cannot write any more if the power is away.
+func (h *logHost) close() {
+	if err := h.log.Close(); err != nil {
+		h.Logf("close log: %v", err)
+	}
+}
+
 // crash takes the power away and starts again.
 func (h *logHost) crash() {
 	h.Helper()
 	h.disk.Crash()
 	disk := h.fs.CrashClone(vfs.CrashCloneCfg{})
-	h.log.Close()
+	h.close()
 	h.ok(h.engine.Close())
 	h.fs = disk
 	h.open()

@@ -32,14 +32,14 @@ type transientResult struct {
 }
 
 // recorded returns the outcome of an earlier execution of id, or nil. A request
-// older than the newest of its slot is ErrUnknown: its results are gone.
+// older than the newest of its slot is ErrLate: its results are gone.
 func (e *Engine) recorded(t *tx, id volume.OpID) (*transientResult, error) {
 	if id.Slot == "" {
 		return nil, nil
 	}
 	if s := e.transientOf(id); s != nil {
 		if int32(id.Seq-s.seq) < 0 {
-			return nil, volume.ErrUnknown
+			return nil, volume.ErrLate
 		}
 		if r, ok := s.results[id.Index]; ok && s.seq == id.Seq {
 			return &r, nil
@@ -55,7 +55,7 @@ func (e *Engine) recorded(t *tx, id volume.OpID) (*transientResult, error) {
 	case err != nil:
 		return nil, err
 	case int32(id.Seq-newest) < 0:
-		return nil, volume.ErrUnknown
+		return nil, volume.ErrLate
 	case id.Seq != newest:
 		return nil, nil
 	}

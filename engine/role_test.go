@@ -15,9 +15,18 @@ import (
 
 func wantOutcome(t testing.TB, what string, err, want error) {
 	t.Helper()
-	if outcomeOf(err) != want {
+	if !sameOutcome(err, want) {
 		t.Errorf("%s: %v, want %v", what, err, want)
 	}
+}
+
+// sameOutcome tells whether two errors wrap the same outcome, or both are none.
+func sameOutcome(a, b error) bool {
+	oa, ob := outcomeOf(a), outcomeOf(b)
+	if oa == nil || ob == nil {
+		return a == nil && b == nil
+	}
+	return errors.Is(oa, ob)
 }
 
 // ended returns a context that has ended, with which an operation that must
@@ -178,7 +187,7 @@ func TestNotHome(t *testing.T) {
 		"remove": second(h.Remove(t.Context(), asRoot, volume.Root, "f")),
 		"reap":   h.reapOne(f),
 	} {
-		if !errors.Is(err, ErrNotHome) || outcomeOf(err) != volume.ErrDelay {
+		if !errors.Is(err, ErrNotHome) || !sameOutcome(err, volume.ErrDelay) {
 			t.Errorf("%s at a follower: %v", name, err)
 		}
 	}
@@ -367,5 +376,61 @@ func TestForget(t *testing.T) {
 		r := volume.Request{ID: volume.OpID{Slot: slot, Seq: 1}}
 		_, err := h.Create(t.Context(), r, volume.Root, slot[:8]+slot[9:], volume.CreateArgs{Type: volume.FIFO, Mode: volume.Guarded})
 		wantOutcome(t, slot, err, want)
+	}
+}
+
+// TestPositionUsedAgain loses the role and gets it back between an operation's
+// look at the volume and its wait for the commit. What it did or saw was cut
+// off, and its position is another record's by then.
+func TestPositionUsedAgain(t *testing.T) {
+	for _, name := range []string{"change", "read"} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, nil)
+			h.journal.holdCommits()
+			create := func(ctx context.Context, name string) error {
+				args := volume.CreateArgs{Type: volume.FIFO, Mode: volume.Guarded}
+				return second(h.Create(ctx, asRoot, volume.Root, name, args))
+			}
+			swap := func() {
+				h.journal.setHome(false)
+				h.Unlead()
+				h.journal.truncate()
+				h.journal.mu.Lock()
+				end := h.journal.end()
+				h.journal.hold = false
+				h.journal.mu.Unlock()
+				if err := h.Drop(end); err != nil {
+					t.Error(err)
+				}
+				h.lead()
+				for _, other := range []string{"x", "y", "z"} {
+					if err := create(t.Context(), other); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			setHook := func() {
+				h.journal.mu.Lock()
+				defer h.journal.mu.Unlock()
+				h.journal.beforeWait = swap
+			}
+			if name == "change" {
+				setHook()
+				wantOutcome(t, "change that was cut off", create(t.Context(), "f"), volume.ErrUnknown)
+				return
+			}
+			waits := func() int {
+				h.journal.mu.Lock()
+				defer h.journal.mu.Unlock()
+				return h.journal.waits
+			}
+			before := waits()
+			result := make(chan error, 1)
+			go func() { result <- create(context.Background(), "f") }()
+			waitFor(func() bool { return waits() > before })
+			setHook()
+			wantOutcome(t, "read of what was cut off", second(h.Lookup(t.Context(), asRoot, volume.Root, "f")), volume.ErrDelay)
+			wantOutcome(t, "change that was cut off", <-result, volume.ErrUnknown)
+		})
 	}
 }

@@ -30,7 +30,7 @@ import (
 
 // cluster is a federation in one process: real gRPC, TLS and pools, with the registry and the stores in memory.
 type cluster struct {
-	t     *testing.T
+	t     testing.TB
 	dir   string
 	reg   *memory.Server
 	ca    *pki.Authority
@@ -49,7 +49,7 @@ type clusterNode struct {
 	closers []func()
 }
 
-func newCluster(t *testing.T, sites ...string) *cluster {
+func newCluster(t testing.TB, sites ...string) *cluster {
 	t.Helper()
 	ca, err := pki.NewAuthority("test", time.Now(), time.Hour)
 	if err != nil {

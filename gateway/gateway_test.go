@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/volume"
+	"github.com/weir-storage/weir/volume/volumetest"
 )
 
 // client makes requests with an OpID each, as the NFS server does.
@@ -106,5 +107,26 @@ func TestTheVolumeGoesOnWithoutItsHome(t *testing.T) {
 		if err != nil || len(entries) != len(names) {
 			t.Fatalf("%s lists %d names of %d, %v", site, len(entries), len(names), err)
 		}
+	}
+}
+
+// TestConformance runs the contract's suite on volumes as clients of the home's gateway and of another site's see them.
+func TestConformance(t *testing.T) {
+	for _, at := range []string{"home", "elsewhere"} {
+		t.Run(at, func(t *testing.T) {
+			c := newCluster(t, "a", "b", "c")
+			n := 0
+			volumetest.Run(t, func(t *testing.T) volumetest.Subject {
+				return volumetest.Subject{Open: func() volume.Volume {
+					n++
+					name := fmt.Sprint("v", n)
+					id := c.create(name, manifest(name, 2))
+					if at == "home" {
+						return c.router("a", id)
+					}
+					return c.router("b", id)
+				}}
+			})
+		})
 	}
 }

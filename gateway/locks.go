@@ -4,7 +4,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -96,14 +95,7 @@ func (l *lockTable) SetLock(ctx context.Context, r volume.Request, h volume.Hand
 		if reclaim && reg.ready {
 			return volume.ErrNoGrace
 		}
-		err := l.table.Set(h, k)
-		var held *volume.LockConflict
-		if reclaim && errors.As(err, &held) && held.Held.Owner.Gateway == k.Owner.Gateway {
-			// What this gateway's former process held is the same client's, named anew.
-			l.table.Unlock(h, volume.Lock{Owner: held.Held.Owner, Start: k.Start, End: k.End})
-			return l.table.Set(h, k)
-		}
-		return err
+		return l.table.Set(h, k)
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
-	grpcpeer "google.golang.org/grpc/peer"
 
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/pki"
@@ -114,15 +113,7 @@ func serverOptions(creds *pki.Credentials) []grpc.ServerOption {
 
 // caller is who calls, by certificate: a gateway must belong to the organization that its site is registered with.
 func (g *Gateway) caller(ctx context.Context) (string, error) {
-	p, ok := grpcpeer.FromContext(ctx)
-	if !ok {
-		return "", fmt.Errorf("call without a connection")
-	}
-	info, ok := p.AuthInfo.(credentials.TLSInfo)
-	if !ok {
-		return "", fmt.Errorf("call from %s without TLS: use the certificate that was issued for the calling gateway", p.Addr)
-	}
-	id, err := pki.PeerIdentity(info.State)
+	id, err := g.identity(ctx)
 	if err != nil {
 		return "", err
 	}

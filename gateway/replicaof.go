@@ -30,7 +30,7 @@ type replicaOf struct {
 	id      volume.ID
 	log     *log.Log
 	engine  *engine.Engine
-	replica *replica.Replica
+	replica *replica.Replica // set before the protocol begins
 	locks   *lockTable
 	reaper  reaper
 	logger  *slog.Logger
@@ -117,6 +117,7 @@ func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *repl
 		Volume: v.UUID, Log: r.log, Machine: machine{r}, Policy: policyOf(v), DataKey: key, MaxLag: maxLagOf(v), Store: uploads,
 		Aside: func(cut log.Position) { g.setAside(v.UUID, cut) }, Logger: r.logger,
 	})
+	r.replica.Start()
 	return r, nil
 }
 
@@ -147,9 +148,7 @@ type machine struct{ r *replicaOf }
 func ingest(e *engine.Engine, entries []log.Entry) error {
 	out := make([]engine.Entry, 0, len(entries))
 	for _, x := range entries {
-		if x.Record != nil {
-			out = append(out, engine.Entry{Rec: x.Record, End: x.Pos})
-		}
+		out = append(out, engine.Entry{Rec: x.Record, End: x.Pos}) // a header has no record
 	}
 	return e.Ingest(out)
 }

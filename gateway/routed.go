@@ -4,6 +4,8 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/volume"
@@ -268,24 +270,48 @@ func (v *Router) RemoveXattr(ctx context.Context, r volume.Request, h volume.Han
 
 // SetLock implements volume.Locker. Asking again for a lock that one holds is harmless, so it is always repeatable.
 func (v *Router) SetLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock, reclaim bool) error {
+	l = v.registeredAs(l)
 	_, err := v.run(ctx, true, func(ctx context.Context, t target) error { return t.SetLock(ctx, r, h, l, reclaim) })
 	if err == nil {
 		v.held.granted(h, l)
 	}
-	return err
+	return asAsked(err)
 }
 
 // TestLock implements volume.Locker.
 func (v *Router) TestLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
+	l = v.registeredAs(l)
 	_, err := v.run(ctx, true, func(ctx context.Context, t target) error { return t.TestLock(ctx, r, h, l) })
-	return err
+	return asAsked(err)
 }
 
 // Unlock implements volume.Locker.
 func (v *Router) Unlock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
+	l = v.registeredAs(l)
 	_, err := v.run(ctx, true, func(ctx context.Context, t target) error { return t.Unlock(ctx, r, h, l) })
 	if err == nil {
 		v.held.released(h, l)
 	}
 	return err
+}
+
+// At the home, a lock's owner is this gateway, whatever name its client goes by here.
+const ownerSeparator = "\x00"
+
+func (v *Router) registeredAs(l volume.Lock) volume.Lock {
+	l.Owner = volume.LockOwner{Gateway: v.g.cfg.Name, Owner: l.Owner.Gateway + ownerSeparator + l.Owner.Owner}
+	return l
+}
+
+// asAsked gives the owner of a conflicting lock the names that its own client uses.
+func asAsked(err error) error {
+	var held *volume.LockConflict
+	if !errors.As(err, &held) {
+		return err
+	}
+	out := *held
+	if gateway, owner, ok := strings.Cut(held.Held.Owner.Owner, ownerSeparator); ok {
+		out.Held.Owner = volume.LockOwner{Gateway: gateway, Owner: owner}
+	}
+	return &out
 }

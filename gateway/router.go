@@ -78,12 +78,12 @@ func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.C
 		out, err := v.try(ctx, op)
 		switch {
 		case errors.Is(err, forward.ErrRegister):
-			if err := v.register(ctx, out.epoch); err == nil {
+			if err := v.registerAnew(ctx, out.epoch); err == nil {
 				continue
 			}
 		case errors.Is(err, forward.ErrNotHome), errors.Is(err, engine.ErrNotHome):
 		case errors.Is(err, volume.ErrUnknown):
-			if !repeatable {
+			if !repeatable || errors.Is(err, volume.ErrLate) {
 				return out, err
 			}
 		case errors.Is(err, volume.ErrDelay):
@@ -193,6 +193,14 @@ func (g *Gateway) verifier(epoch uint64) volume.Verifier {
 	var out volume.Verifier
 	binary.BigEndian.PutUint64(out[:], binary.BigEndian.Uint64(h.Sum(nil)))
 	return out
+}
+
+// registerAnew registers with a home that says that it does not know this gateway.
+func (v *Router) registerAnew(ctx context.Context, epoch uint64) error {
+	v.registering.Lock()
+	v.registered = 0
+	v.registering.Unlock()
+	return v.register(ctx, epoch)
 }
 
 // register tells the home in epoch which locks this gateway's clients hold.

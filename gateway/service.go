@@ -106,10 +106,10 @@ func (g *Gateway) fetched(ctx context.Context, id, name string, off int64, p []b
 	return g.cfg.Store.GetRange(ctx, name, off, p)
 }
 
-// Status implements the service.
+// Status implements the service. Everybody with a certificate of the federation may ask.
 func (s *service) Status(ctx context.Context, q *forwardpb.StatusRequest) (*forwardpb.StatusReply, error) {
-	if err := s.operator(ctx); err != nil {
-		return nil, err
+	if _, err := s.g.identity(ctx); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	b, err := json.Marshal(s.g.status(q.GetVolume()))
 	if err != nil {
@@ -118,25 +118,14 @@ func (s *service) Status(ctx context.Context, q *forwardpb.StatusRequest) (*forw
 	return &forwardpb.StatusReply{Json: b}, nil
 }
 
-// operator lets every holder of a certificate of this gateway's organization in, and other gateways of the federation.
-func (s *service) operator(ctx context.Context) error {
-	if _, err := s.g.caller(ctx); err == nil {
-		return nil
-	}
-	if err := s.g.isOperator(ctx); err != nil {
-		return status.Error(codes.PermissionDenied, err.Error())
-	}
-	return nil
-}
-
 // Failover implements the service: called at the gateway that is to become home.
 func (s *service) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*forwardpb.FailoverReply, error) {
-	if err := s.operator(ctx); err != nil {
-		return nil, err
-	}
 	v, ok := s.g.mirror.volume(q.GetVolume())
 	if !ok {
 		return nil, status.Errorf(codes.NotFound, "volume %q: there is none with this UUID", q.GetVolume())
+	}
+	if err := s.g.mayMove(ctx, v); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	c := s.g.copyOf(q.GetVolume())
 	if c == nil {
@@ -158,7 +147,7 @@ func (s *service) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*
 		return &forwardpb.FailoverReply{Epoch: st.Epoch, Home: home.Gateway}, nil
 	}
 	member := st.Control.IsMember(protocol.Member{Gateway: s.g.cfg.Name, Site: s.g.cfg.Site, Incarnation: s.g.cfg.Pool.Incarnation().String()})
-	if s.g.isAlive(home.Gateway) {
+	if s.g.isAlive(home) {
 		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: its home %s at site %s is alive: move it without loss with `weir failover %s --to %s`, without --accept-loss",
 			v.Name, home.Gateway, home.Site, v.Name, s.g.cfg.Site)
 	}

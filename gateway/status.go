@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -89,7 +88,13 @@ func (g *Gateway) observe(ctx context.Context, c *replicaOf) error {
 	return g.cfg.Registry.PutObserved(ctx, o)
 }
 
-func (g *Gateway) isAlive(gateway string) bool { return slices.Contains(g.mirror.living(), gateway) }
+// isAlive tells whether that very log's gateway has a heartbeat; the same gateway on an empty pool is another member.
+func (g *Gateway) isAlive(m protocol.Member) bool {
+	g.mirror.mu.Lock()
+	defer g.mirror.mu.Unlock()
+	a, ok := g.mirror.alive[m.Gateway]
+	return ok && a.Incarnation == m.Incarnation
+}
 
 // maybeLost tells what a forced takeover by this gateway may lose.
 func (g *Gateway) maybeLost(ctx context.Context, c *replicaOf, home string) string {
@@ -112,25 +117,31 @@ func (g *Gateway) maybeLost(ctx context.Context, c *replicaOf, home string) stri
 	return "The home never reported: everything that it acknowledged and that is not here may be lost."
 }
 
-// isOperator lets in who has a certificate of this gateway's organization.
-func (g *Gateway) isOperator(ctx context.Context) error {
+// identity is whose certificate a call came with; it must be of this federation.
+func (g *Gateway) identity(ctx context.Context) (pki.Identity, error) {
 	p, ok := grpcpeer.FromContext(ctx)
 	if !ok {
-		return fmt.Errorf("call without a connection")
+		return pki.Identity{}, fmt.Errorf("call without a connection")
 	}
 	info, ok := p.AuthInfo.(credentials.TLSInfo)
 	if !ok {
-		return fmt.Errorf("call without TLS")
+		return pki.Identity{}, fmt.Errorf("call from %s without TLS: use a certificate of federation %s", p.Addr, g.cfg.Federation)
 	}
 	id, err := pki.PeerIdentity(info.State)
-	if err != nil {
-		return err
+	if err == nil && id.Federation != g.cfg.Federation {
+		err = fmt.Errorf("certificate is of federation %q and gateway %s of %q: use a certificate of that one", id.Federation, g.cfg.Name, g.cfg.Federation)
 	}
-	if id.Organization != g.cfg.Organization || id.Federation != g.cfg.Federation {
-		return fmt.Errorf("certificate is of organization %q in federation %q, and gateway %s obeys operators of organization %q in %q: use a certificate of that organization",
-			id.Organization, id.Federation, g.cfg.Name, g.cfg.Organization, g.cfg.Federation)
+	return id, err
+}
+
+// mayMove lets the volume's owner move its home, and this gateway's own organization.
+func (g *Gateway) mayMove(ctx context.Context, v federation.Volume) error {
+	id, err := g.identity(ctx)
+	if err == nil && id.Organization != g.cfg.Organization && id.Organization != v.Owner {
+		err = fmt.Errorf("certificate is of organization %q; gateway %s moves volume %s for its owner %q and for organization %q: use a certificate of one of them",
+			id.Organization, g.cfg.Name, v.Name, v.Owner, g.cfg.Organization)
 	}
-	return nil
+	return err
 }
 
 // salvagePrefix marks a folder of the pool that holds a copy which was set aside.

@@ -46,15 +46,22 @@ func NewNode(cfg NodeConfig) *Node {
 	return n
 }
 
-// Open starts a volume's replica. The log and the machine must agree: the machine has ingested what the log holds after its applied position.
+// Open makes a volume's replica. The log and the machine must agree: the machine has ingested what the log holds after its applied
+// position. Nothing happens before Start, so that the machine can get to know the replica.
 func (n *Node) Open(cfg Config) *Replica {
 	ctx, cancel := context.WithCancel(n.ctx)
 	r := &Replica{node: n, cfg: cfg, streams: map[string]*stream{}, changed: make(chan struct{}), ctx: ctx, cancel: cancel}
 	r.drained = sync.NewCond(&r.mu)
 	core, effects := protocol.New(protocol.Config{Self: n.cfg.Self, Volume: cfg.Volume, Promise: n.cfg.Promise, Heartbeat: n.cfg.Heartbeat},
 		cfg.Policy, r.logState(), n.cfg.Clock())
-	r.core = core
-	cfg.Log.OnDurable(func(_ Position, err error) {
+	r.core, r.first = core, effects
+	return r
+}
+
+// Start has the replica take part in the protocol.
+func (r *Replica) Start() {
+	n := r.node
+	r.cfg.Log.OnDurable(func(_ Position, err error) {
 		if err != nil {
 			r.post(protocol.LogFailed{})
 			return
@@ -62,16 +69,15 @@ func (n *Node) Open(cfg Config) *Replica {
 		r.post(protocol.Synced{})
 	})
 	n.mu.Lock()
-	n.replicas[cfg.Volume] = r
+	n.replicas[r.cfg.Volume] = r
 	peers := n.peers
 	n.mu.Unlock()
 	r.work.Go(func() {
-		for _, e := range effects {
+		for _, e := range r.first {
 			r.do(e, nil)
 		}
 	})
 	r.post(protocol.Peers{Members: peers})
-	return r
 }
 
 // Get returns a volume's replica, or nil.

@@ -43,6 +43,7 @@ type Replica struct {
 
 	mu       sync.Mutex
 	core     *protocol.Core
+	first    []protocol.Effect // of the core's making
 	queue    []input
 	queued   int        // bytes of frames in queue
 	drained  *sync.Cond // on mu: queued has shrunk
@@ -194,33 +195,37 @@ func (r *Replica) ingest(env *Envelope) {
 		return
 	}
 	entries, err := r.cfg.Log.Ingest(env.Message.Start, env.Frames)
-	if isFull(err) {
-		r.makeRoom(int64(len(env.Frames)))
-		entries, err = r.cfg.Log.Ingest(env.Message.Start, env.Frames)
+	if isFull(err) { // entries are those that still found room
+		if r.makeRoom(int64(len(env.Frames))) > 0 {
+			var more []log.Entry
+			more, err = r.cfg.Log.Ingest(env.Message.Start, env.Frames) // skips what is there
+			entries = append(entries, more...)
+		}
 	}
 	if isFull(err) {
 		// What is sealed must reach the store first. Ask for the frames again after a while.
 		r.cfg.Logger.Warn("pool is full: following pauses until sealed segments are in the store", "error", err)
-		from := env.Message.From.Gateway
-		lost := protocol.Message{Kind: protocol.Lost, From: r.node.cfg.Self, Epoch: env.Message.Epoch}
-		time.AfterFunc(500*time.Millisecond, func() {
-			lost.Stamp = r.node.cfg.Clock()
-			r.node.cfg.Transport.Send(from, Envelope{Volume: r.cfg.Volume, Message: lost})
-		})
-		return
+		r.askAgain(env.Message)
+		err = nil
+	}
+	if err == nil && len(entries) > 0 {
+		err = r.cfg.Machine.Ingest(entries)
 	}
 	if err != nil {
 		r.failed(err)
 		return
 	}
-	if len(entries) > 0 {
-		if err := r.cfg.Machine.Ingest(entries); err != nil {
-			r.failed(err)
-			return
-		}
-	}
 	r.step(input{event: protocol.Appended{Log: r.logState()}})
 	r.cfg.Log.Sync(r.cfg.Log.End())
+}
+
+// askAgain has the home begin its stream again, after a while.
+func (r *Replica) askAgain(m protocol.Message) {
+	lost := protocol.Message{Kind: protocol.Lost, From: r.node.cfg.Self, Epoch: m.Epoch}
+	time.AfterFunc(500*time.Millisecond, func() {
+		lost.Stamp = r.node.cfg.Clock()
+		r.node.cfg.Transport.Send(m.From.Gateway, Envelope{Volume: r.cfg.Volume, Message: lost})
+	})
 }
 
 // failed ends this log's part in the protocol (rule 3).

@@ -110,7 +110,7 @@ func (r *Replica) uploadOne(s log.SegmentInfo) error {
 	if err := r.cfg.Store.Put(ctx, s.Name, int64(s.Len), body); err != nil {
 		return err
 	}
-	if err := r.cfg.Log.MarkUploaded(s.Seq); err != nil {
+	if err := r.cfg.Log.MarkStored(s.Name); err != nil {
 		return err
 	}
 	r.cfg.Logger.Debug("segment is in the store", "segment", s.Name, "bytes", s.Len)

@@ -35,6 +35,10 @@ var (
 	ErrUnknown      = errors.New("outcome of change not known") // repeat with the same OpID
 )
 
+// ErrLate is the ErrUnknown of an operation of whose slot a later one was executed already: its own result is gone,
+// and repeating it tells nothing.
+var ErrLate = fmt.Errorf("%w: a later operation of its slot was executed", ErrUnknown)
+
 // Error says which operation on what failed, and wraps one of the Err values.
 // It is what implementations return.
 type Error struct {

@@ -78,6 +78,11 @@ func (l *Log) readSegmentBlocks(ctx context.Context, refs []segment.BlockRef, or
 	if err != nil {
 		return err
 	}
+	for _, i := range order {
+		if err := o.CheckRef(refs[i]); err != nil {
+			return fmt.Errorf("read block: %w", err)
+		}
+	}
 	missing := slices.Clone(order)
 	for len(missing) > 0 {
 		run := cutRun(refs, missing, s.local)

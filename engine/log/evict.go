@@ -3,13 +3,8 @@
 package log
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-
-	"github.com/zeebo/blake3"
 
 	"github.com/weir-storage/weir/engine/segment"
 )
@@ -28,11 +23,42 @@ func (l *Log) closedSegment(seq uint64) (seg, error) {
 	return *s, nil
 }
 
-// MarkUploaded records durably that closed segments are in a store under their
-// names. Give it many at once: each call rewrites the segment table.
+// MarkStored records durably that closed segments are in a store under these names.
+// ErrNotClosed if this log has no closed segment of that name: a Truncate during the
+// upload may have put another in its place. Give it many at once: each call rewrites
+// the segment table.
+func (l *Log) MarkStored(names ...string) error {
+	l.tableMu.Lock()
+	defer l.tableMu.Unlock()
+	seqs := make([]uint64, len(names))
+	for i, name := range names {
+		_, seq, _, err := segment.ParseName(name)
+		if err != nil {
+			return fmt.Errorf("mark stored: %w", err)
+		}
+		s, err := l.closedSegment(seq)
+		if err != nil {
+			return fmt.Errorf("mark stored: %w", err)
+		}
+		if s.name() != name {
+			return fmt.Errorf("mark stored: %w: %s is not the log's segment %d any more", ErrNotClosed, name, seq)
+		}
+		seqs[i] = seq
+	}
+	return l.markUploaded(seqs)
+}
+
+// MarkUploaded is MarkStored by sequence. It is safe only where no Truncate can happen
+// between the upload and the call: else another segment, which is stored nowhere, may have the
+// sequence by then. Use MarkStored.
 func (l *Log) MarkUploaded(seqs ...uint64) error {
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()
+	return l.markUploaded(seqs)
+}
+
+// markUploaded is under tableMu, without which no segment is truncated or evicted.
+func (l *Log) markUploaded(seqs []uint64) error {
 	t, changed := l.table, false
 	for _, seq := range seqs {
 		s, err := l.closedSegment(seq)
@@ -102,180 +128,6 @@ func (l *Log) Evict(seqs ...uint64) error {
 		}
 		l.cfg.Room.Release(int64(evict[i].len))
 	}
-	return nil
-}
-
-// Heal verifies a closed segment's file by its hash and, if it is damaged or was
-// evicted, fetches it from the Sources. ErrUnreadable if none has it whole.
-func (l *Log) Heal(ctx context.Context, seq uint64) error {
-	l.healMu.Lock()
-	defer l.healMu.Unlock()
-	s, err := l.closedSegment(seq)
-	if err != nil {
-		return fmt.Errorf("heal: %w", err)
-	}
-	if s.local {
-		err := l.verifyFile(&s)
-		if err == nil {
-			return nil
-		}
-		l.cfg.Logger.LogAttrs(ctx, slog.LevelError, "a segment's file is damaged; fetching another copy",
-			slog.Uint64("segment", seq), slog.String("path", l.path(seq)), slog.Any("error", err))
-	} else if err := l.reserve(int(s.len)); err != nil {
-		return err
-	}
-	temp := fileName(seq) + ".tmp"
-	err = l.fetch(ctx, &s, temp)
-	if err == nil {
-		err = l.install(&s, temp)
-	}
-	if err != nil {
-		_ = l.cfg.Dir.Remove(temp) // or Open does
-		if !s.local {
-			l.cfg.Room.Release(int64(s.len))
-		}
-		return fmt.Errorf("heal %s: %w", l.path(seq), err)
-	}
-	return nil
-}
-
-func (l *Log) verifyFile(s *seg) error {
-	h, err := l.files.acquire(s.header.Seq)
-	if err != nil {
-		return err
-	}
-	defer l.files.release(h)
-	size, err := h.Size()
-	if err != nil {
-		return err
-	}
-	if uint64(size) != s.len {
-		return &segment.CorruptError{Seq: s.header.Seq, Field: "file size", Why: fmt.Sprintf("%d, want %d", size, s.len)}
-	}
-	hash, err := rehash(h, s.len)
-	if err != nil {
-		return err
-	}
-	if hash != s.hash {
-		return &segment.CorruptError{Seq: s.header.Seq, Field: "segment hash"}
-	}
-	return nil
-}
-
-// fetch puts a whole verified copy of s into the file temp and fsyncs it.
-func (l *Log) fetch(ctx context.Context, s *seg, temp string) error {
-	var errs []error
-	for _, src := range l.cfg.Sources {
-		err := l.fetchFrom(ctx, s, src, temp)
-		if err == nil {
-			return nil
-		}
-		errs = append(errs, fmt.Errorf("%s: %w", src, err))
-	}
-	return fmt.Errorf("%w: %w", ErrUnreadable, errors.Join(errs...))
-}
-
-func (l *Log) fetchFrom(ctx context.Context, s *seg, src Source, temp string) (err error) {
-	f, err := createFresh(l.cfg.Dir, temp)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	hash := blake3.New()
-	buf := make([]byte, min(maxRead, s.len))
-	for off := uint64(0); off < s.len; {
-		p := buf[:min(uint64(len(buf)), s.len-off)]
-		if err := src.ReadSegment(ctx, s.name(), int64(off), p); err != nil {
-			return err
-		}
-		_, _ = hash.Write(p) // never fails
-		if _, err := f.WriteAt(p, int64(off)); err != nil {
-			return err
-		}
-		off += uint64(len(p))
-	}
-	if sum(hash) != s.hash {
-		return &segment.CorruptError{Seq: s.header.Seq, Field: "segment hash"}
-	}
-	return f.Sync()
-}
-
-// install makes the file temp the segment's.
-func (l *Log) install(s *seg, temp string) error {
-	l.tableMu.Lock()
-	defer l.tableMu.Unlock()
-	now, err := l.closedSegment(s.header.Seq)
-	if err != nil {
-		return err
-	}
-	if now != *s {
-		return fmt.Errorf("segment %d changed meanwhile; try again", s.header.Seq)
-	}
-	if err := l.cfg.Dir.Rename(temp, fileName(s.header.Seq)); err != nil {
-		return err
-	}
-	if err := l.cfg.Dir.Sync(); err != nil {
-		return l.fail("fsync directory", err)
-	}
-	l.files.drop(s.header.Seq)
-	s.local = true
-	if s.uploaded {
-		if err := l.setTable(l.table.with(entryOf(s))); err != nil {
-			return err
-		}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if here, ok := l.find(s.header.Seq); ok {
-		here.local = true
-	}
-	return nil
-}
-
-// Adopt fills an empty log with segments that stores have: what a gateway that
-// starts from a checkpoint has of the log before it. They must be consecutive, and
-// count as uploaded and evicted. Durable when it returns.
-func (l *Log) Adopt(infos []SegmentInfo) error {
-	l.writer.Lock()
-	defer l.writer.Unlock()
-	if err := l.writable(); err != nil {
-		return err
-	}
-	if l.last() != nil || l.End() != (Position{}) {
-		return fmt.Errorf("adopt segments in %s: the log is not empty: truncate it to 0/0 first", l.cfg.Dir.Path())
-	}
-	if len(infos) == 0 {
-		return nil
-	}
-	t := table{base: infos[0].Prev}
-	link := t.base
-	var segs []seg
-	for _, in := range infos {
-		s := seg{
-			header: segment.Header{Volume: l.cfg.Volume, Seq: in.Seq, Epoch: in.Epoch, Salt: in.Salt, Prev: in.Prev},
-			len:    in.Len, hash: in.Hash, closed: true, uploaded: true,
-		}
-		if in.Seq != link.Seq+1 || in.Prev != link || in.Len < segment.HeaderSize || in.Len > segment.MaxOffset {
-			return fmt.Errorf("adopt segments in %s: segment %d does not follow %d", l.cfg.Dir.Path(), in.Seq, link.Seq)
-		}
-		if len(segs) > 0 && in.Epoch < segs[len(segs)-1].header.Epoch {
-			return fmt.Errorf("adopt segments in %s: segment %d: %w", l.cfg.Dir.Path(), in.Seq, ErrStaleEpoch)
-		}
-		link = s.link()
-		segs = append(segs, s)
-		t.entries = append(t.entries, entryOf(&s))
-	}
-	l.tableMu.Lock()
-	defer l.tableMu.Unlock()
-	if err := l.setTable(t); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.base, l.segs = t.base, segs
-	l.end = segs[len(segs)-1].end()
-	l.durable, l.want = l.end, l.end
-	l.announce()
 	return nil
 }
 

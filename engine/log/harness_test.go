@@ -70,7 +70,7 @@ func (s *source) upload(l *Log, seq uint64) error {
 	s.mu.Lock()
 	s.objects[f.Info.Name] = b
 	s.mu.Unlock()
-	return l.MarkUploaded(seq)
+	return l.MarkStored(f.Info.Name)
 }
 
 // damage changes a byte of each object.

@@ -93,6 +93,9 @@ func (in *ingest) frame(f segment.Frame) error {
 	if last == nil || last.closed {
 		return fmt.Errorf("a record where a segment must begin: %w", ErrDiverged)
 	}
+	if e := segment.FrameEpoch(f.Bytes); e != last.header.Epoch {
+		return fmt.Errorf("a record of epoch %d, segment %d here is of epoch %d: %w", e, last.header.Seq, last.header.Epoch, ErrDiverged)
+	}
 	off := last.len + uint64(len(in.pending))
 	e, err := l.decode(last.header.Seq, f.Bytes, off, false)
 	if err != nil {

@@ -142,7 +142,7 @@ func TestIngestRefuses(t *testing.T) {
 		"flipped header":   {Position{}, flip(frames, 50), segment.ErrCorrupt, 0},
 		"noise":            {Position{}, make([]byte, 500), segment.ErrCorrupt, 0},
 		"another's log":    {Position{}, slices.Concat(frames[:len(first)], allFrames(t, other, 1<<30)), ErrDiverged, 1},
-		"another's record": {Position{}, slices.Concat(first, allFrames(t, other, 1<<30)[segment.HeaderSize:]), segment.ErrCorrupt, 1},
+		"another's record": {Position{}, slices.Concat(first, allFrames(t, other, 1<<30)[segment.HeaderSize:]), ErrDiverged, 1},
 		"a record dropped": {Position{}, slices.Concat(first, frames[len(first)+frameLen(t, frames[len(first):]):]), segment.ErrCorrupt, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,6 +199,26 @@ func TestIngestRefuses(t *testing.T) {
 		}
 		wantLines(t, l, lines(t, home, Position{})[:len(got)]...)
 	})
+}
+
+// TestIngestEndsSealing: once a segment holds what another sealed, this process seals
+// nothing in it (rule 16). Two homes with equal salts stand for whatever could make that happen.
+func TestIngestEndsSealing(t *testing.T) {
+	var logs []*Log
+	for range 2 {
+		s := newSetup(1)
+		s.rand = rand.NewChaCha8([32]byte{1})
+		l := s.mustOpen(t)
+		_, err := l.BeginEpoch(1)
+		must(t, err)
+		logs = append(logs, l)
+	}
+	_, err := logs[0].Append(rec(1))
+	must(t, err)
+	pull(t, logs[1], logs[0], 1000)
+	same(t, logs[0], logs[1])
+	_, err = logs[1].Append(rec(2))
+	wantErr(t, err, ErrNotHome)
 }
 
 func flip(b []byte, at int) []byte {

@@ -95,8 +95,6 @@ func (l *Log) locate(from Position, max int) (b []byte, s seg, off uint64, err e
 		s, off = *sp, p.Off
 	} else if sp, ok := l.find(p.Seq + 1); ok {
 		s = *sp
-	} else if p == (Position{}) {
-		s = l.segs[0]
 	} else {
 		return nil, s, 0, fmt.Errorf("read log from %v: %w: the log begins with segment %d", from, ErrNotLocal, l.segs[0].header.Seq)
 	}
@@ -179,14 +177,20 @@ func wholeFrames(s *seg, b []byte, off uint64, limit int) ([]byte, error) {
 }
 
 // Replay calls fn for everything after from, up to where the log ends when Replay is
-// called: headers, and records decoded. It stops at fn's first error.
+// called: headers, and records decoded. It stops at fn's first error, and with
+// ErrGap when the log is truncated meanwhile.
 func (l *Log) Replay(ctx context.Context, from Position, fn func(Entry) error) error {
-	end := l.End()
+	l.mu.Lock()
+	end, gen := l.end, l.gen
+	l.mu.Unlock()
 	pos := from
 	for pos.Less(end) {
 		b, next, err := l.read(ctx, pos, maxRead/4, true)
 		if err == io.EOF {
 			return nil
+		}
+		if l.truncatedSince(gen) {
+			return fmt.Errorf("replay after %v: the log was truncated: %w", pos, ErrGap)
 		}
 		if err != nil {
 			return err
@@ -198,6 +202,9 @@ func (l *Log) Replay(ctx context.Context, from Position, fn func(Entry) error) e
 				return err
 			}
 			e, err := l.decode(next.Seq, b[:size], off, header)
+			if err != nil && l.truncatedSince(gen) {
+				err = fmt.Errorf("replay after %v: the log was truncated: %w", pos, ErrGap)
+			}
 			if err != nil {
 				return err
 			}
@@ -213,6 +220,12 @@ func (l *Log) Replay(ctx context.Context, from Position, fn func(Entry) error) e
 		pos = next
 	}
 	return nil
+}
+
+func (l *Log) truncatedSince(gen uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gen != gen
 }
 
 // decode turns a verified frame at off of segment seq into an Entry.

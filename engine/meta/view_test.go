@@ -79,7 +79,10 @@ func checkView(t *testing.T, v *View, model map[string]string) {
 		}
 	}
 	stopped := 0
-	for range v.Range([]byte("k1"), []byte("k3")) {
+	for _, err := range v.Range([]byte("k1"), []byte("k3")) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		stopped++
 		break
 	}

@@ -53,8 +53,11 @@
 //	meta's associated data  = 'm' ‖ counter ‖ header frame ‖ offset of the record frame ‖
 //	                          record frame from byte 8 up to the first sealed byte
 //
-// The counter starts at 0 in every segment and is consumed when a block or a
-// meta is sealed, whether or not the bytes reach a disk. Only a Sealer seals; it
+// The counter of a segment starts at the salt's first five bytes followed by three
+// zero bytes, and is consumed when a block or a meta is sealed, whether or not the
+// bytes reach a disk. Starting at a random number makes a reference to a block that
+// was truncated fail in the segment that took its sequence; it is for that, not for
+// secrecy. Only a Sealer seals; it
 // makes its own fresh salt, so no process can seal under a salt it did not make.
 // Meta's associated data ties a record to its place, so that frames that were
 // moved, dropped or put under another header do not open.

@@ -52,6 +52,25 @@ func NewOpener(key *DataKey, h Header) (*Opener, error) {
 	return o, nil
 }
 
+// firstCounter is the first nonce counter of a segment; counterBits are for counting.
+func firstCounter(h *Header) uint64 {
+	return binary.BigEndian.Uint64(h.Salt[:]) &^ (1<<counterBits - 1)
+}
+
+const counterBits = 24
+
+// CheckRef returns a CorruptError if ref cannot be of this segment: e.g. it is of one
+// with the same sequence that was truncated.
+func (o *Opener) CheckRef(ref BlockRef) error {
+	if err := ref.check(); err != nil {
+		return err
+	}
+	if ref.Seq != o.header.Seq || ref.Counter>>counterBits != firstCounter(&o.header)>>counterBits {
+		return &CorruptError{Seq: ref.Seq, Off: ref.Off, Field: "block reference", Why: "it is of another segment"}
+	}
+	return nil
+}
+
 // Header returns the header of the segment.
 func (o *Opener) Header() Header { return o.header }
 
@@ -127,11 +146,11 @@ func (o *Opener) decodeRecord(frame []byte, off uint64) (*Record, error) {
 // place: sealed is used up, and the result may share its memory. Anything
 // wrong is a CorruptError with its place.
 func (o *Opener) OpenBlock(ref BlockRef, sealed []byte) ([]byte, error) {
-	if err := ref.check(); err != nil {
+	if err := o.CheckRef(ref); err != nil {
 		return nil, err
 	}
-	if ref.Seq != o.header.Seq || uint64(ref.Len) != uint64(len(sealed)) {
-		return nil, &CorruptError{Seq: o.header.Seq, Off: ref.Off, Field: "block reference"}
+	if uint64(ref.Len) != uint64(len(sealed)) {
+		return nil, &CorruptError{Seq: ref.Seq, Off: ref.Off, Field: "block reference", Why: fmt.Sprintf("%d bytes given", len(sealed))}
 	}
 	s := scratches.Get().(*scratch)
 	pack, err := o.aead.Open(sealed[:0], s.setNonce(ref.Counter), sealed, o.blockAAD(s, ref.Counter))

@@ -34,7 +34,7 @@ func NewSealer(key *DataKey, h Header, rand io.Reader) (*Sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sealer{Opener: o}, nil
+	return &Sealer{Opener: o, counter: firstCounter(&h)}, nil
 }
 
 // Stop makes every later Seal fail: the segment is closed.
@@ -118,7 +118,7 @@ func (s *Sealer) Seal(dst []byte, p Prepared, off uint64) ([]byte, error) {
 	}
 	first := s.counter
 	s.counter += uint64(n) + 1
-	if s.counter < first {
+	if s.counter-firstCounter(&s.header) > 1<<counterBits {
 		panic("segment: nonce counter overflow (rule 16)")
 	}
 	rec.Epoch = s.header.Epoch

@@ -279,8 +279,13 @@ func TestPack(t *testing.T) {
 		"one byte too many": bomb, "bomb": huge, "two frames": two, "empty": {}, "codec": {9, 1}, "not zstd": {1, 2, 3},
 		"long raw": make([]byte, MaxBlock+2),
 	} {
-		if got, err := Unpack(bad, nil); !errors.Is(err, ErrCorrupt) {
+		got, err := Unpack(bad, nil)
+		if !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+		var c *CorruptError
+		if name == "bomb" && errors.As(err, &c) && c.Field != "block zstd" {
+			t.Errorf("a bomb was unpacked before it was refused: %v", err)
 		}
 	}
 }
@@ -304,6 +309,28 @@ func TestPrepareRefuses(t *testing.T) {
 		if _, err := Prepare(c.rec); err == nil || errors.Is(err, ErrTooLarge) != c.large {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestStaleReference: segments that had the same sequence do not take each other's
+// references, however alike they are.
+func TestStaleReference(t *testing.T) {
+	recs := testRecords()
+	_, seg, _ := build(t, recs)
+	other, err := NewSealer(&testKey, testHeader(), seeded(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := recs[2].Blocks[0].Ref
+	if _, err := other.OpenBlock(ref, seg[ref.Off:ref.Off+uint64(ref.Len)]); !errors.Is(err, ErrCorrupt) {
+		t.Fatal(err)
+	}
+	_, err = other.EncodeRecord(nil, testRecords()[2], ref.Off)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.CheckRef(ref); !errors.Is(err, ErrCorrupt) {
+		t.Fatal(err)
 	}
 }
 

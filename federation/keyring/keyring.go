@@ -47,7 +47,9 @@ func (s SiteKey) Bytes() ([]byte, error) { return s.key.Bytes() }
 // Public is what the site registers.
 func (s SiteKey) Public() []byte { return s.key.PublicKey().Bytes() }
 
-func info(volume, site string) []byte { return fmt.Appendf(nil, "weir data key 1\n%s\n%s", volume, site) }
+func info(volume, site string) []byte {
+	return fmt.Appendf(nil, "weir data key 1\n%s\n%s", volume, site)
+}
 
 // New draws a data key for a volume and wraps it for sites, given by name and public key.
 func New(volume string, sites map[string][]byte, random io.Reader) (federation.Keyring, DataKey, error) {

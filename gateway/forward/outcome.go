@@ -5,6 +5,7 @@ package forward
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/volume"
@@ -24,6 +25,7 @@ var outcomes = []error{
 	volume.ErrInvalid, volume.ErrTooBig, volume.ErrTooManyLinks, volume.ErrNoSpace, volume.ErrReadOnly, volume.ErrAccess,
 	volume.ErrPerm, volume.ErrStale, volume.ErrNoXattr, volume.ErrXattrTooBig, volume.ErrNoData, volume.ErrLocked,
 	volume.ErrGrace, volume.ErrNoGrace, volume.ErrDelay, volume.ErrIO, volume.ErrUnknown, ErrNotHome, ErrRegister,
+	volume.ErrLate,
 }
 
 // setOutcome puts err into a reply. An error that is none of the outcomes is one whose effect is not known.
@@ -36,7 +38,7 @@ func setOutcome(reply *forwardpb.CallReply, err error) {
 	if errors.As(err, &held) {
 		reply.Lock = fromLock(held.Held)
 	}
-	for i, known := range outcomes {
+	for i, known := range slices.Backward(outcomes) { // the later ones are narrower
 		if known != nil && errors.Is(err, known) {
 			reply.Outcome = uint32(i)
 			return

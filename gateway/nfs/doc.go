@@ -71,6 +71,14 @@
 // slot that is not unknown the sequence number is new, nothing was created, and
 // the answer is NFS4ERR_GRACE.
 //
+// # Lease expiry
+//
+// A silent client loses its opens and locks, durably first, but keeps its
+// sessions for a while, so that what it repeats after a long partition is still
+// recognized (rule 22). SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED tells it; Linux then
+// replaces its client id twice (an impossible verifier, then its own), reopens
+// what it can, and fails I/O under locks that it lost.
+//
 // # What is not there
 //
 // Delegations, pNFS, ACLs, named attributes, RPCSEC_GSS, server-side copy and the

@@ -143,9 +143,7 @@ func (k *call) setLock(use *state.LockUse, l volume.Lock, reclaim bool) xdr.Stat
 	id, ok := use.Granted(l.Start, l.End, l.Exclusive)
 	if !ok {
 		// The client's lease ended meanwhile, and its locks were given up before this one.
-		if err := k.cur.vol.Unlock(k.s.ctx, volume.Request{}, h, wholeFile(l.Owner)); err != nil {
-			return k.status(err)
-		}
+		k.s.release(state.Ended{Volume: k.cur.vol, Handle: h, Owners: []volume.LockOwner{l.Owner}})
 		return xdr.NFS4ERR_EXPIRED
 	}
 	k.setStateid(id)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/gateway/nfs/state"
-	"github.com/weir-storage/weir/volume"
 )
 
 // StateStore keeps what must survive a restart; state.DirStore is one.
@@ -230,41 +229,4 @@ func (s *Server) InGrace() bool { return s.table.InGrace() }
 // Counters returns totals since the start.
 func (s *Server) Counters() Counters {
 	return Counters{s.requests.Load(), s.operations.Load(), s.errors.Load(), s.repeats.Load(), s.dropped.Load()}
-}
-
-// wholeFile is the range of all locks of a file.
-func wholeFile(o volume.LockOwner) volume.Lock { return volume.Lock{Owner: o, End: ^uint64(0)} }
-
-// release tells volumes of opens that ended.
-func (s *Server) release(ended ...state.Ended) {
-	for _, e := range ended {
-		for _, o := range e.Owners {
-			if err := e.Volume.Unlock(s.ctx, volume.Request{}, e.Handle, wholeFile(o)); err != nil && !errors.Is(err, volume.ErrStale) {
-				s.cfg.Log.Error("release locks of a closed file", "volume", e.Volume.ID(), "inode", e.Handle.Ino, "err", err)
-			}
-		}
-		if e.Release {
-			e.Volume.Release(e.Handle)
-		}
-	}
-}
-
-// forget tells volumes that OpIDs will not be repeated any more.
-func (s *Server) forget(f state.Forgotten) {
-	vols := map[volume.ID]volume.Volume{}
-	for _, v := range f.Volumes {
-		vols[v.ID()] = v
-	}
-	if addr, err := parseAddr(f.Address); f.Loaded && err == nil {
-		for _, e := range s.cfg.Exports.Exports(addr) {
-			if v, _, err := s.cfg.Exports.Open(addr, e.ID); err == nil {
-				vols[e.ID] = v
-			}
-		}
-	}
-	for id, v := range vols {
-		if err := v.Forget(s.ctx, f.Prefix); err != nil {
-			s.cfg.Log.Debug("forget recorded results of an ended session", "volume", id, "err", err)
-		}
-	}
 }

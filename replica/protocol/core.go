@@ -33,6 +33,7 @@ type Core struct {
 	greeting     *Message
 	cut          Position // where greeting makes us cut
 	homeStamp    Time
+	homeHeard    Time // when homeStamp came
 	promiseUntil Time
 	leaseUntil   Time
 	yieldUntil   Time // we handed over; our own record is not a reason to take over before

@@ -11,18 +11,20 @@
 //
 //	 1  the control record changes only by compare-and-swap: Swap effects name
 //	    the revision they replace; an unknown outcome is settled by reading back and, if
-//	    the old record is still there, by issuing the very same swap again.
+//	    the old record is still there, by issuing the very same swap again. An epoch begins with the answer to its
+//	    swap, never with what is read: an earlier life of the gateway may have made that record.
 //	 2  commit = the smallest durable position over all members. With fewer members than
 //	    wanted it stands still, unless the policy says Continue.
 //	 3  only the home changes members. A joiner counts for commit from before the
 //	    swap that adds it; while a swap is under way commit needs old and new members.
 //	 4  a home serves only while it holds a promise of every other member. A promise counts
 //	    at the home from the sending of the message that the member answered,
-//	    at the member from the sending of the answer, so that it ends at the home first.
-//	    Members promise only with evidence of a recent fsync.
+//	    at the member from the arrival of that message, so that it ends at the home first.
+//	    Members promise, and take over, only with evidence of a recent fsync; a home without it falls silent if there
+//	    are other members.
 //	 5  takeover: a member whose promise has ended stops acknowledging, swaps
 //	    itself in with the next epoch, begins the epoch in its log, and serves when the beginning
-//	    is durable on all members. A home that starts again does the same.
+//	    is durable on all members. A home that starts again does the same, at once if its log holds its epoch's beginning.
 //	 6  a follower truncates to the longest prefix that its log shares with the home's,
 //	    found by comparing which epoch began where in both logs.
 //	 7  without the registry nothing changes: no swap succeeds, serving goes on.

@@ -57,7 +57,7 @@ func (c *Core) hello(m Message) {
 		return // our own epoch
 	}
 	c.joined = false
-	c.home, c.homeStamp, c.greeting = m.From.Gateway, m.Stamp, &m
+	c.home, c.homeStamp, c.homeHeard, c.greeting = m.From.Gateway, m.Stamp, c.now, &m
 	c.cut = shared(c.log, m.Epochs, m.End)
 	if c.began(m.Epoch) {
 		c.cut = c.log.End // all that we have of this epoch is in the home's log, even if frames overtook this greeting
@@ -108,7 +108,7 @@ func (c *Core) promise() Time {
 	if !c.proven() {
 		return 0
 	}
-	c.promiseUntil = max(c.promiseUntil, c.now+c.cfg.Promise)
+	c.promiseUntil = max(c.promiseUntil, c.homeHeard+c.cfg.Promise) // not from now: our own fsyncs must not support a silent home
 	return c.cfg.Promise
 }
 
@@ -126,7 +126,9 @@ func (c *Core) fromHome(m Message) {
 		}
 		c.emit(Ingest{})
 	}
-	c.homeStamp = max(c.homeStamp, m.Stamp)
+	if c.homeStamp < m.Stamp {
+		c.homeStamp, c.homeHeard = m.Stamp, c.now
+	}
 	if m.Grant > 0 && m.Echo > 0 && m.Echo <= c.now { // a later one is from before a reboot
 		c.leaseUntil = max(c.leaseUntil, m.Echo+relied(m.Grant))
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 300, "random schedules to run")
+	seeds = flag.Int("seeds", 500, "random schedules to run")
 	first = flag.Uint64("seed", 1, "first seed")
 )
 

@@ -150,7 +150,7 @@ type node struct {
 	arrived     []entry // frames of the message being stepped
 	forcing     bool
 	forced      *federation.Control // the last swap by a person's word
-	stopped     bool // by a hand-over
+	stopped     bool                // by a hand-over
 	waiting     map[int]Position
 	applied     Position
 }

@@ -71,7 +71,7 @@ func change[T any](v *Volume, r volume.Request, p place, f func() (T, error)) (T
 		v.slots[r.ID.Slot] = s
 	}
 	if s.seq != r.ID.Seq {
-		return zero, p.wrap(volume.ErrUnknown)
+		return zero, p.wrap(volume.ErrLate)
 	}
 	if done := s.results[r.ID.Index]; done != nil {
 		t, ok := done.value.(T)

@@ -37,9 +37,14 @@ type Client struct {
 	opens   map[*Open]struct{}
 	revoked map[[12]byte]xdr.Status // stateids that were taken away, and why
 
-	hasState    bool // as the record says, rule 1
-	idleSince   time.Time
-	complete    bool // it said RECLAIM_COMPLETE
+	hasState  bool // as the record says, rule 1
+	idleSince time.Time
+	complete  bool // it said RECLAIM_COMPLETE
+	// presumed: its former incarnation knows that it lost everything, so there is
+	// nothing to reclaim, and it need not say so. Linux 6.1 does not: it recovers
+	// from SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED without RECLAIM_COMPLETE, and with
+	// NFS4ERR_GRACE it would hang. (Later kernels send it: nfs41_init_clientid.)
+	presumed    bool
 	mustReclaim bool // it was there before the restart, and must say RECLAIM_COMPLETE again
 	mayReclaim  bool
 	restarted   bool // it held state when the server restarted

@@ -38,7 +38,7 @@ func (t *Table) Sweep() {
 		case c.hasState && c.complete && now.Sub(c.idleSince) > lease:
 			calm = append(calm, c)
 		}
-		if len(c.sessions) > 1 {
+		if len(c.sessions) > 1 && c.busy == 0 {
 			for id, s := range c.sessions {
 				if now.Sub(s.used) > sessionIdle*lease && s.used.Before(c.renewed) && id != c.lastCreated.Session {
 					unused = append(unused, id)
@@ -59,7 +59,7 @@ func (t *Table) Sweep() {
 		t.calm(c)
 	}
 	for _, id := range unused {
-		t.destroySession(id)
+		_ = t.destroySession(id) // it logs, and the next sweep tries again
 	}
 	t.finishGrace()
 }
@@ -75,6 +75,14 @@ func (t *Table) expire(c *Client) {
 		return
 	}
 	t.mu.Lock()
+	if !t.expired(c) { // it came back while its record was saved
+		t.mu.Unlock()
+		r.HasState = true
+		if err := t.save(r); err != nil {
+			t.cfg.Log.Error("keep lease: a restart would lose the client's state", "client", c.Address, "err", err)
+		}
+		return
+	}
 	ended := t.endAll(c, xdr.NFS4ERR_EXPIRED)
 	c.hasState, c.mayReclaim = false, false
 	t.stopAwaiting(c)

@@ -18,11 +18,14 @@ func (t *Table) InGrace() bool {
 func (t *Table) MayOpen(c *Client) xdr.Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.grace.active || !c.complete {
+	if t.grace.active || !c.done() {
 		return xdr.NFS4ERR_GRACE
 	}
 	return xdr.NFS4_OK
 }
+
+// done tells whether c has nothing (more) to reclaim; Table.mu is held.
+func (c *Client) done() bool { return c.complete || c.presumed }
 
 // MayReclaim says whether c may reclaim opens and locks now: NFS4_OK or
 // NFS4ERR_NO_GRACE.

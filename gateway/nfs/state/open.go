@@ -66,40 +66,24 @@ func (f *File) conflicts(o *Open, access, deny uint32) bool {
 // file is held. Outcomes: NFS4ERR_SHARE_DENIED, NFS4ERR_STALE, NFS4ERR_GRACE,
 // NFS4ERR_NO_GRACE, NFS4ERR_EXPIRED (the client has just ended), NFS4ERR_DELAY.
 func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
+	c, key := a.Client, FileKey{a.Volume.ID(), a.Handle}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for {
-		if st := t.ensureHasState(a.Client); st != xdr.NFS4_OK {
+		if st := t.admits(a, t.ownOpen(c, a.Owner, key)); st != xdr.NFS4_OK {
 			return xdr.Stateid{}, st
 		}
-		t.mu.Lock()
-		if a.Client.hasState || a.Client.gone {
+		if c.hasState {
 			break
 		}
-		t.mu.Unlock() // Sweep just recorded that the client is idle
-	}
-	defer t.mu.Unlock()
-	c := a.Client
-	if c.gone {
-		return xdr.Stateid{}, xdr.NFS4ERR_EXPIRED
-	}
-	key := FileKey{a.Volume.ID(), a.Handle}
-	f := t.files[key]
-	var o *Open
-	if f != nil {
-		for other := range f.opens {
-			if other.client == c && other.owner == a.Owner {
-				o = other
-			}
+		t.mu.Unlock()
+		st := t.ensureHasState(c)
+		t.mu.Lock()
+		if st != xdr.NFS4_OK {
+			return xdr.Stateid{}, st
 		}
 	}
-	switch {
-	case a.Reclaim && c.restarted && o != nil && o.access&a.Access == a.Access && o.deny&a.Deny == a.Deny:
-		// What the client has, it may reclaim at any time after a restart: Linux begins a second
-		// round of reclaims if an old reply still said RESTART_RECLAIM_NEEDED.
-	case a.Reclaim && !(t.grace.active && c.mayReclaim && !c.complete):
-		return xdr.Stateid{}, xdr.NFS4ERR_NO_GRACE
-	case !a.Reclaim && !a.New && (t.grace.active || !c.complete):
-		return xdr.Stateid{}, xdr.NFS4ERR_GRACE
-	}
+	f, o := t.files[key], t.ownOpen(c, a.Owner, key)
 	if f != nil && f.conflicts(o, a.Access, a.Deny) {
 		if a.Reclaim {
 			return xdr.Stateid{}, xdr.NFS4ERR_RECLAIM_CONFLICT
@@ -126,6 +110,37 @@ func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 	o.shares |= shareBit(a.Access, a.Deny)
 	o.bump()
 	return xdr.Stateid{Seqid: o.seq, Other: o.id}, xdr.NFS4_OK
+}
+
+// admits says whether an open may be granted now, as far as the grace period is
+// concerned; mu is held.
+func (t *Table) admits(a OpenArgs, own *Open) xdr.Status {
+	c := a.Client
+	switch {
+	case c.gone:
+		return xdr.NFS4ERR_EXPIRED
+	case a.Reclaim && c.restarted && own != nil && own.access&a.Access == a.Access && own.deny&a.Deny == a.Deny:
+		// What the client has, it may reclaim at any time after a restart: Linux begins
+		// a second round of reclaims if an old reply still said RESTART_RECLAIM_NEEDED.
+		return xdr.NFS4_OK
+	case a.Reclaim && !(t.grace.active && c.mayReclaim && !c.complete):
+		return xdr.NFS4ERR_NO_GRACE
+	case !a.Reclaim && !a.New && (t.grace.active || !c.done()):
+		return xdr.NFS4ERR_GRACE
+	}
+	return xdr.NFS4_OK
+}
+
+// ownOpen returns the open that an owner has on a file, or nil; mu is held.
+func (t *Table) ownOpen(c *Client, owner string, key FileKey) *Open {
+	if f := t.files[key]; f != nil {
+		for o := range f.opens {
+			if o.client == c && o.owner == owner {
+				return o
+			}
+		}
+	}
+	return nil
 }
 
 // bump makes the next seqid, which is never 0 (RFC 8881 section 8.2.2).
@@ -224,13 +239,7 @@ func (t *Table) MayShare(c *Client, owner string, key FileKey, access, deny uint
 	if f == nil {
 		return xdr.NFS4_OK
 	}
-	var own *Open
-	for o := range f.opens {
-		if o.client == c && o.owner == owner {
-			own = o
-		}
-	}
-	if f.conflicts(own, access, deny) {
+	if f.conflicts(t.ownOpen(c, owner, key), access, deny) {
 		return xdr.NFS4ERR_SHARE_DENIED
 	}
 	return xdr.NFS4_OK

@@ -44,7 +44,7 @@ func (c *Client) record() record {
 	r := record{
 		Version: recordVersion, ID: c.ID, Boot: c.boot, Serial: c.serial,
 		Owner: []byte(c.owner), Verifier: c.verifier[:], Principal: c.principal,
-		Address: c.Address, Sequence: c.createSeq, HasState: c.hasState, Complete: c.complete,
+		Address: c.Address, Sequence: c.createSeq, HasState: c.hasState, Complete: c.done(),
 		Last: c.lastCreated.Session[:],
 	}
 	for _, s := range c.sessions {

@@ -79,6 +79,10 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 		return Created{}, xdr.NFS4ERR_SERVERFAULT
 	}
 	t.serial++
+	old := t.owners[c.owner].confirmed
+	if old != nil && old != c && (old.presumed || len(old.revoked) > 0) {
+		c.presumed = true
+	}
 	r := c.record()
 	if !c.confirmed {
 		r.Boot, r.Serial = t.cfg.Boot, t.serial
@@ -86,7 +90,6 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	r.Sequence++
 	r.Last = s.ID[:]
 	r.Sessions = append(r.Sessions, sessionRecord{s.ID[:], s.Flags, s.Fore, s.Back})
-	old := t.owners[c.owner].confirmed
 	t.mu.Unlock()
 
 	if err := t.save(r); err != nil {

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Targets with a comment after ## are shown by `make help`. Nothing here is needed to build: `go build ./cmd/weir` is enough.
+
+SHELL := /bin/bash -o pipefail
+GO ?= go
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+TOOLS = $(shell hack/tools/build -p)
+UNIT = $$($(GO) list ./... | grep -v /test/e2e)
+say = @printf '\n== %s\n' "$(1)"
+
+.PHONY: help demo test verify generate bench soak build clean mutations root deps race-deps tools
+
+help: ## show this list
+	@printf 'Weir: a POSIX file system that lives at several sites at once.\n\nUsage: make TARGET\n\n'
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | \
+		while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+	@printf '\ndemo, test and soak need root on Debian 12 (amd64); they install the packages that they need.\n'
+
+demo: root deps tools build ## build three sites on this machine and lose one (KEEP=1 leaves them running)
+	$(call say,demonstration)
+	@KEEP=$(KEEP) $(GO) run ./test/e2e/demo
+
+test: root race-deps tools build ## run all tests: units with the race detector, then end to end
+	$(call say,unit tests: with the race detector; packages that did not change are cached)
+	@$(GO) test -race -p 2 $(UNIT); units=$$?; \
+	printf '\n== end-to-end tests: sites, links and kernel NFS clients on this machine, at most 15 minutes\n'; \
+	$(GO) test -count=1 -p 1 -timeout 15m ./test/e2e/... && exit $$units
+
+verify: ## check format, lint, generated code, modules and the layout of the tree
+	@GO=$(GO) hack/verify
+
+generate: ## write the Go code of *.proto
+	@hack/tools/build proto
+	@PATH="$(TOOLS):$$PATH" buf generate
+
+bench: ## run the benchmarks, briefly
+	@$(GO) test -run '^$$' -bench . -benchtime 300ms -p 1 \
+		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
+
+soak: root deps tools build ## run long random schedules, then the end-to-end tests in their long form (hours)
+	$(call say,random schedules of the protocol)
+	@$(GO) test -count=1 -timeout 4h ./replica/protocol -seeds 20000
+	$(call say,end-to-end tests$(comma) long)
+	@WEIR_SOAK=1 $(GO) test -count=1 -p 1 -timeout 8h ./test/e2e/...
+
+build: ## build bin/weir
+	@$(GO) build -trimpath -o bin/ ./cmd/weir
+
+mutations: ## plant known mistakes in a copy of the tree and see that a test finds each
+	@$(GO) run ./hack/mutations $(MUTATION)
+
+clean: ## remove what was built here (caches live elsewhere, see hack/tools/build)
+	@rm -rf bin dist
+
+comma := ,
+
+root:
+	@[ "$$(id -u)" = 0 ] || { echo 'make: network namespaces and virtual machines need root: run it with sudo' >&2; exit 1; }
+
+deps:
+	@hack/install-deps
+
+# The race detector is linked by a C compiler.
+race-deps:
+	@hack/install-deps gcc libc6-dev
+
+tools:
+	@hack/tools/build etcd s3

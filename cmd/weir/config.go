@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// Config is a gateway's configuration file, described in docs/reference/gateway-config.md.
+type Config struct {
+	Federation   string            `json:"federation"`
+	Organization string            `json:"organization"`
+	Region       string            `json:"region"`
+	Site         string            `json:"site"`
+	Gateway      string            `json:"gateway"`
+	Labels       map[string]string `json:"labels"`
+
+	Listen    Addresses `json:"listen"`    // where this process listens
+	Advertise Addresses `json:"advertise"` // where others reach it
+
+	Registry RegistryConfig `json:"registry"`
+	TLS      TLSConfig      `json:"tls"`
+	SiteKey  string         `json:"siteKey"` // path
+	Pool     PoolConfig     `json:"pool"`
+	Store    StoreConfig    `json:"store"`
+
+	Promise   federation.Duration `json:"promise"`
+	Heartbeat federation.Duration `json:"heartbeat"`
+	Lease     federation.Duration `json:"lease"`
+	AliveFor  federation.Duration `json:"aliveFor"`
+	Cache     federation.Bytes    `json:"cache"`
+	StateDir  string              `json:"stateDir"`
+	LogLevel  string              `json:"logLevel"`
+}
+
+// Addresses are host:port, of both services.
+type Addresses struct {
+	GRPC string `json:"grpc"`
+	NFS  string `json:"nfs"`
+}
+
+// RegistryConfig is where the registry's members are.
+type RegistryConfig struct {
+	Endpoints []string `json:"endpoints"`
+}
+
+// TLSConfig has paths of PEM files.
+type TLSConfig struct {
+	CA   string `json:"ca"`
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
+}
+
+// PoolConfig is the cache pool.
+type PoolConfig struct {
+	Path string           `json:"path"`
+	Size federation.Bytes `json:"size"` // 0: nine tenths of what its file system has left
+}
+
+// StoreConfig is the site's bucket, or a directory; neither: the site has no store.
+type StoreConfig struct {
+	Endpoint      string `json:"endpoint"`
+	Bucket        string `json:"bucket"`
+	Region        string `json:"region"`
+	AccessKey     string `json:"accessKey"`
+	SecretKey     string `json:"secretKey"`
+	SecretKeyFile string `json:"secretKeyFile"`
+	Dir           string `json:"dir"`
+}
+
+// readConfig reads a file strictly. Relative paths in it are taken from the file's folder. It does not check that the
+// file is complete: a person's command needs only a part of it.
+func readConfig(path string) (Config, error) {
+	var c Config
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return c, fmt.Errorf("read configuration: %w: give the path of a gateway's configuration file", err)
+	}
+	if err := decodeStrict(text, &c); err != nil {
+		return c, inFile(path, err)
+	}
+	for _, f := range []*string{&c.TLS.CA, &c.TLS.Cert, &c.TLS.Key, &c.SiteKey, &c.Pool.Path, &c.Store.SecretKeyFile, &c.Store.Dir, &c.StateDir} {
+		if *f != "" && !filepath.IsAbs(*f) {
+			*f = filepath.Join(filepath.Dir(path), *f)
+		}
+	}
+	return c, nil
+}
+
+// inFile tells which file has the problems, one a line.
+func inFile(path string, err error) error {
+	many, ok := err.(interface{ Unwrap() []error }) // joined here, not deeper
+	if !ok {
+		return fmt.Errorf("configuration %s: %w", path, err)
+	}
+	list := many.Unwrap()
+	if len(list) == 1 {
+		return fmt.Errorf("configuration %s: %w", path, list[0])
+	}
+	text := fmt.Sprintf("configuration %s: %d problems", path, len(list))
+	for _, e := range list {
+		text += "\n  " + e.Error()
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+func (sh *shell) volumeDelete(n *connection) *cobra.Command {
+	var yes bool
+	c := &cobra.Command{
+		Use: "delete NAME", Short: "Mark a volume deleted, which ends its service", Args: args(cobra.ExactArgs(1)),
+		Long: "Marks a volume deleted. All gateways stop serving it at once; its data and its name stay. Purging them is not available in this release.",
+		RunE: func(c *cobra.Command, a []string) error {
+			cl, err := sh.open(n)
+			if err != nil {
+				return err
+			}
+			defer cl.close()
+			v, _, err := cl.find(c.Context(), a[0])
+			if err != nil {
+				return err
+			}
+			if !yes && !v.Deleted {
+				if err := sh.confirm(v); err != nil {
+					return err
+				}
+			}
+			at, err := cl.markDeleted(c.Context(), a[0], v.UUID, sh.now())
+			if err != nil {
+				return err
+			}
+			return sh.say("volume %s is deleted since %s; its data and its name stay until it is purged\n", v.Name, stamp(at))
+		},
+	}
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return c
+}
+
+// confirm has the person type the volume's name.
+func (sh *shell) confirm(v federation.Volume) error {
+	sh.tell("Volume %s (%s, sites %s) ends for all its clients. Type its name to delete it: ", v.Name, v.UUID, strings.Join(v.Sites, ", "))
+	line, err := bufio.NewReader(sh.in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("delete volume %s: read the answer: %w", v.Name, err)
+	}
+	if got := strings.TrimSpace(line); got != v.Name {
+		return fmt.Errorf("delete volume %s: not confirmed (%q was typed): nothing was changed; type the name, or give --yes", v.Name, got)
+	}
+	return nil
+}
+
+const markTries = 5
+
+// markDeleted marks the volume that was confirmed, and returns since when it is.
+func (c *client) markDeleted(ctx context.Context, name, uuid string, now time.Time) (time.Time, error) {
+	for try := 1; ; try++ {
+		v, rev, err := c.find(ctx, name)
+		if err != nil || v.Deleted {
+			return v.DeletedAt, err
+		}
+		if v.UUID != uuid {
+			return v.DeletedAt, fmt.Errorf("delete volume %s: the name now means another volume, %s: nothing was changed", name, v.UUID)
+		}
+		v.Deleted, v.DeletedAt = true, now.UTC()
+		_, err = c.registry.UpdateVolume(ctx, rev, v)
+		if try == markTries || !errors.Is(err, federation.ErrConflict) && !errors.Is(err, federation.ErrUnknown) {
+			return v.DeletedAt, err
+		}
+	}
+}

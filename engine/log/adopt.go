@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"fmt"
+
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// Adopt fills an empty log with segments that stores have: what a gateway that
+// starts from a checkpoint has of the log before it. They must be consecutive, and
+// count as uploaded and evicted. Durable when it returns.
+func (l *Log) Adopt(infos []SegmentInfo) error {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	if err := l.writable(); err != nil {
+		return err
+	}
+	if l.last() != nil || l.End() != (Position{}) {
+		return fmt.Errorf("adopt segments in %s: the log is not empty: truncate it to 0/0 first", l.cfg.Dir.Path())
+	}
+	if len(infos) == 0 {
+		return nil
+	}
+	t := table{base: infos[0].Prev}
+	link := t.base
+	var segs []seg
+	for _, in := range infos {
+		s := seg{
+			header: segment.Header{Volume: l.cfg.Volume, Seq: in.Seq, Epoch: in.Epoch, Salt: in.Salt, Prev: in.Prev},
+			len:    in.Len, hash: in.Hash, closed: true, uploaded: true,
+		}
+		if in.Seq != link.Seq+1 || in.Prev != link || in.Len < segment.HeaderSize || in.Len > segment.MaxOffset {
+			return fmt.Errorf("adopt segments in %s: segment %d does not follow %d", l.cfg.Dir.Path(), in.Seq, link.Seq)
+		}
+		if len(segs) > 0 && in.Epoch < segs[len(segs)-1].header.Epoch {
+			return fmt.Errorf("adopt segments in %s: segment %d: %w", l.cfg.Dir.Path(), in.Seq, ErrStaleEpoch)
+		}
+		link = s.link()
+		segs = append(segs, s)
+		t.entries = append(t.entries, entryOf(&s))
+	}
+	l.tableMu.Lock()
+	defer l.tableMu.Unlock()
+	if err := l.setTable(t); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.base, l.segs = t.base, segs
+	l.end = segs[len(segs)-1].end()
+	l.durable, l.want = l.end, l.end
+	l.announce()
+	return nil
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"crypto/rand"
+	"testing"
+
+	"github.com/weir-storage/weir/cachepool/dir"
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// onDisk opens a log in a real directory.
+func onDisk(b *testing.B) *Log {
+	b.Helper()
+	pool, err := dir.Open(dir.Config{Path: b.TempDir(), Gateway: "gw", Limit: 1 << 40, Random: rand.Reader})
+	must(b, err)
+	d, err := pool.Volume("v")
+	must(b, err)
+	l, err := Open(Config{Dir: d, Room: pool.Room(), Volume: testVolume, DataKey: testKey, Rand: rand.Reader})
+	must(b, err)
+	b.Cleanup(func() {
+		must(b, l.Close())
+		must(b, pool.Close())
+	})
+	_, err = l.BeginEpoch(1)
+	must(b, err)
+	return l
+}
+
+// BenchmarkAppend1MiB appends records of sixteen blocks that do not compress, packed
+// beforehand, and makes them durable eight at a time.
+func BenchmarkAppend1MiB(b *testing.B) {
+	l := onDisk(b)
+	raw := make([]byte, 1<<20)
+	_, _ = rand.Read(raw) // never fails
+	var packs [][]byte
+	for off := 0; off < len(raw); off += segment.MaxBlock {
+		packs = append(packs, segment.Pack(raw[off:off+segment.MaxBlock]))
+	}
+	b.SetBytes(1 << 20)
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		r := &segment.Record{Blocks: make([]segment.Block, len(packs))}
+		for i, p := range packs {
+			r.Blocks[i] = segment.Block{Pack: p, Size: segment.MaxBlock}
+		}
+		end, err := l.Append(r)
+		must(b, err)
+		if n++; n%8 == 0 {
+			must(b, l.Wait(b.Context(), end))
+		}
+		if n%1024 == 0 { // keep the disk small
+			b.StopTimer()
+			must(b, l.Truncate(Position{}))
+			_, err := l.BeginEpoch(uint64(n))
+			must(b, err)
+			b.StartTimer()
+		}
+	}
+}
+
+// BenchmarkAppendSmall appends records of 200 bytes from many goroutines, each of
+// which waits for its own to be durable.
+func BenchmarkAppendSmall(b *testing.B) {
+	l := onDisk(b)
+	b.SetParallelism(64)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			end, err := l.Append(&segment.Record{Slot: "client", Ops: []segment.Op{{Kind: segment.Set, Key: make([]byte, 20), Value: make([]byte, 180)}}})
+			if err == nil {
+				err = l.Wait(b.Context(), end)
+			}
+			if err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+// BenchmarkAppendSmallUnsynced is the cost of a small record without the disk.
+func BenchmarkAppendSmallUnsynced(b *testing.B) {
+	l := onDisk(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		_, err := l.Append(&segment.Record{Slot: "client", Ops: []segment.Op{{Kind: segment.Set, Key: make([]byte, 20), Value: make([]byte, 180)}}})
+		must(b, err)
+	}
+}

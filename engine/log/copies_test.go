@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// stored makes a log of some closed segments, all uploaded to both sources, and
+// returns the references of all blocks in them with their data.
+func stored(t testing.TB, s *setup) (l *Log, refs []segment.BlockRef, raws [][]byte, near, far *source) {
+	t.Helper()
+	near, far = newSource("near"), newSource("far")
+	s.sources = []Source{near, far}
+	s.logger = &bytes.Buffer{}
+	l = s.mustOpen(t)
+	_, err := l.BeginEpoch(1)
+	must(t, err)
+	for id := range 75 {
+		r := rec(id)
+		_, err := l.Append(r)
+		must(t, err)
+		for _, b := range r.Blocks {
+			refs, raws = append(refs, b.Ref), append(raws, b.Raw)
+		}
+	}
+	must(t, l.Roll())
+	for _, seg := range l.Segments() {
+		must(t, near.upload(l, seg.Seq))
+		must(t, far.upload(l, seg.Seq))
+	}
+	if len(l.Segments()) < 3 {
+		t.Fatal("want several segments")
+	}
+	return l, refs, raws, near, far
+}
+
+func evictAll(t testing.TB, l *Log) {
+	t.Helper()
+	for _, s := range l.Segments() {
+		must(t, l.Evict(s.Seq))
+	}
+}
+
+func wantBlocks(t testing.TB, l *Log, refs []segment.BlockRef, raws [][]byte) {
+	t.Helper()
+	got, err := l.ReadBlocks(t.Context(), refs)
+	must(t, err)
+	for i := range refs {
+		if !bytes.Equal(got[i], raws[i]) {
+			t.Fatalf("block %d differs", i)
+		}
+		one, err := l.ReadBlock(t.Context(), refs[i])
+		if err != nil || !bytes.Equal(one, raws[i]) {
+			t.Fatalf("block %d: %v", i, err)
+		}
+	}
+}
+
+func TestEvictedIsReadFromSources(t *testing.T) {
+	s := newSetup(1)
+	l, refs, raws, near, far := stored(t, &s)
+	wantBlocks(t, l, refs, raws)
+	if near.reads+far.reads != 0 {
+		t.Fatal("a source was asked for what is here")
+	}
+	before := lines(t, l, Position{})
+	frames := allFrames(t, l, 1000)
+	evictAll(t, l)
+	evictAll(t, l) // no matter
+	l.Trim()
+	near.reads = 0
+	got, err := l.ReadBlocks(t.Context(), refs)
+	must(t, err)
+	if len(got) != len(refs) || near.reads != len(l.Segments()) || far.reads != 0 {
+		t.Fatalf("%d and %d reads for %d segments", near.reads, far.reads, len(l.Segments()))
+	}
+	wantBlocks(t, l, refs, raws)
+	// Any order, and twice the same.
+	slices.Reverse(refs)
+	slices.Reverse(raws)
+	wantBlocks(t, l, append(refs, refs...), append(raws, raws...))
+	check := func(l *Log) {
+		t.Helper()
+		wantLines(t, l, before...)
+		if !bytes.Equal(allFrames(t, l, 300), frames) {
+			t.Fatal("frames differ")
+		}
+	}
+	check(l)
+	segs := l.Segments()
+	l = s.restart(t)
+	if l.Recovered().Doubt != nil {
+		t.Fatal(l.Recovered().Doubt)
+	}
+	check(l)
+	again := l.Segments() // the last one holds only a header, and is not closed
+	if !slices.Equal(again, segs) || again[0].Local || !again[0].Uploaded {
+		t.Fatalf("%+v\n%+v", again, segs)
+	}
+	_, err = l.OpenSegment(1)
+	wantErr(t, err, ErrNotLocal)
+	// The log goes on after what was evicted.
+	_, err = l.BeginEpoch(2)
+	must(t, err)
+	appendSync(t, l, 50)
+	wantLines(t, l, append(before, "segment "+itoa(l.End().Seq)+" epoch 2", "record 50")...)
+}
+
+func itoa(n uint64) string { return string(rune('0' + n)) }
+
+func TestBadCopies(t *testing.T) {
+	files := func(s setup, l *Log) {
+		for _, seg := range l.Segments() {
+			s.disk.Damage(testDir, fileName(seg.Seq), func(b []byte) []byte {
+				for i := segment.HeaderSize; i < len(b); i += 10 {
+					b[i] ^= 1
+				}
+				return b
+			})
+		}
+	}
+	t.Run("file", func(t *testing.T) {
+		s := newSetup(2)
+		l, refs, raws, near, _ := stored(t, &s)
+		before := lines(t, l, Position{})
+		files(s, l)
+		l.Trim()
+		wantBlocks(t, l, refs, raws)
+		wantLines(t, l, before...)
+		if near.reads == 0 {
+			t.Fatal("the source was not used")
+		}
+		if out := s.logger.String(); !strings.Contains(out, "segment=1") || !strings.Contains(out, l.path(1)) {
+			t.Fatalf("rule 19: not logged with segment and path: %s", out)
+		}
+	})
+	t.Run("file and near", func(t *testing.T) {
+		s := newSetup(3)
+		l, refs, raws, near, far := stored(t, &s)
+		files(s, l)
+		for i := 140; i < 1400; i += 8 {
+			near.damage(i)
+		}
+		wantBlocks(t, l, refs, raws)
+		if far.reads == 0 {
+			t.Fatal("the second source was not used")
+		}
+		evictAll(t, l)
+		wantBlocks(t, l, refs, raws)
+		l.Trim()
+		if got := len(lines(t, l, Position{})); got == 0 {
+			t.Fatal("no lines")
+		}
+	})
+	t.Run("each source half", func(t *testing.T) {
+		s := newSetup(4)
+		l, refs, raws, near, far := stored(t, &s)
+		evictAll(t, l)
+		// Blocks 0 and 1 lie in one run; each source has one of them.
+		near.damage(int(refs[0].Off))
+		far.damage(int(refs[1].Off))
+		wantBlocks(t, l, refs[:2], raws[:2])
+	})
+	t.Run("all", func(t *testing.T) {
+		s := newSetup(5)
+		l, refs, _, near, far := stored(t, &s)
+		files(s, l)
+		near.damage(int(refs[0].Off))
+		far.objects = nil
+		l.Trim()
+		_, err := l.ReadBlock(t.Context(), refs[0])
+		wantErr(t, err, ErrUnreadable)
+		wantErr(t, err, segment.ErrCorrupt)
+		for _, want := range []string{l.path(1), "near", "far"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%v does not name %s", err, want)
+			}
+		}
+		near.objects = nil
+		_, _, err = l.Read(t.Context(), Position{Seq: 1, Off: segment.HeaderSize}, 1)
+		wantErr(t, err, ErrUnreadable)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = l.ReadBlock(ctx, refs[0])
+		wantErr(t, err, context.Canceled)
+	})
+	t.Run("forged header", func(t *testing.T) {
+		s := newSetup(6)
+		l, _, _, near, far := stored(t, &s)
+		before := lines(t, l, Position{})
+		evictAll(t, l)
+		l.Trim()
+		// A header that verifies by itself, but is not the one we know.
+		for name, b := range near.objects {
+			h, err := segment.DecodeHeader(b)
+			must(t, err)
+			h.Epoch++
+			near.objects[name] = append(segment.AppendHeader(nil, h), b[segment.HeaderSize:]...)
+		}
+		wantLines(t, l, before...)
+		if far.reads == 0 {
+			t.Fatal("the forged copy was used")
+		}
+	})
+}
+
+func TestBadReferences(t *testing.T) {
+	s := newSetup(7)
+	l, refs, _, _, _ := stored(t, &s)
+	good := refs[0]
+	for name, change := range map[string]func(*segment.BlockRef){
+		"no segment": func(r *segment.BlockRef) { r.Seq = 99 },
+		"zero":       func(r *segment.BlockRef) { *r = segment.BlockRef{} },
+		"offset":     func(r *segment.BlockRef) { r.Off++ },
+		"header":     func(r *segment.BlockRef) { r.Off = 0 },
+		"far":        func(r *segment.BlockRef) { r.Off = 1 << 62 },
+		"wraps":      func(r *segment.BlockRef) { r.Off = ^uint64(0) - 1 },
+		"long":       func(r *segment.BlockRef) { r.Len = 1 << 31 },
+		"short":      func(r *segment.BlockRef) { r.Len = 3 },
+		"counter":    func(r *segment.BlockRef) { r.Counter++ },
+		"other seq":  func(r *segment.BlockRef) { r.Seq, r.Counter = r.Seq+1, 7777 },
+	} {
+		ref := good
+		change(&ref)
+		if raw, err := l.ReadBlock(t.Context(), ref); err == nil {
+			t.Errorf("%s: read %d bytes", name, len(raw))
+		}
+	}
+}
+
+func TestEvictRefuses(t *testing.T) {
+	s := newSetup(8)
+	store := newSource("store")
+	l := s.mustOpen(t)
+	_, err := l.BeginEpoch(1)
+	must(t, err)
+	appendSync(t, l, 1)
+	wantErr(t, l.Evict(1), ErrNotClosed)
+	wantErr(t, l.MarkUploaded(1), ErrNotClosed)
+	wantErr(t, l.Heal(t.Context(), 1), ErrNotClosed)
+	_, err = l.OpenSegment(1)
+	wantErr(t, err, ErrNotClosed)
+	must(t, l.Roll())
+	wantErr(t, l.Evict(1), ErrNotUploaded)
+	wantErr(t, l.Evict(9), ErrNotClosed)
+	f, err := l.OpenSegment(1)
+	must(t, err)
+	must(t, store.upload(l, 1))
+	must(t, l.MarkUploaded(1))
+	must(t, l.Evict(1))
+	h, err := rehash(f, f.Info.Len) // still readable
+	if err != nil || h != f.Info.Hash {
+		t.Fatal(err)
+	}
+	must(t, f.Close())
+
+	// An upload that a truncation overtook counts for nothing.
+	appendSync(t, l, 2)
+	must(t, l.Roll())
+	old := l.Segments()[1]
+	must(t, l.Truncate(Position{Seq: old.Prev.Seq, Off: old.Prev.Len}))
+	_, err = l.BeginEpoch(2)
+	must(t, err)
+	appendSync(t, l, 3)
+	must(t, l.Roll())
+	wantErr(t, l.MarkStored(old.Name), ErrNotClosed)
+	if l.MarkStored("x") == nil {
+		t.Fatal("took a name that is none")
+	}
+	must(t, l.MarkStored(l.Segments()[1].Name))
+}
+
+func TestHeal(t *testing.T) {
+	s := newSetup(9)
+	l, refs, raws, near, far := stored(t, &s)
+	must(t, l.Heal(t.Context(), 1)) // nothing wrong
+	if near.reads != 0 {
+		t.Fatal("fetched what is good")
+	}
+	for _, spoil := range []func([]byte) []byte{
+		func(b []byte) []byte { b[200] ^= 1; return b },
+		func(b []byte) []byte { return b[:len(b)-1] },
+		func(b []byte) []byte { return append(b, 0) },
+	} {
+		s.disk.Damage(testDir, fileName(1), spoil)
+		near.objects[l.Segments()[0].Name][300] ^= 1
+		must(t, l.Heal(t.Context(), 1)) // far has it
+		near.objects[l.Segments()[0].Name][300] ^= 1
+		near.reads, far.reads = 0, 0
+		wantBlocks(t, l, refs, raws)
+		must(t, l.Heal(t.Context(), 1))
+		if near.reads+far.reads != 0 {
+			t.Fatal("not healed")
+		}
+	}
+	evictAll(t, l)
+	wantErr(t, l.Truncate(Position{Seq: 1, Off: segment.HeaderSize}), ErrNotLocal)
+	must(t, l.Heal(t.Context(), 1))
+	if segs := l.Segments(); !segs[0].Local || segs[1].Local {
+		t.Fatalf("%+v", segs)
+	}
+	l = s.restart(t)
+	if segs := l.Segments(); !segs[0].Local || segs[1].Local {
+		t.Fatalf("%+v", segs)
+	}
+	near.objects, far.objects = nil, nil
+	wantErr(t, l.Heal(t.Context(), 2), ErrUnreadable)
+	must(t, l.Truncate(Position{Seq: 1, Off: segment.HeaderSize}))
+	wantLines(t, l, "segment 1 epoch 1")
+}
+
+func TestAdopt(t *testing.T) {
+	s := newSetup(10)
+	l, refs, raws, _, _ := stored(t, &s)
+	segs := l.Segments()
+	for _, skip := range []int{0, 1} { // a whole log, and one whose start nobody keeps
+		n := setup{disk: newDisk(11, 1<<30), size: 2000, sources: s.sources}
+		a := n.mustOpen(t)
+		must(t, a.Adopt(segs[skip:]))
+		check := func() {
+			t.Helper()
+			if a.End() != segs[len(segs)-1:][0].end() || a.Durable() != a.End() {
+				t.Fatal(a.End())
+			}
+			from := Position{}
+			if skip > 0 {
+				from = segs[0].end()
+				_, _, err := a.Read(t.Context(), Position{}, 1)
+				wantErr(t, err, ErrNotLocal)
+			}
+			var want []string
+			must(t, l.Replay(t.Context(), from, func(e Entry) error { want = append(want, line(e)); return nil }))
+			got := lines(t, a, from)
+			if !slices.Equal(got, want[:len(want)-1]) { // without the last header
+				t.Fatalf("%v\n%v", got, want)
+			}
+			last := len(refs) - 1
+			wantBlocks(t, a, refs[last:], raws[last:])
+		}
+		check()
+		a = n.restart(t)
+		if a.Recovered().Doubt != nil {
+			t.Fatal(a.Recovered().Doubt)
+		}
+		check()
+		if err := a.Adopt(segs); err == nil {
+			t.Fatal("adopted into a log that is not empty")
+		}
+		pull(t, a, l, 1000)
+		_, err := a.BeginEpoch(7)
+		must(t, err)
+		appendSync(t, a, 70)
+		a = n.restart(t)
+		if a.Recovered().Doubt != nil || lastEpoch(a) != 7 {
+			t.Fatal(a.Recovered().Doubt)
+		}
+	}
+	a := newSetup(12).mustOpen(t)
+	if err := a.Adopt([]SegmentInfo{segs[0], segs[2]}); err == nil {
+		t.Fatal("adopted a hole")
+	}
+}
+
+func (s SegmentInfo) end() Position { return Position{Seq: s.Seq, Off: s.Len} }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// Heal verifies a closed segment's file by its hash and, if it is damaged or was
+// evicted, fetches it from the Sources. ErrUnreadable if none has it whole.
+func (l *Log) Heal(ctx context.Context, seq uint64) error {
+	l.healMu.Lock()
+	defer l.healMu.Unlock()
+	s, err := l.closedSegment(seq)
+	if err != nil {
+		return fmt.Errorf("heal: %w", err)
+	}
+	if s.local {
+		err := l.verifyFile(&s)
+		if err == nil {
+			return nil
+		}
+		l.cfg.Logger.LogAttrs(ctx, slog.LevelError, "a segment's file is damaged; fetching another copy",
+			slog.Uint64("segment", seq), slog.String("path", l.path(seq)), slog.Any("error", err))
+	} else if err := l.reserve(int(s.len)); err != nil {
+		return err
+	}
+	temp := fileName(seq) + ".tmp"
+	err = l.fetch(ctx, &s, temp)
+	if err == nil {
+		err = l.install(&s, temp)
+	}
+	if err != nil {
+		_ = l.cfg.Dir.Remove(temp) // or Open does
+		if !s.local {
+			l.cfg.Room.Release(int64(s.len))
+		}
+		return fmt.Errorf("heal %s: %w", l.path(seq), err)
+	}
+	return nil
+}
+
+func (l *Log) verifyFile(s *seg) error {
+	h, err := l.files.acquire(s.header.Seq)
+	if err != nil {
+		return err
+	}
+	defer l.files.release(h)
+	size, err := h.Size()
+	if err != nil {
+		return err
+	}
+	if uint64(size) != s.len {
+		return &segment.CorruptError{Seq: s.header.Seq, Field: "file size", Why: fmt.Sprintf("%d, want %d", size, s.len)}
+	}
+	hash, err := rehash(h, s.len)
+	if err != nil {
+		return err
+	}
+	if hash != s.hash {
+		return &segment.CorruptError{Seq: s.header.Seq, Field: "segment hash"}
+	}
+	return nil
+}
+
+// fetch puts a whole verified copy of s into the file temp and fsyncs it.
+func (l *Log) fetch(ctx context.Context, s *seg, temp string) error {
+	var errs []error
+	for _, src := range l.cfg.Sources {
+		err := l.fetchFrom(ctx, s, src, temp)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", src, err))
+	}
+	return fmt.Errorf("%w: %w", ErrUnreadable, errors.Join(errs...))
+}
+
+func (l *Log) fetchFrom(ctx context.Context, s *seg, src Source, temp string) (err error) {
+	f, err := createFresh(l.cfg.Dir, temp)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	hash := blake3.New()
+	buf := make([]byte, min(maxRead, s.len))
+	for off := uint64(0); off < s.len; {
+		p := buf[:min(uint64(len(buf)), s.len-off)]
+		if err := src.ReadSegment(ctx, s.name(), int64(off), p); err != nil {
+			return err
+		}
+		_, _ = hash.Write(p) // never fails
+		if _, err := f.WriteAt(p, int64(off)); err != nil {
+			return err
+		}
+		off += uint64(len(p))
+	}
+	if sum(hash) != s.hash {
+		return &segment.CorruptError{Seq: s.header.Seq, Field: "segment hash"}
+	}
+	return f.Sync()
+}
+
+// install makes the file temp the segment's.
+func (l *Log) install(s *seg, temp string) error {
+	l.tableMu.Lock()
+	defer l.tableMu.Unlock()
+	now, err := l.closedSegment(s.header.Seq)
+	if err != nil {
+		return err
+	}
+	if now != *s {
+		return fmt.Errorf("segment %d changed meanwhile; try again", s.header.Seq)
+	}
+	if err := l.cfg.Dir.Rename(temp, fileName(s.header.Seq)); err != nil {
+		return err
+	}
+	if err := l.cfg.Dir.Sync(); err != nil {
+		return l.fail("fsync directory", err)
+	}
+	l.files.drop(s.header.Seq)
+	s.local = true
+	if s.uploaded {
+		if err := l.setTable(l.table.with(entryOf(s))); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if here, ok := l.find(s.header.Seq); ok {
+		here.local = true
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfs
+
+import (
+	"errors"
+	"time"
+
+	"github.com/weir-storage/weir/gateway/nfs/state"
+	"github.com/weir-storage/weir/volume"
+)
+
+// releaseRetry is how long the server waits before it tries again to give up
+// locks that a volume could not give up.
+const releaseRetry = time.Second
+
+// wholeFile is the range of all locks of a file.
+func wholeFile(o volume.LockOwner) volume.Lock { return volume.Lock{Owner: o, End: ^uint64(0)} }
+
+// release tells volumes of opens that ended. What fails is tried again in the
+// background until it succeeds: a lock that nobody gives up blocks others for ever.
+func (s *Server) release(ended ...state.Ended) {
+	if left := s.tryRelease(ended); len(left) > 0 {
+		s.background(func() {
+			for len(left) > 0 {
+				select {
+				case <-s.ctx.Done():
+					return
+				case <-s.cfg.Clock.After(releaseRetry):
+					left = s.tryRelease(left)
+				}
+			}
+		})
+	}
+}
+
+// tryRelease returns what remains to be done.
+func (s *Server) tryRelease(ended []state.Ended) (left []state.Ended) {
+	for _, e := range ended {
+		for len(e.Owners) > 0 {
+			err := e.Volume.Unlock(s.ctx, volume.Request{}, e.Handle, wholeFile(e.Owners[0]))
+			if err != nil && !errors.Is(err, volume.ErrStale) {
+				s.cfg.Log.Warn("locks of a closed file are not given up yet", "volume", e.Volume.ID(), "inode", e.Handle.Ino, "err", err)
+				break
+			}
+			e.Owners = e.Owners[1:]
+		}
+		if len(e.Owners) > 0 {
+			left = append(left, e)
+		} else if e.Release {
+			e.Volume.Release(e.Handle)
+		}
+	}
+	return left
+}
+
+// forget tells volumes that OpIDs will not be repeated any more.
+func (s *Server) forget(f state.Forgotten) {
+	vols := map[volume.ID]volume.Volume{}
+	for _, v := range f.Volumes {
+		vols[v.ID()] = v
+	}
+	if addr, err := parseAddr(f.Address); f.Loaded && err == nil {
+		for _, e := range s.cfg.Exports.Exports(addr) {
+			if v, _, err := s.cfg.Exports.Open(addr, e.ID); err == nil {
+				vols[e.ID] = v
+			}
+		}
+	}
+	for id, v := range vols {
+		if err := v.Forget(s.ctx, f.Prefix); err != nil {
+			s.cfg.Log.Debug("forget recorded results of an ended session", "volume", id, "err", err)
+		}
+	}
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/federation"
+)
+
+// Orders of events that the simulation meets too rarely, given to one Core by hand.
+
+type hand struct {
+	*testing.T
+	*Core
+	at time.Duration
+}
+
+func member(name string) Member { return Member{Gateway: name, Site: name, Incarnation: "1"} }
+
+func position(n uint64) Position { return Position{Seq: 1, Off: n} }
+
+// begun is a log of n bytes in which the given epochs began, one byte after the other.
+func begun(n uint64, epochs ...uint64) LogState {
+	l := LogState{End: position(n), Durable: position(n)}
+	for i, e := range epochs {
+		l.Epochs = append(l.Epochs, log.EpochStart{Epoch: e, Start: position(uint64(i))})
+	}
+	return l
+}
+
+func control(epoch uint64, home string, members ...string) *federation.Control {
+	c := &federation.Control{Volume: "v", Epoch: epoch, Home: member(home)}
+	for e := range epoch {
+		c.History = append(c.History, federation.EpochStart{Epoch: e + 1})
+	}
+	for _, m := range members {
+		c.Members = append(c.Members, member(m))
+	}
+	return c
+}
+
+func byHand(t *testing.T, self string, want int, l LogState) *hand {
+	policy := Policy{Want: want, Sites: []string{"a", "b", "c"}, FirstHome: "a"}
+	c, _ := New(Config{Self: member(self), Volume: "v", Promise: promise, Heartbeat: beat}, policy, l, time.Hour)
+	h := &hand{t, c, time.Hour}
+	h.do(Peers{[]Member{member("a"), member("b"), member("c")}})
+	return h
+}
+
+// do steps events, 10 ms after each other.
+func (h *hand) do(events ...Event) (out []Effect) {
+	for _, e := range events {
+		h.at += 10 * ms
+		out = append(out, h.Step(h.at, e)...)
+	}
+	return out
+}
+
+// wait ticks with a working disk for d.
+func (h *hand) wait(d time.Duration) (out []Effect) {
+	for end := h.at + d; h.at < end; h.at += beat {
+		out = append(out, h.do(Synced{h.log.End}, Tick{})...)
+	}
+	return out
+}
+
+func (h *hand) from(name string, m Message) []Effect {
+	m.From = member(name)
+	if m.Epoch == 0 {
+		m.Epoch = h.epoch
+	}
+	return h.do(Received{m})
+}
+
+// answers lets followers say that they have all of h's log and promise.
+func (h *hand) answers(names ...string) {
+	for _, name := range names {
+		h.from(name, Message{Kind: Welcome, Stamp: h.at, Echo: h.at, End: h.log.End, Start: h.log.End, Grant: promise, Proved: true})
+	}
+}
+
+func effect[E Effect](effects []Effect) (last E, ok bool) {
+	for _, e := range effects {
+		if x, is := e.(E); is {
+			last, ok = x, true
+		}
+	}
+	return last, ok
+}
+
+// home makes a's Core home of epoch 2 with the given members; b and c follow.
+func home(t *testing.T, want int, members ...string) *hand {
+	h := byHand(t, "a", want, begun(9, 1))
+	h.do(ControlRead{control(1, "a", members...), 10}, Swapped{SwapDone, 11})
+	l := begun(10, 1, 2)
+	h.do(Appended{l}, Synced{l.End}, Tick{})
+	h.answers("b", "c")
+	if h.role != Home {
+		t.Fatalf("a is %v", h.role)
+	}
+	return h
+}
+
+func TestConflictMayAnswerAnEarlierSwap(t *testing.T) {
+	h := home(t, 3, "a", "b")
+	first, ok := effect[Swap](h.do(Tick{})) // c joins
+	if !ok {
+		t.Fatal("no swap")
+	}
+	// The answer is lost; the second attempt is on its way when reading shows that the first was applied.
+	h.do(Swapped{Outcome: SwapUnknown})
+	if _, ok := effect[Swap](h.do(ControlRead{h.ctl, 11})); !ok {
+		t.Fatal("no second attempt")
+	}
+	h.do(ControlRead{&first.Next, 12})
+	if h.swap != nil || h.rev != 12 {
+		t.Fatal("the swap is not settled")
+	}
+	h.do(PolicyChanged{Policy{Want: 2, Sites: []string{"a", "b", "c"}}})
+	if _, ok := effect[Swap](h.do(Tick{})); !ok {
+		t.Fatal("no swap to two members")
+	}
+	h.do(Swapped{Outcome: SwapConflict}) // of the second attempt
+	if h.swap == nil {
+		t.Fatal("the answer to an earlier attempt ends the swap under way")
+	}
+}
+
+func TestReplacedSwapDoesNotGoBack(t *testing.T) {
+	h := home(t, 2, "a", "b")
+	h.do(PolicyChanged{Policy{Want: 1}}, Tick{})
+	h.do(ControlRead{control(3, "b", "b"), 13}, Swapped{SwapDone, 12})
+	if h.rev != 13 || h.ctl.Epoch != 3 || h.role != Follower || h.swap != nil {
+		t.Fatalf("revision %d, epoch %d, %v", h.rev, h.ctl.Epoch, h.role)
+	}
+}
+
+func TestGreetingOvertakenByFrames(t *testing.T) {
+	h := byHand(t, "b", 2, begun(9, 1))
+	h.do(ControlRead{control(2, "a", "a", "b"), 5})
+	greeting := Message{Kind: Hello, Epoch: 2, Stamp: 1, Epochs: begun(10, 1, 2).Epochs, End: position(10)}
+	greeting.Epochs[1].Start = position(9)
+	h.from("a", greeting)
+	h.from("a", Message{Kind: Append, Stamp: 2, Start: position(9)})
+	l := begun(20, 1, 2)
+	l.Epochs[1].Start = position(9)
+	h.do(Appended{l}, Synced{l.End})
+	if cut, ok := effect[Truncate](h.from("a", greeting)); ok {
+		t.Fatalf("cut to %v after %v was acknowledged", cut.To, l.End)
+	}
+}
+
+func TestHandOverWaitsForLeases(t *testing.T) {
+	h := home(t, 3, "a", "b", "c")
+	h.do(Tick{}) // leases
+	h.do(PolicyChanged{Policy{Want: 2, Sites: []string{"a", "b", "c"}}})
+	if _, ok := effect[Swap](h.do(Tick{})); !ok {
+		t.Fatal("c is not removed")
+	}
+	h.do(Swapped{SwapDone, 12})
+	h.from("b", Message{Kind: Ack, Stamp: h.at, Echo: h.at, End: h.log.End, Grant: promise})
+	if h.do(Move{"b"}, Tick{}); h.role != Home {
+		t.Fatal("hands over while c may read")
+	}
+	h.at += promise / 2
+	h.from("b", Message{Kind: Ack, Stamp: h.at, Echo: h.at, End: h.log.End, Grant: promise})
+	if _, ok := effect[Send](h.do(Tick{})); !ok || h.role != Follower {
+		t.Fatal("does not hand over")
+	}
+}
+
+func TestJoinerMustPromiseForLongerThanLeases(t *testing.T) {
+	h := home(t, 1, "a")
+	h.do(Synced{h.log.Durable})
+	h.at += promise * 5 / 8 // c was silent since: it still counts as there, but could take over while a lease lasts
+	if swap, ok := effect[Swap](h.do(Move{"c"}, Tick{})); ok {
+		t.Fatalf("%v join", names(swap.Next.Members))
+	}
+	h.from("c", Message{Kind: Ack, Stamp: h.at, Echo: h.at, End: h.log.End, Grant: promise})
+	if _, ok := effect[Swap](h.do(Tick{})); !ok {
+		t.Fatal("c does not join")
+	}
+}
+
+func TestReleaseWaitsForSwap(t *testing.T) {
+	h := home(t, 3, "a", "b")
+	h.do(Tick{}) // the swap that adds c stays without an answer
+	// Meanwhile b took over, c with it, and hands over to a.
+	h.do(ControlRead{control(3, "b", "a", "b"), 13})
+	h.from("b", Message{Kind: Hello, Epoch: 3, Stamp: 1, Epochs: h.log.Epochs, End: h.log.End})
+	release := Message{Kind: Release, Epoch: 3, Stamp: 2, Commit: h.log.End}
+	if _, ok := effect[Swap](h.from("b", release)); ok {
+		t.Fatal("two swaps at a time")
+	}
+	h.do(Swapped{Outcome: SwapConflict}, Tick{})
+	if s, ok := effect[Swap](h.do(ControlRead{control(3, "b", "a", "b"), 13})); !ok || s.Next.Epoch != 4 {
+		t.Fatal("released, but does not take over")
+	}
+}
+
+func TestOwnRecordWithoutEpoch(t *testing.T) {
+	for _, began := range []bool{false, true} {
+		l := begun(9, 1)
+		if began {
+			l = begun(9, 1, 2)
+		}
+		h := byHand(t, "a", 1, l)
+		_, ok := effect[Swap](h.do(ControlRead{control(2, "a", "a", "b"), 5}))
+		if ok != began {
+			t.Errorf("epoch 2 began here: %v; took over at once: %v", began, ok)
+		}
+	}
+}
+
+func TestRebootedClock(t *testing.T) {
+	h := byHand(t, "b", 2, begun(9, 1))
+	h.do(ControlRead{control(1, "a", "a", "b"), 5})
+	h.from("a", Message{Kind: Hello, Epoch: 1, Stamp: 1, Epochs: h.log.Epochs, End: h.log.End})
+	h.from("a", Message{Kind: Beat, Stamp: 2, Echo: 100 * time.Hour, Grant: promise / 2})
+	if h.MayRead(h.at) {
+		t.Error("a lease counts from before the reboot")
+	}
+	h.from("a", Message{Kind: Beat, Stamp: 3, Echo: h.at, Grant: promise / 2})
+	if !h.MayRead(h.at) {
+		t.Error("no lease")
+	}
+}
+
+func TestPeersKnownLateMayHoldLeases(t *testing.T) {
+	h := byHand(t, "a", 1, begun(9, 1))
+	h.do(Peers{}, ControlRead{control(1, "a", "a"), 10}, Swapped{SwapDone, 11})
+	l := begun(10, 1, 2)
+	l.Durable = position(9)
+	h.do(Appended{l}, Peers{[]Member{member("c")}}, Synced{l.End})
+	if h.role != Starting {
+		t.Error("commits although c may hold a lease of an earlier life")
+	}
+	if h.wait(promise); h.role != Home {
+		t.Error("waits for ever")
+	}
+}
+
+func TestCommitGoesBackAfterForce(t *testing.T) {
+	h := home(t, 1, "a")
+	h.do(ControlRead{control(3, "b", "b"), 13})
+	cut, ok := effect[Truncate](h.from("b", Message{Kind: Hello, Epoch: 3, Stamp: 1, Epochs: begun(5, 1).Epochs, End: position(5)}))
+	if !ok {
+		t.Fatal("does not cut")
+	}
+	h.do(Appended{begun(cut.To.Off, 1)})
+	if h.Commit() != cut.To {
+		t.Errorf("the commit position %v is after the end %v", h.Commit(), cut.To)
+	}
+}
+
+func TestMoveIsTheHomes(t *testing.T) {
+	h := byHand(t, "b", 1, begun(9, 1))
+	if h.do(Move{"c"}); h.moving != "" {
+		t.Error("a follower remembers a move")
+	}
+}
+
+func TestSilentHome(t *testing.T) {
+	h := byHand(t, "b", 2, begun(9, 1))
+	h.do(ControlRead{control(1, "a", "a", "b"), 5})
+	h.from("a", Message{Kind: Hello, Epoch: 1, Stamp: 1, Epochs: h.log.Epochs, End: h.log.End})
+	out := h.wait(2 * promise)
+	if !slices.ContainsFunc(out, func(e Effect) bool { _, ok := e.(ReadControl); return ok }) || h.now < h.promiseUntil {
+		t.Error("its own fsyncs extend its promise")
+	}
+}
+
+func TestNothingBeforeTheRecordIsKnown(t *testing.T) {
+	h := byHand(t, "b", 2, begun(9, 1))
+	greeting := Message{Kind: Hello, Epoch: 1, Stamp: 1, Epochs: h.log.Epochs, End: h.log.End}
+	if out := h.from("a", greeting); len(out) > 0 {
+		t.Errorf("answers %v although its epoch may be over", out)
+	}
+	h.do(ControlRead{control(1, "a", "a", "b"), 5})
+	if _, ok := effect[Send](h.from("a", greeting)); !ok {
+		t.Error("no answer")
+	}
+}
+
+func TestHangingDiskDoesNotTakeOver(t *testing.T) {
+	h := byHand(t, "b", 2, begun(9, 1))
+	h.do(ControlRead{control(1, "a", "a", "b"), 5})
+	h.at += 2 * promise
+	if h.do(Tick{}); h.mayTakeOver() {
+		t.Error("takes over without an fsync")
+	}
+	if h.do(Synced{h.log.End}); !h.mayTakeOver() {
+		t.Error("does not take over")
+	}
+}
+
+func TestOlderRecordMaySayTheSame(t *testing.T) {
+	h := home(t, 2, "a", "b") // revision 11
+	before := *h.ctl
+	h.do(PolicyChanged{Policy{Want: 1}}, Tick{}, Swapped{SwapDone, 12})
+	h.do(PolicyChanged{Policy{Want: 2, Sites: []string{"a", "b"}}}, Tick{})
+	if h.swap == nil || !h.swap.next.Same(before) {
+		t.Fatal("b does not join again")
+	}
+	if h.do(ControlRead{&before, 11}); h.swap == nil {
+		t.Error("a late answer to an old read settles the swap")
+	}
+}

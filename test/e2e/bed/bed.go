@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bed puts Weir on a stage: at each site a member of a real etcd, a real S3 server, and a gateway process, all with
+// mutual TLS, and guests whose kernels mount volumes over NFS. The end-to-end tests and the demonstration use it.
+//
+// The gateways are processes of the weir program, built from this source tree, and everything about volumes is done
+// with that program's own commands, as a person would.
+package bed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/test/e2e/stage"
+)
+
+// Federation is the name of every bed's federation.
+const Federation = "demo"
+
+// Ports of every gateway.
+const (
+	grpcPort = 7001
+	nfsPort  = 2049
+)
+
+// Config is what a bed is made of.
+type Config struct {
+	Sites    []string
+	StateDir string    // keys, logs, pools and stores; of the caller, kept
+	Progress io.Writer // hears what is going on
+	Log      *slog.Logger
+
+	Promise  string            // default 3s
+	Lease    string            // of NFS clients, default 20s
+	PoolSize map[string]string // by site; default 4Gi
+}
+
+// Bed is a federation on a stage.
+type Bed struct {
+	Stage *stage.Stage
+	Etcd  *stage.Etcd
+
+	cfg   Config
+	weir  string // program
+	ca    *pki.Authority
+	tls   map[string]stage.TLS // by gateway name; "admin" is the operator's
+	mu    sync.Mutex
+	sites map[string]*Site
+}
+
+// Site is a site of the federation. Its organization is "org-" and its name.
+type Site struct {
+	*stage.Site
+	S3 *stage.S3
+
+	bed     *Bed
+	config  string
+	gateway *stage.Proc
+	guests  map[string]*stage.Guest
+}
+
+// Up prepares, builds and starts everything. Down ends it, also after an error.
+func Up(ctx context.Context, cfg Config) (_ *Bed, err error) {
+	if cfg.Promise == "" {
+		cfg.Promise = "3s"
+	}
+	if cfg.Lease == "" {
+		cfg.Lease = "20s"
+	}
+	b := &Bed{cfg: cfg, tls: map[string]stage.TLS{}, sites: map[string]*Site{}}
+	root, err := stage.ModuleRoot(".")
+	if err != nil {
+		return nil, err
+	}
+	bin, err := stage.Prepare(ctx, root, cfg.Progress)
+	if err != nil {
+		return nil, err
+	}
+	b.weir = filepath.Join(bin, "weir")
+	b.say("building weir")
+	build := exec.CommandContext(ctx, "go", "build", "-o", b.weir, "./cmd/weir")
+	build.Dir, build.Stdout, build.Stderr = root, cfg.Progress, cfg.Progress
+	if err := build.Run(); err != nil {
+		return nil, fmt.Errorf("build weir: %w", err)
+	}
+	b.say("bringing up the network: sites %s", strings.Join(cfg.Sites, ", "))
+	b.Stage, err = stage.Up(ctx, stage.Config{Sites: cfg.Sites, StateDir: cfg.StateDir, Log: cfg.Log, BinDir: bin})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Stage.Down())
+		}
+	}()
+	b.ca, err = pki.NewAuthority(Federation, time.Now().Add(-time.Hour), 240*time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range cfg.Sites {
+		b.sites[name] = &Site{Site: b.Stage.Site(name), bed: b, guests: map[string]*stage.Guest{}}
+		for _, who := range []string{"g" + name, "registry-" + name} {
+			if _, err := b.Issue("org-"+name, name, who, b.Stage.Site(name).Addr()); err != nil {
+				return nil, err
+			}
+		}
+		if _, err := b.Issue("org-"+name, name, "admin-"+name, "127.0.0.1"); err != nil {
+			return nil, err
+		}
+	}
+	return b, b.start(ctx)
+}
+
+func (b *Bed) start(ctx context.Context) error {
+	b.say("starting the registry: etcd at %s", strings.Join(b.cfg.Sites, ", "))
+	tls := map[string]stage.TLS{}
+	var at []*stage.Site
+	for _, name := range b.cfg.Sites {
+		tls[name] = b.tls["registry-"+name]
+		at = append(at, b.sites[name].Site)
+	}
+	var err error
+	if b.Etcd, err = b.Stage.StartEtcd(ctx, tls, at...); err != nil {
+		return err
+	}
+	b.say("starting a store and a gateway at each site")
+	for _, name := range b.cfg.Sites {
+		s := b.sites[name]
+		if s.S3, err = b.Stage.StartS3(ctx, s.Site, AccessKey, SecretKey); err != nil {
+			return err
+		}
+		if err := s.configure(SecretKey); err != nil {
+			return err
+		}
+		if err := s.StartGateway(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AccessKey and SecretKey are those of every store.
+const (
+	AccessKey = "weir-demo"
+	SecretKey = "weir-demo-secret"
+)
+
+// Issue makes a certificate and returns its files.
+func (b *Bed) Issue(organization, site, gateway string, hosts ...string) (stage.TLS, error) {
+	dir := filepath.Join(b.Stage.Dir(), "pki")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return stage.TLS{}, err
+	}
+	root, err := b.ca.Pair()
+	if err != nil {
+		return stage.TLS{}, err
+	}
+	caFile := filepath.Join(dir, "ca.crt")
+	if err := os.WriteFile(caFile, root.Cert, 0o644); err != nil {
+		return stage.TLS{}, err
+	}
+	pair, err := b.ca.Issue(pki.Identity{Federation: Federation, Organization: organization, Site: site, Gateway: gateway}, hosts, time.Now().Add(-time.Hour), 240*time.Hour)
+	if err != nil {
+		return stage.TLS{}, err
+	}
+	cert, key, err := pair.Write(dir, organization+"."+gateway)
+	if err != nil {
+		return stage.TLS{}, err
+	}
+	files := stage.TLS{CA: caFile, Cert: cert, Key: key}
+	b.tls[gateway] = files
+	return files, nil
+}
+
+// Site returns a site by name.
+func (b *Bed) Site(name string) *Site { return b.sites[name] }
+
+// Names are the names of the sites.
+func (b *Bed) Names() []string { return b.cfg.Sites }
+
+// Down ends everything; files below StateDir stay.
+func (b *Bed) Down() error { return b.Stage.Down() }
+
+func (b *Bed) say(format string, a ...any) {
+	_, _ = fmt.Fprintf(b.cfg.Progress, "bed: "+format+"\n", a...) // progress is for people
+}
+
+// Program is the path of the weir program.
+func (b *Bed) Program() string { return b.weir }

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weir-storage/weir/test/e2e/stage"
+)
+
+// PoolDir is the folder of the site's pool.
+func (s *Site) PoolDir() string { return filepath.Join(s.Dir(), "pool") }
+
+// GatewayName is the name of the site's gateway.
+func (s *Site) GatewayName() string { return "g" + s.Name() }
+
+// configure writes the gateway's configuration file.
+func (s *Site) configure(secret string) error {
+	b := s.bed
+	size := b.cfg.PoolSize[s.Name()]
+	if size == "" {
+		size = "4Gi"
+	}
+	files := b.tls[s.GatewayName()]
+	s.config = filepath.Join(s.Dir(), "gateway.yaml")
+	text := fmt.Sprintf(`federation: %s
+organization: org-%s
+region: region-%s
+site: %s
+gateway: %s
+listen: {grpc: "%s:%d", nfs: "%s:%d"}
+registry: {endpoints: [%s]}
+tls: {ca: %s, cert: %s, key: %s}
+siteKey: %s
+pool: {path: %s, size: %s}
+store: {endpoint: "%s", bucket: weir, accessKey: %s, secretKey: %s}
+promise: %s
+lease: %s
+aliveFor: 5s
+logLevel: info
+`, Federation, s.Name(), s.Name(), s.Name(), s.GatewayName(), s.Addr(), grpcPort, s.Addr(), nfsPort, strings.Join(b.Etcd.Endpoints(), ", "),
+		files.CA, files.Cert, files.Key, filepath.Join(s.Dir(), "site.key"), s.PoolDir(), size, s.S3.Endpoint(), AccessKey, secret, b.cfg.Promise, b.cfg.Lease)
+	return os.WriteFile(s.config, []byte(text), 0o600)
+}
+
+// Config is the path of the gateway's configuration file.
+func (s *Site) Config() string { return s.config }
+
+// StartGateway starts the gateway; it does not wait until it serves.
+func (s *Site) StartGateway() error {
+	p, err := s.Start("gateway", s.Command(context.Background(), s.bed.weir, "gateway", "--config", s.config))
+	if err != nil {
+		return err
+	}
+	s.bed.mu.Lock()
+	defer s.bed.mu.Unlock()
+	s.gateway = p
+	return nil
+}
+
+// Gateway is the gateway's process.
+func (s *Site) Gateway() *stage.Proc {
+	s.bed.mu.Lock()
+	defer s.bed.mu.Unlock()
+	return s.gateway
+}
+
+// Guest boots a machine at the site; the names of guests are unique in the bed.
+func (s *Site) Guest(ctx context.Context, name string) (*stage.Guest, error) {
+	g, err := s.Site.Guest(ctx, name, 320)
+	if err != nil {
+		return nil, err
+	}
+	s.bed.mu.Lock()
+	defer s.bed.mu.Unlock()
+	s.guests[name] = g
+	return g, nil
+}
+
+// Mount admits a guest of this site to a volume and mounts it there, at /mnt/VOLUME, from this site's gateway. It returns the folder.
+func (s *Site) Mount(ctx context.Context, g *stage.Guest, volume string) (string, error) {
+	if err := s.bed.Admit(ctx, volume, s.Name(), g.Addr()); err != nil {
+		return "", err
+	}
+	dir := "/mnt/" + volume
+	// The admission takes a moment to reach the gateway, and so does the volume.
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		err := g.Mount(ctx, s.Addr(), "/"+volume, dir, stage.DefaultMountOptions)
+		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {
+			return dir, err
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Kill ends everything at the site as a power cut would: guests, gateway, store and registry member.
+func (s *Site) Kill() {
+	s.bed.mu.Lock()
+	guests := s.guests
+	s.guests = map[string]*stage.Guest{}
+	s.bed.mu.Unlock()
+	s.Gateway().Kill()
+	s.S3.Proc().Kill()
+	s.bed.Etcd.Member(s.Name()).Proc().Kill()
+	for _, g := range guests {
+		g.Kill()
+	}
+}
+
+// Return starts again what Kill ended, except guests.
+func (s *Site) Return(ctx context.Context) error {
+	if err := s.bed.Etcd.Member(s.Name()).Start(); err != nil {
+		return err
+	}
+	if err := s.S3.Start(); err != nil {
+		return err
+	}
+	if err := s.S3.Ready(ctx); err != nil {
+		return err
+	}
+	return s.StartGateway()
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/test/e2e/stage"
+)
+
+// Test brings a bed up for a test, with three sites a, b and c, and takes it down at its end. It is skipped where it is not run by root.
+// When the test fails, the logs are kept and their folder is told.
+func Test(t *testing.T, cfg Config) *Bed {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces and virtual machines need root: run it with sudo")
+	}
+	dir, err := os.MkdirTemp("", "weir-bed-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Sites, cfg.StateDir, cfg.Progress = []string{"a", "b", "c"}, dir, t.Output()
+	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	b, err := Up(ctx, cfg)
+	if err != nil {
+		cancel()
+		t.Fatalf("%v; logs are in %s", err, dir)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := b.Down(); err != nil {
+			t.Error(err)
+		}
+		if left := b.Stage.Leftovers(); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+		if t.Failed() {
+			t.Logf("logs are in %s", dir)
+			return
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return b
+}
+
+// Work is a program that runs in a guest until Finish.
+type Work struct {
+	t     *testing.T
+	guest *stage.Guest
+	job   *stage.GuestJob
+	stop  string
+}
+
+// Begin starts a guesttool command that takes a STOP file last.
+func Begin(ctx context.Context, t *testing.T, g *stage.Guest, name, command string) *Work {
+	t.Helper()
+	stop := name + ".stop"
+	job, err := g.Start(ctx, command+" /x/"+stop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Work{t, g, job, filepath.Join(g.Shared(), stop)}
+}
+
+// Finish ends it, and fails the test if it ended badly or had ended before. It returns what it printed.
+func (w *Work) Finish(ctx context.Context) string {
+	w.t.Helper()
+	if err := os.WriteFile(w.stop, nil, 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	r, err := w.job.Wait(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if r.Code != 0 {
+		w.t.Fatalf("work in the guest failed with %d: %s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	return r.Stdout
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command guesttool is what the end-to-end tests run inside guests, on a mounted volume. It is one static program,
+// because starting processes is slow in a guest.
+//
+//	guesttool write FILE RECORD STOP      append lines to FILE, fsync each, then note it in RECORD, until STOP exists
+//	guesttool verify FILE RECORD          every noted line is in FILE, whole and in order
+//	guesttool names DIR RECORD STOP       make, rename, link and remove names in DIR; any unexpected error ends it
+//	guesttool lock FILE RECORD STOP       hold a lock on FILE, and check every second that it still is held
+//	guesttool unstable FILE SIGNAL        write without fsync, wait until SIGNAL exists, fsync, and read it back
+//	guesttool excl DIR RECORD STOP        create names with O_EXCL; each must be new
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "guesttool:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	commands := map[string]struct {
+		args int
+		run  func(a []string) error
+	}{
+		"write":    {3, func(a []string) error { return write(a[0], a[1], a[2]) }},
+		"verify":   {2, func(a []string) error { return verify(a[0], a[1]) }},
+		"names":    {3, func(a []string) error { return names(a[0], a[1], a[2]) }},
+		"lock":     {3, func(a []string) error { return lock(a[0], a[1], a[2]) }},
+		"unstable": {2, func(a []string) error { return unstable(a[0], a[1]) }},
+		"excl":     {3, func(a []string) error { return excl(a[0], a[1], a[2]) }},
+	}
+	if len(args) == 0 {
+		return fmt.Errorf("no command: see the package comment")
+	}
+	c, ok := commands[args[0]]
+	if !ok || len(args) != c.args+1 {
+		return fmt.Errorf("command %q with %d arguments: see the package comment", args[0], len(args)-1)
+	}
+	return c.run(args[1:])
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
