@@ -46,7 +46,6 @@ type clusterNode struct {
 	grpc    string
 	stop    context.CancelFunc
 	done    chan error
-	closers []func()
 }
 
 func newCluster(t testing.TB, sites ...string) *cluster {

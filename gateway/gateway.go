@@ -40,6 +40,7 @@ type Gateway struct {
 	mu      sync.Mutex
 	volumes map[string]*served // by UUID
 	aside   chan string        // volumes whose copy is to be set aside
+	ready   chan struct{}      // closed when every volume of the registry has its Router
 }
 
 // served is a volume that this gateway has opened.
@@ -61,7 +62,7 @@ func Run(ctx context.Context, cfg Config) error {
 
 func newGateway(cfg Config) (*Gateway, error) {
 	cfg.setDefaults()
-	g := &Gateway{cfg: cfg, mirror: newMirror(), cache: engine.NewBlockCache(cfg.CacheBytes), volumes: map[string]*served{}, aside: make(chan string, 16)}
+	g := &Gateway{cfg: cfg, mirror: newMirror(), cache: engine.NewBlockCache(cfg.CacheBytes), volumes: map[string]*served{}, aside: make(chan string, 16), ready: make(chan struct{})}
 	g.peers = newPeers(cfg.Credentials, g.mirror)
 	g.self = protocol.Member{Gateway: cfg.Name, Site: cfg.Site, Incarnation: cfg.Pool.Incarnation().String()}
 	records, err := state.NewDirStore(cfg.StateDir)
@@ -108,6 +109,12 @@ func (g *Gateway) run(ctx context.Context) error {
 		}
 	})
 	work.Go(func() {
+		// Before, a client that comes back would be told that its volume is gone.
+		select {
+		case <-g.ready:
+		case <-ctx.Done():
+			return
+		}
 		if err := g.nfs.Serve(cfg.NFS); err != nil && ctx.Err() == nil {
 			failed <- fmt.Errorf("serve NFS on %s: %w", cfg.NFS.Addr(), err)
 		}
@@ -229,7 +236,18 @@ func (g *Gateway) manage(ctx context.Context) {
 
 // reconcile brings what is open in line with what the registry wants, and tells whether something must be tried again.
 func (g *Gateway) reconcile(ctx context.Context) (again bool) {
-	for _, v := range g.mirror.allVolumes() {
+	synced, all := g.mirror.allVolumes()
+	for _, v := range all {
+		g.servedOf(v)
+	}
+	if synced {
+		select {
+		case <-g.ready:
+		default:
+			close(g.ready)
+		}
+	}
+	for _, v := range all {
 		s := g.servedOf(v)
 		if s == nil || !hasSite(v, g.cfg.Site) {
 			continue

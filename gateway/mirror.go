@@ -181,8 +181,8 @@ func (m *mirror) volume(uuid string) (federation.Volume, bool) {
 	return v, ok
 }
 
-// allVolumes lists all volumes that are not deleted.
-func (m *mirror) allVolumes() []federation.Volume {
+// allVolumes lists all volumes that are not deleted, and tells whether the registry was heard out once.
+func (m *mirror) allVolumes() (synced bool, _ []federation.Volume) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []federation.Volume
@@ -192,5 +192,5 @@ func (m *mirror) allVolumes() []federation.Volume {
 		}
 	}
 	slices.SortFunc(out, func(a, b federation.Volume) int { return cmp.Compare(a.Name, b.Name) })
-	return out
+	return m.synced, out
 }

@@ -5,7 +5,6 @@ package gateway
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -27,7 +26,6 @@ type Router struct {
 	mu         sync.Mutex
 	local      *replicaOf // nil: no copy here, or not open yet
 	registered uint64     // epoch in which the home knows this gateway's locks; guarded by registering while it is written
-	epoch      uint64     // newest epoch seen, for the verifier of holds
 	holds      map[volume.Handle]int
 	fresh      map[volume.Handle]freshAttr
 
@@ -188,11 +186,8 @@ func (v *Router) read(ctx context.Context, op func(ctx context.Context, t volume
 
 // verifier is rule 24's.
 func (g *Gateway) verifier(epoch uint64) volume.Verifier {
-	h := sha256.New()
-	fmt.Fprintf(h, "weir verifier\n%s\n%s\n%d\n%d", g.cfg.Name, g.cfg.Pool.Incarnation(), g.cfg.Pool.Boot(), epoch)
-	var out volume.Verifier
-	binary.BigEndian.PutUint64(out[:], binary.BigEndian.Uint64(h.Sum(nil)))
-	return out
+	h := sha256.Sum256(fmt.Appendf(nil, "weir verifier\n%s\n%s\n%d\n%d", g.cfg.Name, g.cfg.Pool.Incarnation(), g.cfg.Pool.Boot(), epoch))
+	return volume.Verifier(h[:8])
 }
 
 // registerAnew registers with a home that says that it does not know this gateway.

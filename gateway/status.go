@@ -43,7 +43,8 @@ type VolumeStatus struct {
 // status describes one volume, or all for "".
 func (g *Gateway) status(id string) []VolumeStatus {
 	out := []VolumeStatus{}
-	for _, v := range g.mirror.allVolumes() {
+	_, all := g.mirror.allVolumes()
+	for _, v := range all {
 		if id != "" && v.UUID != id && v.Name != id {
 			continue
 		}

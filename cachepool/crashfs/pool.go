@@ -3,6 +3,7 @@
 package crashfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -206,7 +207,7 @@ func (f *file) do(op Op, do func() error, failed func()) error {
 		return fmt.Errorf("%s file %s: %w", op, f.name, cachepool.ErrClosed)
 	}
 	if err := f.pool.disk.step(f.pool, op, do, failed); err != nil {
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return err
 		}
 		return fmt.Errorf("%s file %s: %w", op, f.name, err)

@@ -186,7 +186,7 @@ func (l *Log) Replay(ctx context.Context, from Position, fn func(Entry) error) e
 	pos := from
 	for pos.Less(end) {
 		b, next, err := l.read(ctx, pos, maxRead/4, true)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if l.truncatedSince(gen) {

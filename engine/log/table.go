@@ -42,10 +42,6 @@ type tableEntry struct {
 	evicted    bool
 }
 
-func (e *tableEntry) link() segment.Link {
-	return segment.Link{Seq: e.seq, Len: e.len, Hash: e.hash}
-}
-
 func entryOf(s *seg) tableEntry {
 	return tableEntry{seq: s.header.Seq, epoch: s.header.Epoch, salt: s.header.Salt, len: s.len, hash: s.hash, evicted: !s.local}
 }

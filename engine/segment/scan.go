@@ -47,13 +47,13 @@ func Scan(r io.Reader, fn func(off uint64, frame []byte) error) (Scanned, error)
 	}
 	for {
 		prefix, err := br.Peek(4)
-		if len(prefix) == 0 && err == io.EOF {
+		if len(prefix) == 0 && errors.Is(err, io.EOF) {
 			if s.Valid == 0 {
 				return stop(Torn, ErrShort)
 			}
 			return s, nil
 		}
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return s, err
 		}
 		n, header, err := FrameSize(prefix)

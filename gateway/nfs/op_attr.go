@@ -4,6 +4,7 @@ package nfs
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 	"time"
 
@@ -79,7 +80,7 @@ func (k *call) decodeSetAttr() (set volume.SetAttr, mask xdr.Bitmap, st xdr.Stat
 		}
 	}
 	switch {
-	case d.Err() == xdr.ErrBadTime:
+	case errors.Is(d.Err(), xdr.ErrBadTime):
 		st = xdr.NFS4ERR_INVAL
 	case d.Err() != nil, d.Len() != 0:
 		st = xdr.NFS4ERR_BADXDR

@@ -299,8 +299,8 @@ func testPermissions(e *env) {
 	} {
 		for name, do := range ops {
 			e.sub(name, func(e *env, work volume.Handle) {
-				dir, f := e.mkdir(work, "d", 0o777), volume.Handle{}
-				f = e.file(dir, "f", 0o666)
+				dir := e.mkdir(work, "d", 0o777)
+				f := e.file(dir, "f", 0o666)
 				e.write(f, 0, "abc")
 				_, err := e.v.SetXattr(e.ctx, e.req(), f, "user.x", []byte("v"), volume.XattrCreate)
 				e.ok(err)

@@ -46,7 +46,6 @@ type core struct {
 	t        *transport
 	clientID uint64
 	createNo uint32 // csa_sequence of the next CREATE_SESSION
-	lease    time.Duration
 	session  atomic.Pointer[session]
 	server   ServerInfo
 }

@@ -27,6 +27,7 @@ type scene struct {
 	bed   *bed.Bed
 	tool  string
 	guest *stage.Guest
+	moves uint64 // planned moves so far
 }
 
 func newScene(t *testing.T) *scene {
@@ -66,6 +67,7 @@ func (s *scene) healthy() bed.Status {
 		if out, err := s.bed.Weir(s.ctx, "b", "failover", "v", "--to", "a"); err != nil {
 			s.t.Fatalf("planned move: %v: %s", err, out)
 		}
+		s.moves++
 	}
 }
 
@@ -124,14 +126,20 @@ func TestHomeIsKilledUnderLoad(t *testing.T) {
 	}
 	lines := bed.Begin(s.ctx, t, s.guest, "lines", s.tool+" write /mnt/v/lines /x/lines")
 	names := bed.Begin(s.ctx, t, s.guest, "names", s.tool+" names /mnt/v/names /x/names")
-	first := s.healthy().Epoch
+	first, moved := s.healthy().Epoch, s.moves
 	for i := range 2 * losses {
 		s.lose(i%2 == 0)
 	}
 	t.Log("fsync'ed lines: " + strings.TrimSpace(lines.Finish(s.ctx)))
 	t.Log("names: " + strings.TrimSpace(names.Finish(s.ctx)))
 	s.verify("/mnt/v/lines", "/x/lines")
-	t.Logf("epoch %d after %d, %d losses", s.healthy().Epoch, first, 2*losses)
+	// Epochs grow by what was done to the volume, and by nothing else.
+	last := s.healthy().Epoch
+	want := first + 2*losses + s.moves - moved
+	t.Logf("epoch %d after %d: %d losses, %d planned moves", last, first, 2*losses, s.moves-moved)
+	if last != want {
+		t.Errorf("epoch is %d, want %d", last, want)
+	}
 }
 
 func TestHomeIsCutOffUnderLoad(t *testing.T) {
