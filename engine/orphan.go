@@ -15,7 +15,13 @@ const reapBatch = 64
 
 // Hold implements volume.Volume. Holds are counted here, at this gateway only:
 // the home hears of those of other gateways through Config.MayBeHeld.
-func (e *Engine) Hold(h volume.Handle) error {
+func (e *Engine) Hold(h volume.Handle) error { return e.hold(h, false) }
+
+// HoldElsewhere is Hold on behalf of a client of another gateway, which says that the client holds h there: so h
+// may be without a name already.
+func (e *Engine) HoldElsewhere(h volume.Handle) error { return e.hold(h, true) }
+
+func (e *Engine) hold(h volume.Handle, elsewhere bool) error {
 	p := place{op: "hold", ino: h.Ino}
 	e.holds.Lock()
 	defer e.holds.Unlock()
@@ -31,7 +37,7 @@ func (e *Engine) Hold(h volume.Handle) error {
 		err = cerr
 	}
 	if err == nil && (n == nil || n.Handle != h ||
-		t.home && n.Nlink == 0 && e.holds.count[h] == 0 && !e.cfg.MayBeHeld(h)) {
+		n.Nlink == 0 && e.holds.count[h] == 0 && !elsewhere) {
 		err = volume.ErrStale
 	}
 	if err != nil {
@@ -39,6 +45,13 @@ func (e *Engine) Hold(h volume.Handle) error {
 	}
 	e.holds.count[h]++
 	return nil
+}
+
+// held tells whether somebody at this gateway holds h.
+func (e *Engine) held(h volume.Handle) bool {
+	e.holds.Lock()
+	defer e.holds.Unlock()
+	return e.holds.count[h] > 0
 }
 
 // mayBeHeld tells whether some gateway may hold h.

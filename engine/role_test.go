@@ -335,15 +335,21 @@ func TestHeldElsewhere(t *testing.T) {
 		t.Fatalf("reaped %d, %v, asked for %d, though another gateway said that it holds it", n, err, asked)
 	}
 	held = true
-	if a, err := h.GetAttr(ctx, asRoot, f); err != nil || a.Nlink != 0 || a.Size != 4 {
-		t.Fatalf("orphan is %+v, %v", a, err)
+	_, err := h.GetAttr(ctx, asRoot, f)
+	wantOutcome(t, "orphan, for who does not hold it", err, volume.ErrStale)
+	if err := h.HoldElsewhere(f); err != nil {
+		t.Fatal(err)
 	}
+	if a, err := h.GetAttr(ctx, asRoot, f); err != nil || a.Nlink != 0 || a.Size != 4 {
+		t.Fatalf("orphan, for who holds it, is %+v, %v", a, err)
+	}
+	h.Release(f)
 	h.crash()
 	held = false
 	if n, err := h.Reap(ctx, nil); n != 1 || err != nil {
 		t.Fatalf("reaped %d, %v", n, err)
 	}
-	_, err := h.GetAttr(ctx, asRoot, f)
+	_, err = h.GetAttr(ctx, asRoot, f)
 	wantOutcome(t, "reaped", err, volume.ErrStale)
 	if s, err := h.Space(ctx); err != nil || s.TotalBytes != s.FreeBytes || s.TotalInodes-s.FreeInodes != 1 {
 		t.Errorf("space afterwards is %+v, %v", s, err)

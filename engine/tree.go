@@ -65,8 +65,8 @@ func (t *tree) inode(h volume.Handle) (*meta.Inode, error) {
 		return nil, fmt.Errorf("the volume has no root yet: %w", volume.ErrDelay)
 	case n == nil || n.Gen != h.Gen:
 		return nil, volume.ErrStale
-	case n.Nlink == 0 && t.home && !t.engine.mayBeHeld(h):
-		return nil, volume.ErrStale // Reap will delete it
+	case n.Nlink == 0 && !t.engine.held(h):
+		return nil, volume.ErrStale // for who asks here; Reap deletes it when nobody holds it elsewhere either
 	}
 	return n, nil
 }

@@ -5,6 +5,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 
 	"github.com/weir-storage/weir/engine/log"
@@ -36,8 +37,13 @@ func (v *Router) Release(h volume.Handle) {
 	}
 	if v.holds[h]--; v.holds[h] <= 0 {
 		delete(v.holds, h)
-		delete(v.fresh, h)
 	}
+}
+
+func (v *Router) isHeld(h volume.Handle) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.holds[h] > 0
 }
 
 // heldOf returns those of hs that clients of this gateway have open.
@@ -64,6 +70,7 @@ func (v *Router) GetAttr(ctx context.Context, r volume.Request, h volume.Handle)
 	if a, ok := v.freshOf(h); ok {
 		return a, nil
 	}
+	v.awaitFresh(ctx, h)
 	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
 		out, err = t.GetAttr(ctx, r, h)
 		return err
@@ -88,6 +95,16 @@ func (v *Router) freshOf(h volume.Handle) (volume.Attr, bool) {
 		return volume.Attr{}, false
 	}
 	return f.attr, true
+}
+
+// awaitFresh waits until the local copy has this gateway's own newest write to h: clients read what they wrote, committed or not.
+func (v *Router) awaitFresh(ctx context.Context, h volume.Handle) {
+	v.mu.Lock()
+	f, ok := v.fresh[h]
+	v.mu.Unlock()
+	if ok {
+		v.catchUp(ctx, f.pos)
+	}
 }
 
 // Lookup implements volume.Reader.
@@ -119,6 +136,7 @@ func (v *Router) ReadDir(ctx context.Context, r volume.Request, dir volume.Handl
 
 // Read implements volume.Reader.
 func (v *Router) Read(ctx context.Context, r volume.Request, h volume.Handle, off uint64, p []byte) (n int, eof bool, err error) {
+	v.awaitFresh(ctx, h)
 	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
 		n, eof, err = t.Read(ctx, r, h, off, p)
 		return err
@@ -128,6 +146,7 @@ func (v *Router) Read(ctx context.Context, r volume.Request, h volume.Handle, of
 
 // Seek implements volume.Reader.
 func (v *Router) Seek(ctx context.Context, r volume.Request, h volume.Handle, off uint64, hole bool) (out uint64, err error) {
+	v.awaitFresh(ctx, h)
 	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
 		out, err = t.Seek(ctx, r, h, off, hole)
 		return err
@@ -223,12 +242,19 @@ func (v *Router) Write(ctx context.Context, r volume.Request, h volume.Handle, o
 	return out, err
 }
 
+// maxFresh is how many files are remembered before those are forgotten whose writes are applied here.
+const maxFresh = 256
+
 // wrote remembers what GetAttr can say before the write is committed.
 func (v *Router) wrote(h volume.Handle, a volume.Attr, pos log.Position) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if f, ok := v.fresh[h]; !ok || f.pos.Less(pos) {
 		v.fresh[h] = freshAttr{a, pos}
+	}
+	if len(v.fresh) > maxFresh && v.local != nil {
+		applied := v.local.engine.Applied()
+		maps.DeleteFunc(v.fresh, func(_ volume.Handle, f freshAttr) bool { return !applied.Less(f.pos) })
 	}
 }
 

@@ -124,7 +124,7 @@ func (v *Router) try(ctx context.Context, op func(ctx context.Context, t target)
 	defer cancel()
 	stop := v.g.whenDeposed(ctx, v.uuid, epoch, cancel)
 	defer stop()
-	call := &forward.Call{Client: client, Volume: v.uuid, Epoch: epoch}
+	call := &forward.Call{Client: client, Volume: v.uuid, Epoch: epoch, Held: v.isHeld}
 	err = op(ctx, call)
 	out := outcomeOf{epoch: call.ReplyEpoch, applied: call.Applied, remote: true}
 	if out.epoch == 0 {

@@ -24,6 +24,8 @@ type Call struct {
 	Client forwardpb.ForwardClient
 	Volume string // UUID
 	Epoch  uint64 // of the home, as the caller knows it
+	// Held tells whether the caller's clients have an inode open; it may then be without a name.
+	Held func(volume.Handle) bool
 
 	// After the operation: the home's epoch, and the position to apply first. Both are zero if there was no reply.
 	ReplyEpoch uint64
@@ -33,6 +35,7 @@ type Call struct {
 // do sends q and returns the reply, or what went wrong.
 func (c *Call) do(ctx context.Context, r volume.Request, q *forwardpb.CallRequest) (*forwardpb.CallReply, error) {
 	q.Volume, q.Epoch = c.Volume, c.Epoch
+	q.Held = c.Held != nil && q.Handle != nil && c.Held(toHandle(q.GetHandle()))
 	q.Caller = &forwardpb.Caller{Uid: r.Caller.UID, Gid: r.Caller.GID, Groups: r.Caller.Groups}
 	q.Slot, q.Seq, q.Index = []byte(r.ID.Slot), r.ID.Seq, r.ID.Index
 	reply, err := c.Client.Call(ctx, q)
