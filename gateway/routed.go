@@ -97,14 +97,20 @@ func (v *Router) freshOf(h volume.Handle) (volume.Attr, bool) {
 	return f.attr, true
 }
 
-// awaitFresh waits until the local copy has this gateway's own newest write to h: clients read what they wrote, committed or not.
-func (v *Router) awaitFresh(ctx context.Context, h volume.Handle) {
+// awaitFresh waits until the local copy has this gateway's own newest write to h, and tells whether it had to: clients read what
+// they wrote, committed or not.
+func (v *Router) awaitFresh(ctx context.Context, h volume.Handle) (waited bool) {
 	v.mu.Lock()
 	f, ok := v.fresh[h]
-	v.mu.Unlock()
-	if ok {
-		v.catchUp(ctx, f.pos)
+	if ok && v.local != nil && !v.local.engine.Applied().Less(f.pos) {
+		delete(v.fresh, h)
+		ok = false
 	}
+	v.mu.Unlock()
+	if !ok {
+		return false
+	}
+	return v.catchUp(ctx, f.pos)
 }
 
 // Lookup implements volume.Reader.
@@ -113,6 +119,9 @@ func (v *Router) Lookup(ctx context.Context, r volume.Request, dir volume.Handle
 		out, err = t.Lookup(ctx, r, dir, name)
 		return err
 	})
+	if err == nil && v.awaitFresh(ctx, out.Handle) {
+		return v.Lookup(ctx, r, dir, name)
+	}
 	return out, err
 }
 
@@ -131,6 +140,13 @@ func (v *Router) ReadDir(ctx context.Context, r volume.Request, dir volume.Handl
 		out, eof, err = t.ReadDir(ctx, r, dir, after, limit)
 		return err
 	})
+	waited := false
+	for _, e := range out {
+		waited = v.awaitFresh(ctx, e.Attr.Handle) || waited
+	}
+	if waited && ctx.Err() == nil {
+		return v.ReadDir(ctx, r, dir, after, limit)
+	}
 	return out, eof, err
 }
 

@@ -161,15 +161,16 @@ func (v *Router) change(ctx context.Context, r volume.Request, op func(ctx conte
 	return out, err
 }
 
-// catchUp waits until the local copy has applied pos. A copy that may not serve reads need not: the home is asked instead.
-func (v *Router) catchUp(ctx context.Context, pos log.Position) {
+// catchUp waits until the local copy has applied pos, and tells whether it has. A copy that may not serve reads need not: the home is asked
+// instead.
+func (v *Router) catchUp(ctx context.Context, pos log.Position) bool {
 	l := v.copy()
 	if l == nil || l.replica.MayServe() != nil {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.g.cfg.Promise)
 	defer cancel()
-	_ = l.engine.WaitApplied(ctx, pos) // if it does not come in time, the lease has ended and reads go to the home
+	return l.engine.WaitApplied(ctx, pos) == nil // if it does not come in time, the lease has ended and reads go to the home
 }
 
 // read runs an operation that changes nothing, on the local copy if it may serve, else at the home.

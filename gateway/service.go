@@ -47,8 +47,13 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 	if !ok {
 		return forward.Refused(forward.ErrNotHome), nil
 	}
-	if h := (volume.Handle{Ino: q.GetHandle().GetIno(), Gen: q.GetHandle().GetGen()}); q.GetHeld() && c.engine.HoldElsewhere(h) == nil {
-		defer c.engine.Release(h)
+	for _, x := range []struct {
+		held   bool
+		handle *forwardpb.Handle
+	}{{q.GetHeld(), q.GetHandle()}, {q.GetTargetHeld(), q.GetTarget()}} {
+		if h := (volume.Handle{Ino: x.handle.GetIno(), Gen: x.handle.GetGen()}); x.held && c.engine.HoldElsewhere(h) == nil {
+			defer c.engine.Release(h)
+		}
 	}
 	// An operation goes on when its caller is gone: its outcome is recorded, and the caller asks again.
 	reply := forward.Dispatch(context.WithoutCancel(ctx), localTarget{c.engine, c.locks}, q)

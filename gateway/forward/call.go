@@ -35,6 +35,7 @@ type Call struct {
 // do sends q and returns the reply, or what went wrong.
 func (c *Call) do(ctx context.Context, r volume.Request, q *forwardpb.CallRequest) (*forwardpb.CallReply, error) {
 	q.Volume, q.Epoch = c.Volume, c.Epoch
+	q.TargetHeld = c.Held != nil && q.Target != nil && c.Held(toHandle(q.GetTarget()))
 	q.Held = c.Held != nil && q.Handle != nil && c.Held(toHandle(q.GetHandle()))
 	q.Caller = &forwardpb.Caller{Uid: r.Caller.UID, Gid: r.Caller.GID, Groups: r.Caller.Groups}
 	q.Slot, q.Seq, q.Index = []byte(r.ID.Slot), r.ID.Seq, r.ID.Index

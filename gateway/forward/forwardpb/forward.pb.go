@@ -765,8 +765,9 @@ type CallRequest struct {
 	Rdev          uint64                 `protobuf:"varint,20,opt,name=rdev,proto3" json:"rdev,omitempty"`
 	Lock          *Lock                  `protobuf:"bytes,21,opt,name=lock,proto3" json:"lock,omitempty"`
 	Locks         []*HeldLock            `protobuf:"bytes,22,rep,name=locks,proto3" json:"locks,omitempty"`
-	Gateway       string                 `protobuf:"bytes,23,opt,name=gateway,proto3" json:"gateway,omitempty"` // of METHOD_REGISTER_LOCKS
-	Held          bool                   `protobuf:"varint,24,opt,name=held,proto3" json:"held,omitempty"`      // the caller's clients have handle open, so it is good without a name too
+	Gateway       string                 `protobuf:"bytes,23,opt,name=gateway,proto3" json:"gateway,omitempty"`                          // of METHOD_REGISTER_LOCKS
+	Held          bool                   `protobuf:"varint,24,opt,name=held,proto3" json:"held,omitempty"`                               // the caller's clients have handle open, so it is good without a name too
+	TargetHeld    bool                   `protobuf:"varint,25,opt,name=target_held,json=targetHeld,proto3" json:"target_held,omitempty"` // and so for target
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -965,6 +966,13 @@ func (x *CallRequest) GetGateway() string {
 func (x *CallRequest) GetHeld() bool {
 	if x != nil {
 		return x.Held
+	}
+	return false
+}
+
+func (x *CallRequest) GetTargetHeld() bool {
+	if x != nil {
+		return x.TargetHeld
 	}
 	return false
 }
@@ -1504,7 +1512,7 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\texclusive\x18\x05 \x01(\bR\texclusive\"f\n" +
 	"\bHeldLock\x12/\n" +
 	"\x06handle\x18\x01 \x01(\v2\x17.weir.forward.v1.HandleR\x06handle\x12)\n" +
-	"\x04lock\x18\x02 \x01(\v2\x15.weir.forward.v1.LockR\x04lock\"\xd0\x05\n" +
+	"\x04lock\x18\x02 \x01(\v2\x15.weir.forward.v1.LockR\x04lock\"\xf1\x05\n" +
 	"\vCallRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12/\n" +
 	"\x06method\x18\x02 \x01(\x0e2\x17.weir.forward.v1.MethodR\x06method\x12\x14\n" +
@@ -1530,7 +1538,9 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x04lock\x18\x15 \x01(\v2\x15.weir.forward.v1.LockR\x04lock\x12/\n" +
 	"\x05locks\x18\x16 \x03(\v2\x19.weir.forward.v1.HeldLockR\x05locks\x12\x18\n" +
 	"\agateway\x18\x17 \x01(\tR\agateway\x12\x12\n" +
-	"\x04held\x18\x18 \x01(\bR\x04held\"\xe7\x03\n" +
+	"\x04held\x18\x18 \x01(\bR\x04held\x12\x1f\n" +
+	"\vtarget_held\x18\x19 \x01(\bR\n" +
+	"targetHeld\"\xe7\x03\n" +
 	"\tCallReply\x12\x18\n" +
 	"\aoutcome\x18\x01 \x01(\rR\aoutcome\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x10\n" +
