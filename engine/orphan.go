@@ -21,6 +21,14 @@ func (e *Engine) Hold(h volume.Handle) error { return e.hold(h, false) }
 // may be without a name already.
 func (e *Engine) HoldElsewhere(h volume.Handle) error { return e.hold(h, true) }
 
+// Retain is Hold without a look at whether h is there: for a copy that does not know yet what is committed, on the word
+// of one that does.
+func (e *Engine) Retain(h volume.Handle) {
+	e.holds.Lock()
+	defer e.holds.Unlock()
+	e.holds.count[h]++
+}
+
 func (e *Engine) hold(h volume.Handle, elsewhere bool) error {
 	p := place{op: "hold", ino: h.Ino}
 	e.holds.Lock()

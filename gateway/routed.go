@@ -19,8 +19,14 @@ func (v *Router) ID() volume.ID { return v.id }
 func (v *Router) Hold(h volume.Handle) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.local != nil {
-		if err := v.local.engine.Hold(h); err != nil {
+	if l := v.local; l != nil {
+		err := l.engine.Hold(h)
+		// A copy that trails, as after a restart, can not tell that h is gone: the operation that led here found it.
+		if errors.Is(err, volume.ErrStale) && (l.replica.MayServe() != nil || l.engine.Touched(h.Ino) != (log.Position{})) {
+			l.engine.Retain(h)
+			err = nil
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -146,7 +146,7 @@ func (v *Router) setCopy(l *replicaOf) {
 	if l != nil {
 		for h, n := range v.holds {
 			for range n {
-				_ = l.engine.Hold(h) // what is gone is gone; its reads say so
+				l.engine.Retain(h)
 			}
 		}
 	}

@@ -144,7 +144,7 @@ func (b *Bed) Await(ctx context.Context, site, volume string, ok func(Status) bo
 	}
 }
 
-// Manifest is a volume's, with three copies.
+// Manifest is a volume's, with three copies that trail by at most 8 s, stores included.
 func Manifest(name string, members int, home string) string {
 	ack := "acknowledge: Gateway"
 	if members > 1 {
@@ -156,7 +156,7 @@ metadata: {name: %s}
 spec:
   size: 20Gi
   replication: {copies: 3}
-  durability: {%s}
+  durability: {%s, maxLag: {time: 8s}}
   home: {preferredSites: [%s]}
 `, name, ack, home)
 }

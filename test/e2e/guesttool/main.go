@@ -8,6 +8,8 @@
 //	guesttool names DIR RECORD STOP       make, rename, link and remove names in DIR; any unexpected error ends it
 //	guesttool lock FILE RECORD STOP       hold a lock on FILE, and check every second that it still is held
 //	guesttool unstable FILE SIGNAL        write without fsync, wait until SIGNAL exists, fsync, and read it back
+//	guesttool fill FILE MIB SEED          write so many MiB that do not compress, and fsync
+//	guesttool check FILE MIB SEED         read what fill wrote, from the server
 //	guesttool excl DIR RECORD STOP        create names with O_EXCL; each must be new
 package main
 
@@ -33,6 +35,8 @@ func run(args []string) error {
 		"names":    {3, func(a []string) error { return names(a[0], a[1], a[2]) }},
 		"lock":     {3, func(a []string) error { return lock(a[0], a[1], a[2]) }},
 		"unstable": {2, func(a []string) error { return unstable(a[0], a[1]) }},
+		"fill":     {3, func(a []string) error { return fill(a[0], a[1], a[2]) }},
+		"check":    {3, func(a []string) error { return check(a[0], a[1], a[2]) }},
 		"excl":     {3, func(a []string) error { return excl(a[0], a[1], a[2]) }},
 	}
 	if len(args) == 0 {
