@@ -33,7 +33,9 @@ type replicaOf struct {
 	replica *replica.Replica // set before the protocol begins
 	locks   *lockTable
 	reaper  reaper
-	logger  *slog.Logger
+	// patience is how long a lease lasts at most.
+	patience time.Duration
+	logger   *slog.Logger
 }
 
 // policyOf is what the volume's desired state asks of the protocol.
@@ -70,7 +72,7 @@ func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *repl
 	if err != nil {
 		return nil, err
 	}
-	r := &replicaOf{uuid: v.UUID, id: volume.ID(id), logger: g.cfg.Logger.With("volume", v.Name)}
+	r := &replicaOf{uuid: v.UUID, id: volume.ID(id), patience: g.cfg.Promise, logger: g.cfg.Logger.With("volume", v.Name)}
 	r.locks = newLockTable(r, g)
 	r.reaper.init()
 	r.engine, err = engine.Open(engine.Config{

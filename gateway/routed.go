@@ -17,21 +17,45 @@ func (v *Router) ID() volume.ID { return v.id }
 
 // Hold implements volume.Volume.
 func (v *Router) Hold(h volume.Handle) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if l := v.local; l != nil {
-		err := l.engine.Hold(h)
-		// A copy that trails, as after a restart, can not tell that h is gone: the operation that led here found it.
-		if errors.Is(err, volume.ErrStale) && (l.replica.MayServe() != nil || l.engine.Touched(h.Ino) != (log.Position{})) {
-			l.engine.Retain(h)
-			err = nil
-		}
-		if err != nil {
+	l := v.copy()
+	if l != nil {
+		if err := l.hold(h); err != nil {
 			return err
 		}
 	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.local != nil && v.local != l {
+		v.local.engine.Retain(h)
+	}
 	v.holds[h]++
 	return nil
+}
+
+// hold is Hold at the local copy. A copy that trails, as after a restart, can not tell that h is gone, and takes the word of the operation that
+// led here; one that only has to apply something to h does that first.
+func (r *replicaOf) hold(h volume.Handle) error {
+	err := r.engine.Hold(h)
+	if !errors.Is(err, volume.ErrStale) {
+		return err
+	}
+	if _, leading := r.replica.Leading(); leading {
+		return err
+	}
+	if r.replica.MayServe() != nil {
+		r.engine.Retain(h)
+		return nil
+	}
+	if pos := r.engine.Touched(h.Ino); pos != (log.Position{}) {
+		ctx, cancel := context.WithTimeout(context.Background(), r.patience)
+		defer cancel()
+		if r.engine.WaitApplied(ctx, pos) != nil {
+			r.engine.Retain(h)
+			return nil
+		}
+		return r.engine.Hold(h)
+	}
+	return err
 }
 
 // Release implements volume.Volume.
