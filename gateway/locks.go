@@ -92,9 +92,8 @@ func (l *lockTable) SetLock(ctx context.Context, r volume.Request, h volume.Hand
 		if !reclaim && l.grace() {
 			return volume.ErrGrace
 		}
-		if reclaim && reg.ready {
-			return volume.ErrNoGrace
-		}
+		// Whether a client may reclaim is for its own gateway to say, which knows what it held (rule 23); a client may
+		// begin again to reclaim after its gateway thought that it was done. A conflict is refused below.
 		return l.table.Set(h, k)
 	})
 }
