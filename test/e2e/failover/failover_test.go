@@ -205,9 +205,6 @@ func TestUnstableDataSurvivesTheLossOfTheHome(t *testing.T) {
 }
 
 func TestOwnGatewayIsKilledUnderLoad(t *testing.T) {
-	if os.Getenv("WEIR_SOAK") == "" {
-		t.Skip("its last two mistakes were mended just now; it is part of `make soak` until it has passed many times in a row")
-	}
 	s := newScene(t)
 	lines := bed.Begin(s.ctx, t, s.guest, "lines", s.tool+" write /mnt/v/lines /x/lines")
 	locked := bed.Begin(s.ctx, t, s.guest, "lock", s.tool+" lock /mnt/v/locked /x/locked")
