@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,7 @@ func Test(t *testing.T, cfg Config) *Bed {
 // Work is a program that runs in a guest until Finish.
 type Work struct {
 	t     *testing.T
+	name  string
 	guest *stage.Guest
 	job   *stage.GuestJob
 	stop  string
@@ -65,11 +67,11 @@ func Begin(ctx context.Context, t *testing.T, g *stage.Guest, name, command stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Work{t, g, job, filepath.Join(g.Shared(), stop)}
+	return &Work{t, name, g, job, filepath.Join(g.Shared(), stop)}
 }
 
-// Finish ends it, and fails the test if it ended badly or had ended before. It returns what it printed.
-func (w *Work) Finish(ctx context.Context) string {
+// Finish ends it and logs what it printed; the test fails if it ended badly or had ended before.
+func (w *Work) Finish(ctx context.Context) {
 	w.t.Helper()
 	if err := os.WriteFile(w.stop, nil, 0o644); err != nil {
 		w.t.Fatal(err)
@@ -79,7 +81,7 @@ func (w *Work) Finish(ctx context.Context) string {
 		w.t.Fatal(err)
 	}
 	if r.Code != 0 {
-		w.t.Fatalf("work in the guest failed with %d: %s%s", r.Code, r.Stdout, r.Stderr)
+		w.t.Fatalf("%s in the guest failed with %d: %s%s", w.name, r.Code, r.Stdout, r.Stderr)
 	}
-	return r.Stdout
+	w.t.Log(w.name + ": " + strings.TrimSpace(r.Stdout))
 }

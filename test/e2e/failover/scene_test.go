@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/test/e2e/bed"
+)
+
+// promise is what members of the scenes' volumes give; a home that was silent for longer has lost it.
+const promise = 2 * time.Second
+
+// scene is a volume that two sites acknowledge, and a machine at b that works on it.
+type scene struct {
+	*bed.Scene
+	guest *bed.Machine
+	moves uint64 // planned moves so far
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{Scene: bed.NewScene(t, bed.Config{Promise: promise.String()}, bed.Manifest("v", 2, "a"))}
+	s.guest = s.Machine("b", "wb")
+	return s
+}
+
+// lines begins to append fsync'ed lines at b.
+func (s *scene) lines() *bed.Work {
+	s.T.Helper()
+	return s.guest.Begin("lines", s.Tool+" write /mnt/v/lines /x/lines")
+}
+
+// finishLines ends that, and checks that every line is there.
+func (s *scene) finishLines(w *bed.Work) {
+	s.T.Helper()
+	w.Finish(s.Ctx)
+	s.guest.Verify("/mnt/v/lines", "/x/lines")
+}
+
+// whole waits until the volume has all its copies and two members, and returns its state.
+func (s *scene) whole() bed.Status {
+	s.T.Helper()
+	return s.Await("b", func(st bed.Status) bool { return st.State == "Ready" && len(st.Members) == 2 && joined(st) == 3 })
+}
+
+// move makes a site home by a planned move, which must not be felt. The volume is of a's organization.
+func (s *scene) move(to string) {
+	s.T.Helper()
+	if out, err := s.Bed.Weir(s.Ctx, "a", "failover", "v", "--to", to); err != nil {
+		s.T.Fatalf("planned move: %v: %s", err, out)
+	}
+	s.moves++
+}
+
+// healthy waits until the volume is whole and has a home at a or c, whose loss leaves b's machine alone, and returns its state.
+func (s *scene) healthy() bed.Status {
+	s.T.Helper()
+	for {
+		st := s.whole()
+		if st.HomeSite != "b" {
+			return st
+		}
+		s.move("a")
+	}
+}
+
+// joined is how many replicas have everything or are about to.
+func joined(st bed.Status) (n int) {
+	for _, r := range st.Replicas {
+		if r.State == "Home" || r.State == "Member" || r.State == "Follower" {
+			n++
+		}
+	}
+	return n
+}
+
+// newEpoch waits until an epoch after the given one is served.
+func (s *scene) newEpoch(after uint64) bed.Status {
+	s.T.Helper()
+	return s.Await("b", func(st bed.Status) bool { return st.Epoch > after && (st.State == "Ready" || st.State == "Degraded") })
+}
+
+// lose kills the home's gateway and starts it again, at once or once the epoch has moved.
+func (s *scene) lose(held bool) {
+	s.T.Helper()
+	before := s.healthy()
+	home := s.Bed.Site(before.HomeSite)
+	home.Gateway().Kill()
+	if held {
+		after := s.newEpoch(before.Epoch)
+		if after.HomeSite == before.HomeSite {
+			s.T.Fatalf("home is %s in epoch %d although its gateway is dead", after.HomeSite, after.Epoch)
+		}
+	}
+	if err := home.StartGateway(); err != nil {
+		s.T.Fatal(err)
+	}
+	s.newEpoch(before.Epoch)
+	time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond) // some load in between; nothing depends on how long
+}

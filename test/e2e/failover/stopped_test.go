@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/gateway/nfs/client"
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+)
+
+// readers is how many read at once at each site, so that some requests always wait in the connection of a gateway that is stopped.
+const readers = 4
+
+// registers are files that clients at all sites read while one client each writes them; whatever is read is noted, and
+// no client caches.
+type registers struct {
+	s     *scene
+	start time.Time
+	files map[string]*register // by the site of the writer
+	work  sync.WaitGroup
+	end   context.CancelFunc
+
+	mu     sync.Mutex
+	errors []error
+}
+
+type register struct {
+	mu    sync.Mutex
+	h     history
+	begun uint64
+}
+
+// newRegisters begins reading and writing at all sites.
+func newRegisters(s *scene, writers ...string) *registers {
+	s.T.Helper()
+	x := &registers{s: s, start: time.Now(), files: map[string]*register{}}
+	ctx, cancel := context.WithCancel(s.Ctx)
+	x.end = cancel
+	s.T.Cleanup(cancel)
+	clients := map[string]*client.Client{}
+	for _, site := range s.Bed.Names() {
+		clients[site] = s.client(ctx, site)
+	}
+	for _, w := range writers {
+		x.files[w] = &register{}
+		f := open(ctx, s.T, clients[w], "register-"+w, true)
+		if err := write(ctx, f, 0); err != nil {
+			s.T.Fatal(err)
+		}
+		x.work.Go(func() { x.write(ctx, f, w) })
+		for _, site := range s.Bed.Names() {
+			f := open(ctx, s.T, clients[site], "register-"+w, false)
+			for i := range readers {
+				x.work.Go(func() { x.read(ctx, f, w, fmt.Sprintf("reader %d at %s", i, site)) })
+			}
+		}
+	}
+	return x
+}
+
+// client is an NFS client at a site, of its gateway.
+func (s *scene) client(ctx context.Context, site string) *client.Client {
+	s.T.Helper()
+	at := s.Bed.Site(site)
+	if err := s.Bed.Admit(ctx, "v", site, at.Addr()); err != nil {
+		s.T.Fatal(err)
+	}
+	c, err := client.Dial(ctx, at.Addr()+":2049", client.Options{Owner: "history at " + site, DialContext: func(ctx context.Context, addr string) (net.Conn, error) {
+		return at.DialContext(ctx, "tcp", addr)
+	}})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.T.Cleanup(c.Abandon)
+	if err := c.ReclaimComplete(ctx); err != nil {
+		s.T.Fatal(err)
+	}
+	return c
+}
+
+func open(ctx context.Context, t *testing.T, c *client.Client, name string, create bool) *client.File {
+	t.Helper()
+	for {
+		a, err := c.Mount(ctx, "v")
+		if err == nil {
+			args := client.OpenArgs{Access: xdr.OPEN4_SHARE_ACCESS_BOTH, Create: create}
+			f, err := c.Open(ctx, a.FH, name, args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f
+		}
+		if !errors.Is(err, xdr.NFS4ERR_NOENT) || ctx.Err() != nil { // the admission is on its way
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func write(ctx context.Context, f *client.File, v uint64) error {
+	_, err := f.WriteAt(ctx, binary.BigEndian.AppendUint64(nil, v), 0, xdr.FILE_SYNC4)
+	return err
+}
+
+func (x *registers) now() time.Duration { return time.Since(x.start) }
+
+// failed notes an error that is not the end of the test.
+func (x *registers) failed(ctx context.Context, who string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.errors = append(x.errors, fmt.Errorf("%s: %w", who, err))
+}
+
+func (x *registers) write(ctx context.Context, f *client.File, site string) {
+	r := x.files[site]
+	for v := uint64(1); ctx.Err() == nil; v++ {
+		r.mu.Lock()
+		r.begun = v
+		r.mu.Unlock()
+		begin := x.now()
+		if err := write(ctx, f, v); err != nil {
+			x.failed(ctx, "writer at "+site, err)
+			return
+		}
+		r.mu.Lock()
+		r.h.writes = append(r.h.writes, access{"writer at " + site, v, begin, x.now()})
+		r.mu.Unlock()
+	}
+}
+
+func (x *registers) read(ctx context.Context, f *client.File, site, who string) {
+	r := x.files[site]
+	p := make([]byte, 8)
+	for ctx.Err() == nil {
+		begin := x.now()
+		n, _, err := f.ReadAt(ctx, p, 0)
+		if err == nil && n != len(p) {
+			err = fmt.Errorf("read %d bytes of %d", n, len(p))
+		}
+		if err != nil {
+			x.failed(ctx, who, err)
+			return
+		}
+		r.mu.Lock()
+		r.h.reads = append(r.h.reads, access{who, binary.BigEndian.Uint64(p), begin, x.now()})
+		r.mu.Unlock()
+	}
+}
+
+// finish ends the reading and writing, and checks what was seen. Each of the pauses must lie within some access at that site: else nothing
+// was tried.
+func (x *registers) finish(pauses []pause) {
+	t := x.s.T
+	t.Helper()
+	x.end()
+	x.work.Wait()
+	for _, err := range x.errors {
+		t.Error(err)
+	}
+	for site, r := range x.files {
+		t.Logf("register of %s: %d writes, %d reads", site, len(r.h.writes), len(r.h.reads))
+		wrong := r.h.check(r.begun)
+		for _, w := range wrong[:min(len(wrong), 10)] {
+			t.Errorf("register of %s: %s", site, w)
+		}
+	}
+	for _, p := range pauses {
+		n := 0
+		for _, r := range x.files {
+			for _, a := range slices.Concat(r.h.reads, r.h.writes) {
+				if a.begin < p.begin && p.end < a.end {
+					n++
+				}
+			}
+		}
+		t.Logf("home %s stopped %v..%v: %d reads and writes were under way all the time", p.site, p.begin, p.end, n)
+		if n == 0 {
+			t.Errorf("nothing was under way while home %s was stopped", p.site)
+		}
+	}
+}
+
+// pause is when a home was stopped.
+type pause struct {
+	site       string
+	begin, end time.Duration
+}
+
+// TestHomeIsStoppedUnderLoad stops the home's process for three promises under reads and writes at all sites, its own included, and
+// lets it go on: nothing may be acknowledged or read in its epoch after the next one began, which the history would show as a read of
+// something older than was written or read elsewhere.
+func TestHomeIsStoppedUnderLoad(t *testing.T) {
+	s := newScene(t)
+	lines := s.lines()
+	seen := newRegisters(s, "a", "b", "c")
+	var pauses []pause
+	for range 3 {
+		before := s.healthy()
+		p := s.Bed.Site(before.HomeSite).Gateway()
+		begin := seen.now()
+		if err := p.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * promise)
+		after := s.newEpoch(before.Epoch)
+		if after.HomeSite == before.HomeSite {
+			t.Errorf("home is still %s, which is stopped, in epoch %d", after.HomeSite, after.Epoch)
+		}
+		pauses = append(pauses, pause{before.HomeSite, begin, seen.now()})
+		if err := p.Cont(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.healthy()
+	seen.finish(pauses)
+	s.finishLines(lines)
+}
