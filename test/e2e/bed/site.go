@@ -19,6 +19,9 @@ func (s *Site) PoolDir() string { return filepath.Join(s.Dir(), "pool") }
 // GatewayName is the name of the site's gateway.
 func (s *Site) GatewayName() string { return "g" + s.Name() }
 
+// NFSAddr is where the site's gateway serves NFS.
+func (s *Site) NFSAddr() string { return fmt.Sprintf("%s:%d", s.Addr(), nfsPort) }
+
 // configure writes the gateway's configuration file.
 func (s *Site) configure(secret string) error {
 	b := s.bed

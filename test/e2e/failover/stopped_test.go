@@ -5,9 +5,7 @@ package failover
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -48,17 +46,17 @@ func newRegisters(s *scene, writers ...string) *registers {
 	s.T.Cleanup(cancel)
 	clients := map[string]*client.Client{}
 	for _, site := range s.Bed.Names() {
-		clients[site] = s.client(ctx, site)
+		clients[site] = s.Client(site)
 	}
 	for _, w := range writers {
 		x.files[w] = &register{}
-		f := open(ctx, s.T, clients[w], "register-"+w, true)
+		f := open(s, clients[w], "register-"+w, true)
 		if err := write(ctx, f, 0); err != nil {
 			s.T.Fatal(err)
 		}
 		x.work.Go(func() { x.write(ctx, f, w) })
 		for _, site := range s.Bed.Names() {
-			f := open(ctx, s.T, clients[site], "register-"+w, false)
+			f := open(s, clients[site], "register-"+w, false)
 			for i := range readers {
 				x.work.Go(func() { x.read(ctx, f, w, fmt.Sprintf("reader %d at %s", i, site)) })
 			}
@@ -67,43 +65,14 @@ func newRegisters(s *scene, writers ...string) *registers {
 	return x
 }
 
-// client is an NFS client at a site, of its gateway.
-func (s *scene) client(ctx context.Context, site string) *client.Client {
+// open opens a register, or makes it.
+func open(s *scene, c *client.Client, name string, create bool) *client.File {
 	s.T.Helper()
-	at := s.Bed.Site(site)
-	if err := s.Bed.Admit(ctx, "v", site, at.Addr()); err != nil {
-		s.T.Fatal(err)
-	}
-	c, err := client.Dial(ctx, at.Addr()+":2049", client.Options{Owner: "history at " + site, DialContext: func(ctx context.Context, addr string) (net.Conn, error) {
-		return at.DialContext(ctx, "tcp", addr)
-	}})
+	f, err := c.Open(s.Ctx, s.Root(c), name, client.OpenArgs{Create: create})
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	s.T.Cleanup(c.Abandon)
-	if err := c.ReclaimComplete(ctx); err != nil {
-		s.T.Fatal(err)
-	}
-	return c
-}
-
-func open(ctx context.Context, t *testing.T, c *client.Client, name string, create bool) *client.File {
-	t.Helper()
-	for {
-		a, err := c.Mount(ctx, "v")
-		if err == nil {
-			args := client.OpenArgs{Access: xdr.OPEN4_SHARE_ACCESS_BOTH, Create: create}
-			f, err := c.Open(ctx, a.FH, name, args)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return f
-		}
-		if !errors.Is(err, xdr.NFS4ERR_NOENT) || ctx.Err() != nil { // the admission is on its way
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	return f
 }
 
 func write(ctx context.Context, f *client.File, v uint64) error {

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/weir-storage/weir/gateway/nfs/client"
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+)
+
+// Client is an NFS client of a site's gateway that the site's host is. It caches nothing, so that what it reads is what the
+// gateway says.
+func (s *Scene) Client(site string) *client.Client {
+	s.T.Helper()
+	at := s.Bed.Site(site)
+	if err := s.Bed.Admit(s.Ctx, "v", site, at.Addr()); err != nil {
+		s.T.Fatal(err)
+	}
+	c, err := client.Dial(s.Ctx, at.NFSAddr(), client.Options{Owner: "host of " + site, DialContext: func(ctx context.Context, addr string) (net.Conn, error) {
+		return at.DialContext(ctx, "tcp", addr)
+	}})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.T.Cleanup(c.Abandon)
+	if err := c.ReclaimComplete(s.Ctx); err != nil {
+		s.T.Fatal(err)
+	}
+	return c
+}
+
+// Root is the volume's root for a client, once its admission has arrived.
+func (s *Scene) Root(c *client.Client) client.FH {
+	s.T.Helper()
+	for {
+		a, err := c.Mount(s.Ctx, "v")
+		if err == nil {
+			return a.FH
+		}
+		if !errors.Is(err, xdr.NFS4ERR_NOENT) || s.Ctx.Err() != nil {
+			s.T.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
