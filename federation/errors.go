@@ -19,7 +19,8 @@ var (
 	ErrUnavailable = errors.New("registry unavailable")
 	// ErrAccess: the registry refused this caller.
 	ErrAccess = errors.New("access refused by the registry")
-	// ErrNameTaken: another volume, perhaps a deleted one that is not purged yet, has the name.
+	// ErrNameTaken: another volume, perhaps a deleted one that is not purged yet, has the name; or another organization has the
+	// site, or another site the gateway.
 	ErrNameTaken = errors.New("name taken")
 	// ErrInvalid: the record breaks a rule. Nothing was sent.
 	ErrInvalid = errors.New("invalid")

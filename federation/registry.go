@@ -53,7 +53,7 @@ type Names interface {
 
 // Sites has sites, their gateways and heartbeats.
 type Sites interface {
-	// Register stores MergeSite of what is there and s. ErrConflict when the site belongs to another organization or
+	// Register stores MergeSite of what is there and s. ErrNameTaken when the site belongs to another organization or
 	// one of the gateways to another site.
 	Register(ctx context.Context, s Site) error
 	// Sites returns all by name, with the gateways that are alive.

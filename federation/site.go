@@ -83,11 +83,11 @@ func (s Site) Validate() error {
 
 // MergeSite is what Register stores when next meets prev: next's own fields, and for gateways, of which each process
 // registers only itself, next's entries and those of prev that next does not name. Another organization is refused
-// (ErrConflict): it is a second site of that name.
+// (ErrNameTaken): it is a second site of that name.
 func MergeSite(prev, next Site) (Site, error) {
 	if prev.Organization != next.Organization {
-		return Site{}, &Error{Op: "register", Kind: "site", Name: next.Name, Err: ErrConflict, Detail: fmt.Sprintf(
-			"it belongs to organization %s, not %s: choose another site name, or remove the old site first", prev.Organization, next.Organization)}
+		return Site{}, &Error{Op: "register", Kind: "site", Name: next.Name, Err: ErrNameTaken, Detail: fmt.Sprintf(
+			"organization: %q: the site belongs to organization %q: correct organization, and the certificate with it, or choose another site name", next.Organization, prev.Organization)}
 	}
 	named := map[string]bool{}
 	for _, g := range next.Gateways {

@@ -39,8 +39,8 @@ func siteRegister(f *fixture) {
 
 	other := Site("ams", "ams-1")
 	other.Organization = "tue"
-	f.is(f.r.Register(f.ctx, other), federation.ErrConflict)
-	f.is(f.r.Register(f.ctx, Site("ein", "ams-1")), federation.ErrConflict)
+	f.is(f.r.Register(f.ctx, other), federation.ErrNameTaken)
+	f.is(f.r.Register(f.ctx, Site("ein", "ams-1")), federation.ErrNameTaken)
 	for _, spoil := range []func(*federation.Site){
 		func(s *federation.Site) { s.Name = "A" },
 		func(s *federation.Site) { s.Organization = "" },

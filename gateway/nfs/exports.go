@@ -3,6 +3,7 @@
 package nfs
 
 import (
+	"fmt"
 	"errors"
 	"hash/fnv"
 	"net/netip"
@@ -105,6 +106,6 @@ func (r *refusals) first(what string, now time.Time) bool {
 func (s *Server) refuse(client netip.Addr, what string, err error) {
 	if s.refused.first(client.String()+" "+what, s.cfg.Clock.Now()) {
 		s.cfg.Log.Warn("nfs client refused", "client", client, "volume", what, "err", err,
-			"remedy", "admit this client address to the volume (its CSI attachment or GeoVolume does that), or correct the name in the mount")
+			"remedy", fmt.Sprintf("admit it with: weir volume admit %s --site SITE --client %s (in Kubernetes attaching does that); or correct the name in the mount", what, client))
 	}
 }

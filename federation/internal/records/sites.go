@@ -61,7 +61,7 @@ func (r *Registry) register(ctx context.Context, s federation.Site) (retry bool,
 	}
 	for i, rd := range reads[1:] {
 		if found := res[i+1]; len(found) > 0 && string(found[0].Value) != s.Name {
-			return false, &federation.Error{Op: "register", Kind: "gateway", Name: strings.TrimPrefix(rd.Key, gatewayPrefix), Err: federation.ErrConflict,
+			return false, &federation.Error{Op: "register", Kind: "gateway", Name: strings.TrimPrefix(rd.Key, gatewayPrefix), Err: federation.ErrNameTaken,
 				Detail: fmt.Sprintf("site %s has a gateway of that name: choose another name than at any other site", found[0].Value)}
 		}
 		writes = append(writes, Write{Key: rd.Key, Value: []byte(s.Name)})

@@ -109,13 +109,10 @@ func Up(ctx context.Context, cfg Config) (_ *Bed, err error) {
 	}
 	for _, name := range cfg.Sites {
 		b.sites[name] = &Site{Site: b.Stage.Site(name), bed: b, guests: map[string]*stage.Guest{}}
-		for _, who := range []string{"g" + name, "registry-" + name} {
-			if _, err := b.Issue("org-"+name, name, who, b.Stage.Site(name).Addr()); err != nil {
+		for who, addr := range map[string]string{"g" + name: b.Stage.Site(name).Addr(), "registry-" + name: b.Stage.Site(name).Addr(), "admin-" + name: "127.0.0.1"} {
+			if b.tls[who], err = b.Issue("org-"+name, name, who, addr); err != nil {
 				return nil, err
 			}
-		}
-		if _, err := b.Issue("org-"+name, name, "admin-"+name, "127.0.0.1"); err != nil {
-			return nil, err
 		}
 	}
 	return b, b.start(ctx)
@@ -177,10 +174,11 @@ func (b *Bed) Issue(organization, site, gateway string, hosts ...string) (stage.
 	if err != nil {
 		return stage.TLS{}, err
 	}
-	files := stage.TLS{CA: caFile, Cert: cert, Key: key}
-	b.tls[gateway] = files
-	return files, nil
+	return stage.TLS{CA: caFile, Cert: cert, Key: key}, nil
 }
+
+// TLS are the files that a gateway or an operator of the bed uses.
+func (b *Bed) TLS(name string) stage.TLS { return b.tls[name] }
 
 // Site returns a site by name.
 func (b *Bed) Site(name string) *Site { return b.sites[name] }

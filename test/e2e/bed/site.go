@@ -4,6 +4,7 @@ package bed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -64,6 +65,24 @@ func (s *Site) StartGateway() error {
 	defer s.bed.mu.Unlock()
 	s.gateway = p
 	return nil
+}
+
+// TryGateway starts another gateway process at the site, with the gateway's configuration in which texts were replaced: change has
+// pairs of old and new. The process is the caller's.
+func (s *Site) TryGateway(change ...string) (*stage.Proc, error) {
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(s.Dir(), "gateway-*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	_, err = strings.NewReplacer(change...).WriteString(f, string(text))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	return s.Start(strings.TrimSuffix(filepath.Base(f.Name()), ".yaml"), s.Command(context.Background(), s.bed.weir, "gateway", "--config", f.Name()))
 }
 
 // Gateway is the gateway's process.
