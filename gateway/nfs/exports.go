@@ -3,8 +3,8 @@
 package nfs
 
 import (
-	"fmt"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"net/netip"
 	"slices"
