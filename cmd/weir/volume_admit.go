@@ -22,11 +22,6 @@ type admission struct {
 	readOnly     bool
 }
 
-func (o *admission) flags(c *cobra.Command) {
-	c.Flags().StringVar(&o.site, "site", "", "`NAME` of the client's site, by default that of --config")
-	c.Flags().StringVar(&o.client, "client", "", "IP `ADDRESS` of the client, as the site's gateway sees it")
-}
-
 // address reads the client's address into the form that the registry has.
 func (o *admission) address() (string, error) {
 	if o.client == "" {
@@ -44,55 +39,40 @@ func (o *admission) address() (string, error) {
 
 func (sh *shell) volumeAdmit(n *connection) *cobra.Command {
 	var o admission
-	c := &cobra.Command{
-		Use: "admit NAME --site SITE --client ADDRESS", Short: "Let a client of a site use a volume", Args: args(cobra.ExactArgs(1)),
-		Long: "Lets a client, known by its address, use a volume at the gateways of its site; a second time, changes what it may do. The site needs no copy of the volume.",
-		RunE: func(c *cobra.Command, a []string) error {
-			ip, err := o.address()
-			if err != nil {
-				return err
-			}
-			cl, err := sh.open(n)
-			if err != nil {
-				return err
-			}
-			defer cl.close()
-			o.site = cmp.Or(o.site, n.site)
-			text, err := cl.admit(c.Context(), a[0], o, ip)
-			if err != nil {
-				return err
-			}
-			return sh.say("%s", text)
-		},
-	}
-	o.flags(c)
+	c := sh.admission(n, &o, (*client).admit)
+	c.Use, c.Short = "admit NAME --site SITE --client ADDRESS", "Let a client of a site use a volume"
+	c.Long = "Lets a client, known by its address, use a volume at the gateways of its site; a second time, changes what it may do. The site needs no copy of the volume."
 	c.Flags().BoolVar(&o.readOnly, "read-only", false, "the client may not write")
 	return c
 }
 
 func (sh *shell) volumeExpel(n *connection) *cobra.Command {
-	var o admission
-	c := &cobra.Command{
-		Use: "expel NAME --site SITE --client ADDRESS", Short: "Take a client's leave to use a volume back", Args: args(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, a []string) error {
-			ip, err := o.address()
-			if err != nil {
-				return err
-			}
-			cl, err := sh.open(n)
-			if err != nil {
-				return err
-			}
-			defer cl.close()
-			o.site = cmp.Or(o.site, n.site)
-			text, err := cl.expel(c.Context(), a[0], o, ip)
-			if err != nil {
-				return err
-			}
-			return sh.say("%s", text)
-		},
-	}
-	o.flags(c)
+	c := sh.admission(n, new(admission), (*client).expel)
+	c.Use, c.Short = "expel NAME --site SITE --client ADDRESS", "Take a client's leave to use a volume back"
+	return c
+}
+
+// admission is a command that does something with a volume and a client of it.
+func (sh *shell) admission(n *connection, o *admission, do func(cl *client, ctx context.Context, name string, o admission, ip string) (string, error)) *cobra.Command {
+	c := &cobra.Command{Args: args(cobra.ExactArgs(1)), RunE: func(c *cobra.Command, a []string) error {
+		ip, err := o.address()
+		if err != nil {
+			return err
+		}
+		cl, err := sh.open(n)
+		if err != nil {
+			return err
+		}
+		defer cl.close()
+		o.site = cmp.Or(o.site, n.site)
+		text, err := do(cl, c.Context(), a[0], *o, ip)
+		if err != nil {
+			return err
+		}
+		return sh.say("%s", text)
+	}}
+	c.Flags().StringVar(&o.site, "site", "", "`NAME` of the client's site, by default that of --config")
+	c.Flags().StringVar(&o.client, "client", "", "IP `ADDRESS` of the client, as the site's gateway sees it")
 	return c
 }
 

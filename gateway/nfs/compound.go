@@ -54,7 +54,12 @@ type place struct {
 	hasID  bool
 }
 
-func (p place) key() state.FileKey { return state.FileKey{Volume: p.export.ID, Handle: p.h} }
+func (p place) key() state.FileKey {
+	if p.pseudo {
+		return state.FileKey{Handle: volume.Root} // not the zero key, which stands for any file
+	}
+	return state.FileKey{Volume: p.export.ID, Handle: p.h}
+}
 
 // maxTag bounds a COMPOUND's tag, which is echoed.
 const maxTag = 1024
@@ -115,7 +120,7 @@ func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *rep
 
 // smallReply is the size up to which replies are kept although the client did
 // not ask for it.
-const smallReply = 16 << 10
+const smallReply = 4 << 10
 
 // kept returns the reply to keep for repeats, without the RPC header, or nil.
 func (k *call) kept() []byte {

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
@@ -17,8 +19,10 @@ import (
 const (
 	// maxRecord bounds one request, with RPC header.
 	maxRecord = maxRequest + 4096
-	// maxInFlight bounds the requests of one connection that run at once.
-	maxInFlight = 2 * maxSlots
+	// maxInFlight bounds what the requests of one connection that run at once take,
+	// in bytes: each counts as its buffer and the largest reply.
+	maxInFlight = 128 << 20
+	maxConns    = 64 // of one address
 	readBuffer  = 32 << 10
 	replyBuffer = 1 << 10
 )
@@ -28,14 +32,53 @@ type conn struct {
 	s    *Server
 	nc   net.Conn
 	addr netip.Addr
-	slot chan struct{} // one per request that runs
+	room room // for requests that run
 
-	write sync.Mutex
-	once  sync.Once
+	write   sync.Mutex
+	writing atomic.Pointer[time.Time] // when the reply that is being written was begun
+	once    sync.Once
+}
+
+// room counts bytes that are in use. One goroutine takes, any give.
+type room struct {
+	mu    sync.Mutex
+	used  int
+	given chan struct{}
+}
+
+// take waits until n more bytes are within limit, or nothing is in use. It
+// returns false when done is closed.
+func (r *room) take(n, limit int, done <-chan struct{}) bool {
+	for {
+		r.mu.Lock()
+		ok := r.used == 0 || r.used+n <= limit
+		if ok {
+			r.used += n
+		}
+		r.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-r.given:
+		case <-done:
+			return false
+		}
+	}
+}
+
+func (r *room) give(n int) {
+	r.mu.Lock()
+	r.used -= n
+	r.mu.Unlock()
+	select {
+	case r.given <- struct{}{}:
+	default: // the taker will look anyway
+	}
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{s: s, nc: nc, slot: make(chan struct{}, maxInFlight)}
+	c := &conn{s: s, nc: nc, room: room{given: make(chan struct{}, 1)}}
 	if ap, err := netip.ParseAddrPort(nc.RemoteAddr().String()); err == nil {
 		c.addr = ap.Addr().Unmap().WithZone("")
 	}
@@ -53,9 +96,7 @@ func (c *conn) close() {
 func (c *conn) serve() {
 	defer func() {
 		c.close()
-		c.s.mu.Lock()
-		delete(c.s.conns, c)
-		c.s.mu.Unlock()
+		c.s.left(c)
 	}()
 	r := bufio.NewReaderSize(c.nc, readBuffer)
 	for {
@@ -66,14 +107,13 @@ func (c *conn) serve() {
 			}
 			return
 		}
-		select {
-		case c.slot <- struct{}{}:
-		case <-c.s.ctx.Done():
+		takes := cap(buf.B) + maxReply
+		if !c.room.take(takes, maxInFlight, c.s.ctx.Done()) {
 			buf.Free()
 			return
 		}
 		c.s.work.Go(func() {
-			defer func() { <-c.slot }()
+			defer c.room.give(takes)
 			c.handle(buf)
 			buf.Free()
 		})
@@ -88,7 +128,10 @@ func (c *conn) handle(buf *xdr.Buffer) {
 	switch c.dispatch(xdr.NewDecoder(buf.B), &r) {
 	case answered:
 		c.write.Lock()
+		now := c.s.cfg.Clock.Now()
+		c.writing.Store(&now)
 		err := xdr.WriteRecord(c.nc, r.Encoder)
+		c.writing.Store(nil)
 		c.write.Unlock()
 		if err != nil {
 			c.close()
@@ -124,7 +167,7 @@ const (
 func (c *conn) dispatch(d *xdr.Decoder, r *reply) outcome {
 	h := d.CallHeader()
 	switch {
-	case d.Err() != nil && d.Offset() < 8:
+	case d.Err() != nil && d.Offset() < 8, errors.Is(d.Err(), xdr.ErrNotCall):
 		return closeConnection // not a call: there is nothing to answer
 	case h.RPCVersion != xdr.RPC_VERSION:
 		r.DeniedHeader(h.XID, xdr.RPC_MISMATCH, xdr.RPC_VERSION, xdr.RPC_VERSION)

@@ -79,6 +79,27 @@
 // replaces its client id twice (an impossible verifier, then its own), reopens
 // what it can, and fails I/O under locks that it lost.
 //
+// # Revoked locks
+//
+// A gateway that was cut off for long can find that a home does not keep what its
+// clients have locked. RevokeLocks takes the lock-owner's stateid away: uses of it
+// are answered NFS4ERR_ADMIN_REVOKED and SEQUENCE flags
+// SEQ4_STATUS_ADMIN_STATE_REVOKED until the client frees it or closes the file.
+// Linux then tests its stateids (nfs41_check_expired_locks), frees that one, and
+// fails I/O of whoever held the lock with EIO; its other opens and locks go on.
+//
+// A lock-owner whose former locks on a file are still being given up (the volume
+// could not, when the file was closed or the lease expired) gets NFS4ERR_DELAY for a
+// new one: giving up takes the whole file, and would take the new lock with it.
+//
+// # What one client can take
+//
+// Clients and connections of one address, sessions, opens, locks and ranges of one
+// client, and the bytes of one connection's requests and replies are bounded
+// (op_session.go, conn.go, state/client.go). A connection on which a reply waits for
+// a whole lease to be read is closed. Who is admitted to nothing cannot replace a
+// client of another address by using its name.
+//
 // # What is not there
 //
 // Delegations, pNFS, ACLs, named attributes, RPCSEC_GSS, server-side copy and the

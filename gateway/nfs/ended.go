@@ -43,6 +43,7 @@ func (s *Server) tryRelease(ended []state.Ended) (left []state.Ended) {
 				s.cfg.Log.Warn("locks of a closed file are not given up yet", "volume", e.Volume.ID(), "inode", e.Handle.Ino, "err", err)
 				break
 			}
+			s.table.Released(state.FileKey{Volume: e.Volume.ID(), Handle: e.Handle}, e.Owners[0])
 			e.Owners = e.Owners[1:]
 		}
 		if len(e.Owners) > 0 {

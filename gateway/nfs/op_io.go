@@ -96,15 +96,25 @@ func (k *call) readFile() xdr.Status {
 		count, off = 0, volume.MaxSize
 	}
 	buf := xdr.NewBuffer(int(min(count, volume.MaxIO)))
-	k.out.bufs = append(k.out.bufs, buf)
 	n, eof, err := k.cur.vol.Read(k.s.ctx, k.read(), k.cur.h, off, buf.B)
 	if err != nil {
+		buf.Free()
 		return k.ioStatus(err)
 	}
 	k.out.Bool(eof)
+	if n < len(buf.B)/sparseReply {
+		// Many such reads in one request must not hold a buffer each.
+		k.out.Opaque(buf.B[:n])
+		buf.Free()
+		return xdr.NFS4_OK
+	}
+	k.out.bufs = append(k.out.bufs, buf)
 	k.out.OpaqueRef(buf.B[:n])
 	return xdr.NFS4_OK
 }
+
+// sparseReply is the part of a buffer, one in so many bytes, from which on it is kept for a reply.
+const sparseReply = 4
 
 // write implements WRITE. The data aliases the request.
 func (k *call) write() xdr.Status {

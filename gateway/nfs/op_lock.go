@@ -45,7 +45,11 @@ func lockType(t uint32) (exclusive bool, st xdr.Status) {
 // denied answers a conflict: LOCK4denied.
 func (k *call) denied(err error) xdr.Status {
 	var conflict *volume.LockConflict
-	if !errors.As(err, &conflict) {
+	switch {
+	case errors.As(err, &conflict):
+	case errors.Is(err, volume.ErrLocked): // it does not say by whom, but the answer must
+		conflict = &volume.LockConflict{Held: volume.Lock{End: ^uint64(0), Exclusive: true}}
+	default:
 		return k.status(err)
 	}
 	h := conflict.Held
@@ -68,7 +72,8 @@ func (k *call) denied(err error) xdr.Status {
 		name = h.Owner.Owner[8:]
 	}
 	k.out.Uint64(id)
-	k.out.String(name[:min(len(name), xdr.NFS4_OPAQUE_LIMIT)])
+	room := max(k.limit-(k.out.Len()-k.base)-4, 0) &^ 3
+	k.out.String(name[:min(len(name), xdr.NFS4_OPAQUE_LIMIT, room)])
 	return xdr.NFS4ERR_DENIED
 }
 
@@ -138,13 +143,16 @@ func (k *call) setLock(use *state.LockUse, l volume.Lock, reclaim bool) xdr.Stat
 		if reclaim && errors.Is(err, volume.ErrLocked) {
 			return xdr.NFS4ERR_RECLAIM_CONFLICT
 		}
-		return k.denied(err)
+		st := k.denied(err)
+		if k.drop || st == xdr.NFS4ERR_IO || st == xdr.NFS4ERR_SERVERFAULT {
+			k.s.release(use.Doubtful())
+		}
+		return st
 	}
-	id, ok := use.Granted(l.Start, l.End, l.Exclusive)
-	if !ok {
-		// The client's lease ended meanwhile, and its locks were given up before this one.
-		k.s.release(state.Ended{Volume: k.cur.vol, Handle: h, Owners: []volume.LockOwner{l.Owner}})
-		return xdr.NFS4ERR_EXPIRED
+	id, st, lost := use.Granted(l.Start, l.End, l.Exclusive)
+	if st != xdr.NFS4_OK {
+		k.s.release(lost) // what the client held was given up before this
+		return st
 	}
 	k.setStateid(id)
 	k.out.Stateid(id)

@@ -109,11 +109,12 @@ func (k *call) open() xdr.Status {
 	case xdr.CLAIM_NULL:
 		st = o.byName()
 	case xdr.CLAIM_FH:
+		// Linux opens so what it has looked up before: the mode is checked as with a name.
 		if st = k.s.table.MayOpen(k.client); st == xdr.NFS4_OK {
-			st = o.byHandle()
+			o.attr, st = k.attributes()
 		}
 	case xdr.CLAIM_PREVIOUS:
-		st = o.byHandle()
+		st = o.reclaimed()
 	default:
 		st = xdr.NFS4ERR_NOTSUPP // they need delegations
 	}
@@ -142,13 +143,22 @@ func (o *opening) pseudo() xdr.Status {
 	return xdr.NFS4ERR_NOENT
 }
 
-// byHandle opens the current file. Its mode was checked when it was first
-// opened, or when the client had it created.
-func (o *opening) byHandle() xdr.Status {
-	k := o.k
+// attributes reads those of the current file.
+func (k *call) attributes() (volume.Attr, xdr.Status) {
 	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
 	if err != nil {
-		return k.status(err)
+		return a, k.status(err)
+	}
+	return a, xdr.NFS4_OK
+}
+
+// reclaimed opens the current file again. Its mode was checked when it was first
+// opened, or when the client had it created.
+func (o *opening) reclaimed() xdr.Status {
+	k := o.k
+	a, st := k.attributes()
+	if st != xdr.NFS4_OK {
+		return st
 	}
 	o.attr, o.checked = a, true
 	if a.Type == volume.Regular &&

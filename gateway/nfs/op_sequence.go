@@ -29,8 +29,8 @@ func (k *call) sequence() xdr.Status {
 	if cache {
 		k.limit = min(k.limit, k.cachedLimit)
 	}
-	if k.limit < minReply {
-		return k.tooBig()
+	if k.out.Len()-k.base+sequenceResult > k.limit {
+		return k.tooBig() // before the slot is used
 	}
 	use, repeat, st := k.s.table.Begin(id, slot, seq, highest, k.print())
 	if use == nil {
@@ -49,5 +49,5 @@ func (k *call) sequence() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// minReply is the least room with which a request is begun.
-const minReply = 64
+// sequenceResult is the length of SEQUENCE's result after its status.
+const sequenceResult = 36

@@ -15,7 +15,7 @@ const (
 	overhead      = 64 << 10 // room around the data of a WRITE or READ
 	maxRequest    = volume.MaxIO + overhead
 	maxReply      = volume.MaxIO + overhead
-	maxCached     = 64 << 10
+	maxCached     = 8 << 10
 	minChannel    = 256 // a fore channel with smaller messages is refused
 	minBack       = 64
 )
@@ -65,6 +65,7 @@ func (k *call) exchangeID() xdr.Status {
 		return xdr.NFS4ERR_ENCR_ALG_UNSUPP
 	}
 	a.Principal, a.Address = k.principal(), k.conn.addr.String()
+	a.Stranger = len(k.s.cfg.Exports.Exports(k.conn.addr)) == 0
 	a.Update = flags&xdr.EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0
 	r, st := k.s.table.ExchangeID(a)
 	if st != xdr.NFS4_OK {

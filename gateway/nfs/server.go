@@ -10,11 +10,13 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-storage/weir/gateway/nfs/state"
+	"github.com/weir-storage/weir/volume"
 )
 
 // StateStore keeps what must survive a restart; state.DirStore is one.
@@ -72,6 +74,7 @@ type Server struct {
 	closing   bool
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
+	addresses map[netip.Addr]int // of conns
 
 	requests, operations, errors, repeats, dropped atomic.Uint64
 }
@@ -98,6 +101,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, started: cfg.Clock.Now(), seed: maphash.MakeSeed(),
 		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{},
+		addresses: map[netip.Addr]int{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	var err error
@@ -123,14 +127,38 @@ func (s *Server) background(f func()) {
 	}
 }
 
-// sweep lets time pass for the state table.
+// sweep lets time pass for the state table, and not while the process did not run:
+// then renewals wait to be read, and nobody was silent.
 func (s *Server) sweep() {
+	last := s.started
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-s.cfg.Clock.After(s.cfg.Lease / 8):
+			now := s.cfg.Clock.Now()
+			pause := now.Sub(last)
+			last = now
+			if pause > s.cfg.Lease/2 {
+				s.cfg.Log.Warn("the nfs server did not run for a while: leases are looked at later", "pause", pause)
+				continue
+			}
 			s.table.Sweep()
+			s.closeStuck()
+		}
+	}
+}
+
+// closeStuck closes connections whose client has not read a reply for a lease: what waits
+// to be written takes memory, and the client asks again on another connection.
+func (s *Server) closeStuck() {
+	now := s.cfg.Clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		if t := c.writing.Load(); t != nil && now.Sub(*t) > s.cfg.Lease {
+			s.cfg.Log.Warn("nfs connection closed: the client does not read its replies", "client", c.addr)
+			c.close()
 		}
 	}
 }
@@ -179,8 +207,26 @@ func (s *Server) ServeConn(nc net.Conn) {
 		_ = nc.Close() // nothing was said on it
 		return
 	}
+	if s.addresses[c.addr] >= maxConns {
+		if s.refused.first(c.addr.String()+" connections", s.cfg.Clock.Now()) {
+			s.cfg.Log.Warn("nfs connection refused: this client has too many", "client", c.addr, "limit", maxConns)
+		}
+		_ = nc.Close() // nothing was said on it
+		return
+	}
 	s.conns[c] = struct{}{}
+	s.addresses[c.addr]++
 	s.work.Go(c.serve)
+}
+
+// left forgets a connection that has ended.
+func (s *Server) left(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	if s.addresses[c.addr]--; s.addresses[c.addr] == 0 {
+		delete(s.addresses, c.addr)
+	}
 }
 
 func (s *Server) isClosing() bool {
@@ -222,6 +268,19 @@ func (s *Server) Clients() []ClientInfo { return s.table.Clients() }
 // RevokeClient takes all state of a client away, for ever; it has to begin anew
 // and its applications see errors. It returns false if there is no such client.
 func (s *Server) RevokeClient(id uint64) (bool, error) { return s.table.Revoke(id) }
+
+// RevokeLocks takes away what one lock-owner holds on a file of a volume, because the volume could not keep it: its client is
+// told (SEQ4_STATUS_ADMIN_STATE_REVOKED, NFS4ERR_ADMIN_REVOKED), and what is left of the owner's locks there is given up by
+// Volume.Unlock in the background. owner is as the server gave it to Volume.SetLock. It does not wait and calls no volume, so the
+// caller may hold locks of its own. It returns false if the owner holds nothing there.
+func (s *Server) RevokeLocks(id volume.ID, h volume.Handle, owner volume.LockOwner) bool {
+	ended, ok := s.table.RevokeLocks(state.FileKey{Volume: id, Handle: h}, owner)
+	if ok {
+		s.cfg.Log.Warn("locks are revoked: the volume could not keep them", "volume", id, "inode", h.Ino)
+		s.background(func() { s.release(ended) })
+	}
+	return ok
+}
 
 // InGrace tells whether clients are reclaiming opens and locks.
 func (s *Server) InGrace() bool { return s.table.InGrace() }

@@ -9,8 +9,13 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// maxSessions bounds the sessions of one client.
-const maxSessions = 64
+// What one client can make the server remember.
+const (
+	maxClients  = 256     // of one address
+	maxSessions = 32      // of one client, each with its slots and the replies in them
+	maxStates   = 1 << 18 // opens and lock stateids of one client
+	maxRanges   = 1 << 15 // locked ranges of one client
+)
 
 // Client is one incarnation of a client. Fields are guarded by Table.mu, except
 // ID and Address, which do not change.
@@ -34,8 +39,11 @@ type Client struct {
 	renewed time.Time
 	busy    int // compounds that run now
 
-	opens   map[*Open]struct{}
-	revoked map[[12]byte]xdr.Status // stateids that were taken away, and why
+	opens      map[*Open]struct{}
+	lockStates int
+	ranges     int                     // that are locked
+	revoked    map[[12]byte]xdr.Status // stateids that were taken away, and why
+	admin      int                     // how many of revoked are NFS4ERR_ADMIN_REVOKED
 
 	hasState  bool // as the record says, rule 1
 	idleSince time.Time
@@ -58,6 +66,7 @@ type ExchangeArgs struct {
 	Principal string // who sent it, by the RPC credential
 	Update    bool
 	Address   string
+	Stranger  bool // whoever has this address may use nothing
 }
 
 // Exchanged is the outcome of EXCHANGE_ID.
@@ -92,6 +101,8 @@ func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
 	}
 	if old != nil {
 		switch {
+		case a.Stranger && old.Address != a.Address && t.holdsState(old):
+			return Exchanged{}, xdr.NFS4ERR_CLID_INUSE // it can only do harm
 		case old.principal != a.Principal && t.holdsState(old):
 			return Exchanged{}, xdr.NFS4ERR_CLID_INUSE
 		case old.principal != a.Principal:
@@ -114,6 +125,10 @@ func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
 			return Exchanged{old.ID, old.createSeq, true}, xdr.NFS4_OK
 		}
 	}
+	if o.unconfirmed == nil && t.addresses[a.Address] >= maxClients {
+		t.cfg.Log.Debug("exchange id: this address has too many clients", "client", a.Address, "limit", maxClients)
+		return Exchanged{}, xdr.NFS4ERR_DELAY
+	}
 	id, err := t.newClientID()
 	if err != nil {
 		t.cfg.Log.Error("exchange id", "err", err)
@@ -128,7 +143,7 @@ func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
 	}
 	o.unconfirmed = c
 	t.owners[a.Owner] = o
-	t.clients[id] = c
+	t.add(c)
 	return Exchanged{id, c.createSeq, false}, xdr.NFS4_OK
 }
 
@@ -141,11 +156,26 @@ func (t *Table) expired(c *Client) bool {
 	return c.busy == 0 && t.cfg.Now().Sub(c.renewed) > t.cfg.Lease
 }
 
+// full tells whether c may open and lock no more; Table.mu is held.
+func (c *Client) full() bool { return len(c.opens)+c.lockStates >= maxStates }
+
+// add puts c into the table; mu is held.
+func (t *Table) add(c *Client) {
+	t.clients[c.ID] = c
+	t.addresses[c.Address]++
+}
+
 // unlink takes c out of the table; mu is held. The owner's record stays if it
 // names another client.
 func (t *Table) unlink(c *Client) {
+	if c.gone {
+		return
+	}
 	c.gone = true
 	delete(t.clients, c.ID)
+	if t.addresses[c.Address]--; t.addresses[c.Address] <= 0 {
+		delete(t.addresses, c.Address)
+	}
 	for id := range c.sessions {
 		delete(t.sessions, id)
 	}
@@ -204,10 +234,9 @@ func (t *Table) Revoke(id uint64) (bool, error) {
 // drop ends c: its record, then its state, then what volumes recorded for it.
 // admin is held and mu is not.
 func (t *Table) drop(c *Client) error {
-	if c.confirmed {
-		if err := t.cfg.Store.Delete(recordKey(c.ID)); err != nil {
-			return err
-		}
+	// Also if it is not confirmed: confirming it may have failed after its record was saved.
+	if err := t.cfg.Store.Delete(recordKey(c.ID)); err != nil {
+		return err
 	}
 	t.mu.Lock()
 	t.unlink(c)

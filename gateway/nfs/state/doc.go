@@ -32,6 +32,10 @@
 //     that was sent before the restart, and must not end a reclaim that the
 //     client does not know it has to make. The client sees in that same reply that
 //     it has to.
+//  6. A lock-owner gets no new lock on a file while the volume is still giving up
+//     its former ones there: giving up takes the whole file. What the volume may have
+//     granted without an answer is given up with the open.
+//  7. What one client or address can make the table remember is bounded (client.go).
 //
 // # Locking
 //

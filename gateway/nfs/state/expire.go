@@ -118,13 +118,10 @@ func (t *Table) calm(c *Client) {
 // of their stateids are told.
 func (t *Table) endAll(c *Client, why xdr.Status) []Ended {
 	var ended []Ended
-	if c.revoked == nil {
-		c.revoked = map[[12]byte]xdr.Status{}
-	}
 	for o := range c.opens {
-		c.revoked[o.id] = why
+		c.revoke(o.id, why)
 		for _, l := range o.locks {
-			c.revoked[l.id] = why
+			c.revoke(l.id, why)
 		}
 		ended = append(ended, t.end(o))
 	}

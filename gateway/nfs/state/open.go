@@ -18,9 +18,16 @@ type FileKey struct {
 // File is a file that somebody has open. It has one Hold on its volume. Guarded
 // by Table.mu.
 type File struct {
-	key   FileKey
-	vol   volume.Volume
-	opens map[*Open]struct{}
+	key    FileKey
+	vol    volume.Volume
+	opens  map[openKey]*Open
+	denies int // opens that deny something
+}
+
+// openKey names an open-owner.
+type openKey struct {
+	client *Client
+	owner  string
 }
 
 // Open is an open of one open-owner on one file. Guarded by Table.mu but op.
@@ -36,6 +43,10 @@ type Open struct {
 	shares uint16 // bit deny*4+access for each combination that was opened
 	closed bool
 	locks  map[string]*LockState // by lock-owner
+	// doubtful are lock-owners for whom the volume may hold a lock that was not
+	// granted to them, by their names.
+	doubtful map[string]volume.LockOwner
+	revoked  [][12]byte // lock stateids of Client.revoked that go with this open
 }
 
 // OpenArgs are the arguments of an open that was found to be permitted.
@@ -54,7 +65,10 @@ func shareBit(access, deny uint32) uint16 { return 1 << (deny*4 + access) }
 
 // conflicts tells whether an open of f by somebody but o forbids access and deny.
 func (f *File) conflicts(o *Open, access, deny uint32) bool {
-	for other := range f.opens {
+	if deny == 0 && f.denies == 0 {
+		return false
+	}
+	for _, other := range f.opens {
 		if other != o && (other.deny&access != 0 || deny&other.access != 0) {
 			return true
 		}
@@ -64,7 +78,8 @@ func (f *File) conflicts(o *Open, access, deny uint32) bool {
 
 // Open grants an open or adds to the one that the owner has on that file. The
 // file is held. Outcomes: NFS4ERR_SHARE_DENIED, NFS4ERR_STALE, NFS4ERR_GRACE,
-// NFS4ERR_NO_GRACE, NFS4ERR_EXPIRED (the client has just ended), NFS4ERR_DELAY.
+// NFS4ERR_NO_GRACE, NFS4ERR_EXPIRED (the client has just ended), NFS4ERR_DELAY,
+// NFS4ERR_NOSPC (the client has too much open).
 func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 	c, key := a.Client, FileKey{a.Volume.ID(), a.Handle}
 	t.mu.Lock()
@@ -90,11 +105,14 @@ func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 		}
 		return xdr.Stateid{}, xdr.NFS4ERR_SHARE_DENIED
 	}
+	if o == nil && c.full() {
+		return xdr.Stateid{}, xdr.NFS4ERR_NOSPC
+	}
 	if f == nil {
 		if err := a.Volume.Hold(a.Handle); err != nil {
 			return xdr.Stateid{}, xdr.NFS4ERR_STALE
 		}
-		f = &File{key: key, vol: a.Volume, opens: map[*Open]struct{}{}}
+		f = &File{key: key, vol: a.Volume, opens: map[openKey]*Open{}}
 		t.files[key] = f
 	}
 	if o == nil {
@@ -102,11 +120,11 @@ func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 		if c.opens == nil {
 			c.opens = map[*Open]struct{}{}
 		}
-		f.opens[o], c.opens[o] = struct{}{}, struct{}{}
+		f.opens[openKey{c, a.Owner}], c.opens[o] = o, struct{}{}
 		t.stateids[o.id] = o
 	}
 	o.access |= a.Access
-	o.deny |= a.Deny
+	o.setDeny(o.deny | a.Deny)
 	o.shares |= shareBit(a.Access, a.Deny)
 	o.bump()
 	return xdr.Stateid{Seqid: o.seq, Other: o.id}, xdr.NFS4_OK
@@ -134,13 +152,20 @@ func (t *Table) admits(a OpenArgs, own *Open) xdr.Status {
 // ownOpen returns the open that an owner has on a file, or nil; mu is held.
 func (t *Table) ownOpen(c *Client, owner string, key FileKey) *Open {
 	if f := t.files[key]; f != nil {
-		for o := range f.opens {
-			if o.client == c && o.owner == owner {
-				return o
-			}
-		}
+		return f.opens[openKey{c, owner}]
 	}
 	return nil
+}
+
+// setDeny changes what o denies to others.
+func (o *Open) setDeny(deny uint32) {
+	if o.deny != 0 {
+		o.file.denies--
+	}
+	if deny != 0 {
+		o.file.denies++
+	}
+	o.deny = deny
 }
 
 // bump makes the next seqid, which is never 0 (RFC 8881 section 8.2.2).
@@ -157,13 +182,22 @@ func nextSeqid(s uint32) uint32 {
 func (t *Table) end(o *Open) Ended {
 	e := Ended{Volume: o.file.vol, Handle: o.file.key.Handle}
 	o.closed = true
-	for _, l := range o.locks {
-		e.Owners = append(e.Owners, l.Owner)
-		delete(t.stateids, l.id)
-	}
+	o.setDeny(0)
 	delete(t.stateids, o.id)
 	delete(o.client.opens, o)
-	delete(o.file.opens, o)
+	delete(o.file.opens, openKey{o.client, o.owner})
+	for name, l := range o.locks {
+		t.endLock(l)
+		o.doubtful = with(o.doubtful, name, l.Owner)
+	}
+	for name, owner := range o.doubtful {
+		if t.giveUp(o, name, owner) {
+			e.Owners = append(e.Owners, owner)
+		}
+	}
+	for _, id := range o.revoked {
+		o.client.acknowledge(id)
+	}
 	if len(o.file.opens) == 0 {
 		delete(t.files, o.file.key)
 		e.Release = true
@@ -210,7 +244,8 @@ func (t *Table) Downgrade(c *Client, id xdr.Stateid, key FileKey, access, deny u
 	if access == 0 || gotAccess != access || gotDeny != deny {
 		return xdr.Stateid{}, xdr.NFS4ERR_INVAL
 	}
-	o.access, o.deny, o.shares = access, deny, shares
+	o.setDeny(deny)
+	o.access, o.shares = access, shares
 	o.bump()
 	return xdr.Stateid{Seqid: o.seq, Other: o.id}, xdr.NFS4_OK
 }

@@ -134,6 +134,6 @@ func (t *Table) restore(r record) {
 			c.lastCreated = Created{s.ID, r.Sequence - 1, s.Flags, s.Fore, s.Back}
 		}
 	}
-	t.clients[c.ID] = c
+	t.add(c)
 	t.owners[c.owner] = &ownerRecord{confirmed: c}
 }

@@ -80,7 +80,7 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	}
 	t.serial++
 	old := t.owners[c.owner].confirmed
-	if old != nil && old != c && (old.presumed || len(old.revoked) > 0) {
+	if old != nil && old != c && (old.presumed || len(old.revoked) > old.admin) {
 		c.presumed = true
 	}
 	r := c.record()

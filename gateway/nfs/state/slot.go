@@ -151,7 +151,10 @@ func (t *Table) StatusFlags(c *Client) (flags uint32) {
 	if c.mustReclaim && !c.complete {
 		flags |= xdr.SEQ4_STATUS_RESTART_RECLAIM_NEEDED
 	}
-	if len(c.revoked) > 0 {
+	if c.admin > 0 {
+		flags |= xdr.SEQ4_STATUS_ADMIN_STATE_REVOKED
+	}
+	if len(c.revoked) > c.admin {
 		if len(c.opens) == 0 {
 			flags |= xdr.SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED
 		} else {

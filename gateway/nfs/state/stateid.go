@@ -44,6 +44,26 @@ func (t *Table) find(c *Client, id xdr.Stateid, key FileKey) (any, xdr.Status) {
 	}
 }
 
+// revoke remembers that a stateid was taken away; Table.mu is held.
+func (c *Client) revoke(id [12]byte, why xdr.Status) {
+	if c.revoked == nil {
+		c.revoked = map[[12]byte]xdr.Status{}
+	}
+	c.acknowledge(id)
+	c.revoked[id] = why
+	if why == xdr.NFS4ERR_ADMIN_REVOKED {
+		c.admin++
+	}
+}
+
+// acknowledge forgets that a stateid was taken away; Table.mu is held.
+func (c *Client) acknowledge(id [12]byte) {
+	if c.revoked[id] == xdr.NFS4ERR_ADMIN_REVOKED {
+		c.admin--
+	}
+	delete(c.revoked, id)
+}
+
 // CheckIO says whether a stateid permits reading or writing key: of an open or a
 // lock, with the access that the open has. Outcomes: NFS4ERR_BAD_STATEID,
 // NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE, NFS4ERR_LOCKED (another open denies it),
@@ -107,7 +127,7 @@ func special(id xdr.Stateid) bool {
 func (t *Table) Free(c *Client, id xdr.Stateid) xdr.Status {
 	t.mu.Lock()
 	if _, ok := c.revoked[id.Other]; ok {
-		delete(c.revoked, id.Other)
+		c.acknowledge(id.Other)
 		t.mu.Unlock()
 		return xdr.NFS4_OK
 	}
@@ -134,6 +154,6 @@ func (t *Table) Free(c *Client, id xdr.Stateid) xdr.Status {
 		return xdr.NFS4ERR_LOCKS_HELD
 	}
 	delete(l.open.locks, l.name)
-	delete(t.stateids, l.id)
+	t.endLock(l)
 	return xdr.NFS4_OK
 }

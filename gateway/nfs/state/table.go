@@ -31,8 +31,8 @@ type Config struct {
 	Forget func(Forgotten)
 }
 
-// Ended is an open that ended: Owners' locks on the file are to be given up, and
-// then, if Release, the volume's hold on it.
+// Ended is an open that ended: Owners' locks on the file are to be given up, each
+// followed by Table.Released, and then, if Release, the volume's hold on it.
 type Ended struct {
 	Volume  volume.Volume
 	Handle  volume.Handle
@@ -60,9 +60,13 @@ type Table struct {
 	sessions map[xdr.SessionID]*Session
 	files    map[FileKey]*File
 	stateids map[[12]byte]any // *Open or *LockState
-	nextID   uint64
-	serial   uint64
-	grace    struct {
+	// releasing counts, per owner and file, locks that ended and that the volume
+	// has not given up yet.
+	releasing map[lockKey]int
+	addresses map[string]int // clients by Client.Address
+	nextID    uint64
+	serial    uint64
+	grace     struct {
 		active  bool
 		until   time.Time
 		waiting int // clients that must say RECLAIM_COMPLETE
@@ -86,6 +90,9 @@ func New(cfg Config) (*Table, error) {
 		sessions: map[xdr.SessionID]*Session{},
 		files:    map[FileKey]*File{},
 		stateids: map[[12]byte]any{},
+
+		releasing: map[lockKey]int{},
+		addresses: map[string]int{},
 	}
 	if err := t.load(); err != nil {
 		return nil, err

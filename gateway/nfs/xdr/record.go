@@ -76,10 +76,18 @@ func ReadRecord(r io.Reader, limit int) (*Buffer, error) {
 			buf.Free()
 			return nil, fmt.Errorf("rpc record: more than %d bytes: %w", limit, ErrTooLong)
 		}
-		buf = grow(buf, have+n)
-		if _, err := io.ReadFull(r, buf.B[have:]); err != nil {
-			buf.Free()
-			return nil, unexpected(err)
+		// The room that a mark asks for is given only to who sends more than the mark.
+		for end := have + n; have < end || buf == nil; {
+			to := end
+			if have < firstPiece {
+				to = min(end, firstPiece)
+			}
+			buf = grow(buf, to)
+			if _, err := io.ReadFull(r, buf.B[have:]); err != nil {
+				buf.Free()
+				return nil, unexpected(err)
+			}
+			have = to
 		}
 		if mark&lastFragment != 0 {
 			return buf, nil
@@ -88,6 +96,9 @@ func ReadRecord(r io.Reader, limit int) (*Buffer, error) {
 	buf.Free()
 	return nil, fmt.Errorf("rpc record: more than %d fragments: %w", maxFragments, ErrTooLong)
 }
+
+// firstPiece is how much of a record is read before there is room for all of it.
+const firstPiece = 16 << 10
 
 func grow(b *Buffer, n int) *Buffer {
 	if b == nil {

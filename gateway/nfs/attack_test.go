@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume"
+)
+
+// TestSequenceThatDoesNotFit has a tag that leaves no room for SEQUENCE's result:
+// the slot must not be used, and the server must live.
+func TestSequenceThatDoesNotFit(t *testing.T) {
+	small := testChannel
+	small.MaxResponseSize, small.MaxResponseSizeCached = minChannel, 70
+	for _, c := range []struct {
+		name  string
+		tag   int
+		cache bool
+		want  xdr.Status
+	}{
+		{"reply", maxTag, false, xdr.NFS4ERR_REP_TOO_BIG},
+		{"cached reply", 16, true, xdr.NFS4ERR_REP_TOO_BIG_TO_CACHE},
+		{"cached reply fits", 0, true, xdr.NFS4_OK},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			h := r.newHost("10.0.0.1", small)
+			var e xdr.Encoder
+			e.String(strings.Repeat("x", c.tag))
+			e.Uint32(2)
+			e.Uint32(1)
+			op(xdr.OP_SEQUENCE, h.session, 1, 1, 0, c.cache)(&e)
+			h.send(nfsCall(0), e.Bytes())
+			b := h.receive()
+			if b == nil {
+				t.Fatal("no answer")
+			}
+			a := h.answer(b)
+			if a.status != c.want {
+				t.Fatalf("%v, want %v", a.status, c.want)
+			}
+			if err := a.wellFormed(); err != nil {
+				t.Fatal(err)
+			}
+			if c.want != xdr.NFS4_OK {
+				h.on(1, 1, false) // the sequence number was not used
+			}
+		})
+	}
+}
+
+// TestReadsOfShortFiles reads a megabyte each of an empty file in one request: the
+// reply is small, and so must be what is kept for it.
+func TestReadsOfShortFiles(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	h.open("f", 3, 0)
+	a, err := r.vol.Lookup(t.Context(), volume.Request{}, volume.Root, "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var args xdr.Encoder
+	const reads = 60
+	for range reads {
+		args.Stateid(xdr.StateidAnonymous)
+		args.Uint64(0)
+		args.Uint32(volume.MaxIO)
+	}
+	k := &call{s: r.srv, in: xdr.NewDecoder(args.Bytes()), out: &reply{Encoder: &xdr.Encoder{}}}
+	k.cur = place{set: true, vol: r.vol, export: Export{ID: volID}, h: a.Handle}
+	for range reads {
+		if st := k.readFile(); st != xdr.NFS4_OK {
+			t.Fatal(st)
+		}
+	}
+	held := 0
+	for _, b := range k.out.bufs {
+		held += cap(b.B)
+	}
+	if held > 1<<20 {
+		t.Fatalf("a reply of %d bytes holds %d", k.out.Len(), held)
+	}
+}
+
+func TestMessageThatIsNoCall(t *testing.T) {
+	r := newRig(t)
+	p := r.connect("10.0.0.1")
+	var e xdr.Encoder
+	e.AcceptedHeader(7, xdr.SUCCESS)
+	if err := xdr.WriteRecord(p.nc, &e); err != nil {
+		t.Fatal(err)
+	}
+	if b := p.receive(); b != nil {
+		t.Fatalf("a reply was answered with %x", b)
+	}
+}
+
+// TestOpenByHandleChecksTheMode: Linux opens files that it has looked up before by
+// handle, and leaves it to the server to check permission to write.
+func TestOpenByHandleChecksTheMode(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	h.uid = 5
+	readonly := []any{xdr.OPEN4_CREATE, xdr.UNCHECKED4, xdr.NewBitmap(xdr.FATTR4_MODE), []byte{0, 0, 1, 0}}
+	a := h.in(openOp("o", "f", 3, 0, readonly...), op(xdr.OP_GETFH))
+	a.opened()
+	fh := append([]byte(nil), a.ok(xdr.OP_GETFH).Opaque(xdr.NFS4_FHSIZE)...)
+	put := op(xdr.OP_PUTFH, fh)
+	byHandle := func(access int) xdr.Status {
+		t.Helper()
+		return h.call(put, op(xdr.OP_OPEN, 0, access, 0, uint64(0), "p", xdr.OPEN4_NOCREATE, xdr.CLAIM_FH)).ok(xdr.OP_PUTFH).result(xdr.OP_OPEN)
+	}
+	for access, want := range map[int]xdr.Status{1: xdr.NFS4_OK, 2: xdr.NFS4ERR_ACCESS, 3: xdr.NFS4ERR_ACCESS} {
+		if st := byHandle(access); st != want {
+			t.Errorf("access %d: %v, want %v", access, st, want)
+		}
+	}
+	h.uid = 6
+	if st := byHandle(1); st != xdr.NFS4ERR_ACCESS {
+		t.Errorf("somebody else: %v", st)
+	}
+	// What was open before a restart may be reclaimed, whatever its mode says now.
+	r.restart()
+	h.reconnect()
+	h.resession()
+	h.uid = 5
+	h.call(put, reclaimOp(3, 0)).ok(xdr.OP_PUTFH).opened()
+}
+
+func TestSupplementaryGroups(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	mode, gid := uint32(0o060), uint32(7)
+	_, err := r.vol.Create(t.Context(), volume.Request{}, volume.Root, "f",
+		volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded, Attr: volume.SetAttr{Mode: &mode, GID: &gid}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(seq uint32, groups ...uint32) xdr.Status {
+		t.Helper()
+		var cred xdr.Encoder
+		cred.AuthSys(xdr.AuthSys{Machine: "m", UID: 5, GID: 5, Groups: groups})
+		call := nfsCall(0)
+		call.Cred.Body = cred.Bytes()
+		h.send(call, h.body(9, seq, false, toVol(openOp("o", "f", 3, 0, noCreate...))...))
+		return h.finish().ok(xdr.OP_PUTFH).result(xdr.OP_OPEN)
+	}
+	if st := open(1, 1, 2, 3); st != xdr.NFS4ERR_ACCESS {
+		t.Errorf("not in the file's group: %v", st)
+	}
+	if st := open(2, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 7); st != xdr.NFS4_OK {
+		t.Errorf("in the file's group, as the 16th: %v", st)
+	}
+}
+
+// TestStateidOfAnotherFile: the root that lists volumes is a file of its own.
+func TestStateidOfAnotherFile(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	_, id := h.open("f", 3, 0)
+	h.call(op(xdr.OP_PUTROOTFH), op(xdr.OP_CLOSE, 0, id)).ok(xdr.OP_PUTROOTFH).want(xdr.OP_CLOSE, xdr.NFS4ERR_BAD_STATEID)
+}
+
+// TestClientsOfOneAddressAreBounded: who makes up client names gets no more memory.
+func TestClientsOfOneAddressAreBounded(t *testing.T) {
+	r := newRig(t)
+	p := r.connect("10.0.0.1")
+	var last xdr.Status
+	for i := range 5000 {
+		if last = p.compound(0, op(xdr.OP_EXCHANGE_ID, [8]byte{}, fmt.Sprint("client ", i), 0, xdr.SP4_NONE, 0)).status; last != xdr.NFS4_OK {
+			break
+		}
+	}
+	if last != xdr.NFS4ERR_DELAY {
+		t.Fatalf("%v after %d clients", last, len(r.srv.Clients()))
+	}
+	r.host("10.0.0.2") // others are not concerned
+	r.clock.advance(11 * time.Second)
+	r.srv.table.Sweep()
+	r.host("10.0.0.1") // those that never made a session are gone
+}
+
+// TestStrangerCannotReplaceAClient: a host that may use nothing says that it is
+// another host and was restarted.
+func TestStrangerCannotReplaceAClient(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	fh, id := h.open("f", 3, 0)
+	r.refuse("10.0.0.9", true)
+	p := r.connect("10.0.0.9")
+	p.compound(0, op(xdr.OP_EXCHANGE_ID, [8]byte{99}, "host 10.0.0.1", 0, xdr.SP4_NONE, 0)).want(xdr.OP_EXCHANGE_ID, xdr.NFS4ERR_CLID_INUSE)
+	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_READ, id, uint64(0), 1)).ok(xdr.OP_PUTFH).ok(xdr.OP_READ)
+	// One that is admitted may: a host can have several addresses.
+	r.refuse("10.0.0.9", false)
+	p.compound(0, op(xdr.OP_EXCHANGE_ID, [8]byte{1}, "host 10.0.0.1", 0, xdr.SP4_NONE, 0)).ok(xdr.OP_EXCHANGE_ID)
+}
+
+func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
+	r := newRig(t)
+	null := xdr.CallHeader{XID: 7, Program: xdr.NFS4_PROGRAM, Version: xdr.NFS_V4}
+	refused := false
+	for range 1000 {
+		p := r.connect("10.0.0.1")
+		var e xdr.Encoder
+		e.CallHeader(null)
+		if xdr.WriteRecord(p.nc, &e) != nil || p.receive() == nil {
+			refused = true
+			break
+		}
+	}
+	if !refused {
+		t.Fatal("a thousand connections of one client are served")
+	}
+	r.connect("10.0.0.2").rpc(null, nil)
+	if l := r.log.String(); !strings.Contains(l, "10.0.0.1") {
+		t.Fatalf("log: %s", l)
+	}
+}
+
+// TestPartOfAReply breaks the connection in the middle of a reply.
+func TestPartOfAReply(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	h.open("f", 3, 0)
+	request := h.body(3, 1, true, toVol(op(xdr.OP_REMOVE, "f"))...)
+	h.send(nfsCall(0), request)
+	if n, err := h.nc.Read(make([]byte, 10)); n == 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	h.reconnect()
+	h.send(nfsCall(0), request)
+	if a := h.answer(h.receive()); a.status != xdr.NFS4_OK || r.count("remove") != 1 {
+		t.Fatalf("%v, executed %d times", a.status, r.count("remove"))
+	}
+}
+
+// TestShutdownWhileAnOperationHangs: it reports what still runs, and the rest ends.
+func TestShutdownWhileAnOperationHangs(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	entered, release := make(chan struct{}), make(chan struct{})
+	r.setBefore(func(op string, _ volume.Handle) error {
+		if op == "remove" {
+			entered <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	h.send(nfsCall(0), h.body(3, 1, true, toVol(op(xdr.OP_REMOVE, "f"))...))
+	<-entered
+	ctx := t.Context()
+	done := make(chan error)
+	go func() { done <- r.srv.Shutdown(ctx) }()
+	if b := h.receive(); b != nil {
+		t.Fatalf("answered %x", b)
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+}
+
+// TestClientThatDoesNotRead sends a request and never reads the reply.
+func TestClientThatDoesNotRead(t *testing.T) {
+	r := newRig(t)
+	p := r.connect("10.0.0.1") // its pipe has no room for anything
+	p.send(xdr.CallHeader{XID: 7, Program: xdr.NFS4_PROGRAM, Version: xdr.NFS_V4}, nil)
+	eventually(t, "the reply is being written", func() bool {
+		r.srv.mu.Lock()
+		defer r.srv.mu.Unlock()
+		for c := range r.srv.conns {
+			if c.writing.Load() != nil {
+				return true
+			}
+		}
+		return false
+	})
+	r.clock.advance(6 * time.Second)
+	r.srv.closeStuck()
+	if n := openConns(r.srv); n != 1 {
+		t.Fatalf("%d connections before a lease has passed", n)
+	}
+	r.clock.advance(6 * time.Second)
+	r.srv.closeStuck()
+	eventually(t, "the connection is closed", func() bool { return openConns(r.srv) == 0 })
+}
+
+func openConns(s *Server) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// TestPauseOfTheServerIsNotSilenceOfItsClients stops the server's process, as it
+// were, for longer than a lease: what its clients sent meanwhile waits to be read.
+func TestPauseOfTheServerIsNotSilenceOfItsClients(t *testing.T) {
+	r := newRig(t)
+	h, silent := r.host("10.0.0.1"), r.host("10.0.0.2")
+	h.open("f", 3, 0)
+	silent.open("g", 3, 0)
+	pass := func(d time.Duration) {
+		t.Helper()
+		eventually(t, "the server waits for its next sweep", r.clock.waited)
+		r.clock.advance(d)
+		eventually(t, "the server has swept", r.clock.waited)
+	}
+	pass(11 * time.Second)
+	h.call()
+	pass(1250 * time.Millisecond)
+	for _, c := range r.srv.Clients() {
+		if want := map[uint64]int{h.client: 1, silent.client: 0}[c.ID]; c.Opens != want {
+			t.Errorf("client at %s has %d opens, want %d", c.Address, c.Opens, want)
+		}
+	}
+}
+
+// waited tells whether somebody waits for the clock.
+func (c *fakeClock) waited() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.timers) > 0
+}
+
+// TestRequestsOfOneConnectionAreBounded fills a connection with requests that hang.
+func TestRequestsOfOneConnectionAreBounded(t *testing.T) {
+	done := make(chan struct{})
+	r := room{given: make(chan struct{}, 1)}
+	if !r.take(200, 100, done) {
+		t.Fatal("what is too large for ever must be let in alone")
+	}
+	r.give(200)
+	for range 10 {
+		if !r.take(10, 100, done) {
+			t.Fatal("refused although there is room")
+		}
+	}
+	took := make(chan bool)
+	go func() { took <- r.take(10, 100, done) }()
+	select {
+	case <-took:
+		t.Fatal("more is taken than there is room for")
+	default:
+	}
+	r.give(10)
+	if !<-took || r.used != 100 {
+		t.Fatalf("%d in use", r.used)
+	}
+	go func() { took <- r.take(10, 100, done) }()
+	close(done)
+	if <-took {
+		t.Fatal("taken after the end")
+	}
+}

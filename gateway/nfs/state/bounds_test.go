@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume"
+	"github.com/weir-storage/weir/volume/memvol"
+)
+
+// newClient returns a client with a session that may open files.
+func newClient(t *testing.T, tab *Table, owner string) *Client {
+	t.Helper()
+	x, st := tab.ExchangeID(ExchangeArgs{Owner: owner})
+	if st != xdr.NFS4_OK {
+		t.Fatal(st)
+	}
+	s, st := tab.CreateSession(CreateArgs{ClientID: x.ClientID, Sequence: x.Sequence, Fore: xdr.ChannelAttrs{MaxRequests: 1}})
+	if st != xdr.NFS4_OK {
+		t.Fatal(st)
+	}
+	c := tab.Session(s.Session).Client
+	if st := tab.ReclaimComplete(c, false); st != xdr.NFS4_OK {
+		t.Fatal(st)
+	}
+	return c
+}
+
+func TestStateOfOneClientIsBounded(t *testing.T) {
+	tab, err := New(config(&MemStore{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	vol := memvol.New(volume.ID{1})
+	a, err := vol.Create(t.Context(), volume.Request{}, volume.Root, "f", volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := FileKey{vol.ID(), a.Attr.Handle}
+	c, other := newClient(t, tab, "a"), newClient(t, tab, "b")
+	open := func(c *Client, owner string) (xdr.Stateid, xdr.Status) {
+		return tab.Open(OpenArgs{Client: c, Owner: owner, Volume: vol, Handle: key.Handle, Access: 3})
+	}
+	id, st := open(c, "o")
+	if st != xdr.NFS4_OK {
+		t.Fatal(st)
+	}
+	c.lockStates = maxStates - 1
+	if _, st := open(c, "p"); st != xdr.NFS4ERR_NOSPC {
+		t.Errorf("a further open: %v", st)
+	}
+	if id, st = open(c, "o"); st != xdr.NFS4_OK {
+		t.Errorf("the same open again: %v", st)
+	}
+	if _, st := open(other, "p"); st != xdr.NFS4_OK {
+		t.Errorf("another client: %v", st)
+	}
+	u, st := tab.BeginLock(c, id, key, "l", volume.LockOwner{Owner: "l"})
+	if st != xdr.NFS4_OK {
+		t.Fatal(st)
+	}
+	if st := u.Permits(true); st != xdr.NFS4ERR_SERVERFAULT {
+		t.Errorf("a further lock-owner: %v", st)
+	}
+	c.lockStates = 0
+	c.ranges = maxRanges
+	if st := u.Permits(true); st != xdr.NFS4ERR_SERVERFAULT {
+		t.Errorf("a further range: %v", st)
+	}
+	u.Done()
+	for i := range maxSessions - 1 {
+		if _, st := tab.CreateSession(CreateArgs{ClientID: c.ID, Sequence: c.createSeq, Fore: xdr.ChannelAttrs{MaxRequests: 1}}); st != xdr.NFS4_OK {
+			t.Fatalf("session %d: %v", i, st)
+		}
+	}
+	if _, st := tab.CreateSession(CreateArgs{ClientID: c.ID, Sequence: c.createSeq, Fore: xdr.ChannelAttrs{MaxRequests: 1}}); st != xdr.NFS4ERR_NOSPC {
+		t.Errorf("a further session: %v", st)
+	}
+}
+
+// TestCountsComeBackToZero opens, locks, revokes, frees, downgrades and closes, and
+// looks at what is counted.
+func TestCountsComeBackToZero(t *testing.T) {
+	tab, err := New(config(&MemStore{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	vol := memvol.New(volume.ID{1})
+	a, err := vol.Create(t.Context(), volume.Request{}, volume.Root, "f", volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := FileKey{vol.ID(), a.Attr.Handle}
+	c := newClient(t, tab, "a")
+	must := func(st xdr.Status) {
+		t.Helper()
+		if st != xdr.NFS4_OK {
+			t.Fatal(st)
+		}
+	}
+	give := func(e Ended) {
+		for _, o := range e.Owners {
+			tab.Released(key, o)
+		}
+	}
+	for round := range 3 {
+		_, st := tab.Open(OpenArgs{Client: c, Owner: "o", Volume: vol, Handle: key.Handle, Access: 1})
+		must(st)
+		id, st := tab.Open(OpenArgs{Client: c, Owner: "o", Volume: vol, Handle: key.Handle, Access: 3, Deny: 2})
+		must(st)
+		for _, name := range []string{"closed", "freed", "revoked"} {
+			u, st := tab.BeginLock(c, id, key, name, volume.LockOwner{Owner: name})
+			must(st)
+			lock, st, _ := u.Granted(0, 100, false)
+			must(st)
+			u.Done()
+			u, st = tab.BeginRelock(c, lock, key)
+			must(st)
+			lock = u.Released(10, 20)
+			u.Done()
+			if name == "freed" {
+				u, st = tab.BeginRelock(c, lock, key)
+				must(st)
+				lock = u.Released(0, ^uint64(0))
+				u.Done()
+				must(tab.Free(c, lock))
+			}
+		}
+		if c.ranges != 4 || c.lockStates != 2 || tab.files[key].denies != 1 {
+			t.Fatalf("%d ranges, %d lock stateids, %d denies", c.ranges, c.lockStates, tab.files[key].denies)
+		}
+		e, ok := tab.RevokeLocks(key, volume.LockOwner{Owner: "revoked"})
+		if !ok || len(tab.releasing) != 1 || c.admin != 1 {
+			t.Fatalf("%v %v, %d", ok, tab.releasing, c.admin)
+		}
+		give(e)
+		if round == 1 {
+			id, st = tab.Downgrade(c, id, key, 1, 0)
+			must(st)
+			if tab.files[key].denies != 0 {
+				t.Fatal("a downgraded open denies")
+			}
+		}
+		if round == 2 {
+			tab.mu.Lock()
+			ended := tab.endAll(c, xdr.NFS4ERR_EXPIRED)
+			tab.mu.Unlock()
+			for _, e := range ended {
+				give(e)
+			}
+		} else {
+			e, st = tab.Close(c, id, key)
+			must(st)
+			give(e)
+		}
+		if s := fmt.Sprint(c.ranges, c.lockStates, c.admin, len(c.opens), len(tab.releasing), len(tab.files), len(tab.stateids)); s != "0 0 0 0 0 0 0" {
+			t.Fatalf("round %d leaves %s", round, s)
+		}
+	}
+}
