@@ -168,6 +168,9 @@ func change[T any](ctx context.Context, e *Engine, r volume.Request, p place, c 
 		return zero, e.wrap(p, volume.ErrInvalid)
 	}
 	value, epoch, pos, err := execute(ctx, e, r, c, unstable, f)
+	for errors.Is(err, ErrNoRoom) && e.waitRoom(ctx) {
+		value, epoch, pos, err = execute(ctx, e, r, c, unstable, f)
+	}
 	werr := e.waitCommitted(ctx, pos)
 	if werr == nil && epoch != 0 && !e.leads(epoch) {
 		werr = ErrNotHome // the record may have been dropped, and pos be another one's
@@ -183,6 +186,12 @@ func change[T any](ctx context.Context, e *Engine, r volume.Request, p place, c 
 		return zero, e.wrap(p, err)
 	}
 	return value, nil
+}
+
+// waitRoom waits until a change that found no room in the log may be tried again, and tells whether it may.
+func (e *Engine) waitRoom(ctx context.Context) bool {
+	w, ok := e.cfg.Journal.(RoomWaiter)
+	return ok && w.WaitRoom(ctx) == nil
 }
 
 // execute is the critical section of change. The outcome may be told when pos

@@ -62,8 +62,9 @@ type Engine struct {
 
 	readOnly atomic.Bool
 
-	turn    chan struct{} // a lock that can be waited for with a context; see the package comment
-	counter uint64        // numbers given in this epoch; guarded by turn
+	turn chan struct{} // a lock that can be waited for with a context; see the package comment
+	// Numbers given in the epoch numbered; guarded by turn.
+	counter, numbered uint64
 
 	mu        sync.Mutex
 	overlay   *meta.Overlay // nil unless leading

@@ -19,7 +19,7 @@ var ErrNotHome = fmt.Errorf("this gateway is not the home of the volume: %w", vo
 type Journal interface {
 	// Append puts rec at the end of the log, fills the Ref of its blocks, and
 	// returns where it ends; it does not wait for the commit. It may wait for
-	// room. An error means that rec is not in the log and never will be:
+	// room; see RoomWaiter. An error means that rec is not in the log and never will be:
 	// ErrNotHome, volume.ErrNoSpace, the error of ctx. A record that may or may
 	// not be in the log is appended, and WaitCommitted tells. The memory of rec's
 	// blocks is the caller's again when Append returns.
@@ -33,6 +33,18 @@ type Journal interface {
 	// ReadBlocks returns the verified plaintext of blocks. What cannot be read or
 	// verified is an error, never zeros. The slices are not changed any more.
 	ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error)
+}
+
+// ErrNoRoom says that the log has no room for a record just now, and that it was not appended. It is a
+// volume.ErrNoSpace.
+var ErrNoRoom = fmt.Errorf("no room in the log just now: %w", volume.ErrNoSpace)
+
+// RoomWaiter is a Journal whose Append does not wait for room but returns ErrNoRoom. The change then waits outside the
+// critical section, so that others, which may give room back, are not held up (rule 15), and is tried again.
+type RoomWaiter interface {
+	// WaitRoom returns nil when there may be room for records that bring data, or when this gateway is not home any
+	// more; an error when it is no use to wait.
+	WaitRoom(ctx context.Context) error
 }
 
 // Entry is a record with the position where it ends. Rec is nil for what else

@@ -216,6 +216,8 @@ func (e *Engine) Drop(after segment.Position) error {
 	for _, p := range rest {
 		e.queue(p)
 	}
+	// What was committed there is cut off too, where a person forced a takeover: positions after the cut will be given anew.
+	e.commit = minPosition(e.commit, after)
 	e.cacheGen = e.cache.namespace()
 	e.notify()
 	return nil
@@ -224,7 +226,8 @@ func (e *Engine) Drop(after segment.Position) error {
 // Lead makes this gateway the home in a new epoch: changes are executed here
 // from now on. It waits until all pending records are applied, so they must be
 // committed, or be so soon. The Journal must accept records already. The first
-// Lead of an empty volume makes its root.
+// Lead of an empty volume makes its root. After an error, Lead may be called again
+// with the same epoch.
 func (e *Engine) Lead(ctx context.Context, epoch uint64) error {
 	if err := e.lock(ctx); err != nil {
 		return err
@@ -239,11 +242,18 @@ func (e *Engine) Lead(ctx context.Context, epoch uint64) error {
 		return fmt.Errorf("lead in epoch %d: the volume is in epoch %d (home here: %t); an epoch must be greater and below 2^24",
 			epoch, e.epoch, e.leading)
 	}
-	e.leading, e.epoch, e.counter = true, epoch, 0
+	before := e.epoch
+	e.leading, e.epoch = true, epoch
+	if e.numbered != epoch {
+		e.numbered, e.counter = epoch, 0
+	}
 	e.overlay = meta.NewOverlay()
 	e.transient = make(map[string]*transientSlot)
 	e.mu.Unlock()
 	if err := e.makeRoot(ctx); err != nil {
+		e.mu.Lock()
+		e.epoch = before // nothing was appended in this one
+		e.mu.Unlock()
 		e.follow()
 		return fmt.Errorf("lead in epoch %d: %w", epoch, err)
 	}
@@ -266,7 +276,10 @@ func (e *Engine) follow() {
 	e.leading = false
 	e.overlay = nil
 	e.transient = nil
-	// A follower shows nothing before it is applied, stable or not.
+	// A follower shows nothing before it is applied, stable or not: also after Drop, which queues again.
+	for i := range e.pending {
+		e.pending[i].unstable = false
+	}
 	for ino, pos := range e.data {
 		if e.names[ino].Less(pos) {
 			e.names[ino] = pos

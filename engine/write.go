@@ -16,6 +16,9 @@ import (
 // of package meta).
 const run = segment.MaxBlock
 
+// maxPoints is how many extents at most a write takes out one by one, which costs readers less than a range.
+const maxPoints = 512
+
 // piece is a part of a write that becomes one block.
 type piece struct {
 	off uint64
@@ -152,20 +155,18 @@ func (t *tx) punch(n *meta.Inode, off, end uint64) error {
 
 // cut takes [off, end) out of the extents of a file and returns how many
 // recorded bytes that removes. Extents that reach out of the range are trimmed.
-// If ranged, what begins in the range goes in one operation, as suits a large range.
+// If ranged, what begins in the range goes in one operation, as suits a large range;
+// so it does where there are very many, or a record could become too large for the log.
 func (t *tx) cut(ino, off, end uint64, ranged bool) (removed uint64, err error) {
 	var left, right *meta.Extent
-	some := false
+	var starts []uint64
 	for x, err := range t.extents(ino, off, end) {
 		if err != nil {
 			return 0, err
 		}
 		removed += min(x.End(), end) - max(x.Off, off)
 		if x.Off >= off {
-			some = true
-			if !ranged {
-				t.delete(meta.ExtentKey(ino, x.Off))
-			}
+			starts = append(starts, x.Off)
 		} else {
 			left = &meta.Extent{Off: x.Off, Len: uint32(off - x.Off), Skip: x.Skip, Raw: x.Raw, Ref: x.Ref}
 		}
@@ -174,8 +175,12 @@ func (t *tx) cut(ino, off, end uint64, ranged bool) (removed uint64, err error) 
 			right = &meta.Extent{Off: end, Len: x.Len - gone, Skip: x.Skip + gone, Raw: x.Raw, Ref: x.Ref}
 		}
 	}
-	if ranged && some {
+	if ranged && len(starts) > 0 || len(starts) > maxPoints {
 		t.deleteRange(meta.ExtentRange(ino, off, end))
+	} else {
+		for _, start := range starts {
+			t.delete(meta.ExtentKey(ino, start))
+		}
 	}
 	if left != nil {
 		t.set(left.Encode(ino))

@@ -22,6 +22,7 @@ import (
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/memory"
 	"github.com/weir-storage/weir/federation/spec"
+	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/store"
 	storemem "github.com/weir-storage/weir/store/memory"
@@ -44,6 +45,7 @@ type clusterNode struct {
 	key     keyring.SiteKey
 	gateway *Gateway
 	grpc    string
+	nfs     string
 	stop    context.CancelFunc
 	done    chan error
 }
@@ -60,15 +62,7 @@ func newCluster(t testing.TB, sites ...string) *cluster {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr := l.Addr().String()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		c.nodes[s] = &clusterNode{site: s, store: store.NewCounting(storemem.New()), key: key, grpc: addr}
+		c.nodes[s] = &clusterNode{site: s, store: store.NewCounting(storemem.New()), key: key, grpc: "127.0.0.1:0", nfs: "127.0.0.1:0"}
 		c.start(s)
 	}
 	t.Cleanup(func() {
@@ -79,10 +73,11 @@ func newCluster(t testing.TB, sites ...string) *cluster {
 	return c
 }
 
-func bootTime() time.Duration {
+// bootTime is every gateway's clock.
+func (c *cluster) bootTime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic(err)
+		c.t.Error(err)
 	}
 	return time.Duration(ts.Nano())
 }
@@ -112,13 +107,14 @@ func (c *cluster) start(site string) {
 	fail(err)
 	grpcL, err := net.Listen("tcp", n.grpc)
 	fail(err)
-	nfsL, err := net.Listen("tcp", "127.0.0.1:0")
+	nfsL, err := net.Listen("tcp", n.nfs)
 	fail(err)
+	n.grpc, n.nfs = grpcL.Addr().String(), nfsL.Addr().String() // the same again after a restart
 	registry := c.reg.Client(nil)
 	n.gateway, err = newGateway(Config{
-		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: nfsL.Addr().String(), GRPC: grpcL, NFS: nfsL,
+		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pool: pool, StateDir: filepath.Join(c.dir, site, "clients"), Store: n.store, Credentials: creds, SiteKey: n.key,
-		Promise: time.Second, AliveFor: time.Second, Clock: bootTime, Now: time.Now, Rand: rand.Reader, Logger: logger,
+		Promise: time.Second, AliveFor: time.Second, Clock: c.bootTime, Now: time.Now, Rand: rand.Reader, Logger: logger,
 	})
 	fail(err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -151,6 +147,12 @@ func (c *cluster) stop(site string) {
 // create makes a volume with the given spec at all sites, as `weir volume create` does.
 func (c *cluster) create(name, manifest string) string {
 	c.t.Helper()
+	return c.createAt(name, manifest, c.order)
+}
+
+// createAt makes a volume with copies at some sites.
+func (c *cluster) createAt(name, manifest string, sites []string) string {
+	c.t.Helper()
 	m, err := spec.Parse([]byte(manifest))
 	if err != nil {
 		c.t.Fatal(err)
@@ -159,7 +161,7 @@ func (c *cluster) create(name, manifest string) string {
 	defer func() { _ = reg.Close() }()
 	id := uuid.NewString()
 	keys := map[string][]byte{}
-	for _, s := range c.order {
+	for _, s := range sites {
 		keys[s] = c.nodes[s].key.Public()
 	}
 	ring, _, err := keyring.New(id, keys, rand.Reader)
@@ -170,7 +172,7 @@ func (c *cluster) create(name, manifest string) string {
 	if _, err := reg.PutKeyring(ctx, 0, ring); err != nil {
 		c.t.Fatal(err)
 	}
-	if _, err := reg.CreateVolume(ctx, federation.Volume{UUID: id, Name: name, Owner: "org-a", Generation: 1, Spec: m.Spec, Sites: c.order, CreatedAt: time.Now()}); err != nil {
+	if _, err := reg.CreateVolume(ctx, federation.Volume{UUID: id, Name: name, Owner: "org-a", Generation: 1, Spec: m.Spec, Sites: sites, CreatedAt: time.Now()}); err != nil {
 		c.t.Fatal(err)
 	}
 	return id
@@ -180,27 +182,95 @@ func (c *cluster) create(name, manifest string) string {
 func (c *cluster) router(site, id string) *Router {
 	c.t.Helper()
 	g := c.nodes[site].gateway
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		g.mu.Lock()
-		s := g.volumes[id]
-		g.mu.Unlock()
-		if s != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			_, err := s.router.GetAttr(ctx, volume.Request{}, volume.Root)
-			cancel()
-			if err == nil {
-				return s.router
-			}
-			if time.Now().After(deadline) {
-				c.t.Fatalf("volume is not served at %s: %v; %+v", site, err, g.status(id))
-			}
+	var r *Router
+	c.until("volume is served at "+site, func() error {
+		var err error
+		if r, err = c.opened(g, id); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if _, err := r.GetAttr(ctx, volume.Request{}, volume.Root); err != nil {
+			return fmt.Errorf("%w; %+v", err, g.status(id))
+		}
+		return nil
+	})
+	return r
+}
+
+// opened returns a volume's router once it has appeared, whether it can answer or not.
+func (c *cluster) opened(g *Gateway, id string) (*Router, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s := g.volumes[id]; s != nil {
+		return s.router, nil
+	}
+	return nil, errors.New("not known here yet")
+}
+
+// until waits for something to come true that nobody tells.
+func (c *cluster) until(what string, holds func() error) {
+	c.t.Helper()
+	for deadline := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
+		err := holds()
+		if err == nil {
+			return
 		}
 		if time.Now().After(deadline) {
-			c.t.Fatalf("volume does not appear at %s", site)
+			c.t.Fatalf("it does not come true that %s: %v", what, err)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// hang is how long a test waits for what is to happen at once.
+const hang = 30 * time.Second
+
+// with runs f with a connection to the registry.
+func (c *cluster) with(f func(federation.Registry) error) {
+	c.t.Helper()
+	reg := c.reg.Client(nil)
+	defer func() { _ = reg.Close() }()
+	if err := f(reg); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// admit lets NFS clients of this machine use a volume at a site.
+func (c *cluster) admit(site, id string) {
+	c.t.Helper()
+	c.with(func(reg federation.Registry) error {
+		return reg.PutAdmission(context.Background(), federation.Admission{Volume: id, Site: site, Client: "127.0.0.1", Access: federation.ReadWrite})
+	})
+	c.until("the admission is heard of", func() error {
+		for _, n := range c.nodes {
+			m := n.gateway.mirror
+			m.mu.Lock()
+			heard := m.users[siteKey{id, site}] > 0
+			m.mu.Unlock()
+			if n.stop != nil && !heard {
+				return errors.New("not at " + n.site)
+			}
+		}
+		return nil
+	})
+}
+
+// mount connects an NFS client to the gateway of a site, which may be restarted, and returns the root of a volume that the client is admitted to.
+func (c *cluster) mount(ctx context.Context, site, owner, name string) (*nfsclient.Client, nfsclient.FH) {
+	c.t.Helper()
+	cl, err := nfsclient.Dial(ctx, c.nodes[site].nfs, nfsclient.Options{Owner: owner})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(cl.Abandon)
+	if err := cl.ReclaimComplete(ctx); err != nil {
+		c.t.Fatal(err)
+	}
+	root, err := cl.Mount(ctx, name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return cl, root.FH
 }
 
 func manifest(name string, members int) string {

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-storage/weir/store"
 )
 
-// Config is what a gateway is made of; Run uses everything in it and closes nothing of it.
+// Config is what a gateway is made of; Run uses everything in it and closes nothing of it but the listeners.
 type Config struct {
 	Federation   string
 	Organization string

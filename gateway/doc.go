@@ -10,16 +10,23 @@
 //	replicaOf   one volume here: log, engine, replica, locks while this gateway is home
 //	Router      a volume as clients of this gateway see it: a volume.Volume over the local copy and the home
 //	lockTable   byte-range locks of one reign at the home, and its grace period
+//	registered  what the home was told of the locks of this gateway's clients
 //	service     the gRPC services that other gateways and operators call
 //
 // # Rules kept here
 //
+//   - 3: nothing begins anew in place of a log that is in doubt or gone while the control record counts on that log.
 //   - 4, 26: a read is answered from the local copy if the replica may serve it, and else by the home.
 //   - 17: a volume is opened only with its data key, which this site's private key unwraps.
+//   - 18: a home executes what a gateway asks only if that gateway's site has a copy of the volume or admitted clients.
 //   - 22: an operation whose outcome is not known is sent again with the same OpID, to whoever is home then. Without
-//     an OpID it is not, and volume.ErrUnknown is returned.
-//   - 23: the Router registers the locks of this gateway's clients with each new home before it asks that home for others. A home
-//     refuses new locks until every gateway that lives has registered.
+//     an OpID it is not, and volume.ErrUnknown is returned. Lock operations have none: each belongs to a registration, and one whose outcome
+//     is not known ends that, so that it does nothing when it arrives later.
+//   - 23: the Router registers the locks of this gateway's clients with each new home before it asks that home for others, while none of
+//     them is being changed. A home refuses new locks until every gateway that lives and may use the volume has registered, and
+//     deletes no file without a name while a gateway that lives can not say what its clients hold: it does not answer, or they
+//     still reclaim. A gateway that stops while clients hold something leaves its heartbeat to expire. Locks of a gateway whose
+//     heartbeat has ended go to who asks; a client that lost one so is told.
 //   - 24: the verifier names this gateway's incarnation and boot, and the volume's epoch.
 //   - 25: after a change at another home, the client is answered when the change is applied here.
 package gateway

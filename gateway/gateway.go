@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/google/uuid"
 	"google.golang.org/grpc"
 
 	"github.com/weir-storage/weir/engine"
-	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/gateway/nfs"
@@ -23,7 +22,6 @@ import (
 	"github.com/weir-storage/weir/replica/peer"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 	"github.com/weir-storage/weir/replica/protocol"
-	"github.com/weir-storage/weir/volume"
 )
 
 // Gateway is one gateway process. Run makes and runs it.
@@ -41,6 +39,8 @@ type Gateway struct {
 	volumes map[string]*served // by UUID
 	aside   chan string        // volumes whose copy is to be set aside
 	ready   chan struct{}      // closed when every volume of the registry has its Router
+	// reclaiming is recovering, for whom the NFS server calls with its locks held; it may be true a little longer.
+	reclaiming atomic.Bool
 }
 
 // served is a volume that this gateway has opened.
@@ -48,6 +48,7 @@ type served struct {
 	router  *Router
 	copy    *replicaOf // nil: no copy here, or it could not be opened yet
 	problem error      // why not
+	doubted bool       // the log is not its old self, and a member
 	policy  uint64     // generation of the desired state in force
 }
 
@@ -73,7 +74,11 @@ func newGateway(cfg Config) (*Gateway, error) {
 		Gateway: cfg.Name, ServerOwner: cfg.Federation + "/" + cfg.Site + "/" + cfg.Name, ServerScope: cfg.Federation, Boot: cfg.Pool.Boot(),
 		Lease: cfg.Lease, Exports: exports{g}, State: records, Clock: clock{cfg.Now}, Rand: cfg.Rand, Log: cfg.Logger,
 	})
-	return g, err
+	if err != nil {
+		return nil, err
+	}
+	g.reclaiming.Store(g.nfs.InGrace())
+	return g, nil
 }
 
 // run is Run's, once the gateway is made.
@@ -81,7 +86,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	cfg := g.cfg
 	probe, err := newProbe(cfg.Pool)
 	if err != nil {
-		return err
+		return errors.Join(err, g.nfs.Shutdown(context.Background()))
 	}
 	defer probe.close()
 	g.pebble = pebble.NewCache(64 << 20)
@@ -113,6 +118,7 @@ func (g *Gateway) run(ctx context.Context) error {
 		select {
 		case <-g.ready:
 		case <-ctx.Done():
+			_ = cfg.NFS.Close() // nobody was served
 			return
 		}
 		if err := g.nfs.Serve(cfg.NFS); err != nil && ctx.Err() == nil {
@@ -139,13 +145,18 @@ func (g *Gateway) run(ctx context.Context) error {
 
 func (g *Gateway) closeAll() error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	var err error
+	var open []*replicaOf
 	for _, s := range g.volumes {
 		s.router.setCopy(nil)
 		if s.copy != nil {
-			err = errors.Join(err, s.copy.close())
+			open = append(open, s.copy)
+			s.copy = nil
 		}
+	}
+	g.mu.Unlock()
+	var err error
+	for _, c := range open {
+		err = errors.Join(err, c.close())
 	}
 	return err
 }
@@ -197,12 +208,25 @@ func (g *Gateway) register(ctx context.Context) {
 			continue
 		}
 		<-ctx.Done()
+		if g.holdsState() {
+			return // the key expires: until then, others wait for the next process to tell what its clients hold
+		}
 		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		if err := beat.Stop(stop); err != nil {
 			g.cfg.Logger.Debug("heartbeat's key stays until it expires", "error", err)
 		}
 	}
+}
+
+// holdsState tells whether clients have something open, which they will reclaim from this gateway's next process.
+func (g *Gateway) holdsState() bool {
+	for _, c := range g.nfs.Clients() {
+		if c.Opens+c.Locks > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // pause waits for d or the end of ctx.
@@ -212,129 +236,6 @@ func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-t.C:
 	case <-ctx.Done():
-	}
-}
-
-// manage opens volumes as they appear, changes their policy, and closes them when they go.
-func (g *Gateway) manage(ctx context.Context) {
-	for ctx.Err() == nil {
-		changed := g.mirror.wait()
-		again := g.reconcile(ctx)
-		var retry <-chan time.Time
-		if again {
-			retry = time.After(2 * time.Second)
-		}
-		select {
-		case <-changed:
-		case <-retry:
-		case id := <-g.aside:
-			g.reopenAside(id)
-		case <-ctx.Done():
-		}
-	}
-}
-
-// reconcile brings what is open in line with what the registry wants, and tells whether something must be tried again.
-func (g *Gateway) reconcile(ctx context.Context) (again bool) {
-	synced, all := g.mirror.allVolumes()
-	for _, v := range all {
-		g.servedOf(v)
-	}
-	if synced {
-		select {
-		case <-g.ready:
-		default:
-			close(g.ready)
-		}
-	}
-	for _, v := range all {
-		s := g.servedOf(v)
-		if s == nil || !hasSite(v, g.cfg.Site) {
-			continue
-		}
-		if s.copy == nil {
-			c, err := g.openReplica(ctx, v)
-			var doubt *doubtError
-			if errors.As(err, &doubt) {
-				g.cfg.Logger.Error("the copy of the volume on this pool is not its old self: it is kept aside and made anew", "volume", v.Name, "error", err)
-				err = errors.Join(err, g.renew(v.UUID, "doubt"))
-			}
-			g.mu.Lock()
-			s.problem = err
-			if err == nil {
-				s.copy, s.policy = c, v.Generation
-			}
-			g.mu.Unlock()
-			if err != nil {
-				if ctx.Err() == nil {
-					g.cfg.Logger.Error("volume is not open here yet; trying again", "volume", v.Name, "error", err)
-				}
-				again = true
-				continue
-			}
-			s.router.setCopy(c)
-		} else if s.policy != v.Generation {
-			s.copy.replica.SetPolicy(policyOf(v))
-			s.copy.engine.SetRoom(uint64(v.Spec.Size), 1<<32)
-			s.policy = v.Generation
-		}
-	}
-	g.closeGone()
-	return again
-}
-
-func hasSite(v federation.Volume, site string) bool {
-	for _, s := range v.Sites {
-		if s == site {
-			return true
-		}
-	}
-	return false
-}
-
-// servedOf returns what is served of a volume, beginning to serve it if that is new.
-func (g *Gateway) servedOf(v federation.Volume) *served {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := g.volumes[v.UUID]
-	if s == nil {
-		id, err := uuid.Parse(v.UUID)
-		if err != nil {
-			g.cfg.Logger.Error("volume's UUID can not be read", "volume", v.Name, "uuid", v.UUID, "error", err)
-			return nil
-		}
-		s = &served{router: &Router{g: g, id: volume.ID(id), uuid: v.UUID, holds: map[volume.Handle]int{}, fresh: map[volume.Handle]freshAttr{}}}
-		g.volumes[v.UUID] = s
-	}
-	return s
-}
-
-// closeGone closes volumes that are deleted. Their data stays on the pool until they are purged.
-func (g *Gateway) closeGone() {
-	g.mu.Lock()
-	var gone []*served
-	for id, s := range g.volumes {
-		if v, ok := g.mirror.volume(id); !ok || v.Deleted {
-			gone = append(gone, s)
-			delete(g.volumes, id)
-		}
-	}
-	g.mu.Unlock()
-	for _, s := range gone {
-		s.router.setCopy(nil)
-		if s.copy != nil {
-			if err := s.copy.close(); err != nil {
-				g.cfg.Logger.Warn("volume did not close cleanly", "volume", s.copy.uuid, "error", err)
-			}
-		}
-	}
-}
-
-// setAside is called when a volume's log here holds what a forced takeover left out.
-func (g *Gateway) setAside(id string, _ log.Position) {
-	select {
-	case g.aside <- id:
-	default: // it is called again with the next greeting
 	}
 }
 
@@ -377,53 +278,4 @@ func (g *Gateway) eachLeading(f func(*replicaOf)) {
 	for _, c := range all {
 		f(c)
 	}
-}
-
-// lockKeeping registers the locks of this gateway's clients with homes that are new.
-func (g *Gateway) lockKeeping(ctx context.Context) {
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
-	for {
-		changed := g.mirror.wait()
-		g.mu.Lock()
-		var all []*Router
-		for _, s := range g.volumes {
-			all = append(all, s.router)
-		}
-		g.mu.Unlock()
-		for _, v := range all {
-			call, cancel := context.WithTimeout(ctx, 2*time.Second)
-			v.registerSoon(call)
-			cancel()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-t.C:
-		}
-	}
-}
-
-// recovering tells whether clients of this gateway still reclaim what they held before it restarted.
-func (g *Gateway) recovering() bool { return g.nfs.InGrace() }
-
-// whenDeposed calls f when an epoch after the given one is heard of, until stop is called.
-func (g *Gateway) whenDeposed(ctx context.Context, id string, epoch uint64, f func()) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		for {
-			changed := g.mirror.wait()
-			if _, now := g.mirror.home(id); now > epoch {
-				f()
-				return
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return cancel
 }

@@ -4,8 +4,8 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/weir-storage/weir/gateway/forward"
@@ -14,7 +14,8 @@ import (
 )
 
 // lockTable arbitrates a volume's byte-range locks while this gateway is its home (rule 23). It begins empty with each reign; until
-// every gateway that lives has registered what its clients hold, it grants only what is reclaimed.
+// every gateway that lives has registered what its clients hold, it grants only what is reclaimed. What a gateway holds whose heartbeat has
+// ended goes to who asks for it; when that gateway registers again, it is told.
 type lockTable struct {
 	r *replicaOf
 	g *Gateway
@@ -22,13 +23,14 @@ type lockTable struct {
 	mu         sync.Mutex
 	reign      uint64 // epoch; 0 while not home
 	table      locktable.Table
-	registered map[string]*registration
+	registered map[string]*registration // by gateway
 }
 
 // registration is what a gateway said in this reign.
 type registration struct {
-	ready bool // its clients have what they held
-	known bool // it was ready once: table has what its former process held
+	newest forward.Registration
+	ready  bool // its clients have what they held
+	known  bool // it was ready once: table has what its former process held
 }
 
 func newLockTable(r *replicaOf, g *Gateway) *lockTable { return &lockTable{r: r, g: g} }
@@ -45,82 +47,134 @@ func (l *lockTable) end() {
 	l.reign = 0
 }
 
-// Register takes in everything that a gateway's clients hold.
-func (l *lockTable) Register(_ context.Context, gateway string, recovering bool, locks []forward.HeldLock) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.reign == 0 {
-		return forward.ErrNotHome
-	}
-	reg := l.registered[gateway]
-	if reg == nil {
-		reg = &registration{}
-		l.registered[gateway] = reg
-	}
-	reg.ready = !recovering
-	if recovering {
-		return nil
-	}
-	reg.known = true
-	l.table.ReleaseGateway(gateway)
-	var lost error
-	for _, h := range locks {
-		if err := l.table.Set(h.Handle, h.Lock); err != nil && lost == nil {
-			lost = fmt.Errorf("lock of gateway %s can not be kept: %w", gateway, err)
-		}
-	}
-	return lost
-}
-
 // grace tells whether locks may exist that are not in the table; l.mu is held.
 func (l *lockTable) grace() bool {
-	for _, gateway := range l.g.mirror.living() {
-		if reg := l.registered[gateway]; reg == nil || !reg.ready && !reg.known {
+	living, synced := l.g.mirror.living()
+	if !synced {
+		return true // it is not known who lives
+	}
+	for _, gateway := range living {
+		if reg := l.registered[gateway]; l.g.uses(l.r.uuid, gateway) && (reg == nil || !reg.ready && !reg.known) {
 			return true
 		}
 	}
 	return false
 }
 
+// gone tells whether others may have what a gateway's clients hold, because its heartbeat has ended.
+func (l *lockTable) gone(gateway string) bool {
+	return gateway != l.g.cfg.Name && l.g.mirror.gone(gateway)
+}
+
+// freeing runs f, and again without the locks of gateways that are gone if those are what it conflicts with; l.mu is held.
+func (l *lockTable) freeing(f func() error) error {
+	for {
+		err := f()
+		var conflict *volume.LockConflict
+		if !errors.As(err, &conflict) || !l.gone(conflict.Held.Owner.Gateway) {
+			return err
+		}
+		l.table.ReleaseGateway(conflict.Held.Owner.Gateway)
+		delete(l.registered, conflict.Held.Owner.Gateway) // it has to ask what it still has
+	}
+}
+
+// lockSession is one gateway's locks under one registration.
+type lockSession struct {
+	*lockTable
+	gateway string
+	reg     forward.Registration
+}
+
+var _ forward.Locks = lockSession{}
+
+// Register implements forward.Locks.
+func (s lockSession) Register(_ context.Context, recovering bool, held []forward.HeldLock) (lost []forward.HeldLock, err error) {
+	l := s.lockTable
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reign == 0 {
+		return nil, forward.ErrNotHome
+	}
+	reg := l.registered[s.gateway]
+	switch {
+	case reg == nil:
+		reg = &registration{}
+		l.registered[s.gateway] = reg
+	case reg.newest.Incarnation == s.reg.Incarnation && reg.newest.Number >= s.reg.Number:
+		return nil, fmt.Errorf("%w: gateway %s has registered its locks again since", volume.ErrDelay, s.gateway)
+	}
+	reg.newest, reg.ready = s.reg, !recovering
+	if recovering {
+		return nil, nil
+	}
+	reg.known = true
+	l.table.ReleaseGateway(s.gateway)
+	for _, h := range held {
+		if h.Lock.Owner.Gateway != s.gateway || l.freeing(func() error { return l.table.Set(h.Handle, h.Lock) }) != nil {
+			lost = append(lost, h)
+		}
+	}
+	return lost, nil
+}
+
 // SetLock implements volume.Locker.
-func (l *lockTable) SetLock(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock, reclaim bool) error {
-	return l.run(ctx, r, h, k, func() error {
-		reg := l.registered[k.Owner.Gateway]
-		if reg == nil {
+func (s lockSession) SetLock(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock, reclaim bool) error {
+	return s.run(ctx, r, h, k, func() error {
+		if !s.isNewest() {
 			return forward.ErrRegister
 		}
-		if !reclaim && l.grace() {
+		if !reclaim && s.grace() || s.gone(s.gateway) { // who asks next would get what is granted now
 			return volume.ErrGrace
 		}
 		// Whether a client may reclaim is for its own gateway to say, which knows what it held (rule 23); a client may
 		// begin again to reclaim after its gateway thought that it was done. A conflict is refused below.
-		return l.table.Set(h, k)
+		return s.freeing(func() error { return s.table.Set(h, k) })
 	})
 }
 
 // TestLock implements volume.Locker.
-func (l *lockTable) TestLock(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock) error {
-	return l.run(ctx, r, h, k, func() error {
-		if l.grace() {
+func (s lockSession) TestLock(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock) error {
+	return s.run(ctx, r, h, k, func() error {
+		if s.grace() {
 			return volume.ErrGrace
 		}
-		return l.table.Test(h, k)
+		return s.freeing(func() error { return s.table.Test(h, k) })
 	})
 }
 
 // Unlock implements volume.Locker.
-func (l *lockTable) Unlock(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock) error {
-	return l.run(ctx, r, h, k, func() error {
-		l.table.Unlock(h, k)
+func (s lockSession) Unlock(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock) error {
+	unlock := func() error {
+		if !s.isNewest() {
+			return forward.ErrRegister
+		}
+		s.table.Unlock(h, k)
 		return nil
-	})
+	}
+	err := s.run(ctx, r, h, k, unlock)
+	if errors.Is(err, volume.ErrStale) { // nobody comes back for it
+		s.mu.Lock()
+		_ = unlock() // if it is not registered, there is nothing to unlock
+		s.mu.Unlock()
+	}
+	return err
 }
 
-func (l *lockTable) run(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock, f func() error) error {
+// isNewest tells whether the gateway has not registered anew since; mu is held.
+func (s lockSession) isNewest() bool {
+	reg := s.registered[s.gateway]
+	return reg != nil && reg.newest == s.reg
+}
+
+func (s lockSession) run(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock, f func() error) error {
 	if k.Start > k.End {
 		return fmt.Errorf("lock from %d to %d: %w", k.Start, k.End, volume.ErrInvalid)
 	}
-	attr, err := l.r.engine.GetAttr(ctx, r, h)
+	if k.Owner.Gateway != s.gateway {
+		return fmt.Errorf("lock of gateway %q asked for by gateway %q: %w", k.Owner.Gateway, s.gateway, volume.ErrInvalid)
+	}
+	attr, err := s.r.engine.GetAttr(ctx, r, h)
 	switch {
 	case err != nil:
 		return err
@@ -129,9 +183,9 @@ func (l *lockTable) run(ctx context.Context, r volume.Request, h volume.Handle, 
 	case attr.Type != volume.Regular:
 		return volume.ErrInvalid
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.reign == 0 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reign == 0 {
 		return forward.ErrNotHome
 	}
 	return f()
@@ -143,10 +197,14 @@ type heldLocks struct {
 	table locktable.Table
 }
 
+// granted notes what the home has granted. What stands against it here, the home has let go.
 func (k *heldLocks) granted(h volume.Handle, l volume.Lock) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_ = k.table.Set(h, l) // the home has granted it: nothing here can conflict but what the home has let go
+	var conflict *volume.LockConflict
+	for errors.As(k.table.Set(h, l), &conflict) {
+		k.table.Unlock(h, conflict.Held)
+	}
 }
 
 func (k *heldLocks) released(h volume.Handle, l volume.Lock) {
@@ -162,5 +220,5 @@ func (k *heldLocks) all() []forward.HeldLock {
 	for h, l := range k.table.All() {
 		out = append(out, forward.HeldLock{Handle: h, Lock: l})
 	}
-	return slices.Clip(out)
+	return out
 }

@@ -4,6 +4,8 @@ package gateway
 
 import (
 	"cmp"
+	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -18,17 +20,23 @@ type mirror struct {
 	synced     bool
 	sites      map[string]federation.Site
 	alive      map[string]federation.Alive // by gateway
+	left       map[string]bool             // gateways whose heartbeat has ended and not begun again
+	beats      map[string]uint64           // how often a gateway's heartbeat began
 	volumes    map[string]federation.Volume
-	names      map[string]string // volume name → UUID
 	controls   map[string]controlAt
-	admissions map[admissionKey]federation.Access
-	changed    chan struct{} // closed and replaced by each change
+	admissions map[admissionKey]federation.Access // at this gateway's site
+	admitted   map[string]bool                    // names of all admissions
+	users      map[siteKey]int                    // how many of them each site has
+	changed    chan struct{}                      // closed and replaced by each change
 }
 
 type controlAt struct {
-	control  federation.Control
-	revision federation.Revision
+	control federation.Control
+	over    context.Context // ends when a later epoch is heard of
+	end     context.CancelFunc
 }
+
+type siteKey struct{ volume, site string }
 
 type admissionKey struct {
 	volume string
@@ -36,8 +44,9 @@ type admissionKey struct {
 }
 
 func newMirror() *mirror {
-	return &mirror{sites: map[string]federation.Site{}, alive: map[string]federation.Alive{}, volumes: map[string]federation.Volume{},
-		names: map[string]string{}, controls: map[string]controlAt{}, admissions: map[admissionKey]federation.Access{}, changed: make(chan struct{})}
+	return &mirror{sites: map[string]federation.Site{}, alive: map[string]federation.Alive{}, left: map[string]bool{}, beats: map[string]uint64{},
+		volumes: map[string]federation.Volume{}, controls: map[string]controlAt{}, admissions: map[admissionKey]federation.Access{},
+		admitted: map[string]bool{}, users: map[siteKey]int{}, changed: make(chan struct{})}
 }
 
 // take applies an event; site is this gateway's.
@@ -52,20 +61,13 @@ func (m *mirror) take(e federation.Event, site string) {
 		put(m.sites, e.Name, e.Site)
 	case federation.KindAlive:
 		put(m.alive, e.Name, e.Alive)
+		if m.left[e.Name] = e.Alive == nil; e.Alive != nil {
+			m.beats[e.Name]++
+		}
 	case federation.KindVolume:
-		if old, ok := m.volumes[e.Name]; ok {
-			delete(m.names, old.Name)
-		}
 		put(m.volumes, e.Name, e.Volume)
-		if e.Volume != nil && !e.Volume.Deleted {
-			m.names[e.Volume.Name] = e.Name
-		}
 	case federation.KindControl:
-		if e.Control == nil {
-			delete(m.controls, e.Name)
-		} else {
-			m.controls[e.Name] = controlAt{*e.Control, e.Revision}
-		}
+		m.control(e)
 	case federation.KindAdmission:
 		m.admit(e, site)
 	case federation.KindSynced:
@@ -85,9 +87,38 @@ func put[T any](to map[string]T, name string, v *T) {
 	}
 }
 
+// control takes in a control record; m.mu is held.
+func (m *mirror) control(e federation.Event) {
+	old, ok := m.controls[e.Name]
+	switch {
+	case e.Control == nil:
+		delete(m.controls, e.Name)
+	case ok && old.control.Epoch == e.Control.Epoch:
+		m.controls[e.Name] = controlAt{*e.Control, old.over, old.end}
+		return
+	default:
+		over, end := context.WithCancel(context.Background())
+		m.controls[e.Name] = controlAt{*e.Control, over, end}
+	}
+	if ok {
+		old.end()
+	}
+}
+
 // admit takes in an admission; m.mu is held.
 func (m *mirror) admit(e federation.Event, site string) {
 	volume, at, client := admissionName(e.Name)
+	if is := e.Admission != nil; is != m.admitted[e.Name] {
+		if is {
+			m.admitted[e.Name] = true
+			m.users[siteKey{volume, at}]++
+		} else {
+			delete(m.admitted, e.Name)
+			if m.users[siteKey{volume, at}]--; m.users[siteKey{volume, at}] == 0 {
+				delete(m.users, siteKey{volume, at})
+			}
+		}
+	}
 	if at != site {
 		return
 	}
@@ -121,6 +152,25 @@ func (m *mirror) wait() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changed
+}
+
+// isMember tells whether a log is a member of the volume, as last heard.
+func (m *mirror) isMember(volume string, log protocol.Member) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, ok := m.controls[volume]
+	return ok && c.control.IsMember(log)
+}
+
+// reign is home, with a context that ends when a later epoch is heard of.
+func (m *mirror) reign(volume string) (gateway string, epoch uint64, over context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, ok := m.controls[volume]
+	if !ok {
+		return "", 0, context.Background()
+	}
+	return c.control.Home.Gateway, c.control.Epoch, c.over
 }
 
 // home returns the volume's home gateway and epoch as last heard, or "".
@@ -162,16 +212,32 @@ func (m *mirror) gateway(name string) (federation.Gateway, federation.Site, bool
 	return federation.Gateway{}, federation.Site{}, false
 }
 
-// living lists the gateways with a heartbeat.
-func (m *mirror) living() []string {
+// living lists the gateways with a heartbeat, and tells whether the registry was heard out once: before, there may be more.
+func (m *mirror) living() (_ []string, synced bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []string
-	for name := range m.alive {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(m.alive)), m.synced
+}
+
+// gone tells whether a gateway's heartbeat was heard of and has ended. Who never was heard of may just have started.
+func (m *mirror) gone(gateway string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.left[gateway]
+}
+
+// beat tells how often a gateway's heartbeat began, as far as heard. When it grows, others may have thought that the gateway was gone.
+func (m *mirror) beat(gateway string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.beats[gateway]
+}
+
+// mayUse tells whether gateways of a site may use a volume: the site has a copy of it, or clients that are admitted.
+func (m *mirror) mayUse(volume, site string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Contains(m.volumes[volume].Sites, site) || m.users[siteKey{volume, site}] > 0
 }
 
 func (m *mirror) volume(uuid string) (federation.Volume, bool) {

@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -30,9 +31,20 @@ func (r *reaper) mayBeHeld(h volume.Handle) bool {
 // reapEvery is how often a home looks for files without a name that nobody has open any more.
 const reapEvery = 5 * time.Second
 
+// errRecovering: clients may still reclaim what is not known to be held.
+var errRecovering = errors.New("clients of this gateway reclaim what they held before it restarted")
+
 // reap deletes what nobody holds of one volume.
 func (g *Gateway) reap(ctx context.Context, r *replicaOf) error {
-	_, err := r.engine.Reap(ctx, func(ctx context.Context, hs []volume.Handle) ([]volume.Handle, error) {
+	if g.recovering() {
+		return errRecovering
+	}
+	ctx, done, err := r.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = r.engine.Reap(ctx, func(ctx context.Context, hs []volume.Handle) ([]volume.Handle, error) {
 		held, err := g.heldElsewhere(ctx, r, hs)
 		if err != nil {
 			return nil, err
@@ -59,8 +71,12 @@ func (g *Gateway) heldElsewhere(ctx context.Context, r *replicaOf, hs []volume.H
 	for _, h := range hs {
 		q.Handles = append(q.Handles, &forwardpb.Handle{Ino: h.Ino, Gen: h.Gen})
 	}
+	living, synced := g.mirror.living()
+	if !synced {
+		return nil, errors.New("the registry has not told yet which gateways live")
+	}
 	var held []volume.Handle
-	for _, name := range g.mirror.living() {
+	for _, name := range living {
 		if name == g.cfg.Name {
 			continue
 		}

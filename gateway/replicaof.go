@@ -33,9 +33,8 @@ type replicaOf struct {
 	replica *replica.Replica // set before the protocol begins
 	locks   *lockTable
 	reaper  reaper
-	// patience is how long a lease lasts at most.
-	patience time.Duration
-	logger   *slog.Logger
+	logger  *slog.Logger
+	users   *users
 }
 
 // policyOf is what the volume's desired state asks of the protocol.
@@ -54,7 +53,7 @@ func maxLagOf(v federation.Volume) replica.MaxLag {
 	return replica.MaxLag{Bytes: int64(v.Spec.Durability.MaxLag.Bytes), Time: time.Duration(v.Spec.Durability.MaxLag.Time)}
 }
 
-// openReplica opens the volume's copy on the pool and joins the protocol.
+// openReplica opens the volume's copy on the pool. It takes part in the protocol when its replica is started.
 func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *replicaOf, err error) {
 	ring, _, err := g.cfg.Registry.GetKeyring(ctx, v.UUID)
 	if err != nil {
@@ -72,12 +71,12 @@ func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *repl
 	if err != nil {
 		return nil, err
 	}
-	r := &replicaOf{uuid: v.UUID, id: volume.ID(id), patience: g.cfg.Promise, logger: g.cfg.Logger.With("volume", v.Name)}
+	r := &replicaOf{uuid: v.UUID, id: volume.ID(id), users: newUsers(), logger: g.cfg.Logger.With("volume", v.Name)}
 	r.locks = newLockTable(r, g)
 	r.reaper.init()
 	r.engine, err = engine.Open(engine.Config{
 		ID: r.id, FS: g.cfg.FS, Dir: filepath.Join(dir.Path(), "meta"), DataKey: key, Journal: journal{r, g}, Now: g.cfg.Now, Rand: g.cfg.Rand,
-		Logger: r.logger, Bytes: uint64(v.Spec.Size), Cache: g.cache, Pebble: g.pebble, Locks: r.locks, MayBeHeld: r.reaper.mayBeHeld,
+		Logger: r.logger, Bytes: uint64(v.Spec.Size), Cache: g.cache, Pebble: g.pebble, MayBeHeld: r.reaper.mayBeHeld,
 		RootMode: 0o777, Verifier: g.verifier,
 	})
 	if err != nil {
@@ -104,8 +103,8 @@ func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *repl
 	if err != nil {
 		return nil, err
 	}
-	if found := r.log.Recovered(); found.Doubt != nil {
-		return nil, &doubtError{found.Doubt}
+	if err := g.doubtful(ctx, r.log, v.UUID); err != nil {
+		return nil, err
 	}
 	err = r.log.Replay(ctx, r.engine.Applied(), func(e log.Entry) error { return ingest(r.engine, []log.Entry{e}) })
 	if err != nil {
@@ -119,22 +118,22 @@ func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *repl
 		Volume: v.UUID, Log: r.log, Machine: machine{r}, Policy: policyOf(v), DataKey: key, MaxLag: maxLagOf(v), Store: uploads,
 		Aside: func(cut log.Position) { g.setAside(v.UUID, cut) }, Logger: r.logger,
 	})
-	r.replica.Start()
 	return r, nil
 }
 
-// doubtError says that a log on the pool is not its old self (rule 3).
-type doubtError struct{ why error }
-
-func (e *doubtError) Error() string {
-	return fmt.Sprintf("the log on this pool is in doubt: %v", e.why)
+// use keeps the copy open until done is called. It returns ctx, ended when the copy begins to close. ErrDelay: that has begun.
+func (r *replicaOf) use(ctx context.Context) (_ context.Context, done func(), err error) {
+	return r.users.begin(ctx)
 }
 
+// close ends what runs on the copy, waits for that, and closes it.
 func (r *replicaOf) close() error {
 	var err error
+	r.users.end()
 	if r.replica != nil {
 		r.replica.Close()
 	}
+	r.users.wait()
 	if r.engine != nil {
 		err = r.engine.Close()
 	}

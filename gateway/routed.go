@@ -5,10 +5,11 @@ package gateway
 import (
 	"context"
 	"errors"
-	"maps"
 	"strings"
 
+	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -19,7 +20,7 @@ func (v *Router) ID() volume.ID { return v.id }
 func (v *Router) Hold(h volume.Handle) error {
 	l := v.copy()
 	if l != nil {
-		if err := l.hold(h); err != nil {
+		if err := l.hold(h, v.g.reclaiming.Load()); err != nil {
 			return err
 		}
 	}
@@ -32,28 +33,29 @@ func (v *Router) Hold(h volume.Handle) error {
 	return nil
 }
 
-// hold is Hold at the local copy. A copy that trails, as after a restart, can not tell that h is gone, and takes the word of the operation that
-// led here; one that only has to apply something to h does that first.
-func (r *replicaOf) hold(h volume.Handle) error {
-	err := r.engine.Hold(h)
+// hold is Hold at the local copy. A copy that can not tell that h is gone takes the word of the operation that led here: one that trails, as
+// after a restart, or has something to apply to h. If h is gone, whoever uses it is told. Of reclaimed opens, h may be without a name already.
+func (r *replicaOf) hold(h volume.Handle, reclaiming bool) error {
+	_, done, err := r.use(context.Background())
+	if err != nil {
+		return nil // the Router holds it at the next copy
+	}
+	defer done()
+	pending := r.engine.Touched(h.Ino) // asked first: what is applied after that, Hold may have missed
+	if reclaiming {
+		err = r.engine.HoldElsewhere(h)
+	} else {
+		err = r.engine.Hold(h)
+	}
 	if !errors.Is(err, volume.ErrStale) {
 		return err
 	}
 	if _, leading := r.replica.Leading(); leading {
 		return err
 	}
-	if r.replica.MayServe() != nil {
+	if pending != (log.Position{}) || r.replica.MayServe() != nil {
 		r.engine.Retain(h)
 		return nil
-	}
-	if pos := r.engine.Touched(h.Ino); pos != (log.Position{}) {
-		ctx, cancel := context.WithTimeout(context.Background(), r.patience)
-		defer cancel()
-		if r.engine.WaitApplied(ctx, pos) != nil {
-			r.engine.Retain(h)
-			return nil
-		}
-		return r.engine.Hold(h)
 	}
 	return err
 }
@@ -70,7 +72,11 @@ func (v *Router) Release(h volume.Handle) {
 	}
 }
 
-func (v *Router) isHeld(h volume.Handle) bool {
+// mayHold tells whether clients of this gateway have h open, or may be about to reclaim that.
+func (v *Router) mayHold(h volume.Handle) bool {
+	if v.g.reclaiming.Load() {
+		return true
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.holds[h] > 0
@@ -101,11 +107,26 @@ func (v *Router) GetAttr(ctx context.Context, r volume.Request, h volume.Handle)
 		return a, nil
 	}
 	v.awaitFresh(ctx, h)
+	reclaiming := v.g.reclaiming.Load() // then h may be good for who asks without a name
 	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+		if e, ok := engineOf(t); reclaiming && ok && e.HoldElsewhere(h) == nil {
+			defer e.Release(h)
+		}
 		out, err = t.GetAttr(ctx, r, h)
 		return err
 	})
 	return out, err
+}
+
+// engineOf returns the local engine if t is that.
+func engineOf(t volume.Reader) (*engine.Engine, bool) {
+	switch t := t.(type) {
+	case *engine.Engine:
+		return t, true
+	case localTarget:
+		return t.Engine, true
+	}
+	return nil, false
 }
 
 // freshOf returns the attributes after this gateway's own newest write to h, while that write is the newest change of h that the local
@@ -114,11 +135,7 @@ func (v *Router) freshOf(h volume.Handle) (volume.Attr, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	f, ok := v.fresh[h]
-	if !ok || v.local == nil {
-		return volume.Attr{}, false
-	}
-	if !v.local.engine.Applied().Less(f.pos) {
-		delete(v.fresh, h)
+	if !ok || v.local == nil || v.stale(h, f) {
 		return volume.Attr{}, false
 	}
 	if f.pos.Less(v.local.engine.Touched(h.Ino)) || v.local.replica.MayServe() != nil {
@@ -127,13 +144,23 @@ func (v *Router) freshOf(h volume.Handle) (volume.Attr, bool) {
 	return f.attr, true
 }
 
+// stale forgets f if the local copy has that write, or a later epoch began: then it has the write or it is lost. mu is held.
+func (v *Router) stale(h volume.Handle, f freshAttr) bool {
+	if v.local.engine.Applied().Less(f.pos) {
+		if _, epoch := v.g.mirror.home(v.uuid); epoch <= f.epoch {
+			return false
+		}
+	}
+	delete(v.fresh, h)
+	return true
+}
+
 // awaitFresh waits until the local copy has this gateway's own newest write to h, and tells whether it had to: clients read what
 // they wrote, committed or not.
 func (v *Router) awaitFresh(ctx context.Context, h volume.Handle) (waited bool) {
 	v.mu.Lock()
 	f, ok := v.fresh[h]
-	if ok && v.local != nil && !v.local.engine.Applied().Less(f.pos) {
-		delete(v.fresh, h)
+	if ok && v.local != nil && v.stale(h, f) {
 		ok = false
 	}
 	v.mu.Unlock()
@@ -282,7 +309,7 @@ func (v *Router) Write(ctx context.Context, r volume.Request, h volume.Handle, o
 	if stable {
 		did, err = v.change(ctx, r, op)
 	} else if did, err = v.run(ctx, r.ID != (volume.OpID{}), op); err == nil && did.remote {
-		v.wrote(h, out.Attr, did.applied)
+		v.wrote(h, freshAttr{out.Attr, did.applied, did.epoch})
 	}
 	out.Verifier = v.g.verifier(did.epoch)
 	return out, err
@@ -292,25 +319,34 @@ func (v *Router) Write(ctx context.Context, r volume.Request, h volume.Handle, o
 const maxFresh = 256
 
 // wrote remembers what GetAttr can say before the write is committed.
-func (v *Router) wrote(h volume.Handle, a volume.Attr, pos log.Position) {
+func (v *Router) wrote(h volume.Handle, w freshAttr) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if f, ok := v.fresh[h]; !ok || f.pos.Less(pos) {
-		v.fresh[h] = freshAttr{a, pos}
+	if f, ok := v.fresh[h]; !ok || f.epoch < w.epoch || f.epoch == w.epoch && f.pos.Less(w.pos) {
+		v.fresh[h] = w
 	}
-	if len(v.fresh) > maxFresh && v.local != nil {
-		applied := v.local.engine.Applied()
-		maps.DeleteFunc(v.fresh, func(_ volume.Handle, f freshAttr) bool { return !applied.Less(f.pos) })
+	switch {
+	case len(v.fresh) <= maxFresh:
+	case v.local == nil:
+		clear(v.fresh) // the home answers, which shows what is not committed
+	default:
+		for h, f := range v.fresh {
+			v.stale(h, f)
+		}
 	}
 }
 
 // Commit implements volume.Changer.
 func (v *Router) Commit(ctx context.Context, r volume.Request, h volume.Handle) (volume.Verifier, error) {
-	did, err := v.change(ctx, r, func(ctx context.Context, t target) error {
-		_, err := t.Commit(ctx, r, h)
+	var verifier volume.Verifier
+	did, err := v.change(ctx, r, func(ctx context.Context, t target) (err error) {
+		verifier, err = t.Commit(ctx, r, h)
 		return err
 	})
-	return v.g.verifier(did.epoch), err
+	if did.remote {
+		verifier = v.g.verifier(did.epoch)
+	}
+	return verifier, err
 }
 
 // Punch implements volume.Changer.
@@ -343,25 +379,24 @@ func (v *Router) RemoveXattr(ctx context.Context, r volume.Request, h volume.Han
 // SetLock implements volume.Locker. Asking again for a lock that one holds is harmless, so it is always repeatable.
 func (v *Router) SetLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock, reclaim bool) error {
 	l = v.registeredAs(l)
-	_, err := v.run(ctx, true, func(ctx context.Context, t target) error { return t.SetLock(ctx, r, h, l, reclaim) })
-	if err == nil {
-		v.held.granted(h, l)
-	}
+	err := v.locks(ctx, func(ctx context.Context, k forward.Locks) error { return k.SetLock(ctx, r, h, l, reclaim) }, func() { v.held.granted(h, l) })
 	return asAsked(err)
 }
 
 // TestLock implements volume.Locker.
 func (v *Router) TestLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
 	l = v.registeredAs(l)
-	_, err := v.run(ctx, true, func(ctx context.Context, t target) error { return t.TestLock(ctx, r, h, l) })
+	_, err := v.run(ctx, true, func(ctx context.Context, t target) error {
+		return t.Locks(forward.Registration{}).TestLock(ctx, r, h, l)
+	})
 	return asAsked(err)
 }
 
 // Unlock implements volume.Locker.
 func (v *Router) Unlock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
 	l = v.registeredAs(l)
-	_, err := v.run(ctx, true, func(ctx context.Context, t target) error { return t.Unlock(ctx, r, h, l) })
-	if err == nil {
+	err := v.locks(ctx, func(ctx context.Context, k forward.Locks) error { return k.Unlock(ctx, r, h, l) }, func() { v.held.released(h, l) })
+	if errors.Is(err, volume.ErrStale) { // with the file
 		v.held.released(h, l)
 	}
 	return err
@@ -375,6 +410,12 @@ func (v *Router) registeredAs(l volume.Lock) volume.Lock {
 	return l
 }
 
+// asNamed is a lock's owner as its own client names it; ok is false for what registeredAs did not make.
+func asNamed(o volume.LockOwner) (_ volume.LockOwner, ok bool) {
+	gateway, owner, ok := strings.Cut(o.Owner, ownerSeparator)
+	return volume.LockOwner{Gateway: gateway, Owner: owner}, ok
+}
+
 // asAsked gives the owner of a conflicting lock the names that its own client uses.
 func asAsked(err error) error {
 	var held *volume.LockConflict
@@ -382,8 +423,8 @@ func asAsked(err error) error {
 		return err
 	}
 	out := *held
-	if gateway, owner, ok := strings.Cut(held.Held.Owner.Owner, ownerSeparator); ok {
-		out.Held.Owner = volume.LockOwner{Gateway: gateway, Owner: owner}
+	if owner, ok := asNamed(held.Held.Owner); ok {
+		out.Held.Owner = owner
 	}
 	return &out
 }

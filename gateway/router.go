@@ -23,19 +23,25 @@ type Router struct {
 	uuid string
 	held heldLocks
 
-	mu         sync.Mutex
-	local      *replicaOf // nil: no copy here, or not open yet
-	registered uint64     // epoch in which the home knows this gateway's locks; guarded by registering while it is written
-	holds      map[volume.Handle]int
-	fresh      map[volume.Handle]freshAttr
+	mu    sync.Mutex
+	local *replicaOf // nil: no copy here, or not open yet
+	holds map[volume.Handle]int
+	fresh map[volume.Handle]freshAttr
 
-	registering sync.Mutex
+	// An operation on locks enters; whoever registers is alone, so that what is registered is what was granted.
+	locking gate
+	reg     registered
+}
+
+func newRouter(g *Gateway, id volume.ID) *Router {
+	return &Router{g: g, id: id, uuid: id.String(), holds: map[volume.Handle]int{}, fresh: map[volume.Handle]freshAttr{}}
 }
 
 // freshAttr are a file's attributes after a write that the home has not committed yet.
 type freshAttr struct {
-	attr volume.Attr
-	pos  log.Position
+	attr  volume.Attr
+	pos   log.Position
+	epoch uint64 // of the write: in a later one, pos may be another record's
 }
 
 var _ volume.Volume = (*Router)(nil)
@@ -44,19 +50,20 @@ var _ volume.Volume = (*Router)(nil)
 type target interface {
 	volume.Reader
 	volume.Changer
-	volume.Locker
 	Forget(ctx context.Context, prefix string) error
-	Register(ctx context.Context, gateway string, recovering bool, locks []forward.HeldLock) error
+	Locks(forward.Registration) forward.Locks
 }
 
-// local is the target when this gateway is home.
+// localTarget is the target when this gateway is home.
 type localTarget struct {
 	*engine.Engine
-	locks *lockTable
+	locks   *lockTable
+	gateway string // whose operation it is
 }
 
-func (t localTarget) Register(ctx context.Context, gateway string, recovering bool, locks []forward.HeldLock) error {
-	return t.locks.Register(ctx, gateway, recovering, locks)
+// Locks implements forward.Home.
+func (t localTarget) Locks(reg forward.Registration) forward.Locks {
+	return lockSession{t.locks, t.gateway, reg}
 }
 
 // outcomeOf is what an operation on a target came to.
@@ -76,7 +83,7 @@ func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.C
 		out, err := v.try(ctx, op)
 		switch {
 		case errors.Is(err, forward.ErrRegister):
-			if err := v.registerAnew(ctx, out.epoch); err == nil {
+			if err := v.register(ctx); err == nil {
 				continue
 			}
 		case errors.Is(err, forward.ErrNotHome), errors.Is(err, engine.ErrNotHome):
@@ -107,11 +114,15 @@ func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.C
 func (v *Router) try(ctx context.Context, op func(ctx context.Context, t target) error) (outcomeOf, error) {
 	if l := v.copy(); l != nil {
 		if epoch, ok := l.replica.Leading(); ok {
-			err := op(ctx, localTarget{l.engine, l.locks})
-			return outcomeOf{epoch: epoch}, err
+			ctx, done, err := l.use(ctx)
+			if err != nil {
+				return outcomeOf{epoch: epoch}, err
+			}
+			defer done()
+			return outcomeOf{epoch: epoch}, op(ctx, localTarget{l.engine, l.locks, v.g.cfg.Name})
 		}
 	}
-	home, epoch := v.g.mirror.home(v.uuid)
+	home, epoch, over := v.g.mirror.reign(v.uuid)
 	if home == "" || home == v.g.cfg.Name {
 		return outcomeOf{epoch: epoch}, forward.ErrNotHome
 	}
@@ -122,9 +133,8 @@ func (v *Router) try(ctx context.Context, op func(ctx context.Context, t target)
 	// A call to a home that is no more may hang: it ends when another epoch is heard of.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := v.g.whenDeposed(ctx, v.uuid, epoch, cancel)
-	defer stop()
-	call := &forward.Call{Client: client, Volume: v.uuid, Epoch: epoch, Held: v.isHeld}
+	defer context.AfterFunc(over, cancel)()
+	call := &forward.Call{Client: client, Volume: v.uuid, Epoch: epoch, Held: v.mayHold}
 	err = op(ctx, call)
 	out := outcomeOf{epoch: call.ReplyEpoch, applied: call.Applied, remote: true}
 	if out.epoch == 0 {
@@ -139,6 +149,7 @@ func (v *Router) copy() *replicaOf {
 	return v.local
 }
 
+// setCopy makes l the local copy, or says that there is none (nil). A copy is told of what is held before anybody asks it for anything.
 func (v *Router) setCopy(l *replicaOf) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -168,6 +179,11 @@ func (v *Router) catchUp(ctx context.Context, pos log.Position) bool {
 	if l == nil || l.replica.MayServe() != nil {
 		return false
 	}
+	ctx, done, err := l.use(ctx)
+	if err != nil {
+		return false
+	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, v.g.cfg.Promise)
 	defer cancel()
 	return l.engine.WaitApplied(ctx, pos) == nil // if it does not come in time, the lease has ended and reads go to the home
@@ -176,8 +192,7 @@ func (v *Router) catchUp(ctx context.Context, pos log.Position) bool {
 // read runs an operation that changes nothing, on the local copy if it may serve, else at the home.
 func (v *Router) read(ctx context.Context, op func(ctx context.Context, t volume.Reader) error) error {
 	if l := v.copy(); l != nil && l.replica.MayServe() == nil {
-		err := op(ctx, l.engine)
-		if !errors.Is(err, volume.ErrDelay) {
+		if err := l.read(ctx, op); !errors.Is(err, volume.ErrDelay) {
 			return err
 		}
 	}
@@ -185,52 +200,18 @@ func (v *Router) read(ctx context.Context, op func(ctx context.Context, t volume
 	return err
 }
 
+// read runs op on the engine. ErrDelay: it closes, or may not serve.
+func (r *replicaOf) read(ctx context.Context, op func(ctx context.Context, t volume.Reader) error) error {
+	ctx, done, err := r.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return op(ctx, r.engine)
+}
+
 // verifier is rule 24's.
 func (g *Gateway) verifier(epoch uint64) volume.Verifier {
 	h := sha256.Sum256(fmt.Appendf(nil, "weir verifier\n%s\n%s\n%d\n%d", g.cfg.Name, g.cfg.Pool.Incarnation(), g.cfg.Pool.Boot(), epoch))
 	return volume.Verifier(h[:8])
-}
-
-// registerAnew registers with a home that says that it does not know this gateway.
-func (v *Router) registerAnew(ctx context.Context, epoch uint64) error {
-	v.registering.Lock()
-	v.registered = 0
-	v.registering.Unlock()
-	return v.register(ctx, epoch)
-}
-
-// register tells the home in epoch which locks this gateway's clients hold.
-func (v *Router) register(ctx context.Context, epoch uint64) error {
-	v.registering.Lock()
-	defer v.registering.Unlock()
-	if v.registered == epoch && !v.g.recovering() {
-		return nil
-	}
-	recovering := v.g.recovering()
-	out, err := v.try(ctx, func(ctx context.Context, t target) error {
-		return t.Register(ctx, v.g.cfg.Name, recovering, v.held.all())
-	})
-	if err != nil {
-		return err
-	}
-	if !recovering {
-		v.registered = out.epoch
-	}
-	return nil
-}
-
-// registerSoon registers in the background with a home that is new to this gateway.
-func (v *Router) registerSoon(ctx context.Context) {
-	_, epoch := v.g.mirror.home(v.uuid)
-	if l := v.copy(); l != nil {
-		if e, ok := l.replica.Leading(); ok {
-			epoch = e
-		}
-	}
-	if epoch == 0 {
-		return
-	}
-	if err := v.register(ctx, epoch); err != nil {
-		v.g.cfg.Logger.Debug("locks are not registered with the home yet", "volume", v.uuid, "epoch", epoch, "error", err)
-	}
 }

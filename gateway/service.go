@@ -34,19 +34,31 @@ func (g *Gateway) copyOf(id string) *replicaOf {
 	return nil
 }
 
-// Call implements the service: it executes an operation if this gateway is home.
+// Call implements the service: it executes an operation if this gateway is home, for gateways whose site may use the volume.
 func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb.CallReply, error) {
-	if _, err := s.g.caller(ctx); err != nil {
+	from, err := s.g.caller(ctx)
+	if err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	c := s.g.copyOf(q.GetVolume())
 	if c == nil {
 		return forward.Refused(forward.ErrNotHome), nil
 	}
+	// What ends a use, a gateway may do that can not begin one any more.
+	if q.GetMethod() != forwardpb.Method_METHOD_UNLOCK && !s.g.uses(q.GetVolume(), from) {
+		return forward.Refused(fmt.Errorf("%w: as far as gateway %s has heard, the site of gateway %s has no copy of volume %s and no client that is admitted to it",
+			volume.ErrDelay, s.g.cfg.Name, from, q.GetVolume())), nil
+	}
 	epoch, ok := c.replica.Leading()
 	if !ok {
 		return forward.Refused(forward.ErrNotHome), nil
 	}
+	// An operation goes on when its caller is gone: its outcome is recorded, and the caller asks again.
+	ctx, done, err := c.use(context.WithoutCancel(ctx))
+	if err != nil {
+		return forward.Refused(forward.ErrNotHome), nil
+	}
+	defer done()
 	for _, x := range []struct {
 		held   bool
 		handle *forwardpb.Handle
@@ -55,8 +67,11 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 			defer c.engine.Release(h)
 		}
 	}
-	// An operation goes on when its caller is gone: its outcome is recorded, and the caller asks again.
-	reply := forward.Dispatch(context.WithoutCancel(ctx), localTarget{c.engine, c.locks}, q)
+	reply := forward.Dispatch(ctx, localTarget{c.engine, c.locks, from}, q)
+	if now, ok := c.replica.Leading(); q.GetMethod() == forwardpb.Method_METHOD_COMMIT && (!ok || now != epoch) {
+		// It may have been executed in a later epoch: what the caller wrote in this one may be lost, and it must not take it for stable.
+		return forward.Refused(forward.ErrNotHome), nil
+	}
 	reply.Epoch = epoch
 	pos := c.replica.Status().Commit
 	if unstable := q.GetMethod() == forwardpb.Method_METHOD_WRITE && !q.GetFlag(); unstable {
@@ -76,6 +91,9 @@ func (s *service) Held(ctx context.Context, q *forwardpb.HeldRequest) (*forwardp
 	s.g.mu.Unlock()
 	if v == nil {
 		return nil, status.Errorf(codes.Unavailable, "volume %s is not open here yet", q.GetVolume())
+	}
+	if s.g.recovering() {
+		return nil, status.Error(codes.Unavailable, errRecovering.Error())
 	}
 	if c := v.router.copy(); c != nil {
 		wait, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -101,6 +119,11 @@ func (g *Gateway) fetched(ctx context.Context, id, name string, off int64, p []b
 	if c == nil {
 		return fmt.Errorf("volume %s has no copy at gateway %s", id, g.cfg.Name)
 	}
+	ctx, done, err := c.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	for _, s := range c.log.Segments() {
 		if s.Name == name && s.Local {
 			if n, err := c.log.ReadSegmentFile(s.Seq, p, off); err == nil && n == len(p) {

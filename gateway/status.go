@@ -51,10 +51,17 @@ func (g *Gateway) status(id string) []VolumeStatus {
 		s := VolumeStatus{Name: v.Name, UUID: v.UUID, Gateway: g.cfg.Name, Salvage: g.salvaged(v.UUID)}
 		s.Home, s.Epoch = g.mirror.home(v.UUID)
 		g.mu.Lock()
-		sv := g.volumes[v.UUID]
+		var sv struct {
+			copy    *replicaOf
+			problem error
+		}
+		v, open := g.volumes[v.UUID]
+		if open {
+			sv.copy, sv.problem = v.copy, v.problem
+		}
 		g.mu.Unlock()
 		switch {
-		case sv == nil:
+		case !open:
 			s.Problem = "not open yet"
 		case sv.copy == nil && sv.problem != nil:
 			s.Problem = sv.problem.Error()

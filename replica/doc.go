@@ -15,17 +15,22 @@
 //   - The event loop of a replica exists only while it has events (rule 12). It carries out effects without
 //     holding the lock that guards the protocol state, so nothing waits for a disk or the network but the next event.
 //   - The protocol state is guarded by Replica.mu, which is held only for computations.
+//   - A reign ends in the event loop: it returns from there when the machine has stopped, or will not begin, so that what follows
+//     meets a log that nobody else writes. What the core is told of the log is asked for in the loop too, never carried
+//     there by a notice: behind a cut, a notice would have the gateway promise what it has not.
 //
 // # Rules kept here
 //
 //   - Rule 2, first half: a position counts as durable only after engine/log reported its fsync.
 //   - Rule 3: a failed write or fsync ends the log's part in the protocol; the gateway gives it a new incarnation.
 //   - Rule 10: each replica uploads what it has to its own site's store, once; nothing is written to the registry for it.
-//   - Rule 11: Append waits while a live copy trails further than maxLag allows.
+//   - Rule 11: Append waits while a copy that had caught up, and answers, trails further than maxLag allows.
+//   - Rule 19: a segment is compared with its hash before it is put into a store, which would keep a damaged one for ever.
 //   - Rule 17: a follower proves with an HMAC that it can unwrap the data key, or it does not become a member.
 //
 // # On errors
 //
-// ErrNotHome says that this gateway is not the home, or not any more; if Append returns it, nothing was appended. If
+// ErrNotHome says that this gateway is not the home, or not any more; if Append returns it, nothing was appended, and what a failing
+// disk left half-way counts as appended. If
 // WaitCommitted returns it, the outcome is not known here; the next home knows it.
 package replica

@@ -12,8 +12,9 @@ import (
 
 // lagMeter remembers when the home's log ended where, to tell lag as time. Guarded by Replica.mu.
 type lagMeter struct {
-	samples []lagSample // ascending
-	sealed  Position    // where the newest segment began to be filled
+	samples []lagSample     // ascending
+	caught  map[string]bool // gateways that were near enough since their stream began
+	sealed  Position        // where the newest segment began to be filled
 	since   time.Duration
 }
 
@@ -24,6 +25,9 @@ type lagSample struct {
 
 // sample is taken at every tick; r.mu is held.
 func (l *lagMeter) sample(end Position, now time.Duration) {
+	for n := len(l.samples); n > 0 && end.Less(l.samples[n-1].end); n-- { // the log was cut
+		l.samples = l.samples[:n-1]
+	}
 	if n := len(l.samples); n > 0 && l.samples[n-1].end == end {
 		return
 	}
@@ -58,28 +62,29 @@ func (r *Replica) tick() {
 	stale := end.Off > r.lag.sealed.Off && r.cfg.MaxLag.Time > 0 && age > r.cfg.MaxLag.Time/2
 	r.mu.Unlock()
 	if leading && stale && r.cfg.Store != nil {
-		if err := r.roll(); err != nil {
-			r.cfg.Logger.Warn("segment is not sealed", "error", err)
-		}
+		r.rollSoon()
 	}
 	r.upload()
 }
 
-// roll seals the segment that is being filled, so that it can be uploaded.
-func (r *Replica) roll() error {
+// rollSoon has the event loop seal the segment that is being filled, so that it can be uploaded. The loop does it because it also
+// ends the reign: a segment that was begun after that would be one that no other log has.
+func (r *Replica) rollSoon() { r.enqueue(input{do: r.roll, kind: mergedRoll}) }
+
+func (r *Replica) roll() {
 	r.mu.Lock()
 	leading := r.leading
 	r.mu.Unlock()
 	if !leading {
-		return nil
+		return
 	}
 	if err := r.cfg.Log.Roll(); err != nil {
-		return err
+		r.cfg.Logger.Warn("segment is not sealed", "error", err)
+		return
 	}
-	r.post(protocol.Appended{Log: r.logState()})
+	r.refresh()
 	r.cfg.Log.Sync(r.cfg.Log.End())
 	r.kickStreams()
-	return nil
 }
 
 // Lag is how far each copy trails, as the home sees it.
@@ -111,8 +116,8 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 	return out
 }
 
-// throttle makes a writer wait while a copy that answers trails further than the policy allows (rule 11). A copy that
-// does not answer is a lost copy: it is shown as such and caught up when it is back, and does not stop the volume.
+// throttle makes a writer wait while a copy that answers trails further than the policy allows (rule 11). A copy that does not
+// answer, or is new or back and not caught up yet, is not a copy to count on: it is shown as such, and does not stop the volume.
 func (r *Replica) throttle(ctx context.Context) error {
 	for r.cfg.MaxLag != (MaxLag{}) && r.tooFar() {
 		select {
@@ -133,15 +138,27 @@ func (r *Replica) tooFar() bool {
 		return false
 	}
 	for _, p := range r.core.Status(now).Peers {
-		if !p.Joined || now-p.Seen > r.node.cfg.Promise {
-			continue
-		}
-		if limit := r.cfg.MaxLag.Bytes; limit > 0 && p.Match.Less(end) && r.cfg.Log.Distance(p.Match, end) > limit {
-			return true
-		}
-		if limit := r.cfg.MaxLag.Time; limit > 0 && r.lag.behind(p.Match, now) > limit {
+		switch {
+		case !p.Joined:
+			delete(r.lag.caught, p.Member.Gateway)
+		case now-p.Seen > r.node.cfg.Promise:
+		case !r.trails(p.Match, end, now):
+			if r.lag.caught == nil {
+				r.lag.caught = map[string]bool{}
+			}
+			r.lag.caught[p.Member.Gateway] = true
+		case r.lag.caught[p.Member.Gateway]:
 			return true
 		}
 	}
 	return false
+}
+
+// trails tells whether a copy that ends at pos trails further than the policy allows; r.mu is held.
+func (r *Replica) trails(pos, end Position, now time.Duration) bool {
+	if !pos.Less(end) {
+		return false
+	}
+	limit := r.cfg.MaxLag
+	return limit.Bytes > 0 && r.cfg.Log.Distance(pos, end) > limit.Bytes || limit.Time > 0 && r.lag.behind(pos, now) > limit.Time
 }

@@ -35,7 +35,8 @@ type Machine interface {
 	Commit(pos Position)
 	// Drop forgets the queued records after pos: the log was cut there.
 	Drop(pos Position) error
-	// Lead makes the machine execute changes in epoch; Unlead ends that.
+	// Lead makes the machine execute changes in epoch; the end of ctx ends the attempt. Unlead ends what Lead began, and returns when no
+	// Append is under way any more.
 	Lead(ctx context.Context, epoch uint64) error
 	Unlead()
 	// Applied is what can not be taken back any more.

@@ -39,11 +39,16 @@ type Node struct {
 
 // NewNode starts a node. Close ends it.
 func NewNode(cfg NodeConfig) *Node {
-	ctx, cancel := context.WithCancel(context.Background())
-	n := &Node{cfg: cfg, replicas: map[string]*Replica{}, ctx: ctx, cancel: cancel}
-	n.work.Go(n.tick)
-	n.work.Go(n.probe)
+	n := newNode(cfg)
+	n.work.Go(func() { n.every(cfg.Heartbeat, n.tick) })
+	n.work.Go(func() { n.every(cfg.Promise/4, n.probe) })
 	return n
+}
+
+// newNode is a node whose tick and probe somebody else calls.
+func newNode(cfg NodeConfig) *Node {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Node{cfg: cfg, replicas: map[string]*Replica{}, ctx: ctx, cancel: cancel}
 }
 
 // Open makes a volume's replica. The log and the machine must agree: the machine has ingested what the log holds after its applied
@@ -68,16 +73,15 @@ func (r *Replica) Start() {
 		}
 		r.post(protocol.Synced{})
 	})
-	n.mu.Lock()
-	n.replicas[r.cfg.Volume] = r
-	peers := n.peers
-	n.mu.Unlock()
-	r.work.Go(func() {
+	r.enqueue(input{do: func() {
 		for _, e := range r.first {
 			r.do(e, nil)
 		}
-	})
-	r.post(protocol.Peers{Members: peers})
+	}})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.replicas[r.cfg.Volume] = r
+	r.post(protocol.Peers{Members: n.peers}) // under the lock, or it might come after newer ones
 }
 
 // Get returns a volume's replica, or nil.
@@ -123,45 +127,41 @@ func (n *Node) ControlChanged(volume string, ctl *federation.Control, rev federa
 // SetPeers says which gateways there are, with their present incarnations.
 func (n *Node) SetPeers(peers []protocol.Member) {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.peers = peers
-	n.mu.Unlock()
-	for _, r := range n.All() {
+	for _, r := range n.replicas {
 		r.post(protocol.Peers{Members: peers})
 	}
 }
 
-func (n *Node) tick() {
-	t := time.NewTicker(n.cfg.Heartbeat)
+// every calls f at every interval until Close.
+func (n *Node) every(interval time.Duration, f func()) {
+	t := time.NewTicker(interval)
 	defer t.Stop()
 	for {
 		select {
 		case <-n.ctx.Done():
 			return
 		case <-t.C:
+			f()
 		}
-		for _, r := range n.All() {
-			r.tick()
-		}
+	}
+}
+
+func (n *Node) tick() {
+	for _, r := range n.All() {
+		r.tick()
 	}
 }
 
 // probe keeps the evidence fresh that the pool's disk works, also for volumes at rest.
 func (n *Node) probe() {
-	t := time.NewTicker(n.cfg.Promise / 4)
-	defer t.Stop()
-	for {
-		select {
-		case <-n.ctx.Done():
-			return
-		case <-t.C:
-		}
-		if err := n.cfg.Probe(); err != nil {
-			n.cfg.Logger.Error("pool does not take a small write; this gateway stops promising", "error", err)
-			continue
-		}
-		for _, r := range n.All() {
-			r.post(protocol.Synced{})
-		}
+	if err := n.cfg.Probe(); err != nil {
+		n.cfg.Logger.Error("pool does not take a small write; this gateway stops promising", "error", err)
+		return
+	}
+	for _, r := range n.All() {
+		r.post(protocol.Synced{})
 	}
 }
 
@@ -195,10 +195,13 @@ func (r *Replica) Close() {
 	if r.syncSoon != nil {
 		r.syncSoon.Stop()
 	}
+	if r.uploader.retry != nil {
+		r.uploader.retry.Stop()
+	}
+	r.cancel() // under the lock: a machine that is about to lead sees it, or was leads
 	r.mu.Unlock()
 	if was {
 		r.cfg.Machine.Unlead()
 	}
-	r.cancel()
 	r.work.Wait()
 }

@@ -4,8 +4,10 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +32,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// MaxLag bounds how far a live copy or the store may trail; zero fields do not bound.
+// MaxLag bounds how far a copy that answers may trail; zero fields do not bound. It also bounds the age of what is not sealed yet, so
+// that it reaches the stores.
 type MaxLag struct {
 	Bytes int64
 	Time  time.Duration
@@ -47,12 +50,14 @@ type Replica struct {
 	queue    []input
 	queued   int        // bytes of frames in queue
 	drained  *sync.Cond // on mu: queued has shrunk
+	merged   merged     // kinds of events that are in queue
 	running  bool
 	closed   bool
 	accepts  bool // Append appends: from before the machine leads
 	leading  bool // the machine leads
 	paused   bool
 	epoch    uint64 // of leading
+	leader   leader
 	waiters  []waiter
 	streams  map[string]*stream
 	changed  chan struct{} // closed and replaced when role or lease may have changed
@@ -63,70 +68,12 @@ type Replica struct {
 	lag      lagMeter
 	uploader uploader
 	syncSoon *time.Timer
-}
-
-type input struct {
-	event protocol.Event
-	env   *Envelope
+	full     pause // of following, because there is no room; the event loop's
 }
 
 type waiter struct {
 	pos  Position
 	done chan error
-}
-
-// post hands an event to the event loop, starting it if it is not there.
-func (r *Replica) post(e protocol.Event) { r.postWith(e, nil) }
-
-func (r *Replica) postWith(e protocol.Event, env *Envelope) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return
-	}
-	r.queue = append(r.queue, input{e, env})
-	if env != nil {
-		r.queued += len(env.Frames)
-	}
-	if !r.running {
-		r.running = true
-		r.work.Go(r.loop)
-	}
-}
-
-func (r *Replica) loop() {
-	for {
-		r.mu.Lock()
-		if len(r.queue) == 0 || r.closed {
-			r.running = false
-			r.mu.Unlock()
-			return
-		}
-		in := r.queue[0]
-		r.queue = r.queue[1:]
-		r.mu.Unlock()
-		r.step(in)
-		if in.env != nil && len(in.env.Frames) > 0 {
-			r.mu.Lock()
-			r.queued -= len(in.env.Frames)
-			r.drained.Broadcast()
-			r.mu.Unlock()
-		}
-	}
-}
-
-// step gives the core one event and carries out what it asks for. Only the event loop calls it.
-func (r *Replica) step(in input) {
-	if _, ok := in.event.(protocol.Synced); ok {
-		// Asked here, where the log is cut too: a notice may have been overtaken by a Truncate.
-		in.event = protocol.Synced{Position: r.cfg.Log.Durable()}
-	}
-	r.mu.Lock()
-	effects := r.core.Step(r.node.cfg.Clock(), in.event)
-	r.mu.Unlock()
-	for _, e := range effects {
-		r.do(e, in.env)
-	}
 }
 
 func (r *Replica) do(e protocol.Effect, env *Envelope) {
@@ -168,96 +115,16 @@ func (r *Replica) send(e protocol.Send) {
 	r.node.cfg.Transport.Send(e.To, env)
 }
 
-// maxQueued is how many bytes of frames wait at most; then the transport waits, and so does the sender.
-const maxQueued = 16 << 20
-
-// received takes a message in from the transport.
-func (r *Replica) received(env Envelope) {
-	m := env.Message
-	if len(env.Frames) > 0 {
-		r.mu.Lock()
-		for r.queued > maxQueued && !r.closed {
-			r.drained.Wait()
-		}
-		r.mu.Unlock()
-	}
-	if m.Kind == protocol.Welcome {
-		m.Proved = proves(env.Proof, r.cfg.DataKey, r.cfg.Volume, m.From, m.Epoch)
-		if !m.Proved {
-			r.cfg.Logger.Warn("follower does not prove that it can unwrap the volume's key; it stays without a vote", "from", m.From.String())
-		}
-	}
-	r.postWith(protocol.Received{Message: m}, &env)
-}
-
-func (r *Replica) ingest(env *Envelope) {
-	if env == nil || len(env.Frames) == 0 {
-		return
-	}
-	entries, err := r.cfg.Log.Ingest(env.Message.Start, env.Frames)
-	if isFull(err) { // entries are those that still found room
-		if r.makeRoom(int64(len(env.Frames))) > 0 {
-			var more []log.Entry
-			more, err = r.cfg.Log.Ingest(env.Message.Start, env.Frames) // skips what is there
-			entries = append(entries, more...)
-		}
-	}
-	if isFull(err) {
-		// What is sealed must reach the store first. Ask for the frames again after a while.
-		r.cfg.Logger.Warn("pool is full: following pauses until sealed segments are in the store", "error", err)
-		r.askAgain(env.Message)
-		err = nil
-	}
-	if err == nil && len(entries) > 0 {
-		err = r.cfg.Machine.Ingest(entries)
+func (r *Replica) beginEpoch(epoch uint64) {
+	_, err := r.cfg.Log.BeginEpoch(epoch)
+	if isFull(err) && r.makeRoom(segment.HeaderSize) > 0 {
+		_, err = r.cfg.Log.BeginEpoch(epoch)
 	}
 	if err != nil {
 		r.failed(err)
 		return
 	}
-	r.step(input{event: protocol.Appended{Log: r.logState()}})
-	r.cfg.Log.Sync(r.cfg.Log.End())
-}
-
-// askAgain has the home begin its stream again, after a while.
-func (r *Replica) askAgain(m protocol.Message) {
-	lost := protocol.Message{Kind: protocol.Lost, From: r.node.cfg.Self, Epoch: m.Epoch}
-	time.AfterFunc(500*time.Millisecond, func() {
-		lost.Stamp = r.node.cfg.Clock()
-		r.node.cfg.Transport.Send(m.From.Gateway, Envelope{Volume: r.cfg.Volume, Message: lost})
-	})
-}
-
-// failed ends this log's part in the protocol (rule 3).
-func (r *Replica) failed(err error) {
-	r.cfg.Logger.Error("the log of the volume can not be trusted any more", "error", err)
-	r.step(input{event: protocol.LogFailed{}})
-}
-
-func (r *Replica) truncate(to Position) {
-	if to.Less(r.cfg.Machine.Applied()) {
-		r.cfg.Logger.Error("this copy holds acknowledged changes that a forced takeover left out; it is set aside", "applied", r.cfg.Machine.Applied(), "cut", to)
-		r.cfg.Aside(to)
-		return
-	}
-	r.cfg.Logger.Info("cut the log to what it shares with the home", "end", r.cfg.Log.End(), "to", to)
-	if err := r.cfg.Machine.Drop(to); err != nil {
-		r.failed(err)
-		return
-	}
-	if err := r.cfg.Log.Truncate(to); err != nil {
-		r.failed(err)
-		return
-	}
-	r.step(input{event: protocol.Appended{Log: r.logState()}})
-}
-
-func (r *Replica) beginEpoch(epoch uint64) {
-	if _, err := r.cfg.Log.BeginEpoch(epoch); err != nil {
-		r.failed(err)
-		return
-	}
-	r.step(input{event: protocol.Appended{Log: r.logState()}})
+	r.refresh()
 	r.cfg.Log.Sync(r.cfg.Log.End())
 }
 
@@ -274,62 +141,12 @@ func (r *Replica) committed(pos Position) {
 	}
 	clear(r.waiters[len(keep):])
 	r.waiters = keep
+	ended := r.uploader.commit != pos.Seq // a segment did
+	r.uploader.commit = pos.Seq
 	r.mu.Unlock()
-	r.upload()
-}
-
-func (r *Replica) roleChanged(e protocol.RoleChanged) {
-	r.cfg.Logger.Info("role", "role", e.Role.String(), "epoch", e.Epoch)
-	if e.Role == protocol.Home {
-		r.work.Go(func() { r.lead(e.Epoch) })
-		return
+	if ended {
+		r.upload()
 	}
-	r.mu.Lock()
-	was := r.leading
-	r.leading, r.accepts, r.paused = false, false, false
-	r.abandon(ErrNotHome)
-	r.signal()
-	r.mu.Unlock()
-	if was {
-		r.cfg.Machine.Unlead()
-	}
-}
-
-// lead lets the machine lead once it applied everything; until then nobody is served.
-func (r *Replica) lead(epoch uint64) {
-	r.mu.Lock()
-	if r.leading && r.epoch == epoch { // a move that came to nothing
-		r.paused = false
-		r.signal()
-		r.mu.Unlock()
-		return
-	}
-	if !r.isHome(epoch) {
-		r.mu.Unlock()
-		return
-	}
-	r.accepts, r.paused, r.epoch = true, false, epoch
-	r.mu.Unlock()
-	if err := r.cfg.Machine.Lead(r.ctx, epoch); err != nil {
-		if r.ctx.Err() == nil {
-			r.cfg.Logger.Error("can not lead", "epoch", epoch, "error", err)
-		}
-		return
-	}
-	r.mu.Lock()
-	ok := r.isHome(epoch)
-	r.leading = ok
-	r.signal()
-	r.mu.Unlock()
-	if !ok {
-		r.cfg.Machine.Unlead()
-	}
-}
-
-// isHome tells whether the protocol still has this gateway as home in epoch; r.mu is held.
-func (r *Replica) isHome(epoch uint64) bool {
-	s := r.core.Status(r.node.cfg.Clock())
-	return s.Role == protocol.Home && s.Epoch == epoch && !r.closed
 }
 
 func (r *Replica) pause() {
@@ -353,8 +170,9 @@ func (r *Replica) signal() {
 	r.changed = make(chan struct{})
 }
 
-// Append appends a record at the home. It waits for room on the pool and for copies that trail too far. ErrNotHome: nothing was
-// appended. The caller serialises calls.
+// Append appends a record at the home. It waits for room on the pool and for copies that trail too far. With an error nothing was
+// appended, and never will be: ErrNotHome, log.ErrFull, segment.ErrTooLarge or the error of ctx. If the log failed in the middle of it, the
+// record may come back when the log is opened again: it counts as appended, and WaitCommitted tells. The caller serialises calls.
 func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, error) {
 	if err := r.throttle(ctx); err != nil {
 		return Position{}, err
@@ -368,17 +186,22 @@ func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, er
 		rec.Epoch = r.epoch
 		r.mu.Unlock()
 		end, err := r.cfg.Log.Append(rec)
-		if isFull(err) {
+		switch {
+		case isFull(err):
 			if err := r.waitRoom(ctx, err); err != nil {
 				return Position{}, err
 			}
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, log.ErrPoisoned):
 			r.post(protocol.LogFailed{})
+			end = r.cfg.Log.End()
+			return Position{Seq: end.Seq, Off: end.Off + 1}, nil // is never committed
+		case errors.Is(err, log.ErrNotHome), errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrDoubt):
 			return Position{}, fmt.Errorf("%w: append: %v", ErrNotHome, err)
+		case err != nil:
+			return Position{}, fmt.Errorf("append to the log: %w", err)
 		}
-		r.post(protocol.Appended{Log: r.logState()})
+		r.post(protocol.Appended{})
 		r.kickStreams()
 		r.syncLater()
 		return end, nil
@@ -403,16 +226,17 @@ func (r *Replica) syncLater() {
 	})
 }
 
-// WaitCommitted waits until pos is committed. Any error means that the outcome is not known.
+// WaitCommitted waits until pos, which Append returned in this reign, is committed. Any error means that the outcome is not known. A
+// gateway that was home before may see nil for what it appended then, if another record ends there now: who calls late checks the epoch.
 func (r *Replica) WaitCommitted(ctx context.Context, pos Position) error {
 	r.mu.Lock()
+	if !r.accepts { // also if so much is committed: what ends at pos may be the next home's record
+		r.mu.Unlock()
+		return ErrNotHome
+	}
 	if !r.core.Commit().Less(pos) {
 		r.mu.Unlock()
 		return nil
-	}
-	if !r.accepts {
-		r.mu.Unlock()
-		return ErrNotHome
 	}
 	w := waiter{pos, make(chan error, 1)}
 	r.waiters = append(r.waiters, w)
@@ -422,6 +246,9 @@ func (r *Replica) WaitCommitted(ctx context.Context, pos Position) error {
 	case err := <-w.done:
 		return err
 	case <-ctx.Done():
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.waiters = slices.DeleteFunc(r.waiters, func(x waiter) bool { return x == w })
 		return ctx.Err()
 	}
 }

@@ -16,6 +16,7 @@ const frameBatch = 1 << 20
 // stream sends the log to one follower. Its goroutine exists only while there is something to send.
 type stream struct {
 	to      string
+	epoch   uint64
 	next    Position
 	running bool
 	ctx     context.Context
@@ -26,7 +27,7 @@ func (r *Replica) startStream(e protocol.Stream) {
 	r.stopStream(e.To)
 	r.mu.Lock()
 	ctx, stop := context.WithCancel(r.ctx)
-	r.streams[e.To] = &stream{to: e.To, next: e.From, ctx: ctx, stop: stop}
+	r.streams[e.To] = &stream{to: e.To, epoch: e.Epoch, next: e.From, ctx: ctx, stop: stop}
 	r.mu.Unlock()
 	r.kickStreams()
 }
@@ -73,7 +74,7 @@ func (r *Replica) pump(s *stream) {
 		if err == nil {
 			r.mu.Lock()
 			m := r.core.Stamp(r.node.cfg.Clock(), s.to, s.next)
-			current := r.streams[s.to] == s
+			current := r.streams[s.to] == s && m.Epoch == s.epoch // else Unstream is about to come
 			r.mu.Unlock()
 			if !current {
 				return

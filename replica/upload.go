@@ -5,6 +5,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -20,7 +21,7 @@ type Uploads interface {
 // uploader is the state of a replica's uploading, guarded by Replica.mu.
 type uploader struct {
 	running bool
-	again   bool
+	commit  uint64 // segment of the commit position when pending was last asked for it
 	retry   *time.Timer
 }
 
@@ -33,29 +34,22 @@ func (r *Replica) upload() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return
-	}
-	if r.uploader.running {
-		r.uploader.again = true
-		return
-	}
-	if len(r.pending(1)) == 0 {
+	if r.closed || r.uploader.running || r.uploader.retry != nil || len(r.pending(0, 1)) == 0 {
 		return
 	}
 	r.uploader.running = true
 	r.work.Go(r.uploads)
 }
 
-// pending returns the first max segments that are to be uploaded: sealed, with all records committed (rule 9). r.mu is held.
-func (r *Replica) pending(limit int) []log.SegmentInfo {
+// pending returns the first segments after one, at most limit, that are to be uploaded: sealed, with all records committed (rule 9). r.mu is held.
+func (r *Replica) pending(after uint64, limit int) []log.SegmentInfo {
 	commit := r.core.Commit()
 	var out []log.SegmentInfo
 	for _, s := range r.cfg.Log.Segments() {
 		if commit.Less(Position{Seq: s.Seq, Off: s.Len}) {
 			break
 		}
-		if !s.Uploaded && s.Local {
+		if s.Seq > after && !s.Uploaded && s.Local {
 			if out = append(out, s); len(out) == limit {
 				break
 			}
@@ -65,24 +59,35 @@ func (r *Replica) pending(limit int) []log.SegmentInfo {
 }
 
 func (r *Replica) uploads() {
+	var after uint64
+	var left bool // a damaged segment, which must not hold up the others
 	for {
 		r.mu.Lock()
-		todo := r.pending(4)
-		if len(todo) == 0 && !r.uploader.again || r.closed {
+		todo := r.pending(after, 4)
+		if r.closed || len(todo) == 0 && !left {
 			r.uploader.running = false
 			r.mu.Unlock()
 			return
 		}
-		r.uploader.again = false
 		r.mu.Unlock()
+		if len(todo) == 0 {
+			r.retryUpload()
+			return
+		}
 		for _, s := range todo {
-			if err := r.uploadOne(s); err != nil {
-				if r.ctx.Err() == nil {
-					r.cfg.Logger.Warn("segment is not in the store yet; trying again", "segment", s.Name, "error", err)
-				}
+			err := r.uploadOne(s)
+			if err != nil && r.ctx.Err() == nil {
+				r.cfg.Logger.Warn("segment is not in the store yet; trying again", "segment", s.Name, "error", err)
+			}
+			switch {
+			case err == nil:
+			case errors.Is(err, errDamaged):
+				left = true
+			default:
 				r.retryUpload()
 				return
 			}
+			after = s.Seq
 		}
 	}
 }
@@ -103,9 +108,16 @@ func (r *Replica) retryUpload() {
 	})
 }
 
+// errDamaged says that a segment's file is not what its name says, and no other copy of it could be had.
+var errDamaged = errors.New("segment is damaged here")
+
 func (r *Replica) uploadOne(s log.SegmentInfo) error {
 	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Minute)
 	defer cancel()
+	// The store never replaces an object, so what is put under a hash must have it.
+	if err := r.cfg.Log.Heal(ctx, s.Seq); err != nil {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
 	body := io.NewSectionReader(segmentReader{r.cfg.Log, s.Seq}, 0, int64(s.Len))
 	if err := r.cfg.Store.Put(ctx, s.Name, int64(s.Len), body); err != nil {
 		return err
@@ -158,9 +170,7 @@ func (r *Replica) waitRoom(ctx context.Context, full error) error {
 	if r.cfg.Store == nil {
 		return full
 	}
-	if err := r.roll(); err != nil {
-		return err
-	}
+	r.rollSoon()
 	select {
 	case <-changed:
 		return nil

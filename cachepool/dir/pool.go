@@ -73,7 +73,7 @@ func Open(cfg Config) (_ *Pool, err error) {
 	if err := cachepool.CheckName("gateway", cfg.Gateway); err != nil {
 		return nil, p.fail("open", err, "")
 	}
-	if err := os.MkdirAll(cfg.Path, 0o700); err != nil {
+	if err := makeFolder(cfg.Path); err != nil {
 		return nil, p.fail("open", err, "give it a directory that this user can write")
 	}
 	if err := p.takeLock(); err != nil {
@@ -107,6 +107,23 @@ func Open(cfg Config) (_ *Pool, err error) {
 	}
 	p.room = cachepool.NewRoom(cfg.Path, limit, used)
 	return p, nil
+}
+
+// makeFolder makes a folder and those above it that are missing, durably: a pool is worth no more than its name.
+func makeFolder(path string) error {
+	above := filepath.Dir(path)
+	switch _, err := os.Stat(path); {
+	case err == nil || !errors.Is(err, fs.ErrNotExist):
+		return err
+	case above != path:
+		if err := makeFolder(above); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(above)
 }
 
 func (p *Pool) fail(op string, err error, remedy string) error {

@@ -25,10 +25,10 @@ func (p *Pool) Volume(uuid string) (cachepool.Dir, error) {
 	}
 	v := &volume{pool: p, path: filepath.Join(p.volumes(), uuid)}
 	err := os.Mkdir(v.path, 0o700)
-	if err == nil {
+	if err == nil || errors.Is(err, fs.ErrExist) { // who made it may not have come to the sync
 		err = syncDir(p.volumes())
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err != nil {
 		return nil, p.fail("make volume "+uuid+" on", err, "")
 	}
 	return v, nil

@@ -48,7 +48,11 @@ func (l *Log) Adopt(infos []SegmentInfo) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.base, l.segs = t.base, segs
+	if l.poison != nil {
+		return l.poison
+	}
+	l.base = t.base
+	l.setSegs(segs)
 	l.end = segs[len(segs)-1].end()
 	l.durable, l.want = l.end, l.end
 	l.announce()

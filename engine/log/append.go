@@ -69,7 +69,7 @@ func (l *Log) Append(rec *segment.Record) (end Position, err error) {
 	if l.sealer == nil {
 		return Position{}, fmt.Errorf("append: %w: call BeginEpoch", ErrNotHome)
 	}
-	if err := l.reserve(p.Size()); err != nil {
+	if err := l.reserve(p.Size(), removes(rec)); err != nil {
 		return Position{}, err
 	}
 	last := l.last()
@@ -154,7 +154,7 @@ func (l *Log) begin(h segment.Header) error {
 				h.Seq, l.segs[i].header.Seq)
 		}
 	}
-	if err := l.reserve(segment.HeaderSize); err != nil {
+	if err := l.reserve(segment.HeaderSize, true); err != nil { // without it nobody leads, and nothing is sealed for upload
 		return err
 	}
 	l.syncMu.Lock()
@@ -198,10 +198,13 @@ func (l *Log) begin(h segment.Header) error {
 		l.files.release(l.cur)
 	}
 	l.cur = cur
-	l.segs = append(l.segs, seg{header: h, local: true})
+	l.addSeg(seg{header: h, local: true})
 	c := l.tail.space(Position{Seq: h.Seq}, len(frame))
 	l.tail.add(c, append(c.buf, frame...))
 	l.grown(len(frame))
+	if l.poison != nil {
+		return l.poison
+	}
 	l.durable, l.unsynced = l.end, 0
 	l.announce()
 	return nil

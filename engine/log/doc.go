@@ -8,6 +8,7 @@
 //
 //	<sequence, 16 hex digits>.seg   one segment, as package segment draws it
 //	segments                        the segment table
+//	poisoned                        how far the log was durable when a write or fsync failed
 //	*.tmp                           unfinished; removed by Open
 //
 // The segment table lists the segments that are stored elsewhere, whether or not
@@ -32,12 +33,15 @@
 //
 // # Rules owned here
 //
-//   - 3: a failed write or fsync is never retried; the log is poisoned for ever.
+//   - 3: a failed write or fsync is never retried; the log is poisoned for ever, and what was not durable then is cut
+//     by the next Open, whatever reads of it show.
 //     What Open finds wrong beyond a torn tail is a doubt, and such a log takes
 //     nothing new before its owner truncates it.
 //   - 8: a crash at any instruction leaves a prefix, with all that was durable.
 //   - 9: a closed segment does not change and the next names its hash. (That only
 //     committed records stay sealed is replica's part: it truncates.)
+//   - 15: records that take something away without bringing data, and headers of segments, may use the room that is
+//     kept for them; nothing else may.
 //   - 16: Append seals only in segments begun by this Log since Open or Truncate.
 //     Ingest copies ciphertext and may go on with a segment.
 //   - 19: what does not verify is logged with segment and path, and read from

@@ -126,6 +126,7 @@ func (l *Log) Evict(seqs ...uint64) error {
 		if err := l.cfg.Dir.Remove(name); err != nil {
 			return l.fail("remove "+name, err)
 		}
+		l.files.drop(evict[i].header.Seq) // again: a reader may have come meanwhile, and an open file keeps its room
 		l.cfg.Room.Release(int64(evict[i].len))
 	}
 	return nil

@@ -18,6 +18,7 @@ type files struct {
 	mu   sync.Mutex
 	open map[uint64]*handle
 	tick uint64
+	over bool // closeAll was called
 }
 
 // handle is an open file with its users counted.
@@ -35,6 +36,9 @@ func newFiles(dir cachepool.Dir) *files { return &files{dir: dir, open: map[uint
 func (fs *files) acquire(seq uint64) (*handle, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	if fs.over {
+		return nil, ErrClosed
+	}
 	h := fs.open[seq]
 	if h == nil {
 		f, err := fs.dir.Open(fileName(seq))
@@ -111,6 +115,7 @@ func (fs *files) shrink(keep *handle) {
 func (fs *files) closeAll() error {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	fs.over = true
 	var errs []error
 	for seq, h := range fs.open {
 		delete(fs.open, seq)

@@ -29,7 +29,7 @@ func (l *Log) Heal(ctx context.Context, seq uint64) error {
 		}
 		l.cfg.Logger.LogAttrs(ctx, slog.LevelError, "a segment's file is damaged; fetching another copy",
 			slog.Uint64("segment", seq), slog.String("path", l.path(seq)), slog.Any("error", err))
-	} else if err := l.reserve(int(s.len)); err != nil {
+	} else if err := l.reserve(int(s.len), false); err != nil {
 		return err
 	}
 	temp := fileName(seq) + ".tmp"

@@ -106,24 +106,40 @@ func (in *ingest) frame(f segment.Frame) error {
 	return nil
 }
 
-// flush puts what was gathered into the log.
+// flush puts what was gathered into the log: all of it, or what comes before the first record that finds no room. After
+// an error nothing is left to flush.
 func (in *ingest) flush() error {
-	l, n := in.l, len(in.pending)
-	if n == 0 {
-		return nil
-	}
-	if err := l.reserve(n); err != nil {
-		return err
-	}
-	if err := l.write(in.pending); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	l.grown(n)
-	l.mu.Unlock()
-	in.entries = append(in.entries, in.waiting...)
+	l := in.l
+	n, entries, full := in.admit()
+	frames := in.pending[:n]
 	in.pending, in.waiting = in.pending[:0], nil
-	return nil
+	if n > 0 {
+		if err := l.write(frames); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		l.grown(n)
+		l.mu.Unlock()
+		in.entries = append(in.entries, entries...)
+	}
+	return full
+}
+
+// admit reserves room for what was gathered, and returns what found room and why the rest did not.
+func (in *ingest) admit() (n int, entries []Entry, full error) {
+	l := in.l
+	if len(in.pending) == 0 || l.reserve(len(in.pending), false) == nil {
+		return len(in.pending), in.waiting, nil
+	}
+	start := l.last().len
+	for i, e := range in.waiting {
+		size := int(e.Pos.Off-start) - n
+		if err := l.reserve(size, removes(e.Record)); err != nil {
+			return n, in.waiting[:i], err
+		}
+		n += size
+	}
+	return n, in.waiting, nil
 }
 
 // header begins the segment that another log began.

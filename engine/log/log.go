@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/zeebo/blake3"
@@ -37,6 +38,7 @@ type Log struct {
 	mu        sync.Mutex
 	base      segment.Link // the segment before the first; zero as a rule
 	segs      []seg        // consecutive sequences
+	epochs    []EpochStart // of segs
 	end       Position
 	durable   Position
 	want      Position // someone asked for durability up to here
@@ -45,9 +47,11 @@ type Log struct {
 	tail      tail
 	gen       uint64 // counts truncations
 	poison    error
+	settled   bool // durable is what the disk has: Open found no doubt, or Truncate settled it
 	closed    bool
 	syncing   bool // the syncer lives
 	tell      bool // the syncer has something to tell
+	noticed   bool // the poison is to be told
 	told      bool // the poison was told
 	changed   chan struct{}
 	callbacks []func(Position, error)
@@ -55,6 +59,7 @@ type Log struct {
 
 	recovered Recovered
 	doubt     error                // under mu; recovered.Doubt until Truncate
+	noted     bool                 // under writer; there is a note of a poisoning
 	strays    []cachepool.FileInfo // under writer; files of segments after the end, and leftovers, which go
 
 	openers openers
@@ -137,14 +142,24 @@ func (l *Log) Recovered() Recovered { return l.recovered }
 func (l *Log) Epochs() []EpochStart {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []EpochStart
-	for i := range l.segs {
-		h := &l.segs[i].header
-		if i == 0 || h.Epoch != l.segs[i-1].header.Epoch {
-			out = append(out, EpochStart{Epoch: h.Epoch, Start: Position{Seq: h.Prev.Seq, Off: h.Prev.Len}})
-		}
+	return slices.Clone(l.epochs)
+}
+
+// setSegs replaces the segments. Under mu. (Epochs are asked for with each record: counting them anew costs too much
+// in a long log.)
+func (l *Log) setSegs(segs []seg) {
+	l.segs, l.epochs = nil, nil
+	for i := range segs {
+		l.addSeg(segs[i])
 	}
-	return out
+}
+
+// addSeg adds a segment. Under mu.
+func (l *Log) addSeg(s seg) {
+	l.segs = append(l.segs, s)
+	if n := len(l.epochs); n == 0 || l.epochs[n-1].Epoch != s.header.Epoch {
+		l.epochs = append(l.epochs, EpochStart{Epoch: s.header.Epoch, Start: Position{Seq: s.header.Prev.Seq, Off: s.header.Prev.Len}})
+	}
 }
 
 // Segments returns the closed segments, oldest first. The last segment is among
@@ -212,28 +227,24 @@ func (l *Log) writable() error {
 	return nil
 }
 
-// fail poisons the log (rule 3) and returns the error to give to the caller. Takes mu.
-func (l *Log) fail(what string, err error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.poison == nil {
-		l.poison = fmt.Errorf("%w: %s in %s: %w", ErrPoisoned, what, l.cfg.Dir.Path(), err)
-		l.announce()
+// reserve takes room for n bytes. Urgent needs may use what is kept for removals (rule 15).
+func (l *Log) reserve(n int, urgent bool) error {
+	take := l.cfg.Room.Reserve
+	if urgent {
+		take = l.cfg.Room.ReserveUrgent
 	}
-	return l.poison
-}
-
-// reserve takes room for n bytes. Small needs may use the reserve (rule 15).
-func (l *Log) reserve(n int) error {
-	const small = 16 << 10
-	err := l.cfg.Room.Reserve(int64(n))
-	if err != nil && n <= small {
-		err = l.cfg.Room.ReserveUrgent(int64(n))
-	}
-	if err != nil {
+	if err := take(int64(n)); err != nil {
 		return fmt.Errorf("reserve %d bytes for the log in %s: %w", n, l.cfg.Dir.Path(), err)
 	}
 	return nil
+}
+
+// removes tells whether a record takes something away, and brings no data: such may use the reserve. It is told from
+// the record itself, so that every copy of the log decides alike.
+func removes(rec *segment.Record) bool {
+	return rec != nil && len(rec.Blocks) == 0 && slices.ContainsFunc(rec.Ops, func(op segment.Op) bool {
+		return op.Kind == segment.Delete || op.Kind == segment.DeleteRange
+	})
 }
 
 func sum(h hash.Hash) (out segment.Hash) {

@@ -215,7 +215,11 @@ func TestRoom(t *testing.T) {
 		t.Fatal("nothing fitted")
 	}
 	end := l.End()
-	_, err = l.Append(rec(2)) // small: the reserve for deletes
+	for id := 2; err == nil || id == 2; id++ { // small ones fit in what is left, but not in the reserve
+		_, err = l.Append(rec(id))
+	}
+	wantErr(t, err, cachepool.ErrFull)
+	_, err = l.Append(removal(2))
 	must(t, err)
 	must(t, l.Roll())
 	for seq := range l.End().Seq - 1 {

@@ -34,12 +34,12 @@ func (l *Log) Distance(from, to Position) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var n int64
-	for i := range l.segs {
-		s := &l.segs[i]
-		seq := s.header.Seq
-		if seq < from.Seq || seq > to.Seq {
-			continue
-		}
+	if len(l.segs) == 0 {
+		return 0
+	}
+	first := l.segs[0].header.Seq
+	for seq := max(first, from.Seq); seq <= to.Seq && seq-first < uint64(len(l.segs)); seq++ {
+		s := &l.segs[seq-first]
 		a, b := uint64(0), s.len
 		if seq == from.Seq {
 			a = from.Off

@@ -93,10 +93,10 @@ func (l *Log) locate(from Position, max int) (b []byte, s seg, off uint64, err e
 	}
 	if sp, ok := l.find(p.Seq); ok && p.Off < sp.len {
 		s, off = *sp, p.Off
-	} else if sp, ok := l.find(p.Seq + 1); ok {
+	} else if sp, ok := l.find(p.Seq + 1); ok && (p.Seq != l.base.Seq || p.Off == l.base.Len) {
 		s = *sp
 	} else {
-		return nil, s, 0, fmt.Errorf("read log from %v: %w: the log begins with segment %d", from, ErrNotLocal, l.segs[0].header.Seq)
+		return nil, s, 0, fmt.Errorf("read log from %v: %w: the log begins with segment %d", from, ErrNotLocal, l.base.Seq+1)
 	}
 	return l.tail.get(Position{Seq: s.header.Seq, Off: off}, max), s, off, nil
 }

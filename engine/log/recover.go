@@ -82,7 +82,7 @@ func (l *Log) recover() error {
 		if found != nil {
 			s.closed = false
 		}
-		l.segs = append(l.segs, *s)
+		l.addSeg(*s)
 		link = s.link()
 		if found != nil {
 			break
@@ -92,6 +92,13 @@ func (l *Log) recover() error {
 		l.end = last.end()
 	} else {
 		l.end = Position{Seq: l.base.Seq, Off: l.base.Len}
+	}
+	if l.doubt == nil {
+		if err := l.cutPoisoned(sizes); errors.Is(err, errNote) {
+			doubt("%w", err)
+		} else if err != nil {
+			return err
+		}
 	}
 	if l.end.Less(l.cfg.KnownApplied) {
 		doubt("the log ends at %v, but was known to reach %v", l.end, l.cfg.KnownApplied)
@@ -231,6 +238,9 @@ func (l *Log) settle() error {
 	if err := l.removeFiles(nil); err != nil {
 		return err
 	}
+	if err := l.copyLast(); err != nil {
+		return err
+	}
 	if last := l.last(); last != nil && last.local {
 		if err := l.reopenLast(); err != nil {
 			return err
@@ -245,7 +255,10 @@ func (l *Log) settle() error {
 	if err := l.cfg.Dir.Sync(); err != nil {
 		return err
 	}
-	l.durable = l.end
+	if err := l.forgetPoison(); err != nil {
+		return err
+	}
+	l.durable, l.settled = l.end, true
 	return nil
 }
 

@@ -86,8 +86,11 @@ func (l *Log) syncer() {
 		switch {
 		case l.tell:
 			l.tell = false
-			pos, err, fns := l.durable, l.poison, l.callbacks
-			l.told = err != nil
+			pos, fns := l.durable, l.callbacks
+			var err error
+			if l.noticed {
+				err, l.told = l.poison, true
+			}
 			l.mu.Unlock()
 			for _, fn := range fns {
 				fn(pos, err)
@@ -129,6 +132,9 @@ func (l *Log) syncLocked() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.poison != nil {
+		return l.poison // it noted how far the log is durable
+	}
 	l.durable = target
 	l.unsynced -= unsynced
 	if invariants && l.end.Less(l.durable) {

@@ -148,24 +148,7 @@ func (l *Log) setTable(t table) error {
 }
 
 func writeTable(dir cachepool.Dir, t table) error {
-	f, err := createFresh(dir, tableTemp)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(t.encode(), 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	if err := dir.Rename(tableTemp, tableName); err != nil {
-		return err
-	}
-	return dir.Sync()
+	return replaceFile(dir, tableTemp, tableName, t.encode())
 }
 
 // readTable returns an empty table if there is none.

@@ -48,6 +48,11 @@ func (l *Log) Truncate(to Position) error {
 	if err := l.removeFiles(dropped); err != nil {
 		return err
 	}
+	if to == (Position{}) && l.table.base != (segment.Link{}) {
+		if err := l.setTable(table{}); err != nil {
+			return err
+		}
+	}
 	if last := l.last(); last != nil && last.local {
 		if err := l.forgetUpload(last.header.Seq); err != nil {
 			return err
@@ -57,12 +62,19 @@ func (l *Log) Truncate(to Position) error {
 			return l.fail("truncate", err)
 		}
 	}
-	if err := l.cfg.Dir.Sync(); err != nil {
+	err = l.cfg.Dir.Sync()
+	if err == nil {
+		err = l.forgetPoison()
+	}
+	if err != nil {
 		return l.fail("fsync directory", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.durable, l.want, l.doubt = l.end, l.end, nil
+	if l.poison != nil {
+		return l.poison
+	}
+	l.durable, l.want, l.doubt, l.settled = l.end, l.end, nil, true
 	l.announce()
 	return nil
 }
@@ -110,11 +122,14 @@ func (l *Log) shorten(to Position) []seg {
 		keep++
 	}
 	dropped := slices.Clone(l.segs[keep:])
-	l.segs = slices.Clip(l.segs[:keep])
+	l.setSegs(l.segs[:keep])
 	if last := l.last(); last != nil {
 		last.len = to.Off
 	}
 	l.end = to
+	if to == (Position{}) {
+		l.base = segment.Link{}
+	}
 	if len(l.segs) == 0 {
 		l.end = Position{Seq: l.base.Seq, Off: l.base.Len}
 	}

@@ -56,6 +56,10 @@ func Open(o Options) (*Store, error) {
 		L0CompactionThreshold:       4,
 		MaxOpenFiles:                256,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		// Else Pebble ends the process, and all other volumes with it. Who meets the damage gets an error.
+		EventListener: &pebble.EventListener{DataCorruption: func(info pebble.DataCorruptionInfo) {
+			o.Logger.Error("metadata on the pool is damaged, rebuild it from another copy", "path", info.Path, "details", info.Details)
+		}},
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)

@@ -74,13 +74,16 @@ func (v *View) Range(lo, hi []byte) iter.Seq2[Pair, error] {
 	}
 }
 
-// merge walks the overlay and it together. It returns false if the consumer stopped.
+// merge walks the overlay and it together, up to an error of it. It returns false if the consumer stopped.
 func (v *View) merge(it *pebble.Iterator, lo, hi []byte, yield func(Pair, error) bool) bool {
 	points := v.over.points.Iter()
 	defer points.Release()
 	pending := points.Seek(point{key: lo}) && bytes.Compare(points.Item().key, hi) < 0
 	stored := it.First()
 	for pending || stored {
+		if !stored && it.Error() != nil {
+			return true // what follows in the overlay is not what comes next
+		}
 		order := -1 // of the pending key against the stored one
 		if !pending {
 			order = 1

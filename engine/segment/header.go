@@ -96,7 +96,16 @@ func DecodeHeader(b []byte) (Header, error) {
 
 // Name returns the object name of a closed segment.
 func Name(volume VolumeID, seq uint64, hash Hash) string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x/%016x-%x", volume[:4], volume[4:6], volume[6:8], volume[8:10], volume[10:], seq, hash)
+	b := make([]byte, 0, 36+1+16+1+64) // a log of thousands of segments is listed often
+	for i, part := range [][]byte{volume[:4], volume[4:6], volume[6:8], volume[8:10], volume[10:]} {
+		if i > 0 {
+			b = append(b, '-')
+		}
+		b = hex.AppendEncode(b, part)
+	}
+	b = hex.AppendEncode(append(b, '/'), binary.BigEndian.AppendUint64(nil, seq))
+	b = hex.AppendEncode(append(b, '-'), hash[:])
+	return string(b)
 }
 
 // ParseName is the inverse of Name. Only names that Name makes are accepted.

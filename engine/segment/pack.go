@@ -40,9 +40,9 @@ var (
 // the bytes, compressed where that makes them fewer. The result is the caller's.
 // It takes about 0.1 ms for 64 KiB: call it outside locks.
 func Pack(raw []byte) []byte {
-	out := make([]byte, 1, len(raw)+1)
+	// EncodeAll needs a little more than raw for what does not compress, and would else take twice the memory.
+	out := make([]byte, 1, len(raw)+1+32)
 	out[0] = codecZstd
-	// EncodeAll may grow out of the given capacity; such a result is not smaller.
 	if z := encoder().EncodeAll(raw, out); len(z) < len(raw)+1 {
 		return z
 	}

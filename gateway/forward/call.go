@@ -19,7 +19,7 @@ import (
 )
 
 // Call executes one operation at the home; it is made for one use. It has the
-// methods of volume.Reader, Changer and Locker.
+// methods of volume.Reader and Changer, and those of Locks in Locks.
 type Call struct {
 	Client forwardpb.ForwardClient
 	Volume string // UUID
@@ -178,37 +178,8 @@ func (c *Call) RemoveXattr(ctx context.Context, r volume.Request, h volume.Handl
 	return toDir(reply.GetDir()), err
 }
 
-// SetLock is volume.Locker's.
-func (c *Call) SetLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock, reclaim bool) error {
-	_, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SET_LOCK, Handle: fromHandle(h), Lock: fromLock(l), Flag: reclaim})
-	return err
-}
-
-// TestLock is volume.Locker's.
-func (c *Call) TestLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
-	_, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_TEST_LOCK, Handle: fromHandle(h), Lock: fromLock(l)})
-	return err
-}
-
-// Unlock is volume.Locker's.
-func (c *Call) Unlock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
-	_, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_UNLOCK, Handle: fromHandle(h), Lock: fromLock(l)})
-	return err
-}
-
 // Forget is volume.Volume's.
 func (c *Call) Forget(ctx context.Context, prefix string) error {
 	_, err := c.do(ctx, volume.Request{}, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_FORGET, Name: []byte(prefix)})
-	return err
-}
-
-// Register tells the home all locks that the caller's gateway holds. Recovering says that the gateway restarted and that its clients
-// still reclaim: what the home knows of it stays until a Register without.
-func (c *Call) Register(ctx context.Context, gateway string, recovering bool, locks []HeldLock) error {
-	q := &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REGISTER_LOCKS, Gateway: gateway, Flag: recovering}
-	for _, l := range locks {
-		q.Locks = append(q.Locks, &forwardpb.HeldLock{Handle: fromHandle(l.Handle), Lock: fromLock(l.Lock)})
-	}
-	_, err := c.do(ctx, volume.Request{}, q)
 	return err
 }

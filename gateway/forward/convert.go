@@ -85,12 +85,6 @@ func toLock(l *forwardpb.Lock) volume.Lock {
 	return volume.Lock{Owner: volume.LockOwner{Gateway: l.GetGateway(), Owner: string(l.GetOwner())}, Start: l.GetStart(), End: l.GetEnd(), Exclusive: l.GetExclusive()}
 }
 
-// HeldLock is a lock and the file it is on.
-type HeldLock struct {
-	Handle volume.Handle
-	Lock   volume.Lock
-}
-
 // fromRequest is the request that travels in q.
 func fromRequest(q *forwardpb.CallRequest) volume.Request {
 	c := q.GetCaller()

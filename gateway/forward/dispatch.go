@@ -14,9 +14,9 @@ import (
 type Home interface {
 	volume.Reader
 	volume.Changer
-	volume.Locker
 	Forget(ctx context.Context, prefix string) error
-	Register(ctx context.Context, gateway string, recovering bool, locks []HeldLock) error
+	// Locks are those of the gateway that sent the operation.
+	Locks(Registration) Locks
 }
 
 // Dispatch executes q on home and returns the reply, without epoch and position, which the caller knows.
@@ -29,6 +29,7 @@ func Dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest) *forward
 func dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest, reply *forwardpb.CallReply) (err error) {
 	r := fromRequest(q)
 	h, target, name := toHandle(q.GetHandle()), toHandle(q.GetTarget()), string(q.GetName())
+	locks := home.Locks(Registration{Incarnation: q.GetIncarnation(), Number: q.GetRegistration()})
 	attr := func(a volume.Attr, err error) error {
 		if err == nil {
 			reply.Attr = fromAttr(a)
@@ -111,19 +112,17 @@ func dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest, reply *f
 	case forwardpb.Method_METHOD_REMOVE_XATTR:
 		return dir(home.RemoveXattr(ctx, r, h, name))
 	case forwardpb.Method_METHOD_SET_LOCK:
-		return home.SetLock(ctx, r, h, toLock(q.GetLock()), q.GetFlag())
+		return locks.SetLock(ctx, r, h, toLock(q.GetLock()), q.GetFlag())
 	case forwardpb.Method_METHOD_TEST_LOCK:
-		return home.TestLock(ctx, r, h, toLock(q.GetLock()))
+		return locks.TestLock(ctx, r, h, toLock(q.GetLock()))
 	case forwardpb.Method_METHOD_UNLOCK:
-		return home.Unlock(ctx, r, h, toLock(q.GetLock()))
+		return locks.Unlock(ctx, r, h, toLock(q.GetLock()))
 	case forwardpb.Method_METHOD_FORGET:
 		return home.Forget(ctx, name)
 	case forwardpb.Method_METHOD_REGISTER_LOCKS:
-		var locks []HeldLock
-		for _, l := range q.GetLocks() {
-			locks = append(locks, HeldLock{Handle: toHandle(l.GetHandle()), Lock: toLock(l.GetLock())})
-		}
-		return home.Register(ctx, q.GetGateway(), q.GetFlag(), locks)
+		lost, err := locks.Register(ctx, q.GetFlag(), toHeld(q.GetLocks()))
+		reply.Lost = fromHeld(lost)
+		return err
 	}
 	return fmt.Errorf("%w: method %d is not known at the home: upgrade it", volume.ErrInvalid, q.GetMethod())
 }

@@ -2,13 +2,20 @@
 
 // Package peer carries replica's envelopes between gateways over gRPC with mutual TLS (peerpb/peer.proto).
 //
-// To each gateway that it has something for, a Transport keeps two connections: one for messages, so that
-// promises are never stuck behind data, and one for frames of the log, whose flow control slows the sender to
-// what the receiver and the link take. Both only send; the other side has its own two back. A broken stream is
-// reported once and opened again by the next send.
+// To each gateway that it has something for, a Transport keeps two lanes, each with a connection of its own: one for
+// messages, so that promises are never stuck behind data, and one for frames of the log, whose flow control slows the sender to
+// what the receiver and the link take. Both only send; the other side has its own two back. A lane's connection is watched
+// also while there is nothing to send: frames that were under way when it broke are asked for by nobody else. A break is
+// reported once, and the next envelope begins another connection, to the address that the gateway has by then.
 //
-// The receiver takes a message's sender from the certificate of the connection, not from the message: a message
-// that names another gateway is refused.
+// # Order
+//
+//   - The receiver takes a message's sender from the certificate of the connection, not from the message: a message
+//     that names another gateway is refused.
+//   - After the first envelope of a lane's new connection none of its earlier ones is delivered, however many of them the
+//     receiver holds already. The receiver answers a connection with a header once it has put the earlier one out of use, and the
+//     sender sends nothing before it has that header. So a connection that arrives after its successor carries nothing; it ends
+//     the successor, which begins again.
 package peer
 
 import (
@@ -20,6 +27,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
@@ -34,23 +42,48 @@ type Transport struct {
 	down   func(gateway string)
 	logger *slog.Logger
 
-	mu    sync.Mutex
-	links map[string]*link
-	ctx   context.Context
-	stop  context.CancelFunc
-	work  sync.WaitGroup
+	mu     sync.Mutex
+	links  map[string]*link
+	closed bool
+	ctx    context.Context
+	stop   context.CancelFunc
+	work   sync.WaitGroup
 }
 
 // link is what there is to one gateway.
-type link struct {
-	t        *Transport
-	gateway  string
-	messages chan *peerpb.Envelope
+type link struct{ messages, frames *lane }
 
-	mu     sync.Mutex // guards frames, and is held while one is sent
-	frames grpc.ClientStreamingClient[peerpb.Envelope, peerpb.CarryReply]
-	conn   *grpc.ClientConn
+// The lanes' names, which begin each connection, in its metadata.
+const (
+	laneKey  = "weir-lane"
+	messages = "messages"
+	frames   = "frames"
+)
+
+// lane sends what is put into its queue, in order, over a connection of its own.
+type lane struct {
+	t       *Transport
+	gateway string
+	name    string
+	queue   chan parcel
 }
+
+type parcel struct {
+	envelope *peerpb.Envelope
+	sent     chan error // holds one; nil: nobody waits
+}
+
+func (p parcel) done(err error) {
+	if p.sent != nil {
+		p.sent <- err
+	}
+}
+
+// errClosed says that the Transport was closed.
+var errClosed = errors.New("transport between gateways is closed")
+
+// reconnectAfter is how long a lane rests after its connection broke.
+const reconnectAfter = 100 * time.Millisecond
 
 // New returns a Transport that calls down when a connection broke.
 func New(dial Dial, down func(gateway string), logger *slog.Logger) *Transport {
@@ -58,130 +91,120 @@ func New(dial Dial, down func(gateway string), logger *slog.Logger) *Transport {
 	return &Transport{dial: dial, down: down, logger: logger, links: map[string]*link{}, ctx: ctx, stop: stop}
 }
 
-// Close ends all connections.
+// Close ends all connections and waits until nothing of them is left. What is sent after it is lost.
 func (t *Transport) Close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
 	t.stop()
 	t.work.Wait()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, l := range t.links {
-		l.mu.Lock()
-		if l.conn != nil {
-			_ = l.conn.Close() // nothing is under way that its closing could tell us about
-		}
-		l.mu.Unlock()
-	}
 }
 
+// link returns the link to a gateway, nil after Close.
 func (t *Transport) link(gateway string) *link {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.closed {
+		return nil
+	}
 	l := t.links[gateway]
 	if l == nil {
-		l = &link{t: t, gateway: gateway, messages: make(chan *peerpb.Envelope, 4096)}
+		l = &link{
+			messages: &lane{t: t, gateway: gateway, name: messages, queue: make(chan parcel, 4096)},
+			frames:   &lane{t: t, gateway: gateway, name: frames, queue: make(chan parcel)},
+		}
 		t.links[gateway] = l
-		t.work.Go(l.run)
+		t.work.Go(l.messages.run)
+		t.work.Go(l.frames.run)
 	}
 	return l
 }
 
 // Send queues a message; when the queue is full, it is dropped, as the network might.
 func (t *Transport) Send(gateway string, e replica.Envelope) {
-	if t.ctx.Err() != nil {
+	l := t.link(gateway)
+	if l == nil {
 		return
 	}
 	select {
-	case t.link(gateway).messages <- encode(e):
+	case l.messages.queue <- parcel{envelope: encode(e)}:
 	default:
 	}
 }
 
-// SendFrames sends frames and waits while the receiver's window is full.
+// SendFrames sends frames and waits while the receiver's window is full. When ctx ends before, the frames may still arrive.
 func (t *Transport) SendFrames(ctx context.Context, gateway string, e replica.Envelope) error {
 	l := t.link(gateway)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return err
+	if l == nil {
+		return fmt.Errorf("send to gateway %s: %w", gateway, errClosed)
 	}
-	if l.frames == nil {
-		if err := l.open(); err != nil {
-			return err
-		}
+	p := parcel{envelope: encode(e), sent: make(chan error, 1)}
+	select {
+	case l.frames.queue <- p:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.ctx.Done():
+		return fmt.Errorf("send to gateway %s: %w", gateway, errClosed)
 	}
-	if err := l.frames.Send(encode(e)); err != nil {
-		_, cause := l.frames.CloseAndRecv()
-		l.frames = nil
-		return fmt.Errorf("send to gateway %s: %w", gateway, errors.Join(err, cause))
-	}
-	return nil
-}
-
-// open begins the stream for frames; l.mu is held.
-func (l *link) open() error {
-	if l.conn == nil {
-		conn, err := l.t.dial(l.gateway)
+	select {
+	case err := <-p.sent:
 		if err != nil {
-			return fmt.Errorf("dial gateway %s: %w", l.gateway, err)
+			return fmt.Errorf("send to gateway %s: %w", gateway, err)
 		}
-		l.conn = conn
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.ctx.Done():
+		return fmt.Errorf("send to gateway %s: %w", gateway, errClosed)
 	}
-	s, err := peerpb.NewPeerClient(l.conn).Carry(l.t.ctx)
-	if err != nil {
-		return fmt.Errorf("open stream to gateway %s: %w", l.gateway, err)
-	}
-	l.frames = s
-	return nil
 }
 
-// run sends messages, over a connection that it opens again whenever it breaks.
-func (l *link) run() {
-	for l.t.ctx.Err() == nil {
-		err := l.session()
+// run begins a connection whenever there is something to send and the last one broke.
+func (l *lane) run() {
+	for {
+		var first parcel
+		select {
+		case first = <-l.queue:
+		case <-l.t.ctx.Done():
+			return
+		}
+		err := l.session(first)
 		if l.t.ctx.Err() != nil {
 			return
 		}
-		if err != nil {
-			l.t.logger.Debug("connection to gateway broke", "gateway", l.gateway, "error", err)
-			l.t.down(l.gateway)
-			l.drain()
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-l.t.ctx.Done():
-			}
+		l.t.logger.Debug("connection to gateway broke", "gateway", l.gateway, "lane", l.name, "error", err)
+		l.t.down(l.gateway)
+		l.drain(err)
+		select {
+		case <-time.After(reconnectAfter):
+		case <-l.t.ctx.Done():
+			return
 		}
 	}
 }
 
 // drain drops what was queued for a connection that is gone.
-func (l *link) drain() {
+func (l *lane) drain(why error) {
 	for {
 		select {
-		case <-l.messages:
+		case p := <-l.queue:
+			p.done(why)
 		default:
 			return
 		}
 	}
 }
 
-func (l *link) session() error {
-	var first *peerpb.Envelope
-	select {
-	case first = <-l.messages:
-	case <-l.t.ctx.Done():
-		return nil
-	}
-	conn, err := l.t.dial(l.gateway)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	ctx, cancel := context.WithCancel(l.t.ctx)
+// session sends first, and then what comes, until the connection breaks or the Transport is closed.
+func (l *lane) session(first parcel) error {
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(l.t.ctx, laneKey, l.name))
 	defer cancel()
-	s, err := peerpb.NewPeerClient(conn).Carry(ctx)
+	s, end, err := l.open(ctx)
 	if err != nil {
+		first.done(err)
 		return err
 	}
+	defer end()
 	broken := make(chan error, 1)
 	l.t.work.Go(func() { // the reply only ever comes when the stream has ended
 		err := s.RecvMsg(new(peerpb.CarryReply))
@@ -190,19 +213,49 @@ func (l *link) session() error {
 		}
 		broken <- err
 	})
-	if err := s.Send(first); err != nil {
-		return errors.Join(err, <-broken)
-	}
-	for {
+	for p := first; ; {
+		if err := s.Send(p.envelope); err != nil {
+			err = errors.Join(err, <-broken)
+			p.done(err)
+			return err
+		}
+		p.done(nil)
 		select {
-		case e := <-l.messages:
-			if err := s.Send(e); err != nil {
-				return errors.Join(err, <-broken)
-			}
+		case p = <-l.queue:
 		case err := <-broken:
 			return err
 		case <-l.t.ctx.Done():
 			return nil
 		}
 	}
+}
+
+// open connects, and returns when the receiver has put earlier connections of the lane out of use.
+func (l *lane) open(ctx context.Context) (s grpc.ClientStreamingClient[peerpb.Envelope, peerpb.CarryReply], end func(), err error) {
+	conn, err := l.t.dial(l.gateway)
+	if err != nil {
+		return nil, nil, fmt.Errorf("dial gateway %s: %w", l.gateway, err)
+	}
+	end = func() { _ = conn.Close() } // nothing is under way that its closing could tell us about
+	s, err = peerpb.NewPeerClient(conn).Carry(ctx)
+	if err == nil {
+		err = accepted(s)
+	}
+	if err != nil {
+		end()
+		return nil, nil, fmt.Errorf("open stream to gateway %s: %w", l.gateway, err)
+	}
+	return s, end, nil
+}
+
+// accepted waits for the receiver's header. Without one, the stream's end tells why.
+func accepted(s grpc.ClientStreamingClient[peerpb.Envelope, peerpb.CarryReply]) error {
+	header, err := s.Header()
+	if err != nil || header != nil {
+		return err
+	}
+	if err := s.RecvMsg(new(peerpb.CarryReply)); err != nil {
+		return err
+	}
+	return errors.New("the other side closed the stream")
 }

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/replica"
@@ -23,17 +25,88 @@ type Server struct {
 	peerpb.UnimplementedPeerServer
 	// Caller returns the gateway that a call comes from, by its certificate.
 	Caller func(ctx context.Context) (gateway string, err error)
-	// Deliver takes in an envelope. If it has frames, Deliver may wait, which slows the sender.
+	// Deliver takes in an envelope. If it has frames, Deliver may wait, which slows the sender. Envelopes of one lane of one
+	// gateway come one at a time and in order.
 	Deliver func(replica.Envelope)
 	// Fetched reads a range of a sealed segment from this gateway's pool or store.
 	Fetched func(ctx context.Context, volume, segment string, off int64, p []byte) error
+
+	mu    sync.Mutex
+	gates map[string]*gate // by caller and lane
+}
+
+// gate lets only the newest connection of a lane deliver.
+type gate struct {
+	turn   chan struct{} // holds one while somebody delivers, or begins
+	newest uint64        // who has the turn may use it
+}
+
+func (s *Server) gate(caller, lane string) *gate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gates == nil {
+		s.gates = map[string]*gate{}
+	}
+	key := caller + " " + lane
+	if s.gates[key] == nil {
+		s.gates[key] = &gate{turn: make(chan struct{}, 1)}
+	}
+	return s.gates[key]
+}
+
+// enter waits for the turn.
+func (g *gate) enter(ctx context.Context) error {
+	select {
+	case g.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+func (g *gate) leave() { <-g.turn }
+
+// begin puts earlier connections out of use and returns the number of this one.
+func (g *gate) begin(ctx context.Context) (uint64, error) {
+	if err := g.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer g.leave()
+	g.newest++
+	return g.newest, nil
+}
+
+// deliver calls f unless there is a newer connection than number.
+func (g *gate) deliver(ctx context.Context, number uint64, f func()) error {
+	if err := g.enter(ctx); err != nil {
+		return err
+	}
+	defer g.leave()
+	if g.newest != number {
+		return status.Error(codes.Aborted, "a newer connection of the same gateway took over; nothing to do")
+	}
+	f()
+	return nil
 }
 
 // Carry implements the service.
 func (s *Server) Carry(stream grpc.ClientStreamingServer[peerpb.Envelope, peerpb.CarryReply]) error {
-	caller, err := s.Caller(stream.Context())
+	ctx := stream.Context()
+	caller, err := s.Caller(ctx)
 	if err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	lane := metadata.ValueFromIncomingContext(ctx, laneKey)
+	if len(lane) != 1 || lane[0] != messages && lane[0] != frames {
+		return status.Errorf(codes.InvalidArgument, "%s %q: give %q or %q: check the release that gateway %q runs", laneKey, lane, messages, frames, caller)
+	}
+	gate := s.gate(caller, lane[0])
+	number, err := gate.begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.SendHeader(nil); err != nil {
+		return err
 	}
 	for {
 		e, err := stream.Recv()
@@ -48,7 +121,9 @@ func (s *Server) Carry(stream grpc.ClientStreamingServer[peerpb.Envelope, peerpb
 			return status.Errorf(codes.PermissionDenied, "message of gateway %q came with the certificate of gateway %q: check which certificate that gateway was started with",
 				env.Message.From.Gateway, caller)
 		}
-		s.Deliver(env)
+		if err := gate.deliver(ctx, number, func() { s.Deliver(env) }); err != nil {
+			return err
+		}
 	}
 }
 

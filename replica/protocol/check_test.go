@@ -135,6 +135,9 @@ func (s *sim) check() {
 		if !n.core.mayTakeOver() || s.ctl == nil || !s.ctl.IsMember(n.member) || n.core.epoch < s.forced {
 			continue
 		}
+		if n.core.ctl.Home == n.member && n.core.rev != s.rev {
+			continue // by an old record it is home and need not wait; its swap will be refused
+		}
 		for _, o := range s.nodes {
 			if o == n || o.core == nil || o.core.epoch < s.forced {
 				continue

@@ -310,3 +310,21 @@ func TestOlderRecordMaySayTheSame(t *testing.T) {
 		t.Error("a late answer to an old read settles the swap")
 	}
 }
+
+// What a home is just appending is in its log and not in its Core: it stops before it says what it shares with the next home.
+func TestDeposedHomeAnswersTheNextGreeting(t *testing.T) {
+	h := home(t, 2, "a", "b")
+	hello := Message{Kind: Hello, Epoch: 3, Epochs: []log.EpochStart{{Epoch: 1}, {Epoch: 2, Start: position(1)}, {Epoch: 3, Start: h.log.End}}, End: position(11)}
+	out := h.from("b", hello)
+	if r, ok := effect[RoleChanged](out); !ok || r.Role != Follower {
+		t.Fatalf("a is %v", h.role)
+	}
+	if s, ok := effect[Send](out); ok {
+		t.Fatalf("a answers %+v before it has stopped", s.Message)
+	}
+	h.do(Appended{begun(12, 1, 2)}) // was under way
+	out = h.from("b", hello)
+	if cut, ok := effect[Truncate](out); !ok || cut.To != position(10) {
+		t.Fatalf("a cuts at %v, %t", cut.To, ok)
+	}
+}

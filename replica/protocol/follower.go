@@ -50,8 +50,12 @@ func (c *Core) hello(m Message) {
 		return // not the home of that epoch
 	}
 	if m.Epoch > c.epoch {
+		led := c.leading()
 		c.follow(m.Epoch)
 		c.emit(ReadControl{})
+		if led {
+			return // what was being appended is not in c.log: the next greeting finds out what all of it shares
+		}
 	}
 	if c.role != Follower {
 		return // our own epoch

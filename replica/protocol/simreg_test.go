@@ -147,7 +147,12 @@ func (n *node) swap(e Swap) {
 		n.forced = &e.Next
 	}
 	forced := n.forced != nil && n.forced.Same(e.Next)
-	answer := func(d time.Duration, sw Swapped) { n.later(d, func() { n.step(sw) }) }
+	life := n.life
+	answer := func(d time.Duration, sw Swapped) {
+		if n.life == life { // a process that started since does not hear what another asked for
+			n.later(d, func() { n.step(sw) })
+		}
+	}
 	outcome := ""
 	switch {
 	case len(s.outcomes) > 0:

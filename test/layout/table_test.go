@@ -72,7 +72,7 @@ var table = []row{
 	// Copies. protocol decides and does nothing else: no module that could do input or output.
 	{pkg: "replica", project: []string{"engine/log", "engine/segment", "store", "federation", "replica/protocol"}},
 	{pkg: "replica/protocol", project: []string{"engine/log", "engine/segment", "federation"}, outside: stdlib},
-	{pkg: "replica/peer", project: []string{"replica", "replica/protocol", "replica/peer/peerpb", "engine/log"}},
+	{pkg: "replica/peer", project: []string{"replica", "replica/protocol", "replica/peer/peerpb", "engine/log"}, tests: []string{"pki"}},
 	{pkg: "replica/peer/peerpb"},
 
 	// Serving.

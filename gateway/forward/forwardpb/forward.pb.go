@@ -742,32 +742,35 @@ func (x *HeldLock) GetLock() *Lock {
 }
 
 type CallRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
-	Method        Method                 `protobuf:"varint,2,opt,name=method,proto3,enum=weir.forward.v1.Method" json:"method,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"` // the home's epoch as the caller knows it
-	Caller        *Caller                `protobuf:"bytes,4,opt,name=caller,proto3" json:"caller,omitempty"`
-	Slot          []byte                 `protobuf:"bytes,5,opt,name=slot,proto3" json:"slot,omitempty"`
-	Seq           uint32                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
-	Index         uint32                 `protobuf:"varint,7,opt,name=index,proto3" json:"index,omitempty"`
-	Handle        *Handle                `protobuf:"bytes,8,opt,name=handle,proto3" json:"handle,omitempty"`
-	Target        *Handle                `protobuf:"bytes,9,opt,name=target,proto3" json:"target,omitempty"` // directory of Link, new directory of Rename
-	Name          []byte                 `protobuf:"bytes,10,opt,name=name,proto3" json:"name,omitempty"`
-	NewName       []byte                 `protobuf:"bytes,11,opt,name=new_name,json=newName,proto3" json:"new_name,omitempty"`
-	Offset        uint64                 `protobuf:"varint,12,opt,name=offset,proto3" json:"offset,omitempty"` // also cookie
-	Length        uint64                 `protobuf:"varint,13,opt,name=length,proto3" json:"length,omitempty"` // also the number of entries
-	Data          []byte                 `protobuf:"bytes,14,opt,name=data,proto3" json:"data,omitempty"`
-	Flag          bool                   `protobuf:"varint,15,opt,name=flag,proto3" json:"flag,omitempty"` // stable, hole, reclaim
-	Mode          uint32                 `protobuf:"varint,16,opt,name=mode,proto3" json:"mode,omitempty"` // CreateMode, XattrMode
-	Type          uint32                 `protobuf:"varint,17,opt,name=type,proto3" json:"type,omitempty"`
-	Verifier      []byte                 `protobuf:"bytes,18,opt,name=verifier,proto3" json:"verifier,omitempty"`
-	Set           *SetAttr               `protobuf:"bytes,19,opt,name=set,proto3" json:"set,omitempty"`
-	Rdev          uint64                 `protobuf:"varint,20,opt,name=rdev,proto3" json:"rdev,omitempty"`
-	Lock          *Lock                  `protobuf:"bytes,21,opt,name=lock,proto3" json:"lock,omitempty"`
-	Locks         []*HeldLock            `protobuf:"bytes,22,rep,name=locks,proto3" json:"locks,omitempty"`
-	Gateway       string                 `protobuf:"bytes,23,opt,name=gateway,proto3" json:"gateway,omitempty"`                          // of METHOD_REGISTER_LOCKS
-	Held          bool                   `protobuf:"varint,24,opt,name=held,proto3" json:"held,omitempty"`                               // the caller's clients have handle open, so it is good without a name too
-	TargetHeld    bool                   `protobuf:"varint,25,opt,name=target_held,json=targetHeld,proto3" json:"target_held,omitempty"` // and so for target
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Volume     string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
+	Method     Method                 `protobuf:"varint,2,opt,name=method,proto3,enum=weir.forward.v1.Method" json:"method,omitempty"`
+	Epoch      uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"` // the home's epoch as the caller knows it
+	Caller     *Caller                `protobuf:"bytes,4,opt,name=caller,proto3" json:"caller,omitempty"`
+	Slot       []byte                 `protobuf:"bytes,5,opt,name=slot,proto3" json:"slot,omitempty"`
+	Seq        uint32                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
+	Index      uint32                 `protobuf:"varint,7,opt,name=index,proto3" json:"index,omitempty"`
+	Handle     *Handle                `protobuf:"bytes,8,opt,name=handle,proto3" json:"handle,omitempty"`
+	Target     *Handle                `protobuf:"bytes,9,opt,name=target,proto3" json:"target,omitempty"` // directory of Link, new directory of Rename
+	Name       []byte                 `protobuf:"bytes,10,opt,name=name,proto3" json:"name,omitempty"`
+	NewName    []byte                 `protobuf:"bytes,11,opt,name=new_name,json=newName,proto3" json:"new_name,omitempty"`
+	Offset     uint64                 `protobuf:"varint,12,opt,name=offset,proto3" json:"offset,omitempty"` // also cookie
+	Length     uint64                 `protobuf:"varint,13,opt,name=length,proto3" json:"length,omitempty"` // also the number of entries
+	Data       []byte                 `protobuf:"bytes,14,opt,name=data,proto3" json:"data,omitempty"`
+	Flag       bool                   `protobuf:"varint,15,opt,name=flag,proto3" json:"flag,omitempty"` // stable, hole, reclaim, recovering
+	Mode       uint32                 `protobuf:"varint,16,opt,name=mode,proto3" json:"mode,omitempty"` // CreateMode, XattrMode
+	Type       uint32                 `protobuf:"varint,17,opt,name=type,proto3" json:"type,omitempty"`
+	Verifier   []byte                 `protobuf:"bytes,18,opt,name=verifier,proto3" json:"verifier,omitempty"`
+	Set        *SetAttr               `protobuf:"bytes,19,opt,name=set,proto3" json:"set,omitempty"`
+	Rdev       uint64                 `protobuf:"varint,20,opt,name=rdev,proto3" json:"rdev,omitempty"`
+	Lock       *Lock                  `protobuf:"bytes,21,opt,name=lock,proto3" json:"lock,omitempty"`
+	Locks      []*HeldLock            `protobuf:"bytes,22,rep,name=locks,proto3" json:"locks,omitempty"`
+	Held       bool                   `protobuf:"varint,24,opt,name=held,proto3" json:"held,omitempty"`                               // the caller's clients have handle open, so it is good without a name too
+	TargetHeld bool                   `protobuf:"varint,25,opt,name=target_held,json=targetHeld,proto3" json:"target_held,omitempty"` // and so for target
+	// What the caller's locks are registered under: METHOD_REGISTER_LOCKS begins it, the other lock
+	// methods are refused unless it is the caller's newest.
+	Incarnation   string `protobuf:"bytes,26,opt,name=incarnation,proto3" json:"incarnation,omitempty"`    // of the caller's pool
+	Registration  uint64 `protobuf:"varint,27,opt,name=registration,proto3" json:"registration,omitempty"` // grows while the incarnation stays
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -956,13 +959,6 @@ func (x *CallRequest) GetLocks() []*HeldLock {
 	return nil
 }
 
-func (x *CallRequest) GetGateway() string {
-	if x != nil {
-		return x.Gateway
-	}
-	return ""
-}
-
 func (x *CallRequest) GetHeld() bool {
 	if x != nil {
 		return x.Held
@@ -977,25 +973,40 @@ func (x *CallRequest) GetTargetHeld() bool {
 	return false
 }
 
+func (x *CallRequest) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *CallRequest) GetRegistration() uint64 {
+	if x != nil {
+		return x.Registration
+	}
+	return 0
+}
+
 type CallReply struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Outcome uint32                 `protobuf:"varint,1,opt,name=outcome,proto3" json:"outcome,omitempty"` // 0, or a code of package forward
 	Detail  string                 `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
 	// The caller answers its client after it applied the log up to here (rule 25).
-	Seq           uint64     `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
-	Off           uint64     `protobuf:"varint,4,opt,name=off,proto3" json:"off,omitempty"`
-	Epoch         uint64     `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Attr          *Attr      `protobuf:"bytes,6,opt,name=attr,proto3" json:"attr,omitempty"`
-	Dir           *DirChange `protobuf:"bytes,7,opt,name=dir,proto3" json:"dir,omitempty"`
-	Other         *DirChange `protobuf:"bytes,8,opt,name=other,proto3" json:"other,omitempty"`
-	Flag          bool       `protobuf:"varint,9,opt,name=flag,proto3" json:"flag,omitempty"` // new, eof
-	Data          []byte     `protobuf:"bytes,10,opt,name=data,proto3" json:"data,omitempty"`
-	Entries       []*Entry   `protobuf:"bytes,11,rep,name=entries,proto3" json:"entries,omitempty"`
-	Names         [][]byte   `protobuf:"bytes,12,rep,name=names,proto3" json:"names,omitempty"`
-	Number        uint64     `protobuf:"varint,13,opt,name=number,proto3" json:"number,omitempty"`
-	Verifier      []byte     `protobuf:"bytes,14,opt,name=verifier,proto3" json:"verifier,omitempty"`
-	Lock          *Lock      `protobuf:"bytes,15,opt,name=lock,proto3" json:"lock,omitempty"`
-	Space         []uint64   `protobuf:"varint,16,rep,packed,name=space,proto3" json:"space,omitempty"`
+	Seq           uint64      `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	Off           uint64      `protobuf:"varint,4,opt,name=off,proto3" json:"off,omitempty"`
+	Epoch         uint64      `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Attr          *Attr       `protobuf:"bytes,6,opt,name=attr,proto3" json:"attr,omitempty"`
+	Dir           *DirChange  `protobuf:"bytes,7,opt,name=dir,proto3" json:"dir,omitempty"`
+	Other         *DirChange  `protobuf:"bytes,8,opt,name=other,proto3" json:"other,omitempty"`
+	Flag          bool        `protobuf:"varint,9,opt,name=flag,proto3" json:"flag,omitempty"` // new, eof
+	Data          []byte      `protobuf:"bytes,10,opt,name=data,proto3" json:"data,omitempty"`
+	Entries       []*Entry    `protobuf:"bytes,11,rep,name=entries,proto3" json:"entries,omitempty"`
+	Names         [][]byte    `protobuf:"bytes,12,rep,name=names,proto3" json:"names,omitempty"`
+	Number        uint64      `protobuf:"varint,13,opt,name=number,proto3" json:"number,omitempty"`
+	Verifier      []byte      `protobuf:"bytes,14,opt,name=verifier,proto3" json:"verifier,omitempty"`
+	Lock          *Lock       `protobuf:"bytes,15,opt,name=lock,proto3" json:"lock,omitempty"`
+	Space         []uint64    `protobuf:"varint,16,rep,packed,name=space,proto3" json:"space,omitempty"`
+	Lost          []*HeldLock `protobuf:"bytes,17,rep,name=lost,proto3" json:"lost,omitempty"` // of METHOD_REGISTER_LOCKS: others hold these by now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1138,6 +1149,13 @@ func (x *CallReply) GetLock() *Lock {
 func (x *CallReply) GetSpace() []uint64 {
 	if x != nil {
 		return x.Space
+	}
+	return nil
+}
+
+func (x *CallReply) GetLost() []*HeldLock {
+	if x != nil {
+		return x.Lost
 	}
 	return nil
 }
@@ -1512,7 +1530,7 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\texclusive\x18\x05 \x01(\bR\texclusive\"f\n" +
 	"\bHeldLock\x12/\n" +
 	"\x06handle\x18\x01 \x01(\v2\x17.weir.forward.v1.HandleR\x06handle\x12)\n" +
-	"\x04lock\x18\x02 \x01(\v2\x15.weir.forward.v1.LockR\x04lock\"\xf1\x05\n" +
+	"\x04lock\x18\x02 \x01(\v2\x15.weir.forward.v1.LockR\x04lock\"\xa3\x06\n" +
 	"\vCallRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12/\n" +
 	"\x06method\x18\x02 \x01(\x0e2\x17.weir.forward.v1.MethodR\x06method\x12\x14\n" +
@@ -1536,11 +1554,12 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x03set\x18\x13 \x01(\v2\x18.weir.forward.v1.SetAttrR\x03set\x12\x12\n" +
 	"\x04rdev\x18\x14 \x01(\x04R\x04rdev\x12)\n" +
 	"\x04lock\x18\x15 \x01(\v2\x15.weir.forward.v1.LockR\x04lock\x12/\n" +
-	"\x05locks\x18\x16 \x03(\v2\x19.weir.forward.v1.HeldLockR\x05locks\x12\x18\n" +
-	"\agateway\x18\x17 \x01(\tR\agateway\x12\x12\n" +
+	"\x05locks\x18\x16 \x03(\v2\x19.weir.forward.v1.HeldLockR\x05locks\x12\x12\n" +
 	"\x04held\x18\x18 \x01(\bR\x04held\x12\x1f\n" +
 	"\vtarget_held\x18\x19 \x01(\bR\n" +
-	"targetHeld\"\xe7\x03\n" +
+	"targetHeld\x12 \n" +
+	"\vincarnation\x18\x1a \x01(\tR\vincarnation\x12\"\n" +
+	"\fregistration\x18\x1b \x01(\x04R\fregistrationJ\x04\b\x17\x10\x18\"\x96\x04\n" +
 	"\tCallReply\x12\x18\n" +
 	"\aoutcome\x18\x01 \x01(\rR\aoutcome\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x10\n" +
@@ -1558,7 +1577,8 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x06number\x18\r \x01(\x04R\x06number\x12\x1a\n" +
 	"\bverifier\x18\x0e \x01(\fR\bverifier\x12)\n" +
 	"\x04lock\x18\x0f \x01(\v2\x15.weir.forward.v1.LockR\x04lock\x12\x14\n" +
-	"\x05space\x18\x10 \x03(\x04R\x05space\"|\n" +
+	"\x05space\x18\x10 \x03(\x04R\x05space\x12-\n" +
+	"\x04lost\x18\x11 \x03(\v2\x19.weir.forward.v1.HeldLockR\x04lost\"|\n" +
 	"\vHeldRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x121\n" +
 	"\ahandles\x18\x02 \x03(\v2\x17.weir.forward.v1.HandleR\ahandles\x12\x10\n" +
@@ -1661,21 +1681,22 @@ var file_gateway_forward_forwardpb_forward_proto_depIdxs = []int32{
 	5,  // 13: weir.forward.v1.CallReply.other:type_name -> weir.forward.v1.DirChange
 	6,  // 14: weir.forward.v1.CallReply.entries:type_name -> weir.forward.v1.Entry
 	7,  // 15: weir.forward.v1.CallReply.lock:type_name -> weir.forward.v1.Lock
-	1,  // 16: weir.forward.v1.HeldRequest.handles:type_name -> weir.forward.v1.Handle
-	1,  // 17: weir.forward.v1.HeldReply.handles:type_name -> weir.forward.v1.Handle
-	9,  // 18: weir.forward.v1.Forward.Call:input_type -> weir.forward.v1.CallRequest
-	11, // 19: weir.forward.v1.Forward.Held:input_type -> weir.forward.v1.HeldRequest
-	13, // 20: weir.forward.v1.Forward.Status:input_type -> weir.forward.v1.StatusRequest
-	15, // 21: weir.forward.v1.Forward.Failover:input_type -> weir.forward.v1.FailoverRequest
-	10, // 22: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
-	12, // 23: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
-	14, // 24: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
-	16, // 25: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
-	22, // [22:26] is the sub-list for method output_type
-	18, // [18:22] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	8,  // 16: weir.forward.v1.CallReply.lost:type_name -> weir.forward.v1.HeldLock
+	1,  // 17: weir.forward.v1.HeldRequest.handles:type_name -> weir.forward.v1.Handle
+	1,  // 18: weir.forward.v1.HeldReply.handles:type_name -> weir.forward.v1.Handle
+	9,  // 19: weir.forward.v1.Forward.Call:input_type -> weir.forward.v1.CallRequest
+	11, // 20: weir.forward.v1.Forward.Held:input_type -> weir.forward.v1.HeldRequest
+	13, // 21: weir.forward.v1.Forward.Status:input_type -> weir.forward.v1.StatusRequest
+	15, // 22: weir.forward.v1.Forward.Failover:input_type -> weir.forward.v1.FailoverRequest
+	10, // 23: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
+	12, // 24: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
+	14, // 25: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
+	16, // 26: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
+	23, // [23:27] is the sub-list for method output_type
+	19, // [19:23] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_gateway_forward_forwardpb_forward_proto_init() }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"testing"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// removal is a record that takes something away.
+func removal(id int) *segment.Record {
+	return &segment.Record{Time: int64(id), Slot: "s", Ops: []segment.Op{{Kind: segment.Delete, Key: []byte("key")}}}
+}
+
+// TestReserveIsForRemovals: small records of other kinds do not use up what is kept for removals (rule 15), at the home
+// as at a follower, whose log must be able to follow.
+func TestReserveIsForRemovals(t *testing.T) {
+	small := setup{disk: newDisk(5, 64<<10), size: 8 << 10}
+	home := small.mustOpen(t)
+	_, err := home.BeginEpoch(1)
+	must(t, err)
+	id := 1
+	for ; ; id++ {
+		if _, err = home.Append(rec(id)); err != nil {
+			break
+		}
+		if id > 10000 {
+			t.Fatal("a pool of 64 KiB is never full")
+		}
+	}
+	wantErr(t, err, cachepool.ErrFull)
+	for range 3 {
+		_, err = home.Append(removal(id))
+		must(t, err)
+	}
+	must(t, home.Roll())
+	_, err = home.BeginEpoch(2)
+	must(t, err)
+
+	big := newSetup(6)
+	source := big.mustOpen(t)
+	_, err = source.BeginEpoch(1)
+	must(t, err)
+	for id := range 1000 {
+		_, err := source.Append(&segment.Record{Time: int64(id), Ops: []segment.Op{{Kind: segment.Set, Key: []byte("key"), Value: make([]byte, 100)}}})
+		must(t, err)
+	}
+	mark := source.End()
+	_, err = source.Append(removal(1))
+	must(t, err)
+	f := setup{disk: newDisk(7, 64<<10), size: 2000}.mustOpen(t)
+	for {
+		frames, _, rerr := source.Read(t.Context(), f.End(), 700)
+		must(t, rerr)
+		got, err := f.Ingest(f.End(), frames)
+		if len(got) > 0 && got[len(got)-1].Pos != f.End() {
+			t.Fatalf("entries up to %v, the log ends at %v", got[len(got)-1].Pos, f.End())
+		}
+		if err != nil {
+			wantErr(t, err, cachepool.ErrFull)
+			break
+		}
+		if f.End() == mark {
+			t.Fatal("a pool of 64 KiB took everything")
+		}
+	}
+	_, err = f.BeginEpoch(2) // it may have to take over
+	must(t, err)
+}
+
+// TestIngestTakesRemovalsInOrder: of frames that do not all fit, a follower takes those before the first that does not.
+func TestIngestTakesRemovalsInOrder(t *testing.T) {
+	hs := newSetup(8)
+	home := hs.mustOpen(t)
+	_, err := home.BeginEpoch(1)
+	must(t, err)
+	start := home.End()
+	for range 3 {
+		_, err = home.Append(removal(1))
+		must(t, err)
+	}
+	part := home.End()
+	_, err = home.Append(rec(3))
+	must(t, err)
+	_, err = home.Append(removal(4))
+	must(t, err)
+	frames := allFrames(t, home, 1<<20)
+	s := setup{disk: newDisk(9, 64<<10), size: 2000}
+	l, pool, err := s.open()
+	must(t, err)
+	_, err = l.Ingest(Position{}, frames[:segment.HeaderSize])
+	must(t, err)
+	room := pool.Room().Status()
+	must(t, pool.Room().Reserve(room.Limit-room.ReservedForDelete-room.Used))
+	got, err := l.Ingest(start, frames[segment.HeaderSize:])
+	wantErr(t, err, cachepool.ErrFull)
+	if len(got) != 3 || l.End() != part || got[2].Pos != part {
+		t.Fatalf("%d entries, the log ends at %v, want %v", len(got), l.End(), part)
+	}
+	pool.Room().Release(32 << 10)
+	got, err = l.Ingest(start, frames[segment.HeaderSize:])
+	must(t, err)
+	if len(got) != 2 {
+		t.Fatalf("%d entries", len(got))
+	}
+	same(t, home, l)
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"log/slog"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// After a failed fsync the kernel may go on to show what never reached the disk, and let a later fsync of another
+// opening of the file succeed. So a log that was poisoned leaves a note of how far it was durable, and Open cuts it
+// there: what lies after was never reported to anybody, just as if the power had gone.
+const (
+	poisonName = "poisoned"
+	poisonTemp = "poisoned.tmp"
+	poisonSize = 8 + 8 + 8 + 4
+)
+
+var poisonMagic = []byte("WEIRPSN\x01")
+
+// fail poisons the log (rule 3) and returns the error to give to the caller. The note is there before callbacks are
+// told. Takes mu.
+func (l *Log) fail(what string, err error) error {
+	l.mu.Lock()
+	first := l.poison == nil
+	if first {
+		l.poison = fmt.Errorf("%w: %s in %s: %w", ErrPoisoned, what, l.cfg.Dir.Path(), err)
+	}
+	poison, durable, known := l.poison, l.durable, l.settled && l.doubt == nil
+	l.mu.Unlock()
+	if !first {
+		return poison
+	}
+	if known { // durable does not move any more
+		if err := writePoison(l.cfg.Dir, durable); err != nil {
+			l.cfg.Logger.Error("how far the log was durable is not noted; it must not be used again before the machine restarts",
+				slog.String("path", l.cfg.Dir.Path()), slog.String("durable", durable.String()), slog.Any("error", err))
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noticed = true
+	l.announce()
+	return poison
+}
+
+func writePoison(dir cachepool.Dir, durable Position) error {
+	b := append(make([]byte, 0, poisonSize), poisonMagic...)
+	b = binary.BigEndian.AppendUint64(b, durable.Seq)
+	b = binary.BigEndian.AppendUint64(b, durable.Off)
+	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return replaceFile(dir, poisonTemp, poisonName, b)
+}
+
+// errNote says that a note was found that can not be believed.
+var errNote = errors.New("the note of how far the log was durable when it was poisoned")
+
+// readPoison returns how far the log was durable when it was poisoned; ok is false if it was not. errNote.
+func readPoison(dir cachepool.Dir) (durable Position, ok bool, err error) {
+	f, err := dir.Open(poisonName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Position{}, false, nil
+	}
+	if err != nil {
+		return Position{}, false, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	b := make([]byte, poisonSize)
+	err = readFull(f, b, 0)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return Position{}, true, fmt.Errorf("%w is cut short", errNote)
+	case err != nil:
+		return Position{}, false, err
+	case string(b[:8]) != string(poisonMagic), crc32.Checksum(b[:24], castagnoli) != binary.BigEndian.Uint32(b[24:]):
+		return Position{}, true, fmt.Errorf("%w does not verify", errNote)
+	}
+	return Position{Seq: binary.BigEndian.Uint64(b[8:]), Off: binary.BigEndian.Uint64(b[16:])}, true, nil
+}
+
+// cutPoisoned leaves out, of what Open found, what an earlier life of the log could not make durable. errNote is a doubt.
+func (l *Log) cutPoisoned(sizes map[uint64]int64) error {
+	durable, ok, err := readPoison(l.cfg.Dir)
+	l.noted = ok
+	if err != nil || !ok || !durable.Less(l.end) {
+		return err
+	}
+	keep := 0
+	for keep < len(l.segs) && l.segs[keep].header.Seq <= durable.Seq {
+		keep++
+	}
+	if keep > 0 {
+		last := &l.segs[keep-1]
+		if durable != last.end() {
+			if err := l.checkNote(last, durable); err != nil {
+				return err
+			}
+			last.len = durable.Off
+		}
+		if last.local {
+			l.recovered.CutBytes = sizes[last.header.Seq] - int64(last.len)
+		}
+		durable = last.end()
+	} else {
+		durable = Position{Seq: l.base.Seq, Off: l.base.Len}
+	}
+	l.setSegs(l.segs[:keep])
+	l.hash, l.end = nil, durable
+	l.cfg.Logger.Warn("cutting what was not durable when a write or fsync failed", slog.String("path", l.cfg.Dir.Path()), slog.String("end", l.end.String()))
+	return nil
+}
+
+// checkNote makes sure that a frame of s ends where the note says.
+func (l *Log) checkNote(s *seg, durable Position) error {
+	if !s.local || durable.Seq != s.header.Seq || durable.Off > s.len {
+		return fmt.Errorf("%w says %v, which is not in the log", errNote, durable)
+	}
+	h, err := l.files.acquire(s.header.Seq)
+	if err != nil {
+		return err
+	}
+	defer l.files.release(h)
+	got, err := segment.Scan(io.NewSectionReader(h, 0, int64(durable.Off)), nil)
+	if err == nil && got.Valid != durable.Off {
+		err = fmt.Errorf("%w says %v, where no frame ends: %v", errNote, durable, got.Why)
+	}
+	return err
+}
+
+// copyLast puts the last segment into a file of its own, so that nothing of what could not be written is left in it,
+// wherever that is kept. Called by Open only.
+func (l *Log) copyLast() error {
+	last := l.last()
+	if !l.noted || last == nil || !last.local {
+		return nil
+	}
+	seq := last.header.Seq
+	name := fileName(seq)
+	h, err := l.files.acquire(seq)
+	if err != nil {
+		return err
+	}
+	defer l.files.release(h)
+	b := make([]byte, last.len)
+	if err := readFull(h, b, 0); err != nil {
+		return err
+	}
+	size, err := h.Size()
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(l.cfg.Dir, name+".tmp", name, b); err != nil {
+		return err
+	}
+	l.files.drop(seq)
+	l.cfg.Room.Release(size - int64(last.len))
+	return nil
+}
+
+// forgetPoison removes the note, once nothing is left that it warns of.
+func (l *Log) forgetPoison() error {
+	if !l.noted {
+		return nil
+	}
+	if err := l.cfg.Dir.Remove(poisonName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l.noted = false
+	return l.cfg.Dir.Sync()
+}
+
+// replaceFile writes a file durably, whole or not at all.
+func replaceFile(dir cachepool.Dir, temp, name string, b []byte) error {
+	f, err := createFresh(dir, temp)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(b, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	if err := dir.Rename(temp, name); err != nil {
+		return err
+	}
+	return dir.Sync()
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forward
+
+import (
+	"context"
+
+	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/volume"
+)
+
+// Registration names what a gateway told a home of its clients' locks at one moment (rule 23). A lock operation belongs to one; a home
+// executes it only while it is the newest of its gateway. So an operation that was given up and arrives late, after
+// its gateway registered anew, does nothing.
+type Registration struct {
+	Incarnation string // of the gateway's pool
+	Number      uint64 // grows while the incarnation stays
+}
+
+// HeldLock is a lock and the file it is on.
+type HeldLock struct {
+	Handle volume.Handle
+	Lock   volume.Lock
+}
+
+// Locks are a gateway's locks at the home, under one Registration. SetLock and Unlock return ErrRegister if that is not the newest, and
+// then nothing was changed.
+type Locks interface {
+	volume.Locker
+	// Register begins the Registration: held is all that the gateway's clients hold, in place of what the home knows. Recovering says that
+	// the gateway restarted and that its clients still reclaim: then held is ignored, and what the home knows stays until a Register
+	// without. It returns what can not be kept because others hold it by now.
+	Register(ctx context.Context, recovering bool, held []HeldLock) (lost []HeldLock, err error)
+}
+
+// callLocks are Locks by Call.
+type callLocks struct {
+	c   *Call
+	reg Registration
+}
+
+// Locks returns the locks at the home under reg.
+func (c *Call) Locks(reg Registration) Locks { return callLocks{c, reg} }
+
+func (k callLocks) do(ctx context.Context, r volume.Request, q *forwardpb.CallRequest) (*forwardpb.CallReply, error) {
+	q.Incarnation, q.Registration = k.reg.Incarnation, k.reg.Number
+	return k.c.do(ctx, r, q)
+}
+
+// SetLock implements volume.Locker.
+func (k callLocks) SetLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock, reclaim bool) error {
+	_, err := k.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SET_LOCK, Handle: fromHandle(h), Lock: fromLock(l), Flag: reclaim})
+	return err
+}
+
+// TestLock implements volume.Locker.
+func (k callLocks) TestLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
+	_, err := k.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_TEST_LOCK, Handle: fromHandle(h), Lock: fromLock(l)})
+	return err
+}
+
+// Unlock implements volume.Locker.
+func (k callLocks) Unlock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
+	_, err := k.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_UNLOCK, Handle: fromHandle(h), Lock: fromLock(l)})
+	return err
+}
+
+// Register implements Locks.
+func (k callLocks) Register(ctx context.Context, recovering bool, held []HeldLock) ([]HeldLock, error) {
+	reply, err := k.do(ctx, volume.Request{}, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REGISTER_LOCKS, Flag: recovering, Locks: fromHeld(held)})
+	return toHeld(reply.GetLost()), err
+}
+
+func fromHeld(locks []HeldLock) []*forwardpb.HeldLock {
+	var out []*forwardpb.HeldLock
+	for _, l := range locks {
+		out = append(out, &forwardpb.HeldLock{Handle: fromHandle(l.Handle), Lock: fromLock(l.Lock)})
+	}
+	return out
+}
+
+func toHeld(locks []*forwardpb.HeldLock) []HeldLock {
+	var out []HeldLock
+	for _, l := range locks {
+		out = append(out, HeldLock{Handle: toHandle(l.GetHandle()), Lock: toLock(l.GetLock())})
+	}
+	return out
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/forward"
+	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume"
+)
+
+func exclusive(owner string, start, end uint64) volume.Lock {
+	return volume.Lock{Owner: volume.LockOwner{Gateway: "nfs", Owner: owner}, Start: start, End: end, Exclusive: true}
+}
+
+// lock takes a lock, once no grace period forbids it, and fails on anything else.
+func lock(t *testing.T, r *Router, h volume.Handle, l volume.Lock) {
+	t.Helper()
+	if err := tryLock(t, r, h, l); err != nil {
+		t.Fatalf("lock at %s: %v", r.g.cfg.Name, err)
+	}
+}
+
+func tryLock(t *testing.T, r *Router, h volume.Handle, l volume.Lock) error {
+	t.Helper()
+	ctx := within(t, hang)
+	for {
+		err := r.SetLock(ctx, volume.Request{}, h, l, false)
+		if !errors.Is(err, volume.ErrGrace) || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// locked fails unless l is held by somebody else, as seen from r.
+func locked(t *testing.T, r *Router, h volume.Handle, l volume.Lock) {
+	t.Helper()
+	if err := tryLock(t, r, h, l); !errors.Is(err, volume.ErrLocked) {
+		t.Errorf("lock that is held elsewhere, asked for at %s: %v", r.g.cfg.Name, err)
+	}
+}
+
+func TestLocksOutliveTheirHome(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	id := c.create("v", manifest("v", 2))
+	a, b, cc := c.router("a", id), c.router("b", id), c.router("c", id)
+	h := file(t, a, &client{name: "a"}, "f")
+	lock(t, b, h, exclusive("o", 0, 9))
+	lock(t, cc, h, exclusive("o", 10, 19))
+	locked(t, cc, h, exclusive("o", 0, 19))
+	c.stop("a")
+	locked(t, cc, h, exclusive("o", 0, 0))
+	locked(t, b, h, exclusive("o", 10, 10))
+	if err := b.Unlock(within(t, hang), volume.Request{}, h, exclusive("o", 0, 9)); err != nil {
+		t.Fatal(err)
+	}
+	lock(t, cc, h, exclusive("o", 0, 0))
+}
+
+// TestReclaimBeforeRegistration: a client reclaims at once after its gateway restarted, before that has told the home anything, and while
+// the home still waits for another gateway.
+func TestReclaimBeforeRegistration(t *testing.T) {
+	for _, own := range []string{"a", "b"} { // the home and another
+		t.Run(own, func(t *testing.T) {
+			c := newCluster(t, "a", "b", "c")
+			id := c.create("v", manifest("v", 2))
+			h := file(t, c.router("a", id), &client{name: "a"}, "f")
+			// A gateway that lives and does not say what it holds.
+			c.with(func(reg federation.Registry) error {
+				silent := federation.Gateway{Name: "gsilent", Addr: "127.0.0.1:1", NFSAddr: "127.0.0.1:2", Incarnation: "00000000000000000000000000000001"}
+				site := federation.Site{Name: "c", Organization: "org-c", WrapKey: c.nodes["c"].key.Public(), Gateways: []federation.Gateway{silent}}
+				return reg.Register(context.Background(), site)
+			})
+			silent := c.reg.Client(nil)
+			t.Cleanup(func() { _ = silent.Close() })
+			if _, err := silent.Heartbeat(context.Background(), federation.Alive{Gateway: "gsilent", Site: "c", Incarnation: "00000000000000000000000000000001"}, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			c.stop("a")
+			if own == "b" {
+				c.stop("b")
+				c.start("b")
+			}
+			c.start("a")
+			r := c.router(own, id)
+			c.until("the silent gateway is heard of", func() error {
+				for _, s := range c.order {
+					if g := c.nodes[s].gateway; !g.uses(id, "gsilent") {
+						return errors.New("not at " + s)
+					}
+				}
+				return nil
+			})
+			ctx := within(t, hang)
+			if err := r.SetLock(ctx, volume.Request{}, h, exclusive("o", 0, 9), true); err != nil {
+				t.Fatalf("reclaim: %v", err)
+			}
+			if err := r.SetLock(ctx, volume.Request{}, h, exclusive("o", 10, 19), false); !errors.Is(err, volume.ErrGrace) {
+				t.Fatalf("a new lock in grace: %v", err)
+			}
+			c.reg.Expire("gsilent")
+			lock(t, r, h, exclusive("o", 10, 19))
+			locked(t, c.router("c", id), h, exclusive("o", 0, 0))
+		})
+	}
+}
+
+// TestRegistrationWaitsForLocksUnderWay: what is registered is what was granted, or a lock that is granted meanwhile would be dropped at the home.
+func TestRegistrationWaitsForLocksUnderWay(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	id := c.create("v", manifest("v", 2))
+	a, b := c.router("a", id), c.router("b", id)
+	h := file(t, a, &client{name: "a"}, "f")
+	lock(t, b, h, exclusive("first", 0, 0)) // b is registered, and there is no grace
+	l := b.registeredAs(exclusive("o", 10, 19))
+	atHome, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		var once bool
+		done <- b.locks(context.Background(), func(ctx context.Context, k forward.Locks) error {
+			err := k.SetLock(ctx, volume.Request{}, h, l, false)
+			if !once && err == nil {
+				once = true
+				close(atHome)
+				<-goOn
+			}
+			return err
+		}, func() { b.held.granted(h, l) })
+	}()
+	select {
+	case <-atHome:
+	case err := <-done:
+		t.Fatalf("lock: %v", err)
+	}
+	reg, _ := b.current()
+	b.spoil(reg)
+	soon, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if err := b.register(soon); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("register while a lock is being granted: %v", err)
+	}
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := b.register(within(t, hang)); err != nil {
+		t.Fatal(err)
+	}
+	locked(t, a, h, exclusive("o", 15, 15))
+}
+
+// TestLateLockOperations: an operation that was given up and arrives late does nothing.
+func TestLateLockOperations(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	id := c.create("v", manifest("v", 2))
+	a, b := c.router("a", id), c.router("b", id)
+	h := file(t, a, &client{name: "a"}, "f")
+	lock(t, b, h, exclusive("o", 0, 9))
+	ctx := within(t, hang)
+	old, _ := b.current()
+	at := func(reg forward.Registration) forward.Locks { return lockSession{a.copy().locks, "gb", reg} }
+	late := b.registeredAs(exclusive("late", 20, 29))
+
+	// The first attempt's outcome is not known, so b tries again, and then unlocks.
+	tries := 0
+	err := b.locks(ctx, func(ctx context.Context, k forward.Locks) error {
+		if tries++; tries == 1 {
+			return volume.ErrUnknown
+		}
+		return k.SetLock(ctx, volume.Request{}, h, late, false)
+	}, func() { b.held.granted(h, late) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Unlock(ctx, volume.Request{}, h, exclusive("late", 20, 29)); err != nil {
+		t.Fatal(err)
+	}
+	if err := at(old).SetLock(ctx, volume.Request{}, h, late, false); !errors.Is(err, forward.ErrRegister) {
+		t.Errorf("the first attempt, late: %v", err)
+	}
+	if err := at(old).Unlock(ctx, volume.Request{}, h, b.registeredAs(exclusive("o", 0, 9))); !errors.Is(err, forward.ErrRegister) {
+		t.Errorf("an unlock, late: %v", err)
+	}
+	if _, err := at(old).Register(ctx, false, nil); !errors.Is(err, volume.ErrDelay) {
+		t.Errorf("a registration, late: %v", err)
+	}
+	lock(t, a, h, exclusive("a", 20, 29))
+	locked(t, a, h, exclusive("a", 0, 9))
+
+	// Nobody asks in another gateway's name.
+	now, _ := b.current()
+	stolen := volume.Lock{Owner: volume.LockOwner{Gateway: "gc", Owner: "x"}, Start: 30, End: 39, Exclusive: true}
+	if err := at(now).SetLock(ctx, volume.Request{}, h, stolen, false); !errors.Is(err, volume.ErrInvalid) {
+		t.Errorf("lock in the name of another gateway: %v", err)
+	}
+}
+
+// TestLocksOfAGatewayThatIsGone: they go to who asks. If the gateway was only cut from the registry, it hears of that, and does not hold them again.
+func TestLocksOfAGatewayThatIsGone(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	id := c.create("v", manifest("v", 2))
+	a, b, cc := c.router("a", id), c.router("b", id), c.router("c", id)
+	h := file(t, a, &client{name: "a"}, "f")
+	lock(t, b, h, exclusive("o", 0, 9))
+	lock(t, b, h, exclusive("kept", 20, 29))
+	locked(t, cc, h, exclusive("o", 0, 9))
+	c.reg.Expire("gb")
+	c.until("c gets the lock", func() error { return tryLock(t, cc, h, exclusive("o", 0, 9)) })
+	if err := b.SetLock(within(t, hang), volume.Request{}, h, exclusive("o", 40, 49), false); !errors.Is(err, volume.ErrGrace) {
+		t.Errorf("a new lock for a gateway that is taken to be gone: %v", err)
+	}
+	back := c.reg.Client(nil)
+	t.Cleanup(func() { _ = back.Close() })
+	if _, err := back.Heartbeat(context.Background(), federation.Alive{Gateway: "gb", Site: "b", Incarnation: b.g.self.Incarnation}, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	c.until("b knows what it has lost", func() error {
+		if held := b.held.all(); len(held) != 1 || held[0].Lock.Start != 20 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	if err := cc.Unlock(within(t, hang), volume.Request{}, h, exclusive("o", 0, 9)); err != nil {
+		t.Fatal(err)
+	}
+	lock(t, a, h, exclusive("o", 0, 9))
+	locked(t, a, h, exclusive("o", 20, 29))
+	lock(t, b, h, exclusive("o", 40, 49))
+}
+
+// TestClientIsToldOfALostLock: it does not go on writing under it.
+func TestClientIsToldOfALostLock(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	id := c.create("v", manifest("v", 2))
+	a, b := c.router("a", id), c.router("b", id)
+	h := file(t, a, &client{name: "a"}, "f")
+	c.admit("b", id)
+	ctx := within(t, hang)
+	nfs, root := c.mount(ctx, "b", "client", "v")
+	f, err := nfs.Open(ctx, root, "f", nfsclient.OpenArgs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Lock(ctx, nfsclient.LockArgs{Owner: "o", Length: 10, Exclusive: true}); err != nil {
+		t.Fatal(err)
+	}
+	c.reg.Expire("gb")
+	c.until("a gets the lock", func() error { return tryLock(t, a, h, exclusive("o", 0, 9)) })
+	back := c.reg.Client(nil)
+	t.Cleanup(func() { _ = back.Close() })
+	if _, err := back.Heartbeat(ctx, federation.Alive{Gateway: "gb", Site: "b", Incarnation: b.g.self.Incarnation}, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	id4, ok := f.LockStateid("o")
+	if !ok {
+		t.Fatal("the client has no lock")
+	}
+	c.until("the client can not write under its lock any more", func() error {
+		if _, err := nfs.Write(ctx, f.FH(), id4, []byte("x"), 0, xdr.FILE_SYNC4); !errors.Is(err, xdr.NFS4ERR_ADMIN_REVOKED) {
+			return errors.Join(errors.New("it writes"), err)
+		}
+		return nil
+	})
+	if flags, err := nfs.Renew(ctx); err != nil || flags&xdr.SEQ4_STATUS_ADMIN_STATE_REVOKED == 0 {
+		t.Errorf("flags %#x, %v", flags, err)
+	}
+	locked(t, b, h, exclusive("other", 0, 9))
+	if err := f.Close(ctx); err != nil {
+		t.Errorf("its open: %v", err)
+	}
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/volume"
+)
+
+// registered is what the home was last told of this gateway's locks on one volume (rule 23).
+type registered struct {
+	mu     sync.Mutex
+	number uint64 // of the newest, whether it got there or not
+	valid  bool   // the home has it, and no operation under it may still be under way to the home
+	ready  bool   // it told of all locks
+	epoch  uint64 // of the home
+	beat   uint64 // this gateway's, see mirror.beat
+}
+
+// current returns the registration that operations belong to, if there is one.
+func (v *Router) current() (forward.Registration, bool) {
+	v.reg.mu.Lock()
+	defer v.reg.mu.Unlock()
+	return v.registrationOf(v.reg.number), v.reg.valid
+}
+
+func (v *Router) registrationOf(number uint64) forward.Registration {
+	return forward.Registration{Incarnation: v.g.self.Incarnation, Number: v.g.cfg.Pool.Boot()<<32 + number}
+}
+
+// spoil ends a registration that the home does not have, or under which an operation may still be executed.
+func (v *Router) spoil(reg forward.Registration) {
+	v.reg.mu.Lock()
+	defer v.reg.mu.Unlock()
+	if v.registrationOf(v.reg.number) == reg {
+		v.reg.valid = false
+	}
+}
+
+// locks runs f, which is repeatable, on the home's locks, and then notes what came of it.
+func (v *Router) locks(ctx context.Context, f func(ctx context.Context, k forward.Locks) error, done func()) error {
+	_, err := v.run(ctx, true, func(ctx context.Context, t target) error {
+		if err := v.locking.enter(ctx); err != nil {
+			return fmt.Errorf("%w: wait for the registration of locks: %v", volume.ErrDelay, err)
+		}
+		defer v.locking.leave()
+		reg, ok := v.current()
+		if !ok {
+			return forward.ErrRegister
+		}
+		err := f(ctx, t.Locks(reg))
+		switch {
+		case err == nil:
+			done()
+		case errors.Is(err, forward.ErrRegister), errors.Is(err, volume.ErrUnknown):
+			v.spoil(reg)
+		}
+		return err
+	})
+	return err
+}
+
+// register tells the home which locks this gateway's clients hold, unless it knows.
+func (v *Router) register(ctx context.Context) error {
+	lost, err := v.registerAlone(ctx)
+	for _, l := range lost {
+		v.lockLost(l)
+	}
+	return err
+}
+
+func (v *Router) registerAlone(ctx context.Context) (lost []forward.HeldLock, err error) {
+	if err := v.locking.enterAlone(ctx); err != nil {
+		return nil, err
+	}
+	defer v.locking.leaveAlone()
+	if !v.mustRegister() {
+		return nil, nil
+	}
+	recovering, beat := v.g.recovering(), v.g.mirror.beat(v.g.cfg.Name)
+	v.reg.mu.Lock()
+	v.reg.number++
+	v.reg.valid = false
+	reg := v.registrationOf(v.reg.number)
+	v.reg.mu.Unlock()
+	held := v.held.all()
+	out, err := v.try(ctx, func(ctx context.Context, t target) (err error) {
+		lost, err = t.Locks(reg).Register(ctx, recovering, held)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range lost {
+		v.held.released(l.Handle, l.Lock)
+	}
+	v.reg.mu.Lock()
+	defer v.reg.mu.Unlock()
+	v.reg.valid, v.reg.ready, v.reg.epoch, v.reg.beat = true, !recovering, out.epoch, beat
+	return lost, nil
+}
+
+// mustRegister tells whether there is a home that is to be told of this gateway's locks: it is new, or does not have them all, or may have
+// given them to others while it took this gateway to be gone.
+func (v *Router) mustRegister() bool {
+	_, epoch := v.g.mirror.home(v.uuid)
+	if l := v.copy(); l != nil {
+		if e, ok := l.replica.Leading(); ok {
+			epoch = e
+		}
+	}
+	v.reg.mu.Lock()
+	defer v.reg.mu.Unlock()
+	return !v.reg.valid || v.reg.epoch < epoch || !v.reg.ready && !v.g.recovering() || v.reg.beat != v.g.mirror.beat(v.g.cfg.Name)
+}
+
+// registerSoon registers in the background with a home that is to be told.
+func (v *Router) registerSoon(ctx context.Context) {
+	if _, epoch := v.g.mirror.home(v.uuid); epoch == 0 || !v.g.mirror.mayUse(v.uuid, v.g.cfg.Site) || !v.mustRegister() {
+		return
+	}
+	if err := v.register(ctx); err != nil {
+		v.g.cfg.Logger.Debug("locks are not registered with the home yet", "volume", v.uuid, "error", err)
+	}
+}
+
+// lockKeeping registers the locks of this gateway's clients with homes that are new.
+func (g *Gateway) lockKeeping(ctx context.Context) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		changed := g.mirror.wait()
+		g.mu.Lock()
+		var all []*Router
+		for _, s := range g.volumes {
+			all = append(all, s.router)
+		}
+		g.mu.Unlock()
+		g.reclaiming.Store(g.recovering())
+		for _, v := range all {
+			call, cancel := context.WithTimeout(ctx, 2*time.Second)
+			v.registerSoon(call)
+			cancel()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-t.C:
+		}
+	}
+}
+
+// recovering tells whether clients of this gateway still reclaim what they held before it restarted.
+func (g *Gateway) recovering() bool { return g.nfs.InGrace() }
+
+// uses tells whether a gateway's clients may use a volume.
+func (g *Gateway) uses(id, gateway string) bool {
+	_, site, ok := g.mirror.gateway(gateway)
+	return ok && g.mirror.mayUse(id, site.Name)
+}
+
+// lockLost takes a lock from its client that others got while this gateway was taken to be gone: it must not go on as if it held it.
+func (v *Router) lockLost(l forward.HeldLock) {
+	owner, _ := asNamed(l.Lock.Owner)
+	told := v.g.nfs.RevokeLocks(v.id, l.Handle, owner)
+	v.g.cfg.Logger.Error("lock of a client could not be kept: others got it while this gateway was taken to be gone",
+		"volume", v.uuid, "inode", l.Handle.Ino, "from", l.Lock.Start, "to", l.Lock.End, "told", told)
+}

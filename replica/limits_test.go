@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/weir-storage/weir/replica/protocol"
+)
+
+// What a loop that hangs in its disk gathers is bounded, and it goes on well when the disk is back.
+func TestQueueIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ab", 2)
+	w.up("a", "b")
+	w.leads("a", 0)
+	w.members("a", "a", "b")
+	w.writes(w.site("a"), 1, 3, 0)
+	w.same(numbers(1, 3))
+	a, b := w.site("a"), w.site("b")
+	reached := make(chan struct{})
+	release := b.holdCommits(reached)
+	_ = a.write(4, 0)
+	w.until("b's loop hangs", func() bool {
+		select {
+		case <-reached:
+			return true
+		default:
+			return false
+		}
+	})
+	st := a.replica.Status()
+	for range 3 * maxMessages {
+		b.node.Deliver(Envelope{Volume: testVolume, Message: protocol.Message{Kind: protocol.Advance, From: a.member, Epoch: st.Epoch, Stamp: w.clock(), Commit: st.Commit}})
+		b.node.tick()
+		b.node.probe()
+	}
+	b.replica.mu.Lock()
+	n := len(b.replica.queue)
+	b.replica.mu.Unlock()
+	if n > maxMessages+10 {
+		t.Fatalf("%d events wait", n)
+	}
+	release()
+	w.writes(a, 5, 8, 0)
+	w.same(numbers(1, 8))
+}
+
+// A follower without room says so once in a while, not for every batch that comes; when sealed segments are in its store it goes on.
+func TestFullFollower(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ab", 1)
+	b := w.site("b")
+	b.limit(96 << 10)
+	b.store.SetFault(func(op, _ string) error {
+		if op == "put" {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	lost := make(chan struct{}, 1000)
+	w.net.watch(func(to string, e Envelope) {
+		if to == "a" && e.Message.Kind == protocol.Lost {
+			lost <- struct{}{}
+		}
+	})
+	w.up("a", "b")
+	w.leads("a", 0)
+	a := w.site("a")
+	for id := int64(1); id <= 300; id++ {
+		w.must(w.outcome("write", a.write(id, 900)))
+	}
+	w.pass(10 * restFor)
+	if n := len(lost); n > 100 {
+		t.Fatalf("b asked %d times to begin again", n)
+	}
+	if st := b.replica.Status(); st.Role != protocol.Follower || !st.Joined {
+		t.Fatalf("b is %v, joined %t", st.Role, st.Joined)
+	}
+	b.store.SetFault(nil)
+	w.same(numbers(1, 300))
+}
+
+// A full home makes room by what is in its store; without a store, the writer is told.
+func TestFullHome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", 1)
+	a := w.site("a")
+	a.limit(96 << 10)
+	w.up("a")
+	w.leads("a", 0)
+	w.writes(a, 1, 300, 900)
+	w.same(numbers(1, 300))
+}
+
+// Close ends whoever waits, whatever for.
+func TestCloseWhileOthersWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ab", 2)
+	w.maxLag = MaxLag{Bytes: 4 << 10}
+	w.up("a", "b")
+	w.leads("a", 0)
+	w.members("a", "a", "b")
+	a := w.site("a")
+	w.writes(a, 1, 2, 0)
+	w.net.hold("a", "b", "frames", true) // the stream waits
+	waits := a.write(3, 1<<10)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	slowed := make(chan error, 1)
+	go func() {
+		for id := int64(4); ; id++ {
+			if _, _, err := a.machine.append(ctx, id, 1<<10); err != nil {
+				slowed <- err
+				return
+			}
+		}
+	}()
+	w.until("the writer is slowed", func() bool { return a.replica.tooFar() })
+	within(t, "close", a.replica.Close)
+	for _, c := range []<-chan error{waits, slowed} {
+		if err := <-c; err == nil {
+			t.Fatal("a write succeeds after Close")
+		}
+	}
+	if err := a.replica.MayServe(); !errors.Is(err, ErrClosed) {
+		t.Fatalf("MayServe: %v", err)
+	}
+	within(t, "second close", a.replica.Close)
+}
+
+// A commit that nobody waits for any more leaves nothing behind.
+func TestWaitersGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ab", 2)
+	w.up("a", "b")
+	w.leads("a", 0)
+	w.members("a", "a", "b")
+	a := w.site("a")
+	a.reg.SetDown(true)
+	w.net.cut("a", "b")
+	ctx, cancel := context.WithCancel(context.Background())
+	pos, _, err := a.machine.append(ctx, 1, 0)
+	w.must(err)
+	done := make(chan error, 1)
+	go func() { done <- a.replica.WaitCommitted(ctx, pos) }()
+	w.until("somebody waits", func() bool { return a.waiting() == 1 })
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) || a.waiting() != 0 {
+		t.Fatalf("%v, %d wait", err, a.waiting())
+	}
+}
+
+func (s *site) waiting() int {
+	s.replica.mu.Lock()
+	defer s.replica.mu.Unlock()
+	return len(s.replica.waiters)
+}
+
+// limit gives a site that was never up another disk, of so much room.
+func (s *site) limit(n int64) { s.disk = newDisk(s.name, n) }
