@@ -97,7 +97,7 @@ func (e *FullError) Error() string {
 	if e.Urgent {
 		kept = ""
 	}
-	return fmt.Sprintf("reserve pool %s: %v: %d bytes of %d are used%s, %d more are wanted: delete files or snapshots, wait for uploads, or raise --pool-size",
+	return fmt.Sprintf("reserve pool %s: %v: %d bytes of %d are used%s, %d more are wanted: delete files or snapshots, wait for uploads, or raise pool.size",
 		e.Pool, ErrFull, e.Room.Used, e.Room.Limit, kept, e.Wanted)
 }
 

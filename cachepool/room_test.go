@@ -23,7 +23,7 @@ func TestFullPoolCanBeEmptied(t *testing.T) {
 	if !errors.Is(err, cachepool.ErrFull) || !errors.As(err, &full) || full.Room.Used != 3100 {
 		t.Fatalf("error %v, want full", err)
 	}
-	for _, w := range []string{"/pool", "3100", "3200", "100 kept", "--pool-size"} {
+	for _, w := range []string{"/pool", "3100", "3200", "100 kept", "pool.size"} {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("%q does not say %s", err, w)
 		}

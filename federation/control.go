@@ -25,6 +25,9 @@ func (m Member) String() string { return m.Gateway + "@" + m.Site + "/" + m.Inca
 type EpochStart struct {
 	Epoch uint64   `json:"epoch"`
 	Start Position `json:"start"`
+	// Forced: a person had it begin, whatever the members had. What an earlier epoch's log has beyond may have been
+	// acknowledged, and is kept aside (rule 6).
+	Forced bool `json:"forced,omitempty"`
 }
 
 // Control is a volume's control record (rule 1): who may append, who must have fsynced, and how it came to that.
@@ -38,7 +41,7 @@ type Control struct {
 	// Home is one of Members.
 	Home    Member   `json:"home"`
 	Members []Member `json:"members"`
-	// History has ascending epochs and only ever gets longer.
+	// History has ascending epochs. Entries are appended; of the older ones, all but the forced are left out in time.
 	History []EpochStart `json:"history"`
 }
 
@@ -94,8 +97,8 @@ func (c Control) Validate() error {
 }
 
 // CheckSwap checks that next may replace prev (nil: next is the first); errors wrap ErrInvalid. Numbers never go
-// back, a home does not change within an epoch, and the history of prev is a prefix of that of next. An entry that
-// is added belongs to prev's epoch or a later one.
+// back, a home does not change within an epoch, and of the history of prev the newest entry and every forced one stay, and
+// none is changed. An entry that is added belongs to prev's epoch or a later one.
 func CheckSwap(prev *Control, next Control) error {
 	if err := next.Validate(); err != nil {
 		return err
@@ -113,11 +116,34 @@ func CheckSwap(prev *Control, next Control) error {
 		return bad("epoch goes back from %d to %d: read the record again and take a later epoch", prev.Epoch, next.Epoch)
 	case next.Epoch == prev.Epoch && next.Home != prev.Home:
 		return bad("home changes from %v to %v within epoch %d: a new home takes the next epoch", prev.Home, next.Home, prev.Epoch)
-	case len(next.History) < len(prev.History) || !slices.Equal(next.History[:len(prev.History)], prev.History):
-		return bad("history %v does not begin with %v: history is only appended to", next.History, prev.History)
 	}
-	for _, h := range next.History[len(prev.History):] {
-		if h.Epoch < prev.Epoch {
+	return checkHistory(prev, next, bad)
+}
+
+// keptEpochs is how many entries the history of a control record has at most, but for forced ones: more than any log that is still of
+// use is behind, and few enough for a registry's value.
+const keptEpochs = 256
+
+// Begin appends an epoch to the history, and leaves out what is no longer needed of it.
+func (c *Control) Begin(e EpochStart) {
+	c.History = append(c.History, e)
+	surplus := len(c.History) - keptEpochs
+	c.History = slices.DeleteFunc(c.History, func(e EpochStart) bool { surplus--; return surplus >= 0 && !e.Forced })
+}
+
+func checkHistory(prev *Control, next Control, bad func(string, ...any) error) error {
+	newest := uint64(0)
+	for i, h := range prev.History {
+		newest = h.Epoch
+		if (h.Forced || i == len(prev.History)-1) && !slices.Contains(next.History, h) {
+			return bad("history %v lacks %v: the newest entry and forced ones stay", next.History, h)
+		}
+	}
+	for _, h := range next.History {
+		switch {
+		case h.Epoch <= newest && !slices.Contains(prev.History, h):
+			return bad("history %v has %v, which %v has not: entries are only appended", next.History, h, prev.History)
+		case h.Epoch > newest && h.Epoch < prev.Epoch:
 			return bad("history gains epoch %d, which ended before epoch %d: only current and later epochs are added", h.Epoch, prev.Epoch)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
@@ -20,6 +21,9 @@ import (
 
 // window is how many bytes may be under way on one connection: more than a gigabit link holds at 50 ms.
 const window = 8 << 20
+
+// maxMessage is the largest message: a frame of the log and what travels beside it.
+const maxMessage = segment.MaxFrame + 1<<20
 
 // peers are the connections to other gateways.
 type peers struct {
@@ -52,7 +56,7 @@ func (p *peers) dial(name string) (*grpc.ClientConn, error) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 2 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second,
 			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(8<<20)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 	)
 }
 
@@ -105,7 +109,7 @@ func (p *peers) close() {
 func serverOptions(creds *pki.Credentials) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(credentials.NewTLS(creds.Server(pki.Expect{}))),
-		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.MaxRecvMsgSize(8 << 20),
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.MaxRecvMsgSize(maxMessage),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 4 * time.Second}),
 	}

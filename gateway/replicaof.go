@@ -87,17 +87,8 @@ func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *repl
 			err = errors.Join(err, r.close())
 		}
 	}()
-	var sources []log.Source
-	if g.cfg.Store != nil {
-		sources = append(sources, storeSource{g.cfg.Store, g.cfg.Site})
-	}
-	for _, m := range g.mirror.members() {
-		if m.Gateway != g.cfg.Name {
-			sources = append(sources, peer.Source{Gateway: m.Gateway, Volume: v.UUID, Client: g.peers.peerClient})
-		}
-	}
 	r.log, err = log.Open(log.Config{
-		Dir: dir, Room: g.cfg.Pool.Room(), Volume: segment.VolumeID(id), DataKey: key, Sources: sources, Rand: g.cfg.Rand,
+		Dir: dir, Room: g.cfg.Pool.Room(), Volume: segment.VolumeID(id), DataKey: key, Sources: func() []log.Source { return g.sources(v.UUID) }, Rand: g.cfg.Rand,
 		Now: g.cfg.Now, Logger: r.logger, KnownApplied: r.engine.Applied(),
 	})
 	if err != nil {
@@ -181,10 +172,13 @@ func (j journal) Append(ctx context.Context, rec *segment.Record) (log.Position,
 	case errors.Is(err, replica.ErrNotHome):
 		err = fmt.Errorf("%w (%v)", engine.ErrNotHome, err)
 	case errors.Is(err, cachepool.ErrFull):
-		err = fmt.Errorf("%w: %v", volume.ErrNoSpace, err)
+		err = fmt.Errorf("%w: %v", engine.ErrNoRoom, err)
 	}
 	return pos, err
 }
+
+// WaitRoom implements engine.RoomWaiter.
+func (j journal) WaitRoom(ctx context.Context) error { return j.r.replica.WaitRoom(ctx) }
 
 func (j journal) WaitCommitted(ctx context.Context, pos log.Position) error {
 	err := j.r.replica.WaitCommitted(ctx, pos)
@@ -203,6 +197,19 @@ func (j journal) MayServe() error {
 
 func (j journal) ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error) {
 	return j.r.log.ReadBlocks(ctx, refs)
+}
+
+// sources are where sealed segments of a volume may be, nearest first.
+func (g *Gateway) sources(id string) (out []log.Source) {
+	if g.cfg.Store != nil {
+		out = append(out, storeSource{g.cfg.Store, g.cfg.Site})
+	}
+	for _, m := range g.mirror.members() {
+		if m.Gateway != g.cfg.Name {
+			out = append(out, peer.Source{Gateway: m.Gateway, Volume: id, Client: g.peers.peerClient})
+		}
+	}
+	return out
 }
 
 // storeSource reads sealed segments from this site's store.

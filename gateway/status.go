@@ -33,8 +33,9 @@ type VolumeStatus struct {
 	Members  []string                     `json:"members"`
 	Commit   federation.Position          `json:"commit"`
 	End      federation.Position          `json:"end"`
-	Stalled  bool                         `json:"stalled"` // fewer members than wanted: nothing is acknowledged
-	Serving  bool                         `json:"serving"` // reads are answered here
+	Stalled  bool                         `json:"stalled"`           // fewer members than wanted: nothing is acknowledged
+	Waiting  string                       `json:"waiting,omitempty"` // why writes wait, if for room
+	Serving  bool                         `json:"serving"`           // reads are answered here
 	Replicas []federation.ObservedReplica `json:"replicas,omitempty"`
 	Salvage  []string                     `json:"salvage,omitempty"` // copies set aside at this gateway
 	Problem  string                       `json:"problem,omitempty"`
@@ -71,7 +72,7 @@ func (g *Gateway) status(id string) []VolumeStatus {
 			c := sv.copy
 			st := c.replica.Status()
 			s.Role, s.Epoch, s.Commit, s.End, s.Stalled = st.Role.String(), st.Epoch, federation.Position(st.Commit), federation.Position(st.End), st.Stalled
-			s.Serving = c.replica.MayServe() == nil
+			s.Waiting, s.Serving = c.replica.Waiting(), c.replica.MayServe() == nil
 			s.Replicas = c.replica.Lag()
 			if st.Control != nil {
 				s.Home, s.HomeSite = st.Control.Home.Gateway, st.Control.Home.Site
@@ -90,8 +91,10 @@ func (g *Gateway) observe(ctx context.Context, c *replicaOf) error {
 	st := c.replica.Status()
 	o := federation.Observed{Volume: c.uuid, Gateway: g.cfg.Name, Epoch: st.Epoch, Home: g.cfg.Name, Commit: federation.Position(st.Commit),
 		Replicas: c.replica.Lag(), At: g.cfg.Now()}
-	if st.Stalled {
+	if why := c.replica.Waiting(); st.Stalled {
 		o.Message = "fewer members than wanted: writes wait"
+	} else if why != "" {
+		o.Message = "writes wait: " + why
 	}
 	return g.cfg.Registry.PutObserved(ctx, o)
 }

@@ -55,7 +55,7 @@ func (g *Gateway) reconcile(ctx context.Context) (again bool) {
 		if s.copy == nil {
 			again = !g.openCopy(ctx, s, v) || again
 		} else if s.policy != v.Generation {
-			s.copy.replica.SetPolicy(policyOf(v))
+			s.copy.replica.SetPolicy(policyOf(v), maxLagOf(v))
 			s.copy.engine.SetRoom(uint64(v.Spec.Size), 1<<32)
 			s.policy = v.Generation
 		}

@@ -99,13 +99,14 @@ func (r *Replica) failed(err error) {
 	r.step(input{event: protocol.LogFailed{}})
 }
 
-func (r *Replica) truncate(to Position) {
+func (r *Replica) truncate(e protocol.Truncate) {
+	to := e.To
 	r.mu.Lock()
 	commit := r.core.Commit()
 	r.mu.Unlock()
 	// What is committed and not applied yet was acknowledged as well.
-	if to.Less(r.cfg.Machine.Applied()) || to.Less(commit) {
-		r.cfg.Logger.Error("this copy holds acknowledged changes that a forced takeover left out; it is set aside",
+	if to.Less(r.cfg.Machine.Applied()) || to.Less(commit) || e.Forced {
+		r.cfg.Logger.Error("this copy holds changes that may be acknowledged and that a forced takeover left out; it is set aside",
 			"applied", r.cfg.Machine.Applied(), "committed", commit, "cut", to)
 		r.cfg.Aside(to)
 		return

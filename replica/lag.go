@@ -59,7 +59,7 @@ func (r *Replica) tick() {
 		r.lag.sealed, r.lag.since = end, now
 	}
 	age := now - r.lag.since
-	stale := end.Off > r.lag.sealed.Off && r.cfg.MaxLag.Time > 0 && age > r.cfg.MaxLag.Time/2
+	stale := end.Off > r.lag.sealed.Off && r.maxLag.Time > 0 && age > r.maxLag.Time/2
 	r.mu.Unlock()
 	if leading && stale && r.cfg.Store != nil {
 		r.rollSoon()
@@ -119,7 +119,7 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 // throttle makes a writer wait while a copy that answers trails further than the policy allows (rule 11). A copy that does not
 // answer, or is new or back and not caught up yet, is not a copy to count on: it is shown as such, and does not stop the volume.
 func (r *Replica) throttle(ctx context.Context) error {
-	for r.cfg.MaxLag != (MaxLag{}) && r.tooFar() {
+	for r.tooFar() {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
@@ -134,7 +134,7 @@ func (r *Replica) tooFar() bool {
 	end := r.cfg.Log.End()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.leading {
+	if !r.leading || r.maxLag == (MaxLag{}) {
 		return false
 	}
 	for _, p := range r.core.Status(now).Peers {
@@ -159,6 +159,6 @@ func (r *Replica) trails(pos, end Position, now time.Duration) bool {
 	if !pos.Less(end) {
 		return false
 	}
-	limit := r.cfg.MaxLag
+	limit := r.maxLag
 	return limit.Bytes > 0 && r.cfg.Log.Distance(pos, end) > limit.Bytes || limit.Time > 0 && r.lag.behind(pos, now) > limit.Time
 }

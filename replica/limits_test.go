@@ -5,6 +5,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/weir-storage/weir/replica/protocol"
@@ -93,6 +94,47 @@ func TestFullHome(t *testing.T) {
 	w.leads("a", 0)
 	w.writes(a, 1, 300, 900)
 	w.same(numbers(1, 300))
+}
+
+// A full home whose store is down says so, lets removals in meanwhile (rule 15), and goes on when the store is back.
+func TestFullHomeWithoutItsStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", 1)
+	a := w.site("a")
+	a.limit(96 << 10)
+	a.store.SetFault(func(string, string) error { return errors.New("the store is on fire") })
+	w.up("a")
+	w.leads("a", 0)
+	last := int64(0)
+	var waits <-chan error
+	for waits == nil {
+		last++
+		c := a.write(last, 900)
+		w.until("it is written or waits", func() bool {
+			if a.replica.Waiting() != "" {
+				waits = c
+				return true
+			}
+			select {
+			case err := <-c:
+				w.must(err)
+				return true
+			default:
+				return false
+			}
+		})
+	}
+	w.until("the store is blamed", func() bool { return strings.Contains(a.replica.Waiting(), "on fire") })
+	if why := a.replica.Waiting(); !strings.Contains(why, "pool.size") {
+		t.Fatalf("what is said has no remedy: %s", why)
+	}
+	w.must(w.outcome("removal", a.write(1000, removal)))
+	a.store.SetFault(nil)
+	w.must(w.outcome("write that waited", waits))
+	w.same(append(append(numbers(1, last-1), 1000), last))
+	if why := a.replica.Waiting(); why != "" {
+		t.Fatalf("nothing waits any more, and it is said: %s", why)
+	}
 }
 
 // Close ends whoever waits, whatever for.

@@ -160,6 +160,9 @@ func (m *machine) ids() (out []int64) {
 
 var errNotLeading = errors.New("machine does not lead")
 
+// removal is a write's size that gives room back: a record without data that deletes.
+const removal = -1
+
 // append appends a record of about size bytes.
 func (m *machine) append(ctx context.Context, id int64, size int) (Position, uint64, error) {
 	m.turn <- struct{}{}
@@ -171,6 +174,9 @@ func (m *machine) append(ctx context.Context, id int64, size int) (Position, uin
 		return Position{}, 0, errNotLeading
 	}
 	rec := &segment.Record{Time: id, Slot: "s", Ops: []segment.Op{{Kind: segment.Set, Key: fmt.Appendf(nil, "key %d", id)}}}
+	if size == removal {
+		rec.Ops = append(rec.Ops, segment.Op{Kind: segment.Delete, Key: []byte("block")})
+	}
 	if size > 0 {
 		raw := make([]byte, size)
 		_, _ = rand.Read(raw) // never fails
@@ -191,6 +197,9 @@ func (m *machine) append(ctx context.Context, id int64, size int) (Position, uin
 // write appends a record and waits until it is committed.
 func (m *machine) write(ctx context.Context, id int64, size int) error {
 	end, epoch, err := m.append(ctx, id, size)
+	for errors.Is(err, log.ErrFull) && m.replica.WaitRoom(ctx) == nil {
+		end, epoch, err = m.append(ctx, id, size)
+	}
 	if err != nil {
 		return err
 	}

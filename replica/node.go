@@ -55,7 +55,7 @@ func newNode(cfg NodeConfig) *Node {
 // position. Nothing happens before Start, so that the machine can get to know the replica.
 func (n *Node) Open(cfg Config) *Replica {
 	ctx, cancel := context.WithCancel(n.ctx)
-	r := &Replica{node: n, cfg: cfg, streams: map[string]*stream{}, changed: make(chan struct{}), ctx: ctx, cancel: cancel}
+	r := &Replica{node: n, cfg: cfg, maxLag: cfg.MaxLag, streams: map[string]*stream{}, changed: make(chan struct{}), ctx: ctx, cancel: cancel}
 	r.drained = sync.NewCond(&r.mu)
 	core, effects := protocol.New(protocol.Config{Self: n.cfg.Self, Volume: cfg.Volume, Promise: n.cfg.Promise, Heartbeat: n.cfg.Heartbeat},
 		cfg.Policy, r.logState(), n.cfg.Clock())

@@ -66,9 +66,11 @@ type Replica struct {
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
 	lag      lagMeter
+	maxLag   MaxLag
 	uploader uploader
 	syncSoon *time.Timer
 	full     pause // of following, because there is no room; the event loop's
+	stuck    stuck // of writing, for the same reason
 }
 
 type waiter struct {
@@ -91,7 +93,7 @@ func (r *Replica) do(e protocol.Effect, env *Envelope) {
 	case protocol.Ingest:
 		r.ingest(env)
 	case protocol.Truncate:
-		r.truncate(e.To)
+		r.truncate(e)
 	case protocol.BeginEpoch:
 		r.beginEpoch(e.Epoch)
 	case protocol.Committed:
@@ -170,7 +172,7 @@ func (r *Replica) signal() {
 	r.changed = make(chan struct{})
 }
 
-// Append appends a record at the home. It waits for room on the pool and for copies that trail too far. With an error nothing was
+// Append appends a record at the home. It waits for copies that trail too far, and not for room: see WaitRoom. With an error nothing was
 // appended, and never will be: ErrNotHome, log.ErrFull, segment.ErrTooLarge or the error of ctx. If the log failed in the middle of it, the
 // record may come back when the log is opened again: it counts as appended, and WaitCommitted tells. The caller serialises calls.
 func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, error) {
@@ -188,10 +190,11 @@ func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, er
 		end, err := r.cfg.Log.Append(rec)
 		switch {
 		case isFull(err):
-			if err := r.waitRoom(ctx, err); err != nil {
-				return Position{}, err
+			if r.makeRoom(segment.MaxSize) > 0 {
+				continue
 			}
-			continue
+			r.stuck.is(err, r.cfg.Logger)
+			return Position{}, err
 		case errors.Is(err, log.ErrPoisoned):
 			r.post(protocol.LogFailed{})
 			end = r.cfg.Log.End()
@@ -200,6 +203,9 @@ func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, er
 			return Position{}, fmt.Errorf("%w: append: %v", ErrNotHome, err)
 		case err != nil:
 			return Position{}, fmt.Errorf("append to the log: %w", err)
+		}
+		if len(rec.Blocks) > 0 {
+			r.stuck.over(r.cfg.Logger)
 		}
 		r.post(protocol.Appended{})
 		r.kickStreams()
@@ -293,8 +299,13 @@ func (r *Replica) Status() protocol.Status {
 // Control returns the newest control record known here, or nil.
 func (r *Replica) Control() *federation.Control { return r.Status().Control }
 
-// SetPolicy changes how many members are wanted and which sites have copies.
-func (r *Replica) SetPolicy(p protocol.Policy) { r.post(protocol.PolicyChanged{Policy: p}) }
+// SetPolicy changes how many members are wanted, which sites have copies, and how far they may trail.
+func (r *Replica) SetPolicy(p protocol.Policy, lag MaxLag) {
+	r.mu.Lock()
+	r.maxLag = lag
+	r.mu.Unlock()
+	r.post(protocol.PolicyChanged{Policy: p})
+}
 
 // Move hands the home over to another gateway without loss; only the home can.
 func (r *Replica) Move(to string) { r.post(protocol.Move{To: to}) }

@@ -117,9 +117,13 @@ func TestMove(t *testing.T) {
 }
 
 // Rule 6: after a person forced a takeover, what was acknowledged before and is left out is kept, not cut; also what is not yet applied.
+// The old home may have restarted meanwhile, and not know any more what it had acknowledged.
 func TestForcedTakeoverLeavesSalvage(t *testing.T) {
-	for _, lazy := range []bool{false, true} {
-		t.Run(map[bool]string{false: "applied", true: "committed"}[lazy], func(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		lazy, restarted bool
+	}{{"applied", false, false}, {"committed", true, false}, {"restarted", false, true}} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "ab", 1)
 			w.up("a", "b")
@@ -128,15 +132,21 @@ func TestForcedTakeoverLeavesSalvage(t *testing.T) {
 			w.same(numbers(1, 5))
 			a := w.site("a")
 			a.machine.mu.Lock()
-			a.machine.lazy = lazy
+			a.machine.lazy = c.lazy
 			a.machine.mu.Unlock()
 			w.net.cut("a", "b")
 			w.net.cut("b", "a")
 			w.writes(a, 6, 8, 0)
+			if c.restarted {
+				a.kill(true)
+			}
 			w.site("b").replica.Force()
 			w.leads("b", 1)
 			w.writes(w.site("b"), 9, 9, 0)
 			w.net.heal()
+			if c.restarted {
+				w.up("a")
+			}
 			w.until("a is set aside", func() bool { return a.aside.Load() > 0 })
 			if have := a.durable(); !slices.Equal(have, numbers(1, 8)) {
 				t.Fatalf("a has %v", have)

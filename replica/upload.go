@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/weir-storage/weir/engine/log"
@@ -76,6 +78,7 @@ func (r *Replica) uploads() {
 		}
 		for _, s := range todo {
 			err := r.uploadOne(s)
+			r.stuck.uploaded(err)
 			if err != nil && r.ctx.Err() == nil {
 				r.cfg.Logger.Warn("segment is not in the store yet; trying again", "segment", s.Name, "error", err)
 			}
@@ -161,14 +164,17 @@ func (r *Replica) makeRoom(n int64) (freed int64) {
 	return freed
 }
 
-// waitRoom waits until there may be room again: evicts, or seals what is there and waits for an upload.
-func (r *Replica) waitRoom(ctx context.Context, full error) error {
-	changed := r.Changed()
-	if r.makeRoom(segment.MaxSize) > 0 {
+// WaitRoom waits until the pool may have room again for what brings data: evicts, or has what is there sealed and waits for an upload. It
+// returns nil too when this gateway is not home any more, and log.ErrFull when there is no use in waiting.
+func (r *Replica) WaitRoom(ctx context.Context) error {
+	r.mu.Lock()
+	gone, changed := !r.accepts || r.paused || r.closed, r.changed
+	r.mu.Unlock()
+	if gone || r.makeRoom(segment.MaxSize) > 0 {
 		return nil
 	}
 	if r.cfg.Store == nil {
-		return full
+		return log.ErrFull
 	}
 	r.rollSoon()
 	select {
@@ -177,6 +183,56 @@ func (r *Replica) waitRoom(ctx context.Context, full error) error {
 	case <-time.After(250 * time.Millisecond):
 		return nil
 	case <-ctx.Done():
-		return full
+		return fmt.Errorf("%w: %w", log.ErrFull, ctx.Err())
 	}
+}
+
+// stuck says why writers wait for room. The zero value says that they do not.
+type stuck struct {
+	mu     sync.Mutex
+	full   error // of the pool
+	upload error // of the last attempt, if it failed
+}
+
+// is notes that there is no room.
+func (s *stuck) is(full error, logger *slog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.full == nil {
+		logger.Warn("writes wait for room on the pool", "error", full, "store", s.upload)
+	}
+	s.full = full
+}
+
+// over notes that there was.
+func (s *stuck) over(logger *slog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.full != nil {
+		logger.Info("there is room on the pool again")
+	}
+	s.full = nil
+}
+
+// uploaded notes how an upload ended.
+func (s *stuck) uploaded(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upload = err
+}
+
+// Waiting says why writers wait, and what to do about it; "" if they do not.
+func (r *Replica) Waiting() string {
+	s := &r.stuck
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.full == nil:
+		return ""
+	case s.upload != nil:
+		return fmt.Sprintf("%v; what is on it can not leave: the store does not take it: %v", s.full, s.upload)
+	case r.cfg.Store == nil:
+		return fmt.Sprintf("%v; what is on it can not leave: the site has no store: give it one", s.full)
+	}
+	return s.full.Error()
 }

@@ -134,7 +134,7 @@ func (s *site) start() {
 			sources = append(sources, source{o, s})
 		}
 	}
-	opened, err := log.Open(log.Config{Dir: dir, Room: pool.Room(), Volume: segment.VolumeID{0xaa, 1}, DataKey: testKey, Sources: sources,
+	opened, err := log.Open(log.Config{Dir: dir, Room: pool.Room(), Volume: segment.VolumeID{0xaa, 1}, DataKey: testKey, Sources: func() []log.Source { return sources },
 		Rand: rand.Reader, Now: time.Now, SegmentSize: segmentSize})
 	w.must(err)
 	w.net.mu.Lock()

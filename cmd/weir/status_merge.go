@@ -105,6 +105,8 @@ func (v view) judgeHome(out *VolumeReport, home gateway.VolumeStatus, ctl federa
 		out.State, out.Message = StateDegraded, fmt.Sprintf("%s does not answer: writes wait until it does, or until the home goes on without it, as the volume's durability says", strings.Join(silent, ", "))
 	case home.Stalled:
 		out.State, out.Message = StateDegraded, fmt.Sprintf("%d of %d members: writes wait until another copy is one", len(out.Members), out.WantedMembers)
+	case home.Waiting != "":
+		out.State, out.Message = StateDegraded, "writes wait: "+home.Waiting
 	case len(out.Members) < out.WantedMembers:
 		out.State, out.Message = StateDegraded, fmt.Sprintf("%d of %d members: writes go on, on fewer copies than wanted", len(out.Members), out.WantedMembers)
 	case !home.Serving:

@@ -56,8 +56,8 @@ type Config struct {
 	Room    Room
 	Volume  segment.VolumeID
 	DataKey segment.DataKey
-	Sources []Source  // nearest first; may be empty
-	Rand    io.Reader // cryptographic randomness for salts
+	Sources func() []Source // nearest first, as they are now; nil: none. Called without locks
+	Rand    io.Reader       // cryptographic randomness for salts
 	Now     func() time.Time
 	Logger  *slog.Logger // nil: nothing is logged
 

@@ -36,7 +36,7 @@ func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, t
 	}
 	if s.closed && remote {
 		name := s.name()
-		for _, src := range l.cfg.Sources {
+		for _, src := range l.sources() {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -51,6 +51,13 @@ func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, t
 		}
 	}
 	return fmt.Errorf("read segment %d offset %d in %s: %w: %w", s.header.Seq, off, l.cfg.Dir.Path(), ErrUnreadable, errors.Join(errs...))
+}
+
+func (l *Log) sources() []Source {
+	if l.cfg.Sources == nil {
+		return nil
+	}
+	return l.cfg.Sources()
 }
 
 func (l *Log) tryFile(seq uint64, try func(readFunc) error) error {

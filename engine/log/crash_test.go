@@ -247,7 +247,7 @@ func TestCrashInRecovery(t *testing.T) {
 			s.disk.CrashAt(at)
 			dir, err := pool.Volume(testDir)
 			must(t, err)
-			_, err = Open(Config{Dir: dir, Room: pool.Room(), Volume: testVolume, DataKey: testKey, Sources: s.sources, Rand: salts})
+			_, err = Open(Config{Dir: dir, Room: pool.Room(), Volume: testVolume, DataKey: testKey, Sources: func() []Source { return s.sources }, Rand: salts})
 			if err == nil {
 				s.disk.Kill()
 			}

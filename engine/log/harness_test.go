@@ -108,7 +108,7 @@ func (s setup) open() (*Log, cachepool.Pool, error) {
 		dir = s.wrap(dir)
 	}
 	cfg := Config{
-		Dir: dir, Room: pool.Room(), Volume: testVolume, DataKey: testKey, Sources: s.sources, Rand: s.rand,
+		Dir: dir, Room: pool.Room(), Volume: testVolume, DataKey: testKey, Sources: func() []Source { return s.sources }, Rand: s.rand,
 		SegmentSize: s.size, SyncBytes: 1 << 40, KnownApplied: s.known, Now: time.Now,
 	}
 	if cfg.Rand == nil {

@@ -53,6 +53,7 @@ func controlRules(f *fixture) {
 		"no incarnation":    func(c *federation.Control) { c.Members[1].Incarnation = "" },
 		"history shorter":   func(c *federation.Control) { c.History = c.History[:2] },
 		"history changed":   func(c *federation.Control) { c.History[1].Start.Off++ },
+		"history forgets":   func(c *federation.Control) { c.History[1].Forced = true },
 		"history future":    func(c *federation.Control) { c.History = append(c.History, federation.EpochStart{Epoch: 4}) },
 		"history twice":     func(c *federation.Control) { c.History = append(c.History, federation.EpochStart{Epoch: 3}) },
 		"other volume":      func(c *federation.Control) { c.Volume = "v2" },

@@ -24,7 +24,7 @@ func encode(e replica.Envelope) *peerpb.Envelope {
 	out := &peerpb.Envelope{
 		Volume: e.Volume, Kind: uint32(m.Kind), Epoch: m.Epoch, Stamp: int64(m.Stamp), Echo: int64(m.Echo), Grant: int64(m.Grant),
 		From:  &peerpb.Member{Gateway: m.From.Gateway, Site: m.From.Site, Incarnation: m.From.Incarnation},
-		Start: position(m.Start), End: position(m.End), Commit: position(m.Commit), Proof: e.Proof, Frames: e.Frames,
+		Start: position(m.Start), End: position(m.End), Commit: position(m.Commit), Proof: e.Proof, Frames: e.Frames, Forced: m.Forced,
 	}
 	for _, s := range m.Epochs {
 		out.Epochs = append(out.Epochs, &peerpb.EpochStart{Epoch: s.Epoch, Start: position(s.Start)})
@@ -36,7 +36,7 @@ func decode(e *peerpb.Envelope) replica.Envelope {
 	m := protocol.Message{
 		Kind: protocol.Kind(e.GetKind()), Epoch: e.GetEpoch(), Stamp: time.Duration(e.GetStamp()), Echo: time.Duration(e.GetEcho()), Grant: time.Duration(e.GetGrant()),
 		From:  protocol.Member{Gateway: e.GetFrom().GetGateway(), Site: e.GetFrom().GetSite(), Incarnation: e.GetFrom().GetIncarnation()},
-		Start: toPosition(e.GetStart()), End: toPosition(e.GetEnd()), Commit: toPosition(e.GetCommit()),
+		Start: toPosition(e.GetStart()), End: toPosition(e.GetEnd()), Commit: toPosition(e.GetCommit()), Forced: e.GetForced(),
 	}
 	for _, s := range e.GetEpochs() {
 		m.Epochs = append(m.Epochs, log.EpochStart{Epoch: s.GetEpoch(), Start: toPosition(s.GetStart())})

@@ -3,6 +3,8 @@
 package protocol
 
 import (
+	"slices"
+
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 )
@@ -67,10 +69,17 @@ func (c *Core) hello(m Message) {
 		c.cut = c.log.End // all that we have of this epoch is in the home's log, even if frames overtook this greeting
 	}
 	if c.cut.Less(c.log.End) {
-		c.emit(Truncate{To: c.cut})
+		c.emit(Truncate{To: c.cut, Forced: c.leftOut(m.Forced)})
 		return
 	}
 	c.welcome()
+}
+
+// leftOut tells whether one of the epochs that a person forced is later than all that is in this log: then what is cut of it may have
+// been acknowledged by a home that nobody heard of any more.
+func (c *Core) leftOut(forced []uint64) bool {
+	n := len(c.log.Epochs)
+	return n > 0 && slices.ContainsFunc(forced, func(e uint64) bool { return e > c.log.Epochs[n-1].Epoch })
 }
 
 // shared returns the end of the longest prefix that a log has in common with one that has the given
@@ -193,7 +202,7 @@ func (c *Core) takeOver() {
 			}
 		}
 	}
-	next.History = append(next.History, federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(c.log.End)})
+	next.Begin(federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(c.log.End)})
 	c.leaseUntil, c.joined, c.greeting = 0, false, nil
 	c.propose(next, true)
 }
@@ -206,7 +215,7 @@ func (c *Core) force() {
 	next := c.ctl.Clone()
 	next.Epoch = max(c.epoch, c.ctl.Epoch) + 1
 	next.Home, next.Members = c.cfg.Self, []Member{c.cfg.Self}
-	next.History = append(next.History, federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(c.log.End)})
+	next.Begin(federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(c.log.End), Forced: true})
 	c.leaseUntil, c.joined, c.greeting = 0, false, nil
 	c.propose(next, true)
 }

@@ -59,7 +59,17 @@ func (c *Core) fromFollower(m Message) {
 
 func (c *Core) greet(gateway string, p *peer) {
 	p.greeted = c.now
-	c.send(gateway, Message{Kind: Hello, Epochs: slices.Clone(c.log.Epochs), End: c.log.End})
+	c.send(gateway, Message{Kind: Hello, Epochs: slices.Clone(c.log.Epochs), Forced: c.forced(), End: c.log.End})
+}
+
+// forced lists the epochs that a person forced.
+func (c *Core) forced() (out []uint64) {
+	for _, e := range c.ctl.History {
+		if e.Forced {
+			out = append(out, e.Epoch)
+		}
+	}
+	return out
 }
 
 // beat keeps every follower informed and the members' promises fresh.

@@ -82,6 +82,7 @@ type Message struct {
 	Stamp  Time             // sender's clock
 	Echo   Time             // newest Stamp that the sender had of the receiver, 0 for none
 	Epochs []log.EpochStart // Hello
+	Forced []uint64         // Hello: the epochs that a person forced
 	Start  Position         // Append: of the frames; Welcome: where the follower's log ends
 	End    Position         // Hello: where the home's log ends; Welcome, Ack: durable up to here
 	Commit Position         // Append, Advance, Beat, Release
@@ -163,8 +164,12 @@ type (
 	Unstream struct{ To string }
 	// Ingest accepts the frames that came with the Append message being stepped.
 	Ingest struct{}
-	// Truncate cuts the local log and, once that is durable, gives an Appended event.
-	Truncate struct{ To Position }
+	// Truncate cuts the local log and, once that is durable, gives an Appended event. Forced: a person forced an epoch that this log knows
+	// nothing of, so what would be cut may have been acknowledged: the log is kept aside instead (rule 6).
+	Truncate struct {
+		To     Position
+		Forced bool
+	}
 	// BeginEpoch begins an epoch in the local log, gives an Appended event and syncs.
 	BeginEpoch struct{ Epoch uint64 }
 	// Committed says that everything up to Position is committed.

@@ -40,8 +40,9 @@ type Envelope struct {
 	Grant  int64                  `protobuf:"varint,11,opt,name=grant,proto3" json:"grant,omitempty"` // nanoseconds
 	// With Welcome: HMAC-SHA256 with the volume's data key over what the sender is, which
 	// proves that it can unwrap the key (rule 17).
-	Proof         []byte `protobuf:"bytes,12,opt,name=proof,proto3" json:"proof,omitempty"`
-	Frames        []byte `protobuf:"bytes,13,opt,name=frames,proto3" json:"frames,omitempty"` // with Append
+	Proof         []byte   `protobuf:"bytes,12,opt,name=proof,proto3" json:"proof,omitempty"`
+	Frames        []byte   `protobuf:"bytes,13,opt,name=frames,proto3" json:"frames,omitempty"`         // with Append
+	Forced        []uint64 `protobuf:"varint,14,rep,packed,name=forced,proto3" json:"forced,omitempty"` // epochs, with Hello
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -163,6 +164,13 @@ func (x *Envelope) GetProof() []byte {
 func (x *Envelope) GetFrames() []byte {
 	if x != nil {
 		return x.Frames
+	}
+	return nil
+}
+
+func (x *Envelope) GetForced() []uint64 {
+	if x != nil {
+		return x.Forced
 	}
 	return nil
 }
@@ -483,7 +491,7 @@ var File_replica_peer_peerpb_peer_proto protoreflect.FileDescriptor
 
 const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1ereplica/peer/peerpb/peer.proto\x12\fweir.peer.v1\"\x9e\x03\n" +
+	"\x1ereplica/peer/peerpb/peer.proto\x12\fweir.peer.v1\"\xb6\x03\n" +
 	"\bEnvelope\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12(\n" +
@@ -498,7 +506,8 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	" \x01(\v2\x16.weir.peer.v1.PositionR\x06commit\x12\x14\n" +
 	"\x05grant\x18\v \x01(\x03R\x05grant\x12\x14\n" +
 	"\x05proof\x18\f \x01(\fR\x05proof\x12\x16\n" +
-	"\x06frames\x18\r \x01(\fR\x06frames\"\f\n" +
+	"\x06frames\x18\r \x01(\fR\x06frames\x12\x16\n" +
+	"\x06forced\x18\x0e \x03(\x04R\x06forced\"\f\n" +
 	"\n" +
 	"CarryReply\"X\n" +
 	"\x06Member\x12\x18\n" +
