@@ -62,13 +62,6 @@ func (e *Engine) held(h volume.Handle) bool {
 	return e.holds.count[h] > 0
 }
 
-// mayBeHeld tells whether some gateway may hold h.
-func (e *Engine) mayBeHeld(h volume.Handle) bool {
-	e.holds.Lock()
-	defer e.holds.Unlock()
-	return e.holds.count[h] > 0 || e.cfg.MayBeHeld(h)
-}
-
 // doom reports whether nobody can hold h, and then lets nobody hold it until
 // undoom.
 func (e *Engine) doom(h volume.Handle) bool {

@@ -38,8 +38,8 @@ func TestMaxLagSlowsWriters(t *testing.T) {
 	w.until("the limit is reached", func() bool { return a.log.Distance(b.log.Durable(), a.log.End()) > limit })
 	w.pass(5 * testBeat)
 	select {
-	case <-done:
-		t.Fatal("the writer does not wait")
+	case err := <-done:
+		t.Fatalf("the writer does not wait: %v", err)
 	default:
 	}
 	w.net.hold("a", "b", "frames", false)

@@ -118,7 +118,9 @@ func TestNewConnectionWaitsForTheOldOne(t *testing.T) {
 	close(fresh.in)
 	close(other.in)
 	old.in <- encode(batch(4, 10))
-	wait(t, "end of the old", old.ended)
+	if err := wait(t, "end of the old", old.ended); err == nil {
+		t.Error("the old ended without a word")
+	}
 	if got := in.stamps(t, protocol.Append, 2); got[len(got)-1] != 3 {
 		t.Fatalf("delivered: %v", got)
 	}

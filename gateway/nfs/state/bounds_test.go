@@ -44,15 +44,15 @@ func TestStateOfOneClientIsBounded(t *testing.T) {
 	open := func(c *Client, owner string) (xdr.Stateid, xdr.Status) {
 		return tab.Open(OpenArgs{Client: c, Owner: owner, Volume: vol, Handle: key.Handle, Access: 3})
 	}
-	id, st := open(c, "o")
-	if st != xdr.NFS4_OK {
+	if _, st := open(c, "o"); st != xdr.NFS4_OK {
 		t.Fatal(st)
 	}
 	c.lockStates = maxStates - 1
 	if _, st := open(c, "p"); st != xdr.NFS4ERR_NOSPC {
 		t.Errorf("a further open: %v", st)
 	}
-	if id, st = open(c, "o"); st != xdr.NFS4_OK {
+	id, st := open(c, "o")
+	if st != xdr.NFS4_OK {
 		t.Errorf("the same open again: %v", st)
 	}
 	if _, st := open(other, "p"); st != xdr.NFS4_OK {

@@ -75,13 +75,11 @@ func fields(t *testing.T, seq uint64, b []byte, at int64) (out []field, next int
 		}
 		n := int64(binary.BigEndian.Uint16(f.Bytes[29:]))
 		first := len(out)
-		for _, p := range []field{
+		out = append(out, []field{
 			{"record's length", seq, o, 4, 0, 0}, {"record's checksum", seq, o + 4, 4, 0, 0}, {"record's kind", seq, o + 8, 1, 0, 0},
 			{"record's epoch", seq, o + 9, 8, 0, 0}, {"nonce counter", seq, o + 17, 8, 0, 0}, {"length of meta", seq, o + 25, 4, 0, 0},
 			{"number of blocks", seq, o + 29, 2, 0, 0},
-		} {
-			out = append(out, p)
-		}
+		}...)
 		if n > 0 {
 			out = append(out, field{"lengths of blocks", seq, o + 31, 4 * n, 0, 0})
 		}

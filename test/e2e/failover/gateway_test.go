@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +45,11 @@ const kills = 5
 // TestOwnGatewayIsKilledUnderLoad kills and restarts the gateway that a machine has mounted, under fsync'ed lines, a held lock, tar and fio.
 func TestOwnGatewayIsKilledUnderLoad(t *testing.T) {
 	s := newScene(t)
-	tree := filepath.Join(runtime.GOROOT(), "src")
+	root, err := exec.CommandContext(s.Ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := filepath.Join(strings.TrimSpace(string(root)), "src")
 	if out, err := exec.CommandContext(s.Ctx, "tar", "-C", tree, "-cf", filepath.Join(s.guest.Shared(), "in.tar"), "archive").CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v: %s", err, out)
 	}
