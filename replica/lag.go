@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/replica/protocol"
 )
@@ -14,8 +15,8 @@ import (
 type lagMeter struct {
 	samples []lagSample     // ascending
 	caught  map[string]bool // gateways that were near enough since their stream began
-	sealed  Position        // where the newest segment began to be filled
-	since   time.Duration
+	filling uint64          // segment that is being filled; 0 when it has no records
+	since   time.Duration   // when it was first seen with some
 }
 
 type lagSample struct {
@@ -47,6 +48,19 @@ func (l *lagMeter) behind(pos Position, now time.Duration) time.Duration {
 	return 0
 }
 
+// age tells for how long the log has ended in a segment that is not sealed and has records; call it at every tick.
+func (l *lagMeter) age(end Position, now time.Duration) time.Duration {
+	switch {
+	case end.Off <= segment.HeaderSize:
+		l.filling = 0
+	case l.filling != end.Seq:
+		l.filling, l.since = end.Seq, now
+	default:
+		return now - l.since
+	}
+	return 0
+}
+
 // tick does what a replica does from time to time.
 func (r *Replica) tick() {
 	r.post(protocol.Tick{})
@@ -55,11 +69,8 @@ func (r *Replica) tick() {
 	r.mu.Lock()
 	leading := r.leading && !r.paused
 	r.lag.sample(end, now)
-	if r.lag.sealed.Seq != end.Seq {
-		r.lag.sealed, r.lag.since = end, now
-	}
-	age := now - r.lag.since
-	stale := end.Off > r.lag.sealed.Off && r.maxLag.Time > 0 && age > r.maxLag.Time/2
+	age := r.lag.age(end, now)
+	stale := r.maxLag.Time > 0 && age > r.maxLag.Time/2
 	r.mu.Unlock()
 	if leading && stale && r.cfg.Store != nil {
 		r.rollSoon()

@@ -6,6 +6,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/weir-storage/weir/engine/segment"
 )
 
 // Rule 11: while a copy that answers trails too far, the home's writers wait; the copy is never further behind than the policy says,
@@ -91,6 +93,32 @@ func TestLagForgetsWhatWasCut(t *testing.T) {
 }
 
 func position(off uint64) Position { return Position{Seq: 1, Off: off} }
+
+// The age of a segment counts from its first record, also if it was first seen with all that it will ever have.
+func TestAgeOfWhatIsNotSealed(t *testing.T) {
+	t.Parallel()
+	const header = segment.HeaderSize
+	var l lagMeter
+	for i, c := range []struct {
+		end       Position
+		now, want time.Duration
+	}{
+		{Position{}, 0, 0},
+		{Position{Seq: 1, Off: header}, 1, 0},
+		{Position{Seq: 1, Off: header}, 9, 0},
+		{Position{Seq: 1, Off: header + 1}, 10, 0},
+		{Position{Seq: 1, Off: header + 2}, 12, 2},
+		{Position{Seq: 2, Off: header + 9}, 14, 0}, // rolled over by the writer, between two ticks
+		{Position{Seq: 2, Off: header + 9}, 17, 3},
+		{Position{Seq: 3, Off: header}, 18, 0},
+		{Position{Seq: 3, Off: header + 1}, 20, 0},
+		{Position{Seq: 3, Off: header + 1}, 21, 1},
+	} {
+		if got := l.age(c.end, c.now); got != c.want {
+			t.Errorf("step %d: log ends at %v: age %d, want %d", i, c.end, got, c.want)
+		}
+	}
+}
 
 // With maxLag in time, what is written is sealed in time, and so reaches the store.
 func TestSealedInTime(t *testing.T) {

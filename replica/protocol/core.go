@@ -257,7 +257,7 @@ func (c *Core) conflict() {
 	c.swap = nil
 	c.joining = ""
 	if c.role == Candidate {
-		c.released = false
+		// A home that handed over to us does not lead again in its epoch, whatever was changed before that: still released.
 		c.promiseUntil = max(c.promiseUntil, c.now+c.cfg.Promise)
 		c.setRole(Follower)
 	}

@@ -202,6 +202,32 @@ func TestReleaseWaitsForSwap(t *testing.T) {
 	}
 }
 
+// The release may come before the record that made its receiver a member, or that changed anything else.
+func TestReleaseBeforeItsRecord(t *testing.T) {
+	for _, known := range []*federation.Control{control(3, "b", "b"), control(3, "b", "a", "b", "c")} {
+		h := byHand(t, "a", 1, begun(9, 1, 2, 3))
+		h.do(ControlRead{known, 5}, Synced{h.log.Durable})
+		h.from("b", Message{Kind: Hello, Epoch: 3, Stamp: 1, Epochs: h.log.Epochs, End: h.log.End})
+		effects := h.from("b", Message{Kind: Release, Epoch: 3, Stamp: 2, Commit: h.log.End})
+		if swap, ok := effect[Swap](effects); ok {
+			if !known.IsMember(swap.Next.Home) {
+				t.Fatalf("%v takes over, as no member", swap.Next.Home)
+			}
+			h.do(Swapped{Outcome: SwapConflict})
+		} else if _, ok := effect[ReadControl](effects); !ok {
+			t.Fatal("the record is not read")
+		}
+		next := control(3, "b", "a", "b")
+		effects = h.do(ControlRead{next, 6}, Tick{})
+		if _, ok := effect[ReadControl](effects); ok { // before it takes over it asks once more
+			effects = h.do(ControlRead{next, 6})
+		}
+		if s, ok := effect[Swap](effects); !ok || s.Next.Epoch != 4 || len(s.Next.Members) != 2 {
+			t.Fatalf("with %v known: released, but does not take over", names(known.Members))
+		}
+	}
+}
+
 func TestOwnRecordWithoutEpoch(t *testing.T) {
 	for _, began := range []bool{false, true} {
 		l := begun(9, 1)

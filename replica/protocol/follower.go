@@ -154,11 +154,15 @@ func (c *Core) fromHome(m Message) {
 	case Beat:
 		c.ack()
 	case Release:
-		if c.log.Durable == c.log.End && c.log.End == m.Commit && c.ctl != nil && c.ctl.IsMember(c.cfg.Self) {
-			c.released, c.promiseUntil, c.leaseUntil = true, c.now, 0
-			if c.mayTakeOver() { // else at a tick
-				c.takeOver()
-			}
+		if c.log.Durable != c.log.End || c.log.End != m.Commit {
+			return
+		}
+		c.released, c.promiseUntil, c.leaseUntil = true, c.now, 0
+		if c.mayTakeOver() {
+			c.takeOver()
+		} else { // the record that made us a member may not have come yet
+			c.asked, c.askedAt = true, c.now
+			c.emit(ReadControl{})
 		}
 	}
 }
