@@ -17,13 +17,16 @@ const (
 	ReadWrite Access = "rw"
 )
 
-// Admission lets one client address of one site use a volume.
+// Admission lets one client address of one site use a volume. Its writer is a person, or with Node the site's gateway, at which that
+// node's plugin asked.
 type Admission struct {
 	Volume string `json:"volume"`
 	Site   string `json:"site"`
 	// Client is an IP address in canonical form (netip.Addr.String, without zone).
 	Client string `json:"client"`
 	Access Access `json:"access"`
+	// Node is the node that has the address. The admission counts only while that node has an Attachment.
+	Node string `json:"node,omitempty"`
 }
 
 // Validate checks the record; errors wrap ErrInvalid.

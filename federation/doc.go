@@ -17,8 +17,11 @@
 //	site/<site>                            Site        the site's gateways, each its own entry (merged)
 //	gateway/<gateway>                      site name   written together with site/<site>: a gateway is at one site
 //	alive/<gateway>                        Alive       the gateway, bound to a lease; the only key that expires
-//	admission/<site>/<volume>/<client>     Admission   the owner's CSI controller or `weir admit`
-//	keyring/<volume>                       Keyring     who creates the volume, once (compare-and-swap)
+//	admission/<site>/<volume>/<client>     Admission   a person; or for a node, the site's gateway that the node asked
+//	attachment/<site>/<volume>/<node>      Attachment  the site's CSI controller
+//	claim/<volume>/<site>/<namespace>/<name>  Claim    the site's operator
+//	lost/<site>                            Lost        a person
+//	keyring/<volume>                       Keyring     who creates the volume, then its home (compare-and-swap)
 //	observed/<volume>/<gateway>            Observed    that gateway
 //
 // # Rules (numbers of protocol.md)

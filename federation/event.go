@@ -7,13 +7,16 @@ type Kind string
 
 // Kinds, as in the keys of the package comment.
 const (
-	KindControl   Kind = "control"
-	KindVolume    Kind = "volume"
-	KindSite      Kind = "site"
-	KindAlive     Kind = "alive"
-	KindAdmission Kind = "admission"
-	KindKeyring   Kind = "keyring"
-	KindObserved  Kind = "observed"
+	KindControl    Kind = "control"
+	KindVolume     Kind = "volume"
+	KindSite       Kind = "site"
+	KindAlive      Kind = "alive"
+	KindAdmission  Kind = "admission"
+	KindKeyring    Kind = "keyring"
+	KindObserved   Kind = "observed"
+	KindClaim      Kind = "claim"
+	KindAttachment Kind = "attachment"
+	KindLost       Kind = "lost"
 	// KindSynced is no record: all that existed was told.
 	KindSynced Kind = "synced"
 )
@@ -22,8 +25,8 @@ const (
 // and when Err is set.
 type Event struct {
 	Kind Kind
-	// Name is the key behind the kind: a volume, site or gateway; "site/volume/client" and "volume/gateway" for
-	// admissions and observed states.
+	// Name is the key behind the kind: a volume, site or gateway; "site/volume/client" for admissions, "volume/gateway" for observed
+	// states, "volume/site/namespace/name" for claims, "site/volume/node" for attachments.
 	Name    string
 	Deleted bool
 	// Revision is the record's; of a deletion, the one that removed it, or after a compaction of the new list.
@@ -34,13 +37,16 @@ type Event struct {
 	// as deleted.
 	Err error
 
-	Control   *Control
-	Volume    *Volume
-	Site      *Site
-	Alive     *Alive
-	Admission *Admission
-	Keyring   *Keyring
-	Observed  *Observed
+	Control    *Control
+	Volume     *Volume
+	Site       *Site
+	Alive      *Alive
+	Admission  *Admission
+	Keyring    *Keyring
+	Observed   *Observed
+	Claim      *Claim
+	Attachment *Attachment
+	Lost       *Lost
 }
 
 // Head is how far a registry is.

@@ -168,3 +168,22 @@ func TestMergeSiteKeepsWhatIsNotSaid(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 }
+
+func TestMergeSiteOfAnOperator(t *testing.T) {
+	gw := federation.Site{Name: "ams", Organization: "o", Region: "west", Labels: map[string]string{"a": "gateway"},
+		Gateways: []federation.Gateway{{Name: "g", Addr: "h:1"}}, Store: federation.SiteStore{Endpoint: "s"}, Capacity: 9}
+	op := federation.Site{Name: "ams", Organization: "o", Region: "east", Labels: map[string]string{"a": "operator"}, Cluster: "uid"}
+	both, err := federation.MergeSite(gw, op)
+	if err != nil || both.Region != "east" || both.Labels["a"] != "operator" || len(both.Gateways) != 1 || both.Store.Endpoint != "s" || both.Capacity != 9 {
+		t.Fatalf("%+v, %v", both, err)
+	}
+	gw.Capacity = 10
+	both, err = federation.MergeSite(both, gw)
+	if err != nil || both.Region != "east" || both.Labels["a"] != "operator" || both.Cluster != "uid" || both.Capacity != 10 {
+		t.Fatalf("after the gateway's: %+v, %v", both, err)
+	}
+	op.Cluster = "other"
+	if _, err := federation.MergeSite(both, op); !errors.Is(err, federation.ErrNameTaken) || !strings.Contains(err.Error(), "uid") {
+		t.Fatalf("another cluster: %v", err)
+	}
+}

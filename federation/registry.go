@@ -102,6 +102,38 @@ type Statuses interface {
 	DeleteObserved(ctx context.Context, volume string) error
 }
 
+// Claims has which clusters' objects use a volume.
+type Claims interface {
+	// PutClaim writes or replaces. Read the volume's record afterwards: see Volume.Closing.
+	PutClaim(ctx context.Context, c Claim) error
+	// DeleteClaim: one that is not there is no error.
+	DeleteClaim(ctx context.Context, volume, site, namespace, name string) error
+	// ListClaims returns a volume's claims, or all for "", by volume, site, namespace and name.
+	ListClaims(ctx context.Context, volume string) ([]Claim, error)
+}
+
+// Attachments has which nodes may use a volume.
+type Attachments interface {
+	// PutAttachment writes or replaces.
+	PutAttachment(ctx context.Context, a Attachment) error
+	// GetAttachment returns ErrNotFound when the node has none.
+	GetAttachment(ctx context.Context, site, volume, node string) (Attachment, error)
+	// DeleteAttachment: one that is not there is no error.
+	DeleteAttachment(ctx context.Context, site, volume, node string) error
+	// ListAttachments returns a site's, or all for "", by site, volume and node.
+	ListAttachments(ctx context.Context, site string) ([]Attachment, error)
+}
+
+// Losses has which sites a person declared lost.
+type Losses interface {
+	// PutLost writes or replaces.
+	PutLost(ctx context.Context, l Lost) error
+	// DeleteLost: one that is not there is no error.
+	DeleteLost(ctx context.Context, site string) error
+	// ListLost returns all, by site.
+	ListLost(ctx context.Context) ([]Lost, error)
+}
+
 // Watcher tells of changes without polling.
 type Watcher interface {
 	// Watch calls fn, from one goroutine, for every record that exists, then once with Kind KindSynced, and then for
@@ -122,6 +154,9 @@ type Registry interface {
 	Admissions
 	Keyrings
 	Statuses
+	Claims
+	Attachments
+	Losses
 	Watcher
 	// Close ends watches and heartbeats (whose keys then expire) and connections.
 	Close() error

@@ -20,6 +20,10 @@ type Site struct {
 	Store        SiteStore         `json:"store,omitzero"`
 	// WrapKey is the site's public HPKE key (RFC 9180): data keys are wrapped for it (rule 17).
 	WrapKey []byte `json:"wrapKey,omitempty"`
+	// Cluster is the UID of the Kubernetes cluster that the site is; its operator writes it, and then Region and Labels too.
+	Cluster string `json:"cluster,omitempty"`
+	// Capacity is how much the site gives to copies of volumes; 0: not limited.
+	Capacity Bytes `json:"capacity,omitempty"`
 }
 
 // Gateway is a gateway process at a site.
@@ -81,13 +85,24 @@ func (s Site) Validate() error {
 	return nil
 }
 
-// MergeSite is what Register stores when next meets prev: next's own fields, and for gateways, of which each process
-// registers only itself, next's entries and those of prev that next does not name. Another organization is refused
-// (ErrNameTaken): it is a second site of that name.
+// MergeSite is what Register stores when next meets prev. A gateway registers itself: next's fields, and for gateways next's
+// entries and those of prev that next does not name. A cluster's operator (next.Cluster is set) registers Cluster, Region and
+// Labels, which from then on gateways do not change. Another organization or cluster is refused (ErrNameTaken): it is a second
+// site of that name.
 func MergeSite(prev, next Site) (Site, error) {
 	if prev.Organization != next.Organization {
 		return Site{}, &Error{Op: "register", Kind: "site", Name: next.Name, Err: ErrNameTaken, Detail: fmt.Sprintf(
 			"organization: %q: the site belongs to organization %q: correct organization, and the certificate with it, or choose another site name", next.Organization, prev.Organization)}
+	}
+	if prev.Cluster != "" && next.Cluster != "" && prev.Cluster != next.Cluster {
+		return Site{}, &Error{Op: "register", Kind: "site", Name: next.Name, Err: ErrNameTaken, Detail: fmt.Sprintf(
+			"another cluster, whose kube-system namespace has the UID %s, is that site, and this one has %s: install this cluster under another site name; "+
+				"if that cluster is gone for ever, `weir site remove %s` frees the name", prev.Cluster, next.Cluster, next.Name)}
+	}
+	if next.Cluster != "" {
+		out := prev
+		out.Cluster, out.Region, out.Labels = next.Cluster, next.Region, maps.Clone(next.Labels)
+		return out, nil
 	}
 	named := map[string]bool{}
 	for _, g := range next.Gateways {
@@ -102,6 +117,9 @@ func MergeSite(prev, next Site) (Site, error) {
 		}
 	}
 	slices.SortFunc(out.Gateways, func(a, b Gateway) int { return strings.Compare(a.Name, b.Name) })
+	if out.Cluster = prev.Cluster; out.Cluster != "" {
+		out.Region, out.Labels = prev.Region, maps.Clone(prev.Labels)
+	}
 	if next.Store == (SiteStore{}) {
 		out.Store = prev.Store
 	}

@@ -38,7 +38,7 @@ func volumeCreate(f *fixture) {
 	f.is(err, federation.ErrConflict)
 	_, _, err = f.r.FindVolume(f.ctx, "other")
 	f.is(err, federation.ErrNotFound)
-	for _, bad := range []federation.Volume{Volume("", "a"), Volume("a/b", "a"), Volume("u3", "Home"), Volume("u3", "a.b"), Volume("u3", "")} {
+	for _, bad := range []federation.Volume{Volume("", "a"), Volume("a/b", "a"), Volume("u3", "Home"), Volume("u3", "a..b"), Volume("u3", "a.b.c"), Volume("u3", "")} {
 		_, err := f.r.CreateVolume(f.ctx, bad)
 		f.is(err, federation.ErrInvalid)
 	}

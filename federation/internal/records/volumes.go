@@ -58,7 +58,7 @@ func (r *Registry) GetVolume(ctx context.Context, uuid string) (federation.Volum
 
 // FindVolume implements federation.Names.
 func (r *Registry) FindVolume(ctx context.Context, name string) (federation.Volume, federation.Revision, error) {
-	if err := federation.CheckLabel("volume", name); err != nil {
+	if err := federation.CheckVolumeName(name); err != nil {
 		return federation.Volume{}, 0, err
 	}
 	res, _, err := r.get(ctx, "find", "volume", name, Read{Key: namePrefix + name})

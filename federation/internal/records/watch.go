@@ -164,6 +164,18 @@ func event(p Pair) (federation.Event, bool) {
 		if v := new(federation.Observed); decode(v) {
 			e.Observed = v
 		}
+	case federation.KindClaim:
+		if v := new(federation.Claim); decode(v) {
+			e.Claim = v
+		}
+	case federation.KindAttachment:
+		if v := new(federation.Attachment); decode(v) {
+			e.Attachment = v
+		}
+	case federation.KindLost:
+		if v := new(federation.Lost); decode(v) {
+			e.Lost = v
+		}
 	default:
 		return e, false
 	}

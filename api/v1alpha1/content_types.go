@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// GeoVolumeContentSpec is the desired state of a volume. In the owner's cluster the operator (for GeoVolumes) and the CSI controller
+// (for StorageClasses) write it, and the operator carries it to the registry; elsewhere the operator keeps it equal to the registry's.
+type GeoVolumeContentSpec struct {
+	// The volume's name, unique in the federation.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=127
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a volume keeps its name"
+	FederationName string `json:"federationName"`
+	// The site whose cluster owns the volume.
+	Owner SiteName `json:"owner"`
+	// How much the volume may hold.
+	Size resource.Quantity `json:"size"`
+	// The VolumePolicy of the owner's cluster.
+	// +optional
+	Policy string `json:"policy,omitempty"`
+	// Fields that come before the policy's.
+	// +optional
+	Overrides *VolumePolicySpec `json:"overrides,omitempty"`
+	// Who may import the volume.
+	// +optional
+	// +listType=atomic
+	Grants []Grant `json:"grants,omitempty"`
+	// What becomes of the volume when this object is deleted by its owner.
+	// +optional
+	// +kubebuilder:default=Delete
+	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
+	// The claims of this cluster on the volume. Pods of other namespaces cannot use it.
+	// +optional
+	// +listType=atomic
+	Claims []ClaimReference `json:"claims,omitempty"`
+}
+
+// ClaimReference is a claim in this cluster.
+type ClaimReference struct {
+	// GeoVolume, or PersistentVolumeClaim for a volume that was provisioned by a StorageClass.
+	// +kubebuilder:validation:Enum=GeoVolume;PersistentVolumeClaim
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// +optional
+	UID string `json:"uid,omitempty"`
+	// +optional
+	// +kubebuilder:default=ReadWrite
+	Access Access `json:"access,omitempty"`
+}
+
+// GeoVolumeContentStatus is what is known of a volume.
+type GeoVolumeContentStatus struct {
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Generation of the desired state in the registry that this status is about.
+	// +optional
+	VolumeGeneration int64 `json:"volumeGeneration,omitempty"`
+	// Generation of the VolumePolicy that is in force.
+	// +optional
+	ObservedPolicyGeneration int64 `json:"observedPolicyGeneration,omitempty"`
+	// The policy in force, with all defaults.
+	// +optional
+	Policy *VolumePolicySpec `json:"policy,omitempty"`
+	// +optional
+	Capacity *resource.Quantity `json:"capacity,omitempty"`
+	// +optional
+	Used *resource.Quantity `json:"used,omitempty"`
+	// +optional
+	Home VolumeHome `json:"home,omitzero"`
+	// Sites that were chosen to have a copy, the first home first.
+	// +optional
+	// +listType=atomic
+	Sites []SiteName `json:"sites,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=site
+	Replicas []Replica `json:"replicas,omitempty"`
+	// Copies that are alive and not behind, and how many the policy wants: 3/3.
+	// +optional
+	Copies string `json:"copies,omitempty"`
+	// How far the copy that trails most is behind; updated at most every 30 s.
+	// +optional
+	Lag string `json:"lag,omitempty"`
+	// Claims of all clusters: SITE/NAMESPACE/NAME.
+	// +optional
+	// +listType=atomic
+	Claims []string `json:"claims,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// VolumeHome is where writes are put in order.
+type VolumeHome struct {
+	Site    string `json:"site"`
+	Gateway string `json:"gateway"`
+	// Grows whenever the home changes.
+	Epoch int64 `json:"epoch"`
+}
+
+// Replica is a site's copy.
+type Replica struct {
+	Site SiteName `json:"site"`
+	// +optional
+	Gateway string `json:"gateway,omitempty"`
+	// Home, Member (counts before a write is acknowledged), Follower, Joining, Lost, or Unknown.
+	State string `json:"state"`
+	// As the home last reported it.
+	// +optional
+	Lag string `json:"lag,omitempty"`
+	// +optional
+	LagBytes *resource.Quantity `json:"lagBytes,omitempty"`
+}
+
+// GeoVolumeContent is a volume; its name is the volume's UUID, the same at all sites.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=gvc,categories=weir
+// +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.spec.federationName`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Home",type=string,JSONPath=`.status.home.site`
+// +kubebuilder:printcolumn:name="Copies",type=string,JSONPath=`.status.copies`
+// +kubebuilder:printcolumn:name="Lag",type=string,JSONPath=`.status.lag`
+// +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.capacity`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner`,priority=1
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policy`,priority=1
+// +kubebuilder:printcolumn:name="Sites",type=string,JSONPath=`.status.sites`,priority=1
+// +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.home.epoch`,priority=1
+// +kubebuilder:printcolumn:name="Used",type=string,JSONPath=`.status.used`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+type GeoVolumeContent struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              GeoVolumeContentSpec   `json:"spec"`
+	Status            GeoVolumeContentStatus `json:"status,omitzero"`
+}
+
+// GeoVolumeContentList is a list of GeoVolumeContent.
+// +kubebuilder:object:root=true
+type GeoVolumeContentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []GeoVolumeContent `json:"items"`
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1alpha1 has the kinds of storage.weir.dev.
+//
+//	kind              scope       written by                                      for
+//	Site              cluster     the chart (the local one); the operator mirrors a place with gateways and perhaps a store
+//	CachePool         cluster     administrator (status: operator)                the pool of a site's gateway
+//	VolumePolicy      cluster     administrator                                   copies, durability, consistency, cache, home; local to this cluster
+//	GeoVolume         namespaced  user (status: operator)                         the claim: a new volume, or the import of another site's
+//	GeoVolumeContent  cluster     operator and CSI controller                     the volume; a read-only mirror where this cluster is not its owner
+//
+// GeoVolume is to GeoVolumeContent what PersistentVolumeClaim is to PersistentVolume. The truth about a volume that several
+// clusters share is in the registry; the objects here are one cluster's wishes (spec) and what it knows (status).
+//
+// Messages of validation rules say what to do. Rules that need more than the object itself (how many sites there are, whether a
+// name is free) are the operator's: it answers with conditions, whose types and reasons are constants of this package.
+//
+// +kubebuilder:object:generate=true
+// +groupName=storage.weir.dev
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Names that are part of the contract with other programs.
+const (
+	// Group is the API group of all kinds.
+	Group = "storage.weir.dev"
+	// Driver is the CSI driver's name, and the value of spec.csi.driver in persistent volumes.
+	Driver = "csi.weir.dev"
+	// TopologyKey has one value per cluster: the site. Nodes get it from the node plugin.
+	TopologyKey = "topology.weir.dev/site"
+	// PolicyParameter is the parameter of StorageClass and VolumeAttributesClass that names a VolumePolicy.
+	PolicyParameter = "policy"
+	// Finalizer is on GeoVolumes and on GeoVolumeContents of which this cluster is the owner.
+	Finalizer = Group + "/volume"
+	// VolumeLabel is on the PersistentVolume and PersistentVolumeClaim that a GeoVolume makes; its value is the volume's UUID.
+	VolumeLabel = Group + "/volume"
+	// ForceAnnotation on a GeoVolume, with the volume's UUID as its value, lets a claim be deleted although the registry does not know it.
+	ForceAnnotation = Group + "/forget"
+)
+
+// GroupVersion is the version of all kinds.
+var GroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
+
+// AddToScheme registers the kinds.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&Site{}, &SiteList{}, &CachePool{}, &CachePoolList{}, &VolumePolicy{}, &VolumePolicyList{},
+		&GeoVolume{}, &GeoVolumeList{}, &GeoVolumeContent{}, &GeoVolumeContentList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Access is what a claim, a grant or a node may do with a volume.
+// +kubebuilder:validation:Enum=ReadWrite;ReadOnly
+type Access string
+
+// Accesses.
+const (
+	ReadWrite Access = "ReadWrite"
+	ReadOnly  Access = "ReadOnly"
+)
+
+// ReclaimPolicy is what becomes of a volume when its owner's claim is deleted.
+// +kubebuilder:validation:Enum=Retain;Delete
+type ReclaimPolicy string
+
+// Reclaim policies.
+const (
+	// Retain keeps the volume, without a claim. It can be imported again, by its owner.
+	Retain ReclaimPolicy = "Retain"
+	// Delete puts the volume into the trash.
+	Delete ReclaimPolicy = "Delete"
+)
+
+// GeoVolumeSpec asks for a new volume, or for another site's.
+// +kubebuilder:validation:XValidation:rule="has(self.import) || has(self.size)",message="size is missing: write how much the volume may hold, such as 10Gi; or name another site's volume in import"
+// +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.size)",message="size is the owner's to set: an import has only import, access and cache; remove size"
+// +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.policy)",message="policy is the owner's to set: an import has only import, access and cache; remove policy"
+// +kubebuilder:validation:XValidation:rule="!has(self.import) || (!has(self.replication) && !has(self.durability) && !has(self.consistency) && !has(self.home))",message="replication, durability, consistency and home are the owner's to set: an import has only import, access and cache; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.grants)",message="grants are the owner's to give: an import has only import, access and cache; remove grants"
+// +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.reclaimPolicy) || self.reclaimPolicy == 'Retain'",message="deleting an import never deletes the volume: remove reclaimPolicy"
+// +kubebuilder:validation:XValidation:rule="has(self.import) == has(oldSelf.import)",message="a volume does not become an import, nor an import a volume: delete this GeoVolume and make another"
+// +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="a volume does not shrink: write its present size or more"
+// +kubebuilder:validation:XValidation:rule="!has(self.durability) || !has(self.durability.sites) || has(self.policy) || self.durability.sites <= (has(self.replication) && has(self.replication.copies) ? self.replication.copies : 2)",message="durability.sites is more than replication.copies: more sites than have a copy can never fsync a write; lower it, or raise copies"
+type GeoVolumeSpec struct {
+	// How much the volume may hold. It can grow.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be more than 0: write how much the volume may hold, such as 10Gi"
+	Size *resource.Quantity `json:"size,omitempty"`
+	// The VolumePolicy; without one, each field's default. Live.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Policy string `json:"policy,omitempty"`
+	// Another site's volume, instead of a new one; or a volume of this cluster that was retained.
+	// +optional
+	Import *Import `json:"import,omitempty"`
+	// What the pods of this namespace may do. ReadOnly makes the PersistentVolumeClaim ReadOnlyMany.
+	// +optional
+	// +kubebuilder:default=ReadWrite
+	Access Access `json:"access,omitempty"`
+	// Who else may import the volume; nobody by default. Live: a grant that is removed ends the imports that it allowed.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(g, self.exists_one(h, h.site == g.site && h.__namespace__ == g.__namespace__))",message="the same site and namespace are granted twice: keep one of them"
+	Grants []Grant `json:"grants,omitempty"`
+	// What becomes of the volume when this GeoVolume, or its namespace, is deleted.
+	// +optional
+	// +kubebuilder:default=Retain
+	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
+
+	// Fields of a policy; what is given here comes before what the VolumePolicy says.
+	// +optional
+	Replication *Replication `json:"replication,omitempty"`
+	// +optional
+	Durability *Durability `json:"durability,omitempty"`
+	// +optional
+	Consistency *Consistency `json:"consistency,omitempty"`
+	// +optional
+	Cache *Cache `json:"cache,omitempty"`
+	// +optional
+	Home *Home `json:"home,omitempty"`
+}
+
+// Import names a volume of the federation.
+type Import struct {
+	// The volume's name in the federation, NAMESPACE.NAME of the GeoVolume that made it, or its UUID.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=127
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an import does not change to another volume: delete this GeoVolume and make another"
+	Volume string `json:"volume"`
+}
+
+// Grant lets a namespace of another site import the volume.
+type Grant struct {
+	Site SiteName `json:"site"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// +optional
+	// +kubebuilder:default=ReadWrite
+	Access Access `json:"access,omitempty"`
+}
+
+// GeoVolumeStatus is what became of the wish.
+type GeoVolumeStatus struct {
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// The volume's UUID, which is the name of its GeoVolumeContent.
+	// +optional
+	Volume string `json:"volume,omitempty"`
+	// The volume's name in the federation, by which other sites import it.
+	// +optional
+	FederationName string `json:"federationName,omitempty"`
+	// The site whose cluster owns the volume.
+	// +optional
+	Owner string `json:"owner,omitempty"`
+	// +optional
+	Capacity *resource.Quantity `json:"capacity,omitempty"`
+	// The site where writes are put in order now.
+	// +optional
+	Home string `json:"home,omitempty"`
+	// Copies that are alive and not behind, and how many the policy wants: 3/3.
+	// +optional
+	Copies string `json:"copies,omitempty"`
+	// How far the copy that trails most is behind; updated at most every 30 s.
+	// +optional
+	Lag string `json:"lag,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// GeoVolume is a volume that lives at several sites. It makes a PersistentVolume and a PersistentVolumeClaim of its own name in its
+// namespace, for pods to use.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=gv,categories=weir
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Home",type=string,JSONPath=`.status.home`
+// +kubebuilder:printcolumn:name="Copies",type=string,JSONPath=`.status.copies`
+// +kubebuilder:printcolumn:name="Lag",type=string,JSONPath=`.status.lag`
+// +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.capacity`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.status.federationName`,priority=1
+// +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.status.owner`,priority=1
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policy`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="a GeoVolume's name is a DNS label: at most 63 lower-case letters, digits and '-'"
+type GeoVolume struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              GeoVolumeSpec   `json:"spec"`
+	Status            GeoVolumeStatus `json:"status,omitzero"`
+}
+
+// GeoVolumeList is a list of GeoVolume.
+// +kubebuilder:object:root=true
+type GeoVolumeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []GeoVolume `json:"items"`
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// VolumePolicySpec says, for an application, how many copies a volume has and where, when a write is safe, what readers at other
+// sites see, and how it is cached. Every field may be left out; the default is in its comment. Each is marked with what a change does
+// to volumes that exist: Live (soon, without a remount), NewDataOnly, or Immutable (a change is refused, or does not reach them).
+type VolumePolicySpec struct {
+	// How many copies there are, and at which sites.
+	// +optional
+	Replication Replication `json:"replication,omitzero"`
+	// What a stable write (fsync, a change of a name) waits for.
+	// +optional
+	Durability Durability `json:"durability,omitzero"`
+	// What readers at other sites see.
+	// +optional
+	Consistency Consistency `json:"consistency,omitzero"`
+	// How gateways cache the volume.
+	// +optional
+	Cache Cache `json:"cache,omitzero"`
+	// Where the volume should be at home.
+	// +optional
+	Home Home `json:"home,omitzero"`
+}
+
+// Spread is what no two copies may share.
+// +kubebuilder:validation:Enum=Organization;Region;Site
+type Spread string
+
+// Spreads.
+const (
+	SpreadOrganization Spread = "Organization"
+	SpreadRegion       Spread = "Region"
+	SpreadSite         Spread = "Site"
+)
+
+// Replication says how many copies there are and where they may be.
+// +kubebuilder:validation:XValidation:rule="!has(self.sites) || !has(self.sites.required) || size(self.sites.required) <= (has(self.copies) ? self.copies : 2)",message="more sites.required than copies: raise copies to the number of required sites, or require fewer"
+type Replication struct {
+	// Sites that have a whole copy. Default 2. Live.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	Copies *int32 `json:"copies,omitempty"`
+	// What no two copies share. Default Site. Live: copies that share it move only when they are placed anew.
+	// +optional
+	Spread Spread `json:"spread,omitempty"`
+	// Sites that must, should and must not have a copy. Live.
+	// +optional
+	Sites SiteRules `json:"sites,omitzero"`
+}
+
+// SiteName is the name of a Site.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+type SiteName string
+
+// SiteRules name sites, or select them by label.
+// +kubebuilder:validation:XValidation:rule="!has(self.forbidden) || !has(self.required) || self.required.all(s, !(s in self.forbidden))",message="a site is in both required and forbidden: remove it from one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.forbidden) || !has(self.preferred) || self.preferred.all(s, !(s in self.forbidden))",message="a site is in both preferred and forbidden: remove it from one of them"
+type SiteRules struct {
+	// Sites that have a copy in any case.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Required []SiteName `json:"required,omitempty"`
+	// Sites that come first where there is a choice, best first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Preferred []SiteName `json:"preferred,omitempty"`
+	// Sites that never have one.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	Forbidden []SiteName `json:"forbidden,omitempty"`
+	// Labels that a site must have to get a copy, for instance its jurisdiction. A site's organization and region are labels too:
+	// organization.weir.dev and region.weir.dev.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
+// Acknowledge is where a stable write has to be on disk before it is acknowledged.
+// +kubebuilder:validation:Enum=Gateway;Pair;Sites
+type Acknowledge string
+
+// Acknowledgements.
+const (
+	AcknowledgeGateway Acknowledge = "Gateway" // the home alone
+	AcknowledgePair    Acknowledge = "Pair"    // a second gateway on another host of the home's site; not available yet
+	AcknowledgeSites   Acknowledge = "Sites"   // gateways at Durability.Sites sites
+)
+
+// WhenDegraded is what stable writes do while fewer members are left than Acknowledge wants.
+// +kubebuilder:validation:Enum=Stall;Continue
+type WhenDegraded string
+
+// Behaviours when degraded.
+const (
+	WhenDegradedStall    WhenDegraded = "Stall"
+	WhenDegradedContinue WhenDegraded = "Continue"
+)
+
+// Durability says what a stable write waits for.
+// +kubebuilder:validation:XValidation:rule="!has(self.sites) || (has(self.acknowledge) && self.acknowledge == 'Sites')",message="sites is only for acknowledge: Sites: remove sites, or write acknowledge: Sites"
+// +kubebuilder:validation:XValidation:rule="!has(self.acknowledge) || self.acknowledge != 'Pair'",message="acknowledge: Pair is not available yet: write Gateway, or Sites to have writes fsynced at a second site"
+type Durability struct {
+	// Gateway: on the home's disk. Sites: on disks at `sites` sites. Default Gateway. Live.
+	// +optional
+	Acknowledge Acknowledge `json:"acknowledge,omitempty"`
+	// How many sites, with the home's own; only with acknowledge: Sites. Default 2; at most copies. Live.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	Sites *int32 `json:"sites,omitempty"`
+	// With fewer sites left than that: Stall makes stable writes wait, Continue goes on with those that are left. Default Stall. Live.
+	// +optional
+	WhenDegraded WhenDegraded `json:"whenDegraded,omitempty"`
+	// How far any other copy may trail before writers are slowed. Live.
+	// +optional
+	MaxLag MaxLag `json:"maxLag,omitzero"`
+}
+
+// MaxLag bounds how far a copy may trail.
+// +kubebuilder:validation:XValidation:rule="!has(self.time) || duration(self.time) > duration('0s')",message="time must be more than 0: write a time span, such as 1m"
+// +kubebuilder:validation:XValidation:rule="!has(self.bytes) || quantity(string(self.bytes)).isGreaterThan(quantity('0'))",message="bytes must be more than 0: write an amount, such as 1Gi"
+type MaxLag struct {
+	// Default 1m.
+	// +optional
+	Time *metav1.Duration `json:"time,omitempty"`
+	// Default 1Gi.
+	// +optional
+	Bytes *resource.Quantity `json:"bytes,omitempty"`
+}
+
+// ConsistencyMode is how far behind readers at other sites may be.
+// +kubebuilder:validation:Enum=Strong;Bounded
+type ConsistencyMode string
+
+// Consistency modes.
+const (
+	ConsistencyStrong  ConsistencyMode = "Strong"
+	ConsistencyBounded ConsistencyMode = "Bounded"
+)
+
+// Consistency is what readers at other sites see.
+// +kubebuilder:validation:XValidation:rule="!has(self.maxStaleness) || (has(self.mode) && self.mode == 'Bounded')",message="maxStaleness is only for mode: Bounded: remove maxStaleness, or write mode: Bounded"
+type Consistency struct {
+	// Strong: a change is acknowledged when all sites that read show it. Bounded: other sites may show what was true maxStaleness ago; it
+	// is served as Strong in this release. Default Strong. Live.
+	// +optional
+	Mode ConsistencyMode `json:"mode,omitempty"`
+	// Only with mode: Bounded. Default 5s. Live.
+	// +optional
+	MaxStaleness *metav1.Duration `json:"maxStaleness,omitempty"`
+}
+
+// Cache says how a gateway caches the volume.
+type Cache struct {
+	// How much of the volume a gateway keeps on its pool beyond the end of the log. Default: no limit but the pool's room. NewDataOnly.
+	// +optional
+	Size *resource.Quantity `json:"size,omitempty"`
+}
+
+// Home says where the volume should be at home.
+type Home struct {
+	// Sites, best first. The first that has a copy is where a volume begins; a later change moves no home by itself.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	PreferredSites []SiteName `json:"preferredSites,omitempty"`
+}
+
+// VolumePolicyStatus says who uses the policy.
+type VolumePolicyStatus struct {
+	// The spec's generation that ObservedGeneration's counts are about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Volumes owned by this cluster that use the policy.
+	// +optional
+	Volumes int32 `json:"volumes"`
+	// How many of them have the present generation of the policy in force.
+	// +optional
+	UpToDate int32 `json:"upToDate"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// VolumePolicy is a way to keep data that applications choose by name: in a StorageClass, a VolumeAttributesClass or a GeoVolume. It is
+// local to its cluster. An edit reaches the volumes that use it one by one.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=vp,categories=weir
+// +kubebuilder:printcolumn:name="Copies",type=integer,JSONPath=`.spec.replication.copies`
+// +kubebuilder:printcolumn:name="Acknowledge",type=string,JSONPath=`.spec.durability.acknowledge`
+// +kubebuilder:printcolumn:name="Sites",type=integer,JSONPath=`.spec.durability.sites`
+// +kubebuilder:printcolumn:name="Volumes",type=integer,JSONPath=`.status.volumes`
+// +kubebuilder:printcolumn:name="UpToDate",type=integer,JSONPath=`.status.upToDate`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Spread",type=string,JSONPath=`.spec.replication.spread`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+type VolumePolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.durability) || !has(self.durability.sites) || self.durability.sites <= (has(self.replication) && has(self.replication.copies) ? self.replication.copies : 2)",message="durability.sites is more than replication.copies: more sites than have a copy can never fsync a write; lower it, or raise copies"
+	Spec   VolumePolicySpec   `json:"spec,omitzero"`
+	Status VolumePolicyStatus `json:"status,omitzero"`
+}
+
+// VolumePolicyList is a list of VolumePolicy.
+// +kubebuilder:object:root=true
+type VolumePolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []VolumePolicy `json:"items"`
+}

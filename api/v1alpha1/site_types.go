@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SiteSpec says what a site is and where it is reached. The chart writes the local site's; of the others it is what the registry says.
+type SiteSpec struct {
+	// The institution: the unit of trust, quota and billing.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[^/\n]+$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a site does not change its organization: install it anew under another name"
+	Organization string `json:"organization"`
+	// A region, for policies that spread over regions. Sites without one are regions of their own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Region string `json:"region,omitempty"`
+	// The federation that the site belongs to.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a site does not change its federation: its volumes are there; install it anew"
+	Federation string `json:"federation"`
+	// +optional
+	Endpoints SiteEndpoints `json:"endpoints,omitzero"`
+}
+
+// SiteEndpoints are where a site's parts are reached.
+type SiteEndpoints struct {
+	// host:port at which other sites' gateways reach this site's.
+	// +optional
+	Gateway string `json:"gateway,omitempty"`
+	// The site's store, as a URL. Only this site's gateway has its keys.
+	// +optional
+	Store string `json:"store,omitempty"`
+	// The members of the registry that this site uses, as URLs.
+	// +optional
+	// +listType=atomic
+	Registry []string `json:"registry,omitempty"`
+}
+
+// SiteStatus is what is known of a site.
+type SiteStatus struct {
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// The UID of the namespace kube-system of the cluster that the site is: a second cluster of this name is refused.
+	// +optional
+	Cluster string `json:"cluster,omitempty"`
+	// Whether this cluster is that site.
+	// +optional
+	Local bool `json:"local,omitempty"`
+	// The site's gateways.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Gateways []SiteGateway `json:"gateways,omitempty"`
+	// Gateways that are alive, and all: 1/1.
+	// +optional
+	Alive string `json:"alive,omitempty"`
+	// How much the site gives to copies of volumes; empty: not limited.
+	// +optional
+	Capacity *resource.Quantity `json:"capacity,omitempty"`
+	// How much of it is promised to volumes, by their size.
+	// +optional
+	Promised *resource.Quantity `json:"promised,omitempty"`
+	// Volumes that have a copy here.
+	// +optional
+	Volumes int32 `json:"volumes"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// SiteGateway is a gateway of a site.
+type SiteGateway struct {
+	Name string `json:"name"`
+	// host:port for other gateways.
+	Address string `json:"address"`
+	Alive   bool   `json:"alive"`
+}
+
+// Site is a place of an organization: one Kubernetes cluster, with its gateways and perhaps a store. Labels of a site are what policies
+// select by.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,categories=weir
+// +kubebuilder:printcolumn:name="Organization",type=string,JSONPath=`.spec.organization`
+// +kubebuilder:printcolumn:name="Region",type=string,JSONPath=`.spec.region`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Gateways",type=string,JSONPath=`.status.alive`
+// +kubebuilder:printcolumn:name="Volumes",type=integer,JSONPath=`.status.volumes`
+// +kubebuilder:printcolumn:name="Local",type=boolean,JSONPath=`.status.local`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Promised",type=string,JSONPath=`.status.promised`,priority=1
+// +kubebuilder:printcolumn:name="Capacity",type=string,JSONPath=`.status.capacity`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="a site's name is a DNS label: at most 63 lower-case letters, digits and '-'"
+type Site struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              SiteSpec   `json:"spec"`
+	Status            SiteStatus `json:"status,omitzero"`
+}
+
+// SiteList is a list of Site.
+// +kubebuilder:object:root=true
+type SiteList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Site `json:"items"`
+}
+
+// CachePoolSpec says what a pool is made of. In this release a pool is a directory on a volume of the gateway's pod.
+type CachePoolSpec struct {
+	// How much of the pool's disk Weir may use.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="a pool needs at least 64Mi: write how much of its disk it may use, such as 100Gi"
+	Size resource.Quantity `json:"size"`
+	// The directory in the gateway's pod that is the pool.
+	// +kubebuilder:validation:Pattern=`^/`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a pool does not change its directory: what is acknowledged is there; make another pool"
+	Directory string `json:"directory"`
+	// The StatefulSet's namespace and name, and with it the gateway's.
+	// +kubebuilder:validation:MinLength=1
+	Gateway string `json:"gateway"`
+}
+
+// CachePoolStatus is what is known of a pool.
+type CachePoolStatus struct {
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// The identity of the logs on the pool; a pool that was lost comes back with another.
+	// +optional
+	Incarnation string `json:"incarnation,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// CachePool is the pool of a site's gateway: the end of the logs of its volumes, and a cache of the rest.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=cp,categories=weir
+// +kubebuilder:printcolumn:name="Gateway",type=string,JSONPath=`.spec.gateway`
+// +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.spec.size`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Directory",type=string,JSONPath=`.spec.directory`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+type CachePool struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              CachePoolSpec   `json:"spec"`
+	Status            CachePoolStatus `json:"status,omitzero"`
+}
+
+// CachePoolList is a list of CachePool.
+// +kubebuilder:object:root=true
+type CachePoolList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CachePool `json:"items"`
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package federationtest
+
+import (
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+func claims(f *fixture) {
+	c := federation.Claim{Volume: "v1", Site: "ams", Namespace: "lab", Name: "data.0", Kind: federation.ClaimPVC, UID: "u", Access: federation.ReadWrite, At: time.Unix(1e9, 0).UTC()}
+	d := c
+	d.Site, d.Kind = "fra", federation.ClaimGeoVolume
+	e := c
+	e.Volume = "v10"
+	for _, x := range []federation.Claim{e, d, c, c} {
+		f.ok(f.r.PutClaim(f.ctx, x))
+	}
+	for volume, want := range map[string][]federation.Claim{"v1": {c, d}, "v10": {e}, "": {c, d, e}, "v": {}} {
+		got, err := f.r.ListClaims(f.ctx, volume)
+		f.ok(err)
+		if !reflect.DeepEqual(got, want) {
+			f.Fatalf("volume %q: %+v, want %+v", volume, got, want)
+		}
+	}
+	f.ok(f.r.DeleteClaim(f.ctx, "v1", "ams", "lab", "data.0"))
+	f.ok(f.r.DeleteClaim(f.ctx, "v1", "ams", "lab", "data.0"))
+	got, err := f.r.ListClaims(f.ctx, "v1")
+	f.ok(err)
+	if len(got) != 1 || got[0] != d {
+		f.Fatalf("after delete: %+v", got)
+	}
+	for _, spoil := range []func(*federation.Claim){
+		func(c *federation.Claim) { c.Volume = "" }, func(c *federation.Claim) { c.Site = "A" }, func(c *federation.Claim) { c.Namespace = "a/b" },
+		func(c *federation.Claim) { c.Name = strings.Repeat("a", 254) }, func(c *federation.Claim) { c.Kind = "Pod" }, func(c *federation.Claim) { c.Access = "" },
+	} {
+		bad := c
+		spoil(&bad)
+		f.is(f.r.PutClaim(f.ctx, bad), federation.ErrInvalid)
+	}
+	f.is(f.r.DeleteClaim(f.ctx, "v1", "", "lab", "x"), federation.ErrInvalid) // it would be all of a prefix
+}
+
+func attachments(f *fixture) {
+	a := federation.Attachment{Volume: "v1", Site: "ams", Node: "n1.example", Access: federation.ReadWrite, At: time.Unix(1e9, 0).UTC()}
+	b := a
+	b.Site, b.Access = "ams-2", federation.ReadOnly
+	f.ok(f.r.PutAttachment(f.ctx, b))
+	f.ok(f.r.PutAttachment(f.ctx, a))
+	for site, want := range map[string][]federation.Attachment{"ams": {a}, "ams-2": {b}, "none": {}} {
+		got, err := f.r.ListAttachments(f.ctx, site)
+		f.ok(err)
+		if !reflect.DeepEqual(got, want) {
+			f.Fatalf("site %q: %+v, want %+v", site, got, want)
+		}
+	}
+	all, err := f.r.ListAttachments(f.ctx, "")
+	f.ok(err)
+	if len(all) != 2 {
+		f.Fatalf("all: %+v", all)
+	}
+	a.Access = federation.ReadOnly
+	f.ok(f.r.PutAttachment(f.ctx, a))
+	got, err := f.r.GetAttachment(f.ctx, "ams", "v1", "n1.example")
+	f.ok(err)
+	if got != a {
+		f.Fatalf("got %+v, want %+v", got, a)
+	}
+	f.ok(f.r.DeleteAttachment(f.ctx, "ams", "v1", "n1.example"))
+	f.ok(f.r.DeleteAttachment(f.ctx, "ams", "v1", "n1.example"))
+	_, err = f.r.GetAttachment(f.ctx, "ams", "v1", "n1.example")
+	f.is(err, federation.ErrNotFound)
+	for _, node := range []string{"", "N1", "a/b", strings.Repeat("n", 254)} {
+		bad := a
+		bad.Node = node
+		f.is(f.r.PutAttachment(f.ctx, bad), federation.ErrInvalid)
+	}
+}
+
+func losses(f *fixture) {
+	l := federation.Lost{Site: "ams", By: "ops", At: time.Unix(1e9, 0).UTC()}
+	f.ok(f.r.PutLost(f.ctx, l))
+	f.ok(f.r.PutLost(f.ctx, federation.Lost{Site: "fra", At: l.At}))
+	got, err := f.r.ListLost(f.ctx)
+	f.ok(err)
+	if len(got) != 2 || got[0] != l {
+		f.Fatalf("%+v", got)
+	}
+	f.ok(f.r.DeleteLost(f.ctx, "fra"))
+	f.ok(f.r.DeleteLost(f.ctx, "fra"))
+	f.is(f.r.PutLost(f.ctx, federation.Lost{}), federation.ErrInvalid)
+	got, err = f.r.ListLost(f.ctx)
+	f.ok(err)
+	if len(got) != 1 {
+		f.Fatalf("%+v", got)
+	}
+}
