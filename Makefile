@@ -32,9 +32,11 @@ test: root race-deps tools build ## run all tests: units with the race detector,
 verify: ## check format, lint, generated code, modules and the layout of the tree
 	@GO=$(GO) hack/verify
 
-generate: ## write the Go code of *.proto
-	@hack/tools/build proto
+generate: ## write the Go code of *.proto, and of api/ deep copies and CRDs
+	@hack/tools/build proto api
 	@PATH="$(TOOLS):$$PATH" buf generate
+	@$(TOOLS)/controller-gen object:headerFile=/dev/null crd:crdVersions=v1 paths=./api/... output:crd:dir=config/crd
+	@$(GO) run ./hack/crds
 
 bench: ## run the benchmarks, briefly
 	@$(GO) test -run '^$$' -bench . -benchtime 300ms -p 1 \

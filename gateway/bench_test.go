@@ -26,3 +26,17 @@ func BenchmarkCreate(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkObserveIdle is what a home costs every second at which nothing changed.
+func BenchmarkObserveIdle(b *testing.B) {
+	c := newCluster(b, "a", "b", "c")
+	id := c.create("v", manifest("v", 2))
+	c.router("b", id)
+	g := c.nodes["a"].gateway
+	last := &observed{}
+	for b.Loop() {
+		if err := g.observe(b.Context(), g.copyOf(id), last); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

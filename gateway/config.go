@@ -25,6 +25,7 @@ type Config struct {
 	Site         string
 	Name         string // of this gateway, unique in the federation
 	Labels       map[string]string
+	Capacity     federation.Bytes // that the site gives to copies; 0: not limited
 
 	Addr    string // host:port where other gateways reach GRPC
 	NFSAddr string // host:port where clients of this site reach NFS
@@ -50,6 +51,7 @@ type Config struct {
 	Now    func() time.Time
 	Rand   io.Reader
 	Logger *slog.Logger
+	Health *Health // is told how the gateway is; nil: nobody asks
 }
 
 func (c *Config) setDefaults() {
@@ -67,6 +69,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.CacheBytes == 0 {
 		c.CacheBytes = 256 << 20
+	}
+	if c.Health == nil {
+		c.Health = new(Health)
 	}
 	if c.FS == nil {
 		c.FS = vfs.Default

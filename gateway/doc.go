@@ -12,12 +12,17 @@
 //	lockTable   byte-range locks of one reign at the home, and its grace period
 //	registered  what the home was told of the locks of this gateway's clients
 //	service     the gRPC services that other gateways and operators call
+//	nodes       the gRPC service that the site's nodes and its CSI controller call: it admits and fences nodes
+//	leaving     a copy that the site is not to have any more, until it may be deleted
+//	Health      whether the gateway is ready for clients
 //
 // # Rules kept here
 //
 //   - 3: nothing begins anew in place of a log that is in doubt or gone while the control record counts on that log.
 //   - 4, 26: a read is answered from the local copy if the replica may serve it, and else by the home.
-//   - 17: a volume is opened only with its data key, which this site's private key unwraps.
+//   - 3: a copy is deleted only when the home has removed it from the members, and has reported that every site which is to have a copy has
+//     all that is committed. What the site's store has of the volume stays there.
+//   - 17: a volume is opened only with its data key, which this site's private key unwraps. Its home wraps the key for sites that are new.
 //   - 18: a home executes what a gateway asks only if that gateway's site has a copy of the volume or admitted clients.
 //   - 22: an operation whose outcome is not known is sent again with the same OpID, to whoever is home then. Without
 //     an OpID it is not, and volume.ErrUnknown is returned. Lock operations have none: each belongs to a registration, and one whose outcome
@@ -27,6 +32,8 @@
 //     deletes no file without a name while a gateway that lives can not say what its clients hold: it does not answer, or they
 //     still reclaim. A gateway that stops while clients hold something leaves its heartbeat to expire. Locks of a gateway whose
 //     heartbeat has ended go to who asks; a client that lost one so is told.
+//   - 23: a node is fenced when its requests have ended, its opens and locks are given up, and its attachment does not count any more. A
+//     request that is under way to another home ends only with that home's answer: until then the node is not fenced.
 //   - 24: the verifier names this gateway's incarnation and boot, and the volume's epoch.
 //   - 25: after a change at another home, the client is answered when the change is applied here.
 package gateway

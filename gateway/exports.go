@@ -23,8 +23,12 @@ func (x exports) Exports(client netip.Addr) []nfs.Export {
 	}
 	var all []admitted
 	m.mu.Lock()
-	for key, access := range m.admissions {
-		if v, ok := m.volumes[key.volume]; key.client == client && ok && !v.Deleted {
+	for key := range m.admissions.clients {
+		if key.client != client {
+			continue
+		}
+		access, ok := m.admissions.of(key.volume, client)
+		if v, known := m.volumes[key.volume]; ok && known && !v.Deleted {
 			all = append(all, admitted{v, access == federation.ReadOnly})
 		}
 	}
@@ -46,7 +50,7 @@ func (x exports) Open(client netip.Addr, id volume.ID) (volume.Volume, nfs.Expor
 	uuid := id.String()
 	m.mu.Lock()
 	v, known := m.volumes[uuid]
-	access, admitted := m.admissions[admissionKey{uuid, client}]
+	access, admitted := m.admissions.of(uuid, client)
 	m.mu.Unlock()
 	if !known || v.Deleted {
 		return nil, nfs.Export{}, nfs.ErrNoVolume

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/gateway/nfs"
 	"github.com/weir-storage/weir/gateway/nfs/state"
+	"github.com/weir-storage/weir/gateway/node/nodepb"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/peer"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
@@ -38,6 +39,7 @@ type Gateway struct {
 	mu      sync.Mutex
 	volumes map[string]*served // by UUID
 	aside   chan string        // volumes whose copy is to be set aside
+	kept    map[string]bool    // volumes with a copy on the pool, open or not; of manage
 	ready   chan struct{}      // closed when every volume of the registry has its Router
 	// reclaiming is recovering, for whom the NFS server calls with its locks held; it may be true a little longer.
 	reclaiming atomic.Bool
@@ -49,7 +51,7 @@ type served struct {
 	copy    *replicaOf // nil: no copy here, or it could not be opened yet
 	problem error      // why not
 	doubted bool       // the log is not its old self, and a member
-	policy  uint64     // generation of the desired state in force
+	leaving *leaving   // not nil: the site is not to have the copy any more
 }
 
 // Run serves until ctx ends, or returns why it can not. When it returns, nothing of it runs any more.
@@ -63,7 +65,7 @@ func Run(ctx context.Context, cfg Config) error {
 
 func newGateway(cfg Config) (*Gateway, error) {
 	cfg.setDefaults()
-	g := &Gateway{cfg: cfg, mirror: newMirror(), cache: engine.NewBlockCache(cfg.CacheBytes), volumes: map[string]*served{}, aside: make(chan string, 16), ready: make(chan struct{})}
+	g := &Gateway{cfg: cfg, mirror: newMirror(), cache: engine.NewBlockCache(cfg.CacheBytes), volumes: map[string]*served{}, kept: map[string]bool{}, aside: make(chan string, 16), ready: make(chan struct{})}
 	g.peers = newPeers(cfg.Credentials, g.mirror)
 	g.self = protocol.Member{Gateway: cfg.Name, Site: cfg.Site, Incarnation: cfg.Pool.Incarnation().String()}
 	records, err := state.NewDirStore(cfg.StateDir)
@@ -78,6 +80,13 @@ func newGateway(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.reclaiming.Store(g.nfs.InGrace())
+	there, err := cfg.Pool.ListVolumes()
+	if err != nil {
+		return nil, errors.Join(err, g.nfs.Shutdown(context.Background()))
+	}
+	for _, id := range there {
+		g.kept[id] = true
+	}
 	return g, nil
 }
 
@@ -96,10 +105,11 @@ func (g *Gateway) run(ctx context.Context) error {
 	defer cancel()
 	transport := peer.New(g.peers.dial, func(name string) { g.node.PeerDown(name) }, cfg.Logger)
 	g.node = replica.NewNode(replica.NodeConfig{Self: g.self, Promise: cfg.Promise, Heartbeat: cfg.Heartbeat, Clock: cfg.Clock,
-		Registry: cfg.Registry, Transport: transport, Probe: probe.sync, Logger: cfg.Logger})
+		Registry: cfg.Registry, Transport: transport, Probe: g.probing(probe.sync), Logger: cfg.Logger})
 	server := grpc.NewServer(serverOptions(cfg.Credentials)...)
 	peerpb.RegisterPeerServer(server, &peer.Server{Caller: g.caller, Deliver: g.node.Deliver, Fetched: g.fetched})
 	forwardpb.RegisterForwardServer(server, &service{g: g})
+	nodepb.RegisterNodeServer(server, newNodes(g))
 
 	var work sync.WaitGroup
 	failed := make(chan error, 2)
@@ -107,6 +117,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	work.Go(func() { g.register(ctx) })
 	work.Go(func() { g.manage(ctx) })
 	work.Go(func() { g.housekeeping(ctx) })
+	work.Go(func() { g.observing(ctx) })
 	work.Go(func() { g.lockKeeping(ctx) })
 	work.Go(func() {
 		if err := server.Serve(cfg.GRPC); err != nil {
@@ -121,6 +132,8 @@ func (g *Gateway) run(ctx context.Context) error {
 			_ = cfg.NFS.Close() // nobody was served
 			return
 		}
+		cfg.Health.set(func() { cfg.Health.listening = true })
+		defer cfg.Health.set(func() { cfg.Health.listening = false })
 		if err := g.nfs.Serve(cfg.NFS); err != nil && ctx.Err() == nil {
 			failed <- fmt.Errorf("serve NFS on %s: %w", cfg.NFS.Addr(), err)
 		}
@@ -141,6 +154,16 @@ func (g *Gateway) run(ctx context.Context) error {
 	g.node.Close()
 	transport.Close()
 	return err
+}
+
+// probing tells the health what comes of probe.
+func (g *Gateway) probing(probe func() error) func() error {
+	h := g.cfg.Health
+	return func() error {
+		err := probe()
+		h.set(func() { h.probed, h.pool = true, err })
+		return err
+	}
 }
 
 func (g *Gateway) closeAll() error {
@@ -189,7 +212,7 @@ func (g *Gateway) watch(ctx context.Context) {
 // register tells the registry of this gateway and keeps its heartbeat. It goes on until the registry takes it.
 func (g *Gateway) register(ctx context.Context) {
 	site := federation.Site{
-		Name: g.cfg.Site, Organization: g.cfg.Organization, Region: g.cfg.Region, Labels: g.cfg.Labels, Store: g.cfg.StoreInfo, WrapKey: g.cfg.SiteKey.Public(),
+		Name: g.cfg.Site, Organization: g.cfg.Organization, Region: g.cfg.Region, Labels: g.cfg.Labels, Capacity: g.cfg.Capacity, Store: g.cfg.StoreInfo, WrapKey: g.cfg.SiteKey.Public(),
 		Gateways: []federation.Gateway{{Name: g.cfg.Name, Addr: g.cfg.Addr, NFSAddr: g.cfg.NFSAddr, Incarnation: g.self.Incarnation}},
 	}
 	for ctx.Err() == nil {
@@ -239,11 +262,10 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// housekeeping looks after files without names and the observed state.
+// housekeeping looks after files without names.
 func (g *Gateway) housekeeping(ctx context.Context) {
-	reap, observe := time.NewTicker(reapEvery), time.NewTicker(observeEvery)
+	reap := time.NewTicker(reapEvery)
 	defer reap.Stop()
-	defer observe.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -252,12 +274,6 @@ func (g *Gateway) housekeeping(ctx context.Context) {
 			g.eachLeading(func(c *replicaOf) {
 				if err := g.reap(ctx, c); err != nil && ctx.Err() == nil {
 					g.cfg.Logger.Debug("files without names are looked at later", "volume", c.uuid, "error", err)
-				}
-			})
-		case <-observe.C:
-			g.eachLeading(func(c *replicaOf) {
-				if err := g.observe(ctx, c); err != nil && ctx.Err() == nil {
-					g.cfg.Logger.Debug("observed state is not in the registry", "volume", c.uuid, "error", err)
 				}
 			})
 		}

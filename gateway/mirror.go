@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 
@@ -24,10 +23,11 @@ type mirror struct {
 	beats      map[string]uint64           // how often a gateway's heartbeat began
 	volumes    map[string]federation.Volume
 	controls   map[string]controlAt
-	admissions map[admissionKey]federation.Access // at this gateway's site
-	admitted   map[string]bool                    // names of all admissions
-	users      map[siteKey]int                    // how many of them each site has
-	changed    chan struct{}                      // closed and replaced by each change
+	admissions admissions                 // at this gateway's site
+	keyrings   map[string]map[string]bool // by volume: the sites that its data key is wrapped for
+	admitted   map[string]bool            // names of all admissions
+	users      map[siteKey]int            // how many of them each site has
+	changed    chan struct{}              // closed and replaced by each change
 }
 
 type controlAt struct {
@@ -38,14 +38,9 @@ type controlAt struct {
 
 type siteKey struct{ volume, site string }
 
-type admissionKey struct {
-	volume string
-	client netip.Addr
-}
-
 func newMirror() *mirror {
 	return &mirror{sites: map[string]federation.Site{}, alive: map[string]federation.Alive{}, left: map[string]bool{}, beats: map[string]uint64{},
-		volumes: map[string]federation.Volume{}, controls: map[string]controlAt{}, admissions: map[admissionKey]federation.Access{},
+		volumes: map[string]federation.Volume{}, controls: map[string]controlAt{}, admissions: newAdmissions(), keyrings: map[string]map[string]bool{},
 		admitted: map[string]bool{}, users: map[siteKey]int{}, changed: make(chan struct{})}
 }
 
@@ -70,11 +65,16 @@ func (m *mirror) take(e federation.Event, site string) {
 		m.control(e)
 	case federation.KindAdmission:
 		m.admit(e, site)
+	case federation.KindKeyring:
+		m.wrapped(e)
+	case federation.KindAttachment:
+		m.admissions.attach(e, site)
 	case federation.KindSynced:
 		m.synced = true
 	default:
 		return
 	}
+	m.admissions.heard(e.Revision)
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
@@ -119,17 +119,8 @@ func (m *mirror) admit(e federation.Event, site string) {
 			}
 		}
 	}
-	if at != site {
-		return
-	}
-	addr, err := netip.ParseAddr(client)
-	if err != nil {
-		return // the registry refuses such
-	}
-	if e.Admission == nil {
-		delete(m.admissions, admissionKey{volume, addr})
-	} else {
-		m.admissions[admissionKey{volume, addr}] = e.Admission.Access
+	if at == site {
+		m.admissions.take(volume, client, e.Admission)
 	}
 }
 

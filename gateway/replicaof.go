@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,6 +36,8 @@ type replicaOf struct {
 	reaper  reaper
 	logger  *slog.Logger
 	users   *users
+	// generation of the desired state that is in force.
+	generation atomic.Uint64
 }
 
 // policyOf is what the volume's desired state asks of the protocol.
@@ -72,6 +75,7 @@ func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *repl
 		return nil, err
 	}
 	r := &replicaOf{uuid: v.UUID, id: volume.ID(id), users: newUsers(), logger: g.cfg.Logger.With("volume", v.Name)}
+	r.generation.Store(v.Generation)
 	r.locks = newLockTable(r, g)
 	r.reaper.init()
 	r.engine, err = engine.Open(engine.Config{
@@ -115,6 +119,18 @@ func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *repl
 // use keeps the copy open until done is called. It returns ctx, ended when the copy begins to close. ErrDelay: that has begun.
 func (r *replicaOf) use(ctx context.Context) (_ context.Context, done func(), err error) {
 	return r.users.begin(ctx)
+}
+
+// space is how much of the volume is used, by this copy.
+func (r *replicaOf) space(ctx context.Context) (volume.Space, error) {
+	ctx, done, err := r.use(ctx)
+	if err != nil {
+		return volume.Space{}, err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return r.engine.Space(ctx)
 }
 
 // close ends what runs on the copy, waits for that, and closes it.

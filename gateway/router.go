@@ -13,6 +13,7 @@ import (
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/gateway/nfs"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -78,9 +79,13 @@ const retryPause = 50 * time.Millisecond
 
 // run executes op at the home, wherever it is, and again until its outcome is known: op is repeatable.
 func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.Context, t target) error) (outcomeOf, error) {
+	expelled := nfs.Expelled(ctx)
 	for {
 		changed := v.g.mirror.wait()
-		out, err := v.try(ctx, op)
+		out, err := v.attempt(ctx, expelled, op)
+		if out.remote && errors.Is(err, volume.ErrUnknown) {
+			expelled = nil // it may be executed later: only a home's answer tells what came of it
+		}
 		switch {
 		case errors.Is(err, forward.ErrRegister):
 			if err := v.register(ctx); err == nil {
@@ -99,6 +104,12 @@ func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.C
 		select {
 		case <-changed:
 		case <-timer.C:
+		case <-ended(expelled):
+			timer.Stop()
+			if errors.Is(err, volume.ErrUnknown) {
+				return out, err
+			}
+			return out, fmt.Errorf("%w: the client may not use the volume any more: %v", volume.ErrDelay, err)
 		case <-ctx.Done():
 			timer.Stop()
 			if errors.Is(err, volume.ErrUnknown) {
@@ -110,8 +121,21 @@ func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.C
 	}
 }
 
+// ended is closed when ctx ends, which may be nil.
+func ended(ctx context.Context) <-chan struct{} {
+	if ctx == nil {
+		return nil
+	}
+	return ctx.Done()
+}
+
 // try executes op once at whoever is home now.
 func (v *Router) try(ctx context.Context, op func(ctx context.Context, t target) error) (outcomeOf, error) {
+	return v.attempt(ctx, nil, op)
+}
+
+// attempt is try. At this gateway, op ends when expelled does, if that is not nil.
+func (v *Router) attempt(ctx, expelled context.Context, op func(ctx context.Context, t target) error) (outcomeOf, error) {
 	if l := v.copy(); l != nil {
 		if epoch, ok := l.replica.Leading(); ok {
 			ctx, done, err := l.use(ctx)
@@ -119,6 +143,13 @@ func (v *Router) try(ctx context.Context, op func(ctx context.Context, t target)
 				return outcomeOf{epoch: epoch}, err
 			}
 			defer done()
+			if expelled != nil {
+				// What is in the log by then is before all that others do later; what is not never will be.
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithCancel(ctx)
+				defer cancel()
+				defer context.AfterFunc(expelled, cancel)()
+			}
 			return outcomeOf{epoch: epoch}, op(ctx, localTarget{l.engine, l.locks, v.g.cfg.Name})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -17,9 +18,6 @@ import (
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/replica/protocol"
 )
-
-// observeEvery is how often a home writes what it observes to the registry, for people who can not reach it.
-const observeEvery = 5 * time.Second
 
 // VolumeStatus is a volume as one gateway sees it.
 type VolumeStatus struct {
@@ -39,6 +37,7 @@ type VolumeStatus struct {
 	Replicas []federation.ObservedReplica `json:"replicas,omitempty"`
 	Salvage  []string                     `json:"salvage,omitempty"` // copies set aside at this gateway
 	Problem  string                       `json:"problem,omitempty"`
+	Leaving  string                       `json:"leaving,omitempty"` // why a copy is still here that is not to be
 }
 
 // status describes one volume, or all for "".
@@ -56,9 +55,11 @@ func (g *Gateway) status(id string) []VolumeStatus {
 			copy    *replicaOf
 			problem error
 		}
-		v, open := g.volumes[v.UUID]
+		on, open := g.volumes[v.UUID]
 		if open {
-			sv.copy, sv.problem = v.copy, v.problem
+			if sv.copy, sv.problem = on.copy, on.problem; on.leaving != nil {
+				s.Leaving = on.leaving.why
+			}
 		}
 		g.mu.Unlock()
 		switch {
@@ -69,34 +70,30 @@ func (g *Gateway) status(id string) []VolumeStatus {
 		case sv.copy == nil:
 			s.Role = "None"
 		default:
-			c := sv.copy
-			st := c.replica.Status()
-			s.Role, s.Epoch, s.Commit, s.End, s.Stalled = st.Role.String(), st.Epoch, federation.Position(st.Commit), federation.Position(st.End), st.Stalled
-			s.Waiting, s.Serving = c.replica.Waiting(), c.replica.MayServe() == nil
-			s.Replicas = c.replica.Lag()
-			if st.Control != nil {
-				s.Home, s.HomeSite = st.Control.Home.Gateway, st.Control.Home.Site
-				for _, m := range st.Control.Members {
-					s.Members = append(s.Members, m.Gateway)
-				}
-			}
+			sv.copy.describe(&s, v)
 		}
 		out = append(out, s)
 	}
 	return out
 }
 
-// observe writes a home's view to the registry.
-func (g *Gateway) observe(ctx context.Context, c *replicaOf) error {
-	st := c.replica.Status()
-	o := federation.Observed{Volume: c.uuid, Gateway: g.cfg.Name, Epoch: st.Epoch, Home: g.cfg.Name, Commit: federation.Position(st.Commit),
-		Replicas: c.replica.Lag(), At: g.cfg.Now()}
-	if why := c.replica.Waiting(); st.Stalled {
-		o.Message = "fewer members than wanted: writes wait"
-	} else if why != "" {
-		o.Message = "writes wait: " + why
+// describe fills in what the copy says of itself.
+func (r *replicaOf) describe(s *VolumeStatus, v federation.Volume) {
+	st := r.replica.Status()
+	s.Role, s.Epoch, s.Commit, s.End, s.Stalled = st.Role.String(), st.Epoch, federation.Position(st.Commit), federation.Position(st.End), st.Stalled
+	s.Waiting, s.Serving = r.replica.Waiting(), r.replica.MayServe() == nil
+	if st.Control != nil {
+		s.Home, s.HomeSite = st.Control.Home.Gateway, st.Control.Home.Site
+		for _, m := range st.Control.Members {
+			s.Members = append(s.Members, m.Gateway)
+		}
 	}
-	return g.cfg.Registry.PutObserved(ctx, o)
+	// The home knows of all gateways of the federation; those are left out that have no copy, and are not to have one.
+	for _, x := range r.replica.Lag() {
+		if x.State != federation.ReplicaLost || slices.Contains(v.Sites, x.Site) || slices.Contains(s.Members, x.Gateway) {
+			s.Replicas = append(s.Replicas, x)
+		}
+	}
 }
 
 // isAlive tells whether that very log's gateway has a heartbeat; the same gateway on an empty pool is another member.

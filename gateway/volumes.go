@@ -45,28 +45,53 @@ func (g *Gateway) reconcile(ctx context.Context) (again bool) {
 		case <-g.ready:
 		default:
 			close(g.ready)
+			g.cfg.Health.set(func() { g.cfg.Health.heard = true })
 		}
 	}
 	for _, v := range all {
 		s := g.servedOf(v)
-		if s == nil || !slices.Contains(v.Sites, g.cfg.Site) {
-			continue
-		}
-		if s.copy == nil {
-			again = !g.openCopy(ctx, s, v) || again
-		} else if s.policy != v.Generation {
-			s.copy.replica.SetPolicy(policyOf(v), maxLagOf(v))
-			s.copy.engine.SetRoom(uint64(v.Spec.Size), 1<<32)
-			s.policy = v.Generation
+		if s != nil && g.keeps(v) {
+			again = g.bring(ctx, s, v) || again
 		}
 	}
 	g.closeGone()
 	return again
 }
 
+// bring brings one volume's copy in line, and tells whether something must be tried again.
+func (g *Gateway) bring(ctx context.Context, s *served, v federation.Volume) (again bool) {
+	if s.copy == nil && !g.openCopy(ctx, s, v) {
+		return !errors.Is(s.problem, errAwaitsKey)
+	}
+	if s.copy.generation.Load() != v.Generation {
+		s.copy.replica.SetPolicy(policyOf(v), maxLagOf(v))
+		s.copy.engine.SetRoom(uint64(v.Spec.Size), 1<<32)
+		s.copy.generation.Store(v.Generation)
+	}
+	if !slices.Contains(v.Sites, g.cfg.Site) {
+		if g.leave(ctx, s, v) {
+			return false
+		}
+		if s.copy != nil {
+			g.shareKey(ctx, s.copy, v) // who is to have a copy instead needs it
+		}
+		return true
+	}
+	if s.leaving != nil {
+		g.setLeaving(s, nil)
+	}
+	return g.shareKey(ctx, s.copy, v)
+}
+
 // openCopy opens the copy of a volume that has none open, and tells whether it did.
 func (g *Gateway) openCopy(ctx context.Context, s *served, v federation.Volume) bool {
 	if s.doubted && g.mirror.isMember(v.UUID, g.self) {
+		return false
+	}
+	if g.awaitsKey(v.UUID) {
+		g.mu.Lock()
+		s.problem = errAwaitsKey
+		g.mu.Unlock()
 		return false
 	}
 	c, err := g.openReplica(ctx, v)
@@ -81,9 +106,12 @@ func (g *Gateway) openCopy(ctx context.Context, s *served, v federation.Volume) 
 	g.mu.Lock()
 	s.problem = err
 	if err == nil {
-		s.copy, s.policy = c, v.Generation
+		s.copy = c
 	}
 	g.mu.Unlock()
+	if err == nil || doubt != nil {
+		g.kept[v.UUID] = true
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			g.cfg.Logger.Error("volume is not open here yet; trying again", "volume", v.Name, "error", err)

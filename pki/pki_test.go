@@ -164,6 +164,37 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// At an address that no certificate names, a server is known by its identity, and by nothing less.
+func TestByIdentity(t *testing.T) {
+	a, other := authority(t, "f"), authority(t, "f")
+	server := credentials(t, a, id("f", "surf", "g1"))
+	elsewhere := func(c *tls.Config) *tls.Config {
+		c.ServerName = "10.96.0.7"
+		return c
+	}
+	client := credentials(t, a, id("f", "surf", "csi"))
+	if _, _, err := connect(t, server.Server(pki.Expect{}), elsewhere(client.Client(pki.Expect{Site: "ams"}))); err == nil {
+		t.Fatal("by address: a server that is not there is accepted")
+	}
+	if _, serr, cerr := connect(t, server.Server(pki.Expect{}), elsewhere(client.ClientByIdentity(pki.Expect{Organizations: []string{"surf"}, Site: "ams"}))); serr != nil || cerr != nil {
+		t.Fatalf("%v, %v", serr, cerr)
+	}
+	for name, c := range map[string]struct {
+		server *pki.Credentials
+		want   pki.Expect
+	}{
+		"another site":        {server, pki.Expect{Site: "fra"}},
+		"another gateway":     {server, pki.Expect{Site: "ams", Gateway: "g2"}},
+		"another institution": {server, pki.Expect{Organizations: []string{"x"}, Site: "ams"}},
+		"no site":             {server, pki.Expect{Gateway: "g1"}},
+		"another authority":   {credentials(t, other, id("f", "surf", "g1")), pki.Expect{Site: "ams"}},
+	} {
+		if _, _, err := connect(t, c.server.Server(pki.Expect{}), elsewhere(client.ClientByIdentity(c.want))); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
 func TestLoadRefuses(t *testing.T) {
 	a, b := authority(t, "surf"), authority(t, "esnet")
 	pa, _ := a.Pair()

@@ -81,6 +81,33 @@ func (c *Credentials) Client(want Expect) *tls.Config {
 	return cfg
 }
 
+// ClientByIdentity returns a configuration that accepts servers of those expected at any address: behind a Service or a load balancer, a server
+// is reached at addresses that no certificate names. Its identity says who it is; want must name the site at least, since who may be
+// anybody of a federation could be put in another's place.
+func (c *Credentials) ClientByIdentity(want Expect) *tls.Config {
+	cfg := c.config(want)
+	cfg.InsecureSkipVerify = true // of the address; the chain is verified below
+	expected := cfg.VerifyConnection
+	cfg.VerifyConnection = func(s tls.ConnectionState) error {
+		if want.Site == "" {
+			return fmt.Errorf("accept server: %w: no site is expected: name the one that is called", ErrPeer)
+		}
+		if len(s.PeerCertificates) == 0 {
+			return fmt.Errorf("accept server: %w: it shows no certificate", ErrPeer)
+		}
+		between := x509.NewCertPool()
+		for _, other := range s.PeerCertificates[1:] {
+			between.AddCert(other)
+		}
+		if _, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: c.roots, Intermediates: between, CurrentTime: c.clock(),
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+			return &tls.CertificateVerificationError{UnverifiedCertificates: s.PeerCertificates, Err: err}
+		}
+		return expected(s)
+	}
+	return cfg
+}
+
 func (c *Credentials) config(want Expect) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,

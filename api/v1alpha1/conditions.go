@@ -15,12 +15,21 @@ const (
 	ConditionBound = "Bound"
 	// ConditionReconciling: the operator is at work, or waits for something that comes by itself.
 	ConditionReconciling = "Reconciling"
+	// ConditionInSync of a GeoVolumeContent that another cluster owns: absent, or False with NotOwner from when its spec was changed here,
+	// and put back, to the owner's next change. The message names the fields and the owner's values.
+	ConditionInSync = "InSync"
 	// ConditionStalled: a person has to do something; the message says what.
 	ConditionStalled = "Stalled"
 )
 
-// Reasons of Ready.
+// Reasons, of Ready where nothing else is said.
 const (
+	// ReasonBound, of Bound: both objects are there and bound to each other.
+	ReasonBound = "Bound"
+	// ReasonPlaced, of Placed.
+	ReasonPlaced = "Placed"
+	// ReasonProtected, of Protected.
+	ReasonProtected = "Protected"
 	// ReasonReady, with True: all is well.
 	ReasonReady = "Ready"
 	// ReasonDegraded, with True: it is served, with fewer or later copies than the policy wants.
@@ -53,7 +62,7 @@ const (
 	ReasonDeleted = "Deleted"
 	// ReasonSuperseded: the ownership went to another cluster while this one was declared lost. Nothing is written or deleted here.
 	ReasonSuperseded = "Superseded"
-	// ReasonNotOwner: a field was changed here that only the owner may change; the owner's value was put back.
+	// ReasonNotOwner, of InSync and in events: a field was changed here that only the owner may change; the owner's value was put back.
 	ReasonNotOwner = "NotOwner"
 	// ReasonRegistryUnavailable: the registry does not answer; what is shown is what was last heard.
 	ReasonRegistryUnavailable = "RegistryUnavailable"

@@ -15,9 +15,11 @@ type GeoVolumeContentSpec struct {
 	// +kubebuilder:validation:MaxLength=127
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a volume keeps its name"
 	FederationName string `json:"federationName"`
-	// The site whose cluster owns the volume.
-	Owner SiteName `json:"owner"`
-	// How much the volume may hold.
+	// The site whose cluster owns the volume; empty for a volume that was made by `weir volume create`, which is changed there.
+	// +optional
+	Owner SiteName `json:"owner,omitempty"`
+	// How much the volume may hold. It can grow.
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be more than 0: write how much the volume may hold, such as 10Gi"
 	Size resource.Quantity `json:"size"`
 	// The VolumePolicy of the owner's cluster.
 	// +optional
@@ -136,11 +138,13 @@ type Replica struct {
 // +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.home.epoch`,priority=1
 // +kubebuilder:printcolumn:name="Used",type=string,JSONPath=`.status.used`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')",message="a GeoVolumeContent's name is its volume's UUID: to make a volume, create a GeoVolume, or a PersistentVolumeClaim with a StorageClass of csi.weir.dev"
 type GeoVolumeContent struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              GeoVolumeContentSpec   `json:"spec"`
-	Status            GeoVolumeContentStatus `json:"status,omitzero"`
+	Spec              GeoVolumeContentSpec `json:"spec"`
+	// +optional
+	Status GeoVolumeContentStatus `json:"status,omitzero"`
 }
 
 // GeoVolumeContentList is a list of GeoVolumeContent.

@@ -52,9 +52,10 @@ type GeoVolumeSpec struct {
 	// Another site's volume, instead of a new one; or a volume of this cluster that was retained.
 	// +optional
 	Import *Import `json:"import,omitempty"`
-	// What the pods of this namespace may do. ReadOnly makes the PersistentVolumeClaim ReadOnlyMany.
+	// What the pods of this namespace may do. ReadOnly makes the PersistentVolumeClaim ReadOnlyMany. Immutable.
 	// +optional
 	// +kubebuilder:default=ReadWrite
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="access is part of the PersistentVolumeClaim, which does not change: delete this GeoVolume, with reclaimPolicy: Retain if it is the volume's owner, and import the volume with the other access"
 	Access Access `json:"access,omitempty"`
 	// Who else may import the volume; nobody by default. Live: a grant that is removed ends the imports that it allowed.
 	// +optional
@@ -150,8 +151,9 @@ type GeoVolumeStatus struct {
 type GeoVolume struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              GeoVolumeSpec   `json:"spec"`
-	Status            GeoVolumeStatus `json:"status,omitzero"`
+	Spec              GeoVolumeSpec `json:"spec"`
+	// +optional
+	Status GeoVolumeStatus `json:"status,omitzero"`
 }
 
 // GeoVolumeList is a list of GeoVolume.

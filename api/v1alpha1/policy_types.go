@@ -47,7 +47,7 @@ type Replication struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16
 	Copies *int32 `json:"copies,omitempty"`
-	// What no two copies share. Default Site. Live: copies that share it move only when they are placed anew.
+	// What no two copies share. Default Site. Live: of two copies that share it, the one that is not the home moves.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
 	// Sites that must, should and must not have a copy. Live.
@@ -212,7 +212,8 @@ type VolumePolicy struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.durability) || !has(self.durability.sites) || self.durability.sites <= (has(self.replication) && has(self.replication.copies) ? self.replication.copies : 2)",message="durability.sites is more than replication.copies: more sites than have a copy can never fsync a write; lower it, or raise copies"
-	Spec   VolumePolicySpec   `json:"spec,omitzero"`
+	Spec VolumePolicySpec `json:"spec,omitzero"`
+	// +optional
 	Status VolumePolicyStatus `json:"status,omitzero"`
 }
 

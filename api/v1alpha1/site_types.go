@@ -103,8 +103,9 @@ type SiteGateway struct {
 type Site struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              SiteSpec   `json:"spec"`
-	Status            SiteStatus `json:"status,omitzero"`
+	Spec              SiteSpec `json:"spec"`
+	// +optional
+	Status SiteStatus `json:"status,omitzero"`
 }
 
 // SiteList is a list of Site.
@@ -155,8 +156,9 @@ type CachePoolStatus struct {
 type CachePool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              CachePoolSpec   `json:"spec"`
-	Status            CachePoolStatus `json:"status,omitzero"`
+	Spec              CachePoolSpec `json:"spec"`
+	// +optional
+	Status CachePoolStatus `json:"status,omitzero"`
 }
 
 // CachePoolList is a list of CachePool.

@@ -28,6 +28,9 @@ type Config struct {
 	SiteKey  string         `json:"siteKey"` // path
 	Pool     PoolConfig     `json:"pool"`
 	Store    StoreConfig    `json:"store"`
+	// Capacity is how much the site gives to copies of volumes; 0: not limited.
+	Capacity federation.Bytes `json:"capacity"`
+	Health   string           `json:"health"` // host:port of /healthz and /readyz; empty: none
 
 	Promise   federation.Duration `json:"promise"`
 	Heartbeat federation.Duration `json:"heartbeat"`

@@ -64,6 +64,12 @@ func (c *Config) check() error {
 	if c.Pool.Size < 0 {
 		p.add("pool.size", c.Pool.Size, "negative: write how much the pool may hold, such as 100Gi, or leave it out for nine tenths of the disk")
 	}
+	if c.Capacity < 0 {
+		p.add("capacity", c.Capacity, "negative: write how much this site gives to copies of volumes, such as 40Ti, or leave it out for no limit")
+	}
+	if c.Health != "" {
+		listen(&p, "health", c.Health, "0.0.0.0:8081")
+	}
 	c.checkStore(&p)
 	c.checkTimes(&p)
 	if c.Cache < 0 {

@@ -87,6 +87,8 @@ func TestConfigProblems(t *testing.T) {
 		{"siteKey", "siteKey: /var/lib/weir/site.key", "", `siteKey: missing: write a path`},
 		{"pool", "path: pool, ", "", `pool.path: missing`},
 		{"pool size", "100Gi", "-1Gi", `pool.size: -1Gi: negative`},
+		{"capacity", "region: nl", "region: nl\ncapacity: -1Gi", `capacity: -1Gi: negative`},
+		{"health", "region: nl", "region: nl\nhealth: \"8081\"", `health: "8081": not an address with a port: write it as 0.0.0.0:8081`},
 		{"pool amount", "100Gi", "lots", `pool.size: "lots" is not an amount of bytes`},
 		{"store endpoint", "https://s3.example.org", "s3.example.org", `store.endpoint: "s3.example.org": not a URL`},
 		{"store bucket", "bucket: weir-ams, ", "", `store.bucket: missing`},

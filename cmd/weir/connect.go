@@ -24,6 +24,7 @@ type connection struct {
 	federation    string
 	config        string
 	site          string // of the file; a default for --site
+	noRegistry    bool   // it needs none
 }
 
 // client is what a person's command works with.
@@ -72,7 +73,11 @@ func (n *connection) complete(getenv func(string) string) error {
 	n.site = file.Site
 
 	var missing []string
-	for _, f := range [][2]string{{"--registry (WEIR_REGISTRY)", strings.Join(n.registry, "")}, {"--ca (WEIR_CA)", n.ca}, {"--cert (WEIR_CERT)", n.cert}, {"--key (WEIR_KEY)", n.key}} {
+	registry := strings.Join(n.registry, "")
+	if n.noRegistry {
+		registry = "none"
+	}
+	for _, f := range [][2]string{{"--registry (WEIR_REGISTRY)", registry}, {"--ca (WEIR_CA)", n.ca}, {"--cert (WEIR_CERT)", n.cert}, {"--key (WEIR_KEY)", n.key}} {
 		if f[1] == "" {
 			missing = append(missing, f[0])
 		}

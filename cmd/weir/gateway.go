@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,26 +28,54 @@ import (
 
 func (sh *shell) gatewayCommand() *cobra.Command {
 	var path string
+	var over override
 	c := &cobra.Command{
 		Use: "gateway --config FILE", Short: "Run a site's gateway", Args: args(cobra.NoArgs),
-		Long: "Runs a gateway until it is asked to end (SIGTERM, SIGINT). docs/reference/gateway-config.md describes the file.",
+		Long: "Runs a gateway until it is asked to end (SIGTERM, SIGINT). docs/reference/gateway-config.md describes the file. What a flag says comes before it.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if path == "" {
 				return usage("gateway: no --config: give the path of its configuration file")
 			}
-			return sh.runGateway(c.Context(), path)
+			return sh.runGateway(c.Context(), path, over)
 		},
 	}
 	c.Flags().StringVar(&path, "config", sh.getenv("WEIR_CONFIG"), "configuration `FILE` [WEIR_CONFIG]")
+	over.flags(c)
 	return c
 }
 
+// override has what is known only where the gateway is started, such as a cluster's addresses.
+type override struct {
+	registry                                      []string
+	advertiseGRPC, advertiseNFS, storeURL, health string
+}
+
+func (o *override) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringSliceVar(&o.registry, "registry", nil, "`URL`s of the registry's members (registry.endpoints)")
+	f.StringVar(&o.advertiseGRPC, "advertise-grpc", "", "`ADDRESS` where other gateways reach this one (advertise.grpc)")
+	f.StringVar(&o.advertiseNFS, "advertise-nfs", "", "`ADDRESS` where clients reach it (advertise.nfs)")
+	f.StringVar(&o.storeURL, "store-endpoint", "", "`URL` of the store (store.endpoint)")
+	f.StringVar(&o.health, "health", "", "`ADDRESS` that answers /healthz and /readyz (health)")
+}
+
+func (o *override) apply(c *Config) {
+	if len(o.registry) > 0 {
+		c.Registry.Endpoints = o.registry
+	}
+	c.Advertise.GRPC = cmp.Or(o.advertiseGRPC, c.Advertise.GRPC)
+	c.Advertise.NFS = cmp.Or(o.advertiseNFS, c.Advertise.NFS)
+	c.Store.Endpoint = cmp.Or(o.storeURL, c.Store.Endpoint)
+	c.Health = cmp.Or(o.health, c.Health)
+}
+
 // runGateway builds what a gateway is made of, runs it until ctx ends, and gives all back.
-func (sh *shell) runGateway(ctx context.Context, path string) (err error) {
+func (sh *shell) runGateway(ctx context.Context, path string, over override) (err error) {
 	c, err := readConfig(path)
 	if err != nil {
 		return err
 	}
+	over.apply(&c)
 	c.setDefaults()
 	if err := c.check(); err != nil {
 		return inFile(path, err)
@@ -57,6 +86,9 @@ func (sh *shell) runGateway(ctx context.Context, path string) (err error) {
 	}
 	logger := slog.New(slog.NewTextHandler(sh.err, &slog.HandlerOptions{Level: level}))
 
+	health := new(gateway.Health)
+	ctx, end := watchHealth(ctx, c.Health, health)
+	defer func() { err = errors.Join(err, end()) }()
 	creds, err := c.credentials(sh.now)
 	if err != nil {
 		return inFile(path, err)
@@ -99,7 +131,7 @@ func (sh *shell) runGateway(ctx context.Context, path string) (err error) {
 	logger.Info("gateway starts", "federation", c.Federation, "site", c.Site, "gateway", c.Gateway, "grpc", c.Advertise.GRPC, "nfs", c.Advertise.NFS,
 		"incarnation", pool.Incarnation(), "boot", pool.Boot(), "store", info.Endpoint, "version", versionOf())
 	cfg := gateway.Config{
-		Federation: c.Federation, Organization: c.Organization, Region: c.Region, Site: c.Site, Name: c.Gateway, Labels: c.Labels,
+		Federation: c.Federation, Organization: c.Organization, Region: c.Region, Site: c.Site, Name: c.Gateway, Labels: c.Labels, Capacity: c.Capacity, Health: health,
 		Addr: c.Advertise.GRPC, NFSAddr: c.Advertise.NFS, GRPC: grpcListener, NFS: nfsListener,
 		Registry: registry, Pool: pool, FS: vfs.Default, StateDir: c.StateDir, Store: objects, StoreInfo: info, Credentials: creds, SiteKey: key,
 		Promise: time.Duration(c.Promise), Heartbeat: time.Duration(c.Heartbeat), Lease: time.Duration(c.Lease), AliveFor: time.Duration(c.AliveFor),
@@ -110,6 +142,24 @@ func (sh *shell) runGateway(ctx context.Context, path string) (err error) {
 	}
 	logger.Info("gateway ended", "gateway", c.Gateway)
 	return nil
+}
+
+// watchHealth answers probes from now on, also while the gateway waits for the registry. The context ends when it can not. end returns
+// why, once it has ended.
+func watchHealth(ctx context.Context, address string, health *gateway.Health) (_ context.Context, end func() error) {
+	if address == "" {
+		return ctx, func() error { return nil }
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() {
+		served <- serveHealth(ctx, address, health.Ready)
+		cancel()
+	}()
+	return ctx, func() error {
+		cancel()
+		return <-served
+	}
 }
 
 // credentials loads the certificate and makes sure that it is this gateway's.

@@ -8,6 +8,9 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,12 +106,12 @@ logLevel: debug
 }
 
 // start runs a gateway until stop is called, which returns its exit code and log.
-func (r *trial) start(name string) (stop func() (int, string)) {
+func (r *trial) start(name string, flags ...string) (stop func() (int, string)) {
 	var log lockedBuffer
 	ctx, cancel := context.WithCancel(context.Background())
 	code := make(chan int, 1)
 	go func() {
-		code <- r.shell(&log, new(bytes.Buffer)).run(ctx, []string{"gateway", "--config", r.path(name + ".yaml")})
+		code <- r.shell(&log, new(bytes.Buffer)).run(ctx, append([]string{"gateway", "--config", r.path(name + ".yaml")}, flags...))
 	}()
 	stop = sync.OnceValues(func() (int, string) {
 		cancel()
@@ -183,6 +186,69 @@ func TestGateways(t *testing.T) {
 		if code, log := stop(); code != exitOK || !strings.Contains(log, "gateway ended") {
 			t.Errorf("%s ended with %d", name, code)
 		}
+	}
+}
+
+// probe asks a gateway's health until it answers with code, and returns what it says.
+func (r *trial) probe(address, path string, code int) string {
+	r.t.Helper()
+	last := ""
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		answer, err := http.Get("http://" + address + path)
+		if err != nil {
+			last = err.Error()
+			continue
+		}
+		text, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close() // it was read
+		if last = answer.Status + " " + string(text); answer.StatusCode == code {
+			return string(text)
+		}
+	}
+	r.t.Fatalf("%s answers %s, want %d", path, last, code)
+	return ""
+}
+
+// A gateway that waits for the registry is alive and not ready; one that has heard it out is both, and flags come before the file.
+func TestGatewayHealth(t *testing.T) {
+	r := newTrial(t)
+	r.configure("ams-1", "ams")
+	good, err := os.ReadFile(r.path("ams-1.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(r.path("ams-1.yaml"), append(good, "capacity: 40Ti\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	free := func() string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		return l.Addr().String()
+	}
+	address := free()
+	stop := r.start("ams-1", "--health", address, "--registry", "https://127.0.0.1:1")
+	r.probe(address, "/healthz", http.StatusOK)
+	if text := r.probe(address, "/readyz", http.StatusServiceUnavailable); !strings.Contains(text, "the registry has not told yet") || !strings.Contains(text, "NFS is not served yet") {
+		t.Errorf("it says %s", text)
+	}
+	if code, log := stop(); code != exitOK {
+		t.Errorf("ended with %d:\n%s", code, log)
+	}
+
+	address = free()
+	stop = r.start("ams-1", "--health", address)
+	r.probe(address, "/readyz", http.StatusOK)
+	if out := r.must("ams-1", "site", "list"); !strings.Contains(out, "40Ti") {
+		t.Errorf("the site gives %s", out)
+	}
+	if code, _, errs := r.run("ams-1", "gateway", "--health", address); code != exitError || !strings.Contains(errs, "--health") && !strings.Contains(errs, "pool.path") {
+		t.Errorf("another on the same port: exit %d, %s", code, errs)
+	}
+	if code, log := stop(); code != exitOK {
+		t.Errorf("ended with %d:\n%s", code, log)
 	}
 }
 

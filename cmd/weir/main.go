@@ -99,7 +99,7 @@ func (sh *shell) root() *cobra.Command {
 	root.SetOut(sh.out)
 	root.SetErr(sh.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(sh.gatewayCommand(), sh.volumeCommand(), sh.statusCommand(), sh.failoverCommand(), sh.pkiCommand(), sh.versionCommand())
+	root.AddCommand(sh.gatewayCommand(), sh.volumeCommand(), sh.siteCommand(), sh.statusCommand(), sh.failoverCommand(), sh.pkiCommand(), sh.operatorCommand(), sh.csiCommand(), sh.preflightCommand(), sh.setupCommand(), sh.versionCommand())
 	return root
 }
 

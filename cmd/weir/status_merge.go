@@ -100,17 +100,11 @@ func (v view) judgeHome(out *VolumeReport, home gateway.VolumeStatus, ctl federa
 			silent = append(silent, r.Gateway)
 		}
 	}
-	switch {
-	case len(silent) > 0:
-		out.State, out.Message = StateDegraded, fmt.Sprintf("%s does not answer: writes wait until it does, or until the home goes on without it, as the volume's durability says", strings.Join(silent, ", "))
-	case home.Stalled:
-		out.State, out.Message = StateDegraded, fmt.Sprintf("%d of %d members: writes wait until another copy is one", len(out.Members), out.WantedMembers)
-	case home.Waiting != "":
-		out.State, out.Message = StateDegraded, "writes wait: "+home.Waiting
-	case len(out.Members) < out.WantedMembers:
-		out.State, out.Message = StateDegraded, fmt.Sprintf("%d of %d members: writes go on, on fewer copies than wanted", len(out.Members), out.WantedMembers)
-	case !home.Serving:
-		out.State, out.Message = StateDegraded, "reads wait: the home has not heard from a member lately"
+	home.Members = out.Members
+	if out.Message = home.Trouble(silent, out.WantedMembers); out.Message != "" {
+		out.State = StateDegraded
+	} else {
+		out.Message = home.Leaving
 	}
 	if !v.alive(ctl.Home) {
 		out.Message = strings.TrimPrefix(out.Message+"; ", "; ") + "the home answers, and its heartbeat is not in the registry: it goes on, and nothing takes over from it"

@@ -49,7 +49,7 @@ func (v view) refresh(r *ReplicaReport, uuid string, out *VolumeReport, old bool
 	g, _, alive, _ := v.gateway(r.Gateway)
 	own, told := v.answers[r.Gateway].volume(uuid)
 	if told {
-		r.Serving, r.Salvage, r.Problem = &own.Serving, own.Salvage, own.Problem
+		r.Serving, r.Salvage, r.Problem = &own.Serving, own.Salvage, cmp.Or(own.Problem, own.Leaving)
 		if own.Role != "" && own.Problem == "" {
 			r.End = &own.End
 		}

@@ -15,11 +15,11 @@ import (
 )
 
 func (sh *shell) volumeCommand() *cobra.Command {
-	c := &cobra.Command{Use: "volume", Short: "Make, list and delete volumes, and say who may use them"}
+	c := &cobra.Command{Use: "volume", Short: "Make, list and delete volumes, and say who may use and own them"}
 	group(c)
 	n := new(connection)
 	n.flags(c)
-	c.AddCommand(sh.volumeCreate(n), sh.volumeList(n), sh.volumeDelete(n), sh.volumeAdmit(n), sh.volumeExpel(n))
+	c.AddCommand(sh.volumeCreate(n), sh.volumeList(n), sh.volumeDelete(n), sh.volumeAdmit(n), sh.volumeExpel(n), sh.volumeTransfer(n))
 	return c
 }
 

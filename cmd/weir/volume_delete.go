@@ -50,12 +50,17 @@ func (sh *shell) volumeDelete(n *connection) *cobra.Command {
 // confirm has the person type the volume's name.
 func (sh *shell) confirm(v federation.Volume) error {
 	sh.tell("Volume %s (%s, sites %s) ends for all its clients. Type its name to delete it: ", v.Name, v.UUID, strings.Join(v.Sites, ", "))
+	return sh.typed("delete volume "+v.Name, v.Name)
+}
+
+// typed returns nil if the person types name.
+func (sh *shell) typed(what, name string) error {
 	line, err := bufio.NewReader(sh.in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("delete volume %s: read the answer: %w", v.Name, err)
+		return fmt.Errorf("%s: read the answer: %w", what, err)
 	}
-	if got := strings.TrimSpace(line); got != v.Name {
-		return fmt.Errorf("delete volume %s: not confirmed (%q was typed): nothing was changed; type the name, or give --yes", v.Name, got)
+	if got := strings.TrimSpace(line); got != name {
+		return fmt.Errorf("%s: not confirmed (%q was typed): nothing was changed; type the name, or give --yes", what, got)
 	}
 	return nil
 }

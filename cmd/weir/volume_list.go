@@ -23,7 +23,8 @@ type VolumeLine struct {
 	Name      string           `json:"name"`
 	UUID      string           `json:"uuid"`
 	Owner     string           `json:"owner"`
-	Size      federation.Bytes `json:"size"` // as in volume.yaml
+	OwnerSite string           `json:"ownerSite,omitempty"` // whose cluster changes it; empty: a person of the owner does
+	Size      federation.Bytes `json:"size"`                // as in volume.yaml
 	Sites     []string         `json:"sites"`
 	Home      string           `json:"home,omitempty"` // gateway; empty while it has none
 	HomeSite  string           `json:"homeSite,omitempty"`
@@ -86,7 +87,7 @@ func (c *client) list(ctx context.Context) ([]VolumeLine, error) {
 	lines := make([]VolumeLine, 0, len(all))
 	for _, a := range all {
 		v := a.Volume
-		l := VolumeLine{Name: v.Name, UUID: v.UUID, Owner: v.Owner, Size: v.Spec.Size, Sites: v.Sites, CreatedAt: v.CreatedAt, Deleted: v.Deleted, DeletedAt: v.DeletedAt}
+		l := VolumeLine{Name: v.Name, UUID: v.UUID, Owner: v.Owner, OwnerSite: v.OwnerSite, Size: v.Spec.Size, Sites: v.Sites, CreatedAt: v.CreatedAt, Deleted: v.Deleted, DeletedAt: v.DeletedAt}
 		ctl, _, err := c.registry.GetControl(ctx, v.UUID)
 		if err != nil && !isNotFound(err) {
 			return nil, err
@@ -114,7 +115,7 @@ func writeVolumes(w io.Writer, lines []VolumeLine) error {
 		} else if l.Home == "" {
 			home, epoch = "none yet", "-"
 		}
-		b.row(l.Name, l.UUID, l.Owner, l.Size.String(), strings.Join(l.Sites, ","), home, epoch)
+		b.row(l.Name, l.UUID, at(l.Owner, l.OwnerSite), l.Size.String(), strings.Join(l.Sites, ","), home, epoch)
 	}
 	return b.write(w)
 }

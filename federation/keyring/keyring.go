@@ -11,6 +11,7 @@ import (
 	"crypto/hpke"
 	"fmt"
 	"io"
+	"maps"
 
 	"github.com/weir-storage/weir/federation"
 )
@@ -58,18 +59,36 @@ func New(volume string, sites map[string][]byte, random io.Reader) (federation.K
 		return federation.Keyring{}, key, fmt.Errorf("draw data key: %w", err)
 	}
 	ring := federation.Keyring{Volume: volume, Generation: 1, Wrapped: map[string][]byte{}}
+	return ring, key, wrap(ring, key, sites)
+}
+
+// wrap adds the key, wrapped for sites, to ring.
+func wrap(ring federation.Keyring, key DataKey, sites map[string][]byte) error {
 	for site, public := range sites {
 		pk, err := kem().NewPublicKey(public)
 		if err != nil {
-			return ring, key, fmt.Errorf("wrap data key for site %s: its public key is not one (%w): start a gateway there once, which registers it", site, err)
+			return fmt.Errorf("wrap data key for site %s: its public key is not one (%w): start a gateway there once, which registers it", site, err)
 		}
-		w, err := hpke.Seal(pk, hpke.HKDFSHA256(), hpke.AES256GCM(), info(volume, site), key[:])
+		w, err := hpke.Seal(pk, hpke.HKDFSHA256(), hpke.AES256GCM(), info(ring.Volume, site), key[:])
 		if err != nil {
-			return ring, key, fmt.Errorf("wrap data key for site %s: %w", site, err)
+			return fmt.Errorf("wrap data key for site %s: %w", site, err)
 		}
 		ring.Wrapped[site] = w
 	}
-	return ring, key, nil
+	return nil
+}
+
+// Extend returns ring's successor, in which the data key is wrapped also for sites, given by name and public key. What is wrapped
+// already stays as it is. The site self, whose private key s is, unwraps the data key for that.
+func (s SiteKey) Extend(ring federation.Keyring, self string, sites map[string][]byte) (federation.Keyring, error) {
+	key, err := s.Unwrap(ring, self)
+	if err != nil {
+		return ring, err
+	}
+	next := federation.Keyring{Volume: ring.Volume, Generation: ring.Generation + 1, Wrapped: maps.Clone(ring.Wrapped)}
+	missing := maps.Clone(sites)
+	maps.DeleteFunc(missing, func(site string, _ []byte) bool { return len(ring.Wrapped[site]) > 0 })
+	return next, wrap(next, key, missing)
 }
 
 // Unwrap opens a volume's data key with the site's private key.

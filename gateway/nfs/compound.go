@@ -38,6 +38,7 @@ type call struct {
 	cachedLimit int
 
 	cur, saved place
+	guests     []*guestOf // the volumes that it was let into
 
 	repeat []byte // the reply of a repeated request
 	drop   bool   // do not answer
@@ -49,9 +50,15 @@ type place struct {
 	pseudo bool // the root that lists volumes
 	vol    volume.Volume
 	export Export
+	guest  *guest // nil for the root
 	h      volume.Handle
 	id     xdr.Stateid
 	hasID  bool
+}
+
+// at is another file of p's volume.
+func (p place) at(h volume.Handle) place {
+	return place{set: true, vol: p.vol, export: p.export, guest: p.guest, h: h}
 }
 
 func (p place) key() state.FileKey {
@@ -95,6 +102,7 @@ func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *rep
 	default:
 		st, done = k.run()
 	}
+	k.leave()
 	if k.drop {
 		if k.use != nil {
 			k.use.Abandon()
@@ -180,6 +188,8 @@ func (k *call) step(op xdr.Op) xdr.Status {
 		st = xdr.NFS4ERR_OP_ILLEGAL
 	case e.run == nil:
 		st = xdr.NFS4ERR_NOTSUPP
+	case k.expelled():
+		st = xdr.NFS4ERR_ACCESS // as PUTFH would say now
 	case e.changes && before-k.base+smallResult > k.limit:
 		st = k.tooBig() // before anything is changed
 	default:

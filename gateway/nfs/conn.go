@@ -32,7 +32,8 @@ type conn struct {
 	s    *Server
 	nc   net.Conn
 	addr netip.Addr
-	room room // for requests that run
+	name string // addr, as text
+	room room   // for requests that run
 
 	write   sync.Mutex
 	writing atomic.Pointer[time.Time] // when the reply that is being written was begun
@@ -82,6 +83,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	if ap, err := netip.ParseAddrPort(nc.RemoteAddr().String()); err == nil {
 		c.addr = ap.Addr().Unmap().WithZone("")
 	}
+	c.name = c.addr.String()
 	return c
 }
 

@@ -21,17 +21,23 @@ func wholeFile(o volume.LockOwner) volume.Lock { return volume.Lock{Owner: o, En
 // background until it succeeds: a lock that nobody gives up blocks others for ever.
 func (s *Server) release(ended ...state.Ended) {
 	if left := s.tryRelease(ended); len(left) > 0 {
-		s.background(func() {
-			for len(left) > 0 {
-				select {
-				case <-s.ctx.Done():
-					return
-				case <-s.cfg.Clock.After(releaseRetry):
-					left = s.tryRelease(left)
-				}
-			}
-		})
+		s.background(func() { s.retryRelease(left) })
 	}
+}
+
+// releaseAll is release, and waits for the end of it; false: the server ended before.
+func (s *Server) releaseAll(ended []state.Ended) bool { return s.retryRelease(s.tryRelease(ended)) }
+
+func (s *Server) retryRelease(left []state.Ended) bool {
+	for len(left) > 0 {
+		select {
+		case <-s.ctx.Done():
+			return false
+		case <-s.cfg.Clock.After(releaseRetry):
+			left = s.tryRelease(left)
+		}
+	}
+	return true
 }
 
 // tryRelease returns what remains to be done.

@@ -62,12 +62,14 @@ func (k *call) putFH() xdr.Status {
 
 // enter makes h of volume id the current file handle.
 func (k *call) enter(id volume.ID, h volume.Handle) xdr.Status {
+	g := k.visit(id)
 	v, x, err := k.s.cfg.Exports.Open(k.conn.addr, id)
 	if err != nil {
+		g.refused = true
 		k.s.refuse(k.conn.addr, id.String(), err)
 		return k.status(err)
 	}
-	k.cur = place{set: true, vol: v, export: x, h: h}
+	k.cur = place{set: true, vol: v, export: x, guest: g.guest, h: h}
 	return xdr.NFS4_OK
 }
 
@@ -149,11 +151,11 @@ func (k *call) walk(name string) xdr.Status {
 		}
 		return st
 	}
-	a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, name)
+	a, err := k.cur.vol.Lookup(k.ctx(), k.read(), k.cur.h, name)
 	if err != nil {
 		return k.dirStatus(err)
 	}
-	k.cur = place{set: true, vol: k.cur.vol, export: k.cur.export, h: a.Handle}
+	k.cur = k.cur.at(a.Handle)
 	return xdr.NFS4_OK
 }
 
@@ -174,7 +176,7 @@ func (k *call) notDirectory() xdr.Status {
 	if k.cur.pseudo {
 		return xdr.NFS4_OK
 	}
-	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.ctx(), k.read(), k.cur.h)
 	switch {
 	case err != nil:
 		return k.status(err)
@@ -196,11 +198,11 @@ func (k *call) lookupParent() xdr.Status {
 	case k.cur.h == volume.Root:
 		return k.putRootFH()
 	}
-	a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, "..")
+	a, err := k.cur.vol.Lookup(k.ctx(), k.read(), k.cur.h, "..")
 	if err != nil {
 		return k.dirStatus(err)
 	}
-	k.cur = place{set: true, vol: k.cur.vol, export: k.cur.export, h: a.Handle}
+	k.cur = k.cur.at(a.Handle)
 	return xdr.NFS4_OK
 }
 

@@ -73,7 +73,7 @@ func (l *listing) entries(after uint64) (eof bool, st xdr.Status) {
 		return l.exports(after)
 	}
 	for {
-		list, eof, err := l.k.cur.vol.ReadDir(l.k.s.ctx, l.k.read(), l.k.cur.h, after, batch)
+		list, eof, err := l.k.cur.vol.ReadDir(l.k.ctx(), l.k.read(), l.k.cur.h, after, batch)
 		if err != nil {
 			return false, l.k.dirStatus(err)
 		}

@@ -65,6 +65,7 @@ type Server struct {
 	started time.Time
 	seed    maphash.Seed
 	refused refusals
+	guests  guests
 
 	ctx    context.Context // of all operations; ends with the server
 	cancel context.CancelFunc
@@ -103,6 +104,7 @@ func New(cfg Config) (*Server, error) {
 		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{},
 		addresses: map[netip.Addr]int{},
 	}
+	s.guests.init()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	var err error
 	s.table, err = state.New(state.Config{

@@ -264,7 +264,7 @@ func (c *Core) manageMembers() {
 	if p := c.peers[c.joining]; c.joining != "" && (!c.live(p) || c.ctl.IsMember(p.member)) {
 		c.joining = ""
 	}
-	needed := len(keep) < c.policy.Want
+	needed := c.staying(keep) < c.policy.Want
 	if p := c.peers[c.moving]; p != nil && !c.ctl.IsMember(p.member) {
 		needed = true
 	}
@@ -289,6 +289,17 @@ func (c *Core) manageMembers() {
 		return
 	}
 	c.propose(next, false)
+}
+
+// staying counts the members whose site is to have a copy. One of another site stays until somebody has taken its place: the others are
+// then more than wanted without it.
+func (c *Core) staying(members []Member) (n int) {
+	for _, m := range members {
+		if m == c.cfg.Self || slices.Contains(c.policy.Sites, m.Site) {
+			n++
+		}
+	}
+	return n
 }
 
 // holds tells whether member m is heard of, or may still be: a new home waits for those it has not heard of yet.

@@ -29,7 +29,7 @@ var fixtures = []string{
 
 // kubernetes lists the folders that may import Kubernetes, and kubernetesModules what that means.
 var (
-	kubernetes        = []string{"api", "controllers", "csi-driver", "console", "cmd"}
+	kubernetes        = []string{"api", "charts", "controllers", "csi-driver", "console", "cmd", "test/apiserver"}
 	kubernetesModules = []string{"k8s.io/", "sigs.k8s.io/"}
 	notKubernetes     = []string{"sigs.k8s.io/yaml"}
 )
@@ -80,15 +80,28 @@ var table = []row{
 		"federation/keyring", "cachepool", "store", "pki", "gateway/..."}, tests: []string{"cachepool/dir", "federation/spec"}},
 	{pkg: "gateway/forward", project: []string{"volume", "engine/log", "gateway/forward/forwardpb"}},
 	{pkg: "gateway/forward/forwardpb"},
+	{pkg: "gateway/node/nodepb"},
 	{pkg: "gateway/nfs", project: []string{"volume", "gateway/nfs/state", "gateway/nfs/xdr"}, outside: stdlib, tests: []string{"gateway/nfs/..."}},
 	{pkg: "gateway/nfs/client", project: []string{"volume", "gateway/nfs/xdr"}, outside: stdlib, tests: []string{"gateway/nfs/..."}},
 	{pkg: "gateway/nfs/state", project: []string{"volume", "gateway/nfs/xdr"}, outside: stdlib},
 	{pkg: "gateway/nfs/xdr", outside: stdlib},
 
+	// Kubernetes. What the driver needs of the registry and the gateway comes through its ports.
+	{pkg: "api/v1alpha1", outside: []string{"github.com/google/uuid", "k8s.io/apimachinery"}},
+	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/plan", "federation", "federation/keyring"}, tests: []string{"test/apiserver"}},
+	{pkg: "controllers/plan", project: []string{"api/v1alpha1", "federation", "federation/spec"}, outside: []string{"k8s.io/apimachinery"}},
+	{pkg: "csi-driver", project: []string{"api/v1alpha1"}},
+
 	// The program, and what looks at all of it from outside.
 	{pkg: "cmd/...", project: []string{"..."}},
+	{pkg: "test/apiserver"},
 	{pkg: "test/e2e/...", project: []string{"..."}},
 	{pkg: "test/e2e/stage"}, // knows machines and networks, nothing of this project
+	{pkg: "test/e2e/image", outside: stdlib},
+	{pkg: "test/e2e/image/mkimage", project: []string{"test/e2e/image"}, outside: stdlib},
+	{pkg: "test/e2e/kube", project: []string{"test/e2e/image", "test/e2e/stage"}, outside: stdlib},
+	{pkg: "test/e2e/kube/pause", outside: stdlib},
 	{pkg: "test/layout", outside: stdlib},
 	{pkg: "hack/...", outside: stdlib},
+	{pkg: "charts", outside: stdlib, tests: []string{"api/v1alpha1", "pki"}}, // a Helm chart, and its tests
 }

@@ -22,6 +22,7 @@ const (
 type Client struct {
 	ID      uint64
 	Address string // whence it first came
+	from    string // whence it came last; Table.mu
 
 	boot, serial uint64 // of its confirmation
 	owner        string
@@ -139,7 +140,7 @@ func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
 	}
 	c := &Client{
 		ID: id, Address: a.Address, owner: a.Owner, verifier: a.Verifier, principal: a.Principal,
-		createSeq: 1, renewed: t.cfg.Now(), sessions: map[xdr.SessionID]*Session{},
+		from: a.Address, createSeq: 1, renewed: t.cfg.Now(), sessions: map[xdr.SessionID]*Session{},
 	}
 	o.unconfirmed = c
 	t.owners[a.Owner] = o

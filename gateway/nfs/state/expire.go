@@ -4,6 +4,7 @@ package state
 
 import (
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume"
 )
 
 // forgetAfter is for how many leases the sessions of an expired client are
@@ -124,6 +125,33 @@ func (t *Table) endAll(c *Client, why xdr.Status) []Ended {
 			c.revoke(l.id, why)
 		}
 		ended = append(ended, t.end(o))
+	}
+	return ended
+}
+
+// Expel takes away what clients hold of a volume that refused says may not use it any more, by the address whence each came
+// last. The clients are told by SEQ4_STATUS_ADMIN_STATE_REVOKED and NFS4ERR_ADMIN_REVOKED; the caller carries out what Ended says.
+func (t *Table) Expel(id volume.ID, refused func(client string) bool) []Ended {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ended []Ended
+	for _, c := range t.clients {
+		var opens []*Open
+		for o := range c.opens {
+			if o.file.key.Volume == id {
+				opens = append(opens, o)
+			}
+		}
+		if len(opens) == 0 || !refused(c.from) {
+			continue
+		}
+		for _, o := range opens {
+			c.revoke(o.id, xdr.NFS4ERR_ADMIN_REVOKED)
+			for _, l := range o.locks {
+				c.revoke(l.id, xdr.NFS4ERR_ADMIN_REVOKED)
+			}
+			ended = append(ended, t.end(o))
+		}
 	}
 	return ended
 }

@@ -118,7 +118,7 @@ func (t *Table) load() error {
 func (t *Table) restore(r record) {
 	c := &Client{
 		ID: r.ID, boot: r.Boot, serial: r.Serial, owner: string(r.Owner), principal: r.Principal,
-		Address: r.Address, createSeq: r.Sequence, hasState: r.HasState, complete: r.Complete,
+		Address: r.Address, from: r.Address, createSeq: r.Sequence, hasState: r.HasState, complete: r.Complete,
 		confirmed: true, loaded: true, sessions: map[xdr.SessionID]*Session{},
 	}
 	copy(c.verifier[:], r.Verifier)

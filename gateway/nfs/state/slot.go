@@ -46,8 +46,8 @@ func (u *Use) Name() string {
 // Begin starts a request that begins with SEQUENCE, and renews the lease. It
 // returns a Use if the request is to be executed, the cached reply if it is a
 // repeat, or a status. It waits while the first of two equal requests is still
-// being executed. print tells requests apart that wrongly have one sequence number.
-func (t *Table) Begin(id xdr.SessionID, slot, seq, highest uint32, print uint64) (*Use, []byte, xdr.Status) {
+// being executed. from is the client's address. print tells requests apart that wrongly have one sequence number.
+func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, print uint64) (*Use, []byte, xdr.Status) {
 	t.mu.Lock()
 	s := t.sessions[id]
 	if s == nil {
@@ -64,7 +64,7 @@ func (t *Table) Begin(id xdr.SessionID, slot, seq, highest uint32, print uint64)
 	}
 	c := s.Client
 	now := t.cfg.Now()
-	c.renewed, s.used = now, now
+	c.renewed, s.used, c.from = now, now, from
 	c.busy++
 	t.mu.Unlock()
 

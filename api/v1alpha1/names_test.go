@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import "testing"
+
+// The UUIDs are in registries and volume handles: they must never come out differently.
+func TestVolumeUUIDIsForEver(t *testing.T) {
+	const cluster, claim = "4b1f7a3e-0c7e-4a57-9d42-6f4a52d1a001", "4b1f7a3e-0c7e-4a57-9d42-6f4a52d1a002"
+	if got, want := VolumeUUID(cluster, claim), "dfd87122-3b24-57d3-b7b5-3cef574c7448"; got != want {
+		t.Errorf("VolumeUUID = %s, want %s", got, want)
+	}
+	if VolumeUUID(claim, cluster) == VolumeUUID(cluster, claim) {
+		t.Error("cluster and claim can be exchanged")
+	}
+}
+
+func TestParseVolumeHandle(t *testing.T) {
+	const id = "4b1f7a3e-0c7e-4a57-9d42-6f4a52d1a001"
+	fed, vol, err := ParseVolumeHandle(VolumeHandle("demo", id))
+	if fed != "demo" || vol != id || err != nil {
+		t.Errorf("got %q, %q, %v", fed, vol, err)
+	}
+	for _, bad := range []string{"", id, "/" + id, "demo/", "demo/x", "demo/" + id + "/x", "demo/4B1F7A3E-0C7E-4A57-9D42-6F4A52D1A001"} {
+		if _, _, err := ParseVolumeHandle(bad); err == nil {
+			t.Errorf("%q is taken for a volume handle", bad)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Commands and flags that pods run with are those that the program has.
+func TestFlags(t *testing.T) {
+	weir := filepath.Join(t.TempDir(), "weir")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", weir, "../cmd/weir").CombinedOutput(); err != nil {
+		t.Fatalf("build weir: %v\n%s", err, out)
+	}
+	asked := map[string]string{}
+	for _, e := range examples(t) {
+		for _, w := range workloads(render(t, e.args...)) {
+			for _, c := range w.pod.Spec.Containers {
+				if image := c.Image[strings.LastIndex(c.Image, "/")+1:]; !strings.HasPrefix(image, "weir:") {
+					continue
+				}
+				var command, flags []string
+				for _, a := range c.Args {
+					if strings.HasPrefix(a, "--") {
+						flags = append(flags, a)
+					} else {
+						command = append(command, a)
+					}
+				}
+				name := strings.Join(command, " ")
+				if _, ok := asked[name]; !ok {
+					out, err := exec.CommandContext(t.Context(), weir, append(command, "--help")...).CombinedOutput()
+					if err != nil || !strings.Contains(string(out), "weir "+name+" ") {
+						t.Errorf("%s: there is no command weir %s: %v", w.name, name, err)
+						out = nil
+					}
+					asked[name] = string(out)
+				}
+				if asked[name] == "" {
+					continue
+				}
+				for _, a := range flags {
+					flag, _, _ := strings.Cut(a, "=")
+					if !regexp.MustCompile(`\s` + flag + `\s`).MatchString(asked[name]) {
+						t.Errorf("%s: weir %s has no flag %s", w.name, name, flag)
+					}
+				}
+			}
+		}
+	}
+	if len(asked) < 4 {
+		t.Errorf("asked for %d commands: the search misses most", len(asked))
+	}
+}
+
+// The gateway's configuration has the fields that docs/reference/gateway-config.md lists, and no others: the gateway refuses those.
+func TestGatewayConfig(t *testing.T) {
+	text, err := os.ReadFile("../docs/reference/gateway-config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range examples(t) {
+		for _, m := range of[corev1.ConfigMap](render(t, e.args...)) {
+			if m.Name != "weir-gateway" {
+				continue
+			}
+			var config map[string]any
+			if err := yaml.UnmarshalStrict([]byte(m.Data["gateway.yaml"]), &config); err != nil {
+				t.Fatalf("%s: gateway.yaml: %v", e.name, err)
+			}
+			for _, name := range paths("", config) {
+				if strings.HasPrefix(name, "labels.") {
+					continue
+				}
+				if !strings.Contains(string(text), "`"+name+"`") {
+					t.Errorf("%s: gateway.yaml has %s, which docs/reference/gateway-config.md does not list", e.name, name)
+				}
+			}
+		}
+	}
+}
+
+// paths are the names of all leaves, such as pool.size.
+func paths(above string, v map[string]any) []string {
+	var all []string
+	for k, x := range v {
+		if m, ok := x.(map[string]any); ok {
+			all = append(all, paths(above+k+".", m)...)
+		} else {
+			all = append(all, above+k)
+		}
+	}
+	return all
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestLint(t *testing.T) {
+	for _, e := range examples(t) {
+		stdout, stderr, err := run(t, append([]string{"lint", "--strict", "--kube-version", kubeVersion, "weir"}, e.args...)...)
+		if err != nil || strings.Contains(stdout+stderr, "[WARNING]") || strings.Contains(stdout+stderr, "problem(s)") {
+			t.Errorf("%s: helm lint: %v\n%s%s", e.name, err, stdout, stderr)
+		}
+	}
+}
+
+// Each wrong value is told by its name, with what to do.
+func TestRefusals(t *testing.T) {
+	trial := []string{"-f", "weir/ci/trial-values.yaml"}
+	out := []string{"-f", "weir/ci/cert-manager-values.yaml"}
+	for _, c := range []struct {
+		name   string
+		args   []string
+		wanted []string
+	}{
+		{"nothing", nil, []string{"federation: missing", "organization: missing", "site.name: missing", "registry.endpoints: missing", "gateway.address: missing"}},
+		{"unknown", append(trial, "--set", "gatway.address=x"), []string{"gatway"}},
+		{"unknown deep", append(trial, "--set", "gateway.pool.siez=1Gi"), []string{"/gateway/pool", "siez"}},
+		{"form", append(trial, "--set", "site.name=A_b"), []string{"/site/name"}},
+		{"long", append(trial, "--set", "site.name="+strings.Repeat("a", 49)), []string{"/site/name"}},
+		{"amount", append(trial, "--set", "gateway.pool.size=lots"), []string{"/gateway/pool/size"}},
+		{"choice", append(trial, "--set", "gateway.expose=Ingress"), []string{"/gateway/expose", "HostNetwork"}},
+		{"port", append(trial, "--set", "gateway.address=10.0.0.1:7001"), []string{"/gateway/address"}},
+		{"key", append(trial, "--set", "certificates.provided.ca=secret"), []string{"/certificates/provided/ca"}},
+		{"connections", append(trial, "--set", "csi.node.nconnect=17"), []string{"/csi/node/nconnect"}},
+		{"two registries", append(trial, "--set", "registry.endpoints={https://10.0.0.1:2379}"), []string{"bundled.registry.enabled: registry.endpoints is there too"}},
+		{"bundled registry, other certificates", append(trial, "--set", "certificates.mode=certManager"), []string{"certificates.mode: certManager"}},
+		{"bundled registry, no hosts", append(trial, "--set", "bundled.registry.expose=NodePort"), []string{"bundled.registry.hosts: missing"}},
+		{"two stores", append(trial, "--set", "store.endpoint=https://s3.example.org"), []string{"bundled.store.enabled: store.endpoint is there too"}},
+		{"half a store", append(trial, "--set", "bundled.store.enabled=false"), []string{"store.endpoint: missing"}},
+		{"no bucket", append(trial, "--set", "store.bucket="), []string{"store.bucket: missing"}},
+		{"no secret", append(trial, "--set", "store.secretKey="), []string{"store.secretKey: missing"}},
+		{"two secrets", append(trial, "--set", "store.existingSecret=x"), []string{"store.existingSecret: store.secretKey is there too"}},
+		{"no address", append(trial, "--set", "gateway.expose=LoadBalancer"), []string{"gateway.address: missing", "LoadBalancer"}},
+		{"address of a node", append(trial, "--set", "gateway.expose=HostNetwork"), []string{"gateway.address: missing", "gateway.nodeSelector"}},
+		{"address of a Service", append(out, "--set", "gateway.expose=ClusterIP,gateway.address="), []string{"gateway.service.clusterIP: missing"}},
+		{"folder of which node", append(trial, "--set", "gateway.pool.hostPath=/srv"), []string{"gateway.nodeSelector: missing"}},
+		{"no certificates", append(out, "--set", "certificates.mode=provided"), []string{"certificates.provided.ca: missing", "certificates.provided.csiNode: cert or key missing", "ams-csi-node.crt"}},
+		{"no policy", append(out, "--set", "storageClass.policy="), []string{"storageClass.policy: missing"}},
+	} {
+		_, stderr, err := run(t, append([]string{"template", "weir", "weir", "--kube-version", kubeVersion}, c.args...)...)
+		if err == nil {
+			t.Errorf("%s: no error", c.name)
+		}
+		for _, want := range c.wanted {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("%s: the message lacks %q:\n%s", c.name, want, stderr)
+			}
+		}
+	}
+}
+
+// auto takes cert-manager where it is, but never for a trial's own registry.
+func TestAuto(t *testing.T) {
+	has := []string{"--api-versions", "cert-manager.io/v1/Certificate"}
+	auto := []string{"-f", "weir/ci/cert-manager-values.yaml", "--set", "certificates.mode=auto"}
+	for _, c := range []struct {
+		name string
+		args []string
+		want int
+	}{
+		{"without", auto, 0},
+		{"with", append(auto, has...), 5},
+		{"with its issuer", slices.Concat(auto, has, []string{"--set", "certificates.certManager.issuer.name=weir,certificates.certManager.issuer.kind=ClusterIssuer"}), 4},
+		{"trial", append(has, "-f", "weir/ci/trial-values.yaml"), 0},
+	} {
+		if got := len(of[certificate](render(t, c.args...))); got != c.want {
+			t.Errorf("%s: %d certificates of cert-manager, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// How other sites reach the gateway, by the way it is exposed.
+func TestExpose(t *testing.T) {
+	for name, want := range map[string]struct {
+		address  string
+		host     bool
+		services int
+	}{
+		"join":          {"203.0.113.20:7001", true, 1},
+		"cert-manager":  {"gateway.ams.example.org:30701", false, 2},
+		"load-balancer": {"[2001:db8::20]:7001", false, 2},
+		"trial":         {"$(WEIR_GATEWAY_SERVICE_HOST):7001", false, 1},
+	} {
+		for _, e := range examples(t) {
+			if e.name != name {
+				continue
+			}
+			all := render(t, e.args...)
+			sets := of[appsv1.StatefulSet](all)
+			i := slices.IndexFunc(sets, func(s *appsv1.StatefulSet) bool { return s.Name == "weir-gateway" })
+			pod := sets[i].Spec.Template.Spec
+			if flag := "--advertise-grpc=" + want.address; pod.HostNetwork != want.host || !slices.Contains(pod.Containers[0].Args, flag) {
+				t.Errorf("%s: host's network %v, arguments %q; want %v, %s", name, pod.HostNetwork, pod.Containers[0].Args, want.host, flag)
+			}
+			n := 0
+			for _, s := range of[corev1.Service](all) {
+				if s.Spec.Selector["app.kubernetes.io/component"] == "gateway" {
+					n++
+				}
+			}
+			if n != want.services {
+				t.Errorf("%s: %d Services of the gateway, want %d", name, n, want.services)
+			}
+		}
+	}
+}
+
+// Notes lead to the first volume.
+func TestNotes(t *testing.T) {
+	for _, e := range examples(t) {
+		out, stderr, err := run(t, append([]string{"install", "weir", "weir", "--namespace", namespace, "--dry-run=client"}, e.args...)...)
+		_, notes, found := strings.Cut(out, "\nNOTES:\n")
+		if err != nil || !found {
+			t.Errorf("%s: helm install: %v: %s", e.name, err, stderr)
+			continue
+		}
+		for _, want := range []string{"kind: GeoVolume", "get secret weir-site-key", "kubectl get sites"} {
+			if !strings.Contains(notes, want) {
+				t.Errorf("%s: the notes lack %q:\n%s", e.name, want, notes)
+			}
+		}
+		if strings.Contains(notes, "<no value>") {
+			t.Errorf("%s: the notes lack a value:\n%s", e.name, notes)
+		}
+	}
+}
+
+// Each value is described: by a comment above it, or above the group of which it is a short form.
+func TestValuesAreDescribed(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("weir", "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := regexp.MustCompile(`^( *)([A-Za-z]+):( .+)$`)
+	lines := strings.Split(string(text), "\n")
+	n := 0
+	for i, line := range lines {
+		m := leaf.FindStringSubmatch(line)
+		if m == nil || m[2] == "requests" || m[2] == "limits" {
+			continue
+		}
+		n++
+		if i == 0 || !strings.HasPrefix(strings.TrimSpace(lines[i-1]), "#") {
+			t.Errorf("values.yaml:%d: %s has no comment", i+1, m[2])
+		}
+	}
+	if n < 80 {
+		t.Errorf("found %d values: the search misses most", n)
+	}
+}

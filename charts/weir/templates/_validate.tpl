@@ -1,0 +1,60 @@
+{{/* weir.validate: what values.schema.json cannot say. It is called once, by setup/job.yaml, and tells all that is wrong at once. */}}
+{{- define "weir.validate" -}}
+{{- $v := .Values }}{{ $p := list }}{{ $mode := include "weir.mode" . }}
+{{- if not $v.federation }}{{ $p = append $p "federation: missing: name the federation, a DNS label such as demo" }}{{ end }}
+{{- if not $v.organization }}{{ $p = append $p "organization: missing: name the institution that runs this site" }}{{ end }}
+{{- if not $v.site.name }}{{ $p = append $p "site.name: missing: name this site, a DNS label such as ams" }}{{ end }}
+{{- if and $v.registry.endpoints $v.bundled.registry.enabled }}
+{{- $p = append $p "bundled.registry.enabled: registry.endpoints is there too: remove one of them; a federation has one registry" }}
+{{- else if not (or $v.registry.endpoints $v.bundled.registry.enabled) }}
+{{- $p = append $p "registry.endpoints: missing: write the URLs of the registry's members, such as [https://10.0.1.2:2379]; or, for a trial, bundled.registry.enabled=true" }}
+{{- end }}
+{{- if and $v.bundled.registry.enabled (ne $mode "generated") }}
+{{- $p = append $p (printf "certificates.mode: %s: the bundled registry is for trials, and its certificate is generated: write generated, or use a registry outside" $mode) }}
+{{- end }}
+{{- if and $v.bundled.registry.enabled (ne $v.bundled.registry.expose "ClusterIP") (not $v.bundled.registry.hosts) }}
+{{- $p = append $p (printf "bundled.registry.hosts: missing: with expose %s, list the addresses at which other sites reach the registry, for its certificate" $v.bundled.registry.expose) }}
+{{- end }}
+
+{{- $g := $v.gateway }}
+{{- if not $g.address }}
+{{- if has $g.expose (list "NodePort" "LoadBalancer") }}
+{{- $p = append $p (printf "gateway.address: missing: with expose %s, write the address at which other sites reach the gateway; or expose=ClusterIP for a federation of one site" $g.expose) }}
+{{- else if and (eq $g.expose "HostNetwork") (has $mode (list "generated" "certManager")) }}
+{{- $p = append $p "gateway.address: missing: write the address of the node that gateway.nodeSelector chooses: it has to be in the gateway's certificate; or expose=ClusterIP for a federation of one site" }}
+{{- else if and (eq $g.expose "ClusterIP") (ne $mode "generated") (not $g.service.clusterIP) }}
+{{- $p = append $p (printf "gateway.service.clusterIP: missing: with expose ClusterIP and certificates.mode %s, choose the Service's address: it has to be in the gateway's certificate" $mode) }}
+{{- end }}
+{{- end }}
+{{- if and $g.pool.hostPath (not $g.nodeSelector) }}
+{{- $p = append $p "gateway.nodeSelector: missing: with gateway.pool.hostPath, write which node has the folder, such as kubernetes.io/hostname: NAME; on another node the pool would be empty" }}
+{{- end }}
+
+{{- $s := $v.store }}
+{{- if and $s.endpoint $v.bundled.store.enabled }}
+{{- $p = append $p "bundled.store.enabled: store.endpoint is there too: remove one of them; a site has one store" }}
+{{- end }}
+{{- if include "weir.hasStore" . }}
+{{- if not $s.bucket }}{{ $p = append $p "store.bucket: missing: name the bucket; it is made if it does not exist" }}{{ end }}
+{{- if not $s.accessKey }}{{ $p = append $p "store.accessKey: missing: write the account's access key" }}{{ end }}
+{{- if and $s.secretKey $s.existingSecret }}{{ $p = append $p "store.existingSecret: store.secretKey is there too: remove one of them" }}{{ end }}
+{{- if not (or $s.secretKey $s.existingSecret) }}{{ $p = append $p "store.secretKey: missing: write the account's secret key, or name a Secret with it in store.existingSecret" }}{{ end }}
+{{- else if or $s.bucket $s.accessKey $s.secretKey $s.existingSecret }}
+{{- $p = append $p "store.endpoint: missing: write the URL of the S3 server, or bundled.store.enabled=true for a trial; or remove the rest of store" }}
+{{- end }}
+
+{{- if eq $mode "provided" }}
+{{- if not $v.certificates.provided.ca }}{{ $p = append $p "certificates.provided.ca: missing: give the federation's ca.crt, by --set-file certificates.provided.ca=ca.crt" }}{{ end }}
+{{- range $c := include "weir.certificates" . | fromJsonArray }}
+{{- $pair := index $v.certificates.provided $c.key }}
+{{- if not (and $pair.cert $pair.key) }}
+{{- $p = append $p (printf "certificates.provided.%s: cert or key missing: give both, by --set-file certificates.provided.%s.cert=%s.crt,certificates.provided.%s.key=%s.key" $c.key $c.key $c.name $c.key $c.name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and $v.storageClass.create (not $v.policy.create) (not $v.storageClass.policy) }}
+{{- $p = append $p "storageClass.policy: missing: with policy.create=false, name the VolumePolicy of the StorageClass" }}
+{{- end }}
+
+{{- if $p }}{{ fail (printf "\n\nvalues: %d problem(s)\n  %s\n" (len $p) (join "\n  " $p)) }}{{ end }}
+{{- end }}

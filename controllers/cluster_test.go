@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/keyring"
+	"github.com/weir-storage/weir/federation/memory"
+)
+
+// fed is a registry that several clusters share, and a clock.
+type fed struct {
+	t      *testing.T
+	server *memory.Server
+	reg    *memory.Client // a person's, and the gateways'
+	mu     sync.Mutex
+	now    time.Time
+}
+
+func newFed(t *testing.T) *fed {
+	s := memory.NewServer(7)
+	return &fed{t: t, server: s, reg: s.Client(nil), now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+}
+
+func (f *fed) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
+}
+
+func (f *fed) advance(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = f.now.Add(d)
+}
+
+func (f *fed) ok(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// site registers a site with one gateway that is alive, as a gateway does.
+func (f *fed) site(name, organization string) {
+	f.t.Helper()
+	key, err := keyring.NewSiteKey()
+	f.ok(err)
+	f.ok(f.reg.Register(f.t.Context(), federation.Site{Name: name, Organization: organization, WrapKey: key.Public(),
+		Gateways: []federation.Gateway{{Name: name + "-1", Addr: name + ":7440", Incarnation: "1"}}}))
+	_, err = f.reg.Heartbeat(f.t.Context(), federation.Alive{Gateway: name + "-1", Site: name, Incarnation: "1"}, time.Hour)
+	f.ok(err)
+}
+
+// serve plays the gateways: the first site's is home, and reports the others as following it with that lag.
+func (f *fed) serve(uuid string, lag float64) {
+	f.t.Helper()
+	v, _, err := f.reg.GetVolume(f.t.Context(), uuid)
+	f.ok(err)
+	ctl, rev, err := f.reg.GetControl(f.t.Context(), uuid)
+	if err != nil {
+		home := federation.Member{Gateway: v.Sites[0] + "-1", Site: v.Sites[0], Incarnation: "1"}
+		ctl = federation.Control{Volume: uuid, Epoch: 1, Home: home, Members: []federation.Member{home}}
+		_, err = f.reg.SwapControl(f.t.Context(), uuid, rev, ctl)
+		f.ok(err)
+	}
+	o := federation.Observed{Volume: uuid, Gateway: ctl.Home.Gateway, Generation: v.Generation, Epoch: ctl.Epoch, Home: ctl.Home.Gateway, At: f.clock()}
+	for _, s := range v.Sites {
+		r := federation.ObservedReplica{Gateway: s + "-1", Site: s, State: federation.ReplicaFollower, LagSeconds: lag}
+		if s == ctl.Home.Site {
+			r.State, r.LagSeconds = federation.ReplicaHome, 0
+		}
+		o.Replicas = append(o.Replicas, r)
+	}
+	f.ok(f.reg.PutObserved(f.t.Context(), o))
+}
+
+// cluster is a Kubernetes cluster with an operator.
+type cluster struct {
+	*fed
+	name   string
+	api    client.WithWatch
+	reg    *counted
+	op     *operator
+	events *events.FakeRecorder
+	recs   map[string]reconciler // by kind, in the order of kinds
+
+	mu      sync.Mutex
+	writes  []string // to the API server, by the operator
+	results map[string]ctrl.Result
+}
+
+type reconciler interface {
+	Reconcile(context.Context, ctrl.Request) (ctrl.Result, error)
+}
+
+var kinds = []string{"Site", "CachePool", "VolumePolicy", "GeoVolume", "GeoVolumeContent"}
+
+// counted counts what is written to the registry.
+type counted struct {
+	*memory.Client
+	mu     sync.Mutex
+	writes []string
+}
+
+func (c *counted) note(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes = append(c.writes, what)
+}
+
+func (c *counted) CreateVolume(ctx context.Context, v federation.Volume) (federation.Revision, error) {
+	c.note("create volume")
+	return c.Client.CreateVolume(ctx, v)
+}
+
+func (c *counted) UpdateVolume(ctx context.Context, prev federation.Revision, v federation.Volume) (federation.Revision, error) {
+	c.note("update volume")
+	return c.Client.UpdateVolume(ctx, prev, v)
+}
+
+func (c *counted) PutClaim(ctx context.Context, claim federation.Claim) error {
+	c.note("put claim")
+	return c.Client.PutClaim(ctx, claim)
+}
+
+func (c *counted) DeleteClaim(ctx context.Context, volume, site, namespace, name string) error {
+	c.note("delete claim")
+	return c.Client.DeleteClaim(ctx, volume, site, namespace, name)
+}
+
+func (c *counted) Register(ctx context.Context, s federation.Site) error {
+	c.note("register")
+	return c.Client.Register(ctx, s)
+}
+
+func (c *counted) PutKeyring(ctx context.Context, prev federation.Revision, k federation.Keyring) (federation.Revision, error) {
+	c.note("put keyring")
+	return c.Client.PutKeyring(ctx, prev, k)
+}
+
+func testScheme(t testing.TB) *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// cluster makes a cluster that is the site; its UID is "uid-" and the name, which is its own unless another is given.
+func (f *fed) cluster(site string, another ...string) *cluster {
+	f.t.Helper()
+	b := fake.NewClientBuilder().WithScheme(testScheme(f.t)).
+		WithStatusSubresource(&v1alpha1.Site{}, &v1alpha1.CachePool{}, &v1alpha1.VolumePolicy{}, &v1alpha1.GeoVolume{}, &v1alpha1.GeoVolumeContent{},
+			&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{})
+	for n, i := range indexes() {
+		b = b.WithIndex(i.object, n, i.by)
+	}
+	return f.clusterOn(b.Build(), site, strings.Join(append([]string{site}, another...), "-"))
+}
+
+// clusterOn is a cluster whose API server is reached by api.
+func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
+	f.t.Helper()
+	c := &cluster{fed: f, name: name, api: api, reg: &counted{Client: f.server.Client(nil)}, events: events.NewFakeRecorder(1000), results: map[string]ctrl.Result{}}
+	o := Options{Federation: "demo", Organization: "uva", Site: site, Registry: c.reg, Random: rand.Reader, Now: f.clock}
+	f.ok(o.check())
+	c.op = newOperator(o, "uid-"+name, c.watched())
+	c.op.events = c.events
+	c.recs = map[string]reconciler{"Site": &sites{c.op}, "CachePool": &pools{c.op}, "VolumePolicy": &policies{c.op}, "GeoVolume": &geoVolumes{c.op},
+		"GeoVolumeContent": &contents{operator: c.op}}
+	ctx, cancel := context.WithCancel(f.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.op.mirror.watch(ctx, c.reg) // ends with ctx
+	}()
+	f.t.Cleanup(func() { cancel(); <-done })
+	c.create(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: site, Labels: map[string]string{"jurisdiction": "nl"}},
+		Spec: v1alpha1.SiteSpec{Organization: "uva", Region: site, Federation: "demo"}})
+	return c
+}
+
+// watched is the operator's client: it takes note of writes, and counts generations as an API server does.
+func (c *cluster) watched() client.WithWatch {
+	note := func(what string, obj client.Object) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.writes = append(c.writes, what+" "+kindOf(obj)+" "+obj.GetName())
+	}
+	return interceptor.NewClient(c.api, interceptor.Funcs{
+		Patch: func(ctx context.Context, cl client.WithWatch, obj client.Object, p client.Patch, o ...client.PatchOption) error {
+			note("patch", obj)
+			if s, ok := obj.(*v1alpha1.GeoVolumeContent); ok {
+				s.Generation++ // travels with the patch
+			}
+			return cl.Patch(ctx, obj, p, o...)
+		},
+		Delete: func(ctx context.Context, cl client.WithWatch, obj client.Object, o ...client.DeleteOption) error {
+			note("delete", obj)
+			return cl.Delete(ctx, obj, o...)
+		},
+		Apply: func(ctx context.Context, cl client.WithWatch, obj runtime.ApplyConfiguration, o ...client.ApplyOption) error {
+			c.noteApply("apply", obj)
+			if err := cl.Apply(ctx, obj, o...); err != nil {
+				return err
+			}
+			return c.born(ctx, obj)
+		},
+		SubResourceApply: func(ctx context.Context, cl client.Client, sub string, obj runtime.ApplyConfiguration, o ...client.SubResourceApplyOption) error {
+			c.noteApply("apply "+sub, obj)
+			return cl.SubResource(sub).Apply(ctx, obj, o...)
+		},
+	})
+}
+
+// born gives a content that was applied its first generation, as an API server does.
+func (c *cluster) born(ctx context.Context, obj runtime.ApplyConfiguration) error {
+	u, ok := obj.(interface {
+		GetKind() string
+		GetName() string
+	})
+	if !ok || u.GetKind() != "GeoVolumeContent" {
+		return nil
+	}
+	is := contentOf(u.GetName())
+	if err := c.api.Get(ctx, client.ObjectKeyFromObject(is), is); err != nil || is.Generation != 0 {
+		return err
+	}
+	before := is.DeepCopy()
+	is.Generation = 1
+	return c.api.Patch(ctx, is, client.MergeFrom(before))
+}
+
+func (c *cluster) noteApply(what string, obj runtime.ApplyConfiguration) {
+	text, err := json.Marshal(obj)
+	if err != nil {
+		c.t.Error(err)
+	}
+	var m struct {
+		Kind     string
+		Metadata struct{ Name string }
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		c.t.Error(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes = append(c.writes, what+" "+m.Kind+" "+m.Metadata.Name)
+}
+
+func kindOf(obj client.Object) string {
+	text := strings.Split(strings.TrimPrefix(typeName(obj), "*"), ".")
+	return text[len(text)-1]
+}
+
+func (c *cluster) create(obj client.Object) {
+	c.t.Helper()
+	if obj.GetUID() == "" {
+		obj.SetUID(types.UID(c.name + "-" + obj.GetNamespace() + "-" + obj.GetName() + "-" + c.clock().Format("150405")))
+	}
+	obj.SetGeneration(1)
+	if err := c.api.Create(c.t.Context(), obj); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// edit changes an object as a person does.
+func edit[T client.Object](c *cluster, obj T, f func(T)) {
+	c.t.Helper()
+	c.get(obj)
+	before := obj.DeepCopyObject().(T)
+	f(obj)
+	obj.SetGeneration(obj.GetGeneration() + 1)
+	if err := c.api.Patch(c.t.Context(), obj, client.MergeFrom(before)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) get(obj client.Object) {
+	c.t.Helper()
+	if err := c.api.Get(c.t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+		c.t.Fatalf("%s: %v", c.name, err)
+	}
+}
+
+func (c *cluster) has(obj client.Object) bool {
+	c.t.Helper()
+	err := c.api.Get(c.t.Context(), client.ObjectKeyFromObject(obj), obj)
+	if client.IgnoreNotFound(err) != nil {
+		c.t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (c *cluster) delete(obj client.Object) {
+	c.t.Helper()
+	if err := c.api.Delete(c.t.Context(), obj); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// synced waits until the mirror has what the registry has, if it can be reached.
+func (c *cluster) synced() {
+	c.t.Helper()
+	if _, err := c.reg.Head(c.t.Context()); err != nil {
+		return
+	}
+	// The deletion of what is not there takes a revision and is told to nobody: this is told.
+	c.ok(c.fed.reg.PutObserved(c.t.Context(), federation.Observed{Volume: "marker", Gateway: "marker"}))
+	head, err := c.fed.reg.Head(c.t.Context())
+	c.ok(err)
+	for end := time.Now().Add(20 * time.Second); ; {
+		c.op.mirror.mu.Lock()
+		seen, synced := c.op.mirror.seen, c.op.mirror.synced
+		c.op.mirror.mu.Unlock()
+		if synced && seen >= head.Revision {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("%s: the mirror is at %d, the registry at %d", c.name, seen, head.Revision)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// settle reconciles everything, again and again, until nothing is written any more.
+func settleAll(clusters ...*cluster) {
+	for range 30 {
+		before := 0
+		for _, c := range clusters {
+			before += c.count()
+		}
+		for _, c := range clusters {
+			c.round()
+		}
+		after := 0
+		for _, c := range clusters {
+			after += c.count()
+		}
+		if before == after {
+			return
+		}
+	}
+	for _, c := range clusters {
+		c.t.Errorf("%s writes for ever: %v, %v", c.name, last(c.writes, 12), last(c.reg.writes, 12))
+	}
+	clusters[0].t.FailNow()
+}
+
+func last(list []string, n int) []string { return list[max(0, len(list)-n):] }
+
+func (c *cluster) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reg.mu.Lock()
+	defer c.reg.mu.Unlock()
+	return len(c.writes) + len(c.reg.writes)
+}
+
+// round reconciles each object once, and what the registry tells of, as the controllers' sources do.
+func (c *cluster) round() {
+	c.t.Helper()
+	ctx := c.t.Context()
+	for _, kind := range kinds {
+		if c.recs[kind] == nil {
+			continue
+		}
+		c.synced()
+		todo := map[types.NamespacedName]bool{}
+		list := map[string]client.ObjectList{"Site": &v1alpha1.SiteList{}, "CachePool": &v1alpha1.CachePoolList{}, "VolumePolicy": &v1alpha1.VolumePolicyList{},
+			"GeoVolume": &v1alpha1.GeoVolumeList{}, "GeoVolumeContent": &v1alpha1.GeoVolumeContentList{}}[kind]
+		if err := c.api.List(ctx, list); err != nil {
+			c.t.Fatal(err)
+		}
+		_ = meta.EachListItem(list, func(o runtime.Object) error {
+			todo[client.ObjectKeyFromObject(o.(client.Object))] = true
+			return nil
+		})
+		volumes, claims := c.op.mirror.mine()
+		switch kind {
+		case "GeoVolumeContent":
+			for _, v := range volumes {
+				todo[types.NamespacedName{Name: v}] = true
+			}
+		case "GeoVolume":
+			for _, cl := range claims {
+				ns, n, _ := strings.Cut(cl, "/")
+				todo[types.NamespacedName{Namespace: ns, Name: n}] = true
+			}
+		case "Site":
+			for _, s := range c.op.mirror.siteNames() {
+				todo[types.NamespacedName{Name: s}] = true
+			}
+		}
+		for key := range todo {
+			res, err := c.recs[kind].Reconcile(ctx, ctrl.Request{NamespacedName: key})
+			if err != nil {
+				c.t.Fatalf("%s: %s %s: %v", c.name, kind, key, err)
+			}
+			c.results[kind+" "+key.String()] = res
+		}
+	}
+	c.bindClaims()
+}
+
+// reconcile reconciles one object.
+func (c *cluster) reconcile(kind, key string) ctrl.Result {
+	c.t.Helper()
+	n := types.NamespacedName{Name: key}
+	if ns, name, ok := strings.Cut(key, "/"); ok {
+		n = types.NamespacedName{Namespace: ns, Name: name}
+	}
+	res, err := c.recs[kind].Reconcile(c.t.Context(), ctrl.Request{NamespacedName: n})
+	if err != nil {
+		c.t.Fatalf("%s: %s %s: %v", c.name, kind, key, err)
+	}
+	return res
+}
+
+type faultKind = memory.Fault
+
+var faults = map[string]faultKind{"conflict": memory.ConflictFault, "unavailable": memory.UnavailableFault, "unknown, applied": memory.UnknownApplied,
+	"unknown, lost": memory.UnknownLost, "unknown, late": memory.UnknownLate}
+
+// bindClaims plays the controllers of Kubernetes that bind claims and collect garbage.
+func (c *cluster) bindClaims() {
+	var list corev1.PersistentVolumeClaimList
+	if err := c.api.List(c.t.Context(), &list); err != nil {
+		c.t.Fatal(err)
+	}
+	for i := range list.Items {
+		pvc := &list.Items[i]
+		if pvc.Status.Phase == corev1.ClaimBound || pvc.Spec.VolumeName == "" {
+			continue
+		}
+		pvc.Status.Phase = corev1.ClaimBound
+		if err := c.api.Status().Update(c.t.Context(), pvc); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/plan"
+	"github.com/weir-storage/weir/federation"
+)
+
+// remove: the object is being deleted. GeoVolumes of this cluster keep it, as a claim keeps a PersistentVolume; the claims of
+// PersistentVolumeClaims end with it.
+func (r *contents) remove(ctx context.Context, c *content) error {
+	if !slices.Contains(c.Finalizers, v1alpha1.Finalizer) {
+		c.gone = true
+		return nil
+	}
+	v, rev, err := r.find(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	forget := c.Annotations[v1alpha1.ForceAnnotation] == c.Name
+	does := plan.Dispose(v, r.self, c.Spec.ReclaimPolicy, c.Status.VolumeGeneration != 0, forget)
+	if does == plan.Hold {
+		return &stop{plan.Forgotten(c.Name)}
+	}
+	if does == plan.Keep || does == plan.Trash {
+		if err := r.unclaimed(ctx, c, does); err != nil {
+			return err
+		}
+	}
+	switch does {
+	case plan.Keep:
+		err = r.keep(ctx, *v, rev)
+	case plan.Trash:
+		err = r.trash(ctx, *v, rev, func(claim federation.Claim) bool { return claim.Site == r.Site && claim.Kind == federation.ClaimPVC })
+	case plan.LetGo:
+		err = r.dropKeyring(ctx, c.Name, v)
+	}
+	if err != nil {
+		return err
+	}
+	for _, ref := range c.Spec.Claims {
+		if v != nil && ref.Kind == string(federation.ClaimPVC) {
+			if err := r.Registry.DeleteClaim(ctx, c.Name, r.Site, ref.Namespace, ref.Name); err != nil {
+				return err
+			}
+		}
+	}
+	c.gone = true
+	return r.letGo(ctx, c.GeoVolumeContent)
+}
+
+// unclaimed returns an error while GeoVolumes of this cluster have the volume.
+func (r *contents) unclaimed(ctx context.Context, c *content, does plan.Disposal) error {
+	claims, err := r.Registry.ListClaims(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	claims = slices.DeleteFunc(claims, func(claim federation.Claim) bool {
+		return claim.Site != r.Site || claim.Kind != federation.ClaimGeoVolume
+	})
+	if in := plan.InUse(c.Spec.FederationName, claims); in != nil {
+		if does == plan.Keep {
+			in.Message = fmt.Sprintf("GeoVolumes of this cluster use volume %s: this object goes when they are deleted", c.Spec.FederationName)
+		}
+		return &stop{in}
+	}
+	return nil
+}
+
+// keep calls off a deletion that had begun.
+func (o *operator) keep(ctx context.Context, v federation.Volume, rev federation.Revision) error {
+	if !v.Closing {
+		return nil
+	}
+	v.Closing = false
+	rev, err := o.Registry.UpdateVolume(ctx, rev, v)
+	if err == nil {
+		o.mirror.note(v, rev)
+	}
+	return err
+}
+
+// trash deletes a volume that nobody claims but who mine names. First it is closed, so that no claim begins that is not in the list that is
+// then read; whoever claims it meanwhile reads the record after that, and takes the claim back.
+func (o *operator) trash(ctx context.Context, v federation.Volume, rev federation.Revision, mine func(federation.Claim) bool) error {
+	var err error
+	if !v.Closing {
+		v.Closing = true
+		if rev, err = o.Registry.UpdateVolume(ctx, rev, v); err != nil {
+			return err
+		}
+		o.mirror.note(v, rev)
+	}
+	claims, err := o.Registry.ListClaims(ctx, v.UUID)
+	if err != nil {
+		return err
+	}
+	if in := plan.InUse(v.Name, slices.DeleteFunc(claims, mine)); in != nil {
+		return &stop{in}
+	}
+	v.Deleted, v.DeletedAt = true, o.Now().UTC()
+	if rev, err = o.Registry.UpdateVolume(ctx, rev, v); err == nil {
+		o.mirror.note(v, rev)
+	}
+	return err
+}
+
+// dropKeyring removes the keyring of a volume that was never made.
+func (o *operator) dropKeyring(ctx context.Context, uuid string, v *federation.Volume) error {
+	if v != nil {
+		return nil
+	}
+	_, rev, err := o.Registry.GetKeyring(ctx, uuid)
+	if err == nil {
+		err = o.Registry.DeleteKeyring(ctx, uuid, rev)
+	}
+	return ignoreAbsent(err)
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/plan"
+)
+
+func hasFinalizer(obj client.Object) bool {
+	return controllerutil.ContainsFinalizer(obj, v1alpha1.Finalizer)
+}
+
+// pvName is the PersistentVolume's name: a volume has one for each claim.
+func (g *geoVolume) pvName() string {
+	h := sha256.Sum256([]byte(g.Namespace + "/" + g.Name))
+	return fmt.Sprintf("weir-%s-%s", g.uuid, hex.EncodeToString(h[:4]))
+}
+
+func (g *geoVolume) modes() []corev1.PersistentVolumeAccessMode {
+	if g.Spec.Access == v1alpha1.ReadOnly {
+		return []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+	}
+	return []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+}
+
+func (g *geoVolume) size() resource.Quantity { return *plan.Quantity(g.seen.volume.Spec.Size) }
+
+func (g *geoVolume) pv(federation string) *corev1.PersistentVolume {
+	mode := corev1.PersistentVolumeFilesystem
+	pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{
+		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: g.size()},
+		AccessModes:                   g.modes(),
+		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		VolumeMode:                    &mode,
+		ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: g.Namespace, Name: g.Name},
+	}}
+	pv.Name, pv.Labels = g.pvName(), map[string]string{v1alpha1.VolumeLabel: g.uuid}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: v1alpha1.Driver, VolumeHandle: v1alpha1.VolumeHandle(federation, g.uuid),
+		ReadOnly: g.Spec.Access == v1alpha1.ReadOnly}
+	return pv
+}
+
+func (g *geoVolume) pvc() *corev1.PersistentVolumeClaim {
+	class, mode, yes := "", corev1.PersistentVolumeFilesystem, true
+	pvc := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes:      g.modes(),
+		StorageClassName: &class,
+		VolumeName:       g.pvName(),
+		VolumeMode:       &mode,
+		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: g.size()}},
+	}}
+	pvc.Namespace, pvc.Name, pvc.Labels = g.Namespace, g.Name, map[string]string{v1alpha1.VolumeLabel: g.uuid}
+	pvc.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GeoVolume", Name: g.Name, UID: g.UID,
+		Controller: &yes, BlockOwnerDeletion: &yes}}
+	return pvc
+}
+
+// objects makes what pods use: a PersistentVolume and a PersistentVolumeClaim that are for each other only. One of the name that is somebody
+// else's is left alone.
+func (r *geoVolumes) objects(ctx context.Context, g *geoVolume) error {
+	if g.seen == nil || g.seen.volume == nil {
+		g.bound = plan.State{Reason: v1alpha1.ReasonCreating, Message: "the volume is not there yet"}
+		return nil
+	}
+	pv, err := r.havePV(ctx, g)
+	if err == nil {
+		var pvc *corev1.PersistentVolumeClaim
+		if pvc, err = r.havePVC(ctx, g); err == nil {
+			err = r.bind(ctx, g, pv, pvc)
+		}
+	}
+	if s := settle(err); s.verdict != nil {
+		g.bound = plan.State{Reason: s.verdict.Reason, Message: s.verdict.Message}
+	}
+	return err
+}
+
+func (r *geoVolumes) havePV(ctx context.Context, g *geoVolume) (*corev1.PersistentVolume, error) {
+	want, have := g.pv(r.Federation), &corev1.PersistentVolume{}
+	there, err := r.look(ctx, want, have)
+	if err != nil || !there {
+		if err == nil {
+			err = r.apply(ctx, want)
+		}
+		return want, err
+	}
+	if !r.ourPV(have, g) {
+		return nil, stopped(v1alpha1.ReasonConflict, fmt.Sprintf("a PersistentVolume %s is there that the operator did not make for this GeoVolume: delete it", want.Name))
+	}
+	if err := r.label(ctx, have, g.uuid); err != nil {
+		return nil, err
+	}
+	is, wish := have.Spec.Capacity[corev1.ResourceStorage], want.Spec.Capacity[corev1.ResourceStorage]
+	if is.Cmp(wish) >= 0 {
+		return have, nil
+	}
+	if err := r.apply(ctx, want); err != nil {
+		return nil, err
+	}
+	return have, r.grow(ctx, g)
+}
+
+// grow asks for the claim's growth. Kubernetes grows only claims of a StorageClass that allows it, and refuses this one's in most versions: the claim then
+// goes on saying what it was made with, and the volume has its new size all the same. It is asked once, when the PersistentVolume grows.
+func (r *geoVolumes) grow(ctx context.Context, g *geoVolume) error {
+	want, have := g.pvc(), &corev1.PersistentVolumeClaim{}
+	there, err := r.look(ctx, want, have)
+	if err != nil || !there || !ourPVC(have, g) {
+		return err
+	}
+	if err := r.apply(ctx, want); err != nil && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+		return err
+	}
+	return nil
+}
+
+func (r *geoVolumes) havePVC(ctx context.Context, g *geoVolume) (*corev1.PersistentVolumeClaim, error) {
+	want, have := g.pvc(), &corev1.PersistentVolumeClaim{}
+	there, err := r.look(ctx, want, have)
+	if err != nil || !there {
+		if err == nil {
+			err = r.apply(ctx, want)
+		}
+		return want, err
+	}
+	if !ourPVC(have, g) {
+		return nil, stopped(v1alpha1.ReasonConflict, fmt.Sprintf("a PersistentVolumeClaim %s is in namespace %s already and is not this GeoVolume's: delete it, or name the GeoVolume otherwise", g.Name, g.Namespace))
+	}
+	return have, r.label(ctx, have, g.uuid)
+}
+
+// label puts the label back, by which the cache knows the object.
+func (r *geoVolumes) label(ctx context.Context, obj client.Object, uuid string) error {
+	if obj.GetLabels()[v1alpha1.VolumeLabel] == uuid {
+		return nil
+	}
+	before := obj.DeepCopyObject().(client.Object)
+	labels := obj.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[v1alpha1.VolumeLabel] = uuid
+	obj.SetLabels(labels)
+	return r.Patch(ctx, obj, client.MergeFrom(before), fieldOwner)
+}
+
+// bind looks whether Kubernetes has bound the two. A PersistentVolume that was bound to a claim that is gone is never bound again: it is made anew,
+// which touches no data.
+func (r *geoVolumes) bind(ctx context.Context, g *geoVolume, pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim) error {
+	ref := pv.Spec.ClaimRef
+	switch {
+	case !pvc.DeletionTimestamp.IsZero():
+		g.bound = plan.State{Reason: v1alpha1.ReasonDeleting, Message: fmt.Sprintf("PersistentVolumeClaim %s is being deleted, and is made again when it is gone", g.Name)}
+	case ref != nil && ref.UID != "" && pvc.UID != "" && ref.UID != pvc.UID && pv.Status.Phase == corev1.VolumeReleased:
+		g.bound = plan.State{Reason: v1alpha1.ReasonCreating, Message: "its PersistentVolume was bound to a claim that is gone: it is made anew"}
+		return client.IgnoreNotFound(r.Delete(ctx, pv, client.Preconditions{UID: &pv.UID}))
+	case pvc.Status.Phase != corev1.ClaimBound:
+		g.bound = plan.State{Reason: v1alpha1.ReasonCreating, Message: fmt.Sprintf("PersistentVolumeClaim %s is not bound to PersistentVolume %s yet", g.Name, g.pvName())}
+	default:
+		g.bound = plan.State{True: true, Reason: v1alpha1.ReasonBound, Message: fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s", g.Name, g.pvName())}
+	}
+	return nil
+}
+
+// look reads an object; one that is not in the cache may be somebody else's, which only the API server knows.
+func (r *geoVolumes) look(ctx context.Context, want, have client.Object) (bool, error) {
+	key := client.ObjectKeyFromObject(want)
+	err := r.Get(ctx, key, have)
+	if apierrors.IsNotFound(err) {
+		err = r.reader.Get(ctx, key, have)
+	}
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (r *geoVolumes) ourPV(pv *corev1.PersistentVolume, g *geoVolume) bool {
+	ref, csi := pv.Spec.ClaimRef, pv.Spec.CSI
+	return csi != nil && csi.Driver == v1alpha1.Driver && csi.VolumeHandle == v1alpha1.VolumeHandle(r.Federation, g.uuid) &&
+		ref != nil && ref.Namespace == g.Namespace && ref.Name == g.Name
+}
+
+func ourPVC(have *corev1.PersistentVolumeClaim, g *geoVolume) bool {
+	return metav1.IsControlledBy(have, g.GeoVolume)
+}
+
+// removeObjects deletes the claim, which waits for pods, then the PersistentVolume, and returns an error until both are gone.
+func (r *geoVolumes) removeObjects(ctx context.Context, g *geoVolume) error {
+	if g.uuid == "" {
+		return nil
+	}
+	pvc := &corev1.PersistentVolumeClaim{}
+	there, err := r.look(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name}}, pvc)
+	if err != nil {
+		return err
+	}
+	if there && ourPVC(pvc, g) {
+		if gone, err := r.removed(ctx, pvc); err != nil || !gone {
+			return firstOf(err, fmt.Sprintf("PersistentVolumeClaim %s is still used by pods of namespace %s: it goes when they do", g.Name, g.Namespace))
+		}
+	}
+	pv := &corev1.PersistentVolume{}
+	name := g.pvName()
+	there, err = r.look(ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}, pv)
+	if err != nil || !there || !r.ourPV(pv, g) {
+		return err
+	}
+	if gone, err := r.removed(ctx, pv); err != nil || !gone {
+		return firstOf(err, fmt.Sprintf("PersistentVolume %s is still attached to a node: it goes when it is detached", name))
+	}
+	return nil
+}
+
+func firstOf(err error, message string) error {
+	if err != nil {
+		return err
+	}
+	return waiting(v1alpha1.ReasonDeleting, message, later)
+}
+
+// removed deletes an object and tells whether it is gone.
+func (r *geoVolumes) removed(ctx context.Context, obj client.Object) (bool, error) {
+	if obj.GetDeletionTimestamp().IsZero() {
+		uid := obj.GetUID()
+		if err := r.Delete(ctx, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			return false, err
+		}
+	}
+	err := r.reader.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// Options is what the operator is told.
+type Options struct {
+	// Federation, Organization and Site say who this cluster is. Organization and Site are also in the certificate that the registry knows it by.
+	Federation, Organization, Site string
+	// Registry is the operator's connection. It stays the caller's, who closes it.
+	Registry federation.Registry
+	// Random is where data keys come from.
+	Random io.Reader
+	// Now is the clock.
+	Now func() time.Time
+	// Workers is how many volumes are worked on at a time; 0: 8.
+	Workers int
+	// Rollout is how many volumes may be taking up an edited policy at a time; 0: 4.
+	Rollout int
+	// Ping is how often the registry is asked whether it is there, for the status of the local Site; 0: 10 s.
+	Ping time.Duration
+}
+
+func (o *Options) check() error {
+	var problems []error
+	for name, v := range map[string]string{"Federation": o.Federation, "Organization": o.Organization} {
+		if v == "" {
+			problems = append(problems, fmt.Errorf("controllers: option %s is empty: give it, as in the cluster's certificate", name))
+		}
+	}
+	if err := federation.CheckLabel("site", o.Site); err != nil {
+		problems = append(problems, fmt.Errorf("controllers: option Site: %w", err))
+	}
+	if o.Registry == nil || o.Random == nil || o.Now == nil {
+		problems = append(problems, errors.New("controllers: option Registry, Random or Now is missing: give all three"))
+	}
+	for _, d := range []struct {
+		field *int
+		v     int
+	}{{&o.Workers, 8}, {&o.Rollout, 4}} {
+		if *d.field <= 0 {
+			*d.field = d.v
+		}
+	}
+	if o.Ping <= 0 {
+		o.Ping = 10 * time.Second
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// Labels that every site has, for selectors, besides its own.
+const (
+	OrganizationLabel = "organization.weir.dev"
+	RegionLabel       = "region.weir.dev"
+)
+
+// Candidate is a site that is registered.
+type Candidate struct {
+	Name, Organization, Region string
+	Labels                     map[string]string
+	// Keyed: it has registered the key that data keys are wrapped for, as a gateway does when it starts.
+	Keyed bool
+	// Lost: a person said that it does not come back soon.
+	Lost bool
+	// Capacity is what it gives to copies, 0 for no limit; Promised what all volumes, with this one, may take of it.
+	Capacity, Promised federation.Bytes
+}
+
+// Request is one volume to place.
+type Request struct {
+	// Volume is its name, for messages.
+	Volume   string
+	Spec     federation.VolumeSpec
+	Selector *metav1.LabelSelector
+	// Near is the owner's site.
+	Near string
+	// Present are the sites that it has now, the one where it began first, and PresentSize what it may hold now.
+	Present     []string
+	PresentSize federation.Bytes
+	// Home is the site where it is at home now, and Needed those whose copy counts for what is acknowledged: while it does, a lost one
+	// keeps its place, for it may have what nobody else has.
+	Home   string
+	Needed []string
+	// Sites by name. Place does not change them.
+	Sites []Candidate
+}
+
+// Placement is a choice of sites.
+type Placement struct {
+	// Sites: those that stay in the order they had, then the new ones. The first of a new volume is where it begins.
+	Sites []string
+	// Refused says of each site that was not chosen why.
+	Refused []Refusal
+}
+
+// Rule is what a site was refused by.
+type Rule string
+
+// Rules. All but RuleNotWanted are hard: no choice breaks them.
+const (
+	RuleForbidden Rule = "sites.forbidden"
+	RuleSelector  Rule = "sites.selector"
+	RuleSpread    Rule = "spread"
+	RuleCapacity  Rule = "capacity"
+	RuleLost      Rule = "lost"
+	RuleNoKey     Rule = "key"
+	RuleUnknown   Rule = "unknown"
+	// RuleNotWanted: there are enough copies, at sites that come before it.
+	RuleNotWanted Rule = "copies"
+)
+
+// Refusal is why a site gets no copy.
+type Refusal struct {
+	Site string
+	Rule Rule
+	Why  string
+}
+
+func (r Refusal) String() string { return fmt.Sprintf("%s: %s", r.Site, r.Why) }
+
+// Unplaceable says why no choice of sites satisfies a request.
+type Unplaceable struct {
+	// Problem says what is wrong and what to do.
+	Problem string
+	Refused []Refusal
+}
+
+// shownRefusals bounds a message: a condition is for people.
+const shownRefusals = 24
+
+func (e *Unplaceable) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Problem)
+	for i, r := range e.Refused {
+		if i == shownRefusals {
+			fmt.Fprintf(&b, "; and %d more", len(e.Refused)-i)
+			break
+		}
+		b.WriteString("; ")
+		b.WriteString(r.String())
+	}
+	return b.String()
+}
+
+// Place chooses the sites of a volume's copies. Required sites come first, then the others, best first (better), leaving out those that a
+// hard rule refuses, until there are as many as copies wants. That this finds a choice whenever there is one, and keeps as many
+// present sites as any choice could, is no luck: each site is in one domain of the spread, so the choices without two sites of a domain
+// are a matroid, and so are those that contain the required ones; there, taking the best that still fits is optimal (Edmonds 1971).
+//
+// The error is an *Unplaceable. Equal requests get equal answers.
+func Place(r Request) (Placement, error) {
+	p := &placer{Request: r, taken: map[string]string{}}
+	sel, err := selector(r.Selector)
+	if err != nil {
+		return Placement{}, &Unplaceable{Problem: "spec.replication.sites.selector: " + err.Error() + ": correct it"}
+	}
+	p.selector = sel
+	if err := p.require(); err != nil {
+		return Placement{}, err
+	}
+	order := make([]*Candidate, 0, len(r.Sites))
+	for i := range r.Sites {
+		if !slices.Contains(p.chosen, r.Sites[i].Name) {
+			order = append(order, &r.Sites[i])
+		}
+	}
+	slices.SortFunc(order, p.better)
+	for _, c := range order {
+		rule, why := p.refuse(c)
+		if rule == "" && len(p.chosen) == r.Spec.Replication.Copies {
+			rule, why = RuleNotWanted, "the copies are at sites that come before it"
+		}
+		if rule != "" {
+			p.refused = append(p.refused, Refusal{c.Name, rule, why})
+			continue
+		}
+		p.take(c)
+	}
+	if want := r.Spec.Replication.Copies; len(p.chosen) < want {
+		return Placement{}, &Unplaceable{Refused: p.refused, Problem: fmt.Sprintf("%d copies are wanted, but only %d of %d sites can have one (%s): %s",
+			want, len(p.chosen), len(r.Sites), cmp.Or(strings.Join(p.chosen, ", "), "none"), p.remedies())}
+	}
+	return Placement{Sites: p.order(), Refused: p.refused}, nil
+}
+
+type placer struct {
+	Request
+	selector labels.Selector
+	taken    map[string]string // by domain, its site
+	chosen   []string
+	refused  []Refusal
+}
+
+// require takes the required sites. A name in required or forbidden that no site has is refused: a typing mistake there would put data
+// where it must not be. In the other lists it does no harm.
+func (p *placer) require() error {
+	rules := p.Spec.Replication.Sites
+	for _, l := range []struct {
+		field string
+		sites []string
+	}{{"required", rules.Required}, {"forbidden", rules.Forbidden}} {
+		for _, name := range l.sites {
+			if p.find(name) == nil {
+				return p.fail(name, RuleUnknown, fmt.Sprintf("spec.replication.sites.%s: no site %s is registered; the federation has %s: correct the name, or start a gateway there",
+					l.field, name, p.known()))
+			}
+		}
+	}
+	for _, name := range rules.Required {
+		c := p.find(name)
+		if rule, why := p.refuse(c); rule != "" {
+			return p.fail(name, rule, fmt.Sprintf("site %s is required, and cannot have a copy: %s: remove it from spec.replication.sites.required, or change that", name, why))
+		}
+		p.take(c)
+	}
+	if n := p.Spec.Replication.Copies; len(p.chosen) > n {
+		return p.fail("", "", fmt.Sprintf("%d sites are required for %d copies: raise spec.replication.copies, or require fewer", len(p.chosen), n))
+	}
+	return nil
+}
+
+func (p *placer) fail(site string, rule Rule, problem string) error {
+	e := &Unplaceable{Problem: problem}
+	if rule != "" {
+		e.Refused = []Refusal{{site, rule, "refused by " + string(rule)}}
+	}
+	return e
+}
+
+func (p *placer) find(name string) *Candidate {
+	i, ok := slices.BinarySearchFunc(p.Sites, name, func(c Candidate, n string) int { return cmp.Compare(c.Name, n) })
+	if !ok {
+		return nil
+	}
+	return &p.Sites[i]
+}
+
+func (p *placer) known() string {
+	var all []string
+	for i, c := range p.Sites {
+		if i == shownRefusals {
+			all = append(all, "…")
+			break
+		}
+		all = append(all, c.Name)
+	}
+	return cmp.Or(strings.Join(all, ", "), "none")
+}
+
+func (p *placer) take(c *Candidate) {
+	p.taken[p.domain(c)] = c.Name
+	p.chosen = append(p.chosen, c.Name)
+}
+
+// refuse returns the hard rule that keeps a site from being chosen beside those that are, or "".
+func (p *placer) refuse(c *Candidate) (Rule, string) {
+	present := slices.Contains(p.Present, c.Name)
+	need := p.Spec.Size
+	if present {
+		need -= p.PresentSize
+	}
+	switch {
+	case slices.Contains(p.Spec.Replication.Sites.Forbidden, c.Name):
+		return RuleForbidden, "forbidden by spec.replication.sites.forbidden"
+	case !p.selector.Empty() && !p.selector.Matches(siteLabels{c}):
+		return RuleSelector, fmt.Sprintf("its labels do not match spec.replication.sites.selector (%s)", p.selector)
+	case c.Lost && !(present && slices.Contains(p.Needed, c.Name)):
+		return RuleLost, "it was declared lost"
+	case !c.Keyed && !present:
+		return RuleNoKey, "no gateway has registered its key yet: start one there"
+	case need > 0 && c.Capacity > 0 && c.Promised+need > c.Capacity:
+		return RuleCapacity, fmt.Sprintf("it lacks room: %s more are needed, and of its %s, %s are promised", need, c.Capacity, c.Promised)
+	}
+	if other := p.taken[p.domain(c)]; other != "" && other != c.Name {
+		return RuleSpread, fmt.Sprintf("in %s, which has a copy at %s", p.domain(c), other)
+	}
+	return "", ""
+}
+
+// domain is what no two copies may share. A site without a region is a region of its own.
+func (p *placer) domain(c *Candidate) string {
+	switch spread := p.Spec.Replication.Spread; {
+	case spread == federation.SpreadOrganization:
+		return "organization " + c.Organization
+	case spread == federation.SpreadRegion && c.Region != "":
+		return "region " + c.Region
+	}
+	return "site " + c.Name
+}
+
+// better orders sites: what is there stays (the home before the others), then those preferred as home, the preferred ones, the owner's own,
+// the ones with least of their capacity promised, and the name.
+func (p *placer) better(a, b *Candidate) int {
+	home, preferred := p.Spec.Home.PreferredSites, p.Spec.Replication.Sites.Preferred
+	present := func(c *Candidate) bool { return slices.Contains(p.Present, c.Name) }
+	return cmp.Or(
+		first(present(a), present(b)),
+		first(a.Name == p.Home, b.Name == p.Home),
+		cmp.Compare(rank(home, a.Name), rank(home, b.Name)),
+		cmp.Compare(rank(preferred, a.Name), rank(preferred, b.Name)),
+		first(a.Name == p.Near, b.Name == p.Near),
+		cmp.Compare(rank(p.Present, a.Name), rank(p.Present, b.Name)),
+		cmp.Compare(a.load(), b.load()),
+		cmp.Compare(a.Name, b.Name))
+}
+
+// load is the part of the capacity that is promised; without a limit, how many TiB are.
+func (c *Candidate) load() float64 {
+	if c.Capacity > 0 {
+		return float64(c.Promised) / float64(c.Capacity)
+	}
+	return float64(c.Promised) / (1 << 40)
+}
+
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+func rank(list []string, name string) int {
+	if i := slices.Index(list, name); i >= 0 {
+		return i
+	}
+	return len(list)
+}
+
+// order: what was there keeps its order, since the first is where a volume that has no home yet begins. Of a new volume the first is the
+// best home among the chosen.
+func (p *placer) order() []string {
+	var out []string
+	for _, name := range p.Present {
+		if slices.Contains(p.chosen, name) {
+			out = append(out, name)
+		}
+	}
+	var added []string
+	for _, name := range p.chosen {
+		if !slices.Contains(p.Present, name) {
+			added = append(added, name)
+		}
+	}
+	slices.SortStableFunc(added, func(a, b string) int {
+		home := p.Spec.Home.PreferredSites
+		return cmp.Or(cmp.Compare(rank(home, a), rank(home, b)), first(a == p.Near, b == p.Near))
+	})
+	return append(out, added...)
+}
+
+func (p *placer) remedies() string {
+	s := "register another site, or lower spec.replication.copies"
+	rules := map[Rule]string{}
+	for _, r := range p.refused {
+		rules[r.Rule] = r.Site
+	}
+	for _, r := range []struct {
+		rule   Rule
+		remedy string
+	}{
+		{RuleSpread, "spread over Site"}, {RuleForbidden, "forbid fewer sites"}, {RuleSelector, "select more sites"},
+		{RuleCapacity, "give a site more capacity"}, {RuleNoKey, "start a gateway at a site without one"},
+	} {
+		if rules[r.rule] != "" && !(r.rule == RuleSpread && p.Spec.Replication.Spread == federation.SpreadSite) {
+			s += ", or " + r.remedy
+		}
+	}
+	return s
+}
+
+func selector(s *metav1.LabelSelector) (labels.Selector, error) {
+	if s == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(s)
+}
+
+// siteLabels are a site's labels, with its organization and region.
+type siteLabels struct{ c *Candidate }
+
+// Has implements labels.Labels.
+func (l siteLabels) Has(key string) bool { _, ok := l.Lookup(key); return ok }
+
+// Get implements labels.Labels.
+func (l siteLabels) Get(key string) string { v, _ := l.Lookup(key); return v }
+
+// Lookup implements labels.Labels.
+func (l siteLabels) Lookup(key string) (string, bool) {
+	switch key {
+	case OrganizationLabel:
+		return l.c.Organization, true
+	case RegionLabel:
+		return l.c.Region, l.c.Region != ""
+	}
+	v, ok := l.c.Labels[key]
+	return v, ok
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/spec"
+)
+
+// Resolved is a policy in force.
+type Resolved struct {
+	Spec federation.VolumeSpec
+	// Selector chooses sites by label. The registry's record has the sites that were chosen, not the selector: only the owner places.
+	Selector *metav1.LabelSelector
+}
+
+// Resolve puts overrides over the policy (nil: none) over the defaults of federation/spec. A list in overrides replaces the policy's. A
+// field that only has a meaning with another (durability.sites with acknowledge: Sites, maxStaleness with mode: Bounded) comes from
+// where that other one comes from, so that an override of the one does not meet the policy's other. The error is a Verdict.
+func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpec) (Resolved, error) {
+	m := merge(policy, overrides)
+	out := Resolved{Selector: m.Replication.Sites.Selector, Spec: federation.VolumeSpec{
+		Size: federation.Bytes(size.Value()),
+		Replication: federation.Replication{
+			Copies: count(m.Replication.Copies),
+			Spread: federation.Spread(m.Replication.Spread),
+			Sites: federation.SiteRules{
+				Required:  names(m.Replication.Sites.Required),
+				Preferred: names(m.Replication.Sites.Preferred),
+				Forbidden: names(m.Replication.Sites.Forbidden),
+			},
+		},
+		Durability: federation.Durability{
+			Acknowledge:  federation.Acknowledge(m.Durability.Acknowledge),
+			Sites:        count(m.Durability.Sites),
+			WhenDegraded: federation.WhenDegraded(m.Durability.WhenDegraded),
+			MaxLag:       federation.MaxLag{Time: span(m.Durability.MaxLag.Time), Bytes: amount(m.Durability.MaxLag.Bytes)},
+		},
+		Consistency: federation.Consistency{
+			Mode:         federation.ConsistencyMode(m.Consistency.Mode),
+			MaxStaleness: span(m.Consistency.MaxStaleness),
+		},
+		Cache: federation.Cache{Size: amount(m.Cache.Size)},
+		Home:  federation.HomeRules{PreferredSites: names(m.Home.PreferredSites)},
+	}}
+	spec.Default(&out.Spec)
+	// The checks are those of volume.yaml. The name is checked where the record is written.
+	err := spec.Validate(spec.VolumeManifest{APIVersion: spec.APIVersion, Kind: spec.Kind,
+		Metadata: spec.Metadata{Name: "volume"}, Spec: out.Spec})
+	if err != nil {
+		return out, &Verdict{v1alpha1.ReasonInvalid, oneLine(err)}
+	}
+	if _, err := selector(out.Selector); err != nil {
+		return out, &Verdict{v1alpha1.ReasonInvalid, "spec.replication.sites.selector: " + err.Error() + ": correct it"}
+	}
+	return out, nil
+}
+
+func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySpec {
+	var p, o v1alpha1.VolumePolicySpec
+	if policy != nil {
+		p = *policy.DeepCopy()
+	}
+	if overrides == nil {
+		return p
+	}
+	o = *overrides.DeepCopy()
+	over(&p.Replication.Copies, o.Replication.Copies)
+	over(&p.Replication.Spread, o.Replication.Spread)
+	overList(&p.Replication.Sites.Required, o.Replication.Sites.Required)
+	overList(&p.Replication.Sites.Preferred, o.Replication.Sites.Preferred)
+	overList(&p.Replication.Sites.Forbidden, o.Replication.Sites.Forbidden)
+	over(&p.Replication.Sites.Selector, o.Replication.Sites.Selector)
+	if o.Durability.Acknowledge != "" && o.Durability.Acknowledge != v1alpha1.AcknowledgeSites {
+		p.Durability.Sites = nil
+	}
+	over(&p.Durability.Acknowledge, o.Durability.Acknowledge)
+	over(&p.Durability.Sites, o.Durability.Sites)
+	over(&p.Durability.WhenDegraded, o.Durability.WhenDegraded)
+	over(&p.Durability.MaxLag.Time, o.Durability.MaxLag.Time)
+	over(&p.Durability.MaxLag.Bytes, o.Durability.MaxLag.Bytes)
+	if o.Consistency.Mode == v1alpha1.ConsistencyStrong {
+		p.Consistency.MaxStaleness = nil
+	}
+	over(&p.Consistency.Mode, o.Consistency.Mode)
+	over(&p.Consistency.MaxStaleness, o.Consistency.MaxStaleness)
+	over(&p.Cache.Size, o.Cache.Size)
+	overList(&p.Home.PreferredSites, o.Home.PreferredSites)
+	return p
+}
+
+func over[T comparable](field *T, v T) {
+	var zero T
+	if v != zero {
+		*field = v
+	}
+}
+
+func overList(field *[]v1alpha1.SiteName, v []v1alpha1.SiteName) {
+	if v != nil {
+		*field = v
+	}
+}
+
+// Describe is the inverse of Resolve: every field is given, so that it does not depend on a policy or on defaults.
+func Describe(s federation.VolumeSpec) v1alpha1.VolumePolicySpec {
+	d := v1alpha1.VolumePolicySpec{
+		Replication: v1alpha1.Replication{
+			Copies: ptr(int32(s.Replication.Copies)),
+			Spread: v1alpha1.Spread(s.Replication.Spread),
+			Sites: v1alpha1.SiteRules{
+				Required:  siteNames(s.Replication.Sites.Required),
+				Preferred: siteNames(s.Replication.Sites.Preferred),
+				Forbidden: siteNames(s.Replication.Sites.Forbidden),
+			},
+		},
+		Durability: v1alpha1.Durability{
+			Acknowledge:  v1alpha1.Acknowledge(s.Durability.Acknowledge),
+			WhenDegraded: v1alpha1.WhenDegraded(s.Durability.WhenDegraded),
+			MaxLag: v1alpha1.MaxLag{
+				Time:  &metav1.Duration{Duration: time.Duration(s.Durability.MaxLag.Time)},
+				Bytes: Quantity(s.Durability.MaxLag.Bytes),
+			},
+		},
+		Consistency: v1alpha1.Consistency{Mode: v1alpha1.ConsistencyMode(s.Consistency.Mode)},
+		Home:        v1alpha1.Home{PreferredSites: siteNames(s.Home.PreferredSites)},
+	}
+	if s.Durability.Sites > 0 {
+		d.Durability.Sites = ptr(int32(s.Durability.Sites))
+	}
+	if s.Consistency.MaxStaleness > 0 {
+		d.Consistency.MaxStaleness = &metav1.Duration{Duration: time.Duration(s.Consistency.MaxStaleness)}
+	}
+	if s.Cache.Size > 0 {
+		d.Cache.Size = Quantity(s.Cache.Size)
+	}
+	return d
+}
+
+// Quantity is b in the form in which the API server would write it.
+func Quantity(b federation.Bytes) *resource.Quantity {
+	q, err := resource.ParseQuantity(b.String())
+	if err != nil { // federation's units are Kubernetes'
+		q = *resource.NewQuantity(int64(b), resource.BinarySI)
+	}
+	// The canonical text is kept in the quantity: two of them are then equal also when compared as structures.
+	q = resource.MustParse(q.String())
+	return &q
+}
+
+// Grants are grants as the registry has them.
+func Grants(list []v1alpha1.Grant) []federation.Grant {
+	var out []federation.Grant
+	for _, g := range list {
+		out = append(out, federation.Grant{Site: string(g.Site), Namespace: g.Namespace, Access: Access(g.Access)})
+	}
+	return out
+}
+
+// DescribeGrants is the inverse of Grants.
+func DescribeGrants(list []federation.Grant) []v1alpha1.Grant {
+	var out []v1alpha1.Grant
+	for _, g := range list {
+		out = append(out, v1alpha1.Grant{Site: v1alpha1.SiteName(g.Site), Namespace: g.Namespace, Access: DescribeAccess(g.Access)})
+	}
+	return out
+}
+
+// Access is an access as the registry has it.
+func Access(a v1alpha1.Access) federation.Access {
+	if a == v1alpha1.ReadOnly {
+		return federation.ReadOnly
+	}
+	return federation.ReadWrite
+}
+
+// DescribeAccess is the inverse of Access.
+func DescribeAccess(a federation.Access) v1alpha1.Access {
+	if a == federation.ReadOnly {
+		return v1alpha1.ReadOnly
+	}
+	return v1alpha1.ReadWrite
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func count(n *int32) int {
+	if n == nil {
+		return 0
+	}
+	return int(*n)
+}
+
+func span(d *metav1.Duration) federation.Duration {
+	if d == nil {
+		return 0
+	}
+	return federation.Duration(d.Duration)
+}
+
+func amount(q *resource.Quantity) federation.Bytes {
+	if q == nil {
+		return 0
+	}
+	return federation.Bytes(q.Value())
+}
+
+func names(list []v1alpha1.SiteName) []string {
+	var out []string
+	for _, n := range list {
+		out = append(out, string(n))
+	}
+	return out
+}
+
+func siteNames(list []string) []v1alpha1.SiteName {
+	var out []v1alpha1.SiteName
+	for _, n := range list {
+		out = append(out, v1alpha1.SiteName(n))
+	}
+	return out
+}
+
+func oneLine(err error) string {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return err.Error()
+	}
+	var parts []string
+	for _, e := range joined.Unwrap() {
+		parts = append(parts, e.Error())
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/federation"
+)
+
+func policyOf(t *testing.T, text string) *v1alpha1.VolumePolicySpec {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	p := &v1alpha1.VolumePolicySpec{}
+	if err := yaml.UnmarshalStrict([]byte(text), p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestResolve(t *testing.T) {
+	for _, tt := range []struct {
+		name, policy, overrides string
+		want                    func(*federation.VolumeSpec)
+		wrong                   string
+	}{
+		{name: "defaults", want: func(*federation.VolumeSpec) {}},
+		{name: "the policy over the defaults", policy: "{replication: {copies: 3, spread: Region}, durability: {acknowledge: Sites}}", want: func(s *federation.VolumeSpec) {
+			s.Replication.Copies, s.Replication.Spread = 3, federation.SpreadRegion
+			s.Durability.Acknowledge, s.Durability.Sites = federation.AcknowledgeSites, 2
+		}},
+		{name: "the GeoVolume over the policy, field by field", policy: "{replication: {copies: 3, spread: Region}, cache: {size: 1Gi}}", overrides: "{replication: {copies: 4}}",
+			want: func(s *federation.VolumeSpec) {
+				s.Replication.Copies, s.Replication.Spread, s.Cache.Size = 4, federation.SpreadRegion, 1<<30
+			}},
+		{name: "lists replace lists", policy: "{replication: {sites: {required: [a], preferred: [b]}}}", overrides: "{replication: {sites: {required: [c]}}}",
+			want: func(s *federation.VolumeSpec) {
+				s.Replication.Sites.Required, s.Replication.Sites.Preferred = []string{"c"}, []string{"b"}
+			}},
+		{name: "what belongs to another acknowledge goes with it", policy: "{durability: {acknowledge: Sites, sites: 2}}", overrides: "{durability: {acknowledge: Gateway}}",
+			want: func(*federation.VolumeSpec) {}},
+		{name: "what belongs to another mode goes with it", policy: "{consistency: {mode: Bounded, maxStaleness: 9s}}", overrides: "{consistency: {mode: Strong}}",
+			want: func(*federation.VolumeSpec) {}},
+		{name: "Bounded has its default", overrides: "{consistency: {mode: Bounded}, durability: {maxLag: {time: 2m, bytes: 5Mi}}, home: {preferredSites: [x]}}", want: func(s *federation.VolumeSpec) {
+			s.Consistency = federation.Consistency{Mode: federation.ConsistencyBounded, MaxStaleness: federation.Duration(5 * time.Second)}
+			s.Durability.MaxLag = federation.MaxLag{Time: federation.Duration(2 * time.Minute), Bytes: 5 << 20}
+			s.Home.PreferredSites = []string{"x"}
+		}},
+		{name: "more sites than copies", policy: "{replication: {copies: 2}, durability: {acknowledge: Sites, sites: 2}}", overrides: "{replication: {copies: 1}}",
+			wrong: "spec.durability.sites: 2: more sites than spec.replication.copies (1)"},
+		{name: "all that is wrong at once", overrides: "{replication: {copies: -1, spread: Rack}}", wrong: `a volume has at least 1 copy; spec.replication.spread: "Rack"`},
+		{name: "a selector that is none", overrides: "{replication: {sites: {selector: {matchExpressions: [{key: a, operator: Like}]}}}}", wrong: "spec.replication.sites.selector: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			policy, overrides := policyOf(t, tt.policy), policyOf(t, tt.overrides)
+			before := policyOf(t, tt.policy)
+			got, err := Resolve(resource.MustParse("10Gi"), policy, overrides)
+			if tt.wrong != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wrong) || err.(*Verdict).Reason != v1alpha1.ReasonInvalid {
+					t.Fatalf("got %v, want %s", err, tt.wrong)
+				}
+				return
+			}
+			want := federation.VolumeSpec{Size: 10 << 30}
+			want.Replication.Copies, want.Replication.Spread = 2, federation.SpreadSite
+			want.Durability = federation.Durability{Acknowledge: federation.AcknowledgeGateway, WhenDegraded: federation.WhenDegradedStall,
+				MaxLag: federation.MaxLag{Time: federation.Duration(time.Minute), Bytes: 1 << 30}}
+			want.Consistency.Mode = federation.ConsistencyStrong
+			tt.want(&want)
+			if err != nil || !reflect.DeepEqual(got.Spec, want) {
+				t.Fatalf("got %+v, %v\nwant %+v", got.Spec, err, want)
+			}
+			if !reflect.DeepEqual(policy, before) {
+				t.Error("Resolve changed the policy that it was given")
+			}
+			// A cluster that becomes the owner resolves the description to the same.
+			all := Describe(got.Spec)
+			again, err := Resolve(resource.MustParse("10Gi"), nil, &all)
+			if err != nil || !reflect.DeepEqual(again.Spec, got.Spec) {
+				t.Errorf("described and resolved again: %+v, %v", again.Spec, err)
+			}
+		})
+	}
+}
+
+func TestSelectorIsTheOverrides(t *testing.T) {
+	p := policyOf(t, "{replication: {sites: {selector: {matchLabels: {a: b}}}}}")
+	got, err := Resolve(resource.MustParse("1Gi"), p, nil)
+	if err != nil || !reflect.DeepEqual(got.Selector, &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}) {
+		t.Errorf("got %v, %v", got.Selector, err)
+	}
+}
+
+func TestQuantity(t *testing.T) {
+	for b, want := range map[federation.Bytes]string{0: "0", 1 << 30: "1Gi", 1536 << 20: "1536Mi", 5e6: "5M", 12345: "12345"} {
+		if got := Quantity(b); got.String() != want || got.Value() != int64(b) {
+			t.Errorf("Quantity(%d) = %s, want %s", b, got.String(), want)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/plan"
+)
+
+// What the operator may do.
+//
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get,resourceNames=kube-system
+// +kubebuilder:rbac:groups="",resources=persistentvolumes;persistentvolumeclaims,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update;patch
+// +kubebuilder:rbac:groups=storage.weir.dev,resources=sites;geovolumecontents,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=storage.weir.dev,resources=cachepools;volumepolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=storage.weir.dev,resources=geovolumes,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=storage.weir.dev,resources=sites/status;cachepools/status;volumepolicies/status;geovolumes/status;geovolumecontents/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=storage.weir.dev,resources=geovolumes/finalizers;geovolumecontents/finalizers,verbs=update
+
+// CacheOptions is what a manager of these controllers should keep in memory: of PersistentVolumes and PersistentVolumeClaims only those
+// that the operator made, and of no object who manages which field.
+func CacheOptions() cache.Options {
+	ours := labels.NewSelector()
+	made, err := labels.NewRequirement(v1alpha1.VolumeLabel, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the label is a constant
+	}
+	ours = ours.Add(*made)
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.PersistentVolume{}:      {Label: ours},
+			&corev1.PersistentVolumeClaim{}: {Label: ours},
+		},
+	}
+}
+
+// Setup adds the controllers to a manager, whose scheme has v1alpha1 and core/v1 and whose cache has CacheOptions. It asks the API server for
+// the cluster's UID. Reconcilers run on the leader; the registry is mirrored on every replica.
+func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	var system corev1.Namespace
+	if err := mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
+		return fmt.Errorf("controllers: read namespace %s, whose UID is the cluster's: %w: let the operator's service account get it", metav1.NamespaceSystem, err)
+	}
+	op := newOperator(o, string(system.UID), mgr.GetClient())
+	op.reader = mgr.GetAPIReader()
+	op.events = mgr.GetEventRecorder("weir-operator")
+	if err := mgr.Add(everywhere{op.follow}); err != nil {
+		return err
+	}
+	if err := mgr.Add(everywhere{op.ping}); err != nil {
+		return err
+	}
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	for _, add := range []func(ctrl.Manager) error{(&sites{op}).setup, (&pools{op}).setup, (&policies{op}).setup, (&contents{operator: op}).setup, (&geoVolumes{op}).setup} {
+		if err := add(mgr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newOperator(o Options, cluster string, c client.Client) *operator {
+	self := plan.Self{Organization: o.Organization, Site: o.Site, Cluster: cluster}
+	op := &operator{Options: o, Client: c, reader: c, self: self, mirror: newMirror(self), lags: newLags()}
+	op.rollout = newRollout(o.Rollout)
+	return op
+}
+
+// everywhere runs on every replica, not only on the leader.
+type everywhere struct {
+	run func(context.Context) error
+}
+
+var _ manager.LeaderElectionRunnable = everywhere{}
+
+// Start implements manager.Runnable.
+func (e everywhere) Start(ctx context.Context) error { return e.run(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
+
+// follow keeps the mirror. A watch ends only for reasons that a person has to see to, such as an access that is refused; it is
+// begun again all the same.
+func (o *operator) follow(ctx context.Context) error {
+	for {
+		err := o.mirror.watch(ctx, o.Registry)
+		if ctx.Err() != nil {
+			return nil
+		}
+		o.mirror.setDown(err)
+		log.FromContext(ctx).Error(err, "the watch of the registry ended; it is begun again")
+		if !pause(ctx, later) {
+			return nil
+		}
+	}
+}
+
+// ping asks whether the registry is there: a watch lives through its absence and does not tell.
+func (o *operator) ping(ctx context.Context) error {
+	for {
+		_, err := o.Registry.Head(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		o.mirror.setDown(err)
+		if !pause(ctx, o.Ping) {
+			return nil
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// Indexes of the cache.
+const (
+	// volumeIndex finds GeoVolumes by what they say of their volume: its UUID, the name that they import, and the name that they would make.
+	volumeIndex = "volume"
+	// policyIndex finds GeoVolumeContents by their policy.
+	policyIndex = "spec.policy"
+)
+
+func addIndexes(ctx context.Context, f client.FieldIndexer) error {
+	for name, index := range indexes() {
+		if err := f.IndexField(ctx, index.object, name, index.by); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type index struct {
+	object client.Object
+	by     client.IndexerFunc
+}
+
+func indexes() map[string]index {
+	return map[string]index{
+		volumeIndex: {&v1alpha1.GeoVolume{}, func(obj client.Object) []string {
+			gv := obj.(*v1alpha1.GeoVolume)
+			var out []string
+			if gv.Status.Volume != "" {
+				out = append(out, gv.Status.Volume)
+			}
+			if gv.Spec.Import != nil {
+				return append(out, gv.Spec.Import.Volume)
+			}
+			return append(out, plan.FederationName(gv.Namespace, gv.Name))
+		}},
+		policyIndex: {&v1alpha1.GeoVolumeContent{}, func(obj client.Object) []string {
+			return []string{obj.(*v1alpha1.GeoVolumeContent).Spec.Policy}
+		}},
+	}
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/plan"
+	"github.com/weir-storage/weir/federation"
+)
+
+// sites reconciles Sites: it registers the local one, and mirrors the others.
+type sites struct{ *operator }
+
+// mirrorAnnotation is on Sites that the operator made; its value is the federation.
+const mirrorAnnotation = v1alpha1.Group + "/mirror-of"
+
+// loadEvery is how often what is promised at a site is looked at, which changes with every volume.
+const loadEvery = 30 * time.Second
+
+func (r *sites) setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("site").For(&v1alpha1.Site{}).
+		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
+			r.mirror.listen(func(n notice) {
+				if n.site != "" {
+					q.Add(request(n.site))
+				}
+			})
+			for _, s := range r.mirror.siteNames() {
+				q.Add(request(s))
+			}
+			return nil
+		})).
+		Complete(r)
+}
+
+func siteStatus(obj client.Object) (any, []metav1.Condition) {
+	s := obj.(*v1alpha1.Site).Status
+	return s, s.Conditions
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *sites) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	obj := &v1alpha1.Site{}
+	if err := r.Get(ctx, req.NamespacedName, obj); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return ctrl.Result{}, err
+		}
+		out := settle(r.absent(ctx, req.Name))
+		return out.result, out.err
+	}
+	before := obj.DeepCopy()
+	gone, err := r.steps(ctx, obj)
+	out := settle(err)
+	if gone || out.err != nil || out.quiet {
+		return out.result, out.err
+	}
+	r.show(obj, out)
+	if out.result.RequeueAfter == 0 {
+		out.result.RequeueAfter = loadEvery
+	}
+	return r.report(ctx, out, before, obj, siteStatus)
+}
+
+func (r *sites) steps(ctx context.Context, obj *v1alpha1.Site) (gone bool, err error) {
+	if err := r.await(); err != nil {
+		return false, err
+	}
+	if obj.Name == r.Site {
+		return false, r.register(ctx, obj)
+	}
+	s, ok := r.mirror.site(obj.Name)
+	switch {
+	case !ok && obj.Annotations[mirrorAnnotation] != "":
+		return true, client.IgnoreNotFound(r.Delete(ctx, obj, client.Preconditions{UID: &obj.UID}))
+	case !ok:
+		return false, stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("no site %s is registered in federation %s, and this cluster is site %s: this object does nothing; delete it", obj.Name, r.Federation, r.Site))
+	case obj.Spec.Organization != s.Organization: // which is immutable
+		return true, client.IgnoreNotFound(r.Delete(ctx, obj, client.Preconditions{UID: &obj.UID}))
+	}
+	return false, r.copy(ctx, obj, s)
+}
+
+// absent: a site without an object gets a mirror, but for the local one, which is the chart's.
+func (r *sites) absent(ctx context.Context, name string) error {
+	if err := r.await(); err != nil {
+		return err
+	}
+	s, ok := r.mirror.site(name)
+	if !ok || name == r.Site {
+		return nil
+	}
+	obj := &v1alpha1.Site{Spec: r.mirrored(s)}
+	obj.Name, obj.Labels, obj.Annotations = name, s.Labels, map[string]string{mirrorAnnotation: r.Federation}
+	return r.apply(ctx, obj)
+}
+
+// register says to the registry that this cluster is the site, and what its region and labels are. Labels of installers are not the site's.
+func (r *sites) register(ctx context.Context, obj *v1alpha1.Site) error {
+	for _, f := range []struct{ name, is, want string }{{"organization", obj.Spec.Organization, r.Organization}, {"federation", obj.Spec.Federation, r.Federation}} {
+		if f.is != f.want {
+			return stopped(v1alpha1.ReasonInvalid, fmt.Sprintf("spec.%s: %q is not the operator's, which is %q: install the chart anew with one value", f.name, f.is, f.want))
+		}
+	}
+	want := federation.Site{Name: r.Site, Organization: r.Organization, Region: obj.Spec.Region, Cluster: r.self.Cluster, Labels: siteLabels(obj.Labels)}
+	have, ok := r.mirror.site(r.Site)
+	if ok && have.Cluster == want.Cluster && have.Region == want.Region && have.Organization == want.Organization && maps.Equal(have.Labels, want.Labels) {
+		return nil
+	}
+	err := error(nil)
+	if ok {
+		_, err = federation.MergeSite(have, want) // what is refused is not asked for again and again
+	}
+	if err == nil {
+		err = r.Registry.Register(ctx, want)
+	}
+	if errors.Is(err, federation.ErrNameTaken) {
+		return stopped(v1alpha1.ReasonNameTaken, err.Error())
+	}
+	return err
+}
+
+func siteLabels(labels map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range labels {
+		prefix, _, _ := strings.Cut(k, "/")
+		if prefix != "app.kubernetes.io" && prefix != "helm.sh" && !strings.HasSuffix(prefix, ".fluxcd.io") && prefix != "argocd.argoproj.io" {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// mirrored is the spec of another's site.
+func (r *sites) mirrored(s federation.Site) v1alpha1.SiteSpec {
+	spec := v1alpha1.SiteSpec{Organization: s.Organization, Region: s.Region, Federation: r.Federation}
+	if len(s.Gateways) > 0 {
+		spec.Endpoints.Gateway = s.Gateways[0].Addr
+	}
+	if s.Store != (federation.SiteStore{}) {
+		spec.Endpoints.Store = strings.TrimSuffix(s.Store.Endpoint, "/") + "/" + s.Store.Bucket
+	}
+	return spec
+}
+
+// copy undoes what was changed of a mirror. A patch, since apply would leave labels that somebody else has added.
+func (r *sites) copy(ctx context.Context, obj *v1alpha1.Site, s federation.Site) error {
+	spec := r.mirrored(s)
+	if apiequality.Semantic.DeepEqual(obj.Spec, spec) && maps.Equal(obj.Labels, s.Labels) && obj.Annotations[mirrorAnnotation] == r.Federation {
+		return nil
+	}
+	before := obj.DeepCopy()
+	obj.Spec, obj.Labels = spec, maps.Clone(s.Labels)
+	if obj.Annotations == nil {
+		obj.Annotations = map[string]string{}
+	}
+	obj.Annotations[mirrorAnnotation] = r.Federation
+	return r.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldOwner)
+}
+
+// show sets the status.
+func (r *sites) show(obj *v1alpha1.Site, out outcome) {
+	s := &obj.Status
+	s.ObservedGeneration, s.Local = obj.Generation, obj.Name == r.Site
+	rec, known := r.mirror.site(obj.Name)
+	alive := 0
+	if known {
+		s.Cluster, s.Gateways, s.Capacity = rec.Cluster, nil, nil
+		for _, g := range rec.Gateways {
+			is := r.mirror.isAlive(g.Name, g.Incarnation)
+			if is {
+				alive++
+			}
+			s.Gateways = append(s.Gateways, v1alpha1.SiteGateway{Name: g.Name, Address: g.Addr, Alive: is})
+		}
+		promised, copies := r.mirror.load(obj.Name)
+		s.Alive, s.Volumes, s.Promised = fmt.Sprintf("%d/%d", alive, len(rec.Gateways)), copies, plan.Quantity(promised)
+		if rec.Capacity > 0 {
+			s.Capacity = plan.Quantity(rec.Capacity)
+		}
+	}
+	ready, stalled := r.ready(obj.Name, rec, known, alive)
+	working := false
+	if out.verdict != nil {
+		ready, working, stalled = plan.State{Reason: out.verdict.Reason, Message: out.verdict.Message}, out.working, out.stalled
+	}
+	plan.SetReady(&s.Conditions, obj.Generation, r.Now(), ready, working, stalled)
+}
+
+func (r *sites) ready(name string, rec federation.Site, known bool, alive int) (plan.State, bool) {
+	if _, down := r.mirror.ready(); down != nil && name == r.Site {
+		return plan.State{Reason: v1alpha1.ReasonRegistryUnavailable, Message: down.Error() + ": volumes that run go on; nothing is created, deleted or moved until it is back"}, false
+	}
+	if l, lost := r.mirror.isLost(name); lost {
+		return plan.State{Reason: v1alpha1.ReasonLost, Message: fmt.Sprintf("declared lost by %s at %s: its copies are placed elsewhere, and others may take its volumes; when it is back, `weir site found %s`", l.By, l.At.UTC().Format(time.RFC3339), name)}, true
+	}
+	switch {
+	case !known:
+		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: "the site is being registered"}, false
+	case len(rec.Gateways) == 0:
+		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: "no gateway has registered yet: start one; until then, no volume gets a copy here"}, false
+	case alive == 0:
+		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: "no gateway of the site is alive: start it; its pods wait until it is"}, false
+	}
+	return plan.State{True: true, Reason: v1alpha1.ReasonReady, Message: fmt.Sprintf("%d of %d gateways are alive", alive, len(rec.Gateways))}, false
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csidriver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+)
+
+// Parameters that the external provisioner adds with --extra-create-metadata.
+const (
+	claimNameParameter      = "csi.storage.k8s.io/pvc/name"
+	claimNamespaceParameter = "csi.storage.k8s.io/pvc/namespace"
+	volumeNameParameter     = "csi.storage.k8s.io/pv/name"
+)
+
+// CreateVolume implements csi.ControllerServer: rule 1.
+func (c *Controller) CreateVolume(ctx context.Context, q *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	want, err := c.wanted(q)
+	if err != nil {
+		return nil, err
+	}
+	done, err := c.calls.alone(want.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+
+	err = c.cfg.Client.Create(ctx, want)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fromAPI(err, "create GeoVolumeContent %s for volume %s", want.Name, q.GetName())
+	}
+	var made *v1alpha1.GeoVolumeContent
+	err = c.await(ctx, want.Name, "ready", func(v *v1alpha1.GeoVolumeContent) (bool, error) {
+		switch {
+		case v == nil || v.DeletionTimestamp != nil:
+			return false, status.Errorf(codes.Aborted, "volume %s (%s) is being deleted: ask again when it is gone", q.GetName(), want.Name)
+		case made == nil:
+			if err := same(v, want, q.GetCapacityRange()); err != nil {
+				return false, err
+			}
+		}
+		made = v
+		return settled(v)
+	})
+	// Nothing of it is in the registry, and nobody will ask to delete it.
+	if isFinal(err) && made != nil && made.Status.VolumeGeneration == 0 && made.Status.Home.Site == "" {
+		err = c.takeBack(ctx, made, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &csi.CreateVolumeResponse{Volume: c.volume(made)}, nil
+}
+
+// wanted is the Content that a request asks for.
+func (c *Controller) wanted(q *csi.CreateVolumeRequest) (*v1alpha1.GeoVolumeContent, error) {
+	if q.GetName() == "" {
+		return nil, missing("name")
+	}
+	if err := checkCapabilities(q.GetVolumeCapabilities()); err != nil {
+		return nil, err
+	}
+	policy, claim, err := parameters(q.GetParameters())
+	if err != nil {
+		return nil, err
+	}
+	mutable, err := mutableParameters(q.GetMutableParameters())
+	if err != nil {
+		return nil, err
+	}
+	if q.GetVolumeContentSource() != nil {
+		return nil, status.Error(codes.InvalidArgument,
+			"volume_content_source is given: volumes cannot be made from snapshots or other volumes yet; remove dataSource from the claim")
+	}
+	if err := c.reachable(q.GetAccessibilityRequirements()); err != nil {
+		return nil, err
+	}
+	size, err := c.size(q.GetCapacityRange())
+	if err != nil {
+		return nil, err
+	}
+	id := volumeUUID(c.cluster, q.GetName())
+	return &v1alpha1.GeoVolumeContent{
+		ObjectMeta: metav1.ObjectMeta{Name: id},
+		Spec: v1alpha1.GeoVolumeContentSpec{
+			FederationName: federationName(q.GetName(), id),
+			Owner:          v1alpha1.SiteName(c.cfg.Site),
+			Size:           *resource.NewQuantity(size, resource.BinarySI),
+			Policy:         cmp.Or(mutable, policy),
+			ReclaimPolicy:  v1alpha1.Delete,
+			Claims:         []v1alpha1.ClaimReference{claim},
+		},
+	}, nil
+}
+
+// parameters understands those of a StorageClass.
+func parameters(all map[string]string) (policy string, claim v1alpha1.ClaimReference, err error) {
+	claim = v1alpha1.ClaimReference{Kind: "PersistentVolumeClaim", Access: v1alpha1.ReadWrite}
+	for _, name := range sortedKeys(all) {
+		value := all[name]
+		switch name {
+		case v1alpha1.PolicyParameter:
+			policy = value
+		case claimNameParameter:
+			claim.Name = value
+		case claimNamespaceParameter:
+			claim.Namespace = value
+		case volumeNameParameter:
+		default:
+			return "", claim, invalid("parameter "+name, value, "there is no such parameter: write policy: NAME of a VolumePolicy, or nothing")
+		}
+	}
+	if claim.Name == "" || claim.Namespace == "" {
+		return "", claim, status.Errorf(codes.InvalidArgument,
+			"parameters %s and %s are missing: without them no pod could use the volume; run the external provisioner with --extra-create-metadata", claimNameParameter, claimNamespaceParameter)
+	}
+	return policy, claim, nil
+}
+
+// mutableParameters understands those of a VolumeAttributesClass.
+func mutableParameters(all map[string]string) (policy string, err error) {
+	for _, name := range sortedKeys(all) {
+		if name != v1alpha1.PolicyParameter {
+			return "", invalid("parameter "+name, all[name], "there is no such parameter of a VolumeAttributesClass: write policy: NAME of a VolumePolicy")
+		}
+		if policy = all[name]; policy == "" {
+			return "", invalid("parameter "+name, "", "write the name of a VolumePolicy")
+		}
+	}
+	return policy, nil
+}
+
+// reachable refuses nodes that are not this site's.
+func (c *Controller) reachable(r *csi.TopologyRequirement) error {
+	asked := r.GetRequisite()
+	if len(asked) == 0 {
+		asked = r.GetPreferred()
+	}
+	for _, t := range asked {
+		if t.GetSegments()[v1alpha1.TopologyKey] == c.cfg.Site {
+			return nil
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	return status.Errorf(codes.ResourceExhausted, "accessibility_requirements name no node of site %s: this cluster's volumes are reached from its own nodes; allow topology %s=%s",
+		c.cfg.Site, v1alpha1.TopologyKey, c.cfg.Site)
+}
+
+// size chooses a volume's size. A volume is exactly as large as it was asked to be: nothing is rounded.
+func (c *Controller) size(r *csi.CapacityRange) (int64, error) {
+	required, limit, err := bounds(r)
+	switch {
+	case err != nil:
+		return 0, err
+	case required == 0:
+		return min(c.cfg.DefaultSize, limit), nil
+	}
+	return required, nil
+}
+
+// bounds checks a range; a limit of 0, which is none, becomes the largest number.
+func bounds(r *csi.CapacityRange) (required, limit int64, err error) {
+	required, limit = r.GetRequiredBytes(), r.GetLimitBytes()
+	switch {
+	case required < 0:
+		return 0, 0, invalid("capacity_range.required_bytes", required, "it must not be negative")
+	case limit < 0:
+		return 0, 0, invalid("capacity_range.limit_bytes", limit, "it must not be negative")
+	case limit == 0:
+		limit = math.MaxInt64
+	case limit < required:
+		return 0, 0, status.Errorf(codes.OutOfRange, "capacity_range asks for at least %d and at most %d bytes: nothing is both", required, limit)
+	}
+	return required, limit, nil
+}
+
+// same refuses a Content that was made by another request of the same name.
+func same(is, want *v1alpha1.GeoVolumeContent, r *csi.CapacityRange) error {
+	differs := func(what string, has, wants any) error {
+		return status.Errorf(codes.AlreadyExists, "volume %s (%s) is there with %s %v, and %v is asked for: use another name, or delete it first",
+			want.Spec.FederationName, want.Name, what, has, wants)
+	}
+	required, limit, err := bounds(r)
+	if err != nil {
+		return err
+	}
+	size := is.Spec.Size.Value()
+	switch {
+	case is.Spec.FederationName != want.Spec.FederationName:
+		return differs("name", is.Spec.FederationName, want.Spec.FederationName)
+	case is.Spec.Owner != want.Spec.Owner:
+		return differs("owner", is.Spec.Owner, want.Spec.Owner)
+	case size < required || size > limit:
+		return differs("size", size, fmt.Sprintf("%d to %d", required, limit))
+	case is.Spec.Policy != want.Spec.Policy:
+		return differs("policy", fmt.Sprintf("%q", is.Spec.Policy), fmt.Sprintf("%q", want.Spec.Policy))
+	}
+	for _, claim := range is.Spec.Claims {
+		if w := want.Spec.Claims[0]; claim.Kind == w.Kind && claim.Namespace == w.Namespace && claim.Name == w.Name {
+			return nil
+		}
+	}
+	return differs("claims", is.Spec.Claims, want.Spec.Claims)
+}
+
+// isFinal tells whether the sidecars take an error for the end of the matter.
+func isFinal(err error) bool {
+	switch status.Code(err) {
+	case codes.OK, codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return false
+	}
+	return true
+}
+
+// takeBack deletes a Content that became nothing. Who asked is told why, and does not ask to delete it.
+func (c *Controller) takeBack(ctx context.Context, v *v1alpha1.GeoVolumeContent, why error) error {
+	err := c.cfg.Client.Delete(ctx, v, client.Preconditions{UID: &v.UID, ResourceVersion: &v.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) {
+		// It may have become something in this moment: the caller has to ask again, and finds out.
+		return status.Errorf(codes.Aborted, "%v; and GeoVolumeContent %s could not be taken back: %v", why, v.Name, err)
+	}
+	return why
+}

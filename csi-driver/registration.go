@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csidriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+)
+
+// RegistrationSocket is where a kubelet looks for the driver.
+const RegistrationSocket = "/var/lib/kubelet/plugins_registry/" + v1alpha1.Driver + "-reg.sock"
+
+// registrar answers the kubelet, which asks when the socket appears, and when the kubelet starts.
+type registrar struct {
+	registration.UnimplementedRegistrationServer
+	endpoint string
+	once     sync.Once
+	failed   chan error
+}
+
+// GetInfo implements the kubelet's plugin registration.
+func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{
+		Type:     registration.CSIPlugin,
+		Name:     v1alpha1.Driver,
+		Endpoint: r.endpoint,
+		// The kubelet takes major version 1 of CSI.
+		SupportedVersions: []string{"1.0.0"},
+	}, nil
+}
+
+// NotifyRegistrationStatus implements the kubelet's plugin registration.
+func (r *registrar) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	if !s.GetPluginRegistered() {
+		r.once.Do(func() {
+			r.failed <- fmt.Errorf("the kubelet refuses to register %s: %s", v1alpha1.Driver, s.GetError())
+		})
+	}
+	return &registration.RegistrationStatusResponse{}, nil
+}
+
+// ServeRegistration tells the kubelet of the driver, at cfg.Endpoint (RegistrationSocket), until ctx is done. endpoint is the node server's socket as
+// the kubelet sees it. Call it when that is served. It fails when the kubelet refuses the driver; the process should then end, so that
+// it is tried again: the kubelet asks anew when the socket is made anew.
+func ServeRegistration(ctx context.Context, cfg ServerConfig, endpoint string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := &registrar{endpoint: endpoint, failed: make(chan error, 1)}
+	served := make(chan error, 1)
+	go func() {
+		served <- Serve(ctx, cfg, func(s grpc.ServiceRegistrar) { registration.RegisterRegistrationServer(s, r) })
+	}()
+	select {
+	case err := <-served:
+		return err
+	case err := <-r.failed:
+		cancel()
+		return errors.Join(err, <-served)
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csidriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+)
+
+// ServerConfig is how a server of this package is reached and ended.
+type ServerConfig struct {
+	// Endpoint is the path of a socket, perhaps with unix:// before it. A socket that is there is replaced: it is a predecessor's.
+	Endpoint string
+	Log      *slog.Logger
+	// Grace is how long calls that are under way may take when the server ends; 0: 10 s.
+	Grace time.Duration
+	// After is time.After.
+	After func(time.Duration) <-chan time.Time
+}
+
+// Serve serves what register registers, such as csi.RegisterNodeServer, until ctx is done: then calls that are under way are finished, for Grace. The socket stays:
+// a successor may have put its own there already.
+func Serve(ctx context.Context, cfg ServerConfig, register func(grpc.ServiceRegistrar)) error {
+	if cfg.Log == nil || cfg.After == nil {
+		return fmt.Errorf("serve %s: a log and a clock are needed", cfg.Endpoint)
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = 10 * time.Second
+	}
+	l, err := listen(cfg.Endpoint)
+	if err != nil {
+		return err
+	}
+	s := grpc.NewServer(grpc.UnaryInterceptor(logged(cfg.Log)))
+	register(s)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", cfg.Endpoint, err)
+	case <-ctx.Done():
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.GracefulStop() }()
+	select {
+	case <-ended:
+	case <-cfg.After(cfg.Grace):
+		s.Stop()
+		<-ended
+	}
+	return nil
+}
+
+// listen makes a socket, in a directory that it makes too.
+func listen(endpoint string) (net.Listener, error) {
+	path := strings.TrimPrefix(endpoint, "unix://")
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("endpoint is %q: write unix:///PATH", endpoint)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
+	}
+	switch info, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("listen at %s: something is there that is no socket: remove it, or choose another path", path)
+	default:
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("remove the socket of a predecessor: %w", err)
+		}
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
+	}
+	l.SetUnlinkOnClose(false)
+	return l, nil
+}
+
+// logged tells of each call: rule 9.
+func logged(log *slog.Logger) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, q any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		r, err := handle(ctx, q)
+		method := info.FullMethod[strings.LastIndex(info.FullMethod, "/")+1:]
+		a := append([]any{"call", method}, about(q)...)
+		switch {
+		case err != nil:
+			log.WarnContext(ctx, "call failed", append(a, "code", status.Code(err).String(), "error", status.Convert(err).Message())...)
+		case strings.Contains(method, "Get") || method == "Probe" || strings.HasPrefix(method, "List"):
+			log.DebugContext(ctx, "call", a...)
+		default:
+			log.InfoContext(ctx, "call", a...)
+		}
+		return r, err
+	}
+}
+
+// about picks what may be logged of a request.
+func about(q any) []any {
+	var a []any
+	add := func(key, value string) {
+		if value != "" {
+			a = append(a, key, value)
+		}
+	}
+	if m, ok := q.(interface{ GetName() string }); ok {
+		add("name", m.GetName())
+	}
+	if m, ok := q.(interface{ GetVolumeId() string }); ok {
+		add("volume", m.GetVolumeId())
+	}
+	if m, ok := q.(interface{ GetNodeId() string }); ok {
+		add("node", m.GetNodeId())
+	}
+	if m, ok := q.(interface{ GetStagingTargetPath() string }); ok {
+		add("staging", m.GetStagingTargetPath())
+	}
+	if m, ok := q.(interface{ GetTargetPath() string }); ok {
+		add("target", m.GetTargetPath())
+	}
+	return a
+}

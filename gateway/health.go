@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Health tells whether a gateway is ready for clients. The zero value is that of one that has not begun; a running gateway keeps it.
+type Health struct {
+	mu        sync.Mutex
+	heard     bool // what the registry says, once
+	listening bool // for NFS
+	pool      error
+	probed    bool
+}
+
+// Ready returns nil if clients can be sent to the gateway, else all that is missing. A registry that is down later is no reason: the
+// gateway serves on.
+func (h *Health) Ready() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var missing []error
+	if !h.heard {
+		missing = append(missing, errors.New("the registry has not told yet which volumes there are"))
+	}
+	if !h.probed {
+		missing = append(missing, errors.New("the pool has taken no write yet"))
+	} else if h.pool != nil {
+		missing = append(missing, fmt.Errorf("the pool takes no writes: %w", h.pool))
+	}
+	if !h.listening {
+		missing = append(missing, errors.New("NFS is not served yet"))
+	}
+	return errors.Join(missing...)
+}
+
+func (h *Health) set(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
+}

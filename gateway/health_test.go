@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/weir-storage/weir/federation/memory"
+)
+
+// TestHealth: a gateway is ready once it has heard the registry out, and stays so without it.
+func TestHealth(t *testing.T) {
+	var none Health
+	err := none.Ready()
+	for _, want := range []string{"registry", "pool", "NFS"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("before it begins: %v, want something of %s", err, want)
+		}
+	}
+	c := newCluster(t, "a")
+	g := c.nodes["a"].gateway
+	c.until("it is ready", g.cfg.Health.Ready)
+	registry := g.cfg.Registry.(*memory.Client)
+	registry.SetDown(true)
+	if err := g.cfg.Health.Ready(); err != nil {
+		t.Errorf("without the registry: %v", err)
+	}
+	registry.SetDown(false)
+	h := new(Health)
+	g = &Gateway{cfg: Config{Health: h}}
+	if err := g.probing(func() error { return errors.New("disk full") })(); err == nil || !strings.Contains(h.Ready().Error(), "the pool takes no writes: disk full") {
+		t.Errorf("with a full disk: %v", h.Ready())
+	}
+	c.stop("a")
+	if err := c.nodes["a"].gateway.cfg.Health.Ready(); err == nil || !strings.Contains(err.Error(), "NFS") {
+		t.Errorf("after its end: %v", err)
+	}
+}

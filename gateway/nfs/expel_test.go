@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfs
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume"
+)
+
+// stopAt makes operations of a kind wait; the test gets a value for each that came, and go lets all go on.
+func (r *rig) stopAt(kind string) (came chan volume.Handle, goOn chan struct{}) {
+	came, goOn = make(chan volume.Handle, 16), make(chan struct{})
+	r.setBefore(func(op string, h volume.Handle) error {
+		if op == kind {
+			came <- h
+			<-goOn
+		}
+		return nil
+	})
+	return came, goOn
+}
+
+// TestExpel: what was decoded before is refused or has ended when Expel returns, others get the locks, and the client hears of it.
+func TestExpel(t *testing.T) {
+	r := newRig(t)
+	h, other := r.host("10.0.0.1"), r.host("10.0.0.2")
+	fh, id := h.open("f", 3, 0)
+	_, otherID := other.open("f", 3, 0)
+	put := op(xdr.OP_PUTFH, fh)
+	lockStateid(h.call(put, lockOp(xdr.WRITE_LT, false, 0, 10, id, "l")).ok(xdr.OP_PUTFH))
+
+	came, goOn := r.stopAt("write")
+	write := op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, []byte("late"))
+	h.seq[0]++
+	h.send(nfsCall(0), h.body(0, h.seq[0], false, put, write, write))
+	<-came
+	r.refuse("10.0.0.1", true)
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := r.srv.Expel(short, volID); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "still run") {
+		t.Fatalf("while a write is under way: %v", err)
+	}
+	if locks(r) != 1 {
+		t.Fatal("the locks were given up while a write is under way")
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.srv.Expel(context.Background(), volID) }()
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if locks(r) != 0 {
+		t.Fatal("locks are held after Expel returned")
+	}
+	h.finish().ok(xdr.OP_PUTFH).ok(xdr.OP_WRITE).Uint32() // it was under way, and has ended
+	if n := r.count("write"); n != 1 {
+		t.Fatalf("%d writes, want that one", n)
+	}
+	h.call(put).want(xdr.OP_PUTFH, xdr.NFS4ERR_ACCESS)
+	if h.flags&xdr.SEQ4_STATUS_ADMIN_STATE_REVOKED == 0 {
+		t.Errorf("status flags %#x", h.flags)
+	}
+	h.call(op(xdr.OP_TEST_STATEID, 1, id)).ok(xdr.OP_TEST_STATEID).Uint32()
+	lockStateid(other.call(put, lockOp(xdr.WRITE_LT, false, 0, 10, otherID, "l")).ok(xdr.OP_PUTFH))
+	for _, c := range r.srv.Clients() {
+		if want := map[string]int{"10.0.0.2": 1}[c.Address]; c.Opens != want || c.Locks != want {
+			t.Errorf("client %s has %d opens and %d locks, want %d", c.Address, c.Opens, c.Locks, want)
+		}
+	}
+	if err := r.srv.Expel(t.Context(), volID); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	r.refuse("10.0.0.1", false)
+	h.open("f", 3, 0) // it may come back
+}
+
+// TestExpelSecondOperation: an operation that follows in the same request is refused, although the request was let in.
+func TestExpelSecondOperation(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	fh, id := h.open("f", 3, 0)
+	came, goOn := r.stopAt("getattr")
+	h.seq[0]++
+	var mask xdr.Bitmap
+	mask.Set(xdr.FATTR4_SIZE)
+	h.send(nfsCall(0), h.body(0, h.seq[0], false, op(xdr.OP_PUTFH, fh), op(xdr.OP_GETATTR, mask), op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, []byte("late"))))
+	<-came
+	r.refuse("10.0.0.1", true)
+	done := make(chan error, 1)
+	go func() { done <- r.srv.Expel(context.Background(), volID) }()
+	eventually(t, "the request is found", func() bool {
+		r.srv.guests.mu.Lock()
+		defer r.srv.guests.mu.Unlock()
+		return len(r.srv.guests.leaving) == 1
+	})
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if n := r.count("write"); n != 0 {
+		t.Errorf("%d writes after the client was expelled", n)
+	}
+	if st := xdr.Status(h.finish().status); st != xdr.NFS4ERR_ACCESS {
+		t.Errorf("the request ends with %v", st)
+	}
+}
+
+// TestExpelWhileOpening: an open that is granted late does not stay.
+func TestExpelWhileOpening(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	h.open("f", 3, 0)
+	came, goOn := r.stopAt("lookup")
+	h.seq[0]++
+	h.send(nfsCall(0), h.body(0, h.seq[0], false, op(xdr.OP_PUTFH, encodeHandle(place{export: Export{ID: volID}, h: volume.Root})), openOp("p", "f", 3, 0, noCreate...)))
+	<-came
+	r.refuse("10.0.0.1", true)
+	done := make(chan error, 1)
+	go func() { done <- r.srv.Expel(context.Background(), volID) }()
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range r.srv.Clients() {
+		if c.Opens != 0 {
+			t.Errorf("client %s has %d opens", c.Address, c.Opens)
+		}
+	}
+}
+
+// TestExpelWaitsForLocks: locks that the volume can not give up yet are waited for, also by who asks again.
+func TestExpelWaitsForLocks(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	fh, id := h.open("f", 3, 0)
+	lockStateid(h.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.WRITE_LT, false, 0, 10, id, "l")).ok(xdr.OP_PUTFH))
+	r.setBefore(func(op string, _ volume.Handle) error {
+		if op == "unlock" {
+			return volume.ErrDelay
+		}
+		return nil
+	})
+	r.refuse("10.0.0.1", true)
+	for range 2 {
+		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if err := r.srv.Expel(short, volID); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "locks") {
+			t.Fatalf("while the volume holds the locks: %v", err)
+		}
+		cancel()
+	}
+	r.setBefore(nil)
+	done := make(chan error, 1)
+	go func() { done <- r.srv.Expel(context.Background(), volID) }()
+	eventually(t, "the locks are given up", func() bool { r.clock.advance(releaseRetry); return locks(r) == 0 })
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGuestsAreForgotten: whoever is refused leaves nothing behind.
+func TestGuestsAreForgotten(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	fh, _ := h.open("f", 3, 0)
+	r.refuse("10.0.0.1", true)
+	h.call(op(xdr.OP_PUTFH, fh)).want(xdr.OP_PUTFH, xdr.NFS4ERR_ACCESS)
+	eventually(t, "nobody is remembered", func() bool {
+		r.srv.guests.mu.Lock()
+		defer r.srv.guests.mu.Unlock()
+		return len(r.srv.guests.present)+len(r.srv.guests.leaving) == 0
+	})
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/weir-storage/weir/gateway/nfs/state"
+	"github.com/weir-storage/weir/volume"
+)
+
+// guests counts the requests that were let into volumes, so that Expel can wait for their end.
+type guests struct {
+	mu      sync.Mutex
+	present map[guestKey]*guest
+	leaving map[*guest]guestKey           // expelled, with requests that still run
+	jobs    map[volume.ID][]chan struct{} // closed when what was expelled is given up
+}
+
+type guestKey struct {
+	client netip.Addr
+	volume volume.ID
+}
+
+// guest are the requests of one client to one volume, until it is expelled; those that come after that are another guest's.
+type guest struct {
+	ctx      context.Context // of its operations; carries expelled
+	expelled context.Context // ends when it is expelled
+	expel    context.CancelFunc
+	inside   int           // requests; guarded by guests.mu
+	empty    chan struct{} // closed when the last one has left, once it is expelled
+}
+
+type expelledKey struct{}
+
+// Expelled returns a context that ends when the client for whom ctx's operation runs may not use the volume any more. An operation that has
+// done nothing yet ends then with volume.ErrDelay instead of waiting. For operations of nobody in particular it returns nil.
+func Expelled(ctx context.Context) context.Context {
+	c, _ := ctx.Value(expelledKey{}).(context.Context)
+	return c
+}
+
+func (g *guests) init() {
+	g.present, g.leaving, g.jobs = map[guestKey]*guest{}, map[*guest]guestKey{}, map[volume.ID][]chan struct{}{}
+}
+
+// enter counts a request of key, until leave.
+func (g *guests) enter(server context.Context, key guestKey) *guest {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x := g.present[key]
+	if x == nil {
+		x = &guest{empty: make(chan struct{})}
+		x.expelled, x.expel = context.WithCancel(server)
+		x.ctx = context.WithValue(server, expelledKey{}, x.expelled)
+		g.present[key] = x
+	}
+	x.inside++
+	return x
+}
+
+// leave ends one enter. Who was refused is not remembered.
+func (g *guests) leave(key guestKey, x *guest, refused bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if x.inside--; x.inside > 0 {
+		return
+	}
+	if _, ok := g.leaving[x]; ok {
+		delete(g.leaving, x)
+		close(x.empty)
+	} else if refused && g.present[key] == x {
+		delete(g.present, key)
+		x.expel()
+	}
+}
+
+// expel ends the guests of a volume that may not use it, and returns all that have been expelled and still run.
+func (g *guests) expel(id volume.ID, refused func(netip.Addr) bool) (running []*guest) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for key, x := range g.present {
+		if key.volume == id && refused(key.client) {
+			delete(g.present, key)
+			x.expel()
+			if x.inside > 0 {
+				g.leaving[x] = key
+			}
+		}
+	}
+	for x, key := range g.leaving {
+		if key.volume == id {
+			running = append(running, x)
+		}
+	}
+	return running
+}
+
+// Expel ends what clients hold of a volume that Exports does not let in any more: it returns when no request that was let in before still
+// runs, and their opens and locks are given up. From then on nothing that they asked for changes the volume, and others
+// get their locks; what they have of other volumes stays. If ctx ends before, the error says what is left, and Expel may be called again.
+func (s *Server) Expel(ctx context.Context, id volume.ID) error {
+	refused := func(client netip.Addr) bool {
+		_, _, err := s.cfg.Exports.Open(client, id)
+		return errors.Is(err, ErrNotAdmitted)
+	}
+	running := s.guests.expel(id, refused)
+	for i, x := range running {
+		select {
+		case <-x.empty:
+		case <-ctx.Done():
+			return fmt.Errorf("requests of %d clients to volume %s, which they may not use any more, still run: %w", len(running)-i, id, ctx.Err())
+		}
+	}
+	ended := s.table.Expel(id, func(client string) bool {
+		addr, err := netip.ParseAddr(client)
+		return err != nil || refused(addr)
+	})
+	if len(ended) > 0 {
+		s.cfg.Log.Info("opens and locks of clients end: they may not use the volume any more", "volume", id, "opens", len(ended))
+		s.releaseOf(id, ended)
+	}
+	for _, job := range s.guests.jobsOf(id) {
+		select {
+		case <-job:
+		case <-ctx.Done():
+			return fmt.Errorf("locks of clients that may not use volume %s any more are not given up yet: %w", id, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// releaseOf is release, and can be waited for.
+func (s *Server) releaseOf(id volume.ID, ended []state.Ended) {
+	done := make(chan struct{})
+	s.guests.mu.Lock()
+	s.guests.jobs[id] = append(s.guests.jobs[id], done)
+	s.guests.mu.Unlock()
+	s.background(func() {
+		if s.releaseAll(ended) {
+			close(done)
+		}
+	})
+}
+
+// jobsOf returns the releases of a volume that are not done, and forgets the others.
+func (g *guests) jobsOf(id volume.ID) (left []chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, job := range g.jobs[id] {
+		select {
+		case <-job:
+		default:
+			left = append(left, job)
+		}
+	}
+	if len(left) == 0 {
+		delete(g.jobs, id)
+	} else {
+		g.jobs[id] = left
+	}
+	return left
+}
+
+// guestOf is one volume that a request was let into.
+type guestOf struct {
+	key guestKey
+	*guest
+	refused bool
+}
+
+// visit counts the request among the volume's guests, until it ends. It is counted before it is asked whether the client may use the
+// volume: who removes that leave and then calls Expel finds it.
+func (k *call) visit(id volume.ID) *guestOf {
+	key := guestKey{k.conn.addr, id}
+	for _, g := range k.guests {
+		if g.key == key {
+			return g
+		}
+	}
+	g := &guestOf{key: key, guest: k.s.guests.enter(k.s.ctx, key)}
+	k.guests = append(k.guests, g)
+	return g
+}
+
+// leave ends all visits.
+func (k *call) leave() {
+	for _, g := range k.guests {
+		k.s.guests.leave(g.key, g.guest, g.refused)
+	}
+	k.guests = nil
+}
+
+// ctx is what operations on the current file run under.
+func (k *call) ctx() context.Context {
+	if g := k.cur.guest; g != nil {
+		return g.ctx
+	}
+	return k.s.ctx
+}
+
+// expelled tells whether the client may not use the current or saved file's volume any more, since it was let in.
+func (k *call) expelled() bool {
+	for _, g := range k.guests {
+		if g.guest.expelled.Err() != nil {
+			return k.s.ctx.Err() == nil
+		}
+	}
+	return false
+}

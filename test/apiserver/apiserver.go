@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apiserver runs a real Kubernetes API server for tests: etcd and kube-apiserver on loopback, built by hack/tools/build,
+// with Weir's kinds from config/crd. There are no controllers in it and no nodes. Its own tests see what the API server
+// itself refuses, with the messages that a person reads.
+package apiserver
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// Start runs one until the test ends, and returns how to reach it as an administrator.
+func Start(t *testing.T) *rest.Config {
+	t.Helper()
+	root := source(t)
+	bin := tools(t, root)
+	env := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd")},
+		ErrorIfCRDPathMissing: true,
+		BinaryAssetsDirectory: bin,
+	}
+	server := env.ControlPlane.GetAPIServer()
+	server.Path = filepath.Join(bin, "kube-apiserver")
+	// The clients of these tests are many and impatient; fairness between them is not what is tested.
+	server.Configure().Append("max-requests-inflight", "3000").Append("max-mutating-requests-inflight", "1000")
+	cfg, err := env.Start()
+	if err != nil {
+		t.Fatalf("start kube-apiserver: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Errorf("stop kube-apiserver: %v", err)
+		}
+	})
+	cfg.QPS, cfg.Burst = 2000, 4000
+	return cfg
+}
+
+// source is the tree's root.
+func source(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMOD").Output()
+	if err != nil {
+		t.Fatalf("find source tree: %v", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out)))
+}
+
+// tools builds what is missing, and returns the folder.
+func tools(t *testing.T, root string) string {
+	t.Helper()
+	build := filepath.Join(root, "hack", "tools", "build")
+	cmd := exec.CommandContext(t.Context(), build, "etcd", "kube")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s etcd kube: %v", build, err)
+	}
+	out, err := exec.CommandContext(t.Context(), build, "-p").Output()
+	if err != nil {
+		t.Fatalf("%s -p: %v", build, err)
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// Each case is an object that a person might write, and what the API server answers. With change, object is made first, and the
+// answer is to the change.
+var refusals = []struct {
+	name, object, change, says string
+}{
+	{"volume without a size", gv("spec: {}"), "", "size is missing: write how much the volume may hold, such as 10Gi; or name another site's volume in import"},
+	{"volume of no size", gv("spec: {size: 0}"), "", "size must be more than 0"},
+	{"volume of negative size", gv("spec: {size: -1Gi}"), "", "size must be more than 0"},
+	{"volume shrinks", gv("spec: {size: 10Gi}"), gv("spec: {size: 9Gi}"), "a volume does not shrink"},
+	{"volume's long name", strings.Replace(gv("spec: {size: 1Gi}"), "name: v", "name: "+strings.Repeat("v", 64), 1), "", "a GeoVolume's name is a DNS label"},
+	{"volume's name with a dot", strings.Replace(gv("spec: {size: 1Gi}"), "name: v", "name: a.b", 1), "", "a GeoVolume's name is a DNS label"},
+	{"volume becomes an import", gv("spec: {size: 1Gi}"), gv("spec: {import: {volume: x.y}}"), "a volume does not become an import, nor an import a volume"},
+	{"import becomes a volume", gv("spec: {import: {volume: x.y}}"), gv("spec: {size: 1Gi}"), "a volume does not become an import, nor an import a volume"},
+	{"import of another", gv("spec: {import: {volume: x.y}}"), gv("spec: {import: {volume: x.z}}"), "an import does not change to another volume"},
+	{"import with a size", gv("spec: {size: 1Gi, import: {volume: x.y}}"), "", "size is the owner's to set"},
+	{"import with a policy", gv("spec: {policy: safe, import: {volume: x.y}}"), "", "policy is the owner's to set"},
+	{"import with copies", gv("spec: {replication: {copies: 3}, import: {volume: x.y}}"), "", "are the owner's to set"},
+	{"import with durability", gv("spec: {durability: {acknowledge: Sites}, import: {volume: x.y}}"), "", "are the owner's to set"},
+	{"import with grants", gv("spec: {grants: [{site: b, namespace: lab}], import: {volume: x.y}}"), "", "grants are the owner's to give"},
+	{"import to be deleted", gv("spec: {reclaimPolicy: Delete, import: {volume: x.y}}"), "", "deleting an import never deletes the volume"},
+	{"grant twice", gv("spec: {size: 1Gi, grants: [{site: b, namespace: lab}, {site: b, namespace: lab, access: ReadOnly}]}"), "", "the same site and namespace are granted twice"},
+	{"grant to no site", gv("spec: {size: 1Gi, grants: [{site: B_1, namespace: lab}]}"), "", "spec.grants[0].site"},
+	{"unknown field", gv("spec: {size: 1Gi, copies: 3}"), "", `unknown field "spec.copies"`},
+	{"unknown access", gv("spec: {size: 1Gi, access: Write}"), "", `supported values: "ReadWrite", "ReadOnly"`},
+	{"more sites than copies", gv("spec: {size: 1Gi, durability: {acknowledge: Sites, sites: 3}}"), "", "durability.sites is more than replication.copies"},
+
+	{"policy: more sites than copies", vp("replication: {copies: 2}, durability: {acknowledge: Sites, sites: 3}"), "", "durability.sites is more than replication.copies"},
+	{"policy: sites without Sites", vp("durability: {sites: 2}"), "", "sites is only for acknowledge: Sites"},
+	{"policy: Pair", vp("durability: {acknowledge: Pair}"), "", "acknowledge: Pair is not available yet"},
+	{"policy: no copies", vp("replication: {copies: 0}"), "", "spec.replication.copies"},
+	{"policy: more required than copies", vp("replication: {copies: 1, sites: {required: [a, b]}}"), "", "more sites.required than copies"},
+	{"policy: required and forbidden", vp("replication: {sites: {required: [a], forbidden: [a]}}"), "", "a site is in both required and forbidden"},
+	{"policy: preferred and forbidden", vp("replication: {sites: {preferred: [a], forbidden: [a]}}"), "", "a site is in both preferred and forbidden"},
+	{"policy: unknown spread", vp("replication: {spread: Rack}"), "", `supported values: "Organization", "Region", "Site"`},
+	{"policy: staleness of Strong", vp("consistency: {maxStaleness: 5s}"), "", "maxStaleness is only for mode: Bounded"},
+	{"policy: lag of no time", vp("durability: {maxLag: {time: 0s}}"), "", "time must be more than 0"},
+	{"policy: lag of no bytes", vp("durability: {maxLag: {bytes: 0}}"), "", "bytes must be more than 0"},
+	{"policy: name of a site", vp("replication: {sites: {required: [A_1]}}"), "", "spec.replication.sites.required[0]"},
+
+	{"site's long name", site(strings.Repeat("s", 64), "o", "f"), "", "a site's name is a DNS label"},
+	{"site without an organization", site("s", `""`, "f"), "", "spec.organization"},
+	{"site changes its organization", site("s", "o", "f"), site("s", "p", "f"), "a site does not change its organization"},
+	{"site changes its federation", site("s", "o", "f"), site("s", "o", "g"), "a site does not change its federation"},
+
+	{"pool too small", pool("1Mi", "/pool"), "", "a pool needs at least 64Mi"},
+	{"pool without a directory", pool("1Gi", "pool"), "", "spec.directory"},
+	{"pool moves", pool("1Gi", "/pool"), pool("1Gi", "/other"), "a pool does not change its directory"},
+
+	{"volume's access changes", gv("spec: {size: 1Gi}"), gv("spec: {size: 1Gi, access: ReadOnly}"), "access is part of the PersistentVolumeClaim, which does not change"},
+	{"content without a UUID", strings.Replace(content("a.b"), "4b8cd7a4-6a3f-4a9b-8f0e-3f8d1f3f0d43", "data", 1), "", "a GeoVolumeContent's name is its volume's UUID"},
+	{"content changes its name", content("a.b"), content("a.c"), "a volume keeps its name"},
+}
+
+const apiVersion = "apiVersion: storage.weir.dev/v1alpha1\n"
+
+func gv(spec string) string {
+	return apiVersion + "kind: GeoVolume\nmetadata: {name: v, namespace: default}\n" + spec
+}
+
+func vp(spec string) string {
+	return apiVersion + "kind: VolumePolicy\nmetadata: {name: p}\nspec: {" + spec + "}"
+}
+
+func site(name, organization, federation string) string {
+	return apiVersion + "kind: Site\nmetadata: {name: " + name + "}\nspec: {organization: " + organization + ", federation: " + federation + "}"
+}
+
+func pool(size, dir string) string {
+	return apiVersion + "kind: CachePool\nmetadata: {name: p}\nspec: {size: " + size + ", directory: " + dir + ", gateway: weir/weir-gateway}"
+}
+
+func content(name string) string {
+	return apiVersion + "kind: GeoVolumeContent\nmetadata: {name: 4b8cd7a4-6a3f-4a9b-8f0e-3f8d1f3f0d43}\nspec: {federationName: " + name + ", owner: a, size: 1Gi}"
+}
+
+func TestRefusals(t *testing.T) {
+	c, err := client.New(Start(t), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = client.WithFieldValidation(c, "Strict")
+	for _, r := range refusals {
+		t.Run(r.name, func(t *testing.T) {
+			o := object(t, r.object)
+			err := c.Create(t.Context(), o)
+			if r.change != "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				changed := object(t, r.change)
+				changed.SetResourceVersion(o.GetResourceVersion())
+				err = c.Update(t.Context(), changed)
+				if derr := c.Delete(t.Context(), o); derr != nil {
+					t.Error(derr)
+				}
+			}
+			if err == nil {
+				t.Fatal("it was accepted")
+			}
+			if !strings.Contains(err.Error(), r.says) {
+				t.Errorf("says: %v\nwant: %s", err, r.says)
+			}
+		})
+	}
+}
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := new(unstructured.Unstructured)
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return o
+}
+
+// Every rule of the kinds has a refusal above, and what is sensible is accepted.
+func TestEveryRuleIsTested(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(source(t), "config", "crd", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no CRDs: run make generate")
+	}
+	seen := 0
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range messages(t, text) {
+			seen++
+			tested := false
+			for _, r := range refusals {
+				tested = tested || strings.Contains(m, r.says)
+			}
+			if !tested {
+				t.Errorf("%s: no test for the rule %q", filepath.Base(f), m)
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d rules found", seen)
+	}
+}
+
+// messages collects the messages of x-kubernetes-validations in a CRD.
+func messages(t *testing.T, text []byte) (out []string) {
+	t.Helper()
+	var tree any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(any)
+	walk = func(n any) {
+		switch n := n.(type) {
+		case map[string]any:
+			for k, v := range n {
+				if rules, ok := v.([]any); ok && k == "x-kubernetes-validations" {
+					for _, r := range rules {
+						out = append(out, r.(map[string]any)["message"].(string))
+					}
+				}
+				walk(v)
+			}
+		case []any:
+			for _, v := range n {
+				walk(v)
+			}
+		}
+	}
+	walk(tree)
+	return out
+}
+
+func TestAccepted(t *testing.T) {
+	c, err := client.New(Start(t), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = client.WithFieldValidation(c, "Strict")
+	for _, text := range []string{
+		gv("spec: {size: 10Gi}"),
+		gv("spec: {size: 1073741824, policy: safe, grants: [{site: b, namespace: lab}, {site: b, namespace: lab2}], reclaimPolicy: Delete, replication: {copies: 3}, durability: {acknowledge: Sites, sites: 3, maxLag: {time: 1m, bytes: 1Gi}}}"),
+		gv("spec: {import: {volume: default.v}, access: ReadOnly, cache: {size: 10Gi}}"),
+		vp("replication: {copies: 3, spread: Organization, sites: {required: [a], preferred: [a, b], forbidden: [c], selector: {matchLabels: {jurisdiction: eu}}}}, durability: {acknowledge: Sites, sites: 2, whenDegraded: Continue}, consistency: {mode: Bounded, maxStaleness: 5s}, home: {preferredSites: [a]}"),
+		apiVersion + "kind: VolumePolicy\nmetadata: {name: q}\n",
+		site("ams", "surf", "research"), pool("10Gi", "/pool"), content("default.v"),
+	} {
+		o := object(t, text)
+		if err := c.Create(t.Context(), o, client.DryRunAll); err != nil {
+			t.Errorf("%v\n%s", err, text)
+		}
+	}
+}

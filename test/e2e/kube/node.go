@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// socket is where a node's containerd listens, in the node.
+const socket = "/run/weir/containerd.sock"
+
+// Node is a node of a cluster. Its methods may be called from several goroutines.
+type Node struct {
+	Name string // of the Node object
+	Addr string
+
+	site    *Site
+	machine machine
+	number  int    // within the site
+	disk    string // folder of containers' files, in the node
+	isGuest bool
+}
+
+// machine is what a node runs on.
+type machine interface {
+	// Output runs a bash script as root, and returns what it printed. A script that fails is an error.
+	Output(ctx context.Context, script string) (string, error)
+	// Kill is a power cut. Disks stay.
+	Kill()
+	// daemon starts a program that runs until Kill.
+	daemon(name, program string, args ...string) error
+}
+
+// Output runs a bash script on the node, outside of all pods, and returns what it printed.
+func (n *Node) Output(ctx context.Context, script string) (string, error) {
+	return n.machine.Output(ctx, script)
+}
+
+// LoadImages makes images known to the node; Clusters.Image makes their archives.
+func (n *Node) LoadImages(ctx context.Context, tars ...string) error {
+	ctr, err := n.site.c.program("ctr")
+	if err != nil {
+		return err
+	}
+	script := "until [ -S " + socket + " ]; do sleep 0.1; done\n"
+	for _, tar := range tars {
+		script += quote([]string{ctr, "-a", socket, "-n", "k8s.io", "images", "import", "--local", tar}) + " || exit\n"
+	}
+	if _, err := n.Output(ctx, script); err != nil {
+		return fmt.Errorf("load images into node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// startNode starts containerd and, when the API server is ready, kubelet and kube-proxy. It returns when the node has said that it is ready,
+// after begin.
+func (s *Site) startNode(ctx context.Context, n *Node, begin time.Time) error {
+	dir := s.nodeDir(n.Name)
+	if err := os.MkdirAll(filepath.Join(dir, "cni"), 0o755); err != nil {
+		return err
+	}
+	if err := s.pki.kubeconfig(n.Name, subject{"system:node:" + n.Name, []string{"system:nodes"}}, s.server(), n.Name, n.Addr); err != nil {
+		return err
+	}
+	for name, text := range map[string][]byte{
+		"containerd.toml":     n.containerd(dir),
+		"cni/10-e2e.conflist": n.cni(),
+		"kubelet.json":        n.kubelet(),
+		"kube-proxy.json":     n.proxy(),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := n.daemon("containerd", "-c", filepath.Join(dir, "containerd.toml")); err != nil {
+		return err
+	}
+	if err := n.loadBasics(ctx); err != nil {
+		return err
+	}
+	if err := s.await(ctx, "the API server", s.api.ready); err != nil {
+		return err
+	}
+	kind := "host"
+	if n.isGuest {
+		kind = "guest"
+	}
+	err := n.daemon("kubelet", "--config="+filepath.Join(dir, "kubelet.json"), "--kubeconfig="+s.pki.file(n.Name+".conf"),
+		"--hostname-override="+n.Name, "--node-ip="+n.Addr, "--node-labels=e2e.weir.dev/node="+kind, "--v=2")
+	if err != nil {
+		return err
+	}
+	if err == nil {
+		err = n.daemon("kube-proxy", "--config="+filepath.Join(dir, "kube-proxy.json"), "--hostname-override="+n.Name)
+	}
+	if err == nil {
+		err = s.awaitNode(ctx, n.Name, begin.Truncate(time.Second)) // what the API server says of times has no fractions
+	}
+	if err == nil {
+		s.c.say("node %s is ready after %v", n.Name, time.Since(begin).Round(100*time.Millisecond))
+	}
+	return err
+}
+
+// loadBasics loads the images that all nodes have.
+func (n *Node) loadBasics(ctx context.Context) error {
+	var tars []string
+	for _, name := range []string{"pause", "app"} {
+		tar, err := n.site.c.Image(ctx, name)
+		if err != nil {
+			return err
+		}
+		tars = append(tars, tar)
+	}
+	return n.LoadImages(ctx, tars...)
+}
+
+func (n *Node) daemon(program string, args ...string) error {
+	path, err := n.site.c.program(program)
+	if err != nil {
+		return err
+	}
+	return n.machine.daemon(program, path, args...)
+}
+
+// containerd is containerd's configuration.
+func (n *Node) containerd(dir string) []byte {
+	bin := n.site.c.bin
+	text := fmt.Sprintf(`version = 3
+root = %q
+state = "/run/weir/containerd"
+[grpc]
+  address = %q
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = %q
+[plugins.'io.containerd.cri.v1.runtime']
+  disable_apparmor = true
+  disable_hugetlb_controller = true
+  tolerate_missing_hugetlb_controller = true
+  restrict_oom_score_adj = true # root may lack CAP_SYS_RESOURCE
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+  bin_dirs = [%q]
+  conf_dir = %q
+  use_internal_loopback = true
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+  BinaryName = %q
+`, n.disk, socket, ImageName("pause"), filepath.Join(bin, "cni"), filepath.Join(dir, "cni"), filepath.Join(bin, "runc"))
+	return []byte(text)
+}
+
+// cni is the pod network: a bridge, from which the node routes. node/*.sh hide pods' addresses from other sites.
+func (n *Node) cni() []byte {
+	return text(object{"cniVersion": "1.0.0", "name": "e2e", "plugins": []object{{
+		"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
+		"ipam": object{
+			"type": "host-local", "dataDir": "/run/weir/cni",
+			"ranges": [][]object{{{"subnet": n.site.nodePods(n.number)}}},
+			"routes": []object{{"dst": "0.0.0.0/0"}},
+		},
+	}}})
+}
+
+func (n *Node) kubelet() []byte {
+	group, enforce := "/"+n.site.group, "pods"
+	if n.isGuest {
+		group, enforce = "/", "none" // a kernel for one processor has no cpuset controller
+	}
+	pki := n.site.pki
+	return text(object{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"failCgroupV1": false, "cgroupDriver": "cgroupfs", "cgroupRoot": group, "enforceNodeAllocatable": []string{enforce},
+		"failSwapOn": false, "protectKernelDefaults": !n.isGuest, // or it would set them, for the whole machine
+		"makeIPTablesUtilChains": false, "containerRuntimeEndpoint": "unix://" + socket,
+		"tlsCertFile": pki.file(n.Name + ".crt"), "tlsPrivateKeyFile": pki.file(n.Name + ".key"),
+		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true}, "x509": object{"clientCAFile": pki.file("ca.crt")}},
+		"authorization":  object{"mode": "Webhook"}, "resolvConf": "",
+		"imageGCHighThresholdPercent": 100, // nothing could fetch an image again
+		"evictionHard":                object{"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%"},
+		"syncFrequency":               "5s", "volumeStatsAggPeriod": "10s",
+	})
+}
+
+func (n *Node) proxy() []byte {
+	mode := "nftables"
+	if n.isGuest {
+		mode = "iptables"
+	}
+	return text(object{
+		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
+		"mode": mode, "clusterCIDR": n.site.PodRange(), "detectLocalMode": "ClusterCIDR",
+		"bindAddress": n.Addr, "healthzBindAddress": n.Addr + ":10256", "metricsBindAddress": "127.0.0.1:10249",
+		"clientConnection": object{"kubeconfig": n.site.pki.file("proxy.conf")},
+		// All zero: leave the kernel's settings alone.
+		"conntrack": object{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+	})
+}
+
+type object map[string]any
+
+// text is an object as the programs read it; JSON is YAML.
+func text(o object) []byte {
+	b, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // strings, numbers and lists of them
+	}
+	return b
+}
+
+// awaitNode waits until a node says that it is ready, and said so after since.
+func (s *Site) awaitNode(ctx context.Context, name string, since time.Time) error {
+	return s.await(ctx, "node "+name+" to be ready", func(ctx context.Context) error {
+		var n struct {
+			Status struct {
+				Conditions []struct {
+					Type, Status, Message string
+					LastHeartbeatTime     time.Time
+				}
+			}
+		}
+		if err := s.api.get(ctx, "/api/v1/nodes/"+name, &n); err != nil {
+			return err
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == "Ready" {
+				if c.Status == "True" && !c.LastHeartbeatTime.Before(since) {
+					return nil
+				}
+				return fmt.Errorf("ready is %s since %v: %s", c.Status, c.LastHeartbeatTime, c.Message)
+			}
+		}
+		return fmt.Errorf("it has no condition Ready")
+	})
+}
+
+// awaitAccounts waits until pods can be made in the namespace default.
+func (s *Site) awaitAccounts(ctx context.Context) error {
+	return s.await(ctx, "the default service account", func(ctx context.Context) error {
+		return s.api.get(ctx, "/api/v1/namespaces/default/serviceaccounts/default", nil)
+	})
+}
