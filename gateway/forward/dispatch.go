@@ -65,7 +65,7 @@ func dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest, reply *f
 		reply.Flag = eof
 		return err
 	case forwardpb.Method_METHOD_READ:
-		p := make([]byte, min(q.GetLength(), volume.MaxIO))
+		p := make([]byte, min(q.GetLength(), volume.MaxIO+1)) // which is refused
 		n, eof, err := home.Read(ctx, r, h, q.GetOffset(), p)
 		reply.Data, reply.Flag = p[:n], eof
 		return err
