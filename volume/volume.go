@@ -203,7 +203,8 @@ type Volume interface {
 	ID() ID
 	// Hold keeps h usable through this gateway after its last name is gone,
 	// until as many Releases. It does not wait. It returns ErrStale if h is
-	// already gone.
+	// gone as far as this gateway knows. One that trails may not know it yet:
+	// it then holds what may be gone, of which other methods return ErrStale.
 	Hold(h Handle) error
 	// Release ends one Hold.
 	Release(h Handle)

@@ -183,6 +183,25 @@ func TestHeartbeatRegained(t *testing.T) {
 	}
 }
 
+// A heartbeat whose lease has expired when it is stopped leaves nothing behind, so that is no error.
+func TestHeartbeatStoppedAfterItsEnd(t *testing.T) {
+	server := etcdtest.Start(t, nil)
+	r := open(t, Config{Endpoints: []string{server.Endpoint}})
+	h, err := r.Heartbeat(t.Context(), federation.Alive{Gateway: "ams-1", Site: "ams", Incarnation: "i"}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := h.(*beat)
+	b.stop() // nothing regains it
+	<-b.done
+	if _, err := b.c.client.Revoke(t.Context(), b.lease); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A record of a later release is refused by name, and told as unreadable, never as deleted.
 func TestNewerRecord(t *testing.T) {
 	server := etcdtest.Start(t, nil)

@@ -4,9 +4,11 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/weir-storage/weir/federation"
@@ -86,8 +88,9 @@ func (b *beat) Stop(ctx context.Context) error {
 	<-b.done
 	call, cancel := context.WithTimeout(ctx, b.c.cfg.CallTimeout)
 	defer cancel()
-	if _, err := b.c.client.Revoke(call, b.lease); err != nil {
-		return b.c.readError(ctx, err)
+	_, err := b.c.client.Revoke(call, b.lease)
+	if err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound) { // it expired, and its key with it
+		return nil
 	}
-	return nil
+	return b.c.readError(ctx, err)
 }

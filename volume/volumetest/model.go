@@ -24,11 +24,12 @@ func testModel(e *env) {
 	rapid.Check(e.T, func(t *rapid.T) {
 		slots++
 		m := &model{
-			ctx:   e.ctx,
-			sides: [2]volume.Volume{e.v, reference},
-			ids:   make(map[volume.Handle]int),
-			last:  make(map[volume.Handle]seen),
-			slot:  fmt.Sprintf("model %d", slots),
+			trails: e.s.Trails,
+			ctx:    e.ctx,
+			sides:  [2]volume.Volume{e.v, reference},
+			ids:    make(map[volume.Handle]int),
+			last:   make(map[volume.Handle]seen),
+			slot:   fmt.Sprintf("model %d", slots),
 		}
 		var top [2]volume.Handle
 		for i, v := range m.sides {
@@ -49,14 +50,15 @@ func testModel(e *env) {
 
 // model is one sequence of operations on both sides: 0 is the subject, 1 the reference.
 type model struct {
-	ctx   context.Context
-	sides [2]volume.Volume
-	inode [][2]volume.Handle    // every inode that was ever created, on both sides
-	holds []int                 // by index of inode
-	ids   map[volume.Handle]int // of the subject's handle in inode
-	last  map[volume.Handle]seen
-	slot  string
-	seq   uint32
+	trails bool // of Subject
+	ctx    context.Context
+	sides  [2]volume.Volume
+	inode  [][2]volume.Handle    // every inode that was ever created, on both sides
+	holds  []int                 // by index of inode
+	ids    map[volume.Handle]int // of the subject's handle in inode
+	last   map[volume.Handle]seen
+	slot   string
+	seq    uint32
 }
 
 // seen is what the subject last said about an inode.

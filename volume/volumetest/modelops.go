@@ -3,6 +3,7 @@
 package volumetest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -217,6 +218,11 @@ func (m *model) setAttr(t *rapid.T) operation {
 func (m *model) hold(v volume.Volume, r volume.Request, a, _ volume.Handle) answer {
 	if r.ID != (volume.OpID{}) {
 		return answer{} // it would be done twice
+	}
+	if m.trails && v == m.sides[0] { // Hold follows an operation that led to a
+		if _, err := v.GetAttr(m.ctx, r, a); errors.Is(err, volume.ErrStale) {
+			return answer{err: err}
+		}
 	}
 	err := v.Hold(a)
 	if i, mine := m.ids[a]; mine && v == m.sides[0] && err == nil {

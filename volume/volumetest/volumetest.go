@@ -39,6 +39,8 @@ type Subject struct {
 	// SetReadOnly makes the volume refuse changes, or accept them again. Nil if not
 	// supported.
 	SetReadOnly func(on bool)
+	// Trails: the volume's home may be elsewhere, so that Hold may not know yet what is gone.
+	Trails bool
 }
 
 // Run runs the whole suite. Each part gets its own Subject from subject.
