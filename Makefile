@@ -11,7 +11,7 @@ TOOLS = $(shell hack/tools/build -p)
 UNIT = $$($(GO) list ./... | grep -v /test/e2e)
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo test verify generate bench soak build clean mutations root deps race-deps tools
+.PHONY: help kube-tools demo test verify generate bench soak build clean mutations root deps race-deps tools
 
 help: ## show this list
 	@printf 'Weir: a POSIX file system that lives at several sites at once.\n\nUsage: make TARGET\n\n'
@@ -23,7 +23,7 @@ demo: root deps tools build ## build three sites on this machine and lose one (K
 	$(call say,demonstration)
 	@KEEP=$(KEEP) $(GO) run ./test/e2e/demo
 
-test: root race-deps tools build ## run all tests: units with the race detector, then end to end
+test: root deps race-deps tools kube-tools build ## run all tests: units with the race detector, then end to end
 	$(call say,unit tests: with the race detector; packages that did not change are cached)
 	@$(GO) test -race -p 2 $(UNIT); units=$$?; \
 	printf '\n== end-to-end tests: sites, links and kernel NFS clients on this machine, at most 15 minutes\n'; \
@@ -42,7 +42,7 @@ bench: ## run the benchmarks, briefly
 	@$(GO) test -run '^$$' -bench . -benchtime 300ms -p 1 \
 		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
-soak: root deps tools build ## run long random schedules, then the end-to-end tests in their long form (hours)
+soak: root deps tools kube-tools build ## run long random schedules, then the end-to-end tests in their long form (hours)
 	$(call say,random schedules of the protocol)
 	@$(GO) test -count=1 -timeout 4h ./replica/protocol -seeds 20000
 	$(call say,end-to-end tests$(comma) long)
@@ -71,3 +71,7 @@ race-deps:
 
 tools:
 	@hack/tools/build etcd s3
+
+# What the tests with Kubernetes run; the first time takes twenty minutes.
+kube-tools:
+	@hack/tools/build kube helm node csi provisioner

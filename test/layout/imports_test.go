@@ -60,7 +60,7 @@ func judge(r row, pkg, imported string, test bool) string {
 		return "" // the standard library
 	}
 	top, _, _ := strings.Cut(pkg, "/")
-	if hasPrefix(kubernetesModules, imported) && !hasPrefix(notKubernetes, imported) && !slices.Contains(kubernetes, top) {
+	if hasPrefix(kubernetesModules, imported) && !hasPrefix(notKubernetes, imported) && !slices.Contains(kubernetes, top) && !slices.Contains(kubernetes, pkg) {
 		return "only " + strings.Join(kubernetes, ", ") + " may import Kubernetes"
 	}
 	if r.outside != nil && !test && !hasPrefix(r.outside, imported) {
