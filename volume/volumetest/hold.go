@@ -139,6 +139,9 @@ func testStale(e *env) {
 				"testlock":    func() error { return e.v.TestLock(e.ctx, r, h, volume.Lock{}) },
 				"hold":        func() error { return e.v.Hold(h) },
 			} {
+				if name == "hold" && e.s.Trails {
+					continue // see Subject.Trails
+				}
 				if got := outcome(do()); got != volume.ErrStale {
 					e.Errorf("%s of %+v: outcome %v, want %v", name, h, got, volume.ErrStale)
 				}
