@@ -85,6 +85,9 @@ func (n *connection) complete(getenv func(string) string) error {
 	if len(missing) > 0 {
 		return usage("it is not known how to reach the federation: give %s, or --config FILE (WEIR_CONFIG) that has registry and tls", strings.Join(missing, ", "))
 	}
+	if n.noRegistry {
+		return nil
+	}
 	var p problems
 	endpoints(&p, "--registry", n.registry)
 	if len(p) > 0 {

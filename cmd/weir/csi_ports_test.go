@@ -75,6 +75,18 @@ func TestDetachFences(t *testing.T) {
 	}
 }
 
+// The node plugin knows no registry.
+func TestNodeNeedsNoRegistry(t *testing.T) {
+	p := process{connection: connection{noRegistry: true, site: "ams", ca: "ca", cert: "c", key: "k"}}
+	if err := p.complete(func(string) string { return "" }); err != nil {
+		t.Error(err)
+	}
+	p.noRegistry = false
+	if err := p.complete(func(string) string { return "" }); err == nil {
+		t.Error("others do")
+	}
+}
+
 func TestSiteGateway(t *testing.T) {
 	f := new(fencer)
 	g := &siteGateway{client: f, host: "10.96.0.7", port: 2049}

@@ -242,6 +242,7 @@ func testMounts(t *testing.T, c *Clusters) {
 	if got := must(t)(guest.Output(ctx, "grep -cw nfs4 /proc/filesystems")); got != "1" {
 		t.Errorf("the kernel has no NFS client")
 	}
+	must(t)(s.Kubectl(ctx, "delete", "pod", "plugin", "user", "--now"))
 }
 
 // testImages runs a program of each image, one after the other, and helm.

@@ -135,6 +135,9 @@ func (c *Clusters) Site(name string) *Site {
 // Names are the names of the sites.
 func (c *Clusters) Names() []string { return c.cfg.Sites }
 
+// Root is the source tree.
+func (c *Clusters) Root() string { return c.root }
+
 // Bin is the folder of the programs of hack/tools: kubectl, helm and others.
 func (c *Clusters) Bin() string { return c.bin }
 

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package installed is a federation of three clusters with Weir installed by its chart, as institutions would: at each site a member of
+// the registry and an S3 store of its own, outside of Kubernetes, and in the cluster everything that charts/weir brings, from images
+// of this source tree. Nodes that are guests have a kernel with an NFS client; pods with volumes run there.
+//
+// Organizations are "org-" and the site's name, the federation is "demo". Certificates come from an authority that the tests have.
+package installed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/test/e2e/kube"
+	"github.com/weir-storage/weir/test/e2e/stage"
+)
+
+// Federation is its name.
+const Federation = "demo"
+
+// Namespace is that of Weir's own pods.
+const Namespace = "weir-system"
+
+const (
+	accessKey = "weir-demo"
+	secretKey = "weir-demo-secret"
+	poolDir   = "/var/lib/weir" // of the host node: see package kube
+)
+
+// Federated are clusters with Weir.
+type Federated struct {
+	*kube.Clusters
+	Etcd *stage.Etcd
+
+	ca    *pki.Authority
+	dir   string
+	say   func(format string, a ...any)
+	sites map[string]*site
+}
+
+type site struct {
+	s3     *stage.S3
+	values []string // flags of helm
+}
+
+// Install brings the registry and the stores up, and installs the chart at all sites at once. It returns when all pods are ready.
+func Install(ctx context.Context, c *kube.Clusters, say func(format string, a ...any)) (_ *Federated, err error) {
+	f := &Federated{Clusters: c, dir: filepath.Join(c.Stage.Dir(), "weir"), say: say, sites: map[string]*site{}}
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return nil, err
+	}
+	if f.ca, err = pki.NewAuthority(Federation, time.Now().Add(-time.Hour), 240*time.Hour); err != nil {
+		return nil, err
+	}
+	tls := map[string]stage.TLS{}
+	var at []*stage.Site
+	for _, name := range c.Names() {
+		s := c.Site(name)
+		if tls[name], err = f.issue(name, "registry-"+name, s.Addr()); err != nil {
+			return nil, err
+		}
+		at = append(at, s.Site)
+	}
+	say("starting the registry: etcd at %s", strings.Join(c.Names(), ", "))
+	if f.Etcd, err = c.Stage.StartEtcd(ctx, tls, at...); err != nil {
+		return nil, err
+	}
+	say("making images")
+	var tars []string
+	for _, name := range []string{"weir", "csi-attacher", "csi-provisioner", "csi-resizer"} {
+		tar, err := c.Image(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		tars = append(tars, tar)
+	}
+	for _, name := range c.Names() {
+		f.sites[name] = new(site)
+	}
+	say("installing the chart at %s", strings.Join(c.Names(), ", "))
+	return f, f.each(func(name string) error { return f.install(ctx, name, tars) })
+}
+
+// each calls fn for all sites at the same time.
+func (f *Federated) each(fn func(name string) error) error {
+	errs := make([]error, len(f.Names()))
+	var wg sync.WaitGroup
+	for i, name := range f.Names() {
+		wg.Go(func() {
+			if errs[i] = fn(name); errs[i] != nil {
+				errs[i] = fmt.Errorf("site %s: %w", name, errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// issue makes a certificate of a site's part, and returns its files.
+func (f *Federated) issue(site, who string, hosts ...string) (stage.TLS, error) {
+	root, err := f.ca.Pair()
+	if err != nil {
+		return stage.TLS{}, err
+	}
+	caFile := filepath.Join(f.dir, "ca.crt")
+	if err := os.WriteFile(caFile, root.Cert, 0o644); err != nil {
+		return stage.TLS{}, err
+	}
+	pair, err := f.ca.Issue(pki.Identity{Federation: Federation, Organization: "org-" + site, Site: site, Gateway: who}, hosts, time.Now().Add(-time.Hour), 240*time.Hour)
+	if err != nil {
+		return stage.TLS{}, err
+	}
+	cert, key, err := pair.Write(f.dir, who)
+	return stage.TLS{CA: caFile, Cert: cert, Key: key}, err
+}
+
+func (f *Federated) install(ctx context.Context, name string, tars []string) (err error) {
+	s, mine := f.Site(name), f.sites[name]
+	if mine.s3, err = f.Stage.StartS3(ctx, s.Site, accessKey, secretKey); err != nil {
+		return err
+	}
+	for _, n := range s.Nodes() {
+		which := tars
+		if n != s.HostNode() {
+			which = tars[:1] // the CSI node plugin
+		}
+		if err := n.LoadImages(ctx, which...); err != nil {
+			return err
+		}
+	}
+	if out, err := s.HostNode().Output(ctx, "mkdir -p "+poolDir+" && chown 65532:65532 "+poolDir); err != nil {
+		return fmt.Errorf("make the pool's folder: %w: %s", err, out)
+	}
+	if mine.values, err = f.values(name); err != nil {
+		return err
+	}
+	return f.Upgrade(ctx, name)
+}
+
+// Upgrade installs the chart, or upgrades what is installed, with further flags of helm.
+func (f *Federated) Upgrade(ctx context.Context, name string, more ...string) error {
+	s := f.Site(name)
+	args := append([]string{"upgrade", "--install", "weir", filepath.Join(f.Root(), "charts", "weir"), "--namespace", Namespace, "--create-namespace",
+		"--wait", "--timeout", "4m"}, f.sites[name].values...)
+	if out, err := s.Helm(ctx, append(args, more...)...); err != nil {
+		return fmt.Errorf("helm upgrade: %w: %s", err, out)
+	}
+	return nil
+}
+
+// values are the site's answers to the chart's questions.
+func (f *Federated) values(name string) ([]string, error) {
+	s := f.Site(name)
+	var endpoints []string
+	for _, other := range f.Names() {
+		endpoints = append(endpoints, fmt.Sprintf("%q", "https://"+f.Site(other).Addr()+":2379"))
+	}
+	host, guest := "{e2e.weir.dev/node: host}", "{e2e.weir.dev/node: guest}"
+	if s.GuestNode() == nil {
+		guest = host // it mounts nothing there
+	}
+	text := fmt.Sprintf(`federation: %s
+organization: org-%s
+site: {name: %[2]s, region: region-%[2]s}
+registry: {endpoints: [%s]}
+store: {endpoint: %q, bucket: weir, accessKey: %s, secretKey: %s}
+certificates: {mode: provided}
+imageRegistry: weir.test
+imagePullPolicy: Never
+image: {tag: dev}
+gateway:
+  expose: HostNetwork
+  address: %s
+  nodeSelector: %s
+  lease: 20s
+  pool: {size: 3Gi, hostPath: %s}
+  resources: {requests: {cpu: 10m, memory: 64Mi}, limits: {memory: 2Gi}}
+operator: {nodeSelector: %[8]s, replicas: 1, resources: {requests: {cpu: 10m, memory: 32Mi}}}
+csi:
+  controller: {nodeSelector: %[8]s, resources: {requests: {cpu: 10m, memory: 32Mi}}}
+  node: {nodeSelector: %[10]s}
+  provisioner: {image: {tag: dev}}
+  attacher: {image: {tag: dev}}
+  resizer: {image: {tag: dev}}
+  sidecarResources: {requests: {cpu: 10m, memory: 16Mi}}
+`, Federation, name, strings.Join(endpoints, ", "), f.sites[name].s3.Endpoint(), accessKey, secretKey, s.Addr(), host, poolDir, guest)
+	file := filepath.Join(f.dir, name+".yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	flags := []string{"--values", file}
+	for key, who := range map[string]string{"gateway": name + "-0", "operator": name + "-operator", "csiController": name + "-csi-controller", "csiNode": name + "-csi-node"} {
+		tls, err := f.issue(name, who, s.Addr())
+		if err != nil {
+			return nil, err
+		}
+		flags = append(flags, "--set-file", "certificates.provided."+key+".cert="+tls.Cert, "--set-file", "certificates.provided."+key+".key="+tls.Key)
+	}
+	return append(flags, "--set-file", "certificates.provided.ca="+filepath.Join(f.dir, "ca.crt")), nil
+}
+
+// Lose ends a site as a power cut would: cluster, store and registry member.
+func (f *Federated) Lose(name string) {
+	f.Site(name).Kill()
+	f.sites[name].s3.Proc().Kill()
+	f.Etcd.Member(name).Proc().Kill()
+}
+
+// Return starts what Lose ended.
+func (f *Federated) Return(ctx context.Context, name string) error {
+	if err := errors.Join(f.Etcd.Member(name).Start(), f.sites[name].s3.Start()); err != nil {
+		return err
+	}
+	return f.Site(name).Return(ctx)
+}
