@@ -11,7 +11,7 @@ TOOLS = $(shell hack/tools/build -p)
 UNIT = $$($(GO) list ./... | grep -v /test/e2e)
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help kube-tools demo test verify generate bench soak build clean mutations root deps race-deps tools
+.PHONY: help kube-tools demo demo-kube test verify generate bench soak build clean mutations root deps race-deps tools
 
 help: ## show this list
 	@printf 'Weir: a POSIX file system that lives at several sites at once.\n\nUsage: make TARGET\n\n'
@@ -22,6 +22,10 @@ help: ## show this list
 demo: root deps tools build ## build three sites on this machine and lose one (KEEP=1 leaves them running)
 	$(call say,demonstration)
 	@KEEP=$(KEEP) $(GO) run ./test/e2e/demo
+
+demo-kube: root deps tools kube-tools ## the same on three Kubernetes clusters, with pods (KEEP=1 leaves them running)
+	$(call say,demonstration on Kubernetes)
+	@KEEP=$(KEEP) $(GO) run ./test/e2e/kubedemo
 
 test: root deps race-deps tools kube-tools build ## run all tests: units with the race detector, then end to end
 	$(call say,unit tests: with the race detector; packages that did not change are cached)

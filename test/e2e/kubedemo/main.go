@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kubedemo shows Weir on Kubernetes, on one machine: three real clusters with Weir installed by its chart; a volume that is
+// declared at one site and imported at another; and the loss of a whole site while a pod at the other writes.
+//
+//	go run ./test/e2e/kubedemo
+//
+// It needs root on Debian, installs and builds what is missing, and leaves nothing behind but caches. With KEEP=1 in the
+// environment it leaves everything running at the end, says how to use it, and waits for Ctrl-C.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/weir-storage/weir/test/e2e/installed"
+	"github.com/weir-storage/weir/test/e2e/kube"
+	"github.com/weir-storage/weir/test/e2e/stage"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	begin := time.Now()
+	if err := demo(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+	fmt.Printf("\nDone in %.0f s.\n", time.Since(begin).Seconds())
+}
+
+// show is the demonstration while it runs.
+type show struct {
+	*installed.Federated
+	source string // a tree of files, as every machine sees it
+	begin  time.Time
+	facts  []string
+}
+
+func (s *show) title(format string, a ...any) {
+	fmt.Printf("\n[%5.1f s] %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, a...))
+}
+
+func (s *show) fact(format string, a ...any) {
+	f := fmt.Sprintf(format, a...)
+	s.facts = append(s.facts, f)
+	fmt.Println("  " + f)
+}
+
+func demo(ctx context.Context) (err error) {
+	if os.Geteuid() != 0 {
+		return errors.New("network namespaces and virtual machines need root: run it with sudo")
+	}
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "weir-demo-")
+	if err != nil {
+		return err
+	}
+	s := &show{begin: time.Now(), source: filepath.Join(strings.TrimSpace(string(root)), "src")}
+	s.title("Three Kubernetes clusters, from source, joined by a wide-area network")
+	clusters, err := kube.Up(ctx, kube.Config{Sites: []string{"a", "b", "c"}, StateDir: dir, Progress: os.Stderr,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, "demo: logs are kept in", dir)
+			look, cancel := context.WithTimeout(context.Background(), time.Minute)
+			err = errors.Join(err, clusters.Dump(look))
+			cancel()
+		}
+		if derr := clusters.Down(); derr != nil {
+			err = errors.Join(err, derr)
+		}
+		if err == nil {
+			err = os.RemoveAll(dir)
+		}
+	}()
+	s.title("helm install at each: one chart, one site")
+	if s.Federated, err = installed.Install(ctx, clusters, func(format string, a ...any) { fmt.Printf("  "+format+"\n", a...) }); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{s.declare, s.share, s.raise, s.lose, s.comeBack} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	s.title("What happened")
+	for _, f := range s.facts {
+		fmt.Println("  - " + f)
+	}
+	if os.Getenv("KEEP") != "" {
+		fmt.Printf("\nIt runs until Ctrl-C. To look at site a:\n  KUBECONFIG=%s ip netns exec %s-a %s get gv,gvc,sites -A -o wide\n",
+			s.Site("a").Kubeconfig(), s.Stage.Prefix(), filepath.Join(s.Bin(), "kubectl"))
+		<-ctx.Done()
+	}
+	return nil
+}
+
+// kubectl runs a command at a site and returns what it printed.
+func (s *show) kubectl(ctx context.Context, site string, args ...string) (string, error) {
+	out, err := s.Site(site).Kubectl(ctx, args...)
+	if err != nil {
+		return "", fmt.Errorf("site %s: kubectl %s: %w: %s", site, strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(out), nil
+}
+
+// table prints what a person sees at a site.
+func (s *show) table(ctx context.Context, site string) error {
+	out, err := s.kubectl(ctx, site, "get", "gv,gvc,sites", "-A", "-o", "wide")
+	fmt.Printf("  kubectl get gv,gvc,sites -o wide, at %s\n%s", site, indent(out))
+	return err
+}
+
+// apply prints a manifest and applies it.
+func (s *show) apply(ctx context.Context, site, text string) error {
+	fmt.Print(indent(text))
+	return s.Site(site).Apply(ctx, text)
+}
+
+func (s *show) wait(ctx context.Context, site, what, condition string) error {
+	_, err := s.kubectl(ctx, site, "wait", "--for="+condition, "--timeout=150s", what)
+	return err
+}
+
+// exec runs a script in a pod.
+func (s *show) exec(ctx context.Context, site, pod, script string) (string, error) {
+	out, err := s.Site(site).Exec(ctx, pod, "sh", "-c", script)
+	if err != nil {
+		return "", fmt.Errorf("site %s, pod %s: %s: %w: %s", site, pod, script, err, out)
+	}
+	return strings.TrimSpace(out), nil
+}
+
+func indent(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ") + "\n"
+}
+
+const objects = `apiVersion: storage.weir.dev/v1alpha1
+kind: VolumePolicy
+metadata: {name: safe}
+spec: {replication: {copies: 2}, durability: {acknowledge: Sites, sites: 2}}
+---
+apiVersion: storage.weir.dev/v1alpha1
+kind: VolumePolicy
+metadata: {name: safer}
+spec: {replication: {copies: 3}, durability: {acknowledge: Sites, sites: 2}}
+---
+apiVersion: storage.weir.dev/v1alpha1
+kind: GeoVolume
+metadata: {name: shared, namespace: default}
+spec: {size: 4Gi, policy: safer, grants: [{site: b, namespace: default}], home: {preferredSites: [a]}}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: geo}
+provisioner: csi.weir.dev
+parameters: {policy: safe}
+allowVolumeExpansion: true
+---
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttributesClass
+metadata: {name: safer}
+driverName: csi.weir.dev
+parameters: {policy: safer}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: results, namespace: default}
+spec: {accessModes: [ReadWriteMany], storageClassName: geo, resources: {requests: {storage: 1Gi}}}
+`
+
+const imported = `apiVersion: storage.weir.dev/v1alpha1
+kind: GeoVolume
+metadata: {name: from-a, namespace: default}
+spec: {import: {volume: default.shared}}
+`
+
+// declare applies what a person writes.
+func (s *show) declare(ctx context.Context) error {
+	s.title("At a: policies, a volume that is granted to b, and a storage class with a claim")
+	if err := s.apply(ctx, "a", objects); err != nil {
+		return err
+	}
+	if err := s.wait(ctx, "a", "gv/shared", "condition=Ready"); err != nil {
+		return err
+	}
+	return s.table(ctx, "a")
+}
+
+// pod is a manifest of a pod with volumes, and with the source tree to copy from, on the machine with an NFS client.
+func (s *show) pod(name string, claims map[string]string) string {
+	mounts, volumes := "", ""
+	for path, claim := range claims {
+		mounts += fmt.Sprintf(", {name: %s, mountPath: %s}", claim, path)
+		volumes += fmt.Sprintf(", {name: %s, persistentVolumeClaim: {claimName: %[1]s}}", claim)
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: default}
+spec:
+  terminationGracePeriodSeconds: 1
+  nodeSelector: {e2e.weir.dev/node: guest}
+  containers:
+  - {name: app, image: %s, imagePullPolicy: Never, volumeMounts: [{name: source, mountPath: /source, readOnly: true}%s]}
+  volumes: [{name: source, hostPath: {path: %s}}%s]
+`, name, kube.ImageName("app"), mounts, s.source, volumes)
+}
+
+const sums = "cd %s && find . -path ./cmd -prune -o -type f -print | sort | xargs sha256sum | sha256sum"
+
+// share has a pod at each of two sites use the volume.
+func (s *show) share(ctx context.Context) error {
+	s.title("A pod at a copies the Go standard library's source tree into it")
+	if err := s.apply(ctx, "a", s.pod("at-a", map[string]string{"/data": "shared", "/results": "results"})); err != nil {
+		return err
+	}
+	if err := s.wait(ctx, "a", "pod/at-a", "condition=Ready"); err != nil {
+		return err
+	}
+	mount, err := s.exec(ctx, "a", "at-a", "grep ' /data ' /proc/mounts")
+	if err != nil {
+		return err
+	}
+	fmt.Println("  " + mount)
+	begin := time.Now()
+	count, err := s.exec(ctx, "a", "at-a", `set -e; cd /source; mkdir /data/go; find . -path ./cmd -prune -o -type d -print | (cd /data/go; xargs mkdir -p)
+find . -path ./cmd -prune -o -type f -print > /tmp/files
+xargs -P 8 -n 120 sh -c 'tar -cf - "$@" | tar -xmf - -C /data/go' tar < /tmp/files; sync; wc -l < /tmp/files`)
+	if err != nil {
+		return err
+	}
+	took := time.Since(begin)
+	s.title("b imports the volume, by its grant, and a pod there reads the tree")
+	if err := s.apply(ctx, "b", imported); err != nil {
+		return err
+	}
+	if err := s.wait(ctx, "b", "gv/from-a", "condition=Ready"); err != nil {
+		return err
+	}
+	if err := s.apply(ctx, "b", s.pod("at-b", map[string]string{"/data": "from-a"})); err != nil {
+		return err
+	}
+	if err := s.wait(ctx, "b", "pod/at-b", "condition=Ready"); err != nil {
+		return err
+	}
+	if err := s.verify(ctx, "b", "at-b"); err != nil {
+		return err
+	}
+	s.fact("%s files of the Go library copied by a pod at a in %.0f s; read by a pod at b, every hash is right", count, took.Seconds())
+	return s.table(ctx, "b")
+}
+
+// verify compares the tree's hashes with those of the original.
+func (s *show) verify(ctx context.Context, site, pod string) error {
+	want, err := s.exec(ctx, site, pod, fmt.Sprintf(sums, "/source"))
+	if err != nil {
+		return err
+	}
+	got, err := s.exec(ctx, site, pod, fmt.Sprintf(sums, "/data/go"))
+	if err == nil && got != want {
+		err = fmt.Errorf("site %s: the tree's hash is %s, and the original's %s", site, got, want)
+	}
+	return err
+}
+
+// raise has a VolumeAttributesClass change a volume that is in use.
+func (s *show) raise(ctx context.Context) error {
+	s.title("A VolumeAttributesClass gives the claim's volume a third copy, while a pod uses it")
+	if _, err := s.exec(ctx, "a", "at-a", "echo before > /results/f; sync"); err != nil {
+		return err
+	}
+	volume, err := s.kubectl(ctx, "a", "get", "pvc/results", "-o", "jsonpath={.spec.volumeName}")
+	if err != nil {
+		return err
+	}
+	handle, err := s.kubectl(ctx, "a", "get", "pv/"+volume, "-o", "jsonpath={.spec.csi.volumeHandle}")
+	if err != nil {
+		return err
+	}
+	content := "gvc/" + strings.TrimPrefix(handle, installed.Federation+"/")
+	before, err := s.kubectl(ctx, "a", "get", content, "-o", "jsonpath={.status.copies}")
+	if err != nil {
+		return err
+	}
+	fmt.Println("  kubectl patch pvc results -p '{\"spec\":{\"volumeAttributesClassName\":\"safer\"}}'")
+	if _, err := s.kubectl(ctx, "a", "patch", "pvc/results", "-p", `{"spec":{"volumeAttributesClassName":"safer"}}`); err != nil {
+		return err
+	}
+	if err := s.wait(ctx, "a", content, "jsonpath={.status.copies}=3/3"); err != nil {
+		return err
+	}
+	if _, err := s.exec(ctx, "a", "at-a", "echo after >> /results/f; sync; cat /results/f"); err != nil {
+		return err
+	}
+	s.fact("a VolumeAttributesClass took a volume in use from copies %s to 3/3", before)
+	return s.table(ctx, "a")
+}
+
+// lose takes site a away while a pod at b writes.
+func (s *show) lose(ctx context.Context) error {
+	s.title("20 ms between the sites; a pod at b writes and fsyncs; site a is lost: cluster, gateway, store, registry member")
+	for _, site := range s.Names() {
+		if err := s.Stage.SetLink(ctx, site, stage.Link{Delay: 10 * time.Millisecond}); err != nil {
+			return err
+		}
+	}
+	if _, err := s.exec(ctx, "b", "at-b", "setsid sh -c 'guesttool write /data/lines /tmp/record /tmp/stop >/tmp/said 2>&1; echo $? >/tmp/code' >/dev/null 2>&1 &"); err != nil {
+		return err
+	}
+	before, err := s.lines(ctx, 30)
+	if err != nil {
+		return err
+	}
+	s.Lose("a")
+	lost := time.Now()
+	if _, err := s.lines(ctx, before+30); err != nil {
+		return err
+	}
+	went := time.Since(lost)
+	if _, err := s.exec(ctx, "b", "at-b", "touch /tmp/stop; while [ ! -e /tmp/code ]; do sleep 0.2; done; cat /tmp/said; [ $(cat /tmp/code) = 0 ] && guesttool verify /data/lines /tmp/record"); err != nil {
+		return err
+	}
+	noted, err := s.lines(ctx, 0)
+	if err != nil {
+		return err
+	}
+	s.fact("site a lost; the pod at b wrote on %.1f s later, no error, no restart: %d noted lines, all there", went.Seconds(), noted)
+	if err := s.verify(ctx, "b", "at-b"); err != nil {
+		return err
+	}
+	s.title("A replacement for the lost pod starts at b")
+	if err := s.Site("b").Apply(ctx, s.pod("replacement", map[string]string{"/data": "from-a"})); err != nil {
+		return err
+	}
+	if err := s.wait(ctx, "b", "pod/replacement", "condition=Ready"); err != nil {
+		return err
+	}
+	if err := s.verify(ctx, "b", "replacement"); err != nil {
+		return err
+	}
+	s.fact("the replacement at b reads the tree without a: every hash is right")
+	return s.table(ctx, "b")
+}
+
+// lines waits until the writer at b has noted n lines, and returns how many it has.
+func (s *show) lines(ctx context.Context, n int) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		out, err := s.exec(ctx, "b", "at-b", "wc -l < /tmp/record || echo 0")
+		if err != nil {
+			return 0, err
+		}
+		var got int
+		if _, err := fmt.Sscan(out, &got); err != nil {
+			return 0, err
+		}
+		if got >= n {
+			return got, nil
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// comeBack starts site a again.
+func (s *show) comeBack(ctx context.Context) error {
+	s.title("Site a comes back")
+	back := time.Now()
+	if err := s.Return(ctx, "a"); err != nil {
+		return err
+	}
+	if err := s.wait(ctx, "a", "gv/shared", "jsonpath={.status.copies}=3/3"); err != nil {
+		return err
+	}
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) {
+		got, err := s.exec(ctx, "a", "at-a", "wc -l < /data/lines")
+		if err == nil {
+			s.fact("site a back; %.0f s later its pod reads what b wrote without it: %s lines", time.Since(back).Seconds(), got)
+			break
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return s.table(ctx, "a")
+}
