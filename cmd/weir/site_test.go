@@ -154,6 +154,14 @@ func TestVolumeTransfer(t *testing.T) {
 	b.want(exitOK, "mount -t nfs4 -o vers=4.2 10.0.0.1:/team.data MOUNTPOINT", "", "volume", "admit", "team.data", "--site", "ams", "--client", "10.0.0.9")
 	b.want(exitOK, "may not use volume team.data", "", "volume", "expel", "team.data", "--site", "ams", "--client", "10.0.0.9")
 	b.want(exitOK, "team.data  Pending", "", "status", "team.data")
-	b.want(exitOK, "volume team.data is deleted", "team.data\n", "volume", "delete", "team.data")
+	b.want(exitError, "it belongs to the cluster of site ams", "team.data\n", "volume", "delete", "team.data")
+	v, rev, err := b.registry.FindVolume(t.Context(), "team.data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Deleted, v.DeletedAt = true, storyTime // as its operator does
+	if _, err := b.registry.UpdateVolume(t.Context(), rev, v); err != nil {
+		t.Fatal(err)
+	}
 	b.want(exitError, "it was deleted at", "", "volume", "transfer", "team.data", "--to", "waw")
 }

@@ -77,10 +77,38 @@ func (c *client) markDeleted(ctx context.Context, name, uuid string, now time.Ti
 		if v.UUID != uuid {
 			return v.DeletedAt, fmt.Errorf("delete volume %s: the name now means another volume, %s: nothing was changed", name, v.UUID)
 		}
-		v.Deleted, v.DeletedAt = true, now.UTC()
-		_, err = c.registry.UpdateVolume(ctx, rev, v)
+		if v.OwnerCluster != "" {
+			return v.DeletedAt, fmt.Errorf("delete volume %s: it belongs to the cluster of site %s: delete its GeoVolume or PersistentVolumeClaim there, with reclaimPolicy Delete", name, v.OwnerSite)
+		}
+		if rev, err = c.shut(ctx, rev, &v); err == nil {
+			v.Deleted, v.DeletedAt = true, now.UTC()
+			_, err = c.registry.UpdateVolume(ctx, rev, v)
+		}
 		if try == markTries || !errors.Is(err, federation.ErrConflict) && !errors.Is(err, federation.ErrUnknown) {
 			return v.DeletedAt, err
 		}
 	}
+}
+
+// shut lets no more claims be made, and refuses when there are some: then they may be made again. Who makes one reads the volume's record
+// afterwards, so one of the two sees the other.
+func (c *client) shut(ctx context.Context, rev federation.Revision, v *federation.Volume) (federation.Revision, error) {
+	var err error
+	if !v.Closing {
+		v.Closing = true
+		if rev, err = c.registry.UpdateVolume(ctx, rev, *v); err != nil {
+			return rev, err
+		}
+	}
+	claims, err := c.registry.ListClaims(ctx, v.UUID)
+	if err != nil || len(claims) == 0 {
+		return rev, err
+	}
+	var users []string
+	for _, x := range claims {
+		users = append(users, x.Site+"/"+x.Namespace+"/"+x.Name)
+	}
+	v.Closing = false
+	_, err = c.registry.UpdateVolume(ctx, rev, *v)
+	return rev, errors.Join(fmt.Errorf("delete volume %s: it is in use by %s (site/namespace/name): delete these first", v.Name, strings.Join(users, ", ")), err)
 }

@@ -200,6 +200,40 @@ func TestMissingHome(t *testing.T) {
 	}
 }
 
+// A volume that clusters use is not deleted behind their backs.
+func TestVolumeDeleteInUse(t *testing.T) {
+	b := newBench(t)
+	b.site("ams", "SURF")
+	b.site("fra", "DFN")
+	b.want(exitOK, "created", manifest, "volume", "create", "-f", "-", "--wait", "0")
+	v, _, err := b.registry.FindVolume(t.Context(), "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := federation.Claim{Volume: v.UUID, Site: "fra", Namespace: "lab", Name: "copy", Kind: federation.ClaimGeoVolume, Access: federation.ReadWrite}
+	if err := b.registry.PutClaim(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	b.want(exitError, "in use by fra/lab/copy", "", "volume", "delete", "data", "--yes")
+	v, rev, err := b.registry.FindVolume(t.Context(), "data")
+	if err != nil || v.Closing || v.Deleted {
+		t.Fatalf("after the refusal: %+v, %v", v, err)
+	}
+	if err := b.registry.DeleteClaim(t.Context(), v.UUID, "fra", "lab", "copy"); err != nil {
+		t.Fatal(err)
+	}
+	v.OwnerSite, v.OwnerCluster = "ams", "uid"
+	if rev, err = b.registry.UpdateVolume(t.Context(), rev, v); err != nil {
+		t.Fatal(err)
+	}
+	b.want(exitError, "belongs to the cluster of site ams", "", "volume", "delete", "data", "--yes")
+	v.OwnerSite, v.OwnerCluster = "", ""
+	if _, err = b.registry.UpdateVolume(t.Context(), rev, v); err != nil {
+		t.Fatal(err)
+	}
+	b.want(exitOK, "deleted since", "", "volume", "delete", "data", "--yes")
+}
+
 func TestVolumeListAndDelete(t *testing.T) {
 	b := newBench(t)
 	b.want(exitOK, "There are no volumes", "", "volume", "list")
