@@ -11,13 +11,13 @@ TOOLS = $(shell hack/tools/build -p)
 UNIT = $$($(GO) list ./... | grep -v /test/e2e)
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help kube-tools demo demo-kube test verify generate bench soak build clean mutations root deps race-deps tools
+.PHONY: help kube-tools demo demo-kube test verify generate bench soak build clean mutations root deps tools
 
 help: ## show this list
 	@printf 'Weir: a POSIX file system that lives at several sites at once.\n\nUsage: make TARGET\n\n'
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | \
 		while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
-	@printf '\ndemo, test and soak need root on Debian 12 (amd64); they install the packages that they need.\n'
+	@printf '\ndemo, demo-kube, test and soak need root on Debian 12 (amd64); they install the packages that they need.\n'
 
 demo: root deps tools build ## build three sites on this machine and lose one (KEEP=1 leaves them running)
 	$(call say,demonstration)
@@ -27,10 +27,10 @@ demo-kube: root deps tools kube-tools ## the same on three Kubernetes clusters, 
 	$(call say,demonstration on Kubernetes)
 	@KEEP=$(KEEP) $(GO) run ./test/e2e/kubedemo
 
-test: root deps race-deps tools kube-tools build ## run all tests: units with the race detector, then end to end
+test: root deps tools kube-tools build ## run all tests: units with the race detector, then end to end
 	$(call say,unit tests: with the race detector; packages that did not change are cached)
 	@$(GO) test -race -p 2 $(UNIT); units=$$?; \
-	printf '\n== end-to-end tests: sites, links and kernel NFS clients on this machine, at most 15 minutes\n'; \
+	printf '\n== end-to-end tests: sites, links and kernel NFS clients on this machine\n'; \
 	$(GO) test -count=1 -p 1 -timeout 15m ./test/e2e/... && exit $$units
 
 verify: ## check format, lint, generated code, modules and the layout of the tree
@@ -69,13 +69,9 @@ root:
 deps:
 	@hack/install-deps
 
-# The race detector is linked by a C compiler.
-race-deps:
-	@hack/install-deps gcc libc6-dev
-
 tools:
 	@hack/tools/build etcd s3
 
-# What the tests with Kubernetes run; the first time takes twenty minutes.
+# What the tests with Kubernetes run; the first time takes about 25 minutes.
 kube-tools:
 	@hack/tools/build kube helm node csi provisioner

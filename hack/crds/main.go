@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Crds writes the chart's templates of custom resource definitions, charts/weir/templates/crds, from those that controller-gen
+// Command crds writes the chart's templates of custom resource definitions, charts/weir/templates/crds, from those that controller-gen
 // wrote to config/crd. Helm never upgrades what is in a chart's folder crds; so they are templates, each with the annotation
 // helm.sh/resource-policy: keep, since to remove a definition is to remove all its objects.
 //

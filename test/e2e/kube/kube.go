@@ -66,7 +66,7 @@ type Clusters struct {
 }
 
 // Prepare installs and builds what clusters need, unless it is there, and returns the source tree and the folder of
-// programs. The first time takes twenty minutes.
+// programs. The first time takes about 25 minutes.
 func Prepare(ctx context.Context, w io.Writer) (root, bin string, err error) {
 	if root, err = stage.ModuleRoot("."); err != nil {
 		return "", "", err
