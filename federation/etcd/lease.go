@@ -31,7 +31,7 @@ type beat struct {
 func (c *kv) Lease(ctx context.Context, key string, value []byte, ttl time.Duration) (federation.Heartbeat, error) {
 	run, stop := context.WithCancel(c.ctx)
 	b := &beat{c: c, key: c.prefix + key, value: string(value), ttl: int64(ttl / time.Second), stop: stop, done: make(chan struct{})}
-	alive, err := b.begin(ctx, run)
+	alive, err := b.begin(ctx, run, c.cfg.CallTimeout)
 	if err != nil {
 		stop()
 		return nil, err
@@ -40,9 +40,9 @@ func (c *kv) Lease(ctx context.Context, key string, value []byte, ttl time.Durat
 	return b, nil
 }
 
-// begin takes a lease and binds the key to it; the channel ends when the lease is lost.
-func (b *beat) begin(ctx, run context.Context) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
-	call, cancel := context.WithTimeout(ctx, b.c.cfg.CallTimeout)
+// begin takes a lease and binds the key to it, within limit; the channel ends when the lease is lost.
+func (b *beat) begin(ctx, run context.Context, limit time.Duration) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+	call, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	l, err := b.c.client.Grant(call, b.ttl)
 	if err != nil {
@@ -70,9 +70,12 @@ func (b *beat) run(ctx context.Context, alive <-chan *clientv3.LeaseKeepAliveRes
 			return
 		}
 		b.c.cfg.Log.Warn("heartbeat lost, beginning anew", "key", b.key)
+		// Each try goes to another member. One whose connection has lost packets stays silent for long after the link has healed, so none is waited
+		// for as long as for an answer that matters: others hold this gateway for dead meanwhile.
+		limit := min(b.c.cfg.CallTimeout, max(time.Second, time.Duration(b.ttl)*time.Second/4))
 		for {
 			var err error
-			if alive, err = b.begin(ctx, ctx); err == nil {
+			if alive, err = b.begin(ctx, ctx, limit); err == nil {
 				b.c.cfg.Log.Info("heartbeat regained", "key", b.key)
 				break
 			}

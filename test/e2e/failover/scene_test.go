@@ -3,7 +3,9 @@
 package failover
 
 import (
+	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -46,9 +48,33 @@ func (s *scene) whole() bed.Status {
 	return s.Await("b", func(st bed.Status) bool { return st.State == "Ready" && len(st.Members) == 2 && joined(st) == 3 })
 }
 
+// alive waits until a site's gateway has its heartbeat in the registry. A gateway that was cut off can follow its peers before that.
+func (s *scene) alive(site string) {
+	s.T.Helper()
+	for {
+		out, err := s.Bed.Weir(s.Ctx, "b", "site", "list", "-o", "json")
+		if err != nil {
+			s.T.Fatalf("list sites: %v: %s", err, out)
+		}
+		type line struct {
+			Name  string
+			Alive []string
+		}
+		var sites []line
+		if err := json.Unmarshal([]byte(out), &sites); err != nil {
+			s.T.Fatalf("list sites: %v: %s", err, out)
+		}
+		if slices.ContainsFunc(sites, func(l line) bool { return l.Name == site && len(l.Alive) > 0 }) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
 // move makes a site home by a planned move, which must not be felt. The volume is of a's organization.
 func (s *scene) move(to string) {
 	s.T.Helper()
+	s.alive(to)
 	if out, err := s.Bed.Weir(s.Ctx, "a", "failover", "v", "--to", to); err != nil {
 		s.T.Fatalf("planned move: %v: %s", err, out)
 	}
