@@ -11,36 +11,37 @@ TOOLS = $(shell hack/tools/build -p)
 UNIT = $$($(GO) list ./... | grep -v /test/e2e)
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help kube-tools demo demo-kube test verify generate bench soak build clean mutations root deps tools
+.PHONY: help kube-tools demo demo-bare test verify generate bench soak build clean mutations root deps tools
 
 help: ## show this list
 	@printf 'Weir: a POSIX file system that lives at several sites at once.\n\nUsage: make TARGET\n\n'
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | \
 		while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
-	@printf '\ndemo, demo-kube, test and soak need root on Debian 12 (amd64); they install the packages that they need.\n'
+	@printf '\ndemo, demo-bare, test and soak need root on Debian 12 (amd64); they install the packages that they need.\n'
 
-demo: root deps tools build ## build three sites on this machine and lose one (KEEP=1 leaves them running)
+demo: root deps tools kube-tools ## three Kubernetes clusters share a volume, and one is lost (KEEP=1 leaves them running)
 	$(call say,demonstration)
-	@KEEP=$(KEEP) $(GO) run ./test/e2e/demo
-
-demo-kube: root deps tools kube-tools ## the same on three Kubernetes clusters, with pods (KEEP=1 leaves them running)
-	$(call say,demonstration on Kubernetes)
 	@KEEP=$(KEEP) $(GO) run ./test/e2e/kubedemo
+
+demo-bare: root deps tools build ## the same without Kubernetes: three sites, machines that mount (KEEP=1 leaves them running)
+	$(call say,demonstration without Kubernetes)
+	@KEEP=$(KEEP) $(GO) run ./test/e2e/demo
 
 test: root deps tools kube-tools build ## run all tests: units with the race detector, then end to end
 	$(call say,unit tests: with the race detector; packages that did not change are cached)
 	@$(GO) test -race -p 2 $(UNIT); units=$$?; \
 	printf '\n== end-to-end tests: sites, links and kernel NFS clients on this machine\n'; \
-	$(GO) test -count=1 -p 1 -timeout 15m ./test/e2e/... && exit $$units
+	$(GO) test -count=1 -p 1 -timeout 20m ./test/e2e/... && exit $$units
 
 verify: ## check format, lint, generated code, modules and the layout of the tree
 	@GO=$(GO) hack/verify
 
-generate: ## write the Go code of *.proto, and of api/ deep copies and CRDs
+generate: ## write the Go code of *.proto, and of api/ deep copies, CRDs and reference
 	@hack/tools/build proto api
 	@PATH="$(TOOLS):$$PATH" buf generate
 	@$(TOOLS)/controller-gen object:headerFile=/dev/null crd:crdVersions=v1 paths=./api/... output:crd:dir=config/crd
 	@$(GO) run ./hack/crds
+	@$(GO) run ./hack/apidocs
 
 bench: ## run the benchmarks, briefly
 	@$(GO) test -run '^$$' -bench . -benchtime 300ms -p 1 \

@@ -16,69 +16,35 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/weir-storage/weir/test/e2e/bed"
+	"github.com/weir-storage/weir/test/e2e/playbill"
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	begin := time.Now()
-	if err := demo(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
-	fmt.Printf("\nDone in %.0f s.\n", time.Since(begin).Seconds())
-}
+func main() { playbill.Run(demo) }
 
 // show is the demonstration while it runs.
 type show struct {
-	bed   *bed.Bed
-	tool  string
-	begin time.Time
-	facts []string
+	*playbill.Play
+	bed  *bed.Bed
+	tool string
 }
 
-func (s *show) title(format string, a ...any) {
-	fmt.Printf("\n[%5.1f s] %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, a...))
-}
-
-func (s *show) fact(format string, a ...any) {
-	f := fmt.Sprintf(format, a...)
-	s.facts = append(s.facts, f)
-	fmt.Println("  " + f)
-}
-
-func demo(ctx context.Context) (err error) {
-	if os.Geteuid() != 0 {
-		return errors.New("network namespaces and virtual machines need root: run it with sudo")
-	}
-	dir, err := os.MkdirTemp("", "weir-demo-")
-	if err != nil {
-		return err
-	}
+func demo(ctx context.Context, p *playbill.Play, dir string) (err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	s := &show{begin: time.Now()}
-	s.title("Three sites, joined by a wide-area network that can be slowed and cut")
+	s := &show{Play: p}
+	s.Title("Three sites, joined by a wide-area network that can be slowed and cut")
 	s.bed, err = bed.Up(ctx, bed.Config{Sites: []string{"a", "b", "c"}, StateDir: dir, Progress: os.Stderr, Log: log})
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "demo: logs are kept in", dir)
-		}
 		if derr := s.bed.Down(); derr != nil {
 			err = errors.Join(err, derr)
-		}
-		if err == nil {
-			err = os.RemoveAll(dir)
 		}
 	}()
 	if s.tool, err = s.bed.Tool(ctx); err != nil {
@@ -87,16 +53,16 @@ func demo(ctx context.Context) (err error) {
 	if err := s.act(ctx); err != nil {
 		return err
 	}
-	if os.Getenv("KEEP") != "" {
-		s.keep(ctx)
-	}
+	playbill.Keep(ctx, func() {
+		fmt.Printf("\nEverything is left running. Ctrl-C ends it and cleans up.\n\n%s\n", s.bed.HowTo("b"))
+	})
 	return nil
 }
 
 func (s *show) act(ctx context.Context) error {
-	s.title("Declare a volume: three copies, a write is safe when two sites have it")
+	s.Title("Declare a volume: three copies, a write is safe when two sites have it")
 	manifest := bed.Manifest("shared", 2, "a")
-	fmt.Print(indent(manifest))
+	fmt.Print(playbill.Indent(manifest))
 	if err := s.bed.Create(ctx, "a", manifest); err != nil {
 		return err
 	}
@@ -111,7 +77,7 @@ func (s *show) act(ctx context.Context) error {
 	if err := s.table(ctx, "a"); err != nil {
 		return err
 	}
-	s.title("20 ms between the sites")
+	s.Title("20 ms between the sites")
 	for _, site := range []string{"a", "b", "c"} {
 		if err := s.bed.Stage.SetLink(ctx, site, stage.Link{Delay: 10 * time.Millisecond}); err != nil {
 			return err
@@ -126,20 +92,13 @@ func (s *show) act(ctx context.Context) error {
 	if err := s.gatewayOnly(ctx); err != nil {
 		return err
 	}
-	s.title("What happened")
-	for _, f := range s.facts {
-		fmt.Println("  - " + f)
-	}
+	s.Facts()
 	return nil
-}
-
-func indent(text string) string {
-	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ") + "\n"
 }
 
 // guests boots a machine at a and one at b and mounts the volume at both.
 func (s *show) guests(ctx context.Context) (a, b *stage.Guest, err error) {
-	s.title("A machine at site a and one at site b mount it with their kernels' NFS client")
+	s.Title("A machine at site a and one at site b mount it with their kernels' NFS client")
 	for _, x := range []struct {
 		site string
 		to   **stage.Guest
@@ -166,7 +125,7 @@ func (s *show) guests(ctx context.Context) (a, b *stage.Guest, err error) {
 
 // copyTree copies the Go standard library in at a, and returns the list of its hashes, as a path in every guest's view of the host.
 func (s *show) copyTree(ctx context.Context, a *stage.Guest) (string, error) {
-	s.title("The machine at a copies the Go standard library's source tree into it")
+	s.Title("The machine at a copies the Go standard library's source tree into it")
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return "", err
@@ -192,14 +151,14 @@ for p in $pids; do wait $p; done; sync`, src))
 	if len(counts) != 2 {
 		return "", fmt.Errorf("check the tree at a: it prints %q", out)
 	}
-	s.fact("site a: %s files, %s MB, copied in %.1f s; every hash is right", counts[0], counts[1], took.Seconds())
+	s.Fact("site a: %s files, %s MB, copied in %.1f s; every hash is right", counts[0], counts[1], took.Seconds())
 	return filepath.Join(a.Shared(), "list"), nil
 }
 
 // table prints what `weir status` says at a site.
 func (s *show) table(ctx context.Context, site string) error {
 	out, err := s.bed.Weir(ctx, site, "status", "shared")
-	fmt.Print(indent(out))
+	fmt.Print(playbill.Indent(out))
 	return err
 }
 
@@ -212,7 +171,7 @@ func (s *show) loseHome(ctx context.Context, b *stage.Guest, list string) error 
 	if err := os.WriteFile(filepath.Join(b.Shared(), "list"), hashes, 0o644); err != nil {
 		return err
 	}
-	s.title("The machine at b writes lines, fsyncs each, and notes them outside the volume; then site a is lost: gateway, store, registry member, machine")
+	s.Title("The machine at b writes lines, fsyncs each, and notes them outside the volume; then site a is lost: gateway, store, registry member, machine")
 	before, err := s.bed.Status(ctx, "b", "shared")
 	if err != nil {
 		return err
@@ -230,7 +189,7 @@ func (s *show) loseHome(ctx context.Context, b *stage.Guest, list string) error 
 	if err != nil {
 		return err
 	}
-	s.fact("site a lost; %.1f s later site %s is home, in epoch %d after %d", time.Since(lost).Seconds(), after.HomeSite, after.Epoch, before.Epoch)
+	s.Fact("site a lost; %.1f s later site %s is home, in epoch %d after %d", time.Since(lost).Seconds(), after.HomeSite, after.Epoch, before.Epoch)
 	if err := pause(ctx, 6*time.Second); err != nil {
 		return err
 	}
@@ -241,18 +200,18 @@ func (s *show) loseHome(ctx context.Context, b *stage.Guest, list string) error 
 	if err != nil || r.Code != 0 {
 		return fmt.Errorf("the writer at b: %w: exit code %d: %s", err, r.Code, r.Stderr)
 	}
-	s.fact("the writer at b had no error and no remount: %s", strings.TrimSpace(r.Stdout))
+	s.Fact("the writer at b had no error and no remount: %s", strings.TrimSpace(r.Stdout))
 	out, err := b.Output(ctx, s.tool+" verify /mnt/shared/journal /x/noted; cd /mnt/shared/go && sha256sum --quiet -c /x/list && echo right")
 	if err != nil || !strings.HasSuffix(strings.TrimSpace(out), "right") {
 		return fmt.Errorf("check at b: %w: %s", err, out)
 	}
-	s.fact("site b, without a: %s; every hash of the tree is right", strings.Split(strings.TrimSpace(out), "\n")[0])
+	s.Fact("site b, without a: %s; every hash of the tree is right", strings.Split(strings.TrimSpace(out), "\n")[0])
 	return s.table(ctx, "b")
 }
 
 // comeBack starts site a again and waits until it has everything.
 func (s *show) comeBack(ctx context.Context) error {
-	s.title("Site a comes back")
+	s.Title("Site a comes back")
 	begin := time.Now()
 	if err := s.bed.Site("a").Return(ctx); err != nil {
 		return err
@@ -268,13 +227,13 @@ func (s *show) comeBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.fact("site a cut its log to what it shares with the home, caught up and rejoined in %.1f s", time.Since(begin).Seconds())
+	s.Fact("site a cut its log to what it shares with the home, caught up and rejoined in %.1f s", time.Since(begin).Seconds())
 	return s.table(ctx, "b")
 }
 
 // gatewayOnly shows what a volume risks whose writes only its home acknowledges.
 func (s *show) gatewayOnly(ctx context.Context) error {
-	s.title("A second volume, home at c, whose writes are safe when only c has them; then c is lost")
+	s.Title("A second volume, home at c, whose writes are safe when only c has them; then c is lost")
 	if err := s.bed.Create(ctx, "c", bed.Manifest("scratch", 1, "c")); err != nil {
 		return err
 	}
@@ -289,7 +248,7 @@ func (s *show) gatewayOnly(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.fact("scratch is %s: %s", st.State, st.Message)
+	s.Fact("scratch is %s: %s", st.State, st.Message)
 	if _, err := s.bed.Weir(ctx, "b", "failover", "scratch", "--to", "b"); err == nil {
 		return errors.New("a volume that only its lost home acknowledged moved without anybody accepting the loss")
 	} else {
@@ -302,16 +261,11 @@ func (s *show) gatewayOnly(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.fact("scratch moved to site %s only with --accept-loss, in epoch %d", st.HomeSite, st.Epoch)
+	s.Fact("scratch moved to site %s only with --accept-loss, in epoch %d", st.HomeSite, st.Epoch)
 	return s.bed.Site("c").StartGateway()
 }
 
 // keep leaves everything running until Ctrl-C.
-func (s *show) keep(ctx context.Context) {
-	fmt.Printf("\nEverything is left running. Ctrl-C ends it and cleans up.\n\n%s\n", s.bed.HowTo("b"))
-	<-ctx.Done()
-}
-
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

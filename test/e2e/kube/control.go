@@ -8,9 +8,12 @@ import (
 	"strings"
 )
 
+// ownEtcd is where a cluster's own etcd listens; 2379 is left to a registry.
+const ownEtcd = "http://127.0.0.1:12379"
+
 // startControl starts the control processes, on the host node, and returns when the API server is ready.
 func (s *Site) startControl(ctx context.Context) error {
-	const etcd, peers = "http://127.0.0.1:12379", "http://127.0.0.1:12380" // 2379 is left to a registry
+	const etcd, peers = ownEtcd, "http://127.0.0.1:12380"
 	// Not syncing loses nothing when a process is killed, which is all that happens here.
 	err := s.daemon("kube-etcd", "etcd", "--name=site", "--data-dir="+filepath.Join(s.Dir(), "kube-etcd.data"), "--unsafe-no-fsync",
 		"--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--listen-peer-urls="+peers,
@@ -27,17 +30,7 @@ func (s *Site) startControl(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.daemon("kube-apiserver", "kube-apiserver", "--etcd-servers="+etcd,
-		"--bind-address="+s.Addr(), "--advertise-address="+s.Addr(), "--secure-port=6443", "--service-cluster-ip-range="+s.ServiceRange(),
-		"--authorization-mode=Node,RBAC", "--allow-privileged=true", "--client-ca-file="+s.pki.file("ca.crt"),
-		"--tls-cert-file="+s.pki.file("apiserver.crt"), "--tls-private-key-file="+s.pki.file("apiserver.key"),
-		"--kubelet-client-certificate="+s.pki.file("apiserver-kubelet.crt"), "--kubelet-client-key="+s.pki.file("apiserver-kubelet.key"),
-		"--kubelet-certificate-authority="+s.pki.file("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+s.pki.file("sa.pub"),
-		"--service-account-signing-key-file="+s.pki.file("sa.key"))
-	if err == nil {
-		err = s.await(ctx, "the API server", s.api.ready)
-	}
+	err = s.startAPI(ctx)
 	// Those that start before the API server lose seconds waiting for it.
 	if err == nil {
 		err = s.daemon("kube-controller-manager", "kube-controller-manager", "--kubeconfig="+s.pki.file("controller.conf"),
@@ -47,6 +40,22 @@ func (s *Site) startControl(ctx context.Context) error {
 	}
 	if err == nil {
 		err = s.daemon("kube-scheduler", "kube-scheduler", "--kubeconfig="+s.pki.file("scheduler.conf"), "--bind-address=127.0.0.1", "--leader-elect=false")
+	}
+	return err
+}
+
+// startAPI starts the API server and returns when it is ready.
+func (s *Site) startAPI(ctx context.Context) error {
+	err := s.daemon("kube-apiserver", "kube-apiserver", "--etcd-servers="+ownEtcd,
+		"--bind-address="+s.Addr(), "--advertise-address="+s.Addr(), "--secure-port=6443", "--service-cluster-ip-range="+s.ServiceRange(),
+		"--authorization-mode=Node,RBAC", "--allow-privileged=true", "--client-ca-file="+s.pki.file("ca.crt"),
+		"--tls-cert-file="+s.pki.file("apiserver.crt"), "--tls-private-key-file="+s.pki.file("apiserver.key"),
+		"--kubelet-client-certificate="+s.pki.file("apiserver-kubelet.crt"), "--kubelet-client-key="+s.pki.file("apiserver-kubelet.key"),
+		"--kubelet-certificate-authority="+s.pki.file("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+s.pki.file("sa.pub"),
+		"--service-account-signing-key-file="+s.pki.file("sa.key"))
+	if err == nil {
+		err = s.await(ctx, "the API server", s.api.ready)
 	}
 	return err
 }

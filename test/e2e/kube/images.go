@@ -18,6 +18,21 @@ import (
 // ImageName is what manifests call an image of this package; pull policy Never or IfNotPresent.
 func ImageName(name string) string { return "weir.test/" + name + ":dev" }
 
+// Rebuilt makes the image weir anew, with a version of its own, under a tag that no node has yet, and returns the path of its archive.
+func (c *Clusters) Rebuilt(ctx context.Context, tag string) (string, error) {
+	dir := filepath.Join(c.Stage.Dir(), "images", tag)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	files, err := c.build(ctx, dir, "/weir", "./cmd/weir", "-ldflags=-X main.version="+tag)
+	if err != nil {
+		return "", fmt.Errorf("make image weir:%s: %w", tag, err)
+	}
+	i := image.Image{Name: "weir.test/weir:" + tag, Folders: []string{"/tmp"}, Entrypoint: []string{"/weir"}, Env: []string{"PATH=/bin:/"}, Files: files}
+	tar := filepath.Join(dir, "weir.tar")
+	return tar, i.WriteFile(tar)
+}
+
 // Image makes an image and returns the path of its archive, for LoadImages. There are
 //
 //	pause                                       what holds a pod together; on every node
@@ -72,9 +87,9 @@ func (c *Clusters) makeImage(ctx context.Context, name string) (string, error) {
 }
 
 // build compiles a package of this source tree so that it needs nothing else.
-func (c *Clusters) build(ctx context.Context, dir, path, pkg string) (map[string]string, error) {
+func (c *Clusters) build(ctx context.Context, dir, path, pkg string, flags ...string) (map[string]string, error) {
 	out := filepath.Join(dir, filepath.Base(path))
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", out, pkg)
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-trimpath", "-o", out}, flags...), pkg)...)
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.root, c.cfg.Progress, c.cfg.Progress
 	if err := cmd.Run(); err != nil {

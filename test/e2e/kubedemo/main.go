@@ -16,60 +16,32 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/weir-storage/weir/test/e2e/installed"
 	"github.com/weir-storage/weir/test/e2e/kube"
+	"github.com/weir-storage/weir/test/e2e/playbill"
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	begin := time.Now()
-	if err := demo(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
-	fmt.Printf("\nDone in %.0f s.\n", time.Since(begin).Seconds())
-}
+func main() { playbill.Run(demo) }
 
 // show is the demonstration while it runs.
 type show struct {
+	*playbill.Play
 	*installed.Federated
 	source string // a tree of files, as every machine sees it
-	begin  time.Time
-	facts  []string
 }
 
-func (s *show) title(format string, a ...any) {
-	fmt.Printf("\n[%5.1f s] %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, a...))
-}
-
-func (s *show) fact(format string, a ...any) {
-	f := fmt.Sprintf(format, a...)
-	s.facts = append(s.facts, f)
-	fmt.Println("  " + f)
-}
-
-func demo(ctx context.Context) (err error) {
-	if os.Geteuid() != 0 {
-		return errors.New("network namespaces and virtual machines need root: run it with sudo")
-	}
+func demo(ctx context.Context, p *playbill.Play, dir string) (err error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "weir-demo-")
-	if err != nil {
-		return err
-	}
-	s := &show{begin: time.Now(), source: filepath.Join(strings.TrimSpace(string(root)), "src")}
-	s.title("Three Kubernetes clusters, from source, joined by a wide-area network")
+	s := &show{Play: p, source: filepath.Join(strings.TrimSpace(string(root)), "src")}
+	s.Title("Three Kubernetes clusters, from source, joined by a wide-area network")
 	clusters, err := kube.Up(ctx, kube.Config{Sites: []string{"a", "b", "c"}, StateDir: dir, Progress: os.Stderr,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
@@ -77,7 +49,6 @@ func demo(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if err != nil && ctx.Err() == nil {
-			fmt.Fprintln(os.Stderr, "demo: logs are kept in", dir)
 			look, cancel := context.WithTimeout(context.Background(), time.Minute)
 			err = errors.Join(err, clusters.Dump(look))
 			cancel()
@@ -85,11 +56,8 @@ func demo(ctx context.Context) (err error) {
 		if derr := clusters.Down(); derr != nil {
 			err = errors.Join(err, derr)
 		}
-		if err == nil {
-			err = os.RemoveAll(dir)
-		}
 	}()
-	s.title("helm install at each: one chart, one site")
+	s.Title("helm install at each: one chart, one site")
 	if s.Federated, err = installed.Install(ctx, clusters, func(format string, a ...any) { fmt.Printf("  "+format+"\n", a...) }); err != nil {
 		return err
 	}
@@ -98,15 +66,11 @@ func demo(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	s.title("What happened")
-	for _, f := range s.facts {
-		fmt.Println("  - " + f)
-	}
-	if os.Getenv("KEEP") != "" {
+	s.Facts()
+	playbill.Keep(ctx, func() {
 		fmt.Printf("\nIt runs until Ctrl-C. To look at site a:\n  KUBECONFIG=%s ip netns exec %s-a %s get gv,gvc,sites -A -o wide\n",
 			s.Site("a").Kubeconfig(), s.Stage.Prefix(), filepath.Join(s.Bin(), "kubectl"))
-		<-ctx.Done()
-	}
+	})
 	return nil
 }
 
@@ -122,13 +86,13 @@ func (s *show) kubectl(ctx context.Context, site string, args ...string) (string
 // table prints what a person sees at a site.
 func (s *show) table(ctx context.Context, site string) error {
 	out, err := s.kubectl(ctx, site, "get", "gv,gvc,sites", "-A", "-o", "wide")
-	fmt.Printf("  kubectl get gv,gvc,sites -o wide, at %s\n%s", site, indent(out))
+	fmt.Printf("  kubectl get gv,gvc,sites -o wide, at %s\n%s", site, playbill.Indent(out))
 	return err
 }
 
 // apply prints a manifest and applies it.
 func (s *show) apply(ctx context.Context, site, text string) error {
-	fmt.Print(indent(text))
+	fmt.Print(playbill.Indent(text))
 	return s.Site(site).Apply(ctx, text)
 }
 
@@ -144,10 +108,6 @@ func (s *show) exec(ctx context.Context, site, pod, script string) (string, erro
 		return "", fmt.Errorf("site %s, pod %s: %s: %w: %s", site, pod, script, err, out)
 	}
 	return strings.TrimSpace(out), nil
-}
-
-func indent(text string) string {
-	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ") + "\n"
 }
 
 const objects = `apiVersion: storage.weir.dev/v1alpha1
@@ -192,7 +152,7 @@ spec: {import: {volume: default.shared}}
 
 // declare applies what a person writes.
 func (s *show) declare(ctx context.Context) error {
-	s.title("At a: policies, a volume that is granted to b, and a storage class with a claim")
+	s.Title("At a: policies, a volume that is granted to b, and a storage class with a claim")
 	if err := s.apply(ctx, "a", objects); err != nil {
 		return err
 	}
@@ -225,7 +185,7 @@ const sums = "cd %s && find . -path ./cmd -prune -o -type f -print | sort | xarg
 
 // share has a pod at each of two sites use the volume.
 func (s *show) share(ctx context.Context) error {
-	s.title("A pod at a copies the Go standard library's source tree into it")
+	s.Title("A pod at a copies the Go standard library's source tree into it")
 	if err := s.apply(ctx, "a", s.pod("at-a", map[string]string{"/data": "shared", "/results": "results"})); err != nil {
 		return err
 	}
@@ -245,7 +205,7 @@ xargs -P 8 -n 120 sh -c 'tar -cf - "$@" | tar -xmf - -C /data/go' tar < /tmp/fil
 		return err
 	}
 	took := time.Since(begin)
-	s.title("b imports the volume, by its grant, and a pod there reads the tree")
+	s.Title("b imports the volume, by its grant, and a pod there reads the tree")
 	if err := s.apply(ctx, "b", imported); err != nil {
 		return err
 	}
@@ -261,7 +221,7 @@ xargs -P 8 -n 120 sh -c 'tar -cf - "$@" | tar -xmf - -C /data/go' tar < /tmp/fil
 	if err := s.verify(ctx, "b", "at-b"); err != nil {
 		return err
 	}
-	s.fact("%s files of the Go library copied by a pod at a in %.0f s; read by a pod at b, every hash is right", count, took.Seconds())
+	s.Fact("%s files of the Go library copied by a pod at a in %.0f s; read by a pod at b, every hash is right", count, took.Seconds())
 	return s.table(ctx, "b")
 }
 
@@ -280,7 +240,7 @@ func (s *show) verify(ctx context.Context, site, pod string) error {
 
 // raise has a VolumeAttributesClass change a volume that is in use.
 func (s *show) raise(ctx context.Context) error {
-	s.title("A VolumeAttributesClass gives the claim's volume a third copy, while a pod uses it")
+	s.Title("A VolumeAttributesClass gives the claim's volume a third copy, while a pod uses it")
 	if _, err := s.exec(ctx, "a", "at-a", "echo before > /results/f; sync"); err != nil {
 		return err
 	}
@@ -307,13 +267,13 @@ func (s *show) raise(ctx context.Context) error {
 	if _, err := s.exec(ctx, "a", "at-a", "echo after >> /results/f; sync; cat /results/f"); err != nil {
 		return err
 	}
-	s.fact("a VolumeAttributesClass took a volume in use from copies %s to 3/3", before)
+	s.Fact("a VolumeAttributesClass took a volume in use from copies %s to 3/3", before)
 	return s.table(ctx, "a")
 }
 
 // lose takes site a away while a pod at b writes.
 func (s *show) lose(ctx context.Context) error {
-	s.title("20 ms between the sites; a pod at b writes and fsyncs; site a is lost: cluster, gateway, store, registry member")
+	s.Title("20 ms between the sites; a pod at b writes and fsyncs; site a is lost: cluster, gateway, store, registry member")
 	for _, site := range s.Names() {
 		if err := s.Stage.SetLink(ctx, site, stage.Link{Delay: 10 * time.Millisecond}); err != nil {
 			return err
@@ -339,11 +299,11 @@ func (s *show) lose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.fact("site a lost; the pod at b wrote on %.1f s later, no error, no restart: %d noted lines, all there", went.Seconds(), noted)
+	s.Fact("site a lost; the pod at b wrote on %.1f s later, no error, no restart: %d noted lines, all there", went.Seconds(), noted)
 	if err := s.verify(ctx, "b", "at-b"); err != nil {
 		return err
 	}
-	s.title("A replacement for the lost pod starts at b")
+	s.Title("A replacement for the lost pod starts at b")
 	if err := s.Site("b").Apply(ctx, s.pod("replacement", map[string]string{"/data": "from-a"})); err != nil {
 		return err
 	}
@@ -353,7 +313,7 @@ func (s *show) lose(ctx context.Context) error {
 	if err := s.verify(ctx, "b", "replacement"); err != nil {
 		return err
 	}
-	s.fact("the replacement at b reads the tree without a: every hash is right")
+	s.Fact("the replacement at b reads the tree without a: every hash is right")
 	return s.table(ctx, "b")
 }
 
@@ -379,7 +339,7 @@ func (s *show) lines(ctx context.Context, n int) (int, error) {
 
 // comeBack starts site a again.
 func (s *show) comeBack(ctx context.Context) error {
-	s.title("Site a comes back")
+	s.Title("Site a comes back")
 	back := time.Now()
 	if err := s.Return(ctx, "a"); err != nil {
 		return err
@@ -390,7 +350,7 @@ func (s *show) comeBack(ctx context.Context) error {
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) {
 		got, err := s.exec(ctx, "a", "at-a", "wc -l < /data/lines")
 		if err == nil {
-			s.fact("site a back; %.0f s later its pod reads what b wrote without it: %s lines", time.Since(back).Seconds(), got)
+			s.Fact("site a back; %.0f s later its pod reads what b wrote without it: %s lines", time.Since(back).Seconds(), got)
 			break
 		}
 		if time.Now().After(end) || ctx.Err() != nil {

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installed
+
+import (
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// lost is about a whole site: cluster, gateway, store and member of the registry. It is the last, and leaves the site back.
+func lost() {
+	It("may be lost: pods elsewhere go on, replacements start, and another takes the ownership over", func() {
+		apply("a", volume("inherited", "default", "reclaimPolicy: Delete", "grants: [{site: b, namespace: default}]"))
+		ready("a", "gv/inherited")
+		content := contentOf("a", "inherited", "default")
+		apply("b", imports("inherited", "default", "default.inherited"))
+		ready("b", "gv/inherited")
+		exec("a", "at-a", "echo hello > /data/greeting; sync")
+
+		lines := begin("b", "at-b", "write", "lost")
+		lines.goesOn(20)
+		f.Lose("a")
+		figure("site a lost: the pod at b wrote 50 more lines within %v", lines.goesOn(50))
+		figure("its longest stall was %v, and every line is there", lines.verified("lost"))
+		apply("b", pod("replacement", "from-a", "default"))
+		ready("b", "pod/replacement")
+		Expect(exec("b", "replacement", "cat /data/greeting")).To(Equal("hello"))
+		ready("b", "gv/from-a")
+		show()
+
+		By("it is declared lost, and b owns the volume")
+		said, err := weir("b", "volume", "transfer", "default.inherited", "--to", "b", "--force")
+		Expect(err).To(MatchError(ContainSubstring("weir site lost a")), said)
+		_, err = weir("b", "site", "lost", "a")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(says("b", "site/a", "default", "Lost")).NotTo(BeEmpty())
+		_, err = weir("b", "volume", "transfer", "default.inherited", "--to", "b", "--force")
+		Expect(err).NotTo(HaveOccurred())
+		kubectl("b", "wait", "--for=jsonpath={.spec.owner}=b", "--timeout=60s", "gvc/"+content)
+
+		By("the old owner returns, is told, and deletes nothing")
+		Expect(f.Return(bounded(), "a")).To(Succeed())
+		said = says("a", "gv/inherited", "default", "Superseded")
+		figure("Superseded: %s", said)
+		Expect(said).To(ContainSubstring("site b"))
+		kubectl("a", "delete", "gv/inherited", "gvc/"+content, "--timeout=60s")
+		_, err = weir("b", "site", "found", "a")
+		Expect(err).NotTo(HaveOccurred())
+		apply("b", pod("heir", "inherited", "default"))
+		ready("b", "pod/heir")
+		Expect(exec("b", "heir", "echo mine now > /data/f; sync; cat /data/f")).To(Equal("mine now"))
+
+		By("the volume that a still owns has all its copies again, and its pod what was written without it")
+		back := time.Now()
+		kubectl("a", "wait", "--for=jsonpath={.status.copies}=3/3", "--timeout=150s", "gv/shared")
+		ready("a", "gv/shared")
+		want := exec("b", "at-b", "tail -n 1 /data/lost")
+		until("the pod at a reads what was written without it", func() (string, bool) {
+			got, err := f.Site("a").Exec(bounded(), "at-a", "tail", "-n", "1", "/data/lost")
+			return got, err == nil && strings.TrimSpace(got) == want
+		})
+		figure("site a was whole again %v after its return", time.Since(back).Round(100*time.Millisecond))
+		show()
+	})
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installed
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// outages are of what pods with volumes do not need. In the long form they take ten minutes each, else longer than every lease.
+func outages() {
+	lasts := 40 * time.Second
+	if long {
+		lasts = 10 * time.Minute
+	}
+	It("may be away: all of the registry", func() {
+		a, b := begin("a", "at-a", "write", "registry-a"), begin("b", "at-b", "write", "registry-b")
+		held := begin("b", "at-b", "lock", "registry-lock")
+		for _, name := range f.Names() {
+			f.Etcd.Member(name).Proc().Kill()
+		}
+		time.Sleep(lasts)
+		a.goesOn(20)
+		b.goesOn(20)
+		for _, name := range f.Names() {
+			Expect(f.Etcd.Member(name).Start()).To(Succeed())
+		}
+		back := time.Now()
+		statusIsRight()
+		took := time.Since(back).Round(100 * time.Millisecond)
+		held.finish()
+		figure("registry away for %v: no error in pods; longest stall of a writer at a %v, at b %v; status was right again %v after", lasts, a.verified("registry-a"), b.verified("registry-b"), took)
+	})
+
+	It("may be away: a cluster's API server", func() {
+		a, b := begin("a", "at-a", "write", "api-a"), begin("b", "at-b", "write", "api-b")
+		Expect(f.Site("a").StopAPI()).To(Succeed())
+		DeferCleanup(func() { _ = f.Site("a").StartAPI(bounded()) }) // for what comes, if this fails
+		time.Sleep(lasts)
+		b.goesOn(20)
+		Expect(f.Site("a").StartAPI(bounded())).To(Succeed())
+		back := time.Now()
+		statusIsRight()
+		took := time.Since(back).Round(100 * time.Millisecond)
+		figure("API server of a away for %v: no error in pods; longest stall of a writer at a %v, at b %v; status was right again %v after", lasts, a.verified("api-a"), b.verified("api-b"), took)
+	})
+}
+
+// statusIsRight has a change take effect at both sites, which it does only when the operators have caught up, and all be ready.
+func statusIsRight() {
+	GinkgoHelper()
+	name := "made-at-" + time.Now().Format("150405")
+	until("a new volume is made", func() (string, bool) {
+		err := f.Site("a").Apply(bounded(), volume(name, "default", "reclaimPolicy: Delete", "grants: [{site: b, namespace: default}]"))
+		return "", err == nil
+	})
+	ready("a", "gv/"+name, "gv/shared")
+	apply("b", imports(name, "default", "default."+name))
+	ready("b", "gv/"+name, "gv/from-a")
+	kubectl("a", "wait", "--for=jsonpath={.status.copies}=3/3", "--timeout=100s", "gv/shared")
+	kubectl("a", "wait", "--for=condition=Ready", "--timeout=100s", "sites", "--all")
+	kubectl("b", "delete", "gv/"+name, "--timeout=60s")
+	kubectl("a", "delete", "gv/"+name, "--timeout=60s")
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installed
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
+	"github.com/weir-storage/weir/test/e2e/kube"
+)
+
+// f is what all specs use: one installation, because that is the dear part.
+var f *Federated
+
+// TestInstalled brings three clusters up, installs Weir, and runs the specs; one of them alone: -ginkgo.focus 'words of its name'.
+func TestInstalled(t *testing.T) {
+	c := kube.Test(t, kube.Config{Sites: []string{"a", "b", "c"}})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*hang)
+	defer cancel()
+	var err error
+	if f, err = Install(ctx, c, t.Logf); err != nil {
+		t.Fatal(err)
+	}
+	gomega.RegisterFailHandler(Fail)
+	RunSpecs(t, "Weir on Kubernetes")
+}
+
+var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
+	BeforeAll(shared)
+	Context("a machine", preflight)
+	Context("volumes", volumes)
+	Context("who may use a volume, and how", access)
+	Context("deletion and ownership", deletion)
+	Context("the node plugin", plugin)
+	Context("a node", node)
+	Context("the way to the gateway", blackhole)
+	Context("an upgrade", upgrade)
+	Context("the registry and the API server", outages)
+	Context("a site", lost)
+})

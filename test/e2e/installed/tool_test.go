@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package installed
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/weir-storage/weir/test/e2e/kube"
+)
+
+// hang bounds each step; nothing here is expected to take it.
+const hang = 3 * time.Minute
+
+// long says that the long form of the tests was asked for.
+var long = os.Getenv("WEIR_SOAK") != ""
+
+// bounded is a context of a step.
+func bounded() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	DeferCleanup(cancel)
+	return ctx
+}
+
+// figure is told also when everything went well.
+func figure(format string, a ...any) {
+	AddReportEntry(fmt.Sprintf(format, a...), ReportEntryVisibilityAlways)
+}
+
+// try runs kubectl.
+func try(site string, args ...string) (string, error) {
+	out, err := f.Site(site).Kubectl(bounded(), args...)
+	return strings.TrimSpace(out), err
+}
+
+// kubectl runs a command that must succeed.
+func kubectl(site string, args ...string) string {
+	GinkgoHelper()
+	out, err := try(site, args...)
+	Expect(err).NotTo(HaveOccurred(), out)
+	return out
+}
+
+func apply(site, yaml string) {
+	GinkgoHelper()
+	Expect(f.Site(site).Apply(bounded(), yaml)).To(Succeed())
+}
+
+// refused applies what must not be, and returns what is said.
+func refused(site, yaml string) string {
+	GinkgoHelper()
+	err := f.Site(site).Apply(bounded(), yaml)
+	Expect(err).To(HaveOccurred(), "applied: %s", yaml)
+	return err.Error()
+}
+
+// exec runs a script in a pod; it must succeed.
+func exec(site, pod, script string) string {
+	GinkgoHelper()
+	out, err := f.Site(site).Exec(bounded(), pod, "sh", "-c", script)
+	Expect(err).NotTo(HaveOccurred(), "%s: %s: %s", pod, script, out)
+	return strings.TrimSpace(out)
+}
+
+// guest runs a script on the guest of a site, outside of pods.
+func guest(site, script string) string {
+	GinkgoHelper()
+	out, err := f.Site(site).GuestNode().Output(bounded(), script)
+	Expect(err).NotTo(HaveOccurred(), "%s: %s", script, out)
+	return strings.TrimSpace(out)
+}
+
+// weir runs Weir's command at a site.
+func weir(site string, args ...string) (string, error) {
+	return try(site, append([]string{"exec", "-n", Namespace, "weir-gateway-0", "--", "/weir"}, args...)...)
+}
+
+// until asks until it has an answer.
+func until(what string, ask func() (string, bool)) string {
+	GinkgoHelper()
+	for end := time.Now().Add(hang); ; time.Sleep(500 * time.Millisecond) {
+		got, ok := ask()
+		if ok {
+			return got
+		}
+		if time.Now().After(end) {
+			Fail(fmt.Sprintf("%s: never; last: %s", what, got))
+		}
+	}
+}
+
+// ready waits for a condition Ready.
+func ready(site string, objects ...string) {
+	GinkgoHelper()
+	kubectl(site, append([]string{"wait", "--for=condition=Ready", "--timeout=150s"}, objects...)...)
+}
+
+// says waits until an object's condition Ready has that reason, and returns its message.
+func says(site, object, namespace, reason string) string {
+	GinkgoHelper()
+	const condition = `.status.conditions[?(@.type=="Ready")]`
+	got := until(object+" at "+site+" says "+reason, func() (string, bool) {
+		out, err := try(site, "get", object, "-n", namespace, "-o", "jsonpath={"+condition+".reason} {"+condition+".message}")
+		if err != nil {
+			return err.Error(), false
+		}
+		return out, strings.HasPrefix(out, reason+" ")
+	})
+	return strings.TrimPrefix(got, reason+" ")
+}
+
+// show notes what a person sees at each site that is there.
+func show() {
+	GinkgoHelper()
+	for _, name := range f.Names() {
+		if f.Site(name).HostNode() != nil {
+			GinkgoWriter.Printf("site %s:\n%s\n", name, kubectl(name, "get", "gv,gvc,sites", "-A", "-o", "wide"))
+		}
+	}
+}
+
+// pod is a manifest of a pod with a claim at /data, on the guest of its site; more is added to its spec.
+func pod(name, claim, namespace string, more ...string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: %s}
+spec:
+  terminationGracePeriodSeconds: 1
+  nodeSelector: {e2e.weir.dev/node: guest}
+%s  containers:
+  - {name: app, image: %s, imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}]}
+  volumes: [{name: data, persistentVolumeClaim: {claimName: %s}}]
+---
+`, name, namespace, strings.Join(more, ""), kube.ImageName("app"), claim)
+}
+
+// volume is a manifest of a GeoVolume with two copies, one of them there; more is added to its spec.
+func volume(name, namespace string, more ...string) string {
+	return fmt.Sprintf(`apiVersion: storage.weir.dev/v1alpha1
+kind: GeoVolume
+metadata: {name: %s, namespace: %s}
+spec: {size: 512Mi, policy: safe%s}
+---
+`, name, namespace, strings.Join(append([]string{""}, more...), ", "))
+}
+
+// imports is a manifest of an import.
+func imports(name, namespace, volume string, more ...string) string {
+	return fmt.Sprintf(`apiVersion: storage.weir.dev/v1alpha1
+kind: GeoVolume
+metadata: {name: %s, namespace: %s}
+spec: {import: {volume: %s}%s}
+---
+`, name, namespace, volume, strings.Join(append([]string{""}, more...), ", "))
+}
+
+// contentOf is the name of a volume's GeoVolumeContent.
+func contentOf(site, geoVolume, namespace string) string {
+	GinkgoHelper()
+	return kubectl(site, "get", "gv/"+geoVolume, "-n", namespace, "-o", "jsonpath={.status.volume}")
+}
+
+// job is a command of guesttool in a pod, which goes on until it is told to stop.
+type job struct {
+	site, pod, id string
+	restarts      string
+}
+
+var jobs int
+
+// begin starts `guesttool WHAT /data/FILE RECORD STOP`.
+func begin(site, pod, what, file string) *job {
+	GinkgoHelper()
+	jobs++
+	j := &job{site: site, pod: pod, id: fmt.Sprintf("/tmp/%s-%d", what, jobs)}
+	j.restarts = j.restarted()
+	exec(site, pod, fmt.Sprintf("setsid sh -c 'guesttool %s /data/%s %s.record %[3]s.stop >%[3]s.said 2>&1; echo $? >%[3]s.code' >/dev/null 2>&1 &", what, file, j.id))
+	until(what+" begins in "+pod, func() (string, bool) {
+		got := exec(site, pod, fmt.Sprintf("cat %s.code %[1]s.said 2>/dev/null; test -s %[1]s.record && echo begun; true", j.id))
+		return got, got == "begun"
+	})
+	return j
+}
+
+func (j *job) restarted() string {
+	GinkgoHelper()
+	namespace, name, ok := strings.Cut(j.pod, "/")
+	if !ok {
+		namespace, name = "default", j.pod
+	}
+	return kubectl(j.site, "get", "pod/"+name, "-n", namespace, "-o", "jsonpath={.metadata.uid} {.status.containerStatuses[0].restartCount}")
+}
+
+// noted is how much a writer has noted.
+func (j *job) noted() (n int) {
+	GinkgoHelper()
+	_, err := fmt.Sscan(exec(j.site, j.pod, "wc -l <"+j.id+".record"), &n)
+	Expect(err).NotTo(HaveOccurred())
+	return n
+}
+
+// goesOn waits until a writer has noted n more, and returns how long that took.
+func (j *job) goesOn(n int) time.Duration {
+	GinkgoHelper()
+	before, began := j.noted(), time.Now()
+	until("the writer in "+j.pod+" goes on", func() (string, bool) {
+		said := exec(j.site, j.pod, "cat "+j.id+".code "+j.id+".said 2>/dev/null; true")
+		Expect(said).To(BeEmpty(), "it ended")
+		now := j.noted()
+		return fmt.Sprint(now), now >= before+n
+	})
+	return time.Since(began).Round(100 * time.Millisecond)
+}
+
+var stall = regexp.MustCompile(`longest stall (\d+) ms`)
+
+// finish stops it. It must have had no error, in a pod that was never restarted. Its longest stall is returned, if it tells one.
+func (j *job) finish() time.Duration {
+	GinkgoHelper()
+	exec(j.site, j.pod, "touch "+j.id+".stop")
+	until("the end in "+j.pod, func() (string, bool) {
+		got := exec(j.site, j.pod, "cat "+j.id+".code 2>/dev/null; true")
+		return got, got != ""
+	})
+	said := exec(j.site, j.pod, "cat "+j.id+".code "+j.id+".said")
+	Expect(said).To(HavePrefix("0\n"), "it ended with an error")
+	Expect(j.restarted()).To(Equal(j.restarts), "the pod was restarted")
+	if m := stall.FindStringSubmatch(said); m != nil {
+		ms, err := strconv.Atoi(m[1])
+		Expect(err).NotTo(HaveOccurred())
+		return time.Duration(ms) * time.Millisecond
+	}
+	return 0
+}
+
+// verified stops a writer of lines, and finds every line in the file again.
+func (j *job) verified(file string) time.Duration {
+	GinkgoHelper()
+	took := j.finish()
+	exec(j.site, j.pod, fmt.Sprintf("guesttool verify /data/%s %s.record", file, j.id))
+	return took
+}
