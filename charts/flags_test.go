@@ -5,7 +5,6 @@ package charts
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,10 +15,7 @@ import (
 
 // Commands and flags that pods run with are those that the program has.
 func TestFlags(t *testing.T) {
-	weir := filepath.Join(t.TempDir(), "weir")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", weir, "../cmd/weir").CombinedOutput(); err != nil {
-		t.Fatalf("build weir: %v\n%s", err, out)
-	}
+	weir := program(t)
 	asked := map[string]string{}
 	for _, e := range examples(t) {
 		for _, w := range workloads(render(t, e.args...)) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +20,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
-	"github.com/weir-storage/weir/pki"
 )
 
 const (
@@ -60,7 +58,7 @@ type example struct {
 	args []string
 }
 
-// examples are all files of weir/ci. A site that joins gets certificates as a federation's administrator issues them.
+// examples are all files of weir/ci. A site that joins gets the certificates that a federation's administrator hands over.
 func examples(t *testing.T) []example {
 	t.Helper()
 	files, err := filepath.Glob("weir/ci/*-values.yaml")
@@ -71,43 +69,11 @@ func examples(t *testing.T) []example {
 	for _, f := range files {
 		e := example{name: strings.TrimSuffix(filepath.Base(f), "-values.yaml"), args: []string{"-f", f}}
 		if e.name == "join" {
-			e.args = append(e.args, provided(t)...)
+			e.args = append(e.args, "-f", certificates(t))
 		}
 		all = append(all, e)
 	}
 	return all
-}
-
-// provided issues the certificates of site utr and returns the flags that docs/kubernetes/federation.md says.
-func provided(t *testing.T) []string {
-	t.Helper()
-	dir := t.TempDir()
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	authority, err := pki.NewAuthority("demo", now, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := authority.Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, _, err := pair.Write(dir, "ca")
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"--set-file", "certificates.provided.ca=" + ca}
-	for key, name := range map[string]string{"gateway": "utr-0", "operator": "utr-operator", "csiController": "utr-csi-controller", "csiNode": "utr-csi-node"} {
-		pair, err := authority.Issue(pki.Identity{Federation: "demo", Organization: "Universiteit Utrecht", Site: "utr", Gateway: name}, nil, now, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cert, private, err := pair.Write(dir, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		args = append(args, "--set-file", "certificates.provided."+key+".cert="+cert, "--set-file", "certificates.provided."+key+".key="+private)
-	}
-	return args
 }
 
 // render returns the objects that helm would install.

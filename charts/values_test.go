@@ -55,6 +55,10 @@ func TestRefusals(t *testing.T) {
 		{"address of a Service", append(out, "--set", "gateway.expose=ClusterIP,gateway.address="), []string{"gateway.service.clusterIP: missing"}},
 		{"folder of which node", append(trial, "--set", "gateway.pool.hostPath=/srv"), []string{"gateway.nodeSelector: missing"}},
 		{"no certificates", append(out, "--set", "certificates.mode=provided"), []string{"certificates.provided.ca: missing", "certificates.provided.csiNode: cert or key missing", "ams-csi-node.crt"}},
+		{"another site's certificates", []string{"-f", "weir/ci/join-values.yaml", "-f", certificates(t), "--set", "site.name=ams,organization=SURF,federation=prod"}, []string{
+			"certificates.provided.issuedFor.site: utr: site.name is ams", "issuedFor.organization: Universiteit Utrecht: organization is SURF", "issuedFor.federation: demo: federation is prod",
+			"issuedFor.gateway: utr-0: gateway.name is ams-0"}},
+		{"unknown certificate", []string{"-f", "weir/ci/join-values.yaml", "-f", certificates(t), "--set", "certificates.provided.registry.cert="}, []string{"/certificates/provided", "registry"}},
 		{"no policy", append(out, "--set", "storageClass.policy="), []string{"storageClass.policy: missing"}},
 	} {
 		_, stderr, err := run(t, append([]string{"template", "weir", "weir", "--kube-version", kubeVersion}, c.args...)...)

@@ -8,30 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 )
-
-// Files are the paths of PEM files, as flags and Kubernetes secrets have them.
-type Files struct {
-	// CA is the authority's certificate; Cert and Key are the process's own.
-	CA, Cert, Key string
-}
-
-// LoadFiles is Load of files.
-func LoadFiles(f Files, clock func() time.Time) (*Credentials, error) {
-	var text [3][]byte
-	for i, path := range []string{f.CA, f.Cert, f.Key} {
-		var err error
-		if text[i], err = os.ReadFile(path); err != nil {
-			return nil, fmt.Errorf("load certificate: %w", err)
-		}
-	}
-	c, err := Load(text[0], Pair{Cert: text[1], Key: text[2]}, clock)
-	if err != nil {
-		return nil, fmt.Errorf("%w (files %s, %s, %s)", err, f.CA, f.Cert, f.Key)
-	}
-	return c, nil
-}
 
 // Write writes name.crt and name.key into a folder, the key for its owner's eyes only. It replaces nothing: a key that
 // is in use would be lost.

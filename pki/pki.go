@@ -10,6 +10,13 @@
 // besides the addresses at which it is reached. Both must name the same organization. Connections are TLS 1.3 with
 // certificates on both sides; after the chain, each side checks the other's Identity against what it Expects. The
 // authority's key is the federation's trust: keep it off the gateways.
+//
+// A gateway that is expected by site and name is known by its Identity alone, at whatever address it is reached: the authority vouches for
+// names, and has given nobody else that one. The addresses count where less is expected, as for the registry, any member of which will do.
+//
+// Certificates in files are followed while the process runs (LoadFiles): each handshake shows and trusts what is in force then. An authority is
+// replaced in three steps, each of which is everywhere before the next: the new one's certificate is put beside the old one's in the file
+// of the authority; certificates are issued by the new one; the old one's is taken out.
 package pki
 
 import (
@@ -151,6 +158,9 @@ func (a *Authority) Issue(id Identity, hosts []string, now time.Time, validFor t
 	}
 	if id.Federation != a.federation {
 		return Pair{}, fmt.Errorf("issue certificate %v: %w: this is the authority of federation %s: use that of %s", id, ErrInvalid, a.federation, id.Federation)
+	}
+	if now.After(a.cert.NotAfter) {
+		return Pair{}, fmt.Errorf("issue certificate %v: %w: the authority has expired at %s: make another, or set the clock", id, ErrInvalid, a.cert.NotAfter.UTC().Format(time.RFC3339))
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

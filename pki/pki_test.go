@@ -124,7 +124,7 @@ func TestRefused(t *testing.T) {
 			nil, []string{"certificate"}},
 		{"no certificate", server.Server(pki.Expect{}), func() *tls.Config {
 			c := client.Client(pki.Expect{})
-			c.Certificates = nil
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return new(tls.Certificate), nil }
 			return c
 		}(), []string{"certificate"}, nil},
 		{"old TLS", server.Server(pki.Expect{}), func() *tls.Config {
@@ -164,6 +164,31 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// A member of the registry may be at any of its addresses, and at no other.
+func TestHosts(t *testing.T) {
+	a := authority(t, "surf")
+	server := credentials(t, a, id("surf", "SURF", "registry-1")).Server(pki.Expect{})
+	client := credentials(t, a, id("surf", "SURF", "ams-1"))
+	for _, tt := range []struct {
+		hosts []string
+		ok    bool
+	}{
+		{[]string{"127.0.0.1"}, true},
+		{[]string{"10.0.0.1", "localhost"}, true},
+		{[]string{"10.0.0.1", "registry.example.org"}, false},
+		{[]string{""}, false},
+	} {
+		_, serr, cerr := connect(t, server, client.Client(pki.Expect{}, tt.hosts...))
+		if ok := serr == nil && cerr == nil; ok != tt.ok {
+			t.Errorf("hosts %q: server %v, client %v; accepted should be %v", tt.hosts, serr, cerr, tt.ok)
+		}
+	}
+	stranger := credentials(t, authority(t, "surf"), id("surf", "SURF", "registry-1")).Server(pki.Expect{})
+	if _, _, err := connect(t, stranger, client.Client(pki.Expect{}, "127.0.0.1")); err == nil {
+		t.Error("a server of another authority is accepted")
+	}
+}
+
 // At an address that no certificate names, a server is known by its identity, and by nothing less.
 func TestByIdentity(t *testing.T) {
 	a, other := authority(t, "f"), authority(t, "f")
@@ -178,6 +203,9 @@ func TestByIdentity(t *testing.T) {
 	}
 	if _, serr, cerr := connect(t, server.Server(pki.Expect{}), elsewhere(client.ClientByIdentity(pki.Expect{Organizations: []string{"surf"}, Site: "ams"}))); serr != nil || cerr != nil {
 		t.Fatalf("%v, %v", serr, cerr)
+	}
+	if _, serr, cerr := connect(t, server.Server(pki.Expect{}), elsewhere(client.Client(pki.Expect{Site: "ams", Gateway: "g1"}))); serr != nil || cerr != nil {
+		t.Fatalf("the one gateway of that name: %v, %v", serr, cerr)
 	}
 	for name, c := range map[string]struct {
 		server *pki.Credentials
@@ -251,6 +279,9 @@ func TestIssueRefuses(t *testing.T) {
 		if _, err := a.Issue(tt.id, tt.hosts, now, tt.valid); !errors.Is(err, pki.ErrInvalid) {
 			t.Errorf("%+v: %v", tt, err)
 		}
+	}
+	if _, err := a.Issue(id("surf", "SURF", "g"), nil, now.Add(25*time.Hour), time.Hour); !errors.Is(err, pki.ErrInvalid) || !strings.Contains(err.Error(), "expired at 2026-01-03") {
+		t.Errorf("by an authority that has expired: %v", err)
 	}
 	if _, err := pki.NewAuthority("Not A Label", now, time.Hour); !errors.Is(err, pki.ErrInvalid) {
 		t.Error(err)

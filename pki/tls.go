@@ -9,19 +9,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // ErrPeer is wrapped when the other side is not one that is expected.
 var ErrPeer = errors.New("peer refused")
-
-// Credentials are what one process shows and trusts. They do not change; load them anew after a renewal.
-type Credentials struct {
-	self  Identity
-	cert  tls.Certificate
-	roots *x509.CertPool
-	clock func() time.Time
-}
 
 // Expect is which peers are accepted, besides that the federation's authority vouches for them.
 type Expect struct {
@@ -31,90 +22,71 @@ type Expect struct {
 	Site, Gateway string
 }
 
-// Load checks a certificate and its key against the authority's certificate (PEM). Clock is asked at each handshake.
-func Load(authority []byte, p Pair, clock func() time.Time) (*Credentials, error) {
-	fail := func(format string, a ...any) error {
-		return fmt.Errorf("load certificate: %w: %s", ErrInvalid, fmt.Sprintf(format, a...))
-	}
-	ca, err := parseCert(authority)
-	if err != nil {
-		return nil, fail("the authority's: %v: give the file ca.crt of the federation", err)
-	}
-	cert, err := tls.X509KeyPair(p.Cert, p.Key)
-	if err != nil {
-		return nil, fail("%v: give the certificate and the key that were issued together", err)
-	}
-	id, err := identify(cert.Leaf)
-	if err != nil {
-		return nil, err
-	}
-	c := &Credentials{self: id, cert: cert, roots: x509.NewCertPool(), clock: clock}
-	c.roots.AddCert(ca)
-	if now := clock(); now.After(cert.Leaf.NotAfter) || now.Before(cert.Leaf.NotBefore) {
-		return nil, fail("%v is valid from %s to %s, and now it is %s: issue a new one, or set the clock", id,
-			cert.Leaf.NotBefore.UTC().Format(time.RFC3339), cert.Leaf.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-	}
-	_, err = cert.Leaf.Verify(x509.VerifyOptions{Roots: c.roots, CurrentTime: clock(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-	if err != nil {
-		return nil, fail("%v was not issued by that authority (%v): give the file ca.crt of federation %s", id, err, id.Federation)
-	}
-	return c, nil
-}
-
-// Identity is whom the credentials are of.
-func (c *Credentials) Identity() Identity { return c.self }
-
-// Expires is when the certificate ends.
-func (c *Credentials) Expires() time.Time { return c.cert.Leaf.NotAfter }
-
 // Server returns a configuration that demands certificates of those expected.
 func (c *Credentials) Server(want Expect) *tls.Config {
-	cfg := c.config(want)
-	cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, c.roots
+	cfg := c.config(want, x509.ExtKeyUsageClientAuth, nil)
+	cfg.ClientAuth = tls.RequireAnyClientCert // its chain is verified below, with the roots of that moment
+	cfg.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c.current().cert, nil }
 	return cfg
 }
 
-// Client returns a configuration that accepts servers of those expected, at an address that is in their certificate.
-func (c *Credentials) Client(want Expect) *tls.Config {
-	cfg := c.config(want)
-	cfg.RootCAs = c.roots
-	return cfg
+// Client returns a configuration that accepts servers of those expected. Where a server is, is looked at in one of three ways: with hosts, its
+// certificate names one of them; with a site and a gateway in want, nothing else is looked at, as for ClientByIdentity; else its
+// certificate names the address that is dialled, and then the roots are those of now: Go tells no callback which address that is, if it is an
+// IP address.
+func (c *Credentials) Client(want Expect, hosts ...string) *tls.Config {
+	if len(hosts) == 0 && (want.Site == "" || want.Gateway == "") {
+		cfg := c.client(want, nil)
+		cfg.InsecureSkipVerify, cfg.RootCAs = false, c.current().roots
+		return cfg
+	}
+	return c.client(want, func(server *x509.Certificate) error {
+		var err error
+		for _, h := range hosts {
+			if err = server.VerifyHostname(h); err == nil {
+				return nil
+			}
+		}
+		return err
+	})
 }
 
 // ClientByIdentity returns a configuration that accepts servers of those expected at any address: behind a Service or a load balancer, a server
 // is reached at addresses that no certificate names. Its identity says who it is; want must name the site at least, since who may be
 // anybody of a federation could be put in another's place.
 func (c *Credentials) ClientByIdentity(want Expect) *tls.Config {
-	cfg := c.config(want)
-	cfg.InsecureSkipVerify = true // of the address; the chain is verified below
-	expected := cfg.VerifyConnection
-	cfg.VerifyConnection = func(s tls.ConnectionState) error {
+	return c.client(want, func(*x509.Certificate) error {
 		if want.Site == "" {
 			return fmt.Errorf("accept server: %w: no site is expected: name the one that is called", ErrPeer)
 		}
-		if len(s.PeerCertificates) == 0 {
-			return fmt.Errorf("accept server: %w: it shows no certificate", ErrPeer)
-		}
-		between := x509.NewCertPool()
-		for _, other := range s.PeerCertificates[1:] {
-			between.AddCert(other)
-		}
-		if _, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: c.roots, Intermediates: between, CurrentTime: c.clock(),
-			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
-			return &tls.CertificateVerificationError{UnverifiedCertificates: s.PeerCertificates, Err: err}
-		}
-		return expected(s)
-	}
+		return nil
+	})
+}
+
+func (c *Credentials) client(want Expect, at func(*x509.Certificate) error) *tls.Config {
+	cfg := c.config(want, x509.ExtKeyUsageServerAuth, at)
+	cfg.InsecureSkipVerify = true // the chain is verified below, with the roots of that moment
+	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c.current().cert, nil }
 	return cfg
 }
 
-func (c *Credentials) config(want Expect) *tls.Config {
+// config is what both ends have in common. at looks at where a server is; nil: at nothing.
+func (c *Credentials) config(want Expect, usage x509.ExtKeyUsage, at func(*x509.Certificate) error) *tls.Config {
 	return &tls.Config{
-		MinVersion:   tls.VersionTLS13,
-		Certificates: []tls.Certificate{c.cert},
-		Time:         c.clock,
+		MinVersion: tls.VersionTLS13,
+		Time:       c.clock,
 		// Runs for resumed connections too, unlike VerifyPeerCertificate.
 		VerifyConnection: func(s tls.ConnectionState) error {
+			if len(s.PeerCertificates) > 0 {
+				if err := c.current().verify(s.PeerCertificates, c.clock(), usage); err != nil {
+					return err
+				}
+				if at != nil {
+					if err := at(s.PeerCertificates[0]); err != nil {
+						return err
+					}
+				}
+			}
 			peer, err := PeerIdentity(s)
 			if err != nil {
 				return err

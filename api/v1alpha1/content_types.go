@@ -10,32 +10,33 @@ import (
 // GeoVolumeContentSpec is the desired state of a volume. In the owner's cluster the operator (for GeoVolumes) and the CSI controller
 // (for StorageClasses) write it, and the operator carries it to the registry; elsewhere the operator keeps it equal to the registry's.
 type GeoVolumeContentSpec struct {
-	// The volume's name, unique in the federation.
+	// The volume's name, unique in the federation. Immutable.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=127
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a volume keeps its name"
 	FederationName string `json:"federationName"`
-	// The site whose cluster owns the volume; empty for a volume that was made by `weir volume create`, which is changed there.
+	// The site whose cluster owns the volume; empty for a volume that was made by `weir volume create`, which is changed there. Immutable: not
+	// for people to change; the operator writes it when the ownership goes elsewhere (`weir volume transfer`).
 	// +optional
 	Owner SiteName `json:"owner,omitempty"`
-	// How much the volume may hold. It can grow.
+	// How much the volume may hold. Live: it grows, and does not shrink.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be more than 0: write how much the volume may hold, such as 10Gi"
 	Size resource.Quantity `json:"size"`
-	// The VolumePolicy of the owner's cluster.
+	// The VolumePolicy of the owner's cluster. Live.
 	// +optional
 	Policy string `json:"policy,omitempty"`
 	// Fields that come before the policy's.
 	// +optional
 	Overrides *VolumePolicySpec `json:"overrides,omitempty"`
-	// Who may import the volume.
+	// Who may import the volume. Live: a grant that is removed ends the imports that it allowed.
 	// +optional
 	// +listType=atomic
 	Grants []Grant `json:"grants,omitempty"`
-	// What becomes of the volume when this object is deleted by its owner.
+	// What becomes of the volume when this object is deleted by its owner. Live: what it says at that time counts.
 	// +optional
 	// +kubebuilder:default=Delete
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
-	// The claims of this cluster on the volume. Pods of other namespaces cannot use it.
+	// The claims of this cluster on the volume. Pods of other namespaces cannot use it. Live: the operator and the CSI controller write it.
 	// +optional
 	// +listType=atomic
 	Claims []ClaimReference `json:"claims,omitempty"`
@@ -45,11 +46,15 @@ type GeoVolumeContentSpec struct {
 type ClaimReference struct {
 	// GeoVolume, or PersistentVolumeClaim for a volume that was provisioned by a StorageClass.
 	// +kubebuilder:validation:Enum=GeoVolume;PersistentVolumeClaim
-	Kind      string `json:"kind"`
+	Kind string `json:"kind"`
+	// Its namespace.
 	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
+	// Its name.
+	Name string `json:"name"`
+	// Its UID, if that is known.
 	// +optional
 	UID string `json:"uid,omitempty"`
+	// What its pods may do.
 	// +optional
 	// +kubebuilder:default=ReadWrite
 	Access Access `json:"access,omitempty"`
@@ -57,6 +62,7 @@ type ClaimReference struct {
 
 // GeoVolumeContentStatus is what is known of a volume.
 type GeoVolumeContentStatus struct {
+	// The generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Generation of the desired state in the registry that this status is about.
@@ -68,16 +74,20 @@ type GeoVolumeContentStatus struct {
 	// The policy in force, with all defaults.
 	// +optional
 	Policy *VolumePolicySpec `json:"policy,omitempty"`
+	// How much the volume may hold, as the registry has it.
 	// +optional
 	Capacity *resource.Quantity `json:"capacity,omitempty"`
+	// How much it holds, as the home last reported it.
 	// +optional
 	Used *resource.Quantity `json:"used,omitempty"`
+	// Where writes are put in order now.
 	// +optional
 	Home VolumeHome `json:"home,omitzero"`
 	// Sites that were chosen to have a copy, the first home first.
 	// +optional
 	// +listType=atomic
 	Sites []SiteName `json:"sites,omitempty"`
+	// The copy at each of the sites, and at those that give theirs up.
 	// +optional
 	// +listType=map
 	// +listMapKey=site
@@ -92,6 +102,7 @@ type GeoVolumeContentStatus struct {
 	// +optional
 	// +listType=atomic
 	Claims []string `json:"claims,omitempty"`
+	// What holds of it, such as Ready. The API reference explains types and reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -100,7 +111,9 @@ type GeoVolumeContentStatus struct {
 
 // VolumeHome is where writes are put in order.
 type VolumeHome struct {
-	Site    string `json:"site"`
+	// The home's site.
+	Site string `json:"site"`
+	// The gateway there.
 	Gateway string `json:"gateway"`
 	// Grows whenever the home changes.
 	Epoch int64 `json:"epoch"`
@@ -108,14 +121,17 @@ type VolumeHome struct {
 
 // Replica is a site's copy.
 type Replica struct {
+	// Its site.
 	Site SiteName `json:"site"`
+	// The gateway that has it, once that is known.
 	// +optional
 	Gateway string `json:"gateway,omitempty"`
 	// Home, Member (counts before a write is acknowledged), Follower, Joining, Lost, or Unknown.
 	State string `json:"state"`
-	// As the home last reported it.
+	// How far it is behind in time, as the home last reported it.
 	// +optional
 	Lag string `json:"lag,omitempty"`
+	// How much of the log it lacks, in whole MiB; nothing if it is less than 2.
 	// +optional
 	LagBytes *resource.Quantity `json:"lagBytes,omitempty"`
 }
@@ -142,7 +158,9 @@ type Replica struct {
 type GeoVolumeContent struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              GeoVolumeContentSpec `json:"spec"`
+	// What the volume is to be.
+	Spec GeoVolumeContentSpec `json:"spec"`
+	// What is known of it.
 	// +optional
 	Status GeoVolumeContentStatus `json:"status,omitzero"`
 }

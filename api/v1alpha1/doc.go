@@ -3,7 +3,7 @@
 // Package v1alpha1 has the kinds of storage.weir.dev.
 //
 //	kind              scope       written by                                      for
-//	Site              cluster     the chart (the local one); the operator mirrors a place with gateways and perhaps a store
+//	Site              cluster     the chart (the local one), operator (the rest)  a place with gateways and perhaps a store
 //	CachePool         cluster     administrator (status: operator)                the pool of a site's gateway
 //	VolumePolicy      cluster     administrator                                   copies, durability, consistency, cache, home; local to this cluster
 //	GeoVolume         namespaced  user (status: operator)                         the claim: a new volume, or the import of another site's
@@ -13,7 +13,7 @@
 // clusters share is in the registry; the objects here are one cluster's wishes (spec) and what it knows (status).
 //
 // Messages of validation rules say what to do. Rules that need more than the object itself (how many sites there are, whether a
-// name is free) are the operator's: it answers with conditions, whose types and reasons are constants of this package.
+// name is free) are the operator's: it answers with conditions. Their types and reasons are part of the API too.
 //
 // +kubebuilder:object:generate=true
 // +groupName=storage.weir.dev
@@ -29,18 +29,26 @@ import (
 const (
 	// Group is the API group of all kinds.
 	Group = "storage.weir.dev"
-	// Driver is the CSI driver's name, and the value of spec.csi.driver in persistent volumes.
+	// Driver is the CSI driver's name: the provisioner of StorageClasses, driverName of VolumeAttributesClasses, and spec.csi.driver of persistent
+	// volumes.
 	Driver = "csi.weir.dev"
-	// TopologyKey has one value per cluster: the site. Nodes get it from the node plugin.
+	// TopologyKey is a label of nodes, which get it from the node plugin. It has one value per cluster: the site.
 	TopologyKey = "topology.weir.dev/site"
-	// PolicyParameter is the parameter of StorageClass and VolumeAttributesClass that names a VolumePolicy.
+	// PolicyParameter is the parameter of StorageClass and VolumeAttributesClass that names a VolumePolicy. There is no other parameter.
 	PolicyParameter = "policy"
-	// Finalizer is on GeoVolumes and on GeoVolumeContents of which this cluster is the owner.
+	// Finalizer is the finalizer of GeoVolumes, and of GeoVolumeContents of which this cluster is the owner.
 	Finalizer = Group + "/volume"
-	// VolumeLabel is on the PersistentVolume and PersistentVolumeClaim that a GeoVolume makes; its value is the volume's UUID.
+	// VolumeLabel is a label of the PersistentVolume and the PersistentVolumeClaim that a GeoVolume makes; its value is the volume's UUID.
 	VolumeLabel = Group + "/volume"
-	// ForceAnnotation on a GeoVolume, with the volume's UUID as its value, lets a claim be deleted although the registry does not know it.
+	// ForceAnnotation is an annotation of a GeoVolume or GeoVolumeContent, with the volume's UUID as its value: it may be deleted although the
+	// registry does not know the volume any more.
 	ForceAnnotation = Group + "/forget"
+	// MirrorAnnotation is an annotation of Sites that the operator keeps as the registry has them; its value is the federation.
+	MirrorAnnotation = Group + "/mirror-of"
+	// OrganizationLabel is what replication.sites.selector calls a site's organization. No object needs to have the label.
+	OrganizationLabel = "organization.weir.dev"
+	// RegionLabel is what replication.sites.selector calls a site's region. No object needs to have the label.
+	RegionLabel = "region.weir.dev"
 )
 
 // GroupVersion is the version of all kinds.

@@ -40,7 +40,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="a volume does not shrink: write its present size or more"
 // +kubebuilder:validation:XValidation:rule="!has(self.durability) || !has(self.durability.sites) || has(self.policy) || self.durability.sites <= (has(self.replication) && has(self.replication.copies) ? self.replication.copies : 2)",message="durability.sites is more than replication.copies: more sites than have a copy can never fsync a write; lower it, or raise copies"
 type GeoVolumeSpec struct {
-	// How much the volume may hold. It can grow.
+	// How much the volume may hold. Live: it grows, and does not shrink.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="size must be more than 0: write how much the volume may hold, such as 10Gi"
 	Size *resource.Quantity `json:"size,omitempty"`
@@ -49,7 +49,7 @@ type GeoVolumeSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Policy string `json:"policy,omitempty"`
-	// Another site's volume, instead of a new one; or a volume of this cluster that was retained.
+	// Another site's volume, instead of a new one; or a volume of this cluster that was retained. Immutable.
 	// +optional
 	Import *Import `json:"import,omitempty"`
 	// What the pods of this namespace may do. ReadOnly makes the PersistentVolumeClaim ReadOnlyMany. Immutable.
@@ -63,27 +63,31 @@ type GeoVolumeSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(g, self.exists_one(h, h.site == g.site && h.__namespace__ == g.__namespace__))",message="the same site and namespace are granted twice: keep one of them"
 	Grants []Grant `json:"grants,omitempty"`
-	// What becomes of the volume when this GeoVolume, or its namespace, is deleted.
+	// What becomes of the volume when this GeoVolume, or its namespace, is deleted. Live: what it says at that time counts.
 	// +optional
 	// +kubebuilder:default=Retain
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// Fields of a policy; what is given here comes before what the VolumePolicy says.
+	// How many copies there are, and at which sites. In this field and the four after it, what is given comes before what the VolumePolicy says.
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`
+	// What a stable write (fsync, a change of a name) waits for.
 	// +optional
 	Durability *Durability `json:"durability,omitempty"`
+	// What readers at other sites see.
 	// +optional
 	Consistency *Consistency `json:"consistency,omitempty"`
+	// How gateways cache the volume. An import may have it, and there it has no effect in this release.
 	// +optional
 	Cache *Cache `json:"cache,omitempty"`
+	// Where the volume should be at home.
 	// +optional
 	Home *Home `json:"home,omitempty"`
 }
 
 // Import names a volume of the federation.
 type Import struct {
-	// The volume's name in the federation, NAMESPACE.NAME of the GeoVolume that made it, or its UUID.
+	// The volume's name in the federation, NAMESPACE.NAME of the GeoVolume that made it, or its UUID. Immutable.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=127
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an import does not change to another volume: delete this GeoVolume and make another"
@@ -92,10 +96,13 @@ type Import struct {
 
 // Grant lets a namespace of another site import the volume.
 type Grant struct {
+	// The site whose cluster may import it.
 	Site SiteName `json:"site"`
+	// The namespace there whose pods may use it.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
+	// The most that they may do. ReadOnly allows imports with access: ReadOnly only.
 	// +optional
 	// +kubebuilder:default=ReadWrite
 	Access Access `json:"access,omitempty"`
@@ -103,6 +110,7 @@ type Grant struct {
 
 // GeoVolumeStatus is what became of the wish.
 type GeoVolumeStatus struct {
+	// The generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// The volume's UUID, which is the name of its GeoVolumeContent.
@@ -114,6 +122,7 @@ type GeoVolumeStatus struct {
 	// The site whose cluster owns the volume.
 	// +optional
 	Owner string `json:"owner,omitempty"`
+	// How much the volume may hold, as the registry has it.
 	// +optional
 	Capacity *resource.Quantity `json:"capacity,omitempty"`
 	// The site where writes are put in order now.
@@ -125,6 +134,7 @@ type GeoVolumeStatus struct {
 	// How far the copy that trails most is behind; updated at most every 30 s.
 	// +optional
 	Lag string `json:"lag,omitempty"`
+	// What holds of it, such as Ready. The API reference explains types and reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -151,7 +161,9 @@ type GeoVolumeStatus struct {
 type GeoVolume struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              GeoVolumeSpec `json:"spec"`
+	// What is wished for.
+	Spec GeoVolumeSpec `json:"spec"`
+	// What became of it.
 	// +optional
 	Status GeoVolumeStatus `json:"status,omitzero"`
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // VolumePolicySpec says, for an application, how many copies a volume has and where, when a write is safe, what readers at other
-// sites see, and how it is cached. Every field may be left out; the default is in its comment. Each is marked with what a change does
+// sites see, and how it is cached. Every field may be left out, and then has a default. Each is marked with what a change does
 // to volumes that exist: Live (soon, without a remount), NewDataOnly, or Immutable (a change is refused, or does not reach them).
 type VolumePolicySpec struct {
 	// How many copies there are, and at which sites.
@@ -50,7 +50,7 @@ type Replication struct {
 	// What no two copies share. Default Site. Live: of two copies that share it, the one that is not the home moves.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
-	// Sites that must, should and must not have a copy. Live.
+	// Sites that must, should and must not have a copy.
 	// +optional
 	Sites SiteRules `json:"sites,omitzero"`
 }
@@ -65,23 +65,23 @@ type SiteName string
 // +kubebuilder:validation:XValidation:rule="!has(self.forbidden) || !has(self.required) || self.required.all(s, !(s in self.forbidden))",message="a site is in both required and forbidden: remove it from one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.forbidden) || !has(self.preferred) || self.preferred.all(s, !(s in self.forbidden))",message="a site is in both preferred and forbidden: remove it from one of them"
 type SiteRules struct {
-	// Sites that have a copy in any case.
+	// Sites that have a copy in any case. Live: one that is added gets a copy; a site that is not named gives its own up for it.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Required []SiteName `json:"required,omitempty"`
-	// Sites that come first where there is a choice, best first.
+	// Sites that come first where there is a choice, best first. Live: it counts when a site is chosen the next time; copies that are there stay.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Preferred []SiteName `json:"preferred,omitempty"`
-	// Sites that never have one.
+	// Sites that never have one. Live: a copy there moves to another site.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Forbidden []SiteName `json:"forbidden,omitempty"`
 	// Labels that a site must have to get a copy, for instance its jurisdiction. A site's organization and region are labels too:
-	// organization.weir.dev and region.weir.dev.
+	// organization.weir.dev and region.weir.dev. Live: copies at sites that do not have them move.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
@@ -94,7 +94,7 @@ type Acknowledge string
 const (
 	AcknowledgeGateway Acknowledge = "Gateway" // the home alone
 	AcknowledgePair    Acknowledge = "Pair"    // a second gateway on another host of the home's site; not available yet
-	AcknowledgeSites   Acknowledge = "Sites"   // gateways at Durability.Sites sites
+	AcknowledgeSites   Acknowledge = "Sites"   // gateways at as many sites as durability.sites says
 )
 
 // WhenDegraded is what stable writes do while fewer members are left than Acknowledge wants.
@@ -114,7 +114,7 @@ type Durability struct {
 	// Gateway: on the home's disk. Sites: on disks at `sites` sites. Default Gateway. Live.
 	// +optional
 	Acknowledge Acknowledge `json:"acknowledge,omitempty"`
-	// How many sites, with the home's own; only with acknowledge: Sites. Default 2; at most copies. Live.
+	// How many sites, with the home's own; only with acknowledge: Sites, and at most copies. Default 2. Live.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16
@@ -122,7 +122,7 @@ type Durability struct {
 	// With fewer sites left than that: Stall makes stable writes wait, Continue goes on with those that are left. Default Stall. Live.
 	// +optional
 	WhenDegraded WhenDegraded `json:"whenDegraded,omitempty"`
-	// How far any other copy may trail before writers are slowed. Live.
+	// How far any other copy may trail before writers are slowed.
 	// +optional
 	MaxLag MaxLag `json:"maxLag,omitzero"`
 }
@@ -131,10 +131,10 @@ type Durability struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.time) || duration(self.time) > duration('0s')",message="time must be more than 0: write a time span, such as 1m"
 // +kubebuilder:validation:XValidation:rule="!has(self.bytes) || quantity(string(self.bytes)).isGreaterThan(quantity('0'))",message="bytes must be more than 0: write an amount, such as 1Gi"
 type MaxLag struct {
-	// Default 1m.
+	// How old the oldest change may be that a copy lacks. Default 1m. Live.
 	// +optional
 	Time *metav1.Duration `json:"time,omitempty"`
-	// Default 1Gi.
+	// How much of the log a copy may lack. Default 1Gi. Live.
 	// +optional
 	Bytes *resource.Quantity `json:"bytes,omitempty"`
 }
@@ -156,21 +156,23 @@ type Consistency struct {
 	// is served as Strong in this release. Default Strong. Live.
 	// +optional
 	Mode ConsistencyMode `json:"mode,omitempty"`
-	// Only with mode: Bounded. Default 5s. Live.
+	// How old what other sites show may be; only with mode: Bounded. It has no effect while Bounded is served as Strong. Default 5s. Live.
 	// +optional
 	MaxStaleness *metav1.Duration `json:"maxStaleness,omitempty"`
 }
 
 // Cache says how a gateway caches the volume.
 type Cache struct {
-	// How much of the volume a gateway keeps on its pool beyond the end of the log. Default: no limit but the pool's room. NewDataOnly.
+	// How much of the volume a gateway keeps on its pool beyond the end of the log. It has no effect in this release: the pool's room is the
+	// only limit. Default: no limit but the pool's room. Live.
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 }
 
 // Home says where the volume should be at home.
 type Home struct {
-	// Sites, best first. The first that has a copy is where a volume begins; a later change moves no home by itself.
+	// Sites, best first. The first that has a copy is where a volume begins. Live: it counts when a site is chosen the next time; a change
+	// moves no home.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -179,7 +181,7 @@ type Home struct {
 
 // VolumePolicyStatus says who uses the policy.
 type VolumePolicyStatus struct {
-	// The spec's generation that ObservedGeneration's counts are about.
+	// The generation of the spec that the counts are about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Volumes owned by this cluster that use the policy.
@@ -188,6 +190,7 @@ type VolumePolicyStatus struct {
 	// How many of them have the present generation of the policy in force.
 	// +optional
 	UpToDate int32 `json:"upToDate"`
+	// What holds of it, such as Ready. The API reference explains types and reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -210,9 +213,11 @@ type VolumePolicyStatus struct {
 type VolumePolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// What the policy says. A volume's own fields come before it.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.durability) || !has(self.durability.sites) || self.durability.sites <= (has(self.replication) && has(self.replication.copies) ? self.replication.copies : 2)",message="durability.sites is more than replication.copies: more sites than have a copy can never fsync a write; lower it, or raise copies"
 	Spec VolumePolicySpec `json:"spec,omitzero"`
+	// Who uses it.
 	// +optional
 	Status VolumePolicyStatus `json:"status,omitzero"`
 }

@@ -9,21 +9,24 @@ import (
 
 // SiteSpec says what a site is and where it is reached. The chart writes the local site's; of the others it is what the registry says.
 type SiteSpec struct {
-	// The institution: the unit of trust, quota and billing.
+	// The institution: the unit of trust, quota and billing. Immutable.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[^/\n]+$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a site does not change its organization: install it anew under another name"
 	Organization string `json:"organization"`
-	// A region, for policies that spread over regions. Sites without one are regions of their own.
+	// A region, for policies that spread over regions. Sites without one are regions of their own. Live: it counts when sites
+	// are chosen the next time.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Region string `json:"region,omitempty"`
-	// The federation that the site belongs to.
+	// The federation that the site belongs to. Immutable.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a site does not change its federation: its volumes are there; install it anew"
 	Federation string `json:"federation"`
+	// Where the site's parts are reached, for people and their tools. Gateways and operators go by the registry. Live: it is shown, and
+	// nothing else.
 	// +optional
 	Endpoints SiteEndpoints `json:"endpoints,omitzero"`
 }
@@ -44,6 +47,7 @@ type SiteEndpoints struct {
 
 // SiteStatus is what is known of a site.
 type SiteStatus struct {
+	// The generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// The UID of the namespace kube-system of the cluster that the site is: a second cluster of this name is refused.
@@ -69,6 +73,7 @@ type SiteStatus struct {
 	// Volumes that have a copy here.
 	// +optional
 	Volumes int32 `json:"volumes"`
+	// What holds of it, such as Ready. The API reference explains types and reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -77,10 +82,12 @@ type SiteStatus struct {
 
 // SiteGateway is a gateway of a site.
 type SiteGateway struct {
+	// Its name, unique in the federation.
 	Name string `json:"name"`
 	// host:port for other gateways.
 	Address string `json:"address"`
-	Alive   bool   `json:"alive"`
+	// Whether it has a heartbeat in the registry.
+	Alive bool `json:"alive"`
 }
 
 // Site is a place of an organization: one Kubernetes cluster, with its gateways and perhaps a store. Labels of a site are what policies
@@ -103,7 +110,9 @@ type SiteGateway struct {
 type Site struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              SiteSpec `json:"spec"`
+	// What the site is.
+	Spec SiteSpec `json:"spec"`
+	// What is known of it.
 	// +optional
 	Status SiteStatus `json:"status,omitzero"`
 }
@@ -118,25 +127,28 @@ type SiteList struct {
 
 // CachePoolSpec says what a pool is made of. In this release a pool is a directory on a volume of the gateway's pod.
 type CachePoolSpec struct {
-	// How much of the pool's disk Weir may use.
+	// How much of the pool's disk Weir may use. Live: it is shown; what the gateway keeps to is pool.size of its own configuration, which
+	// the chart writes with the same value.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="a pool needs at least 64Mi: write how much of its disk it may use, such as 100Gi"
 	Size resource.Quantity `json:"size"`
-	// The directory in the gateway's pod that is the pool.
+	// The directory in the gateway's pod that is the pool. Immutable.
 	// +kubebuilder:validation:Pattern=`^/`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a pool does not change its directory: what is acknowledged is there; make another pool"
 	Directory string `json:"directory"`
-	// The StatefulSet's namespace and name, and with it the gateway's.
+	// NAMESPACE/NAME, where NAME is the gateway's in the registry. Live: it says whose state is shown.
 	// +kubebuilder:validation:MinLength=1
 	Gateway string `json:"gateway"`
 }
 
 // CachePoolStatus is what is known of a pool.
 type CachePoolStatus struct {
+	// The generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// The identity of the logs on the pool; a pool that was lost comes back with another.
 	// +optional
 	Incarnation string `json:"incarnation,omitempty"`
+	// What holds of it, such as Ready. The API reference explains types and reasons.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -156,7 +168,9 @@ type CachePoolStatus struct {
 type CachePool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              CachePoolSpec `json:"spec"`
+	// What the pool is made of.
+	Spec CachePoolSpec `json:"spec"`
+	// What is known of it.
 	// +optional
 	Status CachePoolStatus `json:"status,omitzero"`
 }

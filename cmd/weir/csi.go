@@ -114,7 +114,7 @@ func (sh *shell) runCSIController(ctx context.Context, p *csiProcess) (err error
 	if err != nil {
 		return err
 	}
-	creds, err := p.credentials(sh)
+	creds, err := p.credentials(sh, log)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (sh *shell) runCSINode(ctx context.Context, p *csiProcess) (err error) {
 	if err != nil {
 		return err
 	}
-	creds, err := p.credentials(sh)
+	creds, err := p.credentials(sh, log)
 	if err != nil {
 		return err
 	}

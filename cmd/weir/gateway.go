@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
@@ -89,7 +90,7 @@ func (sh *shell) runGateway(ctx context.Context, path string, over override) (er
 	health := new(gateway.Health)
 	ctx, end := watchHealth(ctx, c.Health, health)
 	defer func() { err = errors.Join(err, end()) }()
-	creds, err := c.credentials(sh.now)
+	creds, err := c.credentials(sh.now, logger)
 	if err != nil {
 		return inFile(path, err)
 	}
@@ -162,9 +163,9 @@ func watchHealth(ctx context.Context, address string, health *gateway.Health) (_
 	}
 }
 
-// credentials loads the certificate and makes sure that it is this gateway's.
-func (c *Config) credentials(now func() time.Time) (*pki.Credentials, error) {
-	creds, err := pki.LoadFiles(pki.Files{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key}, now)
+// credentials loads the certificate and makes sure that it is this gateway's. log, which may be nil, hears of later changes of the files.
+func (c *Config) credentials(now func() time.Time, log *slog.Logger) (*pki.Credentials, error) {
+	creds, err := pki.LoadFiles(pki.Files{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key, Log: log}, now)
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)
 	}
@@ -181,12 +182,19 @@ func (c *Config) credentials(now func() time.Time) (*pki.Credentials, error) {
 	return creds, errors.Join(p...)
 }
 
-// registryTLS is how to talk to the registry: with the federation's certificates, unless its URLs are http.
+// registryTLS is how to talk to the registry: with the federation's certificates, unless its URLs are http. A member's certificate has the
+// address of one of them.
 func registryTLS(endpoints []string, creds *pki.Credentials) *tls.Config {
 	if len(endpoints) > 0 && strings.HasPrefix(endpoints[0], "http:") {
 		return nil
 	}
-	return creds.Client(pki.Expect{})
+	var hosts []string
+	for _, e := range endpoints {
+		if u, err := url.Parse(e); err == nil { // else etcd.Open refuses it
+			hosts = append(hosts, u.Hostname())
+		}
+	}
+	return creds.Client(pki.Expect{}, hosts...)
 }
 
 // open opens the listeners and fills in ports that the system chose.

@@ -60,7 +60,7 @@ func (sh *shell) runOperator(ctx context.Context, o *operator) (err error) {
 	if err != nil {
 		return err
 	}
-	creds, err := o.credentials(sh)
+	creds, err := o.credentials(sh, log)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (sh *shell) pkiCommand() *cobra.Command {
 	c := &cobra.Command{Use: "pki", Short: "Make and show certificates",
 		Long: "Makes a federation's authority and certificates, as files: for trials and small federations. Keep ca.key off the gateways."}
 	group(c)
-	c.AddCommand(sh.pkiInit(), sh.pkiIssue(), sh.pkiShow())
+	c.AddCommand(sh.pkiInit(), sh.pkiIssue(), sh.pkiBundle(), sh.pkiShow())
 	return c
 }
 

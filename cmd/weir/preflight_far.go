@@ -20,7 +20,7 @@ func (p *preflight) checkFar(ctx context.Context, cfg Config) []finding {
 	if err := cfg.check(); err != nil {
 		return []finding{{Check: "configuration", Verdict: broken, Found: strings.ReplaceAll(err.Error(), "\n", "; "), Mend: "correct " + p.connection.config}}
 	}
-	creds, err := cfg.credentials(p.sh.now)
+	creds, err := cfg.credentials(p.sh.now, nil)
 	if err != nil {
 		return []finding{{Check: "certificate", Verdict: broken, Found: strings.ReplaceAll(err.Error(), "\n", "; "), Mend: "have `weir pki issue` make one for this gateway"}}
 	}

@@ -73,9 +73,9 @@ func (s *process) cluster() (*rest.Config, error) {
 	return cfg, nil
 }
 
-// credentials loads the certificate, which must be of the site that the process is told it is at.
-func (s *process) credentials(sh *shell) (*pki.Credentials, error) {
-	creds, err := pki.LoadFiles(pki.Files{CA: s.ca, Cert: s.cert, Key: s.key}, sh.now)
+// credentials loads the certificate, which must be of the site that the process is told it is at. log hears of later changes of the files.
+func (s *process) credentials(sh *shell, log *slog.Logger) (*pki.Credentials, error) {
+	creds, err := pki.LoadFiles(pki.Files{CA: s.ca, Cert: s.cert, Key: s.key, Log: log}, sh.now)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,14 @@
 {{- end }}
 
 {{- if eq $mode "provided" }}
-{{- if not $v.certificates.provided.ca }}{{ $p = append $p "certificates.provided.ca: missing: give the federation's ca.crt, by --set-file certificates.provided.ca=ca.crt" }}{{ end }}
+{{- if not $v.certificates.provided.ca }}{{ $p = append $p "certificates.provided.ca: missing: give the file that `weir pki bundle` wrote, by -f certificates.yaml; or the federation's ca.crt, by --set-file certificates.provided.ca=ca.crt" }}{{ end }}
+{{- $for := $v.certificates.provided.issuedFor }}
+{{- range $f := list (list "federation" "federation" $v.federation) (list "organization" "organization" $v.organization) (list "site" "site.name" $v.site.name) (list "gateway" "gateway.name" (include "weir.gatewayName" .)) }}
+{{- $is := index $for (index $f 0) }}
+{{- if and $is (ne $is (index $f 2)) }}
+{{- $p = append $p (printf "certificates.provided.issuedFor.%s: %s: %s is %s: give this site's certificates, or correct one of the two" (index $f 0) $is (index $f 1) (index $f 2)) }}
+{{- end }}
+{{- end }}
 {{- range $c := include "weir.certificates" . | fromJsonArray }}
 {{- $pair := index $v.certificates.provided $c.key }}
 {{- if not (and $pair.cert $pair.key) }}
