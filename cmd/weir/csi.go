@@ -92,9 +92,9 @@ func (sh *shell) csiNode() *cobra.Command {
 	return c
 }
 
-// kube reads from the API server itself.
-func (p *csiProcess) api() (kube.WithWatch, error) {
-	cfg, err := p.cluster()
+// api reads from the API server itself.
+func (p *csiProcess) api(ctx context.Context, log *slog.Logger) (kube.WithWatch, error) {
+	cfg, err := p.awaitCluster(ctx, log)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (sh *shell) runCSIController(ctx context.Context, p *csiProcess) (err error
 	if err != nil {
 		return err
 	}
-	c, err := p.api()
+	c, err := p.api(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (sh *shell) runCSINode(ctx context.Context, p *csiProcess) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := p.api()
+	c, err := p.api(ctx, log)
 	if err != nil {
 		return err
 	}

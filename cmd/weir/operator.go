@@ -68,7 +68,7 @@ func (sh *shell) runOperator(ctx context.Context, o *operator) (err error) {
 	if o.organization != "" && o.organization != id.Organization {
 		return fmt.Errorf("--organization %q: the certificate %s is of organization %q: correct one of the two", o.organization, o.cert, id.Organization)
 	}
-	cluster, err := o.cluster()
+	cluster, err := o.awaitCluster(ctx, log)
 	if err != nil {
 		return err
 	}
