@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,6 +104,12 @@ func (c *content) record() *federation.Volume {
 	return c.seen.volume
 }
 
+// wasOwned tells an object of this cluster's own volume from one in whose spec somebody wrote that it is.
+func (c *content) wasOwned() bool {
+	ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady)
+	return hasFinalizer(c.GeoVolumeContent) || ready != nil && ready.Reason == v1alpha1.ReasonSuperseded
+}
+
 // Reconcile implements reconcile.Reconciler.
 func (r *contents) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	obj := &v1alpha1.GeoVolumeContent{}
@@ -140,7 +147,7 @@ func (r *contents) steps(ctx context.Context, c *content) error {
 		return r.drop(ctx, c)
 	case r.self.Owns(*v):
 		return r.own(ctx, c)
-	case string(c.Spec.Owner) == r.Site && v.OwnerSite != "":
+	case string(c.Spec.Owner) == r.Site && v.OwnerSite != "" && c.wasOwned():
 		if err := r.letGo(ctx, c.GeoVolumeContent); err != nil {
 			return err
 		}

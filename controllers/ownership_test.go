@@ -98,14 +98,15 @@ func TestBothSitesEdit(t *testing.T) {
 	edit(utr, c, func(c *v1alpha1.GeoVolumeContent) {
 		c.Spec.Size = resource.MustParse("9Gi")
 		c.Spec.Policy = "mine"
+		c.Spec.Owner = "utr"
 	})
 	settleAll(ams, utr)
 	utr.get(c)
-	if c.Spec.Size.String() != "1Gi" || c.Spec.Policy != "" || f.record(uuid).Spec.Size != 1<<30 {
+	if c.Spec.Owner != "ams" || c.Spec.Size.String() != "1Gi" || c.Spec.Policy != "" || f.record(uuid).Spec.Size != 1<<30 {
 		t.Errorf("spec %+v", c.Spec)
 	}
 	s := conditionOf(c.Status.Conditions, v1alpha1.ConditionInSync)
-	if s == nil || s.Reason != v1alpha1.ReasonNotOwner || s.Status != metav1.ConditionFalse || !strings.Contains(s.Message, "spec.size, spec.policy") || !strings.Contains(s.Message, "site ams") {
+	if s == nil || s.Reason != v1alpha1.ReasonNotOwner || s.Status != metav1.ConditionFalse || !strings.Contains(s.Message, "spec.owner, spec.size, spec.policy") || !strings.Contains(s.Message, "site ams") {
 		t.Errorf("InSync is %+v", s)
 	}
 	utr.ready(c, metav1.ConditionTrue, v1alpha1.ReasonReady)
