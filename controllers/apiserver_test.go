@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -148,7 +149,7 @@ func TestTwoRealClusters(t *testing.T) {
 	utr.bind("ns", "shared")
 	await(utr, i, "ready", is(v1alpha1.ReasonReady))
 
-	// Growth: the claim of a static volume does not grow in Kubernetes, and the operator does not insist.
+	// Growth: Kubernetes lets nobody raise what a claim without a StorageClass asks for; what it has is shown all the same.
 	g.Spec.Size = ptrTo(resource.MustParse("2Gi"))
 	f.ok(ams.api.Update(ctx, g))
 	await(utr, i, "grown", func(g *v1alpha1.GeoVolume) bool { return g.Status.Capacity.String() == "2Gi" })
@@ -159,6 +160,15 @@ func TestTwoRealClusters(t *testing.T) {
 		size := pv.Spec.Capacity[corev1.ResourceStorage]
 		return size.String() == "2Gi"
 	})
+	await(ams, pvc, "grown", func(pvc *corev1.PersistentVolumeClaim) bool {
+		size := pvc.Status.Capacity[corev1.ResourceStorage]
+		return size.String() == "2Gi"
+	})
+	more := pvc.DeepCopy()
+	more.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
+	if err := ams.api.Patch(ctx, more, client.MergeFrom(pvc)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only dynamically provisioned pvc can be resized") {
+		t.Errorf("a claim without a StorageClass asks for more: %v", err)
+	}
 	f.serve(uuid, 0)
 	await(ams, g, "ready", is(v1alpha1.ReasonReady))
 

@@ -22,7 +22,8 @@
 //
 // A reconcile that finds everything as it should be writes nothing, neither here nor there. Objects are made by server-side apply; the spec of
 // a GeoVolumeContent is patched instead, because apply cannot take away what somebody else has added. A volume's lag, which always
-// changes, is written at most every 30 s.
+// changes, is written at most every 30 s, and what is used of it only when it is another by about a hundredth. The test of package test/scale has
+// 10 000 volumes in a steady state. How fast is written otherwise is the API server's to limit (requests.go).
 //
 // # Errors
 //

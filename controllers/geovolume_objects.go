@@ -107,24 +107,7 @@ func (r *geoVolumes) havePV(ctx context.Context, g *geoVolume) (*corev1.Persiste
 	if is.Cmp(wish) >= 0 {
 		return have, nil
 	}
-	if err := r.apply(ctx, want); err != nil {
-		return nil, err
-	}
-	return have, r.grow(ctx, g)
-}
-
-// grow asks for the claim's growth. Kubernetes grows only claims of a StorageClass that allows it, and refuses this one's in most versions: the claim then
-// goes on saying what it was made with, and the volume has its new size all the same. It is asked once, when the PersistentVolume grows.
-func (r *geoVolumes) grow(ctx context.Context, g *geoVolume) error {
-	want, have := g.pvc(), &corev1.PersistentVolumeClaim{}
-	there, err := r.look(ctx, want, have)
-	if err != nil || !there || !ourPVC(have, g) {
-		return err
-	}
-	if err := r.apply(ctx, want); err != nil && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-		return err
-	}
-	return nil
+	return have, r.apply(ctx, want)
 }
 
 func (r *geoVolumes) havePVC(ctx context.Context, g *geoVolume) (*corev1.PersistentVolumeClaim, error) {
@@ -139,7 +122,31 @@ func (r *geoVolumes) havePVC(ctx context.Context, g *geoVolume) (*corev1.Persist
 	if !ourPVC(have, g) {
 		return nil, stopped(v1alpha1.ReasonConflict, fmt.Sprintf("a PersistentVolumeClaim %s is in namespace %s already and is not this GeoVolume's: delete it, or name the GeoVolume otherwise", g.Name, g.Namespace))
 	}
-	return have, r.label(ctx, have, g.uuid)
+	if err := r.label(ctx, have, g.uuid); err != nil {
+		return nil, err
+	}
+	return have, r.showSize(ctx, g, have)
+}
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims/status,verbs=patch
+
+// showSize has a bound claim say how much the volume may hold now. Its request stays as it was made: Kubernetes lets only claims of a StorageClass ask
+// for more, and who bound it does not look at its size again. Where the operator may not write that, the volume has its size all the same.
+func (r *geoVolumes) showSize(ctx context.Context, g *geoVolume, pvc *corev1.PersistentVolumeClaim) error {
+	is, size := pvc.Status.Capacity[corev1.ResourceStorage], g.size()
+	if pvc.Status.Phase != corev1.ClaimBound || !pvc.DeletionTimestamp.IsZero() || is.Cmp(size) >= 0 {
+		return nil
+	}
+	before := pvc.DeepCopy()
+	if pvc.Status.Capacity == nil {
+		pvc.Status.Capacity = corev1.ResourceList{}
+	}
+	pvc.Status.Capacity[corev1.ResourceStorage] = size
+	err := r.Status().Patch(ctx, pvc, client.MergeFrom(before), fieldOwner)
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // label puts the label back, by which the cache knows the object.

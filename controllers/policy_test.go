@@ -142,7 +142,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// Growth goes to the PersistentVolume, and to the claim where Kubernetes takes it.
+// Growth is seen at the PersistentVolume, at the claim's capacity, and in the GeoVolume. What the claim asked for stays.
 func TestGrowth(t *testing.T) {
 	_, ams, utr, g, _ := two(t, granted("utr", "app"))
 	i := imported("app", "shared", "ns.data")
@@ -155,9 +155,9 @@ func TestGrowth(t *testing.T) {
 		c.get(pvc)
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pvc.Spec.VolumeName}}
 		c.get(pv)
-		is, asks := pv.Spec.Capacity[corev1.ResourceStorage], pvc.Spec.Resources.Requests[corev1.ResourceStorage]
-		if is.String() != "3Gi" || asks.String() != "3Gi" {
-			t.Errorf("%s: PV %s, PVC %s", c.name, is.String(), asks.String())
+		is, has, asks := pv.Spec.Capacity[corev1.ResourceStorage], pvc.Status.Capacity[corev1.ResourceStorage], pvc.Spec.Resources.Requests[corev1.ResourceStorage]
+		if is.String() != "3Gi" || has.String() != "3Gi" || asks.String() != "1Gi" {
+			t.Errorf("%s: PV %s, PVC %s, which asks for %s", c.name, is.String(), has.String(), asks.String())
 		}
 	}
 	utr.get(i)

@@ -16,6 +16,9 @@ import (
 // lockTable arbitrates a volume's byte-range locks while this gateway is its home (rule 23). It begins empty with each reign; until
 // every gateway that lives has registered what its clients hold, it grants only what is reclaimed. What a gateway holds whose heartbeat has
 // ended goes to who asks for it; when that gateway registers again, it is told.
+//
+// It also knows which changes other gateways have under way here. None is executed that does not belong to its gateway's newest registration
+// of this reign, and none of an older one runs any more when a registration is answered.
 type lockTable struct {
 	r *replicaOf
 	g *Gateway
@@ -24,27 +27,39 @@ type lockTable struct {
 	reign      uint64 // epoch; 0 while not home
 	table      locktable.Table
 	registered map[string]*registration // by gateway
+	underWay   map[*changeUnderWay]struct{}
 }
 
 // registration is what a gateway said in this reign.
 type registration struct {
-	newest forward.Registration
-	ready  bool // its clients have what they held
-	known  bool // it was ready once: table has what its former process held
+	newest  forward.Registration
+	ready   bool // its clients have what they held
+	known   bool // it was ready once: table has what its former process held
+	changes bool // they belong to registrations too
 }
 
-func newLockTable(r *replicaOf, g *Gateway) *lockTable { return &lockTable{r: r, g: g} }
+func newLockTable(r *replicaOf, g *Gateway) *lockTable {
+	return &lockTable{r: r, g: g, underWay: map[*changeUnderWay]struct{}{}}
+}
 
-func (l *lockTable) begin(epoch uint64) {
+// begin begins a reign. It waits for changes that were let in during a former one, which must not be executed in this: their gateway may count
+// on that they have ended with it. An error is ctx's.
+func (l *lockTable) begin(ctx context.Context, epoch uint64) error {
+	if err := awaitEnd(ctx, l.end()); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reign, l.table, l.registered = epoch, locktable.Table{}, map[string]*registration{}
+	return nil
 }
 
-func (l *lockTable) end() {
+// end ends the reign and returns what is still under way.
+func (l *lockTable) end() []*changeUnderWay {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reign = 0
+	return l.endChanges("")
 }
 
 // grace tells whether locks may exist that are not in the table; l.mu is held.
@@ -84,28 +99,34 @@ type lockSession struct {
 	*lockTable
 	gateway string
 	reg     forward.Registration
+	changes bool // what Register says of them
 }
 
 var _ forward.Locks = lockSession{}
 
-// Register implements forward.Locks.
-func (s lockSession) Register(_ context.Context, recovering bool, held []forward.HeldLock) (lost []forward.HeldLock, err error) {
+// Register implements forward.Locks. When it returns, nothing of the gateway's former registrations runs here any more.
+func (s lockSession) Register(ctx context.Context, recovering bool, held []forward.HeldLock) (lost []forward.HeldLock, err error) {
 	l := s.lockTable
 	l.mu.Lock()
+	reg, err := s.renew()
+	if err != nil {
+		l.mu.Unlock()
+		return nil, err
+	}
+	former := l.endChanges(s.gateway) // none is of this registration: it is not answered
+	l.mu.Unlock()
+	if err := awaitEnd(ctx, former); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.reign == 0 {
-		return nil, forward.ErrNotHome
-	}
-	reg := l.registered[s.gateway]
 	switch {
-	case reg == nil:
-		reg = &registration{}
-		l.registered[s.gateway] = reg
-	case reg.newest.Incarnation == s.reg.Incarnation && reg.newest.Number >= s.reg.Number:
-		return nil, fmt.Errorf("%w: gateway %s has registered its locks again since", volume.ErrDelay, s.gateway)
+	case l.reign == 0:
+		return nil, forward.ErrNotHome
+	case l.registered[s.gateway] != reg || reg.newest != s.reg:
+		return nil, s.isLate()
 	}
-	reg.newest, reg.ready = s.reg, !recovering
-	if recovering {
+	if reg.ready = !recovering; recovering {
 		return nil, nil
 	}
 	reg.known = true
@@ -116,6 +137,31 @@ func (s lockSession) Register(_ context.Context, recovering bool, held []forward
 		}
 	}
 	return lost, nil
+}
+
+// renew makes this registration its gateway's newest; mu is held. Of two incarnations that go by one name, the one that the registry has is the
+// gateway: another may be a process that everybody takes to be dead.
+func (s lockSession) renew() (*registration, error) {
+	if s.reign == 0 {
+		return nil, forward.ErrNotHome
+	}
+	if is, _, _ := s.g.mirror.gateway(s.gateway); s.gateway != s.g.cfg.Name && is.Incarnation != s.reg.Incarnation {
+		return nil, fmt.Errorf("%w: as far as home %s has heard, gateway %s has another pool than the one that asks", volume.ErrDelay, s.g.cfg.Name, s.gateway)
+	}
+	reg := s.registered[s.gateway]
+	switch {
+	case reg == nil:
+		reg = &registration{}
+		s.registered[s.gateway] = reg
+	case reg.newest.Incarnation == s.reg.Incarnation && reg.newest.Number >= s.reg.Number:
+		return nil, s.isLate()
+	}
+	reg.newest, reg.changes = s.reg, s.changes
+	return reg, nil
+}
+
+func (s lockSession) isLate() error {
+	return fmt.Errorf("%w: gateway %s has registered again since", volume.ErrDelay, s.gateway)
 }
 
 // SetLock implements volume.Locker.

@@ -164,7 +164,7 @@ func TestLateLockOperations(t *testing.T) {
 	lock(t, b, h, exclusive("o", 0, 9))
 	ctx := within(t, hang)
 	old, _ := b.current()
-	at := func(reg forward.Registration) forward.Locks { return lockSession{a.copy().locks, "gb", reg} }
+	at := func(reg forward.Registration) forward.Locks { return lockSession{a.copy().locks, "gb", reg, true} }
 	late := b.registeredAs(exclusive("late", 20, 29))
 
 	// The first attempt's outcome is not known, so b tries again, and then unlocks.
@@ -220,9 +220,12 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	if _, err := back.Heartbeat(context.Background(), federation.Alive{Gateway: "gb", Site: "b", Incarnation: b.g.self.Incarnation}, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	c.until("b knows what it has lost", func() error {
+	c.until("b knows what it has lost, and the home that it is back", func() error {
 		if held := b.held.all(); len(held) != 1 || held[0].Lock.Start != 20 {
 			return errors.New("it does not")
+		}
+		if a.g.mirror.gone("gb") {
+			return errors.New("the home has not heard of it")
 		}
 		return nil
 	})

@@ -24,8 +24,8 @@ import (
 // nodes is what this site's nodes and its CSI controller call. It is the one writer of admissions with a node.
 //
 // A node is fenced in this order: its attachment is gone from the registry, read with a quorum; it does not count here any more, whatever the
-// watch has told; the NFS server has drained the node's requests and given up its locks; its admissions are removed. Who asks again after a
-// failure finds what is left to do.
+// watch has told; the NFS server has drained the node's requests and given up its locks; the home has ended what was given up here, or sent
+// by a former process of this gateway; its admissions are removed. Who asks again after a failure finds what is left to do.
 type nodes struct {
 	nodepb.UnimplementedNodeServer
 	g *Gateway
@@ -79,6 +79,9 @@ func (n *nodes) begin(ctx context.Context, volume, node string, within time.Dura
 	a := federation.Attachment{Volume: volume, Site: n.g.cfg.Site, Node: node, Access: federation.ReadOnly}
 	if err := a.Validate(); err != nil {
 		return ctx, k, nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if end, ok := ctx.Deadline(); ok {
+		within = min(within, time.Until(end)*9/10) // the caller is to hear what it waits for
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	select {
@@ -299,6 +302,11 @@ func (n *nodes) Revoke(ctx context.Context, q *nodepb.RevokeRequest) (*nodepb.Re
 	if v, ok := g.mirror.volume(k.volume); ok && !v.Deleted { // of a deleted volume, nobody has anything
 		if err := g.nfs.Expel(ctx, routerID(k.volume)); err != nil {
 			return nil, status.Errorf(codes.Unavailable, "node %s is not fenced from volume %s yet: %v: ask again", k.node, v.Name, err)
+		}
+		if s := g.served(k.volume); s != nil { // else it is newer than this process, and nobody has used it
+			if err := s.router.fence(ctx); err != nil {
+				return nil, status.Errorf(codes.Unavailable, "node %s is not fenced from volume %s yet: %v: ask again", k.node, v.Name, err)
+			}
 		}
 	}
 	for _, client := range g.mirror.addresses(k) {

@@ -9,15 +9,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/volume"
 )
 
-// registered is what the home was last told of this gateway's locks on one volume (rule 23).
+// registered is what the home was last told of this gateway's locks on one volume (rule 23). Changes and lock operations that are sent to
+// a home belong to it, once the home has answered. When one of them was given up without an answer it does not count any more, so that the
+// next one waits for another registration; when that is answered, what was given up does nothing any more, there or at a former home.
 type registered struct {
 	mu     sync.Mutex
 	number uint64 // of the newest, whether it got there or not
-	valid  bool   // the home has it, and no operation under it may still be under way to the home
+	valid  bool   // the home has it, and no operation under it that was given up may still be under way to the home
 	ready  bool   // it told of all locks
 	epoch  uint64 // of the home
 	beat   uint64 // this gateway's, see mirror.beat
@@ -104,6 +107,54 @@ func (v *Router) registerAlone(ctx context.Context) (lost []forward.HeldLock, er
 	defer v.reg.mu.Unlock()
 	v.reg.valid, v.reg.ready, v.reg.epoch, v.reg.beat = true, !recovering, out.epoch, beat
 	return lost, nil
+}
+
+// fence returns when nothing can change the volume any more that this gateway sent to a home and that nobody here waits for: what a former
+// process sent, and what was given up. The home has ended it and refuses it, or it belongs to a reign that is over, in which nothing is
+// committed any more. It also waits until the home has let go of locks that the gateway's clients do not hold any more: after a restart it
+// does so when they have reclaimed theirs. The error is what is missing when ctx ends.
+func (v *Router) fence(ctx context.Context) error {
+	var why error // it is not so yet
+	for {
+		changed := v.g.mirror.wait()
+		ctl, _, err := v.g.cfg.Registry.GetControl(ctx, v.uuid) // with a quorum: no former process knew of a later epoch
+		switch {
+		case errors.Is(err, federation.ErrNotFound): // it never had a home
+			return nil
+		case err != nil && ctx.Err() != nil && why != nil:
+			return why
+		case err != nil:
+			return fmt.Errorf("the registry is needed for this: %w", err)
+		case ctl.Home.Gateway == v.g.cfg.Name, v.registeredIn(ctl.Epoch):
+			return nil
+		case v.g.recovering():
+			why = errRecovering
+		default:
+			if err = v.register(ctx); err == nil {
+				err = errors.New("it has not answered in this epoch")
+			}
+			why = fmt.Errorf("home %s has to end what this gateway sent it before: %w", ctl.Home.Gateway, err)
+		}
+		if v.registeredIn(ctl.Epoch) {
+			return nil
+		}
+		timer := time.NewTimer(retryPause)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return why
+		}
+		timer.Stop()
+	}
+}
+
+// registeredIn tells whether the home of epoch, or of a later one, knows all locks of this gateway's clients, and nothing was given up since.
+func (v *Router) registeredIn(epoch uint64) bool {
+	v.reg.mu.Lock()
+	defer v.reg.mu.Unlock()
+	return v.reg.valid && v.reg.ready && v.reg.epoch >= epoch
 }
 
 // mustRegister tells whether there is a home that is to be told of this gateway's locks: it is new, or does not have them all, or may have

@@ -167,7 +167,9 @@ func (m machine) Drop(pos log.Position) error      { return m.r.engine.Drop(pos)
 func (m machine) Applied() log.Position            { return m.r.engine.Applied() }
 
 func (m machine) Lead(ctx context.Context, epoch uint64) error {
-	m.r.locks.begin(epoch)
+	if err := m.r.locks.begin(ctx, epoch); err != nil {
+		return err
+	}
 	return m.r.engine.Lead(ctx, epoch)
 }
 

@@ -60,11 +60,12 @@ type localTarget struct {
 	*engine.Engine
 	locks   *lockTable
 	gateway string // whose operation it is
+	changes bool   // of METHOD_REGISTER_LOCKS: the gateway's changes belong to registrations
 }
 
 // Locks implements forward.Home.
 func (t localTarget) Locks(reg forward.Registration) forward.Locks {
-	return lockSession{t.locks, t.gateway, reg}
+	return lockSession{t.locks, t.gateway, reg, t.changes}
 }
 
 // outcomeOf is what an operation on a target came to.
@@ -80,15 +81,17 @@ const retryPause = 50 * time.Millisecond
 // run executes op at the home, wherever it is, and again until its outcome is known: op is repeatable.
 func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.Context, t target) error) (outcomeOf, error) {
 	expelled := nfs.Expelled(ctx)
+	unknown := false // it may have been executed
 	for {
 		changed := v.g.mirror.wait()
 		out, err := v.attempt(ctx, expelled, op)
-		if out.remote && errors.Is(err, volume.ErrUnknown) {
-			expelled = nil // it may be executed later: only a home's answer tells what came of it
-		}
+		unknown = unknown || errors.Is(err, volume.ErrUnknown)
 		switch {
 		case errors.Is(err, forward.ErrRegister):
-			if err := v.register(ctx); err == nil {
+			both, done := either(ctx, expelled)
+			rerr := v.register(both)
+			done()
+			if rerr == nil {
 				continue
 			}
 		case errors.Is(err, forward.ErrNotHome), errors.Is(err, engine.ErrNotHome):
@@ -103,22 +106,31 @@ func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.C
 		timer := time.NewTimer(retryPause)
 		select {
 		case <-changed:
+			timer.Stop()
+			continue
 		case <-timer.C:
+			continue
 		case <-ended(expelled):
-			timer.Stop()
-			if errors.Is(err, volume.ErrUnknown) {
-				return out, err
-			}
-			return out, fmt.Errorf("%w: the client may not use the volume any more: %v", volume.ErrDelay, err)
+			err = fmt.Errorf("the client may not use the volume any more: %w", err)
 		case <-ctx.Done():
-			timer.Stop()
-			if errors.Is(err, volume.ErrUnknown) {
-				return out, err
-			}
-			return out, fmt.Errorf("%w: no home answers: %v", volume.ErrDelay, ctx.Err())
+			err = fmt.Errorf("no home answers: %w: %w", ctx.Err(), err)
 		}
 		timer.Stop()
+		if unknown {
+			return out, fmt.Errorf("%w: %v", volume.ErrUnknown, err)
+		}
+		return out, fmt.Errorf("%w: %v", volume.ErrDelay, err)
 	}
+}
+
+// either returns a context that ends when ctx does or other, which may be nil, or when done is called, which must be.
+func either(ctx, other context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	if other == nil {
+		return ctx, cancel
+	}
+	stop := context.AfterFunc(other, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // ended is closed when ctx ends, which may be nil.
@@ -134,8 +146,10 @@ func (v *Router) try(ctx context.Context, op func(ctx context.Context, t target)
 	return v.attempt(ctx, nil, op)
 }
 
-// attempt is try. At this gateway, op ends when expelled does, if that is not nil.
+// attempt is try. op ends when expelled does, if that is not nil.
 func (v *Router) attempt(ctx, expelled context.Context, op func(ctx context.Context, t target) error) (outcomeOf, error) {
+	ctx, done := either(ctx, expelled)
+	defer done()
 	if l := v.copy(); l != nil {
 		if epoch, ok := l.replica.Leading(); ok {
 			ctx, done, err := l.use(ctx)
@@ -143,14 +157,8 @@ func (v *Router) attempt(ctx, expelled context.Context, op func(ctx context.Cont
 				return outcomeOf{epoch: epoch}, err
 			}
 			defer done()
-			if expelled != nil {
-				// What is in the log by then is before all that others do later; what is not never will be.
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithCancel(ctx)
-				defer cancel()
-				defer context.AfterFunc(expelled, cancel)()
-			}
-			return outcomeOf{epoch: epoch}, op(ctx, localTarget{l.engine, l.locks, v.g.cfg.Name})
+			// When op has ended, what is in the log is before all that others do later; what is not never will be.
+			return outcomeOf{epoch: epoch}, op(ctx, localTarget{l.engine, l.locks, v.g.cfg.Name, true})
 		}
 	}
 	home, epoch, over := v.g.mirror.reign(v.uuid)
@@ -162,11 +170,16 @@ func (v *Router) attempt(ctx, expelled context.Context, op func(ctx context.Cont
 		return outcomeOf{epoch: epoch}, fmt.Errorf("%w: %v", forward.ErrNotHome, err)
 	}
 	// A call to a home that is no more may hang: it ends when another epoch is heard of.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(over, cancel)()
+	ctx, done = either(ctx, over)
+	defer done()
 	call := &forward.Call{Client: client, Volume: v.uuid, Epoch: epoch, Held: v.mayHold}
+	if reg, ok := v.current(); ok {
+		call.Registration = reg
+	}
 	err = op(ctx, call)
+	if call.Unanswered || errors.Is(err, forward.ErrRegister) {
+		v.spoil(call.Registration) // before it is sent again: then the first one does nothing any more when it arrives later
+	}
 	out := outcomeOf{epoch: call.ReplyEpoch, applied: call.Applied, remote: true}
 	if out.epoch == 0 {
 		out.epoch = epoch

@@ -44,8 +44,9 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 	if c == nil {
 		return forward.Refused(forward.ErrNotHome), nil
 	}
-	// What ends a use, a gateway may do that can not begin one any more.
-	if q.GetMethod() != forwardpb.Method_METHOD_UNLOCK && !s.g.uses(q.GetVolume(), from) {
+	// What ends a use, a gateway may do that can not begin one any more: one without clients still has to have ended what it sent before.
+	ends := q.GetMethod() == forwardpb.Method_METHOD_UNLOCK || q.GetMethod() == forwardpb.Method_METHOD_REGISTER_LOCKS && len(q.GetLocks()) == 0
+	if !ends && !s.g.uses(q.GetVolume(), from) {
 		return forward.Refused(fmt.Errorf("%w: as far as gateway %s has heard, the site of gateway %s has no copy of volume %s and no client that is admitted to it",
 			volume.ErrDelay, s.g.cfg.Name, from, q.GetVolume())), nil
 	}
@@ -59,6 +60,13 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 		return forward.Refused(forward.ErrNotHome), nil
 	}
 	defer done()
+	if forward.Changes(q.GetMethod()) {
+		var leave func()
+		if ctx, leave, err = (lockSession{c.locks, from, forward.RegistrationOf(q), false}).enter(ctx); err != nil {
+			return forward.Refused(err), nil
+		}
+		defer leave()
+	}
 	for _, x := range []struct {
 		held   bool
 		handle *forwardpb.Handle
@@ -67,7 +75,7 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 			defer c.engine.Release(h)
 		}
 	}
-	reply := forward.Dispatch(ctx, localTarget{c.engine, c.locks, from}, q)
+	reply := forward.Dispatch(ctx, localTarget{c.engine, c.locks, from, q.GetRegistersChanges()}, q)
 	if now, ok := c.replica.Leading(); q.GetMethod() == forwardpb.Method_METHOD_COMMIT && (!ok || now != epoch) {
 		// It may have been executed in a later epoch: what the caller wrote in this one may be lost, and it must not take it for stable.
 		return forward.Refused(forward.ErrNotHome), nil

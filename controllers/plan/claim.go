@@ -43,11 +43,11 @@ func Admit(v federation.Volume, self Self, namespace string, access v1alpha1.Acc
 		return &Verdict{v1alpha1.ReasonNotGranted, fmt.Sprintf("volume %s is granted to namespace %s of site %s as ReadOnly: make this GeoVolume anew with access: ReadOnly, or ask its owner %s for ReadWrite",
 			v.Name, namespace, self.Site, owner(v))}
 	case own:
-		return &Verdict{v1alpha1.ReasonNotGranted, fmt.Sprintf("volume %s is of this cluster, but was not made by namespace %s: add %s to spec.grants of GeoVolumeContent %s, or of the GeoVolume that has it",
+		return &Verdict{v1alpha1.ReasonNotGranted, fmt.Sprintf("volume %s is of this cluster, but was not made by namespace %s: add %s to spec.grants of the GeoVolume that made it, or of GeoVolumeContent %s if that is gone",
 			v.Name, namespace, grant, v.UUID)}
 	}
-	return &Verdict{v1alpha1.ReasonNotGranted, fmt.Sprintf("volume %s is not granted to namespace %s of site %s: its owner %s has to add %s to spec.grants of its GeoVolume",
-		v.Name, namespace, self.Site, owner(v), grant)}
+	return &Verdict{v1alpha1.ReasonNotGranted, fmt.Sprintf("volume %s is not granted to namespace %s of site %s: its owner %s has to add %s to spec.grants of its GeoVolume, or of GeoVolumeContent %s if that is gone",
+		v.Name, namespace, self.Site, owner(v), grant, v.UUID)}
 }
 
 // Named says what to do to who creates a volume of a name that old has. claims are those on old.

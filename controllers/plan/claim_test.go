@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -118,5 +119,37 @@ func TestInUse(t *testing.T) {
 	got := InUse("ns.data", many)
 	if got.Reason != v1alpha1.ReasonInUse || !strings.Contains(got.Message, "used by utr/ns/c0, utr/ns/c1") || !strings.Contains(got.Message, "and 6 more") {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// People look for the words of a refusal: docs/kubernetes/troubleshooting.md has them as they are.
+func TestRefusalsAreInTheDocumentation(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/kubernetes/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ams, utr := Self{Organization: "uva", Site: "ams", Cluster: "uid-ams"}, Self{Organization: "uva", Site: "utr", Cluster: "uid-utr"}
+	v := federation.Volume{UUID: "UUID", Name: "lab.shared", Owner: "uva", OwnerSite: "ams", OwnerCluster: "uid-ams"}
+	readOnly, closing, deleted, moved := v, v, v, v
+	readOnly.Grants = []federation.Grant{{Site: "utr", Namespace: "NAMESPACE", Access: federation.ReadOnly}}
+	closing.Closing = true
+	deleted.Deleted, deleted.DeletedAt = true, testTime
+	moved.OwnerSite, moved.OwnerCluster = "utr", "uid-utr"
+	for _, verdict := range []*Verdict{
+		Admit(v, utr, "NAMESPACE", v1alpha1.ReadWrite),
+		Admit(readOnly, utr, "NAMESPACE", v1alpha1.ReadWrite),
+		Admit(v, ams, "NAMESPACE", v1alpha1.ReadWrite),
+		Admit(closing, utr, "NAMESPACE", v1alpha1.ReadWrite),
+		Admit(deleted, utr, "NAMESPACE", v1alpha1.ReadWrite),
+		InUse(v.Name, []federation.Claim{{Site: "utr", Namespace: "lab", Name: "shared"}}),
+		Named(v, ams, nil),
+		Named(v, utr, nil),
+		Named(deleted, ams, nil),
+		Superseded(moved),
+	} {
+		says := strings.ReplaceAll(verdict.Message, stamp(testTime), "TIME")
+		if !strings.Contains(string(doc), "| "+says+" |") || !strings.Contains(string(doc), "`"+verdict.Reason+"`") {
+			t.Errorf("%s is not in troubleshooting.md: %s", verdict.Reason, says)
+		}
 	}
 }

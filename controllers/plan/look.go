@@ -55,7 +55,7 @@ const replicaUnknown = "Unknown"
 func Look(s Seen) View {
 	v := View{InForce: true}
 	if o := s.Observed; o != nil {
-		v.Used = o.Used
+		v.Used = coarse(o.Used)
 		v.InForce = o.Generation == 0 || o.Generation >= s.Volume.Generation // an older gateway does not say
 	}
 	homeAlive := false
@@ -224,6 +224,16 @@ func (s Seen) reported(r v1alpha1.Replica, o federation.ObservedReplica) (v1alph
 		return r, o.LagSeconds, fmt.Sprintf("%s is %s and %s behind, more than maxLag", o.Gateway, r.Lag, federation.Bytes(o.LagBytes))
 	}
 	return r, o.LagSeconds, ""
+}
+
+// coarse rounds an amount up, by less than a hundredth or to a MiB: a status that told each byte that is used would be written all the time, of every volume that
+// is in use.
+func coarse(b federation.Bytes) federation.Bytes {
+	step := federation.Bytes(1 << 20)
+	for b/step >= 256 {
+		step *= 2
+	}
+	return (b + step - 1) / step * step
 }
 
 // lag is short, and coarse: a status that told milliseconds would be written all the time.

@@ -110,6 +110,19 @@ func TestLookAtReplicas(t *testing.T) {
 	}
 }
 
+// What is used is shown coarsely, and never as less.
+func TestLookAtUsed(t *testing.T) {
+	for _, tt := range []struct{ used, shown federation.Bytes }{
+		{0, 0}, {1, 1 << 20}, {1 << 20, 1 << 20}, {255<<20 + 1, 256 << 20}, {256<<20 + 1, 258 << 20}, {300 << 30, 300 << 30}, {300<<30 + 1, 302 << 30},
+	} {
+		w := testWorld()
+		w.Observed.Used = tt.used
+		if v := Look(w.Seen); v.Used != tt.shown {
+			t.Errorf("%d bytes are shown as %v, want %v", tt.used, v.Used, tt.shown)
+		}
+	}
+}
+
 // Reconciling and Stalled are there only while they are true, and never both.
 func TestSetReady(t *testing.T) {
 	var list []metav1.Condition

@@ -24,12 +24,16 @@ type Call struct {
 	Client forwardpb.ForwardClient
 	Volume string // UUID
 	Epoch  uint64 // of the home, as the caller knows it
+	// Registration is what a change belongs to. Without one a change is ErrRegister, and is not sent.
+	Registration Registration
 	// Held tells whether the caller's clients have an inode open; it may then be without a name.
 	Held func(volume.Handle) bool
 
 	// After the operation: the home's epoch, and the position to apply first. Both are zero if there was no reply.
 	ReplyEpoch uint64
 	Applied    log.Position
+	// Unanswered says that a change was sent and that there was no reply: it may still be under way to the home.
+	Unanswered bool
 }
 
 // do sends q and returns the reply, or what went wrong.
@@ -39,8 +43,16 @@ func (c *Call) do(ctx context.Context, r volume.Request, q *forwardpb.CallReques
 	q.Held = c.Held != nil && q.Handle != nil && c.Held(toHandle(q.GetHandle()))
 	q.Caller = &forwardpb.Caller{Uid: r.Caller.UID, Gid: r.Caller.GID, Groups: r.Caller.Groups}
 	q.Slot, q.Seq, q.Index = []byte(r.ID.Slot), r.ID.Seq, r.ID.Index
+	changes := Changes(q.Method)
+	if changes {
+		if c.Registration == (Registration{}) {
+			return nil, ErrRegister
+		}
+		q.Incarnation, q.Registration = c.Registration.Incarnation, c.Registration.Number
+	}
 	reply, err := c.Client.Call(ctx, q)
 	if err != nil {
+		c.Unanswered = changes
 		return nil, fmt.Errorf("%w: call the home: %v", volume.ErrUnknown, err)
 	}
 	c.ReplyEpoch = reply.GetEpoch()

@@ -29,7 +29,7 @@ func Dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest) *forward
 func dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest, reply *forwardpb.CallReply) (err error) {
 	r := fromRequest(q)
 	h, target, name := toHandle(q.GetHandle()), toHandle(q.GetTarget()), string(q.GetName())
-	locks := home.Locks(Registration{Incarnation: q.GetIncarnation(), Number: q.GetRegistration()})
+	locks := home.Locks(RegistrationOf(q))
 	attr := func(a volume.Attr, err error) error {
 		if err == nil {
 			reply.Attr = fromAttr(a)

@@ -9,12 +9,28 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// Registration names what a gateway told a home of its clients' locks at one moment (rule 23). A lock operation belongs to one; a home
-// executes it only while it is the newest of its gateway. So an operation that was given up and arrives late, after
-// its gateway registered anew, does nothing.
+// Registration names what a gateway told a home of its clients' locks at one moment (rule 23). Lock operations and changes belong to one,
+// which a home has answered; a home executes them only while it is the newest of its gateway. So an operation that was given up, or whose
+// gateway is dead, and that arrives late, after its gateway registered anew, does nothing.
 type Registration struct {
 	Incarnation string // of the gateway's pool
-	Number      uint64 // grows while the incarnation stays
+	Number      uint64 // grows while the incarnation stays, over restarts too
+}
+
+// Changes tells whether a method changes what is in the volume. Such a call belongs to a Registration, as those of Locks do.
+func Changes(m forwardpb.Method) bool {
+	switch m {
+	case forwardpb.Method_METHOD_CREATE, forwardpb.Method_METHOD_LINK, forwardpb.Method_METHOD_REMOVE, forwardpb.Method_METHOD_RENAME,
+		forwardpb.Method_METHOD_SET_ATTR, forwardpb.Method_METHOD_WRITE, forwardpb.Method_METHOD_PUNCH,
+		forwardpb.Method_METHOD_SET_XATTR, forwardpb.Method_METHOD_REMOVE_XATTR, forwardpb.Method_METHOD_FORGET:
+		return true
+	}
+	return false
+}
+
+// RegistrationOf is the registration that q belongs to.
+func RegistrationOf(q *forwardpb.CallRequest) Registration {
+	return Registration{Incarnation: q.GetIncarnation(), Number: q.GetRegistration()}
 }
 
 // HeldLock is a lock and the file it is on.
@@ -67,7 +83,7 @@ func (k callLocks) Unlock(ctx context.Context, r volume.Request, h volume.Handle
 
 // Register implements Locks.
 func (k callLocks) Register(ctx context.Context, recovering bool, held []HeldLock) ([]HeldLock, error) {
-	reply, err := k.do(ctx, volume.Request{}, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REGISTER_LOCKS, Flag: recovering, Locks: fromHeld(held)})
+	reply, err := k.do(ctx, volume.Request{}, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REGISTER_LOCKS, Flag: recovering, Locks: fromHeld(held), RegistersChanges: true})
 	return toHeld(reply.GetLost()), err
 }
 

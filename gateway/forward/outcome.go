@@ -15,8 +15,8 @@ import (
 var (
 	// ErrNotHome: the callee is not the home of the volume; nothing was executed.
 	ErrNotHome = errors.New("callee is not the home of the volume")
-	// ErrRegister: the caller must register its locks in this epoch before it asks for others.
-	ErrRegister = errors.New("caller has not registered its locks in this epoch")
+	// ErrRegister: the caller must register with this home in this epoch, or anew, before it changes anything. Nothing was executed.
+	ErrRegister = errors.New("caller's registration is not its newest with this home in this epoch")
 )
 
 // outcomes are numbered by their place; the numbers are part of the protocol between gateways: only append.

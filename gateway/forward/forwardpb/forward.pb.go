@@ -767,12 +767,15 @@ type CallRequest struct {
 	Locks      []*HeldLock            `protobuf:"bytes,22,rep,name=locks,proto3" json:"locks,omitempty"`
 	Held       bool                   `protobuf:"varint,24,opt,name=held,proto3" json:"held,omitempty"`                               // the caller's clients have handle open, so it is good without a name too
 	TargetHeld bool                   `protobuf:"varint,25,opt,name=target_held,json=targetHeld,proto3" json:"target_held,omitempty"` // and so for target
-	// What the caller's locks are registered under: METHOD_REGISTER_LOCKS begins it, the other lock
-	// methods are refused unless it is the caller's newest.
-	Incarnation   string `protobuf:"bytes,26,opt,name=incarnation,proto3" json:"incarnation,omitempty"`    // of the caller's pool
-	Registration  uint64 `protobuf:"varint,27,opt,name=registration,proto3" json:"registration,omitempty"` // grows while the incarnation stays
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// What the caller's locks are registered under: METHOD_REGISTER_LOCKS begins it; the other lock
+	// methods and those that change something are refused unless it is the caller's newest.
+	Incarnation  string `protobuf:"bytes,26,opt,name=incarnation,proto3" json:"incarnation,omitempty"`    // of the caller's pool
+	Registration uint64 `protobuf:"varint,27,opt,name=registration,proto3" json:"registration,omitempty"` // grows while the incarnation stays
+	// With METHOD_REGISTER_LOCKS: what the caller changes belongs to its registrations. An older
+	// program does not say so, and what it changes is executed without.
+	RegistersChanges bool `protobuf:"varint,28,opt,name=registers_changes,json=registersChanges,proto3" json:"registers_changes,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *CallRequest) Reset() {
@@ -985,6 +988,13 @@ func (x *CallRequest) GetRegistration() uint64 {
 		return x.Registration
 	}
 	return 0
+}
+
+func (x *CallRequest) GetRegistersChanges() bool {
+	if x != nil {
+		return x.RegistersChanges
+	}
+	return false
 }
 
 type CallReply struct {
@@ -1530,7 +1540,7 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\texclusive\x18\x05 \x01(\bR\texclusive\"f\n" +
 	"\bHeldLock\x12/\n" +
 	"\x06handle\x18\x01 \x01(\v2\x17.weir.forward.v1.HandleR\x06handle\x12)\n" +
-	"\x04lock\x18\x02 \x01(\v2\x15.weir.forward.v1.LockR\x04lock\"\xa3\x06\n" +
+	"\x04lock\x18\x02 \x01(\v2\x15.weir.forward.v1.LockR\x04lock\"\xd0\x06\n" +
 	"\vCallRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12/\n" +
 	"\x06method\x18\x02 \x01(\x0e2\x17.weir.forward.v1.MethodR\x06method\x12\x14\n" +
@@ -1559,7 +1569,8 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\vtarget_held\x18\x19 \x01(\bR\n" +
 	"targetHeld\x12 \n" +
 	"\vincarnation\x18\x1a \x01(\tR\vincarnation\x12\"\n" +
-	"\fregistration\x18\x1b \x01(\x04R\fregistrationJ\x04\b\x17\x10\x18\"\x96\x04\n" +
+	"\fregistration\x18\x1b \x01(\x04R\fregistration\x12+\n" +
+	"\x11registers_changes\x18\x1c \x01(\bR\x10registersChangesJ\x04\b\x17\x10\x18\"\x96\x04\n" +
 	"\tCallReply\x12\x18\n" +
 	"\aoutcome\x18\x01 \x01(\rR\aoutcome\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x10\n" +

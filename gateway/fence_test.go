@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/gateway/node/nodepb"
+	"github.com/weir-storage/weir/volume"
+)
+
+// nodeOn is node n1 at a site, admitted to a volume of which it has file f open.
+type nodeOn struct {
+	c        *cluster
+	site, id string
+	node     nodepb.NodeClient
+	nfs      *nfsclient.Client
+	root     nfsclient.FH
+	f        *nfsclient.File
+}
+
+func (c *cluster) nodeAt(ctx context.Context, site, id, name string) *nodeOn {
+	c.t.Helper()
+	n := &nodeOn{c: c, site: site, id: id, node: c.node(site, "org-"+site, "127.0.0.21")}
+	c.attach(site, id, "n1", federation.ReadWrite)
+	if _, err := n.node.Admit(ctx, &nodepb.AdmitRequest{Volume: id, Node: "n1"}); err != nil {
+		c.t.Fatal(err)
+	}
+	n.nfs = c.mountFrom(ctx, site, "127.0.0.21", "n1")
+	root, err := n.nfs.Mount(ctx, name)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	n.root = root.FH
+	if n.f, err = n.nfs.Open(ctx, n.root, "f", nfsclient.OpenArgs{Access: xdr.OPEN4_SHARE_ACCESS_BOTH}); err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+func (n *nodeOn) revoke(ctx context.Context) error {
+	_, err := n.node.Revoke(ctx, &nodepb.RevokeRequest{Volume: n.id, Node: "n1"})
+	return err
+}
+
+// revoked waits until Revoke has an answer of the gateway that knows what the registry says.
+func (n *nodeOn) revoked(ctx context.Context) (err error) {
+	n.c.t.Helper()
+	n.c.until("the gateway has begun", func() error {
+		select {
+		case <-n.c.nodes[n.site].gateway.ready:
+			return nil
+		default:
+			return errors.New("not yet")
+		}
+	})
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return n.revoke(short)
+}
+
+// reclaimed has the node say that it reclaims nothing more.
+func (n *nodeOn) reclaimed(ctx context.Context) {
+	n.c.t.Helper()
+	if flags, err := n.nfs.Renew(ctx); err != nil || flags&xdr.SEQ4_STATUS_RESTART_RECLAIM_NEEDED == 0 {
+		n.c.t.Fatalf("flags %#x, %v", flags, err)
+	}
+	if err := n.nfs.ReclaimComplete(ctx); err != nil {
+		n.c.t.Fatal(err)
+	}
+}
+
+// sentBy is how a router sends an operation to a home elsewhere, once that has answered what it sent.
+func sentBy(t *testing.T, r *Router) (call *forward.Call) {
+	t.Helper()
+	_, err := r.try(within(t, hang), func(_ context.Context, x target) (err error) {
+		var elsewhere bool
+		if call, elsewhere = x.(*forward.Call); !elsewhere {
+			err = errors.New("the home is here")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return call
+}
+
+// arrive delivers what a gateway sent before, which was under way all the time. It is for one operation.
+func (c *cluster) arrive(site string, sent *forward.Call) *forward.Call {
+	c.t.Helper()
+	g := c.nodes[site].gateway
+	home, _ := g.mirror.home(sent.Volume)
+	client, err := g.peers.forwardClient(home)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return &forward.Call{Client: client, Volume: sent.Volume, Epoch: sent.Epoch, Registration: sent.Registration}
+}
+
+func contentOf(t *testing.T, r *Router, h volume.Handle) []byte {
+	t.Helper()
+	p := make([]byte, 4096)
+	n, _, err := r.Read(within(t, hang), volume.Request{}, h, 0, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p[:n]
+}
+
+// TestLateChangesOfAFormerProcess: what a gateway's former process had sent to the home, and what arrives there after the node was fenced by
+// its present one, is not executed.
+func TestLateChangesOfAFormerProcess(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	id := c.createAt("v", manifest("v", 1), []string{"a"})
+	ctx := within(t, 3*hang)
+	a := c.router("a", id)
+	h := file(t, a, &client{name: "a"}, "f")
+	n := c.nodeAt(ctx, "b", id, "v")
+	if _, err := n.f.WriteAt(ctx, content, 0, xdr.FILE_SYNC4); err != nil {
+		t.Fatal(err)
+	}
+	sent := sentBy(t, c.router("b", id))
+	c.stop("b")
+	c.start("b")
+	c.detach("b", id, "n1")
+	n.reclaimed(ctx)
+	c.until("the node is fenced", func() error { return n.revoked(ctx) })
+	c.admit("b", id) // its site may still ask for something
+	late := &client{name: "late"}
+	for what, do := range map[string]func(*forward.Call) error{
+		"write": func(k *forward.Call) error {
+			_, err := k.Write(ctx, late.next(), h, 0, []byte("late"), true)
+			return err
+		},
+		"unstable write": func(k *forward.Call) error {
+			_, err := k.Write(ctx, late.next(), h, 0, []byte("late"), false)
+			return err
+		},
+		"truncation": func(k *forward.Call) error {
+			_, err := k.SetAttr(ctx, late.next(), h, volume.SetAttr{Size: new(uint64(0))})
+			return err
+		},
+		"hole": func(k *forward.Call) error { _, err := k.Punch(ctx, late.next(), h, 0, 4); return err },
+		"rename": func(k *forward.Call) error {
+			_, _, err := k.Rename(ctx, late.next(), volume.Root, "f", volume.Root, "g")
+			return err
+		},
+		"remove": func(k *forward.Call) error { _, err := k.Remove(ctx, late.next(), volume.Root, "f"); return err },
+		"link":   func(k *forward.Call) error { _, err := k.Link(ctx, late.next(), h, volume.Root, "g"); return err },
+		"create": func(k *forward.Call) error {
+			_, err := k.Create(ctx, late.next(), volume.Root, "g", volume.CreateArgs{Type: volume.Directory})
+			return err
+		},
+		"attribute":         func(k *forward.Call) error { _, err := k.SetXattr(ctx, late.next(), h, "user.x", nil, 0); return err },
+		"attribute's end":   func(k *forward.Call) error { _, err := k.RemoveXattr(ctx, late.next(), h, "user.x"); return err },
+		"end of the client": func(k *forward.Call) error { return k.Forget(ctx, "x") },
+	} {
+		if err := do(c.arrive("b", sent)); !errors.Is(err, forward.ErrRegister) {
+			t.Errorf("%s of the former process, late: %v", what, err)
+		}
+	}
+	if got := contentOf(t, a, h); !bytes.Equal(got, content) {
+		t.Errorf("the file has %q", got)
+	}
+	if _, err := a.Lookup(ctx, volume.Request{}, volume.Root, "g"); !errors.Is(err, volume.ErrNotExist) {
+		t.Errorf("g: %v", err)
+	}
+}
+
+// TestRevokeNeedsTheHome: while the home has not ended what the gateway's former process sent, the node is not fenced.
+func TestRevokeNeedsTheHome(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	id := c.createAt("v", manifest("v", 1), []string{"a"})
+	ctx := within(t, 3*hang)
+	h := file(t, c.router("a", id), &client{name: "a"}, "f")
+	n := c.nodeAt(ctx, "b", id, "v")
+	c.stop("b")
+	c.stop("a")
+	c.start("b")
+	n.reclaimed(ctx)
+	c.detach("b", id, "n1")
+	refused(t, n.revoked(ctx), codes.Unavailable, "home ga has to end what this gateway sent it before")
+	c.start("a")
+	c.until("the node is fenced", func() error { return n.revoked(ctx) })
+	if got := contentOf(t, c.router("a", id), h); !bytes.Equal(got, content) {
+		t.Errorf("the file has %q", got)
+	}
+	if err := n.revoke(ctx); err != nil { // it has no admissions any more
+		t.Errorf("again: %v", err)
+	}
+}
+
+// TestRevokeAfterARestart: the home keeps the locks of a gateway that restarted, until its clients have reclaimed theirs. Nobody is told before
+// that the node is fenced, for its locks are still in the way of others.
+func TestRevokeAfterARestart(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	id := c.createAt("v", manifest("v", 1), []string{"a"})
+	ctx := within(t, 3*hang)
+	a := c.router("a", id)
+	h := file(t, a, &client{name: "a"}, "f")
+	n := c.nodeAt(ctx, "b", id, "v")
+	if err := n.f.Lock(ctx, nfsclient.LockArgs{Owner: "o", Length: 10, Exclusive: true}); err != nil {
+		t.Fatal(err)
+	}
+	c.stop("b")
+	c.start("b")
+	c.detach("b", id, "n1")
+	refused(t, n.revoked(ctx), codes.Unavailable, "reclaim what they held")
+	locked(t, a, h, exclusive("x", 0, 9))
+	if err := n.f.Reclaim(ctx); !errors.Is(err, xdr.NFS4ERR_ACCESS) {
+		t.Errorf("reclaim after the node was detached: %v", err)
+	}
+	n.reclaimed(ctx) // or the grace period ends by itself
+	c.until("the node is fenced", func() error { return n.revoked(ctx) })
+	lock(t, a, h, exclusive("x", 0, 9))
+}
+
+// TestAnOperationIsSentAgain: one whose answer did not come is sent again, and then the first one does nothing when it arrives: what came of
+// the second is what the client was told, also if that is an error, which no record would recognise the first by.
+func TestAnOperationIsSentAgain(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	id := c.createAt("v", manifest("v", 1), []string{"a"})
+	ctx := within(t, 2*hang)
+	a := c.router("a", id)
+	h := file(t, a, &client{name: "a"}, "f")
+	c.admit("b", id)
+	b, cl := c.router("b", id), &client{name: "b"}
+	var first *forward.Call
+	var sent []forward.Registration
+	r := cl.next()
+	_, err := b.change(ctx, r, func(ctx context.Context, x target) error {
+		k := x.(*forward.Call)
+		if k.Registration != (forward.Registration{}) {
+			sent = append(sent, k.Registration)
+		}
+		if first == nil && k.Registration != (forward.Registration{}) {
+			first, k.Unanswered = k, true
+			return volume.ErrUnknown
+		}
+		_, err := k.Link(ctx, r, h, volume.Root, "f")
+		return err
+	})
+	if !errors.Is(err, volume.ErrExist) || len(sent) != 2 || sent[0] == sent[1] {
+		t.Fatalf("link in place of what is there: %v, sent as %v", err, sent)
+	}
+	remove(t, a, &client{name: "a2"}, "f")
+	if _, err := c.arrive("b", first).Link(ctx, r, h, volume.Root, "f"); !errors.Is(err, forward.ErrRegister) {
+		t.Errorf("the first one, late: %v", err)
+	}
+}
+
+// TestRepeatAfterTheGatewayRestarted: a client's change was under way at the home when its gateway restarted. The client repeats it, and is
+// told what came of the first.
+func TestRepeatAfterTheGatewayRestarted(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	id := c.createAt("v", manifest("v", 2), []string{"a", "c"})
+	ctx := within(t, 3*hang)
+	a := c.router("a", id)
+	cl := &client{name: "a"}
+	file(t, a, cl, "f")
+	file(t, a, cl, "g")
+	c.router("c", id)
+	n := c.nodeAt(ctx, "b", id, "v")
+	home := a.copy()
+	c.stop("c") // now nothing is acknowledged
+	before, done := home.log.End(), make(chan error, 1)
+	go func() {
+		_, err := n.nfs.Remove(ctx, n.root, "g")
+		done <- err
+	}()
+	c.until("the change is at the home", func() error {
+		if home.log.End() == before {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	underWay := func() map[*changeUnderWay]struct{} {
+		home.locks.mu.Lock()
+		defer home.locks.mu.Unlock()
+		return maps.Clone(home.locks.underWay)
+	}
+	former := underWay()
+	if len(former) != 1 {
+		t.Fatalf("%d changes are under way", len(former))
+	}
+	c.stop("b")
+	c.start("b")
+	c.until("the home has ended it, and the client's repeat is there", func() error {
+		for u := range underWay() {
+			if _, same := former[u]; !same {
+				return nil
+			}
+		}
+		return errors.New("not yet")
+	})
+	c.start("c")
+	if err := <-done; err != nil {
+		t.Errorf("remove, repeated after the gateway restarted: %v", err)
+	}
+	if _, err := a.Lookup(ctx, volume.Request{}, volume.Root, "g"); !errors.Is(err, volume.ErrNotExist) {
+		t.Errorf("the removed file: %v", err)
+	}
+}
+
+// TestRevokeWhileWritesWait: a node is fenced although the volume acknowledges nothing just now. Its client does not wait for ever.
+func TestRevokeWhileWritesWait(t *testing.T) {
+	for _, site := range []string{"a", "b"} { // the home and another
+		t.Run(site, func(t *testing.T) {
+			c := newCluster(t, "a", "b", "c")
+			id := c.createAt("v", manifest("v", 2), []string{"a", "c"})
+			ctx := within(t, 2*hang)
+			a := c.router("a", id)
+			h := file(t, a, &client{name: "a"}, "f")
+			c.router("c", id)
+			n := c.nodeAt(ctx, site, id, "v")
+			if _, err := n.f.WriteAt(ctx, []byte("unstable"), 100, xdr.UNSTABLE4); err != nil {
+				t.Fatal(err)
+			}
+			c.stop("c")
+			done := make(chan error, 1)
+			go func() {
+				_, err := n.f.WriteAt(ctx, []byte("more than there was"), 0, xdr.FILE_SYNC4)
+				done <- err
+			}()
+			g := c.nodes["a"].gateway
+			end := g.copyOf(id).log.End()
+			c.until("the write is under way", func() error {
+				if g.copyOf(id).engine.Touched(h.Ino) == (log.Position{}) || g.copyOf(id).log.End() == end {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			c.detach(site, id, "n1")
+			if err := n.revoke(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-done; !errors.Is(err, xdr.NFS4ERR_ACCESS) {
+				t.Errorf("a write that one of two sites has was answered with %v", err)
+			}
+			// What is in the log is before all that comes later, and nothing is added to it.
+			end = g.copyOf(id).log.End()
+			for range 3 {
+				if _, err := n.f.WriteAt(ctx, []byte("late"), 0, xdr.FILE_SYNC4); !errors.Is(err, xdr.NFS4ERR_ACCESS) {
+					t.Errorf("a write after the node was fenced: %v", err)
+				}
+				if _, err := n.f.Commit(ctx); !errors.Is(err, xdr.NFS4ERR_ACCESS) {
+					t.Errorf("a commit after the node was fenced: %v", err)
+				}
+			}
+			if now := g.copyOf(id).log.End(); now != end {
+				t.Errorf("the log ends at %s after the node was fenced, when it ended at %s", now, end)
+			}
+			c.start("c")
+			if got := contentOf(t, a, h); !bytes.HasPrefix(got, []byte("more than there was")) || !bytes.HasSuffix(got, []byte("unstable")) {
+				t.Errorf("the file has %q", got)
+			}
+		})
+	}
+}
+
+// TestChangesUnderWay: a registration ends what runs under those before it, and a reign what runs of those before it.
+func TestChangesUnderWay(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	id := c.create("v", manifest("v", 1))
+	l := c.router("a", id).copy().locks
+	b := c.router("b", id)
+	ctx := within(t, hang)
+	file(t, b, &client{name: "b"}, "f") // so that it is registered
+	reg, _ := b.current()
+	at := func(n uint64) lockSession {
+		return lockSession{l, "gb", forward.Registration{Incarnation: reg.Incarnation, Number: reg.Number + n}, true}
+	}
+	register := func(n uint64) chan error {
+		done := make(chan error, 1)
+		go func() {
+			_, err := at(n).Register(ctx, false, nil)
+			done <- err
+		}()
+		return done
+	}
+	enter := func(n uint64, want error) (context.Context, func()) {
+		t.Helper()
+		ctx, leave, err := at(n).enter(ctx)
+		if !errors.Is(err, want) {
+			t.Fatalf("a change of registration %d: %v, want %v", n, err, want)
+		}
+		return ctx, leave
+	}
+	under := func(done chan error) {
+		t.Helper()
+		select {
+		case err := <-done:
+			t.Fatalf("it ends with %v while a change of before runs", err)
+		default:
+		}
+	}
+
+	enter(1, forward.ErrRegister)
+	if err := <-register(1); err != nil {
+		t.Fatal(err)
+	}
+	enter(0, forward.ErrRegister)
+	running, leave := enter(1, nil)
+	second := register(2)
+	<-running.Done()
+	enter(1, forward.ErrRegister)
+	under(second)
+	leave()
+	if err := <-second; err != nil {
+		t.Fatal(err)
+	}
+	if err := <-register(1); !errors.Is(err, volume.ErrDelay) {
+		t.Errorf("a registration that is late: %v", err)
+	}
+	zombie := lockSession{l, "gb", forward.Registration{Incarnation: "of a pool that was lost", Number: 1 << 60}, true}
+	if _, err := zombie.Register(ctx, false, nil); !errors.Is(err, volume.ErrDelay) {
+		t.Errorf("a registration of another process of the name: %v", err)
+	}
+
+	running, leave = enter(2, nil)
+	l.mu.Lock()
+	reign := l.reign
+	l.mu.Unlock()
+	begun := make(chan error, 1)
+	go func() { begun <- l.begin(ctx, reign) }()
+	<-running.Done()
+	enter(2, forward.ErrNotHome)
+	if err := <-register(3); !errors.Is(err, forward.ErrNotHome) {
+		t.Errorf("a registration between reigns: %v", err)
+	}
+	under(begun)
+	leave()
+	if err := <-begun; err != nil {
+		t.Fatal(err)
+	}
+	enter(2, forward.ErrRegister)
+}
+
+// TestChangesOfAnOlderProgram: a gateway that knows nothing of this goes on, until its program is the new one.
+func TestChangesOfAnOlderProgram(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	id := c.create("v", manifest("v", 1))
+	ctx := within(t, hang)
+	b, cl := c.router("b", id), &client{name: "b"}
+	h := file(t, b, cl, "f")
+	reg, _ := b.current()
+	home, err := b.g.peers.forwardClient("ga")
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(q *forwardpb.CallRequest) uint32 {
+		t.Helper()
+		q.Volume = id
+		reply, err := home.Call(ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.GetOutcome()
+	}
+	write := func() uint32 {
+		return call(&forwardpb.CallRequest{Method: forwardpb.Method_METHOD_WRITE, Handle: &forwardpb.Handle{Ino: h.Ino, Gen: h.Gen}, Data: []byte("old!"), Flag: true})
+	}
+	if write() == 0 {
+		t.Error("a change without a registration is executed")
+	}
+	if n := call(&forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REGISTER_LOCKS, Incarnation: reg.Incarnation, Registration: reg.Number + 1}); n != 0 {
+		t.Fatalf("register: outcome %d", n)
+	}
+	if n := write(); n != 0 {
+		t.Errorf("a change of an older program: outcome %d", n)
+	}
+	if _, err := b.Write(ctx, cl.next(), h, 0, content, true); err != nil {
+		t.Fatal(err)
+	}
+	if write() == 0 {
+		t.Error("a change without a registration is executed after the newer program has begun")
+	}
+	readable(t, c.router("a", id), h)
+}
