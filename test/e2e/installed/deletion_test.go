@@ -88,7 +88,7 @@ func deletion() {
 			return got, len(got) > 0 && got[:5] == "512Mi"
 		})
 		figure("an edit at the importing site: %s", said)
-		Expect(said).To(And(HavePrefix("512Mi safe NotOwner"), ContainSubstring("site a")))
+		Expect(said).To(And(HavePrefix("512Mi  NotOwner"), ContainSubstring("site a")))
 		said = refused("b", imports("from-a", "default", "default.shared", "policy: mine"))
 		figure("a policy in an import: %s", said)
 		Expect(said).To(ContainSubstring("policy"))

@@ -50,9 +50,11 @@ func node() {
 		volume := kubectl("a", "get", "gvc/"+content, "-o", "jsonpath={.spec.federationName}")
 		exec("a", "fenced", "setsid sh -c 'echo $$ >/tmp/pid; guesttool write /data/lines "+id+".record "+id+".stop >"+id+".said 2>&1; echo $? >"+id+".code' >/dev/null 2>&1 &")
 		// The API server will not know the pod; its files are seen from the node.
-		root := guest("a", "for p in $(pgrep -x guesttool); do [ ! -e /proc/$p/root"+id+".record ] || echo /proc/$p/root; done; pkill -0 guesttool")
+		root := until("it writes", func() (string, bool) {
+			got := guest("a", "for p in $(pgrep -x guesttool); do [ ! -s /proc/$p/root"+id+".record ] || echo /proc/$p/root; done")
+			return got, got != ""
+		})
 		record := func() string { return guest("a", "wc -l <"+root+id+".record") }
-		Expect(root).NotTo(BeEmpty())
 		name := f.Site("a").GuestNode().Name
 		guest("a", "/run/weir/bin/iptables -I OUTPUT -p tcp --dport 6443 -j DROP") // it does not hear from the API server
 		DeferCleanup(func() {

@@ -25,7 +25,9 @@ func TestInstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	gomega.RegisterFailHandler(Fail)
-	RunSpecs(t, "Weir on Kubernetes")
+	suite, report := GinkgoConfiguration()
+	report.NoColor = true
+	RunSpecs(t, "Weir on Kubernetes", suite, report)
 }
 
 var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
