@@ -36,7 +36,7 @@ func deletion() {
 		ready("a", "-n", "heir", "pod/heir")
 		Expect(exec("a", "heir/heir", "cat /data/f; echo more >> /data/f; sync")).To(Equal("precious"))
 		Expect(exec("a", "short/reader", "cat /data/f")).To(Equal("precious\nmore"))
-		kubectl("a", "delete", "namespace/short", "namespace/heir", "--timeout=120s")
+		discard("a", "namespace/short", "namespace/heir")
 	})
 
 	It("keeps a volume while others import it, and tells who", func() {

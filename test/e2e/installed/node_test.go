@@ -42,24 +42,22 @@ func node() {
 	})
 
 	It("is fenced when it is detached by force: what it writes is refused", func() {
-		const id = "/tmp/fenced"
-		apply("a", claim("fenced", "ReadWriteMany")+pod("fenced", "fenced", "default"))
+		// What its writer notes is in a folder of the node: the API server will not know the pod.
+		apply("a", claim("fenced", "ReadWriteMany")+strings.NewReplacer("volumeMounts: [", "volumeMounts: [{name: notes, mountPath: /notes}, ",
+			"volumes: [", "volumes: [{name: notes, emptyDir: {}}, ").Replace(pod("fenced", "fenced", "default")))
 		ready("a", "pod/fenced")
 		pv := kubectl("a", "get", "pvc/fenced", "-o", "jsonpath={.spec.volumeName}")
 		content := strings.TrimPrefix(kubectl("a", "get", "pv/"+pv, "-o", "jsonpath={.spec.csi.volumeHandle}"), Federation+"/")
 		volume := kubectl("a", "get", "gvc/"+content, "-o", "jsonpath={.spec.federationName}")
-		exec("a", "fenced", "setsid sh -c 'echo $$ >/tmp/pid; guesttool write /data/lines "+id+".record "+id+".stop >"+id+".said 2>&1; echo $? >"+id+".code' >/dev/null 2>&1 &")
-		// The API server will not know the pod; its files are seen from the node.
-		root := until("it writes", func() (string, bool) {
-			got := guest("a", "for p in $(pgrep -x guesttool); do [ ! -s /proc/$p/root"+id+".record ] || echo /proc/$p/root; done")
-			return got, got != ""
-		})
-		record := func() string { return guest("a", "wc -l <"+root+id+".record") }
+		notes := "/var/lib/kubelet/pods/" + kubectl("a", "get", "pod/fenced", "-o", "jsonpath={.metadata.uid}") + "/volumes/kubernetes.io~empty-dir/notes/"
+		exec("a", "fenced", "setsid sh -c 'guesttool write /data/lines /notes/record /notes/stop >/notes/said 2>&1' >/dev/null 2>&1 &")
+		record := func() string { return guest("a", "wc -l <"+notes+"record || echo none") }
+		until("it writes", func() (string, bool) { got := record(); return got, got != "none" && got != "0" })
 		name := f.Site("a").GuestNode().Name
 		guest("a", "/run/weir/bin/iptables -I OUTPUT -p tcp --dport 6443 -j DROP") // it does not hear from the API server
-		DeferCleanup(func() {
-			guest("a", "while /run/weir/bin/iptables -D OUTPUT -p tcp --dport 6443 -j DROP 2>/dev/null; do :; done")
-			kubectl("a", "taint", "node", name, "node.kubernetes.io/out-of-service-")
+		DeferCleanup(func() {                                                      // it fails when all went well: then it was done already
+			_, _ = f.Site("a").GuestNode().Output(bounded(), "/run/weir/bin/iptables -D OUTPUT -p tcp --dport 6443 -j DROP")
+			_, _ = try("a", "taint", "node", name, "node.kubernetes.io/out-of-service-")
 		})
 		before := record()
 		until("it writes on, cut off from the API server", func() (string, bool) { got := record(); return got, got != before })
@@ -73,7 +71,7 @@ func node() {
 		detached := time.Since(began).Round(100 * time.Millisecond)
 		fenced := record()
 		said := until("the writer meets an error", func() (string, bool) {
-			got := guest("a", "cat "+root+id+".said 2>/dev/null || true")
+			got := guest("a", "cat "+notes+"said")
 			return got, got != ""
 		})
 		Expect(record()).To(Equal(fenced), "it noted lines after it was fenced")
@@ -88,6 +86,6 @@ func node() {
 		apply("a", pod("again", "fenced", "default"))
 		ready("a", "pod/again")
 		Expect(exec("a", "again", "ls /data; wc -l </data/lines")).NotTo(ContainSubstring("evil"))
-		kubectl("a", "delete", "pod/again", "pvc/fenced", "--timeout=100s")
+		discard("a", "pod/again", "pvc/fenced")
 	})
 }

@@ -26,7 +26,7 @@ var long = os.Getenv("WEIR_SOAK") != ""
 // bounded is a context of a step.
 func bounded() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	DeferCleanup(cancel)
+	time.AfterFunc(hang, cancel) // it ends then in any case
 	return ctx
 }
 
@@ -81,6 +81,12 @@ func guest(site, script string) string {
 // weir runs Weir's command at a site.
 func weir(site string, args ...string) (string, error) {
 	return try(site, append([]string{"exec", "-n", Namespace, "weir-gateway-0", "--", "/weir"}, args...)...)
+}
+
+// discard deletes what is no longer needed; nobody waits for it.
+func discard(site string, what ...string) {
+	GinkgoHelper()
+	kubectl(site, append([]string{"delete", "--wait=false"}, what...)...)
 }
 
 // until asks until it has an answer.
