@@ -37,51 +37,57 @@ func plugin() {
 		figure("node plugin restarted: no error, longest stall %v", took)
 	})
 
-	It("may be killed in the middle of stage, publish, unpublish and unstage", func() {
-		lines := begin("a", "at-a", "write", "killed")
-		mounts := func() string { return guest("a", "grep -c ' nfs4 ' /proc/mounts || true") }
-		before := mounts()
-		apply("a", claim("churned", "ReadWriteMany"))
-		for _, round := range []struct{ match, during string }{
-			{"*globalmount", "stage"}, {"*volumes/kubernetes.io~csi*", "publish"}, {"*volumes/kubernetes.io~csi*", "unpublish"}, {"*globalmount", "unstage"},
-		} {
-			starts := round.during == "stage" || round.during == "publish"
-			kubectl("a", "rollout", "status", "-n", Namespace, "daemonset/weir-csi-node", "--timeout=60s")
-			if !starts {
-				apply("a", pod("churn", "churned", "default"))
-				ready("a", "pod/churn")
-				Expect(exec("a", "churn", "cat /data/f")).To(Equal("written"))
-			}
-			killed := make(chan string, 1)
-			node, ctx := f.Site("a").GuestNode(), bounded()
-			guest("a", "rm -f /run/weir/armed")
-			go func() {
-				out, err := node.Output(ctx, fmt.Sprintf("match='%s'\n", round.match)+killer)
-				killed <- strings.TrimSpace(fmt.Sprint(out, " ", err))
-			}()
-			guest("a", "until [ -e /run/weir/armed ]; do sleep 0.05; done")
-			if starts {
-				apply("a", pod("churn", "churned", "default"))
-				ready("a", "pod/churn")
-				exec("a", "churn", "echo written > /data/f; sync")
-			} else {
-				kubectl("a", "delete", "pod/churn", "--timeout=100s")
-			}
-			said := <-killed
-			Expect(said).To(HavePrefix("killed "), "during %s", round.during)
-			if starts {
-				kubectl("a", "delete", "pod/churn", "--timeout=100s")
-			}
-			until("nothing is mounted of it any more", func() (string, bool) {
-				got := mounts()
-				return got, got == before
-			})
-			// A plugin that died often is restarted later and later: a new pod begins anew.
-			kubectl("a", "delete", "pods", "-n", Namespace, "-l", "app.kubernetes.io/component=csi-node", "--timeout=60s")
-		}
-		kubectl("a", "delete", "pvc/churned", "--timeout=60s")
-		took := lines.verified("killed")
-		interrupted := guest("a", `grep -c 'csi.*error reading from server: EOF\|csi.*connection reset by peer' /x/kubelet.log || true`)
-		figure("node plugin killed during stage, publish, unpublish and unstage: all succeeded when repeated (%s calls cut off); a writer's longest stall %v", interrupted, took)
+	// Two sites at the same time: both take long, and neither needs the other's.
+	It("may be killed in the middle of stage, publish, unpublish and unstage; and elsewhere a gateway may be a black hole for 60 s, under fio", func() {
+		together(killed, blackhole)
 	})
+}
+
+// killed kills the node plugin of a's guest in the middle of each kind of call.
+func killed() {
+	lines := begin("a", "at-a", "write", "killed")
+	mounts := func() string { return guest("a", "grep -c ' nfs4 ' /proc/mounts || true") }
+	before := mounts()
+	apply("a", claim("churned", "ReadWriteMany"))
+	for _, round := range []struct{ match, during string }{
+		{"*globalmount", "stage"}, {"*volumes/kubernetes.io~csi*", "publish"}, {"*volumes/kubernetes.io~csi*", "unpublish"}, {"*globalmount", "unstage"},
+	} {
+		starts := round.during == "stage" || round.during == "publish"
+		kubectl("a", "rollout", "status", "-n", Namespace, "daemonset/weir-csi-node", "--timeout=60s")
+		if !starts {
+			apply("a", pod("churn", "churned", "default"))
+			ready("a", "pod/churn")
+			Expect(exec("a", "churn", "cat /data/f")).To(Equal("written"))
+		}
+		killed := make(chan string, 1)
+		node, ctx := f.Site("a").GuestNode(), bounded()
+		guest("a", "rm -f /run/weir/armed")
+		go func() {
+			out, err := node.Output(ctx, fmt.Sprintf("match='%s'\n", round.match)+killer)
+			killed <- strings.TrimSpace(fmt.Sprint(out, " ", err))
+		}()
+		guest("a", "until [ -e /run/weir/armed ]; do sleep 0.05; done")
+		if starts {
+			apply("a", pod("churn", "churned", "default"))
+			ready("a", "pod/churn")
+			exec("a", "churn", "echo written > /data/f; sync")
+		} else {
+			kubectl("a", "delete", "pod/churn", "--timeout=100s")
+		}
+		said := <-killed
+		Expect(said).To(HavePrefix("killed "), "during %s", round.during)
+		if starts {
+			kubectl("a", "delete", "pod/churn", "--timeout=100s")
+		}
+		until("nothing is mounted of it any more", func() (string, bool) {
+			got := mounts()
+			return got, got == before
+		})
+		// A plugin that died often is restarted later and later: a new pod begins anew.
+		kubectl("a", "delete", "pods", "-n", Namespace, "-l", "app.kubernetes.io/component=csi-node", "--timeout=60s")
+	}
+	kubectl("a", "delete", "pvc/churned", "--timeout=60s")
+	took := lines.verified("killed")
+	interrupted := guest("a", `grep -c 'csi.*error reading from server: EOF\|csi.*connection reset by peer' /x/kubelet.log || true`)
+	figure("node plugin killed during stage, publish, unpublish and unstage: all succeeded when repeated (%s calls cut off); a writer's longest stall %v", interrupted, took)
 }
