@@ -27,11 +27,17 @@ demo-bare: root deps tools build ## the same without Kubernetes: three sites, ma
 	$(call say,demonstration without Kubernetes)
 	@KEEP=$(KEEP) $(GO) run ./test/e2e/demo
 
+# The clusters with Weir installed take as long as all other end-to-end tests together, and wait most of that time: so both run at once.
+CLUSTERS = ./test/e2e/installed
+E2E = $$($(GO) list ./test/e2e/... | grep -v /test/e2e/installed)
+
 test: root deps tools kube-tools build ## run all tests: units with the race detector, then end to end
 	$(call say,unit tests: with the race detector; packages that did not change are cached)
 	@$(GO) test -race -p 2 $(UNIT); units=$$?; \
-	printf '\n== end-to-end tests: sites, links and kernel NFS clients on this machine\n'; \
-	$(GO) test -count=1 -p 1 -timeout 20m ./test/e2e/... && exit $$units
+	printf '\n== end-to-end tests: sites, links, clusters and kernel NFS clients on this machine\n'; \
+	$(GO) test -count=1 -timeout 25m $(CLUSTERS) & clusters=$$!; \
+	$(GO) test -count=1 -p 1 -timeout 25m $(E2E); rest=$$?; \
+	wait $$clusters && [ $$units = 0 ] && [ $$rest = 0 ]
 
 verify: ## check format, lint, generated code, modules and the layout of the tree
 	@GO=$(GO) hack/verify

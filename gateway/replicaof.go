@@ -81,7 +81,7 @@ func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *repl
 	r.engine, err = engine.Open(engine.Config{
 		ID: r.id, FS: g.cfg.FS, Dir: filepath.Join(dir.Path(), "meta"), DataKey: key, Journal: journal{r, g}, Now: g.cfg.Now, Rand: g.cfg.Rand,
 		Logger: r.logger, Bytes: uint64(v.Spec.Size), Cache: g.cache, Pebble: g.pebble, MayBeHeld: r.reaper.mayBeHeld,
-		RootMode: 0o777, Verifier: g.verifier,
+		Verifier: g.verifier,
 	})
 	if err != nil {
 		return nil, err

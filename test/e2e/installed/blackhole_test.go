@@ -7,48 +7,45 @@ import (
 	"strings"
 	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 )
 
-// blackhole is about packets that vanish: nothing is refused, and nobody is told.
+// blackhole has packets between b's guest and its gateway vanish for a minute: nothing is refused, and nobody is told.
 func blackhole() {
-	It("may be a black hole for 60 s, under fio", func() {
-		lines := begin("b", "at-b", "write", "blackhole")
-		dir := guest("b", staged("default.shared")+`mkdir -p "$m/fio"; echo "$m"`)
-		node, ctx := f.Site("b").GuestNode(), bounded()
-		fio := make(chan string, 1)
-		guest("b", "rm -f /tmp/fio.stop")
-		go func() {
-			out, err := node.Output(ctx, fmt.Sprintf(`n=0
+	lines := begin("b", "at-b", "write", "blackhole")
+	dir := guest("b", staged("default.shared")+`mkdir -p "$m/fio"; echo "$m"`)
+	node, ctx := f.Site("b").GuestNode(), bounded()
+	fio := make(chan string, 1)
+	guest("b", "rm -f /tmp/fio.stop")
+	go func() {
+		out, err := node.Output(ctx, fmt.Sprintf(`n=0
 while [ ! -e /tmp/fio.stop ]; do
 	fio --name=f$n --directory=%s/fio --ioengine=psync --rw=randwrite --bs=16k --size=4m --fsync=4 --verify=crc32c --do_verify=1 --verify_fatal=1 \
 		--verify_state_save=0 --output=/tmp/fio.out --unlink=1 || { cat /tmp/fio.out; exit 1; }
 	n=$((n + 1))
 done
 echo $n files`, dir))
-			if err != nil {
-				out = fmt.Sprint(err, ": ", out)
-			}
-			fio <- strings.TrimSpace(out)
-		}()
-		const rules = "/run/weir/bin/iptables %[1]s OUTPUT -p tcp --dport 12049 -j DROP; /run/weir/bin/iptables %[1]s INPUT -p tcp --sport 12049 -j DROP"
-		time.Sleep(2 * time.Second) // under load
-		guest("b", fmt.Sprintf(rules, "-I"))
-		before := lines.noted()
-		began := time.Now()
-		time.Sleep(60 * time.Second)
-		Expect(lines.noted()).To(BeNumerically("<=", before+1), "what should have been cut off was not")
-		guest("b", fmt.Sprintf(rules, "-D"))
-		lasted, healed := time.Since(began).Round(time.Second), time.Now()
-		lines.goesOn(1)
-		recovered := time.Since(healed).Round(100 * time.Millisecond)
-		lines.goesOn(20)
-		guest("b", "touch /tmp/fio.stop")
-		var said string
-		Eventually(fio, hang).Should(Receive(&said))
-		Expect(said).To(HaveSuffix(" files"), "fio met an error")
-		took := lines.verified("blackhole")
-		figure("gateway a black hole for %v: no error of fio (%s verified) or a writer, which went on %v after it ended; its longest stall %v", lasted, said, recovered, took)
-	})
+		if err != nil {
+			out = fmt.Sprint(err, ": ", out)
+		}
+		fio <- strings.TrimSpace(out)
+	}()
+	const rules = "/run/weir/bin/iptables %[1]s OUTPUT -p tcp --dport 12049 -j DROP; /run/weir/bin/iptables %[1]s INPUT -p tcp --sport 12049 -j DROP"
+	time.Sleep(2 * time.Second) // under load
+	guest("b", fmt.Sprintf(rules, "-I"))
+	before := lines.noted()
+	began := time.Now()
+	time.Sleep(60 * time.Second)
+	Expect(lines.noted()).To(BeNumerically("<=", before+1), "what should have been cut off was not")
+	guest("b", fmt.Sprintf(rules, "-D"))
+	lasted, healed := time.Since(began).Round(time.Second), time.Now()
+	lines.goesOn(1)
+	recovered := time.Since(healed).Round(100 * time.Millisecond)
+	lines.goesOn(20)
+	guest("b", "touch /tmp/fio.stop")
+	var said string
+	Eventually(fio, hang).Should(Receive(&said))
+	Expect(said).To(HaveSuffix(" files"), "fio met an error")
+	took := lines.verified("blackhole")
+	figure("gateway a black hole for %v: no error of fio (%s verified) or a writer, which went on %v after it ended; its longest stall %v", lasted, said, recovered, took)
 }

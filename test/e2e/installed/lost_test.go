@@ -34,7 +34,7 @@ func lost() {
 		By("it is declared lost, and b owns the volume")
 		said, err := weir("b", "volume", "transfer", "default.inherited", "--to", "b", "--force")
 		Expect(err).To(MatchError(ContainSubstring("weir site lost a")), said)
-		_, err = weir("b", "site", "lost", "a")
+		_, err = weir("b", "site", "lost", "a", "--yes")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(says("b", "site/a", "default", "Lost")).NotTo(BeEmpty())
 		_, err = weir("b", "volume", "transfer", "default.inherited", "--to", "b", "--force")

@@ -12,18 +12,9 @@ import (
 
 // node is about what happens to a machine with pods.
 func node() {
-	It("may be cut off, and its pods go on", func() {
-		lines := begin("b", "at-b", "write", "cut")
-		n := f.Site("b").GuestNode()
-		Expect(n.Cut(bounded())).To(Succeed())
-		time.Sleep(45 * time.Second) // longer than a lease, and until the cluster holds the node for gone
-		Expect(n.Heal(bounded())).To(Succeed())
-		kubectl("b", "wait", "--for=condition=Ready", "--timeout=100s", "node/"+n.Name)
-		healed := time.Now()
-		lines.goesOn(1)
-		figure("node cut off for 45 s: its pod wrote on %v after the node was ready again", time.Since(healed).Round(100*time.Millisecond))
-		lines.goesOn(20)
-		lines.verified("cut")
+	// Two sites at the same time: both take long, and neither needs the other's.
+	It("is fenced when it is detached by force: what it writes is refused; and elsewhere one may be cut off, and its pods go on", func() {
+		together(fenced, cutOff)
 	})
 
 	It("may lose its power, and its pods come back with their data", func() {
@@ -40,52 +31,68 @@ func node() {
 		exec("b", "at-b", "echo after >> /data/power; sync")
 		Expect(exec("a", "at-a", "cat /data/power")).To(HaveSuffix("after"))
 	})
+}
 
-	It("is fenced when it is detached by force: what it writes is refused", func() {
-		const id = "/tmp/fenced"
-		apply("a", claim("fenced", "ReadWriteMany")+pod("fenced", "fenced", "default"))
-		ready("a", "pod/fenced")
-		pv := kubectl("a", "get", "pvc/fenced", "-o", "jsonpath={.spec.volumeName}")
-		content := strings.TrimPrefix(kubectl("a", "get", "pv/"+pv, "-o", "jsonpath={.spec.csi.volumeHandle}"), Federation+"/")
-		volume := kubectl("a", "get", "gvc/"+content, "-o", "jsonpath={.spec.federationName}")
-		exec("a", "fenced", "setsid sh -c 'echo $$ >/tmp/pid; guesttool write /data/lines "+id+".record "+id+".stop >"+id+".said 2>&1; echo $? >"+id+".code' >/dev/null 2>&1 &")
-		// The API server will not know the pod; its files are seen from the node.
-		root := guest("a", "for p in $(pgrep -x guesttool); do [ ! -e /proc/$p/root"+id+".record ] || echo /proc/$p/root; done; pkill -0 guesttool")
-		record := func() string { return guest("a", "wc -l <"+root+id+".record") }
-		Expect(root).NotTo(BeEmpty())
-		name := f.Site("a").GuestNode().Name
-		guest("a", "/run/weir/bin/iptables -I OUTPUT -p tcp --dport 6443 -j DROP") // it does not hear from the API server
-		DeferCleanup(func() {
-			guest("a", "while /run/weir/bin/iptables -D OUTPUT -p tcp --dport 6443 -j DROP 2>/dev/null; do :; done")
-			kubectl("a", "taint", "node", name, "node.kubernetes.io/out-of-service-")
-		})
-		before := record()
-		until("it writes on, cut off from the API server", func() (string, bool) { got := record(); return got, got != before })
-		kubectl("a", "delete", "pod/fenced", "--force", "--grace-period=0")
-		kubectl("a", "taint", "node", name, "node.kubernetes.io/out-of-service=nodeshutdown:NoSchedule")
-		began := time.Now()
-		until("it is detached", func() (string, bool) {
-			got := kubectl("a", "get", "volumeattachments", "-o", "jsonpath={.items[*].spec.source.persistentVolumeName}")
-			return got, !strings.Contains(got, pv)
-		})
-		detached := time.Since(began).Round(100 * time.Millisecond)
-		fenced := record()
-		said := until("the writer meets an error", func() (string, bool) {
-			got := guest("a", "cat "+root+id+".said 2>/dev/null || true")
-			return got, got != ""
-		})
-		Expect(record()).To(Equal(fenced), "it noted lines after it was fenced")
-		got := guest("a", staged(volume)+`timeout 60 sh -c 'echo evil > "$0/evil"' "$m" 2>&1 && echo written || echo refused`)
-		figure("detached by force after %v: the writer: %s; root on the node: %s", detached, said, strings.ReplaceAll(got, "\n", ": "))
-		Expect(got).To(HaveSuffix("refused"))
+// cutOff takes b's guest off the network for longer than a lease, and until the cluster holds it for gone.
+func cutOff() {
+	lines := begin("b", "at-b", "write", "cut")
+	n := f.Site("b").GuestNode()
+	Expect(n.Cut(bounded())).To(Succeed())
+	time.Sleep(45 * time.Second)
+	Expect(n.Heal(bounded())).To(Succeed())
+	kubectl("b", "wait", "--for=condition=Ready", "--timeout=100s", "node/"+n.Name)
+	healed := time.Now()
+	lines.goesOn(1)
+	figure("node cut off for 45 s: its pod wrote on %v after the node was ready again", time.Since(healed).Round(100*time.Millisecond))
+	lines.goesOn(20)
+	lines.verified("cut")
+}
 
-		By("when the node is back, the volume is used again, and has what was acknowledged")
-		guest("a", "/run/weir/bin/iptables -D OUTPUT -p tcp --dport 6443 -j DROP")
-		kubectl("a", "taint", "node", name, "node.kubernetes.io/out-of-service-")
-		kubectl("a", "wait", "--for=condition=Ready", "--timeout=100s", "node/"+name)
-		apply("a", pod("again", "fenced", "default"))
-		ready("a", "pod/again")
-		Expect(exec("a", "again", "ls /data; wc -l </data/lines")).NotTo(ContainSubstring("evil"))
-		kubectl("a", "delete", "pod/again", "pvc/fenced", "--timeout=100s")
+// fenced detaches a's guest from a volume by force, while it does not hear from the API server.
+func fenced() {
+	// What its writer notes is in a folder of the node: the API server will not know the pod.
+	apply("a", claim("fenced", "ReadWriteMany")+strings.NewReplacer("volumeMounts: [", "volumeMounts: [{name: notes, mountPath: /notes}, ",
+		"volumes: [", "volumes: [{name: notes, emptyDir: {}}, ").Replace(pod("fenced", "fenced", "default")))
+	ready("a", "pod/fenced")
+	pv := kubectl("a", "get", "pvc/fenced", "-o", "jsonpath={.spec.volumeName}")
+	content := strings.TrimPrefix(kubectl("a", "get", "pv/"+pv, "-o", "jsonpath={.spec.csi.volumeHandle}"), Federation+"/")
+	volume := kubectl("a", "get", "gvc/"+content, "-o", "jsonpath={.spec.federationName}")
+	notes := "/var/lib/kubelet/pods/" + kubectl("a", "get", "pod/fenced", "-o", "jsonpath={.metadata.uid}") + "/volumes/kubernetes.io~empty-dir/notes/"
+	exec("a", "fenced", "setsid sh -c 'guesttool write /data/lines /notes/record /notes/stop >/notes/said 2>&1' >/dev/null 2>&1 &")
+	record := func() string { return guest("a", "wc -l <"+notes+"record || echo none") }
+	until("it writes", func() (string, bool) { got := record(); return got, got != "none" && got != "0" })
+	name := f.Site("a").GuestNode().Name
+	guest("a", "/run/weir/bin/iptables -I OUTPUT -p tcp --dport 6443 -j DROP") // it does not hear from the API server
+	DeferCleanup(func() {                                                      // it fails when all went well: then it was done already
+		_, _ = f.Site("a").GuestNode().Output(bounded(), "/run/weir/bin/iptables -D OUTPUT -p tcp --dport 6443 -j DROP")
+		_, _ = try("a", "taint", "node", name, "node.kubernetes.io/out-of-service-")
 	})
+	before := record()
+	until("it writes on, cut off from the API server", func() (string, bool) { got := record(); return got, got != before })
+	kubectl("a", "delete", "pod/fenced", "--force", "--grace-period=0")
+	kubectl("a", "taint", "node", name, "node.kubernetes.io/out-of-service=nodeshutdown:NoSchedule")
+	began := time.Now()
+	until("it is detached", func() (string, bool) {
+		got := kubectl("a", "get", "volumeattachments", "-o", "jsonpath={.items[*].spec.source.persistentVolumeName}")
+		return got, !strings.Contains(got, pv)
+	})
+	detached := time.Since(began).Round(100 * time.Millisecond)
+	fenced := record()
+	said := until("the writer meets an error", func() (string, bool) {
+		got := guest("a", "cat "+notes+"said")
+		return got, got != ""
+	})
+	Expect(record()).To(Equal(fenced), "it noted lines after it was fenced")
+	got := guest("a", staged(volume)+`timeout 60 sh -c 'echo evil > "$0/evil"' "$m" 2>&1 && echo written || echo refused`)
+	figure("detached by force after %v: the writer: %s; root on the node: %s", detached, said, strings.ReplaceAll(got, "\n", ": "))
+	Expect(got).To(HaveSuffix("refused"))
+
+	By("when the node is back, the volume is used again, and has what was acknowledged")
+	guest("a", "/run/weir/bin/iptables -D OUTPUT -p tcp --dport 6443 -j DROP")
+	kubectl("a", "taint", "node", name, "node.kubernetes.io/out-of-service-")
+	kubectl("a", "wait", "--for=condition=Ready", "--timeout=100s", "node/"+name)
+	apply("a", pod("again", "fenced", "default"))
+	ready("a", "pod/again")
+	Expect(exec("a", "again", "ls /data; wc -l </data/lines")).NotTo(ContainSubstring("evil"))
+	discard("a", "pod/again", "pvc/fenced")
 }

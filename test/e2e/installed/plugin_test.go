@@ -10,11 +10,11 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// killer waits until the number of NFS mounts at paths that match $2 differs, and then kills the node plugin: the kernel has done what the
+// killer waits until the number of NFS mounts at paths that match differs, and then kills the node plugin: the kernel has done what the
 // kubelet asked for, and the kubelet does not know. It prints the process's number.
 const killer = `set -u
 count() { n=0; while read -r _ path type _; do [[ $type != nfs4 || $path != $1 ]] || n=$((n + 1)); done </proc/mounts; }
-pid=$(pgrep -f '^/weir csi node') || exit
+until pid=$(pgrep -f '^/weir csi node'); do sleep 0.1; done
 count "$match"
 before=$n
 : >/run/weir/armed
@@ -37,51 +37,53 @@ func plugin() {
 		figure("node plugin restarted: no error, longest stall %v", took)
 	})
 
-	It("may be killed in the middle of stage, publish, unpublish and unstage", func() {
-		lines := begin("a", "at-a", "write", "killed")
-		mounts := func() string { return guest("a", "grep -c ' nfs4 ' /proc/mounts || true") }
-		before := mounts()
-		apply("a", claim("churned", "ReadWriteMany"))
-		for _, round := range []struct{ match, during string }{
-			{"*globalmount", "stage"}, {"*volumes/kubernetes.io~csi*", "publish"}, {"*volumes/kubernetes.io~csi*", "unpublish"}, {"*globalmount", "unstage"},
-		} {
-			starts := round.during == "stage" || round.during == "publish"
-			kubectl("a", "rollout", "status", "-n", Namespace, "daemonset/weir-csi-node", "--timeout=60s")
-			if !starts {
-				apply("a", pod("churn", "churned", "default"))
-				ready("a", "pod/churn")
-				Expect(exec("a", "churn", "cat /data/f")).To(Equal("written"))
-			}
-			killed := make(chan string, 1)
-			node, ctx := f.Site("a").GuestNode(), bounded()
-			guest("a", "rm -f /run/weir/armed")
-			go func() {
-				out, err := node.Output(ctx, fmt.Sprintf("match='%s'\n", round.match)+killer)
-				killed <- strings.TrimSpace(fmt.Sprint(out, " ", err))
-			}()
-			guest("a", "until [ -e /run/weir/armed ]; do sleep 0.05; done")
-			if starts {
-				apply("a", pod("churn", "churned", "default"))
-				ready("a", "pod/churn")
-				exec("a", "churn", "echo written > /data/f; sync")
-			} else {
-				kubectl("a", "delete", "pod/churn", "--timeout=100s")
-			}
-			said := <-killed
-			Expect(said).To(HavePrefix("killed "), "during %s", round.during)
-			if starts {
-				kubectl("a", "delete", "pod/churn", "--timeout=100s")
-			}
-			until("nothing is mounted of it any more", func() (string, bool) {
-				got := mounts()
-				return got, got == before
-			})
-			// A plugin that died often is restarted later and later: a new pod begins anew.
-			kubectl("a", "delete", "pods", "-n", Namespace, "-l", "app.kubernetes.io/component=csi-node", "--timeout=60s")
-		}
-		kubectl("a", "delete", "pvc/churned", "--timeout=60s")
-		took := lines.verified("killed")
-		interrupted := guest("a", `grep -c 'csi.*error reading from server: EOF\|csi.*connection reset by peer' /x/kubelet.log || true`)
-		figure("node plugin killed during stage, publish, unpublish and unstage: all succeeded when repeated (%s calls cut off); a writer's longest stall %v", interrupted, took)
+	// Two sites at the same time: both take long, and neither needs the other's.
+	It("may be killed in the middle of stage, publish, unpublish and unstage; and elsewhere a gateway may be a black hole for 60 s, under fio", func() {
+		together(killed, blackhole)
 	})
+}
+
+// killed kills the node plugin of a's guest in the middle of each kind of call.
+func killed() {
+	lines := begin("a", "at-a", "write", "killed")
+	mounts := func() string { return guest("a", "grep -c ' nfs4 ' /proc/mounts || true") }
+	before := mounts()
+	apply("a", claim("churned", "ReadWriteMany"))
+	const staged, published = "*globalmount", "*volumes/kubernetes.io~csi*"
+	for i, round := range []struct{ start, end string }{{staged, published}, {published, staged}} {
+		By("a pod starts")
+		done := arm(round.start)
+		apply("a", pod("churn", "churned", "default"))
+		ready("a", "pod/churn")
+		Expect(done()).To(HavePrefix("killed "))
+		Expect(exec("a", "churn", "echo written >> /data/f; sync; wc -l < /data/f")).To(Equal(fmt.Sprint(i + 1)))
+		By("and ends")
+		done = arm(round.end)
+		kubectl("a", "delete", "pod/churn", "--timeout=100s")
+		Expect(done()).To(HavePrefix("killed "))
+		until("nothing is mounted of it any more", func() (string, bool) {
+			got := mounts()
+			return got, got == before
+		})
+		// A plugin that died often is restarted later and later: a new pod begins anew.
+		kubectl("a", "delete", "pods", "-n", Namespace, "-l", "app.kubernetes.io/component=csi-node", "--timeout=60s")
+	}
+	kubectl("a", "delete", "pvc/churned", "--timeout=60s")
+	took := lines.verified("killed")
+	interrupted := guest("a", `grep -c 'csi.*error reading from server: EOF\|csi.*connection reset by peer' /x/kubelet.log || true`)
+	figure("node plugin killed during stage, publish, unpublish and unstage: all succeeded when repeated (%s calls cut off); a writer's longest stall %v", interrupted, took)
+}
+
+// arm starts the killer on a's guest; the function that it returns waits for its end, and returns what it said.
+func arm(match string) (done func() string) {
+	GinkgoHelper()
+	killed := make(chan string, 1)
+	node, ctx := f.Site("a").GuestNode(), bounded()
+	guest("a", "rm -f /run/weir/armed")
+	go func() {
+		out, err := node.Output(ctx, fmt.Sprintf("match='%s'\n", match)+killer)
+		killed <- strings.TrimSpace(fmt.Sprint(out, " ", err))
+	}()
+	guest("a", "until [ -e /run/weir/armed ]; do sleep 0.05; done")
+	return func() string { return <-killed }
 }

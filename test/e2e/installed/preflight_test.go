@@ -15,8 +15,7 @@ import (
 // preflight runs `weir preflight` on real nodes, as before an install.
 func preflight() {
 	It("is judged by weir preflight, node by node", func() {
-		tls, err := f.issue("a", "a-0", f.Site("a").Addr())
-		Expect(err).NotTo(HaveOccurred())
+		file := func(name string) string { return filepath.Join(f.dir, name) } // as Install issued them
 		key, config := filepath.Join(f.dir, "store-key"), filepath.Join(f.dir, "preflight.yaml")
 		Expect(os.WriteFile(key, []byte(secretKey), 0o600)).To(Succeed())
 		var endpoints []string
@@ -28,12 +27,13 @@ organization: org-a
 site: a
 gateway: a-0
 listen: {grpc: ":7001", nfs: ":12049"}
-registry: {endpoints: [%s]}
+advertise: {grpc: "%s:7001", nfs: "%[2]s:2049"}
+registry: {endpoints: [%[3]s]}
 tls: {ca: %s, cert: %s, key: %s}
 siteKey: /nowhere/site.key
 pool: {path: /var/lib/weir, size: 1Gi}
 store: {endpoint: %q, bucket: weir, accessKey: %s, secretKeyFile: %s}
-`, Federation, strings.Join(endpoints, ", "), tls.CA, tls.Cert, tls.Key, f.sites["a"].s3.Endpoint(), accessKey, key), 0o600)).To(Succeed())
+`, Federation, f.Site("a").Addr(), strings.Join(endpoints, ", "), file("ca.crt"), file("a-0.crt"), file("a-0.key"), f.sites["a"].s3.Endpoint(), accessKey, key), 0o600)).To(Succeed())
 		command := fmt.Sprintf("%s preflight --config %s --kubeconfig %s 2>&1", filepath.Join(f.Stage.Dir(), "images", "weir"), config, f.Site("a").Kubeconfig())
 
 		By("a node with an NFS client, where nothing listens yet")

@@ -25,7 +25,9 @@ func TestInstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	gomega.RegisterFailHandler(Fail)
-	RunSpecs(t, "Weir on Kubernetes")
+	suite, report := GinkgoConfiguration()
+	report.NoColor = true
+	RunSpecs(t, "Weir on Kubernetes", suite, report)
 }
 
 var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
@@ -36,7 +38,6 @@ var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
 	Context("deletion and ownership", deletion)
 	Context("the node plugin", plugin)
 	Context("a node", node)
-	Context("the way to the gateway", blackhole)
 	Context("an upgrade", upgrade)
 	Context("the registry and the API server", outages)
 	Context("a site", lost)

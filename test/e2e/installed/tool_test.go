@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -26,7 +28,7 @@ var long = os.Getenv("WEIR_SOAK") != ""
 // bounded is a context of a step.
 func bounded() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	DeferCleanup(cancel)
+	time.AfterFunc(hang, cancel) // it ends then in any case
 	return ctx
 }
 
@@ -81,6 +83,24 @@ func guest(site, script string) string {
 // weir runs Weir's command at a site.
 func weir(site string, args ...string) (string, error) {
 	return try(site, append([]string{"exec", "-n", Namespace, "weir-gateway-0", "--", "/weir"}, args...)...)
+}
+
+// together runs parts of a spec at the same time.
+func together(parts ...func()) {
+	var all sync.WaitGroup
+	for _, part := range parts {
+		all.Go(func() {
+			defer GinkgoRecover()
+			part()
+		})
+	}
+	all.Wait()
+}
+
+// discard deletes what is no longer needed; nobody waits for it.
+func discard(site string, what ...string) {
+	GinkgoHelper()
+	kubectl(site, append([]string{"delete", "--wait=false"}, what...)...)
 }
 
 // until asks until it has an answer.
@@ -174,13 +194,12 @@ type job struct {
 	restarts      string
 }
 
-var jobs int
+var jobs atomic.Int64
 
 // begin starts `guesttool WHAT /data/FILE RECORD STOP`.
 func begin(site, pod, what, file string) *job {
 	GinkgoHelper()
-	jobs++
-	j := &job{site: site, pod: pod, id: fmt.Sprintf("/tmp/%s-%d", what, jobs)}
+	j := &job{site: site, pod: pod, id: fmt.Sprintf("/tmp/%s-%d", what, jobs.Add(1))}
 	j.restarts = j.restarted()
 	exec(site, pod, fmt.Sprintf("setsid sh -c 'guesttool %s /data/%s %s.record %[3]s.stop >%[3]s.said 2>&1; echo $? >%[3]s.code' >/dev/null 2>&1 &", what, file, j.id))
 	until(what+" begins in "+pod, func() (string, bool) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-storage/weir/test/e2e/stage"
@@ -14,7 +15,7 @@ import (
 // StopAPI ends the API server as a crash would; everything else of the cluster goes on.
 func (s *Site) StopAPI() error {
 	s.mu.Lock()
-	i := slices.IndexFunc(s.procs, func(p *stage.Proc) bool { return p.Name() == "kube-apiserver" })
+	i := slices.IndexFunc(s.procs, func(p *stage.Proc) bool { return strings.HasSuffix(p.Name(), "/kube-apiserver") })
 	if i < 0 {
 		s.mu.Unlock()
 		return fmt.Errorf("stop the API server at site %s: it does not run", s.Name())
