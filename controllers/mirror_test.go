@@ -114,6 +114,17 @@ func TestReportsThatSayTheSame(t *testing.T) {
 	if n != 3 {
 		t.Errorf("%d of 6 reports are worth looking at, want those of <1s, 5s, <1s", n)
 	}
+
+	// A volume that is written to has used a little more each time.
+	n = 0
+	for i := range 100 {
+		e := report(0.2)
+		e.Observed.Used = 10<<30 + 50<<20 + federation.Bytes(i)*4096
+		m.take(e)
+	}
+	if n != 1 {
+		t.Errorf("%d of 100 reports are worth looking at, want the first", n)
+	}
 }
 
 // BenchmarkMirror tells what 10 000 volumes with three copies and a claim each cost in memory, and how long a restart takes to know them.

@@ -135,9 +135,10 @@ func ready(list []metav1.Condition) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// told makes an event of a change of Ready.
+// told makes an event of a change of Ready. An object that is well when it is first looked at is no news: a site that joins would tell as much of
+// every volume and site of the federation.
 func (o *operator) told(obj runtime.Object, was, is metav1.Condition) {
-	if was.Reason == is.Reason || is.Reason == "" {
+	if was.Reason == is.Reason || is.Reason == "" || was.Reason == "" && is.Status == metav1.ConditionTrue {
 		return
 	}
 	kind := corev1.EventTypeNormal

@@ -61,9 +61,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
 		return fmt.Errorf("controllers: read namespace %s, whose UID is the cluster's: %w: let the operator's service account get it", metav1.NamespaceSystem, err)
 	}
-	op := newOperator(o, string(system.UID), mgr.GetClient())
-	op.reader = mgr.GetAPIReader()
-	op.events = mgr.GetEventRecorder("weir-operator")
+	cached, direct, err := clientsOf(mgr)
+	if err != nil {
+		return err
+	}
+	op := newOperator(o, string(system.UID), cached)
+	op.reader = direct
+	if op.events, err = recorderOf(mgr); err != nil {
+		return err
+	}
 	if err := mgr.Add(everywhere{op.follow}); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ var fixtures = []string{
 
 // kubernetes lists the folders that may import Kubernetes, and kubernetesModules what that means.
 var (
-	kubernetes        = []string{"api", "charts", "controllers", "csi-driver", "console", "cmd", "test/apiserver"}
+	kubernetes        = []string{"api", "charts", "controllers", "csi-driver", "console", "cmd", "test/apiserver", "test/scale"}
 	kubernetesModules = []string{"k8s.io/", "sigs.k8s.io/"}
 	notKubernetes     = []string{"sigs.k8s.io/yaml"}
 )
@@ -102,6 +102,7 @@ var table = []row{
 	{pkg: "test/e2e/kube", project: []string{"test/e2e/image", "test/e2e/stage"}, outside: stdlib},
 	{pkg: "test/e2e/kube/pause", outside: stdlib},
 	{pkg: "test/layout", outside: stdlib},
+	{pkg: "test/scale", outside: stdlib, tests: []string{"api/v1alpha1", "federation", "federation/etcd", "federation/keyring", "federation/spec", "pki", "test/apiserver"}},
 	{pkg: "hack/...", outside: stdlib},
 	{pkg: "charts", outside: stdlib, tests: []string{"api/v1alpha1", "pki"}}, // a Helm chart, and its tests
 }
