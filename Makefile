@@ -8,7 +8,7 @@ GO ?= go
 .NOTPARALLEL:
 
 TOOLS = $(shell hack/tools/build -p)
-UNIT = $$($(GO) list ./... | grep -v /test/e2e)
+UNIT = $$($(GO) list ./... | grep -v -e /test/e2e -e /test/scale)
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help kube-tools demo demo-bare test verify generate bench soak build clean mutations root deps tools
@@ -29,14 +29,14 @@ demo-bare: root deps tools build ## the same without Kubernetes: three sites, ma
 
 # The clusters with Weir installed take as long as all other end-to-end tests together, and wait most of that time: so both run at once.
 CLUSTERS = ./test/e2e/installed
-E2E = $$($(GO) list ./test/e2e/... | grep -v /test/e2e/installed)
+OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v /test/e2e/installed)
 
 test: root deps tools kube-tools build ## run all tests: units with the race detector, then end to end
 	$(call say,unit tests: with the race detector; packages that did not change are cached)
 	@$(GO) test -race -p 2 $(UNIT); units=$$?; \
 	printf '\n== end-to-end tests: sites, links, clusters and kernel NFS clients on this machine\n'; \
 	$(GO) test -count=1 -timeout 25m $(CLUSTERS) & clusters=$$!; \
-	$(GO) test -count=1 -p 1 -timeout 25m $(E2E); rest=$$?; \
+	$(GO) test -count=1 -p 1 -timeout 25m $(OTHERS); rest=$$?; \
 	wait $$clusters && [ $$units = 0 ] && [ $$rest = 0 ]
 
 verify: ## check format, lint, generated code, modules and the layout of the tree
@@ -57,7 +57,7 @@ soak: root deps tools kube-tools build ## run long random schedules, then the en
 	$(call say,random schedules of the protocol)
 	@$(GO) test -count=1 -timeout 4h ./replica/protocol -seeds 20000
 	$(call say,end-to-end tests$(comma) long)
-	@WEIR_SOAK=1 $(GO) test -count=1 -p 1 -timeout 8h ./test/e2e/...
+	@WEIR_SOAK=1 $(GO) test -count=1 -p 1 -timeout 8h ./test/e2e/... ./test/scale
 
 build: ## build bin/weir
 	@$(GO) build -trimpath -o bin/ ./cmd/weir
