@@ -35,7 +35,7 @@ test: root deps tools kube-tools build ## run all tests: units with the race det
 	$(call say,unit tests: with the race detector; packages that did not change are cached)
 	@$(GO) test -race -p 2 $(UNIT); units=$$?; \
 	printf '\n== end-to-end tests: sites, links, clusters and kernel NFS clients on this machine\n'; \
-	$(GO) test -count=1 -timeout 25m $(CLUSTERS) & clusters=$$!; \
+	$(GO) test -count=1 -timeout 25m $(CLUSTERS) & clusters=$$!; trap 'pkill -TERM -P $$clusters; wait' INT TERM; \
 	$(GO) test -count=1 -p 1 -timeout 25m $(OTHERS); rest=$$?; \
 	wait $$clusters && [ $$units = 0 ] && [ $$rest = 0 ]
 

@@ -149,7 +149,7 @@ func (w *watched) renewed(self Identity, now time.Time) *set {
 		}
 		if changed || now.Sub(w.toldRefusal) >= tellEvery {
 			w.toldRefusal = now
-			w.Log.Error("changed certificate files cannot be used, and the old ones stay in force", "error", err)
+			w.Log.Error("changed certificate files cannot be used, and the old ones stay in force, authorities among them", "error", err)
 		}
 		return nil
 	}

@@ -41,8 +41,15 @@ func (s *process) awaitCluster(ctx context.Context, log *slog.Logger) (*rest.Con
 		}
 		served <- serveHealth(health, s.health, func() error { return errors.New("waiting for the API server") })
 	}()
-	log.Warn("the API server does not answer; waiting for it", "server", cfg.Host, "error", err)
-	for !answers(err) && pause(ctx, apiPause) {
+	said := ""
+	for !answers(err) {
+		if now := err.Error(); now != said { // another one may tell what to mend
+			said = now
+			log.Warn("the API server does not answer; waiting for it", "server", cfg.Host, "error", err)
+		}
+		if !pause(ctx, apiPause) {
+			break
+		}
 		_, err = c.ServerVersion()
 	}
 	end()

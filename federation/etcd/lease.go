@@ -24,6 +24,9 @@ type beat struct {
 	stop context.CancelFunc
 	done chan struct{}
 
+	// doubtful is a lease to which a request on its way may still bind the key. Only who runs begin uses it.
+	doubtful clientv3.LeaseID
+
 	mu    sync.Mutex
 	lease clientv3.LeaseID
 }
@@ -48,9 +51,17 @@ func (b *beat) begin(ctx, run context.Context, limit time.Duration) (<-chan *cli
 	if err != nil {
 		return nil, b.c.readError(ctx, err)
 	}
+	// A late request of the try before would bind the key to a lease that nobody keeps. One that has ended refuses it.
+	if b.doubtful != 0 {
+		if _, err := b.c.client.Revoke(call, b.doubtful); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return nil, b.c.changeError(ctx, err)
+		}
+	}
+	b.doubtful = l.ID
 	if _, err := b.c.client.Put(call, b.key, b.value, clientv3.WithLease(l.ID)); err != nil {
 		return nil, b.c.changeError(ctx, err)
 	}
+	b.doubtful = 0
 	b.mu.Lock()
 	b.lease = l.ID
 	b.mu.Unlock()

@@ -3,10 +3,12 @@
 package installed
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
+	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 )
 
@@ -14,7 +16,9 @@ import (
 func blackhole() {
 	lines := begin("b", "at-b", "write", "blackhole")
 	dir := guest("b", staged("default.shared")+`mkdir -p "$m/fio"; echo "$m"`)
-	node, ctx := f.Site("b").GuestNode(), bounded()
+	node := f.Site("b").GuestNode()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*hang)
+	defer cancel()
 	fio := make(chan string, 1)
 	guest("b", "rm -f /tmp/fio.stop")
 	go func() {
@@ -31,6 +35,9 @@ echo $n files`, dir))
 		fio <- strings.TrimSpace(out)
 	}()
 	const rules = "/run/weir/bin/iptables %[1]s OUTPUT -p tcp --dport 12049 -j DROP; /run/weir/bin/iptables %[1]s INPUT -p tcp --sport 12049 -j DROP"
+	DeferCleanup(func() { // it fails when all went well: then it was done already
+		_, _ = node.Output(bounded(), fmt.Sprintf(rules, "-D")+"; touch /tmp/fio.stop")
+	})
 	time.Sleep(2 * time.Second) // under load
 	guest("b", fmt.Sprintf(rules, "-I"))
 	before := lines.noted()

@@ -3,6 +3,8 @@
 package installed
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,9 +64,11 @@ func fenced() {
 	record := func() string { return guest("a", "wc -l <"+notes+"record || echo none") }
 	until("it writes", func() (string, bool) { got := record(); return got, got != "none" && got != "0" })
 	name := f.Site("a").GuestNode().Name
-	guest("a", "/run/weir/bin/iptables -I OUTPUT -p tcp --dport 6443 -j DROP") // it does not hear from the API server
-	DeferCleanup(func() {                                                      // it fails when all went well: then it was done already
-		_, _ = f.Site("a").GuestNode().Output(bounded(), "/run/weir/bin/iptables -D OUTPUT -p tcp --dport 6443 -j DROP")
+	// The node and the API server do not hear each other, and nobody is told.
+	const rules = "/run/weir/bin/iptables %[1]s OUTPUT -p tcp --dport 6443 -j DROP; /run/weir/bin/iptables %[1]s INPUT -p tcp --sport 6443 -j DROP"
+	guest("a", fmt.Sprintf(rules, "-I"))
+	DeferCleanup(func() { // it fails when all went well: then it was done already
+		_, _ = f.Site("a").GuestNode().Output(bounded(), fmt.Sprintf(rules, "-D"))
 		_, _ = try("a", "taint", "node", name, "node.kubernetes.io/out-of-service-")
 	})
 	before := record()
@@ -88,11 +92,16 @@ func fenced() {
 	Expect(got).To(HaveSuffix("refused"))
 
 	By("when the node is back, the volume is used again, and has what was acknowledged")
-	guest("a", "/run/weir/bin/iptables -D OUTPUT -p tcp --dport 6443 -j DROP")
+	guest("a", fmt.Sprintf(rules, "-D"))
 	kubectl("a", "taint", "node", name, "node.kubernetes.io/out-of-service-")
 	kubectl("a", "wait", "--for=condition=Ready", "--timeout=100s", "node/"+name)
 	apply("a", pod("again", "fenced", "default"))
 	ready("a", "pod/again")
-	Expect(exec("a", "again", "ls /data; wc -l </data/lines")).NotTo(ContainSubstring("evil"))
+	Expect(exec("a", "again", "ls /data")).To(Equal("lines"))
+	acknowledged, err := strconv.Atoi(fenced)
+	Expect(err).NotTo(HaveOccurred())
+	there, err := strconv.Atoi(exec("a", "again", "wc -l </data/lines"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(there).To(BeNumerically(">=", acknowledged), "lines that were acknowledged before the fence")
 	discard("a", "pod/again", "pvc/fenced")
 }

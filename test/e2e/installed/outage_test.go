@@ -3,25 +3,32 @@
 package installed
 
 import (
+	"flag"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 )
 
-// outages are of what pods with volumes do not need. In the long form they take ten minutes each, else longer than every lease.
+// lasts is how long an outage is, which is longer than every lease.
+var lasts = flag.Duration("outage", 10*time.Minute, "how long the registry and the API server are away")
+
+// outages are of what pods with volumes do not need.
 func outages() {
-	lasts := 40 * time.Second
-	if long {
-		lasts = 10 * time.Minute
-	}
 	It("may be away: all of the registry", func() {
 		a, b := begin("a", "at-a", "write", "registry-a"), begin("b", "at-b", "write", "registry-b")
 		held := begin("b", "at-b", "lock", "registry-lock")
 		for _, name := range f.Names() {
 			f.Etcd.Member(name).Proc().Kill()
 		}
-		time.Sleep(lasts)
+		DeferCleanup(func() { // for what comes, if this fails
+			for _, name := range f.Names() {
+				if f.Etcd.Member(name).Proc().Exited() {
+					Expect(f.Etcd.Member(name).Start()).To(Succeed())
+				}
+			}
+		})
+		time.Sleep(*lasts)
 		a.goesOn(20)
 		b.goesOn(20)
 		for _, name := range f.Names() {
@@ -31,20 +38,20 @@ func outages() {
 		statusIsRight()
 		took := time.Since(back).Round(100 * time.Millisecond)
 		held.finish()
-		figure("registry away for %v: no error in pods; longest stall of a writer at a %v, at b %v; status was right again %v after", lasts, a.verified("registry-a"), b.verified("registry-b"), took)
+		figure("registry away for %v: no error in pods; longest stall of a writer at a %v, at b %v; status was right again %v after", *lasts, a.verified("registry-a"), b.verified("registry-b"), took)
 	})
 
 	It("may be away: a cluster's API server", func() {
 		a, b := begin("a", "at-a", "write", "api-a"), begin("b", "at-b", "write", "api-b")
 		Expect(f.Site("a").StopAPI()).To(Succeed())
 		DeferCleanup(func() { _ = f.Site("a").StartAPI(bounded()) }) // for what comes, if this fails
-		time.Sleep(lasts)
+		time.Sleep(*lasts)
 		b.goesOn(20)
 		Expect(f.Site("a").StartAPI(bounded())).To(Succeed())
 		back := time.Now()
 		statusIsRight()
 		took := time.Since(back).Round(100 * time.Millisecond)
-		figure("API server of a away for %v: no error in pods; longest stall of a writer at a %v, at b %v; status was right again %v after", lasts, a.verified("api-a"), b.verified("api-b"), took)
+		figure("API server of a away for %v: no error in pods; longest stall of a writer at a %v, at b %v; status was right again %v after", *lasts, a.verified("api-a"), b.verified("api-b"), took)
 	})
 }
 

@@ -36,7 +36,10 @@ func plugin() {
 		took := lines.verified("restarted")
 		figure("node plugin restarted: no error, longest stall %v", took)
 	})
+}
 
+// killing is about the node plugin's death, and about packets that vanish.
+func killing() {
 	// Two sites at the same time: both take long, and neither needs the other's.
 	It("may be killed in the middle of stage, publish, unpublish and unstage; and elsewhere a gateway may be a black hole for 60 s, under fio", func() {
 		together(killed, blackhole)

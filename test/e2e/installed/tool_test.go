@@ -106,7 +106,7 @@ func discard(site string, what ...string) {
 // until asks until it has an answer.
 func until(what string, ask func() (string, bool)) string {
 	GinkgoHelper()
-	for end := time.Now().Add(hang); ; time.Sleep(500 * time.Millisecond) {
+	for end := time.Now().Add(hang); ; time.Sleep(time.Second) {
 		got, ok := ask()
 		if ok {
 			return got

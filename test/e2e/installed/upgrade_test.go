@@ -30,8 +30,10 @@ func upgrade() {
 			b.goesOn(5)
 		}
 		took := time.Since(began).Round(time.Second)
-		images := kubectl("a", "get", "pods", "-n", Namespace, "-o", `jsonpath={.items[*].spec.containers[?(@.image=="weir.test/weir:dev")].name}`)
-		Expect(images).To(BeEmpty(), "what still runs the old image")
+		for _, name := range f.Names() {
+			old := kubectl(name, "get", "pods", "-n", Namespace, "--field-selector=status.phase=Running", "-o", `jsonpath={.items[*].spec.containers[?(@.image=="weir.test/weir:dev")].name}`)
+			Expect(old).To(BeEmpty(), "what still runs the old image at %s", name)
+		}
 		held.finish()
 		names.finish()
 		figure("three sites upgraded in %v: no error in pods; longest stall of a writer at a %v, at b %v", took, a.verified("upgrade-a"), b.verified("upgrade-b"))

@@ -24,9 +24,9 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestClustersComeUp walks through the life of three clusters: one bring-up, because that is the dear part.
+// TestClustersComeUp walks through the life of two clusters: one bring-up, because that is the dear part.
 func TestClustersComeUp(t *testing.T) {
-	c := Test(t, Config{Sites: []string{"a", "b", "c"}})
+	c := Test(t, Config{Sites: []string{"a", "b"}, Guests: []string{"a"}})
 	t.Logf("all processes take %d MB", footprint(t, c.Stage.Prefix())>>20)
 	for _, name := range c.Names() {
 		if err := c.Stage.SetLink(bounded(t), name, stage.Link{Delay: 10 * time.Millisecond}); err != nil {
@@ -247,7 +247,7 @@ func testMounts(t *testing.T, c *Clusters) {
 
 // testImages runs a program of each image, one after the other, and helm.
 func testImages(t *testing.T, c *Clusters) {
-	s := c.Site("c")
+	s := c.Site("b")
 	var containers strings.Builder
 	for name, arg := range map[string]string{"weir": "version", "etcd": "--version", "versitygw": "--version", "csi-attacher": "--version",
 		"csi-provisioner": "--version", "csi-resizer": "--version"} {
@@ -263,7 +263,7 @@ func testImages(t *testing.T, c *Clusters) {
 	if _, err := c.Image(t.Context(), "nothing"); err == nil {
 		t.Error("an image that is not there was made")
 	}
-	apply(t, s, strings.Replace(pod("programs", "c-host", "}"), "  containers:\n", "  initContainers:\n"+containers.String()+"  containers:\n", 1))
+	apply(t, s, strings.Replace(pod("programs", "b-host", "}"), "  containers:\n", "  initContainers:\n"+containers.String()+"  containers:\n", 1))
 	await(t, s, "programs") // it is ready when all have ended well
 	if out := must(t)(s.Helm(bounded(t), "list", "-A", "-q")); out != "" {
 		t.Errorf("helm finds %q", out)
