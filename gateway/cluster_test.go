@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +39,7 @@ type cluster struct {
 	ca      *pki.Authority
 	nodes   map[string]*clusterNode
 	order   []string
+	asked   *atomic.Int64 // not nil: gateways that start count there how often they ask for a control record
 }
 
 type clusterNode struct {
@@ -117,7 +119,10 @@ func (c *cluster) start(site string) {
 	nfsL, err := net.Listen("tcp", n.nfs)
 	fail(err)
 	n.grpc, n.nfs = grpcL.Addr().String(), nfsL.Addr().String() // the same again after a restart
-	registry := c.reg.Client(nil)
+	var registry federation.Registry = c.reg.Client(nil)
+	if c.asked != nil {
+		registry = countingControls{registry, c.asked}
+	}
 	n.gateway, err = newGateway(Config{
 		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pool: pool, StateDir: filepath.Join(c.dir, site, "clients"), Store: n.store, Credentials: creds, SiteKey: n.key,
@@ -130,6 +135,17 @@ func (c *cluster) start(site string) {
 	go func() {
 		n.done <- errors.Join(g.run(ctx), pool.Close(), registry.Close())
 	}()
+}
+
+// countingControls counts the control records that a gateway asks for.
+type countingControls struct {
+	federation.Registry
+	n *atomic.Int64
+}
+
+func (r countingControls) GetControl(ctx context.Context, volume string) (federation.Control, federation.Revision, error) {
+	r.n.Add(1)
+	return r.Registry.GetControl(ctx, volume)
 }
 
 // stop ends the gateway of a site, in order; killing is for the end-to-end tests.

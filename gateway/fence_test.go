@@ -6,7 +6,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +19,6 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward"
-	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
@@ -190,10 +193,15 @@ func TestRevokeNeedsTheHome(t *testing.T) {
 	n := c.nodeAt(ctx, "b", id, "v")
 	c.stop("b")
 	c.stop("a")
+	c.asked = new(atomic.Int64)
 	c.start("b")
 	n.reclaimed(ctx)
 	c.detach("b", id, "n1")
+	began, before := c.bootTime(), c.asked.Load()
 	refused(t, n.revoked(ctx), codes.Unavailable, "home ga has to end what this gateway sent it before")
+	if asked, most := c.asked.Load()-before, 2+int64((c.bootTime()-began)/fenceAsks); asked == 0 || asked > most {
+		t.Errorf("the registry was asked %d times who is home, want 1 to %d", asked, most)
+	}
 	c.start("a")
 	c.until("the node is fenced", func() error { return n.revoked(ctx) })
 	if got := contentOf(t, c.router("a", id), h); !bytes.Equal(got, content) {
@@ -316,12 +324,33 @@ func TestRepeatAfterTheGatewayRestarted(t *testing.T) {
 	}
 }
 
-// TestRevokeWhileWritesWait: a node is fenced although the volume acknowledges nothing just now. Its client does not wait for ever.
+// running counts the goroutines that are in a function.
+func running(function string) int {
+	stacks := make([]byte, 8<<20)
+	n := 0
+	for g := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(g, function) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestRevokeWhileWritesWait: a node is fenced although the volume acknowledges nothing just now, and tells nothing that is not acknowledged. Its
+// client does not wait for ever.
 func TestRevokeWhileWritesWait(t *testing.T) {
-	for _, site := range []string{"a", "b"} { // the home and another
-		t.Run(site, func(t *testing.T) {
+	for _, x := range []struct {
+		name, site string
+		copies     []string // all of them acknowledge
+	}{
+		{"at the home", "a", []string{"a", "c"}},
+		{"at a gateway without a copy", "b", []string{"a", "c"}},
+		{"at a member", "b", []string{"a", "b", "c"}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			site := x.site
 			c := newCluster(t, "a", "b", "c")
-			id := c.createAt("v", manifest("v", 2), []string{"a", "c"})
+			id := c.createAt("v", manifest("v", len(x.copies)), x.copies)
 			ctx := within(t, 2*hang)
 			a := c.router("a", id)
 			h := file(t, a, &client{name: "a"}, "f")
@@ -331,16 +360,34 @@ func TestRevokeWhileWritesWait(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.stop("c")
-			done := make(chan error, 1)
+			g, done := c.nodes["a"].gateway, make(chan error, 1)
+			before := g.copyOf(id).engine.Touched(h.Ino)
 			go func() {
 				_, err := n.f.WriteAt(ctx, []byte("more than there was"), 0, xdr.FILE_SYNC4)
 				done <- err
 			}()
-			g := c.nodes["a"].gateway
-			end := g.copyOf(id).log.End()
-			c.until("the write is under way", func() error {
-				if g.copyOf(id).engine.Touched(h.Ino) == (log.Position{}) || g.copyOf(id).log.End() == end {
+			c.until("the write is under way, and heard of where it is read", func() error {
+				now := g.copyOf(id).engine.Touched(h.Ino)
+				if now == (log.Position{}) || now == before {
 					return errors.New("not yet")
+				}
+				if l := c.nodes[site].gateway.copyOf(id); l != nil && l.engine.Touched(h.Ino) != now {
+					return errors.New("not yet at " + site)
+				}
+				return nil
+			})
+			reads := make(chan error, 2)
+			go func() {
+				_, err := n.f.GetAttr(ctx)
+				reads <- err
+			}()
+			go func() {
+				_, _, err := n.f.ReadAt(ctx, make([]byte, 10), 0)
+				reads <- err
+			}()
+			c.until("the reads are under way", func() error {
+				if waiting := running("gateway.(*Router).read("); waiting != 2 {
+					return fmt.Errorf("%d are", waiting)
 				}
 				return nil
 			})
@@ -349,10 +396,15 @@ func TestRevokeWhileWritesWait(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := <-done; !errors.Is(err, xdr.NFS4ERR_ACCESS) {
-				t.Errorf("a write that one of two sites has was answered with %v", err)
+				t.Errorf("a write that not all members have was answered with %v", err)
+			}
+			for range 2 {
+				if err := <-reads; !errors.Is(err, xdr.NFS4ERR_ACCESS) {
+					t.Errorf("a read of what not all members have was answered with %v", err)
+				}
 			}
 			// What is in the log is before all that comes later, and nothing is added to it.
-			end = g.copyOf(id).log.End()
+			end := g.copyOf(id).log.End()
 			for range 3 {
 				if _, err := n.f.WriteAt(ctx, []byte("late"), 0, xdr.FILE_SYNC4); !errors.Is(err, xdr.NFS4ERR_ACCESS) {
 					t.Errorf("a write after the node was fenced: %v", err)
@@ -370,124 +422,4 @@ func TestRevokeWhileWritesWait(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestChangesUnderWay: a registration ends what runs under those before it, and a reign what runs of those before it.
-func TestChangesUnderWay(t *testing.T) {
-	c := newCluster(t, "a", "b")
-	id := c.create("v", manifest("v", 1))
-	l := c.router("a", id).copy().locks
-	b := c.router("b", id)
-	ctx := within(t, hang)
-	file(t, b, &client{name: "b"}, "f") // so that it is registered
-	reg, _ := b.current()
-	at := func(n uint64) lockSession {
-		return lockSession{l, "gb", forward.Registration{Incarnation: reg.Incarnation, Number: reg.Number + n}, true}
-	}
-	register := func(n uint64) chan error {
-		done := make(chan error, 1)
-		go func() {
-			_, err := at(n).Register(ctx, false, nil)
-			done <- err
-		}()
-		return done
-	}
-	enter := func(n uint64, want error) (context.Context, func()) {
-		t.Helper()
-		ctx, leave, err := at(n).enter(ctx)
-		if !errors.Is(err, want) {
-			t.Fatalf("a change of registration %d: %v, want %v", n, err, want)
-		}
-		return ctx, leave
-	}
-	under := func(done chan error) {
-		t.Helper()
-		select {
-		case err := <-done:
-			t.Fatalf("it ends with %v while a change of before runs", err)
-		default:
-		}
-	}
-
-	enter(1, forward.ErrRegister)
-	if err := <-register(1); err != nil {
-		t.Fatal(err)
-	}
-	enter(0, forward.ErrRegister)
-	running, leave := enter(1, nil)
-	second := register(2)
-	<-running.Done()
-	enter(1, forward.ErrRegister)
-	under(second)
-	leave()
-	if err := <-second; err != nil {
-		t.Fatal(err)
-	}
-	if err := <-register(1); !errors.Is(err, volume.ErrDelay) {
-		t.Errorf("a registration that is late: %v", err)
-	}
-	zombie := lockSession{l, "gb", forward.Registration{Incarnation: "of a pool that was lost", Number: 1 << 60}, true}
-	if _, err := zombie.Register(ctx, false, nil); !errors.Is(err, volume.ErrDelay) {
-		t.Errorf("a registration of another process of the name: %v", err)
-	}
-
-	running, leave = enter(2, nil)
-	l.mu.Lock()
-	reign := l.reign
-	l.mu.Unlock()
-	begun := make(chan error, 1)
-	go func() { begun <- l.begin(ctx, reign) }()
-	<-running.Done()
-	enter(2, forward.ErrNotHome)
-	if err := <-register(3); !errors.Is(err, forward.ErrNotHome) {
-		t.Errorf("a registration between reigns: %v", err)
-	}
-	under(begun)
-	leave()
-	if err := <-begun; err != nil {
-		t.Fatal(err)
-	}
-	enter(2, forward.ErrRegister)
-}
-
-// TestChangesOfAnOlderProgram: a gateway that knows nothing of this goes on, until its program is the new one.
-func TestChangesOfAnOlderProgram(t *testing.T) {
-	c := newCluster(t, "a", "b")
-	id := c.create("v", manifest("v", 1))
-	ctx := within(t, hang)
-	b, cl := c.router("b", id), &client{name: "b"}
-	h := file(t, b, cl, "f")
-	reg, _ := b.current()
-	home, err := b.g.peers.forwardClient("ga")
-	if err != nil {
-		t.Fatal(err)
-	}
-	call := func(q *forwardpb.CallRequest) uint32 {
-		t.Helper()
-		q.Volume = id
-		reply, err := home.Call(ctx, q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reply.GetOutcome()
-	}
-	write := func() uint32 {
-		return call(&forwardpb.CallRequest{Method: forwardpb.Method_METHOD_WRITE, Handle: &forwardpb.Handle{Ino: h.Ino, Gen: h.Gen}, Data: []byte("old!"), Flag: true})
-	}
-	if write() == 0 {
-		t.Error("a change without a registration is executed")
-	}
-	if n := call(&forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REGISTER_LOCKS, Incarnation: reg.Incarnation, Registration: reg.Number + 1}); n != 0 {
-		t.Fatalf("register: outcome %d", n)
-	}
-	if n := write(); n != 0 {
-		t.Errorf("a change of an older program: outcome %d", n)
-	}
-	if _, err := b.Write(ctx, cl.next(), h, 0, content, true); err != nil {
-		t.Fatal(err)
-	}
-	if write() == 0 {
-		t.Error("a change without a registration is executed after the newer program has begun")
-	}
-	readable(t, c.router("a", id), h)
 }

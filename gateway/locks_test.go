@@ -278,3 +278,59 @@ func TestClientIsToldOfALostLock(t *testing.T) {
 		t.Errorf("its open: %v", err)
 	}
 }
+
+// TestLocksOfASiteThatIsNotAdmittedAnyMore: the home lets go of them when their gateway has to register anew. It asks the registry first.
+func TestLocksOfASiteThatIsNotAdmittedAnyMore(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	id := c.createAt("v", manifest("v", 1), []string{"a"})
+	a := c.router("a", id)
+	h := file(t, a, &client{name: "a"}, "f")
+	c.admit("b", id)
+	b := c.router("b", id)
+	lock(t, b, h, exclusive("o", 0, 9))
+	lock(t, b, h, exclusive("other", 20, 29))
+	spoil := func() {
+		reg, _ := b.current()
+		b.spoil(reg)
+	}
+	users := func(g *Gateway) int {
+		g.mirror.mu.Lock()
+		defer g.mirror.mu.Unlock()
+		return g.mirror.users[siteKey{id, "b"}]
+	}
+
+	hears := func(n int) { // the home, of so many admissions
+		a.g.mirror.mu.Lock()
+		defer a.g.mirror.mu.Unlock()
+		a.g.mirror.users[siteKey{id, "b"}] = n
+	}
+	hears(0)
+	spoil()
+	if err := b.register(within(t, hang)); !errors.Is(err, volume.ErrDelay) {
+		t.Errorf("register with a home that has not heard of the admission: %v", err)
+	}
+	hears(1)
+	if err := b.register(within(t, hang)); err != nil {
+		t.Fatal(err)
+	}
+	locked(t, a, h, exclusive("o", 0, 0))
+	locked(t, a, h, exclusive("o", 29, 29))
+
+	c.with(func(reg federation.Registry) error {
+		return reg.DeleteAdmission(context.Background(), id, "b", "127.0.0.1")
+	})
+	c.until("its end is heard of", func() error {
+		if users(a.g)+users(b.g) > 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	spoil()
+	if err := b.Unlock(within(t, hang), volume.Request{}, h, exclusive("o", 0, 9)); err != nil {
+		t.Errorf("unlock: %v", err)
+	}
+	if held := b.held.all(); len(held) != 0 {
+		t.Errorf("b takes %v to be held", held)
+	}
+	lock(t, a, h, exclusive("o", 0, 29))
+}

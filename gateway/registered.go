@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,15 +110,26 @@ func (v *Router) registerAlone(ctx context.Context) (lost []forward.HeldLock, er
 	return lost, nil
 }
 
+// fenceAsks is how often fence asks the registry who is home, if it hears nothing of that. What it was told stays good for what was sent before
+// it began, so asking again only finds a home that it would hear of later.
+const fenceAsks = time.Second
+
 // fence returns when nothing can change the volume any more that this gateway sent to a home and that nobody here waits for: what a former
 // process sent, and what was given up. The home has ended it and refuses it, or it belongs to a reign that is over, in which nothing is
 // committed any more. It also waits until the home has let go of locks that the gateway's clients do not hold any more: after a restart it
 // does so when they have reclaimed theirs. The error is what is missing when ctx ends.
 func (v *Router) fence(ctx context.Context) error {
 	var why error // it is not so yet
-	for {
+	var ctl federation.Control
+	var asked time.Duration // when, in the reign of heard
+	var heard uint64
+	for first := true; ; first = false {
 		changed := v.g.mirror.wait()
-		ctl, _, err := v.g.cfg.Registry.GetControl(ctx, v.uuid) // with a quorum: no former process knew of a later epoch
+		var err error
+		if _, epoch := v.g.mirror.home(v.uuid); first || epoch != heard || v.g.cfg.Clock()-asked >= fenceAsks {
+			ctl, _, err = v.g.cfg.Registry.GetControl(ctx, v.uuid) // with a quorum: no former process knew of a later epoch
+			heard, asked = epoch, v.g.cfg.Clock()
+		}
 		switch {
 		case errors.Is(err, federation.ErrNotFound): // it never had a home
 			return nil
@@ -215,6 +227,17 @@ func (g *Gateway) recovering() bool { return g.nfs.InGrace() }
 func (g *Gateway) uses(id, gateway string) bool {
 	_, site, ok := g.mirror.gateway(gateway)
 	return ok && g.mirror.mayUse(id, site.Name)
+}
+
+// usedNow is uses, asked of the registry: a gateway may hold locks under an admission that is not heard of here yet.
+func (g *Gateway) usedNow(ctx context.Context, id, gateway string) (bool, error) {
+	_, site, _ := g.mirror.gateway(gateway)
+	v, _, err := g.cfg.Registry.GetVolume(ctx, id)
+	if err != nil || slices.Contains(v.Sites, site.Name) {
+		return true, err
+	}
+	all, err := g.cfg.Registry.ListAdmissions(ctx, site.Name)
+	return slices.ContainsFunc(all, func(a federation.Admission) bool { return a.Volume == id }), err
 }
 
 // lockLost takes a lock from its client that others got while this gateway was taken to be gone: it must not go on as if it held it.

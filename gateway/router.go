@@ -236,7 +236,10 @@ func (v *Router) catchUp(ctx context.Context, pos log.Position) bool {
 // read runs an operation that changes nothing, on the local copy if it may serve, else at the home.
 func (v *Router) read(ctx context.Context, op func(ctx context.Context, t volume.Reader) error) error {
 	if l := v.copy(); l != nil && l.replica.MayServe() == nil {
-		if err := l.read(ctx, op); !errors.Is(err, volume.ErrDelay) {
+		both, done := either(ctx, nfs.Expelled(ctx)) // the home may have to wait for its members until somebody brings them back
+		err := l.read(both, op)
+		done()
+		if !errors.Is(err, volume.ErrDelay) {
 			return err
 		}
 	}

@@ -44,15 +44,13 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 	if c == nil {
 		return forward.Refused(forward.ErrNotHome), nil
 	}
-	// What ends a use, a gateway may do that can not begin one any more: one without clients still has to have ended what it sent before.
-	ends := q.GetMethod() == forwardpb.Method_METHOD_UNLOCK || q.GetMethod() == forwardpb.Method_METHOD_REGISTER_LOCKS && len(q.GetLocks()) == 0
-	if !ends && !s.g.uses(q.GetVolume(), from) {
-		return forward.Refused(fmt.Errorf("%w: as far as gateway %s has heard, the site of gateway %s has no copy of volume %s and no client that is admitted to it",
-			volume.ErrDelay, s.g.cfg.Name, from, q.GetVolume())), nil
-	}
 	epoch, ok := c.replica.Leading()
 	if !ok {
 		return forward.Refused(forward.ErrNotHome), nil
+	}
+	lost, err := s.g.admitCall(ctx, from, q)
+	if err != nil {
+		return forward.Refused(err), nil
 	}
 	// An operation goes on when its caller is gone: its outcome is recorded, and the caller asks again.
 	ctx, done, err := c.use(context.WithoutCancel(ctx))
@@ -80,6 +78,9 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 		// It may have been executed in a later epoch: what the caller wrote in this one may be lost, and it must not take it for stable.
 		return forward.Refused(forward.ErrNotHome), nil
 	}
+	if reply.GetOutcome() == 0 {
+		reply.Lost = append(reply.Lost, lost...)
+	}
 	reply.Epoch = epoch
 	pos := c.replica.Status().Commit
 	if unstable := q.GetMethod() == forwardpb.Method_METHOD_WRITE && !q.GetFlag(); unstable {
@@ -87,6 +88,30 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 	}
 	reply.Seq, reply.Off = pos.Seq, pos.Off
 	return reply, nil
+}
+
+// admitCall refuses a call of a gateway whose clients may not use the volume, unless it ends what they did: a gateway that can not begin anything
+// any more still has to have ended what it sent before. None of the locks that such a gateway registers is kept: they are taken out of q, and
+// returned to be told of as lost.
+func (g *Gateway) admitCall(ctx context.Context, from string, q *forwardpb.CallRequest) (lost []*forwardpb.HeldLock, err error) {
+	registers, recovering := q.GetMethod() == forwardpb.Method_METHOD_REGISTER_LOCKS, q.GetFlag()
+	switch {
+	case g.uses(q.GetVolume(), from), q.GetMethod() == forwardpb.Method_METHOD_UNLOCK:
+		return nil, nil
+	case registers && (recovering || len(q.GetLocks()) == 0): // of who recovers, locks are ignored
+		return nil, nil
+	case registers:
+		used, err := g.usedNow(ctx, q.GetVolume(), from)
+		if err != nil {
+			return nil, fmt.Errorf("%w: the registry is needed to tell whether gateway %s keeps its locks: %v", volume.ErrDelay, from, err)
+		}
+		if !used {
+			lost, q.Locks = q.GetLocks(), nil
+			return lost, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: as far as gateway %s has heard, the site of gateway %s has no copy of volume %s and no client that is admitted to it",
+		volume.ErrDelay, g.cfg.Name, from, q.GetVolume())
 }
 
 // Held implements the service.

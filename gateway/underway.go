@@ -4,8 +4,10 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/volume"
 )
 
 // changeUnderWay is a change that another gateway has under way at this home. lockTable has those that run, guarded by its mu.
@@ -16,7 +18,7 @@ type changeUnderWay struct {
 }
 
 // enter lets a change of another gateway in, until leave is called; its context ends when the reign does, or when the gateway registers anew.
-// ErrNotHome, ErrRegister: it must not be executed.
+// ErrNotHome, ErrRegister, ErrDelay: it must not be executed.
 func (s lockSession) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,6 +27,8 @@ func (s lockSession) enter(ctx context.Context) (_ context.Context, leave func()
 	case s.reign == 0:
 		return ctx, nil, forward.ErrNotHome
 	case reg != nil && !reg.changes && s.reg == (forward.Registration{}): // an older program's, which can not be told from a late one
+	case !s.isNewest() && s.reg == (forward.Registration{}): // to ErrRegister, an older program that takes itself to be registered comes back at once
+		return ctx, nil, fmt.Errorf("%w: gateway %s has to register with this home before it changes anything", volume.ErrDelay, s.gateway)
 	case !s.isNewest():
 		return ctx, nil, forward.ErrRegister
 	}
