@@ -31,7 +31,7 @@ demo-kube: root deps tools kube-tools ## the same on three Kubernetes clusters, 
 CLUSTERS = ./test/e2e/installed
 OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v /test/e2e/installed)
 
-test: root deps tools kube-tools build ## run all tests: units with the race detector, then end to end
+test: root deps tools kube-tools build ## run all tests but the long form of soak: units with the race detector, then end to end
 	$(call say,unit tests: with the race detector; packages that did not change are cached)
 	@$(GO) test -race -p 2 $(UNIT); units=$$?; \
 	printf '\n== end-to-end tests: sites, links, clusters and kernel NFS clients on this machine\n'; \
@@ -53,7 +53,7 @@ bench: ## run the benchmarks, briefly
 	@$(GO) test -run '^$$' -bench . -benchtime 300ms -p 1 \
 		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
-soak: root deps tools kube-tools build ## run long random schedules, then the end-to-end tests in their long form (hours)
+soak: root deps tools kube-tools build ## run long random schedules, then the end-to-end tests in their long form: killed plugins, cut nodes, upgrades, outages (hours)
 	$(call say,random schedules of the protocol)
 	@$(GO) test -count=1 -timeout 4h ./replica/protocol -seeds 20000
 	$(call say,end-to-end tests$(comma) long)
