@@ -18,6 +18,7 @@ type admissions struct {
 	// or not even of the attachment.
 	detached map[attachmentKey]federation.Revision
 	oldest   federation.Revision // of detached
+	ended    map[string]bool     // volumes that somebody may not use any more: see expelling
 }
 
 type admissionKey struct {
@@ -38,7 +39,7 @@ type attached struct {
 }
 
 func newAdmissions() admissions {
-	return admissions{clients: map[admissionKey]admitted{}, nodes: map[attachmentKey]attached{}, detached: map[attachmentKey]federation.Revision{}}
+	return admissions{clients: map[admissionKey]admitted{}, nodes: map[attachmentKey]attached{}, detached: map[attachmentKey]federation.Revision{}, ended: map[string]bool{}}
 }
 
 // of says what a client may do with a volume; false: nothing.
@@ -73,6 +74,7 @@ func (a *admissions) take(volume, client string, record *federation.Admission) {
 	}
 	if record == nil {
 		delete(a.clients, admissionKey{volume, addr})
+		a.ended[volume] = true
 	} else {
 		a.clients[admissionKey{volume, addr}] = admitted{record.Access, record.Node}
 	}
@@ -87,6 +89,7 @@ func (a *admissions) attach(e federation.Event, site string) {
 	k := attachmentKey{part[1], part[2]}
 	if e.Attachment == nil {
 		delete(a.nodes, k)
+		a.ended[k.volume] = true
 	} else {
 		a.nodes[k] = attached{e.Attachment.Access, e.Revision}
 	}

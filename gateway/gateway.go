@@ -119,6 +119,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	work.Go(func() { g.housekeeping(ctx) })
 	work.Go(func() { g.observing(ctx) })
 	work.Go(func() { g.lockKeeping(ctx) })
+	work.Go(func() { g.expelling(ctx) })
 	work.Go(func() {
 		if err := server.Serve(cfg.GRPC); err != nil {
 			failed <- fmt.Errorf("serve gRPC on %s: %w", cfg.GRPC.Addr(), err)

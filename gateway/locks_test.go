@@ -270,7 +270,7 @@ func TestClientIsToldOfALostLock(t *testing.T) {
 		}
 		return nil
 	})
-	if flags, err := nfs.Renew(ctx); err != nil || flags&xdr.SEQ4_STATUS_ADMIN_STATE_REVOKED == 0 {
+	if flags, err := nfs.Renew(ctx); err != nil || flags != 0 { // Linux would take all its locks for lost
 		t.Errorf("flags %#x, %v", flags, err)
 	}
 	locked(t, b, h, exclusive("other", 0, 9))

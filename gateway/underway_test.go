@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
@@ -45,7 +46,7 @@ func TestChangesUnderWay(t *testing.T) {
 		select {
 		case err := <-done:
 			t.Fatalf("it ends with %v while a change of before runs", err)
-		default:
+		case <-time.After(50 * time.Millisecond): // in which it would end, if it did not wait
 		}
 	}
 

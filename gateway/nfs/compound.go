@@ -4,6 +4,7 @@ package nfs
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"hash/maphash"
 	"strconv"
@@ -47,8 +48,8 @@ type call struct {
 // A place is a current or saved file handle with its stateid.
 type place struct {
 	set    bool
-	pseudo bool // the root that lists volumes
-	vol    volume.Volume
+	pseudo bool          // the root that lists volumes
+	vol    volume.Volume // nil for the root, and if there is only CLOSE to come
 	export Export
 	guest  *guest // nil for the root
 	h      volume.Handle
@@ -166,6 +167,14 @@ func (k *call) run() (st xdr.Status, done uint32) {
 		}
 	}
 	return xdr.NFS4_OK, done
+}
+
+// next is the operation after the one that runs, whose arguments have been decoded; 0: none.
+func (k *call) next() xdr.Op {
+	if rest := k.in.Rest(); k.index+1 < k.count && len(rest) >= 4 {
+		return xdr.Op(binary.BigEndian.Uint32(rest))
+	}
+	return 0
 }
 
 // step executes one operation and appends its result.

@@ -21,7 +21,9 @@ func (k *call) closeFile() xdr.Status {
 		return st
 	}
 	k.s.release(ended)
-	k.cur.hasID = false
+	if k.cur.hasID = false; !k.cur.pseudo && k.cur.vol == nil {
+		k.cur = place{} // see enter
+	}
 	k.out.Stateid(xdr.StateidInvalid)
 	return xdr.NFS4_OK
 }

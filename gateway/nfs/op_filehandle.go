@@ -4,6 +4,7 @@ package nfs
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
@@ -60,13 +61,18 @@ func (k *call) putFH() xdr.Status {
 	return k.enter(id, h)
 }
 
-// enter makes h of volume id the current file handle.
+// enter makes h of volume id the current file handle. Who may not use the volume (any more) may still close: else an open, with
+// its locks, would stay for as long as the client lives, or, if it was revoked, would be remembered until then, for CLOSE is where the client hears of that.
 func (k *call) enter(id volume.ID, h volume.Handle) xdr.Status {
 	g := k.visit(id)
 	v, x, err := k.s.cfg.Exports.Open(k.conn.addr, id)
 	if err != nil {
 		g.refused = true
 		k.s.refuse(k.conn.addr, id.String(), err)
+		if (errors.Is(err, ErrNotAdmitted) || errors.Is(err, ErrNoVolume)) && k.next() == xdr.OP_CLOSE {
+			k.cur = place{set: true, export: Export{ID: id}, h: h} // closeFile takes it
+			return xdr.NFS4_OK
+		}
 		return k.status(err)
 	}
 	k.cur = place{set: true, vol: v, export: x, guest: g.guest, h: h}

@@ -272,7 +272,7 @@ func (s *Server) Clients() []ClientInfo { return s.table.Clients() }
 func (s *Server) RevokeClient(id uint64) (bool, error) { return s.table.Revoke(id) }
 
 // RevokeLocks takes away what one lock-owner holds on a file of a volume, because the volume could not keep it: its client is
-// told (SEQ4_STATUS_ADMIN_STATE_REVOKED, NFS4ERR_ADMIN_REVOKED), and what is left of the owner's locks there is given up by
+// told (NFS4ERR_ADMIN_REVOKED) when it uses it, and what is left of the owner's locks there is given up by
 // Volume.Unlock in the background. owner is as the server gave it to Volume.SetLock. It does not wait and calls no volume, so the
 // caller may hold locks of its own. It returns false if the owner holds nothing there.
 func (s *Server) RevokeLocks(id volume.ID, h volume.Handle, owner volume.LockOwner) bool {

@@ -130,7 +130,7 @@ func (t *Table) endAll(c *Client, why xdr.Status) []Ended {
 }
 
 // Expel takes away what clients hold of a volume that refused says may not use it any more, by the address whence each came
-// last. The clients are told by SEQ4_STATUS_ADMIN_STATE_REVOKED and NFS4ERR_ADMIN_REVOKED; the caller carries out what Ended says.
+// last. The clients are told by NFS4ERR_ADMIN_REVOKED; the caller carries out what Ended says.
 func (t *Table) Expel(id volume.ID, refused func(client string) bool) []Ended {
 	t.mu.Lock()
 	defer t.mu.Unlock()

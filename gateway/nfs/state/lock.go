@@ -203,9 +203,9 @@ func (t *Table) Released(key FileKey, owner volume.LockOwner) {
 }
 
 // RevokeLocks takes away what one lock-owner holds on a file because the volume
-// lost it. The client is told by SEQ4_STATUS_ADMIN_STATE_REVOKED and
-// NFS4ERR_ADMIN_REVOKED until it frees the stateid or closes the file. ok is false
-// if there is nothing; else the caller carries out what Ended says.
+// lost it. The client is told by NFS4ERR_ADMIN_REVOKED until it frees the stateid
+// or closes the file. ok is false if there is nothing; else the caller carries out
+// what Ended says.
 func (t *Table) RevokeLocks(key FileKey, owner volume.LockOwner) (e Ended, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -144,15 +144,14 @@ func (u *Use) Abandon() {
 	u.table.idle(u.Session.Client)
 }
 
-// StatusFlags returns sr_status_flags for a client.
+// StatusFlags returns sr_status_flags for a client. SEQ4_STATUS_ADMIN_STATE_REVOKED is never among them, although RFC 8881 section 18.46.3 has it say that some
+// state was revoked: Linux (nfs4_state_start_reclaim_nograce, seen in 6.1) then takes all its locks for lost, of all volumes, and fails I/O under them.
+// What was revoked it hears from NFS4ERR_ADMIN_REVOKED when it uses it, and then looks after that alone.
 func (t *Table) StatusFlags(c *Client) (flags uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.mustReclaim && !c.complete {
 		flags |= xdr.SEQ4_STATUS_RESTART_RECLAIM_NEEDED
-	}
-	if c.admin > 0 {
-		flags |= xdr.SEQ4_STATUS_ADMIN_STATE_REVOKED
 	}
 	if len(c.revoked) > c.admin {
 		if len(c.opens) == 0 {
