@@ -11,21 +11,21 @@ TOOLS = $(shell hack/tools/build -p)
 UNIT = $$($(GO) list ./... | grep -v -e /test/e2e -e /test/scale)
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help kube-tools demo demo-kube test verify generate bench soak build clean mutations root deps tools
+.PHONY: help kube-tools demo demo-bare test verify generate bench soak build clean mutations root deps tools
 
 help: ## show this list
 	@printf 'Weir: a POSIX file system that lives at several sites at once.\n\nUsage: make TARGET\n\n'
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | \
 		while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
-	@printf '\ndemo, demo-kube, test and soak need root on Debian 12 (amd64); they install the packages that they need.\n'
+	@printf '\ndemo, demo-bare, test and soak need root on Debian 12 (amd64); they install the packages that they need.\n'
 
-demo: root deps tools build ## build three sites on this machine and lose one (KEEP=1 leaves them running)
+demo: root deps tools kube-tools ## three Kubernetes clusters share a volume, and one is lost (KEEP=1 leaves them running)
 	$(call say,demonstration)
 	@KEEP=$(KEEP) $(GO) run ./test/e2e/demo
 
-demo-kube: root deps tools kube-tools ## the same on three Kubernetes clusters, with pods (KEEP=1 leaves them running)
-	$(call say,demonstration on Kubernetes)
-	@KEEP=$(KEEP) $(GO) run ./test/e2e/kubedemo
+demo-bare: root deps tools build ## the same without Kubernetes: three sites, machines that mount (KEEP=1 leaves them running)
+	$(call say,demonstration without Kubernetes)
+	@KEEP=$(KEEP) $(GO) run ./test/e2e/demobare
 
 # The clusters with Weir installed take as long as all other end-to-end tests together, and wait most of that time: so both run at once.
 CLUSTERS = ./test/e2e/installed
@@ -53,7 +53,7 @@ bench: ## run the benchmarks, briefly
 	@$(GO) test -run '^$$' -bench . -benchtime 300ms -p 1 \
 		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
-soak: root deps tools kube-tools build ## run long random schedules, then the end-to-end tests in their long form: killed plugins, cut nodes, upgrades, outages (hours)
+soak: root deps tools kube-tools build ## run long random schedules, then the end-to-end tests in their long form: outages of ten minutes, ten thousand volumes (hours)
 	$(call say,random schedules of the protocol)
 	@$(GO) test -count=1 -timeout 4h ./replica/protocol -seeds 20000
 	$(call say,end-to-end tests$(comma) long)

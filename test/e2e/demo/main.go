@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubedemo shows Weir on Kubernetes, on one machine: three real clusters with Weir installed by its chart; a volume that is
+// Command demo shows Weir on Kubernetes, on one machine: three real clusters with Weir installed by its chart; a volume that is
 // declared at one site and imported at another; and the loss of a whole site while a pod at the other writes.
 //
-//	go run ./test/e2e/kubedemo
+//	go run ./test/e2e/demo
 //
 // It needs root on Debian, installs and builds what is missing, and leaves nothing behind but caches. With KEEP=1 in the
 // environment it leaves everything running at the end, says how to use it, and waits for Ctrl-C.

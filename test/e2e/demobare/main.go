@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows Weir's main job on one machine: three sites with a gateway, a store and a registry member each; a volume
+// Command demobare shows Weir's main job on one machine: three sites with a gateway, a store and a registry member each; a volume
 // with copies at all three; machines at two of them that work on it over plain NFS; and the loss of a whole site under load.
 //
-//	go run ./test/e2e/demo
+//	go run ./test/e2e/demobare
 //
 // It needs root on Debian, installs what is missing, and leaves nothing behind but caches. With KEEP=1 in the
 // environment it leaves everything running at the end, says how to use it, and waits for Ctrl-C.
