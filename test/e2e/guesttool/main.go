@@ -10,6 +10,7 @@
 //	guesttool unstable FILE SIGNAL        write without fsync, wait until SIGNAL exists, fsync, and read it back
 //	guesttool fill FILE MIB SEED          write so many MiB that do not compress, and fsync
 //	guesttool check FILE MIB SEED         read what fill wrote, from the server
+//	guesttool killer PART WORDS ARMED     kill the process WORDS as soon as an NFS mount comes or goes at a path with PART; ARMED is made before
 //	guesttool excl DIR RECORD STOP        create names with O_EXCL; each must be new
 package main
 
@@ -37,6 +38,7 @@ func run(args []string) error {
 		"unstable": {2, func(a []string) error { return unstable(a[0], a[1]) }},
 		"fill":     {3, func(a []string) error { return fill(a[0], a[1], a[2]) }},
 		"check":    {3, func(a []string) error { return check(a[0], a[1], a[2]) }},
+		"killer":   {3, func(a []string) error { return killer(a[0], a[1], a[2]) }},
 		"excl":     {3, func(a []string) error { return excl(a[0], a[1], a[2]) }},
 	}
 	if len(args) == 0 {

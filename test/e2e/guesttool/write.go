@@ -20,7 +20,7 @@ func line(n int) string {
 }
 
 // write appends and fsyncs lines. The record has a line "N UNIXNANO MICROSECONDS" for each, written after the fsync returned: number,
-// when, and how long it took.
+// when, and how long it took. PACE in the environment is a rest after each, for writers that are to leave their machine to others.
 func write(file, record, stop string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {
@@ -30,9 +30,17 @@ func write(file, record, stop string) error {
 	if err != nil {
 		return err
 	}
+	var pace time.Duration
+	if text := os.Getenv("PACE"); text != "" {
+		var err error
+		if pace, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("PACE: %w", err)
+		}
+	}
 	var longest time.Duration
 	n := 0
 	for ; !exists(stop); n++ {
+		time.Sleep(pace)
 		begin := time.Now()
 		if _, err := f.WriteString(line(n)); err != nil {
 			return fmt.Errorf("write line %d: %w", n, err)

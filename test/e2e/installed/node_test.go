@@ -62,6 +62,7 @@ func fenced() {
 	notes := "/var/lib/kubelet/pods/" + kubectl("a", "get", "pod/fenced", "-o", "jsonpath={.metadata.uid}") + "/volumes/kubernetes.io~empty-dir/notes/"
 	exec("a", "fenced", "setsid sh -c 'guesttool write /data/lines /notes/record /notes/stop >/notes/said 2>&1' >/dev/null 2>&1 &")
 	record := func() string { return guest("a", "wc -l <"+notes+"record || echo none") }
+	held := begin("a", "at-a", "lock", "fence-lock") // of another volume, by the same client
 	until("it writes", func() (string, bool) { got := record(); return got, got != "none" && got != "0" })
 	name := f.Site("a").GuestNode().Name
 	// The node and the API server do not hear each other, and nobody is told.
@@ -91,10 +92,25 @@ func fenced() {
 	figure("detached by force after %v: the writer: %s; root on the node: %s", detached, said, strings.ReplaceAll(got, "\n", ": "))
 	Expect(got).To(HaveSuffix("refused"))
 
-	By("when the node is back, the volume is used again, and has what was acknowledged")
+	By("the node's other volume is not touched: its locks are held, and its client has acknowledged the loss, else it would test its state all the time")
 	guest("a", fmt.Sprintf(rules, "-D"))
-	kubectl("a", "taint", "node", name, "node.kubernetes.io/out-of-service-")
 	kubectl("a", "wait", "--for=condition=Ready", "--timeout=100s", "node/"+name)
+	held.finish()
+	tested := func() (n int) {
+		GinkgoHelper()
+		_, err := fmt.Sscan(guest("a", "awk '/TEST_STATEID:/ {n=$2} END {print n+0}' /proc/self/mountstats"), &n)
+		Expect(err).NotTo(HaveOccurred())
+		return n
+	}
+	other, locked := begin("a", "at-a", "write", "fence-other"), begin("a", "at-a", "lock", "fence-again")
+	first := tested()
+	other.goesOn(40)
+	Expect(tested()-first).To(BeNumerically("<", 10), "stateids tested while 40 lines were written")
+	locked.finish()
+	other.verified("fence-other")
+
+	By("the volume is used again, and has what was acknowledged")
+	kubectl("a", "taint", "node", name, "node.kubernetes.io/out-of-service-")
 	apply("a", pod("again", "fenced", "default"))
 	ready("a", "pod/again")
 	Expect(exec("a", "again", "ls /data")).To(Equal("lines"))

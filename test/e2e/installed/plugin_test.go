@@ -10,21 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// killer waits until the number of NFS mounts at paths that match differs, and then kills the node plugin: the kernel has done what the
-// kubelet asked for, and the kubelet does not know. It prints the process's number.
-const killer = `set -u
-count() { n=0; while read -r _ path type _; do [[ $type != nfs4 || $path != $1 ]] || n=$((n + 1)); done </proc/mounts; }
-until pid=$(pgrep -f '^/weir csi node'); do sleep 0.1; done
-count "$match"
-before=$n
-: >/run/weir/armed
-for ((i = 0; i < 200000; i++)); do
-	count "$match"
-	if [ $n != $before ]; then kill -KILL $pid; echo killed $pid; exit; fi
-done
-echo nothing happened; exit 1
-`
-
 // plugin is about the node plugin's own life.
 func plugin() {
 	It("may be restarted while volumes are used", func() {
@@ -52,7 +37,7 @@ func killed() {
 	mounts := func() string { return guest("a", "grep -c ' nfs4 ' /proc/mounts || true") }
 	before := mounts()
 	apply("a", claim("churned", "ReadWriteMany"))
-	const staged, published = "*globalmount", "*volumes/kubernetes.io~csi*"
+	const staged, published = "/globalmount", "/volumes/kubernetes.io~csi/"
 	for i, round := range []struct{ start, end string }{{staged, published}, {published, staged}} {
 		By("a pod starts")
 		done := arm(round.start)
@@ -77,14 +62,15 @@ func killed() {
 	figure("node plugin killed during stage, publish, unpublish and unstage: all succeeded when repeated (%s calls cut off); a writer's longest stall %v", interrupted, took)
 }
 
-// arm starts the killer on a's guest; the function that it returns waits for its end, and returns what it said.
-func arm(match string) (done func() string) {
+// arm has a's guest kill the node plugin as soon as an NFS mount comes or goes at a path with part: the kernel has done what the kubelet asked
+// for, and the kubelet does not know. The function that it returns waits for that, and returns what was said.
+func arm(part string) (done func() string) {
 	GinkgoHelper()
 	killed := make(chan string, 1)
 	node, ctx := f.Site("a").GuestNode(), bounded()
 	guest("a", "rm -f /run/weir/armed")
 	go func() {
-		out, err := node.Output(ctx, fmt.Sprintf("match='%s'\n", match)+killer)
+		out, err := node.Output(ctx, fmt.Sprintf("%s killer %s '/weir csi node' /run/weir/armed", f.Tool(), part))
 		killed <- strings.TrimSpace(fmt.Sprint(out, " ", err))
 	}()
 	guest("a", "until [ -e /run/weir/armed ]; do sleep 0.05; done")

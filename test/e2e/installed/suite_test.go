@@ -37,16 +37,9 @@ var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
 	Context("who may use a volume, and how", access)
 	Context("deletion and ownership", deletion)
 	Context("the node plugin", plugin)
-	Context("in the long form:", func() {
-		BeforeEach(func() {
-			if !long {
-				Skip("the long form takes ten minutes more: WEIR_SOAK=1, as make soak does")
-			}
-		})
-		Context("the node plugin", killing)
-		Context("a node", node)
-		Context("an upgrade", upgrade)
-		Context("the registry and the API server", outages)
-	})
+	Context("the node plugin and packets", killing)
+	Context("a node", node)
+	Context("an upgrade", upgrade)
+	Context("the registry and the API server", outages)
 	Context("a site", lost)
 })

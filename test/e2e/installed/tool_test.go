@@ -5,7 +5,6 @@ package installed
 import (
 	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -21,9 +20,6 @@ import (
 
 // hang bounds each step; nothing here is expected to take it.
 const hang = 3 * time.Minute
-
-// long says that the long form of the tests was asked for.
-var long = os.Getenv("WEIR_SOAK") != ""
 
 // bounded is a context of a step.
 func bounded() context.Context {
@@ -188,7 +184,8 @@ func contentOf(site, geoVolume, namespace string) string {
 	return kubectl(site, "get", "gv/"+geoVolume, "-n", namespace, "-o", "jsonpath={.status.volume}")
 }
 
-// job is a command of guesttool in a pod, which goes on until it is told to stop.
+// job is a command of guesttool in a pod, which goes on until it is told to stop. Each command in a pod costs its node much more than what it
+// does: so what waits, waits in the pod.
 type job struct {
 	site, pod, id string
 	restarts      string
@@ -196,17 +193,22 @@ type job struct {
 
 var jobs atomic.Int64
 
-// begin starts `guesttool WHAT /data/FILE RECORD STOP`.
+// begin starts `guesttool WHAT /data/FILE RECORD STOP`, and returns when that has noted something.
 func begin(site, pod, what, file string) *job {
 	GinkgoHelper()
 	j := &job{site: site, pod: pod, id: fmt.Sprintf("/tmp/%s-%d", what, jobs.Add(1))}
 	j.restarts = j.restarted()
-	exec(site, pod, fmt.Sprintf("setsid sh -c 'guesttool %s /data/%s %s.record %[3]s.stop >%[3]s.said 2>&1; echo $? >%[3]s.code' >/dev/null 2>&1 &", what, file, j.id))
-	until(what+" begins in "+pod, func() (string, bool) {
-		got := exec(site, pod, fmt.Sprintf("cat %s.code %[1]s.said 2>/dev/null; test -s %[1]s.record && echo begun; true", j.id))
-		return got, got == "begun"
-	})
+	j.script(fmt.Sprintf("setsid sh -c 'PACE=20ms guesttool %s /data/%s $0.record $0.stop >$0.said 2>&1; echo $? >$0.code' $j >/dev/null 2>&1 &\n", what, file) +
+		"until [ -s $j.record ]; do alive; sleep 0.2; done")
 	return j
+}
+
+// script runs a script in the pod, in which $j is the job, and `alive` ends the script when the job has ended or said something.
+func (j *job) script(text string) string {
+	GinkgoHelper()
+	return exec(j.site, j.pod, "j="+j.id+`
+alive() { if [ -s $j.code ] || [ -s $j.said ]; then echo "$j ended: $(cat $j.code $j.said)"; exit 1; fi; }
+`+text)
 }
 
 func (j *job) restarted() string {
@@ -221,7 +223,15 @@ func (j *job) restarted() string {
 // noted is how much a writer has noted.
 func (j *job) noted() (n int) {
 	GinkgoHelper()
-	_, err := fmt.Sscan(exec(j.site, j.pod, "wc -l <"+j.id+".record"), &n)
+	_, err := fmt.Sscan(j.script("wc -l <$j.record"), &n)
+	Expect(err).NotTo(HaveOccurred())
+	return n
+}
+
+// notedBetween is how much a writer noted in a time, by its node's clock.
+func (j *job) notedBetween(from, to time.Time) (n int) {
+	GinkgoHelper()
+	_, err := fmt.Sscan(j.script(fmt.Sprintf("awk '$2/1e9 >= %d && $2/1e9 < %d {n++} END {print n+0}' $j.record", from.Unix(), to.Unix())), &n)
 	Expect(err).NotTo(HaveOccurred())
 	return n
 }
@@ -229,27 +239,19 @@ func (j *job) noted() (n int) {
 // goesOn waits until a writer has noted n more, and returns how long that took.
 func (j *job) goesOn(n int) time.Duration {
 	GinkgoHelper()
-	before, began := j.noted(), time.Now()
-	until("the writer in "+j.pod+" goes on", func() (string, bool) {
-		said := exec(j.site, j.pod, "cat "+j.id+".code "+j.id+".said 2>/dev/null; true")
-		Expect(said).To(BeEmpty(), "it ended")
-		now := j.noted()
-		return fmt.Sprint(now), now >= before+n
-	})
+	began := time.Now()
+	j.script(fmt.Sprintf("end=$(( $(wc -l <$j.record) + %d )); until [ $(wc -l <$j.record) -ge $end ]; do alive; sleep 0.2; done", n))
 	return time.Since(began).Round(100 * time.Millisecond)
 }
 
 var stall = regexp.MustCompile(`longest stall (\d+) ms`)
 
 // finish stops it. It must have had no error, in a pod that was never restarted. Its longest stall is returned, if it tells one.
-func (j *job) finish() time.Duration {
+func (j *job) finish() time.Duration { return j.end("") }
+
+func (j *job) end(then string) time.Duration {
 	GinkgoHelper()
-	exec(j.site, j.pod, "touch "+j.id+".stop")
-	until("the end in "+j.pod, func() (string, bool) {
-		got := exec(j.site, j.pod, "cat "+j.id+".code 2>/dev/null; true")
-		return got, got != ""
-	})
-	said := exec(j.site, j.pod, "cat "+j.id+".code "+j.id+".said")
+	said := j.script("touch $j.stop; until [ -s $j.code ]; do sleep 0.2; done; cat $j.code $j.said\n" + then)
 	Expect(said).To(HavePrefix("0\n"), "it ended with an error")
 	Expect(j.restarted()).To(Equal(j.restarts), "the pod was restarted")
 	if m := stall.FindStringSubmatch(said); m != nil {
@@ -263,7 +265,5 @@ func (j *job) finish() time.Duration {
 // verified stops a writer of lines, and finds every line in the file again.
 func (j *job) verified(file string) time.Duration {
 	GinkgoHelper()
-	took := j.finish()
-	exec(j.site, j.pod, fmt.Sprintf("guesttool verify /data/%s %s.record", file, j.id))
-	return took
+	return j.end(fmt.Sprintf("guesttool verify /data/%s $j.record", file))
 }

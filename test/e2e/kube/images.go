@@ -53,6 +53,9 @@ func (c *Clusters) Image(ctx context.Context, name string) (string, error) {
 	return made.(func() (string, error))()
 }
 
+// Tool is the path of guesttool, which is the same in guests; it is there when the image app is.
+func (c *Clusters) Tool() string { return filepath.Join(c.Stage.Dir(), "images", "guesttool") }
+
 func (c *Clusters) makeImage(ctx context.Context, name string) (string, error) {
 	dir := filepath.Join(c.Stage.Dir(), "images")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
