@@ -16,9 +16,10 @@ type admissions struct {
 	nodes   map[attachmentKey]attached
 	// detached has the attachments that were found to be removed, up to which revision: the mirror may not have heard of that yet,
 	// or not even of the attachment.
-	detached map[attachmentKey]federation.Revision
-	oldest   federation.Revision // of detached
-	ended    map[string]bool     // volumes that somebody may not use any more: see expelling
+	detached  map[attachmentKey]federation.Revision
+	oldest    federation.Revision // of detached
+	ended     map[string]bool     // volumes that somebody may not use any more, for expelling
+	expelling map[string]bool     // those that it looks after
 }
 
 type admissionKey struct {
@@ -39,7 +40,7 @@ type attached struct {
 }
 
 func newAdmissions() admissions {
-	return admissions{clients: map[admissionKey]admitted{}, nodes: map[attachmentKey]attached{}, detached: map[attachmentKey]federation.Revision{}, ended: map[string]bool{}}
+	return admissions{clients: map[admissionKey]admitted{}, nodes: map[attachmentKey]attached{}, detached: map[attachmentKey]federation.Revision{}, ended: map[string]bool{}, expelling: map[string]bool{}}
 }
 
 // of says what a client may do with a volume; false: nothing.

@@ -4,50 +4,75 @@ package gateway
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
-// expelWithin is how long expelling waits for one volume before it looks after the others.
+// expelWithin is after how long expelling looks again whether there is anything to wait for.
 const expelWithin = 10 * time.Second
 
 // expelling ends what clients hold of volumes of which the registry says that they may not use them any more, so that others get their locks.
 // Revoke, by which a node is detached, does the same and can be waited for.
 func (g *Gateway) expelling(ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
 	for ctx.Err() == nil {
 		changed := g.mirror.wait()
-		var retry <-chan time.Time
-		for _, id := range g.mirror.takeEnded() {
-			within, cancel := context.WithTimeout(ctx, expelWithin)
-			err := g.nfs.Expel(within, routerID(id))
-			cancel()
-			if err != nil && ctx.Err() == nil {
-				g.cfg.Logger.Warn("clients that may not use a volume any more still hold something of it", "err", err)
-				g.mirror.endAgain(id)
-				retry = time.After(retryPause)
-			}
+		for _, id := range g.mirror.beginExpelling() {
+			work.Go(func() {
+				g.expel(ctx, id)
+				g.mirror.endExpelling(id)
+			})
 		}
 		select {
 		case <-changed:
-		case <-retry:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// takeEnded returns the volumes of which somebody's admission or attachment at this site has ended since it was called last.
-func (m *mirror) takeEnded() (volumes []string) {
+// expel returns when clients who may not use a volume have nothing of it any more, or there is no such volume.
+func (g *Gateway) expel(ctx context.Context, id string) {
+	for told := false; ctx.Err() == nil; told = true {
+		if v, there := g.mirror.volume(id); !there || v.Deleted {
+			return
+		}
+		within, cancel := context.WithTimeout(ctx, expelWithin)
+		err := g.nfs.Expel(within, routerID(id))
+		cancel()
+		if err == nil {
+			return
+		}
+		if !told && ctx.Err() == nil {
+			g.cfg.Logger.Warn("clients that may not use a volume any more still hold something of it", "err", err)
+		}
+	}
+}
+
+// beginExpelling returns the volumes of which somebody's admission or attachment at this site has ended since it returned them last; none twice
+// before endExpelling.
+func (m *mirror) beginExpelling() (volumes []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for id := range m.admissions.ended {
-		volumes = append(volumes, id)
+	a := &m.admissions
+	for id := range a.ended {
+		if !a.expelling[id] {
+			a.expelling[id] = true
+			delete(a.ended, id)
+			volumes = append(volumes, id)
+		}
 	}
-	clear(m.admissions.ended)
 	return volumes
 }
 
-// endAgain has takeEnded return a volume again.
-func (m *mirror) endAgain(volume string) {
+// endExpelling has beginExpelling return a volume again, if somebody's leave has ended meanwhile.
+func (m *mirror) endExpelling(volume string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.admissions.ended[volume] = true
+	a := &m.admissions
+	delete(a.expelling, volume)
+	if a.ended[volume] {
+		close(m.changed)
+		m.changed = make(chan struct{})
+	}
 }

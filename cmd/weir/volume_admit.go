@@ -100,6 +100,15 @@ func (c *client) admit(ctx context.Context, name string, o admission, ip string)
 	if err != nil {
 		return "", err
 	}
+	former, err := c.registry.ListAdmissions(ctx, o.site)
+	if err != nil {
+		return "", err
+	}
+	for _, f := range former {
+		if f.Volume == v.UUID && f.Client == ip && f.Node != "" { // it would stay admitted after it was detached
+			return "", fmt.Errorf("--client %s: Kubernetes has admitted it to volume %s, as node %s, until it is detached: nothing was changed", ip, v.Name, f.Node)
+		}
+	}
 	a := federation.Admission{Volume: v.UUID, Site: o.site, Client: ip, Access: federation.ReadWrite}
 	may := "read and write"
 	if o.readOnly {

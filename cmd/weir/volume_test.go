@@ -310,6 +310,16 @@ func TestAdmitAndExpel(t *testing.T) {
 	b.want(exitOK, "may not use volume data at site ams any more", "", "volume", "expel", "data", "--site", "ams", "--client", "10.0.0.7")
 	admissions("fra fd00::1 ro")
 	b.want(exitOK, "was not admitted", "", "volume", "expel", "data", "--site", "ams", "--client", "10.0.0.7")
+	v, _, err := b.registry.FindVolume(t.Context(), "data")
+	if err == nil {
+		err = b.registry.PutAdmission(t.Context(), federation.Admission{Volume: v.UUID, Site: "ams", Client: "10.0.0.7", Access: federation.ReadWrite, Node: "n1"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.want(exitError, "--client 10.0.0.7: Kubernetes has admitted it to volume data, as node n1, until it is detached", "", "volume", "admit", "data", "--site", "ams", "--client", "10.0.0.7", "--read-only")
+	admissions("ams 10.0.0.7 rw", "fra fd00::1 ro")
+	b.want(exitOK, "any more", "", "volume", "expel", "data", "--site", "ams", "--client", "10.0.0.7")
 	b.want(exitOK, "deleted since", "", "volume", "delete", "data", "--yes")
 	b.want(exitError, "volume data: it was deleted at", "", "volume", "admit", "data", "--site", "ams", "--client", "10.0.0.7")
 	b.want(exitOK, "any more", "", "volume", "expel", "data", "--site", "fra", "--client", "fd00::1")

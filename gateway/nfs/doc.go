@@ -14,7 +14,7 @@
 // The root that every client sees is not a volume: it lists the volumes to which
 // the client's address is admitted, each with its own fsid. Whether it is
 // admitted is asked anew with each file handle that arrives, so that revoking
-// works at once; only CLOSE is let through, so that a client hears of its loss. A file handle is 37 bytes:
+// works at once; only CLOSE is let through, to say what was revoked. A file handle is 37 bytes:
 //
 //	version 1 (1) ‖ volume id (16) ‖ snapshot, 0 (4) ‖ inode (8) ‖ generation (8)
 //

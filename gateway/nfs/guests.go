@@ -19,6 +19,7 @@ type guests struct {
 	present map[guestKey]*guest
 	leaving map[*guest]guestKey           // expelled, with requests that still run
 	jobs    map[volume.ID][]chan struct{} // closed when what was expelled is given up
+	ending  sync.Mutex                    // held by endOpens; before Table's and mu
 }
 
 type guestKey struct {
@@ -116,14 +117,7 @@ func (s *Server) Expel(ctx context.Context, id volume.ID) error {
 			return fmt.Errorf("requests of %d clients to volume %s, which they may not use any more, still run: %w", len(running)-i, id, ctx.Err())
 		}
 	}
-	ended := s.table.Expel(id, func(client string) bool {
-		addr, err := netip.ParseAddr(client)
-		return err != nil || refused(addr)
-	})
-	if len(ended) > 0 {
-		s.cfg.Log.Info("opens and locks of clients end: they may not use the volume any more", "volume", id, "opens", len(ended))
-		s.releaseOf(id, ended)
-	}
+	s.endOpens(id, refused)
 	for _, job := range s.guests.jobsOf(id) {
 		select {
 		case <-job:
@@ -132,6 +126,20 @@ func (s *Server) Expel(ctx context.Context, id volume.ID) error {
 		}
 	}
 	return nil
+}
+
+// endOpens ends opens and locks of a volume. Who calls it afterwards finds the job of giving them up.
+func (s *Server) endOpens(id volume.ID, refused func(client netip.Addr) bool) {
+	s.guests.ending.Lock()
+	defer s.guests.ending.Unlock()
+	ended := s.table.Expel(id, func(client string) bool {
+		addr, err := netip.ParseAddr(client)
+		return err != nil || refused(addr)
+	})
+	if len(ended) > 0 {
+		s.cfg.Log.Info("opens and locks of clients end: they may not use the volume any more", "volume", id, "opens", len(ended))
+		s.releaseOf(id, ended)
+	}
 }
 
 // releaseOf is release, and can be waited for.

@@ -16,14 +16,18 @@ func (k *call) closeFile() xdr.Status {
 	case ist != xdr.NFS4_OK:
 		return ist
 	}
+	if !k.cur.pseudo && k.cur.vol == nil { // see enter: what is not revoked yet will be by Expel, which others may wait for
+		if st := k.s.table.Test(k.client, id); st != xdr.NFS4_OK {
+			return st
+		}
+		return xdr.NFS4ERR_ACCESS
+	}
 	ended, st := k.s.table.Close(k.client, id, k.cur.key())
 	if st != xdr.NFS4_OK {
 		return st
 	}
 	k.s.release(ended)
-	if k.cur.hasID = false; !k.cur.pseudo && k.cur.vol == nil {
-		k.cur = place{} // see enter
-	}
+	k.cur.hasID = false
 	k.out.Stateid(xdr.StateidInvalid)
 	return xdr.NFS4_OK
 }

@@ -61,15 +61,15 @@ func (k *call) putFH() xdr.Status {
 	return k.enter(id, h)
 }
 
-// enter makes h of volume id the current file handle. Who may not use the volume (any more) may still close: else an open, with
-// its locks, would stay for as long as the client lives, or, if it was revoked, would be remembered until then, for CLOSE is where the client hears of that.
+// enter makes h of volume id the current file handle. CLOSE is let through also for who may not use the volume any more: it
+// is where the client hears that its open was revoked, and so frees the stateid, which the server remembers until then.
 func (k *call) enter(id volume.ID, h volume.Handle) xdr.Status {
 	g := k.visit(id)
 	v, x, err := k.s.cfg.Exports.Open(k.conn.addr, id)
 	if err != nil {
 		g.refused = true
 		k.s.refuse(k.conn.addr, id.String(), err)
-		if (errors.Is(err, ErrNotAdmitted) || errors.Is(err, ErrNoVolume)) && k.next() == xdr.OP_CLOSE {
+		if errors.Is(err, ErrNotAdmitted) && k.next() == xdr.OP_CLOSE {
 			k.cur = place{set: true, export: Export{ID: id}, h: h} // closeFile takes it
 			return xdr.NFS4_OK
 		}

@@ -146,7 +146,8 @@ func (u *Use) Abandon() {
 
 // StatusFlags returns sr_status_flags for a client. SEQ4_STATUS_ADMIN_STATE_REVOKED is never among them, although RFC 8881 section 18.46.3 has it say that some
 // state was revoked: Linux (nfs4_state_start_reclaim_nograce, seen in 6.1) then takes all its locks for lost, of all volumes, and fails I/O under them.
-// What was revoked it hears from NFS4ERR_ADMIN_REVOKED when it uses it, and then looks after that alone.
+// What was revoked it hears from NFS4ERR_ADMIN_REVOKED when it uses it, and then looks after that alone. SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED does the same,
+// and is not sent either: what was opened after the lease expired, before the client has heard of that, does not count.
 func (t *Table) StatusFlags(c *Client) (flags uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,11 +155,7 @@ func (t *Table) StatusFlags(c *Client) (flags uint32) {
 		flags |= xdr.SEQ4_STATUS_RESTART_RECLAIM_NEEDED
 	}
 	if len(c.revoked) > c.admin {
-		if len(c.opens) == 0 {
-			flags |= xdr.SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED
-		} else {
-			flags |= xdr.SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED
-		}
+		flags |= xdr.SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED
 	}
 	return flags
 }

@@ -20,7 +20,7 @@ func line(n int) string {
 }
 
 // write appends and fsyncs lines. The record has a line "N UNIXNANO MICROSECONDS" for each, written after the fsync returned: number,
-// when, and how long it took. PACE in the environment is a rest after each, for writers that are to leave their machine to others.
+// when, and how long it took. PACE in the environment is a rest before each, for writers that are to leave their machine to others.
 func write(file, record, stop string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {

@@ -34,8 +34,11 @@ func lost() {
 		By("it is declared lost, and b owns the volume")
 		said, err := weir("b", "volume", "transfer", "default.inherited", "--to", "b", "--force")
 		Expect(err).To(MatchError(ContainSubstring("weir site lost a")), said)
-		_, err = weir("b", "site", "lost", "a", "--yes")
-		Expect(err).NotTo(HaveOccurred())
+		until("its last heartbeat is over", func() (string, bool) {
+			said, err := weir("b", "site", "lost", "a", "--yes")
+			Expect(err).To(Or(BeNil(), MatchError(ContainSubstring("it is not lost: the registry hears of a-0"))), said)
+			return said, err == nil
+		})
 		Expect(says("b", "site/a", "default", "Lost")).NotTo(BeEmpty())
 		_, err = weir("b", "volume", "transfer", "default.inherited", "--to", "b", "--force")
 		Expect(err).NotTo(HaveOccurred())

@@ -199,15 +199,18 @@ func begin(site, pod, what, file string) *job {
 	j := &job{site: site, pod: pod, id: fmt.Sprintf("/tmp/%s-%d", what, jobs.Add(1))}
 	j.restarts = j.restarted()
 	j.script(fmt.Sprintf("setsid sh -c 'PACE=20ms guesttool %s /data/%s $0.record $0.stop >$0.said 2>&1; echo $? >$0.code' $j >/dev/null 2>&1 &\n", what, file) +
-		"until [ -s $j.record ]; do alive; sleep 0.2; done")
+		"until [ -s $j.record ]; do alive; done")
 	return j
 }
 
-// script runs a script in the pod, in which $j is the job, and `alive` ends the script when the job has ended or said something.
+// script runs a script in the pod, in which $j is the job; `alive` waits a little, and ends the script when the job has ended or said something, and `within`
+// ends it when it has been called for three minutes: nobody else would.
 func (j *job) script(text string) string {
 	GinkgoHelper()
 	return exec(j.site, j.pod, "j="+j.id+`
-alive() { if [ -s $j.code ] || [ -s $j.said ]; then echo "$j ended: $(cat $j.code $j.said)"; exit 1; fi; }
+n=0
+within() { sleep 0.2; n=$((n + 1)); if [ $n -gt 900 ]; then echo "$j: never; $(wc -l <$j.record) lines are noted"; exit 1; fi; }
+alive() { if [ -s $j.code ] || [ -s $j.said ]; then echo "$j ended: $(cat $j.code $j.said)"; exit 1; fi; within; }
 `+text)
 }
 
@@ -240,7 +243,7 @@ func (j *job) notedBetween(from, to time.Time) (n int) {
 func (j *job) goesOn(n int) time.Duration {
 	GinkgoHelper()
 	began := time.Now()
-	j.script(fmt.Sprintf("end=$(( $(wc -l <$j.record) + %d )); until [ $(wc -l <$j.record) -ge $end ]; do alive; sleep 0.2; done", n))
+	j.script(fmt.Sprintf("end=$(( $(wc -l <$j.record) + %d )); until [ $(wc -l <$j.record) -ge $end ]; do alive; done", n))
 	return time.Since(began).Round(100 * time.Millisecond)
 }
 
@@ -251,7 +254,7 @@ func (j *job) finish() time.Duration { return j.end("") }
 
 func (j *job) end(then string) time.Duration {
 	GinkgoHelper()
-	said := j.script("touch $j.stop; until [ -s $j.code ]; do sleep 0.2; done; cat $j.code $j.said\n" + then)
+	said := j.script("touch $j.stop; until [ -s $j.code ]; do within; done; cat $j.code $j.said\n" + then)
 	Expect(said).To(HavePrefix("0\n"), "it ended with an error")
 	Expect(j.restarted()).To(Equal(j.restarts), "the pod was restarted")
 	if m := stall.FindStringSubmatch(said); m != nil {
