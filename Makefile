@@ -29,13 +29,13 @@ demo-bare: root deps tools build ## the same without Kubernetes: three sites, ma
 	$(call say,demonstration without Kubernetes)
 	@KEEP=$(KEEP) $(GO) run ./test/e2e/demobare
 
-# The clusters with Weir installed take as long as everything else, and wait most of that time: so all runs at once, and theirs is printed first.
-CLUSTERS = ./test/e2e/installed
-OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v /test/e2e/installed)
+# The clusters with Weir installed take nearly as long as everything else, and wait half of that time: so two halves run at once, clusters and the rest.
+CLUSTERS = ./test/e2e/installed ./test/e2e/kube ./test/e2e/stage ./test/scale
+OTHERS = $$($(GO) list ./test/e2e/... | grep -v -e /e2e/installed -e /e2e/kube -e /e2e/stage)
 
 test: root deps tools kube-tools build ## run all tests but the long form of soak: units with the race detector, then end to end
-	$(call say,clusters with Weir installed: their tests run all the time$(comma) beside what follows)
-	@$(GO) test -count=1 -timeout 40m $(CLUSTERS) & clusters=$$!; trap 'pkill -TERM -P $$clusters; wait' INT TERM; \
+	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)
+	@$(GO) test -count=1 -p 1 -timeout 40m $(CLUSTERS) & clusters=$$!; trap 'pkill -TERM -P $$clusters; wait' INT TERM; \
 	printf '\n== unit tests: with the race detector where there is something to race; packages that did not change are cached\n'; \
 	$(GO) test -p 1 $(PLAIN) && $(GO) test -race -p 2 $(UNIT); units=$$?; \
 	printf '\n== end-to-end tests: sites, links, and kernel NFS clients on this machine\n'; \

@@ -12,8 +12,11 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
 
+// renewEvery is well within a lease, also of a gateway that does not answer for a while.
+const renewEvery = 10 * time.Second
+
 // Client is an NFS client of a site's gateway that the site's host is. It caches nothing, so that what it reads is what the
-// gateway says.
+// gateway says. Its lease is renewed until the test ends.
 func (s *Scene) Client(site string) *client.Client {
 	s.T.Helper()
 	at := s.Bed.Site(site)
@@ -30,6 +33,22 @@ func (s *Scene) Client(site string) *client.Client {
 	if err := c.ReclaimComplete(s.Ctx); err != nil {
 		s.T.Fatal(err)
 	}
+	ctx, stop := context.WithCancel(s.Ctx)
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		for ctx.Err() == nil {
+			_, _ = c.Renew(ctx) // what it does not do in time, the next request tells
+			select {
+			case <-time.After(renewEvery):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	s.T.Cleanup(func() {
+		stop()
+		<-renewed
+	})
 	return c
 }
 
