@@ -30,8 +30,8 @@ demo-bare: root deps tools build ## the same without Kubernetes: three sites, ma
 	@KEEP=$(KEEP) $(GO) run ./test/e2e/demobare
 
 # The clusters with Weir installed take nearly as long as everything else, and wait half of that time: so two halves run at once, clusters and the rest.
-CLUSTERS = ./test/e2e/installed ./test/e2e/kube ./test/e2e/stage ./test/scale
-OTHERS = $$($(GO) list ./test/e2e/... | grep -v -e /e2e/installed -e /e2e/kube -e /e2e/stage)
+CLUSTERS = ./test/e2e/installed ./test/e2e/kube ./test/e2e/stage
+OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v -e /e2e/installed -e /e2e/kube -e /e2e/stage)
 
 test: root deps tools kube-tools build ## run all tests but the long form of soak: units with the race detector, then end to end
 	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)
@@ -56,7 +56,7 @@ bench: ## run the benchmarks, briefly
 	@$(GO) test -run '^$$' -bench . -benchtime 300ms -p 1 \
 		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
-soak: root deps tools kube-tools build ## run long random schedules, then the end-to-end tests in their long form: outages of ten minutes, ten thousand volumes (hours)
+soak: root deps tools kube-tools build ## run long random schedules, then the end-to-end tests in their long form: outages of ten minutes, ten thousand volumes, the clusters alone (hours)
 	$(call say,random schedules of the protocol)
 	@$(GO) test -count=1 -timeout 4h ./replica/protocol -seeds 20000
 	$(call say,end-to-end tests$(comma) long)
