@@ -33,7 +33,7 @@ demo-bare: root deps tools build ## the same without Kubernetes: three sites, ma
 CLUSTERS = ./test/e2e/installed ./test/e2e/kube ./test/e2e/stage
 OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v -e /e2e/installed -e /e2e/kube -e /e2e/stage)
 
-test: root deps tools kube-tools build ## run all tests but the long form of soak: units with the race detector, then end to end
+test: root deps tools kube-tools build ## run all tests but the long form of soak: clusters, and beside them units with the race detector and the rest
 	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)
 	@$(GO) test -count=1 -p 1 -timeout 40m $(CLUSTERS) & clusters=$$!; trap 'pkill -TERM -P $$clusters; wait' INT TERM; \
 	printf '\n== unit tests: with the race detector where there is something to race; packages that did not change are cached\n'; \
