@@ -18,7 +18,7 @@ type admissions struct {
 	// or not even of the attachment.
 	detached  map[attachmentKey]federation.Revision
 	oldest    federation.Revision // of detached
-	ended     map[string]bool     // volumes that somebody may not use any more, for expelling
+	ended     map[string]bool     // volumes that somebody, or nobody, may use any more, for expelling
 	expelling map[string]bool     // those that it looks after
 }
 

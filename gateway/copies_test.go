@@ -19,6 +19,20 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
+// delete puts a volume in the trash.
+func (c *cluster) delete(id string) {
+	c.t.Helper()
+	c.with(func(reg federation.Registry) error {
+		v, rev, err := reg.GetVolume(context.Background(), id)
+		if err != nil {
+			return err
+		}
+		v.Deleted, v.DeletedAt, v.Generation = true, time.Now(), v.Generation+1
+		_, err = reg.UpdateVolume(context.Background(), rev, v)
+		return err
+	})
+}
+
 // TestVolumeIsDeletedUnderLoad: a copy is closed only when nothing uses it any more.
 func TestVolumeIsDeletedUnderLoad(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
@@ -46,15 +60,7 @@ func TestVolumeIsDeletedUnderLoad(t *testing.T) {
 	for range 6 {
 		<-running
 	}
-	c.with(func(reg federation.Registry) error {
-		v, rev, err := reg.GetVolume(context.Background(), id)
-		if err != nil {
-			return err
-		}
-		v.Deleted, v.DeletedAt, v.Generation = true, time.Now(), v.Generation+1
-		_, err = reg.UpdateVolume(context.Background(), rev, v)
-		return err
-	})
+	c.delete(id)
 	c.until("it is closed everywhere", func() error {
 		for _, s := range c.order {
 			if c.nodes[s].gateway.copyOf(id) != nil {

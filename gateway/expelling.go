@@ -12,7 +12,7 @@ import (
 const expelWithin = 10 * time.Second
 
 // expelling ends what clients hold of volumes of which the registry says that they may not use them any more, so that others get their locks.
-// Revoke, by which a node is detached, does the same and can be waited for.
+// Of a volume that was deleted, nobody holds anything. Revoke, by which a node is detached, does the same and can be waited for.
 func (g *Gateway) expelling(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -34,7 +34,7 @@ func (g *Gateway) expelling(ctx context.Context) {
 // expel returns when clients who may not use a volume have nothing of it any more, or there is no such volume.
 func (g *Gateway) expel(ctx context.Context, id string) {
 	for told := false; ctx.Err() == nil; told = true {
-		if v, there := g.mirror.volume(id); !there || v.Deleted {
+		if _, there := g.mirror.volume(id); !there {
 			return
 		}
 		within, cancel := context.WithTimeout(ctx, expelWithin)
@@ -49,7 +49,7 @@ func (g *Gateway) expel(ctx context.Context, id string) {
 	}
 }
 
-// beginExpelling returns the volumes of which somebody's admission or attachment at this site has ended since it returned them last; none twice
+// beginExpelling returns the volumes of which somebody's admission or attachment at this site has ended since it returned them last, or that were deleted; none twice
 // before endExpelling.
 func (m *mirror) beginExpelling() (volumes []string) {
 	m.mu.Lock()

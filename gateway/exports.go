@@ -52,8 +52,11 @@ func (x exports) Open(client netip.Addr, id volume.ID) (volume.Volume, nfs.Expor
 	v, known := m.volumes[uuid]
 	access, admitted := m.admissions.of(uuid, client)
 	m.mu.Unlock()
-	if !known || v.Deleted {
+	switch {
+	case !known:
 		return nil, nfs.Export{}, nfs.ErrNoVolume
+	case v.Deleted:
+		return nil, nfs.Export{}, nfs.ErrDeleted
 	}
 	if !admitted {
 		return nil, nfs.Export{}, nfs.ErrNotAdmitted

@@ -188,6 +188,7 @@ func (g *Gateway) closeAll() error {
 // watch keeps the mirror and tells the replicas what concerns them.
 func (g *Gateway) watch(ctx context.Context) {
 	for ctx.Err() == nil {
+		g.mirror.begin()
 		err := g.cfg.Registry.Watch(ctx, func(e federation.Event) error {
 			if e.Err != nil {
 				g.cfg.Logger.Warn("record of the registry can not be read; what was known of it stays", "kind", e.Kind, "name", e.Name, "error", e.Err)

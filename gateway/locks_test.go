@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward"
-	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 )
@@ -243,16 +242,8 @@ func TestClientIsToldOfALostLock(t *testing.T) {
 	id := c.create("v", manifest("v", 2))
 	a, b := c.router("a", id), c.router("b", id)
 	h := file(t, a, &client{name: "a"}, "f")
-	c.admit("b", id)
 	ctx := within(t, hang)
-	nfs, root := c.mount(ctx, "b", "client", "v")
-	f, err := nfs.Open(ctx, root, "f", nfsclient.OpenArgs{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Lock(ctx, nfsclient.LockArgs{Owner: "o", Length: 10, Exclusive: true}); err != nil {
-		t.Fatal(err)
-	}
+	nfs, f := c.locking(ctx, "b", id)
 	c.reg.Expire("gb")
 	c.until("a gets the lock", func() error { return tryLock(t, a, h, exclusive("o", 0, 9)) })
 	back := c.reg.Client(nil)

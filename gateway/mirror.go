@@ -28,6 +28,14 @@ type mirror struct {
 	admitted   map[string]bool            // names of all admissions
 	users      map[siteKey]int            // how many of them each site has
 	changed    chan struct{}              // closed and replaced by each change
+	known      map[record]bool            // all records that were told and not removed
+	listing    map[record]bool            // those that a watch which has just begun told, until it has told all
+}
+
+// record names one record of the registry.
+type record struct {
+	kind federation.Kind
+	name string
 }
 
 type controlAt struct {
@@ -41,16 +49,68 @@ type siteKey struct{ volume, site string }
 func newMirror() *mirror {
 	return &mirror{sites: map[string]federation.Site{}, alive: map[string]federation.Alive{}, left: map[string]bool{}, beats: map[string]uint64{},
 		volumes: map[string]federation.Volume{}, controls: map[string]controlAt{}, admissions: newAdmissions(), keyrings: map[string]map[string]bool{},
-		admitted: map[string]bool{}, users: map[siteKey]int{}, changed: make(chan struct{})}
+		admitted: map[string]bool{}, users: map[siteKey]int{}, changed: make(chan struct{}), known: map[record]bool{}}
+}
+
+// begin is called before each watch, which lists everything first. What an earlier one told and that list does not name was removed in between.
+func (m *mirror) begin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.listing = map[record]bool{}
 }
 
 // take applies an event; site is this gateway's.
 func (m *mirror) take(e federation.Event, site string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch e.Kind {
+	case federation.KindSite, federation.KindAlive, federation.KindVolume, federation.KindControl, federation.KindAdmission, federation.KindKeyring,
+		federation.KindAttachment:
+		m.told(e)
+	case federation.KindSynced:
+		m.forget(e.Revision, site)
+	default:
+		return // nothing here goes by it
+	}
 	if e.Err != nil {
 		return // unknown is not changed
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.apply(e, site)
+	m.admissions.heard(e.Revision)
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// told notes that there is such a record, or none any more; m.mu is held.
+func (m *mirror) told(e federation.Event) {
+	r := record{e.Kind, e.Name}
+	if e.Deleted {
+		delete(m.known, r)
+		delete(m.listing, r)
+		return
+	}
+	m.known[r] = true
+	if m.listing != nil {
+		m.listing[r] = true
+	}
+}
+
+// forget takes what begin's watch has not listed for removed; m.mu is held.
+func (m *mirror) forget(revision federation.Revision, site string) {
+	if m.listing == nil {
+		return
+	}
+	for r := range m.known {
+		if !m.listing[r] {
+			delete(m.known, r)
+			m.apply(federation.Event{Kind: r.kind, Name: r.name, Deleted: true, Revision: revision}, site)
+		}
+	}
+	m.listing = nil
+}
+
+// apply changes what is known; m.mu is held.
+func (m *mirror) apply(e federation.Event, site string) {
 	switch e.Kind {
 	case federation.KindSite:
 		put(m.sites, e.Name, e.Site)
@@ -61,6 +121,9 @@ func (m *mirror) take(e federation.Event, site string) {
 		}
 	case federation.KindVolume:
 		put(m.volumes, e.Name, e.Volume)
+		if e.Volume != nil && e.Volume.Deleted {
+			m.admissions.ended[e.Name] = true
+		}
 	case federation.KindControl:
 		m.control(e)
 	case federation.KindAdmission:
@@ -71,12 +134,7 @@ func (m *mirror) take(e federation.Event, site string) {
 		m.admissions.attach(e, site)
 	case federation.KindSynced:
 		m.synced = true
-	default:
-		return
 	}
-	m.admissions.heard(e.Revision)
-	close(m.changed)
-	m.changed = make(chan struct{})
 }
 
 func put[T any](to map[string]T, name string, v *T) {

@@ -388,6 +388,50 @@ func TestDetachedBeforeTheWatchTells(t *testing.T) {
 	}
 }
 
+// TestRemovedBetweenWatches: what the list of a new watch does not name was removed after the one before it had ended.
+func TestRemovedBetweenWatches(t *testing.T) {
+	m := newMirror()
+	tell := func(e federation.Event) { m.take(e, "a") }
+	admission := func(client string) federation.Event {
+		return federation.Event{Kind: federation.KindAdmission, Name: "a/v/" + client, Revision: 5,
+			Admission: &federation.Admission{Volume: "v", Site: "a", Client: client, Access: federation.ReadWrite}}
+	}
+	control := federation.Event{Kind: federation.KindControl, Name: "v", Revision: 5, Control: &federation.Control{Epoch: 1}}
+	in := func(client string) bool { _, _, ok := m.admission("v", netip.MustParseAddr(client)); return ok }
+	m.begin()
+	for _, e := range []federation.Event{control, admission("10.0.0.1"), admission("10.0.0.2"), {Kind: federation.KindSynced, Revision: 6}} {
+		tell(e)
+	}
+	_, _, over := m.reign("v")
+
+	m.begin()
+	tell(admission("10.0.0.2"))
+	if !in("10.0.0.1") || !in("10.0.0.2") {
+		t.Error("before the list is whole, something is taken for removed")
+	}
+	m.begin() // that watch broke off
+	unreadable := admission("10.0.0.2")
+	unreadable.Admission, unreadable.Err = nil, federation.ErrVersion
+	tell(unreadable)
+	tell(federation.Event{Kind: federation.KindSynced, Revision: 9})
+	if in("10.0.0.1") {
+		t.Error("a client whose admission was removed is still let in")
+	}
+	if !in("10.0.0.2") {
+		t.Error("an admission that can not be read was taken for removed")
+	}
+	if over.Err() == nil {
+		t.Error("the reign over a volume that is gone goes on")
+	}
+	if m.users[siteKey{"v", "a"}] != 1 {
+		t.Errorf("%d admissions at the site, not 1", m.users[siteKey{"v", "a"}])
+	}
+	tell(federation.Event{Kind: federation.KindSynced, Revision: 10}) // the same watch, after a compaction
+	if !in("10.0.0.2") {
+		t.Error("a watch that goes on has forgotten an admission")
+	}
+}
+
 func TestUsage(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 1))

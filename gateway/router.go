@@ -78,7 +78,8 @@ type outcomeOf struct {
 // retryPause is the pause before the home is tried again when nothing has changed.
 const retryPause = 50 * time.Millisecond
 
-// run executes op at the home, wherever it is, and again until its outcome is known: op is repeatable.
+// run executes op at the home, wherever it is, and again until its outcome is known: op is repeatable. Of a volume that was deleted, every
+// handle is ErrStale.
 func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.Context, t target) error) (outcomeOf, error) {
 	expelled := nfs.Expelled(ctx)
 	unknown := false // it may have been executed
@@ -102,6 +103,9 @@ func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.C
 		case errors.Is(err, volume.ErrDelay):
 		default:
 			return out, err
+		}
+		if is, there := v.g.mirror.volume(v.uuid); there && is.Deleted {
+			return out, fmt.Errorf("%w: volume %s was deleted", volume.ErrStale, is.Name)
 		}
 		timer := time.NewTimer(retryPause)
 		select {

@@ -21,6 +21,8 @@ var (
 	ErrNotAdmitted = errors.New("client is not admitted to the volume")
 	// ErrNoVolume says that this gateway does not serve such a volume.
 	ErrNoVolume = errors.New("no such volume")
+	// ErrDeleted is an ErrNoVolume that says that the volume was deleted: what clients have of it can end.
+	ErrDeleted = fmt.Errorf("%w: it was deleted", ErrNoVolume)
 )
 
 // Export is a volume as a client sees it.
@@ -35,7 +37,7 @@ type Export struct {
 type Exports interface {
 	// Exports lists the volumes that the client is admitted to, in any order.
 	Exports(client netip.Addr) []Export
-	// Open returns a volume. ErrNotAdmitted, ErrNoVolume.
+	// Open returns a volume. ErrNotAdmitted, ErrNoVolume, ErrDeleted.
 	Open(client netip.Addr, id volume.ID) (volume.Volume, Export, error)
 }
 

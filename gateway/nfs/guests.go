@@ -101,13 +101,13 @@ func (g *guests) expel(id volume.ID, refused func(netip.Addr) bool) (running []*
 	return running
 }
 
-// Expel ends what clients hold of a volume that Exports does not let in any more: it returns when no request that was let in before still
+// Expel ends what clients hold of a volume that Exports does not let in any more, or that was deleted: it returns when no request that was let in before still
 // runs, and their opens and locks are given up. From then on nothing that they asked for changes the volume, and others
 // get their locks; what they have of other volumes stays. If ctx ends before, the error says what is left, and Expel may be called again.
 func (s *Server) Expel(ctx context.Context, id volume.ID) error {
 	refused := func(client netip.Addr) bool {
 		_, _, err := s.cfg.Exports.Open(client, id)
-		return errors.Is(err, ErrNotAdmitted)
+		return errors.Is(err, ErrNotAdmitted) || errors.Is(err, ErrDeleted)
 	}
 	running := s.guests.expel(id, refused)
 	for i, x := range running {
