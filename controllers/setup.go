@@ -52,7 +52,8 @@ func CacheOptions() cache.Options {
 }
 
 // Setup adds the controllers to a manager, whose scheme has v1alpha1 and core/v1 and whose cache has CacheOptions. It asks the API server for
-// the cluster's UID. Reconcilers run on the leader; the registry is mirrored on every replica.
+// the cluster's UID. Reconcilers run on the leader; the registry is mirrored on every replica. The manager's configuration should have no limit of
+// its own on requests (QPS -1), see cmd/weir.
 func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := o.check(); err != nil {
 		return err
@@ -61,15 +62,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
 		return fmt.Errorf("controllers: read namespace %s, whose UID is the cluster's: %w: let the operator's service account get it", metav1.NamespaceSystem, err)
 	}
-	cached, direct, err := clientsOf(mgr)
-	if err != nil {
-		return err
-	}
-	op := newOperator(o, string(system.UID), cached)
-	op.reader = direct
-	if op.events, err = recorderOf(mgr); err != nil {
-		return err
-	}
+	op := newOperator(o, string(system.UID), mgr.GetClient())
+	op.reader, op.events = mgr.GetAPIReader(), mgr.GetEventRecorder("weir-operator")
 	if err := mgr.Add(everywhere{op.follow}); err != nil {
 		return err
 	}
