@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -297,3 +298,16 @@ func notes(l eventsv1.EventList) string {
 }
 
 var _ federation.Registry = (*counted)(nil)
+
+// TestSetupRefusesALimit: with client-go's own limit on requests a site that joins would take hours to show its volumes.
+func TestSetupRefusesALimit(t *testing.T) {
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{Scheme: testScheme(t), Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFed(t)
+	err = Setup(t.Context(), mgr, Options{Federation: "demo", Organization: "uva", Site: "ams", Registry: f.server.Client(nil), Random: rand.Reader, Now: time.Now})
+	if err == nil || !strings.Contains(err.Error(), "QPS is 0") {
+		t.Errorf("got %v", err)
+	}
+}

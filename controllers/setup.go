@@ -52,11 +52,16 @@ func CacheOptions() cache.Options {
 }
 
 // Setup adds the controllers to a manager, whose scheme has v1alpha1 and core/v1 and whose cache has CacheOptions. It asks the API server for
-// the cluster's UID. Reconcilers run on the leader; the registry is mirrored on every replica. The manager's configuration should have no limit of
-// its own on requests (QPS -1), see cmd/weir.
+// the cluster's UID. Reconcilers run on the leader; the registry is mirrored on every replica. The manager's configuration has no limit of
+// its own on requests (QPS -1), else that is an error: with client-go's, which is 5 requests a second of each kind unless somebody says otherwise, a site that
+// joins with 10 000 volumes would take hours to show them, and each event would wait in a goroutine of its own. How much the operator may ask at a time is for
+// the API server to say (priority and fairness), and Options.Workers bounds it.
 func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := o.check(); err != nil {
 		return err
+	}
+	if qps := mgr.GetConfig().QPS; qps >= 0 {
+		return fmt.Errorf("controllers: the manager's configuration limits requests: QPS is %v (0: client-go's 5): set it to -1", qps)
 	}
 	var system corev1.Namespace
 	if err := mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {

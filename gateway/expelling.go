@@ -31,12 +31,9 @@ func (g *Gateway) expelling(ctx context.Context) {
 	}
 }
 
-// expel returns when clients who may not use a volume have nothing of it any more, or there is no such volume.
+// expel returns when clients who may not use a volume, nobody if it was deleted, have nothing of it any more.
 func (g *Gateway) expel(ctx context.Context, id string) {
 	for told := false; ctx.Err() == nil; told = true {
-		if _, there := g.mirror.volume(id); !there {
-			return
-		}
 		within, cancel := context.WithTimeout(ctx, expelWithin)
 		err := g.nfs.Expel(within, routerID(id))
 		cancel()
@@ -49,8 +46,8 @@ func (g *Gateway) expel(ctx context.Context, id string) {
 	}
 }
 
-// beginExpelling returns the volumes of which somebody's admission or attachment at this site has ended since it returned them last, or that were deleted; none twice
-// before endExpelling.
+// beginExpelling returns the volumes that were deleted, or of which somebody's admission or attachment at this site has ended, since it returned them
+// last; none twice before endExpelling.
 func (m *mirror) beginExpelling() (volumes []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

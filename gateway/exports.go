@@ -51,11 +51,12 @@ func (x exports) Open(client netip.Addr, id volume.ID) (volume.Volume, nfs.Expor
 	m.mu.Lock()
 	v, known := m.volumes[uuid]
 	access, admitted := m.admissions.of(uuid, client)
+	heard := m.synced
 	m.mu.Unlock()
 	switch {
-	case !known:
+	case !known && !heard:
 		return nil, nfs.Export{}, nfs.ErrNoVolume
-	case v.Deleted:
+	case !known, v.Deleted:
 		return nil, nfs.Export{}, nfs.ErrDeleted
 	}
 	if !admitted {

@@ -120,10 +120,10 @@ func (m *mirror) apply(e federation.Event, site string) {
 			m.beats[e.Name]++
 		}
 	case federation.KindVolume:
-		put(m.volumes, e.Name, e.Volume)
-		if e.Volume != nil && e.Volume.Deleted {
+		if had, ok := m.volumes[e.Name]; ok && !had.Deleted && (e.Volume == nil || e.Volume.Deleted) {
 			m.admissions.ended[e.Name] = true
 		}
+		put(m.volumes, e.Name, e.Volume)
 	case federation.KindControl:
 		m.control(e)
 	case federation.KindAdmission:

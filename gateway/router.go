@@ -104,8 +104,8 @@ func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.C
 		default:
 			return out, err
 		}
-		if is, there := v.g.mirror.volume(v.uuid); there && is.Deleted {
-			return out, fmt.Errorf("%w: volume %s was deleted", volume.ErrStale, is.Name)
+		if is, there := v.g.mirror.volume(v.uuid); !there || is.Deleted { // it was there when this Router was made
+			return out, fmt.Errorf("%w: volume %s was deleted", volume.ErrStale, v.uuid)
 		}
 		timer := time.NewTimer(retryPause)
 		select {

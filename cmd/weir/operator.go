@@ -81,10 +81,7 @@ func (sh *shell) runOperator(ctx context.Context, o *operator) (err error) {
 	if metrics == "" {
 		metrics = "0" // none
 	}
-	// client-go's own limit is 5 requests a second of each kind unless somebody says otherwise: a site that joins with 10 000 volumes would take hours to
-	// show them, and each event would wait in a goroutine of its own. How much the operator may ask at a time is for the API server to say (priority and
-	// fairness), and controllers.Options.Workers bounds it.
-	cluster.QPS = -1
+	cluster.QPS = -1 // no limit, as controllers.Setup demands
 	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme: scheme(), Cache: controllers.CacheOptions(), Metrics: server.Options{BindAddress: metrics}, HealthProbeBindAddress: o.health,
 		LeaderElection: o.elect, LeaderElectionID: "weir-operator", LeaderElectionNamespace: o.namespace, LeaderElectionReleaseOnCancel: true,

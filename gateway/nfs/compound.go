@@ -190,15 +190,15 @@ func (k *call) step(op xdr.Op) xdr.Status {
 	k.out.Uint32(0)
 	body := k.out.Mark()
 
-	st := k.position(op)
+	st, expelled := k.position(op), k.expelled()
 	switch {
 	case st != xdr.NFS4_OK:
 	case e.illegal:
 		st = xdr.NFS4ERR_OP_ILLEGAL
 	case e.run == nil:
 		st = xdr.NFS4ERR_NOTSUPP
-	case k.expelled():
-		st = xdr.NFS4ERR_ACCESS // as PUTFH would say now
+	case expelled != nil:
+		st = k.status(expelled)
 	case e.changes && before-k.base+smallResult > k.limit:
 		st = k.tooBig() // before anything is changed
 	default:

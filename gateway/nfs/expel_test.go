@@ -91,6 +91,13 @@ func TestExpel(t *testing.T) {
 
 // TestExpelSecondOperation: an operation that follows in the same request is refused, although the request was let in.
 func TestExpelSecondOperation(t *testing.T) {
+	t.Run("refused", func(t *testing.T) {
+		expelSecondOperation(t, func(r *rig) { r.refuse("10.0.0.1", true) }, xdr.NFS4ERR_ACCESS)
+	})
+	t.Run("deleted", func(t *testing.T) { expelSecondOperation(t, (*rig).remove, xdr.NFS4ERR_STALE) })
+}
+
+func expelSecondOperation(t *testing.T, end func(*rig), want xdr.Status) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
 	fh, id := h.open("f", 3, 0)
@@ -100,7 +107,7 @@ func TestExpelSecondOperation(t *testing.T) {
 	mask.Set(xdr.FATTR4_SIZE)
 	h.send(nfsCall(0), h.body(0, h.seq[0], false, op(xdr.OP_PUTFH, fh), op(xdr.OP_GETATTR, mask), op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, []byte("late"))))
 	<-came
-	r.refuse("10.0.0.1", true)
+	end(r)
 	done := make(chan error, 1)
 	go func() { done <- r.srv.Expel(context.Background(), volID) }()
 	eventually(t, "the request is found", func() bool {
@@ -115,8 +122,28 @@ func TestExpelSecondOperation(t *testing.T) {
 	if n := r.count("write"); n != 0 {
 		t.Errorf("%d writes after the client was expelled", n)
 	}
-	if st := xdr.Status(h.finish().status); st != xdr.NFS4ERR_ACCESS {
-		t.Errorf("the request ends with %v", st)
+	if st := xdr.Status(h.finish().status); st != want {
+		t.Errorf("the request ends with %v, want %v", st, want)
+	}
+}
+
+// TestExpelFromADeletedVolume: nothing is remembered of what nobody can ask for any more.
+func TestExpelFromADeletedVolume(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	fh, id := h.open("f", 3, 0)
+	put := op(xdr.OP_PUTFH, fh)
+	lock := lockStateid(h.call(put, lockOp(xdr.WRITE_LT, false, 0, 10, id, "l")).ok(xdr.OP_PUTFH))
+	r.remove()
+	if err := r.srv.Expel(t.Context(), volID); err != nil {
+		t.Fatal(err)
+	}
+	h.call(put, op(xdr.OP_CLOSE, 0, id)).want(xdr.OP_PUTFH, xdr.NFS4ERR_STALE)
+	for _, gone := range []xdr.Stateid{id, lock} {
+		h.call(op(xdr.OP_FREE_STATEID, gone)).want(xdr.OP_FREE_STATEID, xdr.NFS4ERR_BAD_STATEID)
+	}
+	if c := r.srv.Clients()[0]; c.Opens != 0 || c.Locks != 0 || locks(r) != 0 {
+		t.Errorf("%+v, %d locks of the volume", c, locks(r))
 	}
 }
 

@@ -21,8 +21,8 @@ var (
 	ErrNotAdmitted = errors.New("client is not admitted to the volume")
 	// ErrNoVolume says that this gateway does not serve such a volume.
 	ErrNoVolume = errors.New("no such volume")
-	// ErrDeleted is an ErrNoVolume that says that the volume was deleted: what clients have of it can end.
-	ErrDeleted = fmt.Errorf("%w: it was deleted", ErrNoVolume)
+	// ErrDeleted is an ErrNoVolume that says that the volume was deleted, or is not known to the registry: what clients have of it can end.
+	ErrDeleted = fmt.Errorf("%w: it was deleted, or never was", ErrNoVolume)
 )
 
 // Export is a volume as a client sees it.

@@ -132,7 +132,8 @@ func (s *Server) Expel(ctx context.Context, id volume.ID) error {
 func (s *Server) endOpens(id volume.ID, refused func(client netip.Addr) bool) {
 	s.guests.ending.Lock()
 	defer s.guests.ending.Unlock()
-	ended := s.table.Expel(id, func(client string) bool {
+	_, _, err := s.cfg.Exports.Open(netip.Addr{}, id)
+	ended := s.table.Expel(id, errors.Is(err, ErrDeleted), func(client string) bool {
 		addr, err := netip.ParseAddr(client)
 		return err != nil || refused(addr)
 	})
@@ -211,12 +212,16 @@ func (k *call) ctx() context.Context {
 	return k.s.ctx
 }
 
-// expelled tells whether the client may not use the current or saved file's volume any more, since it was let in.
-func (k *call) expelled() bool {
+// expelled is what PUTFH would say now to a client that may not use the current or saved file's volume any more, since it was let in; else nil.
+func (k *call) expelled() error {
 	for _, g := range k.guests {
-		if g.guest.expelled.Err() != nil {
-			return k.s.ctx.Err() == nil
+		if g.guest.expelled.Err() == nil || k.s.ctx.Err() != nil {
+			continue
 		}
+		if _, _, err := k.s.cfg.Exports.Open(g.key.client, g.key.volume); err != nil {
+			return err
+		}
+		return ErrNotAdmitted // though it may come back by now
 	}
-	return false
+	return nil
 }

@@ -38,6 +38,7 @@ type rig struct {
 	ops     map[string]int // calls of the volume
 	refused map[netip.Addr]bool
 	ro      bool
+	deleted bool
 }
 
 var volID = volume.ID{1, 2, 3, 15: 9}
@@ -112,10 +113,19 @@ func (r *rig) Open(client netip.Addr, id volume.ID) (volume.Volume, Export, erro
 	switch {
 	case id != volID:
 		return nil, Export{}, ErrNoVolume
+	case r.deleted:
+		return nil, Export{}, ErrDeleted
 	case r.refused[client]:
 		return nil, Export{}, ErrNotAdmitted
 	}
 	return r.vol, Export{Name: "vol", ID: volID, ReadOnly: r.ro}, nil
+}
+
+// remove has the volume be deleted.
+func (r *rig) remove() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deleted = true
 }
 
 func (r *rig) refuse(client string, refused bool) {

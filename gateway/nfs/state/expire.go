@@ -120,18 +120,16 @@ func (t *Table) calm(c *Client) {
 func (t *Table) endAll(c *Client, why xdr.Status) []Ended {
 	var ended []Ended
 	for o := range c.opens {
-		c.revoke(o.id, why)
-		for _, l := range o.locks {
-			c.revoke(l.id, why)
-		}
+		c.revokeAll(o, why)
 		ended = append(ended, t.end(o))
 	}
 	return ended
 }
 
 // Expel takes away what clients hold of a volume that refused says may not use it any more, by the address whence each came
-// last. The clients are told by NFS4ERR_ADMIN_REVOKED; the caller carries out what Ended says.
-func (t *Table) Expel(id volume.ID, refused func(client string) bool) []Ended {
+// last. The clients are told by NFS4ERR_ADMIN_REVOKED, unless the volume is gone: then its file handles are stale, so that nobody comes to be told. The
+// caller carries out what Ended says.
+func (t *Table) Expel(id volume.ID, gone bool, refused func(client string) bool) []Ended {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var ended []Ended
@@ -146,9 +144,8 @@ func (t *Table) Expel(id volume.ID, refused func(client string) bool) []Ended {
 			continue
 		}
 		for _, o := range opens {
-			c.revoke(o.id, xdr.NFS4ERR_ADMIN_REVOKED)
-			for _, l := range o.locks {
-				c.revoke(l.id, xdr.NFS4ERR_ADMIN_REVOKED)
+			if !gone {
+				c.revokeAll(o, xdr.NFS4ERR_ADMIN_REVOKED)
 			}
 			ended = append(ended, t.end(o))
 		}

@@ -56,6 +56,14 @@ func (c *Client) revoke(id [12]byte, why xdr.Status) {
 	}
 }
 
+// revokeAll remembers that an open was taken away with its locks; Table.mu is held.
+func (c *Client) revokeAll(o *Open, why xdr.Status) {
+	c.revoke(o.id, why)
+	for _, l := range o.locks {
+		c.revoke(l.id, why)
+	}
+}
+
 // acknowledge forgets that a stateid was taken away; Table.mu is held.
 func (c *Client) acknowledge(id [12]byte) {
 	if c.revoked[id] == xdr.NFS4ERR_ADMIN_REVOKED {
