@@ -170,7 +170,10 @@ func (s lockSession) SetLock(ctx context.Context, r volume.Request, h volume.Han
 		if !s.isNewest() {
 			return forward.ErrRegister
 		}
-		if !reclaim && s.grace() || s.gone(s.gateway) { // who asks next would get what is granted now
+		switch gone := s.gone(s.gateway); { // then who asks next would get what is granted now
+		case reclaim && gone: // its heartbeat begins soon; ErrGrace Linux takes for the loss of the lock that it reclaims (nfs4_reclaim_locks, seen in 6.1)
+			return fmt.Errorf("%w: home %s has not heard the heartbeat of gateway %s again", volume.ErrDelay, s.g.cfg.Name, s.gateway)
+		case !reclaim && (gone || s.grace()):
 			return volume.ErrGrace
 		}
 		// Whether a client may reclaim is for its own gateway to say, which knows what it held (rule 23); a client may

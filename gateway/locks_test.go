@@ -211,6 +211,12 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	locked(t, cc, h, exclusive("o", 0, 9))
 	c.reg.Expire("gb")
 	c.until("c gets the lock", func() error { return tryLock(t, cc, h, exclusive("o", 0, 9)) })
+	// A reclaim waits for the heartbeat: told of a grace period, Linux would take the lock for lost.
+	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := b.SetLock(short, volume.Request{}, h, exclusive("o", 40, 49), true); !errors.Is(err, volume.ErrDelay) || errors.Is(err, volume.ErrGrace) {
+		t.Errorf("reclaim of a lock at a gateway whose heartbeat is missed: %v", err)
+	}
 	if err := b.SetLock(within(t, hang), volume.Request{}, h, exclusive("o", 40, 49), false); !errors.Is(err, volume.ErrGrace) {
 		t.Errorf("a new lock for a gateway that is taken to be gone: %v", err)
 	}
