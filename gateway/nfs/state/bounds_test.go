@@ -5,6 +5,7 @@ package state
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
@@ -79,6 +80,108 @@ func TestStateOfOneClientIsBounded(t *testing.T) {
 	if _, st := tab.CreateSession(CreateArgs{ClientID: c.ID, Sequence: c.createSeq, Fore: xdr.ChannelAttrs{MaxRequests: 1}}); st != xdr.NFS4ERR_NOSPC {
 		t.Errorf("a further session: %v", st)
 	}
+}
+
+// TestManyRestarts has a client do what Linux does at each restart: it comes in its
+// newest session, is told of the restart, makes another session and destroys none.
+func TestManyRestarts(t *testing.T) {
+	var store MemStore
+	newest := xdr.SessionID{}
+	for boot := range 2 * maxSessions {
+		cfg := config(&store)
+		cfg.Boot = uint64(boot + 1)
+		tab, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if boot > 0 {
+			use, _, st := tab.Begin(newest, "a", 0, 1, 0, 0)
+			if st != xdr.NFS4_OK {
+				t.Fatalf("boot %d: the session that the client had: %v", cfg.Boot, st)
+			}
+			use.Answer(nil)
+		}
+		x, st := tab.ExchangeID(ExchangeArgs{Owner: "a"})
+		if st != xdr.NFS4_OK {
+			t.Fatal(st)
+		}
+		made, st := tab.CreateSession(CreateArgs{ClientID: x.ClientID, Sequence: x.Sequence, Fore: xdr.ChannelAttrs{MaxRequests: 1}})
+		if st != xdr.NFS4_OK {
+			t.Fatalf("boot %d: a new session: %v", cfg.Boot, st)
+		}
+		if boot > 0 && tab.Session(newest) == nil {
+			t.Fatalf("boot %d: the session that the client had until now is gone", cfg.Boot)
+		}
+		newest = made.Session
+		c := tab.Session(newest).Client
+		if n := len(c.sessions); n > maxSessions {
+			t.Fatalf("boot %d: %d sessions", cfg.Boot, n)
+		}
+		if st := tab.ReclaimComplete(c, false); st != xdr.NFS4_OK {
+			t.Fatal(st)
+		}
+		if st := tab.ensureHasState(c); st != xdr.NFS4_OK {
+			t.Fatal(st)
+		}
+	}
+}
+
+// TestRoomForASession has all sessions but one in use, of a client that may not have more.
+func TestRoomForASession(t *testing.T) {
+	now := time.Unix(1, 0)
+	cfg := config(&MemStore{})
+	cfg.Now = func() time.Time { return now }
+	var forgotten []string
+	cfg.Forget = func(f Forgotten) { forgotten = append(forgotten, f.Prefix) }
+	tab, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, tab, "a")
+	create := func() (Created, xdr.Status) {
+		return tab.CreateSession(CreateArgs{ClientID: c.ID, Sequence: c.createSeq, Fore: xdr.ChannelAttrs{MaxRequests: 1}})
+	}
+	old, running := c.lastCreated.Session, xdr.SessionID{}
+	for range maxSessions - 1 {
+		running = c.lastCreated.Session
+		if _, st := create(); st != xdr.NFS4_OK {
+			t.Fatal(st)
+		}
+	}
+	if _, st := create(); st != xdr.NFS4ERR_NOSPC {
+		t.Errorf("all sessions are new: %v", st)
+	}
+	use, _, st := tab.Begin(old, "a", 0, 1, 0, 0)
+	if st != xdr.NFS4_OK {
+		t.Fatal(st)
+	}
+	use2, _, st := tab.Begin(running, "a", 0, 1, 0, 0)
+	if st != xdr.NFS4_OK {
+		t.Fatal(st)
+	}
+	now = now.Add(cfg.Lease + 1)
+	for id := range c.sessions {
+		if id == old || id == running {
+			continue
+		}
+		if use, _, st := tab.Begin(id, "a", 0, 1, 0, 0); st != xdr.NFS4_OK {
+			t.Fatal(st)
+		} else {
+			use.Answer(nil)
+		}
+	}
+	if _, st := create(); st != xdr.NFS4ERR_NOSPC {
+		t.Errorf("requests run in all sessions that were not used for a lease: %v", st)
+	}
+	use.Answer(nil)
+	made, st := create()
+	if st != xdr.NFS4_OK || tab.Session(old) != nil || tab.Session(running) == nil || tab.Session(made.Session) == nil {
+		t.Errorf("one session was not used for a lease: %v", st)
+	}
+	if want := SlotPrefix(c.ID, old); len(forgotten) != 1 || forgotten[0] != want {
+		t.Errorf("forgotten %q, want %q", forgotten, want)
+	}
+	use2.Answer(nil)
 }
 
 // TestCountsComeBackToZero opens, locks, revokes, frees, downgrades and closes, and

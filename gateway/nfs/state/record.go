@@ -32,6 +32,7 @@ type record struct {
 
 type sessionRecord struct {
 	ID    []byte           `json:"id"`
+	Made  uint32           `json:"made"` // Session.made; 0 in older records
 	Flags uint32           `json:"flags"`
 	Fore  xdr.ChannelAttrs `json:"fore"`
 	Back  xdr.ChannelAttrs `json:"back"`
@@ -48,7 +49,7 @@ func (c *Client) record() record {
 		Last: c.lastCreated.Session[:],
 	}
 	for _, s := range c.sessions {
-		r.Sessions = append(r.Sessions, sessionRecord{append([]byte(nil), s.ID[:]...), s.Flags, s.Fore, s.Back})
+		r.Sessions = append(r.Sessions, sessionRecord{append([]byte(nil), s.ID[:]...), s.made, s.Flags, s.Fore, s.Back})
 	}
 	return r
 }
@@ -123,9 +124,9 @@ func (t *Table) restore(r record) {
 	}
 	copy(c.verifier[:], r.Verifier)
 	for _, sr := range r.Sessions {
-		s := newSession(c, sr.Flags, sr.Fore, sr.Back)
+		s := newSession(c, sr.Made, sr.Flags, sr.Fore, sr.Back)
 		copy(s.ID[:], sr.ID)
-		s.used = t.cfg.Now()
+		s.used, s.idle = t.cfg.Now(), true
 		for i := range s.slots {
 			s.slots[i].phase = slotUnknown
 		}

@@ -8,19 +8,35 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
 
-// Session is a session; its fields but used do not change.
+// Session is a session; its fields but used and idle do not change.
 type Session struct {
 	ID     xdr.SessionID
 	Client *Client
 	Flags  uint32
 	Fore   xdr.ChannelAttrs
 	Back   xdr.ChannelAttrs
+	made   uint32 // the sequence of the CREATE_SESSION that made it: an order among a client's sessions
 	slots  []Slot
 	used   time.Time // guarded by Table.mu
+	idle   bool      // it is older than this start, and nothing has come in it since; guarded by Table.mu
 }
 
-func newSession(c *Client, flags uint32, fore, back xdr.ChannelAttrs) *Session {
-	return &Session{Client: c, Flags: flags, Fore: fore, Back: back, slots: make([]Slot, fore.MaxRequests)}
+func newSession(c *Client, made, flags uint32, fore, back xdr.ChannelAttrs) *Session {
+	return &Session{Client: c, Flags: flags, Fore: fore, Back: back, made: made, slots: make([]Slot, fore.MaxRequests)}
+}
+
+// busy tells whether a request is being executed in s.
+func (s *Session) busy() bool {
+	for i := range s.slots {
+		sl := &s.slots[i]
+		sl.mu.Lock()
+		busy := sl.phase == slotBusy
+		sl.mu.Unlock()
+		if busy {
+			return true
+		}
+	}
+	return false
 }
 
 // Created is the outcome of CREATE_SESSION.
@@ -64,14 +80,15 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 		st = xdr.NFS4ERR_CLID_INUSE
 	case a.Invalid != xdr.NFS4_OK:
 		st = a.Invalid
-	case len(c.sessions) >= maxSessions:
-		st = xdr.NFS4ERR_NOSPC
+	}
+	if st == xdr.NFS4_OK && len(c.sessions) >= maxSessions {
+		st = t.makeRoom(c)
 	}
 	if st != xdr.NFS4_OK {
 		t.mu.Unlock()
 		return Created{}, st
 	}
-	s := newSession(c, a.Flags, a.Fore, a.Back)
+	s := newSession(c, a.Sequence, a.Flags, a.Fore, a.Back)
 	var err error
 	if s.ID, err = t.newSessionID(c); err != nil {
 		t.mu.Unlock()
@@ -89,7 +106,7 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	}
 	r.Sequence++
 	r.Last = s.ID[:]
-	r.Sessions = append(r.Sessions, sessionRecord{s.ID[:], s.Flags, s.Fore, s.Back})
+	r.Sessions = append(r.Sessions, sessionRecord{s.ID[:], s.made, s.Flags, s.Fore, s.Back})
 	t.mu.Unlock()
 
 	if err := t.save(r); err != nil {
@@ -118,6 +135,28 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	c.createSeq, c.renewed, s.used = r.Sequence, now, now
 	c.lastCreated = Created{s.ID, a.Sequence, s.Flags, s.Fore, s.Back}
 	return c.lastCreated, xdr.NFS4_OK
+}
+
+// makeRoom ends the oldest session that c has replaced by others. A client that
+// is told of a restart makes a new session and destroys no old one (Linux does, at
+// SEQ4_STATUS_RESTART_RECLAIM_NEEDED), so that they add up while a server
+// restarts more often than sessions are swept; that must not keep
+// the client from reclaiming its locks. It is NFS4ERR_NOSPC if all are
+// in use. admin and mu are held; mu is released meanwhile.
+func (t *Table) makeRoom(c *Client) xdr.Status {
+	var oldest *Session
+	for _, s := range c.sessions {
+		unused := s.idle || t.cfg.Now().Sub(s.used) > t.cfg.Lease
+		if unused && s.ID != c.lastCreated.Session && !s.busy() && (oldest == nil || s.made < oldest.made) {
+			oldest = s
+		}
+	}
+	if oldest == nil {
+		return xdr.NFS4ERR_NOSPC
+	}
+	t.mu.Unlock()
+	defer t.mu.Lock()
+	return t.destroySession(oldest.ID)
 }
 
 // Session returns the session called id, or nil.

@@ -64,7 +64,7 @@ func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, 
 	}
 	c := s.Client
 	now := t.cfg.Now()
-	c.renewed, s.used, c.from = now, now, from
+	c.renewed, s.used, s.idle, c.from = now, now, false, from
 	c.busy++
 	t.mu.Unlock()
 
