@@ -49,24 +49,17 @@ func (m guestMachine) daemon(name, program string, args ...string) error {
 // begun is what a script prints first.
 const begun = "begun\n"
 
-// begin starts a script, whose end is at the latest that of life, and returns when it runs. Now and then a busy guest does not notice that a
-// request has come until there is another (seen: minutes later): so others are sent, which do nothing.
+// begin starts a script, whose end is at the latest that of life, and returns when it runs.
 func (m guestMachine) begin(ctx, life context.Context, script string) (*stage.GuestJob, error) {
 	job, err := m.Start(life, "echo begun\n"+script)
 	if err != nil {
 		return nil, err
 	}
-	for sent := time.Now(); !strings.HasPrefix(job.Stdout(), begun); {
+	for !strings.HasPrefix(job.Stdout(), begun) {
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("run in node %s: it does not begin: %w", m.Name(), ctx.Err())
 		case <-time.After(10 * time.Millisecond):
-		}
-		if time.Since(sent) > time.Second {
-			if err := job.Signal("CONT"); err != nil {
-				return nil, err
-			}
-			sent = time.Now()
 		}
 	}
 	return job, nil

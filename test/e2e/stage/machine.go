@@ -48,8 +48,8 @@ type machine struct {
 
 	proc *Proc
 	mu   sync.Mutex // guards seq and writing to ctl
-	seq  int
-	ctl  *os.File // the guest's ttyS0
+	seq  int        // id of the newest script
+	ctl  *os.File   // the guest's ttyS0
 }
 
 // start boots the machine and waits until it takes requests. When it fails, nothing is left running.
@@ -148,17 +148,26 @@ func (m *machine) startScript(script string) (string, error) {
 	if m.proc.Exited() {
 		return "", fmt.Errorf("run in machine %s: the machine has ended", m.name)
 	}
-	m.mu.Lock()
-	m.seq++
-	id := strconv.Itoa(m.seq)
-	m.mu.Unlock()
-	err := os.WriteFile(m.file(id, "cmd"), []byte(script+"\n"), 0o644)
+	id, err := m.place(script)
 	if err == nil {
-		err = m.request("run " + id)
+		err = m.request("look")
 	}
 	if err != nil {
 		return "", fmt.Errorf("run in machine %s: %w", m.name, err)
 	}
+	return id, nil
+}
+
+// place puts a script where the machine finds it, whole, and returns its id.
+func (m *machine) place(script string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id := strconv.Itoa(m.seq + 1)
+	part := m.file(id, "part")
+	if err := errors.Join(os.WriteFile(part, []byte(script+"\n"), 0o644), os.Rename(part, m.file(id, "cmd"))); err != nil {
+		return "", err // the machine waits for this id
+	}
+	m.seq++
 	return id, nil
 }
 

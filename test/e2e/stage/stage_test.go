@@ -229,6 +229,13 @@ func testCuts(t *testing.T, s *Stage) {
 
 func testGuest(t *testing.T, s *Stage, g *Guest) {
 	ctx := bounded(t)
+	id, err := g.place("echo found")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := g.finish(ctx, id); err != nil || res.Stdout != "found\n" {
+		t.Errorf("a script that the machine was not told of: %+v, %v", res, err)
+	}
 	res, err := g.Run(ctx, `hostname; echo trouble >&2; echo "to the 'host'" >/x/line; sync /x/line; exit 7`)
 	want := Result{Stdout: s.Prefix() + "-a-g\n", Stderr: "trouble\n", Code: 7}
 	if err != nil || res != want {

@@ -35,8 +35,9 @@ hostname "$stage_name"
 ip link set lo up
 [ -e "/run/control/boot" ] && . /run/control/boot >/run/control/boot.out 2>&1
 
-# Requests are lines on ttyS0: "run ID", "kill ID SIGNAL", "poweroff". A run takes the script ID.cmd and leaves
-# ID.out, ID.err and, last and with its newline at the end, ID.rc. Spawns cost 30 ms and more here, so there are few: a run is
+# A script to run is a file ID.cmd, of ids that count from 1. It leaves ID.out, ID.err and, last and with its newline at the end, ID.rc.
+# Other requests are lines on ttyS0: "kill ID SIGNAL", "poweroff"; "look" only wakes this shell, which looks for scripts each second anyway:
+# now and then a busy machine does not notice a line (seen: for minutes). Spawns cost 30 ms and more here, so there are few: a run is
 # this shell's background job, which has a process group of its own (set -m), and one bash in it.
 serve() {
     trap : HUP INT QUIT TERM USR1 USR2      # meant for the script; this shell lives on to tell its end
@@ -49,11 +50,18 @@ exec 3<>/dev/ttyS0
 stty -echo <&3
 set -m
 : >/run/control/ready
-while read -r verb id signal <&3; do
+next=1
+while :; do
+    verb=
+    read -t 1 -r verb id signal <&3
+    got=$?
+    [ $got -eq 0 ] || [ $got -gt 128 ] || break     # >128: nothing came
+    while [ -e "/run/control/$next.cmd" ]; do
+        serve "$next" 3<&- &
+        job[$next]=$!
+        next=$((next + 1))
+    done
     case $verb in
-    run)
-        serve "$id" 3<&- &
-        job[$id]=$! ;;
     kill)
         [ -n "${job[$id]}" ] && [ ! -e "/run/control/$id.rc" ] || continue
         kill -s "$signal" -- "-${job[$id]}"
