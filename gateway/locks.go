@@ -15,7 +15,7 @@ import (
 
 // lockTable arbitrates a volume's byte-range locks while this gateway is its home (rule 23). It begins empty with each reign; until
 // every gateway that lives has registered what its clients hold, it grants only what is reclaimed. What a gateway holds whose heartbeat has
-// ended goes to who asks for it; when that gateway registers again, it is told.
+// ended goes to who asks for it; when that gateway registers again, it is told, also of what others have given up again.
 //
 // It also knows which changes other gateways have under way here. None is executed that does not belong to its gateway's newest registration
 // of this reign, and none of an older one runs any more when a registration is answered.
@@ -27,6 +27,8 @@ type lockTable struct {
 	reign      uint64 // epoch; 0 while not home
 	table      locktable.Table
 	registered map[string]*registration // by gateway
+	given      given
+	complete   map[string]uint64 // given.serial when table last had all that a gateway held, by gateway; 0: not in this reign
 	underWay   map[*changeUnderWay]struct{}
 }
 
@@ -51,6 +53,7 @@ func (l *lockTable) begin(ctx context.Context, epoch uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reign, l.table, l.registered = epoch, locktable.Table{}, map[string]*registration{}
+	l.given, l.complete = given{}, map[string]uint64{}
 	return nil
 }
 
@@ -91,7 +94,22 @@ func (l *lockTable) freeing(f func() error) error {
 		}
 		l.table.ReleaseGateway(conflict.Held.Owner.Gateway)
 		delete(l.registered, conflict.Held.Owner.Gateway) // it has to ask what it still has
+		l.complete[conflict.Held.Owner.Gateway] = l.given.serial
 	}
+}
+
+// grant puts k into the table; l.mu is held.
+func (l *lockTable) grant(h volume.Handle, k volume.Lock) error {
+	err := l.freeing(func() error { return l.table.Set(h, k) })
+	if err == nil {
+		l.given.add(h, k)
+	}
+	return err
+}
+
+// lost tells whether others had what a gateway's client says that it held while the table did not have it; l.mu is held.
+func (l *lockTable) lost(h volume.Handle, k volume.Lock) bool {
+	return l.given.since(l.complete[k.Owner.Gateway], h, k)
 }
 
 // lockSession is one gateway's locks under one registration.
@@ -129,13 +147,13 @@ func (s lockSession) Register(ctx context.Context, recovering bool, held []forwa
 	if reg.ready = !recovering; recovering {
 		return nil, nil
 	}
-	reg.known = true
 	l.table.ReleaseGateway(s.gateway)
 	for _, h := range held {
-		if h.Lock.Owner.Gateway != s.gateway || l.freeing(func() error { return l.table.Set(h.Handle, h.Lock) }) != nil {
+		if h.Lock.Owner.Gateway != s.gateway || !reg.known && l.lost(h.Handle, h.Lock) || l.grant(h.Handle, h.Lock) != nil {
 			lost = append(lost, h)
 		}
 	}
+	reg.known, l.complete[s.gateway] = true, l.given.serial
 	return lost, nil
 }
 
@@ -178,7 +196,10 @@ func (s lockSession) SetLock(ctx context.Context, r volume.Request, h volume.Han
 		}
 		// Whether a client may reclaim is for its own gateway to say, which knows what it held (rule 23); a client may
 		// begin again to reclaim after its gateway thought that it was done. A conflict is refused below.
-		return s.freeing(func() error { return s.table.Set(h, k) })
+		if reg := s.registered[s.gateway]; reclaim && (reg.ready || !reg.known) && s.lost(h, k) {
+			return fmt.Errorf("%w: others had it since", volume.ErrNoGrace)
+		}
+		return s.grant(h, k)
 	})
 }
 

@@ -5,6 +5,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -212,11 +213,8 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	c.reg.Expire("gb")
 	c.until("c gets the lock", func() error { return tryLock(t, cc, h, exclusive("o", 0, 9)) })
 	// A reclaim waits for the heartbeat: told of a grace period, Linux would take the lock for lost.
-	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	if err := b.SetLock(short, volume.Request{}, h, exclusive("o", 40, 49), true); !errors.Is(err, volume.ErrDelay) || errors.Is(err, volume.ErrGrace) {
-		t.Errorf("reclaim of a lock at a gateway whose heartbeat is missed: %v", err)
-	}
+	reclaimed := make(chan error, 1)
+	go func() { reclaimed <- b.SetLock(within(t, hang), volume.Request{}, h, exclusive("o", 60, 69), true) }()
 	if err := b.SetLock(within(t, hang), volume.Request{}, h, exclusive("o", 40, 49), false); !errors.Is(err, volume.ErrGrace) {
 		t.Errorf("a new lock for a gateway that is taken to be gone: %v", err)
 	}
@@ -225,8 +223,11 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	if _, err := back.Heartbeat(context.Background(), federation.Alive{Gateway: "gb", Site: "b", Incarnation: b.g.self.Incarnation}, time.Second); err != nil {
 		t.Fatal(err)
 	}
+	if err := <-reclaimed; err != nil {
+		t.Errorf("reclaim of a lock at a gateway whose heartbeat is missed: %v", err)
+	}
 	c.until("b knows what it has lost, and the home that it is back", func() error {
-		if held := b.held.all(); len(held) != 1 || held[0].Lock.Start != 20 {
+		if held := b.held.all(); len(held) != 2 || held[0].Lock.Start+held[1].Lock.Start != 20+60 {
 			return errors.New("it does not")
 		}
 		if a.g.mirror.gone("gb") {
@@ -240,6 +241,124 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	lock(t, a, h, exclusive("o", 0, 9))
 	locked(t, a, h, exclusive("o", 20, 29))
 	lock(t, b, h, exclusive("o", 40, 49))
+}
+
+// TestLockThatOthersHadMeanwhile: what others got while a gateway was taken to be gone is lost to its clients also when they gave it up again.
+func TestLockThatOthersHadMeanwhile(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarted %t", restarted), func(t *testing.T) {
+			c := newCluster(t, "a", "b", "c")
+			id := c.create("v", manifest("v", 2))
+			a, b, cc := c.router("a", id), c.router("b", id), c.router("c", id)
+			h := file(t, a, &client{name: "a"}, "f")
+			lock(t, b, h, exclusive("o", 0, 9))
+			lock(t, b, h, exclusive("kept", 20, 29))
+			c.reg.Expire("gb")
+			c.until("c gets the lock", func() error { return tryLock(t, cc, h, exclusive("o", 5, 14)) })
+			if err := cc.Unlock(within(t, hang), volume.Request{}, h, exclusive("o", 5, 14)); err != nil {
+				t.Fatal(err)
+			}
+			ctx := within(t, hang)
+			anew, _ := b.current()
+			anew.Number += 1000
+			at := lockSession{a.copy().locks, "gb", anew, true}
+			if restarted {
+				if _, err := at.Register(ctx, true, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			back := c.reg.Client(nil)
+			t.Cleanup(func() { _ = back.Close() })
+			if _, err := back.Heartbeat(ctx, federation.Alive{Gateway: "gb", Site: "b", Incarnation: b.g.self.Incarnation}, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			c.until("the home hears of b", func() error {
+				if a.g.mirror.gone("gb") {
+					return errors.New("it does not")
+				}
+				return nil
+			})
+			if !restarted {
+				c.until("b knows what it has lost", func() error {
+					if held := b.held.all(); len(held) != 1 || held[0].Lock.Start != 20 {
+						return fmt.Errorf("it holds %v", held)
+					}
+					return nil
+				})
+				lock(t, a, h, exclusive("o", 0, 9))
+				return
+			}
+			reclaim := func(l volume.Lock) error { return at.SetLock(ctx, volume.Request{}, h, b.registeredAs(l), true) }
+			if err := reclaim(exclusive("o", 0, 9)); !errors.Is(err, volume.ErrNoGrace) {
+				t.Errorf("reclaim of what c had: %v", err)
+			}
+			if err := reclaim(exclusive("kept", 20, 29)); err != nil {
+				t.Errorf("reclaim of what nobody had: %v", err)
+			}
+			at.reg.Number++
+			held := []forward.HeldLock{{Handle: h, Lock: b.registeredAs(exclusive("kept", 20, 29))}, {Handle: h, Lock: b.registeredAs(exclusive("o", 9, 9))}}
+			if lost, err := at.Register(ctx, false, held); err != nil || len(lost) != 1 || lost[0] != held[1] {
+				t.Errorf("registration of what c had, and of what nobody had: lost %v, %v", lost, err)
+			}
+		})
+	}
+}
+
+func TestGiven(t *testing.T) {
+	var g given
+	h := volume.Handle{Ino: 7}
+	at := func(gateway string, start, end uint64, exclusive bool) volume.Lock {
+		return volume.Lock{Owner: volume.LockOwner{Gateway: gateway, Owner: "o"}, Start: start, End: end, Exclusive: exclusive}
+	}
+	g.add(h, at("c", 10, 19, false))
+	before := g.serial
+	g.add(h, at("c", 30, 39, true))
+	for _, tc := range []struct {
+		serial uint64
+		lock   volume.Lock
+		want   bool
+	}{
+		{0, at("b", 0, 9, true), false},
+		{0, at("b", 0, 10, true), true},
+		{0, at("b", 0, 10, false), false},
+		{0, at("b", 39, 50, false), true},
+		{0, at("c", 0, 100, true), false},
+		{before, at("b", 10, 19, true), false},
+		{before, at("b", 19, 30, false), true},
+		{g.serial, at("b", 0, 100, true), false},
+	} {
+		if got := g.since(tc.serial, h, tc.lock); got != tc.want {
+			t.Errorf("since %d, %+v: %t", tc.serial, tc.lock, got)
+		}
+	}
+	if g.since(0, volume.Handle{Ino: 8}, at("b", 0, 100, true)) {
+		t.Error("another file")
+	}
+	// One range again and again takes no more room; many take the whole file, for everybody.
+	for range 2 * maxGivenRanges {
+		g.add(h, at("c", 10, 19, true))
+	}
+	if n := len(g.files[h]); n != 2 {
+		t.Errorf("%d ranges", n)
+	}
+	for i := range uint64(maxGivenRanges) {
+		g.add(h, at("c", 1000+2*i, 1000+2*i, true))
+	}
+	if n := len(g.files[h]); n > maxGivenRanges || !g.since(0, h, at("b", 5000, 5000, false)) || !g.since(0, h, at("c", 10, 10, false)) {
+		t.Errorf("%d ranges, and not all are remembered", n)
+	}
+	// Too many files are all files, until then.
+	for i := range uint64(maxGivenFiles) {
+		g.add(volume.Handle{Ino: 100 + i}, at("c", 0, 0, true))
+	}
+	now := g.serial
+	if n := len(g.files); n > maxGivenFiles || !g.since(0, volume.Handle{Ino: 9}, at("b", 0, 0, false)) {
+		t.Errorf("%d files, and not all are remembered", n)
+	}
+	g.add(h, at("c", 1, 1, true))
+	if g.since(now, volume.Handle{Ino: 100}, at("b", 0, 0, true)) || !g.since(now, h, at("b", 1, 1, true)) {
+		t.Error("what came after is not told from what came before")
+	}
 }
 
 // TestClientIsToldOfALostLock: it does not go on writing under it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/volume/memvol"
 )
 
 func reclaimOp(access, deny int) arg {
@@ -74,8 +75,17 @@ func TestReclaim(t *testing.T) {
 		t.Fatalf("status flags %#x", h.flags)
 	}
 	// A second round of reclaims, begun by an overtaken reply, finds what is held.
-	h.call(op(xdr.OP_PUTFH, fh), reclaimOp(3, 0)).ok(xdr.OP_PUTFH).opened()
+	id = h.call(op(xdr.OP_PUTFH, fh), reclaimOp(3, 0)).ok(xdr.OP_PUTFH).opened()
 	h.call(op(xdr.OP_PUTFH, fh), reclaimOp(3, 3)).ok(xdr.OP_PUTFH).want(xdr.OP_OPEN, xdr.NFS4ERR_NO_GRACE)
+	// The volume may wait for another gateway then. That is a grace period to who asks for more, and a delay to who reclaims.
+	again := func() *answer {
+		return h.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.WRITE_LT, true, 0, 10, id, "l")).ok(xdr.OP_PUTFH)
+	}
+	r.vol.SetGrace(memvol.GraceOn)
+	again().want(xdr.OP_LOCK, xdr.NFS4ERR_DELAY)
+	h.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.WRITE_LT, false, 20, 10, id, "l")).ok(xdr.OP_PUTFH).want(xdr.OP_LOCK, xdr.NFS4ERR_GRACE)
+	r.vol.SetGrace(memvol.GraceNone)
+	again().ok(xdr.OP_LOCK)
 	// The lock is held against others.
 	_, other := idle.open("f", 3, 0)
 	idle.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.READ_LT, false, 9, 1, other, "l")).ok(xdr.OP_PUTFH).want(xdr.OP_LOCK, xdr.NFS4ERR_DENIED)

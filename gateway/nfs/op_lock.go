@@ -124,7 +124,7 @@ func (k *call) lock() xdr.Status {
 }
 
 func (k *call) setLock(use *state.LockUse, l volume.Lock, reclaim bool) xdr.Status {
-	st := k.s.table.MayOpen(k.client)
+	st, asked := k.s.table.MayOpen(k.client), reclaim
 	if reclaim {
 		st = k.s.table.MayReclaim(k.client)
 		if st != xdr.NFS4_OK && use.Reclaimed(l.Start, l.End, l.Exclusive) {
@@ -144,6 +144,9 @@ func (k *call) setLock(use *state.LockUse, l volume.Lock, reclaim bool) xdr.Stat
 			return xdr.NFS4ERR_RECLAIM_CONFLICT
 		}
 		st := k.denied(err)
+		if asked && st == xdr.NFS4ERR_GRACE {
+			st = xdr.NFS4ERR_DELAY // Linux takes the lock for lost otherwise (nfs4_reclaim_locks, seen in 6.1)
+		}
 		if k.drop || st == xdr.NFS4ERR_IO || st == xdr.NFS4ERR_SERVERFAULT {
 			k.s.release(use.Doubtful())
 		}

@@ -3,6 +3,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -82,22 +83,30 @@ func TestStateOfOneClientIsBounded(t *testing.T) {
 	}
 }
 
-// TestManyRestarts has a client do what Linux does at each restart: it comes in its
-// newest session, is told of the restart, makes another session and destroys none.
+// TestManyRestarts has a client do what Linux does at each restart: it comes in its newest session, is told of the restart, makes another session
+// and destroys none. At every third start it does not come; at every fifth it makes a session without coming in an old one.
 func TestManyRestarts(t *testing.T) {
 	var store MemStore
-	newest := xdr.SessionID{}
-	for boot := range 2 * maxSessions {
+	var made []xdr.SessionID
+	for boot := 1; boot < 3*maxSessions; boot++ {
 		cfg := config(&store)
-		cfg.Boot = uint64(boot + 1)
+		cfg.Boot = uint64(boot)
 		tab, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if boot > 0 {
-			use, _, st := tab.Begin(newest, "a", 0, 1, 0, 0)
+		for i, id := range made {
+			if there := tab.Session(id) != nil; there != (len(made)-i <= maxSessions) {
+				t.Fatalf("boot %d: session %d of %d is there: %t", boot, i, len(made), there)
+			}
+		}
+		if boot%3 == 0 {
+			continue
+		}
+		if len(made) > 0 && boot%5 != 0 {
+			use, _, st := tab.Begin(made[len(made)-1], "a", 0, 1, 0, 0)
 			if st != xdr.NFS4_OK {
-				t.Fatalf("boot %d: the session that the client had: %v", cfg.Boot, st)
+				t.Fatalf("boot %d: the session that the client had: %v", boot, st)
 			}
 			use.Answer(nil)
 		}
@@ -105,18 +114,16 @@ func TestManyRestarts(t *testing.T) {
 		if st != xdr.NFS4_OK {
 			t.Fatal(st)
 		}
-		made, st := tab.CreateSession(CreateArgs{ClientID: x.ClientID, Sequence: x.Sequence, Fore: xdr.ChannelAttrs{MaxRequests: 1}})
+		args := CreateArgs{ClientID: x.ClientID, Sequence: x.Sequence, Fore: xdr.ChannelAttrs{MaxRequests: 1}}
+		created, st := tab.CreateSession(args)
 		if st != xdr.NFS4_OK {
-			t.Fatalf("boot %d: a new session: %v", cfg.Boot, st)
+			t.Fatalf("boot %d: a new session: %v", boot, st)
 		}
-		if boot > 0 && tab.Session(newest) == nil {
-			t.Fatalf("boot %d: the session that the client had until now is gone", cfg.Boot)
+		if again, st := tab.CreateSession(args); st != xdr.NFS4_OK || again != created {
+			t.Errorf("boot %d: the same again: %v, %v", boot, again, st)
 		}
-		newest = made.Session
-		c := tab.Session(newest).Client
-		if n := len(c.sessions); n > maxSessions {
-			t.Fatalf("boot %d: %d sessions", cfg.Boot, n)
-		}
+		made = append(made, created.Session)
+		c := tab.Session(created.Session).Client
 		if st := tab.ReclaimComplete(c, false); st != xdr.NFS4_OK {
 			t.Fatal(st)
 		}
@@ -129,7 +136,8 @@ func TestManyRestarts(t *testing.T) {
 // TestRoomForASession has all sessions but one in use, of a client that may not have more.
 func TestRoomForASession(t *testing.T) {
 	now := time.Unix(1, 0)
-	cfg := config(&MemStore{})
+	var store MemStore
+	cfg := config(&store)
 	cfg.Now = func() time.Time { return now }
 	var forgotten []string
 	cfg.Forget = func(f Forgotten) { forgotten = append(forgotten, f.Prefix) }
@@ -174,6 +182,11 @@ func TestRoomForASession(t *testing.T) {
 		t.Errorf("requests run in all sessions that were not used for a lease: %v", st)
 	}
 	use.Answer(nil)
+	store.Fail = errors.New("full")
+	if _, st := create(); st != xdr.NFS4ERR_DELAY || tab.Session(old) == nil {
+		t.Errorf("the record cannot be saved: %v", st)
+	}
+	store.Fail = nil
 	made, st := create()
 	if st != xdr.NFS4_OK || tab.Session(old) != nil || tab.Session(running) == nil || tab.Session(made.Session) == nil {
 		t.Errorf("one session was not used for a lease: %v", st)

@@ -41,7 +41,10 @@ type sessionRecord struct {
 func recordKey(client uint64) string { return fmt.Sprintf("client-%016x", client) }
 
 // record returns the durable form of c; t.mu is held.
-func (c *Client) record() record {
+func (c *Client) record() record { return c.recordWithout(nil) }
+
+// recordWithout is record as it is when a session has ended; t.mu is held.
+func (c *Client) recordWithout(ended *Session) record {
 	r := record{
 		Version: recordVersion, ID: c.ID, Boot: c.boot, Serial: c.serial,
 		Owner: []byte(c.owner), Verifier: c.verifier[:], Principal: c.principal,
@@ -49,6 +52,9 @@ func (c *Client) record() record {
 		Last: c.lastCreated.Session[:],
 	}
 	for _, s := range c.sessions {
+		if s == ended {
+			continue
+		}
 		r.Sessions = append(r.Sessions, sessionRecord{append([]byte(nil), s.ID[:]...), s.made, s.Flags, s.Fore, s.Back})
 	}
 	return r

@@ -81,8 +81,11 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	case a.Invalid != xdr.NFS4_OK:
 		st = a.Invalid
 	}
+	var replaced *Session
 	if st == xdr.NFS4_OK && len(c.sessions) >= maxSessions {
-		st = t.makeRoom(c)
+		if replaced = t.oldestUnused(c); replaced == nil {
+			st = xdr.NFS4ERR_NOSPC
+		}
 	}
 	if st != xdr.NFS4_OK {
 		t.mu.Unlock()
@@ -100,7 +103,7 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	if old != nil && old != c && (old.presumed || len(old.revoked) > old.admin) {
 		c.presumed = true
 	}
-	r := c.record()
+	r := c.recordWithout(replaced)
 	if !c.confirmed {
 		r.Boot, r.Serial = t.cfg.Boot, t.serial
 	}
@@ -118,6 +121,9 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 			t.cfg.Log.Error("create session: end the client's former incarnation", "client", c.Address, "err", err)
 			return Created{}, xdr.NFS4ERR_DELAY
 		}
+	}
+	if replaced != nil {
+		t.remove(replaced)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,26 +143,17 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	return c.lastCreated, xdr.NFS4_OK
 }
 
-// makeRoom ends the oldest session that c has replaced by others. A client that
-// is told of a restart makes a new session and destroys no old one (Linux does, at
-// SEQ4_STATUS_RESTART_RECLAIM_NEEDED), so that they add up while a server
-// restarts more often than sessions are swept; that must not keep
-// the client from reclaiming its locks. It is NFS4ERR_NOSPC if all are
-// in use. admin and mu are held; mu is released meanwhile.
-func (t *Table) makeRoom(c *Client) xdr.Status {
-	var oldest *Session
+// oldestUnused is the oldest session that c has replaced by others, or nil. A client that is told of a restart makes a new session and destroys no
+// old one (Linux does, at SEQ4_STATUS_RESTART_RECLAIM_NEEDED), so that they add up while a server restarts more often than sessions are
+// swept; that must not keep the client from reclaiming its locks. mu is held.
+func (t *Table) oldestUnused(c *Client) (oldest *Session) {
 	for _, s := range c.sessions {
 		unused := s.idle || t.cfg.Now().Sub(s.used) > t.cfg.Lease
-		if unused && s.ID != c.lastCreated.Session && !s.busy() && (oldest == nil || s.made < oldest.made) {
+		if unused && !s.busy() && (oldest == nil || s.made < oldest.made) {
 			oldest = s
 		}
 	}
-	if oldest == nil {
-		return xdr.NFS4ERR_NOSPC
-	}
-	t.mu.Unlock()
-	defer t.mu.Lock()
-	return t.destroySession(oldest.ID)
+	return oldest
 }
 
 // Session returns the session called id, or nil.
@@ -182,19 +179,22 @@ func (t *Table) destroySession(id xdr.SessionID) xdr.Status {
 		return xdr.NFS4ERR_BADSESSION
 	}
 	c := s.Client
-	delete(c.sessions, id)
-	r := c.record()
-	c.sessions[id] = s
+	r := c.recordWithout(s)
 	t.mu.Unlock()
 	if err := t.save(r); err != nil {
 		t.cfg.Log.Error("destroy session", "client", c.Address, "err", err)
 		return xdr.NFS4ERR_DELAY
 	}
+	t.remove(s)
+	return xdr.NFS4_OK
+}
+
+// remove takes a session out of the table that is not in its client's record any more; mu is not held. Requests that run in it go on.
+func (t *Table) remove(s *Session) {
 	t.mu.Lock()
-	delete(t.sessions, id)
-	delete(c.sessions, id)
-	f := c.forgotten(id)
+	delete(t.sessions, s.ID)
+	delete(s.Client.sessions, s.ID)
+	f := s.Client.forgotten(s.ID)
 	t.mu.Unlock()
 	t.tell(nil, f)
-	return xdr.NFS4_OK
 }
