@@ -14,7 +14,7 @@ const (
 	maxGivenRanges = 128 // of one file
 )
 
-// given remembers which locks a home has granted in a reign, also those that were given up since. A gateway whose locks were not in the home's
+// given remembers which locks a home has newly granted in a reign, also those that were given up since. A gateway whose locks were not in the home's
 // table for a while asks for them again: what others had meanwhile its clients have lost, although nobody stands against them any more, for
 // they must not go on with what they read under it (RFC 8881 section 8.4.2.1). Where it cannot remember everything, it remembers too much.
 // The zero value remembers nothing.

@@ -98,15 +98,6 @@ func (l *lockTable) freeing(f func() error) error {
 	}
 }
 
-// grant puts k into the table; l.mu is held.
-func (l *lockTable) grant(h volume.Handle, k volume.Lock) error {
-	err := l.freeing(func() error { return l.table.Set(h, k) })
-	if err == nil {
-		l.given.add(h, k)
-	}
-	return err
-}
-
 // lost tells whether others had what a gateway's client says that it held while the table did not have it; l.mu is held.
 func (l *lockTable) lost(h volume.Handle, k volume.Lock) bool {
 	return l.given.since(l.complete[k.Owner.Gateway], h, k)
@@ -149,7 +140,7 @@ func (s lockSession) Register(ctx context.Context, recovering bool, held []forwa
 	}
 	l.table.ReleaseGateway(s.gateway)
 	for _, h := range held {
-		if h.Lock.Owner.Gateway != s.gateway || !reg.known && l.lost(h.Handle, h.Lock) || l.grant(h.Handle, h.Lock) != nil {
+		if h.Lock.Owner.Gateway != s.gateway || !reg.known && l.lost(h.Handle, h.Lock) || l.freeing(func() error { return l.table.Set(h.Handle, h.Lock) }) != nil {
 			lost = append(lost, h)
 		}
 	}
@@ -199,7 +190,11 @@ func (s lockSession) SetLock(ctx context.Context, r volume.Request, h volume.Han
 		if reg := s.registered[s.gateway]; reclaim && (reg.ready || !reg.known) && s.lost(h, k) {
 			return fmt.Errorf("%w: others had it since", volume.ErrNoGrace)
 		}
-		return s.grant(h, k)
+		err := s.freeing(func() error { return s.table.Set(h, k) })
+		if err == nil && !reclaim { // nobody lives then whose locks the table does not have: see grace
+			s.given.add(h, k)
+		}
+		return err
 	})
 }
 
