@@ -164,8 +164,11 @@ func (m *machine) place(script string) (string, error) {
 	defer m.mu.Unlock()
 	id := strconv.Itoa(m.seq + 1)
 	part := m.file(id, "part")
-	if err := errors.Join(os.WriteFile(part, []byte(script+"\n"), 0o644), os.Rename(part, m.file(id, "cmd"))); err != nil {
+	if err := os.WriteFile(part, []byte(script+"\n"), 0o644); err != nil {
 		return "", err // the machine waits for this id
+	}
+	if err := os.Rename(part, m.file(id, "cmd")); err != nil {
+		return "", err
 	}
 	m.seq++
 	return id, nil
