@@ -8,9 +8,10 @@ GO ?= go
 .NOTPARALLEL:
 
 TOOLS = $(shell hack/tools/build -p)
-# What has no goroutines of its own to race, and takes long: charts are rendered, the tree is read.
-PLAIN = ./charts/... ./test/layout ./test/apiserver ./hack/...
-UNIT = $$($(GO) list ./... | grep -v -e /test/e2e -e /test/scale -e /charts -e /test/layout -e /test/apiserver -e /hack)
+# What has no goroutines of its own to race, and takes long: the protocol's schedules are one deterministic loop each, charts are rendered,
+# the tree is read.
+PLAIN = ./replica/protocol ./charts/... ./test/layout ./test/apiserver ./hack/...
+UNIT = $$($(GO) list ./... | grep -v -e /test/ -e /charts -e /hack -e /replica/protocol)
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help kube-tools demo demo-bare test verify generate bench soak build clean mutations root deps tools
@@ -30,14 +31,14 @@ demo-bare: root deps tools build ## the same without Kubernetes: three sites, ma
 	@KEEP=$(KEEP) $(GO) run ./test/e2e/demobare
 
 # The clusters with Weir installed take nearly as long as everything else, and wait half of that time: so two halves run at once, clusters and the rest.
-CLUSTERS = ./test/e2e/installed ./test/e2e/kube ./test/e2e/stage
-OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v -e /e2e/installed -e /e2e/kube -e /e2e/stage)
+CLUSTERS = ./test/e2e/installed
+OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v /e2e/installed)
 
 test: root deps tools kube-tools build ## run all tests but the long form of soak: clusters, and beside them units with the race detector and the rest
 	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)
 	@$(GO) test -count=1 -p 1 -timeout 40m $(CLUSTERS) & clusters=$$!; trap 'pkill -TERM -P $$clusters; wait' INT TERM; \
 	printf '\n== unit tests: with the race detector where there is something to race; packages that did not change are cached\n'; \
-	$(GO) test -p 1 $(PLAIN) && $(GO) test -race -p 2 $(UNIT); units=$$?; \
+	$(GO) test -p 2 $(PLAIN) && $(GO) test -race -p 2 -ldflags=-w $(UNIT); units=$$?; \
 	printf '\n== end-to-end tests: sites, links, and kernel NFS clients on this machine\n'; \
 	$(GO) test -count=1 -p 1 -timeout 40m $(OTHERS); rest=$$?; \
 	wait $$clusters && [ $$units = 0 ] && [ $$rest = 0 ]

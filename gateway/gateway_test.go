@@ -120,7 +120,9 @@ func TestConformance(t *testing.T) {
 				return volumetest.Subject{Trails: c.site != "a", Open: func() volume.Volume {
 					n++
 					name := fmt.Sprint("v", n)
-					return w.router(c.site, w.create(name, manifest(name, 2)))
+					id := w.create(name, manifest(name, 2))
+					t.Cleanup(func() { w.delete(id) }) // or its copies and their heartbeats slow all later parts
+					return w.router(c.site, id)
 				}}
 			})
 		})

@@ -28,16 +28,17 @@ type lockTable struct {
 	table      locktable.Table
 	registered map[string]*registration // by gateway
 	given      given
-	complete   map[string]uint64 // given.serial when table last had all that a gateway held, by gateway; 0: not in this reign
+	complete   map[string]uint64 // given.serial when the locks of a gateway that is gone were let go, by gateway; 0: not in this reign
 	underWay   map[*changeUnderWay]struct{}
 }
 
 // registration is what a gateway said in this reign.
 type registration struct {
 	newest  forward.Registration
-	ready   bool // its clients have what they held
-	known   bool // it was ready once: table has what its former process held
-	changes bool // they belong to registrations too
+	ready   bool   // its clients have what they held
+	known   bool   // table has what it held, also what its former process did, and it knows what of that is lost
+	base    uint64 // given.serial when table last had all that it held, before it was known: what others had since, it has lost
+	changes bool   // they belong to registrations too
 }
 
 func newLockTable(r *replicaOf, g *Gateway) *lockTable {
@@ -61,7 +62,7 @@ func (l *lockTable) begin(ctx context.Context, epoch uint64) error {
 func (l *lockTable) end() []*changeUnderWay {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.reign = 0
+	l.reign, l.given = 0, given{} // which may be large
 	return l.endChanges("")
 }
 
@@ -71,7 +72,7 @@ func (l *lockTable) grace() bool {
 	if !synced {
 		return true // it is not known who lives
 	}
-	for _, gateway := range living {
+	for _, gateway := range append(living, l.g.cfg.Name) { // which lives, though its heartbeat may be late
 		if reg := l.registered[gateway]; l.g.uses(l.r.uuid, gateway) && (reg == nil || !reg.ready && !reg.known) {
 			return true
 		}
@@ -92,15 +93,13 @@ func (l *lockTable) freeing(f func() error) error {
 		if !errors.As(err, &conflict) || !l.gone(conflict.Held.Owner.Gateway) {
 			return err
 		}
-		l.table.ReleaseGateway(conflict.Held.Owner.Gateway)
-		delete(l.registered, conflict.Held.Owner.Gateway) // it has to ask what it still has
-		l.complete[conflict.Held.Owner.Gateway] = l.given.serial
+		gone := conflict.Held.Owner.Gateway
+		l.table.ReleaseGateway(gone)
+		if reg := l.registered[gone]; reg != nil && reg.known { // else table did not have everything
+			l.complete[gone] = l.given.serial
+		}
+		delete(l.registered, gone) // it has to ask what it still has
 	}
-}
-
-// lost tells whether others had what a gateway's client says that it held while the table did not have it; l.mu is held.
-func (l *lockTable) lost(h volume.Handle, k volume.Lock) bool {
-	return l.given.since(l.complete[k.Owner.Gateway], h, k)
 }
 
 // lockSession is one gateway's locks under one registration.
@@ -136,15 +135,18 @@ func (s lockSession) Register(ctx context.Context, recovering bool, held []forwa
 		return nil, s.isLate()
 	}
 	if reg.ready = !recovering; recovering {
+		if reg.known {
+			reg.base = l.given.serial
+		}
 		return nil, nil
 	}
 	l.table.ReleaseGateway(s.gateway)
 	for _, h := range held {
-		if h.Lock.Owner.Gateway != s.gateway || !reg.known && l.lost(h.Handle, h.Lock) || l.freeing(func() error { return l.table.Set(h.Handle, h.Lock) }) != nil {
+		if h.Lock.Owner.Gateway != s.gateway || !reg.known && l.given.since(reg.base, h.Handle, h.Lock) || l.freeing(func() error { return l.table.Set(h.Handle, h.Lock) }) != nil {
 			lost = append(lost, h)
 		}
 	}
-	reg.known, l.complete[s.gateway] = true, l.given.serial
+	reg.known = reg.known || len(lost) == 0 // else it may not hear this answer, and ask again: see isNewest
 	return lost, nil
 }
 
@@ -160,7 +162,7 @@ func (s lockSession) renew() (*registration, error) {
 	reg := s.registered[s.gateway]
 	switch {
 	case reg == nil:
-		reg = &registration{}
+		reg = &registration{base: s.complete[s.gateway]}
 		s.registered[s.gateway] = reg
 	case reg.newest.Incarnation == s.reg.Incarnation && reg.newest.Number >= s.reg.Number:
 		return nil, s.isLate()
@@ -187,7 +189,7 @@ func (s lockSession) SetLock(ctx context.Context, r volume.Request, h volume.Han
 		}
 		// Whether a client may reclaim is for its own gateway to say, which knows what it held (rule 23); a client may
 		// begin again to reclaim after its gateway thought that it was done. A conflict is refused below.
-		if reg := s.registered[s.gateway]; reclaim && (reg.ready || !reg.known) && s.lost(h, k) {
+		if reclaim && s.given.since(s.registered[s.gateway].base, h, k) {
 			return fmt.Errorf("%w: others had it since", volume.ErrNoGrace)
 		}
 		err := s.freeing(func() error { return s.table.Set(h, k) })
@@ -226,10 +228,14 @@ func (s lockSession) Unlock(ctx context.Context, r volume.Request, h volume.Hand
 	return err
 }
 
-// isNewest tells whether the gateway has not registered anew since; mu is held.
+// isNewest tells whether the gateway has not registered anew since; mu is held. If so, it has heard the answer to that registration.
 func (s lockSession) isNewest() bool {
 	reg := s.registered[s.gateway]
-	return reg != nil && reg.newest == s.reg
+	if reg == nil || reg.newest != s.reg {
+		return false
+	}
+	reg.known = reg.known || reg.ready
+	return true
 }
 
 func (s lockSession) run(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock, f func() error) error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -245,60 +246,104 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 
 // TestLockThatOthersHadMeanwhile: what others got while a gateway was taken to be gone is lost to its clients also when they gave it up again.
 func TestLockThatOthersHadMeanwhile(t *testing.T) {
-	for _, restarted := range []bool{false, true} {
-		t.Run(fmt.Sprintf("restarted %t", restarted), func(t *testing.T) {
+	for _, how := range []string{"lives", "restarted", "did not hear the answer", "gone again while it recovers"} {
+		t.Run(how, func(t *testing.T) {
 			c := newCluster(t, "a", "b", "c")
 			id := c.create("v", manifest("v", 2))
 			a, b, cc := c.router("a", id), c.router("b", id), c.router("c", id)
 			h := file(t, a, &client{name: "a"}, "f")
-			lock(t, b, h, exclusive("o", 0, 9))
-			lock(t, b, h, exclusive("kept", 20, 29))
-			c.reg.Expire("gb")
-			c.until("c gets the lock", func() error { return tryLock(t, cc, h, exclusive("o", 5, 14)) })
-			if err := cc.Unlock(within(t, hang), volume.Request{}, h, exclusive("o", 5, 14)); err != nil {
-				t.Fatal(err)
-			}
 			ctx := within(t, hang)
-			anew, _ := b.current()
-			anew.Number += 1000
-			at := lockSession{a.copy().locks, "gb", anew, true}
-			if restarted {
-				if _, err := at.Register(ctx, true, nil); err != nil {
+			had := func(l volume.Lock) { // c has it for a while
+				c.until("c gets the lock", func() error { return tryLock(t, cc, h, l) })
+				if err := cc.Unlock(ctx, volume.Request{}, h, l); err != nil {
 					t.Fatal(err)
 				}
 			}
 			back := c.reg.Client(nil)
 			t.Cleanup(func() { _ = back.Close() })
-			if _, err := back.Heartbeat(ctx, federation.Alive{Gateway: "gb", Site: "b", Incarnation: b.g.self.Incarnation}, time.Second); err != nil {
-				t.Fatal(err)
-			}
-			c.until("the home hears of b", func() error {
-				if a.g.mirror.gone("gb") {
-					return errors.New("it does not")
+			returns := func() {
+				if _, err := back.Heartbeat(ctx, federation.Alive{Gateway: "gb", Site: "b", Incarnation: b.g.self.Incarnation}, time.Second); err != nil {
+					t.Fatal(err)
 				}
-				return nil
-			})
-			if !restarted {
+				c.until("the home hears of b", func() error {
+					if a.g.mirror.gone("gb") {
+						return errors.New("it does not")
+					}
+					return nil
+				})
+			}
+			taken, kept := exclusive("o", 0, 9), exclusive("kept", 20, 29)
+			lock(t, b, h, taken)
+			lock(t, b, h, kept)
+			c.reg.Expire("gb")
+			had(exclusive("o", 5, 14))
+			anew, _ := b.current()
+			anew.Number += 1000
+			at := lockSession{a.copy().locks, "gb", anew, true}
+			ask := func(l volume.Lock, reclaim bool) error {
+				return at.SetLock(ctx, volume.Request{}, h, b.registeredAs(l), reclaim)
+			}
+			register := func(recovering bool, want []volume.Lock, held ...volume.Lock) {
+				t.Helper()
+				var all []forward.HeldLock
+				for _, l := range held {
+					all = append(all, forward.HeldLock{Handle: h, Lock: b.registeredAs(l)})
+				}
+				at.reg.Number++
+				lost, err := at.Register(ctx, recovering, all)
+				var got []volume.Lock
+				for _, l := range lost {
+					got = append(got, l.Lock)
+				}
+				for i := range want {
+					want[i] = b.registeredAs(want[i])
+				}
+				if err != nil || !slices.Equal(got, want) {
+					t.Errorf("registration of %v: lost %v, %v; want %v", held, got, err, want)
+				}
+			}
+			reclaim := func(l volume.Lock, want error) {
+				t.Helper()
+				if err := ask(l, true); !errors.Is(err, want) {
+					t.Errorf("reclaim of %v: %v, want %v", l, err, want)
+				}
+			}
+			switch how {
+			case "lives":
+				returns()
 				c.until("b knows what it has lost", func() error {
 					if held := b.held.all(); len(held) != 1 || held[0].Lock.Start != 20 {
 						return fmt.Errorf("it holds %v", held)
 					}
 					return nil
 				})
-				lock(t, a, h, exclusive("o", 0, 9))
-				return
-			}
-			reclaim := func(l volume.Lock) error { return at.SetLock(ctx, volume.Request{}, h, b.registeredAs(l), true) }
-			if err := reclaim(exclusive("o", 0, 9)); !errors.Is(err, volume.ErrNoGrace) {
-				t.Errorf("reclaim of what c had: %v", err)
-			}
-			if err := reclaim(exclusive("kept", 20, 29)); err != nil {
-				t.Errorf("reclaim of what nobody had: %v", err)
-			}
-			at.reg.Number++
-			held := []forward.HeldLock{{Handle: h, Lock: b.registeredAs(exclusive("kept", 20, 29))}, {Handle: h, Lock: b.registeredAs(exclusive("o", 9, 9))}}
-			if lost, err := at.Register(ctx, false, held); err != nil || len(lost) != 1 || lost[0] != held[1] {
-				t.Errorf("registration of what c had, and of what nobody had: lost %v, %v", lost, err)
+				lock(t, a, h, taken)
+			case "restarted":
+				register(true, nil)
+				returns()
+				reclaim(taken, volume.ErrNoGrace)
+				reclaim(kept, nil)
+				register(false, []volume.Lock{exclusive("o", 9, 9)}, kept, exclusive("o", 9, 9))
+				reclaim(taken, volume.ErrNoGrace) // it is late, too
+			case "did not hear the answer":
+				returns()
+				register(false, []volume.Lock{taken}, taken, kept)
+				register(false, []volume.Lock{taken}, taken, kept)
+				had(exclusive("n", 40, 49))
+				if err := ask(exclusive("n", 40, 49), false); err != nil { // now it has
+					t.Error(err)
+				}
+				register(false, nil, kept, exclusive("n", 40, 49))
+			case "gone again while it recovers":
+				register(true, nil)
+				returns()
+				reclaim(kept, nil)
+				c.reg.Expire("gb")
+				had(kept)
+				register(true, nil)
+				returns()
+				reclaim(taken, volume.ErrNoGrace)
+				reclaim(kept, volume.ErrNoGrace)
 			}
 		})
 	}

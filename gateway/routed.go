@@ -395,11 +395,8 @@ func (v *Router) TestLock(ctx context.Context, r volume.Request, h volume.Handle
 // Unlock implements volume.Locker.
 func (v *Router) Unlock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
 	l = v.registeredAs(l)
-	err := v.locks(ctx, func(ctx context.Context, k forward.Locks) error { return k.Unlock(ctx, r, h, l) }, func() { v.held.released(h, l) })
-	if errors.Is(err, volume.ErrStale) { // with the file
-		v.held.released(h, l)
-	}
-	return err
+	v.held.released(h, l) // not when it is answered: a home that has let go, and is lost before it says so, may have given it to others
+	return v.locks(ctx, func(ctx context.Context, k forward.Locks) error { return k.Unlock(ctx, r, h, l) }, func() {})
 }
 
 // At the home, a lock's owner is this gateway, whatever name its client goes by here.

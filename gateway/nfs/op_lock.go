@@ -140,8 +140,8 @@ func (k *call) setLock(use *state.LockUse, l volume.Lock, reclaim bool) xdr.Stat
 	}
 	h := k.cur.h
 	if err := k.cur.vol.SetLock(k.ctx(), k.change(0), h, l, reclaim); err != nil {
-		if reclaim && errors.Is(err, volume.ErrLocked) {
-			return xdr.NFS4ERR_RECLAIM_CONFLICT
+		if reclaim && (errors.Is(err, volume.ErrLocked) || errors.Is(err, volume.ErrNoGrace)) { // others have it, or had it meanwhile
+			return xdr.NFS4ERR_RECLAIM_CONFLICT // after NFS4ERR_NO_GRACE Linux reclaims nothing any more, on any volume (nfs4_recovery_handle_error, seen in 6.1)
 		}
 		st := k.denied(err)
 		if asked && st == xdr.NFS4ERR_GRACE {

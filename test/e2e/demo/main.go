@@ -33,7 +33,7 @@ type show struct {
 	*playbill.Play
 	*installed.Federated
 	source string // a tree of files, as every machine sees it
-	sum    string // hash of its files' hashes; known once it was needed
+	sum    string // hash of its files' hashes
 }
 
 func demo(ctx context.Context, p *playbill.Play, dir string) (err error) {
@@ -182,7 +182,11 @@ spec:
 `, name, kube.ImageName("app"), mounts, s.source, volumes)
 }
 
-const sums = "cd %s && find . -path ./cmd -prune -o -type f -print | sort | xargs sha256sum | sha256sum"
+// files lists the files of the tree, sums hashes their names and contents.
+const (
+	files = "find . -path ./cmd -prune -o -type f -print"
+	sums  = files + " | LC_ALL=C sort | xargs sha256sum | sha256sum"
+)
 
 // share has a pod at each of two sites use the volume.
 func (s *show) share(ctx context.Context) error {
@@ -198,10 +202,15 @@ func (s *show) share(ctx context.Context) error {
 		return err
 	}
 	fmt.Println("  " + mount)
+	count, err := s.original(ctx, files+" | wc -l")
+	if err != nil {
+		return err
+	}
+	if s.sum, err = s.original(ctx, sums); err != nil {
+		return err
+	}
 	begin := time.Now()
-	count, err := s.exec(ctx, "a", "at-a", `set -e; cd /source; mkdir /data/go; find . -path ./cmd -prune -o -type d -print | (cd /data/go; xargs mkdir -p)
-find . -path ./cmd -prune -o -type f -print > /tmp/files
-xargs -P 8 -n 120 sh -c 'tar -cf - "$@" | tar -xmf - -C /data/go' tar < /tmp/files; sync; wc -l < /tmp/files`)
+	_, err = s.exec(ctx, "a", "at-a", `set -e; cd /source; mkdir /data/go; ls | grep -vx cmd | xargs -P 8 -I {} cp -R {} /data/go; sync`)
 	if err != nil {
 		return err
 	}
@@ -228,17 +237,22 @@ xargs -P 8 -n 120 sh -c 'tar -cf - "$@" | tar -xmf - -C /data/go' tar < /tmp/fil
 
 // verify compares the tree's hashes with those of the original.
 func (s *show) verify(ctx context.Context, site, pod string) error {
-	if s.sum == "" {
-		var err error
-		if s.sum, err = s.exec(ctx, site, pod, fmt.Sprintf(sums, "/source")); err != nil {
-			return err
-		}
-	}
-	got, err := s.exec(ctx, site, pod, fmt.Sprintf(sums, "/data/go"))
+	got, err := s.exec(ctx, site, pod, "cd /data/go && "+sums)
 	if err == nil && got != s.sum {
 		err = fmt.Errorf("site %s: the tree's hash is %s, and the original's %s", site, got, s.sum)
 	}
 	return err
+}
+
+// original runs a script in the tree that is copied, on this machine.
+func (s *show) original(ctx context.Context, script string) (string, error) {
+	cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", script)
+	cmd.Dir = s.source
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %s: %w", s.source, script, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // raise has a VolumeAttributesClass change a volume that is in use.
