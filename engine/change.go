@@ -140,22 +140,24 @@ func (t *tx) record(id volume.OpID, result []byte) *segment.Record {
 	return rec
 }
 
-// append appends a record and makes it what the next change sees. The caller
-// holds turn, so the order of the log is the order of the overlay.
+// append appends a record and makes it what the next change sees, and each read
+// that begins after a member could have shown it. The caller holds turn, so the
+// order of the log is the order of the overlay.
 func (e *Engine) append(ctx context.Context, t *tx, rec *segment.Record, unstable bool) (segment.Position, error) {
-	end, err := e.cfg.Journal.Append(ctx, rec)
+	end, err := e.cfg.Journal.Append(ctx, rec, func(end segment.Position) {
+		p := pendingRecord{end: end, epoch: rec.Epoch, ops: meta.Operations(rec), touched: rec.Touched, unstable: unstable}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.overlay.Apply(p.ops, end)
+		e.queue(p)
+		e.kick()
+	})
 	if err != nil {
 		return segment.Position{}, err
 	}
 	if l, ok := e.Locker.(*lockTable); ok {
 		l.releaseFiles(t.gone)
 	}
-	p := pendingRecord{end: end, epoch: rec.Epoch, ops: meta.Operations(rec), touched: rec.Touched, unstable: unstable}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.overlay.Apply(p.ops, end)
-	e.queue(p)
-	e.kick()
 	return end, nil
 }
 

@@ -20,7 +20,9 @@
 //   - Rule 2. Nothing returns before what it reveals of names and attributes is
 //     committed; that holds for errors too. Only unstable data is shown earlier.
 //   - Rule 4. Journal.MayServe is asked after the last look at the volume and
-//     before the answer.
+//     before the answer; at a follower also before the first look.
+//   - Rule 26. A record is in the overlay of its home before any other gateway can
+//     have it: what is shown anywhere is shown by the home.
 //   - Rule 8. One applier at a time moves records to the store in log order. It
 //     exists only while there is something to apply.
 //   - Rule 19. Metadata that does not parse and blocks that do not open are ErrIO.

@@ -137,11 +137,11 @@ type fullJournal struct {
 	room  chan error
 }
 
-func (j *fullJournal) Append(ctx context.Context, rec *segment.Record) (segment.Position, error) {
+func (j *fullJournal) Append(ctx context.Context, rec *segment.Record, note func(segment.Position)) (segment.Position, error) {
 	if len(rec.Blocks) > 0 && len(j.room) == 0 {
 		return segment.Position{}, ErrNoRoom
 	}
-	return j.memJournal.Append(ctx, rec)
+	return j.memJournal.Append(ctx, rec, note)
 }
 
 func (j *fullJournal) WaitRoom(ctx context.Context) error {

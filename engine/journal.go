@@ -23,7 +23,11 @@ type Journal interface {
 	// ErrNotHome, volume.ErrNoSpace, the error of ctx. A record that may or may
 	// not be in the log is appended, and WaitCommitted tells. The memory of rec's
 	// blocks is the caller's again when Append returns.
-	Append(ctx context.Context, rec *segment.Record) (end segment.Position, err error)
+	//
+	// Of what is appended, Append calls note with end, once, when rec is as it will stay, and before anybody else can have it or it can be
+	// committed: nobody may be shown it who could then look at this gateway before this gateway shows it. ReadBlocks called after note began
+	// finds the blocks of rec. note does not wait, nor call the Journal.
+	Append(ctx context.Context, rec *segment.Record, note func(end segment.Position)) (end segment.Position, err error)
 	// WaitCommitted returns nil when everything up to pos is committed, ErrNotHome
 	// if the role ended before that was known, or the error of ctx.
 	WaitCommitted(ctx context.Context, pos segment.Position) error

@@ -26,6 +26,7 @@ type memJournal struct {
 	hold      bool // commits wait for release
 	changed   chan struct{}
 
+	appended   func() // runs before Append returns, when the record is in the log and, unless held, committed
 	waits      int    // calls of WaitCommitted that got beyond beforeWait
 	beforeWait func() // runs once, before the next wait for a commit
 	mayServe   error
@@ -43,7 +44,15 @@ func (j *memJournal) end() segment.Position {
 	return segment.Position{}
 }
 
-func (j *memJournal) Append(ctx context.Context, rec *segment.Record) (segment.Position, error) {
+func (j *memJournal) Append(ctx context.Context, rec *segment.Record, note func(segment.Position)) (segment.Position, error) {
+	end, err := j.append(ctx, rec, note)
+	if err == nil && j.appended != nil {
+		j.appended()
+	}
+	return end, err
+}
+
+func (j *memJournal) append(ctx context.Context, rec *segment.Record, note func(segment.Position)) (segment.Position, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -66,6 +75,7 @@ func (j *memJournal) Append(ctx context.Context, rec *segment.Record) (segment.P
 	}
 	// What a follower gets was decoded: it shares no memory with the home's.
 	kept.Ops = cloneOps(rec.Ops)
+	note(end)
 	j.entries = append(j.entries, Entry{Rec: &kept, End: end})
 	if !j.hold {
 		j.advance(end)

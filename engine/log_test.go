@@ -28,8 +28,8 @@ import (
 // is fsynced in its own log.
 type logJournal struct{ *log.Log }
 
-func (j logJournal) Append(_ context.Context, rec *segment.Record) (segment.Position, error) {
-	end, err := j.Log.Append(rec)
+func (j logJournal) Append(_ context.Context, rec *segment.Record, note func(segment.Position)) (segment.Position, error) {
+	end, err := j.Log.AppendNoted(rec, note)
 	switch {
 	case errors.Is(err, cachepool.ErrFull):
 		return end, errors.Join(volume.ErrNoSpace, err)

@@ -178,11 +178,17 @@ func (e *Engine) waitFor(t *tree) segment.Position {
 
 // read runs f, which changes nothing, and answers when the answer may be given.
 // At a follower it may run f again after waiting for records that were there
-// when it was called.
+// when it was called. That these are all that was acknowledged by then holds only
+// if the follower might answer at that time: that it may when it has looked is
+// not enough, as others may have gone on without it in between.
 func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, error)) (T, error) {
 	var zero T
 	var until segment.Position
 	for first := true; ; first = false {
+		var before error
+		if first {
+			before = e.cfg.Journal.MayServe()
+		}
 		t, err := e.look()
 		if err != nil {
 			return zero, e.wrap(p, err)
@@ -190,7 +196,12 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 		if first {
 			until = t.end
 		}
-		t.end = minPosition(t.end, until)
+		if !t.home { // which shows only what is applied, and what the log got since need not be
+			if before != nil {
+				return zero, e.wrap(p, errors.Join(before, t.view.Close()))
+			}
+			t.end = minPosition(t.end, until)
+		}
 		value, err := f(t)
 		if cerr := t.view.Close(); cerr != nil && err == nil {
 			err = cerr

@@ -184,8 +184,8 @@ type journal struct {
 	g *Gateway
 }
 
-func (j journal) Append(ctx context.Context, rec *segment.Record) (log.Position, error) {
-	pos, err := j.r.replica.Append(ctx, rec)
+func (j journal) Append(ctx context.Context, rec *segment.Record, note func(log.Position)) (log.Position, error) {
+	pos, err := j.r.replica.Append(ctx, rec, note)
 	switch {
 	case errors.Is(err, replica.ErrNotHome):
 		err = fmt.Errorf("%w (%v)", engine.ErrNotHome, err)

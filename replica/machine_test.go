@@ -183,15 +183,13 @@ func (m *machine) append(ctx context.Context, id int64, size int) (Position, uin
 		rec.Blocks = []segment.Block{{Raw: raw}}
 		rec.Ops = append(rec.Ops, segment.Op{Kind: segment.SetBlock, Key: []byte("block"), Block: 0})
 	}
-	end, err := m.replica.Append(ctx, rec)
-	if err != nil {
-		return Position{}, 0, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.pending, m.end = append(m.pending, change{end, id}), end
-	m.apply()
-	return end, epoch, nil
+	end, err := m.replica.Append(ctx, rec, func(end Position) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.pending, m.end = append(m.pending, change{end, id}), end
+		m.apply()
+	})
+	return end, epoch, err
 }
 
 // write appends a record and waits until it is committed.

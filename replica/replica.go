@@ -175,7 +175,10 @@ func (r *Replica) signal() {
 // Append appends a record at the home. It waits for copies that trail too far, and not for room: see WaitRoom. With an error nothing was
 // appended, and never will be: ErrNotHome, log.ErrFull, segment.ErrTooLarge or the error of ctx. If the log failed in the middle of it, the
 // record may come back when the log is opened again: it counts as appended, and WaitCommitted tells. The caller serialises calls.
-func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, error) {
+//
+// note is called once, with the position that is returned, if the record counts as appended: before another gateway can have it, or it can be
+// committed. What note does is so before anybody else knows of the record. It must not call the replica or the log.
+func (r *Replica) Append(ctx context.Context, rec *segment.Record, note func(end Position)) (Position, error) {
 	if err := r.throttle(ctx); err != nil {
 		return Position{}, err
 	}
@@ -187,7 +190,7 @@ func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, er
 		}
 		rec.Epoch = r.epoch
 		r.mu.Unlock()
-		end, err := r.cfg.Log.Append(rec)
+		end, err := r.cfg.Log.AppendNoted(rec, note)
 		switch {
 		case isFull(err):
 			if r.makeRoom(segment.MaxSize) > 0 {
@@ -198,7 +201,9 @@ func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, er
 		case errors.Is(err, log.ErrPoisoned):
 			r.post(protocol.LogFailed{})
 			end = r.cfg.Log.End()
-			return Position{Seq: end.Seq, Off: end.Off + 1}, nil // is never committed
+			end.Off++ // is never committed
+			note(end)
+			return end, nil
 		case errors.Is(err, log.ErrNotHome), errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrDoubt):
 			return Position{}, fmt.Errorf("%w: append: %v", ErrNotHome, err)
 		case err != nil:

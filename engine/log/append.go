@@ -57,6 +57,13 @@ func (l *Log) Roll() error {
 // record is not durable: Sync(end) asks for that. Errors leave the log as it was
 // unless they are ErrPoisoned: ErrNotHome, cachepool.ErrFull, segment.ErrTooLarge, ErrDoubt.
 func (l *Log) Append(rec *segment.Record) (end Position, err error) {
+	return l.AppendNoted(rec, func(Position) {})
+}
+
+// AppendNoted is Append. It calls note with the record's end when the record is written, in the moment in which Read, End and all else begin to
+// show it: nobody can have it, let alone commit it, before note has returned, and who then reads its blocks finds them. Without that
+// call rec is not in the log, unless the error is ErrPoisoned. note must not wait, nor call the log.
+func (l *Log) AppendNoted(rec *segment.Record, note func(end Position)) (end Position, err error) {
 	p, err := segment.Prepare(rec)
 	if err != nil {
 		return Position{}, err
@@ -93,6 +100,7 @@ func (l *Log) Append(rec *segment.Record) (end Position, err error) {
 	defer l.mu.Unlock()
 	l.tail.add(c, buf)
 	l.grown(p.Size())
+	note(l.end)
 	return l.end, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -384,5 +385,43 @@ func TestConfig(t *testing.T) {
 	must(t, l.Close())
 	if err := errors.Join(l.Close()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestNoteComesFirst: nobody sees that a record is there before AppendNoted has noted it, and who then reads its blocks finds them. What is
+// refused is not noted.
+func TestNoteComesFirst(t *testing.T) {
+	s := newSetup(1)
+	l := s.mustOpen(t)
+	defer func() { must(t, l.Close()) }()
+	_, err := l.AppendNoted(rec(1), func(Position) { t.Error("noted a record that was refused") })
+	wantErr(t, err, ErrNotHome)
+	_, err = l.BeginEpoch(1)
+	must(t, err)
+	for range 50 { // over several segments
+		r := &segment.Record{Blocks: []segment.Block{{Raw: []byte("block")}}, Ops: []segment.Op{{Kind: segment.SetBlock, Key: []byte("key")}}}
+		noted, read := Position{}, make(chan error, 1)
+		end, err := l.AppendNoted(r, func(end Position) {
+			noted = end
+			if l.mu.TryLock() {
+				l.mu.Unlock()
+				t.Errorf("the record that ends at %v can be read before it is noted, or when it is noted not yet", end)
+			}
+			go func() {
+				b, err := l.ReadBlock(context.Background(), r.Blocks[0].Ref)
+				if err == nil && string(b) != "block" {
+					err = fmt.Errorf("read %q", b)
+				}
+				read <- err
+			}()
+		})
+		must(t, err)
+		must(t, <-read)
+		if noted != end || l.End() != end {
+			t.Fatalf("noted %v, appended %v, the log ends at %v", noted, end, l.End())
+		}
+	}
+	if l.End().Seq < 2 {
+		t.Error("all in one segment")
 	}
 }

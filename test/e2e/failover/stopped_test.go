@@ -135,14 +135,17 @@ func (x *registers) finish(pauses []pause) {
 	t.Helper()
 	x.end()
 	x.work.Wait()
+	t.Logf("times count from %s", x.start.UTC().Format("15:04:05.000")) // as in the gateways' logs
 	for _, err := range x.errors {
 		t.Error(err)
 	}
 	for site, r := range x.files {
 		t.Logf("register of %s: %d writes, %d reads", site, len(r.h.writes), len(r.h.reads))
 		wrong := r.h.check(r.begun)
-		for _, w := range wrong[:min(len(wrong), 10)] {
-			t.Errorf("register of %s: %s", site, w)
+		for i, w := range wrong {
+			if i < 10 || i == len(wrong)-1 {
+				t.Errorf("register of %s, wrong %d of %d: %s", site, i+1, len(wrong), w)
+			}
 		}
 	}
 	for _, p := range pauses {

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
+)
+
+// TestShownBeforeItIsCommitted reads at the home while the goroutine that changes something is held up right after the change got into the
+// log. Others may have it, acknowledge it and show it by then, so the home must.
+func TestShownBeforeItIsCommitted(t *testing.T) {
+	h := newHost(t, nil)
+	ctx := t.Context()
+	f := newFile(t, h, volume.Root, "f")
+	looked := 0
+	during := func(look func()) {
+		h.journal.appended = func() { h.journal.appended = nil; looked++; look() }
+	}
+	during(func() {
+		p := make([]byte, 9)
+		if n, _, err := h.Read(ctx, asRoot, f, 0, p); err != nil || string(p[:n]) != "new" {
+			t.Errorf("a write that is committed reads as %q, %v", p[:n], err)
+		}
+	})
+	if _, err := h.Write(ctx, asRoot, f, 0, []byte("new"), true); err != nil {
+		t.Fatal(err)
+	}
+	during(func() {
+		_, err := h.Lookup(ctx, asRoot, volume.Root, "f")
+		wantOutcome(t, "lookup of a name whose removal is committed", err, volume.ErrNotExist)
+	})
+	if _, err := h.Remove(ctx, asRoot, volume.Root, "f"); err != nil {
+		t.Fatal(err)
+	}
+	if looked != 2 {
+		t.Errorf("looked %d times", looked)
+	}
+}
+
+// pair is a home and an engine that gets its log.
+type pair struct {
+	*host
+	follower *Engine
+	journal  *memJournal // of the follower: whether it may serve
+	file     volume.Handle
+}
+
+// newPair has a file that both know as "old".
+func newPair(t *testing.T) *pair {
+	h := newHost(t, nil)
+	p := &pair{host: h, journal: newMemJournal()}
+	p.follower = openEngine(t, vfs.NewMem(), p.journal, nil)
+	t.Cleanup(func() {
+		if err := p.follower.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p.journal.committed = p.follower.Committed
+	p.file = newFile(t, h, volume.Root, "f")
+	p.write("old")
+	p.feed()
+	p.follower.Committed(p.follower.lastEnd())
+	if err := p.follower.WaitApplied(t.Context(), p.follower.lastEnd()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *pair) write(text string) {
+	p.Helper()
+	if _, err := p.Write(p.Context(), asRoot, p.file, 0, []byte(text), true); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// feed gives the follower what the log has, committed or not.
+func (p *pair) feed() segment.Position {
+	p.Helper()
+	entries, _ := p.host.journal.after(p.follower.lastEnd())
+	if err := p.follower.Ingest(entries); err != nil {
+		p.Fatal(err)
+	}
+	return p.follower.lastEnd()
+}
+
+// size reads the size of the file at the follower as operations do.
+func (p *pair) size(ctx context.Context, during func()) (uint64, error) {
+	return read(ctx, p.follower, place{op: "test", ino: p.file.Ino}, func(t *tree) (uint64, error) {
+		n, err := t.inode(p.file)
+		during()
+		if err != nil {
+			return 0, err
+		}
+		return n.Size, nil
+	})
+}
+
+// TestLeaseFromTheFirstLookOn begins to read at a follower that may not serve. By the end it may: others went on without it meanwhile, and what
+// they acknowledged is in its log, and not in what it looked at.
+func TestLeaseFromTheFirstLookOn(t *testing.T) {
+	p := newPair(t)
+	p.write("newer") // without the follower
+	p.journal.mayServe = volume.ErrDelay
+	_, err := p.size(t.Context(), func() {
+		p.feed()
+		p.journal.mayServe = nil
+	})
+	wantOutcome(t, "read that began without a lease", err, volume.ErrDelay)
+	p.feed()
+	p.journal.mayServe = nil
+	if size, err := p.size(t.Context(), func() { p.follower.Committed(p.follower.lastEnd()) }); err != nil || size != uint64(len("newer")) {
+		t.Errorf("read with a lease: %d bytes, %v", size, err)
+	}
+}
+
+// TestFollowerBecomesHomeWhileItReads: the second look of a read that began at a follower is one at a home, and waits for the commit of all that
+// it shows.
+func TestFollowerBecomesHomeWhileItReads(t *testing.T) {
+	p := newPair(t)
+	p.host.journal.holdCommits()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _, _ = p.Write(ctx, asRoot, p.file, 0, []byte("newer"), true) }()
+	waitFor(func() bool { e, _ := p.host.journal.after(p.follower.lastEnd()); return len(e) > 0 })
+	p.journal.entries = []Entry{{End: p.feed()}} // pending at the follower
+	looks := 0
+	size, err := p.size(ctx, func() {
+		looks++
+		if looks > 1 {
+			cancel() // it waits for a commit that does not come
+			return
+		}
+		p.follower.Committed(p.follower.lastEnd())
+		p.journal.holdCommits()
+		if err := p.follower.Lead(ctx, p.epoch+1); err != nil {
+			t.Error(err)
+		}
+		go func() { _, _ = p.follower.Write(ctx, asRoot, p.file, 0, []byte("the newest"), true) }()
+		waitFor(func() bool { return p.follower.Touched(p.file.Ino) != (segment.Position{}) })
+	})
+	wantOutcome(t, "read of what is not committed", err, volume.ErrDelay)
+	if looks != 2 {
+		t.Errorf("looked %d times, read %d bytes", looks, size)
+	}
+}
