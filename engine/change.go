@@ -143,8 +143,10 @@ func (t *tx) record(id volume.OpID, result []byte) *segment.Record {
 // append appends a record and makes it what the next change sees, and each read
 // that begins after a member could have shown it. The caller holds turn, so the
 // order of the log is the order of the overlay.
-func (e *Engine) append(ctx context.Context, t *tx, rec *segment.Record, unstable bool) (segment.Position, error) {
-	end, err := e.cfg.Journal.Append(ctx, rec, func(end segment.Position) {
+// If the log does not know whether it has the record, nobody is shown it, and noted is false.
+func (e *Engine) append(ctx context.Context, t *tx, rec *segment.Record, unstable bool) (end segment.Position, noted bool, err error) {
+	end, err = e.cfg.Journal.Append(ctx, rec, func(end segment.Position) {
+		noted = true
 		p := pendingRecord{end: end, epoch: rec.Epoch, ops: meta.Operations(rec), touched: rec.Touched, unstable: unstable}
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -153,41 +155,52 @@ func (e *Engine) append(ctx context.Context, t *tx, rec *segment.Record, unstabl
 		e.kick()
 	})
 	if err != nil {
-		return segment.Position{}, err
+		return segment.Position{}, false, err
 	}
 	if l, ok := e.Locker.(*lockTable); ok {
 		l.releaseFiles(t.gone)
 	}
-	return end, nil
+	return end, noted, nil
 }
 
 // change runs f in the critical section, once for each r.ID (rule 22), and
 // returns when the outcome is committed; of an unstable change, when what it
 // reveals of earlier ones is.
 func change[T any](ctx context.Context, e *Engine, r volume.Request, p place, c codec[T], unstable bool, f func(t *tx) (T, error)) (T, error) {
+	value, _, err := changeAt(ctx, e, r, p, c, unstable, f)
+	return value, err
+}
+
+// changeAt is change, and tells where the record of the change ends: zero if it
+// has none, or one that is in the store.
+func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, c codec[T], unstable bool, f func(t *tx) (T, error)) (T, segment.Position, error) {
 	var zero T
+	fail := func(err error) (T, segment.Position, error) { return zero, segment.Position{}, e.wrap(p, err) }
 	if len(r.ID.Slot) > maxSlot {
-		return zero, e.wrap(p, volume.ErrInvalid)
+		return fail(volume.ErrInvalid)
 	}
-	value, epoch, pos, err := execute(ctx, e, r, c, unstable, f)
+	done, err := execute(ctx, e, r, c, unstable, f)
 	for errors.Is(err, ErrNoRoom) && e.waitRoom(ctx) {
-		value, epoch, pos, err = execute(ctx, e, r, c, unstable, f)
+		done, err = execute(ctx, e, r, c, unstable, f)
 	}
-	werr := e.waitCommitted(ctx, pos)
-	if werr == nil && epoch != 0 && !e.leads(epoch) {
-		werr = ErrNotHome // the record may have been dropped, and pos be another one's
+	werr := e.waitCommitted(ctx, done.shown)
+	// That a record of this epoch is committed proves that nobody was home since. What else is told, the promises have to vouch for.
+	if werr == nil && !done.proved {
+		werr = e.cfg.Journal.MayServe()
 	}
-	if werr != nil {
-		if err == nil {
-			// Not wrapped: that error may be an ErrDelay, which promises too much.
-			werr = fmt.Errorf("%w: commit of record at %s: %s", volume.ErrUnknown, pos, werr.Error())
-		}
-		return zero, e.wrap(p, werr)
+	if werr == nil && done.epoch != 0 && !e.leads(done.epoch) {
+		werr = ErrNotHome // the record may have been dropped, and the position be another one's
 	}
-	if err != nil {
-		return zero, e.wrap(p, err)
+	switch {
+	case werr != nil && done.recorded:
+		// Not wrapped: that error may be an ErrDelay, which promises too much.
+		return fail(fmt.Errorf("%w: commit of record at %s: %s", volume.ErrUnknown, done.shown, werr.Error()))
+	case werr != nil:
+		return fail(werr)
+	case err != nil:
+		return fail(err)
 	}
-	return value, nil
+	return done.value, done.end, nil
 }
 
 // waitRoom waits until a change that found no room in the log may be tried again, and tells whether it may.
@@ -196,45 +209,61 @@ func (e *Engine) waitRoom(ctx context.Context) bool {
 	return ok && w.WaitRoom(ctx) == nil
 }
 
-// execute is the critical section of change. The outcome may be told when pos
-// is committed and this gateway has led in the epoch all the time; epoch is 0 if
-// it did not lead.
-func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T], unstable bool, f func(t *tx) (T, error)) (value T, epoch uint64, pos segment.Position, err error) {
+// executed is what came of the critical section of a change. It may be told when
+// shown is committed and this gateway has led in the epoch all the time.
+type executed[T any] struct {
+	value    T
+	epoch    uint64           // 0: it did not lead
+	shown    segment.Position // of the last record that it tells of
+	end      segment.Position // of its own record, zero if it has none that is pending
+	recorded bool             // it may have a record
+	proved   bool             // the commit of shown proves that it may be told
+}
+
+// execute is the critical section of change.
+func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T], unstable bool, f func(t *tx) (T, error)) (x executed[T], err error) {
 	if err := e.throttle(ctx); err != nil {
-		return value, epoch, pos, err
+		return x, err
 	}
 	if err := e.lock(ctx); err != nil {
-		return value, epoch, pos, err
+		return x, err
 	}
 	defer e.unlock()
 	t, err := e.begin()
 	if err != nil {
-		return value, epoch, pos, err
+		return x, err
 	}
-	epoch = t.epoch
+	x.epoch = t.epoch
 	defer func() { e.undoom(t.gone) }()
 	if done, err := e.recorded(t, r.ID); err != nil {
-		return value, epoch, pos, err
+		return x, err
 	} else if done != nil {
 		if done.err == nil {
-			value, err = c.decode(done.result)
+			x.value, err = c.decode(done.result)
 		}
-		return value, epoch, done.pos, errors.Join(done.err, err)
+		x.shown, x.recorded, x.proved = done.pos, done.logged, done.logged // what is in the log was told before, or may be
+		if done.logged {
+			x.end = done.pos
+		}
+		return x, errors.Join(done.err, err)
 	}
-	value, err = f(t)
+	x.value, err = f(t)
 	var rec *segment.Record
 	if err == nil {
-		rec = t.record(r.ID, c.encode(value))
+		rec = t.record(r.ID, c.encode(x.value))
 	}
+	x.shown = e.waitFor(&t.tree)
 	if rec == nil {
-		pos = e.waitFor(&t.tree)
-		e.remember(r.ID, transientResult{err: err, pos: pos, result: c.encode(value)})
-		return value, epoch, pos, err
+		e.remember(r.ID, transientResult{err: err, pos: x.shown, result: c.encode(x.value)})
+		return x, err
 	}
-	shown := e.waitFor(&t.tree)
-	pos, err = e.append(ctx, t, rec, unstable)
-	if unstable {
-		pos = shown
+	end, noted, err := e.append(ctx, t, rec, unstable)
+	if err != nil {
+		return x, err
 	}
-	return value, epoch, pos, err
+	x.end, x.recorded = end, true
+	if !unstable || !noted { // what nobody knows is waited for: the wait ends with the role
+		x.shown, x.proved = end, true
+	}
+	return x, nil
 }

@@ -20,7 +20,9 @@
 //   - Rule 2. Nothing returns before what it reveals of names and attributes is
 //     committed; that holds for errors too. Only unstable data is shown earlier.
 //   - Rule 4. Journal.MayServe is asked after the last look at the volume and
-//     before the answer; at a follower also before the first look.
+//     before the answer; at a follower also before the first look. That holds for
+//     changes that turn out to change nothing, and for unstable ones. Of others the
+//     commit proves as much, and never waits for a clock.
 //   - Rule 26. A record is in the overlay of its home before any other gateway can
 //     have it: what is shown anywhere is shown by the home.
 //   - Rule 8. One applier at a time moves records to the store in log order. It

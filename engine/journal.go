@@ -24,7 +24,7 @@ type Journal interface {
 	// not be in the log is appended, and WaitCommitted tells. The memory of rec's
 	// blocks is the caller's again when Append returns.
 	//
-	// Of what is appended, Append calls note with end, once, when rec is as it will stay, and before anybody else can have it or it can be
+	// Of what is in the log, Append calls note with end, once, when rec is as it will stay, and before anybody else can have it or it can be
 	// committed: nobody may be shown it who could then look at this gateway before this gateway shows it. ReadBlocks called after note began
 	// finds the blocks of rec. note does not wait, nor call the Journal.
 	Append(ctx context.Context, rec *segment.Record, note func(end segment.Position)) (end segment.Position, err error)

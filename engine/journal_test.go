@@ -30,6 +30,7 @@ type memJournal struct {
 	waits      int    // calls of WaitCommitted that got beyond beforeWait
 	beforeWait func() // runs once, before the next wait for a commit
 	mayServe   error
+	asked      func() // runs before MayServe answers
 }
 
 func newMemJournal() *memJournal {
@@ -168,6 +169,9 @@ func (j *memJournal) WaitCommitted(ctx context.Context, pos segment.Position) er
 }
 
 func (j *memJournal) MayServe() error {
+	if j.asked != nil {
+		j.asked()
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.mayServe

@@ -29,6 +29,7 @@ type transientResult struct {
 	result []byte
 	err    error
 	pos    segment.Position
+	logged bool // it is in the log: pos is its record's, zero if that is in the store
 }
 
 // recorded returns the outcome of an earlier execution of id, or nil. A request
@@ -68,7 +69,7 @@ func (e *Engine) recorded(t *tx, id volume.OpID) (*transientResult, error) {
 	if err != nil || seq != id.Seq {
 		return nil, err
 	}
-	return &transientResult{result: result, pos: pos}, nil
+	return &transientResult{result: result, pos: pos, logged: true}, nil
 }
 
 func (e *Engine) transientOf(id volume.OpID) *transientSlot {

@@ -330,6 +330,6 @@ func (e *Engine) makeRoot(ctx context.Context) error {
 	}}
 	t.add(root)
 	t.used = &meta.Accounting{Inodes: 1}
-	_, err = e.append(ctx, t, t.record(volume.OpID{}, nil), false)
+	_, _, err = e.append(ctx, t, t.record(volume.OpID{}, nil), false)
 	return err
 }

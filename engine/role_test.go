@@ -172,6 +172,19 @@ func TestNotHome(t *testing.T) {
 	wantOutcome(t, "read without a promise", err, volume.ErrDelay)
 	_, err = h.GetAttr(t.Context(), asRoot, volume.Handle{Ino: 99})
 	wantOutcome(t, "failing read without a promise", err, volume.ErrDelay)
+	// So it is with changes that change nothing, whose outcome tells what there is. What is committed, members have vouched for.
+	guarded := volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded}
+	_, err = h.Create(t.Context(), asRoot, volume.Root, "f", guarded)
+	wantOutcome(t, "create of what exists, without a promise", err, volume.ErrDelay)
+	_, err = h.Remove(t.Context(), asRoot, volume.Root, "none")
+	wantOutcome(t, "remove of what does not exist, without a promise", err, volume.ErrDelay)
+	_, err = h.Create(t.Context(), asRoot, volume.Root, "f", volume.CreateArgs{Type: volume.Regular, Mode: volume.Unchecked})
+	wantOutcome(t, "create that finds the file, without a promise", err, volume.ErrDelay)
+	once := volume.Request{ID: volume.OpID{Slot: "s", Seq: 1}}
+	_, err = h.Write(t.Context(), once, f, 0, []byte("x"), false)
+	wantOutcome(t, "unstable write without a promise", err, volume.ErrUnknown)
+	_, err = h.Write(t.Context(), asRoot, f, 0, []byte("y"), true)
+	wantOutcome(t, "stable write without a promise", err, nil)
 	h.journal.mu.Lock()
 	h.journal.mayServe = nil
 	h.journal.mu.Unlock()

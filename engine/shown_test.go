@@ -149,3 +149,56 @@ func TestFollowerBecomesHomeWhileItReads(t *testing.T) {
 		t.Errorf("looked %d times, read %d bytes", looks, size)
 	}
 }
+
+// TestFollowerMayServeWhatItSawAsHome: a read looks at a home, and when it asks whether it may answer, that home has become a member with a lease:
+// others were home in between.
+func TestFollowerMayServeWhatItSawAsHome(t *testing.T) {
+	h := newHost(t, nil)
+	f := newFile(t, h, volume.Root, "f")
+	for _, again := range []bool{false, true} { // it is home again by then
+		asked := 0
+		h.journal.asked = func() {
+			if asked++; asked != 2 {
+				return // before the first look, or of what is done below
+			}
+			h.journal.setHome(false)
+			h.Unlead()
+			if again {
+				h.lead()
+			}
+		}
+		_, err := h.GetAttr(t.Context(), asRoot, f)
+		wantOutcome(t, "read of what was seen in another role", err, volume.ErrDelay)
+		if asked < 2 {
+			t.Errorf("asked %d times", asked)
+		}
+		h.journal.asked = nil
+		if !again {
+			h.lead()
+		}
+	}
+}
+
+// TestWriteTellsItsEnd: where the record of a write ends tells which records are later.
+func TestWriteTellsItsEnd(t *testing.T) {
+	h := newHost(t, nil)
+	f, g := newFile(t, h, volume.Root, "f"), newFile(t, h, volume.Root, "g")
+	h.journal.holdCommits()
+	defer h.journal.release()
+	write := func(f volume.Handle, slot string, seq uint32) segment.Position {
+		_, end, err := h.WriteAt(t.Context(), volume.Request{ID: volume.OpID{Slot: slot, Seq: seq}}, f, 0, []byte("x"), false)
+		if err != nil {
+			t.Error(err)
+		}
+		return end
+	}
+	for seq := range uint32(3) {
+		end := write(f, "s", seq)
+		if end != h.lastEnd() {
+			t.Errorf("write %d ends at %v; the log at %v", seq, end, h.lastEnd())
+		}
+		if other := write(g, "t", seq); !end.Less(other) {
+			t.Errorf("the next write ends at %v", other)
+		}
+	}
+}

@@ -208,11 +208,7 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 		}
 		pos := e.waitFor(t)
 		if t.home {
-			werr := e.waitCommitted(ctx, pos)
-			if werr == nil && !e.leads(t.epoch) {
-				werr = ErrNotHome // what t shows may have been dropped, and pos be another record's
-			}
-			if werr != nil {
+			if werr := e.waitCommitted(ctx, pos); werr != nil {
 				return zero, e.wrap(p, werr)
 			}
 		} else if t.applied.Less(pos) {
@@ -227,6 +223,9 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 		}
 		if merr := e.cfg.Journal.MayServe(); merr != nil {
 			return zero, e.wrap(p, merr)
+		}
+		if t.home && !e.leads(t.epoch) { // asked last: MayServe may have answered for a follower, or for another reign
+			return zero, e.wrap(p, ErrNotHome) // what t shows may have been dropped, and pos be another record's
 		}
 		if err != nil {
 			return zero, e.wrap(p, err)

@@ -38,15 +38,24 @@ func split(off uint64, data []byte) []piece {
 
 // Write implements volume.Changer.
 func (e *Engine) Write(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, error) {
+	w, _, err := e.WriteAt(ctx, r, h, off, data, stable)
+	return w, err
+}
+
+// WriteAt is Write, and tells where the record of the write ends: zero if it has none, or one that is applied.
+func (e *Engine) WriteAt(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, segment.Position, error) {
 	p := place{op: "write", ino: h.Ino}
+	fail := func(err error) (volume.Written, segment.Position, error) {
+		return volume.Written{}, segment.Position{}, e.wrap(p, err)
+	}
 	if len(data) > volume.MaxIO {
-		return volume.Written{}, e.wrap(p, volume.ErrInvalid)
+		return fail(volume.ErrInvalid)
 	}
 	if off > volume.MaxSize || uint64(len(data)) > volume.MaxSize-off {
-		return volume.Written{}, e.wrap(p, volume.ErrTooBig)
+		return fail(volume.ErrTooBig)
 	}
 	if err := e.home(); err != nil {
-		return volume.Written{}, e.wrap(p, err)
+		return fail(err)
 	}
 	// Compressing takes the longest, so it is done before the critical section.
 	pieces := split(off, data)
@@ -54,7 +63,7 @@ func (e *Engine) Write(ctx context.Context, r volume.Request, h volume.Handle, o
 	for i, s := range pieces {
 		blocks[i] = segment.Block{Raw: s.raw, Pack: segment.Pack(s.raw)}
 	}
-	return change(ctx, e, r, p, writtenResult, !stable, func(t *tx) (volume.Written, error) {
+	return changeAt(ctx, e, r, p, writtenResult, !stable, func(t *tx) (volume.Written, error) {
 		n, err := t.file(h)
 		switch {
 		case err != nil:

@@ -5,9 +5,11 @@ package gateway
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
@@ -223,4 +225,42 @@ func TestNothingIsDeletedBeforeTheRegistryIsHeard(t *testing.T) {
 	if !(&lockTable{g: g, r: &replicaOf{}}).grace() {
 		t.Error("no grace although it is not known who may have locks")
 	}
+}
+
+// TestHoldOfWhatIsBeingRemoved: that a file is gone is told when its removal is committed, and not before: it may be taken back.
+func TestHoldOfWhatIsBeingRemoved(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	id := c.create("v", manifest("v", 2))
+	cl := &client{name: "a"}
+	r := c.router("a", id)
+	if home, _ := r.g.mirror.home(id); home != "ga" {
+		t.Fatalf("home is %s", home)
+	}
+	h := file(t, r, cl, "f")
+	c.stop("b")
+	removed := make(chan error, 1)
+	ctx := within(t, hang)
+	go func() {
+		_, err := r.Remove(ctx, cl.next(), volume.Root, "f")
+		removed <- err
+	}()
+	c.until("the removal is in the log", func() error {
+		if r.copy().engine.Touched(h.Ino) == (log.Position{}) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if err := r.Hold(h); !errors.Is(err, volume.ErrDelay) {
+		t.Errorf("hold of a file whose removal is not committed: %v", err)
+	}
+	c.start("b")
+	if err := <-removed; err != nil {
+		t.Fatal(err)
+	}
+	c.until("the file is gone", func() error {
+		if err := r.Hold(h); !errors.Is(err, volume.ErrStale) {
+			return fmt.Errorf("hold: %v", err)
+		}
+		return nil
+	})
 }

@@ -256,10 +256,19 @@ func (s lockSession) run(ctx context.Context, r volume.Request, h volume.Handle,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reign == 0 {
+	reign := s.reign
+	if reign == 0 {
 		return forward.ErrNotHome
 	}
-	return f()
+	err = f()
+	// Rule 4: others may have been home since the file was looked at. What was granted, its owner may ask for again.
+	if merr := (journal{s.r, s.g}).MayServe(); merr != nil {
+		return merr
+	}
+	if epoch, ok := s.r.replica.Leading(); !ok || epoch != reign {
+		return forward.ErrNotHome
+	}
+	return err
 }
 
 // heldLocks are the locks of this gateway's own clients on one volume, to be registered with each new home. The Router is their one writer.

@@ -5,6 +5,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/weir-storage/weir/engine"
@@ -41,7 +42,8 @@ func (r *replicaOf) hold(h volume.Handle, reclaiming bool) error {
 		return nil // the Router holds it at the next copy
 	}
 	defer done()
-	pending := r.engine.Touched(h.Ino) // asked first: what is applied after that, Hold may have missed
+	may := r.replica.MayServe()        // asked first: what was acknowledged until now is in the log
+	pending := r.engine.Touched(h.Ino) // and what is applied after this, Hold may have missed
 	if reclaiming {
 		err = r.engine.HoldElsewhere(h)
 	} else {
@@ -50,10 +52,11 @@ func (r *replicaOf) hold(h volume.Handle, reclaiming bool) error {
 	if !errors.Is(err, volume.ErrStale) {
 		return err
 	}
-	if _, leading := r.replica.Leading(); leading {
-		return err
-	}
-	if pending != (log.Position{}) || r.replica.MayServe() != nil {
+	_, leading := r.replica.Leading()
+	switch {
+	case leading && pending != (log.Position{}): // its removal may be taken back
+		return fmt.Errorf("hold inode %d: the change of it is not committed yet: %w", h.Ino, volume.ErrDelay)
+	case !leading && (pending != (log.Position{}) || may != nil):
 		r.engine.Retain(h)
 		return nil
 	}
@@ -138,7 +141,8 @@ func (v *Router) freshOf(h volume.Handle) (volume.Attr, bool) {
 	if !ok || v.local == nil || v.stale(h, f) {
 		return volume.Attr{}, false
 	}
-	if f.pos.Less(v.local.engine.Touched(h.Ino)) || v.local.replica.MayServe() != nil {
+	// In this order: the local copy has what others did before it may serve.
+	if v.local.replica.MayServe() != nil || f.pos.Less(v.local.engine.Touched(h.Ino)) {
 		return volume.Attr{}, false
 	}
 	return f.attr, true

@@ -61,6 +61,14 @@ type localTarget struct {
 	locks   *lockTable
 	gateway string // whose operation it is
 	changes bool   // of METHOD_REGISTER_LOCKS: the gateway's changes belong to registrations
+	wrote   *log.Position
+}
+
+// Write implements volume.Changer, and notes where the record of the write ends.
+func (t localTarget) Write(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, error) {
+	w, end, err := t.Engine.WriteAt(ctx, r, h, off, data, stable)
+	*t.wrote = end
+	return w, err
 }
 
 // Locks implements forward.Home.
@@ -162,7 +170,7 @@ func (v *Router) attempt(ctx, expelled context.Context, op func(ctx context.Cont
 			}
 			defer done()
 			// When op has ended, what is in the log is before all that others do later; what is not never will be.
-			return outcomeOf{epoch: epoch}, op(ctx, localTarget{l.engine, l.locks, v.g.cfg.Name, true})
+			return outcomeOf{epoch: epoch}, op(ctx, localTarget{l.engine, l.locks, v.g.cfg.Name, true, new(log.Position)})
 		}
 	}
 	home, epoch, over := v.g.mirror.reign(v.uuid)

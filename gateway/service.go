@@ -73,7 +73,8 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 			defer c.engine.Release(h)
 		}
 	}
-	reply := forward.Dispatch(ctx, localTarget{c.engine, c.locks, from, q.GetRegistersChanges()}, q)
+	wrote := new(log.Position)
+	reply := forward.Dispatch(ctx, localTarget{c.engine, c.locks, from, q.GetRegistersChanges(), wrote}, q)
 	if now, ok := c.replica.Leading(); q.GetMethod() == forwardpb.Method_METHOD_COMMIT && (!ok || now != epoch) {
 		// It may have been executed in a later epoch: what the caller wrote in this one may be lost, and it must not take it for stable.
 		return forward.Refused(forward.ErrNotHome), nil
@@ -84,7 +85,7 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 	reply.Epoch = epoch
 	pos := c.replica.Status().Commit
 	if unstable := q.GetMethod() == forwardpb.Method_METHOD_WRITE && !q.GetFlag(); unstable {
-		pos = c.log.End()
+		pos = *wrote // and no later: the attributes in the reply are those after this write
 	}
 	reply.Seq, reply.Off = pos.Seq, pos.Off
 	return reply, nil

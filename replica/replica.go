@@ -176,8 +176,9 @@ func (r *Replica) signal() {
 // appended, and never will be: ErrNotHome, log.ErrFull, segment.ErrTooLarge or the error of ctx. If the log failed in the middle of it, the
 // record may come back when the log is opened again: it counts as appended, and WaitCommitted tells. The caller serialises calls.
 //
-// note is called once, with the position that is returned, if the record counts as appended: before another gateway can have it, or it can be
-// committed. What note does is so before anybody else knows of the record. It must not call the replica or the log.
+// note is called once, with the position that is returned, if the record is in the log: before another gateway can have it, or it can be
+// committed. What note does is so before anybody else knows of the record. It must not wait, nor call the replica or the log. A record that
+// counts as appended because the log failed is not noted, and not committed in this reign.
 func (r *Replica) Append(ctx context.Context, rec *segment.Record, note func(end Position)) (Position, error) {
 	if err := r.throttle(ctx); err != nil {
 		return Position{}, err
@@ -201,9 +202,7 @@ func (r *Replica) Append(ctx context.Context, rec *segment.Record, note func(end
 		case errors.Is(err, log.ErrPoisoned):
 			r.post(protocol.LogFailed{})
 			end = r.cfg.Log.End()
-			end.Off++ // is never committed
-			note(end)
-			return end, nil
+			return Position{Seq: end.Seq, Off: end.Off + 1}, nil // is not committed in this reign
 		case errors.Is(err, log.ErrNotHome), errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrDoubt):
 			return Position{}, fmt.Errorf("%w: append: %v", ErrNotHome, err)
 		case err != nil:

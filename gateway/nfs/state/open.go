@@ -3,6 +3,7 @@
 package state
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
@@ -79,7 +80,7 @@ func (f *File) conflicts(o *Open, access, deny uint32) bool {
 // Open grants an open or adds to the one that the owner has on that file. The
 // file is held. Outcomes: NFS4ERR_SHARE_DENIED, NFS4ERR_STALE, NFS4ERR_GRACE,
 // NFS4ERR_NO_GRACE, NFS4ERR_EXPIRED (the client has just ended), NFS4ERR_DELAY,
-// NFS4ERR_NOSPC (the client has too much open).
+// NFS4ERR_NOSPC (the client has too much open), NFS4ERR_IO.
 func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 	c, key := a.Client, FileKey{a.Volume.ID(), a.Handle}
 	t.mu.Lock()
@@ -109,7 +110,13 @@ func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 		return xdr.Stateid{}, xdr.NFS4ERR_NOSPC
 	}
 	if f == nil {
-		if err := a.Volume.Hold(a.Handle); err != nil {
+		switch err := a.Volume.Hold(a.Handle); {
+		case err == nil:
+		case errors.Is(err, volume.ErrDelay):
+			return xdr.Stateid{}, xdr.NFS4ERR_DELAY
+		case errors.Is(err, volume.ErrIO):
+			return xdr.Stateid{}, xdr.NFS4ERR_IO
+		default:
 			return xdr.Stateid{}, xdr.NFS4ERR_STALE
 		}
 		f = &File{key: key, vol: a.Volume, opens: map[openKey]*Open{}}

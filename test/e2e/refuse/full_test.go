@@ -23,7 +23,9 @@ func TestPoolIsFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := s.Await("a", func(st bed.Status) bool { return st.State == "Degraded" && strings.Contains(st.Message, "full") })
+	st := s.Await("a", func(st bed.Status) bool { // the store is blamed once an upload has failed
+		return st.State == "Degraded" && strings.Contains(st.Message, "full") && strings.Contains(st.Message, "store")
+	})
 	t.Logf("status says: %s", st.Message)
 	wants(t, st.Message, "pool", a.PoolDir(), "pool.size", "store", "writes wait")
 	if err := a.S3.Start(); err != nil {
