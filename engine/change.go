@@ -187,6 +187,9 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 	// That a record of this epoch is committed proves that nobody was home since. What else is told, the promises have to vouch for.
 	if werr == nil && !done.proved {
 		werr = e.cfg.Journal.MayServe()
+		for werr != nil && done.recorded && e.leads(done.epoch) && pause(ctx) {
+			werr = e.cfg.Journal.MayServe() // what was done can only be told: who asks again would wait for its commit
+		}
 	}
 	if werr == nil && done.epoch != 0 && !e.leads(done.epoch) {
 		werr = ErrNotHome // the record may have been dropped, and the position be another one's
@@ -207,6 +210,16 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 func (e *Engine) waitRoom(ctx context.Context) bool {
 	w, ok := e.cfg.Journal.(RoomWaiter)
 	return ok && w.WaitRoom(ctx) == nil
+}
+
+// pause waits a moment and returns true, or false when ctx ends.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(10 * time.Millisecond):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // executed is what came of the critical section of a change. It may be told when

@@ -180,8 +180,10 @@ func TestNotHome(t *testing.T) {
 	wantOutcome(t, "remove of what does not exist, without a promise", err, volume.ErrDelay)
 	_, err = h.Create(t.Context(), asRoot, volume.Root, "f", volume.CreateArgs{Type: volume.Regular, Mode: volume.Unchecked})
 	wantOutcome(t, "create that finds the file, without a promise", err, volume.ErrDelay)
-	once := volume.Request{ID: volume.OpID{Slot: "s", Seq: 1}}
-	_, err = h.Write(t.Context(), once, f, 0, []byte("x"), false)
+	waiting, cancel := context.WithCancel(t.Context())
+	h.journal.asked = func() { h.journal.asked = cancel } // it asks again
+	_, err = h.Write(waiting, asRoot, f, 0, []byte("x"), false)
+	h.journal.asked = nil
 	wantOutcome(t, "unstable write without a promise", err, volume.ErrUnknown)
 	_, err = h.Write(t.Context(), asRoot, f, 0, []byte("y"), true)
 	wantOutcome(t, "stable write without a promise", err, nil)

@@ -177,7 +177,7 @@ func (s lockSession) isLate() error {
 
 // SetLock implements volume.Locker.
 func (s lockSession) SetLock(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock, reclaim bool) error {
-	return s.run(ctx, r, h, k, func() error {
+	return s.run(ctx, r, h, k, true, func() error {
 		if !s.isNewest() {
 			return forward.ErrRegister
 		}
@@ -202,7 +202,7 @@ func (s lockSession) SetLock(ctx context.Context, r volume.Request, h volume.Han
 
 // TestLock implements volume.Locker.
 func (s lockSession) TestLock(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock) error {
-	return s.run(ctx, r, h, k, func() error {
+	return s.run(ctx, r, h, k, false, func() error {
 		if s.grace() {
 			return volume.ErrGrace
 		}
@@ -219,7 +219,7 @@ func (s lockSession) Unlock(ctx context.Context, r volume.Request, h volume.Hand
 		s.table.Unlock(h, k)
 		return nil
 	}
-	err := s.run(ctx, r, h, k, unlock)
+	err := s.run(ctx, r, h, k, true, unlock)
 	if errors.Is(err, volume.ErrStale) { // nobody comes back for it
 		s.mu.Lock()
 		_ = unlock() // if it is not registered, there is nothing to unlock
@@ -238,7 +238,9 @@ func (s lockSession) isNewest() bool {
 	return true
 }
 
-func (s lockSession) run(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock, f func() error) error {
+// run runs f, with mu held, on a lock of a file that is there. What f refuses, or only tells, has changed nothing: it is told if this gateway
+// may serve.
+func (s lockSession) run(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock, changes bool, f func() error) error {
 	if k.Start > k.End {
 		return fmt.Errorf("lock from %d to %d: %w", k.Start, k.End, volume.ErrInvalid)
 	}
@@ -260,8 +262,10 @@ func (s lockSession) run(ctx context.Context, r volume.Request, h volume.Handle,
 	if reign == 0 {
 		return forward.ErrNotHome
 	}
-	err = f()
-	// Rule 4: others may have been home since the file was looked at. What was granted, its owner may ask for again.
+	if err = f(); err == nil && changes {
+		return nil // if others are home by now, the gateway has yet to register with them: see locking
+	}
+	// Rule 4: others may have been home since the file was looked at.
 	if merr := (journal{s.r, s.g}).MayServe(); merr != nil {
 		return merr
 	}

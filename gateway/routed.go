@@ -52,6 +52,9 @@ func (r *replicaOf) hold(h volume.Handle, reclaiming bool) error {
 	if !errors.Is(err, volume.ErrStale) {
 		return err
 	}
+	if pending == (log.Position{}) {
+		pending = r.engine.Touched(h.Ino) // or h was removed just now
+	}
 	_, leading := r.replica.Leading()
 	switch {
 	case leading && pending != (log.Position{}): // its removal may be taken back
@@ -151,7 +154,11 @@ func (v *Router) freshOf(h volume.Handle) (volume.Attr, bool) {
 // stale forgets f if the local copy has that write, or a later epoch began: then it has the write or it is lost. mu is held.
 func (v *Router) stale(h volume.Handle, f freshAttr) bool {
 	if v.local.engine.Applied().Less(f.pos) {
-		if _, epoch := v.g.mirror.home(v.uuid); epoch <= f.epoch {
+		_, epoch := v.g.mirror.home(v.uuid)
+		if own, leads := v.local.replica.Leading(); leads {
+			epoch = max(epoch, own)
+		}
+		if epoch <= f.epoch {
 			return false
 		}
 	}
