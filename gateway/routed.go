@@ -34,14 +34,16 @@ func (v *Router) Hold(h volume.Handle) error {
 	return nil
 }
 
-// hold is Hold at the local copy. A copy that can not tell that h is gone takes the word of the operation that led here: one that trails, as
-// after a restart, or has something to apply to h. If h is gone, whoever uses it is told. Of reclaimed opens, h may be without a name already.
+// hold is Hold at the local copy. A home knows what is committed: a file is gone when its removal is, and until then nobody can tell. A copy
+// that can not tell that h is gone takes the word of the operation that led here: one that trails, as after a restart, or has something to apply
+// to h. If h is gone, whoever uses it is told. Of reclaimed opens, h may be without a name already.
 func (r *replicaOf) hold(h volume.Handle, reclaiming bool) error {
 	_, done, err := r.use(context.Background())
 	if err != nil {
 		return nil // the Router holds it at the next copy
 	}
 	defer done()
+	reign, led := r.replica.Leading()
 	may := r.replica.MayServe()        // asked first: what was acknowledged until now is in the log
 	pending := r.engine.Touched(h.Ino) // and what is applied after this, Hold may have missed
 	if reclaiming {
@@ -52,14 +54,19 @@ func (r *replicaOf) hold(h volume.Handle, reclaiming bool) error {
 	if !errors.Is(err, volume.ErrStale) {
 		return err
 	}
+	now, leads := r.replica.Leading()
+	switch {
+	case led != leads || led && reign != now: // what Hold saw may be of the former reign, and taken back
+		return fmt.Errorf("hold inode %d: the volume has got another home meanwhile: %w", h.Ino, volume.ErrDelay)
+	case leads && r.engine.Uncommitted(h.Ino): // its removal may be taken back
+		return fmt.Errorf("hold inode %d: the change of it is not committed yet: %w", h.Ino, volume.ErrDelay)
+	case leads:
+		return err
+	}
 	if pending == (log.Position{}) {
 		pending = r.engine.Touched(h.Ino) // or h was removed just now
 	}
-	_, leading := r.replica.Leading()
-	switch {
-	case leading && pending != (log.Position{}): // its removal may be taken back
-		return fmt.Errorf("hold inode %d: the change of it is not committed yet: %w", h.Ino, volume.ErrDelay)
-	case !leading && (pending != (log.Position{}) || may != nil):
+	if pending != (log.Position{}) || may != nil {
 		r.engine.Retain(h)
 		return nil
 	}

@@ -203,8 +203,11 @@ type Volume interface {
 	ID() ID
 	// Hold keeps h usable through this gateway after its last name is gone,
 	// until as many Releases. It does not wait. It returns ErrStale if h is
-	// gone as far as this gateway knows. One that trails may not know it yet:
-	// it then holds what may be gone, of which other methods return ErrStale.
+	// gone as far as this gateway knows: from when Remove or Rename has
+	// answered, however much of that is still to be written elsewhere. While
+	// such a change is under way, and may still be taken back, it is ErrDelay.
+	// A gateway that trails may not know it yet: it then holds what may be
+	// gone, of which other methods return ErrStale.
 	Hold(h Handle) error
 	// Release ends one Hold.
 	Release(h Handle)
