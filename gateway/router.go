@@ -14,6 +14,7 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/nfs"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -103,7 +104,7 @@ func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.C
 			if rerr == nil {
 				continue
 			}
-		case errors.Is(err, forward.ErrNotHome), errors.Is(err, engine.ErrNotHome):
+		case errors.Is(err, journal.ErrNotHome):
 		case errors.Is(err, volume.ErrUnknown):
 			if !repeatable || errors.Is(err, volume.ErrLate) {
 				return out, err
@@ -175,11 +176,11 @@ func (v *Router) attempt(ctx, expelled context.Context, op func(ctx context.Cont
 	}
 	home, epoch, over := v.g.mirror.reign(v.uuid)
 	if home == "" || home == v.g.cfg.Name {
-		return outcomeOf{epoch: epoch}, forward.ErrNotHome
+		return outcomeOf{epoch: epoch}, journal.ErrNotHome
 	}
 	client, err := v.g.peers.forwardClient(home)
 	if err != nil {
-		return outcomeOf{epoch: epoch}, fmt.Errorf("%w: %v", forward.ErrNotHome, err)
+		return outcomeOf{epoch: epoch}, fmt.Errorf("%w: %v", journal.ErrNotHome, err)
 	}
 	// A call to a home that is no more may hang: it ends when another epoch is heard of.
 	ctx, done = either(ctx, over)
