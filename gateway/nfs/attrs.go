@@ -60,7 +60,7 @@ func (k *call) describe(p place, mask xdr.Bitmap) (described, error) {
 	if p.pseudo {
 		return k.describeRoot(p), nil
 	}
-	a, err := p.vol.GetAttr(k.ctx(), k.read(), p.h)
+	a, err := p.vol.GetAttr(k.s.ctx, k.read(), p.h)
 	if err != nil {
 		return described{}, err
 	}
@@ -78,7 +78,7 @@ func (k *call) describeAttr(p place, a volume.Attr, mask xdr.Bitmap) (described,
 		return d, nil
 	}
 	var err error
-	d.space, err = p.vol.Space(k.ctx())
+	d.space, err = p.vol.Space(k.untilRevoked())
 	return d, err
 }
 

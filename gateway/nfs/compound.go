@@ -72,8 +72,8 @@ func (p place) key() state.FileKey {
 // maxTag bounds a COMPOUND's tag, which is echoed.
 const maxTag = 1024
 
-// printed is how much of a request tells it apart from others with its sequence number.
-const printed = 512
+// fingerprinted is how much of a request tells it apart from others with its sequence number.
+const fingerprinted = 512
 
 // compound executes a COMPOUND, RFC 8881 section 16.2.
 func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *reply) outcome {
@@ -263,27 +263,31 @@ func sessionless(op xdr.Op) bool {
 	return false
 }
 
-// print tells requests apart that have one sequence number: it covers who asks
+// fingerprint tells requests apart that have one sequence number: it covers who asks
 // and the operations after SEQUENCE.
-func (k *call) print() uint64 {
+func (k *call) fingerprint() uint64 {
 	var h maphash.Hash
 	h.SetSeed(k.s.seed)
 	rest := k.in.Rest()
 	maphash.WriteComparable(&h, k.caller.UID)
 	maphash.WriteComparable(&h, len(rest))
-	_, _ = h.Write(rest[:min(len(rest), printed)]) // never fails
+	_, _ = h.Write(rest[:min(len(rest), fingerprinted)]) // never fails
 	return h.Sum64()
 }
 
 // read is the volume.Request of an operation that changes nothing.
-func (k *call) read() volume.Request { return volume.Request{Caller: k.caller} }
+func (k *call) read() volume.Request {
+	return volume.Request{Caller: k.caller, Revoked: k.revoked()}
+}
 
 // change is the volume.Request of the operation's change. part tells several
 // changes of one operation apart.
 func (k *call) change(part uint32) volume.Request {
-	return volume.Request{Caller: k.caller, ID: volume.OpID{
-		Slot: k.slot, Seq: k.use.Seq, Index: k.index | part<<16,
-	}}
+	return volume.Request{
+		Caller:  k.caller,
+		ID:      volume.OpID{Slot: k.slot, Seq: k.use.Seq, Index: k.index | part<<16},
+		Revoked: k.revoked(),
+	}
 }
 
 // status is the answer to an error of a volume. Where there is none, it makes

@@ -89,7 +89,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 
 func parseAddr(s string) (netip.Addr, error) { return netip.ParseAddr(s) }
 
-func (c *conn) close() {
+func (c *conn) disconnect() {
 	c.once.Do(func() { _ = c.nc.Close() }) // the client repeats what it did not get an answer to
 }
 
@@ -97,7 +97,7 @@ func (c *conn) close() {
 // its own, which may outlive the connection.
 func (c *conn) serve() {
 	defer func() {
-		c.close()
+		c.disconnect()
 		c.s.left(c)
 	}()
 	r := bufio.NewReaderSize(c.nc, readBuffer)
@@ -136,10 +136,10 @@ func (c *conn) handle(buf *xdr.Buffer) {
 		c.writing.Store(nil)
 		c.write.Unlock()
 		if err != nil {
-			c.close()
+			c.disconnect()
 		}
 	case closeConnection:
-		c.close()
+		c.disconnect()
 	}
 	r.free()
 	out.Free()

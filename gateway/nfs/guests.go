@@ -29,20 +29,10 @@ type guestKey struct {
 
 // guest are the requests of one client to one volume, until it is expelled; those that come after that are another guest's.
 type guest struct {
-	ctx      context.Context // of its operations; carries expelled
-	expelled context.Context // ends when it is expelled
+	expelled context.Context // ends when it is expelled, or when the server does
 	expel    context.CancelFunc
 	inside   int           // requests; guarded by guests.mu
 	empty    chan struct{} // closed when the last one has left, once it is expelled
-}
-
-type expelledKey struct{}
-
-// Expelled returns a context that ends when the client for whom ctx's operation runs may not use the volume any more. An operation that has
-// done nothing yet ends then with volume.ErrDelay instead of waiting. For operations of nobody in particular it returns nil.
-func Expelled(ctx context.Context) context.Context {
-	c, _ := ctx.Value(expelledKey{}).(context.Context)
-	return c
 }
 
 func (g *guests) init() {
@@ -57,7 +47,6 @@ func (g *guests) enter(server context.Context, key guestKey) *guest {
 	if x == nil {
 		x = &guest{empty: make(chan struct{})}
 		x.expelled, x.expel = context.WithCancel(server)
-		x.ctx = context.WithValue(server, expelledKey{}, x.expelled)
 		g.present[key] = x
 	}
 	x.inside++
@@ -204,10 +193,19 @@ func (k *call) leave() {
 	k.guests = nil
 }
 
-// ctx is what operations on the current file run under.
-func (k *call) ctx() context.Context {
+// revoked is volume.Request.Revoked of an operation on the current file.
+func (k *call) revoked() context.Context {
 	if g := k.cur.guest; g != nil {
-		return g.ctx
+		return g.expelled
+	}
+	return nil
+}
+
+// untilRevoked is the context of an operation on the current file that takes no
+// volume.Request. It ends when the client is expelled from the volume.
+func (k *call) untilRevoked() context.Context {
+	if g := k.cur.guest; g != nil {
+		return g.expelled
 	}
 	return k.s.ctx
 }

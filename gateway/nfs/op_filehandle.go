@@ -157,7 +157,7 @@ func (k *call) walk(name string) xdr.Status {
 		}
 		return st
 	}
-	a, err := k.cur.vol.Lookup(k.ctx(), k.read(), k.cur.h, name)
+	a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, name)
 	if err != nil {
 		return k.dirStatus(err)
 	}
@@ -182,7 +182,7 @@ func (k *call) notDirectory() xdr.Status {
 	if k.cur.pseudo {
 		return xdr.NFS4_OK
 	}
-	a, err := k.cur.vol.GetAttr(k.ctx(), k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
 	switch {
 	case err != nil:
 		return k.status(err)
@@ -204,7 +204,7 @@ func (k *call) lookupParent() xdr.Status {
 	case k.cur.h == volume.Root:
 		return k.putRootFH()
 	}
-	a, err := k.cur.vol.Lookup(k.ctx(), k.read(), k.cur.h, "..")
+	a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, "..")
 	if err != nil {
 		return k.dirStatus(err)
 	}

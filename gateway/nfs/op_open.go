@@ -145,7 +145,7 @@ func (o *opening) pseudo() xdr.Status {
 
 // attributes reads those of the current file.
 func (k *call) attributes() (volume.Attr, xdr.Status) {
-	a, err := k.cur.vol.GetAttr(k.ctx(), k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
 	if err != nil {
 		return a, k.status(err)
 	}
@@ -183,7 +183,7 @@ func (o *opening) byName() xdr.Status {
 		if mayOpen != xdr.NFS4_OK {
 			return mayOpen
 		}
-		a, err := k.cur.vol.Lookup(k.ctx(), k.read(), k.cur.h, o.name)
+		a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, o.name)
 		if err != nil {
 			return k.dirStatus(err)
 		}
@@ -196,7 +196,7 @@ func (o *opening) byName() xdr.Status {
 	if o.mode == xdr.UNCHECKED4 {
 		return o.unchecked(mayOpen)
 	}
-	c, err := k.cur.vol.Create(k.ctx(), k.change(0), k.cur.h, o.name, o.args)
+	c, err := k.cur.vol.Create(k.s.ctx, k.change(0), k.cur.h, o.name, o.args)
 	if err != nil {
 		return k.dirStatus(err)
 	}
@@ -223,7 +223,7 @@ func (o *opening) unchecked(mayOpen xdr.Status) xdr.Status {
 	k := o.k
 	size := o.args.Attr.Size
 	if !k.use.Unknown {
-		a, err := k.cur.vol.Lookup(k.ctx(), k.read(), k.cur.h, o.name)
+		a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, o.name)
 		switch st := k.status(err); st {
 		case xdr.NFS4_OK:
 			o.attr = a
@@ -238,7 +238,7 @@ func (o *opening) unchecked(mayOpen xdr.Status) xdr.Status {
 	if size != nil && *size == 0 {
 		args.Attr.Size = nil // a new file is empty anyway, another is not to be touched yet
 	}
-	c, err := k.cur.vol.Create(k.ctx(), k.change(0), k.cur.h, o.name, args)
+	c, err := k.cur.vol.Create(k.s.ctx, k.change(0), k.cur.h, o.name, args)
 	if err != nil {
 		return k.dirStatus(err)
 	}
@@ -255,7 +255,7 @@ func (o *opening) unchecked(mayOpen xdr.Status) xdr.Status {
 // unchanged is the directory's change attribute when nothing is created.
 func (o *opening) unchanged() volume.DirChange {
 	k := o.k
-	a, err := k.cur.vol.GetAttr(k.ctx(), k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
 	if err != nil {
 		return volume.DirChange{} // before and after differ from what the client knows: it asks again
 	}
@@ -276,7 +276,7 @@ func (o *opening) truncate(size *uint64) xdr.Status {
 		return st
 	}
 	// Part 1, because part 0 may have been the Create of an earlier execution.
-	a, err := k.cur.vol.SetAttr(k.ctx(), k.change(1), o.attr.Handle, volume.SetAttr{Size: size})
+	a, err := k.cur.vol.SetAttr(k.s.ctx, k.change(1), o.attr.Handle, volume.SetAttr{Size: size})
 	if err != nil {
 		return k.status(err)
 	}

@@ -18,7 +18,7 @@ type listing struct {
 	dirUsed  uint32
 	room     int // of the reply in bytes, for entries
 	start    int
-	any      bool
+	some     bool
 }
 
 // readDir implements READDIR. Cookies are the volume's (rule 20), so they never
@@ -59,7 +59,7 @@ func (k *call) readDir() xdr.Status {
 	if st != xdr.NFS4_OK {
 		return st
 	}
-	if !l.any && !eof {
+	if !l.some && !eof {
 		return xdr.NFS4ERR_TOOSMALL
 	}
 	k.out.Bool(false)
@@ -73,7 +73,7 @@ func (l *listing) entries(after uint64) (eof bool, st xdr.Status) {
 		return l.exports(after)
 	}
 	for {
-		list, eof, err := l.k.cur.vol.ReadDir(l.k.ctx(), l.k.read(), l.k.cur.h, after, batch)
+		list, eof, err := l.k.cur.vol.ReadDir(l.k.s.ctx, l.k.read(), l.k.cur.h, after, batch)
 		if err != nil {
 			return false, l.k.dirStatus(err)
 		}
@@ -82,7 +82,7 @@ func (l *listing) entries(after uint64) (eof bool, st xdr.Status) {
 			if err != nil {
 				return false, l.k.status(err)
 			}
-			if !l.append(e.Name, e.Cookie, d, l.mask) {
+			if !l.add(e.Name, e.Cookie, d, l.mask) {
 				return false, xdr.NFS4_OK
 			}
 			after = e.Cookie
@@ -114,19 +114,19 @@ func (l *listing) exports(after uint64) (eof bool, st xdr.Status) {
 			d = described{minor: l.k.minor, rdattr: st, mountedOn: cookie}
 			mask = mask.And(rdattrAttrs)
 		}
-		if !l.append(x.Name, cookie, d, mask) {
+		if !l.add(x.Name, cookie, d, mask) {
 			return false, xdr.NFS4_OK
 		}
 	}
 	return true, xdr.NFS4_OK
 }
 
-// append adds an entry, and tells whether it fitted.
-func (l *listing) append(name string, cookie uint64, d described, mask xdr.Bitmap) bool {
+// add appends an entry, and tells whether it fitted.
+func (l *listing) add(name string, cookie uint64, d described, mask xdr.Bitmap) bool {
 	out := l.k.out
 	before := out.Mark()
 	used := uint32(16 + len(name))
-	if l.any && l.dirCount > 0 && l.dirUsed+used > l.dirCount {
+	if l.some && l.dirCount > 0 && l.dirUsed+used > l.dirCount {
 		return false
 	}
 	out.Bool(true)
@@ -137,7 +137,7 @@ func (l *listing) append(name string, cookie uint64, d described, mask xdr.Bitma
 		out.Truncate(before)
 		return false
 	}
-	l.any = true
+	l.some = true
 	l.dirUsed += used
 	return true
 }

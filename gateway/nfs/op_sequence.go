@@ -32,7 +32,7 @@ func (k *call) sequence() xdr.Status {
 	if k.out.Len()-k.base+sequenceResult > k.limit {
 		return k.tooBig() // before the slot is used
 	}
-	use, repeat, st := k.s.table.Begin(id, k.conn.name, slot, seq, highest, k.print())
+	use, repeat, st := k.s.table.Begin(id, k.conn.name, slot, seq, highest, k.fingerprint())
 	if use == nil {
 		k.repeat = repeat
 		return st

@@ -4,10 +4,10 @@ package nfs
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 	"time"
 
-	"github.com/weir-storage/weir/gateway/nfs/state"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 )
@@ -178,7 +178,7 @@ func TestEndOfSessionIsForgotten(t *testing.T) {
 	h.on(9, 1, true, request...)
 	h.compound(0, op(xdr.OP_DESTROY_SESSION, h.session)).ok(xdr.OP_DESTROY_SESSION)
 	r.stop() // waits for background work
-	id := volume.OpID{Slot: state.SlotPrefix(h.client, h.session) + "\x00\x00\x00\x09", Seq: 1, Index: 2}
+	id := volume.OpID{Slot: string(binary.BigEndian.AppendUint64(nil, h.client)) + string(h.session[:]) + "\x00\x00\x00\x09", Seq: 1, Index: 2}
 	_, err := r.vol.Create(t.Context(), volume.Request{ID: id}, volume.Root, "d", volume.CreateArgs{Type: volume.Directory, Mode: volume.Guarded})
 	if st, _ := statusOf(err); st != xdr.NFS4ERR_EXIST {
 		t.Fatalf("the volume still knows the result: %v", err)

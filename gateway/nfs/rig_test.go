@@ -211,7 +211,7 @@ type peer struct {
 
 func (r *rig) connect(addr string) *peer {
 	client, server := net.Pipe()
-	r.srv.ServeConn(pipeConn{server, addr + ":700"})
+	r.srv.serveConn(pipeConn{server, addr + ":700"})
 	r.t.Cleanup(func() { _ = client.Close() })
 	return &peer{r.t, client}
 }

@@ -19,12 +19,6 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// StateStore keeps what must survive a restart; state.DirStore is one.
-type StateStore = state.Store
-
-// ClientInfo describes a client to people.
-type ClientInfo = state.ClientInfo
-
 // Clock is the server's time. Now is compared only with other results of Now.
 type Clock interface {
 	Now() time.Time
@@ -32,8 +26,8 @@ type Clock interface {
 	After(d time.Duration) <-chan time.Time
 }
 
-// DefaultLease is the lease time of a Config that gives none.
-const DefaultLease = 60 * time.Second
+// defaultLease is the lease time of a Config that gives none.
+const defaultLease = 60 * time.Second
 
 // Config is what a Server needs. All fields but Lease are required.
 type Config struct {
@@ -43,7 +37,7 @@ type Config struct {
 	Boot        uint64        // grows with every start of this gateway
 	Lease       time.Duration // how long a silent client keeps its state, and the longest grace
 	Exports     Exports
-	State       StateStore
+	State       state.Store // keeps what must survive a restart
 	Clock       Clock
 	Rand        io.Reader // random, for ids
 	Log         *slog.Logger
@@ -85,7 +79,7 @@ type Server struct {
 // record that cannot be read.
 func New(cfg Config) (*Server, error) {
 	if cfg.Lease == 0 {
-		cfg.Lease = DefaultLease
+		cfg.Lease = defaultLease
 	}
 	for _, f := range []struct {
 		name    string
@@ -160,7 +154,7 @@ func (s *Server) closeStuck() {
 	for c := range s.conns {
 		if t := c.writing.Load(); t != nil && now.Sub(*t) > s.cfg.Lease {
 			s.cfg.Log.Warn("nfs connection closed: the client does not read its replies", "client", c.addr)
-			c.close()
+			c.disconnect()
 		}
 	}
 }
@@ -196,12 +190,12 @@ func (s *Server) Serve(l net.Listener) error {
 			}
 			return fmt.Errorf("accept nfs connection on %s: %w", l.Addr(), err)
 		}
-		s.ServeConn(nc)
+		s.serveConn(nc)
 	}
 }
 
-// ServeConn serves one connection in the background, and closes it.
-func (s *Server) ServeConn(nc net.Conn) {
+// serveConn serves one connection in the background, and closes it.
+func (s *Server) serveConn(nc net.Conn) {
 	c := newConn(s, nc)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +241,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		_ = l.Close() // Serve reports
 	}
 	for c := range s.conns {
-		c.close()
+		c.disconnect()
 	}
 	s.mu.Unlock()
 	s.cancel()
@@ -265,11 +259,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // Clients lists the clients that the server knows.
-func (s *Server) Clients() []ClientInfo { return s.table.Clients() }
-
-// RevokeClient takes all state of a client away, for ever; it has to begin anew
-// and its applications see errors. It returns false if there is no such client.
-func (s *Server) RevokeClient(id uint64) (bool, error) { return s.table.Revoke(id) }
+func (s *Server) Clients() []state.ClientInfo { return s.table.Clients() }
 
 // RevokeLocks takes away what one lock-owner holds on a file of a volume, because the volume could not keep it: its client is
 // told (NFS4ERR_ADMIN_REVOKED) when it uses it, and what is left of the owner's locks there is given up by

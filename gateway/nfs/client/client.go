@@ -96,7 +96,7 @@ func Dial(ctx context.Context, addr string, opts Options) (*Client, error) {
 		err = c.NewSession(ctx)
 	}
 	if err != nil {
-		c.t.close()
+		c.t.shutdown()
 		return nil, fmt.Errorf("dial nfs server %s: %w", addr, err)
 	}
 	return c, nil
@@ -130,13 +130,13 @@ func (c *Client) Stats() Stats {
 func (c *Client) Disconnect() { c.t.disconnect(errors.New("disconnected")) }
 
 // Abandon ends the client without telling the server, as a crash does.
-func (c *Client) Abandon() { c.t.close() }
+func (c *Client) Abandon() { c.t.shutdown() }
 
 // Close gives up the session and the client id, and disconnects. The client is
 // closed in any case; the error is the server's: xdr.NFS4ERR_CLIENTID_BUSY if there
 // are open files or further sessions, which then last until the lease ends.
 func (c *Client) Close(ctx context.Context) error {
-	defer c.t.close()
+	defer c.t.shutdown()
 	id := c.SessionID()
 	if err := c.bare(ctx, xdr.OP_DESTROY_SESSION, func(e *xdr.Encoder) { e.SessionID(id) }); err != nil {
 		return fmt.Errorf("close nfs client: %w", err)

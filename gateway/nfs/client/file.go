@@ -27,8 +27,6 @@ type File struct {
 	c     *Client
 	args  OpenArgs
 	fh    FH
-	attr  Attr
-	dir   xdr.ChangeInfo
 	mu    sync.Mutex // guards what follows
 	id    xdr.Stateid
 	locks map[string]xdr.Stateid // by lock-owner
@@ -78,9 +76,8 @@ func (c *Client) open(ctx context.Context, start FH, a OpenArgs, claim func(*xdr
 		if err := f.decodeOpen(res); err != nil {
 			return err
 		}
-		var err error
-		f.attr, err = res.handleAndAttr()
-		f.fh = f.attr.FH
+		a, err := res.handleAndAttr()
+		f.fh = a.FH
 		return err
 	})
 	if err != nil {
@@ -95,8 +92,8 @@ func (f *File) decodeOpen(res *Result) error {
 		return err
 	}
 	f.id = d.Stateid()
-	f.dir = d.ChangeInfo()
-	d.Uint32() // flags
+	d.ChangeInfo() // of the directory
+	d.Uint32()     // flags
 	d.Bitmap()
 	switch d.Uint32() {
 	case xdr.OPEN_DELEGATE_NONE:
@@ -154,10 +151,6 @@ func (f *File) Stateid() xdr.Stateid {
 	defer f.mu.Unlock()
 	return f.id
 }
-
-// Opened returns the attributes when the file was opened, and the directory's
-// change.
-func (f *File) Opened() (Attr, xdr.ChangeInfo) { return f.attr, f.dir }
 
 // stateid returns the stateid for input and output.
 func (f *File) stateid() xdr.Stateid { return latest(f.Stateid()) }

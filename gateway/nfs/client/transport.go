@@ -156,7 +156,7 @@ func (t *transport) disconnect(why error) {
 	}
 }
 
-func (t *transport) close() {
+func (t *transport) shutdown() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()

@@ -191,7 +191,7 @@ func TestRoomForASession(t *testing.T) {
 	if st != xdr.NFS4_OK || tab.Session(old) != nil || tab.Session(running) == nil || tab.Session(made.Session) == nil {
 		t.Errorf("one session was not used for a lease: %v", st)
 	}
-	if want := SlotPrefix(c.ID, old); len(forgotten) != 1 || forgotten[0] != want {
+	if want := slotPrefix(c.ID, old); len(forgotten) != 1 || forgotten[0] != want {
 		t.Errorf("forgotten %q, want %q", forgotten, want)
 	}
 	use2.Answer(nil)

@@ -40,7 +40,7 @@ type Client struct {
 	renewed time.Time
 	busy    int // compounds that run now
 
-	opens      map[*Open]struct{}
+	opens      map[*open]struct{}
 	lockStates int
 	ranges     int                     // that are locked
 	revoked    map[[12]byte]xdr.Status // stateids that were taken away, and why
@@ -218,20 +218,6 @@ func (t *Table) DestroyClient(id uint64) xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// Revoke ends a client as an administrator's act: it must begin anew, and what it
-// held is lost to it. It tells whether there was such a client.
-func (t *Table) Revoke(id uint64) (bool, error) {
-	t.admin.Lock()
-	defer t.admin.Unlock()
-	t.mu.Lock()
-	c := t.clients[id]
-	t.mu.Unlock()
-	if c == nil {
-		return false, nil
-	}
-	return true, t.drop(c)
-}
-
 // drop ends c: its record, then its state, then what volumes recorded for it.
 // admin is held and mu is not.
 func (t *Table) drop(c *Client) error {
@@ -258,7 +244,7 @@ func (t *Table) tell(ended []Ended, f Forgotten) {
 
 // forgotten describes the end of c or of one of its sessions; mu is held.
 func (c *Client) forgotten(session xdr.SessionID) Forgotten {
-	f := Forgotten{Prefix: SlotPrefix(c.ID, session), Loaded: c.loaded, Address: c.Address}
+	f := Forgotten{Prefix: slotPrefix(c.ID, session), Loaded: c.loaded, Address: c.Address}
 	for _, v := range c.volumes {
 		f.Volumes = append(f.Volumes, v)
 	}

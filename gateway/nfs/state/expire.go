@@ -134,7 +134,7 @@ func (t *Table) Expel(id volume.ID, gone bool, refused func(client string) bool)
 	defer t.mu.Unlock()
 	var ended []Ended
 	for _, c := range t.clients {
-		var opens []*Open
+		var opens []*open
 		for o := range c.opens {
 			if o.file.key.Volume == id {
 				opens = append(opens, o)

@@ -7,12 +7,12 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// LockState is what one lock-owner holds on one file. Guarded by Table.mu, and
+// lockState is what one lock-owner holds on one file. Guarded by Table.mu, and
 // held also by its open's op.
-type LockState struct {
+type lockState struct {
 	Owner volume.LockOwner
 	name  string
-	open  *Open
+	open  *open
 	id    [12]byte
 	seq   uint32
 	held  ranges
@@ -23,8 +23,8 @@ type LockState struct {
 // one of Granted, Released and Doubtful, and always Done.
 type LockUse struct {
 	table *Table
-	open  *Open
-	state *LockState // nil until the first lock of a lock-owner is granted
+	open  *open
+	state *lockState // nil until the first lock of a lock-owner is granted
 	name  string
 	// Owner is the volume's name of the lock-owner.
 	Owner volume.LockOwner
@@ -59,7 +59,7 @@ func (t *Table) BeginRelock(c *Client, lock xdr.Stateid, key FileKey) (*LockUse,
 	if st != xdr.NFS4_OK {
 		return nil, st
 	}
-	l, ok := s.(*LockState)
+	l, ok := s.(*lockState)
 	if !ok {
 		return nil, xdr.NFS4ERR_BAD_STATEID
 	}
@@ -112,7 +112,7 @@ func (u *LockUse) Granted(start, end uint64, exclusive bool) (xdr.Stateid, xdr.S
 	case u.state != nil && u.state.ended:
 		return xdr.Stateid{}, xdr.NFS4ERR_ADMIN_REVOKED, u.lost()
 	case u.state == nil:
-		u.state = &LockState{Owner: u.Owner, name: u.name, open: u.open, id: t.newOther(kindLock)}
+		u.state = &lockState{Owner: u.Owner, name: u.name, open: u.open, id: t.newOther(kindLock)}
 		u.open.locks[u.name] = u.state
 		u.open.client.lockStates++
 		t.stateids[u.state.id] = u.state
@@ -153,14 +153,14 @@ func with(m map[string]volume.LockOwner, name string, owner volume.LockOwner) ma
 }
 
 // change changes what is held; mu is held.
-func (l *LockState) change(f func(*ranges)) {
+func (l *lockState) change(f func(*ranges)) {
 	before := len(l.held)
 	f(&l.held)
 	l.open.client.ranges += len(l.held) - before
 }
 
 // endLock takes l's stateid out of the table; mu is held.
-func (t *Table) endLock(l *LockState) {
+func (t *Table) endLock(l *lockState) {
 	l.ended = true
 	l.open.client.lockStates--
 	l.open.client.ranges -= len(l.held)
@@ -176,7 +176,7 @@ type lockKey struct {
 // giveUp says whether owner's locks are to be given up now that o has ended. They
 // are not if the same client has locks of the lock-owner name through another open
 // of the file. Until Released, the owner gets no new ones. mu is held.
-func (t *Table) giveUp(o *Open, name string, owner volume.LockOwner) bool {
+func (t *Table) giveUp(o *open, name string, owner volume.LockOwner) bool {
 	if f := t.files[o.file.key]; f != nil {
 		for k, other := range f.opens {
 			if k.client != o.client || other == o {
@@ -237,12 +237,12 @@ func (u *LockUse) Released(start, end uint64) xdr.Stateid {
 	u.table.mu.Lock()
 	defer u.table.mu.Unlock()
 	if !u.state.ended {
-		u.state.change(func(r *ranges) { r.clear(start, end) })
+		u.state.change(func(r *ranges) { r.remove(start, end) })
 	}
 	return u.state.next()
 }
 
-func (l *LockState) next() xdr.Stateid {
+func (l *lockState) next() xdr.Stateid {
 	l.seq = nextSeqid(l.seq)
 	return xdr.Stateid{Seqid: l.seq, Other: l.id}
 }

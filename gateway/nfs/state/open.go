@@ -16,12 +16,12 @@ type FileKey struct {
 	Handle volume.Handle
 }
 
-// File is a file that somebody has open. It has one Hold on its volume. Guarded
+// file is a file that somebody has open. It has one Hold on its volume. Guarded
 // by Table.mu.
-type File struct {
+type file struct {
 	key    FileKey
 	vol    volume.Volume
-	opens  map[openKey]*Open
+	opens  map[openKey]*open
 	denies int // opens that deny something
 }
 
@@ -31,19 +31,19 @@ type openKey struct {
 	owner  string
 }
 
-// Open is an open of one open-owner on one file. Guarded by Table.mu but op.
-type Open struct {
+// open is an open of one open-owner on one file. Guarded by Table.mu but op.
+type open struct {
 	op     sync.Mutex // held over LOCK, LOCKU and CLOSE
 	client *Client
 	owner  string
-	file   *File
+	file   *file
 	id     [12]byte
 	seq    uint32
 	access uint32
 	deny   uint32
 	shares uint16 // bit deny*4+access for each combination that was opened
 	closed bool
-	locks  map[string]*LockState // by lock-owner
+	locks  map[string]*lockState // by lock-owner
 	// doubtful are lock-owners for whom the volume may hold a lock that was not
 	// granted to them, by their names.
 	doubtful map[string]volume.LockOwner
@@ -65,7 +65,7 @@ type OpenArgs struct {
 func shareBit(access, deny uint32) uint16 { return 1 << (deny*4 + access) }
 
 // conflicts tells whether an open of f by somebody but o forbids access and deny.
-func (f *File) conflicts(o *Open, access, deny uint32) bool {
+func (f *file) conflicts(o *open, access, deny uint32) bool {
 	if deny == 0 && f.denies == 0 {
 		return false
 	}
@@ -119,13 +119,13 @@ func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 		default:
 			return xdr.Stateid{}, xdr.NFS4ERR_STALE
 		}
-		f = &File{key: key, vol: a.Volume, opens: map[openKey]*Open{}}
+		f = &file{key: key, vol: a.Volume, opens: map[openKey]*open{}}
 		t.files[key] = f
 	}
 	if o == nil {
-		o = &Open{client: c, owner: a.Owner, file: f, id: t.newOther(kindOpen), locks: map[string]*LockState{}}
+		o = &open{client: c, owner: a.Owner, file: f, id: t.newOther(kindOpen), locks: map[string]*lockState{}}
 		if c.opens == nil {
-			c.opens = map[*Open]struct{}{}
+			c.opens = map[*open]struct{}{}
 		}
 		f.opens[openKey{c, a.Owner}], c.opens[o] = o, struct{}{}
 		t.stateids[o.id] = o
@@ -139,7 +139,7 @@ func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 
 // admits says whether an open may be granted now, as far as the grace period is
 // concerned; mu is held.
-func (t *Table) admits(a OpenArgs, own *Open) xdr.Status {
+func (t *Table) admits(a OpenArgs, own *open) xdr.Status {
 	c := a.Client
 	switch {
 	case c.gone:
@@ -157,7 +157,7 @@ func (t *Table) admits(a OpenArgs, own *Open) xdr.Status {
 }
 
 // ownOpen returns the open that an owner has on a file, or nil; mu is held.
-func (t *Table) ownOpen(c *Client, owner string, key FileKey) *Open {
+func (t *Table) ownOpen(c *Client, owner string, key FileKey) *open {
 	if f := t.files[key]; f != nil {
 		return f.opens[openKey{c, owner}]
 	}
@@ -165,7 +165,7 @@ func (t *Table) ownOpen(c *Client, owner string, key FileKey) *Open {
 }
 
 // setDeny changes what o denies to others.
-func (o *Open) setDeny(deny uint32) {
+func (o *open) setDeny(deny uint32) {
 	if o.deny != 0 {
 		o.file.denies--
 	}
@@ -176,7 +176,7 @@ func (o *Open) setDeny(deny uint32) {
 }
 
 // bump makes the next seqid, which is never 0 (RFC 8881 section 8.2.2).
-func (o *Open) bump() { o.seq = nextSeqid(o.seq) }
+func (o *open) bump() { o.seq = nextSeqid(o.seq) }
 
 func nextSeqid(s uint32) uint32 {
 	if s++; s == 0 {
@@ -186,7 +186,7 @@ func nextSeqid(s uint32) uint32 {
 }
 
 // end takes o out of the table; mu is held. The caller tells the volume.
-func (t *Table) end(o *Open) Ended {
+func (t *Table) end(o *open) Ended {
 	e := Ended{Volume: o.file.vol, Handle: o.file.key.Handle}
 	o.closed = true
 	o.setDeny(0)
@@ -235,7 +235,7 @@ func (t *Table) Downgrade(c *Client, id xdr.Stateid, key FileKey, access, deny u
 	if st != xdr.NFS4_OK {
 		return xdr.Stateid{}, st
 	}
-	o, ok := found.(*Open)
+	o, ok := found.(*open)
 	if !ok {
 		return xdr.Stateid{}, xdr.NFS4ERR_BAD_STATEID
 	}
@@ -258,14 +258,14 @@ func (t *Table) Downgrade(c *Client, id xdr.Stateid, key FileKey, access, deny u
 }
 
 // lockOpen finds the open that id, its own stateid, names and locks its op.
-func (t *Table) lockOpen(c *Client, id xdr.Stateid, key FileKey) (*Open, xdr.Status) {
+func (t *Table) lockOpen(c *Client, id xdr.Stateid, key FileKey) (*open, xdr.Status) {
 	t.mu.Lock()
 	found, st := t.find(c, id, key)
 	t.mu.Unlock()
 	if st != xdr.NFS4_OK {
 		return nil, st
 	}
-	o, ok := found.(*Open)
+	o, ok := found.(*open)
 	if !ok {
 		return nil, xdr.NFS4ERR_BAD_STATEID
 	}

@@ -11,8 +11,8 @@ type heldRange struct {
 	exclusive  bool
 }
 
-// clear removes [start, end].
-func (r *ranges) clear(start, end uint64) {
+// remove removes [start, end].
+func (r *ranges) remove(start, end uint64) {
 	var out ranges
 	for _, h := range *r {
 		if h.end < start || h.start > end {
@@ -31,7 +31,7 @@ func (r *ranges) clear(start, end uint64) {
 
 // set makes [start, end] held in the given way, and merges it with neighbours.
 func (r *ranges) set(start, end uint64, exclusive bool) {
-	r.clear(start, end)
+	r.remove(start, end)
 	out := (*r)[:0]
 	for _, h := range *r {
 		switch {

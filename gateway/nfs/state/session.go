@@ -16,13 +16,13 @@ type Session struct {
 	Fore   xdr.ChannelAttrs
 	Back   xdr.ChannelAttrs
 	made   uint32 // the sequence of the CREATE_SESSION that made it: an order among a client's sessions
-	slots  []Slot
+	slots  []slot
 	used   time.Time // guarded by Table.mu
 	idle   bool      // it is older than this start, and nothing has come in it since; guarded by Table.mu
 }
 
 func newSession(c *Client, made, flags uint32, fore, back xdr.ChannelAttrs) *Session {
-	return &Session{Client: c, Flags: flags, Fore: fore, Back: back, made: made, slots: make([]Slot, fore.MaxRequests)}
+	return &Session{Client: c, Flags: flags, Fore: fore, Back: back, made: made, slots: make([]slot, fore.MaxRequests)}
 }
 
 // busy tells whether a request is being executed in s.

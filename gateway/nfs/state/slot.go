@@ -17,15 +17,15 @@ const (
 	slotUnknown                  // the server restarted, or dropped seq without an answer
 )
 
-// Slot is one entry of a session's reply cache.
-type Slot struct {
-	mu     sync.Mutex
-	phase  slotPhase
-	seq    uint32
-	print  uint64        // of the request that has seq
-	done   chan struct{} // closed when seq is no longer busy
-	reply  []byte        // nil: not cached
-	filled bool          // some sequence number was executed
+// slot is one entry of a session's reply cache.
+type slot struct {
+	mu          sync.Mutex
+	phase       slotPhase
+	seq         uint32
+	fingerprint uint64        // of the request that has seq
+	done        chan struct{} // closed when seq is no longer busy
+	reply       []byte        // nil: not cached
+	filled      bool          // some sequence number was executed
 }
 
 // Use is the right to execute one sequence number of a slot. Its holder calls
@@ -40,14 +40,14 @@ type Use struct {
 
 // Name is OpID.Slot of the operations that this use executes.
 func (u *Use) Name() string {
-	return SlotPrefix(u.Session.Client.ID, u.Session.ID) + string(binary.BigEndian.AppendUint32(nil, u.Slot))
+	return slotPrefix(u.Session.Client.ID, u.Session.ID) + string(binary.BigEndian.AppendUint32(nil, u.Slot))
 }
 
 // Begin starts a request that begins with SEQUENCE, and renews the lease. It
 // returns a Use if the request is to be executed, the cached reply if it is a
 // repeat, or a status. It waits while the first of two equal requests is still
-// being executed. from is the client's address. print tells requests apart that wrongly have one sequence number.
-func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, print uint64) (*Use, []byte, xdr.Status) {
+// being executed. from is the client's address. fingerprint tells requests apart that wrongly have one sequence number.
+func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, fingerprint uint64) (*Use, []byte, xdr.Status) {
 	t.mu.Lock()
 	s := t.sessions[id]
 	if s == nil {
@@ -68,7 +68,7 @@ func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, 
 	c.busy++
 	t.mu.Unlock()
 
-	use, reply, st := s.slots[slot].begin(seq, print)
+	use, reply, st := s.slots[slot].begin(seq, fingerprint)
 	if use == nil {
 		t.idle(c)
 		return nil, reply, st
@@ -84,16 +84,16 @@ func (t *Table) idle(c *Client) {
 	t.mu.Unlock()
 }
 
-func (s *Slot) begin(seq uint32, print uint64) (*Use, []byte, xdr.Status) {
+func (s *slot) begin(seq uint32, fingerprint uint64) (*Use, []byte, xdr.Status) {
 	for {
 		s.mu.Lock()
 		repeat := s.filled && seq == s.seq
 		switch {
 		case s.phase == slotUnknown:
-			s.start(seq, print)
+			s.start(seq, fingerprint)
 			s.mu.Unlock()
 			return &Use{Seq: seq, Unknown: true}, nil, xdr.NFS4_OK
-		case repeat && print != s.print:
+		case repeat && fingerprint != s.fingerprint:
 			s.mu.Unlock()
 			return nil, nil, xdr.NFS4ERR_SEQ_FALSE_RETRY
 		case repeat && s.phase == slotBusy:
@@ -111,19 +111,19 @@ func (s *Slot) begin(seq uint32, print uint64) (*Use, []byte, xdr.Status) {
 			s.mu.Unlock()
 			return nil, nil, xdr.NFS4ERR_SEQ_MISORDERED
 		default:
-			s.start(seq, print)
+			s.start(seq, fingerprint)
 			s.mu.Unlock()
 			return &Use{Seq: seq}, nil, xdr.NFS4_OK
 		}
 	}
 }
 
-func (s *Slot) start(seq uint32, print uint64) {
-	s.phase, s.seq, s.print, s.filled = slotBusy, seq, print, true
+func (s *slot) start(seq uint32, fingerprint uint64) {
+	s.phase, s.seq, s.fingerprint, s.filled = slotBusy, seq, fingerprint, true
 	s.reply, s.done = nil, make(chan struct{})
 }
 
-func (s *Slot) finish(phase slotPhase, reply []byte) {
+func (s *slot) finish(phase slotPhase, reply []byte) {
 	s.mu.Lock()
 	s.phase, s.reply = phase, reply
 	close(s.done)

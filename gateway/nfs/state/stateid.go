@@ -24,12 +24,12 @@ func (t *Table) find(c *Client, id xdr.Stateid, key FileKey) (any, xdr.Status) {
 		}
 		return nil, xdr.NFS4ERR_BAD_STATEID
 	}
-	var o *Open
+	var o *open
 	var seq uint32
 	switch s := s.(type) {
-	case *Open:
+	case *open:
 		o, seq = s, s.seq
-	case *LockState:
+	case *lockState:
 		o, seq = s.open, s.seq
 	}
 	switch {
@@ -57,7 +57,7 @@ func (c *Client) revoke(id [12]byte, why xdr.Status) {
 }
 
 // revokeAll remembers that an open was taken away with its locks; Table.mu is held.
-func (c *Client) revokeAll(o *Open, why xdr.Status) {
+func (c *Client) revokeAll(o *open, why xdr.Status) {
 	c.revoke(o.id, why)
 	for _, l := range o.locks {
 		c.revoke(l.id, why)
@@ -83,9 +83,9 @@ func (t *Table) CheckIO(c *Client, id xdr.Stateid, key FileKey, access uint32) x
 	if st != xdr.NFS4_OK {
 		return st
 	}
-	o, ok := s.(*Open)
+	o, ok := s.(*open)
 	if !ok {
-		o = s.(*LockState).open
+		o = s.(*lockState).open
 	}
 	// Reading through an open for writing is allowed, RFC 8881 section 9.1.2.
 	if access == xdr.OPEN4_SHARE_ACCESS_WRITE && o.access&access == 0 {
@@ -147,7 +147,7 @@ func (t *Table) Free(c *Client, id xdr.Stateid) xdr.Status {
 	if st != xdr.NFS4_OK {
 		return st
 	}
-	l, ok := s.(*LockState)
+	l, ok := s.(*lockState)
 	if !ok {
 		return xdr.NFS4ERR_LOCKS_HELD
 	}

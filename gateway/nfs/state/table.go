@@ -58,8 +58,8 @@ type Table struct {
 	clients  map[uint64]*Client // confirmed or not
 	owners   map[string]*ownerRecord
 	sessions map[xdr.SessionID]*Session
-	files    map[FileKey]*File
-	stateids map[[12]byte]any // *Open or *LockState
+	files    map[FileKey]*file
+	stateids map[[12]byte]any // *open or *lockState
 	// releasing counts, per owner and file, locks that ended and that the volume
 	// has not given up yet.
 	releasing map[lockKey]int
@@ -88,7 +88,7 @@ func New(cfg Config) (*Table, error) {
 		clients:  map[uint64]*Client{},
 		owners:   map[string]*ownerRecord{},
 		sessions: map[xdr.SessionID]*Session{},
-		files:    map[FileKey]*File{},
+		files:    map[FileKey]*file{},
 		stateids: map[[12]byte]any{},
 
 		releasing: map[lockKey]int{},
@@ -148,9 +148,9 @@ func (t *Table) ourBoot(o [12]byte) bool {
 	return binary.BigEndian.Uint32(o[:]) == uint32(t.cfg.Boot)
 }
 
-// SlotPrefix begins OpID.Slot of everything that a client, and if session is
+// slotPrefix begins OpID.Slot of everything that a client, and if session is
 // not zero that session, asks for.
-func SlotPrefix(client uint64, session xdr.SessionID) string {
+func slotPrefix(client uint64, session xdr.SessionID) string {
 	b := binary.BigEndian.AppendUint64(nil, client)
 	if session != (xdr.SessionID{}) {
 		b = append(b, session[:]...)
