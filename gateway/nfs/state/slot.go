@@ -12,9 +12,9 @@ import (
 type slotPhase uint8
 
 const (
-	slotIdle    slotPhase = iota // seq was answered; the zero slot has answered 0
+	slotIdle    slotPhase = iota // seq was answered; in the zero slot that is 0
 	slotBusy                     // seq is being executed
-	slotUnknown                  // the server restarted, or dropped seq without an answer
+	slotUnknown                  // seq may have been executed before a restart, or has no answer
 )
 
 // slot is one entry of a session's reply cache.
@@ -24,12 +24,12 @@ type slot struct {
 	seq         uint32
 	fingerprint uint64        // of the request that has seq
 	done        chan struct{} // closed when seq is no longer busy
-	reply       []byte        // nil: not cached
+	reply       []byte        // nil if it is not cached
 	filled      bool          // some sequence number was executed
 }
 
-// Use is the right to execute one sequence number of a slot. Its holder calls
-// exactly one of Answer and Abandon.
+// Use is the right to execute one sequence number of a slot. Its owner calls exactly
+// one of Answer and Abandon.
 type Use struct {
 	Session *Session
 	Slot    uint32
@@ -43,10 +43,11 @@ func (u *Use) Name() string {
 	return slotPrefix(u.Session.Client.ID, u.Session.ID) + string(binary.BigEndian.AppendUint32(nil, u.Slot))
 }
 
-// Begin starts a request that begins with SEQUENCE, and renews the lease. It
-// returns a Use if the request is to be executed, the cached reply if it is a
-// repeat, or a status. It waits while the first of two equal requests is still
-// being executed. from is the client's address. fingerprint tells requests apart that wrongly have one sequence number.
+// Begin starts a request that begins with SEQUENCE, and renews the lease (RFC 8881
+// section 2.10.6). It returns a Use if the request is to be executed, the cached
+// reply if it is a repeat, or a status. While an equal request is being executed, it
+// waits for the end of that. from is the client's address. fingerprint differs
+// between different requests that wrongly have the same sequence number.
 func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, fingerprint uint64) (*Use, []byte, xdr.Status) {
 	t.mu.Lock()
 	s := t.sessions[id]
@@ -130,24 +131,29 @@ func (s *slot) finish(phase slotPhase, reply []byte) {
 	s.mu.Unlock()
 }
 
-// Answer ends the use. reply is kept for repeats; nil if it is not to be. The
-// slot takes the slice over.
+// Answer ends the use. The slot keeps reply for repeats, and owns the slice from
+// then on. A nil reply is not kept.
 func (u *Use) Answer(reply []byte) {
 	u.Session.slots[u.Slot].finish(slotIdle, reply)
 	u.table.idle(u.Session.Client)
 }
 
-// Abandon ends the use without an answer: whatever comes next is executed, and a
-// repeat with the same OpIDs.
+// Abandon ends the use without an answer. The slot is unknown then: it executes
+// whatever comes next, and a repeat gets the same OpIDs (state-3).
 func (u *Use) Abandon() {
 	u.Session.slots[u.Slot].finish(slotUnknown, nil)
 	u.table.idle(u.Session.Client)
 }
 
-// StatusFlags returns sr_status_flags for a client. SEQ4_STATUS_ADMIN_STATE_REVOKED is never among them, although RFC 8881 section 18.46.3 has it say that some
-// state was revoked: Linux (nfs4_state_start_reclaim_nograce, seen in 6.1) then takes all its locks for lost, of all volumes, and fails I/O under them.
-// What was revoked it hears from NFS4ERR_ADMIN_REVOKED when it uses it, and then looks after that alone. SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED does the same,
-// and is not sent either: what was opened after the lease expired, before the client has heard of that, does not count.
+// StatusFlags returns sr_status_flags for a client (RFC 8881 section 18.46.3).
+//
+// SEQ4_STATUS_ADMIN_STATE_REVOKED is never set, although the RFC has it say that some
+// state was revoked. Linux (nfs4_state_start_reclaim_nograce, seen in 6.1) then
+// treats all its locks, on all volumes, as lost, and fails I/O under them. Instead,
+// NFS4ERR_ADMIN_REVOKED answers each use of what was revoked, and Linux then recovers
+// that alone. SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED has the same effect and is never
+// set. SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED is set also if the client has opened
+// something after its lease expired, before it heard of that.
 func (t *Table) StatusFlags(c *Client) (flags uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -85,7 +85,7 @@ func TestBadRecordsAreReported(t *testing.T) {
 	}
 }
 
-// TestTwoRecordsOfOneClient is a crash between saving a client's new
+// TestTwoRecordsOfOneClient crashes between saving a client's new
 // incarnation and deleting the old one.
 func TestTwoRecordsOfOneClient(t *testing.T) {
 	var s MemStore
