@@ -9,8 +9,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// stateid reads a stateid and puts the current one in the place of the special
-// stateid that stands for it (RFC 8881 section 16.2.3.1.2).
+// stateid reads a stateid. It replaces the special stateid that means the current one
+// (RFC 8881 section 16.2.3.1.2).
 func (k *call) stateid() (xdr.Stateid, xdr.Status) {
 	id := k.in.Stateid()
 	switch id {
@@ -82,8 +82,8 @@ func (k *call) mayIO(id xdr.Stateid, argSt xdr.Status, access uint32) xdr.Status
 	return xdr.NFS4_OK
 }
 
-// ioStatus is the answer to an error of reading or writing; it tells kinds of
-// files apart.
+// ioStatus returns the answer to an error of reading or writing. If the file is not
+// regular, the answer depends on its type.
 func (k *call) ioStatus(err error) xdr.Status {
 	if errors.Is(err, volume.ErrInvalid) {
 		if a, aerr := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h); aerr == nil {
@@ -93,7 +93,8 @@ func (k *call) ioStatus(err error) xdr.Status {
 	return k.status(err)
 }
 
-// fileStatus says why a's content cannot be used: NFS4ERR_INVAL if it can.
+// fileStatus says why a has no content to read or write. For a regular file it returns
+// NFS4ERR_INVAL.
 func fileStatus(a volume.Attr) xdr.Status {
 	switch a.Type {
 	case volume.Regular:
@@ -107,8 +108,8 @@ func fileStatus(a volume.Attr) xdr.Status {
 	}
 }
 
-// readFile implements READ. The data is read into a pooled buffer, which the
-// reply refers to.
+// readFile implements READ, RFC 8881 section 18.22. It reads the data into a pooled
+// buffer, to which the reply refers.
 func (k *call) readFile() xdr.Status {
 	id, ist := k.stateid()
 	off, count := k.in.Uint64(), k.in.Uint32()
@@ -126,7 +127,7 @@ func (k *call) readFile() xdr.Status {
 	}
 	k.out.Bool(eof)
 	if n < len(buf.B)/sparseReply {
-		// Many such reads in one request must not hold a buffer each.
+		// Else many such reads in one request would keep a large buffer each.
 		k.out.Opaque(buf.B[:n])
 		buf.Free()
 		return xdr.NFS4_OK
@@ -136,10 +137,11 @@ func (k *call) readFile() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// sparseReply is the part of a buffer, one in so many bytes, from which on it is kept for a reply.
+// A reply refers to a read buffer if at least one in sparseReply of its bytes is used.
+// Else it copies the data.
 const sparseReply = 4
 
-// write implements WRITE. The data aliases the request.
+// write implements WRITE, RFC 8881 section 18.32. The data aliases the request.
 func (k *call) write() xdr.Status {
 	id, ist := k.stateid()
 	off, how := k.in.Uint64(), k.in.Uint32()
@@ -169,7 +171,7 @@ func (k *call) write() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// commit implements COMMIT, always of the whole file.
+// commit implements COMMIT, RFC 8881 section 18.3. It always commits the whole file.
 func (k *call) commit() xdr.Status {
 	off, count := k.in.Uint64(), k.in.Uint32()
 	if k.in.Err() != nil {

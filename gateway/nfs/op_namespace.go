@@ -7,8 +7,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// writable says whether the volume of p may be changed through this export, and
-// remembers that the client does so.
+// writable says whether the volume of p may be changed through this export. It also
+// records that the client changes it, for Volume.Forget later.
 func (k *call) writable(p place) xdr.Status {
 	switch {
 	case !p.set:
@@ -24,7 +24,7 @@ func (k *call) changeInfo(d volume.DirChange) {
 	k.out.ChangeInfo(xdr.ChangeInfo{Atomic: true, Before: d.Before, After: d.After})
 }
 
-// create implements CREATE: everything but regular files.
+// create implements CREATE, RFC 8881 section 18.4, for everything but regular files.
 func (k *call) create() xdr.Status {
 	args := volume.CreateArgs{Mode: volume.Guarded}
 	st := xdr.NFS4_OK
@@ -85,7 +85,7 @@ func (k *call) create() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// remove implements REMOVE.
+// remove implements REMOVE, RFC 8881 section 18.25.
 func (k *call) remove() xdr.Status {
 	name := k.in.String(maxString)
 	if k.in.Err() != nil {
@@ -111,7 +111,8 @@ func (k *call) remove() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// rename implements RENAME: from the saved to the current directory.
+// rename implements RENAME, RFC 8881 section 18.26, from the saved to the current
+// directory.
 func (k *call) rename() xdr.Status {
 	from, to := k.in.String(maxString), k.in.String(maxString)
 	if k.in.Err() != nil {
@@ -150,7 +151,8 @@ func (k *call) pair() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// link implements LINK: a name in the current directory for the saved file.
+// link implements LINK, RFC 8881 section 18.9: a name in the current directory for the
+// saved file.
 func (k *call) link() xdr.Status {
 	name := k.in.String(maxString)
 	if k.in.Err() != nil {
@@ -173,7 +175,7 @@ func (k *call) link() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// readLink implements READLINK.
+// readLink implements READLINK, RFC 8881 section 18.24.
 func (k *call) readLink() xdr.Status {
 	switch {
 	case !k.cur.set:

@@ -7,10 +7,10 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// batch is how many entries are asked of the volume at a time.
+// batch is how many entries one call of Volume.ReadDir returns.
 const batch = 128
 
-// listing is a READDIR under way.
+// listing is a READDIR that is being executed.
 type listing struct {
 	k        *call
 	mask     xdr.Bitmap
@@ -21,8 +21,8 @@ type listing struct {
 	some     bool
 }
 
-// readDir implements READDIR. Cookies are the volume's (rule 20), so they never
-// become invalid and the verifier is always 0.
+// readDir implements READDIR, RFC 8881 section 18.23. Cookies are the volume's (nfs-1),
+// so they never become invalid, and the verifier is always 0.
 func (k *call) readDir() xdr.Status {
 	after := k.in.Uint64()
 	verf := k.in.Verifier()
@@ -67,7 +67,7 @@ func (k *call) readDir() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// entries appends what fits, and tells whether that was the end.
+// entries appends the entries that fit. eof tells whether they are the last.
 func (l *listing) entries(after uint64) (eof bool, st xdr.Status) {
 	if l.k.cur.pseudo {
 		return l.exports(after)
@@ -108,7 +108,7 @@ func (l *listing) exports(after uint64) (eof bool, st xdr.Status) {
 		}
 		if err != nil {
 			if !mask.Has(xdr.FATTR4_RDATTR_ERROR) {
-				continue // a volume that is away must not hide the others
+				continue // a volume that does not answer must not hide the others
 			}
 			st, _ := statusOf(err)
 			d = described{minor: l.k.minor, rdattr: st, mountedOn: cookie}

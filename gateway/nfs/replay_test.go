@@ -68,7 +68,7 @@ func TestRepeatWaitsForTheFirst(t *testing.T) {
 	<-entered
 	second := r.connect(h.addr)
 	second.send(nfsCall(0), request)
-	_ = h.nc.Close() // the first connection breaks; the operation goes on
+	_ = h.nc.Close() // the connection breaks, and the operation goes on (nfs-5)
 	close(release)
 	a := second.answer(second.receive())
 	if a.status != xdr.NFS4_OK || r.count("remove") != 1 {
@@ -109,8 +109,8 @@ func TestDelayIsAnswered(t *testing.T) {
 	h.call(toVol(op(xdr.OP_REMOVE, "f"))...).ok(xdr.OP_PUTFH).want(xdr.OP_REMOVE, xdr.NFS4ERR_DELAY)
 }
 
-// TestRepeatAfterRestart breaks a connection after each kind of change, restarts
-// the server, and repeats.
+// TestRepeatAfterRestart breaks a connection after each kind of change, restarts the
+// server, and repeats the request.
 func TestRepeatAfterRestart(t *testing.T) {
 	rename := toVol(op(xdr.OP_SAVEFH), op(xdr.OP_RENAME, "f", "new"))
 	cases := []struct {

@@ -145,7 +145,7 @@ func (f *File) Reclaim(ctx context.Context) error {
 // FH returns the file's handle.
 func (f *File) FH() FH { return f.fh }
 
-// Stateid returns the open's stateid as the server gave it last.
+// Stateid returns the open's newest stateid.
 func (f *File) Stateid() xdr.Stateid {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,7 +165,7 @@ func (f *File) WriteAt(ctx context.Context, data []byte, off uint64, how uint32)
 	return f.c.Write(ctx, f.fh, f.stateid(), data, off, how)
 }
 
-// Commit makes what was written stable.
+// Commit makes all data that was written so far stable.
 func (f *File) Commit(ctx context.Context) (volume.Verifier, error) { return f.c.Commit(ctx, f.fh) }
 
 // GetAttr returns the file's attributes.
@@ -187,8 +187,8 @@ func (f *File) Deallocate(ctx context.Context, off, n uint64) error {
 	return f.c.Deallocate(ctx, f.fh, f.stateid(), off, n)
 }
 
-// Downgrade gives up a part of the access and deny of the open-owner's opens of
-// the file. What is left must be that of some of them (else NFS4ERR_INVAL).
+// Downgrade reduces the access and deny of the open-owner's opens of the file. What
+// remains must be that of some of them, else NFS4ERR_INVAL (RFC 8881 section 18.18).
 func (f *File) Downgrade(ctx context.Context, access, deny uint32) error {
 	id := f.stateid()
 	p := NewCompound().Cache().PutFH(f.fh).Add(xdr.OP_OPEN_DOWNGRADE, func(e *xdr.Encoder) {
@@ -216,7 +216,7 @@ func (f *File) Downgrade(ctx context.Context, access, deny uint32) error {
 	})
 }
 
-// Close gives up the open and its locks.
+// Close ends the open and its locks.
 func (f *File) Close(ctx context.Context) error {
 	id := f.stateid()
 	p := NewCompound().Cache().PutFH(f.fh).Add(xdr.OP_CLOSE, func(e *xdr.Encoder) {

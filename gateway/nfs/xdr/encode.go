@@ -88,8 +88,8 @@ func (e *Encoder) String(s string) {
 	e.buf = append(e.buf, zeros[:pad(len(s))]...)
 }
 
-// OpaqueRef appends variable-length bytes by reference: b must not change until
-// the message was written.
+// OpaqueRef appends variable-length bytes by reference. b must not change until the
+// message was written.
 func (e *Encoder) OpaqueRef(b []byte) {
 	e.Uint32(uint32(len(b)))
 	if len(b) > 0 {
@@ -99,7 +99,7 @@ func (e *Encoder) OpaqueRef(b []byte) {
 	e.buf = append(e.buf, zeros[:pad(len(b))]...)
 }
 
-// Raw appends bytes as they are; b holds whole XDR items.
+// Raw appends b as it is. b consists of whole XDR items.
 func (e *Encoder) Raw(b []byte) { e.buf = append(e.buf, b...) }
 
 // Bytes returns the message as one slice: the Encoder's own buffer if nothing
