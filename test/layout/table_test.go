@@ -61,6 +61,7 @@ var table = []row{
 	{pkg: "federation/keyring", project: []string{"federation"}, outside: stdlib},
 	{pkg: "federation/memory", project: []string{"federation", "federation/internal/records"}},
 	{pkg: "federation/spec", project: []string{"federation"}, outside: []string{"sigs.k8s.io/yaml"}},
+	{pkg: "federation/view", project: []string{"federation"}, outside: stdlib},
 	{pkg: "pki", outside: stdlib},
 
 	// A volume over a log.
@@ -94,7 +95,7 @@ var table = []row{
 
 	// Kubernetes. What the driver needs of the registry and the gateway comes through its ports.
 	{pkg: "api/v1alpha1", outside: []string{"github.com/google/uuid", "k8s.io/apimachinery"}},
-	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/plan", "federation", "federation/keyring"}, tests: []string{"test/apiserver"}},
+	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/plan", "federation", "federation/keyring", "federation/view"}, tests: []string{"test/apiserver"}},
 	{pkg: "controllers/plan", project: []string{"api/v1alpha1", "federation", "federation/spec"}, outside: []string{"k8s.io/apimachinery"}},
 	{pkg: "csi-driver", project: []string{"api/v1alpha1"}},
 
