@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/weir-storage/weir/gateway/report"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -33,9 +34,9 @@ func BenchmarkObserveIdle(b *testing.B) {
 	id := c.create("v", manifest("v", 2))
 	c.router("b", id)
 	g := c.nodes["a"].gateway
-	last := &observed{}
+	last := new(report.Written)
 	for b.Loop() {
-		if err := g.observe(b.Context(), g.copyOf(id), last); err != nil {
+		if err := g.reporter.Observe(b.Context(), g.copies.Copy(id), last); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,6 +27,7 @@ import (
 	"github.com/weir-storage/weir/federation/memory"
 	"github.com/weir-storage/weir/federation/spec"
 	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
+	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/store"
 	storemem "github.com/weir-storage/weir/store/memory"
@@ -40,6 +43,7 @@ type cluster struct {
 	ca      *pki.Authority
 	nodes   map[string]*clusterNode
 	order   []string
+	late    *sync.Mutex   // not nil: gateways that start hear of no admission while it is held
 	asked   *atomic.Int64 // not nil: gateways that start count there how often they ask for a control record
 }
 
@@ -121,6 +125,9 @@ func (c *cluster) start(site string) {
 	fail(err)
 	n.grpc, n.nfs = grpcL.Addr().String(), nfsL.Addr().String() // the same again after a restart
 	var registry federation.Registry = c.reg.Client(nil)
+	if c.late != nil {
+		registry = lateAdmissions{registry, c.late}
+	}
 	if c.asked != nil {
 		registry = countingControls{registry, c.asked}
 	}
@@ -203,10 +210,10 @@ func (c *cluster) createAt(name, manifest string, sites []string) string {
 }
 
 // router waits until the volume is served at a site.
-func (c *cluster) router(site, id string) *Router {
+func (c *cluster) router(site, id string) *routing.Router {
 	c.t.Helper()
 	g := c.nodes[site].gateway
-	var r *Router
+	var r *routing.Router
 	c.until("volume is served at "+site, func() error {
 		var err error
 		if r, err = c.opened(g, id); err != nil {
@@ -215,19 +222,20 @@ func (c *cluster) router(site, id string) *Router {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if _, err := r.GetAttr(ctx, volume.Request{}, volume.Root); err != nil {
-			return fmt.Errorf("%w; %+v", err, g.status(id))
+			return fmt.Errorf("%w; %+v", err, g.reporter.Status(id))
 		}
 		return nil
 	})
 	return r
 }
 
+// at returns the gateway of a site.
+func (c *cluster) at(site string) *Gateway { return c.nodes[site].gateway }
+
 // opened returns a volume's router once it has appeared, whether it can answer or not.
-func (c *cluster) opened(g *Gateway, id string) (*Router, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if s := g.volumes[id]; s != nil {
-		return s.router, nil
+func (c *cluster) opened(g *Gateway, id string) (*routing.Router, error) {
+	if r := g.routers.Get(id); r != nil {
+		return r, nil
 	}
 	return nil, errors.New("not known here yet")
 }
@@ -267,10 +275,10 @@ func (c *cluster) admit(site, id string) {
 	})
 	c.until("the admission is heard of", func() error {
 		for _, n := range c.nodes {
-			m := n.gateway.mirror
-			m.mu.Lock()
-			heard := m.users[siteKey{id, site}] > 0
-			m.mu.Unlock()
+			heard := n.gateway.view.MayUse(id, site)
+			if n.site == site {
+				heard = n.gateway.view.Use(id, netip.MustParseAddr("127.0.0.1")).Recorded != nil
+			}
 			if n.stop != nil && !heard {
 				return errors.New("not at " + n.site)
 			}

@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -63,7 +64,7 @@ func TestVolumeIsDeletedUnderLoad(t *testing.T) {
 	c.delete(id)
 	c.until("it is closed everywhere", func() error {
 		for _, s := range c.order {
-			if c.nodes[s].gateway.copyOf(id) != nil {
+			if c.nodes[s].gateway.copies.Copy(id) != nil {
 				return errors.New("not at " + s)
 			}
 		}
@@ -79,26 +80,26 @@ func TestACopyInUseIsNotClosed(t *testing.T) {
 	id := c.create("v", manifest("v", 1))
 	r := c.router("a", id)
 	h := file(t, r, &client{name: "a"}, "f")
-	copied := r.copy()
-	ctx, done, err := copied.use(context.Background())
+	copied := r.Copy()
+	ctx, done, err := copied.Use(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.g.setAside(id, log.Position{}) // closes it, and begins anew
+	c.at("a").copies.SetAside(id) // closes it, and begins anew
 	<-ctx.Done()
-	if _, _, err := copied.use(context.Background()); !errors.Is(err, volume.ErrDelay) {
+	if _, _, err := copied.Use(context.Background()); !errors.Is(err, volume.ErrDelay) {
 		t.Errorf("use of a copy that closes: %v", err)
 	}
 	time.Sleep(100 * time.Millisecond) // in which it would be closed if it were not waited for
-	if r.g.copyOf(id) != copied {
+	if c.at("a").copies.Copy(id) != copied {
 		t.Fatal("the copy is closed")
 	}
-	if err := copied.engine.Hold(h); err != nil {
+	if err := copied.Engine.Hold(h); err != nil {
 		t.Errorf("hold: %v", err)
 	}
 	done()
 	c.until("the copy is closed", func() error {
-		if r.g.copyOf(id) == copied {
+		if c.at("a").copies.Copy(id) == copied {
 			return errors.New("it is open")
 		}
 		return nil
@@ -110,7 +111,7 @@ func (c *cluster) segments(site, id string) []string {
 	c.t.Helper()
 	var out []string
 	err := filepath.WalkDir(filepath.Join(c.dir, site), func(path string, _ fs.DirEntry, err error) error {
-		if strings.HasSuffix(path, ".seg") && strings.Contains(path, id) && !strings.Contains(path, salvagePrefix) {
+		if strings.HasSuffix(path, ".seg") && strings.Contains(path, id) && !strings.Contains(path, "salvage-") {
 			out = append(out, path)
 		}
 		return err
@@ -146,12 +147,12 @@ func TestAMemberInDoubtDoesNotBeginAnew(t *testing.T) {
 			c.start("a")
 			g := c.nodes["a"].gateway
 			c.until("the doubt is told", func() error {
-				if s := g.status(id); len(s) != 1 || !strings.Contains(s[0].Problem, "in doubt") {
+				if s := g.reporter.Status(id); len(s) != 1 || !strings.Contains(s[0].Problem, "in doubt") {
 					return errors.New("it is not")
 				}
 				return nil
 			})
-			if g.copyOf(id) != nil {
+			if g.copies.Copy(id) != nil {
 				t.Fatal("the copy is open")
 			}
 			c.stop("a")
@@ -187,7 +188,7 @@ func TestAFormerMemberInDoubtBeginsAnew(t *testing.T) {
 	a := c.router("a", id)
 	readable(t, a, h)
 	c.until("it has a copy again", func() error {
-		if a.g.copyOf(id) == nil {
+		if c.at("a").copies.Copy(id) == nil {
 			return errors.New("not yet")
 		}
 		return nil
@@ -198,58 +199,21 @@ func TestAFormerMemberInDoubtBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestAttributesOfALostWrite: after a takeover, nobody waits for a write that may never come.
-func TestAttributesOfALostWrite(t *testing.T) {
-	c := newCluster(t, "a", "b", "c")
-	id := c.create("v", manifest("v", 2))
-	b := c.router("b", id)
-	h := file(t, b, &client{name: "b"}, "f")
-	c.until("the copy is open", func() error {
-		if b.copy() == nil {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	_, epoch := b.g.mirror.home(id)
-	never := log.Position{Seq: 1 << 40}
-	b.wrote(h, freshAttr{volume.Attr{Size: 999}, never, epoch - 1})
-	a, err := b.GetAttr(within(t, hang), volume.Request{}, h)
-	if err != nil || a.Size != uint64(len(content)) {
-		t.Errorf("size %d, %v", a.Size, err)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.fresh) > 0 {
-		t.Error("the write is waited for")
-	}
-}
-
-// TestWritesAreForgottenWithoutACopy: a gateway without one remembers some of its writes only.
-func TestWritesAreForgottenWithoutACopy(t *testing.T) {
-	r := newRouter(nil, volume.ID{})
-	for ino := range uint64(10 * maxFresh) {
-		r.wrote(volume.Handle{Ino: ino}, freshAttr{epoch: 1, pos: log.Position{Seq: 1}})
-	}
-	if n := len(r.fresh); n > maxFresh {
-		t.Errorf("it remembers %d writes", n)
-	}
-}
-
 // TestOnlySitesThatUseAVolume: the home executes nothing for other gateways.
 func TestOnlySitesThatUseAVolume(t *testing.T) {
 	c := newCluster(t, "a", "b", "c", "d")
 	id := c.createAt("v", manifest("v", 2), []string{"a", "b", "c"})
 	h := file(t, c.router("a", id), &client{name: "a"}, "f")
 	g := c.nodes["d"].gateway
-	var d *Router
+	var d *routing.Router
 	c.until("d has heard of the volume and its home", func() (err error) {
-		if home, _ := g.mirror.home(id); home == "" {
+		if home, _ := g.view.Home(id); home == "" {
 			return errors.New("no home")
 		}
 		d, err = c.opened(g, id)
 		return err
 	})
-	_, err := d.try(within(t, hang), func(ctx context.Context, x target) error {
+	_, err := d.Once(within(t, hang), func(ctx context.Context, x forward.Home) error {
 		_, err := x.GetAttr(ctx, volume.Request{}, h)
 		return err
 	})

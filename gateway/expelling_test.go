@@ -58,13 +58,13 @@ func TestDeletedVolumeIsHeldByNobody(t *testing.T) {
 	ctx := within(t, hang)
 	nfs, f := c.locking(ctx, "b", id)
 	b := c.router("b", id)
-	if held := b.g.nfs.Clients(); len(held) != 1 || held[0].Opens != 1 || held[0].Locks != 1 {
+	if held := c.at("b").nfs.Clients(); len(held) != 1 || held[0].Opens != 1 || held[0].Locks != 1 {
 		t.Fatalf("the client holds %+v", held)
 	}
 	c.delete(id)
 	c.until("nobody holds anything", func() error {
-		if b.g.holdsState() || len(b.held.all()) > 0 {
-			return fmt.Errorf("%+v, %v", b.g.nfs.Clients(), b.held.all())
+		if c.at("b").holdsState() || len(b.Locks.Held()) > 0 {
+			return fmt.Errorf("%+v, %v", c.at("b").nfs.Clients(), b.Locks.Held())
 		}
 		return nil
 	})

@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +22,7 @@ import (
 	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
+	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -87,9 +88,9 @@ func (n *nodeOn) reclaimed(ctx context.Context) {
 }
 
 // sentBy is how a router sends an operation to a home elsewhere, once that has answered what it sent.
-func sentBy(t *testing.T, r *Router) (call *forward.Call) {
+func sentBy(t *testing.T, r *routing.Router) (call *forward.Call) {
 	t.Helper()
-	_, err := r.try(within(t, hang), func(_ context.Context, x target) (err error) {
+	_, err := r.Once(within(t, hang), func(_ context.Context, x forward.Home) (err error) {
 		var elsewhere bool
 		if call, elsewhere = x.(*forward.Call); !elsewhere {
 			err = errors.New("the home is here")
@@ -106,15 +107,15 @@ func sentBy(t *testing.T, r *Router) (call *forward.Call) {
 func (c *cluster) arrive(site string, sent *forward.Call) *forward.Call {
 	c.t.Helper()
 	g := c.nodes[site].gateway
-	home, _ := g.mirror.home(sent.Volume)
-	client, err := g.peers.forwardClient(home)
+	home, _ := g.view.Home(sent.Volume)
+	client, err := g.peers.Forward(home)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return &forward.Call{Client: client, Volume: sent.Volume, Epoch: sent.Epoch, Registration: sent.Registration}
 }
 
-func contentOf(t *testing.T, r *Router, h volume.Handle) []byte {
+func contentOf(t *testing.T, r *routing.Router, h volume.Handle) []byte {
 	t.Helper()
 	p := make([]byte, 4096)
 	n, _, err := r.Read(within(t, hang), volume.Request{}, h, 0, p)
@@ -199,7 +200,7 @@ func TestRevokeNeedsTheHome(t *testing.T) {
 	c.detach("b", id, "n1")
 	began, before := c.bootTime(), c.asked.Load()
 	refused(t, n.revoked(ctx), codes.Unavailable, "home ga has to end what this gateway sent it before")
-	if asked, most := c.asked.Load()-before, 2+int64((c.bootTime()-began)/fenceAsks); asked == 0 || asked > most {
+	if asked, most := c.asked.Load()-before, 2+int64((c.bootTime()-began)/time.Second); asked == 0 || asked > most {
 		t.Errorf("the registry was asked %d times who is home, want 1 to %d", asked, most)
 	}
 	c.start("a")
@@ -250,7 +251,7 @@ func TestAnOperationIsSentAgain(t *testing.T) {
 	var first *forward.Call
 	var sent []forward.Registration
 	r := cl.next()
-	_, err := b.change(ctx, r, func(ctx context.Context, x target) error {
+	err := b.AtHome(ctx, r, true, func(ctx context.Context, x forward.Home) error {
 		k := x.(*forward.Call)
 		if k.Registration != (forward.Registration{}) {
 			sent = append(sent, k.Registration)
@@ -283,24 +284,20 @@ func TestRepeatAfterTheGatewayRestarted(t *testing.T) {
 	file(t, a, cl, "g")
 	c.router("c", id)
 	n := c.nodeAt(ctx, "b", id, "v")
-	home := a.copy()
+	home := a.Copy()
 	c.stop("c") // now nothing is acknowledged
-	before, done := home.log.End(), make(chan error, 1)
+	before, done := home.Log.End(), make(chan error, 1)
 	go func() {
 		_, err := n.nfs.Remove(ctx, n.root, "g")
 		done <- err
 	}()
 	c.until("the change is at the home", func() error {
-		if home.log.End() == before {
+		if home.Log.End() == before {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	underWay := func() map[*changeUnderWay]struct{} {
-		home.locks.mu.Lock()
-		defer home.locks.mu.Unlock()
-		return maps.Clone(home.locks.underWay)
-	}
+	underWay := func() map[string]bool { return goroutines("routing.(*Server).Call(", "engine.(*Engine).Remove(") }
 	former := underWay()
 	if len(former) != 1 {
 		t.Fatalf("%d changes are under way", len(former))
@@ -309,7 +306,7 @@ func TestRepeatAfterTheGatewayRestarted(t *testing.T) {
 	c.start("b")
 	c.until("the home has ended it, and the client's repeat is there", func() error {
 		for u := range underWay() {
-			if _, same := former[u]; !same {
+			if !former[u] {
 				return nil
 			}
 		}
@@ -324,16 +321,17 @@ func TestRepeatAfterTheGatewayRestarted(t *testing.T) {
 	}
 }
 
-// running counts the goroutines that are in a function.
-func running(function string) int {
+// goroutines names the goroutines that are in all of these functions.
+func goroutines(functions ...string) map[string]bool {
 	stacks := make([]byte, 8<<20)
-	n := 0
+	out := map[string]bool{}
 	for g := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-		if strings.Contains(g, function) {
-			n++
+		if !slices.ContainsFunc(functions, func(f string) bool { return !strings.Contains(g, f) }) {
+			name, _, _ := strings.Cut(g, "[") // "goroutine 7 "
+			out[name] = true
 		}
 	}
-	return n
+	return out
 }
 
 // TestRevokeWhileWritesWait: a node is fenced although the volume acknowledges nothing just now, and tells nothing that is not acknowledged. Its
@@ -361,17 +359,17 @@ func TestRevokeWhileWritesWait(t *testing.T) {
 			}
 			c.stop("c")
 			g, done := c.nodes["a"].gateway, make(chan error, 1)
-			before := g.copyOf(id).engine.Touched(h.Ino)
+			before := g.copies.Copy(id).Engine.Touched(h.Ino)
 			go func() {
 				_, err := n.f.WriteAt(ctx, []byte("more than there was"), 0, xdr.FILE_SYNC4)
 				done <- err
 			}()
 			c.until("the write is under way, and heard of where it is read", func() error {
-				now := g.copyOf(id).engine.Touched(h.Ino)
+				now := g.copies.Copy(id).Engine.Touched(h.Ino)
 				if now == (log.Position{}) || now == before {
 					return errors.New("not yet")
 				}
-				if l := c.nodes[site].gateway.copyOf(id); l != nil && l.engine.Touched(h.Ino) != now {
+				if l := c.nodes[site].gateway.copies.Copy(id); l != nil && l.Engine.Touched(h.Ino) != now {
 					return errors.New("not yet at " + site)
 				}
 				return nil
@@ -386,7 +384,7 @@ func TestRevokeWhileWritesWait(t *testing.T) {
 				reads <- err
 			}()
 			c.until("the reads are under way", func() error {
-				if waiting := running("gateway.(*Router).read("); waiting != 2 {
+				if waiting := len(goroutines("routing.(*Router).read(")); waiting != 2 {
 					return fmt.Errorf("%d are", waiting)
 				}
 				return nil
@@ -404,7 +402,7 @@ func TestRevokeWhileWritesWait(t *testing.T) {
 				}
 			}
 			// What is in the log is before all that comes later, and nothing is added to it.
-			end := g.copyOf(id).log.End()
+			end := g.copies.Copy(id).Log.End()
 			for range 3 {
 				if _, err := n.f.WriteAt(ctx, []byte("late"), 0, xdr.FILE_SYNC4); !errors.Is(err, xdr.NFS4ERR_ACCESS) {
 					t.Errorf("a write after the node was fenced: %v", err)
@@ -413,7 +411,7 @@ func TestRevokeWhileWritesWait(t *testing.T) {
 					t.Errorf("a commit after the node was fenced: %v", err)
 				}
 			}
-			if now := g.copyOf(id).log.End(); now != end {
+			if now := g.copies.Copy(id).Log.End(); now != end {
 				t.Errorf("the log ends at %s after the node was fenced, when it ended at %s", now, end)
 			}
 			c.start("c")

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/volume"
 	"github.com/weir-storage/weir/volume/volumetest"
 )
@@ -36,7 +37,7 @@ func TestWritesAtOneSiteAreReadAtTheOthers(t *testing.T) {
 	id := c.create("shared", manifest("shared", 2))
 	ctx := within(t, time.Minute)
 	a, b := c.router("a", id), c.router("b", id)
-	for i, w := range []*Router{a, b, a, b} {
+	for i, w := range []*routing.Router{a, b, a, b} {
 		cl := &client{name: fmt.Sprint("w", i)}
 		name := fmt.Sprint("file", i)
 		f, err := w.Create(ctx, cl.next(), volume.Root, name, volume.CreateArgs{Type: volume.Regular, Attr: volume.SetAttr{Mode: new(uint32(0o644))}})
@@ -83,7 +84,7 @@ func TestTheVolumeGoesOnWithoutItsHome(t *testing.T) {
 		write()
 	}
 	for range 3 {
-		home, epoch := c.nodes["b"].gateway.mirror.home(id)
+		home, epoch := c.nodes["b"].gateway.view.Home(id)
 		lost := home[1:]
 		c.stop(lost)
 		if lost == "b" { // its own clients go with it
@@ -94,7 +95,7 @@ func TestTheVolumeGoesOnWithoutItsHome(t *testing.T) {
 			write()
 		}
 		if lost != "b" {
-			if _, now := c.nodes["b"].gateway.mirror.home(id); now <= epoch {
+			if _, now := c.nodes["b"].gateway.view.Home(id); now <= epoch {
 				t.Fatalf("epoch %d after %d", now, epoch)
 			}
 			c.start(lost)

@@ -37,6 +37,12 @@ func (h *Health) Ready() error {
 	return errors.Join(missing...)
 }
 
+// probe notes what came of a small write on the pool, and returns it.
+func (h *Health) probe(err error) error {
+	h.set(func() { h.probed, h.pool = true, err })
+	return err
+}
+
 func (h *Health) set(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

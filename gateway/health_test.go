@@ -29,8 +29,7 @@ func TestHealth(t *testing.T) {
 	}
 	registry.SetDown(false)
 	h := new(Health)
-	g = &Gateway{cfg: Config{Health: h}}
-	if err := g.probing(func() error { return errors.New("disk full") })(); err == nil || !strings.Contains(h.Ready().Error(), "the pool takes no writes: disk full") {
+	if err := h.probe(errors.New("disk full")); err == nil || !strings.Contains(h.Ready().Error(), "the pool takes no writes: disk full") {
 		t.Errorf("with a full disk: %v", h.Ready())
 	}
 	c.stop("a")

@@ -10,16 +10,17 @@ import (
 	"testing"
 
 	"github.com/weir-storage/weir/engine/log"
-	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/locks"
 	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/volume"
 )
 
 var content = []byte("held")
 
 // file makes a file with content.
-func file(t *testing.T, r *Router, cl *client, name string) volume.Handle {
+func file(t *testing.T, r *routing.Router, cl *client, name string) volume.Handle {
 	t.Helper()
 	ctx := within(t, hang)
 	f, err := r.Create(ctx, cl.next(), volume.Root, name, volume.CreateArgs{Type: volume.Regular, Attr: volume.SetAttr{Mode: new(uint32(0o666))}})
@@ -32,7 +33,7 @@ func file(t *testing.T, r *Router, cl *client, name string) volume.Handle {
 	return f.Attr.Handle
 }
 
-func remove(t *testing.T, r *Router, cl *client, name string) {
+func remove(t *testing.T, r *routing.Router, cl *client, name string) {
 	t.Helper()
 	if _, err := r.Remove(within(t, hang), cl.next(), volume.Root, name); err != nil {
 		t.Fatalf("remove %s: %v", name, err)
@@ -40,7 +41,7 @@ func remove(t *testing.T, r *Router, cl *client, name string) {
 }
 
 // readable fails unless h has content at r.
-func readable(t *testing.T, r *Router, h volume.Handle) {
+func readable(t *testing.T, r *routing.Router, h volume.Handle) {
 	t.Helper()
 	p := make([]byte, len(content)+1)
 	n, _, err := r.Read(within(t, hang), volume.Request{}, h, 0, p)
@@ -54,7 +55,7 @@ func TestHoldAtACopyThatTrails(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	cl := &client{name: "a"}
-	home, _ := c.router("b", id).g.mirror.home(id)
+	home, _ := c.at("b").view.Home(id)
 	if home != "ga" {
 		t.Fatalf("home is %s", home)
 	}
@@ -65,7 +66,7 @@ func TestHoldAtACopyThatTrails(t *testing.T) {
 	c.start("c")
 	g := c.nodes["c"].gateway
 	c.until("the copy at c is open", func() error {
-		if g.copyOf(id) == nil {
+		if g.copies.Copy(id) == nil {
 			return errors.New("not yet")
 		}
 		return nil
@@ -100,19 +101,19 @@ func TestHoldWhileTheCopyIsClosed(t *testing.T) {
 	a, b := c.router("a", id), c.router("b", id)
 	cl := &client{name: "a"}
 	f, g := file(t, a, cl, "f"), file(t, a, cl, "g")
-	local := a.copy()
-	a.setCopy(nil)
+	local := a.Copy()
+	c.at("a").routers.Attach(id, nil)
 	if err := a.Hold(f); err != nil {
 		t.Fatal(err)
 	}
-	a.setCopy(local)
+	c.at("a").routers.Attach(id, local)
 	if err := b.Hold(g); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, b, cl, "f")
 	remove(t, b, cl, "g")
-	for _, r := range []*Router{a, b} {
-		if err := r.g.reap(within(t, hang), r.copy()); err != nil && !errors.Is(err, volume.ErrDelay) {
+	for _, site := range []string{"a", "b"} {
+		if err := c.at(site).copies.Reap(within(t, hang), c.at(site).copies.Copy(id)); err != nil && !errors.Is(err, volume.ErrDelay) {
 			t.Fatal(err)
 		}
 	}
@@ -147,7 +148,7 @@ func TestReclaimOfAFileWithoutAName(t *testing.T) {
 			}
 			c.stop("b")
 			remove(t, a, cl, "f")
-			if err := a.g.reap(ctx, a.copy()); err == nil {
+			if err := c.at("a").copies.Reap(ctx, a.Copy()); err == nil {
 				t.Error("files without names are deleted while a gateway is away whose clients have some open")
 			}
 			c.start("b")
@@ -156,27 +157,27 @@ func TestReclaimOfAFileWithoutAName(t *testing.T) {
 				c.stop("c") // so that b becomes a member
 			}
 			c.until("home is "+home, func() error {
-				a.copy().replica.Move(home)
-				for _, r := range []*Router{a, b} {
-					if now, _ := r.g.mirror.home(id); now != home {
+				a.Copy().Replica.Move(home)
+				for _, site := range []string{"a", "b"} {
+					if now, _ := c.at(site).view.Home(id); now != home {
 						return errors.New("it is " + now)
 					}
 				}
 				return nil
 			})
-			leader := map[string]*Router{"ga": a, "gb": b}[home]
+			leader := map[string]*routing.Router{"ga": a, "gb": b}[home]
 			c.until("it leads", func() error {
-				if _, ok := leader.copy().replica.Leading(); !ok {
+				if _, ok := leader.Copy().Leading(); !ok {
 					return errors.New("not yet")
 				}
 				return nil
 			})
 			c.until("the home hears that clients reclaim", func() error {
-				err := leader.g.reap(ctx, leader.copy())
+				err := c.at(home[1:]).copies.Reap(ctx, leader.Copy())
 				if err == nil {
 					t.Fatal("files without names are deleted while clients reclaim")
 				}
-				if !strings.Contains(err.Error(), errRecovering.Error()) {
+				if !strings.Contains(err.Error(), locks.ErrRecovering.Error()) {
 					return err
 				}
 				return nil
@@ -190,7 +191,7 @@ func TestReclaimOfAFileWithoutAName(t *testing.T) {
 			if err := nfs.ReclaimComplete(ctx); err != nil {
 				t.Fatal(err)
 			}
-			c.until("files without names are looked at again", func() error { return leader.g.reap(ctx, leader.copy()) })
+			c.until("files without names are looked at again", func() error { return c.at(home[1:]).copies.Reap(ctx, leader.Copy()) })
 			p := make([]byte, 10)
 			if n, _, err := f.ReadAt(ctx, p, 0); err != nil || !bytes.Equal(p[:n], content) {
 				t.Errorf("read %q, %v", p[:n], err)
@@ -199,10 +200,10 @@ func TestReclaimOfAFileWithoutAName(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.until("the file is gone", func() error {
-				if err := leader.g.reap(ctx, leader.copy()); err != nil {
+				if err := c.at(home[1:]).copies.Reap(ctx, leader.Copy()); err != nil {
 					return err
 				}
-				gone, err := leader.copy().engine.Orphans(ctx, 0, 10)
+				gone, err := leader.Copy().Engine.Orphans(ctx, 0, 10)
 				if err == nil && len(gone) > 0 {
 					err = errors.New("it is not")
 				}
@@ -215,25 +216,13 @@ func TestReclaimOfAFileWithoutAName(t *testing.T) {
 	}
 }
 
-// TestNothingIsDeletedBeforeTheRegistryIsHeard: who lives is not known before, so nobody was asked.
-func TestNothingIsDeletedBeforeTheRegistryIsHeard(t *testing.T) {
-	g := &Gateway{mirror: newMirror()}
-	g.mirror.take(federation.Event{Kind: federation.KindAlive, Name: "gb", Alive: &federation.Alive{Gateway: "gb", Site: "b"}}, "a")
-	if _, synced := g.mirror.living(); synced {
-		t.Error("the registry counts as heard out")
-	}
-	if !(&lockTable{g: g, r: &replicaOf{}}).grace() {
-		t.Error("no grace although it is not known who may have locks")
-	}
-}
-
 // TestHoldOfWhatIsBeingRemoved: that a file is gone is told when its removal is committed, and not before: it may be taken back.
 func TestHoldOfWhatIsBeingRemoved(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 2))
 	cl := &client{name: "a"}
 	r := c.router("a", id)
-	if home, _ := r.g.mirror.home(id); home != "ga" {
+	if home, _ := c.at("a").view.Home(id); home != "ga" {
 		t.Fatalf("home is %s", home)
 	}
 	h := file(t, r, cl, "f")
@@ -245,7 +234,7 @@ func TestHoldOfWhatIsBeingRemoved(t *testing.T) {
 		removed <- err
 	}()
 	c.until("the removal is in the log", func() error {
-		if r.copy().engine.Touched(h.Ino) == (log.Position{}) {
+		if r.Copy().Engine.Touched(h.Ino) == (log.Position{}) {
 			return errors.New("not yet")
 		}
 		return nil

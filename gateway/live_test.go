@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/report"
+	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -34,7 +37,7 @@ func (c *cluster) change(id string, f func(*federation.Volume)) {
 }
 
 // load makes files through a router until stop is called, which fails the test if one could not be made, and returns their names.
-func (c *cluster) load(r *Router, name string) (stop func() []string) {
+func (c *cluster) load(r *routing.Router, name string) (stop func() []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var names []string
 	var work sync.WaitGroup
@@ -71,11 +74,11 @@ func (c *cluster) load(r *Router, name string) (stop func() []string) {
 }
 
 // has fails unless all names are there at r.
-func has(t *testing.T, r *Router, names []string) {
+func has(t *testing.T, r *routing.Router, names []string) {
 	t.Helper()
 	for _, n := range names {
 		if _, err := r.Lookup(within(t, hang), volume.Request{}, volume.Root, n); err != nil {
-			t.Errorf("%s at %s: %v", n, r.g.cfg.Name, err)
+			t.Errorf("%s at %s: %v", n, r.ID(), err)
 			return
 		}
 	}
@@ -109,8 +112,8 @@ func (c *cluster) dropped(site, id string) {
 	c.t.Helper()
 	g := c.nodes[site].gateway
 	c.until("the copy at "+site+" is gone", func() error {
-		if g.copyOf(id) != nil {
-			return fmt.Errorf("it is open: %+v", g.status(id))
+		if g.copies.Copy(id) != nil {
+			return fmt.Errorf("it is open: %+v", g.reporter.Status(id))
 		}
 		found, err := filepath.Glob(filepath.Join(c.dir, site, "*", id))
 		if more, _ := filepath.Glob(filepath.Join(c.dir, site, id)); err != nil || len(found)+len(more) > 0 {
@@ -157,7 +160,7 @@ func TestACopyIsAdded(t *testing.T) {
 	})
 	c.copied("c", id)
 	has(t, c.router("c", id), stop())
-	if c.nodes["c"].gateway.copyOf(id) == nil {
+	if c.nodes["c"].gateway.copies.Copy(id) == nil {
 		t.Error("c answers, and has no copy")
 	}
 	c.until("the home reports the change", func() error { return c.inForce(id, 2) })
@@ -204,7 +207,7 @@ func TestACopyIsRemoved(t *testing.T) {
 				_, err := c.opened(c.nodes[removed].gateway, id)
 				return err
 			})
-			if c.nodes[removed].gateway.copyOf(id) != nil {
+			if c.nodes[removed].gateway.copies.Copy(id) != nil {
 				t.Error("the copy is back")
 			}
 			c.change(id, func(v *federation.Volume) { v.Spec.Replication.Copies, v.Sites = 3, append(sites, removed) })
@@ -230,7 +233,7 @@ func TestACopyStaysWhileItIsNeeded(t *testing.T) {
 			c.change(id, func(v *federation.Volume) { v.Sites = []string{left, "c"} })
 			g := c.nodes[removed].gateway
 			c.until("it is told why the copy stays", func() error {
-				if s := g.status(id); len(s) != 1 || !strings.Contains(s[0].Leaving, "it stays for now") ||
+				if s := g.reporter.Status(id); len(s) != 1 || !strings.Contains(s[0].Leaving, "it stays for now") ||
 					!strings.Contains(s[0].Leaving, map[string]string{"a": "no copy at b, c", "b": "site c"}[removed]) {
 					return fmt.Errorf("%+v", s)
 				}
@@ -261,7 +264,7 @@ func TestACopyWaitsForItsKey(t *testing.T) {
 	c.stop("a")
 	c.change(id, func(v *federation.Volume) { v.Spec.Replication.Copies, v.Sites = 2, []string{"a", "b"} })
 	c.until("it says what it waits for", func() error {
-		if s := c.nodes["b"].gateway.status(id); len(s) != 1 || s[0].Problem != errAwaitsKey.Error() {
+		if s := c.nodes["b"].gateway.reporter.Status(id); len(s) != 1 || s[0].Problem != copies.ErrAwaitsKey.Error() {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -283,7 +286,7 @@ func TestAcknowledgeAtTwoSites(t *testing.T) {
 		v.Spec.Size = 1 << 30
 	})
 	c.until("there are two members", func() error {
-		if s := c.nodes["a"].gateway.status(id); len(s) != 1 || len(s[0].Members) != 2 {
+		if s := c.nodes["a"].gateway.reporter.Status(id); len(s) != 1 || len(s[0].Members) != 2 {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -304,25 +307,26 @@ func TestObservedIsWrittenWhenSomethingChanges(t *testing.T) {
 	h := file(t, c.router("b", id), &client{name: "b"}, "f")
 	c.members(id, "a", "b")
 	g := c.nodes["a"].gateway
-	last := &observed{}
+	last := new(report.Written)
 	ctx := within(t, hang)
+	const observeEvery = 30 * time.Second
 	write := func(age time.Duration) bool {
 		t.Helper()
-		before := last.written.At
-		last.at = time.Now().Add(-age)
-		if err := g.observe(ctx, g.copyOf(id), last); err != nil {
+		before := last.Observed.At
+		last.At = time.Now().Add(-age)
+		if err := g.reporter.Observe(ctx, g.copies.Copy(id), last); err != nil {
 			t.Fatal(err)
 		}
-		return last.written.At != before
+		return last.Observed.At != before
 	}
 	c.until("nothing is under way", func() error {
 		write(time.Hour)
-		if write(time.Hour) || last.written.Message != "" {
-			return fmt.Errorf("%+v", last.written)
+		if write(time.Hour) || last.Observed.Message != "" {
+			return fmt.Errorf("%+v", last.Observed)
 		}
 		return nil
 	})
-	o := last.written
+	o := last.Observed
 	if o.Used == 0 || len(o.Replicas) != 2 || o.Generation != 1 || o.Home != "ga" {
 		t.Errorf("it wrote %+v", o)
 	}
@@ -330,14 +334,14 @@ func TestObservedIsWrittenWhenSomethingChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	if write(observeEvery / 2) {
-		t.Errorf("it wrote that a little was written: %+v after %+v", last.written, o)
+		t.Errorf("it wrote that a little was written: %+v after %+v", last.Observed, o)
 	}
-	if !write(observeEvery) || last.written.Used <= o.Used {
-		t.Errorf("half a minute later, it wrote %+v", last.written)
+	if !write(observeEvery) || last.Observed.Used <= o.Used {
+		t.Errorf("half a minute later, it wrote %+v", last.Observed)
 	}
 	c.change(id, func(v *federation.Volume) { v.Spec.Size = 1 << 30 })
 	c.until("a change is written at once", func() error {
-		if !write(0) || last.written.Generation != 2 {
+		if !write(0) || last.Observed.Generation != 2 {
 			return errors.New("not yet")
 		}
 		return nil

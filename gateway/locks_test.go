@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -21,14 +24,14 @@ func exclusive(owner string, start, end uint64) volume.Lock {
 }
 
 // lock takes a lock, once no grace period forbids it, and fails on anything else.
-func lock(t *testing.T, r *Router, h volume.Handle, l volume.Lock) {
+func lock(t *testing.T, r *routing.Router, h volume.Handle, l volume.Lock) {
 	t.Helper()
 	if err := tryLock(t, r, h, l); err != nil {
-		t.Fatalf("lock at %s: %v", r.g.cfg.Name, err)
+		t.Fatalf("lock at %s: %v", r.ID(), err)
 	}
 }
 
-func tryLock(t *testing.T, r *Router, h volume.Handle, l volume.Lock) error {
+func tryLock(t *testing.T, r *routing.Router, h volume.Handle, l volume.Lock) error {
 	t.Helper()
 	ctx := within(t, hang)
 	for {
@@ -36,15 +39,18 @@ func tryLock(t *testing.T, r *Router, h volume.Handle, l volume.Lock) error {
 		if !errors.Is(err, volume.ErrGrace) || ctx.Err() != nil {
 			return err
 		}
-		pause(ctx, 10*time.Millisecond)
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+		}
 	}
 }
 
 // locked fails unless l is held by somebody else, as seen from r.
-func locked(t *testing.T, r *Router, h volume.Handle, l volume.Lock) {
+func locked(t *testing.T, r *routing.Router, h volume.Handle, l volume.Lock) {
 	t.Helper()
 	if err := tryLock(t, r, h, l); !errors.Is(err, volume.ErrLocked) {
-		t.Errorf("lock that is held elsewhere, asked for at %s: %v", r.g.cfg.Name, err)
+		t.Errorf("lock that is held elsewhere, asked for at %s: %v", r.ID(), err)
 	}
 }
 
@@ -93,7 +99,7 @@ func TestReclaimBeforeRegistration(t *testing.T) {
 			r := c.router(own, id)
 			c.until("the silent gateway is heard of", func() error {
 				for _, s := range c.order {
-					if g := c.nodes[s].gateway; !g.uses(id, "gsilent") {
+					if !locks.Uses(c.at(s).view, id, "gsilent") {
 						return errors.New("not at " + s)
 					}
 				}
@@ -120,11 +126,11 @@ func TestRegistrationWaitsForLocksUnderWay(t *testing.T) {
 	a, b := c.router("a", id), c.router("b", id)
 	h := file(t, a, &client{name: "a"}, "f")
 	lock(t, b, h, exclusive("first", 0, 0)) // b is registered, and there is no grace
-	l := b.registeredAs(exclusive("o", 10, 19))
+	l := atHome("gb", exclusive("o", 10, 19))
 	atHome, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		var once bool
-		done <- b.locks(context.Background(), volume.Request{}, func(ctx context.Context, k forward.Locks) error {
+		done <- underRegistration(context.Background(), b, func(ctx context.Context, k forward.Locks) error {
 			err := k.SetLock(ctx, volume.Request{}, h, l, false)
 			if !once && err == nil {
 				once = true
@@ -132,25 +138,25 @@ func TestRegistrationWaitsForLocksUnderWay(t *testing.T) {
 				<-goOn
 			}
 			return err
-		}, func() { b.held.granted(h, l) })
+		}, func() { b.Locks.Granted(h, l) })
 	}()
 	select {
 	case <-atHome:
 	case err := <-done:
 		t.Fatalf("lock: %v", err)
 	}
-	reg, _ := b.current()
-	b.spoil(reg)
+	reg, _ := b.Locks.Current()
+	b.Locks.Void(reg)
 	soon, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if err := b.register(soon); !errors.Is(err, context.DeadlineExceeded) {
+	if err := b.Locks.Register(soon); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("register while a lock is being granted: %v", err)
 	}
 	close(goOn)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if err := b.register(within(t, hang)); err != nil {
+	if err := b.Locks.Register(within(t, hang)); err != nil {
 		t.Fatal(err)
 	}
 	locked(t, a, h, exclusive("o", 15, 15))
@@ -164,18 +170,18 @@ func TestLateLockOperations(t *testing.T) {
 	h := file(t, a, &client{name: "a"}, "f")
 	lock(t, b, h, exclusive("o", 0, 9))
 	ctx := within(t, hang)
-	old, _ := b.current()
-	at := func(reg forward.Registration) forward.Locks { return lockSession{a.copy().locks, "gb", reg, true} }
-	late := b.registeredAs(exclusive("late", 20, 29))
+	old, _ := b.Locks.Current()
+	at := func(reg forward.Registration) forward.Locks { return a.Copy().Locks.Session("gb", reg, true) }
+	late := atHome("gb", exclusive("late", 20, 29))
 
 	// The first attempt's outcome is not known, so b tries again, and then unlocks.
 	tries := 0
-	err := b.locks(ctx, volume.Request{}, func(ctx context.Context, k forward.Locks) error {
+	err := underRegistration(ctx, b, func(ctx context.Context, k forward.Locks) error {
 		if tries++; tries == 1 {
 			return volume.ErrUnknown
 		}
 		return k.SetLock(ctx, volume.Request{}, h, late, false)
-	}, func() { b.held.granted(h, late) })
+	}, func() { b.Locks.Granted(h, late) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +191,7 @@ func TestLateLockOperations(t *testing.T) {
 	if err := at(old).SetLock(ctx, volume.Request{}, h, late, false); !errors.Is(err, forward.ErrRegister) {
 		t.Errorf("the first attempt, late: %v", err)
 	}
-	if err := at(old).Unlock(ctx, volume.Request{}, h, b.registeredAs(exclusive("o", 0, 9))); !errors.Is(err, forward.ErrRegister) {
+	if err := at(old).Unlock(ctx, volume.Request{}, h, atHome("gb", exclusive("o", 0, 9))); !errors.Is(err, forward.ErrRegister) {
 		t.Errorf("an unlock, late: %v", err)
 	}
 	if _, err := at(old).Register(ctx, false, nil); !errors.Is(err, volume.ErrDelay) {
@@ -195,7 +201,7 @@ func TestLateLockOperations(t *testing.T) {
 	locked(t, a, h, exclusive("a", 0, 9))
 
 	// Nobody asks in another gateway's name.
-	now, _ := b.current()
+	now, _ := b.Locks.Current()
 	stolen := volume.Lock{Owner: volume.LockOwner{Gateway: "gc", Owner: "x"}, Start: 30, End: 39, Exclusive: true}
 	if err := at(now).SetLock(ctx, volume.Request{}, h, stolen, false); !errors.Is(err, volume.ErrInvalid) {
 		t.Errorf("lock in the name of another gateway: %v", err)
@@ -221,17 +227,17 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	}
 	back := c.reg.Client(nil)
 	t.Cleanup(func() { _ = back.Close() })
-	if _, err := back.Heartbeat(context.Background(), federation.Alive{Gateway: "gb", Site: "b", Incarnation: b.g.self.Incarnation}, time.Second); err != nil {
+	if _, err := back.Heartbeat(context.Background(), federation.Alive{Gateway: "gb", Site: "b", Incarnation: c.at("b").self.Incarnation}, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-reclaimed; err != nil {
 		t.Errorf("reclaim of a lock at a gateway whose heartbeat is missed: %v", err)
 	}
 	c.until("b knows what it has lost, and the home that it is back", func() error {
-		if held := b.held.all(); len(held) != 2 || held[0].Lock.Start+held[1].Lock.Start != 20+60 {
+		if held := b.Locks.Held(); len(held) != 2 || held[0].Lock.Start+held[1].Lock.Start != 20+60 {
 			return errors.New("it does not")
 		}
-		if a.g.mirror.gone("gb") {
+		if c.at("a").view.Gone("gb") {
 			return errors.New("the home has not heard of it")
 		}
 		return nil
@@ -262,11 +268,11 @@ func TestLockThatOthersHadMeanwhile(t *testing.T) {
 			back := c.reg.Client(nil)
 			t.Cleanup(func() { _ = back.Close() })
 			returns := func() {
-				if _, err := back.Heartbeat(ctx, federation.Alive{Gateway: "gb", Site: "b", Incarnation: b.g.self.Incarnation}, time.Second); err != nil {
+				if _, err := back.Heartbeat(ctx, federation.Alive{Gateway: "gb", Site: "b", Incarnation: c.at("b").self.Incarnation}, time.Second); err != nil {
 					t.Fatal(err)
 				}
 				c.until("the home hears of b", func() error {
-					if a.g.mirror.gone("gb") {
+					if c.at("a").view.Gone("gb") {
 						return errors.New("it does not")
 					}
 					return nil
@@ -277,26 +283,26 @@ func TestLockThatOthersHadMeanwhile(t *testing.T) {
 			lock(t, b, h, kept)
 			c.reg.Expire("gb")
 			had(exclusive("o", 5, 14))
-			anew, _ := b.current()
+			anew, _ := b.Locks.Current()
 			anew.Number += 1000
-			at := lockSession{a.copy().locks, "gb", anew, true}
+			at := func() locks.Session { return a.Copy().Locks.Session("gb", anew, true) }
 			ask := func(l volume.Lock, reclaim bool) error {
-				return at.SetLock(ctx, volume.Request{}, h, b.registeredAs(l), reclaim)
+				return at().SetLock(ctx, volume.Request{}, h, atHome("gb", l), reclaim)
 			}
 			register := func(recovering bool, want []volume.Lock, held ...volume.Lock) {
 				t.Helper()
 				var all []forward.HeldLock
 				for _, l := range held {
-					all = append(all, forward.HeldLock{Handle: h, Lock: b.registeredAs(l)})
+					all = append(all, forward.HeldLock{Handle: h, Lock: atHome("gb", l)})
 				}
-				at.reg.Number++
-				lost, err := at.Register(ctx, recovering, all)
+				anew.Number++
+				lost, err := at().Register(ctx, recovering, all)
 				var got []volume.Lock
 				for _, l := range lost {
 					got = append(got, l.Lock)
 				}
 				for i := range want {
-					want[i] = b.registeredAs(want[i])
+					want[i] = atHome("gb", want[i])
 				}
 				if err != nil || !slices.Equal(got, want) {
 					t.Errorf("registration of %v: lost %v, %v; want %v", held, got, err, want)
@@ -312,7 +318,7 @@ func TestLockThatOthersHadMeanwhile(t *testing.T) {
 			case "lives":
 				returns()
 				c.until("b knows what it has lost", func() error {
-					if held := b.held.all(); len(held) != 1 || held[0].Lock.Start != 20 {
+					if held := b.Locks.Held(); len(held) != 1 || held[0].Lock.Start != 20 {
 						return fmt.Errorf("it holds %v", held)
 					}
 					return nil
@@ -349,63 +355,6 @@ func TestLockThatOthersHadMeanwhile(t *testing.T) {
 	}
 }
 
-func TestGiven(t *testing.T) {
-	var g given
-	h := volume.Handle{Ino: 7}
-	at := func(gateway string, start, end uint64, exclusive bool) volume.Lock {
-		return volume.Lock{Owner: volume.LockOwner{Gateway: gateway, Owner: "o"}, Start: start, End: end, Exclusive: exclusive}
-	}
-	g.add(h, at("c", 10, 19, false))
-	before := g.serial
-	g.add(h, at("c", 30, 39, true))
-	for _, tc := range []struct {
-		serial uint64
-		lock   volume.Lock
-		want   bool
-	}{
-		{0, at("b", 0, 9, true), false},
-		{0, at("b", 0, 10, true), true},
-		{0, at("b", 0, 10, false), false},
-		{0, at("b", 39, 50, false), true},
-		{0, at("c", 0, 100, true), false},
-		{before, at("b", 10, 19, true), false},
-		{before, at("b", 19, 30, false), true},
-		{g.serial, at("b", 0, 100, true), false},
-	} {
-		if got := g.since(tc.serial, h, tc.lock); got != tc.want {
-			t.Errorf("since %d, %+v: %t", tc.serial, tc.lock, got)
-		}
-	}
-	if g.since(0, volume.Handle{Ino: 8}, at("b", 0, 100, true)) {
-		t.Error("another file")
-	}
-	// One range again and again takes no more room; many take the whole file, for everybody.
-	for range 2 * maxGivenRanges {
-		g.add(h, at("c", 10, 19, true))
-	}
-	if n := len(g.files[h]); n != 2 {
-		t.Errorf("%d ranges", n)
-	}
-	for i := range uint64(maxGivenRanges) {
-		g.add(h, at("c", 1000+2*i, 1000+2*i, true))
-	}
-	if n := len(g.files[h]); n > maxGivenRanges || !g.since(0, h, at("b", 5000, 5000, false)) || !g.since(0, h, at("c", 10, 10, false)) {
-		t.Errorf("%d ranges, and not all are remembered", n)
-	}
-	// Too many files are all files, until then.
-	for i := range uint64(maxGivenFiles) {
-		g.add(volume.Handle{Ino: 100 + i}, at("c", 0, 0, true))
-	}
-	now := g.serial
-	if n := len(g.files); n > maxGivenFiles || !g.since(0, volume.Handle{Ino: 9}, at("b", 0, 0, false)) {
-		t.Errorf("%d files, and not all are remembered", n)
-	}
-	g.add(h, at("c", 1, 1, true))
-	if g.since(now, volume.Handle{Ino: 100}, at("b", 0, 0, true)) || !g.since(now, h, at("b", 1, 1, true)) {
-		t.Error("what came after is not told from what came before")
-	}
-}
-
 // TestClientIsToldOfALostLock: it does not go on writing under it.
 func TestClientIsToldOfALostLock(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
@@ -418,7 +367,7 @@ func TestClientIsToldOfALostLock(t *testing.T) {
 	c.until("a gets the lock", func() error { return tryLock(t, a, h, exclusive("o", 0, 9)) })
 	back := c.reg.Client(nil)
 	t.Cleanup(func() { _ = back.Close() })
-	if _, err := back.Heartbeat(ctx, federation.Alive{Gateway: "gb", Site: "b", Incarnation: b.g.self.Incarnation}, time.Second); err != nil {
+	if _, err := back.Heartbeat(ctx, federation.Alive{Gateway: "gb", Site: "b", Incarnation: c.at("b").self.Incarnation}, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	id4, ok := f.LockStateid("o")
@@ -443,6 +392,9 @@ func TestClientIsToldOfALostLock(t *testing.T) {
 // TestLocksOfASiteThatIsNotAdmittedAnyMore: the home lets go of them when their gateway has to register anew. It asks the registry first.
 func TestLocksOfASiteThatIsNotAdmittedAnyMore(t *testing.T) {
 	c := newCluster(t, "a", "b")
+	c.stop("a")
+	c.late = new(sync.Mutex)
+	c.start("a")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
 	a := c.router("a", id)
 	h := file(t, a, &client{name: "a"}, "f")
@@ -451,46 +403,53 @@ func TestLocksOfASiteThatIsNotAdmittedAnyMore(t *testing.T) {
 	lock(t, b, h, exclusive("o", 0, 9))
 	lock(t, b, h, exclusive("other", 20, 29))
 	spoil := func() {
-		reg, _ := b.current()
-		b.spoil(reg)
+		reg, _ := b.Locks.Current()
+		b.Locks.Void(reg)
 	}
-	users := func(g *Gateway) int {
-		g.mirror.mu.Lock()
-		defer g.mirror.mu.Unlock()
-		return g.mirror.users[siteKey{id, "b"}]
+	put := func(admitted bool) {
+		c.with(func(reg federation.Registry) error {
+			if admitted {
+				return reg.PutAdmission(context.Background(), federation.Admission{Volume: id, Site: "b", Client: "127.0.0.1", Access: federation.ReadWrite})
+			}
+			return reg.DeleteAdmission(context.Background(), id, "b", "127.0.0.1")
+		})
+	}
+	hears := func(admitted bool, sites ...string) {
+		c.until("the admission or its end is heard of", func() error {
+			for _, s := range sites {
+				if c.at(s).view.MayUse(id, "b") != admitted {
+					return errors.New("not yet at " + s)
+				}
+			}
+			return nil
+		})
 	}
 
-	hears := func(n int) { // the home, of so many admissions
-		a.g.mirror.mu.Lock()
-		defer a.g.mirror.mu.Unlock()
-		a.g.mirror.users[siteKey{id, "b"}] = n
-	}
-	hears(0)
+	// The home hears late of an admission that was taken back and given anew.
+	put(false)
+	hears(false, "a", "b")
+	c.late.Lock()
+	put(true)
+	hears(true, "b")
 	spoil()
-	if err := b.register(within(t, hang)); !errors.Is(err, volume.ErrDelay) {
+	if err := b.Locks.Register(within(t, hang)); !errors.Is(err, volume.ErrDelay) {
 		t.Errorf("register with a home that has not heard of the admission: %v", err)
 	}
-	hears(1)
-	if err := b.register(within(t, hang)); err != nil {
+	c.late.Unlock()
+	hears(true, "a")
+	if err := b.Locks.Register(within(t, hang)); err != nil {
 		t.Fatal(err)
 	}
 	locked(t, a, h, exclusive("o", 0, 0))
 	locked(t, a, h, exclusive("o", 29, 29))
 
-	c.with(func(reg federation.Registry) error {
-		return reg.DeleteAdmission(context.Background(), id, "b", "127.0.0.1")
-	})
-	c.until("its end is heard of", func() error {
-		if users(a.g)+users(b.g) > 0 {
-			return errors.New("not yet")
-		}
-		return nil
-	})
+	put(false)
+	hears(false, "a", "b")
 	spoil()
 	if err := b.Unlock(within(t, hang), volume.Request{}, h, exclusive("o", 0, 9)); err != nil {
 		t.Errorf("unlock: %v", err)
 	}
-	if held := b.held.all(); len(held) != 0 {
+	if held := b.Locks.Held(); len(held) != 0 {
 		t.Errorf("b takes %v to be held", held)
 	}
 	lock(t, a, h, exclusive("o", 0, 29))

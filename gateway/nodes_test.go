@@ -22,6 +22,7 @@ import (
 	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
+	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/volume"
 )
@@ -177,7 +178,7 @@ func TestAdmit(t *testing.T) {
 		return r.PutAdmission(ctx, federation.Admission{Volume: id, Site: "b", Client: "127.0.0.14", Access: federation.ReadWrite})
 	})
 	c.until("it is heard of", func() error {
-		if _, ok := c.nodes["b"].gateway.mirror.recorded(id, netip.MustParseAddr("127.0.0.14")); !ok {
+		if u := c.nodes["b"].gateway.view.Use(id, netip.MustParseAddr("127.0.0.14")); u.Recorded == nil {
 			return errors.New("not yet")
 		}
 		return nil
@@ -216,7 +217,7 @@ func (w *writer) write(ctx context.Context) error {
 	return err
 }
 
-func numberIn(t *testing.T, r *Router, h volume.Handle) uint64 {
+func numberIn(t *testing.T, r *routing.Router, h volume.Handle) uint64 {
 	t.Helper()
 	p := make([]byte, 8)
 	if _, _, err := r.Read(within(t, hang), volume.Request{}, h, 0, p); err != nil {
@@ -354,82 +355,6 @@ func TestAnAttachmentThatIsGoneStopsAccess(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// TestDetachedBeforeTheWatchTells: what the watch has not told yet, or tells late, lets nobody in.
-func TestDetachedBeforeTheWatchTells(t *testing.T) {
-	m := newMirror()
-	k := attachmentKey{"v", "n1"}
-	addr := netip.MustParseAddr("10.0.0.1")
-	attach := func(rev federation.Revision) {
-		m.take(federation.Event{Kind: federation.KindAttachment, Name: "a/v/n1", Revision: rev, Attachment: &federation.Attachment{Volume: "v", Site: "a", Node: "n1", Access: federation.ReadWrite}}, "a")
-	}
-	in := func() bool { _, _, ok := m.admission("v", addr); return ok }
-	m.take(federation.Event{Kind: federation.KindAdmission, Name: "a/v/10.0.0.1", Revision: 5, Admission: &federation.Admission{Volume: "v", Site: "a", Client: "10.0.0.1", Access: federation.ReadWrite, Node: "n1"}}, "a")
-	if in() {
-		t.Fatal("admitted without an attachment")
-	}
-	m.detach(k, 9)
-	attach(7) // told late
-	if in() {
-		t.Fatal("an attachment that is gone counts")
-	}
-	m.take(federation.Event{Kind: federation.KindSynced, Revision: 9}, "a")
-	if in() {
-		t.Fatal("an attachment that is gone counts")
-	}
-	m.take(federation.Event{Kind: federation.KindAttachment, Name: "a/v/n1", Revision: 9, Deleted: true}, "a")
-	if n := len(m.admissions.detached); n != 0 {
-		t.Errorf("%d removals are remembered that the watch has told", n)
-	}
-	attach(12)
-	if !in() {
-		t.Error("attached again, it is not admitted")
-	}
-}
-
-// TestRemovedBetweenWatches: what the list of a new watch does not name was removed after the one before it had ended.
-func TestRemovedBetweenWatches(t *testing.T) {
-	m := newMirror()
-	tell := func(e federation.Event) { m.take(e, "a") }
-	admission := func(client string) federation.Event {
-		return federation.Event{Kind: federation.KindAdmission, Name: "a/v/" + client, Revision: 5,
-			Admission: &federation.Admission{Volume: "v", Site: "a", Client: client, Access: federation.ReadWrite}}
-	}
-	control := federation.Event{Kind: federation.KindControl, Name: "v", Revision: 5, Control: &federation.Control{Epoch: 1}}
-	in := func(client string) bool { _, _, ok := m.admission("v", netip.MustParseAddr(client)); return ok }
-	m.begin()
-	for _, e := range []federation.Event{control, admission("10.0.0.1"), admission("10.0.0.2"), {Kind: federation.KindSynced, Revision: 6}} {
-		tell(e)
-	}
-	_, _, over := m.reign("v")
-
-	m.begin()
-	tell(admission("10.0.0.2"))
-	if !in("10.0.0.1") || !in("10.0.0.2") {
-		t.Error("before the list is whole, something is taken for removed")
-	}
-	m.begin() // that watch broke off
-	unreadable := admission("10.0.0.2")
-	unreadable.Admission, unreadable.Err = nil, federation.ErrVersion
-	tell(unreadable)
-	tell(federation.Event{Kind: federation.KindSynced, Revision: 9})
-	if in("10.0.0.1") {
-		t.Error("a client whose admission was removed is still let in")
-	}
-	if !in("10.0.0.2") {
-		t.Error("an admission that can not be read was taken for removed")
-	}
-	if over.Err() == nil {
-		t.Error("the reign over a volume that is gone goes on")
-	}
-	if m.users[siteKey{"v", "a"}] != 1 {
-		t.Errorf("%d admissions at the site, not 1", m.users[siteKey{"v", "a"}])
-	}
-	tell(federation.Event{Kind: federation.KindSynced, Revision: 10}) // the same watch, after a compaction
-	if !in("10.0.0.2") {
-		t.Error("a watch that goes on has forgotten an admission")
-	}
 }
 
 func TestUsage(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
@@ -18,13 +19,13 @@ import (
 func TestChangesUnderWay(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 1))
-	l := c.router("a", id).copy().locks
+	l := c.router("a", id).Copy().Locks
 	b := c.router("b", id)
 	ctx := within(t, hang)
 	file(t, b, &client{name: "b"}, "f") // so that it is registered
-	reg, _ := b.current()
-	at := func(n uint64) lockSession {
-		return lockSession{l, "gb", forward.Registration{Incarnation: reg.Incarnation, Number: reg.Number + n}, true}
+	reg, _ := b.Locks.Current()
+	at := func(n uint64) locks.Session {
+		return l.Session("gb", forward.Registration{Incarnation: reg.Incarnation, Number: reg.Number + n}, true)
 	}
 	register := func(n uint64) chan error {
 		done := make(chan error, 1)
@@ -36,7 +37,7 @@ func TestChangesUnderWay(t *testing.T) {
 	}
 	enter := func(n uint64, want error) (context.Context, func()) {
 		t.Helper()
-		ctx, leave, err := at(n).enter(ctx)
+		ctx, leave, err := at(n).Enter(ctx)
 		if !errors.Is(err, want) {
 			t.Fatalf("a change of registration %d: %v, want %v", n, err, want)
 		}
@@ -68,17 +69,15 @@ func TestChangesUnderWay(t *testing.T) {
 	if err := <-register(1); !errors.Is(err, volume.ErrDelay) {
 		t.Errorf("a registration that is late: %v", err)
 	}
-	zombie := lockSession{l, "gb", forward.Registration{Incarnation: "of a pool that was lost", Number: 1 << 60}, true}
+	zombie := l.Session("gb", forward.Registration{Incarnation: "of a pool that was lost", Number: 1 << 60}, true)
 	if _, err := zombie.Register(ctx, false, nil); !errors.Is(err, volume.ErrDelay) {
 		t.Errorf("a registration of another process of the name: %v", err)
 	}
 
 	running, leave = enter(2, nil)
-	l.mu.Lock()
-	reign := l.reign
-	l.mu.Unlock()
+	reign, _ := c.at("a").copies.Copy(id).Leading()
 	begun := make(chan error, 1)
-	go func() { begun <- l.begin(ctx, reign) }()
+	go func() { begun <- l.Begin(ctx, reign) }()
 	<-running.Done()
 	enter(2, journal.ErrNotHome)
 	if err := <-register(3); !errors.Is(err, journal.ErrNotHome) {
@@ -99,8 +98,8 @@ func TestChangesOfAnOlderProgram(t *testing.T) {
 	ctx := within(t, hang)
 	b, cl := c.router("b", id), &client{name: "b"}
 	h := file(t, b, cl, "f")
-	reg, _ := b.current()
-	home, err := b.g.peers.forwardClient("ga")
+	reg, _ := b.Locks.Current()
+	home, err := c.at("b").peers.Forward("ga")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestVerifierAfterTakeover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, _ := c.nodes["b"].gateway.mirror.home(id)
+	home, _ := c.nodes["b"].gateway.view.Home(id)
 	if home == "gb" {
 		t.Fatal("the home is at b from the start, which this test stops")
 	}

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/gateway"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/gateway/report"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -74,17 +74,17 @@ func (c *client) call(ctx context.Context, limit time.Duration, site federation.
 
 // answer is what a gateway told of its volumes, or why it did not.
 type answer struct {
-	volumes []gateway.VolumeStatus
+	volumes []report.VolumeStatus
 	err     error
 }
 
-func (a answer) volume(uuid string) (gateway.VolumeStatus, bool) {
+func (a answer) volume(uuid string) (report.VolumeStatus, bool) {
 	for _, v := range a.volumes {
 		if v.UUID == uuid {
 			return v, true
 		}
 	}
-	return gateway.VolumeStatus{}, false
+	return report.VolumeStatus{}, false
 }
 
 // refused tells whether the gateway answered, but not to us.

@@ -17,14 +17,14 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/gateway"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/gateway/report"
 )
 
 // fakeGateway answers as told.
 type fakeGateway struct {
 	forwardpb.UnimplementedForwardServer
-	status gateway.VolumeStatus
+	status report.VolumeStatus
 	reply  *forwardpb.FailoverReply
 	err    error
 
@@ -34,7 +34,7 @@ type fakeGateway struct {
 
 func (f *fakeGateway) Status(_ context.Context, q *forwardpb.StatusRequest) (*forwardpb.StatusReply, error) {
 	f.status.UUID = q.GetVolume()
-	b, err := json.Marshal([]gateway.VolumeStatus{f.status})
+	b, err := json.Marshal([]report.VolumeStatus{f.status})
 	return &forwardpb.StatusReply{Json: b}, err
 }
 
@@ -81,8 +81,8 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	replicas := []federation.ObservedReplica{{Gateway: "ams-1", Site: "ams", State: federation.ReplicaHome}, {Gateway: "fra-1", Site: "fra", State: federation.ReplicaMember}}
-	at := &fakeGateway{status: gateway.VolumeStatus{Role: "Home", Epoch: 1, Serving: true, Replicas: replicas}, reply: &forwardpb.FailoverReply{Home: "fra-1", Epoch: 2}}
-	there := &fakeGateway{status: gateway.VolumeStatus{Role: "Follower", Epoch: 1}}
+	at := &fakeGateway{status: report.VolumeStatus{Role: "Home", Epoch: 1, Serving: true, Replicas: replicas}, reply: &forwardpb.FailoverReply{Home: "fra-1", Epoch: 2}}
+	there := &fakeGateway{status: report.VolumeStatus{Role: "Follower", Epoch: 1}}
 	b.serve(map[string]*fakeGateway{"ams-1": at, "fra-1": there})
 	b.want(exitOK, "data    Ready  ams-1 (ams)  1", "", "status", "data")
 	b.want(exitOK, "volume data: home is fra-1 (fra), epoch 2, after 0.0 s", "", "failover", "data", "--to", "fra")
@@ -120,7 +120,7 @@ func TestFailoverWithLoss(t *testing.T) {
 	if _, err := b.registry.SwapControl(t.Context(), v.UUID, 0, federation.Control{Volume: v.UUID, Epoch: 4, Home: lost, Members: []federation.Member{lost}}); err != nil {
 		t.Fatal(err)
 	}
-	there := &fakeGateway{status: gateway.VolumeStatus{Role: "Follower", Epoch: 4}, reply: &forwardpb.FailoverReply{Home: "fra-1", Epoch: 5}}
+	there := &fakeGateway{status: report.VolumeStatus{Role: "Follower", Epoch: 4}, reply: &forwardpb.FailoverReply{Home: "fra-1", Epoch: 5}}
 	b.serve(map[string]*fakeGateway{"fra-1": there})
 	b.want(exitOK, "    weir failover data --to fra --accept-loss\n", "", "status", "data")
 	b.want(exitOK, "home is fra-1 (fra), epoch 5", "", "failover", "data", "--to", "fra", "--accept-loss")

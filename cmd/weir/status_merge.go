@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/gateway"
+	"github.com/weir-storage/weir/gateway/report"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
@@ -92,7 +92,7 @@ func (v view) lastWord(uuid, gateway string) (federation.Observed, bool) {
 }
 
 // judgeHome is for a home that told of itself.
-func (v view) judgeHome(out *VolumeReport, home gateway.VolumeStatus, ctl federation.Control) {
+func (v view) judgeHome(out *VolumeReport, home report.VolumeStatus, ctl federation.Control) {
 	out.State = StateReady
 	var silent []string
 	for _, r := range out.Replicas {
@@ -112,7 +112,7 @@ func (v view) judgeHome(out *VolumeReport, home gateway.VolumeStatus, ctl federa
 }
 
 // judgeIdle is for a home that is alive and says that it is not serving.
-func (v view) judgeIdle(out *VolumeReport, home gateway.VolumeStatus) {
+func (v view) judgeIdle(out *VolumeReport, home report.VolumeStatus) {
 	switch {
 	case home.Problem != "":
 		out.State, out.Message = StateNotServing, fmt.Sprintf("home %s can not open it: %s", out.Home, home.Problem)

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/gateway"
+	"github.com/weir-storage/weir/gateway/report"
 )
 
 // Stories are views of a federation and what the commands make of them.
@@ -174,7 +174,7 @@ func newView(t *testing.T, input string) view {
 			g := w.plain[1]
 			a := v.answers[g]
 			a.err = nil
-			a.volumes = append(a.volumes, gateway.VolumeStatus{Name: w.plain[2], UUID: "uuid-" + w.plain[2], Gateway: g, Role: w.pairs["role"], Epoch: w.number(w.pairs["epoch"]),
+			a.volumes = append(a.volumes, report.VolumeStatus{Name: w.plain[2], UUID: "uuid-" + w.plain[2], Gateway: g, Role: w.pairs["role"], Epoch: w.number(w.pairs["epoch"]),
 				Commit: w.position("commit"), End: w.position("end"), Serving: w.has("serving"), Stalled: w.has("stalled"),
 				Replicas: w.replicas(site), Salvage: w.list("salvage"), Problem: w.text})
 			v.answers[g] = a

@@ -13,12 +13,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
-// Call executes one operation at the home; it is made for one use. It has the
+// Call is a Home at another gateway. It executes one operation; it is made for one use. It has the
 // methods of volume.Reader and Changer, and those of Locks in Locks.
 type Call struct {
 	Client forwardpb.ForwardClient
@@ -31,7 +31,7 @@ type Call struct {
 
 	// After the operation: the home's epoch, and the position to apply first. Both are zero if there was no reply.
 	ReplyEpoch uint64
-	Applied    log.Position
+	Applied    journal.Position
 	// Unanswered says that a change was sent and that there was no reply: it may still be under way to the home.
 	Unanswered bool
 }
@@ -56,7 +56,7 @@ func (c *Call) do(ctx context.Context, r volume.Request, q *forwardpb.CallReques
 		return nil, fmt.Errorf("%w: call the home: %v", volume.ErrUnknown, err)
 	}
 	c.ReplyEpoch = reply.GetEpoch()
-	c.Applied = log.Position{Seq: reply.GetSeq(), Off: reply.GetOff()}
+	c.Applied = journal.Position{Seq: reply.GetSeq(), Off: reply.GetOff()}
 	return reply, outcome(reply)
 }
 
@@ -162,8 +162,14 @@ func (c *Call) SetAttr(ctx context.Context, r volume.Request, h volume.Handle, s
 
 // Write is volume.Changer's. The Verifier is the caller's to make, from ReplyEpoch.
 func (c *Call) Write(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, error) {
+	w, _, err := c.WriteAt(ctx, r, h, off, data, stable)
+	return w, err
+}
+
+// WriteAt implements Home, as Write does.
+func (c *Call) WriteAt(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, journal.Position, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_WRITE, Handle: fromHandle(h), Offset: off, Data: data, Flag: stable})
-	return volume.Written{Attr: toAttr(reply.GetAttr())}, err
+	return volume.Written{Attr: toAttr(reply.GetAttr())}, c.Applied, err
 }
 
 // Commit is volume.Changer's. The Verifier is the caller's to make, from ReplyEpoch.

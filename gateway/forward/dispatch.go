@@ -7,19 +7,26 @@ import (
 	"fmt"
 
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
-// Home is what the home executes forwarded operations on.
+// Home is a volume's home as an operation finds it: the engine if it is here, else a Call to where it
+// is.
 type Home interface {
 	volume.Reader
 	volume.Changer
+	// WriteAt is Write. It also returns where the record of the write ends: zero if it has none, or one
+	// that is applied.
+	WriteAt(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, journal.Position, error)
+	// Forget is volume.Volume's.
 	Forget(ctx context.Context, prefix string) error
 	// Locks are those of the gateway that sent the operation.
 	Locks(Registration) Locks
 }
 
-// Dispatch executes q on home and returns the reply, without epoch and position, which the caller knows.
+// Dispatch executes q on home and returns the reply, without the epoch. Of an unstable write, the reply
+// has the position where it ends; the position of everything else is the caller's to fill in.
 func Dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest) *forwardpb.CallReply {
 	reply := new(forwardpb.CallReply)
 	setOutcome(reply, dispatch(ctx, home, q, reply))
@@ -100,7 +107,10 @@ func dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest, reply *f
 	case forwardpb.Method_METHOD_SET_ATTR:
 		return attr(home.SetAttr(ctx, r, h, toSet(q.GetSet())))
 	case forwardpb.Method_METHOD_WRITE:
-		w, err := home.Write(ctx, r, h, q.GetOffset(), q.GetData(), q.GetFlag())
+		w, end, err := home.WriteAt(ctx, r, h, q.GetOffset(), q.GetData(), q.GetFlag())
+		if stable := q.GetFlag(); !stable { // and no later: the attributes in the reply are those after this write
+			reply.Seq, reply.Off = end.Seq, end.Off
+		}
 		return attr(w.Attr, err)
 	case forwardpb.Method_METHOD_COMMIT:
 		_, err := home.Commit(ctx, r, h)

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/volume"
+)
+
+// Server is the NFS server, as far as access that ends needs it.
+type Server interface {
+	// Expel returns when clients who may not use a volume have nothing of it any more.
+	Expel(ctx context.Context, id volume.ID) error
+}
+
+// Expeller ends what clients hold of volumes that they may not use any more, as the registry says, so
+// that others get their locks. Of a volume that was deleted, nobody holds anything. Nodes.Revoke, by
+// which a node is detached, does the same and can be waited for.
+type Expeller struct {
+	site   string
+	server Server
+	logger *slog.Logger
+	wake   chan struct{} // holds one
+
+	mu    sync.Mutex
+	ended map[string]bool // volumes that somebody may not use any more
+	busy  map[string]bool // those that run looks after
+}
+
+// NewExpeller returns an Expeller that hears of a site's admissions from the view. It is made before
+// the view's watch begins.
+func NewExpeller(site string, v *view.View, server Server, logger *slog.Logger) *Expeller {
+	e := &Expeller{site: site, server: server, logger: logger, wake: make(chan struct{}, 1), ended: map[string]bool{}, busy: map[string]bool{}}
+	v.Listen(e.heard)
+	return e
+}
+
+// heard notes the volume of which somebody's leave has ended.
+func (e *Expeller) heard(c view.Change) {
+	switch c.Kind {
+	case federation.KindAdmission, federation.KindAttachment:
+		if site, volume, ok := useOf(c.Name); ok && c.Deleted && site == e.site {
+			e.end(volume)
+		}
+	case federation.KindVolume:
+		served := c.Before != nil && c.Before.Record != nil && !c.Before.Record.Deleted
+		if served && (c.After == nil || c.After.Record == nil || c.After.Record.Deleted) {
+			e.end(c.Name)
+		}
+	}
+}
+
+// useOf splits "site/volume/who".
+func useOf(name string) (site, volume string, ok bool) {
+	parts := strings.SplitN(name, "/", 3)
+	if len(parts) != 3 {
+		return "", "", false // the registry has no such names
+	}
+	return parts[0], parts[1], true
+}
+
+func (e *Expeller) end(volume string) {
+	e.mu.Lock()
+	e.ended[volume] = true
+	e.mu.Unlock()
+	e.look()
+}
+
+// look wakes Run.
+func (e *Expeller) look() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// begin returns the volumes of which somebody's leave has ended since it returned them last; none
+// twice before finish.
+func (e *Expeller) begin() (volumes []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id := range e.ended {
+		if !e.busy[id] {
+			e.busy[id] = true
+			delete(e.ended, id)
+			volumes = append(volumes, id)
+		}
+	}
+	return volumes
+}
+
+// finish has begin return a volume again, if somebody's leave has ended meanwhile.
+func (e *Expeller) finish(volume string) {
+	e.mu.Lock()
+	delete(e.busy, volume)
+	e.mu.Unlock()
+	e.look()
+}
+
+// Run expels until ctx ends.
+func (e *Expeller) Run(ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	for ctx.Err() == nil {
+		for _, id := range e.begin() {
+			work.Go(func() {
+				e.expel(ctx, id)
+				e.finish(id)
+			})
+		}
+		select {
+		case <-e.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// expelWithin is after how long expel looks again whether there is anything to wait for.
+const expelWithin = 10 * time.Second
+
+// expel returns when clients who may not use a volume, nobody if it was deleted, have nothing of it
+// any more.
+func (e *Expeller) expel(ctx context.Context, id string) {
+	for warned := false; ctx.Err() == nil; warned = true {
+		within, cancel := context.WithTimeout(ctx, expelWithin)
+		err := e.server.Expel(within, volumeID(id))
+		cancel()
+		if err == nil {
+			return
+		}
+		if !warned && ctx.Err() == nil {
+			e.logger.Warn("clients that may not use a volume any more still hold something of it", "volume", id, "error", err)
+		}
+	}
+}

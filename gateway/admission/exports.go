@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"net/netip"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/nfs"
+	"github.com/weir-storage/weir/gateway/routing"
+	"github.com/weir-storage/weir/volume"
+)
+
+// Exports implements nfs.Exports from the admissions that the view has.
+type Exports struct {
+	View    *view.View
+	Routers *routing.Routers
+}
+
+// Exports implements nfs.Exports.
+func (x Exports) Exports(client netip.Addr) (out []nfs.Export) {
+	for _, u := range x.View.Uses(client) {
+		if x.Routers.Get(u.Record.UUID) != nil && !u.Record.Deleted {
+			out = append(out, nfs.Export{Name: u.Record.Name, ID: volumeID(u.Record.UUID), ReadOnly: u.Access == federation.ReadOnly})
+		}
+	}
+	return out
+}
+
+// Open implements nfs.Exports.
+func (x Exports) Open(client netip.Addr, id volume.ID) (volume.Volume, nfs.Export, error) {
+	uuid := id.String()
+	u := x.View.Use(uuid, client)
+	switch {
+	case u.Record == nil && !u.Synced:
+		return nil, nfs.Export{}, nfs.ErrNoVolume
+	case u.Record == nil, u.Record.Deleted:
+		return nil, nfs.Export{}, nfs.ErrDeleted
+	case !u.Admitted:
+		return nil, nfs.Export{}, nfs.ErrNotAdmitted
+	}
+	v := x.Routers.Get(uuid)
+	if v == nil {
+		return nil, nfs.Export{}, nfs.ErrNoVolume
+	}
+	return v, nfs.Export{Name: u.Record.Name, ID: id, ReadOnly: u.Access == federation.ReadOnly}, nil
+}

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jonboulle/clockwork"
+	"google.golang.org/grpc/codes"
+	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/node/nodepb"
+	"github.com/weir-storage/weir/gateway/peers"
+	"github.com/weir-storage/weir/gateway/report"
+	"github.com/weir-storage/weir/gateway/routing"
+)
+
+// Config is what Nodes are made of.
+type Config struct {
+	Organization string
+	Site         string
+	Gateway      string // this one
+	NFSAddr      string // host:port where clients of this site reach NFS
+	View         *view.View
+	Registry     federation.Registry
+	Peers        *peers.Peers
+	Routers      *routing.Routers
+	Reporter     *report.Reporter
+	Server       Server
+	Timers       clockwork.Clock
+	Now          func() time.Time
+	Logger       *slog.Logger
+	Ready        <-chan struct{} // closed when every volume of the registry has its Router
+}
+
+// Nodes implements nodepb.NodeServer. It is the one writer of admissions with a node.
+type Nodes struct {
+	nodepb.UnimplementedNodeServer
+	cfg Config
+
+	mu   sync.Mutex
+	busy map[view.Node]chan struct{} // admitting or revoking
+}
+
+// Bounds of one call, besides the caller's own.
+const (
+	admitWithin  = 20 * time.Second
+	revokeWithin = 30 * time.Second
+)
+
+// settleLooks is how often Admit looks whether the volume is open here, which no view tells.
+const settleLooks = 50 * time.Millisecond
+
+// NewNodes returns the service.
+func NewNodes(cfg Config) *Nodes { return &Nodes{cfg: cfg, busy: map[view.Node]chan struct{}{}} }
+
+// alone waits until nobody else admits or revokes k.
+func (n *Nodes) alone(ctx context.Context, k view.Node) (done func(), err error) {
+	for {
+		n.mu.Lock()
+		other := n.busy[k]
+		if other == nil {
+			mine := make(chan struct{})
+			n.busy[k] = mine
+			n.mu.Unlock()
+			return func() {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				delete(n.busy, k)
+				close(mine)
+			}, nil
+		}
+		n.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, status.Errorf(codes.Unavailable, "node %s: another call for it and volume %s is under way: ask again", k.Node, k.Volume)
+		}
+	}
+}
+
+// begin checks the caller and the request, and waits its turn.
+func (n *Nodes) begin(ctx context.Context, volume, node string, within time.Duration) (_ context.Context, _ view.Node, done func(), err error) {
+	k := view.Node{Volume: volume, Node: node}
+	if err := n.mayCall(ctx); err != nil {
+		return ctx, k, nil, err
+	}
+	if id, err := uuid.Parse(volume); err != nil || id.String() != volume {
+		return ctx, k, nil, status.Errorf(codes.InvalidArgument, "volume is %q: write its UUID in lower case", volume)
+	}
+	a := federation.Attachment{Volume: volume, Site: n.cfg.Site, Node: node, Access: federation.ReadOnly}
+	if err := a.Validate(); err != nil {
+		return ctx, k, nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if end, ok := ctx.Deadline(); ok {
+		within = min(within, end.Sub(n.cfg.Now())*9/10) // the caller is to hear what it waits for
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	select {
+	case <-n.cfg.Ready:
+	default:
+		cancel()
+		return ctx, k, nil, status.Errorf(codes.Unavailable, "gateway %s has not heard yet what the registry says: ask again", n.cfg.Gateway)
+	}
+	turn, err := n.alone(ctx, k)
+	if err != nil {
+		cancel()
+		return ctx, k, nil, err
+	}
+	return ctx, k, func() { turn(); cancel() }, nil
+}
+
+// mayCall lets only this site's own callers in.
+func (n *Nodes) mayCall(ctx context.Context) error {
+	id, err := n.cfg.Peers.Identity(ctx)
+	if err == nil && (id.Organization != n.cfg.Organization || id.Site != n.cfg.Site) {
+		err = fmt.Errorf("certificate is of site %q of organization %q, and gateway %s serves the nodes of site %q of %q: use a certificate of that site",
+			id.Site, id.Organization, n.cfg.Gateway, n.cfg.Site, n.cfg.Organization)
+	}
+	if err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	return nil
+}
+
+// Admit implements the service.
+func (n *Nodes) Admit(ctx context.Context, q *nodepb.AdmitRequest) (*nodepb.AdmitReply, error) {
+	ctx, k, done, err := n.begin(ctx, q.GetVolume(), q.GetNode(), admitWithin)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	client, err := peerAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	attachment, err := n.attachment(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	access := attachment.Access
+	if ns := q.GetNamespace(); ns != "" {
+		claimed, err := n.claimed(ctx, k.Volume, ns)
+		if err != nil {
+			return nil, err
+		}
+		access = lesser(access, claimed)
+	}
+	name, err := n.admit(ctx, k, client, attachment.Access)
+	if err != nil {
+		return nil, err
+	}
+	if q.MountGroup != nil && access == federation.ReadWrite {
+		if err := n.giveRoot(ctx, k.Volume, q.GetMountGroup()); err != nil {
+			return nil, status.Errorf(codes.Unavailable, "volume %s: its root is not group %d's yet: %v", name, q.GetMountGroup(), err)
+		}
+	}
+	_, text, err := net.SplitHostPort(n.cfg.NFSAddr)
+	port, perr := strconv.ParseUint(text, 10, 16)
+	if err := errors.Join(err, perr); err != nil {
+		return nil, status.Errorf(codes.Internal, "gateway %s: its NFS address is %q: correct its configuration: %v", n.cfg.Gateway, n.cfg.NFSAddr, err)
+	}
+	reply := &nodepb.AdmitReply{Export: "/" + name, NfsPort: uint32(port), Access: nodepb.Access_ACCESS_READ_ONLY, Address: client.String()}
+	if access == federation.ReadWrite {
+		reply.Access = nodepb.Access_ACCESS_READ_WRITE
+	}
+	return reply, nil
+}
+
+// peerAddress is the caller's, as NFS connections from there are seen too.
+func peerAddress(ctx context.Context) (netip.Addr, error) {
+	if p, ok := grpcpeer.FromContext(ctx); ok {
+		if at, err := netip.ParseAddrPort(p.Addr.String()); err == nil {
+			return at.Addr().Unmap().WithZone(""), nil
+		}
+	}
+	return netip.Addr{}, status.Error(codes.InvalidArgument, "the call comes from no IP address: call over TCP")
+}
+
+// attachment reads the node's attachment with a quorum. It counts from then on, whatever was before
+// (admission-1).
+func (n *Nodes) attachment(ctx context.Context, k view.Node) (federation.Attachment, error) {
+	a, err := n.cfg.Registry.GetAttachment(ctx, n.cfg.Site, k.Volume, k.Node)
+	switch {
+	case errors.Is(err, federation.ErrNotFound):
+		return a, status.Errorf(codes.PermissionDenied, "volume %s is not attached to node %s at site %s: the CSI controller attaches it when a pod is scheduled there", k.Volume, k.Node, n.cfg.Site)
+	case err != nil:
+		return a, registryError(err)
+	}
+	n.cfg.View.Attach(k)
+	return a, nil
+}
+
+// registryError is an answer to a registry that does not give one.
+func registryError(err error) error {
+	return status.Errorf(codes.Unavailable, "the registry is needed for this: %v: ask again", err)
+}
+
+// claimed is the most that claims of a namespace at this site allow.
+func (n *Nodes) claimed(ctx context.Context, volume, namespace string) (federation.Access, error) {
+	all, err := n.cfg.Registry.ListClaims(ctx, volume)
+	if err != nil {
+		return "", registryError(err)
+	}
+	var best federation.Access
+	for _, c := range all {
+		if c.Site == n.cfg.Site && c.Namespace == namespace && best != federation.ReadWrite {
+			best = c.Access
+		}
+	}
+	if best == "" {
+		return "", status.Errorf(codes.PermissionDenied, "namespace %s at site %s has no claim of volume %s: make a GeoVolume there that imports it, for which its owner has to grant it to the namespace",
+			namespace, n.cfg.Site, volume)
+	}
+	return best, nil
+}
+
+// admit has the client's address in force as the node's, and returns the volume's name.
+func (n *Nodes) admit(ctx context.Context, k view.Node, client netip.Addr, access federation.Access) (string, error) {
+	if _, there := n.cfg.View.Record(k.Volume); !there {
+		if _, _, err := n.cfg.Registry.GetVolume(ctx, k.Volume); errors.Is(err, federation.ErrNotFound) {
+			return "", status.Errorf(codes.NotFound, "volume %s: there is none with this UUID", k.Volume)
+		} else if err != nil {
+			return "", registryError(err)
+		}
+	}
+	if err := n.free(k, client); err != nil {
+		return "", err
+	}
+	want := federation.Admission{Volume: k.Volume, Site: n.cfg.Site, Client: client.String(), Access: access, Node: k.Node}
+	put := false
+	for {
+		changed := n.cfg.View.Changed()
+		v, known := n.cfg.View.Record(k.Volume)
+		if known && v.Deleted {
+			return "", status.Errorf(codes.FailedPrecondition, "volume %s is deleted", v.Name)
+		}
+		use := n.cfg.View.Use(k.Volume, client)
+		if is := use.Recorded; !put && (is == nil || is.Access != access || is.Node != k.Node) {
+			if err := n.cfg.Registry.PutAdmission(ctx, want); err != nil {
+				return "", registryError(err)
+			}
+			put = true
+		}
+		if use.Admitted && use.Recorded.Node == k.Node && use.Access == access && n.cfg.Routers.Get(k.Volume) != nil {
+			if err := n.settle(ctx, k, client); err != nil {
+				return "", err
+			}
+			return v.Name, nil
+		}
+		select {
+		case <-changed:
+		case <-n.cfg.Timers.After(settleLooks):
+		case <-ctx.Done():
+			return "", status.Errorf(codes.Unavailable, "volume %s: the admission of node %s (%s) is not in force yet at gateway %s: ask again", k.Volume, k.Node, client, n.cfg.Gateway)
+		}
+	}
+}
+
+// free tells whether the node may have an address.
+func (n *Nodes) free(k view.Node, client netip.Addr) error {
+	if other, found := n.cfg.View.HasAddress(client, k.Node); found {
+		return status.Errorf(codes.FailedPrecondition, "two nodes share an address: gateway %s sees node %s as %s, which is node %s's (volume %s): SNAT or masquerading hides the nodes' own addresses, "+
+			"and a gateway can not tell them apart; exempt the gateway's address from it", n.cfg.Gateway, k.Node, client, other.Node, other.Volume)
+	}
+	if is := n.cfg.View.Use(k.Volume, client).Recorded; is != nil && is.Node == "" {
+		name := k.Volume
+		if v, ok := n.cfg.View.Record(k.Volume); ok {
+			name = v.Name
+		}
+		return status.Errorf(codes.FailedPrecondition, "address %s of node %s was admitted to volume %s by a person, so that detaching could not end it: take that back with `weir volume expel %s --site %s --client %s`",
+			client, k.Node, name, name, n.cfg.Site, client)
+	}
+	return nil
+}
+
+// settle looks again, now that the admission is in force, whether somebody else got the address meanwhile, and removes those that the
+// node had before.
+func (n *Nodes) settle(ctx context.Context, k view.Node, client netip.Addr) error {
+	if err := n.free(k, client); err != nil {
+		return errors.Join(err, n.drop(ctx, k, client))
+	}
+	for _, old := range n.cfg.View.Addresses(k) {
+		if old != client {
+			if err := n.drop(ctx, k, old); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (n *Nodes) drop(ctx context.Context, k view.Node, client netip.Addr) error {
+	if err := n.cfg.Registry.DeleteAdmission(ctx, k.Volume, n.cfg.Site, client.String()); err != nil {
+		return registryError(err)
+	}
+	return nil
+}
+
+// Revoke implements the service.
+func (n *Nodes) Revoke(ctx context.Context, q *nodepb.RevokeRequest) (*nodepb.RevokeReply, error) {
+	ctx, k, done, err := n.begin(ctx, q.GetVolume(), q.GetNode(), revokeWithin)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	revision, err := n.detached(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	n.cfg.View.Detach(k, revision)
+	if v, ok := n.cfg.View.Record(k.Volume); ok && !v.Deleted { // of a deleted volume, nobody has anything
+		if err := n.cfg.Server.Expel(ctx, volumeID(k.Volume)); err != nil {
+			return nil, status.Errorf(codes.Unavailable, "node %s is not fenced from volume %s yet: %v: ask again", k.Node, v.Name, err)
+		}
+		if r := n.cfg.Routers.Get(k.Volume); r != nil { // else it is newer than this process, and nobody has used it
+			if err := r.Locks.Fence(ctx); err != nil {
+				return nil, status.Errorf(codes.Unavailable, "node %s is not fenced from volume %s yet: %v: ask again", k.Node, v.Name, err)
+			}
+		}
+	}
+	for _, client := range n.cfg.View.Addresses(k) {
+		if err := n.drop(ctx, k, client); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		changed := n.cfg.View.Changed()
+		if len(n.cfg.View.Addresses(k)) == 0 {
+			n.cfg.Logger.Info("node is fenced", "node", k.Node, "volume", k.Volume)
+			return &nodepb.RevokeReply{}, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, status.Errorf(codes.Unavailable, "the removal of the admissions of node %s to volume %s is not heard of yet: ask again", k.Node, k.Volume)
+		}
+	}
+}
+
+// detached makes sure that the node has no attachment, and returns a revision up to which that is so.
+func (n *Nodes) detached(ctx context.Context, k view.Node) (federation.Revision, error) {
+	gone := func() error {
+		_, err := n.cfg.Registry.GetAttachment(ctx, n.cfg.Site, k.Volume, k.Node)
+		switch {
+		case err == nil:
+			return status.Errorf(codes.FailedPrecondition, "volume %s is attached to node %s: remove the attachment before the node is fenced", k.Volume, k.Node)
+		case !errors.Is(err, federation.ErrNotFound):
+			return registryError(err)
+		}
+		return nil
+	}
+	if err := gone(); err != nil {
+		return 0, err
+	}
+	head, err := n.cfg.Registry.Head(ctx)
+	if err != nil {
+		return 0, registryError(err)
+	}
+	// Attached again in between, it might have a revision that is not head's successor.
+	return head.Revision, gone()
+}
+
+// lesser is the access that allows less.
+func lesser(a, b federation.Access) federation.Access {
+	if a == federation.ReadWrite {
+		return b
+	}
+	return federation.ReadOnly
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/node/nodepb"
+	"github.com/weir-storage/weir/volume"
+)
+
+// usageWithin is how long Usage waits for a home.
+const usageWithin = 2 * time.Second
+
+// volumeID is a volume's UUID as NFS has it; zero for what is none.
+func volumeID(text string) volume.ID {
+	id, _ := uuid.Parse(text) // uuid.Nil, which no volume has
+	return volume.ID(id)
+}
+
+// Usage implements the service.
+func (n *Nodes) Usage(ctx context.Context, q *nodepb.UsageRequest) (*nodepb.UsageReply, error) {
+	if err := n.mayCall(ctx); err != nil {
+		return nil, err
+	}
+	v, ok := n.cfg.View.Record(q.GetVolume())
+	if !ok || v.Deleted {
+		return nil, status.Errorf(codes.NotFound, "volume %q: there is none with this UUID, or it is deleted", q.GetVolume())
+	}
+	reply := &nodepb.UsageReply{CapacityBytes: uint64(v.Spec.Size)}
+	ctx, cancel := context.WithTimeout(ctx, usageWithin)
+	defer cancel()
+	if r := n.cfg.Routers.Get(v.UUID); r != nil {
+		if space, err := r.Space(ctx); err == nil {
+			reply.Known, reply.CapacityBytes, reply.Inodes = true, space.TotalBytes, space.TotalInodes
+			reply.UsedBytes, reply.UsedInodes = space.TotalBytes-space.FreeBytes, space.TotalInodes-space.FreeInodes
+		}
+	}
+	home, err := n.cfg.Reporter.HomeStatus(ctx, v)
+	switch {
+	case err != nil:
+		reply.Message = err.Error()
+	default:
+		reply.Message = home.Trouble(home.Silent(), copies.Policy(v).Want)
+	}
+	reply.Healthy = reply.Message == ""
+	return reply, nil
+}
+
+// rootTries is how often the root's group is set while its outcome is not known.
+const rootTries = 5
+
+// giveRoot makes the root directory writable for a group, and what is made in it the group's,
+// wherever the home is.
+func (n *Nodes) giveRoot(ctx context.Context, id string, group uint32) error {
+	const bits = 0o2770
+	v := n.cfg.Routers.Get(id)
+	if v == nil {
+		return errors.New("the volume is not open here")
+	}
+	var err error
+	for range rootTries {
+		var a volume.Attr
+		if a, err = v.GetAttr(ctx, volume.Request{}, volume.Root); err != nil {
+			return err
+		}
+		mode := a.Mode | bits
+		if a.GID == group && a.Mode == mode {
+			return nil
+		}
+		// Setting it twice does no harm, so it needs no OpID.
+		_, err = v.SetAttr(ctx, volume.Request{}, volume.Root, volume.SetAttr{GID: &group, Mode: &mode})
+		if err != nil && !errors.Is(err, volume.ErrUnknown) {
+			return err
+		}
+	}
+	if err == nil {
+		err = errors.New("it changes all the time")
+	}
+	return err
+}

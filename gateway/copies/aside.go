@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copies
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// salvagePrefix marks a folder of the pool that holds a copy which was set aside.
+const salvagePrefix = "salvage-"
+
+// Salvaged returns the folders of the pool that hold copies of a volume which were set aside.
+func (m *Manager) Salvaged(id string) (out []string) {
+	all, err := m.cfg.Pool.ListVolumes()
+	if err != nil {
+		return nil
+	}
+	for _, n := range all {
+		if rest, ok := strings.CutPrefix(n, salvagePrefix+id); ok && rest != "" {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// SetAside closes a volume's copy soon and keeps it aside: its log holds what a forced takeover left
+// out. It does not wait.
+func (m *Manager) SetAside(id string) {
+	select {
+	case m.aside <- id:
+	default: // it is called again with the next greeting
+	}
+}
+
+// reopenAside closes a volume's copy and keeps it aside. reconcile makes a new one.
+func (m *Manager) reopenAside(id string) {
+	m.mu.Lock()
+	s := m.volumes[id]
+	m.mu.Unlock()
+	if s == nil || s.copy == nil {
+		return
+	}
+	err := m.detach(id, s)
+	if err == nil {
+		_, epoch := m.cfg.View.Home(id)
+		err = m.renew(id, fmt.Sprintf("epoch%d", epoch))
+	}
+	if err != nil {
+		m.cfg.Logger.Error("copy cannot be set aside", "volume", id, "error", err)
+		m.SetAside(id)
+	}
+}
+
+// renew keeps the volume's folder on the pool aside under another name (copies-2). The next open makes
+// an empty one.
+func (m *Manager) renew(id, why string) error {
+	dir, err := m.cfg.Pool.Volume(id)
+	if err != nil {
+		return err
+	}
+	path := dir.Path()
+	to := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s%s-%s-%d", salvagePrefix, id, why, m.cfg.Now().Unix()))
+	if err := os.Rename(path, to); err != nil {
+		return fmt.Errorf("set the copy of volume %s aside: %w", id, err)
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copies
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/jonboulle/clockwork"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/keyring"
+	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/peers"
+	"github.com/weir-storage/weir/replica"
+	"github.com/weir-storage/weir/replica/protocol"
+	"github.com/weir-storage/weir/store"
+	"github.com/weir-storage/weir/volume"
+)
+
+// ManagerConfig is what a Manager is made of.
+type ManagerConfig struct {
+	Self     protocol.Member // this gateway, with the incarnation of its pool
+	Promise  time.Duration
+	View     *view.View
+	Registry federation.Registry
+	Peers    *peers.Peers
+	Node     *replica.Node
+	Pool     cachepool.Pool
+	FS       vfs.FS      // that the pool's directories are on
+	Store    store.Store // of this site; nil: it has none
+	SiteKey  keyring.SiteKey
+	Cache    *engine.BlockCache
+	Pebble   *pebble.Cache
+	Now      func() time.Time
+	Timers   clockwork.Clock
+	Rand     io.Reader
+	Logger   *slog.Logger
+	// Verifier is engine.Config's.
+	Verifier func(epoch uint64) volume.Verifier
+	// Recovering reports that clients of this gateway still reclaim what they held.
+	Recovering func() bool
+	// Serve is called with every volume of the registry, before anything else is done with it. It
+	// reports whether the volume can be served.
+	Serve func(v federation.Volume) bool
+	// Attach hands a volume's copy to those who serve it, or takes it away (nil).
+	Attach func(uuid string, c *Copy)
+	// Gone is called when a volume is deleted. Nothing is served of it any more.
+	Gone func(uuid string)
+	// Heard is called once, when Serve was called for every volume that there is.
+	Heard func()
+}
+
+// Manager has all copies of one gateway.
+type Manager struct {
+	cfg   ManagerConfig
+	aside chan string     // volumes whose copy is to be set aside
+	kept  map[string]bool // volumes with a copy on the pool, open or not; Run's
+	heard bool            // Run's
+
+	mu      sync.Mutex
+	volumes map[string]*managed // by UUID
+}
+
+// managed is what there is of one volume. Run changes it, with mu held where others read.
+type managed struct {
+	copy    *Copy    // nil: there is none, or it could not be opened yet
+	problem error    // why not
+	doubted bool     // the log is not its old self, and a member
+	leaving *leaving // not nil: the site is not to have the copy any more
+}
+
+// State is what there is of one volume at this gateway.
+type State struct {
+	Copy    *Copy  // nil: no copy is open
+	Problem error  // why none is open, if one should be
+	Leaving string // why a copy is still here that is not to be
+}
+
+// NewManager returns a Manager of the copies on the pool. None is open before Run.
+func NewManager(cfg ManagerConfig) (*Manager, error) {
+	there, err := cfg.Pool.ListVolumes()
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, aside: make(chan string, 16)}
+	for _, id := range there {
+		m.kept[id] = true
+	}
+	return m, nil
+}
+
+// Copy returns a volume's copy; nil: none is open.
+func (m *Manager) Copy(uuid string) *Copy {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.volumes[uuid]; s != nil {
+		return s.copy
+	}
+	return nil
+}
+
+// State returns what there is of a volume; false: Run has not come to it yet.
+func (m *Manager) State(uuid string) (State, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.volumes[uuid]
+	if s == nil {
+		return State{}, false
+	}
+	out := State{Copy: s.copy, Problem: s.problem}
+	if s.leaving != nil {
+		out.Leaving = s.leaving.why
+	}
+	return out, true
+}
+
+// Leading returns the copies of volumes whose home is here.
+func (m *Manager) Leading() (out []*Copy) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.volumes {
+		if s.copy != nil {
+			if _, ok := s.copy.Leading(); ok {
+				out = append(out, s.copy)
+			}
+		}
+	}
+	return out
+}
+
+// retryAfter is how long Run waits before it tries again what failed.
+const retryAfter = 2 * time.Second
+
+// Run keeps what is open in line with what the registry wants, until ctx ends. It closes nothing at
+// its end: see Close.
+func (m *Manager) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		changed := m.cfg.View.Changed()
+		var retry <-chan time.Time
+		if m.reconcile(ctx) {
+			retry = m.cfg.Timers.After(retryAfter)
+		}
+		select {
+		case <-changed:
+		case <-retry:
+		case id := <-m.aside:
+			m.reopenAside(id)
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Close closes all copies. Run has ended before.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	open := map[string]*Copy{}
+	for id, s := range m.volumes {
+		if s.copy != nil {
+			open[id] = s.copy
+			s.copy = nil
+		}
+	}
+	m.mu.Unlock()
+	for id := range open {
+		m.cfg.Attach(id, nil)
+	}
+	var err error
+	for _, c := range open {
+		err = errors.Join(err, c.close())
+	}
+	return err
+}
+
+// reconcile brings all volumes in line, and reports whether something must be tried again.
+func (m *Manager) reconcile(ctx context.Context) (again bool) {
+	all, synced := m.cfg.View.Volumes()
+	var records []federation.Volume
+	for _, v := range all {
+		if r := v.Record; r != nil && !r.Deleted && m.cfg.Serve(*r) {
+			records = append(records, *r)
+			m.manage(r.UUID)
+		}
+	}
+	if synced && !m.heard {
+		m.heard = true
+		m.cfg.Heard()
+	}
+	for _, v := range records {
+		if slices.Contains(v.Sites, m.cfg.Self.Site) || m.kept[v.UUID] {
+			again = m.bring(ctx, m.manage(v.UUID), v) || again
+		}
+	}
+	m.closeGone()
+	return again
+}
+
+// manage returns what there is of a volume, beginning with nothing.
+func (m *Manager) manage(id string) *managed {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.volumes[id]
+	if s == nil {
+		s = new(managed)
+		m.volumes[id] = s
+	}
+	return s
+}
+
+// bring brings one volume's copy in line, and reports whether something must be tried again.
+func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (again bool) {
+	if s.copy == nil && !m.openCopy(ctx, s, v) {
+		return !errors.Is(s.problem, ErrAwaitsKey)
+	}
+	if s.copy.Generation() != v.Generation {
+		s.copy.Replica.SetPolicy(Policy(v), maxLag(v))
+		s.copy.Engine.SetRoom(uint64(v.Spec.Size), 1<<32)
+		s.copy.generation.Store(v.Generation)
+	}
+	if !slices.Contains(v.Sites, m.cfg.Self.Site) {
+		if m.leave(ctx, s, v) {
+			return false
+		}
+		if s.copy != nil {
+			m.shareKey(ctx, s.copy, v) // who is to have a copy instead needs it
+		}
+		return true
+	}
+	if s.leaving != nil {
+		m.setLeaving(s, nil)
+	}
+	return m.shareKey(ctx, s.copy, v)
+}
+
+// openCopy opens the copy of a volume that has none open, and reports whether it did.
+func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume) bool {
+	if s.doubted && m.cfg.View.IsMember(v.UUID, m.cfg.Self) {
+		return false
+	}
+	if m.awaitsKey(v.UUID) {
+		m.mu.Lock()
+		s.problem = ErrAwaitsKey
+		m.mu.Unlock()
+		return false
+	}
+	c, err := m.open(ctx, v)
+	var doubt *doubtError
+	if s.doubted = errors.As(err, &doubt) && doubt.member; doubt != nil && !doubt.member {
+		m.cfg.Logger.Error("the copy of the volume on this pool is not its old self: it is kept aside and made anew", "volume", v.Name, "error", err)
+		err = errors.Join(err, m.renew(v.UUID, "doubt"))
+	}
+	if err == nil {
+		m.cfg.Attach(v.UUID, c) // before anybody can ask the copy what is held
+	}
+	m.mu.Lock()
+	s.problem = err
+	if err == nil {
+		s.copy = c
+	}
+	m.mu.Unlock()
+	if err == nil || doubt != nil {
+		m.kept[v.UUID] = true
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			m.cfg.Logger.Error("volume is not open here yet; trying again", "volume", v.Name, "error", err)
+		}
+		return false
+	}
+	c.Replica.Start()
+	return true
+}
+
+// detach takes a volume's copy from those who serve it, and closes it.
+func (m *Manager) detach(id string, s *managed) error {
+	m.cfg.Attach(id, nil)
+	err := s.copy.close()
+	m.mu.Lock()
+	s.copy = nil
+	m.mu.Unlock()
+	return err
+}
+
+// closeGone closes volumes that are deleted. Their data stays on the pool until they are purged.
+func (m *Manager) closeGone() {
+	m.mu.Lock()
+	gone := map[string]*managed{}
+	for id, s := range m.volumes {
+		if v, ok := m.cfg.View.Record(id); !ok || v.Deleted {
+			gone[id] = s
+			delete(m.volumes, id)
+		}
+	}
+	m.mu.Unlock()
+	for id, s := range gone {
+		m.cfg.Gone(id)
+		if s.copy != nil {
+			if err := m.detach(id, s); err != nil {
+				m.cfg.Logger.Warn("volume did not close cleanly", "volume", id, "error", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/locks"
+	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/replica"
+	"github.com/weir-storage/weir/replica/peer"
+	"github.com/weir-storage/weir/store"
+	"github.com/weir-storage/weir/volume"
+)
+
+// open opens a volume's copy on the pool: the engine, whose metadata say how far the log must reach,
+// the log, which the engine replays, and the replica, which is the engine's journal. It takes part in
+// the protocol when its replica is started.
+func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err error) {
+	ring, _, err := m.cfg.Registry.GetKeyring(ctx, v.UUID)
+	if err != nil {
+		return nil, fmt.Errorf("read the keyring of volume %s: %w", v.Name, err)
+	}
+	key, err := m.cfg.SiteKey.Unwrap(ring, m.cfg.Self.Site)
+	if err != nil {
+		return nil, err
+	}
+	id, err := uuid.Parse(v.UUID)
+	if err != nil {
+		return nil, fmt.Errorf("volume %s: UUID %q: %w", v.Name, v.UUID, err)
+	}
+	dir, err := m.cfg.Pool.Volume(v.UUID)
+	if err != nil {
+		return nil, err
+	}
+	logger := m.cfg.Logger.With("volume", v.Name)
+	c := &Copy{UUID: v.UUID, users: newUsers()}
+	c.generation.Store(v.Generation)
+	c.Locks = locks.NewTable(locks.Config{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, View: m.cfg.View, Copy: c})
+	c.reaper.init()
+	c.Engine, err = engine.Open(engine.Config{
+		ID: volume.ID(id), FS: m.cfg.FS, Dir: filepath.Join(dir.Path(), "meta"), DataKey: key,
+		Now: m.cfg.Now, Clock: m.cfg.Timers, Rand: m.cfg.Rand, Logger: logger, Bytes: uint64(v.Spec.Size),
+		Cache: m.cfg.Cache, Pebble: m.cfg.Pebble, MayBeHeld: c.reaper.mayBeHeld, Verifier: m.cfg.Verifier,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	c.Log, err = log.Open(log.Config{
+		Dir: dir, Room: m.cfg.Pool.Room(), Volume: segment.VolumeID(id), DataKey: key,
+		Sources: func() []log.Source { return m.sources(v.UUID) }, Rand: m.cfg.Rand,
+		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.doubtful(ctx, c.Log, v.UUID); err != nil {
+		return nil, err
+	}
+	err = c.Log.Replay(ctx, c.Engine.Applied(), func(e log.Entry) error { return c.Engine.Ingest([]journal.Entry{e}) })
+	if err != nil {
+		return nil, fmt.Errorf("replay the log of volume %s: %w", v.Name, err)
+	}
+	var uploads replica.Uploads
+	if m.cfg.Store != nil {
+		uploads = m.cfg.Store
+	}
+	c.Replica = m.cfg.Node.Open(replica.Config{
+		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Policy: Policy(v), DataKey: key, MaxLag: maxLag(v),
+		Store: uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
+	})
+	c.Engine.Attach(c.Replica)
+	return c, nil
+}
+
+// machine is the engine as a replica's machine. The table of locks begins and ends its reigns with
+// it.
+type machine struct {
+	*engine.Engine
+	locks *locks.Table
+}
+
+var _ journal.Machine = machine{}
+
+// Lead implements journal.Leader.
+func (m machine) Lead(ctx context.Context, epoch uint64) error {
+	if err := m.locks.Begin(ctx, epoch); err != nil {
+		return err
+	}
+	return m.Engine.Lead(ctx, epoch)
+}
+
+// Unlead implements journal.Leader.
+func (m machine) Unlead() {
+	m.Engine.Unlead()
+	m.locks.End()
+}
+
+// sources returns where sealed segments of a volume may be, nearest first.
+func (m *Manager) sources(id string) (out []log.Source) {
+	if m.cfg.Store != nil {
+		out = append(out, storeSource{m.cfg.Store, m.cfg.Self.Site})
+	}
+	for _, g := range m.cfg.View.Members() {
+		if g.Gateway != m.cfg.Self.Gateway {
+			out = append(out, peer.Source{Gateway: g.Gateway, Volume: id, Client: m.cfg.Peers.Segments})
+		}
+	}
+	return out
+}
+
+// storeSource reads sealed segments from this site's store.
+type storeSource struct {
+	store store.Store
+	site  string
+}
+
+func (s storeSource) String() string { return "store of site " + s.site }
+
+func (s storeSource) ReadSegment(ctx context.Context, name string, off int64, p []byte) error {
+	return s.store.GetRange(ctx, name, off, p)
+}
+
+// Fetch reads a range of a sealed segment from this gateway's pool, or else from its site's store.
+func (m *Manager) Fetch(ctx context.Context, id, name string, off int64, p []byte) error {
+	c := m.Copy(id)
+	if c == nil {
+		return fmt.Errorf("volume %s has no copy at gateway %s", id, m.cfg.Self.Gateway)
+	}
+	ctx, done, err := c.Use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	for _, s := range c.Log.Segments() {
+		if s.Name == name && s.Local {
+			if n, err := c.Log.ReadSegmentFile(s.Seq, p, off); err == nil && n == len(p) {
+				return nil
+			}
+		}
+	}
+	if m.cfg.Store == nil || !strings.HasPrefix(name, id+"/") {
+		return fmt.Errorf("segment %s is not at gateway %s", name, m.cfg.Self.Gateway)
+	}
+	return m.cfg.Store.GetRange(ctx, name, off, p)
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package locks
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/volume"
+)
+
+// fakeCopy is a copy with one file, whose gateway is home in an epoch; 0: it is not.
+type fakeCopy struct {
+	epoch uint64
+	serve error
+}
+
+func (c *fakeCopy) GetAttr(_ context.Context, _ volume.Request, h volume.Handle) (volume.Attr, error) {
+	return volume.Attr{Handle: h, Type: volume.Regular}, nil
+}
+
+func (c *fakeCopy) MayServe() error         { return c.serve }
+func (c *fakeCopy) Leading() (uint64, bool) { return c.epoch, c.epoch != 0 }
+
+// events is a registry that tells these events, and no more.
+type events []federation.Event
+
+func (w events) Watch(_ context.Context, f func(federation.Event) error) error {
+	for _, e := range w {
+		if err := f(e); err != nil {
+			return err
+		}
+	}
+	return errors.New("no more events")
+}
+
+func (events) Head(context.Context) (federation.Head, error) { return federation.Head{}, nil }
+
+// heard is a view that has heard of events.
+func heard(all ...federation.Event) *view.View {
+	v := view.New("a", federation.KindSite, federation.KindAlive, federation.KindVolume, federation.KindAdmission)
+	_ = v.Watch(context.Background(), events(all)) // it ends with the events
+	return v
+}
+
+// TestLockIsRefusedByTheHomeAlone: that others have a lock is said by who is home when it is said. A
+// grant is not taken back: the gateway that got it registers it with the next home.
+func TestLockIsRefusedByTheHomeAlone(t *testing.T) {
+	for _, now := range []fakeCopy{{epoch: 0}, {epoch: 2}, {epoch: 1, serve: journal.ErrNoLease}} {
+		for _, outcome := range []error{volume.ErrLocked, nil} {
+			c := &fakeCopy{epoch: 1}
+			l := NewTable(Config{Volume: "v", Gateway: "ga", View: heard(), Copy: c})
+			if err := l.Begin(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			k := volume.Lock{Owner: volume.LockOwner{Gateway: "ga", Owner: "o"}, End: 9}
+			err := l.Session("ga", forward.Registration{}, true).onFile(t.Context(), volume.Request{}, volume.Handle{Ino: 7}, k, true, func() error {
+				*c = now // while the lock is looked at
+				return outcome
+			})
+			if errors.Is(err, volume.ErrLocked) || (err == nil) != (outcome == nil) {
+				t.Errorf("a former home, now %+v, that came to %v says %v", now, outcome, err)
+			}
+		}
+	}
+}
+
+// TestGraceUntilTheRegistryIsHeard: it is not known before who may have locks.
+func TestGraceUntilTheRegistryIsHeard(t *testing.T) {
+	alive := federation.Event{Kind: federation.KindAlive, Name: "gb", Alive: &federation.Alive{Gateway: "gb", Site: "b"}}
+	for synced, events := range map[bool][]federation.Event{false: {alive}, true: {alive, {Kind: federation.KindSynced}}} {
+		v := heard(events...)
+		if _, got := v.Living(); got != synced {
+			t.Fatalf("heard out: %t", got)
+		}
+		l := NewTable(Config{Volume: "v", Gateway: "ga", View: v, Copy: &fakeCopy{}})
+		if grace := l.grace(); grace == synced {
+			t.Errorf("grace: %t when the registry is heard out: %t", grace, synced)
+		}
+	}
+}

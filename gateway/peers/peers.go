@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package peers has the connections of one gateway to the others, and tells who calls it.
+//
+// Every connection is mTLS. A gateway is whoever has the certificate that the registry names for it.
+// All methods may be called from many goroutines.
+package peers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	grpcpeer "google.golang.org/grpc/peer"
+
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/replica/peer/peerpb"
+)
+
+// window is how many bytes may be under way on one connection: more than a gigabit link holds at
+// 50 ms.
+const window = 8 << 20
+
+// maxMessage is the largest message: a frame of the log and what travels beside it.
+const maxMessage = segment.MaxFrame + 1<<20
+
+// Peers are a gateway's connections to other gateways. Make them with New.
+type Peers struct {
+	federation, gateway string
+	creds               *pki.Credentials
+	view                *view.View
+
+	mu    sync.Mutex
+	conns map[string]connection // for calls, by gateway
+}
+
+type connection struct {
+	addr string
+	*grpc.ClientConn
+}
+
+// New returns the connections of a gateway. The view says where the others are. Close ends them.
+func New(federation, gateway string, creds *pki.Credentials, v *view.View) *Peers {
+	return &Peers{federation: federation, gateway: gateway, creds: creds, view: v, conns: map[string]connection{}}
+}
+
+// Dial makes a connection to a gateway, whose certificate must be that gateway's. It is the caller's
+// to close.
+func (p *Peers) Dial(name string) (*grpc.ClientConn, error) {
+	g, site, ok := p.view.Gateway(name)
+	if !ok {
+		return nil, fmt.Errorf("dial gateway %s: the registry has no such gateway: start it, so that it registers", name)
+	}
+	want := pki.Expect{Organizations: []string{site.Organization}, Site: site.Name, Gateway: name}
+	return grpc.NewClient("passthrough:///"+g.Addr,
+		grpc.WithTransportCredentials(credentials.NewTLS(p.creds.Client(want))),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 2 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true}),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second,
+			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+	)
+}
+
+// connect returns the shared connection for calls to a gateway.
+func (p *Peers) connect(name string) (*grpc.ClientConn, error) {
+	g, _, ok := p.view.Gateway(name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c, have := p.conns[name]
+	if have && ok && c.addr != g.Addr {
+		_ = c.Close() // its calls end with an unknown outcome and are sent again
+		have = false
+	}
+	if !have {
+		conn, err := p.Dial(name)
+		if err != nil {
+			return nil, err
+		}
+		c = connection{g.Addr, conn}
+		p.conns[name] = c
+	}
+	return c.ClientConn, nil
+}
+
+// Segments returns a client that reads sealed segments from a gateway.
+func (p *Peers) Segments(name string) (peerpb.PeerClient, error) {
+	c, err := p.connect(name)
+	if err != nil {
+		return nil, err
+	}
+	return peerpb.NewPeerClient(c), nil
+}
+
+// Forward returns a client that sends a gateway operations and questions.
+func (p *Peers) Forward(name string) (forwardpb.ForwardClient, error) {
+	c, err := p.connect(name)
+	if err != nil {
+		return nil, err
+	}
+	return forwardpb.NewForwardClient(c), nil
+}
+
+// Close ends the shared connections.
+func (p *Peers) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close() // the process ends
+	}
+}
+
+// ServerOptions are those of the gRPC server that other gateways and operators call.
+func (p *Peers) ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.Creds(credentials.NewTLS(p.creds.Server(pki.Expect{}))),
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.MaxRecvMsgSize(maxMessage),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 4 * time.Second}),
+	}
+}
+
+// Identity returns whose certificate a call came with. It must be of this federation.
+func (p *Peers) Identity(ctx context.Context) (pki.Identity, error) {
+	from, ok := grpcpeer.FromContext(ctx)
+	if !ok {
+		return pki.Identity{}, fmt.Errorf("call without a connection")
+	}
+	info, ok := from.AuthInfo.(credentials.TLSInfo)
+	if !ok {
+		return pki.Identity{}, fmt.Errorf("call from %s without TLS: use a certificate of federation %s", from.Addr, p.federation)
+	}
+	id, err := pki.PeerIdentity(info.State)
+	if err == nil && id.Federation != p.federation {
+		err = fmt.Errorf("certificate is of federation %q and gateway %s of %q: use a certificate of that one",
+			id.Federation, p.gateway, p.federation)
+	}
+	return id, err
+}
+
+// Caller returns the name of the gateway that calls. It must belong to the organization and the site
+// that the registry has it at.
+func (p *Peers) Caller(ctx context.Context) (string, error) {
+	id, err := p.Identity(ctx)
+	if err != nil {
+		return "", err
+	}
+	_, site, ok := p.view.Gateway(id.Gateway)
+	switch {
+	case !ok:
+		return "", fmt.Errorf("gateway %q of organization %q is not registered in federation %s: start it with access to the registry first",
+			id.Gateway, id.Organization, p.federation)
+	case site.Organization != id.Organization || site.Name != id.Site:
+		return "", fmt.Errorf("certificate of gateway %q names organization %q and site %q, "+
+			"but the registry has it at site %q of organization %q: use the certificate issued for it",
+			id.Gateway, id.Organization, id.Site, site.Name, site.Organization)
+	}
+	return id.Gateway, nil
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
+)
+
+// registryAgain is how long to wait before the registry is tried again.
+const registryAgain = time.Second
+
+// wait waits for d or the end of ctx.
+func (g *Gateway) wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-g.cfg.Timers.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// watch keeps the view and tells the replicas what concerns them.
+func (g *Gateway) watch(ctx context.Context) {
+	g.view.Listen(g.changed)
+	for ctx.Err() == nil {
+		if err := g.view.Watch(ctx, g.cfg.Registry); ctx.Err() == nil {
+			g.cfg.Logger.Warn("watch of the registry ended; it begins again", "error", err)
+			g.wait(ctx, registryAgain)
+		}
+	}
+}
+
+// changed is called with each change of the view, before those who wait for one.
+func (g *Gateway) changed(c view.Change) {
+	if c.Err != nil {
+		g.cfg.Logger.Warn("record of the registry cannot be read; what was known of it stays", "kind", c.Kind, "name", c.Name, "error", c.Err)
+		return
+	}
+	switch c.Kind {
+	case federation.KindControl:
+		if c.Control != nil {
+			g.node.ControlChanged(c.Name, c.Control, c.Revision)
+		}
+	case federation.KindSite, federation.KindSynced:
+		g.node.SetPeers(g.view.Members())
+	}
+}
+
+// register tells the registry of this gateway and keeps its heartbeat. It goes on until the registry
+// takes it.
+func (g *Gateway) register(ctx context.Context) {
+	cfg := g.cfg
+	site := federation.Site{
+		Name: cfg.Site, Organization: cfg.Organization, Region: cfg.Region, Labels: cfg.Labels, Capacity: cfg.Capacity, Store: cfg.StoreInfo,
+		WrapKey:  cfg.SiteKey.Public(),
+		Gateways: []federation.Gateway{{Name: cfg.Name, Addr: cfg.Addr, NFSAddr: cfg.NFSAddr, Incarnation: g.self.Incarnation}},
+	}
+	for ctx.Err() == nil {
+		err := cfg.Registry.Register(ctx, site)
+		if err == nil {
+			break
+		}
+		cfg.Logger.Warn("gateway is not registered yet; trying again", "error", err)
+		g.wait(ctx, registryAgain)
+	}
+	for ctx.Err() == nil {
+		alive := federation.Alive{Gateway: cfg.Name, Site: cfg.Site, Incarnation: g.self.Incarnation}
+		beat, err := cfg.Registry.Heartbeat(ctx, alive, cfg.AliveFor)
+		if err != nil {
+			cfg.Logger.Warn("heartbeat does not reach the registry; trying again", "error", err)
+			g.wait(ctx, registryAgain)
+			continue
+		}
+		<-ctx.Done()
+		if g.holdsState() {
+			return // gateway-2
+		}
+		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		if err := beat.Stop(stop); err != nil {
+			cfg.Logger.Debug("heartbeat's key stays until it expires", "error", err)
+		}
+	}
+}
+
+// holdsState reports whether clients have something open, which they will reclaim from this gateway's
+// next process.
+func (g *Gateway) holdsState() bool {
+	for _, c := range g.nfs.Clients() {
+		if c.Opens+c.Locks > 0 {
+			return true
+		}
+	}
+	return false
+}

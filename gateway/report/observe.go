@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/jonboulle/clockwork"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/peers"
+)
+
+// How often a home writes what it observes to the registry: at once, but at most every second, when
+// something changed that people look for; every half minute when only figures did; not at all when
+// nothing did.
+const (
+	observeTick  = time.Second
+	observeEvery = 30 * time.Second
+)
+
+// Config is what a Reporter is made of.
+type Config struct {
+	Gateway  string // this one
+	View     *view.View
+	Copies   *copies.Manager
+	Peers    *peers.Peers
+	Registry interface {
+		PutObserved(ctx context.Context, o federation.Observed) error
+		ListObserved(ctx context.Context, volume string) ([]federation.Observed, error)
+	}
+	Now    func() time.Time
+	Timers clockwork.Clock
+	Logger *slog.Logger
+}
+
+// Reporter tells how the volumes of one gateway are. Its methods may be called from many goroutines.
+type Reporter struct{ cfg Config }
+
+// New returns a Reporter.
+func New(cfg Config) *Reporter { return &Reporter{cfg} }
+
+// Written is what was last written of a volume. Its owner is the goroutine that observes.
+type Written struct {
+	Observed federation.Observed
+	At       time.Time
+}
+
+// Run writes what homes here see, until ctx ends.
+func (p *Reporter) Run(ctx context.Context) {
+	t := p.cfg.Timers.NewTicker(observeTick)
+	defer t.Stop()
+	last := map[*copies.Copy]*Written{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.Chan():
+		}
+		leading := map[*copies.Copy]bool{}
+		down := false
+		for _, c := range p.cfg.Copies.Leading() {
+			leading[c] = true
+			if last[c] == nil {
+				last[c] = new(Written)
+			}
+			if down || ctx.Err() != nil {
+				continue
+			}
+			if err := p.Observe(ctx, c, last[c]); err != nil && ctx.Err() == nil {
+				down = errors.Is(err, federation.ErrUnavailable)
+				p.cfg.Logger.Debug("observed state is not in the registry", "volume", c.UUID, "error", err)
+			}
+		}
+		for c := range last {
+			if !leading[c] {
+				delete(last, c)
+			}
+		}
+	}
+}
+
+// Observe writes a home's view of a volume to the registry if it is time for that.
+func (p *Reporter) Observe(ctx context.Context, c *copies.Copy, last *Written) error {
+	v, ok := p.cfg.View.Record(c.UUID)
+	if !ok {
+		return nil
+	}
+	now := p.cfg.Now()
+	o := p.observation(c, v)
+	o.Used = last.Observed.Used
+	switch {
+	case notable(last.Observed, o):
+	case now.Sub(last.At) < observeEvery, same(last.Observed, o):
+		return nil
+	}
+	if space, err := c.Space(ctx); err == nil {
+		o.Used = federation.Bytes(space.TotalBytes - space.FreeBytes)
+	}
+	o.At = now
+	if err := p.cfg.Registry.PutObserved(ctx, o); err != nil {
+		return err
+	}
+	last.Observed, last.At = o, now
+	return nil
+}
+
+// observation is what the home sees, but for the room that is used.
+func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.Observed {
+	s := VolumeStatus{Gateway: p.cfg.Gateway}
+	s.describe(c, v)
+	o := federation.Observed{Volume: c.UUID, Gateway: p.cfg.Gateway, Generation: c.Generation(), Epoch: s.Epoch, Home: p.cfg.Gateway,
+		Commit: s.Commit, Replicas: s.Replicas, Message: s.Trouble(s.Silent(), copies.Policy(v).Want)}
+	if state, ok := p.cfg.Copies.State(c.UUID); ok && o.Message == "" {
+		o.Message = state.Leaving
+	}
+	return o
+}
+
+// notable reports whether something changed that is not to wait. A copy that has all that is committed
+// falls a little behind with every write, and catches up: only the latter is reported.
+func notable(was, is federation.Observed) bool {
+	if was.Epoch != is.Epoch || was.Home != is.Home || was.Generation != is.Generation || was.Message != is.Message || len(was.Replicas) != len(is.Replicas) {
+		return true
+	}
+	for _, r := range is.Replicas {
+		i := slices.IndexFunc(was.Replicas, func(w federation.ObservedReplica) bool { return w.Gateway == r.Gateway })
+		if i < 0 || was.Replicas[i].State != r.State && (r.State != federation.ReplicaJoining || was.Replicas[i].State != federation.ReplicaFollower) {
+			return true
+		}
+	}
+	return false
+}
+
+// same reports whether two reports say the same.
+func same(a, b federation.Observed) bool {
+	return a.Commit == b.Commit && slices.Equal(a.Replicas, b.Replicas)
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report tells how volumes are: to a person, to the operator, and to nodes. What a home
+// observes is written to the registry, seldom.
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/replica/protocol"
+)
+
+// VolumeStatus is a volume as one gateway sees it.
+type VolumeStatus struct {
+	Name     string                       `json:"name"`
+	UUID     string                       `json:"uuid"`
+	Gateway  string                       `json:"gateway"` // that says so
+	Role     string                       `json:"role"`
+	Epoch    uint64                       `json:"epoch"`
+	Home     string                       `json:"home"`
+	HomeSite string                       `json:"homeSite"`
+	Members  []string                     `json:"members"`
+	Commit   federation.Position          `json:"commit"`
+	End      federation.Position          `json:"end"`
+	Stalled  bool                         `json:"stalled"`           // fewer members than wanted: nothing is acknowledged
+	Waiting  string                       `json:"waiting,omitempty"` // why writes wait, if for room
+	Serving  bool                         `json:"serving"`           // reads are answered here
+	Replicas []federation.ObservedReplica `json:"replicas,omitempty"`
+	Salvage  []string                     `json:"salvage,omitempty"` // copies set aside at this gateway
+	Problem  string                       `json:"problem,omitempty"`
+	Leaving  string                       `json:"leaving,omitempty"` // why a copy is still here that is not to be
+}
+
+// Status describes one volume, by UUID or name, or all for "". A volume that is deleted is left out.
+func (p *Reporter) Status(id string) []VolumeStatus {
+	out := []VolumeStatus{}
+	all, _ := p.cfg.View.Volumes()
+	for _, known := range all {
+		if known.Record == nil || known.Record.Deleted || id != "" && known.UUID != id && known.Name() != id {
+			continue
+		}
+		v := *known.Record
+		s := VolumeStatus{Name: v.Name, UUID: v.UUID, Gateway: p.cfg.Gateway, Salvage: p.cfg.Copies.Salvaged(v.UUID)}
+		s.Home, s.Epoch = p.cfg.View.Home(v.UUID)
+		state, begun := p.cfg.Copies.State(v.UUID)
+		s.Leaving = state.Leaving
+		switch {
+		case !begun:
+			s.Problem = "not open yet"
+		case state.Copy == nil && state.Problem != nil:
+			s.Problem = state.Problem.Error()
+		case state.Copy == nil:
+			s.Role = "None"
+		default:
+			s.describe(state.Copy, v)
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b VolumeStatus) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// describe fills in what a copy says of itself.
+func (s *VolumeStatus) describe(c *copies.Copy, v federation.Volume) {
+	st := c.Replica.Status()
+	s.Role, s.Epoch, s.Stalled = st.Role.String(), st.Epoch, st.Stalled
+	s.Commit, s.End = federation.Position(st.Commit), federation.Position(st.End)
+	s.Waiting, s.Serving = c.Replica.Waiting(), c.MayServe() == nil
+	if st.Control != nil {
+		s.Home, s.HomeSite = st.Control.Home.Gateway, st.Control.Home.Site
+		for _, m := range st.Control.Members {
+			s.Members = append(s.Members, m.Gateway)
+		}
+	}
+	// The home knows of all gateways of the federation. Those that have no copy, and are not to have
+	// one, are left out.
+	for _, x := range c.Replica.Lag() {
+		if x.State != federation.ReplicaLost || slices.Contains(v.Sites, x.Site) || slices.Contains(s.Members, x.Gateway) {
+			s.Replicas = append(s.Replicas, x)
+		}
+	}
+}
+
+// Trouble says why a volume is not well by its home's word; empty when it is. silent are members that do not answer.
+func (s VolumeStatus) Trouble(silent []string, wanted int) string {
+	switch {
+	case len(silent) > 0:
+		return fmt.Sprintf("%s does not answer: writes wait until it does, or until the home goes on without it, as the volume's durability says", strings.Join(silent, ", "))
+	case s.Stalled:
+		return fmt.Sprintf("%d of %d members: writes wait until another copy is one", len(s.Members), wanted)
+	case s.Waiting != "":
+		return "writes wait: " + s.Waiting
+	case len(s.Members) < wanted:
+		return fmt.Sprintf("%d of %d members: writes go on, on fewer copies than wanted", len(s.Members), wanted)
+	case !s.Serving:
+		return "reads wait: the home has not heard from a member lately"
+	}
+	return ""
+}
+
+// Silent are the members that the home does not hear.
+func (s VolumeStatus) Silent() (out []string) {
+	for _, r := range s.Replicas {
+		if r.State == federation.ReplicaLost && slices.Contains(s.Members, r.Gateway) {
+			out = append(out, r.Gateway)
+		}
+	}
+	return out
+}
+
+// HomeStatus returns the volume's status by its home's word, or why there is none.
+func (p *Reporter) HomeStatus(ctx context.Context, v federation.Volume) (s VolumeStatus, err error) {
+	home, _ := p.cfg.View.Home(v.UUID)
+	var all []VolumeStatus
+	switch home {
+	case "":
+		return s, errors.New("it has no home yet")
+	case p.cfg.Gateway:
+		all = p.Status(v.UUID)
+	default:
+		client, err := p.cfg.Peers.Forward(home)
+		if err != nil {
+			return s, err
+		}
+		reply, err := client.Status(ctx, &forwardpb.StatusRequest{Volume: v.UUID})
+		if err != nil {
+			p.cfg.Logger.Debug("home does not answer", "volume", v.Name, "home", home, "error", err)
+			return s, fmt.Errorf("home %s does not answer", home)
+		}
+		if err := json.Unmarshal(reply.GetJson(), &all); err != nil {
+			return s, fmt.Errorf("home %s gives an answer that can not be read: %w", home, err)
+		}
+	}
+	switch {
+	case len(all) != 1:
+		return s, fmt.Errorf("home %s does not know it yet", home)
+	case all[0].Problem != "":
+		return s, fmt.Errorf("home %s can not open it: %s", home, all[0].Problem)
+	case all[0].Role != protocol.Home.String():
+		return s, fmt.Errorf("%s begins a new epoch", home)
+	}
+	return all[0], nil
+}
+
+// MaybeLost tells in words what a forced takeover by this gateway may lose.
+func (p *Reporter) MaybeLost(ctx context.Context, volume, home string) string {
+	seen, err := p.cfg.Registry.ListObserved(ctx, volume)
+	if err != nil {
+		return fmt.Sprintf("What it alone has is not known (%v).", err)
+	}
+	for _, o := range seen {
+		if o.Gateway != home {
+			continue
+		}
+		behind := "this copy ends where the home's last report did"
+		for _, r := range o.Replicas {
+			if r.Gateway == p.cfg.Gateway && r.LagBytes > 0 {
+				behind = fmt.Sprintf("this copy was then %d bytes and %.1f s behind", r.LagBytes, r.LagSeconds)
+			}
+		}
+		return fmt.Sprintf("Writes acknowledged after its last report at %s may be lost; %s.", o.At.UTC().Format(time.RFC3339), behind)
+	}
+	return "The home never reported: everything that it acknowledged and that is not here may be lost."
+}

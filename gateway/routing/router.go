@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package routing
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jonboulle/clockwork"
+
+	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/gateway/locks"
+	"github.com/weir-storage/weir/gateway/peers"
+	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/volume"
+)
+
+// Config is what all Routers of a gateway share.
+type Config struct {
+	Gateway     string // this one
+	Site        string
+	Incarnation string // of its pool
+	Boot        uint64 // grows with each start of the process
+	Promise     time.Duration
+	View        *view.View
+	Peers       *peers.Peers
+	Registry    Registry
+	Clock       func() time.Duration // monotonic, counts suspend
+	Timers      clockwork.Clock
+	Logger      *slog.Logger
+	// Recovering reports that clients of this gateway still reclaim what they held before it restarted.
+	Recovering func() bool
+	// Reclaiming is Recovering, for whom the NFS server calls with its locks held. It may be true a
+	// little longer.
+	Reclaiming func() bool
+	// Verifier is protocol-24's.
+	Verifier func(epoch uint64) volume.Verifier
+	// Revoke takes a lock from its client, and reports whether the client hears of it.
+	Revoke func(id volume.ID, h volume.Handle, owner volume.LockOwner) (told bool)
+}
+
+// Router is a volume as this gateway's clients see it. It implements volume.Volume. Its methods may
+// be called from many goroutines.
+type Router struct {
+	cfg  *Config
+	id   volume.ID
+	uuid string
+
+	// Locks are those of this gateway's clients.
+	Locks *locks.Registrar
+
+	mu    sync.Mutex
+	local *copies.Copy // nil: there is none, or it is not open yet
+	holds map[volume.Handle]int
+	fresh freshAttrs
+}
+
+func newRouter(cfg *Config, id volume.ID) *Router {
+	v := &Router{cfg: cfg, id: id, uuid: id.String(), holds: map[volume.Handle]int{}, fresh: freshAttrs{}}
+	v.Locks = locks.NewRegistrar(locks.RegistrarConfig{
+		Volume: v.uuid, Gateway: cfg.Gateway, Site: cfg.Site, Incarnation: cfg.Incarnation, Boot: cfg.Boot, View: cfg.View,
+		Registry: cfg.Registry, Clock: cfg.Clock, Timers: cfg.Timers, Home: v, Recovering: cfg.Recovering, Lost: v.lockLost,
+	})
+	return v
+}
+
+var _ volume.Volume = (*Router)(nil)
+
+// result is what came of an operation at the home.
+type result struct {
+	epoch   uint64           // of the home
+	applied journal.Position // to be applied here before the client is answered
+	remote  bool             // the home is another gateway
+}
+
+// Copy returns the local copy; nil: there is none.
+func (v *Router) Copy() *copies.Copy {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.local
+}
+
+// setCopy makes l the local copy; nil: there is none. The copy hears of what is held before anybody
+// asks it for anything.
+func (v *Router) setCopy(l *copies.Copy) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.local = l
+	if l != nil {
+		for h, n := range v.holds {
+			for range n {
+				l.Engine.Retain(h)
+			}
+		}
+	}
+}
+
+// change runs an operation that changes the volume, and waits until what it did is applied here
+// (protocol-25).
+func (v *Router) change(ctx context.Context, r volume.Request, op func(ctx context.Context, t forward.Home) error) (result, error) {
+	out, err := v.atHome(ctx, r.Revoked, r.ID != (volume.OpID{}), op)
+	if out.remote && out.applied != (journal.Position{}) {
+		v.catchUp(ctx, out.applied)
+	}
+	return out, err
+}
+
+// catchUp waits until the local copy has applied pos, and reports whether it has. A copy that may not
+// serve reads need not: the home is asked instead.
+func (v *Router) catchUp(ctx context.Context, pos journal.Position) bool {
+	l := v.Copy()
+	if l == nil || l.MayServe() != nil {
+		return false
+	}
+	ctx, done, err := l.Use(ctx)
+	if err != nil {
+		return false
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, v.cfg.Promise)
+	defer cancel()
+	// If it does not come in time, the lease has ended and reads go to the home.
+	return l.Engine.WaitApplied(ctx, pos) == nil
+}
+
+// read runs an operation that changes nothing: on the local copy if it may serve, else at the home.
+func (v *Router) read(ctx context.Context, r volume.Request, op func(ctx context.Context, t volume.Reader) error) error {
+	if l := v.Copy(); l != nil && l.MayServe() == nil {
+		// The home may have to wait for its members until somebody brings them back.
+		both, done := either(ctx, r.Revoked)
+		err := readLocal(both, l, op)
+		done()
+		if !errors.Is(err, volume.ErrDelay) {
+			return err
+		}
+	}
+	return v.AtHome(ctx, r, true, func(ctx context.Context, t forward.Home) error { return op(ctx, t) })
+}
+
+// readLocal runs op on a copy's engine. ErrDelay: the copy closes, or may not serve.
+func readLocal(ctx context.Context, l *copies.Copy, op func(ctx context.Context, t volume.Reader) error) error {
+	ctx, done, err := l.Use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return op(ctx, l.Engine)
+}

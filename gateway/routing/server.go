@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package routing
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/gateway/locks"
+	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/volume"
+)
+
+// Server executes what other gateways send to the homes that are here.
+type Server struct {
+	Routers *Routers
+	Copies  *copies.Manager
+}
+
+// Call implements forwardpb.ForwardServer: it executes an operation if this gateway is home, for
+// gateways whose site may use the volume.
+func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb.CallReply, error) {
+	from, err := s.Routers.cfg.Peers.Caller(ctx)
+	if err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	c := s.Copies.Copy(q.GetVolume())
+	if c == nil {
+		return forward.Refused(journal.ErrNotHome), nil
+	}
+	epoch, ok := c.Leading()
+	if !ok {
+		return forward.Refused(journal.ErrNotHome), nil
+	}
+	lost, err := s.admit(ctx, from, q)
+	if err != nil {
+		return forward.Refused(err), nil
+	}
+	// An operation goes on when its caller is gone: its outcome is recorded, and the caller asks again.
+	ctx, done, err := c.Use(context.WithoutCancel(ctx))
+	if err != nil {
+		return forward.Refused(journal.ErrNotHome), nil
+	}
+	defer done()
+	if forward.Changes(q.GetMethod()) {
+		var leave func()
+		if ctx, leave, err = c.Locks.Session(from, forward.RegistrationOf(q), false).Enter(ctx); err != nil {
+			return forward.Refused(err), nil
+		}
+		defer leave()
+	}
+	defer holdForCaller(c, q)()
+	reply := forward.Dispatch(ctx, c.Home(from, q.GetRegistersChanges()), q)
+	if now, ok := c.Leading(); q.GetMethod() == forwardpb.Method_METHOD_COMMIT && (!ok || now != epoch) {
+		// It may have been executed in a later epoch: what the caller wrote in this one may be lost, and the
+		// caller must not take it for stable.
+		return forward.Refused(journal.ErrNotHome), nil
+	}
+	if reply.GetOutcome() == 0 {
+		reply.Lost = append(reply.Lost, lost...)
+	}
+	reply.Epoch = epoch
+	if unstable := q.GetMethod() == forwardpb.Method_METHOD_WRITE && !q.GetFlag(); !unstable {
+		pos := c.Replica.Status().Commit
+		reply.Seq, reply.Off = pos.Seq, pos.Off
+	}
+	return reply, nil
+}
+
+// holdForCaller holds the files that the caller's clients have open, which may have no name any more,
+// until release is called.
+func holdForCaller(c *copies.Copy, q *forwardpb.CallRequest) (release func()) {
+	var held []volume.Handle
+	for _, x := range []struct {
+		held   bool
+		handle *forwardpb.Handle
+	}{{q.GetHeld(), q.GetHandle()}, {q.GetTargetHeld(), q.GetTarget()}} {
+		if h := (volume.Handle{Ino: x.handle.GetIno(), Gen: x.handle.GetGen()}); x.held && c.Engine.HoldElsewhere(h) == nil {
+			held = append(held, h)
+		}
+	}
+	return func() {
+		for _, h := range held {
+			c.Engine.Release(h)
+		}
+	}
+}
+
+// admit refuses a call of a gateway whose clients may not use the volume, unless the call ends what
+// they did (routing-4): a gateway that cannot begin anything any more still has to end what it sent
+// before. None of the locks that such a gateway registers is kept: they are taken out of q, and
+// returned as lost.
+func (s *Server) admit(ctx context.Context, from string, q *forwardpb.CallRequest) (lost []*forwardpb.HeldLock, err error) {
+	registers, recovering := q.GetMethod() == forwardpb.Method_METHOD_REGISTER_LOCKS, q.GetFlag()
+	switch {
+	case locks.Uses(s.Routers.cfg.View, q.GetVolume(), from), q.GetMethod() == forwardpb.Method_METHOD_UNLOCK:
+		return nil, nil
+	case registers && (recovering || len(q.GetLocks()) == 0): // of who recovers, locks are ignored
+		return nil, nil
+	case registers:
+		used, err := s.Routers.usesNow(ctx, q.GetVolume(), from)
+		if err != nil {
+			return nil, fmt.Errorf("%w: the registry is needed to tell whether gateway %s keeps its locks: %v", volume.ErrDelay, from, err)
+		}
+		if !used {
+			lost, q.Locks = q.GetLocks(), nil
+			return lost, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: as far as gateway %s has heard, the site of gateway %s has no copy of volume %s and no client that is admitted to it",
+		volume.ErrDelay, s.Routers.cfg.Gateway, from, q.GetVolume())
+}
+
+// heldWithin is how long Held waits until the local copy has what the home has.
+const heldWithin = 5 * time.Second
+
+// Held implements forwardpb.ForwardServer: it tells a home which of its orphans this gateway's clients
+// have open.
+func (s *Server) Held(ctx context.Context, q *forwardpb.HeldRequest) (*forwardpb.HeldReply, error) {
+	if _, err := s.Routers.cfg.Peers.Caller(ctx); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	v := s.Routers.Get(q.GetVolume())
+	if v == nil {
+		return nil, status.Errorf(codes.Unavailable, "volume %s is not open here yet", q.GetVolume())
+	}
+	if s.Routers.cfg.Recovering() {
+		return nil, status.Error(codes.Unavailable, locks.ErrRecovering.Error())
+	}
+	if c := v.Copy(); c != nil {
+		wait, cancel := context.WithTimeout(ctx, heldWithin)
+		defer cancel()
+		if err := c.Engine.WaitApplied(wait, journal.Position{Seq: q.GetSeq(), Off: q.GetOff()}); err != nil {
+			return nil, status.Error(codes.Unavailable, err.Error())
+		}
+	}
+	var hs []volume.Handle
+	for _, h := range q.GetHandles() {
+		hs = append(hs, volume.Handle{Ino: h.GetIno(), Gen: h.GetGen()})
+	}
+	reply := new(forwardpb.HeldReply)
+	for _, h := range v.heldOf(hs) {
+		reply.Handles = append(reply.Handles, &forwardpb.Handle{Ino: h.Ino, Gen: h.Gen})
+	}
+	return reply, nil
+}
