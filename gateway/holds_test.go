@@ -55,6 +55,7 @@ func TestHoldAtACopyThatTrails(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
 	cl := &client{name: "a"}
+	c.router("b", id) // it has heard of the home
 	home, _ := c.at("b").view.Home(id)
 	if home != "ga" {
 		t.Fatalf("home is %s", home)
