@@ -31,7 +31,8 @@ type Config struct {
 	Path string
 	// Gateway owns the pool; the first to open it is its owner.
 	Gateway string
-	// Limit of the pool's room in bytes; 0: nine tenths of what its file system has left, and of what the pool has.
+	// Limit of the pool's room in bytes; 0: nine tenths of what its file system has left, and of
+	// what the pool has.
 	Limit int64
 	// Random is the source of incarnations, cryptographic outside tests.
 	Random io.Reader
@@ -63,8 +64,8 @@ type Pool struct {
 
 var _ cachepool.Pool = (*Pool)(nil)
 
-// Open opens a pool, or makes one in an empty or missing directory. Errors name the path: cachepool.ErrLocked,
-// ErrForeign, ErrInvalid.
+// Open opens a pool, or makes one in an empty or missing directory. Errors name the path:
+// cachepool.ErrLocked, ErrForeign, ErrInvalid.
 func Open(cfg Config) (_ *Pool, err error) {
 	p := &Pool{cfg: cfg, open: true}
 	if cfg.Log == nil {
@@ -109,7 +110,8 @@ func Open(cfg Config) (_ *Pool, err error) {
 	return p, nil
 }
 
-// makeFolder makes a folder and those above it that are missing, durably: a pool is worth no more than its name.
+// makeFolder makes a folder and those above it that are missing, durably: a pool is worth no more
+// than its name.
 func makeFolder(path string) error {
 	above := filepath.Dir(path)
 	switch _, err := os.Stat(path); {
@@ -167,7 +169,8 @@ func (p *Pool) begin() error {
 	if err == nil {
 		err = json.Unmarshal(text, &p.self)
 		if err == nil && p.self.Version > identityVersion {
-			return p.fail("open", fmt.Errorf("%w: pool.json has version %d, this program knows up to %d", cachepool.ErrInvalid, p.self.Version, identityVersion), "upgrade this program")
+			return p.fail("open", fmt.Errorf("%w: pool.json has version %d, this program knows up to %d", cachepool.ErrInvalid,
+				p.self.Version, identityVersion), "upgrade this program")
 		}
 		if err == nil {
 			id, err = cachepool.ParseID(p.self.Incarnation)

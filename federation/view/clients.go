@@ -172,7 +172,8 @@ func (v *View) Uses(client netip.Addr) (out []Use) {
 	return out
 }
 
-// Addresses returns the addresses with which a node is admitted to a volume, in force or not, sorted.
+// Addresses returns the addresses with which a node is admitted to a volume, in force or not,
+// sorted.
 func (v *View) Addresses(n Node) (out []netip.Addr) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()

@@ -35,10 +35,10 @@
 //
 // # Locking and memory
 //
-// All methods may be called from many goroutines. Each takes one lock once, so that one answer is of
-// one moment; two answers may be of two. Only Watch changes the records, but for Note, Detach and
-// Attach: run one Watch at a time. What a method returns is shared with the view: read it, and do
-// not change it. A Volume is replaced by a change and never modified, so it may be kept.
+// All methods may be called from many goroutines. Each takes one lock once, so that one answer is
+// of one moment; two answers may be of two. Only Watch changes the records, but for Note, Detach
+// and Attach: run one Watch at a time. What a method returns is shared with the view: read it, and
+// do not change it. A Volume is replaced by a change and never modified, so it may be kept.
 //
 // A view keeps only the kinds of records that it was made for, and control records without their
 // history. The names that a list told are remembered only until the list ends.
