@@ -5,18 +5,19 @@
 //
 // # Rules
 //
-//   - A pool is open in one process at a time (ErrLocked) and belongs to one gateway for ever
-//     (ErrForeign).
-//   - 3: a pool has an incarnation, a random identity of the logs on it. Who lost, rewound or
-//     doubts a log calls NewIncarnation before it says anything to other members. A pool whose
+//   - pool-1: a pool is open in one process at a time (ErrLocked) and belongs to one gateway for
+//     ever (ErrForeign).
+//   - protocol-3: a pool has an incarnation, a random identity of the logs on it. Who lost, rewound
+//     or doubts a log calls NewIncarnation before it says anything to other members. A pool whose
 //     identity file is missing or damaged gets a new one by itself. Boot counts the pool's openings
 //     within an incarnation, durably before Open returns.
-//   - 3: a failed fsync is never retried. Once File.Sync failed, that File's Sync fails for ever.
-//   - What was written is durable after File.Sync; that a file has its name (Create, Rename,
-//     Remove) only after the directory's Sync. In between, a crash may leave any of it, torn at any
-//     byte.
-//   - 15: Room is reserved before it is used. Only deletes and what they need may use the last part
-//     of it.
+//   - protocol-3: a failed fsync is never retried. Once File.Sync failed, that File's Sync fails
+//     for ever.
+//   - pool-2: what was written is durable after File.Sync; that a file has its name (Create,
+//     Rename, Remove) only after the directory's Sync. In between, a crash may leave any of it,
+//     torn at any byte.
+//   - protocol-15: room is reserved before it is used. Only deletes and what they need may use the
+//     last part of it.
 //
 // Implementations: cachepool/dir (a directory) and cachepool/crashfs (memory that can lose power,
 // for tests). Both pass cachepool/pooltest. All methods may be called from many goroutines, on one
@@ -82,7 +83,7 @@ type Pool interface {
 	Volumes
 	// Room is the pool's; its Used begins with the files that are there.
 	Room() *Room
-	// Close gives the pool back. Files still open fail from then on. It makes nothing durable.
+	// Close ends the use of the pool. Files still open fail from then on. It makes nothing durable.
 	Close() error
 }
 
@@ -106,7 +107,7 @@ type Volumes interface {
 	// ListVolumes returns the uuids, sorted.
 	ListVolumes() ([]string, error)
 	// RemoveVolume removes a directory with all in it, durably; a missing one is no error. Close
-	// its files first. The room is given back by who reserved it.
+	// its files first. Whoever reserved the room releases it.
 	RemoveVolume(uuid string) error
 }
 

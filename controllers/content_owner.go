@@ -131,7 +131,7 @@ func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) erro
 	case errors.Is(err, federation.ErrNameTaken):
 		return r.taken(ctx, v, rev, err)
 	case err != nil:
-		return err // ErrConflict: an earlier try was applied, and will be told
+		return err // ErrConflict: an earlier try was applied; the watch will show it
 	}
 	r.mirror.Note(v, at)
 	c.seen = r.mirror.Volume(c.Name)

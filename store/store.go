@@ -4,14 +4,14 @@
 //
 // # Rules
 //
-//   - 9: an object never changes. Its name holds the hash of its contents; a Put of a name that
-//     exists is success when the size is the same and ErrConflict when not, and never replaces
+//   - protocol-9: an object never changes. Its name holds the hash of its contents; a Put of a name
+//     that exists is success when the size is the same and ErrConflict when not, and never replaces
 //     anything.
-//   - 14: stores have no fencing. Whoever deletes must know from the log that nobody refers to the
-//     object.
-//   - Put returns nil only when the object is durable, as far as the store promises that.
-//   - A name is 1–512 bytes: parts of letters, digits, '.', '_' and '-', joined by '/', none
-//     beginning with '.'. No name is the folder of another ("a" and "a/b"): stores that are
+//   - protocol-14: stores have no fencing. Whoever deletes must know from the log that nobody
+//     refers to the object.
+//   - store-1: Put returns nil only when the object is durable, as far as the store promises that.
+//   - store-2: a name is 1–512 bytes: parts of letters, digits, '.', '_' and '-', joined by '/',
+//     none beginning with '.'. No name is the folder of another ("a" and "a/b"): stores that are
 //     directories cannot have both.
 //
 // Implementations: store/s3, store/dir (development, one machine) and store/memory (tests). All
@@ -40,11 +40,11 @@ type Store interface {
 	// the object ends before. After an error p's contents are undefined. An empty p is success and
 	// asks nobody.
 	GetRange(ctx context.Context, name string, off int64, p []byte) error
-	// Stat tells of one object. ErrNotExist.
+	// Stat describes one object. ErrNotExist.
 	Stat(ctx context.Context, name string) (Info, error)
 	// List calls fn for every object whose name begins with prefix (any string), in order of the
 	// names' bytes, and stops at fn's first error, which it returns. Objects that come or go
-	// meanwhile may be told or not.
+	// meanwhile may be listed or not.
 	List(ctx context.Context, prefix string, fn func(Info) error) error
 	// Delete removes the object; one that is missing is no error.
 	Delete(ctx context.Context, name string) error

@@ -2,9 +2,10 @@
 
 // Package dir is a pool in a directory of any local file system.
 //
-//	pool.lock          locked (flock) while the pool is open; holds the process's id, for the message only
-//	pool.json          {"version":1,"gateway":"…","incarnation":"<32 hex digits>","boot":N}, replaced by rename
-//	volumes/<uuid>/    one volume
+//	pool.lock        locked (flock) while the pool is open; has the process's id, for messages
+//	pool.json        {"version":1,"gateway":"…","incarnation":"<32 hex digits>","boot":N},
+//	                 replaced by rename
+//	volumes/<uuid>/  one volume
 //
 // The file system must keep what fsync promises: no network file system.
 package dir
