@@ -87,7 +87,7 @@ type Pool interface {
 	Close() error
 }
 
-// Identity tells pools apart.
+// Identity says which pool it is.
 type Identity interface {
 	// Gateway is the owner's name.
 	Gateway() string

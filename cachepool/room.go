@@ -71,7 +71,7 @@ func (r *Room) Release(n int64) {
 	r.used -= n
 }
 
-// Status tells how full it is.
+// Status returns how full the room is.
 func (r *Room) Status() RoomStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -182,7 +182,7 @@ func TestTwoRealClusters(t *testing.T) {
 	f.serve(uuid, 0)
 	await(ams, g, "ready", is(v1alpha1.ReasonReady))
 
-	// An edit where it is not owned is undone, and told of.
+	// An edit where it is not owned is undone, and an event says so.
 	c := contentOf(uuid)
 	f.ok(utr.api.Get(ctx, client.ObjectKeyFromObject(c), c))
 	before := c.DeepCopy()

@@ -37,7 +37,7 @@ type contents struct {
 	// unplaced are volumes that no choice of sites satisfies: they are looked at when a site
 	// changes.
 	unplaced sync.Map
-	// placing is held from when room is looked for to when it is reserved: two volumes do not find
+	// placing is held from the search for room to its reservation: two volumes do not find
 	// the same room.
 	placing sync.Mutex
 }
@@ -111,8 +111,8 @@ func (c *content) record() *federation.Volume {
 	return c.seen.Record
 }
 
-// wasOwned tells an object of this cluster's own volume from one in whose spec somebody wrote that
-// it is.
+// wasOwned distinguishes an object of this cluster's own volume from one in whose spec somebody
+// wrote that it is.
 func (c *content) wasOwned() bool {
 	ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady)
 	return hasFinalizer(c.GeoVolumeContent) || ready != nil && ready.Reason == v1alpha1.ReasonSuperseded
@@ -161,7 +161,7 @@ func (r *contents) steps(ctx context.Context, c *content) error {
 		}
 		return &outcome.Stop{plan.Superseded(*v)}
 	}
-	return r.obey(ctx, c)
+	return r.follows(ctx, c)
 }
 
 // own: this cluster decides. The wish goes to the registry.
@@ -247,7 +247,7 @@ func (r *contents) drop(ctx context.Context, c *content) error {
 	return client.IgnoreNotFound(r.Delete(ctx, c.GeoVolumeContent, client.Preconditions{UID: &c.UID}))
 }
 
-// warn tells of an edit that was undone.
+// warn makes an event of an edit that was undone.
 func (r *contents) warn(c *content, note string) {
 	r.Event(c.GeoVolumeContent, corev1.EventTypeWarning, v1alpha1.ReasonNotOwner, "Undo", note)
 }

@@ -24,7 +24,7 @@ func contentStatus(obj client.Object) (any, []metav1.Condition) {
 // show writes the status: what is seen of the volume, and what this reconcile came to.
 func (r *contents) show(ctx context.Context, before *v1alpha1.GeoVolumeContent, c *content, out outcome.Outcome) (ctrl.Result, error) {
 	if c.gone || out.Err != nil || out.Quiet {
-		return out.Result, out.Err // nothing to tell
+		return out.Result, out.Err // nothing to show
 	}
 	var view plan.View
 	if c.seen != nil {
@@ -90,7 +90,7 @@ func (r *contents) conditions(c *content, view plan.View, out outcome.Outcome, d
 	plan.SetReady(list, c.Generation, now, ready, working, stalled)
 }
 
-// onlyLag tells how long to wait when nothing has changed but what changes all the time; 0: the
+// onlyLag returns how long to wait when nothing has changed but what changes all the time; 0: the
 // status is to be written, or is as it was.
 func (r *contents) onlyLag(before *v1alpha1.GeoVolumeContent, c *content) time.Duration {
 	if apiequality.Semantic.DeepEqual(before.Status, c.Status) || !apiequality.Semantic.DeepEqual(steady(before.Status), steady(c.Status)) {

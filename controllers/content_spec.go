@@ -17,9 +17,9 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// obey: another decides. The spec is kept equal to the registry's, and goes when the volume no
-// longer concerns this cluster.
-func (r *contents) obey(ctx context.Context, c *content) error {
+// follows: another cluster decides. The spec is kept equal to the registry's, and goes when the
+// volume no longer concerns this cluster.
+func (r *contents) follows(ctx context.Context, c *content) error {
 	if c.seen.Record.Deleted || !r.mirror.Concerns(c.seen) {
 		c.gone = true
 		return client.IgnoreNotFound(r.Delete(ctx, c.GeoVolumeContent, client.Preconditions{UID: &c.UID}))

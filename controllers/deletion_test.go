@@ -315,7 +315,7 @@ func TestStartsWithoutRegistry(t *testing.T) {
 			ams.reconcile(kind, key)
 		}
 	}
-	reconcileBoth() // nothing is known yet: nothing is told
+	reconcileBoth() // nothing is known yet: nothing is written
 	if ams.count() != before {
 		t.Errorf("writes %v", last(ams.writes, ams.count()-before))
 	}

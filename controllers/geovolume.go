@@ -189,7 +189,7 @@ func geoVolumeStatus(obj client.Object) (any, []metav1.Condition) {
 // show writes the status: what the content says of the volume, and what this reconcile came to.
 func (r *geoVolumes) show(ctx context.Context, before *v1alpha1.GeoVolume, g *geoVolume, out outcome.Outcome) (ctrl.Result, error) {
 	if g.gone || out.Err != nil || out.Quiet {
-		return out.Result, out.Err // nothing to tell
+		return out.Result, out.Err // nothing to show
 	}
 	s, list, now := &g.Status, &g.Status.Conditions, r.Now()
 	s.ObservedGeneration = g.Generation

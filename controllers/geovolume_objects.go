@@ -213,7 +213,7 @@ func firstOf(err error, message string) error {
 	return outcome.Waiting(v1alpha1.ReasonDeleting, message, outcome.Later)
 }
 
-// removed deletes an object and tells whether it is gone.
+// removed deletes an object and reports whether it is gone.
 func (r *geoVolumes) removed(ctx context.Context, obj client.Object) (bool, error) {
 	if obj.GetDeletionTimestamp().IsZero() {
 		uid := obj.GetUID()

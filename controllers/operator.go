@@ -37,7 +37,7 @@ func (o *operator) await() error {
 	case !synced && down != nil:
 		return down
 	case !synced:
-		return &outcome.Wait{After: 2 * time.Second} // it is being read: nothing to tell
+		return &outcome.Wait{After: 2 * time.Second} // it is being read: nothing to show
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func (o *operator) find(ctx context.Context, uuid string) (*federation.Volume, f
 	return &v, rev, nil
 }
 
-// unreachable tells how to show that the registry does not answer: what is known to be well stays
+// unreachable reports how to show that the registry does not answer: what is known to be well stays
 // so, for it runs on.
 func unreachable(v *plan.Verdict, list []metav1.Condition, deleting bool) bool {
 	return v.Reason == v1alpha1.ReasonRegistryUnavailable && !deleting && object.Ready(list).Status == metav1.ConditionTrue

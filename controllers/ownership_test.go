@@ -16,7 +16,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// told drains the events, and tells whether one has those words.
+// told drains the events, and reports whether one has those words.
 func (c *cluster) told(words ...string) bool {
 	for {
 		select {

@@ -131,7 +131,7 @@ func (o *operator) follow(ctx context.Context) error {
 	}
 }
 
-// ping asks whether the registry is there: a watch lives through its absence and does not tell.
+// ping asks whether the registry is there: a watch survives its absence and does not report it.
 func (o *operator) ping(ctx context.Context) error {
 	for {
 		_, err := o.Registry.Head(ctx)

@@ -32,8 +32,8 @@ type EpochStart struct {
 	Forced bool `json:"forced,omitempty"`
 }
 
-// Control is a volume's control record (protocol-1): who may append, who must have fsynced, and how it
-// came to that.
+// Control is a volume's control record (protocol-1): who may append, who must have fsynced, and how
+// it came to that.
 type Control struct {
 	Volume string `json:"volume"`
 	// Epoch is at least 1 and never goes back; a new home means a new epoch.

@@ -17,7 +17,7 @@ const (
 	KindClaim      Kind = "claim"
 	KindAttachment Kind = "attachment"
 	KindLost       Kind = "lost"
-	// KindSynced is no record: all that existed was told.
+	// KindSynced is no record: the watch has listed all that existed.
 	KindSynced Kind = "synced"
 )
 

@@ -21,9 +21,9 @@ type GuardState struct {
 const guardStride = 1000
 
 // Guard remembers the highest registry identity, revision and control changes seen and refuses a
-// registry that went back (protocol-7): a restored backup could hand out epochs that were used before.
-// Once it refused, it refuses until Reconcile. Its methods may be called from many goroutines; they
-// wait for save.
+// registry that went back (protocol-7): a restored backup could hand out epochs that were used
+// before. Once it refused, it refuses until Reconcile. Its methods may be called from many
+// goroutines; they wait for save.
 type Guard struct {
 	mu    sync.Mutex
 	state GuardState

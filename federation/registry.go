@@ -18,8 +18,8 @@ type ControlStore interface {
 	// GetControl returns ErrNotFound for a volume that has none.
 	GetControl(ctx context.Context, volume string) (Control, Revision, error)
 	// SwapControl replaces the record that has revision prev; 0 creates it. It sets next.Change.
-	// ErrConflict: definitely not applied. ErrRewound: the registry went back (protocol-7); nothing was
-	// changed.
+	// ErrConflict: definitely not applied. ErrRewound: the registry went back (protocol-7); nothing
+	// was changed.
 	SwapControl(ctx context.Context, volume string, prev Revision, next Control) (Revision, error)
 	// DeleteControl removes the record that has revision prev. A volume's uuid is never used again.
 	// Errors as SwapControl; a record that is not there is ErrConflict.
@@ -141,12 +141,12 @@ type Losses interface {
 	ListLost(ctx context.Context) ([]Lost, error)
 }
 
-// Watcher tells of changes without polling.
+// Watcher follows changes without polling.
 type Watcher interface {
 	// Watch calls fn, from one goroutine, for every record that exists, then once with Kind
 	// KindSynced, and then for every change in order of revision, until ctx ends or fn returns an
 	// error, which it returns. It lives through an unreachable registry and through a compaction:
-	// then it lists anew, tells what changed or vanished meanwhile and sends KindSynced again.
+	// then it lists anew, sends what changed or vanished meanwhile, and sends KindSynced again.
 	// States in between may be skipped. The Event is fn's to keep.
 	Watch(ctx context.Context, fn func(Event) error) error
 	// Head returns the registry's identity and current revision, read with a quorum.

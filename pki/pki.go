@@ -14,7 +14,7 @@
 // gateways.
 //
 // A gateway that is expected by site and name is known by its Identity alone, at whatever address
-// it is reached: the authority vouches for names, and has given nobody else that one. The addresses
+// it is reached: the authority vouches for names, and gives that name to nobody else. The addresses
 // count where less is expected, as for the registry, any member of which will do.
 //
 // Certificates in files are followed while the process runs (LoadFiles): each handshake shows and

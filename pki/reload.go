@@ -24,10 +24,10 @@ type Files struct {
 const (
 	// lookEvery is how often files are looked at, while there are handshakes.
 	lookEvery = 2 * time.Second
-	// warnPart of a certificate's time is when its end is told of: cert-manager and `weir setup`
+	// warnPart of a certificate's time is when its end is logged: cert-manager and `weir setup`
 	// renew earlier.
 	warnPart = 20
-	// warnEvery is how often that is told, and tellEvery how often something worse is.
+	// warnEvery is how often that is logged, and tellEvery how often a failure is.
 	warnEvery = 24 * time.Hour
 	tellEvery = time.Hour
 	// retryEvery is how often files that could not be used, and have not changed since, are read
@@ -41,11 +41,11 @@ type watched struct {
 	mu     sync.Mutex // held by who looks
 	looked time.Time
 	// seen is what was read last, at the time read, and refused when it could not be used;
-	// toldRefusal is when that was told last.
+	// toldRefusal is when that was logged last.
 	seen              look
 	refused           bool
 	read, toldRefusal time.Time
-	toldEnd           time.Time // when the end of the certificate was told last
+	toldEnd           time.Time // when the end of the certificate was logged last
 }
 
 // look is what stat says of the three files; nil for one that is not there. The kubelet changes all

@@ -221,7 +221,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// What cannot be used is refused and told of once, and the old certificate stays, until there is a
+// What cannot be used is refused and logged once, and the old certificate stays, until there is a
 // good one.
 func TestBadRenewal(t *testing.T) {
 	a, other := authority(t, "surf"), authority(t, "surf")
@@ -327,7 +327,7 @@ func TestFilesChangeWhileTheyAreRead(t *testing.T) {
 	}
 }
 
-// A certificate's end is told of, not at each handshake.
+// A certificate's end is logged, but not at each handshake.
 func TestEndIsTold(t *testing.T) {
 	w, log, a := newWall(), new(record), authority(t, "surf")
 	s := newSecret(t)

@@ -155,7 +155,7 @@ func (d *Disk) Damage(volume, name string, f func(data []byte) []byte) {
 	n.durable, n.pending, n.failed = append([]byte(nil), n.data...), nil, nil
 }
 
-// Steps tells how many changes were tried since NewDisk.
+// Steps returns how many changes were tried since NewDisk.
 func (d *Disk) Steps() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -101,7 +101,8 @@ func TestReportsThatSayTheSame(t *testing.T) {
 	report := func(lag float64) federation.Event {
 		return federation.Event{Kind: federation.KindObserved, Name: "a/ams-1",
 			Observed: &federation.Observed{Volume: "a", Gateway: "ams-1", At: time.Unix(int64(lag*1000), 0),
-				Replicas: []federation.ObservedReplica{{Gateway: "utr-1", Site: "utr", State: federation.ReplicaFollower, LagSeconds: lag}}}}
+				Replicas: []federation.ObservedReplica{{Gateway: "utr-1", Site: "utr", State: federation.ReplicaFollower,
+					LagSeconds: lag}}}}
 	}
 	alive := func(g string) federation.Event {
 		return federation.Event{Kind: federation.KindAlive, Name: g, Alive: &federation.Alive{Gateway: g, Incarnation: "1"}}

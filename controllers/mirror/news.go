@@ -47,7 +47,7 @@ func (m *Mirror) changed(c view.Change) {
 		m.tell(m.everything()...)
 	case c.Kind == federation.KindSynced || !m.Synced():
 	case c.Site != "" || c.Kind == federation.KindAlive:
-		if !c.Listing && c.Kind != federation.KindSite { // the end of the list tells of all volumes
+		if !c.Listing && c.Kind != federation.KindSite { // the end of the list is news of all volumes
 			m.tell(m.at(c.Site)...)
 		}
 		m.tell(News{Site: c.Site})

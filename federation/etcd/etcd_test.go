@@ -206,7 +206,7 @@ func TestHeartbeatStoppedAfterItsEnd(t *testing.T) {
 	}
 }
 
-// A record of a later release is refused by name, and told as unreadable, never as deleted.
+// A record of a later release is refused by name, and shown as unreadable, never as deleted.
 func TestNewerRecord(t *testing.T) {
 	server := etcdtest.Start(t, nil)
 	ctx := t.Context()

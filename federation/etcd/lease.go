@@ -86,7 +86,7 @@ func (b *beat) run(ctx context.Context, alive <-chan *clientv3.LeaseKeepAliveRes
 		b.c.cfg.Log.Warn("heartbeat lost, beginning anew", "key", b.key)
 		// Each try goes to another member. One whose connection has lost packets stays silent for
 		// long after the link has healed, so none is waited for as long as for an answer that
-		// matters: others hold this gateway for dead meanwhile.
+		// matters: others take this gateway for dead meanwhile.
 		limit := min(b.c.cfg.CallTimeout, max(time.Second, time.Duration(b.ttl)*time.Second/4))
 		for {
 			var err error

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keyring makes and wraps volumes' data keys (protocol-17). A site has an HPKE key pair (RFC
-// 9180, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM). A volume's data key, 32 random
+// Package keyring makes and wraps volumes' data keys (protocol-17). A site has an HPKE key pair
+// (RFC 9180, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM). A volume's data key, 32 random
 // bytes, is sealed for the public key of every site that may be its home; the sealed keys, and only
 // they, are in the registry. The info of the sealing binds volume and site, so that a wrapped key
 // can not be passed off as another volume's.

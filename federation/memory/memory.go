@@ -78,8 +78,8 @@ func (s *Server) Backup() Backup {
 	return Backup{cluster: s.cluster, head: s.head, pairs: s.match(records.Read{Prefix: true})}
 }
 
-// Restore puts the registry back to a backup, with its identity and revision: the accident of rule
-// 7.
+// Restore puts the registry back to a backup, with its identity and revision: the accident that
+// protocol-7 is about.
 func (s *Server) Restore(b Backup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -220,7 +220,7 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(store.Info) err
 	return s.list(ctx, "", prefix, fn)
 }
 
-// list tells the files below folder, which is empty or ends in a slash.
+// list returns the files below folder, which is empty or ends in a slash.
 func (s *Store) list(ctx context.Context, folder, prefix string, fn func(store.Info) error) error {
 	entries, err := os.ReadDir(s.path(folder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -49,7 +49,7 @@ func (s *Store) Check(ctx context.Context) error {
 		Detail: "the server ignores If-None-Match, so objects could replace each other: use a server that has conditional PUT"}
 }
 
-// probe tells whether the second of two conditional PUTs was refused.
+// probe reports whether the second of two conditional PUTs was refused.
 func (s *Store) probe(ctx context.Context) (bool, error) {
 	const text = "weir"
 	if err := s.put(ctx, probe, int64(len(text)), strings.NewReader(text)); err != nil && !exists(err) {

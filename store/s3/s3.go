@@ -126,7 +126,7 @@ func (s *Store) put(ctx context.Context, name string, size int64, body io.ReadSe
 	return err
 }
 
-// exists tells the answer to a conditional PUT of what is there already.
+// exists returns the answer to a conditional PUT of an object that exists.
 func exists(err error) bool { return errorCode(err) == "PreconditionFailed" }
 
 // lent is a body that the HTTP transport can neither close nor read after Put returned: an early

@@ -130,7 +130,8 @@ func TestLives(t *testing.T) {
 			}
 		}
 		for _, m := range named.FindAllStringSubmatch(read(t, name), -1) {
-			if f := function.FindStringSubmatch(m[1]); f != nil && strings.Contains(f[1], "/") && !isPackage(f[1]) && path.Ext(m[1]) != ".go" {
+			f := function.FindStringSubmatch(m[1])
+			if f != nil && strings.Contains(f[1], "/") && !isPackage(f[1]) && path.Ext(m[1]) != ".go" {
 				t.Errorf("%s names `%s`: this module has no package %s", name, m[1], f[1])
 			}
 		}
@@ -162,7 +163,8 @@ func TestLivesCanFail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, there := range map[string]bool{"F": true, "T.M": true, "I.N": true, "M": false, "T.F": false, "T.X": false, "I.M": false, "G": false, "T": false} {
+	for name, there := range map[string]bool{"F": true, "T.M": true, "I.N": true, "M": false,
+		"T.F": false, "T.X": false, "I.M": false, "G": false, "T": false} {
 		if declares(file, name) != there {
 			t.Errorf("%s: declared is %v", name, !there)
 		}

@@ -48,10 +48,10 @@ type Write struct {
 // KV is an ordered key-value store. Keys are relative to the federation's prefix. Errors are those
 // of package federation; a Get never returns ErrUnknown.
 type KV interface {
-	// Get answers all reads at one revision, each in key order, and tells which it was. It is
+	// Get answers all reads at one revision, each in key order, and returns that revision. It is
 	// linearizable.
 	Get(ctx context.Context, reads ...Read) ([][]Pair, federation.Head, error)
-	// Commit makes the writes at once if all conditions hold, and tells whether they did.
+	// Commit makes the writes at once if all conditions hold, and reports whether they did.
 	// ErrUnknown: no answer came.
 	Commit(ctx context.Context, conditions []Condition, writes []Write) (bool, federation.Head, error)
 	// Follow calls fn with the changes after a revision, each revision's together and in order,
