@@ -28,8 +28,8 @@ var (
 	ErrXattrTooBig  = errors.New("extended attribute too big")
 	ErrNoData       = errors.New("no data beyond offset")       // Seek
 	ErrLocked       = errors.New("byte range is locked")        // see LockConflict
-	ErrGrace        = errors.New("locks are being reclaimed")   // ask again later, in the grace period
-	ErrNoGrace      = errors.New("lock can not be reclaimed")   // the grace period is over or unknown
+	ErrGrace        = errors.New("locks are being reclaimed")   // ask again after grace
+	ErrNoGrace      = errors.New("lock can not be reclaimed")   // see Locker.SetLock
 	ErrDelay        = errors.New("volume is busy, ask again")   // nothing was changed
 	ErrIO           = errors.New("input/output error")          // see the log for segment and path
 	ErrUnknown      = errors.New("outcome of change not known") // repeat with the same OpID

@@ -158,10 +158,14 @@ func TestNewAttr(t *testing.T) {
 		want Attr // type, mode, links, owner
 		err  error
 	}{
-		{"file", plain, testOther, CreateArgs{Type: Regular, Attr: SetAttr{Mode: p(0o4755)}}, Attr{Mode: 0o4755, Nlink: 1, UID: 12, GID: 12}, nil},
-		{"set-gid inherited", setgid, testOther, CreateArgs{Type: Directory, Attr: SetAttr{Mode: p(0o755)}}, Attr{Mode: 0o2755, Nlink: 2, UID: 12, GID: 20}, nil},
-		{"set-gid of a foreign group", setgid, testOther, CreateArgs{Type: Regular, Attr: SetAttr{Mode: p(0o2755)}}, Attr{Mode: 0o755, Nlink: 1, UID: 12, GID: 20}, nil},
-		{"own set-gid", setgid, testGroup, CreateArgs{Type: Regular, Attr: SetAttr{Mode: p(0o2755)}}, Attr{Mode: 0o2755, Nlink: 1, UID: 11, GID: 20}, nil},
+		{"file", plain, testOther, CreateArgs{Type: Regular, Attr: SetAttr{Mode: p(0o4755)}},
+			Attr{Mode: 0o4755, Nlink: 1, UID: 12, GID: 12}, nil},
+		{"set-gid inherited", setgid, testOther, CreateArgs{Type: Directory, Attr: SetAttr{Mode: p(0o755)}},
+			Attr{Mode: 0o2755, Nlink: 2, UID: 12, GID: 20}, nil},
+		{"set-gid of a foreign group", setgid, testOther, CreateArgs{Type: Regular, Attr: SetAttr{Mode: p(0o2755)}},
+			Attr{Mode: 0o755, Nlink: 1, UID: 12, GID: 20}, nil},
+		{"own set-gid", setgid, testGroup, CreateArgs{Type: Regular, Attr: SetAttr{Mode: p(0o2755)}},
+			Attr{Mode: 0o2755, Nlink: 1, UID: 11, GID: 20}, nil},
 		{"another owner", plain, testOther, CreateArgs{Type: Regular, Attr: SetAttr{UID: p(1)}}, Attr{}, ErrPerm},
 		{"another group", plain, testOther, CreateArgs{Type: Regular, Attr: SetAttr{GID: p(1)}}, Attr{}, ErrPerm},
 		{"device", plain, testOther, CreateArgs{Type: Block}, Attr{}, ErrPerm},

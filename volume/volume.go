@@ -308,9 +308,9 @@ type Locker interface {
 	// returns a *LockConflict. reclaim says that the client asserts that it had l
 	// before this gateway restarted. Without reclaim, the outcome is ErrGrace while
 	// other gateways have not registered their locks again. With reclaim, it is
-	// ErrNoGrace if others may have had l meanwhile. ErrIsDir, ErrInvalid (not a
-	// regular file, or Start is greater than End). A lock needs no permission: opening
-	// the file did.
+	// ErrNoGrace if the grace period is over, or if others may have had l meanwhile.
+	// ErrIsDir, ErrInvalid (not a regular file, or Start is greater than End). A lock
+	// needs no permission: opening the file did.
 	SetLock(ctx context.Context, r Request, h Handle, l Lock, reclaim bool) error
 	// TestLock returns nil or the *LockConflict that SetLock would return.
 	TestLock(ctx context.Context, r Request, h Handle, l Lock) error

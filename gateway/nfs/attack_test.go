@@ -113,7 +113,8 @@ func TestOpenByHandleChecksTheMode(t *testing.T) {
 	put := op(xdr.OP_PUTFH, fh)
 	byHandle := func(access int) xdr.Status {
 		t.Helper()
-		return h.call(put, op(xdr.OP_OPEN, 0, access, 0, uint64(0), "p", xdr.OPEN4_NOCREATE, xdr.CLAIM_FH)).ok(xdr.OP_PUTFH).result(xdr.OP_OPEN)
+		return h.call(put, op(xdr.OP_OPEN, 0, access, 0, uint64(0), "p", xdr.OPEN4_NOCREATE, xdr.CLAIM_FH)).ok(xdr.OP_PUTFH).
+			result(xdr.OP_OPEN)
 	}
 	for access, want := range map[int]xdr.Status{1: xdr.NFS4_OK, 2: xdr.NFS4ERR_ACCESS, 3: xdr.NFS4ERR_ACCESS} {
 		if st := byHandle(access); st != want {
@@ -173,7 +174,8 @@ func TestClientsOfOneAddressAreBounded(t *testing.T) {
 	p := r.connect("10.0.0.1")
 	var last xdr.Status
 	for i := range 5000 {
-		if last = p.compound(0, op(xdr.OP_EXCHANGE_ID, [8]byte{}, fmt.Sprint("client ", i), 0, xdr.SP4_NONE, 0)).status; last != xdr.NFS4_OK {
+		last = p.compound(0, op(xdr.OP_EXCHANGE_ID, [8]byte{}, fmt.Sprint("client ", i), 0, xdr.SP4_NONE, 0)).status
+		if last != xdr.NFS4_OK {
 			break
 		}
 	}
@@ -333,11 +335,11 @@ func (c *fakeClock) waited() bool {
 // TestRequestsOfOneConnectionAreBounded fills a connection with requests that hang.
 func TestRequestsOfOneConnectionAreBounded(t *testing.T) {
 	done := make(chan struct{})
-	r := room{given: make(chan struct{}, 1)}
+	r := room{freed: make(chan struct{}, 1)}
 	if !r.take(200, 100, done) {
 		t.Fatal("what is too large for ever must be let in alone")
 	}
-	r.give(200)
+	r.put(200)
 	for range 10 {
 		if !r.take(10, 100, done) {
 			t.Fatal("refused although there is room")
@@ -350,7 +352,7 @@ func TestRequestsOfOneConnectionAreBounded(t *testing.T) {
 		t.Fatal("more is taken than there is room for")
 	default:
 	}
-	r.give(10)
+	r.put(10)
 	if !<-took || r.used != 100 {
 		t.Fatalf("%d in use", r.used)
 	}

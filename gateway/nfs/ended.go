@@ -48,7 +48,7 @@ func (s *Server) tryRelease(ended []state.Ended) (left []state.Ended) {
 		for len(e.Owners) > 0 {
 			err := e.Volume.Unlock(s.ctx, volume.Request{}, e.Handle, wholeFile(e.Owners[0]))
 			if err != nil && !errors.Is(err, volume.ErrStale) {
-				s.cfg.Log.Warn("locks of a closed file are not given up yet", "volume", e.Volume.ID(), "inode", e.Handle.Ino, "err", err)
+				s.cfg.Log.Warn("locks of a closed file are not released yet", "volume", e.Volume.ID(), "inode", e.Handle.Ino, "err", err)
 				break
 			}
 			s.table.Released(state.FileKey{Volume: e.Volume.ID(), Handle: e.Handle}, e.Owners[0])

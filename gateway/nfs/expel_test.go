@@ -49,7 +49,7 @@ func TestExpel(t *testing.T) {
 		t.Fatalf("while a write is under way: %v", err)
 	}
 	if locks(r) != 1 {
-		t.Fatal("the locks were given up while a write is under way")
+		t.Fatal("the locks were released while a write is under way")
 	}
 	done := make(chan error, 1)
 	go func() { done <- r.srv.Expel(context.Background(), volID) }()
@@ -72,7 +72,8 @@ func TestExpel(t *testing.T) {
 	var mask xdr.Bitmap
 	mask.Set(xdr.FATTR4_SIZE)
 	closing := op(xdr.OP_CLOSE, 0, id)
-	h.call(put, op(xdr.OP_GETATTR, mask), closing).want(xdr.OP_PUTFH, xdr.NFS4ERR_ACCESS) // the Linux client tries this first
+	// The Linux client tries this first.
+	h.call(put, op(xdr.OP_GETATTR, mask), closing).want(xdr.OP_PUTFH, xdr.NFS4ERR_ACCESS)
 	h.call(put, closing).ok(xdr.OP_PUTFH).want(xdr.OP_CLOSE, xdr.NFS4ERR_ADMIN_REVOKED)
 	for _, gone := range []xdr.Stateid{id, lock} {
 		h.call(op(xdr.OP_FREE_STATEID, gone)).ok(xdr.OP_FREE_STATEID)
@@ -108,7 +109,8 @@ func expelSecondOperation(t *testing.T, end func(*rig), want xdr.Status) {
 	h.seq[0]++
 	var mask xdr.Bitmap
 	mask.Set(xdr.FATTR4_SIZE)
-	h.send(nfsCall(0), h.body(0, h.seq[0], false, op(xdr.OP_PUTFH, fh), op(xdr.OP_GETATTR, mask), op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, []byte("late"))))
+	h.send(nfsCall(0), h.body(0, h.seq[0], false, op(xdr.OP_PUTFH, fh), op(xdr.OP_GETATTR, mask),
+		op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, []byte("late"))))
 	<-came
 	end(r)
 	done := make(chan error, 1)
@@ -158,7 +160,8 @@ func TestExpelWhileOpening(t *testing.T) {
 	h.open("f", 3, 0)
 	came, goOn := r.stopAt("lookup")
 	h.seq[0]++
-	h.send(nfsCall(0), h.body(0, h.seq[0], false, op(xdr.OP_PUTFH, encodeHandle(place{export: Export{ID: volID}, h: volume.Root})), openOp("p", "f", 3, 0, noCreate...)))
+	h.send(nfsCall(0), h.body(0, h.seq[0], false, op(xdr.OP_PUTFH,
+		encodeHandle(place{export: Export{ID: volID}, h: volume.Root})), openOp("p", "f", 3, 0, noCreate...)))
 	<-came
 	r.refuse("10.0.0.1", true)
 	done := make(chan error, 1)
@@ -198,7 +201,7 @@ func TestExpelWaitsForLocks(t *testing.T) {
 	r.setBefore(nil)
 	done := make(chan error, 1)
 	go func() { done <- r.srv.Expel(context.Background(), volID) }()
-	eventually(t, "the locks are given up", func() bool { r.clock.advance(releaseRetry); return locks(r) == 0 })
+	eventually(t, "the locks are released", func() bool { r.clock.advance(releaseRetry); return locks(r) == 0 })
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +229,8 @@ func TestCloseWithoutAdmission(t *testing.T) {
 	fh, id := h.open("f", 3, 0)
 	put, closing := op(xdr.OP_PUTFH, fh), op(xdr.OP_CLOSE, 0, id)
 	r.refuse("10.0.0.1", true)
-	for _, o := range []arg{op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, []byte("late")), op(xdr.OP_LOCKU, xdr.WRITE_LT, 0, id, uint64(0), uint64(1)), op(xdr.OP_GETFH)} {
+	for _, o := range []arg{op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, []byte("late")),
+		op(xdr.OP_LOCKU, xdr.WRITE_LT, 0, id, uint64(0), uint64(1)), op(xdr.OP_GETFH)} {
 		h.call(put, o).want(xdr.OP_PUTFH, xdr.NFS4ERR_ACCESS)
 	}
 	closed := func(want xdr.Status) {

@@ -43,7 +43,8 @@ func TestData(t *testing.T) {
 	h.in(op(xdr.OP_READ, xdr.StateidAnonymous, uint64(0), 1)).want(xdr.OP_READ, xdr.NFS4ERR_ISDIR)
 
 	h.call(put, op(xdr.OP_DEALLOCATE, id, uint64(0), uint64(512<<10))).ok(xdr.OP_PUTFH).ok(xdr.OP_DEALLOCATE)
-	a = h.call(put, op(xdr.OP_SEEK, id, uint64(0), xdr.NFS4_CONTENT_DATA), op(xdr.OP_SEEK, id, uint64(600<<10), xdr.NFS4_CONTENT_HOLE), op(xdr.OP_SEEK, id, uint64(1<<30), xdr.NFS4_CONTENT_DATA))
+	a = h.call(put, op(xdr.OP_SEEK, id, uint64(0), xdr.NFS4_CONTENT_DATA),
+		op(xdr.OP_SEEK, id, uint64(600<<10), xdr.NFS4_CONTENT_HOLE), op(xdr.OP_SEEK, id, uint64(1<<30), xdr.NFS4_CONTENT_DATA))
 	a.ok(xdr.OP_PUTFH).ok(xdr.OP_SEEK)
 	if eof, off := a.Bool(), a.Uint64(); eof || off != 512<<10 {
 		t.Fatal(eof, off)
@@ -95,7 +96,8 @@ func TestStateids(t *testing.T) {
 		}
 	}
 	// The current stateid, through SAVEFH and RESTOREFH.
-	a := h.in(openOp("o3", "f", 3, 0, noCreate...), op(xdr.OP_SAVEFH), op(xdr.OP_PUTROOTFH), op(xdr.OP_RESTOREFH), op(xdr.OP_READ, xdr.StateidCurrent, uint64(0), 1), op(xdr.OP_CLOSE, 0, xdr.StateidCurrent))
+	a := h.in(openOp("o3", "f", 3, 0, noCreate...), op(xdr.OP_SAVEFH), op(xdr.OP_PUTROOTFH), op(xdr.OP_RESTOREFH),
+		op(xdr.OP_READ, xdr.StateidCurrent, uint64(0), 1), op(xdr.OP_CLOSE, 0, xdr.StateidCurrent))
 	a.opened()
 	a.ok(xdr.OP_SAVEFH).ok(xdr.OP_PUTROOTFH).ok(xdr.OP_RESTOREFH).ok(xdr.OP_READ)
 	a.Bool()
@@ -115,7 +117,8 @@ func TestShares(t *testing.T) {
 	other.in(openOp("o", "f", 1, 0, noCreate...)).opened()
 	write := func(h *host, id xdr.Stateid) xdr.Status {
 		t.Helper()
-		return h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, []byte("x"))).ok(xdr.OP_PUTFH).result(xdr.OP_WRITE)
+		return h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, []byte("x"))).ok(xdr.OP_PUTFH).
+			result(xdr.OP_WRITE)
 	}
 	if st := write(other, xdr.StateidAnonymous); st != xdr.NFS4ERR_LOCKED {
 		t.Fatal(st)
@@ -143,7 +146,8 @@ func TestOpenModes(t *testing.T) {
 	readonly := func(mode int) []any {
 		return []any{xdr.OPEN4_CREATE, mode, xdr.NewBitmap(xdr.FATTR4_MODE), []byte{0, 0, 1, 0}}
 	}
-	a := h.in(openOp("o", "f", 3, 0, readonly(xdr.UNCHECKED4)...), op(xdr.OP_WRITE, xdr.StateidCurrent, uint64(0), xdr.FILE_SYNC4, []byte("x")))
+	a := h.in(openOp("o", "f", 3, 0, readonly(xdr.UNCHECKED4)...),
+		op(xdr.OP_WRITE, xdr.StateidCurrent, uint64(0), xdr.FILE_SYNC4, []byte("x")))
 	a.opened()
 	a.ok(xdr.OP_WRITE)
 	h.in(openOp("o2", "f", 3, 0, noCreate...)).want(xdr.OP_OPEN, xdr.NFS4ERR_ACCESS)
@@ -177,7 +181,8 @@ func TestLocks(t *testing.T) {
 
 	a := other.call(put, lockOp(xdr.WRITEW_LT, false, 0, ^uint64(0), otherID, "you"))
 	a.ok(xdr.OP_PUTFH).want(xdr.OP_LOCK, xdr.NFS4ERR_DENIED)
-	if off, n, kind, client, owner := a.Uint64(), a.Uint64(), a.Uint32(), a.Uint64(), a.String(100); off != 10 || n != 10 || kind != xdr.WRITE_LT || client != h.client || owner != "me" || a.Len() != 0 {
+	if off, n, kind, client, owner := a.Uint64(), a.Uint64(), a.Uint32(), a.Uint64(), a.String(100); off != 10 || n != 10 ||
+		kind != xdr.WRITE_LT || client != h.client || owner != "me" || a.Len() != 0 {
 		t.Fatal(off, n, kind, client, owner)
 	}
 	test := func(h *host, off, n uint64, owner string) xdr.Status {
@@ -246,7 +251,7 @@ func TestLocksAreGivenUpInTheEnd(t *testing.T) {
 	r.setBefore(nil)
 	for deadline := time.Now().Add(hang); lock() != xdr.NFS4_OK; r.clock.advance(releaseRetry) {
 		if time.Now().After(deadline) {
-			t.Fatal("the lock is not given up")
+			t.Fatal("the lock is not released")
 		}
 	}
 }
@@ -258,7 +263,8 @@ func TestRemovedFileStaysWhileOpen(t *testing.T) {
 	h.in(op(xdr.OP_REMOVE, "f")).ok(xdr.OP_REMOVE)
 	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, []byte("x"))).ok(xdr.OP_PUTFH).ok(xdr.OP_WRITE)
 	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_CLOSE, 0, id)).ok(xdr.OP_PUTFH).ok(xdr.OP_CLOSE)
-	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_GETATTR, xdr.NewBitmap(xdr.FATTR4_SIZE))).ok(xdr.OP_PUTFH).want(xdr.OP_GETATTR, xdr.NFS4ERR_STALE)
+	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_GETATTR, xdr.NewBitmap(xdr.FATTR4_SIZE))).ok(xdr.OP_PUTFH).
+		want(xdr.OP_GETATTR, xdr.NFS4ERR_STALE)
 }
 
 func TestXattrs(t *testing.T) {
@@ -295,7 +301,8 @@ func TestXattrs(t *testing.T) {
 	do(xdr.OP_REMOVEXATTR, xdr.NFS4ERR_NOXATTR, "a")
 	// Minor version 1 does not have these operations.
 	h.seq[0]++
-	h.send(nfsCall(0), compoundBody(1, op(xdr.OP_SEQUENCE, h.session, h.seq[0], 0, 0, false), op(xdr.OP_PUTFH, fh), op(xdr.OP_GETXATTR, "a")))
+	h.send(nfsCall(0), compoundBody(1, op(xdr.OP_SEQUENCE, h.session, h.seq[0], 0, 0, false), op(xdr.OP_PUTFH, fh),
+		op(xdr.OP_GETXATTR, "a")))
 	h.finish().ok(xdr.OP_PUTFH).want(xdr.OP_ILLEGAL, xdr.NFS4ERR_OP_ILLEGAL)
 }
 
@@ -309,7 +316,8 @@ func TestAccess(t *testing.T) {
 		a := h.in(op(xdr.OP_LOOKUP, "f"), op(xdr.OP_ACCESS, 0xfff)).ok(xdr.OP_LOOKUP).ok(xdr.OP_ACCESS)
 		return a.Uint32(), a.Uint32()
 	}
-	const all = xdr.ACCESS4_READ | xdr.ACCESS4_MODIFY | xdr.ACCESS4_EXTEND | xdr.ACCESS4_EXECUTE | xdr.ACCESS4_XAREAD | xdr.ACCESS4_XAWRITE | xdr.ACCESS4_XALIST
+	const all = xdr.ACCESS4_READ | xdr.ACCESS4_MODIFY | xdr.ACCESS4_EXTEND | xdr.ACCESS4_EXECUTE |
+		xdr.ACCESS4_XAREAD | xdr.ACCESS4_XAWRITE | xdr.ACCESS4_XALIST
 	for uid, want := range map[uint32]uint32{5: all &^ xdr.ACCESS4_EXECUTE, 6: 0, 0: all &^ xdr.ACCESS4_EXECUTE} {
 		if s, g := access(uid); s != all || g != want {
 			t.Errorf("user %d: supported %#x, granted %#x, want %#x", uid, s, g, want)

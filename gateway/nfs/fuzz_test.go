@@ -27,9 +27,12 @@ func FuzzCompound(f *testing.F) {
 	for _, o := range oneOfEach(&host{}, id) {
 		add(2, "", toVol(openOp("o", "f", 3, 0, unchecked...), op(xdr.OP_SAVEFH), o)...)
 	}
-	add(2, "", toVol(openOp("o", "f", 3, 0, unchecked...), op(xdr.OP_WRITE, id, uint64(0), 2, []byte("abc")), op(xdr.OP_READ, id, uint64(0), 100), op(xdr.OP_CLOSE, 0, id))...)
-	add(2, "", toVol(openOp("o", "f", 3, 0, guarded...), lockOp(xdr.WRITE_LT, false, 0, 10, id, "l"), op(xdr.OP_LOCKU, 1, 0, id, uint64(0), uint64(9)))...)
-	add(2, "", toVol(op(xdr.OP_CREATE, xdr.NF4LNK, "t", "l", xdr.Bitmap{}, ""), op(xdr.OP_READLINK), op(xdr.OP_LOOKUPP), op(xdr.OP_SAVEFH), op(xdr.OP_RENAME, "l", "m"), op(xdr.OP_LINK, "x"))...)
+	add(2, "", toVol(openOp("o", "f", 3, 0, unchecked...), op(xdr.OP_WRITE, id, uint64(0), 2, []byte("abc")),
+		op(xdr.OP_READ, id, uint64(0), 100), op(xdr.OP_CLOSE, 0, id))...)
+	add(2, "", toVol(openOp("o", "f", 3, 0, guarded...), lockOp(xdr.WRITE_LT, false, 0, 10, id, "l"),
+		op(xdr.OP_LOCKU, 1, 0, id, uint64(0), uint64(9)))...)
+	add(2, "", toVol(op(xdr.OP_CREATE, xdr.NF4LNK, "t", "l", xdr.Bitmap{}, ""), op(xdr.OP_READLINK), op(xdr.OP_LOOKUPP),
+		op(xdr.OP_SAVEFH), op(xdr.OP_RENAME, "l", "m"), op(xdr.OP_LINK, "x"))...)
 	add(2, "", op(xdr.OP_TEST_STATEID, 1<<31), op(xdr.OP_ILLEGAL))
 	f.Fuzz(func(t *testing.T, minor uint32, tag string, count uint32, ops []byte) {
 		r := newRig(t)

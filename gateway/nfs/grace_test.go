@@ -66,7 +66,8 @@ func TestReclaim(t *testing.T) {
 	// Only the lock that others had meanwhile is lost. After NFS4ERR_NO_GRACE, Linux would
 	// treat everything as lost that it has not reclaimed yet.
 	r.vol.SetGrace(memvol.GraceOver)
-	h.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.WRITE_LT, true, 0, 10, id, "l")).ok(xdr.OP_PUTFH).want(xdr.OP_LOCK, xdr.NFS4ERR_RECLAIM_CONFLICT)
+	h.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.WRITE_LT, true, 0, 10, id, "l")).ok(xdr.OP_PUTFH).
+		want(xdr.OP_LOCK, xdr.NFS4ERR_RECLAIM_CONFLICT)
 	r.vol.SetGrace(memvol.GraceNone)
 	a := h.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.WRITE_LT, true, 0, 10, id, "l"))
 	lock = lockStateid(a.ok(xdr.OP_PUTFH))
@@ -174,7 +175,7 @@ func TestLeaseExpires(t *testing.T) {
 	// Locks are released in the background.
 	for deadline := time.Now().Add(hang); r.count("unlock") == 0; {
 		if time.Now().After(deadline) {
-			t.Fatal("the lock of an expired client is not given up")
+			t.Fatal("the lock of an expired client is not released")
 		}
 	}
 	want(xdr.NFS4_OK)

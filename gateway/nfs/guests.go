@@ -18,7 +18,7 @@ type guests struct {
 	mu      sync.Mutex
 	present map[guestKey]*guest
 	leaving map[*guest]guestKey           // expelled, with requests that still run
-	jobs    map[volume.ID][]chan struct{} // closed when the opens and locks that Expel ended are released
+	jobs    map[volume.ID][]chan struct{} // each is closed when its locks are released
 	ending  sync.Mutex                    // locked by endOpens; before Table's mutexes and mu
 }
 
@@ -109,7 +109,8 @@ func (s *Server) Expel(ctx context.Context, id volume.ID) error {
 		select {
 		case <-x.empty:
 		case <-ctx.Done():
-			return fmt.Errorf("requests of %d clients to volume %s, which they may not use any more, still run: %w", len(running)-i, id, ctx.Err())
+			return fmt.Errorf("requests of %d clients to volume %s, which they may not use any more, still run: %w",
+				len(running)-i, id, ctx.Err())
 		}
 	}
 	s.endOpens(id, refused)
@@ -117,7 +118,7 @@ func (s *Server) Expel(ctx context.Context, id volume.ID) error {
 		select {
 		case <-job:
 		case <-ctx.Done():
-			return fmt.Errorf("locks of clients that may not use volume %s any more are not given up yet: %w", id, ctx.Err())
+			return fmt.Errorf("locks of clients that may not use volume %s any more are not released yet: %w", id, ctx.Err())
 		}
 	}
 	return nil

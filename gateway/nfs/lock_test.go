@@ -39,7 +39,7 @@ func TestLockOutlivesALateRelease(t *testing.T) {
 	deadline := time.Now().Add(hang)
 	for r.count("unlock") < 2 || st == xdr.NFS4ERR_DELAY {
 		if time.Now().After(deadline) {
-			t.Fatalf("the lock is not given up; locking again: %v", st)
+			t.Fatalf("the lock is not released; locking again: %v", st)
 		}
 		r.clock.advance(releaseRetry)
 		if st == xdr.NFS4ERR_DELAY {
@@ -148,7 +148,7 @@ func TestLockRanges(t *testing.T) {
 		lock := a.Stateid()
 		h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_LOCKU, xdr.WRITE_LT, 0, lock, c.off, c.n)).ok(xdr.OP_PUTFH).ok(xdr.OP_LOCKU)
 		if locks(r) != 0 {
-			t.Errorf("offset %d, length %d: not given up by the same range", c.off, c.n)
+			t.Errorf("offset %d, length %d: not released by the same range", c.off, c.n)
 		}
 	}
 }
@@ -164,7 +164,8 @@ func TestConflictWithoutHolder(t *testing.T) {
 		}
 		return nil
 	})
-	for _, o := range []arg{lockOp(xdr.WRITE_LT, false, 0, 10, id, "l"), op(xdr.OP_LOCKT, xdr.READ_LT, uint64(0), uint64(1), uint64(0), "x")} {
+	for _, o := range []arg{lockOp(xdr.WRITE_LT, false, 0, 10, id, "l"),
+		op(xdr.OP_LOCKT, xdr.READ_LT, uint64(0), uint64(1), uint64(0), "x")} {
 		a := h.call(op(xdr.OP_PUTFH, fh), o)
 		if a.status != xdr.NFS4ERR_DENIED {
 			t.Fatal(a.status)

@@ -31,9 +31,12 @@ func TestMismatch(t *testing.T) {
 		{"NFSv3", func(h *xdr.CallHeader) { h.Version = 3 }, xdr.ReplyHeader{XID: 7, Stat: xdr.PROG_MISMATCH, Low: 4, High: 4}},
 		{"mountd", func(h *xdr.CallHeader) { h.Program = 100005 }, xdr.ReplyHeader{XID: 7, Stat: xdr.PROG_UNAVAIL}},
 		{"procedure 2", func(h *xdr.CallHeader) { h.Procedure = 2 }, xdr.ReplyHeader{XID: 7, Stat: xdr.PROC_UNAVAIL}},
-		{"no credential", func(h *xdr.CallHeader) { h.Cred = xdr.OpaqueAuth{} }, xdr.ReplyHeader{XID: 7, Denied: true, Stat: xdr.AUTH_ERROR, AuthStat: xdr.AUTH_TOOWEAK}},
-		{"bad credential", func(h *xdr.CallHeader) { h.Cred.Body = h.Cred.Body[:8] }, xdr.ReplyHeader{XID: 7, Denied: true, Stat: xdr.AUTH_ERROR, AuthStat: xdr.AUTH_BADCRED}},
-		{"gss", func(h *xdr.CallHeader) { h.Cred.Flavor = xdr.RPCSEC_GSS }, xdr.ReplyHeader{XID: 7, Denied: true, Stat: xdr.AUTH_ERROR, AuthStat: xdr.AUTH_REJECTEDCRED}},
+		{"no credential", func(h *xdr.CallHeader) { h.Cred = xdr.OpaqueAuth{} },
+			xdr.ReplyHeader{XID: 7, Denied: true, Stat: xdr.AUTH_ERROR, AuthStat: xdr.AUTH_TOOWEAK}},
+		{"bad credential", func(h *xdr.CallHeader) { h.Cred.Body = h.Cred.Body[:8] },
+			xdr.ReplyHeader{XID: 7, Denied: true, Stat: xdr.AUTH_ERROR, AuthStat: xdr.AUTH_BADCRED}},
+		{"gss", func(h *xdr.CallHeader) { h.Cred.Flavor = xdr.RPCSEC_GSS },
+			xdr.ReplyHeader{XID: 7, Denied: true, Stat: xdr.AUTH_ERROR, AuthStat: xdr.AUTH_REJECTEDCRED}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -83,7 +86,8 @@ func TestPseudoRoot(t *testing.T) {
 		}
 		return v
 	}
-	a := h.call(op(xdr.OP_PUTROOTFH), op(xdr.OP_GETATTR, ids), op(xdr.OP_LOOKUP, "vol"), op(xdr.OP_GETATTR, ids), op(xdr.OP_LOOKUPP), op(xdr.OP_GETATTR, ids), op(xdr.OP_LOOKUPP))
+	a := h.call(op(xdr.OP_PUTROOTFH), op(xdr.OP_GETATTR, ids), op(xdr.OP_LOOKUP, "vol"), op(xdr.OP_GETATTR, ids),
+		op(xdr.OP_LOOKUPP), op(xdr.OP_GETATTR, ids), op(xdr.OP_LOOKUPP))
 	root := read(a.ok(xdr.OP_PUTROOTFH).ok(xdr.OP_GETATTR))
 	vol := read(a.ok(xdr.OP_LOOKUP).ok(xdr.OP_GETATTR))
 	back := read(a.ok(xdr.OP_LOOKUPP).ok(xdr.OP_GETATTR))
@@ -138,7 +142,8 @@ func TestNamespace(t *testing.T) {
 	mkdir := func(name string) arg {
 		return op(xdr.OP_CREATE, xdr.NF4DIR, name, xdr.NewBitmap(xdr.FATTR4_MODE), []byte{0, 0, 1, 0o355})
 	}
-	a := h.in(op(xdr.OP_SAVEFH), mkdir("d"), op(xdr.OP_RESTOREFH), op(xdr.OP_CREATE, xdr.NF4LNK, "target", "l", xdr.Bitmap{}, ""), op(xdr.OP_READLINK))
+	a := h.in(op(xdr.OP_SAVEFH), mkdir("d"), op(xdr.OP_RESTOREFH), op(xdr.OP_CREATE, xdr.NF4LNK, "target", "l", xdr.Bitmap{}, ""),
+		op(xdr.OP_READLINK))
 	a.ok(xdr.OP_SAVEFH).ok(xdr.OP_CREATE)
 	if c := a.ChangeInfo(); !c.Atomic || c.Before >= c.After {
 		t.Fatalf("%+v", c)
@@ -167,9 +172,11 @@ func TestNamespace(t *testing.T) {
 	in(openOp("o", "l", 1, 0, noCreate...), xdr.OP_OPEN, xdr.NFS4ERR_SYMLINK)
 	in(openOp("o", "d", 1, 0, noCreate...), xdr.OP_OPEN, xdr.NFS4ERR_ISDIR)
 	in(openOp("o", "g", 3, 0, guarded...), xdr.OP_OPEN, xdr.NFS4ERR_EXIST)
-	h.in(op(xdr.OP_SAVEFH), op(xdr.OP_PUTROOTFH), op(xdr.OP_RENAME, "g", "h")).ok(xdr.OP_SAVEFH).ok(xdr.OP_PUTROOTFH).want(xdr.OP_RENAME, xdr.NFS4ERR_XDEV)
+	h.in(op(xdr.OP_SAVEFH), op(xdr.OP_PUTROOTFH), op(xdr.OP_RENAME, "g", "h")).ok(xdr.OP_SAVEFH).ok(xdr.OP_PUTROOTFH).
+		want(xdr.OP_RENAME, xdr.NFS4ERR_XDEV)
 	h.in(op(xdr.OP_LOOKUP, "l"), op(xdr.OP_LOOKUP, "x")).ok(xdr.OP_LOOKUP).want(xdr.OP_LOOKUP, xdr.NFS4ERR_SYMLINK)
-	h.in(op(xdr.OP_LOOKUP, "g"), op(xdr.OP_SAVEFH), op(xdr.OP_LOOKUPP)).ok(xdr.OP_LOOKUP).ok(xdr.OP_SAVEFH).want(xdr.OP_LOOKUPP, xdr.NFS4ERR_NOTDIR)
+	h.in(op(xdr.OP_LOOKUP, "g"), op(xdr.OP_SAVEFH), op(xdr.OP_LOOKUPP)).ok(xdr.OP_LOOKUP).ok(xdr.OP_SAVEFH).
+		want(xdr.OP_LOOKUPP, xdr.NFS4ERR_NOTDIR)
 	h.in(op(xdr.OP_SECINFO, "g"), op(xdr.OP_GETFH)).ok(xdr.OP_SECINFO)
 }
 
@@ -181,7 +188,8 @@ type dirEntry struct {
 // list reads one page of a directory.
 func (h *host) list(dir arg, cookie uint64, room int) (entries []dirEntry, eof bool) {
 	h.t.Helper()
-	a := h.call(dir, op(xdr.OP_READDIR, cookie, [8]byte{}, 0, room, xdr.NewBitmap(xdr.FATTR4_FILEID, xdr.FATTR4_TYPE, xdr.FATTR4_RDATTR_ERROR)))
+	a := h.call(dir, op(xdr.OP_READDIR, cookie, [8]byte{}, 0, room,
+		xdr.NewBitmap(xdr.FATTR4_FILEID, xdr.FATTR4_TYPE, xdr.FATTR4_RDATTR_ERROR)))
 	a.Uint64() // the result of dir
 	a.ok(xdr.OP_READDIR).Verifier()
 	for a.Bool() {
@@ -203,7 +211,8 @@ func TestReadDirWhileItChanges(t *testing.T) {
 	ctx := t.Context()
 	create := func(name string) {
 		t.Helper()
-		if _, err := r.vol.Create(ctx, volume.Request{}, volume.Root, name, volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded}); err != nil {
+		if _, err := r.vol.Create(ctx, volume.Request{}, volume.Root, name,
+			volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded}); err != nil {
 			t.Fatal(err)
 		}
 	}

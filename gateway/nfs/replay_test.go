@@ -38,7 +38,8 @@ func TestLargeRepeatIsNotCached(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
 	fh, id := h.open("f", 3, 0)
-	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, bytes.Repeat([]byte("x"), 1<<17))).ok(xdr.OP_PUTFH).ok(xdr.OP_WRITE)
+	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, bytes.Repeat([]byte("x"), 1<<17))).
+		ok(xdr.OP_PUTFH).ok(xdr.OP_WRITE)
 	read := []arg{op(xdr.OP_PUTFH, fh), op(xdr.OP_READ, id, uint64(0), 1<<17)}
 	a := h.on(5, 1, false, read...)
 	a.ok(xdr.OP_PUTFH).ok(xdr.OP_READ)
@@ -125,7 +126,8 @@ func TestRepeatAfterRestart(t *testing.T) {
 		{"exclusive create", toVol(openOp("o", "new", 3, 0, guarded...)), xdr.NFS4_OK},
 		{"create", toVol(openOp("o", "new", 3, 0, unchecked...)), xdr.NFS4_OK},
 		{"failed remove", toVol(op(xdr.OP_REMOVE, "absent")), xdr.NFS4ERR_NOENT},
-		{"two removes", toVol(op(xdr.OP_REMOVE, "f"), op(xdr.OP_PUTROOTFH), op(xdr.OP_LOOKUP, "vol"), op(xdr.OP_REMOVE, "f")), xdr.NFS4ERR_NOENT},
+		{"two removes", toVol(op(xdr.OP_REMOVE, "f"), op(xdr.OP_PUTROOTFH), op(xdr.OP_LOOKUP, "vol"), op(xdr.OP_REMOVE, "f")),
+			xdr.NFS4ERR_NOENT},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -178,8 +180,10 @@ func TestEndOfSessionIsForgotten(t *testing.T) {
 	h.on(9, 1, true, request...)
 	h.compound(0, op(xdr.OP_DESTROY_SESSION, h.session)).ok(xdr.OP_DESTROY_SESSION)
 	r.stop() // waits for background work
-	id := volume.OpID{Slot: string(binary.BigEndian.AppendUint64(nil, h.client)) + string(h.session[:]) + "\x00\x00\x00\x09", Seq: 1, Index: 2}
-	_, err := r.vol.Create(t.Context(), volume.Request{ID: id}, volume.Root, "d", volume.CreateArgs{Type: volume.Directory, Mode: volume.Guarded})
+	id := volume.OpID{Slot: string(binary.BigEndian.AppendUint64(nil, h.client)) + string(h.session[:]) + "\x00\x00\x00\x09",
+		Seq: 1, Index: 2}
+	_, err := r.vol.Create(t.Context(), volume.Request{ID: id}, volume.Root, "d",
+		volume.CreateArgs{Type: volume.Directory, Mode: volume.Guarded})
 	if st, _ := statusOf(err); st != xdr.NFS4ERR_EXIST {
 		t.Fatalf("the volume still knows the result: %v", err)
 	}

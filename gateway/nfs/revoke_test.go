@@ -47,7 +47,7 @@ func TestRevokeLocks(t *testing.T) {
 	if !r.revoke(h, fh, "lost") {
 		t.Fatal("not revoked")
 	}
-	eventually(t, "what is left of the owner's locks is given up", func() bool { return locks(r) == 1 })
+	eventually(t, "what is left of the owner's locks is released", func() bool { return locks(r) == 1 })
 	if r.revoke(h, fh, "lost") {
 		t.Fatal("revoked twice")
 	}
@@ -63,7 +63,8 @@ func TestRevokeLocks(t *testing.T) {
 	}
 	for i, c := range []struct{ got, want xdr.Status }{
 		{write(lost), xdr.NFS4ERR_ADMIN_REVOKED}, {write(kept), xdr.NFS4_OK}, {write(open), xdr.NFS4_OK},
-		{h.call(put, op(xdr.OP_LOCKU, xdr.WRITE_LT, 0, lost, uint64(0), uint64(1))).ok(xdr.OP_PUTFH).result(xdr.OP_LOCKU), xdr.NFS4ERR_ADMIN_REVOKED},
+		{h.call(put, op(xdr.OP_LOCKU, xdr.WRITE_LT, 0, lost, uint64(0), uint64(1))).ok(xdr.OP_PUTFH).result(xdr.OP_LOCKU),
+			xdr.NFS4ERR_ADMIN_REVOKED},
 	} {
 		if c.got != c.want {
 			t.Errorf("case %d: %v, want %v", i, c.got, c.want)
@@ -71,7 +72,8 @@ func TestRevokeLocks(t *testing.T) {
 	}
 	// Linux recovers so: it tests all stateids, and frees the revoked ones.
 	a := h.call(op(xdr.OP_TEST_STATEID, 3, lost, kept, open)).ok(xdr.OP_TEST_STATEID)
-	if n, l, k, o := a.Uint32(), xdr.Status(a.Uint32()), xdr.Status(a.Uint32()), xdr.Status(a.Uint32()); n != 3 || l != xdr.NFS4ERR_ADMIN_REVOKED || k != xdr.NFS4_OK || o != xdr.NFS4_OK {
+	if n, l, k, o := a.Uint32(), xdr.Status(a.Uint32()), xdr.Status(a.Uint32()), xdr.Status(a.Uint32()); n != 3 ||
+		l != xdr.NFS4ERR_ADMIN_REVOKED || k != xdr.NFS4_OK || o != xdr.NFS4_OK {
 		t.Fatal(n, l, k, o)
 	}
 	h.call(op(xdr.OP_FREE_STATEID, lost)).ok(xdr.OP_FREE_STATEID)
@@ -96,7 +98,7 @@ func TestCloseAcknowledgesRevokedLocks(t *testing.T) {
 	r.revoke(h, fh, "lost")
 	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_CLOSE, 0, open)).ok(xdr.OP_PUTFH).ok(xdr.OP_CLOSE)
 	h.call(op(xdr.OP_FREE_STATEID, lost)).want(xdr.OP_FREE_STATEID, xdr.NFS4ERR_BAD_STATEID)
-	eventually(t, "all locks are given up", func() bool { return locks(r) == 0 })
+	eventually(t, "all locks are released", func() bool { return locks(r) == 0 })
 }
 
 // TestRevokedLockIsNotGrantedAgainTooEarly checks that the release of revoked locks does

@@ -22,7 +22,8 @@ type host struct {
 	flags   uint32 // of the last SEQUENCE
 }
 
-var testChannel = xdr.ChannelAttrs{MaxRequestSize: 1 << 21, MaxResponseSize: 1 << 21, MaxResponseSizeCached: 8192, MaxOperations: 16, MaxRequests: 64}
+var testChannel = xdr.ChannelAttrs{MaxRequestSize: 1 << 21, MaxResponseSize: 1 << 21, MaxResponseSizeCached: 8192,
+	MaxOperations: 16, MaxRequests: 64}
 
 func (p *peer) exchangeID(uid uint32, owner string, verf byte) (client uint64, seq, flags uint32) {
 	p.t.Helper()
@@ -224,7 +225,8 @@ func TestSlotRules(t *testing.T) {
 		})
 	}
 	h.on(1, 1, false) // none of these moved the slot
-	h.call(op(xdr.OP_PUTROOTFH), op(xdr.OP_SEQUENCE, h.session, 1, 1, 0, false)).ok(xdr.OP_PUTROOTFH).want(xdr.OP_SEQUENCE, xdr.NFS4ERR_SEQUENCE_POS)
+	h.call(op(xdr.OP_PUTROOTFH), op(xdr.OP_SEQUENCE, h.session, 1, 1, 0, false)).ok(xdr.OP_PUTROOTFH).
+		want(xdr.OP_SEQUENCE, xdr.NFS4ERR_SEQUENCE_POS)
 }
 
 func TestLimits(t *testing.T) {

@@ -143,7 +143,8 @@ func encoded(o arg) []byte {
 func oneOfEach(h *host, id xdr.Stateid) []arg {
 	set := []any{xdr.NewBitmap(xdr.FATTR4_SIZE, xdr.FATTR4_MODE), []byte{0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 1, 0o244}}
 	times := []any{xdr.NewBitmap(xdr.FATTR4_TIME_MODIFY_SET), []byte{3: 1, 11: 9, 15: 7}}
-	owner := []any{xdr.NewBitmap(xdr.FATTR4_OWNER, xdr.FATTR4_OWNER_GROUP), []byte("\x00\x00\x00\x0177\x00\x00\x00\x00\x00\x011\x00\x00\x00")}
+	owner := []any{xdr.NewBitmap(xdr.FATTR4_OWNER, xdr.FATTR4_OWNER_GROUP),
+		[]byte("\x00\x00\x00\x0177\x00\x00\x00\x00\x00\x011\x00\x00\x00")}
 	return []arg{
 		op(xdr.OP_ACCESS, 0x1ff), op(xdr.OP_COMMIT, uint64(0), 0),
 		op(xdr.OP_CREATE, xdr.NF4DIR, "d", xdr.Bitmap{}, ""), op(xdr.OP_CREATE, xdr.NF4LNK, "target", "l", xdr.Bitmap{}, ""),
@@ -156,7 +157,8 @@ func oneOfEach(h *host, id xdr.Stateid) []arg {
 		openOp("o", "x", 3, 3, append([]any{xdr.OPEN4_CREATE, xdr.EXCLUSIVE4_1, [8]byte{1}}, times...)...),
 		openOp("o", "f", 1|xdr.OPEN4_SHARE_ACCESS_WANT_NO_DELEG, 0, noCreate...),
 		op(xdr.OP_OPEN, 0, 1, 0, uint64(0), "o", xdr.OPEN4_NOCREATE, xdr.CLAIM_FH), reclaimOp(1, 0),
-		op(xdr.OP_OPENATTR, false), op(xdr.OP_OPEN_DOWNGRADE, id, 0, 1, 0), op(xdr.OP_PUTFH, encodeHandle(place{export: Export{ID: volID}, h: volume.Root})),
+		op(xdr.OP_OPENATTR, false), op(xdr.OP_OPEN_DOWNGRADE, id, 0, 1, 0),
+		op(xdr.OP_PUTFH, encodeHandle(place{export: Export{ID: volID}, h: volume.Root})),
 		op(xdr.OP_PUTPUBFH), op(xdr.OP_PUTROOTFH), op(xdr.OP_READ, id, uint64(0), 100),
 		op(xdr.OP_READDIR, uint64(0), [8]byte{}, 100, 4096, readableAttrs), op(xdr.OP_READLINK), op(xdr.OP_REMOVE, "absent"),
 		op(xdr.OP_RENAME, "absent", "f"), op(xdr.OP_RESTOREFH), op(xdr.OP_SAVEFH), op(xdr.OP_SECINFO, "f"), op(xdr.OP_SECINFO_NO_NAME, 0),
@@ -167,10 +169,12 @@ func oneOfEach(h *host, id xdr.Stateid) []arg {
 		op(xdr.OP_EXCHANGE_ID, [8]byte{}, "someone", 0, xdr.SP4_SSV, 1, 1, 1, 1, 1, "oid", 1, "oid", 1, 1, 0),
 		createSessionOp(1, 1, testChannel), op(xdr.OP_DESTROY_SESSION, xdr.SessionID{1}), op(xdr.OP_DESTROY_CLIENTID, uint64(1)),
 		op(xdr.OP_FREE_STATEID, id), op(xdr.OP_TEST_STATEID, 2, id, id), op(xdr.OP_RECLAIM_COMPLETE, false),
-		op(xdr.OP_ALLOCATE, id, uint64(0), uint64(1)), op(xdr.OP_DEALLOCATE, id, uint64(1), uint64(2)), op(xdr.OP_SEEK, id, uint64(0), xdr.NFS4_CONTENT_HOLE),
+		op(xdr.OP_ALLOCATE, id, uint64(0), uint64(1)), op(xdr.OP_DEALLOCATE, id, uint64(1), uint64(2)),
+		op(xdr.OP_SEEK, id, uint64(0), xdr.NFS4_CONTENT_HOLE),
 		op(xdr.OP_CLONE, id, id, uint64(0), uint64(0), uint64(1)), op(xdr.OP_COPY, id, id, uint64(0), uint64(0), uint64(1), true, true, 0),
 		op(xdr.OP_READ_PLUS, id, uint64(0), 10), op(xdr.OP_WRITE_SAME), op(xdr.OP_IO_ADVISE, id, uint64(0), uint64(0), xdr.Bitmap{}),
-		op(xdr.OP_OFFLOAD_CANCEL, id), op(xdr.OP_OFFLOAD_STATUS, id), op(xdr.OP_COPY_NOTIFY, id), op(xdr.OP_LAYOUTGET), op(xdr.OP_GETDEVICEINFO),
+		op(xdr.OP_OFFLOAD_CANCEL, id), op(xdr.OP_OFFLOAD_STATUS, id), op(xdr.OP_COPY_NOTIFY, id), op(xdr.OP_LAYOUTGET),
+		op(xdr.OP_GETDEVICEINFO),
 		op(xdr.OP_GET_DIR_DELEGATION), op(xdr.OP_WANT_DELEGATION), op(xdr.OP_SET_SSV, "", ""), op(xdr.OP_DELEGPURGE, uint64(0)),
 		op(xdr.OP_RENEW, uint64(0)), op(xdr.OP_SETCLIENTID), op(xdr.OP_OPEN_CONFIRM, id, 0), op(xdr.OP_RELEASE_LOCKOWNER, uint64(0), "x"),
 		op(xdr.OP_GETXATTR, "a"), op(xdr.OP_SETXATTR, 0, "a", "value"), op(xdr.OP_LISTXATTRS, uint64(0), 1000), op(xdr.OP_REMOVEXATTR, "b"),

@@ -46,7 +46,8 @@ func TestSet(t *testing.T) {
 		{"downgrade the middle", []volume.Lock{lock("a", 0, 9, true), lock("a", 3, 5, false)}, "ax:0-2 as:3-5 ax:6-9 "},
 		{"upgrade it again", []volume.Lock{lock("a", 0, 9, true), lock("a", 3, 5, false), lock("a", 3, 5, true)}, "ax:0-9 "},
 		{"to the end", []volume.Lock{lock("a", 5, toEnd, true), lock("a", 0, 4, true)}, "ax:0-end "},
-		{"after the end nothing touches", []volume.Lock{lock("a", 0, 0, true), lock("a", toEnd, toEnd, true)}, "ax:0-0 ax:18446744073709551615-end "},
+		{"after the end nothing touches", []volume.Lock{lock("a", 0, 0, true), lock("a", toEnd, toEnd, true)},
+			"ax:0-0 ax:18446744073709551615-end "},
 		{"shared by two", []volume.Lock{lock("b", 0, 9, false), lock("a", 0, 9, false)}, "as:0-9 bs:0-9 "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -134,7 +134,8 @@ func (v *Volume) Punch(_ context.Context, r volume.Request, h volume.Handle, off
 }
 
 // SetXattr implements volume.Changer.
-func (v *Volume) SetXattr(_ context.Context, r volume.Request, h volume.Handle, name string, value []byte, mode volume.XattrMode) (volume.DirChange, error) {
+func (v *Volume) SetXattr(_ context.Context, r volume.Request, h volume.Handle, name string, value []byte,
+	mode volume.XattrMode) (volume.DirChange, error) {
 	return change(v, r, place{"setxattr", h, name}, func() (volume.DirChange, error) {
 		var none volume.DirChange
 		if err := volume.CheckXattrName(name); err != nil {

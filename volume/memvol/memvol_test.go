@@ -133,7 +133,8 @@ func TestOptions(t *testing.T) {
 		t.Errorf("the root has %+v, %v", a, err)
 	}
 	f := create(t, v, "f")
-	if _, err := v.Create(t.Context(), volume.Request{}, volume.Root, "g", volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded}); !errors.Is(err, volume.ErrNoSpace) {
+	if _, err := v.Create(t.Context(), volume.Request{}, volume.Root, "g",
+		volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded}); !errors.Is(err, volume.ErrNoSpace) {
 		t.Errorf("a third inode: %v", err)
 	}
 	if _, err := v.Write(t.Context(), volume.Request{}, f, 0, make([]byte, 101), true); !errors.Is(err, volume.ErrNoSpace) {

@@ -10,7 +10,8 @@ import (
 )
 
 // Create implements volume.Changer.
-func (v *Volume) Create(_ context.Context, r volume.Request, dir volume.Handle, name string, args volume.CreateArgs) (volume.Created, error) {
+func (v *Volume) Create(_ context.Context, r volume.Request, dir volume.Handle, name string,
+	args volume.CreateArgs) (volume.Created, error) {
 	return change(v, r, place{"create", dir, name}, func() (volume.Created, error) {
 		var none volume.Created
 		if err := volume.CheckEntryName(name); err != nil {
@@ -167,7 +168,8 @@ func (v *Volume) Remove(_ context.Context, r volume.Request, dir volume.Handle, 
 }
 
 // Rename implements volume.Changer.
-func (v *Volume) Rename(_ context.Context, r volume.Request, from volume.Handle, name string, to volume.Handle, newName string) (src, dst volume.DirChange, err error) {
+func (v *Volume) Rename(_ context.Context, r volume.Request, from volume.Handle, name string, to volume.Handle,
+	newName string) (src, dst volume.DirChange, err error) {
 	type changes struct{ src, dst volume.DirChange }
 	c, err := change(v, r, place{"rename", from, name}, func() (changes, error) {
 		if err := volume.CheckEntryName(name); err != nil {

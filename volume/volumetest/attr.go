@@ -28,9 +28,11 @@ func testAttributes(e *env) {
 			{"atime", volume.SetAttr{Atime: &when}, func(a *volume.Attr) { a.Atime = when }},
 			{"mtime", volume.SetAttr{Mtime: &early}, func(a *volume.Attr) { a.Mtime = early }},
 			{"both", volume.SetAttr{Atime: &late, Mtime: &when}, func(a *volume.Attr) { a.Atime, a.Mtime = late, when }},
-			{"size and mtime", volume.SetAttr{Size: ptr(uint64(3)), Mtime: &late}, func(a *volume.Attr) { a.Size, a.Used, a.Mtime = 3, 3, late }},
+			{"size and mtime", volume.SetAttr{Size: ptr(uint64(3)), Mtime: &late},
+				func(a *volume.Attr) { a.Size, a.Used, a.Mtime = 3, 3, late }},
 			{"larger", volume.SetAttr{Size: ptr(uint64(10)), Mtime: &late}, func(a *volume.Attr) { a.Size, a.Mtime = 10, late }},
-			{"several", volume.SetAttr{Mode: ptr(uint32(0o640)), UID: ptr(uint32(7)), GID: ptr(uint32(8)), Atime: &when, Mtime: &when}, func(a *volume.Attr) {
+			{"several", volume.SetAttr{Mode: ptr(uint32(0o640)), UID: ptr(uint32(7)), GID: ptr(uint32(8)),
+				Atime: &when, Mtime: &when}, func(a *volume.Attr) {
 				a.Mode, a.UID, a.GID, a.Atime, a.Mtime = 0o640, 7, 8, when, when
 			}},
 		} {
@@ -138,7 +140,9 @@ func testSetAttrPermissions(e *env) {
 		{"root's chown clears", 0o6755, root, func(e *env, h volume.Handle) { e.setAttr(h, volume.SetAttr{UID: ptr(bob.UID)}) }, 0o755},
 		{"chgrp clears", 0o6755, alice, func(e *env, h volume.Handle) { e.setAttr(h, volume.SetAttr{GID: ptr(alice.GID)}) }, 0o755},
 		{"set-gid without execute", 0o2766, bob, func(e *env, h volume.Handle) { e.write(h, 0, "x") }, 0o2766},
-		{"chmod in the group", 0o644, alice, func(e *env, h volume.Handle) { e.setAttr(h, volume.SetAttr{Mode: ptr(uint32(0o2755))}) }, 0o2755},
+		{"chmod in the group", 0o644, alice, func(e *env, h volume.Handle) {
+			e.setAttr(h, volume.SetAttr{Mode: ptr(uint32(0o2755))})
+		}, 0o2755},
 		{"chmod outside the group", 0o644, volume.Caller{UID: alice.UID, GID: 9}, func(e *env, h volume.Handle) {
 			e.setAttr(h, volume.SetAttr{Mode: ptr(uint32(0o2755))})
 		}, 0o755},
@@ -170,7 +174,10 @@ func testChangeAttribute(e *env) {
 		}{
 			{"write", []volume.Handle{f}, func() error { _, err := e.v.Write(e.ctx, e.req(), f, 0, []byte("abc"), true); return err }},
 			{"same bytes again", nil, func() error { _, err := e.v.Write(e.ctx, e.req(), f, 0, []byte("abc"), true); return err }},
-			{"unstable write", []volume.Handle{f}, func() error { _, err := e.v.Write(e.ctx, e.req(), f, 1, []byte("x"), false); return err }},
+			{"unstable write", []volume.Handle{f}, func() error {
+				_, err := e.v.Write(e.ctx, e.req(), f, 1, []byte("x"), false)
+				return err
+			}},
 			{"truncate", []volume.Handle{f}, func() error {
 				_, err := e.v.SetAttr(e.ctx, e.req(), f, volume.SetAttr{Size: ptr(uint64(1))})
 				return err
@@ -286,14 +293,18 @@ func testPermissions(e *env) {
 	}{
 		{0o777, 0o666, bob, nil},
 		{0o000, 0o000, root, nil},
-		{0o700, 0o000, alice, []string{"getxattr", "listxattr", "setxattr", "removexattr"}}, // the owner can go on using open files
+		// The owner can go on using open files.
+		{0o700, 0o000, alice, []string{"getxattr", "listxattr", "setxattr", "removexattr"}},
 		{0o000, 0o600, alice, []string{"lookup", "readdir", "create", "link", "remove", "rename"}},
-		{0o770, 0o660, bob, []string{"lookup", "readdir", "create", "link", "remove", "rename", "read", "seek", "write", "punch", "getxattr", "listxattr", "setxattr", "removexattr"}},
+		{0o770, 0o660, bob, []string{"lookup", "readdir", "create", "link", "remove", "rename", "read", "seek", "write", "punch",
+			"getxattr", "listxattr", "setxattr", "removexattr"}},
 		{0o770, 0o660, volume.Caller{UID: 5, GID: staff}, nil},
 		{0o770, 0o660, volume.Caller{UID: 5, GID: 5, Groups: []uint32{4, staff}}, nil},
-		{0o707, 0o606, volume.Caller{UID: 5, GID: staff}, []string{"lookup", "readdir", "create", "link", "remove", "rename", "read", "seek", "write", "punch", "getxattr", "listxattr", "setxattr", "removexattr"}},
+		{0o707, 0o606, volume.Caller{UID: 5, GID: staff}, []string{"lookup", "readdir", "create", "link", "remove", "rename",
+			"read", "seek", "write", "punch", "getxattr", "listxattr", "setxattr", "removexattr"}},
 		{0o755, 0o644, bob, []string{"create", "link", "remove", "rename", "write", "punch", "setxattr", "removexattr"}},
-		{0o711, 0o711, bob, []string{"readdir", "create", "link", "remove", "rename", "write", "punch", "getxattr", "listxattr", "setxattr", "removexattr"}},
+		{0o711, 0o711, bob, []string{"readdir", "create", "link", "remove", "rename", "write", "punch", "getxattr", "listxattr",
+			"setxattr", "removexattr"}},
 		{0o744, 0o622, bob, []string{"lookup", "create", "link", "remove", "rename", "read", "seek", "getxattr", "listxattr"}},
 		{0o733, 0o666, bob, []string{"readdir"}},
 	} {

@@ -15,7 +15,8 @@ import (
 // must be true of the result in any order of the changes.
 func testConcurrent(e *env) {
 	e.sub("namespace", func(e *env, work volume.Handle) {
-		allowed := []error{nil, volume.ErrNotExist, volume.ErrExist, volume.ErrNotDir, volume.ErrIsDir, volume.ErrNotEmpty, volume.ErrInvalid, volume.ErrStale}
+		allowed := []error{nil, volume.ErrNotExist, volume.ErrExist, volume.ErrNotDir, volume.ErrIsDir, volume.ErrNotEmpty,
+			volume.ErrInvalid, volume.ErrStale}
 		var wg sync.WaitGroup
 		for g := range uint64(8) {
 			wg.Go(func() {

@@ -127,7 +127,8 @@ func testSparse(e *env) {
 			hole      bool
 		}{
 			{0, 0, true}, {0, 2 * mib, false}, {2*mib - 1, 2 * mib, false}, {2 * mib, 2 * mib, false}, {2*mib + 5, 2*mib + 5, false},
-			{2 * mib, 3 * mib, true}, {3*mib - 1, 3 * mib, true}, {4 * mib, 6 * mib, false}, {6 * mib, 7 * mib, true}, {9 * mib, 9 * mib, true},
+			{2 * mib, 3 * mib, true}, {3*mib - 1, 3 * mib, true}, {4 * mib, 6 * mib, false}, {6 * mib, 7 * mib, true},
+			{9 * mib, 9 * mib, true},
 		} {
 			if got := seek(e, f, tc.off, tc.hole); got != tc.want {
 				e.Errorf("seek from %d (hole %v) = %d, want %d", tc.off, tc.hole, got, tc.want)
@@ -311,7 +312,8 @@ func checkRead(t *rapid.T, e *env, f volume.Handle, m *dataModel, off, n int) {
 	begin := min(off, len(m.bytes))
 	want := m.bytes[begin:min(off+n, len(m.bytes))]
 	if !bytes.Equal(p[:got], want) || eof != (off+n >= len(m.bytes)) {
-		t.Fatalf("read of %d at %d: %d bytes (equal %v), end %v; the file has %d bytes", n, off, got, bytes.Equal(p[:got], want), eof, len(m.bytes))
+		t.Fatalf("read of %d at %d: %d bytes (equal %v), end %v; the file has %d bytes", n, off, got, bytes.Equal(p[:got], want),
+			eof, len(m.bytes))
 	}
 }
 

@@ -52,7 +52,8 @@ func testDurable(e *env) {
 	e.create(work, "orphan", fileArgs(0o644))
 	got := e.lookup(work, "orphan")
 	if got.Ino == orphan.Ino || got.Ino == removed.Ino || got.Change <= newest.Change {
-		e.Errorf("a new file has inode %d (removed ones: %d, %d) and change %d (the removed one's: %d)", got.Ino, orphan.Ino, removed.Ino, got.Change, newest.Change)
+		e.Errorf("a new file has inode %d (removed ones: %d, %d) and change %d (the removed one's: %d)", got.Ino, orphan.Ino,
+			removed.Ino, got.Change, newest.Change)
 	}
 	for _, h := range []volume.Handle{removed, orphan} {
 		_, err := e.v.GetAttr(e.ctx, e.req(), h)

@@ -176,7 +176,8 @@ func testLocks(e *env) {
 		e.ok(e.v.Unlock(e.ctx, e.req(), f, volume.Lock{Owner: owner("b"), Start: 0, End: 17}))
 		e.ok(e.v.Unlock(e.ctx, e.req(), f, volume.Lock{Owner: owner("nobody"), Start: 0, End: ^uint64(0)}))
 		var conflict *volume.LockConflict
-		if err := e.v.TestLock(e.ctx, e.req(), f, mine); !errors.As(err, &conflict) || conflict.Held.Start != 18 || conflict.Held.Owner != owner("b") {
+		if err := e.v.TestLock(e.ctx, e.req(), f, mine); !errors.As(err, &conflict) || conflict.Held.Start != 18 ||
+			conflict.Held.Owner != owner("b") {
 			e.Errorf("after unlocking the beginning: %v", err)
 		}
 		e.ok(e.v.Unlock(e.ctx, e.req(), f, theirs))

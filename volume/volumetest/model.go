@@ -126,7 +126,8 @@ func (m *model) step(t *rapid.T) {
 		text[side] = m.text(side, answers[side])
 	}
 	if text[0] != text[1] {
-		t.Fatalf("inodes #%d and #%d, caller %d:\nsubject  %s\n         (%v)\nmemvol   %s", a, b, r.Caller.UID, text[0], answers[0].err, text[1])
+		t.Fatalf("inodes #%d and #%d, caller %d:\nsubject  %s\n         (%v)\nmemvol   %s", a, b, r.Caller.UID, text[0],
+			answers[0].err, text[1])
 	}
 	if repeat {
 		again := op(m.sides[0], r, m.inode[a][0], m.inode[b][0])

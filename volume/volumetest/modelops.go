@@ -68,7 +68,8 @@ func (m *model) kinds() map[string]func(*rapid.T) operation {
 			return func(v volume.Volume, r volume.Request, a, _ volume.Handle) answer {
 				entries, err := listAll(m.ctx, v, r, a, 3)
 				out := answer{err: err}
-				for _, e := range entries { // the order is the implementation's, but cookies grow with creation
+				// The implementation chooses the order. Cookies grow with each creation.
+				for _, e := range entries {
 					out.text += e.Name + " "
 					out.attrs = append(out.attrs, e.Attr)
 				}

@@ -16,14 +16,20 @@ func testCreate(e *env) {
 			want volume.Attr
 		}{
 			{"file", fileArgs(0o640), volume.Attr{Type: volume.Regular, Mode: 0o640, Nlink: 1}},
-			{"mode defaults to 0", volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded}, volume.Attr{Type: volume.Regular, Nlink: 1}},
-			{"file with size", volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded, Attr: volume.SetAttr{Size: ptr(uint64(5000))}}, volume.Attr{Type: volume.Regular, Nlink: 1, Size: 5000}},
+			{"mode defaults to 0", volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded},
+				volume.Attr{Type: volume.Regular, Nlink: 1}},
+			{"file with size", volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded,
+				Attr: volume.SetAttr{Size: ptr(uint64(5000))}}, volume.Attr{Type: volume.Regular, Nlink: 1, Size: 5000}},
 			{"directory", dirArgs(0o1755), volume.Attr{Type: volume.Directory, Mode: 0o1755, Nlink: 2}},
 			{"link", linkArgs("to/somewhere"), volume.Attr{Type: volume.Symlink, Mode: 0o777, Nlink: 1, Size: 12}},
-			{"fifo", volume.CreateArgs{Type: volume.FIFO, Mode: volume.Guarded, Attr: volume.SetAttr{Mode: ptr(uint32(0o600))}}, volume.Attr{Type: volume.FIFO, Mode: 0o600, Nlink: 1}},
-			{"socket", volume.CreateArgs{Type: volume.Socket, Mode: volume.Guarded, Attr: volume.SetAttr{Mode: ptr(uint32(0o600))}}, volume.Attr{Type: volume.Socket, Mode: 0o600, Nlink: 1}},
-			{"block", volume.CreateArgs{Type: volume.Block, Mode: volume.Guarded, Rdev: 8<<32 | 1}, volume.Attr{Type: volume.Block, Nlink: 1, Rdev: 8<<32 | 1}},
-			{"char", volume.CreateArgs{Type: volume.Char, Mode: volume.Guarded, Rdev: 1<<32 | 3}, volume.Attr{Type: volume.Char, Nlink: 1, Rdev: 1<<32 | 3}},
+			{"fifo", volume.CreateArgs{Type: volume.FIFO, Mode: volume.Guarded, Attr: volume.SetAttr{Mode: ptr(uint32(0o600))}},
+				volume.Attr{Type: volume.FIFO, Mode: 0o600, Nlink: 1}},
+			{"socket", volume.CreateArgs{Type: volume.Socket, Mode: volume.Guarded,
+				Attr: volume.SetAttr{Mode: ptr(uint32(0o600))}}, volume.Attr{Type: volume.Socket, Mode: 0o600, Nlink: 1}},
+			{"block", volume.CreateArgs{Type: volume.Block, Mode: volume.Guarded, Rdev: 8<<32 | 1},
+				volume.Attr{Type: volume.Block, Nlink: 1, Rdev: 8<<32 | 1}},
+			{"char", volume.CreateArgs{Type: volume.Char, Mode: volume.Guarded, Rdev: 1<<32 | 3},
+				volume.Attr{Type: volume.Char, Nlink: 1, Rdev: 1<<32 | 3}},
 		} {
 			before := e.attr(dir)
 			c, err := e.v.Create(e.ctx, e.req(), dir, tc.name, tc.args)
@@ -38,7 +44,8 @@ func testCreate(e *env) {
 			if tc.args.Type != volume.Directory && a.Size != tc.want.Size || a.Used != 0 && tc.args.Type == volume.Regular {
 				e.Errorf("%s: size %d used %d, want size %d used 0", tc.name, a.Size, a.Used, tc.want.Size)
 			}
-			if a.Type != tc.want.Type || a.Mode != tc.want.Mode || a.Nlink != tc.want.Nlink || a.Rdev != tc.want.Rdev || a.UID != 0 || a.GID != 0 {
+			if a.Type != tc.want.Type || a.Mode != tc.want.Mode || a.Nlink != tc.want.Nlink || a.Rdev != tc.want.Rdev ||
+				a.UID != 0 || a.GID != 0 {
 				e.Errorf("%s: attributes are %+v, want %+v", tc.name, a, tc.want)
 			}
 			if got := e.lookup(dir, tc.name); exact(got) != exact(a) {
@@ -104,7 +111,8 @@ func testCreate(e *env) {
 
 func testCreateModes(e *env) {
 	unchecked := volume.CreateArgs{Type: volume.Regular, Mode: volume.Unchecked, Attr: volume.SetAttr{Mode: ptr(uint32(0o600))}}
-	exclusive := volume.CreateArgs{Type: volume.Regular, Mode: volume.Exclusive, Verf: [8]byte{1}, Attr: volume.SetAttr{Mode: ptr(uint32(0o600))}}
+	exclusive := volume.CreateArgs{Type: volume.Regular, Mode: volume.Exclusive, Verf: [8]byte{1},
+		Attr: volume.SetAttr{Mode: ptr(uint32(0o600))}}
 	e.sub("unchecked", func(e *env, dir volume.Handle) {
 		first, err := e.v.Create(e.ctx, e.req(), dir, "f", unchecked)
 		e.ok(err)
@@ -310,7 +318,8 @@ func testLink(e *env) {
 
 func testSymlink(e *env) {
 	e.sub("all", func(e *env, dir volume.Handle) {
-		for i, target := range []string{"x", "/absolute/path", "../..", "with space", strings.Repeat("p/", volume.MaxTarget/2) + "p", "\xff"} {
+		for i, target := range []string{"x", "/absolute/path", "../..", "with space",
+			strings.Repeat("p/", volume.MaxTarget/2) + "p", "\xff"} {
 			name := string(rune('a' + i))
 			a := e.create(dir, name, linkArgs(target))
 			got, err := e.v.ReadLink(e.ctx, e.req(), a.Handle)

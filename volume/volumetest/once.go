@@ -12,7 +12,8 @@ import (
 
 // place is where the changes of onceKinds happen.
 type place struct {
-	dir, sub, file volume.Handle // file is sub/f, with the data "0123456789" and the attribute user.x
+	// file is sub/f. It has the data "0123456789" and the attribute user.x.
+	dir, sub, file volume.Handle
 }
 
 func (e *env) place(work volume.Handle, name string) place {

@@ -65,8 +65,10 @@ func testRename(e *env) {
 					if got := e.lookup(b, "d"); got.Handle != s {
 						e.Errorf("the new name leads to %+v, want %+v", got.Handle, s)
 					}
-					if from.Before != beforeA.Change || from.After != afterA.Change || to.Before != beforeB.Change || to.After != afterB.Change || from.After <= from.Before || to.After <= to.Before {
-						e.Errorf("changes %+v and %+v; directories from %d and %d to %d and %d", from, to, beforeA.Change, beforeB.Change, afterA.Change, afterB.Change)
+					if from.Before != beforeA.Change || from.After != afterA.Change || to.Before != beforeB.Change ||
+						to.After != afterB.Change || from.After <= from.Before || to.After <= to.Before {
+						e.Errorf("changes %+v and %+v; directories from %d and %d to %d and %d", from, to, beforeA.Change,
+							beforeB.Change, afterA.Change, afterB.Change)
 					}
 					if dst != "none" {
 						_, err := e.v.GetAttr(e.ctx, e.req(), d)

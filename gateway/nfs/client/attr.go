@@ -19,7 +19,7 @@ type Attr struct {
 	FSID      [2]uint64
 	MountedOn uint64
 	Space     volume.Space // if it was asked for
-	Mask      xdr.Bitmap   // what the server gave
+	Mask      xdr.Bitmap   // what the server returned
 	Err       xdr.Status   // rdattr_error
 }
 

@@ -169,7 +169,8 @@ func TestData(t *testing.T) {
 	check(t, err)
 	_, err = reader.WriteAt(ctx, []byte("x"), 0, xdr.UNSTABLE4)
 	refused(t, err, xdr.NFS4ERR_OPENMODE)
-	both, err := c.Open(ctx, root, "f", client.OpenArgs{Access: xdr.OPEN4_SHARE_ACCESS_READ}) // of the owner that has it for both
+	// The owner has the file open for both.
+	both, err := c.Open(ctx, root, "f", client.OpenArgs{Access: xdr.OPEN4_SHARE_ACCESS_READ})
 	check(t, err)
 	if both.Stateid().Other != f.Stateid().Other {
 		t.Error("two opens of one owner have stateids of their own")
@@ -242,7 +243,8 @@ func TestLocks(t *testing.T) {
 	for _, err := range []error{f2.Lock(ctx, theirs), f2.TestLock(ctx, theirs)} {
 		refused(t, err, xdr.NFS4ERR_DENIED)
 		var held *client.Denied
-		if !errors.As(err, &held) || held.Offset != 10 || held.Length != 10 || !held.Exclusive || held.Owner != "a" || held.ClientID != c.ID() {
+		if !errors.As(err, &held) || held.Offset != 10 || held.Length != 10 || !held.Exclusive || held.Owner != "a" ||
+			held.ClientID != c.ID() {
 			t.Errorf("denied by %+v", held)
 		}
 	}

@@ -117,7 +117,7 @@ type sequence struct {
 	seq, slot, highest uint32
 }
 
-// message encodes a call of p, with SEQUENCE in front if s is given.
+// message encodes a call of p, with SEQUENCE in front if s is not nil.
 func (c *Client) message(p *Compound, s *sequence) *call {
 	call := c.t.begin()
 	var cred xdr.Encoder

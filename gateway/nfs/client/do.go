@@ -38,7 +38,8 @@ func (c *Client) Do(ctx context.Context, p *Compound) (*Result, error) {
 			continue
 		}
 		if err != nil {
-			if errors.Is(err, xdr.NFS4ERR_DELAY) && !c.opts.NoWait { // the sequence number was not used
+			// The sequence number was not used.
+			if errors.Is(err, xdr.NFS4ERR_DELAY) && !c.opts.NoWait {
 				select {
 				case <-c.opts.After(wait):
 					continue

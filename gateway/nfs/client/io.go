@@ -50,7 +50,8 @@ func (c *Client) Write(ctx context.Context, h FH, id xdr.Stateid, data []byte, o
 			return err
 		}
 		if w.Count > len(data) || w.Count == 0 && len(data) > 0 || w.Committed < how {
-			return fmt.Errorf("nfs write: server wrote %d of %d bytes with stability %d, %d was asked for", w.Count, len(data), w.Committed, how)
+			return fmt.Errorf("nfs write: server wrote %d of %d bytes with stability %d, %d was asked for", w.Count, len(data),
+				w.Committed, how)
 		}
 		return nil
 	})

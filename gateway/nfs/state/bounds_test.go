@@ -74,11 +74,13 @@ func TestStateOfOneClientIsBounded(t *testing.T) {
 	}
 	u.Done()
 	for i := range maxSessions - 1 {
-		if _, st := tab.CreateSession(CreateArgs{ClientID: c.ID, Sequence: c.createSeq, Fore: xdr.ChannelAttrs{MaxRequests: 1}}); st != xdr.NFS4_OK {
+		if _, st := tab.CreateSession(CreateArgs{ClientID: c.ID, Sequence: c.createSeq,
+			Fore: xdr.ChannelAttrs{MaxRequests: 1}}); st != xdr.NFS4_OK {
 			t.Fatalf("session %d: %v", i, st)
 		}
 	}
-	if _, st := tab.CreateSession(CreateArgs{ClientID: c.ID, Sequence: c.createSeq, Fore: xdr.ChannelAttrs{MaxRequests: 1}}); st != xdr.NFS4ERR_NOSPC {
+	if _, st := tab.CreateSession(CreateArgs{ClientID: c.ID, Sequence: c.createSeq,
+		Fore: xdr.ChannelAttrs{MaxRequests: 1}}); st != xdr.NFS4ERR_NOSPC {
 		t.Errorf("a further session: %v", st)
 	}
 }
@@ -275,7 +277,8 @@ func TestCountsComeBackToZero(t *testing.T) {
 			must(st)
 			give(e)
 		}
-		if s := fmt.Sprint(c.ranges, c.lockStates, c.admin, len(c.opens), len(tab.releasing), len(tab.files), len(tab.stateids)); s != "0 0 0 0 0 0 0" {
+		if s := fmt.Sprint(c.ranges, c.lockStates, c.admin, len(c.opens), len(tab.releasing), len(tab.files),
+			len(tab.stateids)); s != "0 0 0 0 0 0 0" {
 			t.Fatalf("round %d leaves %s", round, s)
 		}
 	}

@@ -104,7 +104,8 @@ func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
 	if old != nil {
 		switch {
 		case a.Stranger && old.Address != a.Address && t.holdsState(old):
-			return Exchanged{}, xdr.NFS4ERR_CLID_INUSE // a stranger must not replace a client of another address
+			// A stranger must not replace a client of another address.
+			return Exchanged{}, xdr.NFS4ERR_CLID_INUSE
 		case old.principal != a.Principal && t.holdsState(old):
 			return Exchanged{}, xdr.NFS4ERR_CLID_INUSE
 		case old.principal != a.Principal:

@@ -22,7 +22,7 @@ func (t *Table) Sweep() {
 	defer t.admin.Unlock()
 	now := t.cfg.Now()
 	lease := t.cfg.Lease
-	var drop, expire, calm []*Client
+	var drop, expire, stateless []*Client
 	var unused []xdr.SessionID
 	t.mu.Lock()
 	for _, c := range t.clients {
@@ -37,7 +37,7 @@ func (t *Table) Sweep() {
 		case age > lease && (c.hasState || len(c.opens) > 0):
 			expire = append(expire, c)
 		case c.hasState && c.complete && now.Sub(c.idleSince) > lease:
-			calm = append(calm, c)
+			stateless = append(stateless, c)
 		}
 		if len(c.sessions) > 1 && c.busy == 0 {
 			for id, s := range c.sessions {
@@ -56,8 +56,8 @@ func (t *Table) Sweep() {
 	for _, c := range expire {
 		t.expire(c)
 	}
-	for _, c := range calm {
-		t.calm(c)
+	for _, c := range stateless {
+		t.recordIdle(c)
 	}
 	for _, id := range unused {
 		_ = t.destroySession(id) // it logs its error, and the next sweep tries again
@@ -96,9 +96,9 @@ func (t *Table) expire(c *Client) {
 	}
 }
 
-// calm records that c has had no state for a while, so that grace after a restart
+// recordIdle records that c has had no state for a while, so that grace after a restart
 // does not wait for it.
-func (t *Table) calm(c *Client) {
+func (t *Table) recordIdle(c *Client) {
 	t.mu.Lock()
 	if len(c.opens) > 0 || !c.hasState {
 		t.mu.Unlock()

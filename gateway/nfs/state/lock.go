@@ -125,7 +125,7 @@ func (u *LockUse) Granted(start, end uint64, exclusive bool) (xdr.Stateid, xdr.S
 // lost returns what to do about a lock that was granted too late; mu is held.
 func (u *LockUse) lost() Ended {
 	e := Ended{Volume: u.open.file.vol, Handle: u.open.file.key.Handle}
-	if u.table.giveUp(u.open, u.name, u.Owner) {
+	if u.table.mustRelease(u.open, u.name, u.Owner) {
 		e.Owners = append(e.Owners, u.Owner)
 	}
 	return e
@@ -174,18 +174,19 @@ type lockKey struct {
 	owner volume.LockOwner
 }
 
-// giveUp tells whether the volume must release owner's locks, now that o has ended.
+// mustRelease tells whether the volume must release owner's locks, now that o has ended.
 // It must not if the same client has locks of the lock-owner name through another
 // open of the file. Until Released, the owner gets no new locks (state-6). mu is
 // held.
-func (t *Table) giveUp(o *open, name string, owner volume.LockOwner) bool {
+func (t *Table) mustRelease(o *open, name string, owner volume.LockOwner) bool {
 	if f := t.files[o.file.key]; f != nil {
 		for k, other := range f.opens {
 			if k.client != o.client || other == o {
 				continue
 			}
 			if l := other.locks[name]; l != nil {
-				other.doubtful = with(other.doubtful, name, owner) // in case FREE_STATEID comes first
+				// The other open releases the locks, also if FREE_STATEID comes first.
+				other.doubtful = with(other.doubtful, name, owner)
 				return false
 			}
 		}

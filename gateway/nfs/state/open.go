@@ -199,7 +199,7 @@ func (t *Table) end(o *open) Ended {
 		o.doubtful = with(o.doubtful, name, l.Owner)
 	}
 	for name, owner := range o.doubtful {
-		if t.giveUp(o, name, owner) {
+		if t.mustRelease(o, name, owner) {
 			e.Owners = append(e.Owners, owner)
 		}
 	}

@@ -27,7 +27,7 @@ type record struct {
 	HasState  bool            `json:"hasState"`
 	Complete  bool            `json:"reclaimComplete"`
 	Sessions  []sessionRecord `json:"sessions"`
-	Last      []byte          `json:"lastSession"` // the session that the newest CREATE_SESSION made
+	Last      []byte          `json:"lastSession"` // the newest session
 }
 
 type sessionRecord struct {

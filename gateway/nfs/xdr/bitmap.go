@@ -16,7 +16,7 @@ type Bitmap struct {
 	Extra bool // bits beyond words were set in what was decoded
 }
 
-// NewBitmap returns a bitmap of the given bits.
+// NewBitmap returns a bitmap with these bits.
 func NewBitmap(bits ...uint32) Bitmap {
 	var b Bitmap
 	for _, n := range bits {

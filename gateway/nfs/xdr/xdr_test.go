@@ -44,7 +44,8 @@ func TestRoundTrip(t *testing.T) {
 	if v := d.Uint32(); v != 99 {
 		t.Fatal(v)
 	}
-	if d.Uint64() != 1<<40 || d.Int64() != -5 || !d.Bool() || string(d.Opaque(5)) != "abcde" || d.String(12) != "by reference" || d.String(0) != "" || d.String(0) != "" {
+	if d.Uint64() != 1<<40 || d.Int64() != -5 || !d.Bool() || string(d.Opaque(5)) != "abcde" || d.String(12) != "by reference" ||
+		d.String(0) != "" || d.String(0) != "" {
 		t.Fatal("wrong value")
 	}
 	if b := d.Bitmap(); b != NewBitmap(1, 33, 82) || !b.Has(82) || b.Has(83) || b.Has(200) {
@@ -113,7 +114,8 @@ func TestRecords(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	var e Encoder
 	e.AuthSys(AuthSys{1, "host", 2, 3, []uint32{4, 5}})
-	h := CallHeader{XID: 9, RPCVersion: 2, Program: NFS4_PROGRAM, Version: 4, Procedure: 1, Cred: OpaqueAuth{AUTH_SYS, e.Bytes()}, Verf: OpaqueAuth{Body: []byte{}}}
+	h := CallHeader{XID: 9, RPCVersion: 2, Program: NFS4_PROGRAM, Version: 4, Procedure: 1, Cred: OpaqueAuth{AUTH_SYS, e.Bytes()},
+		Verf: OpaqueAuth{Body: []byte{}}}
 	var call Encoder
 	call.CallHeader(h)
 	got := NewDecoder(call.Bytes()).CallHeader()
