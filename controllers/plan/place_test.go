@@ -12,10 +12,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/federation"
 )
 
-// testSites are ams and utr of uva, in one region; ein of tue and gro of rug, each in its own; lei of uva without a region.
+// testSites are ams and utr of uva, in one region; ein of tue and gro of rug, each in its own
+// region; and lei of uva, without a region.
 func testSites(change func(map[string]*Candidate)) []Candidate {
 	all := []Candidate{
 		{Name: "ams", Organization: "uva", Region: "west", Keyed: true, Labels: map[string]string{"jurisdiction": "nl"}},
@@ -88,7 +90,7 @@ func TestPlace(t *testing.T) {
 			r.Spec.Replication.Copies, r.Selector = 1, &metav1.LabelSelector{MatchLabels: map[string]string{"jurisdiction": "eu"}}
 		}},
 		{name: "selected by organization and region", want: "utr ams", wish: func(r *req) {
-			r.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{OrganizationLabel: "uva", RegionLabel: "west"}}
+			r.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.OrganizationLabel: "uva", v1alpha1.RegionLabel: "west"}}
 		}},
 
 		{name: "too few domains", fail: true, wish: func(r *req) {
@@ -156,7 +158,7 @@ func TestAMessageIsBounded(t *testing.T) {
 	}
 }
 
-// benchmarkRequests are volumes and sites as of a large federation: sites in regions and organizations, with room for all.
+// benchmarkRequests are volumes and sites of a large federation, with room for all volumes.
 func benchmarkRequests(volumes, sites int) []Request {
 	all := make([]Candidate, sites)
 	for i := range all {
