@@ -31,8 +31,6 @@ type Candidate struct {
 
 // Request is one volume to place.
 type Request struct {
-	// Volume is its name, for messages.
-	Volume   string
 	Spec     federation.VolumeSpec
 	Selector *metav1.LabelSelector
 	// Near is the owner's site.

@@ -122,7 +122,7 @@ func TestPlace(t *testing.T) {
 		}, want: "spec.replication.sites.selector: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := Request{Volume: "ns.v", Near: "utr", Sites: tt.sites, PresentSize: 1 << 30}
+			r := Request{Near: "utr", Sites: tt.sites, PresentSize: 1 << 30}
 			if r.Sites == nil {
 				r.Sites = testSites(nil)
 			}
@@ -167,7 +167,7 @@ func benchmarkRequests(volumes, sites int) []Request {
 	}
 	out := make([]Request, volumes)
 	for i := range out {
-		r := Request{Volume: fmt.Sprintf("ns.v%d", i), Near: all[i%sites].Name, Sites: all}
+		r := Request{Near: all[i%sites].Name, Sites: all}
 		r.Spec.Size, r.Spec.Replication.Copies = 10<<30, 2+i%3
 		r.Spec.Replication.Spread = []federation.Spread{federation.SpreadSite, federation.SpreadRegion, federation.SpreadOrganization}[i%3]
 		r.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
