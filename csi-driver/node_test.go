@@ -184,7 +184,7 @@ func TestPublishAsksForWhom(t *testing.T) {
 	wantCode(t, s.stage(n), codes.PermissionDenied, "not attached")
 }
 
-func idOf(handle string) string { _, id, _ := rpc.ParseHandle(handle); return id }
+func idOf(handle string) string { id, _ := rpc.VolumeID(handle, testFederation); return id }
 
 // TestReadOnlyFails: a mount that cannot be made read-only does not stay writable.
 func TestReadOnlyFails(t *testing.T) {

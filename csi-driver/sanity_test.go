@@ -27,7 +27,6 @@ import (
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/csi-driver/controller"
-	"github.com/weir-storage/weir/csi-driver/internal/rpc"
 )
 
 // mayBeSkipped lists the cases that sanity may leave out, by a part of their text, and why that is
@@ -155,7 +154,7 @@ func (w *world) kubernetes(
 // attach makes a PersistentVolume that is bound to a claim of the namespace, and a VolumeAttachment
 // for the node. Of objects that exist it changes readOnly only.
 func (w *world) attach(ctx context.Context, handle, node, namespace string, readOnly bool) error {
-	_, id, _ := rpc.ParseHandle(handle)
+	id := idOf(handle)
 	name := "pv-" + namespace + "-" + id
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

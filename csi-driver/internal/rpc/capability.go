@@ -10,11 +10,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Mode is an access mode of CSI.
-type Mode = csi.VolumeCapability_AccessMode_Mode
+// mode is an access mode of CSI.
+type mode = csi.VolumeCapability_AccessMode_Mode
 
 // oneNode lists the modes that allow one node.
-var oneNode = []Mode{
+var oneNode = []mode{
 	csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER,
 	csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
 	csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER,
@@ -22,20 +22,20 @@ var oneNode = []Mode{
 }
 
 // readers lists the modes that only read.
-var readers = []Mode{
+var readers = []mode{
 	csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY,
 	csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
 }
 
 // manyNodes lists the modes that allow many nodes. MULTI_NODE_SINGLE_WRITER is not among them:
 // nothing would keep a second node from writing.
-var manyNodes = []Mode{
+var manyNodes = []mode{
 	csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY,
 	csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER,
 }
 
 // ModeOf returns the access mode of a capability.
-func ModeOf(c *csi.VolumeCapability) Mode { return c.GetAccessMode().GetMode() }
+func ModeOf(c *csi.VolumeCapability) mode { return c.GetAccessMode().GetMode() }
 
 // OneNode tells whether a capability allows one node only.
 func OneNode(c *csi.VolumeCapability) bool { return slices.Contains(oneNode, ModeOf(c)) }

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ParseHandle splits a volume's handle, FEDERATION/UUID, as v1alpha1.VolumeHandle makes it. ok is
+// parseHandle splits a volume's handle, FEDERATION/UUID, as v1alpha1.VolumeHandle makes it. ok is
 // false for any other text: it names no volume.
-func ParseHandle(handle string) (federation, id string, ok bool) {
+func parseHandle(handle string) (federation, id string, ok bool) {
 	federation, id, ok = strings.Cut(handle, "/")
 	if !ok || federation == "" {
 		return "", "", false
@@ -26,7 +26,7 @@ func ParseHandle(handle string) (federation, id string, ok bool) {
 // VolumeID returns the UUID in a handle. The error is NOT_FOUND when the handle names no volume of
 // this federation.
 func VolumeID(handle, federation string) (string, error) {
-	of, id, ok := ParseHandle(handle)
+	of, id, ok := parseHandle(handle)
 	if !ok {
 		return "", status.Errorf(codes.NotFound, "volume %s is not there: a volume's handle is FEDERATION/UUID", handle)
 	}

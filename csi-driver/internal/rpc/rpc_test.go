@@ -18,7 +18,7 @@ func TestHandles(t *testing.T) {
 		"fed/" + id: true, "fed/" + strings.ToUpper(id): false, "fed/x": false, id: false, "/" + id: false,
 		"fed/" + id + "/x": false, "fed/": false, "": false,
 	} {
-		f, id, ok := ParseHandle(handle)
+		f, id, ok := parseHandle(handle)
 		if ok != want || ok && v1alpha1.VolumeHandle(f, id) != handle {
 			t.Errorf("%s: %s %s %v", handle, f, id, ok)
 		}
