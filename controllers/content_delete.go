@@ -26,7 +26,7 @@ func (r *contents) remove(ctx context.Context, c *content) error {
 	}
 	forget := c.Annotations[v1alpha1.ForceAnnotation] == c.Name
 	does := plan.Dispose(v, r.self, c.Spec.ReclaimPolicy, c.Status.VolumeGeneration != 0, forget)
-	if does == plan.Hold {
+	if does == plan.Undecided {
 		return &outcome.Stop{plan.Forgotten(c.Name)}
 	}
 	if does == plan.Keep || does == plan.Trash {

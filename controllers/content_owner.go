@@ -74,7 +74,7 @@ func (r *contents) resolve(ctx context.Context, c *content) (plan.Resolved, int6
 func (r *contents) place(c *content, p plan.Resolved, only func(plan.Candidate) bool) (plan.Placement, error) {
 	r.placing.Lock()
 	defer r.placing.Unlock()
-	req := plan.Request{Volume: c.Spec.FederationName, Spec: p.Spec, Selector: p.Selector, Near: r.Site, Sites: r.mirror.Candidates(c.Name)}
+	req := plan.Request{Spec: p.Spec, Selector: p.Selector, Near: r.Site, Sites: r.mirror.Candidates(c.Name)}
 	if only != nil {
 		req.Sites = slices.DeleteFunc(req.Sites, func(s plan.Candidate) bool { return !only(s) })
 	}

@@ -185,18 +185,18 @@ func (r *geoVolumes) dispose(ctx context.Context, g *geoVolume) (plan.Disposal, 
 	if err := r.Get(ctx, client.ObjectKey{Name: g.uuid}, &c); err == nil {
 		g.content = &c
 	} else if !apierrors.IsNotFound(err) {
-		return plan.Hold, err
+		return plan.Undecided, err
 	}
 	v, rev, err := r.find(ctx, g.uuid)
 	if err != nil {
-		return plan.Hold, err
+		return plan.Undecided, err
 	}
 	if v != nil {
 		g.seen = r.mirror.Volume(g.uuid)
 	}
 	forget := g.Annotations[v1alpha1.ForceAnnotation] == g.uuid
 	switch does := plan.Dispose(v, r.self, g.Spec.ReclaimPolicy, g.Status.Volume != "", forget); does {
-	case plan.Hold:
+	case plan.Undecided:
 		return does, &outcome.Stop{plan.Forgotten(g.uuid)}
 	case plan.Keep:
 		return does, r.keep(ctx, *v, rev)

@@ -12,26 +12,43 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/csi-driver/controller"
+	"github.com/weir-storage/weir/csi-driver/internal/rpc"
 )
 
-func (w *world) controller(t *testing.T) *Controller {
+func (w *world) controller(t *testing.T) *controller.Server {
 	t.Helper()
-	c, err := NewController(controllerConfig(w))
+	c, err := controller.NewServer(controllerConfig(w))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
+// What the external provisioner and the kubelet add to calls.
+const (
+	claimName      = "csi.storage.k8s.io/pvc/name"
+	claimNamespace = "csi.storage.k8s.io/pvc/namespace"
+	volumeName     = "csi.storage.k8s.io/pv/name"
+	podNamespace   = "csi.storage.k8s.io/pod.namespace"
+	ephemeral      = "csi.storage.k8s.io/ephemeral"
+)
+
+// volumeUUID is the UUID of the volume that CreateVolume makes under a name. It never changes.
+func volumeUUID(name string) string {
+	return uuid.NewSHA1(uuid.MustParse(testCluster), []byte(name)).String()
+}
+
 func createRequest(name string, parameters map[string]string) *csi.CreateVolumeRequest {
-	p := map[string]string{claimNameParameter: "claim", claimNamespaceParameter: testNamespace, volumeNameParameter: name}
+	p := map[string]string{claimName: "claim", claimNamespace: testNamespace, volumeName: name}
 	maps.Copy(p, parameters)
 	return &csi.CreateVolumeRequest{Name: name, Parameters: p, VolumeCapabilities: []*csi.VolumeCapability{capability(manyWriters)},
 		CapacityRange: &csi.CapacityRange{RequiredBytes: 10 << 20}}
@@ -95,12 +112,12 @@ func TestCreate(t *testing.T) {
 	}{
 		"another size":   {func(q *csi.CreateVolumeRequest) { q.CapacityRange.RequiredBytes++ }, codes.AlreadyExists, []string{"pvc-1", "size", "10485760"}},
 		"another policy": {func(q *csi.CreateVolumeRequest) { q.Parameters["policy"] = "silver" }, codes.AlreadyExists, []string{"gold", "silver"}},
-		"another claim":  {func(q *csi.CreateVolumeRequest) { q.Parameters[claimNameParameter] = "x" }, codes.AlreadyExists, []string{"claims"}},
+		"another claim":  {func(q *csi.CreateVolumeRequest) { q.Parameters[claimName] = "x" }, codes.AlreadyExists, []string{"claims"}},
 		"mutable wins": {func(q *csi.CreateVolumeRequest) {
 			q.Parameters["policy"] = "x"
 			q.MutableParameters = map[string]string{"policy": "gold"}
 		}, codes.OK, nil},
-		"no claim":          {func(q *csi.CreateVolumeRequest) { delete(q.Parameters, claimNameParameter) }, codes.InvalidArgument, []string{"--extra-create-metadata"}},
+		"no claim":          {func(q *csi.CreateVolumeRequest) { delete(q.Parameters, claimName) }, codes.InvalidArgument, []string{"--extra-create-metadata"}},
 		"unknown parameter": {func(q *csi.CreateVolumeRequest) { q.Parameters["polcy"] = "gold" }, codes.InvalidArgument, []string{"polcy", "gold", "policy: NAME"}},
 		"unknown mutable":   {func(q *csi.CreateVolumeRequest) { q.MutableParameters = map[string]string{"iops": "1"} }, codes.InvalidArgument, []string{"iops"}},
 		"clone":             {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = &csi.VolumeContentSource{} }, codes.InvalidArgument, []string{"volume_content_source", "dataSource"}},
@@ -115,10 +132,10 @@ func TestCreate(t *testing.T) {
 		"negative":   {func(q *csi.CreateVolumeRequest) { q.CapacityRange.RequiredBytes = -1 }, codes.InvalidArgument, []string{"required_bytes", "-1"}},
 		"impossible": {func(q *csi.CreateVolumeRequest) { q.CapacityRange.LimitBytes = 1 }, codes.OutOfRange, []string{"10485760", " 1 "}},
 		"elsewhere": {func(q *csi.CreateVolumeRequest) {
-			q.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{topology("there")}}
+			q.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{rpc.Topology("there")}}
 		}, codes.ResourceExhausted, []string{testSite}},
 		"here": {func(q *csi.CreateVolumeRequest) {
-			q.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{topology("there"), topology(testSite)}}
+			q.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{rpc.Topology("there"), rpc.Topology(testSite)}}
 		}, codes.OK, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +158,8 @@ func TestCreate(t *testing.T) {
 	})
 }
 
-// TestCreateFails: a creation that failed for good leaves nothing; one that may still succeed goes on.
+// TestCreateFails: a creation that failed for good leaves nothing. One that may still succeed goes
+// on.
 func TestCreateFails(t *testing.T) {
 	w := newWorld(t)
 	w.operate(t)
@@ -149,24 +167,26 @@ func TestCreateFails(t *testing.T) {
 	for policy, code := range map[string]codes.Code{"too-wide": codes.ResourceExhausted, "no-such": codes.InvalidArgument} {
 		_, err := c.CreateVolume(t.Context(), createRequest("pvc-"+policy, map[string]string{"policy": policy}))
 		wantCode(t, err, code, "pvc-"+policy)
-		id := volumeUUID(c.cluster, "pvc-"+policy)
-		wantOK(t, c.await(t.Context(), id, "gone", func(v *v1alpha1.GeoVolumeContent) (bool, error) { return v == nil, nil }))
+		waitFor(t, func() bool {
+			err := w.client.Get(t.Context(), client.ObjectKey{Name: volumeUUID("pvc-" + policy)}, new(v1alpha1.GeoVolumeContent))
+			return apierrors.IsNotFound(err)
+		})
 	}
 
 	quiet := newWorld(t) // without an operator
 	cfg := controllerConfig(quiet)
 	cfg.WaitLimit = time.Millisecond
-	slow, err := NewController(cfg)
+	slow, err := controller.NewServer(cfg)
 	wantOK(t, err)
 	_, err = slow.CreateVolume(t.Context(), createRequest("pvc-2", nil))
 	wantCode(t, err, codes.DeadlineExceeded, "not ready yet", "nothing yet")
-	v := quiet.content(t, handleOf(testFederation, volumeUUID(slow.cluster, "pvc-2")))
+	v := quiet.content(t, v1alpha1.VolumeHandle(testFederation, volumeUUID("pvc-2")))
 	quiet.say(t.Context(), v, metav1.ConditionFalse, v1alpha1.ReasonCreating, "2 of 3 sites have it")
 	_, err = slow.CreateVolume(t.Context(), createRequest("pvc-2", nil))
 	wantCode(t, err, codes.DeadlineExceeded, "2 of 3 sites have it")
 	quiet.operate(t)
 	quiet.reconcile(t.Context(), v.Name)
-	quiet.say(t.Context(), quiet.content(t, handleOf(testFederation, v.Name)), metav1.ConditionTrue, v1alpha1.ReasonReady, "well")
+	quiet.say(t.Context(), quiet.content(t, v1alpha1.VolumeHandle(testFederation, v.Name)), metav1.ConditionTrue, v1alpha1.ReasonReady, "well")
 	quiet.create(t, "pvc-2", nil)
 }
 
@@ -218,7 +238,8 @@ func TestDelete(t *testing.T) {
 	wantCode(t, err, codes.Aborted, "being deleted")
 	change(func(v *v1alpha1.GeoVolumeContent) { v.Labels = nil })
 	for err = remove(handle); err != nil; err = remove(handle) {
-		wantCode(t, err, codes.FailedPrecondition, "in use") // until the operator has seen that it is not
+		// The operator has not seen yet that it is not in use.
+		wantCode(t, err, codes.FailedPrecondition, "in use")
 	}
 	wantOK(t, remove(handle))
 	wantOK(t, remove("anything"))
@@ -312,7 +333,8 @@ func TestPublishWithoutAttachment(t *testing.T) {
 	wantOK(t, w.attach(t.Context(), handle, "node-2", testNamespace, false))
 	_, err = c.ControllerPublishVolume(t.Context(), q)
 	wantCode(t, err, codes.FailedPrecondition, "VolumeAttachment")
-	// A stranger's PersistentVolume beside one that is admitted stops both: it is not known which pod it is for.
+	// A stranger's PersistentVolume beside an admitted one stops both: nobody knows whose pod
+	// comes.
 	wantOK(t, w.attach(t.Context(), handle, testNode, testNamespace, false))
 	wantOK(t, w.attach(t.Context(), handle, testNode, "strangers", false))
 	_, err = c.ControllerPublishVolume(t.Context(), q)
@@ -347,7 +369,8 @@ func TestUnpublish(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	wantOK(t, unpublish("nonsense", testNode))
-	wantOK(t, unpublish(handleOf(testFederation, testCluster), testNode)) // a volume that is gone
+	// A volume that is gone.
+	wantOK(t, unpublish(v1alpha1.VolumeHandle(testFederation, testCluster), testNode))
 }
 
 func TestChange(t *testing.T) {
@@ -356,7 +379,8 @@ func TestChange(t *testing.T) {
 	c := w.controller(t)
 	handle := w.create(t, "pvc-1", map[string]string{"policy": "gold"})
 	expand := func(required, limit int64) (int64, error) {
-		r, err := c.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: handle, CapacityRange: &csi.CapacityRange{RequiredBytes: required, LimitBytes: limit}})
+		r, err := c.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
+			VolumeId: handle, CapacityRange: &csi.CapacityRange{RequiredBytes: required, LimitBytes: limit}})
 		if r.GetNodeExpansionRequired() {
 			t.Error("the node has to expand something")
 		}
@@ -430,55 +454,4 @@ func TestListPages(t *testing.T) {
 	}
 	_, err := c.ListVolumes(t.Context(), &csi.ListVolumesRequest{MaxEntries: -1})
 	wantCode(t, err, codes.InvalidArgument, "max_entries")
-}
-
-func TestCapacity(t *testing.T) {
-	site := func(name, organization, capacity, promised string, labels map[string]string) *v1alpha1.Site {
-		s := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: v1alpha1.SiteSpec{Organization: organization, Federation: testFederation}}
-		if capacity != "" {
-			c, p := resource.MustParse(capacity), resource.MustParse(promised)
-			s.Status.Capacity, s.Status.Promised = &c, &p
-		}
-		return s
-	}
-	n := func(i int32) *int32 { return &i }
-	large, middle, small := site("large", "a", "100Gi", "10Gi", nil), site("middle", "a", "60Gi", "10Gi", map[string]string{"law": "eu"}), site("small", "b", "20Gi", "19Gi", map[string]string{"law": "eu"})
-	none := site("none", "c", "", "", nil)
-	gone := site("gone", "d", "", "", nil)
-	gone.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonLost}}
-	for name, x := range map[string]struct {
-		r     v1alpha1.Replication
-		sites []*v1alpha1.Site
-		want  int64
-	}{
-		"the two with most room": {v1alpha1.Replication{}, []*v1alpha1.Site{small, large, middle}, 50 << 30},
-		"one":                    {v1alpha1.Replication{Copies: n(1)}, []*v1alpha1.Site{small, large, middle}, 90 << 30},
-		"too few":                {v1alpha1.Replication{}, []*v1alpha1.Site{large}, 0},
-		"lost":                   {v1alpha1.Replication{}, []*v1alpha1.Site{large, gone}, 0},
-		"spread":                 {v1alpha1.Replication{Spread: v1alpha1.SpreadOrganization}, []*v1alpha1.Site{small, large, middle}, 1 << 30},
-		"required":               {v1alpha1.Replication{Sites: v1alpha1.SiteRules{Required: []v1alpha1.SiteName{"small"}}}, []*v1alpha1.Site{small, large, middle}, 1 << 30},
-		"required, not there":    {v1alpha1.Replication{Sites: v1alpha1.SiteRules{Required: []v1alpha1.SiteName{"x"}}}, []*v1alpha1.Site{small, large, middle}, 0},
-		"forbidden":              {v1alpha1.Replication{Sites: v1alpha1.SiteRules{Forbidden: []v1alpha1.SiteName{"middle"}}}, []*v1alpha1.Site{small, large, middle}, 1 << 30},
-		"labels":                 {v1alpha1.Replication{Copies: n(1), Sites: v1alpha1.SiteRules{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"law": "eu"}}}}, []*v1alpha1.Site{large, middle}, 50 << 30},
-		"organization's label":   {v1alpha1.Replication{Copies: n(1), Sites: v1alpha1.SiteRules{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"organization.weir.dev": "b"}}}}, []*v1alpha1.Site{large, small}, 1 << 30},
-		"no limit":               {v1alpha1.Replication{Copies: n(1)}, []*v1alpha1.Site{large, none}, Unlimited},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := &v1alpha1.VolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.VolumePolicySpec{Replication: x.r}}
-			objects := []client.Object{p}
-			for _, s := range x.sites {
-				objects = append(objects, s.DeepCopy())
-			}
-			c := newWorld(t, objects...).controller(t)
-			r, err := c.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: map[string]string{"policy": "p"}})
-			wantOK(t, err)
-			if r.GetAvailableCapacity() != x.want {
-				t.Errorf("%d, want %d", r.GetAvailableCapacity(), x.want)
-			}
-			r, err = c.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: map[string]string{"policy": "p"}, AccessibleTopology: topology("there")})
-			if err != nil || r.GetAvailableCapacity() != 0 {
-				t.Errorf("at another site's nodes: %v, %v", r, err)
-			}
-		})
-	}
 }

@@ -11,14 +11,15 @@ import (
 	"github.com/weir-storage/weir/api/v1alpha1"
 )
 
-// Identity says who the driver is; both the controller's and the node's server have it.
+// Identity says who the driver is. The controller's and the node's process both serve it.
 type Identity struct {
 	csi.UnimplementedIdentityServer
 	version string
 	ready   func() bool
 }
 
-// NewIdentity makes one. version is the program's; ready, which may be nil, says whether calls can be served yet.
+// NewIdentity makes an Identity. version is the program's. ready says whether the process can serve
+// calls yet; nil: always.
 func NewIdentity(version string, ready func() bool) *Identity {
 	return &Identity{version: version, ready: ready}
 }
@@ -29,7 +30,9 @@ func (i *Identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*c
 }
 
 // GetPluginCapabilities implements csi.IdentityServer.
-func (i *Identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+func (i *Identity) GetPluginCapabilities(
+	context.Context, *csi.GetPluginCapabilitiesRequest,
+) (*csi.GetPluginCapabilitiesResponse, error) {
 	service := func(t csi.PluginCapability_Service_Type) *csi.PluginCapability {
 		return &csi.PluginCapability{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: t}}}
 	}

@@ -15,12 +15,16 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/weir-storage/weir/csi-driver/mount"
+	"github.com/weir-storage/weir/csi-driver/node"
 )
 
-// life is one process of the node plugin: it is killed at one of its steps, before or after that has happened. From then on nothing that it does has an effect.
+// life is one process of the node plugin. It is killed at one of its steps, before or after the
+// step has happened. From then on nothing that it does has an effect.
 type life struct {
-	Mounter
-	Gateway
+	node.Mounter
+	node.Gateway
 	mu    sync.Mutex
 	steps int
 	kill  int // the step; 0: never
@@ -48,7 +52,7 @@ func (l *life) step(f func() error) error {
 	return errKilled
 }
 
-func (l *life) Mounts() (m []MountPoint, err error) {
+func (l *life) Mounts() (m []mount.Point, err error) {
 	return m, l.step(func() error { m, err = l.Mounter.Mounts(); return err })
 }
 func (l *life) Mount(source, path string, vfs []string, data string) error {
@@ -57,13 +61,13 @@ func (l *life) Mount(source, path string, vfs []string, data string) error {
 func (l *life) Bind(from, path string, readOnly bool, options []string) error {
 	return l.step(func() error { return l.Mounter.Bind(from, path, readOnly, options) })
 }
-func (l *life) Unmount(path string, how How) error {
+func (l *life) Unmount(path string, how mount.How) error {
 	return l.step(func() error { return l.Mounter.Unmount(path, how) })
 }
 func (l *life) Directory(path string, there bool) error {
 	return l.step(func() error { return l.Mounter.Directory(path, there) })
 }
-func (l *life) Admit(ctx context.Context, r AdmitRequest) (x Export, err error) {
+func (l *life) Admit(ctx context.Context, r node.AdmitRequest) (x node.Export, err error) {
 	return x, l.step(func() error { x, err = l.Gateway.Admit(ctx, r); return err })
 }
 func (l *life) identify(string) error { return l.step(func() error { return nil }) }
@@ -105,31 +109,31 @@ const (
 	oneNode     = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
 )
 
-func (s *stage) stage(n *Node) error {
+func (s *stage) stage(n *node.Server) error {
 	_, err := n.NodeStageVolume(context.Background(), &csi.NodeStageVolumeRequest{
 		VolumeId: s.handle, StagingTargetPath: s.staging, VolumeCapability: capability(manyWriters, "noexec")})
 	return err
 }
 
-func (s *stage) unstage(n *Node) error {
+func (s *stage) unstage(n *node.Server) error {
 	_, err := n.NodeUnstageVolume(context.Background(), &csi.NodeUnstageVolumeRequest{VolumeId: s.handle, StagingTargetPath: s.staging})
 	return err
 }
 
-func (s *stage) publish(n *Node, pod string, m csi.VolumeCapability_AccessMode_Mode, readOnly bool) error {
+func (s *stage) publish(n *node.Server, pod string, m csi.VolumeCapability_AccessMode_Mode, readOnly bool) error {
 	_, err := n.NodePublishVolume(context.Background(), &csi.NodePublishVolumeRequest{
 		VolumeId: s.handle, StagingTargetPath: s.staging, TargetPath: s.target(pod), VolumeCapability: capability(m), Readonly: readOnly,
 		VolumeContext: map[string]string{podNamespace: testNamespace}})
 	return err
 }
 
-func (s *stage) unpublish(n *Node, pod string) error {
+func (s *stage) unpublish(n *node.Server, pod string) error {
 	_, err := n.NodeUnpublishVolume(context.Background(), &csi.NodeUnpublishVolumeRequest{VolumeId: s.handle, TargetPath: s.target(pod)})
 	return err
 }
 
-// mounted says what is mounted below the stage's directory, and which directories are there.
-func (s *stage) mounted(t *testing.T, m Mounter) string {
+// mounted lists the mounts below the stage's directory, and the directories that exist.
+func (s *stage) mounted(t *testing.T, m node.Mounter) string {
 	t.Helper()
 	all, err := m.Mounts()
 	if err != nil {
@@ -150,16 +154,20 @@ func (s *stage) mounted(t *testing.T, m Mounter) string {
 	return strings.Join(out, "; ")
 }
 
-// TestKilled kills the plugin at every step of every call, before and after it, twice in a row; then the call is repeated, or its opposite made. Where that ends
-// must be where an undisturbed call ends.
+// TestKilled kills the plugin at every step of every call, before and after the step, twice in a
+// row. Then it repeats the call or makes the opposite one, which must end as it would undisturbed.
 func TestKilled(t *testing.T) {
 	type call struct {
 		name     string
-		do, undo func(s *stage, n *Node) error
+		do, undo func(s *stage, n *node.Server) error
 	}
 	stageCall := call{"stage", (*stage).stage, (*stage).unstage}
-	write := call{"publish", func(s *stage, n *Node) error { return s.publish(n, "writer", manyWriters, false) }, func(s *stage, n *Node) error { return s.unpublish(n, "writer") }}
-	read := call{"publish read-only", func(s *stage, n *Node) error { return s.publish(n, "reader", manyWriters, true) }, func(s *stage, n *Node) error { return s.unpublish(n, "reader") }}
+	write := call{"publish",
+		func(s *stage, n *node.Server) error { return s.publish(n, "writer", manyWriters, false) },
+		func(s *stage, n *node.Server) error { return s.unpublish(n, "writer") }}
+	read := call{"publish read-only",
+		func(s *stage, n *node.Server) error { return s.publish(n, "reader", manyWriters, true) },
+		func(s *stage, n *node.Server) error { return s.unpublish(n, "reader") }}
 	opposite := func(c call) call { return call{"opposite of " + c.name, c.undo, c.do} }
 	story := []call{stageCall, write, read, opposite(write), opposite(read), opposite(stageCall)}
 
@@ -167,7 +175,7 @@ func TestKilled(t *testing.T) {
 	for i, c := range story {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStage(t, manyWriters)
-			live := func(kill int, after bool) (*Node, *life) {
+			live := func(kill int, after bool) (*node.Server, *life) {
 				l := &life{Mounter: m, Gateway: s.w.gateway, kill: kill, after: after}
 				cfg := nodeConfig(s.w, l)
 				cfg.Gateway, cfg.Resolver, cfg.SetIdentifier = l, l, l.identify
@@ -179,7 +187,7 @@ func TestKilled(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// what was before this call, and what is after it
+			// before makes the calls of the story that come before this one.
 			before := func() {
 				n, _ := live(0, false)
 				for _, c := range story[:i] {

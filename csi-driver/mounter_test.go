@@ -17,13 +17,18 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-storage/weir/csi-driver/mount"
+	"github.com/weir-storage/weir/csi-driver/node"
 )
 
-// private is set in the environment of a test binary that runs in a mount namespace of its own, where it may mount what it likes.
+// private is set in the environment of a test binary that runs in a mount namespace of its own,
+// where it may mount what it likes.
 const private = "WEIR_CSI_PRIVATE_MOUNTS"
 
-// TestPrivateMounts runs this package's tests about mounts again, with the kernel's mounts instead of a table in memory. Only NFS itself is replaced,
-// by tmpfs: a gateway is needed for it, and the end-to-end tests have one.
+// TestPrivateMounts repeats this package's tests about mounts with the kernel's mounts instead of a
+// table in memory. tmpfs is in the place of NFS, which needs a gateway: the end-to-end tests have
+// one.
 func TestPrivateMounts(t *testing.T) {
 	if os.Getenv(private) != "" {
 		t.Skip("these are they")
@@ -31,7 +36,8 @@ func TestPrivateMounts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may mount")
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^(TestSanity|TestKilled|TestReadOnly|TestKernel|TestOnePod|TestStacked)", "-test.v", "-test.timeout=5m")
+	cmd := exec.CommandContext(t.Context(), os.Args[0],
+		"-test.run=^(TestSanity|TestKilled|TestReadOnly|TestKernel|TestOnePod|TestStacked)", "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), private+"=1", "TMPDIR="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()
@@ -46,7 +52,7 @@ func TestPrivateMounts(t *testing.T) {
 }
 
 // newMounter is the kernel's where that is possible, else a table in memory.
-func newMounter(t *testing.T) Mounter {
+func newMounter(t *testing.T) node.Mounter {
 	if os.Getenv(private) == "" {
 		return &table{}
 	}
@@ -57,26 +63,30 @@ func newMounter(t *testing.T) Mounter {
 }
 
 // kernelWithoutNFS mounts tmpfs instead of NFS.
-type kernelWithoutNFS struct{ Kernel }
+type kernelWithoutNFS struct{ mount.Kernel }
 
 func (kernelWithoutNFS) Mount(source, path string, vfs []string, _ string) error {
-	return unix.Mount(source, path, "tmpfs", flags(vfs), "size=1m")
+	var flags uintptr
+	for _, o := range vfs {
+		flags |= map[string]uintptr{"nosuid": unix.MS_NOSUID, "noexec": unix.MS_NOEXEC}[o]
+	}
+	return unix.Mount(source, path, "tmpfs", flags, "size=1m")
 }
 
 // table is a kernel's mounts, in memory; directories are real.
 type table struct {
-	Kernel
+	mount.Kernel
 	mu      sync.Mutex
-	list    []MountPoint
+	list    []mount.Point
 	devices int
-	data    []string         // of each Mount
-	refuse  map[string]error // of Mount, by version
-	used    []How            // of each Unmount
-	busy    map[How]error    // of Unmount
-	remount error            // of Bind with readOnly
+	data    []string            // of each Mount
+	refuse  map[string]error    // of Mount, by version
+	used    []mount.How         // of each Unmount
+	busy    map[mount.How]error // of Unmount
+	remount error               // of Bind with readOnly
 }
 
-func (k *table) Mounts() ([]MountPoint, error) {
+func (k *table) Mounts() ([]mount.Point, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.list), nil
@@ -95,7 +105,9 @@ func (k *table) Mount(source, path string, vfs []string, data string) error {
 		return syscall.ENOENT
 	}
 	k.devices++
-	k.list = append(k.list, MountPoint{Path: path, Device: fmt.Sprintf("0:%d", 100+k.devices), Root: "/", Source: source, FsType: "nfs4", Options: append([]string{"rw"}, vfs...)})
+	k.list = append(k.list, mount.Point{
+		Path: path, Device: fmt.Sprintf("0:%d", 100+k.devices), Root: "/", Source: source, FsType: "nfs4",
+		Options: append([]string{"rw"}, vfs...)})
 	return nil
 }
 
@@ -115,7 +127,7 @@ func (k *table) Bind(from, path string, readOnly bool, options []string) error {
 		}
 		return syscall.EINVAL
 	}
-	m, ok := at(k.list, from)
+	m, ok := mount.At(k.list, from)
 	if _, err := os.Lstat(path); err != nil || !ok {
 		return syscall.ENOENT
 	}
@@ -125,7 +137,7 @@ func (k *table) Bind(from, path string, readOnly bool, options []string) error {
 	return nil
 }
 
-func (k *table) Unmount(path string, how How) error {
+func (k *table) Unmount(path string, how mount.How) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.used = append(k.used, how)
@@ -143,7 +155,7 @@ func (k *table) Unmount(path string, how How) error {
 
 func (k *table) Directory(path string, there bool) error {
 	k.mu.Lock()
-	_, mounted := at(k.list, path)
+	_, mounted := mount.At(k.list, path)
 	k.mu.Unlock()
 	if mounted && !there {
 		return syscall.EBUSY
@@ -165,16 +177,17 @@ func (h hosts) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 // never is a clock on which nothing ends.
 func never(time.Duration) <-chan time.Time { return nil }
 
-func nodeConfig(w *world, m Mounter) NodeConfig {
-	return NodeConfig{
+func nodeConfig(w *world, m node.Mounter) node.Config {
+	return node.Config{
 		Gateway: w.gateway, Mounter: m, Resolver: hosts{"gateway.weir": "10.0.0.9"}, Federation: testFederation, Site: testSite,
-		Cluster: testCluster, Node: testNode, NodeUID: "node-uid", SetIdentifier: func(string) error { return nil }, After: never,
+		Cluster: testCluster, Node: testNode, NodeUID: "node-uid",
+		SetIdentifier: func(string) error { return nil }, After: never,
 	}
 }
 
-func newNode(t *testing.T, cfg NodeConfig) *Node {
+func newNode(t *testing.T, cfg node.Config) *node.Server {
 	t.Helper()
-	n, err := NewNode(cfg)
+	n, err := node.NewServer(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,10 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/csi-driver/internal/rpc"
+	"github.com/weir-storage/weir/csi-driver/mount"
 )
 
 func wantCode(t *testing.T, err error, code codes.Code, parts ...string) {
@@ -37,7 +41,8 @@ func wantOK(t *testing.T, err error) {
 	}
 }
 
-// TestReadOnly: what is published to be read is not written, by none of the ways to say so, while others write.
+// TestReadOnly: there are three ways to publish a volume read-only. No pod that uses one of them
+// can write, while others write.
 func TestReadOnly(t *testing.T) {
 	m := newMounter(t)
 	s := newStage(t, manyWriters)
@@ -59,13 +64,13 @@ func TestReadOnly(t *testing.T) {
 	mounts, err := m.Mounts()
 	wantOK(t, err)
 	for pod, readOnly := range map[string]bool{"flag": true, "mode": true, "option": true, "writer": false} {
-		if p, ok := at(mounts, s.target(pod)); !ok || p.ReadOnly() != readOnly || !slices.Contains(p.Options, "noexec") {
+		if p, ok := mount.At(mounts, s.target(pod)); !ok || p.ReadOnly() != readOnly || !slices.Contains(p.Options, "noexec") {
 			t.Errorf("%s: mounted %v, %v; want read-only %v, and noexec kept", pod, ok, p, readOnly)
 		}
 	}
 	wantCode(t, s.publish(n, "flag", manyWriters, false), codes.AlreadyExists, "read-only", "unpublish")
 
-	// What was published writable is made read-only: a kill between the two steps of it leaves just that.
+	// A writable mount is made read-only: a kill between the two steps leaves a writable one.
 	wantOK(t, s.unpublish(n, "flag"))
 	wantOK(t, s.publish(n, "flag", manyWriters, false))
 	wantOK(t, s.publish(n, "flag", manyWriters, true))
@@ -85,7 +90,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestKernel looks at what only the kernel can show: names in mountinfo, and that a directory in use is not removed.
+// TestKernel looks at what only the kernel can show: names in mountinfo, and that it does not
+// remove a directory in use.
 func TestKernel(t *testing.T) {
 	m := newMounter(t)
 	if _, inMemory := m.(*table); inMemory {
@@ -97,7 +103,7 @@ func TestKernel(t *testing.T) {
 	wantOK(t, m.Mount("10.0.0.1:/team.data", dir, []string{"nosuid"}, ""))
 	mounts, err := m.Mounts()
 	wantOK(t, err)
-	p, ok := at(mounts, dir)
+	p, ok := mount.At(mounts, dir)
 	if !ok || p.Source != "10.0.0.1:/team.data" || !slices.Contains(p.Options, "nosuid") || p.Root != "/" || !strings.Contains(p.Device, ":") {
 		t.Errorf("mountinfo has %v, %v", ok, p)
 	}
@@ -106,12 +112,12 @@ func TestKernel(t *testing.T) {
 	}
 	busy, err := os.Open(dir)
 	wantOK(t, err)
-	if err := m.Unmount(dir, Normal); !errors.Is(err, syscall.EBUSY) {
+	if err := m.Unmount(dir, mount.Normal); !errors.Is(err, syscall.EBUSY) {
 		t.Errorf("unmount what is open: %v, want busy", err)
 	}
-	wantOK(t, m.Unmount(dir, Lazy))
+	wantOK(t, m.Unmount(dir, mount.Lazy))
 	wantOK(t, busy.Close())
-	if err := m.Unmount(dir, Normal); !errors.Is(err, syscall.EINVAL) {
+	if err := m.Unmount(dir, mount.Normal); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("unmount what is not mounted: %v", err)
 	}
 	wantOK(t, m.Directory(dir, false))
@@ -145,7 +151,7 @@ func TestOnePod(t *testing.T) {
 	wantOK(t, m.Directory(sub, true))
 	wantOK(t, m.Bind(s.staging, sub, false, nil))
 	wantOK(t, s.publish(n, "first", onePod, false))
-	wantOK(t, m.Unmount(sub, Normal))
+	wantOK(t, m.Unmount(sub, mount.Normal))
 	wantOK(t, s.unpublish(n, "first"))
 	wantOK(t, s.publish(n, "second", onePod, false))
 	wantOK(t, s.unpublish(n, "second"))
@@ -157,7 +163,8 @@ func TestPublishAsksForWhom(t *testing.T) {
 	n := newNode(t, nodeConfig(s.w, &table{}))
 	publish := func(context map[string]string) error {
 		_, err := n.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{
-			VolumeId: s.handle, StagingTargetPath: s.staging, TargetPath: s.target("p"), VolumeCapability: capability(manyWriters), VolumeContext: context})
+			VolumeId: s.handle, StagingTargetPath: s.staging, TargetPath: s.target("p"),
+			VolumeCapability: capability(manyWriters), VolumeContext: context})
 		return err
 	}
 	wantCode(t, publish(map[string]string{podNamespace: testNamespace}), codes.FailedPrecondition, "not staged")
@@ -177,9 +184,9 @@ func TestPublishAsksForWhom(t *testing.T) {
 	wantCode(t, s.stage(n), codes.PermissionDenied, "not attached")
 }
 
-func idOf(handle string) string { _, id, _ := parseHandle(handle); return id }
+func idOf(handle string) string { id, _ := rpc.VolumeID(handle, testFederation); return id }
 
-// TestReadOnlyFails: what cannot be made read-only is not left behind writable.
+// TestReadOnlyFails: a mount that cannot be made read-only does not stay writable.
 func TestReadOnlyFails(t *testing.T) {
 	s := newStage(t, manyWriters)
 	m := &table{remount: syscall.EPERM}
@@ -197,7 +204,8 @@ func TestMountGroup(t *testing.T) {
 	n := newNode(t, nodeConfig(s.w, &table{}))
 	stage := func(c *csi.VolumeCapability, group string) error {
 		c.GetMount().VolumeMountGroup = group
-		_, err := n.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: s.handle, StagingTargetPath: s.staging, VolumeCapability: c})
+		_, err := n.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+			VolumeId: s.handle, StagingTargetPath: s.staging, VolumeCapability: c})
 		return err
 	}
 	wantOK(t, stage(capability(manyReaders), "7"))
@@ -234,7 +242,8 @@ func TestVersions(t *testing.T) {
 			identity := ""
 			cfg.SetIdentifier = func(id string) error { identity = id; return nil }
 			n := newNode(t, cfg)
-			_, err := n.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: s.handle, StagingTargetPath: s.staging, VolumeCapability: capability(manyWriters, c.flags...)})
+			_, err := n.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+				VolumeId: s.handle, StagingTargetPath: s.staging, VolumeCapability: capability(manyWriters, c.flags...)})
 			wantCode(t, err, c.code)
 			var tried []string
 			for _, d := range m.data {
@@ -254,13 +263,13 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// stuck is a kernel in which some calls hang until they are let go.
+// stuck is a kernel in which some calls hang until release is closed.
 type stuck struct {
 	*table
 	began   chan struct{}
 	release chan struct{}
 	mounts  bool
-	hangs   []How
+	hangs   []mount.How
 }
 
 func (k *stuck) Mount(source, path string, vfs []string, data string) error {
@@ -271,7 +280,7 @@ func (k *stuck) Mount(source, path string, vfs []string, data string) error {
 	return k.table.Mount(source, path, vfs, data)
 }
 
-func (k *stuck) Unmount(path string, how How) error {
+func (k *stuck) Unmount(path string, how mount.How) error {
 	if slices.Contains(k.hangs, how) {
 		k.began <- struct{}{}
 		<-k.release
@@ -280,7 +289,8 @@ func (k *stuck) Unmount(path string, how How) error {
 	return k.table.Unmount(path, how)
 }
 
-// TestHungMount: while a mount hangs, another is refused, and the volume can be taken away; what hung does not appear later.
+// TestHungMount: while a mount hangs, another is refused, and the volume can be unstaged. The mount
+// that hung does not appear later.
 func TestHungMount(t *testing.T) {
 	s := newStage(t, manyWriters)
 	k := &stuck{table: &table{}, began: make(chan struct{}, 8), release: make(chan struct{}), mounts: true}
@@ -320,17 +330,17 @@ func TestUnmount(t *testing.T) {
 	wantOK(t, s.stage(n))
 	wantOK(t, s.publish(n, "p", manyWriters, false))
 
-	k.busy = map[How]error{Normal: syscall.EBUSY}
+	k.busy = map[mount.How]error{mount.Normal: syscall.EBUSY}
 	wantOK(t, s.unpublish(n, "p"))
-	if got := k.used; !slices.Equal(got, []How{Normal, Lazy}) {
+	if got := k.used; !slices.Equal(got, []mount.How{mount.Normal, mount.Lazy}) {
 		t.Errorf("a pod's mount of a volume that others have was unmounted %v", got)
 	}
-	k.used, k.busy = nil, map[How]error{Normal: syscall.EBUSY, Force: syscall.EBUSY, Lazy: syscall.EPERM}
+	k.used, k.busy = nil, map[mount.How]error{mount.Normal: syscall.EBUSY, mount.Force: syscall.EBUSY, mount.Lazy: syscall.EPERM}
 	wantCode(t, s.unstage(n), codes.Unavailable, s.staging, "still mounted")
-	if got := k.used; !slices.Equal(got, []How{Normal, Force, Lazy}) {
+	if got := k.used; !slices.Equal(got, []mount.How{mount.Normal, mount.Force, mount.Lazy}) {
 		t.Errorf("a staged volume was unmounted %v", got)
 	}
-	k.busy, k.hangs = nil, []How{Normal, Force}
+	k.busy, k.hangs = nil, []mount.How{mount.Normal, mount.Force}
 	result := make(chan error)
 	go func() { result <- s.unstage(n) }()
 	for range 2 {
@@ -342,7 +352,7 @@ func TestUnmount(t *testing.T) {
 		t.Errorf("left: %s", now)
 	}
 
-	// Who asked is gone: what is harsher is not begun.
+	// The caller is gone: no harsher way begins.
 	wantOK(t, s.stage(n))
 	k.used = nil
 	ctx, cancel := context.WithCancel(t.Context())
@@ -372,13 +382,41 @@ func TestStrangeMount(t *testing.T) {
 	wantOK(t, m.Mount("tmpfs", s.target("p"), nil, ""))
 	wantCode(t, s.publish(n, "p", manyWriters, false), codes.FailedPrecondition, "tmpfs", s.target("p"))
 
-	// Without the gateway nothing is staged, and what is can be taken away.
+	// Without the gateway nothing can be staged, and what is staged can be unstaged.
 	s.w.gateway.fail = errors.New("connection refused")
 	wantCode(t, s.stage(n), codes.Unavailable, "connection refused")
 	s.w.gateway.fail = status.Error(codes.ResourceExhausted, "too many")
 	wantCode(t, s.stage(n), codes.ResourceExhausted)
-	s.w.gateway.fail = ErrConflict
+	s.w.gateway.fail = status.Error(codes.FailedPrecondition, "another node has the address")
 	wantCode(t, s.stage(n), codes.FailedPrecondition)
 	wantOK(t, s.unpublish(n, "p"))
 	wantOK(t, s.unstage(n))
+}
+
+func TestHealthOfNode(t *testing.T) {
+	s := newStage(t, manyWriters)
+	n := newNode(t, nodeConfig(s.w, &table{}))
+	health := func(handle string) (string, error) {
+		r, err := n.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{
+			VolumeId: handle, StagingTargetPath: s.staging})
+		if h := r.GetVolumeHealth().GetHealthStatuses(); len(h) > 0 {
+			return h[0].GetReason(), err
+		}
+		return "", err
+	}
+	if h, err := health(s.handle); err != nil || h != "NotMounted" {
+		t.Errorf("before it is staged: %s, %v", h, err)
+	}
+	wantOK(t, s.stage(n))
+	if h, err := health(s.handle); err != nil || h != "" {
+		t.Errorf("staged: %s, %v", h, err)
+	}
+	_, err := health(v1alpha1.VolumeHandle(testFederation, testCluster))
+	wantCode(t, err, codes.NotFound)
+	r, err := n.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: s.handle, VolumePath: s.staging})
+	wantOK(t, err)
+	if u := r.GetUsage(); len(u) != 1 || u[0].GetUnit() != csi.VolumeUsage_BYTES || u[0].GetTotal() != 10<<20 ||
+		u[0].GetUsed() != 1000 || u[0].GetAvailable() != 10<<20-1000 {
+		t.Errorf("usage %v", u)
+	}
 }

@@ -17,7 +17,7 @@ import (
 // RegistrationSocket is where a kubelet looks for the driver.
 const RegistrationSocket = "/var/lib/kubelet/plugins_registry/" + v1alpha1.Driver + "-reg.sock"
 
-// registrar answers the kubelet, which asks when the socket appears, and when the kubelet starts.
+// registrar answers the kubelet, which asks when the socket appears and when the kubelet starts.
 type registrar struct {
 	registration.UnimplementedRegistrationServer
 	endpoint string
@@ -31,13 +31,15 @@ func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*regist
 		Type:     registration.CSIPlugin,
 		Name:     v1alpha1.Driver,
 		Endpoint: r.endpoint,
-		// The kubelet takes major version 1 of CSI.
+		// The kubelet accepts major version 1 of CSI.
 		SupportedVersions: []string{"1.0.0"},
 	}, nil
 }
 
 // NotifyRegistrationStatus implements the kubelet's plugin registration.
-func (r *registrar) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+func (r *registrar) NotifyRegistrationStatus(
+	_ context.Context, s *registration.RegistrationStatus,
+) (*registration.RegistrationStatusResponse, error) {
 	if !s.GetPluginRegistered() {
 		r.once.Do(func() {
 			r.failed <- fmt.Errorf("the kubelet refuses to register %s: %s", v1alpha1.Driver, s.GetError())
@@ -46,9 +48,10 @@ func (r *registrar) NotifyRegistrationStatus(_ context.Context, s *registration.
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
-// ServeRegistration tells the kubelet of the driver, at cfg.Endpoint (RegistrationSocket), until ctx is done. endpoint is the node server's socket as
-// the kubelet sees it. Call it when that is served. It fails when the kubelet refuses the driver; the process should then end, so that
-// it is tried again: the kubelet asks anew when the socket is made anew.
+// ServeRegistration registers the driver with the kubelet, at cfg.Endpoint (RegistrationSocket),
+// until ctx is done. endpoint is the path of the node server's socket as the kubelet sees it; that
+// server must be up. ServeRegistration fails when the kubelet refuses the driver. The process
+// should end then and start again: the kubelet asks again when a new socket appears.
 func ServeRegistration(ctx context.Context, cfg ServerConfig, endpoint string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

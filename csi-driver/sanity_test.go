@@ -26,9 +26,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/csi-driver/controller"
 )
 
-// mayBeSkipped lists what sanity leaves out, by a part of its text, and why that is right. Anything else that is left out fails the test.
+// mayBeSkipped lists the cases that sanity may leave out, by a part of their text, and why that is
+// right. The test fails when sanity leaves out any other case.
 var mayBeSkipped = map[string]string{
 	"napshot":                                "there are no snapshots yet, and no capability says so",
 	"GroupController":                        "there are no group snapshots",
@@ -40,13 +42,14 @@ var mayBeSkipped = map[string]string{
 	"pagination should detect volumes added": "sanity itself has it switched off; TestListPages does it",
 }
 
-// TestSanity runs csi-test's suite against the real servers. What Kubernetes adds to calls is added here, by interceptors: sanity knows CSI only.
+// TestSanity runs csi-test's suite against the real servers. An interceptor adds what Kubernetes
+// adds to calls: the suite knows CSI only.
 func TestSanity(t *testing.T) {
 	w := newWorld(t)
 	w.operate(t)
 	dir := t.TempDir()
 	endpoint := "unix://" + filepath.Join(dir, "csi.sock")
-	c, err := NewController(controllerConfig(w))
+	c, err := controller.NewServer(controllerConfig(w))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +57,8 @@ func TestSanity(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(ctx, ServerConfig{Endpoint: endpoint, Log: slog.New(slog.DiscardHandler), After: never}, func(s grpc.ServiceRegistrar) {
+		cfg := ServerConfig{Endpoint: endpoint, Log: slog.New(slog.DiscardHandler), After: never}
+		served <- Serve(ctx, cfg, func(s grpc.ServiceRegistrar) {
 			csi.RegisterIdentityServer(s, NewIdentity("test", nil))
 			csi.RegisterControllerServer(s, c)
 			csi.RegisterNodeServer(s, n)
@@ -64,10 +68,11 @@ func TestSanity(t *testing.T) {
 	cfg := sanity.NewTestConfig()
 	cfg.Address = endpoint
 	cfg.TargetPath, cfg.StagingPath = filepath.Join(dir, "pods"), filepath.Join(dir, "staging")
-	cfg.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"), grpc.WithChainUnaryInterceptor(w.kubernetes)}
+	cfg.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"), grpc.WithChainUnaryInterceptor(w.kubernetes)}
 	cfg.ControllerDialOptions = cfg.DialOptions
 	cfg.IDGen = handles{}
-	cfg.TestVolumeParameters = map[string]string{claimNameParameter: "claim", claimNamespaceParameter: testNamespace, "policy": "gold"}
+	cfg.TestVolumeParameters = map[string]string{claimName: "claim", claimNamespace: testNamespace, "policy": "gold"}
 	cfg.TestVolumeMutableParameters = map[string]string{"policy": "silver"}
 
 	sc := sanity.GinkgoTest(&cfg)
@@ -112,20 +117,22 @@ func skipReason(text string) string {
 	return ""
 }
 
-func controllerConfig(w *world) ControllerConfig {
-	return ControllerConfig{Client: w.client, Attachments: w.attachments, Federation: testFederation, Site: testSite, Cluster: testCluster}
+func controllerConfig(w *world) controller.Config {
+	return controller.Config{Client: w.client, Attachments: w.attachments, Federation: testFederation, Site: testSite, Cluster: testCluster}
 }
 
-// handles are names of this driver's form.
+// handles makes volume handles of this driver's form.
 type handles struct{ sanity.DefaultIDGenerator }
 
 func (handles) GenerateUniqueValidVolumeID() string {
-	return handleOf(testFederation, uuid.NewString())
+	return v1alpha1.VolumeHandle(testFederation, uuid.NewString())
 }
 
-// kubernetes does what Kubernetes does besides calling: the attacher is called for a VolumeAttachment that refers to a PersistentVolume, and the kubelet
-// tells of the pod.
-func (w *world) kubernetes(ctx context.Context, method string, q, r any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+// kubernetes does what Kubernetes does besides the calls: there is a VolumeAttachment of a
+// PersistentVolume before the attacher calls, and the kubelet adds the pod's namespace.
+func (w *world) kubernetes(
+	ctx context.Context, method string, q, r any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	switch q := q.(type) {
 	case *csi.ControllerPublishVolumeRequest:
 		if q.GetVolumeId() != "" && q.GetNodeId() != "" {
@@ -144,9 +151,10 @@ func (w *world) kubernetes(ctx context.Context, method string, q, r any, cc *grp
 	return call(ctx, method, q, r, cc, opts...)
 }
 
-// attach makes a PersistentVolume that is bound to a claim of the namespace, and a VolumeAttachment for the node. What is there stays, but for readOnly.
+// attach makes a PersistentVolume that is bound to a claim of the namespace, and a VolumeAttachment
+// for the node. Of objects that exist it changes readOnly only.
 func (w *world) attach(ctx context.Context, handle, node, namespace string, readOnly bool) error {
-	_, id, _ := parseHandle(handle)
+	id := idOf(handle)
 	name := "pv-" + namespace + "-" + id
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -18,19 +18,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ServerConfig is how a server of this package is reached and ended.
+// ServerConfig says how a server is reached and how it ends.
 type ServerConfig struct {
-	// Endpoint is the path of a socket, perhaps with unix:// before it. A socket that is there is replaced: it is a predecessor's.
+	// Endpoint is the path of a socket, perhaps with unix:// before it. Serve replaces a socket
+	// that exists: a predecessor left it.
 	Endpoint string
 	Log      *slog.Logger
-	// Grace is how long calls that are under way may take when the server ends; 0: 10 s.
+	// Grace is how long calls in flight may take when the server ends; 0: 10 s.
 	Grace time.Duration
 	// After is time.After.
 	After func(time.Duration) <-chan time.Time
 }
 
-// Serve serves what register registers, such as csi.RegisterNodeServer, until ctx is done: then calls that are under way are finished, for Grace. The socket stays:
-// a successor may have put its own there already.
+// Serve serves what register registers, such as csi.RegisterNodeServer, until ctx is done. Then it
+// lets calls in flight finish, for Grace. It leaves the socket: a successor may have replaced it by
+// its own already.
 func Serve(ctx context.Context, cfg ServerConfig, register func(grpc.ServiceRegistrar)) error {
 	if cfg.Log == nil || cfg.After == nil {
 		return fmt.Errorf("serve %s: a log and a clock are needed", cfg.Endpoint)
@@ -62,7 +64,7 @@ func Serve(ctx context.Context, cfg ServerConfig, register func(grpc.ServiceRegi
 	return nil
 }
 
-// listen makes a socket, in a directory that it makes too.
+// listen makes a socket, and its directory.
 func listen(endpoint string) (net.Listener, error) {
 	path := strings.TrimPrefix(endpoint, "unix://")
 	if !filepath.IsAbs(path) {
@@ -90,7 +92,7 @@ func listen(endpoint string) (net.Listener, error) {
 	return l, nil
 }
 
-// logged tells of each call: rule 9.
+// logged writes a line of the log for each call (csi-9).
 func logged(log *slog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, q any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		r, err := handle(ctx, q)
@@ -108,7 +110,7 @@ func logged(log *slog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-// about picks what may be logged of a request.
+// about picks the fields of a request that the log may have.
 func about(q any) []any {
 	var a []any
 	add := func(key, value string) {

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/weir-storage/weir/csi-driver/internal/rpc"
 )
 
 func dial(t *testing.T, path string) *grpc.ClientConn {
@@ -33,7 +35,7 @@ func serverConfig(path string, log *bytes.Buffer) ServerConfig {
 	return ServerConfig{Endpoint: "unix://" + path, Log: slog.New(slog.NewTextHandler(log, nil)), After: never}
 }
 
-// slow is a node server whose unstaging takes as long as it is told to.
+// slow is a node server whose unstaging waits for release.
 type slow struct {
 	csi.UnimplementedNodeServer
 	began, release chan struct{}
@@ -45,7 +47,8 @@ func (s slow) NodeUnstageVolume(context.Context, *csi.NodeUnstageVolumeRequest) 
 	return &csi.NodeUnstageVolumeResponse{}, nil
 }
 
-// TestRollingUpgrade: a successor takes the socket over while its predecessor finishes what it has begun, and whose end does not take the socket away.
+// TestRollingUpgrade: a successor replaces the socket while its predecessor finishes its calls. The
+// predecessor's end does not remove the new socket.
 func TestRollingUpgrade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dir", "csi.sock")
 	first := slow{began: make(chan struct{}), release: make(chan struct{})}
@@ -66,7 +69,9 @@ func TestRollingUpgrade(t *testing.T) {
 	endedNext := make(chan error, 1)
 	var nextLog bytes.Buffer
 	go func() {
-		endedNext <- Serve(next, serverConfig(path, &nextLog), func(s grpc.ServiceRegistrar) { csi.RegisterIdentityServer(s, NewIdentity("2", nil)) })
+		endedNext <- Serve(next, serverConfig(path, &nextLog), func(s grpc.ServiceRegistrar) {
+			csi.RegisterIdentityServer(s, NewIdentity("2", nil))
+		})
 	}()
 	waitFor(t, func() bool {
 		r, err := csi.NewIdentityClient(dial(t, path)).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
@@ -149,14 +154,16 @@ func TestLogHasNoSecrets(t *testing.T) {
 	h := logged(slog.New(slog.NewTextHandler(&log, nil)))
 	q := &csi.NodeStageVolumeRequest{VolumeId: "fed/1", StagingTargetPath: "/staging", Secrets: map[string]string{"password": "hunter2"},
 		VolumeContext: map[string]string{"token": "hunter2"}, PublishContext: map[string]string{"token": "hunter2"}}
-	for _, err := range []error{nil, missing("volume_id")} {
-		_, got := h(t.Context(), q, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Node/NodeStageVolume"}, func(context.Context, any) (any, error) { return nil, err })
+	for _, err := range []error{nil, rpc.Missing("volume_id")} {
+		info := &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Node/NodeStageVolume"}
+		_, got := h(t.Context(), q, info, func(context.Context, any) (any, error) { return nil, err })
 		if got != err {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
 	text := log.String()
-	if strings.Contains(text, "hunter2") || strings.Count(text, "volume=fed/1 staging=/staging") != 2 || !strings.Contains(text, "code=InvalidArgument") {
+	both := strings.Count(text, "volume=fed/1 staging=/staging") == 2
+	if strings.Contains(text, "hunter2") || !both || !strings.Contains(text, "code=InvalidArgument") {
 		t.Errorf("the log: %s", text)
 	}
 }
@@ -171,7 +178,8 @@ func TestRegistration(t *testing.T) {
 	c := registration.NewRegistrationClient(dial(t, path))
 	i, err := c.GetInfo(t.Context(), &registration.InfoRequest{})
 	wantOK(t, err)
-	if i.GetType() != "CSIPlugin" || i.GetName() != "csi.weir.dev" || i.GetEndpoint() != "/var/lib/kubelet/plugins/csi.weir.dev/csi.sock" || len(i.GetSupportedVersions()) != 1 || i.GetSupportedVersions()[0] != "1.0.0" {
+	if i.GetType() != "CSIPlugin" || i.GetName() != "csi.weir.dev" || i.GetEndpoint() != "/var/lib/kubelet/plugins/csi.weir.dev/csi.sock" ||
+		len(i.GetSupportedVersions()) != 1 || i.GetSupportedVersions()[0] != "1.0.0" {
 		t.Errorf("%v", i)
 	}
 	_, err = c.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{PluginRegistered: true})

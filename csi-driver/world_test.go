@@ -4,9 +4,11 @@ package csidriver
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -19,6 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/csi-driver/controller"
+	"github.com/weir-storage/weir/csi-driver/health"
+	"github.com/weir-storage/weir/csi-driver/node"
 )
 
 const (
@@ -29,7 +34,8 @@ const (
 	testNamespace  = "team"
 )
 
-// world is a cluster in memory: an API server, an operator, the registry's attachments and a gateway.
+// world is a cluster in memory: an API server, an operator, the registry's attachments and a
+// gateway.
 type world struct {
 	client      client.WithWatch
 	attachments *attachments
@@ -67,7 +73,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// operate runs an operator until the test ends: it makes volumes ready, or says why not, and lets deleted ones go.
+// operate starts an operator, which ends with the test. It makes volumes ready or says why not, and
+// removes the finalizer of deleted ones.
 func (w *world) operate(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -133,36 +140,41 @@ func (w *world) say(ctx context.Context, v *v1alpha1.GeoVolumeContent, s metav1.
 	}
 }
 
-// attachments is the registry's part.
+// attachments is the registry.
 type attachments struct {
 	mu   sync.Mutex
-	all  map[Attachment]bool
+	all  map[controller.Attachment]bool
 	fail error // of Detach
+	// detaching is called by Detach before it does anything; nil: not.
+	detaching func(node string)
 }
 
 func (a *attachments) Attach(_ context.Context, volume, node string, readOnly bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.all == nil {
-		a.all = make(map[Attachment]bool)
+		a.all = make(map[controller.Attachment]bool)
 	}
-	delete(a.all, Attachment{volume, node, !readOnly})
-	a.all[Attachment{volume, node, readOnly}] = true
+	delete(a.all, controller.Attachment{Volume: volume, Node: node, ReadOnly: !readOnly})
+	a.all[controller.Attachment{Volume: volume, Node: node, ReadOnly: readOnly}] = true
 	return nil
 }
 
 func (a *attachments) Detach(_ context.Context, volume, node string) error {
+	if a.detaching != nil {
+		a.detaching(node)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.fail != nil {
 		return a.fail
 	}
-	delete(a.all, Attachment{volume, node, true})
-	delete(a.all, Attachment{volume, node, false})
+	delete(a.all, controller.Attachment{Volume: volume, Node: node, ReadOnly: true})
+	delete(a.all, controller.Attachment{Volume: volume, Node: node, ReadOnly: false})
 	return nil
 }
 
-func (a *attachments) List(_ context.Context, volume string) (out []Attachment, _ error) {
+func (a *attachments) List(_ context.Context, volume string) (out []controller.Attachment, _ error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for x := range a.all {
@@ -177,22 +189,22 @@ func (a *attachments) List(_ context.Context, volume string) (out []Attachment, 
 type gateway struct {
 	w      *world
 	mu     sync.Mutex
-	groups map[string]string // by volume, the last that was asked for
+	groups map[string]string // by volume, the last that a node asked for
 	fail   error
 }
 
-func (g *gateway) Admit(ctx context.Context, r AdmitRequest) (Export, error) {
+func (g *gateway) Admit(ctx context.Context, r node.AdmitRequest) (node.Export, error) {
 	g.mu.Lock()
 	fail := g.fail
 	g.mu.Unlock()
 	if fail != nil {
-		return Export{}, fail
+		return node.Export{}, fail
 	}
 	v := new(v1alpha1.GeoVolumeContent)
 	if err := g.w.client.Get(ctx, client.ObjectKey{Name: r.Volume}, v); err != nil {
-		return Export{}, fmt.Errorf("volume %s: %w", r.Volume, ErrNotFound)
+		return node.Export{}, status.Errorf(codes.NotFound, "volume %s is not there", r.Volume)
 	}
-	x := Export{Host: "gateway.weir", Port: 2049, Path: "/" + v.Spec.FederationName, ReadOnly: true}
+	x := node.Export{Host: "gateway.weir", Port: 2049, Path: "/" + v.Spec.FederationName, ReadOnly: true}
 	attached := false
 	list, _ := g.w.attachments.List(ctx, r.Volume)
 	for _, a := range list {
@@ -201,12 +213,12 @@ func (g *gateway) Admit(ctx context.Context, r AdmitRequest) (Export, error) {
 		}
 	}
 	if !attached {
-		return Export{}, fmt.Errorf("node %s is not attached: %w", r.Node, ErrDenied)
+		return node.Export{}, status.Errorf(codes.PermissionDenied, "node %s is not attached", r.Node)
 	}
 	if r.Namespace != "" {
 		access, ok := accessOf(v, r.Namespace)
 		if !ok {
-			return Export{}, fmt.Errorf("namespace %s has no claim: %w", r.Namespace, ErrDenied)
+			return node.Export{}, status.Errorf(codes.PermissionDenied, "namespace %s has no claim", r.Namespace)
 		}
 		x.ReadOnly = x.ReadOnly || access == v1alpha1.ReadOnly
 	}
@@ -218,11 +230,21 @@ func (g *gateway) Admit(ctx context.Context, r AdmitRequest) (Export, error) {
 	return x, nil
 }
 
-func (g *gateway) Usage(ctx context.Context, volume string) (Usage, error) {
+// accessOf is the most that the claims of a namespace allow.
+func accessOf(v *v1alpha1.GeoVolumeContent, namespace string) (access v1alpha1.Access, admitted bool) {
+	for _, claim := range v.Spec.Claims {
+		if claim.Namespace == namespace && (!admitted || claim.Access != v1alpha1.ReadOnly) {
+			access, admitted = claim.Access, true
+		}
+	}
+	return access, admitted
+}
+
+func (g *gateway) Usage(ctx context.Context, volume string) (node.Usage, error) {
 	v := new(v1alpha1.GeoVolumeContent)
 	if err := g.w.client.Get(ctx, client.ObjectKey{Name: volume}, v); err != nil {
-		return Usage{}, fmt.Errorf("volume %s: %w", volume, ErrNotFound)
+		return node.Usage{}, status.Errorf(codes.NotFound, "volume %s is not there", volume)
 	}
 	size := v.Spec.Size.Value()
-	return Usage{TotalBytes: size, UsedBytes: 1000, AvailableBytes: size - 1000, Problem: problemOf(v)}, nil
+	return node.Usage{TotalBytes: size, UsedBytes: 1000, AvailableBytes: size - 1000, Problem: health.Of(v)}, nil
 }

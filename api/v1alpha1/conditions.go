@@ -2,24 +2,30 @@
 
 package v1alpha1
 
-// Condition types. Reconciling and Stalled are those of kstatus; they have Ready's reason and message.
+// Condition types. Reconciling and Stalled are those of kstatus; they have Ready's reason and
+// message.
 const (
-	// ConditionReady sums up: the object does what it says. Its reason is the most important of those that hold. Polarity: True is good.
+	// ConditionReady sums up: the object does what it says. Its reason is the most important of
+	// those that hold. Polarity: True is good.
 	ConditionReady = "Ready"
-	// ConditionPlaced, of a GeoVolumeContent: sites are chosen as the policy in force wants. Polarity: True is good.
+	// ConditionPlaced, of a GeoVolumeContent: sites are chosen as the policy in force wants.
+	// Polarity: True is good.
 	ConditionPlaced = "Placed"
-	// ConditionProtected, of GeoVolume and GeoVolumeContent: as many copies as the policy wants are alive and not behind. Polarity: True is good.
+	// ConditionProtected, of GeoVolume and GeoVolumeContent: as many copies as the policy wants are
+	// alive and not behind. Polarity: True is good.
 	ConditionProtected = "Protected"
-	// ConditionBound, of a GeoVolume: its PersistentVolume and PersistentVolumeClaim are there, and bound to each other. Polarity: True is good.
+	// ConditionBound, of a GeoVolume: its PersistentVolume and PersistentVolumeClaim are there, and
+	// bound to each other. Polarity: True is good.
 	ConditionBound = "Bound"
-	// ConditionReconciling: the operator is at work, or waits for something that comes by itself. Polarity: True means that waiting helps; absent
-	// otherwise.
+	// ConditionReconciling: the operator is at work, or waits for something that comes by itself.
+	// Polarity: True means that waiting helps; absent otherwise.
 	ConditionReconciling = "Reconciling"
-	// ConditionInSync, of a GeoVolumeContent that another cluster owns: its spec was changed here and put back; the message names the fields. It
-	// goes with the owner's next change. Polarity: False, with NotOwner, tells of the edit; absent otherwise.
+	// ConditionInSync, of a GeoVolumeContent that another cluster owns: its spec was changed here
+	// and put back; the message names the fields. It goes with the owner's next change. Polarity:
+	// False, with NotOwner, tells of the edit; absent otherwise.
 	ConditionInSync = "InSync"
-	// ConditionStalled: a person has to do something; the message says what. Polarity: True means that it does not go on by itself; absent
-	// otherwise.
+	// ConditionStalled: a person has to do something; the message says what. Polarity: True means
+	// that it does not go on by itself; absent otherwise.
 	ConditionStalled = "Stalled"
 )
 
@@ -33,28 +39,34 @@ const (
 	ReasonProtected = "Protected"
 	// ReasonReady, of Ready with True: all is well.
 	ReasonReady = "Ready"
-	// ReasonDegraded, of Ready with True and of Protected with False: it is served, with fewer or later copies than the policy wants.
+	// ReasonDegraded, of Ready with True and of Protected with False: it is served, with fewer or
+	// later copies than the policy wants.
 	ReasonDegraded = "Degraded"
 	// ReasonWritesWait: reads are served; writes wait, for members or for room on a pool.
 	ReasonWritesWait = "WritesWait"
-	// ReasonCreating, also of Protected and Bound: the volume has no home yet, or its objects are being made.
+	// ReasonCreating, also of Protected and Bound: the volume has no home yet, or its objects are
+	// being made.
 	ReasonCreating = "Creating"
 	// ReasonMoving: no home serves it now; another takes over by itself.
 	ReasonMoving = "Moving"
 	// ReasonHomeLost: the home is lost and nothing takes over by itself; a person decides.
 	ReasonHomeLost = "HomeLost"
-	// ReasonUnplaceable, also of Placed: no choice of sites satisfies the policy. A volume that is there stays as it was.
+	// ReasonUnplaceable, also of Placed: no choice of sites satisfies the policy. A volume that is
+	// there stays as it was.
 	ReasonUnplaceable = "Unplaceable"
 	// ReasonPolicyNotFound, also of Placed: this cluster has no VolumePolicy of that name.
 	ReasonPolicyNotFound = "PolicyNotFound"
-	// ReasonInvalid, also of Placed: the wish contradicts itself, or what the volume or the site already is.
+	// ReasonInvalid, also of Placed: the wish contradicts itself, or what the volume or the site
+	// already is.
 	ReasonInvalid = "Invalid"
-	// ReasonNameTaken: another volume of the federation has the name, or another cluster the site's.
+	// ReasonNameTaken: another volume of the federation has the name, or another cluster the
+	// site's.
 	ReasonNameTaken = "NameTaken"
-	// ReasonNotFound: the volume to import is not there, or the registry does not know any more what it knew once. Of a Site: no such site is
-	// registered.
+	// ReasonNotFound: the volume to import is not there, or the registry does not know any more
+	// what it knew once. Of a Site: no such site is registered.
 	ReasonNotFound = "NotFound"
-	// ReasonNotGranted: the owner of the volume to import has not granted it to this site and namespace.
+	// ReasonNotGranted: the owner of the volume to import has not granted it to this site and
+	// namespace.
 	ReasonNotGranted = "NotGranted"
 	// ReasonInUse: it is being deleted, and others still use it; the message names them.
 	ReasonInUse = "InUse"
@@ -62,11 +74,14 @@ const (
 	ReasonDeleting = "Deleting"
 	// ReasonDeleted: the volume was deleted by its owner and is in the trash.
 	ReasonDeleted = "Deleted"
-	// ReasonSuperseded: the ownership went to another cluster while this one was declared lost. Nothing is written or deleted here.
+	// ReasonSuperseded: the ownership went to another cluster while this one was declared lost.
+	// Nothing is written or deleted here.
 	ReasonSuperseded = "Superseded"
-	// ReasonNotOwner, of InSync with False and of events: a field was changed here that only the owner may change; the owner's value was put back.
+	// ReasonNotOwner, of InSync with False and of events: a field was changed here that only the
+	// owner may change; the owner's value was put back.
 	ReasonNotOwner = "NotOwner"
-	// ReasonRegistryUnavailable, also of Reconciling beside a Ready that is True: the registry does not answer; what is shown is what was last heard.
+	// ReasonRegistryUnavailable, also of Reconciling beside a Ready that is True: the registry does
+	// not answer; what is shown is what was last heard.
 	ReasonRegistryUnavailable = "RegistryUnavailable"
 	// ReasonConflict: an object of that name is there and belongs to somebody else.
 	ReasonConflict = "Conflict"

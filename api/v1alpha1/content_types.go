@@ -7,16 +7,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GeoVolumeContentSpec is the desired state of a volume. In the owner's cluster the operator (for GeoVolumes) and the CSI controller
-// (for StorageClasses) write it, and the operator carries it to the registry; elsewhere the operator keeps it equal to the registry's.
+// GeoVolumeContentSpec is the desired state of a volume. In the owner's cluster the operator (for
+// GeoVolumes) and the CSI controller (for StorageClasses) write it, and the operator carries it to
+// the registry; elsewhere the operator keeps it equal to the registry's.
 type GeoVolumeContentSpec struct {
 	// The volume's name, unique in the federation. Immutable.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=127
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a volume keeps its name"
 	FederationName string `json:"federationName"`
-	// The site whose cluster owns the volume; empty for a volume that was made by `weir volume create`, which is changed there. Immutable: not
-	// for people to change; the operator writes it when the ownership goes elsewhere (`weir volume transfer`).
+	// The site whose cluster owns the volume; empty for a volume that was made by `weir volume
+	// create`, which is changed there. Immutable: not for people to change; the operator writes it
+	// when the ownership goes elsewhere (`weir volume transfer`).
 	// +optional
 	Owner SiteName `json:"owner,omitempty"`
 	// How much the volume may hold. Live: it grows, and does not shrink.
@@ -32,11 +34,13 @@ type GeoVolumeContentSpec struct {
 	// +optional
 	// +listType=atomic
 	Grants []Grant `json:"grants,omitempty"`
-	// What becomes of the volume when this object is deleted by its owner. Live: what it says at that time counts.
+	// What becomes of the volume when this object is deleted by its owner. Live: what it says at
+	// that time counts.
 	// +optional
 	// +kubebuilder:default=Delete
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
-	// The claims of this cluster on the volume. Pods of other namespaces cannot use it. Live: the operator and the CSI controller write it.
+	// The claims of this cluster on the volume. Pods of other namespaces cannot use it. Live: the
+	// operator and the CSI controller write it.
 	// +optional
 	// +listType=atomic
 	Claims []ClaimReference `json:"claims,omitempty"`

@@ -2,18 +2,24 @@
 
 // Package v1alpha1 has the kinds of storage.weir.dev.
 //
-//	kind              scope       written by                                      for
-//	Site              cluster     the chart (the local one), operator (the rest)  a place with gateways and perhaps a store
-//	CachePool         cluster     administrator (status: operator)                the pool of a site's gateway
-//	VolumePolicy      cluster     administrator                                   copies, durability, consistency, cache, home; local to this cluster
-//	GeoVolume         namespaced  user (status: operator)                         the claim: a new volume, or the import of another site's
-//	GeoVolumeContent  cluster     operator and CSI controller                     the volume; a read-only mirror where this cluster is not its owner
+//	kind              scope       what it is
+//	Site              cluster     a place with gateways and perhaps a store
+//	CachePool         cluster     the pool of a site's gateway
+//	VolumePolicy      cluster     copies, durability, consistency, cache, home; of this cluster only
+//	GeoVolume         namespaced  the claim: a new volume, or the import of another site's volume
+//	GeoVolumeContent  cluster     the volume; a read-only mirror where this cluster is not its owner
 //
-// GeoVolume is to GeoVolumeContent what PersistentVolumeClaim is to PersistentVolume. The truth about a volume that several
-// clusters share is in the registry; the objects here are one cluster's wishes (spec) and what it knows (status).
+// The chart writes the spec of the local Site, and the operator those of the others. Administrators
+// write CachePools and VolumePolicies, users write GeoVolumes, and the operator and the CSI
+// controller write GeoVolumeContents. The operator writes every status.
 //
-// Messages of validation rules say what to do. Rules that need more than the object itself (how many sites there are, whether a
-// name is free) are the operator's: it answers with conditions. Their types and reasons are part of the API too.
+// GeoVolume is to GeoVolumeContent what PersistentVolumeClaim is to PersistentVolume. The truth
+// about a volume that several clusters share is in the registry; the objects here are one cluster's
+// wishes (spec) and what it knows (status).
+//
+// Messages of validation rules say what to do. Rules that need more than the object itself (how
+// many sites there are, whether a name is free) are the operator's: it answers with conditions.
+// Their types and reasons are part of the API too.
 //
 // +kubebuilder:object:generate=true
 // +groupName=storage.weir.dev
@@ -29,25 +35,32 @@ import (
 const (
 	// Group is the API group of all kinds.
 	Group = "storage.weir.dev"
-	// Driver is the CSI driver's name: the provisioner of StorageClasses, driverName of VolumeAttributesClasses, and spec.csi.driver of persistent
-	// volumes.
+	// Driver is the CSI driver's name: the provisioner of StorageClasses, driverName of
+	// VolumeAttributesClasses, and spec.csi.driver of persistent volumes.
 	Driver = "csi.weir.dev"
-	// TopologyKey is a label of nodes, which get it from the node plugin. It has one value per cluster: the site.
+	// TopologyKey is a label of nodes, which get it from the node plugin. It has one value per
+	// cluster: the site.
 	TopologyKey = "topology.weir.dev/site"
-	// PolicyParameter is the parameter of StorageClass and VolumeAttributesClass that names a VolumePolicy. There is no other parameter.
+	// PolicyParameter is the parameter of StorageClass and VolumeAttributesClass that names a
+	// VolumePolicy. There is no other parameter.
 	PolicyParameter = "policy"
-	// Finalizer is the finalizer of GeoVolumes, and of GeoVolumeContents of which this cluster is the owner.
+	// Finalizer is the finalizer of GeoVolumes, and of GeoVolumeContents of which this cluster is
+	// the owner.
 	Finalizer = Group + "/volume"
-	// VolumeLabel is a label of the PersistentVolume and the PersistentVolumeClaim that a GeoVolume makes; its value is the volume's UUID.
+	// VolumeLabel is a label of the PersistentVolume and the PersistentVolumeClaim that a GeoVolume
+	// makes; its value is the volume's UUID.
 	VolumeLabel = Group + "/volume"
-	// ForceAnnotation is an annotation of a GeoVolume or GeoVolumeContent, with the volume's UUID as its value: it may be deleted although the
-	// registry does not know the volume any more.
+	// ForceAnnotation is an annotation of a GeoVolume or GeoVolumeContent, with the volume's UUID
+	// as its value: it may be deleted although the registry does not know the volume any more.
 	ForceAnnotation = Group + "/forget"
-	// MirrorAnnotation is an annotation of Sites that the operator keeps as the registry has them; its value is the federation.
+	// MirrorAnnotation is an annotation of Sites that the operator keeps as the registry has them;
+	// its value is the federation.
 	MirrorAnnotation = Group + "/mirror-of"
-	// OrganizationLabel is what replication.sites.selector calls a site's organization. No object needs to have the label.
+	// OrganizationLabel is what replication.sites.selector calls a site's organization. No object
+	// needs to have the label.
 	OrganizationLabel = "organization.weir.dev"
-	// RegionLabel is what replication.sites.selector calls a site's region. No object needs to have the label.
+	// RegionLabel is what replication.sites.selector calls a site's region. No object needs to have
+	// the label.
 	RegionLabel = "region.weir.dev"
 )
 

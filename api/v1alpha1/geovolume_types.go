@@ -49,26 +49,31 @@ type GeoVolumeSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Policy string `json:"policy,omitempty"`
-	// Another site's volume, instead of a new one; or a volume of this cluster that was retained. Immutable.
+	// Another site's volume, instead of a new one; or a volume of this cluster that was retained.
+	// Immutable.
 	// +optional
 	Import *Import `json:"import,omitempty"`
-	// What the pods of this namespace may do. ReadOnly makes the PersistentVolumeClaim ReadOnlyMany. Immutable.
+	// What the pods of this namespace may do. ReadOnly makes the PersistentVolumeClaim
+	// ReadOnlyMany. Immutable.
 	// +optional
 	// +kubebuilder:default=ReadWrite
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="access is part of the PersistentVolumeClaim, which does not change: delete this GeoVolume, with reclaimPolicy: Retain if it is the volume's owner, and import the volume with the other access"
 	Access Access `json:"access,omitempty"`
-	// Who else may import the volume; nobody by default. Live: a grant that is removed ends the imports that it allowed.
+	// Who else may import the volume; nobody by default. Live: a grant that is removed ends the
+	// imports that it allowed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(g, self.exists_one(h, h.site == g.site && h.__namespace__ == g.__namespace__))",message="the same site and namespace are granted twice: keep one of them"
 	Grants []Grant `json:"grants,omitempty"`
-	// What becomes of the volume when this GeoVolume, or its namespace, is deleted. Live: what it says at that time counts.
+	// What becomes of the volume when this GeoVolume, or its namespace, is deleted. Live: what it
+	// says at that time counts.
 	// +optional
 	// +kubebuilder:default=Retain
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// How many copies there are, and at which sites. In this field and the four after it, what is given comes before what the VolumePolicy says.
+	// How many copies there are, and at which sites. In this field and the four after it, what is
+	// given comes before what the VolumePolicy says.
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`
 	// What a stable write (fsync, a change of a name) waits for.
@@ -77,7 +82,8 @@ type GeoVolumeSpec struct {
 	// What readers at other sites see.
 	// +optional
 	Consistency *Consistency `json:"consistency,omitempty"`
-	// How gateways cache the volume. An import may have it, and there it has no effect in this release.
+	// How gateways cache the volume. An import may have it, and there it has no effect in this
+	// release.
 	// +optional
 	Cache *Cache `json:"cache,omitempty"`
 	// Where the volume should be at home.
@@ -87,7 +93,8 @@ type GeoVolumeSpec struct {
 
 // Import names a volume of the federation.
 type Import struct {
-	// The volume's name in the federation, NAMESPACE.NAME of the GeoVolume that made it, or its UUID. Immutable.
+	// The volume's name in the federation, NAMESPACE.NAME of the GeoVolume that made it, or its
+	// UUID. Immutable.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=127
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an import does not change to another volume: delete this GeoVolume and make another"
@@ -141,8 +148,8 @@ type GeoVolumeStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// GeoVolume is a volume that lives at several sites. It makes a PersistentVolume and a PersistentVolumeClaim of its own name in its
-// namespace, for pods to use.
+// GeoVolume is a volume that lives at several sites. It makes a PersistentVolume and a
+// PersistentVolumeClaim of its own name in its namespace, for pods to use.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=gv,categories=weir

@@ -7,9 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VolumePolicySpec says, for an application, how many copies a volume has and where, when a write is safe, what readers at other
-// sites see, and how it is cached. Every field may be left out, and then has a default. Each is marked with what a change does
-// to volumes that exist: Live (soon, without a remount), NewDataOnly, or Immutable (a change is refused, or does not reach them).
+// VolumePolicySpec says, for an application, how many copies a volume has and where, when a write
+// is safe, what readers at other sites see, and how it is cached. Every field may be left out, and
+// then has a default. Each is marked with what a change does to volumes that exist: Live (soon,
+// without a remount), NewDataOnly, or Immutable (a change is refused, or does not reach them).
 type VolumePolicySpec struct {
 	// How many copies there are, and at which sites.
 	// +optional
@@ -47,7 +48,8 @@ type Replication struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16
 	Copies *int32 `json:"copies,omitempty"`
-	// What no two copies share. Default Site. Live: of two copies that share it, the one that is not the home moves.
+	// What no two copies share. Default Site. Live: of two copies that share it, the one that is
+	// not the home moves.
 	// +optional
 	Spread Spread `json:"spread,omitempty"`
 	// Sites that must, should and must not have a copy.
@@ -65,12 +67,14 @@ type SiteName string
 // +kubebuilder:validation:XValidation:rule="!has(self.forbidden) || !has(self.required) || self.required.all(s, !(s in self.forbidden))",message="a site is in both required and forbidden: remove it from one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.forbidden) || !has(self.preferred) || self.preferred.all(s, !(s in self.forbidden))",message="a site is in both preferred and forbidden: remove it from one of them"
 type SiteRules struct {
-	// Sites that have a copy in any case. Live: one that is added gets a copy; a site that is not named gives its own up for it.
+	// Sites that have a copy in any case. Live: one that is added gets a copy; a site that is not
+	// named gives its own up for it.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Required []SiteName `json:"required,omitempty"`
-	// Sites that come first where there is a choice, best first. Live: it counts when a site is chosen the next time; copies that are there stay.
+	// Sites that come first where there is a choice, best first. Live: it counts when a site is
+	// chosen the next time; copies that are there stay.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -80,8 +84,9 @@ type SiteRules struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Forbidden []SiteName `json:"forbidden,omitempty"`
-	// Labels that a site must have to get a copy, for instance its jurisdiction. A site's organization and region are labels too:
-	// organization.weir.dev and region.weir.dev. Live: copies at sites that do not have them move.
+	// Labels that a site must have to get a copy, for instance its jurisdiction. A site's
+	// organization and region are labels too: organization.weir.dev and region.weir.dev. Live:
+	// copies at sites that do not have them move.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
@@ -92,9 +97,12 @@ type Acknowledge string
 
 // Acknowledgements.
 const (
-	AcknowledgeGateway Acknowledge = "Gateway" // the home alone
-	AcknowledgePair    Acknowledge = "Pair"    // a second gateway on another host of the home's site; not available yet
-	AcknowledgeSites   Acknowledge = "Sites"   // gateways at as many sites as durability.sites says
+	// the home alone
+	AcknowledgeGateway Acknowledge = "Gateway"
+	// a second gateway on another host of the home's site; not available yet
+	AcknowledgePair Acknowledge = "Pair"
+	// gateways at as many sites as durability.sites says
+	AcknowledgeSites Acknowledge = "Sites"
 )
 
 // WhenDegraded is what stable writes do while fewer members are left than Acknowledge wants.
@@ -114,12 +122,14 @@ type Durability struct {
 	// Gateway: on the home's disk. Sites: on disks at `sites` sites. Default Gateway. Live.
 	// +optional
 	Acknowledge Acknowledge `json:"acknowledge,omitempty"`
-	// How many sites, with the home's own; only with acknowledge: Sites, and at most copies. Default 2. Live.
+	// How many sites, with the home's own; only with acknowledge: Sites, and at most copies.
+	// Default 2. Live.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16
 	Sites *int32 `json:"sites,omitempty"`
-	// With fewer sites left than that: Stall makes stable writes wait, Continue goes on with those that are left. Default Stall. Live.
+	// With fewer sites left than that: Stall makes stable writes wait, Continue goes on with those
+	// that are left. Default Stall. Live.
 	// +optional
 	WhenDegraded WhenDegraded `json:"whenDegraded,omitempty"`
 	// How far any other copy may trail before writers are slowed.
@@ -152,27 +162,30 @@ const (
 // Consistency is what readers at other sites see.
 // +kubebuilder:validation:XValidation:rule="!has(self.maxStaleness) || (has(self.mode) && self.mode == 'Bounded')",message="maxStaleness is only for mode: Bounded: remove maxStaleness, or write mode: Bounded"
 type Consistency struct {
-	// Strong: a change is acknowledged when all sites that read show it. Bounded: other sites may show what was true maxStaleness ago; it
-	// is served as Strong in this release. Default Strong. Live.
+	// Strong: a change is acknowledged when all sites that read show it. Bounded: other sites may
+	// show what was true maxStaleness ago; it is served as Strong in this release. Default Strong.
+	// Live.
 	// +optional
 	Mode ConsistencyMode `json:"mode,omitempty"`
-	// How old what other sites show may be; only with mode: Bounded. It has no effect while Bounded is served as Strong. Default 5s. Live.
+	// How old what other sites show may be; only with mode: Bounded. It has no effect while Bounded
+	// is served as Strong. Default 5s. Live.
 	// +optional
 	MaxStaleness *metav1.Duration `json:"maxStaleness,omitempty"`
 }
 
 // Cache says how a gateway caches the volume.
 type Cache struct {
-	// How much of the volume a gateway keeps on its pool beyond the end of the log. It has no effect in this release: the pool's room is the
-	// only limit. Default: no limit but the pool's room. Live.
+	// How much of the volume a gateway keeps on its pool beyond the end of the log. It has no
+	// effect in this release: the pool's room is the only limit. Default: no limit but the pool's
+	// room. Live.
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 }
 
 // Home says where the volume should be at home.
 type Home struct {
-	// Sites, best first. The first that has a copy is where a volume begins. Live: it counts when a site is chosen the next time; a change
-	// moves no home.
+	// Sites, best first. The first that has a copy is where a volume begins. Live: it counts when a
+	// site is chosen the next time; a change moves no home.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -197,8 +210,9 @@ type VolumePolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// VolumePolicy is a way to keep data that applications choose by name: in a StorageClass, a VolumeAttributesClass or a GeoVolume. It is
-// local to its cluster. An edit reaches the volumes that use it one by one.
+// VolumePolicy is a way to keep data that applications choose by name: in a StorageClass, a
+// VolumeAttributesClass or a GeoVolume. It is local to its cluster. An edit reaches the volumes
+// that use it one by one.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=vp,categories=weir

@@ -7,7 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SiteSpec says what a site is and where it is reached. The chart writes the local site's; of the others it is what the registry says.
+// SiteSpec says what a site is and where it is reached. The chart writes the local site's; of the
+// others it is what the registry says.
 type SiteSpec struct {
 	// The institution: the unit of trust, quota and billing. Immutable.
 	// +kubebuilder:validation:MinLength=1
@@ -15,8 +16,8 @@ type SiteSpec struct {
 	// +kubebuilder:validation:Pattern=`^[^/\n]+$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a site does not change its organization: install it anew under another name"
 	Organization string `json:"organization"`
-	// A region, for policies that spread over regions. Sites without one are regions of their own. Live: it counts when sites
-	// are chosen the next time.
+	// A region, for policies that spread over regions. Sites without one are regions of their own.
+	// Live: it counts when sites are chosen the next time.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Region string `json:"region,omitempty"`
@@ -25,8 +26,8 @@ type SiteSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a site does not change its federation: its volumes are there; install it anew"
 	Federation string `json:"federation"`
-	// Where the site's parts are reached, for people and their tools. Gateways and operators go by the registry. Live: it is shown, and
-	// nothing else.
+	// Where the site's parts are reached, for people and their tools. Gateways and operators go by
+	// the registry. Live: it is shown, and nothing else.
 	// +optional
 	Endpoints SiteEndpoints `json:"endpoints,omitzero"`
 }
@@ -50,7 +51,8 @@ type SiteStatus struct {
 	// The generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// The UID of the namespace kube-system of the cluster that the site is: a second cluster of this name is refused.
+	// The UID of the namespace kube-system of the cluster that the site is: a second cluster of
+	// this name is refused.
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
 	// Whether this cluster is that site.
@@ -90,8 +92,8 @@ type SiteGateway struct {
 	Alive bool `json:"alive"`
 }
 
-// Site is a place of an organization: one Kubernetes cluster, with its gateways and perhaps a store. Labels of a site are what policies
-// select by.
+// Site is a place of an organization: one Kubernetes cluster, with its gateways and perhaps a
+// store. Labels of a site are what policies select by.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,categories=weir
@@ -125,17 +127,19 @@ type SiteList struct {
 	Items           []Site `json:"items"`
 }
 
-// CachePoolSpec says what a pool is made of. In this release a pool is a directory on a volume of the gateway's pod.
+// CachePoolSpec says what a pool is made of. In this release a pool is a directory on a volume of
+// the gateway's pod.
 type CachePoolSpec struct {
-	// How much of the pool's disk Weir may use. Live: it is shown; what the gateway keeps to is pool.size of its own configuration, which
-	// the chart writes with the same value.
+	// How much of the pool's disk Weir may use. Live: it is shown; what the gateway keeps to is
+	// pool.size of its own configuration, which the chart writes with the same value.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="a pool needs at least 64Mi: write how much of its disk it may use, such as 100Gi"
 	Size resource.Quantity `json:"size"`
 	// The directory in the gateway's pod that is the pool. Immutable.
 	// +kubebuilder:validation:Pattern=`^/`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a pool does not change its directory: what is acknowledged is there; make another pool"
 	Directory string `json:"directory"`
-	// NAMESPACE/NAME, where NAME is the gateway's in the registry. Live: it says whose state is shown.
+	// NAMESPACE/NAME, where NAME is the gateway's in the registry. Live: it says whose state is
+	// shown.
 	// +kubebuilder:validation:MinLength=1
 	Gateway string `json:"gateway"`
 }
@@ -155,7 +159,8 @@ type CachePoolStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// CachePool is the pool of a site's gateway: the end of the logs of its volumes, and a cache of the rest.
+// CachePool is the pool of a site's gateway: the end of the logs of its volumes, and a cache of the
+// rest.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=cp,categories=weir

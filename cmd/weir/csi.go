@@ -21,6 +21,9 @@ import (
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	csidriver "github.com/weir-storage/weir/csi-driver"
+	csicontroller "github.com/weir-storage/weir/csi-driver/controller"
+	"github.com/weir-storage/weir/csi-driver/mount"
+	csinode "github.com/weir-storage/weir/csi-driver/node"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
 	"github.com/weir-storage/weir/pki"
 )
@@ -132,7 +135,7 @@ func (sh *shell) runCSIController(ctx context.Context, p *csiProcess) (err error
 	}
 	nodes := &nodeClients{creds: creds}
 	defer func() { err = errors.Join(err, nodes.close(), registry.Close()) }()
-	controller, err := csidriver.NewController(csidriver.ControllerConfig{
+	controller, err := csicontroller.NewServer(csicontroller.Config{
 		Client: c, Federation: creds.Identity().Federation, Site: p.site, Cluster: uid,
 		Attachments: &attachments{registry: registry, site: p.site, now: sh.now, node: nodes.of},
 	})
@@ -209,10 +212,10 @@ func (sh *shell) runCSINode(ctx context.Context, p *csiProcess) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	server, err := csidriver.NewNode(csidriver.NodeConfig{
-		Gateway: &siteGateway{client: nodepb.NewNodeClient(conn), host: host, port: p.nfsPort}, Mounter: csidriver.Kernel{}, Resolver: net.DefaultResolver,
+	server, err := csinode.NewServer(csinode.Config{
+		Gateway: &siteGateway{client: nodepb.NewNodeClient(conn), host: host, port: p.nfsPort}, Mounter: mount.Kernel{}, Resolver: net.DefaultResolver,
 		Federation: creds.Identity().Federation, Site: p.site, Cluster: uid, Node: p.node, NodeUID: string(node.UID),
-		SetIdentifier: csidriver.IdentifierFile(p.identifier), NConnect: p.nconnect, After: time.After,
+		SetIdentifier: mount.IdentifierSetter(p.identifier), NConnect: p.nconnect, After: time.After,
 	})
 	if err != nil {
 		return err

@@ -18,7 +18,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	csidriver "github.com/weir-storage/weir/csi-driver"
+	csicontroller "github.com/weir-storage/weir/csi-driver/controller"
+	"github.com/weir-storage/weir/csi-driver/health"
+	csinode "github.com/weir-storage/weir/csi-driver/node"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
 	"github.com/weir-storage/weir/pki"
@@ -30,7 +32,7 @@ type attachmentRegistry interface {
 	Sites(ctx context.Context) ([]federation.SiteStatus, error)
 }
 
-// attachments implements csidriver.Attachments: the registry has them, and the site's gateways fence.
+// attachments implements csicontroller.Attachments: the registry has them, and the site's gateways fence.
 type attachments struct {
 	registry attachmentRegistry
 	site     string
@@ -39,7 +41,7 @@ type attachments struct {
 	node func(federation.Site, federation.Gateway) (nodepb.NodeClient, error)
 }
 
-var _ csidriver.Attachments = (*attachments)(nil)
+var _ csicontroller.Attachments = (*attachments)(nil)
 
 func (a *attachments) Attach(ctx context.Context, volume, node string, readOnly bool) error {
 	access := federation.ReadWrite
@@ -74,15 +76,15 @@ func (a *attachments) Detach(ctx context.Context, volume, node string) error {
 	return nil
 }
 
-func (a *attachments) List(ctx context.Context, volume string) ([]csidriver.Attachment, error) {
+func (a *attachments) List(ctx context.Context, volume string) ([]csicontroller.Attachment, error) {
 	all, err := a.registry.ListAttachments(ctx, a.site)
 	if err != nil {
 		return nil, err
 	}
-	var out []csidriver.Attachment
+	var out []csicontroller.Attachment
 	for _, x := range all {
 		if volume == "" || x.Volume == volume {
-			out = append(out, csidriver.Attachment{Volume: x.Volume, Node: x.Node, ReadOnly: x.Access == federation.ReadOnly})
+			out = append(out, csicontroller.Attachment{Volume: x.Volume, Node: x.Node, ReadOnly: x.Access == federation.ReadOnly})
 		}
 	}
 	return out, nil
@@ -130,14 +132,14 @@ func dialNode(creds *pki.Credentials, addr string, want pki.Expect) (*grpc.Clien
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
 }
 
-// siteGateway implements csidriver.Gateway at the site's Service.
+// siteGateway implements csinode.Gateway at the site's Service.
 type siteGateway struct {
 	client nodepb.NodeClient
 	host   string
 	port   uint16
 }
 
-var _ csidriver.Gateway = (*siteGateway)(nil)
+var _ csinode.Gateway = (*siteGateway)(nil)
 
 // serviceAddress splits --gateway.
 func serviceAddress(addr string) (host string, err error) {
@@ -149,32 +151,32 @@ func serviceAddress(addr string) (host string, err error) {
 }
 
 // Admit keeps the codes of the gateway's answers.
-func (g *siteGateway) Admit(ctx context.Context, r csidriver.AdmitRequest) (csidriver.Export, error) {
+func (g *siteGateway) Admit(ctx context.Context, r csinode.AdmitRequest) (csinode.Export, error) {
 	q := &nodepb.AdmitRequest{Volume: r.Volume, Node: r.Node, Namespace: r.Namespace}
 	if r.MountGroup != "" {
 		group, err := strconv.ParseUint(r.MountGroup, 10, 32)
 		if err != nil {
-			return csidriver.Export{}, status.Errorf(codes.InvalidArgument, "volume_mount_group is %q: write a group's number", r.MountGroup)
+			return csinode.Export{}, status.Errorf(codes.InvalidArgument, "volume_mount_group is %q: write a group's number", r.MountGroup)
 		}
 		id := uint32(group)
 		q.MountGroup = &id
 	}
 	a, err := g.client.Admit(ctx, q)
 	if err != nil {
-		return csidriver.Export{}, err
+		return csinode.Export{}, err
 	}
-	return csidriver.Export{Host: g.host, Port: g.port, Path: a.GetExport(), ReadOnly: a.GetAccess() != nodepb.Access_ACCESS_READ_WRITE}, nil
+	return csinode.Export{Host: g.host, Port: g.port, Path: a.GetExport(), ReadOnly: a.GetAccess() != nodepb.Access_ACCESS_READ_WRITE}, nil
 }
 
-func (g *siteGateway) Usage(ctx context.Context, volume string) (csidriver.Usage, error) {
+func (g *siteGateway) Usage(ctx context.Context, volume string) (csinode.Usage, error) {
 	a, err := g.client.Usage(ctx, &nodepb.UsageRequest{Volume: volume})
 	if err != nil {
-		return csidriver.Usage{}, err
+		return csinode.Usage{}, err
 	}
-	u := csidriver.Usage{TotalBytes: int64(a.GetCapacityBytes()), UsedBytes: int64(a.GetUsedBytes()), TotalInodes: int64(a.GetInodes()), UsedInodes: int64(a.GetUsedInodes())}
+	u := csinode.Usage{TotalBytes: int64(a.GetCapacityBytes()), UsedBytes: int64(a.GetUsedBytes()), TotalInodes: int64(a.GetInodes()), UsedInodes: int64(a.GetUsedInodes())}
 	u.AvailableBytes, u.AvailableInodes = max(0, u.TotalBytes-u.UsedBytes), max(0, u.TotalInodes-u.UsedInodes)
 	if !a.GetHealthy() {
-		u.Problem = &csidriver.Problem{Inaccessible: !a.GetKnown(), Reason: "Unwell", Message: a.GetMessage()}
+		u.Problem = &health.Problem{Inaccessible: !a.GetKnown(), Reason: "Unwell", Message: a.GetMessage()}
 	}
 	return u, nil
 }

@@ -13,7 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	csidriver "github.com/weir-storage/weir/csi-driver"
+	csicontroller "github.com/weir-storage/weir/csi-driver/controller"
+	csinode "github.com/weir-storage/weir/csi-driver/node"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/memory"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
@@ -54,7 +55,7 @@ func TestDetachFences(t *testing.T) {
 	if err := a.Attach(t.Context(), "u", "n", true); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := a.List(t.Context(), "u"); err != nil || !slices.Equal(got, []csidriver.Attachment{{Volume: "u", Node: "n", ReadOnly: true}}) {
+	if got, err := a.List(t.Context(), "u"); err != nil || !slices.Equal(got, []csicontroller.Attachment{{Volume: "u", Node: "n", ReadOnly: true}}) {
 		t.Fatalf("listed %+v, %v", got, err)
 	}
 	if got, err := a.List(t.Context(), "other"); err != nil || len(got) != 0 {
@@ -90,16 +91,16 @@ func TestNodeNeedsNoRegistry(t *testing.T) {
 func TestSiteGateway(t *testing.T) {
 	f := new(fencer)
 	g := &siteGateway{client: f, host: "10.96.0.7", port: 2049}
-	e, err := g.Admit(t.Context(), csidriver.AdmitRequest{Volume: "u", Node: "n", Namespace: "lab", MountGroup: "1000"})
-	want := csidriver.Export{Host: "10.96.0.7", Port: 2049, Path: "/lab.data", ReadOnly: true}
+	e, err := g.Admit(t.Context(), csinode.AdmitRequest{Volume: "u", Node: "n", Namespace: "lab", MountGroup: "1000"})
+	want := csinode.Export{Host: "10.96.0.7", Port: 2049, Path: "/lab.data", ReadOnly: true}
 	if err != nil || e != want || f.admit.GetMountGroup() != 1000 || f.admit.GetNamespace() != "lab" {
 		t.Fatalf("%+v, %v; asked %v", e, err, f.admit)
 	}
-	if _, err := g.Admit(t.Context(), csidriver.AdmitRequest{MountGroup: "staff"}); status.Code(err) != codes.InvalidArgument {
+	if _, err := g.Admit(t.Context(), csinode.AdmitRequest{MountGroup: "staff"}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a group's name: %v", err)
 	}
 	f.fails = status.Error(codes.PermissionDenied, "no claim")
-	if _, err := g.Admit(t.Context(), csidriver.AdmitRequest{}); status.Code(err) != codes.PermissionDenied || f.admit.MountGroup != nil {
+	if _, err := g.Admit(t.Context(), csinode.AdmitRequest{}); status.Code(err) != codes.PermissionDenied || f.admit.MountGroup != nil {
 		t.Errorf("denied: %v", err)
 	}
 	for _, bad := range []string{"", "10.96.0.7", ":7001", "h:"} {

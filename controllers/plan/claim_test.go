@@ -80,7 +80,7 @@ func TestDispose(t *testing.T) {
 		{"of another", &theirs, v1alpha1.Delete, true, false, LetGo},
 		{"in the trash already", &deleted, v1alpha1.Delete, true, false, LetGo},
 		{"never made", nil, v1alpha1.Delete, false, false, LetGo},
-		{"forgotten by the registry", nil, v1alpha1.Delete, true, false, Hold},
+		{"forgotten by the registry", nil, v1alpha1.Delete, true, false, Undecided},
 		{"to be forgotten", nil, v1alpha1.Delete, true, true, LetGo},
 	} {
 		if got := Dispose(tt.v, testSelf, tt.reclaim, tt.known, tt.forget); got != tt.want {

@@ -11,10 +11,10 @@ import (
 	"github.com/weir-storage/weir/api/v1alpha1"
 )
 
-// longestMessage is what the API server takes of a condition's message (32768), less some.
+// longestMessage is a little less than the API server accepts as a condition's message (32768).
 const longestMessage = 30_000
 
-// SetCondition sets one condition. The time of its last change is now if its status changes.
+// SetCondition sets one condition. If that changes its status, now is the time of its last change.
 func SetCondition(list *[]metav1.Condition, generation int64, now time.Time, kind string, s State) {
 	status := metav1.ConditionFalse
 	if s.True {
@@ -27,8 +27,9 @@ func SetCondition(list *[]metav1.Condition, generation int64, now time.Time, kin
 		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second))})
 }
 
-// SetReady sets Ready, and Reconciling and Stalled as kstatus has them: present only while they are true, and never both, so that a tool
-// that waits for the object knows whether waiting helps.
+// SetReady sets Ready, and Reconciling and Stalled as kstatus defines them: they are present only
+// while they are true, and never both. So a tool that waits for the object knows whether that
+// helps.
 func SetReady(list *[]metav1.Condition, generation int64, now time.Time, ready State, working, stalled bool) {
 	SetCondition(list, generation, now, v1alpha1.ConditionReady, ready)
 	for kind, is := range map[string]bool{v1alpha1.ConditionReconciling: working && !stalled, v1alpha1.ConditionStalled: stalled} {

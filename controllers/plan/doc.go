@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan has the operator's decisions, as pure functions: what they need is handed over, what they decide is returned, and
-// nothing is read or written.
+// Package plan has the operator's decisions, as pure functions: they get what they need as
+// arguments, return what they decide, and read or write nothing else.
 //
 //	Resolve    the policy in force: GeoVolume over VolumePolicy over defaults
 //	Place      the sites of a volume's copies, or which rule refuses which site
@@ -10,10 +10,15 @@
 //	Dispose    what becomes of a volume when its owner's object is deleted
 //	Look       what is shown of a volume: home, replicas, copies, lag, conditions
 //
-// Refusals are values with a reason, which is one of package v1alpha1, and a message that says what is wrong and what to do.
+// A refusal is a value. It has a reason, which is one of package v1alpha1, and a message that says
+// what is wrong and what to do.
 package plan
 
-import "github.com/weir-storage/weir/federation"
+import (
+	"fmt"
+
+	"github.com/weir-storage/weir/federation"
+)
 
 // Self is the cluster that decides.
 type Self struct {
@@ -22,12 +27,13 @@ type Self struct {
 	Cluster string
 }
 
-// Owns tells whether this cluster, and not another that had or has the site's name, is the one writer of the volume's record.
+// Owns tells whether this cluster is the one writer of the volume's record. Another cluster that
+// has or had the site's name is not.
 func (s Self) Owns(v federation.Volume) bool {
 	return v.OwnerCluster != "" && v.OwnerCluster == s.Cluster && v.OwnerSite == s.Site
 }
 
-// Verdict is why something is not as it was asked for.
+// Verdict is why something is not as the user asked.
 type Verdict struct {
 	// Reason is one of package v1alpha1.
 	Reason string
@@ -36,3 +42,7 @@ type Verdict struct {
 }
 
 func (v *Verdict) Error() string { return v.Message }
+
+func verdict(reason, format string, a ...any) *Verdict {
+	return &Verdict{reason, fmt.Sprintf(format, a...)}
+}

@@ -17,17 +17,17 @@ type Seen struct {
 	Volume federation.Volume
 	// Control is nil while the volume has had no home.
 	Control *federation.Control
-	// Observed is the present home's word; nil while it has said nothing.
+	// Observed is what the present home reported last; nil while it has reported nothing.
 	Observed *federation.Observed
-	// Alive tells whether a gateway has a heartbeat, with that incarnation if one is given.
+	// Alive tells whether a gateway has a heartbeat of an incarnation; "" is any incarnation.
 	Alive func(gateway, incarnation string) bool
-	// Gateways has a site's gateways.
+	// Gateways returns the names of a site's gateways.
 	Gateways func(site string) []string
 	// Lost tells whether a person declared the site lost.
 	Lost func(site string) bool
 }
 
-// View is what is shown of a volume.
+// View is what status shows of a volume.
 type View struct {
 	Home     v1alpha1.VolumeHome
 	Replicas []v1alpha1.Replica
@@ -36,27 +36,32 @@ type View struct {
 	Used     federation.Bytes
 	// Ready and Protected are the conditions.
 	Ready, Protected State
-	// Working: it changes by itself soon. Stalled: a person has to do something.
+	// Working: Ready changes by itself soon. Stalled: a person has to do something.
 	Working, Stalled bool
-	// InForce: the home has the record's generation in force, as far as it can be known.
+	// InForce: the home has the record's generation in force, as far as its reports say.
 	InForce bool
 }
 
-// State is a condition's.
+// State is a condition's status, reason and message.
 type State struct {
 	True            bool
 	Reason, Message string
 }
 
-// Replica states of GeoVolumeContent that no gateway reports.
+func state(is bool, reason, format string, a ...any) State {
+	return State{is, reason, fmt.Sprintf(format, a...)}
+}
+
+// replicaUnknown is a state in the status of GeoVolumeContent that no gateway reports.
 const replicaUnknown = "Unknown"
 
-// Look makes what is shown of what was seen.
+// Look makes a volume's status from what the registry says.
 func Look(s Seen) View {
 	v := View{InForce: true}
 	if o := s.Observed; o != nil {
 		v.Used = coarse(o.Used)
-		v.InForce = o.Generation == 0 || o.Generation >= s.Volume.Generation // an older gateway does not say
+		// An older gateway reports no generation.
+		v.InForce = o.Generation == 0 || o.Generation >= s.Volume.Generation
 	}
 	homeAlive := false
 	if c := s.Control; c != nil {
@@ -77,34 +82,39 @@ func Look(s Seen) View {
 func (v *View) ready(s Seen, homeAlive bool) {
 	switch {
 	case s.Volume.Deleted:
-		v.Ready = State{false, v1alpha1.ReasonDeleted, fmt.Sprintf("volume %s was deleted at %s and is in the trash", s.Volume.Name, stamp(s.Volume.DeletedAt))}
+		v.Ready = state(false, v1alpha1.ReasonDeleted,
+			"volume %s was deleted at %s and is in the trash", s.Volume.Name, stamp(s.Volume.DeletedAt))
 	case s.Control == nil:
 		v.Ready, v.Working = State{false, v1alpha1.ReasonCreating, s.missingHome()}, true
 	case !homeAlive:
 		v.homeless(s)
 	case s.Observed != nil && s.Observed.Message != "":
-		v.Ready, v.Working = State{false, v1alpha1.ReasonWritesWait, fmt.Sprintf("reads are served by home %s: %s", s.Control.Home.Gateway, s.Observed.Message)}, true
+		v.Ready, v.Working = state(false, v1alpha1.ReasonWritesWait,
+			"reads are served by home %s: %s", s.Control.Home.Gateway, s.Observed.Message), true
 	case !v.Protected.True:
-		v.Ready, v.Working = State{true, v1alpha1.ReasonDegraded, fmt.Sprintf("served by home %s; %s", s.Control.Home.Gateway, v.Protected.Message)}, true
+		v.Ready, v.Working = state(true, v1alpha1.ReasonDegraded,
+			"served by home %s; %s", s.Control.Home.Gateway, v.Protected.Message), true
 	case !v.InForce:
-		v.Ready, v.Working = State{true, v1alpha1.ReasonUpdating, fmt.Sprintf("served; generation %d of the volume is not in force at home %s yet", s.Volume.Generation, s.Control.Home.Gateway)}, true
+		v.Ready, v.Working = state(true, v1alpha1.ReasonUpdating, "served; generation %d of the volume is not in force at home %s yet",
+			s.Volume.Generation, s.Control.Home.Gateway), true
 	default:
-		v.Ready = State{true, v1alpha1.ReasonReady, fmt.Sprintf("served by home %s at site %s", s.Control.Home.Gateway, s.Control.Home.Site)}
+		v.Ready = state(true, v1alpha1.ReasonReady, "served by home %s at site %s", s.Control.Home.Gateway, s.Control.Home.Site)
 	}
 }
 
-// homeless: the home is gone. Another member takes over by itself; without one, a person has to decide, for only the home is sure to have
-// all that was acknowledged.
+// homeless sets Ready while the home does not answer. Another member takes over by itself. Without
+// one a person has to decide: only the home is sure to have all that was acknowledged.
 func (v *View) homeless(s Seen) {
 	h := s.Control.Home
-	var heirs []string
+	var heirs []string // members that are alive
 	for _, m := range s.Control.Members {
 		if m != h && s.Alive(m.Gateway, m.Incarnation) {
 			heirs = append(heirs, m.Gateway)
 		}
 	}
 	if len(heirs) > 0 {
-		v.Ready = State{false, v1alpha1.ReasonMoving, fmt.Sprintf("home %s at site %s does not answer: %s takes over by itself", h.Gateway, h.Site, strings.Join(heirs, " or "))}
+		v.Ready = state(false, v1alpha1.ReasonMoving,
+			"home %s at site %s does not answer: %s takes over by itself", h.Gateway, h.Site, strings.Join(heirs, " or "))
 		v.Working = true
 		return
 	}
@@ -117,11 +127,14 @@ func (v *View) homeless(s Seen) {
 			}
 		}
 	}
-	v.Ready = State{false, v1alpha1.ReasonHomeLost, fmt.Sprintf("home %s at site %s does not answer, and no other copy is sure to have all its writes: %s. "+
-		"Start that gateway on its pool again; or, to give those writes up, `weir failover %s --accept-loss`", h.Gateway, h.Site, report, s.Volume.Name)}
+	v.Ready = state(false, v1alpha1.ReasonHomeLost,
+		"home %s at site %s does not answer, and no other copy is sure to have all its writes: %s. "+
+			"Start that gateway on its pool again; or, to give those writes up, `weir failover %s --accept-loss`",
+		h.Gateway, h.Site, report, s.Volume.Name)
 	v.Stalled = true
 }
 
+// missingHome says why a volume has had no home yet.
 func (s Seen) missingHome() string {
 	if len(s.Volume.Sites) == 0 {
 		return "it has no sites yet"
@@ -135,7 +148,8 @@ func (s Seen) missingHome() string {
 	return fmt.Sprintf("no gateway of site %s, where it begins, is alive: start one there", first)
 }
 
-// replicas lists the copy at each of the volume's sites, then those that are still members elsewhere, and counts the good ones.
+// replicas lists the copy at each of the volume's sites, then members at other sites. It counts the
+// good copies at the volume's sites, and says what is wrong with the others.
 func (v *View) replicas(s Seen, homeAlive bool) (good int, missing []string) {
 	sites := slices.Clone(s.Volume.Sites)
 	if s.Control != nil {
@@ -169,7 +183,8 @@ func (v *View) replicas(s Seen, homeAlive bool) (good int, missing []string) {
 	return good, missing
 }
 
-// replica is one site's copy, how many seconds it is behind (−1: not known) and what keeps it from being a good one.
+// replica returns one site's copy, how many seconds it is behind (−1: not known), and why it is not
+// a good copy.
 func (s Seen) replica(site string, homeAlive bool) (v1alpha1.Replica, float64, string) {
 	r := v1alpha1.Replica{Site: v1alpha1.SiteName(site), State: replicaUnknown}
 	c := s.Control
@@ -208,26 +223,30 @@ func (s Seen) replica(site string, homeAlive bool) (v1alpha1.Replica, float64, s
 	return r, -1, "the home has not reported it yet"
 }
 
+// reported is replica for a copy that the home reported.
 func (s Seen) reported(r v1alpha1.Replica, o federation.ObservedReplica) (v1alpha1.Replica, float64, string) {
 	r.Gateway, r.State, r.Lag = o.Gateway, string(o.State), lag(o.LagSeconds)
-	if mib := (o.LagBytes + 1<<20 - 1) >> 20; mib > 1 { // less than that changes all the time and tells nobody anything
+	// Less than 2 MiB changes all the time and says nothing.
+	if mib := (o.LagBytes + 1<<20 - 1) >> 20; mib > 1 {
 		r.LagBytes = Quantity(federation.Bytes(mib << 20))
 	}
 	bound := s.Volume.Spec.Durability.MaxLag
+	tooOld := o.LagSeconds > time.Duration(bound.Time).Seconds() && bound.Time > 0
+	tooMuch := federation.Bytes(o.LagBytes) > bound.Bytes && bound.Bytes > 0
 	switch {
 	case !s.Alive(o.Gateway, ""):
 		r.State = string(federation.ReplicaLost)
 		return r, o.LagSeconds, o.Gateway + " does not answer"
 	case o.State != federation.ReplicaMember && o.State != federation.ReplicaFollower && o.State != federation.ReplicaHome:
 		return r, o.LagSeconds, fmt.Sprintf("%s is %s, %s behind", o.Gateway, o.State, r.Lag)
-	case o.LagSeconds > time.Duration(bound.Time).Seconds() && bound.Time > 0, federation.Bytes(o.LagBytes) > bound.Bytes && bound.Bytes > 0:
+	case tooOld || tooMuch:
 		return r, o.LagSeconds, fmt.Sprintf("%s is %s and %s behind, more than maxLag", o.Gateway, r.Lag, federation.Bytes(o.LagBytes))
 	}
 	return r, o.LagSeconds, ""
 }
 
-// coarse rounds an amount up, by less than a hundredth or to a MiB: a status that told each byte that is used would be written all the time, of every volume that
-// is in use.
+// coarse rounds an amount up, by less than a hundredth or to a MiB. With each byte in it, the
+// operator would write the status of every volume in use all the time.
 func coarse(b federation.Bytes) federation.Bytes {
 	step := federation.Bytes(1 << 20)
 	for b/step >= 256 {
@@ -236,7 +255,8 @@ func coarse(b federation.Bytes) federation.Bytes {
 	return (b + step - 1) / step * step
 }
 
-// lag is short, and coarse: a status that told milliseconds would be written all the time.
+// lag is short and coarse: with milliseconds in it, the operator would write the status all the
+// time.
 func lag(seconds float64) string {
 	switch d := time.Duration(seconds * float64(time.Second)); {
 	case d < time.Second:

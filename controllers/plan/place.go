@@ -11,55 +11,52 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/federation"
-)
-
-// Labels that every site has, for selectors, besides its own.
-const (
-	OrganizationLabel = "organization.weir.dev"
-	RegionLabel       = "region.weir.dev"
 )
 
 // Candidate is a site that is registered.
 type Candidate struct {
 	Name, Organization, Region string
 	Labels                     map[string]string
-	// Keyed: it has registered the key that data keys are wrapped for, as a gateway does when it starts.
+	// Keyed: the site has registered the key for which data keys are wrapped. Its gateway does that
+	// when it starts.
 	Keyed bool
-	// Lost: a person said that it does not come back soon.
+	// Lost: a person said that the site does not come back soon.
 	Lost bool
-	// Capacity is what it gives to copies, 0 for no limit; Promised what all volumes, with this one, may take of it.
+	// Capacity is what the site gives to copies; 0: no limit. Promised is what all volumes, with
+	// this one, may take of it.
 	Capacity, Promised federation.Bytes
 }
 
 // Request is one volume to place.
 type Request struct {
-	// Volume is its name, for messages.
-	Volume   string
 	Spec     federation.VolumeSpec
 	Selector *metav1.LabelSelector
 	// Near is the owner's site.
 	Near string
-	// Present are the sites that it has now, the one where it began first, and PresentSize what it may hold now.
+	// Present are the volume's sites now; the first is where it began. PresentSize is its size now.
 	Present     []string
 	PresentSize federation.Bytes
-	// Home is the site where it is at home now, and Needed those whose copy counts for what is acknowledged: while it does, a lost one
-	// keeps its place, for it may have what nobody else has.
+	// Home is the site of the home now. Needed are the sites whose copies acknowledged writes wait
+	// for: a lost site keeps its place while it is one of them, because it may have what nobody
+	// else has.
 	Home   string
 	Needed []string
-	// Sites by name. Place does not change them.
+	// Sites are in the order of their names. Place does not change them.
 	Sites []Candidate
 }
 
 // Placement is a choice of sites.
 type Placement struct {
-	// Sites: those that stay in the order they had, then the new ones. The first of a new volume is where it begins.
+	// Sites are those that stay, in the order they had, then the new ones. A new volume begins at
+	// the first.
 	Sites []string
-	// Refused says of each site that was not chosen why.
+	// Refused says for each site that was not chosen why.
 	Refused []Refusal
 }
 
-// Rule is what a site was refused by.
+// Rule is why a site was refused.
 type Rule string
 
 // Rules. All but RuleNotWanted are hard: no choice breaks them.
@@ -71,7 +68,7 @@ const (
 	RuleLost      Rule = "lost"
 	RuleNoKey     Rule = "key"
 	RuleUnknown   Rule = "unknown"
-	// RuleNotWanted: there are enough copies, at sites that come before it.
+	// RuleNotWanted: sites that come before it have all the copies.
 	RuleNotWanted Rule = "copies"
 )
 
@@ -108,10 +105,13 @@ func (e *Unplaceable) Error() string {
 	return b.String()
 }
 
-// Place chooses the sites of a volume's copies. Required sites come first, then the others, best first (better), leaving out those that a
-// hard rule refuses, until there are as many as copies wants. That this finds a choice whenever there is one, and keeps as many
-// present sites as any choice could, is no luck: each site is in one domain of the spread, so the choices without two sites of a domain
-// are a matroid, and so are those that contain the required ones; there, taking the best that still fits is optimal (Edmonds 1971).
+// Place chooses the sites of a volume's copies. It takes the required sites, then the others in the
+// order of placer.better. It skips a site that a hard rule refuses, and ends at the wanted number.
+//
+// This greedy choice finds sites whenever a choice exists, and keeps as many present sites as any
+// choice could. Each site is in one domain of the spread. So the sets of sites without two of one
+// domain are a matroid, and those of them that contain the required sites are one too. In a matroid
+// the greedy choice is optimal (Edmonds 1971).
 //
 // The error is an *Unplaceable. Equal requests get equal answers.
 func Place(r Request) (Placement, error) {
@@ -143,7 +143,8 @@ func Place(r Request) (Placement, error) {
 		p.take(c)
 	}
 	if want := r.Spec.Replication.Copies; len(p.chosen) < want {
-		return Placement{}, &Unplaceable{Refused: p.refused, Problem: fmt.Sprintf("%d copies are wanted, but only %d of %d sites can have one (%s): %s",
+		return Placement{}, &Unplaceable{Refused: p.refused, Problem: fmt.Sprintf(
+			"%d copies are wanted, but only %d of %d sites can have one (%s): %s",
 			want, len(p.chosen), len(r.Sites), cmp.Or(strings.Join(p.chosen, ", "), "none"), p.remedies())}
 	}
 	return Placement{Sites: p.order(), Refused: p.refused}, nil
@@ -157,8 +158,8 @@ type placer struct {
 	refused  []Refusal
 }
 
-// require takes the required sites. A name in required or forbidden that no site has is refused: a typing mistake there would put data
-// where it must not be. In the other lists it does no harm.
+// require takes the required sites. It refuses a name in required or forbidden that no site has:
+// with a mistyped one, data would go where it must not be. In the other lists it does no harm.
 func (p *placer) require() error {
 	rules := p.Spec.Replication.Sites
 	for _, l := range []struct {
@@ -167,7 +168,9 @@ func (p *placer) require() error {
 	}{{"required", rules.Required}, {"forbidden", rules.Forbidden}} {
 		for _, name := range l.sites {
 			if p.find(name) == nil {
-				return p.fail(name, RuleUnknown, fmt.Sprintf("spec.replication.sites.%s: no site %s is registered; the federation has %s: correct the name, or start a gateway there",
+				return p.fail(name, RuleUnknown, fmt.Sprintf(
+					"spec.replication.sites.%s: no site %s is registered; the federation has %s: "+
+						"correct the name, or start a gateway there",
 					l.field, name, p.known()))
 			}
 		}
@@ -175,12 +178,14 @@ func (p *placer) require() error {
 	for _, name := range rules.Required {
 		c := p.find(name)
 		if rule, why := p.refuse(c); rule != "" {
-			return p.fail(name, rule, fmt.Sprintf("site %s is required, and cannot have a copy: %s: remove it from spec.replication.sites.required, or change that", name, why))
+			return p.fail(name, rule, fmt.Sprintf("site %s is required, and cannot have a copy: %s: "+
+				"remove it from spec.replication.sites.required, or change that", name, why))
 		}
 		p.take(c)
 	}
 	if n := p.Spec.Replication.Copies; len(p.chosen) > n {
-		return p.fail("", "", fmt.Sprintf("%d sites are required for %d copies: raise spec.replication.copies, or require fewer", len(p.chosen), n))
+		return p.fail("", "", fmt.Sprintf(
+			"%d sites are required for %d copies: raise spec.replication.copies, or require fewer", len(p.chosen), n))
 	}
 	return nil
 }
@@ -218,7 +223,7 @@ func (p *placer) take(c *Candidate) {
 	p.chosen = append(p.chosen, c.Name)
 }
 
-// refuse returns the hard rule that keeps a site from being chosen beside those that are, or "".
+// refuse returns the hard rule that forbids a site beside those that are chosen, or "".
 func (p *placer) refuse(c *Candidate) (Rule, string) {
 	present := slices.Contains(p.Present, c.Name)
 	need := p.Spec.Size
@@ -254,8 +259,9 @@ func (p *placer) domain(c *Candidate) string {
 	return "site " + c.Name
 }
 
-// better orders sites: what is there stays (the home before the others), then those preferred as home, the preferred ones, the owner's own,
-// the ones with least of their capacity promised, and the name.
+// better orders sites. First come the sites that have a copy, the home before the others. Then come
+// the sites preferred as home, the preferred ones, the owner's own, and those that have promised
+// the smallest part of their capacity. The name decides last.
 func (p *placer) better(a, b *Candidate) int {
 	home, preferred := p.Spec.Home.PreferredSites, p.Spec.Replication.Sites.Preferred
 	present := func(c *Candidate) bool { return slices.Contains(p.Present, c.Name) }
@@ -270,7 +276,7 @@ func (p *placer) better(a, b *Candidate) int {
 		cmp.Compare(a.Name, b.Name))
 }
 
-// load is the part of the capacity that is promised; without a limit, how many TiB are.
+// load is the part of the capacity that is promised. Without a limit it is the promised TiB.
 func (c *Candidate) load() float64 {
 	if c.Capacity > 0 {
 		return float64(c.Promised) / float64(c.Capacity)
@@ -295,8 +301,8 @@ func rank(list []string, name string) int {
 	return len(list)
 }
 
-// order: what was there keeps its order, since the first is where a volume that has no home yet begins. Of a new volume the first is the
-// best home among the chosen.
+// order returns the chosen sites. The present ones keep their order, since a volume without a home
+// begins at the first. Of a new volume the first is the best home among the chosen.
 func (p *placer) order() []string {
 	var out []string
 	for _, name := range p.Present {
@@ -356,9 +362,9 @@ func (l siteLabels) Get(key string) string { v, _ := l.Lookup(key); return v }
 // Lookup implements labels.Labels.
 func (l siteLabels) Lookup(key string) (string, bool) {
 	switch key {
-	case OrganizationLabel:
+	case v1alpha1.OrganizationLabel:
 		return l.c.Organization, true
-	case RegionLabel:
+	case v1alpha1.RegionLabel:
 		return l.c.Region, l.c.Region != ""
 	}
 	v, ok := l.c.Labels[key]

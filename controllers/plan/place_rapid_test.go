@@ -50,7 +50,7 @@ func drawRequest(t *rapid.T) Request {
 	return r
 }
 
-// satisfies says in its own words, without a line of Place, whether a choice of sites keeps the hard rules.
+// satisfies tells whether a choice of sites keeps the hard rules. It shares no line with Place.
 func satisfies(r Request, choice []Candidate) bool {
 	if len(choice) != r.Spec.Replication.Copies {
 		return false
@@ -147,7 +147,8 @@ func TestPlaceProperties(t *testing.T) {
 			t.Fatalf("%v, and for the same request %v, %v", p.Sites, again.Sites, err)
 		}
 
-		// What was placed stays, also when a site joins; and the volume's own copies count as what is promised.
+		// Copies stay where they are, also when a site joins. The volume's own copies count as
+		// promised.
 		settled := r
 		settled.Present, settled.PresentSize, settled.Sites = p.Sites, r.Spec.Size, slices.Clone(r.Sites)
 		for i := range settled.Sites {
@@ -169,7 +170,7 @@ func TestPlaceProperties(t *testing.T) {
 	})
 }
 
-// Place must not depend on luck: the same check, over all requests of a kind, in which spread and capacity leave few choices.
+// The same check over all requests of a kind in which spread and capacity leave few choices.
 func TestPlaceNeverRefusesWhatIsPossible(t *testing.T) {
 	for bits := range 1 << 12 {
 		r := Request{}

@@ -12,10 +12,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/federation"
 )
 
-// testSites are ams and utr of uva, in one region; ein of tue and gro of rug, each in its own; lei of uva without a region.
+// testSites are ams and utr of uva, in one region; ein of tue and gro of rug, each in its own
+// region; and lei of uva, without a region.
 func testSites(change func(map[string]*Candidate)) []Candidate {
 	all := []Candidate{
 		{Name: "ams", Organization: "uva", Region: "west", Keyed: true, Labels: map[string]string{"jurisdiction": "nl"}},
@@ -88,7 +90,7 @@ func TestPlace(t *testing.T) {
 			r.Spec.Replication.Copies, r.Selector = 1, &metav1.LabelSelector{MatchLabels: map[string]string{"jurisdiction": "eu"}}
 		}},
 		{name: "selected by organization and region", want: "utr ams", wish: func(r *req) {
-			r.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{OrganizationLabel: "uva", RegionLabel: "west"}}
+			r.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.OrganizationLabel: "uva", v1alpha1.RegionLabel: "west"}}
 		}},
 
 		{name: "too few domains", fail: true, wish: func(r *req) {
@@ -120,7 +122,7 @@ func TestPlace(t *testing.T) {
 		}, want: "spec.replication.sites.selector: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := Request{Volume: "ns.v", Near: "utr", Sites: tt.sites, PresentSize: 1 << 30}
+			r := Request{Near: "utr", Sites: tt.sites, PresentSize: 1 << 30}
 			if r.Sites == nil {
 				r.Sites = testSites(nil)
 			}
@@ -156,7 +158,7 @@ func TestAMessageIsBounded(t *testing.T) {
 	}
 }
 
-// benchmarkRequests are volumes and sites as of a large federation: sites in regions and organizations, with room for all.
+// benchmarkRequests are volumes and sites of a large federation, with room for all volumes.
 func benchmarkRequests(volumes, sites int) []Request {
 	all := make([]Candidate, sites)
 	for i := range all {
@@ -165,7 +167,7 @@ func benchmarkRequests(volumes, sites int) []Request {
 	}
 	out := make([]Request, volumes)
 	for i := range out {
-		r := Request{Volume: fmt.Sprintf("ns.v%d", i), Near: all[i%sites].Name, Sites: all}
+		r := Request{Near: all[i%sites].Name, Sites: all}
 		r.Spec.Size, r.Spec.Replication.Copies = 10<<30, 2+i%3
 		r.Spec.Replication.Spread = []federation.Spread{federation.SpreadSite, federation.SpreadRegion, federation.SpreadOrganization}[i%3]
 		r.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{

@@ -18,13 +18,16 @@ import (
 // Resolved is a policy in force.
 type Resolved struct {
 	Spec federation.VolumeSpec
-	// Selector chooses sites by label. The registry's record has the sites that were chosen, not the selector: only the owner places.
+	// Selector chooses sites by label. The registry's record has the chosen sites and no selector:
+	// only the owner places.
 	Selector *metav1.LabelSelector
 }
 
-// Resolve puts overrides over the policy (nil: none) over the defaults of federation/spec. A list in overrides replaces the policy's. A
-// field that only has a meaning with another (durability.sites with acknowledge: Sites, maxStaleness with mode: Bounded) comes from
-// where that other one comes from, so that an override of the one does not meet the policy's other. The error is a Verdict.
+// Resolve takes each field from overrides, else from the policy (nil: none), else from the defaults
+// of federation/spec. A list in overrides replaces the policy's. durability.sites has a meaning
+// only with acknowledge: Sites, and maxStaleness only with mode: Bounded. When overrides choose
+// another acknowledge or mode, the policy's sites or maxStaleness does not count. The error is a
+// *Verdict.
 func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpec) (Resolved, error) {
 	m := merge(policy, overrides)
 	out := Resolved{Selector: m.Replication.Sites.Selector, Spec: federation.VolumeSpec{
@@ -52,7 +55,7 @@ func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpe
 		Home:  federation.HomeRules{PreferredSites: names(m.Home.PreferredSites)},
 	}}
 	spec.Default(&out.Spec)
-	// The checks are those of volume.yaml. The name is checked where the record is written.
+	// These are the checks of volume.yaml. Who writes the record checks the name.
 	err := spec.Validate(spec.VolumeManifest{APIVersion: spec.APIVersion, Kind: spec.Kind,
 		Metadata: spec.Metadata{Name: "volume"}, Spec: out.Spec})
 	if err != nil {
@@ -110,7 +113,8 @@ func overList(field *[]v1alpha1.SiteName, v []v1alpha1.SiteName) {
 	}
 }
 
-// Describe is the inverse of Resolve: every field is given, so that it does not depend on a policy or on defaults.
+// Describe is the inverse of Resolve. It fills every field, so that the result does not depend on a
+// policy or on defaults.
 func Describe(s federation.VolumeSpec) v1alpha1.VolumePolicySpec {
 	d := v1alpha1.VolumePolicySpec{
 		Replication: v1alpha1.Replication{
@@ -151,7 +155,8 @@ func Quantity(b federation.Bytes) *resource.Quantity {
 	if err != nil { // federation's units are Kubernetes'
 		q = *resource.NewQuantity(int64(b), resource.BinarySI)
 	}
-	// The canonical text is kept in the quantity: two of them are then equal also when compared as structures.
+	// A parsed quantity keeps its text. With the canonical text, equal amounts are equal
+	// structures.
 	q = resource.MustParse(q.String())
 	return &q
 }

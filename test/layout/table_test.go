@@ -114,7 +114,12 @@ var table = []row{
 	{pkg: "controllers/outcome", project: []string{"api/v1alpha1", "controllers/plan", "federation"}},
 	{pkg: "controllers/pace", outside: stdlib},
 	{pkg: "controllers/plan", project: []string{"api/v1alpha1", "federation", "federation/spec"}, outside: []string{"k8s.io/apimachinery"}},
-	{pkg: "csi-driver", project: []string{"api/v1alpha1"}},
+	{pkg: "csi-driver", project: []string{"api/v1alpha1"}, tests: []string{"csi-driver/..."}},
+	{pkg: "csi-driver/controller", project: []string{"api/v1alpha1", "csi-driver/health", "csi-driver/internal/rpc"}},
+	{pkg: "csi-driver/node", project: []string{"csi-driver/health", "csi-driver/internal/rpc", "csi-driver/mount"}},
+	{pkg: "csi-driver/mount", outside: []string{"golang.org/x/sys/unix"}},
+	{pkg: "csi-driver/health", project: []string{"api/v1alpha1"}},
+	{pkg: "csi-driver/internal/rpc", project: []string{"api/v1alpha1"}},
 
 	// The program, and what looks at all of it from outside.
 	{pkg: "cmd/...", project: []string{"..."}},

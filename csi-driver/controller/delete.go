@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package csidriver
+package controller
 
 import (
 	"context"
@@ -14,29 +14,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/csi-driver/internal/rpc"
 )
 
-// DeleteVolume implements csi.ControllerServer: it deletes the Content and waits until it is gone. What CreateVolume did not make, it does not delete.
-func (c *Controller) DeleteVolume(ctx context.Context, q *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	v, err := c.content(ctx, q.GetVolumeId())
+// DeleteVolume implements csi.ControllerServer. It deletes the Content and waits until it is gone
+// (csi-1). It deletes no volume that CreateVolume did not make.
+func (s *service) DeleteVolume(ctx context.Context, q *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	v, err := s.content(ctx, q.GetVolumeId())
 	if status.Code(err) == codes.NotFound {
 		return &csi.DeleteVolumeResponse{}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	done, err := c.calls.alone(v.Name)
-	if err != nil {
+	if err := s.deletable(ctx, q.GetVolumeId(), v); err != nil {
 		return nil, err
 	}
-	defer done()
-	if err := c.deletable(ctx, q.GetVolumeId(), v); err != nil {
-		return nil, err
-	}
-	if err := c.cfg.Client.Delete(ctx, v, client.Preconditions{UID: &v.UID}); err != nil && !apierrors.IsNotFound(err) {
+	if err := s.cfg.Client.Delete(ctx, v, client.Preconditions{UID: &v.UID}); err != nil && !apierrors.IsNotFound(err) {
 		return nil, fromAPI(err, "delete GeoVolumeContent %s", v.Name)
 	}
-	err = c.await(ctx, v.Name, "deleted", func(now *v1alpha1.GeoVolumeContent) (bool, error) {
+	err = s.await(ctx, v.Name, "deleted", func(now *v1alpha1.GeoVolumeContent) (bool, error) {
 		if now == nil || now.UID != v.UID {
 			return true, nil
 		}
@@ -52,13 +49,13 @@ func (c *Controller) DeleteVolume(ctx context.Context, q *csi.DeleteVolumeReques
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-// deletable refuses to delete what others use, or made.
-func (c *Controller) deletable(ctx context.Context, handle string, v *v1alpha1.GeoVolumeContent) error {
+// deletable refuses to delete a volume that somebody else uses or made.
+func (s *service) deletable(ctx context.Context, handle string, v *v1alpha1.GeoVolumeContent) error {
 	refuse := func(format string, a ...any) error {
 		a = append([]any{v.Spec.FederationName, v.Name}, a...)
 		return status.Errorf(codes.FailedPrecondition, "volume %s (%s) "+format, a...)
 	}
-	if string(v.Spec.Owner) != c.cfg.Site {
+	if string(v.Spec.Owner) != s.cfg.Site {
 		return refuse("is owned by site %s: it is deleted there; delete this site's GeoVolume that imports it", v.Spec.Owner)
 	}
 	if v.Spec.ReclaimPolicy != v1alpha1.Delete {
@@ -69,29 +66,31 @@ func (c *Controller) deletable(ctx context.Context, handle string, v *v1alpha1.G
 			return refuse("is used by %s %s/%s: delete that", claim.Kind, claim.Namespace, claim.Name)
 		}
 	}
-	attached, err := c.cfg.Attachments.List(ctx, v.Name)
+	attached, err := s.cfg.Attachments.List(ctx, v.Name)
 	if err != nil {
-		return fromPort(err, "list attachments of volume %s", v.Name)
+		return rpc.FromPort(err, "list attachments of volume %s", v.Name)
 	}
 	for _, a := range attached {
 		return refuse("is attached to node %s: end the pods that use it there", a.Node)
 	}
-	pvs, err := c.persistentVolumes(ctx, handle)
+	pvs, err := s.persistentVolumes(ctx, handle)
 	if err != nil {
 		return err
 	}
 	for _, pv := range pvs {
 		if pv.Status.Phase == corev1.VolumeBound && pv.DeletionTimestamp == nil {
-			return refuse("is used by PersistentVolume %s, which is bound to claim %s/%s: delete that claim first", pv.Name, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
+			return refuse("is used by PersistentVolume %s, which is bound to claim %s/%s: delete that claim first",
+				pv.Name, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
 		}
 	}
 	return nil
 }
 
-// persistentVolumes lists those of this cluster with the handle, that is, also those that a person made.
-func (c *Controller) persistentVolumes(ctx context.Context, handle string) ([]corev1.PersistentVolume, error) {
+// persistentVolumes lists this cluster's PersistentVolumes of a handle. A person may have made some
+// of them.
+func (s *service) persistentVolumes(ctx context.Context, handle string) ([]corev1.PersistentVolume, error) {
 	var all corev1.PersistentVolumeList
-	if err := c.cfg.Client.List(ctx, &all); err != nil {
+	if err := s.cfg.Client.List(ctx, &all); err != nil {
 		return nil, fromAPI(err, "list PersistentVolumes")
 	}
 	var out []corev1.PersistentVolume

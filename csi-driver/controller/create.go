@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package csidriver
+package controller
 
 import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -17,33 +19,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/csi-driver/internal/rpc"
 )
 
-// Parameters that the external provisioner adds with --extra-create-metadata.
+// Names of the parameters that the external provisioner adds with --extra-create-metadata.
 const (
 	claimNameParameter      = "csi.storage.k8s.io/pvc/name"
 	claimNamespaceParameter = "csi.storage.k8s.io/pvc/namespace"
 	volumeNameParameter     = "csi.storage.k8s.io/pv/name"
 )
 
-// CreateVolume implements csi.ControllerServer: rule 1.
-func (c *Controller) CreateVolume(ctx context.Context, q *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	want, err := c.wanted(q)
+// CreateVolume implements csi.ControllerServer (csi-1).
+func (s *service) CreateVolume(ctx context.Context, q *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	want, err := s.wanted(q)
 	if err != nil {
 		return nil, err
 	}
-	done, err := c.calls.alone(want.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-
-	err = c.cfg.Client.Create(ctx, want)
+	err = s.cfg.Client.Create(ctx, want)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fromAPI(err, "create GeoVolumeContent %s for volume %s", want.Name, q.GetName())
 	}
 	var made *v1alpha1.GeoVolumeContent
-	err = c.await(ctx, want.Name, "ready", func(v *v1alpha1.GeoVolumeContent) (bool, error) {
+	err = s.await(ctx, want.Name, "ready", func(v *v1alpha1.GeoVolumeContent) (bool, error) {
 		switch {
 		case v == nil || v.DeletionTimestamp != nil:
 			return false, status.Errorf(codes.Aborted, "volume %s (%s) is being deleted: ask again when it is gone", q.GetName(), want.Name)
@@ -55,22 +52,22 @@ func (c *Controller) CreateVolume(ctx context.Context, q *csi.CreateVolumeReques
 		made = v
 		return settled(v)
 	})
-	// Nothing of it is in the registry, and nobody will ask to delete it.
+	// The registry has nothing of it, and nobody will ask to delete it.
 	if isFinal(err) && made != nil && made.Status.VolumeGeneration == 0 && made.Status.Home.Site == "" {
-		err = c.takeBack(ctx, made, err)
+		err = s.takeBack(ctx, made, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &csi.CreateVolumeResponse{Volume: c.volume(made)}, nil
+	return &csi.CreateVolumeResponse{Volume: s.volume(made)}, nil
 }
 
 // wanted is the Content that a request asks for.
-func (c *Controller) wanted(q *csi.CreateVolumeRequest) (*v1alpha1.GeoVolumeContent, error) {
+func (s *service) wanted(q *csi.CreateVolumeRequest) (*v1alpha1.GeoVolumeContent, error) {
 	if q.GetName() == "" {
-		return nil, missing("name")
+		return nil, rpc.Missing("name")
 	}
-	if err := checkCapabilities(q.GetVolumeCapabilities()); err != nil {
+	if err := rpc.CheckCapabilities(q.GetVolumeCapabilities()); err != nil {
 		return nil, err
 	}
 	policy, claim, err := parameters(q.GetParameters())
@@ -85,19 +82,19 @@ func (c *Controller) wanted(q *csi.CreateVolumeRequest) (*v1alpha1.GeoVolumeCont
 		return nil, status.Error(codes.InvalidArgument,
 			"volume_content_source is given: volumes cannot be made from snapshots or other volumes yet; remove dataSource from the claim")
 	}
-	if err := c.reachable(q.GetAccessibilityRequirements()); err != nil {
+	if err := s.reachable(q.GetAccessibilityRequirements()); err != nil {
 		return nil, err
 	}
-	size, err := c.size(q.GetCapacityRange())
+	size, err := s.size(q.GetCapacityRange())
 	if err != nil {
 		return nil, err
 	}
-	id := volumeUUID(c.cluster, q.GetName())
+	id := volumeUUID(s.cluster, q.GetName())
 	return &v1alpha1.GeoVolumeContent{
 		ObjectMeta: metav1.ObjectMeta{Name: id},
 		Spec: v1alpha1.GeoVolumeContentSpec{
 			FederationName: federationName(q.GetName(), id),
-			Owner:          v1alpha1.SiteName(c.cfg.Site),
+			Owner:          v1alpha1.SiteName(s.cfg.Site),
 			Size:           *resource.NewQuantity(size, resource.BinarySI),
 			Policy:         cmp.Or(mutable, policy),
 			ReclaimPolicy:  v1alpha1.Delete,
@@ -106,10 +103,10 @@ func (c *Controller) wanted(q *csi.CreateVolumeRequest) (*v1alpha1.GeoVolumeCont
 	}, nil
 }
 
-// parameters understands those of a StorageClass.
+// parameters reads the parameters of a StorageClass.
 func parameters(all map[string]string) (policy string, claim v1alpha1.ClaimReference, err error) {
 	claim = v1alpha1.ClaimReference{Kind: "PersistentVolumeClaim", Access: v1alpha1.ReadWrite}
-	for _, name := range sortedKeys(all) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		value := all[name]
 		switch name {
 		case v1alpha1.PolicyParameter:
@@ -120,79 +117,86 @@ func parameters(all map[string]string) (policy string, claim v1alpha1.ClaimRefer
 			claim.Namespace = value
 		case volumeNameParameter:
 		default:
-			return "", claim, invalid("parameter "+name, value, "there is no such parameter: write policy: NAME of a VolumePolicy, or nothing")
+			return "", claim, rpc.Invalid("parameter "+name, value,
+				"there is no such parameter: write policy: NAME of a VolumePolicy, or nothing")
 		}
 	}
 	if claim.Name == "" || claim.Namespace == "" {
 		return "", claim, status.Errorf(codes.InvalidArgument,
-			"parameters %s and %s are missing: without them no pod could use the volume; run the external provisioner with --extra-create-metadata", claimNameParameter, claimNamespaceParameter)
+			"parameters %s and %s are missing: without them no pod could use the volume; "+
+				"run the external provisioner with --extra-create-metadata", claimNameParameter, claimNamespaceParameter)
 	}
 	return policy, claim, nil
 }
 
-// mutableParameters understands those of a VolumeAttributesClass.
+// mutableParameters reads the parameters of a VolumeAttributesClass.
 func mutableParameters(all map[string]string) (policy string, err error) {
-	for _, name := range sortedKeys(all) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if name != v1alpha1.PolicyParameter {
-			return "", invalid("parameter "+name, all[name], "there is no such parameter of a VolumeAttributesClass: write policy: NAME of a VolumePolicy")
+			return "", rpc.Invalid("parameter "+name, all[name],
+				"there is no such parameter of a VolumeAttributesClass: write policy: NAME of a VolumePolicy")
 		}
 		if policy = all[name]; policy == "" {
-			return "", invalid("parameter "+name, "", "write the name of a VolumePolicy")
+			return "", rpc.Invalid("parameter "+name, "", "write the name of a VolumePolicy")
 		}
 	}
 	return policy, nil
 }
 
-// reachable refuses nodes that are not this site's.
-func (c *Controller) reachable(r *csi.TopologyRequirement) error {
+// reachable refuses a volume for nodes of other sites only.
+func (s *service) reachable(r *csi.TopologyRequirement) error {
 	asked := r.GetRequisite()
 	if len(asked) == 0 {
 		asked = r.GetPreferred()
 	}
 	for _, t := range asked {
-		if t.GetSegments()[v1alpha1.TopologyKey] == c.cfg.Site {
+		if t.GetSegments()[v1alpha1.TopologyKey] == s.cfg.Site {
 			return nil
 		}
 	}
 	if len(asked) == 0 {
 		return nil
 	}
-	return status.Errorf(codes.ResourceExhausted, "accessibility_requirements name no node of site %s: this cluster's volumes are reached from its own nodes; allow topology %s=%s",
-		c.cfg.Site, v1alpha1.TopologyKey, c.cfg.Site)
+	return status.Errorf(codes.ResourceExhausted, "accessibility_requirements name no node of site %s: "+
+		"this cluster's volumes are reached from its own nodes; allow topology %s=%s",
+		s.cfg.Site, v1alpha1.TopologyKey, s.cfg.Site)
 }
 
-// size chooses a volume's size. A volume is exactly as large as it was asked to be: nothing is rounded.
-func (c *Controller) size(r *csi.CapacityRange) (int64, error) {
+// size chooses a volume's size in bytes. It rounds nothing: the volume is as large as the request
+// asks.
+func (s *service) size(r *csi.CapacityRange) (int64, error) {
 	required, limit, err := bounds(r)
 	switch {
 	case err != nil:
 		return 0, err
 	case required == 0:
-		return min(c.cfg.DefaultSize, limit), nil
+		return min(s.cfg.DefaultSize, limit), nil
 	}
 	return required, nil
 }
 
-// bounds checks a range; a limit of 0, which is none, becomes the largest number.
+// bounds checks a range. A limit of 0 means no limit, and becomes the largest number.
 func bounds(r *csi.CapacityRange) (required, limit int64, err error) {
 	required, limit = r.GetRequiredBytes(), r.GetLimitBytes()
 	switch {
 	case required < 0:
-		return 0, 0, invalid("capacity_range.required_bytes", required, "it must not be negative")
+		return 0, 0, rpc.Invalid("capacity_range.required_bytes", required, "it must not be negative")
 	case limit < 0:
-		return 0, 0, invalid("capacity_range.limit_bytes", limit, "it must not be negative")
+		return 0, 0, rpc.Invalid("capacity_range.limit_bytes", limit, "it must not be negative")
 	case limit == 0:
 		limit = math.MaxInt64
 	case limit < required:
-		return 0, 0, status.Errorf(codes.OutOfRange, "capacity_range asks for at least %d and at most %d bytes: nothing is both", required, limit)
+		return 0, 0, status.Errorf(codes.OutOfRange,
+			"capacity_range asks for at least %d and at most %d bytes: nothing is both", required, limit)
 	}
 	return required, limit, nil
 }
 
-// same refuses a Content that was made by another request of the same name.
+// same refuses a Content that another request of the same name made.
 func same(is, want *v1alpha1.GeoVolumeContent, r *csi.CapacityRange) error {
 	differs := func(what string, has, wants any) error {
-		return status.Errorf(codes.AlreadyExists, "volume %s (%s) is there with %s %v, and %v is asked for: use another name, or delete it first",
+		return status.Errorf(codes.AlreadyExists,
+			"volume %s (%s) is there with %s %v, and %v is asked for: use another name, or delete it first",
 			want.Spec.FederationName, want.Name, what, has, wants)
 	}
 	required, limit, err := bounds(r)
@@ -218,7 +222,7 @@ func same(is, want *v1alpha1.GeoVolumeContent, r *csi.CapacityRange) error {
 	return differs("claims", is.Spec.Claims, want.Spec.Claims)
 }
 
-// isFinal tells whether the sidecars take an error for the end of the matter.
+// isFinal tells whether the sidecars do not repeat a call after this error.
 func isFinal(err error) bool {
 	switch status.Code(err) {
 	case codes.OK, codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
@@ -227,11 +231,12 @@ func isFinal(err error) bool {
 	return true
 }
 
-// takeBack deletes a Content that became nothing. Who asked is told why, and does not ask to delete it.
-func (c *Controller) takeBack(ctx context.Context, v *v1alpha1.GeoVolumeContent, why error) error {
-	err := c.cfg.Client.Delete(ctx, v, client.Preconditions{UID: &v.UID, ResourceVersion: &v.ResourceVersion})
+// takeBack deletes a Content whose volume never came to be, and returns why. After that error the
+// caller does not ask to delete the volume.
+func (s *service) takeBack(ctx context.Context, v *v1alpha1.GeoVolumeContent, why error) error {
+	err := s.cfg.Client.Delete(ctx, v, client.Preconditions{UID: &v.UID, ResourceVersion: &v.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) {
-		// It may have become something in this moment: the caller has to ask again, and finds out.
+		// The volume may have come to be in this moment. The caller has to ask again and finds out.
 		return status.Errorf(codes.Aborted, "%v; and GeoVolumeContent %s could not be taken back: %v", why, v.Name, err)
 	}
 	return why

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package csidriver
+// Package health says whether a volume is well, in the two forms in which CSI asks for it.
+//
+// CSI 1.13 replaced the message VolumeCondition by health calls. Kubelets and health monitors that
+// are older know VolumeCondition only. Weir answers both from one source: a Problem.
+package health
 
 import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -12,16 +16,18 @@ import (
 	"github.com/weir-storage/weir/api/v1alpha1"
 )
 
-// Problem is why a volume is not well.
+// Problem is why a volume is not well. A nil *Problem means that it is well.
 type Problem struct {
-	// Inaccessible: reads or all writes wait or fail. Otherwise the volume is used as ever, with less than what was asked for behind it.
+	// Inaccessible says that reads, or all writes, wait or fail. Otherwise pods use the volume as
+	// before, but it has fewer copies, or older ones, than its policy asks for.
 	Inaccessible bool
 	Reason       string // one word in CamelCase
 	Message      string
 }
 
-// mild lists reasons of a Ready condition that is not True with which the volume goes on being used.
-var mild = map[string]bool{
+// usable lists the reasons of a Ready condition that is not True for which pods can still use the
+// volume.
+var usable = map[string]bool{
 	v1alpha1.ReasonRegistryUnavailable: true,
 	v1alpha1.ReasonUpdating:            true,
 	v1alpha1.ReasonNotOwner:            true,
@@ -33,8 +39,8 @@ var mild = map[string]bool{
 	v1alpha1.ReasonInUse:               true,
 }
 
-// problemOf reads a Content's conditions; nil when it is well.
-func problemOf(v *v1alpha1.GeoVolumeContent) *Problem {
+// Of reads the conditions of a Content. It returns nil when the volume is well.
+func Of(v *v1alpha1.GeoVolumeContent) *Problem {
 	c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case c == nil:
@@ -42,11 +48,11 @@ func problemOf(v *v1alpha1.GeoVolumeContent) *Problem {
 	case c.Status == metav1.ConditionTrue && c.Reason != v1alpha1.ReasonDegraded:
 		return nil
 	}
-	return &Problem{Inaccessible: c.Status != metav1.ConditionTrue && !mild[c.Reason], Reason: c.Reason, Message: c.Message}
+	return &Problem{Inaccessible: c.Status != metav1.ConditionTrue && !usable[c.Reason], Reason: c.Reason, Message: c.Message}
 }
 
-// health is a problem as CSI 1.13 tells it.
-func health(handle string, p *Problem) *csi.VolumeHealth {
+// Message puts a problem into the message of CSI 1.13's health calls.
+func Message(handle string, p *Problem) *csi.VolumeHealth {
 	h := &csi.VolumeHealth{VolumeId: handle}
 	if p != nil {
 		kind := csi.VolumeHealthErrorType_DEGRADED
@@ -58,16 +64,20 @@ func health(handle string, p *Problem) *csi.VolumeHealth {
 	return h
 }
 
-// The capability VOLUME_CONDITION and field 2 of three messages were removed in CSI 1.13, whose numbers are reserved. Kubelets (feature gate
-// CSIVolumeHealth) and health monitors that were made before that look for them, and later ones skip them.
+// The capabilities VOLUME_CONDITION of CSI before 1.13. CSI 1.13 removed them and reserved their
+// numbers, so a newer client skips them. A kubelet with the feature gate CSIVolumeHealth and a
+// health monitor of that time look for them.
 const (
-	controllerVolumeCondition = csi.ControllerServiceCapability_RPC_Type(11)
-	nodeVolumeCondition       = csi.NodeServiceCapability_RPC_Type(4)
-	conditionField            = 2
+	ControllerConditionCapability = csi.ControllerServiceCapability_RPC_Type(11)
+	NodeConditionCapability       = csi.NodeServiceCapability_RPC_Type(4)
 )
 
-// setCondition adds a VolumeCondition {abnormal bool = 1, message string = 2} to a message of CSI 1.13 as field 2.
-func setCondition(m proto.Message, p *Problem) {
+// conditionField is the number that VolumeCondition had in three messages. It is reserved too.
+const conditionField = 2
+
+// SetCondition adds a VolumeCondition {abnormal bool = 1, message string = 2} to a message of
+// CSI 1.13, as its field 2.
+func SetCondition(m proto.Message, p *Problem) {
 	var c []byte
 	if p == nil {
 		c = protowire.AppendString(protowire.AppendTag(c, 2, protowire.BytesType), "The volume is well.")

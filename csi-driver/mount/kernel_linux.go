@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package csidriver
+package mount
 
 import (
 	"bytes"
@@ -9,12 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// Kernel is the Mounter of a node. It calls the kernel itself: images of static binaries have no mount.nfs.
+// Kernel makes the mount calls of the kernel of this machine. Any call but Mounts may hang while an
+// NFS server does not answer. Paths are absolute and clean. It has no state: any number of
+// goroutines may use it.
 type Kernel struct{}
 
 var flagOf = map[string]uintptr{
@@ -30,10 +31,11 @@ func flags(options []string) uintptr {
 	return f
 }
 
-// Mounts implements Mounter.
-func (Kernel) Mounts() ([]MountPoint, error) {
+// Mounts lists what is mounted, in the order of mountinfo: of two mounts at one path the later one
+// is on top. It never hangs.
+func (Kernel) Mounts() ([]Point, error) {
 	const file = "/proc/self/mountinfo"
-	// A list that changes while it is read may lack lines on kernels before 5.8: two readings must agree.
+	// Before Linux 5.8, a list that changes while it is read may lack lines: two reads must agree.
 	var last []byte
 	for range 5 {
 		text, err := os.ReadFile(file)
@@ -48,7 +50,8 @@ func (Kernel) Mounts() ([]MountPoint, error) {
 	return parseMountinfo(string(last)), nil
 }
 
-// Mount implements Mounter.
+// Mount mounts a new file system of NFS 4 at a directory. vfs are options that any file system
+// has, data is the text of those of NFS.
 func (Kernel) Mount(source, path string, vfs []string, data string) error {
 	if err := unix.Mount(source, path, "nfs4", flags(vfs), data); err != nil {
 		return &os.PathError{Op: fmt.Sprintf("mount nfs4 %s with %s at", source, data), Path: path, Err: err}
@@ -56,7 +59,8 @@ func (Kernel) Mount(source, path string, vfs []string, data string) error {
 	return nil
 }
 
-// Bind implements Mounter.
+// Bind mounts the directory at from at another path. With readOnly it makes the bind mount that is
+// at path read-only instead, and ignores from. options are those that the mount has and keeps.
 func (Kernel) Bind(from, path string, readOnly bool, options []string) error {
 	if readOnly {
 		if err := unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags(options), ""); err != nil {
@@ -70,7 +74,7 @@ func (Kernel) Bind(from, path string, readOnly bool, options []string) error {
 	return nil
 }
 
-// Unmount implements Mounter.
+// Unmount removes the mount on top at path.
 func (Kernel) Unmount(path string, how How) error {
 	f := unix.UMOUNT_NOFOLLOW
 	switch how {
@@ -85,7 +89,8 @@ func (Kernel) Unmount(path string, how How) error {
 	return nil
 }
 
-// Directory implements Mounter. Neither mkdir(2) nor rmdir(2) crosses the mount at the last name of a path.
+// Directory makes a directory, with there, or removes it if it is empty. Its state before the call
+// is no error. Neither mkdir(2) nor rmdir(2) looks below a mount at the last name of the path.
 func (Kernel) Directory(path string, there bool) error {
 	if !there {
 		if err := unix.Rmdir(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -104,37 +109,4 @@ func (Kernel) Directory(path string, there bool) error {
 		return &os.PathError{Op: "mkdir", Path: path, Err: err}
 	}
 	return nil
-}
-
-// IdentifierFile returns a function for NodeConfig.SetIdentifier that keeps the NFS client's identity in a file, which is
-// /sys/fs/nfs/net/nfs_client/identifier on a node. When it is not there, the kernel is asked to load its NFS client.
-func IdentifierFile(file string) func(string) error {
-	return func(id string) error {
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			fd, err := unix.Fsopen("nfs4", unix.FSOPEN_CLOEXEC)
-			if err != nil {
-				return fmt.Errorf("the node's kernel has no NFS client: install the module nfsv4 of its kernel: fsopen nfs4: %w", err)
-			}
-			if err := unix.Close(fd); err != nil {
-				return err
-			}
-		}
-		now, err := os.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("read the NFS client's identity: %w", err)
-		}
-		if strings.TrimSpace(string(now)) == id {
-			return nil
-		}
-		// Not O_CREATE: a file that the kernel does not know of would help nobody.
-		f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
-		if err != nil {
-			return fmt.Errorf("write the NFS client's identity: %w", err)
-		}
-		_, err = f.WriteString(id)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return fmt.Errorf("write the NFS client's identity %q to %s: %w", id, file, err)
-		}
-		return nil
-	}
 }

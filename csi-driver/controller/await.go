@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package csidriver
+package controller
 
 import (
 	"context"
@@ -16,7 +16,8 @@ import (
 	"github.com/weir-storage/weir/api/v1alpha1"
 )
 
-// final are the reasons of Ready that do not pass by themselves, and their codes. All others are waited for.
+// final maps the reasons of Ready that do not pass by themselves to codes. A call waits while Ready
+// has any other reason.
 var final = map[string]codes.Code{
 	v1alpha1.ReasonUnplaceable:    codes.ResourceExhausted,
 	v1alpha1.ReasonPolicyNotFound: codes.InvalidArgument,
@@ -28,7 +29,8 @@ var final = map[string]codes.Code{
 	v1alpha1.ReasonDeleted:        codes.FailedPrecondition,
 }
 
-// settled tells whether the operator has done what the Content's spec says, or has given up: then the error is final.
+// settled tells whether the operator has done what the Content's spec says. The error is final: the
+// operator will not do it.
 func settled(v *v1alpha1.GeoVolumeContent) (bool, error) {
 	r := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.ConditionReady)
 	if r == nil || r.ObservedGeneration < v.Generation {
@@ -43,19 +45,20 @@ func settled(v *v1alpha1.GeoVolumeContent) (bool, error) {
 	return false, nil
 }
 
-// await calls look with the Content, nil when it is gone, and again whenever it changed, until look is done or fails. It
-// waits at most WaitLimit; the error then says how far it came.
-func (c *Controller) await(ctx context.Context, id, goal string, look func(*v1alpha1.GeoVolumeContent) (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.WaitLimit)
+// await calls look with the Content (nil when it is gone) now and after each change, until look
+// returns true or an error. It waits at most WaitLimit. The error then names the goal and says how
+// far the operator came.
+func (s *service) await(ctx context.Context, id, goal string, look func(*v1alpha1.GeoVolumeContent) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.WaitLimit)
 	defer cancel()
-	// The watch begins before the Get, so that nothing happens between them unseen.
-	w, err := c.cfg.Client.Watch(ctx, &v1alpha1.GeoVolumeContentList{}, client.MatchingFields{"metadata.name": id})
+	// The watch begins before the Get, so that no change between them is missed.
+	w, err := s.cfg.Client.Watch(ctx, &v1alpha1.GeoVolumeContentList{}, client.MatchingFields{"metadata.name": id})
 	if err != nil {
 		return fromAPI(err, "watch GeoVolumeContent %s", id)
 	}
 	defer w.Stop()
 	v := new(v1alpha1.GeoVolumeContent)
-	err = c.cfg.Client.Get(ctx, client.ObjectKey{Name: id}, v)
+	err = s.cfg.Client.Get(ctx, client.ObjectKey{Name: id}, v)
 	switch {
 	case apierrors.IsNotFound(err):
 		v = nil
@@ -82,7 +85,7 @@ func (c *Controller) await(ctx context.Context, id, goal string, look func(*v1al
 	}
 }
 
-// next waits for the Content's next change; nil when it is gone.
+// next waits for the Content's next change. It returns nil when the Content is gone.
 func next(ctx context.Context, w watch.Interface, id string) (*v1alpha1.GeoVolumeContent, error) {
 	for {
 		select {
@@ -91,7 +94,7 @@ func next(ctx context.Context, w watch.Interface, id string) (*v1alpha1.GeoVolum
 		case e := <-w.ResultChan():
 			v, ok := e.Object.(*v1alpha1.GeoVolumeContent)
 			switch {
-			case !ok: // closed, or an error: the server ended the watch, as it does now and then
+			case !ok: // a closed channel or an error: a server ends a watch at times
 				return nil, status.Errorf(codes.Unavailable, "the API server ended the watch of GeoVolumeContent %s: ask again", id)
 			case v.Name == id && e.Type == watch.Deleted:
 				return nil, nil
