@@ -58,9 +58,10 @@ func testRegisters(t *testing.T, m *machine) {
 		if err != nil {
 			t.Fatalf("registers %s: %+v, %v", mode, res, err)
 		}
-		// Each round has a signal and gives way ten times: without those it would prove nothing.
-		if rounds != 1200 || switches < rounds || signals < rounds {
-			t.Errorf("registers %s: %s, want 1200 rounds, and at least as many switches and signals", mode, res.Stdout)
+		// Each round has a signal, and gives way ten times: without those it would prove nothing. How
+		// often another thread takes the turn is the guest scheduler's choice.
+		if rounds != 1200 || switches < 200 || signals < rounds {
+			t.Errorf("registers %s: %s, want 1200 rounds, 200 switches and 1200 signals at least", mode, res.Stdout)
 		}
 		if mismatches != 0 {
 			t.Errorf("registers %s: %d of %d rounds' words changed:\n%s", mode, mismatches, rounds, res.Stderr)

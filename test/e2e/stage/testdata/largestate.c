@@ -2,7 +2,8 @@
 
 /*
  * largestate is preloaded after ptrace.so and stands in for a host whose processor has a state larger than this one's, as AMX makes
- * it: PTRACE_GETREGSET, NT_X86_XSTATE gives 8 KiB more, and PTRACE_SETREGSET takes only the whole and answers EFAULT to less.
+ * it: PTRACE_GETREGSET, NT_X86_XSTATE gives 8 KiB more, from offset 4096 or so, and PTRACE_SETREGSET takes only the whole and answers
+ * EFAULT to less.
  *
  * What is more belongs to a component of its own, number 62, of which each traced process has other contents, and every second one
  * has it in its initial state. They must come back as they were given: else the answer is EINVAL.
@@ -40,14 +41,16 @@ long ptrace(enum __ptrace_request request, ...)
     if ((request != PTRACE_GETREGSET && request != PTRACE_SETREGSET) || addr != (void *)NT_X86_XSTATE)
         return next(request, pid, addr, data);
 
-    struct iovec *caller = data, real = {state, sizeof state - MORE};
+    struct iovec *caller = data, real = {state, sizeof state - MORE - 4096};
     long ret = next(PTRACE_GETREGSET, pid, addr, &real);
     if (ret != 0)
         return ret;
-    size_t n = real.iov_len, len = caller->iov_len < n + MORE ? caller->iov_len : n + MORE;
+    size_t n = real.iov_len, begin = n > 4096 ? n : 4096, all = begin + MORE;
+    size_t len = caller->iov_len < all ? caller->iov_len : all;
     uint64_t bv;
     if (request == PTRACE_GETREGSET) {
-        memset(state + n, pid & 0xff, MORE);
+        memset(state + n, 0, begin - n);
+        memset(state + begin, pid & 0xff, MORE);
         memcpy(&bv, state + 512, 8);
         bv |= bit(pid);
         memcpy(state + 512, &bv, 8);
@@ -55,13 +58,13 @@ long ptrace(enum __ptrace_request request, ...)
         caller->iov_len = len;
         return 0;
     }
-    if (len < n + MORE) {
+    if (len < all) {
         errno = EFAULT;
         return -1;
     }
     memcpy(state, caller->iov_base, len);
     memcpy(&bv, state + 512, 8);
-    for (size_t i = n; i < n + MORE; i++)
+    for (size_t i = begin; i < all; i++)
         if (state[i] != (pid & 0xff) || (bv & COMPONENT) != bit(pid)) {
             errno = EINVAL;
             return -1;
