@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# progress.sh - for scripts in bash: runs go commands with one line that tells how far they are in place of all that they say. On a
-# terminal the line is written over; elsewhere it comes again every 15 s. What a command said is shown in full when it fails.
+#
+# progress.sh - for scripts in bash: runs go commands, and shows one line that tells how far they
+# are in place of all that they say. On a terminal the line is written over; elsewhere it comes
+# again every 15 s. What a command said is shown in full when it fails.
 #
 #   progress_begin LABEL        begins a group of commands
 #   progress_step TEXT          says what is being done now
@@ -28,8 +30,8 @@ progress_line() {
 }
 
 progress_show() {
-    if [ -t 2 ]; then
-        printf '\r\033[K%s' "$(progress_line "$progress_text")" >&2
+    if [ -t 2 ]; then # without wrapping: else a long line could not be written over
+        printf '\r\033[K\033[?7l%s\033[?7h' "$(progress_line "$progress_text")" >&2
     elif [ $((++progress_ticks % 15)) = 0 ]; then
         progress_line "$progress_text" >&2
     fi

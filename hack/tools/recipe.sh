@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# recipe.sh - how hack/tools/build compiles a program. It is a file of its own because it is part of what a built program is
-# for: a change here builds all groups again, and one of how progress is shown does not.
+#
+# recipe.sh - how hack/tools/build compiles a program. A change of this file builds all groups
+# again; a change of how progress is shown does not, since that is not here.
 
 export GOWORK=off GOFLAGS='-trimpath -buildvcs=false' CGO_ENABLED=0 GOOS= GOARCH=
 
-# The folder of a main package names its program, except where that folder is a version or says too little.
+# The folder of a main package names its program, except where that folder is a version or says too
+# little.
 program() {
     local p=${1%/v[0-9]}
     case $p in

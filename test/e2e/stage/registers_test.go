@@ -95,8 +95,8 @@ func testLargeState(t *testing.T, s *Stage) {
 	testRegisters(t, m)
 }
 
-// TestPtraceLibrary checks ptrace.so against this machine's own kernel: testdata/tracer.c sets a child's registers from a
-// buffer that is too short for the processor's state.
+// TestPtraceLibrary checks ptrace.so against this machine's own kernel: testdata/tracer.c sets a
+// child's registers from a buffer that is too short for the processor's state.
 func TestPtraceLibrary(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("there is no gcc: run hack/install-deps")

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * largestate is preloaded after ptrace.so and stands in for a host whose processor has a state larger than this one's, as AMX makes
- * it: PTRACE_GETREGSET, NT_X86_XSTATE gives 8 KiB more, from offset 4096 or so, and PTRACE_SETREGSET takes only the whole and answers
- * EFAULT to less.
+ * largestate is preloaded after ptrace.so and stands in for a host whose processor has a state
+ * larger than this one's, as AMX makes it: PTRACE_GETREGSET, NT_X86_XSTATE gives 8 KiB more, from
+ * offset 4096 or so, and PTRACE_SETREGSET takes only the whole and answers EFAULT to less.
  *
- * What is more belongs to a component of its own, number 62, of which each traced process has other contents, and every second one
- * has it in its initial state. They must come back as they were given: else the answer is EINVAL.
+ * What is more belongs to a component of its own, number 62, of which each traced process has other
+ * contents, and every second one has it in its initial state. They must come back as they were
+ * given: else the answer is EINVAL.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * registers MODE keeps patterns in the vector registers of eight threads, two in each of four processes, while they give way to each
- * other, are preempted and get signals whose handler overwrites vector registers. MODE is sse, avx or avx512. It prints
+ * registers MODE keeps patterns in the vector registers of eight threads, two in each of four
+ * processes, while they give way to each other, are preempted and get signals whose handler
+ * overwrites vector registers. MODE is sse, avx or avx512. It prints
  *
  *   MODE rounds N switches N signals N mismatches N
  *
- * or "MODE missing" where the processor does not have it. A mismatch is a register that at the end of a round is not what it was set to
- * at the round's beginning; the first ones are told on the standard error.
+ * or "MODE missing" where the processor does not have it. A mismatch is a register that at the end
+ * of a round is not what it was set to at the round's beginning; the first ones are told on the
+ * standard error.
  *
- * The kernel of User-Mode Linux saves x87, SSE and AVX in a signal's frame (struct _xstate, 832 bytes), and not what AVX-512 added. So with avx512
- * the handler overwrites what SSE can reach, and leaves the rest alone; with avx it overwrites all of the 256 bits.
+ * The kernel of User-Mode Linux saves x87, SSE and AVX in a signal's frame (struct _xstate, 832
+ * bytes), and not what AVX-512 added. So with avx512 the handler overwrites what SSE can reach, and
+ * leaves the rest alone; with avx it overwrites all of the 256 bits.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -48,8 +51,8 @@ static struct { long rounds, switches, signals, mismatches; } *total; /* of all 
 #define ONES_X(n) "pcmpeqd %%xmm" S(n) ", %%xmm" S(n) "\n\t"
 #define ONES_Y(n) "vpcmpeqd %%ymm" S(n) ", %%ymm" S(n) ", %%ymm" S(n) "\n\t"
 
-/* In between, in the same block, so that no compiled code touches a register: give way, compute long enough to be preempted now and
- * then, and in the middle send this thread a signal (tgkill). */
+/* In between, in the same block, so that no compiled code touches a register: give way, compute
+ * long enough to be preempted now and then, and halfway send this thread a signal (tgkill). */
 #define BETWEEN                                                                                    \
     "movl %[turns], %%r12d\n"                                                                      \
     "1:\tmovl $24, %%eax\n\tsyscall\n\t" /* sched_yield */                                         \
@@ -170,8 +173,8 @@ int main(int argc, char **argv)
         if (pids[i] == 0)
             _exit(process());
     }
-    /* Signals that come whenever they come, also while a thread computes. The processes that have ended take them too, until
-     * they are waited for. */
+    /* Signals from outside, which also come while a thread computes. A process that has ended takes
+     * them too, until it is waited for. */
     for (int left = processes; left > 0;) {
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
         for (int i = 0; i < processes; i++) {

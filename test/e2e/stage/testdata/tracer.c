@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * tracer sets the vector registers of a child the way User-Mode Linux does it, from a buffer that is shorter than the processor's state,
- * and looks what the child has then. It prints one line per finding and "done" at the end.
+ * tracer sets the vector registers of a child the way User-Mode Linux does it, from a buffer that
+ * is shorter than the processor's state, and looks what the child has then. It prints one line per
+ * finding and "done" at the end.
  *
  *   refused E    PTRACE_SETREGSET with a short buffer failed with errno E
  *   wrong WHAT   it worked, and WHAT is not as it should be
@@ -53,7 +54,7 @@ static int child(int avx)
     return 0;
 }
 
-/* peeks checks glibc's convention: the word is the return value, and errno tells whether that is an error. */
+/* peeks checks glibc's convention: the word is the return value, and errno tells of an error. */
 static void peeks(pid_t pid)
 {
     errno = 0;
@@ -68,7 +69,8 @@ static void peeks(pid_t pid)
         wrong("PEEK of an address that is not there");
 }
 
-/* try_once runs a child to its stop, sets xmm0 from a short buffer whose XSTATE_BV lacks the bits in without, and lets it go on. */
+/* try_once runs a child to its stop, sets xmm0 from a short buffer whose XSTATE_BV lacks the bits in
+ * without and has those in with, and lets it go on. */
 static void try_once(uint64_t without, uint64_t with)
 {
     unsigned char cut[SHORT];
