@@ -51,7 +51,7 @@ progress_run() {
     ("$@") </dev/null >>"$progress_log" 2>&1 || rc=$?
     kill $ticker 2>/dev/null || :
     wait $ticker 2>/dev/null || :
-    [ ! -t 2 ] || printf '\r\033[K' >&2
+    [ ! -t 2 ] || printf '\r\033[K\033[?7h' >&2
     [ $rc = 0 ] || cat "$progress_log" >&2
     return $rc
 }
