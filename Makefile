@@ -14,19 +14,19 @@ PLAIN = ./replica/protocol ./charts/... ./test/layout ./test/apiserver ./hack/..
 UNIT = $$($(GO) list ./... | grep -v -e /test/ -e /charts -e /hack -e /replica/protocol)
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help kube-tools demo demo-bare test verify generate bench soak build clean mutations root deps tools
+.PHONY: help kube-tools demo demo-bare test verify generate bench soak build clean mutations deps tools modules fit-bare fit-clusters
 
 help: ## show this list
 	@printf 'Weir: a POSIX file system that lives at several sites at once.\n\nUsage: make TARGET\n\n'
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | \
 		while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
-	@printf '\ndemo, demo-bare, test and soak need root on Debian 12 (amd64); they install the packages that they need.\n'
+	@printf '\ndemo, demo-bare, test and soak need root on Debian 12 (amd64); they install the packages that they need,\nand say within seconds what this machine lacks.\n'
 
-demo: root deps tools kube-tools ## three Kubernetes clusters share a volume, and one is lost (KEEP=1 leaves them running)
+demo: fit-clusters modules tools kube-tools ## three Kubernetes clusters share a volume, and one is lost (KEEP=1 leaves them running)
 	$(call say,demonstration)
 	@KEEP=$(KEEP) $(GO) run ./test/e2e/demo
 
-demo-bare: root deps tools build ## the same without Kubernetes: three sites, machines that mount (KEEP=1 leaves them running)
+demo-bare: fit-bare modules tools build ## the same without Kubernetes: three sites, machines that mount (KEEP=1 leaves them running)
 	$(call say,demonstration without Kubernetes)
 	@KEEP=$(KEEP) $(GO) run ./test/e2e/demobare
 
@@ -34,7 +34,7 @@ demo-bare: root deps tools build ## the same without Kubernetes: three sites, ma
 CLUSTERS = ./test/e2e/installed
 OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v /e2e/installed)
 
-test: root deps tools kube-tools build ## run all tests but the long form of soak: clusters, and beside them units with the race detector and the rest
+test: fit-clusters modules tools kube-tools build ## run all tests but the long form of soak: clusters, and beside them units with the race detector and the rest
 	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)
 	@$(GO) test -count=1 -p 1 -timeout 40m $(CLUSTERS) & clusters=$$!; trap 'pkill -TERM -P $$clusters; wait' INT TERM; \
 	printf '\n== unit tests: with the race detector where there is something to race; packages that did not change are cached\n'; \
@@ -43,27 +43,27 @@ test: root deps tools kube-tools build ## run all tests but the long form of soa
 	$(GO) test -count=1 -p 1 -timeout 40m $(OTHERS); rest=$$?; \
 	wait $$clusters && [ $$units = 0 ] && [ $$rest = 0 ]
 
-verify: ## check format, lint, generated code, modules and the layout of the tree
+verify: modules ## check format, lint, generated code, modules and the layout of the tree
 	@GO=$(GO) hack/verify
 
-generate: ## write the Go code of *.proto, and of api/ deep copies, CRDs and reference
+generate: modules ## write the Go code of *.proto, and of api/ deep copies, CRDs and reference
 	@hack/tools/build proto api
 	@PATH="$(TOOLS):$$PATH" buf generate
 	@$(TOOLS)/controller-gen object:headerFile=/dev/null crd:crdVersions=v1 paths=./api/... output:crd:dir=config/crd
 	@$(GO) run ./hack/crds
 	@$(GO) run ./hack/apidocs
 
-bench: ## run the benchmarks, briefly
+bench: modules ## run the benchmarks, briefly
 	@$(GO) test -run '^$$' -bench . -benchtime 300ms -p 1 \
 		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
-soak: root deps tools kube-tools build ## run long random schedules, then the end-to-end tests in their long form: outages of ten minutes, ten thousand volumes, the clusters alone (hours)
+soak: fit-clusters modules tools kube-tools build ## run long random schedules, then the end-to-end tests in their long form: outages of ten minutes, ten thousand volumes, the clusters alone (hours)
 	$(call say,random schedules of the protocol)
 	@$(GO) test -count=1 -timeout 4h ./replica/protocol -seeds 20000
 	$(call say,end-to-end tests$(comma) long)
 	@WEIR_SOAK=1 $(GO) test -count=1 -p 1 -timeout 8h ./test/e2e/... ./test/scale
 
-build: ## build bin/weir
+build: modules ## build bin/weir
 	@$(GO) build -trimpath -o bin/ ./cmd/weir
 
 mutations: ## plant known mistakes in a copy of the tree and see that a test finds each
@@ -74,8 +74,14 @@ clean: ## remove what was built here (caches live elsewhere, see hack/tools/buil
 
 comma := ,
 
-root:
-	@[ "$$(id -u)" = 0 ] || { echo 'make: network namespaces and virtual machines need root: run it with sudo' >&2; exit 1; }
+# What makes this machine unfit is told before anything is built.
+fit-bare fit-clusters: fit-%:
+	@hack/check-host facts $*
+	@hack/install-deps
+	@hack/check-host boot $*
+
+modules:
+	@GO=$(GO) hack/fetch-modules
 
 deps:
 	@hack/install-deps

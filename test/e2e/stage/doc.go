@@ -19,6 +19,9 @@
 // be killed like a machine, and because many kernels (container hosts, small cloud images) have none; so guests are
 // always User-Mode-Linux, also where the host could mount.
 //
+// All User-Mode-Linux kernels are preloaded with a small shared object, xstate/ptrace.c, which the
+// stage compiles and caches: without it they panic on processors with a large register state.
+//
 // The router forwards between the sites and applies delay, loss and rate with netem. It is a namespace of the host
 // where the host's kernel has netem, and a User-Mode-Linux machine elsewhere (Config.Router).
 //

@@ -46,6 +46,8 @@ type machine struct {
 	boot string // script that init runs before it takes requests
 	run  string // short folder for the kernel's own socket
 
+	preload string // shared objects for the kernel's process: what ptraceLibrary returns
+
 	proc *Proc
 	mu   sync.Mutex // guards seq and writing to ctl
 	seq  int        // id of the newest script
@@ -85,7 +87,7 @@ func (m *machine) start(ctx context.Context) (err error) {
 	defer func() { _ = null.Close() }()
 
 	args := []string{
-		"--net=" + nsPath(m.ns), "--", umlBinary,
+		"--net=" + nsPath(m.ns), "--", "env", "LD_PRELOAD=" + m.preload, umlBinary, // env: not nsenter
 		"umid=" + m.name, "uml_dir=" + m.run + "/", fmt.Sprintf("mem=%dM", m.mem),
 		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "init=" + initPath,
 		"con=null", "con0=null,fd:1", "ssl=null", "ssl0=fd:3,fd:4", // console out; requests in, nothing out
@@ -106,7 +108,7 @@ func (m *machine) start(ctx context.Context) (err error) {
 	m.ctl = w
 	if err := m.await(ctx, filepath.Join(control, "ready"), func([]byte) bool { return true }); err != nil {
 		m.kill()
-		return fmt.Errorf("%w; its console ends: %s", err, m.proc.tail())
+		return fmt.Errorf("%w: run hack/check-host, which tells what machines need; its console ends: %s", err, m.proc.tail())
 	}
 	if err := growReceiveBuffers(m.proc.Pid()); err != nil {
 		m.kill()

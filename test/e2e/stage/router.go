@@ -24,20 +24,21 @@ type router interface {
 	dev(site int) string // name of the router's interface to a site
 }
 
-// startRouter makes the router of a stage whose namespaces and veths exist.
-func startRouter(ctx context.Context, kind, ns, dir, socketDir string, sites int) (router, error) {
+// startRouter makes the router of a stage whose namespaces and veths exist. m is the machine that it
+// boots if the host cannot do it; it has no interfaces yet.
+func startRouter(ctx context.Context, kind string, m *machine, sites int) (router, error) {
 	if kind == RouterAuto {
 		kind = RouterUML
-		if _, err := run(ctx, "", "tc", "-n", ns, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"); err == nil {
+		if _, err := run(ctx, "", "tc", "-n", m.ns, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"); err == nil {
 			kind = RouterHost
 		}
 	}
 	switch kind {
 	case RouterHost:
-		r := hostRouter{ns: ns}
+		r := hostRouter{ns: m.ns}
 		return r, r.run(ctx, routerSetup(r, sites))
 	case RouterUML:
-		return startUMLRouter(ctx, ns, dir, socketDir, sites)
+		return startUMLRouter(ctx, m, sites)
 	default:
 		return nil, fmt.Errorf("start router: no such kind %q: leave Config.Router empty", kind)
 	}
@@ -89,24 +90,24 @@ func (r umlRouter) run(ctx context.Context, script string) error {
 	return err
 }
 
-func startUMLRouter(ctx context.Context, ns, dir, socketDir string, sites int) (router, error) {
+func startUMLRouter(ctx context.Context, m *machine, sites int) (router, error) {
 	if _, err := os.Stat(umlBinary); err != nil {
 		return nil, fmt.Errorf("start router: %w: run hack/install-deps", err)
 	}
-	r := umlRouter{&machine{name: ns, ns: ns, dir: dir, mem: 128, run: socketDir}}
+	r := umlRouter{m}
 	var ports []string
 	for i := 1; i <= sites; i++ {
 		r.nics = append(r.nics, nic{host: routerPort(i), mac: siteMAC(i, routerHost)})
 		ports = append(ports, "link set "+routerPort(i)+" arp off up") // the machine speaks here, not the host's stack
 	}
-	if err := ipBatch(ctx, ns, ports...); err != nil {
+	if err := ipBatch(ctx, m.ns, ports...); err != nil {
 		return nil, fmt.Errorf("start router: %w", err)
 	}
 	r.boot = "modprobe sch_netem\n" + routerSetup(r, sites)
 	if err := r.start(ctx); err != nil {
 		return nil, err
 	}
-	if out, err := os.ReadFile(filepath.Join(dir, "control", "boot.out")); err != nil || len(out) > 0 {
+	if out, err := os.ReadFile(filepath.Join(m.dir, "control", "boot.out")); err != nil || len(out) > 0 {
 		return nil, errors.Join(fmt.Errorf("start router: its setup said %q", out), err)
 	}
 	return r, nil

@@ -32,9 +32,11 @@ type Stage struct {
 	bin    string
 	log    *slog.Logger
 	record record
-	sites  map[string]*Site
-	order  []*Site
-	router router
+	// preload is for machines: see ptraceLibrary.
+	preload string
+	sites   map[string]*Site
+	order   []*Site
+	router  router
 
 	down    sync.Once
 	downErr error
@@ -138,7 +140,11 @@ func (s *Stage) build(ctx context.Context, cfg Config) error {
 		s.order = append(s.order, site)
 	}
 	var err error
-	s.router, err = startRouter(ctx, cfg.Router, routerNS, filepath.Join(s.dir, "router"), s.run, len(cfg.Sites))
+	if s.preload, err = ptraceLibrary(ctx); err != nil {
+		return err
+	}
+	m := machine{name: routerNS, ns: routerNS, dir: filepath.Join(s.dir, "router"), mem: 128, run: s.run, preload: s.preload}
+	s.router, err = startRouter(ctx, cfg.Router, &m, len(cfg.Sites))
 	return err
 }
 

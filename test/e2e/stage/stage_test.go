@@ -57,6 +57,8 @@ func TestStage(t *testing.T) {
 	t.Run("link", func(t *testing.T) { testLink(t, s) })
 	t.Run("cuts", func(t *testing.T) { testCuts(t, s) })
 	t.Run("guest", func(t *testing.T) { testGuest(t, s, guests["a"]) })
+	t.Run("vector registers", func(t *testing.T) { testRegisters(t, &guests["a"].machine) })
+	t.Run("vector registers, large state", func(t *testing.T) { testLargeState(t, s) })
 	t.Run("guest across sites", func(t *testing.T) { testGuestNetwork(t, s, guests["b"]) })
 	t.Run("processes", func(t *testing.T) { testProcesses(t, s) })
 	t.Run("etcd", func(t *testing.T) { testEtcd(t, s) })
