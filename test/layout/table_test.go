@@ -17,6 +17,7 @@ var stdlib = []string{}
 var fixtures = []string{
 	"cachepool/crashfs",
 	"cachepool/pooltest",
+	"cmd/weir/internal/clitest",
 	"federation/etcd/etcdtest",
 	"federation/federationtest",
 	"federation/memory",
@@ -93,7 +94,38 @@ var table = []row{
 	{pkg: "csi-driver", project: []string{"api/v1alpha1"}},
 
 	// The program, and what looks at all of it from outside.
-	{pkg: "cmd/...", project: []string{"..."}},
+	{pkg: "cmd/weir", project: []string{"cmd/weir/..."}, outside: []string{"github.com/spf13/cobra"}},
+	// What all commands share. Only process, for the processes of a cluster, knows Kubernetes.
+	{pkg: "cmd/weir/internal/cli", outside: []string{"github.com/spf13/cobra"}},
+	{pkg: "cmd/weir/internal/config", project: []string{"federation", "federation/spec"}, outside: []string{"sigs.k8s.io/yaml"}},
+	{pkg: "cmd/weir/internal/machine", outside: []string{"golang.org/x/sys"}},
+	{pkg: "cmd/weir/internal/access", project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/config", "federation", "federation/etcd",
+		"gateway/forward/forwardpb", "pki"}, outside: []string{"github.com/spf13/cobra", "google.golang.org/grpc"}},
+	{pkg: "cmd/weir/internal/process", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/config",
+		"api/v1alpha1", "federation", "federation/etcd", "pki"}, tests: []string{"cmd/weir/internal/machine"}},
+	{pkg: "cmd/weir/internal/clitest", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/machine",
+		"federation", "federation/keyring", "federation/memory", "gateway/forward/forwardpb", "pki"}},
+	// Processes: each wires the packages of Weir together.
+	{pkg: "cmd/weir/gatewaycmd", project: []string{"cmd/weir/internal/...", "cachepool/dir", "federation", "federation/etcd", "federation/keyring",
+		"gateway", "pki", "store", "store/dir", "store/s3"}, tests: []string{"cmd/weir/..."}},
+	{pkg: "cmd/weir/operatorcmd", project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "controllers"}},
+	{pkg: "cmd/weir/csicmd", project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "api/v1alpha1", "csi-driver", "federation",
+		"gateway/node/nodepb", "pki"}},
+	// Commands of people.
+	{pkg: "cmd/weir/pkicmd", project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/machine", "pki"},
+		outside: []string{"github.com/spf13/cobra", "sigs.k8s.io/yaml"}, tests: []string{"cmd/weir/internal/access"}},
+	{pkg: "cmd/weir/preflightcmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/config",
+		"cmd/weir/gatewaycmd", "api/v1alpha1", "federation", "gateway/forward/forwardpb", "pki"}},
+	{pkg: "cmd/weir/setupcmd", project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "cmd/weir/pkicmd", "federation/keyring", "pki"},
+		tests: []string{"api/v1alpha1"}},
+	{pkg: "cmd/weir/sitecmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "federation"},
+		outside: []string{"github.com/spf13/cobra"}, tests: []string{"cmd/weir/volumecmd"}},
+	{pkg: "cmd/weir/statuscmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "federation", "gateway",
+		"gateway/forward/forwardpb", "replica/protocol"}, outside: []string{"github.com/spf13/cobra", "google.golang.org/grpc"},
+		tests: []string{"cmd/weir/volumecmd"}},
+	{pkg: "cmd/weir/volumecmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "federation", "federation/keyring",
+		"federation/spec"}, outside: []string{"github.com/spf13/cobra", "github.com/google/uuid"},
+		tests: []string{"cmd/weir/sitecmd", "cmd/weir/statuscmd"}},
 	{pkg: "test/apiserver"},
 	{pkg: "test/e2e/...", project: []string{"..."}},
 	{pkg: "test/e2e/stage"}, // knows machines and networks, nothing of this project
