@@ -15,7 +15,8 @@ type marker struct {
 	args        map[string]string
 }
 
-// Markers with named arguments, and the others that are known. Others are refused: they may mean something that the page should say.
+// Markers with named arguments, and the others that are known. Others are refused: they may mean
+// something that the page should say.
 var (
 	withArguments = []string{"kubebuilder:printcolumn", "kubebuilder:resource", "kubebuilder:validation:XValidation"}
 	known         = []string{

@@ -26,7 +26,8 @@ func (p *pager) conditions() {
 	p.line("")
 }
 
-// sentence puts what stood before the colon back: in a table of conditions it belongs to the meaning.
+// sentence puts what stood before the colon back: in a table of conditions it belongs to the
+// meaning.
 func sentence(when, doc string) string {
 	if when == "" {
 		return capital(doc)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command crds writes the chart's templates of custom resource definitions, charts/weir/templates/crds, from those that controller-gen
-// wrote to config/crd. Helm never upgrades what is in a chart's folder crds; so they are templates, each with the annotation
+// Command crds writes the chart's templates of custom resource definitions,
+// charts/weir/templates/crds, from those that controller-gen wrote to config/crd. Helm never
+// upgrades what is in a chart's folder crds; so they are templates, each with the annotation
 // helm.sh/resource-policy: keep, since to remove a definition is to remove all its objects.
 //
 //	go run ./hack/crds           write them, and remove what has no source

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiserver runs a real Kubernetes API server for tests: etcd and kube-apiserver on loopback, built by hack/tools/build,
-// with Weir's kinds from config/crd. There are no controllers in it and no nodes. Its own tests see what the API server
-// itself refuses, with the messages that a person reads.
+// Package apiserver runs a real Kubernetes API server for tests: etcd and kube-apiserver on
+// loopback, built by hack/tools/build, with Weir's kinds from config/crd. There are no controllers
+// in it and no nodes. Its own tests see what the API server itself refuses, with the messages that
+// a person reads.
 package apiserver
 
 import (
@@ -28,7 +29,8 @@ func Start(t *testing.T) *rest.Config {
 	}
 	server := env.ControlPlane.GetAPIServer()
 	server.Path = filepath.Join(bin, "kube-apiserver")
-	// The clients of these tests are many and impatient; fairness between them is not what is tested.
+	// The clients of these tests are many and impatient; fairness between them is not what is
+	// tested.
 	server.Configure().Append("max-requests-inflight", "3000").Append("max-mutating-requests-inflight", "1000")
 	cfg, err := env.Start()
 	if err != nil {

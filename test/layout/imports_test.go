@@ -36,7 +36,8 @@ func rowOf(rows []row, pkg string) (row, bool) {
 	return best, best.pkg != ""
 }
 
-// hasPrefix tells whether the import path is one of the prefixes or below it. A prefix that ends in a slash is only the latter.
+// hasPrefix tells whether the import path is one of the prefixes or below it. A prefix that ends in
+// a slash is only the latter.
 func hasPrefix(prefixes []string, imported string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool {
 		return imported == p || strings.HasPrefix(imported, strings.TrimSuffix(p, "/")+"/")
@@ -60,7 +61,8 @@ func judge(r row, pkg, imported string, test bool) string {
 		return "" // the standard library
 	}
 	top, _, _ := strings.Cut(pkg, "/")
-	if hasPrefix(kubernetesModules, imported) && !hasPrefix(notKubernetes, imported) && !slices.Contains(kubernetes, top) && !slices.Contains(kubernetes, pkg) {
+	if hasPrefix(kubernetesModules, imported) && !hasPrefix(notKubernetes, imported) && !slices.Contains(kubernetes, top) &&
+		!slices.Contains(kubernetes, pkg) {
 		return "only " + strings.Join(kubernetes, ", ") + " may import Kubernetes"
 	}
 	if r.outside != nil && !test && !hasPrefix(r.outside, imported) {

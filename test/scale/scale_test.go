@@ -142,7 +142,8 @@ func (w *world) steady() {
 	far := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: siteName(sites - 1)}}
 	w.until("wait for a site's new address", func() (bool, string) {
 		w.ok(w.api.Get(t.Context(), client.ObjectKeyFromObject(far), far))
-		return len(far.Status.Gateways) == 1 && strings.HasSuffix(far.Status.Gateways[0].Address, ":7441"), fmt.Sprintf("it is %+v", far.Status.Gateways)
+		return len(far.Status.Gateways) == 1 &&
+			strings.HasSuffix(far.Status.Gateways[0].Address, ":7441"), fmt.Sprintf("it is %+v", far.Status.Gateways)
 	})
 	w.op.idle(pulse{}, nil)
 	w.onlyWritten("a site's gateway has moved", 0, 0, "Site /"+far.Name)
@@ -179,9 +180,10 @@ func (w *world) change() {
 	w.until("wait for an edit to be in force", func() (bool, string) {
 		w.ok(w.api.Get(ctx, client.ObjectKeyFromObject(ours), ours))
 		at := ours.Status
-		return at.VolumeGeneration == 2 && at.ObservedGeneration == ours.Generation && slices.ContainsFunc(at.Conditions, func(c metav1.Condition) bool {
-			return c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonReady
-		}), fmt.Sprintf("generation %d of the volume, %+v", at.VolumeGeneration, at.Conditions)
+		return at.VolumeGeneration == 2 && at.ObservedGeneration == ours.Generation &&
+			slices.ContainsFunc(at.Conditions, func(c metav1.Condition) bool {
+				return c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonReady
+			}), fmt.Sprintf("generation %d of the volume, %+v", at.VolumeGeneration, at.Conditions)
 	})
 	w.op.idle(pulse{}, nil)
 	w.onlyWritten("a volume was edited here", 1, 1, "GeoVolumeContent /"+ours.Name)
@@ -198,7 +200,8 @@ func (w *world) remember() {
 	w.revision, w.own = head.Revision, w.writes.Load()
 }
 
-// nothingWritten fails the test if the operator has written anything since remember, and tells how often it has read.
+// nothingWritten fails the test if the operator has written anything since remember, and tells how
+// often it has read.
 func (w *world) nothingWritten(when string) (reads int) {
 	w.rig.t.Helper()
 	t := w.rig.t
@@ -220,8 +223,9 @@ func (w *world) nothingWritten(when string) (reads int) {
 	return w.gate.read()
 }
 
-// agree waits until the API server has counted the writes that the gate has seen, and own ones of the test, since remember: it counts a request when it is answered. It returns
-// those that the gate has seen, and how many the API server has counted.
+// agree waits until the API server has counted the writes that the gate has seen, and own ones of
+// the test, since remember: it counts a request when it is answered. It returns those that the gate
+// has seen, and how many the API server has counted.
 func (w *world) agree(own int) (writes map[string]int, counted int) {
 	w.rig.t.Helper()
 	w.until("count the same writes at the gate and at the API server", func() (bool, string) {
@@ -239,8 +243,9 @@ func (w *world) agree(own int) (writes map[string]int, counted int) {
 	return writes, counted
 }
 
-// onlyWritten fails the test unless the operator has written to one object, and so often to the registry, since remember; and remembers. The
-// test itself has sent own requests to write to the API server meanwhile.
+// onlyWritten fails the test unless the operator has written to one object, and so often to the
+// registry, since remember; and remembers. The test itself has sent own requests to write to the
+// API server meanwhile.
 func (w *world) onlyWritten(when string, own int, registry int64, object string) {
 	w.rig.t.Helper()
 	t := w.rig.t

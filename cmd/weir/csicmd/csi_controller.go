@@ -19,8 +19,8 @@ func controllerCommand(sh *cli.Shell) *cobra.Command {
 	p := new(part)
 	c := &cobra.Command{
 		Use: "controller --site SITE", Short: "Serve CSI's controller", Args: cli.Args(cobra.NoArgs),
-		Long: "Serves the controller part of the CSI driver to its sidecars: makes and changes volumes, and lets nodes\n" +
-			"use them.",
+		Long: "Serves the controller part of the CSI driver to its sidecars: makes and changes volumes, and lets\n" +
+			"nodes use them.",
 		Example: "  weir csi controller --config /etc/weir/csi.yaml --site ams",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := p.Complete(sh.Getenv); err != nil {

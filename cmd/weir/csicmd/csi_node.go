@@ -27,8 +27,8 @@ func nodeCommand(sh *cli.Shell) *cobra.Command {
 	p := new(part)
 	c := &cobra.Command{
 		Use: "node --site SITE --node NODE --gateway HOST:PORT", Short: "Serve CSI's node part", Args: cli.Args(cobra.NoArgs),
-		Long: "Serves the node part of the CSI driver to the kubelet of this node: mounts volumes of the site's gateway\n" +
-			"with the kernel's NFS client.",
+		Long: "Serves the node part of the CSI driver to the kubelet of this node: mounts volumes of the site's\n" +
+			"gateway with the kernel's NFS client.",
 		Example: "  weir csi node --config /etc/weir/csi.yaml --site ams --node worker-1 --gateway 10.96.0.7:7001",
 		RunE: func(c *cobra.Command, _ []string) error {
 			p.NoRegistry = true

@@ -31,8 +31,9 @@ func Command(sh *cli.Shell) *cobra.Command {
 	o := new(operator)
 	c := &cobra.Command{
 		Use: "operator --site SITE", Short: "Run a cluster's operator", Args: cli.Args(cobra.NoArgs),
-		Long: "Runs the operator of a site's cluster: it makes the volumes that GeoVolumes describe, chooses sites for\n" +
-			"their copies, and shows the state of the registry. Several operators may run, and one leads.",
+		Long: "Runs the operator of a site's cluster: it makes the volumes that GeoVolumes describe, chooses\n" +
+			"sites for their copies, and shows the state of the registry. Several operators may run, and one\n" +
+			"leads.",
 		Example: "  weir operator --config /etc/weir/operator.yaml --site ams --leader-elect",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.Complete(sh.Getenv); err != nil {

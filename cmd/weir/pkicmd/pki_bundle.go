@@ -70,12 +70,14 @@ func bundleCommand(sh *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bundle --dir D --organization O --site S --host H... --out FILE",
 		Short: "Issue all certificates of a Kubernetes site, as one file of values for the chart", Args: cli.Args(cobra.NoArgs),
-		Long: "Issues, with the authority in folder D, the certificates of a site's gateway, operator and CSI driver.\n" +
-			"Writes them with their keys and the authority's certificate into one file, to install the chart with:\n" +
+		Long: "Issues, with the authority in folder D, the certificates of a site's gateway, operator and CSI\n" +
+			"driver. Writes them with their keys and the authority's certificate into one file, to install the\n" +
+			"chart with:\n" +
 			"helm install weir charts/weir -f SITE.yaml -f FILE\n" +
 			"Whoever has the file can act as the site: hand it over by a way that keeps it secret.",
-		Example: "  weir pki bundle --dir authority --organization SURF --site ams --host 203.0.113.20 --out certificates.yaml",
-		RunE:    func(*cobra.Command, []string) error { return writeBundle(sh, b) },
+		Example: "  weir pki bundle --dir authority --organization SURF --site ams --host 203.0.113.20 \\\n" +
+			"    --out certificates.yaml",
+		RunE: func(*cobra.Command, []string) error { return writeBundle(sh, b) },
 	}
 	f := c.Flags()
 	f.StringVar(&b.dir, "dir", ".", "`FOLDER` with the authority's files")

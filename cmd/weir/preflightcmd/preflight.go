@@ -52,10 +52,10 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "preflight [--config FILE] [--kubeconfig FILE]",
 		Short: "Check a machine, a cluster and what they reach, before an install", Args: cli.Args(cobra.NoArgs),
-		Long: "Checks what an install needs, and says what to mend. On each node: the kernel's NFS client, the clock,\n" +
-			"ports. With --config, a gateway's configuration file: certificate, registry, store, the gateways of\n" +
-			"other sites. With --kubeconfig: the cluster. The command changes nothing. Exit code 1: an install\n" +
-			"would not work.",
+		Long: "Checks what an install needs, and says what to mend. On each node: the kernel's NFS client, the\n" +
+			"clock, ports. With --config, a gateway's configuration file: certificate, registry, store, the\n" +
+			"gateways of other sites. With --kubeconfig: the cluster. The command changes nothing. Exit code 1:\n" +
+			"an install would not work.",
 		Example: "  weir preflight --config /etc/weir/weir.yaml\n  weir preflight --no-node --kubeconfig ~/.kube/config",
 		RunE: func(c *cobra.Command, _ []string) error {
 			p.node, p.far = !noNode, !noFar

@@ -46,9 +46,9 @@ func Command(sh *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "setup --namespace NAMESPACE --site SITE",
 		Short: "Make the keys, certificates and objects of a site in its cluster", Args: cli.Args(cobra.NoArgs),
-		Long: "Runs once with each install and upgrade of the chart. Makes what is missing: the site's key, the site's\n" +
-			"own objects, and, for trials, an authority and certificates. It never changes a key. It issues a\n" +
-			"certificate again when a host is missing in it, and in the last third of its time.",
+		Long: "Runs once with each install and upgrade of the chart. Makes what is missing: the site's key, the\n" +
+			"site's own objects, and, for trials, an authority and certificates. It never changes a key. It\n" +
+			"issues a certificate again when a host is missing in it, and in the last third of its time.",
 		Example: "  weir setup --namespace weir-system --federation demo --organization SURF --site ams \\\n" +
 			"    --site-key weir-site-key --objects /etc/weir/objects",
 		RunE: func(c *cobra.Command, _ []string) error {

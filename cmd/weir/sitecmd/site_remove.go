@@ -19,8 +19,8 @@ import (
 func removeCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	return oneSiteCommand(sh, opener, &cobra.Command{
 		Use: "remove SITE", Short: "Forget a site that is gone for ever, which frees its name",
-		Long: "Forgets a site, its gateways, and the claims and admissions of its clients. The command refuses while\n" +
-			"a volume has a copy there or belongs to the site's cluster.",
+		Long: "Forgets a site, its gateways, and the claims and admissions of its clients. The command refuses\n" +
+			"while a volume has a copy there or belongs to the site's cluster.",
 		Example: "  weir site remove waw",
 	}, func(ctx context.Context, cl *access.Client, name string) (string, error) {
 		if _, err := deadSite(ctx, cl, name, "it is not gone"); err != nil {

@@ -23,8 +23,8 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status [VOLUME]", Short: "Show volumes, where they live, and how far their copies trail",
 		Args: cli.Args(cobra.MaximumNArgs(1)),
-		Long: "Asks every gateway for the state of its copies. For a home that does not answer, the command shows what\n" +
-			"the home last wrote to the registry.",
+		Long: "Asks every gateway for the state of its copies. For a home that does not answer, the command shows\n" +
+			"what the home last wrote to the registry.",
 		Example: "  weir status\n  weir status data -o json",
 		RunE: func(c *cobra.Command, a []string) error {
 			if err := cli.CheckOutput(output); err != nil {

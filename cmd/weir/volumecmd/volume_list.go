@@ -39,7 +39,8 @@ func listCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use: "list", Short: "List the federation's volumes", Args: cli.Args(cobra.NoArgs),
-		Long:    "Lists the volumes of the federation with their sites and homes. Volumes that were deleted stay in the list.",
+		Long: "Lists the volumes of the federation with their sites and homes. Volumes that were deleted stay in\n" +
+			"the list.",
 		Example: "  weir volume list\n  weir volume list -o json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.CheckOutput(output); err != nil {

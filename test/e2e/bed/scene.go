@@ -11,7 +11,8 @@ import (
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
 
-// Scene is a bed with one volume "v", as tests use it. Its methods fail the test when something goes wrong.
+// Scene is a bed with one volume "v", as tests use it. Its methods fail the test when something
+// goes wrong.
 type Scene struct {
 	T    *testing.T
 	Ctx  context.Context // ends before the test run does

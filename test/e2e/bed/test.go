@@ -14,8 +14,9 @@ import (
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
 
-// Test brings a bed up for a test, with three sites a, b and c, and takes it down at its end. It is skipped where it is not run by root.
-// When the test fails, the logs are kept and their folder is told.
+// Test brings a bed up for a test, with three sites a, b and c, and takes it down at its end. It is
+// skipped where it is not run by root. When the test fails, the logs are kept and their folder is
+// told.
 func Test(t *testing.T, cfg Config) *Bed {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Weir runs the weir program at a site, as an operator of that site's organization, and returns what it prints.
+// Weir runs the weir program at a site, as an operator of that site's organization, and returns
+// what it prints.
 func (b *Bed) Weir(ctx context.Context, site string, args ...string) (string, error) {
 	files := b.tls["admin-"+site]
 	cmd := b.sites[site].Command(ctx, b.weir, args...)

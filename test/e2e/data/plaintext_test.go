@@ -98,7 +98,8 @@ func interfaceIndex(name string) (int, error) {
 
 func TestNoPlaintextAnywhere(t *testing.T) {
 	s := newScene(t, bed.Config{})
-	words := [][]byte{[]byte("KnownFileNameXyzzy"), []byte("KnownContentPlugh"), []byte("KnownXattrNameFrotz"), []byte("KnownXattrValueQuux"), []byte("KnownLinkTargetBlorb")}
+	words := [][]byte{[]byte("KnownFileNameXyzzy"), []byte("KnownContentPlugh"), []byte("KnownXattrNameFrotz"),
+		[]byte("KnownXattrValueQuux"), []byte("KnownLinkTargetBlorb")}
 	var sniffers []*sniffer
 	stop := make(chan struct{})
 	for _, name := range s.Bed.Names() {
@@ -137,7 +138,8 @@ setfattr -n user.KnownXattrNameFrotz -v KnownXattrValueQuux KnownFileNameXyzzy; 
 	}
 }
 
-// scan looks for words in all files below dir, their names included, and returns how many bytes it read.
+// scan looks for words in all files below dir, their names included, and returns how many bytes it
+// read.
 func scan(t *testing.T, dir string, words [][]byte) (n int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// access is one finished read or write of a register: a value that one writer alone counts up, one write after the other.
+// access is one finished read or write of a register: a value that one writer alone counts up, one
+// write after the other.
 type access struct {
 	who        string
 	value      uint64
@@ -21,10 +22,11 @@ type access struct {
 // history is what was done to one register.
 type history struct{ writes, reads []access }
 
-// check tells what of a history no register could have done: for a register with a single sequential writer, a history is
-// linearizable if and only if each read has at least the value of every write and read that had ended when it began, and at
-// most that of the writes that had begun when it ended. The last write may lack its end: it is not among the writes then, but begun
-// is its value.
+// check tells what of a history no register could have done: for a register with a single
+// sequential writer, a history is linearizable if and only if each read has at least the value of
+// every write and read that had ended when it began, and at most that of the writes that had begun
+// when it ended. The last write may lack its end: it is not among the writes then, but begun is its
+// value.
 func (h history) check(begun uint64) (wrong []string) {
 	ended := prefixMax(h.writes)
 	seen := prefixMax(h.reads)
@@ -32,10 +34,12 @@ func (h history) check(begun uint64) (wrong []string) {
 	slices.SortFunc(byBegin, func(a, b access) int { return cmp.Compare(a.begin, b.begin) })
 	for _, r := range h.reads {
 		if w := ended.before(r.begin); w != nil && r.value < w.value {
-			wrong = append(wrong, fmt.Sprintf("%s read %d at %v..%v after %s had written %d at %v", r.who, r.value, r.begin, r.end, w.who, w.value, w.end))
+			wrong = append(wrong,
+				fmt.Sprintf("%s read %d at %v..%v after %s had written %d at %v", r.who, r.value, r.begin, r.end, w.who, w.value, w.end))
 		}
 		if e := seen.before(r.begin); e != nil && r.value < e.value {
-			wrong = append(wrong, fmt.Sprintf("%s read %d at %v..%v after %s had read %d at %v", r.who, r.value, r.begin, r.end, e.who, e.value, e.end))
+			wrong = append(wrong,
+				fmt.Sprintf("%s read %d at %v..%v after %s had read %d at %v", r.who, r.value, r.begin, r.end, e.who, e.value, e.end))
 		}
 		i, _ := slices.BinarySearchFunc(byBegin, r.end, func(w access, at time.Duration) int { return cmp.Compare(w.begin, at) })
 		newest := uint64(0)
@@ -46,7 +50,8 @@ func (h history) check(begun uint64) (wrong []string) {
 			newest = max(newest, begun)
 		}
 		if r.value > newest {
-			wrong = append(wrong, fmt.Sprintf("%s read %d at %v..%v, when %d was the last that had been begun", r.who, r.value, r.begin, r.end, newest))
+			wrong = append(wrong,
+				fmt.Sprintf("%s read %d at %v..%v, when %d was the last that had been begun", r.who, r.value, r.begin, r.end, newest))
 		}
 	}
 	return wrong

@@ -15,11 +15,12 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
 
-// readers is how many read at once at each site, so that some requests always wait in the connection of a gateway that is stopped.
+// readers is how many read at once at each site, so that some requests always wait in the
+// connection of a gateway that is stopped.
 const readers = 4
 
-// registers are files that clients at all sites read while one client each writes them; whatever is read is noted, and
-// no client caches.
+// registers are files that clients at all sites read while one client each writes them; whatever is
+// read is noted, and no client caches.
 type registers struct {
 	s     *scene
 	start time.Time
@@ -128,8 +129,8 @@ func (x *registers) read(ctx context.Context, f *client.File, site, who string) 
 	}
 }
 
-// finish ends the reading and writing, and checks what was seen. Each of the pauses must lie within some access at that site: else nothing
-// was tried.
+// finish ends the reading and writing, and checks what was seen. Each of the pauses must lie within
+// some access at that site: else nothing was tried.
 func (x *registers) finish(pauses []pause) {
 	t := x.s.T
 	t.Helper()
@@ -170,9 +171,10 @@ type pause struct {
 	begin, end time.Duration
 }
 
-// TestHomeIsStoppedUnderLoad stops the home's process for three promises under reads and writes at all sites, its own included, and
-// lets it go on: nothing may be acknowledged or read in its epoch after the next one began, which the history would show as a read of
-// something older than was written or read elsewhere.
+// TestHomeIsStoppedUnderLoad stops the home's process for three promises under reads and writes at
+// all sites, its own included, and lets it go on: nothing may be acknowledged or read in its epoch
+// after the next one began, which the history would show as a read of something older than was
+// written or read elsewhere.
 func TestHomeIsStoppedUnderLoad(t *testing.T) {
 	s := newScene(t)
 	lines := s.lines()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command guesttool is what the end-to-end tests run inside guests, on a mounted volume. It is one static program,
-// because starting processes is slow in a guest.
+// Command guesttool is what the end-to-end tests run inside guests, on a mounted volume. It is one
+// static program, because starting processes is slow in a guest.
 //
 //	guesttool write FILE RECORD STOP      append lines to FILE, fsync each, then note it in RECORD, until STOP exists
 //	guesttool verify FILE RECORD          every noted line is in FILE, whole and in order

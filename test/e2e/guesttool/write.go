@@ -19,8 +19,9 @@ func line(n int) string {
 	return fmt.Sprintf("%s %08x\n", body, crc32.ChecksumIEEE([]byte(body)))
 }
 
-// write appends and fsyncs lines. The record has a line "N UNIXNANO MICROSECONDS" for each, written after the fsync returned: number,
-// when, and how long it took. PACE in the environment is a rest before each, for writers that are to leave their machine to others.
+// write appends and fsyncs lines. The record has a line "N UNIXNANO MICROSECONDS" for each, written
+// after the fsync returned: number, when, and how long it took. PACE in the environment is a rest
+// before each, for writers that are to leave their machine to others.
 func write(file, record, stop string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {
@@ -96,7 +97,8 @@ func verify(file, record string) error {
 	return nil
 }
 
-// unstable writes without fsync, waits for the signal, and then makes it durable: data that a server lost meanwhile must be sent again.
+// unstable writes without fsync, waits for the signal, and then makes it durable: data that a
+// server lost meanwhile must be sent again.
 func unstable(file, signal string) error {
 	f, err := os.Create(file)
 	if err != nil {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package playbill is the frame of a demonstration: titles with times, facts that are told again at the end, and an end that leaves nothing behind.
+// Package playbill is the frame of a demonstration: titles with times, facts that are told again at
+// the end, and an end that leaves nothing behind.
 package playbill
 
 import (
@@ -45,8 +46,8 @@ func Indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ") + "\n"
 }
 
-// Run is the main function of a demonstration. State is a folder, which is removed when act returned nil, and kept and told else. The context ends
-// with Ctrl-C.
+// Run is the main function of a demonstration. State is a folder, which is removed when act
+// returned nil, and kept and told else. The context ends with Ctrl-C.
 func Run(act func(ctx context.Context, p *Play, state string) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -10,8 +10,9 @@ import (
 	"github.com/weir-storage/weir/test/e2e/bed"
 )
 
-// TestExpelledFromOneVolume takes one of a machine's two volumes away while it writes to both: the one ends with an error, and the other, which
-// the same client of the kernel uses, goes on with its locks, also with those that it gets afterwards.
+// TestExpelledFromOneVolume takes one of a machine's two volumes away while it writes to both: the
+// one ends with an error, and the other, which the same client of the kernel uses, goes on with its
+// locks, also with those that it gets afterwards.
 func TestExpelledFromOneVolume(t *testing.T) {
 	s := bed.NewScene(t, bed.Config{}, bed.Manifest("v", 2, "a"))
 	if err := s.Bed.Create(s.Ctx, "a", bed.Manifest("gone", 2, "a")); err != nil {

@@ -82,7 +82,8 @@ func (s *scene) create(old, with string) (string, error) {
 	return "", s.Bed.Create(s.Ctx, "a", changed)
 }
 
-// fails starts the gateway of c with a changed configuration, waits for it to end, and returns what it said.
+// fails starts the gateway of c with a changed configuration, waits for it to end, and returns what
+// it said.
 func (s *scene) fails(t *testing.T, change ...string) string {
 	t.Helper()
 	p := s.start(t, change...)
@@ -208,7 +209,8 @@ func (s *scene) wrongOrganization(t *testing.T) {
 	s.startGateway(t)
 }
 
-// takenSite has a gateway that is organization org-x in all it says, with a valid certificate, claim to be at c, which is org-c's.
+// takenSite has a gateway that is organization org-x in all it says, with a valid certificate,
+// claim to be at c, which is org-c's.
 func (s *scene) takenSite(t *testing.T) {
 	c := s.Bed.Site("c")
 	own := s.Bed.TLS("gc")
@@ -218,7 +220,8 @@ func (s *scene) takenSite(t *testing.T) {
 	}
 	p := s.start(t, own.Cert, theirs.Cert, own.Key, theirs.Key, "organization: org-c", "organization: org-x", "gateway: gc", "gateway: gx",
 		":7001", ":7009", ":2049", ":2059", c.PoolDir(), c.PoolDir()+"-x")
-	s.says(t, p, "not registered", "site c", `organization: \"org-x\"`, `belongs to organization \"org-c\"`, "correct organization", "choose another site name")
+	s.says(t, p, "not registered", "site c", `organization: \"org-x\"`, `belongs to organization \"org-c\"`, "correct organization",
+		"choose another site name")
 	st, err := s.Bed.Status(s.Ctx, "a", "v")
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +240,8 @@ func (s *scene) wrongFederation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := other.Issue(pki.Identity{Federation: bed.Federation, Organization: "org-c", Site: "c", Gateway: "gc"}, nil, time.Now().Add(-time.Hour), time.Hour)
+	pair, err := other.Issue(pki.Identity{Federation: bed.Federation, Organization: "org-c", Site: "c", Gateway: "gc"}, nil,
+		time.Now().Add(-time.Hour), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
