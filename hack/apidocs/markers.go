@@ -21,8 +21,10 @@ var (
 	withArguments = []string{"kubebuilder:printcolumn", "kubebuilder:resource", "kubebuilder:validation:XValidation"}
 	known         = []string{
 		"groupName", "kubebuilder:default", "kubebuilder:object:generate", "kubebuilder:object:root", "kubebuilder:subresource:status",
-		"kubebuilder:validation:Enum", "kubebuilder:validation:Maximum", "kubebuilder:validation:MaxItems", "kubebuilder:validation:MaxLength",
-		"kubebuilder:validation:Minimum", "kubebuilder:validation:MinItems", "kubebuilder:validation:MinLength", "kubebuilder:validation:Pattern",
+		"kubebuilder:validation:Enum", "kubebuilder:validation:Maximum", "kubebuilder:validation:MaxItems",
+		"kubebuilder:validation:MaxLength",
+		"kubebuilder:validation:Minimum", "kubebuilder:validation:MinItems", "kubebuilder:validation:MinLength",
+		"kubebuilder:validation:Pattern",
 		"listMapKey", "listType", "optional",
 	}
 )

@@ -75,7 +75,8 @@ func verbatim(s string) string {
 }
 
 func escaped(s string) string {
-	r := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;", "(", "&#40;", "`", "&#96;", "*", "&#42;", "_", "&#95;", "\\", "&#92;", "[", "&#91;")
+	r := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;",
+		"(", "&#40;", "`", "&#96;", "*", "&#42;", "_", "&#95;", "\\", "&#92;", "[", "&#91;")
 	return "<code>" + r.Replace(s) + "</code>"
 }
 

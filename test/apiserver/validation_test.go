@@ -90,15 +90,18 @@ func vp(spec string) string {
 }
 
 func site(name, organization, federation string) string {
-	return apiVersion + "kind: Site\nmetadata: {name: " + name + "}\nspec: {organization: " + organization + ", federation: " + federation + "}"
+	return apiVersion + "kind: Site\nmetadata: {name: " + name +
+		"}\nspec: {organization: " + organization + ", federation: " + federation + "}"
 }
 
 func pool(size, dir string) string {
-	return apiVersion + "kind: CachePool\nmetadata: {name: p}\nspec: {size: " + size + ", directory: " + dir + ", gateway: weir/weir-gateway}"
+	return apiVersion + "kind: CachePool\nmetadata: {name: p}\n" +
+		"spec: {size: " + size + ", directory: " + dir + ", gateway: weir/weir-gateway}"
 }
 
 func content(name string) string {
-	return apiVersion + "kind: GeoVolumeContent\nmetadata: {name: 4b8cd7a4-6a3f-4a9b-8f0e-3f8d1f3f0d43}\nspec: {federationName: " + name + ", owner: a, size: 1Gi}"
+	return apiVersion + "kind: GeoVolumeContent\nmetadata: {name: 4b8cd7a4-6a3f-4a9b-8f0e-3f8d1f3f0d43}\n" +
+		"spec: {federationName: " + name + ", owner: a, size: 1Gi}"
 }
 
 func TestRefusals(t *testing.T) {
@@ -206,9 +209,12 @@ func TestAccepted(t *testing.T) {
 	c = client.WithFieldValidation(c, "Strict")
 	for _, text := range []string{
 		gv("spec: {size: 10Gi}"),
-		gv("spec: {size: 1073741824, policy: safe, grants: [{site: b, namespace: lab}, {site: b, namespace: lab2}], reclaimPolicy: Delete, replication: {copies: 3}, durability: {acknowledge: Sites, sites: 3, maxLag: {time: 1m, bytes: 1Gi}}}"),
+		gv("spec: {size: 1073741824, policy: safe, grants: [{site: b, namespace: lab}, {site: b, namespace: lab2}], " +
+			"reclaimPolicy: Delete, replication: {copies: 3}, durability: {acknowledge: Sites, sites: 3, maxLag: {time: 1m, bytes: 1Gi}}}"),
 		gv("spec: {import: {volume: default.v}, access: ReadOnly, cache: {size: 10Gi}}"),
-		vp("replication: {copies: 3, spread: Organization, sites: {required: [a], preferred: [a, b], forbidden: [c], selector: {matchLabels: {jurisdiction: eu}}}}, durability: {acknowledge: Sites, sites: 2, whenDegraded: Continue}, consistency: {mode: Bounded, maxStaleness: 5s}, home: {preferredSites: [a]}"),
+		vp("replication: {copies: 3, spread: Organization, sites: {required: [a], preferred: [a, b], forbidden: [c], " +
+			"selector: {matchLabels: {jurisdiction: eu}}}}, " +
+			"durability: {acknowledge: Sites, sites: 2, whenDegraded: Continue}, consistency: {mode: Bounded, maxStaleness: 5s}, home: {preferredSites: [a]}"),
 		apiVersion + "kind: VolumePolicy\nmetadata: {name: q}\n",
 		site("ams", "surf", "research"), pool("10Gi", "/pool"), content("default.v"),
 	} {

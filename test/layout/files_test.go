@@ -46,9 +46,8 @@ func TestPackagesAreDescribed(t *testing.T) {
 	}
 }
 
-// unfinished are marks of work that somebody meant to come back to; registries are hosts of package
-// registries, which belong into people's own configuration. Both are put together here so that this
-// file passes.
+// unfinished are marks of unfinished work. registries are hosts of package registries, which belong
+// into people's own configuration. Both are put together here so that this file passes.
 var (
 	unfinished = regexp.MustCompile(`\b(` + "TO" + "DO|" + "FIX" + "ME|" + "XX" + "X" + `)\b`)
 	registries = regexp.MustCompile(strings.ReplaceAll(

@@ -66,7 +66,8 @@ func judge(r row, pkg, imported string, test bool) string {
 		return "only " + strings.Join(kubernetes, ", ") + " may import Kubernetes"
 	}
 	if r.outside != nil && !test && !hasPrefix(r.outside, imported) {
-		return "the row of " + r.pkg + " in test/layout/table_test.go does not allow this module: use the standard library, or change the row"
+		return "the row of " + r.pkg + " in test/layout/table_test.go does not allow this module: " +
+			"use the standard library, or change the row"
 	}
 	return ""
 }
@@ -93,7 +94,8 @@ func TestEveryPackageHasARow(t *testing.T) {
 	pkgs := packages(goFiles(t))
 	for _, pkg := range pkgs {
 		if _, ok := rowOf(table, pkg); !ok {
-			t.Errorf("package %s has no row: add one to test/layout/table_test.go that says what it may import (see the comment of package layout)", pkg)
+			t.Errorf("package %s has no row: add one to test/layout/table_test.go that says what it may import "+
+				"(see the comment of package layout)", pkg)
 		}
 	}
 	for _, r := range table {

@@ -45,7 +45,8 @@ func (r *rig) start(kubeconfig string) *operator {
 	r.ok(err)
 	o.cmd = exec.Command(r.program, "operator", "--federation="+federationName, "--organization="+organization, "--site="+here,
 		"--registry="+r.server.Endpoint,
-		"--ca="+r.files.CA, "--cert="+r.files.Cert, "--key="+r.files.Key, "--kubeconfig="+kubeconfig, "--namespace="+metav1.NamespaceSystem, "--leader-elect", "--metrics="+address)
+		"--ca="+r.files.CA, "--cert="+r.files.Cert, "--key="+r.files.Key, "--kubeconfig="+kubeconfig, "--namespace="+metav1.NamespaceSystem,
+		"--leader-elect", "--metrics="+address)
 	o.cmd.Stderr, o.cmd.Env = log, r.env
 	r.ok(o.cmd.Start())
 	go func() {

@@ -90,7 +90,9 @@ func (w *world) grow() {
 	done := since(began)
 	p := op.idle(pulse{}, nil)
 	now, most := op.memory()
-	t.Logf("an operator shows all %d GeoVolumeContents and %d sites %v after its start, of which the test took %v to write down what there is to show: requests %v, %v reconciles, %d of them failed; memory: %d MiB, at most %d MiB",
+	t.Logf("an operator shows all %d GeoVolumeContents and %d sites %v after its start, "+
+		"of which the test took %v to write down what there is to show: requests %v, %v reconciles, %d of them failed; "+
+		"memory: %d MiB, at most %d MiB",
 		w.contents(), sites, done, filled, w.written(), p.reconciles, p.failed, now, most)
 	op.end()
 }
@@ -105,7 +107,8 @@ func (w *world) begin() {
 	took := since(began)
 	now, most := w.op.memory()
 	reads := w.nothingWritten("another operator has started")
-	w.rig.t.Logf("another operator has looked at everything after %v: %d requests to read, none to write, %v reconciles; memory: %d MiB, at most %d MiB", took, reads, p.reconciles, now, most)
+	w.rig.t.Logf("another operator has looked at everything after %v: %d requests to read, none to write, %v reconciles; "+
+		"memory: %d MiB, at most %d MiB", took, reads, p.reconciles, now, most)
 }
 
 // steady has happen what happens when nothing happens.
@@ -134,7 +137,8 @@ func (w *world) steady() {
 	p = w.op.idle(p, map[string]int{"geovolumecontent": w.contents(), "geovolume": w.made + w.imports, "site": sites})
 	reads := w.nothingWritten("homes have reported, and everything was listed again")
 	now, most := w.op.memory()
-	t.Logf("in %v of steady state, with %d reports of homes (in %v, for which %d volumes were looked at) and a list of everything: %d requests to read, none to write, %v reconciles, %d of them failed; memory: %d MiB, at most %d MiB",
+	t.Logf("in %v of steady state, with %d reports of homes (in %v, for which %d volumes were looked at) "+
+		"and a list of everything: %d requests to read, none to write, %v reconciles, %d of them failed; memory: %d MiB, at most %d MiB",
 		since(began), reports, reported, looks, reads, p.reconciles, p.failed, now, most)
 
 	// What the registry tells is told in order: when this is seen, all of the above was.
@@ -175,7 +179,8 @@ func (w *world) change() {
 	ours := classContent(1) // without a VolumePolicy, whose status would count it
 	w.ok(w.api.Get(ctx, client.ObjectKeyFromObject(ours), ours))
 	before := ours.DeepCopy()
-	ours.Spec.Overrides = &v1alpha1.VolumePolicySpec{Durability: v1alpha1.Durability{MaxLag: v1alpha1.MaxLag{Time: &metav1.Duration{Duration: 2 * time.Minute}}}}
+	lag := v1alpha1.MaxLag{Time: &metav1.Duration{Duration: 2 * time.Minute}}
+	ours.Spec.Overrides = &v1alpha1.VolumePolicySpec{Durability: v1alpha1.Durability{MaxLag: lag}}
 	w.ok(w.api.Patch(ctx, ours, client.MergeFrom(before)))
 	w.until("wait for an edit to be in force", func() (bool, string) {
 		w.ok(w.api.Get(ctx, client.ObjectKeyFromObject(ours), ours))

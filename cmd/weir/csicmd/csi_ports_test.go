@@ -37,8 +37,8 @@ func (f *fencer) Admit(_ context.Context, q *nodepb.AdmitRequest, _ ...grpc.Call
 	return &nodepb.AdmitReply{Export: "/lab.data", NfsPort: 12049, Access: nodepb.Access_ACCESS_READ_ONLY}, f.fails
 }
 
-// Detach succeeds only when every gateway of the site has fenced the node. The attachment is gone
-// before that.
+// Detach succeeds only after every gateway of the site has fenced the node. It removes the
+// attachment before that.
 func TestDetachFences(t *testing.T) {
 	r := memory.New()
 	t.Cleanup(func() { _ = r.Close() })

@@ -17,8 +17,8 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// Wrong keys keep a gateway from starting, and name the fields; a store that does not answer does
-// not.
+// With wrong keys a gateway does not start, and the error names the fields. With a store that does
+// not answer it starts.
 func TestOpenStore(t *testing.T) {
 	refuse := func(code string) *httptest.Server {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -71,7 +71,7 @@ func TestOpenStore(t *testing.T) {
 				t.Errorf("got %v, %+v, %v", s, info, err)
 			}
 			if strings.Contains(log.String()+fmt.Sprint(err), "s3cret") {
-				t.Error("the secret key is told")
+				t.Error("the output shows the secret key")
 			}
 		})
 	}

@@ -70,7 +70,7 @@ func (r *trial) weir(ctx context.Context, log *lockedBuffer, out *bytes.Buffer, 
 	return sh.Run(ctx, root, args)
 }
 
-// run runs a person's command; with a configuration, if name is not empty.
+// run runs a person's command. It adds the configuration of a gateway if name is not empty.
 func (r *trial) run(name string, args ...string) (int, string, string) {
 	var log lockedBuffer
 	var out bytes.Buffer
@@ -143,7 +143,7 @@ func (r *trial) start(name string, flags ...string) (stop func() (int, string)) 
 	return stop
 }
 
-// await asks for the status until it is as wanted; the time is a guard against hanging.
+// await asks for the status until ok returns true. Its deadline is only a guard against hanging.
 func (r *trial) await(name, what string, ok func(statuscmd.Report) bool) statuscmd.Report {
 	r.t.Helper()
 	last := ""
@@ -164,8 +164,8 @@ func (r *trial) await(name, what string, ok func(statuscmd.Report) bool) statusc
 	return statuscmd.Report{}
 }
 
-// Two gateways, as the command builds them: a volume is made, moved without loss, and they end
-// cleanly.
+// Two gateways run as the command builds them: a person makes a volume and moves it without loss,
+// and the gateways end cleanly.
 func TestGateways(t *testing.T) {
 	r := newTrial(t)
 	r.configure("ams-1", "ams")
@@ -230,8 +230,8 @@ func (r *trial) probe(address, path string, code int) string {
 	return ""
 }
 
-// A gateway that waits for the registry is alive and not ready; one that has heard it out is both,
-// and flags come before the file.
+// A gateway that waits for the registry is alive and not ready. After it has read the registry it
+// is both. Flags come before the file.
 func TestGatewayHealth(t *testing.T) {
 	r := newTrial(t)
 	r.configure("ams-1", "ams")
@@ -276,7 +276,7 @@ func TestGatewayHealth(t *testing.T) {
 	}
 }
 
-// What is wrong with a gateway's surroundings keeps it from starting, and is told.
+// A gateway does not start when something around it is wrong, and says what.
 func TestGatewayRefusesToStart(t *testing.T) {
 	r := newTrial(t)
 	r.configure("ams-1", "ams")

@@ -18,8 +18,8 @@ import (
 	"github.com/weir-storage/weir/pki"
 )
 
-// A gateway shows the certificate that is in its file, without a restart; one of another gateway is
-// refused, and told of.
+// A gateway shows the certificate that is in its file, without a restart. It refuses the
+// certificate of another gateway, and logs that.
 func TestGatewayRenewal(t *testing.T) {
 	r := newTrial(t)
 	r.configure("ams-1", "ams")

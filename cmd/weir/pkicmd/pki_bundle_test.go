@@ -20,8 +20,8 @@ import (
 	"github.com/weir-storage/weir/pki"
 )
 
-// bundled runs `weir pki bundle` for site utr, with flags after those that are needed: the last of
-// a name counts.
+// bundled runs `weir pki bundle` for site utr. It adds flags last: of a repeated flag the last
+// value counts.
 func bundled(t *testing.T, b *clitest.Bench, code int, text, dir, out string, flags ...string) {
 	t.Helper()
 	b.Want(code, text, "", append([]string{"pki", "bundle", "--dir", dir, "--organization", "Universiteit Utrecht", "--site", "utr",
@@ -117,7 +117,7 @@ func TestPKIBundleOfTwoAuthorities(t *testing.T) {
 	}
 }
 
-// What is wrong is told with flag, value and what to do, and nothing is written.
+// Each error names flag, value and remedy, and nothing is written.
 func TestPKIBundleRefuses(t *testing.T) {
 	b := clitest.New(t, tree)
 	dir := t.TempDir()

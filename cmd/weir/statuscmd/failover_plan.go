@@ -47,8 +47,8 @@ func planFailover(v view, to string, acceptLoss bool) (failover, error) {
 	}
 	p.target, p.targetSite = target.gateway, target.site
 	// A home that is cut off from the registry can still hand over, unless the person gives it up.
-	answer, told := v.answers[ctl.Home.Gateway].volume(vol.UUID)
-	serving := told && answer.Role == protocol.Home.String()
+	answer, answered := v.answers[ctl.Home.Gateway].volume(vol.UUID)
+	serving := answered && answer.Role == protocol.Home.String()
 	switch {
 	case p.target == ctl.Home.Gateway && (v.alive(ctl.Home) || serving):
 		p.done = fmt.Sprintf("volume %s: home is %s already, epoch %d", vol.Name, cli.With(p.target, p.targetSite), ctl.Epoch)

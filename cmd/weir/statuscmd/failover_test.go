@@ -77,14 +77,14 @@ func TestFailover(t *testing.T) {
 	}
 	b.Want(cli.ExitError, "there is no site of this name", "", "failover", "data", "--to", "nowhere")
 
-	// A refusal is told in the gateway's own words, and nothing else.
+	// The command prints a refusal in the gateway's own words, and nothing else.
 	const words = "volume data: gateway ams-1 is not its home, fra-1 is: ask that one"
 	at.err = status.Error(codes.FailedPrecondition, words)
 	if _, _, errs := b.Run("", "failover", "data"); !strings.HasSuffix(errs, "\nweir: "+words+"\n") {
 		t.Errorf("got %q", errs)
 	}
 
-	// A home whose heartbeat is there, and that nobody hears.
+	// Nobody reaches this home, whose heartbeat is in the registry.
 	b.Serve(map[string]forwardpb.ForwardServer{"fra-1": there})
 	b.Want(cli.ExitError, "gateway ams-1 at ams-1:7400 does not answer: transport: Error while dialing: dial tcp: ", "", "failover",
 		"data", "--timeout", "500ms")
@@ -93,7 +93,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// A home that is lost is not asked; the target is, with the person's word.
+// The command does not ask a home that is lost. It asks the target, with the person's consent.
 func TestFailoverWithLoss(t *testing.T) {
 	b := clitest.New(t, tree)
 	b.Site("ams", "SURF")

@@ -58,25 +58,25 @@ func (v view) volume(vol federation.Volume) VolumeReport {
 	for _, m := range ctl.Members {
 		out.Members = append(out.Members, m.Gateway)
 	}
-	home, told := v.answers[out.Home].volume(vol.UUID)
-	told = told && home.Epoch >= ctl.Epoch
+	home, answered := v.answers[out.Home].volume(vol.UUID)
+	answered = answered && home.Epoch >= ctl.Epoch
 	lag := home.Replicas
-	if told && home.Role == protocol.Home.String() {
+	if answered && home.Role == protocol.Home.String() {
 		out.Commit = &home.Commit
 	} else if o, ok := v.lastReport(vol.UUID, out.Home); ok {
 		out.Commit, out.AsOf, lag = &o.Commit, o.At, o.Replicas
 	}
 	out.Replicas = v.replicas(vol, &out, lag)
 	switch {
-	case told && home.Role == protocol.Home.String():
+	case answered && home.Role == protocol.Home.String():
 		v.judgeHome(&out, home, ctl)
-	case v.alive(ctl.Home) && told:
+	case v.alive(ctl.Home) && answered:
 		v.judgeIdle(&out, home)
 	case v.alive(ctl.Home):
 		v.judgeSilent(&out, vol.UUID)
 	default:
 		v.judgeDead(&out, ctl)
-		if g, _, _, _ := v.gateway(out.Home); out.State == StateHomeLost && told && g.Incarnation == ctl.Home.Incarnation {
+		if g, _, _, _ := v.gateway(out.Home); out.State == StateHomeLost && answered && g.Incarnation == ctl.Home.Incarnation {
 			out.Remedy = ""
 			v.judgeIdle(&out, home) // it answers, so it is starting and has not sent its heartbeat yet
 		}

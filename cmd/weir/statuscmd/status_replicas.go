@@ -48,22 +48,22 @@ func rank(r ReplicaReport, home string) int {
 // refresh brings a row up to date with what the copy's own gateway says.
 func (v view) refresh(r *ReplicaReport, uuid string, out *VolumeReport, old bool) {
 	g, _, alive, _ := v.gateway(r.Gateway)
-	own, told := v.answers[r.Gateway].volume(uuid)
-	if told {
+	own, answered := v.answers[r.Gateway].volume(uuid)
+	if answered {
 		r.Serving, r.Salvage, r.Problem = &own.Serving, own.Salvage, cmp.Or(own.Problem, own.Leaving)
 		if own.Role != "" && own.Problem == "" {
 			r.End = &own.End
 		}
 	}
 	switch {
-	case !told && !alive:
+	case !answered && !alive:
 		r.State = replicaDown
 		if r.Gateway == out.Home {
 			r.LagSeconds, r.LagBytes = nil, nil // it may have more than it last reported
 		}
-	case told && own.Role == protocol.Home.String() && r.Gateway == out.Home:
+	case answered && own.Role == protocol.Home.String() && r.Gateway == out.Home:
 		r.State = string(federation.ReplicaHome)
-	case told && (old || r.State == replicaUnknown):
+	case answered && (old || r.State == replicaUnknown):
 		member := slices.ContainsFunc(v.controls[uuid].Members, func(m federation.Member) bool {
 			return m.Gateway == g.Name && m.Incarnation == g.Incarnation
 		})

@@ -15,8 +15,8 @@ import (
 func expelCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	c := admissionCommand(sh, opener, new(admission), expel)
 	c.Use, c.Short = "expel NAME --site SITE --client ADDRESS", "End a client's right to use a volume"
-	c.Long = "Ends a client's right to use a volume, at the gateways of its site. They stop answering the client\n" +
-		"at once."
+	c.Long = "Ends a client's right to use a volume, at the gateways of its site. The client's opens and\n" +
+		"locks of the volume end too."
 	c.Example = "  weir volume expel data --site ams --client 10.0.1.20"
 	return c
 }

@@ -60,7 +60,7 @@ func TestVolumeCreate(t *testing.T) {
 		"volume", "create", "-f", "-")
 	b.Want(cli.ExitError, "no such file", "", "volume", "create", "-f", filepath.Join(t.TempDir(), "none.yaml"))
 
-	// One that waits finds the home.
+	// A command that waits finds the home.
 	path := filepath.Join(t.TempDir(), "volume.yaml")
 	if err := os.WriteFile(path, []byte(strings.Replace(clitest.Manifest, "name: data", "name: more", 1)), 0o600); err != nil {
 		t.Fatal(err)
@@ -84,8 +84,8 @@ func takeHome(t *testing.T, b *clitest.Bench, name string, home federation.Membe
 	})
 }
 
-// Nothing stays of a volume that could not be created; one whose creation was not answered is
-// looked up.
+// Nothing stays of a volume that could not be created. The command looks for one whose creation was
+// not answered.
 func TestVolumeCreateFaults(t *testing.T) {
 	b := clitest.New(t, tree)
 	b.Site("ams", "SURF")
@@ -120,7 +120,7 @@ func TestVolumeCreateFaults(t *testing.T) {
 	b.Want(cli.ExitError, "registry unavailable", "", "volume", "list")
 }
 
-// A volume that clusters use is not deleted behind their backs.
+// A volume can not be deleted while clusters use it.
 func TestVolumeDeleteInUse(t *testing.T) {
 	b := clitest.New(t, tree)
 	b.Site("ams", "SURF")

@@ -4,8 +4,8 @@
 // gateway process, all with mutual TLS, and guests whose kernels mount volumes over NFS. The
 // end-to-end tests and the demonstration use it.
 //
-// The gateways are processes of the weir program, built from this source tree, and everything about
-// volumes is done with that program's own commands, as a person would.
+// The gateways are processes of the weir program, which is built from this source tree. The tests
+// work on volumes with that program's commands, as a person does.
 package bed
 
 import (

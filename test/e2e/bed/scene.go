@@ -73,7 +73,7 @@ func (m *Machine) Begin(name, command string) *Work {
 	return Begin(m.scene.Ctx, m.scene.T, m.Guest, name, command)
 }
 
-// Verify checks that all lines that `guesttool write` noted in record are in the file.
+// Verify checks that the file has all lines that `guesttool write` put in the record.
 func (m *Machine) Verify(file, record string) {
 	m.scene.T.Helper()
 	m.scene.T.Log(m.Do(m.scene.Tool + " verify " + file + " " + record))

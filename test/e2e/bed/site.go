@@ -56,7 +56,7 @@ logLevel: info
 // Config is the path of the gateway's configuration file.
 func (s *Site) Config() string { return s.config }
 
-// StartGateway starts the gateway; it does not wait until it serves.
+// StartGateway starts the gateway. It does not wait until the gateway serves.
 func (s *Site) StartGateway() error {
 	p, err := s.Start("gateway", s.Command(context.Background(), s.bed.weir, "gateway", "--config", s.config))
 	if err != nil {
@@ -68,8 +68,8 @@ func (s *Site) StartGateway() error {
 	return nil
 }
 
-// TryGateway starts another gateway process at the site, with the gateway's configuration in which
-// texts were replaced: change has pairs of old and new. The process is the caller's.
+// TryGateway starts another gateway process at the site. It has the gateway's configuration with
+// texts replaced: change has pairs of old and new. The caller owns the process.
 func (s *Site) TryGateway(change ...string) (*stage.Proc, error) {
 	text, err := os.ReadFile(s.config)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Site) Mount(ctx context.Context, g *stage.Guest, volume string) (string
 		return "", err
 	}
 	dir := "/mnt/" + volume
-	// The admission takes a moment to reach the gateway, and so does the volume.
+	// The gateway gets the volume and the admission a little later.
 	deadline := time.Now().Add(60 * time.Second)
 	for {
 		err := g.Mount(ctx, s.Addr(), "/"+volume, dir, stage.DefaultMountOptions)
@@ -127,7 +127,7 @@ func (s *Site) Mount(ctx context.Context, g *stage.Guest, volume string) (string
 	}
 }
 
-// Kill ends everything at the site as a power cut would: guests, gateway, store and registry
+// Kill ends everything at the site, as a power cut does: guests, gateway, store and registry
 // member.
 func (s *Site) Kill() {
 	s.bed.mu.Lock()

@@ -21,11 +21,11 @@ import (
 
 const (
 	chunk = 1 << 20 // bytes that are written at once
-	// chunks is how many there are: 2.5 times what a pool may hold, so that the older segments are
-	// only in stores.
+	// chunks is the number of chunks: 2.5 times what a pool may hold, so that only stores have the
+	// older segments.
 	chunks = 640
-	// samples is how many bits are flipped for each kind of field: half of them in the store of the
-	// gateway's own site, half of them in all stores.
+	// samples is the number of bits to flip for each kind of field: half of them only in the store
+	// of the gateway's own site, the others in all stores.
 	samples = 12
 )
 
@@ -126,8 +126,8 @@ func (d *damaged) survey() {
 	d.T.Logf("%d segments are in stores alone", n)
 }
 
-// try flips a bit of the field at some sites' stores, reads what needs it through the gateway at a,
-// and flips it back.
+// try flips a bit of the field at some sites' stores, reads the bytes that need it through the
+// gateway at a, and flips it back.
 func (d *damaged) try(f field, sites []string) {
 	d.T.Helper()
 	d.used[[2]int64{f.from, f.to}] = true
@@ -177,8 +177,8 @@ func (d *damaged) sample(kind string) field {
 }
 
 // TestFlippedBits flips bits in every kind of field of segments that only stores have, and reads
-// through a gateway that runs: what is read is right, from another copy, or is EIO; and a copy that
-// is made anew from such a log is right.
+// through a running gateway. The gateway returns the right bytes, from another copy, or EIO. A new
+// copy that a gateway makes from such a log is right too.
 func TestFlippedBits(t *testing.T) {
 	d := newDamaged(t)
 	var kinds []string
@@ -210,8 +210,8 @@ func TestFlippedBits(t *testing.T) {
 	d.rebuild()
 }
 
-// rebuild damages every segment at its home's store, has the gateway at c begin with an empty pool,
-// and reads all of the file there.
+// rebuild damages every segment at its home's store. Then the gateway at c begins with an empty
+// pool, and rebuild reads the whole file there.
 func (d *damaged) rebuild() {
 	d.T.Helper()
 	n := 0

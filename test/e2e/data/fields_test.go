@@ -14,8 +14,8 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// field is a run of bytes of a stored segment, and which bytes of the volume's only file need it to
-// be read, if it belongs to a block.
+// field is a run of bytes of a stored segment. If it belongs to a block, it says which bytes of the
+// volume's only file can not be read without it.
 type field struct {
 	kind     string
 	seq      uint64
@@ -57,9 +57,9 @@ var headerParts = []struct {
 
 const tag = 16 // bytes of a GCM tag, at the end of what is sealed
 
-// fields lists the fields of a segment. at is where in the file its first block lies; blocks hold
-// what does not compress, so that their lengths say how much of the file they are. It returns where
-// the next segment's first block lies.
+// fields lists the fields of a segment. at is the place in the file of its first block. Blocks do
+// not compress here, so their lengths say how much of the file they hold. fields returns the place
+// of the next segment's first block.
 func fields(t *testing.T, seq uint64, b []byte, at int64) (out []field, next int64) {
 	t.Helper()
 	for off := 0; off < len(b); {

@@ -125,8 +125,8 @@ func (s *show) guests(ctx context.Context) (a, b *stage.Guest, err error) {
 	return a, b, nil
 }
 
-// copyTree copies the Go standard library in at a, and returns the list of its hashes, as a path in
-// every guest's view of the host.
+// copyTree copies the Go standard library into the volume at a. It returns the path of the list of
+// its hashes, which every guest can read on the host.
 func (s *show) copyTree(ctx context.Context, a *stage.Guest) (string, error) {
 	s.Title("The machine at a copies the Go standard library's source tree into it")
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
@@ -135,7 +135,7 @@ func (s *show) copyTree(ctx context.Context, a *stage.Guest) (string, error) {
 	}
 	src := filepath.Join(strings.TrimSpace(string(root)), "src")
 	begin := time.Now()
-	// Sixteen copies at a time, as a build or an unpacking job would.
+	// It copies sixteen files at a time, as a build or an unpacking job does.
 	_, err = a.Output(ctx, fmt.Sprintf(`set -e; cd %s; mkdir /mnt/shared/go
 find . -path ./cmd -prune -o -type d -print > /x/dirs; (cd /mnt/shared/go; xargs mkdir -p < /x/dirs)
 find . -path ./cmd -prune -o -type f -print > /x/files; split -n r/16 /x/files /x/part.
@@ -159,7 +159,7 @@ for p in $pids; do wait $p; done; sync`, src))
 	return filepath.Join(a.Shared(), "list"), nil
 }
 
-// table prints what `weir status` says at a site.
+// table prints the output of `weir status` at a site.
 func (s *show) table(ctx context.Context, site string) error {
 	out, err := s.bed.Weir(ctx, site, "status", "shared")
 	fmt.Print(playbill.Indent(out))
@@ -176,7 +176,8 @@ func (s *show) loseHome(ctx context.Context, b *stage.Guest, list string) error 
 	if err := os.WriteFile(filepath.Join(b.Shared(), "list"), hashes, 0o644); err != nil {
 		return err
 	}
-	s.Title("The machine at b writes lines, fsyncs each, and notes them outside the volume; then site a is lost: gateway, store, registry member, machine")
+	s.Title("The machine at b writes lines, fsyncs each, and records them outside the volume; " +
+		"then site a is lost: gateway, store, registry member, machine")
 	before, err := s.bed.Status(ctx, "b", "shared")
 	if err != nil {
 		return err
@@ -241,7 +242,7 @@ func (s *show) comeBack(ctx context.Context) error {
 	return s.table(ctx, "b")
 }
 
-// gatewayOnly shows what a volume risks whose writes only its home acknowledges.
+// gatewayOnly shows what is at risk when only the home acknowledges writes.
 func (s *show) gatewayOnly(ctx context.Context) error {
 	s.Title("A second volume, home at c, whose writes are safe when only c has them; then c is lost")
 	if err := s.bed.Create(ctx, "c", bed.Manifest("scratch", 1, "c")); err != nil {

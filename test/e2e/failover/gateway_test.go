@@ -36,7 +36,7 @@ done
 echo $n files of 6 MiB written, fsynced and verified`
 )
 
-// lostState is what the kernel's client says when it could not reclaim what a program holds.
+// lostState is the message of the kernel's client when it can not reclaim an open or a lock.
 var lostState = regexp.MustCompile(`(?i)(nfs|lock).*(lost|reclaim.*fail|fail.*reclaim)`)
 
 // kills is how often the gateway of the machine's own site is killed.

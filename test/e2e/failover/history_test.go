@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// access is one finished read or write of a register: a value that one writer alone counts up, one
-// write after the other.
+// access is one finished read or write of a register. The register's value counts its writes: one
+// writer makes them, one after the other.
 type access struct {
 	who        string
 	value      uint64
@@ -22,11 +22,10 @@ type access struct {
 // history is what was done to one register.
 type history struct{ writes, reads []access }
 
-// check tells what of a history no register could have done: for a register with a single
-// sequential writer, a history is linearizable if and only if each read has at least the value of
-// every write and read that had ended when it began, and at most that of the writes that had begun
-// when it ended. The last write may lack its end: it is not among the writes then, but begun is its
-// value.
+// check finds what no register could have done. With a single sequential writer, a history is
+// linearizable if and only if each read has at least the value of every write and read that ended
+// before it began, and at most the value of the writes that began before it ended. The last write
+// may have no end. It is not among the writes then, but begun is its value.
 func (h history) check(begun uint64) (wrong []string) {
 	ended := prefixMax(h.writes)
 	seen := prefixMax(h.reads)
@@ -57,7 +56,7 @@ func (h history) check(begun uint64) (wrong []string) {
 	return wrong
 }
 
-// maxima has accesses by their end, each with the highest value of those up to it.
+// maxima sorts accesses by their end. Each has the highest value so far.
 type maxima struct {
 	byEnd   []access
 	highest []int // index in byEnd
@@ -75,7 +74,7 @@ func prefixMax(all []access) maxima {
 	return m
 }
 
-// before returns the access with the highest value of those that had ended before a time, or nil.
+// before returns the access with the highest value among those that ended before a time, or nil.
 func (m maxima) before(at time.Duration) *access {
 	i, _ := slices.BinarySearchFunc(m.byEnd, at, func(a access, at time.Duration) int { return cmp.Compare(a.end, at) })
 	if i == 0 {

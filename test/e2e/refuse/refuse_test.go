@@ -26,7 +26,7 @@ func wants(t *testing.T, text string, words ...string) {
 	}
 }
 
-// refused tells what was said by something that must fail.
+// refused returns what a command printed that must fail.
 func refused(t *testing.T, out string, err error) string {
 	t.Helper()
 	if err == nil {
@@ -72,7 +72,7 @@ func (s *scene) grows(t *testing.T) {
 	}
 }
 
-// create tries to make another volume, from a description in which something was replaced.
+// create tries to make another volume, from a manifest in which something was replaced.
 func (s *scene) create(old, with string) (string, error) {
 	m := bed.Manifest("other", 2, "a")
 	changed := strings.Replace(m, old, with, 1)
@@ -209,8 +209,8 @@ func (s *scene) wrongOrganization(t *testing.T) {
 	s.startGateway(t)
 }
 
-// takenSite has a gateway that is organization org-x in all it says, with a valid certificate,
-// claim to be at c, which is org-c's.
+// takenSite starts a gateway of organization org-x, with a valid certificate, that claims to be at
+// site c, which belongs to org-c.
 func (s *scene) takenSite(t *testing.T) {
 	c := s.Bed.Site("c")
 	own := s.Bed.TLS("gc")
@@ -267,7 +267,7 @@ func (s *scene) notAdmitted(t *testing.T) {
 	}
 	t.Logf("mount says: %v", err)
 	s.says(t, b.Gateway(), "refused", g.Addr(), "volume=v", "weir volume admit")
-	// The remedy is one.
+	// The remedy works.
 	if _, err := b.Mount(s.Ctx, g, "v"); err != nil {
 		t.Error(err)
 	}

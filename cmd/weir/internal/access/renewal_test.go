@@ -15,8 +15,8 @@ import (
 	"github.com/weir-storage/weir/pki"
 )
 
-// A connection to the registry that was made with one authority goes on with another, when etcd
-// comes back and trusts only that.
+// A connection to the registry that began with one authority goes on with another, when etcd comes
+// back and trusts only that one.
 func TestRegistryRenewal(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

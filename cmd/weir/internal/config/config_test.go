@@ -62,7 +62,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Each bad field is told with its value and what to write instead.
+// Each problem names the field, its value and what to write instead.
 func TestConfigProblems(t *testing.T) {
 	for _, c := range []struct{ name, old, with, want string }{
 		{"unknown", "region: nl", "regoin: nl", `regoin: unknown field; known here are advertise, aliveFor,`},
@@ -121,7 +121,7 @@ func TestConfigProblems(t *testing.T) {
 	}
 }
 
-// All problems are told at once.
+// The error has all problems at once.
 func TestConfigTellsAll(t *testing.T) {
 	_, err := load(t, "federation: demo")
 	for _, want := range []string{"11 problems", "organization: missing", "listen.nfs: missing", "siteKey: missing", "pool.path: missing"} {
