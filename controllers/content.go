@@ -225,7 +225,7 @@ func (r *contents) absent(ctx context.Context, uuid string) error {
 		return nil
 	}
 	obj := &v1alpha1.GeoVolumeContent{}
-	obj.Name, obj.Spec = uuid, r.mirrored(e, nil)
+	obj.Name, obj.Labels, obj.Spec = uuid, contentLabels(), r.mirrored(e, nil)
 	return r.apply(ctx, obj)
 }
 
@@ -234,8 +234,9 @@ func (r *contents) drop(ctx context.Context, c *content) error {
 	if slices.Contains(c.Finalizers, v1alpha1.Finalizer) {
 		return &stop{plan.Forgotten(c.Name)} // it was this cluster's once
 	}
-	c.gone = true
-	return client.IgnoreNotFound(r.Delete(ctx, c.GeoVolumeContent, client.Preconditions{UID: &c.UID}))
+	err := r.erase(ctx, c.GeoVolumeContent)
+	c.gone = err == nil
+	return err
 }
 
 // mirrored is the spec of a volume as the registry has it, with the claims of this cluster. All fields of the policy are given: it comes out the

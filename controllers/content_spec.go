@@ -19,9 +19,13 @@ import (
 
 // obey: another decides. The spec is kept equal to the registry's, and goes when the volume no longer concerns this cluster.
 func (r *contents) obey(ctx context.Context, c *content) error {
+	if err := r.adopt(ctx, c.GeoVolumeContent); err != nil {
+		return err // a mirror, whoever made it
+	}
 	if c.seen.volume.Deleted || !c.seen.concerns(r.self) {
-		c.gone = true
-		return client.IgnoreNotFound(r.Delete(ctx, c.GeoVolumeContent, client.Preconditions{UID: &c.UID}))
+		err := r.erase(ctx, c.GeoVolumeContent)
+		c.gone = err == nil
+		return err
 	}
 	want := r.mirrored(c.seen, c.Spec.Claims)
 	changed := differing(c.Spec, want)

@@ -25,6 +25,11 @@
 // changes, is written at most every 30 s, and what is used of it only when it is another by about a hundredth. The test of package test/scale has
 // 10 000 volumes in a steady state. How fast is written otherwise is the API server's to limit (requests.go).
 //
+// # Deletes
+//
+// The operator deletes only objects that it made, which erase (delete.go) checks by their labels. The
+// chart has the API server check the same (a ValidatingAdmissionPolicy).
+//
 // # Errors
 //
 // A step returns nil; or a *stop: a person, or something that is watched, has to change first; or a *wait: it comes by itself, and is

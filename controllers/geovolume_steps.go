@@ -83,7 +83,7 @@ func (r *geoVolumes) wish(ctx context.Context, g *geoVolume) error {
 	switch {
 	case g.content == nil:
 		obj := &v1alpha1.GeoVolumeContent{Spec: want}
-		obj.Name = g.uuid
+		obj.Name, obj.Labels = g.uuid, contentLabels()
 		return r.apply(ctx, obj)
 	case g.content.Spec.FederationName != name:
 		return stopped(v1alpha1.ReasonConflict, fmt.Sprintf("GeoVolumeContent %s is there, and is of volume %s: delete it", g.uuid, g.content.Spec.FederationName))
@@ -210,7 +210,10 @@ func (r *geoVolumes) remove(ctx context.Context, g *geoVolume) error {
 		return err
 	}
 	if g.content != nil && does == plan.Trash {
-		if err := client.IgnoreNotFound(r.Delete(ctx, g.content, client.Preconditions{UID: &g.content.UID})); err != nil {
+		if err := client.IgnoreNotFound(r.adopt(ctx, g.content)); err != nil {
+			return err
+		}
+		if err := r.erase(ctx, g.content); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,7 @@ type operator struct {
 	process
 	organization, namespace, metrics string
 	elect                            bool
+	renewal                          renewal
 }
 
 func (sh *shell) operatorCommand() *cobra.Command {
@@ -43,6 +44,7 @@ func (sh *shell) operatorCommand() *cobra.Command {
 	f.StringVar(&o.organization, "organization", "", "`NAME` of the site's organization, by default the certificate's")
 	f.StringVar(&o.namespace, "namespace", "", "`NAMESPACE` of the operator's own objects, by default the pod's")
 	f.StringVar(&o.metrics, "metrics", "", "`ADDRESS` of the metrics; empty: none")
+	o.renewal.flags(f)
 	f.BoolVar(&o.elect, "leader-elect", false, "let one of several operators lead")
 	return c
 }
@@ -96,6 +98,9 @@ func (sh *shell) runOperator(ctx context.Context, o *operator) (err error) {
 	if err := controllers.Setup(ctx, mgr, controllers.Options{
 		Federation: id.Federation, Organization: id.Organization, Site: o.site, Registry: registry, Random: sh.random, Now: sh.now,
 	}); err != nil {
+		return err
+	}
+	if err := o.renewal.add(mgr, sh, o, id, log); err != nil {
 		return err
 	}
 	log.Info("operator starts", "federation", id.Federation, "organization", id.Organization, "site", o.site, "version", versionOf())

@@ -3,38 +3,27 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/weir-storage/weir/controllers/certificates"
 	"github.com/weir-storage/weir/federation/keyring"
-	"github.com/weir-storage/weir/pki"
 )
 
-// Keys of the Secrets that setup makes, as gateways and etcd read them.
-const (
-	siteKeyFile = "site.key"
-	caCert      = "ca.crt"
-	caKey       = "ca.key"
-)
+// siteKeyFile is the key of the site's Secret under which gateways read it.
+const siteKeyFile = "site.key"
 
 // setup is what `weir setup` was asked for.
 type setup struct {
@@ -95,42 +84,21 @@ func (s *setup) run(ctx context.Context) error {
 		return err
 	}
 	if s.authority != "" {
-		a, err := s.keepAuthority(ctx)
-		if err != nil {
+		if err := s.issuer().Ensure(ctx, wanted, authorityValidFor); err != nil {
 			return err
-		}
-		for _, w := range wanted {
-			if err := s.keepCertificate(ctx, a, w); err != nil {
-				return err
-			}
 		}
 	}
 	return s.apply(ctx)
 }
 
-// wantedCert is an --issue.
-type wantedCert struct {
-	name, secret string
-	hosts        []string
-}
-
-func (s *setup) certificates() ([]wantedCert, error) {
-	var out []wantedCert
+func (s *setup) certificates() ([]certificates.Wanted, error) {
+	var out []certificates.Wanted
 	for _, text := range s.issue {
-		parts := strings.SplitN(text, "=", 3)
-		if len(parts) < 2 || parts[0] == "" || parts[1] == "" {
-			return nil, usage("setup: --issue %q: write NAME=SECRET or NAME=SECRET=HOST,HOST", text)
+		w, err := certificates.ParseWanted(text)
+		if err != nil {
+			return nil, usage("setup: %w", err)
 		}
-		c := wantedCert{name: parts[0], secret: parts[1]}
-		if len(parts) == 3 {
-			c.hosts = strings.Split(parts[2], ",")
-		}
-		for _, h := range c.hosts {
-			if h == "" || strings.Contains(h, "$(") {
-				return nil, usage("setup: --issue %q: host %q is no address: the Service that has it was not there when this pod began; it is tried again", text, h)
-			}
-		}
-		out = append(out, c)
+		out = append(out, w)
 	}
 	if len(out) > 0 && s.authority == "" {
 		return nil, usage("setup: --issue without --authority: name the Secret of the authority")
@@ -138,33 +106,17 @@ func (s *setup) certificates() ([]wantedCert, error) {
 	return out, nil
 }
 
-// secret reads one; nil when it is not there.
-func (s *setup) secret(ctx context.Context, name string) (*corev1.Secret, error) {
-	var found corev1.Secret
-	err := s.client.Get(ctx, kube.ObjectKey{Namespace: s.namespace, Name: name}, &found)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read secret %s/%s: %w", s.namespace, name, err)
-	}
-	return &found, nil
+func (s *setup) secrets() *certificates.Secrets {
+	return &certificates.Secrets{Reader: s.client, Client: s.client, Namespace: s.namespace, Tell: s.tell}
 }
 
-// make creates a Secret. Another run may have been faster: then its own is what counts, and this one fails and is run again.
-func (s *setup) make(ctx context.Context, name string, data map[string][]byte) error {
-	err := s.client.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: map[string]string{"app.kubernetes.io/managed-by": "weir-setup"}}, Data: data,
-	})
-	if err != nil {
-		return fmt.Errorf("make secret %s/%s: %w", s.namespace, name, err)
-	}
-	s.tell("secret %s is made\n", name)
-	return nil
+func (s *setup) issuer() *certificates.Issuer {
+	return &certificates.Issuer{Secrets: *s.secrets(), Federation: s.federation, Organization: s.organization, Site: s.site,
+		Authority: s.authority, ValidFor: s.validFor, Now: s.now}
 }
 
 func (s *setup) keepSiteKey(ctx context.Context) error {
-	old, err := s.secret(ctx, s.siteKey)
+	old, err := s.secrets().Get(ctx, s.siteKey)
 	if err != nil {
 		return err
 	}
@@ -177,88 +129,13 @@ func (s *setup) keepSiteKey(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return s.make(ctx, s.siteKey, map[string][]byte{siteKeyFile: text})
+		return s.secrets().Make(ctx, s.siteKey, map[string][]byte{siteKeyFile: text})
 	}
 	if _, err := keyring.ParseSiteKey(old.Data[siteKeyFile]); err != nil {
 		return fmt.Errorf("secret %s/%s, key %s: %w: put the site's key back from its copy; it is not made anew, because what is wrapped for the old one can not be read with a new one",
 			s.namespace, s.siteKey, siteKeyFile, err)
 	}
 	return nil
-}
-
-func (s *setup) keepAuthority(ctx context.Context) (*pki.Authority, error) {
-	old, err := s.secret(ctx, s.authority)
-	if err != nil {
-		return nil, err
-	}
-	if old == nil {
-		a, err := pki.NewAuthority(s.federation, s.now(), authorityValidFor)
-		if err != nil {
-			return nil, err
-		}
-		p, err := a.Pair()
-		if err != nil {
-			return nil, err
-		}
-		return a, s.make(ctx, s.authority, map[string][]byte{caCert: p.Cert, caKey: p.Key})
-	}
-	a, err := pki.ParseAuthority(pki.Pair{Cert: old.Data[caCert], Key: old.Data[caKey]})
-	if err != nil {
-		return nil, fmt.Errorf("secret %s/%s: %w: put the federation's ca.crt and ca.key there, or give certificates that were issued elsewhere", s.namespace, s.authority, err)
-	}
-	if a.Federation() != s.federation {
-		return nil, fmt.Errorf("secret %s/%s: it is the authority of federation %q, and --federation is %q: correct one of the two", s.namespace, s.authority, a.Federation(), s.federation)
-	}
-	return a, nil
-}
-
-// keepCertificate issues a certificate that is missing, lacks a host, is of another authority, or ends soon.
-func (s *setup) keepCertificate(ctx context.Context, a *pki.Authority, w wantedCert) error {
-	old, err := s.secret(ctx, w.secret)
-	if err != nil {
-		return err
-	}
-	ca, err := a.Pair()
-	if err != nil {
-		return err
-	}
-	id := pki.Identity{Federation: s.federation, Organization: s.organization, Site: s.site, Gateway: w.name}
-	if old != nil && bytes.Equal(old.Data[caCert], ca.Cert) && s.good(old.Data[corev1.TLSCertKey], ca.Cert, id, w.hosts) {
-		return nil
-	}
-	p, err := a.Issue(id, w.hosts, s.now(), s.validFor)
-	if err != nil {
-		return fmt.Errorf("issue certificate %s: %w", w.name, err)
-	}
-	data := map[string][]byte{caCert: ca.Cert, corev1.TLSCertKey: p.Cert, corev1.TLSPrivateKeyKey: p.Key}
-	if old == nil {
-		return s.make(ctx, w.secret, data)
-	}
-	old.Data = data
-	if err := s.client.Update(ctx, old); err != nil {
-		return fmt.Errorf("renew secret %s/%s: %w", s.namespace, w.secret, err)
-	}
-	s.tell("secret %s is renewed\n", w.secret)
-	return nil
-}
-
-// good tells whether a certificate will do.
-func (s *setup) good(cert, ca []byte, id pki.Identity, hosts []string) bool {
-	block, _ := pem.Decode(cert)
-	roots := x509.NewCertPool()
-	if block == nil || !roots.AppendCertsFromPEM(ca) {
-		return false
-	}
-	c, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return false
-	}
-	if _, err := c.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: s.now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
-		return false
-	}
-	whole, left := c.NotAfter.Sub(c.NotBefore), c.NotAfter.Sub(s.now())
-	return left >= whole/3 && len(c.URIs) == 1 && c.URIs[0].String() == id.String() &&
-		!slices.ContainsFunc(hosts, func(h string) bool { return c.VerifyHostname(h) != nil })
 }
 
 // applyPause is between attempts to apply an object whose kind the API server does not serve yet.

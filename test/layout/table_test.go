@@ -89,6 +89,7 @@ var table = []row{
 	// Kubernetes. What the driver needs of the registry and the gateway comes through its ports.
 	{pkg: "api/v1alpha1", outside: []string{"github.com/google/uuid", "k8s.io/apimachinery"}},
 	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/plan", "federation", "federation/keyring"}, tests: []string{"test/apiserver"}},
+	{pkg: "controllers/certificates", project: []string{"pki"}},
 	{pkg: "controllers/plan", project: []string{"api/v1alpha1", "federation", "federation/spec"}, outside: []string{"k8s.io/apimachinery"}},
 	{pkg: "csi-driver", project: []string{"api/v1alpha1"}},
 
