@@ -18,6 +18,7 @@ import (
 func TestReferences(t *testing.T) {
 	brought := map[string][]string{
 		"join":          {"utr-s3"},
+		"stranger":      {"utr-s3"},
 		"load-balancer": {"lie-0", "lie-operator", "lie-csi-controller", "lie-csi-node"},
 	}
 	for _, e := range examples(t) {

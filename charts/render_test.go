@@ -28,6 +28,11 @@ const (
 	kubeVersion = "1.36.0"
 )
 
+// trial is one site with all that it needs; where its images are is for who installs it to say.
+func trial(more ...string) []string {
+	return append([]string{"-f", "weir/ci/trial-values.yaml", "--set", "imageRegistry=images.example.org/weir"}, more...)
+}
+
 // helm returns the path of the program, as hack/tools pins it.
 var helm = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("../hack/tools/build", "-p").Output()
@@ -58,7 +63,8 @@ type example struct {
 	args []string
 }
 
-// examples are all files of weir/ci. A site that joins gets the certificates that a federation's administrator hands over.
+// examples are all files of weir/ci, and what belongs to them: a site that joins gets the certificates
+// that a federation's administrator hands over.
 func examples(t *testing.T) []example {
 	t.Helper()
 	files, err := filepath.Glob("weir/ci/*-values.yaml")
@@ -68,8 +74,11 @@ func examples(t *testing.T) []example {
 	var all []example
 	for _, f := range files {
 		e := example{name: strings.TrimSuffix(filepath.Base(f), "-values.yaml"), args: []string{"-f", f}}
-		if e.name == "join" {
+		switch e.name {
+		case "join", "stranger":
 			e.args = append(e.args, "-f", certificates(t))
+		case "trial":
+			e.args = trial()
 		}
 		all = append(all, e)
 	}
