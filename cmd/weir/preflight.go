@@ -35,6 +35,7 @@ type preflight struct {
 	sh         *shell
 	connection connection
 	kubeconfig string
+	namespace  string
 	node, far  bool
 	machine    machine
 }
@@ -45,7 +46,7 @@ func (sh *shell) preflightCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "preflight [--config FILE] [--kubeconfig FILE]", Short: "Check a machine, a cluster and what they reach, before an install", Args: args(cobra.NoArgs),
 		Long: "Checks what an install needs, and says what to mend. On each node: the kernel's NFS client, the clock, ports. With --config, a gateway's configuration file: certificate, " +
-			"registry, store, the other sites' gateways. With --kubeconfig: the cluster. Nothing is changed. Exit code 1: something would not work.",
+			"registry, store, the other sites' gateways. With --kubeconfig: the cluster, and images that it cannot pull. Nothing is changed. Exit code 1: something would not work.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			p.node, p.far = !noNode, !noFar
 			return p.run(c.Context())
@@ -54,6 +55,7 @@ func (sh *shell) preflightCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&p.connection.config, "config", sh.getenv("WEIR_CONFIG"), "a gateway's configuration `FILE` [WEIR_CONFIG]")
 	f.StringVar(&p.kubeconfig, "kubeconfig", sh.getenv("KUBECONFIG"), "`FILE` with the cluster's address [KUBECONFIG]")
+	f.StringVar(&p.namespace, "namespace", defaultNamespace, "`NAMESPACE` in which the chart is installed, for --kubeconfig")
 	f.BoolVar(&noNode, "no-node", false, "do not check this machine: it is no node of the cluster")
 	f.BoolVar(&noFar, "no-far", false, "do not check registry, store and other sites")
 	return c
@@ -80,7 +82,7 @@ func (p *preflight) run(ctx context.Context) error {
 		found = append(found, p.checkFar(ctx, *cfg)...)
 	}
 	if p.kubeconfig != "" {
-		found = append(found, checkCluster(ctx, p.kubeconfig)...)
+		found = append(found, checkCluster(ctx, p.kubeconfig, p.namespace)...)
 	}
 	return p.report(found)
 }
