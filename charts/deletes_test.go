@@ -101,8 +101,8 @@ func (c cluster) operatorDeletes(t *testing.T) {
 			defer cancel()
 			theirs := d.object(names[0])
 			c.create(ctx, t, theirs)
-			// A new policy is in force a little later. That the operator may delete what is somebody else's
-			// until then is why the object is made anew.
+			// A new policy is in force a little later. That the operator may delete what is
+			// somebody else's until then is why the object is made anew.
 			for {
 				err := operator.Delete(ctx, theirs)
 				if err != nil {
@@ -131,8 +131,8 @@ func (c cluster) operatorDeletes(t *testing.T) {
 	}
 }
 
-// create makes an object, as soon as one of the same name is gone and the kind is known. Nothing here
-// takes off the finalizers of claims and volumes but this.
+// create makes an object, as soon as one of the same name is gone and the kind is known. Nothing
+// here takes off the finalizers of claims and volumes but this.
 func (c cluster) create(ctx context.Context, t *testing.T, o client.Object) {
 	t.Helper()
 	for {

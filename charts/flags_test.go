@@ -57,7 +57,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// The gateway's configuration has the fields that docs/reference/gateway-config.md lists, and no others: the gateway refuses those.
+// The gateway's configuration has the fields that docs/reference/gateway-config.md lists, and no
+// others: the gateway refuses those.
 func TestGatewayConfig(t *testing.T) {
 	text, err := os.ReadFile("../docs/reference/gateway-config.md")
 	if err != nil {

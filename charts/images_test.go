@@ -19,8 +19,8 @@ import (
 // imageName is the name of an image, in its parts.
 type imageName struct{ registry, repository, tag, digest string }
 
-// The registry is a host with a dot or a port, and perhaps folders; the repository is what the chart
-// calls it, so only its last folder is known here.
+// The registry is a host with a dot or a port, and perhaps folders; the repository is what the
+// chart calls it, so only its last folder is known here.
 var imageForm = regexp.MustCompile(`^([^/@:]+(?:\.[^/@:]+)+(?::\d+)?)/([a-z0-9._/-]+)(?::([A-Za-z0-9_.-]+)|@(sha256:[0-9a-f]{64}))$`)
 
 func parseImage(s string) (imageName, error) {
@@ -99,7 +99,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// The versions are those that hack/tools pins, and the tests run. The health monitor is not among them.
+// The versions are those that hack/tools pins, and the tests run. The health monitor is not among
+// them.
 func TestVersionsOfImages(t *testing.T) {
 	text, err := os.ReadFile("weir/values.yaml")
 	if err != nil {

@@ -144,7 +144,8 @@ func must(s string, err error) string {
 	return s
 }
 
-// install: a release is installed, its own objects applied as `weir setup` does; it is upgraded, uninstalled, and installed again.
+// install: a release is installed, its own objects applied as `weir setup` does; it is upgraded,
+// uninstalled, and installed again.
 func (c cluster) install(t *testing.T) {
 	trial := append([]string{"weir", "weir"}, trial()...)
 	c.helm(t, append([]string{"install", "--create-namespace"}, trial...)...)

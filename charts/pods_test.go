@@ -128,7 +128,8 @@ func variables(s string) []string {
 	return names
 }
 
-// known tells whether the container's environment has the name: what the pod says, and what the kubelet adds for Services of the chart.
+// known tells whether the container's environment has the name: what the pod says, and what the
+// kubelet adds for Services of the chart.
 func known(name string, c corev1.Container) bool {
 	services := []string{"WEIR_GATEWAY_SERVICE_HOST", "WEIR_REGISTRY_SERVICE_HOST", "WEIR_STORE_SERVICE_HOST"}
 	return slices.Contains(services, name) || slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name })

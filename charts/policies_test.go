@@ -26,7 +26,8 @@ type far struct {
 	udp  bool
 }
 
-// allows tells whether a rule lets a connection pass. named are the ports of the pod that it leads to.
+// allows tells whether a rule lets a connection pass. named are the ports of the pod that it leads
+// to.
 func allows(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, f far, named map[string]int) bool {
 	protocol := corev1.ProtocolTCP
 	if f.udp {
@@ -95,7 +96,8 @@ func flows(t *testing.T, e example, all []runtime.Object) map[string][]far {
 	dns := []far{{what: "DNS", port: 53}, {what: "DNS", port: 53, udp: true}}
 	apis := far{what: "API server", port: 6443, addr: netip.MustParseAddr("203.0.113.5")}
 	other := far{what: "other site's gateway", port: 7001, addr: netip.MustParseAddr("198.51.100.20")}
-	// At the Service's address, which is translated to the pod's, and at the one that it registered.
+	// At the Service's address, which is translated to the pod's, and at the one that it
+	// registered.
 	mine := []far{{what: "gateway", pod: gateway.pod.Labels, port: ports(gateway)["grpc"]}}
 	if advertised := flag(gateway, "--advertise-grpc"); !strings.HasPrefix(advertised, "$(WEIR_GATEWAY") {
 		mine = append(mine, place(t, "gateway at "+advertised, "https://"+advertised))
@@ -175,7 +177,8 @@ func ports(w workload) map[string]int {
 	return named
 }
 
-// NetworkPolicies let each pod reach whom it has to, so that a first volume comes to be; and nobody else.
+// NetworkPolicies let each pod reach whom it has to, so that a first volume comes to be; and nobody
+// else.
 func TestPoliciesAllowWhatIsNeeded(t *testing.T) {
 	stranger := false
 	for _, e := range examples(t) {

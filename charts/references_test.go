@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// What pods refer to is in the chart, or made by `weir setup` or cert-manager, or brought by the administrator.
+// What pods refer to is in the chart, or made by `weir setup` or cert-manager, or brought by the
+// administrator.
 func TestReferences(t *testing.T) {
 	brought := map[string][]string{
 		"join":          {"utr-s3"},

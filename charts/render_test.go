@@ -24,7 +24,8 @@ import (
 
 const (
 	namespace = "weir-system"
-	// The version of Kubernetes for which templates are rendered; Weir is built with this one's client.
+	// The version of Kubernetes for which templates are rendered; Weir is built with this one's
+	// client.
 	kubeVersion = "1.36.0"
 )
 
@@ -63,8 +64,8 @@ type example struct {
 	args []string
 }
 
-// examples are all files of weir/ci, and what belongs to them: a site that joins gets the certificates
-// that a federation's administrator hands over.
+// examples are all files of weir/ci, and what belongs to them: a site that joins gets the
+// certificates that a federation's administrator hands over.
 func examples(t *testing.T) []example {
 	t.Helper()
 	files, err := filepath.Glob("weir/ci/*-values.yaml")
@@ -142,7 +143,8 @@ func kindAndName(o runtime.Object) string {
 	return o.GetObjectKind().GroupVersionKind().Kind + " " + o.(metav1.Object).GetName()
 }
 
-// cert-manager's kinds: the fields that the chart uses, as cert-manager documents them for cert-manager.io/v1.
+// cert-manager's kinds: the fields that the chart uses, as cert-manager documents them for
+// cert-manager.io/v1.
 var certManager = schema.GroupVersion{Group: "cert-manager.io", Version: "v1"}
 
 type certificate struct {

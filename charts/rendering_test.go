@@ -11,8 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A tool that renders the chart without asking the cluster, again and again, as Argo CD does, sees no
-// difference, and finds no key in it; and what it deletes because it did not render it is not a key.
+// A tool that renders the chart without asking the cluster, again and again, as Argo CD does, sees
+// no difference, and finds no key in it; and what it deletes because it did not render it is not a
+// key.
 func TestRendersTheSame(t *testing.T) {
 	for _, e := range examples(t) {
 		args := append([]string{"template", "weir", "weir", "--namespace", namespace, "--kube-version", kubeVersion}, e.args...)
@@ -38,7 +39,8 @@ func TestRendersTheSame(t *testing.T) {
 	}
 }
 
-// A Job cannot be changed: its name is another when it is to do something else, and else it is the same.
+// A Job cannot be changed: its name is another when it is to do something else, and else it is the
+// same.
 func TestSetupRunsAgain(t *testing.T) {
 	name := func(args ...string) string {
 		t.Helper()
@@ -102,7 +104,8 @@ func TestOperatorRenews(t *testing.T) {
 	}
 }
 
-// The provisioner publishes how much room there is, with what that takes: a name, a namespace, rights.
+// The provisioner publishes how much room there is, with what that takes: a name, a namespace,
+// rights.
 func TestCapacity(t *testing.T) {
 	for _, e := range examples(t) {
 		found := false

@@ -56,8 +56,9 @@ func TestUserRoles(t *testing.T) {
 	}
 }
 
-// userRoles asks the API server what who has one of the roles may do, bound in a namespace and bound
-// everywhere. Aggregation is a controller's, and there is none here: the parts are bound themselves.
+// userRoles asks the API server what who has one of the roles may do, bound in a namespace and
+// bound everywhere. Aggregation is a controller's, and there is none here: the parts are bound
+// themselves.
 func (c cluster) userRoles(t *testing.T) {
 	const lab = "lab"
 	create := func(o client.Object) {

@@ -57,9 +57,9 @@ func ofGeoVolume(obj client.Object) bool {
 	return err == nil && gv.Group == v1alpha1.GroupVersion.Group
 }
 
-// erase deletes an object that the operator made; it is the only place that deletes. An object that is
-// gone is no error. One that is somebody else's stays, and stops the reconcile. One that has changed
-// since it was read, or is another of the same name, is a conflict: it is looked at again.
+// erase deletes an object that the operator made; it is the only place that deletes. An object that
+// is gone is no error. One that is somebody else's stays, and stops the reconcile. One that has
+// changed since it was read, or is another of the same name, is a conflict: it is looked at again.
 func (o *operator) erase(ctx context.Context, obj client.Object) error {
 	if why := notOurs(obj); why != "" {
 		return stopped(v1alpha1.ReasonConflict, fmt.Sprintf("the operator did not make the object %s (%s), and does not delete it: delete it if nobody needs it", obj.GetName(), why))
@@ -68,8 +68,9 @@ func (o *operator) erase(ctx context.Context, obj client.Object) error {
 	return client.IgnoreNotFound(o.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version}))
 }
 
-// adopt marks a GeoVolumeContent that is the operator's by what the registry, or the GeoVolume, says
-// of its UUID, although it was made before such objects had the label, or by the CSI controller.
+// adopt marks a GeoVolumeContent that is the operator's by what the registry, or the GeoVolume,
+// says of its UUID, although it was made before such objects had the label, or by the CSI
+// controller.
 func (o *operator) adopt(ctx context.Context, c *v1alpha1.GeoVolumeContent) error {
 	if c.Labels[managedByLabel] == managedByOperator {
 		return nil

@@ -81,8 +81,8 @@ func TestEraseOnlyWhatItMade(t *testing.T) {
 	}
 }
 
-// A content that was made before contents had the label, or by the CSI controller, is taken over only
-// by what the registry says of it.
+// A content that was made before contents had the label, or by the CSI controller, is taken over
+// only by what the registry says of it.
 func TestAdopt(t *testing.T) {
 	ams := newFed(t).cluster("ams")
 	obj := &v1alpha1.GeoVolumeContent{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: map[string]string{"a": "b"}}}

@@ -144,7 +144,8 @@ const (
 	applyTries = 30
 )
 
-// apply applies the site's own objects. Their kinds come with the same release, and are served a little later.
+// apply applies the site's own objects. Their kinds come with the same release, and are served a
+// little later.
 func (s *setup) apply(ctx context.Context) error {
 	if s.objects == "" {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/weir-storage/weir/pki"
 )
 
-// What the operator may do besides, in mode generated: write the certificates' Secrets, and read the
-// authority's, by name. The names are the chart's values; these are their defaults.
+// What the operator may do besides, in mode generated: write the certificates' Secrets, and read
+// the authority's, by name. The names are the chart's values; these are their defaults.
 //
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get,resourceNames=weir-authority
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;update,resourceNames=weir-gateway-tls;weir-operator-tls;weir-csi-controller-tls;weir-csi-node-tls;weir-registry-tls
@@ -54,7 +54,8 @@ type Renewal struct {
 
 var _ manager.Runnable = (*Renewal)(nil)
 
-// Start implements manager.Runnable. It looks at once and then each hour, and returns when ctx ends.
+// Start implements manager.Runnable. It looks at once and then each hour, and returns when ctx
+// ends.
 func (r *Renewal) Start(ctx context.Context) error {
 	for {
 		next := lookEvery
@@ -131,8 +132,8 @@ func (r *Renewal) renew(ctx context.Context, a *authority, name string, secret *
 	return nil
 }
 
-// held is the certificate of a Secret. One that has expired is still known by its authority and key;
-// it is checked as of the time when it began.
+// held is the certificate of a Secret. One that has expired is still known by its authority and
+// key; it is checked as of the time when it began.
 func (r *Renewal) held(secret *corev1.Secret) (*x509.Certificate, pki.Identity, error) {
 	fail := func(err error) (*x509.Certificate, pki.Identity, error) {
 		return nil, pki.Identity{}, fmt.Errorf("secret %s/%s: %w: delete it, and run `helm upgrade`: `weir setup` makes it anew", r.Namespace, secret.Name, err)

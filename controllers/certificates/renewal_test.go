@@ -116,8 +116,8 @@ func (s *site) happened() (all []string) {
 	}
 }
 
-// Through two years certificates are valid each day, are renewed when a third of their time is left,
-// and keep their identity and their hosts.
+// Through two years certificates are valid each day, are renewed when a third of their time is
+// left, and keep their identity and their hosts.
 func TestRenewsInTime(t *testing.T) {
 	s := newSite(t)
 	s.look()
@@ -163,8 +163,8 @@ func TestRenewsExpired(t *testing.T) {
 	s.valid("weir-gateway-tls", "ams-0")
 }
 
-// The authority is never replaced. Its end is told of, once a day; a certificate that ends with it is
-// not renewed again and again.
+// The authority is never replaced. Its end is told of, once a day; a certificate that ends with it
+// is not renewed again and again.
 func TestAuthorityEnds(t *testing.T) {
 	s := newSite(t)
 	before := s.secret("weir-authority")
@@ -204,8 +204,8 @@ func TestAuthorityEnds(t *testing.T) {
 	}
 }
 
-// Another authority takes over as docs/operations.md says: at each step every certificate is valid to
-// those that are still at the step before.
+// Another authority takes over as docs/operations.md says: at each step every certificate is valid
+// to those that are still at the step before.
 func TestAuthorityTakesOver(t *testing.T) {
 	s := newSite(t)
 	s.now = s.now.Add(day)

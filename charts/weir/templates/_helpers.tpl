@@ -58,7 +58,8 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* weir.apart: affinity of a component with several replicas. Argument: list of its values and its name. */}}
+{{/* weir.apart: affinity of a component with several replicas. Argument: list of its values and its
+     name. */}}
 {{- define "weir.apart" -}}
 affinity:
   {{- with (index . 0).affinity }}
@@ -118,8 +119,8 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{/* weir.gatewayHosts: the hosts in the gateway's certificate, a JSON list. Nodes of its site do not
-     look at them: they check the identity. */}}
+{{/* weir.gatewayHosts: the hosts in the gateway's certificate, a JSON list. Nodes of its site do
+     not look at them: they check the identity. */}}
 {{- define "weir.gatewayHosts" -}}
 {{- $hosts := list }}
 {{- with .Values.gateway.address }}{{ $hosts = append $hosts (trimAll "[]" .) }}{{ end }}
@@ -144,8 +145,8 @@ affinity:
 - {name: tls, mountPath: /etc/weir/tls, readOnly: true}
 {{- end }}
 
-{{/* weir.mode: where certificates come from; auto is decided here. An authority that `weir setup` made
-     is found by its key. Without a cluster to ask, lookup finds nothing. */}}
+{{/* weir.mode: where certificates come from; auto is decided here. An authority that `weir setup`
+     made is found by its key. Without a cluster to ask, lookup finds nothing. */}}
 {{- define "weir.mode" -}}
 {{- $mode := .Values.certificates.mode }}
 {{- if ne $mode "auto" }}{{ $mode }}
@@ -156,8 +157,8 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{/* weir.certificates: who needs a certificate, a JSON list of {name, secret, key, hosts}; key is the
-     one in values. */}}
+{{/* weir.certificates: who needs a certificate, a JSON list of {name, secret, key, hosts}; key is
+     the one in values. */}}
 {{- define "weir.certificates" -}}
 {{- $s := .Values.certificates.secrets }}{{ $site := .Values.site.name }}
 {{- $all := list

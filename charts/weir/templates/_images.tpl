@@ -1,21 +1,23 @@
 {{/* Names of images. An image in values has registry, repository, tag and digest. */}}
 
-{{/* weir.imageRegistry: the host, and perhaps folders, in front of an image's repository; empty when
-     nobody said. Argument: list of the root context, the image, and the registry of its project. */}}
+{{/* weir.imageRegistry: the host, and perhaps folders, in front of an image's repository; empty
+     when nobody said. Argument: list of the root context, the image, and the registry of its
+     project. */}}
 {{- define "weir.imageRegistry" -}}
 {{- $root := index . 0 -}}
 {{- (index . 1).registry | default $root.Values.imageRegistry | default (index . 2) | trimSuffix "/" }}
 {{- end }}
 
-{{/* weir.imageName: REGISTRY/REPOSITORY:TAG, or REGISTRY/REPOSITORY@DIGEST. Argument: as above. */}}
+{{/* weir.imageName: REGISTRY/REPOSITORY:TAG, or REGISTRY/REPOSITORY@DIGEST. Argument: as above.
+     */}}
 {{- define "weir.imageName" -}}
 {{- $root := index . 0 }}{{ $i := index . 1 -}}
 {{- with include "weir.imageRegistry" . }}{{ . }}/{{ end }}{{ $i.repository }}
 {{- if $i.digest }}@{{ $i.digest }}{{ else }}:{{ $i.tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end }}
 
-{{/* weir.image: the name of Weir's image, or of a bundled part's. Argument: list of the root context
-     and the image. */}}
+{{/* weir.image: the name of Weir's image, or of a bundled part's. Argument: list of the root
+     context and the image. */}}
 {{- define "weir.image" -}}
 {{ include "weir.imageName" (list (index . 0) (index . 1) "") }}
 {{- end }}
@@ -28,9 +30,9 @@
 {{- toJson $all }}
 {{- end }}
 
-{{/* weir.imageProblems: what is missing for the names of images, a JSON list of messages. No image has
-     a registry of its own here: Weir's is published nowhere, and which host serves other projects'
-     is for who installs it to say. */}}
+{{/* weir.imageProblems: what is missing for the names of images, a JSON list of messages. No image
+     has a registry of its own here: Weir's is published nowhere, and which host serves other
+     projects' is for who installs it to say. */}}
 {{- define "weir.imageProblems" -}}
 {{- $v := .Values }}{{ $p := list }}
 {{- if not (include "weir.imageRegistry" (list . $v.image "")) }}

@@ -1,5 +1,5 @@
-{{/* weir.validate: what values.schema.json cannot say. setup/job.yaml calls it once. It names all that
-     is wrong at once. */}}
+{{/* weir.validate: what values.schema.json cannot say. setup/job.yaml calls it once. It names all
+     that is wrong at once. */}}
 {{- define "weir.validate" -}}
 {{- $v := .Values }}{{ $p := list }}{{ $mode := include "weir.mode" . }}
 {{- if not $v.federation }}{{ $p = append $p "federation: missing: name the federation, a DNS label such as demo" }}{{ end }}

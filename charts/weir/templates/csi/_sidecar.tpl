@@ -1,5 +1,6 @@
-{{/* weir.sidecar: a container of the kubernetes-csi project beside the controller. Argument: list of the
-     root context, its key in .Values.csi, its name, the port of its probe, and its flags. */}}
+{{/* weir.sidecar: a container of the kubernetes-csi project beside the controller. Argument: list
+     of the root context, its key in .Values.csi, its name, the port of its probe, and its flags.
+     */}}
 {{- define "weir.sidecar" -}}
 {{- $root := index . 0 }}{{ $name := index . 2 }}{{ $port := index . 3 }}{{ $flags := index . 4 }}
 {{- $s := index $root.Values.csi (index . 1) -}}
