@@ -24,7 +24,8 @@ import (
 // An API server that is older than the policy's kind gets none.
 func TestAdmissionPolicyNeedsKubernetes(t *testing.T) {
 	for version, want := range map[string]int{"1.29.0": 0, "1.30.0": 1, kubeVersion: 1} {
-		out, stderr, err := run(t, append([]string{"template", "weir", "weir", "--namespace", namespace, "--kube-version", version}, trial()...)...)
+		out, stderr, err := run(t, append([]string{"template", "weir", "weir", "--namespace", namespace, "--kube-version", version},
+			trial()...)...)
 		if err != nil {
 			t.Fatalf("helm template: %v\n%s", err, stderr)
 		}
@@ -34,7 +35,8 @@ func TestAdmissionPolicyNeedsKubernetes(t *testing.T) {
 			t.Errorf("Kubernetes %s: %d policies and %d bindings, want %d", version, len(policies), len(bindings), want)
 		}
 		for i, b := range bindings {
-			if b.Spec.PolicyName != policies[i].Name || !slices.Equal(b.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) {
+			if b.Spec.PolicyName != policies[i].Name || !slices.Equal(b.Spec.ValidationActions,
+				[]admissionv1.ValidationAction{admissionv1.Deny}) {
 				t.Errorf("%s binds %s with %q, want %s with Deny", b.Name, b.Spec.PolicyName, b.Spec.ValidationActions, policies[i].Name)
 			}
 		}
@@ -65,22 +67,28 @@ type deletable struct {
 func ofKind(kind string, spec map[string]any) func(string) client.Object {
 	return func(name string) client.Object {
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-		u.SetGroupVersionKind(schema.GroupVersionKind{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Kind: kind})
+		u.SetGroupVersionKind(schema.GroupVersionKind{Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version,
+			Kind: kind})
 		u.SetName(name)
 		return u
 	}
 }
 
+var size = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+
 var deletables = []deletable{
 	{what: "PersistentVolume", key: v1alpha1.VolumeLabel, value: "x", object: func(name string) client.Object {
 		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: v1alpha1.Driver, VolumeHandle: "x"}}}}
+			Capacity:    size,
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: v1alpha1.Driver,
+				VolumeHandle: "x"}}}}
 	}},
 	{what: "PersistentVolumeClaim", key: v1alpha1.VolumeLabel, value: "x", object: func(name string) client.Object {
-		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}}
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+				Resources:   corev1.VolumeResourceRequirements{Requests: size}}}
 	}},
 	{what: "Site", annotation: true, key: v1alpha1.Group + "/mirror-of", value: "demo",
 		object: ofKind("Site", map[string]any{"organization": "o", "federation": "trial"})},

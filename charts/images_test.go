@@ -92,7 +92,8 @@ func TestImages(t *testing.T) {
 		}
 		got := images(render(t, e.args...))
 		want := []string{"images.example.org/weir/weir:0.1.0", "kubernetes-images.example.org/sig-storage/csi-attacher:v4.13.0",
-			"kubernetes-images.example.org/sig-storage/csi-provisioner:v5.3.0", "kubernetes-images.example.org/sig-storage/csi-resizer:v2.3.0"}
+			"kubernetes-images.example.org/sig-storage/csi-provisioner:v5.3.0",
+			"kubernetes-images.example.org/sig-storage/csi-resizer:v2.3.0"}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: the images are %q, want %q", e.name, got, want)
 		}

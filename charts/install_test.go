@@ -153,6 +153,7 @@ func (c cluster) install(t *testing.T) {
 	c.apply(t)
 	t.Run("user roles", c.userRoles)
 	t.Run("the operator's deletes", c.operatorDeletes)
+	t.Run("certificates", c.certificates)
 
 	var gateway corev1.Service
 	if !c.has(t, &gateway, "weir-gateway") {

@@ -122,7 +122,8 @@ func TestCapacity(t *testing.T) {
 				}
 				for name, field := range map[string]string{"NAMESPACE": "metadata.namespace", "POD_NAME": "metadata.name"} {
 					if !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool {
-						return v.Name == name && v.ValueFrom != nil && v.ValueFrom.FieldRef != nil && v.ValueFrom.FieldRef.FieldPath == field
+						return v.Name == name && v.ValueFrom != nil && v.ValueFrom.FieldRef != nil &&
+							v.ValueFrom.FieldRef.FieldPath == field
 					}) {
 						t.Errorf("%s: the provisioner's environment lacks %s", e.name, name)
 					}

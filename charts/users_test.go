@@ -28,7 +28,8 @@ func TestUserRoles(t *testing.T) {
 			roles[r.Name] = r
 		}
 	}
-	for name, part := range map[string][]string{"weir-view": {"view", "edit", "admin"}, "weir-edit": {"edit", "admin"}, "weir-storage-admin": nil} {
+	for name, part := range map[string][]string{"weir-view": {"view", "edit", "admin"}, "weir-edit": {"edit", "admin"},
+		"weir-storage-admin": nil} {
 		r := roles[name]
 		if r == nil {
 			t.Errorf("there is no ClusterRole %s", name)
@@ -72,8 +73,10 @@ func (c cluster) userRoles(t *testing.T) {
 		subject := func(user string) []rbacv1.Subject {
 			return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}
 		}
-		create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: namespace}, RoleRef: ref, Subjects: subject(lab + " " + role)})
-		create(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "user-" + role}, RoleRef: ref, Subjects: subject("cluster " + role)})
+		create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: namespace}, RoleRef: ref,
+			Subjects: subject(lab + " " + role)})
+		create(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "user-" + role}, RoleRef: ref,
+			Subjects: subject("cluster " + role)})
 	}
 	const in, out, none = namespace, "default", ""
 	type asked struct{ user, verb, resource, namespace string }
@@ -105,7 +108,8 @@ func (c cluster) userRoles(t *testing.T) {
 			group = ""
 		}
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: q.user,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: q.verb, Group: group, Resource: q.resource, Namespace: q.namespace}}}
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: q.verb, Group: group, Resource: q.resource,
+				Namespace: q.namespace}}}
 		// What the authorizer knows of new roles is a little behind the API.
 		ctx, cancel := context.WithTimeout(t.Context(), hangGuard)
 		for {

@@ -62,7 +62,9 @@ func ofGeoVolume(obj client.Object) bool {
 // changed since it was read, or is another of the same name, is a conflict: it is looked at again.
 func (o *operator) erase(ctx context.Context, obj client.Object) error {
 	if why := notOurs(obj); why != "" {
-		return stopped(v1alpha1.ReasonConflict, fmt.Sprintf("the operator did not make the object %s (%s), and does not delete it: delete it if nobody needs it", obj.GetName(), why))
+		return stopped(v1alpha1.ReasonConflict,
+			fmt.Sprintf("the operator did not make the object %s (%s), and does not delete it: delete it if nobody needs it",
+				obj.GetName(), why))
 	}
 	uid, version := obj.GetUID(), obj.GetResourceVersion()
 	return client.IgnoreNotFound(o.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &version}))

@@ -39,7 +39,8 @@ func TestEraseOnlyWhatItMade(t *testing.T) {
 		return &v1alpha1.GeoVolumeContent{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: labels}}
 	}
 	yes, marked := true, map[string]string{v1alpha1.VolumeLabel: "x"}
-	geoVolume := &metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GeoVolume", Name: "x", UID: "1", Controller: &yes}
+	geoVolume := &metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GeoVolume", Name: "x", UID: "1",
+		Controller: &yes}
 	other := &metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "x", UID: "1", Controller: &yes}
 
 	for _, c := range []struct {

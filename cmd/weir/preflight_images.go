@@ -33,7 +33,8 @@ func images(ctx context.Context, cs kubernetes.Interface, namespace string) []fi
 	f := finding{Check: "images"}
 	list, err := cs.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		f.Verdict, f.Found, f.Mend = doubt, err.Error(), "to have images checked, give a kubeconfig whose user may list the pods of namespace "+namespace
+		f.Verdict, f.Found, f.Mend = doubt, err.Error(),
+			"to have images checked, give a kubeconfig whose user may list the pods of namespace "+namespace
 		return []finding{f}
 	}
 	all, failed := map[string]bool{}, map[string]*pull{}
@@ -107,11 +108,15 @@ func (p *pull) mend(image, namespace string) string {
 	case p.reason == "InvalidImageName":
 		return "correct imageRegistry, or the image's registry, repository, tag or digest, in the chart's values"
 	case says("unauthorized", "authorization failed", "denied", "forbidden", "authentication required"):
-		return "name a Secret of namespace " + namespace + " with the registry's credentials in imagePullSecrets, and see that they may pull " + image
+		return "name a Secret of namespace " + namespace + " with the registry's credentials in imagePullSecrets, and see that they " +
+			"may pull " + image
 	case says("not found", "manifest unknown", "name unknown", "does not exist"):
-		return "push it there (`make images PUSH=...` pushes Weir's), or correct imageRegistry, or the image's registry, repository, tag or digest, in the chart's values"
-	case says("no such host", "dial tcp", "timeout", "connection refused", "no route", "unreachable", "x509", "tls:", "http response to https"):
-		return "see that these nodes reach the registry, know its name and trust its certificate; or set imageRegistry to one that they reach"
+		return "push it there (`make images PUSH=...` pushes Weir's), or correct imageRegistry, or the image's registry, repository, " +
+			"tag or digest, in the chart's values"
+	case says("no such host", "dial tcp", "timeout", "connection refused", "no route", "unreachable", "x509", "tls:",
+		"http response to https"):
+		return "see that these nodes reach the registry, know its name and trust its certificate; or set imageRegistry to one that " +
+			"they reach"
 	case says("no match for platform", "exec format"):
 		return "push the image for the nodes' architecture too"
 	}

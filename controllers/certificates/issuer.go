@@ -38,7 +38,8 @@ func ParseWanted(text string) (Wanted, error) {
 	}
 	for _, h := range w.Hosts {
 		if h == "" || strings.Contains(h, "$(") {
-			return Wanted{}, fmt.Errorf("--issue %q: host %q is no address: the Service that has it was not there when this pod began; it is tried again", text, h)
+			return Wanted{}, fmt.Errorf("--issue %q: host %q is no address: the Service that has it was not there when this pod "+
+				"began; it is tried again", text, h)
 		}
 	}
 	return w, nil
@@ -114,7 +115,8 @@ func (i *Issuer) authority(ctx context.Context) (*authority, error) {
 		return fail("%w: put the federation's ca.crt and ca.key there, or give certificates that were issued elsewhere", err)
 	}
 	if parsed.Federation() != i.Federation {
-		return fail("it is the authority of federation %q, and --federation is %q: correct one of the two", parsed.Federation(), i.Federation)
+		return fail("it is the authority of federation %q, and --federation is %q: correct one of the two", parsed.Federation(),
+			i.Federation)
 	}
 	p, err := parsed.Pair()
 	if err != nil {

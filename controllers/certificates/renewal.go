@@ -74,7 +74,8 @@ func (r *Renewal) Start(ctx context.Context) error {
 func (r *Renewal) Look(ctx context.Context) error {
 	a, err := r.authority(ctx)
 	if err == nil && a == nil {
-		err = fmt.Errorf("secret %s/%s is gone: put it back from its copy; without one, delete the Secrets of all certificates too, and have `weir setup` make all anew", r.Namespace, r.Authority)
+		err = fmt.Errorf("secret %s/%s is gone: put it back from its copy; without one, delete the Secrets of all certificates too, "+
+			"and have `weir setup` make all anew", r.Namespace, r.Authority)
 	}
 	if err != nil {
 		return r.failed(ctx, r.Authority, nil, err)
@@ -97,9 +98,11 @@ func (r *Renewal) Look(ctx context.Context) error {
 func (r *Renewal) renew(ctx context.Context, a *authority, name string, secret *corev1.Secret) error {
 	switch {
 	case secret == nil:
-		return fmt.Errorf("secret %s/%s is gone: run `helm upgrade`; or delete the Job weir-setup-... and have it applied again: it makes the Secret", r.Namespace, name)
+		return fmt.Errorf("secret %s/%s is gone: run `helm upgrade`; or delete the Job weir-setup-... and have it applied again: it "+
+			"makes the Secret", r.Namespace, name)
 	case secret.Labels[managedBy] != bySetup:
-		return fmt.Errorf("secret %s/%s was not made by `weir setup`, its label %s is %q: it is left alone; if it is yours, use certificates.mode=existing",
+		return fmt.Errorf("secret %s/%s was not made by `weir setup`, its label %s is %q: it is left alone; if it is yours, use "+
+			"certificates.mode=existing",
 			r.Namespace, name, managedBy, secret.Labels[managedBy])
 	}
 	cert, id, err := r.held(secret)
@@ -136,7 +139,8 @@ func (r *Renewal) renew(ctx context.Context, a *authority, name string, secret *
 // key; it is checked as of the time when it began.
 func (r *Renewal) held(secret *corev1.Secret) (*x509.Certificate, pki.Identity, error) {
 	fail := func(err error) (*x509.Certificate, pki.Identity, error) {
-		return nil, pki.Identity{}, fmt.Errorf("secret %s/%s: %w: delete it, and run `helm upgrade`: `weir setup` makes it anew", r.Namespace, secret.Name, err)
+		return nil, pki.Identity{}, fmt.Errorf("secret %s/%s: %w: delete it, and run `helm upgrade`: `weir setup` makes it anew",
+			r.Namespace, secret.Name, err)
 	}
 	cert, err := leaf(secret.Data[corev1.TLSCertKey])
 	if err != nil {
@@ -149,7 +153,8 @@ func (r *Renewal) held(secret *corev1.Secret) (*x509.Certificate, pki.Identity, 
 	}
 	id := creds.Identity()
 	if id.Federation != r.Federation || id.Organization != r.Organization || id.Site != r.Site {
-		return fail(fmt.Errorf("its certificate is of %s, and this is site %s of %s in federation %s", id.String(), r.Site, r.Organization, r.Federation))
+		return fail(fmt.Errorf("its certificate is of %s, and this is site %s of %s in federation %s", id.String(), r.Site,
+			r.Organization, r.Federation))
 	}
 	return cert, id, nil
 }
@@ -173,10 +178,12 @@ func (r *Renewal) tellEnd(ctx context.Context, a *authority) {
 		return
 	}
 	end := a.cert.NotAfter.UTC().Format(time.RFC3339)
-	r.Log.WarnContext(ctx, "the federation's authority nears its end, and with it all certificates: have another one take over (docs/operations.md, Certificates)",
+	r.Log.WarnContext(ctx, "the federation's authority nears its end, and with it all certificates: have another one take over "+
+		"(docs/kubernetes/install.md, Certificates)",
 		"secret", r.Authority, "expires", end)
 	r.Events.Eventf(a.secret, nil, corev1.EventTypeWarning, ReasonAuthorityExpires, "Renew",
-		"the federation's authority ends at %s, and all its certificates with it: it is not replaced by itself; have another one take over (docs/operations.md, Certificates)", end)
+		"the federation's authority ends at %s, and all its certificates with it: it is not replaced by itself; have another one take "+
+			"over (docs/kubernetes/install.md, Certificates)", end)
 }
 
 // time tells whether it is time to tell of something again, and takes note that it is told.

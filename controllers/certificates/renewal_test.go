@@ -147,7 +147,8 @@ func TestRenewsInTime(t *testing.T) {
 		t.Errorf("in two years, certificates of 90 days were renewed %d times, want about 2 × 12", n)
 	}
 	c, err := leaf(s.secret("weir-gateway-tls").Data["tls.crt"])
-	if err != nil || !slices.Equal(c.DNSNames, []string{"gateway.ams"}) || len(c.IPAddresses) != 1 || !c.IPAddresses[0].Equal(net.IPv4(192, 0, 2, 7)) {
+	if err != nil || !slices.Equal(c.DNSNames, []string{"gateway.ams"}) || len(c.IPAddresses) != 1 ||
+		!c.IPAddresses[0].Equal(net.IPv4(192, 0, 2, 7)) {
 		t.Errorf("after renewals its hosts are %v and %v (%v)", c.DNSNames, c.IPAddresses, err)
 	}
 	if _, there := s.secret("weir-gateway-tls").Data["ca.key"]; there {
@@ -175,7 +176,8 @@ func TestAuthorityEnds(t *testing.T) {
 	s.log.Reset()
 	s.now = s.now.Add(2 * day)
 	s.look()
-	if e := s.happened(); len(e) != 1 || !strings.Contains(e[0], "Warning "+ReasonAuthorityExpires) || !strings.Contains(e[0], "2035-12-30") {
+	if e := s.happened(); len(e) != 1 || !strings.Contains(e[0], "Warning "+ReasonAuthorityExpires) || !strings.Contains(e[0],
+		"2035-12-30") {
 		t.Errorf("events %q, want one that the authority ends at 2035-12-30", e)
 	}
 	if !strings.Contains(s.log.String(), "level=WARN") || !strings.Contains(s.log.String(), "nears its end") {
@@ -291,7 +293,8 @@ func TestNotRenewed(t *testing.T) {
 			s := newSite(t)
 			s.now = s.now.Add(61 * day)
 			c.spoil(s, s.secret("weir-gateway-tls"))
-			if err := s.renewal.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "weir-gateway-tls") || !strings.Contains(err.Error(), c.says) {
+			if err := s.renewal.Look(t.Context()); err == nil || !strings.Contains(err.Error(), "weir-gateway-tls") ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want it to name the Secret and say %q", err, c.says)
 			}
 			if !slices.Equal(s.written, []string{"weir-operator-tls"}) {
