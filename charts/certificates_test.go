@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/weir-storage/weir/controllers/certificates"
+	issuing "github.com/weir-storage/weir/controllers/certificates"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -22,20 +22,20 @@ import (
 // the operator renews them when most of their time is over; it reads and writes no other Secret.
 func (c cluster) certificates(t *testing.T) {
 	ctx, now := t.Context(), time.Now()
-	issuer := func(account string) certificates.Issuer {
+	issuer := func(account string) issuing.Issuer {
 		as := c.as(t, account)
-		return certificates.Issuer{
-			Secrets:    certificates.Secrets{Reader: as, Client: as, Namespace: namespace, Tell: t.Logf},
+		return issuing.Issuer{
+			Secrets:    issuing.Secrets{Reader: as, Client: as, Namespace: namespace, Tell: t.Logf},
 			Federation: "trial", Organization: "Example University", Site: "here",
 			Authority: "weir-authority", ValidFor: 90 * 24 * time.Hour, Now: func() time.Time { return now },
 		}
 	}
-	var wanted []certificates.Wanted
+	var wanted []issuing.Wanted
 	var renewed []string
 	for _, w := range workloads(render(t, trial()...)) {
 		for _, a := range w.pod.Spec.Containers[0].Args {
 			if v, ok := strings.CutPrefix(a, "--issue="); ok {
-				one, err := certificates.ParseWanted(strings.NewReplacer("$(WEIR_GATEWAY_SERVICE_HOST)", "10.0.0.7",
+				one, err := issuing.ParseWanted(strings.NewReplacer("$(WEIR_GATEWAY_SERVICE_HOST)", "10.0.0.7",
 					"$(WEIR_REGISTRY_SERVICE_HOST)", "10.0.0.8").Replace(v))
 				if err != nil {
 					t.Fatal(err)
@@ -51,7 +51,7 @@ func (c cluster) certificates(t *testing.T) {
 	if err := setup.Ensure(ctx, wanted, 10*365*24*time.Hour); err != nil || len(wanted) != 5 || len(renewed) != 5 {
 		t.Fatalf("weir setup makes %d certificates, and %d are renewed: %v", len(wanted), len(renewed), err)
 	}
-	r := &certificates.Renewal{Issuer: issuer("weir-operator"), Certificates: renewed,
+	r := &issuing.Renewal{Issuer: issuer("weir-operator"), Certificates: renewed,
 		Events: events.NewFakeRecorder(100), Log: slog.New(slog.DiscardHandler)}
 	serials := func() (all []string) {
 		t.Helper()
