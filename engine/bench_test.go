@@ -11,7 +11,7 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-func newFile(t testing.TB, v volume.Volume, dir volume.Handle, name string) volume.Handle {
+func newFile(t testing.TB, v volume.Changer, dir volume.Handle, name string) volume.Handle {
 	t.Helper()
 	mode := uint32(0o644)
 	c, err := v.Create(t.Context(), asRoot, dir, name, volume.CreateArgs{

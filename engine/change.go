@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -34,7 +35,7 @@ func (e *Engine) begin() (*tx, error) {
 	case e.failed != nil:
 		return nil, e.failed
 	case !e.leading:
-		return nil, ErrNotHome
+		return nil, journal.ErrNotHome
 	}
 	// Without what the clock knows besides the time, so that a repeat is told the same.
 	t := &tx{now: e.cfg.Now().Round(0).UTC()}
@@ -140,27 +141,30 @@ func (t *tx) record(id volume.OpID, result []byte) *segment.Record {
 	return rec
 }
 
-// append appends a record and makes it what the next change sees, and each read
-// that begins after a member could have shown it. The caller holds turn, so the
-// order of the log is the order of the overlay.
-// If the log does not know whether it has the record, nobody is shown it, and noted is false.
-func (e *Engine) append(ctx context.Context, t *tx, rec *segment.Record, unstable bool) (end segment.Position, noted bool, err error) {
-	end, err = e.cfg.Journal.Append(ctx, rec, func(end segment.Position) {
-		noted = true
-		p := pendingRecord{end: end, epoch: rec.Epoch, ops: meta.Operations(rec), touched: rec.Touched, unstable: unstable}
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.overlay.Apply(p.ops, end)
-		e.queue(p)
-		e.kick()
-	})
+// appendRecord appends a record. The caller holds turn, so the order of the log is the order of the
+// overlay. If the log does not know whether it has the record, nobody is shown it, and shown is
+// false.
+func (e *Engine) appendRecord(ctx context.Context, rec *segment.Record, unstable bool) (end segment.Position, shown bool, err error) {
+	e.appending.unstable, e.appending.shown = unstable, false
+	end, err = e.journal.Append(ctx, rec)
 	if err != nil {
 		return segment.Position{}, false, err
 	}
-	if l, ok := e.Locker.(*lockTable); ok {
-		l.releaseFiles(t.gone)
+	return end, e.appending.shown, nil
+}
+
+// Show implements journal.Leader. The record becomes what the next change sees, and each read that
+// begins after another gateway could have shown it. It runs inside of appendRecord's Append.
+func (e *Engine) Show(rec *segment.Record, end segment.Position) {
+	e.appending.shown = true
+	p := pendingRecord{
+		end: end, epoch: rec.Epoch, ops: meta.Operations(rec), touched: rec.Touched, unstable: e.appending.unstable,
 	}
-	return end, noted, nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.overlay.Apply(p.ops, end)
+	e.queue(p)
+	e.kick()
 }
 
 // change runs f in the critical section, once for each r.ID (rule 22), and
@@ -180,19 +184,19 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 		return fail(volume.ErrInvalid)
 	}
 	done, err := execute(ctx, e, r, c, unstable, f)
-	for errors.Is(err, ErrNoRoom) && e.waitRoom(ctx) {
+	for errors.Is(err, journal.ErrFull) && e.waitRoom(ctx) {
 		done, err = execute(ctx, e, r, c, unstable, f)
 	}
 	werr := e.waitCommitted(ctx, done.shown)
 	// That a record of this epoch is committed proves that nobody was home since. What else is told, the promises have to vouch for.
 	if werr == nil && !done.proved {
-		werr = e.cfg.Journal.MayServe()
-		for werr != nil && done.recorded && e.leads(done.epoch) && pause(ctx) {
-			werr = e.cfg.Journal.MayServe() // what was done can only be told: who asks again would wait for its commit
+		werr = e.mayServe()
+		for werr != nil && done.recorded && e.leads(done.epoch) && e.moment(ctx) {
+			werr = e.mayServe() // what was done can only be told: who asks again would wait for its commit
 		}
 	}
 	if werr == nil && done.epoch != 0 && !e.leads(done.epoch) {
-		werr = ErrNotHome // the record may have been dropped, and the position be another one's
+		werr = journal.ErrNotHome // the record may have been dropped, and the position be another one's
 	}
 	switch {
 	case werr != nil && done.recorded:
@@ -208,14 +212,21 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 
 // waitRoom waits until a change that found no room in the log may be tried again, and tells whether it may.
 func (e *Engine) waitRoom(ctx context.Context) bool {
-	w, ok := e.cfg.Journal.(RoomWaiter)
-	return ok && w.WaitRoom(ctx) == nil
+	return e.journal.WaitRoom(ctx) == nil
 }
 
-// pause waits a moment and returns true, or false when ctx ends.
-func pause(ctx context.Context) bool {
+// mayServe is the journal's, as an outcome of the volume contract.
+func (e *Engine) mayServe() error {
+	if err := e.journal.MayServe(); err != nil {
+		return fmt.Errorf("%w: %v", volume.ErrDelay, err)
+	}
+	return nil
+}
+
+// moment waits 10 ms and returns true, or false when ctx ends.
+func (e *Engine) moment(ctx context.Context) bool {
 	select {
-	case <-time.After(10 * time.Millisecond):
+	case <-e.cfg.Clock.After(10 * time.Millisecond):
 		return true
 	case <-ctx.Done():
 		return false
@@ -270,12 +281,12 @@ func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T]
 		e.remember(r.ID, transientResult{err: err, pos: x.shown, result: c.encode(x.value)})
 		return x, err
 	}
-	end, noted, err := e.append(ctx, t, rec, unstable)
+	end, shown, err := e.appendRecord(ctx, rec, unstable)
 	if err != nil {
 		return x, err
 	}
 	x.end, x.recorded = end, true
-	if !unstable || !noted { // what nobody knows is waited for: the wait ends with the role
+	if !unstable || !shown { // what nobody knows is waited for: the wait ends with the role
 		x.shown, x.proved = end, true
 	}
 	return x, nil

@@ -122,7 +122,7 @@ func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent) 
 		slots[x.Ref] = append(slots[x.Ref], i)
 	}
 	if len(missing) > 0 {
-		read, err := e.cfg.Journal.ReadBlocks(ctx, missing)
+		read, err := e.journal.ReadBlocks(ctx, missing)
 		if err != nil {
 			return nil, fmt.Errorf("read %d blocks from segment %d on: %w", len(missing), missing[0].Seq, err)
 		}

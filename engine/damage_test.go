@@ -175,7 +175,7 @@ func TestLostBlock(t *testing.T) {
 func TestNoPlaintextOnDisk(t *testing.T) {
 	root := t.TempDir()
 	e := openEngine(t, vfs.Default, newMemJournal(), func(c *Config) { c.Dir = filepath.Join(root, "meta") })
-	e.cfg.Journal.(*memJournal).committed = e.Committed
+	e.journal.(*memJournal).machine = e
 	if err := e.Lead(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestNoPlaintextOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(Config{
-		ID: testID, FS: vfs.Default, Dir: filepath.Join(root, "meta"), DataKey: [32]byte{9}, Journal: newMemJournal(),
+		ID: testID, FS: vfs.Default, Dir: filepath.Join(root, "meta"), DataKey: [32]byte{9},
 		Now: e.cfg.Now, Rand: e.cfg.Rand, Logger: e.cfg.Logger,
 	}); err == nil {
 		t.Error("metadata opens with another key")

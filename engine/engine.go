@@ -15,9 +15,11 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/jonboulle/clockwork"
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -27,9 +29,9 @@ type Config struct {
 	FS      vfs.FS // holds Dir; the engine encrypts all that it puts there
 	Dir     string // for metadata; made if it is not there
 	DataKey [32]byte
-	Journal Journal
 	Now     func() time.Time
-	Rand    io.Reader // secure random source
+	Clock   clockwork.Clock // for waits
+	Rand    io.Reader       // secure random source
 	Logger  *slog.Logger
 
 	Bytes    uint64        // room for data; default 1 TiB. See SetRoom
@@ -37,7 +39,6 @@ type Config struct {
 	RootMode uint32        // of a volume that is empty; default 0755
 	Cache    *BlockCache   // default: 16 MiB for this volume
 	Pebble   *pebble.Cache // shared cache of metadata; default: a small one
-	Locks    volume.Locker // default: a table in this engine's memory
 
 	// MayBeHeld tells whether another gateway may hold h. The home knows that,
 	// since gateways register what they hold (rule 23), and says yes while it is not
@@ -49,10 +50,9 @@ type Config struct {
 	Verifier func(epoch uint64) volume.Verifier
 }
 
-// Engine is one volume at one gateway. Make one with Open.
+// Engine is one volume at one gateway: a volume.Volume but for the locks, which are its home's, and
+// the journal.Machine of the volume's log. Make one with Open and Attach.
 type Engine struct {
-	volume.Locker
-
 	cfg   Config
 	log   *slog.Logger
 	store *meta.Store
@@ -61,8 +61,11 @@ type Engine struct {
 	room  struct{ bytes, inodes atomic.Uint64 }
 
 	readOnly atomic.Bool
+	journal  journal.Journal // of Attach
 
 	turn chan struct{} // a lock that can be waited for with a context; see the package comment
+	// The record that appendRecord is adding, for Show; guarded by turn.
+	appending struct{ unstable, shown bool }
 	// Numbers given in the epoch numbered; guarded by turn.
 	counter, numbered uint64
 
@@ -91,10 +94,14 @@ type Engine struct {
 	}
 }
 
-var _ volume.Volume = (*Engine)(nil)
+var (
+	_ volume.Reader   = (*Engine)(nil)
+	_ volume.Changer  = (*Engine)(nil)
+	_ journal.Machine = (*Engine)(nil)
+)
 
 // Open opens the volume's metadata. The engine is a follower until Lead; records
-// after Applied are to be ingested.
+// after Applied are to be ingested. Attach comes before the first operation.
 func Open(cfg Config) (*Engine, error) {
 	if cfg.Bytes == 0 {
 		cfg.Bytes = 1 << 40
@@ -126,7 +133,7 @@ func Open(cfg Config) (*Engine, error) {
 	}
 	state := store.State()
 	e := &Engine{
-		Locker: cfg.Locks, cfg: cfg, log: log, store: store, cache: cfg.Cache,
+		cfg: cfg, log: log, store: store, cache: cfg.Cache,
 		turn:  make(chan struct{}, 1),
 		epoch: state.Epoch, end: state.Position, commit: state.Position, applied: state.Position,
 		names: make(map[uint64]segment.Position), data: make(map[uint64]segment.Position),
@@ -136,11 +143,12 @@ func Open(cfg Config) (*Engine, error) {
 	e.holds.dying = make(map[volume.Handle]bool)
 	e.ahead.init()
 	e.SetRoom(cfg.Bytes, cfg.Inodes)
-	if e.Locker == nil {
-		e.Locker = &lockTable{engine: e}
-	}
 	return e, nil
 }
+
+// Attach gives the engine the journal of its volume's log. It is called once, before any operation
+// and before Lead; Ingest, Committed, Drop and Applied work without it.
+func (e *Engine) Attach(j journal.Journal) { e.journal = j }
 
 // ID implements volume.Volume.
 func (e *Engine) ID() volume.ID { return e.cfg.ID }
@@ -208,6 +216,10 @@ func (e *Engine) wrap(p place, err error) error {
 	case err == nil || errors.As(err, &done):
 		return err
 	case outcomeOf(err) != nil:
+	case errors.Is(err, journal.ErrNotHome): // ask the new home
+		err = fmt.Errorf("%w: %w", volume.ErrDelay, err)
+	case errors.Is(err, journal.ErrFull):
+		err = fmt.Errorf("%w: %w", volume.ErrNoSpace, err)
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("%w: %w", volume.ErrDelay, err)
 	default:

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/jonboulle/clockwork"
 
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 	"github.com/weir-storage/weir/volume/volumetest"
 )
@@ -28,11 +30,17 @@ type host struct {
 	journal *memJournal
 	epoch   uint64
 	config  func(*Config)
+	wrap    func(*memJournal) journal.Journal // nil: the engine has the journal itself
 	*Engine
 }
 
 func newHost(t testing.TB, config func(*Config)) *host {
-	h := &host{TB: t, fs: vfs.NewCrashableMem(), journal: newMemJournal(), config: config}
+	return newHostOver(t, config, nil)
+}
+
+// newHostOver has the engine write to what wrap makes of its journal.
+func newHostOver(t testing.TB, config func(*Config), wrap func(*memJournal) journal.Journal) *host {
+	h := &host{TB: t, fs: vfs.NewCrashableMem(), journal: newMemJournal(), config: config, wrap: wrap}
 	h.open()
 	h.lead()
 	t.Cleanup(func() {
@@ -46,18 +54,22 @@ func newHost(t testing.TB, config func(*Config)) *host {
 // open opens the engine on the disk as it is, and replays the log.
 func (h *host) open() {
 	h.Helper()
-	h.Engine = openEngine(h, h.fs, h.journal, h.config)
+	var j journal.Journal = h.journal
+	if h.wrap != nil {
+		j = h.wrap(h.journal)
+	}
+	h.Engine = openEngine(h, h.fs, j, h.config)
 	h.journal.mu.Lock()
-	h.journal.committed = h.Committed
+	h.journal.machine = h.Engine
 	h.journal.mu.Unlock()
 	h.replay()
 }
 
-func openEngine(t testing.TB, fs vfs.FS, j Journal, config func(*Config)) *Engine {
+func openEngine(t testing.TB, fs vfs.FS, j journal.Journal, config func(*Config)) *Engine {
 	t.Helper()
 	cfg := Config{
-		ID: testID, FS: fs, Dir: "meta", DataKey: testKey, Journal: j, Rand: rand.Reader,
-		Now: time.Now, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+		ID: testID, FS: fs, Dir: "meta", DataKey: testKey, Rand: rand.Reader,
+		Now: time.Now, Clock: clockwork.NewRealClock(), Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 		RootMode: 0o777,
 	}
 	if config != nil {
@@ -67,6 +79,7 @@ func openEngine(t testing.TB, fs vfs.FS, j Journal, config func(*Config)) *Engin
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.Attach(j)
 	return e
 }
 
@@ -109,15 +122,15 @@ func TestVolume(t *testing.T) {
 		return volumetest.Subject{
 			Open: func() volume.Volume {
 				h = newHost(t, nil)
-				return h.Engine
+				return withLocks(h.Engine)
 			},
 			Restart: func() volume.Volume {
 				h.crash()
-				return h.Engine
+				return withLocks(h.Engine)
 			},
 			SetReadOnly: func(on bool) { h.SetReadOnly(on) },
 			Small: func(bytes uint64) volume.Volume {
-				return newHost(t, func(c *Config) { c.Bytes = bytes }).Engine
+				return withLocks(newHost(t, func(c *Config) { c.Bytes = bytes }).Engine)
 			},
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -112,7 +113,7 @@ func TestLeadAgain(t *testing.T) {
 		}
 	}()
 	h.journal.setHome(false)
-	if err := h.Lead(t.Context(), 1); !errors.Is(err, ErrNotHome) {
+	if err := h.Lead(t.Context(), 1); !errors.Is(err, journal.ErrNotHome) {
 		t.Fatalf("lead without a log: %v", err)
 	}
 	h.journal.setHome(true)

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-storage/weir/cachepool/crashfs"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -40,7 +41,7 @@ func TestWriteOverManyExtents(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.journal.mu.Lock()
-	ops := len(h.journal.entries[len(h.journal.entries)-1].Rec.Ops)
+	ops := len(h.journal.entries[len(h.journal.entries)-1].Record.Ops)
 	h.journal.mu.Unlock()
 	if ops > 10 {
 		t.Errorf("the record has %d operations", ops)
@@ -83,6 +84,7 @@ func TestFullPoolTakesRemovals(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := openEngine(t, vfs.NewMem(), logJournal{l}, nil)
+	l.ShowTo(e)
 	defer func() {
 		if err := errors.Join(e.Close(), l.Close()); err != nil {
 			t.Error(err)
@@ -137,11 +139,11 @@ type fullJournal struct {
 	room  chan error
 }
 
-func (j *fullJournal) Append(ctx context.Context, rec *segment.Record, note func(segment.Position)) (segment.Position, error) {
+func (j *fullJournal) Append(ctx context.Context, rec *segment.Record) (segment.Position, error) {
 	if len(rec.Blocks) > 0 && len(j.room) == 0 {
-		return segment.Position{}, ErrNoRoom
+		return segment.Position{}, journal.ErrFull
 	}
-	return j.memJournal.Append(ctx, rec, note)
+	return j.memJournal.Append(ctx, rec)
 }
 
 func (j *fullJournal) WaitRoom(ctx context.Context) error {
@@ -159,9 +161,9 @@ func (j *fullJournal) WaitRoom(ctx context.Context) error {
 func TestWaitForRoomHoldsNobodyUp(t *testing.T) {
 	for _, give := range []error{nil, errors.New("no use")} {
 		j := &fullJournal{waits: make(chan struct{}, 1), room: make(chan error, 1)}
-		h := newHost(t, func(c *Config) {
-			j.memJournal = c.Journal.(*memJournal)
-			c.Journal = j
+		h := newHostOver(t, nil, func(m *memJournal) journal.Journal {
+			j.memJournal = m
+			return j
 		})
 		f := newFile(t, h, volume.Root, "f")
 		newFile(t, h, volume.Root, "g")

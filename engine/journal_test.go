@@ -9,22 +9,23 @@ import (
 	"sync"
 
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 )
 
 // memJournal is a Journal in memory, in which a test decides what is committed,
 // what is lost, and who is home. What is appended is durable at once, and
 // committed at once unless hold is set.
 type memJournal struct {
-	mu        sync.Mutex
-	committed func(segment.Position) // the engine's Committed
-	entries   []Entry
-	blocks    map[segment.BlockRef][]byte
-	counter   uint64
-	commit    segment.Position
-	term      int  // of the role, so that waits of an old one end
-	home      bool // the role
-	hold      bool // commits wait for release
-	changed   chan struct{}
+	mu      sync.Mutex
+	machine journal.Machine // nil: nobody is told
+	entries []journal.Entry
+	blocks  map[segment.BlockRef][]byte
+	counter uint64
+	commit  segment.Position
+	term    int  // of the role, so that waits of an old one end
+	home    bool // the role
+	hold    bool // commits wait for release
+	changed chan struct{}
 
 	appended   func() // runs before Append returns, when the record is in the log and, unless held, committed
 	waits      int    // calls of WaitCommitted that got beyond beforeWait
@@ -45,22 +46,22 @@ func (j *memJournal) end() segment.Position {
 	return segment.Position{}
 }
 
-func (j *memJournal) Append(ctx context.Context, rec *segment.Record, note func(segment.Position)) (segment.Position, error) {
-	end, err := j.append(ctx, rec, note)
+func (j *memJournal) Append(ctx context.Context, rec *segment.Record) (segment.Position, error) {
+	end, err := j.add(ctx, rec)
 	if err == nil && j.appended != nil {
 		j.appended()
 	}
 	return end, err
 }
 
-func (j *memJournal) append(ctx context.Context, rec *segment.Record, note func(segment.Position)) (segment.Position, error) {
+func (j *memJournal) add(ctx context.Context, rec *segment.Record) (segment.Position, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return segment.Position{}, err
 	}
 	if !j.home {
-		return segment.Position{}, ErrNotHome
+		return segment.Position{}, journal.ErrNotHome
 	}
 	end := j.end()
 	end.Seq = 1
@@ -76,8 +77,8 @@ func (j *memJournal) append(ctx context.Context, rec *segment.Record, note func(
 	}
 	// What a follower gets was decoded: it shares no memory with the home's.
 	kept.Ops = cloneOps(rec.Ops)
-	note(end)
-	j.entries = append(j.entries, Entry{Rec: &kept, End: end})
+	j.machine.Show(rec, end)
+	j.entries = append(j.entries, journal.Entry{Record: &kept, End: end})
 	if !j.hold {
 		j.advance(end)
 	}
@@ -97,8 +98,8 @@ func (j *memJournal) advance(pos segment.Position) {
 	if j.commit.Less(pos) {
 		j.commit = pos
 	}
-	if j.committed != nil {
-		j.committed(j.commit)
+	if j.machine != nil {
+		j.machine.Committed(j.commit)
 	}
 	j.wake()
 }
@@ -157,7 +158,7 @@ func (j *memJournal) WaitCommitted(ctx context.Context, pos segment.Position) er
 		case done:
 			return nil
 		case lost:
-			return ErrNotHome
+			return journal.ErrNotHome
 		}
 		select {
 		case <-ch:
@@ -176,6 +177,8 @@ func (j *memJournal) MayServe() error {
 	defer j.mu.Unlock()
 	return j.mayServe
 }
+
+func (j *memJournal) WaitRoom(context.Context) error { return journal.ErrFull }
 
 func (j *memJournal) ReadBlocks(_ context.Context, refs []segment.BlockRef) ([][]byte, error) {
 	j.mu.Lock()
@@ -196,10 +199,10 @@ func (j *memJournal) ReadBlocks(_ context.Context, refs []segment.BlockRef) ([][
 }
 
 // after returns the entries that end after pos, and how far the log is committed.
-func (j *memJournal) after(pos segment.Position) ([]Entry, segment.Position) {
+func (j *memJournal) after(pos segment.Position) ([]journal.Entry, segment.Position) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var out []Entry
+	var out []journal.Entry
 	for _, en := range j.entries {
 		if pos.Less(en.End) {
 			out = append(out, en)

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-storage/weir/cachepool/crashfs"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 	"github.com/weir-storage/weir/volume/volumetest"
 )
@@ -28,13 +29,13 @@ import (
 // is fsynced in its own log.
 type logJournal struct{ *log.Log }
 
-func (j logJournal) Append(_ context.Context, rec *segment.Record, note func(segment.Position)) (segment.Position, error) {
-	end, err := j.Log.AppendNoted(rec, note)
+func (j logJournal) Append(_ context.Context, rec *segment.Record) (segment.Position, error) {
+	end, err := j.Log.Append(rec)
 	switch {
 	case errors.Is(err, cachepool.ErrFull):
-		return end, errors.Join(volume.ErrNoSpace, err)
+		return end, errors.Join(journal.ErrFull, err)
 	case err != nil:
-		return end, errors.Join(ErrNotHome, err)
+		return end, errors.Join(journal.ErrNotHome, err)
 	}
 	j.Sync(end)
 	return end, nil
@@ -43,12 +44,14 @@ func (j logJournal) Append(_ context.Context, rec *segment.Record, note func(seg
 func (j logJournal) WaitCommitted(ctx context.Context, pos segment.Position) error {
 	err := j.Wait(ctx, pos)
 	if err != nil && ctx.Err() == nil {
-		err = errors.Join(ErrNotHome, err)
+		err = errors.Join(journal.ErrNotHome, err)
 	}
 	return err
 }
 
 func (j logJournal) MayServe() error { return nil }
+
+func (j logJournal) WaitRoom(context.Context) error { return journal.ErrFull }
 
 // logHost is an engine over a real log, on disks that lose power.
 type logHost struct {
@@ -87,19 +90,20 @@ func (h *logHost) open() {
 	h.ok(err)
 	dir, err := h.pool.Volume(testID.String())
 	h.ok(err)
-	var journal logJournal
-	h.engine = openEngine(h, h.fs, &journal, nil)
+	var j logJournal
+	h.engine = openEngine(h, h.fs, &j, nil)
 	h.log, err = log.Open(log.Config{
 		Dir: dir, Room: h.pool.Room(), Volume: segment.VolumeID(testID), DataKey: testKey,
 		Rand: rand.Reader, Now: time.Now, Logger: slog.New(slog.DiscardHandler), SegmentSize: 3 << 20, KnownApplied: h.engine.Applied(),
 	})
 	h.ok(err)
 	h.ok(h.log.Recovered().Doubt)
-	journal.Log = h.log
+	j.Log = h.log
+	h.log.ShowTo(h.engine)
 	replay := func() {
 		h.Helper()
 		h.ok(h.log.Replay(context.Background(), h.engine.lastEnd(), func(e log.Entry) error {
-			return h.engine.Ingest([]Entry{{Rec: e.Record, End: e.Pos}})
+			return h.engine.Ingest([]journal.Entry{e})
 		}))
 	}
 	replay()
@@ -143,11 +147,11 @@ func TestVolumeOverLog(t *testing.T) {
 		return volumetest.Subject{
 			Open: func() volume.Volume {
 				h = newLogHost(t)
-				return h.engine
+				return withLocks(h.engine)
 			},
 			Restart: func() volume.Volume {
 				h.crash()
-				return h.engine
+				return withLocks(h.engine)
 			},
 		}
 	})

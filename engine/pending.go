@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -38,7 +39,7 @@ func (e *Engine) Applied() segment.Position {
 // Ingest queues records that a follower or a replay got, in log order. They are
 // shown when Committed says that they are committed. An error means that the rest
 // of entries was not queued.
-func (e *Engine) Ingest(entries []Entry) error {
+func (e *Engine) Ingest(entries []journal.Entry) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, en := range entries {
@@ -49,8 +50,8 @@ func (e *Engine) Ingest(entries []Entry) error {
 			return fmt.Errorf("ingest record at %s: the log is known up to %s, drop that first", en.End, e.end)
 		}
 		p := pendingRecord{end: en.End}
-		if en.Rec != nil {
-			p.epoch, p.ops, p.touched = en.Rec.Epoch, meta.Operations(en.Rec), en.Rec.Touched
+		if en.Record != nil {
+			p.epoch, p.ops, p.touched = en.Record.Epoch, meta.Operations(en.Record), en.Record.Touched
 		}
 		e.queue(p)
 	}
@@ -77,7 +78,7 @@ func (e *Engine) queue(p pendingRecord) {
 	}
 }
 
-// Committed says that all records up to pos are committed. It does not wait until
+// Committed implements journal.Follower: all records up to pos are committed. It does not wait until
 // they are applied.
 func (e *Engine) Committed(pos segment.Position) {
 	e.mu.Lock()
@@ -217,7 +218,7 @@ func (e *Engine) Drop(after segment.Position) error {
 		e.queue(p)
 	}
 	// What was committed there is cut off too, where a person forced a takeover: positions after the cut will be given anew.
-	e.commit = minPosition(e.commit, after)
+	e.commit = segment.Earlier(e.commit, after)
 	e.cacheGen = e.cache.namespace()
 	e.notify()
 	return nil
@@ -330,6 +331,6 @@ func (e *Engine) makeRoot(ctx context.Context) error {
 	}}
 	t.add(root)
 	t.used = &meta.Accounting{Inodes: 1}
-	_, _, err = e.append(ctx, t, t.record(volume.OpID{}, nil), false)
+	_, _, err = e.appendRecord(ctx, t.record(volume.OpID{}, nil), false)
 	return err
 }

@@ -13,9 +13,15 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
+// unlocked is a volume but for its locks.
+type unlocked interface {
+	volume.Reader
+	volume.Changer
+}
+
 // picture describes all that a client can see of a volume, without numbers that
 // differ between implementations: inodes are numbered by their first path.
-func picture(t testing.TB, v volume.Volume) string {
+func picture(t testing.TB, v unlocked) string {
 	t.Helper()
 	ctx := context.Background()
 	var b strings.Builder
@@ -100,7 +106,7 @@ func randomStep(rng *rand.Rand, i int) step {
 	return s
 }
 
-func find(v volume.Volume, path string) (volume.Handle, error) {
+func find(v unlocked, path string) (volume.Handle, error) {
 	h := volume.Root
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "" {
@@ -116,7 +122,7 @@ func find(v volume.Volume, path string) (volume.Handle, error) {
 }
 
 // do makes the change. Errors of the kind that a random step provokes are its outcome.
-func (s step) do(ctx context.Context, v volume.Volume) error {
+func (s step) do(ctx context.Context, v unlocked) error {
 	r := volume.Request{ID: s.id}
 	dir, err := find(v, s.dir)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -192,7 +193,7 @@ func TestNotHome(t *testing.T) {
 	h.journal.mu.Unlock()
 	h.journal.setHome(false)
 	_, err = h.Write(t.Context(), asRoot, f, 0, []byte("x"), true)
-	if !errors.Is(err, ErrNotHome) {
+	if !errors.Is(err, journal.ErrNotHome) {
 		t.Errorf("write that the journal refused: %v", err)
 	}
 	h.Unlead()
@@ -202,7 +203,7 @@ func TestNotHome(t *testing.T) {
 		"remove": second(h.Remove(t.Context(), asRoot, volume.Root, "f")),
 		"reap":   h.reapOne(f),
 	} {
-		if !errors.Is(err, ErrNotHome) || !sameOutcome(err, volume.ErrDelay) {
+		if !errors.Is(err, journal.ErrNotHome) || !sameOutcome(err, volume.ErrDelay) {
 			t.Errorf("%s at a follower: %v", name, err)
 		}
 	}
@@ -291,7 +292,7 @@ func TestFollower(t *testing.T) {
 	if err := follower.Drop(segment.Position{Seq: 1, Off: 1}); err == nil {
 		t.Error("dropped what is applied")
 	}
-	if err := follower.Ingest([]Entry{{Rec: &segment.Record{}, End: end}}); err == nil {
+	if err := follower.Ingest([]journal.Entry{{Record: &segment.Record{}, End: end}}); err == nil {
 		t.Error("ingested a record twice")
 	}
 	h.journal.release()

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -61,7 +62,7 @@ func newPair(t *testing.T) *pair {
 			t.Error(err)
 		}
 	})
-	p.journal.committed = p.follower.Committed
+	p.journal.machine = p.follower
 	p.file = newFile(t, h, volume.Root, "f")
 	p.write("old")
 	p.feed()
@@ -128,7 +129,7 @@ func TestFollowerBecomesHomeWhileItReads(t *testing.T) {
 	defer cancel()
 	go func() { _, _ = p.Write(ctx, asRoot, p.file, 0, []byte("newer"), true) }()
 	waitFor(func() bool { e, _ := p.host.journal.after(p.follower.lastEnd()); return len(e) > 0 })
-	p.journal.entries = []Entry{{End: p.feed()}} // pending at the follower
+	p.journal.entries = []journal.Entry{{End: p.feed()}} // pending at the follower
 	looks := 0
 	size, err := p.size(ctx, func() {
 		looks++

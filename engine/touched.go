@@ -14,3 +14,11 @@ func (e *Engine) Touched(ino uint64) segment.Position {
 	}
 	return pos
 }
+
+// Uncommitted tells whether a record that changes the inode is in the log and not known to be
+// committed. Such a change may still be taken back.
+func (e *Engine) Uncommitted(ino uint64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.commit.Less(e.names[ino]) || e.commit.Less(e.data[ino])
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -187,7 +188,7 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 	for first := true; ; first = false {
 		var before error
 		if first {
-			before = e.cfg.Journal.MayServe()
+			before = e.mayServe()
 		}
 		t, err := e.look()
 		if err != nil {
@@ -200,7 +201,7 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 			if before != nil {
 				return zero, e.wrap(p, errors.Join(before, t.view.Close()))
 			}
-			t.end = minPosition(t.end, until)
+			t.end = segment.Earlier(t.end, until)
 		}
 		value, err := f(t)
 		if cerr := t.view.Close(); cerr != nil && err == nil {
@@ -213,7 +214,7 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 			}
 		} else if t.applied.Less(pos) {
 			// The record may be dropped by a takeover instead of being applied.
-			werr := e.wait(ctx, func() bool { return minPosition(pos, e.end).Compare(e.applied) <= 0 })
+			werr := e.wait(ctx, func() bool { return segment.Earlier(pos, e.end).Compare(e.applied) <= 0 })
 			if werr != nil {
 				return zero, e.wrap(p, werr)
 			}
@@ -221,11 +222,11 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 		} else if e.passed(t, until) {
 			continue
 		}
-		if merr := e.cfg.Journal.MayServe(); merr != nil {
+		if merr := e.mayServe(); merr != nil {
 			return zero, e.wrap(p, merr)
 		}
 		if t.home && !e.leads(t.epoch) { // asked last: MayServe may have answered for a follower, or for another reign
-			return zero, e.wrap(p, ErrNotHome) // what t shows may have been dropped, and pos be another record's
+			return zero, e.wrap(p, journal.ErrNotHome) // what t shows may have been dropped, and pos be another record's
 		}
 		if err != nil {
 			return zero, e.wrap(p, err)
@@ -245,7 +246,7 @@ func (e *Engine) leads(epoch uint64) bool {
 func (e *Engine) passed(t *tree, until segment.Position) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return t.applied.Less(minPosition(e.applied, until))
+	return t.applied.Less(segment.Earlier(e.applied, until))
 }
 
 // waitCommitted waits unless everything up to pos is known to be committed.
@@ -256,12 +257,5 @@ func (e *Engine) waitCommitted(ctx context.Context, pos segment.Position) error 
 	if done {
 		return nil
 	}
-	return e.cfg.Journal.WaitCommitted(ctx, pos)
-}
-
-func minPosition(a, b segment.Position) segment.Position {
-	if a.Less(b) {
-		return a
-	}
-	return b
+	return e.journal.WaitCommitted(ctx, pos)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -225,23 +226,23 @@ func (e *Engine) Commit(ctx context.Context, _ volume.Request, h volume.Handle) 
 	// What was written in an earlier epoch is committed or lost, and the verifier
 	// of this one says so. A role that ended meanwhile answers nothing.
 	if now, err := e.verifiedEpoch(); err != nil || now != epoch {
-		return volume.Verifier{}, e.wrap(p, ErrNotHome)
+		return volume.Verifier{}, e.wrap(p, journal.ErrNotHome)
 	}
 	return e.cfg.Verifier(epoch), nil
 }
 
-// home returns ErrNotHome unless this gateway leads.
+// home returns journal.ErrNotHome unless this gateway leads.
 func (e *Engine) home() error {
 	_, err := e.verifiedEpoch()
 	return err
 }
 
-// verifiedEpoch returns the epoch in which this gateway leads, or ErrNotHome.
+// verifiedEpoch returns the epoch in which this gateway leads, or journal.ErrNotHome.
 func (e *Engine) verifiedEpoch() (uint64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.leading {
-		return 0, ErrNotHome
+		return 0, journal.ErrNotHome
 	}
 	return e.epoch, nil
 }

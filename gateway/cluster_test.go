@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jonboulle/clockwork"
 	"golang.org/x/sys/unix"
 
 	"github.com/weir-storage/weir/cachepool/dir"
@@ -126,7 +127,7 @@ func (c *cluster) start(site string) {
 	n.gateway, err = newGateway(Config{
 		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pool: pool, StateDir: filepath.Join(c.dir, site, "clients"), Store: n.store, Credentials: creds, SiteKey: n.key,
-		Promise: c.promise, Heartbeat: time.Second / 15, AliveFor: time.Second, Clock: c.bootTime, Now: time.Now, Rand: rand.Reader, Logger: logger,
+		Promise: c.promise, Heartbeat: time.Second / 15, AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(), Now: time.Now, Rand: rand.Reader, Logger: logger,
 	})
 	fail(err)
 	ctx, stop := context.WithCancel(context.Background())

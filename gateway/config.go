@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/jonboulle/clockwork"
 
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/federation"
@@ -48,6 +49,7 @@ type Config struct {
 	CacheBytes int64         // of plaintext blocks in memory, default 256 MiB
 
 	Clock  func() time.Duration // monotonic, counts suspend
+	Timers clockwork.Clock      // for waits and intervals
 	Now    func() time.Time
 	Rand   io.Reader
 	Logger *slog.Logger

@@ -103,8 +103,8 @@ func (g *Gateway) run(ctx context.Context) error {
 	defer g.peers.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	transport := peer.New(g.peers.dial, func(name string) { g.node.PeerDown(name) }, cfg.Logger)
-	g.node = replica.NewNode(replica.NodeConfig{Self: g.self, Promise: cfg.Promise, Heartbeat: cfg.Heartbeat, Clock: cfg.Clock,
+	transport := peer.New(g.peers.dial, func(name string) { g.node.PeerDown(name) }, cfg.Timers, cfg.Logger)
+	g.node = replica.NewNode(replica.NodeConfig{Self: g.self, Promise: cfg.Promise, Heartbeat: cfg.Heartbeat, Clock: cfg.Clock, Timers: cfg.Timers,
 		Registry: cfg.Registry, Transport: transport, Probe: g.probing(probe.sync), Logger: cfg.Logger})
 	server := grpc.NewServer(serverOptions(cfg.Credentials)...)
 	peerpb.RegisterPeerServer(server, &peer.Server{Caller: g.caller, Deliver: g.node.Deliver, Fetched: g.fetched})

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 	"github.com/weir-storage/weir/volume/locktable"
 )
@@ -130,7 +131,7 @@ func (s lockSession) Register(ctx context.Context, recovering bool, held []forwa
 	defer l.mu.Unlock()
 	switch {
 	case l.reign == 0:
-		return nil, forward.ErrNotHome
+		return nil, journal.ErrNotHome
 	case l.registered[s.gateway] != reg || reg.newest != s.reg:
 		return nil, s.isLate()
 	}
@@ -154,7 +155,7 @@ func (s lockSession) Register(ctx context.Context, recovering bool, held []forwa
 // gateway: another may be a process that everybody takes to be dead.
 func (s lockSession) renew() (*registration, error) {
 	if s.reign == 0 {
-		return nil, forward.ErrNotHome
+		return nil, journal.ErrNotHome
 	}
 	if is, _, _ := s.g.mirror.gateway(s.gateway); s.gateway != s.g.cfg.Name && is.Incarnation != s.reg.Incarnation {
 		return nil, fmt.Errorf("%w: as far as home %s has heard, gateway %s has another pool than the one that asks", volume.ErrDelay, s.g.cfg.Name, s.gateway)
@@ -260,17 +261,17 @@ func (s lockSession) run(ctx context.Context, r volume.Request, h volume.Handle,
 	defer s.mu.Unlock()
 	reign := s.reign
 	if reign == 0 {
-		return forward.ErrNotHome
+		return journal.ErrNotHome
 	}
 	if err = f(); err == nil && changes {
 		return nil // if others are home by now, the gateway has yet to register with them: see locking
 	}
 	// Rule 4: others may have been home since the file was looked at.
-	if merr := (journal{s.r, s.g}).MayServe(); merr != nil {
-		return merr
+	if merr := s.r.replica.MayServe(); merr != nil {
+		return fmt.Errorf("%w: %v", volume.ErrDelay, merr)
 	}
 	if epoch, ok := s.r.replica.Leading(); !ok || epoch != reign {
-		return forward.ErrNotHome
+		return journal.ErrNotHome
 	}
 	return err
 }

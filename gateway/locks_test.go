@@ -124,7 +124,7 @@ func TestRegistrationWaitsForLocksUnderWay(t *testing.T) {
 	atHome, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		var once bool
-		done <- b.locks(context.Background(), func(ctx context.Context, k forward.Locks) error {
+		done <- b.locks(context.Background(), volume.Request{}, func(ctx context.Context, k forward.Locks) error {
 			err := k.SetLock(ctx, volume.Request{}, h, l, false)
 			if !once && err == nil {
 				once = true
@@ -170,7 +170,7 @@ func TestLateLockOperations(t *testing.T) {
 
 	// The first attempt's outcome is not known, so b tries again, and then unlocks.
 	tries := 0
-	err := b.locks(ctx, func(ctx context.Context, k forward.Locks) error {
+	err := b.locks(ctx, volume.Request{}, func(ctx context.Context, k forward.Locks) error {
 		if tries++; tries == 1 {
 			return volume.ErrUnknown
 		}

@@ -48,8 +48,8 @@ func (v *Router) spoil(reg forward.Registration) {
 }
 
 // locks runs f, which is repeatable, on the home's locks, and then notes what came of it.
-func (v *Router) locks(ctx context.Context, f func(ctx context.Context, k forward.Locks) error, done func()) error {
-	_, err := v.run(ctx, true, func(ctx context.Context, t target) error {
+func (v *Router) locks(ctx context.Context, r volume.Request, f func(ctx context.Context, k forward.Locks) error, done func()) error {
+	_, err := v.run(ctx, r.Revoked, true, func(ctx context.Context, t target) error {
 		if err := v.locking.enter(ctx); err != nil {
 			return fmt.Errorf("%w: wait for the registration of locks: %v", volume.ErrDelay, err)
 		}

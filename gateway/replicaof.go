@@ -13,11 +13,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/peer"
 	"github.com/weir-storage/weir/replica/protocol"
@@ -79,7 +79,7 @@ func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *repl
 	r.locks = newLockTable(r, g)
 	r.reaper.init()
 	r.engine, err = engine.Open(engine.Config{
-		ID: r.id, FS: g.cfg.FS, Dir: filepath.Join(dir.Path(), "meta"), DataKey: key, Journal: journal{r, g}, Now: g.cfg.Now, Rand: g.cfg.Rand,
+		ID: r.id, FS: g.cfg.FS, Dir: filepath.Join(dir.Path(), "meta"), DataKey: key, Now: g.cfg.Now, Clock: g.cfg.Timers, Rand: g.cfg.Rand,
 		Logger: r.logger, Bytes: uint64(v.Spec.Size), Cache: g.cache, Pebble: g.pebble, MayBeHeld: r.reaper.mayBeHeld,
 		Verifier: g.verifier,
 	})
@@ -101,7 +101,7 @@ func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *repl
 	if err := g.doubtful(ctx, r.log, v.UUID); err != nil {
 		return nil, err
 	}
-	err = r.log.Replay(ctx, r.engine.Applied(), func(e log.Entry) error { return ingest(r.engine, []log.Entry{e}) })
+	err = r.log.Replay(ctx, r.engine.Applied(), func(e log.Entry) error { return r.engine.Ingest([]journal.Entry{e}) })
 	if err != nil {
 		return nil, fmt.Errorf("replay the log of volume %s: %w", v.Name, err)
 	}
@@ -110,9 +110,10 @@ func (g *Gateway) openReplica(ctx context.Context, v federation.Volume) (_ *repl
 		uploads = g.cfg.Store
 	}
 	r.replica = g.node.Open(replica.Config{
-		Volume: v.UUID, Log: r.log, Machine: machine{r}, Policy: policyOf(v), DataKey: key, MaxLag: maxLagOf(v), Store: uploads,
+		Volume: v.UUID, Log: r.log, Machine: machine{r.engine, r.locks}, Policy: policyOf(v), DataKey: key, MaxLag: maxLagOf(v), Store: uploads,
 		Aside: func(cut log.Position) { g.setAside(v.UUID, cut) }, Logger: r.logger,
 	})
+	r.engine.Attach(r.replica)
 	return r, nil
 }
 
@@ -150,71 +151,24 @@ func (r *replicaOf) close() error {
 	return err
 }
 
-// machine makes the engine a replica's machine.
-type machine struct{ r *replicaOf }
-
-func ingest(e *engine.Engine, entries []log.Entry) error {
-	out := make([]engine.Entry, 0, len(entries))
-	for _, x := range entries {
-		out = append(out, engine.Entry{Rec: x.Record, End: x.Pos}) // a header has no record
-	}
-	return e.Ingest(out)
+// machine is the engine as a replica's machine, whose reign the table of locks shares.
+type machine struct {
+	*engine.Engine
+	locks *lockTable
 }
 
-func (m machine) Ingest(entries []log.Entry) error { return ingest(m.r.engine, entries) }
-func (m machine) Commit(pos log.Position)          { m.r.engine.Committed(pos) }
-func (m machine) Drop(pos log.Position) error      { return m.r.engine.Drop(pos) }
-func (m machine) Applied() log.Position            { return m.r.engine.Applied() }
-
+// Lead implements journal.Leader.
 func (m machine) Lead(ctx context.Context, epoch uint64) error {
-	if err := m.r.locks.begin(ctx, epoch); err != nil {
+	if err := m.locks.begin(ctx, epoch); err != nil {
 		return err
 	}
-	return m.r.engine.Lead(ctx, epoch)
+	return m.Engine.Lead(ctx, epoch)
 }
 
+// Unlead implements journal.Leader.
 func (m machine) Unlead() {
-	m.r.engine.Unlead()
-	m.r.locks.end()
-}
-
-// journal makes a replica and its log the engine's journal.
-type journal struct {
-	r *replicaOf
-	g *Gateway
-}
-
-func (j journal) Append(ctx context.Context, rec *segment.Record, note func(log.Position)) (log.Position, error) {
-	pos, err := j.r.replica.Append(ctx, rec, note)
-	switch {
-	case errors.Is(err, replica.ErrNotHome):
-		err = fmt.Errorf("%w (%v)", engine.ErrNotHome, err)
-	case errors.Is(err, cachepool.ErrFull):
-		err = fmt.Errorf("%w: %v", engine.ErrNoRoom, err)
-	}
-	return pos, err
-}
-
-// WaitRoom implements engine.RoomWaiter.
-func (j journal) WaitRoom(ctx context.Context) error { return j.r.replica.WaitRoom(ctx) }
-
-func (j journal) WaitCommitted(ctx context.Context, pos log.Position) error {
-	err := j.r.replica.WaitCommitted(ctx, pos)
-	if errors.Is(err, replica.ErrNotHome) || errors.Is(err, replica.ErrClosed) {
-		return fmt.Errorf("%w (%v)", engine.ErrNotHome, err)
-	}
-	return err
-}
-
-func (j journal) MayServe() error {
-	if err := j.r.replica.MayServe(); err != nil {
-		return fmt.Errorf("%w: %v", volume.ErrDelay, err)
-	}
-	return nil
-}
-
-func (j journal) ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error) {
-	return j.r.log.ReadBlocks(ctx, refs)
+	m.Engine.Unlead()
+	m.locks.end()
 }
 
 // sources are where sealed segments of a volume may be, nearest first.

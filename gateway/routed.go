@@ -34,14 +34,16 @@ func (v *Router) Hold(h volume.Handle) error {
 	return nil
 }
 
-// hold is Hold at the local copy. A copy that can not tell that h is gone takes the word of the operation that led here: one that trails, as
-// after a restart, or has something to apply to h. If h is gone, whoever uses it is told. Of reclaimed opens, h may be without a name already.
+// hold is Hold at the local copy. A home knows what is committed: a file is gone when its removal is, and until then nobody can tell. A copy
+// that can not tell that h is gone takes the word of the operation that led here: one that trails, as after a restart, or has something to apply
+// to h. If h is gone, whoever uses it is told. Of reclaimed opens, h may be without a name already.
 func (r *replicaOf) hold(h volume.Handle, reclaiming bool) error {
 	_, done, err := r.use(context.Background())
 	if err != nil {
 		return nil // the Router holds it at the next copy
 	}
 	defer done()
+	reign, led := r.replica.Leading()
 	may := r.replica.MayServe()        // asked first: what was acknowledged until now is in the log
 	pending := r.engine.Touched(h.Ino) // and what is applied after this, Hold may have missed
 	if reclaiming {
@@ -52,14 +54,19 @@ func (r *replicaOf) hold(h volume.Handle, reclaiming bool) error {
 	if !errors.Is(err, volume.ErrStale) {
 		return err
 	}
+	now, leads := r.replica.Leading()
+	switch {
+	case led != leads || led && reign != now: // what Hold saw may be of the former reign, and taken back
+		return fmt.Errorf("hold inode %d: the volume has got another home meanwhile: %w", h.Ino, volume.ErrDelay)
+	case leads && r.engine.Uncommitted(h.Ino): // its removal may be taken back
+		return fmt.Errorf("hold inode %d: the change of it is not committed yet: %w", h.Ino, volume.ErrDelay)
+	case leads:
+		return err
+	}
 	if pending == (log.Position{}) {
 		pending = r.engine.Touched(h.Ino) // or h was removed just now
 	}
-	_, leading := r.replica.Leading()
-	switch {
-	case leading && pending != (log.Position{}): // its removal may be taken back
-		return fmt.Errorf("hold inode %d: the change of it is not committed yet: %w", h.Ino, volume.ErrDelay)
-	case !leading && (pending != (log.Position{}) || may != nil):
+	if pending != (log.Position{}) || may != nil {
 		r.engine.Retain(h)
 		return nil
 	}
@@ -103,7 +110,7 @@ func (v *Router) heldOf(hs []volume.Handle) []volume.Handle {
 
 // Forget implements volume.Volume.
 func (v *Router) Forget(ctx context.Context, prefix string) error {
-	_, err := v.run(ctx, true, func(ctx context.Context, t target) error { return t.Forget(ctx, prefix) })
+	_, err := v.run(ctx, nil, true, func(ctx context.Context, t target) error { return t.Forget(ctx, prefix) })
 	return err
 }
 
@@ -114,7 +121,7 @@ func (v *Router) GetAttr(ctx context.Context, r volume.Request, h volume.Handle)
 	}
 	v.awaitFresh(ctx, h)
 	reclaiming := v.g.reclaiming.Load() // then h may be good for who asks without a name
-	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+	err = v.read(ctx, r, func(ctx context.Context, t volume.Reader) (err error) {
 		if e, ok := engineOf(t); reclaiming && ok && e.HoldElsewhere(h) == nil {
 			defer e.Release(h)
 		}
@@ -183,7 +190,7 @@ func (v *Router) awaitFresh(ctx context.Context, h volume.Handle) (waited bool) 
 
 // Lookup implements volume.Reader.
 func (v *Router) Lookup(ctx context.Context, r volume.Request, dir volume.Handle, name string) (out volume.Attr, err error) {
-	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+	err = v.read(ctx, r, func(ctx context.Context, t volume.Reader) (err error) {
 		out, err = t.Lookup(ctx, r, dir, name)
 		return err
 	})
@@ -195,7 +202,7 @@ func (v *Router) Lookup(ctx context.Context, r volume.Request, dir volume.Handle
 
 // ReadLink implements volume.Reader.
 func (v *Router) ReadLink(ctx context.Context, r volume.Request, h volume.Handle) (out string, err error) {
-	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+	err = v.read(ctx, r, func(ctx context.Context, t volume.Reader) (err error) {
 		out, err = t.ReadLink(ctx, r, h)
 		return err
 	})
@@ -204,7 +211,7 @@ func (v *Router) ReadLink(ctx context.Context, r volume.Request, h volume.Handle
 
 // ReadDir implements volume.Reader.
 func (v *Router) ReadDir(ctx context.Context, r volume.Request, dir volume.Handle, after uint64, limit int) (out []volume.Entry, eof bool, err error) {
-	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+	err = v.read(ctx, r, func(ctx context.Context, t volume.Reader) (err error) {
 		out, eof, err = t.ReadDir(ctx, r, dir, after, limit)
 		return err
 	})
@@ -221,7 +228,7 @@ func (v *Router) ReadDir(ctx context.Context, r volume.Request, dir volume.Handl
 // Read implements volume.Reader.
 func (v *Router) Read(ctx context.Context, r volume.Request, h volume.Handle, off uint64, p []byte) (n int, eof bool, err error) {
 	v.awaitFresh(ctx, h)
-	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+	err = v.read(ctx, r, func(ctx context.Context, t volume.Reader) (err error) {
 		n, eof, err = t.Read(ctx, r, h, off, p)
 		return err
 	})
@@ -231,7 +238,7 @@ func (v *Router) Read(ctx context.Context, r volume.Request, h volume.Handle, of
 // Seek implements volume.Reader.
 func (v *Router) Seek(ctx context.Context, r volume.Request, h volume.Handle, off uint64, hole bool) (out uint64, err error) {
 	v.awaitFresh(ctx, h)
-	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+	err = v.read(ctx, r, func(ctx context.Context, t volume.Reader) (err error) {
 		out, err = t.Seek(ctx, r, h, off, hole)
 		return err
 	})
@@ -240,7 +247,7 @@ func (v *Router) Seek(ctx context.Context, r volume.Request, h volume.Handle, of
 
 // GetXattr implements volume.Reader.
 func (v *Router) GetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string) (out []byte, err error) {
-	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+	err = v.read(ctx, r, func(ctx context.Context, t volume.Reader) (err error) {
 		out, err = t.GetXattr(ctx, r, h, name)
 		return err
 	})
@@ -249,7 +256,7 @@ func (v *Router) GetXattr(ctx context.Context, r volume.Request, h volume.Handle
 
 // ListXattr implements volume.Reader.
 func (v *Router) ListXattr(ctx context.Context, r volume.Request, h volume.Handle) (out []string, err error) {
-	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+	err = v.read(ctx, r, func(ctx context.Context, t volume.Reader) (err error) {
 		out, err = t.ListXattr(ctx, r, h)
 		return err
 	})
@@ -258,7 +265,7 @@ func (v *Router) ListXattr(ctx context.Context, r volume.Request, h volume.Handl
 
 // Space implements volume.Reader.
 func (v *Router) Space(ctx context.Context) (out volume.Space, err error) {
-	err = v.read(ctx, func(ctx context.Context, t volume.Reader) (err error) {
+	err = v.read(ctx, volume.Request{}, func(ctx context.Context, t volume.Reader) (err error) {
 		out, err = t.Space(ctx)
 		return err
 	})
@@ -319,7 +326,7 @@ func (v *Router) Write(ctx context.Context, r volume.Request, h volume.Handle, o
 	var did outcomeOf
 	if stable {
 		did, err = v.change(ctx, r, op)
-	} else if did, err = v.run(ctx, r.ID != (volume.OpID{}), op); err == nil && did.remote {
+	} else if did, err = v.run(ctx, r.Revoked, r.ID != (volume.OpID{}), op); err == nil && did.remote {
 		v.wrote(h, freshAttr{out.Attr, did.applied, did.epoch})
 	}
 	out.Verifier = v.g.verifier(did.epoch)
@@ -390,14 +397,14 @@ func (v *Router) RemoveXattr(ctx context.Context, r volume.Request, h volume.Han
 // SetLock implements volume.Locker. Asking again for a lock that one holds is harmless, so it is always repeatable.
 func (v *Router) SetLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock, reclaim bool) error {
 	l = v.registeredAs(l)
-	err := v.locks(ctx, func(ctx context.Context, k forward.Locks) error { return k.SetLock(ctx, r, h, l, reclaim) }, func() { v.held.granted(h, l) })
+	err := v.locks(ctx, r, func(ctx context.Context, k forward.Locks) error { return k.SetLock(ctx, r, h, l, reclaim) }, func() { v.held.granted(h, l) })
 	return asAsked(err)
 }
 
 // TestLock implements volume.Locker.
 func (v *Router) TestLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
 	l = v.registeredAs(l)
-	_, err := v.run(ctx, true, func(ctx context.Context, t target) error {
+	_, err := v.run(ctx, r.Revoked, true, func(ctx context.Context, t target) error {
 		return t.Locks(forward.Registration{}).TestLock(ctx, r, h, l)
 	})
 	return asAsked(err)
@@ -407,7 +414,7 @@ func (v *Router) TestLock(ctx context.Context, r volume.Request, h volume.Handle
 func (v *Router) Unlock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
 	l = v.registeredAs(l)
 	v.held.released(h, l) // not when it is answered: a home that has let go, and is lost before it says so, may have given it to others
-	return v.locks(ctx, func(ctx context.Context, k forward.Locks) error { return k.Unlock(ctx, r, h, l) }, func() {})
+	return v.locks(ctx, r, func(ctx context.Context, k forward.Locks) error { return k.Unlock(ctx, r, h, l) }, func() {})
 }
 
 // At the home, a lock's owner is this gateway, whatever name its client goes by here.

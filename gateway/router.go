@@ -13,7 +13,7 @@ import (
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/gateway/forward"
-	"github.com/weir-storage/weir/gateway/nfs"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -88,8 +88,7 @@ const retryPause = 50 * time.Millisecond
 
 // run executes op at the home, wherever it is, and again until its outcome is known: op is repeatable. Of a volume that was deleted, every
 // handle is ErrStale.
-func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.Context, t target) error) (outcomeOf, error) {
-	expelled := nfs.Expelled(ctx)
+func (v *Router) run(ctx, expelled context.Context, repeatable bool, op func(ctx context.Context, t target) error) (outcomeOf, error) {
 	unknown := false // it may have been executed
 	for {
 		changed := v.g.mirror.wait()
@@ -103,7 +102,7 @@ func (v *Router) run(ctx context.Context, repeatable bool, op func(ctx context.C
 			if rerr == nil {
 				continue
 			}
-		case errors.Is(err, forward.ErrNotHome), errors.Is(err, engine.ErrNotHome):
+		case errors.Is(err, journal.ErrNotHome):
 		case errors.Is(err, volume.ErrUnknown):
 			if !repeatable || errors.Is(err, volume.ErrLate) {
 				return out, err
@@ -175,11 +174,11 @@ func (v *Router) attempt(ctx, expelled context.Context, op func(ctx context.Cont
 	}
 	home, epoch, over := v.g.mirror.reign(v.uuid)
 	if home == "" || home == v.g.cfg.Name {
-		return outcomeOf{epoch: epoch}, forward.ErrNotHome
+		return outcomeOf{epoch: epoch}, journal.ErrNotHome
 	}
 	client, err := v.g.peers.forwardClient(home)
 	if err != nil {
-		return outcomeOf{epoch: epoch}, fmt.Errorf("%w: %v", forward.ErrNotHome, err)
+		return outcomeOf{epoch: epoch}, fmt.Errorf("%w: %v", journal.ErrNotHome, err)
 	}
 	// A call to a home that is no more may hang: it ends when another epoch is heard of.
 	ctx, done = either(ctx, over)
@@ -221,7 +220,7 @@ func (v *Router) setCopy(l *replicaOf) {
 
 // change runs an operation that changes the volume and waits until what it did is applied here (rule 25).
 func (v *Router) change(ctx context.Context, r volume.Request, op func(ctx context.Context, t target) error) (outcomeOf, error) {
-	out, err := v.run(ctx, r.ID != (volume.OpID{}), op)
+	out, err := v.run(ctx, r.Revoked, r.ID != (volume.OpID{}), op)
 	if out.remote && out.applied != (log.Position{}) {
 		v.catchUp(ctx, out.applied)
 	}
@@ -246,16 +245,16 @@ func (v *Router) catchUp(ctx context.Context, pos log.Position) bool {
 }
 
 // read runs an operation that changes nothing, on the local copy if it may serve, else at the home.
-func (v *Router) read(ctx context.Context, op func(ctx context.Context, t volume.Reader) error) error {
+func (v *Router) read(ctx context.Context, r volume.Request, op func(ctx context.Context, t volume.Reader) error) error {
 	if l := v.copy(); l != nil && l.replica.MayServe() == nil {
-		both, done := either(ctx, nfs.Expelled(ctx)) // the home may have to wait for its members until somebody brings them back
+		both, done := either(ctx, r.Revoked) // the home may have to wait for its members until somebody brings them back
 		err := l.read(both, op)
 		done()
 		if !errors.Is(err, volume.ErrDelay) {
 			return err
 		}
 	}
-	_, err := v.run(ctx, true, func(ctx context.Context, t target) error { return op(ctx, t) })
+	_, err := v.run(ctx, r.Revoked, true, func(ctx context.Context, t target) error { return op(ctx, t) })
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica/protocol"
 	"github.com/weir-storage/weir/volume"
 )
@@ -42,11 +43,11 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 	}
 	c := s.g.copyOf(q.GetVolume())
 	if c == nil {
-		return forward.Refused(forward.ErrNotHome), nil
+		return forward.Refused(journal.ErrNotHome), nil
 	}
 	epoch, ok := c.replica.Leading()
 	if !ok {
-		return forward.Refused(forward.ErrNotHome), nil
+		return forward.Refused(journal.ErrNotHome), nil
 	}
 	lost, err := s.g.admitCall(ctx, from, q)
 	if err != nil {
@@ -55,7 +56,7 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 	// An operation goes on when its caller is gone: its outcome is recorded, and the caller asks again.
 	ctx, done, err := c.use(context.WithoutCancel(ctx))
 	if err != nil {
-		return forward.Refused(forward.ErrNotHome), nil
+		return forward.Refused(journal.ErrNotHome), nil
 	}
 	defer done()
 	if forward.Changes(q.GetMethod()) {
@@ -77,7 +78,7 @@ func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardp
 	reply := forward.Dispatch(ctx, localTarget{c.engine, c.locks, from, q.GetRegistersChanges(), wrote}, q)
 	if now, ok := c.replica.Leading(); q.GetMethod() == forwardpb.Method_METHOD_COMMIT && (!ok || now != epoch) {
 		// It may have been executed in a later epoch: what the caller wrote in this one may be lost, and it must not take it for stable.
-		return forward.Refused(forward.ErrNotHome), nil
+		return forward.Refused(journal.ErrNotHome), nil
 	}
 	if reply.GetOutcome() == 0 {
 		reply.Lost = append(reply.Lost, lost...)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -25,7 +26,7 @@ func (s lockSession) enter(ctx context.Context) (_ context.Context, leave func()
 	reg := s.registered[s.gateway]
 	switch {
 	case s.reign == 0:
-		return ctx, nil, forward.ErrNotHome
+		return ctx, nil, journal.ErrNotHome
 	case reg != nil && !reg.changes && s.reg == (forward.Registration{}): // an older program's, which can not be told from a late one
 	case !s.isNewest() && s.reg == (forward.Registration{}): // to ErrRegister, an older program that takes itself to be registered comes back at once
 		return ctx, nil, fmt.Errorf("%w: gateway %s has to register with this home before it changes anything", volume.ErrDelay, s.gateway)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -79,8 +80,8 @@ func TestChangesUnderWay(t *testing.T) {
 	begun := make(chan error, 1)
 	go func() { begun <- l.begin(ctx, reign) }()
 	<-running.Done()
-	enter(2, forward.ErrNotHome)
-	if err := <-register(3); !errors.Is(err, forward.ErrNotHome) {
+	enter(2, journal.ErrNotHome)
+	if err := <-register(3); !errors.Is(err, journal.ErrNotHome) {
 		t.Errorf("a registration between reigns: %v", err)
 	}
 	under(begun)

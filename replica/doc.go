@@ -30,7 +30,5 @@
 //
 // # On errors
 //
-// ErrNotHome says that this gateway is not the home, or not any more; if Append returns it, nothing was appended, and what a failing
-// disk left half-way counts as appended. If
-// WaitCommitted returns it, the outcome is not known here; the next home knows it.
+// They are those of package journal. A record that a failing disk left half-way counts as appended.
 package replica

@@ -132,7 +132,7 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 func (r *Replica) throttle(ctx context.Context) error {
 	for r.tooFar() {
 		select {
-		case <-time.After(20 * time.Millisecond):
+		case <-r.node.cfg.Timers.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

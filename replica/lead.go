@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
@@ -47,7 +48,7 @@ func (r *Replica) roleChanged(e protocol.RoleChanged) {
 	if l.stop != nil {
 		l.stop()
 	}
-	r.abandon(ErrNotHome)
+	r.abandon(journal.ErrNotHome)
 	r.signal()
 	r.mu.Unlock()
 	// Nothing may be cut or taken in before the machine has stopped; one that is only about to lead would go on to do so.
@@ -71,7 +72,7 @@ func (r *Replica) lead(ctx context.Context, epoch uint64) {
 		}
 		r.cfg.Logger.Error("can not lead; trying again", "epoch", epoch, "error", err)
 		select {
-		case <-time.After(leadAgain):
+		case <-r.node.cfg.Timers.After(leadAgain):
 		case <-ctx.Done():
 			return
 		}

@@ -167,7 +167,7 @@ func TestCloseWhileOthersWait(t *testing.T) {
 			t.Fatal("a write succeeds after Close")
 		}
 	}
-	if err := a.replica.MayServe(); !errors.Is(err, ErrClosed) {
+	if err := a.replica.MayServe(); !errors.Is(err, errClosed) {
 		t.Fatalf("MayServe: %v", err)
 	}
 	within(t, "second close", a.replica.Close)

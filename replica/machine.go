@@ -4,44 +4,18 @@ package replica
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
-	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
 // Position is a place in a volume's log.
-type Position = log.Position
+type Position = journal.Position
 
-// Errors of this package.
-var (
-	// ErrNotHome: this gateway is not the volume's home, or not any more.
-	ErrNotHome = errors.New("this gateway is not the home of the volume")
-	// ErrNoLease: this gateway may not answer reads from its own copy now.
-	ErrNoLease = errors.New("this gateway may not answer reads now")
-	// ErrClosed: the replica was closed.
-	ErrClosed = errors.New("replica is closed")
-	// ErrAlive: a forced takeover was refused, because the home is alive.
-	ErrAlive = errors.New("the home of the volume is alive")
-)
-
-// Machine is what committed records are applied to: the engine. The replica calls it from one goroutine at a time,
-// except Lead, which may run beside Ingest-free calls and blocks until everything committed is applied.
-type Machine interface {
-	// Ingest takes records over into the queue of those that wait for their commit, in order.
-	Ingest(entries []log.Entry) error
-	// Commit says that everything up to pos is committed. It does not wait.
-	Commit(pos Position)
-	// Drop forgets the queued records after pos: the log was cut there.
-	Drop(pos Position) error
-	// Lead makes the machine execute changes in epoch; the end of ctx ends the attempt. Unlead ends what Lead began, and returns when no
-	// Append is under way any more.
-	Lead(ctx context.Context, epoch uint64) error
-	Unlead()
-	// Applied is what can not be taken back any more.
-	Applied() Position
-}
+// errClosed reports that the replica was closed.
+var errClosed = fmt.Errorf("replica is closed: %w", journal.ErrNotHome)
 
 // Transport carries envelopes to other gateways. Deliveries to one gateway stay in order per
 // method; a connection that broke is reported by Node.PeerDown.

@@ -3,6 +3,8 @@
 package replica
 
 import (
+	"github.com/weir-storage/weir/journal"
+
 	"context"
 	"crypto/rand"
 	"errors"
@@ -49,21 +51,21 @@ func (m *machine) Ingest(entries []log.Entry) error {
 	defer m.mu.Unlock()
 	for _, e := range entries {
 		if m.leading {
-			return fmt.Errorf("ingest at %v: is home", e.Pos)
+			return fmt.Errorf("ingest at %v: is home", e.End)
 		}
-		if !m.end.Less(e.Pos) {
-			return fmt.Errorf("ingest at %v: has %v", e.Pos, m.end)
+		if !m.end.Less(e.End) {
+			return fmt.Errorf("ingest at %v: has %v", e.End, m.end)
 		}
-		c := change{end: e.Pos}
+		c := change{end: e.End}
 		if e.Record != nil {
 			c.id = e.Record.Time
 		}
-		m.pending, m.end = append(m.pending, c), e.Pos
+		m.pending, m.end = append(m.pending, c), e.End
 	}
 	return nil
 }
 
-func (m *machine) Commit(pos Position) {
+func (m *machine) Committed(pos Position) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f := m.onCommit; f != nil {
@@ -183,19 +185,21 @@ func (m *machine) append(ctx context.Context, id int64, size int) (Position, uin
 		rec.Blocks = []segment.Block{{Raw: raw}}
 		rec.Ops = append(rec.Ops, segment.Op{Kind: segment.SetBlock, Key: []byte("block"), Block: 0})
 	}
-	end, err := m.replica.Append(ctx, rec, func(end Position) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.pending, m.end = append(m.pending, change{end, id}), end
-		m.apply()
-	})
+	end, err := m.replica.Append(ctx, rec)
 	return end, epoch, err
+}
+
+func (m *machine) Show(rec *segment.Record, end Position) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pending, m.end = append(m.pending, change{end, rec.Time}), end
+	m.apply()
 }
 
 // write appends a record and waits until it is committed.
 func (m *machine) write(ctx context.Context, id int64, size int) error {
 	end, epoch, err := m.append(ctx, id, size)
-	for errors.Is(err, log.ErrFull) && m.replica.WaitRoom(ctx) == nil {
+	for errors.Is(err, journal.ErrFull) && m.replica.WaitRoom(ctx) == nil {
 		end, epoch, err = m.append(ctx, id, size)
 	}
 	if err != nil {
@@ -207,7 +211,7 @@ func (m *machine) write(ctx context.Context, id int64, size int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.leading || m.epoch != epoch {
-		return ErrNotHome
+		return journal.ErrNotHome
 	}
 	return nil
 }
@@ -215,7 +219,7 @@ func (m *machine) write(ctx context.Context, id int64, size int) error {
 // entriesUpTo is a function for Replay that gives a machine what is not after end.
 func entriesUpTo(end Position, m *machine) func(log.Entry) error {
 	return func(e log.Entry) error {
-		if end.Less(e.Pos) {
+		if end.Less(e.End) {
 			return nil
 		}
 		return m.Ingest([]log.Entry{e})

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jonboulle/clockwork"
+
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/replica/protocol"
 )
@@ -18,6 +20,7 @@ type NodeConfig struct {
 	Promise   time.Duration
 	Heartbeat time.Duration
 	Clock     func() time.Duration // monotonic, counts suspend
+	Timers    clockwork.Clock      // for waits and intervals
 	Registry  Controls
 	Transport Transport
 	// Probe fsyncs something small on the pool: evidence that its disk works (rule 4).
@@ -66,6 +69,7 @@ func (n *Node) Open(cfg Config) *Replica {
 // Start has the replica take part in the protocol.
 func (r *Replica) Start() {
 	n := r.node
+	r.cfg.Log.ShowTo(r.cfg.Machine)
 	r.cfg.Log.OnDurable(func(_ Position, err error) {
 		if err != nil {
 			r.post(protocol.LogFailed{})
@@ -136,13 +140,13 @@ func (n *Node) SetPeers(peers []protocol.Member) {
 
 // every calls f at every interval until Close.
 func (n *Node) every(interval time.Duration, f func()) {
-	t := time.NewTicker(interval)
+	t := n.cfg.Timers.NewTicker(interval)
 	defer t.Stop()
 	for {
 		select {
 		case <-n.ctx.Done():
 			return
-		case <-t.C:
+		case <-t.Chan():
 			f()
 		}
 	}
@@ -174,7 +178,7 @@ func (n *Node) Close() {
 	n.work.Wait()
 }
 
-// Close stops a replica; its log and machine stay open. Whoever waits gets ErrClosed.
+// Close stops a replica; its log and machine stay open. Whoever waits gets journal.ErrNotHome.
 func (r *Replica) Close() {
 	r.node.mu.Lock()
 	if r.node.replicas[r.cfg.Volume] == r {
@@ -189,7 +193,7 @@ func (r *Replica) Close() {
 	r.closed = true
 	was := r.leading
 	r.leading, r.accepts = false, false
-	r.abandon(ErrClosed)
+	r.abandon(errClosed)
 	r.signal()
 	r.drained.Broadcast()
 	if r.syncSoon != nil {

@@ -11,9 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jonboulle/clockwork"
+
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
@@ -21,7 +24,7 @@ import (
 type Config struct {
 	Volume  string // UUID
 	Log     *log.Log
-	Machine Machine
+	Machine journal.Machine
 	Policy  protocol.Policy
 	DataKey [32]byte // proves to a home that this site can unwrap it (rule 17)
 	MaxLag  MaxLag
@@ -39,7 +42,8 @@ type MaxLag struct {
 	Time  time.Duration
 }
 
-// Replica is one volume's log at one gateway. Node.Open makes it.
+// Replica is one volume's log at one gateway, and the journal.Journal of its engine. Node.Open makes
+// it.
 type Replica struct {
 	node *Node
 	cfg  Config
@@ -68,10 +72,12 @@ type Replica struct {
 	lag      lagMeter
 	maxLag   MaxLag
 	uploader uploader
-	syncSoon *time.Timer
+	syncSoon clockwork.Timer
 	full     pause // of following, because there is no room; the event loop's
 	stuck    stuck // of writing, for the same reason
 }
+
+var _ journal.Journal = (*Replica)(nil)
 
 type waiter struct {
 	pos  Position
@@ -131,7 +137,7 @@ func (r *Replica) beginEpoch(epoch uint64) {
 }
 
 func (r *Replica) committed(pos Position) {
-	r.cfg.Machine.Commit(pos)
+	r.cfg.Machine.Committed(pos)
 	r.mu.Lock()
 	keep := r.waiters[:0]
 	for _, w := range r.waiters {
@@ -172,14 +178,9 @@ func (r *Replica) signal() {
 	r.changed = make(chan struct{})
 }
 
-// Append appends a record at the home. It waits for copies that trail too far, and not for room: see WaitRoom. With an error nothing was
-// appended, and never will be: ErrNotHome, log.ErrFull, segment.ErrTooLarge or the error of ctx. If the log failed in the middle of it, the
-// record may come back when the log is opened again: it counts as appended, and WaitCommitted tells. The caller serialises calls.
-//
-// note is called once, with the position that is returned, if the record is in the log: before another gateway can have it, or it can be
-// committed. What note does is so before anybody else knows of the record. It must not wait, nor call the replica or the log. A record that
-// counts as appended because the log failed is not noted, and not committed in this reign.
-func (r *Replica) Append(ctx context.Context, rec *segment.Record, note func(end Position)) (Position, error) {
+// Append implements journal.Journal. If the log failed in the middle of it, the record may come back
+// when the log is opened again: it counts as appended, and is not committed in this reign.
+func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, error) {
 	if err := r.throttle(ctx); err != nil {
 		return Position{}, err
 	}
@@ -187,24 +188,24 @@ func (r *Replica) Append(ctx context.Context, rec *segment.Record, note func(end
 		r.mu.Lock()
 		if !r.accepts || r.paused || r.closed {
 			r.mu.Unlock()
-			return Position{}, ErrNotHome
+			return Position{}, journal.ErrNotHome
 		}
 		rec.Epoch = r.epoch
 		r.mu.Unlock()
-		end, err := r.cfg.Log.AppendNoted(rec, note)
+		end, err := r.cfg.Log.Append(rec)
 		switch {
 		case isFull(err):
 			if r.makeRoom(segment.MaxSize) > 0 {
 				continue
 			}
 			r.stuck.is(err, r.cfg.Logger)
-			return Position{}, err
+			return Position{}, fmt.Errorf("%w: %w", journal.ErrFull, err)
 		case errors.Is(err, log.ErrPoisoned):
 			r.post(protocol.LogFailed{})
 			end = r.cfg.Log.End()
 			return Position{Seq: end.Seq, Off: end.Off + 1}, nil // is not committed in this reign
-		case errors.Is(err, log.ErrNotHome), errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrDoubt):
-			return Position{}, fmt.Errorf("%w: append: %v", ErrNotHome, err)
+		case errors.Is(err, log.ErrNoEpoch), errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrDoubt):
+			return Position{}, fmt.Errorf("%w: append: %v", journal.ErrNotHome, err)
 		case err != nil:
 			return Position{}, fmt.Errorf("append to the log: %w", err)
 		}
@@ -225,7 +226,7 @@ func (r *Replica) syncLater() {
 	if r.syncSoon != nil || r.closed {
 		return
 	}
-	r.syncSoon = time.AfterFunc(100*time.Millisecond, func() {
+	r.syncSoon = r.node.cfg.Timers.AfterFunc(100*time.Millisecond, func() {
 		r.mu.Lock()
 		r.syncSoon = nil
 		closed := r.closed
@@ -236,13 +237,12 @@ func (r *Replica) syncLater() {
 	})
 }
 
-// WaitCommitted waits until pos, which Append returned in this reign, is committed. Any error means that the outcome is not known. A
-// gateway that was home before may see nil for what it appended then, if another record ends there now: who calls late checks the epoch.
+// WaitCommitted implements journal.Journal.
 func (r *Replica) WaitCommitted(ctx context.Context, pos Position) error {
 	r.mu.Lock()
 	if !r.accepts { // also if so much is committed: what ends at pos may be the next home's record
 		r.mu.Unlock()
-		return ErrNotHome
+		return journal.ErrNotHome
 	}
 	if !r.core.Commit().Less(pos) {
 		r.mu.Unlock()
@@ -263,20 +263,20 @@ func (r *Replica) WaitCommitted(ctx context.Context, pos Position) error {
 	}
 }
 
-// MayServe tells whether this gateway may answer a read now: as home with all promises, or as a member with a lease.
+// MayServe implements journal.Journal.
 func (r *Replica) MayServe() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.node.cfg.Clock()
 	switch {
 	case r.closed:
-		return ErrClosed
+		return errClosed
 	case r.leading && r.core.MayServe(now), !r.leading && r.core.MayRead(now) && r.core.Status(now).Role == protocol.Follower:
 		return nil
 	case r.leading:
-		return ErrNoLease
+		return journal.ErrNoLease
 	}
-	return ErrNotHome
+	return journal.ErrNotHome
 }
 
 // Leading tells whether this gateway is home and executes changes, and in which epoch.
@@ -286,11 +286,9 @@ func (r *Replica) Leading() (epoch uint64, ok bool) {
 	return r.epoch, r.leading && !r.paused
 }
 
-// Changed returns a channel that is closed at the next change of role or home.
-func (r *Replica) Changed() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.changed
+// ReadBlocks implements journal.Journal.
+func (r *Replica) ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error) {
+	return r.cfg.Log.ReadBlocks(ctx, refs)
 }
 
 // Status describes the replica.

@@ -11,8 +11,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jonboulle/clockwork"
+
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 )
 
 // Uploads is where a site keeps sealed segments: the part of a store that uploading needs. Put of a name that exists succeeds.
@@ -24,7 +27,7 @@ type Uploads interface {
 type uploader struct {
 	running bool
 	commit  uint64 // segment of the commit position when pending was last asked for it
-	retry   *time.Timer
+	retry   clockwork.Timer
 }
 
 func isFull(err error) bool { return errors.Is(err, log.ErrFull) }
@@ -103,7 +106,7 @@ func (r *Replica) retryUpload() {
 	if r.closed || r.uploader.retry != nil {
 		return
 	}
-	r.uploader.retry = time.AfterFunc(2*time.Second, func() {
+	r.uploader.retry = r.node.cfg.Timers.AfterFunc(2*time.Second, func() {
 		r.mu.Lock()
 		r.uploader.retry = nil
 		r.mu.Unlock()
@@ -164,8 +167,8 @@ func (r *Replica) makeRoom(n int64) (freed int64) {
 	return freed
 }
 
-// WaitRoom waits until the pool may have room again for what brings data: evicts, or has what is there sealed and waits for an upload. It
-// returns nil too when this gateway is not home any more, and log.ErrFull when there is no use in waiting.
+// WaitRoom implements journal.Journal: it evicts, or has what is there sealed and waits for an
+// upload.
 func (r *Replica) WaitRoom(ctx context.Context) error {
 	r.mu.Lock()
 	gone, changed := !r.accepts || r.paused || r.closed, r.changed
@@ -174,16 +177,16 @@ func (r *Replica) WaitRoom(ctx context.Context) error {
 		return nil
 	}
 	if r.cfg.Store == nil {
-		return log.ErrFull
+		return journal.ErrFull
 	}
 	r.rollSoon()
 	select {
 	case <-changed:
 		return nil
-	case <-time.After(250 * time.Millisecond):
+	case <-r.node.cfg.Timers.After(250 * time.Millisecond):
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", log.ErrFull, ctx.Err())
+		return fmt.Errorf("%w: %w", journal.ErrFull, ctx.Err())
 	}
 }
 

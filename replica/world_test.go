@@ -3,6 +3,8 @@
 package replica
 
 import (
+	"github.com/jonboulle/clockwork"
+
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -17,6 +19,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/memory"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica/protocol"
 	storemem "github.com/weir-storage/weir/store/memory"
 )
@@ -55,6 +58,7 @@ type site struct {
 	node    *Node        // nil while down
 	log     *log.Log
 	machine *machine
+	other   journal.Machine // what the replica gets instead of machine, if not nil
 	replica *Replica
 	paused  bool
 }
@@ -144,9 +148,13 @@ func (s *site) start() {
 	s.machine = newMachine(w)
 	w.must(s.log.Replay(context.Background(), Position{}, func(e log.Entry) error { return s.machine.Ingest([]log.Entry{e}) }))
 	s.member = protocol.Member{Gateway: s.name, Site: s.name, Incarnation: pool.Incarnation().String()}
-	s.node = newNode(NodeConfig{Self: s.member, Promise: testPromise, Heartbeat: testBeat, Clock: w.clock, Registry: s.reg,
+	s.node = newNode(NodeConfig{Self: s.member, Promise: testPromise, Heartbeat: testBeat, Clock: w.clock, Timers: clockwork.NewRealClock(), Registry: s.reg,
 		Transport: transport{w.net, s.name}, Probe: func() error { return nil }, Logger: w.logger(s.name)})
-	s.replica = s.node.Open(Config{Volume: testVolume, Log: s.log, Machine: s.machine, Policy: w.policy, DataKey: testKey, MaxLag: w.maxLag,
+	var m journal.Machine = s.machine
+	if s.other != nil {
+		m = s.other
+	}
+	s.replica = s.node.Open(Config{Volume: testVolume, Log: s.log, Machine: m, Policy: w.policy, DataKey: testKey, MaxLag: w.maxLag,
 		Store: s.store, Aside: func(Position) { s.aside.Add(1) }, Logger: w.logger(s.name)})
 	s.machine.replica = s.replica
 	s.seen = 0

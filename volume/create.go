@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// CheckName says whether name can be looked up: ErrNameTooLong above MaxName
-// bytes; ErrInvalid if it is empty or contains "/" or NUL. Any other bytes are a
-// name; nothing is normalized.
+// CheckName says whether name can be looked up. It returns ErrNameTooLong above
+// MaxName bytes, and ErrInvalid if name is empty or contains "/" or NUL. Any other
+// bytes are a name, and nothing is normalized.
 func CheckName(name string) error {
 	if len(name) > MaxName {
 		return ErrNameTooLong
@@ -20,8 +20,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckEntryName says whether name can be created, removed or renamed: the
-// outcomes of CheckName, and ErrInvalid for "." and "..".
+// CheckEntryName says whether name can be created, removed or renamed. It returns
+// ErrInvalid for "." and "..", and else what CheckName returns.
 func CheckEntryName(name string) error {
 	if name == "." || name == ".." {
 		return ErrInvalid
@@ -29,8 +29,8 @@ func CheckEntryName(name string) error {
 	return CheckName(name)
 }
 
-// CheckXattrName says whether name can name a user attribute: ErrInvalid if it
-// is empty or contains NUL, ErrNameTooLong above MaxName bytes.
+// CheckXattrName says whether name can name a user attribute. It returns ErrInvalid
+// if name is empty or contains NUL, and ErrNameTooLong above MaxName bytes.
 func CheckXattrName(name string) error {
 	if len(name) > MaxName {
 		return ErrNameTooLong
@@ -41,10 +41,11 @@ func CheckXattrName(name string) error {
 	return nil
 }
 
-// CheckCreateArgs says whether args describe an inode: ErrInvalid for an unknown
-// Type or Mode, a Mode other than Guarded for anything but a file, an empty
-// Target, a Target or Size where there can be none, and mode bits above 07777;
-// ErrNameTooLong for a Target above MaxTarget bytes; ErrTooBig for the size.
+// CheckCreateArgs says whether args describe an inode. It returns ErrInvalid for an
+// unknown Type or Mode, a Mode other than Guarded for anything but a regular file,
+// an empty Target or one with NUL, a Target or Size where there can be none, and mode
+// bits above 07777; ErrNameTooLong for a Target above MaxTarget bytes; ErrTooBig for
+// a Size above MaxSize.
 func CheckCreateArgs(args CreateArgs) error {
 	if args.Type < Regular || args.Type > Socket || args.Mode > Exclusive {
 		return ErrInvalid
@@ -70,12 +71,14 @@ func CheckCreateArgs(args CreateArgs) error {
 	return nil
 }
 
-// NewAttr returns the attributes of the inode that c creates in dir with args,
-// which CheckCreateArgs passed: ErrPerm if c may not give it that owner or group,
-// or may not make devices, which only user 0 may.
-// The directory's group is inherited if the directory is set-gid, and a
-// subdirectory then is set-gid itself. Handle and Change are left zero, Nlink is
-// 2 for a directory and else 1.
+// NewAttr returns the attributes of the inode that c creates in dir with args, which
+// CheckCreateArgs accepted. It returns ErrPerm if c may not set that owner or group,
+// or is not user 0 and would make a device.
+//
+// Fields of args.Attr that are nil become: Mode 0, for a symbolic link 0777; UID and
+// GID the caller's; Atime and Mtime now. If the directory is set-gid, the inode
+// inherits its group, and a subdirectory is set-gid itself. Handle and Change are
+// zero. Nlink is 2 for a directory and else 1.
 func NewAttr(dir Attr, c Caller, args CreateArgs, now time.Time) (Attr, error) {
 	if (args.Type == Block || args.Type == Char) && c.UID != 0 {
 		return Attr{}, ErrPerm
@@ -95,7 +98,7 @@ func NewAttr(dir Attr, c Caller, args CreateArgs, now time.Time) (Attr, error) {
 		a.UID = *set.UID
 	}
 	if set.GID != nil {
-		if c.UID != 0 && *set.GID != a.GID && !c.InGroup(*set.GID) {
+		if c.UID != 0 && *set.GID != a.GID && !c.inGroup(*set.GID) {
 			return Attr{}, ErrPerm
 		}
 		a.GID = *set.GID
@@ -103,7 +106,7 @@ func NewAttr(dir Attr, c Caller, args CreateArgs, now time.Time) (Attr, error) {
 	switch {
 	case set.Mode != nil:
 		a.Mode = *set.Mode
-		if c.UID != 0 && !c.InGroup(a.GID) {
+		if c.UID != 0 && !c.inGroup(a.GID) {
 			a.Mode &^= SetGID
 		}
 	case args.Type == Symlink:

@@ -11,49 +11,50 @@
 //
 // # Rules that every implementation keeps
 //
-// They carry the numbers of the rules that keep data, docs/concepts.md.
+// They are rules of docs/concepts.md, with their numbers there.
 //
-//   - Rule 2. A method that changes the volume returns nil only when the change
-//     is committed. The single exception is Write with Unstable: its data is
-//     committed by a later Commit that returns the same Verifier. A method that
+//   - protocol-2. A method that changes the volume returns nil only when the
+//     change is committed. The single exception is Write with stable = false: a
+//     later Commit that returns the same Verifier commits its data. A method that
 //     reads never reveals a namespace change that is not committed.
-//   - Rule 19. Data that cannot be read is ErrIO, never zeros. A hole is only
+//   - protocol-19. Data that cannot be read is ErrIO, never zeros. A hole is only
 //     what was recorded as a hole.
-//   - Rule 20. A Handle means the same inode at every gateway for ever. Inode
+//   - protocol-20. A Handle means the same inode at every gateway for ever. Inode
 //     numbers are never used again.
-//   - Rule 21. Attr.Change differs whenever content or attributes differ.
-//   - Rule 22. A change that carries an OpID is executed once: a repeat returns
+//   - protocol-21. Attr.Change differs whenever content or attributes differ.
+//   - protocol-22. A change that carries an OpID is executed once. A repeat returns
 //     the recorded result of the first execution, also after a restart or a
 //     takeover.
-//   - Rule 24. The Verifier changes whenever unstable data may have been lost.
+//   - protocol-24. The Verifier changes whenever unstable data may have been lost.
 //
 // # Outcomes
 //
 // Every method returns nil or an error that wraps exactly one of the Err values
-// of this package; errors.Is tells which. A method blocks while the volume is
-// between two homes; it returns ErrDelay only if it surely changed nothing.
+// of this package; errors.Is tells which. A method blocks while the volume moves
+// from one home to another. It returns ErrDelay only if it surely changed nothing.
 // If ctx ends while the outcome of a change is not known, the error wraps
-// ErrUnknown: only a repeat with the same OpID can tell, and a caller that
-// cannot repeat must not answer its client.
+// ErrUnknown. Then only a repeat with the same OpID can find the outcome, and a
+// caller that cannot repeat must not answer its client.
 //
-// If several outcomes apply, the first of these is returned, so that all
-// implementations answer alike; the functions in permits.go, setattr.go and
-// create.go are shared for the same reason:
+// If several outcomes apply, a method returns the first of this list, so that all
+// implementations answer alike. They share the functions of permits.go, setattr.go
+// and create.go for the same reason.
 //
-//  1. what is wrong with the arguments alone (ErrInvalid, ErrNameTooLong, ErrTooBig);
-//  2. ErrStale for a handle, in the order of the arguments;
-//  3. the wrong type of a handle's inode (ErrNotDir, ErrIsDir, ErrInvalid);
-//  4. ErrReadOnly, unless Create would only return an existing file;
-//  5. ErrAccess because a directory may not be searched;
-//  6. the presence of names (ErrNotExist, ErrExist); a removed directory that is
-//     held has no names and takes none: ErrNotExist;
-//  7. what the caller may not (ErrAccess, ErrPerm), by the shared functions, then
-//     the remaining types (ErrIsDir, ErrNotDir), then ErrNotEmpty and ErrTooManyLinks;
+//  1. What is wrong with the arguments alone: ErrInvalid, ErrNameTooLong, ErrTooBig.
+//  2. ErrStale for a handle, in the order of the arguments.
+//  3. The wrong type of a handle's inode: ErrNotDir, ErrIsDir, ErrInvalid.
+//  4. ErrReadOnly, unless Create would only return an existing file.
+//  5. ErrAccess, because the caller may not search a directory.
+//  6. The presence of names: ErrNotExist, ErrExist. A removed directory that Hold
+//     keeps has no names and takes none: ErrNotExist.
+//  7. What the caller may not do: ErrAccess and ErrPerm, by the shared functions.
+//     Then the remaining types: ErrIsDir, ErrNotDir. Then ErrNotEmpty and
+//     ErrTooManyLinks.
 //  8. ErrNoSpace.
 //
 // # Memory and locking
 //
 // Every method may be called from any goroutine. Byte slices and strings passed
-// in belong to the caller again when the method returns; slices returned belong
+// in belong to the caller again when the method returns. Slices returned belong
 // to the caller.
 package volume

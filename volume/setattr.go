@@ -4,8 +4,8 @@ package volume
 
 import "time"
 
-// CheckSetAttrArgs says whether set could be applied to anything at all:
-// ErrInvalid (mode bits above 07777), ErrTooBig.
+// CheckSetAttrArgs says whether set could be applied to any inode. It returns
+// ErrInvalid for mode bits above 07777, and ErrTooBig.
 func CheckSetAttrArgs(set SetAttr) error {
 	if set.Mode != nil && *set.Mode > 0o7777 {
 		return ErrInvalid
@@ -16,10 +16,10 @@ func CheckSetAttrArgs(set SetAttr) error {
 	return nil
 }
 
-// CheckSetAttr says whether c may make the change set to an inode with the
-// attributes a, by the rules of POSIX chmod, chown, truncate and utimensat as
-// Linux reads them: the outcomes of CheckSetAttrArgs; ErrIsDir or ErrInvalid for
-// the size of what is not a file; ErrPerm where only the owner or user 0 may;
+// CheckSetAttr says whether c may make the change set to an inode with the attributes
+// a, by the rules of POSIX chmod, chown, truncate and utimensat as Linux applies
+// them. It returns what CheckSetAttrArgs returns; ErrIsDir or ErrInvalid for the size
+// of what is not a regular file; ErrPerm where only the owner or user 0 may;
 // ErrAccess where write permission is missing.
 func CheckSetAttr(a Attr, c Caller, set SetAttr) error {
 	if err := CheckSetAttrArgs(set); err != nil {
@@ -38,7 +38,7 @@ func CheckSetAttr(a Attr, c Caller, set SetAttr) error {
 	if set.UID != nil && c.UID != 0 && (!owner || *set.UID != a.UID) {
 		return ErrPerm
 	}
-	if set.GID != nil && c.UID != 0 && (!owner || *set.GID != a.GID && !c.InGroup(*set.GID)) {
+	if set.GID != nil && c.UID != 0 && (!owner || *set.GID != a.GID && !c.inGroup(*set.GID)) {
 		return ErrPerm
 	}
 	for _, t := range []*time.Time{set.Atime, set.Mtime} {
@@ -59,11 +59,11 @@ func CheckSetAttr(a Attr, c Caller, set SetAttr) error {
 // Empty reports whether s sets nothing.
 func (s SetAttr) Empty() bool { return s == SetAttr{} }
 
-// ApplySetAttr makes the change set, which CheckSetAttr allowed, at time now. A
-// chown of anything but a directory clears the set-id bits, also for user 0; a
-// chmod by somebody outside the file's group clears set-gid; a truncation by
-// anybody but user 0 clears the set-id bits. It leaves a.Change and a.Used to
-// the caller; an empty set changes nothing.
+// ApplySetAttr makes the change set, which CheckSetAttr allowed, at the time now. A
+// chown of anything but a directory clears the set-id bits, also for user 0. A chmod
+// by a caller outside the file's group clears set-gid. A truncation by anybody but
+// user 0 clears the set-id bits. The caller sets a.Change and a.Used. An empty set
+// changes nothing.
 func ApplySetAttr(a *Attr, c Caller, set SetAttr, now time.Time) {
 	if set.Empty() {
 		return
@@ -76,7 +76,7 @@ func ApplySetAttr(a *Attr, c Caller, set SetAttr, now time.Time) {
 	}
 	if set.Mode != nil {
 		a.Mode = *set.Mode
-		if c.UID != 0 && !c.InGroup(a.GID) {
+		if c.UID != 0 && !c.inGroup(a.GID) {
 			a.Mode &^= SetGID
 		}
 	}
@@ -99,9 +99,9 @@ func ApplySetAttr(a *Attr, c Caller, set SetAttr, now time.Time) {
 	a.Ctime = now
 }
 
-// ApplyWrite records in a that c wrote (or punched) bytes up to end at time now:
-// size, times, and the set-id bits, which nobody but user 0 keeps. It leaves
-// a.Change and a.Used to the caller.
+// ApplyWrite sets in a what follows from a write by c of bytes up to end, at the time
+// now: size and times. Unless c is user 0, it clears the set-id bits. After a Punch,
+// end is 0. The caller sets a.Change and a.Used.
 func ApplyWrite(a *Attr, c Caller, end uint64, now time.Time) {
 	a.Size = max(a.Size, end)
 	a.Mtime, a.Ctime = now, now
@@ -110,8 +110,8 @@ func ApplyWrite(a *Attr, c Caller, end uint64, now time.Time) {
 	}
 }
 
-// withoutSetID clears set-uid, and set-gid where it means set-gid: without the
-// group's execute bit it once meant mandatory locking and is left alone.
+// withoutSetID clears set-uid, and set-gid if the group may execute the file. Without
+// the group's execute bit, set-gid once meant mandatory locking, and it stays.
 func withoutSetID(mode uint32) uint32 {
 	mode &^= SetUID
 	if mode&0o010 != 0 {

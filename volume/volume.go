@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ID is a volume's UUID (RFC 9562), never used again.
+// ID is a volume's UUID (RFC 9562). It is never used for another volume.
 type ID [16]byte
 
 // String formats the ID in the usual 8-4-4-4-12 form.
@@ -17,7 +17,7 @@ func (id ID) String() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// Handle names an inode, the same at every gateway for ever (rule 20).
+// Handle names an inode, the same at every gateway for ever (protocol-20).
 type Handle struct {
 	Ino uint64 // never used again, not even after a crash
 	Gen uint64 // the epoch that created the inode; 0 for the root
@@ -55,7 +55,7 @@ type Attr struct {
 	Mtime  time.Time
 	Ctime  time.Time
 	Btime  time.Time // creation
-	Change uint64    // epoch<<40 | counter, never repeated for other content (rule 21)
+	Change uint64    // epoch<<40 | counter, never the same for other content (protocol-21)
 }
 
 // SetAttr lists the attributes to set; nil fields stay as they are.
@@ -64,28 +64,31 @@ type SetAttr struct {
 	UID  *uint32
 	GID  *uint32
 	Size *uint64 // truncates or extends with a hole
-	// Atime and Mtime are set to a given time, or to the home's clock if the
-	// pointer's time is zero.
+	// Atime and Mtime are the times to set. The zero time means the time of the
+	// home's clock.
 	Atime *time.Time
 	Mtime *time.Time
 }
 
-// Caller is on whose behalf an operation runs.
+// Caller is the user on whose behalf an operation runs.
 type Caller struct {
 	UID    uint32
 	GID    uint32
 	Groups []uint32 // supplementary, at most 64
 }
 
-// OpID names one execution of one change (rule 22). It is opaque to a volume:
-// within one Slot only the results of the newest Seq are kept, one per Index.
-// The zero OpID asks for no protection. Sequence numbers are compared as RFC 1982
-// says: an operation with an older Seq than the newest is a late duplicate of one
-// that its client knows the end of; it is not executed and returns ErrUnknown.
+// OpID names one change, so that a repeat of it is recognized (protocol-22). Its
+// fields are opaque to a volume. The zero OpID asks for no such protection.
 //
-// Errors are results too, and are repeated, except ErrDelay, ErrUnknown, ErrIO and
-// ErrGrace. As they changed nothing, they need not survive a restart; nor need
-// the result of an unstable Write before its data is committed.
+// Of each Slot a volume keeps the results of the newest Seq, one per Index.
+// Sequence numbers are compared as RFC 1982 says. An operation with an older Seq
+// than the newest is a late duplicate of one whose outcome its client knows. It is
+// not executed and returns ErrLate, which is an ErrUnknown.
+//
+// Errors are results too, and repeats return them. The exceptions are ErrDelay,
+// ErrUnknown, ErrIO and ErrGrace, after which a repeat is executed. Results that are
+// errors changed nothing and need not survive a restart. Neither need the result of
+// an unstable Write whose data is not committed.
 type OpID struct {
 	Slot  string // client, session and slot; at most 64 bytes
 	Seq   uint32 // sequence number within the slot
@@ -96,19 +99,25 @@ type OpID struct {
 type Request struct {
 	Caller Caller
 	ID     OpID // ignored by methods that change nothing
+	// Revoked ends when the client behind the operation loses its access to the
+	// volume; nil means never. A volume may then stop waiting: it returns ErrDelay if
+	// the operation surely changed nothing, else ErrUnknown. A volume that never
+	// waits may ignore it. It is a Context and not a channel, because
+	// context.AfterFunc then follows it without a goroutine per operation.
+	Revoked context.Context
 }
 
-// DirChange is a directory's change attribute around an atomic change.
+// DirChange is a directory's change attribute before and after an atomic change.
 type DirChange struct{ Before, After uint64 }
 
 // Entry is one name in a directory.
 type Entry struct {
 	Name   string
-	Cookie uint64 // position for ReadDir, assigned by the home; at least 3
+	Cookie uint64 // position for ReadDir, at least 3; the home assigns it
 	Attr   Attr
 }
 
-// CreateMode says what Create does when the name exists.
+// CreateMode says what Create does if the name exists.
 type CreateMode uint8
 
 // The modes of Create, RFC 8881 section 18.16.3.
@@ -126,7 +135,7 @@ type CreateArgs struct {
 	Type   Type
 	Mode   CreateMode // other than Guarded only for Regular
 	Verf   [8]byte    // for Exclusive
-	Attr   SetAttr    // Mode defaults to 0; UID and GID to the caller's (GID to the directory's if it is set-gid)
+	Attr   SetAttr    // see NewAttr for what nil fields become
 	Target string     // for Symlink, 1 to 4095 bytes
 	Rdev   uint64     // for Block and Char
 }
@@ -138,8 +147,8 @@ type Created struct {
 	Dir  DirChange
 }
 
-// Verifier changes whenever unstable data may have been lost: it names the
-// gateway's incarnation and the volume's epoch (rule 24).
+// Verifier changes whenever unstable data may have been lost (protocol-24). It
+// names the gateway's incarnation and the volume's epoch.
 type Verifier [8]byte
 
 // Written is the outcome of Write.
@@ -148,22 +157,22 @@ type Written struct {
 	Verifier Verifier
 }
 
-// Space is a volume's size and use in bytes and inodes.
+// Space is a volume's size, and what is free of it, in bytes and inodes.
 type Space struct {
 	TotalBytes, FreeBytes   uint64
 	TotalInodes, FreeInodes uint64
 }
 
-// Lock is a byte-range lock. End is inclusive; ^uint64(0) means to the end of the file
-// whatever its size.
+// Lock is a byte-range lock of the bytes from Start to End, both included. The End
+// ^uint64(0) means the end of the file, whatever its size becomes.
 type Lock struct {
 	Owner      LockOwner
 	Start, End uint64
 	Exclusive  bool
 }
 
-// LockOwner names the holder of locks. Gateway is the gateway that registered
-// it, Owner is opaque and unique within that gateway.
+// LockOwner names an owner of locks. Gateway is the gateway that registers its
+// locks. Owner is opaque, and unique within that gateway.
 type LockOwner struct {
 	Gateway string
 	Owner   string
@@ -189,11 +198,11 @@ const (
 	MaxSize   = 1<<63 - 1 // bytes of a file: ErrTooBig
 )
 
-// Volume is a file system. See the package comment for the rules that hold for
-// every method, and errors.go for the outcomes; a method's comment lists those
-// that are its own. Any method can return ErrStale (the handle's inode is
-// gone), ErrAccess or ErrPerm (the caller may not), ErrIO, ErrDelay, ErrUnknown.
-// Methods that change something can also return ErrNoSpace and ErrReadOnly.
+// Volume is a file system. The package comment has the rules for every method, and
+// errors.go the outcomes. Any method can return ErrStale (the handle's inode is
+// gone), ErrAccess or ErrPerm (the caller may not do that), ErrIO, ErrDelay and
+// ErrUnknown. Methods that change something can also return ErrNoSpace and
+// ErrReadOnly. A method's own comment lists its further outcomes.
 type Volume interface {
 	Reader
 	Changer
@@ -201,15 +210,18 @@ type Volume interface {
 
 	// ID is the volume's identity; it never changes.
 	ID() ID
-	// Hold keeps h usable through this gateway after its last name is gone,
-	// until as many Releases. It does not wait. It returns ErrStale if h is
-	// gone as far as this gateway knows. One that trails may not know it yet:
-	// it then holds what may be gone, of which other methods return ErrStale.
+	// Hold keeps h usable through this gateway after its last name is gone, until
+	// Release was called once for each Hold. It does not wait. It returns ErrStale if
+	// h is gone as far as this gateway knows: from when the Remove or Rename that took
+	// the last name has returned. While that change is under way, and may still be
+	// taken back, Hold returns ErrDelay. A gateway whose copy trails the home may not
+	// know the change yet: Hold then succeeds, and other methods return ErrStale for h.
 	Hold(h Handle) error
-	// Release ends one Hold.
+	// Release ends one Hold of h.
 	Release(h Handle)
-	// Forget drops the recorded results of every slot that begins with prefix,
-	// after a session or client ended. Losing this call costs room, not safety.
+	// Forget drops the recorded results of every slot whose name begins with prefix,
+	// after a session or client has ended. If the call is lost, that costs room, not
+	// safety.
 	Forget(ctx context.Context, prefix string) error
 }
 
@@ -217,85 +229,92 @@ type Volume interface {
 type Reader interface {
 	// GetAttr returns the attributes of h.
 	GetAttr(ctx context.Context, r Request, h Handle) (Attr, error)
-	// Lookup finds name in dir; "." and ".." work, ".." of the root is the root.
-	// ErrNotExist, ErrNotDir, ErrNameTooLong, ErrInvalid (empty name, "/" or NUL in it).
+	// Lookup finds name in dir. It also finds "." and ".."; ".." of the root is the
+	// root. ErrNotExist, ErrNotDir, ErrNameTooLong, ErrInvalid (the name is empty, or
+	// has "/" or NUL in it).
 	Lookup(ctx context.Context, r Request, dir Handle, name string) (Attr, error)
 	// ReadLink returns a symbolic link's target. ErrInvalid for other types.
 	ReadLink(ctx context.Context, r Request, h Handle) (string, error)
-	// ReadDir returns up to max entries whose cookie is greater than after (0:
-	// from the start), in cookie order, without "." and "..", and whether they are
-	// the last. An entry that exists through the whole of a listing is returned
-	// exactly once, whatever else changes meanwhile; a name that Rename replaces
-	// goes on existing, with its cookie. ErrNotDir, ErrInvalid (max below 1).
-	ReadDir(ctx context.Context, r Request, dir Handle, after uint64, max int) (entries []Entry, eof bool, err error)
-	// Read fills p from offset off and returns how many bytes lie there and
-	// whether the end of the file was reached. Holes read as zeros. ErrIsDir,
-	// ErrInvalid (not a regular file).
+	// ReadDir returns up to limit entries in the order of their cookies, and whether
+	// they are the last. It begins after the cookie after; 0 is the start. It leaves
+	// out "." and "..". An entry that exists during a whole listing is returned exactly
+	// once, whatever else changes meanwhile. A name that Rename replaces continues to
+	// exist, and keeps its cookie. ErrNotDir, ErrInvalid (limit below 1).
+	ReadDir(ctx context.Context, r Request, dir Handle, after uint64, limit int) (entries []Entry, eof bool, err error)
+	// Read reads up to len(p) bytes from offset off into p. It returns how many bytes
+	// it read, and whether they reach the end of the file. Holes read as zeros.
+	// ErrIsDir, ErrInvalid (not a regular file, or p is longer than MaxIO).
 	Read(ctx context.Context, r Request, h Handle, off uint64, p []byte) (n int, eof bool, err error)
-	// Seek returns the next offset at or after off that is data (or, if hole, a
-	// hole; the end of the file counts as one). What it calls a hole was recorded as
-	// one; a small hole may be called data. ErrNoData at or after the end, and if
-	// no data follows. ErrIsDir, ErrInvalid (not a regular file).
+	// Seek returns the next offset at or after off at which there is data or, if hole
+	// is set, a hole. The end of the file counts as a hole. A hole that it returns was
+	// recorded as one, but it may treat a small hole as data. ErrNoData if off is at or
+	// after the end, or if no data follows. ErrIsDir, ErrInvalid (not a regular file).
 	Seek(ctx context.Context, r Request, h Handle, off uint64, hole bool) (uint64, error)
 	// GetXattr returns a user attribute's value. ErrNoXattr.
 	GetXattr(ctx context.Context, r Request, h Handle, name string) ([]byte, error)
 	// ListXattr returns the names of h's user attributes, sorted.
 	ListXattr(ctx context.Context, r Request, h Handle) ([]string, error)
-	// Space returns the volume's size and use.
+	// Space returns the volume's size, and what is free of it.
 	Space(ctx context.Context) (Space, error)
 }
 
 // Changer is the half of a Volume that changes it. Each method is one atomic
-// change that honours Request.ID (rule 22).
+// change and is executed once for each Request.ID (protocol-22).
 type Changer interface {
-	// Create makes an inode called name in dir. ErrExist, ErrNotDir,
-	// ErrNameTooLong, ErrInvalid ("." and ".." too); ErrIsDir if Unchecked or Exclusive
-	// meets a directory, ErrExist if they meet anything else but a file. With Unchecked,
-	// only setting the size needs permission for the existing file.
+	// Create makes an inode called name in dir. ErrExist, ErrNotDir, ErrNameTooLong,
+	// ErrInvalid (also for "." and ".."). If the name exists and the mode is Unchecked
+	// or Exclusive: ErrIsDir for a directory, ErrExist for anything else but a regular
+	// file. With Unchecked, only setting the size of the existing file needs permission
+	// for it.
 	Create(ctx context.Context, r Request, dir Handle, name string, args CreateArgs) (Created, error)
-	// Link makes a further name for h, which must not be a directory (ErrIsDir). ErrExist, ErrTooManyLinks;
-	// ErrNotExist if h has no name left and is only held.
+	// Link makes a further name for h. ErrIsDir if h is a directory, ErrExist,
+	// ErrTooManyLinks. ErrNotExist if h has no name left and only Hold keeps it.
 	Link(ctx context.Context, r Request, h Handle, dir Handle, name string) (Created, error)
-	// Remove removes name, which may be an empty directory. ErrNotExist,
-	// ErrNotEmpty, ErrInvalid for "." and "..".
+	// Remove removes name from dir. It may be that of an empty directory. ErrNotExist,
+	// ErrNotEmpty, ErrInvalid (also for "." and "..").
 	Remove(ctx context.Context, r Request, dir Handle, name string) (DirChange, error)
-	// Rename moves a name, atomically replacing a compatible target: ErrNotExist,
-	// ErrIsDir, ErrNotDir, ErrNotEmpty, ErrInvalid (a directory into itself). Two names of
-	// one inode: nothing changes. If both directories are the same, src and dst are equal.
+	// Rename moves a name, and atomically replaces a target of a compatible type.
+	// ErrNotExist, ErrIsDir, ErrNotDir, ErrNotEmpty, ErrInvalid (also for a directory
+	// that would move into itself). If both names are of one inode, nothing changes. If
+	// both directories are the same, src and dst are equal.
 	Rename(ctx context.Context, r Request, from Handle, name string, to Handle, newName string) (src, dst DirChange, err error)
-	// SetAttr changes attributes and returns the new ones. ErrIsDir or ErrInvalid when setting the
-	// size of something else than a file; ErrTooBig.
+	// SetAttr changes attributes and returns the new ones. ErrTooBig. ErrIsDir or
+	// ErrInvalid if it would set the size of what is not a regular file.
 	SetAttr(ctx context.Context, r Request, h Handle, set SetAttr) (Attr, error)
-	// Write writes data (at most MaxIO bytes) at off. If stable, it returns when
-	// the data is committed; else the data is visible at once and lost only with
-	// a change of Verifier. No data at all changes nothing. ErrIsDir, ErrInvalid, ErrTooBig.
+	// Write writes data, at most MaxIO bytes, at off. If stable is set, it returns when
+	// the data is committed. Else the data is visible at once, and can be lost only
+	// with a change of the Verifier. Empty data changes nothing. ErrIsDir, ErrInvalid,
+	// ErrTooBig.
 	Write(ctx context.Context, r Request, h Handle, off uint64, data []byte, stable bool) (Written, error)
-	// Commit makes all data written to h so far stable. It needs no permission.
+	// Commit commits all data that was written to h so far. It needs no permission.
 	// ErrIsDir, ErrInvalid.
 	Commit(ctx context.Context, r Request, h Handle) (Verifier, error)
-	// Punch makes [off, off+n) a hole, without changing the size. ErrIsDir, ErrInvalid
-	// (also if off+n overflows).
+	// Punch makes [off, off+n) a hole, and leaves the size as it is. ErrIsDir,
+	// ErrInvalid (also if off+n overflows).
 	Punch(ctx context.Context, r Request, h Handle, off, n uint64) (Attr, error)
-	// SetXattr sets a user attribute. ErrNoXattr, ErrExist, ErrXattrTooBig, ErrNameTooLong
-	// and ErrInvalid for the name; ErrPerm for what is neither a file nor a directory. The
-	// returned DirChange is h's own change attribute.
+	// SetXattr sets a user attribute. The DirChange is of h itself. ErrNoXattr,
+	// ErrExist, ErrXattrTooBig; ErrNameTooLong and ErrInvalid for the name; ErrPerm if h
+	// is neither a regular file nor a directory.
 	SetXattr(ctx context.Context, r Request, h Handle, name string, value []byte, mode XattrMode) (DirChange, error)
-	// RemoveXattr removes a user attribute. ErrNoXattr.
+	// RemoveXattr removes a user attribute. The DirChange is of h itself. ErrNoXattr.
 	RemoveXattr(ctx context.Context, r Request, h Handle, name string) (DirChange, error)
 }
 
-// Locker arbitrates byte-range locks between all gateways of the volume. The
-// locks live at the home, in memory; the gateway that registered a lock
-// registers it again with a new home (rule 23). Deadlocks are not detected.
+// Locker grants byte-range locks among all gateways of the volume. The home keeps
+// them in memory. The gateway that registered a lock registers it again with each
+// new home (protocol-23). Deadlocks are not detected.
 type Locker interface {
-	// SetLock grants l, replacing what its owner held of that range, or returns a
-	// *LockConflict. reclaim is set when the client asserts that it held l before
-	// this gateway restarted; without it, ErrGrace while other gateways have not
-	// registered their locks again. ErrIsDir, ErrInvalid (not a regular file, or
-	// Start is greater than End). Locks need no permission: opening the file did.
+	// SetLock grants l in place of the locks that its owner had in that range, or
+	// returns a *LockConflict. reclaim says that the client asserts that it had l
+	// before this gateway restarted. Without reclaim, the outcome is ErrGrace while
+	// other gateways have not registered their locks again. With reclaim, it is
+	// ErrNoGrace if others may have had l meanwhile. ErrIsDir, ErrInvalid (not a
+	// regular file, or Start is greater than End). A lock needs no permission: opening
+	// the file did.
 	SetLock(ctx context.Context, r Request, h Handle, l Lock, reclaim bool) error
 	// TestLock returns nil or the *LockConflict that SetLock would return.
 	TestLock(ctx context.Context, r Request, h Handle, l Lock) error
-	// Unlock gives up what l.Owner holds of l's range; none is no error.
+	// Unlock releases what l.Owner has locked of l's range. It is no error if that is
+	// nothing.
 	Unlock(ctx context.Context, r Request, h Handle, l Lock) error
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/jonboulle/clockwork"
 	"github.com/spf13/cobra"
 
 	pooldir "github.com/weir-storage/weir/cachepool/dir"
@@ -136,7 +137,7 @@ func (sh *shell) runGateway(ctx context.Context, path string, over override) (er
 		Addr: c.Advertise.GRPC, NFSAddr: c.Advertise.NFS, GRPC: grpcListener, NFS: nfsListener,
 		Registry: registry, Pool: pool, FS: vfs.Default, StateDir: c.StateDir, Store: objects, StoreInfo: info, Credentials: creds, SiteKey: key,
 		Promise: time.Duration(c.Promise), Heartbeat: time.Duration(c.Heartbeat), Lease: time.Duration(c.Lease), AliveFor: time.Duration(c.AliveFor),
-		CacheBytes: int64(c.Cache), Clock: boottime, Now: sh.now, Rand: sh.random, Logger: logger,
+		CacheBytes: int64(c.Cache), Clock: boottime, Timers: clockwork.NewRealClock(), Now: sh.now, Rand: sh.random, Logger: logger,
 	}
 	if err := gateway.Run(ctx, cfg); err != nil {
 		return err

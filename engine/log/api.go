@@ -11,10 +11,11 @@ import (
 
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/journal"
 )
 
 // Position is a place in the log.
-type Position = segment.Position
+type Position = journal.Position
 
 // EpochStart says that the records after Start, up to the next entry, are of Epoch.
 type EpochStart struct {
@@ -22,12 +23,8 @@ type EpochStart struct {
 	Start Position // where the log ended when the epoch began
 }
 
-// Entry is one frame of the log, decoded. Exactly one of Header and Record is set.
-type Entry struct {
-	Pos    Position // where it ends
-	Header *segment.Header
-	Record *segment.Record
-}
+// Entry is one frame of the log, decoded.
+type Entry = journal.Entry
 
 // SegmentInfo describes a closed segment.
 type SegmentInfo struct {
@@ -89,8 +86,8 @@ var (
 	ErrClosed = errors.New("log is closed")
 	// ErrDoubt: Open reported a doubt and the log was not truncated since.
 	ErrDoubt = errors.New("log is in doubt")
-	// ErrNotHome: Append or Roll without a BeginEpoch since Open, Ingest or Truncate (rule 16).
-	ErrNotHome = errors.New("no epoch begun here")
+	// ErrNoEpoch: Append or Roll without a BeginEpoch since Open, Ingest or Truncate (rule 16).
+	ErrNoEpoch = errors.New("no epoch begun here")
 	// ErrStaleEpoch: the epoch is not after (BeginEpoch) or is before (Ingest) the log's last one.
 	ErrStaleEpoch = errors.New("stale epoch")
 	// ErrDiverged: the other log has other bytes where this one has some already; truncate to what is common.

@@ -43,7 +43,7 @@ func (l *Log) Roll() error {
 		return err
 	}
 	if l.sealer == nil {
-		return fmt.Errorf("roll segment: %w: call BeginEpoch", ErrNotHome)
+		return fmt.Errorf("roll segment: %w: call BeginEpoch", ErrNoEpoch)
 	}
 	last := l.last()
 	if last.len == segment.HeaderSize {
@@ -52,18 +52,26 @@ func (l *Log) Roll() error {
 	return l.next(last.header.Epoch)
 }
 
+// Viewer shows records at the home. It is the part of journal.Leader that a log needs.
+type Viewer interface {
+	Show(rec *segment.Record, end Position)
+}
+
+// ShowTo has v show every record that Append adds from now on (journal-1). Append calls v.Show once
+// the record is written, in the moment in which Read, End and all else begin to tell of it: nobody
+// can have the record, let alone commit it, before Show has returned. Without that call the record
+// is not in the log, unless Append returned ErrPoisoned. Show must not wait, nor call the log.
+func (l *Log) ShowTo(v Viewer) {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	l.viewer = v
+}
+
 // Append seals rec and adds it to the log. It sets rec's Epoch and its blocks'
 // Ref, and compresses blocks that have no Pack yet (before it takes a lock). The
 // record is not durable: Sync(end) asks for that. Errors leave the log as it was
-// unless they are ErrPoisoned: ErrNotHome, cachepool.ErrFull, segment.ErrTooLarge, ErrDoubt.
+// unless they are ErrPoisoned: ErrNoEpoch, cachepool.ErrFull, segment.ErrTooLarge, ErrDoubt.
 func (l *Log) Append(rec *segment.Record) (end Position, err error) {
-	return l.AppendNoted(rec, func(Position) {})
-}
-
-// AppendNoted is Append. It calls note with the record's end when the record is written, in the moment in which Read, End and all else begin to
-// show it: nobody can have it, let alone commit it, before note has returned, and who then reads its blocks finds them. Without that
-// call rec is not in the log, unless the error is ErrPoisoned. note must not wait, nor call the log.
-func (l *Log) AppendNoted(rec *segment.Record, note func(end Position)) (end Position, err error) {
 	p, err := segment.Prepare(rec)
 	if err != nil {
 		return Position{}, err
@@ -74,7 +82,7 @@ func (l *Log) AppendNoted(rec *segment.Record, note func(end Position)) (end Pos
 		return Position{}, err
 	}
 	if l.sealer == nil {
-		return Position{}, fmt.Errorf("append: %w: call BeginEpoch", ErrNotHome)
+		return Position{}, fmt.Errorf("append: %w: call BeginEpoch", ErrNoEpoch)
 	}
 	if err := l.reserve(p.Size(), removes(rec)); err != nil {
 		return Position{}, err
@@ -100,7 +108,9 @@ func (l *Log) AppendNoted(rec *segment.Record, note func(end Position)) (end Pos
 	defer l.mu.Unlock()
 	l.tail.add(c, buf)
 	l.grown(p.Size())
-	note(l.end)
+	if l.viewer != nil {
+		l.viewer.Show(rec, l.end)
+	}
 	return l.end, nil
 }
 

@@ -163,7 +163,7 @@ func (m *model) check(t *testing.T, l *Log, what string) {
 	// What Open accepted is durable; and positions are known again.
 	n := 0
 	must(t, l.Replay(t.Context(), Position{}, func(e Entry) error {
-		kept[n].pos = e.Pos
+		kept[n].pos = e.End
 		n++
 		return nil
 	}))

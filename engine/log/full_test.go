@@ -55,8 +55,8 @@ func TestReserveIsForRemovals(t *testing.T) {
 		frames, _, rerr := source.Read(t.Context(), f.End(), 700)
 		must(t, rerr)
 		got, err := f.Ingest(f.End(), frames)
-		if len(got) > 0 && got[len(got)-1].Pos != f.End() {
-			t.Fatalf("entries up to %v, the log ends at %v", got[len(got)-1].Pos, f.End())
+		if len(got) > 0 && got[len(got)-1].End != f.End() {
+			t.Fatalf("entries up to %v, the log ends at %v", got[len(got)-1].End, f.End())
 		}
 		if err != nil {
 			wantErr(t, err, cachepool.ErrFull)
@@ -96,7 +96,7 @@ func TestIngestTakesRemovalsInOrder(t *testing.T) {
 	must(t, pool.Room().Reserve(room.Limit-room.ReservedForDelete-room.Used))
 	got, err := l.Ingest(start, frames[segment.HeaderSize:])
 	wantErr(t, err, cachepool.ErrFull)
-	if len(got) != 3 || l.End() != part || got[2].Pos != part {
+	if len(got) != 3 || l.End() != part || got[2].End != part {
 		t.Fatalf("%d entries, the log ends at %v, want %v", len(got), l.End(), part)
 	}
 	pool.Room().Release(32 << 10)

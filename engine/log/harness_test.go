@@ -195,10 +195,10 @@ func lines(t testing.TB, l *Log, from Position) []string {
 	var out []string
 	pos := from
 	must(t, l.Replay(t.Context(), from, func(e Entry) error {
-		if !pos.Less(e.Pos) {
-			t.Fatalf("entry ends at %v after %v", e.Pos, pos)
+		if !pos.Less(e.End) {
+			t.Fatalf("entry ends at %v after %v", e.End, pos)
 		}
-		pos = e.Pos
+		pos = e.End
 		out = append(out, line(e))
 		if e.Record != nil {
 			for i, b := range e.Record.Blocks {

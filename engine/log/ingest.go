@@ -133,7 +133,7 @@ func (in *ingest) admit() (n int, entries []Entry, full error) {
 	}
 	start := l.last().len
 	for i, e := range in.waiting {
-		size := int(e.Pos.Off-start) - n
+		size := int(e.End.Off-start) - n
 		if err := l.reserve(size, removes(e.Record)); err != nil {
 			return n, in.waiting[:i], err
 		}
@@ -163,6 +163,6 @@ func (in *ingest) header(frame []byte) error {
 	if err := l.begin(h); err != nil {
 		return err
 	}
-	in.entries = append(in.entries, Entry{Pos: l.End(), Header: &h})
+	in.entries = append(in.entries, Entry{End: l.End(), Header: &h})
 	return nil
 }

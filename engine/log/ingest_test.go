@@ -42,7 +42,7 @@ func TestIngest(t *testing.T) {
 		must(t, err)
 	}
 	entries := pull(t, follower, home, 700)
-	if len(entries) != len(lines(t, home, Position{})) || entries[len(entries)-1].Pos != home.End() {
+	if len(entries) != len(lines(t, home, Position{})) || entries[len(entries)-1].End != home.End() {
 		t.Fatal(len(entries))
 	}
 	if follower.Durable() == follower.End() {
@@ -68,7 +68,7 @@ func TestIngest(t *testing.T) {
 	must(t, err)
 	pull(t, follower, home, 1)
 	_, err = follower.Append(rec(1))
-	wantErr(t, err, ErrNotHome)
+	wantErr(t, err, ErrNoEpoch)
 	same(t, home, follower)
 
 	// The old home becomes a follower of the new one.
@@ -85,7 +85,7 @@ func TestIngest(t *testing.T) {
 	pull(t, home, follower, 100)
 	same(t, home, follower)
 	_, err = home.Append(rec(103))
-	wantErr(t, err, ErrNotHome)
+	wantErr(t, err, ErrNoEpoch)
 }
 
 // same compares two logs byte by byte and hash by hash.
@@ -150,7 +150,7 @@ func TestIngestRefuses(t *testing.T) {
 			l := s.mustOpen(t)
 			got, err := l.Ingest(c.from, c.frames)
 			wantErr(t, err, c.want)
-			if c.kept <= 1 && len(got) != c.kept || len(got) > 0 && got[len(got)-1].Pos != l.End() {
+			if c.kept <= 1 && len(got) != c.kept || len(got) > 0 && got[len(got)-1].End != l.End() {
 				t.Fatalf("%d entries, the log ends at %v: %+v", len(got), l.End(), got)
 			}
 			// What was good before it stays, and the rest may follow.
@@ -194,7 +194,7 @@ func TestIngestRefuses(t *testing.T) {
 		l := setup{disk: newDisk(8, 3000), size: 2000}.mustOpen(t)
 		got, err := l.Ingest(Position{}, frames)
 		wantErr(t, err, cachepool.ErrFull)
-		if len(got) == 0 || got[len(got)-1].Pos != l.End() {
+		if len(got) == 0 || got[len(got)-1].End != l.End() {
 			t.Fatal(len(got))
 		}
 		wantLines(t, l, lines(t, home, Position{})[:len(got)]...)
@@ -218,7 +218,7 @@ func TestIngestEndsSealing(t *testing.T) {
 	pull(t, logs[1], logs[0], 1000)
 	same(t, logs[0], logs[1])
 	_, err = logs[1].Append(rec(2))
-	wantErr(t, err, ErrNotHome)
+	wantErr(t, err, ErrNoEpoch)
 }
 
 func flip(b []byte, at int) []byte {

@@ -26,6 +26,7 @@ type Log struct {
 	// Under writer.
 	writer sync.Mutex
 	sealer *segment.Sealer // of the last segment; nil unless this Log began it
+	viewer Viewer          // nil: nobody looks
 	hash   *blake3.Hasher  // over the last segment; nil when that is closed
 
 	tableMu sync.Mutex

@@ -27,8 +27,8 @@ func TestAppendAndReplay(t *testing.T) {
 		t.Fatal(l.End(), l.Recovered())
 	}
 	_, err := l.Append(rec(1))
-	wantErr(t, err, ErrNotHome)
-	wantErr(t, l.Roll(), ErrNotHome)
+	wantErr(t, err, ErrNoEpoch)
+	wantErr(t, l.Roll(), ErrNoEpoch)
 	_, _, err = l.Read(t.Context(), Position{}, 100)
 	wantErr(t, err, io.EOF)
 
@@ -70,7 +70,7 @@ func TestAppendAndReplay(t *testing.T) {
 	}
 	// Rule 16: after a restart nothing is sealed before a new epoch and salt.
 	_, err = l.Append(rec(5))
-	wantErr(t, err, ErrNotHome)
+	wantErr(t, err, ErrNoEpoch)
 	_, err = l.BeginEpoch(9)
 	wantErr(t, err, ErrStaleEpoch)
 	_, err = l.BeginEpoch(10)
@@ -388,37 +388,46 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestNoteComesFirst: nobody sees that a record is there before AppendNoted has noted it, and who then reads its blocks finds them. What is
-// refused is not noted.
-func TestNoteComesFirst(t *testing.T) {
+// viewer is a Viewer.
+type viewer func(r *segment.Record, end Position)
+
+func (v viewer) Show(r *segment.Record, end Position) { v(r, end) }
+
+// TestShowComesFirst: nobody sees that a record is there before it is shown, and who then reads its blocks finds them. What is
+// refused is not shown.
+func TestShowComesFirst(t *testing.T) {
 	s := newSetup(1)
 	l := s.mustOpen(t)
 	defer func() { must(t, l.Close()) }()
-	_, err := l.AppendNoted(rec(1), func(Position) { t.Error("noted a record that was refused") })
-	wantErr(t, err, ErrNotHome)
+	l.ShowTo(viewer(func(*segment.Record, Position) { t.Error("showed a record that was refused") }))
+	_, err := l.Append(rec(1))
+	wantErr(t, err, ErrNoEpoch)
 	_, err = l.BeginEpoch(1)
 	must(t, err)
 	for range 50 { // over several segments
 		r := &segment.Record{Blocks: []segment.Block{{Raw: []byte("block")}}, Ops: []segment.Op{{Kind: segment.SetBlock, Key: []byte("key")}}}
-		noted, read := Position{}, make(chan error, 1)
-		end, err := l.AppendNoted(r, func(end Position) {
-			noted = end
+		shown, read := Position{}, make(chan error, 1)
+		l.ShowTo(viewer(func(got *segment.Record, end Position) {
+			if shown = end; got != r {
+				t.Error("showed another record")
+			}
 			if l.mu.TryLock() {
 				l.mu.Unlock()
-				t.Errorf("the record that ends at %v can be read before it is noted, or when it is noted not yet", end)
+				t.Errorf("the record that ends at %v can be read before it is shown, or when it is shown not yet", end)
 			}
 			go func() {
-				b, err := l.ReadBlock(context.Background(), r.Blocks[0].Ref)
-				if err == nil && string(b) != "block" {
+				b, err := l.ReadBlocks(context.Background(), []segment.BlockRef{r.Blocks[0].Ref})
+				if err == nil && string(b[0]) != "block" {
 					err = fmt.Errorf("read %q", b)
 				}
 				read <- err
 			}()
-		})
+		}))
+		end, err := l.Append(r)
 		must(t, err)
 		must(t, <-read)
-		if noted != end || l.End() != end {
-			t.Fatalf("noted %v, appended %v, the log ends at %v", noted, end, l.End())
+		if shown != end || l.End() != end {
+			t.Fatalf("showed %v, appended %v, the log ends at %v", shown, end, l.End())
 		}
 	}
 	if l.End().Seq < 2 {

@@ -22,7 +22,7 @@ func poisoned(t *testing.T, seed uint64, fail func(*crashfs.Disk)) (s setup, dur
 	must(t, err)
 	appendSync(t, l, 1, 2, 4, 5)
 	all, ends := lines(t, l, Position{}), []Position{}
-	must(t, l.Replay(t.Context(), Position{}, func(e Entry) error { ends = append(ends, e.Pos); return nil }))
+	must(t, l.Replay(t.Context(), Position{}, func(e Entry) error { ends = append(ends, e.End); return nil }))
 	told := make(chan struct{})
 	l.OnDurable(func(_ Position, err error) {
 		if err != nil {

@@ -208,7 +208,7 @@ func (l *Log) Replay(ctx context.Context, from Position, fn func(Entry) error) e
 			if err != nil {
 				return err
 			}
-			if end.Less(e.Pos) {
+			if end.Less(e.End) {
 				return nil
 			}
 			if err := fn(e); err != nil {
@@ -230,7 +230,7 @@ func (l *Log) truncatedSince(gen uint64) bool {
 
 // decode turns a verified frame at off of segment seq into an Entry.
 func (l *Log) decode(seq uint64, frame []byte, off uint64, header bool) (Entry, error) {
-	e := Entry{Pos: Position{Seq: seq, Off: off + uint64(len(frame))}}
+	e := Entry{End: Position{Seq: seq, Off: off + uint64(len(frame))}}
 	if header {
 		h, err := segment.DecodeHeader(frame)
 		e.Header = &h
@@ -244,7 +244,7 @@ func (l *Log) decode(seq uint64, frame []byte, off uint64, header bool) (Entry, 
 	}
 	l.mu.Unlock()
 	if !ok {
-		return e, fmt.Errorf("decode record at %v: %w", e.Pos, ErrGap) // truncated meanwhile
+		return e, fmt.Errorf("decode record at %v: %w", e.End, ErrGap) // truncated meanwhile
 	}
 	o, err := l.openers.get(&l.cfg.DataKey, h)
 	if err != nil {

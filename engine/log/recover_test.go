@@ -213,7 +213,7 @@ func TestTruncate(t *testing.T) {
 	}
 	must(t, l.Replay(t.Context(), Position{}, func(e Entry) error {
 		n++
-		places = append(places, place{e.Pos, n})
+		places = append(places, place{e.End, n})
 		return nil
 	}))
 	all := lines(t, l, Position{})
@@ -230,7 +230,7 @@ func TestTruncate(t *testing.T) {
 		}
 		wantLines(t, l, all[:p.lines]...)
 		_, err := l.Append(rec(1))
-		wantErr(t, err, ErrNotHome)
+		wantErr(t, err, ErrNoEpoch)
 		if i%4 == 0 {
 			s.disk.Crash() // it was durable
 			l = s.mustOpen(t)

@@ -24,6 +24,14 @@ func (p Position) Compare(q Position) int {
 // Less tells whether p lies before q.
 func (p Position) Less(q Position) bool { return p.Compare(q) < 0 }
 
+// Earlier returns the one of p and q that lies before the other.
+func Earlier(p, q Position) Position {
+	if q.Less(p) {
+		return q
+	}
+	return p
+}
+
 func (p Position) String() string { return fmt.Sprintf("%d/%d", p.Seq, p.Off) }
 
 // Record is one atomic change of a volume (rule 8): absolute operations on

@@ -8,13 +8,12 @@ import (
 	"slices"
 
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
 
 // Outcomes that are not the volume's.
 var (
-	// ErrNotHome: the callee is not the home of the volume; nothing was executed.
-	ErrNotHome = errors.New("callee is not the home of the volume")
 	// ErrRegister: the caller must register with this home in this epoch, or anew, before it changes anything. Nothing was executed.
 	ErrRegister = errors.New("caller's registration is not its newest with this home in this epoch")
 )
@@ -24,7 +23,7 @@ var outcomes = []error{
 	nil, volume.ErrNotExist, volume.ErrExist, volume.ErrNotDir, volume.ErrIsDir, volume.ErrNotEmpty, volume.ErrNameTooLong,
 	volume.ErrInvalid, volume.ErrTooBig, volume.ErrTooManyLinks, volume.ErrNoSpace, volume.ErrReadOnly, volume.ErrAccess,
 	volume.ErrPerm, volume.ErrStale, volume.ErrNoXattr, volume.ErrXattrTooBig, volume.ErrNoData, volume.ErrLocked,
-	volume.ErrGrace, volume.ErrNoGrace, volume.ErrDelay, volume.ErrIO, volume.ErrUnknown, ErrNotHome, ErrRegister,
+	volume.ErrGrace, volume.ErrNoGrace, volume.ErrDelay, volume.ErrIO, volume.ErrUnknown, journal.ErrNotHome, ErrRegister,
 	volume.ErrLate,
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// TestSequenceThatDoesNotFit has a tag that leaves no room for SEQUENCE's result:
-// the slot must not be used, and the server must live.
+// TestSequenceThatDoesNotFit sends a tag that leaves no room for SEQUENCE's result. The
+// slot must not be used, and the server must go on.
 func TestSequenceThatDoesNotFit(t *testing.T) {
 	small := testChannel
 	small.MaxResponseSize, small.MaxResponseSizeCached = minChannel, 70
@@ -54,8 +54,8 @@ func TestSequenceThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestReadsOfShortFiles reads a megabyte each of an empty file in one request: the
-// reply is small, and so must be what is kept for it.
+// TestReadsOfShortFiles reads an empty file many times in one request, a megabyte each.
+// The reply is small, and it must not keep large buffers.
 func TestReadsOfShortFiles(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -100,8 +100,8 @@ func TestMessageThatIsNoCall(t *testing.T) {
 	}
 }
 
-// TestOpenByHandleChecksTheMode: Linux opens files that it has looked up before by
-// handle, and leaves it to the server to check permission to write.
+// TestOpenByHandleChecksTheMode opens by handle, as Linux does for files that it has
+// looked up before. The server must check permission to write.
 func TestOpenByHandleChecksTheMode(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -158,7 +158,7 @@ func TestSupplementaryGroups(t *testing.T) {
 	}
 }
 
-// TestStateidOfAnotherFile: the root that lists volumes is a file of its own.
+// TestStateidOfAnotherFile uses an open on the pseudo root, which is a file of its own.
 func TestStateidOfAnotherFile(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -166,7 +166,8 @@ func TestStateidOfAnotherFile(t *testing.T) {
 	h.call(op(xdr.OP_PUTROOTFH), op(xdr.OP_CLOSE, 0, id)).ok(xdr.OP_PUTROOTFH).want(xdr.OP_CLOSE, xdr.NFS4ERR_BAD_STATEID)
 }
 
-// TestClientsOfOneAddressAreBounded: who makes up client names gets no more memory.
+// TestClientsOfOneAddressAreBounded makes up client names. They must not take more
+// memory.
 func TestClientsOfOneAddressAreBounded(t *testing.T) {
 	r := newRig(t)
 	p := r.connect("10.0.0.1")
@@ -179,14 +180,14 @@ func TestClientsOfOneAddressAreBounded(t *testing.T) {
 	if last != xdr.NFS4ERR_DELAY {
 		t.Fatalf("%v after %d clients", last, len(r.srv.Clients()))
 	}
-	r.host("10.0.0.2") // others are not concerned
+	r.host("10.0.0.2") // other addresses are not affected
 	r.clock.advance(11 * time.Second)
 	r.srv.table.Sweep()
 	r.host("10.0.0.1") // those that never made a session are gone
 }
 
-// TestStrangerCannotReplaceAClient: a host that may use nothing says that it is
-// another host and was restarted.
+// TestStrangerCannotReplaceAClient has a host that no volume admits claim to be another
+// host that was restarted.
 func TestStrangerCannotReplaceAClient(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -195,7 +196,7 @@ func TestStrangerCannotReplaceAClient(t *testing.T) {
 	p := r.connect("10.0.0.9")
 	p.compound(0, op(xdr.OP_EXCHANGE_ID, [8]byte{99}, "host 10.0.0.1", 0, xdr.SP4_NONE, 0)).want(xdr.OP_EXCHANGE_ID, xdr.NFS4ERR_CLID_INUSE)
 	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_READ, id, uint64(0), 1)).ok(xdr.OP_PUTFH).ok(xdr.OP_READ)
-	// One that is admitted may: a host can have several addresses.
+	// An admitted address may do it, because a host can have several addresses.
 	r.refuse("10.0.0.9", false)
 	p.compound(0, op(xdr.OP_EXCHANGE_ID, [8]byte{1}, "host 10.0.0.1", 0, xdr.SP4_NONE, 0)).ok(xdr.OP_EXCHANGE_ID)
 }
@@ -239,7 +240,8 @@ func TestPartOfAReply(t *testing.T) {
 	}
 }
 
-// TestShutdownWhileAnOperationHangs: it reports what still runs, and the rest ends.
+// TestShutdownWhileAnOperationHangs checks that Shutdown reports what still runs, and
+// ends the rest.
 func TestShutdownWhileAnOperationHangs(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -297,8 +299,9 @@ func openConns(s *Server) int {
 	return len(s.conns)
 }
 
-// TestPauseOfTheServerIsNotSilenceOfItsClients stops the server's process, as it
-// were, for longer than a lease: what its clients sent meanwhile waits to be read.
+// TestPauseOfTheServerIsNotSilenceOfItsClients moves the clock as if the server's
+// process had been stopped for longer than a lease. What its clients sent meanwhile
+// would wait to be read, so no lease may expire.
 func TestPauseOfTheServerIsNotSilenceOfItsClients(t *testing.T) {
 	r := newRig(t)
 	h, silent := r.host("10.0.0.1"), r.host("10.0.0.2")
@@ -320,7 +323,7 @@ func TestPauseOfTheServerIsNotSilenceOfItsClients(t *testing.T) {
 	}
 }
 
-// waited tells whether somebody waits for the clock.
+// waited tells whether a goroutine waits for the clock.
 func (c *fakeClock) waited() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

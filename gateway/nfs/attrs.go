@@ -30,7 +30,7 @@ var (
 	writeOnlyAttrs = xdr.NewBitmap(xdr.FATTR4_TIME_ACCESS_SET, xdr.FATTR4_TIME_MODIFY_SET)
 	spaceAttrs     = xdr.NewBitmap(xdr.FATTR4_FILES_AVAIL, xdr.FATTR4_FILES_FREE, xdr.FATTR4_FILES_TOTAL,
 		xdr.FATTR4_SPACE_AVAIL, xdr.FATTR4_SPACE_FREE, xdr.FATTR4_SPACE_TOTAL)
-	// rdattrAttrs can be given for an entry whose attributes cannot be read.
+	// rdattrAttrs are the attributes of an entry whose others cannot be read.
 	rdattrAttrs = xdr.NewBitmap(xdr.FATTR4_RDATTR_ERROR, xdr.FATTR4_MOUNTED_ON_FILEID)
 )
 
@@ -60,14 +60,14 @@ func (k *call) describe(p place, mask xdr.Bitmap) (described, error) {
 	if p.pseudo {
 		return k.describeRoot(p), nil
 	}
-	a, err := p.vol.GetAttr(k.ctx(), k.read(), p.h)
+	a, err := p.vol.GetAttr(k.s.ctx, k.read(), p.h)
 	if err != nil {
 		return described{}, err
 	}
 	return k.describeAttr(p, a, mask)
 }
 
-// describeAttr is describe with attributes that are known already.
+// describeAttr is describe for attributes that were read already.
 func (k *call) describeAttr(p place, a volume.Attr, mask xdr.Bitmap) (described, error) {
 	d := described{place: p, attr: a, minor: k.minor, lease: k.s.cfg.Lease, mountedOn: a.Ino}
 	d.h = a.Handle
@@ -78,7 +78,7 @@ func (k *call) describeAttr(p place, a volume.Attr, mask xdr.Bitmap) (described,
 		return d, nil
 	}
 	var err error
-	d.space, err = p.vol.Space(k.ctx())
+	d.space, err = p.vol.Space(k.untilRevoked())
 	return d, err
 }
 
@@ -201,7 +201,7 @@ func (d *described) encode(e *xdr.Encoder, n uint32) {
 	}
 }
 
-// fsid is the pseudo root's (0, 0) or a volume's, made from its id.
+// fsid is (0, 0) for the pseudo root, and else made from the volume's id.
 func (d *described) fsid() (id [2]uint64) {
 	if !d.pseudo {
 		for i, b := range d.export.ID {

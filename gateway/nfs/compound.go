@@ -15,7 +15,7 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// call is one COMPOUND under way. It belongs to one goroutine.
+// call is one COMPOUND that is being executed. It belongs to one goroutine.
 type call struct {
 	s      *Server
 	conn   *conn
@@ -23,7 +23,7 @@ type call struct {
 	minor  uint32
 	size   int // of the request in bytes
 	count  uint32
-	index  uint32 // of the operation that runs
+	index  uint32 // of the present operation
 
 	in  *xdr.Decoder
 	out *reply
@@ -39,7 +39,7 @@ type call struct {
 	cachedLimit int
 
 	cur, saved place
-	guests     []*guestOf // the volumes that it was let into
+	guests     []*guestOf // the volumes that it uses
 
 	repeat []byte // the reply of a repeated request
 	drop   bool   // do not answer
@@ -49,7 +49,7 @@ type call struct {
 type place struct {
 	set    bool
 	pseudo bool          // the root that lists volumes
-	vol    volume.Volume // nil for the root, and if there is only CLOSE to come
+	vol    volume.Volume // nil for the root, and if only CLOSE may follow
 	export Export
 	guest  *guest // nil for the root
 	h      volume.Handle
@@ -57,23 +57,23 @@ type place struct {
 	hasID  bool
 }
 
-// at is another file of p's volume.
+// at returns the place of another file of p's volume.
 func (p place) at(h volume.Handle) place {
 	return place{set: true, vol: p.vol, export: p.export, guest: p.guest, h: h}
 }
 
 func (p place) key() state.FileKey {
 	if p.pseudo {
-		return state.FileKey{Handle: volume.Root} // not the zero key, which stands for any file
+		return state.FileKey{Handle: volume.Root} // not the zero key, which means any file
 	}
 	return state.FileKey{Volume: p.export.ID, Handle: p.h}
 }
 
-// maxTag bounds a COMPOUND's tag, which is echoed.
+// maxTag bounds a COMPOUND's tag, which the reply repeats.
 const maxTag = 1024
 
-// printed is how much of a request tells it apart from others with its sequence number.
-const printed = 512
+// fingerprinted is how many bytes of a request its fingerprint covers.
+const fingerprinted = 512
 
 // compound executes a COMPOUND, RFC 8881 section 16.2.
 func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *reply) outcome {
@@ -127,11 +127,12 @@ func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *rep
 	return answered
 }
 
-// smallReply is the size up to which replies are kept although the client did
-// not ask for it.
+// smallReply is the size up to which a slot keeps a reply although the client did not
+// ask for that (sa_cachethis).
 const smallReply = 4 << 10
 
-// kept returns the reply to keep for repeats, without the RPC header, or nil.
+// kept returns the reply that the slot keeps for repeats, without the RPC header, or
+// nil.
 func (k *call) kept() []byte {
 	n := k.out.Len() - k.base
 	if !k.cache && n > smallReply {
@@ -147,8 +148,8 @@ func (k *call) kept() []byte {
 	return b
 }
 
-// run executes the operations until one fails. It returns the last one's status
-// and how many results there are.
+// run executes the operations until one fails. It returns the status of the last one
+// and the number of results.
 func (k *call) run() (st xdr.Status, done uint32) {
 	for k.index = 0; k.index < k.count; k.index++ {
 		op := xdr.Op(k.in.Uint32())
@@ -169,7 +170,8 @@ func (k *call) run() (st xdr.Status, done uint32) {
 	return xdr.NFS4_OK, done
 }
 
-// next is the operation after the one that runs, whose arguments have been decoded; 0: none.
+// next returns the operation after the present one, whose arguments must be decoded,
+// or 0 if there is none.
 func (k *call) next() xdr.Op {
 	if rest := k.in.Rest(); k.index+1 < k.count && len(rest) >= 4 {
 		return xdr.Op(binary.BigEndian.Uint32(rest))
@@ -213,7 +215,7 @@ func (k *call) step(op xdr.Op) xdr.Status {
 	if st != xdr.NFS4_OK && st != xdr.NFS4ERR_DENIED {
 		k.out.Truncate(body)
 		if op == xdr.OP_SETATTR {
-			k.out.Bitmap(xdr.Bitmap{}) // its result has a body in any case
+			k.out.Bitmap(xdr.Bitmap{}) // its result always has a body
 		}
 	}
 	if k.out.Len()-k.base > k.limit && !e.changes {
@@ -226,7 +228,7 @@ func (k *call) step(op xdr.Op) xdr.Status {
 	return st
 }
 
-// smallResult is the room that the result of an operation that changes something needs at most.
+// smallResult bounds the result of an operation that changes something, in bytes.
 const smallResult = 128
 
 func (k *call) tooBig() xdr.Status {
@@ -236,8 +238,8 @@ func (k *call) tooBig() xdr.Status {
 	return xdr.NFS4ERR_REP_TOO_BIG
 }
 
-// position says whether op may stand where it stands, RFC 8881 section 2.10.5 and
-// the operations' own sections.
+// position says whether op may be at its place in the COMPOUND (RFC 8881 section 2.10.5
+// and the operations' own sections).
 func (k *call) position(op xdr.Op) xdr.Status {
 	switch {
 	case op == xdr.OP_SEQUENCE && k.index > 0:
@@ -263,31 +265,36 @@ func sessionless(op xdr.Op) bool {
 	return false
 }
 
-// print tells requests apart that have one sequence number: it covers who asks
-// and the operations after SEQUENCE.
-func (k *call) print() uint64 {
+// fingerprint differs between different requests that wrongly have the same sequence
+// number (RFC 8881 section 2.10.6.1.3.1). It covers the caller and the operations after
+// SEQUENCE.
+func (k *call) fingerprint() uint64 {
 	var h maphash.Hash
 	h.SetSeed(k.s.seed)
 	rest := k.in.Rest()
 	maphash.WriteComparable(&h, k.caller.UID)
 	maphash.WriteComparable(&h, len(rest))
-	_, _ = h.Write(rest[:min(len(rest), printed)]) // never fails
+	_, _ = h.Write(rest[:min(len(rest), fingerprinted)]) // never fails
 	return h.Sum64()
 }
 
-// read is the volume.Request of an operation that changes nothing.
-func (k *call) read() volume.Request { return volume.Request{Caller: k.caller} }
-
-// change is the volume.Request of the operation's change. part tells several
-// changes of one operation apart.
-func (k *call) change(part uint32) volume.Request {
-	return volume.Request{Caller: k.caller, ID: volume.OpID{
-		Slot: k.slot, Seq: k.use.Seq, Index: k.index | part<<16,
-	}}
+// read returns the volume.Request of an operation that changes nothing.
+func (k *call) read() volume.Request {
+	return volume.Request{Caller: k.caller, Revoked: k.revoked()}
 }
 
-// status is the answer to an error of a volume. Where there is none, it makes
-// the connection drop.
+// change returns the volume.Request of the operation's change. part numbers the changes
+// of an operation that makes several (nfs-2).
+func (k *call) change(part uint32) volume.Request {
+	return volume.Request{
+		Caller:  k.caller,
+		ID:      volume.OpID{Slot: k.slot, Seq: k.use.Seq, Index: k.index | part<<16},
+		Revoked: k.revoked(),
+	}
+}
+
+// status returns the answer to an error of a volume. If the outcome is not known, there
+// is no answer, and it makes the server close the connection (nfs-2).
 func (k *call) status(err error) xdr.Status {
 	st, known := statusOf(err)
 	switch {
@@ -303,5 +310,5 @@ func (k *call) status(err error) xdr.Status {
 	return st
 }
 
-// principal names who sent the request.
+// principal names the sender of the request.
 func (k *call) principal() string { return "sys:" + strconv.FormatUint(uint64(k.caller.UID), 10) }

@@ -19,8 +19,8 @@ import (
 const (
 	// maxRecord bounds one request, with RPC header.
 	maxRecord = maxRequest + 4096
-	// maxInFlight bounds what the requests of one connection that run at once take,
-	// in bytes: each counts as its buffer and the largest reply.
+	// maxInFlight bounds the bytes that the concurrent requests of one connection
+	// take. Each counts as its buffer and the largest reply.
 	maxInFlight = 128 << 20
 	maxConns    = 64 // of one address
 	readBuffer  = 32 << 10
@@ -33,22 +33,22 @@ type conn struct {
 	nc   net.Conn
 	addr netip.Addr
 	name string // addr, as text
-	room room   // for requests that run
+	room room   // for requests under way
 
 	write   sync.Mutex
-	writing atomic.Pointer[time.Time] // when the reply that is being written was begun
+	writing atomic.Pointer[time.Time] // since when a reply is being written; nil if none is
 	once    sync.Once
 }
 
-// room counts bytes that are in use. One goroutine takes, any give.
+// room counts bytes that are in use. One goroutine calls take, any may call put.
 type room struct {
 	mu    sync.Mutex
 	used  int
-	given chan struct{}
+	freed chan struct{}
 }
 
-// take waits until n more bytes are within limit, or nothing is in use. It
-// returns false when done is closed.
+// take waits until n more bytes are within limit, or nothing is in use. Then it counts
+// them as used. It returns false when done is closed.
 func (r *room) take(n, limit int, done <-chan struct{}) bool {
 	for {
 		r.mu.Lock()
@@ -61,25 +61,25 @@ func (r *room) take(n, limit int, done <-chan struct{}) bool {
 			return true
 		}
 		select {
-		case <-r.given:
+		case <-r.freed:
 		case <-done:
 			return false
 		}
 	}
 }
 
-func (r *room) give(n int) {
+func (r *room) put(n int) {
 	r.mu.Lock()
 	r.used -= n
 	r.mu.Unlock()
 	select {
-	case r.given <- struct{}{}:
-	default: // the taker will look anyway
+	case r.freed <- struct{}{}:
+	default: // take has a signal already, and will look
 	}
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{s: s, nc: nc, room: room{given: make(chan struct{}, 1)}}
+	c := &conn{s: s, nc: nc, room: room{freed: make(chan struct{}, 1)}}
 	if ap, err := netip.ParseAddrPort(nc.RemoteAddr().String()); err == nil {
 		c.addr = ap.Addr().Unmap().WithZone("")
 	}
@@ -89,15 +89,15 @@ func newConn(s *Server, nc net.Conn) *conn {
 
 func parseAddr(s string) (netip.Addr, error) { return netip.ParseAddr(s) }
 
-func (c *conn) close() {
-	c.once.Do(func() { _ = c.nc.Close() }) // the client repeats what it did not get an answer to
+func (c *conn) disconnect() {
+	c.once.Do(func() { _ = c.nc.Close() }) // the client repeats requests without an answer
 }
 
-// serve reads requests until the connection ends; each runs on a goroutine of
-// its own, which may outlive the connection.
+// serve reads requests until the connection ends. Each runs on a goroutine of its own,
+// which may outlive the connection (nfs-5).
 func (c *conn) serve() {
 	defer func() {
-		c.close()
+		c.disconnect()
 		c.s.left(c)
 	}()
 	r := bufio.NewReaderSize(c.nc, readBuffer)
@@ -115,7 +115,7 @@ func (c *conn) serve() {
 			return
 		}
 		c.s.work.Go(func() {
-			defer c.room.give(takes)
+			defer c.room.put(takes)
 			c.handle(buf)
 			buf.Free()
 		})
@@ -136,16 +136,16 @@ func (c *conn) handle(buf *xdr.Buffer) {
 		c.writing.Store(nil)
 		c.write.Unlock()
 		if err != nil {
-			c.close()
+			c.disconnect()
 		}
 	case closeConnection:
-		c.close()
+		c.disconnect()
 	}
 	r.free()
 	out.Free()
 }
 
-// reply is an answer and the buffers that it refers to.
+// reply is an answer with the buffers to which it refers.
 type reply struct {
 	*xdr.Encoder
 	bufs []*xdr.Buffer
@@ -200,7 +200,8 @@ func (c *conn) dispatch(d *xdr.Decoder, r *reply) outcome {
 	return c.compound(h.XID, cred, d, r)
 }
 
-// credential reads an AUTH_SYS credential; auth is the reason why it is refused.
+// credential reads an AUTH_SYS credential. If it is refused, auth is the auth_stat
+// that says why.
 func credential(a xdr.OpaqueAuth) (caller volume.Caller, auth uint32) {
 	switch a.Flavor {
 	case xdr.AUTH_SYS:

@@ -3,102 +3,113 @@
 // Package nfs serves volumes over NFSv4.1 and NFSv4.2 (RFC 8881, RFC 7862, RFC
 // 8276) on TCP, for the Linux kernel client first.
 //
-// A connection's reader takes one RPC record after the other; each runs on its
-// own goroutine as a call: a COMPOUND whose operations are decoded in place and
-// executed one by one. ops.go is the table of operations, op_*.go hold them by
-// groups, attrs.go the attributes, status.go maps the outcomes of volumes.
-// Package state remembers clients, sessions, opens and locks.
+// A connection's reader takes one RPC record after the other. Each record becomes a
+// call on a goroutine of its own: a COMPOUND, whose operations are decoded in place
+// and executed one by one. ops.go is the table of operations, op_*.go implement them
+// in groups, attrs.go has the attributes, and status.go maps the outcomes of volumes
+// to status codes. Package state remembers clients, sessions, opens and locks.
 //
 // # Name space
 //
-// The root that every client sees is not a volume: it lists the volumes to which
-// the client's address is admitted, each with its own fsid. Whether it is
-// admitted is asked anew with each file handle that arrives, so that revoking
-// works at once; only CLOSE is let through, to say what was revoked. A file handle is 37 bytes:
+// The root that every client sees is not a volume. It lists the volumes that admit
+// the client's address, each with its own fsid. Each file handle that arrives is
+// checked for admission again, so that revoking works at once. Only CLOSE passes
+// without it, because its answer says what was revoked. A file handle is 37 bytes:
 //
 //	version 1 (1) ‖ volume id (16) ‖ snapshot, 0 (4) ‖ inode (8) ‖ generation (8)
 //
 // and the root's has the volume id 0 and inode 1.
 //
-// # Rules, with the numbers of the rules that keep data
+// # Rules
 //
-//   - Rule 20: handles and cookies are the volume's own, the same at every gateway.
-//   - Rule 22, exactly once: sessions are persistent. Every change carries the
-//     OpID (client id ‖ session id ‖ slot, sequence number, index of the operation
-//     in the COMPOUND, plus 1<<16 for an operation's second change). While the
-//     server runs, a repeat is answered from the slot. After a restart a slot is
-//     unknown: the first request on it is executed whatever its sequence
-//     number, and the volume returns what it recorded if it was executed before.
-//     If the outcome of a change is not known, the connection is closed without
-//     an answer, the slot is unknown again, and the client's repeat tells.
-//   - Rule 24: write verifiers are the volume's.
-//   - Rule 27: server owner and scope are configured, client ids are random.
+// Each is how this package keeps the rule of docs/concepts.md that it names.
 //
-// Operations are not cancelled when their connection ends, because the client
-// repeats them on the next; they are when the server shuts down.
+//   - nfs-1, for protocol-20. Handles and cookies are the volume's own. So they are
+//     the same at every gateway.
+//   - nfs-2, for protocol-22. Sessions are persistent (RFC 8881 section 2.10.6.5).
+//     Every change carries an OpID: client id ‖ session id ‖ slot, sequence number,
+//     index of the operation in the COMPOUND, plus 1<<16 for an operation's second
+//     change. While the server runs, the slot answers repeats. After a restart a
+//     slot is unknown (state-3). It executes its first request whatever the sequence
+//     number, and the volume returns the recorded result of a change that was
+//     executed before. If the outcome of a change is not known, the server closes
+//     the connection without an answer, and the slot is unknown again. The client
+//     repeats the request, and so finds the outcome.
+//   - nfs-3, for protocol-24. Write verifiers are the volume's.
+//   - nfs-4, for protocol-27. Server owner and scope come from the configuration.
+//     Client ids are random.
+//   - nfs-5. The end of a connection does not cancel its operations, because the
+//     client repeats them on the next connection. Shutdown cancels them.
 //
 // # Grace, as the Linux client needs it
 //
-// After a restart the sessions of old are good, and SEQUENCE flags
+// After a restart the former sessions are good, and SEQUENCE has the flag
 // SEQ4_STATUS_RESTART_RECLAIM_NEEDED until RECLAIM_COMPLETE. Linux
-// (nfs41_handle_server_reboot) then drains its session, confirms its client id
-// with EXCHANGE_ID, makes a further session and reclaims. Therefore:
+// (nfs41_handle_server_reboot) then drains its session, confirms its client id with
+// EXCHANGE_ID, makes a further session and reclaims. Therefore:
 //
-//   - Draining waits for all requests, so none may wait for the end of grace:
-//     what has to wait is answered NFS4ERR_GRACE or NFS4ERR_DELAY, upon which Linux
-//     frees the slot and asks again with a new sequence number.
-//   - READ, WRITE, SETATTR, LOCKU and CLOSE with a stateid from before the
-//     restart get NFS4ERR_DELAY while the client may reclaim: Linux asks again,
-//     with the stateid that it reclaimed. NFS4ERR_BAD_STATEID would make it mark the
-//     open as lost, NFS4ERR_STALE_STATEID check a lease that is in order. Once
-//     the client cannot reclaim any more, it is NFS4ERR_BAD_STATEID.
-//   - Reclaiming what the client holds already succeeds at any time after a restart. A reply that
-//     was overtaken can still carry the flag and begin a second round of reclaims
-//     after RECLAIM_COMPLETE; refusing it would make Linux give its locks up.
-//   - status flags are written into a reply when it is complete, not when it
-//     begins, which makes such replies rare.
+//   - nfs-6. No request waits for the end of grace, because draining waits for all
+//     requests. What has to wait is answered NFS4ERR_GRACE or NFS4ERR_DELAY. Linux
+//     then frees the slot, and asks again with a new sequence number.
+//   - nfs-7. READ, WRITE, SETATTR, LOCKU and CLOSE with a stateid from before the
+//     restart are answered NFS4ERR_DELAY while the client may reclaim. Linux asks
+//     again, with the stateid that it got from reclaiming. With NFS4ERR_BAD_STATEID
+//     it would mark the open as lost, and with NFS4ERR_STALE_STATEID it would check
+//     a lease that is in order. When the client may not reclaim any more, the answer
+//     is NFS4ERR_BAD_STATEID.
+//   - nfs-8. After a restart, a client may always reclaim what it already has. A
+//     reply that arrives late can still carry the flag, and make Linux reclaim a
+//     second time, after RECLAIM_COMPLETE. Refusing that would make it give its
+//     locks up.
+//   - nfs-9. Status flags are written into a reply when it is complete, not when it
+//     begins. That makes such late flags rare.
 //
-// An OPEN that creates must not fail with NFS4ERR_EXIST because it succeeded
-// before the restart. Linux uses GUARDED4 for O_EXCL in persistent sessions,
-// repeats the same slot and sequence number after the restart, and would ask
-// with a new one after NFS4ERR_GRACE. So on an unknown slot an OPEN that creates is
-// executed also in grace. If it was executed before, its recorded outcome is
-// returned. If it made the file, only an open with a deny mode that somebody made
-// between that and the restart could be in the way, and Linux makes none. If the file was there and the mode is
-// GUARDED4, NFS4ERR_EXIST is true. Else (UNCHECKED4, or an equal verifier) the
-// answer is NFS4ERR_GRACE, which a retry with a new sequence number gets over,
-// and nothing was truncated: truncating waits until the file can be opened. On a
-// slot that is not unknown the sequence number is new, nothing was created, and
+// An OPEN that creates must not fail with NFS4ERR_EXIST because it succeeded before
+// the restart. Linux uses GUARDED4 for O_EXCL in persistent sessions. After the
+// restart it repeats the same slot and sequence number; after NFS4ERR_GRACE it would
+// use a new one. So on an unknown slot an OPEN that creates is executed also in
+// grace:
+//
+//   - If it was executed before, the volume returns its recorded outcome.
+//   - If it makes the file now, only an open with a deny mode could forbid it, made
+//     by another client between the creation and the restart. Linux makes none.
+//   - If the file existed and the mode is GUARDED4, NFS4ERR_EXIST is right.
+//   - Else (UNCHECKED4, or an equal verifier) the answer is NFS4ERR_GRACE. A retry
+//     with a new sequence number succeeds after grace. Nothing was truncated:
+//     truncating waits until the file can be opened.
+//
+// On a slot that is not unknown the sequence number is new, nothing was created, and
 // the answer is NFS4ERR_GRACE.
 //
 // # Lease expiry
 //
-// A silent client loses its opens and locks, durably first, but keeps its
-// sessions for a while, so that what it repeats after a long partition is still
-// recognized (rule 22). SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED tells it; Linux then
-// replaces its client id twice (an impossible verifier, then its own), reopens
-// what it can, and fails I/O under locks that it lost.
+// A silent client loses its opens and locks; its record says so first. It keeps its
+// sessions for a while, so that repeats of its requests are recognized even after it
+// was cut off for long (protocol-22). SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED informs
+// it. Linux then replaces its client id twice (an impossible verifier, then its own),
+// opens again what it can, and fails I/O under locks that it lost.
 //
 // # Revoked locks
 //
-// A gateway that was cut off for long can find that a home does not keep what its
-// clients have locked. RevokeLocks takes the lock-owner's stateid away: uses of it
-// are answered NFS4ERR_ADMIN_REVOKED until the client frees it or closes the file.
-// Linux then tests the file's stateids (nfs41_check_expired_locks), frees that one, and
-// fails I/O of whoever held the lock with EIO; its other opens and locks go on.
-// SEQUENCE does not tell: see state.Table.StatusFlags.
+// A gateway that was cut off for long can find that a home does not have the locks of
+// its clients any more. RevokeLocks then takes the lock-owner's stateid away. Uses of
+// it are answered NFS4ERR_ADMIN_REVOKED until the client frees it or closes the file.
+// Linux tests the file's stateids (nfs41_check_expired_locks), frees that one, and
+// fails with EIO the I/O of the process that had the lock. Its other opens and locks
+// go on. SEQUENCE has no flag for it: see state.Table.StatusFlags.
 //
-// A lock-owner whose former locks on a file are still being given up (the volume
-// could not, when the file was closed or the lease expired) gets NFS4ERR_DELAY for a
-// new one: giving up takes the whole file, and would take the new lock with it.
+// If the volume could not release a lock-owner's locks on a file when the file was
+// closed or the lease expired, the server tries again. Until that succeeds, a new
+// lock of the owner is answered NFS4ERR_DELAY: the release covers the whole file, and
+// would take the new lock with it (state-6).
 //
 // # What one client can take
 //
-// Clients and connections of one address, sessions, opens, locks and ranges of one
-// client, and the bytes of one connection's requests and replies are bounded
-// (op_session.go, conn.go, state/client.go). A connection on which a reply waits for
-// a whole lease to be read is closed. Who is admitted to nothing cannot replace a
-// client of another address by using its name.
+// These are bounded: clients and connections of one address; sessions, opens, locks
+// and ranges of one client; the bytes of one connection's requests and replies
+// (op_session.go, conn.go, state/client.go). If a client does not read a reply for a
+// whole lease, its connection is closed. A client that no volume admits cannot
+// replace a client of another address by using its name.
 //
 // # What is not there
 //

@@ -10,22 +10,24 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// releaseRetry is how long the server waits before it tries again to give up
-// locks that a volume could not give up.
+// releaseRetry is how long the server waits before it tries again to release locks
+// that a volume could not release.
 const releaseRetry = time.Second
 
 // wholeFile is the range of all locks of a file.
 func wholeFile(o volume.LockOwner) volume.Lock { return volume.Lock{Owner: o, End: ^uint64(0)} }
 
-// release tells volumes of opens that ended. What fails is tried again in the
-// background until it succeeds: a lock that nobody gives up blocks others for ever.
+// release does on volumes what opens that ended require. If something fails, it tries
+// again in the background until it succeeds: a lock that is never released blocks
+// others for ever.
 func (s *Server) release(ended ...state.Ended) {
 	if left := s.tryRelease(ended); len(left) > 0 {
 		s.background(func() { s.retryRelease(left) })
 	}
 }
 
-// releaseAll is release, and waits for the end of it; false: the server ended before.
+// releaseAll is release, and waits for its end. It returns false if the server ended
+// before.
 func (s *Server) releaseAll(ended []state.Ended) bool { return s.retryRelease(s.tryRelease(ended)) }
 
 func (s *Server) retryRelease(left []state.Ended) bool {
@@ -61,7 +63,7 @@ func (s *Server) tryRelease(ended []state.Ended) (left []state.Ended) {
 	return left
 }
 
-// forget tells volumes that OpIDs will not be repeated any more.
+// forget calls Volume.Forget for OpIDs that cannot be repeated any more.
 func (s *Server) forget(f state.Forgotten) {
 	vols := map[volume.ID]volume.Volume{}
 	for _, v := range f.Volumes {

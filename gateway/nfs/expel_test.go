@@ -13,7 +13,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// stopAt makes operations of a kind wait; the test gets a value for each that came, and go lets all go on.
+// stopAt makes operations of a kind wait. came gets a value for each of them. Closing
+// goOn lets all go on.
 func (r *rig) stopAt(kind string) (came chan volume.Handle, goOn chan struct{}) {
 	came, goOn = make(chan volume.Handle, 16), make(chan struct{})
 	r.setBefore(func(op string, h volume.Handle) error {
@@ -26,7 +27,8 @@ func (r *rig) stopAt(kind string) (came chan volume.Handle, goOn chan struct{}) 
 	return came, goOn
 }
 
-// TestExpel: what was decoded before is refused or has ended when Expel returns, others get the locks, and the client hears of it.
+// TestExpel checks what is true when Expel has returned: requests that were decoded
+// before are refused or have ended, others get the locks, and the client is informed.
 func TestExpel(t *testing.T) {
 	r := newRig(t)
 	h, other := r.host("10.0.0.1"), r.host("10.0.0.2")
@@ -63,7 +65,7 @@ func TestExpel(t *testing.T) {
 		t.Fatalf("%d writes, want that one", n)
 	}
 	h.call(put).want(xdr.OP_PUTFH, xdr.NFS4ERR_ACCESS)
-	if h.flags != 0 { // Linux would take all its locks for lost, of other volumes too
+	if h.flags != 0 { // Linux would treat all its locks as lost, also on other volumes
 		t.Errorf("status flags %#x", h.flags)
 	}
 	h.call(op(xdr.OP_TEST_STATEID, 1, id)).ok(xdr.OP_TEST_STATEID).Uint32()
@@ -86,10 +88,11 @@ func TestExpel(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 	r.refuse("10.0.0.1", false)
-	h.open("f", 3, 0) // it may come back
+	h.open("f", 3, 0) // the client may be admitted again
 }
 
-// TestExpelSecondOperation: an operation that follows in the same request is refused, although the request was let in.
+// TestExpelSecondOperation expels a client between two operations of one request. The
+// second one must be refused.
 func TestExpelSecondOperation(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		expelSecondOperation(t, func(r *rig) { r.refuse("10.0.0.1", true) }, xdr.NFS4ERR_ACCESS)
@@ -127,7 +130,8 @@ func expelSecondOperation(t *testing.T, end func(*rig), want xdr.Status) {
 	}
 }
 
-// TestExpelFromADeletedVolume: nothing is remembered of what nobody can ask for any more.
+// TestExpelFromADeletedVolume checks that no stateids of a deleted volume are remembered:
+// no client can use them any more.
 func TestExpelFromADeletedVolume(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -147,7 +151,7 @@ func TestExpelFromADeletedVolume(t *testing.T) {
 	}
 }
 
-// TestExpelWhileOpening: an open that is granted late does not stay.
+// TestExpelWhileOpening checks that an open which is granted late does not stay.
 func TestExpelWhileOpening(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -170,7 +174,8 @@ func TestExpelWhileOpening(t *testing.T) {
 	}
 }
 
-// TestExpelWaitsForLocks: locks that the volume can not give up yet are waited for, also by who asks again.
+// TestExpelWaitsForLocks has a volume that cannot release locks yet. Expel must wait for
+// them, also when it is called again.
 func TestExpelWaitsForLocks(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -199,7 +204,7 @@ func TestExpelWaitsForLocks(t *testing.T) {
 	}
 }
 
-// TestGuestsAreForgotten: whoever is refused leaves nothing behind.
+// TestGuestsAreForgotten checks that a refused client takes no memory.
 func TestGuestsAreForgotten(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -213,7 +218,8 @@ func TestGuestsAreForgotten(t *testing.T) {
 	})
 }
 
-// TestCloseWithoutAdmission: who is not admitted any more hears from CLOSE what was revoked, and can do nothing.
+// TestCloseWithoutAdmission sends CLOSE from a client that is not admitted any more. The
+// answer says what was revoked, and nothing is changed.
 func TestCloseWithoutAdmission(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -227,7 +233,7 @@ func TestCloseWithoutAdmission(t *testing.T) {
 		t.Helper()
 		h.call(put, closing, op(xdr.OP_GETFH)).ok(xdr.OP_PUTFH).want(xdr.OP_CLOSE, want)
 	}
-	closed(xdr.NFS4ERR_ACCESS) // Expel ends it, and is waited for
+	closed(xdr.NFS4ERR_ACCESS) // Expel will end it
 	if err := r.srv.Expel(t.Context(), volID); err != nil {
 		t.Fatal(err)
 	}

@@ -17,15 +17,16 @@ import (
 
 // Outcomes of Exports.Open.
 var (
-	// ErrNotAdmitted says that the volume exists and the client may not use it.
+	// ErrNotAdmitted says that the volume exists, and that the client may not use it.
 	ErrNotAdmitted = errors.New("client is not admitted to the volume")
 	// ErrNoVolume says that this gateway does not serve such a volume.
 	ErrNoVolume = errors.New("no such volume")
-	// ErrDeleted is an ErrNoVolume that says that the volume was deleted, or is not known to the registry: what clients have of it can end.
+	// ErrDeleted is an ErrNoVolume. It says that the volume was deleted, or that the
+	// registry does not know it, so that clients' opens and locks on it can end.
 	ErrDeleted = fmt.Errorf("%w: it was deleted, or never was", ErrNoVolume)
 )
 
-// Export is a volume as a client sees it.
+// Export is a volume as clients see it.
 type Export struct {
 	Name     string // in the pseudo root; one path component
 	ID       volume.ID
@@ -67,8 +68,8 @@ func listed(x Exports, client netip.Addr) []Export {
 	return list
 }
 
-// rootChange is the pseudo root's change attribute for a client: it differs
-// whenever the list of volumes does.
+// rootChange is the pseudo root's change attribute for a client. It differs whenever
+// the list of volumes does.
 func rootChange(list []Export) uint64 {
 	h := fnv.New64a()
 	for _, e := range list {
@@ -78,7 +79,7 @@ func rootChange(list []Export) uint64 {
 	return h.Sum64()
 }
 
-// refusals keeps the log readable: one line per client and volume a minute.
+// refusals limits log lines to one per client and volume in a minute.
 type refusals struct {
 	mu   sync.Mutex
 	last map[string]time.Time
@@ -89,7 +90,7 @@ const (
 	refusalLimit = 1024
 )
 
-// first tells whether a refusal is to be logged now.
+// first tells whether to log a refusal now.
 func (r *refusals) first(what string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,6 +109,7 @@ func (r *refusals) first(what string, now time.Time) bool {
 func (s *Server) refuse(client netip.Addr, what string, err error) {
 	if s.refused.first(client.String()+" "+what, s.cfg.Clock.Now()) {
 		s.cfg.Log.Warn("nfs client refused", "client", client, "volume", what, "err", err,
-			"remedy", fmt.Sprintf("admit it with: weir volume admit %s --site SITE --client %s (in Kubernetes attaching does that); or correct the name in the mount", what, client))
+			"remedy", fmt.Sprintf("admit it with: weir volume admit %s --site SITE --client %s (in Kubernetes attaching does that); "+
+				"or correct the name in the mount", what, client))
 	}
 }

@@ -139,7 +139,7 @@ func TestOpenModes(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
 	h.uid = 5
-	// The creator may open a file for writing whose mode forbids it; others, and later opens, not.
+	// Only the request that creates a file may open it for writing against its mode.
 	readonly := func(mode int) []any {
 		return []any{xdr.OPEN4_CREATE, mode, xdr.NewBitmap(xdr.FATTR4_MODE), []byte{0, 0, 1, 0}}
 	}
@@ -151,12 +151,12 @@ func TestOpenModes(t *testing.T) {
 	h.uid = 6
 	h.in(openOp("o3", "f", 1, 0, noCreate...)).want(xdr.OP_OPEN, xdr.NFS4ERR_ACCESS)
 	h.uid = 5
-	// The same verifier finds its own file again, another does not.
+	// An equal verifier opens the existing file. Another one does not.
 	exclusive := func(v byte) arg { return openOp("o", "x", 3, 0, xdr.OPEN4_CREATE, xdr.EXCLUSIVE4, [8]byte{v}) }
 	h.in(exclusive(1)).opened()
 	h.in(exclusive(1)).opened()
 	h.in(exclusive(2)).want(xdr.OP_OPEN, xdr.NFS4ERR_EXIST)
-	// A wish for a delegation is answered with why there is none.
+	// A client that wants a delegation learns why there is none.
 	a = h.in(openOp("o", "f", 1|xdr.OPEN4_SHARE_ACCESS_WANT_NO_DELEG, 0, noCreate...))
 	a.ok(xdr.OP_OPEN).Stateid()
 	a.ChangeInfo()
@@ -193,7 +193,7 @@ func TestLocks(t *testing.T) {
 			t.Errorf("case %d: %v, want %v", i, c.got, c.want)
 		}
 	}
-	// More of the same owner: the stateid goes on.
+	// A further lock of the same owner gets the same stateid with the next seqid.
 	second := lockStateid(h.call(put, op(xdr.OP_LOCK, xdr.READ_LT, false, uint64(100), uint64(1), false, first, 0)).ok(xdr.OP_PUTFH))
 	if second.Other != first.Other || second.Seqid != first.Seqid+1 {
 		t.Fatal(first, second)
@@ -214,7 +214,7 @@ func TestLocks(t *testing.T) {
 		t.Fatal(st)
 	}
 	lockStateid(other.call(put, lockOp(xdr.WRITE_LT, false, 0, ^uint64(0), otherID, "you")).ok(xdr.OP_PUTFH))
-	// CLOSE gives up what is locked.
+	// CLOSE releases the locks.
 	other.call(put, op(xdr.OP_CLOSE, 0, otherID)).ok(xdr.OP_PUTFH).ok(xdr.OP_CLOSE)
 	lockStateid(h.call(put, lockOp(xdr.WRITE_LT, false, 0, ^uint64(0), id, "me")).ok(xdr.OP_PUTFH))
 	// A file that is open for reading cannot be locked for writing.
@@ -293,7 +293,7 @@ func TestXattrs(t *testing.T) {
 	}
 	do(xdr.OP_REMOVEXATTR, xdr.NFS4_OK, "a")
 	do(xdr.OP_REMOVEXATTR, xdr.NFS4ERR_NOXATTR, "a")
-	// They came with 4.2.
+	// Minor version 1 does not have these operations.
 	h.seq[0]++
 	h.send(nfsCall(0), compoundBody(1, op(xdr.OP_SEQUENCE, h.session, h.seq[0], 0, 0, false), op(xdr.OP_PUTFH, fh), op(xdr.OP_GETXATTR, "a")))
 	h.finish().ok(xdr.OP_PUTFH).want(xdr.OP_ILLEGAL, xdr.NFS4ERR_OP_ILLEGAL)

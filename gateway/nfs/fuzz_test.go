@@ -11,8 +11,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// FuzzCompound executes arbitrary operations within a session: the server must
-// neither crash nor hang, and answer with a reply that is well formed to its end.
+// FuzzCompound executes arbitrary operations within a session. The server must neither
+// crash nor hang. Its reply must be well formed to its end.
 func FuzzCompound(f *testing.F) {
 	add := func(minor uint32, tag string, ops ...arg) {
 		var e xdr.Encoder
@@ -54,8 +54,8 @@ func FuzzCompound(f *testing.F) {
 	})
 }
 
-// FuzzConnection sends arbitrary bytes on a connection: the server must not crash,
-// and end the connection when the client does.
+// FuzzConnection sends arbitrary bytes on a connection. The server must not crash. It
+// must end the connection when the client does.
 func FuzzConnection(f *testing.F) {
 	record := func(h xdr.CallHeader, body []byte) []byte {
 		var e xdr.Encoder
@@ -88,8 +88,8 @@ func FuzzConnection(f *testing.F) {
 	})
 }
 
-// FuzzHandle: whatever a client calls a file handle is one that decodes to what it
-// was made of, or none.
+// FuzzHandle decodes arbitrary bytes as a file handle. If they decode, they must be equal
+// to the handle that is encoded from the result.
 func FuzzHandle(f *testing.F) {
 	f.Add(encodeHandle(place{pseudo: true}))
 	f.Add(encodeHandle(place{export: Export{ID: volID}, h: volume.Handle{Ino: 7, Gen: 9}}))

@@ -20,8 +20,8 @@ func lockStateid(a *answer) xdr.Stateid {
 	return a.Stateid()
 }
 
-// resession does what Linux does when it sees that it must reclaim: it confirms
-// its client id and makes a further session.
+// resession does what Linux does when it must reclaim: it confirms its client id and
+// makes a further session.
 func (h *host) resession() {
 	h.t.Helper()
 	id, seq, flags := h.exchangeID(0, "host "+h.addr, 1)
@@ -45,7 +45,7 @@ func TestReclaim(t *testing.T) {
 		t.Fatal("no grace after a restart with state")
 	}
 
-	// What was before the restart has to wait, and is not called lost.
+	// Stateids from before the restart have to wait. They are not reported as lost.
 	write := func(id xdr.Stateid) arg { return op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, []byte("x")) }
 	h.call(op(xdr.OP_PUTFH, fh), write(lock)).ok(xdr.OP_PUTFH).want(xdr.OP_WRITE, xdr.NFS4ERR_DELAY)
 	if h.flags != xdr.SEQ4_STATUS_RESTART_RECLAIM_NEEDED {
@@ -54,7 +54,7 @@ func TestReclaim(t *testing.T) {
 	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_CLOSE, 0, id)).ok(xdr.OP_PUTFH).want(xdr.OP_CLOSE, xdr.NFS4ERR_DELAY)
 	h.in(openOp("o2", "f", 1, 0, noCreate...)).want(xdr.OP_OPEN, xdr.NFS4ERR_GRACE)
 	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_READ, xdr.StateidAnonymous, uint64(0), 1)).ok(xdr.OP_PUTFH).want(xdr.OP_READ, xdr.NFS4ERR_GRACE)
-	// A client that held nothing is not told to reclaim, and waits as well.
+	// A client that had no state has nothing to reclaim, and waits as well.
 	idle.in(openOp("o", "f", 1, 0, noCreate...)).want(xdr.OP_OPEN, xdr.NFS4ERR_GRACE)
 	if idle.flags != 0 {
 		t.Fatalf("status flags %#x", idle.flags)
@@ -63,7 +63,8 @@ func TestReclaim(t *testing.T) {
 
 	h.resession()
 	id = h.call(op(xdr.OP_PUTFH, fh), reclaimOp(3, 0)).ok(xdr.OP_PUTFH).opened()
-	// What others had meanwhile is lost alone: after NFS4ERR_NO_GRACE, Linux gives up all that it has not reclaimed yet.
+	// Only the lock that others had meanwhile is lost. After NFS4ERR_NO_GRACE, Linux would
+	// treat everything as lost that it has not reclaimed yet.
 	r.vol.SetGrace(memvol.GraceOver)
 	h.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.WRITE_LT, true, 0, 10, id, "l")).ok(xdr.OP_PUTFH).want(xdr.OP_LOCK, xdr.NFS4ERR_RECLAIM_CONFLICT)
 	r.vol.SetGrace(memvol.GraceNone)
@@ -78,10 +79,11 @@ func TestReclaim(t *testing.T) {
 	if h.flags != 0 {
 		t.Fatalf("status flags %#x", h.flags)
 	}
-	// A second round of reclaims, begun by an overtaken reply, finds what is held.
+	// A second round of reclaims, because of a late reply, succeeds (nfs-8).
 	id = h.call(op(xdr.OP_PUTFH, fh), reclaimOp(3, 0)).ok(xdr.OP_PUTFH).opened()
 	h.call(op(xdr.OP_PUTFH, fh), reclaimOp(3, 3)).ok(xdr.OP_PUTFH).want(xdr.OP_OPEN, xdr.NFS4ERR_NO_GRACE)
-	// The volume may wait for another gateway then. That is a grace period to who asks for more, and a delay to who reclaims.
+	// The volume may still wait for another gateway. The answer to a new lock is then
+	// NFS4ERR_GRACE, and to a reclaim NFS4ERR_DELAY.
 	again := func() *answer {
 		return h.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.WRITE_LT, true, 0, 10, id, "l")).ok(xdr.OP_PUTFH)
 	}
@@ -90,7 +92,7 @@ func TestReclaim(t *testing.T) {
 	h.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.WRITE_LT, false, 20, 10, id, "l")).ok(xdr.OP_PUTFH).want(xdr.OP_LOCK, xdr.NFS4ERR_GRACE)
 	r.vol.SetGrace(memvol.GraceNone)
 	again().ok(xdr.OP_LOCK)
-	// The lock is held against others.
+	// The lock excludes other clients.
 	_, other := idle.open("f", 3, 0)
 	idle.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.READ_LT, false, 9, 1, other, "l")).ok(xdr.OP_PUTFH).want(xdr.OP_LOCK, xdr.NFS4ERR_DENIED)
 }
@@ -103,7 +105,7 @@ func TestRepeatedReclaimCompleteOfOldHasNoEffect(t *testing.T) {
 	fh, _ := h.open("f", 3, 0)
 	r.restart()
 	h.reconnect()
-	h.on(4, 1, true, done).ok(xdr.OP_RECLAIM_COMPLETE) // its answer was lost in the restart
+	h.on(4, 1, true, done).ok(xdr.OP_RECLAIM_COMPLETE) // the restart lost its answer
 	if h.flags != xdr.SEQ4_STATUS_RESTART_RECLAIM_NEEDED || !r.srv.InGrace() {
 		t.Fatalf("status flags %#x, grace %v", h.flags, r.srv.InGrace())
 	}
@@ -126,7 +128,7 @@ func TestGraceEndsByTime(t *testing.T) {
 	}
 	h.reconnect()
 	h.call(op(xdr.OP_PUTFH, fh), reclaimOp(3, 0)).ok(xdr.OP_PUTFH).want(xdr.OP_OPEN, xdr.NFS4ERR_NO_GRACE)
-	// That it lost its state is durable: the next restart lets nobody reclaim.
+	// The loss of its state is durable: after the next restart, no client may reclaim.
 	r.restart()
 	h.reconnect()
 	if r.srv.InGrace() {
@@ -169,7 +171,7 @@ func TestLeaseExpires(t *testing.T) {
 	h.call()
 	r.clock.advance(6 * time.Second)
 	r.srv.table.Sweep()
-	// Locks are given up in the background: the volume says when.
+	// Locks are released in the background.
 	for deadline := time.Now().Add(hang); r.count("unlock") == 0; {
 		if time.Now().After(deadline) {
 			t.Fatal("the lock of an expired client is not given up")
@@ -185,7 +187,7 @@ func TestLeaseExpires(t *testing.T) {
 	if n, st := a.Uint32(), xdr.Status(a.Uint32()); n != 1 || st != xdr.NFS4ERR_EXPIRED {
 		t.Fatal(n, st)
 	}
-	// Linux begins anew, twice, and goes on without RECLAIM_COMPLETE.
+	// Linux replaces its client id twice, and goes on without RECLAIM_COMPLETE.
 	for verf := range byte(2) {
 		id, seq, _ := silent.exchangeID(0, "host 10.0.0.1", 100+verf)
 		silent.client, silent.session = id, silent.createSession(0, id, seq, testChannel)
@@ -209,7 +211,7 @@ func TestExpiryIsDurable(t *testing.T) {
 	fh, _ := silent.open("f", 3, 0)
 	r.clock.advance(11 * time.Second)
 	r.srv.table.Sweep()
-	// Another may have got what it held, so a restart must not give it back.
+	// Another client may have the lock now, so a restart must not let it be reclaimed.
 	r.restart()
 	silent.reconnect()
 	silent.call(op(xdr.OP_PUTFH, fh), reclaimOp(3, 0)).ok(xdr.OP_PUTFH).want(xdr.OP_OPEN, xdr.NFS4ERR_NO_GRACE)

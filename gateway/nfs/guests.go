@@ -13,13 +13,13 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// guests counts the requests that were let into volumes, so that Expel can wait for their end.
+// guests counts the requests to each volume, so that Expel can wait for their end.
 type guests struct {
 	mu      sync.Mutex
 	present map[guestKey]*guest
 	leaving map[*guest]guestKey           // expelled, with requests that still run
-	jobs    map[volume.ID][]chan struct{} // closed when what was expelled is given up
-	ending  sync.Mutex                    // held by endOpens; before Table's and mu
+	jobs    map[volume.ID][]chan struct{} // closed when the opens and locks that Expel ended are released
+	ending  sync.Mutex                    // locked by endOpens; before Table's mutexes and mu
 }
 
 type guestKey struct {
@@ -27,29 +27,20 @@ type guestKey struct {
 	volume volume.ID
 }
 
-// guest are the requests of one client to one volume, until it is expelled; those that come after that are another guest's.
+// guest has the requests of one client to one volume, until the client is expelled
+// from it. Later requests belong to another guest.
 type guest struct {
-	ctx      context.Context // of its operations; carries expelled
-	expelled context.Context // ends when it is expelled
+	expelled context.Context // ends when it is expelled, or when the server does
 	expel    context.CancelFunc
 	inside   int           // requests; guarded by guests.mu
 	empty    chan struct{} // closed when the last one has left, once it is expelled
-}
-
-type expelledKey struct{}
-
-// Expelled returns a context that ends when the client for whom ctx's operation runs may not use the volume any more. An operation that has
-// done nothing yet ends then with volume.ErrDelay instead of waiting. For operations of nobody in particular it returns nil.
-func Expelled(ctx context.Context) context.Context {
-	c, _ := ctx.Value(expelledKey{}).(context.Context)
-	return c
 }
 
 func (g *guests) init() {
 	g.present, g.leaving, g.jobs = map[guestKey]*guest{}, map[*guest]guestKey{}, map[volume.ID][]chan struct{}{}
 }
 
-// enter counts a request of key, until leave.
+// enter counts a request of key until leave.
 func (g *guests) enter(server context.Context, key guestKey) *guest {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,14 +48,14 @@ func (g *guests) enter(server context.Context, key guestKey) *guest {
 	if x == nil {
 		x = &guest{empty: make(chan struct{})}
 		x.expelled, x.expel = context.WithCancel(server)
-		x.ctx = context.WithValue(server, expelledKey{}, x.expelled)
 		g.present[key] = x
 	}
 	x.inside++
 	return x
 }
 
-// leave ends one enter. Who was refused is not remembered.
+// leave ends one enter. A guest that was refused is forgotten, so that clients without
+// admission take no memory.
 func (g *guests) leave(key guestKey, x *guest, refused bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,7 +71,8 @@ func (g *guests) leave(key guestKey, x *guest, refused bool) {
 	}
 }
 
-// expel ends the guests of a volume that may not use it, and returns all that have been expelled and still run.
+// expel ends the guests that may not use a volume any more. It returns all expelled
+// guests of the volume with requests that still run.
 func (g *guests) expel(id volume.ID, refused func(netip.Addr) bool) (running []*guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,9 +93,12 @@ func (g *guests) expel(id volume.ID, refused func(netip.Addr) bool) (running []*
 	return running
 }
 
-// Expel ends what clients hold of a volume that Exports does not let in any more, or that was deleted: it returns when no request that was let in before still
-// runs, and their opens and locks are given up. From then on nothing that they asked for changes the volume, and others
-// get their locks; what they have of other volumes stays. If ctx ends before, the error says what is left, and Expel may be called again.
+// Expel ends the access of all clients that Exports does not admit to the volume any
+// more, or of all clients if the volume was deleted. When it returns nil, none of their
+// requests runs any more, and their opens and locks are released: nothing that they
+// asked for changes the volume, and others can get the locks. Their opens and locks on
+// other volumes stay. If ctx ends before, the error says what is left, and Expel may be
+// called again.
 func (s *Server) Expel(ctx context.Context, id volume.ID) error {
 	refused := func(client netip.Addr) bool {
 		_, _, err := s.cfg.Exports.Open(client, id)
@@ -128,7 +123,8 @@ func (s *Server) Expel(ctx context.Context, id volume.ID) error {
 	return nil
 }
 
-// endOpens ends opens and locks of a volume. Who calls it afterwards finds the job of giving them up.
+// endOpens ends the opens and locks of refused clients on a volume. jobsOf then
+// returns the job that releases them.
 func (s *Server) endOpens(id volume.ID, refused func(client netip.Addr) bool) {
 	s.guests.ending.Lock()
 	defer s.guests.ending.Unlock()
@@ -143,7 +139,7 @@ func (s *Server) endOpens(id volume.ID, refused func(client netip.Addr) bool) {
 	}
 }
 
-// releaseOf is release, and can be waited for.
+// releaseOf is release as a job of jobsOf.
 func (s *Server) releaseOf(id volume.ID, ended []state.Ended) {
 	done := make(chan struct{})
 	s.guests.mu.Lock()
@@ -156,7 +152,7 @@ func (s *Server) releaseOf(id volume.ID, ended []state.Ended) {
 	})
 }
 
-// jobsOf returns the releases of a volume that are not done, and forgets the others.
+// jobsOf returns the releases of a volume that are not done. It forgets the others.
 func (g *guests) jobsOf(id volume.ID) (left []chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,15 +171,16 @@ func (g *guests) jobsOf(id volume.ID) (left []chan struct{}) {
 	return left
 }
 
-// guestOf is one volume that a request was let into.
+// guestOf is one volume that a request uses.
 type guestOf struct {
 	key guestKey
 	*guest
 	refused bool
 }
 
-// visit counts the request among the volume's guests, until it ends. It is counted before it is asked whether the client may use the
-// volume: who removes that leave and then calls Expel finds it.
+// visit counts the request among the volume's guests until it ends. It must count
+// before Exports is asked: if a client loses its admission after that, Expel finds its
+// request here.
 func (k *call) visit(id volume.ID) *guestOf {
 	key := guestKey{k.conn.addr, id}
 	for _, g := range k.guests {
@@ -204,15 +201,25 @@ func (k *call) leave() {
 	k.guests = nil
 }
 
-// ctx is what operations on the current file run under.
-func (k *call) ctx() context.Context {
+// revoked is volume.Request.Revoked of an operation on the current file.
+func (k *call) revoked() context.Context {
 	if g := k.cur.guest; g != nil {
-		return g.ctx
+		return g.expelled
+	}
+	return nil
+}
+
+// untilRevoked is the context of an operation on the current file that takes no
+// volume.Request. It ends when the client is expelled from the volume.
+func (k *call) untilRevoked() context.Context {
+	if g := k.cur.guest; g != nil {
+		return g.expelled
 	}
 	return k.s.ctx
 }
 
-// expelled is what PUTFH would say now to a client that may not use the current or saved file's volume any more, since it was let in; else nil.
+// expelled returns an error if the client was expelled from a volume that the request
+// uses: the error that PUTFH would get now. Else it returns nil.
 func (k *call) expelled() error {
 	for _, g := range k.guests {
 		if g.guest.expelled.Err() == nil || k.s.ctx.Err() != nil {
@@ -221,7 +228,7 @@ func (k *call) expelled() error {
 		if _, _, err := k.s.cfg.Exports.Open(g.key.client, g.key.volume); err != nil {
 			return err
 		}
-		return ErrNotAdmitted // though it may come back by now
+		return ErrNotAdmitted // although it may be admitted again by now
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// TestLockOutlivesALateRelease closes a file whose locks the volume can not give up
-// yet. A lock that the same owner gets afterwards must not be given up with them.
+// TestLockOutlivesALateRelease closes a file whose locks the volume cannot release yet. A
+// lock that the same owner gets afterwards must not be released with them.
 func TestLockOutlivesALateRelease(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -63,8 +63,8 @@ func locks(r *rig) (n int) {
 	return n
 }
 
-// TestLockOfUnknownOutcomeIsGivenUp: the volume grants a lock and its answer is
-// lost; the client never repeats and closes the file.
+// TestLockOfUnknownOutcomeIsGivenUp has a volume that grants a lock, and loses its answer.
+// The client closes the file without a repeat, and the lock must be released.
 func TestLockOfUnknownOutcomeIsGivenUp(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -96,8 +96,8 @@ func TestLockOfUnknownOutcomeIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestOneLockOwnerTwoOpens: closing one open must not give up what its lock-owner
-// locked through another.
+// TestOneLockOwnerTwoOpens closes one open. That must not release what the same
+// lock-owner locked through another open.
 func TestOneLockOwnerTwoOpens(t *testing.T) {
 	r := newRig(t)
 	h, other := r.host("10.0.0.1"), r.host("10.0.0.2")
@@ -123,7 +123,7 @@ func TestOneLockOwnerTwoOpens(t *testing.T) {
 	}
 }
 
-// TestLockRanges are the edges of byte ranges, RFC 8881 section 18.10.3.
+// TestLockRanges tries the limits of byte ranges, RFC 8881 section 18.10.3.
 func TestLockRanges(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -153,7 +153,7 @@ func TestLockRanges(t *testing.T) {
 	}
 }
 
-// TestConflictWithoutHolder: a volume that says ErrLocked without saying by whom.
+// TestConflictWithoutHolder has a volume that returns ErrLocked without the lock.
 func TestConflictWithoutHolder(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -177,7 +177,8 @@ func TestConflictWithoutHolder(t *testing.T) {
 	}
 }
 
-// TestDeniedFitsTheChannel: the holder's name is long, and the requester's channel small.
+// TestDeniedFitsTheChannel has a lock-owner with a long name, and another client whose
+// channel is too small for it.
 func TestDeniedFitsTheChannel(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
@@ -207,12 +208,12 @@ func TestShareReservations(t *testing.T) {
 		want   xdr.Status
 	}{
 		{[]share{{rd, 0}}, share{rd, 0}, xdr.NFS4_OK},
-		{[]share{{rd | wr, 0}}, share{rd, 0}, xdr.NFS4ERR_INVAL}, // was never opened so
+		{[]share{{rd | wr, 0}}, share{rd, 0}, xdr.NFS4ERR_INVAL}, // was never opened with that
 		{[]share{{rd, 0}, {rd | wr, dw}}, share{rd, 0}, xdr.NFS4_OK},
 		{[]share{{rd, 0}, {rd | wr, dw}}, share{rd | wr, 0}, xdr.NFS4ERR_INVAL},
 		{[]share{{rd, 0}, {wr, dw}}, share{rd | wr, dw}, xdr.NFS4_OK},
 		{[]share{{rd, dr}, {wr, dw}}, share{rd, dr | dw}, xdr.NFS4ERR_INVAL},
-		{[]share{{rd, 0}}, share{rd | wr, 0}, xdr.NFS4ERR_INVAL}, // no upgrade
+		{[]share{{rd, 0}}, share{rd | wr, 0}, xdr.NFS4ERR_INVAL}, // that would be an upgrade
 		{[]share{{rd, 0}}, share{0, 0}, xdr.NFS4ERR_INVAL},
 		{[]share{{rd, 0}}, share{rd, 4}, xdr.NFS4ERR_INVAL},
 	} {
@@ -228,7 +229,7 @@ func TestShareReservations(t *testing.T) {
 			t.Errorf("case %d: %v, want %v", i, st, c.want)
 			continue
 		}
-		// What is left of the reservation is what others run into.
+		// The rest of the share reservation denies other opens.
 		deny := 0
 		for _, s := range c.opened {
 			deny |= s.deny

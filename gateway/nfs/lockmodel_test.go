@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	modelBytes  = 8 // the last one stands for all beyond
+	modelBytes  = 8 // the last one means all bytes from there on
 	modelFiles  = 1
 	modelOwners = 2 // open-owners of a host, each with a lock-owner
 )
 
-// heldBytes is what a lock-owner holds of each byte: 0 nothing, 1 shared, 2 exclusive.
+// heldBytes has a lock-owner's lock on each byte: 0 none, 1 shared, 2 exclusive.
 type heldBytes [modelBytes]int
 
-// modelHost is a host and what it knows of its opens and locks.
+// modelHost is a host with the opens and locks that it was granted.
 type modelHost struct {
 	*host
 	verifier byte
@@ -31,17 +31,17 @@ type modelHost struct {
 	held     [modelFiles][modelOwners]heldBytes
 }
 
-// lockModel compares what clients were told with what the volume holds.
+// lockModel compares the locks that clients were granted with those of the volume.
 type lockModel struct {
 	r     *rig
 	hosts [2]*modelHost
 	files [modelFiles][]byte
 }
 
-// TestLocksAreWhatClientsBelieve opens, closes, locks, frees, revokes and lets
-// leases expire, while the volume gives locks up late. Nobody gets a lock that
-// somebody else believes to have, and in the end the volume holds what clients
-// believe, and nothing else.
+// TestLocksAreWhatClientsBelieve opens, closes, locks, frees, revokes and lets leases
+// expire, while the volume is late to release locks. No client may get a lock that
+// another one believes to have. In the end, the volume must have exactly the locks that
+// the clients believe to have.
 func TestLocksAreWhatClientsBelieve(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &lockModel{r: newRig(t)}
@@ -80,7 +80,7 @@ func TestLocksAreWhatClientsBelieve(t *testing.T) {
 	})
 }
 
-// open0 makes a file, and leaves it closed.
+// open0 creates a file and closes it.
 func (h *host) open0(name string) (fh []byte, id xdr.Stateid) {
 	fh, id = h.open(name, 3, 0)
 	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_CLOSE, 0, id)).ok(xdr.OP_PUTFH).ok(xdr.OP_CLOSE)
@@ -167,7 +167,7 @@ func (m *lockModel) frees(h *modelHost, f, o int) {
 	}
 }
 
-// revokes takes an owner's locks away; the client sees it and frees the stateid.
+// revokes takes an owner's locks away. The client learns of it and frees the stateid.
 func (m *lockModel) revokes(h *modelHost, f, o int) {
 	l := h.lock[f][o]
 	if m.r.revoke(h.host, m.files[f], fmt.Sprint("l", o)) != (l != nil) {
@@ -179,7 +179,7 @@ func (m *lockModel) revokes(h *modelHost, f, o int) {
 	}
 }
 
-// late makes the volume refuse for a while to give locks up.
+// late makes the volume refuse to release locks, or accept it again.
 func (m *lockModel) late(late bool) {
 	m.r.setBefore(func(op string, _ volume.Handle) error {
 		if late && op == "unlock" {
@@ -189,7 +189,7 @@ func (m *lockModel) late(late bool) {
 	})
 }
 
-// expires lets a lease end; the client begins anew.
+// expires lets a lease end. The client then begins with a new client id.
 func (m *lockModel) expires(h *modelHost) {
 	for range 2 {
 		m.r.clock.advance(6 * time.Second)
@@ -208,7 +208,7 @@ func (m *lockModel) expires(h *modelHost) {
 	*h = modelHost{host: h.host, verifier: h.verifier}
 }
 
-// settle lets everything be given up, and compares.
+// settle waits until all ended locks are released, and compares.
 func (m *lockModel) settle(rt *rapid.T) {
 	m.late(false)
 	for deadline := time.Now().Add(hang); ; {
@@ -268,7 +268,7 @@ func (m *lockModel) actual() string {
 	return fmt.Sprint(all)
 }
 
-// trimZeros makes a client id look as a number does.
+// trimZeros formats a client id like a number.
 func trimZeros(s string) string {
 	for len(s) > 1 && s[0] == '0' {
 		s = s[1:]

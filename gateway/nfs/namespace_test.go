@@ -320,7 +320,7 @@ func TestAllAttributes(t *testing.T) {
 	if got := a.Bitmap(); got != readableAttrs {
 		t.Fatalf("%v", got)
 	}
-	// One attribute at a time gives the same bytes: every one has a value.
+	// One attribute at a time must give the same bytes.
 	whole := a.Opaque(maxFattr)
 	var parts []byte
 	for n := range xdr.AttrLimit {

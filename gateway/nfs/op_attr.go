@@ -15,7 +15,7 @@ import (
 // maxFattr bounds the encoded values of a fattr4.
 const maxFattr = 16 << 10
 
-// getAttr implements GETATTR.
+// getAttr implements GETATTR, RFC 8881 section 18.7.
 func (k *call) getAttr() xdr.Status {
 	mask := k.in.Bitmap()
 	switch {
@@ -34,8 +34,8 @@ func (k *call) getAttr() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// decodeSetAttr reads a fattr4 that sets attributes. st says what is wrong with
-// one that decodes; mask lists what it sets.
+// decodeSetAttr reads a fattr4 that sets attributes. mask lists what it sets. st says
+// what is wrong with it.
 func (k *call) decodeSetAttr() (set volume.SetAttr, mask xdr.Bitmap, st xdr.Status) {
 	mask = k.in.Bitmap()
 	raw := k.in.Opaque(maxFattr)
@@ -101,7 +101,7 @@ func decodeSetTime(d *xdr.Decoder) *time.Time {
 	return &t
 }
 
-// parseOwner reads a numeric owner (RFC 8881 section 5.9); names are not known here.
+// parseOwner reads a numeric owner (RFC 8881 section 5.9). It does not know names.
 func parseOwner(s string) (uint32, bool) {
 	if len(s) > 1 && s[0] == '0' {
 		return 0, false
@@ -110,7 +110,7 @@ func parseOwner(s string) (uint32, bool) {
 	return uint32(v), err == nil
 }
 
-// setAttr implements SETATTR.
+// setAttr implements SETATTR, RFC 8881 section 18.30.
 func (k *call) setAttr() xdr.Status {
 	id, ist := k.stateid()
 	set, mask, st := k.decodeSetAttr()
@@ -133,18 +133,18 @@ func (k *call) setAttr() xdr.Status {
 			return st
 		}
 	}
-	if _, err := k.cur.vol.SetAttr(k.ctx(), k.change(0), k.cur.h, set); err != nil {
+	if _, err := k.cur.vol.SetAttr(k.s.ctx, k.change(0), k.cur.h, set); err != nil {
 		return k.status(err)
 	}
 	k.out.Bitmap(mask)
 	return xdr.NFS4_OK
 }
 
-// same compares a fattr4 with the current file's attributes, for VERIFY and
-// NVERIFY: NFS4ERR_SAME or NFS4ERR_NOT_SAME.
+// same compares a fattr4 with the current file's attributes, for VERIFY and NVERIFY. It
+// returns NFS4ERR_SAME, NFS4ERR_NOT_SAME or another error.
 func (k *call) same() xdr.Status {
 	mask := k.in.Bitmap()
-	given := k.in.Opaque(maxFattr)
+	wanted := k.in.Opaque(maxFattr)
 	switch {
 	case k.in.Err() != nil:
 		return xdr.NFS4ERR_BADXDR
@@ -165,13 +165,13 @@ func (k *call) same() xdr.Status {
 			d.encode(&e, n)
 		}
 	}
-	if bytes.Equal(e.Bytes(), given) {
+	if bytes.Equal(e.Bytes(), wanted) {
 		return xdr.NFS4ERR_SAME
 	}
 	return xdr.NFS4ERR_NOT_SAME
 }
 
-// verify implements VERIFY.
+// verify implements VERIFY, RFC 8881 section 18.31.
 func (k *call) verify() xdr.Status {
 	st := k.same()
 	if st == xdr.NFS4ERR_SAME {
@@ -180,7 +180,7 @@ func (k *call) verify() xdr.Status {
 	return st
 }
 
-// nverify implements NVERIFY.
+// nverify implements NVERIFY, RFC 8881 section 18.15.
 func (k *call) nverify() xdr.Status {
 	st := k.same()
 	if st == xdr.NFS4ERR_NOT_SAME {
@@ -189,7 +189,7 @@ func (k *call) nverify() xdr.Status {
 	return st
 }
 
-// access implements ACCESS, with the bits of RFC 8276.
+// access implements ACCESS, RFC 8881 section 18.1, with the bits of RFC 8276.
 func (k *call) access() xdr.Status {
 	want := k.in.Uint32()
 	switch {
@@ -198,7 +198,8 @@ func (k *call) access() xdr.Status {
 	case !k.cur.set:
 		return xdr.NFS4ERR_NOFILEHANDLE
 	}
-	known := uint32(xdr.ACCESS4_READ | xdr.ACCESS4_LOOKUP | xdr.ACCESS4_MODIFY | xdr.ACCESS4_EXTEND | xdr.ACCESS4_DELETE | xdr.ACCESS4_EXECUTE)
+	known := uint32(xdr.ACCESS4_READ | xdr.ACCESS4_LOOKUP | xdr.ACCESS4_MODIFY |
+		xdr.ACCESS4_EXTEND | xdr.ACCESS4_DELETE | xdr.ACCESS4_EXECUTE)
 	if k.minor >= 2 {
 		known |= xdr.ACCESS4_XAREAD | xdr.ACCESS4_XAWRITE | xdr.ACCESS4_XALIST
 	}

@@ -4,7 +4,7 @@ package nfs
 
 import "github.com/weir-storage/weir/gateway/nfs/xdr"
 
-// closeFile implements CLOSE.
+// closeFile implements CLOSE, RFC 8881 section 18.2.
 func (k *call) closeFile() xdr.Status {
 	k.in.Uint32() // seqid
 	id, ist := k.stateid()
@@ -16,7 +16,8 @@ func (k *call) closeFile() xdr.Status {
 	case ist != xdr.NFS4_OK:
 		return ist
 	}
-	if !k.cur.pseudo && k.cur.vol == nil { // see enter: what is not revoked yet will be by Expel, which others may wait for
+	if !k.cur.pseudo && k.cur.vol == nil {
+		// The client is not admitted (see enter). Expel revokes what is not revoked yet.
 		if st := k.s.table.Test(k.client, id); st != xdr.NFS4_OK {
 			return st
 		}
@@ -32,7 +33,7 @@ func (k *call) closeFile() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// openDowngrade implements OPEN_DOWNGRADE.
+// openDowngrade implements OPEN_DOWNGRADE, RFC 8881 section 18.18.
 func (k *call) openDowngrade() xdr.Status {
 	id, ist := k.stateid()
 	k.in.Uint32() // seqid

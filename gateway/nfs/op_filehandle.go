@@ -15,8 +15,8 @@ const (
 	handleSize    = 1 + 16 + 4 + 8 + 8
 )
 
-// encodeHandle returns a file handle, rule 20: version ‖ volume id ‖ snapshot
-// (0: the live volume) ‖ inode ‖ generation. The pseudo root is inode 1 of the zero volume.
+// encodeHandle returns a file handle (nfs-1): version ‖ volume id ‖ snapshot (0: the live
+// volume) ‖ inode ‖ generation. The pseudo root is inode 1 of the zero volume.
 func encodeHandle(p place) []byte {
 	b := make([]byte, 0, handleSize)
 	b = append(b, handleVersion)
@@ -29,7 +29,7 @@ func encodeHandle(p place) []byte {
 	return binary.BigEndian.AppendUint64(b, p.h.Gen)
 }
 
-// decodeHandle reads a file handle; ok is false for one that this server never gave.
+// decodeHandle reads a file handle. ok is false for one that no server made.
 func decodeHandle(b []byte) (id volume.ID, h volume.Handle, ok bool) {
 	if len(b) != handleSize || b[0] != handleVersion || binary.BigEndian.Uint32(b[17:]) != 0 {
 		return id, h, false
@@ -45,7 +45,8 @@ func (k *call) putRootFH() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// putFH implements PUTFH. It asks each time whether the client is admitted.
+// putFH implements PUTFH, RFC 8881 section 18.19. It asks Exports each time whether the
+// client is admitted.
 func (k *call) putFH() xdr.Status {
 	b := k.in.Opaque(xdr.NFS4_FHSIZE)
 	if k.in.Err() != nil {
@@ -61,8 +62,9 @@ func (k *call) putFH() xdr.Status {
 	return k.enter(id, h)
 }
 
-// enter makes h of volume id the current file handle. CLOSE is let through also for who may not use the volume any more: it
-// is where the client hears that its open was revoked, and so frees the stateid, which the server remembers until then.
+// enter makes h of volume id the current file handle, if the client is admitted. Only
+// CLOSE may follow without admission: its answer says that the open was revoked, and
+// so the client frees the stateid, which the server remembers until then.
 func (k *call) enter(id volume.ID, h volume.Handle) xdr.Status {
 	g := k.visit(id)
 	v, x, err := k.s.cfg.Exports.Open(k.conn.addr, id)
@@ -122,11 +124,12 @@ func checkName(name string) xdr.Status {
 	}
 }
 
-// maxString bounds names and the like while decoding; checkName finds fault with
-// what is shorter.
+// maxString bounds names and other strings while decoding. checkName refuses names that
+// are shorter than that and still too long.
 const maxString = 16 << 10
 
-// lookup implements LOOKUP. In the pseudo root it crosses into a volume.
+// lookup implements LOOKUP, RFC 8881 section 18.13. From the pseudo root it leads into a
+// volume.
 func (k *call) lookup() xdr.Status {
 	name := k.in.String(maxString)
 	if k.in.Err() != nil {
@@ -157,7 +160,7 @@ func (k *call) walk(name string) xdr.Status {
 		}
 		return st
 	}
-	a, err := k.cur.vol.Lookup(k.ctx(), k.read(), k.cur.h, name)
+	a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, name)
 	if err != nil {
 		return k.dirStatus(err)
 	}
@@ -165,8 +168,8 @@ func (k *call) walk(name string) xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// dirStatus is the answer to an error of an operation on the current directory:
-// a symbolic link is told from other things that are no directory.
+// dirStatus returns the answer to an error of an operation on the current directory. If
+// that is no directory, a symbolic link has an answer of its own.
 func (k *call) dirStatus(err error) xdr.Status {
 	st := k.status(err)
 	if st == xdr.NFS4ERR_NOTDIR {
@@ -177,12 +180,12 @@ func (k *call) dirStatus(err error) xdr.Status {
 	return st
 }
 
-// notDirectory says what is wrong if the current file handle is no directory.
+// notDirectory returns what is wrong if the current file handle is no directory.
 func (k *call) notDirectory() xdr.Status {
 	if k.cur.pseudo {
 		return xdr.NFS4_OK
 	}
-	a, err := k.cur.vol.GetAttr(k.ctx(), k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
 	switch {
 	case err != nil:
 		return k.status(err)
@@ -204,7 +207,7 @@ func (k *call) lookupParent() xdr.Status {
 	case k.cur.h == volume.Root:
 		return k.putRootFH()
 	}
-	a, err := k.cur.vol.Lookup(k.ctx(), k.read(), k.cur.h, "..")
+	a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, "..")
 	if err != nil {
 		return k.dirStatus(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// stateid reads a stateid and puts the current one in the place of the special
-// stateid that stands for it (RFC 8881 section 16.2.3.1.2).
+// stateid reads a stateid. It replaces the special stateid that means the current one
+// (RFC 8881 section 16.2.3.1.2).
 func (k *call) stateid() (xdr.Stateid, xdr.Status) {
 	id := k.in.Stateid()
 	switch id {
@@ -50,18 +50,51 @@ func (k *call) file() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// ioStatus is the answer to an error of reading or writing; it tells kinds of
-// files apart.
+// mayIO makes the checks that come before the content of the current file is read
+// or written, and answers the first that fails (RFC 8881 sections 18.22.4 and
+// 18.32.4, RFC 7862 sections 15.4.4 and 15.11.4):
+//
+//  1. the arguments decode: NFS4ERR_BADXDR;
+//  2. the current file handle is that of a file in a volume: NFS4ERR_NOFILEHANDLE,
+//     NFS4ERR_ISDIR;
+//  3. the arguments make sense: argSt says what is wrong with the stateid or
+//     another argument that decodes;
+//  4. the stateid permits access, as checkIO says;
+//  5. for writing, the client may change the volume: NFS4ERR_ROFS.
+//
+// access is OPEN4_SHARE_ACCESS_READ or OPEN4_SHARE_ACCESS_WRITE.
+func (k *call) mayIO(id xdr.Stateid, argSt xdr.Status, access uint32) xdr.Status {
+	if k.in.Err() != nil {
+		return xdr.NFS4ERR_BADXDR
+	}
+	if st := k.file(); st != xdr.NFS4_OK {
+		return st
+	}
+	if argSt != xdr.NFS4_OK {
+		return argSt
+	}
+	if st := k.checkIO(id, access); st != xdr.NFS4_OK {
+		return st
+	}
+	if access == xdr.OPEN4_SHARE_ACCESS_WRITE {
+		return k.writable(k.cur)
+	}
+	return xdr.NFS4_OK
+}
+
+// ioStatus returns the answer to an error of reading or writing. If the file is not
+// regular, the answer depends on its type.
 func (k *call) ioStatus(err error) xdr.Status {
 	if errors.Is(err, volume.ErrInvalid) {
-		if a, aerr := k.cur.vol.GetAttr(k.ctx(), k.read(), k.cur.h); aerr == nil {
+		if a, aerr := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h); aerr == nil {
 			return fileStatus(a)
 		}
 	}
 	return k.status(err)
 }
 
-// fileStatus says why a's content cannot be used: NFS4ERR_INVAL if it can.
+// fileStatus says why a has no content to read or write. For a regular file it returns
+// NFS4ERR_INVAL.
 func fileStatus(a volume.Attr) xdr.Status {
 	switch a.Type {
 	case volume.Regular:
@@ -75,35 +108,26 @@ func fileStatus(a volume.Attr) xdr.Status {
 	}
 }
 
-// readFile implements READ. The data is read into a pooled buffer, which the
-// reply refers to.
+// readFile implements READ, RFC 8881 section 18.22. It reads the data into a pooled
+// buffer, to which the reply refers.
 func (k *call) readFile() xdr.Status {
 	id, ist := k.stateid()
 	off, count := k.in.Uint64(), k.in.Uint32()
-	if k.in.Err() != nil {
-		return xdr.NFS4ERR_BADXDR
-	}
-	if st := k.file(); st != xdr.NFS4_OK {
-		return st
-	}
-	if ist != xdr.NFS4_OK {
-		return ist
-	}
-	if st := k.checkIO(id, xdr.OPEN4_SHARE_ACCESS_READ); st != xdr.NFS4_OK {
+	if st := k.mayIO(id, ist, xdr.OPEN4_SHARE_ACCESS_READ); st != xdr.NFS4_OK {
 		return st
 	}
 	if off > volume.MaxSize {
 		count, off = 0, volume.MaxSize
 	}
 	buf := xdr.NewBuffer(int(min(count, volume.MaxIO)))
-	n, eof, err := k.cur.vol.Read(k.ctx(), k.read(), k.cur.h, off, buf.B)
+	n, eof, err := k.cur.vol.Read(k.s.ctx, k.read(), k.cur.h, off, buf.B)
 	if err != nil {
 		buf.Free()
 		return k.ioStatus(err)
 	}
 	k.out.Bool(eof)
 	if n < len(buf.B)/sparseReply {
-		// Many such reads in one request must not hold a buffer each.
+		// Else many such reads in one request would keep a large buffer each.
 		k.out.Opaque(buf.B[:n])
 		buf.Free()
 		return xdr.NFS4_OK
@@ -113,27 +137,19 @@ func (k *call) readFile() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// sparseReply is the part of a buffer, one in so many bytes, from which on it is kept for a reply.
+// A reply refers to a read buffer if at least one in sparseReply of its bytes is used.
+// Else it copies the data.
 const sparseReply = 4
 
-// write implements WRITE. The data aliases the request.
+// write implements WRITE, RFC 8881 section 18.32. The data aliases the request.
 func (k *call) write() xdr.Status {
 	id, ist := k.stateid()
 	off, how := k.in.Uint64(), k.in.Uint32()
 	data := k.in.Opaque(maxRecord)
-	if k.in.Err() != nil || how > xdr.FILE_SYNC4 {
+	if how > xdr.FILE_SYNC4 {
 		return xdr.NFS4ERR_BADXDR
 	}
-	if st := k.file(); st != xdr.NFS4_OK {
-		return st
-	}
-	if ist != xdr.NFS4_OK {
-		return ist
-	}
-	if st := k.checkIO(id, xdr.OPEN4_SHARE_ACCESS_WRITE); st != xdr.NFS4_OK {
-		return st
-	}
-	if st := k.writable(k.cur); st != xdr.NFS4_OK {
+	if st := k.mayIO(id, ist, xdr.OPEN4_SHARE_ACCESS_WRITE); st != xdr.NFS4_OK {
 		return st
 	}
 	if off > volume.MaxSize || uint64(len(data)) > volume.MaxSize-off {
@@ -141,7 +157,7 @@ func (k *call) write() xdr.Status {
 	}
 	data = data[:min(len(data), volume.MaxIO)]
 	stable := how != xdr.UNSTABLE4
-	w, err := k.cur.vol.Write(k.ctx(), k.change(0), k.cur.h, off, data, stable)
+	w, err := k.cur.vol.Write(k.s.ctx, k.change(0), k.cur.h, off, data, stable)
 	if err != nil {
 		return k.ioStatus(err)
 	}
@@ -155,7 +171,7 @@ func (k *call) write() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// commit implements COMMIT, always of the whole file.
+// commit implements COMMIT, RFC 8881 section 18.3. It always commits the whole file.
 func (k *call) commit() xdr.Status {
 	off, count := k.in.Uint64(), k.in.Uint32()
 	if k.in.Err() != nil {
@@ -170,7 +186,7 @@ func (k *call) commit() xdr.Status {
 	if st := k.writable(k.cur); st != xdr.NFS4_OK {
 		return st
 	}
-	v, err := k.cur.vol.Commit(k.ctx(), k.change(0), k.cur.h)
+	v, err := k.cur.vol.Commit(k.s.ctx, k.change(0), k.cur.h)
 	if err != nil {
 		return k.ioStatus(err)
 	}
@@ -182,26 +198,17 @@ func (k *call) commit() xdr.Status {
 func (k *call) seek() xdr.Status {
 	id, ist := k.stateid()
 	off, what := k.in.Uint64(), k.in.Uint32()
-	if k.in.Err() != nil {
-		return xdr.NFS4ERR_BADXDR
+	if ist == xdr.NFS4_OK && what > xdr.NFS4_CONTENT_HOLE {
+		ist = xdr.NFS4ERR_UNION_NOTSUPP
 	}
-	if st := k.file(); st != xdr.NFS4_OK {
+	if st := k.mayIO(id, ist, xdr.OPEN4_SHARE_ACCESS_READ); st != xdr.NFS4_OK {
 		return st
 	}
-	if ist != xdr.NFS4_OK {
-		return ist
-	}
-	if what > xdr.NFS4_CONTENT_HOLE {
-		return xdr.NFS4ERR_UNION_NOTSUPP
-	}
-	if st := k.checkIO(id, xdr.OPEN4_SHARE_ACCESS_READ); st != xdr.NFS4_OK {
-		return st
-	}
-	found, err := k.cur.vol.Seek(k.ctx(), k.read(), k.cur.h, off, what == xdr.NFS4_CONTENT_HOLE)
+	found, err := k.cur.vol.Seek(k.s.ctx, k.read(), k.cur.h, off, what == xdr.NFS4_CONTENT_HOLE)
 	if err != nil {
 		return k.ioStatus(err)
 	}
-	a, err := k.cur.vol.GetAttr(k.ctx(), k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
 	if err != nil {
 		return k.status(err)
 	}
@@ -214,25 +221,13 @@ func (k *call) seek() xdr.Status {
 func (k *call) deallocate() xdr.Status {
 	id, ist := k.stateid()
 	off, n := k.in.Uint64(), k.in.Uint64()
-	if k.in.Err() != nil {
-		return xdr.NFS4ERR_BADXDR
-	}
-	if st := k.file(); st != xdr.NFS4_OK {
-		return st
-	}
-	if ist != xdr.NFS4_OK {
-		return ist
-	}
-	if st := k.checkIO(id, xdr.OPEN4_SHARE_ACCESS_WRITE); st != xdr.NFS4_OK {
-		return st
-	}
-	if st := k.writable(k.cur); st != xdr.NFS4_OK {
+	if st := k.mayIO(id, ist, xdr.OPEN4_SHARE_ACCESS_WRITE); st != xdr.NFS4_OK {
 		return st
 	}
 	if n == 0 || off+n < off {
 		return xdr.NFS4ERR_INVAL
 	}
-	if _, err := k.cur.vol.Punch(k.ctx(), k.change(0), k.cur.h, off, n); err != nil {
+	if _, err := k.cur.vol.Punch(k.s.ctx, k.change(0), k.cur.h, off, n); err != nil {
 		return k.ioStatus(err)
 	}
 	return xdr.NFS4_OK

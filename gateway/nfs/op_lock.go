@@ -11,7 +11,7 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// lockOwner is what volumes call a lock-owner: client id ‖ the client's own name.
+// lockOwner is a lock-owner's name towards volumes: client id ‖ the client's own name.
 func (k *call) lockOwner(name string) volume.LockOwner {
 	return volume.LockOwner{
 		Gateway: k.s.cfg.Gateway,
@@ -19,7 +19,8 @@ func (k *call) lockOwner(name string) volume.LockOwner {
 	}
 }
 
-// lockRange turns offset and length into the ends of a range, RFC 8881 section 18.10.3.
+// lockRange converts offset and length to the first and last byte of a range, RFC 8881
+// section 18.10.3.
 func lockRange(off, n uint64) (start, end uint64, st xdr.Status) {
 	switch {
 	case n == 0:
@@ -42,12 +43,12 @@ func lockType(t uint32) (exclusive bool, st xdr.Status) {
 	return false, xdr.NFS4ERR_BADXDR
 }
 
-// denied answers a conflict: LOCK4denied.
+// denied answers a conflict with LOCK4denied, RFC 8881 section 18.10.2.
 func (k *call) denied(err error) xdr.Status {
 	var conflict *volume.LockConflict
 	switch {
 	case errors.As(err, &conflict):
-	case errors.Is(err, volume.ErrLocked): // it does not say by whom, but the answer must
+	case errors.Is(err, volume.ErrLocked): // the answer must name a lock, although err does not
 		conflict = &volume.LockConflict{Held: volume.Lock{End: ^uint64(0), Exclusive: true}}
 	default:
 		return k.status(err)
@@ -64,7 +65,7 @@ func (k *call) denied(err error) xdr.Status {
 	} else {
 		k.out.Uint32(xdr.READ_LT)
 	}
-	// The owner is told as a client id and a name, if it is one of this gateway's.
+	// An owner of this gateway has a client id and a name; others have only a name.
 	var id uint64
 	name := h.Owner.Gateway + ":" + h.Owner.Owner
 	if h.Owner.Gateway == k.s.cfg.Gateway && len(h.Owner.Owner) >= 8 {
@@ -77,8 +78,8 @@ func (k *call) denied(err error) xdr.Status {
 	return xdr.NFS4ERR_DENIED
 }
 
-// lock implements LOCK. A lock that somebody else holds is denied at once also
-// if the client would wait: it polls.
+// lock implements LOCK, RFC 8881 section 18.10. A conflict is denied at once, also if
+// the client would wait: it asks again.
 func (k *call) lock() xdr.Status {
 	exclusive, tst := lockType(k.in.Uint32())
 	reclaim := k.in.Bool()
@@ -128,7 +129,7 @@ func (k *call) setLock(use *state.LockUse, l volume.Lock, reclaim bool) xdr.Stat
 	if reclaim {
 		st = k.s.table.MayReclaim(k.client)
 		if st != xdr.NFS4_OK && use.Reclaimed(l.Start, l.End, l.Exclusive) {
-			st = xdr.NFS4_OK // what the client has, it may reclaim at any time: see the package comment
+			st = xdr.NFS4_OK // nfs-8: it already has the lock
 			reclaim = false
 		}
 	}
@@ -139,13 +140,17 @@ func (k *call) setLock(use *state.LockUse, l volume.Lock, reclaim bool) xdr.Stat
 		return st
 	}
 	h := k.cur.h
-	if err := k.cur.vol.SetLock(k.ctx(), k.change(0), h, l, reclaim); err != nil {
-		if reclaim && (errors.Is(err, volume.ErrLocked) || errors.Is(err, volume.ErrNoGrace)) { // others have it, or had it meanwhile
-			return xdr.NFS4ERR_RECLAIM_CONFLICT // after NFS4ERR_NO_GRACE Linux reclaims nothing any more, on any volume (nfs4_recovery_handle_error, seen in 6.1)
+	if err := k.cur.vol.SetLock(k.s.ctx, k.change(0), h, l, reclaim); err != nil {
+		if reclaim && (errors.Is(err, volume.ErrLocked) || errors.Is(err, volume.ErrNoGrace)) {
+			// Others have the lock, or had it meanwhile. After NFS4ERR_NO_GRACE, Linux would
+			// stop to reclaim on all volumes (nfs4_recovery_handle_error, seen in 6.1).
+			return xdr.NFS4ERR_RECLAIM_CONFLICT
 		}
 		st := k.denied(err)
 		if asked && st == xdr.NFS4ERR_GRACE {
-			st = xdr.NFS4ERR_DELAY // Linux takes the lock for lost otherwise (nfs4_reclaim_locks, seen in 6.1)
+			// After NFS4ERR_GRACE, Linux would treat the lock as lost (nfs4_reclaim_locks,
+			// seen in 6.1).
+			st = xdr.NFS4ERR_DELAY
 		}
 		if k.drop || st == xdr.NFS4ERR_IO || st == xdr.NFS4ERR_SERVERFAULT {
 			k.s.release(use.Doubtful())
@@ -154,7 +159,7 @@ func (k *call) setLock(use *state.LockUse, l volume.Lock, reclaim bool) xdr.Stat
 	}
 	id, st, lost := use.Granted(l.Start, l.End, l.Exclusive)
 	if st != xdr.NFS4_OK {
-		k.s.release(lost) // what the client held was given up before this
+		k.s.release(lost) // the open or its locks ended meanwhile
 		return st
 	}
 	k.setStateid(id)
@@ -167,7 +172,7 @@ func (k *call) lockable() xdr.Status {
 	if st := k.file(); st != xdr.NFS4_OK {
 		return st
 	}
-	a, err := k.cur.vol.GetAttr(k.ctx(), k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
 	if err != nil {
 		return k.status(err)
 	}
@@ -177,7 +182,7 @@ func (k *call) lockable() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// lockTest implements LOCKT.
+// lockTest implements LOCKT, RFC 8881 section 18.11.
 func (k *call) lockTest() xdr.Status {
 	exclusive, tst := lockType(k.in.Uint32())
 	off, n := k.in.Uint64(), k.in.Uint64()
@@ -197,13 +202,13 @@ func (k *call) lockTest() xdr.Status {
 		return xdr.NFS4ERR_GRACE
 	}
 	l := volume.Lock{Owner: k.lockOwner(name), Start: start, End: end, Exclusive: exclusive}
-	if err := k.cur.vol.TestLock(k.ctx(), k.read(), k.cur.h, l); err != nil {
+	if err := k.cur.vol.TestLock(k.s.ctx, k.read(), k.cur.h, l); err != nil {
 		return k.denied(err)
 	}
 	return xdr.NFS4_OK
 }
 
-// unlock implements LOCKU.
+// unlock implements LOCKU, RFC 8881 section 18.12.
 func (k *call) unlock() xdr.Status {
 	_, tst := lockType(k.in.Uint32())
 	k.in.Uint32() // seqid
@@ -228,7 +233,7 @@ func (k *call) unlock() xdr.Status {
 	}
 	defer use.Done()
 	l := volume.Lock{Owner: use.Owner, Start: start, End: end}
-	if err := k.cur.vol.Unlock(k.ctx(), k.change(0), k.cur.h, l); err != nil {
+	if err := k.cur.vol.Unlock(k.s.ctx, k.change(0), k.cur.h, l); err != nil {
 		return k.status(err)
 	}
 	next := use.Released(start, end)
@@ -240,7 +245,7 @@ func (k *call) unlock() xdr.Status {
 // maxTested bounds the stateids of one TEST_STATEID.
 const maxTested = 4096
 
-// testStateid implements TEST_STATEID.
+// testStateid implements TEST_STATEID, RFC 8881 section 18.48.
 func (k *call) testStateid() xdr.Status {
 	n := k.in.Count(maxTested, 16)
 	results := make([]xdr.Status, 0, n)
@@ -261,7 +266,7 @@ func (k *call) testStateid() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// freeStateid implements FREE_STATEID.
+// freeStateid implements FREE_STATEID, RFC 8881 section 18.38.
 func (k *call) freeStateid() xdr.Status {
 	id, ist := k.stateid()
 	if k.in.Err() != nil {
@@ -273,7 +278,7 @@ func (k *call) freeStateid() xdr.Status {
 	return k.s.table.Free(k.client, id)
 }
 
-// delegReturn implements DELEGRETURN: there are no delegations.
+// delegReturn implements DELEGRETURN, RFC 8881 section 18.6. There are no delegations.
 func (k *call) delegReturn() xdr.Status {
 	k.in.Stateid()
 	if k.in.Err() != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// writable says whether the volume of p may be changed through this export, and
-// remembers that the client does so.
+// writable says whether the volume of p may be changed through this export. It also
+// records that the client changes it, for Volume.Forget later.
 func (k *call) writable(p place) xdr.Status {
 	switch {
 	case !p.set:
@@ -24,7 +24,7 @@ func (k *call) changeInfo(d volume.DirChange) {
 	k.out.ChangeInfo(xdr.ChangeInfo{Atomic: true, Before: d.Before, After: d.After})
 }
 
-// create implements CREATE: everything but regular files.
+// create implements CREATE, RFC 8881 section 18.4, for everything but regular files.
 func (k *call) create() xdr.Status {
 	args := volume.CreateArgs{Mode: volume.Guarded}
 	st := xdr.NFS4_OK
@@ -75,7 +75,7 @@ func (k *call) create() xdr.Status {
 	if args.Attr.Size != nil {
 		return xdr.NFS4ERR_INVAL
 	}
-	c, err := k.cur.vol.Create(k.ctx(), k.change(0), k.cur.h, name, args)
+	c, err := k.cur.vol.Create(k.s.ctx, k.change(0), k.cur.h, name, args)
 	if err != nil {
 		return k.dirStatus(err)
 	}
@@ -85,7 +85,7 @@ func (k *call) create() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// remove implements REMOVE.
+// remove implements REMOVE, RFC 8881 section 18.25.
 func (k *call) remove() xdr.Status {
 	name := k.in.String(maxString)
 	if k.in.Err() != nil {
@@ -103,7 +103,7 @@ func (k *call) remove() xdr.Status {
 	if st := k.writable(k.cur); st != xdr.NFS4_OK {
 		return st
 	}
-	d, err := k.cur.vol.Remove(k.ctx(), k.change(0), k.cur.h, name)
+	d, err := k.cur.vol.Remove(k.s.ctx, k.change(0), k.cur.h, name)
 	if err != nil {
 		return k.dirStatus(err)
 	}
@@ -111,7 +111,8 @@ func (k *call) remove() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// rename implements RENAME: from the saved to the current directory.
+// rename implements RENAME, RFC 8881 section 18.26, from the saved to the current
+// directory.
 func (k *call) rename() xdr.Status {
 	from, to := k.in.String(maxString), k.in.String(maxString)
 	if k.in.Err() != nil {
@@ -128,7 +129,7 @@ func (k *call) rename() xdr.Status {
 	if st := k.writable(k.cur); st != xdr.NFS4_OK {
 		return st
 	}
-	src, dst, err := k.cur.vol.Rename(k.ctx(), k.change(0), k.saved.h, from, k.cur.h, to)
+	src, dst, err := k.cur.vol.Rename(k.s.ctx, k.change(0), k.saved.h, from, k.cur.h, to)
 	if err != nil {
 		// Of the codes that RFC 8881 section 18.26 allows, those that an
 		// application on a local file system would see.
@@ -150,7 +151,8 @@ func (k *call) pair() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// link implements LINK: a name in the current directory for the saved file.
+// link implements LINK, RFC 8881 section 18.9: a name in the current directory for the
+// saved file.
 func (k *call) link() xdr.Status {
 	name := k.in.String(maxString)
 	if k.in.Err() != nil {
@@ -165,7 +167,7 @@ func (k *call) link() xdr.Status {
 	if st := k.writable(k.cur); st != xdr.NFS4_OK {
 		return st
 	}
-	c, err := k.cur.vol.Link(k.ctx(), k.change(0), k.saved.h, k.cur.h, name)
+	c, err := k.cur.vol.Link(k.s.ctx, k.change(0), k.saved.h, k.cur.h, name)
 	if err != nil {
 		return k.dirStatus(err)
 	}
@@ -173,7 +175,7 @@ func (k *call) link() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// readLink implements READLINK.
+// readLink implements READLINK, RFC 8881 section 18.24.
 func (k *call) readLink() xdr.Status {
 	switch {
 	case !k.cur.set:
@@ -181,7 +183,7 @@ func (k *call) readLink() xdr.Status {
 	case k.cur.pseudo:
 		return xdr.NFS4ERR_WRONG_TYPE
 	}
-	target, err := k.cur.vol.ReadLink(k.ctx(), k.read(), k.cur.h)
+	target, err := k.cur.vol.ReadLink(k.s.ctx, k.read(), k.cur.h)
 	if st := k.status(err); st != xdr.NFS4_OK {
 		if st == xdr.NFS4ERR_INVAL {
 			return xdr.NFS4ERR_WRONG_TYPE

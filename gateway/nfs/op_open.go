@@ -8,7 +8,7 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// opening is an OPEN under way.
+// opening is an OPEN that is being executed.
 type opening struct {
 	k      *call
 	access uint32
@@ -28,7 +28,7 @@ type opening struct {
 	attr    volume.Attr
 	dir     volume.DirChange
 	isNew   bool // created by this request
-	checked bool // its mode does not matter: the client has just created it
+	checked bool // ignore the mode: the client has just created the file
 	set     xdr.Bitmap
 }
 
@@ -38,7 +38,7 @@ func (k *call) decodeOpen() (*opening, xdr.Status) {
 	k.in.Uint32() // seqid, not used since 4.1
 	share := k.in.Uint32()
 	o.deny = k.in.Uint32()
-	k.in.Uint64() // client id, which the session tells
+	k.in.Uint64() // client id; the session has it already
 	o.owner = k.in.String(xdr.NFS4_OPAQUE_LIMIT)
 	switch k.in.Uint32() {
 	case xdr.OPEN4_NOCREATE:
@@ -84,7 +84,8 @@ func (k *call) decodeOpen() (*opening, xdr.Status) {
 	return o, xdr.NFS4_OK
 }
 
-// open implements OPEN. The package comment says what it does in grace.
+// open implements OPEN, RFC 8881 section 18.16. The package comment says what it does in
+// grace.
 func (k *call) open() xdr.Status {
 	o, st := k.decodeOpen()
 	if st != xdr.NFS4_OK {
@@ -109,7 +110,8 @@ func (k *call) open() xdr.Status {
 	case xdr.CLAIM_NULL:
 		st = o.byName()
 	case xdr.CLAIM_FH:
-		// Linux opens so what it has looked up before: the mode is checked as with a name.
+		// Linux opens a file so that it has looked up before. The mode is checked as with a
+		// name.
 		if st = k.s.table.MayOpen(k.client); st == xdr.NFS4_OK {
 			o.attr, st = k.attributes()
 		}
@@ -145,15 +147,15 @@ func (o *opening) pseudo() xdr.Status {
 
 // attributes reads those of the current file.
 func (k *call) attributes() (volume.Attr, xdr.Status) {
-	a, err := k.cur.vol.GetAttr(k.ctx(), k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
 	if err != nil {
 		return a, k.status(err)
 	}
 	return a, xdr.NFS4_OK
 }
 
-// reclaimed opens the current file again. Its mode was checked when it was first
-// opened, or when the client had it created.
+// reclaimed opens the current file again. Its mode was checked when the client first
+// opened it, or the client created it.
 func (o *opening) reclaimed() xdr.Status {
 	k := o.k
 	a, st := k.attributes()
@@ -183,7 +185,7 @@ func (o *opening) byName() xdr.Status {
 		if mayOpen != xdr.NFS4_OK {
 			return mayOpen
 		}
-		a, err := k.cur.vol.Lookup(k.ctx(), k.read(), k.cur.h, o.name)
+		a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, o.name)
 		if err != nil {
 			return k.dirStatus(err)
 		}
@@ -191,19 +193,19 @@ func (o *opening) byName() xdr.Status {
 		return xdr.NFS4_OK
 	}
 	if mayOpen != xdr.NFS4_OK && !k.use.Unknown {
-		return mayOpen // this sequence number is new, so nothing was created yet
+		return mayOpen // the sequence number is new, so nothing was created yet
 	}
 	if o.mode == xdr.UNCHECKED4 {
 		return o.unchecked(mayOpen)
 	}
-	c, err := k.cur.vol.Create(k.ctx(), k.change(0), k.cur.h, o.name, o.args)
+	c, err := k.cur.vol.Create(k.s.ctx, k.change(0), k.cur.h, o.name, o.args)
 	if err != nil {
 		return k.dirStatus(err)
 	}
 	if !c.New && mayOpen != xdr.NFS4_OK {
-		return mayOpen // the retry finds the same verifier
+		return mayOpen // a retry finds the same verifier
 	}
-	// With an equal verifier it is this client's own creation, too.
+	// With an equal verifier, too, this client created the file.
 	o.created(c)
 	o.checked = true
 	return xdr.NFS4_OK
@@ -217,13 +219,13 @@ func (o *opening) created(c volume.Created) {
 	}
 }
 
-// unchecked opens a file or creates it. It truncates an existing one only after
-// it found that it can be opened.
+// unchecked opens a file or creates it. It truncates an existing file only when it is
+// sure that it can be opened.
 func (o *opening) unchecked(mayOpen xdr.Status) xdr.Status {
 	k := o.k
 	size := o.args.Attr.Size
 	if !k.use.Unknown {
-		a, err := k.cur.vol.Lookup(k.ctx(), k.read(), k.cur.h, o.name)
+		a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, o.name)
 		switch st := k.status(err); st {
 		case xdr.NFS4_OK:
 			o.attr = a
@@ -236,9 +238,9 @@ func (o *opening) unchecked(mayOpen xdr.Status) xdr.Status {
 	}
 	args := o.args
 	if size != nil && *size == 0 {
-		args.Attr.Size = nil // a new file is empty anyway, another is not to be touched yet
+		args.Attr.Size = nil // a new file is empty anyway; an existing one is truncated later
 	}
-	c, err := k.cur.vol.Create(k.ctx(), k.change(0), k.cur.h, o.name, args)
+	c, err := k.cur.vol.Create(k.s.ctx, k.change(0), k.cur.h, o.name, args)
 	if err != nil {
 		return k.dirStatus(err)
 	}
@@ -255,9 +257,9 @@ func (o *opening) unchecked(mayOpen xdr.Status) xdr.Status {
 // unchanged is the directory's change attribute when nothing is created.
 func (o *opening) unchanged() volume.DirChange {
 	k := o.k
-	a, err := k.cur.vol.GetAttr(k.ctx(), k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
 	if err != nil {
-		return volume.DirChange{} // before and after differ from what the client knows: it asks again
+		return volume.DirChange{} // not what the client knows, so it asks for attributes again
 	}
 	return volume.DirChange{Before: a.Change, After: a.Change}
 }
@@ -275,8 +277,8 @@ func (o *opening) truncate(size *uint64) xdr.Status {
 	if st := k.s.table.MayShare(k.client, o.owner, key, o.access|xdr.OPEN4_SHARE_ACCESS_WRITE, o.deny); st != xdr.NFS4_OK {
 		return st
 	}
-	// Part 1, because part 0 may have been the Create of an earlier execution.
-	a, err := k.cur.vol.SetAttr(k.ctx(), k.change(1), o.attr.Handle, volume.SetAttr{Size: size})
+	// Part 1, because part 0 may be the Create of an earlier execution.
+	a, err := k.cur.vol.SetAttr(k.s.ctx, k.change(1), o.attr.Handle, volume.SetAttr{Size: size})
 	if err != nil {
 		return k.status(err)
 	}
@@ -326,7 +328,7 @@ func (o *opening) grant() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// noDelegation says that there is none, and why if the client asked.
+// noDelegation answers that there is no delegation, and why if the client asked for one.
 func (o *opening) noDelegation() {
 	out := o.k.out
 	if o.want == 0 || o.claim == xdr.CLAIM_PREVIOUS {

@@ -7,10 +7,10 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// batch is how many entries are asked of the volume at a time.
+// batch is how many entries one call of Volume.ReadDir returns.
 const batch = 128
 
-// listing is a READDIR under way.
+// listing is a READDIR that is being executed.
 type listing struct {
 	k        *call
 	mask     xdr.Bitmap
@@ -18,11 +18,11 @@ type listing struct {
 	dirUsed  uint32
 	room     int // of the reply in bytes, for entries
 	start    int
-	any      bool
+	some     bool
 }
 
-// readDir implements READDIR. Cookies are the volume's (rule 20), so they never
-// become invalid and the verifier is always 0.
+// readDir implements READDIR, RFC 8881 section 18.23. Cookies are the volume's (nfs-1),
+// so they never become invalid, and the verifier is always 0.
 func (k *call) readDir() xdr.Status {
 	after := k.in.Uint64()
 	verf := k.in.Verifier()
@@ -59,7 +59,7 @@ func (k *call) readDir() xdr.Status {
 	if st != xdr.NFS4_OK {
 		return st
 	}
-	if !l.any && !eof {
+	if !l.some && !eof {
 		return xdr.NFS4ERR_TOOSMALL
 	}
 	k.out.Bool(false)
@@ -67,13 +67,13 @@ func (k *call) readDir() xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// entries appends what fits, and tells whether that was the end.
+// entries appends the entries that fit. eof tells whether they are the last.
 func (l *listing) entries(after uint64) (eof bool, st xdr.Status) {
 	if l.k.cur.pseudo {
 		return l.exports(after)
 	}
 	for {
-		list, eof, err := l.k.cur.vol.ReadDir(l.k.ctx(), l.k.read(), l.k.cur.h, after, batch)
+		list, eof, err := l.k.cur.vol.ReadDir(l.k.s.ctx, l.k.read(), l.k.cur.h, after, batch)
 		if err != nil {
 			return false, l.k.dirStatus(err)
 		}
@@ -82,7 +82,7 @@ func (l *listing) entries(after uint64) (eof bool, st xdr.Status) {
 			if err != nil {
 				return false, l.k.status(err)
 			}
-			if !l.append(e.Name, e.Cookie, d, l.mask) {
+			if !l.add(e.Name, e.Cookie, d, l.mask) {
 				return false, xdr.NFS4_OK
 			}
 			after = e.Cookie
@@ -108,25 +108,25 @@ func (l *listing) exports(after uint64) (eof bool, st xdr.Status) {
 		}
 		if err != nil {
 			if !mask.Has(xdr.FATTR4_RDATTR_ERROR) {
-				continue // a volume that is away must not hide the others
+				continue // a volume that does not answer must not hide the others
 			}
 			st, _ := statusOf(err)
 			d = described{minor: l.k.minor, rdattr: st, mountedOn: cookie}
 			mask = mask.And(rdattrAttrs)
 		}
-		if !l.append(x.Name, cookie, d, mask) {
+		if !l.add(x.Name, cookie, d, mask) {
 			return false, xdr.NFS4_OK
 		}
 	}
 	return true, xdr.NFS4_OK
 }
 
-// append adds an entry, and tells whether it fitted.
-func (l *listing) append(name string, cookie uint64, d described, mask xdr.Bitmap) bool {
+// add appends an entry, and tells whether it fitted.
+func (l *listing) add(name string, cookie uint64, d described, mask xdr.Bitmap) bool {
 	out := l.k.out
 	before := out.Mark()
 	used := uint32(16 + len(name))
-	if l.any && l.dirCount > 0 && l.dirUsed+used > l.dirCount {
+	if l.some && l.dirCount > 0 && l.dirUsed+used > l.dirCount {
 		return false
 	}
 	out.Bool(true)
@@ -137,7 +137,7 @@ func (l *listing) append(name string, cookie uint64, d described, mask xdr.Bitma
 		out.Truncate(before)
 		return false
 	}
-	l.any = true
+	l.some = true
 	l.dirUsed += used
 	return true
 }

@@ -4,9 +4,9 @@ package nfs
 
 import "github.com/weir-storage/weir/gateway/nfs/xdr"
 
-// sequence implements SEQUENCE, RFC 8881 section 18.46: it makes the call's
-// session and limits, or finds the reply of a repeated request. It waits while
-// an equal request is being executed. An error leaves the slot as it was.
+// sequence implements SEQUENCE, RFC 8881 section 18.46. It sets the call's session and
+// limits, or finds the reply of a repeated request. It waits while an equal request is
+// being executed. An error leaves the slot as it was.
 func (k *call) sequence() xdr.Status {
 	id := k.in.SessionID()
 	seq, slot, highest := k.in.Uint32(), k.in.Uint32(), k.in.Uint32()
@@ -32,7 +32,7 @@ func (k *call) sequence() xdr.Status {
 	if k.out.Len()-k.base+sequenceResult > k.limit {
 		return k.tooBig() // before the slot is used
 	}
-	use, repeat, st := k.s.table.Begin(id, k.conn.name, slot, seq, highest, k.print())
+	use, repeat, st := k.s.table.Begin(id, k.conn.name, slot, seq, highest, k.fingerprint())
 	if use == nil {
 		k.repeat = repeat
 		return st

@@ -6,11 +6,12 @@ import "github.com/weir-storage/weir/gateway/nfs/xdr"
 
 // operation is how one operation is executed.
 type operation struct {
-	// run decodes the arguments, and executes and encodes the result only if
-	// they decode. If it fails, what it encoded is taken back, except with
-	// NFS4ERR_DENIED. Nil: not supported.
+	// run decodes the arguments. Only if they decode, it executes the operation and
+	// encodes the result. If it fails, what it encoded is removed again, except with
+	// NFS4ERR_DENIED. It is nil for operations that are not supported.
 	run func(*call) xdr.Status
-	// changes is set if a reply that does not fit must be refused beforehand.
+	// changes says that the operation changes something. A reply that may not fit is
+	// then refused before it is executed.
 	changes bool
 	illegal bool
 }

@@ -4,10 +4,10 @@ package nfs
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 	"time"
 
-	"github.com/weir-storage/weir/gateway/nfs/state"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 )
@@ -68,7 +68,7 @@ func TestRepeatWaitsForTheFirst(t *testing.T) {
 	<-entered
 	second := r.connect(h.addr)
 	second.send(nfsCall(0), request)
-	_ = h.nc.Close() // the first connection breaks; the operation goes on
+	_ = h.nc.Close() // the connection breaks, and the operation goes on (nfs-5)
 	close(release)
 	a := second.answer(second.receive())
 	if a.status != xdr.NFS4_OK || r.count("remove") != 1 {
@@ -109,8 +109,8 @@ func TestDelayIsAnswered(t *testing.T) {
 	h.call(toVol(op(xdr.OP_REMOVE, "f"))...).ok(xdr.OP_PUTFH).want(xdr.OP_REMOVE, xdr.NFS4ERR_DELAY)
 }
 
-// TestRepeatAfterRestart breaks a connection after each kind of change, restarts
-// the server, and repeats.
+// TestRepeatAfterRestart breaks a connection after each kind of change, restarts the
+// server, and repeats the request.
 func TestRepeatAfterRestart(t *testing.T) {
 	rename := toVol(op(xdr.OP_SAVEFH), op(xdr.OP_RENAME, "f", "new"))
 	cases := []struct {
@@ -178,7 +178,7 @@ func TestEndOfSessionIsForgotten(t *testing.T) {
 	h.on(9, 1, true, request...)
 	h.compound(0, op(xdr.OP_DESTROY_SESSION, h.session)).ok(xdr.OP_DESTROY_SESSION)
 	r.stop() // waits for background work
-	id := volume.OpID{Slot: state.SlotPrefix(h.client, h.session) + "\x00\x00\x00\x09", Seq: 1, Index: 2}
+	id := volume.OpID{Slot: string(binary.BigEndian.AppendUint64(nil, h.client)) + string(h.session[:]) + "\x00\x00\x00\x09", Seq: 1, Index: 2}
 	_, err := r.vol.Create(t.Context(), volume.Request{ID: id}, volume.Root, "d", volume.CreateArgs{Type: volume.Directory, Mode: volume.Guarded})
 	if st, _ := statusOf(err); st != xdr.NFS4ERR_EXIST {
 		t.Fatalf("the volume still knows the result: %v", err)

@@ -21,7 +21,7 @@ func revokeRig(t *testing.T) (r *rig, h *host, fh []byte, open, lost, kept xdr.S
 	return r, h, fh, open, lost, kept
 }
 
-// revoke tells the server that the volume does not hold the locks of owner any more.
+// revoke tells the server that the volume lost the locks of owner.
 func (r *rig) revoke(h *host, fh []byte, owner string) bool {
 	id, handle, _ := decodeHandle(fh)
 	name := (&call{s: r.srv, client: r.srv.table.Session(h.session).Client}).lockOwner(owner)
@@ -51,7 +51,8 @@ func TestRevokeLocks(t *testing.T) {
 	if r.revoke(h, fh, "lost") {
 		t.Fatal("revoked twice")
 	}
-	// The client is told by each use of the stateid; a flag would have Linux take all its locks for lost.
+	// Only uses of the stateid inform the client. A flag would make Linux treat all its
+	// locks as lost.
 	h.call()
 	if h.flags != 0 {
 		t.Fatalf("status flags %#x", h.flags)
@@ -68,7 +69,7 @@ func TestRevokeLocks(t *testing.T) {
 			t.Errorf("case %d: %v, want %v", i, c.got, c.want)
 		}
 	}
-	// As Linux recovers: it tests all stateids and frees what was revoked.
+	// Linux recovers so: it tests all stateids, and frees the revoked ones.
 	a := h.call(op(xdr.OP_TEST_STATEID, 3, lost, kept, open)).ok(xdr.OP_TEST_STATEID)
 	if n, l, k, o := a.Uint32(), xdr.Status(a.Uint32()), xdr.Status(a.Uint32()), xdr.Status(a.Uint32()); n != 3 || l != xdr.NFS4ERR_ADMIN_REVOKED || k != xdr.NFS4_OK || o != xdr.NFS4_OK {
 		t.Fatal(n, l, k, o)
@@ -88,8 +89,8 @@ func TestRevokeLocks(t *testing.T) {
 	}
 }
 
-// TestCloseAcknowledgesRevokedLocks: a client that closes the file has no reason to
-// free the stateids, and they must not be remembered for ever.
+// TestCloseAcknowledgesRevokedLocks closes a file with revoked locks. The client then has
+// no reason to free the stateids, and the server must not remember them for ever.
 func TestCloseAcknowledgesRevokedLocks(t *testing.T) {
 	r, h, fh, open, lost, _ := revokeRig(t)
 	r.revoke(h, fh, "lost")
@@ -98,8 +99,8 @@ func TestCloseAcknowledgesRevokedLocks(t *testing.T) {
 	eventually(t, "all locks are given up", func() bool { return locks(r) == 0 })
 }
 
-// TestRevokedLockIsNotGrantedAgainTooEarly: what is being given up must not take a
-// new lock of the same owner with it.
+// TestRevokedLockIsNotGrantedAgainTooEarly checks that the release of revoked locks does
+// not take a new lock of the same owner with it.
 func TestRevokedLockIsNotGrantedAgainTooEarly(t *testing.T) {
 	r, h, fh, open, _, _ := revokeRig(t)
 	r.setBefore(func(op string, _ volume.Handle) error {
@@ -125,7 +126,7 @@ func TestRevokedLockIsNotGrantedAgainTooEarly(t *testing.T) {
 	r.start()
 }
 
-// TestRevokeWhileLocking revokes what an owner holds while it asks for more.
+// TestRevokeWhileLocking revokes an owner's locks while it asks for another one.
 func TestRevokeWhileLocking(t *testing.T) {
 	r, h, fh, _, lost, _ := revokeRig(t)
 	entered, release := make(chan struct{}), make(chan struct{})
@@ -146,7 +147,7 @@ func TestRevokeWhileLocking(t *testing.T) {
 	eventually(t, "only what was not revoked is held", func() bool { return locks(r) == 1 })
 }
 
-// TestExpiredAfterRevoked: the flags tell the two apart.
+// TestExpiredAfterRevoked checks that only an expired lease sets a status flag.
 func TestExpiredAfterRevoked(t *testing.T) {
 	r, h, fh, _, _, _ := revokeRig(t)
 	r.revoke(h, fh, "lost")

@@ -121,7 +121,7 @@ func (r *rig) Open(client netip.Addr, id volume.ID) (volume.Volume, Export, erro
 	return r.vol, Export{Name: "vol", ID: volID, ReadOnly: r.ro}, nil
 }
 
-// remove has the volume be deleted.
+// remove deletes the volume.
 func (r *rig) remove() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +159,7 @@ func (c *fakeClock) advance(d time.Duration) {
 	})
 }
 
-// After fires when advance has gone so far.
+// After returns a channel that receives when advance has moved the clock by d.
 func (c *fakeClock) After(d time.Duration) <-chan time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +211,7 @@ type peer struct {
 
 func (r *rig) connect(addr string) *peer {
 	client, server := net.Pipe()
-	r.srv.ServeConn(pipeConn{server, addr + ":700"})
+	r.srv.serveConn(pipeConn{server, addr + ":700"})
 	r.t.Cleanup(func() { _ = client.Close() })
 	return &peer{r.t, client}
 }
@@ -307,7 +307,7 @@ func compoundBody(minor uint32, ops ...arg) []byte {
 	return e.Bytes()
 }
 
-// answer is a COMPOUND's reply; its decoder stands at the first result that was not read.
+// answer is a COMPOUND's reply. Its decoder is at the first result that was not read.
 type answer struct {
 	*xdr.Decoder
 	t      *testing.T
@@ -347,7 +347,7 @@ func (a *answer) result(o xdr.Op) xdr.Status {
 	return xdr.Status(a.Uint32())
 }
 
-// ok reads the head of the next result, which must be of o and good.
+// ok reads the head of the next result, which must be of o and NFS4_OK.
 func (a *answer) ok(o xdr.Op) *answer {
 	a.t.Helper()
 	a.want(o, xdr.NFS4_OK)

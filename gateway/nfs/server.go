@@ -19,31 +19,27 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// StateStore keeps what must survive a restart; state.DirStore is one.
-type StateStore = state.Store
-
-// ClientInfo describes a client to people.
-type ClientInfo = state.ClientInfo
-
-// Clock is the server's time. Now is compared only with other results of Now.
+// Clock is the server's time. The server compares results of Now only with each other.
 type Clock interface {
 	Now() time.Time
 	// After returns a channel that receives once d has passed.
 	After(d time.Duration) <-chan time.Time
 }
 
-// DefaultLease is the lease time of a Config that gives none.
-const DefaultLease = 60 * time.Second
+// defaultLease is the lease time of a Config without Lease.
+const defaultLease = 60 * time.Second
 
 // Config is what a Server needs. All fields but Lease are required.
 type Config struct {
-	Gateway     string        // this gateway's name towards volumes, in lock owners
-	ServerOwner string        // so_major_id: distinct per service address, stable over restarts (rule 27)
+	Gateway string // this gateway's name in volume.LockOwner
+	// ServerOwner is so_major_id. It differs between service addresses, and is the same
+	// after a restart (nfs-4).
+	ServerOwner string
 	ServerScope string        // the federation's
 	Boot        uint64        // grows with every start of this gateway
-	Lease       time.Duration // how long a silent client keeps its state, and the longest grace
+	Lease       time.Duration // how long a silent client keeps its state; the longest grace
 	Exports     Exports
-	State       StateStore
+	State       state.Store // keeps what must survive a restart
 	Clock       Clock
 	Rand        io.Reader // random, for ids
 	Log         *slog.Logger
@@ -67,7 +63,7 @@ type Server struct {
 	refused refusals
 	guests  guests
 
-	ctx    context.Context // of all operations; ends with the server
+	ctx    context.Context // of all operations; ends with the server (nfs-5)
 	cancel context.CancelFunc
 	work   sync.WaitGroup // connections and background work
 
@@ -80,12 +76,11 @@ type Server struct {
 	requests, operations, errors, repeats, dropped atomic.Uint64
 }
 
-// New returns a server that goes on where the one before it left off, as
-// recorded in cfg.State. Errors name the field of cfg that is missing or the
-// record that cannot be read.
+// New returns a server that continues from the records in cfg.State. Errors name the
+// field of cfg that is missing, or the record that cannot be read.
 func New(cfg Config) (*Server, error) {
 	if cfg.Lease == 0 {
-		cfg.Lease = DefaultLease
+		cfg.Lease = defaultLease
 	}
 	for _, f := range []struct {
 		name    string
@@ -120,7 +115,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// background runs f until it returns; after Shutdown began it does nothing.
+// background runs f on a goroutine that Shutdown waits for. After Shutdown began it
+// does nothing.
 func (s *Server) background(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +125,9 @@ func (s *Server) background(f func()) {
 	}
 }
 
-// sweep lets time pass for the state table, and not while the process did not run:
-// then renewals wait to be read, and nobody was silent.
+// sweep calls Table.Sweep a few times per lease. It leaves one out when the process was
+// stopped for longer than half a lease: renewals may then wait to be read, and the
+// clients were not silent.
 func (s *Server) sweep() {
 	last := s.started
 	for {
@@ -139,10 +136,10 @@ func (s *Server) sweep() {
 			return
 		case <-s.cfg.Clock.After(s.cfg.Lease / 8):
 			now := s.cfg.Clock.Now()
-			pause := now.Sub(last)
+			stopped := now.Sub(last)
 			last = now
-			if pause > s.cfg.Lease/2 {
-				s.cfg.Log.Warn("the nfs server did not run for a while: leases are looked at later", "pause", pause)
+			if stopped > s.cfg.Lease/2 {
+				s.cfg.Log.Warn("the nfs server did not run for a while: leases are checked later", "stopped", stopped)
 				continue
 			}
 			s.table.Sweep()
@@ -151,8 +148,8 @@ func (s *Server) sweep() {
 	}
 }
 
-// closeStuck closes connections whose client has not read a reply for a lease: what waits
-// to be written takes memory, and the client asks again on another connection.
+// closeStuck closes connections whose client has not read a reply for a whole lease. A
+// reply that waits takes memory, and the client can ask again on another connection.
 func (s *Server) closeStuck() {
 	now := s.cfg.Clock.Now()
 	s.mu.Lock()
@@ -160,7 +157,7 @@ func (s *Server) closeStuck() {
 	for c := range s.conns {
 		if t := c.writing.Load(); t != nil && now.Sub(*t) > s.cfg.Lease {
 			s.cfg.Log.Warn("nfs connection closed: the client does not read its replies", "client", c.addr)
-			c.close()
+			c.disconnect()
 		}
 	}
 }
@@ -168,8 +165,8 @@ func (s *Server) closeStuck() {
 // ErrServerClosed is returned by Serve after Shutdown.
 var ErrServerClosed = errors.New("nfs server is shut down")
 
-// Serve accepts connections from l until Shutdown, and closes l. It may be
-// called for several listeners.
+// Serve accepts connections from l until Shutdown, and closes l. It may be called for
+// several listeners. After Shutdown it returns ErrServerClosed.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	if s.closing {
@@ -196,12 +193,12 @@ func (s *Server) Serve(l net.Listener) error {
 			}
 			return fmt.Errorf("accept nfs connection on %s: %w", l.Addr(), err)
 		}
-		s.ServeConn(nc)
+		s.serveConn(nc)
 	}
 }
 
-// ServeConn serves one connection in the background, and closes it.
-func (s *Server) ServeConn(nc net.Conn) {
+// serveConn serves one connection in the background, and closes it at its end.
+func (s *Server) serveConn(nc net.Conn) {
 	c := newConn(s, nc)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,9 +234,9 @@ func (s *Server) isClosing() bool {
 	return s.closing
 }
 
-// Shutdown stops accepting, closes all connections, cancels the operations
-// that run and waits for their end, or for ctx. Clients keep their state: it is
-// recorded, and the next server lets them reclaim it.
+// Shutdown stops accepting, closes all connections, and cancels the operations under
+// way. It returns when they have ended, or when ctx ends. Clients keep their state: it
+// is recorded, and the next server lets them reclaim it.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
@@ -247,7 +244,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		_ = l.Close() // Serve reports
 	}
 	for c := range s.conns {
-		c.close()
+		c.disconnect()
 	}
 	s.mu.Unlock()
 	s.cancel()
@@ -265,16 +262,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // Clients lists the clients that the server knows.
-func (s *Server) Clients() []ClientInfo { return s.table.Clients() }
+func (s *Server) Clients() []state.ClientInfo { return s.table.Clients() }
 
-// RevokeClient takes all state of a client away, for ever; it has to begin anew
-// and its applications see errors. It returns false if there is no such client.
-func (s *Server) RevokeClient(id uint64) (bool, error) { return s.table.Revoke(id) }
-
-// RevokeLocks takes away what one lock-owner holds on a file of a volume, because the volume could not keep it: its client is
-// told (NFS4ERR_ADMIN_REVOKED) when it uses it, and what is left of the owner's locks there is given up by
-// Volume.Unlock in the background. owner is as the server gave it to Volume.SetLock. It does not wait and calls no volume, so the
-// caller may hold locks of its own. It returns false if the owner holds nothing there.
+// RevokeLocks takes a lock-owner's locks on a file away, because the volume could not
+// keep them. owner is the one that the server passed to Volume.SetLock. Uses of the
+// stateid are answered NFS4ERR_ADMIN_REVOKED. In the background, Volume.Unlock releases
+// what the volume still has of them. RevokeLocks does not wait and calls no volume, so
+// the caller may have mutexes locked. It returns false if the owner has no locks there.
 func (s *Server) RevokeLocks(id volume.ID, h volume.Handle, owner volume.LockOwner) bool {
 	ended, ok := s.table.RevokeLocks(state.FileKey{Volume: id, Handle: h}, owner)
 	if ok {
@@ -284,7 +278,8 @@ func (s *Server) RevokeLocks(id volume.ID, h volume.Handle, owner volume.LockOwn
 	return ok
 }
 
-// InGrace tells whether clients are reclaiming opens and locks.
+// InGrace tells whether the grace period lasts, in which clients reclaim opens and
+// locks.
 func (s *Server) InGrace() bool { return s.table.InGrace() }
 
 // Counters returns totals since the start.

@@ -11,16 +11,16 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// wellFormed reads a whole COMPOUND reply and says what is wrong with it: every
-// result must have the body that RFC 8881, 7862 or 8276 gives it, only the last may
-// have failed, and nothing may follow. It knows the requests of these tests.
+// wellFormed reads a whole COMPOUND reply and says what is wrong with it. Every result
+// must have its body of RFC 8881, 7862 or 8276. Only the last may have failed, and
+// nothing may follow. wellFormed knows only the requests of these tests.
 func (a *answer) wellFormed() error {
 	for i := range a.count {
 		o, st := xdr.Op(a.Uint32()), xdr.Status(a.Uint32())
 		if st != xdr.NFS4_OK && i != a.count-1 {
 			return fmt.Errorf("%v failed (%v) and %d results follow", o, st, a.count-1-i)
 		}
-		// What does not even name an operation has no result.
+		// A request without an operation number has no result.
 		if i == a.count-1 && st != a.status && (st != xdr.NFS4_OK || a.status != xdr.NFS4ERR_BADXDR) {
 			return fmt.Errorf("%v: %v, but the compound says %v", o, st, a.status)
 		}
@@ -138,8 +138,8 @@ func encoded(o arg) []byte {
 	return e.Bytes()
 }
 
-// oneOfEach lists operations with arguments that are right, for a host that has
-// the file "f" open with id.
+// oneOfEach lists all operations with good arguments, for a host that has the file "f"
+// open with id.
 func oneOfEach(h *host, id xdr.Stateid) []arg {
 	set := []any{xdr.NewBitmap(xdr.FATTR4_SIZE, xdr.FATTR4_MODE), []byte{0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 1, 0o244}}
 	times := []any{xdr.NewBitmap(xdr.FATTR4_TIME_MODIFY_SET), []byte{3: 1, 11: 9, 15: 7}}
@@ -179,9 +179,9 @@ func oneOfEach(h *host, id xdr.Stateid) []arg {
 	}
 }
 
-// TestHostileArguments sends each operation with its arguments cut short at every
-// word, and with every word replaced by numbers that overflow what is careless.
-// Every request must be answered, with a reply that is well formed to its end.
+// TestHostileArguments sends each operation with its arguments cut short at every word,
+// and with every word replaced by numbers that make careless code overflow. Every
+// request must be answered, with a reply that is well formed to its end.
 func TestHostileArguments(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")

@@ -26,6 +26,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jonboulle/clockwork"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
@@ -40,6 +41,7 @@ type Dial func(gateway string) (*grpc.ClientConn, error)
 type Transport struct {
 	dial   Dial
 	down   func(gateway string)
+	timers clockwork.Clock
 	logger *slog.Logger
 
 	mu     sync.Mutex
@@ -85,10 +87,10 @@ var errClosed = errors.New("transport between gateways is closed")
 // reconnectAfter is how long a lane rests after its connection broke.
 const reconnectAfter = 100 * time.Millisecond
 
-// New returns a Transport that calls down when a connection broke.
-func New(dial Dial, down func(gateway string), logger *slog.Logger) *Transport {
+// New returns a Transport that calls down when a connection broke. timers paces new attempts.
+func New(dial Dial, down func(gateway string), timers clockwork.Clock, logger *slog.Logger) *Transport {
 	ctx, stop := context.WithCancel(context.Background())
-	return &Transport{dial: dial, down: down, logger: logger, links: map[string]*link{}, ctx: ctx, stop: stop}
+	return &Transport{dial: dial, down: down, timers: timers, logger: logger, links: map[string]*link{}, ctx: ctx, stop: stop}
 }
 
 // Close ends all connections and waits until nothing of them is left. What is sent after it is lost.
@@ -176,7 +178,7 @@ func (l *lane) run() {
 		l.t.down(l.gateway)
 		l.drain(err)
 		select {
-		case <-time.After(reconnectAfter):
+		case <-l.t.timers.After(reconnectAfter):
 		case <-l.t.ctx.Done():
 			return
 		}

@@ -3,6 +3,8 @@
 package peer
 
 import (
+	"github.com/jonboulle/clockwork"
+
 	"context"
 	"errors"
 	"fmt"
@@ -163,7 +165,7 @@ func (r *rig) transport(organization, addr string) *transport {
 		defer out.mu.Unlock()
 		return grpc.NewClient("passthrough:///"+out.addr, grpc.WithTransportCredentials(credentials.NewTLS(creds.Client(pki.Expect{Gateway: name}))))
 	}
-	out.Transport = New(dial, func(g string) { out.down <- g }, slog.New(slog.DiscardHandler))
+	out.Transport = New(dial, func(g string) { out.down <- g }, clockwork.NewRealClock(), slog.New(slog.DiscardHandler))
 	r.Cleanup(func() { within(r.T, "close of the transport", out.Close) })
 	return out
 }

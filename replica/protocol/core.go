@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-storage/weir/engine/segment"
+
 	"github.com/weir-storage/weir/federation"
 )
 
@@ -338,7 +340,7 @@ func (c *Core) stopLeading() {
 
 func (c *Core) appended(l LogState) {
 	c.log.End, c.log.Epochs = l.End, l.Epochs
-	c.commit = earlier(c.commit, l.End) // goes back only after somebody was forced to be home
+	c.commit = segment.Earlier(c.commit, l.End) // goes back only after somebody was forced to be home
 	if l.End.Less(c.log.Durable) {
 		c.log.Durable = l.End
 	}

@@ -5,6 +5,8 @@ package protocol
 import (
 	"slices"
 
+	"github.com/weir-storage/weir/engine/segment"
+
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 )
@@ -146,7 +148,7 @@ func (c *Core) fromHome(m Message) {
 		c.leaseUntil = max(c.leaseUntil, m.Echo+relied(m.Grant))
 	}
 	// Never beyond what is durable here: what is applied must be in the log after a crash.
-	if reach := earlier(m.Commit, c.log.Durable); c.commit.Less(reach) {
+	if reach := segment.Earlier(m.Commit, c.log.Durable); c.commit.Less(reach) {
 		c.commit = reach
 		c.emit(Committed{Position: reach})
 	}
@@ -165,13 +167,6 @@ func (c *Core) fromHome(m Message) {
 			c.emit(ReadControl{})
 		}
 	}
-}
-
-func earlier(a, b Position) Position {
-	if b.Less(a) {
-		return b
-	}
-	return a
 }
 
 // mayTakeOver tells whether rule 5 lets this gateway try.

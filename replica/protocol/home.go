@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/weir-storage/weir/engine/segment"
 )
 
 // peersInOrder iterates in a fixed order, so that equal inputs give equal effects.
@@ -164,15 +166,15 @@ func (c *Core) committable() Position {
 		if p == nil || p.member != m || !p.matched {
 			return Position{}
 		}
-		pos = earlier(pos, p.match)
+		pos = segment.Earlier(pos, p.match)
 	}
 	if p := c.peers[c.joining]; p != nil {
-		pos = earlier(pos, p.match)
+		pos = segment.Earlier(pos, p.match)
 	}
 	c.lapsing = slices.DeleteFunc(c.lapsing, func(l lapse) bool { return l.until <= c.now })
 	for _, l := range c.lapsing {
 		if p := c.peers[l.gateway]; p != nil && p.matched {
-			pos = earlier(pos, p.match)
+			pos = segment.Earlier(pos, p.match)
 		} else {
 			return Position{}
 		}
@@ -199,7 +201,7 @@ func (c *Core) advance() {
 		if stall.Less(c.commit) {
 			stall = c.commit
 		}
-		pos = earlier(pos, stall)
+		pos = segment.Earlier(pos, stall)
 	}
 	if c.commit.Less(pos) {
 		c.commit = pos

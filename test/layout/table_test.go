@@ -20,6 +20,7 @@ var fixtures = []string{
 	"federation/etcd/etcdtest",
 	"federation/federationtest",
 	"federation/memory",
+	"journal/journaltest",
 	"store/memory",
 	"store/s3/s3test",
 	"store/storetest",
@@ -60,25 +61,31 @@ var table = []row{
 	{pkg: "federation/keyring", project: []string{"federation"}, outside: stdlib},
 	{pkg: "federation/memory", project: []string{"federation", "federation/internal/records"}},
 	{pkg: "federation/spec", project: []string{"federation"}, outside: []string{"sigs.k8s.io/yaml"}},
+	{pkg: "federation/view", project: []string{"federation"}, outside: stdlib},
 	{pkg: "pki", outside: stdlib},
 
 	// A volume over a log.
-	{pkg: "engine", project: []string{"volume", "volume/locktable", "engine/...", "store", "cachepool"}},
+	// Between a volume and its log.
+	{pkg: "journal", project: []string{"engine/segment"}, outside: stdlib},
+	{pkg: "journal/journaltest", project: []string{"journal", "engine/segment"}, outside: stdlib},
+
+	{pkg: "engine", project: []string{"volume", "journal", "engine/segment", "engine/meta", "engine/meta/cryptfs"},
+		tests: []string{"volume/locktable", "engine/log", "cachepool"}},
 	{pkg: "engine/segment", outside: []string{"github.com/klauspost/compress", "github.com/zeebo/blake3"}},
-	{pkg: "engine/log", project: []string{"engine/segment", "cachepool"}, outside: []string{"github.com/zeebo/blake3"}, tests: []string{"cachepool/dir"}},
+	{pkg: "engine/log", project: []string{"journal", "engine/segment", "cachepool"}, outside: []string{"github.com/zeebo/blake3"}, tests: []string{"cachepool/dir"}},
 	{pkg: "engine/meta", project: []string{"volume", "engine/segment", "engine/meta/cryptfs"}},
 	{pkg: "engine/meta/cryptfs"},
 
 	// Copies. protocol decides and does nothing else: no module that could do input or output.
-	{pkg: "replica", project: []string{"engine/log", "engine/segment", "store", "federation", "replica/protocol"}},
+	{pkg: "replica", project: []string{"journal", "engine/log", "engine/segment", "store", "federation", "replica/protocol"}},
 	{pkg: "replica/protocol", project: []string{"engine/log", "engine/segment", "federation"}, outside: stdlib},
 	{pkg: "replica/peer", project: []string{"replica", "replica/protocol", "replica/peer/peerpb", "engine/log"}, tests: []string{"pki"}},
 	{pkg: "replica/peer/peerpb"},
 
 	// Serving.
-	{pkg: "gateway", project: []string{"volume", "volume/locktable", "engine", "engine/log", "engine/segment", "replica/...", "federation",
+	{pkg: "gateway", project: []string{"journal", "volume", "volume/locktable", "engine", "engine/log", "engine/segment", "replica/...", "federation",
 		"federation/keyring", "cachepool", "store", "pki", "gateway/..."}, tests: []string{"cachepool/dir", "federation/spec"}},
-	{pkg: "gateway/forward", project: []string{"volume", "engine/log", "gateway/forward/forwardpb"}},
+	{pkg: "gateway/forward", project: []string{"journal", "volume", "engine/log", "gateway/forward/forwardpb"}},
 	{pkg: "gateway/forward/forwardpb"},
 	{pkg: "gateway/node/nodepb"},
 	{pkg: "gateway/nfs", project: []string{"volume", "gateway/nfs/state", "gateway/nfs/xdr"}, outside: stdlib, tests: []string{"gateway/nfs/..."}},
@@ -88,7 +95,7 @@ var table = []row{
 
 	// Kubernetes. What the driver needs of the registry and the gateway comes through its ports.
 	{pkg: "api/v1alpha1", outside: []string{"github.com/google/uuid", "k8s.io/apimachinery"}},
-	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/plan", "federation", "federation/keyring"}, tests: []string{"test/apiserver"}},
+	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/plan", "federation", "federation/keyring", "federation/view"}, tests: []string{"test/apiserver"}},
 	{pkg: "controllers/certificates", project: []string{"pki"}},
 	{pkg: "controllers/plan", project: []string{"api/v1alpha1", "federation", "federation/spec"}, outside: []string{"k8s.io/apimachinery"}},
 	{pkg: "csi-driver", project: []string{"api/v1alpha1"}},

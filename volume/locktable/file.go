@@ -13,15 +13,15 @@ import (
 // toEnd is the End of a lock that reaches to the end of the file, whatever its size.
 const toEnd = ^uint64(0)
 
-// File holds the locks of one inode. The zero value holds none. It is not safe
-// for concurrent use.
-type File struct {
-	locks []volume.Lock // rules 1 to 3 of the package comment
+// file has the locks of one inode. The zero value has none. It is not safe for
+// concurrent use.
+type file struct {
+	locks []volume.Lock // locktable-1 to locktable-3
 }
 
-// Test returns nil, or the *volume.LockConflict with the lowest lock of another
+// test returns nil, or the *volume.LockConflict with the lowest lock of another
 // owner that forbids l.
-func (f *File) Test(l volume.Lock) error {
+func (f *file) test(l volume.Lock) error {
 	for _, held := range f.locks {
 		if held.Start > l.End {
 			break
@@ -33,15 +33,15 @@ func (f *File) Test(l volume.Lock) error {
 	return nil
 }
 
-// Set grants l in place of whatever its owner held of that range, or returns
-// what Test returns and changes nothing.
-func (f *File) Set(l volume.Lock) error {
-	if err := f.Test(l); err != nil {
+// set grants l in place of what its owner had in that range. If test returns an
+// error, set returns it and changes nothing.
+func (f *file) set(l volume.Lock) error {
+	if err := f.test(l); err != nil {
 		return err
 	}
-	f.Unlock(l)
-	// Merge with the owner's neighbours of the same kind. What touches l is at
-	// most one lock before it and one after it, because of rule 2.
+	f.unlock(l)
+	// Merge with the owner's neighbours of the same kind. At most one lock touches l
+	// before it and one after it, because of locktable-2.
 	f.locks = slices.DeleteFunc(f.locks, func(held volume.Lock) bool {
 		if held.Owner != l.Owner || held.Exclusive != l.Exclusive {
 			return false
@@ -60,9 +60,9 @@ func (f *File) Set(l volume.Lock) error {
 	return nil
 }
 
-// Unlock takes l's range from l's owner, cutting what reaches beyond it, and
-// reports whether the owner held any of it.
-func (f *File) Unlock(l volume.Lock) bool {
+// unlock takes l's range from l's owner, and reports whether the owner had a lock
+// there. Locks that reach beyond the range are cut.
+func (f *file) unlock(l volume.Lock) bool {
 	var rest []volume.Lock
 	n := len(f.locks)
 	f.locks = slices.DeleteFunc(f.locks, func(held volume.Lock) bool {
@@ -88,27 +88,27 @@ func (f *File) Unlock(l volume.Lock) bool {
 	return found
 }
 
-// Release drops every lock whose owner satisfies drop, and reports whether
+// releaseGateway drops every lock that gateway registered, and reports whether
 // there was one.
-func (f *File) Release(drop func(volume.LockOwner) bool) bool {
+func (f *file) releaseGateway(gateway string) bool {
 	n := len(f.locks)
-	f.locks = slices.DeleteFunc(f.locks, func(held volume.Lock) bool { return drop(held.Owner) })
+	f.locks = slices.DeleteFunc(f.locks, func(held volume.Lock) bool { return held.Owner.Gateway == gateway })
 	return len(f.locks) != n
 }
 
-// Len returns how many locks are held.
-func (f *File) Len() int { return len(f.locks) }
+// count returns the number of locks.
+func (f *file) count() int { return len(f.locks) }
 
-// All returns the locks by Start. The file must not be changed meanwhile.
-func (f *File) All() iter.Seq[volume.Lock] { return slices.Values(f.locks) }
+// all yields the locks, ordered by Start. The file must not be changed meanwhile.
+func (f *file) all() iter.Seq[volume.Lock] { return slices.Values(f.locks) }
 
-func (f *File) insert(l volume.Lock) {
+func (f *file) insert(l volume.Lock) {
 	i, _ := slices.BinarySearchFunc(f.locks, l, compare)
 	f.locks = slices.Insert(f.locks, i, l)
 }
 
-// compare orders locks by start; the owner only makes the order of shared locks
-// that begin at one byte definite.
+// compare orders locks by Start. The owner only decides between shared locks that
+// begin at the same byte.
 func compare(a, b volume.Lock) int {
 	return cmp.Or(
 		cmp.Compare(a.Start, b.Start),

@@ -16,9 +16,9 @@ func lock(owner string, start, end uint64, exclusive bool) volume.Lock {
 	return volume.Lock{Owner: volume.LockOwner{Gateway: "g", Owner: owner}, Start: start, End: end, Exclusive: exclusive}
 }
 
-func show(f *File) string {
+func show(f *file) string {
 	s := ""
-	for l := range f.All() {
+	for l := range f.all() {
 		kind := "s"
 		if l.Exclusive {
 			kind = "x"
@@ -50,13 +50,13 @@ func TestSet(t *testing.T) {
 		{"shared by two", []volume.Lock{lock("b", 0, 9, false), lock("a", 0, 9, false)}, "as:0-9 bs:0-9 "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var f File
+			var f file
 			for _, l := range tc.set {
-				if err := f.Set(l); err != nil {
+				if err := f.set(l); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := f.Check(); err != nil {
+			if err := f.check(); err != nil {
 				t.Error(err)
 			}
 			if got := show(&f); got != tc.want {
@@ -67,9 +67,9 @@ func TestSet(t *testing.T) {
 }
 
 func TestConflict(t *testing.T) {
-	var f File
+	var f file
 	for _, l := range []volume.Lock{lock("a", 10, 19, true), lock("b", 30, 39, false)} {
-		if err := f.Set(l); err != nil {
+		if err := f.set(l); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestConflict(t *testing.T) {
 		{lock("c", 0, toEnd, true), "a"},
 	} {
 		before := show(&f)
-		err := f.Test(tc.want)
+		err := f.test(tc.want)
 		var conflict *volume.LockConflict
 		switch {
 		case tc.held == "" && err != nil:
@@ -95,7 +95,7 @@ func TestConflict(t *testing.T) {
 			t.Errorf("Test(%+v) = %v, want a conflict with %s", tc.want, err, tc.held)
 		}
 		if tc.held != "" {
-			if err := f.Set(tc.want); !errors.Is(err, volume.ErrLocked) {
+			if err := f.set(tc.want); !errors.Is(err, volume.ErrLocked) {
 				t.Errorf("Set(%+v) = %v, want ErrLocked", tc.want, err)
 			}
 			if after := show(&f); after != before {
@@ -123,8 +123,8 @@ func TestTableRelease(t *testing.T) {
 		do   func() bool
 		len  int
 	}{
-		{"owner", func() bool { return table.ReleaseOwner(a1.Owner) }, 4},
-		{"owner again", func() bool { return !table.ReleaseOwner(a1.Owner) }, 4},
+		{"unlock everywhere", func() bool { return table.Unlock(one, a1) && table.Unlock(two, a1) }, 4},
+		{"unlock again", func() bool { return !table.Unlock(one, a1) && !table.Unlock(two, a1) }, 4},
 		{"gateway", func() bool { return table.ReleaseGateway("g1") }, 2},
 		{"unlock", func() bool { return table.Unlock(one, a2) }, 1},
 		{"unlock nothing", func() bool { return !table.Unlock(one, a2) }, 1},
@@ -210,10 +210,11 @@ func TestAgainstModel(t *testing.T) {
 				table.Unlock(h, l)
 				m.put(l, false)
 			},
-			"release owner": func(t *rapid.T) {
+			"unlock everything": func(t *rapid.T) {
 				owner := draw.Draw(t, "lock").Owner
-				table.ReleaseOwner(owner)
-				m.put(volume.Lock{Owner: owner, End: toEnd}, false)
+				all := volume.Lock{Owner: owner, End: toEnd}
+				table.Unlock(h, all)
+				m.put(all, false)
 			},
 			"release gateway": func(t *rapid.T) {
 				gateway := draw.Draw(t, "lock").Owner.Gateway

@@ -11,7 +11,7 @@ const pageSize = 4096
 
 type page [pageSize]byte
 
-// span is a run of recorded data, [start, end).
+// span is recorded data, [start, end).
 type span struct{ start, end uint64 }
 
 // content is the data of a file: its bytes in pages, and which of them were
@@ -22,7 +22,7 @@ type content struct {
 	spans []span
 }
 
-// write puts data at off and returns by how much the recorded bytes grew.
+// write puts data at off and returns how many more bytes are recorded now.
 func (c *content) write(off uint64, data []byte) uint64 {
 	if c.pages == nil {
 		c.pages = make(map[uint64]*page)
@@ -55,7 +55,7 @@ func (c *content) punch(off, end uint64) uint64 {
 	for _, s := range c.spans[i:j] {
 		from, to := max(s.start, off), min(s.end, end)
 		removed += to - from
-		c.clear(from, to)
+		c.zero(from, to)
 		if s.start < from {
 			rest = append(rest, span{s.start, from})
 		}
@@ -67,8 +67,8 @@ func (c *content) punch(off, end uint64) uint64 {
 	return removed
 }
 
-// clear zeroes the bytes [from, to) and drops pages that are all within.
-func (c *content) clear(from, to uint64) {
+// zero zeroes the bytes [from, to) and drops pages that are all within.
+func (c *content) zero(from, to uint64) {
 	for at := from; at < to; {
 		next := min(to, (at/pageSize+1)*pageSize)
 		if next-at == pageSize {

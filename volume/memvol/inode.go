@@ -18,12 +18,12 @@ type inode struct {
 	dir    *directory // of a directory
 	target string     // of a symbolic link
 	data   content    // of a regular file
-	undo   *undo      // rule 3
+	undo   *undo      // memvol-3
 	verf   *[8]byte   // of a file that was created Exclusive
 	xattrs map[string][]byte
 }
 
-// undo is what brings a file back to its last committed data.
+// undo restores a file to its last committed data.
 type undo struct {
 	size, used uint64
 	mtime      time.Time
@@ -32,7 +32,7 @@ type undo struct {
 	results    []*result        // of the unstable writes, stable once the data is
 }
 
-// revert brings n back to its last committed data.
+// revert restores n to its last committed data.
 func (n *inode) revert() {
 	u := n.undo
 	n.undo = nil
@@ -83,14 +83,14 @@ func (n *inode) saveFor(off, end uint64) {
 // xattrNames returns the names of n's user attributes, sorted.
 func (n *inode) xattrNames() []string { return slices.Sorted(maps.Keys(n.xattrs)) }
 
-// directory is what a directory holds. Entries are kept by name and by cookie;
-// cookies are never given twice within a directory.
+// directory is the content of a directory: its entries by name and by cookie. No
+// cookie is used twice within a directory.
 type directory struct {
 	parent   *inode
 	byName   map[string]*entry
 	byCookie []*entry // ascending; those with a nil inode were removed
 	dead     int      // how many of byCookie were removed
-	cookie   uint64   // the last one given
+	cookie   uint64   // the last one used
 }
 
 type entry struct {
@@ -110,7 +110,7 @@ func (d *directory) find(name string) *inode {
 	return nil
 }
 
-// put makes name name n. A name that is there keeps its cookie.
+// put makes n the inode of name. An existing name keeps its cookie.
 func (d *directory) put(name string, n *inode) {
 	if e := d.byName[name]; e != nil {
 		e.inode = n

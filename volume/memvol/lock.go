@@ -16,7 +16,7 @@ type Grace uint8
 
 // The states of a volume's lock registry.
 const (
-	GraceNone Grace = iota // reclaims are granted like other locks (the home knew the gateway all the time)
+	GraceNone Grace = iota // reclaims are granted like other locks: the home never lost any
 	GraceOn                // only reclaims are granted: ErrGrace for others
 	GraceOver              // reclaims are refused: ErrNoGrace
 )

@@ -4,15 +4,16 @@
 // implementations are compared with, and the volume under protocol tests. It is
 // written to be obviously right, not fast: one mutex, maps and sorted slices.
 //
-// What would be on a disk elsewhere is what survives Crash: everything but
-// unstable data that was not committed, holds, locks, and inodes without a name.
+// Crash keeps what another implementation would have on a disk. It loses unstable
+// data that was not committed, Holds, locks, and inodes without a name.
 //
 // Rules, beyond those of package volume:
 //
-//  1. Every change takes one number, epoch<<40 | counter, and gives it to every
-//     inode that it changes. A crash begins a new epoch.
-//  2. An inode is in the table while it has a name or is held.
-//  3. An inode has undo information exactly while it has unstable data.
+//   - memvol-1. Every change takes one number, epoch<<40 | counter, which becomes
+//     the change attribute of every inode that it changes. A crash begins a new
+//     epoch.
+//   - memvol-2. An inode is in the table while it has a name or a Hold.
+//   - memvol-3. An inode has undo information exactly while it has unstable data.
 package memvol
 
 import (
@@ -43,7 +44,7 @@ type Volume struct {
 	used     uint64 // bytes of data
 	table    map[uint64]*inode
 	slots    map[string]*slot
-	running  *result // of the change that runs now; nil if it asked for no protection
+	running  *result // of the change that runs now; nil if it has no OpID
 	locks    locktable.Table
 	grace    Grace
 }
@@ -57,7 +58,7 @@ type Option func(*Volume)
 // and advances by one microsecond whenever it is read.
 func WithClock(now func() time.Time) Option { return func(v *Volume) { v.now = now } }
 
-// WithEpoch sets the first epoch, which is else 1.
+// WithEpoch sets the first epoch. The default is 1.
 func WithEpoch(epoch uint64) Option { return func(v *Volume) { v.epoch = epoch } }
 
 // WithSize limits the volume to so many bytes of data and so many inodes, the
@@ -66,7 +67,7 @@ func WithSize(bytes, inodes uint64) Option {
 	return func(v *Volume) { v.bytes, v.inodes = bytes, inodes }
 }
 
-// WithRoot sets the root's mode, owner and group, which are else 0777, 0 and 0.
+// WithRoot sets the root's mode, owner and group. The default is 0777, 0 and 0.
 func WithRoot(mode, uid, gid uint32) Option {
 	return func(v *Volume) {
 		root := v.table[volume.Root.Ino]
@@ -74,9 +75,10 @@ func WithRoot(mode, uid, gid uint32) Option {
 	}
 }
 
-// WithBefore sets a function that runs before every operation, outside the
-// volume's mutex, with the method's name in lower case and its first handle. If
-// it returns an error, that is the outcome and nothing is executed; it may block.
+// WithBefore sets a function that runs before every operation, without the
+// volume's mutex. Its arguments are the method's name in lower case and the first
+// handle. It may block. If it returns an error, that is the outcome, and the
+// operation is not executed.
 func WithBefore(f func(op string, h volume.Handle) error) Option {
 	return func(v *Volume) { v.before = f }
 }
@@ -141,9 +143,9 @@ func (v *Volume) Forget(_ context.Context, prefix string) error {
 	return nil
 }
 
-// Crash loses what a crash loses and begins a new epoch: unstable data, holds,
-// locks and inodes without a name. The Verifier changes. Handles, the data that
-// was committed, and the recorded results of changes stay.
+// Crash begins a new epoch and loses unstable data, Holds, locks, and inodes
+// without a name. The Verifier changes. Handles, committed data, and the recorded
+// results of changes stay.
 func (v *Volume) Crash() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -169,7 +171,7 @@ func (v *Volume) Crash() {
 	}
 }
 
-// SetEpoch begins the given epoch, as a takeover without any loss does.
+// SetEpoch begins an epoch without any loss, as a clean takeover does.
 func (v *Volume) SetEpoch(epoch uint64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -196,7 +198,7 @@ func (v *Volume) get(h volume.Handle) (*inode, error) {
 	return n, nil
 }
 
-// dropIfGone forgets n if rule 2 says so.
+// dropIfGone removes n from the table if memvol-2 says so.
 func (v *Volume) dropIfGone(n *inode) {
 	if n.attr.Nlink == 0 && n.holds == 0 {
 		v.used -= n.attr.Used

@@ -66,7 +66,7 @@ func (v *Volume) Create(_ context.Context, r volume.Request, dir volume.Handle, 
 	})
 }
 
-// createExisting is Create of a name that is there.
+// createExisting is Create of a name that exists.
 func (v *Volume) createExisting(r volume.Request, d, n *inode, args volume.CreateArgs) (volume.Created, error) {
 	var none volume.Created
 	if args.Mode == volume.Guarded {
@@ -239,7 +239,7 @@ func (v *Volume) Rename(_ context.Context, r volume.Request, from volume.Handle,
 	return c.src, c.dst, err
 }
 
-// unlink takes one name in d from n, whose entry is gone already.
+// unlink takes one name in d from n. The entry is removed already.
 func (v *Volume) unlink(d, n *inode, number uint64, now time.Time) {
 	n.attr.Nlink--
 	if n.dir != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// slot keeps the results of the newest request of one client slot.
+// slot has the results of the newest request of one client slot.
 type slot struct {
 	seq     uint32
 	results map[uint32]*result // by index
@@ -35,7 +35,7 @@ func (p place) wrap(err error) error {
 	return &volume.Error{Op: p.op, Ino: p.h.Ino, Name: p.name, Err: err}
 }
 
-// read runs an operation that changes nothing.
+// read executes an operation that changes nothing.
 func read[T any](v *Volume, p place, f func() (T, error)) (T, error) {
 	var zero T
 	if err := v.before(p.op, p.h); err != nil {
@@ -50,7 +50,7 @@ func read[T any](v *Volume, p place, f func() (T, error)) (T, error) {
 	return t, nil
 }
 
-// change runs a change once (rule 22).
+// change executes a change once (protocol-22).
 func change[T any](v *Volume, r volume.Request, p place, f func() (T, error)) (T, error) {
 	var zero T
 	if err := v.before(p.op, p.h); err != nil {
@@ -76,7 +76,7 @@ func change[T any](v *Volume, r volume.Request, p place, f func() (T, error)) (T
 	if done := s.results[r.ID.Index]; done != nil {
 		t, ok := done.value.(T)
 		if !ok {
-			return zero, p.wrap(volume.ErrInvalid) // another kind of operation under the same name
+			return zero, p.wrap(volume.ErrInvalid) // another kind of operation with this OpID
 		}
 		return t, p.wrap(done.err)
 	}

@@ -44,7 +44,7 @@ func testAttributes(e *env) {
 			if exact(got) != exact(e.attr(f)) {
 				e.Errorf("%s: SetAttr returned %+v, GetAttr %+v", tc.name, got, e.attr(f))
 			}
-			// The time of change, and how exactly data is counted, are the implementation's.
+			// The implementation chooses the time of change, and how exactly it counts data.
 			want.Change, want.Ctime, want.Used = got.Change, got.Ctime, got.Used
 			if exact(got) != exact(want) {
 				e.Errorf("%s: attributes are\n%+v, want\n%+v", tc.name, got, want)
@@ -286,7 +286,7 @@ func testPermissions(e *env) {
 	}{
 		{0o777, 0o666, bob, nil},
 		{0o000, 0o000, root, nil},
-		{0o700, 0o000, alice, []string{"getxattr", "listxattr", "setxattr", "removexattr"}}, // the owner's open files go on working
+		{0o700, 0o000, alice, []string{"getxattr", "listxattr", "setxattr", "removexattr"}}, // the owner can go on using open files
 		{0o000, 0o600, alice, []string{"lookup", "readdir", "create", "link", "remove", "rename"}},
 		{0o770, 0o660, bob, []string{"lookup", "readdir", "create", "link", "remove", "rename", "read", "seek", "write", "punch", "getxattr", "listxattr", "setxattr", "removexattr"}},
 		{0o770, 0o660, volume.Caller{UID: 5, GID: staff}, nil},

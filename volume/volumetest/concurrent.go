@@ -11,8 +11,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// testConcurrent lets many goroutines change one small tree and checks the
-// result for what must hold whatever the order was.
+// testConcurrent lets many goroutines change one small tree. Then it checks what
+// must be true of the result in any order of the changes.
 func testConcurrent(e *env) {
 	e.sub("namespace", func(e *env, work volume.Handle) {
 		allowed := []error{nil, volume.ErrNotExist, volume.ErrExist, volume.ErrNotDir, volume.ErrIsDir, volume.ErrNotEmpty, volume.ErrInvalid, volume.ErrStale}

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// testDurable checks what a restart may not lose, and what it must renew.
+// testDurable checks what a restart must keep, and what it must change.
 func testDurable(e *env) {
 	if e.s.Restart == nil {
 		return
@@ -59,7 +59,7 @@ func testDurable(e *env) {
 		e.fails(err, volume.ErrStale)
 	}
 	e.remove(work, "orphan")
-	strip := func(s string) string { // the lines of the directory work and of the file that came and went
+	strip := func(s string) string { // removes the lines of work and of the temporary file
 		var kept []string
 		for line := range strings.Lines(s) {
 			if !strings.HasPrefix(line, "/orphan ") && !strings.HasPrefix(line, " ") {
@@ -125,7 +125,7 @@ func testUnstable(e *env) {
 		e.Errorf("unstable data became %q, but the verifier is still %x", got, verifier)
 	}
 	mixed(e)
-	// What the client does then: the same request again, and a Commit.
+	// The client then sends the same request again, and a Commit.
 	write(e)
 	_, err = e.v.Commit(e.ctx, e.req(), f)
 	e.ok(err)
@@ -141,8 +141,8 @@ func testUnstable(e *env) {
 	}
 }
 
-// mixedChanges makes files with unstable data and a committed change on top of
-// it, and returns a check that the latter is there.
+// mixedChanges makes files with unstable data and then a committed change. The
+// function that it returns checks that the committed change is there.
 func mixedChanges(e *env, work volume.Handle) func(*env) {
 	changes := []struct {
 		name  string

@@ -103,7 +103,7 @@ func testOrphans(e *env) {
 	})
 }
 
-// testStale gives handles of inodes that are gone, or never were, to every method.
+// testStale calls every method with handles of inodes that are gone or never were.
 func testStale(e *env) {
 	e.sub("all", func(e *env, dir volume.Handle) {
 		f := e.file(dir, "f", 0o644)
@@ -172,7 +172,7 @@ func testLocks(e *env) {
 		downgraded.Start, downgraded.Exclusive = 15, false
 		e.ok(set(f, downgraded))
 		e.ok(set(f, theirs))
-		e.fails(set(f, mine), volume.ErrLocked) // an upgrade that cannot be
+		e.fails(set(f, mine), volume.ErrLocked) // an upgrade that conflicts
 		e.ok(e.v.Unlock(e.ctx, e.req(), f, volume.Lock{Owner: owner("b"), Start: 0, End: 17}))
 		e.ok(e.v.Unlock(e.ctx, e.req(), f, volume.Lock{Owner: owner("nobody"), Start: 0, End: ^uint64(0)}))
 		var conflict *volume.LockConflict
@@ -187,7 +187,7 @@ func testLocks(e *env) {
 		e.fails(set(f, volume.Lock{Owner: owner("a"), Start: 2, End: 1}), volume.ErrInvalid)
 		e.fails(set(dir, mine), volume.ErrIsDir)
 		e.fails(set(e.create(dir, "l", linkArgs("x")).Handle, mine), volume.ErrInvalid)
-		// Data is not protected by locks: they are advice.
+		// Locks are advisory: they do not protect data.
 		e.by(root).write(f, 10, "x")
 	})
 }

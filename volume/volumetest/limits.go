@@ -40,7 +40,7 @@ func testFull(e *env) {
 			break
 		}
 		files = append(files, c.Attr.Handle)
-		// Noise cannot be compressed, nor found equal to other data.
+		// Random data cannot be compressed or deduplicated.
 		if _, err = noise.Read(data); err != nil {
 			e.Fatal(err)
 		}
@@ -52,14 +52,14 @@ func testFull(e *env) {
 	if written < room/4 {
 		e.Errorf("only %d bytes fit into a volume of %d", written, room)
 	}
-	// What frees space works on a full volume, however full it is by now.
+	// An operation that frees space works on a full volume.
 	_, err = e.v.Punch(e.ctx, e.req(), files[0], 0, 1000)
 	e.ok(err)
 	e.setAttr(files[1], volume.SetAttr{Size: ptr(uint64(0))})
 	for _, entry := range e.list(work, 100) {
 		e.remove(work, entry.Name)
 	}
-	// Space comes back at once or later, but operations never fail in another way.
+	// Space may come back later. Until then the only error is ErrNoSpace.
 	c, err := e.v.Create(e.ctx, e.req(), work, "again", fileArgs(0o644))
 	if err == nil {
 		_, err = e.v.Write(e.ctx, e.req(), c.Attr.Handle, 0, data, true)

@@ -61,7 +61,7 @@ type model struct {
 	seq    uint32
 }
 
-// seen is what the subject last said about an inode.
+// seen is the newest state of an inode that the subject returned.
 type seen struct {
 	shape  string
 	change uint64
@@ -89,7 +89,7 @@ func (m *model) shape(side int, a volume.Attr) string {
 		id, a.Type, a.Mode, a.Nlink, a.UID, a.GID, a.Rdev, size, a.Atime.Equal(past), a.Mtime.Equal(past))
 }
 
-// answer is what one side says to one operation.
+// answer is one side's outcome of one operation.
 type answer struct {
 	err   error
 	attrs []volume.Attr
@@ -98,7 +98,7 @@ type answer struct {
 	fresh *volume.Attr // a new inode
 }
 
-// operation runs on one side, with handles of that side.
+// operation runs on one side and uses the handles of that side.
 type operation func(v volume.Volume, r volume.Request, a, b volume.Handle) answer
 
 func (m *model) step(t *rapid.T) {
@@ -144,7 +144,7 @@ func (m *model) step(t *rapid.T) {
 	}
 }
 
-// checkChange holds the subject to rule 21.
+// checkChange checks that the subject keeps protocol-21.
 func (m *model) checkChange(t *rapid.T, a volume.Attr) {
 	now := seen{m.shape(0, a), a.Change}
 	before, ok := m.last[a.Handle]
@@ -166,7 +166,7 @@ func (m *model) text(side int, a answer) string {
 	return b.String()
 }
 
-// compareAll compares every inode that was ever there, and what it holds.
+// compareAll compares every inode that was ever created, and its content.
 func (m *model) compareAll(t *rapid.T) {
 	for i := range m.inode {
 		var text [2]string
@@ -220,7 +220,7 @@ func (m *model) releaseAll() {
 	}
 }
 
-// draw draws an operation with its arguments, but for caller and inodes.
+// draw draws an operation and its arguments, except the caller and the inodes.
 func (m *model) draw(t *rapid.T) operation {
 	kinds := m.kinds()
 	return kinds[rapid.SampledFrom(slices.Sorted(maps.Keys(kinds))).Draw(t, "operation")](t)

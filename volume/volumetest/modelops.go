@@ -217,7 +217,7 @@ func (m *model) setAttr(t *rapid.T) operation {
 // hold and release count by the subject's handle, so that both sides do the same.
 func (m *model) hold(v volume.Volume, r volume.Request, a, _ volume.Handle) answer {
 	if r.ID != (volume.OpID{}) {
-		return answer{} // it would be done twice
+		return answer{} // else it would be done twice
 	}
 	if m.trails && v == m.sides[0] { // Hold follows an operation that led to a
 		if _, err := v.GetAttr(m.ctx, r, a); errors.Is(err, volume.ErrStale) {

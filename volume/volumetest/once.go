@@ -26,12 +26,12 @@ func (e *env) place(work volume.Handle, name string) place {
 	return p
 }
 
-// onceKinds are changes of every kind. Each returns its result in a form that
-// == compares.
+// onceKinds are changes of every kind. Each returns its result as a value that ==
+// can compare.
 var onceKinds = []struct {
 	name string
 	do   func(e *env, r volume.Request, p place) (any, error)
-	anew error // the outcome when it is executed a second time
+	anew error // the outcome of executing it a second time
 }{
 	{"create", func(e *env, r volume.Request, p place) (any, error) {
 		return created(e.v.Create(e.ctx, r, p.sub, "new", fileArgs(0o600)))

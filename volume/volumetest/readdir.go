@@ -41,7 +41,7 @@ func testReadDir(e *env) {
 				e.Errorf("limit %d: the order differs", limit)
 			}
 		}
-		// Any cookie is a position, also when its entry is gone.
+		// A cookie stays a position when its entry is removed.
 		middle := first[49].Cookie
 		e.remove(dir, first[49].Name)
 		e.remove(dir, first[50].Name)
@@ -80,8 +80,8 @@ func testReadDir(e *env) {
 	})
 }
 
-// testReadDirWhileChanging lists a directory while others change it: what is
-// there all the time is listed exactly once.
+// testReadDirWhileChanging lists a directory while others change it. An entry that
+// exists all the time must be listed exactly once.
 func testReadDirWhileChanging(e *env) {
 	e.sub("all", func(e *env, dir volume.Handle) {
 		const stay = 150

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package volumetest is what it means to implement volume.Volume: one suite that
-// memvol, the engine and the gateway's router all pass. A second implementation's
-// test is a call of Run.
+// Package volumetest is the conformance suite of volume.Volume. memvol, the engine
+// and the gateway's router all pass it. The test of a further implementation is a
+// call of Run.
 //
-// Every outcome that the contract lists is provoked, every kind of change is
-// repeated with the same OpID, before and after a restart, and random operations
-// are compared with memvol one by one. Where the contract leaves a choice (how
-// coarse holes are, a directory's size, which attributes of time a change
-// touches), the suite accepts every permitted answer.
+// The suite provokes every outcome that the contract lists. It repeats every kind
+// of change with the same OpID, before and after a restart. It compares random
+// operations with memvol one by one. Where the contract leaves a choice (how coarse
+// holes are, a directory's size, which times a change sets), the suite accepts every
+// permitted answer.
 package volumetest
 
 import (
@@ -23,23 +23,24 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// Subject is an implementation under test: one volume, fresh for each call of
-// the function that is given to Run.
+// Subject is an implementation under test. The function that Run calls makes a
+// fresh volume each time.
 type Subject struct {
-	// Open returns the volume, empty, with a root directory that user 0 owns. It
-	// is called once. Cleaning up is the test's business (t.Cleanup).
+	// Open returns an empty volume, whose root directory user 0 owns. It is called
+	// once. The test cleans up (t.Cleanup).
 	Open func() volume.Volume
-	// Restart crashes the volume and opens it again with what was durable. The
-	// volume that Open returned is not used any more. Nil if not supported: the
-	// tests that need it are left out.
+	// Restart crashes the volume and opens it again with what was durable. Run does
+	// not use the former volume after that. If it is nil, Run leaves out the tests
+	// that need it.
 	Restart func() volume.Volume
-	// Small returns another empty volume with room for about so many bytes of
-	// data, at least a quarter of it usable. Nil if not supported.
+	// Small returns another empty volume with room for about so many bytes of data;
+	// at least a quarter of them must be usable. Nil if not supported.
 	Small func(bytes uint64) volume.Volume
 	// SetReadOnly makes the volume refuse changes, or accept them again. Nil if not
 	// supported.
 	SetReadOnly func(on bool)
-	// Trails: the volume's home may be elsewhere, so that Hold may not know yet what is gone.
+	// Trails says that the volume's home may be elsewhere. Then Hold may succeed for
+	// an inode that is gone already.
 	Trails bool
 }
 
@@ -106,7 +107,7 @@ type env struct {
 	s   Subject
 	v   volume.Volume
 	ctx context.Context
-	as  volume.Caller // on whose behalf the shorthands run
+	as  volume.Caller // the caller of the shorthands
 }
 
 // sub runs a subtest in a directory of its own that everybody may change.
@@ -143,7 +144,7 @@ func (e *env) ok(err error) {
 	}
 }
 
-// fails checks that err is want and no other outcome.
+// fails checks that the outcome of err is want.
 func (e *env) fails(err, want error) {
 	e.Helper()
 	if got := outcome(err); got != want {
@@ -229,7 +230,7 @@ func (e *env) lookup(dir volume.Handle, name string) volume.Attr {
 	return a
 }
 
-// gone checks that dir has no such name.
+// gone checks that dir has no entry called name.
 func (e *env) gone(dir volume.Handle, name string) {
 	e.Helper()
 	_, err := e.v.Lookup(e.ctx, e.req(), dir, name)

@@ -17,21 +17,21 @@ import (
 // Options are the options of Dial. Owner is required.
 type Options struct {
 	Owner    string  // co_ownerid: names this client to the server, for ever
-	Verifier [8]byte // of the client's incarnation: another one gives up the state of the one before
+	Verifier [8]byte // of the client's incarnation; a new one ends the state of the former
 	Minor    uint32  // 1 or 2; 0 means 2
-	Caller   Cred    // on whose behalf requests are made; Client.As changes it
+	Caller   Cred    // the user of the requests; Client.As changes it
 	Machine  string  // in the AUTH_SYS credential; Owner if empty
 	Slots    uint32  // concurrent requests asked for; 0 means 32
 	Flags    uint32  // of CREATE_SESSION; 0 asks for a persistent session
-	NoWait   bool    // NFS4ERR_DELAY and NFS4ERR_GRACE are returned instead of asking again
+	NoWait   bool    // return NFS4ERR_DELAY and NFS4ERR_GRACE instead of asking again
 
 	// DialContext connects to addr; nil means TCP.
 	DialContext func(ctx context.Context, addr string) (net.Conn, error)
-	// After is the clock that paces reconnecting and asking again; nil means time.After.
+	// After is the clock for the time between two attempts; nil means time.After.
 	After func(time.Duration) <-chan time.Time
 }
 
-// Cred is whom an AUTH_SYS credential names; at most 16 groups.
+// Cred is the user of an AUTH_SYS credential, with at most 16 groups.
 type Cred = volume.Caller
 
 // Client is an NFSv4 client with one session. It may be used from any goroutine.
@@ -50,7 +50,7 @@ type core struct {
 	server   ServerInfo
 }
 
-// ServerInfo is what the server said about itself.
+// ServerInfo describes the server, from its answer to EXCHANGE_ID.
 type ServerInfo struct {
 	Owner     string // so_major_id
 	Scope     string
@@ -65,7 +65,7 @@ type Stats struct {
 
 // Dial connects to the server at addr, and makes a client id and a session. It
 // does not send RECLAIM_COMPLETE, without which the server opens no file for a
-// new client: the caller does, once it has reclaimed what it held.
+// new client: the caller does, after it has reclaimed what it had.
 func Dial(ctx context.Context, addr string, opts Options) (*Client, error) {
 	if opts.Owner == "" {
 		return nil, errors.New("dial nfs server: Options.Owner is empty: give the client a name of its own")
@@ -96,7 +96,7 @@ func Dial(ctx context.Context, addr string, opts Options) (*Client, error) {
 		err = c.NewSession(ctx)
 	}
 	if err != nil {
-		c.t.close()
+		c.t.shutdown()
 		return nil, fmt.Errorf("dial nfs server %s: %w", addr, err)
 	}
 	return c, nil
@@ -109,13 +109,13 @@ func (c *Client) As(caller Cred) *Client {
 	}}
 }
 
-// ID returns the client id that the server gave.
+// ID returns the client id that the server assigned.
 func (c *Client) ID() uint64 { return c.clientID }
 
 // SessionID returns the id of the present session.
 func (c *Client) SessionID() xdr.SessionID { return c.session.Load().id }
 
-// Server returns what the server said about itself.
+// Server returns the server's description of itself.
 func (c *Client) Server() ServerInfo { return c.server }
 
 // Stats returns how many calls were sent.
@@ -126,17 +126,17 @@ func (c *Client) Stats() Stats {
 }
 
 // Disconnect ends the present connection. The client makes another one when it
-// has something to send, and sends again what was not answered.
+// has something to send, and repeats the requests that were not answered.
 func (c *Client) Disconnect() { c.t.disconnect(errors.New("disconnected")) }
 
 // Abandon ends the client without telling the server, as a crash does.
-func (c *Client) Abandon() { c.t.close() }
+func (c *Client) Abandon() { c.t.shutdown() }
 
-// Close gives up the session and the client id, and disconnects. The client is
-// closed in any case; the error is the server's: xdr.NFS4ERR_CLIENTID_BUSY if there
+// Close destroys the session and the client id, and disconnects. It closes the client
+// in any case; an error is the server's. xdr.NFS4ERR_CLIENTID_BUSY means that there
 // are open files or further sessions, which then last until the lease ends.
 func (c *Client) Close(ctx context.Context) error {
-	defer c.t.close()
+	defer c.t.shutdown()
 	id := c.SessionID()
 	if err := c.bare(ctx, xdr.OP_DESTROY_SESSION, func(e *xdr.Encoder) { e.SessionID(id) }); err != nil {
 		return fmt.Errorf("close nfs client: %w", err)

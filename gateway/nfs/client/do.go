@@ -11,11 +11,11 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
 
-// Do sends a COMPOUND in the session, SEQUENCE first, and returns what the server
-// answered; an operation's failure is found by Result.Next. An error means that
-// there is no answer, or that SEQUENCE failed (xdr.NFS4ERR_BADSESSION: the session
-// is lost). If ctx ends, the request may be executed all the same. A compound
-// without Cache may be executed more than once if its reply gets lost.
+// Do sends a COMPOUND in the session, SEQUENCE first, and returns the server's
+// answer. Result.Next returns the failure of an operation. An error of Do means that
+// there is no answer, or that SEQUENCE failed (xdr.NFS4ERR_BADSESSION: the session is
+// lost). If ctx ends, the request may still be executed. A compound without Cache may
+// be executed more than once if its reply is lost.
 func (c *Client) Do(ctx context.Context, p *Compound) (*Result, error) {
 	s := c.session.Load()
 	free, err := s.take(ctx)
@@ -34,7 +34,7 @@ func (c *Client) Do(ctx context.Context, p *Compound) (*Result, error) {
 			err = res.sequence()
 		}
 		if errors.Is(err, xdr.NFS4ERR_RETRY_UNCACHED_REP) && !p.cache {
-			free.seq++ // it was executed, and the reply was not kept as nobody asked for that
+			free.seq++ // it was executed, and the reply was not to be kept
 			continue
 		}
 		if err != nil {
@@ -54,8 +54,8 @@ func (c *Client) Do(ctx context.Context, p *Compound) (*Result, error) {
 	}
 }
 
-// finish keeps the slot of a call that its caller does not wait for any longer
-// until the reply came (rule 1).
+// finish waits for the reply to a call in the place of its caller, which does not
+// wait any longer. Until then the slot stays in use (client-1).
 func (c *Client) finish(s *session, free *slot, call *call) {
 	own := xdr.NewEncoder(nil)
 	own.Raw(call.msg.Bytes()) // a copy, if it refers to the caller's memory
@@ -98,8 +98,8 @@ func (c *Client) once(ctx context.Context, call *call) (*Result, error) {
 	return readResult(buf)
 }
 
-// call sends p and gives the answer to read, which gets it after SEQUENCE. What is
-// NFS4ERR_DELAY or NFS4ERR_GRACE is asked again (rule 3).
+// call sends p, and calls read with the answer after SEQUENCE. After NFS4ERR_DELAY
+// and NFS4ERR_GRACE it asks again (client-3).
 func (c *Client) call(ctx context.Context, p *Compound, read func(*Result) error) error {
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		res, err := c.Do(ctx, p)

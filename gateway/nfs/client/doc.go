@@ -4,23 +4,23 @@
 // for tests, tools and benchmarks. Applications mount with their kernel.
 //
 // A Client has one session on one TCP connection. Requests run concurrently, one
-// per slot. When the connection ends, the client dials again and sends what was
-// not answered once more, with the same slot and sequence number: the server
+// per slot. When the connection ends, the client dials again, and repeats the
+// requests without an answer, with the same slot and sequence number. The server
 // answers a request that it has executed from its slot, so nothing is done twice.
 //
 // # Rules
 //
-//  1. A slot's sequence number is used for one request only, until its answer
-//     came; also if the caller did not want to wait any longer. What the request
-//     refers to is copied before the caller gets its memory back.
-//  2. A request whose reply need not be kept for repeats (Compound.Cache was not
-//     called) is one that may be done twice: if its reply is lost and the server
-//     did not keep it, it is sent with a new sequence number.
-//  3. Do sends a COMPOUND once and reports what the server said. The methods that
-//     are named after file operations ask again after NFS4ERR_DELAY and
+//   - client-1. A slot's sequence number is used for one request only, until its
+//     answer came, also if the caller does not wait for it any longer. What the
+//     request refers to is copied before the caller gets its memory back.
+//   - client-2. A request without Compound.Cache may be executed twice: the server
+//     need not keep its reply. If the reply is lost, the request is sent with a new
+//     sequence number.
+//   - client-3. Do sends a COMPOUND once and returns the server's answer. The methods
+//     that are named after file operations ask again after NFS4ERR_DELAY and
 //     NFS4ERR_GRACE, with a new sequence number, until their context ends.
-//  4. Every error of the server is an *Error that wraps an xdr.Status;
-//     errors.Is(err, xdr.NFS4ERR_NOENT) tells.
+//   - client-4. Every error of the server is an *Error that wraps an xdr.Status, as
+//     in errors.Is(err, xdr.NFS4ERR_NOENT).
 //
 // # What is not there
 //

@@ -27,8 +27,6 @@ type File struct {
 	c     *Client
 	args  OpenArgs
 	fh    FH
-	attr  Attr
-	dir   xdr.ChangeInfo
 	mu    sync.Mutex // guards what follows
 	id    xdr.Stateid
 	locks map[string]xdr.Stateid // by lock-owner
@@ -78,9 +76,8 @@ func (c *Client) open(ctx context.Context, start FH, a OpenArgs, claim func(*xdr
 		if err := f.decodeOpen(res); err != nil {
 			return err
 		}
-		var err error
-		f.attr, err = res.handleAndAttr()
-		f.fh = f.attr.FH
+		a, err := res.handleAndAttr()
+		f.fh = a.FH
 		return err
 	})
 	if err != nil {
@@ -95,8 +92,8 @@ func (f *File) decodeOpen(res *Result) error {
 		return err
 	}
 	f.id = d.Stateid()
-	f.dir = d.ChangeInfo()
-	d.Uint32() // flags
+	d.ChangeInfo() // of the directory
+	d.Uint32()     // flags
 	d.Bitmap()
 	switch d.Uint32() {
 	case xdr.OPEN_DELEGATE_NONE:
@@ -148,16 +145,12 @@ func (f *File) Reclaim(ctx context.Context) error {
 // FH returns the file's handle.
 func (f *File) FH() FH { return f.fh }
 
-// Stateid returns the open's stateid as the server gave it last.
+// Stateid returns the open's newest stateid.
 func (f *File) Stateid() xdr.Stateid {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.id
 }
-
-// Opened returns the attributes when the file was opened, and the directory's
-// change.
-func (f *File) Opened() (Attr, xdr.ChangeInfo) { return f.attr, f.dir }
 
 // stateid returns the stateid for input and output.
 func (f *File) stateid() xdr.Stateid { return latest(f.Stateid()) }
@@ -172,7 +165,7 @@ func (f *File) WriteAt(ctx context.Context, data []byte, off uint64, how uint32)
 	return f.c.Write(ctx, f.fh, f.stateid(), data, off, how)
 }
 
-// Commit makes what was written stable.
+// Commit makes all data that was written so far stable.
 func (f *File) Commit(ctx context.Context) (volume.Verifier, error) { return f.c.Commit(ctx, f.fh) }
 
 // GetAttr returns the file's attributes.
@@ -194,8 +187,8 @@ func (f *File) Deallocate(ctx context.Context, off, n uint64) error {
 	return f.c.Deallocate(ctx, f.fh, f.stateid(), off, n)
 }
 
-// Downgrade gives up a part of the access and deny of the open-owner's opens of
-// the file. What is left must be that of some of them (else NFS4ERR_INVAL).
+// Downgrade reduces the access and deny of the open-owner's opens of the file. What
+// remains must be that of some of them, else NFS4ERR_INVAL (RFC 8881 section 18.18).
 func (f *File) Downgrade(ctx context.Context, access, deny uint32) error {
 	id := f.stateid()
 	p := NewCompound().Cache().PutFH(f.fh).Add(xdr.OP_OPEN_DOWNGRADE, func(e *xdr.Encoder) {
@@ -223,7 +216,7 @@ func (f *File) Downgrade(ctx context.Context, access, deny uint32) error {
 	})
 }
 
-// Close gives up the open and its locks.
+// Close ends the open and its locks.
 func (f *File) Close(ctx context.Context) error {
 	id := f.stateid()
 	p := NewCompound().Cache().PutFH(f.fh).Add(xdr.OP_CLOSE, func(e *xdr.Encoder) {

@@ -12,7 +12,7 @@ import (
 
 // Wrote is the outcome of a write.
 type Wrote struct {
-	Count     int    // bytes, at least one unless there were none
+	Count     int    // bytes written, at least one unless data is empty
 	Committed uint32 // UNSTABLE4, DATA_SYNC4 or FILE_SYNC4
 	Verifier  volume.Verifier
 }
@@ -57,7 +57,7 @@ func (c *Client) Write(ctx context.Context, h FH, id xdr.Stateid, data []byte, o
 	return w, err
 }
 
-// Commit makes what was written to h stable.
+// Commit makes all data that was written to h so far stable.
 func (c *Client) Commit(ctx context.Context, h FH) (verf volume.Verifier, err error) {
 	p := NewCompound().PutFH(h).Add(xdr.OP_COMMIT, func(e *xdr.Encoder) {
 		e.Uint64(0)

@@ -16,7 +16,7 @@ type LockArgs struct {
 	Offset    uint64
 	Length    uint64
 	Exclusive bool
-	Reclaim   bool // Lock only: it was held before the server restarted
+	Reclaim   bool // Lock only: the client had it before the server restarted
 }
 
 func (l LockArgs) kind() uint32 {
@@ -26,7 +26,7 @@ func (l LockArgs) kind() uint32 {
 	return xdr.READ_LT
 }
 
-// Denied is a lock that somebody else holds. It wraps xdr.NFS4ERR_DENIED.
+// Denied is a conflicting lock of another owner. It wraps xdr.NFS4ERR_DENIED.
 type Denied struct {
 	Offset, Length uint64
 	Exclusive      bool
@@ -54,8 +54,8 @@ func denied(d *xdr.Decoder, err error) error {
 	return held
 }
 
-// Lock takes a lock, or returns a *Denied at once. Locks of one owner must not be
-// taken concurrently before the first one is held.
+// Lock takes a lock, or returns a *Denied at once. An owner's first lock must be
+// granted before another one of it is asked for.
 func (f *File) Lock(ctx context.Context, l LockArgs) error {
 	f.mu.Lock()
 	open := latest(f.id)
@@ -81,7 +81,8 @@ func (f *File) Lock(ctx context.Context, l LockArgs) error {
 	return f.c.call(ctx, p, func(res *Result) error { return f.locked(res, xdr.OP_LOCK, l.Owner) })
 }
 
-// Unlock gives up what l.Owner holds of the range; nothing is no error.
+// Unlock releases what l.Owner has locked of the range. It is no error if that is
+// nothing.
 func (f *File) Unlock(ctx context.Context, l LockArgs) error {
 	f.mu.Lock()
 	held, known := f.locks[l.Owner]

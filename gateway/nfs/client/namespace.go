@@ -75,8 +75,8 @@ func (r *Result) handleAndAttr() (Attr, error) {
 	return a, err
 }
 
-// Create makes anything but a regular file, which Open makes: args.Type, Target,
-// Rdev and Attr count.
+// Create makes anything but a regular file, which Open makes. It uses args.Type,
+// Target, Rdev and Attr.
 func (c *Client) Create(ctx context.Context, dir FH, name string, args volume.CreateArgs) (a Attr, change xdr.ChangeInfo, err error) {
 	p := NewCompound().Cache().PutFH(dir).Add(xdr.OP_CREATE, func(e *xdr.Encoder) {
 		for nfs, typ := range types {
@@ -190,7 +190,7 @@ type Entry struct {
 	Attr   Attr
 }
 
-// Page is a part of a directory, and where to go on.
+// Page is a part of a directory, and where the next one begins.
 type Page struct {
 	Entries  []Entry
 	Verifier [8]byte

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-storage/weir/volume/memvol"
 )
 
-// TestLostReply loses the reply to a change with its connection. The change is
-// sent again with the same slot and sequence number, and done once.
+// TestLostReply loses the reply to a change, and its connection. The client sends the
+// change again with the same slot and sequence number, and it is executed once.
 func TestLostReply(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -123,9 +123,9 @@ func TestReclaim(t *testing.T) {
 	check(t, f.Close(ctx))
 }
 
-// TestGivenUp stops waiting for a request: its slot is not used again before the
-// answer came, and its data is what it was.
-func TestGivenUp(t *testing.T) {
+// TestCancelled stops waiting for a request. Its slot must not be used again before
+// the answer came, and it must send the data that it was called with.
+func TestCancelled(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	s := newSite(t, memvol.WithBefore(func(op string, _ volume.Handle) error {
 		if op == "write" {

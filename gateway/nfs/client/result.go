@@ -32,7 +32,7 @@ type Result struct {
 	read int
 }
 
-// readResult reads the head of a reply, and owns buf from now on.
+// readResult reads the head of a reply. It owns buf from then on.
 func readResult(buf *xdr.Buffer) (*Result, error) {
 	d := xdr.NewDecoder(buf.B)
 	h := d.ReplyHeader()
@@ -58,10 +58,10 @@ func readResult(buf *xdr.Buffer) (*Result, error) {
 	return r, nil
 }
 
-// Next goes on to the next operation's result, which must be op's, and returns
-// its decoder. If the operation failed, the error is an *Error, and the decoder
-// is at what the server says with that status (see LOCK). The result before
-// must have been decoded to its end.
+// Next goes on to the next operation's result, which must be op's, and returns its
+// decoder. If the operation failed, the error is an *Error, and the decoder is at the
+// result's body for that status, as LOCK has one. The caller must have decoded the
+// result before to its end.
 func (r *Result) Next(op xdr.Op) (*xdr.Decoder, error) {
 	if r.read == r.Count {
 		return nil, fmt.Errorf("nfs reply: no result of %s: the server answered %d operations, the last with %s", op, r.Count, r.Status)
@@ -80,13 +80,13 @@ func (r *Result) Next(op xdr.Op) (*xdr.Decoder, error) {
 	return r.d, nil
 }
 
-// Free gives the reply's memory back. Nothing that was decoded may be used then.
+// Free releases the reply's memory. Nothing that was decoded may be used after that.
 func (r *Result) Free() {
 	r.buf.Free()
 	r.buf = nil
 }
 
-// skip goes on over results without a body.
+// skip passes over results without a body.
 func (r *Result) skip(ops ...xdr.Op) error {
 	for _, op := range ops {
 		if _, err := r.Next(op); err != nil {

@@ -32,10 +32,10 @@ type site struct {
 	mu     sync.Mutex // guards what follows
 	addr   string
 	server *nfs.Server
-	armed  func(*lossy) // what to do with the next reply, if anything
+	armed  func(*lossy) // what to do with the next reply; nil for nothing
 }
 
-// still is a clock that stands.
+// still is a clock that does not move.
 type still struct{}
 
 func (still) Now() time.Time                       { return time.Unix(1e9, 0) }
@@ -120,7 +120,7 @@ func (s *site) dialContext(ctx context.Context, _ string) (net.Conn, error) {
 	return &lossy{Conn: nc, site: s}, nil
 }
 
-// losing makes the next reply get lost with its connection, and runs before then.
+// losing loses the next reply together with its connection, and calls before then.
 func (s *site) losing(before func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *site) losing(before func()) {
 		if before != nil {
 			before()
 		}
-		_ = l.Conn.Close() // as a network does
+		_ = l.Conn.Close() // as a broken network does
 	}
 }
 

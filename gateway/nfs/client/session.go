@@ -87,8 +87,8 @@ func (c *Client) ExchangeID(ctx context.Context) error {
 	return res.check(xdr.OP_EXCHANGE_ID)
 }
 
-// NewSession makes a session and uses it from now on. Requests that run go on in
-// the one before. It must not be called concurrently with itself or ExchangeID.
+// NewSession makes a session and uses it from then on. Requests under way go on in the
+// former session. It must not be called concurrently with itself or ExchangeID.
 func (c *Client) NewSession(ctx context.Context) error {
 	flags := c.opts.Flags
 	if flags == 0 {
@@ -154,7 +154,7 @@ func (c *Client) Renew(ctx context.Context) (flags uint32, err error) {
 	return res.Flags, nil
 }
 
-// ReclaimComplete says that nothing more will be reclaimed.
+// ReclaimComplete sends RECLAIM_COMPLETE: nothing more will be reclaimed.
 func (c *Client) ReclaimComplete(ctx context.Context) error {
 	return c.void(ctx, NewCompound().Add(xdr.OP_RECLAIM_COMPLETE, func(e *xdr.Encoder) { e.Bool(false) }))
 }

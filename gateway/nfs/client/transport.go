@@ -20,13 +20,13 @@ var ErrClosed = errors.New("nfs client is closed")
 // maxReply bounds the replies that are read, in bytes.
 const maxReply = 2 << 20
 
-// transport sends RPC calls over one connection at a time and sends them again
-// when the connection was lost.
+// transport sends RPC calls over one connection at a time. It sends them again after
+// the connection was lost.
 type transport struct {
 	dial  func(ctx context.Context) (net.Conn, error)
 	after func(time.Duration) <-chan time.Time
 
-	dialing sync.Mutex // held while a connection is made
+	dialing sync.Mutex // locked while a connection is made
 
 	mu     sync.Mutex // guards what follows
 	conn   *conn
@@ -36,7 +36,7 @@ type transport struct {
 	resent uint64 // calls that were sent again
 }
 
-// conn is one connection. Its reader hands replies to the calls that wait.
+// conn is one connection. Its reader passes replies to the calls that wait for them.
 type conn struct {
 	nc    net.Conn
 	write sync.Mutex
@@ -156,7 +156,7 @@ func (t *transport) disconnect(why error) {
 	}
 }
 
-func (t *transport) close() {
+func (t *transport) shutdown() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
@@ -164,7 +164,7 @@ func (t *transport) close() {
 }
 
 // send registers c and writes it. A failure ends the connection, and so does the
-// end of ctx while it is being written: what c refers to is the caller's.
+// end of ctx during the write, because the memory of c is the caller's.
 func (nc *conn) send(ctx context.Context, c *call) {
 	nc.mu.Lock()
 	nc.calls[c.xid] = c
@@ -186,7 +186,7 @@ func (nc *conn) forget(c *call) {
 	nc.mu.Unlock()
 }
 
-// read hands out replies until the connection ends.
+// read passes replies to their calls until the connection ends.
 func (nc *conn) read() {
 	r := bufio.NewReaderSize(nc.nc, 64<<10)
 	for {

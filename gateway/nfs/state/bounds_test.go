@@ -83,8 +83,10 @@ func TestStateOfOneClientIsBounded(t *testing.T) {
 	}
 }
 
-// TestManyRestarts has a client do what Linux does at each restart: it comes in its newest session, is told of the restart, makes another session
-// and destroys none. At every third start it does not come; at every fifth it makes a session without coming in an old one.
+// TestManyRestarts has a client do what Linux does at each restart: it uses its newest
+// session, learns of the restart, makes another session and destroys none. At every
+// third start it does not come; at every fifth it makes a session without using an
+// old one.
 func TestManyRestarts(t *testing.T) {
 	var store MemStore
 	var made []xdr.SessionID
@@ -133,7 +135,8 @@ func TestManyRestarts(t *testing.T) {
 	}
 }
 
-// TestRoomForASession has all sessions but one in use, of a client that may not have more.
+// TestRoomForASession has a client with the most sessions it may have, of which all
+// but one are in use.
 func TestRoomForASession(t *testing.T) {
 	now := time.Unix(1, 0)
 	var store MemStore
@@ -191,14 +194,14 @@ func TestRoomForASession(t *testing.T) {
 	if st != xdr.NFS4_OK || tab.Session(old) != nil || tab.Session(running) == nil || tab.Session(made.Session) == nil {
 		t.Errorf("one session was not used for a lease: %v", st)
 	}
-	if want := SlotPrefix(c.ID, old); len(forgotten) != 1 || forgotten[0] != want {
+	if want := slotPrefix(c.ID, old); len(forgotten) != 1 || forgotten[0] != want {
 		t.Errorf("forgotten %q, want %q", forgotten, want)
 	}
 	use2.Answer(nil)
 }
 
-// TestCountsComeBackToZero opens, locks, revokes, frees, downgrades and closes, and
-// looks at what is counted.
+// TestCountsComeBackToZero opens, locks, revokes, frees, downgrades and closes. Then
+// all counters must be zero.
 func TestCountsComeBackToZero(t *testing.T) {
 	tab, err := New(config(&MemStore{}))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// What one client can make the server remember.
+// Bounds on what one client can make the server remember (state-7).
 const (
 	maxClients  = 256     // of one address
 	maxSessions = 32      // of one client, each with its slots and the replies in them
@@ -21,8 +21,8 @@ const (
 // ID and Address, which do not change.
 type Client struct {
 	ID      uint64
-	Address string // whence it first came
-	from    string // whence it came last; Table.mu
+	Address string // from which it first came
+	from    string // the address from which it came last; guarded by Table.mu
 
 	boot, serial uint64 // of its confirmation
 	owner        string
@@ -40,23 +40,24 @@ type Client struct {
 	renewed time.Time
 	busy    int // compounds that run now
 
-	opens      map[*Open]struct{}
+	opens      map[*open]struct{}
 	lockStates int
 	ranges     int                     // that are locked
 	revoked    map[[12]byte]xdr.Status // stateids that were taken away, and why
 	admin      int                     // how many of revoked are NFS4ERR_ADMIN_REVOKED
 
-	hasState  bool // as the record says, rule 1
+	hasState  bool // as the record says, state-1
 	idleSince time.Time
-	complete  bool // it said RECLAIM_COMPLETE
-	// presumed: its former incarnation knows that it lost everything, so there is
-	// nothing to reclaim, and it need not say so. Linux 6.1 does not: it recovers
-	// from SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED without RECLAIM_COMPLETE, and with
-	// NFS4ERR_GRACE it would hang. (Later kernels send it: nfs41_init_clientid.)
+	complete  bool // it sent RECLAIM_COMPLETE
+	// presumed says that the client's former incarnation knew that it had lost
+	// everything. Then this one has nothing to reclaim and need not send
+	// RECLAIM_COMPLETE. Linux 6.1 does not send it when it recovers from
+	// SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED, and NFS4ERR_GRACE would make it hang.
+	// (Later kernels send it: nfs41_init_clientid.)
 	presumed    bool
-	mustReclaim bool // it was there before the restart, and must say RECLAIM_COMPLETE again
+	mustReclaim bool // it is older than the restart, and must send RECLAIM_COMPLETE again
 	mayReclaim  bool
-	restarted   bool // it held state when the server restarted
+	restarted   bool // it had state when the server restarted
 	awaited     bool // grace lasts until it is complete
 }
 
@@ -67,7 +68,7 @@ type ExchangeArgs struct {
 	Principal string // who sent it, by the RPC credential
 	Update    bool
 	Address   string
-	Stranger  bool // whoever has this address may use nothing
+	Stranger  bool // no volume admits this address
 }
 
 // Exchanged is the outcome of EXCHANGE_ID.
@@ -103,7 +104,7 @@ func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
 	if old != nil {
 		switch {
 		case a.Stranger && old.Address != a.Address && t.holdsState(old):
-			return Exchanged{}, xdr.NFS4ERR_CLID_INUSE // it can only do harm
+			return Exchanged{}, xdr.NFS4ERR_CLID_INUSE // a stranger must not replace a client of another address
 		case old.principal != a.Principal && t.holdsState(old):
 			return Exchanged{}, xdr.NFS4ERR_CLID_INUSE
 		case old.principal != a.Principal:
@@ -148,7 +149,8 @@ func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
 	return Exchanged{id, c.createSeq, false}, xdr.NFS4_OK
 }
 
-// holdsState tells whether c's lease runs and it has something to lose; mu is held.
+// holdsState tells whether c has something to lose and its lease has not expired;
+// mu is held.
 func (t *Table) holdsState(c *Client) bool {
 	return (len(c.opens) > 0 || len(c.sessions) > 0 || c.mustReclaim && !c.complete) && !t.expired(c)
 }
@@ -157,7 +159,7 @@ func (t *Table) expired(c *Client) bool {
 	return c.busy == 0 && t.cfg.Now().Sub(c.renewed) > t.cfg.Lease
 }
 
-// full tells whether c may open and lock no more; Table.mu is held.
+// full tells whether c may not open or lock any more; Table.mu is held.
 func (c *Client) full() bool { return len(c.opens)+c.lockStates >= maxStates }
 
 // add puts c into the table; mu is held.
@@ -218,24 +220,11 @@ func (t *Table) DestroyClient(id uint64) xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// Revoke ends a client as an administrator's act: it must begin anew, and what it
-// held is lost to it. It tells whether there was such a client.
-func (t *Table) Revoke(id uint64) (bool, error) {
-	t.admin.Lock()
-	defer t.admin.Unlock()
-	t.mu.Lock()
-	c := t.clients[id]
-	t.mu.Unlock()
-	if c == nil {
-		return false, nil
-	}
-	return true, t.drop(c)
-}
-
-// drop ends c: its record, then its state, then what volumes recorded for it.
-// admin is held and mu is not.
+// drop removes c: first its record, then its state, then what volumes recorded for
+// it. admin is held and mu is not.
 func (t *Table) drop(c *Client) error {
-	// Also if it is not confirmed: confirming it may have failed after its record was saved.
+	// A client that is not confirmed may have a record, too: CREATE_SESSION may have
+	// failed after it was saved.
 	if err := t.cfg.Store.Delete(recordKey(c.ID)); err != nil {
 		return err
 	}
@@ -245,11 +234,11 @@ func (t *Table) drop(c *Client) error {
 	f := c.forgotten(xdr.SessionID{})
 	t.mu.Unlock()
 	t.finishGrace()
-	t.tell(ended, f)
+	t.report(ended, f)
 	return nil
 }
 
-func (t *Table) tell(ended []Ended, f Forgotten) {
+func (t *Table) report(ended []Ended, f Forgotten) {
 	if len(ended) > 0 {
 		t.cfg.Ended(ended)
 	}
@@ -258,14 +247,14 @@ func (t *Table) tell(ended []Ended, f Forgotten) {
 
 // forgotten describes the end of c or of one of its sessions; mu is held.
 func (c *Client) forgotten(session xdr.SessionID) Forgotten {
-	f := Forgotten{Prefix: SlotPrefix(c.ID, session), Loaded: c.loaded, Address: c.Address}
+	f := Forgotten{Prefix: slotPrefix(c.ID, session), Loaded: c.loaded, Address: c.Address}
 	for _, v := range c.volumes {
 		f.Volumes = append(f.Volumes, v)
 	}
 	return f
 }
 
-// Changes remembers that c is about to change v, so that v is told when c ends.
+// Changes remembers that c is about to change v. When c ends, Config.Forget gets v.
 func (t *Table) Changes(c *Client, v volume.Volume) {
 	id := v.ID()
 	t.mu.Lock()
@@ -278,7 +267,7 @@ func (t *Table) Changes(c *Client, v volume.Volume) {
 	}
 }
 
-// ClientInfo describes a client to people.
+// ClientInfo describes a client to administrators.
 type ClientInfo struct {
 	ID          uint64
 	Address     string

@@ -4,43 +4,48 @@
 // records and leases, sessions with their slots, opens, byte-range locks, and the
 // grace period after a restart (RFC 8881 sections 2.4, 2.10, 8 and 9).
 //
-// It decodes nothing and waits for no volume, except that it calls Volume.Hold
-// and Release, which do not wait. What a volume must be told when state ends is
-// handed to Config.Ended and Config.Forget.
+// It decodes nothing. Of a volume it calls only Hold and Release, which do not wait.
+// When state ends, Config.Ended and Config.Forget get what the server then has to do
+// on volumes.
 //
 // # What is durable
 //
-// One record per confirmed client, key "client-<id in hex>", value JSON (see
-// record.go): identity, verifier, principal, sessions with their channel
-// attributes, and whether the client may hold opens or locks. Slots, opens and
-// locks are in memory only; rule 22 of the volume contract makes that enough.
+// There is one record per confirmed client. Its key is "client-<id in hex>", its
+// value is JSON (record.go): identity, verifier, principal, sessions with their
+// channel attributes, and whether the client may have opens or locks. Slots, opens
+// and locks are only in memory. protocol-22 makes that enough: the volume records
+// the results of changes.
 //
 // # Rules
 //
-//  1. A client's record says HasState before the first open is granted to it, and
-//     says so no more before anything that it held is granted to another
-//     (RFC 8881 section 8.4.2.1: a client that lost state must not reclaim it).
-//  2. Client ids, session ids and stateids are never used twice: ids contain the
-//     boot counter and random bits, stateids the boot counter and a counter.
-//  3. A slot executes a sequence number once, and answers repeats of it from its
-//     cache. Slots of sessions that were loaded from the store are unknown: any
-//     sequence number is executed, with the OpID that its first execution had.
-//  4. Grace starts when a loaded record says HasState. It ends when each of those
-//     clients said RECLAIM_COMPLETE or is gone, or after one lease. Those
-//     that did not come lose HasState durably before the end.
-//  5. RECLAIM_COMPLETE on an unknown slot has no effect: it may be the repeat of one
-//     that was sent before the restart, and must not end a reclaim that the
-//     client does not know it has to make. The client sees in that same reply that
-//     it has to.
-//  6. A lock-owner gets no new lock on a file while the volume is still giving up
-//     its former ones there: giving up takes the whole file. What the volume may have
-//     granted without an answer is given up with the open.
-//  7. What one client or address can make the table remember is bounded (client.go).
+//   - state-1. A client's record says HasState before the client gets its first
+//     open. It stops to say so before another client gets anything that this one
+//     had: a client that lost state must not reclaim it (RFC 8881 section 8.4.2.1).
+//   - state-2. Client ids, session ids and stateids are never used twice. Ids
+//     contain the boot counter and random bits, stateids the boot counter and
+//     another counter.
+//   - state-3. A slot executes a sequence number once, and answers repeats of it
+//     from its cache. The slots of sessions that were loaded from the store are
+//     unknown: they execute any sequence number. Its operations get the OpIDs that
+//     its first execution had.
+//   - state-4. Grace begins when a loaded record says HasState. It ends when each of
+//     those clients has sent RECLAIM_COMPLETE or is gone, or after one lease. The
+//     records of the clients that did not come back lose HasState, durably, before
+//     grace ends.
+//   - state-5. RECLAIM_COMPLETE on an unknown slot has no effect. It may be the
+//     repeat of one that was sent before the restart, by a client that does not know
+//     yet that it has to reclaim. The same reply tells the client that it has to.
+//   - state-6. A lock-owner gets no new lock on a file while the volume still
+//     releases its former ones there, because that release covers the whole file. A
+//     lock that the volume may have granted without an answer is released with the
+//     open.
+//   - state-7. What one client or address can make the table remember is bounded
+//     (client.go).
 //
 // # Locking
 //
-// Table.admin is held over changes of durable records, so also over Save.
-// Open.op is held over LOCK, LOCKU and CLOSE, so also over calls to the volume.
-// Table.mu guards all else and is held briefly; each Slot has a mutex of its own.
-// Order: admin or op, then mu, then a slot's.
+// Table.admin is locked during changes of durable records, so also during Save.
+// open.op is locked during LOCK, LOCKU and CLOSE, so also during calls to the
+// volume. Table.mu guards all else, and is locked briefly. Each slot has a mutex of
+// its own. The order is: admin or op, then mu, then a slot's.
 package state

@@ -7,16 +7,16 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// forgetAfter is for how many leases the sessions of an expired client are
-// kept, so that its repeated requests are still recognized; sessionIdle for how
-// many a session that its client replaced by another is.
+// forgetAfter is the number of leases for which the sessions of an expired client
+// are kept, so that repeats of its requests are still recognized. sessionIdle is the
+// number of leases for which a session is kept that its client has replaced.
 const (
 	forgetAfter = 30
 	sessionIdle = 10
 )
 
-// Sweep ends what time has ended: leases, grace, unconfirmed clients, unused
-// sessions. The server calls it a few times per lease.
+// Sweep ends leases, grace, unconfirmed clients and unused sessions whose time is
+// over. The server calls it a few times per lease.
 func (t *Table) Sweep() {
 	t.admin.Lock()
 	defer t.admin.Unlock()
@@ -60,12 +60,13 @@ func (t *Table) Sweep() {
 		t.calm(c)
 	}
 	for _, id := range unused {
-		_ = t.destroySession(id) // it logs, and the next sweep tries again
+		_ = t.destroySession(id) // it logs its error, and the next sweep tries again
 	}
 	t.finishGrace()
 }
 
-// expire takes away what a silent client holds, after that is durable (rule 1).
+// expire takes the opens and locks of a silent client away. Its record says so first
+// (state-1).
 func (t *Table) expire(c *Client) {
 	t.mu.Lock()
 	r := c.record()
@@ -88,14 +89,15 @@ func (t *Table) expire(c *Client) {
 	c.hasState, c.mayReclaim = false, false
 	t.stopAwaiting(c)
 	t.mu.Unlock()
-	t.cfg.Log.Warn("lease expired: the client was silent and loses its opens and locks", "client", c.Address, "lease", t.cfg.Lease, "opens", len(ended))
+	t.cfg.Log.Warn("lease expired: the client was silent and loses its opens and locks",
+		"client", c.Address, "lease", t.cfg.Lease, "opens", len(ended))
 	if len(ended) > 0 {
 		t.cfg.Ended(ended)
 	}
 }
 
-// calm records that c has held nothing for a while, so that a restart does not
-// wait for it.
+// calm records that c has had no state for a while, so that grace after a restart
+// does not wait for it.
 func (t *Table) calm(c *Client) {
 	t.mu.Lock()
 	if len(c.opens) > 0 || !c.hasState {
@@ -104,7 +106,8 @@ func (t *Table) calm(c *Client) {
 	}
 	r := c.record()
 	r.HasState = false
-	// An open that is granted from now on records it again: ensureHasState waits for admin.
+	// An open that comes now records it again, after this: ensureHasState waits for
+	// admin.
 	c.hasState = false
 	t.mu.Unlock()
 	if err := t.save(r); err != nil {
@@ -115,8 +118,8 @@ func (t *Table) calm(c *Client) {
 	}
 }
 
-// endAll takes away all opens and locks of c; mu is held. why is what later uses
-// of their stateids are told.
+// endAll takes all opens and locks of c away; mu is held. Later uses of their
+// stateids are answered why.
 func (t *Table) endAll(c *Client, why xdr.Status) []Ended {
 	var ended []Ended
 	for o := range c.opens {
@@ -126,15 +129,17 @@ func (t *Table) endAll(c *Client, why xdr.Status) []Ended {
 	return ended
 }
 
-// Expel takes away what clients hold of a volume that refused says may not use it any more, by the address whence each came
-// last. The clients are told by NFS4ERR_ADMIN_REVOKED, unless the volume is gone: then its file handles are stale, so that nobody comes to be told. The
-// caller carries out what Ended says.
+// Expel takes from clients their opens and locks on a volume that they may not use
+// any more. refused tells that for the address from which a client came last. Later
+// uses of the stateids are answered NFS4ERR_ADMIN_REVOKED, unless the volume is gone:
+// then its file handles are stale, and no such use can come. The caller carries out
+// what Ended says.
 func (t *Table) Expel(id volume.ID, gone bool, refused func(client string) bool) []Ended {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var ended []Ended
 	for _, c := range t.clients {
-		var opens []*Open
+		var opens []*open
 		for o := range c.opens {
 			if o.file.key.Volume == id {
 				opens = append(opens, o)

@@ -6,15 +6,15 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
 
-// InGrace tells whether locks are being reclaimed.
+// InGrace tells whether the grace period lasts, in which clients reclaim (state-4).
 func (t *Table) InGrace() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.grace.active
 }
 
-// MayOpen says whether c may make new opens and locks now: NFS4_OK, or
-// NFS4ERR_GRACE in grace and before c said RECLAIM_COMPLETE.
+// MayOpen says whether c may make new opens and locks now. It returns NFS4_OK, or
+// NFS4ERR_GRACE in grace and before c has sent RECLAIM_COMPLETE.
 func (t *Table) MayOpen(c *Client) xdr.Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -24,10 +24,10 @@ func (t *Table) MayOpen(c *Client) xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// done tells whether c has nothing (more) to reclaim; Table.mu is held.
+// done tells whether c has nothing more to reclaim; Table.mu is held.
 func (c *Client) done() bool { return c.complete || c.presumed }
 
-// MayReclaim says whether c may reclaim opens and locks now: NFS4_OK or
+// MayReclaim says whether c may reclaim opens and locks now. It returns NFS4_OK or
 // NFS4ERR_NO_GRACE.
 func (t *Table) MayReclaim(c *Client) xdr.Status {
 	t.mu.Lock()
@@ -38,8 +38,8 @@ func (t *Table) MayReclaim(c *Client) xdr.Status {
 	return xdr.NFS4ERR_NO_GRACE
 }
 
-// ReclaimComplete implements RECLAIM_COMPLETE for all file systems. unknown says
-// that the request came on a slot in that state, rule 5.
+// ReclaimComplete implements RECLAIM_COMPLETE for all file systems (RFC 8881 section
+// 18.51). unknown says that the request came on an unknown slot (state-5).
 func (t *Table) ReclaimComplete(c *Client, unknown bool) xdr.Status {
 	t.admin.Lock()
 	defer t.admin.Unlock()
@@ -72,9 +72,9 @@ func (t *Table) ReclaimComplete(c *Client, unknown bool) xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// finishGrace ends grace if nobody is waited for any more, or its time is over;
-// admin is held and mu is not. Clients that did not come lose their right durably
-// first; if that fails, grace goes on.
+// finishGrace ends grace if it waits for no client any more, or if its time is over;
+// admin is held and mu is not. First it records that clients which did not come back
+// may not reclaim. If that fails, grace goes on.
 func (t *Table) finishGrace() {
 	t.mu.Lock()
 	var late []record
@@ -84,7 +84,7 @@ func (t *Table) finishGrace() {
 		for _, c := range t.clients {
 			if c.awaited {
 				r := c.record()
-				// Opens that were reclaimed remain held, without RECLAIM_COMPLETE.
+				// Opens that were reclaimed stay, also without RECLAIM_COMPLETE.
 				r.HasState = len(c.opens) > 0
 				late, lateClients = append(late, r), append(lateClients, c)
 			}
@@ -110,7 +110,7 @@ func (t *Table) finishGrace() {
 	t.grace.active = false
 }
 
-// stopAwaiting says that grace need not last for c any more; mu is held.
+// stopAwaiting ends that grace waits for c; mu is held.
 func (t *Table) stopAwaiting(c *Client) {
 	if c.awaited {
 		c.awaited = false
@@ -118,7 +118,7 @@ func (t *Table) stopAwaiting(c *Client) {
 	}
 }
 
-// ensureHasState makes it durable that c may hold state, before it does (rule 1).
+// ensureHasState records that c may have state, before it gets any (state-1).
 func (t *Table) ensureHasState(c *Client) xdr.Status {
 	t.mu.Lock()
 	ok := c.hasState

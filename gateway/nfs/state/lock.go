@@ -7,32 +7,32 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// LockState is what one lock-owner holds on one file. Guarded by Table.mu, and
-// held also by its open's op.
-type LockState struct {
+// lockState has the locks of one lock-owner on one file. Table.mu guards it. LOCK
+// and LOCKU also lock its open's op while they use it.
+type lockState struct {
 	Owner volume.LockOwner
 	name  string
-	open  *Open
+	open  *open
 	id    [12]byte
 	seq   uint32
 	held  ranges
-	ended bool // it has no stateid any more
+	ended bool // its stateid ended
 }
 
-// LockUse is a LOCK or LOCKU under way. Its holder calls the volume, then at most
-// one of Granted, Released and Doubtful, and always Done.
+// LockUse is a LOCK or LOCKU that is being executed. Its owner calls the volume, then
+// at most one of Granted, Released and Doubtful, and always Done.
 type LockUse struct {
 	table *Table
-	open  *Open
-	state *LockState // nil until the first lock of a lock-owner is granted
+	open  *open
+	state *lockState // nil until the first lock of a lock-owner is granted
 	name  string
 	// Owner is the volume's name of the lock-owner.
 	Owner volume.LockOwner
 }
 
-// BeginLock starts a LOCK of an open-owner's new lock-owner (open_to_lock_owner4).
-// owner is what the volume shall call it. NFS4ERR_DELAY while former locks of owner
-// are being given up.
+// BeginLock starts a LOCK with a new lock-owner (open_to_lock_owner4, RFC 8881
+// section 18.10.1). owner is its name towards the volume. NFS4ERR_DELAY while the
+// volume still releases former locks of owner (state-6).
 func (t *Table) BeginLock(c *Client, open xdr.Stateid, key FileKey, name string, owner volume.LockOwner) (*LockUse, xdr.Status) {
 	o, st := t.lockOpen(c, open, key)
 	if st != xdr.NFS4_OK {
@@ -46,7 +46,7 @@ func (t *Table) BeginLock(c *Client, open xdr.Stateid, key FileKey, name string,
 	}
 	if t.releasing[lockKey{key, owner}] > 0 {
 		o.op.Unlock()
-		return nil, xdr.NFS4ERR_DELAY // what is given up late must not take the new lock with it
+		return nil, xdr.NFS4ERR_DELAY // the late release would take the new lock with it
 	}
 	return &LockUse{table: t, open: o, state: o.locks[name], name: name, Owner: owner}, xdr.NFS4_OK
 }
@@ -59,7 +59,7 @@ func (t *Table) BeginRelock(c *Client, lock xdr.Stateid, key FileKey) (*LockUse,
 	if st != xdr.NFS4_OK {
 		return nil, st
 	}
-	l, ok := s.(*LockState)
+	l, ok := s.(*lockState)
 	if !ok {
 		return nil, xdr.NFS4ERR_BAD_STATEID
 	}
@@ -73,8 +73,9 @@ func (t *Table) BeginRelock(c *Client, lock xdr.Stateid, key FileKey) (*LockUse,
 	return &LockUse{table: t, open: l.open, state: l, name: l.name, Owner: l.Owner}, xdr.NFS4_OK
 }
 
-// Permits tells whether the open permits a lock of that kind: NFS4ERR_OPENMODE;
-// NFS4ERR_SERVERFAULT if the client holds too many.
+// Permits says whether the client may have a further lock of that kind. It returns
+// NFS4ERR_OPENMODE if the open's access forbids it, and NFS4ERR_SERVERFAULT if the
+// client has too many locks.
 func (u *LockUse) Permits(exclusive bool) xdr.Status {
 	u.table.mu.Lock()
 	defer u.table.mu.Unlock()
@@ -91,17 +92,17 @@ func (u *LockUse) Permits(exclusive bool) xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// Reclaimed tells whether the client has been through a restart and holds all of
-// [start, end] that way already.
+// Reclaimed tells whether the client is older than the server's restart and already
+// has all of [start, end] locked in that way.
 func (u *LockUse) Reclaimed(start, end uint64, exclusive bool) bool {
 	u.table.mu.Lock()
 	defer u.table.mu.Unlock()
 	return u.open.client.restarted && u.state != nil && u.state.held.covers(start, end, exclusive)
 }
 
-// Granted records that the volume granted [start, end]. If the open ended
-// meanwhile (NFS4ERR_EXPIRED) or the owner's locks were revoked
-// (NFS4ERR_ADMIN_REVOKED), the caller carries out what Ended says.
+// Granted records that the volume granted [start, end]. It returns NFS4ERR_EXPIRED
+// if the open ended meanwhile, and NFS4ERR_ADMIN_REVOKED if the owner's locks were
+// revoked meanwhile. The caller then carries out what Ended says.
 func (u *LockUse) Granted(start, end uint64, exclusive bool) (xdr.Stateid, xdr.Status, Ended) {
 	t := u.table
 	t.mu.Lock()
@@ -112,7 +113,7 @@ func (u *LockUse) Granted(start, end uint64, exclusive bool) (xdr.Stateid, xdr.S
 	case u.state != nil && u.state.ended:
 		return xdr.Stateid{}, xdr.NFS4ERR_ADMIN_REVOKED, u.lost()
 	case u.state == nil:
-		u.state = &LockState{Owner: u.Owner, name: u.name, open: u.open, id: t.newOther(kindLock)}
+		u.state = &lockState{Owner: u.Owner, name: u.name, open: u.open, id: t.newOther(kindLock)}
 		u.open.locks[u.name] = u.state
 		u.open.client.lockStates++
 		t.stateids[u.state.id] = u.state
@@ -121,7 +122,7 @@ func (u *LockUse) Granted(start, end uint64, exclusive bool) (xdr.Stateid, xdr.S
 	return u.state.next(), xdr.NFS4_OK, Ended{}
 }
 
-// lost is the lock that was granted too late; mu is held.
+// lost returns what to do about a lock that was granted too late; mu is held.
 func (u *LockUse) lost() Ended {
 	e := Ended{Volume: u.open.file.vol, Handle: u.open.file.key.Handle}
 	if u.table.giveUp(u.open, u.name, u.Owner) {
@@ -130,8 +131,8 @@ func (u *LockUse) lost() Ended {
 	return e
 }
 
-// Doubtful records that the volume may have granted the lock although it did not
-// say so: it is given up with the open. If that ended meanwhile, the caller
+// Doubtful records that the volume may have granted the lock although it returned an
+// error. The lock is released with the open. If the open ended meanwhile, the caller
 // carries out what Ended says.
 func (u *LockUse) Doubtful() Ended {
 	t := u.table
@@ -152,38 +153,39 @@ func with(m map[string]volume.LockOwner, name string, owner volume.LockOwner) ma
 	return m
 }
 
-// change changes what is held; mu is held.
-func (l *LockState) change(f func(*ranges)) {
+// change changes the ranges of l; mu is held.
+func (l *lockState) change(f func(*ranges)) {
 	before := len(l.held)
 	f(&l.held)
 	l.open.client.ranges += len(l.held) - before
 }
 
 // endLock takes l's stateid out of the table; mu is held.
-func (t *Table) endLock(l *LockState) {
+func (t *Table) endLock(l *lockState) {
 	l.ended = true
 	l.open.client.lockStates--
 	l.open.client.ranges -= len(l.held)
 	delete(t.stateids, l.id)
 }
 
-// lockKey names what one lock-owner holds on one file.
+// lockKey names the locks of one lock-owner on one file.
 type lockKey struct {
 	file  FileKey
 	owner volume.LockOwner
 }
 
-// giveUp says whether owner's locks are to be given up now that o has ended. They
-// are not if the same client has locks of the lock-owner name through another open
-// of the file. Until Released, the owner gets no new ones. mu is held.
-func (t *Table) giveUp(o *Open, name string, owner volume.LockOwner) bool {
+// giveUp tells whether the volume must release owner's locks, now that o has ended.
+// It must not if the same client has locks of the lock-owner name through another
+// open of the file. Until Released, the owner gets no new locks (state-6). mu is
+// held.
+func (t *Table) giveUp(o *open, name string, owner volume.LockOwner) bool {
 	if f := t.files[o.file.key]; f != nil {
 		for k, other := range f.opens {
 			if k.client != o.client || other == o {
 				continue
 			}
 			if l := other.locks[name]; l != nil {
-				other.doubtful = with(other.doubtful, name, owner) // FREE_STATEID may come first
+				other.doubtful = with(other.doubtful, name, owner) // in case FREE_STATEID comes first
 				return false
 			}
 		}
@@ -192,7 +194,7 @@ func (t *Table) giveUp(o *Open, name string, owner volume.LockOwner) bool {
 	return true
 }
 
-// Released says that what Ended told to give up of owner was given up.
+// Released records that the volume released the locks of owner that Ended named.
 func (t *Table) Released(key FileKey, owner volume.LockOwner) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,10 +204,10 @@ func (t *Table) Released(key FileKey, owner volume.LockOwner) {
 	}
 }
 
-// RevokeLocks takes away what one lock-owner holds on a file because the volume
-// lost it. The client is told by NFS4ERR_ADMIN_REVOKED until it frees the stateid
-// or closes the file. ok is false if there is nothing; else the caller carries out
-// what Ended says.
+// RevokeLocks takes a lock-owner's locks on a file away, because the volume lost
+// them. Uses of the stateid are answered NFS4ERR_ADMIN_REVOKED until the client frees
+// it or closes the file. ok is false if the owner has no locks there. Else the caller
+// carries out what Ended says.
 func (t *Table) RevokeLocks(key FileKey, owner volume.LockOwner) (e Ended, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -237,12 +239,12 @@ func (u *LockUse) Released(start, end uint64) xdr.Stateid {
 	u.table.mu.Lock()
 	defer u.table.mu.Unlock()
 	if !u.state.ended {
-		u.state.change(func(r *ranges) { r.clear(start, end) })
+		u.state.change(func(r *ranges) { r.remove(start, end) })
 	}
 	return u.state.next()
 }
 
-func (l *LockState) next() xdr.Stateid {
+func (l *lockState) next() xdr.Stateid {
 	l.seq = nextSeqid(l.seq)
 	return xdr.Stateid{Seqid: l.seq, Other: l.id}
 }

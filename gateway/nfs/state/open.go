@@ -16,13 +16,13 @@ type FileKey struct {
 	Handle volume.Handle
 }
 
-// File is a file that somebody has open. It has one Hold on its volume. Guarded
-// by Table.mu.
-type File struct {
+// file is a file that at least one client has open. It has one Hold on its volume.
+// Table.mu guards it.
+type file struct {
 	key    FileKey
 	vol    volume.Volume
-	opens  map[openKey]*Open
-	denies int // opens that deny something
+	opens  map[openKey]*open
+	denies int // the number of opens that deny something
 }
 
 // openKey names an open-owner.
@@ -31,26 +31,27 @@ type openKey struct {
 	owner  string
 }
 
-// Open is an open of one open-owner on one file. Guarded by Table.mu but op.
-type Open struct {
-	op     sync.Mutex // held over LOCK, LOCKU and CLOSE
+// open is an open of one open-owner on one file. Table.mu guards its fields, except
+// op.
+type open struct {
+	op     sync.Mutex // locked during LOCK, LOCKU and CLOSE
 	client *Client
 	owner  string
-	file   *File
+	file   *file
 	id     [12]byte
 	seq    uint32
 	access uint32
 	deny   uint32
 	shares uint16 // bit deny*4+access for each combination that was opened
 	closed bool
-	locks  map[string]*LockState // by lock-owner
-	// doubtful are lock-owners for whom the volume may hold a lock that was not
-	// granted to them, by their names.
+	locks  map[string]*lockState // by lock-owner
+	// doubtful has, by name, the lock-owners for whom the volume may keep a lock that
+	// they were not granted.
 	doubtful map[string]volume.LockOwner
-	revoked  [][12]byte // lock stateids of Client.revoked that go with this open
+	revoked  [][12]byte // lock stateids in Client.revoked, which end with this open
 }
 
-// OpenArgs are the arguments of an open that was found to be permitted.
+// OpenArgs are the arguments of an open that the file's mode permits.
 type OpenArgs struct {
 	Client  *Client
 	Owner   string
@@ -59,13 +60,13 @@ type OpenArgs struct {
 	Access  uint32 // OPEN4_SHARE_ACCESS_*, no want bits
 	Deny    uint32
 	Reclaim bool
-	New     bool // the file was created by this very request, so it can be opened in grace
+	New     bool // this request created the file, so it may open it in grace
 }
 
 func shareBit(access, deny uint32) uint16 { return 1 << (deny*4 + access) }
 
-// conflicts tells whether an open of f by somebody but o forbids access and deny.
-func (f *File) conflicts(o *Open, access, deny uint32) bool {
+// conflicts tells whether an open of f other than o forbids access and deny.
+func (f *file) conflicts(o *open, access, deny uint32) bool {
 	if deny == 0 && f.denies == 0 {
 		return false
 	}
@@ -77,10 +78,11 @@ func (f *File) conflicts(o *Open, access, deny uint32) bool {
 	return false
 }
 
-// Open grants an open or adds to the one that the owner has on that file. The
-// file is held. Outcomes: NFS4ERR_SHARE_DENIED, NFS4ERR_STALE, NFS4ERR_GRACE,
-// NFS4ERR_NO_GRACE, NFS4ERR_EXPIRED (the client has just ended), NFS4ERR_DELAY,
-// NFS4ERR_NOSPC (the client has too much open), NFS4ERR_IO.
+// Open grants an open, or adds access and deny to the one that the owner has on that
+// file. The first open of a file makes its Hold. Outcomes: NFS4ERR_SHARE_DENIED,
+// NFS4ERR_RECLAIM_CONFLICT, NFS4ERR_STALE, NFS4ERR_GRACE, NFS4ERR_NO_GRACE,
+// NFS4ERR_EXPIRED (the client has just ended), NFS4ERR_DELAY, NFS4ERR_NOSPC (the
+// client has too much open), NFS4ERR_IO.
 func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 	c, key := a.Client, FileKey{a.Volume.ID(), a.Handle}
 	t.mu.Lock()
@@ -119,13 +121,13 @@ func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 		default:
 			return xdr.Stateid{}, xdr.NFS4ERR_STALE
 		}
-		f = &File{key: key, vol: a.Volume, opens: map[openKey]*Open{}}
+		f = &file{key: key, vol: a.Volume, opens: map[openKey]*open{}}
 		t.files[key] = f
 	}
 	if o == nil {
-		o = &Open{client: c, owner: a.Owner, file: f, id: t.newOther(kindOpen), locks: map[string]*LockState{}}
+		o = &open{client: c, owner: a.Owner, file: f, id: t.newOther(kindOpen), locks: map[string]*lockState{}}
 		if c.opens == nil {
-			c.opens = map[*Open]struct{}{}
+			c.opens = map[*open]struct{}{}
 		}
 		f.opens[openKey{c, a.Owner}], c.opens[o] = o, struct{}{}
 		t.stateids[o.id] = o
@@ -137,16 +139,15 @@ func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 	return xdr.Stateid{Seqid: o.seq, Other: o.id}, xdr.NFS4_OK
 }
 
-// admits says whether an open may be granted now, as far as the grace period is
-// concerned; mu is held.
-func (t *Table) admits(a OpenArgs, own *Open) xdr.Status {
+// admits says whether the grace period permits an open now; mu is held.
+func (t *Table) admits(a OpenArgs, own *open) xdr.Status {
 	c := a.Client
 	switch {
 	case c.gone:
 		return xdr.NFS4ERR_EXPIRED
 	case a.Reclaim && c.restarted && own != nil && own.access&a.Access == a.Access && own.deny&a.Deny == a.Deny:
-		// What the client has, it may reclaim at any time after a restart: Linux begins
-		// a second round of reclaims if an old reply still said RESTART_RECLAIM_NEEDED.
+		// After a restart, a client may always reclaim what it has. For Linux reclaims a
+		// second time if an old reply still said RESTART_RECLAIM_NEEDED.
 		return xdr.NFS4_OK
 	case a.Reclaim && !(t.grace.active && c.mayReclaim && !c.complete):
 		return xdr.NFS4ERR_NO_GRACE
@@ -157,15 +158,15 @@ func (t *Table) admits(a OpenArgs, own *Open) xdr.Status {
 }
 
 // ownOpen returns the open that an owner has on a file, or nil; mu is held.
-func (t *Table) ownOpen(c *Client, owner string, key FileKey) *Open {
+func (t *Table) ownOpen(c *Client, owner string, key FileKey) *open {
 	if f := t.files[key]; f != nil {
 		return f.opens[openKey{c, owner}]
 	}
 	return nil
 }
 
-// setDeny changes what o denies to others.
-func (o *Open) setDeny(deny uint32) {
+// setDeny sets what o denies to other opens.
+func (o *open) setDeny(deny uint32) {
 	if o.deny != 0 {
 		o.file.denies--
 	}
@@ -176,7 +177,7 @@ func (o *Open) setDeny(deny uint32) {
 }
 
 // bump makes the next seqid, which is never 0 (RFC 8881 section 8.2.2).
-func (o *Open) bump() { o.seq = nextSeqid(o.seq) }
+func (o *open) bump() { o.seq = nextSeqid(o.seq) }
 
 func nextSeqid(s uint32) uint32 {
 	if s++; s == 0 {
@@ -185,8 +186,8 @@ func nextSeqid(s uint32) uint32 {
 	return s
 }
 
-// end takes o out of the table; mu is held. The caller tells the volume.
-func (t *Table) end(o *Open) Ended {
+// end takes o out of the table; mu is held. The caller carries out what Ended says.
+func (t *Table) end(o *open) Ended {
 	e := Ended{Volume: o.file.vol, Handle: o.file.key.Handle}
 	o.closed = true
 	o.setDeny(0)
@@ -235,7 +236,7 @@ func (t *Table) Downgrade(c *Client, id xdr.Stateid, key FileKey, access, deny u
 	if st != xdr.NFS4_OK {
 		return xdr.Stateid{}, st
 	}
-	o, ok := found.(*Open)
+	o, ok := found.(*open)
 	if !ok {
 		return xdr.Stateid{}, xdr.NFS4ERR_BAD_STATEID
 	}
@@ -257,15 +258,15 @@ func (t *Table) Downgrade(c *Client, id xdr.Stateid, key FileKey, access, deny u
 	return xdr.Stateid{Seqid: o.seq, Other: o.id}, xdr.NFS4_OK
 }
 
-// lockOpen finds the open that id, its own stateid, names and locks its op.
-func (t *Table) lockOpen(c *Client, id xdr.Stateid, key FileKey) (*Open, xdr.Status) {
+// lockOpen finds the open whose stateid is id, and locks its op.
+func (t *Table) lockOpen(c *Client, id xdr.Stateid, key FileKey) (*open, xdr.Status) {
 	t.mu.Lock()
 	found, st := t.find(c, id, key)
 	t.mu.Unlock()
 	if st != xdr.NFS4_OK {
 		return nil, st
 	}
-	o, ok := found.(*Open)
+	o, ok := found.(*open)
 	if !ok {
 		return nil, xdr.NFS4ERR_BAD_STATEID
 	}

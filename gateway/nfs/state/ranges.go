@@ -2,8 +2,8 @@
 
 package state
 
-// ranges are the byte ranges that one owner holds: disjoint, in no order. End is
-// inclusive.
+// ranges are the byte ranges that one owner has locked. They are disjoint and in no
+// order. End is inclusive.
 type ranges []heldRange
 
 type heldRange struct {
@@ -11,8 +11,8 @@ type heldRange struct {
 	exclusive  bool
 }
 
-// clear removes [start, end].
-func (r *ranges) clear(start, end uint64) {
+// remove removes [start, end].
+func (r *ranges) remove(start, end uint64) {
 	var out ranges
 	for _, h := range *r {
 		if h.end < start || h.start > end {
@@ -29,9 +29,9 @@ func (r *ranges) clear(start, end uint64) {
 	*r = out
 }
 
-// set makes [start, end] held in the given way, and merges it with neighbours.
+// set locks [start, end] in that way, and merges it with neighbours.
 func (r *ranges) set(start, end uint64, exclusive bool) {
-	r.clear(start, end)
+	r.remove(start, end)
 	out := (*r)[:0]
 	for _, h := range *r {
 		switch {
@@ -46,7 +46,7 @@ func (r *ranges) set(start, end uint64, exclusive bool) {
 	*r = append(out, heldRange{start, end, exclusive})
 }
 
-// covers tells whether all of [start, end] is held that way by one range.
+// covers tells whether one range of that kind covers all of [start, end].
 func (r ranges) covers(start, end uint64, exclusive bool) bool {
 	for _, h := range r {
 		if h.start <= start && end <= h.end && h.exclusive == exclusive {

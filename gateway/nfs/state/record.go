@@ -9,8 +9,8 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
 
-// recordVersion is the newest format of client records that is understood, and
-// the one that is written.
+// recordVersion is the format of client records that is written. It is also the
+// newest that is understood.
 const recordVersion = 1
 
 // record is the durable form of a confirmed client. Byte slices are base64.
@@ -22,12 +22,12 @@ type record struct {
 	Owner     []byte          `json:"owner"`
 	Verifier  []byte          `json:"verifier"`
 	Principal string          `json:"principal"`
-	Address   string          `json:"address"` // for people
+	Address   string          `json:"address"` // for messages
 	Sequence  uint32          `json:"sequence"`
 	HasState  bool            `json:"hasState"`
 	Complete  bool            `json:"reclaimComplete"`
 	Sessions  []sessionRecord `json:"sessions"`
-	Last      []byte          `json:"lastSession"` // that the newest CREATE_SESSION made
+	Last      []byte          `json:"lastSession"` // the session that the newest CREATE_SESSION made
 }
 
 type sessionRecord struct {
@@ -43,7 +43,7 @@ func recordKey(client uint64) string { return fmt.Sprintf("client-%016x", client
 // record returns the durable form of c; t.mu is held.
 func (c *Client) record() record { return c.recordWithout(nil) }
 
-// recordWithout is record as it is when a session has ended; t.mu is held.
+// recordWithout returns the record without the session ended; t.mu is held.
 func (c *Client) recordWithout(ended *Session) record {
 	r := record{
 		Version: recordVersion, ID: c.ID, Boot: c.boot, Serial: c.serial,
@@ -69,17 +69,19 @@ func (t *Table) save(r record) error {
 	return t.cfg.Store.Save(recordKey(r.ID), value)
 }
 
-// load reads all records into the table and begins the grace period if one of
-// the clients held state.
+// load reads all records into the table. It begins the grace period if a client had
+// state (state-4).
 func (t *Table) load() error {
 	var records []record
 	err := t.cfg.Store.Load(func(key string, value []byte) error {
 		var r record
 		if err := json.Unmarshal(value, &r); err != nil {
-			return fmt.Errorf("load client record %s: it does not parse (%w): remove it; that client must then be remounted if it holds locks", key, err)
+			return fmt.Errorf("load client record %s: it does not parse (%w): "+
+				"remove it; that client must then be remounted if it holds locks", key, err)
 		}
 		if r.Version > recordVersion {
-			return fmt.Errorf("load client record %s: it has format version %d, this program knows up to %d: upgrade this program", key, r.Version, recordVersion)
+			return fmt.Errorf("load client record %s: it has format version %d, this program knows up to %d: upgrade this program",
+				key, r.Version, recordVersion)
 		}
 		if len(r.Verifier) != 8 {
 			return fmt.Errorf("load client record %s: verifier has %d bytes instead of 8: remove the record", key, len(r.Verifier))
@@ -94,7 +96,8 @@ func (t *Table) load() error {
 	for _, r := range records {
 		if old := t.owners[string(r.Owner)]; old != nil && old.confirmed != nil {
 			prev := old.confirmed
-			// A crash came between saving a client's new record and deleting the old one.
+			// The server crashed after it saved a client's new record and before it
+			// deleted the old one.
 			if prev.boot > r.Boot || prev.boot == r.Boot && prev.serial > r.Serial {
 				if err := t.cfg.Store.Delete(recordKey(r.ID)); err != nil {
 					return err

@@ -8,24 +8,24 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
 
-// Session is a session; its fields but used and idle do not change.
+// Session is a session. Its fields do not change, except used and idle.
 type Session struct {
 	ID     xdr.SessionID
 	Client *Client
 	Flags  uint32
 	Fore   xdr.ChannelAttrs
 	Back   xdr.ChannelAttrs
-	made   uint32 // the sequence of the CREATE_SESSION that made it: an order among a client's sessions
-	slots  []Slot
+	made   uint32 // csa_sequence of its CREATE_SESSION: the order of a client's sessions
+	slots  []slot
 	used   time.Time // guarded by Table.mu
-	idle   bool      // it is older than this start, and nothing has come in it since; guarded by Table.mu
+	idle   bool      // loaded, and not used since the start; guarded by Table.mu
 }
 
 func newSession(c *Client, made, flags uint32, fore, back xdr.ChannelAttrs) *Session {
-	return &Session{Client: c, Flags: flags, Fore: fore, Back: back, made: made, slots: make([]Slot, fore.MaxRequests)}
+	return &Session{Client: c, Flags: flags, Fore: fore, Back: back, made: made, slots: make([]slot, fore.MaxRequests)}
 }
 
-// busy tells whether a request is being executed in s.
+// busy tells whether s is executing a request.
 func (s *Session) busy() bool {
 	for i := range s.slots {
 		sl := &s.slots[i]
@@ -57,11 +57,11 @@ type CreateArgs struct {
 	Flags     uint32
 	Fore      xdr.ChannelAttrs
 	Back      xdr.ChannelAttrs
-	Invalid   xdr.Status // what is wrong with the arguments, if it is no replay
+	Invalid   xdr.Status // what is wrong with the arguments; ignored for a replay
 }
 
-// CreateSession implements RFC 8881 section 18.36.4. The session is durable when
-// it returns.
+// CreateSession implements CREATE_SESSION (RFC 8881 section 18.36.4). The session
+// is durable when it returns.
 func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	t.admin.Lock()
 	defer t.admin.Unlock()
@@ -143,9 +143,11 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	return c.lastCreated, xdr.NFS4_OK
 }
 
-// oldestUnused is the oldest session that c has replaced by others, or nil. A client that is told of a restart makes a new session and destroys no
-// old one (Linux does, at SEQ4_STATUS_RESTART_RECLAIM_NEEDED), so that they add up while a server restarts more often than sessions are
-// swept; that must not keep the client from reclaiming its locks. mu is held.
+// oldestUnused returns the oldest session that c has replaced by others, or nil; mu
+// is held. Linux makes a new session after a restart of the server
+// (SEQ4_STATUS_RESTART_RECLAIM_NEEDED) and destroys no old one. They add up while
+// the server restarts more often than Sweep removes sessions, and must not keep the
+// client from reclaiming its locks.
 func (t *Table) oldestUnused(c *Client) (oldest *Session) {
 	for _, s := range c.sessions {
 		unused := s.idle || t.cfg.Now().Sub(s.used) > t.cfg.Lease
@@ -163,8 +165,8 @@ func (t *Table) Session(id xdr.SessionID) *Session {
 	return t.sessions[id]
 }
 
-// DestroySession implements DESTROY_SESSION. by is the session that the request
-// itself uses, or nil; requests that run in the session go on.
+// DestroySession implements DESTROY_SESSION (RFC 8881 section 18.37). Requests that
+// run in the session go on.
 func (t *Table) DestroySession(id xdr.SessionID) xdr.Status {
 	t.admin.Lock()
 	defer t.admin.Unlock()
@@ -189,12 +191,13 @@ func (t *Table) destroySession(id xdr.SessionID) xdr.Status {
 	return xdr.NFS4_OK
 }
 
-// remove takes a session out of the table that is not in its client's record any more; mu is not held. Requests that run in it go on.
+// remove takes a session out of the table. Its client's record does not have it any
+// more. Requests that run in it go on. mu is not held.
 func (t *Table) remove(s *Session) {
 	t.mu.Lock()
 	delete(t.sessions, s.ID)
 	delete(s.Client.sessions, s.ID)
 	f := s.Client.forgotten(s.ID)
 	t.mu.Unlock()
-	t.tell(nil, f)
+	t.report(nil, f)
 }

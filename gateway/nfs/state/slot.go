@@ -12,24 +12,24 @@ import (
 type slotPhase uint8
 
 const (
-	slotIdle    slotPhase = iota // seq was answered; the zero slot has answered 0
+	slotIdle    slotPhase = iota // seq was answered; in the zero slot that is 0
 	slotBusy                     // seq is being executed
-	slotUnknown                  // the server restarted, or dropped seq without an answer
+	slotUnknown                  // seq may have been executed before a restart, or has no answer
 )
 
-// Slot is one entry of a session's reply cache.
-type Slot struct {
-	mu     sync.Mutex
-	phase  slotPhase
-	seq    uint32
-	print  uint64        // of the request that has seq
-	done   chan struct{} // closed when seq is no longer busy
-	reply  []byte        // nil: not cached
-	filled bool          // some sequence number was executed
+// slot is one entry of a session's reply cache.
+type slot struct {
+	mu          sync.Mutex
+	phase       slotPhase
+	seq         uint32
+	fingerprint uint64        // of the request that has seq
+	done        chan struct{} // closed when seq is no longer busy
+	reply       []byte        // nil if it is not cached
+	filled      bool          // some sequence number was executed
 }
 
-// Use is the right to execute one sequence number of a slot. Its holder calls
-// exactly one of Answer and Abandon.
+// Use is the right to execute one sequence number of a slot. Its owner calls exactly
+// one of Answer and Abandon.
 type Use struct {
 	Session *Session
 	Slot    uint32
@@ -40,14 +40,15 @@ type Use struct {
 
 // Name is OpID.Slot of the operations that this use executes.
 func (u *Use) Name() string {
-	return SlotPrefix(u.Session.Client.ID, u.Session.ID) + string(binary.BigEndian.AppendUint32(nil, u.Slot))
+	return slotPrefix(u.Session.Client.ID, u.Session.ID) + string(binary.BigEndian.AppendUint32(nil, u.Slot))
 }
 
-// Begin starts a request that begins with SEQUENCE, and renews the lease. It
-// returns a Use if the request is to be executed, the cached reply if it is a
-// repeat, or a status. It waits while the first of two equal requests is still
-// being executed. from is the client's address. print tells requests apart that wrongly have one sequence number.
-func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, print uint64) (*Use, []byte, xdr.Status) {
+// Begin starts a request that begins with SEQUENCE, and renews the lease (RFC 8881
+// section 2.10.6). It returns a Use if the request is to be executed, the cached
+// reply if it is a repeat, or a status. While an equal request is being executed, it
+// waits for the end of that. from is the client's address. fingerprint differs
+// between different requests that wrongly have the same sequence number.
+func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, fingerprint uint64) (*Use, []byte, xdr.Status) {
 	t.mu.Lock()
 	s := t.sessions[id]
 	if s == nil {
@@ -68,7 +69,7 @@ func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, 
 	c.busy++
 	t.mu.Unlock()
 
-	use, reply, st := s.slots[slot].begin(seq, print)
+	use, reply, st := s.slots[slot].begin(seq, fingerprint)
 	if use == nil {
 		t.idle(c)
 		return nil, reply, st
@@ -84,16 +85,16 @@ func (t *Table) idle(c *Client) {
 	t.mu.Unlock()
 }
 
-func (s *Slot) begin(seq uint32, print uint64) (*Use, []byte, xdr.Status) {
+func (s *slot) begin(seq uint32, fingerprint uint64) (*Use, []byte, xdr.Status) {
 	for {
 		s.mu.Lock()
 		repeat := s.filled && seq == s.seq
 		switch {
 		case s.phase == slotUnknown:
-			s.start(seq, print)
+			s.start(seq, fingerprint)
 			s.mu.Unlock()
 			return &Use{Seq: seq, Unknown: true}, nil, xdr.NFS4_OK
-		case repeat && print != s.print:
+		case repeat && fingerprint != s.fingerprint:
 			s.mu.Unlock()
 			return nil, nil, xdr.NFS4ERR_SEQ_FALSE_RETRY
 		case repeat && s.phase == slotBusy:
@@ -111,43 +112,48 @@ func (s *Slot) begin(seq uint32, print uint64) (*Use, []byte, xdr.Status) {
 			s.mu.Unlock()
 			return nil, nil, xdr.NFS4ERR_SEQ_MISORDERED
 		default:
-			s.start(seq, print)
+			s.start(seq, fingerprint)
 			s.mu.Unlock()
 			return &Use{Seq: seq}, nil, xdr.NFS4_OK
 		}
 	}
 }
 
-func (s *Slot) start(seq uint32, print uint64) {
-	s.phase, s.seq, s.print, s.filled = slotBusy, seq, print, true
+func (s *slot) start(seq uint32, fingerprint uint64) {
+	s.phase, s.seq, s.fingerprint, s.filled = slotBusy, seq, fingerprint, true
 	s.reply, s.done = nil, make(chan struct{})
 }
 
-func (s *Slot) finish(phase slotPhase, reply []byte) {
+func (s *slot) finish(phase slotPhase, reply []byte) {
 	s.mu.Lock()
 	s.phase, s.reply = phase, reply
 	close(s.done)
 	s.mu.Unlock()
 }
 
-// Answer ends the use. reply is kept for repeats; nil if it is not to be. The
-// slot takes the slice over.
+// Answer ends the use. The slot keeps reply for repeats, and owns the slice from
+// then on. A nil reply is not kept.
 func (u *Use) Answer(reply []byte) {
 	u.Session.slots[u.Slot].finish(slotIdle, reply)
 	u.table.idle(u.Session.Client)
 }
 
-// Abandon ends the use without an answer: whatever comes next is executed, and a
-// repeat with the same OpIDs.
+// Abandon ends the use without an answer. The slot is unknown then: it executes
+// whatever comes next, and a repeat gets the same OpIDs (state-3).
 func (u *Use) Abandon() {
 	u.Session.slots[u.Slot].finish(slotUnknown, nil)
 	u.table.idle(u.Session.Client)
 }
 
-// StatusFlags returns sr_status_flags for a client. SEQ4_STATUS_ADMIN_STATE_REVOKED is never among them, although RFC 8881 section 18.46.3 has it say that some
-// state was revoked: Linux (nfs4_state_start_reclaim_nograce, seen in 6.1) then takes all its locks for lost, of all volumes, and fails I/O under them.
-// What was revoked it hears from NFS4ERR_ADMIN_REVOKED when it uses it, and then looks after that alone. SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED does the same,
-// and is not sent either: what was opened after the lease expired, before the client has heard of that, does not count.
+// StatusFlags returns sr_status_flags for a client (RFC 8881 section 18.46.3).
+//
+// SEQ4_STATUS_ADMIN_STATE_REVOKED is never set, although the RFC has it say that some
+// state was revoked. Linux (nfs4_state_start_reclaim_nograce, seen in 6.1) then
+// treats all its locks, on all volumes, as lost, and fails I/O under them. Instead,
+// NFS4ERR_ADMIN_REVOKED answers each use of what was revoked, and Linux then recovers
+// that alone. SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED has the same effect and is never
+// set. SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED is set also if the client has opened
+// something after its lease expired, before it heard of that.
 func (t *Table) StatusFlags(c *Client) (flags uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

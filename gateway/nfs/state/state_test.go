@@ -85,7 +85,7 @@ func TestBadRecordsAreReported(t *testing.T) {
 	}
 }
 
-// TestTwoRecordsOfOneClient is a crash between saving a client's new
+// TestTwoRecordsOfOneClient crashes between saving a client's new
 // incarnation and deleting the old one.
 func TestTwoRecordsOfOneClient(t *testing.T) {
 	var s MemStore
@@ -131,10 +131,10 @@ func TestTwoRecordsOfOneClient(t *testing.T) {
 }
 
 func TestSlot(t *testing.T) {
-	var s Slot
-	want := func(seq uint32, print uint64, execute bool, want xdr.Status) {
+	var s slot
+	want := func(seq uint32, fingerprint uint64, execute bool, want xdr.Status) {
 		t.Helper()
-		use, _, st := s.begin(seq, print)
+		use, _, st := s.begin(seq, fingerprint)
 		if (use != nil) != execute || st != want {
 			t.Fatalf("sequence %d: execute %v, %v", seq, use != nil, st)
 		}
@@ -178,7 +178,7 @@ func TestRanges(t *testing.T) {
 			kind := rapid.IntRange(0, 2).Draw(t, "kind")
 			end := byteAt(b)
 			if kind == 0 {
-				r.clear(byteAt(a), end)
+				r.remove(byteAt(a), end)
 			} else {
 				r.set(byteAt(a), end, kind == 2)
 			}

@@ -8,10 +8,9 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
 
-// find looks up a stateid that is not special; mu is held. The zero key stands
-// for any file. It implements RFC 8881 section 8.2.4, and for stateids from
-// before a restart answers what makes the Linux client wait instead of giving
-// up: NFS4ERR_DELAY as long as the client can still reclaim, because it then
+// find looks up a stateid that is not special (RFC 8881 section 8.2.4); mu is held.
+// The zero key means any file. The answer to a stateid from before a restart is
+// NFS4ERR_DELAY as long as the client can still reclaim. Linux then waits, and
 // repeats the request with the stateid that it got from reclaiming.
 func (t *Table) find(c *Client, id xdr.Stateid, key FileKey) (any, xdr.Status) {
 	s, ok := t.stateids[id.Other]
@@ -24,12 +23,12 @@ func (t *Table) find(c *Client, id xdr.Stateid, key FileKey) (any, xdr.Status) {
 		}
 		return nil, xdr.NFS4ERR_BAD_STATEID
 	}
-	var o *Open
+	var o *open
 	var seq uint32
 	switch s := s.(type) {
-	case *Open:
+	case *open:
 		o, seq = s, s.seq
-	case *LockState:
+	case *lockState:
 		o, seq = s.open, s.seq
 	}
 	switch {
@@ -57,7 +56,7 @@ func (c *Client) revoke(id [12]byte, why xdr.Status) {
 }
 
 // revokeAll remembers that an open was taken away with its locks; Table.mu is held.
-func (c *Client) revokeAll(o *Open, why xdr.Status) {
+func (c *Client) revokeAll(o *open, why xdr.Status) {
 	c.revoke(o.id, why)
 	for _, l := range o.locks {
 		c.revoke(l.id, why)
@@ -72,10 +71,10 @@ func (c *Client) acknowledge(id [12]byte) {
 	delete(c.revoked, id)
 }
 
-// CheckIO says whether a stateid permits reading or writing key: of an open or a
-// lock, with the access that the open has. Outcomes: NFS4ERR_BAD_STATEID,
-// NFS4ERR_OLD_STATEID, NFS4ERR_OPENMODE, NFS4ERR_LOCKED (another open denies it),
-// NFS4ERR_DELAY (from before a restart), NFS4ERR_EXPIRED.
+// CheckIO says whether the stateid of an open or a lock permits access to key. The
+// access is that of the open. Outcomes: NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID,
+// NFS4ERR_OPENMODE, NFS4ERR_DELAY (from before a restart), NFS4ERR_EXPIRED,
+// NFS4ERR_ADMIN_REVOKED.
 func (t *Table) CheckIO(c *Client, id xdr.Stateid, key FileKey, access uint32) xdr.Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,9 +82,9 @@ func (t *Table) CheckIO(c *Client, id xdr.Stateid, key FileKey, access uint32) x
 	if st != xdr.NFS4_OK {
 		return st
 	}
-	o, ok := s.(*Open)
+	o, ok := s.(*open)
 	if !ok {
-		o = s.(*LockState).open
+		o = s.(*lockState).open
 	}
 	// Reading through an open for writing is allowed, RFC 8881 section 9.1.2.
 	if access == xdr.OPEN4_SHARE_ACCESS_WRITE && o.access&access == 0 {
@@ -94,9 +93,9 @@ func (t *Table) CheckIO(c *Client, id xdr.Stateid, key FileKey, access uint32) x
 	return xdr.NFS4_OK
 }
 
-// CheckAnonymous says whether key may be read or written without an open:
-// NFS4ERR_LOCKED if an open denies it (bypass ignores that for reading),
-// NFS4ERR_GRACE while opens that may deny it are being reclaimed.
+// CheckAnonymous says whether key may be read or written without an open. It returns
+// NFS4ERR_LOCKED if an open denies it, and NFS4ERR_GRACE while clients may still
+// reclaim opens that deny it. With bypass, reading is always permitted.
 func (t *Table) CheckAnonymous(key FileKey, access uint32, bypass bool) xdr.Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,8 +129,8 @@ func special(id xdr.Stateid) bool {
 	return id.Other == xdr.StateidAnonymous.Other || id.Other == xdr.StateidBypass.Other
 }
 
-// Free implements FREE_STATEID: it acknowledges a stateid that was taken away,
-// or ends a lock stateid that holds no lock.
+// Free implements FREE_STATEID (RFC 8881 section 18.38). It forgets a stateid that
+// was taken away, or ends a lock stateid without locks.
 func (t *Table) Free(c *Client, id xdr.Stateid) xdr.Status {
 	t.mu.Lock()
 	if _, ok := c.revoked[id.Other]; ok {
@@ -147,11 +146,11 @@ func (t *Table) Free(c *Client, id xdr.Stateid) xdr.Status {
 	if st != xdr.NFS4_OK {
 		return st
 	}
-	l, ok := s.(*LockState)
+	l, ok := s.(*lockState)
 	if !ok {
 		return xdr.NFS4ERR_LOCKS_HELD
 	}
-	l.open.op.Lock() // a LOCK of this owner may be on its way
+	l.open.op.Lock() // a LOCK of this owner may be under way
 	defer l.open.op.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,13 +14,14 @@ import (
 )
 
 // Store keeps client records over restarts. Keys consist of lower-case letters,
-// digits and "-". Methods may be called concurrently for different keys. The
-// values belong to the caller.
+// digits and "-". Methods may be called concurrently for different keys. Values
+// belong to the caller.
 type Store interface {
-	// Save sets key's value; it is durable when Save returns nil. After an error
-	// either the old or the new value is there.
+	// Save sets key's value, which is durable when Save returns nil. After an error,
+	// key has either the old or the new value.
 	Save(key string, value []byte) error
-	// Delete removes key; none is no error. It is durable when it returns nil.
+	// Delete removes key, durably when it returns nil. It is no error if key is
+	// absent.
 	Delete(key string) error
 	// Load calls fn for each key until fn returns an error, which it returns.
 	Load(fn func(key string, value []byte) error) error
@@ -34,9 +35,9 @@ const (
 	tempSuffix   = ".tmp"
 )
 
-// NewDirStore returns the Store in dir, which it makes if needed (its parent must
-// exist). Left-overs of interrupted saves are removed. One DirStore at a time may
-// use a directory.
+// NewDirStore returns the Store in dir. It makes dir if needed; the parent must
+// exist. It removes what interrupted saves left behind. Only one DirStore at a time
+// may use a directory.
 func NewDirStore(dir string) (*DirStore, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("open client records: %w", err)
@@ -128,8 +129,8 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// MemStore is a Store in memory. The zero value is ready. Its content outlives
-// the servers that use it, so tests restart a server on it.
+// MemStore is a Store in memory, for tests. The zero value is ready. Its content
+// outlives the servers that use it, so that a test can restart a server on it.
 type MemStore struct {
 	mu   sync.Mutex
 	m    map[string][]byte

@@ -23,16 +23,17 @@ type Config struct {
 	Now   func() time.Time
 	Rand  io.Reader
 	Log   *slog.Logger
-	// Ended is called with state that ended without an
-	// operation that asked for it: a lease expired or a client is gone. It must
-	// neither wait nor call the Table.
+	// Ended gets opens that ended without an operation that asked for it: a lease
+	// expired or a client is gone. It must neither wait nor call the Table.
 	Ended func([]Ended)
-	// Forget is called when a session or client ended, likewise.
+	// Forget is called when a session or client has ended. It must neither wait nor
+	// call the Table.
 	Forget func(Forgotten)
 }
 
-// Ended is an open that ended: Owners' locks on the file are to be given up, each
-// followed by Table.Released, and then, if Release, the volume's hold on it.
+// Ended is an open that ended, and what is to be done about it on its volume. Unlock
+// the whole file for each of Owners, and call Table.Released after each. Then, if
+// Release is set, call Volume.Release.
 type Ended struct {
 	Volume  volume.Volume
 	Handle  volume.Handle
@@ -45,7 +46,7 @@ type Ended struct {
 type Forgotten struct {
 	Prefix  string
 	Volumes []volume.Volume // where it changed something since the start
-	Loaded  bool            // it is older than this start: it may have changed other volumes too
+	Loaded  bool            // it is older than this start, so it may have changed other volumes
 	Address string
 }
 
@@ -58,10 +59,10 @@ type Table struct {
 	clients  map[uint64]*Client // confirmed or not
 	owners   map[string]*ownerRecord
 	sessions map[xdr.SessionID]*Session
-	files    map[FileKey]*File
-	stateids map[[12]byte]any // *Open or *LockState
-	// releasing counts, per owner and file, locks that ended and that the volume
-	// has not given up yet.
+	files    map[FileKey]*file
+	stateids map[[12]byte]any // *open or *lockState
+	// releasing counts, per owner and file, the ended locks that the volume has not
+	// released yet.
 	releasing map[lockKey]int
 	addresses map[string]int // clients by Client.Address
 	nextID    uint64
@@ -69,7 +70,7 @@ type Table struct {
 	grace     struct {
 		active  bool
 		until   time.Time
-		waiting int // clients that must say RECLAIM_COMPLETE
+		waiting int // clients that must send RECLAIM_COMPLETE
 	}
 }
 
@@ -88,7 +89,7 @@ func New(cfg Config) (*Table, error) {
 		clients:  map[uint64]*Client{},
 		owners:   map[string]*ownerRecord{},
 		sessions: map[xdr.SessionID]*Session{},
-		files:    map[FileKey]*File{},
+		files:    map[FileKey]*file{},
 		stateids: map[[12]byte]any{},
 
 		releasing: map[lockKey]int{},
@@ -100,7 +101,8 @@ func New(cfg Config) (*Table, error) {
 	return t, nil
 }
 
-// random fills b; without randomness ids could repeat, so its failure is fatal to the request.
+// random fills b. Its failure is fatal to the request, since without randomness ids
+// could repeat.
 func (t *Table) random(b []byte) error {
 	if _, err := io.ReadFull(t.cfg.Rand, b); err != nil {
 		return fmt.Errorf("draw random id: %w", err)
@@ -148,9 +150,9 @@ func (t *Table) ourBoot(o [12]byte) bool {
 	return binary.BigEndian.Uint32(o[:]) == uint32(t.cfg.Boot)
 }
 
-// SlotPrefix begins OpID.Slot of everything that a client, and if session is
-// not zero that session, asks for.
-func SlotPrefix(client uint64, session xdr.SessionID) string {
+// slotPrefix is the beginning of OpID.Slot of all changes by a client, or, if session
+// is not zero, by that session.
+func slotPrefix(client uint64, session xdr.SessionID) string {
 	b := binary.BigEndian.AppendUint64(nil, client)
 	if session != (xdr.SessionID{}) {
 		b = append(b, session[:]...)

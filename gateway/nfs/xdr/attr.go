@@ -2,7 +2,8 @@
 
 package xdr
 
-// The attributes of files, RFC 8881 sections 5.8 to 5.14, RFC 7862 section 12, RFC 8275 and RFC 8276.
+// The attributes of files, RFC 8881 sections 5.8 to 5.14, RFC 7862 section 12, RFC
+// 8275 and RFC 8276.
 const (
 	FATTR4_SUPPORTED_ATTRS    uint32 = 0
 	FATTR4_TYPE               uint32 = 1

@@ -2,18 +2,18 @@
 
 package xdr
 
-// BitmapWords is how many 32-bit words of a bitmap are kept; it covers all
+// bitmapWords is how many 32-bit words of a bitmap are kept; it covers all
 // attributes and operations that RFC 8881, 7862, 8275 and 8276 define.
-const BitmapWords = 3
+const bitmapWords = 3
 
-// maxBitmapWords is how long a received bitmap may be; bits above BitmapWords
+// maxBitmapWords is how long a received bitmap may be; bits above bitmapWords
 // are read and remembered only as Extra.
 const maxBitmapWords = 64
 
 // Bitmap is a bitmap4 (RFC 8881 section 3.3.7), the form of attribute masks.
 type Bitmap struct {
-	Words [BitmapWords]uint32
-	Extra bool // bits beyond Words were set in what was decoded
+	words [bitmapWords]uint32
+	Extra bool // bits beyond words were set in what was decoded
 }
 
 // NewBitmap returns a bitmap of the given bits.
@@ -25,15 +25,15 @@ func NewBitmap(bits ...uint32) Bitmap {
 	return b
 }
 
-// Set adds bit n, which must be below 32*BitmapWords.
-func (b *Bitmap) Set(n uint32) { b.Words[n/32] |= 1 << (n % 32) }
+// Set adds bit n, which must be below 32*bitmapWords.
+func (b *Bitmap) Set(n uint32) { b.words[n/32] |= 1 << (n % 32) }
 
 // Clear removes bit n.
-func (b *Bitmap) Clear(n uint32) { b.Words[n/32] &^= 1 << (n % 32) }
+func (b *Bitmap) Clear(n uint32) { b.words[n/32] &^= 1 << (n % 32) }
 
 // Has tells whether bit n is set.
 func (b Bitmap) Has(n uint32) bool {
-	return n/32 < BitmapWords && b.Words[n/32]&(1<<(n%32)) != 0
+	return n/32 < bitmapWords && b.words[n/32]&(1<<(n%32)) != 0
 }
 
 // Empty tells whether no bit is set.
@@ -41,8 +41,8 @@ func (b Bitmap) Empty() bool { return b == Bitmap{} }
 
 // And returns the bits that are in both.
 func (b Bitmap) And(o Bitmap) Bitmap {
-	for i := range b.Words {
-		b.Words[i] &= o.Words[i]
+	for i := range b.words {
+		b.words[i] &= o.words[i]
 	}
 	b.Extra = b.Extra && o.Extra
 	return b
@@ -50,8 +50,8 @@ func (b Bitmap) And(o Bitmap) Bitmap {
 
 // Or returns the bits that are in either.
 func (b Bitmap) Or(o Bitmap) Bitmap {
-	for i := range b.Words {
-		b.Words[i] |= o.Words[i]
+	for i := range b.words {
+		b.words[i] |= o.words[i]
 	}
 	b.Extra = b.Extra || o.Extra
 	return b
@@ -59,8 +59,8 @@ func (b Bitmap) Or(o Bitmap) Bitmap {
 
 // Without returns the bits of b that are not in o.
 func (b Bitmap) Without(o Bitmap) Bitmap {
-	for i := range b.Words {
-		b.Words[i] &^= o.Words[i]
+	for i := range b.words {
+		b.words[i] &^= o.words[i]
 	}
 	return b
 }
@@ -72,8 +72,8 @@ func (d *Decoder) Bitmap() Bitmap {
 	for i := range n {
 		w := d.Uint32()
 		switch {
-		case i < BitmapWords:
-			b.Words[i] = w
+		case i < bitmapWords:
+			b.words[i] = w
 		case w != 0:
 			b.Extra = true
 		}
@@ -83,12 +83,12 @@ func (d *Decoder) Bitmap() Bitmap {
 
 // Bitmap appends a bitmap4 without trailing zero words.
 func (e *Encoder) Bitmap(b Bitmap) {
-	n := BitmapWords
-	for n > 0 && b.Words[n-1] == 0 {
+	n := bitmapWords
+	for n > 0 && b.words[n-1] == 0 {
 		n--
 	}
 	e.Uint32(uint32(n))
-	for _, w := range b.Words[:n] {
+	for _, w := range b.words[:n] {
 		e.Uint32(w)
 	}
 }

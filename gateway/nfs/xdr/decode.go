@@ -7,14 +7,14 @@ import (
 	"errors"
 )
 
-// ErrShort says that a message ended before the item that was to be decoded.
-var ErrShort = errors.New("xdr: message too short")
+// errShort says that a message ended before the item that was to be decoded.
+var errShort = errors.New("xdr: message too short")
 
 // ErrTooLong says that a variable-length item exceeds its limit.
 var ErrTooLong = errors.New("xdr: item exceeds its limit")
 
-// ErrBadBool says that a boolean was neither 0 nor 1.
-var ErrBadBool = errors.New("xdr: boolean is neither 0 nor 1")
+// errBadBool says that a boolean was neither 0 nor 1.
+var errBadBool = errors.New("xdr: boolean is neither 0 nor 1")
 
 // Decoder reads XDR items from one message. Its error is sticky. It is used by
 // one goroutine at a time.
@@ -51,7 +51,7 @@ func (d *Decoder) take(n int) []byte {
 		return nil
 	}
 	if n > len(d.buf)-d.off {
-		d.err = ErrShort
+		d.err = errShort
 		return nil
 	}
 	b := d.buf[d.off : d.off+n : d.off+n]
@@ -84,13 +84,13 @@ func (d *Decoder) Int64() int64 { return int64(d.Uint64()) }
 func (d *Decoder) Bool() bool {
 	v := d.Uint32()
 	if v > 1 {
-		d.Fail(ErrBadBool)
+		d.Fail(errBadBool)
 	}
 	return v == 1
 }
 
-// Fixed reads n bytes and their padding. The result aliases the message.
-func (d *Decoder) Fixed(n int) []byte {
+// fixed reads n bytes and their padding. The result aliases the message.
+func (d *Decoder) fixed(n int) []byte {
 	b := d.take(n)
 	d.take(pad(n))
 	if d.err != nil {
@@ -108,11 +108,11 @@ func (d *Decoder) Opaque(limit int) []byte {
 	if uint64(n) > uint64(limit) {
 		d.err = ErrTooLong
 		if int64(n) > int64(d.Len()) {
-			d.err = ErrShort
+			d.err = errShort
 		}
 		return nil
 	}
-	return d.Fixed(int(n))
+	return d.fixed(int(n))
 }
 
 // String reads variable-length bytes, at most limit, into a string.
@@ -126,7 +126,7 @@ func (d *Decoder) Count(limit, itemSize int) int {
 		return 0
 	}
 	if uint64(n)*uint64(itemSize) > uint64(d.Len()) {
-		d.err = ErrShort
+		d.err = errShort
 		return 0
 	}
 	if uint64(n) > uint64(limit) {

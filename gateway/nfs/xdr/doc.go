@@ -9,13 +9,14 @@
 // A Decoder never copies: the byte slices it returns alias the record they were
 // read from and live as long as that record. An Encoder takes large data by
 // reference (OpaqueRef) and yields net.Buffers, so that the payload of a READ or
-// WRITE is copied by the kernel only. Records are read into pooled buffers; who
-// got a Buffer calls Free once, when nothing aliases it any more.
+// WRITE is copied by the kernel only. Records are read into pooled buffers. The owner
+// of a Buffer calls Free once, when nothing aliases it any more.
 //
 // # Rules
 //
-//  1. A length that was received is compared with a limit before anything is
+//   - xdr-1. A length that was received is compared with a limit before anything is
 //     allocated for it.
-//  2. A Decoder's error is sticky: after the first one every method returns zero
-//     values, and Err tells. Callers check Err before they act on what they decoded.
+//   - xdr-2. A Decoder's error is sticky: after the first one every method returns
+//     zero values, and Err returns the error. Callers check Err before they use what
+//     they decoded.
 package xdr

@@ -34,9 +34,6 @@ func (e *Encoder) Reset() {
 // Len returns the length of the message in bytes, referenced data included.
 func (e *Encoder) Len() int { return len(e.buf) + e.refLen }
 
-// Refs tells whether the message refers to data outside of the Encoder.
-func (e *Encoder) Refs() bool { return len(e.refs) > 0 }
-
 // Mark is a position in a message.
 type Mark struct{ buf, refs, refLen int }
 
@@ -72,8 +69,8 @@ func (e *Encoder) Bool(v bool) {
 	}
 }
 
-// Fixed appends bytes and their padding, without a length.
-func (e *Encoder) Fixed(b []byte) {
+// fixed appends bytes and their padding, without a length.
+func (e *Encoder) fixed(b []byte) {
 	e.buf = append(e.buf, b...)
 	e.buf = append(e.buf, zeros[:pad(len(b))]...)
 }
@@ -81,7 +78,7 @@ func (e *Encoder) Fixed(b []byte) {
 // Opaque appends variable-length bytes.
 func (e *Encoder) Opaque(b []byte) {
 	e.Uint32(uint32(len(b)))
-	e.Fixed(b)
+	e.fixed(b)
 }
 
 // String appends a string.
@@ -91,8 +88,8 @@ func (e *Encoder) String(s string) {
 	e.buf = append(e.buf, zeros[:pad(len(s))]...)
 }
 
-// OpaqueRef appends variable-length bytes by reference: b must not change until
-// the message was written.
+// OpaqueRef appends variable-length bytes by reference. b must not change until the
+// message was written.
 func (e *Encoder) OpaqueRef(b []byte) {
 	e.Uint32(uint32(len(b)))
 	if len(b) > 0 {
@@ -102,7 +99,7 @@ func (e *Encoder) OpaqueRef(b []byte) {
 	e.buf = append(e.buf, zeros[:pad(len(b))]...)
 }
 
-// Raw appends bytes as they are; b holds whole XDR items.
+// Raw appends b as it is. b consists of whole XDR items.
 func (e *Encoder) Raw(b []byte) { e.buf = append(e.buf, b...) }
 
 // Bytes returns the message as one slice: the Encoder's own buffer if nothing

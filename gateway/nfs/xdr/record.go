@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// Buffer is a pooled byte slice. Its holder calls Free once.
+// Buffer is a pooled byte slice. Its owner calls Free once.
 type Buffer struct {
 	B     []byte
 	class int
@@ -38,7 +38,8 @@ func NewBuffer(n int) *Buffer {
 	return &Buffer{B: make([]byte, n, 1<<class), class: class}
 }
 
-// Free gives the buffer back; nothing may alias it any more. A nil Buffer is allowed.
+// Free puts the buffer back into the pool. Nothing may alias it any more. A nil Buffer
+// is allowed.
 func (b *Buffer) Free() {
 	if b == nil || b.class < 0 {
 		return
@@ -76,7 +77,7 @@ func ReadRecord(r io.Reader, limit int) (*Buffer, error) {
 			buf.Free()
 			return nil, fmt.Errorf("rpc record: more than %d bytes: %w", limit, ErrTooLong)
 		}
-		// The room that a mark asks for is given only to who sends more than the mark.
+		// The whole record gets memory only if its peer sends more than the mark.
 		for end := have + n; have < end || buf == nil; {
 			to := end
 			if have < firstPiece {

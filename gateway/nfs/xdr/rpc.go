@@ -7,8 +7,8 @@ import "errors"
 // ErrNotCall says that a message is no RPC call.
 var ErrNotCall = errors.New("rpc: message is not a call")
 
-// ErrNotReply says that a message is no RPC reply.
-var ErrNotReply = errors.New("rpc: message is not a reply")
+// errNotReply says that a message is no RPC reply.
+var errNotReply = errors.New("rpc: message is not a reply")
 
 // Constants of ONC RPC, RFC 5531 section 9.
 const (
@@ -160,7 +160,7 @@ type ReplyHeader struct {
 func (d *Decoder) ReplyHeader() ReplyHeader {
 	h := ReplyHeader{XID: d.Uint32()}
 	if d.Uint32() != RPC_REPLY {
-		d.Fail(ErrNotReply)
+		d.Fail(errNotReply)
 		return h
 	}
 	if h.Denied = d.Uint32() == MSG_DENIED; h.Denied {

@@ -27,14 +27,14 @@ var (
 // Stateid reads a stateid4.
 func (d *Decoder) Stateid() Stateid {
 	s := Stateid{Seqid: d.Uint32()}
-	copy(s.Other[:], d.Fixed(12))
+	copy(s.Other[:], d.fixed(12))
 	return s
 }
 
 // Stateid appends a stateid4.
 func (e *Encoder) Stateid(s Stateid) {
 	e.Uint32(s.Seqid)
-	e.Fixed(s.Other[:])
+	e.fixed(s.Other[:])
 }
 
 // SessionID is a sessionid4.
@@ -42,21 +42,21 @@ type SessionID [16]byte
 
 // SessionID reads a sessionid4.
 func (d *Decoder) SessionID() (id SessionID) {
-	copy(id[:], d.Fixed(len(id)))
+	copy(id[:], d.fixed(len(id)))
 	return id
 }
 
 // SessionID appends a sessionid4.
-func (e *Encoder) SessionID(id SessionID) { e.Fixed(id[:]) }
+func (e *Encoder) SessionID(id SessionID) { e.fixed(id[:]) }
 
 // Verifier reads a verifier4.
 func (d *Decoder) Verifier() (v [8]byte) {
-	copy(v[:], d.Fixed(len(v)))
+	copy(v[:], d.fixed(len(v)))
 	return v
 }
 
 // Verifier appends a verifier4.
-func (e *Encoder) Verifier(v [8]byte) { e.Fixed(v[:]) }
+func (e *Encoder) Verifier(v [8]byte) { e.fixed(v[:]) }
 
 // Time reads an nfstime4. Nanoseconds of a second or more are an error.
 func (d *Decoder) Time() time.Time {

@@ -59,7 +59,7 @@ func TestRoundTrip(t *testing.T) {
 	if a := d.ChannelAttrs(); a != (ChannelAttrs{1, 2, 3, 4, 5, 6}) || d.Err() != nil || d.Len() != 0 {
 		t.Fatal(a, d.Err(), d.Len())
 	}
-	if d.Uint32() != 0 || !errors.Is(d.Err(), ErrShort) {
+	if d.Uint32() != 0 || !errors.Is(d.Err(), errShort) {
 		t.Fatal("read beyond the end")
 	}
 }
@@ -70,14 +70,14 @@ func TestHostileLengths(t *testing.T) {
 		read func(*Decoder)
 		want error
 	}{
-		"opaque beyond the end":   {[]byte{0, 0, 0, 9, 1}, func(d *Decoder) { d.Opaque(100) }, ErrShort},
-		"opaque of 4 GiB":         {[]byte{255, 255, 255, 255}, func(d *Decoder) { d.Opaque(100) }, ErrShort},
+		"opaque beyond the end":   {[]byte{0, 0, 0, 9, 1}, func(d *Decoder) { d.Opaque(100) }, errShort},
+		"opaque of 4 GiB":         {[]byte{255, 255, 255, 255}, func(d *Decoder) { d.Opaque(100) }, errShort},
 		"opaque above its limit":  {[]byte{0, 0, 0, 4, 1, 2, 3, 4}, func(d *Decoder) { d.Opaque(3) }, ErrTooLong},
-		"array of 4 G items":      {[]byte{255, 255, 255, 255}, func(d *Decoder) { d.Count(1<<31, 16) }, ErrShort},
+		"array of 4 G items":      {[]byte{255, 255, 255, 255}, func(d *Decoder) { d.Count(1<<31, 16) }, errShort},
 		"array above its limit":   {[]byte{0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0}, func(d *Decoder) { d.Count(1, 4) }, ErrTooLong},
-		"boolean 2":               {[]byte{0, 0, 0, 2}, func(d *Decoder) { d.Bool() }, ErrBadBool},
+		"boolean 2":               {[]byte{0, 0, 0, 2}, func(d *Decoder) { d.Bool() }, errBadBool},
 		"a second of nanoseconds": {[]byte{7: 0, 8: 0x3b, 9: 0x9a, 10: 0xca, 11: 0}, func(d *Decoder) { d.Time() }, ErrBadTime},
-		"padding is missing":      {[]byte{0, 0, 0, 1, 1}, func(d *Decoder) { d.Opaque(4) }, ErrShort},
+		"padding is missing":      {[]byte{0, 0, 0, 1, 1}, func(d *Decoder) { d.Opaque(4) }, errShort},
 	}
 	for name, c := range cases {
 		d := NewDecoder(c.in)

@@ -11,6 +11,14 @@ import (
 	"github.com/weir-storage/weir/volume/locktable"
 )
 
+// lockedEngine is an engine with locks: the whole contract, for its suite.
+type lockedEngine struct {
+	*Engine
+	*lockTable
+}
+
+func withLocks(e *Engine) volume.Volume { return lockedEngine{e, &lockTable{engine: e}} }
+
 // lockTable is the volume.Locker of an engine that is alone: the locks of this
 // process, in memory, without a grace period.
 type lockTable struct {
@@ -58,13 +66,4 @@ func (l *lockTable) run(ctx context.Context, op string, h volume.Handle, lock vo
 		return conflict
 	}
 	return err
-}
-
-// releaseFiles drops the locks on files that are gone.
-func (l *lockTable) releaseFiles(hs []volume.Handle) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, h := range hs {
-		l.table.ReleaseFile(h)
-	}
 }

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// clients says who may use which volume. Every NFS request is checked against it. An admission with
+// a node counts only while that node has its attachment. View.mu guards it.
+type clients struct {
+	admitted map[clientKey]federation.Admission // of this site
+	attached map[Node]attachment                // of this site
+	all      map[string]bool                    // names of all sites' admissions
+	users    map[siteKey]int                    // how many of them each site has
+	detached map[Node]federation.Revision       // see Detach
+	oldest   federation.Revision                // of detached; 0: there is none
+}
+
+// Node is a node of this site's cluster, as a user of one volume.
+type Node struct{ Volume, Node string }
+
+// Use is what the view says of one client's use of one volume, all of one moment.
+type Use struct {
+	// Record is the volume's desired state; nil: there is none that could be read.
+	Record *federation.Volume
+	// Synced: the view has had everything once. Before that, what is missing here may exist.
+	Synced bool
+	// Admitted: an admission of the client is in force. Access says for what.
+	Admitted bool
+	Access   federation.Access
+	// Recorded is the admission as it was written, in force or not; nil: there is none.
+	Recorded *federation.Admission
+}
+
+type clientKey struct {
+	volume string
+	client netip.Addr
+}
+
+type siteKey struct{ volume, site string }
+
+type attachment struct {
+	access   federation.Access
+	revision federation.Revision
+}
+
+func newClients() clients {
+	return clients{admitted: map[clientKey]federation.Admission{}, attached: map[Node]attachment{}, all: map[string]bool{},
+		users: map[siteKey]int{}, detached: map[Node]federation.Revision{}}
+}
+
+// names calls f with every record that is kept of clients.
+func (c *clients) names(site string, f func(federation.Kind, string)) {
+	for name := range c.all {
+		f(federation.KindAdmission, name)
+	}
+	for n := range c.attached {
+		f(federation.KindAttachment, site+"/"+n.Volume+"/"+n.Node)
+	}
+}
+
+// apply takes in a record, and returns the site that it is about. own is the view's site.
+func (c *clients) apply(e federation.Event, own string) (site string) {
+	parts := strings.SplitN(e.Name, "/", 3)
+	if len(parts) != 3 {
+		return "" // the registry has no such names
+	}
+	site, volume, who := parts[0], parts[1], parts[2]
+	switch {
+	case e.Err != nil: // view-2
+	case e.Kind == federation.KindAttachment && site != own:
+	case e.Kind == federation.KindAttachment && e.Attachment == nil:
+		delete(c.attached, Node{volume, who})
+	case e.Kind == federation.KindAttachment:
+		c.attached[Node{volume, who}] = attachment{e.Attachment.Access, e.Revision}
+	default:
+		c.admit(e, volume, site)
+		if addr, err := netip.ParseAddr(who); site == own && err == nil {
+			put(c.admitted, clientKey{volume, addr}, e.Admission)
+		}
+	}
+	return site
+}
+
+// admit counts an admission, of any site.
+func (c *clients) admit(e federation.Event, volume, site string) {
+	k := siteKey{volume, site}
+	switch is := e.Admission != nil; {
+	case is == c.all[e.Name]:
+	case is:
+		c.all[e.Name] = true
+		c.users[k]++
+	default:
+		delete(c.all, e.Name)
+		if c.users[k]--; c.users[k] == 0 {
+			delete(c.users, k)
+		}
+	}
+}
+
+// use returns what a client may do with a volume.
+func (c *clients) use(volume string, client netip.Addr) (access federation.Access, recorded *federation.Admission, ok bool) {
+	a, there := c.admitted[clientKey{volume, client}]
+	switch {
+	case !there:
+		return "", nil, false
+	case a.Node == "":
+		return a.Access, &a, true
+	}
+	n, ok := c.inForce(Node{volume, a.Node})
+	access = a.Access
+	if access == federation.ReadWrite {
+		access = n.access
+	}
+	return access, &a, ok
+}
+
+// inForce returns a node's attachment; false: it has none, or one that Detach ended.
+func (c *clients) inForce(n Node) (attachment, bool) {
+	a, ok := c.attached[n]
+	return a, ok && a.revision > c.detached[n]
+}
+
+// heard forgets of detached what the watch has told by now.
+func (c *clients) heard(rev federation.Revision) {
+	if len(c.detached) == 0 || rev < c.oldest {
+		return
+	}
+	c.oldest = 0
+	for n, until := range c.detached {
+		a, there := c.attached[n]
+		if until <= rev && (!there || a.revision > until) {
+			delete(c.detached, n)
+		} else if c.oldest == 0 || until < c.oldest {
+			c.oldest = until
+		}
+	}
+}
+
+// Use returns what the view says of a client's use of a volume at this site.
+func (v *View) Use(volume string, client netip.Addr) (u Use) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if e := v.volumes.all[volume]; e != nil {
+		u.Record = e.Record
+	}
+	u.Synced = v.synced
+	u.Access, u.Recorded, u.Admitted = v.clients.use(volume, client)
+	return u
+}
+
+// Uses returns the uses of all volumes with a record to which the client is admitted at this site,
+// by UUID.
+func (v *View) Uses(client netip.Addr) (out []Use) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for k := range v.clients.admitted {
+		e := v.volumes.all[k.volume]
+		if k.client != client || e == nil || e.Record == nil {
+			continue
+		}
+		if access, recorded, ok := v.clients.use(k.volume, client); ok {
+			out = append(out, Use{Record: e.Record, Synced: v.synced, Admitted: true, Access: access, Recorded: recorded})
+		}
+	}
+	slices.SortFunc(out, func(a, b Use) int { return strings.Compare(a.Record.UUID, b.Record.UUID) })
+	return out
+}
+
+// Addresses returns the addresses with which a node is admitted to a volume, in force or not, sorted.
+func (v *View) Addresses(n Node) (out []netip.Addr) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for k, a := range v.clients.admitted {
+		if k.volume == n.Volume && a.Node == n.Node {
+			out = append(out, k.client)
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out
+}
+
+// HasAddress finds a node other than this one that has an address: some volume is attached to that
+// node, and the node is admitted to the volume with the address.
+func (v *View) HasAddress(client netip.Addr, except string) (other Node, found bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for k, a := range v.clients.admitted {
+		if k.client != client || a.Node == "" || a.Node == except {
+			continue
+		}
+		if n := (Node{k.volume, a.Node}); !found || n.Volume < other.Volume {
+			if _, ok := v.clients.inForce(n); ok {
+				other, found = n, true
+			}
+		}
+	}
+	return other, found
+}
+
+// MayUse reports whether the gateways of a site may use a volume: the site is to have a copy, or it
+// has an admission of a client.
+func (v *View) MayUse(volume, site string) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if e := v.volumes.all[volume]; e != nil && e.Record != nil && slices.Contains(e.Record.Sites, site) {
+		return true
+	}
+	return v.clients.users[siteKey{volume, site}] > 0
+}
+
+// Detach notes that a node had no attachment at that revision, as read from the registry with a
+// quorum (view-4). The watch may not have told it yet. It closes no channel.
+func (v *View) Detach(n Node, rev federation.Revision) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	c := &v.clients
+	c.detached[n] = max(c.detached[n], rev)
+	if c.oldest == 0 || rev < c.oldest {
+		c.oldest = rev
+	}
+}
+
+// Attach takes Detach back: the node has an attachment, as read from the registry with a quorum.
+func (v *View) Attach(n Node) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.clients.detached, n)
+}

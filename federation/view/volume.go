@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// Volume is what the registry has about one volume. It is never modified.
+type Volume struct {
+	UUID string
+	// Record is the desired state; nil: there is none that could be read.
+	Record *federation.Volume
+	// Revision is Record's, or with Problem that of the record that cannot be read.
+	Revision federation.Revision
+	// Problem says why the present record cannot be read. Record is then the last readable one.
+	Problem error
+	// Control has no history here. nil: no gateway ever led the volume.
+	Control *federation.Control
+	// Observed is by gateway.
+	Observed map[string]*federation.Observed
+	// Claims are by "site/namespace/name".
+	Claims map[string]federation.Claim
+
+	wrapped map[string]bool // sites for which the data key is wrapped; nil: there is no keyring
+	noted   bool            // Record comes from Note, and the watch has not told it yet
+}
+
+// Name is the volume's name in the federation; empty without a Record.
+func (v *Volume) Name() string {
+	if v.Record == nil {
+		return ""
+	}
+	return v.Record.Name
+}
+
+// IsAt reports whether a site is to have a copy, or has a member.
+func (v *Volume) IsAt(site string) bool {
+	return v.Record != nil && slices.Contains(v.Record.Sites, site) ||
+		v.Control != nil && slices.ContainsFunc(v.Control.Members, func(m federation.Member) bool { return m.Site == site })
+}
+
+// ClaimsOf returns the claims of one site, or of all sites for "", by site, namespace and name.
+func (v *Volume) ClaimsOf(site string) (out []federation.Claim) {
+	for _, k := range slices.Sorted(maps.Keys(v.Claims)) {
+		if c := v.Claims[k]; site == "" || c.Site == site {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// ObservedByHome is what the present home reported; nil: nothing yet.
+func (v *Volume) ObservedByHome() *federation.Observed {
+	if v.Control == nil {
+		return nil
+	}
+	return v.Observed[v.Control.Home.Gateway]
+}
+
+// Volume returns what is known of a volume; nil: nothing.
+func (v *View) Volume(uuid string) *Volume {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.volumes.all[uuid]
+}
+
+// Record returns a volume's desired state; false: there is none that could be read.
+func (v *View) Record(uuid string) (federation.Volume, bool) {
+	if e := v.Volume(uuid); e != nil && e.Record != nil {
+		return *e.Record, true
+	}
+	return federation.Volume{}, false
+}
+
+// Named finds a volume with a Record by its name or UUID; nil: there is none.
+func (v *View) Named(name string) *Volume {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if uuid, ok := v.volumes.byName[name]; ok {
+		name = uuid
+	}
+	if e := v.volumes.all[name]; e != nil && e.Record != nil {
+		return e
+	}
+	return nil
+}
+
+// Volumes returns all volumes of which anything is known, by UUID, and whether the view is synced.
+func (v *View) Volumes() (_ []*Volume, synced bool) {
+	v.mu.RLock()
+	out := slices.Collect(maps.Values(v.volumes.all))
+	synced = v.synced
+	v.mu.RUnlock()
+	slices.SortFunc(out, func(a, b *Volume) int { return strings.Compare(a.UUID, b.UUID) })
+	return out, synced
+}
+
+// Home returns a volume's home gateway and epoch; "" and 0: no gateway ever led it.
+func (v *View) Home(uuid string) (gateway string, epoch uint64) {
+	if e := v.Volume(uuid); e != nil && e.Control != nil {
+		return e.Control.Home.Gateway, e.Control.Epoch
+	}
+	return "", 0
+}
+
+// IsMember reports whether a log, with that incarnation, is a member of the volume.
+func (v *View) IsMember(uuid string, log federation.Member) bool {
+	e := v.Volume(uuid)
+	return e != nil && e.Control != nil && e.Control.IsMember(log)
+}
+
+// Reign is Home with a context that ends when the view hears of another epoch, or of no control
+// record any more. Without a home the context is the background's.
+func (v *View) Reign(uuid string) (gateway string, epoch uint64, over context.Context) {
+	v.mu.RLock()
+	e, r := v.volumes.all[uuid], v.volumes.reigns[uuid]
+	v.mu.RUnlock()
+	if r.over != nil && e != nil && e.Control != nil {
+		return e.Control.Home.Gateway, e.Control.Epoch, r.over
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	e = v.volumes.all[uuid]
+	if e == nil || e.Control == nil {
+		return "", 0, context.Background()
+	}
+	return e.Control.Home.Gateway, e.Control.Epoch, v.volumes.reign(uuid)
+}
+
+// Keyring returns the sites for which a volume's data key is wrapped; false: there is no keyring.
+func (v *View) Keyring(uuid string) (sites map[string]bool, known bool) {
+	e := v.Volume(uuid)
+	if e == nil || e.wrapped == nil {
+		return nil, false
+	}
+	return e.wrapped, true
+}
+
+// Keyless returns the public keys of those sites of a volume that have one and for which the data
+// key is not wrapped; nil: none, or there is no keyring.
+func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	e := v.volumes.all[of.UUID]
+	if e == nil || e.wrapped == nil {
+		return nil
+	}
+	for _, s := range of.Sites {
+		if public := v.sites.all[s].WrapKey; !e.wrapped[s] && len(public) > 0 {
+			if out == nil {
+				out = map[string][]byte{}
+			}
+			out[s] = public
+		}
+	}
+	return out
+}
+
+// Note takes in a desired state that this process has just written, and its revision (view-3). It
+// calls no listener and closes no channel.
+func (v *View) Note(r federation.Volume, rev federation.Revision) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if e := v.volumes.all[r.UUID]; e == nil || rev > e.Revision {
+		v.volumes.set(r.UUID, &r, rev, nil, true)
+	}
+}
+
+// Claimed returns the volumes that an object of this site's cluster has a claim on, by UUID.
+func (v *View) Claimed(namespace, name string) []string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return slices.Sorted(maps.Keys(v.volumes.claims[namespace+"/"+name]))
+}
+
+// Claims returns "namespace/name" of all objects of this site's cluster with a claim, sorted.
+func (v *View) Claims() []string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return slices.Sorted(maps.Keys(v.volumes.claims))
+}
+
+// Promised returns how much of a site's capacity volumes may take, and how many have a copy there.
+// A deleted volume counts until it is purged, for its data is still there.
+func (v *View) Promised(site string) (federation.Bytes, int32) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	l := v.volumes.loads[site]
+	return l.promised, l.copies
+}

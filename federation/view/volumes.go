@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"context"
+	"maps"
+	"strings"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// volumes are all volumes, with what is counted over them. View.mu guards it.
+type volumes struct {
+	all    map[string]*Volume
+	byName map[string]string          // UUID by name
+	loads  map[string]load            // by site
+	claims map[string]map[string]bool // UUIDs by namespace/name of this site's objects
+	reigns map[string]reign           // of volumes for which somebody asked
+}
+
+// load is what volumes take of a site.
+type load struct {
+	promised federation.Bytes
+	copies   int32
+}
+
+// reign is a context that ends with a volume's epoch.
+type reign struct {
+	over context.Context
+	end  context.CancelFunc
+}
+
+func newVolumes() volumes {
+	return volumes{all: map[string]*Volume{}, byName: map[string]string{}, loads: map[string]load{},
+		claims: map[string]map[string]bool{}, reigns: map[string]reign{}}
+}
+
+// names calls f with every record that is kept of volumes.
+func (vs *volumes) names(f func(federation.Kind, string)) {
+	for uuid, v := range vs.all {
+		if v.Record != nil || v.Problem != nil {
+			f(federation.KindVolume, uuid)
+		}
+		if v.Control != nil {
+			f(federation.KindControl, uuid)
+		}
+		if v.wrapped != nil {
+			f(federation.KindKeyring, uuid)
+		}
+		for g := range v.Observed {
+			f(federation.KindObserved, uuid+"/"+g)
+		}
+		for c := range v.Claims {
+			f(federation.KindClaim, uuid+"/"+c)
+		}
+	}
+}
+
+// apply takes in a record of a volume, and returns the volume before and after it. listing: the
+// event is part of a new watch's list.
+func (vs *volumes) apply(e federation.Event, site string, listing bool) (before, after *Volume) {
+	uuid, rest, _ := strings.Cut(e.Name, "/")
+	before = vs.all[uuid]
+	switch {
+	case e.Kind == federation.KindVolume:
+		if before == nil || !before.noted || listing || e.Revision >= before.Revision {
+			vs.set(uuid, e.Volume, e.Revision, e.Err, false)
+		}
+	case e.Err != nil: // view-2
+	default:
+		next := Volume{UUID: uuid}
+		if before != nil {
+			next = *before
+		}
+		switch e.Kind {
+		case federation.KindControl:
+			vs.control(&next, e.Control)
+		case federation.KindObserved:
+			next.Observed = with(next.Observed, rest, e.Observed, e.Observed != nil)
+		case federation.KindClaim:
+			vs.claim(uuid, rest, site, e.Deleted)
+			var c federation.Claim
+			if e.Claim != nil {
+				c = *e.Claim
+			}
+			next.Claims = with(next.Claims, rest, c, e.Claim != nil)
+		case federation.KindKeyring:
+			next.wrapped = wrappedFor(e.Keyring)
+		}
+		vs.put(&next)
+	}
+	return before, vs.all[uuid]
+}
+
+// with returns a copy of m that has key with that value, or lacks it.
+func with[T any](m map[string]T, key string, value T, there bool) map[string]T {
+	out := make(map[string]T, len(m)+1)
+	maps.Copy(out, m)
+	delete(out, key)
+	if there {
+		out[key] = value
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// set replaces a volume's record. r is nil for a deletion, and with problem for a record that cannot
+// be read.
+func (vs *volumes) set(uuid string, r *federation.Volume, rev federation.Revision, problem error, noted bool) {
+	next := Volume{UUID: uuid}
+	if old := vs.all[uuid]; old != nil {
+		next = *old
+	}
+	next.Revision, next.Problem, next.noted = rev, problem, noted
+	if problem == nil {
+		if next.Record != nil {
+			vs.count(*next.Record, -1)
+			delete(vs.byName, next.Record.Name)
+		}
+		if next.Record = r; r != nil {
+			vs.count(*r, 1)
+			vs.byName[r.Name] = uuid
+		}
+	}
+	vs.put(&next)
+}
+
+// put keeps a volume, or drops it when nothing is known of it any more.
+func (vs *volumes) put(v *Volume) {
+	if v.Record == nil && v.Problem == nil && v.Control == nil && len(v.Observed) == 0 && len(v.Claims) == 0 && v.wrapped == nil {
+		delete(vs.all, v.UUID)
+		return
+	}
+	vs.all[v.UUID] = v
+}
+
+// count adds a volume to the loads of its sites, or takes it away.
+func (vs *volumes) count(r federation.Volume, sign int32) {
+	for _, s := range r.Sites {
+		l := vs.loads[s]
+		l.promised += r.Spec.Size * federation.Bytes(sign)
+		if l.copies += sign; l.copies == 0 {
+			delete(vs.loads, s)
+		} else {
+			vs.loads[s] = l
+		}
+	}
+}
+
+// control sets a control record without its history, which may be long and nobody here asks for.
+func (vs *volumes) control(next *Volume, c *federation.Control) {
+	old := next.Control
+	next.Control = nil
+	if c != nil {
+		short := *c
+		short.History = nil
+		next.Control = &short
+	}
+	if r, asked := vs.reigns[next.UUID]; asked && (c == nil || old == nil || old.Epoch != c.Epoch) {
+		r.end()
+		delete(vs.reigns, next.UUID)
+	}
+}
+
+// reign returns the context of a volume's present epoch. Most volumes never need one.
+func (vs *volumes) reign(uuid string) context.Context {
+	r, ok := vs.reigns[uuid]
+	if !ok {
+		r.over, r.end = context.WithCancel(context.Background())
+		vs.reigns[uuid] = r
+	}
+	return r.over
+}
+
+// claim keeps the index of this site's claims; name is "site/namespace/name".
+func (vs *volumes) claim(uuid, name, site string, deleted bool) {
+	at, claim, _ := strings.Cut(name, "/")
+	switch {
+	case at != site:
+	case !deleted && vs.claims[claim] == nil:
+		vs.claims[claim] = map[string]bool{uuid: true}
+	case !deleted:
+		vs.claims[claim][uuid] = true
+	default:
+		delete(vs.claims[claim], uuid)
+		if len(vs.claims[claim]) == 0 {
+			delete(vs.claims, claim)
+		}
+	}
+}
+
+// wrappedFor returns the sites that have a key in the keyring; nil: there is no keyring.
+func wrappedFor(k *federation.Keyring) map[string]bool {
+	if k == nil {
+		return nil
+	}
+	out := make(map[string]bool, len(k.Wrapped))
+	for s, w := range k.Wrapped {
+		out[s] = len(w) > 0
+	}
+	return out
+}
