@@ -18,8 +18,9 @@ import (
 	"github.com/weir-storage/weir/pki"
 )
 
-// certificates: with the rights that the chart gives, `weir setup` makes a trial's certificates, and
-// the operator renews them when most of their time is over; it reads and writes no other Secret.
+// certificates: with the rights that the chart gives, `weir setup` makes a trial's certificates,
+// and the operator renews them when most of their time is over; it reads and writes no other
+// Secret.
 func (c cluster) certificates(t *testing.T) {
 	ctx, now := t.Context(), time.Now()
 	issuer := func(account string) issuing.Issuer {
