@@ -30,11 +30,9 @@ import (
 // contents reconciles GeoVolumeContents.
 type contents struct {
 	*operator
-	// unplaced are volumes that no choice of sites satisfies: they are looked at when a site
-	// changes.
+	// unplaced are volumes that no choice of sites satisfies: they are looked at when a site changes.
 	unplaced sync.Map
-	// placing is held from when room is looked for to when it is reserved: two volumes do not find
-	// the same room.
+	// placing is held from when room is looked for to when it is reserved: two volumes do not find the same room.
 	placing sync.Mutex
 }
 
@@ -56,8 +54,7 @@ func (r *contents) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// listen has volumes reconciled when the registry tells of them. Those that there are already are
-// told of at once: they may have no object.
+// listen has volumes reconciled when the registry tells of them. Those that there are already are told of at once: they may have no object.
 func (r *contents) listen(q queue) {
 	r.rollout.perhaps = func(uuid string) { q.Add(request(uuid)) }
 	r.mirror.listen(func(n notice) {
@@ -93,8 +90,7 @@ type content struct {
 	seen *entry
 	// trouble: the wish cannot be fulfilled, while the volume lives on as it is.
 	trouble *plan.Verdict
-	// policy is the generation of the policy that the record is made by; taking: it waits for its
-	// turn.
+	// policy is the generation of the policy that the record is made by; taking: it waits for its turn.
 	policy int64
 	taking bool
 	// gone: the object was let go; there is no status to write.
@@ -108,8 +104,7 @@ func (c *content) record() *federation.Volume {
 	return c.seen.volume
 }
 
-// wasOwned tells an object of this cluster's own volume from one in whose spec somebody wrote that
-// it is.
+// wasOwned tells an object of this cluster's own volume from one in whose spec somebody wrote that it is.
 func (c *content) wasOwned() bool {
 	ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady)
 	return hasFinalizer(c.GeoVolumeContent) || ready != nil && ready.Reason == v1alpha1.ReasonSuperseded
@@ -178,8 +173,8 @@ func (r *contents) own(ctx context.Context, c *content) error {
 	return r.claims(ctx, c)
 }
 
-// wished: while there is the GeoVolume that made the volume, its wish counts. An edit of the
-// content is undone before it reaches the registry, where growth, for one, could not be taken back.
+// wished: while there is the GeoVolume that made the volume, its wish counts. An edit of the content is undone before it reaches the registry,
+// where growth, for one, could not be taken back.
 func (r *contents) wished(ctx context.Context, c *content) error {
 	namespace, name, ok := strings.Cut(c.Spec.FederationName, ".")
 	if !ok {
@@ -204,8 +199,8 @@ func (r *contents) wished(ctx context.Context, c *content) error {
 	return r.setSpec(ctx, c.GeoVolumeContent, want)
 }
 
-// absent: there is no object. It is made when the volume concerns this cluster. The claims of
-// PersistentVolumeClaims are those of the object that the CSI controller made, and end with it.
+// absent: there is no object. It is made when the volume concerns this cluster. The claims of PersistentVolumeClaims are those of the object that
+// the CSI controller made, and end with it.
 func (r *contents) absent(ctx context.Context, uuid string) error {
 	r.rollout.end(uuid)
 	r.unplaced.Delete(uuid)
@@ -244,8 +239,8 @@ func (r *contents) drop(ctx context.Context, c *content) error {
 	return err
 }
 
-// mirrored is the spec of a volume as the registry has it, with the claims of this cluster. All
-// fields of the policy are given: it comes out the same should this cluster become the owner.
+// mirrored is the spec of a volume as the registry has it, with the claims of this cluster. All fields of the policy are given: it comes out the
+// same should this cluster become the owner.
 func (r *contents) mirrored(e *entry, old []v1alpha1.ClaimReference) v1alpha1.GeoVolumeContentSpec {
 	v := e.volume
 	policy := plan.Describe(v.Spec)
@@ -260,9 +255,8 @@ func (r *contents) mirrored(e *entry, old []v1alpha1.ClaimReference) v1alpha1.Ge
 	}
 }
 
-// references are the claims of this cluster: those of GeoVolumes as the registry has them, since
-// the operator has written them there, and those of PersistentVolumeClaims as the CSI controller
-// has written them here.
+// references are the claims of this cluster: those of GeoVolumes as the registry has them, since the operator has written them there, and
+// those of PersistentVolumeClaims as the CSI controller has written them here.
 func (r *contents) references(e *entry, old []v1alpha1.ClaimReference) []v1alpha1.ClaimReference {
 	var out []v1alpha1.ClaimReference
 	for _, c := range old {

@@ -17,8 +17,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// obey: another decides. The spec is kept equal to the registry's, and goes when the volume no
-// longer concerns this cluster.
+// obey: another decides. The spec is kept equal to the registry's, and goes when the volume no longer concerns this cluster.
 func (r *contents) obey(ctx context.Context, c *content) error {
 	if err := r.adopt(ctx, c.GeoVolumeContent); err != nil {
 		return err // a mirror, whoever made it
@@ -33,8 +32,7 @@ func (r *contents) obey(ctx context.Context, c *content) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	// Somebody here changed it, if it changed since it was last looked at, and the owner's word did
-	// not.
+	// Somebody here changed it, if it changed since it was last looked at, and the owner's word did not.
 	edited := c.Status.ObservedGeneration != 0 && c.Generation != c.Status.ObservedGeneration && c.Status.VolumeGeneration == int64(c.seen.volume.Generation)
 	if err := r.setSpec(ctx, c.GeoVolumeContent, want); err != nil {
 		return err
@@ -48,8 +46,7 @@ func (r *contents) obey(ctx context.Context, c *content) error {
 	return nil
 }
 
-// promote: the ownership came to this cluster. What the registry has is its wish from now on, until
-// a person changes it.
+// promote: the ownership came to this cluster. What the registry has is its wish from now on, until a person changes it.
 func (r *contents) promote(ctx context.Context, c *content) error {
 	want := r.mirrored(c.seen, c.Spec.Claims)
 	if err := r.setSpec(ctx, c.GeoVolumeContent, want); err != nil {
@@ -58,8 +55,7 @@ func (r *contents) promote(ctx context.Context, c *content) error {
 	return r.hold(ctx, c.GeoVolumeContent)
 }
 
-// setSpec puts a spec in place of another. It is a patch and no apply, which could not take away a
-// field that somebody else has set.
+// setSpec puts a spec in place of another. It is a patch and no apply, which could not take away a field that somebody else has set.
 func (o *operator) setSpec(ctx context.Context, obj *v1alpha1.GeoVolumeContent, want v1alpha1.GeoVolumeContentSpec) error {
 	before := obj.DeepCopy()
 	status := obj.Status.DeepCopy()
@@ -69,8 +65,7 @@ func (o *operator) setSpec(ctx context.Context, obj *v1alpha1.GeoVolumeContent, 
 	return err
 }
 
-// differing names the fields in which a spec is not as wanted. Quantities and spans of time are
-// compared by value.
+// differing names the fields in which a spec is not as wanted. Quantities and spans of time are compared by value.
 func differing(is, want v1alpha1.GeoVolumeContentSpec) []string {
 	var out []string
 	normal(&is)
@@ -101,8 +96,7 @@ func normal(s *v1alpha1.GeoVolumeContentSpec) {
 	}
 }
 
-// claims carries this cluster's claims: those of PersistentVolumeClaims to the registry, those of
-// GeoVolumes into the spec.
+// claims carries this cluster's claims: those of PersistentVolumeClaims to the registry, those of GeoVolumes into the spec.
 func (r *contents) claims(ctx context.Context, c *content) error {
 	for _, ref := range c.Spec.Claims {
 		if ref.Kind != string(federation.ClaimPVC) {

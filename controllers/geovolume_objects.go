@@ -68,8 +68,8 @@ func (g *geoVolume) pvc() *corev1.PersistentVolumeClaim {
 	return pvc
 }
 
-// objects makes what pods use: a PersistentVolume and a PersistentVolumeClaim that are for each
-// other only. One of the name that is somebody else's is left alone.
+// objects makes what pods use: a PersistentVolume and a PersistentVolumeClaim that are for each other only. One of the name that is somebody
+// else's is left alone.
 func (r *geoVolumes) objects(ctx context.Context, g *geoVolume) error {
 	if g.seen == nil || g.seen.volume == nil {
 		g.bound = plan.State{Reason: v1alpha1.ReasonCreating, Message: "the volume is not there yet"}
@@ -130,9 +130,8 @@ func (r *geoVolumes) havePVC(ctx context.Context, g *geoVolume) (*corev1.Persist
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims/status,verbs=patch
 
-// showSize has a bound claim say how much the volume may hold now. Its request stays as it was
-// made: Kubernetes lets only claims of a StorageClass ask for more, and who bound it does not look
-// at its size again. Where the operator may not write that, the volume has its size all the same.
+// showSize has a bound claim say how much the volume may hold now. Its request stays as it was made: Kubernetes lets only claims of a StorageClass ask
+// for more, and who bound it does not look at its size again. Where the operator may not write that, the volume has its size all the same.
 func (r *geoVolumes) showSize(ctx context.Context, g *geoVolume, pvc *corev1.PersistentVolumeClaim) error {
 	is, size := pvc.Status.Capacity[corev1.ResourceStorage], g.size()
 	if pvc.Status.Phase != corev1.ClaimBound || !pvc.DeletionTimestamp.IsZero() || is.Cmp(size) >= 0 {
@@ -165,8 +164,8 @@ func (r *geoVolumes) label(ctx context.Context, obj client.Object, uuid string) 
 	return r.Patch(ctx, obj, client.MergeFrom(before), fieldOwner)
 }
 
-// bind looks whether Kubernetes has bound the two. A PersistentVolume that was bound to a claim
-// that is gone is never bound again: it is made anew, which touches no data.
+// bind looks whether Kubernetes has bound the two. A PersistentVolume that was bound to a claim that is gone is never bound again: it is made anew,
+// which touches no data.
 func (r *geoVolumes) bind(ctx context.Context, g *geoVolume, pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim) error {
 	ref := pv.Spec.ClaimRef
 	switch {
@@ -183,8 +182,7 @@ func (r *geoVolumes) bind(ctx context.Context, g *geoVolume, pv *corev1.Persiste
 	return nil
 }
 
-// look reads an object; one that is not in the cache may be somebody else's, which only the API
-// server knows.
+// look reads an object; one that is not in the cache may be somebody else's, which only the API server knows.
 func (r *geoVolumes) look(ctx context.Context, want, have client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(want)
 	err := r.Get(ctx, key, have)
@@ -207,8 +205,7 @@ func ourPVC(have *corev1.PersistentVolumeClaim, g *geoVolume) bool {
 	return metav1.IsControlledBy(have, g.GeoVolume)
 }
 
-// removeObjects deletes the claim, which waits for pods, then the PersistentVolume, and returns an
-// error until both are gone.
+// removeObjects deletes the claim, which waits for pods, then the PersistentVolume, and returns an error until both are gone.
 func (r *geoVolumes) removeObjects(ctx context.Context, g *geoVolume) error {
 	if g.uuid == "" {
 		return nil

@@ -39,8 +39,7 @@ func (b *backlog) take() map[string]notice {
 	return out
 }
 
-// identify finds out which volume it is. Once an import has found its volume, it stays with that
-// one.
+// identify finds out which volume it is. Once an import has found its volume, it stays with that one.
 func (r *geoVolumes) identify(ctx context.Context, g *geoVolume) error {
 	switch {
 	case g.Spec.Import == nil:
@@ -75,8 +74,7 @@ func (r *geoVolumes) wish(ctx context.Context, g *geoVolume) error {
 	}
 	name := plan.FederationName(g.Namespace, g.Name)
 	if g.content == nil && g.seen == nil {
-		// Asked first, so that a name that is taken leaves no content behind; the registry decides
-		// when it is created.
+		// Asked first, so that a name that is taken leaves no content behind; the registry decides when it is created.
 		if old := r.mirror.named(name); old != nil {
 			return &stop{plan.Named(*old.volume, r.self, old.allClaims())}
 		}
@@ -127,9 +125,8 @@ func take[T any](field *T, v *T) {
 	}
 }
 
-// claim writes this GeoVolume's claim, once the volume is there, and then reads the record again:
-// either that shows that the owner is deleting it, or the owner's list shows the claim. A claim
-// that is no longer allowed is taken back.
+// claim writes this GeoVolume's claim, once the volume is there, and then reads the record again: either that shows that the owner is deleting
+// it, or the owner's list shows the claim. A claim that is no longer allowed is taken back.
 func (r *geoVolumes) claim(ctx context.Context, g *geoVolume) error {
 	if g.seen == nil || g.seen.volume == nil {
 		return nil
@@ -185,8 +182,8 @@ func (r *geoVolumes) refuse(ctx context.Context, g *geoVolume, v *plan.Verdict) 
 	return &stop{v}
 }
 
-// remove: the GeoVolume is being deleted. What becomes of the volume is Dispose's; pods come first,
-// so the objects that they use go before the claim does.
+// remove: the GeoVolume is being deleted. What becomes of the volume is Dispose's; pods come first, so the objects that they use go before the
+// claim does.
 func (r *geoVolumes) remove(ctx context.Context, g *geoVolume) error {
 	if !hasFinalizer(g.GeoVolume) {
 		g.gone = true
@@ -224,8 +221,7 @@ func (r *geoVolumes) remove(ctx context.Context, g *geoVolume) error {
 	return r.letGo(ctx, g.GeoVolume)
 }
 
-// close does with the volume what is to become of it. Trash is returned when its content has to go
-// too.
+// close does with the volume what is to become of it. Trash is returned when its content has to go too.
 func (r *geoVolumes) close(ctx context.Context, g *geoVolume) (plan.Disposal, error) {
 	if g.Spec.Import != nil {
 		return plan.LetGo, nil

@@ -21,8 +21,7 @@ import (
 	"github.com/weir-storage/weir/controllers/plan"
 )
 
-// What the operator may do. It writes by patches (server-side apply is one), and deletes in erase
-// only.
+// What the operator may do. It writes by patches (server-side apply is one), and deletes in erase only.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get,resourceNames=kube-system
 // +kubebuilder:rbac:groups="",resources=persistentvolumes;persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
@@ -35,9 +34,8 @@ import (
 // +kubebuilder:rbac:groups=storage.weir.dev,resources=sites/status;cachepools/status;volumepolicies/status;geovolumes/status;geovolumecontents/status,verbs=patch
 // +kubebuilder:rbac:groups=storage.weir.dev,resources=geovolumes/finalizers;geovolumecontents/finalizers,verbs=update
 
-// CacheOptions is what a manager of these controllers should keep in memory: of PersistentVolumes
-// and PersistentVolumeClaims only those that the operator made, and of no object who manages which
-// field.
+// CacheOptions is what a manager of these controllers should keep in memory: of PersistentVolumes and PersistentVolumeClaims only those
+// that the operator made, and of no object who manages which field.
 func CacheOptions() cache.Options {
 	ours := labels.NewSelector()
 	made, err := labels.NewRequirement(v1alpha1.VolumeLabel, selection.Exists, nil)
@@ -54,13 +52,11 @@ func CacheOptions() cache.Options {
 	}
 }
 
-// Setup adds the controllers to a manager, whose scheme has v1alpha1 and core/v1 and whose cache
-// has CacheOptions. It asks the API server for the cluster's UID. Reconcilers run on the leader;
-// the registry is mirrored on every replica. The manager's configuration has no limit of its own on
-// requests (QPS -1), else that is an error: with client-go's, which is 5 requests a second of each
-// kind unless somebody says otherwise, a site that joins with 10 000 volumes would take hours to
-// show them, and each event would wait in a goroutine of its own. How much the operator may ask at
-// a time is for the API server to say (priority and fairness), and Options.Workers bounds it.
+// Setup adds the controllers to a manager, whose scheme has v1alpha1 and core/v1 and whose cache has CacheOptions. It asks the API server for
+// the cluster's UID. Reconcilers run on the leader; the registry is mirrored on every replica. The manager's configuration has no limit of
+// its own on requests (QPS -1), else that is an error: with client-go's, which is 5 requests a second of each kind unless somebody says otherwise, a site that
+// joins with 10 000 volumes would take hours to show them, and each event would wait in a goroutine of its own. How much the operator may ask at a time is for
+// the API server to say (priority and fairness), and Options.Workers bounds it.
 func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := o.check(); err != nil {
 		return err
@@ -111,8 +107,8 @@ func (e everywhere) Start(ctx context.Context) error { return e.run(ctx) }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (everywhere) NeedLeaderElection() bool { return false }
 
-// follow keeps the mirror. A watch ends only for reasons that a person has to see to, such as an
-// access that is refused; it is begun again all the same.
+// follow keeps the mirror. A watch ends only for reasons that a person has to see to, such as an access that is refused; it is
+// begun again all the same.
 func (o *operator) follow(ctx context.Context) error {
 	for {
 		err := o.mirror.watch(ctx, o.Registry)
@@ -154,8 +150,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // Indexes of the cache.
 const (
-	// volumeIndex finds GeoVolumes by what they say of their volume: its UUID, the name that they
-	// import, and the name that they would make.
+	// volumeIndex finds GeoVolumes by what they say of their volume: its UUID, the name that they import, and the name that they would make.
 	volumeIndex = "volume"
 	// policyIndex finds GeoVolumeContents by their policy.
 	policyIndex = "spec.policy"

@@ -114,8 +114,7 @@ func (r *sites) absent(ctx context.Context, name string) error {
 	return r.apply(ctx, obj)
 }
 
-// register says to the registry that this cluster is the site, and what its region and labels are.
-// Labels of installers are not the site's.
+// register says to the registry that this cluster is the site, and what its region and labels are. Labels of installers are not the site's.
 func (r *sites) register(ctx context.Context, obj *v1alpha1.Site) error {
 	for _, f := range []struct{ name, is, want string }{{"organization", obj.Spec.Organization, r.Organization}, {"federation", obj.Spec.Federation, r.Federation}} {
 		if f.is != f.want {
@@ -163,8 +162,7 @@ func (r *sites) mirrored(s federation.Site) v1alpha1.SiteSpec {
 	return spec
 }
 
-// copy undoes what was changed of a mirror. A patch, since apply would leave labels that somebody
-// else has added.
+// copy undoes what was changed of a mirror. A patch, since apply would leave labels that somebody else has added.
 func (r *sites) copy(ctx context.Context, obj *v1alpha1.Site, s federation.Site) error {
 	spec := r.mirrored(s)
 	if apiequality.Semantic.DeepEqual(obj.Spec, spec) && maps.Equal(obj.Labels, s.Labels) && obj.Annotations[mirrorAnnotation] == r.Federation {
