@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cachepool is the port to pools: the disk space that one gateway process owns alone, for the ends of its
-// volumes' logs, their metadata and the cache.
+// Package cachepool is the port to pools: the disk space that one gateway process owns alone, for
+// the ends of its volumes' logs, their metadata and the cache.
 //
 // # Rules
 //
-//   - A pool is open in one process at a time (ErrLocked) and belongs to one gateway for ever (ErrForeign).
-//   - 3: a pool has an incarnation, a random identity of the logs on it. Who lost, rewound or doubts a log calls
-//     NewIncarnation before it says anything to other members. A pool whose identity file is missing or damaged gets a
-//     new one by itself. Boot counts the pool's openings within an incarnation, durably before Open returns.
-//   - 3: a failed fsync is never retried. Once File.Sync failed, that File's Sync fails for ever.
-//   - What was written is durable after File.Sync; that a file has its name (Create, Rename, Remove) only after the
-//     directory's Sync. In between, a crash may leave any of it, torn at any byte.
-//   - 15: Room is reserved before it is used. Only deletes and what they need may use the last part of it.
+//   - pool-1: a pool is open in one process at a time (ErrLocked) and belongs to one gateway for
+//     ever (ErrForeign).
+//   - protocol-3: a pool has an incarnation, a random identity of the logs on it. Who lost, rewound
+//     or doubts a log calls NewIncarnation before it says anything to other members. A pool whose
+//     identity file is missing or damaged gets a new one by itself. Boot counts the pool's openings
+//     within an incarnation, durably before Open returns.
+//   - protocol-3: a failed fsync is never retried. Once File.Sync failed, that File's Sync fails
+//     for ever.
+//   - pool-2: what was written is durable after File.Sync; that a file has its name (Create,
+//     Rename, Remove) only after the directory's Sync. In between, a crash may leave any of it,
+//     torn at any byte.
+//   - protocol-15: room is reserved before it is used. Only deletes and what they need may use the
+//     last part of it.
 //
-// Implementations: cachepool/dir (a directory) and cachepool/crashfs (memory that can lose power, for tests). Both
-// pass cachepool/pooltest. All methods may be called from many goroutines, on one File too.
+// Implementations: cachepool/dir (a directory) and cachepool/crashfs (memory that can lose power,
+// for tests). Both pass cachepool/pooltest. All methods may be called from many goroutines, on one
+// File too.
 package cachepool
 
 import (
@@ -77,11 +83,11 @@ type Pool interface {
 	Volumes
 	// Room is the pool's; its Used begins with the files that are there.
 	Room() *Room
-	// Close gives the pool back. Files still open fail from then on. It makes nothing durable.
+	// Close ends the use of the pool. Files still open fail from then on. It makes nothing durable.
 	Close() error
 }
 
-// Identity tells pools apart.
+// Identity says which pool it is.
 type Identity interface {
 	// Gateway is the owner's name.
 	Gateway() string
@@ -89,7 +95,8 @@ type Identity interface {
 	Incarnation() ID
 	// Boot counts the openings of this incarnation, from 1.
 	Boot() uint64
-	// NewIncarnation draws another one, from boot 1; it is durable on return. Logs from before are then no member's.
+	// NewIncarnation draws another one, from boot 1; it is durable on return. Logs from before are
+	// then no member's.
 	NewIncarnation() (ID, error)
 }
 
@@ -99,8 +106,8 @@ type Volumes interface {
 	Volume(uuid string) (Dir, error)
 	// ListVolumes returns the uuids, sorted.
 	ListVolumes() ([]string, error)
-	// RemoveVolume removes a directory with all in it, durably; a missing one is no error. Close its files first. The
-	// room is given back by who reserved it.
+	// RemoveVolume removes a directory with all in it, durably; a missing one is no error. Close
+	// its files first. Whoever reserved the room releases it.
 	RemoveVolume(uuid string) error
 }
 
@@ -109,8 +116,8 @@ type Dir interface {
 	Files
 	// Sync makes creations, renames and removals durable (fsync of the directory).
 	Sync() error
-	// Path is where the metadata store may keep folders of its own, which List does not show. In crashfs there is
-	// nothing behind it.
+	// Path is where the metadata store may keep folders of its own, which List does not show. In
+	// crashfs there is nothing behind it.
 	Path() string
 }
 
@@ -134,13 +141,14 @@ type FileInfo struct {
 	Size int64 // bytes
 }
 
-// File is an open file. ReadAt and WriteAt are as package io says; writing beyond the end leaves zeros between.
+// File is an open file. ReadAt and WriteAt are as package io says; writing beyond the end leaves
+// zeros between.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
-	// Sync makes contents and size durable. After an error nothing is known of what was written since the last
-	// success, and every later Sync fails (rule 3).
+	// Sync makes contents and size durable. After an error nothing is known of what was written
+	// since the last success, and every later Sync fails (protocol-3).
 	Sync() error
 	// Truncate cuts or extends with zeros.
 	Truncate(size int64) error
@@ -150,7 +158,8 @@ type File interface {
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`)
 
-// CheckName checks a file's name or a volume's uuid; the error wraps ErrInvalid. Implementations call it first.
+// CheckName checks a file's name or a volume's uuid; the error wraps ErrInvalid. Implementations
+// call it first.
 func CheckName(kind, name string) error {
 	if nameForm.MatchString(name) {
 		return nil

@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// Room counts a pool's bytes. A part of it is for deletes, compaction and condemn records only, so that a full volume
-// can always be emptied (rule 15). Its methods may be called from many goroutines and never wait.
+// Room counts a pool's bytes. A part of it is for deletes, compaction and condemn records only, so
+// that a full volume can always be emptied (protocol-15). Its methods may be called from many
+// goroutines and never wait.
 type Room struct {
 	mu      sync.Mutex
 	pool    string
@@ -24,8 +25,8 @@ type RoomStatus struct {
 	ReservedForDelete int64
 }
 
-// The slice for deletes is a thirty-second of the limit, but at most maxReserve: what emptying a volume writes does
-// not grow with the pool.
+// The slice for deletes is a thirty-second of the limit, but at most maxReserve: what emptying a
+// volume writes does not grow with the pool.
 const (
 	reserveShare = 32
 	maxReserve   = 1 << 30
@@ -70,14 +71,7 @@ func (r *Room) Release(n int64) {
 	r.used -= n
 }
 
-// SetLimit changes the limit. A lower one than is used takes nothing away: Reserve fails until enough was released.
-func (r *Room) SetLimit(limit int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.limit, r.reserve = limit, min(limit/reserveShare, maxReserve)
-}
-
-// Status tells how full it is.
+// Status returns how full the room is.
 func (r *Room) Status() RoomStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +91,8 @@ func (e *FullError) Error() string {
 	if e.Urgent {
 		kept = ""
 	}
-	return fmt.Sprintf("reserve pool %s: %v: %d bytes of %d are used%s, %d more are wanted: delete files or snapshots, wait for uploads, or raise pool.size",
+	return fmt.Sprintf("reserve pool %s: %v: %d bytes of %d are used%s, %d more are wanted: delete files or snapshots, wait for "+
+		"uploads, or raise pool.size",
 		e.Pool, ErrFull, e.Room.Used, e.Room.Limit, kept, e.Wanted)
 }
 

@@ -41,8 +41,7 @@ func TestFullPoolCanBeEmptied(t *testing.T) {
 }
 
 func TestLimitIsLowered(t *testing.T) {
-	r := cachepool.NewRoom("/pool", 1000, 900)
-	r.SetLimit(500)
+	r := cachepool.NewRoom("/pool", 500, 900)
 	if err := r.ReserveUrgent(1); !errors.Is(err, cachepool.ErrFull) {
 		t.Fatalf("error %v, want full", err)
 	}

@@ -24,6 +24,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/object"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/test/apiserver"
 )
@@ -48,7 +49,8 @@ func (f *fed) real(site string) *real {
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: scheme, Cache: CacheOptions(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: &skip}})
 	f.ok(err)
-	f.ok(Setup(t.Context(), mgr, Options{Federation: "demo", Organization: "uva", Site: site, Registry: r.reg, Random: rand.Reader, Now: time.Now, Ping: 100 * time.Millisecond}))
+	f.ok(Setup(t.Context(), mgr, Options{Federation: "demo", Organization: "uva", Site: site, Registry: r.reg, Random: rand.Reader,
+		Now: time.Now, After: time.After, Ping: 100 * time.Millisecond}))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -58,7 +60,8 @@ func (f *fed) real(site string) *real {
 			t.Errorf("manager of %s: %v", site, err)
 		}
 	})
-	f.ok(api.Create(t.Context(), &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: site}, Spec: v1alpha1.SiteSpec{Organization: "uva", Federation: "demo"}}))
+	f.ok(api.Create(t.Context(), &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: site},
+		Spec: v1alpha1.SiteSpec{Organization: "uva", Federation: "demo"}}))
 	return r
 }
 
@@ -84,16 +87,18 @@ func (r *real) awaitGone(obj client.Object) {
 			return
 		}
 		if time.Now().After(end) {
-			r.t.Fatalf("%s: %s %s is not gone: %v, %v, %+v", r.site, typeName(obj), obj.GetName(), err, obj.GetFinalizers(), conditionsOf(obj))
+			r.t.Fatalf("%s: %s %s is not gone: %v, %v, %+v", r.site, typeName(obj), obj.GetName(), err, obj.GetFinalizers(),
+				conditionsOf(obj))
 		}
 	}
 }
 
 func is(reason string) func(*v1alpha1.GeoVolume) bool {
-	return func(g *v1alpha1.GeoVolume) bool { return ready(g.Status.Conditions).Reason == reason }
+	return func(g *v1alpha1.GeoVolume) bool { return object.Ready(g.Status.Conditions).Reason == reason }
 }
 
-// bind plays the controller that binds a claim, and unprotect the one that lets it go when no pod uses it.
+// bind plays the controller that binds a claim, and unprotect the one that lets it go when no pod
+// uses it.
 func (r *real) bind(namespace, name string) {
 	r.t.Helper()
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -112,7 +117,8 @@ func (r *real) unprotect(objects ...client.Object) {
 	}
 }
 
-// Two clusters with real API servers share a registry: a volume is made, imported, grown, edited by both, and deleted.
+// Two clusters with real API servers share a registry: a volume is made, imported, grown, edited by
+// both, and deleted.
 func TestTwoRealClusters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("two API servers take some seconds")
@@ -126,7 +132,8 @@ func TestTwoRealClusters(t *testing.T) {
 	for _, c := range []*real{ams, utr} {
 		f.ok(c.api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}))
 	}
-	await(ams, &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "utr"}}, "mirrored", func(s *v1alpha1.Site) bool { return ready(s.Status.Conditions).Reason == v1alpha1.ReasonReady })
+	await(ams, &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "utr"}}, "mirrored",
+		func(s *v1alpha1.Site) bool { return object.Ready(s.Status.Conditions).Reason == v1alpha1.ReasonReady })
 
 	p := copies(2)
 	f.ok(ams.api.Create(ctx, p))
@@ -150,7 +157,8 @@ func TestTwoRealClusters(t *testing.T) {
 	utr.bind("ns", "shared")
 	await(utr, i, "ready", is(v1alpha1.ReasonReady))
 
-	// Growth: Kubernetes lets nobody raise what a claim without a StorageClass asks for; what it has is shown all the same.
+	// Growth: Kubernetes lets nobody raise what a claim without a StorageClass asks for; what it
+	// has is shown all the same.
 	g.Spec.Size = ptrTo(resource.MustParse("2Gi"))
 	f.ok(ams.api.Update(ctx, g))
 	await(utr, i, "grown", func(g *v1alpha1.GeoVolume) bool { return g.Status.Capacity.String() == "2Gi" })
@@ -167,13 +175,14 @@ func TestTwoRealClusters(t *testing.T) {
 	})
 	more := pvc.DeepCopy()
 	more.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
-	if err := ams.api.Patch(ctx, more, client.MergeFrom(pvc)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only dynamically provisioned pvc can be resized") {
+	if err := ams.api.Patch(ctx, more, client.MergeFrom(pvc)); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "only dynamically provisioned pvc can be resized") {
 		t.Errorf("a claim without a StorageClass asks for more: %v", err)
 	}
 	f.serve(uuid, 0)
 	await(ams, g, "ready", is(v1alpha1.ReasonReady))
 
-	// An edit where it is not owned is undone, and told of.
+	// An edit where it is not owned is undone, and an event says so.
 	c := contentOf(uuid)
 	f.ok(utr.api.Get(ctx, client.ObjectKeyFromObject(c), c))
 	before := c.DeepCopy()
@@ -199,18 +208,18 @@ func TestTwoRealClusters(t *testing.T) {
 	f.ok(ams.api.Delete(ctx, g))
 	await(ams, g, "waiting", is(v1alpha1.ReasonRegistryUnavailable))
 	await(ams, &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "ams"}}, "without registry", func(s *v1alpha1.Site) bool {
-		return ready(s.Status.Conditions).Reason == v1alpha1.ReasonRegistryUnavailable
+		return object.Ready(s.Status.Conditions).Reason == v1alpha1.ReasonRegistryUnavailable
 	})
 	ams.reg.SetDown(false)
 	await(ams, g, "in use", func(g *v1alpha1.GeoVolume) bool {
-		c := ready(g.Status.Conditions)
+		c := object.Ready(g.Status.Conditions)
 		return c.Reason == v1alpha1.ReasonInUse && strings.Contains(c.Message, "utr/ns/shared")
 	})
 
 	// The import goes: its pods first.
 	f.ok(utr.api.Delete(ctx, i))
 	await(utr, i, "waiting for pods", func(g *v1alpha1.GeoVolume) bool {
-		return strings.Contains(ready(g.Status.Conditions).Message, "still used by pods")
+		return strings.Contains(object.Ready(g.Status.Conditions).Message, "still used by pods")
 	})
 	theirs := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "shared"}}
 	f.ok(utr.api.Get(ctx, client.ObjectKeyFromObject(theirs), theirs))
@@ -227,7 +236,8 @@ func TestTwoRealClusters(t *testing.T) {
 	}
 }
 
-// On a real API server too, which fills in and rewrites what it is given, a second look changes nothing.
+// On a real API server too, which fills in and rewrites what it is given, a second look changes
+// nothing.
 func TestSteadyStateOnARealServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an API server takes some seconds")
@@ -243,7 +253,8 @@ func TestSteadyStateOnARealServer(t *testing.T) {
 		f.ok(api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n}}))
 	}
 	p := copies(2)
-	p.Spec.Durability = v1alpha1.Durability{Acknowledge: v1alpha1.AcknowledgeSites, MaxLag: v1alpha1.MaxLag{Time: &metav1.Duration{Duration: 90 * time.Second}, Bytes: ptrTo(resource.MustParse("2048Mi"))}}
+	p.Spec.Durability = v1alpha1.Durability{Acknowledge: v1alpha1.AcknowledgeSites,
+		MaxLag: v1alpha1.MaxLag{Time: &metav1.Duration{Duration: 90 * time.Second}, Bytes: ptrTo(resource.MustParse("2048Mi"))}}
 	ams.create(p)
 	g := gv("ns", "data", func(s *v1alpha1.GeoVolumeSpec) {
 		s.Policy, s.Size = "p", ptrTo(resource.MustParse("1024Mi"))
@@ -299,14 +310,17 @@ func notes(l eventsv1.EventList) string {
 
 var _ federation.Registry = (*counted)(nil)
 
-// TestSetupRefusesALimit: with client-go's own limit on requests a site that joins would take hours to show its volumes.
+// TestSetupRefusesALimit: with client-go's own limit on requests a site that joins would take hours
+// to show its volumes.
 func TestSetupRefusesALimit(t *testing.T) {
-	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, ctrl.Options{Scheme: testScheme(t), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"},
+		ctrl.Options{Scheme: testScheme(t), Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := newFed(t)
-	err = Setup(t.Context(), mgr, Options{Federation: "demo", Organization: "uva", Site: "ams", Registry: f.server.Client(nil), Random: rand.Reader, Now: time.Now})
+	err = Setup(t.Context(), mgr, Options{Federation: "demo", Organization: "uva", Site: "ams", Registry: f.server.Client(nil),
+		Random: rand.Reader, Now: time.Now, After: time.After})
 	if err == nil || !strings.Contains(err.Error(), "QPS is 0") {
 		t.Errorf("got %v", err)
 	}

@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/mirror"
+	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 )
@@ -25,8 +27,8 @@ func (r *pools) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("cachepool").For(&v1alpha1.CachePool{}).
 		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
 			wake := make(chan struct{}, 1)
-			r.mirror.listen(func(n notice) {
-				if n.site == r.Site {
+			r.mirror.OnNews(func(n mirror.News) {
+				if n.Site == r.Site {
 					select {
 					case wake <- struct{}{}:
 					default: // it is awake already
@@ -69,30 +71,33 @@ func (r *pools) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	before := obj.DeepCopy()
-	out := settle(r.await())
-	if out.quiet {
-		return out.result, nil
+	out := outcome.Settle(r.await())
+	if out.Quiet {
+		return out.Result, nil
 	}
 	ready, stalled := r.look(obj)
-	if out.verdict != nil {
-		ready, stalled = plan.State{Reason: out.verdict.Reason, Message: out.verdict.Message}, false
+	if out.Verdict != nil {
+		ready, stalled = plan.State{Reason: out.Verdict.Reason, Message: out.Verdict.Message}, false
 	}
 	obj.Status.ObservedGeneration = obj.Generation
-	plan.SetReady(&obj.Status.Conditions, obj.Generation, r.Now(), ready, out.working, stalled)
-	return r.report(ctx, out, before, obj, poolStatus)
+	plan.SetReady(&obj.Status.Conditions, obj.Generation, r.Now(), ready, out.Working, stalled)
+	return r.Report(ctx, out, before, obj, poolStatus)
 }
 
-// look finds the pool's gateway: spec.gateway is the StatefulSet's NAMESPACE/NAME, and the gateway has its name.
+// look finds the pool's gateway: spec.gateway is the StatefulSet's NAMESPACE/NAME, and the gateway
+// has its name.
 func (r *pools) look(obj *v1alpha1.CachePool) (ready plan.State, stalled bool) {
 	name := obj.Spec.Gateway[strings.LastIndex(obj.Spec.Gateway, "/")+1:]
-	site, _ := r.mirror.site(r.Site)
+	site, _ := r.mirror.Site(r.Site)
 	i := slices.IndexFunc(site.Gateways, func(g federation.Gateway) bool { return g.Name == name })
 	if i < 0 {
-		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: fmt.Sprintf("gateway %s has not registered at site %s: start it, or correct spec.gateway", name, r.Site)}, false
+		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: fmt.Sprintf("gateway %s has not registered at site %s: start it, "+
+			"or correct spec.gateway", name, r.Site)}, false
 	}
 	obj.Status.Incarnation = site.Gateways[i].Incarnation
-	if !r.mirror.isAlive(name, site.Gateways[i].Incarnation) {
-		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: fmt.Sprintf("gateway %s is not alive: start it on this pool", name)}, false
+	if !r.mirror.IsAlive(name, site.Gateways[i].Incarnation) {
+		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: fmt.Sprintf("gateway %s is not alive: start it on this pool", name)},
+			false
 	}
 	return plan.State{True: true, Reason: v1alpha1.ReasonReady, Message: fmt.Sprintf("gateway %s is alive on it", name)}, false
 }

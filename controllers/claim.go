@@ -28,17 +28,18 @@ func (o *operator) putClaim(ctx context.Context, uuid string, ref v1alpha1.Claim
 }
 
 func (o *operator) hasClaim(uuid string, ref v1alpha1.ClaimReference) bool {
-	e := o.mirror.volume(uuid)
+	e := o.mirror.Volume(uuid)
 	if e == nil {
 		return false
 	}
-	c, ok := e.claims[o.Site+"/"+ref.Namespace+"/"+ref.Name]
+	c, ok := e.Claims[o.Site+"/"+ref.Namespace+"/"+ref.Name]
 	return ok && c.UID == ref.UID && string(c.Kind) == ref.Kind && c.Access == plan.Access(ref.Access)
 }
 
-// endClaims takes claims of PersistentVolumeClaims back that the CSI controller has taken out of the spec.
+// endClaims takes claims of PersistentVolumeClaims back that the CSI controller has taken out of
+// the spec.
 func (r *contents) endClaims(ctx context.Context, c *content) error {
-	for _, claim := range c.seen.claimsOf(r.Site) {
+	for _, claim := range c.seen.ClaimsOf(r.Site) {
 		if claim.Kind != federation.ClaimPVC || named(c.Spec.Claims, claim) {
 			continue
 		}
@@ -60,9 +61,9 @@ func named(list []v1alpha1.ClaimReference, c federation.Claim) bool {
 
 // dropClaims takes all claims of a GeoVolume back but that on one volume.
 func (o *operator) dropClaims(ctx context.Context, namespace, name, but string) error {
-	for _, uuid := range o.mirror.claimed(namespace, name) {
-		e := o.mirror.volume(uuid)
-		if uuid == but || e == nil || e.claims[o.Site+"/"+namespace+"/"+name].Kind != federation.ClaimGeoVolume {
+	for _, uuid := range o.mirror.Claimed(namespace, name) {
+		e := o.mirror.Volume(uuid)
+		if uuid == but || e == nil || e.Claims[o.Site+"/"+namespace+"/"+name].Kind != federation.ClaimGeoVolume {
 			continue
 		}
 		if err := o.Registry.DeleteClaim(ctx, uuid, o.Site, namespace, name); err != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/memory"
+	"github.com/weir-storage/weir/federation/view"
 )
 
 // fed is a registry that several clusters share, and a clock.
@@ -72,7 +74,8 @@ func (f *fed) site(name, organization string) {
 	f.ok(err)
 }
 
-// serve plays the gateways: the first site's is home, and reports the others as following it with that lag.
+// serve plays the gateways: the first site's is home, and reports the others as following it with
+// that lag.
 func (f *fed) serve(uuid string, lag float64) {
 	f.t.Helper()
 	v, _, err := f.reg.GetVolume(f.t.Context(), uuid)
@@ -84,7 +87,8 @@ func (f *fed) serve(uuid string, lag float64) {
 		_, err = f.reg.SwapControl(f.t.Context(), uuid, rev, ctl)
 		f.ok(err)
 	}
-	o := federation.Observed{Volume: uuid, Gateway: ctl.Home.Gateway, Generation: v.Generation, Epoch: ctl.Epoch, Home: ctl.Home.Gateway, At: f.clock()}
+	o := federation.Observed{Volume: uuid, Gateway: ctl.Home.Gateway, Generation: v.Generation, Epoch: ctl.Epoch, Home: ctl.Home.Gateway,
+		At: f.clock()}
 	for _, s := range v.Sites {
 		r := federation.ObservedReplica{Gateway: s + "-1", Site: s, State: federation.ReplicaFollower, LagSeconds: lag}
 		if s == ctl.Home.Site {
@@ -104,6 +108,7 @@ type cluster struct {
 	op     *operator
 	events *events.FakeRecorder
 	recs   map[string]reconciler // by kind, in the order of kinds
+	seen   atomic.Int64          // the newest revision that the mirror has
 
 	mu      sync.Mutex
 	writes  []string // to the API server, by the operator
@@ -169,11 +174,13 @@ func testScheme(t testing.TB) *runtime.Scheme {
 	return s
 }
 
-// cluster makes a cluster that is the site; its UID is "uid-" and the name, which is its own unless another is given.
+// cluster makes a cluster that is the site; its UID is "uid-" and the name, which is its own unless
+// another is given.
 func (f *fed) cluster(site string, another ...string) *cluster {
 	f.t.Helper()
 	b := fake.NewClientBuilder().WithScheme(testScheme(f.t)).
-		WithStatusSubresource(&v1alpha1.Site{}, &v1alpha1.CachePool{}, &v1alpha1.VolumePolicy{}, &v1alpha1.GeoVolume{}, &v1alpha1.GeoVolumeContent{},
+		WithStatusSubresource(&v1alpha1.Site{}, &v1alpha1.CachePool{}, &v1alpha1.VolumePolicy{}, &v1alpha1.GeoVolume{},
+			&v1alpha1.GeoVolumeContent{},
 			&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{})
 	for n, i := range indexes() {
 		b = b.WithIndex(i.object, n, i.by)
@@ -184,18 +191,21 @@ func (f *fed) cluster(site string, another ...string) *cluster {
 // clusterOn is a cluster whose API server is reached by api.
 func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 	f.t.Helper()
-	c := &cluster{fed: f, name: name, api: api, reg: &counted{Client: f.server.Client(nil)}, events: events.NewFakeRecorder(1000), results: map[string]ctrl.Result{}}
-	o := Options{Federation: "demo", Organization: "uva", Site: site, Registry: c.reg, Random: rand.Reader, Now: f.clock}
+	c := &cluster{fed: f, name: name, api: api, reg: &counted{Client: f.server.Client(nil)}, events: events.NewFakeRecorder(1000),
+		results: map[string]ctrl.Result{}}
+	o := Options{Federation: "demo", Organization: "uva", Site: site, Registry: c.reg, Random: rand.Reader, Now: f.clock, After: time.After}
 	f.ok(o.check())
 	c.op = newOperator(o, "uid-"+name, c.watched())
-	c.op.events = c.events
-	c.recs = map[string]reconciler{"Site": &sites{c.op}, "CachePool": &pools{c.op}, "VolumePolicy": &policies{c.op}, "GeoVolume": &geoVolumes{c.op},
+	c.op.Events = c.events
+	c.op.mirror.Listen(func(change view.Change) { c.seen.Store(max(c.seen.Load(), int64(change.Revision))) })
+	c.recs = map[string]reconciler{"Site": &sites{c.op}, "CachePool": &pools{c.op}, "VolumePolicy": &policies{c.op},
+		"GeoVolume":        &geoVolumes{c.op},
 		"GeoVolumeContent": &contents{operator: c.op}}
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.op.mirror.watch(ctx, c.reg) // ends with ctx
+		_ = c.op.mirror.Watch(ctx, c.reg) // ends with ctx
 	}()
 	f.t.Cleanup(func() { cancel(); <-done })
 	c.create(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: site, Labels: map[string]string{"jurisdiction": "nl"}},
@@ -203,7 +213,8 @@ func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 	return c
 }
 
-// watched is the operator's client: it takes note of writes, and counts generations as an API server does.
+// watched is the operator's client: it takes note of writes, and counts generations as an API
+// server does.
 func (c *cluster) watched() client.WithWatch {
 	note := func(what string, obj client.Object) {
 		c.mu.Lock()
@@ -229,7 +240,8 @@ func (c *cluster) watched() client.WithWatch {
 			}
 			return c.born(ctx, obj)
 		},
-		SubResourceApply: func(ctx context.Context, cl client.Client, sub string, obj runtime.ApplyConfiguration, o ...client.SubResourceApplyOption) error {
+		SubResourceApply: func(ctx context.Context, cl client.Client, sub string, obj runtime.ApplyConfiguration,
+			o ...client.SubResourceApplyOption) error {
 			c.noteApply("apply "+sub, obj)
 			return cl.SubResource(sub).Apply(ctx, obj, o...)
 		},
@@ -333,9 +345,7 @@ func (c *cluster) synced() {
 	head, err := c.fed.reg.Head(c.t.Context())
 	c.ok(err)
 	for end := time.Now().Add(20 * time.Second); ; {
-		c.op.mirror.mu.Lock()
-		seen, synced := c.op.mirror.seen, c.op.mirror.synced
-		c.op.mirror.mu.Unlock()
+		seen, synced := federation.Revision(c.seen.Load()), c.op.mirror.Synced()
 		if synced && seen >= head.Revision {
 			return
 		}
@@ -380,7 +390,8 @@ func (c *cluster) count() int {
 	return len(c.writes) + len(c.reg.writes)
 }
 
-// round reconciles each object once, and what the registry tells of, as the controllers' sources do.
+// round reconciles each object once, and what the registry tells of, as the controllers' sources
+// do.
 func (c *cluster) round() {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -390,8 +401,9 @@ func (c *cluster) round() {
 		}
 		c.synced()
 		todo := map[types.NamespacedName]bool{}
-		list := map[string]client.ObjectList{"Site": &v1alpha1.SiteList{}, "CachePool": &v1alpha1.CachePoolList{}, "VolumePolicy": &v1alpha1.VolumePolicyList{},
-			"GeoVolume": &v1alpha1.GeoVolumeList{}, "GeoVolumeContent": &v1alpha1.GeoVolumeContentList{}}[kind]
+		list := map[string]client.ObjectList{"Site": &v1alpha1.SiteList{}, "CachePool": &v1alpha1.CachePoolList{},
+			"VolumePolicy": &v1alpha1.VolumePolicyList{},
+			"GeoVolume":    &v1alpha1.GeoVolumeList{}, "GeoVolumeContent": &v1alpha1.GeoVolumeContentList{}}[kind]
 		if err := c.api.List(ctx, list); err != nil {
 			c.t.Fatal(err)
 		}
@@ -399,7 +411,7 @@ func (c *cluster) round() {
 			todo[client.ObjectKeyFromObject(o.(client.Object))] = true
 			return nil
 		})
-		volumes, claims := c.op.mirror.mine()
+		volumes, claims := c.op.mirror.Mine(), c.op.mirror.Claims()
 		switch kind {
 		case "GeoVolumeContent":
 			for _, v := range volumes {
@@ -411,8 +423,8 @@ func (c *cluster) round() {
 				todo[types.NamespacedName{Namespace: ns, Name: n}] = true
 			}
 		case "Site":
-			for _, s := range c.op.mirror.siteNames() {
-				todo[types.NamespacedName{Name: s}] = true
+			for _, s := range c.op.mirror.Sites() {
+				todo[types.NamespacedName{Name: s.Name}] = true
 			}
 		}
 		for key := range todo {
@@ -442,8 +454,9 @@ func (c *cluster) reconcile(kind, key string) ctrl.Result {
 
 type faultKind = memory.Fault
 
-var faults = map[string]faultKind{"conflict": memory.ConflictFault, "unavailable": memory.UnavailableFault, "unknown, applied": memory.UnknownApplied,
-	"unknown, lost": memory.UnknownLost, "unknown, late": memory.UnknownLate}
+var faults = map[string]faultKind{"conflict": memory.ConflictFault, "unavailable": memory.UnavailableFault,
+	"unknown, applied": memory.UnknownApplied,
+	"unknown, lost":    memory.UnknownLost, "unknown, late": memory.UnknownLate}
 
 // bindClaims plays the controllers of Kubernetes that bind claims and collect garbage.
 func (c *cluster) bindClaims() {

@@ -23,16 +23,22 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/desired"
+	"github.com/weir-storage/weir/controllers/mirror"
+	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
 )
 
 // contents reconciles GeoVolumeContents.
 type contents struct {
 	*operator
-	// unplaced are volumes that no choice of sites satisfies: they are looked at when a site changes.
+	// unplaced are volumes that no choice of sites satisfies: they are looked at when a site
+	// changes.
 	unplaced sync.Map
-	// placing is held from when room is looked for to when it is reserved: two volumes do not find the same room.
+	// placing is held from the search for room to its reservation: two volumes do not find
+	// the same room.
 	placing sync.Mutex
 }
 
@@ -54,19 +60,19 @@ func (r *contents) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// listen has volumes reconciled when the registry tells of them. Those that there are already are told of at once: they may have no object.
+// listen has volumes reconciled when the registry tells of them. Those that there are already are
+// told of at once: they may have no object.
 func (r *contents) listen(q queue) {
-	r.rollout.perhaps = func(uuid string) { q.Add(request(uuid)) }
-	r.mirror.listen(func(n notice) {
-		if n.volume != "" && n.mine {
-			q.Add(request(n.volume))
+	r.rollout.OnTurn(func(uuid string) { q.Add(request(uuid)) })
+	r.mirror.OnNews(func(n mirror.News) {
+		if n.Volume != "" && n.Mine {
+			q.Add(request(n.Volume))
 		}
-		if n.site != "" {
+		if n.Site != "" {
 			r.unplaced.Range(func(uuid, _ any) bool { q.Add(request(uuid.(string))); return true })
 		}
 	})
-	volumes, _ := r.mirror.mine()
-	for _, uuid := range volumes {
+	for _, uuid := range r.mirror.Mine() {
 		q.Add(request(uuid))
 	}
 }
@@ -87,10 +93,11 @@ func (r *contents) ofPolicy(ctx context.Context, p client.Object) []reconcile.Re
 type content struct {
 	*v1alpha1.GeoVolumeContent
 	// seen is what the mirror has; nil: nothing.
-	seen *entry
+	seen *view.Volume
 	// trouble: the wish cannot be fulfilled, while the volume lives on as it is.
 	trouble *plan.Verdict
-	// policy is the generation of the policy that the record is made by; taking: it waits for its turn.
+	// policy is the generation of the policy that the record is made by; taking: it waits for its
+	// turn.
 	policy int64
 	taking bool
 	// gone: the object was let go; there is no status to write.
@@ -101,10 +108,11 @@ func (c *content) record() *federation.Volume {
 	if c.seen == nil {
 		return nil
 	}
-	return c.seen.volume
+	return c.seen.Record
 }
 
-// wasOwned tells an object of this cluster's own volume from one in whose spec somebody wrote that it is.
+// wasOwned distinguishes an object of this cluster's own volume from one in whose spec somebody
+// wrote that it is.
 func (c *content) wasOwned() bool {
 	ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady)
 	return hasFinalizer(c.GeoVolumeContent) || ready != nil && ready.Reason == v1alpha1.ReasonSuperseded
@@ -117,12 +125,12 @@ func (r *contents) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		if !apierrors.IsNotFound(err) {
 			return ctrl.Result{}, err
 		}
-		out := settle(r.absent(ctx, req.Name))
-		return out.result, out.err
+		out := outcome.Settle(r.absent(ctx, req.Name))
+		return out.Result, out.Err
 	}
 	before := obj.DeepCopy()
 	c := &content{GeoVolumeContent: obj}
-	out := settle(r.steps(ctx, c))
+	out := outcome.Settle(r.steps(ctx, c))
 	return r.show(ctx, before, c, out)
 }
 
@@ -133,9 +141,9 @@ func (r *contents) steps(ctx context.Context, c *content) error {
 	if err := r.registered(); err != nil {
 		return err
 	}
-	c.seen = r.mirror.volume(c.Name)
-	if c.seen != nil && c.seen.problem != nil {
-		return c.seen.problem
+	c.seen = r.mirror.Volume(c.Name)
+	if c.seen != nil && c.seen.Problem != nil {
+		return c.seen.Problem
 	}
 	v := c.record()
 	switch {
@@ -148,12 +156,12 @@ func (r *contents) steps(ctx context.Context, c *content) error {
 	case r.self.Owns(*v):
 		return r.own(ctx, c)
 	case string(c.Spec.Owner) == r.Site && v.OwnerSite != "" && c.wasOwned():
-		if err := r.letGo(ctx, c.GeoVolumeContent); err != nil {
+		if err := r.RemoveFinalizer(ctx, c.GeoVolumeContent); err != nil {
 			return err
 		}
-		return &stop{plan.Superseded(*v)}
+		return &outcome.Stop{plan.Superseded(*v)}
 	}
-	return r.obey(ctx, c)
+	return r.follows(ctx, c)
 }
 
 // own: this cluster decides. The wish goes to the registry.
@@ -161,7 +169,7 @@ func (r *contents) own(ctx context.Context, c *content) error {
 	if string(c.Spec.Owner) != r.Site {
 		return r.promote(ctx, c)
 	}
-	if err := r.hold(ctx, c.GeoVolumeContent); err != nil {
+	if err := r.AddFinalizer(ctx, c.GeoVolumeContent); err != nil {
 		return err
 	}
 	if err := r.wished(ctx, c); err != nil {
@@ -173,8 +181,8 @@ func (r *contents) own(ctx context.Context, c *content) error {
 	return r.claims(ctx, c)
 }
 
-// wished: while there is the GeoVolume that made the volume, its wish counts. An edit of the content is undone before it reaches the registry,
-// where growth, for one, could not be taken back.
+// wished: while there is the GeoVolume that made the volume, its wish counts. An edit of the
+// content is undone before it reaches the registry, where growth, for one, could not be taken back.
 func (r *contents) wished(ctx context.Context, c *content) error {
 	namespace, name, ok := strings.Cut(c.Spec.FederationName, ".")
 	if !ok {
@@ -187,22 +195,23 @@ func (r *contents) wished(ctx context.Context, c *content) error {
 	if g.Spec.Import != nil || v1alpha1.VolumeUUID(r.self.Cluster, string(g.UID)) != c.Name {
 		return nil
 	}
-	want := g.wanted(r.Site, c.Spec.FederationName)
+	want := desired.Content(g.GeoVolume, r.Site, c.Spec.FederationName)
 	want.Claims = c.Spec.Claims
-	changed := differing(c.Spec, want)
+	changed := desired.Differing(c.Spec, want)
 	if len(changed) == 0 {
 		return nil
 	}
 	if c.Generation != c.Status.ObservedGeneration && c.Status.ObservedGeneration != 0 {
-		r.warn(c, fmt.Sprintf("spec.%s is put back: GeoVolume %s of namespace %s says what this volume is to be; change it there", strings.Join(changed, ", spec."), name, namespace))
+		r.warn(c, fmt.Sprintf("spec.%s is put back: GeoVolume %s of namespace %s says what this volume is to be; change it there",
+			strings.Join(changed, ", spec."), name, namespace))
 	}
 	return r.setSpec(ctx, c.GeoVolumeContent, want)
 }
 
-// absent: there is no object. It is made when the volume concerns this cluster. The claims of PersistentVolumeClaims are those of the object that
-// the CSI controller made, and end with it.
+// absent: there is no object. It is made when the volume concerns this cluster. The claims of
+// PersistentVolumeClaims are those of the object that the CSI controller made, and end with it.
 func (r *contents) absent(ctx context.Context, uuid string) error {
-	r.rollout.end(uuid)
+	r.rollout.End(uuid)
 	r.unplaced.Delete(uuid)
 	if err := r.await(); err != nil {
 		return err
@@ -210,72 +219,36 @@ func (r *contents) absent(ctx context.Context, uuid string) error {
 	if err := r.registered(); err != nil {
 		return err
 	}
-	e := r.mirror.volume(uuid)
-	if e == nil || e.volume == nil {
+	e := r.mirror.Volume(uuid)
+	if e == nil || e.Record == nil {
 		return nil
 	}
-	for _, claim := range e.claimsOf(r.Site) {
+	for _, claim := range e.ClaimsOf(r.Site) {
 		if claim.Kind == federation.ClaimPVC {
 			if err := r.Registry.DeleteClaim(ctx, uuid, claim.Site, claim.Namespace, claim.Name); err != nil {
 				return err
 			}
 		}
 	}
-	if e.volume.Deleted || !e.concerns(r.self) {
+	if e.Record.Deleted || !r.mirror.Concerns(e) {
 		return nil
 	}
 	obj := &v1alpha1.GeoVolumeContent{}
-	obj.Name, obj.Labels, obj.Spec = uuid, contentLabels(), r.mirrored(e, nil)
-	return r.apply(ctx, obj)
+	obj.Name, obj.Labels, obj.Spec = uuid, contentLabels(), desired.Mirrored(e, r.Site, nil)
+	return r.Ensure(ctx, obj)
 }
 
 // drop removes the mirror of a volume that is not in the registry.
 func (r *contents) drop(ctx context.Context, c *content) error {
 	if slices.Contains(c.Finalizers, v1alpha1.Finalizer) {
-		return &stop{plan.Forgotten(c.Name)} // it was this cluster's once
+		return &outcome.Stop{plan.Forgotten(c.Name)} // it was this cluster's once
 	}
 	err := r.erase(ctx, c.GeoVolumeContent)
 	c.gone = err == nil
 	return err
 }
 
-// mirrored is the spec of a volume as the registry has it, with the claims of this cluster. All fields of the policy are given: it comes out the
-// same should this cluster become the owner.
-func (r *contents) mirrored(e *entry, old []v1alpha1.ClaimReference) v1alpha1.GeoVolumeContentSpec {
-	v := e.volume
-	policy := plan.Describe(v.Spec)
-	return v1alpha1.GeoVolumeContentSpec{
-		FederationName: v.Name,
-		Owner:          v1alpha1.SiteName(v.OwnerSite),
-		Size:           *plan.Quantity(v.Spec.Size),
-		Overrides:      &policy,
-		Grants:         plan.DescribeGrants(v.Grants),
-		ReclaimPolicy:  v1alpha1.Retain,
-		Claims:         r.references(e, old),
-	}
-}
-
-// references are the claims of this cluster: those of GeoVolumes as the registry has them, since the operator has written them there, and
-// those of PersistentVolumeClaims as the CSI controller has written them here.
-func (r *contents) references(e *entry, old []v1alpha1.ClaimReference) []v1alpha1.ClaimReference {
-	var out []v1alpha1.ClaimReference
-	for _, c := range old {
-		if c.Kind == string(federation.ClaimPVC) {
-			out = append(out, c)
-		}
-	}
-	for _, c := range e.claimsOf(r.Site) {
-		if c.Kind == federation.ClaimGeoVolume {
-			out = append(out, v1alpha1.ClaimReference{Kind: string(c.Kind), Namespace: c.Namespace, Name: c.Name, UID: c.UID, Access: plan.DescribeAccess(c.Access)})
-		}
-	}
-	slices.SortStableFunc(out, func(a, b v1alpha1.ClaimReference) int {
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
-	})
-	return out
-}
-
-// warn tells of an edit that was undone.
+// warn makes an event of an edit that was undone.
 func (r *contents) warn(c *content, note string) {
-	r.event(c.GeoVolumeContent, corev1.EventTypeWarning, v1alpha1.ReasonNotOwner, "Undo", note)
+	r.Event(c.GeoVolumeContent, corev1.EventTypeWarning, v1alpha1.ReasonNotOwner, "Undo", note)
 }

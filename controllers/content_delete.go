@@ -8,12 +8,13 @@ import (
 	"slices"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 )
 
-// remove: the object is being deleted. GeoVolumes of this cluster keep it, as a claim keeps a PersistentVolume; the claims of
-// PersistentVolumeClaims end with it.
+// remove: the object is being deleted. GeoVolumes of this cluster keep it, as a claim keeps a
+// PersistentVolume; the claims of PersistentVolumeClaims end with it.
 func (r *contents) remove(ctx context.Context, c *content) error {
 	if !slices.Contains(c.Finalizers, v1alpha1.Finalizer) {
 		c.gone = true
@@ -26,7 +27,7 @@ func (r *contents) remove(ctx context.Context, c *content) error {
 	forget := c.Annotations[v1alpha1.ForceAnnotation] == c.Name
 	does := plan.Dispose(v, r.self, c.Spec.ReclaimPolicy, c.Status.VolumeGeneration != 0, forget)
 	if does == plan.Hold {
-		return &stop{plan.Forgotten(c.Name)}
+		return &outcome.Stop{plan.Forgotten(c.Name)}
 	}
 	if does == plan.Keep || does == plan.Trash {
 		if err := r.unclaimed(ctx, c, does); err != nil {
@@ -52,7 +53,7 @@ func (r *contents) remove(ctx context.Context, c *content) error {
 		}
 	}
 	c.gone = true
-	return r.letGo(ctx, c.GeoVolumeContent)
+	return r.RemoveFinalizer(ctx, c.GeoVolumeContent)
 }
 
 // unclaimed returns an error while GeoVolumes of this cluster have the volume.
@@ -66,9 +67,10 @@ func (r *contents) unclaimed(ctx context.Context, c *content, does plan.Disposal
 	})
 	if in := plan.InUse(c.Spec.FederationName, claims); in != nil {
 		if does == plan.Keep {
-			in.Message = fmt.Sprintf("GeoVolumes of this cluster use volume %s: this object goes when they are deleted", c.Spec.FederationName)
+			in.Message = fmt.Sprintf("GeoVolumes of this cluster use volume %s: this object goes when they are deleted",
+				c.Spec.FederationName)
 		}
-		return &stop{in}
+		return &outcome.Stop{in}
 	}
 	return nil
 }
@@ -81,13 +83,14 @@ func (o *operator) keep(ctx context.Context, v federation.Volume, rev federation
 	v.Closing = false
 	rev, err := o.Registry.UpdateVolume(ctx, rev, v)
 	if err == nil {
-		o.mirror.note(v, rev)
+		o.mirror.Note(v, rev)
 	}
 	return err
 }
 
-// trash deletes a volume that nobody claims but who mine names. First it is closed, so that no claim begins that is not in the list that is
-// then read; whoever claims it meanwhile reads the record after that, and takes the claim back.
+// trash deletes a volume that nobody claims but who mine names. First it is closed, so that no
+// claim begins that is not in the list that is then read; whoever claims it meanwhile reads the
+// record after that, and takes the claim back.
 func (o *operator) trash(ctx context.Context, v federation.Volume, rev federation.Revision, mine func(federation.Claim) bool) error {
 	var err error
 	if !v.Closing {
@@ -95,18 +98,18 @@ func (o *operator) trash(ctx context.Context, v federation.Volume, rev federatio
 		if rev, err = o.Registry.UpdateVolume(ctx, rev, v); err != nil {
 			return err
 		}
-		o.mirror.note(v, rev)
+		o.mirror.Note(v, rev)
 	}
 	claims, err := o.Registry.ListClaims(ctx, v.UUID)
 	if err != nil {
 		return err
 	}
 	if in := plan.InUse(v.Name, slices.DeleteFunc(claims, mine)); in != nil {
-		return &stop{in}
+		return &outcome.Stop{in}
 	}
 	v.Deleted, v.DeletedAt = true, o.Now().UTC()
 	if rev, err = o.Registry.UpdateVolume(ctx, rev, v); err == nil {
-		o.mirror.note(v, rev)
+		o.mirror.Note(v, rev)
 	}
 	return err
 }

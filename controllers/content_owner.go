@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
@@ -20,7 +21,7 @@ import (
 
 // begin: the registry does not know the volume, which this cluster is to make.
 func (r *contents) begin(ctx context.Context, c *content) error {
-	if err := r.hold(ctx, c.GeoVolumeContent); err != nil {
+	if err := r.AddFinalizer(ctx, c.GeoVolumeContent); err != nil {
 		return err
 	}
 	if c.Status.VolumeGeneration != 0 {
@@ -29,12 +30,13 @@ func (r *contents) begin(ctx context.Context, c *content) error {
 		case err != nil:
 			return err
 		case v == nil:
-			return &stop{plan.Forgotten(c.Name)}
+			return &outcome.Stop{plan.Forgotten(c.Name)}
 		}
-		return waiting(v1alpha1.ReasonRegistryUnavailable, "the registry has the volume, and it is not in the operator's copy of it yet", soon)
+		return outcome.Waiting(v1alpha1.ReasonRegistryUnavailable, "the registry has the volume, and it is not in the operator's copy "+
+			"of it yet", outcome.Soon)
 	}
-	if old := r.mirror.named(c.Spec.FederationName); old != nil {
-		return &stop{plan.Named(*old.volume, r.self, old.allClaims())}
+	if old := r.mirror.Named(c.Spec.FederationName); old != nil {
+		return &outcome.Stop{plan.Named(*old.Record, r.self, old.ClaimsOf(""))}
 	}
 	resolved, _, err := r.resolve(ctx, c)
 	if err != nil {
@@ -43,7 +45,8 @@ func (r *contents) begin(ctx context.Context, c *content) error {
 	return r.create(ctx, c, resolved)
 }
 
-// resolve is the policy that is wished for, and the generation of the VolumePolicy that it is made of.
+// resolve is the policy that is wished for, and the generation of the VolumePolicy that it is made
+// of.
 func (r *contents) resolve(ctx context.Context, c *content) (plan.Resolved, int64, error) {
 	var policy *v1alpha1.VolumePolicySpec
 	var generation int64
@@ -51,7 +54,9 @@ func (r *contents) resolve(ctx context.Context, c *content) (plan.Resolved, int6
 		var p v1alpha1.VolumePolicy
 		err := r.Get(ctx, client.ObjectKey{Name: name}, &p)
 		if apierrors.IsNotFound(err) {
-			return plan.Resolved{}, 0, stopped(v1alpha1.ReasonPolicyNotFound, fmt.Sprintf("spec.policy: there is no VolumePolicy %s in this cluster: create it, or name another; other clusters' policies do not apply here", name))
+			return plan.Resolved{}, 0, outcome.Stopped(v1alpha1.ReasonPolicyNotFound,
+				fmt.Sprintf("spec.policy: there is no VolumePolicy %s in this cluster: create it, or name another; other clusters' "+
+					"policies do not apply here", name))
 		} else if err != nil {
 			return plan.Resolved{}, 0, err
 		}
@@ -59,22 +64,23 @@ func (r *contents) resolve(ctx context.Context, c *content) (plan.Resolved, int6
 	}
 	out, err := plan.Resolve(c.Spec.Size, policy, c.Spec.Overrides)
 	if v := (*plan.Verdict)(nil); errors.As(err, &v) {
-		return out, generation, &stop{v}
+		return out, generation, &outcome.Stop{v}
 	}
 	return out, generation, err
 }
 
-// place chooses sites for the volume as it is wished for, and reserves room at those that are new, until the caller releases it.
+// place chooses sites for the volume as it is wished for, and reserves room at those that are new,
+// until the caller releases it.
 func (r *contents) place(c *content, p plan.Resolved, only func(plan.Candidate) bool) (plan.Placement, error) {
 	r.placing.Lock()
 	defer r.placing.Unlock()
-	req := plan.Request{Volume: c.Spec.FederationName, Spec: p.Spec, Selector: p.Selector, Near: r.Site, Sites: r.mirror.candidates(c.Name)}
+	req := plan.Request{Volume: c.Spec.FederationName, Spec: p.Spec, Selector: p.Selector, Near: r.Site, Sites: r.mirror.Candidates(c.Name)}
 	if only != nil {
 		req.Sites = slices.DeleteFunc(req.Sites, func(s plan.Candidate) bool { return !only(s) })
 	}
 	if v := c.record(); v != nil {
 		req.Present, req.PresentSize = v.Sites, v.Spec.Size
-		if ctl := c.seen.control; ctl != nil {
+		if ctl := c.seen.Control; ctl != nil {
 			req.Home = ctl.Home.Site
 			for _, m := range ctl.Members {
 				req.Needed = append(req.Needed, m.Site)
@@ -84,24 +90,25 @@ func (r *contents) place(c *content, p plan.Resolved, only func(plan.Candidate) 
 	out, err := plan.Place(req)
 	if u := (*plan.Unplaceable)(nil); errors.As(err, &u) {
 		r.unplaced.Store(c.Name, true)
-		return out, &stop{&plan.Verdict{Reason: v1alpha1.ReasonUnplaceable, Message: u.Error()}}
+		return out, &outcome.Stop{&plan.Verdict{Reason: v1alpha1.ReasonUnplaceable, Message: u.Error()}}
 	}
 	r.unplaced.Delete(c.Name)
 	if err == nil {
-		r.mirror.reserve(c.Name, added(req.Present, out.Sites), p.Spec.Size)
+		r.mirror.Reserve(c.Name, added(req.Present, out.Sites), p.Spec.Size)
 	}
 	return out, err
 }
 
-// create makes the volume: its keyring, so that no gateway ever finds a volume without keys, then the record with its name. It can be
-// repeated: an earlier try may have been applied without an answer. A keyring that is there is kept, and sites it is wrapped for are taken if
-// they will do, because an earlier try's record, still on its way, would refer to it.
+// create makes the volume: its keyring, so that no gateway ever finds a volume without keys, then
+// the record with its name. It can be repeated: an earlier try may have been applied without an
+// answer. A keyring that is there is kept, and sites it is wrapped for are taken if they will do,
+// because an earlier try's record, still on its way, would refer to it.
 func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) error {
 	ring, rev, err := r.Registry.GetKeyring(ctx, c.Name)
 	if err != nil && !errors.Is(err, federation.ErrNotFound) {
 		return err
 	}
-	defer r.mirror.release(c.Name)
+	defer r.mirror.Release(c.Name)
 	placed, perr := plan.Placement{}, error(nil)
 	if rev != 0 {
 		placed, perr = r.place(c, p, func(s plan.Candidate) bool { return ring.Wrapped[s.Name] != nil })
@@ -116,24 +123,26 @@ func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) erro
 			return err
 		}
 	}
-	v := federation.Volume{UUID: c.Name, Name: c.Spec.FederationName, Owner: r.Organization, OwnerSite: r.Site, OwnerCluster: r.self.Cluster,
-		Grants: plan.Grants(c.Spec.Grants), Generation: 1, Spec: p.Spec, Sites: placed.Sites, CreatedAt: r.Now().UTC()}
+	v := federation.Volume{UUID: c.Name, Name: c.Spec.FederationName, Owner: r.Organization, OwnerSite: r.Site,
+		OwnerCluster: r.self.Cluster,
+		Grants:       plan.Grants(c.Spec.Grants), Generation: 1, Spec: p.Spec, Sites: placed.Sites, CreatedAt: r.Now().UTC()}
 	at, err := r.Registry.CreateVolume(ctx, v)
 	switch {
 	case errors.Is(err, federation.ErrNameTaken):
 		return r.taken(ctx, v, rev, err)
 	case err != nil:
-		return err // ErrConflict: an earlier try was applied, and will be told
+		return err // ErrConflict: an earlier try was applied; the watch will show it
 	}
-	r.mirror.note(v, at)
-	c.seen = r.mirror.volume(c.Name)
+	r.mirror.Note(v, at)
+	c.seen = r.mirror.Volume(c.Name)
 	return r.claims(ctx, c)
 }
 
-func (r *contents) putKeyring(ctx context.Context, uuid string, sites []string, generation uint64, prev federation.Revision) (federation.Revision, error) {
+func (r *contents) putKeyring(ctx context.Context, uuid string, sites []string, generation uint64,
+	prev federation.Revision) (federation.Revision, error) {
 	keys := map[string][]byte{}
 	for _, s := range sites {
-		site, ok := r.mirror.site(s)
+		site, ok := r.mirror.Site(s)
 		if !ok {
 			return 0, federation.ErrConflict // it has just gone: choose again
 		}
@@ -162,22 +171,23 @@ func (r *contents) taken(ctx context.Context, v federation.Volume, ring federati
 	if err != nil {
 		return err
 	}
-	return &stop{plan.Named(old, r.self, claims)}
+	return &outcome.Stop{plan.Named(old, r.self, claims)}
 }
 
-// update carries the wish to the record. What cannot be fulfilled leaves the record as it is, but for grants, which are always taken back
-// when the owner says so.
+// update carries the wish to the record. What cannot be fulfilled leaves the record as it is, but
+// for grants, which are always taken back when the owner says so.
 func (r *contents) update(ctx context.Context, c *content) error {
-	old := *c.seen.volume
+	old := *c.seen.Record
 	if old.Closing || old.Deleted {
 		return nil
 	}
-	defer r.mirror.release(c.Name)
+	defer r.mirror.Release(c.Name)
 	next := old
 	next.Grants = plan.Grants(c.Spec.Grants)
 	resolved, generation, err := r.resolve(ctx, c)
 	if err == nil && resolved.Spec.Size < old.Spec.Size {
-		err = stopped(v1alpha1.ReasonInvalid, fmt.Sprintf("spec.size: a volume does not shrink: it has %s; write that or more", old.Spec.Size))
+		err = outcome.Stopped(v1alpha1.ReasonInvalid, fmt.Sprintf("spec.size: a volume does not shrink: it has %s; write that or more",
+			old.Spec.Size))
 	}
 	var placed plan.Placement
 	if err == nil {
@@ -194,7 +204,7 @@ func (r *contents) update(ctx context.Context, c *content) error {
 	if !reflect.DeepEqual(old.Spec, next.Spec) || !slices.Equal(old.Sites, next.Sites) {
 		// A change that is not of this volume's own wish is that of its policy, or of the sites.
 		policys := c.Spec.Policy != "" && c.Status.ObservedPolicyGeneration != generation && c.Generation == c.Status.ObservedGeneration
-		if policys && !r.rollout.begin(c.Spec.Policy, c.Name) {
+		if policys && !r.rollout.Begin(c.Spec.Policy, c.Name) {
 			c.taking = true
 			next.Spec, next.Sites = old.Spec, old.Sites
 		} else {
@@ -204,12 +214,12 @@ func (r *contents) update(ctx context.Context, c *content) error {
 	if next.Generation == old.Generation && slices.Equal(next.Grants, old.Grants) {
 		return nil
 	}
-	rev, err := r.Registry.UpdateVolume(ctx, c.seen.revision, next)
+	rev, err := r.Registry.UpdateVolume(ctx, c.seen.Revision, next)
 	if err != nil {
 		return err
 	}
-	r.mirror.note(next, rev)
-	c.seen = r.mirror.volume(c.Name)
+	r.mirror.Note(next, rev)
+	c.seen = r.mirror.Volume(c.Name)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
 )
 
@@ -21,13 +22,13 @@ func contentStatus(obj client.Object) (any, []metav1.Condition) {
 }
 
 // show writes the status: what is seen of the volume, and what this reconcile came to.
-func (r *contents) show(ctx context.Context, before *v1alpha1.GeoVolumeContent, c *content, out outcome) (ctrl.Result, error) {
-	if c.gone || out.err != nil || out.quiet {
-		return out.result, out.err // nothing to tell
+func (r *contents) show(ctx context.Context, before *v1alpha1.GeoVolumeContent, c *content, out outcome.Outcome) (ctrl.Result, error) {
+	if c.gone || out.Err != nil || out.Quiet {
+		return out.Result, out.Err // nothing to show
 	}
 	var view plan.View
 	if c.seen != nil {
-		view = r.mirror.view(c.seen)
+		view = r.mirror.Look(c.seen)
 	}
 	deleting := !c.DeletionTimestamp.IsZero()
 	if v := c.record(); v != nil {
@@ -35,44 +36,48 @@ func (r *contents) show(ctx context.Context, before *v1alpha1.GeoVolumeContent, 
 	}
 	observed(c, &view)
 	r.conditions(c, view, out, deleting)
-	if c.record() != nil && c.trouble == nil && !c.taking && out.verdict == nil && view.InForce {
+	if c.record() != nil && c.trouble == nil && !c.taking && out.Verdict == nil && view.InForce {
 		c.Status.ObservedPolicyGeneration = c.policy
 	} else if c.Generation != before.Status.ObservedGeneration && !view.InForce {
 		c.Status.ObservedPolicyGeneration = 0 // it may be of another policy
 	}
 	if view.InForce || c.trouble != nil || view.Stalled || deleting {
-		r.rollout.end(c.Name) // it has it; or it will not soon, and the others shall not wait for that
+		r.rollout.End(c.Name) // it has it; or it will not soon, and the others shall not wait for that
 	}
 	if rest := r.onlyLag(before, c); rest > 0 {
-		if out.result.RequeueAfter == 0 || out.result.RequeueAfter > rest {
-			out.result.RequeueAfter = rest
+		if out.Result.RequeueAfter == 0 || out.Result.RequeueAfter > rest {
+			out.Result.RequeueAfter = rest
 		}
-		return out.result, nil
+		return out.Result, nil
 	}
-	return r.report(ctx, out, before, c.GeoVolumeContent, contentStatus)
+	return r.Report(ctx, out, before, c.GeoVolumeContent, contentStatus)
 }
 
-func (r *contents) conditions(c *content, view plan.View, out outcome, deleting bool) {
+func (r *contents) conditions(c *content, view plan.View, out outcome.Outcome, deleting bool) {
 	list, now := &c.Status.Conditions, r.Now()
 	ready, working, stalled := view.Ready, view.Working, view.Stalled
 	switch {
-	case out.verdict != nil && unreachable(out.verdict, *list, deleting):
-		plan.SetCondition(list, c.Generation, now, v1alpha1.ConditionReconciling, plan.State{True: true, Reason: out.verdict.Reason, Message: out.verdict.Message})
+	case out.Verdict != nil && unreachable(out.Verdict, *list, deleting):
+		plan.SetCondition(list, c.Generation, now, v1alpha1.ConditionReconciling,
+			plan.State{True: true, Reason: out.Verdict.Reason, Message: out.Verdict.Message})
 		return
-	case out.verdict != nil:
-		ready, working, stalled = plan.State{Reason: out.verdict.Reason, Message: out.verdict.Message}, out.working, out.stalled
+	case out.Verdict != nil:
+		ready, working, stalled = plan.State{Reason: out.Verdict.Reason, Message: out.Verdict.Message}, out.Working, out.Stalled
 	case c.trouble != nil:
 		stalled = true
 		if ready.True {
 			ready = plan.State{Reason: c.trouble.Reason, Message: "the volume is served, and stays as it was: " + c.trouble.Message}
 		}
 	case c.taking && ready.True:
-		ready, working = plan.State{True: true, Reason: v1alpha1.ReasonUpdating, Message: "served; it takes up the edited VolumePolicy " + c.Spec.Policy + " when those before it have"}, true
+		ready, working = plan.State{True: true, Reason: v1alpha1.ReasonUpdating, Message: "served; it takes up the edited VolumePolicy " +
+			c.Spec.Policy + " when those before it have"}, true
 	}
 	if c.record() == nil {
-		if out.verdict != nil {
-			plan.SetCondition(list, c.Generation, now, v1alpha1.ConditionPlaced, plan.State{Reason: out.verdict.Reason, Message: out.verdict.Message})
-			plan.SetCondition(list, c.Generation, now, v1alpha1.ConditionProtected, plan.State{Reason: v1alpha1.ReasonCreating, Message: "the volume is not there yet"})
+		if out.Verdict != nil {
+			plan.SetCondition(list, c.Generation, now, v1alpha1.ConditionPlaced,
+				plan.State{Reason: out.Verdict.Reason, Message: out.Verdict.Message})
+			plan.SetCondition(list, c.Generation, now, v1alpha1.ConditionProtected,
+				plan.State{Reason: v1alpha1.ReasonCreating, Message: "the volume is not there yet"})
 		}
 	} else {
 		placed := plan.State{True: true, Reason: v1alpha1.ReasonPlaced, Message: "the copies are at sites that satisfy the policy"}
@@ -85,15 +90,17 @@ func (r *contents) conditions(c *content, view plan.View, out outcome, deleting 
 	plan.SetReady(list, c.Generation, now, ready, working, stalled)
 }
 
-// onlyLag tells how long to wait when nothing has changed but what changes all the time; 0: the status is to be written, or is as it was.
+// onlyLag returns how long to wait when nothing has changed but what changes all the time; 0: the
+// status is to be written, or is as it was.
 func (r *contents) onlyLag(before *v1alpha1.GeoVolumeContent, c *content) time.Duration {
 	if apiequality.Semantic.DeepEqual(before.Status, c.Status) || !apiequality.Semantic.DeepEqual(steady(before.Status), steady(c.Status)) {
 		return 0
 	}
-	return r.lags.wait(c.Name, r.Now())
+	return r.lags.Wait(c.Name, r.Now())
 }
 
-// steady is a status without what changes all the time: how far copies are behind, how much is used, and the messages that say so.
+// steady is a status without what changes all the time: how far copies are behind, how much is
+// used, and the messages that say so.
 func steady(s v1alpha1.GeoVolumeContentStatus) v1alpha1.GeoVolumeContentStatus {
 	s = *s.DeepCopy()
 	s.Lag, s.Used = "", nil

@@ -5,98 +5,75 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"strings"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/desired"
+	"github.com/weir-storage/weir/controllers/object"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 )
 
-// obey: another decides. The spec is kept equal to the registry's, and goes when the volume no longer concerns this cluster.
-func (r *contents) obey(ctx context.Context, c *content) error {
+// follows: another cluster decides. The spec is kept equal to the registry's, and goes when the
+// volume no longer concerns this cluster.
+func (r *contents) follows(ctx context.Context, c *content) error {
 	if err := r.adopt(ctx, c.GeoVolumeContent); err != nil {
 		return err // a mirror, whoever made it
 	}
-	if c.seen.volume.Deleted || !c.seen.concerns(r.self) {
+	if c.seen.Record.Deleted || !r.mirror.Concerns(c.seen) {
 		err := r.erase(ctx, c.GeoVolumeContent)
 		c.gone = err == nil
 		return err
 	}
-	want := r.mirrored(c.seen, c.Spec.Claims)
-	changed := differing(c.Spec, want)
+	want := desired.Mirrored(c.seen, r.Site, c.Spec.Claims)
+	changed := desired.Differing(c.Spec, want)
 	if len(changed) == 0 {
 		return nil
 	}
-	// Somebody here changed it, if it changed since it was last looked at, and the owner's word did not.
-	edited := c.Status.ObservedGeneration != 0 && c.Generation != c.Status.ObservedGeneration && c.Status.VolumeGeneration == int64(c.seen.volume.Generation)
+	// Somebody here changed it, if it changed since it was last looked at, and the owner's word did
+	// not.
+	edited := c.Status.ObservedGeneration != 0 && c.Generation != c.Status.ObservedGeneration &&
+		c.Status.VolumeGeneration == int64(c.seen.Record.Generation)
 	if err := r.setSpec(ctx, c.GeoVolumeContent, want); err != nil {
 		return err
 	}
 	if edited {
-		note := fmt.Sprintf("spec.%s was changed here and put back: only the owner, site %s, changes this volume; ask there, or have the ownership transferred with `weir volume transfer`",
-			strings.Join(changed, ", spec."), c.seen.volume.OwnerSite)
-		plan.SetCondition(&c.Status.Conditions, c.Generation, r.Now(), v1alpha1.ConditionInSync, plan.State{Reason: v1alpha1.ReasonNotOwner, Message: note})
+		note := fmt.Sprintf("spec.%s was changed here and put back: only the owner, site %s, changes this volume; ask there, or have "+
+			"the ownership transferred with `weir volume transfer`",
+			strings.Join(changed, ", spec."), c.seen.Record.OwnerSite)
+		plan.SetCondition(&c.Status.Conditions, c.Generation, r.Now(), v1alpha1.ConditionInSync,
+			plan.State{Reason: v1alpha1.ReasonNotOwner, Message: note})
 		r.warn(c, note)
 	}
 	return nil
 }
 
-// promote: the ownership came to this cluster. What the registry has is its wish from now on, until a person changes it.
+// promote: the ownership came to this cluster. What the registry has is its wish from now on, until
+// a person changes it.
 func (r *contents) promote(ctx context.Context, c *content) error {
-	want := r.mirrored(c.seen, c.Spec.Claims)
+	want := desired.Mirrored(c.seen, r.Site, c.Spec.Claims)
 	if err := r.setSpec(ctx, c.GeoVolumeContent, want); err != nil {
 		return err
 	}
-	return r.hold(ctx, c.GeoVolumeContent)
+	return r.AddFinalizer(ctx, c.GeoVolumeContent)
 }
 
-// setSpec puts a spec in place of another. It is a patch and no apply, which could not take away a field that somebody else has set.
+// setSpec puts a spec in place of another. It is a patch and no apply, which could not take away a
+// field that somebody else has set.
 func (o *operator) setSpec(ctx context.Context, obj *v1alpha1.GeoVolumeContent, want v1alpha1.GeoVolumeContentSpec) error {
 	before := obj.DeepCopy()
 	status := obj.Status.DeepCopy()
 	obj.Spec = want
-	err := o.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldOwner)
+	err := o.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), object.FieldOwner)
 	obj.Status = *status // the answer has the one that was there before this reconcile
 	return err
 }
 
-// differing names the fields in which a spec is not as wanted. Quantities and spans of time are compared by value.
-func differing(is, want v1alpha1.GeoVolumeContentSpec) []string {
-	var out []string
-	normal(&is)
-	normal(&want)
-	a, b := reflect.ValueOf(is), reflect.ValueOf(want)
-	for i := range a.NumField() {
-		if !apiequality.Semantic.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
-			name, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("json"), ",")
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
-// normal fills in what the API server fills in, and makes the overrides that say nothing none.
-func normal(s *v1alpha1.GeoVolumeContentSpec) {
-	if s.ReclaimPolicy == "" {
-		s.ReclaimPolicy = v1alpha1.Delete
-	}
-	if s.Overrides != nil && apiequality.Semantic.DeepEqual(*s.Overrides, v1alpha1.VolumePolicySpec{}) {
-		s.Overrides = nil
-	}
-	s.Grants = append([]v1alpha1.Grant(nil), s.Grants...)
-	for i := range s.Grants {
-		if s.Grants[i].Access == "" {
-			s.Grants[i].Access = v1alpha1.ReadWrite
-		}
-	}
-}
-
-// claims carries this cluster's claims: those of PersistentVolumeClaims to the registry, those of GeoVolumes into the spec.
+// claims carries this cluster's claims: those of PersistentVolumeClaims to the registry, those of
+// GeoVolumes into the spec.
 func (r *contents) claims(ctx context.Context, c *content) error {
 	for _, ref := range c.Spec.Claims {
 		if ref.Kind != string(federation.ClaimPVC) {
@@ -110,8 +87,8 @@ func (r *contents) claims(ctx context.Context, c *content) error {
 		return err
 	}
 	want := *c.Spec.DeepCopy()
-	want.Claims = r.references(c.seen, c.Spec.Claims)
-	if len(differing(c.Spec, want)) == 0 {
+	want.Claims = desired.References(c.seen, r.Site, c.Spec.Claims)
+	if len(desired.Differing(c.Spec, want)) == 0 {
 		return nil
 	}
 	return r.setSpec(ctx, c.GeoVolumeContent, want)
@@ -132,7 +109,7 @@ func observed(c *content, v *plan.View) {
 		s.Sites = append(s.Sites, v1alpha1.SiteName(site))
 	}
 	s.Claims = nil
-	for _, claim := range c.seen.allClaims() {
+	for _, claim := range c.seen.ClaimsOf("") {
 		s.Claims = append(s.Claims, plan.ClaimName(claim))
 	}
 	s.Home, s.Replicas, s.Copies, s.Lag, s.Used = v.Home, v.Replicas, v.Copies, v.Lag, plan.Quantity(v.Used)

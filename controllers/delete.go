@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/object"
+	"github.com/weir-storage/weir/controllers/outcome"
 )
 
 // managedByLabel is on GeoVolumeContents that the operator made or took over, with the value
@@ -62,7 +64,7 @@ func ofGeoVolume(obj client.Object) bool {
 // changed since it was read, or is another of the same name, is a conflict: it is looked at again.
 func (o *operator) erase(ctx context.Context, obj client.Object) error {
 	if why := notOurs(obj); why != "" {
-		return stopped(v1alpha1.ReasonConflict,
+		return outcome.Stopped(v1alpha1.ReasonConflict,
 			fmt.Sprintf("the operator did not make the object %s (%s), and does not delete it: delete it if nobody needs it",
 				obj.GetName(), why))
 	}
@@ -82,7 +84,7 @@ func (o *operator) adopt(ctx context.Context, c *v1alpha1.GeoVolumeContent) erro
 		c.Labels = map[string]string{}
 	}
 	c.Labels[managedByLabel] = managedByOperator
-	return o.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldOwner)
+	return o.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), object.FieldOwner)
 }
 
 // contentLabels are those of a GeoVolumeContent that the operator makes.

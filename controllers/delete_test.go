@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/outcome"
 )
 
 // The operator deletes what it made, and of what only looks like it, nothing. The chart's
@@ -71,7 +72,7 @@ func TestEraseOnlyWhatItMade(t *testing.T) {
 			}
 			err := ams.op.erase(t.Context(), c.obj)
 			again := ams.api.Get(t.Context(), client.ObjectKeyFromObject(c.obj), c.obj)
-			var s *stop
+			var s *outcome.Stop
 			switch {
 			case c.ours && (err != nil || !apierrors.IsNotFound(again)):
 				t.Errorf("erase: %v, and then %v; want it gone", err, again)

@@ -140,7 +140,8 @@ func TestImports(t *testing.T) {
 	utr.get(ro)
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: ro.Spec.VolumeName}}
 	utr.get(pv)
-	if len(c.Spec.Claims) != 2 || c.Spec.Claims[1].Access != v1alpha1.ReadOnly || ro.Spec.AccessModes[0] != corev1.ReadOnlyMany || !pv.Spec.CSI.ReadOnly || pv.Name == pvc.Spec.VolumeName {
+	if len(c.Spec.Claims) != 2 || c.Spec.Claims[1].Access != v1alpha1.ReadOnly || ro.Spec.AccessModes[0] != corev1.ReadOnlyMany ||
+		!pv.Spec.CSI.ReadOnly || pv.Name == pvc.Spec.VolumeName {
 		t.Errorf("claims %+v, PVC %+v, PV %+v", c.Spec.Claims, ro.Spec, pv.Spec)
 	}
 
@@ -230,18 +231,21 @@ func TestAVolumeOfAStorageClass(t *testing.T) {
 	f.site("ams", "uva")
 	ams := f.cluster("ams")
 	one := int32(1)
-	ams.create(&v1alpha1.VolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: "single"}, Spec: v1alpha1.VolumePolicySpec{Replication: v1alpha1.Replication{Copies: &one}}})
+	ams.create(&v1alpha1.VolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: "single"},
+		Spec: v1alpha1.VolumePolicySpec{Replication: v1alpha1.Replication{Copies: &one}}})
 	const uuid = "0a6b4c1e-7a0b-5a42-9a2e-1f6d0c8a9b10"
 	c := contentOf(uuid)
-	c.Spec = v1alpha1.GeoVolumeContentSpec{FederationName: "pvc-1", Owner: "ams", Size: resource.MustParse("1Gi"), Policy: "single", ReclaimPolicy: v1alpha1.Delete,
-		Claims: []v1alpha1.ClaimReference{{Kind: "PersistentVolumeClaim", Namespace: "db", Name: "wal", UID: "u"}}}
+	c.Spec = v1alpha1.GeoVolumeContentSpec{FederationName: "pvc-1", Owner: "ams", Size: resource.MustParse("1Gi"), Policy: "single",
+		ReclaimPolicy: v1alpha1.Delete,
+		Claims:        []v1alpha1.ClaimReference{{Kind: "PersistentVolumeClaim", Namespace: "db", Name: "wal", UID: "u"}}}
 	ams.create(c)
 	settleAll(ams)
 	f.serve(uuid, 0)
 	settleAll(ams)
 	ams.get(c)
 	ams.ready(c, metav1.ConditionTrue, v1alpha1.ReasonReady)
-	if got := strings.Join(f.claims(uuid), " "); got != "ams/db/wal" || c.Status.ObservedPolicyGeneration != 1 || len(c.Spec.Claims) != 1 || c.Status.Copies != "1/1" {
+	if got := strings.Join(f.claims(uuid), " "); got != "ams/db/wal" || c.Status.ObservedPolicyGeneration != 1 || len(c.Spec.Claims) != 1 ||
+		c.Status.Copies != "1/1" {
 		t.Errorf("claims %s, status %+v", got, c.Status)
 	}
 	edit(ams, c, func(c *v1alpha1.GeoVolumeContent) { c.Spec.Size = resource.MustParse("3Gi") })
@@ -268,7 +272,8 @@ func TestRegistryIsDown(t *testing.T) {
 	settleAll(ams)
 	ams.get(g)
 	ams.ready(g, metav1.ConditionFalse, v1alpha1.ReasonRegistryUnavailable, "registry unavailable")
-	if !hasFinalizer(g) || conditionOf(g.Status.Conditions, v1alpha1.ConditionReconciling) == nil || ams.results["GeoVolume ns/data"].RequeueAfter == 0 {
+	if !hasFinalizer(g) || conditionOf(g.Status.Conditions, v1alpha1.ConditionReconciling) == nil ||
+		ams.results["GeoVolume ns/data"].RequeueAfter == 0 {
 		t.Fatalf("finalizers %v, conditions %v", g.Finalizers, g.Status.Conditions)
 	}
 	// What is served is served: it does not become less ready for it.
@@ -299,7 +304,7 @@ func TestStartsWithoutRegistry(t *testing.T) {
 	o := ams.op.Options
 	o.Registry = fresh
 	op := newOperator(o, "uid-ams", ams.watched())
-	op.events = ams.events
+	op.Events = ams.events
 	_, down := fresh.Head(t.Context())
 	ams.op = op
 	ams.recs = map[string]reconciler{"GeoVolume": &geoVolumes{op}, "GeoVolumeContent": &contents{operator: op}}
@@ -310,11 +315,11 @@ func TestStartsWithoutRegistry(t *testing.T) {
 			ams.reconcile(kind, key)
 		}
 	}
-	reconcileBoth() // nothing is known yet: nothing is told
+	reconcileBoth() // nothing is known yet: nothing is written
 	if ams.count() != before {
 		t.Errorf("writes %v", last(ams.writes, ams.count()-before))
 	}
-	op.mirror.setDown(down)
+	op.mirror.SetDown(down)
 	ams.delete(g)
 	reconcileBoth()
 	ams.get(g)
@@ -327,7 +332,8 @@ func TestStartsWithoutRegistry(t *testing.T) {
 	}
 }
 
-// The registry forgot a volume that it had. Nothing is made in its place, and what remembers it does not go by itself.
+// The registry forgot a volume that it had. Nothing is made in its place, and what remembers it
+// does not go by itself.
 func TestARegistryThatForgot(t *testing.T) {
 	f, ams, utr, g, uuid := two(t, nil)
 	v, rev, err := f.reg.GetVolume(t.Context(), uuid)

@@ -19,7 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/mirror"
+	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
+	"github.com/weir-storage/weir/federation/view"
 )
 
 // geoVolumes reconciles GeoVolumes.
@@ -38,13 +41,14 @@ func (r *geoVolumes) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// listen has GeoVolumes reconciled when the registry tells of their volumes, and those that have a claim there but perhaps no object here.
+// listen has GeoVolumes reconciled when the registry tells of their volumes, and those that have a
+// claim there but perhaps no object here.
 func (r *geoVolumes) listen(ctx context.Context, q queue) {
-	news := make(chan notice, 1)
-	var backlog backlog
-	r.mirror.listen(func(n notice) {
-		if n.volume != "" && n.record {
-			backlog.add(n)
+	news := make(chan mirror.News, 1)
+	var backlog mirror.Backlog
+	r.mirror.OnNews(func(n mirror.News) {
+		if n.Volume != "" && n.Record {
+			backlog.Add(n)
 			select {
 			case news <- n:
 			default: // it is awake already
@@ -58,15 +62,14 @@ func (r *geoVolumes) listen(ctx context.Context, q queue) {
 				return
 			case <-news:
 			}
-			for _, n := range backlog.take() {
-				for _, req := range r.ofNames(ctx, n.volume, n.name) {
+			for _, n := range backlog.Take() {
+				for _, req := range r.ofNames(ctx, n.Volume, n.Name) {
 					q.Add(req)
 				}
 			}
 		}
 	}()
-	_, claims := r.mirror.mine()
-	for _, c := range claims {
+	for _, c := range r.mirror.Claims() {
 		namespace, name, _ := strings.Cut(c, "/")
 		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
 	}
@@ -76,7 +79,8 @@ func (r *geoVolumes) ofContent(ctx context.Context, obj client.Object) []reconci
 	return r.ofNames(ctx, obj.GetName(), obj.(*v1alpha1.GeoVolumeContent).Spec.FederationName)
 }
 
-// ofNames finds the GeoVolumes that a volume is about: those that have it, wait for it, or would make one of its name.
+// ofNames finds the GeoVolumes that a volume is about: those that have it, wait for it, or would
+// make one of its name.
 func (r *geoVolumes) ofNames(ctx context.Context, names ...string) []reconcile.Request {
 	var out []reconcile.Request
 	for _, n := range names {
@@ -105,7 +109,7 @@ type geoVolume struct {
 	// uuid is its volume's; empty while it is not known.
 	uuid string
 	// seen is what the mirror has of the volume; nil: nothing.
-	seen *entry
+	seen *view.Volume
 	// content is nil while there is none.
 	content *v1alpha1.GeoVolumeContent
 	// bound is what became of its PersistentVolume and PersistentVolumeClaim.
@@ -120,12 +124,12 @@ func (r *geoVolumes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if !apierrors.IsNotFound(err) {
 			return ctrl.Result{}, err
 		}
-		out := settle(r.absent(ctx, req))
-		return out.result, out.err
+		out := outcome.Settle(r.absent(ctx, req))
+		return out.Result, out.Err
 	}
 	before := obj.DeepCopy()
 	g := &geoVolume{GeoVolume: obj}
-	out := settle(r.steps(ctx, g))
+	out := outcome.Settle(r.steps(ctx, g))
 	return r.show(ctx, before, g, out)
 }
 
@@ -160,20 +164,21 @@ func (r *geoVolumes) absent(ctx context.Context, req ctrl.Request) error {
 
 func (r *geoVolumes) finalizer(ctx context.Context, g *geoVolume) error {
 	status := g.Status.DeepCopy()
-	err := r.hold(ctx, g.GeoVolume)
+	err := r.AddFinalizer(ctx, g.GeoVolume)
 	g.Status = *status // the answer has the one that was there before this reconcile
 	return err
 }
 
-// superseded: a volume that this GeoVolume made belongs to another cluster now. The claim stays while the object does, for its pods run on.
+// superseded: a volume that this GeoVolume made belongs to another cluster now. The claim stays
+// while the object does, for its pods run on.
 func (r *geoVolumes) superseded(ctx context.Context, g *geoVolume) error {
-	if g.Spec.Import != nil || g.seen == nil || g.seen.volume == nil || r.self.Owns(*g.seen.volume) {
+	if g.Spec.Import != nil || g.seen == nil || g.seen.Record == nil || r.self.Owns(*g.seen.Record) {
 		return nil
 	}
-	if err := r.letGo(ctx, g.GeoVolume); err != nil {
+	if err := r.RemoveFinalizer(ctx, g.GeoVolume); err != nil {
 		return err
 	}
-	return &stop{plan.Superseded(*g.seen.volume)}
+	return &outcome.Stop{plan.Superseded(*g.seen.Record)}
 }
 
 func geoVolumeStatus(obj client.Object) (any, []metav1.Condition) {
@@ -182,15 +187,15 @@ func geoVolumeStatus(obj client.Object) (any, []metav1.Condition) {
 }
 
 // show writes the status: what the content says of the volume, and what this reconcile came to.
-func (r *geoVolumes) show(ctx context.Context, before *v1alpha1.GeoVolume, g *geoVolume, out outcome) (ctrl.Result, error) {
-	if g.gone || out.err != nil || out.quiet {
-		return out.result, out.err // nothing to tell
+func (r *geoVolumes) show(ctx context.Context, before *v1alpha1.GeoVolume, g *geoVolume, out outcome.Outcome) (ctrl.Result, error) {
+	if g.gone || out.Err != nil || out.Quiet {
+		return out.Result, out.Err // nothing to show
 	}
 	s, list, now := &g.Status, &g.Status.Conditions, r.Now()
 	s.ObservedGeneration = g.Generation
-	if g.seen != nil && g.seen.volume != nil {
-		s.FederationName, s.Owner = g.seen.volume.Name, g.seen.volume.OwnerSite
-		s.Capacity = plan.Quantity(g.seen.volume.Spec.Size)
+	if g.seen != nil && g.seen.Record != nil {
+		s.FederationName, s.Owner = g.seen.Record.Name, g.seen.Record.OwnerSite
+		s.Capacity = plan.Quantity(g.seen.Record.Spec.Size)
 	}
 	if s.FederationName == "" && g.Spec.Import == nil {
 		s.FederationName, s.Owner = plan.FederationName(g.Namespace, g.Name), r.Site
@@ -205,19 +210,21 @@ func (r *geoVolumes) show(ctx context.Context, before *v1alpha1.GeoVolume, g *ge
 	if g.bound.Reason != "" {
 		plan.SetCondition(list, g.Generation, now, v1alpha1.ConditionBound, g.bound)
 	}
-	if out.verdict != nil && unreachable(out.verdict, *list, !g.DeletionTimestamp.IsZero()) {
-		plan.SetCondition(list, g.Generation, now, v1alpha1.ConditionReconciling, plan.State{True: true, Reason: out.verdict.Reason, Message: out.verdict.Message})
-		return r.report(ctx, out, before, g.GeoVolume, geoVolumeStatus)
+	if out.Verdict != nil && unreachable(out.Verdict, *list, !g.DeletionTimestamp.IsZero()) {
+		plan.SetCondition(list, g.Generation, now, v1alpha1.ConditionReconciling,
+			plan.State{True: true, Reason: out.Verdict.Reason, Message: out.Verdict.Message})
+		return r.Report(ctx, out, before, g.GeoVolume, geoVolumeStatus)
 	}
 	ready, working, stalled := g.summary(out)
 	plan.SetReady(list, g.Generation, now, ready, working, stalled)
-	return r.report(ctx, out, before, g.GeoVolume, geoVolumeStatus)
+	return r.Report(ctx, out, before, g.GeoVolume, geoVolumeStatus)
 }
 
-// summary: what this reconcile came to, or else what the content says, or else whether the objects for pods are there.
-func (g *geoVolume) summary(out outcome) (ready plan.State, working, stalled bool) {
-	if out.verdict != nil {
-		return plan.State{Reason: out.verdict.Reason, Message: out.verdict.Message}, out.working, out.stalled
+// summary: what this reconcile came to, or else what the content says, or else whether the objects
+// for pods are there.
+func (g *geoVolume) summary(out outcome.Outcome) (ready plan.State, working, stalled bool) {
+	if out.Verdict != nil {
+		return plan.State{Reason: out.Verdict.Reason, Message: out.Verdict.Message}, out.Working, out.Stalled
 	}
 	if g.content == nil {
 		return plan.State{Reason: v1alpha1.ReasonCreating, Message: "the volume's GeoVolumeContent is being made"}, true, false

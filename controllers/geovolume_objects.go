@@ -4,18 +4,18 @@ package controllers
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/desired"
+	"github.com/weir-storage/weir/controllers/object"
+	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
 )
 
@@ -23,55 +23,19 @@ func hasFinalizer(obj client.Object) bool {
 	return controllerutil.ContainsFinalizer(obj, v1alpha1.Finalizer)
 }
 
-// pvName is the PersistentVolume's name: a volume has one for each claim.
-func (g *geoVolume) pvName() string {
-	h := sha256.Sum256([]byte(g.Namespace + "/" + g.Name))
-	return fmt.Sprintf("weir-%s-%s", g.uuid, hex.EncodeToString(h[:4]))
-}
-
-func (g *geoVolume) modes() []corev1.PersistentVolumeAccessMode {
-	if g.Spec.Access == v1alpha1.ReadOnly {
-		return []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+// desired is what pods are to use of the volume.
+func (g *geoVolume) desired() desired.Claim {
+	c := desired.Claim{GeoVolume: g.GeoVolume, UUID: g.uuid}
+	if g.seen != nil && g.seen.Record != nil {
+		c.Size = g.seen.Record.Spec.Size
 	}
-	return []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	return c
 }
 
-func (g *geoVolume) size() resource.Quantity { return *plan.Quantity(g.seen.volume.Spec.Size) }
-
-func (g *geoVolume) pv(federation string) *corev1.PersistentVolume {
-	mode := corev1.PersistentVolumeFilesystem
-	pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{
-		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: g.size()},
-		AccessModes:                   g.modes(),
-		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-		VolumeMode:                    &mode,
-		ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: g.Namespace, Name: g.Name},
-	}}
-	pv.Name, pv.Labels = g.pvName(), map[string]string{v1alpha1.VolumeLabel: g.uuid}
-	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: v1alpha1.Driver, VolumeHandle: v1alpha1.VolumeHandle(federation, g.uuid),
-		ReadOnly: g.Spec.Access == v1alpha1.ReadOnly}
-	return pv
-}
-
-func (g *geoVolume) pvc() *corev1.PersistentVolumeClaim {
-	class, mode, yes := "", corev1.PersistentVolumeFilesystem, true
-	pvc := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
-		AccessModes:      g.modes(),
-		StorageClassName: &class,
-		VolumeName:       g.pvName(),
-		VolumeMode:       &mode,
-		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: g.size()}},
-	}}
-	pvc.Namespace, pvc.Name, pvc.Labels = g.Namespace, g.Name, map[string]string{v1alpha1.VolumeLabel: g.uuid}
-	pvc.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GeoVolume", Name: g.Name, UID: g.UID,
-		Controller: &yes, BlockOwnerDeletion: &yes}}
-	return pvc
-}
-
-// objects makes what pods use: a PersistentVolume and a PersistentVolumeClaim that are for each other only. One of the name that is somebody
-// else's is left alone.
+// objects makes what pods use: a PersistentVolume and a PersistentVolumeClaim that are for each
+// other only. One of the name that is somebody else's is left alone.
 func (r *geoVolumes) objects(ctx context.Context, g *geoVolume) error {
-	if g.seen == nil || g.seen.volume == nil {
+	if g.seen == nil || g.seen.Record == nil {
 		g.bound = plan.State{Reason: v1alpha1.ReasonCreating, Message: "the volume is not there yet"}
 		return nil
 	}
@@ -82,23 +46,24 @@ func (r *geoVolumes) objects(ctx context.Context, g *geoVolume) error {
 			err = r.bind(ctx, g, pv, pvc)
 		}
 	}
-	if s := settle(err); s.verdict != nil {
-		g.bound = plan.State{Reason: s.verdict.Reason, Message: s.verdict.Message}
+	if s := outcome.Settle(err); s.Verdict != nil {
+		g.bound = plan.State{Reason: s.Verdict.Reason, Message: s.Verdict.Message}
 	}
 	return err
 }
 
 func (r *geoVolumes) havePV(ctx context.Context, g *geoVolume) (*corev1.PersistentVolume, error) {
-	want, have := g.pv(r.Federation), &corev1.PersistentVolume{}
+	want, have := g.desired().PV(r.Federation), &corev1.PersistentVolume{}
 	there, err := r.look(ctx, want, have)
 	if err != nil || !there {
 		if err == nil {
-			err = r.apply(ctx, want)
+			err = r.Ensure(ctx, want)
 		}
 		return want, err
 	}
 	if !r.ourPV(have, g) {
-		return nil, stopped(v1alpha1.ReasonConflict, fmt.Sprintf("a PersistentVolume %s is there that the operator did not make for this GeoVolume: delete it", want.Name))
+		return nil, outcome.Stopped(v1alpha1.ReasonConflict, fmt.Sprintf("a PersistentVolume %s is there that the operator did not make "+
+			"for this GeoVolume: delete it", want.Name))
 	}
 	if err := r.label(ctx, have, g.uuid); err != nil {
 		return nil, err
@@ -107,20 +72,21 @@ func (r *geoVolumes) havePV(ctx context.Context, g *geoVolume) (*corev1.Persiste
 	if is.Cmp(wish) >= 0 {
 		return have, nil
 	}
-	return have, r.apply(ctx, want)
+	return have, r.Ensure(ctx, want)
 }
 
 func (r *geoVolumes) havePVC(ctx context.Context, g *geoVolume) (*corev1.PersistentVolumeClaim, error) {
-	want, have := g.pvc(), &corev1.PersistentVolumeClaim{}
+	want, have := g.desired().PVC(), &corev1.PersistentVolumeClaim{}
 	there, err := r.look(ctx, want, have)
 	if err != nil || !there {
 		if err == nil {
-			err = r.apply(ctx, want)
+			err = r.Ensure(ctx, want)
 		}
 		return want, err
 	}
 	if !ourPVC(have, g) {
-		return nil, stopped(v1alpha1.ReasonConflict, fmt.Sprintf("a PersistentVolumeClaim %s is in namespace %s already and is not this GeoVolume's: delete it, or name the GeoVolume otherwise", g.Name, g.Namespace))
+		return nil, outcome.Stopped(v1alpha1.ReasonConflict, fmt.Sprintf("a PersistentVolumeClaim %s is in namespace %s already and is "+
+			"not this GeoVolume's: delete it, or name the GeoVolume otherwise", g.Name, g.Namespace))
 	}
 	if err := r.label(ctx, have, g.uuid); err != nil {
 		return nil, err
@@ -130,10 +96,11 @@ func (r *geoVolumes) havePVC(ctx context.Context, g *geoVolume) (*corev1.Persist
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims/status,verbs=patch
 
-// showSize has a bound claim say how much the volume may hold now. Its request stays as it was made: Kubernetes lets only claims of a StorageClass ask
-// for more, and who bound it does not look at its size again. Where the operator may not write that, the volume has its size all the same.
+// showSize has a bound claim say how much the volume may hold now. Its request stays as it was
+// made: Kubernetes lets only claims of a StorageClass ask for more, and who bound it does not look
+// at its size again. Where the operator may not write that, the volume has its size all the same.
 func (r *geoVolumes) showSize(ctx context.Context, g *geoVolume, pvc *corev1.PersistentVolumeClaim) error {
-	is, size := pvc.Status.Capacity[corev1.ResourceStorage], g.size()
+	is, size := pvc.Status.Capacity[corev1.ResourceStorage], *plan.Quantity(g.seen.Record.Spec.Size)
 	if pvc.Status.Phase != corev1.ClaimBound || !pvc.DeletionTimestamp.IsZero() || is.Cmp(size) >= 0 {
 		return nil
 	}
@@ -142,7 +109,7 @@ func (r *geoVolumes) showSize(ctx context.Context, g *geoVolume, pvc *corev1.Per
 		pvc.Status.Capacity = corev1.ResourceList{}
 	}
 	pvc.Status.Capacity[corev1.ResourceStorage] = size
-	err := r.Status().Patch(ctx, pvc, client.MergeFrom(before), fieldOwner)
+	err := r.Status().Patch(ctx, pvc, client.MergeFrom(before), object.FieldOwner)
 	if apierrors.IsForbidden(err) {
 		return nil
 	}
@@ -161,33 +128,38 @@ func (r *geoVolumes) label(ctx context.Context, obj client.Object, uuid string) 
 	}
 	labels[v1alpha1.VolumeLabel] = uuid
 	obj.SetLabels(labels)
-	return r.Patch(ctx, obj, client.MergeFrom(before), fieldOwner)
+	return r.Patch(ctx, obj, client.MergeFrom(before), object.FieldOwner)
 }
 
-// bind looks whether Kubernetes has bound the two. A PersistentVolume that was bound to a claim that is gone is never bound again: it is made anew,
-// which touches no data.
+// bind looks whether Kubernetes has bound the two. A PersistentVolume that was bound to a claim
+// that is gone is never bound again: it is made anew, which touches no data.
 func (r *geoVolumes) bind(ctx context.Context, g *geoVolume, pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim) error {
 	ref := pv.Spec.ClaimRef
 	switch {
 	case !pvc.DeletionTimestamp.IsZero():
-		g.bound = plan.State{Reason: v1alpha1.ReasonDeleting, Message: fmt.Sprintf("PersistentVolumeClaim %s is being deleted, and is made again when it is gone", g.Name)}
+		g.bound = plan.State{Reason: v1alpha1.ReasonDeleting, Message: fmt.Sprintf("PersistentVolumeClaim %s is being deleted, and is "+
+			"made again when it is gone", g.Name)}
 	case ref != nil && ref.UID != "" && pvc.UID != "" && ref.UID != pvc.UID && pv.Status.Phase == corev1.VolumeReleased:
-		g.bound = plan.State{Reason: v1alpha1.ReasonCreating, Message: "its PersistentVolume was bound to a claim that is gone: it is made anew"}
+		g.bound = plan.State{Reason: v1alpha1.ReasonCreating, Message: "its PersistentVolume was bound to a claim that is gone: it is " +
+			"made anew"}
 		return r.erase(ctx, pv)
 	case pvc.Status.Phase != corev1.ClaimBound:
-		g.bound = plan.State{Reason: v1alpha1.ReasonCreating, Message: fmt.Sprintf("PersistentVolumeClaim %s is not bound to PersistentVolume %s yet", g.Name, g.pvName())}
+		g.bound = plan.State{Reason: v1alpha1.ReasonCreating, Message: fmt.Sprintf("PersistentVolumeClaim %s is not bound to "+
+			"PersistentVolume %s yet", g.Name, g.desired().PVName())}
 	default:
-		g.bound = plan.State{True: true, Reason: v1alpha1.ReasonBound, Message: fmt.Sprintf("PersistentVolumeClaim %s is bound to PersistentVolume %s", g.Name, g.pvName())}
+		g.bound = plan.State{True: true, Reason: v1alpha1.ReasonBound, Message: fmt.Sprintf("PersistentVolumeClaim %s is bound to "+
+			"PersistentVolume %s", g.Name, g.desired().PVName())}
 	}
 	return nil
 }
 
-// look reads an object; one that is not in the cache may be somebody else's, which only the API server knows.
+// look reads an object; one that is not in the cache may be somebody else's, which only the API
+// server knows.
 func (r *geoVolumes) look(ctx context.Context, want, have client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(want)
 	err := r.Get(ctx, key, have)
 	if apierrors.IsNotFound(err) {
-		err = r.reader.Get(ctx, key, have)
+		err = r.Reader.Get(ctx, key, have)
 	}
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -205,7 +177,8 @@ func ourPVC(have *corev1.PersistentVolumeClaim, g *geoVolume) bool {
 	return metav1.IsControlledBy(have, g.GeoVolume)
 }
 
-// removeObjects deletes the claim, which waits for pods, then the PersistentVolume, and returns an error until both are gone.
+// removeObjects deletes the claim, which waits for pods, then the PersistentVolume, and returns an
+// error until both are gone.
 func (r *geoVolumes) removeObjects(ctx context.Context, g *geoVolume) error {
 	if g.uuid == "" {
 		return nil
@@ -220,11 +193,12 @@ func (r *geoVolumes) removeObjects(ctx context.Context, g *geoVolume) error {
 			return err
 		}
 		if gone, err := r.removed(ctx, pvc); err != nil || !gone {
-			return firstOf(err, fmt.Sprintf("PersistentVolumeClaim %s is still used by pods of namespace %s: it goes when they do", g.Name, g.Namespace))
+			return firstOf(err, fmt.Sprintf("PersistentVolumeClaim %s is still used by pods of namespace %s: it goes when they do", g.Name,
+				g.Namespace))
 		}
 	}
 	pv := &corev1.PersistentVolume{}
-	name := g.pvName()
+	name := g.desired().PVName()
 	there, err = r.look(ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}, pv)
 	if err != nil || !there || !r.ourPV(pv, g) {
 		return err
@@ -242,16 +216,16 @@ func firstOf(err error, message string) error {
 	if err != nil {
 		return err
 	}
-	return waiting(v1alpha1.ReasonDeleting, message, later)
+	return outcome.Waiting(v1alpha1.ReasonDeleting, message, outcome.Later)
 }
 
-// removed deletes an object and tells whether it is gone.
+// removed deletes an object and reports whether it is gone.
 func (r *geoVolumes) removed(ctx context.Context, obj client.Object) (bool, error) {
 	if obj.GetDeletionTimestamp().IsZero() {
 		if err := r.erase(ctx, obj); err != nil {
 			return false, err
 		}
 	}
-	err := r.reader.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 }

@@ -5,41 +5,19 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"sync"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/desired"
+	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 )
 
-// backlog is what is to be told and was not yet, each volume once.
-type backlog struct {
-	mu   sync.Mutex
-	list map[string]notice
-}
-
-func (b *backlog) add(n notice) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.list == nil {
-		b.list = map[string]notice{}
-	}
-	b.list[n.volume] = n
-}
-
-func (b *backlog) take() map[string]notice {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := b.list
-	b.list = nil
-	return out
-}
-
-// identify finds out which volume it is. Once an import has found its volume, it stays with that one.
+// identify finds out which volume it is. Once an import has found its volume, it stays with that
+// one.
 func (r *geoVolumes) identify(ctx context.Context, g *geoVolume) error {
 	switch {
 	case g.Spec.Import == nil:
@@ -47,22 +25,24 @@ func (r *geoVolumes) identify(ctx context.Context, g *geoVolume) error {
 	case g.Status.Volume != "":
 		g.uuid = g.Status.Volume
 	default:
-		e := r.mirror.named(g.Spec.Import.Volume)
+		e := r.mirror.Named(g.Spec.Import.Volume)
 		if e == nil {
-			return stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("spec.import.volume: the federation has no volume %s: check the name, NAMESPACE.NAME of the GeoVolume that makes it, or wait until it is made", g.Spec.Import.Volume))
+			return outcome.Stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("spec.import.volume: the federation has no volume %s: check the "+
+				"name, NAMESPACE.NAME of the GeoVolume that makes it, or wait until it is made", g.Spec.Import.Volume))
 		}
-		g.uuid = e.volume.UUID
+		g.uuid = e.Record.UUID
 	}
-	if g.seen = r.mirror.volume(g.uuid); g.seen != nil && g.seen.problem != nil {
-		return g.seen.problem
+	if g.seen = r.mirror.Volume(g.uuid); g.seen != nil && g.seen.Problem != nil {
+		return g.seen.Problem
 	}
 	var c v1alpha1.GeoVolumeContent
 	err := r.Get(ctx, client.ObjectKey{Name: g.uuid}, &c)
 	if err == nil {
 		g.content = &c
 	}
-	if g.Spec.Import != nil && (g.seen == nil || g.seen.volume == nil) {
-		return stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("volume %s, which was imported here, is no longer in the registry: delete this GeoVolume, or ask its owner", g.uuid))
+	if g.Spec.Import != nil && (g.seen == nil || g.seen.Record == nil) {
+		return outcome.Stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("volume %s, which was imported here, is no longer in the registry: "+
+			"delete this GeoVolume, or ask its owner", g.uuid))
 	}
 	return client.IgnoreNotFound(err)
 }
@@ -74,66 +54,41 @@ func (r *geoVolumes) wish(ctx context.Context, g *geoVolume) error {
 	}
 	name := plan.FederationName(g.Namespace, g.Name)
 	if g.content == nil && g.seen == nil {
-		// Asked first, so that a name that is taken leaves no content behind; the registry decides when it is created.
-		if old := r.mirror.named(name); old != nil {
-			return &stop{plan.Named(*old.volume, r.self, old.allClaims())}
+		// Asked first, so that a name that is taken leaves no content behind; the registry decides
+		// when it is created.
+		if old := r.mirror.Named(name); old != nil {
+			return &outcome.Stop{plan.Named(*old.Record, r.self, old.ClaimsOf(""))}
 		}
 	}
-	want := g.wanted(r.Site, name)
+	want := desired.Content(g.GeoVolume, r.Site, name)
 	switch {
 	case g.content == nil:
 		obj := &v1alpha1.GeoVolumeContent{Spec: want}
 		obj.Name, obj.Labels = g.uuid, contentLabels()
-		return r.apply(ctx, obj)
+		return r.Ensure(ctx, obj)
 	case g.content.Spec.FederationName != name:
-		return stopped(v1alpha1.ReasonConflict, fmt.Sprintf("GeoVolumeContent %s is there, and is of volume %s: delete it", g.uuid, g.content.Spec.FederationName))
+		return outcome.Stopped(v1alpha1.ReasonConflict, fmt.Sprintf("GeoVolumeContent %s is there, and is of volume %s: delete it", g.uuid,
+			g.content.Spec.FederationName))
 	case !g.content.DeletionTimestamp.IsZero():
 		return nil // its own status says what it waits for
 	}
 	want.Claims = g.content.Spec.Claims
-	if len(differing(g.content.Spec, want)) == 0 {
+	if len(desired.Differing(g.content.Spec, want)) == 0 {
 		return nil
 	}
 	return r.setSpec(ctx, g.content, want)
 }
 
-// wanted is the content's spec, but for the claims.
-func (g *geoVolume) wanted(site, name string) v1alpha1.GeoVolumeContentSpec {
-	s := g.Spec
-	out := v1alpha1.GeoVolumeContentSpec{FederationName: name, Owner: v1alpha1.SiteName(site), Policy: s.Policy, Grants: s.Grants, ReclaimPolicy: s.ReclaimPolicy}
-	if s.Size != nil {
-		out.Size = *s.Size
-	}
-	if out.ReclaimPolicy == "" {
-		out.ReclaimPolicy = v1alpha1.Retain
-	}
-	var o v1alpha1.VolumePolicySpec
-	take(&o.Replication, s.Replication)
-	take(&o.Durability, s.Durability)
-	take(&o.Consistency, s.Consistency)
-	take(&o.Cache, s.Cache)
-	take(&o.Home, s.Home)
-	if !apiequality.Semantic.DeepEqual(o, v1alpha1.VolumePolicySpec{}) {
-		out.Overrides = &o
-	}
-	return *out.DeepCopy()
-}
-
-func take[T any](field *T, v *T) {
-	if v != nil {
-		*field = *v
-	}
-}
-
-// claim writes this GeoVolume's claim, once the volume is there, and then reads the record again: either that shows that the owner is deleting
-// it, or the owner's list shows the claim. A claim that is no longer allowed is taken back.
+// claim writes this GeoVolume's claim, once the volume is there, and then reads the record again:
+// either that shows that the owner is deleting it, or the owner's list shows the claim. A claim
+// that is no longer allowed is taken back.
 func (r *geoVolumes) claim(ctx context.Context, g *geoVolume) error {
-	if g.seen == nil || g.seen.volume == nil {
+	if g.seen == nil || g.seen.Record == nil {
 		return nil
 	}
 	ref := g.reference()
 	if r.hasClaim(g.uuid, ref) {
-		open := *g.seen.volume
+		open := *g.seen.Record
 		open.Closing = false // it began before
 		if v := r.admits(g, open); v != nil {
 			return r.refuse(ctx, g, v)
@@ -141,7 +96,7 @@ func (r *geoVolumes) claim(ctx context.Context, g *geoVolume) error {
 		g.Status.Volume = g.uuid
 		return nil
 	}
-	if v := r.admits(g, *g.seen.volume); v != nil {
+	if v := r.admits(g, *g.seen.Record); v != nil {
 		return r.refuse(ctx, g, v)
 	}
 	if err := r.putClaim(ctx, g.uuid, ref); err != nil {
@@ -151,7 +106,8 @@ func (r *geoVolumes) claim(ctx context.Context, g *geoVolume) error {
 	if err != nil {
 		return err
 	}
-	no := &plan.Verdict{Reason: v1alpha1.ReasonNotFound, Message: fmt.Sprintf("volume %s was purged just now: delete this GeoVolume", g.uuid)}
+	no := &plan.Verdict{Reason: v1alpha1.ReasonNotFound, Message: fmt.Sprintf("volume %s was purged just now: delete this GeoVolume",
+		g.uuid)}
 	if v != nil {
 		no = r.admits(g, *v)
 	}
@@ -160,14 +116,15 @@ func (r *geoVolumes) claim(ctx context.Context, g *geoVolume) error {
 		if err := r.Registry.DeleteClaim(ctx, g.uuid, r.Site, g.Namespace, g.Name); err != nil {
 			return err
 		}
-		return &stop{no}
+		return &outcome.Stop{no}
 	}
 	g.Status.Volume = g.uuid
 	return nil
 }
 
 func (g *geoVolume) reference() v1alpha1.ClaimReference {
-	return v1alpha1.ClaimReference{Kind: string(federation.ClaimGeoVolume), Namespace: g.Namespace, Name: g.Name, UID: string(g.UID), Access: g.Spec.Access}
+	return v1alpha1.ClaimReference{Kind: string(federation.ClaimGeoVolume), Namespace: g.Namespace, Name: g.Name, UID: string(g.UID),
+		Access: g.Spec.Access}
 }
 
 // admits returns why the volume must not be claimed. Who makes a volume needs no grant.
@@ -179,11 +136,11 @@ func (r *geoVolumes) refuse(ctx context.Context, g *geoVolume, v *plan.Verdict) 
 	if err := r.dropClaims(ctx, g.Namespace, g.Name, ""); err != nil {
 		return err
 	}
-	return &stop{v}
+	return &outcome.Stop{v}
 }
 
-// remove: the GeoVolume is being deleted. What becomes of the volume is Dispose's; pods come first, so the objects that they use go before the
-// claim does.
+// remove: the GeoVolume is being deleted. What becomes of the volume is Dispose's; pods come first,
+// so the objects that they use go before the claim does.
 func (r *geoVolumes) remove(ctx context.Context, g *geoVolume) error {
 	if !hasFinalizer(g.GeoVolume) {
 		g.gone = true
@@ -194,7 +151,7 @@ func (r *geoVolumes) remove(ctx context.Context, g *geoVolume) error {
 	} else {
 		g.uuid = g.Status.Volume
 	}
-	does, err := r.close(ctx, g)
+	does, err := r.dispose(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -218,11 +175,12 @@ func (r *geoVolumes) remove(ctx context.Context, g *geoVolume) error {
 		}
 	}
 	g.gone = true
-	return r.letGo(ctx, g.GeoVolume)
+	return r.RemoveFinalizer(ctx, g.GeoVolume)
 }
 
-// close does with the volume what is to become of it. Trash is returned when its content has to go too.
-func (r *geoVolumes) close(ctx context.Context, g *geoVolume) (plan.Disposal, error) {
+// dispose does with the volume what is to become of it. Trash is returned when its content has to
+// go too.
+func (r *geoVolumes) dispose(ctx context.Context, g *geoVolume) (plan.Disposal, error) {
 	if g.Spec.Import != nil {
 		return plan.LetGo, nil
 	}
@@ -237,12 +195,12 @@ func (r *geoVolumes) close(ctx context.Context, g *geoVolume) (plan.Disposal, er
 		return plan.Hold, err
 	}
 	if v != nil {
-		g.seen = r.mirror.volume(g.uuid)
+		g.seen = r.mirror.Volume(g.uuid)
 	}
 	forget := g.Annotations[v1alpha1.ForceAnnotation] == g.uuid
 	switch does := plan.Dispose(v, r.self, g.Spec.ReclaimPolicy, g.Status.Volume != "", forget); does {
 	case plan.Hold:
-		return does, &stop{plan.Forgotten(g.uuid)}
+		return does, &outcome.Stop{plan.Forgotten(g.uuid)}
 	case plan.Keep:
 		return does, r.keep(ctx, *v, rev)
 	case plan.Trash:

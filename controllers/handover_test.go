@@ -14,7 +14,8 @@ import (
 	"github.com/weir-storage/weir/api/v1alpha1"
 )
 
-// kept is ns.data of ams after its namespace was deleted: the volume is there, and no GeoVolume has it.
+// kept is ns.data of ams after its namespace was deleted: the volume is there, and no GeoVolume has
+// it.
 func kept(t *testing.T, change func(*v1alpha1.GeoVolumeSpec)) (f *fed, ams, utr *cluster, c *v1alpha1.GeoVolumeContent) {
 	t.Helper()
 	f, ams, utr, g, uuid := two(t, change)
@@ -27,17 +28,20 @@ func kept(t *testing.T, change func(*v1alpha1.GeoVolumeSpec)) (f *fed, ams, utr 
 	return f, ams, utr, contentOf(uuid)
 }
 
-// grant does what the administrator of the owner's cluster does with `kubectl patch geovolumecontent`.
+// grant does what the administrator of the owner's cluster does with `kubectl patch
+// geovolumecontent`.
 func grant(ams *cluster, c *v1alpha1.GeoVolumeContent, to ...v1alpha1.Grant) {
 	ams.t.Helper()
 	edit(ams, c, func(c *v1alpha1.GeoVolumeContent) { c.Spec.Grants = to })
 }
 
-// A volume that was kept goes to whom the administrator of its cluster grants it: namespaces of that cluster, and of others.
+// A volume that was kept goes to whom the administrator of its cluster grants it: namespaces of
+// that cluster, and of others.
 func TestAKeptVolumeIsHandedOver(t *testing.T) {
 	f, ams, utr, c := kept(t, nil)
 	uuid := c.Name
-	grant(ams, c, v1alpha1.Grant{Site: "ams", Namespace: "archive", Access: v1alpha1.ReadWrite}, v1alpha1.Grant{Site: "utr", Namespace: "app", Access: v1alpha1.ReadOnly})
+	grant(ams, c, v1alpha1.Grant{Site: "ams", Namespace: "archive", Access: v1alpha1.ReadWrite},
+		v1alpha1.Grant{Site: "utr", Namespace: "app", Access: v1alpha1.ReadOnly})
 	heir, far := imported("archive", "old", "ns.data"), imported("app", "old", uuid)
 	far.Spec.Access = v1alpha1.ReadOnly
 	ams.create(heir)
@@ -54,7 +58,8 @@ func TestAKeptVolumeIsHandedOver(t *testing.T) {
 	utr.ready(more, metav1.ConditionFalse, v1alpha1.ReasonNotGranted, "access: ReadOnly")
 	ams.get(stranger)
 	ams.ready(stranger, metav1.ConditionFalse, v1alpha1.ReasonNotGranted, "{site: ams, namespace: app}", "GeoVolumeContent "+uuid)
-	if got := strings.Join(f.claims(uuid), " "); got != "ams/archive/old utr/app/old" || heir.Status.Volume != uuid || heir.Status.FederationName != "ns.data" {
+	if got := strings.Join(f.claims(uuid), " "); got != "ams/archive/old utr/app/old" || heir.Status.Volume != uuid ||
+		heir.Status.FederationName != "ns.data" {
 		t.Fatalf("claims %s, status %+v", got, heir.Status)
 	}
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "archive", Name: "old"}}
@@ -63,7 +68,8 @@ func TestAKeptVolumeIsHandedOver(t *testing.T) {
 		t.Errorf("claim %+v", pvc)
 	}
 
-	// Nobody else writes what the volume is to be: not a GeoVolume that would make another of its name, nor the operator, when the object is lost.
+	// Nobody else writes what the volume is to be: not a GeoVolume that would make another of its
+	// name, nor the operator, when the object is lost.
 	f.advance(time.Second)
 	again := gv("ns", "data", nil)
 	ams.create(again)
@@ -98,10 +104,12 @@ func TestAKeptVolumeIsHandedOver(t *testing.T) {
 		t.Errorf("claims %s", got)
 	}
 	utr.get(far)
-	utr.ready(far, metav1.ConditionFalse, v1alpha1.ReasonNotGranted, "site ams has to add {site: utr, namespace: app}", "of GeoVolumeContent "+uuid+" if that is gone")
+	utr.ready(far, metav1.ConditionFalse, v1alpha1.ReasonNotGranted, "site ams has to add {site: utr, namespace: app}",
+		"of GeoVolumeContent "+uuid+" if that is gone")
 }
 
-// What the GeoVolume had granted before it went still holds, and the namespace that made the volume needs no grant.
+// What the GeoVolume had granted before it went still holds, and the namespace that made the volume
+// needs no grant.
 func TestAKeptVolumeKeepsItsGrants(t *testing.T) {
 	f, ams, utr, c := kept(t, granted("utr", "app"))
 	far, back := imported("app", "shared", "ns.data"), imported("ns", "other-name", "ns.data")

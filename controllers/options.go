@@ -11,9 +11,10 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// Options is what the operator is told.
+// Options configure the operator.
 type Options struct {
-	// Federation, Organization and Site say who this cluster is. Organization and Site are also in the certificate that the registry knows it by.
+	// Federation, Organization and Site say who this cluster is. Organization and Site are also in
+	// the certificate that the registry knows it by.
 	Federation, Organization, Site string
 	// Registry is the operator's connection. It stays the caller's, who closes it.
 	Registry federation.Registry
@@ -21,11 +22,14 @@ type Options struct {
 	Random io.Reader
 	// Now is the clock.
 	Now func() time.Time
+	// After is a timer, as time.After is.
+	After func(time.Duration) <-chan time.Time
 	// Workers is how many volumes are worked on at a time; 0: 8.
 	Workers int
 	// Rollout is how many volumes may be taking up an edited policy at a time; 0: 4.
 	Rollout int
-	// Ping is how often the registry is asked whether it is there, for the status of the local Site; 0: 10 s.
+	// Ping is how often the registry is asked whether it is there, for the status of the local
+	// Site; 0: 10 s.
 	Ping time.Duration
 }
 
@@ -39,8 +43,8 @@ func (o *Options) check() error {
 	if err := federation.CheckLabel("site", o.Site); err != nil {
 		problems = append(problems, fmt.Errorf("controllers: option Site: %w", err))
 	}
-	if o.Registry == nil || o.Random == nil || o.Now == nil {
-		problems = append(problems, errors.New("controllers: option Registry, Random or Now is missing: give all three"))
+	if o.Registry == nil || o.Random == nil || o.Now == nil || o.After == nil {
+		problems = append(problems, errors.New("controllers: option Registry, Random, Now or After is missing: give all four"))
 	}
 	for _, d := range []struct {
 		field *int

@@ -12,10 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/federation"
 )
 
-// told drains the events, and tells whether one has those words.
+// told drains the events, and reports whether one has those words.
 func (c *cluster) told(words ...string) bool {
 	for {
 		select {
@@ -43,7 +44,8 @@ func TestOneNameAtTwoSites(t *testing.T) {
 	a, u := gv("ns", "data", nil), gv("ns", "data", nil)
 	ams.create(a)
 	utr.create(u)
-	// Both have looked, and found the name free, before either creates: their objects are made first.
+	// Both have looked, and found the name free, before either creates: their objects are made
+	// first.
 	ams.reconcile("GeoVolume", "ns/data")
 	utr.reconcile("GeoVolume", "ns/data")
 	settleAll(ams, utr)
@@ -53,7 +55,8 @@ func TestOneNameAtTwoSites(t *testing.T) {
 	}
 	utr.get(u)
 	utr.ready(u, metav1.ConditionFalse, v1alpha1.ReasonNameTaken, "site ams", "spec.import.volume: ns.data")
-	if conditionOf(u.Status.Conditions, v1alpha1.ConditionStalled) == nil || utr.has(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}}) {
+	if conditionOf(u.Status.Conditions, v1alpha1.ConditionStalled) == nil ||
+		utr.has(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}}) {
 		t.Errorf("conditions %v", u.Status.Conditions)
 	}
 	if _, _, err := f.reg.GetKeyring(t.Context(), v1alpha1.VolumeUUID("uid-utr", string(u.UID))); err == nil {
@@ -75,14 +78,15 @@ func TestANameThatWasTakenJustNow(t *testing.T) {
 	_, err := f.reg.CreateVolume(t.Context(), federation.Volume{UUID: "other", Name: "ns.data", Owner: "uva", Generation: 1})
 	f.ok(err)
 	c := &content{GeoVolumeContent: contentOf("0a6b4c1e-7a0b-5a42-9a2e-1f6d0c8a9b10")}
-	c.Spec = v1alpha1.GeoVolumeContentSpec{FederationName: "ns.data", Owner: "ams", Size: resource.MustParse("1Gi"), Overrides: &v1alpha1.VolumePolicySpec{}}
+	c.Spec = v1alpha1.GeoVolumeContentSpec{FederationName: "ns.data", Owner: "ams", Size: resource.MustParse("1Gi"),
+		Overrides: &v1alpha1.VolumePolicySpec{}}
 	one := int32(1)
 	c.Spec.Overrides.Replication.Copies = &one
 	r := &contents{operator: ams.op}
 	p, _, err := r.resolve(t.Context(), c)
 	f.ok(err)
-	got := settle(r.create(t.Context(), c, p))
-	if got.verdict == nil || got.verdict.Reason != v1alpha1.ReasonNameTaken || !strings.Contains(got.verdict.Message, "organization uva") {
+	got := outcome.Settle(r.create(t.Context(), c, p))
+	if got.Verdict == nil || got.Verdict.Reason != v1alpha1.ReasonNameTaken || !strings.Contains(got.Verdict.Message, "organization uva") {
 		t.Fatalf("%+v", got)
 	}
 	if _, _, err := f.reg.GetKeyring(t.Context(), c.Name); err == nil {
@@ -106,7 +110,8 @@ func TestBothSitesEdit(t *testing.T) {
 		t.Errorf("spec %+v", c.Spec)
 	}
 	s := conditionOf(c.Status.Conditions, v1alpha1.ConditionInSync)
-	if s == nil || s.Reason != v1alpha1.ReasonNotOwner || s.Status != metav1.ConditionFalse || !strings.Contains(s.Message, "spec.owner, spec.size, spec.policy") || !strings.Contains(s.Message, "site ams") {
+	if s == nil || s.Reason != v1alpha1.ReasonNotOwner || s.Status != metav1.ConditionFalse ||
+		!strings.Contains(s.Message, "spec.owner, spec.size, spec.policy") || !strings.Contains(s.Message, "site ams") {
 		t.Errorf("InSync is %+v", s)
 	}
 	utr.ready(c, metav1.ConditionTrue, v1alpha1.ReasonReady)
@@ -117,11 +122,13 @@ func TestBothSitesEdit(t *testing.T) {
 	edit(ams, g, func(g *v1alpha1.GeoVolume) { q := resource.MustParse("2Gi"); g.Spec.Size = &q })
 	settleAll(ams, utr)
 	utr.get(c)
-	if c.Spec.Size.String() != "2Gi" || conditionOf(c.Status.Conditions, v1alpha1.ConditionInSync) != nil || utr.told(v1alpha1.ReasonNotOwner) {
+	if c.Spec.Size.String() != "2Gi" || conditionOf(c.Status.Conditions, v1alpha1.ConditionInSync) != nil ||
+		utr.told(v1alpha1.ReasonNotOwner) {
 		t.Errorf("after the owner's change: spec %+v, conditions %v", c.Spec, c.Status.Conditions)
 	}
 
-	// At the owner the GeoVolume's word counts, and an edit of its content never reaches the registry.
+	// At the owner the GeoVolume's word counts, and an edit of its content never reaches the
+	// registry.
 	ams.told()
 	a := contentOf(uuid)
 	ams.get(a)
@@ -129,7 +136,8 @@ func TestBothSitesEdit(t *testing.T) {
 	ams.reconcile("GeoVolumeContent", uuid)
 	settleAll(ams, utr)
 	ams.get(a)
-	if a.Spec.Size.String() != "2Gi" || f.record(uuid).Spec.Size != 2<<30 || !ams.told(v1alpha1.ReasonNotOwner, "GeoVolume data of namespace ns") {
+	if a.Spec.Size.String() != "2Gi" || f.record(uuid).Spec.Size != 2<<30 ||
+		!ams.told(v1alpha1.ReasonNotOwner, "GeoVolume data of namespace ns") {
 		t.Errorf("spec %+v, record %v", a.Spec, f.record(uuid).Spec.Size)
 	}
 }
@@ -273,10 +281,10 @@ func TestSites(t *testing.T) {
 	}
 
 	// The registry goes away: the local site says so.
-	ams.op.mirror.setDown(federation.ErrUnavailable)
+	ams.op.mirror.SetDown(federation.ErrUnavailable)
 	ams.reconcile("Site", "ams")
 	ams.ready(site("ams"), metav1.ConditionFalse, v1alpha1.ReasonRegistryUnavailable)
-	ams.op.mirror.setDown(nil)
+	ams.op.mirror.SetDown(nil)
 	ams.reconcile("Site", "ams")
 	ams.ready(site("ams"), metav1.ConditionTrue, v1alpha1.ReasonReady)
 }
@@ -285,8 +293,10 @@ func TestCachePool(t *testing.T) {
 	f := newFed(t)
 	f.site("ams", "uva")
 	ams := f.cluster("ams")
-	p := &v1alpha1.CachePool{ObjectMeta: metav1.ObjectMeta{Name: "pool"}, Spec: v1alpha1.CachePoolSpec{Size: resource.MustParse("1Gi"), Directory: "/pool", Gateway: "weir/ams-1"}}
-	wrong := &v1alpha1.CachePool{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}, Spec: v1alpha1.CachePoolSpec{Size: resource.MustParse("1Gi"), Directory: "/pool", Gateway: "weir/utr-1"}}
+	p := &v1alpha1.CachePool{ObjectMeta: metav1.ObjectMeta{Name: "pool"},
+		Spec: v1alpha1.CachePoolSpec{Size: resource.MustParse("1Gi"), Directory: "/pool", Gateway: "weir/ams-1"}}
+	wrong := &v1alpha1.CachePool{ObjectMeta: metav1.ObjectMeta{Name: "wrong"},
+		Spec: v1alpha1.CachePoolSpec{Size: resource.MustParse("1Gi"), Directory: "/pool", Gateway: "weir/utr-1"}}
 	ams.create(p)
 	ams.create(wrong)
 	settleAll(ams)
@@ -335,7 +345,7 @@ func TestConflictingObjects(t *testing.T) {
 	g = gv("ns", "more", nil)
 	ams.create(g)
 	uuid := v1alpha1.VolumeUUID("uid-ams", string(g.UID))
-	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: (&geoVolume{GeoVolume: g, uuid: uuid}).pvName()}}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: (&geoVolume{GeoVolume: g, uuid: uuid}).desired().PVName()}}
 	ams.create(pv)
 	settleAll(ams)
 	ams.get(g)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
 )
 
@@ -77,7 +78,7 @@ func (r *policies) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	ready, working, stalled := r.look(obj)
 	plan.SetReady(&s.Conditions, obj.Generation, r.Now(), ready, working, stalled)
-	return r.report(ctx, outcome{}, before, obj, policyStatus)
+	return r.Report(ctx, outcome.Outcome{}, before, obj, policyStatus)
 }
 
 func (r *policies) look(obj *v1alpha1.VolumePolicy) (ready plan.State, working, stalled bool) {
@@ -87,7 +88,9 @@ func (r *policies) look(obj *v1alpha1.VolumePolicy) (ready plan.State, working, 
 		return plan.State{Reason: v.Reason, Message: v.Message}, false, true
 	}
 	if s.UpToDate < s.Volumes {
-		return plan.State{True: true, Reason: v1alpha1.ReasonUpdating, Message: fmt.Sprintf("%d of %d volumes have it in force", s.UpToDate, s.Volumes)}, true, false
+		return plan.State{True: true, Reason: v1alpha1.ReasonUpdating, Message: fmt.Sprintf("%d of %d volumes have it "+
+			"in force", s.UpToDate, s.Volumes)}, true, false
 	}
-	return plan.State{True: true, Reason: v1alpha1.ReasonReady, Message: fmt.Sprintf("all %d volumes that use it have it in force", s.Volumes)}, false, false
+	return plan.State{True: true, Reason: v1alpha1.ReasonReady, Message: fmt.Sprintf("all %d volumes that use it have it "+
+		"in force", s.Volumes)}, false, false
 }

@@ -14,22 +14,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/pace"
 	"github.com/weir-storage/weir/federation"
 )
 
 func int32p(n int32) *int32 { return &n }
 
 func copies(n int32) *v1alpha1.VolumePolicy {
-	return &v1alpha1.VolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.VolumePolicySpec{Replication: v1alpha1.Replication{Copies: int32p(n)}}}
+	return &v1alpha1.VolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: v1alpha1.VolumePolicySpec{Replication: v1alpha1.Replication{Copies: int32p(n)}}}
 }
 
-// An edited policy reaches its volumes a few at a time: the next begins when the home of one before has it in force.
+// An edited policy reaches its volumes a few at a time: the next begins when the home of one before
+// has it in force.
 func TestAPolicyIsRolledOut(t *testing.T) {
 	f := newFed(t)
 	f.site("ams", "uva")
 	f.site("utr", "uva")
 	ams := f.cluster("ams")
-	ams.op.rollout.limit = 2
+	ams.op.rollout = pace.NewRollout(2)
 	p := copies(1)
 	ams.create(p)
 	var uuids []string
@@ -85,14 +88,16 @@ func TestAPolicyThatCannotBe(t *testing.T) {
 	edit(ams, g, func(g *v1alpha1.GeoVolume) { g.Spec.Policy = "p"; granted("utr", "app")(&g.Spec) })
 	settleAll(ams, utr)
 	ams.get(g)
-	ams.ready(g, metav1.ConditionFalse, v1alpha1.ReasonUnplaceable, "3 copies are wanted, but only 2 of 2 sites", "the volume is served, and stays as it was")
+	ams.ready(g, metav1.ConditionFalse, v1alpha1.ReasonUnplaceable, "3 copies are wanted, but only 2 of 2 sites",
+		"the volume is served, and stays as it was")
 	v := f.record(uuid)
 	if v.Generation != 1 || len(v.Sites) != 2 || len(v.Grants) != 1 {
 		t.Errorf("record %+v", v)
 	}
 	c := contentOf(uuid)
 	ams.get(c)
-	if placed := conditionOf(c.Status.Conditions, v1alpha1.ConditionPlaced); placed == nil || placed.Status != metav1.ConditionFalse || placed.Reason != v1alpha1.ReasonUnplaceable {
+	if placed := conditionOf(c.Status.Conditions, v1alpha1.ConditionPlaced); placed == nil || placed.Status != metav1.ConditionFalse ||
+		placed.Reason != v1alpha1.ReasonUnplaceable {
 		t.Errorf("Placed is %+v", placed)
 	}
 	f.site("gro", "rug")
@@ -109,7 +114,8 @@ func TestAPolicyThatCannotBe(t *testing.T) {
 	if f.record(uuid).Generation != 2 {
 		t.Errorf("record %+v", f.record(uuid))
 	}
-	bad := &v1alpha1.VolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: v1alpha1.VolumePolicySpec{Durability: v1alpha1.Durability{Sites: int32p(2)}}}
+	bad := &v1alpha1.VolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: "bad"},
+		Spec: v1alpha1.VolumePolicySpec{Durability: v1alpha1.Durability{Sites: int32p(2)}}}
 	ams.create(bad)
 	settleAll(ams)
 	ams.get(bad)
@@ -134,7 +140,8 @@ func TestCapacity(t *testing.T) {
 	ams.create(b)
 	settleAll(ams)
 	ams.get(b)
-	ams.ready(b, metav1.ConditionFalse, v1alpha1.ReasonUnplaceable, "ams: it lacks room: 1Gi more are needed, and of its 1536Mi, 1Gi are promised")
+	ams.ready(b, metav1.ConditionFalse, v1alpha1.ReasonUnplaceable, "ams: it lacks room: 1Gi more are needed, and of its 1536Mi, 1Gi "+
+		"are promised")
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "utr"}}
 	ams.get(site)
 	if site.Status.Promised.String() != "1Gi" || site.Status.Capacity.String() != "1536Mi" || site.Status.Volumes != 1 {
@@ -142,7 +149,8 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// Growth is seen at the PersistentVolume, at the claim's capacity, and in the GeoVolume. What the claim asked for stays.
+// Growth is seen at the PersistentVolume, at the claim's capacity, and in the GeoVolume. What the
+// claim asked for stays.
 func TestGrowth(t *testing.T) {
 	_, ams, utr, g, _ := two(t, granted("utr", "app"))
 	i := imported("app", "shared", "ns.data")
@@ -155,7 +163,8 @@ func TestGrowth(t *testing.T) {
 		c.get(pvc)
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pvc.Spec.VolumeName}}
 		c.get(pv)
-		is, has, asks := pv.Spec.Capacity[corev1.ResourceStorage], pvc.Status.Capacity[corev1.ResourceStorage], pvc.Spec.Resources.Requests[corev1.ResourceStorage]
+		is, has, asks := pv.Spec.Capacity[corev1.ResourceStorage], pvc.Status.Capacity[corev1.ResourceStorage],
+			pvc.Spec.Resources.Requests[corev1.ResourceStorage]
 		if is.String() != "3Gi" || has.String() != "3Gi" || asks.String() != "1Gi" {
 			t.Errorf("%s: PV %s, PVC %s, which asks for %s", c.name, is.String(), has.String(), asks.String())
 		}
@@ -208,7 +217,8 @@ func TestLagIsWrittenSeldom(t *testing.T) {
 	}
 }
 
-// A reconcile that finds everything as it should be writes nothing, anywhere, also after a restart of the operator.
+// A reconcile that finds everything as it should be writes nothing, anywhere, also after a restart
+// of the operator.
 func TestSteadyStateWritesNothing(t *testing.T) {
 	f, ams, utr, _, uuid := two(t, granted("utr", "app"))
 	ams.create(copies(2))
@@ -251,8 +261,8 @@ func TestALostSiteIsReplaced(t *testing.T) {
 	}
 }
 
-// A claim that was deleted by mistake is made again, and with it its PersistentVolume, which Kubernetes would never bind again. A label that
-// somebody took away is put back.
+// A claim that was deleted by mistake is made again, and with it its PersistentVolume, which
+// Kubernetes would never bind again. A label that somebody took away is put back.
 func TestObjectsAreMadeAgain(t *testing.T) {
 	_, ams, _, g, uuid := two(t, nil)
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}}

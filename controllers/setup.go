@@ -18,6 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/mirror"
+	"github.com/weir-storage/weir/controllers/object"
+	"github.com/weir-storage/weir/controllers/outcome"
+	"github.com/weir-storage/weir/controllers/pace"
 	"github.com/weir-storage/weir/controllers/plan"
 )
 
@@ -34,8 +38,9 @@ import (
 // +kubebuilder:rbac:groups=storage.weir.dev,resources=sites/status;cachepools/status;volumepolicies/status;geovolumes/status;geovolumecontents/status,verbs=patch
 // +kubebuilder:rbac:groups=storage.weir.dev,resources=geovolumes/finalizers;geovolumecontents/finalizers,verbs=update
 
-// CacheOptions is what a manager of these controllers should keep in memory: of PersistentVolumes and PersistentVolumeClaims only those
-// that the operator made, and of no object who manages which field.
+// CacheOptions is what a manager of these controllers should keep in memory: of PersistentVolumes
+// and PersistentVolumeClaims only those that the operator made, and of no object who manages which
+// field.
 func CacheOptions() cache.Options {
 	ours := labels.NewSelector()
 	made, err := labels.NewRequirement(v1alpha1.VolumeLabel, selection.Exists, nil)
@@ -52,11 +57,13 @@ func CacheOptions() cache.Options {
 	}
 }
 
-// Setup adds the controllers to a manager, whose scheme has v1alpha1 and core/v1 and whose cache has CacheOptions. It asks the API server for
-// the cluster's UID. Reconcilers run on the leader; the registry is mirrored on every replica. The manager's configuration has no limit of
-// its own on requests (QPS -1), else that is an error: with client-go's, which is 5 requests a second of each kind unless somebody says otherwise, a site that
-// joins with 10 000 volumes would take hours to show them, and each event would wait in a goroutine of its own. How much the operator may ask at a time is for
-// the API server to say (priority and fairness), and Options.Workers bounds it.
+// Setup adds the controllers to a manager, whose scheme has v1alpha1 and core/v1 and whose cache
+// has CacheOptions. It asks the API server for the cluster's UID. Reconcilers run on the leader;
+// the registry is mirrored on every replica. The manager's configuration has no limit of its own on
+// requests (QPS -1), else that is an error: with client-go's, which is 5 requests a second of each
+// kind unless somebody says otherwise, a site that joins with 10 000 volumes would take hours to
+// show them, and each event would wait in a goroutine of its own. How much the operator may ask at
+// a time is for the API server to say (priority and fairness), and Options.Workers bounds it.
 func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := o.check(); err != nil {
 		return err
@@ -66,10 +73,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	}
 	var system corev1.Namespace
 	if err := mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
-		return fmt.Errorf("controllers: read namespace %s, whose UID is the cluster's: %w: let the operator's service account get it", metav1.NamespaceSystem, err)
+		return fmt.Errorf("controllers: read namespace %s, whose UID is the cluster's: %w: let the operator's service account get it",
+			metav1.NamespaceSystem, err)
 	}
 	op := newOperator(o, string(system.UID), mgr.GetClient())
-	op.reader, op.events = mgr.GetAPIReader(), mgr.GetEventRecorder("weir-operator")
+	op.Reader, op.Events = mgr.GetAPIReader(), mgr.GetEventRecorder("weir-operator")
 	if err := mgr.Add(everywhere{op.follow}); err != nil {
 		return err
 	}
@@ -79,7 +87,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	for _, add := range []func(ctrl.Manager) error{(&sites{op}).setup, (&pools{op}).setup, (&policies{op}).setup, (&contents{operator: op}).setup, (&geoVolumes{op}).setup} {
+	for _, add := range []func(ctrl.Manager) error{(&sites{op}).setup, (&pools{op}).setup, (&policies{op}).setup,
+		(&contents{operator: op}).setup, (&geoVolumes{op}).setup} {
 		if err := add(mgr); err != nil {
 			return err
 		}
@@ -89,8 +98,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 
 func newOperator(o Options, cluster string, c client.Client) *operator {
 	self := plan.Self{Organization: o.Organization, Site: o.Site, Cluster: cluster}
-	op := &operator{Options: o, Client: c, reader: c, self: self, mirror: newMirror(self), lags: newLags()}
-	op.rollout = newRollout(o.Rollout)
+	op := &operator{Options: o, Writer: object.Writer{Client: c, Reader: c}, self: self, mirror: mirror.New(self), lags: pace.NewLags()}
+	op.rollout = pace.NewRollout(o.Rollout)
 	return op
 }
 
@@ -107,50 +116,50 @@ func (e everywhere) Start(ctx context.Context) error { return e.run(ctx) }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (everywhere) NeedLeaderElection() bool { return false }
 
-// follow keeps the mirror. A watch ends only for reasons that a person has to see to, such as an access that is refused; it is
-// begun again all the same.
+// follow keeps the mirror. A watch ends only for reasons that a person has to see to, such as an
+// access that is refused; it is begun again all the same.
 func (o *operator) follow(ctx context.Context) error {
 	for {
-		err := o.mirror.watch(ctx, o.Registry)
+		err := o.mirror.Watch(ctx, o.Registry)
 		if ctx.Err() != nil {
 			return nil
 		}
-		o.mirror.setDown(err)
+		o.mirror.SetDown(err)
 		log.FromContext(ctx).Error(err, "the watch of the registry ended; it is begun again")
-		if !pause(ctx, later) {
+		if !o.pause(ctx, outcome.Later) {
 			return nil
 		}
 	}
 }
 
-// ping asks whether the registry is there: a watch lives through its absence and does not tell.
+// ping asks whether the registry is there: a watch survives its absence and does not report it.
 func (o *operator) ping(ctx context.Context) error {
 	for {
 		_, err := o.Registry.Head(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		o.mirror.setDown(err)
-		if !pause(ctx, o.Ping) {
+		o.mirror.SetDown(err)
+		if !o.pause(ctx, o.Ping) {
 			return nil
 		}
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
+// pause waits for d, and reports false when ctx ends before.
+func (o *operator) pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-t.C:
+	case <-o.After(d):
 		return true
 	}
 }
 
 // Indexes of the cache.
 const (
-	// volumeIndex finds GeoVolumes by what they say of their volume: its UUID, the name that they import, and the name that they would make.
+	// volumeIndex finds GeoVolumes by what they say of their volume: its UUID, the name that they
+	// import, and the name that they would make.
 	volumeIndex = "volume"
 	// policyIndex finds GeoVolumeContents by their policy.
 	policyIndex = "spec.policy"

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -18,6 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/desired"
+	"github.com/weir-storage/weir/controllers/mirror"
+	"github.com/weir-storage/weir/controllers/object"
+	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 )
@@ -34,13 +37,13 @@ const loadEvery = 30 * time.Second
 func (r *sites) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("site").For(&v1alpha1.Site{}).
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
-			r.mirror.listen(func(n notice) {
-				if n.site != "" {
-					q.Add(request(n.site))
+			r.mirror.OnNews(func(n mirror.News) {
+				if n.Site != "" {
+					q.Add(request(n.Site))
 				}
 			})
-			for _, s := range r.mirror.siteNames() {
-				q.Add(request(s))
+			for _, s := range r.mirror.Sites() {
+				q.Add(request(s.Name))
 			}
 			return nil
 		})).
@@ -59,20 +62,20 @@ func (r *sites) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		if !apierrors.IsNotFound(err) {
 			return ctrl.Result{}, err
 		}
-		out := settle(r.absent(ctx, req.Name))
-		return out.result, out.err
+		out := outcome.Settle(r.absent(ctx, req.Name))
+		return out.Result, out.Err
 	}
 	before := obj.DeepCopy()
 	gone, err := r.steps(ctx, obj)
-	out := settle(err)
-	if gone || out.err != nil || out.quiet {
-		return out.result, out.err
+	out := outcome.Settle(err)
+	if gone || out.Err != nil || out.Quiet {
+		return out.Result, out.Err
 	}
 	r.show(obj, out)
-	if out.result.RequeueAfter == 0 {
-		out.result.RequeueAfter = loadEvery
+	if out.Result.RequeueAfter == 0 {
+		out.Result.RequeueAfter = loadEvery
 	}
-	return r.report(ctx, out, before, obj, siteStatus)
+	return r.Report(ctx, out, before, obj, siteStatus)
 }
 
 func (r *sites) steps(ctx context.Context, obj *v1alpha1.Site) (gone bool, err error) {
@@ -82,16 +85,17 @@ func (r *sites) steps(ctx context.Context, obj *v1alpha1.Site) (gone bool, err e
 	if obj.Name == r.Site {
 		return false, r.register(ctx, obj)
 	}
-	s, ok := r.mirror.site(obj.Name)
+	s, ok := r.mirror.Site(obj.Name)
 	switch {
 	case !ok && obj.Annotations[mirrorAnnotation] != "":
 		return r.erased(ctx, obj)
 	case !ok:
-		return false, stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("no site %s is registered in federation %s, and this cluster is site %s: this object does nothing; delete it", obj.Name, r.Federation, r.Site))
+		return false, outcome.Stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("no site %s is registered in federation %s, and this cluster "+
+			"is site %s: this object does nothing; delete it", obj.Name, r.Federation, r.Site))
 	case obj.Spec.Organization != s.Organization: // which is immutable
 		return r.erased(ctx, obj)
 	}
-	return false, r.copy(ctx, obj, s)
+	return false, r.restore(ctx, obj, s)
 }
 
 // erased deletes a mirror. It tells whether there is no status to write.
@@ -105,25 +109,30 @@ func (r *sites) absent(ctx context.Context, name string) error {
 	if err := r.await(); err != nil {
 		return err
 	}
-	s, ok := r.mirror.site(name)
+	s, ok := r.mirror.Site(name)
 	if !ok || name == r.Site {
 		return nil
 	}
-	obj := &v1alpha1.Site{Spec: r.mirrored(s)}
+	obj := &v1alpha1.Site{Spec: desired.Site(s, r.Federation)}
 	obj.Name, obj.Labels, obj.Annotations = name, s.Labels, map[string]string{mirrorAnnotation: r.Federation}
-	return r.apply(ctx, obj)
+	return r.Ensure(ctx, obj)
 }
 
-// register says to the registry that this cluster is the site, and what its region and labels are. Labels of installers are not the site's.
+// register says to the registry that this cluster is the site, and what its region and labels are.
+// Labels of installers are not the site's.
 func (r *sites) register(ctx context.Context, obj *v1alpha1.Site) error {
-	for _, f := range []struct{ name, is, want string }{{"organization", obj.Spec.Organization, r.Organization}, {"federation", obj.Spec.Federation, r.Federation}} {
+	for _, f := range []struct{ name, is, want string }{{"organization", obj.Spec.Organization, r.Organization},
+		{"federation", obj.Spec.Federation, r.Federation}} {
 		if f.is != f.want {
-			return stopped(v1alpha1.ReasonInvalid, fmt.Sprintf("spec.%s: %q is not the operator's, which is %q: install the chart anew with one value", f.name, f.is, f.want))
+			return outcome.Stopped(v1alpha1.ReasonInvalid, fmt.Sprintf("spec.%s: %q is not the operator's, which is %q: install the "+
+				"chart anew with one value", f.name, f.is, f.want))
 		}
 	}
-	want := federation.Site{Name: r.Site, Organization: r.Organization, Region: obj.Spec.Region, Cluster: r.self.Cluster, Labels: siteLabels(obj.Labels)}
-	have, ok := r.mirror.site(r.Site)
-	if ok && have.Cluster == want.Cluster && have.Region == want.Region && have.Organization == want.Organization && maps.Equal(have.Labels, want.Labels) {
+	want := federation.Site{Name: r.Site, Organization: r.Organization, Region: obj.Spec.Region, Cluster: r.self.Cluster,
+		Labels: desired.SiteLabels(obj.Labels)}
+	have, ok := r.mirror.Site(r.Site)
+	if ok && have.Cluster == want.Cluster && have.Region == want.Region && have.Organization == want.Organization &&
+		maps.Equal(have.Labels, want.Labels) {
 		return nil
 	}
 	err := error(nil)
@@ -134,38 +143,17 @@ func (r *sites) register(ctx context.Context, obj *v1alpha1.Site) error {
 		err = r.Registry.Register(ctx, want)
 	}
 	if errors.Is(err, federation.ErrNameTaken) {
-		return stopped(v1alpha1.ReasonNameTaken, err.Error())
+		return outcome.Stopped(v1alpha1.ReasonNameTaken, err.Error())
 	}
 	return err
 }
 
-func siteLabels(labels map[string]string) map[string]string {
-	out := map[string]string{}
-	for k, v := range labels {
-		prefix, _, _ := strings.Cut(k, "/")
-		if prefix != "app.kubernetes.io" && prefix != "helm.sh" && !strings.HasSuffix(prefix, ".fluxcd.io") && prefix != "argocd.argoproj.io" {
-			out[k] = v
-		}
-	}
-	return out
-}
-
-// mirrored is the spec of another's site.
-func (r *sites) mirrored(s federation.Site) v1alpha1.SiteSpec {
-	spec := v1alpha1.SiteSpec{Organization: s.Organization, Region: s.Region, Federation: r.Federation}
-	if len(s.Gateways) > 0 {
-		spec.Endpoints.Gateway = s.Gateways[0].Addr
-	}
-	if s.Store != (federation.SiteStore{}) {
-		spec.Endpoints.Store = strings.TrimSuffix(s.Store.Endpoint, "/") + "/" + s.Store.Bucket
-	}
-	return spec
-}
-
-// copy undoes what was changed of a mirror. A patch, since apply would leave labels that somebody else has added.
-func (r *sites) copy(ctx context.Context, obj *v1alpha1.Site, s federation.Site) error {
-	spec := r.mirrored(s)
-	if apiequality.Semantic.DeepEqual(obj.Spec, spec) && maps.Equal(obj.Labels, s.Labels) && obj.Annotations[mirrorAnnotation] == r.Federation {
+// restore undoes changes of a site's object that mirrors the registry. It is a patch, because an
+// apply would leave labels that somebody else has added.
+func (r *sites) restore(ctx context.Context, obj *v1alpha1.Site, s federation.Site) error {
+	spec := desired.Site(s, r.Federation)
+	if apiequality.Semantic.DeepEqual(obj.Spec, spec) && maps.Equal(obj.Labels, s.Labels) &&
+		obj.Annotations[mirrorAnnotation] == r.Federation {
 		return nil
 	}
 	before := obj.DeepCopy()
@@ -174,25 +162,25 @@ func (r *sites) copy(ctx context.Context, obj *v1alpha1.Site, s federation.Site)
 		obj.Annotations = map[string]string{}
 	}
 	obj.Annotations[mirrorAnnotation] = r.Federation
-	return r.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldOwner)
+	return r.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), object.FieldOwner)
 }
 
 // show sets the status.
-func (r *sites) show(obj *v1alpha1.Site, out outcome) {
+func (r *sites) show(obj *v1alpha1.Site, out outcome.Outcome) {
 	s := &obj.Status
 	s.ObservedGeneration, s.Local = obj.Generation, obj.Name == r.Site
-	rec, known := r.mirror.site(obj.Name)
+	rec, known := r.mirror.Site(obj.Name)
 	alive := 0
 	if known {
 		s.Cluster, s.Gateways, s.Capacity = rec.Cluster, nil, nil
 		for _, g := range rec.Gateways {
-			is := r.mirror.isAlive(g.Name, g.Incarnation)
+			is := r.mirror.IsAlive(g.Name, g.Incarnation)
 			if is {
 				alive++
 			}
 			s.Gateways = append(s.Gateways, v1alpha1.SiteGateway{Name: g.Name, Address: g.Addr, Alive: is})
 		}
-		promised, copies := r.mirror.load(obj.Name)
+		promised, copies := r.mirror.Promised(obj.Name)
 		s.Alive, s.Volumes, s.Promised = fmt.Sprintf("%d/%d", alive, len(rec.Gateways)), copies, plan.Quantity(promised)
 		if rec.Capacity > 0 {
 			s.Capacity = plan.Quantity(rec.Capacity)
@@ -200,26 +188,32 @@ func (r *sites) show(obj *v1alpha1.Site, out outcome) {
 	}
 	ready, stalled := r.ready(obj.Name, rec, known, alive)
 	working := false
-	if out.verdict != nil {
-		ready, working, stalled = plan.State{Reason: out.verdict.Reason, Message: out.verdict.Message}, out.working, out.stalled
+	if out.Verdict != nil {
+		ready, working, stalled = plan.State{Reason: out.Verdict.Reason, Message: out.Verdict.Message}, out.Working, out.Stalled
 	}
 	plan.SetReady(&s.Conditions, obj.Generation, r.Now(), ready, working, stalled)
 }
 
 func (r *sites) ready(name string, rec federation.Site, known bool, alive int) (plan.State, bool) {
-	if _, down := r.mirror.ready(); down != nil && name == r.Site {
-		return plan.State{Reason: v1alpha1.ReasonRegistryUnavailable, Message: down.Error() + ": volumes that run go on; nothing is created, deleted or moved until it is back"}, false
+	if down := r.mirror.Down(); down != nil && name == r.Site {
+		return plan.State{Reason: v1alpha1.ReasonRegistryUnavailable, Message: down.Error() +
+			": volumes that run go on; nothing is created, deleted or moved until it is back"}, false
 	}
-	if l, lost := r.mirror.isLost(name); lost {
-		return plan.State{Reason: v1alpha1.ReasonLost, Message: fmt.Sprintf("declared lost by %s at %s: its copies are placed elsewhere, and others may take its volumes; when it is back, `weir site found %s`", l.By, l.At.UTC().Format(time.RFC3339), name)}, true
+	if l, lost := r.mirror.Lost(name); lost {
+		return plan.State{Reason: v1alpha1.ReasonLost, Message: fmt.Sprintf("declared lost by %s at %s: its copies are placed "+
+			"elsewhere, and others may take its volumes; when it is back, `weir site found %s`", l.By, l.At.UTC().Format(time.RFC3339),
+			name)}, true
 	}
 	switch {
 	case !known:
 		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: "the site is being registered"}, false
 	case len(rec.Gateways) == 0:
-		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: "no gateway has registered yet: start one; until then, no volume gets a copy here"}, false
+		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: "no gateway has registered yet: start one; until then, no volume " +
+			"gets a copy here"}, false
 	case alive == 0:
-		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: "no gateway of the site is alive: start it; its pods wait until it is"}, false
+		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: "no gateway of the site is alive: start it; its pods wait " +
+			"until it is"}, false
 	}
-	return plan.State{True: true, Reason: v1alpha1.ReasonReady, Message: fmt.Sprintf("%d of %d gateways are alive", alive, len(rec.Gateways))}, false
+	return plan.State{True: true, Reason: v1alpha1.ReasonReady,
+		Message: fmt.Sprintf("%d of %d gateways are alive", alive, len(rec.Gateways))}, false
 }

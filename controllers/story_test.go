@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/object"
 	"github.com/weir-storage/weir/federation"
 )
 
@@ -64,7 +65,7 @@ func (c *cluster) ready(obj interface {
 	metav1.Object
 }, status metav1.ConditionStatus, reason string, words ...string) {
 	c.t.Helper()
-	is := ready(conditionsOf(obj))
+	is := object.Ready(conditionsOf(obj))
 	if is.Status != status || is.Reason != reason {
 		c.t.Fatalf("%s: %s: Ready is %s, %s (%s), want %s, %s", c.name, obj.GetName(), is.Status, is.Reason, is.Message, status, reason)
 	}
@@ -109,12 +110,14 @@ func TestAVolumeIsMade(t *testing.T) {
 	settleAll(ams, utr)
 	ams.get(g)
 	ams.ready(g, metav1.ConditionTrue, v1alpha1.ReasonReady)
-	if g.Status.Volume != uuid || g.Status.Copies != "2/2" || g.Status.Home != "ams" || g.Status.Lag != "<1s" || g.Status.FederationName != "ns.data" || g.Status.Owner != "ams" ||
+	if g.Status.Volume != uuid || g.Status.Copies != "2/2" || g.Status.Home != "ams" || g.Status.Lag != "<1s" ||
+		g.Status.FederationName != "ns.data" || g.Status.Owner != "ams" ||
 		g.Status.Capacity.String() != "1Gi" {
 		t.Errorf("status %+v", g.Status)
 	}
 	v := f.record(uuid)
-	if v.Name != "ns.data" || v.OwnerSite != "ams" || v.OwnerCluster != "uid-ams" || strings.Join(v.Sites, " ") != "ams utr" || v.Generation != 1 {
+	if v.Name != "ns.data" || v.OwnerSite != "ams" || v.OwnerCluster != "uid-ams" || strings.Join(v.Sites, " ") != "ams utr" ||
+		v.Generation != 1 {
 		t.Errorf("record %+v", v)
 	}
 	ring, _, err := f.reg.GetKeyring(t.Context(), uuid)
@@ -125,7 +128,8 @@ func TestAVolumeIsMade(t *testing.T) {
 	ams.get(pvc)
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pvc.Spec.VolumeName}}
 	ams.get(pv)
-	if pv.Spec.CSI.VolumeHandle != "demo/"+uuid || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain || pv.Labels[v1alpha1.VolumeLabel] != uuid ||
+	if pv.Spec.CSI.VolumeHandle != "demo/"+uuid || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain ||
+		pv.Labels[v1alpha1.VolumeLabel] != uuid ||
 		pvc.Labels[v1alpha1.VolumeLabel] != uuid || *pvc.Spec.StorageClassName != "" || pvc.Spec.AccessModes[0] != corev1.ReadWriteMany {
 		t.Errorf("PV %+v\nPVC %+v", pv.Spec, pvc.Spec)
 	}
@@ -138,7 +142,8 @@ func TestAVolumeIsMade(t *testing.T) {
 	}
 }
 
-// A site that joins shows the volumes that are well, and tells nothing of them; what is not well when it is first looked at is told.
+// A site that joins shows the volumes that are well, and tells nothing of them; what is not well
+// when it is first looked at is told.
 func TestWellFromTheStartIsNoNews(t *testing.T) {
 	f := newFed(t)
 	f.site("ams", "uva")
@@ -159,7 +164,7 @@ func TestWellFromTheStartIsNoNews(t *testing.T) {
 	settleAll(utr)
 	c := contentOf(g.Status.Volume)
 	utr.get(c)
-	if r := ready(c.Status.Conditions); r.Status != metav1.ConditionTrue {
+	if r := object.Ready(c.Status.Conditions); r.Status != metav1.ConditionTrue {
 		t.Fatalf("the mirror's Ready is %+v", r)
 	}
 	if n := len(utr.events.Events); n != 0 {

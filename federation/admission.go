@@ -17,15 +17,16 @@ const (
 	ReadWrite Access = "rw"
 )
 
-// Admission lets one client address of one site use a volume. Its writer is a person, or with Node the site's gateway, at which that
-// node's plugin asked.
+// Admission lets one client address of one site use a volume. Its writer is a person, or with Node
+// the site's gateway, at which that node's plugin asked.
 type Admission struct {
 	Volume string `json:"volume"`
 	Site   string `json:"site"`
 	// Client is an IP address in canonical form (netip.Addr.String, without zone).
 	Client string `json:"client"`
 	Access Access `json:"access"`
-	// Node is the node that has the address. The admission counts only while that node has an Attachment.
+	// Node is the node that has the address. The admission counts only while that node has an
+	// Attachment.
 	Node string `json:"node,omitempty"`
 }
 
@@ -47,8 +48,8 @@ func (a Admission) Validate() error {
 	return nil
 }
 
-// Keyring holds a volume's data key, wrapped for each site that may be home (rule 17). Written once, when the volume
-// is created; a later one has a higher generation.
+// Keyring holds a volume's data key, wrapped for each site that may be home (protocol-17). Written
+// once, when the volume is created; a later one has a higher generation.
 type Keyring struct {
 	Volume     string            `json:"volume"`
 	Generation uint64            `json:"generation"`
@@ -61,7 +62,8 @@ func CheckKeyring(prev *Keyring, next Keyring) error {
 		return err
 	}
 	if len(next.Wrapped) == 0 {
-		return invalid("put", "keyring", next.Volume, "it is wrapped for no site: nobody could read the volume; wrap it for each of its sites")
+		return invalid("put", "keyring", next.Volume, "it is wrapped for no site: nobody could read the volume; wrap it for each of "+
+			"its sites")
 	}
 	for s := range next.Wrapped {
 		if err := CheckLabel("site", s); err != nil {
@@ -70,12 +72,14 @@ func CheckKeyring(prev *Keyring, next Keyring) error {
 	}
 	if prev != nil && next.Generation <= prev.Generation {
 		return invalid("put", "keyring", next.Volume, fmt.Sprintf(
-			"generation %d does not follow %d: a key that is in use is only replaced by a later generation", next.Generation, prev.Generation))
+			"generation %d does not follow %d: a key that is in use is only replaced by a later generation", next.Generation,
+			prev.Generation))
 	}
 	return nil
 }
 
-// Observed is a volume as one gateway sees it; that gateway is its only writer. The home's is the one to show.
+// Observed is a volume as one gateway sees it; that gateway is its only writer. The home's is the
+// one to show.
 type Observed struct {
 	Volume  string `json:"volume"`
 	Gateway string `json:"gateway"`

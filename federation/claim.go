@@ -34,7 +34,8 @@ const (
 	ClaimPVC       ClaimKind = "PersistentVolumeClaim"
 )
 
-// Claim is that an object of a site's cluster uses a volume. Its one writer is that site's operator.
+// Claim is that an object of a site's cluster uses a volume. Its one writer is that site's
+// operator.
 type Claim struct {
 	Volume    string    `json:"volume"`
 	Site      string    `json:"site"`
@@ -89,7 +90,8 @@ func (a Attachment) Validate() error {
 	return checkAccess("attachment", a.Volume, a.Access)
 }
 
-// Lost is a person's word that a site does not come back soon. While it is there, others may take its volumes' ownership.
+// Lost is a person's word that a site does not come back soon. While it is there, others may take
+// its volumes' ownership.
 type Lost struct {
 	Site string    `json:"site"`
 	By   string    `json:"by"` // who said so, as in the certificate

@@ -25,12 +25,13 @@ func Encode(record any) ([]byte, error) {
 	return json.Marshal(envelope{Version: formatVersion, Record: p})
 }
 
-// Decode reads a value into record. The kind and name are for the message; errors wrap ErrVersion for a newer
-// format and ErrInvalid for a value that does not parse.
+// Decode reads a value into record. The kind and name are for the message; errors wrap ErrVersion
+// for a newer format and ErrInvalid for a value that does not parse.
 func Decode(kind, name string, value []byte, record any) error {
 	var e envelope
 	if err := json.Unmarshal(value, &e); err != nil || e.Version < 1 {
-		return invalid("read", kind, name, fmt.Sprintf("the value is no record (%v): restore it from the volume's log or store, or remove the key", err))
+		return invalid("read", kind, name, fmt.Sprintf("the value is no record (%v): restore it from the volume's log or store, or "+
+			"remove the key", err))
 	}
 	if e.Version > formatVersion {
 		return &Error{Op: "read", Kind: kind, Name: name, Err: ErrVersion, Detail: fmt.Sprintf(

@@ -7,10 +7,12 @@ import (
 	"slices"
 )
 
-// Revision is a registry revision: of a record, the one that last changed it. Zero means "does not exist".
+// Revision is a registry revision: of a record, the one that last changed it. Zero means "does not
+// exist".
 type Revision int64
 
-// Member is a gateway's log on its pool. The same gateway with another incarnation is another member (rule 3).
+// Member is a gateway's log on its pool. The same gateway with another incarnation is another
+// member (protocol-3).
 type Member struct {
 	Gateway     string `json:"gateway"`
 	Site        string `json:"site"`
@@ -20,28 +22,30 @@ type Member struct {
 // String is "gateway@site/incarnation".
 func (m Member) String() string { return m.Gateway + "@" + m.Site + "/" + m.Incarnation }
 
-// EpochStart says where in the log an epoch's first record is. A forced takeover may start an epoch before the
-// start of the one it replaces: then nothing of that one is left.
+// EpochStart says where in the log an epoch's first record is. A forced takeover may start an epoch
+// before the start of the one it replaces: then nothing of that one is left.
 type EpochStart struct {
 	Epoch uint64   `json:"epoch"`
 	Start Position `json:"start"`
-	// Forced: a person had it begin, whatever the members had. What an earlier epoch's log has beyond may have been
-	// acknowledged, and is kept aside (rule 6).
+	// Forced: a person had it begin, whatever the members had. What an earlier epoch's log has
+	// beyond may have been acknowledged, and is kept aside (protocol-6).
 	Forced bool `json:"forced,omitempty"`
 }
 
-// Control is a volume's control record (rule 1): who may append, who must have fsynced, and how it came to that.
+// Control is a volume's control record (protocol-1): who may append, who must have fsynced, and how
+// it came to that.
 type Control struct {
 	Volume string `json:"volume"`
 	// Epoch is at least 1 and never goes back; a new home means a new epoch.
 	Epoch uint64 `json:"epoch"`
-	// Change counts the swaps of this record; SwapControl sets it. Unlike a revision it survives a registry that was
-	// rebuilt, so Guard compares it (rule 7's "control version").
+	// Change counts the swaps of this record; SwapControl sets it. Unlike a revision it survives a
+	// registry that was rebuilt, so Guard compares it (protocol-7's "control version").
 	Change uint64 `json:"change"`
 	// Home is one of Members.
 	Home    Member   `json:"home"`
 	Members []Member `json:"members"`
-	// History has ascending epochs. Entries are appended; of the older ones, all but the forced are left out in time.
+	// History has ascending epochs. Entries are appended; of the older ones, all but the forced are
+	// left out in time.
 	History []EpochStart `json:"history"`
 }
 
@@ -52,8 +56,8 @@ func (c Control) Clone() Control {
 	return c
 }
 
-// Same reports whether c and d say the same; Change, which the registry sets, is not compared. A caller that reads
-// back after ErrUnknown uses it.
+// Same reports whether c and d say the same; Change, which the registry sets, is not compared. A
+// caller that reads back after ErrUnknown uses it.
 func (c Control) Same(d Control) bool {
 	return c.Volume == d.Volume && c.Epoch == d.Epoch && c.Home == d.Home &&
 		slices.Equal(c.Members, d.Members) && slices.Equal(c.History, d.History)
@@ -96,9 +100,10 @@ func (c Control) Validate() error {
 	return nil
 }
 
-// CheckSwap checks that next may replace prev (nil: next is the first); errors wrap ErrInvalid. Numbers never go
-// back, a home does not change within an epoch, and of the history of prev the newest entry and every forced one stay, and
-// none is changed. An entry that is added belongs to prev's epoch or a later one.
+// CheckSwap checks that next may replace prev (nil: next is the first); errors wrap ErrInvalid.
+// Numbers never go back, a home does not change within an epoch, and of the history of prev the
+// newest entry and every forced one stay, and none is changed. An entry that is added belongs to
+// prev's epoch or a later one.
 func CheckSwap(prev *Control, next Control) error {
 	if err := next.Validate(); err != nil {
 		return err
@@ -120,8 +125,8 @@ func CheckSwap(prev *Control, next Control) error {
 	return checkHistory(prev, next, bad)
 }
 
-// keptEpochs is how many entries the history of a control record has at most, but for forced ones: more than any log that is still of
-// use is behind, and few enough for a registry's value.
+// keptEpochs is how many entries the history of a control record has at most, but for forced ones:
+// more than any log that is still of use is behind, and few enough for a registry's value.
 const keptEpochs = 256
 
 // Begin appends an epoch to the history, and leaves out what is no longer needed of it.

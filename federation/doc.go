@@ -8,33 +8,41 @@
 //
 //	{"version": N, "record": {…}}
 //
-// N is the record's format. A reader refuses an N above its own (ErrVersion), and a field it does not know: an
-// older writer that swapped such a record would drop what it cannot see. A change of fields is therefore a new N.
+// N is the record's format. A reader refuses an N above its own (ErrVersion), and a field it does
+// not know: an older writer that swapped such a record would drop what it cannot see. A change of
+// fields is therefore a new N.
 //
-//	control/<volume>                       Control     one writer: the home, or who takes over (compare-and-swap)
-//	volume/<volume>                        Volume      one writer: the owner (compare-and-swap)
-//	name/<name>                            volume uuid  written and removed together with volume/<volume>
-//	site/<site>                            Site        the site's gateways, each its own entry (merged)
-//	gateway/<gateway>                      site name   written together with site/<site>: a gateway is at one site
-//	alive/<gateway>                        Alive       the gateway, bound to a lease; the only key that expires
-//	admission/<site>/<volume>/<client>     Admission   a person; or for a node, the site's gateway that the node asked
-//	attachment/<site>/<volume>/<node>      Attachment  the site's CSI controller
-//	claim/<volume>/<site>/<namespace>/<name>  Claim    the site's operator
-//	lost/<site>                            Lost        a person
-//	keyring/<volume>                       Keyring     who creates the volume, then its home (compare-and-swap)
-//	observed/<volume>/<gateway>            Observed    that gateway
+//	control/<volume>                          Control      the home, or who takes over (swap)
+//	volume/<volume>                           Volume       the owner (swap)
+//	name/<name>                               volume UUID  with volume/<volume>
+//	site/<site>                               Site         gateways, each its own entry (merged)
+//	gateway/<gateway>                         site name    with site/<site>
+//	alive/<gateway>                           Alive        the gateway
+//	admission/<site>/<volume>/<client>        Admission    a person, or the site's gateway
+//	attachment/<site>/<volume>/<node>         Attachment   the site's CSI controller
+//	claim/<volume>/<site>/<namespace>/<name>  Claim        the site's operator
+//	lost/<site>                               Lost         a person
+//	keyring/<volume>                          Keyring      who creates the volume, its home (swap)
+//	observed/<volume>/<gateway>               Observed     that gateway
 //
-// # Rules (numbers of protocol.md)
+// The last column names the one writer. A swap is a compare-and-swap. A name and its volume change
+// together, as do a site and its gateways: a gateway is at one site. An alive key is bound to a
+// lease, and is the only one that expires. The site's gateway writes an Admission for a node that
+// asked it.
 //
-//   - 1: Control changes only by compare-and-swap on its revision and is bound to no lease. No number in it goes
-//     back: CheckSwap refuses a lower epoch, another home in the same epoch, and a history that does not begin with
-//     the history it replaces. Every implementation calls it before it writes.
-//   - 3: a swap whose outcome is unknown returns ErrUnknown, never ErrConflict. It may still be applied later. The
-//     caller counts on both outcomes until it has read a different revision back, or has fenced the old one by a
-//     swap of its own that succeeded.
-//   - 7: Guard keeps the highest (registry identity, revision, control change) seen, and refuses swaps on a registry
-//     that went back.
+// # Rules
 //
-// Implementations: federation/etcd, and federation/memory with scripted faults. Both pass federation/federationtest.
-// All methods may be called from many goroutines. Returned values share no memory with the implementation.
+//   - protocol-1: Control changes only by compare-and-swap on its revision and is bound to no
+//     lease. No number in it goes back: CheckSwap refuses a lower epoch, another home in the same
+//     epoch, and a history that does not begin with the history it replaces. Every implementation
+//     calls it before it writes.
+//   - protocol-3: a swap whose outcome is unknown returns ErrUnknown, never ErrConflict. It may
+//     still be applied later. The caller counts on both outcomes until it has read a different
+//     revision back, or has fenced the old one by a swap of its own that succeeded.
+//   - protocol-7: Guard keeps the highest (registry identity, revision, control change) seen, and
+//     refuses swaps on a registry that went back.
+//
+// Implementations: federation/etcd, and federation/memory with scripted faults. Both pass
+// federation/federationtest. All methods may be called from many goroutines. Returned values share
+// no memory with the implementation.
 package federation

@@ -11,22 +11,24 @@ import (
 var (
 	// ErrNotFound: no such record.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the revision is not the current one. The change was definitely not applied; read and decide anew.
+	// ErrConflict: the revision is not the current one. The change was definitely not applied; read
+	// and decide anew.
 	ErrConflict = errors.New("changed by someone else")
-	// ErrUnknown: the change was sent and no answer came. It may have been applied, or may still be; read it back.
+	// ErrUnknown: the change was sent and no answer came. It may have been applied, or may still
+	// be; read it back.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrUnavailable: the registry did not answer. Nothing was changed; the call may be repeated.
 	ErrUnavailable = errors.New("registry unavailable")
 	// ErrAccess: the registry refused this caller.
 	ErrAccess = errors.New("access refused by the registry")
-	// ErrNameTaken: another volume, perhaps a deleted one that is not purged yet, has the name; or another organization has the
-	// site, or another site the gateway.
+	// ErrNameTaken: another volume, perhaps a deleted one that is not purged yet, has the name; or
+	// another organization has the site, or another site the gateway.
 	ErrNameTaken = errors.New("name taken")
 	// ErrInvalid: the record breaks a rule. Nothing was sent.
 	ErrInvalid = errors.New("invalid")
 	// ErrVersion: the record was written by a newer release than this one.
 	ErrVersion = errors.New("record is newer than this program")
-	// ErrRewound: the registry is older than what was already seen (rule 7).
+	// ErrRewound: the registry is older than what was already seen (protocol-7).
 	ErrRewound = errors.New("registry went back")
 )
 

@@ -17,24 +17,26 @@ const (
 	KindClaim      Kind = "claim"
 	KindAttachment Kind = "attachment"
 	KindLost       Kind = "lost"
-	// KindSynced is no record: all that existed was told.
+	// KindSynced is no record: the watch has listed all that existed.
 	KindSynced Kind = "synced"
 )
 
-// Event is one change. Exactly one of the record pointers is set, that of Kind; none when Deleted, with KindSynced,
-// and when Err is set.
+// Event is one change. Exactly one of the record pointers is set, that of Kind; none when Deleted,
+// with KindSynced, and when Err is set.
 type Event struct {
 	Kind Kind
-	// Name is the key behind the kind: a volume, site or gateway; "site/volume/client" for admissions, "volume/gateway" for observed
-	// states, "volume/site/namespace/name" for claims, "site/volume/node" for attachments.
+	// Name is the key behind the kind: a volume, site or gateway; "site/volume/client" for
+	// admissions, "volume/gateway" for observed states, "volume/site/namespace/name" for claims,
+	// "site/volume/node" for attachments.
 	Name    string
 	Deleted bool
-	// Revision is the record's; of a deletion, the one that removed it, or after a compaction of the new list.
+	// Revision is the record's; of a deletion, the one that removed it, or after a compaction of
+	// the new list.
 	Revision Revision
 	// Cluster is the registry's identity.
 	Cluster uint64
-	// Err: there is a record that cannot be read, for instance a newer one (ErrVersion). Treat it as "unknown", never
-	// as deleted.
+	// Err: there is a record that cannot be read, for instance a newer one (ErrVersion). Treat it
+	// as "unknown", never as deleted.
 	Err error
 
 	Control    *Control

@@ -33,12 +33,14 @@ func TestBytes(t *testing.T) {
 			t.Errorf("%q is %d, %v, want %d", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"", "Gi", "1 Gi", "1gi", "1K", "1e3", "0x10", "1/2", "8Ei", "0.1", "--1", "1.2.3", "NaN", strings.Repeat("9", 40)} {
+	for _, in := range []string{"", "Gi", "1 Gi", "1gi", "1K", "1e3", "0x10", "1/2", "8Ei", "0.1", "--1", "1.2.3", "NaN",
+		strings.Repeat("9", 40)} {
 		if got, err := federation.ParseBytes(in); err == nil {
 			t.Errorf("%q is read as %d", in, got)
 		}
 	}
-	for n, want := range map[federation.Bytes]string{0: "0", 1000: "1000", 1024: "1Ki", 500e6: "500M", 1 << 30: "1Gi", 1536 << 20: "1536Mi", -2048: "-2Ki"} {
+	for n, want := range map[federation.Bytes]string{0: "0", 1000: "1000", 1024: "1Ki", 500e6: "500M", 1 << 30: "1Gi", 1536 << 20: "1536Mi",
+		-2048: "-2Ki"} {
 		if n.String() != want {
 			t.Errorf("%d is written %s, want %s", int64(n), n, want)
 		}
@@ -155,7 +157,8 @@ func TestGuardSaveFails(t *testing.T) {
 	if err := g.ObserveControl(federation.Control{Volume: "v", Change: 1}, 0); !errors.Is(err, broken) {
 		t.Fatalf("error %v, want that of save", err)
 	}
-	if _, err := federation.NewGuard(func() (federation.GuardState, error) { return federation.GuardState{}, broken }, nil); !errors.Is(err, broken) {
+	if _, err := federation.NewGuard(func() (federation.GuardState, error) { return federation.GuardState{}, broken }, nil); !errors.Is(err,
+		broken) {
 		t.Fatalf("error %v, want that of load", err)
 	}
 }
@@ -164,7 +167,8 @@ func TestMergeSiteKeepsWhatIsNotSaid(t *testing.T) {
 	prev, next := federationtest.Site("ams", "b"), federationtest.Site("ams", "a")
 	next.Store, next.WrapKey = federation.SiteStore{}, nil
 	got, err := federation.MergeSite(prev, next)
-	if err != nil || got.Store != prev.Store || string(got.WrapKey) != string(prev.WrapKey) || len(got.Gateways) != 2 || got.Gateways[0].Name != "a" {
+	if err != nil || got.Store != prev.Store || string(got.WrapKey) != string(prev.WrapKey) || len(got.Gateways) != 2 ||
+		got.Gateways[0].Name != "a" {
 		t.Fatalf("%+v, %v", got, err)
 	}
 }
@@ -174,7 +178,8 @@ func TestMergeSiteOfAnOperator(t *testing.T) {
 		Gateways: []federation.Gateway{{Name: "g", Addr: "h:1"}}, Store: federation.SiteStore{Endpoint: "s"}, Capacity: 9}
 	op := federation.Site{Name: "ams", Organization: "o", Region: "east", Labels: map[string]string{"a": "operator"}, Cluster: "uid"}
 	both, err := federation.MergeSite(gw, op)
-	if err != nil || both.Region != "east" || both.Labels["a"] != "operator" || len(both.Gateways) != 1 || both.Store.Endpoint != "s" || both.Capacity != 9 {
+	if err != nil || both.Region != "east" || both.Labels["a"] != "operator" || len(both.Gateways) != 1 || both.Store.Endpoint != "s" ||
+		both.Capacity != 9 {
 		t.Fatalf("%+v, %v", both, err)
 	}
 	gw.Capacity = 10

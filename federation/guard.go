@@ -16,12 +16,14 @@ type GuardState struct {
 	Changes map[string]uint64 `json:"changes,omitempty"`
 }
 
-// guardStride is how many revisions may pass unsaved when no control record changed: saving is an fsync.
+// guardStride is how many revisions may pass unsaved when no control record changed: saving is an
+// fsync.
 const guardStride = 1000
 
-// Guard remembers the highest registry identity, revision and control changes seen and refuses a registry that went
-// back (rule 7): a restored backup could hand out epochs that were used before. Once it refused, it refuses until
-// Reconcile. Its methods may be called from many goroutines; they wait for save.
+// Guard remembers the highest registry identity, revision and control changes seen and refuses a
+// registry that went back (protocol-7): a restored backup could hand out epochs that were used
+// before. Once it refused, it refuses until Reconcile. Its methods may be called from many
+// goroutines; they wait for save.
 type Guard struct {
 	mu    sync.Mutex
 	state GuardState
@@ -30,7 +32,8 @@ type Guard struct {
 	save  func(GuardState) error
 }
 
-// NewGuard loads the state; load returns the zero state when there is none yet. Save must be durable when it returns.
+// NewGuard loads the state; load returns the zero state when there is none yet. Save must be
+// durable when it returns.
 func NewGuard(load func() (GuardState, error), save func(GuardState) error) (*Guard, error) {
 	s, err := load()
 	if err != nil {
@@ -43,8 +46,9 @@ func NewGuard(load func() (GuardState, error), save func(GuardState) error) (*Gu
 	return &Guard{state: s, saved: s.Revision, save: save}, nil
 }
 
-// Observe takes note of a head that the registry answered with. Answers may arrive out of order, so a head counts as
-// gone back only when asked is set: the highest revision that was known when the request was sent (Highest).
+// Observe takes note of a head that the registry answered with. Answers may arrive out of order, so
+// a head counts as gone back only when asked is set: the highest revision that was known when the
+// request was sent (Highest).
 func (g *Guard) Observe(h Head, asked Head) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,8 +70,8 @@ func (g *Guard) Observe(h Head, asked Head) error {
 	return nil
 }
 
-// ObserveControl takes note of a record that the registry answered with; asked is the volume's HighestChange when the
-// request was sent.
+// ObserveControl takes note of a record that the registry answered with; asked is the volume's
+// HighestChange when the request was sent.
 func (g *Guard) ObserveControl(c Control, asked uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,8 +117,8 @@ func (g *Guard) Err() error {
 	return g.why
 }
 
-// Reconcile accepts the registry as it is now, after its control records were brought up to the maximum that the logs
-// know: h and changes (by volume) replace what was seen.
+// Reconcile accepts the registry as it is now, after its control records were brought up to the
+// maximum that the logs know: h and changes (by volume) replace what was seen.
 func (g *Guard) Reconcile(h Head, changes map[string]uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

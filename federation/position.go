@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Position is a place in a volume's log: a byte offset in the segment of that sequence number. The zero value is
-// the start of the log.
+// Position is a place in a volume's log: a byte offset in the segment of that sequence number. The
+// zero value is the start of the log.
 type Position struct {
 	Seq uint64 `json:"seq"`
 	Off uint64 `json:"off"` // bytes

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Bytes is an amount of bytes. It is written 500M, 10Gi, 1.5Ti or as a plain number: the part of Kubernetes'
-// quantities that makes sense for bytes.
+// Bytes is an amount of bytes. It is written 500M, 10Gi, 1.5Ti or as a plain number: the part of
+// Kubernetes' quantities that makes sense for bytes.
 type Bytes int64
 
 var byteUnits = []struct {
@@ -24,7 +24,8 @@ var byteUnits = []struct {
 	{"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}, {"E", 1e18},
 }
 
-// ParseBytes reads a quantity; a negative one parses, so that the caller can say which field it is in.
+// ParseBytes reads a quantity; a negative one parses, so that the caller can say which field it is
+// in.
 func ParseBytes(s string) (Bytes, error) {
 	num, factor := s, int64(1)
 	for _, u := range byteUnits {
@@ -33,7 +34,8 @@ func ParseBytes(s string) (Bytes, error) {
 			break
 		}
 	}
-	bad := fmt.Errorf("%q is not an amount of bytes: write a number with Ki, Mi, Gi, Ti, Pi, k, M, G, T, P or nothing behind it, such as 10Gi", s)
+	bad := fmt.Errorf("%q is not an amount of bytes: write a number with Ki, Mi, Gi, Ti, Pi, k, M, G, T, P or nothing behind it, such "+
+		"as 10Gi", s)
 	if num == "" || strings.Trim(num, "+-0123456789.") != "" || len(num) > 30 {
 		return 0, bad
 	}
@@ -79,7 +81,8 @@ func (b *Bytes) UnmarshalJSON(p []byte) error {
 // Duration is a time span, written as Go and Kubernetes do: 30s, 5m, 1h30m.
 type Duration time.Duration
 
-// ParseDuration reads a span; a negative one parses, so that the caller can say which field it is in.
+// ParseDuration reads a span; a negative one parses, so that the caller can say which field it is
+// in.
 func ParseDuration(s string) (Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil {

@@ -7,35 +7,39 @@ import (
 	"time"
 )
 
-// Every method may return, besides what it lists: ErrUnavailable (no answer; nothing was changed), ErrAccess, and the
-// context's own error. Methods that change something may return ErrUnknown (no answer; it may have been applied or
-// may still be) and ErrInvalid (a rule of the record is broken; nothing was sent). Reads may return ErrVersion.
-// Methods have deadlines of their own besides the context's.
+// Every method may return, besides what it lists: ErrUnavailable (no answer; nothing was changed),
+// ErrAccess, and the context's own error. Methods that change something may return ErrUnknown (no
+// answer; it may have been applied or may still be) and ErrInvalid (a rule of the record is broken;
+// nothing was sent). Reads may return ErrVersion. Methods have deadlines of their own besides the
+// context's.
 
 // ControlStore has the control records.
 type ControlStore interface {
 	// GetControl returns ErrNotFound for a volume that has none.
 	GetControl(ctx context.Context, volume string) (Control, Revision, error)
-	// SwapControl replaces the record that has revision prev; 0 creates it. It sets next.Change. ErrConflict:
-	// definitely not applied. ErrRewound: the registry went back (rule 7); nothing was changed.
+	// SwapControl replaces the record that has revision prev; 0 creates it. It sets next.Change.
+	// ErrConflict: definitely not applied. ErrRewound: the registry went back (protocol-7); nothing
+	// was changed.
 	SwapControl(ctx context.Context, volume string, prev Revision, next Control) (Revision, error)
-	// DeleteControl removes the record that has revision prev. A volume's uuid is never used again. Errors as
-	// SwapControl; a record that is not there is ErrConflict.
+	// DeleteControl removes the record that has revision prev. A volume's uuid is never used again.
+	// Errors as SwapControl; a record that is not there is ErrConflict.
 	DeleteControl(ctx context.Context, volume string, prev Revision) error
 }
 
 // Volumes has the desired state.
 type Volumes interface {
-	// CreateVolume writes the record and takes its name, both or neither. ErrNameTaken; ErrConflict when the uuid exists.
+	// CreateVolume writes the record and takes its name, both or neither. ErrNameTaken; ErrConflict
+	// when the uuid exists.
 	CreateVolume(ctx context.Context, v Volume) (Revision, error)
 	// GetVolume returns ErrNotFound for an unknown uuid. A deleted volume is still found.
 	GetVolume(ctx context.Context, uuid string) (Volume, Revision, error)
 	// UpdateVolume replaces the record that has revision prev, as CheckUpdate allows. ErrConflict.
 	UpdateVolume(ctx context.Context, prev Revision, v Volume) (Revision, error)
-	// ListVolumes returns all, deleted ones too, by uuid. One record that cannot be read fails the call.
+	// ListVolumes returns all, deleted ones too, by uuid. One record that cannot be read fails the
+	// call.
 	ListVolumes(ctx context.Context) ([]VolumeAt, error)
-	// PurgeVolume removes the deleted volume's record at revision prev and gives its name back. ErrConflict;
-	// ErrInvalid when it is not marked deleted.
+	// PurgeVolume removes the deleted volume's record at revision prev and gives its name back.
+	// ErrConflict; ErrInvalid when it is not marked deleted.
 	PurgeVolume(ctx context.Context, uuid string, prev Revision) error
 }
 
@@ -53,20 +57,21 @@ type Names interface {
 
 // Sites has sites, their gateways and heartbeats.
 type Sites interface {
-	// Register stores MergeSite of what is there and s. ErrNameTaken when the site belongs to another organization or
-	// one of the gateways to another site.
+	// Register stores MergeSite of what is there and s. ErrNameTaken when the site belongs to
+	// another organization or one of the gateways to another site.
 	Register(ctx context.Context, s Site) error
 	// Sites returns all by name, with the gateways that are alive.
 	Sites(ctx context.Context) ([]SiteStatus, error)
 	// RemoveSite forgets the site and its gateways; one that is not there is no error.
 	RemoveSite(ctx context.Context, name string) error
-	// Heartbeat keeps a key alive until the handle is stopped or the registry hears nothing for ttl (at least one
-	// second, whole seconds). A second heartbeat of a gateway replaces the first. It does not end with ctx.
+	// Heartbeat keeps a key alive until the handle is stopped or the registry hears nothing for ttl
+	// (at least one second, whole seconds). A second heartbeat of a gateway replaces the first. It
+	// does not end with ctx.
 	Heartbeat(ctx context.Context, a Alive, ttl time.Duration) (Heartbeat, error)
 }
 
-// Heartbeat is a running heartbeat. It keeps trying while the registry is down, and starts anew when its lease
-// expired meanwhile.
+// Heartbeat is a running heartbeat. It keeps trying while the registry is down, and starts anew
+// when its lease expired meanwhile.
 type Heartbeat interface {
 	// Stop ends it and removes the key if the registry answers before ctx ends. Call it once.
 	Stop(ctx context.Context) error
@@ -88,13 +93,15 @@ type Keyrings interface {
 	GetKeyring(ctx context.Context, volume string) (Keyring, Revision, error)
 	// PutKeyring replaces the one that has revision prev; 0 creates it. ErrConflict.
 	PutKeyring(ctx context.Context, prev Revision, k Keyring) (Revision, error)
-	// DeleteKeyring destroys the one that has revision prev: the volume's contents are then lost. ErrConflict.
+	// DeleteKeyring destroys the one that has revision prev: the volume's contents are then lost.
+	// ErrConflict.
 	DeleteKeyring(ctx context.Context, volume string, prev Revision) error
 }
 
 // Statuses has the observed state.
 type Statuses interface {
-	// PutObserved replaces what o.Gateway wrote before. At most every 30 s per volume: it is for people.
+	// PutObserved replaces what o.Gateway wrote before. At most every 30 s per volume: it is for
+	// people.
 	PutObserved(ctx context.Context, o Observed) error
 	// ListObserved returns what each gateway wrote about the volume, by gateway.
 	ListObserved(ctx context.Context, volume string) ([]Observed, error)
@@ -134,12 +141,13 @@ type Losses interface {
 	ListLost(ctx context.Context) ([]Lost, error)
 }
 
-// Watcher tells of changes without polling.
+// Watcher follows changes without polling.
 type Watcher interface {
-	// Watch calls fn, from one goroutine, for every record that exists, then once with Kind KindSynced, and then for
-	// every change in order of revision, until ctx ends or fn returns an error, which it returns. It lives through an
-	// unreachable registry and through a compaction: then it lists anew, tells what changed or vanished meanwhile and
-	// sends KindSynced again. States in between may be skipped. The Event is fn's to keep.
+	// Watch calls fn, from one goroutine, for every record that exists, then once with Kind
+	// KindSynced, and then for every change in order of revision, until ctx ends or fn returns an
+	// error, which it returns. It lives through an unreachable registry and through a compaction:
+	// then it lists anew, sends what changed or vanished meanwhile, and sends KindSynced again.
+	// States in between may be skipped. The Event is fn's to keep.
 	Watch(ctx context.Context, fn func(Event) error) error
 	// Head returns the registry's identity and current revision, read with a quorum.
 	Head(ctx context.Context) (Head, error)

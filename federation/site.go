@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Site is a place with gateways and perhaps a store. It is not bound to a lease: a site that is down is still known.
+// Site is a place with gateways and perhaps a store. It is not bound to a lease: a site that is
+// down is still known.
 type Site struct {
 	Name         string            `json:"name"`
 	Organization string            `json:"organization"`
@@ -18,9 +19,10 @@ type Site struct {
 	Labels       map[string]string `json:"labels,omitempty"`
 	Gateways     []Gateway         `json:"gateways,omitempty"`
 	Store        SiteStore         `json:"store,omitzero"`
-	// WrapKey is the site's public HPKE key (RFC 9180): data keys are wrapped for it (rule 17).
+	// WrapKey is the site's public HPKE key (RFC 9180): data keys are wrapped for it (protocol-17).
 	WrapKey []byte `json:"wrapKey,omitempty"`
-	// Cluster is the UID of the Kubernetes cluster that the site is; its operator writes it, and then Region and Labels too.
+	// Cluster is the UID of the Kubernetes cluster that the site is; its operator writes it, and
+	// then Region and Labels too.
 	Cluster string `json:"cluster,omitempty"`
 	// Capacity is how much the site gives to copies of volumes; 0: not limited.
 	Capacity Bytes `json:"capacity,omitempty"`
@@ -52,7 +54,8 @@ type Alive struct {
 type SiteStatus struct {
 	Site     Site
 	Revision Revision
-	// Alive has the names of the site's gateways whose heartbeat, with the registered incarnation, has not expired.
+	// Alive has the names of the site's gateways whose heartbeat, with the registered incarnation,
+	// has not expired.
 	Alive map[string]bool
 }
 
@@ -85,18 +88,21 @@ func (s Site) Validate() error {
 	return nil
 }
 
-// MergeSite is what Register stores when next meets prev. A gateway registers itself: next's fields, and for gateways next's
-// entries and those of prev that next does not name. A cluster's operator (next.Cluster is set) registers Cluster, Region and
-// Labels, which from then on gateways do not change. Another organization or cluster is refused (ErrNameTaken): it is a second
-// site of that name.
+// MergeSite is what Register stores when next meets prev. A gateway registers itself: next's
+// fields, and for gateways next's entries and those of prev that next does not name. A cluster's
+// operator (next.Cluster is set) registers Cluster, Region and Labels, which from then on gateways
+// do not change. Another organization or cluster is refused (ErrNameTaken): it is a second site of
+// that name.
 func MergeSite(prev, next Site) (Site, error) {
 	if prev.Organization != next.Organization {
 		return Site{}, &Error{Op: "register", Kind: "site", Name: next.Name, Err: ErrNameTaken, Detail: fmt.Sprintf(
-			"organization: %q: the site belongs to organization %q: correct organization, and the certificate with it, or choose another site name", next.Organization, prev.Organization)}
+			"organization: %q: the site belongs to organization %q: correct organization, and the certificate with it, or choose "+
+				"another site name", next.Organization, prev.Organization)}
 	}
 	if prev.Cluster != "" && next.Cluster != "" && prev.Cluster != next.Cluster {
 		return Site{}, &Error{Op: "register", Kind: "site", Name: next.Name, Err: ErrNameTaken, Detail: fmt.Sprintf(
-			"another cluster, whose kube-system namespace has the UID %s, is that site, and this one has %s: install this cluster under another site name; "+
+			"another cluster, whose kube-system namespace has the UID %s, is that site, and this one has %s: install this cluster under "+
+				"another site name; "+
 				"if that cluster is gone for ever, `weir site remove %s` frees the name", prev.Cluster, next.Cluster, next.Name)}
 	}
 	if next.Cluster != "" {

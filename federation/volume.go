@@ -11,12 +11,13 @@ import (
 // Volume is a volume's desired state. Only its owner writes it.
 type Volume struct {
 	UUID string `json:"uuid"`
-	// Name is unique in the federation (CheckVolumeName) and never changes. A deleted volume keeps it until it is purged.
+	// Name is unique in the federation (CheckVolumeName) and never changes. A deleted volume keeps
+	// it until it is purged.
 	Name string `json:"name"`
 	// Owner is the organization that may change this record.
 	Owner string `json:"owner"`
-	// OwnerSite and OwnerCluster (its UID) are the cluster of Owner whose operator alone writes this record; both empty for a volume of
-	// the command line, whose writer is a person of Owner.
+	// OwnerSite and OwnerCluster (its UID) are the cluster of Owner whose operator alone writes
+	// this record; both empty for a volume of the command line, whose writer is a person of Owner.
 	OwnerSite    string `json:"ownerSite,omitempty"`
 	OwnerCluster string `json:"ownerCluster,omitempty"`
 	// Grants let others claim it.
@@ -27,9 +28,11 @@ type Volume struct {
 	// Sites were chosen to have a copy (spec.Place); the first is where the volume starts.
 	Sites     []string  `json:"sites"`
 	CreatedAt time.Time `json:"createdAt,omitzero"`
-	// Closing: the owner wants to delete it, and lists the claims after it has written this. Whoever adds a claim reads this record afterwards.
+	// Closing: the owner wants to delete it, and lists the claims after it has written this.
+	// Whoever adds a claim reads this record afterwards.
 	Closing bool `json:"closing,omitempty"`
-	// Deleted: in the trash since DeletedAt. Gateways stop serving it; data stays until it is purged.
+	// Deleted: in the trash since DeletedAt. Gateways stop serving it; data stays until it is
+	// purged.
 	Deleted   bool      `json:"deleted,omitempty"`
 	DeletedAt time.Time `json:"deletedAt,omitzero"`
 }
@@ -43,7 +46,8 @@ func (v Volume) Validate() error {
 		return err
 	}
 	if (v.OwnerSite == "") != (v.OwnerCluster == "") {
-		return invalid("check", "volume", v.Name, fmt.Sprintf("ownerSite is %q and ownerCluster %q: give both or none", v.OwnerSite, v.OwnerCluster))
+		return invalid("check", "volume", v.Name, fmt.Sprintf("ownerSite is %q and ownerCluster %q: give both or none", v.OwnerSite,
+			v.OwnerCluster))
 	}
 	for _, g := range v.Grants {
 		if err := g.Validate(); err != nil {

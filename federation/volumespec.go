@@ -2,8 +2,8 @@
 
 package federation
 
-// VolumeSpec is what an application asked for: the policy dimensions of architecture.md. Package federation/spec
-// reads, defaults and checks it; the names are those of the GeoVolume kind.
+// VolumeSpec is what an application asked for: the policy dimensions of architecture.md. Package
+// federation/spec reads, defaults and checks it; the names are those of the GeoVolume kind.
 type VolumeSpec struct {
 	// Size is the volume's capacity, in bytes.
 	Size        Bytes       `json:"size"`
@@ -66,7 +66,7 @@ const (
 	WhenDegradedContinue WhenDegraded = "Continue"
 )
 
-// MaxLag bounds how far any copy may trail before writers are slowed (rule 11).
+// MaxLag bounds how far any copy may trail before writers are slowed (protocol-11).
 type MaxLag struct {
 	Time  Duration `json:"time"`
 	Bytes Bytes    `json:"bytes"`
@@ -79,7 +79,7 @@ type Consistency struct {
 	MaxStaleness Duration `json:"maxStaleness,omitempty"`
 }
 
-// ConsistencyMode is how a follower may lag (rule 26).
+// ConsistencyMode is how a follower may lag (protocol-26).
 type ConsistencyMode string
 
 // Consistency modes.

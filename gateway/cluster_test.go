@@ -26,7 +26,6 @@ import (
 	"github.com/weir-storage/weir/federation/spec"
 	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
 	"github.com/weir-storage/weir/pki"
-	"github.com/weir-storage/weir/store"
 	storemem "github.com/weir-storage/weir/store/memory"
 	"github.com/weir-storage/weir/volume"
 )
@@ -45,7 +44,7 @@ type cluster struct {
 
 type clusterNode struct {
 	site    string
-	store   *store.Counting
+	store   *storemem.Counting
 	key     keyring.SiteKey
 	gateway *Gateway
 	grpc    string
@@ -72,7 +71,7 @@ func newClusterOf(t testing.TB, promise time.Duration, sites ...string) *cluster
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.nodes[s] = &clusterNode{site: s, store: store.NewCounting(storemem.New()), key: key, grpc: "127.0.0.1:0", nfs: "127.0.0.1:0"}
+		c.nodes[s] = &clusterNode{site: s, store: storemem.NewCounting(storemem.New()), key: key, grpc: "127.0.0.1:0", nfs: "127.0.0.1:0"}
 		c.start(s)
 	}
 	t.Cleanup(func() {

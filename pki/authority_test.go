@@ -33,8 +33,9 @@ func certificates(text []byte) (all []*x509.Certificate, rest []byte) {
 	}
 }
 
-// One authority takes over from another while servers and clients run, as gateways use them: over gRPC, with credentials that were made
-// once. What has only one end done works; in the end the old authority's certificates are not accepted any more.
+// One authority takes over from another while servers and clients run, as gateways use them: over
+// gRPC, with credentials that were made once. What has only one end done works; in the end the old
+// authority's certificates are not accepted any more.
 func TestAuthorityIsReplaced(t *testing.T) {
 	w, log := newWall(), new(record)
 	before, after := authority(t, "surf"), authority(t, "surf")

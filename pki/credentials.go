@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Credentials are what one process shows and trusts. Those of LoadFiles follow the files; those of Load do not change. They may be used by
-// several goroutines at once.
+// Credentials are what one process shows and trusts. Those of LoadFiles follow the files; those of
+// Load do not change. They may be used by several goroutines at once.
 type Credentials struct {
 	self  Identity
 	clock func() time.Time
@@ -28,8 +28,8 @@ type set struct {
 	roots *x509.CertPool
 }
 
-// Load checks a certificate and its key against the certificates of the authority (PEM; while one authority takes over from another, both are
-// trusted). Clock is asked at each handshake.
+// Load checks a certificate and its key against the certificates of the authority (PEM; while one
+// authority takes over from another, both are trusted). Clock is asked at each handshake.
 func Load(authority []byte, p Pair, clock func() time.Time) (*Credentials, error) {
 	s, id, err := parseSet(authority, p, clock())
 	if err != nil {
@@ -75,7 +75,8 @@ func parseSet(authority []byte, p Pair, now time.Time) (*set, Identity, error) {
 	return s, id, nil
 }
 
-// parseRoots reads all certificates of a text. One that is cut off is an error: it may be the one that is needed.
+// parseRoots reads all certificates of a text. One that is cut off is an error: it may be the one
+// that is needed.
 func parseRoots(text []byte) (*x509.CertPool, error) {
 	roots := x509.NewCertPool()
 	n := 0
@@ -109,7 +110,8 @@ func (s *set) verify(chain []*x509.Certificate, now time.Time, usage x509.ExtKey
 	for _, other := range chain[1:] {
 		between.AddCert(other)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: s.roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: s.roots, Intermediates: between, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{usage}})
 	if err != nil {
 		return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 	}

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Write writes name.crt and name.key into a folder, the key for its owner's eyes only. It replaces nothing: a key that
-// is in use would be lost.
+// Write writes name.crt and name.key into a folder, the key for its owner's eyes only. It replaces
+// nothing: a key that is in use would be lost.
 func (p Pair) Write(dir, name string) (cert, key string, err error) {
 	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki makes and checks the certificates with which gateways, operators and the registry know each other.
+// Package pki makes and checks the certificates with which gateways, operators and the registry
+// know each other.
 //
-// One certificate authority per federation (ECDSA P-256) issues one certificate per gateway. A certificate has the
-// organization in Subject.O, and who it is in exactly one URI SAN,
+// One certificate authority per federation (ECDSA P-256) issues one certificate per gateway. A
+// certificate has the organization in Subject.O, and who it is in exactly one URI SAN,
 //
 //	weir://<federation>/<organization>/<site>/<gateway>
 //
-// besides the addresses at which it is reached. Both must name the same organization. Connections are TLS 1.3 with
-// certificates on both sides; after the chain, each side checks the other's Identity against what it Expects. The
-// authority's key is the federation's trust: keep it off the gateways.
+// besides the addresses at which it is reached. Both must name the same organization. Connections
+// are TLS 1.3 with certificates on both sides; after the chain, each side checks the other's
+// Identity against what it Expects. The authority's key is the federation's trust: keep it off the
+// gateways.
 //
-// A gateway that is expected by site and name is known by its Identity alone, at whatever address it is reached: the authority vouches for
-// names, and has given nobody else that one. The addresses count where less is expected, as for the registry, any member of which will do.
+// A gateway that is expected by site and name is known by its Identity alone, at whatever address
+// it is reached: the authority vouches for names, and gives that name to nobody else. The addresses
+// count where less is expected, as for the registry, any member of which will do.
 //
-// Certificates in files are followed while the process runs (LoadFiles): each handshake shows and trusts what is in force then. An authority is
-// replaced in three steps, each of which is everywhere before the next: the new one's certificate is put beside the old one's in the file
-// of the authority; certificates are issued by the new one; the old one's is taken out.
+// Certificates in files are followed while the process runs (LoadFiles): each handshake shows and
+// trusts what is in force then. An authority is replaced in three steps, each of which is
+// everywhere before the next: the new one's certificate is put beside the old one's in the file of
+// the authority; certificates are issued by the new one; the old one's is taken out.
 package pki
 
 import (
@@ -61,7 +65,8 @@ func (i Identity) uri() *url.URL {
 func (i Identity) Validate() error {
 	for _, f := range [][2]string{{"federation", i.Federation}, {"site", i.Site}, {"gateway", i.Gateway}} {
 		if !labelForm.MatchString(f[1]) {
-			return fmt.Errorf("check certificate: %w: %s is %q: use a DNS label, 1 to 63 lower-case letters, digits and '-'", ErrInvalid, f[0], f[1])
+			return fmt.Errorf("check certificate: %w: %s is %q: use a DNS label, 1 to 63 lower-case letters, digits and '-'", ErrInvalid,
+				f[0], f[1])
 		}
 	}
 	if i.Organization == "" || strings.ContainsAny(i.Organization, "/\r\n\x00") {
@@ -83,11 +88,12 @@ type Authority struct {
 // skew is how far clocks may differ when a certificate is new.
 const skew = 10 * time.Minute
 
-// NewAuthority makes the authority of a federation, valid from now. Keys come from the operating system's source:
-// since Go 1.26 the crypto packages accept no other.
+// NewAuthority makes the authority of a federation, valid from now. Keys come from the operating
+// system's source: since Go 1.26 the crypto packages accept no other.
 func NewAuthority(federation string, now time.Time, validFor time.Duration) (*Authority, error) {
 	if !labelForm.MatchString(federation) {
-		return nil, fmt.Errorf("make authority: %w: federation is %q: use a DNS label, 1 to 63 lower-case letters, digits and '-'", ErrInvalid, federation)
+		return nil, fmt.Errorf("make authority: %w: federation is %q: use a DNS label, 1 to 63 lower-case letters, digits and '-'",
+			ErrInvalid, federation)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -150,17 +156,19 @@ func (a *Authority) Pair() (Pair, error) { return encode(a.cert.Raw, a.key) }
 // Federation is the name of the federation.
 func (a *Authority) Federation() string { return a.federation }
 
-// Issue makes a certificate, for both ends of connections, that is reached at the hosts: IP addresses and DNS names.
-// It does not outlast the authority's.
+// Issue makes a certificate, for both ends of connections, that is reached at the hosts: IP
+// addresses and DNS names. It does not outlast the authority's.
 func (a *Authority) Issue(id Identity, hosts []string, now time.Time, validFor time.Duration) (Pair, error) {
 	if err := id.Validate(); err != nil {
 		return Pair{}, err
 	}
 	if id.Federation != a.federation {
-		return Pair{}, fmt.Errorf("issue certificate %v: %w: this is the authority of federation %s: use that of %s", id, ErrInvalid, a.federation, id.Federation)
+		return Pair{}, fmt.Errorf("issue certificate %v: %w: this is the authority of federation %s: use that of %s", id, ErrInvalid,
+			a.federation, id.Federation)
 	}
 	if now.After(a.cert.NotAfter) {
-		return Pair{}, fmt.Errorf("issue certificate %v: %w: the authority has expired at %s: make another, or set the clock", id, ErrInvalid, a.cert.NotAfter.UTC().Format(time.RFC3339))
+		return Pair{}, fmt.Errorf("issue certificate %v: %w: the authority has expired at %s: make another, or set the clock", id,
+			ErrInvalid, a.cert.NotAfter.UTC().Format(time.RFC3339))
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

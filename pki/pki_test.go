@@ -118,8 +118,10 @@ func TestRefused(t *testing.T) {
 			[]string{`organization is "TUe"`, `"SURF", "KUL"`, "add that organization"}, nil},
 		{"organization of the server", server.Server(pki.Expect{}), client.Client(pki.Expect{Organizations: []string{"TUe"}}),
 			nil, []string{`organization is "SURF"`, `"TUe"`}},
-		{"gateway of the server", server.Server(pki.Expect{}), client.Client(pki.Expect{Gateway: "ams-2"}), nil, []string{`gateway is "ams-1"`, `"ams-2"`}},
-		{"site of the server", server.Server(pki.Expect{}), client.Client(pki.Expect{Site: "utr"}), nil, []string{`site is "ams"`, `"utr"`}},
+		{"gateway of the server", server.Server(pki.Expect{}), client.Client(pki.Expect{Gateway: "ams-2"}), nil,
+			[]string{`gateway is "ams-1"`, `"ams-2"`}},
+		{"site of the server", server.Server(pki.Expect{}), client.Client(pki.Expect{Site: "utr"}), nil,
+			[]string{`site is "ams"`, `"utr"`}},
 		{"another authority's client", server.Server(pki.Expect{}), credentials(t, stranger, id("surf", "SURF", "x")).Client(pki.Expect{}),
 			nil, []string{"certificate"}},
 		{"no certificate", server.Server(pki.Expect{}), func() *tls.Config {
@@ -201,10 +203,12 @@ func TestByIdentity(t *testing.T) {
 	if _, _, err := connect(t, server.Server(pki.Expect{}), elsewhere(client.Client(pki.Expect{Site: "ams"}))); err == nil {
 		t.Fatal("by address: a server that is not there is accepted")
 	}
-	if _, serr, cerr := connect(t, server.Server(pki.Expect{}), elsewhere(client.ClientByIdentity(pki.Expect{Organizations: []string{"surf"}, Site: "ams"}))); serr != nil || cerr != nil {
+	if _, serr, cerr := connect(t, server.Server(pki.Expect{}),
+		elsewhere(client.ClientByIdentity(pki.Expect{Organizations: []string{"surf"}, Site: "ams"}))); serr != nil || cerr != nil {
 		t.Fatalf("%v, %v", serr, cerr)
 	}
-	if _, serr, cerr := connect(t, server.Server(pki.Expect{}), elsewhere(client.Client(pki.Expect{Site: "ams", Gateway: "g1"}))); serr != nil || cerr != nil {
+	if _, serr, cerr := connect(t, server.Server(pki.Expect{}),
+		elsewhere(client.Client(pki.Expect{Site: "ams", Gateway: "g1"}))); serr != nil || cerr != nil {
 		t.Fatalf("the one gateway of that name: %v, %v", serr, cerr)
 	}
 	for name, c := range map[string]struct {
@@ -280,7 +284,8 @@ func TestIssueRefuses(t *testing.T) {
 			t.Errorf("%+v: %v", tt, err)
 		}
 	}
-	if _, err := a.Issue(id("surf", "SURF", "g"), nil, now.Add(25*time.Hour), time.Hour); !errors.Is(err, pki.ErrInvalid) || !strings.Contains(err.Error(), "expired at 2026-01-03") {
+	if _, err := a.Issue(id("surf", "SURF", "g"), nil, now.Add(25*time.Hour), time.Hour); !errors.Is(err, pki.ErrInvalid) ||
+		!strings.Contains(err.Error(), "expired at 2026-01-03") {
 		t.Errorf("by an authority that has expired: %v", err)
 	}
 	if _, err := pki.NewAuthority("Not A Label", now, time.Hour); !errors.Is(err, pki.ErrInvalid) {
@@ -334,7 +339,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A certificate that the authority issued for something else, or that contradicts itself, is nobody's.
+// A certificate that the authority issued for something else, or that contradicts itself, is
+// nobody's.
 func TestPeerIdentityRefuses(t *testing.T) {
 	uris := func(texts ...string) (out []*url.URL) {
 		for _, s := range texts {

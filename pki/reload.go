@@ -16,19 +16,22 @@ import (
 type Files struct {
 	// CA has the authority's certificate, or several; Cert and Key are the process's own.
 	CA, Cert, Key string
-	// Log hears of changed files, of those that cannot be used, and of a certificate that ends soon; nil: nobody does.
+	// Log hears of changed files, of those that cannot be used, and of a certificate that ends
+	// soon; nil: nobody does.
 	Log *slog.Logger
 }
 
 const (
 	// lookEvery is how often files are looked at, while there are handshakes.
 	lookEvery = 2 * time.Second
-	// warnPart of a certificate's time is when its end is told of: cert-manager and `weir setup` renew earlier.
+	// warnPart of a certificate's time is when its end is logged: cert-manager and `weir setup`
+	// renew earlier.
 	warnPart = 20
-	// warnEvery is how often that is told, and tellEvery how often something worse is.
+	// warnEvery is how often that is logged, and tellEvery how often a failure is.
 	warnEvery = 24 * time.Hour
 	tellEvery = time.Hour
-	// retryEvery is how often files that could not be used, and have not changed since, are read again: a clock may have been wrong.
+	// retryEvery is how often files that could not be used, and have not changed since, are read
+	// again: a clock may have been wrong.
 	retryEvery = time.Minute
 )
 
@@ -37,19 +40,22 @@ type watched struct {
 	Files
 	mu     sync.Mutex // held by who looks
 	looked time.Time
-	// seen is what was read last, at the time read, and refused when it could not be used; toldRefusal is when that was told last.
+	// seen is what was read last, at the time read, and refused when it could not be used;
+	// toldRefusal is when that was logged last.
 	seen              look
 	refused           bool
 	read, toldRefusal time.Time
-	toldEnd           time.Time // when the end of the certificate was told last
+	toldEnd           time.Time // when the end of the certificate was logged last
 }
 
-// look is what stat says of the three files; nil for one that is not there. The kubelet changes all files of a Secret at once by another
-// folder under the same symbolic link: then they are other files.
+// look is what stat says of the three files; nil for one that is not there. The kubelet changes all
+// files of a Secret at once by another folder under the same symbolic link: then they are other
+// files.
 type look [3]fs.FileInfo
 
-// LoadFiles is Load of files, and follows them: at a handshake, at most every two seconds, it looks whether they changed. What is new is
-// taken if Load would take it and if it is of the same identity; else the error is logged, and the old is kept. Connections stay as they are.
+// LoadFiles is Load of files, and follows them: at a handshake, at most every two seconds, it looks
+// whether they changed. What is new is taken if Load would take it and if it is of the same
+// identity; else the error is logged, and the old is kept. Connections stay as they are.
 func LoadFiles(f Files, clock func() time.Time) (*Credentials, error) {
 	if f.Log == nil {
 		f.Log = slog.New(slog.DiscardHandler)
@@ -106,7 +112,8 @@ func (l look) same(m look) bool {
 	return true
 }
 
-// current is what is in force; files that changed are read first. A handshake does not wait for another that reads.
+// current is what is in force; files that changed are read first. A handshake does not wait for
+// another that reads.
 func (c *Credentials) current() *set {
 	w := c.files
 	if w == nil || !w.mu.TryLock() {
@@ -127,8 +134,8 @@ func (c *Credentials) current() *set {
 	return s
 }
 
-// renewed reads files that changed; nil: they did not, or cannot be used. They are looked at before they are read: a change meanwhile is
-// found by the next look.
+// renewed reads files that changed; nil: they did not, or cannot be used. They are looked at before
+// they are read: a change meanwhile is found by the next look.
 func (w *watched) renewed(self Identity, now time.Time) *set {
 	is := w.look()
 	changed := !is.same(w.seen)
@@ -141,7 +148,8 @@ func (w *watched) renewed(self Identity, now time.Time) *set {
 	}
 	w.seen, w.read = is, now
 	if err == nil && id != self {
-		err = fmt.Errorf("load certificate: %w: %s is of %v, and this process is %v: put its own certificate there, or start it anew", ErrInvalid, w.Cert, id, self)
+		err = fmt.Errorf("load certificate: %w: %s is of %v, and this process is %v: put its own certificate there, or start it anew",
+			ErrInvalid, w.Cert, id, self)
 	}
 	if w.refused = err != nil; err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +161,8 @@ func (w *watched) renewed(self Identity, now time.Time) *set {
 		}
 		return nil
 	}
-	w.Log.Info("changed certificate files are in force", "identity", self.String(), "expires", s.cert.Leaf.NotAfter.UTC().Format(time.RFC3339), "file", w.Cert)
+	w.Log.Info("changed certificate files are in force", "identity", self.String(), "expires",
+		s.cert.Leaf.NotAfter.UTC().Format(time.RFC3339), "file", w.Cert)
 	return s
 }
 
@@ -164,9 +173,11 @@ func (w *watched) tell(s *set, now time.Time) {
 	at := leaf.NotAfter.UTC().Format(time.RFC3339)
 	switch {
 	case left <= 0 && ago >= tellEvery:
-		w.Log.Error("the certificate has expired: nobody accepts it; put a new one into its file, which is read without a restart", "file", w.Cert, "expired", at)
+		w.Log.Error("the certificate has expired: nobody accepts it; put a new one into its file, which is read without a restart", "file",
+			w.Cert, "expired", at)
 	case left > 0 && left < leaf.NotAfter.Sub(leaf.NotBefore)/warnPart && ago >= warnEvery:
-		w.Log.Warn("the certificate expires soon: put a new one into its file, which is read without a restart", "file", w.Cert, "expires", at)
+		w.Log.Warn("the certificate expires soon: put a new one into its file, which is read without a restart", "file", w.Cert, "expires",
+			at)
 	default:
 		return
 	}

@@ -55,7 +55,8 @@ func (r *record) take() string {
 	return r.text.String()
 }
 
-// secret is a folder as the kubelet makes it of a Secret: each file is a link into ..data, which is a link to a folder, and is replaced at once.
+// secret is a folder as the kubelet makes it of a Secret: each file is a link into ..data, which is
+// a link to a folder, and is replaced at once.
 type secret struct {
 	t   *testing.T
 	dir string
@@ -91,7 +92,8 @@ func (s *secret) put(ca []byte, p pki.Pair) {
 func (s *secret) load(clock func() time.Time, log io.Writer) *pki.Credentials {
 	s.t.Helper()
 	f := func(name string) string { return filepath.Join(s.dir, name) }
-	c, err := pki.LoadFiles(pki.Files{CA: f("ca.crt"), Cert: f("tls.crt"), Key: f("tls.key"), Log: slog.New(slog.NewTextHandler(log, nil))}, clock)
+	c, err := pki.LoadFiles(pki.Files{CA: f("ca.crt"), Cert: f("tls.crt"), Key: f("tls.key"), Log: slog.New(slog.NewTextHandler(log, nil))},
+		clock)
 	s.must(err)
 	return c
 }
@@ -137,7 +139,8 @@ func echo(t *testing.T, cfg *tls.Config) (address string) {
 	return l.Addr().String()
 }
 
-// dial connects and makes sure that the server took the connection: in TLS 1.3 a client hears of that by what it reads.
+// dial connects and makes sure that the server took the connection: in TLS 1.3 a client hears of
+// that by what it reads.
 func dial(t *testing.T, address string, cfg *tls.Config) (*tls.Conn, error) {
 	t.Helper()
 	d := &net.Dialer{Timeout: time.Minute} // a guard against hanging
@@ -171,7 +174,8 @@ func der(t *testing.T, p pki.Pair) []byte {
 	return pair.Certificate[0]
 }
 
-// A server that runs shows a new certificate from the next look on, and connections that are there stay.
+// A server that runs shows a new certificate from the next look on, and connections that are there
+// stay.
 func TestRenewal(t *testing.T) {
 	w, log, a := newWall(), new(record), authority(t, "surf")
 	who := id("surf", "SURF", "ams-1")
@@ -217,7 +221,8 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// What cannot be used is refused and told of once, and the old certificate stays, until there is a good one.
+// What cannot be used is refused and logged once, and the old certificate stays, until there is a
+// good one.
 func TestBadRenewal(t *testing.T) {
 	a, other := authority(t, "surf"), authority(t, "surf")
 	who := id("surf", "SURF", "ams-1")
@@ -258,7 +263,8 @@ func TestBadRenewal(t *testing.T) {
 			}
 			s.put(tt.ca, tt.pair)
 			expect(first)
-			if text := log.take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, tt.says) {
+			if text := log.take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=ERROR") ||
+				!strings.Contains(text, tt.says) {
 				t.Errorf("the log says %q; it should say %q, once", text, tt.says)
 			}
 			expect(first)
@@ -291,7 +297,8 @@ func TestEarlyRenewal(t *testing.T) {
 	}
 }
 
-// Files that change while they are read are no mistake: they are read again. The key is a pipe here, so that the reader waits in the middle.
+// Files that change while they are read are no mistake: they are read again. The key is a pipe
+// here, so that the reader waits in the middle.
 func TestFilesChangeWhileTheyAreRead(t *testing.T) {
 	w, log, a := newWall(), new(record), authority(t, "surf")
 	who := id("surf", "SURF", "ams-1")
@@ -320,7 +327,7 @@ func TestFilesChangeWhileTheyAreRead(t *testing.T) {
 	}
 }
 
-// A certificate's end is told of, not at each handshake.
+// A certificate's end is logged, but not at each handshake.
 func TestEndIsTold(t *testing.T) {
 	w, log, a := newWall(), new(record), authority(t, "surf")
 	s := newSecret(t)

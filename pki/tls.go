@@ -30,10 +30,11 @@ func (c *Credentials) Server(want Expect) *tls.Config {
 	return cfg
 }
 
-// Client returns a configuration that accepts servers of those expected. Where a server is, is looked at in one of three ways: with hosts, its
-// certificate names one of them; with a site and a gateway in want, nothing else is looked at, as for ClientByIdentity; else its
-// certificate names the address that is dialled, and then the roots are those of now: Go tells no callback which address that is, if it is an
-// IP address.
+// Client returns a configuration that accepts servers of those expected. Where a server is, is
+// looked at in one of three ways: with hosts, its certificate names one of them; with a site and a
+// gateway in want, nothing else is looked at, as for ClientByIdentity; else its certificate names
+// the address that is dialled, and then the roots are those of now: Go tells no callback which
+// address that is, if it is an IP address.
 func (c *Credentials) Client(want Expect, hosts ...string) *tls.Config {
 	if len(hosts) == 0 && (want.Site == "" || want.Gateway == "") {
 		cfg := c.client(want, nil)
@@ -51,9 +52,10 @@ func (c *Credentials) Client(want Expect, hosts ...string) *tls.Config {
 	})
 }
 
-// ClientByIdentity returns a configuration that accepts servers of those expected at any address: behind a Service or a load balancer, a server
-// is reached at addresses that no certificate names. Its identity says who it is; want must name the site at least, since who may be
-// anybody of a federation could be put in another's place.
+// ClientByIdentity returns a configuration that accepts servers of those expected at any address:
+// behind a Service or a load balancer, a server is reached at addresses that no certificate names.
+// Its identity says who it is; want must name the site at least, since who may be anybody of a
+// federation could be put in another's place.
 func (c *Credentials) ClientByIdentity(want Expect) *tls.Config {
 	return c.client(want, func(*x509.Certificate) error {
 		if want.Site == "" {
@@ -116,17 +118,20 @@ func (e Expect) Check(federation string, peer Identity) error {
 	return nil
 }
 
-// PeerIdentity is who the other side of a connection is; the handshake has verified the certificate's chain.
+// PeerIdentity is who the other side of a connection is; the handshake has verified the
+// certificate's chain.
 func PeerIdentity(s tls.ConnectionState) (Identity, error) {
 	if len(s.PeerCertificates) == 0 {
-		return Identity{}, fmt.Errorf("identify peer: %w: it showed no certificate: connect with one that the federation's authority issued", ErrPeer)
+		return Identity{}, fmt.Errorf("identify peer: %w: it showed no certificate: connect with one that the federation's "+
+			"authority issued", ErrPeer)
 	}
 	return identify(s.PeerCertificates[0])
 }
 
 func identify(cert *x509.Certificate) (Identity, error) {
 	refuse := func(format string, a ...any) (Identity, error) {
-		return Identity{}, fmt.Errorf("identify certificate %q: %w: %s: use one that `weir pki` issued", cert.Subject, ErrPeer, fmt.Sprintf(format, a...))
+		return Identity{}, fmt.Errorf("identify certificate %q: %w: %s: use one that `weir pki` issued", cert.Subject, ErrPeer,
+			fmt.Sprintf(format, a...))
 	}
 	var found []Identity
 	for _, u := range cert.URIs {

@@ -4,15 +4,18 @@
 //
 // # Rules
 //
-//   - 9: an object never changes. Its name holds the hash of its contents; a Put of a name that exists is success when
-//     the size is the same and ErrConflict when not, and never replaces anything.
-//   - 14: stores have no fencing. Whoever deletes must know from the log that nobody refers to the object.
-//   - Put returns nil only when the object is durable, as far as the store promises that.
-//   - A name is 1–512 bytes: parts of letters, digits, '.', '_' and '-', joined by '/', none beginning with '.'. No
-//     name is the folder of another ("a" and "a/b"): stores that are directories cannot have both.
+//   - protocol-9: an object never changes. Its name holds the hash of its contents; a Put of a name
+//     that exists is success when the size is the same and ErrConflict when not, and never replaces
+//     anything.
+//   - protocol-14: stores have no fencing. Whoever deletes must know from the log that nobody
+//     refers to the object.
+//   - store-1: Put returns nil only when the object is durable, as far as the store promises that.
+//   - store-2: a name is 1–512 bytes: parts of letters, digits, '.', '_' and '-', joined by '/',
+//     none beginning with '.'. No name is the folder of another ("a" and "a/b"): stores that are
+//     directories cannot have both.
 //
-// Implementations: store/s3, store/dir (development, one machine) and store/memory (tests). All pass store/storetest.
-// Their methods may be called from many goroutines.
+// Implementations: store/s3, store/dir (development, one machine) and store/memory (tests). All
+// pass store/storetest. Their methods may be called from many goroutines.
 package store
 
 import (
@@ -25,19 +28,23 @@ import (
 	"time"
 )
 
-// Store has objects. Besides what they list, its methods return ErrAccess, ErrUnavailable and the context's error.
+// Store has objects. Besides what they list, its methods return ErrAccess, ErrUnavailable and the
+// context's error.
 type Store interface {
-	// Put creates the object of size bytes if it is absent; body is read from its start to its end, perhaps more than
-	// once, and not after return. An object of the same size that is there already is success; of another size:
-	// ErrConflict. A body of another length than size: ErrInvalid.
+	// Put creates the object of size bytes if it is absent; body is read from its start to its end,
+	// perhaps more than once, and not after return. An object of the same size that is there
+	// already is success; of another size: ErrConflict. A body of another length than size:
+	// ErrInvalid.
 	Put(ctx context.Context, name string, size int64, body io.ReadSeeker) error
-	// GetRange reads the bytes [off, off+len(p)) into p, all of them. ErrNotExist; ErrShort when the object ends
-	// before. After an error p's contents are undefined. An empty p is success and asks nobody.
+	// GetRange reads the bytes [off, off+len(p)) into p, all of them. ErrNotExist; ErrShort when
+	// the object ends before. After an error p's contents are undefined. An empty p is success and
+	// asks nobody.
 	GetRange(ctx context.Context, name string, off int64, p []byte) error
-	// Stat tells of one object. ErrNotExist.
+	// Stat describes one object. ErrNotExist.
 	Stat(ctx context.Context, name string) (Info, error)
-	// List calls fn for every object whose name begins with prefix (any string), in order of the names' bytes, and
-	// stops at fn's first error, which it returns. Objects that come or go meanwhile may be told or not.
+	// List calls fn for every object whose name begins with prefix (any string), in order of the
+	// names' bytes, and stops at fn's first error, which it returns. Objects that come or go
+	// meanwhile may be listed or not.
 	List(ctx context.Context, prefix string, fn func(Info) error) error
 	// Delete removes the object; one that is missing is no error.
 	Delete(ctx context.Context, name string) error
@@ -54,7 +61,8 @@ type Info struct {
 var (
 	// ErrNotExist: no such object.
 	ErrNotExist = errors.New("no such object")
-	// ErrShort: the object ends before the range does. Immutable objects do not grow: it is damaged, or the wrong one.
+	// ErrShort: the object ends before the range does. Immutable objects do not grow: it is
+	// damaged, or the wrong one.
 	ErrShort = errors.New("object is too short")
 	// ErrConflict: an object of that name and another size is there. One of the two is damaged.
 	ErrConflict = errors.New("another object has the name")
@@ -98,5 +106,6 @@ func CheckName(name string) error {
 	if len(name) <= 512 && nameForm.MatchString(name) {
 		return nil
 	}
-	return fmt.Errorf("object %q: %w name: use parts of letters, digits, '.', '_' and '-' joined by '/', none beginning with '.', 512 bytes at most", name, ErrInvalid)
+	return fmt.Errorf("object %q: %w name: use parts of letters, digits, '.', '_' and '-' joined by '/', none beginning with '.', 512 "+
+		"bytes at most", name, ErrInvalid)
 }

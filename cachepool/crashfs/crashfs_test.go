@@ -132,7 +132,8 @@ func TestKillLosesNothing(t *testing.T) {
 	}
 }
 
-// A failed Sync fails for ever on that file, and a Sync through another one does not bring back what it lost.
+// A failed Sync fails for ever on that file, and a Sync through another one does not bring back
+// what it lost.
 func TestFailedSyncIsNotRetried(t *testing.T) {
 	lost := 0
 	for seed := range uint64(50) {

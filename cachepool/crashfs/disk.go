@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crashfs is a pool in memory that can lose power, for tests. It keeps what a machine keeps:
+// Package crashfs is a pool in memory that can lose power, for tests. It keeps what a machine
+// keeps:
 //
-//   - a file's contents are what reads see, and apart from that the durable contents and the changes since the last
-//     Sync that succeeded;
-//   - a directory has names that lookups see, the durable names, and the changes since its last Sync.
+//   - a file's contents are what reads see, and apart from that the durable contents and the
+//     changes since the last Sync that succeeded;
+//   - a directory has names that lookups see, the durable names, and the changes since its last
+//     Sync.
 //
-// Crash loses power: of each file's pending changes an arbitrary set reaches the disk, each whole or torn at any byte
-// (sometimes all, sometimes none, sometimes a prefix, sometimes a random set); of each directory's pending changes a
-// prefix does, as journals keep their order. A file whose name was durable may so have nothing in it, and a durable
-// file may be nobody's. A failed Sync makes nothing durable, and what it should have written never is by a later Sync
-// either (fsyncgate, 2018): only a crash may still bring it to the disk. Kill ends the process alone: nothing is lost.
+// Crash loses power: of each file's pending changes an arbitrary set reaches the disk, each whole
+// or torn at any byte (sometimes all, sometimes none, sometimes a prefix, sometimes a random set);
+// of each directory's pending changes a prefix does, as journals keep their order. A file whose
+// name was durable may so have nothing in it, and a durable file may be nobody's. A failed Sync
+// makes nothing durable, and what it should have written never is by a later Sync either
+// (fsyncgate, 2018): only a crash may still bring it to the disk. Kill ends the process alone:
+// nothing is lost.
 //
-// Every change counts as one step (Steps); CrashAt cuts the power at one of them, so that a test can try them all.
+// Every change counts as one step (Steps); CrashAt cuts the power at one of them, so that a test
+// can try them all.
 package crashfs
 
 import (
@@ -109,7 +114,8 @@ func (d *Disk) newID() cachepool.ID {
 	return id
 }
 
-// Crash loses power: the open pool and its files return ErrCrashed, and what was not synced may be lost.
+// Crash loses power: the open pool and its files return ErrCrashed, and what was not synced may be
+// lost.
 func (d *Disk) Crash() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,21 +129,24 @@ func (d *Disk) crash() {
 	d.crashed, d.crashAt, d.session = true, 0, nil
 }
 
-// Kill ends the process: the open pool and its files return ErrCrashed; the disk has all that was written.
+// Kill ends the process: the open pool and its files return ErrCrashed; the disk has all that was
+// written.
 func (d *Disk) Kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.crashed, d.crashAt, d.session = true, 0, nil
 }
 
-// Wipe makes the disk empty, its identity too, as if it had been replaced. The pool must not be open.
+// Wipe makes the disk empty, its identity too, as if it had been replaced. The pool must not be
+// open.
 func (d *Disk) Wipe() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.vols, d.id, d.boot = map[string]*directory{}, cachepool.ID{}, 0
 }
 
-// Damage changes a file's contents on the disk behind everybody's back. It panics if there is no such file.
+// Damage changes a file's contents on the disk behind everybody's back. It panics if there is no
+// such file.
 func (d *Disk) Damage(volume, name string, f func(data []byte) []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,15 +155,15 @@ func (d *Disk) Damage(volume, name string, f func(data []byte) []byte) {
 	n.durable, n.pending, n.failed = append([]byte(nil), n.data...), nil, nil
 }
 
-// Steps tells how many changes were tried since NewDisk.
+// Steps returns how many changes were tried since NewDisk.
 func (d *Disk) Steps() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.steps
 }
 
-// CrashAt cuts the power at the step from now (1: the next): it may or may not have happened, and returns ErrCrashed.
-// The next Open forgets it.
+// CrashAt cuts the power at the step from now (1: the next): it may or may not have happened, and
+// returns ErrCrashed. The next Open forgets it.
 func (d *Disk) CrashAt(step int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -168,8 +177,8 @@ func (d *Disk) Crashed() bool {
 	return d.crashed
 }
 
-// Fail makes the nth operation of a kind from now (1: the next) return err. A failing write has written an arbitrary
-// part; a failing Sync made nothing durable; others did nothing.
+// Fail makes the nth operation of a kind from now (1: the next) return err. A failing write has
+// written an arbitrary part; a failing Sync made nothing durable; others did nothing.
 func (d *Disk) Fail(op Op, nth int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -185,8 +194,9 @@ func (d *Disk) FailSync(nth int) { d.Fail(OpSync, nth, ErrIO) }
 // FailWrite makes the nth write from now fail.
 func (d *Disk) FailWrite(nth int) { d.Fail(OpWrite, nth, ErrIO) }
 
-// step begins an operation of a session, with the lock held. Do is the operation; it is called, too, for the half of
-// the steps at which the power goes that still happen. A scripted fault goes to failed instead, if that is not nil.
+// step begins an operation of a session, with the lock held. Do is the operation; it is called,
+// too, for the half of the steps at which the power goes that still happen. A scripted fault goes
+// to failed instead, if that is not nil.
 func (d *Disk) step(s *pool, op Op, do func() error, failed func()) error {
 	if d.session != s {
 		if s.closed {

@@ -102,7 +102,8 @@ func TestForeignGateway(t *testing.T) {
 	cfg := config(path)
 	cfg.Gateway = "utr-1"
 	_, err := dir.Open(cfg)
-	if !errors.Is(err, cachepool.ErrForeign) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "ams-1") || !strings.Contains(err.Error(), "utr-1") {
+	if !errors.Is(err, cachepool.ErrForeign) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "ams-1") ||
+		!strings.Contains(err.Error(), "utr-1") {
 		t.Fatalf("error %v, want foreign", err)
 	}
 	if p := open(t, config(path)); p.Boot() != 2 {
@@ -110,7 +111,8 @@ func TestForeignGateway(t *testing.T) {
 	}
 }
 
-// An identity that cannot be trusted is not kept (rule 3); one of a later release is not thrown away.
+// An identity that cannot be trusted is not kept (protocol-3); one of a later release is not thrown
+// away.
 func TestDamagedIdentity(t *testing.T) {
 	for _, tt := range []struct {
 		text string

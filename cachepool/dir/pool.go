@@ -2,9 +2,10 @@
 
 // Package dir is a pool in a directory of any local file system.
 //
-//	pool.lock          locked (flock) while the pool is open; holds the process's id, for the message only
-//	pool.json          {"version":1,"gateway":"…","incarnation":"<32 hex digits>","boot":N}, replaced by rename
-//	volumes/<uuid>/    one volume
+//	pool.lock        locked (flock) while the pool is open; has the process's id, for messages
+//	pool.json        {"version":1,"gateway":"…","incarnation":"<32 hex digits>","boot":N},
+//	                 replaced by rename
+//	volumes/<uuid>/  one volume
 //
 // The file system must keep what fsync promises: no network file system.
 package dir
@@ -31,7 +32,8 @@ type Config struct {
 	Path string
 	// Gateway owns the pool; the first to open it is its owner.
 	Gateway string
-	// Limit of the pool's room in bytes; 0: nine tenths of what its file system has left, and of what the pool has.
+	// Limit of the pool's room in bytes; 0: nine tenths of what its file system has left, and of
+	// what the pool has.
 	Limit int64
 	// Random is the source of incarnations, cryptographic outside tests.
 	Random io.Reader
@@ -63,8 +65,8 @@ type Pool struct {
 
 var _ cachepool.Pool = (*Pool)(nil)
 
-// Open opens a pool, or makes one in an empty or missing directory. Errors name the path: cachepool.ErrLocked,
-// ErrForeign, ErrInvalid.
+// Open opens a pool, or makes one in an empty or missing directory. Errors name the path:
+// cachepool.ErrLocked, ErrForeign, ErrInvalid.
 func Open(cfg Config) (_ *Pool, err error) {
 	p := &Pool{cfg: cfg, open: true}
 	if cfg.Log == nil {
@@ -109,7 +111,8 @@ func Open(cfg Config) (_ *Pool, err error) {
 	return p, nil
 }
 
-// makeFolder makes a folder and those above it that are missing, durably: a pool is worth no more than its name.
+// makeFolder makes a folder and those above it that are missing, durably: a pool is worth no more
+// than its name.
 func makeFolder(path string) error {
 	above := filepath.Dir(path)
 	switch _, err := os.Stat(path); {
@@ -167,7 +170,8 @@ func (p *Pool) begin() error {
 	if err == nil {
 		err = json.Unmarshal(text, &p.self)
 		if err == nil && p.self.Version > identityVersion {
-			return p.fail("open", fmt.Errorf("%w: pool.json has version %d, this program knows up to %d", cachepool.ErrInvalid, p.self.Version, identityVersion), "upgrade this program")
+			return p.fail("open", fmt.Errorf("%w: pool.json has version %d, this program knows up to %d", cachepool.ErrInvalid,
+				p.self.Version, identityVersion), "upgrade this program")
 		}
 		if err == nil {
 			id, err = cachepool.ParseID(p.self.Incarnation)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A file whose Sync failed once fails for ever (rule 3), though the kernel would say yes the next time.
+// A file whose Sync failed once fails for ever (protocol-3), though the kernel would say yes the
+// next time.
 func TestFailedSyncIsNotRetried(t *testing.T) {
 	r, w, err := os.Pipe() // which cannot be synced
 	if err != nil {

@@ -141,7 +141,8 @@ func (v *volume) List() ([]cachepool.FileInfo, error) {
 	return out, nil
 }
 
-// file implements cachepool.File. It differs from os.File in that it ends with the pool, and remembers a failed Sync.
+// file implements cachepool.File. It differs from os.File in that it ends with the pool, and
+// remembers a failed Sync.
 type file struct {
 	f    *os.File
 	pool *Pool
@@ -193,7 +194,8 @@ func (f *file) Sync() error {
 	if err := f.usable(); err != nil {
 		return err
 	}
-	// One at a time: the kernel reports a failure to one of the syncs that overlap, and success to the others.
+	// One at a time: the kernel reports a failure to one of the syncs that overlap, and success to
+	// the others.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failed == nil {

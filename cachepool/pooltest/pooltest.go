@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pooltest is the suite that every cachepool.Pool passes. A second implementation's test is a Harness and a
-// call of Run.
+// Package pooltest is the suite that every cachepool.Pool passes. A second implementation's test is
+// a Harness and a call of Run.
 package pooltest
 
 import (

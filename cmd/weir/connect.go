@@ -114,7 +114,7 @@ func connect(n connection) (*client, error) {
 	if n.federation != "" && n.federation != id.Federation {
 		return nil, fmt.Errorf("connect to federation %q: certificate %s is of federation %q: give the certificate of that federation, or leave --federation out", n.federation, n.cert, id.Federation)
 	}
-	registry, err := etcd.Open(etcd.Config{Endpoints: n.registry, Federation: id.Federation, TLS: registryTLS(n.registry, creds)})
+	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: n.registry, Federation: id.Federation, TLS: registryTLS(n.registry, creds)})
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (sh *shell) runGateway(ctx context.Context, path string, over override) (er
 	if err != nil {
 		return err
 	}
-	registry, err := etcd.Open(etcd.Config{Endpoints: c.Registry.Endpoints, Federation: c.Federation,
+	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: c.Registry.Endpoints, Federation: c.Federation,
 		TLS: registryTLS(c.Registry.Endpoints, creds), Guard: guard, Log: logger})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -96,7 +97,7 @@ func (sh *shell) runOperator(ctx context.Context, o *operator) (err error) {
 		return err
 	}
 	if err := controllers.Setup(ctx, mgr, controllers.Options{
-		Federation: id.Federation, Organization: id.Organization, Site: o.site, Registry: registry, Random: sh.random, Now: sh.now,
+		Federation: id.Federation, Organization: id.Organization, Site: o.site, Registry: registry, Random: sh.random, Now: sh.now, After: time.After,
 	}); err != nil {
 		return err
 	}

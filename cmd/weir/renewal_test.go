@@ -153,7 +153,7 @@ func TestRegistryRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	endpoints := []string{server.Endpoint}
-	registry, err := etcd.Open(etcd.Config{Endpoints: endpoints, Federation: "demo", TLS: registryTLS(endpoints, creds), CallTimeout: 2 * time.Second})
+	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: endpoints, Federation: "demo", TLS: registryTLS(endpoints, creds), CallTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

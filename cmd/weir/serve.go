@@ -90,7 +90,7 @@ func (s *process) credentials(sh *shell, log *slog.Logger) (*pki.Credentials, er
 }
 
 func (s *process) registry(creds *pki.Credentials, log *slog.Logger) (federation.Registry, error) {
-	return etcd.Open(etcd.Config{Endpoints: s.connection.registry, Federation: creds.Identity().Federation, TLS: registryTLS(s.connection.registry, creds), Log: log})
+	return etcd.Open(etcd.Config{After: time.After, Endpoints: s.connection.registry, Federation: creds.Identity().Federation, TLS: registryTLS(s.connection.registry, creds), Log: log})
 }
 
 // serveHealth answers /healthz, and /readyz while ready says so, until ctx ends.

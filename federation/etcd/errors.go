@@ -17,7 +17,8 @@ import (
 
 var errClosed = errors.New("the connection to the registry is closed")
 
-// readError turns what a read met into the port's outcomes. The caller's own end of ctx is its own error.
+// readError turns what a read met into the port's outcomes. The caller's own end of ctx is its own
+// error.
 func (c *kv) readError(ctx context.Context, err error) error {
 	if known := c.definite(err); known != nil {
 		return known
@@ -31,7 +32,8 @@ func (c *kv) readError(ctx context.Context, err error) error {
 	return c.down(err)
 }
 
-// changeError does so for a change. What etcd refused was not applied; everything else may have been.
+// changeError does so for a change. What etcd refused was not applied; everything else may have
+// been.
 func (c *kv) changeError(ctx context.Context, err error) error {
 	if known := c.definite(err); known != nil {
 		return known
@@ -51,13 +53,15 @@ func (c *kv) definite(err error) error {
 	if errors.As(err, &e) {
 		code = e.Code()
 		if code == codes.ResourceExhausted {
-			return fmt.Errorf("%w: %s refuses changes (%w): give its database more room, or compact and defragment it; running volumes go on",
+			return fmt.Errorf("%w: %s refuses changes (%w): give its database more room, or compact and defragment it; running "+
+				"volumes go on",
 				federation.ErrUnavailable, c.endpoints(), err)
 		}
 	}
 	switch code {
 	case codes.PermissionDenied, codes.Unauthenticated:
-		return fmt.Errorf("%w: %w (registry %s): check this gateway's certificate and its role there", federation.ErrAccess, err, c.endpoints())
+		return fmt.Errorf("%w: %w (registry %s): check this gateway's certificate and its role there", federation.ErrAccess, err,
+			c.endpoints())
 	case codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented:
 		return fmt.Errorf("%w: the registry %s refused the request: %w", federation.ErrInvalid, c.endpoints(), err)
 	}

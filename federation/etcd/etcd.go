@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcd is the registry on an etcd cluster of three or five members at different sites. Keys are those of
-// package federation below "/weir/<federation>/". Reads are linearizable; every call has its own deadline; a change
-// whose answer did not come is ErrUnknown and is never sent again from here.
+// Package etcd is the registry on an etcd cluster of three or five members at different sites. Keys
+// are those of package federation below "/weir/<federation>/". Reads are linearizable; every call
+// has its own deadline; a change whose answer did not come is ErrUnknown and is never sent again
+// from here.
 package etcd
 
 import (
@@ -33,6 +34,8 @@ type Config struct {
 	TLS *tls.Config
 	// CallTimeout bounds each call; 0: 5 s.
 	CallTimeout time.Duration
+	// After is a timer, as time.After is. It is required.
+	After func(time.Duration) <-chan time.Time
 	// Guard may be nil: then a registry that went back is not noticed.
 	Guard *federation.Guard
 	// Log hears of lost and regained heartbeats; nil: nobody does.
@@ -55,6 +58,9 @@ func Open(cfg Config) (*Registry, error) {
 		return nil, &federation.Error{Op: "open", Kind: "registry", Err: federation.ErrInvalid,
 			Detail: "no endpoints: give the URLs of its members, such as https://registry-1.example.org:2379"}
 	}
+	if cfg.After == nil {
+		return nil, &federation.Error{Op: "open", Kind: "registry", Err: federation.ErrInvalid, Detail: "no timer: give After"}
+	}
 	if cfg.CallTimeout == 0 {
 		cfg.CallTimeout = defaultCallTimeout
 	}
@@ -63,7 +69,8 @@ func Open(cfg Config) (*Registry, error) {
 	}
 	shakes := &handshakes{}
 	dial := []grpc.DialOption{
-		// gRPC's own default waits up to two minutes before it tries a registry that was down again.
+		// gRPC's own default waits up to two minutes before it tries a registry that was down
+		// again.
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: cfg.CallTimeout,
 			Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}}),
 	}
@@ -80,23 +87,12 @@ func Open(cfg Config) (*Registry, error) {
 		DialOptions:          dial,
 	})
 	if err != nil {
-		return nil, &federation.Error{Op: "open", Kind: "registry", Name: strings.Join(cfg.Endpoints, ","), Err: federation.ErrInvalid, Detail: err.Error()}
+		return nil, &federation.Error{Op: "open", Kind: "registry", Name: strings.Join(cfg.Endpoints, ","), Err: federation.ErrInvalid,
+			Detail: err.Error()}
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	c := &kv{client: client, cfg: cfg, prefix: "/weir/" + cfg.Federation + "/", shakes: shakes, ctx: ctx, stop: stop}
-	return &Registry{records.New(c, cfg.Guard, pause)}, nil
-}
-
-// pause is what a watch waits before it lists again.
-func pause(ctx context.Context) error {
-	t := time.NewTimer(time.Second)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return &Registry{records.New(c, cfg.Guard, c.pause)}, nil
 }
 
 // kv implements records.KV.
@@ -107,6 +103,16 @@ type kv struct {
 	shakes *handshakes
 	ctx    context.Context // ends with Close
 	stop   context.CancelFunc
+}
+
+// pause waits for a second, before a watch or a heartbeat is tried again.
+func (c *kv) pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.cfg.After(time.Second):
+		return nil
+	}
 }
 
 func (c *kv) Close() error {
@@ -135,7 +141,8 @@ func (c *kv) Get(ctx context.Context, reads ...records.Read) ([][]records.Pair, 
 	out := make([][]records.Pair, len(reads))
 	for i, r := range res.Responses {
 		for _, p := range r.GetResponseRange().Kvs {
-			out[i] = append(out[i], records.Pair{Key: strings.TrimPrefix(string(p.Key), c.prefix), Value: p.Value, Revision: federation.Revision(p.ModRevision)})
+			out[i] = append(out[i], records.Pair{Key: strings.TrimPrefix(string(p.Key), c.prefix), Value: p.Value,
+				Revision: federation.Revision(p.ModRevision)})
 		}
 	}
 	return out, federation.Head{Cluster: res.Header.ClusterId, Revision: federation.Revision(res.Header.Revision)}, nil
@@ -167,7 +174,8 @@ func (c *kv) Commit(ctx context.Context, conds []records.Condition, writes []rec
 }
 
 func (c *kv) Follow(ctx context.Context, after federation.Revision, fn func(federation.Head, []records.Pair) error) error {
-	// Ends with fn's error, with ctx, or with Close. Without a leader the member is cut off: go to another.
+	// Ends with fn's error, with ctx, or with Close. Without a leader the member is cut off: go to
+	// another.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
@@ -184,7 +192,8 @@ func (c *kv) Follow(ctx context.Context, after federation.Revision, fn func(fede
 			pairs[i] = records.Pair{Key: strings.TrimPrefix(string(e.Kv.Key), c.prefix), Value: e.Kv.Value,
 				Revision: federation.Revision(e.Kv.ModRevision), Deleted: e.Type == clientv3.EventTypeDelete}
 		}
-		if err := fn(federation.Head{Cluster: res.Header.ClusterId, Revision: federation.Revision(res.Header.Revision)}, pairs); err != nil {
+		if err := fn(federation.Head{Cluster: res.Header.ClusterId, Revision: federation.Revision(res.Header.Revision)},
+			pairs); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,7 @@ func open(t *testing.T, cfg Config) *Registry {
 	if cfg.Federation == "" {
 		cfg.Federation = "test"
 	}
+	cfg.After = time.After
 	r, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +89,8 @@ func TestWatchOverRestart(t *testing.T) {
 	}
 }
 
-// follow reports a compacted revision as such; the mirror above it then lists anew (memory's test shows that).
+// follow reports a compacted revision as such; the mirror above it then lists anew (memory's test
+// shows that).
 func TestFollowCompacted(t *testing.T) {
 	server := etcdtest.Start(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -122,7 +124,8 @@ func TestDown(t *testing.T) {
 	}
 	server.Stop()
 	_, _, err = r.GetControl(t.Context(), "v")
-	if !errors.Is(err, federation.ErrUnavailable) || !strings.Contains(err.Error(), server.Endpoint) || !strings.Contains(err.Error(), "running volumes go on") {
+	if !errors.Is(err, federation.ErrUnavailable) || !strings.Contains(err.Error(), server.Endpoint) ||
+		!strings.Contains(err.Error(), "running volumes go on") {
 		t.Errorf("read: error %v, want unavailable, naming the endpoint", err)
 	}
 	if _, err := r.SwapControl(t.Context(), "v", rev, federationtest.Control("v", 2, 1)); !errors.Is(err, federation.ErrUnavailable) {
@@ -183,7 +186,8 @@ func TestHeartbeatRegained(t *testing.T) {
 	}
 }
 
-// A heartbeat whose lease has expired when it is stopped leaves nothing behind, so that is no error.
+// A heartbeat whose lease has expired when it is stopped leaves nothing behind, so that is no
+// error.
 func TestHeartbeatStoppedAfterItsEnd(t *testing.T) {
 	server := etcdtest.Start(t, nil)
 	r := open(t, Config{Endpoints: []string{server.Endpoint}})
@@ -202,7 +206,7 @@ func TestHeartbeatStoppedAfterItsEnd(t *testing.T) {
 	}
 }
 
-// A record of a later release is refused by name, and told as unreadable, never as deleted.
+// A record of a later release is refused by name, and shown as unreadable, never as deleted.
 func TestNewerRecord(t *testing.T) {
 	server := etcdtest.Start(t, nil)
 	ctx := t.Context()

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// handshakes remembers why the latest handshake failed. gRPC tells a caller only that time ran out, and certificates
-// are what goes wrong most often.
+// handshakes remembers why the latest handshake failed. gRPC tells a caller only that time ran out,
+// and certificates are what goes wrong most often.
 type handshakes struct {
 	mu   sync.Mutex
 	last error

@@ -24,7 +24,8 @@ type beat struct {
 	stop context.CancelFunc
 	done chan struct{}
 
-	// doubtful is a lease to which a request on its way may still bind the key. Only who runs begin uses it.
+	// doubtful is a lease to which a request on its way may still bind the key. Only who runs begin
+	// uses it.
 	doubtful clientv3.LeaseID
 
 	mu    sync.Mutex
@@ -43,7 +44,8 @@ func (c *kv) Lease(ctx context.Context, key string, value []byte, ttl time.Durat
 	return b, nil
 }
 
-// begin takes a lease and binds the key to it, within limit; the channel ends when the lease is lost.
+// begin takes a lease and binds the key to it, within limit; the channel ends when the lease is
+// lost.
 func (b *beat) begin(ctx, run context.Context, limit time.Duration) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
 	call, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -51,7 +53,8 @@ func (b *beat) begin(ctx, run context.Context, limit time.Duration) (<-chan *cli
 	if err != nil {
 		return nil, b.c.readError(ctx, err)
 	}
-	// A late request of the try before would bind the key to a lease that nobody keeps. One that has ended refuses it.
+	// A late request of the try before would bind the key to a lease that nobody keeps. One that
+	// has ended refuses it.
 	if b.doubtful != 0 {
 		if _, err := b.c.client.Revoke(call, b.doubtful); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return nil, b.c.changeError(ctx, err)
@@ -81,8 +84,9 @@ func (b *beat) run(ctx context.Context, alive <-chan *clientv3.LeaseKeepAliveRes
 			return
 		}
 		b.c.cfg.Log.Warn("heartbeat lost, beginning anew", "key", b.key)
-		// Each try goes to another member. One whose connection has lost packets stays silent for long after the link has healed, so none is waited
-		// for as long as for an answer that matters: others hold this gateway for dead meanwhile.
+		// Each try goes to another member. One whose connection has lost packets stays silent for
+		// long after the link has healed, so none is waited for as long as for an answer that
+		// matters: others take this gateway for dead meanwhile.
 		limit := min(b.c.cfg.CallTimeout, max(time.Second, time.Duration(b.ttl)*time.Second/4))
 		for {
 			var err error
@@ -90,7 +94,7 @@ func (b *beat) run(ctx context.Context, alive <-chan *clientv3.LeaseKeepAliveRes
 				b.c.cfg.Log.Info("heartbeat regained", "key", b.key)
 				break
 			}
-			if pause(ctx) != nil {
+			if b.c.pause(ctx) != nil {
 				return
 			}
 		}

@@ -19,7 +19,8 @@ func TestMutualTLS(t *testing.T) {
 	dir := t.TempDir()
 	issue := func(a *pki.Authority, gateway, name string) pki.Files {
 		t.Helper()
-		p, err := a.Issue(pki.Identity{Federation: "surf", Organization: "SURF", Site: "ams", Gateway: gateway}, []string{"127.0.0.1"}, time.Now(), time.Hour)
+		p, err := a.Issue(pki.Identity{Federation: "surf", Organization: "SURF", Site: "ams", Gateway: gateway}, []string{"127.0.0.1"},
+			time.Now(), time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +62,8 @@ func TestMutualTLS(t *testing.T) {
 	if _, err := connect(mine, pki.Expect{}).Head(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := connect(issue(theirs, "ams-1", "theirs"), pki.Expect{}).Head(t.Context()); !errors.Is(err, federation.ErrUnavailable) || !strings.Contains(err.Error(), "certificate") {
+	if _, err := connect(issue(theirs, "ams-1", "theirs"), pki.Expect{}).Head(t.Context()); !errors.Is(err, federation.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("with another authority's certificate: %v", err)
 	}
 	_, err := connect(mine, pki.Expect{Organizations: []string{"TUe"}}).Head(t.Context())

@@ -11,7 +11,8 @@ import (
 )
 
 func claims(f *fixture) {
-	c := federation.Claim{Volume: "v1", Site: "ams", Namespace: "lab", Name: "data.0", Kind: federation.ClaimPVC, UID: "u", Access: federation.ReadWrite, At: time.Unix(1e9, 0).UTC()}
+	c := federation.Claim{Volume: "v1", Site: "ams", Namespace: "lab", Name: "data.0", Kind: federation.ClaimPVC, UID: "u",
+		Access: federation.ReadWrite, At: time.Unix(1e9, 0).UTC()}
 	d := c
 	d.Site, d.Kind = "fra", federation.ClaimGeoVolume
 	e := c
@@ -34,8 +35,10 @@ func claims(f *fixture) {
 		f.Fatalf("after delete: %+v", got)
 	}
 	for _, spoil := range []func(*federation.Claim){
-		func(c *federation.Claim) { c.Volume = "" }, func(c *federation.Claim) { c.Site = "A" }, func(c *federation.Claim) { c.Namespace = "a/b" },
-		func(c *federation.Claim) { c.Name = strings.Repeat("a", 254) }, func(c *federation.Claim) { c.Kind = "Pod" }, func(c *federation.Claim) { c.Access = "" },
+		func(c *federation.Claim) { c.Volume = "" }, func(c *federation.Claim) { c.Site = "A" },
+		func(c *federation.Claim) { c.Namespace = "a/b" },
+		func(c *federation.Claim) { c.Name = strings.Repeat("a", 254) }, func(c *federation.Claim) { c.Kind = "Pod" },
+		func(c *federation.Claim) { c.Access = "" },
 	} {
 		bad := c
 		spoil(&bad)

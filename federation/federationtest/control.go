@@ -116,7 +116,8 @@ func controlDelete(f *fixture) {
 	f.is(err, federation.ErrConflict)
 }
 
-// guardSees: what one connection sees is kept, and a control record of which later changes were seen is refused.
+// guardSees: what one connection sees is kept, and a control record of which later changes were
+// seen is refused.
 func guardSees(f *fixture) {
 	var kept federation.GuardState
 	g, err := federation.NewGuard(func() (federation.GuardState, error) { return kept, nil },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package federationtest is the suite that every federation.Registry passes. A second implementation's test is a
-// Harness and a call of Run.
+// Package federationtest is the suite that every federation.Registry passes. A second
+// implementation's test is a Harness and a call of Run.
 package federationtest
 
 import (
@@ -17,7 +17,8 @@ import (
 type Harness struct {
 	// Open returns a further connection; guard may be nil. The suite closes it.
 	Open func(t *testing.T, guard *federation.Guard) federation.Registry
-	// Abandon ends a connection as a crash would and lets the gateway's heartbeat expire, which may take until later.
+	// Abandon ends a connection as a crash would and lets the gateway's heartbeat expire, which may
+	// take until later.
 	Abandon func(t *testing.T, r federation.Registry, gateway string)
 }
 

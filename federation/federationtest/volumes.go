@@ -38,7 +38,8 @@ func volumeCreate(f *fixture) {
 	f.is(err, federation.ErrConflict)
 	_, _, err = f.r.FindVolume(f.ctx, "other")
 	f.is(err, federation.ErrNotFound)
-	for _, bad := range []federation.Volume{Volume("", "a"), Volume("a/b", "a"), Volume("u3", "Home"), Volume("u3", "a..b"), Volume("u3", "a.b.c"), Volume("u3", "")} {
+	for _, bad := range []federation.Volume{Volume("", "a"), Volume("a/b", "a"), Volume("u3", "Home"), Volume("u3", "a..b"),
+		Volume("u3", "a.b.c"), Volume("u3", "")} {
 		_, err := f.r.CreateVolume(f.ctx, bad)
 		f.is(err, federation.ErrInvalid)
 	}
@@ -179,7 +180,8 @@ func keyrings(f *fixture) {
 
 func observed(f *fixture) {
 	o := federation.Observed{Volume: "v1", Gateway: "gw1", Epoch: 3, Home: "gw1", Commit: federation.Position{Seq: 4, Off: 5},
-		Replicas: []federation.ObservedReplica{{Gateway: "gw2", Site: "site2", State: federation.ReplicaFollower, LagBytes: 7, LagSeconds: 0.5}}}
+		Replicas: []federation.ObservedReplica{{Gateway: "gw2", Site: "site2", State: federation.ReplicaFollower, LagBytes: 7,
+			LagSeconds: 0.5}}}
 	p := federation.Observed{Volume: "v1", Gateway: "gw0", Epoch: 3, Home: "gw1"}
 	f.ok(f.r.PutObserved(f.ctx, o))
 	f.ok(f.r.PutObserved(f.ctx, p))
@@ -201,13 +203,15 @@ func observed(f *fixture) {
 	}
 }
 
-// canceled: a caller that gave up gets its own error, or for a change the truth, that the outcome is unknown.
+// canceled: a caller that gave up gets its own error, or for a change the truth, that the outcome
+// is unknown.
 func canceled(f *fixture) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
 	_, _, err := f.r.GetControl(ctx, "v1")
 	f.is(err, context.Canceled)
-	if err := f.r.PutAdmission(ctx, federation.Admission{Volume: "v1", Site: "s", Client: "10.0.0.1", Access: federation.ReadOnly}); !errors.Is(err, context.Canceled) && !errors.Is(err, federation.ErrUnknown) {
+	if err := f.r.PutAdmission(ctx, federation.Admission{Volume: "v1", Site: "s", Client: "10.0.0.1",
+		Access: federation.ReadOnly}); !errors.Is(err, context.Canceled) && !errors.Is(err, federation.ErrUnknown) {
 		f.Fatalf("error is %v, want canceled or unknown", err)
 	}
 }

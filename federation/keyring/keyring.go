@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keyring makes and wraps volumes' data keys (rule 17). A site has an HPKE key pair (RFC 9180,
-// DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM). A volume's data key, 32 random bytes, is
-// sealed for the public key of every site that may be its home; the sealed keys, and only they, are in the registry. The
-// info of the sealing binds volume and site, so that a wrapped key can not be passed off as another volume's.
+// Package keyring makes and wraps volumes' data keys (protocol-17). A site has an HPKE key pair
+// (RFC 9180, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM). A volume's data key, 32 random
+// bytes, is sealed for the public key of every site that may be its home; the sealed keys, and only
+// they, are in the registry. The info of the sealing binds volume and site, so that a wrapped key
+// can not be passed off as another volume's.
 package keyring
 
 import (
@@ -67,7 +68,8 @@ func wrap(ring federation.Keyring, key DataKey, sites map[string][]byte) error {
 	for site, public := range sites {
 		pk, err := kem().NewPublicKey(public)
 		if err != nil {
-			return fmt.Errorf("wrap data key for site %s: its public key is not one (%w): start a gateway there once, which registers it", site, err)
+			return fmt.Errorf("wrap data key for site %s: its public key is not one (%w): start a gateway there once, which registers it",
+				site, err)
 		}
 		w, err := hpke.Seal(pk, hpke.HKDFSHA256(), hpke.AES256GCM(), info(ring.Volume, site), key[:])
 		if err != nil {
@@ -78,8 +80,9 @@ func wrap(ring federation.Keyring, key DataKey, sites map[string][]byte) error {
 	return nil
 }
 
-// Extend returns ring's successor, in which the data key is wrapped also for sites, given by name and public key. What is wrapped
-// already stays as it is. The site self, whose private key s is, unwraps the data key for that.
+// Extend returns ring's successor, in which the data key is wrapped also for sites, given by name
+// and public key. What is wrapped already stays as it is. The site self, whose private key s is,
+// unwraps the data key for that.
 func (s SiteKey) Extend(ring federation.Keyring, self string, sites map[string][]byte) (federation.Keyring, error) {
 	key, err := s.Unwrap(ring, self)
 	if err != nil {
@@ -96,7 +99,8 @@ func (s SiteKey) Unwrap(ring federation.Keyring, site string) (DataKey, error) {
 	var key DataKey
 	w, ok := ring.Wrapped[site]
 	if !ok {
-		return key, fmt.Errorf("unwrap data key of volume %s: it is not wrapped for site %s: it may hold copies but not serve the volume", ring.Volume, site)
+		return key, fmt.Errorf("unwrap data key of volume %s: it is not wrapped for site %s: it may hold copies but not serve the volume",
+			ring.Volume, site)
 	}
 	b, err := hpke.Open(s.key, hpke.HKDFSHA256(), hpke.AES256GCM(), info(ring.Volume, site), w)
 	if err != nil {

@@ -22,7 +22,8 @@ const (
 	UnknownApplied
 	// UnknownLost answers ErrUnknown; it never is applied.
 	UnknownLost
-	// UnknownLate answers ErrUnknown; it is tried when Deliver is called, if its conditions hold then.
+	// UnknownLate answers ErrUnknown; it is tried when Deliver is called, if its conditions hold
+	// then.
 	UnknownLate
 )
 
@@ -56,8 +57,8 @@ func (s *Server) Client(guard *federation.Guard) *Client {
 	return &Client{Registry: records.New(c, guard, c.pause), kv: c}
 }
 
-// SetDown cuts this client from the registry (ErrUnavailable, nothing applied), or heals the link. Its heartbeats
-// stay until Server.Expire.
+// SetDown cuts this client from the registry (ErrUnavailable, nothing applied), or heals the link.
+// Its heartbeats stay until Server.Expire.
 func (c *Client) SetDown(down bool) {
 	c.kv.s.mu.Lock()
 	defer c.kv.s.mu.Unlock()
@@ -65,7 +66,8 @@ func (c *Client) SetDown(down bool) {
 	c.kv.s.wake()
 }
 
-// Script sets the faults of this client's next changes, in order; after them all is well. Heartbeats are not counted.
+// Script sets the faults of this client's next changes, in order; after them all is well.
+// Heartbeats are not counted.
 func (c *Client) Script(f ...Fault) {
 	c.kv.s.mu.Lock()
 	defer c.kv.s.mu.Unlock()

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memory is a registry in memory, for tests: one Server, and any number of Clients, each with faults of its
-// own. Nothing in it waits or keeps time: a heartbeat lasts until it is stopped or Server.Expire is called. It keeps
-// the encoded records, so a record that does not survive encoding fails here too.
+// Package memory is a registry in memory, for tests: one Server, and any number of Clients, each
+// with faults of its own. Nothing in it waits or keeps time: a heartbeat lasts until it is stopped
+// or Server.Expire is called. It keeps the encoded records, so a record that does not survive
+// encoding fails here too.
 package memory
 
 import (
@@ -77,7 +78,8 @@ func (s *Server) Backup() Backup {
 	return Backup{cluster: s.cluster, head: s.head, pairs: s.match(records.Read{Prefix: true})}
 }
 
-// Restore puts the registry back to a backup, with its identity and revision: the accident of rule 7.
+// Restore puts the registry back to a backup, with its identity and revision: the accident that
+// protocol-7 is about.
 func (s *Server) Restore(b Backup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

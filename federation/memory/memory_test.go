@@ -99,7 +99,7 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// A watch that was cut off over a compaction is told what vanished and what changed.
+// A watch that was cut off during a compaction hears what vanished and what changed.
 func TestWatchOverCompaction(t *testing.T) {
 	s := memory.NewServer(1)
 	a, b := s.Client(nil), s.Client(nil)

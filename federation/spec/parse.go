@@ -18,7 +18,8 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// notYet are fields of the plan that this release does not have; they deserve a better answer than "unknown".
+// notYet are fields of the plan that this release does not have; they deserve a better answer than
+// "unknown".
 var notYet = map[string]string{
 	"spec.cache.pool":          "a gateway has one pool",
 	"spec.cache.pin":           "",
@@ -36,8 +37,8 @@ var notYet = map[string]string{
 	"spec.policy":              "write the policy's fields into spec",
 }
 
-// Parse reads one manifest, fills in defaults and checks it. All that is wrong is returned at once, as joined
-// FieldErrors.
+// Parse reads one manifest, fills in defaults and checks it. All that is wrong is returned at once,
+// as joined FieldErrors.
 func Parse(manifest []byte) (VolumeManifest, error) {
 	var m VolumeManifest
 	if documents(manifest) > 1 {

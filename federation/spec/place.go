@@ -33,11 +33,12 @@ func (e *PlaceError) Error() string {
 	return b.String()
 }
 
-// Place chooses the sites of a volume's copies: first where it starts (the first of home.preferredSites that was
-// chosen), then the others, best first. It takes the required sites, then of those that are not forbidden and share
-// no domain of the spread with one taken, in order: preferred as home, preferred, by name. Equal input gives equal
-// output. It does not look at who is alive: a site that is down for a moment is still a good place. The error is a
-// *PlaceError, or joined FieldErrors for names of sites that are not known.
+// Place chooses the sites of a volume's copies: first where it starts (the first of
+// home.preferredSites that was chosen), then the others, best first. It takes the required sites,
+// then of those that are not forbidden and share no domain of the spread with one taken, in order:
+// preferred as home, preferred, by name. Equal input gives equal output. It does not look at who is
+// alive: a site that is down for a moment is still a good place. The error is a *PlaceError, or
+// joined FieldErrors for names of sites that are not known.
 func Place(m VolumeManifest, sites []federation.Site) ([]string, error) {
 	r, home := m.Spec.Replication, m.Spec.Home.PreferredSites
 	known := make(map[string]federation.Site, len(sites))
@@ -59,7 +60,8 @@ func Place(m VolumeManifest, sites []federation.Site) ([]string, error) {
 	for _, name := range r.Sites.Required {
 		d := domain(r.Spread, known[name])
 		if other, ok := taken[d]; ok {
-			return nil, fail(nil, "sites %s and %s are both required and share %s: require only one of them, or spread over Site", other, name, d)
+			return nil, fail(nil, "sites %s and %s are both required and share %s: require only one of them, or spread over Site", other,
+				name, d)
 		}
 		taken[d] = name
 		chosen = append(chosen, name)
@@ -89,7 +91,8 @@ func Place(m VolumeManifest, sites []federation.Site) ([]string, error) {
 		}
 	}
 	if len(chosen) < r.Copies {
-		return nil, fail(refused, "%d copies are wanted, but only %d of the %d known sites can have one (%s): register another site, or lower spec.replication.copies%s",
+		return nil, fail(refused, "%d copies are wanted, but only %d of the %d known sites can have one (%s): register another site, or "+
+			"lower spec.replication.copies%s",
 			r.Copies, len(chosen), len(names), cmp.Or(strings.Join(chosen, ", "), "none"), otherRemedies(r))
 	}
 	slices.SortStableFunc(chosen, func(a, b string) int { return cmp.Compare(rank(home, a), rank(home, b)) })

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spec reads what a person wrote about a volume (volume.yaml, later the GeoVolume kind), gives every field
-// that is missing the value a careful administrator would choose, and refuses what cannot be: a message names the
-// field, the value and what to write instead. It also chooses sites (Place).
+// Package spec reads what a person wrote about a volume (volume.yaml, later the GeoVolume kind),
+// gives every field that is missing the value a careful administrator would choose, and refuses
+// what cannot be: a message names the field, the value and what to write instead. It also chooses
+// sites (Place).
 //
-// Defaults: 2 copies, spread over Site; acknowledge Gateway (Sites: 2 sites), whenDegraded Stall, maxLag 1m and 1Gi;
-// consistency Strong (Bounded: maxStaleness 5s); cache without a limit of its own; no preferred home.
+// Defaults: 2 copies, spread over Site; acknowledge Gateway (Sites: 2 sites), whenDegraded Stall,
+// maxLag 1m and 1Gi; consistency Strong (Bounded: maxStaleness 5s); cache without a limit of its
+// own; no preferred home.
 package spec
 
 import (
@@ -109,7 +111,8 @@ func Validate(m VolumeManifest) error {
 	if m.Metadata.Name == "" {
 		p.add("metadata.name", "", "missing: give the volume a name")
 	} else if federation.CheckLabel("volume", m.Metadata.Name) != nil {
-		p.add("metadata.name", m.Metadata.Name, "not a DNS label: use 1 to 63 lower-case letters, digits and '-', with a letter or digit first and last")
+		p.add("metadata.name", m.Metadata.Name, "not a DNS label: use 1 to 63 lower-case letters, digits and '-', with a letter or "+
+			"digit first and last")
 	}
 	validateSpec(&p, m.Spec)
 	return errors.Join(p...)
@@ -137,7 +140,8 @@ func validateSpec(p *problems, s federation.VolumeSpec) {
 	case s.Consistency.MaxStaleness < 0:
 		p.add("spec.consistency.maxStaleness", s.Consistency.MaxStaleness, "negative: write a time span, such as 5s")
 	case s.Consistency.MaxStaleness > 0 && s.Consistency.Mode == federation.ConsistencyStrong:
-		p.add("spec.consistency.maxStaleness", s.Consistency.MaxStaleness, "only for mode: Bounded; Strong has none: remove it, or write mode: Bounded")
+		p.add("spec.consistency.maxStaleness", s.Consistency.MaxStaleness, "only for mode: Bounded; Strong has none: remove it, or "+
+			"write mode: Bounded")
 	}
 	if s.Cache.Size < 0 {
 		p.add("spec.cache.size", s.Cache.Size, "negative: write an amount such as 20Gi, or leave it out for no limit of its own")
@@ -151,11 +155,13 @@ func validateDurability(p *problems, s federation.VolumeSpec) {
 	oneOf(p, field+"whenDegraded", d.WhenDegraded, federation.WhenDegradedStall, federation.WhenDegradedContinue)
 	switch {
 	case d.Acknowledge == federation.AcknowledgePair:
-		p.add(field+"acknowledge", d.Acknowledge, "not available yet: a site has one gateway; write Gateway, or Sites to have a second fsync elsewhere")
+		p.add(field+"acknowledge", d.Acknowledge, "not available yet: a site has one gateway; write Gateway, or Sites to have a second "+
+			"fsync elsewhere")
 	case d.Acknowledge == federation.AcknowledgeSites && d.Sites < 1:
 		p.add(field+"sites", d.Sites, "at least 1, the home's own, has to fsync")
 	case d.Acknowledge == federation.AcknowledgeSites && d.Sites > s.Replication.Copies:
-		p.add(field+"sites", d.Sites, "more sites than spec.replication.copies (%d) can never fsync a write: lower it, or raise copies", s.Replication.Copies)
+		p.add(field+"sites", d.Sites, "more sites than spec.replication.copies (%d) can never fsync a write: lower it, or raise copies",
+			s.Replication.Copies)
 	case d.Acknowledge == federation.AcknowledgeGateway && d.Sites != 0:
 		p.add(field+"sites", d.Sites, "only for acknowledge: Sites: remove it, or write acknowledge: Sites")
 	}
@@ -192,7 +198,8 @@ func validateSites(p *problems, s federation.VolumeSpec) {
 		}
 	}
 	if n := s.Replication.Copies; n > 0 && len(r.Required) > n {
-		p.add("spec.replication.sites.required", strings.Join(r.Required, ", "), "more sites than spec.replication.copies (%d): raise copies to %d, or require fewer",
+		p.add("spec.replication.sites.required", strings.Join(r.Required, ", "),
+			"more sites than spec.replication.copies (%d): raise copies to %d, or require fewer",
 			s.Replication.Copies, len(r.Required))
 	}
 }

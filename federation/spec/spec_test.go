@@ -14,8 +14,9 @@ import (
 	"github.com/weir-storage/weir/federation/spec"
 )
 
-// Commands of testdata: parse reads a manifest and prints it with defaults, or what is wrong; sites sets the known
-// sites, one "name organization region" a line; place parses a manifest (spec only) and prints the chosen sites.
+// Commands of testdata: parse reads a manifest and prints it with defaults, or what is wrong; sites
+// sets the known sites, one "name organization region" a line; place parses a manifest (spec only)
+// and prints the chosen sites.
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var sites []federation.Site
@@ -43,7 +44,8 @@ func TestStories(t *testing.T) {
 				}
 				return "ok\n"
 			case "place":
-				m, err := spec.Parse([]byte("apiVersion: storage.weir.dev/v1alpha1\nkind: GeoVolume\nmetadata: {name: v}\nspec:\n  size: 1Gi\n  " + strings.ReplaceAll(d.Input, "\n", "\n  ")))
+				m, err := spec.Parse([]byte("apiVersion: storage.weir.dev/v1alpha1\nkind: GeoVolume\nmetadata: {name: v}\nspec:\n  " +
+					"size: 1Gi\n  " + strings.ReplaceAll(d.Input, "\n", "\n  ")))
 				if err != nil {
 					return err.Error() + "\n"
 				}
@@ -61,7 +63,8 @@ func TestStories(t *testing.T) {
 
 // What Parse gives is what Parse reads: a manifest written by a tool means the same.
 func TestRoundTrip(t *testing.T) {
-	in := "apiVersion: storage.weir.dev/v1alpha1\nkind: GeoVolume\nmetadata: {name: v, labels: {a: b}}\nspec: {size: 1500M, durability: {acknowledge: Sites}}\n"
+	in := "apiVersion: storage.weir.dev/v1alpha1\nkind: GeoVolume\nmetadata: {name: v, labels: {a: b}}\nspec: {size: 1500M, durability: " +
+		"{acknowledge: Sites}}\n"
 	m, err := spec.Parse([]byte(in))
 	if err != nil {
 		t.Fatal(err)

@@ -126,7 +126,7 @@ func (c *clients) inForce(n Node) (attachment, bool) {
 	return a, ok && a.revision > c.detached[n]
 }
 
-// heard forgets of detached what the watch has told by now.
+// heard forgets of detached what the watch has sent by now.
 func (c *clients) heard(rev federation.Revision) {
 	if len(c.detached) == 0 || rev < c.oldest {
 		return
@@ -172,7 +172,8 @@ func (v *View) Uses(client netip.Addr) (out []Use) {
 	return out
 }
 
-// Addresses returns the addresses with which a node is admitted to a volume, in force or not, sorted.
+// Addresses returns the addresses with which a node is admitted to a volume, in force or not,
+// sorted.
 func (v *View) Addresses(n Node) (out []netip.Addr) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -215,7 +216,7 @@ func (v *View) MayUse(volume, site string) bool {
 }
 
 // Detach notes that a node had no attachment at that revision, as read from the registry with a
-// quorum (view-4). The watch may not have told it yet. It closes no channel.
+// quorum (view-4). The watch may not have sent it yet. It closes no channel.
 func (v *View) Detach(n Node, rev federation.Revision) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -14,12 +14,12 @@
 //   - view-3: What this process wrote itself counts at once. An older event does not undo Note,
 //     unless it comes in the list of a new watch: the registry may have been restored.
 //   - view-4: A detached node stays out. After Detach no older attachment of the node counts,
-//     whatever the watch tells later.
+//     whatever the watch sends later.
 //
 // # Changes
 //
-// A change is first visible to all methods. Then the functions given to Listen run, and then the
-// channel that Changed returned is closed. So a waiter calls Changed, looks, and waits:
+// A change is first visible to all methods. Then the functions that Listen registered run, and then
+// the channel that Changed returned is closed. So a waiter calls Changed, looks, and waits:
 //
 //	for {
 //		changed := v.Changed()
@@ -35,11 +35,11 @@
 //
 // # Locking and memory
 //
-// All methods may be called from many goroutines. Each takes one lock once, so that one answer is of
-// one moment; two answers may be of two. Only Watch changes the records, but for Note, Detach and
-// Attach: run one Watch at a time. What a method returns is shared with the view: read it, and do
-// not change it. A Volume is replaced by a change and never modified, so it may be kept.
+// All methods may be called from many goroutines. Each takes one lock once, so that one answer is
+// of one moment; two answers may be of two. Only Watch changes the records, but for Note, Detach
+// and Attach: run one Watch at a time. What a method returns is shared with the view: read it, and
+// do not change it. A Volume is replaced by a change and never modified, so it may be kept.
 //
 // A view keeps only the kinds of records that it was made for, and control records without their
-// history. The names that a list told are remembered only until the list ends.
+// history. The names in a list are remembered only until the list ends.
 package view

@@ -16,7 +16,7 @@ type View struct {
 
 	mu      sync.RWMutex
 	synced  bool
-	listing map[record]bool // what the list of a new watch told so far; nil: no list is under way
+	listing map[record]bool // what the list of a new watch had so far; nil: no list is under way
 	listen  []func(Change)
 	changed chan struct{} // closed and replaced by each change
 
@@ -33,7 +33,7 @@ type record struct {
 
 // Change is one change of the view.
 type Change struct {
-	// Event is what the watch told. For a record that a new list lacks (view-1) it is a deletion.
+	// Event is what the watch sent. For a record that a new list lacks (view-1) it is a deletion.
 	// With Err the record cannot be read: its last readable value stays.
 	federation.Event
 	// Before and After are the volume that the change is about. nil: nothing is known of it. Both
@@ -93,7 +93,7 @@ func (v *View) Watch(ctx context.Context, w federation.Watcher) error {
 	})
 }
 
-// take applies one event, and tells of it.
+// take applies one event, and then informs listeners and waiters.
 func (v *View) take(e federation.Event) {
 	if !v.kinds[e.Kind] {
 		return
@@ -128,7 +128,7 @@ func (v *View) take(e federation.Event) {
 	v.changed = make(chan struct{})
 }
 
-// list notes that the list of a new watch has a record. v.mu is held.
+// list notes that the list of a new watch has a record. The caller has locked v.mu.
 func (v *View) list(e federation.Event) {
 	if r := (record{e.Kind, e.Name}); e.Deleted {
 		delete(v.listing, r)
@@ -137,7 +137,7 @@ func (v *View) list(e federation.Event) {
 	}
 }
 
-// forget deletes what the list of a new watch lacks. v.mu is held.
+// forget deletes what the list of a new watch lacks. The caller has locked v.mu.
 func (v *View) forget(at federation.Revision) (all []Change) {
 	if v.listing == nil {
 		return nil
@@ -158,7 +158,7 @@ func (v *View) forget(at federation.Revision) (all []Change) {
 	return all
 }
 
-// apply changes what is known. v.mu is held.
+// apply changes what is known. The caller has locked v.mu.
 func (v *View) apply(e federation.Event) Change {
 	c := Change{Event: e}
 	switch e.Kind {

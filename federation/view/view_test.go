@@ -48,7 +48,8 @@ func controlEvent(uuid string, epoch uint64) federation.Event {
 }
 
 func aliveEvent(gateway string) federation.Event {
-	return federation.Event{Kind: federation.KindAlive, Name: gateway, Alive: &federation.Alive{Gateway: gateway, Site: "ams", Incarnation: "1"}}
+	return federation.Event{Kind: federation.KindAlive, Name: gateway,
+		Alive: &federation.Alive{Gateway: gateway, Site: "ams", Incarnation: "1"}}
 }
 
 func siteEvent(name string, gateways ...string) federation.Event {
@@ -75,7 +76,8 @@ func claimEvent(volume, site, name string) federation.Event {
 }
 
 func observedEvent(volume, gateway string) federation.Event {
-	return federation.Event{Kind: federation.KindObserved, Name: volume + "/" + gateway, Observed: &federation.Observed{Volume: volume, Gateway: gateway}}
+	return federation.Event{Kind: federation.KindObserved, Name: volume + "/" + gateway,
+		Observed: &federation.Observed{Volume: volume, Gateway: gateway}}
 }
 
 func keyringEvent(volume string, sites ...string) federation.Event {
@@ -95,7 +97,8 @@ func gone(e federation.Event, rev federation.Revision) federation.Event {
 	return federation.Event{Kind: e.Kind, Name: e.Name, Deleted: true, Revision: rev}
 }
 
-var everyKind = []federation.Kind{federation.KindControl, federation.KindVolume, federation.KindSite, federation.KindAlive, federation.KindAdmission,
+var everyKind = []federation.Kind{federation.KindControl, federation.KindVolume, federation.KindSite, federation.KindAlive,
+	federation.KindAdmission,
 	federation.KindKeyring, federation.KindObserved, federation.KindClaim, federation.KindAttachment, federation.KindLost}
 
 // filled makes a view of site ams that was told events.
@@ -124,9 +127,12 @@ var client = netip.MustParseAddr("10.0.0.1")
 
 // One record of each kind, and what a view says of it.
 func everything() []federation.Event {
-	return []federation.Event{siteEvent("ams", "ams-1"), siteEvent("utr"), aliveEvent("ams-1"), lostEvent("utr"), volumeEvent("a", 1, "ams", "utr"),
-		controlEvent("a", 3), keyringEvent("a", "ams"), observedEvent("a", "ams-1"), claimEvent("a", "ams", "x"), claimEvent("a", "utr", "y"),
-		admissionEvent("ams", "a", "10.0.0.1", ""), admissionEvent("gro", "a", "10.0.0.9", ""), attachmentEvent("a", "n1", 5, federation.ReadOnly)}
+	return []federation.Event{siteEvent("ams", "ams-1"), siteEvent("utr"), aliveEvent("ams-1"), lostEvent("utr"),
+		volumeEvent("a", 1, "ams", "utr"),
+		controlEvent("a", 3), keyringEvent("a", "ams"), observedEvent("a", "ams-1"), claimEvent("a", "ams", "x"),
+		claimEvent("a", "utr", "y"),
+		admissionEvent("ams", "a", "10.0.0.1", ""), admissionEvent("gro", "a", "10.0.0.9", ""),
+		attachmentEvent("a", "n1", 5, federation.ReadOnly)}
 }
 
 func TestLookups(t *testing.T) {
@@ -391,10 +397,12 @@ func TestChanges(t *testing.T) {
 		if v.Volume("a") != nil {
 			is = "it"
 		}
-		heard = append(heard, fmt.Sprint(c.Kind, " ", c.Name, " ", c.Site, " ", c.Listing, " ", c.Before != nil, " ", c.After != nil, " ", is))
+		heard = append(heard, fmt.Sprint(c.Kind, " ", c.Name, " ", c.Site, " ", c.Listing, " ", c.Before != nil, " ", c.After != nil, " ",
+			is))
 	})
 	err := v.Watch(t.Context(), steps{func(fn func(federation.Event) error) {
-		for _, e := range []federation.Event{aliveEvent("ams-1"), volumeEvent("a", 1), synced(1), gone(volumeEvent("a", 0), 2), gone(aliveEvent("ams-1"), 3)} {
+		for _, e := range []federation.Event{aliveEvent("ams-1"), volumeEvent("a", 1), synced(1), gone(volumeEvent("a", 0), 2),
+			gone(aliveEvent("ams-1"), 3)} {
 			changed = v.Changed()
 			_ = fn(e)
 			select {
@@ -407,7 +415,8 @@ func TestChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "changes", heard, []string{"alive ams-1 ams true false false nothing", "volume a  true false true it", "synced   true false false it",
+	equal(t, "changes", heard, []string{"alive ams-1 ams true false false nothing", "volume a  true false true it",
+		"synced   true false false it",
 		"volume a  false true false nothing", "alive ams-1 ams false false false nothing"})
 }
 

@@ -28,7 +28,7 @@ type Volume struct {
 	Claims map[string]federation.Claim
 
 	wrapped map[string]bool // sites for which the data key is wrapped; nil: there is no keyring
-	noted   bool            // Record comes from Note, and the watch has not told it yet
+	noted   bool            // Record comes from Note, and the watch has not sent it yet
 }
 
 // Name is the volume's name in the federation; empty without a Record.

@@ -107,8 +107,8 @@ func with[T any](m map[string]T, key string, value T, there bool) map[string]T {
 	return out
 }
 
-// set replaces a volume's record. r is nil for a deletion, and with problem for a record that cannot
-// be read.
+// set replaces a volume's record. r is nil for a deletion, and with problem for a record that
+// cannot be read.
 func (vs *volumes) set(uuid string, r *federation.Volume, rev federation.Revision, problem error, noted bool) {
 	next := Volume{UUID: uuid}
 	if old := vs.all[uuid]; old != nil {

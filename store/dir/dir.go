@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dir is a store in a directory, for development and for a machine without an S3 server. An object is a file
-// of its name. It is written to ".tmp", synced, and linked into place, which never replaces a file; then the folder
-// is synced. Several processes may use one directory.
+// Package dir is a store in a directory, for development and for a machine without an S3 server. An
+// object is a file of its name. It is written to ".tmp", synced, and linked into place, which never
+// replaces a file; then the folder is synced. Several processes may use one directory.
 package dir
 
 import (
@@ -31,7 +31,8 @@ const tmp = ".tmp"
 // leftover is how much older than now a temporary file is before it must be a crash's.
 const leftover = 24 * time.Hour
 
-// Open makes the directory if it is missing, checks that it can be written, and removes what crashes left in it.
+// Open makes the directory if it is missing, checks that it can be written, and removes what
+// crashes left in it.
 func Open(root string) (*Store, error) {
 	s := &Store{root: root}
 	if err := os.MkdirAll(filepath.Join(root, tmp), 0o700); err != nil {
@@ -114,7 +115,8 @@ func (s *Store) there(name string, size int64) error {
 		return s.fail("put", name, syscall.EISDIR)
 	}
 	if i.Size() != size {
-		return s.fail("put", name, fmt.Errorf("%w: it has %d bytes, not %d: compare both with their hash, and delete the damaged one", store.ErrConflict, i.Size(), size))
+		return s.fail("put", name, fmt.Errorf("%w: it has %d bytes, not %d: compare both with their hash, and delete the damaged one",
+			store.ErrConflict, i.Size(), size))
 	}
 	return s.fail("put", name, syncDir(filepath.Dir(s.path(name))))
 }
@@ -218,7 +220,7 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(store.Info) err
 	return s.list(ctx, "", prefix, fn)
 }
 
-// list tells the files below folder, which is empty or ends in a slash.
+// list returns the files below folder, which is empty or ends in a slash.
 func (s *Store) list(ctx context.Context, folder, prefix string, fn func(store.Info) error) error {
 	entries, err := os.ReadDir(s.path(folder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

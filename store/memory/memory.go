@@ -16,7 +16,8 @@ import (
 	"github.com/weir-storage/weir/store"
 )
 
-// Store is a store in memory. Modified times count seconds since 1970 from the first Put: no clock is read.
+// Store is a store in memory. Modified times count seconds since 1970 from the first Put: no clock
+// is read.
 type Store struct {
 	mu      sync.Mutex
 	objects map[string]object
@@ -34,16 +35,17 @@ var _ store.Store = (*Store)(nil)
 // New returns an empty store.
 func New() *Store { return &Store{objects: map[string]object{}} }
 
-// SetFault has f called before each operation ("put", "get", "stat", "list", "delete"); an error of f is the
-// operation's, wrapped in a store.Error, and nothing is done. Nil ends it. F must not call the store.
+// SetFault has f called before each operation ("put", "get", "stat", "list", "delete"); an error of
+// f is the operation's, wrapped in a store.Error, and nothing is done. Nil ends it. F must not call
+// the store.
 func (s *Store) SetFault(f func(op, name string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
 }
 
-// Damage changes an object behind everybody's back, for tests of scrubbing: f returns the new contents. A missing
-// object is created from nil.
+// Damage changes an object behind everybody's back, for tests of scrubbing: f returns the new
+// contents. A missing object is created from nil.
 func (s *Store) Damage(name string, f func(data []byte) []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,10 +18,10 @@ func TestSuite(t *testing.T) {
 
 // The counting wrapper is a store, and counts what passed.
 func TestCounting(t *testing.T) {
-	storetest.Run(t, func(*testing.T) store.Store { return store.NewCounting(memory.New()) })
+	storetest.Run(t, func(*testing.T) store.Store { return memory.NewCounting(memory.New()) })
 	ctx := t.Context()
 	m := memory.New()
-	c := store.NewCounting(m)
+	c := memory.NewCounting(m)
 	down := errors.New("down")
 	m.SetFault(func(op, _ string) error {
 		if op == "put" {

@@ -19,8 +19,9 @@ const probe = "weir-check/conditional-put"
 // probeTries: two gateways may check one bucket at the same moment and delete each other's probe.
 const probeTries = 3
 
-// Check makes sure of endpoint, bucket and keys: it creates the bucket if that is missing, and writes, reads and
-// deletes a probe. It fails with store.ErrInvalid when the server ignores If-None-Match, and else as Put does.
+// Check makes sure of endpoint, bucket and keys: it creates the bucket if that is missing, and
+// writes, reads and deletes a probe. It fails with store.ErrInvalid when the server ignores
+// If-None-Match, and else as Put does.
 func (s *Store) Check(ctx context.Context) error {
 	// A listing, since the answer to a HEAD has no room for what is wrong with the keys.
 	stop := errors.New("stop")
@@ -48,7 +49,7 @@ func (s *Store) Check(ctx context.Context) error {
 		Detail: "the server ignores If-None-Match, so objects could replace each other: use a server that has conditional PUT"}
 }
 
-// probe tells whether the second of two conditional PUTs was refused.
+// probe reports whether the second of two conditional PUTs was refused.
 func (s *Store) probe(ctx context.Context) (bool, error) {
 	const text = "weir"
 	if err := s.put(ctx, probe, int64(len(text)), strings.NewReader(text)); err != nil && !exists(err) {
@@ -63,7 +64,8 @@ func (s *Store) probe(ctx context.Context) (bool, error) {
 	if err := s.GetRange(ctx, probe, 0, got); err != nil && !errors.Is(err, store.ErrNotExist) {
 		return false, err
 	} else if err == nil && string(got) != text {
-		return false, &store.Error{Op: "check", Store: s.String(), Name: probe, Err: store.ErrInvalid, Detail: fmt.Sprintf("it reads %q instead of %q: this is no store to trust", got, text)}
+		return false, &store.Error{Op: "check", Store: s.String(), Name: probe, Err: store.ErrInvalid,
+			Detail: fmt.Sprintf("it reads %q instead of %q: this is no store to trust", got, text)}
 	}
 	return kept, s.Delete(ctx, probe)
 }

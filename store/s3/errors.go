@@ -58,13 +58,17 @@ func (s *Store) fail(ctx context.Context, op, name string, err error) error {
 	case "InvalidRange":
 		return is(store.ErrShort, "")
 	case "InvalidAccessKeyId", "XAdminUserNotFound": // the latter is versitygw's
-		return is(store.ErrAccess, fmt.Sprintf("the server does not know accessKey %q: correct accessKey and secretKey of this store", s.cfg.AccessKey))
+		return is(store.ErrAccess, fmt.Sprintf("the server does not know accessKey %q: correct accessKey and secretKey of this store",
+			s.cfg.AccessKey))
 	case "SignatureDoesNotMatch":
-		return is(store.ErrAccess, fmt.Sprintf("secretKey does not belong to accessKey %q: correct secretKey of this store", s.cfg.AccessKey))
+		return is(store.ErrAccess, fmt.Sprintf("secretKey does not belong to accessKey %q: correct secretKey of this store",
+			s.cfg.AccessKey))
 	case "AccessDenied", "AllAccessDisabled", "AccountProblem":
-		return is(store.ErrAccess, fmt.Sprintf("accessKey %q may not do this: correct accessKey and secretKey of this store, or let that account list, read, write and delete in the bucket", s.cfg.AccessKey))
+		return is(store.ErrAccess, fmt.Sprintf("accessKey %q may not do this: correct accessKey and secretKey of this store, or let "+
+			"that account list, read, write and delete in the bucket", s.cfg.AccessKey))
 	case "RequestTimeTooSkewed":
-		return is(store.ErrAccess, "this machine's clock and the server's differ too much for accessKey and secretKey to count: set both clocks")
+		return is(store.ErrAccess, "this machine's clock and the server's differ too much for accessKey and secretKey to count: set "+
+			"both clocks")
 	case "NoSuchBucket":
 		return is(store.ErrUnavailable, "the bucket does not exist: create it, or correct bucket of this store")
 	case "QuotaExceeded", "XMinioStorageFull":
@@ -73,7 +77,8 @@ func (s *Store) fail(ctx context.Context, op, name string, err error) error {
 		return is(store.ErrInvalid, "bucket names are 3 to 63 lower-case letters, digits, '-' and '.': correct bucket of this store")
 	}
 	if st := errorStatus(err); st == http.StatusUnauthorized || st == http.StatusForbidden {
-		return is(store.ErrAccess, fmt.Sprintf("the server refuses accessKey %q: correct accessKey and secretKey of this store", s.cfg.AccessKey))
+		return is(store.ErrAccess, fmt.Sprintf("the server refuses accessKey %q: correct accessKey and secretKey of this store",
+			s.cfg.AccessKey))
 	}
 	return is(store.ErrUnavailable, "check endpoint of this store, that its server runs, and the network to it")
 }

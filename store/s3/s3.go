@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package s3 is a store in a bucket of any S3-compatible server. An object is one conditional PUT (If-None-Match: *),
-// so that two gateways can never replace each other's: a server that ignores the condition fails Check.
+// Package s3 is a store in a bucket of any S3-compatible server. An object is one conditional PUT
+// (If-None-Match: *), so that two gateways can never replace each other's: a server that ignores
+// the condition fails Check.
 package s3
 
 import (
@@ -29,7 +30,8 @@ type Config struct {
 	Region    string
 	AccessKey string
 	SecretKey string
-	// Transport does the requests; nil: a clone of net/http's default one. The store never closes it.
+	// Transport does the requests; nil: a clone of net/http's default one. The store never closes
+	// it.
 	Transport http.RoundTripper
 }
 
@@ -41,7 +43,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// attempts of one request within minio's client; who uploads repeats what matters, for as long as it matters.
+// attempts of one request within minio's client; who uploads repeats what matters, for as long as
+// it matters.
 const attempts = 3
 
 // New prepares the store without asking the server; see Check. Errors wrap store.ErrInvalid.
@@ -104,7 +107,8 @@ func (s *Store) Put(ctx context.Context, name string, size int64, body io.ReadSe
 		return s.fail(ctx, "put", name, fmt.Errorf("%w: the object was there and was deleted at the same moment", store.ErrUnavailable))
 	}
 	if err == nil && i.Size != size {
-		return s.fail(ctx, "put", name, fmt.Errorf("%w: it has %d bytes, not %d: compare both with their hash, and delete the damaged one", store.ErrConflict, i.Size, size))
+		return s.fail(ctx, "put", name, fmt.Errorf("%w: it has %d bytes, not %d: compare both with their hash, and delete the damaged one",
+			store.ErrConflict, i.Size, size))
 	}
 	return err
 }
@@ -122,11 +126,11 @@ func (s *Store) put(ctx context.Context, name string, size int64, body io.ReadSe
 	return err
 }
 
-// exists tells the answer to a conditional PUT of what is there already.
+// exists returns the answer to a conditional PUT of an object that exists.
 func exists(err error) bool { return errorCode(err) == "PreconditionFailed" }
 
-// lent is a body that the HTTP transport can neither close nor read after Put returned: an early answer leaves it
-// reading.
+// lent is a body that the HTTP transport can neither close nor read after Put returned: an early
+// answer leaves it reading.
 type lent struct {
 	mu   sync.Mutex
 	body io.ReadSeeker
@@ -181,7 +185,8 @@ func (s *Store) GetRange(ctx context.Context, name string, off int64, p []byte) 
 	var first, last int64
 	got := header.Get("Content-Range")
 	if _, err := fmt.Sscanf(got, "bytes %d-%d/", &first, &last); err != nil || first != off {
-		return s.fail(ctx, "get", name, fmt.Errorf("%w: asked for bytes from %d, the answer's Content-Range is %q: this server or a proxy before it cannot read ranges",
+		return s.fail(ctx, "get", name, fmt.Errorf("%w: asked for bytes from %d, the answer's Content-Range is %q: this server or a "+
+			"proxy before it cannot read ranges",
 			store.ErrUnavailable, off, got))
 	}
 	if last-first+1 < int64(len(p)) {
@@ -193,8 +198,9 @@ func (s *Store) GetRange(ctx context.Context, name string, off int64, p []byte) 
 	return nil
 }
 
-// Stat implements store.Store. The answer to a HEAD has no room for an error's name: some servers (versitygw) say 404
-// for an account that was removed too, which reads as store.ErrNotExist. Every other operation tells them apart.
+// Stat implements store.Store. The answer to a HEAD has no room for an error's name: some servers
+// (versitygw) say 404 for an account that was removed too, which reads as store.ErrNotExist. Every
+// other operation tells them apart.
 func (s *Store) Stat(ctx context.Context, name string) (store.Info, error) {
 	if err := store.CheckName(name); err != nil {
 		return store.Info{}, err

@@ -50,9 +50,12 @@ func TestCheck(t *testing.T) {
 	}{
 		{"bucket is made", func(*s3.Config) {}, nil, nil},
 		{"bucket is there", func(*s3.Config) {}, nil, nil},
-		{"unknown key", func(c *s3.Config) { c.AccessKey = "nobody" }, store.ErrAccess, []string{server.Endpoint, "bucket weir", `accessKey "nobody"`, "secretKey"}},
-		{"wrong secret", func(c *s3.Config) { c.SecretKey = "not-the-secret" }, store.ErrAccess, []string{server.Endpoint, "bucket weir", "secretKey"}},
-		{"no such port", func(c *s3.Config) { c.Endpoint = "http://127.0.0.1:1" }, store.ErrUnavailable, []string{"127.0.0.1:1", "endpoint"}},
+		{"unknown key", func(c *s3.Config) { c.AccessKey = "nobody" }, store.ErrAccess,
+			[]string{server.Endpoint, "bucket weir", `accessKey "nobody"`, "secretKey"}},
+		{"wrong secret", func(c *s3.Config) { c.SecretKey = "not-the-secret" }, store.ErrAccess,
+			[]string{server.Endpoint, "bucket weir", "secretKey"}},
+		{"no such port", func(c *s3.Config) { c.Endpoint = "http://127.0.0.1:1" }, store.ErrUnavailable,
+			[]string{"127.0.0.1:1", "endpoint"}},
 		{"bad bucket", func(c *s3.Config) { c.Bucket = "A_B" }, store.ErrInvalid, []string{"bucket A_B"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -181,7 +184,8 @@ func TestServerGone(t *testing.T) {
 // A bucket that somebody removed is not "no such object".
 func TestBucketGone(t *testing.T) {
 	s := open(t, s3test.Start(t).Config("never-made"))
-	if err := s.GetRange(t.Context(), "a", 0, make([]byte, 1)); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "bucket") {
+	if err := s.GetRange(t.Context(), "a", 0, make([]byte, 1)); !errors.Is(err, store.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "bucket") {
 		t.Errorf("get: %v", err)
 	}
 	if err := s.Delete(t.Context(), "a"); !errors.Is(err, store.ErrUnavailable) {

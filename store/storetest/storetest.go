@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storetest is the suite that every store.Store passes. A second implementation's test is a call of Run.
+// Package storetest is the suite that every store.Store passes. A second implementation's test is a
+// call of Run.
 package storetest
 
 import (
@@ -152,7 +153,8 @@ func putRace(f *fixture) {
 	}
 }
 
-// putRaceConflict: of puts at once with different sizes one makes the object, the others hear of it, and it stays.
+// putRaceConflict: of puts at once with different sizes one makes the object, the others hear of
+// it, and it stays.
 func putRaceConflict(f *fixture) {
 	const racers = 8
 	for round := range 5 {
@@ -313,7 +315,8 @@ func remove(f *fixture) {
 }
 
 func names(f *fixture) {
-	for _, n := range []string{"", "/a", "a/", "a//b", ".", "..", "a/../b", ".hidden", "a/.b", "a b", "ä", "a\x00", "a\\b", strings.Repeat("x", 513)} {
+	for _, n := range []string{"", "/a", "a/", "a//b", ".", "..", "a/../b", ".hidden", "a/.b", "a b", "ä", "a\x00", "a\\b",
+		strings.Repeat("x", 513)} {
 		f.is(f.s.Put(f.ctx, n, 1, strings.NewReader("x")), store.ErrInvalid)
 		f.is(f.s.GetRange(f.ctx, n, 0, make([]byte, 1)), store.ErrInvalid)
 		_, err := f.s.Stat(f.ctx, n)

@@ -95,8 +95,14 @@ var table = []row{
 
 	// Kubernetes. What the driver needs of the registry and the gateway comes through its ports.
 	{pkg: "api/v1alpha1", outside: []string{"github.com/google/uuid", "k8s.io/apimachinery"}},
-	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/plan", "federation", "federation/keyring", "federation/view"}, tests: []string{"test/apiserver"}},
+	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/...", "federation", "federation/keyring", "federation/view"},
+		tests: []string{"test/apiserver"}},
 	{pkg: "controllers/certificates", project: []string{"pki"}},
+	{pkg: "controllers/desired", project: []string{"api/v1alpha1", "controllers/plan", "federation", "federation/view"}},
+	{pkg: "controllers/mirror", project: []string{"controllers/plan", "federation", "federation/view"}, outside: stdlib},
+	{pkg: "controllers/object", project: []string{"api/v1alpha1", "controllers/outcome"}},
+	{pkg: "controllers/outcome", project: []string{"api/v1alpha1", "controllers/plan", "federation"}},
+	{pkg: "controllers/pace", outside: stdlib},
 	{pkg: "controllers/plan", project: []string{"api/v1alpha1", "federation", "federation/spec"}, outside: []string{"k8s.io/apimachinery"}},
 	{pkg: "csi-driver", project: []string{"api/v1alpha1"}},
 

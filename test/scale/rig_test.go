@@ -113,7 +113,7 @@ func (r *rig) certify() {
 // registry opens a connection, which is closed when the test ends.
 func (r *rig) registry() *etcd.Registry {
 	r.t.Helper()
-	reg, err := etcd.Open(etcd.Config{Endpoints: []string{r.server.Endpoint}, Federation: federationName, TLS: r.creds.Client(pki.Expect{}), CallTimeout: time.Minute})
+	reg, err := etcd.Open(etcd.Config{After: time.After, Endpoints: []string{r.server.Endpoint}, Federation: federationName, TLS: r.creds.Client(pki.Expect{}), CallTimeout: time.Minute})
 	r.ok(err)
 	r.t.Cleanup(func() { _ = reg.Close() })
 	return reg

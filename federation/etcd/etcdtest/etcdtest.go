@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcdtest runs a real etcd process for tests: one member, on loopback, in the test's temporary folder, built
-// by hack/tools/build. Its fsync is off: tests kill the process, not the machine.
+// Package etcdtest runs a real etcd process for tests: one member, on loopback, in the test's
+// temporary folder, built by hack/tools/build. Its fsync is off: tests kill the process, not the
+// machine.
 package etcdtest
 
 import (

@@ -19,11 +19,13 @@ func (r *Registry) PutClaim(ctx context.Context, c federation.Claim) error {
 
 // DeleteClaim implements federation.Claims.
 func (r *Registry) DeleteClaim(ctx context.Context, volume, site, namespace, name string) error {
-	c := federation.Claim{Volume: volume, Site: site, Namespace: namespace, Name: name, Kind: federation.ClaimGeoVolume, Access: federation.ReadOnly}
+	c := federation.Claim{Volume: volume, Site: site, Namespace: namespace, Name: name, Kind: federation.ClaimGeoVolume,
+		Access: federation.ReadOnly}
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	_, err := r.commit(ctx, "delete", "claim", volume, nil, Write{Key: key(federation.KindClaim, volume, site, namespace, name), Delete: true})
+	_, err := r.commit(ctx, "delete", "claim", volume, nil, Write{Key: key(federation.KindClaim, volume, site, namespace, name),
+		Delete: true})
 	return err
 }
 
@@ -67,7 +69,8 @@ func (r *Registry) DeleteAttachment(ctx context.Context, site, volume, node stri
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	_, err := r.commit(ctx, "delete", "attachment", volume, nil, Write{Key: key(federation.KindAttachment, site, volume, node), Delete: true})
+	_, err := r.commit(ctx, "delete", "attachment", volume, nil,
+		Write{Key: key(federation.KindAttachment, site, volume, node), Delete: true})
 	return err
 }
 

@@ -37,7 +37,8 @@ func (r *Registry) control(ctx context.Context, op, volume string) (federation.C
 }
 
 // SwapControl implements federation.ControlStore.
-func (r *Registry) SwapControl(ctx context.Context, volume string, prev federation.Revision, next federation.Control) (federation.Revision, error) {
+func (r *Registry) SwapControl(ctx context.Context, volume string, prev federation.Revision, next federation.Control) (federation.Revision,
+	error) {
 	next = next.Clone()
 	if next.Volume != volume {
 		return 0, &federation.Error{Op: "swap", Kind: "control", Name: volume, Err: federation.ErrInvalid,
@@ -65,15 +66,16 @@ func (r *Registry) SwapControl(ctx context.Context, volume string, prev federati
 	rev, err = r.put(ctx, "swap", "control", volume, k, []Condition{{Key: k, Revision: prev}}, next)
 	if err == nil && r.guard != nil {
 		if err := r.guard.ObserveControl(next, 0); err != nil {
-			// It was applied, but this gateway could not write that down: it must not go on from it.
+			// It was applied, but this gateway could not write that down: it must not go on from
+			// it.
 			return rev, &federation.Error{Op: "swap", Kind: "control", Name: volume, Err: federation.ErrUnknown, Detail: err.Error()}
 		}
 	}
 	return rev, err
 }
 
-// refused asks the guard. A record that was seen and is gone is one that a restored backup does not have yet: a uuid
-// is never used twice.
+// refused asks the guard. A record that was seen and is gone is one that a restored backup does not
+// have yet: a uuid is never used twice.
 func (r *Registry) refused(volume string, rev federation.Revision) error {
 	if r.guard == nil {
 		return nil

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package records keeps the federation's records in any store of ordered keys with revisions, transactions, leases
-// and watches. It has the rules once, so that federation/etcd and federation/memory differ only in the KV below.
-// Keys and values are drawn in package federation.
+// Package records keeps the federation's records in any store of ordered keys with revisions,
+// transactions, leases and watches. It has the rules once, so that federation/etcd and
+// federation/memory differ only in the KV below. Keys and values are drawn in package federation.
 package records
 
 import (
@@ -37,22 +37,25 @@ type Condition struct {
 	Revision federation.Revision
 }
 
-// Write puts a value, or with Delete removes the key, or with Delete and Prefix all that begin with it.
+// Write puts a value, or with Delete removes the key, or with Delete and Prefix all that begin with
+// it.
 type Write struct {
 	Key            string
 	Value          []byte
 	Delete, Prefix bool
 }
 
-// KV is an ordered key-value store. Keys are relative to the federation's prefix. Errors are those of package
-// federation; a Get never returns ErrUnknown.
+// KV is an ordered key-value store. Keys are relative to the federation's prefix. Errors are those
+// of package federation; a Get never returns ErrUnknown.
 type KV interface {
-	// Get answers all reads at one revision, each in key order, and tells which it was. It is linearizable.
+	// Get answers all reads at one revision, each in key order, and returns that revision. It is
+	// linearizable.
 	Get(ctx context.Context, reads ...Read) ([][]Pair, federation.Head, error)
-	// Commit makes the writes at once if all conditions hold, and tells whether they did. ErrUnknown: no answer came.
+	// Commit makes the writes at once if all conditions hold, and reports whether they did.
+	// ErrUnknown: no answer came.
 	Commit(ctx context.Context, conditions []Condition, writes []Write) (bool, federation.Head, error)
-	// Follow calls fn with the changes after a revision, each revision's together and in order, until ctx ends, fn
-	// fails, or the revision is no longer kept (ErrCompacted).
+	// Follow calls fn with the changes after a revision, each revision's together and in order,
+	// until ctx ends, fn fails, or the revision is no longer kept (ErrCompacted).
 	Follow(ctx context.Context, after federation.Revision, fn func(federation.Head, []Pair) error) error
 	// Lease keeps a key alive until it is stopped.
 	Lease(ctx context.Context, key string, value []byte, ttl time.Duration) (federation.Heartbeat, error)

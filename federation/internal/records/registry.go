@@ -19,8 +19,9 @@ type Registry struct {
 
 var _ federation.Registry = (*Registry)(nil)
 
-// New returns a registry that owns kv. Guard may be nil: then a registry that went back is not noticed. A watch calls
-// pause before it tries an unavailable registry again; it returns early, with ctx's error, when ctx ends.
+// New returns a registry that owns kv. Guard may be nil: then a registry that went back is not
+// noticed. A watch calls pause before it tries an unavailable registry again; it returns early,
+// with ctx's error, when ctx ends.
 func New(kv KV, guard *federation.Guard, pause func(ctx context.Context) error) *Registry {
 	return &Registry{kv: kv, guard: guard, pause: pause}
 }
@@ -34,7 +35,8 @@ func (r *Registry) Head(ctx context.Context) (federation.Head, error) {
 	return h, err
 }
 
-// get reads, and lets the guard see the head. A registry that went back is still read: only swaps are refused.
+// get reads, and lets the guard see the head. A registry that went back is still read: only swaps
+// are refused.
 func (r *Registry) get(ctx context.Context, op, kind, name string, reads ...Read) ([][]Pair, federation.Head, error) {
 	var asked federation.Head
 	if r.guard != nil {

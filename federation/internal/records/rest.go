@@ -24,7 +24,8 @@ func (r *Registry) DeleteAdmission(ctx context.Context, volume, site, client str
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	_, err := r.commit(ctx, "delete", "admission", volume, nil, Write{Key: key(federation.KindAdmission, site, volume, client), Delete: true})
+	_, err := r.commit(ctx, "delete", "admission", volume, nil,
+		Write{Key: key(federation.KindAdmission, site, volume, client), Delete: true})
 	return err
 }
 

@@ -16,7 +16,8 @@ const gatewayPrefix = "gateway/"
 
 func isConflict(err error) bool { return errors.Is(err, federation.ErrConflict) }
 
-// registerTries bounds how often Register merges anew when other gateways of the site register at the same moment.
+// registerTries bounds how often Register merges anew when other gateways of the site register at
+// the same moment.
 const registerTries = 10
 
 // Register implements federation.Sites.
@@ -61,7 +62,8 @@ func (r *Registry) register(ctx context.Context, s federation.Site) (retry bool,
 	}
 	for i, rd := range reads[1:] {
 		if found := res[i+1]; len(found) > 0 && string(found[0].Value) != s.Name {
-			return false, &federation.Error{Op: "register", Kind: "gateway", Name: strings.TrimPrefix(rd.Key, gatewayPrefix), Err: federation.ErrNameTaken,
+			return false, &federation.Error{Op: "register", Kind: "gateway", Name: strings.TrimPrefix(rd.Key, gatewayPrefix),
+				Err:    federation.ErrNameTaken,
 				Detail: fmt.Sprintf("site %s has a gateway of that name: choose another name than at any other site", found[0].Value)}
 		}
 		writes = append(writes, Write{Key: rd.Key, Value: []byte(s.Name)})

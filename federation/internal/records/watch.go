@@ -13,12 +13,12 @@ import (
 
 // Watch implements federation.Watcher.
 func (r *Registry) Watch(ctx context.Context, fn func(federation.Event) error) error {
-	m := mirror{kv: r.kv, pause: r.pause, fn: fn, known: map[string]federation.Revision{}}
+	m := listing{kv: r.kv, pause: r.pause, fn: fn, known: map[string]federation.Revision{}}
 	return m.run(ctx)
 }
 
-// mirror is what one watch has told so far.
-type mirror struct {
+// listing is what one watch has sent so far.
+type listing struct {
 	kv    KV
 	pause func(context.Context) error
 	fn    func(federation.Event) error
@@ -31,7 +31,7 @@ type stopped struct{ err error }
 
 func (s stopped) Error() string { return s.err.Error() }
 
-func (m *mirror) run(ctx context.Context) error {
+func (m *listing) run(ctx context.Context) error {
 	for {
 		err := m.relist(ctx)
 		if err == nil {
@@ -56,8 +56,8 @@ func (m *mirror) run(ctx context.Context) error {
 	}
 }
 
-// relist tells the difference between what was told and what there is.
-func (m *mirror) relist(ctx context.Context) error {
+// relist lists everything, and sends what differs from what was sent before.
+func (m *listing) relist(ctx context.Context) error {
 	res, h, err := m.kv.Get(ctx, Read{Prefix: true})
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (m *mirror) relist(ctx context.Context) error {
 	return nil
 }
 
-func (m *mirror) follow(h federation.Head, pairs []Pair) error {
+func (m *listing) follow(h federation.Head, pairs []Pair) error {
 	if h.Cluster != m.head.Cluster {
 		// Another registry answers: its revisions mean something else.
 		return ErrCompacted
@@ -106,7 +106,7 @@ func (m *mirror) follow(h federation.Head, pairs []Pair) error {
 	return nil
 }
 
-func (m *mirror) tell(p Pair) error {
+func (m *listing) tell(p Pair) error {
 	m.head.Revision = max(m.head.Revision, p.Revision)
 	if p.Deleted {
 		delete(m.known, p.Key)
@@ -124,7 +124,7 @@ func (m *mirror) tell(p Pair) error {
 	return nil
 }
 
-// event decodes a pair; false for the indexes, which are not told.
+// event decodes a pair; false for the indexes, of which no event is sent.
 func event(p Pair) (federation.Event, bool) {
 	kind, name, _ := strings.Cut(p.Key, "/")
 	e := federation.Event{Kind: federation.Kind(kind), Name: name, Deleted: p.Deleted, Revision: p.Revision}

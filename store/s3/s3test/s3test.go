@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package s3test runs a real S3 server (versitygw on a temporary folder, loopback) for tests, built by
-// hack/tools/build.
+// Package s3test runs a real S3 server (versitygw on a temporary folder, loopback) for tests, built
+// by hack/tools/build.
 package s3test
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package mirror
 
 import (
 	"context"
@@ -31,22 +31,23 @@ func (told) Head(context.Context) (federation.Head, error) { return federation.H
 
 func volumeEvent(uuid, name string, rev federation.Revision, sites ...string) federation.Event {
 	return federation.Event{Kind: federation.KindVolume, Name: uuid, Revision: rev,
-		Volume: &federation.Volume{UUID: uuid, Name: name, OwnerSite: "utr", OwnerCluster: "uid-utr", Spec: federation.VolumeSpec{Size: 10}, Sites: sites}}
+		Volume: &federation.Volume{UUID: uuid, Name: name, OwnerSite: "utr", OwnerCluster: "uid-utr", Spec: federation.VolumeSpec{Size: 10},
+			Sites: sites}}
 }
 
 var synced = federation.Event{Kind: federation.KindSynced}
 
 // What vanished while no watch ran is noticed by the next.
 func TestAMirrorIsFilledAgain(t *testing.T) {
-	m := newMirror(plan.Self{Site: "ams", Cluster: "uid-ams"})
-	_ = m.watch(t.Context(), told{volumeEvent("a", "ns.a", 1, "ams"), volumeEvent("b", "ns.b", 2, "ams", "utr"), synced})
-	if load, n := m.load("ams"); load != 20 || n != 2 || m.named("ns.a") == nil {
+	m := New(plan.Self{Site: "ams", Cluster: "uid-ams"})
+	_ = m.Watch(t.Context(), told{volumeEvent("a", "ns.a", 1, "ams"), volumeEvent("b", "ns.b", 2, "ams", "utr"), synced})
+	if load, n := m.Promised("ams"); load != 20 || n != 2 || m.Named("ns.a") == nil {
 		t.Fatalf("%v are promised to %d", load, n)
 	}
 	about := map[string]bool{}
-	m.listen(func(n notice) { about[n.volume] = n.mine })
-	_ = m.watch(t.Context(), told{volumeEvent("b", "ns.b", 2, "utr"), synced, volumeEvent("c", "ns.c", 9)})
-	if load, n := m.load("ams"); load != 0 || n != 0 || m.named("ns.a") != nil || m.volume("a") != nil {
+	m.OnNews(func(n News) { about[n.Volume] = n.Mine })
+	_ = m.Watch(t.Context(), told{volumeEvent("b", "ns.b", 2, "utr"), synced, volumeEvent("c", "ns.c", 9)})
+	if load, n := m.Promised("ams"); load != 0 || n != 0 || m.Named("ns.a") != nil || m.Volume("a") != nil {
 		t.Errorf("%v are promised to %d", load, n)
 	}
 	if mine, ok := about["a"]; !ok || !mine {
@@ -59,57 +60,60 @@ func TestAMirrorIsFilledAgain(t *testing.T) {
 
 // A record that cannot be read is unknown, and what was known before stays.
 func TestARecordOfANewerRelease(t *testing.T) {
-	m := newMirror(plan.Self{Site: "ams", Cluster: "uid-ams"})
-	_ = m.watch(t.Context(), told{volumeEvent("a", "ns.a", 1, "ams"), synced,
+	m := New(plan.Self{Site: "ams", Cluster: "uid-ams"})
+	_ = m.Watch(t.Context(), told{volumeEvent("a", "ns.a", 1, "ams"), synced,
 		{Kind: federation.KindVolume, Name: "a", Revision: 2, Err: federation.ErrVersion}})
-	if e := m.volume("a"); e == nil || e.volume == nil || !errors.Is(e.problem, federation.ErrVersion) {
+	if e := m.Volume("a"); e == nil || e.Record == nil || !errors.Is(e.Problem, federation.ErrVersion) {
 		t.Errorf("got %+v", e)
 	}
-	if load, n := m.load("ams"); load != 10 || n != 1 {
+	if load, n := m.Promised("ams"); load != 10 || n != 1 {
 		t.Errorf("%v are promised to %d", load, n)
 	}
 }
 
 // Two volumes do not get the same room, though neither is in the registry yet.
 func TestReservations(t *testing.T) {
-	m := newMirror(plan.Self{Site: "ams", Cluster: "uid-ams"})
-	_ = m.watch(t.Context(), told{{Kind: federation.KindSite, Name: "ams", Site: &federation.Site{Name: "ams", Capacity: 100}}, synced})
-	m.reserve("a", []string{"ams"}, 60)
-	if got := m.candidates("b")[0].Promised; got != 60 {
+	m := New(plan.Self{Site: "ams", Cluster: "uid-ams"})
+	_ = m.Watch(t.Context(), told{{Kind: federation.KindSite, Name: "ams", Site: &federation.Site{Name: "ams", Capacity: 100}}, synced})
+	m.Reserve("a", []string{"ams"}, 60)
+	if got := m.Candidates("b")[0].Promised; got != 60 {
 		t.Errorf("%v are promised to others", got)
 	}
-	if got := m.candidates("a")[0].Promised; got != 0 {
+	if got := m.Candidates("a")[0].Promised; got != 0 {
 		t.Errorf("%v are promised besides one's own", got)
 	}
 	v := *volumeEvent("a", "ns.a", 5, "ams").Volume
-	m.note(v, 5)
-	if got := m.candidates("b")[0].Promised; got != 10 {
+	m.Note(v, 5)
+	if got := m.Candidates("b")[0].Promised; got != 10 {
 		t.Errorf("%v are promised when it is made", got)
 	}
-	m.reserve("c", []string{"ams"}, 60)
-	m.release("c")
-	if got := m.candidates("b")[0].Promised; got != 10 {
+	m.Reserve("c", []string{"ams"}, 60)
+	m.Release("c")
+	if got := m.Candidates("b")[0].Promised; got != 10 {
 		t.Errorf("%v are promised after a release", got)
 	}
 }
 
 // Gateways report all the time; only what is shown differently has anything reconciled.
 func TestReportsThatSayTheSame(t *testing.T) {
-	m := newMirror(plan.Self{Site: "ams", Cluster: "uid-ams"})
+	m := New(plan.Self{Site: "ams", Cluster: "uid-ams"})
 	home := federation.Member{Gateway: "ams-1", Site: "ams", Incarnation: "1"}
 	report := func(lag float64) federation.Event {
-		return federation.Event{Kind: federation.KindObserved, Name: "a/ams-1", Observed: &federation.Observed{Volume: "a", Gateway: "ams-1", At: time.Unix(int64(lag*1000), 0),
-			Replicas: []federation.ObservedReplica{{Gateway: "utr-1", Site: "utr", State: federation.ReplicaFollower, LagSeconds: lag}}}}
+		return federation.Event{Kind: federation.KindObserved, Name: "a/ams-1",
+			Observed: &federation.Observed{Volume: "a", Gateway: "ams-1", At: time.Unix(int64(lag*1000), 0),
+				Replicas: []federation.ObservedReplica{{Gateway: "utr-1", Site: "utr", State: federation.ReplicaFollower,
+					LagSeconds: lag}}}}
 	}
 	alive := func(g string) federation.Event {
 		return federation.Event{Kind: federation.KindAlive, Name: g, Alive: &federation.Alive{Gateway: g, Incarnation: "1"}}
 	}
-	_ = m.watch(t.Context(), told{volumeEvent("a", "ns.a", 1, "ams", "utr"), alive("ams-1"), alive("utr-1"),
-		{Kind: federation.KindControl, Name: "a", Control: &federation.Control{Volume: "a", Epoch: 1, Home: home, Members: []federation.Member{home}}}, synced})
+	_ = m.Watch(t.Context(), told{volumeEvent("a", "ns.a", 1, "ams", "utr"), alive("ams-1"), alive("utr-1"),
+		{Kind: federation.KindControl, Name: "a", Control: &federation.Control{Volume: "a", Epoch: 1, Home: home,
+			Members: []federation.Member{home}}}, synced})
 	n := 0
-	m.listen(func(notice) { n++ })
+	m.OnNews(func(News) { n++ })
 	for _, lag := range []float64{0.1, 0.5, 0.9, 5, 5.5, 0.2} {
-		m.take(report(lag))
+		_ = m.Watch(t.Context(), told{report(lag)})
 	}
 	if n != 3 {
 		t.Errorf("%d of 6 reports are worth looking at, want those of <1s, 5s, <1s", n)
@@ -120,14 +124,15 @@ func TestReportsThatSayTheSame(t *testing.T) {
 	for i := range 100 {
 		e := report(0.2)
 		e.Observed.Used = 10<<30 + 50<<20 + federation.Bytes(i)*4096
-		m.take(e)
+		_ = m.Watch(t.Context(), told{e})
 	}
 	if n != 1 {
 		t.Errorf("%d of 100 reports are worth looking at, want the first", n)
 	}
 }
 
-// BenchmarkMirror tells what 10 000 volumes with three copies and a claim each cost in memory, and how long a restart takes to know them.
+// BenchmarkMirror tells what 10 000 volumes with three copies and a claim each cost in memory, and
+// how long a restart takes to know them.
 func BenchmarkMirror10000(b *testing.B) {
 	reg := memory.New()
 	ctx := b.Context()
@@ -138,14 +143,16 @@ func BenchmarkMirror10000(b *testing.B) {
 		if _, err := reg.CreateVolume(ctx, v); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := reg.SwapControl(ctx, id, 0, federation.Control{Volume: id, Epoch: 1, Home: m, Members: []federation.Member{m}}); err != nil {
+		if _, err := reg.SwapControl(ctx, id, 0, federation.Control{Volume: id, Epoch: 1, Home: m,
+			Members: []federation.Member{m}}); err != nil {
 			b.Fatal(err)
 		}
 		o := federation.Observed{Volume: id, Gateway: "ams-1", Home: "ams-1", Epoch: 1, Replicas: make([]federation.ObservedReplica, 3)}
 		if err := reg.PutObserved(ctx, o); err != nil {
 			b.Fatal(err)
 		}
-		if err := reg.PutClaim(ctx, federation.Claim{Volume: id, Site: "ams", Namespace: "ns", Name: fmt.Sprint("v", i), Kind: federation.ClaimGeoVolume, Access: federation.ReadWrite}); err != nil {
+		if err := reg.PutClaim(ctx, federation.Claim{Volume: id, Site: "ams", Namespace: "ns", Name: fmt.Sprint("v", i),
+			Kind: federation.ClaimGeoVolume, Access: federation.ReadWrite}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -154,8 +161,8 @@ func BenchmarkMirror10000(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		m := newMirror(plan.Self{Site: "ams", Cluster: "uid-ams"})
-		err := m.watch(ctx, filled{reg, enough})
+		m := New(plan.Self{Site: "ams", Cluster: "uid-ams"})
+		err := m.Watch(ctx, filled{reg, enough})
 		if !errors.Is(err, enough) {
 			b.Fatal(err)
 		}

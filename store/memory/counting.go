@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package memory
 
 import (
 	"context"
 	"io"
 	"sync/atomic"
+
+	"github.com/weir-storage/weir/store"
 )
 
-// Counting is a Store that counts what passes through it. Read the counters at any time.
+// Counting is a store that counts what passes through it. Read the counters at any time.
 type Counting struct {
-	under Store
+	under store.Store
 
 	// Operations, failed ones too.
 	Puts, Gets, Stats, Lists, Deletes atomic.Int64
@@ -18,10 +20,10 @@ type Counting struct {
 	BytesIn, BytesOut atomic.Int64
 }
 
-var _ Store = (*Counting)(nil)
+var _ store.Store = (*Counting)(nil)
 
 // NewCounting counts what passes to under.
-func NewCounting(under Store) *Counting { return &Counting{under: under} }
+func NewCounting(under store.Store) *Counting { return &Counting{under: under} }
 
 // Put implements Store.
 func (c *Counting) Put(ctx context.Context, name string, size int64, body io.ReadSeeker) error {
@@ -44,13 +46,13 @@ func (c *Counting) GetRange(ctx context.Context, name string, off int64, p []byt
 }
 
 // Stat implements Store.
-func (c *Counting) Stat(ctx context.Context, name string) (Info, error) {
+func (c *Counting) Stat(ctx context.Context, name string) (store.Info, error) {
 	c.Stats.Add(1)
 	return c.under.Stat(ctx, name)
 }
 
 // List implements Store.
-func (c *Counting) List(ctx context.Context, prefix string, fn func(Info) error) error {
+func (c *Counting) List(ctx context.Context, prefix string, fn func(store.Info) error) error {
 	c.Lists.Add(1)
 	return c.under.List(ctx, prefix, fn)
 }

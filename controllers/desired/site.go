@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package desired
+
+import (
+	"strings"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/federation"
+)
+
+// SiteLabels returns the labels that are the site's own. Others belong to installers.
+func SiteLabels(labels map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range labels {
+		prefix, _, _ := strings.Cut(k, "/")
+		if prefix != "app.kubernetes.io" && prefix != "helm.sh" && !strings.HasSuffix(prefix, ".fluxcd.io") &&
+			prefix != "argocd.argoproj.io" {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// Site returns the spec of the object that shows a site of the registry.
+func Site(s federation.Site, name string) v1alpha1.SiteSpec {
+	spec := v1alpha1.SiteSpec{Organization: s.Organization, Region: s.Region, Federation: name}
+	if len(s.Gateways) > 0 {
+		spec.Endpoints.Gateway = s.Gateways[0].Addr
+	}
+	if s.Store != (federation.SiteStore{}) {
+		spec.Endpoints.Store = strings.TrimSuffix(s.Store.Endpoint, "/") + "/" + s.Store.Bucket
+	}
+	return spec
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mirror is the operator's view of the registry, and what the operator adds to it: which
+// objects of the cluster a change is about (News), room that is reserved for volumes that are being
+// placed, and whether the registry answers.
+//
+// All methods may be called from many goroutines. What they return is shared: read it, and do not
+// change it.
+package mirror
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/weir-storage/weir/controllers/plan"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
+)
+
+// Mirror is the copy of the registry that the operator decides by.
+type Mirror struct {
+	*view.View
+	self plan.Self
+
+	mu      sync.Mutex
+	down    error // why the registry does not answer; nil: it does
+	pending map[string]reservation
+	listen  []func(News)
+}
+
+// reservation is room for a volume whose record is not in the registry yet.
+type reservation struct {
+	sites []string
+	size  federation.Bytes
+}
+
+// New makes an empty mirror for a cluster's operator. Call Watch to fill it.
+func New(self plan.Self) *Mirror {
+	m := &Mirror{self: self, pending: map[string]reservation{},
+		View: view.New(self.Site, federation.KindVolume, federation.KindControl, federation.KindObserved, federation.KindClaim,
+			federation.KindSite, federation.KindAlive, federation.KindLost)}
+	m.View.Listen(m.changed)
+	return m
+}
+
+// Note takes in what this operator has just written, and ends the volume's reservation.
+func (m *Mirror) Note(v federation.Volume, rev federation.Revision) {
+	m.mu.Lock()
+	defer m.mu.Unlock() // so that Candidates counts the room once
+	delete(m.pending, v.UUID)
+	m.View.Note(v, rev)
+}
+
+// Reserve keeps room at sites for a volume until Note or Release.
+func (m *Mirror) Reserve(uuid string, sites []string, size federation.Bytes) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pending[uuid] = reservation{sites, size}
+}
+
+// Release ends a volume's reservation, if there is one.
+func (m *Mirror) Release(uuid string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pending, uuid)
+}
+
+// Candidates returns the sites where a volume may be placed, by name. What is reserved for other
+// volumes counts as promised.
+func (m *Mirror) Candidates(uuid string) []plan.Candidate {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []plan.Candidate
+	for _, s := range m.Sites() {
+		_, lost := m.Lost(s.Name)
+		promised, _ := m.Promised(s.Name)
+		for id, r := range m.pending {
+			if id != uuid && slices.Contains(r.sites, s.Name) {
+				promised += r.size
+			}
+		}
+		out = append(out, plan.Candidate{Name: s.Name, Organization: s.Organization, Region: s.Region, Labels: s.Labels,
+			Keyed: len(s.WrapKey) > 0, Lost: lost, Capacity: s.Capacity, Promised: promised})
+	}
+	return out
+}
+
+// Down returns why the registry does not answer; nil: it does.
+func (m *Mirror) Down() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.down
+}
+
+// SetDown notes whether the registry answers. News of this cluster's site follow when that changes.
+func (m *Mirror) SetDown(err error) {
+	m.mu.Lock()
+	changed := (m.down == nil) != (err == nil)
+	m.down = err
+	m.mu.Unlock()
+	if changed {
+		m.tell(News{Site: m.self.Site})
+	}
+}
+
+// Mine returns the volumes that concern this cluster, by UUID.
+func (m *Mirror) Mine() (volumes []string) {
+	all, _ := m.Volumes()
+	for _, v := range all {
+		if m.Concerns(v) {
+			volumes = append(volumes, v.UUID)
+		}
+	}
+	return volumes
+}
+
+// Concerns reports whether this cluster shows a volume: it owns the volume, has a copy of it, or
+// has a claim on it. No cluster shows a volume without a record.
+func (m *Mirror) Concerns(v *view.Volume) bool {
+	if v == nil || v.Record == nil {
+		return false
+	}
+	if m.self.Owns(*v.Record) || slices.Contains(v.Record.Sites, m.self.Site) {
+		return true
+	}
+	for k := range v.Claims {
+		if strings.HasPrefix(k, m.self.Site+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// Look returns what is shown of a volume; v is nil when nothing is known of it.
+func (m *Mirror) Look(v *view.Volume) plan.View {
+	if v == nil || v.Record == nil {
+		return plan.View{}
+	}
+	return plan.Look(plan.Seen{Volume: *v.Record, Control: v.Control, Observed: v.ObservedByHome(), Alive: m.IsAlive,
+		Gateways: func(site string) []string {
+			s, _ := m.Site(site)
+			var out []string
+			for _, g := range s.Gateways {
+				out = append(out, g.Name)
+			}
+			return out
+		},
+		Lost: func(site string) bool { _, ok := m.Lost(site); return ok },
+	})
+}

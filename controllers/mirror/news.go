@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirror
+
+import (
+	"reflect"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
+)
+
+// News says which volume or site has changed. Exactly one of Volume and Site is set.
+type News struct {
+	// Volume is a UUID, and Name the volume's name if it is known.
+	Volume, Name string
+	// Record: the volume's desired state or a claim has changed; else only what is observed.
+	Record bool
+	// Mine: the volume concerns this cluster, or did before the change. See Concerns.
+	Mine bool
+	Site string
+}
+
+// OnNews has f called with all news from now on. f must not wait. Call it before Watch, or when f
+// may miss what was there before.
+func (m *Mirror) OnNews(f func(News)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.listen = append(m.listen, f)
+}
+
+func (m *Mirror) tell(all ...News) {
+	m.mu.Lock()
+	listen := m.listen
+	m.mu.Unlock()
+	for _, n := range all {
+		for _, f := range listen {
+			f(n)
+		}
+	}
+}
+
+// changed makes news of a change of the view. Until the view is synced nothing can be decided, so
+// that then everything is news.
+func (m *Mirror) changed(c view.Change) {
+	switch {
+	case c.Kind == federation.KindSynced && c.Listing:
+		m.tell(m.everything()...)
+	case c.Kind == federation.KindSynced || !m.Synced():
+	case c.Site != "" || c.Kind == federation.KindAlive:
+		if !c.Listing && c.Kind != federation.KindSite { // the end of the list is news of all volumes
+			m.tell(m.at(c.Site)...)
+		}
+		m.tell(News{Site: c.Site})
+	case c.Kind == federation.KindVolume:
+		m.tell(m.news(c, true))
+	case c.Err != nil: // the last readable value stays
+	case c.Kind == federation.KindObserved:
+		// Gateways report all the time, mostly the same.
+		if !reflect.DeepEqual(m.Look(c.Before), m.Look(c.After)) {
+			m.tell(m.news(c, false))
+		}
+	default:
+		m.tell(m.news(c, c.Kind == federation.KindClaim))
+	}
+}
+
+// news is about a change of one volume.
+func (m *Mirror) news(c view.Change, record bool) News {
+	n := News{Record: record, Mine: m.Concerns(c.Before) || m.Concerns(c.After)}
+	for _, v := range []*view.Volume{c.Before, c.After} {
+		if v != nil {
+			n.Volume = v.UUID
+			if name := v.Name(); name != "" {
+				n.Name = name
+			}
+		}
+	}
+	if n.Volume == "" {
+		n.Volume = c.Name // nothing was known of it, and nothing is
+	}
+	return n
+}
+
+// everything is about all volumes and sites.
+func (m *Mirror) everything() (out []News) {
+	all, _ := m.Volumes()
+	for _, v := range all {
+		out = append(out, News{Volume: v.UUID, Name: v.Name(), Record: true, Mine: m.Concerns(v)})
+	}
+	for _, s := range m.Sites() {
+		out = append(out, News{Site: s.Name})
+	}
+	return out
+}
+
+// at is about the volumes with a copy at a site that concern this cluster.
+func (m *Mirror) at(site string) (out []News) {
+	all, _ := m.Volumes()
+	for _, v := range all {
+		if m.Concerns(v) && v.IsAt(site) {
+			out = append(out, News{Volume: v.UUID, Name: v.Name(), Mine: true})
+		}
+	}
+	return out
+}
