@@ -190,10 +190,10 @@ func TestLagIsWrittenSeldom(t *testing.T) {
 	if c.Status.Lag != "2s" { // the first change was written, then none
 		t.Errorf("lag %s", c.Status.Lag)
 	}
-	if d := ams.reconcile("GeoVolumeContent", uuid).RequeueAfter; d <= 0 || d > lagEvery {
+	if d := ams.reconcile("GeoVolumeContent", uuid).RequeueAfter; d <= 0 || d > pace.LagEvery {
 		t.Errorf("it is looked at again after %v", d)
 	}
-	f.advance(lagEvery)
+	f.advance(pace.LagEvery)
 	ams.reconcile("GeoVolumeContent", uuid)
 	ams.get(c)
 	if c.Status.Lag != "26s" {

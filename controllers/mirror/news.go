@@ -4,6 +4,7 @@ package mirror
 
 import (
 	"reflect"
+	"strings"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/view"
@@ -76,7 +77,7 @@ func (m *Mirror) news(c view.Change, record bool) News {
 		}
 	}
 	if n.Volume == "" {
-		n.Volume = c.Name // nothing was known of it, and nothing is
+		n.Volume, _, _ = strings.Cut(c.Name, "/") // nothing was known of it, and nothing is
 	}
 	return n
 }

@@ -78,8 +78,8 @@ func (r *Rollout) End(uuid string) {
 	}
 }
 
-// lagEvery is how often a volume's lag is written at most.
-const lagEvery = 30 * time.Second
+// LagEvery is how often the lag of one volume is written at most.
+const LagEvery = 30 * time.Second
 
 // Lags remembers when the lag of each volume was written. It forgets volumes whose lag is steady.
 // Methods may be called from many goroutines.
@@ -96,13 +96,13 @@ func NewLags() *Lags { return &Lags{written: map[string]time.Time{}} }
 func (l *Lags) Wait(uuid string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if d := lagEvery - now.Sub(l.written[uuid]); d > 0 && d <= lagEvery {
+	if d := LagEvery - now.Sub(l.written[uuid]); d > 0 && d <= LagEvery {
 		return d
 	}
-	if now.Sub(l.swept) > lagEvery {
+	if now.Sub(l.swept) > LagEvery {
 		l.swept = now
 		for id, t := range l.written {
-			if now.Sub(t) > lagEvery {
+			if now.Sub(t) > LagEvery {
 				delete(l.written, id)
 			}
 		}
