@@ -72,7 +72,8 @@ var handOver = sync.OnceValues(func() (string, error) {
 	return out, told(exec.Command(weir, "pki", "bundle", "--dir", ca, "--organization", "Universiteit Utrecht", "--site", "utr", "--host", "203.0.113.20", "--out", out))
 })
 
-// certificates is the file for site utr that `weir pki bundle` writes, with the commands of docs/kubernetes/federation.md.
+// certificates is the file for site utr that `weir pki bundle` writes, with the commands of
+// docs/kubernetes/federation.md.
 func certificates(t *testing.T) string {
 	t.Helper()
 	file, err := handOver()
@@ -82,7 +83,8 @@ func certificates(t *testing.T) string {
 	return file
 }
 
-// The file of `weir pki bundle` makes Secrets of which each has what its process wants, and so do the same texts given one by one.
+// The file of `weir pki bundle` makes Secrets of which each has what its process wants, and so do
+// the same texts given one by one.
 func TestBundle(t *testing.T) {
 	file := certificates(t)
 	if i, err := os.Stat(file); err != nil || i.Mode().Perm() != 0o600 {

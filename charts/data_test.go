@@ -27,7 +27,7 @@ func TestDefinitions(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("list config/crd: %q, %v", files, err)
 	}
-	got := of[apiextensions.CustomResourceDefinition](render(t, "-f", "weir/ci/trial-values.yaml"))
+	got := of[apiextensions.CustomResourceDefinition](render(t, trial()...))
 	if len(got) != len(files) {
 		t.Errorf("the chart has %d definitions and config/crd %d: run go run ./hack/crds", len(got), len(files))
 	}
@@ -59,6 +59,8 @@ func TestUninstallKeepsData(t *testing.T) {
 	for name, want := range map[string][]string{
 		"trial": {"PersistentVolumeClaim weir-gateway-pool", "PersistentVolumeClaim weir-registry", "PersistentVolumeClaim weir-store",
 			"Secret weir-store", "Service weir-gateway", "Service weir-registry"},
+		"stranger": {"PersistentVolumeClaim weir-gateway-pool", "Secret weir-csi-controller-tls", "Secret weir-csi-node-tls", "Secret weir-gateway-tls",
+			"Secret weir-operator-tls", "Service weir-gateway"},
 		"join":         {"Secret weir-csi-controller-tls", "Secret weir-csi-node-tls", "Secret weir-gateway-tls", "Secret weir-operator-tls", "Service weir-gateway"},
 		"cert-manager": {"Certificate weir-authority", "Issuer weir-authority", "Issuer weir-selfsigned", "PersistentVolumeClaim weir-gateway-pool", "Service weir-gateway"},
 	} {
@@ -102,8 +104,9 @@ func TestObjects(t *testing.T) {
 				t.Errorf("%s: StorageClass %s of %s has policy %q, and there are %+v", e.name, c.Name, c.Provisioner, policy, policies)
 			}
 		}
-		if d := of[storagev1.CSIDriver](all); len(d) != 1 || d[0].Name != v1alpha1.Driver || !*d[0].Spec.AttachRequired || !*d[0].Spec.PodInfoOnMount {
-			t.Errorf("%s: CSI drivers %+v: want %s, with attachRequired and podInfoOnMount", e.name, d, v1alpha1.Driver)
+		if d := of[storagev1.CSIDriver](all); len(d) != 1 || d[0].Name != v1alpha1.Driver || !*d[0].Spec.AttachRequired || !*d[0].Spec.PodInfoOnMount ||
+			!*d[0].Spec.StorageCapacity {
+			t.Errorf("%s: CSI drivers %+v: want %s, with attachRequired, podInfoOnMount and storageCapacity", e.name, d, v1alpha1.Driver)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func TestFlags(t *testing.T) {
 	for _, e := range examples(t) {
 		for _, w := range workloads(render(t, e.args...)) {
 			for _, c := range w.pod.Spec.Containers {
-				if image := c.Image[strings.LastIndex(c.Image, "/")+1:]; !strings.HasPrefix(image, "weir:") {
+				if image := c.Image[strings.LastIndex(c.Image, "/")+1:]; !strings.HasPrefix(image, "weir:") && !strings.HasPrefix(image, "weir@") {
 					continue
 				}
 				var command, flags []string
@@ -57,7 +57,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// The gateway's configuration has the fields that docs/reference/gateway-config.md lists, and no others: the gateway refuses those.
+// The gateway's configuration has the fields that docs/reference/gateway-config.md lists, and no
+// others: the gateway refuses those.
 func TestGatewayConfig(t *testing.T) {
 	text, err := os.ReadFile("../docs/reference/gateway-config.md")
 	if err != nil {

@@ -144,12 +144,16 @@ func must(s string, err error) string {
 	return s
 }
 
-// install: a release is installed, its own objects applied as `weir setup` does; it is upgraded, uninstalled, and installed again.
+// install: a release is installed, its own objects applied as `weir setup` does; it is upgraded,
+// uninstalled, and installed again.
 func (c cluster) install(t *testing.T) {
-	trial := []string{"weir", "weir", "-f", "weir/ci/trial-values.yaml"}
+	trial := append([]string{"weir", "weir"}, trial()...)
 	c.helm(t, append([]string{"install", "--create-namespace"}, trial...)...)
 	c.established(t)
 	c.apply(t)
+	t.Run("user roles", c.userRoles)
+	t.Run("the operator's deletes", c.operatorDeletes)
+	t.Run("certificates", c.certificates)
 
 	var gateway corev1.Service
 	if !c.has(t, &gateway, "weir-gateway") {

@@ -82,7 +82,7 @@ func checkContainer(t *testing.T, w workload, c corev1.Container) {
 	if _, limited := c.Resources.Limits[corev1.ResourceMemory]; !limited || c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
 		t.Errorf("%s: resources %+v: want requests of CPU and memory, and a limit of memory", where, c.Resources)
 	}
-	sidecar := slices.Contains([]string{"provisioner", "attacher", "resizer"}, c.Name) // not ready is of no meaning for them
+	sidecar := slices.Contains([]string{"provisioner", "attacher", "resizer", "health-monitor"}, c.Name) // not ready is of no meaning for them
 	if !w.job && (c.LivenessProbe == nil || c.ReadinessProbe == nil && !sidecar) {
 		t.Errorf("%s has no probes", where)
 	}
@@ -103,7 +103,7 @@ func checkContainer(t *testing.T, w workload, c corev1.Container) {
 		sc.Capabilities == nil || !slices.Equal(sc.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(sc.Capabilities.Add) > 0:
 		t.Errorf("%s: its security context is %+v: want no privileges and no capabilities", where, sc)
 	}
-	if repository, tag, _ := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":"); repository == "" || tag == "" || tag == "latest" {
+	if i, err := parseImage(c.Image); err != nil || i.tag == "latest" {
 		t.Errorf("%s: image %q has no fixed tag", where, c.Image)
 	}
 	for _, a := range c.Args {
@@ -128,7 +128,8 @@ func variables(s string) []string {
 	return names
 }
 
-// known tells whether the container's environment has the name: what the pod says, and what the kubelet adds for Services of the chart.
+// known tells whether the container's environment has the name: what the pod says, and what the
+// kubelet adds for Services of the chart.
 func known(name string, c corev1.Container) bool {
 	services := []string{"WEIR_GATEWAY_SERVICE_HOST", "WEIR_REGISTRY_SERVICE_HOST", "WEIR_STORE_SERVICE_HOST"}
 	return slices.Contains(services, name) || slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name })

@@ -14,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// What pods refer to is in the chart, or made by `weir setup` or cert-manager, or brought by the administrator.
+// What pods refer to is in the chart, or made by `weir setup` or cert-manager, or brought by the
+// administrator.
 func TestReferences(t *testing.T) {
 	brought := map[string][]string{
 		"join":          {"utr-s3"},
+		"stranger":      {"utr-s3"},
 		"load-balancer": {"lie-0", "lie-operator", "lie-csi-controller", "lie-csi-node"},
 	}
 	for _, e := range examples(t) {

@@ -24,9 +24,15 @@ import (
 
 const (
 	namespace = "weir-system"
-	// The version of Kubernetes for which templates are rendered; Weir is built with this one's client.
+	// The version of Kubernetes for which templates are rendered; Weir is built with this one's
+	// client.
 	kubeVersion = "1.36.0"
 )
+
+// trial is one site with all that it needs; where its images are is for who installs it to say.
+func trial(more ...string) []string {
+	return append([]string{"-f", "weir/ci/trial-values.yaml", "--set", "imageRegistry=images.example.org/weir"}, more...)
+}
 
 // helm returns the path of the program, as hack/tools pins it.
 var helm = sync.OnceValues(func() (string, error) {
@@ -58,7 +64,8 @@ type example struct {
 	args []string
 }
 
-// examples are all files of weir/ci. A site that joins gets the certificates that a federation's administrator hands over.
+// examples are all files of weir/ci, and what belongs to them: a site that joins gets the
+// certificates that a federation's administrator hands over.
 func examples(t *testing.T) []example {
 	t.Helper()
 	files, err := filepath.Glob("weir/ci/*-values.yaml")
@@ -68,8 +75,11 @@ func examples(t *testing.T) []example {
 	var all []example
 	for _, f := range files {
 		e := example{name: strings.TrimSuffix(filepath.Base(f), "-values.yaml"), args: []string{"-f", f}}
-		if e.name == "join" {
+		switch e.name {
+		case "join", "stranger":
 			e.args = append(e.args, "-f", certificates(t))
+		case "trial":
+			e.args = trial()
 		}
 		all = append(all, e)
 	}
@@ -133,7 +143,8 @@ func kindAndName(o runtime.Object) string {
 	return o.GetObjectKind().GroupVersionKind().Kind + " " + o.(metav1.Object).GetName()
 }
 
-// cert-manager's kinds: the fields that the chart uses, as cert-manager documents them for cert-manager.io/v1.
+// cert-manager's kinds: the fields that the chart uses, as cert-manager documents them for
+// cert-manager.io/v1.
 var certManager = schema.GroupVersion{Group: "cert-manager.io", Version: "v1"}
 
 type certificate struct {

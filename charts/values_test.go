@@ -25,14 +25,21 @@ func TestLint(t *testing.T) {
 
 // Each wrong value is told by its name, with what to do.
 func TestRefusals(t *testing.T) {
-	trial := []string{"-f", "weir/ci/trial-values.yaml"}
+	trial := trial()
 	out := []string{"-f", "weir/ci/cert-manager-values.yaml"}
 	for _, c := range []struct {
 		name   string
 		args   []string
 		wanted []string
 	}{
-		{"nothing", nil, []string{"federation: missing", "organization: missing", "site.name: missing", "registry.endpoints: missing", "gateway.address: missing"}},
+		{"nothing", nil, []string{"federation: missing", "organization: missing", "site.name: missing", "registry.endpoints: missing", "gateway.address: missing",
+			"image.registry: missing", "make images PUSH=", "csi.sidecarRegistry: missing"}},
+		{"no images", []string{"-f", "weir/ci/trial-values.yaml"}, []string{"image.registry: missing", "csi.sidecarRegistry: missing", "sig-storage/csi-provisioner, sig-storage/csi-attacher, sig-storage/csi-resizer",
+			"csi.attacher.image.registry", "bundled.registry.image.registry: missing", "bundled.store.image.registry: missing", "imageRegistry"}},
+		{"one sidecar", []string{"-f", "weir/ci/trial-values.yaml", "-f", "weir/ci/exposed-trial-values.yaml", "--set", "csi.resizer.image.registry="}, []string{"csi.sidecarRegistry: missing", "which has sig-storage/csi-resizer;"}},
+		{"health monitor", []string{"-f", "weir/ci/exposed-trial-values.yaml", "--set", "csi.healthMonitor.enabled=true"}, []string{"csi.sidecarRegistry: missing", "csi.healthMonitor.image.registry"}},
+		{"prefix with a scheme", append(trial, "--set", "imageRegistry=https://images.example.org"), []string{"/imageRegistry"}},
+		{"digest", append(trial, "--set", "image.digest=latest"), []string{"/image/digest"}},
 		{"unknown", append(trial, "--set", "gatway.address=x"), []string{"gatway"}},
 		{"unknown deep", append(trial, "--set", "gateway.pool.siez=1Gi"), []string{"/gateway/pool", "siez"}},
 		{"form", append(trial, "--set", "site.name=A_b"), []string{"/site/name"}},
@@ -85,7 +92,7 @@ func TestAuto(t *testing.T) {
 		{"without", auto, 0},
 		{"with", append(auto, has...), 5},
 		{"with its issuer", slices.Concat(auto, has, []string{"--set", "certificates.certManager.issuer.name=weir,certificates.certManager.issuer.kind=ClusterIssuer"}), 4},
-		{"trial", append(has, "-f", "weir/ci/trial-values.yaml"), 0},
+		{"trial", slices.Concat(has, trial()), 0},
 	} {
 		if got := len(of[certificate](render(t, c.args...))); got != c.want {
 			t.Errorf("%s: %d certificates of cert-manager, want %d", c.name, got, c.want)

@@ -159,7 +159,7 @@ func (r *contents) steps(ctx context.Context, c *content) error {
 		if err := r.RemoveFinalizer(ctx, c.GeoVolumeContent); err != nil {
 			return err
 		}
-		return &outcome.Stop{plan.Superseded(*v)}
+		return &outcome.Stop{Verdict: plan.Superseded(*v)}
 	}
 	return r.follows(ctx, c)
 }
@@ -234,17 +234,18 @@ func (r *contents) absent(ctx context.Context, uuid string) error {
 		return nil
 	}
 	obj := &v1alpha1.GeoVolumeContent{}
-	obj.Name, obj.Spec = uuid, desired.Mirrored(e, r.Site, nil)
+	obj.Name, obj.Labels, obj.Spec = uuid, contentLabels(), desired.Mirrored(e, r.Site, nil)
 	return r.Ensure(ctx, obj)
 }
 
 // drop removes the mirror of a volume that is not in the registry.
 func (r *contents) drop(ctx context.Context, c *content) error {
 	if slices.Contains(c.Finalizers, v1alpha1.Finalizer) {
-		return &outcome.Stop{plan.Forgotten(c.Name)} // it was this cluster's once
+		return &outcome.Stop{Verdict: plan.Forgotten(c.Name)} // it was this cluster's once
 	}
-	c.gone = true
-	return client.IgnoreNotFound(r.Delete(ctx, c.GeoVolumeContent, client.Preconditions{UID: &c.UID}))
+	err := r.erase(ctx, c.GeoVolumeContent)
+	c.gone = err == nil
+	return err
 }
 
 // warn makes an event of an edit that was undone.

@@ -27,7 +27,7 @@ func (r *contents) remove(ctx context.Context, c *content) error {
 	forget := c.Annotations[v1alpha1.ForceAnnotation] == c.Name
 	does := plan.Dispose(v, r.self, c.Spec.ReclaimPolicy, c.Status.VolumeGeneration != 0, forget)
 	if does == plan.Undecided {
-		return &outcome.Stop{plan.Forgotten(c.Name)}
+		return &outcome.Stop{Verdict: plan.Forgotten(c.Name)}
 	}
 	if does == plan.Keep || does == plan.Trash {
 		if err := r.unclaimed(ctx, c, does); err != nil {
@@ -70,7 +70,7 @@ func (r *contents) unclaimed(ctx context.Context, c *content, does plan.Disposal
 			in.Message = fmt.Sprintf("GeoVolumes of this cluster use volume %s: this object goes when they are deleted",
 				c.Spec.FederationName)
 		}
-		return &outcome.Stop{in}
+		return &outcome.Stop{Verdict: in}
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (o *operator) trash(ctx context.Context, v federation.Volume, rev federatio
 		return err
 	}
 	if in := plan.InUse(v.Name, slices.DeleteFunc(claims, mine)); in != nil {
-		return &outcome.Stop{in}
+		return &outcome.Stop{Verdict: in}
 	}
 	v.Deleted, v.DeletedAt = true, o.Now().UTC()
 	if rev, err = o.Registry.UpdateVolume(ctx, rev, v); err == nil {

@@ -30,13 +30,13 @@ func (r *contents) begin(ctx context.Context, c *content) error {
 		case err != nil:
 			return err
 		case v == nil:
-			return &outcome.Stop{plan.Forgotten(c.Name)}
+			return &outcome.Stop{Verdict: plan.Forgotten(c.Name)}
 		}
 		return outcome.Waiting(v1alpha1.ReasonRegistryUnavailable, "the registry has the volume, and it is not in the operator's copy "+
 			"of it yet", outcome.Soon)
 	}
 	if old := r.mirror.Named(c.Spec.FederationName); old != nil {
-		return &outcome.Stop{plan.Named(*old.Record, r.self, old.ClaimsOf(""))}
+		return &outcome.Stop{Verdict: plan.Named(*old.Record, r.self, old.ClaimsOf(""))}
 	}
 	resolved, _, err := r.resolve(ctx, c)
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *contents) resolve(ctx context.Context, c *content) (plan.Resolved, int6
 	}
 	out, err := plan.Resolve(c.Spec.Size, policy, c.Spec.Overrides)
 	if v := (*plan.Verdict)(nil); errors.As(err, &v) {
-		return out, generation, &outcome.Stop{v}
+		return out, generation, &outcome.Stop{Verdict: v}
 	}
 	return out, generation, err
 }
@@ -90,7 +90,7 @@ func (r *contents) place(c *content, p plan.Resolved, only func(plan.Candidate) 
 	out, err := plan.Place(req)
 	if u := (*plan.Unplaceable)(nil); errors.As(err, &u) {
 		r.unplaced.Store(c.Name, true)
-		return out, &outcome.Stop{&plan.Verdict{Reason: v1alpha1.ReasonUnplaceable, Message: u.Error()}}
+		return out, &outcome.Stop{Verdict: &plan.Verdict{Reason: v1alpha1.ReasonUnplaceable, Message: u.Error()}}
 	}
 	r.unplaced.Delete(c.Name)
 	if err == nil {
@@ -171,7 +171,7 @@ func (r *contents) taken(ctx context.Context, v federation.Volume, ring federati
 	if err != nil {
 		return err
 	}
-	return &outcome.Stop{plan.Named(old, r.self, claims)}
+	return &outcome.Stop{Verdict: plan.Named(old, r.self, claims)}
 }
 
 // update carries the wish to the record. What cannot be fulfilled leaves the record as it is, but

@@ -20,9 +20,13 @@ import (
 // follows: another cluster decides. The spec is kept equal to the registry's, and goes when the
 // volume no longer concerns this cluster.
 func (r *contents) follows(ctx context.Context, c *content) error {
+	if err := r.adopt(ctx, c.GeoVolumeContent); err != nil {
+		return err // a mirror, whoever made it
+	}
 	if c.seen.Record.Deleted || !r.mirror.Concerns(c.seen) {
-		c.gone = true
-		return client.IgnoreNotFound(r.Delete(ctx, c.GeoVolumeContent, client.Preconditions{UID: &c.UID}))
+		err := r.erase(ctx, c.GeoVolumeContent)
+		c.gone = err == nil
+		return err
 	}
 	want := desired.Mirrored(c.seen, r.Site, c.Spec.Claims)
 	changed := desired.Differing(c.Spec, want)

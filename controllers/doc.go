@@ -39,4 +39,6 @@
 //   - operator-7: A step returns nil, or an *outcome.Stop (a person, or something that is watched,
 //     has to change first), or an *outcome.Wait (it goes on by itself, and is looked at again).
 //     After any other error the object is reconciled again, later each time.
+//   - operator-8: Only objects that the operator made are deleted: erase checks their labels. The
+//     chart has the API server check the same (a ValidatingAdmissionPolicy).
 package controllers

@@ -178,7 +178,7 @@ func (r *geoVolumes) superseded(ctx context.Context, g *geoVolume) error {
 	if err := r.RemoveFinalizer(ctx, g.GeoVolume); err != nil {
 		return err
 	}
-	return &outcome.Stop{plan.Superseded(*g.seen.Record)}
+	return &outcome.Stop{Verdict: plan.Superseded(*g.seen.Record)}
 }
 
 func geoVolumeStatus(obj client.Object) (any, []metav1.Condition) {

@@ -142,7 +142,7 @@ func (r *geoVolumes) bind(ctx context.Context, g *geoVolume, pv *corev1.Persiste
 	case ref != nil && ref.UID != "" && pvc.UID != "" && ref.UID != pvc.UID && pv.Status.Phase == corev1.VolumeReleased:
 		g.bound = plan.State{Reason: v1alpha1.ReasonCreating, Message: "its PersistentVolume was bound to a claim that is gone: it is " +
 			"made anew"}
-		return client.IgnoreNotFound(r.Delete(ctx, pv, client.Preconditions{UID: &pv.UID}))
+		return r.erase(ctx, pv)
 	case pvc.Status.Phase != corev1.ClaimBound:
 		g.bound = plan.State{Reason: v1alpha1.ReasonCreating, Message: fmt.Sprintf("PersistentVolumeClaim %s is not bound to "+
 			"PersistentVolume %s yet", g.Name, g.desired().PVName())}
@@ -189,6 +189,9 @@ func (r *geoVolumes) removeObjects(ctx context.Context, g *geoVolume) error {
 		return err
 	}
 	if there && ourPVC(pvc, g) {
+		if err := r.label(ctx, pvc, g.uuid); err != nil {
+			return err
+		}
 		if gone, err := r.removed(ctx, pvc); err != nil || !gone {
 			return firstOf(err, fmt.Sprintf("PersistentVolumeClaim %s is still used by pods of namespace %s: it goes when they do", g.Name,
 				g.Namespace))
@@ -198,6 +201,9 @@ func (r *geoVolumes) removeObjects(ctx context.Context, g *geoVolume) error {
 	name := g.desired().PVName()
 	there, err = r.look(ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}, pv)
 	if err != nil || !there || !r.ourPV(pv, g) {
+		return err
+	}
+	if err := r.label(ctx, pv, g.uuid); err != nil {
 		return err
 	}
 	if gone, err := r.removed(ctx, pv); err != nil || !gone {
@@ -216,8 +222,7 @@ func firstOf(err error, message string) error {
 // removed deletes an object and reports whether it is gone.
 func (r *geoVolumes) removed(ctx context.Context, obj client.Object) (bool, error) {
 	if obj.GetDeletionTimestamp().IsZero() {
-		uid := obj.GetUID()
-		if err := r.Delete(ctx, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		if err := r.erase(ctx, obj); err != nil {
 			return false, err
 		}
 	}

@@ -57,14 +57,14 @@ func (r *geoVolumes) wish(ctx context.Context, g *geoVolume) error {
 		// Asked first, so that a name that is taken leaves no content behind; the registry decides
 		// when it is created.
 		if old := r.mirror.Named(name); old != nil {
-			return &outcome.Stop{plan.Named(*old.Record, r.self, old.ClaimsOf(""))}
+			return &outcome.Stop{Verdict: plan.Named(*old.Record, r.self, old.ClaimsOf(""))}
 		}
 	}
 	want := desired.Content(g.GeoVolume, r.Site, name)
 	switch {
 	case g.content == nil:
 		obj := &v1alpha1.GeoVolumeContent{Spec: want}
-		obj.Name = g.uuid
+		obj.Name, obj.Labels = g.uuid, contentLabels()
 		return r.Ensure(ctx, obj)
 	case g.content.Spec.FederationName != name:
 		return outcome.Stopped(v1alpha1.ReasonConflict, fmt.Sprintf("GeoVolumeContent %s is there, and is of volume %s: delete it", g.uuid,
@@ -116,7 +116,7 @@ func (r *geoVolumes) claim(ctx context.Context, g *geoVolume) error {
 		if err := r.Registry.DeleteClaim(ctx, g.uuid, r.Site, g.Namespace, g.Name); err != nil {
 			return err
 		}
-		return &outcome.Stop{no}
+		return &outcome.Stop{Verdict: no}
 	}
 	g.Status.Volume = g.uuid
 	return nil
@@ -136,7 +136,7 @@ func (r *geoVolumes) refuse(ctx context.Context, g *geoVolume, v *plan.Verdict) 
 	if err := r.dropClaims(ctx, g.Namespace, g.Name, ""); err != nil {
 		return err
 	}
-	return &outcome.Stop{v}
+	return &outcome.Stop{Verdict: v}
 }
 
 // remove: the GeoVolume is being deleted. What becomes of the volume is Dispose's; pods come first,
@@ -167,7 +167,10 @@ func (r *geoVolumes) remove(ctx context.Context, g *geoVolume) error {
 		return err
 	}
 	if g.content != nil && does == plan.Trash {
-		if err := client.IgnoreNotFound(r.Delete(ctx, g.content, client.Preconditions{UID: &g.content.UID})); err != nil {
+		if err := client.IgnoreNotFound(r.adopt(ctx, g.content)); err != nil {
+			return err
+		}
+		if err := r.erase(ctx, g.content); err != nil {
 			return err
 		}
 	}
@@ -197,7 +200,7 @@ func (r *geoVolumes) dispose(ctx context.Context, g *geoVolume) (plan.Disposal, 
 	forget := g.Annotations[v1alpha1.ForceAnnotation] == g.uuid
 	switch does := plan.Dispose(v, r.self, g.Spec.ReclaimPolicy, g.Status.Volume != "", forget); does {
 	case plan.Undecided:
-		return does, &outcome.Stop{plan.Forgotten(g.uuid)}
+		return does, &outcome.Stop{Verdict: plan.Forgotten(g.uuid)}
 	case plan.Keep:
 		return does, r.keep(ctx, *v, rev)
 	case plan.Trash:

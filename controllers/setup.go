@@ -25,16 +25,17 @@ import (
 	"github.com/weir-storage/weir/controllers/plan"
 )
 
-// What the operator may do.
+// What the operator may do. It writes by patches (server-side apply is one), and deletes in erase only.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get,resourceNames=kube-system
-// +kubebuilder:rbac:groups="",resources=persistentvolumes;persistentvolumeclaims,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumes;persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update;patch
-// +kubebuilder:rbac:groups=storage.weir.dev,resources=sites;geovolumecontents,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;update,resourceNames=weir-operator
+// +kubebuilder:rbac:groups=storage.weir.dev,resources=sites;geovolumecontents,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=storage.weir.dev,resources=cachepools;volumepolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups=storage.weir.dev,resources=geovolumes,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=storage.weir.dev,resources=sites/status;cachepools/status;volumepolicies/status;geovolumes/status;geovolumecontents/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=storage.weir.dev,resources=geovolumes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=storage.weir.dev,resources=sites/status;cachepools/status;volumepolicies/status;geovolumes/status;geovolumecontents/status,verbs=patch
 // +kubebuilder:rbac:groups=storage.weir.dev,resources=geovolumes/finalizers;geovolumecontents/finalizers,verbs=update
 
 // CacheOptions is what a manager of these controllers should keep in memory: of PersistentVolumes

@@ -88,14 +88,20 @@ func (r *sites) steps(ctx context.Context, obj *v1alpha1.Site) (gone bool, err e
 	s, ok := r.mirror.Site(obj.Name)
 	switch {
 	case !ok && obj.Annotations[mirrorAnnotation] != "":
-		return true, client.IgnoreNotFound(r.Delete(ctx, obj, client.Preconditions{UID: &obj.UID}))
+		return r.erased(ctx, obj)
 	case !ok:
 		return false, outcome.Stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("no site %s is registered in federation %s, and this cluster "+
 			"is site %s: this object does nothing; delete it", obj.Name, r.Federation, r.Site))
 	case obj.Spec.Organization != s.Organization: // which is immutable
-		return true, client.IgnoreNotFound(r.Delete(ctx, obj, client.Preconditions{UID: &obj.UID}))
+		return r.erased(ctx, obj)
 	}
 	return false, r.restore(ctx, obj, s)
+}
+
+// erased deletes a mirror. It tells whether there is no status to write.
+func (r *sites) erased(ctx context.Context, obj *v1alpha1.Site) (bool, error) {
+	err := r.erase(ctx, obj)
+	return err == nil, err
 }
 
 // absent: a site without an object gets a mirror, but for the local one, which is the chart's.

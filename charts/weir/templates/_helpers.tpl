@@ -1,6 +1,8 @@
-{{/* Names and texts that several templates share. Each helper's argument is the root context, unless its comment says otherwise. */}}
+{{/* Names and texts that several templates share. The argument of each helper is the root context,
+     unless its comment says otherwise. */}}
 
-{{/* weir.selector: labels that select a component's pods. Argument: the component. They are the same in every release. */}}
+{{/* weir.selector: labels that select a component's pods; the same in every release. Argument: the
+     component. */}}
 {{- define "weir.selector" -}}
 app.kubernetes.io/name: weir
 app.kubernetes.io/component: {{ . }}
@@ -13,12 +15,6 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
 helm.sh/chart: {{ printf "weir-%s" (index . 0).Chart.Version | replace "+" "_" }}
-{{- end }}
-
-{{/* weir.image: list of the root context and {repository, tag}. */}}
-{{- define "weir.image" -}}
-{{- $root := index . 0 }}{{ $i := index . 1 -}}
-{{ with $root.Values.imageRegistry }}{{ trimSuffix "/" . }}/{{ end }}{{ $i.repository }}:{{ $i.tag | default $root.Chart.AppVersion }}
 {{- end }}
 
 {{- define "weir.pullSecrets" -}}
@@ -62,7 +58,8 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* weir.apart: affinity of a component with several replicas. Argument: list of its values and its name. */}}
+{{/* weir.apart: affinity of a component with several replicas. Argument: list of its values and its
+     name. */}}
 {{- define "weir.apart" -}}
 affinity:
   {{- with (index . 0).affinity }}
@@ -83,8 +80,8 @@ affinity:
 {{ .Values.gateway.name | default (printf "%s-0" .Values.site.name) }}
 {{- end }}
 
-{{/* weir.registry: the registry's URLs, as flags take them. The kubelet puts the Service's address into the environment of
-     pods that come after it; so nothing depends on DNS. */}}
+{{/* weir.registry: the registry's URLs, as flags take them. The kubelet puts the Service's address
+     into the environment of pods that come after it, so nothing depends on DNS. */}}
 {{- define "weir.registry" -}}
 {{ if .Values.bundled.registry.enabled }}https://$(WEIR_REGISTRY_SERVICE_HOST):2379{{ else }}{{ join "," .Values.registry.endpoints }}{{ end }}
 {{- end }}
@@ -111,7 +108,8 @@ affinity:
 {{ .Values.store.existingSecret | default "weir-store" }}
 {{- end }}
 
-{{/* weir.gatewayAddress: where other sites reach the gateway, host:port. HOST_IP is in the container's environment. */}}
+{{/* weir.gatewayAddress: where other sites reach the gateway, host:port. HOST_IP is in the
+     container's environment. */}}
 {{- define "weir.gatewayAddress" -}}
 {{- $g := .Values.gateway }}
 {{- $port := eq $g.expose "NodePort" | ternary $g.nodePort $g.ports.grpc }}
@@ -121,7 +119,8 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{/* weir.gatewayHosts: what is in the gateway's certificate, a JSON list. Nodes of its site do not look at that: they ask who it is. */}}
+{{/* weir.gatewayHosts: the hosts in the gateway's certificate, a JSON list. Nodes of its site do
+     not look at them: they check the identity. */}}
 {{- define "weir.gatewayHosts" -}}
 {{- $hosts := list }}
 {{- with .Values.gateway.address }}{{ $hosts = append $hosts (trimAll "[]" .) }}{{ end }}
@@ -146,7 +145,8 @@ affinity:
 - {name: tls, mountPath: /etc/weir/tls, readOnly: true}
 {{- end }}
 
-{{/* weir.mode: where certificates come from; auto is decided here. An authority that weir setup made is found by its key. */}}
+{{/* weir.mode: where certificates come from; auto is decided here. An authority that `weir setup`
+     made is found by its key. Without a cluster to ask, lookup finds nothing. */}}
 {{- define "weir.mode" -}}
 {{- $mode := .Values.certificates.mode }}
 {{- if ne $mode "auto" }}{{ $mode }}
@@ -157,7 +157,8 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{/* weir.certificates: who needs a certificate, a JSON list of {name, secret, key, hosts}; key is the one in values. */}}
+{{/* weir.certificates: who needs a certificate, a JSON list of {name, secret, key, hosts}; key is
+     the one in values. */}}
 {{- define "weir.certificates" -}}
 {{- $s := .Values.certificates.secrets }}{{ $site := .Values.site.name }}
 {{- $all := list

@@ -1,4 +1,5 @@
-{{/* weir.validate: what values.schema.json cannot say. It is called once, by setup/job.yaml, and tells all that is wrong at once. */}}
+{{/* weir.validate: what values.schema.json cannot say. setup/job.yaml calls it once. It names all
+     that is wrong at once. */}}
 {{- define "weir.validate" -}}
 {{- $v := .Values }}{{ $p := list }}{{ $mode := include "weir.mode" . }}
 {{- if not $v.federation }}{{ $p = append $p "federation: missing: name the federation, a DNS label such as demo" }}{{ end }}
@@ -15,6 +16,8 @@
 {{- if and $v.bundled.registry.enabled (ne $v.bundled.registry.expose "ClusterIP") (not $v.bundled.registry.hosts) }}
 {{- $p = append $p (printf "bundled.registry.hosts: missing: with expose %s, list the addresses at which other sites reach the registry, for its certificate" $v.bundled.registry.expose) }}
 {{- end }}
+
+{{- $p = concat $p (include "weir.imageProblems" . | fromJsonArray) }}
 
 {{- $g := $v.gateway }}
 {{- if not $g.address }}

@@ -25,6 +25,7 @@ type operator struct {
 	process.Options
 	organization, namespace, metrics string
 	elect                            bool
+	renewal                          renewal
 }
 
 // Command is `weir operator`.
@@ -48,6 +49,7 @@ func Command(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&o.organization, "organization", "", "`NAME` of the site's organization, by default the certificate's")
 	f.StringVar(&o.namespace, "namespace", "", "`NAMESPACE` of the operator's own objects, by default the pod's")
 	f.StringVar(&o.metrics, "metrics", "", "`ADDRESS` of the metrics; empty: none")
+	o.renewal.flags(c)
 	f.BoolVar(&o.elect, "leader-elect", false, "let one of several operators lead")
 	return c
 }
@@ -96,6 +98,9 @@ func run(ctx context.Context, sh *cli.Shell, o *operator) (err error) {
 	if err := controllers.Setup(ctx, mgr, controllers.Options{
 		Federation: id.Federation, Organization: id.Organization, Site: o.Site, Registry: registry, Random: sh.Random, Now: sh.Now, After: time.After,
 	}); err != nil {
+		return err
+	}
+	if err := o.renewal.add(mgr, sh, o, id, log); err != nil {
 		return err
 	}
 	log.Info("operator starts", "federation", id.Federation, "organization", id.Organization, "site", o.Site, "version", sh.Version)

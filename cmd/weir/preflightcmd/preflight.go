@@ -41,6 +41,7 @@ type preflight struct {
 	connect    access.Connector
 	config     string // path
 	kubeconfig string
+	namespace  string
 	node, far  bool
 	machine    machine
 }
@@ -54,8 +55,8 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 		Short: "Check a machine, a cluster and what they reach, before an install", Args: cli.Args(cobra.NoArgs),
 		Long: "Checks what an install needs, and says what to mend. On each node: the kernel's NFS client, the\n" +
 			"clock, ports. With --config, a gateway's configuration file: certificate, registry, store, the\n" +
-			"gateways of other sites. With --kubeconfig: the cluster. The command changes nothing. Exit code 1:\n" +
-			"an install would not work.",
+			"gateways of other sites. With --kubeconfig: the cluster, and images that it can not pull. The\n" +
+			"command changes nothing. Exit code 1: an install would not work.",
 		Example: "  weir preflight --config /etc/weir/weir.yaml\n  weir preflight --no-node --kubeconfig ~/.kube/config",
 		RunE: func(c *cobra.Command, _ []string) error {
 			p.node, p.far = !noNode, !noFar
@@ -65,6 +66,7 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&p.config, "config", sh.Getenv("WEIR_CONFIG"), "a gateway's configuration `FILE` [WEIR_CONFIG]")
 	f.StringVar(&p.kubeconfig, "kubeconfig", sh.Getenv("KUBECONFIG"), "`FILE` with the cluster's address [KUBECONFIG]")
+	f.StringVar(&p.namespace, "namespace", defaultNamespace, "`NAMESPACE` in which the chart is installed, for --kubeconfig")
 	f.BoolVar(&noNode, "no-node", false, "do not check this machine: it is no node of the cluster")
 	f.BoolVar(&noFar, "no-far", false, "do not check registry, store and other sites")
 	return c
@@ -91,7 +93,7 @@ func (p *preflight) run(ctx context.Context) error {
 		found = append(found, p.checkFar(ctx, *cfg)...)
 	}
 	if p.kubeconfig != "" {
-		found = append(found, checkCluster(ctx, p.kubeconfig)...)
+		found = append(found, checkCluster(ctx, p.kubeconfig, p.namespace)...)
 	}
 	return p.report(found)
 }

@@ -20,7 +20,7 @@ import (
 const oldest = "1.34"
 
 // checkCluster checks a cluster through its API.
-func checkCluster(ctx context.Context, kubeconfig string) []finding {
+func checkCluster(ctx context.Context, kubeconfig, namespace string) []finding {
 	f := finding{Check: "cluster", Mend: "see that --kubeconfig is the cluster's, and that its user may list nodes"}
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -43,7 +43,7 @@ func checkCluster(ctx context.Context, kubeconfig string) []finding {
 	if err != nil || have.LessThan(utilversion.MustParseGeneric(oldest)) {
 		f.Verdict, f.Mend = doubt, "volumes work, and cannot be changed by VolumeAttributesClass: that needs Kubernetes "+oldest
 	}
-	return append([]finding{f}, nodes(ctx, cs), driverThere(ctx, cs))
+	return append([]finding{f, nodes(ctx, cs), driverThere(ctx, cs)}, images(ctx, cs, namespace)...)
 }
 
 // nodes finds nodes that can not run the node plugin.

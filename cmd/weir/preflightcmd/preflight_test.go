@@ -125,7 +125,7 @@ func TestPreflightCluster(t *testing.T) {
 	if f := driverThere(t.Context(), fake.NewSimpleClientset(driver)); !strings.Contains(f.Found, "weir") || f.Mend == "" {
 		t.Errorf("driver there: %+v", f)
 	}
-	if f := checkCluster(t.Context(), filepath.Join(t.TempDir(), "none")); f[0].Verdict != broken {
+	if f := checkCluster(t.Context(), filepath.Join(t.TempDir(), "none"), defaultNamespace); f[0].Verdict != broken {
 		t.Errorf("no kubeconfig: %+v", f)
 	}
 }

@@ -6,13 +6,9 @@ package setupcmd
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
@@ -20,12 +16,8 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/pkicmd"
 )
 
-// Keys of the Secrets that setup makes, as gateways and etcd read them.
-const (
-	siteKeyFile = "site.key"
-	caCert      = "ca.crt"
-	caKey       = "ca.key"
-)
+// siteKeyFile is the key of the site's Secret under which gateways read it.
+const siteKeyFile = "site.key"
 
 // setup is what `weir setup` was asked for.
 type setup struct {
@@ -94,43 +86,9 @@ func (s *setup) run(ctx context.Context) error {
 		return err
 	}
 	if s.authority != "" {
-		a, err := s.keepAuthority(ctx)
-		if err != nil {
+		if err := s.issuer().Ensure(ctx, wanted, pkicmd.AuthorityTime); err != nil {
 			return err
-		}
-		for _, w := range wanted {
-			if err := s.keepCertificate(ctx, a, w); err != nil {
-				return err
-			}
 		}
 	}
 	return s.apply(ctx)
-}
-
-// secret reads a Secret. It returns nil when there is none.
-func (s *setup) secret(ctx context.Context, name string) (*corev1.Secret, error) {
-	var found corev1.Secret
-	err := s.client.Get(ctx, kube.ObjectKey{Namespace: s.namespace, Name: name}, &found)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read secret %s/%s: %w", s.namespace, name, err)
-	}
-	return &found, nil
-}
-
-// createSecret creates a Secret. It fails when another run was faster. Kubernetes then runs this
-// one again, and it finds the other's Secret.
-func (s *setup) createSecret(ctx context.Context, name string, data map[string][]byte) error {
-	err := s.client.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name,
-			Labels: map[string]string{"app.kubernetes.io/managed-by": "weir-setup"}},
-		Data: data,
-	})
-	if err != nil {
-		return fmt.Errorf("make secret %s/%s: %w", s.namespace, name, err)
-	}
-	s.tell("secret %s is made\n", name)
-	return nil
 }

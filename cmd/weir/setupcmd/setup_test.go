@@ -41,7 +41,7 @@ func newSetup(t *testing.T, now *time.Time) *setup {
 
 func secretOf(t *testing.T, s *setup, name string) *corev1.Secret {
 	t.Helper()
-	found, err := s.secret(t.Context(), name)
+	found, err := s.secrets().Get(t.Context(), name)
 	if err != nil || found == nil {
 		t.Fatalf("secret %s: %v, %v", name, found, err)
 	}

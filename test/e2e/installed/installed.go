@@ -186,9 +186,9 @@ operator: {nodeSelector: %[8]s, replicas: 1, resources: {requests: {cpu: 10m, me
 csi:
   controller: {nodeSelector: %[8]s, resources: {requests: {cpu: 10m, memory: 32Mi}}}
   node: {nodeSelector: %[10]s}
-  provisioner: {image: {tag: dev}}
-  attacher: {image: {tag: dev}}
-  resizer: {image: {tag: dev}}
+  provisioner: {image: {repository: csi-provisioner, tag: dev}}
+  attacher: {image: {repository: csi-attacher, tag: dev}}
+  resizer: {image: {repository: csi-resizer, tag: dev}}
   sidecarResources: {requests: {cpu: 10m, memory: 16Mi}}
 `, Federation, name, strings.Join(endpoints, ", "), f.sites[name].s3.Endpoint(), accessKey, secretKey, s.Addr(), host, poolDir, guest)
 	file := filepath.Join(f.dir, name+".yaml")

@@ -1,10 +1,11 @@
-{{/* weir.sidecar: a container of the kubernetes-csi project beside the controller. Argument: list of the root context, its key in
-     .Values.csi, the port of its probe, and its flags. */}}
+{{/* weir.sidecar: a container of the kubernetes-csi project beside the controller. Argument: list
+     of the root context, its key in .Values.csi, its name, the port of its probe, and its flags.
+     */}}
 {{- define "weir.sidecar" -}}
-{{- $root := index . 0 }}{{ $name := index . 1 }}{{ $port := index . 2 }}{{ $flags := index . 3 }}
-{{- $s := index $root.Values.csi $name -}}
+{{- $root := index . 0 }}{{ $name := index . 2 }}{{ $port := index . 3 }}{{ $flags := index . 4 }}
+{{- $s := index $root.Values.csi (index . 1) -}}
 - name: {{ $name }}
-  image: {{ include "weir.image" (list $root $s.image) }}
+  image: {{ include "weir.imageName" (list $root $s.image $root.Values.csi.sidecarRegistry) }}
   imagePullPolicy: {{ $root.Values.imagePullPolicy }}
   args:
     - --csi-address=/csi/csi.sock
@@ -17,6 +18,13 @@
     # Where the lease is.
     - name: POD_NAMESPACE
       valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+    {{- if has "--enable-capacity" $flags }}
+    # Where the CSIStorageCapacity objects are, and whose they are: the Deployment above this pod.
+    - name: NAMESPACE
+      valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+    - name: POD_NAME
+      valueFrom: {fieldRef: {fieldPath: metadata.name}}
+    {{- end }}
   ports:
     - {name: {{ $name }}, containerPort: {{ $port }}}
   livenessProbe:
