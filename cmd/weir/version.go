@@ -7,20 +7,24 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 )
 
-// version is set by a release's build: -ldflags "-X main.version=v0.1.0".
+// version is set when a release is built: -ldflags "-X main.version=v0.1.0".
 var version string
 
-func (sh *shell) versionCommand() *cobra.Command {
+func versionCommand(sh *cli.Shell) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: args(cobra.NoArgs),
+		Use: "version", Short: "Print the version", Args: cli.Args(cobra.NoArgs),
+		Example: "  weir version",
 		RunE: func(*cobra.Command, []string) error {
-			return sh.say("weir %s (%s, %s/%s)\n", versionOf(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return sh.Say("weir %s (%s, %s/%s)\n", sh.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		},
 	}
 }
 
+// versionOf is the version of a release, else what the Go toolchain recorded about the build.
 func versionOf() string {
 	if version != "" {
 		return version

@@ -61,7 +61,8 @@ func split(text string) []string {
 	return out
 }
 
-// sentences takes those on default and change out of a field's comment. What a change does besides stays.
+// sentences takes those on default and change out of a field's comment. What a change does besides
+// stays.
 func sentences(text string) (doc, initial, change string) {
 	var kept []string
 	for _, s := range split(text) {
@@ -92,7 +93,8 @@ func polarity(text string) (doc, polarity string) {
 	return strings.Join(kept, ". "), polarity
 }
 
-// meaning takes the name from the beginning of a constant's comment; when is what stands between it and the first colon.
+// meaning takes the name from the beginning of a constant's comment; when is what stands between it
+// and the first colon.
 func meaning(c constant) (when, doc string) {
 	rest := strings.TrimPrefix(c.doc, c.name)
 	if rest == c.doc {

@@ -59,7 +59,8 @@ type schema struct {
 	} `json:"x-kubernetes-validations"`
 }
 
-// What the page says is what controller-gen made of the same source: each field, limit, default, rule and column, and nothing else.
+// What the page says is what controller-gen made of the same source: each field, limit, default,
+// rule and column, and nothing else.
 func TestDefinitions(t *testing.T) {
 	s, err := read(filepath.Join("..", "..", from))
 	if err != nil {
@@ -95,7 +96,8 @@ func compare(t *testing.T, s *source, k *typeOf, d definition) {
 	if len(d.Spec.Names.ShortNames) > 0 {
 		wantShort = code(d.Spec.Names.ShortNames[0])
 	}
-	if !strings.HasPrefix(strings.ToLower(d.Spec.Scope), scope) || short != wantShort || !slices.Equal(d.Spec.Names.Categories, []string{category}) {
+	if !strings.HasPrefix(strings.ToLower(d.Spec.Scope), scope) || short != wantShort ||
+		!slices.Equal(d.Spec.Names.Categories, []string{category}) {
 		t.Errorf("%s: scope %s, short name %s, category %s; the definition has %+v", k.name, scope, short, category, d.Spec.Names)
 	}
 	var columns, wantColumns []string
@@ -157,7 +159,8 @@ func describe(out map[string]string, path string, r row) {
 	out[path+"[]"] = value
 }
 
-// flatten says what a schema and those inside of it demand, by path. What is inside of a selector and a condition is Kubernetes' own.
+// flatten says what a schema and those inside of it demand, by path. What is inside of a selector
+// and a condition is Kubernetes' own.
 func flatten(out map[string]string, path string, s schema) {
 	for name, p := range s.Properties {
 		at := path + "." + name
@@ -169,7 +172,8 @@ func flatten(out map[string]string, path string, s schema) {
 		if p.Type == "array" {
 			inside += "[]"
 			key := strings.Join(p.ListKeys, ",")
-			out[at] += fmt.Sprintf("items=%s-%s key=%s unique=%v ", number(p.MinItems), number(p.MaxItems), key, p.ListType == "set") + demanded(p)
+			out[at] += fmt.Sprintf("items=%s-%s key=%s unique=%v ", number(p.MinItems), number(p.MaxItems), key,
+				p.ListType == "set") + demanded(p)
 			element = *p.Items
 			out[inside] = values(element)
 		} else {
@@ -188,7 +192,8 @@ func values(s schema) string {
 	if s.IntString {
 		s.Pattern = "" // Kubernetes' own, of quantities
 	}
-	return fmt.Sprintf("enum=%v min=%s max=%s length=%s-%s pattern=%s ", s.Enum, number(s.Minimum), number(s.Maximum), number(s.MinLength), number(s.MaxLength), s.Pattern) + demanded(s)
+	return fmt.Sprintf("enum=%v min=%s max=%s length=%s-%s pattern=%s ", s.Enum, number(s.Minimum), number(s.Maximum),
+		number(s.MinLength), number(s.MaxLength), s.Pattern) + demanded(s)
 }
 
 func number(n *int64) string {

@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command apidocs writes docs/reference/api.md, the reference of storage.weir.dev, from the Go source of api/v1alpha1: comments say what
-// things mean, and the markers in them, which controller-gen makes the definitions from, say what is allowed.
+// Command apidocs writes docs/reference/api.md, the reference of storage.weir.dev, from the Go
+// source of api/v1alpha1. The comments say what things mean. The markers, from which controller-gen
+// makes the definitions, say what is allowed.
 //
 //	go run ./hack/apidocs           write the page
 //	go run ./hack/apidocs -check    only tell whether it is current, with status 1 if it is not
 //
-// It is run in the root of the source tree. What it reads of comments, besides markers:
+// Run it in the root of the source tree. Besides markers it reads these parts of comments:
 //
-//   - A field's sentence that begins with Default says what it is when it is left out; a marker comes first.
-//   - A field's sentence that begins with Live, NewDataOnly or Immutable says what a change does. Each field of a spec has one, or is inside
-//     of one that has.
+//   - A field's sentence that begins with Default says what it is when it is left out; a marker
+//     comes first.
+//   - A field's sentence that begins with Live, NewDataOnly or Immutable says what a change does.
+//     Each field of a spec has one, or is inside of one that has.
 //   - A condition's sentence that begins with Polarity says which of its states is the good one.
-//   - What stands between a reason's name and the first colon says of which condition it is, and with which state.
+//   - What stands between a reason's name and the first colon says of which condition it is, and
+//     with which state.
 //
-// A field without a comment, a field of a spec without a word on changes, and a marker that is not known here are refused: a reference that
-// is silent about something is not one. The page's test compares it with the definitions in config/crd.
+// The command refuses a field without a comment, a field of a spec without a word on changes, and a
+// marker that it does not know: a reference must not be silent about anything. A test compares the
+// page with the definitions in config/crd.
 //
-// crd-ref-docs of Elastic was looked at first. It leaves out CEL rules, printed columns and constants.
+// We do not use crd-ref-docs of Elastic, since it leaves out CEL rules, printed columns and
+// constants.
 package main
 
 import (
@@ -51,7 +56,8 @@ func main() {
 	}
 }
 
-// run writes the page if it is not what the source gives, and tells whether it was. With check it writes nothing.
+// run writes the page if it is not what the source gives, and tells whether it was. With check it
+// writes nothing.
 func run(from, to string, check bool) (current bool, err error) {
 	a, err := read(from)
 	if err != nil {

@@ -148,7 +148,8 @@ func TestRefusals(t *testing.T) {
 	for _, c := range []struct{ name, old, by, want string }{
 		{"field without comment", "	// Whether it is there.\n", "", "field ThingStatus.there: no comment"},
 		{"change not said", " NewDataOnly.", "", "field Part.b: no sentence that begins with Live"},
-		{"unknown marker", "+kubebuilder:validation:Minimum=1", "+kubebuilder:validation:MultipleOf=2", "ThingSpec.count: marker +kubebuilder:validation:MultipleOf=2: it is not known"},
+		{"unknown marker", "+kubebuilder:validation:Minimum=1", "+kubebuilder:validation:MultipleOf=2",
+			"ThingSpec.count: marker +kubebuilder:validation:MultipleOf=2: it is not known"},
 		{"open quotes", `message="make another"`, `message="make another`, "its quotes are not closed"},
 		{"unknown type", "Count int32", "Count float32", "type float32 is not known"},
 		{"form of a type", "Count int32", "Count map[string]string", "*ast.MapType is not known"},
@@ -170,7 +171,8 @@ func TestRefusals(t *testing.T) {
 
 // A structure that is used twice has a table of its own, to which both lead.
 func TestShared(t *testing.T) {
-	text := strings.Replace(small, "	// Whether it is there.\n", "	// What is there.\n	// +optional\n	Part Part `json:\"part,omitempty\"`\n	// Whether it is there.\n", 1)
+	text := strings.Replace(small, "	// Whether it is there.\n",
+		"	// What is there.\n	// +optional\n	Part Part `json:\"part,omitempty\"`\n	// Whether it is there.\n", 1)
 	s, err := read(write(t, text))
 	if err != nil {
 		t.Fatal(err)

@@ -15,13 +15,16 @@ type marker struct {
 	args        map[string]string
 }
 
-// Markers with named arguments, and the others that are known. Others are refused: they may mean something that the page should say.
+// Markers with named arguments, and the others that are known. Others are refused: they may mean
+// something that the page should say.
 var (
 	withArguments = []string{"kubebuilder:printcolumn", "kubebuilder:resource", "kubebuilder:validation:XValidation"}
 	known         = []string{
 		"groupName", "kubebuilder:default", "kubebuilder:object:generate", "kubebuilder:object:root", "kubebuilder:subresource:status",
-		"kubebuilder:validation:Enum", "kubebuilder:validation:Maximum", "kubebuilder:validation:MaxItems", "kubebuilder:validation:MaxLength",
-		"kubebuilder:validation:Minimum", "kubebuilder:validation:MinItems", "kubebuilder:validation:MinLength", "kubebuilder:validation:Pattern",
+		"kubebuilder:validation:Enum", "kubebuilder:validation:Maximum", "kubebuilder:validation:MaxItems",
+		"kubebuilder:validation:MaxLength",
+		"kubebuilder:validation:Minimum", "kubebuilder:validation:MinItems", "kubebuilder:validation:MinLength",
+		"kubebuilder:validation:Pattern",
 		"listMapKey", "listType", "optional",
 	}
 )

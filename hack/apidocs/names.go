@@ -26,7 +26,8 @@ func (p *pager) conditions() {
 	p.line("")
 }
 
-// sentence puts what stood before the colon back: in a table of conditions it belongs to the meaning.
+// sentence puts what stood before the colon back: in a table of conditions it belongs to the
+// meaning.
 func sentence(when, doc string) string {
 	if when == "" {
 		return capital(doc)
@@ -74,7 +75,8 @@ func verbatim(s string) string {
 }
 
 func escaped(s string) string {
-	r := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;", "(", "&#40;", "`", "&#96;", "*", "&#42;", "_", "&#95;", "\\", "&#92;", "[", "&#91;")
+	r := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;",
+		"(", "&#40;", "`", "&#96;", "*", "&#42;", "_", "&#95;", "\\", "&#92;", "[", "&#91;")
 	return "<code>" + r.Replace(s) + "</code>"
 }
 

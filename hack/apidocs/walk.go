@@ -12,7 +12,8 @@ import (
 // called is how people call types that this API has of others.
 var called = map[string]string{
 	"string": "string", "bool": "boolean", "int32": "integer", "int64": "integer",
-	"resource.Quantity": "quantity", "metav1.Duration": "duration", "metav1.LabelSelector": "label selector", "metav1.Condition": "condition",
+	"resource.Quantity": "quantity", "metav1.Duration": "duration", "metav1.LabelSelector": "label selector",
+	"metav1.Condition": "condition",
 }
 
 // row is a field, with its path from the beginning of its table.
@@ -52,8 +53,9 @@ func (s *source) structure(name string) *typeOf {
 	return nil
 }
 
-// shared are the types that are described apart from the fields that are of them: structures of specs and status, and those that more than one
-// field is of; and strings with a name that have a form, as names have, which is tedious to read again and again.
+// shared are the types that are described apart from the fields that are of them: structures of
+// specs and status, and those that more than one field is of; and strings with a name that have a
+// form, as names have, which is tedious to read again and again.
 func (s *source) shared() map[string]bool {
 	uses := map[string]int{}
 	seen := map[string]bool{}
@@ -190,7 +192,8 @@ func (s *source) check() error {
 			problems = append(problems, fmt.Errorf("constant %s: no comment: say what it means", c.name))
 		case isCondition(c):
 			if _, p := polarity(c.doc); p == "" {
-				problems = append(problems, fmt.Errorf("constant %s: no sentence that begins with Polarity: say which of its states is the good one", c.name))
+				problems = append(problems,
+					fmt.Errorf("constant %s: no sentence that begins with Polarity: say which of its states is the good one", c.name))
 			}
 		}
 	}
@@ -215,7 +218,8 @@ func (s *source) checkFields(t *typeOf, spec, covered bool, above []string) erro
 			problems = append(problems, fmt.Errorf("field %s: type %s is not known: teach hack/apidocs what it is called", where, f.of))
 		}
 		if u == nil && spec && !covered && f.change == "" {
-			problems = append(problems, fmt.Errorf("field %s: no sentence that begins with Live, NewDataOnly or Immutable: say what a change does", where))
+			problems = append(problems,
+				fmt.Errorf("field %s: no sentence that begins with Live, NewDataOnly or Immutable: say what a change does", where))
 		}
 		if u != nil {
 			problems = append(problems, s.checkFields(u, spec, covered || f.change != "", append(above, t.name)))

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command crds writes the chart's templates of custom resource definitions, charts/weir/templates/crds, from those that controller-gen
-// wrote to config/crd. Helm never upgrades what is in a chart's folder crds; so they are templates, each with the annotation
-// helm.sh/resource-policy: keep, since to remove a definition is to remove all its objects.
+// Command crds writes the chart's templates of custom resource definitions,
+// charts/weir/templates/crds. It makes them from those that controller-gen wrote to config/crd.
+// They are templates because Helm never upgrades what is in a chart's folder crds. Each has the
+// annotation helm.sh/resource-policy: keep, since Kubernetes removes all objects of a definition
+// with the definition.
 //
 //	go run ./hack/crds           write them, and remove what has no source
 //	go run ./hack/crds -check    only tell what differs, with status 1 if something does
 //
-// It is run in the root of the source tree.
+// Run it in the root of the source tree.
 package main
 
 import (

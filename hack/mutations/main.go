@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutations plants known mistakes in a copy of the source tree, one at a time, and sees that a test finds each. A
-// rule whose mistake no test finds is not tested.
+// Command mutations plants known mistakes in a copy of the source tree, one at a time, and checks
+// that a test finds each of them. A rule is not tested if no test finds its mistake.
 //
-//	go run ./hack/mutations [NAME...]     from anywhere in the tree; without names: all of hack/mutations/*.mutation
+//	go run ./hack/mutations [NAME...]     without names: all of hack/mutations/*.mutation
 //
-// The tree itself is never changed. A mistake is CAUGHT when the test named in its file fails; SURVIVED when that passes; and
-// it is BROKEN when it says nothing: its old text is not there exactly once, the mutated code does not build, or the test fails
-// without it too. Anything but CAUGHT makes the exit code 1. A test that hangs on a mistake has caught it.
+// The command never changes the tree itself. A mistake is CAUGHT when the test that its file names
+// fails, and SURVIVED when that test passes. It is BROKEN when it shows nothing: its old text is
+// not there exactly once, the mutated code does not build, or the test fails without the mistake
+// too. The exit code is 0 only if all are CAUGHT. A test that hangs on a mistake has caught it.
 //
 // # Format of NAME.mutation
 //

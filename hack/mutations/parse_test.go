@@ -8,7 +8,8 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	const good = "# why\nrule: 2\npackage: ./a\nrun: TestA\nargs: -seeds 3\n\n=== a/a.go\n--- old\none\n\ntwo\n--- new\n--- end\n\n=== a/b.go\n--- old\nx\n--- new\ny\n--- end\n"
+	const good = "# why\nrule: 2\npackage: ./a\nrun: TestA\nargs: -seeds 3\n\n=== a/a.go\n--- old\none\n\ntwo\n--- new\n--- end\n\n" +
+		"=== a/b.go\n--- old\nx\n--- new\ny\n--- end\n"
 	got, err := parse("n", good)
 	want := mutation{name: "n", rule: "2", pkg: "./a", run: "TestA", args: []string{"-seeds", "3"},
 		edits: []edit{{"a/a.go", "one\n\ntwo\n", ""}, {"a/b.go", "x\n", "y\n"}}}

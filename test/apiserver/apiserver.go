@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiserver runs a real Kubernetes API server for tests: etcd and kube-apiserver on loopback, built by hack/tools/build,
-// with Weir's kinds from config/crd. There are no controllers in it and no nodes. Its own tests see what the API server
-// itself refuses, with the messages that a person reads.
+// Package apiserver runs a real Kubernetes API server for tests: etcd and kube-apiserver on
+// loopback, which hack/tools/build builds, with the kinds of config/crd. It has no controllers and
+// no nodes. The tests of this package check what the API server itself refuses, and the messages
+// that a person reads.
 package apiserver
 
 import (
@@ -16,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// Start runs one until the test ends, and returns how to reach it as an administrator.
+// Start runs an API server until the test ends. It returns how to reach it as an administrator.
 func Start(t *testing.T) *rest.Config {
 	t.Helper()
 	root := source(t)
@@ -28,7 +29,8 @@ func Start(t *testing.T) *rest.Config {
 	}
 	server := env.ControlPlane.GetAPIServer()
 	server.Path = filepath.Join(bin, "kube-apiserver")
-	// The clients of these tests are many and impatient; fairness between them is not what is tested.
+	// The clients of these tests are many and impatient; fairness between them is not what is
+	// tested.
 	server.Configure().Append("max-requests-inflight", "3000").Append("max-mutating-requests-inflight", "1000")
 	cfg, err := env.Start()
 	if err != nil {

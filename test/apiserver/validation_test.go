@@ -13,39 +13,50 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Each case is an object that a person might write, and what the API server answers. With change, object is made first, and the
-// answer is to the change.
+// Each case is an object that a person might write, and what the API server answers. With change,
+// object is made first, and the answer is to the change.
 var refusals = []struct {
 	name, object, change, says string
 }{
-	{"volume without a size", gv("spec: {}"), "", "size is missing: write how much the volume may hold, such as 10Gi; or name another site's volume in import"},
+	{"volume without a size", gv("spec: {}"), "",
+		"size is missing: write how much the volume may hold, such as 10Gi; or name another site's volume in import"},
 	{"volume of no size", gv("spec: {size: 0}"), "", "size must be more than 0"},
 	{"volume of negative size", gv("spec: {size: -1Gi}"), "", "size must be more than 0"},
 	{"volume shrinks", gv("spec: {size: 10Gi}"), gv("spec: {size: 9Gi}"), "a volume does not shrink"},
-	{"volume's long name", strings.Replace(gv("spec: {size: 1Gi}"), "name: v", "name: "+strings.Repeat("v", 64), 1), "", "a GeoVolume's name is a DNS label"},
-	{"volume's name with a dot", strings.Replace(gv("spec: {size: 1Gi}"), "name: v", "name: a.b", 1), "", "a GeoVolume's name is a DNS label"},
-	{"volume becomes an import", gv("spec: {size: 1Gi}"), gv("spec: {import: {volume: x.y}}"), "a volume does not become an import, nor an import a volume"},
-	{"import becomes a volume", gv("spec: {import: {volume: x.y}}"), gv("spec: {size: 1Gi}"), "a volume does not become an import, nor an import a volume"},
-	{"import of another", gv("spec: {import: {volume: x.y}}"), gv("spec: {import: {volume: x.z}}"), "an import does not change to another volume"},
+	{"volume's long name", strings.Replace(gv("spec: {size: 1Gi}"), "name: v", "name: "+strings.Repeat("v", 64), 1), "",
+		"a GeoVolume's name is a DNS label"},
+	{"volume's name with a dot", strings.Replace(gv("spec: {size: 1Gi}"), "name: v", "name: a.b", 1), "",
+		"a GeoVolume's name is a DNS label"},
+	{"volume becomes an import", gv("spec: {size: 1Gi}"), gv("spec: {import: {volume: x.y}}"),
+		"a volume does not become an import, nor an import a volume"},
+	{"import becomes a volume", gv("spec: {import: {volume: x.y}}"), gv("spec: {size: 1Gi}"),
+		"a volume does not become an import, nor an import a volume"},
+	{"import of another", gv("spec: {import: {volume: x.y}}"), gv("spec: {import: {volume: x.z}}"),
+		"an import does not change to another volume"},
 	{"import with a size", gv("spec: {size: 1Gi, import: {volume: x.y}}"), "", "size is the owner's to set"},
 	{"import with a policy", gv("spec: {policy: safe, import: {volume: x.y}}"), "", "policy is the owner's to set"},
 	{"import with copies", gv("spec: {replication: {copies: 3}, import: {volume: x.y}}"), "", "are the owner's to set"},
 	{"import with durability", gv("spec: {durability: {acknowledge: Sites}, import: {volume: x.y}}"), "", "are the owner's to set"},
 	{"import with grants", gv("spec: {grants: [{site: b, namespace: lab}], import: {volume: x.y}}"), "", "grants are the owner's to give"},
 	{"import to be deleted", gv("spec: {reclaimPolicy: Delete, import: {volume: x.y}}"), "", "deleting an import never deletes the volume"},
-	{"grant twice", gv("spec: {size: 1Gi, grants: [{site: b, namespace: lab}, {site: b, namespace: lab, access: ReadOnly}]}"), "", "the same site and namespace are granted twice"},
+	{"grant twice", gv("spec: {size: 1Gi, grants: [{site: b, namespace: lab}, {site: b, namespace: lab, access: ReadOnly}]}"), "",
+		"the same site and namespace are granted twice"},
 	{"grant to no site", gv("spec: {size: 1Gi, grants: [{site: B_1, namespace: lab}]}"), "", "spec.grants[0].site"},
 	{"unknown field", gv("spec: {size: 1Gi, copies: 3}"), "", `unknown field "spec.copies"`},
 	{"unknown access", gv("spec: {size: 1Gi, access: Write}"), "", `supported values: "ReadWrite", "ReadOnly"`},
-	{"more sites than copies", gv("spec: {size: 1Gi, durability: {acknowledge: Sites, sites: 3}}"), "", "durability.sites is more than replication.copies"},
+	{"more sites than copies", gv("spec: {size: 1Gi, durability: {acknowledge: Sites, sites: 3}}"), "",
+		"durability.sites is more than replication.copies"},
 
-	{"policy: more sites than copies", vp("replication: {copies: 2}, durability: {acknowledge: Sites, sites: 3}"), "", "durability.sites is more than replication.copies"},
+	{"policy: more sites than copies", vp("replication: {copies: 2}, durability: {acknowledge: Sites, sites: 3}"), "",
+		"durability.sites is more than replication.copies"},
 	{"policy: sites without Sites", vp("durability: {sites: 2}"), "", "sites is only for acknowledge: Sites"},
 	{"policy: Pair", vp("durability: {acknowledge: Pair}"), "", "acknowledge: Pair is not available yet"},
 	{"policy: no copies", vp("replication: {copies: 0}"), "", "spec.replication.copies"},
 	{"policy: more required than copies", vp("replication: {copies: 1, sites: {required: [a, b]}}"), "", "more sites.required than copies"},
-	{"policy: required and forbidden", vp("replication: {sites: {required: [a], forbidden: [a]}}"), "", "a site is in both required and forbidden"},
-	{"policy: preferred and forbidden", vp("replication: {sites: {preferred: [a], forbidden: [a]}}"), "", "a site is in both preferred and forbidden"},
+	{"policy: required and forbidden", vp("replication: {sites: {required: [a], forbidden: [a]}}"), "",
+		"a site is in both required and forbidden"},
+	{"policy: preferred and forbidden", vp("replication: {sites: {preferred: [a], forbidden: [a]}}"), "",
+		"a site is in both preferred and forbidden"},
 	{"policy: unknown spread", vp("replication: {spread: Rack}"), "", `supported values: "Organization", "Region", "Site"`},
 	{"policy: staleness of Strong", vp("consistency: {maxStaleness: 5s}"), "", "maxStaleness is only for mode: Bounded"},
 	{"policy: lag of no time", vp("durability: {maxLag: {time: 0s}}"), "", "time must be more than 0"},
@@ -61,8 +72,10 @@ var refusals = []struct {
 	{"pool without a directory", pool("1Gi", "pool"), "", "spec.directory"},
 	{"pool moves", pool("1Gi", "/pool"), pool("1Gi", "/other"), "a pool does not change its directory"},
 
-	{"volume's access changes", gv("spec: {size: 1Gi}"), gv("spec: {size: 1Gi, access: ReadOnly}"), "access is part of the PersistentVolumeClaim, which does not change"},
-	{"content without a UUID", strings.Replace(content("a.b"), "4b8cd7a4-6a3f-4a9b-8f0e-3f8d1f3f0d43", "data", 1), "", "a GeoVolumeContent's name is its volume's UUID"},
+	{"volume's access changes", gv("spec: {size: 1Gi}"), gv("spec: {size: 1Gi, access: ReadOnly}"),
+		"access is part of the PersistentVolumeClaim, which does not change"},
+	{"content without a UUID", strings.Replace(content("a.b"), "4b8cd7a4-6a3f-4a9b-8f0e-3f8d1f3f0d43", "data", 1), "",
+		"a GeoVolumeContent's name is its volume's UUID"},
 	{"content changes its name", content("a.b"), content("a.c"), "a volume keeps its name"},
 }
 
@@ -77,15 +90,18 @@ func vp(spec string) string {
 }
 
 func site(name, organization, federation string) string {
-	return apiVersion + "kind: Site\nmetadata: {name: " + name + "}\nspec: {organization: " + organization + ", federation: " + federation + "}"
+	return apiVersion + "kind: Site\nmetadata: {name: " + name +
+		"}\nspec: {organization: " + organization + ", federation: " + federation + "}"
 }
 
 func pool(size, dir string) string {
-	return apiVersion + "kind: CachePool\nmetadata: {name: p}\nspec: {size: " + size + ", directory: " + dir + ", gateway: weir/weir-gateway}"
+	return apiVersion + "kind: CachePool\nmetadata: {name: p}\n" +
+		"spec: {size: " + size + ", directory: " + dir + ", gateway: weir/weir-gateway}"
 }
 
 func content(name string) string {
-	return apiVersion + "kind: GeoVolumeContent\nmetadata: {name: 4b8cd7a4-6a3f-4a9b-8f0e-3f8d1f3f0d43}\nspec: {federationName: " + name + ", owner: a, size: 1Gi}"
+	return apiVersion + "kind: GeoVolumeContent\nmetadata: {name: 4b8cd7a4-6a3f-4a9b-8f0e-3f8d1f3f0d43}\n" +
+		"spec: {federationName: " + name + ", owner: a, size: 1Gi}"
 }
 
 func TestRefusals(t *testing.T) {
@@ -193,9 +209,12 @@ func TestAccepted(t *testing.T) {
 	c = client.WithFieldValidation(c, "Strict")
 	for _, text := range []string{
 		gv("spec: {size: 10Gi}"),
-		gv("spec: {size: 1073741824, policy: safe, grants: [{site: b, namespace: lab}, {site: b, namespace: lab2}], reclaimPolicy: Delete, replication: {copies: 3}, durability: {acknowledge: Sites, sites: 3, maxLag: {time: 1m, bytes: 1Gi}}}"),
+		gv("spec: {size: 1073741824, policy: safe, grants: [{site: b, namespace: lab}, {site: b, namespace: lab2}], " +
+			"reclaimPolicy: Delete, replication: {copies: 3}, durability: {acknowledge: Sites, sites: 3, maxLag: {time: 1m, bytes: 1Gi}}}"),
 		gv("spec: {import: {volume: default.v}, access: ReadOnly, cache: {size: 10Gi}}"),
-		vp("replication: {copies: 3, spread: Organization, sites: {required: [a], preferred: [a, b], forbidden: [c], selector: {matchLabels: {jurisdiction: eu}}}}, durability: {acknowledge: Sites, sites: 2, whenDegraded: Continue}, consistency: {mode: Bounded, maxStaleness: 5s}, home: {preferredSites: [a]}"),
+		vp("replication: {copies: 3, spread: Organization, sites: {required: [a], preferred: [a, b], forbidden: [c], " +
+			"selector: {matchLabels: {jurisdiction: eu}}}}, " +
+			"durability: {acknowledge: Sites, sites: 2, whenDegraded: Continue}, consistency: {mode: Bounded, maxStaleness: 5s}, home: {preferredSites: [a]}"),
 		apiVersion + "kind: VolumePolicy\nmetadata: {name: q}\n",
 		site("ams", "surf", "research"), pool("10Gi", "/pool"), content("default.v"),
 	} {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package layout has no code: its tests look at the source tree as a whole. They check who imports whom
-// (the table in table_test.go), that packages are described and files begin with their licence, that files stay short, that
-// no mark of unfinished work was left behind, and that the documentation's links lead somewhere.
+// Package layout has no code. Its tests look at the source tree as a whole: who imports whom (the
+// table in table_test.go), packages have comments, files begin with the licence and stay short, no
+// mark of unfinished work is left, and links in the documentation lead somewhere.
 //
 // # To add a package
 //
-// Add its row to the table, in the same change: what of this project its code may import, and nothing more than it needs.
-// The table is docs/design/architecture.md's, in finer grain; when a row needs an import that contradicts that page, the page
-// is changed first.
+// Add its row to the table, in the same change: what of this project its code may import, and
+// nothing more than it needs. The table is a finer form of that in docs/design/architecture.md.
+// When a row needs an import that contradicts that page, change the page first.
 package layout

@@ -46,7 +46,7 @@ func TestPackagesAreDescribed(t *testing.T) {
 	}
 }
 
-// unfinished are marks of work that somebody meant to come back to; registries are hosts of package registries, which belong
+// unfinished are marks of unfinished work. registries are hosts of package registries, which belong
 // into people's own configuration. Both are put together here so that this file passes.
 var (
 	unfinished = regexp.MustCompile(`\b(` + "TO" + "DO|" + "FIX" + "ME|" + "XX" + "X" + `)\b`)
@@ -66,7 +66,8 @@ func TestTexts(t *testing.T) {
 				t.Errorf("%s:%d: %s: do it, or say in words what is not there", name, i+1, m)
 			}
 			if m := registries.FindString(line); m != "" {
-				t.Errorf("%s:%d: %s: a registry's host has no place here: use its ordinary client, which is configured elsewhere", name, i+1, m)
+				t.Errorf("%s:%d: %s: a registry's host has no place here: use its ordinary client, which is configured elsewhere", name,
+					i+1, m)
 			}
 		}
 	})

@@ -36,7 +36,8 @@ func rowOf(rows []row, pkg string) (row, bool) {
 	return best, best.pkg != ""
 }
 
-// hasPrefix tells whether the import path is one of the prefixes or below it. A prefix that ends in a slash is only the latter.
+// hasPrefix tells whether the import path is one of the prefixes or below it. A prefix that ends in
+// a slash is only the latter.
 func hasPrefix(prefixes []string, imported string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool {
 		return imported == p || strings.HasPrefix(imported, strings.TrimSuffix(p, "/")+"/")
@@ -60,11 +61,13 @@ func judge(r row, pkg, imported string, test bool) string {
 		return "" // the standard library
 	}
 	top, _, _ := strings.Cut(pkg, "/")
-	if hasPrefix(kubernetesModules, imported) && !hasPrefix(notKubernetes, imported) && !slices.Contains(kubernetes, top) && !slices.Contains(kubernetes, pkg) {
+	if hasPrefix(kubernetesModules, imported) && !hasPrefix(notKubernetes, imported) && !slices.Contains(kubernetes, top) &&
+		!slices.Contains(kubernetes, pkg) {
 		return "only " + strings.Join(kubernetes, ", ") + " may import Kubernetes"
 	}
 	if r.outside != nil && !test && !hasPrefix(r.outside, imported) {
-		return "the row of " + r.pkg + " in test/layout/table_test.go does not allow this module: use the standard library, or change the row"
+		return "the row of " + r.pkg + " in test/layout/table_test.go does not allow this module: " +
+			"use the standard library, or change the row"
 	}
 	return ""
 }
@@ -91,7 +94,8 @@ func TestEveryPackageHasARow(t *testing.T) {
 	pkgs := packages(goFiles(t))
 	for _, pkg := range pkgs {
 		if _, ok := rowOf(table, pkg); !ok {
-			t.Errorf("package %s has no row: add one to test/layout/table_test.go that says what it may import (see the comment of package layout)", pkg)
+			t.Errorf("package %s has no row: add one to test/layout/table_test.go that says what it may import "+
+				"(see the comment of package layout)", pkg)
 		}
 	}
 	for _, r := range table {

@@ -2,7 +2,8 @@
 
 package layout
 
-// row says what one package, or with a final "/..." all packages below a folder, may import. The most specific row counts.
+// row says what one package, or with a final "/..." all packages below a folder, may import. The
+// most specific row counts.
 type row struct {
 	pkg     string   // path below the module
 	project []string // packages of this project that its code may import; "x/..." is x and all below, "..." is everything
@@ -13,10 +14,12 @@ type row struct {
 // stdlib in row.outside allows the standard library only.
 var stdlib = []string{}
 
-// fixtures are there to be imported by tests, of any package. Code may import them only where its row says so.
+// fixtures are there to be imported by tests, of any package. Code may import them only where its
+// row says so.
 var fixtures = []string{
 	"cachepool/crashfs",
 	"cachepool/pooltest",
+	"cmd/weir/internal/clitest",
 	"federation/etcd/etcdtest",
 	"federation/federationtest",
 	"federation/memory",
@@ -65,7 +68,8 @@ var table = []row{
 	// A volume over a log.
 	{pkg: "engine", project: []string{"volume", "volume/locktable", "engine/...", "store", "cachepool"}},
 	{pkg: "engine/segment", outside: []string{"github.com/klauspost/compress", "github.com/zeebo/blake3"}},
-	{pkg: "engine/log", project: []string{"engine/segment", "cachepool"}, outside: []string{"github.com/zeebo/blake3"}, tests: []string{"cachepool/dir"}},
+	{pkg: "engine/log", project: []string{"engine/segment", "cachepool"}, outside: []string{"github.com/zeebo/blake3"},
+		tests: []string{"cachepool/dir"}},
 	{pkg: "engine/meta", project: []string{"volume", "engine/segment", "engine/meta/cryptfs"}},
 	{pkg: "engine/meta/cryptfs"},
 
@@ -81,20 +85,58 @@ var table = []row{
 	{pkg: "gateway/forward", project: []string{"volume", "engine/log", "gateway/forward/forwardpb"}},
 	{pkg: "gateway/forward/forwardpb"},
 	{pkg: "gateway/node/nodepb"},
-	{pkg: "gateway/nfs", project: []string{"volume", "gateway/nfs/state", "gateway/nfs/xdr"}, outside: stdlib, tests: []string{"gateway/nfs/..."}},
+	{pkg: "gateway/nfs", project: []string{"volume", "gateway/nfs/state", "gateway/nfs/xdr"}, outside: stdlib,
+		tests: []string{"gateway/nfs/..."}},
 	{pkg: "gateway/nfs/client", project: []string{"volume", "gateway/nfs/xdr"}, outside: stdlib, tests: []string{"gateway/nfs/..."}},
 	{pkg: "gateway/nfs/state", project: []string{"volume", "gateway/nfs/xdr"}, outside: stdlib},
 	{pkg: "gateway/nfs/xdr", outside: stdlib},
 
 	// Kubernetes. What the driver needs of the registry and the gateway comes through its ports.
 	{pkg: "api/v1alpha1", outside: []string{"github.com/google/uuid", "k8s.io/apimachinery"}},
-	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/plan", "federation", "federation/keyring"}, tests: []string{"test/apiserver"}},
+	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/plan", "federation", "federation/keyring"},
+		tests: []string{"test/apiserver"}},
 	{pkg: "controllers/certificates", project: []string{"pki"}},
 	{pkg: "controllers/plan", project: []string{"api/v1alpha1", "federation", "federation/spec"}, outside: []string{"k8s.io/apimachinery"}},
 	{pkg: "csi-driver", project: []string{"api/v1alpha1"}},
 
 	// The program, and what looks at all of it from outside.
-	{pkg: "cmd/...", project: []string{"..."}},
+	{pkg: "cmd/weir", project: []string{"cmd/weir/..."}, outside: []string{"github.com/spf13/cobra"}},
+	// What all commands share. Only process, for the processes of a cluster, knows Kubernetes.
+	{pkg: "cmd/weir/internal/cli", outside: []string{"github.com/spf13/cobra"}},
+	{pkg: "cmd/weir/internal/config", project: []string{"federation", "federation/spec"}, outside: []string{"sigs.k8s.io/yaml"}},
+	{pkg: "cmd/weir/internal/machine", outside: []string{"golang.org/x/sys"}},
+	{pkg: "cmd/weir/internal/access",
+		project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/config", "federation", "federation/etcd",
+			"gateway/forward/forwardpb", "pki"}, outside: []string{"github.com/spf13/cobra", "google.golang.org/grpc"}},
+	{pkg: "cmd/weir/internal/process", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/config",
+		"api/v1alpha1", "federation", "federation/etcd", "pki"}, tests: []string{"cmd/weir/internal/machine"}},
+	{pkg: "cmd/weir/internal/clitest", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/machine",
+		"federation", "federation/keyring", "federation/memory", "gateway/forward/forwardpb", "pki"}},
+	// Processes: each wires the packages of Weir together.
+	{pkg: "cmd/weir/gatewaycmd",
+		project: []string{"cmd/weir/internal/...", "cachepool/dir", "federation", "federation/etcd", "federation/keyring",
+			"gateway", "pki", "store", "store/dir", "store/s3"}, tests: []string{"cmd/weir/..."}},
+	{pkg: "cmd/weir/operatorcmd", project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "cmd/weir/pkicmd", "controllers",
+		"controllers/certificates", "pki"}},
+	{pkg: "cmd/weir/csicmd",
+		project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "api/v1alpha1", "csi-driver", "federation",
+			"gateway/node/nodepb", "pki"}},
+	// Commands of people.
+	{pkg: "cmd/weir/pkicmd", project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/machine", "pki"},
+		outside: []string{"github.com/spf13/cobra", "sigs.k8s.io/yaml"}, tests: []string{"cmd/weir/internal/access"}},
+	{pkg: "cmd/weir/preflightcmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/config",
+		"cmd/weir/gatewaycmd", "api/v1alpha1", "federation", "gateway/forward/forwardpb", "pki"}},
+	{pkg: "cmd/weir/setupcmd",
+		project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "cmd/weir/pkicmd", "controllers/certificates", "federation/keyring", "pki"},
+		tests:   []string{"api/v1alpha1"}},
+	{pkg: "cmd/weir/sitecmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "federation"},
+		outside: []string{"github.com/spf13/cobra"}, tests: []string{"cmd/weir/volumecmd"}},
+	{pkg: "cmd/weir/statuscmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "federation", "gateway",
+		"gateway/forward/forwardpb", "replica/protocol"}, outside: []string{"github.com/spf13/cobra", "google.golang.org/grpc"},
+		tests: []string{"cmd/weir/volumecmd"}},
+	{pkg: "cmd/weir/volumecmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "federation", "federation/keyring",
+		"federation/spec"}, outside: []string{"github.com/spf13/cobra", "github.com/google/uuid"},
+		tests: []string{"cmd/weir/sitecmd", "cmd/weir/statuscmd"}},
 	{pkg: "test/apiserver"},
 	{pkg: "test/e2e/...", project: []string{"..."}},
 	{pkg: "test/e2e/stage"}, // knows machines and networks, nothing of this project
@@ -103,7 +145,8 @@ var table = []row{
 	{pkg: "test/e2e/kube", project: []string{"test/e2e/image", "test/e2e/stage"}, outside: stdlib},
 	{pkg: "test/e2e/kube/pause", outside: stdlib},
 	{pkg: "test/layout", outside: stdlib},
-	{pkg: "test/scale", outside: stdlib, tests: []string{"api/v1alpha1", "federation", "federation/etcd", "federation/keyring", "federation/spec", "pki", "test/apiserver"}},
+	{pkg: "test/scale", outside: stdlib,
+		tests: []string{"api/v1alpha1", "federation", "federation/etcd", "federation/keyring", "federation/spec", "pki", "test/apiserver"}},
 	{pkg: "hack/...", outside: stdlib},
 	{pkg: "charts", outside: stdlib, tests: []string{"api/v1alpha1", "controllers/certificates", "pki"}}, // a Helm chart, and its tests
 }

@@ -41,8 +41,9 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// walk calls visit for every file of this module, with its path from the root. What Go would not look at is left out: hidden
-// folders, testdata and other modules; and what git would not: built programs.
+// walk calls visit for every file of this module, with its path from the root. What Go would not
+// look at is left out: hidden folders, testdata and other modules; and what git would not: built
+// programs.
 func walk(t *testing.T, visit func(name string)) {
 	t.Helper()
 	top := root(t)
@@ -63,7 +64,8 @@ func walk(t *testing.T, visit func(name string)) {
 		}
 		base := d.Name()
 		_, errMod := os.Stat(filepath.Join(p, "go.mod"))
-		if name != "." && (strings.HasPrefix(base, ".") && base != ".ci" || base == "testdata" || errMod == nil) || name == "bin" || name == "dist" {
+		if name != "." && (strings.HasPrefix(base, ".") && base != ".ci" || base == "testdata" || errMod == nil) || name == "bin" ||
+			name == "dist" {
 			return fs.SkipDir
 		}
 		return nil

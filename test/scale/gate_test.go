@@ -19,8 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// gate passes requests on to the API server, with the rights of an administrator, and counts them. It can make clients list everything again,
-// as the API server does when they ask for changes that it no longer remembers.
+// gate passes requests on to the API server, with the rights of an administrator, and counts them.
+// It can make clients list everything again, as the API server does when they ask for changes that
+// it no longer remembers.
 type gate struct {
 	server *httptest.Server
 	// pem is the certificate that clients trust.
@@ -50,7 +51,8 @@ func newGate(r *rig) *gate {
 		if g.tooLate(req) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusGone)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old resource version"}`)
+			_, _ = io.WriteString(w,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old resource version"}`)
 			return
 		}
 		proxy.ServeHTTP(w, req)
@@ -134,7 +136,8 @@ func (e *ending) Close() error {
 	return e.ReadCloser.Close()
 }
 
-// expire ends all watches, and has their clients list everything again. It returns the lists that there were of these.
+// expire ends all watches, and has their clients list everything again. It returns the lists that
+// there were of these.
 func (g *gate) expire() map[string]int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

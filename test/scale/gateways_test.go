@@ -23,8 +23,10 @@ import (
 	"github.com/weir-storage/weir/pki"
 )
 
-// gateways plays those of all sites, and the operators of the others: it registers sites, keeps heartbeats, makes the volumes that others own, takes up
-// the volumes that this cluster makes, and reports on all as homes do. What it writes in bulk are the records that package federation describes, many in a transaction.
+// gateways plays those of all sites, and the operators of the others: it registers sites, keeps
+// heartbeats, makes the volumes that others own, takes up the volumes that this cluster makes, and
+// reports on all as homes do. What it writes in bulk are the records that package federation
+// describes, many in a transaction.
 type gateways struct {
 	t    *testing.T
 	reg  *etcd.Registry
@@ -54,7 +56,8 @@ func siteName(i int) string {
 func newGateways(r *rig) *gateways {
 	g := &gateways{t: r.t, reg: r.registry(), keys: map[string][]byte{}, served: map[string]federation.Observed{}}
 	var err error
-	g.bulk, err = clientv3.New(clientv3.Config{Endpoints: []string{r.server.Endpoint}, TLS: r.creds.Client(pki.Expect{}), DialTimeout: time.Minute, Logger: zap.NewNop()})
+	g.bulk, err = clientv3.New(clientv3.Config{Endpoints: []string{r.server.Endpoint}, TLS: r.creds.Client(pki.Expect{}),
+		DialTimeout: time.Minute, Logger: zap.NewNop()})
 	r.ok(err)
 	r.t.Cleanup(func() { _ = g.bulk.Close() })
 	for i := range sites {
@@ -84,10 +87,12 @@ func (g *gateways) keysOf(sites ...string) map[string][]byte {
 func (g *gateways) register(i int, port string) error {
 	name := siteName(i)
 	g.writes.Add(1)
-	return g.reg.Register(g.t.Context(), federation.Site{Name: name, Organization: fmt.Sprintf("org-%d", i%10), Region: fmt.Sprintf("region-%d", i%7),
-		Labels: map[string]string{"tier": "research"}, WrapKey: g.keys[name], Capacity: 1 << 50,
-		Store:    federation.SiteStore{Endpoint: "https://s3." + name + ".example.org", Bucket: "weir"},
-		Gateways: []federation.Gateway{{Name: name + "-0", Addr: name + ".example.org:" + port, NFSAddr: name + ".example.org:2049", Incarnation: "1"}}})
+	return g.reg.Register(g.t.Context(),
+		federation.Site{Name: name, Organization: fmt.Sprintf("org-%d", i%10), Region: fmt.Sprintf("region-%d", i%7),
+			Labels: map[string]string{"tier": "research"}, WrapKey: g.keys[name], Capacity: 1 << 50,
+			Store: federation.SiteStore{Endpoint: "https://s3." + name + ".example.org", Bucket: "weir"},
+			Gateways: []federation.Gateway{{Name: name + "-0", Addr: name + ".example.org:" + port, NFSAddr: name + ".example.org:2049",
+				Incarnation: "1"}}})
 }
 
 // put is one key and the value that is put there: a record, or text.
@@ -119,11 +124,15 @@ func (g *gateways) write(ctx context.Context, puts ...put) error {
 	return nil
 }
 
-// theirs is a volume of another cluster. Its record comes last, for it is to look as if it had been served for long. Nobody here opens its keyring.
+// theirs is a volume of another cluster. Its record comes last, for it is to look as if it had been
+// served for long. Nobody here opens its keyring.
 func (g *gateways) theirs(name string, owner int, at ...string) []put {
-	v := federation.Volume{UUID: uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String(), Name: name, Owner: fmt.Sprintf("org-%d", owner%10), OwnerSite: siteName(owner),
-		OwnerCluster: uuid.NewSHA1(uuid.NameSpaceDNS, []byte(siteName(owner))).String(), Generation: 1, Spec: federation.VolumeSpec{Size: 100 << 30},
-		Sites: append([]string{siteName(owner)}, at...), Grants: []federation.Grant{{Site: here, Namespace: namespace, Access: federation.ReadWrite}}, CreatedAt: time.Now().UTC()}
+	v := federation.Volume{UUID: uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String(), Name: name,
+		Owner: fmt.Sprintf("org-%d", owner%10), OwnerSite: siteName(owner),
+		OwnerCluster: uuid.NewSHA1(uuid.NameSpaceDNS,
+			[]byte(siteName(owner))).String(), Generation: 1, Spec: federation.VolumeSpec{Size: 100 << 30},
+		Sites: append([]string{siteName(owner)}, at...), Grants: []federation.Grant{{Site: here, Namespace: namespace,
+			Access: federation.ReadWrite}}, CreatedAt: time.Now().UTC()}
 	v.Spec.Replication.Copies = len(v.Sites)
 	spec.Default(&v.Spec)
 	ring := g.ring
@@ -131,7 +140,8 @@ func (g *gateways) theirs(name string, owner int, at ...string) []put {
 	return append(append([]put{{"keyring/" + v.UUID, ring}}, g.serve(v)...), put{"volume/" + v.UUID, v}, put{"name/" + v.Name, v.UUID})
 }
 
-// serve takes up a volume: its first site's gateway is home, and reports the others as following it.
+// serve takes up a volume: its first site's gateway is home, and reports the others as following
+// it.
 func (g *gateways) serve(v federation.Volume) []put {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,8 +152,9 @@ func (g *gateways) serve(v federation.Volume) []put {
 	var out []put
 	home := federation.Member{Gateway: v.Sites[0] + "-0", Site: v.Sites[0], Incarnation: "1"}
 	if !known {
-		out = append(out, put{"control/" + v.UUID, federation.Control{Volume: v.UUID, Epoch: 1, Home: home, Members: []federation.Member{home}, Change: 1,
-			History: []federation.EpochStart{{Epoch: 1}}}})
+		out = append(out,
+			put{"control/" + v.UUID, federation.Control{Volume: v.UUID, Epoch: 1, Home: home, Members: []federation.Member{home}, Change: 1,
+				History: []federation.EpochStart{{Epoch: 1}}}})
 		o = federation.Observed{Volume: v.UUID, Gateway: home.Gateway, Epoch: 1, Home: home.Gateway, Used: 10<<30 + 50<<20}
 	}
 	o.Generation, o.Replicas, o.At = v.Generation, nil, time.Now().UTC()
@@ -158,8 +169,9 @@ func (g *gateways) serve(v federation.Volume) []put {
 	return append(out, put{"observed/" + v.UUID + "/" + o.Gateway, o})
 }
 
-// report has the home of every volume report what half a minute of writing changes: it has committed more, the copies are a little behind, and
-// a little more is used. It tells how many reports these were.
+// report has the home of every volume report what half a minute of writing changes: it has
+// committed more, the copies are a little behind, and a little more is used. It tells how many
+// reports these were.
 func (g *gateways) report(round int) (int, error) {
 	g.mu.Lock()
 	var out []put
@@ -210,7 +222,8 @@ func (g *gateways) follow(ctx context.Context, play *sync.WaitGroup) error {
 	return nil
 }
 
-// fill makes the volumes of others: so many with a copy here, to import, and that do not concern this cluster.
+// fill makes the volumes of others: so many with a copy here, to import, and that do not concern
+// this cluster.
 func (g *gateways) fill(p parts) error {
 	var out []put
 	for i := range p.copies + p.imports + p.foreign {

@@ -36,12 +36,14 @@ const policy = "standard"
 
 func gigabytes(n int) resource.Quantity { return resource.MustParse(fmt.Sprintf("%dGi", n)) }
 
-// classContent is the i-th volume that the CSI controller asks for, as it writes it. Every second one has a policy.
+// classContent is the i-th volume that the CSI controller asks for, as it writes it. Every second
+// one has a policy.
 func classContent(i int) *v1alpha1.GeoVolumeContent {
 	id := uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "claim %d", i)).String()
 	c := &v1alpha1.GeoVolumeContent{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1alpha1.GeoVolumeContentSpec{
 		FederationName: "pvc-" + id, Owner: here, Size: gigabytes(20), ReclaimPolicy: v1alpha1.Delete,
-		Claims: []v1alpha1.ClaimReference{{Kind: "PersistentVolumeClaim", Namespace: namespace, Name: fmt.Sprintf("claim-%05d", i), Access: v1alpha1.ReadWrite}},
+		Claims: []v1alpha1.ClaimReference{{Kind: "PersistentVolumeClaim", Namespace: namespace, Name: fmt.Sprintf("claim-%05d", i),
+			Access: v1alpha1.ReadWrite}},
 	}}
 	if i%2 == 0 {
 		c.Spec.Policy = policy
@@ -56,8 +58,10 @@ func (r *rig) objects(p parts) error {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 		&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: here, Labels: map[string]string{"tier": "research"}},
 			Spec: v1alpha1.SiteSpec{Organization: organization, Region: "region-0", Federation: federationName}},
-		&v1alpha1.CachePool{ObjectMeta: metav1.ObjectMeta{Name: "pool"}, Spec: v1alpha1.CachePoolSpec{Size: gigabytes(1000), Directory: "/var/lib/weir", Gateway: "weir/" + here + "-0"}},
-		&v1alpha1.VolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}, Spec: v1alpha1.VolumePolicySpec{Replication: v1alpha1.Replication{Copies: &copies, Spread: v1alpha1.SpreadRegion}}},
+		&v1alpha1.CachePool{ObjectMeta: metav1.ObjectMeta{Name: "pool"},
+			Spec: v1alpha1.CachePoolSpec{Size: gigabytes(1000), Directory: "/var/lib/weir", Gateway: "weir/" + here + "-0"}},
+		&v1alpha1.VolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: policy},
+			Spec: v1alpha1.VolumePolicySpec{Replication: v1alpha1.Replication{Copies: &copies, Spread: v1alpha1.SpreadRegion}}},
 	} {
 		if err := r.api.Create(ctx, obj); err != nil {
 			return err
@@ -72,7 +76,8 @@ func (r *rig) objects(p parts) error {
 			size := gigabytes(50)
 			gv.Spec = v1alpha1.GeoVolumeSpec{Size: &size, Policy: policy, Access: v1alpha1.ReadWrite, ReclaimPolicy: v1alpha1.Retain}
 		} else {
-			gv.Spec = v1alpha1.GeoVolumeSpec{Import: &v1alpha1.Import{Volume: importName(i - p.made)}, Access: v1alpha1.ReadWrite, ReclaimPolicy: v1alpha1.Retain}
+			gv.Spec = v1alpha1.GeoVolumeSpec{Import: &v1alpha1.Import{Volume: importName(i - p.made)}, Access: v1alpha1.ReadWrite,
+				ReclaimPolicy: v1alpha1.Retain}
 		}
 		return r.api.Create(ctx, gv)
 	})
@@ -162,7 +167,8 @@ func (r *rig) versions() map[string]string {
 	r.t.Helper()
 	out := map[string]string{}
 	weir := v1alpha1.GroupVersion
-	for _, kind := range []schema.GroupVersionKind{weir.WithKind("GeoVolumeContent"), weir.WithKind("GeoVolume"), weir.WithKind("Site"), weir.WithKind("VolumePolicy"), weir.WithKind("CachePool"),
+	for _, kind := range []schema.GroupVersionKind{weir.WithKind("GeoVolumeContent"), weir.WithKind("GeoVolume"), weir.WithKind("Site"),
+		weir.WithKind("VolumePolicy"), weir.WithKind("CachePool"),
 		{Version: "v1", Kind: "PersistentVolume"}, {Version: "v1", Kind: "PersistentVolumeClaim"}} {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))

@@ -39,11 +39,14 @@ type operator struct {
 func (r *rig) start(kubeconfig string) *operator {
 	r.t.Helper()
 	address := freePort(r.t)
-	o := &operator{rig: r, log: filepath.Join(r.t.TempDir(), "operator.log"), metrics: "http://" + address + "/metrics", done: make(chan struct{})}
+	o := &operator{rig: r, log: filepath.Join(r.t.TempDir(), "operator.log"), metrics: "http://" + address + "/metrics",
+		done: make(chan struct{})}
 	log, err := os.Create(o.log)
 	r.ok(err)
-	o.cmd = exec.Command(r.program, "operator", "--federation="+federationName, "--organization="+organization, "--site="+here, "--registry="+r.server.Endpoint,
-		"--ca="+r.files.CA, "--cert="+r.files.Cert, "--key="+r.files.Key, "--kubeconfig="+kubeconfig, "--namespace="+metav1.NamespaceSystem, "--leader-elect", "--metrics="+address)
+	o.cmd = exec.Command(r.program, "operator", "--federation="+federationName, "--organization="+organization, "--site="+here,
+		"--registry="+r.server.Endpoint,
+		"--ca="+r.files.CA, "--cert="+r.files.Cert, "--key="+r.files.Key, "--kubeconfig="+kubeconfig, "--namespace="+metav1.NamespaceSystem,
+		"--leader-elect", "--metrics="+address)
 	o.cmd.Stderr, o.cmd.Env = log, r.env
 	r.ok(o.cmd.Start())
 	go func() {
@@ -150,7 +153,8 @@ func (o *operator) pulse() (pulse, bool) {
 		return pulse{}, false
 	}
 	p := pulse{reconciles: map[string]int{}}
-	for _, s := range samples(text, "controller_runtime_reconcile_total", "controller_runtime_reconcile_errors_total", "controller_runtime_active_workers", "workqueue_depth") {
+	for _, s := range samples(text, "controller_runtime_reconcile_total", "controller_runtime_reconcile_errors_total",
+		"controller_runtime_active_workers", "workqueue_depth") {
 		switch s.name {
 		case "controller_runtime_reconcile_total":
 			if c := s.labels["controller"]; s.labels["result"] == "success" || c == "site" { // which is looked at again
@@ -165,7 +169,8 @@ func (o *operator) pulse() (pulse, bool) {
 	return p, true
 }
 
-// idle waits until the operator has nothing to do and has looked at that many more objects of the controllers than at since.
+// idle waits until the operator has nothing to do and has looked at that many more objects of the
+// controllers than at since.
 func (o *operator) idle(since pulse, more map[string]int) pulse {
 	o.t.Helper()
 	var p pulse
@@ -179,13 +184,14 @@ func (o *operator) idle(since pulse, more map[string]int) pulse {
 				ok = false
 			}
 		}
-		return ok && p.busy == 0, fmt.Sprintf("it has looked at %v, before that at %v, wanted are %v more; %d wait or are worked on", p.reconciles, since.reconciles, more, p.busy)
+		return ok && p.busy == 0, fmt.Sprintf("it has looked at %v, before that at %v, wanted are %v more; %d wait or are worked on",
+			p.reconciles, since.reconciles, more, p.busy)
 	})
 	return p
 }
 
-// written counts by the API server's own metrics what requests to write there were of the kinds that the operator's role lets it write, but for the lease
-// of who leads.
+// written counts by the API server's own metrics what requests to write there were of the kinds
+// that the operator's role lets it write, but for the lease of who leads.
 func (r *rig) written() map[string]int {
 	r.t.Helper()
 	text, err := r.get("/metrics", "")
@@ -215,7 +221,8 @@ func (r *rig) written() map[string]int {
 
 // table lists a kind as kubectl shows it.
 func (r *rig) table(kind string) (*metav1.Table, error) {
-	text, err := r.get("/apis/"+v1alpha1.GroupVersion.String()+"/"+kind+"?includeObject=None", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	text, err := r.get("/apis/"+v1alpha1.GroupVersion.String()+"/"+kind+"?includeObject=None",
+		"application/json;as=Table;v=v1;g=meta.k8s.io")
 	if err != nil {
 		return nil, err
 	}

@@ -58,11 +58,13 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t}
 	r.program = filepath.Join(t.TempDir(), "weir")
 	// With the flags of `make build`, so that only the linker runs.
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", r.program, "../../cmd/weir").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", r.program,
+		"../../cmd/weir").CombinedOutput(); err != nil {
 		t.Fatalf("build weir: %v\n%s", err, out)
 	}
 	r.certify()
-	// The servers collect garbage seldom, for they are most of the work; the program does as always.
+	// The servers collect garbage seldom, for they are most of the work; the program does as
+	// always.
 	r.env = os.Environ()
 	t.Setenv("GOGC", "200")
 	r.cfg = apiserver.Start(t)
@@ -97,7 +99,8 @@ func (r *rig) certify() {
 	ca, _, err := root.Write(dir, "ca")
 	r.ok(err)
 	issue := func(name string) pki.Files {
-		p, err := a.Issue(pki.Identity{Federation: federationName, Organization: organization, Site: here, Gateway: name}, []string{"127.0.0.1"}, now, 24*time.Hour)
+		p, err := a.Issue(pki.Identity{Federation: federationName, Organization: organization, Site: here, Gateway: name},
+			[]string{"127.0.0.1"}, now, 24*time.Hour)
 		r.ok(err)
 		cert, key, err := p.Write(dir, name)
 		r.ok(err)
@@ -113,7 +116,8 @@ func (r *rig) certify() {
 // registry opens a connection, which is closed when the test ends.
 func (r *rig) registry() *etcd.Registry {
 	r.t.Helper()
-	reg, err := etcd.Open(etcd.Config{Endpoints: []string{r.server.Endpoint}, Federation: federationName, TLS: r.creds.Client(pki.Expect{}), CallTimeout: time.Minute})
+	reg, err := etcd.Open(etcd.Config{Endpoints: []string{r.server.Endpoint}, Federation: federationName,
+		TLS: r.creds.Client(pki.Expect{}), CallTimeout: time.Minute})
 	r.ok(err)
 	r.t.Cleanup(func() { _ = reg.Close() })
 	return reg

@@ -90,7 +90,9 @@ func (w *world) grow() {
 	done := since(began)
 	p := op.idle(pulse{}, nil)
 	now, most := op.memory()
-	t.Logf("an operator shows all %d GeoVolumeContents and %d sites %v after its start, of which the test took %v to write down what there is to show: requests %v, %v reconciles, %d of them failed; memory: %d MiB, at most %d MiB",
+	t.Logf("an operator shows all %d GeoVolumeContents and %d sites %v after its start, "+
+		"of which the test took %v to write down what there is to show: requests %v, %v reconciles, %d of them failed; "+
+		"memory: %d MiB, at most %d MiB",
 		w.contents(), sites, done, filled, w.written(), p.reconciles, p.failed, now, most)
 	op.end()
 }
@@ -105,7 +107,8 @@ func (w *world) begin() {
 	took := since(began)
 	now, most := w.op.memory()
 	reads := w.nothingWritten("another operator has started")
-	w.rig.t.Logf("another operator has looked at everything after %v: %d requests to read, none to write, %v reconciles; memory: %d MiB, at most %d MiB", took, reads, p.reconciles, now, most)
+	w.rig.t.Logf("another operator has looked at everything after %v: %d requests to read, none to write, %v reconciles; "+
+		"memory: %d MiB, at most %d MiB", took, reads, p.reconciles, now, most)
 }
 
 // steady has happen what happens when nothing happens.
@@ -134,7 +137,8 @@ func (w *world) steady() {
 	p = w.op.idle(p, map[string]int{"geovolumecontent": w.contents(), "geovolume": w.made + w.imports, "site": sites})
 	reads := w.nothingWritten("homes have reported, and everything was listed again")
 	now, most := w.op.memory()
-	t.Logf("in %v of steady state, with %d reports of homes (in %v, for which %d volumes were looked at) and a list of everything: %d requests to read, none to write, %v reconciles, %d of them failed; memory: %d MiB, at most %d MiB",
+	t.Logf("in %v of steady state, with %d reports of homes (in %v, for which %d volumes were looked at) "+
+		"and a list of everything: %d requests to read, none to write, %v reconciles, %d of them failed; memory: %d MiB, at most %d MiB",
 		since(began), reports, reported, looks, reads, p.reconciles, p.failed, now, most)
 
 	// What the registry tells is told in order: when this is seen, all of the above was.
@@ -142,7 +146,8 @@ func (w *world) steady() {
 	far := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: siteName(sites - 1)}}
 	w.until("wait for a site's new address", func() (bool, string) {
 		w.ok(w.api.Get(t.Context(), client.ObjectKeyFromObject(far), far))
-		return len(far.Status.Gateways) == 1 && strings.HasSuffix(far.Status.Gateways[0].Address, ":7441"), fmt.Sprintf("it is %+v", far.Status.Gateways)
+		return len(far.Status.Gateways) == 1 &&
+			strings.HasSuffix(far.Status.Gateways[0].Address, ":7441"), fmt.Sprintf("it is %+v", far.Status.Gateways)
 	})
 	w.op.idle(pulse{}, nil)
 	w.onlyWritten("a site's gateway has moved", 0, 0, "Site /"+far.Name)
@@ -174,14 +179,16 @@ func (w *world) change() {
 	ours := classContent(1) // without a VolumePolicy, whose status would count it
 	w.ok(w.api.Get(ctx, client.ObjectKeyFromObject(ours), ours))
 	before := ours.DeepCopy()
-	ours.Spec.Overrides = &v1alpha1.VolumePolicySpec{Durability: v1alpha1.Durability{MaxLag: v1alpha1.MaxLag{Time: &metav1.Duration{Duration: 2 * time.Minute}}}}
+	lag := v1alpha1.MaxLag{Time: &metav1.Duration{Duration: 2 * time.Minute}}
+	ours.Spec.Overrides = &v1alpha1.VolumePolicySpec{Durability: v1alpha1.Durability{MaxLag: lag}}
 	w.ok(w.api.Patch(ctx, ours, client.MergeFrom(before)))
 	w.until("wait for an edit to be in force", func() (bool, string) {
 		w.ok(w.api.Get(ctx, client.ObjectKeyFromObject(ours), ours))
 		at := ours.Status
-		return at.VolumeGeneration == 2 && at.ObservedGeneration == ours.Generation && slices.ContainsFunc(at.Conditions, func(c metav1.Condition) bool {
-			return c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonReady
-		}), fmt.Sprintf("generation %d of the volume, %+v", at.VolumeGeneration, at.Conditions)
+		return at.VolumeGeneration == 2 && at.ObservedGeneration == ours.Generation &&
+			slices.ContainsFunc(at.Conditions, func(c metav1.Condition) bool {
+				return c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonReady
+			}), fmt.Sprintf("generation %d of the volume, %+v", at.VolumeGeneration, at.Conditions)
 	})
 	w.op.idle(pulse{}, nil)
 	w.onlyWritten("a volume was edited here", 1, 1, "GeoVolumeContent /"+ours.Name)
@@ -198,7 +205,8 @@ func (w *world) remember() {
 	w.revision, w.own = head.Revision, w.writes.Load()
 }
 
-// nothingWritten fails the test if the operator has written anything since remember, and tells how often it has read.
+// nothingWritten fails the test if the operator has written anything since remember, and tells how
+// often it has read.
 func (w *world) nothingWritten(when string) (reads int) {
 	w.rig.t.Helper()
 	t := w.rig.t
@@ -220,8 +228,9 @@ func (w *world) nothingWritten(when string) (reads int) {
 	return w.gate.read()
 }
 
-// agree waits until the API server has counted the writes that the gate has seen, and own ones of the test, since remember: it counts a request when it is answered. It returns
-// those that the gate has seen, and how many the API server has counted.
+// agree waits until the API server has counted the writes that the gate has seen, and own ones of
+// the test, since remember: it counts a request when it is answered. It returns those that the gate
+// has seen, and how many the API server has counted.
 func (w *world) agree(own int) (writes map[string]int, counted int) {
 	w.rig.t.Helper()
 	w.until("count the same writes at the gate and at the API server", func() (bool, string) {
@@ -239,8 +248,9 @@ func (w *world) agree(own int) (writes map[string]int, counted int) {
 	return writes, counted
 }
 
-// onlyWritten fails the test unless the operator has written to one object, and so often to the registry, since remember; and remembers. The
-// test itself has sent own requests to write to the API server meanwhile.
+// onlyWritten fails the test unless the operator has written to one object, and so often to the
+// registry, since remember; and remembers. The test itself has sent own requests to write to the
+// API server meanwhile.
 func (w *world) onlyWritten(when string, own int, registry int64, object string) {
 	w.rig.t.Helper()
 	t := w.rig.t

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bed puts Weir on a stage: at each site a member of a real etcd, a real S3 server, and a gateway process, all with
-// mutual TLS, and guests whose kernels mount volumes over NFS. The end-to-end tests and the demonstration use it.
+// Package bed puts Weir on a stage: at each site a member of a real etcd, a real S3 server, and a
+// gateway process, all with mutual TLS, and guests whose kernels mount volumes over NFS. The
+// end-to-end tests and the demonstration use it.
 //
-// The gateways are processes of the weir program, built from this source tree, and everything about volumes is done
-// with that program's own commands, as a person would.
+// The gateways are processes of the weir program, which is built from this source tree. The tests
+// work on volumes with that program's commands, as a person does.
 package bed
 
 import (
@@ -109,7 +110,8 @@ func Up(ctx context.Context, cfg Config) (_ *Bed, err error) {
 	}
 	for _, name := range cfg.Sites {
 		b.sites[name] = &Site{Site: b.Stage.Site(name), bed: b, guests: map[string]*stage.Guest{}}
-		for who, addr := range map[string]string{"g" + name: b.Stage.Site(name).Addr(), "registry-" + name: b.Stage.Site(name).Addr(), "admin-" + name: "127.0.0.1"} {
+		for who, addr := range map[string]string{"g" + name: b.Stage.Site(name).Addr(), "registry-" + name: b.Stage.Site(name).Addr(),
+			"admin-" + name: "127.0.0.1"} {
 			if b.tls[who], err = b.Issue("org-"+name, name, who, addr); err != nil {
 				return nil, err
 			}
@@ -166,7 +168,8 @@ func (b *Bed) Issue(organization, site, gateway string, hosts ...string) (stage.
 	if err := os.WriteFile(caFile, root.Cert, 0o644); err != nil {
 		return stage.TLS{}, err
 	}
-	pair, err := b.ca.Issue(pki.Identity{Federation: Federation, Organization: organization, Site: site, Gateway: gateway}, hosts, time.Now().Add(-time.Hour), 240*time.Hour)
+	pair, err := b.ca.Issue(pki.Identity{Federation: Federation, Organization: organization, Site: site, Gateway: gateway}, hosts,
+		time.Now().Add(-time.Hour), 240*time.Hour)
 	if err != nil {
 		return stage.TLS{}, err
 	}

@@ -12,20 +12,22 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
 
-// renewEvery is well within a lease, also of a gateway that does not answer for a while.
+// renewEvery is well below the time of a lease, even with a gateway that does not answer for a
+// while.
 const renewEvery = 10 * time.Second
 
-// Client is an NFS client of a site's gateway that the site's host is. It caches nothing, so that what it reads is what the
-// gateway says. Its lease is renewed until the test ends.
+// Client is an NFS client of a site's gateway. It runs on the site's host. It caches nothing, so it
+// reads what the gateway says. It renews its lease until the test ends.
 func (s *Scene) Client(site string) *client.Client {
 	s.T.Helper()
 	at := s.Bed.Site(site)
 	if err := s.Bed.Admit(s.Ctx, "v", site, at.Addr()); err != nil {
 		s.T.Fatal(err)
 	}
-	c, err := client.Dial(s.Ctx, at.NFSAddr(), client.Options{Owner: "host of " + site, DialContext: func(ctx context.Context, addr string) (net.Conn, error) {
-		return at.DialContext(ctx, "tcp", addr)
-	}})
+	c, err := client.Dial(s.Ctx, at.NFSAddr(),
+		client.Options{Owner: "host of " + site, DialContext: func(ctx context.Context, addr string) (net.Conn, error) {
+			return at.DialContext(ctx, "tcp", addr)
+		}})
 	if err != nil {
 		s.T.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
 
-// Scene is a bed with one volume "v", as tests use it. Its methods fail the test when something goes wrong.
+// Scene is a bed with one volume "v", as tests use it. Its methods fail the test when something
+// goes wrong.
 type Scene struct {
 	T    *testing.T
 	Ctx  context.Context // ends before the test run does
@@ -72,7 +73,7 @@ func (m *Machine) Begin(name, command string) *Work {
 	return Begin(m.scene.Ctx, m.scene.T, m.Guest, name, command)
 }
 
-// Verify checks that all lines that `guesttool write` noted in record are in the file.
+// Verify checks that the file has all lines that `guesttool write` put in the record.
 func (m *Machine) Verify(file, record string) {
 	m.scene.T.Helper()
 	m.scene.T.Log(m.Do(m.scene.Tool + " verify " + file + " " + record))

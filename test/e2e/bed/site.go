@@ -48,14 +48,15 @@ lease: %s
 aliveFor: 5s
 logLevel: info
 `, Federation, s.Name(), s.Name(), s.Name(), s.GatewayName(), s.Addr(), grpcPort, s.Addr(), nfsPort, strings.Join(b.Etcd.Endpoints(), ", "),
-		files.CA, files.Cert, files.Key, filepath.Join(s.Dir(), "site.key"), s.PoolDir(), size, s.S3.Endpoint(), AccessKey, secret, b.cfg.Promise, b.cfg.Lease)
+		files.CA, files.Cert, files.Key, filepath.Join(s.Dir(),
+			"site.key"), s.PoolDir(), size, s.S3.Endpoint(), AccessKey, secret, b.cfg.Promise, b.cfg.Lease)
 	return os.WriteFile(s.config, []byte(text), 0o600)
 }
 
 // Config is the path of the gateway's configuration file.
 func (s *Site) Config() string { return s.config }
 
-// StartGateway starts the gateway; it does not wait until it serves.
+// StartGateway starts the gateway. It does not wait until the gateway serves.
 func (s *Site) StartGateway() error {
 	p, err := s.Start("gateway", s.Command(context.Background(), s.bed.weir, "gateway", "--config", s.config))
 	if err != nil {
@@ -67,8 +68,8 @@ func (s *Site) StartGateway() error {
 	return nil
 }
 
-// TryGateway starts another gateway process at the site, with the gateway's configuration in which texts were replaced: change has
-// pairs of old and new. The process is the caller's.
+// TryGateway starts another gateway process at the site. It has the gateway's configuration with
+// texts replaced: change has pairs of old and new. The caller owns the process.
 func (s *Site) TryGateway(change ...string) (*stage.Proc, error) {
 	text, err := os.ReadFile(s.config)
 	if err != nil {
@@ -82,7 +83,8 @@ func (s *Site) TryGateway(change ...string) (*stage.Proc, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	return s.Start(strings.TrimSuffix(filepath.Base(f.Name()), ".yaml"), s.Command(context.Background(), s.bed.weir, "gateway", "--config", f.Name()))
+	return s.Start(strings.TrimSuffix(filepath.Base(f.Name()), ".yaml"),
+		s.Command(context.Background(), s.bed.weir, "gateway", "--config", f.Name()))
 }
 
 // Gateway is the gateway's process.
@@ -104,13 +106,14 @@ func (s *Site) Guest(ctx context.Context, name string) (*stage.Guest, error) {
 	return g, nil
 }
 
-// Mount admits a guest of this site to a volume and mounts it there, at /mnt/VOLUME, from this site's gateway. It returns the folder.
+// Mount admits a guest of this site to a volume and mounts it there, at /mnt/VOLUME, from this
+// site's gateway. It returns the folder.
 func (s *Site) Mount(ctx context.Context, g *stage.Guest, volume string) (string, error) {
 	if err := s.bed.Admit(ctx, volume, s.Name(), g.Addr()); err != nil {
 		return "", err
 	}
 	dir := "/mnt/" + volume
-	// The admission takes a moment to reach the gateway, and so does the volume.
+	// The gateway gets the volume and the admission a little later.
 	deadline := time.Now().Add(60 * time.Second)
 	for {
 		err := g.Mount(ctx, s.Addr(), "/"+volume, dir, stage.DefaultMountOptions)
@@ -124,7 +127,8 @@ func (s *Site) Mount(ctx context.Context, g *stage.Guest, volume string) (string
 	}
 }
 
-// Kill ends everything at the site as a power cut would: guests, gateway, store and registry member.
+// Kill ends everything at the site, as a power cut does: guests, gateway, store and registry
+// member.
 func (s *Site) Kill() {
 	s.bed.mu.Lock()
 	guests := s.guests

@@ -14,8 +14,9 @@ import (
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
 
-// Test brings a bed up for a test, with three sites a, b and c, and takes it down at its end. It is skipped where it is not run by root.
-// When the test fails, the logs are kept and their folder is told.
+// Test starts a bed for a test, with three sites a, b and c, and ends it when the test ends. It
+// skips the test if the user is not root. If the test fails, it keeps the logs and says in which
+// folder they are.
 func Test(t *testing.T, cfg Config) *Bed {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -70,7 +71,8 @@ func Begin(ctx context.Context, t *testing.T, g *stage.Guest, name, command stri
 	return &Work{t, name, g, job, filepath.Join(g.Shared(), stop)}
 }
 
-// Finish ends it and logs what it printed; the test fails if it ended badly or had ended before.
+// Finish ends the program and logs what it printed. The test fails if the program failed, or had
+// ended before.
 func (w *Work) Finish(ctx context.Context) {
 	w.t.Helper()
 	if err := os.WriteFile(w.stop, nil, 0o644); err != nil {

@@ -35,6 +35,7 @@ func (b *Bed) HowTo(site string) string {
     export WEIR_FEDERATION=%s WEIR_REGISTRY=%s \
         WEIR_CA=%s WEIR_CERT=%s WEIR_KEY=%s
     ip netns exec %s-%s %s status
-    ip netns exec %s-%s %s failover shared --to b`, site, Federation, strings.Join(b.Etcd.Endpoints(), ","), files.CA, files.Cert, files.Key,
+    ip netns exec %s-%s %s failover shared --to b`, site, Federation, strings.Join(b.Etcd.Endpoints(), ","),
+		files.CA, files.Cert, files.Key,
 		b.Stage.Prefix(), site, b.weir, b.Stage.Prefix(), site, b.weir)
 }

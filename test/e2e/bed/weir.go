@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Weir runs the weir program at a site, as an operator of that site's organization, and returns what it prints.
+// Weir runs the weir program at a site, as an operator of that site's organization, and returns
+// what it prints.
 func (b *Bed) Weir(ctx context.Context, site string, args ...string) (string, error) {
 	files := b.tls["admin-"+site]
 	cmd := b.sites[site].Command(ctx, b.weir, args...)
@@ -27,7 +28,7 @@ func (b *Bed) Weir(ctx context.Context, site string, args ...string) (string, er
 	return out.String(), nil
 }
 
-// Create makes a volume from a manifest; it tries again while sites are still coming up.
+// Create makes a volume from a manifest. It tries again while sites are still starting.
 func (b *Bed) Create(ctx context.Context, site, manifest string) error {
 	f, err := os.CreateTemp(b.Stage.Dir(), "volume-*.yaml")
 	if err != nil {
@@ -73,7 +74,7 @@ func (b *Bed) Admit(ctx context.Context, volume, site, client string) error {
 	return err
 }
 
-// Status is a volume in what `weir status -o json` prints, as far as the tests need it.
+// Status is a volume in the output of `weir status -o json`, with the fields that the tests need.
 type Status struct {
 	Name     string   `json:"name"`
 	UUID     string   `json:"uuid"`
@@ -144,7 +145,8 @@ func (b *Bed) Await(ctx context.Context, site, volume string, ok func(Status) bo
 	}
 }
 
-// Manifest is a volume's, with three copies that trail by at most 8 s, stores included.
+// Manifest is a volume's manifest. The volume has three copies, which may trail by at most 8 s, as
+// may the stores.
 func Manifest(name string, members int, home string) string {
 	ack := "acknowledge: Gateway"
 	if members > 1 {

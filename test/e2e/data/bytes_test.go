@@ -43,7 +43,8 @@ func size(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// settled waits until all copies have everything and no store grows any more, and returns the bytes at the stores.
+// settled waits until all copies have everything and no store grows. It returns the bytes in the
+// stores.
 func (s *scene) settled() map[string]int64 {
 	s.T.Helper()
 	s.Await("a", func(st bed.Status) bool {

@@ -21,10 +21,11 @@ import (
 
 const (
 	chunk = 1 << 20 // bytes that are written at once
-	// chunks is how many there are: 2.5 times what a pool may hold, so that the older segments are only in stores.
+	// chunks is the number of chunks: 2.5 times what a pool may hold, so that only stores have the
+	// older segments.
 	chunks = 640
-	// samples is how many bits are flipped for each kind of field: half of them in the store of the gateway's own site, half of
-	// them in all stores.
+	// samples is the number of bits to flip for each kind of field: half of them only in the store
+	// of the gateway's own site, the others in all stores.
 	samples = 12
 )
 
@@ -60,7 +61,8 @@ type damaged struct {
 func newDamaged(t *testing.T) *damaged {
 	t.Helper()
 	sizes := map[string]string{"a": "256Mi", "b": "256Mi", "c": "256Mi"}
-	d := &damaged{Scene: bed.NewScene(t, bed.Config{PoolSize: sizes}, bed.Manifest("v", 2, "a")), stores: map[string]string{}, gone: map[uint64]object{},
+	d := &damaged{Scene: bed.NewScene(t, bed.Config{PoolSize: sizes}, bed.Manifest("v", 2, "a")), stores: map[string]string{},
+		gone:  map[uint64]object{},
 		kinds: map[string][]field{}, used: map[[2]int64]bool{}, count: map[string][3]int64{}}
 	d.file = d.open("a", true)
 	for i := range chunks {
@@ -124,7 +126,8 @@ func (d *damaged) survey() {
 	d.T.Logf("%d segments are in stores alone", n)
 }
 
-// try flips a bit of the field at some sites' stores, reads what needs it through the gateway at a, and flips it back.
+// try flips a bit of the field at some sites' stores, reads the bytes that need it through the
+// gateway at a, and flips it back.
 func (d *damaged) try(f field, sites []string) {
 	d.T.Helper()
 	d.used[[2]int64{f.from, f.to}] = true
@@ -148,11 +151,13 @@ func (d *damaged) try(f field, sites []string) {
 	case err == nil && n == len(p) && bytes.Equal(p, expect(f.from, f.to)):
 		c[0]++
 		if len(sites) > 1 && (f.kind == "block" || f.kind == "block's tag") {
-			d.T.Errorf("%s at %d of segment %d damaged in all stores: it was read all the same: the sample shows nothing", f.kind, off, f.seq)
+			d.T.Errorf("%s at %d of segment %d damaged in all stores: it was read all the same: the sample shows nothing", f.kind, off,
+				f.seq)
 		}
 	default:
 		c[2]++
-		d.T.Errorf("%s at %d of segment %d damaged at %v: read %d bytes of %d, %v, and they are wrong", f.kind, off, f.seq, sites, n, len(p), err)
+		d.T.Errorf("%s at %d of segment %d damaged at %v: read %d bytes of %d, %v, and they are wrong", f.kind, off, f.seq, sites, n,
+			len(p), err)
 	}
 	d.count[f.kind] = c
 }
@@ -171,8 +176,9 @@ func (d *damaged) sample(kind string) field {
 	return field{}
 }
 
-// TestFlippedBits flips bits in every kind of field of segments that only stores have, and reads through a gateway that runs: what is read
-// is right, from another copy, or is EIO; and a copy that is made anew from such a log is right.
+// TestFlippedBits flips bits in every kind of field of segments that only stores have, and reads
+// through a running gateway. The gateway returns the right bytes, from another copy, or EIO. A new
+// copy that a gateway makes from such a log is right too.
 func TestFlippedBits(t *testing.T) {
 	d := newDamaged(t)
 	var kinds []string
@@ -204,7 +210,8 @@ func TestFlippedBits(t *testing.T) {
 	d.rebuild()
 }
 
-// rebuild damages every segment at its home's store, has the gateway at c begin with an empty pool, and reads all of the file there.
+// rebuild damages every segment at its home's store. Then the gateway at c begins with an empty
+// pool, and rebuild reads the whole file there.
 func (d *damaged) rebuild() {
 	d.T.Helper()
 	n := 0

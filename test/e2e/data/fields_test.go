@@ -14,7 +14,8 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// field is a run of bytes of a stored segment, and which bytes of the volume's only file need it to be read, if it belongs to a block.
+// field is a run of bytes of a stored segment. If it belongs to a block, it says which bytes of the
+// volume's only file can not be read without it.
 type field struct {
 	kind     string
 	seq      uint64
@@ -56,8 +57,9 @@ var headerParts = []struct {
 
 const tag = 16 // bytes of a GCM tag, at the end of what is sealed
 
-// fields lists the fields of a segment. at is where in the file its first block lies; blocks hold what does not compress, so that their
-// lengths say how much of the file they are. It returns where the next segment's first block lies.
+// fields lists the fields of a segment. at is the place in the file of its first block. Blocks do
+// not compress here, so their lengths say how much of the file they hold. fields returns the place
+// of the next segment's first block.
 func fields(t *testing.T, seq uint64, b []byte, at int64) (out []field, next int64) {
 	t.Helper()
 	for off := 0; off < len(b); {
@@ -87,10 +89,12 @@ func fields(t *testing.T, seq uint64, b []byte, at int64) (out []field, next int
 		for i := range n {
 			size := int64(binary.BigEndian.Uint32(f.Bytes[31+4*i:]))
 			raw := size - tag - 1
-			out = append(out, field{"block", seq, p, size - tag, at, at + raw}, field{"block's tag", seq, p + size - tag, tag, at, at + raw})
+			out = append(out, field{"block", seq, p, size - tag, at, at + raw},
+				field{"block's tag", seq, p + size - tag, tag, at, at + raw})
 			p, at = p+size, at+raw
 		}
-		out = append(out, field{"meta", seq, p, o + int64(len(f.Bytes)) - p - tag, 0, 0}, field{"meta's tag", seq, o + int64(len(f.Bytes)) - tag, tag, 0, 0})
+		out = append(out, field{"meta", seq, p, o + int64(len(f.Bytes)) - p - tag, 0, 0},
+			field{"meta's tag", seq, o + int64(len(f.Bytes)) - tag, tag, 0, 0})
 		for i := first; i < len(out); i++ {
 			if out[i].to == 0 {
 				out[i].from, out[i].to = begin, begin+1

@@ -98,7 +98,8 @@ func interfaceIndex(name string) (int, error) {
 
 func TestNoPlaintextAnywhere(t *testing.T) {
 	s := newScene(t, bed.Config{})
-	words := [][]byte{[]byte("KnownFileNameXyzzy"), []byte("KnownContentPlugh"), []byte("KnownXattrNameFrotz"), []byte("KnownXattrValueQuux"), []byte("KnownLinkTargetBlorb")}
+	words := [][]byte{[]byte("KnownFileNameXyzzy"), []byte("KnownContentPlugh"), []byte("KnownXattrNameFrotz"),
+		[]byte("KnownXattrValueQuux"), []byte("KnownLinkTargetBlorb")}
 	var sniffers []*sniffer
 	stop := make(chan struct{})
 	for _, name := range s.Bed.Names() {
@@ -130,14 +131,17 @@ setfattr -n user.KnownXattrNameFrotz -v KnownXattrValueQuux KnownFileNameXyzzy; 
 			}
 		}
 	}
-	// The check can fail: the words are in what the guest sees.
-	if out := s.guest.Do("ls -R /mnt/v; head -c 100 /mnt/v/KnownFileNameXyzzy/KnownFileNameXyzzy; getfattr -d /mnt/v/KnownFileNameXyzzy 2>/dev/null"); !strings.Contains(out, "KnownContentPlugh") ||
+	// This shows that the check can fail: the guest sees the words.
+	out := s.guest.Do("ls -R /mnt/v; head -c 100 /mnt/v/KnownFileNameXyzzy/KnownFileNameXyzzy; " +
+		"getfattr -d /mnt/v/KnownFileNameXyzzy 2>/dev/null")
+	if !strings.Contains(out, "KnownContentPlugh") ||
 		!strings.Contains(out, "KnownXattrValueQuux") {
 		t.Errorf("the guest reads %q", out)
 	}
 }
 
-// scan looks for words in all files below dir, their names included, and returns how many bytes it read.
+// scan looks for words in the names and contents of all files below dir. It returns how many bytes
+// it read.
 func scan(t *testing.T, dir string, words [][]byte) (n int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demobare shows Weir's main job on one machine: three sites with a gateway, a store and a registry member each; a volume
-// with copies at all three; machines at two of them that work on it over plain NFS; and the loss of a whole site under load.
+// Command demobare shows Weir's main job on one machine: three sites with a gateway, a store and a
+// registry member each; a volume with copies at all three; machines at two of them that work on it
+// over plain NFS; and the loss of a whole site under load.
 //
 //	go run ./test/e2e/demobare
 //
-// It needs root on Debian, installs what is missing, and leaves nothing behind but caches. With KEEP=1 in the
-// environment it leaves everything running at the end, says how to use it, and waits for Ctrl-C.
+// It needs root on Debian, installs what is missing, and leaves nothing behind but caches. With
+// KEEP=1 in the environment it leaves everything running at the end, says how to use it, and waits
+// for Ctrl-C.
 package main
 
 import (
@@ -123,7 +125,8 @@ func (s *show) guests(ctx context.Context) (a, b *stage.Guest, err error) {
 	return a, b, nil
 }
 
-// copyTree copies the Go standard library in at a, and returns the list of its hashes, as a path in every guest's view of the host.
+// copyTree copies the Go standard library into the volume at a. It returns the path of the list of
+// its hashes, which every guest can read on the host.
 func (s *show) copyTree(ctx context.Context, a *stage.Guest) (string, error) {
 	s.Title("The machine at a copies the Go standard library's source tree into it")
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
@@ -132,7 +135,7 @@ func (s *show) copyTree(ctx context.Context, a *stage.Guest) (string, error) {
 	}
 	src := filepath.Join(strings.TrimSpace(string(root)), "src")
 	begin := time.Now()
-	// Sixteen copies at a time, as a build or an unpacking job would.
+	// It copies sixteen files at a time, as a build or an unpacking job does.
 	_, err = a.Output(ctx, fmt.Sprintf(`set -e; cd %s; mkdir /mnt/shared/go
 find . -path ./cmd -prune -o -type d -print > /x/dirs; (cd /mnt/shared/go; xargs mkdir -p < /x/dirs)
 find . -path ./cmd -prune -o -type f -print > /x/files; split -n r/16 /x/files /x/part.
@@ -142,8 +145,9 @@ for p in $pids; do wait $p; done; sync`, src))
 		return "", err
 	}
 	took := time.Since(begin)
-	out, err := a.Output(ctx, fmt.Sprintf("set -e; cd %s; find . -path ./cmd -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum > /x/list; "+
-		"cd /mnt/shared/go; sha256sum --quiet -c /x/list; wc -l < /x/list; du -sm . | cut -f1", src))
+	out, err := a.Output(ctx,
+		fmt.Sprintf("set -e; cd %s; find . -path ./cmd -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum > /x/list; "+
+			"cd /mnt/shared/go; sha256sum --quiet -c /x/list; wc -l < /x/list; du -sm . | cut -f1", src))
 	if err != nil {
 		return "", fmt.Errorf("check the tree at a: %w", err)
 	}
@@ -155,14 +159,15 @@ for p in $pids; do wait $p; done; sync`, src))
 	return filepath.Join(a.Shared(), "list"), nil
 }
 
-// table prints what `weir status` says at a site.
+// table prints the output of `weir status` at a site.
 func (s *show) table(ctx context.Context, site string) error {
 	out, err := s.bed.Weir(ctx, site, "status", "shared")
 	fmt.Print(playbill.Indent(out))
 	return err
 }
 
-// loseHome kills the whole of site a while the machine at b writes, and checks that nothing is lost.
+// loseHome kills the whole of site a while the machine at b writes, and checks that nothing is
+// lost.
 func (s *show) loseHome(ctx context.Context, b *stage.Guest, list string) error {
 	hashes, err := os.ReadFile(list)
 	if err != nil {
@@ -171,7 +176,8 @@ func (s *show) loseHome(ctx context.Context, b *stage.Guest, list string) error 
 	if err := os.WriteFile(filepath.Join(b.Shared(), "list"), hashes, 0o644); err != nil {
 		return err
 	}
-	s.Title("The machine at b writes lines, fsyncs each, and notes them outside the volume; then site a is lost: gateway, store, registry member, machine")
+	s.Title("The machine at b writes lines, fsyncs each, and records them outside the volume; " +
+		"then site a is lost: gateway, store, registry member, machine")
 	before, err := s.bed.Status(ctx, "b", "shared")
 	if err != nil {
 		return err
@@ -185,11 +191,15 @@ func (s *show) loseHome(ctx context.Context, b *stage.Guest, list string) error 
 	}
 	s.bed.Site("a").Kill()
 	lost := time.Now()
-	after, err := s.bed.Await(ctx, "b", "shared", func(st bed.Status) bool { return st.Epoch > before.Epoch && st.HomeSite != "a" && st.HomeSite != "" })
+	after, err := s.bed.Await(ctx, "b", "shared", func(st bed.Status) bool {
+		return st.Epoch > before.Epoch && st.HomeSite != "a" &&
+			st.HomeSite != ""
+	})
 	if err != nil {
 		return err
 	}
-	s.Fact("site a lost; %.1f s later site %s is home, in epoch %d after %d", time.Since(lost).Seconds(), after.HomeSite, after.Epoch, before.Epoch)
+	s.Fact("site a lost; %.1f s later site %s is home, in epoch %d after %d", time.Since(lost).Seconds(), after.HomeSite, after.Epoch,
+		before.Epoch)
 	if err := pause(ctx, 6*time.Second); err != nil {
 		return err
 	}
@@ -201,7 +211,8 @@ func (s *show) loseHome(ctx context.Context, b *stage.Guest, list string) error 
 		return fmt.Errorf("the writer at b: %w: exit code %d: %s", err, r.Code, r.Stderr)
 	}
 	s.Fact("the writer at b had no error and no remount: %s", strings.TrimSpace(r.Stdout))
-	out, err := b.Output(ctx, s.tool+" verify /mnt/shared/journal /x/noted; cd /mnt/shared/go && sha256sum --quiet -c /x/list && echo right")
+	out, err := b.Output(ctx,
+		s.tool+" verify /mnt/shared/journal /x/noted; cd /mnt/shared/go && sha256sum --quiet -c /x/list && echo right")
 	if err != nil || !strings.HasSuffix(strings.TrimSpace(out), "right") {
 		return fmt.Errorf("check at b: %w: %s", err, out)
 	}
@@ -231,13 +242,16 @@ func (s *show) comeBack(ctx context.Context) error {
 	return s.table(ctx, "b")
 }
 
-// gatewayOnly shows what a volume risks whose writes only its home acknowledges.
+// gatewayOnly shows what is at risk when only the home acknowledges writes.
 func (s *show) gatewayOnly(ctx context.Context) error {
 	s.Title("A second volume, home at c, whose writes are safe when only c has them; then c is lost")
 	if err := s.bed.Create(ctx, "c", bed.Manifest("scratch", 1, "c")); err != nil {
 		return err
 	}
-	if _, err := s.bed.Await(ctx, "b", "scratch", func(st bed.Status) bool { return st.HomeSite == "c" && st.State == "Ready" }); err != nil {
+	if _, err := s.bed.Await(ctx, "b", "scratch", func(st bed.Status) bool {
+		return st.HomeSite == "c" &&
+			st.State == "Ready"
+	}); err != nil {
 		return err
 	}
 	if err := pause(ctx, 6*time.Second); err != nil { // the home has reported once

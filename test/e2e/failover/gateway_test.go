@@ -36,13 +36,14 @@ done
 echo $n files of 6 MiB written, fsynced and verified`
 )
 
-// lostState is what the kernel's client says when it could not reclaim what a program holds.
+// lostState is the message of the kernel's client when it can not reclaim an open or a lock.
 var lostState = regexp.MustCompile(`(?i)(nfs|lock).*(lost|reclaim.*fail|fail.*reclaim)`)
 
 // kills is how often the gateway of the machine's own site is killed.
 const kills = 5
 
-// TestOwnGatewayIsKilledUnderLoad kills and restarts the gateway that a machine has mounted, under fsync'ed lines, a held lock, tar and fio.
+// TestOwnGatewayIsKilledUnderLoad kills and restarts the gateway that a machine has mounted, under
+// fsync'ed lines, a held lock, tar and fio.
 func TestOwnGatewayIsKilledUnderLoad(t *testing.T) {
 	s := newScene(t)
 	root, err := exec.CommandContext(s.Ctx, "go", "env", "GOROOT").Output()
@@ -50,7 +51,8 @@ func TestOwnGatewayIsKilledUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	tree := filepath.Join(strings.TrimSpace(string(root)), "src")
-	if out, err := exec.CommandContext(s.Ctx, "tar", "-C", tree, "-cf", filepath.Join(s.guest.Shared(), "in.tar"), "archive").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(s.Ctx, "tar", "-C", tree, "-cf", filepath.Join(s.guest.Shared(), "in.tar"),
+		"archive").CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v: %s", err, out)
 	}
 	for name, script := range map[string]string{"tar.sh": tarLoop, "fio.sh": fioLoop} {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// access is one finished read or write of a register: a value that one writer alone counts up, one write after the other.
+// access is one finished read or write of a register. The register's value counts its writes: one
+// writer makes them, one after the other.
 type access struct {
 	who        string
 	value      uint64
@@ -21,10 +22,10 @@ type access struct {
 // history is what was done to one register.
 type history struct{ writes, reads []access }
 
-// check tells what of a history no register could have done: for a register with a single sequential writer, a history is
-// linearizable if and only if each read has at least the value of every write and read that had ended when it began, and at
-// most that of the writes that had begun when it ended. The last write may lack its end: it is not among the writes then, but begun
-// is its value.
+// check finds what no register could have done. With a single sequential writer, a history is
+// linearizable if and only if each read has at least the value of every write and read that ended
+// before it began, and at most the value of the writes that began before it ended. The last write
+// may have no end. It is not among the writes then, but begun is its value.
 func (h history) check(begun uint64) (wrong []string) {
 	ended := prefixMax(h.writes)
 	seen := prefixMax(h.reads)
@@ -32,10 +33,12 @@ func (h history) check(begun uint64) (wrong []string) {
 	slices.SortFunc(byBegin, func(a, b access) int { return cmp.Compare(a.begin, b.begin) })
 	for _, r := range h.reads {
 		if w := ended.before(r.begin); w != nil && r.value < w.value {
-			wrong = append(wrong, fmt.Sprintf("%s read %d at %v..%v after %s had written %d at %v", r.who, r.value, r.begin, r.end, w.who, w.value, w.end))
+			wrong = append(wrong,
+				fmt.Sprintf("%s read %d at %v..%v after %s had written %d at %v", r.who, r.value, r.begin, r.end, w.who, w.value, w.end))
 		}
 		if e := seen.before(r.begin); e != nil && r.value < e.value {
-			wrong = append(wrong, fmt.Sprintf("%s read %d at %v..%v after %s had read %d at %v", r.who, r.value, r.begin, r.end, e.who, e.value, e.end))
+			wrong = append(wrong,
+				fmt.Sprintf("%s read %d at %v..%v after %s had read %d at %v", r.who, r.value, r.begin, r.end, e.who, e.value, e.end))
 		}
 		i, _ := slices.BinarySearchFunc(byBegin, r.end, func(w access, at time.Duration) int { return cmp.Compare(w.begin, at) })
 		newest := uint64(0)
@@ -46,13 +49,14 @@ func (h history) check(begun uint64) (wrong []string) {
 			newest = max(newest, begun)
 		}
 		if r.value > newest {
-			wrong = append(wrong, fmt.Sprintf("%s read %d at %v..%v, when %d was the last that had been begun", r.who, r.value, r.begin, r.end, newest))
+			wrong = append(wrong,
+				fmt.Sprintf("%s read %d at %v..%v, when %d was the last that had been begun", r.who, r.value, r.begin, r.end, newest))
 		}
 	}
 	return wrong
 }
 
-// maxima has accesses by their end, each with the highest value of those up to it.
+// maxima sorts accesses by their end. Each has the highest value so far.
 type maxima struct {
 	byEnd   []access
 	highest []int // index in byEnd
@@ -70,7 +74,7 @@ func prefixMax(all []access) maxima {
 	return m
 }
 
-// before returns the access with the highest value of those that had ended before a time, or nil.
+// before returns the access with the highest value among those that ended before a time, or nil.
 func (m maxima) before(at time.Duration) *access {
 	i, _ := slices.BinarySearchFunc(m.byEnd, at, func(a access, at time.Duration) int { return cmp.Compare(a.end, at) })
 	if i == 0 {

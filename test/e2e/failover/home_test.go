@@ -24,7 +24,7 @@ func TestHomeIsKilledUnderLoad(t *testing.T) {
 	}
 	names.Finish(s.Ctx)
 	s.finishLines(lines)
-	// Epochs grow by what was done to the volume, and by nothing else.
+	// Only what this test does to the volume begins epochs.
 	last := s.healthy().Epoch
 	want := first + 2*losses + s.moves - moved
 	t.Logf("epoch %d after %d: %d losses, %d planned moves", last, first, 2*losses, s.moves-moved)

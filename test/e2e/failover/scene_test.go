@@ -12,7 +12,8 @@ import (
 	"github.com/weir-storage/weir/test/e2e/bed"
 )
 
-// promise is what members of the scenes' volumes give; a home that was silent for longer has lost it.
+// promise is how long the members of these volumes promise. A home that was silent for longer has
+// lost it.
 const promise = 2 * time.Second
 
 // scene is a volume that two sites acknowledge, and a machine at b that works on it.
@@ -35,7 +36,7 @@ func (s *scene) lines() *bed.Work {
 	return s.guest.Begin("lines", s.Tool+" write /mnt/v/lines /x/lines")
 }
 
-// finishLines ends that, and checks that every line is there.
+// finishLines ends the appending, and checks that every line is there.
 func (s *scene) finishLines(w *bed.Work) {
 	s.T.Helper()
 	w.Finish(s.Ctx)
@@ -48,7 +49,8 @@ func (s *scene) whole() bed.Status {
 	return s.Await("b", func(st bed.Status) bool { return st.State == "Ready" && len(st.Members) == 2 && joined(st) == 3 })
 }
 
-// alive waits until a site's gateway has its heartbeat in the registry. A gateway that was cut off can follow its peers before that.
+// alive waits until a site's gateway has its heartbeat in the registry. A gateway that was cut off
+// can follow its peers earlier.
 func (s *scene) alive(site string) {
 	s.T.Helper()
 	for {
@@ -71,7 +73,8 @@ func (s *scene) alive(site string) {
 	}
 }
 
-// move makes a site home by a planned move, which must not be felt. The volume is of a's organization.
+// move makes a site home by a planned move, which programs must not notice. The volume belongs to
+// a's organization.
 func (s *scene) move(to string) {
 	s.T.Helper()
 	s.alive(to)
@@ -81,7 +84,8 @@ func (s *scene) move(to string) {
 	s.moves++
 }
 
-// healthy waits until the volume is whole and has a home at a or c, whose loss leaves b's machine alone, and returns its state.
+// healthy waits until the volume is whole and has its home at a or c, and returns its state. The
+// loss of these sites leaves b's machine alone.
 func (s *scene) healthy() bed.Status {
 	s.T.Helper()
 	for {

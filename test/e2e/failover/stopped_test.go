@@ -15,11 +15,12 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
 
-// readers is how many read at once at each site, so that some requests always wait in the connection of a gateway that is stopped.
+// readers is the number of concurrent readers at each site. With so many, some requests always wait
+// in the connection of a stopped gateway.
 const readers = 4
 
-// registers are files that clients at all sites read while one client each writes them; whatever is read is noted, and
-// no client caches.
+// registers are files that clients at all sites read, while one client writes each. They record
+// everything that was read. No client caches.
 type registers struct {
 	s     *scene
 	start time.Time
@@ -82,7 +83,7 @@ func write(ctx context.Context, f *client.File, v uint64) error {
 
 func (x *registers) now() time.Duration { return time.Since(x.start) }
 
-// failed notes an error that is not the end of the test.
+// failed records an error that does not end the test.
 func (x *registers) failed(ctx context.Context, who string, err error) {
 	if ctx.Err() != nil {
 		return
@@ -128,8 +129,8 @@ func (x *registers) read(ctx context.Context, f *client.File, site, who string) 
 	}
 }
 
-// finish ends the reading and writing, and checks what was seen. Each of the pauses must lie within some access at that site: else nothing
-// was tried.
+// finish ends the reading and writing, and checks the histories. Each pause must lie within some
+// access at that site. Otherwise the test has tried nothing.
 func (x *registers) finish(pauses []pause) {
 	t := x.s.T
 	t.Helper()
@@ -164,15 +165,16 @@ func (x *registers) finish(pauses []pause) {
 	}
 }
 
-// pause is when a home was stopped.
+// pause is the time during which a home was stopped.
 type pause struct {
 	site       string
 	begin, end time.Duration
 }
 
-// TestHomeIsStoppedUnderLoad stops the home's process for three promises under reads and writes at all sites, its own included, and
-// lets it go on: nothing may be acknowledged or read in its epoch after the next one began, which the history would show as a read of
-// something older than was written or read elsewhere.
+// TestHomeIsStoppedUnderLoad stops the home's process for three promises, while all sites read and
+// write, and lets it go on. The old home must not acknowledge or read anything in its epoch after
+// the next one began. A history would show that as a read of a value older than one written or read
+// elsewhere.
 func TestHomeIsStoppedUnderLoad(t *testing.T) {
 	s := newScene(t)
 	lines := s.lines()

@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// stream is the content of a filled file: it does not compress, and depends on the seed alone.
+// stream is the content of a filled file. It does not compress, and it depends only on the seed.
 func stream(seed string) *rand.ChaCha8 { return rand.NewChaCha8(sha256.Sum256([]byte(seed))) }
 
 // fill writes so many MiB and fsyncs.

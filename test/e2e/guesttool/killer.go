@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killer waits until the number of NFS mounts at paths that contain match differs, and then kills, by SIGKILL, the process whose command line begins
-// with words: the kernel has done what that asked for, and that has told nobody. The kernel tells of each change (proc(5), /proc/pid/mounts).
+// killer waits until the number of NFS mounts at paths that contain match differs, and then kills,
+// by SIGKILL, the process whose command line begins with words: the kernel has done what that asked
+// for, and that has told nobody. The kernel tells of each change (proc(5), /proc/pid/mounts).
 func killer(match, words, armed string) error {
 	pid, err := processOf(words)
 	if err != nil {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command guesttool is what the end-to-end tests run inside guests, on a mounted volume. It is one static program,
-// because starting processes is slow in a guest.
+// Command guesttool is what the end-to-end tests run inside guests, on a mounted volume. It is one
+// static program, because starting processes is slow in a guest.
 //
-//	guesttool write FILE RECORD STOP      append lines to FILE, fsync each, then note it in RECORD, until STOP exists
-//	guesttool verify FILE RECORD          every noted line is in FILE, whole and in order
-//	guesttool names DIR RECORD STOP       make, rename, link and remove names in DIR; any unexpected error ends it
-//	guesttool lock FILE RECORD STOP       hold a lock on FILE, and check every second that it still is held
-//	guesttool unstable FILE SIGNAL        write without fsync, wait until SIGNAL exists, fsync, and read it back
-//	guesttool fill FILE MIB SEED          write so many MiB that do not compress, and fsync
-//	guesttool check FILE MIB SEED         read what fill wrote, from the server
-//	guesttool killer PART WORDS ARMED     kill the process WORDS as soon as an NFS mount comes or goes at a path with PART; ARMED is made before
-//	guesttool excl DIR RECORD STOP        create names with O_EXCL; each must be new
+//	guesttool write FILE RECORD STOP   append lines, fsync and record each, until STOP exists
+//	guesttool verify FILE RECORD       check that FILE has every recorded line, whole and in order
+//	guesttool names DIR RECORD STOP    make, rename, link and remove names in DIR until an error
+//	guesttool lock FILE RECORD STOP    hold a lock on FILE, and check it every second
+//	guesttool unstable FILE SIGNAL     write without fsync, wait for SIGNAL, fsync, read it back
+//	guesttool fill FILE MIB SEED       write so many MiB that do not compress, and fsync
+//	guesttool check FILE MIB SEED      read what fill wrote, from the server
+//	guesttool killer PART WORDS ARMED  make ARMED; kill the process WORDS when an NFS mount comes or
+//	                                   goes at a path with PART
+//	guesttool excl DIR RECORD STOP     create names with O_EXCL; each must be new
 package main
 
 import (

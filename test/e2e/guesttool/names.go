@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// changes notes changes of names and how long the longest took.
+// changes counts changes of names, and keeps the time that the longest took.
 type changes struct {
 	dir     string
 	record  *os.File
@@ -30,7 +30,8 @@ func (x *changes) do(what string, f func() error) error {
 	return err
 }
 
-// names loops over namespace operations of which each must succeed exactly once: an EEXIST or ENOENT means that one was executed twice.
+// names repeats namespace operations, each of which must succeed exactly once. EEXIST or ENOENT
+// means that one was executed twice.
 func names(dir, record, stop string) error {
 	r, err := os.OpenFile(record, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -108,7 +109,8 @@ func excl(dir, record, stop string) error {
 	return nil
 }
 
-// lock holds a byte-range lock until told to stop; losing it would make the kernel fail what is done under it with EIO.
+// lock holds a byte-range lock until told to stop; losing it would make the kernel fail what is
+// done under it with EIO.
 func lock(file, record, stop string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -13,14 +13,15 @@ import (
 	"time"
 )
 
-// line n of a written file, with a checksum of its own.
+// line is line n of a written file. It has its own checksum.
 func line(n int) string {
 	body := fmt.Sprintf("line %09d of what must not be lost", n)
 	return fmt.Sprintf("%s %08x\n", body, crc32.ChecksumIEEE([]byte(body)))
 }
 
-// write appends and fsyncs lines. The record has a line "N UNIXNANO MICROSECONDS" for each, written after the fsync returned: number,
-// when, and how long it took. PACE in the environment is a rest before each, for writers that are to leave their machine to others.
+// write appends and fsyncs lines. After each fsync it adds a line "N UNIXNANO MICROSECONDS" to the
+// record: number, time, and duration. PACE in the environment is a pause before each line, for
+// writers that must leave their machine to others.
 func write(file, record, stop string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {
@@ -96,7 +97,8 @@ func verify(file, record string) error {
 	return nil
 }
 
-// unstable writes without fsync, waits for the signal, and then makes it durable: data that a server lost meanwhile must be sent again.
+// unstable writes without fsync, waits for the signal, and then fsyncs. The client must send again
+// what a server lost meanwhile.
 func unstable(file, signal string) error {
 	f, err := os.Create(file)
 	if err != nil {
@@ -109,7 +111,7 @@ func unstable(file, signal string) error {
 	if _, err := f.Write(data); err != nil {
 		return err
 	}
-	// Have the kernel send it, without a COMMIT.
+	// This makes the kernel send the data, without a COMMIT.
 	if err := flushAsync(f, int64(len(data))); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package playbill is the frame of a demonstration: titles with times, facts that are told again at the end, and an end that leaves nothing behind.
+// Package playbill is the frame of a demonstration: titles with times, facts that it repeats at the
+// end, and an end that leaves nothing behind.
 package playbill
 
 import (
@@ -25,14 +26,14 @@ func (p *Play) Title(format string, a ...any) {
 	fmt.Printf("\n[%5.1f s] %s\n", time.Since(p.begin).Seconds(), fmt.Sprintf(format, a...))
 }
 
-// Fact tells what happened, now and at the end.
+// Fact prints what happened, now and at the end.
 func (p *Play) Fact(format string, a ...any) {
 	f := fmt.Sprintf(format, a...)
 	p.facts = append(p.facts, f)
 	fmt.Println("  " + f)
 }
 
-// Facts tells all of them.
+// Facts prints all facts.
 func (p *Play) Facts() {
 	p.Title("What happened")
 	for _, f := range p.facts {
@@ -40,13 +41,13 @@ func (p *Play) Facts() {
 	}
 }
 
-// Indent sets a text off from what is told.
+// Indent sets a text off from titles and facts.
 func Indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ") + "\n"
 }
 
-// Run is the main function of a demonstration. State is a folder, which is removed when act returned nil, and kept and told else. The context ends
-// with Ctrl-C.
+// Run is the main function of a demonstration. state is a folder. Run removes it when act returns
+// nil. Otherwise it keeps the folder and prints its name. Ctrl-C ends the context.
 func Run(act func(ctx context.Context, p *Play, state string) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -10,8 +10,9 @@ import (
 	"github.com/weir-storage/weir/test/e2e/bed"
 )
 
-// TestExpelledFromOneVolume takes one of a machine's two volumes away while it writes to both: the one ends with an error, and the other, which
-// the same client of the kernel uses, goes on with its locks, also with those that it gets afterwards.
+// TestExpelledFromOneVolume ends a machine's right to one of its two volumes while it writes to
+// both. That volume's writer ends with an error. The other volume, which the same client of the
+// kernel uses, goes on with its locks, and with those that it gets afterwards.
 func TestExpelledFromOneVolume(t *testing.T) {
 	s := bed.NewScene(t, bed.Config{}, bed.Manifest("v", 2, "a"))
 	if err := s.Bed.Create(s.Ctx, "a", bed.Manifest("gone", 2, "a")); err != nil {
@@ -45,7 +46,7 @@ func TestExpelledFromOneVolume(t *testing.T) {
 	again := m.Begin("again", s.Tool+" lock /mnt/v/again /x/again")
 	m.Do("until [ -s /x/again ]; do sleep 0.1; done")
 	m.Do("n=$(wc -l </x/lines); until [ $(wc -l </x/lines) -ge $((n + 50)) ]; do sleep 0.1; done")
-	// Its client looks after what it lost, and nothing else.
+	// The client checks what it lost, and nothing else.
 	if said := m.Do("dmesg | grep 'NFS: .*lost' || true; awk '/TEST_STATEID:/ && $2 > 10' /proc/self/mountstats"); said != "" {
 		t.Errorf("the machine's client: %s", said)
 	}

@@ -9,8 +9,9 @@ import (
 	"github.com/weir-storage/weir/test/e2e/bed"
 )
 
-// TestPoolIsFull fills the home's pool while its store is down, so that nothing can leave the pool: writers wait, status says why
-// and what to do, and when the store is back all goes on and everything is there.
+// TestPoolIsFull fills the home's pool while its store is down, so that nothing can leave the pool.
+// Writers wait, and status says why and what to do. When the store is back, everything goes on and
+// is complete.
 func TestPoolIsFull(t *testing.T) {
 	lenient := strings.Replace(bed.Manifest("v", 2, "a"), "maxLag: {time: 8s}", "maxLag: {time: 1h, bytes: 100Gi}", 1)
 	sizes := map[string]string{"a": "128Mi"}

@@ -26,7 +26,7 @@ func wants(t *testing.T, text string, words ...string) {
 	}
 }
 
-// refused tells what was said by something that must fail.
+// refused returns what a command printed that must fail.
 func refused(t *testing.T, out string, err error) string {
 	t.Helper()
 	if err == nil {
@@ -72,7 +72,7 @@ func (s *scene) grows(t *testing.T) {
 	}
 }
 
-// create tries to make another volume, from a description in which something was replaced.
+// create tries to make another volume, from a manifest in which something was replaced.
 func (s *scene) create(old, with string) (string, error) {
 	m := bed.Manifest("other", 2, "a")
 	changed := strings.Replace(m, old, with, 1)
@@ -82,7 +82,8 @@ func (s *scene) create(old, with string) (string, error) {
 	return "", s.Bed.Create(s.Ctx, "a", changed)
 }
 
-// fails starts the gateway of c with a changed configuration, waits for it to end, and returns what it said.
+// fails starts the gateway of c with a changed configuration, waits for it to end, and returns what
+// it said.
 func (s *scene) fails(t *testing.T, change ...string) string {
 	t.Helper()
 	p := s.start(t, change...)
@@ -208,7 +209,8 @@ func (s *scene) wrongOrganization(t *testing.T) {
 	s.startGateway(t)
 }
 
-// takenSite has a gateway that is organization org-x in all it says, with a valid certificate, claim to be at c, which is org-c's.
+// takenSite starts a gateway of organization org-x, with a valid certificate, that claims to be at
+// site c, which belongs to org-c.
 func (s *scene) takenSite(t *testing.T) {
 	c := s.Bed.Site("c")
 	own := s.Bed.TLS("gc")
@@ -218,7 +220,8 @@ func (s *scene) takenSite(t *testing.T) {
 	}
 	p := s.start(t, own.Cert, theirs.Cert, own.Key, theirs.Key, "organization: org-c", "organization: org-x", "gateway: gc", "gateway: gx",
 		":7001", ":7009", ":2049", ":2059", c.PoolDir(), c.PoolDir()+"-x")
-	s.says(t, p, "not registered", "site c", `organization: \"org-x\"`, `belongs to organization \"org-c\"`, "correct organization", "choose another site name")
+	s.says(t, p, "not registered", "site c", `organization: \"org-x\"`, `belongs to organization \"org-c\"`, "correct organization",
+		"choose another site name")
 	st, err := s.Bed.Status(s.Ctx, "a", "v")
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +240,8 @@ func (s *scene) wrongFederation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := other.Issue(pki.Identity{Federation: bed.Federation, Organization: "org-c", Site: "c", Gateway: "gc"}, nil, time.Now().Add(-time.Hour), time.Hour)
+	pair, err := other.Issue(pki.Identity{Federation: bed.Federation, Organization: "org-c", Site: "c", Gateway: "gc"}, nil,
+		time.Now().Add(-time.Hour), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +267,7 @@ func (s *scene) notAdmitted(t *testing.T) {
 	}
 	t.Logf("mount says: %v", err)
 	s.says(t, b.Gateway(), "refused", g.Addr(), "volume=v", "weir volume admit")
-	// The remedy is one.
+	// The remedy works.
 	if _, err := b.Mount(s.Ctx, g, "v"); err != nil {
 		t.Error(err)
 	}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config reads and checks a gateway's configuration file. Commands of people use a part of
+// the same file. docs/reference/gateway-config.md describes it.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// Config is a gateway's configuration file.
+type Config struct {
+	Federation   string            `json:"federation"`
+	Organization string            `json:"organization"`
+	Region       string            `json:"region"`
+	Site         string            `json:"site"`
+	Gateway      string            `json:"gateway"`
+	Labels       map[string]string `json:"labels"`
+
+	Listen    Addresses `json:"listen"`    // where this process listens
+	Advertise Addresses `json:"advertise"` // where others reach it
+
+	Registry Registry `json:"registry"`
+	TLS      TLS      `json:"tls"`
+	SiteKey  string   `json:"siteKey"` // path
+	Pool     Pool     `json:"pool"`
+	Store    Store    `json:"store"`
+	// Capacity is how much space the site gives to copies of volumes. 0 is no limit.
+	Capacity federation.Bytes `json:"capacity"`
+	Health   string           `json:"health"` // host:port of /healthz and /readyz; empty: nowhere
+
+	Promise   federation.Duration `json:"promise"`
+	Heartbeat federation.Duration `json:"heartbeat"`
+	Lease     federation.Duration `json:"lease"`
+	AliveFor  federation.Duration `json:"aliveFor"`
+	Cache     federation.Bytes    `json:"cache"`
+	StateDir  string              `json:"stateDir"`
+	LogLevel  string              `json:"logLevel"`
+}
+
+// Addresses are the host:port of both services.
+type Addresses struct {
+	GRPC string `json:"grpc"`
+	NFS  string `json:"nfs"`
+}
+
+// Registry is where the registry's members are.
+type Registry struct {
+	Endpoints []string `json:"endpoints"`
+}
+
+// TLS has paths of PEM files.
+type TLS struct {
+	CA   string `json:"ca"`
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
+}
+
+// Pool is the cache pool.
+type Pool struct {
+	Path string           `json:"path"`
+	Size federation.Bytes `json:"size"` // 0: nine tenths of what its file system has left
+}
+
+// Store is the site's bucket or a directory. The zero Store means that the site has no store.
+type Store struct {
+	Endpoint      string `json:"endpoint"`
+	Bucket        string `json:"bucket"`
+	Region        string `json:"region"`
+	AccessKey     string `json:"accessKey"`
+	SecretKey     string `json:"secretKey"`
+	SecretKeyFile string `json:"secretKeyFile"`
+	Dir           string `json:"dir"`
+}
+
+// Read reads a file and refuses unknown fields. It makes relative paths relative to the file's
+// folder. It does not check that the file is complete: a person's command needs only a part of it.
+func Read(path string) (Config, error) {
+	var c Config
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return c, fmt.Errorf("read configuration: %w: give the path of a gateway's configuration file", err)
+	}
+	if err := decodeStrict(text, &c); err != nil {
+		return c, InFile(path, err)
+	}
+	for _, f := range []*string{
+		&c.TLS.CA, &c.TLS.Cert, &c.TLS.Key, &c.SiteKey, &c.Pool.Path, &c.Store.SecretKeyFile, &c.Store.Dir, &c.StateDir,
+	} {
+		if *f != "" && !filepath.IsAbs(*f) {
+			*f = filepath.Join(filepath.Dir(path), *f)
+		}
+	}
+	return c, nil
+}
+
+// InFile adds the name of the file to what Check returned, with one problem on each line.
+func InFile(path string, err error) error {
+	many, ok := err.(interface{ Unwrap() []error }) // only what Check joined
+	if !ok {
+		return fmt.Errorf("configuration %s: %w", path, err)
+	}
+	list := many.Unwrap()
+	if len(list) == 1 {
+		return fmt.Errorf("configuration %s: %w", path, list[0])
+	}
+	text := fmt.Sprintf("configuration %s: %d problems", path, len(list))
+	for _, e := range list {
+		text += "\n  " + e.Error()
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// Bounds of the time spans. Fields that are not set count with the gateway's default.
+const (
+	defaultPromise = 3 * time.Second
+	minPromise     = 200 * time.Millisecond
+	minLease       = time.Second
+	beatsInPromise = 3
+)
+
+// SetDefaults fills empty fields whose value follows from others.
+func (c *Config) SetDefaults() {
+	c.Advertise.GRPC = cmp.Or(c.Advertise.GRPC, c.Listen.GRPC)
+	c.Advertise.NFS = cmp.Or(c.Advertise.NFS, c.Listen.NFS)
+	c.LogLevel = cmp.Or(c.LogLevel, "info")
+	if c.StateDir == "" && c.Pool.Path != "" {
+		c.StateDir = filepath.Join(c.Pool.Path, "clients")
+	}
+}
+
+// Check returns everything that keeps a gateway from running with c, joined. Call SetDefaults
+// first.
+func (c *Config) Check() error {
+	var p Problems
+	for _, f := range [][2]string{{"federation", c.Federation}, {"site", c.Site}, {"gateway", c.Gateway}} {
+		label(&p, f[0], f[1])
+	}
+	switch {
+	case c.Organization == "":
+		p.Add("organization", nil, "missing: name the institution that runs this site, as its certificate does")
+	case strings.ContainsAny(c.Organization, "/\r\n\x00"):
+		p.Add("organization", c.Organization, "has a slash or a line break: write the name without")
+	}
+	listen(&p, "listen.grpc", c.Listen.GRPC, "0.0.0.0:7400")
+	listen(&p, "listen.nfs", c.Listen.NFS, "0.0.0.0:2049")
+	advertise(&p, "advertise.grpc", c.Advertise.GRPC, c.Listen.GRPC, "10.0.1.10:7400")
+	advertise(&p, "advertise.nfs", c.Advertise.NFS, c.Listen.NFS, "10.0.1.10:2049")
+	CheckEndpoints(&p, "registry.endpoints", c.Registry.Endpoints)
+	for _, f := range [][3]string{
+		{"tls.ca", c.TLS.CA, "the path of the authority's certificate, ca.crt"},
+		{"tls.cert", c.TLS.Cert, "the path of this gateway's certificate (`weir pki issue` makes one)"},
+		{"tls.key", c.TLS.Key, "the path of the certificate's key"},
+		{"siteKey", c.SiteKey, "a path, outside the pool, where the site's key is kept; it is made there at the first start"},
+		{"pool.path", c.Pool.Path, "the folder of the cache pool, on a local disk"},
+	} {
+		if f[1] == "" {
+			p.Add(f[0], nil, "missing: write %s", f[2])
+		}
+	}
+	if c.Pool.Size < 0 {
+		p.Add("pool.size", c.Pool.Size,
+			"negative: write how much the pool may hold, such as 100Gi, or leave it out for nine tenths of the disk")
+	}
+	if c.Capacity < 0 {
+		p.Add("capacity", c.Capacity,
+			"negative: write how much this site gives to copies of volumes, such as 40Ti, or leave it out for no limit")
+	}
+	if c.Health != "" {
+		listen(&p, "health", c.Health, "0.0.0.0:8081")
+	}
+	c.checkStore(&p)
+	c.checkTimes(&p)
+	if c.Cache < 0 {
+		p.Add("cache", c.Cache, "negative: write how much memory the cache may take, such as 256Mi")
+	}
+	if _, err := ParseLevel(c.LogLevel); err != nil {
+		p.Add("logLevel", c.LogLevel, "not a level: write debug, info, warn or error")
+	}
+	return errors.Join(p...)
+}
+
+// ParseLevel reads a level of logging: debug, info, warn or error.
+func ParseLevel(text string) (slog.Level, error) {
+	var l slog.Level
+	switch text {
+	case "debug", "info", "warn", "error":
+		return l, l.UnmarshalText([]byte(text))
+	}
+	return l, errors.New("not a level")
+}
+
+func (c *Config) checkStore(p *Problems) {
+	s := c.Store
+	if s == (Store{}) {
+		return // a site without a store
+	}
+	if s.Dir != "" {
+		if s != (Store{Dir: s.Dir}) {
+			p.Add("store.dir", s.Dir,
+				"a store is a directory or a bucket: write only dir, or only endpoint, bucket, accessKey and secretKey")
+		}
+		return
+	}
+	u, err := url.Parse(s.Endpoint)
+	switch {
+	case s.Endpoint == "":
+		p.Add("store.endpoint", nil, "missing: write the URL of the S3 server, such as https://s3.example.org")
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "":
+		p.Add("store.endpoint", s.Endpoint, "not a URL without a path: write it as https://s3.example.org")
+	}
+	if s.Bucket == "" {
+		p.Add("store.bucket", nil, "missing: name the bucket; it is made if it does not exist")
+	}
+	if s.AccessKey == "" {
+		p.Add("store.accessKey", nil, "missing: write the account's access key")
+	}
+	switch {
+	case s.SecretKey == "" && s.SecretKeyFile == "":
+		p.Add("store.secretKey", nil, "missing: write the account's secret key, or the path of a file with it as store.secretKeyFile")
+	case s.SecretKey != "" && s.SecretKeyFile != "":
+		p.Add("store.secretKeyFile", s.SecretKeyFile, "store.secretKey is there too: remove one of them")
+	}
+}
+
+func (c *Config) checkTimes(p *Problems) {
+	promise := cmp.Or(time.Duration(c.Promise), defaultPromise)
+	if promise < minPromise {
+		p.Add("promise", c.Promise, "too short: write at least %v, or leave it out for %v", minPromise, defaultPromise)
+	} else if h := time.Duration(c.Heartbeat); h < 0 || h > promise/beatsInPromise {
+		p.Add("heartbeat", c.Heartbeat,
+			"not within 0s and %v, a third of promise (%v): write less, or leave it out for a fifteenth of promise",
+			promise/beatsInPromise, promise)
+	}
+	if l := time.Duration(c.Lease); l != 0 && l < minLease {
+		p.Add("lease", c.Lease, "too short: write at least %v, or leave it out for 60s", minLease)
+	}
+	if a := time.Duration(c.AliveFor); a < 0 || a%time.Second != 0 {
+		p.Add("aliveFor", c.AliveFor, "not whole seconds, at least one: write them so, or leave it out for 10s")
+	}
+}
+
+func label(p *Problems, field, value string) {
+	switch {
+	case value == "":
+		p.Add(field, nil, "missing: write its name, a DNS label such as ams-1")
+	case federation.CheckLabel(field, value) != nil:
+		p.Add(field, value, "not a DNS label: use 1 to 63 lower-case letters, digits and '-', with a letter or digit first and last")
+	}
+}
+
+func listen(p *Problems, field, value, example string) {
+	if value == "" {
+		p.Add(field, nil, "missing: write the address and port to listen on, such as %s", example)
+	} else if _, _, err := net.SplitHostPort(value); err != nil {
+		p.Add(field, value, "not an address with a port: write it as %s", example)
+	}
+}
+
+// advertise checks an address that others use. With port 0 the listener's own address replaces it.
+func advertise(p *Problems, field, value, listening, example string) {
+	host, port, err := net.SplitHostPort(value)
+	ip := net.ParseIP(host)
+	switch {
+	case value == "": // listen has reported it
+	case err != nil:
+		if value != listening {
+			p.Add(field, value, "not an address with a port: write it as %s", example)
+		}
+	case host == "" || (ip != nil && ip.IsUnspecified()):
+		p.Add(field, value, "others can not reach this address: write the one that they use, such as %s", example)
+	case port == "0" && value != listening:
+		p.Add(field, value, "has no port: write the one that others use, such as %s", example)
+	}
+}
+
+// CheckEndpoints checks the URLs of the registry's members.
+func CheckEndpoints(p *Problems, field string, list []string) {
+	if len(list) == 0 {
+		p.Add(field, nil, "missing: write the URLs of the registry's members, such as https://registry-1.example.org:2379")
+	}
+	scheme := ""
+	for _, e := range list {
+		u, err := url.Parse(e)
+		switch {
+		case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
+			p.Add(field, e, "not a URL: write it as https://registry-1.example.org:2379")
+		case scheme != "" && u.Scheme != scheme:
+			p.Add(field, e, "some members are https and some http: write https for all")
+		default:
+			scheme = u.Scheme
+		}
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package operatorcmd has `weir operator`, the process that reconciles the API objects of a
+// cluster. The function run is its wiring.
+package operatorcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/cmd/weir/internal/process"
+	"github.com/weir-storage/weir/controllers"
+)
+
+// operator is what `weir operator` was asked for.
+type operator struct {
+	process.Options
+	organization, namespace, metrics string
+	elect                            bool
+	renewal                          renewal
+}
+
+// Command is `weir operator`.
+func Command(sh *cli.Shell) *cobra.Command {
+	o := new(operator)
+	c := &cobra.Command{
+		Use: "operator --site SITE", Short: "Run a cluster's operator", Args: cli.Args(cobra.NoArgs),
+		Long: "Runs the operator of a site's cluster: it makes the volumes that GeoVolumes describe, chooses\n" +
+			"sites for their copies, and shows the state of the registry. Several operators may run, and one\n" +
+			"leads.",
+		Example: "  weir operator --config /etc/weir/operator.yaml --site ams --leader-elect",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.Complete(sh.Getenv); err != nil {
+				return err
+			}
+			return run(c.Context(), sh, o)
+		},
+	}
+	o.Flags(c)
+	f := c.Flags()
+	f.StringVar(&o.organization, "organization", "", "`NAME` of the site's organization, by default the certificate's")
+	f.StringVar(&o.namespace, "namespace", "", "`NAMESPACE` of the operator's own objects, by default the pod's")
+	f.StringVar(&o.metrics, "metrics", "", "`ADDRESS` of the metrics; empty: none")
+	o.renewal.flags(f)
+	f.BoolVar(&o.elect, "leader-elect", false, "let one of several operators lead")
+	return c
+}
+
+func run(ctx context.Context, sh *cli.Shell, o *operator) (err error) {
+	log, err := o.Logger(sh)
+	if err != nil {
+		return err
+	}
+	creds, err := o.Credentials(sh, log)
+	if err != nil {
+		return err
+	}
+	id := creds.Identity()
+	if o.organization != "" && o.organization != id.Organization {
+		return fmt.Errorf("--organization %q: the certificate %s is of organization %q: correct one of the two",
+			o.organization, o.Cert, id.Organization)
+	}
+	cluster, err := o.AwaitCluster(ctx, sh, log)
+	if err != nil {
+		return err
+	}
+	registry, err := o.OpenRegistry(creds, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, registry.Close()) }()
+	metrics := o.metrics
+	if metrics == "" {
+		metrics = "0" // controller-runtime's word for none
+	}
+	cluster.QPS = -1 // no limit, as controllers.Setup demands
+	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
+		Scheme: process.Scheme(), Cache: controllers.CacheOptions(),
+		Metrics: server.Options{BindAddress: metrics}, HealthProbeBindAddress: o.Health,
+		LeaderElection: o.elect, LeaderElectionID: "weir-operator", LeaderElectionNamespace: o.namespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("start the operator: %w", err)
+	}
+	alive := func(*http.Request) error { return nil }
+	if err := errors.Join(mgr.AddHealthzCheck("alive", alive), mgr.AddReadyzCheck("alive", alive)); err != nil {
+		return err
+	}
+	if err := controllers.Setup(ctx, mgr, controllers.Options{
+		Federation: id.Federation, Organization: id.Organization, Site: o.Site, Registry: registry, Random: sh.Random, Now: sh.Now,
+	}); err != nil {
+		return err
+	}
+	if err := o.renewal.add(mgr, sh, o, id, log); err != nil {
+		return err
+	}
+	log.Info("operator starts", "federation", id.Federation, "organization", id.Organization, "site", o.Site, "version", sh.Version)
+	return mgr.Start(ctx)
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package statuscmd
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+)
+
+// writeReport prints a report for people: volumes, copies, messages, and the gateways if asked for.
+func writeReport(w io.Writer, r Report, gateways bool) error {
+	if len(r.Volumes) == 0 {
+		if _, err := fmt.Fprintln(w, "There are no volumes. `weir volume create -f volume.yaml` makes one."); err != nil {
+			return err
+		}
+	} else if err := writeVolumeTables(w, r); err != nil {
+		return err
+	}
+	if !gateways || len(r.Gateways) == 0 {
+		return nil
+	}
+	var t cli.Table
+	t.Row("GATEWAY", "SITE", "ORGANIZATION", "ALIVE", "ADDRESS", "NFS", "PROBLEM")
+	for _, g := range r.Gateways {
+		alive := "yes"
+		if !g.Alive {
+			alive = "no"
+		}
+		t.Row(g.Name, g.Site, g.Organization, alive, g.Addr, cmp.Or(g.NFSAddr, "-"), cmp.Or(g.Problem, "-"))
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return t.Write(w)
+}
+
+func writeVolumeTables(w io.Writer, r Report) error {
+	var volumes, replicas cli.Table
+	volumes.Row("VOLUME", "STATE", "HOME", "EPOCH", "MEMBERS", "COMMIT")
+	replicas.Row("VOLUME", "REPLICA", "SITE", "STATE", "LAG", "BEHIND", "READS")
+	var notes []string
+	for _, v := range r.Volumes {
+		commit := "-"
+		if v.Commit != nil {
+			commit = v.Commit.String()
+		}
+		volumes.Row(v.Name, string(v.State), cmp.Or(cli.With(v.Home, v.HomeSite), "-"), fmt.Sprint(v.Epoch),
+			fmt.Sprintf("%d/%d %s", len(v.Members), v.WantedMembers, strings.Join(v.Members, ",")), commit)
+		for _, c := range v.Replicas {
+			lag, behind, reads := "-", "-", "-"
+			if c.LagSeconds != nil {
+				lag = secondsText(*c.LagSeconds)
+			}
+			if c.LagBytes != nil {
+				behind = bytesText(*c.LagBytes)
+			}
+			if c.Serving != nil {
+				reads = map[bool]string{true: "yes", false: "no"}[*c.Serving]
+			}
+			replicas.Row(v.Name, c.Gateway, c.Site, c.State, lag, behind, reads)
+			if c.Problem != "" {
+				notes = append(notes, fmt.Sprintf("%s at %s: %s", v.Name, c.Gateway, c.Problem))
+			}
+			for _, s := range c.Salvage {
+				notes = append(notes, fmt.Sprintf("%s at %s: a copy was set aside: %s", v.Name, c.Gateway, s))
+			}
+		}
+		if v.Message != "" {
+			notes = append(notes, fmt.Sprintf("%s: %s: %s", v.Name, v.State, v.Message))
+		}
+		if v.Remedy != "" {
+			notes = append(notes, "    "+v.Remedy)
+		}
+		if !v.AsOf.IsZero() {
+			notes = append(notes, fmt.Sprintf("%s: commit position and lag are the home's last report, %s", v.Name, cli.Stamp(v.AsOf)))
+		}
+	}
+	if err := volumes.Write(w); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	if err := replicas.Write(w); err != nil {
+		return err
+	}
+	if len(notes) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(notes, "\n"))
+	return err
+}
+
+// secondsText formats a lag in seconds.
+func secondsText(s float64) string {
+	if s < 0.05 {
+		return "0s"
+	}
+	if s < 60 {
+		return fmt.Sprintf("%.1fs", s)
+	}
+	return fmt.Sprintf("%dm%02ds", int(s)/60, int(s)%60)
+}
+
+// bytesText formats an amount of bytes, with one decimal.
+func bytesText(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, i := float64(n)/unit, 0
+	for f >= unit && i < 4 {
+		f, i = f/unit, i+1
+	}
+	return fmt.Sprintf("%.1f %ciB", f, "KMGTP"[i])
+}

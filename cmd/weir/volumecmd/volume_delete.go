@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-storage/weir/cmd/weir/internal/access"
+	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/federation"
+)
+
+func deleteCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
+	var yes bool
+	c := &cobra.Command{
+		Use: "delete NAME", Short: "Mark a volume deleted, which ends its service", Args: cli.Args(cobra.ExactArgs(1)),
+		Long: "Marks a volume deleted. All gateways stop serving it at once. Its data and its name stay:\n" +
+			"this release can not purge them. The command asks for the volume's name first.",
+		Example: "  weir volume delete data",
+		RunE: func(c *cobra.Command, a []string) error {
+			cl, err := opener.Open()
+			if err != nil {
+				return err
+			}
+			defer cl.Close()
+			v, _, err := cl.Find(c.Context(), a[0])
+			if err != nil {
+				return err
+			}
+			if !yes && !v.Deleted {
+				if err := confirm(sh, v); err != nil {
+					return err
+				}
+			}
+			at, err := markDeleted(c.Context(), cl, a[0], v.UUID, sh.Now())
+			if err != nil {
+				return err
+			}
+			return sh.Say("volume %s is deleted since %s; its data and its name stay until it is purged\n", v.Name, cli.Stamp(at))
+		},
+	}
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return c
+}
+
+// confirm asks the person to type the volume's name.
+func confirm(sh *cli.Shell, v federation.Volume) error {
+	sh.Tell("Volume %s (%s, sites %s) ends for all its clients. Type its name to delete it: ", v.Name, v.UUID, strings.Join(v.Sites, ", "))
+	return sh.Confirm("delete volume "+v.Name, v.Name)
+}
+
+// markDeleted marks the volume that the person confirmed. It returns when the volume was marked
+// first.
+func markDeleted(ctx context.Context, cl *access.Client, name, uuid string, now time.Time) (time.Time, error) {
+	for try := 1; ; try++ {
+		v, rev, err := cl.Find(ctx, name)
+		if err != nil || v.Deleted {
+			return v.DeletedAt, err
+		}
+		if v.UUID != uuid {
+			return v.DeletedAt, fmt.Errorf("delete volume %s: the name now means another volume, %s: nothing was changed", name, v.UUID)
+		}
+		if v.OwnerCluster != "" {
+			return v.DeletedAt, fmt.Errorf("delete volume %s: it belongs to the cluster of site %s: "+
+				"delete its GeoVolume or PersistentVolumeClaim there, with reclaimPolicy Delete", name, v.OwnerSite)
+		}
+		if rev, err = shut(ctx, cl, rev, &v); err == nil {
+			v.Deleted, v.DeletedAt = true, now.UTC()
+			_, err = cl.Registry.UpdateVolume(ctx, rev, v)
+		}
+		if try == updateTries || !errors.Is(err, federation.ErrConflict) && !errors.Is(err, federation.ErrUnknown) {
+			return v.DeletedAt, err
+		}
+	}
+}
+
+// shut forbids new claims, and then refuses if the volume has claims: it allows new ones again.
+// Whoever makes a claim reads the volume's record afterwards, so one of the two sees the other.
+func shut(ctx context.Context, cl *access.Client, rev federation.Revision, v *federation.Volume) (federation.Revision, error) {
+	var err error
+	if !v.Closing {
+		v.Closing = true
+		if rev, err = cl.Registry.UpdateVolume(ctx, rev, *v); err != nil {
+			return rev, err
+		}
+	}
+	claims, err := cl.Registry.ListClaims(ctx, v.UUID)
+	if err != nil || len(claims) == 0 {
+		return rev, err
+	}
+	var users []string
+	for _, x := range claims {
+		users = append(users, x.Site+"/"+x.Namespace+"/"+x.Name)
+	}
+	v.Closing = false
+	_, err = cl.Registry.UpdateVolume(ctx, rev, *v)
+	return rev, errors.Join(fmt.Errorf("delete volume %s: it is in use by %s (site/namespace/name): delete these first",
+		v.Name, strings.Join(users, ", ")), err)
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-storage/weir/cmd/weir/internal/access"
+	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/federation"
+)
+
+// VolumeLine is one volume in `weir volume list`. With -o json the command prints a list of them.
+type VolumeLine struct {
+	Name      string           `json:"name"`
+	UUID      string           `json:"uuid"`
+	Owner     string           `json:"owner"`
+	OwnerSite string           `json:"ownerSite,omitempty"` // its cluster changes the volume; empty: a person of Owner does
+	Size      federation.Bytes `json:"size"`                // as in volume.yaml
+	Sites     []string         `json:"sites"`
+	Home      string           `json:"home,omitempty"` // gateway; empty while it has none
+	HomeSite  string           `json:"homeSite,omitempty"`
+	Epoch     uint64           `json:"epoch,omitempty"`
+	CreatedAt time.Time        `json:"createdAt,omitzero"`
+	Deleted   bool             `json:"deleted"`
+	DeletedAt time.Time        `json:"deletedAt,omitzero"`
+}
+
+func listCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use: "list", Short: "List the federation's volumes", Args: cli.Args(cobra.NoArgs),
+		Long: "Lists the volumes of the federation with their sites and homes. Volumes that were deleted stay in\n" +
+			"the list.",
+		Example: "  weir volume list\n  weir volume list -o json",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := cli.CheckOutput(output); err != nil {
+				return err
+			}
+			cl, err := opener.Open()
+			if err != nil {
+				return err
+			}
+			defer cl.Close()
+			lines, err := list(c.Context(), cl)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return cli.WriteJSON(sh.Out, lines)
+			}
+			return writeVolumes(sh.Out, lines)
+		},
+	}
+	cli.OutputFlag(c, &output)
+	return c
+}
+
+func list(ctx context.Context, cl *access.Client) ([]VolumeLine, error) {
+	all, err := cl.Registry.ListVolumes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]VolumeLine, 0, len(all))
+	for _, a := range all {
+		v := a.Volume
+		l := VolumeLine{Name: v.Name, UUID: v.UUID, Owner: v.Owner, OwnerSite: v.OwnerSite, Size: v.Spec.Size, Sites: v.Sites,
+			CreatedAt: v.CreatedAt, Deleted: v.Deleted, DeletedAt: v.DeletedAt}
+		ctl, _, err := cl.Registry.GetControl(ctx, v.UUID)
+		if err != nil && !errors.Is(err, federation.ErrNotFound) {
+			return nil, err
+		}
+		if err == nil {
+			l.Home, l.HomeSite, l.Epoch = ctl.Home.Gateway, ctl.Home.Site, ctl.Epoch
+		}
+		lines = append(lines, l)
+	}
+	slices.SortFunc(lines, func(a, b VolumeLine) int { return cmp.Compare(a.Name, b.Name) })
+	return lines, nil
+}
+
+func writeVolumes(w io.Writer, lines []VolumeLine) error {
+	if len(lines) == 0 {
+		_, err := fmt.Fprintln(w, "There are no volumes. `weir volume create -f volume.yaml` makes one.")
+		return err
+	}
+	var b cli.Table
+	b.Row("NAME", "UUID", "OWNER", "SIZE", "SITES", "HOME", "EPOCH")
+	for _, l := range lines {
+		home, epoch := cli.With(l.Home, l.HomeSite), fmt.Sprint(l.Epoch)
+		if l.Deleted {
+			home, epoch = "deleted "+cli.Stamp(l.DeletedAt), "-"
+		} else if l.Home == "" {
+			home, epoch = "none yet", "-"
+		}
+		b.Row(l.Name, l.UUID, cli.With(l.Owner, l.OwnerSite), l.Size.String(), strings.Join(l.Sites, ","), home, epoch)
+	}
+	return b.Write(w)
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-storage/weir/cmd/weir/internal/access"
+	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/cmd/weir/internal/clitest"
+	"github.com/weir-storage/weir/cmd/weir/sitecmd"
+	"github.com/weir-storage/weir/cmd/weir/statuscmd"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/memory"
+)
+
+// tree has the commands that these tests run.
+func tree(sh *cli.Shell, connect access.Connector) []*cobra.Command {
+	return []*cobra.Command{Command(sh, connect), sitecmd.Command(sh, connect), statuscmd.Command(sh, connect)}
+}
+
+func TestVolumeCreate(t *testing.T) {
+	b := clitest.New(t, tree)
+	b.Want(cli.ExitError, `spec.home.preferredSites[0]: "fra": no such site`, clitest.Manifest, "volume", "create", "-f", "-")
+	b.Site("ams", "SURF")
+	fra := b.Site("fra", "DFN")
+	b.Want(cli.ExitError, `-: spec.size: missing or 0`, strings.Replace(clitest.Manifest, "size: 10Gi", "", 1), "volume", "create", "-f",
+		"-")
+	b.Want(cli.ExitOK, "sites  fra, ams", clitest.Manifest, "volume", "create", "-f", "-", "--wait", "0")
+
+	v, _, err := b.Registry.FindVolume(t.Context(), "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Owner != "SURF" || v.Generation != 1 || v.Spec.Size != 10<<30 || v.Spec.Durability.Sites != 2 || v.UUID[14] != '4' ||
+		!v.CreatedAt.Equal(clitest.Time) {
+		t.Errorf("created %+v", v)
+	}
+	ring, _, err := b.Registry.GetKeyring(t.Context(), v.UUID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := b.Keys["ams"].Unwrap(ring, "ams")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there, err := b.Keys["fra"].Unwrap(ring, "fra"); err != nil || there != at {
+		t.Fatalf("the sites' keys differ (%v)", err)
+	}
+
+	b.Want(cli.ExitError, "create volume data: name taken: it is volume "+v.UUID+", of SURF: choose another name", clitest.Manifest,
+		"volume", "create", "-f", "-")
+	b.Want(cli.ExitError, "no such file", "", "volume", "create", "-f", filepath.Join(t.TempDir(), "none.yaml"))
+
+	// A command that waits finds the home.
+	path := filepath.Join(t.TempDir(), "volume.yaml")
+	if err := os.WriteFile(path, []byte(strings.Replace(clitest.Manifest, "name: data", "name: more", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go takeHome(t, b, "more", fra)
+	b.Want(cli.ExitOK, "home   fra-1 (site fra), epoch 1", "", "volume", "create", "-f", path)
+}
+
+// takeHome becomes the home of a volume when it appears, as a gateway does.
+func takeHome(t *testing.T, b *clitest.Bench, name string, home federation.Member) {
+	_ = b.Registry.Watch(t.Context(), func(e federation.Event) error {
+		if e.Volume == nil || e.Volume.Name != name {
+			return nil
+		}
+		_, err := b.Registry.SwapControl(t.Context(), e.Volume.UUID, 0, federation.Control{Volume: e.Volume.UUID, Epoch: 1, Home: home,
+			Members: []federation.Member{home}, History: []federation.EpochStart{{Epoch: 1}}})
+		if err != nil {
+			t.Error(err)
+		}
+		return context.Canceled
+	})
+}
+
+// Nothing stays of a volume that could not be created. The command looks for one whose creation was
+// not answered.
+func TestVolumeCreateFaults(t *testing.T) {
+	b := clitest.New(t, tree)
+	b.Site("ams", "SURF")
+	b.Site("fra", "DFN")
+	keyrings := func() (n int) {
+		err := b.Registry.Watch(t.Context(), func(e federation.Event) error {
+			switch e.Kind {
+			case federation.KindKeyring:
+				n++
+			case federation.KindSynced:
+				return context.Canceled
+			}
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		return n
+	}
+	b.Registry.Script(memory.UnavailableFault)
+	b.Want(cli.ExitError, "nothing was created; try again", clitest.Manifest, "volume", "create", "-f", "-", "--wait", "0")
+	b.Registry.Script(memory.None, memory.UnavailableFault)
+	b.Want(cli.ExitError, "registry unavailable", clitest.Manifest, "volume", "create", "-f", "-", "--wait", "0")
+	b.Registry.Script(memory.None, memory.UnknownLost)
+	b.Want(cli.ExitError, "it is not there now", clitest.Manifest, "volume", "create", "-f", "-", "--wait", "0")
+	if n := keyrings(); n != 1 { // the one of the unknown outcome, which may still come
+		t.Errorf("%d keyrings are left", n)
+	}
+	b.Registry.Script(memory.None, memory.UnknownApplied)
+	b.Want(cli.ExitOK, "volume data created", clitest.Manifest, "volume", "create", "-f", "-", "--wait", "0")
+	b.Registry.SetDown(true)
+	b.Want(cli.ExitError, "registry unavailable", "", "volume", "list")
+}
+
+// A volume can not be deleted while clusters use it.
+func TestVolumeDeleteInUse(t *testing.T) {
+	b := clitest.New(t, tree)
+	b.Site("ams", "SURF")
+	b.Site("fra", "DFN")
+	b.Want(cli.ExitOK, "created", clitest.Manifest, "volume", "create", "-f", "-", "--wait", "0")
+	v, _, err := b.Registry.FindVolume(t.Context(), "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := federation.Claim{Volume: v.UUID, Site: "fra", Namespace: "lab", Name: "copy", Kind: federation.ClaimGeoVolume,
+		Access: federation.ReadWrite}
+	if err := b.Registry.PutClaim(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitError, "in use by fra/lab/copy", "", "volume", "delete", "data", "--yes")
+	v, rev, err := b.Registry.FindVolume(t.Context(), "data")
+	if err != nil || v.Closing || v.Deleted {
+		t.Fatalf("after the refusal: %+v, %v", v, err)
+	}
+	if err := b.Registry.DeleteClaim(t.Context(), v.UUID, "fra", "lab", "copy"); err != nil {
+		t.Fatal(err)
+	}
+	v.OwnerSite, v.OwnerCluster = "ams", "uid"
+	if rev, err = b.Registry.UpdateVolume(t.Context(), rev, v); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitError, "belongs to the cluster of site ams", "", "volume", "delete", "data", "--yes")
+	v.OwnerSite, v.OwnerCluster = "", ""
+	if _, err = b.Registry.UpdateVolume(t.Context(), rev, v); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitOK, "deleted since", "", "volume", "delete", "data", "--yes")
+}
+
+func TestVolumeListAndDelete(t *testing.T) {
+	b := clitest.New(t, tree)
+	b.Want(cli.ExitOK, "There are no volumes", "", "volume", "list")
+	home := b.Site("ams", "SURF")
+	b.Site("fra", "DFN")
+	b.Want(cli.ExitOK, "created", clitest.Manifest, "volume", "create", "-f", "-", "--wait", "0")
+	v, _, err := b.Registry.FindVolume(t.Context(), "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := func(want ...string) {
+		t.Helper()
+		out := b.Want(cli.ExitOK, "NAME", "", "volume", "list")
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if got := strings.Fields(lines[len(lines)-1]); strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	row("data", v.UUID, "SURF", "10Gi", "fra,ams", "none", "yet", "-")
+	if _, err := b.Registry.SwapControl(t.Context(), v.UUID, 0,
+		federation.Control{Volume: v.UUID, Epoch: 1, Home: home, Members: []federation.Member{home}}); err != nil {
+		t.Fatal(err)
+	}
+	row("data", v.UUID, "SURF", "10Gi", "fra,ams", "ams-1", "(ams)", "1")
+
+	b.Want(cli.ExitError, `not confirmed ("no" was typed): nothing was changed`, "no\n", "volume", "delete", "data")
+	b.Want(cli.ExitError, "there is no volume of this name", "", "volume", "delete", "date", "--yes")
+	b.Registry.Script(memory.ConflictFault)
+	b.Want(cli.ExitOK, "volume data is deleted since 2026-05-04T10:00:00Z", "data\n", "volume", "delete", "data")
+	b.Want(cli.ExitOK, "volume data is deleted since", "", "volume", "delete", "data")
+	row("data", v.UUID, "SURF", "10Gi", "fra,ams", "deleted", "2026-05-04T10:00:00Z", "-")
+	b.Want(cli.ExitError, "its name is free only when it is purged", clitest.Manifest, "volume", "create", "-f", "-")
+
+	var lines []VolumeLine
+	if err := json.Unmarshal([]byte(b.Want(cli.ExitOK, "", "", "volume", "list", "-o", "json")), &lines); err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 1 || lines[0].UUID != v.UUID || !lines[0].Deleted || lines[0].Home != "ams-1" {
+		t.Errorf("got %+v", lines)
+	}
+}
+
+func TestAdmitAndExpel(t *testing.T) {
+	b := clitest.New(t, tree)
+	b.Site("ams", "SURF")
+	b.Site("fra", "DFN")
+	b.Want(cli.ExitOK, "created", clitest.Manifest, "volume", "create", "-f", "-", "--wait", "0")
+	admissions := func(want ...string) {
+		t.Helper()
+		all, err := b.Registry.ListAdmissions(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, a := range all {
+			got = append(got, a.Site+" "+a.Client+" "+string(a.Access))
+		}
+		if strings.Join(got, "; ") != strings.Join(want, "; ") {
+			t.Errorf("admitted are %q, want %q", got, want)
+		}
+	}
+	b.Want(cli.ExitUsage, `--client "10.0.0.0/8": it is a range`, "", "volume", "admit", "data", "--site", "ams", "--client", "10.0.0.0/8")
+	b.Want(cli.ExitUsage, `--client "pod": write one IP address`, "", "volume", "admit", "data", "--site", "ams", "--client", "pod")
+	b.Want(cli.ExitUsage, "no --site", "", "volume", "admit", "data", "--client", "10.0.0.7")
+	b.Want(cli.ExitUsage, "no --client", "", "volume", "expel", "data", "--site", "ams")
+	b.Want(cli.ExitError, `site "mil": there is no site of this name: the federation has ams, fra`, "", "volume", "admit", "data",
+		"--site", "mil", "--client", "10.0.0.7")
+	b.Want(cli.ExitError, "volume date: there is no volume of this name", "", "volume", "admit", "date", "--site", "ams", "--client",
+		"10.0.0.7")
+	admissions()
+	b.Want(cli.ExitOK,
+		"client 10.0.0.7 may read and write volume data at site ams\n  mount -t nfs4 -o vers=4.2 10.0.0.1:/data MOUNTPOINT\n", "",
+		"volume", "admit", "data", "--site", "ams", "--client", "::ffff:10.0.0.7")
+	b.Want(cli.ExitOK, "may read volume data at site fra", "", "volume", "admit", "data", "--site", "fra", "--client", "FD00::1",
+		"--read-only")
+	admissions("ams 10.0.0.7 rw", "fra fd00::1 ro")
+	b.Want(cli.ExitOK, "may read volume data", "", "volume", "admit", "data", "--site", "ams", "--client", "10.0.0.7", "--read-only")
+	admissions("ams 10.0.0.7 ro", "fra fd00::1 ro")
+	b.Want(cli.ExitOK, "may not use volume data at site ams any more", "", "volume", "expel", "data", "--site", "ams", "--client",
+		"10.0.0.7")
+	admissions("fra fd00::1 ro")
+	b.Want(cli.ExitOK, "was not admitted", "", "volume", "expel", "data", "--site", "ams", "--client", "10.0.0.7")
+	v, _, err := b.Registry.FindVolume(t.Context(), "data")
+	if err == nil {
+		err = b.Registry.PutAdmission(t.Context(),
+			federation.Admission{Volume: v.UUID, Site: "ams", Client: "10.0.0.7", Access: federation.ReadWrite, Node: "n1"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitError, "--client 10.0.0.7: Kubernetes has admitted it to volume data, as node n1, until it is detached", "", "volume",
+		"admit", "data", "--site", "ams", "--client", "10.0.0.7", "--read-only")
+	admissions("ams 10.0.0.7 rw", "fra fd00::1 ro")
+	b.Want(cli.ExitOK, "any more", "", "volume", "expel", "data", "--site", "ams", "--client", "10.0.0.7")
+	b.Want(cli.ExitOK, "deleted since", "", "volume", "delete", "data", "--yes")
+	b.Want(cli.ExitError, "volume data: it was deleted at", "", "volume", "admit", "data", "--site", "ams", "--client", "10.0.0.7")
+	b.Want(cli.ExitOK, "any more", "", "volume", "expel", "data", "--site", "fra", "--client", "fd00::1")
+}
+
+func TestMountCommand(t *testing.T) {
+	for addr, want := range map[string]string{
+		"10.0.0.1:2049":    "mount -t nfs4 -o vers=4.2 10.0.0.1:/data MOUNTPOINT",
+		"[fd00::1]:2050":   "mount -t nfs4 -o vers=4.2,port=2050 [fd00::1]:/data MOUNTPOINT",
+		"gw.example:20490": "mount -t nfs4 -o vers=4.2,port=20490 gw.example:/data MOUNTPOINT",
+		"":                 "",
+	} {
+		if got := mountCommand(addr, "data"); got != want {
+			t.Errorf("%s: got %q, want %q", addr, got, want)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-storage/weir/cmd/weir/internal/access"
+	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/federation"
+)
+
+func transferCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
+	var to string
+	var force bool
+	c := &cobra.Command{
+		Use: "transfer NAME --to SITE", Short: "Make another site's cluster a volume's owner", Args: cli.Args(cobra.ExactArgs(1)),
+		Long: "Makes the Kubernetes cluster of a site the owner of a volume: from then on only its operator changes\n" +
+			"the volume's desired state. The home and the data stay where they are. The owner's organization may\n" +
+			"do that. To take a volume whose owner is lost, declare that with `weir site lost`, and give --force.",
+		Example: "  weir volume transfer data --to fra",
+		RunE: func(c *cobra.Command, a []string) error {
+			if to == "" {
+				return cli.Usage("no --to: give the site whose cluster is to own the volume")
+			}
+			cl, err := opener.Open()
+			if err != nil {
+				return err
+			}
+			defer cl.Close()
+			text, err := transfer(c.Context(), cl, a[0], to, force)
+			if err != nil {
+				return err
+			}
+			return sh.Say("%s\n", text)
+		},
+	}
+	c.Flags().StringVar(&to, "to", "", "`SITE` whose cluster is to own the volume")
+	c.Flags().BoolVar(&force, "force", false, "take the volume from a site that was declared lost")
+	return c
+}
+
+// transfer makes a site's cluster the owner. It tries again while others change the volume.
+func transfer(ctx context.Context, cl *access.Client, name, to string, force bool) (string, error) {
+	all, err := cl.Registry.Sites(ctx)
+	if err != nil {
+		return "", err
+	}
+	s, err := access.SiteNamed(all, to)
+	if err != nil {
+		return "", err
+	}
+	if s.Site.Cluster == "" {
+		return "", fmt.Errorf("site %s: no Kubernetes cluster is that site: "+
+			"install the operator there, which registers it, or name another site", to)
+	}
+	for try := 1; ; try++ {
+		v, rev, err := cl.Find(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		if v.OwnerSite == to && v.OwnerCluster == s.Site.Cluster {
+			return fmt.Sprintf("volume %s: site %s owns it already", name, to), nil
+		}
+		if err := mayTransfer(ctx, cl, v, s.Site, force); err != nil {
+			return "", err
+		}
+		from := cli.With(v.Owner, v.OwnerSite)
+		v.Owner, v.OwnerSite, v.OwnerCluster = s.Site.Organization, to, s.Site.Cluster
+		_, err = cl.Registry.UpdateVolume(ctx, rev, v)
+		switch {
+		case err == nil:
+			return fmt.Sprintf("volume %s: owner is %s, was %s", name, cli.With(v.Owner, v.OwnerSite), from), nil
+		case try == updateTries || !errors.Is(err, federation.ErrConflict) && !errors.Is(err, federation.ErrUnknown):
+			return "", access.Repeatable(err)
+		}
+	}
+}
+
+// mayTransfer returns why the caller may not give the volume to a site.
+func mayTransfer(ctx context.Context, cl *access.Client, v federation.Volume, to federation.Site, force bool) error {
+	me := cl.Self.Organization
+	switch {
+	case v.Deleted:
+		return fmt.Errorf("volume %s: it was deleted at %s", v.Name, cli.Stamp(v.DeletedAt))
+	case v.Closing:
+		return fmt.Errorf("volume %s: its owner is deleting it: take that back there first", v.Name)
+	case !force && v.Owner != me:
+		return fmt.Errorf("volume %s: it belongs to %s, and your certificate is of %s: ask a person there; "+
+			"if site %s is gone, `weir site lost %[4]s` and then --force takes it", v.Name, v.Owner, me, v.OwnerSite)
+	case !force:
+		return nil
+	case v.OwnerSite == "":
+		return fmt.Errorf("volume %s: no site owns it, so none can be lost: leave --force out, with a certificate of %s", v.Name, v.Owner)
+	case me != v.Owner && me != to.Organization:
+		return fmt.Errorf("volume %s: your certificate is of %s: use one of its owner %s or of %s, to whom site %s belongs",
+			v.Name, me, v.Owner, to.Organization, to.Name)
+	}
+	losses, err := cl.Registry.ListLost(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(losses, func(l federation.Lost) bool { return l.Site == v.OwnerSite }) {
+		return fmt.Errorf("volume %s: its owner, site %s, was not declared lost: leave --force out if you are of %s; "+
+			"if the site does not come back, declare that with `weir site lost %[2]s`", v.Name, v.OwnerSite, v.Owner)
+	}
+	return nil
+}
