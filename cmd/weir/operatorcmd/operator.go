@@ -48,7 +48,7 @@ func Command(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&o.organization, "organization", "", "`NAME` of the site's organization, by default the certificate's")
 	f.StringVar(&o.namespace, "namespace", "", "`NAMESPACE` of the operator's own objects, by default the pod's")
 	f.StringVar(&o.metrics, "metrics", "", "`ADDRESS` of the metrics; empty: none")
-	o.renewal.flags(f)
+	o.renewal.flags(c)
 	f.BoolVar(&o.elect, "leader-elect", false, "let one of several operators lead")
 	return c
 }

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
@@ -23,7 +23,8 @@ type renewal struct {
 	secrets   []string
 }
 
-func (r *renewal) flags(f *pflag.FlagSet) {
+func (r *renewal) flags(c *cobra.Command) {
+	f := c.Flags()
 	f.StringVar(&r.authority, "authority", "", "`SECRET` with the federation's authority, which renews certificates; empty: renew none")
 	f.DurationVar(&r.validFor, "valid-for", pkicmd.CertificateTime, "`TIME` until a renewed certificate expires")
 	f.StringArrayVar(&r.secrets, "renew", nil, "`SECRET` of a certificate that `weir setup` made; may be repeated")
