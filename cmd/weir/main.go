@@ -43,6 +43,7 @@ func usage(format string, a ...any) error { return &usageError{fmt.Errorf(format
 
 // shell is what commands get from outside.
 type shell struct {
+	arg0     string // the program's name as it was started
 	in       io.Reader
 	out, err io.Writer
 	getenv   func(string) string
@@ -55,7 +56,7 @@ type shell struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	sh := &shell{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, now: time.Now, random: rand.Reader, connect: connect}
+	sh := &shell{arg0: os.Args[0], in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, now: time.Now, random: rand.Reader, connect: connect}
 	code := sh.run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
@@ -71,10 +72,10 @@ func (sh *shell) run(ctx context.Context, args []string) int {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &wrong):
-		sh.tell("weir: %v\nSee `weir help`.\n", err)
+		sh.tell("%s: %v\nSee `%[1]s help`.\n", sh.name(), err)
 		return exitUsage
 	}
-	sh.tell("weir: %v\n", err)
+	sh.tell("%s: %v\n", sh.name(), err)
 	return exitError
 }
 
@@ -94,6 +95,7 @@ func (sh *shell) root() *cobra.Command {
 		Long:          "weir runs a site's gateway, and makes, shows and moves volumes that live at several sites at once.",
 		SilenceErrors: true, SilenceUsage: true,
 	}
+	sh.called(root)
 	group(root)
 	root.SetIn(sh.in)
 	root.SetOut(sh.out)
