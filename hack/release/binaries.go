@@ -83,7 +83,7 @@ func (r *release) packBinaries(ctx context.Context, programs map[platform]string
 	for _, p := range r.platforms {
 		entries := append(slices.Clone(same), image.Entry{Name: "weir", File: programs[p], Mode: 0o755})
 		file := r.file("-" + p.os + "-" + p.arch + ".tar.gz")
-		if err := write(file, func(w io.Writer) error {
+		if err := writeFile(file, func(w io.Writer) error {
 			z := gzip.NewWriter(w)
 			return errors.Join(image.WriteTar(z, r.time, entries), z.Close())
 		}); err != nil {
@@ -93,8 +93,8 @@ func (r *release) packBinaries(ctx context.Context, programs map[platform]string
 	return nil
 }
 
-// write writes a file of the release.
-func write(name string, fill func(io.Writer) error) error {
+// writeFile writes a file of the release.
+func writeFile(name string, fill func(io.Writer) error) error {
 	f, err := os.Create(name)
 	if err != nil {
 		return err

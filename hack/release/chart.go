@@ -44,8 +44,12 @@ func (r *release) packChart(ctx context.Context, digest string) error {
 	if err != nil {
 		return err
 	}
+	out, err := filepath.Abs(r.out)
+	if err != nil {
+		return err
+	}
 	helm := filepath.Join(r.tools, "helm")
-	if _, err := output(ctx, r.root, helm, "package", dir, "--version", r.version, "--app-version", r.version, "--destination", r.out); err != nil {
+	if _, err := output(ctx, r.root, helm, "package", dir, "--version", r.version, "--app-version", r.version, "--destination", out); err != nil {
 		return err
 	}
 	_, err = os.Stat(r.file(".tgz"))

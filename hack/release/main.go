@@ -118,10 +118,15 @@ func (r *release) ask(only, platforms string, rest []string) error {
 
 func (r *release) has(part string) bool { return slices.Contains(r.parts, part) }
 
-func (r *release) run(ctx context.Context) (err error) {
+func (r *release) run(ctx context.Context) error {
 	if err := r.look(ctx); err != nil {
 		return err
 	}
+	return r.write(ctx)
+}
+
+// write makes the files, after look.
+func (r *release) write(ctx context.Context) (err error) {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (r *release) packSBOM(programs map[platform]string) error {
 	}
 	bom.Components = &components
 	bom.Dependencies = &[]cdx.Dependency{{Ref: self.BOMRef, Dependencies: &dependsOn}}
-	return write(r.file(".cdx.json"), func(w io.Writer) error {
+	return writeFile(r.file(".cdx.json"), func(w io.Writer) error {
 		return cdx.NewBOMEncoder(w, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
 	})
 }
