@@ -10,7 +10,10 @@ import (
 
 // The same program under both of its names: what it says must be what a person can type.
 func TestProgramName(t *testing.T) {
-	for arg0, name := range map[string]string{"": "weir", "./bin/weir": "weir", "kubectl-weir": "kubectl weir", "/usr/local/bin/kubectl-weir": "kubectl weir"} {
+	for arg0, name := range map[string]string{
+		"": "weir", "./bin/weir": "weir",
+		"kubectl-weir": "kubectl weir", "/usr/local/bin/kubectl-weir": "kubectl weir",
+	} {
 		for _, c := range []struct {
 			args []string
 			want string
@@ -24,7 +27,7 @@ func TestProgramName(t *testing.T) {
 			{[]string{"completion", "fish"}, "fish completion"},
 		} {
 			var said bytes.Buffer
-			sh := &shell{in: strings.NewReader(""), out: &said, err: &said, arg0: arg0}
+			sh := &shell{in: strings.NewReader(""), out: &said, err: &said, arg0: arg0, getenv: func(string) string { return "" }}
 			sh.run(t.Context(), c.args)
 			if !strings.Contains(said.String(), c.want) {
 				t.Errorf("%q %q says %q, want %q in it", arg0, c.args, said.String(), c.want)

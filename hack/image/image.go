@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package image makes container images from files of this machine, without a daemon or a base
-// image, as values of go-containerregistry, which pushes them. It reads and writes archives of them.
+// image, as values of go-containerregistry, which pushes them. It reads and writes their archives.
 //
 // # Rules
 //
-//   - The same files, modes and configuration give the same bytes. Entries of the layer are sorted,
-//     belong to root, and have no time.
+//   - The same files, modes and configuration give the same bytes. Entries of the layer are
+//     sorted, belong to root, and have no time.
 //   - An image takes no room: its layer is made of the files each time it is read. They must not
 //     change until then; whoever reads checks the digest.
 //   - A compressed layer is a file of a cache, named by the digest of what was compressed.

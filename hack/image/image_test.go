@@ -93,8 +93,12 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		digest, size, err := v1.SHA256(blob)
-		if manifest, merr := img.Manifest(); err != nil || merr != nil || manifest.Layers[0].Digest != digest || manifest.Layers[0].Size != size {
-			t.Errorf("%s: the layer has digest %v and %d bytes, the manifest says %+v", name, digest, size, manifest.Layers[0])
+		manifest, merr := img.Manifest()
+		if err != nil || merr != nil {
+			t.Fatal(err, merr)
+		}
+		if said := manifest.Layers[0]; said.Digest != digest || said.Size != size {
+			t.Errorf("%s: the layer has digest %v and %d bytes, the manifest says %+v", name, digest, size, said)
 		}
 		r, err := layers[0].Uncompressed()
 		if err != nil {

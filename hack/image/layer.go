@@ -67,7 +67,7 @@ func compress(l *plainLayer, cache string, now time.Time) (v1.Layer, error) {
 	}
 	name := filepath.Join(cache, l.digest.Hex+".tar.gz")
 	if err := os.Chtimes(name, now, now); errors.Is(err, os.ErrNotExist) {
-		// Without a name and a time in its header, and of a pinned module, so that bytes stay the same.
+		// No name and no time in its header, and a pinned module: so bytes stay the same.
 		err := create(name, func(w io.Writer) error {
 			z := gzip.NewWriter(w)
 			return errors.Join(l.write(z), z.Close())
@@ -89,7 +89,7 @@ func compress(l *plainLayer, cache string, now time.Time) (v1.Layer, error) {
 	if id, err := compressed.DiffID(); err != nil || id != l.digest {
 		return nil, errors.Join(fmt.Errorf("%s holds %v, not what its name says: remove it", name, id), err)
 	}
-	// Without its method Descriptor, which has annotations, empty ones, that no manifest's text has.
+	// Hides the method Descriptor. It has empty annotations, which no manifest's text has.
 	return struct{ v1.Layer }{compressed}, nil
 }
 

@@ -59,7 +59,7 @@ func (r *release) compile(ctx context.Context, p platform, out string) error {
 var shells = map[string]string{"bash": "weir.bash", "zsh": "_weir", "fish": "weir.fish"}
 
 // kubectlCompletion is what kubectl asks for completions of `kubectl weir`.
-const kubectlCompletion = "#!/bin/sh\n# Put it next to kubectl-weir: kubectl runs it when words after `kubectl weir` are to be completed.\n" +
+const kubectlCompletion = "#!/bin/sh\n# Put it next to kubectl-weir: kubectl runs it to complete words after `kubectl weir`.\n" +
 	"exec kubectl-weir __complete \"$@\"\n"
 
 // packBinaries writes one archive for each platform.

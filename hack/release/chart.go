@@ -49,7 +49,8 @@ func (r *release) packChart(ctx context.Context, digest string) error {
 		return err
 	}
 	helm := filepath.Join(r.tools, "helm")
-	if _, err := output(ctx, r.root, helm, "package", dir, "--version", r.version, "--app-version", r.version, "--destination", out); err != nil {
+	_, err = output(ctx, r.root, helm, "package", dir, "--version", r.version, "--app-version", r.version, "--destination", out)
+	if err != nil {
 		return err
 	}
 	_, err = os.Stat(r.file(".tgz"))

@@ -11,18 +11,19 @@
 //
 // Usage, in the source tree:
 //
-//	release [-o FOLDER] [-only image,chart] [-platforms linux/amd64,...] [-version V] [-push PREFIX]
+//	release [-o FOLDER] [-only image,...] [-platforms linux/amd64,...] [-version V] [-push PREFIX]
 //
 // # Rules
 //
 //   - The same commit and the same Go give the same bytes, in any folder and at any time. What
 //     could differ (time, names of folders, settings of the environment) is left out or fixed.
 //   - The version is the commit's tag vX.Y.Z, without v. A commit that has none is
-//     CHART-dev.TIME.gHASH, with the version in Chart.yaml, and ".dirty" at the end when files differ
-//     from the commit.
-//   - The root certificates in the image are Mozilla's, from a module that go.mod pins. Those of the
-//     machine that builds would be others on each. They are a file and not a part of the program:
-//     an administrator replaces a file, and a program outside of a container uses its machine's.
+//     CHART-dev.TIME.gHASH, with the version in Chart.yaml. At the end is ".dirty" when files
+//     differ from the commit.
+//   - The root certificates in the image are Mozilla's, from a module that go.mod pins. Those of
+//     the machine that builds would be others on each. They are a file and not a part of the
+//     program: an administrator replaces a file, and a program outside of a container uses its
+//     machine's.
 package main
 
 import (

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"log"
 	"net/http/httptest"
 	"os"
@@ -41,11 +42,30 @@ func made(t *testing.T, push string) *release {
 	if err := r.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	depend(t, r.root)
 	r.cache = filepath.Join(t.TempDir(), "layers")
 	if err := r.write(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// depend looks at all files of the tree. `go test` repeats a test if what it looked at has changed,
+// and knows nothing of what the programs that it runs read.
+func depend(t *testing.T, root string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && (name == filepath.Join(root, "bin") || name == filepath.Join(root, "dist") || d.Name() == ".git") {
+			return filepath.SkipDir
+		}
+		if err == nil && d.Type().IsRegular() {
+			_, err = os.Stat(name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // contents are a folder's files.
@@ -172,8 +192,9 @@ func checkImage(t *testing.T, r *release) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if config.OS != "linux" || config.Architecture != arch || config.Config.User != "65532:65532" ||
-			!slices.Equal(config.Config.Entrypoint, []string{"/bin/weir"}) || config.Config.Labels["org.opencontainers.image.version"] != r.version {
+		c := config.Config
+		if config.OS != "linux" || config.Architecture != arch || c.User != "65532:65532" ||
+			!slices.Equal(c.Entrypoint, []string{"/bin/weir"}) || c.Labels["org.opencontainers.image.version"] != r.version {
 			t.Errorf("configuration of %s: %+v", arch, config)
 		}
 		layers, err := img.Layers()

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package installed is a federation of three clusters with Weir installed by its chart, as institutions would: at each site a member of
-// the registry and an S3 store of its own, outside of Kubernetes, and in the cluster everything that the packaged chart of a release
-// brings. Nodes pull the release's image, and the others that the chart names, from the stage's registry. Nodes that are guests have a kernel with an NFS client; pods with volumes run there.
+// the registry and an S3 store of its own, outside of Kubernetes, and in the cluster everything that the packaged
+// chart of a release brings. Nodes pull its image, and the others that the chart names, from the
+// stage's registry. Nodes that are guests have a kernel with an NFS client; pods with volumes run
+// there.
 //
 // Organizations are "org-" and the site's name, the federation is "demo". Certificates come from an authority that the tests have.
 package installed
@@ -139,15 +141,19 @@ func (f *Federated) install(ctx context.Context, name string) (err error) {
 // imageLine is a container's image in what helm renders.
 var imageLine = regexp.MustCompile(`(?m)^\s*(?:- )?image: "?([^\s"]+)`)
 
-// provide puts into the registry what the chart names, as one fills a mirror: see docs/kubernetes/images.md.
+// provide puts into the registry what the chart names, as one fills a mirror: see
+// docs/kubernetes/images.md.
 func (f *Federated) provide(ctx context.Context, name string) error {
-	text, err := f.Site(name).Helm(ctx, append([]string{"template", "weir", f.release.Chart, "--namespace", Namespace}, f.sites[name].values...)...)
+	args := append([]string{"template", "weir", f.release.Chart, "--namespace", Namespace}, f.sites[name].values...)
+	text, err := f.Site(name).Helm(ctx, args...)
 	if err != nil {
 		return err
 	}
 	var others []string
 	for _, m := range imageLine.FindAllStringSubmatch(text, -1) {
-		if ref := m[1]; !strings.HasPrefix(ref, f.release.Image+":") && !strings.HasPrefix(ref, f.release.Image+"@") && !slices.Contains(others, ref) {
+		ref := m[1]
+		own := strings.HasPrefix(ref, f.release.Image+":") || strings.HasPrefix(ref, f.release.Image+"@")
+		if !own && !slices.Contains(others, ref) {
 			others = append(others, ref)
 		}
 	}

@@ -21,7 +21,8 @@ func upgrade() {
 		old := map[string]string{}
 		began := time.Now()
 		for _, name := range f.Names() {
-			before := kubectl(name, "get", "statefulset", "-n", Namespace, "weir-gateway", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+			before := kubectl(name, "get", "statefulset", "-n", Namespace, "weir-gateway",
+				"-o", "jsonpath={.spec.template.spec.containers[0].image}")
 			Expect(before).To(HavePrefix("weir.test/weir"))
 			old[name] = before
 			Expect(f.Upgrade(bounded(), name)).To(Succeed())
@@ -33,7 +34,8 @@ func upgrade() {
 		}
 		took := time.Since(began).Round(time.Second)
 		for _, name := range f.Names() {
-			left := kubectl(name, "get", "pods", "-n", Namespace, "--field-selector=status.phase=Running", "-o", `jsonpath={.items[*].spec.containers[?(@.image=="`+old[name]+`")].name}`)
+			left := kubectl(name, "get", "pods", "-n", Namespace, "--field-selector=status.phase=Running",
+				"-o", `jsonpath={.items[*].spec.containers[?(@.image=="`+old[name]+`")].name}`)
 			Expect(left).To(BeEmpty(), "what still runs %s at %s", old[name], name)
 		}
 		held.finish()

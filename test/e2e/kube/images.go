@@ -25,7 +25,7 @@ func ImageName(name string) string { return registryName + "/" + name + ":dev" }
 // weir.test/FOLDERS/NAME:TAG, with any folders and tag, and of these the image NAME:
 //
 //	pause                                       what holds a pod together
-//	app                                         busybox and guesttool; waits, unless it is told a command
+//	app                                         busybox, guesttool; waits, unless told a command
 //	csi-attacher csi-provisioner csi-resizer    sidecars
 //	etcd versitygw                              a registry of a federation, and a store
 //
@@ -68,7 +68,7 @@ func (c *Clusters) makeImage(ctx context.Context, name string) (v1.Image, error)
 		if err == nil {
 			err = addBusybox(ctx, &s)
 		}
-		// A shell that is told to end, does; as the first process of a container, a mere sleep would not.
+		// A shell that is told to end, does; a mere sleep, as a container's first process, would not.
 		s.Entrypoint = []string{"/bin/sh", "-c", "trap exit TERM; sleep infinity & wait"}
 	case "etcd", "versitygw", "csi-attacher", "csi-provisioner", "csi-resizer":
 		var file string
@@ -133,7 +133,8 @@ func (c *Clusters) Release(ctx context.Context, version string) (*Release, error
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "go", "run", "./hack/release", "-o", dir, "-only", "image,chart", "-platforms", "linux/amd64", "-version", version)
+	cmd := exec.CommandContext(ctx, "go", "run", "./hack/release", "-o", dir, "-only", "image,chart",
+		"-platforms", "linux/amd64", "-version", version)
 	cmd.Dir, cmd.Stderr = c.root, c.cfg.Progress
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("make release: %w", err)

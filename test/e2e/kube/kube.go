@@ -15,8 +15,9 @@
 // guest has a disk, which outlives it as a real one's would. Nodes carry the label e2e.weir.dev/node=host or =guest. There is no
 // DNS in the clusters, and no controller for load balancers.
 //
-// The registry is in this process and listens at each site, at AddrN(7) and port 5000, without TLS. Images are called weir.test/NAME;
-// each node's containerd is told where that is. A blob is read from the program or the archive that it is of: there is no copy.
+// The registry is in this process and listens at each site, at AddrN(7) and port 5000, without TLS.
+// Images are called weir.test/NAME; each node's containerd is told where that is. A blob is read
+// from the program or the archive that it is of: there is no copy.
 //
 // Between nodes of a site pods are routed. What leaves a site carries its node's address, so sites reach each other at node addresses:
 // with hostNetwork, a node port or an external IP. kube-proxy uses nftables on hosts, and iptables in guests, whose kernel has

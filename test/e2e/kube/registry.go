@@ -34,7 +34,8 @@ func (s *Site) registryAddr() string { return fmt.Sprintf("%s:%d", s.AddrN(7), r
 
 // hosts tells containerd where the registry is (hosts.toml).
 func (s *Site) hosts() []byte {
-	return fmt.Appendf(nil, "server = \"http://%[1]s\"\n[host.\"http://%[1]s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", s.registryAddr())
+	const text = "server = %[1]q\n[host.%[1]q]\n  capabilities = [\"pull\", \"resolve\"]\n"
+	return fmt.Appendf(nil, text, "http://"+s.registryAddr())
 }
 
 // images is the registry: one for all sites, in this process. Its methods may be called from
