@@ -69,6 +69,10 @@ func (s *Site) startNode(ctx context.Context, n *Node, begin time.Time) error {
 	if err := n.daemon("containerd", "-c", filepath.Join(dir, "containerd.toml")); err != nil {
 		return err
 	}
+	// A kubelet that finds no containerd ends.
+	if _, err := n.Output(ctx, "until [ -S "+socket+" ]; do sleep 0.1; done"); err != nil {
+		return fmt.Errorf("wait for containerd on node %s: %w", n.Name, err)
+	}
 	if err := s.await(ctx, "the API server", s.api.ready); err != nil {
 		return err
 	}
