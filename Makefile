@@ -14,7 +14,7 @@ PLAIN = ./replica/protocol ./charts/... ./test/layout ./test/apiserver ./hack/..
 UNIT = $$($(GO) list ./... | grep -v -e /test/ -e /charts -e /hack -e /replica/protocol)
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help kube-tools demo demo-bare test verify generate bench soak build clean mutations deps tools modules fit-bare fit-clusters
+.PHONY: help images release kube-tools demo demo-bare test verify generate bench soak build clean mutations deps tools modules fit-bare fit-clusters
 
 help: ## show this list
 	@printf 'Weir: a POSIX file system that lives at several sites at once.\n\nUsage: make TARGET\n\n'
@@ -65,6 +65,12 @@ soak: fit-clusters modules tools kube-tools build ## run long random schedules, 
 
 build: modules ## build bin/weir
 	@$(GO) build -trimpath -o bin/ ./cmd/weir
+
+images: ## make the container image of weir in dist/; PUSH=registry/folder pushes it there
+	@$(GO) run ./hack/release -only image -push "$(PUSH)"
+
+release: ## make programs, image, chart, CRDs, list of modules and checksums in dist/; PUSH=registry/folder pushes the image, and the chart names it there
+	@$(GO) run ./hack/release -push "$(PUSH)"
 
 mutations: ## plant known mistakes in a copy of the tree and see that a test finds each
 	@$(GO) run ./hack/mutations $(MUTATION)

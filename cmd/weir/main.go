@@ -41,7 +41,8 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	sh := &cli.Shell{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Version: versionOf(),
-		Now: time.Now, Boottime: machine.Boottime, Pause: machine.Pause, Random: rand.Reader,
+		Program: cli.ProgramName(os.Args[0]),
+		Now:     time.Now, Boottime: machine.Boottime, Pause: machine.Pause, Random: rand.Reader,
 	}
 	connect := func(n access.Connection) (*access.Client, error) { return access.Connect(n, sh.Now) }
 	code := sh.Run(ctx, root(sh, connect), os.Args[1:])

@@ -167,13 +167,14 @@ var table = []row{
 	{pkg: "test/apiserver"},
 	{pkg: "test/e2e/...", project: []string{"..."}},
 	{pkg: "test/e2e/stage"}, // knows machines and networks, nothing of this project
-	{pkg: "test/e2e/image", outside: stdlib},
-	{pkg: "test/e2e/image/mkimage", project: []string{"test/e2e/image"}, outside: stdlib},
-	{pkg: "test/e2e/kube", project: []string{"test/e2e/image", "test/e2e/stage"}, outside: stdlib},
+	{pkg: "test/e2e/kube", project: []string{"hack/image", "test/e2e/stage"}, outside: []string{"github.com/google/go-containerregistry"}},
 	{pkg: "test/e2e/kube/pause", outside: stdlib},
 	{pkg: "test/layout", outside: stdlib},
 	{pkg: "test/scale", outside: stdlib,
 		tests: []string{"api/v1alpha1", "federation", "federation/etcd", "federation/keyring", "federation/spec", "pki", "test/apiserver"}},
 	{pkg: "hack/...", outside: stdlib},
+	{pkg: "hack/image", outside: []string{"github.com/google/go-containerregistry", "github.com/klauspost/compress"}},
+	{pkg: "hack/release", project: []string{"hack/image"}, outside: []string{"github.com/CycloneDX/cyclonedx-go",
+		"github.com/google/go-containerregistry", "github.com/klauspost/compress", "golang.org/x/crypto/x509roots/fallback"}},
 	{pkg: "charts", outside: stdlib, tests: []string{"api/v1alpha1", "controllers/certificates", "pki"}}, // a Helm chart, and its tests
 }

@@ -177,7 +177,7 @@ spec:
   terminationGracePeriodSeconds: 1
   nodeSelector: {e2e.weir.dev/node: guest}
   containers:
-  - {name: app, image: %s, imagePullPolicy: Never, volumeMounts: [{name: source, mountPath: /source, readOnly: true}%s]}
+  - {name: app, image: %s, imagePullPolicy: IfNotPresent, volumeMounts: [{name: source, mountPath: /source, readOnly: true}%s]}
   volumes: [{name: source, hostPath: {path: %s}}%s]
 `, name, kube.ImageName("app"), mounts, s.source, volumes)
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package installed is a federation of three clusters with Weir installed by its chart, as institutions would: at each site a member of
-// the registry and an S3 store of its own, outside of Kubernetes, and in the cluster everything that charts/weir brings, from images
-// of this source tree. Nodes that are guests have a kernel with an NFS client; pods with volumes run there.
+// the registry and an S3 store of its own, outside of Kubernetes, and in the cluster everything that the packaged
+// chart of a release brings. Nodes pull its image, and the others that the chart names, from the
+// stage's registry. Nodes that are guests have a kernel with an NFS client; pods with volumes run
+// there.
 //
 // Organizations are "org-" and the site's name, the federation is "demo". Certificates come from an authority that the tests have.
 package installed
@@ -13,6 +15,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,10 +43,11 @@ type Federated struct {
 	*kube.Clusters
 	Etcd *stage.Etcd
 
-	ca    *pki.Authority
-	dir   string
-	say   func(format string, a ...any)
-	sites map[string]*site
+	ca      *pki.Authority
+	release *kube.Release
+	dir     string
+	say     func(format string, a ...any)
+	sites   map[string]*site
 }
 
 type site struct {
@@ -72,20 +77,15 @@ func Install(ctx context.Context, c *kube.Clusters, say func(format string, a ..
 	if f.Etcd, err = c.Stage.StartEtcd(ctx, tls, at...); err != nil {
 		return nil, err
 	}
-	say("making images")
-	var tars []string
-	for _, name := range []string{"weir", "csi-attacher", "csi-provisioner", "csi-resizer"} {
-		tar, err := c.Image(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		tars = append(tars, tar)
+	say("making a release: image and chart")
+	if f.release, err = c.Release(ctx, ""); err != nil {
+		return nil, err
 	}
 	for _, name := range c.Names() {
 		f.sites[name] = new(site)
 	}
 	say("installing the chart at %s", strings.Join(c.Names(), ", "))
-	return f, f.each(func(name string) error { return f.install(ctx, name, tars) })
+	return f, f.each(func(name string) error { return f.install(ctx, name) })
 }
 
 // each calls fn for all sites at the same time.
@@ -121,19 +121,10 @@ func (f *Federated) issue(site, who string, hosts ...string) (stage.TLS, error) 
 	return stage.TLS{CA: caFile, Cert: cert, Key: key}, err
 }
 
-func (f *Federated) install(ctx context.Context, name string, tars []string) (err error) {
+func (f *Federated) install(ctx context.Context, name string) (err error) {
 	s, mine := f.Site(name), f.sites[name]
 	if mine.s3, err = f.Stage.StartS3(ctx, s.Site, accessKey, secretKey); err != nil {
 		return err
-	}
-	for _, n := range s.Nodes() {
-		which := tars
-		if n != s.HostNode() {
-			which = tars[:1] // the CSI node plugin
-		}
-		if err := n.LoadImages(ctx, which...); err != nil {
-			return err
-		}
 	}
 	if out, err := s.HostNode().Output(ctx, "mkdir -p "+poolDir+" && chown 65532:65532 "+poolDir); err != nil {
 		return fmt.Errorf("make the pool's folder: %w: %s", err, out)
@@ -141,13 +132,47 @@ func (f *Federated) install(ctx context.Context, name string, tars []string) (er
 	if mine.values, err = f.values(name); err != nil {
 		return err
 	}
+	if err := f.provide(ctx, name); err != nil {
+		return err
+	}
 	return f.Upgrade(ctx, name)
+}
+
+// imageLine is a container's image in what helm renders.
+var imageLine = regexp.MustCompile(`(?m)^\s*(?:- )?image: "?([^\s"]+)`)
+
+// provide puts into the registry what the chart names, as one fills a mirror: see
+// docs/kubernetes/images.md.
+func (f *Federated) provide(ctx context.Context, name string) error {
+	args := append([]string{"template", "weir", f.release.Chart, "--namespace", Namespace}, f.sites[name].values...)
+	text, err := f.Site(name).Helm(ctx, args...)
+	if err != nil {
+		return err
+	}
+	var others []string
+	for _, m := range imageLine.FindAllStringSubmatch(text, -1) {
+		ref := m[1]
+		own := strings.HasPrefix(ref, f.release.Image+":") || strings.HasPrefix(ref, f.release.Image+"@")
+		if !own && !slices.Contains(others, ref) {
+			others = append(others, ref)
+		}
+	}
+	if len(others) < 3 {
+		return fmt.Errorf("the chart names the images %q besides Weir's: the search misses sidecars", others)
+	}
+	return f.Provide(ctx, others...)
+}
+
+// Renew makes a release of another version, which Upgrade then installs.
+func (f *Federated) Renew(ctx context.Context, version string) (err error) {
+	f.release, err = f.Release(ctx, version)
+	return err
 }
 
 // Upgrade installs the chart, or upgrades what is installed, with further flags of helm.
 func (f *Federated) Upgrade(ctx context.Context, name string, more ...string) error {
 	s := f.Site(name)
-	args := append([]string{"upgrade", "--install", "weir", filepath.Join(f.Root(), "charts", "weir"), "--namespace", Namespace, "--create-namespace",
+	args := append([]string{"upgrade", "--install", "weir", f.release.Chart, "--namespace", Namespace, "--create-namespace",
 		"--wait", "--timeout", "4m"}, f.sites[name].values...)
 	if out, err := s.Helm(ctx, append(args, more...)...); err != nil {
 		return fmt.Errorf("helm upgrade: %w: %s", err, out)
@@ -173,8 +198,6 @@ registry: {endpoints: [%s]}
 store: {endpoint: %q, bucket: weir, accessKey: %s, secretKey: %s}
 certificates: {mode: provided}
 imageRegistry: weir.test
-imagePullPolicy: Never
-image: {tag: dev}
 gateway:
   expose: HostNetwork
   address: %s
@@ -186,9 +209,6 @@ operator: {nodeSelector: %[8]s, replicas: 1, resources: {requests: {cpu: 10m, me
 csi:
   controller: {nodeSelector: %[8]s, resources: {requests: {cpu: 10m, memory: 32Mi}}}
   node: {nodeSelector: %[10]s}
-  provisioner: {image: {repository: csi-provisioner, tag: dev}}
-  attacher: {image: {repository: csi-attacher, tag: dev}}
-  resizer: {image: {repository: csi-resizer, tag: dev}}
   sidecarResources: {requests: {cpu: 10m, memory: 16Mi}}
 `, Federation, name, strings.Join(endpoints, ", "), f.sites[name].s3.Endpoint(), accessKey, secretKey, s.Addr(), host, poolDir, guest)
 	file := filepath.Join(f.dir, name+".yaml")

@@ -70,7 +70,7 @@ func arm(part string) (done func() string) {
 	node, ctx := f.Site("a").GuestNode(), bounded()
 	guest("a", "rm -f /run/weir/armed")
 	go func() {
-		out, err := node.Output(ctx, fmt.Sprintf("%s killer %s '/weir csi node' /run/weir/armed", f.Tool(), part))
+		out, err := node.Output(ctx, fmt.Sprintf("%s killer %s '/bin/weir csi node' /run/weir/armed", f.Tool(), part))
 		killed <- strings.TrimSpace(fmt.Sprint(out, " ", err))
 	}()
 	guest("a", "until [ -e /run/weir/armed ]; do sleep 0.05; done")

@@ -78,7 +78,7 @@ func guest(site, script string) string {
 
 // weir runs Weir's command at a site.
 func weir(site string, args ...string) (string, error) {
-	return try(site, append([]string{"exec", "-n", Namespace, "weir-gateway-0", "--", "/weir"}, args...)...)
+	return try(site, append([]string{"exec", "-n", Namespace, "weir-gateway-0", "--", "weir"}, args...)...)
 }
 
 // together runs parts of a spec at the same time.
@@ -152,7 +152,7 @@ spec:
   terminationGracePeriodSeconds: 1
   nodeSelector: {e2e.weir.dev/node: guest}
 %s  containers:
-  - {name: app, image: %s, imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}]}
+  - {name: app, image: %s, imagePullPolicy: IfNotPresent, volumeMounts: [{name: data, mountPath: /data}]}
   volumes: [{name: data, persistentVolumeClaim: {claimName: %s}}]
 ---
 `, name, namespace, strings.Join(more, ""), kube.ImageName("app"), claim)

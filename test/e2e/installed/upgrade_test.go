@@ -12,27 +12,31 @@ import (
 // upgrade is about helm upgrade.
 func upgrade() {
 	It("of operator, CSI driver and gateway, site by site, is not noticed by pods", func() {
-		const tag = "next"
-		tar, err := f.Rebuilt(bounded(), tag)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(f.each(func(name string) error { return f.Site(name).LoadImages(bounded(), tar) })).To(Succeed())
+		const version = "0.1.0-next"
+		Expect(f.Renew(bounded(), version)).To(Succeed())
 		a, b := begin("a", "at-a", "write", "upgrade-a"), begin("b", "at-b", "write", "upgrade-b")
 		held := begin("a", "at-a", "lock", "upgrade-lock")
 		exec("b", "at-b", "mkdir /data/upgrade-names")
 		names := begin("b", "at-b", "names", "upgrade-names")
+		old := map[string]string{}
 		began := time.Now()
 		for _, name := range f.Names() {
-			Expect(f.Upgrade(bounded(), name, "--set", "image.tag="+tag)).To(Succeed())
+			before := kubectl(name, "get", "statefulset", "-n", Namespace, "weir-gateway",
+				"-o", "jsonpath={.spec.template.spec.containers[0].image}")
+			Expect(before).To(HavePrefix("weir.test/weir"))
+			old[name] = before
+			Expect(f.Upgrade(bounded(), name)).To(Succeed())
 			out, err := weir(name, "version")
 			Expect(err).NotTo(HaveOccurred())
-			Expect(out).To(ContainSubstring("weir " + tag))
+			Expect(out).To(ContainSubstring("weir " + version))
 			a.goesOn(5)
 			b.goesOn(5)
 		}
 		took := time.Since(began).Round(time.Second)
 		for _, name := range f.Names() {
-			old := kubectl(name, "get", "pods", "-n", Namespace, "--field-selector=status.phase=Running", "-o", `jsonpath={.items[*].spec.containers[?(@.image=="weir.test/weir:dev")].name}`)
-			Expect(old).To(BeEmpty(), "what still runs the old image at %s", name)
+			left := kubectl(name, "get", "pods", "-n", Namespace, "--field-selector=status.phase=Running",
+				"-o", `jsonpath={.items[*].spec.containers[?(@.image=="`+old[name]+`")].name}`)
+			Expect(left).To(BeEmpty(), "what still runs %s at %s", old[name], name)
 		}
 		held.finish()
 		names.finish()

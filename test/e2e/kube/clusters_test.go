@@ -72,7 +72,7 @@ spec:
   nodeName: %s
   terminationGracePeriodSeconds: 1
   containers:
-  - {name: app, image: %s, imagePullPolicy: Never%s
+  - {name: app, image: %s, imagePullPolicy: IfNotPresent%s
 ---
 `, name, node, ImageName("app"), more)
 }
@@ -252,19 +252,23 @@ func testMounts(t *testing.T, c *Clusters) {
 // testImages runs a program of each image, one after the other, and helm.
 func testImages(t *testing.T, c *Clusters) {
 	s := c.Site("b")
+	release, err := c.Release(t.Context(), "") // compiling may take long
+	if err != nil {
+		t.Fatal(err)
+	}
 	var containers strings.Builder
-	for name, arg := range map[string]string{"weir": "version", "etcd": "--version", "versitygw": "--version", "csi-attacher": "--version",
+	add := func(name, image, arg string) {
+		fmt.Fprintf(&containers, "  - {name: %s, image: %q, args: [%s]}\n", name, image, arg)
+	}
+	add("weir", release.Image+":"+release.Version, "version")
+	for name, arg := range map[string]string{"etcd": "--version", "versitygw": "--version", "csi-attacher": "--version",
 		"csi-provisioner": "--version", "csi-resizer": "--version"} {
-		tar, err := c.Image(t.Context(), name) // compiling may take long
-		if err == nil {
-			err = s.HostNode().LoadImages(bounded(t), tar)
-		}
-		if err != nil {
+		if err := c.Provide(bounded(t), ImageName(name)); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&containers, "  - {name: %s, image: %s, imagePullPolicy: Never, args: [%s]}\n", name, ImageName(name), arg)
+		add(name, ImageName(name), arg)
 	}
-	if _, err := c.Image(t.Context(), "nothing"); err == nil {
+	if err := c.Provide(t.Context(), ImageName("nothing")); err == nil {
 		t.Error("an image that is not there was made")
 	}
 	apply(t, s, strings.Replace(pod("programs", "b-host", "}"), "  containers:\n", "  initContainers:\n"+containers.String()+"  containers:\n", 1))

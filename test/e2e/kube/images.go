@@ -8,125 +8,148 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
 
-	"github.com/weir-storage/weir/test/e2e/image"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/weir-storage/weir/hack/image"
 )
 
-// ImageName is what manifests call an image of this package; pull policy Never or IfNotPresent.
-func ImageName(name string) string { return "weir.test/" + name + ":dev" }
+// ImageName is what manifests call an image of this package.
+func ImageName(name string) string { return registryName + "/" + name + ":dev" }
 
-// Rebuilt makes the image weir anew, with a version of its own, under a tag that no node has yet, and returns the path of its archive.
-func (c *Clusters) Rebuilt(ctx context.Context, tag string) (string, error) {
-	dir := filepath.Join(c.Stage.Dir(), "images", tag)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+// Provide makes images and puts them into the registry, all at the same time. A reference is
+// weir.test/FOLDERS/NAME:TAG, with any folders and tag, and of these the image NAME:
+//
+//	pause                                       what holds a pod together
+//	app                                         busybox, guesttool; waits, unless told a command
+//	csi-attacher csi-provisioner csi-resizer    sidecars
+//	etcd versitygw                              a registry of a federation, and a store
+//
+// Each image is made once per Clusters; its files stay where they are.
+func (c *Clusters) Provide(ctx context.Context, references ...string) error {
+	errs := make([]error, len(references))
+	var wg sync.WaitGroup
+	for i, ref := range references {
+		wg.Go(func() {
+			if errs[i] = c.provide(ctx, ref); errs[i] != nil {
+				errs[i] = fmt.Errorf("provide image %s: %w", ref, errs[i])
+			}
+		})
 	}
-	files, err := c.build(ctx, dir, "/weir", "./cmd/weir", "-ldflags=-X main.version="+tag)
-	if err != nil {
-		return "", fmt.Errorf("make image weir:%s: %w", tag, err)
-	}
-	i := image.Image{Name: "weir.test/weir:" + tag, Folders: []string{"/tmp"}, Entrypoint: []string{"/weir"}, Env: []string{"PATH=/bin:/"}, Files: files}
-	tar := filepath.Join(dir, "weir.tar")
-	return tar, i.WriteFile(tar)
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
-// Image makes an image and returns the path of its archive, for LoadImages. There are
-//
-//	pause                                       what holds a pod together; on every node
-//	app                                         busybox and guesttool; waits, unless it is told a command; on every node
-//	weir                                        the weir program of this source tree, at /weir
-//	csi-attacher csi-provisioner csi-resizer    sidecars
-//	etcd versitygw                              a registry and a store
-//
-// Each is made once per Clusters.
-func (c *Clusters) Image(ctx context.Context, name string) (string, error) {
-	made, _ := c.images.LoadOrStore(name, sync.OnceValues(func() (string, error) {
-		tar, err := c.makeImage(ctx, name)
-		if err != nil {
-			return "", fmt.Errorf("make image %s: %w", name, err)
-		}
-		return tar, nil
-	}))
-	return made.(func() (string, error))()
+func (c *Clusters) provide(ctx context.Context, reference string) error {
+	name, _, _ := strings.Cut(path.Base(reference), ":")
+	made, _ := c.made.LoadOrStore(name, sync.OnceValues(func() (v1.Image, error) { return c.makeImage(ctx, name) }))
+	img, err := made.(func() (v1.Image, error))()
+	if err != nil {
+		return err
+	}
+	return c.images.push(ctx, reference, img)
 }
 
 // Tool is the path of guesttool, which is the same in guests; it is there when the image app is.
 func (c *Clusters) Tool() string { return filepath.Join(c.Stage.Dir(), "images", "guesttool") }
 
-func (c *Clusters) makeImage(ctx context.Context, name string) (string, error) {
-	dir := filepath.Join(c.Stage.Dir(), "images")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	i := image.Image{Name: ImageName(name), Folders: []string{"/tmp"}, Entrypoint: []string{"/" + name}, Env: []string{"PATH=/bin:/"}}
+func (c *Clusters) makeImage(ctx context.Context, name string) (v1.Image, error) {
+	s := image.Spec{Folders: []string{"/tmp"}, Entrypoint: []string{"/" + name}, Env: []string{"PATH=/bin:/"}}
 	var err error
 	switch name {
 	case "pause":
-		i.Files, err = c.build(ctx, dir, "/pause", "./test/e2e/kube/pause")
-	case "weir":
-		i.Files, err = c.build(ctx, dir, "/weir", "./cmd/weir")
+		s.Files, err = c.build(ctx, "/pause", "./test/e2e/kube/pause")
 	case "app":
-		i.Files, err = c.build(ctx, dir, "/bin/guesttool", "./test/e2e/guesttool")
+		s.Files, err = c.build(ctx, "/bin/guesttool", "./test/e2e/guesttool")
 		if err == nil {
-			err = addBusybox(ctx, &i)
+			err = addBusybox(ctx, &s)
 		}
-		// A shell that is told to end, does; as the first process of a container, a mere sleep would not.
-		i.Entrypoint = []string{"/bin/sh", "-c", "trap exit TERM; sleep infinity & wait"}
+		// A shell that is told to end, does; a mere sleep, as a container's first process, would not.
+		s.Entrypoint = []string{"/bin/sh", "-c", "trap exit TERM; sleep infinity & wait"}
 	case "etcd", "versitygw", "csi-attacher", "csi-provisioner", "csi-resizer":
-		var path string
-		path, err = c.program(name)
-		i.Files = map[string]string{"/" + name: path}
+		var file string
+		file, err = c.program(name)
+		s.Files = map[string]string{"/" + name: file}
 	default:
-		err = errors.New("there is no such image: see Clusters.Image")
+		err = errors.New("there is no such image: see Clusters.Provide")
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	tar := filepath.Join(dir, name+".tar")
-	return tar, i.WriteFile(tar)
+	return s.Build()
 }
 
 // build compiles a package of this source tree so that it needs nothing else.
-func (c *Clusters) build(ctx context.Context, dir, path, pkg string, flags ...string) (map[string]string, error) {
-	out := filepath.Join(dir, filepath.Base(path))
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-trimpath", "-o", out}, flags...), pkg)...)
+func (c *Clusters) build(ctx context.Context, where, pkg string) (map[string]string, error) {
+	out := filepath.Join(c.Stage.Dir(), "images", path.Base(where))
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", out, pkg)
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.root, c.cfg.Progress, c.cfg.Progress
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("build %s: %w", pkg, err)
 	}
-	return map[string]string{path: out}, nil
+	return map[string]string{where: out}, nil
 }
 
 // addBusybox puts Debian's static busybox into /bin, under all its names.
-func addBusybox(ctx context.Context, i *image.Image) error {
-	path, err := exec.LookPath("busybox")
+func addBusybox(ctx context.Context, s *image.Spec) error {
+	file, err := exec.LookPath("busybox")
 	if err != nil {
 		return fmt.Errorf("%w: run hack/install-deps", err)
 	}
-	names, err := exec.CommandContext(ctx, path, "--list").Output()
+	names, err := exec.CommandContext(ctx, file, "--list").Output()
 	if err != nil {
 		return fmt.Errorf("list names of busybox: %w", err)
 	}
-	i.Files["/bin/busybox"] = path
-	i.Links = map[string]string{}
+	s.Files["/bin/busybox"] = file
+	s.Links = map[string]string{}
 	for _, name := range strings.Fields(string(names)) {
 		if name != "busybox" {
-			i.Links["/bin/"+name] = "busybox"
+			s.Links["/bin/"+name] = "busybox"
 		}
 	}
 	return nil
 }
 
-// LoadImages makes images known to all nodes of the site; Clusters.Image makes their archives.
-func (s *Site) LoadImages(ctx context.Context, tars ...string) error {
-	for _, n := range s.Nodes() {
-		if err := n.LoadImages(ctx, tars...); err != nil {
-			return err
-		}
+// Release is what hack/release made of this source tree for the machines of the stage.
+type Release struct {
+	Version string
+	Chart   string // file of the packaged chart
+	Image   string // the image's name in the registry, without tag
+}
+
+// Release makes a release and puts its image into the registry as weir.test/weir, by tag and
+// digest. An empty version is the commit's.
+func (c *Clusters) Release(ctx context.Context, version string) (*Release, error) {
+	dir := filepath.Join(c.Stage.Dir(), "release", version)
+	// A folder that another call left has a release too, of a commit that may be older.
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, err
 	}
-	return nil
+	cmd := exec.CommandContext(ctx, "go", "run", "./hack/release", "-o", dir, "-only", "image,chart",
+		"-platforms", "linux/amd64", "-version", version)
+	cmd.Dir, cmd.Stderr = c.root, c.cfg.Progress
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("make release: %w", err)
+	}
+	archives, err := filepath.Glob(filepath.Join(dir, "weir-*.oci.tar"))
+	if err != nil || len(archives) != 1 {
+		return nil, errors.Join(fmt.Errorf("make release: folder %s has the image archives %q: it must be one", dir, archives), err)
+	}
+	a, err := image.OpenArchive(archives[0]) // until this process ends
+	if err != nil {
+		return nil, err
+	}
+	r := &Release{Version: a.Tag, Image: registryName + "/weir", Chart: filepath.Join(dir, "weir-"+a.Tag+".tgz")}
+	if err := c.images.pushArchive(ctx, "weir", a); err != nil {
+		return nil, fmt.Errorf("push %s: %w", archives[0], err)
+	}
+	return r, nil
 }

@@ -2,7 +2,7 @@
 
 // Package kube runs a real Kubernetes cluster at each site of a stage: API server with its etcd, controller manager, scheduler,
 // and nodes with containerd, kubelet and kube-proxy, all built from source by hack/tools. Nothing is downloaded at run time:
-// images are made here and loaded into the nodes.
+// images are made here, and nodes pull them from a registry on the stage.
 //
 // # What is there
 //
@@ -15,6 +15,10 @@
 // guest has a disk, which outlives it as a real one's would. Nodes carry the label e2e.weir.dev/node=host or =guest. There is no
 // DNS in the clusters, and no controller for load balancers.
 //
+// The registry is in this process and listens at each site, at AddrN(7) and port 5000, without TLS.
+// Images are called weir.test/NAME; each node's containerd is told where that is. A blob is read
+// from the program or the archive that it is of: there is no copy.
+//
 // Between nodes of a site pods are routed. What leaves a site carries its node's address, so sites reach each other at node addresses:
 // with hostNetwork, a node port or an external IP. kube-proxy uses nftables on hosts, and iptables in guests, whose kernel has
 // no address translation in nftables.
@@ -25,7 +29,8 @@
 //  2. Mounts are in the node's own mount namespace and go with it. What a node writes to /var/lib and /var/log is below the state folder.
 //  3. Of this machine only the pods' cgroups are used: below <cgroup mount>/weir-e2e-<prefix>-<site>. Down removes them; Up removes those of
 //     stages that are gone. Settings of the kernel that would reach beyond the node's namespaces are not made (see node/host.sh).
-//  4. Ports of a site's nodes that are taken: 6443, 10250, 10256 at the node addresses; 12379, 12380, 10248, 10249, 10257, 10259 at 127.0.0.1.
+//  4. Ports of a site's nodes that are taken: 6443, 10250, 10256 at the node addresses; 12379, 12380, 10248, 10249, 10257, 10259 at 127.0.0.1;
+//     5000 at AddrN(7).
 package kube
 
 import (
@@ -62,7 +67,8 @@ type Clusters struct {
 	root   string // source tree
 	bin    string // programs of hack/tools
 	sites  map[string]*Site
-	images sync.Map // name: func() (string, error), which builds it once
+	images *images  // the registry
+	made   sync.Map // name: func() (v1.Image, error), which makes it once
 }
 
 // Prepare installs and builds what clusters need, unless it is there, and returns the source tree and the folder of
@@ -82,8 +88,8 @@ func Prepare(ctx context.Context, w io.Writer) (root, bin string, err error) {
 	return root, bin, nil
 }
 
-// Up prepares, builds and starts everything, and returns when all nodes are ready and have the images pause and app. When ctx ends, now
-// or later, all processes end; call Down all the same.
+// Up prepares, builds and starts everything, and returns when all nodes are ready and the registry has the images pause and app. When
+// ctx ends, now or later, all processes end; call Down all the same.
 func Up(ctx context.Context, cfg Config) (_ *Clusters, err error) {
 	if cfg.Guests == nil {
 		cfg.Guests = cfg.Sites[:min(2, len(cfg.Sites))]
@@ -116,7 +122,12 @@ func Up(ctx context.Context, cfg Config) (_ *Clusters, err error) {
 	for i, name := range cfg.Sites {
 		c.sites[name] = newSite(c, i+1, name, slices.Contains(cfg.Guests, name))
 	}
-	if err := c.each(func(s *Site) error { return s.start(ctx) }); err != nil {
+	if err := c.serveImages(); err != nil {
+		return nil, err
+	}
+	provided := make(chan error, 1)
+	go func() { provided <- c.Provide(ctx, ImageName("pause"), ImageName("app")) }()
+	if err := errors.Join(c.each(func(s *Site) error { return s.start(ctx) }), <-provided); err != nil {
 		return nil, err
 	}
 	c.say("clusters at %v are up after %v", cfg.Sites, time.Since(begin).Round(100*time.Millisecond))
@@ -157,7 +168,11 @@ func (c *Clusters) each(fn func(*Site) error) error {
 // Down ends everything at once, without asking anybody; files below StateDir stay.
 func (c *Clusters) Down() error {
 	_ = c.each(func(s *Site) error { s.Kill(); return nil })
-	err := c.Stage.Down()
+	var err error
+	if c.images != nil {
+		err = c.images.close()
+	}
+	err = errors.Join(err, c.Stage.Down())
 	return errors.Join(err, c.each(func(s *Site) error { return removeGroups(s.group) }))
 }
 

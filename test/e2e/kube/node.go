@@ -41,28 +41,14 @@ func (n *Node) Output(ctx context.Context, script string) (string, error) {
 	return n.machine.Output(ctx, script)
 }
 
-// LoadImages makes images known to the node; Clusters.Image makes their archives.
-func (n *Node) LoadImages(ctx context.Context, tars ...string) error {
-	ctr, err := n.site.c.program("ctr")
-	if err != nil {
-		return err
-	}
-	script := "until [ -S " + socket + " ]; do sleep 0.1; done\n"
-	for _, tar := range tars {
-		script += quote([]string{ctr, "-a", socket, "-n", "k8s.io", "images", "import", "--local", tar}) + " || exit\n"
-	}
-	if _, err := n.Output(ctx, script); err != nil {
-		return fmt.Errorf("load images into node %s: %w", n.Name, err)
-	}
-	return nil
-}
-
 // startNode starts containerd and, when the API server is ready, kubelet and kube-proxy. It returns when the node has said that it is ready,
 // after begin.
 func (s *Site) startNode(ctx context.Context, n *Node, begin time.Time) error {
 	dir := s.nodeDir(n.Name)
-	if err := os.MkdirAll(filepath.Join(dir, "cni"), 0o755); err != nil {
-		return err
+	for _, name := range []string{"cni", filepath.Join("registries", registryName)} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return err
+		}
 	}
 	if err := s.pki.kubeconfig(n.Name, subject{"system:node:" + n.Name, []string{"system:nodes"}}, s.server(), n.Name, n.Addr); err != nil {
 		return err
@@ -73,6 +59,8 @@ func (s *Site) startNode(ctx context.Context, n *Node, begin time.Time) error {
 		"cni/10-e2e.conflist": n.cni(),
 		"kubelet.json":        n.kubelet(),
 		"kube-proxy.json":     n.proxy(),
+
+		"registries/" + registryName + "/hosts.toml": s.hosts(),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil {
 			return err
@@ -81,8 +69,9 @@ func (s *Site) startNode(ctx context.Context, n *Node, begin time.Time) error {
 	if err := n.daemon("containerd", "-c", filepath.Join(dir, "containerd.toml")); err != nil {
 		return err
 	}
-	if err := n.loadBasics(ctx); err != nil {
-		return err
+	// A kubelet that finds no containerd ends.
+	if _, err := n.Output(ctx, "until [ -S "+socket+" ]; do sleep 0.1; done"); err != nil {
+		return fmt.Errorf("wait for containerd on node %s: %w", n.Name, err)
 	}
 	if err := s.await(ctx, "the API server", s.api.ready); err != nil {
 		return err
@@ -106,19 +95,6 @@ func (s *Site) startNode(ctx context.Context, n *Node, begin time.Time) error {
 		s.c.say("node %s is ready after %v", n.Name, time.Since(begin).Round(100*time.Millisecond))
 	}
 	return err
-}
-
-// loadBasics loads the images that all nodes have.
-func (n *Node) loadBasics(ctx context.Context) error {
-	var tars []string
-	for _, name := range []string{"pause", "app"} {
-		tar, err := n.site.c.Image(ctx, name)
-		if err != nil {
-			return err
-		}
-		tars = append(tars, tar)
-	}
-	return n.LoadImages(ctx, tars...)
 }
 
 func (n *Node) daemon(program string, args ...string) error {
@@ -151,6 +127,8 @@ state = "/run/weir/containerd"
   address = %q
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = %q
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = %q
 [plugins.'io.containerd.cri.v1.runtime']
   disable_apparmor = true
   disable_hugetlb_controller = true
@@ -165,7 +143,7 @@ state = "/run/weir/containerd"
   runtime_type = "io.containerd.runc.v2"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   BinaryName = %q
-`, n.disk, socket, ImageName("pause"), filepath.Join(bin, "cni"), filepath.Join(dir, "cni"), runtime)
+`, n.disk, socket, ImageName("pause"), filepath.Join(dir, "registries"), filepath.Join(bin, "cni"), filepath.Join(dir, "cni"), runtime)
 	return []byte(text)
 }
 
@@ -195,7 +173,7 @@ func (n *Node) kubelet() []byte {
 		"tlsCertFile": pki.file(n.Name + ".crt"), "tlsPrivateKeyFile": pki.file(n.Name + ".key"),
 		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true}, "x509": object{"clientCAFile": pki.file("ca.crt")}},
 		"authorization":  object{"mode": "Webhook"}, "resolvConf": "",
-		"imageGCHighThresholdPercent": 100, // nothing could fetch an image again
+		"imageGCHighThresholdPercent": 100, // how full this machine's disk is, is not the node's affair
 		"evictionHard":                object{"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%"},
 		"syncFrequency":               "5s", "volumeStatsAggPeriod": "20s",
 	})

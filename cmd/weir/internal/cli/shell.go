@@ -34,6 +34,7 @@ type Shell struct {
 	Out, Err io.Writer
 	Getenv   func(string) string
 	Version  string // of this program
+	Program  string // what a person types to run it; empty: weir
 
 	Now func() time.Time
 	// Boottime is the clock of promises: it never goes back, and it counts suspend (protocol-4).
@@ -52,16 +53,25 @@ func (sh *Shell) Run(ctx context.Context, root *cobra.Command, args []string) in
 	case err == nil:
 		return ExitOK
 	case errors.As(err, &wrong):
-		sh.Tell("weir: %v\nSee `weir help`.\n", err)
+		sh.Tell("%s: %v\nSee `%[1]s help`.\n", sh.program(), err)
 		return ExitUsage
 	}
-	sh.Tell("weir: %v\n", err)
+	sh.Tell("%s: %v\n", sh.program(), err)
 	return ExitError
+}
+
+// program is what a person types to run the program.
+func (sh *Shell) program() string {
+	if sh.Program == "" {
+		return "weir"
+	}
+	return sh.Program
 }
 
 // Root makes root the command above all commands: it reads and writes through sh.
 func (sh *Shell) Root(root *cobra.Command, commands ...*cobra.Command) *cobra.Command {
-	root.SilenceErrors, root.SilenceUsage = true, true // Run prints errors
+	root.SilenceErrors, root.SilenceUsage = true, true                                     // Run prints errors
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: sh.program()} // usage texts say it
 	Group(root, commands...)
 	root.SetIn(sh.In)
 	root.SetOut(sh.Out)
