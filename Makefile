@@ -69,7 +69,7 @@ build: modules ## build bin/weir
 images: ## make the container image of weir in dist/; PUSH=registry/folder pushes it there
 	@$(GO) run ./hack/release -only image -push "$(PUSH)"
 
-release: ## make programs, image, chart, CRDs, list of modules and checksums in dist/; PUSH=registry/folder pushes the image, and the chart names it there
+release: ## make programs, image, chart, CRDs, list of modules and checksums in dist/; PUSH=registry/folder pushes the image
 	@$(GO) run ./hack/release -push "$(PUSH)"
 
 mutations: ## plant known mistakes in a copy of the tree and see that a test finds each

@@ -26,7 +26,8 @@ func (r *release) packChart(ctx context.Context, digest string) error {
 	if err != nil {
 		return err
 	}
-	keys := map[string]string{"tag": r.version, "digest": digest, "registry": strings.TrimSuffix(r.push, "/")}
+	// Not the registry: the administrator's imageRegistry, a mirror say, would not replace it.
+	keys := map[string]string{"tag": r.version, "digest": digest}
 	pinned, err := pin(string(text), keys)
 	if err != nil {
 		return fmt.Errorf("charts/weir/values.yaml: %w", err)
@@ -74,7 +75,7 @@ func pin(values string, keys map[string]string) (string, error) {
 		case value == "":
 		case line.MatchString(pinned):
 			pinned = line.ReplaceAllString(pinned, "  "+key+": "+value)
-		case key == "tag": // the others are newer than some charts
+		default:
 			return "", fmt.Errorf("there is no key image.%s", key)
 		}
 	}
