@@ -10,7 +10,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// BenchmarkCreate creates files in a volume that two of three sites acknowledge, all on this machine's disk, from the home and from another site.
+// BenchmarkCreate creates files in a volume that two of three sites acknowledge, all on this
+// machine's disk, from the home and from another site.
 func BenchmarkCreate(b *testing.B) {
 	for _, at := range []string{"a", "b"} {
 		b.Run(map[string]string{"a": "home", "b": "elsewhere"}[at], func(b *testing.B) {

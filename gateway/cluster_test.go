@@ -33,7 +33,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// cluster is a federation in one process: real gRPC, TLS and pools, with the registry and the stores in memory.
+// cluster is a federation in one process: real gRPC, TLS and pools, with the registry and the
+// stores in memory.
 type cluster struct {
 	t       testing.TB
 	dir     string
@@ -62,7 +63,8 @@ func newCluster(t testing.TB, sites ...string) *cluster {
 	return newClusterOf(t, time.Second, sites...)
 }
 
-// newClusterOf has promises of that length. With long ones nothing takes over from a gateway that a busy machine lets wait.
+// newClusterOf has promises of that length. With long ones nothing takes over from a gateway that a
+// busy machine lets wait.
 func newClusterOf(t testing.TB, promise time.Duration, sites ...string) *cluster {
 	t.Helper()
 	ca, err := pki.NewAuthority("test", time.Now(), time.Hour)
@@ -286,7 +288,8 @@ func (c *cluster) admit(site, id string) {
 	})
 }
 
-// mount connects an NFS client to the gateway of a site, which may be restarted, and returns the root of a volume that the client is admitted to.
+// mount connects an NFS client to the gateway of a site, which may be restarted, and returns the
+// root of a volume that the client is admitted to.
 func (c *cluster) mount(ctx context.Context, site, owner, name string) (*nfsclient.Client, nfsclient.FH) {
 	c.t.Helper()
 	cl, err := nfsclient.Dial(ctx, c.nodes[site].nfs, nfsclient.Options{Owner: owner})

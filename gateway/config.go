@@ -18,7 +18,7 @@ import (
 	"github.com/weir-storage/weir/store"
 )
 
-// Config is what a gateway is made of; Run uses everything in it and closes nothing of it but the listeners.
+// Config has what a gateway needs. Run closes nothing of it but the listeners.
 type Config struct {
 	Federation   string
 	Organization string
@@ -53,7 +53,7 @@ type Config struct {
 	Now    func() time.Time
 	Rand   io.Reader
 	Logger *slog.Logger
-	Health *Health // is told how the gateway is; nil: nobody asks
+	Health *Health // updated as the gateway becomes ready; nil: nobody asks
 }
 
 func (c *Config) setDefaults() {

@@ -123,7 +123,7 @@ func (c *cluster) segments(site, id string) []string {
 	return out
 }
 
-// TestAMemberInDoubtDoesNotBeginAnew: its empty log would be taken for the volume (rule 3).
+// TestAMemberInDoubtDoesNotBeginAnew: its empty log would be taken for the volume (protocol-3).
 func TestAMemberInDoubtDoesNotBeginAnew(t *testing.T) {
 	for _, lost := range []string{"a part", "everything"} {
 		t.Run(lost, func(t *testing.T) {

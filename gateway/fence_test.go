@@ -87,7 +87,8 @@ func (n *nodeOn) reclaimed(ctx context.Context) {
 	}
 }
 
-// sentBy is how a router sends an operation to a home elsewhere, once that has answered what it sent.
+// sentBy is how a router sends an operation to a home elsewhere, once that has answered what it
+// sent.
 func sentBy(t *testing.T, r *routing.Router) (call *forward.Call) {
 	t.Helper()
 	_, err := r.Once(within(t, hang), func(_ context.Context, x forward.Home) (err error) {
@@ -103,7 +104,8 @@ func sentBy(t *testing.T, r *routing.Router) (call *forward.Call) {
 	return call
 }
 
-// arrive delivers what a gateway sent before, which was under way all the time. It is for one operation.
+// arrive delivers what a gateway sent before, which was under way all the time. It is for one
+// operation.
 func (c *cluster) arrive(site string, sent *forward.Call) *forward.Call {
 	c.t.Helper()
 	g := c.nodes[site].gateway
@@ -125,8 +127,8 @@ func contentOf(t *testing.T, r *routing.Router, h volume.Handle) []byte {
 	return p[:n]
 }
 
-// TestLateChangesOfAFormerProcess: what a gateway's former process had sent to the home, and what arrives there after the node was fenced by
-// its present one, is not executed.
+// TestLateChangesOfAFormerProcess: what a gateway's former process had sent to the home, and what
+// arrives there after the node was fenced by its present one, is not executed.
 func TestLateChangesOfAFormerProcess(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
@@ -185,7 +187,8 @@ func TestLateChangesOfAFormerProcess(t *testing.T) {
 	}
 }
 
-// TestRevokeNeedsTheHome: while the home has not ended what the gateway's former process sent, the node is not fenced.
+// TestRevokeNeedsTheHome: while the home has not ended what the gateway's former process sent, the
+// node is not fenced.
 func TestRevokeNeedsTheHome(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
@@ -213,8 +216,9 @@ func TestRevokeNeedsTheHome(t *testing.T) {
 	}
 }
 
-// TestRevokeAfterARestart: the home keeps the locks of a gateway that restarted, until its clients have reclaimed theirs. Nobody is told before
-// that the node is fenced, for its locks are still in the way of others.
+// TestRevokeAfterARestart: the home keeps the locks of a gateway that restarted, until its clients
+// have reclaimed theirs. Nobody is told before that the node is fenced, for its locks are still in
+// the way of others.
 func TestRevokeAfterARestart(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
@@ -238,8 +242,9 @@ func TestRevokeAfterARestart(t *testing.T) {
 	lock(t, a, h, exclusive("x", 0, 9))
 }
 
-// TestAnOperationIsSentAgain: one whose answer did not come is sent again, and then the first one does nothing when it arrives: what came of
-// the second is what the client was told, also if that is an error, which no record would recognise the first by.
+// TestAnOperationIsSentAgain: one whose answer did not come is sent again, and then the first one
+// does nothing when it arrives: what came of the second is what the client was told, also if that
+// is an error, which no record would recognise the first by.
 func TestAnOperationIsSentAgain(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
@@ -272,8 +277,8 @@ func TestAnOperationIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestRepeatAfterTheGatewayRestarted: a client's change was under way at the home when its gateway restarted. The client repeats it, and is
-// told what came of the first.
+// TestRepeatAfterTheGatewayRestarted: a client's change was under way at the home when its gateway
+// restarted. The client repeats it, and is told what came of the first.
 func TestRepeatAfterTheGatewayRestarted(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.createAt("v", manifest("v", 2), []string{"a", "c"})
@@ -334,8 +339,8 @@ func goroutines(functions ...string) map[string]bool {
 	return out
 }
 
-// TestRevokeWhileWritesWait: a node is fenced although the volume acknowledges nothing just now, and tells nothing that is not acknowledged. Its
-// client does not wait for ever.
+// TestRevokeWhileWritesWait: a node is fenced although the volume acknowledges nothing just now,
+// and tells nothing that is not acknowledged. Its client does not wait for ever.
 func TestRevokeWhileWritesWait(t *testing.T) {
 	for _, x := range []struct {
 		name, site string

@@ -49,11 +49,12 @@ type Gateway struct {
 	expeller  *admission.Expeller
 	reporter  *report.Reporter
 	ready     chan struct{} // closed when every volume of the registry has its Router
-	// reclaiming is recovering, as last looked. The NFS server calls for it with its locks held.
+	// reclaiming is the last result of recovering. The NFS server calls for it with its locks held.
 	reclaiming atomic.Bool
 }
 
-// Run serves until ctx ends, or returns why it cannot. When it returns, nothing of it runs any more.
+// Run serves until ctx ends, or returns why it cannot serve. When it returns, all its goroutines
+// have ended.
 func Run(ctx context.Context, cfg Config) error {
 	g, err := newGateway(cfg)
 	if err != nil {
@@ -62,11 +63,11 @@ func Run(ctx context.Context, cfg Config) error {
 	return g.run(ctx)
 }
 
-// kinds are the records that a gateway needs to know.
+// kinds are the kinds of records that a gateway watches.
 var kinds = []federation.Kind{federation.KindSite, federation.KindAlive, federation.KindVolume, federation.KindControl,
 	federation.KindAdmission, federation.KindKeyring, federation.KindAttachment}
 
-// newGateway makes the parts, each from those before it. After an error nothing of them is left.
+// newGateway makes the parts, each from those before it. If it fails, it closes what it made.
 func newGateway(cfg Config) (_ *Gateway, err error) {
 	cfg.setDefaults()
 	g := &Gateway{cfg: cfg, view: view.New(cfg.Site, kinds...), ready: make(chan struct{})}
@@ -120,7 +121,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	return g, nil
 }
 
-// release closes what newGateway made, but for the NFS server, which is the last that can fail.
+// release closes what newGateway made, except the NFS server, which is made last.
 func (g *Gateway) release() error {
 	var err error
 	if g.copies != nil {
@@ -140,7 +141,7 @@ func (g *Gateway) release() error {
 	return err
 }
 
-// run is Run's, once the gateway is made.
+// run runs the gateway until ctx ends or a part fails.
 func (g *Gateway) run(ctx context.Context) error {
 	cfg := g.cfg
 	ctx, cancel := context.WithCancel(ctx)
@@ -202,13 +203,13 @@ func (g *Gateway) serveNFS(ctx context.Context) error {
 	return nil
 }
 
-// heard is called when every volume of the registry has its Router.
+// heard handles that every volume of the registry has its Router.
 func (g *Gateway) heard() {
 	g.cfg.Health.set(func() { g.cfg.Health.heard = true })
 	close(g.ready)
 }
 
-// probePool probes the pool. The health says what came of it.
+// probePool probes the pool and reports the result to the health.
 func (g *Gateway) probePool() error {
 	return g.cfg.Health.probe(g.probe.sync())
 }
@@ -221,13 +222,13 @@ func (g *Gateway) keepRegistered(ctx context.Context) {
 // recovering reports that clients of this gateway still reclaim what they held before it restarted.
 func (g *Gateway) recovering() bool { return g.nfs.InGrace() }
 
-// verifier is the write verifier of an epoch (gateway-3).
+// verifier returns the write verifier of an epoch (gateway-3).
 func (g *Gateway) verifier(epoch uint64) volume.Verifier {
 	h := sha256.Sum256(fmt.Appendf(nil, "weir verifier\n%s\n%s\n%d\n%d", g.cfg.Name, g.cfg.Pool.Incarnation(), g.cfg.Pool.Boot(), epoch))
 	return volume.Verifier(h[:8])
 }
 
-// clock is the NFS server's.
+// clock is the NFS server's clock.
 type clock struct{ cfg Config }
 
 // Now implements nfs.Clock.

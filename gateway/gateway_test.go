@@ -111,7 +111,8 @@ func TestTheVolumeGoesOnWithoutItsHome(t *testing.T) {
 	}
 }
 
-// TestConformance runs the contract's suite on volumes as clients of the home's gateway and of another site's see them.
+// TestConformance runs the contract's suite on volumes as clients of the home's gateway and of
+// another site's see them.
 func TestConformance(t *testing.T) {
 	for _, c := range []struct{ at, site string }{{"home", "a"}, {"elsewhere", "b"}} {
 		t.Run(c.at, func(t *testing.T) {

@@ -8,17 +8,18 @@ import (
 	"sync"
 )
 
-// Health tells whether a gateway is ready for clients. The zero value is that of one that has not begun; a running gateway keeps it.
+// Health reports whether a gateway is ready for clients. The zero value is for a gateway that has
+// not begun. A running gateway updates it.
 type Health struct {
 	mu        sync.Mutex
-	heard     bool // what the registry says, once
+	heard     bool // the whole state of the registry, once
 	listening bool // for NFS
 	pool      error
 	probed    bool
 }
 
-// Ready returns nil if clients can be sent to the gateway, else all that is missing. A registry that is down later is no reason: the
-// gateway serves on.
+// Ready returns nil if clients can be sent to the gateway, else all that is missing. A registry
+// that fails later does not count: the gateway goes on serving.
 func (h *Health) Ready() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,7 +38,7 @@ func (h *Health) Ready() error {
 	return errors.Join(missing...)
 }
 
-// probe notes what came of a small write on the pool, and returns it.
+// probe records the result of a small write on the pool, and returns it.
 func (h *Health) probe(err error) error {
 	h.set(func() { h.probed, h.pool = true, err })
 	return err

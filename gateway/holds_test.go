@@ -50,7 +50,8 @@ func readable(t *testing.T, r *routing.Router, h volume.Handle) {
 	}
 }
 
-// TestHoldAtACopyThatTrails: after a restart a client opens again what the copy here has not heard of yet, and keeps it when its name goes.
+// TestHoldAtACopyThatTrails: after a restart a client opens again what the copy here has not heard
+// of yet, and keeps it when its name goes.
 func TestHoldAtACopyThatTrails(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
@@ -95,7 +96,8 @@ func TestHoldAtACopyThatTrails(t *testing.T) {
 	})
 }
 
-// TestHoldWhileTheCopyIsClosed: what is held while there is no copy, and while another gateway is home, is held at each copy and home that follows.
+// TestHoldWhileTheCopyIsClosed: what is held while there is no copy, and while another gateway is
+// home, is held at each copy and home that follows.
 func TestHoldWhileTheCopyIsClosed(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
@@ -130,8 +132,9 @@ func TestHoldWhileTheCopyIsClosed(t *testing.T) {
 	}
 }
 
-// TestReclaimOfAFileWithoutAName: a gateway restarts, and meanwhile the name of a file goes that its client has open. Nobody deletes the file
-// before the client could reclaim it, whether the gateway is home or not.
+// TestReclaimOfAFileWithoutAName: a gateway restarts, and meanwhile the name of a file goes that
+// its client has open. Nobody deletes the file before the client could reclaim it, whether the
+// gateway is home or not.
 func TestReclaimOfAFileWithoutAName(t *testing.T) {
 	for _, home := range []string{"ga", "gb"} {
 		t.Run("home "+home, func(t *testing.T) {
@@ -217,7 +220,8 @@ func TestReclaimOfAFileWithoutAName(t *testing.T) {
 	}
 }
 
-// TestHoldOfWhatIsBeingRemoved: that a file is gone is told when its removal is committed, and not before: it may be taken back.
+// TestHoldOfWhatIsBeingRemoved: that a file is gone is told when its removal is committed, and not
+// before: it may be taken back.
 func TestHoldOfWhatIsBeingRemoved(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 2))

@@ -36,7 +36,8 @@ func (c *cluster) change(id string, f func(*federation.Volume)) {
 	})
 }
 
-// load makes files through a router until stop is called, which fails the test if one could not be made, and returns their names.
+// load makes files through a router until stop is called, which fails the test if one could not be
+// made, and returns their names.
 func (c *cluster) load(r *routing.Router, name string) (stop func() []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var names []string
@@ -123,7 +124,8 @@ func (c *cluster) dropped(site, id string) {
 	})
 }
 
-// copied waits until a site's copy is one by the home's report, and its data key is wrapped for the site.
+// copied waits until a site's copy is one by the home's report, and its data key is wrapped for the
+// site.
 func (c *cluster) copied(site, id string) {
 	c.t.Helper()
 	c.until("the home reports a copy at "+site, func() error {
@@ -181,7 +183,8 @@ func (c *cluster) inForce(id string, generation uint64) error {
 	return fmt.Errorf("it reports %+v", seen)
 }
 
-// TestACopyIsRemoved: copies 3 to 2 under writes, one that is a member and one that is not; and then the home itself.
+// TestACopyIsRemoved: copies 3 to 2 under writes, one that is a member and one that is not; and
+// then the home itself.
 func TestACopyIsRemoved(t *testing.T) {
 	for _, removed := range []string{"b", "c", "a"} {
 		t.Run(removed, func(t *testing.T) {

@@ -71,8 +71,8 @@ func TestLocksOutliveTheirHome(t *testing.T) {
 	lock(t, cc, h, exclusive("o", 0, 0))
 }
 
-// TestReclaimBeforeRegistration: a client reclaims at once after its gateway restarted, before that has told the home anything, and while
-// the home still waits for another gateway.
+// TestReclaimBeforeRegistration: a client reclaims at once after its gateway restarted, before that
+// has told the home anything, and while the home still waits for another gateway.
 func TestReclaimBeforeRegistration(t *testing.T) {
 	for _, own := range []string{"a", "b"} { // the home and another
 		t.Run(own, func(t *testing.T) {
@@ -119,7 +119,8 @@ func TestReclaimBeforeRegistration(t *testing.T) {
 	}
 }
 
-// TestRegistrationWaitsForLocksUnderWay: what is registered is what was granted, or a lock that is granted meanwhile would be dropped at the home.
+// TestRegistrationWaitsForLocksUnderWay: what is registered is what was granted, or a lock that is
+// granted meanwhile would be dropped at the home.
 func TestRegistrationWaitsForLocksUnderWay(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
@@ -208,7 +209,8 @@ func TestLateLockOperations(t *testing.T) {
 	}
 }
 
-// TestLocksOfAGatewayThatIsGone: they go to who asks. If the gateway was only cut from the registry, it hears of that, and does not hold them again.
+// TestLocksOfAGatewayThatIsGone: they go to who asks. If the gateway was only cut from the
+// registry, it hears of that, and does not hold them again.
 func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
@@ -219,7 +221,8 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	locked(t, cc, h, exclusive("o", 0, 9))
 	c.reg.Expire("gb")
 	c.until("c gets the lock", func() error { return tryLock(t, cc, h, exclusive("o", 0, 9)) })
-	// A reclaim waits for the heartbeat: told of a grace period, Linux would take the lock for lost.
+	// A reclaim waits for the heartbeat: told of a grace period, Linux would take the lock for
+	// lost.
 	reclaimed := make(chan error, 1)
 	go func() { reclaimed <- b.SetLock(within(t, hang), volume.Request{}, h, exclusive("o", 60, 69), true) }()
 	if err := b.SetLock(within(t, hang), volume.Request{}, h, exclusive("o", 40, 49), false); !errors.Is(err, volume.ErrGrace) {
@@ -250,7 +253,8 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	lock(t, b, h, exclusive("o", 40, 49))
 }
 
-// TestLockThatOthersHadMeanwhile: what others got while a gateway was taken to be gone is lost to its clients also when they gave it up again.
+// TestLockThatOthersHadMeanwhile: what others got while a gateway was taken to be gone is lost to
+// its clients also when they gave it up again.
 func TestLockThatOthersHadMeanwhile(t *testing.T) {
 	for _, how := range []string{"lives", "restarted", "did not hear the answer", "gone again while it recovers"} {
 		t.Run(how, func(t *testing.T) {
@@ -389,7 +393,8 @@ func TestClientIsToldOfALostLock(t *testing.T) {
 	}
 }
 
-// TestLocksOfASiteThatIsNotAdmittedAnyMore: the home lets go of them when their gateway has to register anew. It asks the registry first.
+// TestLocksOfASiteThatIsNotAdmittedAnyMore: the home lets go of them when their gateway has to
+// register anew. It asks the registry first.
 func TestLocksOfASiteThatIsNotAdmittedAnyMore(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	c.stop("a")

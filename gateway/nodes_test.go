@@ -35,7 +35,8 @@ func from(addr string) func(context.Context, string) (net.Conn, error) {
 	}
 }
 
-// node is a caller of a site's node service, with the certificate of an organization and an address.
+// node is a caller of a site's node service, with the certificate of an organization and an
+// address.
 func (c *cluster) node(site, organization, addr string) nodepb.NodeClient {
 	c.t.Helper()
 	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: organization, Site: site, Gateway: "csi"}, []string{"127.0.0.1"}, time.Now(), time.Hour)
@@ -226,7 +227,8 @@ func numberIn(t *testing.T, r *routing.Router, h volume.Handle) uint64 {
 	return binary.BigEndian.Uint64(p)
 }
 
-// TestRevoke: when it has answered, the node's writes are refused, none lands later, others get its locks, and its other volumes go on.
+// TestRevoke: when it has answered, the node's writes are refused, none lands later, others get its
+// locks, and its other volumes go on.
 func TestRevoke(t *testing.T) {
 	for _, site := range []string{"a", "b"} { // the home and another
 		t.Run(site, func(t *testing.T) {

@@ -21,7 +21,7 @@ func (g *Gateway) wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// watch keeps the view and tells the replicas what concerns them.
+// watch keeps the view up to date, and passes control records and gateways on to the replicas.
 func (g *Gateway) watch(ctx context.Context) {
 	g.view.Listen(g.changed)
 	for ctx.Err() == nil {
@@ -32,7 +32,7 @@ func (g *Gateway) watch(ctx context.Context) {
 	}
 }
 
-// changed is called with each change of the view, before those who wait for one.
+// changed handles a change of the view, before those who wait for it are woken.
 func (g *Gateway) changed(c view.Change) {
 	if c.Err != nil {
 		g.cfg.Logger.Warn("record of the registry cannot be read; what was known of it stays", "kind", c.Kind, "name", c.Name, "error", c.Err)
@@ -48,8 +48,8 @@ func (g *Gateway) changed(c view.Change) {
 	}
 }
 
-// register tells the registry of this gateway and keeps its heartbeat. It goes on until the registry
-// takes it.
+// register registers this gateway and keeps its heartbeat. It tries again until the registry
+// accepts it.
 func (g *Gateway) register(ctx context.Context) {
 	cfg := g.cfg
 	site := federation.Site{
@@ -85,8 +85,8 @@ func (g *Gateway) register(ctx context.Context) {
 	}
 }
 
-// holdsState reports whether clients have something open, which they will reclaim from this gateway's
-// next process.
+// holdsState reports whether clients have opens or locks, which they will reclaim from this
+// gateway's next process.
 func (g *Gateway) holdsState() bool {
 	for _, c := range g.nfs.Clients() {
 		if c.Opens+c.Locks > 0 {

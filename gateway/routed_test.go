@@ -17,7 +17,8 @@ func atHome(gateway string, l volume.Lock) volume.Lock {
 	return l
 }
 
-// underRegistration executes f on the home's locks, and again until its outcome is known. granted is called when f has succeeded, before another registration can begin.
+// underRegistration executes f on the home's locks, and again until its outcome is known. granted
+// is called when f has succeeded, before another registration can begin.
 func underRegistration(ctx context.Context, r *routing.Router, f func(ctx context.Context, k forward.Locks) error, granted func()) error {
 	return r.AtHome(ctx, volume.Request{}, true, func(ctx context.Context, h forward.Home) error {
 		return r.Locks.Under(ctx, func(reg forward.Registration) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-storage/weir/gateway/routing"
 )
 
-// service is what other gateways and operators call.
+// service implements the calls of other gateways and of operators.
 type service struct {
 	forwardpb.UnimplementedForwardServer
 	routing.Server
@@ -106,7 +106,7 @@ func (s *service) await(ctx context.Context, c *copies.Copy, name, to string, ep
 	}
 }
 
-// mayMove lets the volume's owner move its home, and this gateway's own organization.
+// mayMove checks that the caller is of the volume's owner or of this gateway's own organization.
 func (g *Gateway) mayMove(ctx context.Context, v federation.Volume) error {
 	id, err := g.peers.Identity(ctx)
 	if err == nil && id.Organization != g.cfg.Organization && id.Organization != v.Owner {

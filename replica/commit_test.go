@@ -110,7 +110,7 @@ func (s *site) durable() (out []int64) {
 	return out
 }
 
-// Rule 2: what is acknowledged is fsynced on every member.
+// protocol-2: what is acknowledged is fsynced on every member.
 func TestCommitOnAllMembers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 3)
@@ -157,7 +157,8 @@ func TestSilentMemberIsRemoved(t *testing.T) {
 	}
 }
 
-// Rule 3: a member whose fsync failed says no more that it has anything, and is replaced; the fsync is not tried again.
+// protocol-3: a member whose fsync failed says no more that it has anything, and is replaced; the
+// fsync is not tried again.
 func TestFailedFsyncEndsTheMember(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)

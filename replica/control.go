@@ -14,7 +14,7 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// registryPatience bounds one call to the registry; the protocol asks again.
+// registryPatience bounds one call to the registry. The protocol asks again later.
 const registryPatience = 5 * time.Second
 
 // readControl reads the control record in the background, one read at a time.
@@ -43,7 +43,7 @@ func (r *Replica) readControl() {
 	})
 }
 
-// controlChanged takes in a control record that was read or watched.
+// controlChanged accepts a control record that was read or watched.
 func (r *Replica) controlChanged(ctl *federation.Control, rev federation.Revision) {
 	r.post(protocol.ControlRead{Control: ctl, Revision: rev})
 	r.mu.Lock()
@@ -55,7 +55,7 @@ func (r *Replica) swap(e protocol.Swap) {
 	ctx, cancel := context.WithTimeout(r.ctx, registryPatience)
 	defer cancel()
 	rev, err := r.node.cfg.Registry.SwapControl(ctx, r.cfg.Volume, e.Previous, e.Next)
-	outcome := protocol.SwapUnknown // also when it was surely not applied: the protocol reads and tries again
+	outcome := protocol.SwapUnknown // also if it was certainly not applied: the protocol reads the record and tries again
 	switch {
 	case err == nil:
 		outcome = protocol.SwapDone
@@ -71,7 +71,8 @@ func (r *Replica) swap(e protocol.Swap) {
 	r.post(protocol.Swapped{Outcome: outcome, Revision: rev})
 }
 
-// proof is what shows a home that a follower can unwrap the data key (rule 17).
+// proof returns the HMAC that proves to a home that a follower can unwrap the data key
+// (protocol-17).
 func proof(key [32]byte, volume string, m protocol.Member, epoch uint64) []byte {
 	h := hmac.New(sha256.New, key[:])
 	_, _ = h.Write(fmt.Appendf(nil, "weir member 1\n%s\n%s\n%d", volume, m, epoch)) // never fails

@@ -10,10 +10,11 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// maxQueued is how many bytes of frames wait at most; then the transport waits, and so does the sender.
+// maxQueued is the number of bytes of queued frames above which the transport waits, and with it
+// the sender.
 const maxQueued = 16 << 20
 
-// received takes a message in from the transport.
+// received accepts a message from the transport.
 func (r *Replica) received(env Envelope) {
 	m := env.Message
 	if len(env.Frames) > 0 {
@@ -37,21 +38,22 @@ func (r *Replica) ingest(env *Envelope) {
 		return
 	}
 	entries, err := r.cfg.Log.Ingest(env.Message.Start, env.Frames)
-	if isFull(err) { // entries are those that still found room
+	if isFull(err) { // entries has those for which there was room
 		if r.makeRoom(int64(len(env.Frames))) > 0 {
 			var more []log.Entry
-			more, err = r.cfg.Log.Ingest(env.Message.Start, env.Frames) // skips what is there
+			more, err = r.cfg.Log.Ingest(env.Message.Start, env.Frames) // skips what the log already has
 			entries = append(entries, more...)
 		}
 	}
 	switch {
 	case isFull(err):
-		// What is sealed must reach the store first.
+		// Sealed segments must reach the store before they can be evicted.
 		r.cfg.Logger.Warn("pool is full: following pauses until sealed segments are in the store", "error", err)
 		r.rest(env.Message)
 		err = nil
 	case errors.Is(err, log.ErrUnreadable):
-		// Frames came twice, and what is here can not be compared: it was evicted since. From the end on, nothing is compared.
+		// These frames came twice. They cannot be compared with the log, whose segment was evicted
+		// since. The home is asked to stream from the end of the log, where nothing is compared.
 		r.rest(env.Message)
 		err = nil
 	}
@@ -66,7 +68,8 @@ func (r *Replica) ingest(env *Envelope) {
 	r.cfg.Log.Sync(r.cfg.Log.End())
 }
 
-// pause is a time without frames, at the end of which the home is asked to begin its stream again.
+// pause is a time in which frames are ignored. At its end, the home is asked to begin its stream
+// again.
 type pause struct {
 	on    bool
 	until time.Duration
@@ -74,15 +77,16 @@ type pause struct {
 	epoch uint64
 }
 
-// restFor is how long following rests without room. The home sends what it has meanwhile; it must not be asked again for each of it.
+// restFor is how long frames are ignored when there is no room. The home goes on sending meanwhile,
+// and must not be asked to begin again for each message.
 const restFor = 500 * time.Millisecond
 
-// rest ignores frames for a while.
+// rest ignores frames for restFor.
 func (r *Replica) rest(m protocol.Message) {
 	r.full = pause{on: true, until: r.node.cfg.Clock() + restFor, home: m.From.Gateway, epoch: m.Epoch}
 }
 
-// resume ends a rest that is over.
+// resume asks the home for a new stream when the pause is over.
 func (r *Replica) resume() {
 	now := r.node.cfg.Clock()
 	if !r.full.on || now < r.full.until {
@@ -93,7 +97,7 @@ func (r *Replica) resume() {
 		Message: protocol.Message{Kind: protocol.Lost, From: r.node.cfg.Self, Epoch: r.full.epoch, Stamp: now}})
 }
 
-// failed ends this log's part in the protocol (rule 3).
+// failed reports to the core that the log cannot be trusted any more (protocol-3).
 func (r *Replica) failed(err error) {
 	r.cfg.Logger.Error("the log of the volume can not be trusted any more", "error", err)
 	r.step(input{event: protocol.LogFailed{}})
@@ -104,7 +108,7 @@ func (r *Replica) truncate(e protocol.Truncate) {
 	r.mu.Lock()
 	commit := r.core.Commit()
 	r.mu.Unlock()
-	// What is committed and not applied yet was acknowledged as well.
+	// What is committed was acknowledged, even if it is not applied yet.
 	if to.Less(r.cfg.Machine.Applied()) || to.Less(commit) || e.Forced {
 		r.cfg.Logger.Error("this copy holds changes that may be acknowledged and that a forced takeover left out; it is set aside",
 			"applied", r.cfg.Machine.Applied(), "committed", commit, "cut", to)

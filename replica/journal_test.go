@@ -50,7 +50,8 @@ func TestJournal(t *testing.T) {
 	})
 }
 
-// walker lets a world's time go on while a suite, which knows of no time, waits for things to happen.
+// walker lets a world's time go on while a suite, which knows of no time, waits for things to
+// happen.
 type walker struct {
 	w    *world
 	mu   sync.Mutex

@@ -11,12 +11,13 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// lagMeter remembers when the home's log ended where, to tell lag as time. Guarded by Replica.mu.
+// lagMeter remembers when the home's log ended where, so that lag can be given as time. Replica.mu
+// guards it.
 type lagMeter struct {
 	samples []lagSample     // ascending
-	caught  map[string]bool // gateways that were near enough since their stream began
-	filling uint64          // segment that is being filled; 0 when it has no records
-	since   time.Duration   // when it was first seen with some
+	caught  map[string]bool // gateways that have been within the limit since their stream began
+	filling uint64          // segment that the log ends in; 0 while it has no records
+	since   time.Duration   // when filling was first seen with records
 }
 
 type lagSample struct {
@@ -24,7 +25,7 @@ type lagSample struct {
 	at  time.Duration
 }
 
-// sample is taken at every tick; r.mu is held.
+// sample remembers that the log ends at end now. It is called at every tick, with r.mu held.
 func (l *lagMeter) sample(end Position, now time.Duration) {
 	for n := len(l.samples); n > 0 && end.Less(l.samples[n-1].end); n-- { // the log was cut
 		l.samples = l.samples[:n-1]
@@ -33,12 +34,12 @@ func (l *lagMeter) sample(end Position, now time.Duration) {
 		return
 	}
 	l.samples = append(l.samples, lagSample{end, now})
-	if len(l.samples) > 4096 { // an old copy's lag is then at least that of the oldest sample
+	if len(l.samples) > 4096 { // the lag of a copy older than the oldest sample is given as too small
 		l.samples = append(l.samples[:0:0], l.samples[2048:]...)
 	}
 }
 
-// behind tells for how long a copy that ends at pos has been trailing.
+// behind returns how long a copy that ends at pos has been trailing.
 func (l *lagMeter) behind(pos Position, now time.Duration) time.Duration {
 	for _, s := range l.samples {
 		if pos.Less(s.end) {
@@ -48,7 +49,8 @@ func (l *lagMeter) behind(pos Position, now time.Duration) time.Duration {
 	return 0
 }
 
-// age tells for how long the log has ended in a segment that is not sealed and has records; call it at every tick.
+// age returns how long the log has ended in a segment that is not sealed and has records. It must
+// be called at every tick.
 func (l *lagMeter) age(end Position, now time.Duration) time.Duration {
 	switch {
 	case end.Off <= segment.HeaderSize:
@@ -61,7 +63,7 @@ func (l *lagMeter) age(end Position, now time.Duration) time.Duration {
 	return 0
 }
 
-// tick does what a replica does from time to time.
+// tick does the periodic work of a replica.
 func (r *Replica) tick() {
 	r.post(protocol.Tick{})
 	end := r.cfg.Log.End()
@@ -78,8 +80,9 @@ func (r *Replica) tick() {
 	r.upload()
 }
 
-// rollSoon has the event loop seal the segment that is being filled, so that it can be uploaded. The loop does it because it also
-// ends the reign: a segment that was begun after that would be one that no other log has.
+// rollSoon makes the event loop seal the last segment, so that it can be uploaded. The event loop
+// does it because it also ends the reign: a segment begun after the reign would be one that no
+// other log has.
 func (r *Replica) rollSoon() { r.enqueue(input{do: r.roll, kind: mergedRoll}) }
 
 func (r *Replica) roll() {
@@ -98,7 +101,8 @@ func (r *Replica) roll() {
 	r.kickStreams()
 }
 
-// Lag is how far each copy trails, as the home sees it.
+// Lag returns how far each copy trails, as the home sees it. It returns nil if this gateway is not
+// the home.
 func (r *Replica) Lag() []federation.ObservedReplica {
 	s := r.Status()
 	if s.Role != protocol.Home && s.Role != protocol.Starting {
@@ -127,8 +131,9 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 	return out
 }
 
-// throttle makes a writer wait while a copy that answers trails further than the policy allows (rule 11). A copy that does not
-// answer, or is new or back and not caught up yet, is not a copy to count on: it is shown as such, and does not stop the volume.
+// throttle makes a writer wait while a copy that answers trails further than the policy allows
+// (protocol-11). A copy that does not answer, or that has not caught up since its stream began,
+// does not stop the volume. The status shows it as such.
 func (r *Replica) throttle(ctx context.Context) error {
 	for r.tooFar() {
 		select {
@@ -165,7 +170,8 @@ func (r *Replica) tooFar() bool {
 	return false
 }
 
-// trails tells whether a copy that ends at pos trails further than the policy allows; r.mu is held.
+// trails reports whether a copy that ends at pos trails further than the policy allows. The caller
+// holds r.mu.
 func (r *Replica) trails(pos, end Position, now time.Duration) bool {
 	if !pos.Less(end) {
 		return false

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Rule 11: while a copy that answers trails too far, the home's writers wait; the copy is never further behind than the policy says,
-// but for the one record that was let through.
+// protocol-11: while a copy that answers trails too far, the home's writers wait; the copy is never
+// further behind than the policy says, but for the one record that was let through.
 func TestMaxLagSlowsWriters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ab", 1)
@@ -94,7 +94,8 @@ func TestLagForgetsWhatWasCut(t *testing.T) {
 
 func position(off uint64) Position { return Position{Seq: 1, Off: off} }
 
-// The age of a segment counts from its first record, also if it was first seen with all that it will ever have.
+// The age of a segment counts from its first record, also if it was first seen with all that it
+// will ever have.
 func TestAgeOfWhatIsNotSealed(t *testing.T) {
 	t.Parallel()
 	const header = segment.HeaderSize

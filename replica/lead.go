@@ -10,13 +10,14 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// leader is the goroutine that has the machine lead.
+// leader is the goroutine that makes the machine lead.
 type leader struct {
-	stop context.CancelFunc // called under Replica.mu; nil: there was none
+	stop context.CancelFunc // called under Replica.mu; nil: there is no such goroutine
 	done chan struct{}
 }
 
-// leadAgain is how long a machine that can not lead rests, for instance because there is no room.
+// leadAgain is the wait before a machine that could not lead tries again. A full pool is one
+// reason.
 const leadAgain = time.Second
 
 func (r *Replica) roleChanged(e protocol.RoleChanged) {
@@ -29,7 +30,7 @@ func (r *Replica) roleChanged(e protocol.RoleChanged) {
 		}
 		r.paused = false
 		r.signal()
-		if r.accepts && r.epoch == e.Epoch { // a move that came to nothing
+		if r.accepts && r.epoch == e.Epoch { // a move was given up
 			return
 		}
 		ctx, stop := context.WithCancel(r.ctx)
@@ -51,7 +52,8 @@ func (r *Replica) roleChanged(e protocol.RoleChanged) {
 	r.abandon(journal.ErrNotHome)
 	r.signal()
 	r.mu.Unlock()
-	// Nothing may be cut or taken in before the machine has stopped; one that is only about to lead would go on to do so.
+	// The log must not be cut or extended before the machine has stopped. A machine that is only
+	// about to lead would otherwise still do so.
 	if l.done != nil {
 		<-l.done
 	}
@@ -60,7 +62,8 @@ func (r *Replica) roleChanged(e protocol.RoleChanged) {
 	}
 }
 
-// lead lets the machine lead once it applied everything; until then nobody is served. The end of ctx ends the reign.
+// lead makes the machine lead, and tries again until it does. Nobody is served before. The end of
+// ctx ends the reign.
 func (r *Replica) lead(ctx context.Context, epoch uint64) {
 	for {
 		err := r.cfg.Machine.Lead(ctx, epoch)

@@ -49,7 +49,8 @@ func TestQueueIsBounded(t *testing.T) {
 	w.same(numbers(1, 8))
 }
 
-// A follower without room says so once in a while, not for every batch that comes; when sealed segments are in its store it goes on.
+// A follower without room says so once in a while, not for every batch that comes; when sealed
+// segments are in its store it goes on.
 func TestFullFollower(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ab", 1)
@@ -96,7 +97,8 @@ func TestFullHome(t *testing.T) {
 	w.same(numbers(1, 300))
 }
 
-// A full home whose store is down says so, lets removals in meanwhile (rule 15), and goes on when the store is back.
+// A full home whose store is down says so, lets removals in meanwhile (protocol-15), and goes on
+// when the store is back.
 func TestFullHomeWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", 1)

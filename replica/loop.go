@@ -4,15 +4,16 @@ package replica
 
 import "github.com/weir-storage/weir/replica/protocol"
 
-// input is what waits for the event loop: an event, or something to do there.
+// input is an entry in the event loop's queue: an event, or a function to call there.
 type input struct {
 	event protocol.Event
-	env   *Envelope // that brought the event
+	env   *Envelope // the envelope that brought the event
 	do    func()    // instead of an event
 	kind  merged
 }
 
-// merged is a set of kinds of inputs of which one in the queue stands for all: what they say is asked when they are stepped.
+// merged is a set of input kinds. Of each kind, one input in the queue is enough: the loop reads
+// the log's state only when it takes the input out.
 type merged uint8
 
 const (
@@ -22,11 +23,11 @@ const (
 	mergedRoll
 )
 
-// maxMessages is how many inputs may wait when a message of another gateway comes: then it is dropped, as the network might. A
-// loop that hangs in a write would else gather what its peers say for as long as its disk takes.
+// maxMessages is the queue length from which messages of other gateways are dropped, as the network
+// might drop them. Otherwise messages would pile up while the loop hangs in a disk write.
 const maxMessages = 8192
 
-// post hands an event to the event loop, starting it if it is not there.
+// post queues an event for the event loop, and starts the loop if it does not run.
 func (r *Replica) post(e protocol.Event) {
 	in := input{event: e}
 	switch e.(type) {
@@ -69,7 +70,7 @@ func (r *Replica) loop() {
 			return
 		}
 		in := r.queue[0]
-		r.queue[0] = input{} // or its frames would stay as long as the array
+		r.queue[0] = input{} // frees the frames; the array may live longer
 		r.queue = r.queue[1:]
 		r.merged &^= in.kind
 		r.mu.Unlock()
@@ -87,11 +88,12 @@ func (r *Replica) loop() {
 	}
 }
 
-// step gives the core one event and carries out what it asks for. Only the event loop calls it.
+// step passes one event to the core and carries out the effects. Only the event loop calls it.
 func (r *Replica) step(in input) {
 	switch e := in.event.(type) {
-	// What the log is like is asked here, where it is cut too: a notice may have been overtaken by a Truncate, and
-	// the core would then promise what is gone.
+	// The state of the log is read here, in the loop that also cuts it, and is not carried by the
+	// queued event. That event may be older than a Truncate, and the core would then promise what
+	// is gone.
 	case protocol.Synced:
 		in.event = protocol.Synced{Position: r.cfg.Log.Durable()}
 	case protocol.Appended:
@@ -99,9 +101,9 @@ func (r *Replica) step(in input) {
 	case protocol.Received:
 		switch {
 		case e.Message.Kind == protocol.Hello:
-			r.refresh() // a greeting is answered by what the log ends with, and the notice of that may be in the queue
+			r.refresh() // the answer to Hello depends on the log's end, and its Appended event may still be queued
 		case e.Message.Kind == protocol.Append && r.full.on:
-			return // the home is asked to send it again
+			return // resume asks the home to send it again
 		}
 	case protocol.Tick:
 		r.resume()
@@ -114,5 +116,5 @@ func (r *Replica) step(in input) {
 	}
 }
 
-// refresh tells the core what the log is like.
+// refresh passes the state of the log to the core.
 func (r *Replica) refresh() { r.step(input{event: protocol.Appended{}}) }

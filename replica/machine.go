@@ -18,11 +18,11 @@ type Position = journal.Position
 var errClosed = fmt.Errorf("replica is closed: %w", journal.ErrNotHome)
 
 // Transport carries envelopes to other gateways. Deliveries to one gateway stay in order per
-// method; a connection that broke is reported by Node.PeerDown.
+// method. The owner of the transport reports a broken connection with Node.PeerDown.
 type Transport interface {
-	// Send queues a message without waiting; it may get lost.
+	// Send queues a message and does not wait. The message may get lost.
 	Send(gateway string, e Envelope)
-	// SendFrames sends a message with frames, waiting for the receiver's window.
+	// SendFrames sends a message with frames. It waits while the receiver's window is full.
 	SendFrames(ctx context.Context, gateway string, e Envelope) error
 }
 

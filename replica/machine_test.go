@@ -16,7 +16,8 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// machine is as strict as the engine: what comes in a wrong order, or to a home, is an error. It applies numbers.
+// machine is as strict as the engine: what comes in a wrong order, or to a home, is an error. It
+// applies numbers.
 type machine struct {
 	w       *world
 	replica *Replica

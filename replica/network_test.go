@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// network carries envelopes between the sites of a world: in order by lane, while lanes overtake each other. What goes to a
-// site that is cut off or down is lost, and world.step tells the sender.
+// network carries envelopes between the sites of a world: in order by lane, while lanes overtake
+// each other. What goes to a site that is cut off or down is lost, and world.step tells the sender.
 type network struct {
 	w     *world
 	mu    sync.Mutex
@@ -180,7 +180,7 @@ func (n *network) hold(from, to, kind string, held bool) {
 	n.kick(l)
 }
 
-// isHeld tells whether frames are held.
+// isHeld reports whether frames are held.
 func (n *network) isHeld(from, to string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// NodeConfig is what a Node is made of.
+// NodeConfig has what a Node needs.
 type NodeConfig struct {
 	Self      protocol.Member
 	Promise   time.Duration
@@ -23,12 +23,12 @@ type NodeConfig struct {
 	Timers    clockwork.Clock      // for waits and intervals
 	Registry  Controls
 	Transport Transport
-	// Probe fsyncs something small on the pool: evidence that its disk works (rule 4).
+	// Probe fsyncs something small on the pool: evidence that its disk works (protocol-4).
 	Probe  func() error
 	Logger *slog.Logger
 }
 
-// Node is one gateway's part in the replication of all its volumes.
+// Node replicates all volumes of one gateway.
 type Node struct {
 	cfg NodeConfig
 
@@ -48,14 +48,15 @@ func NewNode(cfg NodeConfig) *Node {
 	return n
 }
 
-// newNode is a node whose tick and probe somebody else calls.
+// newNode returns a node without timers: the caller calls tick and probe.
 func newNode(cfg NodeConfig) *Node {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Node{cfg: cfg, replicas: map[string]*Replica{}, ctx: ctx, cancel: cancel}
 }
 
-// Open makes a volume's replica. The log and the machine must agree: the machine has ingested what the log holds after its applied
-// position. Nothing happens before Start, so that the machine can get to know the replica.
+// Open makes a volume's replica. The log and the machine must agree: the machine has ingested what
+// the log has after the machine's applied position. Nothing happens before Start, so that the
+// caller can connect the machine with the replica.
 func (n *Node) Open(cfg Config) *Replica {
 	ctx, cancel := context.WithCancel(n.ctx)
 	r := &Replica{node: n, cfg: cfg, maxLag: cfg.MaxLag, streams: map[string]*stream{}, changed: make(chan struct{}), ctx: ctx, cancel: cancel}
@@ -66,7 +67,7 @@ func (n *Node) Open(cfg Config) *Replica {
 	return r
 }
 
-// Start has the replica take part in the protocol.
+// Start lets the replica take part in the protocol.
 func (r *Replica) Start() {
 	n := r.node
 	r.cfg.Log.ShowTo(r.cfg.Machine)
@@ -85,7 +86,7 @@ func (r *Replica) Start() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.replicas[r.cfg.Volume] = r
-	r.post(protocol.Peers{Members: n.peers}) // under the lock, or it might come after newer ones
+	r.post(protocol.Peers{Members: n.peers}) // under the lock, or a newer list might come before this one
 }
 
 // Get returns a volume's replica, or nil.
@@ -106,29 +107,29 @@ func (n *Node) All() []*Replica {
 	return out
 }
 
-// Deliver takes in an envelope that another gateway sent; with frames it may wait until there is memory for them. The transport
-// vouches for Message.From.
+// Deliver accepts an envelope from another gateway. With frames, it may wait until there is memory
+// for them. The transport must have verified Message.From.
 func (n *Node) Deliver(e Envelope) {
 	if r := n.Get(e.Volume); r != nil {
 		r.received(e)
 	}
 }
 
-// PeerDown says that the connection to a gateway broke: what was sent may be lost.
+// PeerDown reports that the connection to a gateway broke. What was sent may be lost.
 func (n *Node) PeerDown(gateway string) {
 	for _, r := range n.All() {
 		r.post(protocol.PeerDown{Gateway: gateway})
 	}
 }
 
-// ControlChanged takes in a watched control record.
+// ControlChanged accepts a control record from the watch.
 func (n *Node) ControlChanged(volume string, ctl *federation.Control, rev federation.Revision) {
 	if r := n.Get(volume); r != nil {
 		r.controlChanged(ctl, rev)
 	}
 }
 
-// SetPeers says which gateways there are, with their present incarnations.
+// SetPeers sets the list of gateways, with their present incarnations.
 func (n *Node) SetPeers(peers []protocol.Member) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -158,7 +159,7 @@ func (n *Node) tick() {
 	}
 }
 
-// probe keeps the evidence fresh that the pool's disk works, also for volumes at rest.
+// probe renews the evidence that the pool's disk works, also for volumes without writes.
 func (n *Node) probe() {
 	if err := n.cfg.Probe(); err != nil {
 		n.cfg.Logger.Error("pool does not take a small write; this gateway stops promising", "error", err)
@@ -178,7 +179,7 @@ func (n *Node) Close() {
 	n.work.Wait()
 }
 
-// Close stops a replica; its log and machine stay open. Whoever waits gets journal.ErrNotHome.
+// Close stops a replica. Its log and machine stay open. Waiting calls return journal.ErrNotHome.
 func (r *Replica) Close() {
 	r.node.mu.Lock()
 	if r.node.replicas[r.cfg.Volume] == r {
@@ -202,7 +203,7 @@ func (r *Replica) Close() {
 	if r.uploader.retry != nil {
 		r.uploader.retry.Stop()
 	}
-	r.cancel() // under the lock: a machine that is about to lead sees it, or was leads
+	r.cancel() // under the lock: a machine that is about to lead sees the end of ctx, or was is true
 	r.mu.Unlock()
 	if was {
 		r.cfg.Machine.Unlead()

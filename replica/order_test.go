@@ -12,9 +12,11 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// Orders of events in the shell that go wrong rarely: they are made to happen by holding up a machine.
+// Orders of events in the shell that go wrong rarely: they are made to happen by holding up a
+// machine.
 
-// holdCommits makes a site's event loop wait at its next commit until the returned function is called.
+// holdCommits makes a site's event loop wait at its next commit until the returned function is
+// called.
 func (s *site) holdCommits(reached chan<- struct{}) (release func()) {
 	gate := make(chan struct{})
 	var once sync.Once
@@ -31,8 +33,9 @@ func (s *site) holdCommits(reached chan<- struct{}) (release func()) {
 	return release
 }
 
-// deposed makes a, home of a and b with c beside, be busy with a commit while b takes over: b's greeting waits in a's queue, and
-// behind it what a appended since. What a then says it has must be what it has: it used to promise what was just cut.
+// deposed makes a, home of a and b with c beside, be busy with a commit while b takes over: b's
+// greeting waits in a's queue, and behind it what a appended since. What a then says it has must be
+// what it has: it used to promise what was just cut.
 func TestAppendsBehindTheGreeting(t *testing.T) {
 	for _, before := range []int64{0, 5} { // changes that nobody else has, known to a's core
 		t.Run(map[int64]string{0: "nothing known", 5: "some known"}[before], func(t *testing.T) {
@@ -102,7 +105,8 @@ func TestAppendsBehindTheGreeting(t *testing.T) {
 	}
 }
 
-// A machine that is about to lead when the reign ends does not lead afterwards: it would refuse what the next home appends.
+// A machine that is about to lead when the reign ends does not lead afterwards: it would refuse
+// what the next home appends.
 func TestReignEndsBeforeItBegins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ab", 2)

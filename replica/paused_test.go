@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A home that is stopped for longer than its promises, and goes on: it serves nothing and acknowledges nothing of its old epoch.
+// A home that is stopped for longer than its promises, and goes on: it serves nothing and
+// acknowledges nothing of its old epoch.
 func TestPausedHome(t *testing.T) {
 	for _, what := range []string{"with a write under way", "at rest"} {
 		t.Run(what, func(t *testing.T) {
@@ -72,7 +73,8 @@ func TestHomeThatHearsNobody(t *testing.T) {
 	w.same(numbers(1, 3))
 }
 
-// A member that is stopped: the volume goes on without it, and it reads nothing that is old when it goes on.
+// A member that is stopped: the volume goes on without it, and it reads nothing that is old when it
+// goes on.
 func TestPausedMember(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)

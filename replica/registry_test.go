@@ -16,7 +16,8 @@ func (w *world) registry(down bool) {
 	}
 }
 
-// Rule 7: without the registry volumes run as they are, nothing takes over and no members change; who comes back catches up.
+// protocol-7: without the registry volumes run as they are, nothing takes over and no members
+// change; who comes back catches up.
 func TestRegistryDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)
@@ -72,7 +73,8 @@ func TestFollowerCatchesUpWithoutRegistry(t *testing.T) {
 	w.same(numbers(1, 20))
 }
 
-// The answer to the swap of a takeover is lost: whether it was applied or not, one epoch begins, once.
+// The answer to the swap of a takeover is lost: whether it was applied or not, one epoch begins,
+// once.
 func TestSwapWithoutAnswer(t *testing.T) {
 	for _, f := range []struct {
 		name  string

@@ -20,44 +20,45 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// Config is what a Replica is made of. All fields are needed unless they say otherwise.
+// Config has what a Replica needs. All fields are required unless they say otherwise.
 type Config struct {
 	Volume  string // UUID
 	Log     *log.Log
 	Machine journal.Machine
 	Policy  protocol.Policy
-	DataKey [32]byte // proves to a home that this site can unwrap it (rule 17)
+	DataKey [32]byte // proves to a home that this site can unwrap it (protocol-17)
 	MaxLag  MaxLag
 	Store   Uploads // of this site; nil for none
-	// Aside is called once, from the event loop, when the log holds what a forced takeover left out although it was
-	// applied here: the owner closes the replica, keeps its directory as salvage and begins anew (rule 6).
+	// Aside is called once, from the event loop, when the log has changes that a forced takeover
+	// left out and that may have been acknowledged. The owner closes the replica, keeps its
+	// directory as salvage and makes an empty copy (protocol-6).
 	Aside  func(cut Position)
 	Logger *slog.Logger
 }
 
-// MaxLag bounds how far a copy that answers may trail; zero fields do not bound. It also bounds the age of what is not sealed yet, so
-// that it reaches the stores.
+// MaxLag bounds how far a copy that answers may trail. Zero fields mean no bound. Time also bounds
+// the age of a segment that is not sealed, so that its data reaches the stores.
 type MaxLag struct {
 	Bytes int64
 	Time  time.Duration
 }
 
-// Replica is one volume's log at one gateway, and the journal.Journal of its engine. Node.Open makes
-// it.
+// Replica is one volume's log at one gateway, and the journal.Journal of its engine. Node.Open
+// makes it.
 type Replica struct {
 	node *Node
 	cfg  Config
 
 	mu       sync.Mutex
 	core     *protocol.Core
-	first    []protocol.Effect // of the core's making
+	first    []protocol.Effect // effects of protocol.New
 	queue    []input
 	queued   int        // bytes of frames in queue
-	drained  *sync.Cond // on mu: queued has shrunk
-	merged   merged     // kinds of events that are in queue
+	drained  *sync.Cond // uses mu; signals that queued has shrunk
+	merged   merged     // kinds of inputs that are in queue
 	running  bool
 	closed   bool
-	accepts  bool // Append appends: from before the machine leads
+	accepts  bool // Append is allowed; true from before the machine leads
 	leading  bool // the machine leads
 	paused   bool
 	epoch    uint64 // of leading
@@ -73,8 +74,8 @@ type Replica struct {
 	maxLag   MaxLag
 	uploader uploader
 	syncSoon clockwork.Timer
-	full     pause // of following, because there is no room; the event loop's
-	stuck    stuck // of writing, for the same reason
+	full     pause // no frames are accepted for lack of room; only the event loop uses it
+	stuck    stuck // why writers wait for room
 }
 
 var _ journal.Journal = (*Replica)(nil)
@@ -149,7 +150,7 @@ func (r *Replica) committed(pos Position) {
 	}
 	clear(r.waiters[len(keep):])
 	r.waiters = keep
-	ended := r.uploader.commit != pos.Seq // a segment did
+	ended := r.uploader.commit != pos.Seq // a segment ended
 	r.uploader.commit = pos.Seq
 	r.mu.Unlock()
 	if ended {
@@ -164,7 +165,7 @@ func (r *Replica) pause() {
 	r.cfg.Log.Sync(r.cfg.Log.End())
 }
 
-// abandon ends all waits for a commit; r.mu is held.
+// abandon ends all waits for a commit with err. The caller holds r.mu.
 func (r *Replica) abandon(err error) {
 	for _, w := range r.waiters {
 		w.done <- err
@@ -172,14 +173,15 @@ func (r *Replica) abandon(err error) {
 	r.waiters = nil
 }
 
-// signal wakes those who wait for another role; r.mu is held.
+// signal wakes everybody who waits on changed. The caller holds r.mu.
 func (r *Replica) signal() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// Append implements journal.Journal. If the log failed in the middle of it, the record may come back
-// when the log is opened again: it counts as appended, and is not committed in this reign.
+// Append implements journal.Journal. If the log fails in the middle of an append, the record may
+// come back when the log is opened again. So it counts as appended, and is not committed in this
+// reign.
 func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, error) {
 	if err := r.throttle(ctx); err != nil {
 		return Position{}, err
@@ -219,7 +221,7 @@ func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, er
 	}
 }
 
-// syncLater makes sure that unstable data does not stay in memory for long.
+// syncLater syncs the log soon, so that unstable data does not stay in memory for long.
 func (r *Replica) syncLater() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,7 +242,7 @@ func (r *Replica) syncLater() {
 // WaitCommitted implements journal.Journal.
 func (r *Replica) WaitCommitted(ctx context.Context, pos Position) error {
 	r.mu.Lock()
-	if !r.accepts { // also if so much is committed: what ends at pos may be the next home's record
+	if !r.accepts { // even if pos is committed: the record that ends there may be the next home's
 		r.mu.Unlock()
 		return journal.ErrNotHome
 	}
@@ -279,7 +281,7 @@ func (r *Replica) MayServe() error {
 	return journal.ErrNotHome
 }
 
-// Leading tells whether this gateway is home and executes changes, and in which epoch.
+// Leading reports whether this gateway is home and executes changes, and in which epoch.
 func (r *Replica) Leading() (epoch uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -301,7 +303,8 @@ func (r *Replica) Status() protocol.Status {
 // Control returns the newest control record known here, or nil.
 func (r *Replica) Control() *federation.Control { return r.Status().Control }
 
-// SetPolicy changes how many members are wanted, which sites have copies, and how far they may trail.
+// SetPolicy changes how many members are wanted, which sites have copies, and how far they may
+// trail.
 func (r *Replica) SetPolicy(p protocol.Policy, lag MaxLag) {
 	r.mu.Lock()
 	r.maxLag = lag
@@ -309,8 +312,9 @@ func (r *Replica) SetPolicy(p protocol.Policy, lag MaxLag) {
 	r.post(protocol.PolicyChanged{Policy: p})
 }
 
-// Move hands the home over to another gateway without loss; only the home can.
+// Move hands the home over to another gateway without loss. Only the home can do it.
 func (r *Replica) Move(to string) { r.post(protocol.Move{To: to}) }
 
-// Force makes this gateway home whatever the members say (rule 4: only a person may).
+// Force makes this gateway home without the members' consent. Only a person may ask for it
+// (protocol-4).
 func (r *Replica) Force() { r.post(protocol.Force{}) }

@@ -57,7 +57,7 @@ func (r *Replica) kickStreams() {
 	}
 }
 
-// pump sends until the follower has been sent everything.
+// pump sends frames until the follower has been sent the whole log.
 func (r *Replica) pump(s *stream) {
 	for {
 		frames, next, err := r.cfg.Log.Read(s.ctx, s.next, frameBatch)
@@ -74,7 +74,7 @@ func (r *Replica) pump(s *stream) {
 		if err == nil {
 			r.mu.Lock()
 			m := r.core.Stamp(r.node.cfg.Clock(), s.to, s.next)
-			current := r.streams[s.to] == s && m.Epoch == s.epoch // else Unstream is about to come
+			current := r.streams[s.to] == s && m.Epoch == s.epoch // if not, an Unstream effect is about to come
 			r.mu.Unlock()
 			if !current {
 				return

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// Rule 5, with what each way to lose a home leaves behind.
+// protocol-5, with what each way to lose a home leaves behind.
 func TestTakeover(t *testing.T) {
 	for _, power := range []bool{false, true} {
 		t.Run(map[bool]string{false: "killed", true: "without power"}[power], func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// Rule 5: a home that starts again takes a new epoch, with all that it acknowledged.
+// protocol-5: a home that starts again takes a new epoch, with all that it acknowledged.
 func TestHomeRestarts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ab", 1)
@@ -116,8 +116,9 @@ func TestMove(t *testing.T) {
 	w.same(numbers(1, 9))
 }
 
-// Rule 6: after a person forced a takeover, what was acknowledged before and is left out is kept, not cut; also what is not yet applied.
-// The old home may have restarted meanwhile, and not know any more what it had acknowledged.
+// protocol-6: after a person forced a takeover, what was acknowledged before and is left out is
+// kept, not cut; also what is not yet applied. The old home may have restarted meanwhile, and not
+// know any more what it had acknowledged.
 func TestForcedTakeoverLeavesSalvage(t *testing.T) {
 	for _, c := range []struct {
 		name            string

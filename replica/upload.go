@@ -18,12 +18,13 @@ import (
 	"github.com/weir-storage/weir/journal"
 )
 
-// Uploads is where a site keeps sealed segments: the part of a store that uploading needs. Put of a name that exists succeeds.
+// Uploads is the part of a site's store that uploading sealed segments needs. Put of a name that
+// exists succeeds.
 type Uploads interface {
 	Put(ctx context.Context, name string, size int64, body io.ReadSeeker) error
 }
 
-// uploader is the state of a replica's uploading, guarded by Replica.mu.
+// uploader is the state of a replica's uploads. Replica.mu guards it.
 type uploader struct {
 	running bool
 	commit  uint64 // segment of the commit position when pending was last asked for it
@@ -46,7 +47,8 @@ func (r *Replica) upload() {
 	r.work.Go(r.uploads)
 }
 
-// pending returns the first segments after one, at most limit, that are to be uploaded: sealed, with all records committed (rule 9). r.mu is held.
+// pending returns up to limit segments after segment number after that are to be uploaded: sealed,
+// with all records committed (protocol-9). The caller holds r.mu.
 func (r *Replica) pending(after uint64, limit int) []log.SegmentInfo {
 	commit := r.core.Commit()
 	var out []log.SegmentInfo
@@ -65,7 +67,7 @@ func (r *Replica) pending(after uint64, limit int) []log.SegmentInfo {
 
 func (r *Replica) uploads() {
 	var after uint64
-	var left bool // a damaged segment, which must not hold up the others
+	var left bool // a damaged segment was skipped, so that the others do not wait for it
 	for {
 		r.mu.Lock()
 		todo := r.pending(after, 4)
@@ -98,7 +100,7 @@ func (r *Replica) uploads() {
 	}
 }
 
-// retryUpload lets the uploader sleep for a while.
+// retryUpload starts the uploader again after a while.
 func (r *Replica) retryUpload() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,13 +116,14 @@ func (r *Replica) retryUpload() {
 	})
 }
 
-// errDamaged says that a segment's file is not what its name says, and no other copy of it could be had.
+// errDamaged reports that a segment's file does not match the hash in its name, and that no good
+// copy could be fetched.
 var errDamaged = errors.New("segment is damaged here")
 
 func (r *Replica) uploadOne(s log.SegmentInfo) error {
 	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Minute)
 	defer cancel()
-	// The store never replaces an object, so what is put under a hash must have it.
+	// The store never replaces an object, so a damaged segment would stay there for ever.
 	if err := r.cfg.Log.Heal(ctx, s.Seq); err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
@@ -148,7 +151,8 @@ func (s segmentReader) ReadAt(p []byte, off int64) (int, error) {
 	return s.log.ReadSegmentFile(s.seq, p, off)
 }
 
-// makeRoom evicts uploaded and applied segments, oldest first, until about n bytes are free, and returns how many bytes it freed.
+// makeRoom evicts uploaded and applied segments, oldest first, until it has freed about n bytes. It
+// returns how many bytes it freed.
 func (r *Replica) makeRoom(n int64) (freed int64) {
 	applied := r.cfg.Machine.Applied()
 	for _, s := range r.cfg.Log.Segments() {
@@ -167,8 +171,8 @@ func (r *Replica) makeRoom(n int64) (freed int64) {
 	return freed
 }
 
-// WaitRoom implements journal.Journal: it evicts, or has what is there sealed and waits for an
-// upload.
+// WaitRoom implements journal.Journal. It evicts segments. If none can be evicted, it has the last
+// one sealed and waits for an upload.
 func (r *Replica) WaitRoom(ctx context.Context) error {
 	r.mu.Lock()
 	gone, changed := !r.accepts || r.paused || r.closed, r.changed
@@ -190,14 +194,14 @@ func (r *Replica) WaitRoom(ctx context.Context) error {
 	}
 }
 
-// stuck says why writers wait for room. The zero value says that they do not.
+// stuck records why writers wait for room. The zero value means that they do not wait.
 type stuck struct {
 	mu     sync.Mutex
-	full   error // of the pool
-	upload error // of the last attempt, if it failed
+	full   error // the pool's error
+	upload error // error of the last upload; nil: it succeeded
 }
 
-// is notes that there is no room.
+// is records that there is no room.
 func (s *stuck) is(full error, logger *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +211,7 @@ func (s *stuck) is(full error, logger *slog.Logger) {
 	s.full = full
 }
 
-// over notes that there was.
+// over records that a write found room.
 func (s *stuck) over(logger *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,14 +221,14 @@ func (s *stuck) over(logger *slog.Logger) {
 	s.full = nil
 }
 
-// uploaded notes how an upload ended.
+// uploaded records how an upload ended.
 func (s *stuck) uploaded(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.upload = err
 }
 
-// Waiting says why writers wait, and what to do about it; "" if they do not.
+// Waiting returns why writers wait, and what to do about it; "" if they do not.
 func (r *Replica) Waiting() string {
 	s := &r.stuck
 	s.mu.Lock()

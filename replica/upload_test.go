@@ -15,7 +15,7 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 )
 
-// stored tells whether a site's store has all sealed segments of its log, whole.
+// stored reports whether a site's store has all sealed segments of its log, whole.
 func (s *site) stored() bool {
 	s.w.Helper()
 	n := 0
@@ -32,7 +32,8 @@ func (s *site) stored() bool {
 	return n > 0
 }
 
-// Rule 10: each site's store gets its segments from that site's gateway, not before they are committed (rule 9).
+// protocol-10: each site's store gets its segments from that site's gateway, not before they are
+// committed (protocol-9).
 func TestEachUploadsToItsOwnStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 3)
@@ -55,7 +56,8 @@ func TestEachUploadsToItsOwnStore(t *testing.T) {
 	for _, s := range w.sites {
 		w.until("store of "+s.name, s.stored)
 	}
-	// Without a member nothing is committed, so nothing more is uploaded, though segments are sealed.
+	// Without a member nothing is committed, so nothing more is uploaded, though segments are
+	// sealed.
 	a := w.site("a")
 	a.reg.SetDown(true)
 	w.net.cut("a", "b")
@@ -98,7 +100,8 @@ func TestStoreOutage(t *testing.T) {
 	w.until("store of a", a.stored)
 }
 
-// A segment that is damaged on the pool is not put into the store, which would keep it for ever: it is fetched from elsewhere first.
+// A segment that is damaged on the pool is not put into the store, which would keep it for ever: it
+// is fetched from elsewhere first.
 func TestDamagedSegmentIsNotUploaded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ab", 1)

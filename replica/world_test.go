@@ -24,8 +24,9 @@ import (
 	storemem "github.com/weir-storage/weir/store/memory"
 )
 
-// A world is a federation in one process: nodes over crashable disks, a network and a registry with faults, and a
-// clock that only World.step moves on, so that no promise ends because this machine is slow.
+// A world is a federation in one process: nodes over crashable disks, a network and a registry with
+// faults, and a clock that only World.step moves on, so that no promise ends because this machine
+// is slow.
 
 const (
 	testVolume  = "aa010000-0000-4000-8000-000000000000"

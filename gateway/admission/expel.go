@@ -14,35 +14,36 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// Server is the NFS server, as far as access that ends needs it.
+// Server is the part of the NFS server that this package needs.
 type Server interface {
-	// Expel returns when clients who may not use a volume have nothing of it any more.
+	// Expel returns when clients that may not use a volume have no opens, locks or requests there
+	// any more.
 	Expel(ctx context.Context, id volume.ID) error
 }
 
-// Expeller ends what clients hold of volumes that they may not use any more, as the registry says, so
-// that others get their locks. Of a volume that was deleted, nobody holds anything. Nodes.Revoke, by
-// which a node is detached, does the same and can be waited for.
+// Expeller ends the opens and locks of clients that lost their admission in the registry, so that
+// others get the locks. When a volume is deleted, it ends all of them. Nodes.Revoke does the same
+// for a node that is detached, and returns when it is done.
 type Expeller struct {
 	site   string
 	server Server
 	logger *slog.Logger
-	wake   chan struct{} // holds one
+	wake   chan struct{} // buffer of one
 
 	mu    sync.Mutex
-	ended map[string]bool // volumes that somebody may not use any more
-	busy  map[string]bool // those that run looks after
+	ended map[string]bool // volumes at which an admission has ended
+	busy  map[string]bool // volumes that are being expelled from
 }
 
-// NewExpeller returns an Expeller that hears of a site's admissions from the view. It is made before
-// the view's watch begins.
+// NewExpeller returns an Expeller for a site's admissions in the view. Call it before the view's
+// watch begins.
 func NewExpeller(site string, v *view.View, server Server, logger *slog.Logger) *Expeller {
 	e := &Expeller{site: site, server: server, logger: logger, wake: make(chan struct{}, 1), ended: map[string]bool{}, busy: map[string]bool{}}
 	v.Listen(e.heard)
 	return e
 }
 
-// heard notes the volume of which somebody's leave has ended.
+// heard records the volume at which an admission has ended.
 func (e *Expeller) heard(c view.Change) {
 	switch c.Kind {
 	case federation.KindAdmission, federation.KindAttachment:
@@ -81,8 +82,8 @@ func (e *Expeller) look() {
 	}
 }
 
-// begin returns the volumes of which somebody's leave has ended since it returned them last; none
-// twice before finish.
+// begin returns the volumes at which an admission has ended since it returned them last. It does
+// not return a volume again before finish.
 func (e *Expeller) begin() (volumes []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,7 +97,7 @@ func (e *Expeller) begin() (volumes []string) {
 	return volumes
 }
 
-// finish has begin return a volume again, if somebody's leave has ended meanwhile.
+// finish lets begin return a volume again, if another admission has ended meanwhile.
 func (e *Expeller) finish(volume string) {
 	e.mu.Lock()
 	delete(e.busy, volume)
@@ -122,11 +123,12 @@ func (e *Expeller) Run(ctx context.Context) {
 	}
 }
 
-// expelWithin is after how long expel looks again whether there is anything to wait for.
+// expelWithin bounds one attempt of expel, after which it checks whether there is still something
+// to do.
 const expelWithin = 10 * time.Second
 
-// expel returns when clients who may not use a volume, nobody if it was deleted, have nothing of it
-// any more.
+// expel returns when clients that may not use a volume have no opens or locks there any more. If
+// the volume was deleted, these are all clients.
 func (e *Expeller) expel(ctx context.Context, id string) {
 	for warned := false; ctx.Err() == nil; warned = true {
 		within, cancel := context.WithTimeout(ctx, expelWithin)

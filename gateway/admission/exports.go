@@ -12,7 +12,7 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// Exports implements nfs.Exports from the admissions that the view has.
+// Exports implements nfs.Exports with the admissions in the view.
 type Exports struct {
 	View    *view.View
 	Routers *routing.Routers

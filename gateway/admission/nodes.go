@@ -27,7 +27,7 @@ import (
 	"github.com/weir-storage/weir/gateway/routing"
 )
 
-// Config is what Nodes are made of.
+// Config has what Nodes needs.
 type Config struct {
 	Organization string
 	Site         string
@@ -45,7 +45,7 @@ type Config struct {
 	Ready        <-chan struct{} // closed when every volume of the registry has its Router
 }
 
-// Nodes implements nodepb.NodeServer. It is the one writer of admissions with a node.
+// Nodes implements nodepb.NodeServer. Nothing else writes admissions with a node.
 type Nodes struct {
 	nodepb.UnimplementedNodeServer
 	cfg Config
@@ -60,7 +60,8 @@ const (
 	revokeWithin = 30 * time.Second
 )
 
-// settleLooks is how often Admit looks whether the volume is open here, which no view tells.
+// settleLooks is how often Admit checks whether the volume is open here, of which the view does not
+// notify.
 const settleLooks = 50 * time.Millisecond
 
 // NewNodes returns the service.
@@ -105,7 +106,7 @@ func (n *Nodes) begin(ctx context.Context, volume, node string, within time.Dura
 		return ctx, k, nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	if end, ok := ctx.Deadline(); ok {
-		within = min(within, end.Sub(n.cfg.Now())*9/10) // the caller is to hear what it waits for
+		within = min(within, end.Sub(n.cfg.Now())*9/10) // leaves time to tell the caller what it waits for
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	select {
@@ -122,7 +123,7 @@ func (n *Nodes) begin(ctx context.Context, volume, node string, within time.Dura
 	return ctx, k, func() { turn(); cancel() }, nil
 }
 
-// mayCall lets only this site's own callers in.
+// mayCall refuses callers of other sites.
 func (n *Nodes) mayCall(ctx context.Context) error {
 	id, err := n.cfg.Peers.Identity(ctx)
 	if err == nil && (id.Organization != n.cfg.Organization || id.Site != n.cfg.Site) {
@@ -179,7 +180,7 @@ func (n *Nodes) Admit(ctx context.Context, q *nodepb.AdmitRequest) (*nodepb.Admi
 	return reply, nil
 }
 
-// peerAddress is the caller's, as NFS connections from there are seen too.
+// peerAddress returns the caller's address. NFS connections from the node have the same one.
 func peerAddress(ctx context.Context) (netip.Addr, error) {
 	if p, ok := grpcpeer.FromContext(ctx); ok {
 		if at, err := netip.ParseAddrPort(p.Addr.String()); err == nil {
@@ -189,7 +190,7 @@ func peerAddress(ctx context.Context) (netip.Addr, error) {
 	return netip.Addr{}, status.Error(codes.InvalidArgument, "the call comes from no IP address: call over TCP")
 }
 
-// attachment reads the node's attachment with a quorum. It counts from then on, whatever was before
+// attachment reads the node's attachment with a quorum. The result counts from then on
 // (admission-1).
 func (n *Nodes) attachment(ctx context.Context, k view.Node) (federation.Attachment, error) {
 	a, err := n.cfg.Registry.GetAttachment(ctx, n.cfg.Site, k.Volume, k.Node)
@@ -203,12 +204,12 @@ func (n *Nodes) attachment(ctx context.Context, k view.Node) (federation.Attachm
 	return a, nil
 }
 
-// registryError is an answer to a registry that does not give one.
+// registryError is the reply when the registry does not answer.
 func registryError(err error) error {
 	return status.Errorf(codes.Unavailable, "the registry is needed for this: %v: ask again", err)
 }
 
-// claimed is the most that claims of a namespace at this site allow.
+// claimed returns the most access that claims of a namespace at this site allow.
 func (n *Nodes) claimed(ctx context.Context, volume, namespace string) (federation.Access, error) {
 	all, err := n.cfg.Registry.ListClaims(ctx, volume)
 	if err != nil {
@@ -227,7 +228,7 @@ func (n *Nodes) claimed(ctx context.Context, volume, namespace string) (federati
 	return best, nil
 }
 
-// admit has the client's address in force as the node's, and returns the volume's name.
+// admit returns the volume's name once the client's address is admitted as the node's.
 func (n *Nodes) admit(ctx context.Context, k view.Node, client netip.Addr, access federation.Access) (string, error) {
 	if _, there := n.cfg.View.Record(k.Volume); !there {
 		if _, _, err := n.cfg.Registry.GetVolume(ctx, k.Volume); errors.Is(err, federation.ErrNotFound) {
@@ -269,7 +270,7 @@ func (n *Nodes) admit(ctx context.Context, k view.Node, client netip.Addr, acces
 	}
 }
 
-// free tells whether the node may have an address.
+// free returns nil if the node may have an address.
 func (n *Nodes) free(k view.Node, client netip.Addr) error {
 	if other, found := n.cfg.View.HasAddress(client, k.Node); found {
 		return status.Errorf(codes.FailedPrecondition, "two nodes share an address: gateway %s sees node %s as %s, which is node %s's (volume %s): SNAT or masquerading hides the nodes' own addresses, "+
@@ -286,8 +287,8 @@ func (n *Nodes) free(k view.Node, client netip.Addr) error {
 	return nil
 }
 
-// settle looks again, now that the admission is in force, whether somebody else got the address meanwhile, and removes those that the
-// node had before.
+// settle checks again, now that the admission is in force, whether another node got the address
+// meanwhile. It also removes the node's earlier admissions.
 func (n *Nodes) settle(ctx context.Context, k view.Node, client netip.Addr) error {
 	if err := n.free(k, client); err != nil {
 		return errors.Join(err, n.drop(ctx, k, client))
@@ -321,11 +322,11 @@ func (n *Nodes) Revoke(ctx context.Context, q *nodepb.RevokeRequest) (*nodepb.Re
 		return nil, err
 	}
 	n.cfg.View.Detach(k, revision)
-	if v, ok := n.cfg.View.Record(k.Volume); ok && !v.Deleted { // of a deleted volume, nobody has anything
+	if v, ok := n.cfg.View.Record(k.Volume); ok && !v.Deleted { // a deleted volume has no opens and locks
 		if err := n.cfg.Server.Expel(ctx, volumeID(k.Volume)); err != nil {
 			return nil, status.Errorf(codes.Unavailable, "node %s is not fenced from volume %s yet: %v: ask again", k.Node, v.Name, err)
 		}
-		if r := n.cfg.Routers.Get(k.Volume); r != nil { // else it is newer than this process, and nobody has used it
+		if r := n.cfg.Routers.Get(k.Volume); r != nil { // without one, the volume is new and nobody has used it
 			if err := r.Locks.Fence(ctx); err != nil {
 				return nil, status.Errorf(codes.Unavailable, "node %s is not fenced from volume %s yet: %v: ask again", k.Node, v.Name, err)
 			}
@@ -350,7 +351,8 @@ func (n *Nodes) Revoke(ctx context.Context, q *nodepb.RevokeRequest) (*nodepb.Re
 	}
 }
 
-// detached makes sure that the node has no attachment, and returns a revision up to which that is so.
+// detached makes sure that the node has no attachment, and returns a revision up to which that is
+// so.
 func (n *Nodes) detached(ctx context.Context, k view.Node) (federation.Revision, error) {
 	gone := func() error {
 		_, err := n.cfg.Registry.GetAttachment(ctx, n.cfg.Site, k.Volume, k.Node)
@@ -369,11 +371,11 @@ func (n *Nodes) detached(ctx context.Context, k view.Node) (federation.Revision,
 	if err != nil {
 		return 0, registryError(err)
 	}
-	// Attached again in between, it might have a revision that is not head's successor.
+	// If it is attached again in between, its revision may not be the successor of head's.
 	return head.Revision, gone()
 }
 
-// lesser is the access that allows less.
+// lesser returns the access that allows less.
 func lesser(a, b federation.Access) federation.Access {
 	if a == federation.ReadWrite {
 		return b

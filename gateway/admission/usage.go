@@ -19,9 +19,9 @@ import (
 // usageWithin is how long Usage waits for a home.
 const usageWithin = 2 * time.Second
 
-// volumeID is a volume's UUID as NFS has it; zero for what is none.
+// volumeID returns a volume's UUID as a volume.ID; zero for text that is not a UUID.
 func volumeID(text string) volume.ID {
-	id, _ := uuid.Parse(text) // uuid.Nil, which no volume has
+	id, _ := uuid.Parse(text) // uuid.Nil on an error, which no volume has
 	return volume.ID(id)
 }
 
@@ -54,11 +54,11 @@ func (n *Nodes) Usage(ctx context.Context, q *nodepb.UsageRequest) (*nodepb.Usag
 	return reply, nil
 }
 
-// rootTries is how often the root's group is set while its outcome is not known.
+// rootTries is how often setting the root's group is tried while its outcome is not known.
 const rootTries = 5
 
-// giveRoot makes the root directory writable for a group, and what is made in it the group's,
-// wherever the home is.
+// giveRoot makes the root directory writable for a group, wherever the home is. What is created in
+// it belongs to that group.
 func (n *Nodes) giveRoot(ctx context.Context, id string, group uint32) error {
 	const bits = 0o2770
 	v := n.cfg.Routers.Get(id)

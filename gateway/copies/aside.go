@@ -26,8 +26,8 @@ func (m *Manager) Salvaged(id string) (out []string) {
 	return out
 }
 
-// SetAside closes a volume's copy soon and keeps it aside: its log holds what a forced takeover left
-// out. It does not wait.
+// SetAside asks Run to close a volume's copy and to keep it aside, because its log has changes that
+// a forced takeover left out. It does not wait.
 func (m *Manager) SetAside(id string) {
 	select {
 	case m.aside <- id:
@@ -54,8 +54,8 @@ func (m *Manager) reopenAside(id string) {
 	}
 }
 
-// renew keeps the volume's folder on the pool aside under another name (copies-2). The next open makes
-// an empty one.
+// renew keeps the volume's folder on the pool aside under another name (copies-2). The next open
+// makes an empty one.
 func (m *Manager) renew(id, why string) error {
 	dir, err := m.cfg.Pool.Volume(id)
 	if err != nil {

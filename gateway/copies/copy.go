@@ -19,43 +19,43 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// Copy is one volume's copy at this gateway. Its parts may be used between Use and done.
+// Copy is one volume's copy at this gateway. Its parts may be used only between Use and done.
 type Copy struct {
 	UUID    string
 	Log     *log.Log
 	Engine  *engine.Engine
 	Replica *replica.Replica
-	Locks   *locks.Table // of the reigns of this gateway
+	Locks   *locks.Table // of the reigns in which this gateway is home
 
 	reaper     reaper
 	users      *users
-	generation atomic.Uint64 // of the desired state that is in force
+	generation atomic.Uint64 // generation of the desired state that is in force
 }
 
 var _ locks.Copy = (*Copy)(nil)
 
-// Use keeps the copy open until done is called. The context ends with ctx, or when the copy begins to
-// close. ErrDelay: it has begun.
+// Use keeps the copy open until done is called. The context ends with ctx, or when the copy begins
+// to close. ErrDelay: it has begun.
 func (c *Copy) Use(ctx context.Context) (_ context.Context, done func(), err error) {
 	return c.users.begin(ctx)
 }
 
-// Generation returns that of the desired state which is in force.
+// Generation returns the generation of the desired state that is in force.
 func (c *Copy) Generation() uint64 { return c.generation.Load() }
 
-// GetAttr is volume.Reader's.
+// GetAttr implements volume.Reader's method.
 func (c *Copy) GetAttr(ctx context.Context, r volume.Request, h volume.Handle) (volume.Attr, error) {
 	return c.Engine.GetAttr(ctx, r, h)
 }
 
-// MayServe is journal.Journal's.
+// MayServe implements journal.Journal's method.
 func (c *Copy) MayServe() error { return c.Replica.MayServe() }
 
 // Leading returns the epoch in which this gateway is the volume's home; false: it is not.
 func (c *Copy) Leading() (epoch uint64, ok bool) { return c.Replica.Leading() }
 
-// Home returns the volume's home for operations of a gateway's clients, while it is here.
-// registersChanges says that the changes of that gateway belong to registrations.
+// Home returns the volume's home, while it is here, for operations of a gateway's clients.
+// registersChanges is true if that gateway's changes belong to registrations.
 func (c *Copy) Home(gateway string, registersChanges bool) forward.Home {
 	return home{c.Engine, c, gateway, registersChanges}
 }
@@ -73,7 +73,7 @@ func (h home) Locks(reg forward.Registration) forward.Locks {
 	return h.c.Locks.Session(h.gateway, reg, h.register)
 }
 
-// Space returns how much of the volume is used, as far as this copy knows.
+// Space returns how much of the volume is used, according to this copy.
 func (c *Copy) Space(ctx context.Context) (volume.Space, error) {
 	ctx, done, err := c.Use(ctx)
 	if err != nil {
@@ -85,10 +85,11 @@ func (c *Copy) Space(ctx context.Context) (volume.Space, error) {
 	return c.Engine.Space(ctx)
 }
 
-// Hold is volume.Volume's. The home knows what is committed: a file is gone when its removal is, and
-// until then nobody can tell. A copy that cannot tell whether h is gone believes the operation that
-// led here. Such a copy trails, as after a restart, or has something to apply to h; if h is gone,
-// whoever uses it hears of it. While clients reclaim, h may have no name any more.
+// Hold implements volume.Volume's method. A file is gone when its removal is committed, which the
+// home knows; before, nobody can know. A copy that trails, as after a restart, or that has
+// something left to apply to h, does not know whether h is gone. It then accepts h, because the
+// operation that led here found it. If h is gone, later operations on it fail. While clients
+// reclaim, h may have no name any more.
 func (c *Copy) Hold(h volume.Handle, reclaiming bool) error {
 	_, done, err := c.Use(context.Background())
 	if err != nil {
@@ -96,8 +97,8 @@ func (c *Copy) Hold(h volume.Handle, reclaiming bool) error {
 	}
 	defer done()
 	reign, led := c.Leading()
-	may := c.MayServe()                // asked first: what was acknowledged until now is in the log
-	pending := c.Engine.Touched(h.Ino) // and what is applied after this, Hold may have missed
+	may := c.MayServe()                // first: what was acknowledged until now is in the log
+	pending := c.Engine.Touched(h.Ino) // Hold may have missed what is applied after this
 	if reclaiming {
 		err = c.Engine.HoldElsewhere(h)
 	} else {
@@ -108,15 +109,15 @@ func (c *Copy) Hold(h volume.Handle, reclaiming bool) error {
 	}
 	now, leads := c.Leading()
 	switch {
-	case led != leads || led && reign != now: // what Hold saw may be of the former reign, and taken back
+	case led != leads || led && reign != now: // Hold may have seen a change of the former reign that is undone
 		return fmt.Errorf("hold inode %d: the volume has got another home meanwhile: %w", h.Ino, volume.ErrDelay)
-	case leads && c.Engine.Uncommitted(h.Ino): // its removal may be taken back
+	case leads && c.Engine.Uncommitted(h.Ino): // its removal may be undone
 		return fmt.Errorf("hold inode %d: the change of it is not committed yet: %w", h.Ino, volume.ErrDelay)
 	case leads:
 		return err
 	}
 	if pending == (log.Position{}) {
-		pending = c.Engine.Touched(h.Ino) // or h was removed just now
+		pending = c.Engine.Touched(h.Ino) // changed if h was removed just now
 	}
 	if pending != (log.Position{}) || may != nil {
 		c.Engine.Retain(h)
@@ -125,7 +126,7 @@ func (c *Copy) Hold(h volume.Handle, reclaiming bool) error {
 	return err
 }
 
-// close ends what runs on the copy, waits for that, and closes it.
+// close ends the operations on the copy, waits for them, and closes the copy.
 func (c *Copy) close() error {
 	var err error
 	c.users.end()
@@ -142,7 +143,7 @@ func (c *Copy) close() error {
 	return err
 }
 
-// Policy is what a volume's desired state asks of the protocol.
+// Policy returns the protocol's policy for a volume's desired state.
 func Policy(v federation.Volume) protocol.Policy {
 	p := protocol.Policy{Want: 1, Sites: v.Sites, Continue: v.Spec.Durability.WhenDegraded == federation.WhenDegradedContinue}
 	if v.Spec.Durability.Acknowledge == federation.AcknowledgeSites {

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package copies has the copies of volumes on one gateway's pool. A Copy is an engine, a log and a
-// replica that work on each other through package journal. The Manager opens copies as volumes
-// appear, changes their policy, and gives them up when the site is not to have them any more.
+// Package copies manages the copies of volumes on one gateway's pool. A Copy is an engine, a log
+// and a replica, which are connected through package journal. The Manager opens copies as volumes
+// appear, changes their policy, and deletes them when the site is not to have them any more.
 //
 // # Rules
 //
-//   - copies-1: Nothing begins anew in place of a log that is in doubt or gone while the control
-//     record counts on that log (protocol-3). See doubt.go.
-//   - copies-2: A copy that a forced takeover left out is kept aside under another name. It is never
-//     deleted by a program.
+//   - copies-1: A log that is in doubt or gone is not replaced by an empty one while the control
+//     record counts on it (protocol-3). See doubt.go.
+//   - copies-2: A copy that a forced takeover left out is kept aside under another name. It is
+//     never deleted by a program.
 //   - copies-3: A copy is deleted only when, as read with a quorum, the site is not to have it, the
 //     control record does not name this gateway, and the home has reported that every site which is
-//     to have a copy has all that is committed. What the site's store has of the volume stays there.
-//   - copies-4: A volume is opened only with its data key, which this site's private key unwraps. Its
-//     home wraps the key for sites that are new (protocol-17).
-//   - copies-5: The home deletes no file without a name while a gateway that lives cannot say what its
-//     clients hold: it does not answer, or they still reclaim (protocol-23).
+//     to have a copy has all that is committed. The volume's segments in the site's store stay
+//     there.
+//   - copies-4: A volume is opened only with its data key, which this site's private key unwraps.
+//     Its home wraps the key for sites that are new (protocol-17).
+//   - copies-5: The home deletes no file without a name while a living gateway cannot report what
+//     its clients have open: it does not answer, or its clients still reclaim (protocol-23).
 //
 // # Locking and lifetime
 //
-// Manager.mu guards the map of volumes, and is held only for moments. One goroutine, Manager.Run,
-// opens and closes copies. Whoever works on a Copy calls Use before, and done after: Close waits for
-// it.
+// Manager.mu guards the map of volumes, and is locked only briefly. One goroutine, Manager.Run,
+// opens and closes copies. Code that works on a Copy calls Use before, and done after: Close waits
+// for it.
 package copies

@@ -11,12 +11,13 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// doubtError reports that a log on the pool is not its old self (copies-1).
+// doubtError reports that a log on the pool has lost something that it had (copies-1).
 type doubtError struct {
 	why error
-	// member: the control record counts on the log. Then nothing may begin in its place. It would be
-	// taken for a member that has everything, and might even become home: others would cut their logs
-	// to an empty one. It has to wait until the home goes on without this member, or a person decides.
+	// member is true if the control record counts on the log. Then no empty log may replace it. An
+	// empty log would count as a member that has everything, and might even become home, to which
+	// others would cut their logs. The copy waits until the home goes on without this member, or a
+	// person decides.
 	member bool
 }
 
@@ -31,7 +32,8 @@ func (e *doubtError) Error() string {
 	return s
 }
 
-// doubtful returns a *doubtError if the log must not go on where it ends, or why that is not known.
+// doubtful returns a *doubtError if the log must not be continued at its end, or why that is not
+// known.
 func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string) error {
 	found := l.Recovered()
 	if found.Doubt == nil && l.End() != (log.Position{}) {

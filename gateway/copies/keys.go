@@ -13,15 +13,15 @@ import (
 // ErrAwaitsKey reports that a copy cannot be opened yet. It opens when the keyring changes.
 var ErrAwaitsKey = errors.New("waits for the volume's key: its home wraps it for this site")
 
-// awaitsKey reports whether the volume's keyring, as last heard, is without this site.
+// awaitsKey reports whether the volume's keyring, as last heard, has no key for this site.
 func (m *Manager) awaitsKey(id string) bool {
 	sites, known := m.cfg.View.Keyring(id)
 	return known && !sites[m.cfg.Self.Site]
 }
 
-// shareKey wraps the data key of a volume whose home is here for those of its sites that have none
-// (copies-4), and reports whether it must be tried again. A site without a public key gets it when
-// that is registered.
+// shareKey wraps the data key of a volume whose home is here for sites that do not have it yet
+// (copies-4). It reports whether it must be tried again. A site without a public key gets the data
+// key when its public key is registered.
 func (m *Manager) shareKey(ctx context.Context, c *Copy, v federation.Volume) (again bool) {
 	missing := m.cfg.View.Keyless(v)
 	if home, _ := m.cfg.View.Home(v.UUID); len(missing) == 0 || home != m.cfg.Self.Gateway {

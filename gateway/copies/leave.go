@@ -13,14 +13,15 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// leaving is a copy at a site that the volume's desired state does not have any more (copies-3).
+// leaving is the state of a copy at a site that is not in the volume's desired state any more
+// (copies-3).
 //
 // A home hands over first. A member waits until the home has put another in its place, if one is
 // wanted. The home's report must be of its present epoch and of the desired state in force.
 type leaving struct {
-	why   string // it is still here
+	why   string // why the copy is still here
 	next  time.Time
-	after time.Duration // that next look, another one
+	after time.Duration // wait from the next look to the one after
 }
 
 // How long to wait before the next look at a copy that is to leave.
@@ -29,7 +30,8 @@ const (
 	leaveMost  = time.Minute
 )
 
-// leave does the next step to give up a copy, and reports whether the copy is closed and deleted.
+// leave does the next step towards deleting a copy, and reports whether the copy is closed and
+// deleted.
 func (m *Manager) leave(ctx context.Context, s *managed, v federation.Volume) (gone bool) {
 	now := m.cfg.Now()
 	if s.leaving == nil {
@@ -57,7 +59,8 @@ func (m *Manager) leave(ctx context.Context, s *managed, v federation.Volume) (g
 	return false
 }
 
-// handOver moves the home to the best copy that is to stay. It always returns why the copy is still here.
+// handOver moves the home to the best copy that is to stay. It always returns an error: why this
+// copy is still here.
 func (m *Manager) handOver(c *Copy, v federation.Volume) error {
 	copies := c.Replica.Lag()
 	for _, state := range []federation.ReplicaState{federation.ReplicaMember, federation.ReplicaFollower} {
@@ -119,11 +122,12 @@ func (m *Manager) notMember(ctx context.Context, v federation.Volume) (federatio
 	return ctl, err
 }
 
-// dropCopy closes the copy, and deletes it if nobody came to count on it meanwhile.
+// dropCopy closes the copy, and deletes it unless the control record has come to count on it
+// meanwhile.
 func (m *Manager) dropCopy(ctx context.Context, s *managed, v federation.Volume) error {
 	err := m.detach(v.UUID, s)
 	if err == nil {
-		_, err = m.notMember(ctx, v) // it is closed: it acknowledges nothing from here on
+		_, err = m.notMember(ctx, v) // now it is closed, so it acknowledges nothing any more
 	}
 	if err == nil {
 		err = m.cfg.Pool.RemoveVolume(v.UUID)

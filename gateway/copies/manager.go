@@ -27,7 +27,7 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// ManagerConfig is what a Manager is made of.
+// ManagerConfig has what a Manager needs.
 type ManagerConfig struct {
 	Self     protocol.Member // this gateway, with the incarnation of its pool
 	Promise  time.Duration
@@ -47,16 +47,16 @@ type ManagerConfig struct {
 	Logger   *slog.Logger
 	// Verifier is engine.Config's.
 	Verifier func(epoch uint64) volume.Verifier
-	// Recovering reports that clients of this gateway still reclaim what they held.
+	// Recovering reports whether clients of this gateway still reclaim what they held.
 	Recovering func() bool
 	// Serve is called with every volume of the registry, before anything else is done with it. It
 	// reports whether the volume can be served.
 	Serve func(v federation.Volume) bool
-	// Attach hands a volume's copy to those who serve it, or takes it away (nil).
+	// Attach gives a volume's copy to the volume's Router, or takes it away (nil).
 	Attach func(uuid string, c *Copy)
-	// Gone is called when a volume is deleted. Nothing is served of it any more.
+	// Gone is called when a volume is deleted. It is not served any more.
 	Gone func(uuid string)
-	// Heard is called once, when Serve was called for every volume that there is.
+	// Heard is called once, when Serve was called for every volume of the registry.
 	Heard func()
 }
 
@@ -64,22 +64,23 @@ type ManagerConfig struct {
 type Manager struct {
 	cfg   ManagerConfig
 	aside chan string     // volumes whose copy is to be set aside
-	kept  map[string]bool // volumes with a copy on the pool, open or not; Run's
-	heard bool            // Run's
+	kept  map[string]bool // volumes with a copy on the pool, open or not; used by Run only
+	heard bool            // used by Run only
 
 	mu      sync.Mutex
 	volumes map[string]*managed // by UUID
 }
 
-// managed is what there is of one volume. Run changes it, with mu held where others read.
+// managed is the state of one volume at this gateway. Run changes it, with mu held where others
+// read.
 type managed struct {
 	copy    *Copy    // nil: there is none, or it could not be opened yet
 	problem error    // why not
-	doubted bool     // the log is not its old self, and a member
+	doubted bool     // the log is in doubt, and the control record counts on it
 	leaving *leaving // not nil: the site is not to have the copy any more
 }
 
-// State is what there is of one volume at this gateway.
+// State is the state of one volume at this gateway.
 type State struct {
 	Copy    *Copy  // nil: no copy is open
 	Problem error  // why none is open, if one should be
@@ -109,7 +110,7 @@ func (m *Manager) Copy(uuid string) *Copy {
 	return nil
 }
 
-// State returns what there is of a volume; false: Run has not come to it yet.
+// State returns the state of a volume; false: Run has not come to it yet.
 func (m *Manager) State(uuid string) (State, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,7 +142,7 @@ func (m *Manager) Leading() (out []*Copy) {
 // retryAfter is how long Run waits before it tries again what failed.
 const retryAfter = 2 * time.Second
 
-// Run keeps what is open in line with what the registry wants, until ctx ends. It closes nothing at
+// Run opens, changes and closes copies as the registry asks, until ctx ends. It closes nothing at
 // its end: see Close.
 func (m *Manager) Run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -160,7 +161,7 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// Close closes all copies. Run has ended before.
+// Close closes all copies. Call it after Run has ended.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	open := map[string]*Copy{}
@@ -181,7 +182,8 @@ func (m *Manager) Close() error {
 	return err
 }
 
-// reconcile brings all volumes in line, and reports whether something must be tried again.
+// reconcile brings all copies in line with the registry, and reports whether something must be
+// tried again.
 func (m *Manager) reconcile(ctx context.Context) (again bool) {
 	all, synced := m.cfg.View.Volumes()
 	var records []federation.Volume
@@ -204,7 +206,7 @@ func (m *Manager) reconcile(ctx context.Context) (again bool) {
 	return again
 }
 
-// manage returns what there is of a volume, beginning with nothing.
+// manage returns the state of a volume, which it adds if there is none.
 func (m *Manager) manage(id string) *managed {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,7 +218,8 @@ func (m *Manager) manage(id string) *managed {
 	return s
 }
 
-// bring brings one volume's copy in line, and reports whether something must be tried again.
+// bring brings one volume's copy in line with the registry, and reports whether something must be
+// tried again.
 func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (again bool) {
 	if s.copy == nil && !m.openCopy(ctx, s, v) {
 		return !errors.Is(s.problem, ErrAwaitsKey)
@@ -231,7 +234,7 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 			return false
 		}
 		if s.copy != nil {
-			m.shareKey(ctx, s.copy, v) // who is to have a copy instead needs it
+			m.shareKey(ctx, s.copy, v) // the site that is to have a copy instead needs the key
 		}
 		return true
 	}
@@ -259,7 +262,7 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 		err = errors.Join(err, m.renew(v.UUID, "doubt"))
 	}
 	if err == nil {
-		m.cfg.Attach(v.UUID, c) // before anybody can ask the copy what is held
+		m.cfg.Attach(v.UUID, c) // before anybody can ask the copy what its clients have open
 	}
 	m.mu.Lock()
 	s.problem = err
@@ -280,7 +283,7 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 	return true
 }
 
-// detach takes a volume's copy from those who serve it, and closes it.
+// detach takes a volume's copy from its Router, and closes it.
 func (m *Manager) detach(id string, s *managed) error {
 	m.cfg.Attach(id, nil)
 	err := s.copy.close()
@@ -290,7 +293,8 @@ func (m *Manager) detach(id string, s *managed) error {
 	return err
 }
 
-// closeGone closes volumes that are deleted. Their data stays on the pool until they are purged.
+// closeGone closes the copies of deleted volumes. Their data stays on the pool until they are
+// purged.
 func (m *Manager) closeGone() {
 	m.mu.Lock()
 	gone := map[string]*managed{}

@@ -23,9 +23,9 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// open opens a volume's copy on the pool: the engine, whose metadata say how far the log must reach,
-// the log, which the engine replays, and the replica, which is the engine's journal. It takes part in
-// the protocol when its replica is started.
+// open opens a volume's copy on the pool: the engine, whose metadata say how far the log must
+// reach; the log, which the engine replays; and the replica, which is the engine's journal. The
+// copy takes part in the protocol when its replica is started.
 func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err error) {
 	ring, _, err := m.cfg.Registry.GetKeyring(ctx, v.UUID)
 	if err != nil {
@@ -88,8 +88,8 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	return c, nil
 }
 
-// machine is the engine as a replica's machine. The table of locks begins and ends its reigns with
-// it.
+// machine is the engine as a replica's machine. It also begins and ends the reigns of the table of
+// locks.
 type machine struct {
 	*engine.Engine
 	locks *locks.Table
@@ -111,7 +111,7 @@ func (m machine) Unlead() {
 	m.locks.End()
 }
 
-// sources returns where sealed segments of a volume may be, nearest first.
+// sources returns the places where sealed segments of a volume may be, nearest first.
 func (m *Manager) sources(id string) (out []log.Source) {
 	if m.cfg.Store != nil {
 		out = append(out, storeSource{m.cfg.Store, m.cfg.Self.Site})

@@ -14,7 +14,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// reaper remembers, for the home, which orphans no other gateway holds: all of them were asked.
+// reaper remembers, at the home, which orphans no other gateway's clients have open. All gateways
+// were asked.
 type reaper struct {
 	mu   sync.Mutex
 	free map[volume.Handle]bool
@@ -22,14 +23,14 @@ type reaper struct {
 
 func (r *reaper) init() { r.free = map[volume.Handle]bool{} }
 
-// mayBeHeld is engine.Config's. Unless everybody was asked, the answer is yes.
+// mayBeHeld is engine.Config.MayBeHeld. It returns true unless every gateway was asked.
 func (r *reaper) mayBeHeld(h volume.Handle) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.free[h]
 }
 
-// asked notes that of hs, and of no others, only held are held.
+// asked records that of the orphans hs only held are open, and that nothing is known about others.
 func (r *reaper) asked(hs, held []volume.Handle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,8 +46,8 @@ func (r *reaper) asked(hs, held []volume.Handle) {
 // reapEvery is how often a home looks for files without a name that nobody has open any more.
 const reapEvery = 5 * time.Second
 
-// KeepReaping deletes files without names that nobody has open, of volumes whose home is here, until
-// ctx ends.
+// KeepReaping deletes files that have no name and that nobody has open, in volumes whose home is
+// here. It returns when ctx ends.
 func (m *Manager) KeepReaping(ctx context.Context) {
 	t := m.cfg.Timers.NewTicker(reapEvery)
 	defer t.Stop()
@@ -85,7 +86,7 @@ func (m *Manager) Reap(ctx context.Context, c *Copy) error {
 	return err
 }
 
-// heldElsewhere asks every gateway that lives which of the orphans its clients have open. Each answers
+// heldElsewhere asks every living gateway which of the orphans its clients have open. Each answers
 // after it applied the removal of their names, so that nobody can open them by name afterwards.
 func (m *Manager) heldElsewhere(ctx context.Context, c *Copy, hs []volume.Handle) ([]volume.Handle, error) {
 	pos := c.Log.End()

@@ -25,8 +25,8 @@ func newUsers() *users {
 	return &users{ctx: ctx, cancel: cancel}
 }
 
-// begin counts an operation until done is called. Its context ends with ctx or when end is called.
-// ErrDelay: end was called before.
+// begin counts an operation until done is called. Its context ends with ctx, or when end is called.
+// It returns ErrDelay if end was called before.
 func (u *users) begin(ctx context.Context) (_ context.Context, done func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -43,12 +43,12 @@ func (u *users) begin(ctx context.Context) (_ context.Context, done func(), err 
 	}, nil
 }
 
-// end lets no more operations begin, and ends the contexts of those that run.
+// end refuses further operations, and ends the contexts of those under way.
 func (u *users) end() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.cancel()
 }
 
-// wait waits for those that run. end was called before.
+// wait waits for the operations under way. Call end before.
 func (u *users) wait() { u.work.Wait() }

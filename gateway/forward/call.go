@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package forward carries a volume's operations from the gateway that a client talks to, to the volume's home
-// (forwardpb/forward.proto): Call is the caller's side, Dispatch the home's.
+// Package forward carries a volume's operations from the gateway that a client uses to the volume's
+// home (forwardpb/forward.proto). Call is the caller's side, Dispatch the home's.
 //
-// A reply carries the home's epoch and a position of the log: the caller answers its client after it applied
-// the log up to there, so that clients read what they wrote at every site (rule 25).
-// A gRPC error says that it is not known whether the operation was executed; the same
-// operation with the same OpID is then sent again, to whoever is home (rule 22).
+// A reply carries the home's epoch and a position of the log. The caller answers its client after
+// it applied the log up to there, so that clients read what they wrote at every site (protocol-25).
+// After a gRPC error it is not known whether the operation was executed. The caller then sends the
+// same operation with the same OpID again, to the present home (protocol-22).
 package forward
 
 import (
@@ -18,25 +18,28 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// Call is a Home at another gateway. It executes one operation; it is made for one use. It has the
-// methods of volume.Reader and Changer, and those of Locks in Locks.
+// Call is a Home at another gateway. Each Call executes one operation. It has the methods of
+// volume.Reader and Changer; Locks returns those for locks.
 type Call struct {
 	Client forwardpb.ForwardClient
 	Volume string // UUID
 	Epoch  uint64 // of the home, as the caller knows it
-	// Registration is what a change belongs to. Without one a change is ErrRegister, and is not sent.
+	// Registration is what a change belongs to. Without one, a change returns ErrRegister and is
+	// not sent.
 	Registration Registration
-	// Held tells whether the caller's clients have an inode open; it may then be without a name.
+	// Held reports whether the caller's clients have an inode open. Such an inode may have no name.
 	Held func(volume.Handle) bool
 
-	// After the operation: the home's epoch, and the position to apply first. Both are zero if there was no reply.
+	// After the operation: the home's epoch, and the position to apply first. Both are zero if
+	// there was no reply.
 	ReplyEpoch uint64
 	Applied    journal.Position
-	// Unanswered says that a change was sent and that there was no reply: it may still be under way to the home.
+	// Unanswered is true if a change was sent and no reply came: it may still be under way to the
+	// home.
 	Unanswered bool
 }
 
-// do sends q and returns the reply, or what went wrong.
+// do sends q and returns the reply, or the operation's error.
 func (c *Call) do(ctx context.Context, r volume.Request, q *forwardpb.CallRequest) (*forwardpb.CallReply, error) {
 	q.Volume, q.Epoch = c.Volume, c.Epoch
 	q.TargetHeld = c.Held != nil && q.Target != nil && c.Held(toHandle(q.GetTarget()))
@@ -60,25 +63,25 @@ func (c *Call) do(ctx context.Context, r volume.Request, q *forwardpb.CallReques
 	return reply, outcome(reply)
 }
 
-// GetAttr is volume.Reader's.
+// GetAttr implements volume.Reader.
 func (c *Call) GetAttr(ctx context.Context, r volume.Request, h volume.Handle) (volume.Attr, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_GET_ATTR, Handle: fromHandle(h)})
 	return toAttr(reply.GetAttr()), err
 }
 
-// Lookup is volume.Reader's.
+// Lookup implements volume.Reader.
 func (c *Call) Lookup(ctx context.Context, r volume.Request, dir volume.Handle, name string) (volume.Attr, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_LOOKUP, Handle: fromHandle(dir), Name: []byte(name)})
 	return toAttr(reply.GetAttr()), err
 }
 
-// ReadLink is volume.Reader's.
+// ReadLink implements volume.Reader.
 func (c *Call) ReadLink(ctx context.Context, r volume.Request, h volume.Handle) (string, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_READ_LINK, Handle: fromHandle(h)})
 	return string(reply.GetData()), err
 }
 
-// ReadDir is volume.Reader's.
+// ReadDir implements volume.Reader.
 func (c *Call) ReadDir(ctx context.Context, r volume.Request, dir volume.Handle, after uint64, limit int) ([]volume.Entry, bool, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_READ_DIR, Handle: fromHandle(dir), Offset: after, Length: uint64(limit)})
 	var out []volume.Entry
@@ -88,25 +91,25 @@ func (c *Call) ReadDir(ctx context.Context, r volume.Request, dir volume.Handle,
 	return out, reply.GetFlag(), err
 }
 
-// Read is volume.Reader's.
+// Read implements volume.Reader.
 func (c *Call) Read(ctx context.Context, r volume.Request, h volume.Handle, off uint64, p []byte) (int, bool, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_READ, Handle: fromHandle(h), Offset: off, Length: uint64(len(p))})
 	return copy(p, reply.GetData()), reply.GetFlag(), err
 }
 
-// Seek is volume.Reader's.
+// Seek implements volume.Reader.
 func (c *Call) Seek(ctx context.Context, r volume.Request, h volume.Handle, off uint64, hole bool) (uint64, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SEEK, Handle: fromHandle(h), Offset: off, Flag: hole})
 	return reply.GetNumber(), err
 }
 
-// GetXattr is volume.Reader's.
+// GetXattr implements volume.Reader.
 func (c *Call) GetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string) ([]byte, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_GET_XATTR, Handle: fromHandle(h), Name: []byte(name)})
 	return reply.GetData(), err
 }
 
-// ListXattr is volume.Reader's.
+// ListXattr implements volume.Reader.
 func (c *Call) ListXattr(ctx context.Context, r volume.Request, h volume.Handle) ([]string, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_LIST_XATTR, Handle: fromHandle(h)})
 	var out []string
@@ -116,7 +119,7 @@ func (c *Call) ListXattr(ctx context.Context, r volume.Request, h volume.Handle)
 	return out, err
 }
 
-// Space is volume.Reader's.
+// Space implements volume.Reader.
 func (c *Call) Space(ctx context.Context) (volume.Space, error) {
 	reply, err := c.do(ctx, volume.Request{}, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SPACE})
 	if s := reply.GetSpace(); len(s) == 4 {
@@ -125,7 +128,7 @@ func (c *Call) Space(ctx context.Context) (volume.Space, error) {
 	return volume.Space{}, err
 }
 
-// Create is volume.Changer's.
+// Create implements volume.Changer.
 func (c *Call) Create(ctx context.Context, r volume.Request, dir volume.Handle, name string, args volume.CreateArgs) (volume.Created, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_CREATE, Handle: fromHandle(dir), Name: []byte(name),
 		Type: uint32(args.Type), Mode: uint32(args.Mode), Verifier: args.Verf[:], Set: fromSet(args.Attr), NewName: []byte(args.Target), Rdev: args.Rdev})
@@ -136,31 +139,31 @@ func created(reply *forwardpb.CallReply) volume.Created {
 	return volume.Created{Attr: toAttr(reply.GetAttr()), New: reply.GetFlag(), Dir: toDir(reply.GetDir())}
 }
 
-// Link is volume.Changer's.
+// Link implements volume.Changer.
 func (c *Call) Link(ctx context.Context, r volume.Request, h, dir volume.Handle, name string) (volume.Created, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_LINK, Handle: fromHandle(h), Target: fromHandle(dir), Name: []byte(name)})
 	return created(reply), err
 }
 
-// Remove is volume.Changer's.
+// Remove implements volume.Changer.
 func (c *Call) Remove(ctx context.Context, r volume.Request, dir volume.Handle, name string) (volume.DirChange, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REMOVE, Handle: fromHandle(dir), Name: []byte(name)})
 	return toDir(reply.GetDir()), err
 }
 
-// Rename is volume.Changer's.
+// Rename implements volume.Changer.
 func (c *Call) Rename(ctx context.Context, r volume.Request, from volume.Handle, name string, to volume.Handle, newName string) (src, dst volume.DirChange, err error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_RENAME, Handle: fromHandle(from), Name: []byte(name), Target: fromHandle(to), NewName: []byte(newName)})
 	return toDir(reply.GetDir()), toDir(reply.GetOther()), err
 }
 
-// SetAttr is volume.Changer's.
+// SetAttr implements volume.Changer.
 func (c *Call) SetAttr(ctx context.Context, r volume.Request, h volume.Handle, set volume.SetAttr) (volume.Attr, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SET_ATTR, Handle: fromHandle(h), Set: fromSet(set)})
 	return toAttr(reply.GetAttr()), err
 }
 
-// Write is volume.Changer's. The Verifier is the caller's to make, from ReplyEpoch.
+// Write implements volume.Changer. The caller makes the Verifier from ReplyEpoch.
 func (c *Call) Write(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, error) {
 	w, _, err := c.WriteAt(ctx, r, h, off, data, stable)
 	return w, err
@@ -172,31 +175,31 @@ func (c *Call) WriteAt(ctx context.Context, r volume.Request, h volume.Handle, o
 	return volume.Written{Attr: toAttr(reply.GetAttr())}, c.Applied, err
 }
 
-// Commit is volume.Changer's. The Verifier is the caller's to make, from ReplyEpoch.
+// Commit implements volume.Changer. The caller makes the Verifier from ReplyEpoch.
 func (c *Call) Commit(ctx context.Context, r volume.Request, h volume.Handle) (volume.Verifier, error) {
 	_, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_COMMIT, Handle: fromHandle(h)})
 	return volume.Verifier{}, err
 }
 
-// Punch is volume.Changer's.
+// Punch implements volume.Changer.
 func (c *Call) Punch(ctx context.Context, r volume.Request, h volume.Handle, off, n uint64) (volume.Attr, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_PUNCH, Handle: fromHandle(h), Offset: off, Length: n})
 	return toAttr(reply.GetAttr()), err
 }
 
-// SetXattr is volume.Changer's.
+// SetXattr implements volume.Changer.
 func (c *Call) SetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string, value []byte, mode volume.XattrMode) (volume.DirChange, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SET_XATTR, Handle: fromHandle(h), Name: []byte(name), Data: value, Mode: uint32(mode)})
 	return toDir(reply.GetDir()), err
 }
 
-// RemoveXattr is volume.Changer's.
+// RemoveXattr implements volume.Changer.
 func (c *Call) RemoveXattr(ctx context.Context, r volume.Request, h volume.Handle, name string) (volume.DirChange, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REMOVE_XATTR, Handle: fromHandle(h), Name: []byte(name)})
 	return toDir(reply.GetDir()), err
 }
 
-// Forget is volume.Volume's.
+// Forget implements volume.Volume's method.
 func (c *Call) Forget(ctx context.Context, prefix string) error {
 	_, err := c.do(ctx, volume.Request{}, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_FORGET, Name: []byte(prefix)})
 	return err

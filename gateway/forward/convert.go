@@ -85,7 +85,7 @@ func toLock(l *forwardpb.Lock) volume.Lock {
 	return volume.Lock{Owner: volume.LockOwner{Gateway: l.GetGateway(), Owner: string(l.GetOwner())}, Start: l.GetStart(), End: l.GetEnd(), Exclusive: l.GetExclusive()}
 }
 
-// fromRequest is the request that travels in q.
+// fromRequest returns the request in q.
 func fromRequest(q *forwardpb.CallRequest) volume.Request {
 	c := q.GetCaller()
 	return volume.Request{

@@ -11,22 +11,22 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// Home is a volume's home as an operation finds it: the engine if it is here, else a Call to where it
-// is.
+// Home is a volume's home: the engine if it is here, else a Call to the gateway where it is.
 type Home interface {
 	volume.Reader
 	volume.Changer
-	// WriteAt is Write. It also returns where the record of the write ends: zero if it has none, or one
-	// that is applied.
+	// WriteAt is Write that also returns where the record of the write ends. The position is zero
+	// if there is no record, or if it is applied already.
 	WriteAt(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, journal.Position, error)
-	// Forget is volume.Volume's.
+	// Forget is as in volume.Volume.
 	Forget(ctx context.Context, prefix string) error
-	// Locks are those of the gateway that sent the operation.
+	// Locks returns the locks of the gateway that sent the operation.
 	Locks(Registration) Locks
 }
 
-// Dispatch executes q on home and returns the reply, without the epoch. Of an unstable write, the reply
-// has the position where it ends; the position of everything else is the caller's to fill in.
+// Dispatch executes q on home and returns the reply, without the epoch. For an unstable write, the
+// reply has the position where its record ends. For everything else, the caller fills the position
+// in.
 func Dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest) *forwardpb.CallReply {
 	reply := new(forwardpb.CallReply)
 	setOutcome(reply, dispatch(ctx, home, q, reply))
@@ -137,7 +137,7 @@ func dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest, reply *f
 	return fmt.Errorf("%w: method %d is not known at the home: upgrade it", volume.ErrInvalid, q.GetMethod())
 }
 
-// Refused is the reply of a gateway that executed nothing.
+// Refused returns the reply of a gateway that executed nothing.
 func Refused(err error) *forwardpb.CallReply {
 	reply := new(forwardpb.CallReply)
 	setOutcome(reply, err)

@@ -9,15 +9,17 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// Registration names what a gateway told a home of its clients' locks at one moment (rule 23). Lock operations and changes belong to one,
-// which a home has answered; a home executes them only while it is the newest of its gateway. So an operation that was given up, or whose
-// gateway is dead, and that arrives late, after its gateway registered anew, does nothing.
+// Registration names one report of a gateway to a home about its clients' locks (protocol-23).
+// Every lock operation and every change belongs to a registration that a home has answered. A home
+// executes them only while that registration is its gateway's newest. So an operation that was
+// given up, or whose gateway is dead, does nothing if it arrives after its gateway registered anew.
 type Registration struct {
 	Incarnation string // of the gateway's pool
 	Number      uint64 // grows while the incarnation stays, over restarts too
 }
 
-// Changes tells whether a method changes what is in the volume. Such a call belongs to a Registration, as those of Locks do.
+// Changes reports whether a method changes the volume's content. Such a call belongs to a
+// Registration, as do the calls of Locks.
 func Changes(m forwardpb.Method) bool {
 	switch m {
 	case forwardpb.Method_METHOD_CREATE, forwardpb.Method_METHOD_LINK, forwardpb.Method_METHOD_REMOVE, forwardpb.Method_METHOD_RENAME,
@@ -28,7 +30,7 @@ func Changes(m forwardpb.Method) bool {
 	return false
 }
 
-// RegistrationOf is the registration that q belongs to.
+// RegistrationOf returns the registration that q belongs to.
 func RegistrationOf(q *forwardpb.CallRequest) Registration {
 	return Registration{Incarnation: q.GetIncarnation(), Number: q.GetRegistration()}
 }
@@ -39,17 +41,18 @@ type HeldLock struct {
 	Lock   volume.Lock
 }
 
-// Locks are a gateway's locks at the home, under one Registration. SetLock and Unlock return ErrRegister if that is not the newest, and
-// then nothing was changed.
+// Locks are a gateway's locks at the home, under one Registration. SetLock and Unlock return
+// ErrRegister, and change nothing, if that is not the newest.
 type Locks interface {
 	volume.Locker
-	// Register begins the Registration: held is all that the gateway's clients hold, in place of what the home knows. Recovering says that
-	// the gateway restarted and that its clients still reclaim: then held is ignored, and what the home knows stays until a Register
-	// without. It returns what can not be kept because others hold it by now.
+	// Register begins the Registration. held has all locks of the gateway's clients, and replaces
+	// what the home has. With recovering, the gateway restarted and its clients still reclaim: held
+	// is ignored, and what the home has stays until a Register without recovering. lost has the
+	// locks that cannot be kept because others have them by now.
 	Register(ctx context.Context, recovering bool, held []HeldLock) (lost []HeldLock, err error)
 }
 
-// callLocks are Locks by Call.
+// callLocks implements Locks with a Call.
 type callLocks struct {
 	c   *Call
 	reg Registration

@@ -14,11 +14,13 @@ import (
 
 // Outcomes that are not the volume's.
 var (
-	// ErrRegister: the caller must register with this home in this epoch, or anew, before it changes anything. Nothing was executed.
+	// ErrRegister reports that nothing was executed: the caller must register with this home in
+	// this epoch, or register anew, before it changes anything.
 	ErrRegister = errors.New("caller's registration is not its newest with this home in this epoch")
 )
 
-// outcomes are numbered by their place; the numbers are part of the protocol between gateways: only append.
+// outcomes are numbered by their index. The numbers are part of the protocol between gateways, so
+// entries are only added at the end.
 var outcomes = []error{
 	nil, volume.ErrNotExist, volume.ErrExist, volume.ErrNotDir, volume.ErrIsDir, volume.ErrNotEmpty, volume.ErrNameTooLong,
 	volume.ErrInvalid, volume.ErrTooBig, volume.ErrTooManyLinks, volume.ErrNoSpace, volume.ErrReadOnly, volume.ErrAccess,
@@ -27,7 +29,8 @@ var outcomes = []error{
 	volume.ErrLate,
 }
 
-// setOutcome puts err into a reply. An error that is none of the outcomes is one whose effect is not known.
+// setOutcome puts err into a reply. For an error that is none of the outcomes, the operation's
+// effect is not known.
 func setOutcome(reply *forwardpb.CallReply, err error) {
 	if err == nil {
 		return
@@ -46,7 +49,7 @@ func setOutcome(reply *forwardpb.CallReply, err error) {
 	setOutcome(reply, fmt.Errorf("%w: %v", volume.ErrUnknown, err))
 }
 
-// outcome is the error that setOutcome put in.
+// outcome returns the error that setOutcome put in.
 func outcome(reply *forwardpb.CallReply) error {
 	n := int(reply.GetOutcome())
 	switch {

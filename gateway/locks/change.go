@@ -18,9 +18,9 @@ type change struct {
 	left    chan struct{} // closed when it has ended
 }
 
-// Enter lets a change of the session's gateway in, until leave is called. The context ends when the
-// reign does, or when the gateway registers anew. ErrNotHome, ErrRegister, ErrDelay: the change must
-// not be executed.
+// Enter admits a change of the session's gateway until leave is called. The context ends when the
+// reign does, or when the gateway registers anew. After ErrNotHome, ErrRegister or ErrDelay the
+// change must not be executed.
 func (s Session) Enter(ctx context.Context) (_ context.Context, leave func(), err error) {
 	t := s.t
 	t.mu.Lock()
@@ -30,7 +30,7 @@ func (s Session) Enter(ctx context.Context) (_ context.Context, leave func(), er
 	case t.reign == 0:
 		return ctx, nil, journal.ErrNotHome
 	case reg != nil && !reg.changes && older: // an older program's change, which cannot be told from a late one
-	case !s.isNewest() && older: // an older program that takes itself to be registered comes back at once to ErrRegister
+	case !s.isNewest() && older: // an older program that believes to be registered would repeat at once after ErrRegister
 		return ctx, nil, fmt.Errorf("%w: gateway %s has to register with this home before it changes anything", volume.ErrDelay, s.gateway)
 	case !s.isNewest():
 		return ctx, nil, forward.ErrRegister
@@ -47,9 +47,9 @@ func (s Session) Enter(ctx context.Context) (_ context.Context, leave func(), er
 	}, nil
 }
 
-// cancel ends a gateway's changes, or with "" everybody's, and returns them. mu is held. When they
-// have left, what is in the log of them is before all that others do later; what is not never will
-// be.
+// cancel ends a gateway's changes, or with "" those of all, and returns them. The caller holds mu.
+// Once they have left, their records in the log come before all that others do later, and no more
+// of them are added.
 func (t *Table) cancel(gateway string) (ending []*change) {
 	for c := range t.running {
 		if gateway == "" || c.gateway == gateway {

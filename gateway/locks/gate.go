@@ -7,13 +7,14 @@ import (
 	"sync"
 )
 
-// gate lets many through, or one alone. It is a sync.RWMutex whose waits end with a context. Whoever
-// waits to be alone goes first, so that a steady stream of others cannot keep it out.
+// gate admits many goroutines, or one alone. It is a sync.RWMutex whose waits end with a context. A
+// goroutine that waits to be alone goes first, so that a steady stream of others cannot keep it
+// out.
 type gate struct {
 	mu      sync.Mutex
 	inside  int
 	alone   bool
-	waiting int           // to be alone
+	waiting int           // number of goroutines that wait to be alone
 	changed chan struct{} // closed and replaced when somebody leaves; nil: nobody waits
 }
 

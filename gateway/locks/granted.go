@@ -31,7 +31,7 @@ type grant struct {
 	exclusive  bool
 }
 
-// add notes that l was granted.
+// add records that l was granted.
 func (p *history) add(h volume.Handle, l volume.Lock) {
 	p.serial++
 	r := grant{l.Owner.Gateway, p.serial, l.Start, l.End, l.Exclusive}
@@ -51,8 +51,8 @@ func (p *history) add(h volume.Handle, l volume.Lock) {
 	p.files[h] = append(ranges, r)
 }
 
-// conflicts reports whether a gateway other than l's may have been granted, after serial, a lock that
-// conflicts with l.
+// conflicts reports whether, after serial, a gateway other than l's may have been granted a lock
+// that conflicts with l.
 func (p *history) conflicts(serial uint64, h volume.Handle, l volume.Lock) bool {
 	return serial < p.floor || slices.ContainsFunc(p.files[h], func(r grant) bool {
 		return r.serial > serial && r.gateway != l.Owner.Gateway && r.start <= l.End && l.Start <= r.end && (r.exclusive || l.Exclusive)

@@ -11,13 +11,15 @@ import (
 	"github.com/weir-storage/weir/volume/locktable"
 )
 
-// heldLocks are the locks of this gateway's own clients on one volume. Registrar is their one writer.
+// heldLocks are the locks of this gateway's own clients on one volume. Registrar is their one
+// writer.
 type heldLocks struct {
 	mu    sync.Mutex
 	table locktable.Table
 }
 
-// set notes what the home has granted. What conflicts with it here, the home has released.
+// set records a lock that the home has granted. It removes what conflicts with it here, which the
+// home has released.
 func (k *heldLocks) set(h volume.Handle, l volume.Lock) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

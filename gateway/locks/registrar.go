@@ -18,10 +18,10 @@ import (
 )
 
 // ErrRecovering reports that clients of this gateway still reclaim what they held before it
-// restarted, so that nobody knows all that they hold.
+// restarted, so that their locks are not all known.
 var ErrRecovering = errors.New("clients of this gateway reclaim what they held before it restarted")
 
-// Home is the volume's home, wherever it is.
+// Home is the volume's home, at this gateway or another.
 type Home interface {
 	// Once executes op once at whoever is home now, and returns the epoch of that home.
 	Once(ctx context.Context, op func(ctx context.Context, h forward.Home) error) (epoch uint64, err error)
@@ -29,7 +29,7 @@ type Home interface {
 	Epoch() uint64
 }
 
-// RegistrarConfig is what a Registrar is made of.
+// RegistrarConfig has what a Registrar needs.
 type RegistrarConfig struct {
 	Volume      string // UUID
 	Gateway     string // this one
@@ -44,22 +44,23 @@ type RegistrarConfig struct {
 	Timers     clockwork.Clock
 	Home       Home
 	Recovering func() bool                 // clients still reclaim
-	Lost       func(lost forward.HeldLock) // tells the client of a lock that others got
+	Lost       func(lost forward.HeldLock) // informs the client of a lock that others got
 }
 
-// Registrar has the locks of this gateway's clients on one volume, and what the home was last told of
-// them. Changes and lock operations that are sent to a home belong to that registration. When one of
-// them gets no answer, the registration is void: the next one waits for another registration. When
-// that is answered, the lost one does nothing any more, at this home or a former one.
+// Registrar has the locks of this gateway's clients on one volume, and the newest registration of
+// them with the home. Changes and lock operations that are sent to a home belong to that
+// registration. When one of them gets no answer, the registration is void, and the next one waits
+// for another registration. Once that is answered, the unanswered operation does nothing any more,
+// at this home or a former one.
 type Registrar struct {
 	cfg  RegistrarConfig
 	held heldLocks
-	gate gate // who changes locks enters; who registers is alone (locks-5)
+	gate gate // entered to change locks, entered alone to register (locks-5)
 
 	mu     sync.Mutex
-	number uint64 // of the newest registration, whether it got there or not
+	number uint64 // of the newest registration, even if the home did not get it
 	valid  bool   // the home has it, and nothing that got no answer belongs to it
-	ready  bool   // it told of all locks
+	ready  bool   // it had all locks
 	epoch  uint64 // of the home
 	beats  uint64 // this gateway's, see view.View.Beats
 }
@@ -109,13 +110,13 @@ func (k *Registrar) Under(ctx context.Context, f func(reg forward.Registration) 
 // Held returns the locks of this gateway's clients.
 func (k *Registrar) Held() []forward.HeldLock { return k.held.all() }
 
-// Granted notes a lock that the home has granted. It is called inside of Under.
+// Granted records a lock that the home has granted. It is called inside Under.
 func (k *Registrar) Granted(h volume.Handle, l volume.Lock) { k.held.set(h, l) }
 
-// Released notes that a client gave up a lock, before the home is asked to release it (locks-6).
+// Released records that a client released a lock, before the home is asked to release it (locks-6).
 func (k *Registrar) Released(h volume.Handle, l volume.Lock) { k.held.unset(h, l) }
 
-// Register tells the home which locks this gateway's clients hold, unless it knows.
+// Register registers the locks of this gateway's clients with the home, unless the home has them.
 func (k *Registrar) Register(ctx context.Context) error {
 	lost, err := k.registerAlone(ctx)
 	for _, l := range lost {
@@ -155,8 +156,8 @@ func (k *Registrar) registerAlone(ctx context.Context) (lost []forward.HeldLock,
 	return lost, nil
 }
 
-// due reports whether there is a home that is to be told of this gateway's locks: it is new, or does
-// not have them all, or may have granted them to others while it took this gateway to be gone.
+// due reports whether there is a home with which this gateway has to register: it is new, or does
+// not have all locks, or may have granted them to others while it believed this gateway to be gone.
 func (k *Registrar) due() bool {
 	epoch := k.cfg.Home.Epoch()
 	k.mu.Lock()
@@ -164,7 +165,7 @@ func (k *Registrar) due() bool {
 	return !k.valid || k.epoch < epoch || !k.ready && !k.cfg.Recovering() || k.beats != k.cfg.View.Beats(k.cfg.Gateway)
 }
 
-// RegisterIfDue registers with a home that is to be told, if this site may use the volume.
+// RegisterIfDue registers with the home if that is due and this site may use the volume.
 func (k *Registrar) RegisterIfDue(ctx context.Context) error {
 	_, epoch := k.cfg.View.Home(k.cfg.Volume)
 	if epoch == 0 || !k.cfg.View.MayUse(k.cfg.Volume, k.cfg.Site) || !k.due() {
@@ -173,30 +174,30 @@ func (k *Registrar) RegisterIfDue(ctx context.Context) error {
 	return k.Register(ctx)
 }
 
-// coveredIn reports whether the home of epoch, or of a later one, knows all locks of this gateway's
-// clients, and nothing got no answer since.
+// coveredIn reports whether the home of epoch, or of a later one, has all locks of this gateway's
+// clients, and every operation since was answered.
 func (k *Registrar) coveredIn(epoch uint64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.valid && k.ready && k.epoch >= epoch
 }
 
-// How often Fence looks again: at the view, and at the registry for an epoch that the view may not
-// have heard of. What the registry said stays good for what was sent before Fence began, so asking
-// again only finds a home that the view would hear of later.
+// How often Fence looks at the view again, and asks the registry for an epoch that the view may not
+// have yet. The registry's first answer covers what was sent before Fence began. Asking again only
+// finds a newer home sooner than the view does.
 const (
 	fenceLooks = 50 * time.Millisecond
 	fenceAsks  = time.Second
 )
 
-// Fence returns when nothing can change the volume any more that this gateway sent to a home and that
-// nobody here waits for: what a former process sent, and what was given up. The home has ended it and
-// refuses it, or it belongs to a reign that is over, in which nothing is committed any more. Fence
-// also waits until the home has released the locks that the gateway's clients do not hold any more:
-// after a restart it does so when they have reclaimed theirs. The error is what is missing when ctx
-// ends.
+// Fence returns when two kinds of operations cannot change the volume any more: those that a former
+// process of this gateway sent to a home, and those that this process sent and gave up. The home
+// has ended and refuses them, or they belong to a reign that is over, in which nothing is committed
+// any more. Fence also waits until the home has released the locks that the gateway's clients do
+// not have any more; after a restart that is when they have reclaimed theirs. If ctx ends before,
+// the error says what is missing.
 func (k *Registrar) Fence(ctx context.Context) error {
-	var why error // it is not so yet
+	var why error // why Fence cannot return yet
 	var ctl federation.Control
 	var asked time.Duration // when, in the reign of heard
 	var heard uint64
@@ -208,7 +209,7 @@ func (k *Registrar) Fence(ctx context.Context) error {
 			heard, asked = epoch, k.cfg.Clock()
 		}
 		switch {
-		case errors.Is(err, federation.ErrNotFound): // it never had a home
+		case errors.Is(err, federation.ErrNotFound): // the volume never had a home
 			return nil
 		case err != nil && ctx.Err() != nil && why != nil:
 			return why

@@ -17,12 +17,12 @@ type Session struct {
 	t       *Table
 	gateway string
 	reg     forward.Registration
-	changes bool // what Register says of them
+	changes bool // as in registration
 }
 
 var _ forward.Locks = Session{}
 
-// Session returns the locks of a gateway under a registration. changes says that the gateway's
+// Session returns the locks of a gateway under a registration. changes is true if the gateway's
 // changes belong to registrations too.
 func (t *Table) Session(gateway string, reg forward.Registration, changes bool) Session {
 	return Session{t, gateway, reg, changes}
@@ -37,7 +37,7 @@ func (s Session) Register(ctx context.Context, recovering bool, held []forward.H
 		t.mu.Unlock()
 		return nil, err
 	}
-	former := t.cancel(s.gateway) // none is of this registration: it is not answered yet
+	former := t.cancel(s.gateway) // none belongs to this registration, which is not answered yet
 	t.mu.Unlock()
 	if err := await(ctx, former); err != nil {
 		return nil, err
@@ -62,12 +62,13 @@ func (s Session) Register(ctx context.Context, recovering bool, held []forward.H
 			lost = append(lost, h)
 		}
 	}
-	// With losses, the gateway may not hear this answer, and ask again: see isNewest.
+	// With losses, the gateway may miss this answer and register again: see isNewest.
 	reg.known = reg.known || len(lost) == 0
 	return lost, nil
 }
 
-// keeps puts a lock that the gateway holds into the table; false: it is lost. mu is held.
+// keeps puts a lock of the gateway into the table, and returns false if the lock is lost. The
+// caller holds mu.
 func (s Session) keeps(reg *registration, h forward.HeldLock) bool {
 	t := s.t
 	switch {
@@ -79,9 +80,9 @@ func (s Session) keeps(reg *registration, h forward.HeldLock) bool {
 	return t.freeing(func() error { return t.table.Set(h.Handle, h.Lock) }) == nil
 }
 
-// renew makes this registration its gateway's newest. mu is held. If two incarnations go by one name,
-// the gateway is the one that the registry has: the other may be a process that everybody takes to be
-// dead.
+// renew makes this registration its gateway's newest. The caller holds mu. If two incarnations use
+// one name, the one in the registry counts: the other may be a process that everybody believes to
+// be dead.
 func (s Session) renew() (*registration, error) {
 	t := s.t
 	if t.reign == 0 {
@@ -107,8 +108,8 @@ func (s Session) late() error {
 	return fmt.Errorf("%w: gateway %s has registered again since", volume.ErrDelay, s.gateway)
 }
 
-// isNewest reports whether the gateway has not registered anew since. mu is held. If so, it has heard
-// the answer to that registration.
+// isNewest reports whether this is still the gateway's newest registration. The caller holds mu. An
+// operation under it shows that the gateway has got the answer to that registration.
 func (s Session) isNewest() bool {
 	reg := s.t.registered[s.gateway]
 	if reg == nil || reg.newest != s.reg {
@@ -125,22 +126,22 @@ func (s Session) SetLock(ctx context.Context, r volume.Request, h volume.Handle,
 		if !s.isNewest() {
 			return forward.ErrRegister
 		}
-		switch gone := t.gone(s.gateway); { // then who asks next would get what is granted now
+		switch gone := t.gone(s.gateway); { // if it is gone, its locks would go to the next who asks
 		case reclaim && gone:
-			// Its heartbeat begins soon. Linux takes ErrGrace for the loss of the lock that it reclaims
-			// (nfs4_reclaim_locks, seen in 6.1).
+			// Its heartbeat begins soon. Linux takes ErrGrace for the loss of the lock that it
+			// reclaims (nfs4_reclaim_locks, seen in 6.1).
 			return fmt.Errorf("%w: home %s has not heard the heartbeat of gateway %s again", volume.ErrDelay, t.cfg.Gateway, s.gateway)
 		case !reclaim && (gone || t.grace()):
 			return volume.ErrGrace
 		}
-		// Whether a client may reclaim is for its own gateway to say, which knows what it held. A client
-		// may begin again to reclaim after its gateway thought that it was done. A conflict is refused
-		// below.
+		// Whether a client may reclaim is for its own gateway to say, which knows what it held. A
+		// client may begin again to reclaim after its gateway thought that it was done. A conflict
+		// is refused below.
 		if reclaim && t.granted.conflicts(t.registered[s.gateway].base, h, k) {
 			return fmt.Errorf("%w: others had it since", volume.ErrNoGrace)
 		}
 		err := t.freeing(func() error { return t.table.Set(h, k) })
-		if err == nil && !reclaim { // nobody lives then whose locks the table does not have: see grace
+		if err == nil && !reclaim { // the table has the locks of all living gateways: see grace
 			t.granted.add(h, k)
 		}
 		return err
@@ -169,7 +170,7 @@ func (s Session) Unlock(ctx context.Context, r volume.Request, h volume.Handle, 
 		return nil
 	}
 	err := s.onFile(ctx, r, h, k, true, unlock)
-	if errors.Is(err, volume.ErrStale) { // nobody comes back for it
+	if errors.Is(err, volume.ErrStale) { // the client does not release it again
 		t.mu.Lock()
 		_ = unlock() // if it is not registered, there is nothing to unlock
 		t.mu.Unlock()
@@ -177,9 +178,9 @@ func (s Session) Unlock(ctx context.Context, r volume.Request, h volume.Handle, 
 	return err
 }
 
-// onFile calls f, with mu held, for a lock of a file that exists. An error of f, and the answer of an
-// f that changes nothing, reveals the state of the volume: onFile returns it only if this gateway may
-// serve.
+// onFile calls f, with mu held, for a lock of a file that exists. An error of f reveals the state
+// of the volume, and so does any answer of an f that changes nothing. onFile returns these only if
+// this gateway may serve.
 func (s Session) onFile(ctx context.Context, r volume.Request, h volume.Handle, k volume.Lock, changes bool, f func() error) error {
 	t := s.t
 	if k.Start > k.End {

@@ -13,17 +13,17 @@ import (
 	"github.com/weir-storage/weir/volume/locktable"
 )
 
-// Copy is the volume's copy at this gateway, as far as its locks need it.
+// Copy is the part of the volume's copy at this gateway that its locks need.
 type Copy interface {
-	// GetAttr is volume.Reader's.
+	// GetAttr is as in volume.Reader.
 	GetAttr(ctx context.Context, r volume.Request, h volume.Handle) (volume.Attr, error)
-	// MayServe is journal.Journal's.
+	// MayServe is as in journal.Journal.
 	MayServe() error
 	// Leading returns the epoch in which this gateway is the home; false: it is not.
 	Leading() (epoch uint64, ok bool)
 }
 
-// Config is what a Table is made of.
+// Config has what a Table needs.
 type Config struct {
 	Volume  string // UUID
 	Gateway string // this one
@@ -31,8 +31,8 @@ type Config struct {
 	Copy    Copy
 }
 
-// Table has the locks of a volume while this gateway is its home. It also knows which changes other
-// gateways have under way here. Its methods may be called from many goroutines.
+// Table has the locks of a volume while this gateway is its home. It also knows which changes of
+// other gateways are under way here. Its methods may be called from many goroutines.
 type Table struct {
 	cfg Config
 
@@ -45,10 +45,10 @@ type Table struct {
 	running    map[*change]struct{}
 }
 
-// registration is what a gateway said in this reign.
+// registration is what a gateway has registered in this reign.
 type registration struct {
 	newest  forward.Registration
-	ready   bool // its clients have what they held
+	ready   bool // its clients have reclaimed what they held
 	changes bool // its changes belong to registrations too
 	// known: the table has what the gateway held, also what its former process did, and the gateway
 	// knows what of that is lost.
@@ -61,8 +61,8 @@ type registration struct {
 // NewTable returns the table of a gateway that is not the home.
 func NewTable(cfg Config) *Table { return &Table{cfg: cfg, running: map[*change]struct{}{}} }
 
-// Begin begins a reign. It waits for changes of a former reign: their gateways may count on it that
-// they ended with that reign (locks-4). An error is ctx's.
+// Begin begins a reign. It waits for changes of a former reign, whose gateways rely on their having
+// ended with it (locks-4). It returns only the error of ctx.
 func (t *Table) Begin(ctx context.Context, epoch uint64) error {
 	if err := await(ctx, t.stop()); err != nil {
 		return err
@@ -85,13 +85,13 @@ func (t *Table) stop() []*change {
 	return t.cancel("")
 }
 
-// grace reports whether locks may exist that are not in the table (locks-1). mu is held.
+// grace reports whether locks may exist that are not in the table (locks-1). The caller holds mu.
 func (t *Table) grace() bool {
 	living, synced := t.cfg.View.Living()
 	if !synced {
-		return true // it is not known who lives
+		return true // it is not known which gateways live
 	}
-	for _, gateway := range append(living, t.cfg.Gateway) { // which lives, though its heartbeat may be late
+	for _, gateway := range append(living, t.cfg.Gateway) { // this gateway lives, though its heartbeat may be late
 		if reg := t.registered[gateway]; Uses(t.cfg.View, t.cfg.Volume, gateway) && (reg == nil || !reg.ready && !reg.known) {
 			return true
 		}
@@ -99,20 +99,20 @@ func (t *Table) grace() bool {
 	return false
 }
 
-// Uses reports whether a gateway's clients may use a volume, as last heard.
+// Uses reports whether a gateway's clients may use a volume, according to the view.
 func Uses(v *view.View, volume, gateway string) bool {
 	_, site, ok := v.Gateway(gateway)
 	return ok && v.MayUse(volume, site.Name)
 }
 
-// gone reports whether others may have what a gateway's clients hold, because its heartbeat has
-// ended.
+// gone reports whether others may be granted the locks of a gateway's clients, because its
+// heartbeat has ended.
 func (t *Table) gone(gateway string) bool {
 	return gateway != t.cfg.Gateway && t.cfg.View.Gone(gateway)
 }
 
-// freeing calls f, and again without the locks of a gateway that is gone if f conflicts with those.
-// mu is held.
+// freeing calls f. If f conflicts with locks of a gateway that is gone, freeing removes those and
+// calls f again. The caller holds mu.
 func (t *Table) freeing(f func() error) error {
 	for {
 		err := f()
@@ -126,6 +126,6 @@ func (t *Table) freeing(f func() error) error {
 		if reg := t.registered[gone]; reg != nil && reg.known {
 			t.complete[gone] = t.granted.serial
 		}
-		delete(t.registered, gone) // it has to ask what it still has
+		delete(t.registered, gone) // it has to register to learn what it still has
 	}
 }

@@ -48,8 +48,8 @@ func heard(all ...federation.Event) *view.View {
 	return v
 }
 
-// TestLockIsRefusedByTheHomeAlone: that others have a lock is said by who is home when it is said. A
-// grant is not taken back: the gateway that got it registers it with the next home.
+// TestLockIsRefusedByTheHomeAlone: that others have a lock is said by who is home when it is said.
+// A grant is not taken back: the gateway that got it registers it with the next home.
 func TestLockIsRefusedByTheHomeAlone(t *testing.T) {
 	for _, now := range []fakeCopy{{epoch: 0}, {epoch: 2}, {epoch: 1, serve: journal.ErrNoLease}} {
 		for _, outcome := range []error{volume.ErrLocked, nil} {

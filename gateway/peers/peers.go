@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peers has the connections of one gateway to the others, and tells who calls it.
+// Package peers has the connections of one gateway to the others, and identifies its callers.
 //
-// Every connection is mTLS. A gateway is whoever has the certificate that the registry names for it.
-// All methods may be called from many goroutines.
+// Every connection uses mutual TLS. A gateway is identified by its certificate, which must match
+// the gateway's record in the registry. All methods may be called from many goroutines.
 package peers
 
 import (
@@ -25,11 +25,11 @@ import (
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 )
 
-// window is how many bytes may be under way on one connection: more than a gigabit link holds at
+// window is how many bytes may be under way on one connection: more than a gigabit link carries in
 // 50 ms.
 const window = 8 << 20
 
-// maxMessage is the largest message: a frame of the log and what travels beside it.
+// maxMessage is the size of the largest message: a frame of the log and the fields beside it.
 const maxMessage = segment.MaxFrame + 1<<20
 
 // Peers are a gateway's connections to other gateways. Make them with New.
@@ -47,13 +47,14 @@ type connection struct {
 	*grpc.ClientConn
 }
 
-// New returns the connections of a gateway. The view says where the others are. Close ends them.
+// New returns the connections of a gateway. The view has the others' addresses. Close ends the
+// connections.
 func New(federation, gateway string, creds *pki.Credentials, v *view.View) *Peers {
 	return &Peers{federation: federation, gateway: gateway, creds: creds, view: v, conns: map[string]connection{}}
 }
 
-// Dial makes a connection to a gateway, whose certificate must be that gateway's. It is the caller's
-// to close.
+// Dial makes a connection to a gateway, and checks that gateway's certificate. The caller closes
+// it.
 func (p *Peers) Dial(name string) (*grpc.ClientConn, error) {
 	g, site, ok := p.view.Gateway(name)
 	if !ok {
@@ -118,7 +119,7 @@ func (p *Peers) Close() {
 	}
 }
 
-// ServerOptions are those of the gRPC server that other gateways and operators call.
+// ServerOptions returns the options of the gRPC server that other gateways and operators call.
 func (p *Peers) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(credentials.NewTLS(p.creds.Server(pki.Expect{}))),
@@ -128,7 +129,7 @@ func (p *Peers) ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// Identity returns whose certificate a call came with. It must be of this federation.
+// Identity returns the identity in a caller's certificate. It must be of this federation.
 func (p *Peers) Identity(ctx context.Context) (pki.Identity, error) {
 	from, ok := grpcpeer.FromContext(ctx)
 	if !ok {
@@ -146,8 +147,8 @@ func (p *Peers) Identity(ctx context.Context) (pki.Identity, error) {
 	return id, err
 }
 
-// Caller returns the name of the gateway that calls. It must belong to the organization and the site
-// that the registry has it at.
+// Caller returns the name of the gateway that calls. Its certificate must name the organization and
+// the site that the registry has for it.
 func (p *Peers) Caller(ctx context.Context) (string, error) {
 	id, err := p.Identity(ctx)
 	if err != nil {

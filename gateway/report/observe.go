@@ -17,15 +17,15 @@ import (
 	"github.com/weir-storage/weir/gateway/peers"
 )
 
-// How often a home writes what it observes to the registry: at once, but at most every second, when
-// something changed that people look for; every half minute when only figures did; not at all when
-// nothing did.
+// How often a home writes what it observes to the registry. A notable change is written at once,
+// but at most every second. A change of figures only is written every half minute. If nothing
+// changed, nothing is written.
 const (
 	observeTick  = time.Second
 	observeEvery = 30 * time.Second
 )
 
-// Config is what a Reporter is made of.
+// Config has what a Reporter needs.
 type Config struct {
 	Gateway  string // this one
 	View     *view.View
@@ -40,19 +40,21 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Reporter tells how the volumes of one gateway are. Its methods may be called from many goroutines.
+// Reporter reports the status of one gateway's volumes. Its methods may be called from many
+// goroutines.
 type Reporter struct{ cfg Config }
 
 // New returns a Reporter.
 func New(cfg Config) *Reporter { return &Reporter{cfg} }
 
-// Written is what was last written of a volume. Its owner is the goroutine that observes.
+// Written is the report of a volume that was last written. Only the goroutine that observes uses
+// it.
 type Written struct {
 	Observed federation.Observed
 	At       time.Time
 }
 
-// Run writes what homes here see, until ctx ends.
+// Run writes the observations of the homes at this gateway, until ctx ends.
 func (p *Reporter) Run(ctx context.Context) {
 	t := p.cfg.Timers.NewTicker(observeTick)
 	defer t.Stop()
@@ -111,7 +113,7 @@ func (p *Reporter) Observe(ctx context.Context, c *copies.Copy, last *Written) e
 	return nil
 }
 
-// observation is what the home sees, but for the room that is used.
+// observation returns what the home sees, except the room that is used.
 func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.Observed {
 	s := VolumeStatus{Gateway: p.cfg.Gateway}
 	s.describe(c, v)
@@ -123,8 +125,8 @@ func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.O
 	return o
 }
 
-// notable reports whether something changed that is not to wait. A copy that has all that is committed
-// falls a little behind with every write, and catches up: only the latter is reported.
+// notable reports whether a change is to be written at once. A copy that has all that is committed
+// falls a little behind with every write, and catches up: only the latter is notable.
 func notable(was, is federation.Observed) bool {
 	if was.Epoch != is.Epoch || was.Home != is.Home || was.Generation != is.Generation || was.Message != is.Message || len(was.Replicas) != len(is.Replicas) {
 		return true
@@ -138,7 +140,7 @@ func notable(was, is federation.Observed) bool {
 	return false
 }
 
-// same reports whether two reports say the same.
+// same reports whether two reports are equal.
 func same(a, b federation.Observed) bool {
 	return a.Commit == b.Commit && slices.Equal(a.Replicas, b.Replicas)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report tells how volumes are: to a person, to the operator, and to nodes. What a home
-// observes is written to the registry, seldom.
+// Package report reports the status of volumes to people, to the operator and to nodes. It also
+// writes what a home observes to the registry, at a low rate.
 package report
 
 import (
@@ -23,7 +23,7 @@ import (
 type VolumeStatus struct {
 	Name     string                       `json:"name"`
 	UUID     string                       `json:"uuid"`
-	Gateway  string                       `json:"gateway"` // that says so
+	Gateway  string                       `json:"gateway"` // the one that reports
 	Role     string                       `json:"role"`
 	Epoch    uint64                       `json:"epoch"`
 	Home     string                       `json:"home"`
@@ -37,10 +37,11 @@ type VolumeStatus struct {
 	Replicas []federation.ObservedReplica `json:"replicas,omitempty"`
 	Salvage  []string                     `json:"salvage,omitempty"` // copies set aside at this gateway
 	Problem  string                       `json:"problem,omitempty"`
-	Leaving  string                       `json:"leaving,omitempty"` // why a copy is still here that is not to be
+	Leaving  string                       `json:"leaving,omitempty"` // why a copy that is to leave is still here
 }
 
-// Status describes one volume, by UUID or name, or all for "". A volume that is deleted is left out.
+// Status returns the status of one volume, by UUID or name, or of all for "". It leaves deleted
+// volumes out.
 func (p *Reporter) Status(id string) []VolumeStatus {
 	out := []VolumeStatus{}
 	all, _ := p.cfg.View.Volumes()
@@ -69,7 +70,7 @@ func (p *Reporter) Status(id string) []VolumeStatus {
 	return out
 }
 
-// describe fills in what a copy says of itself.
+// describe fills in the state of the local copy.
 func (s *VolumeStatus) describe(c *copies.Copy, v federation.Volume) {
 	st := c.Replica.Status()
 	s.Role, s.Epoch, s.Stalled = st.Role.String(), st.Epoch, st.Stalled
@@ -81,8 +82,8 @@ func (s *VolumeStatus) describe(c *copies.Copy, v federation.Volume) {
 			s.Members = append(s.Members, m.Gateway)
 		}
 	}
-	// The home knows of all gateways of the federation. Those that have no copy, and are not to have
-	// one, are left out.
+	// The home knows of all gateways of the federation. Those that have no copy, and are not to
+	// have one, are left out.
 	for _, x := range c.Replica.Lag() {
 		if x.State != federation.ReplicaLost || slices.Contains(v.Sites, x.Site) || slices.Contains(s.Members, x.Gateway) {
 			s.Replicas = append(s.Replicas, x)
@@ -90,7 +91,8 @@ func (s *VolumeStatus) describe(c *copies.Copy, v federation.Volume) {
 	}
 }
 
-// Trouble says why a volume is not well by its home's word; empty when it is. silent are members that do not answer.
+// Trouble returns why a volume is not healthy according to its home; empty if it is. silent are
+// members that do not answer.
 func (s VolumeStatus) Trouble(silent []string, wanted int) string {
 	switch {
 	case len(silent) > 0:
@@ -107,7 +109,7 @@ func (s VolumeStatus) Trouble(silent []string, wanted int) string {
 	return ""
 }
 
-// Silent are the members that the home does not hear.
+// Silent returns the members that the home does not hear.
 func (s VolumeStatus) Silent() (out []string) {
 	for _, r := range s.Replicas {
 		if r.State == federation.ReplicaLost && slices.Contains(s.Members, r.Gateway) {
@@ -117,7 +119,7 @@ func (s VolumeStatus) Silent() (out []string) {
 	return out
 }
 
-// HomeStatus returns the volume's status by its home's word, or why there is none.
+// HomeStatus returns the volume's status according to its home, or why there is none.
 func (p *Reporter) HomeStatus(ctx context.Context, v federation.Volume) (s VolumeStatus, err error) {
 	home, _ := p.cfg.View.Home(v.UUID)
 	var all []VolumeStatus
@@ -151,7 +153,7 @@ func (p *Reporter) HomeStatus(ctx context.Context, v federation.Volume) (s Volum
 	return all[0], nil
 }
 
-// MaybeLost tells in words what a forced takeover by this gateway may lose.
+// MaybeLost describes what a forced takeover by this gateway may lose.
 func (p *Reporter) MaybeLost(ctx context.Context, volume, home string) string {
 	seen, err := p.cfg.Registry.ListObserved(ctx, volume)
 	if err != nil {

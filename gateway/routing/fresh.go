@@ -9,8 +9,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// freshAttr are a file's attributes after an unstable write that this gateway sent to a home elsewhere.
-// The local copy has not applied the write yet.
+// freshAttr are a file's attributes after an unstable write that this gateway sent to a home
+// elsewhere. The local copy has not applied the write yet.
 type freshAttr struct {
 	attr  volume.Attr
 	pos   journal.Position // where the record of the write ends
@@ -20,11 +20,13 @@ type freshAttr struct {
 // freshAttrs are a gateway's newest writes, by file. Router.mu guards them.
 type freshAttrs map[volume.Handle]freshAttr
 
-// maxFresh is how many files are remembered before those are forgotten whose writes are applied here.
+// maxFresh is how many files are remembered before those are forgotten whose writes are applied
+// here.
 const maxFresh = 256
 
-// drop forgets the write to h if the local copy, which has applied up to applied, has that write, or
-// if a later epoch began: then the copy has the write, or it is lost. epoch is the newest one known.
+// drop forgets the write to h if the local copy, which has applied up to applied, has that write,
+// or if a later epoch began: then the copy has the write, or it is lost. epoch is the newest one
+// known.
 func (f freshAttrs) drop(h volume.Handle, applied journal.Position, epoch uint64) bool {
 	w, ok := f[h]
 	if !ok || applied.Less(w.pos) && epoch <= w.epoch {
@@ -50,8 +52,8 @@ func (v *Router) epoch() uint64 {
 	return epoch
 }
 
-// freshAfter returns this gateway's own newest write to h that the local copy has not applied yet. mu
-// is held.
+// freshAfter returns this gateway's own newest write to h that the local copy has not applied yet.
+// mu is held.
 func (v *Router) freshAfter(h volume.Handle) (freshAttr, bool) {
 	w, ok := v.fresh[h]
 	if !ok || v.local == nil || v.fresh.drop(h, v.local.Engine.Applied(), v.epoch()) {
@@ -60,9 +62,9 @@ func (v *Router) freshAfter(h volume.Handle) (freshAttr, bool) {
 	return w, true
 }
 
-// freshOf returns the attributes after this gateway's own newest write to h, while that write is the
-// newest change of h that the local copy has or knows to be coming: to wait for its commit would give
-// the same answer.
+// freshOf returns the attributes after this gateway's own newest write to h, while that write is
+// the newest change of h that the local copy has or knows to be coming: to wait for its commit
+// would give the same answer.
 func (v *Router) freshOf(h volume.Handle) (volume.Attr, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -77,8 +79,8 @@ func (v *Router) freshOf(h volume.Handle) (volume.Attr, bool) {
 	return w.attr, true
 }
 
-// awaitFresh waits until the local copy has this gateway's own newest write to h, and reports whether
-// it had to: clients read what they wrote, committed or not.
+// awaitFresh waits until the local copy has this gateway's own newest write to h, and reports
+// whether it had to: clients read what they wrote, committed or not.
 func (v *Router) awaitFresh(ctx context.Context, h volume.Handle) (waited bool) {
 	v.mu.Lock()
 	w, ok := v.fresh[h]

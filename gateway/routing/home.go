@@ -13,12 +13,13 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// retryAfter is how long an operation waits before it tries the home again when nothing has changed.
+// retryAfter is how long an operation waits before it tries the home again when nothing has
+// changed.
 const retryAfter = 50 * time.Millisecond
 
-// atHome executes op at the home, wherever it is, and again until its outcome is known (routing-2): op
-// is repeatable. It ends when ctx does, or revoked, which may be nil. Every handle of a volume that
-// was deleted is ErrStale.
+// atHome executes op at the home, wherever it is, and again until its outcome is known (routing-2):
+// op is repeatable. It ends when ctx does, or revoked, which may be nil. Every handle of a volume
+// that was deleted is ErrStale.
 func (v *Router) atHome(ctx, revoked context.Context, repeatable bool, op func(ctx context.Context, h forward.Home) error) (result, error) {
 	unknown := false // it may have been executed
 	for {
@@ -62,8 +63,8 @@ func (v *Router) atHome(ctx, revoked context.Context, repeatable bool, op func(c
 	}
 }
 
-// either returns a context that ends when ctx does or other, which may be nil, or when done is called,
-// which must be.
+// either returns a context that ends when ctx does or other, which may be nil, or when done is
+// called, which must be.
 func either(ctx, other context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	if other == nil {
@@ -109,7 +110,8 @@ func (v *Router) once(ctx, revoked context.Context, op func(ctx context.Context,
 				return result{epoch: epoch}, err
 			}
 			defer done()
-			// When op has ended, what is in the log is before all that others do later; what is not never will be.
+			// When op has ended, what is in the log is before all that others do later; what is not
+			// never will be.
 			return result{epoch: epoch}, op(ctx, l.Home(v.cfg.Gateway, true))
 		}
 	}
@@ -147,8 +149,8 @@ func (v *Router) AtHome(ctx context.Context, r volume.Request, repeatable bool, 
 	return err
 }
 
-// underRegistration executes f, which is repeatable, on the home's locks. granted, which may be nil,
-// is called when f has succeeded, before another registration can begin.
+// underRegistration executes f, which is repeatable, on the home's locks. granted, which may be
+// nil, is called when f has succeeded, before another registration can begin.
 func (v *Router) underRegistration(ctx context.Context, r volume.Request, f func(ctx context.Context, k forward.Locks) error, granted func()) error {
 	return v.AtHome(ctx, r, true, func(ctx context.Context, h forward.Home) error {
 		return v.Locks.Under(ctx, func(reg forward.Registration) error {
@@ -161,8 +163,8 @@ func (v *Router) underRegistration(ctx context.Context, r volume.Request, f func
 	})
 }
 
-// lockLost takes a lock from its client. Others got the lock while this gateway was taken to be gone:
-// the client must not go on as if it held it.
+// lockLost takes a lock from its client. Others got the lock while this gateway was taken to be
+// gone: the client must not go on as if it held it.
 func (v *Router) lockLost(l forward.HeldLock) {
 	owner, _ := asNamed(l.Lock.Owner)
 	told := v.cfg.Revoke(v.id, l.Handle, owner)

@@ -33,7 +33,8 @@ type Config struct {
 	Clock       func() time.Duration // monotonic, counts suspend
 	Timers      clockwork.Clock
 	Logger      *slog.Logger
-	// Recovering reports that clients of this gateway still reclaim what they held before it restarted.
+	// Recovering reports that clients of this gateway still reclaim what they held before it
+	// restarted.
 	Recovering func() bool
 	// Reclaiming is Recovering, for whom the NFS server calls with its locks held. It may be true a
 	// little longer.
@@ -110,8 +111,8 @@ func (v *Router) change(ctx context.Context, r volume.Request, op func(ctx conte
 	return out, err
 }
 
-// catchUp waits until the local copy has applied pos, and reports whether it has. A copy that may not
-// serve reads need not: the home is asked instead.
+// catchUp waits until the local copy has applied pos, and reports whether it has. A copy that may
+// not serve reads need not: the home is asked instead.
 func (v *Router) catchUp(ctx context.Context, pos journal.Position) bool {
 	l := v.Copy()
 	if l == nil || l.MayServe() != nil {

@@ -43,7 +43,8 @@ func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb
 	if err != nil {
 		return forward.Refused(err), nil
 	}
-	// An operation goes on when its caller is gone: its outcome is recorded, and the caller asks again.
+	// An operation goes on when its caller is gone: its outcome is recorded, and the caller asks
+	// again.
 	ctx, done, err := c.Use(context.WithoutCancel(ctx))
 	if err != nil {
 		return forward.Refused(journal.ErrNotHome), nil
@@ -59,8 +60,8 @@ func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb
 	defer holdForCaller(c, q)()
 	reply := forward.Dispatch(ctx, c.Home(from, q.GetRegistersChanges()), q)
 	if now, ok := c.Leading(); q.GetMethod() == forwardpb.Method_METHOD_COMMIT && (!ok || now != epoch) {
-		// It may have been executed in a later epoch: what the caller wrote in this one may be lost, and the
-		// caller must not take it for stable.
+		// It may have been executed in a later epoch: what the caller wrote in this one may be
+		// lost, and the caller must not take it for stable.
 		return forward.Refused(journal.ErrNotHome), nil
 	}
 	if reply.GetOutcome() == 0 {
@@ -74,8 +75,8 @@ func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb
 	return reply, nil
 }
 
-// holdForCaller holds the files that the caller's clients have open, which may have no name any more,
-// until release is called.
+// holdForCaller holds the files that the caller's clients have open, which may have no name any
+// more, until release is called.
 func holdForCaller(c *copies.Copy, q *forwardpb.CallRequest) (release func()) {
 	var held []volume.Handle
 	for _, x := range []struct {
@@ -121,8 +122,8 @@ func (s *Server) admit(ctx context.Context, from string, q *forwardpb.CallReques
 // heldWithin is how long Held waits until the local copy has what the home has.
 const heldWithin = 5 * time.Second
 
-// Held implements forwardpb.ForwardServer: it tells a home which of its orphans this gateway's clients
-// have open.
+// Held implements forwardpb.ForwardServer: it tells a home which of its orphans this gateway's
+// clients have open.
 func (s *Server) Held(ctx context.Context, q *forwardpb.HeldRequest) (*forwardpb.HeldReply, error) {
 	if _, err := s.Routers.cfg.Peers.Caller(ctx); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())

@@ -43,7 +43,7 @@ func (v *Router) Release(h volume.Handle) {
 	}
 }
 
-// mayHold tells whether clients of this gateway have h open, or may be about to reclaim that.
+// mayHold reports whether clients of this gateway have h open, or may be about to reclaim that.
 func (v *Router) mayHold(h volume.Handle) bool {
 	if v.cfg.Reclaiming() {
 		return true
@@ -279,7 +279,8 @@ func (v *Router) RemoveXattr(ctx context.Context, r volume.Request, h volume.Han
 	return out, err
 }
 
-// SetLock implements volume.Locker. Asking again for a lock that one holds is harmless, so it is always repeatable.
+// SetLock implements volume.Locker. Asking again for a lock that one holds is harmless, so it is
+// always repeatable.
 func (v *Router) SetLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock, reclaim bool) error {
 	l = v.registeredAs(l)
 	err := v.underRegistration(ctx, r, func(ctx context.Context, k forward.Locks) error { return k.SetLock(ctx, r, h, l, reclaim) }, func() { v.Locks.Granted(h, l) })
@@ -310,7 +311,8 @@ func (v *Router) registeredAs(l volume.Lock) volume.Lock {
 	return l
 }
 
-// asNamed is a lock's owner as its own client names it; ok is false for what registeredAs did not make.
+// asNamed is a lock's owner as its own client names it; ok is false for what registeredAs did not
+// make.
 func asNamed(o volume.LockOwner) (_ volume.LockOwner, ok bool) {
 	gateway, owner, ok := strings.Cut(o.Owner, ownerSeparator)
 	return volume.LockOwner{Gateway: gateway, Owner: owner}, ok

@@ -48,7 +48,8 @@ func begin(s *Server, lane string) *stream {
 
 func fromA(context.Context) (string, error) { return "a", nil }
 
-// What an old connection still holds is not delivered after the first message of the new one, nor before: not at all.
+// What an old connection still holds is not delivered after the first message of the new one, nor
+// before: not at all.
 func TestOldConnectionIsSilent(t *testing.T) {
 	for _, lane := range []string{messages, frames} {
 		t.Run(lane, func(t *testing.T) {
@@ -76,7 +77,8 @@ func TestOldConnectionIsSilent(t *testing.T) {
 	}
 }
 
-// An envelope of the old connection that is just being delivered, and waits for room, comes before the new connection begins.
+// An envelope of the old connection that is just being delivered, and waits for room, comes before
+// the new connection begins.
 func TestNewConnectionWaitsForTheOldOne(t *testing.T) {
 	in := newInbox()
 	reached, gate := make(chan struct{}), make(chan struct{})
@@ -162,7 +164,8 @@ func TestUnknownLane(t *testing.T) {
 	}
 }
 
-// Over real connections that break at any time, what comes of each lane is in order, without repeats.
+// Over real connections that break at any time, what comes of each lane is in order, without
+// repeats.
 func TestBreaksKeepTheOrder(t *testing.T) {
 	r := newRig(t)
 	in := newInbox()

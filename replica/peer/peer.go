@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peer carries replica's envelopes between gateways over gRPC with mutual TLS (peerpb/peer.proto).
+// Package peer carries replica's envelopes between gateways over gRPC with mutual TLS
+// (peerpb/peer.proto).
 //
-// To each gateway that it has something for, a Transport keeps two lanes, each with a connection of its own: one for
-// messages, so that promises are never stuck behind data, and one for frames of the log, whose flow control slows the sender to
-// what the receiver and the link take. Both only send; the other side has its own two back. A lane's connection is watched
-// also while there is nothing to send: frames that were under way when it broke are asked for by nobody else. A break is
-// reported once, and the next envelope begins another connection, to the address that the gateway has by then.
+// A Transport keeps two lanes to each gateway that it sends to, each with its own connection. One
+// lane carries messages, so that promises are never stuck behind data. The other carries frames of
+// the log; its flow control slows the sender to what the receiver and the link can take. Both lanes
+// only send; the other gateway has two lanes back. A lane's connection is watched even while there
+// is nothing to send: nobody but the sender can notice that frames under way were lost. A break is
+// reported once. The next envelope begins another connection, to the address that the gateway has
+// by then.
 //
 // # Order
 //
-//   - The receiver takes a message's sender from the certificate of the connection, not from the message: a message
-//     that names another gateway is refused.
-//   - After the first envelope of a lane's new connection none of its earlier ones is delivered, however many of them the
-//     receiver holds already. The receiver answers a connection with a header once it has put the earlier one out of use, and the
-//     sender sends nothing before it has that header. So a connection that arrives after its successor carries nothing; it ends
-//     the successor, which begins again.
+//   - The certificate of the connection says who the sender is. A message that names another
+//     gateway is refused.
+//   - After the first envelope of a lane's new connection, nothing from an earlier connection is
+//     delivered, even if the receiver has buffered it. The receiver answers a connection with a
+//     header once it has put the earlier one out of use, and the sender sends nothing before that
+//     header. So a connection that arrives after its successor carries nothing. It ends the
+//     successor, which begins again.
 package peer
 
 import (
@@ -52,17 +56,17 @@ type Transport struct {
 	work   sync.WaitGroup
 }
 
-// link is what there is to one gateway.
+// link has the two lanes to one gateway.
 type link struct{ messages, frames *lane }
 
-// The lanes' names, which begin each connection, in its metadata.
+// The lanes' names, sent in the metadata at the beginning of each connection.
 const (
 	laneKey  = "weir-lane"
 	messages = "messages"
 	frames   = "frames"
 )
 
-// lane sends what is put into its queue, in order, over a connection of its own.
+// lane sends the parcels in its queue, in order, over its own connection.
 type lane struct {
 	t       *Transport
 	gateway string
@@ -72,7 +76,7 @@ type lane struct {
 
 type parcel struct {
 	envelope *peerpb.Envelope
-	sent     chan error // holds one; nil: nobody waits
+	sent     chan error // buffer of one; nil: nobody waits
 }
 
 func (p parcel) done(err error) {
@@ -81,19 +85,21 @@ func (p parcel) done(err error) {
 	}
 }
 
-// errClosed says that the Transport was closed.
+// errClosed reports that the Transport was closed.
 var errClosed = errors.New("transport between gateways is closed")
 
-// reconnectAfter is how long a lane rests after its connection broke.
+// reconnectAfter is how long a lane waits after its connection broke.
 const reconnectAfter = 100 * time.Millisecond
 
-// New returns a Transport that calls down when a connection broke. timers paces new attempts.
+// New returns a Transport that calls down when a connection broke. timers times the wait before a
+// new attempt.
 func New(dial Dial, down func(gateway string), timers clockwork.Clock, logger *slog.Logger) *Transport {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Transport{dial: dial, down: down, timers: timers, logger: logger, links: map[string]*link{}, ctx: ctx, stop: stop}
 }
 
-// Close ends all connections and waits until nothing of them is left. What is sent after it is lost.
+// Close ends all connections and waits until their goroutines have ended. What is sent afterwards
+// is lost.
 func (t *Transport) Close() {
 	t.mu.Lock()
 	t.closed = true
@@ -122,7 +128,8 @@ func (t *Transport) link(gateway string) *link {
 	return l
 }
 
-// Send queues a message; when the queue is full, it is dropped, as the network might.
+// Send queues a message. If the queue is full, the message is dropped, as the network might drop
+// it.
 func (t *Transport) Send(gateway string, e replica.Envelope) {
 	l := t.link(gateway)
 	if l == nil {
@@ -134,7 +141,8 @@ func (t *Transport) Send(gateway string, e replica.Envelope) {
 	}
 }
 
-// SendFrames sends frames and waits while the receiver's window is full. When ctx ends before, the frames may still arrive.
+// SendFrames sends frames and waits while the receiver's window is full. If ctx ends before, the
+// frames may still arrive.
 func (t *Transport) SendFrames(ctx context.Context, gateway string, e replica.Envelope) error {
 	l := t.link(gateway)
 	if l == nil {
@@ -197,7 +205,8 @@ func (l *lane) drain(why error) {
 	}
 }
 
-// session sends first, and then what comes, until the connection breaks or the Transport is closed.
+// session sends first and then the queued parcels, until the connection breaks or the Transport is
+// closed.
 func (l *lane) session(first parcel) error {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(l.t.ctx, laneKey, l.name))
 	defer cancel()
@@ -238,7 +247,7 @@ func (l *lane) open(ctx context.Context) (s grpc.ClientStreamingClient[peerpb.En
 	if err != nil {
 		return nil, nil, fmt.Errorf("dial gateway %s: %w", l.gateway, err)
 	}
-	end = func() { _ = conn.Close() } // nothing is under way that its closing could tell us about
+	end = func() { _ = conn.Close() } // its error would report nothing that matters here
 	s, err = peerpb.NewPeerClient(conn).Carry(ctx)
 	if err == nil {
 		err = accepted(s)
@@ -250,7 +259,8 @@ func (l *lane) open(ctx context.Context) (s grpc.ClientStreamingClient[peerpb.En
 	return s, end, nil
 }
 
-// accepted waits for the receiver's header. Without one, the stream's end tells why.
+// accepted waits for the receiver's header. If none comes, it returns the error that ended the
+// stream.
 func accepted(s grpc.ClientStreamingClient[peerpb.Envelope, peerpb.CarryReply]) error {
 	header, err := s.Header()
 	if err != nil || header != nil {

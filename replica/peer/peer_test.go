@@ -41,7 +41,8 @@ func TestCarries(t *testing.T) {
 	}
 }
 
-// Whoever has no certificate of the right organization, or speaks for another gateway, is refused and told.
+// Whoever has no certificate of the right organization, or speaks for another gateway, is refused
+// and told.
 func TestStrangersAreRefused(t *testing.T) {
 	for name, send := range map[string]struct {
 		organization string
@@ -68,7 +69,8 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// The receiver itself must be who is called: an address that another gateway has by now is not spoken to.
+// The receiver itself must be who is called: an address that another gateway has by now is not
+// spoken to.
 func TestAnotherGatewayAnswers(t *testing.T) {
 	r := newRig(t)
 	in := newInbox()
@@ -81,8 +83,9 @@ func TestAnotherGatewayAnswers(t *testing.T) {
 	}
 }
 
-// Frames that were under way when their connection broke are missed by nobody but the sender, who may have nothing more to
-// send for a long time: the break is reported all the same, once for each lane.
+// Frames that were under way when their connection broke are missed by nobody but the sender, who
+// may have nothing more to send for a long time: the break is reported all the same, once for each
+// lane.
 func TestBreakWithoutTraffic(t *testing.T) {
 	r := newRig(t)
 	in := newInbox()
@@ -188,7 +191,8 @@ func TestBigBatches(t *testing.T) {
 	}
 }
 
-// A link that takes nothing and breaks nothing holds nobody up for ever: messages are dropped, and Close returns.
+// A link that takes nothing and breaks nothing holds nobody up for ever: messages are dropped, and
+// Close returns.
 func TestHalfOpen(t *testing.T) {
 	r := newRig(t)
 	in := newInbox()

@@ -25,8 +25,8 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// rig has gateways a, b, … with certificates of one federation, real gRPC over loopback, and relays between them that can be
-// cut and held.
+// rig has gateways a, b, … with certificates of one federation, real gRPC over loopback, and relays
+// between them that can be cut and held.
 type rig struct {
 	*testing.T
 	ca *pki.Authority
@@ -62,7 +62,8 @@ func (r *rig) credentials(gateway, organization string) *pki.Credentials {
 	return c
 }
 
-// caller is who calls, if it is a gateway of the organization that lent its name to it: gateway x is org-x's.
+// caller is who calls, if it is a gateway of the organization that lent its name to it: gateway x
+// is org-x's.
 func caller(ctx context.Context) (string, error) {
 	p, ok := grpcpeer.FromContext(ctx)
 	if !ok {

@@ -25,8 +25,8 @@ type Server struct {
 	peerpb.UnimplementedPeerServer
 	// Caller returns the gateway that a call comes from, by its certificate.
 	Caller func(ctx context.Context) (gateway string, err error)
-	// Deliver takes in an envelope. If it has frames, Deliver may wait, which slows the sender. Envelopes of one lane of one
-	// gateway come one at a time and in order.
+	// Deliver accepts an envelope. If it has frames, Deliver may wait, which slows the sender.
+	// Envelopes of one lane of one gateway come one at a time and in order.
 	Deliver func(replica.Envelope)
 	// Fetched reads a range of a sealed segment from this gateway's pool or store.
 	Fetched func(ctx context.Context, volume, segment string, off int64, p []byte) error
@@ -37,8 +37,8 @@ type Server struct {
 
 // gate lets only the newest connection of a lane deliver.
 type gate struct {
-	turn   chan struct{} // holds one while somebody delivers, or begins
-	newest uint64        // who has the turn may use it
+	turn   chan struct{} // buffer of one, full while a connection delivers or begins
+	newest uint64        // used only by the goroutine that has the turn
 }
 
 func (s *Server) gate(caller, lane string) *gate {

@@ -2,8 +2,8 @@
 
 package protocol
 
-// What must hold after every event, whatever happened. A forced takeover sets the homes of earlier epochs
-// free: what they do counts for nothing, and what only they hold may be lost.
+// What must hold after every event, whatever happened. A forced takeover sets the homes of earlier
+// epochs free: what they do counts for nothing, and what only they hold may be lost.
 
 type truth struct {
 	committed []entry // all that a home called committed, in order
@@ -45,7 +45,7 @@ func (n *node) committed(pos Position) {
 	}
 }
 
-// holds tells whether n has everything committed.
+// holds reports whether n has everything committed.
 func (n *node) holds(durable bool) bool {
 	k := len(n.sim.truth.committed)
 	return k == 0 || n.log.at(k) == n.sim.truth.committed[k-1] && (!durable || n.log.durable >= k)
@@ -69,7 +69,8 @@ func (s *sim) began(n *node, epoch uint64) {
 	s.fail("%s begins epoch %d, of which there is no record", n.name, epoch)
 }
 
-// leads checks that a home which begins to serve has its epoch's header on all members of the record.
+// leads checks that a home which begins to serve has its epoch's header on all members of the
+// record.
 func (s *sim) leads(n *node) {
 	if n.core.epoch < s.forced || s.ctl.Epoch != n.core.epoch {
 		return
@@ -103,7 +104,8 @@ func (s *sim) check() {
 	}
 	var serving *node
 	for _, n := range s.nodes {
-		// Rules 2 and 3: every member that has not lost its disk has everything committed.
+		// protocol-2 and protocol-3: every member that has not lost its disk has everything
+		// committed.
 		if s.ctl != nil && s.ctl.IsMember(n.member) && !n.holds(true) {
 			s.fail("%s, member in epoch %d, does not hold what is committed, up to %v", n.name, s.ctl.Epoch, s.truth.committed[len(s.truth.committed)-1])
 		}
@@ -111,14 +113,14 @@ func (s *sim) check() {
 			continue
 		}
 		now := n.clock()
-		// Rule 4: one home serves.
+		// protocol-4: one home serves.
 		if n.core.MayServe(now) {
 			if serving != nil {
 				s.fail("%s and %s both serve, in epochs %d and %d", serving.name, n.name, serving.core.epoch, n.core.epoch)
 			}
 			serving = n
 		}
-		// Rule 26: who may read has everything acknowledged.
+		// protocol-26: who may read has everything acknowledged.
 		if n.core.MayRead(now) {
 			s.reads++
 			if !n.holds(false) {
@@ -126,7 +128,8 @@ func (s *sim) check() {
 			}
 		}
 	}
-	// Rules 4 and 5: whoever may take over because its promise has ended finds nobody serving or reading.
+	// protocol-4 and protocol-5: whoever may take over because its promise has ended finds nobody
+	// serving or reading.
 	for _, n := range s.nodes {
 		if n.core == nil {
 			continue

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// Core decides for one volume at one gateway. Make it with New.
+// Core is the state machine of one volume at one gateway. Make it with New.
 type Core struct {
 	cfg    Config
 	policy Policy
@@ -30,15 +30,15 @@ type Core struct {
 	synced Time // last evidence that fsync works
 
 	// As a follower.
-	home         string // gateway that greeted us in this epoch, "" for none
+	home         string // gateway that sent us Hello in this epoch, "" for none
 	joined       bool   // our log is a prefix of the home's
 	greeting     *Message
-	cut          Position // where greeting makes us cut
+	cut          Position // where the log is cut before greeting is answered
 	homeStamp    Time
 	homeHeard    Time // when homeStamp came
 	promiseUntil Time
 	leaseUntil   Time
-	yieldUntil   Time // we handed over; our own record is not a reason to take over before
+	yieldUntil   Time // we handed over; until then a record that names us is no reason to take over
 	asked        bool // a ControlRead that we asked for, before a takeover, is due
 	askedAt      Time
 	released     bool // the home handed over to us
@@ -47,8 +47,8 @@ type Core struct {
 	peers     map[string]*peer
 	begun     Position // end of the header that begins the epoch, zero until written
 	startedAt Time     // when the epoch began here
-	quietEnd  Time     // until then gateways that are not known yet may hold leases of an earlier life
-	joining   string   // counts for commit before it is a member
+	quietEnd  Time     // until then gateways not known yet may have leases from before a restart
+	joining   string   // gateway that counts for commit before it is a member
 	lapsing   []lapse
 	moving    string
 	moveEnd   Time
@@ -59,31 +59,31 @@ type swap struct {
 	next     federation.Control
 	takeover bool
 	unknown  bool // to be settled by reading back
-	doubt    bool // a conflict may be with an earlier attempt of the same, or be the answer to an earlier swap
+	doubt    bool // a conflict may come from an earlier attempt of this swap, or answer an earlier swap
 }
 
 // peer is what the home knows of another gateway.
 type peer struct {
 	member  Member
 	joined  bool
-	matched bool // match counts: it was welcomed in this epoch
+	matched bool // match is valid: the peer sent Welcome in this epoch
 	proved  bool
 	match   Position
-	seen    Time // last message
+	seen    Time // when its last message came
 	stamp   Time // newest Stamp of its clock
-	promise Time // valid until
-	lease   Time // given until
+	promise Time // its promise is valid until then
+	lease   Time // its lease is valid until then
 	greeted Time
 }
 
-// lapse is a former member that may read until its lease ends.
+// lapse is a gateway that is not a member and may read until its lease ends.
 type lapse struct {
 	gateway string
 	until   Time
 }
 
-// New returns the Core of a gateway that just started: it asks for the control record and, having
-// perhaps promised something before, supports the present home for one promise.
+// New returns the Core of a gateway that just started. It asks for the control record. Its former
+// process may have given a promise, so it supports the present home for the length of one.
 func New(cfg Config, policy Policy, state LogState, now Time) (*Core, []Effect) {
 	c := &Core{cfg: cfg, policy: policy, log: state, now: now, peers: map[string]*peer{}, synced: now, asked: true}
 	if n := len(state.Epochs); n > 0 {
@@ -93,7 +93,7 @@ func New(cfg Config, policy Policy, state LogState, now Time) (*Core, []Effect) 
 	return c, []Effect{ReadControl{}}
 }
 
-// Step takes in one event at a time now and returns what is to be done about it, in order.
+// Step handles one event at time now, and returns the effects to carry out, in order.
 func (c *Core) Step(now Time, e Event) []Effect {
 	c.now = max(c.now, now)
 	c.out = nil
@@ -154,16 +154,16 @@ func (c *Core) send(to string, m Message) {
 	c.emit(Send{To: to, Message: m})
 }
 
-// leading tells whether this gateway's epoch is the newest that it knows.
+// leading reports whether this gateway is home in the newest epoch that it knows.
 func (c *Core) leading() bool { return c.role == Home || c.role == Starting }
 
-// relied shortens a duration that another clock measures.
+// relied returns how much of a duration can be relied on when another gateway's clock measures it.
 func relied(d time.Duration) time.Duration { return d - d/16 }
 
 func (c *Core) controlRead(e ControlRead) {
 	c.read = true
 	if s := c.swap; s != nil {
-		same := e.Control != nil && e.Revision > s.previous && e.Control.Same(s.next) // an older record may say the same
+		same := e.Control != nil && e.Revision > s.previous && e.Control.Same(s.next) // an older record may have the same content
 		switch {
 		case same && !s.takeover:
 			c.applied(e.Revision)
@@ -171,12 +171,12 @@ func (c *Core) controlRead(e ControlRead) {
 			// so an epoch begins with the answer to its swap, never with what is read.
 		case s.unknown && e.Revision == s.previous:
 			s.unknown = false
-			c.emitSwap() // the very same: whichever of both arrives, the outcome is one
+			c.emitSwap() // the same swap again: at most one of the two can be applied
 		case e.Revision > s.previous && s.unknown:
 			c.conflict()
 			c.adopt(e)
 		case e.Revision > c.rev:
-			c.adopt(e) // the swap is going to fail; its outcome is waited for
+			c.adopt(e) // the swap is going to fail; wait for its outcome
 		}
 		return
 	}
@@ -192,7 +192,8 @@ func (c *Core) controlRead(e ControlRead) {
 	}
 }
 
-// adopt takes in a newer control record. One whose epoch went back comes from a restored registry (rule 7).
+// adopt accepts a newer control record. It ignores one with an earlier epoch, which comes from a
+// restored registry (protocol-7).
 func (c *Core) adopt(e ControlRead) {
 	if e.Control == nil || e.Revision <= c.rev || c.ctl != nil && e.Control.Epoch < c.ctl.Epoch {
 		return
@@ -246,7 +247,7 @@ func (c *Core) swapped(e Swapped) {
 	}
 }
 
-// applied carries on after our swap was applied at revision rev, which may have been replaced since.
+// applied handles that our swap was applied at revision rev. A newer record may be known already.
 func (c *Core) applied(rev federation.Revision) {
 	if rev > c.rev {
 		c.done(rev)
@@ -259,13 +260,14 @@ func (c *Core) conflict() {
 	c.swap = nil
 	c.joining = ""
 	if c.role == Candidate {
-		// A home that handed over to us does not lead again in its epoch, whatever was changed before that: still released.
+		// If released is set, it stays: a home that handed over to us does not lead again in its
+		// epoch, whatever record won.
 		c.promiseUntil = max(c.promiseUntil, c.now+c.cfg.Promise)
 		c.setRole(Follower)
 	}
 }
 
-// done carries on after our swap was applied at revision rev and is the newest known.
+// done handles that our swap was applied at revision rev, which is the newest known.
 func (c *Core) done(rev federation.Revision) {
 	s := c.swap
 	c.swap = nil
@@ -303,8 +305,8 @@ func (c *Core) done(rev federation.Revision) {
 	}
 }
 
-// lapseAll takes every gateway that is not a member to hold a lease: what we gave in an earlier epoch, perhaps
-// as an earlier process, is not remembered.
+// lapseAll assumes that every gateway that is not a member has a lease. Leases that we gave in an
+// earlier epoch, perhaps as an earlier process, are not remembered.
 func (c *Core) lapseAll() {
 	c.quietEnd = c.now + c.cfg.Promise/2
 	for g, p := range c.peersInOrder() {
@@ -314,7 +316,7 @@ func (c *Core) lapseAll() {
 	}
 }
 
-// follow leaves whatever role there was for that of a follower in epoch e.
+// follow ends the present role and makes this gateway a follower in epoch e.
 func (c *Core) follow(e uint64) {
 	c.stopLeading()
 	c.epoch = max(c.epoch, e)
@@ -340,7 +342,7 @@ func (c *Core) stopLeading() {
 
 func (c *Core) appended(l LogState) {
 	c.log.End, c.log.Epochs = l.End, l.Epochs
-	c.commit = segment.Earlier(c.commit, l.End) // goes back only after somebody was forced to be home
+	c.commit = segment.Earlier(c.commit, l.End) // goes back only after a forced takeover
 	if l.End.Less(c.log.Durable) {
 		c.log.Durable = l.End
 	}
@@ -403,9 +405,9 @@ func (c *Core) tick() {
 		c.emit(ReadControl{})
 	case c.role != Follower || c.swap != nil:
 	case c.mayTakeOver(),
-		c.now >= c.promiseUntil && c.now >= c.askedAt+c.cfg.Promise: // no home; perhaps we became a member unknowingly
+		c.now >= c.promiseUntil && c.now >= c.askedAt+c.cfg.Promise: // no home; perhaps we became a member without hearing of it
 		c.asked, c.askedAt = true, c.now
-		c.emit(ReadControl{}) // also proves that the registry is there before we stop acknowledging
+		c.emit(ReadControl{}) // also shows that the registry answers, before we stop acknowledging
 	}
 	switch {
 	case !c.leading():
@@ -418,12 +420,13 @@ func (c *Core) tick() {
 	}
 }
 
-// proven tells whether there is recent evidence that our disk works.
+// proven reports whether there is recent evidence that our disk works.
 func (c *Core) proven() bool { return c.now-c.synced <= c.cfg.Promise }
 
-// mute lets the promises of the followers end: a home whose disk hangs must not stay home for ever.
+// mute stops all streams and beats, so that the followers' promises end. A home whose disk hangs
+// must not stay home for ever.
 func (c *Core) mute() {
-	c.startedAt = c.now // they are not to blame for their silence
+	c.startedAt = c.now // the followers are not silent by their own fault
 	for g, p := range c.peersInOrder() {
 		if p.joined {
 			p.joined = false

@@ -111,7 +111,8 @@ func TestConflictMayAnswerAnEarlierSwap(t *testing.T) {
 	if !ok {
 		t.Fatal("no swap")
 	}
-	// The answer is lost; the second attempt is on its way when reading shows that the first was applied.
+	// The answer is lost; the second attempt is on its way when reading shows that the first was
+	// applied.
 	h.do(Swapped{Outcome: SwapUnknown})
 	if _, ok := effect[Swap](h.do(ControlRead{h.ctl, 11})); !ok {
 		t.Fatal("no second attempt")
@@ -202,7 +203,8 @@ func TestReleaseWaitsForSwap(t *testing.T) {
 	}
 }
 
-// The release may come before the record that made its receiver a member, or that changed anything else.
+// The release may come before the record that made its receiver a member, or that changed anything
+// else.
 func TestReleaseBeforeItsRecord(t *testing.T) {
 	for _, known := range []*federation.Control{control(3, "b", "b"), control(3, "b", "a", "b", "c")} {
 		h := byHand(t, "a", 1, begun(9, 1, 2, 3))
@@ -337,7 +339,8 @@ func TestOlderRecordMaySayTheSame(t *testing.T) {
 	}
 }
 
-// What a home is just appending is in its log and not in its Core: it stops before it says what it shares with the next home.
+// What a home is just appending is in its log and not in its Core: it stops before it says what it
+// shares with the next home.
 func TestDeposedHomeAnswersTheNextGreeting(t *testing.T) {
 	h := home(t, 2, "a", "b")
 	hello := Message{Kind: Hello, Epoch: 3, Epochs: []log.EpochStart{{Epoch: 1}, {Epoch: 2, Start: position(1)}, {Epoch: 3, Start: h.log.End}}, End: position(11)}

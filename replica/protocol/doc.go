@@ -1,49 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package protocol is the part of the rules that keep data which decides:
-// who may append to one volume's log, what is committed, who may serve reads
-// and who takes over. It is a pure state machine for one volume at one gateway:
-// Step takes the time and one event and returns effects; it does no input or
-// output, starts no goroutine, reads no clock and draws no random number.
-// Package replica is the shell around it that does those things.
+// Package protocol decides for one volume at one gateway who may append to the volume's log, what
+// is committed, who may serve reads, and who takes over. It is a pure state machine: Step takes the
+// time and one event, and returns effects. It does no input or output, starts no goroutine, reads
+// no clock and draws no random number. Package replica is the shell around it that carries out the
+// effects.
 //
-// # Numbered rules kept here
+// # Rules kept here
 //
-//	 1  the control record changes only by compare-and-swap: Swap effects name
-//	    the revision they replace; an unknown outcome is settled by reading back and, if
-//	    the old record is still there, by issuing the very same swap again. An epoch begins with the answer to its
-//	    swap, never with what is read: an earlier life of the gateway may have made that record.
-//	 2  commit = the smallest durable position over all members. With fewer members than
-//	    wanted it stands still, unless the policy says Continue.
-//	 3  only the home changes members. A joiner counts for commit from before the
-//	    swap that adds it; while a swap is under way commit needs old and new members.
-//	 4  a home serves only while it holds a promise of every other member. A promise counts
-//	    at the home from the sending of the message that the member answered,
-//	    at the member from the arrival of that message, so that it ends at the home first.
-//	    Members promise, and take over, only with evidence of a recent fsync; a home without it falls silent if there
-//	    are other members.
-//	 5  takeover: a member whose promise has ended stops acknowledging, swaps
-//	    itself in with the next epoch, begins the epoch in its log, and serves when the beginning
-//	    is durable on all members. A home that starts again does the same, at once if its log holds its epoch's beginning.
-//	 6  a follower truncates to the longest prefix that its log shares with the home's,
-//	    found by comparing which epoch began where in both logs.
-//	 7  without the registry nothing changes: no swap succeeds, serving goes on.
-//	26  a member may answer reads from its own copy while it holds a lease from the home. A home
-//	    that removes a member waits until the lease it gave has ended before it commits without it.
+// The numbers are those of docs/concepts.md.
 //
-// One rule is ours, as in Raft section 5.4.2: a home of epoch e counts nothing as committed before the
-// header that begins e is durable on all members. So a member that
-// took part in e has e in its log, and refuses earlier epochs after a restart without a file of its own.
+//   - protocol-1: The control record changes only by compare-and-swap. A Swap effect names the
+//     revision that it replaces. An unknown outcome is settled by reading the record. If the old
+//     record is still there, the same swap is issued again. An epoch begins with the answer to its
+//     swap, never with a record that was read: the gateway may have written that record before a
+//     restart.
+//   - protocol-2: The commit position is the smallest durable position over all members. With fewer
+//     members than wanted it stands still, unless the policy says Continue.
+//   - protocol-3: Only the home changes members. A joiner counts for commit from before the swap
+//     that adds it. While a swap is under way, commit needs old and new members.
+//   - protocol-4: A home serves only while it has a promise of every other member. The home counts
+//     a promise from when it sent the message that the member answered. The member counts it from
+//     the arrival of that message. So it ends at the home first. Members promise, and take over,
+//     only with evidence of a recent fsync. A home without such evidence stops sending if there are
+//     other members.
+//   - protocol-5: Takeover: a member whose promise has ended stops acknowledging. It makes itself
+//     home of the next epoch by a swap, begins the epoch in its log, and serves when that beginning
+//     is durable on all members. A home that starts again does the same, at once if its log has its
+//     epoch's beginning.
+//   - protocol-6: A follower truncates its log to the longest prefix that it shares with the home's
+//     log. The prefix is found by comparing which epoch began where in both logs.
+//   - protocol-7: Without the registry no swap succeeds, so nothing changes hands. Serving goes on.
+//   - protocol-26: A member may answer reads from its own copy while it has a lease from the home.
+//     A home that removes a member waits until the member's lease has ended before it commits
+//     without it.
+//
+// One more rule is as in Raft section 5.4.2: a home of epoch e counts nothing as committed before
+// the header that begins e is durable on all members. So every member that took part in e has e in
+// its log, and refuses earlier epochs after a restart without a file of its own.
 //
 // # Time
 //
-// Time is a reading of a clock that never goes back and counts suspend. Clocks
-// of different gateways are never compared; a message carries its sender's Stamp and
-// the newest Stamp received from the other side as Echo. Durations shrink by 1/16 at the side that
-// relies on them, which allows clocks to differ in speed by 6 %.
+// Time is a reading of a clock that never goes back and counts suspend. Clocks of different
+// gateways are never compared. A message carries its sender's Stamp, and as Echo the newest Stamp
+// received from the other side. The side that relies on a duration shortens it by 1/16, which
+// allows clocks to differ in speed by 6 %.
 //
 // # Ownership
 //
-// A Core is not safe for concurrent use. Its owner calls Step with
-// events in the order they happened and carries out the effects in order.
+// A Core is not safe for concurrent use. Its owner calls Step with events in the order in which
+// they happened, and carries out the effects in order.
 package protocol

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// received takes in a message.
+// received handles a message.
 func (c *Core) received(m Message) {
 	switch m.Kind {
 	case Welcome, Ack, Lost:
@@ -29,7 +29,7 @@ func (c *Core) received(m Message) {
 		return
 	}
 	if !c.read || c.role == Candidate {
-		return // not before we know, or have settled, whose turn it is
+		return // not before the record was read, or the outcome of our swap is known
 	}
 	if m.Kind == Hello {
 		c.hello(m)
@@ -48,7 +48,7 @@ func (c *Core) sendTo(m Message, answer Message) {
 	c.emit(Send{To: m.From.Gateway, Message: answer})
 }
 
-// hello begins, or begins again, to follow the home m.From.
+// hello makes this gateway follow the home m.From, from where both logs agree.
 func (c *Core) hello(m Message) {
 	if c.ctl != nil && c.ctl.Epoch == m.Epoch && c.ctl.Home != m.From {
 		return // not the home of that epoch
@@ -58,7 +58,7 @@ func (c *Core) hello(m Message) {
 		c.follow(m.Epoch)
 		c.emit(ReadControl{})
 		if led {
-			return // what was being appended is not in c.log: the next greeting finds out what all of it shares
+			return // an append under way is not in c.log yet; the next Hello compares the whole log
 		}
 	}
 	if c.role != Follower {
@@ -68,7 +68,7 @@ func (c *Core) hello(m Message) {
 	c.home, c.homeStamp, c.homeHeard, c.greeting = m.From.Gateway, m.Stamp, c.now, &m
 	c.cut = shared(c.log, m.Epochs, m.End)
 	if c.began(m.Epoch) {
-		c.cut = c.log.End // all that we have of this epoch is in the home's log, even if frames overtook this greeting
+		c.cut = c.log.End // what we have of this epoch is in the home's log, even if frames came before this Hello
 	}
 	if c.cut.Less(c.log.End) {
 		c.emit(Truncate{To: c.cut, Forced: c.leftOut(m.Forced)})
@@ -77,15 +77,16 @@ func (c *Core) hello(m Message) {
 	c.welcome()
 }
 
-// leftOut tells whether one of the epochs that a person forced is later than all that is in this log: then what is cut of it may have
-// been acknowledged by a home that nobody heard of any more.
+// leftOut reports whether a person forced an epoch later than all epochs in this log. Then the home
+// that was left out may have acknowledged what is cut.
 func (c *Core) leftOut(forced []uint64) bool {
 	n := len(c.log.Epochs)
 	return n > 0 && slices.ContainsFunc(forced, func(e uint64) bool { return e > c.log.Epochs[n-1].Epoch })
 }
 
-// shared returns the end of the longest prefix that a log has in common with one that has the given
-// epochs and end (rule 6): within one epoch a single home appended in one order.
+// shared returns the end of the longest prefix that log own shares with a log that has these epochs
+// and this end (protocol-6). Comparing epochs is enough: within one epoch a single home appended in
+// one order.
 func shared(own LogState, epochs []log.EpochStart, end Position) Position {
 	endOf := func(list []log.EpochStart, i int, end Position) Position {
 		if i+1 < len(list) {
@@ -118,12 +119,13 @@ func (c *Core) welcome() {
 	c.sendTo(m, Message{Kind: Welcome, Start: c.log.End, End: c.log.Durable, Echo: m.Stamp, Grant: c.promise()})
 }
 
-// promise extends our support for the home and returns for how long, or 0 without recent evidence that our disk works (rule 4).
+// promise extends our promise to the home and returns its length. It returns 0 without recent
+// evidence that our disk works (protocol-4).
 func (c *Core) promise() Time {
 	if !c.proven() {
 		return 0
 	}
-	c.promiseUntil = max(c.promiseUntil, c.homeHeard+c.cfg.Promise) // not from now: our own fsyncs must not support a silent home
+	c.promiseUntil = max(c.promiseUntil, c.homeHeard+c.cfg.Promise) // not from now: our own fsyncs must not extend the promise to a silent home
 	return c.cfg.Promise
 }
 
@@ -131,7 +133,7 @@ func (c *Core) ack() {
 	c.send(c.home, Message{Kind: Ack, End: c.log.Durable, Echo: c.homeStamp, Grant: c.promise()})
 }
 
-// fromHome takes in Append, Advance, Beat and Release of the home that we joined.
+// fromHome handles Append, Advance, Beat and Release from the home that we joined.
 func (c *Core) fromHome(m Message) {
 	if m.Kind == Append {
 		if c.log.End.Less(m.Start) && (m.Start.Seq != c.log.End.Seq+1 || m.Start.Off != 0) {
@@ -144,10 +146,11 @@ func (c *Core) fromHome(m Message) {
 	if c.homeStamp < m.Stamp {
 		c.homeStamp, c.homeHeard = m.Stamp, c.now
 	}
-	if m.Grant > 0 && m.Echo > 0 && m.Echo <= c.now { // a later one is from before a reboot
+	if m.Grant > 0 && m.Echo > 0 && m.Echo <= c.now { // a later Echo is from before a reboot
 		c.leaseUntil = max(c.leaseUntil, m.Echo+relied(m.Grant))
 	}
-	// Never beyond what is durable here: what is applied must be in the log after a crash.
+	// The commit position never passes what is durable here: what is applied must be in the log
+	// after a crash.
 	if reach := segment.Earlier(m.Commit, c.log.Durable); c.commit.Less(reach) {
 		c.commit = reach
 		c.emit(Committed{Position: reach})
@@ -169,26 +172,28 @@ func (c *Core) fromHome(m Message) {
 	}
 }
 
-// mayTakeOver tells whether rule 5 lets this gateway try.
+// mayTakeOver reports whether protocol-5 allows this gateway to try a takeover.
 func (c *Core) mayTakeOver() bool {
 	if c.role != Follower || !c.read || c.swap != nil || c.ctl == nil || !c.ctl.IsMember(c.cfg.Self) || c.ctl.Epoch < c.epoch || !c.proven() {
 		return false
 	}
-	// Since an epoch of ours began we promised nothing to a home of an earlier one. If the record names us but the epoch never
-	// began, the swap may have arrived late, after we followed that home again.
+	// Since our epoch began in our log, we have promised nothing to an earlier home. If the record
+	// names us but our log does not begin the epoch, the swap may have arrived late, after we
+	// followed the earlier home again.
 	if c.ctl.Home == c.cfg.Self && c.began(c.ctl.Epoch) {
 		return c.now >= c.yieldUntil
 	}
 	return c.released || c.now >= c.promiseUntil
 }
 
-// began tells whether the log's last records are of epoch.
+// began reports whether the log's newest epoch is epoch.
 func (c *Core) began(epoch uint64) bool {
 	n := len(c.log.Epochs)
 	return n > 0 && c.log.Epochs[n-1].Epoch == epoch
 }
 
-// takeOver asks the registry for the next epoch. From here to the outcome nothing is acknowledged.
+// takeOver asks the registry for the next epoch. Nothing is acknowledged until the outcome is
+// known.
 func (c *Core) takeOver() {
 	next := c.ctl.Clone()
 	next.Epoch = max(c.epoch, c.ctl.Epoch) + 1
@@ -206,7 +211,7 @@ func (c *Core) takeOver() {
 	c.propose(next, true)
 }
 
-// force is takeOver by a person's word, whoever the members are.
+// force is takeOver by a person's decision, without regard to the members.
 func (c *Core) force() {
 	if c.role != Follower || c.swap != nil || !c.read || c.ctl == nil {
 		return

@@ -22,7 +22,7 @@ func (c *Core) peersInOrder() iter.Seq2[string, *peer] {
 	}
 }
 
-// fromFollower takes in what a follower says to its home.
+// fromFollower handles a follower's message to its home.
 func (c *Core) fromFollower(m Message) {
 	p := c.peers[m.From.Gateway]
 	if !c.leading() || p == nil || p.member != m.From || m.Epoch != c.epoch {
@@ -40,7 +40,7 @@ func (c *Core) fromFollower(m Message) {
 		c.greet(m.From.Gateway, p)
 		return
 	case Welcome:
-		if p.joined { // it began again without our knowing
+		if p.joined { // it joined again, and we had not noticed that it left
 			c.emit(Unstream{To: m.From.Gateway})
 		}
 		p.joined, p.matched, p.match, p.stamp = true, true, m.End, m.Stamp
@@ -74,7 +74,7 @@ func (c *Core) forced() (out []uint64) {
 	return out
 }
 
-// beat keeps every follower informed and the members' promises fresh.
+// beat sends a Beat or a Hello to every follower, which renews the members' promises.
 func (c *Core) beat() {
 	if c.begun == (Position{}) {
 		return // the epoch is not in our own log yet
@@ -89,7 +89,8 @@ func (c *Core) beat() {
 	}
 }
 
-// Stamp fills in what accompanies frames for a streaming follower: the shell calls it for each Append message.
+// Stamp returns the Append message for frames that begin at start. The shell calls it for each
+// message of a stream.
 func (c *Core) Stamp(now Time, to string, start Position) Message {
 	c.now = max(c.now, now)
 	m := Message{Kind: Append, Start: start, Commit: c.commit}
@@ -100,7 +101,8 @@ func (c *Core) Stamp(now Time, to string, start Position) Message {
 	return m
 }
 
-// withLease adds a read lease if p may have one: it is a member, and every promise that we rely on outlasts it.
+// withLease adds a read lease to m if p may have one: p is a member, and every promise that we rely
+// on outlasts the lease.
 func (c *Core) withLease(p *peer, m Message) Message {
 	m.Echo = p.stamp
 	if c.role != Home || !p.joined || p.stamp == 0 || c.ctl == nil || !c.ctl.IsMember(p.member) || c.leaving(p.member) {
@@ -113,13 +115,13 @@ func (c *Core) withLease(p *peer, m Message) Message {
 	return m
 }
 
-// leaving tells whether a swap under way would remove m.
+// leaving reports whether a swap under way would remove m.
 func (c *Core) leaving(m Member) bool { return c.swap != nil && !c.swap.next.IsMember(m) }
 
 // forever is later than any reading of a clock.
 const forever = Time(1<<63 - 1)
 
-// servingUntil is when the first of the promises ends that rule 4 asks for.
+// servingUntil returns when the first of the promises that protocol-4 requires ends.
 func (c *Core) servingUntil() Time {
 	if c.role != Home {
 		return 0
@@ -138,7 +140,7 @@ func (c *Core) servingUntil() Time {
 	return until
 }
 
-// voters are the members, old and new while a swap is under way.
+// voters returns the members; while a swap is under way, the old and the new ones.
 func (c *Core) voters() []Member {
 	if c.ctl == nil {
 		return nil
@@ -155,7 +157,7 @@ func (c *Core) voters() []Member {
 	return all
 }
 
-// committable is the position that everything needed for a commit has made durable.
+// committable returns the position up to which all gateways that count for commit are durable.
 func (c *Core) committable() Position {
 	pos := c.log.Durable
 	for _, m := range c.voters() {
@@ -182,7 +184,7 @@ func (c *Core) committable() Position {
 	return pos
 }
 
-// degraded tells whether there are fewer members than the policy wants before it acknowledges.
+// degraded reports whether there are fewer members than the policy wants before it acknowledges.
 func (c *Core) degraded() bool {
 	return c.ctl == nil || len(c.ctl.Members) < c.policy.Want && !c.policy.Continue
 }
@@ -217,18 +219,19 @@ func (c *Core) advance() {
 	}
 }
 
-// patience is how long a member may be silent before the home looks for another.
+// patience is how long a member may be silent before the home removes it.
 func (c *Core) patience() time.Duration { return c.cfg.Promise * 3 / 4 }
 
 func (c *Core) live(p *peer) bool {
 	return p != nil && p.joined && c.heard(p)
 }
 
-// heard tells whether p spoke lately and still promises: a gateway whose disk hangs goes on speaking.
+// heard reports whether p sent a message lately and still promises. A gateway whose disk hangs goes
+// on sending, but does not promise.
 func (c *Core) heard(p *peer) bool { return c.now-p.seen < c.patience() && c.now < p.promise }
 
-// outlasts tells whether p's promise outlasts every lease given so far. A member must not be able to take over while
-// somebody who left in the swap that brought it in still reads.
+// outlasts reports whether p's promise outlasts every lease given so far. A new member must not
+// take over while a gateway that its swap removed still reads under a lease.
 func (c *Core) outlasts(p *peer) bool { return p.promise >= c.now+c.cfg.Promise/2 }
 
 // candidate returns the best follower that could become a member now, or "".
@@ -250,7 +253,7 @@ func (c *Core) candidate() string {
 	return ""
 }
 
-// manageMembers lets the home change the members (rule 3).
+// manageMembers lets the home change the members (protocol-3).
 func (c *Core) manageMembers() {
 	if c.swap != nil || c.ctl == nil || c.ctl.Epoch != c.epoch {
 		return
@@ -278,7 +281,7 @@ func (c *Core) manageMembers() {
 	if p := c.peers[c.joining]; c.joining != "" && p != nil {
 		if p.match.Less(c.commit) || !c.outlasts(p) {
 			if len(silent) == 0 {
-				return // commit waits for it now, so it catches up
+				return // commit waits for it from now on, so it catches up
 			}
 		} else {
 			next.Members = append(next.Members, p.member)
@@ -293,8 +296,8 @@ func (c *Core) manageMembers() {
 	c.propose(next, false)
 }
 
-// staying counts the members whose site is to have a copy. One of another site stays until somebody has taken its place: the others are
-// then more than wanted without it.
+// staying counts the members whose site is to have a copy. A member of another site is kept until a
+// new one has taken its place; then there are more members than wanted, and it is removed.
 func (c *Core) staying(members []Member) (n int) {
 	for _, m := range members {
 		if m == c.cfg.Self || slices.Contains(c.policy.Sites, m.Site) {
@@ -304,7 +307,8 @@ func (c *Core) staying(members []Member) (n int) {
 	return n
 }
 
-// holds tells whether member m is heard of, or may still be: a new home waits for those it has not heard of yet.
+// holds reports whether the home keeps member m. A new home gives every member some time to be
+// heard.
 func (c *Core) holds(m Member) bool {
 	p := c.peers[m.Gateway]
 	if p != nil && p.member != m {
@@ -313,7 +317,8 @@ func (c *Core) holds(m Member) bool {
 	return p != nil && c.heard(p) || c.now < c.startedAt+c.patience()
 }
 
-// fewest keeps as many members as wanted: the home, then those of the most preferred sites.
+// fewest returns as many members as the policy wants: the home, then those of the most preferred
+// sites.
 func (c *Core) fewest(members []Member) []Member {
 	rank := func(m Member) int {
 		if m == c.cfg.Self {
@@ -329,7 +334,8 @@ func (c *Core) fewest(members []Member) []Member {
 	return members[:max(1, c.policy.Want)]
 }
 
-// handOver moves the home to another gateway without loss: pause, let it have everything, release it from its promise.
+// handOver moves the home to another gateway without loss. It stops changes, waits until that
+// gateway has everything, and releases it from its promise.
 func (c *Core) handOver() {
 	if c.moving == "" {
 		return
@@ -343,7 +349,7 @@ func (c *Core) handOver() {
 	if c.role != Home || c.swap != nil || !c.live(p) || !c.ctl.IsMember(p.member) {
 		return
 	}
-	// The next home knows nothing of the leases that former members hold.
+	// The next home does not know of leases that former members still have.
 	if len(c.lapsing) > 0 || c.commit != c.log.End || p.match != c.log.End || c.servingUntil() <= c.now {
 		c.emit(Pause{})
 		return

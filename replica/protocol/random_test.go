@@ -15,7 +15,8 @@ var (
 	first = flag.Uint64("seed", 1, "first seed")
 )
 
-// schedule makes a world from a seed: how many gateways, which policy, how fast the clocks, how unlucky.
+// schedule makes a world from a seed: how many gateways, which policy, how fast the clocks, how
+// unlucky.
 func schedule(seed uint64) *sim {
 	sites := "abc"
 	if seed%5 == 0 {
@@ -158,7 +159,8 @@ func (s *sim) force(n *node) {
 	n.forcing = false
 }
 
-// follow lets faults follow from what happens, where they hurt: at swaps, beginnings, promises and hand-overs.
+// follow lets faults follow from what happens, where they hurt: at swaps, beginnings, promises and
+// hand-overs.
 func (s *sim) follow(percent int) {
 	busy := false
 	s.bias = func(what string, n, o *node) {
@@ -216,7 +218,8 @@ func (s *sim) load(d time.Duration) {
 	}
 }
 
-// settle ends all faults and checks that the volume comes back with everything that was committed, and then stays as it is.
+// settle ends all faults and checks that the volume comes back with everything that was committed,
+// and then stays as it is.
 func (s *sim) settle() {
 	s.bias = func(string, *node, *node) {}
 	s.mishap = 0

@@ -13,10 +13,11 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// The simulation: gateways with disks that lose what was not synced and may hang, clocks of different speed that begin
-// again after a reboot, connections that break, and a registry (simreg_test.go) that may answer late, never, or not know. Messages
-// to one gateway stay in order among themselves, frames too, but frames and messages overtake each other.
-// What must hold after every event is in check_test.go.
+// The simulation: gateways with disks that lose what was not synced and may hang, clocks of
+// different speed that begin again after a reboot, connections that break, and a registry
+// (simreg_test.go) that may answer late, never, or not know. Messages to one gateway stay in order
+// among themselves, frames too, but frames and messages overtake each other. What must hold after
+// every event is in check_test.go.
 
 const (
 	ms      = time.Millisecond
@@ -396,7 +397,8 @@ func (n *node) send(to string, m Message, frames []entry) {
 	})
 }
 
-// reset breaks the connection between two nodes: what is under way is lost, each end is told in its own time.
+// reset breaks the connection between two nodes: what is under way is lost, each end is told in its
+// own time.
 func (s *sim) reset(a, b string) {
 	for _, pair := range [][2]string{{a, b}, {b, a}} {
 		d := s.network[pair[0]+">"+pair[1]]
@@ -454,5 +456,5 @@ func (r registry) String() string {
 	return fmt.Sprintf("epoch %d home %s members %v", r.ctl.Epoch, r.ctl.Home.Gateway, names(r.ctl.Members))
 }
 
-// isHome tells whether the registry's record says so.
+// isHome reports whether the registry's record says so.
 func (s *sim) isHome(n *node) bool { return s.ctl != nil && s.ctl.Home == n.member }

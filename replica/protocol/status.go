@@ -8,7 +8,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// Status is a Core's view of the volume, for people and for the shell.
+// Status is a Core's view of the volume, for operators and for the shell.
 type Status struct {
 	Role     Role
 	Epoch    uint64
@@ -22,7 +22,7 @@ type Status struct {
 	Peers    []PeerStatus
 }
 
-// PeerStatus is what the home knows of a follower.
+// PeerStatus is what the home knows about a follower.
 type PeerStatus struct {
 	Member Member
 	Joined bool
@@ -44,14 +44,15 @@ func (c *Core) Status(now Time) Status {
 	return s
 }
 
-// MayServe tells whether at time now this gateway may, as home, answer a read (rule 4).
+// MayServe reports whether at time now this gateway may, as home, answer a read (protocol-4).
 func (c *Core) MayServe(now Time) bool { return c.role == Home && now < c.servingUntil() }
 
-// MayRead tells whether at time now this gateway may answer a read from its own copy, as home or under a lease (rule 26). What it
-// answers must include every record that its log held when the read began.
+// MayRead reports whether at time now this gateway may answer a read from its own copy, as home or
+// under a lease (protocol-26). The answer must include every record that its log had when the read
+// began.
 func (c *Core) MayRead(now Time) bool {
 	return c.MayServe(now) || c.role == Follower && now < c.leaseUntil
 }
 
-// Commit is the newest commit position known here.
+// Commit returns the newest commit position known here.
 func (c *Core) Commit() Position { return c.commit }

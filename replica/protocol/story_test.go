@@ -12,8 +12,9 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestStories tells the known hard cases over the simulation with fixed delays: a message takes 15 ms, an fsync 10 ms, the way to the
-// registry and back 20 ms each; a promise is 2 s. A story is blocks of commands; what happened, and what status shows, comes below.
+// TestStories tells the known hard cases over the simulation with fixed delays: a message takes 15
+// ms, an fsync 10 ms, the way to the registry and back 20 ms each; a promise is 2 s. A story is
+// blocks of commands; what happened, and what status shows, comes below.
 //
 //	policy want=2 continue sites=a,b,c   sets the policy, before the first up or later
 //	up a b; kill a; power a; wipe a      start, SIGKILL, power cut (what was not synced is gone), new disk and incarnation

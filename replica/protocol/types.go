@@ -19,7 +19,7 @@ type Position = segment.Position
 // Member is a gateway's log: gateway, site, incarnation.
 type Member = federation.Member
 
-// Config is what a Core is made for.
+// Config names the gateway and the volume of a Core, and sets its times.
 type Config struct {
 	Self      Member
 	Volume    string
@@ -27,7 +27,7 @@ type Config struct {
 	Heartbeat time.Duration // between messages to a follower; at most a quarter of Promise
 }
 
-// Policy is what the volume's durability policy asks of the protocol.
+// Policy is the part of the volume's durability policy that the protocol needs.
 type Policy struct {
 	Want      int      // members wanted, the home included: 1 for acknowledge Gateway
 	Continue  bool     // whenDegraded: Continue
@@ -51,7 +51,7 @@ func (r Role) String() string {
 	return [...]string{"Follower", "Candidate", "Starting", "Home", "Failed"}[r]
 }
 
-// LogState is what the local log holds.
+// LogState is the state of the local log.
 type LogState struct {
 	End     Position // everything written
 	Durable Position // everything fsynced
@@ -61,7 +61,8 @@ type LogState struct {
 // Kind is a message's kind.
 type Kind uint8
 
-// The kinds of messages. From the home: Hello, Append, Advance, Beat, Release. To the home: Welcome, Ack, Lost. Both ways: Reject.
+// The kinds of messages. From the home: Hello, Append, Advance, Beat, Release. To the home:
+// Welcome, Ack, Lost. Both ways: Reject.
 const (
 	Hello   Kind = iota + 1 // begins an epoch with a follower: Epochs
 	Welcome                 // the follower's log is a prefix of the home's and durable up to End
@@ -69,12 +70,12 @@ const (
 	Advance                 // Commit has moved; not answered
 	Beat                    // Commit, lease; answered by Ack
 	Ack                     // durable up to End; promise
-	Lost                    // the follower can not place the frames: greet again
-	Reject                  // Epoch is over: the receiver must look at the control record
+	Lost                    // the frames do not fit the follower's log: send Hello again
+	Reject                  // Epoch is over: the receiver must read the control record
 	Release                 // the home has stopped: the receiver may take over at once
 )
 
-// Message is what gateways say to each other about one volume.
+// Message is a message between two gateways about one volume.
 type Message struct {
 	Kind   Kind
 	From   Member
@@ -83,11 +84,11 @@ type Message struct {
 	Echo   Time             // newest Stamp that the sender had of the receiver, 0 for none
 	Epochs []log.EpochStart // Hello
 	Forced []uint64         // Hello: the epochs that a person forced
-	Start  Position         // Append: of the frames; Welcome: where the follower's log ends
+	Start  Position         // Append: where the frames begin; Welcome: where the follower's log ends
 	End    Position         // Hello: where the home's log ends; Welcome, Ack: durable up to here
 	Commit Position         // Append, Advance, Beat, Release
 	Grant  time.Duration    // promise (Ack, Welcome) or lease (Append, Beat), counted from Echo
-	Proved bool             // Welcome: the shell checked that the sender can unwrap the data key
+	Proved bool             // Welcome: the sender proved to the shell that it can unwrap the data key
 }
 
 // Event is something that happened; see the types below.
@@ -110,13 +111,15 @@ type (
 	}
 	// Received is a message from another gateway.
 	Received struct{ Message Message }
-	// Appended says that the local log grew, or was cut: after Append at home, ingest at a follower, Truncate and BeginEpoch.
+	// Appended reports that the local log grew or was cut: after an append at the home, Ingest at a
+	// follower, Truncate and BeginEpoch.
 	Appended struct{ Log LogState }
-	// Synced says that the log is durable up to Position; also as the answer to a probe with nothing new.
+	// Synced reports that the log is durable up to Position. It also comes after a probe, with no
+	// new position: each one is evidence that fsync works.
 	Synced struct{ Position Position }
-	// LogFailed says that the log can not be trusted any more (rule 3).
+	// LogFailed reports that the log cannot be trusted any more (protocol-3).
 	LogFailed struct{}
-	// PeerDown says that the connection to a gateway is gone: what was in flight may be lost.
+	// PeerDown reports that the connection to a gateway broke. What was in flight may be lost.
 	PeerDown struct{ Gateway string }
 	// PolicyChanged replaces the policy.
 	PolicyChanged struct{ Policy Policy }
@@ -124,7 +127,7 @@ type (
 	Peers struct{ Members []Member }
 	// Tick comes at least every Heartbeat.
 	Tick struct{}
-	// Force makes this gateway home without anybody's leave: a person accepted the loss.
+	// Force makes this gateway home without the members' consent: a person accepted the loss.
 	Force struct{}
 	// Move makes the home hand over to another gateway.
 	Move struct{ To string }
@@ -154,7 +157,8 @@ type (
 		To      string
 		Message Message
 	}
-	// Stream begins sending Append messages of Epoch to a follower from From on, and goes on as the log grows, until Unstream.
+	// Stream sends Append messages of Epoch to a follower, beginning at From. It goes on as the log
+	// grows, until Unstream.
 	Stream struct {
 		To    string
 		Epoch uint64
@@ -164,22 +168,23 @@ type (
 	Unstream struct{ To string }
 	// Ingest accepts the frames that came with the Append message being stepped.
 	Ingest struct{}
-	// Truncate cuts the local log and, once that is durable, gives an Appended event. Forced: a person forced an epoch that this log knows
-	// nothing of, so what would be cut may have been acknowledged: the log is kept aside instead (rule 6).
+	// Truncate cuts the local log at To. An Appended event follows once that is durable. With
+	// Forced, a person forced an epoch that this log does not have, so what would be cut may have
+	// been acknowledged: the shell keeps the log aside instead (protocol-6).
 	Truncate struct {
 		To     Position
 		Forced bool
 	}
-	// BeginEpoch begins an epoch in the local log, gives an Appended event and syncs.
+	// BeginEpoch begins an epoch in the local log and syncs it. An Appended event follows.
 	BeginEpoch struct{ Epoch uint64 }
-	// Committed says that everything up to Position is committed.
+	// Committed reports that everything up to Position is committed.
 	Committed struct{ Position Position }
-	// RoleChanged tells the shell to lead, pause or follow.
+	// RoleChanged makes the shell begin or end leading.
 	RoleChanged struct {
 		Role  Role
 		Epoch uint64
 	}
-	// Pause stops new changes at the home, because it is to hand over.
+	// Pause makes the shell refuse new changes, because the home is about to hand over.
 	Pause struct{}
 )
 
