@@ -10,8 +10,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// BenchmarkCreate creates files in a volume that two of three sites acknowledge, all on this
-// machine's disk, from the home and from another site.
+// BenchmarkCreate creates files from the home and from another site. Two of three sites
+// acknowledge, and all are on this machine's disk.
 func BenchmarkCreate(b *testing.B) {
 	for _, at := range []string{"a", "b"} {
 		b.Run(map[string]string{"a": "home", "b": "elsewhere"}[at], func(b *testing.B) {
@@ -29,7 +29,7 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
-// BenchmarkObserveIdle is what a home costs every second at which nothing changed.
+// BenchmarkObserveIdle measures what a home costs in a second in which nothing changed.
 func BenchmarkObserveIdle(b *testing.B) {
 	c := newCluster(b, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))

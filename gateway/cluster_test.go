@@ -63,8 +63,8 @@ func newCluster(t testing.TB, sites ...string) *cluster {
 	return newClusterOf(t, time.Second, sites...)
 }
 
-// newClusterOf has promises of that length. With long ones nothing takes over from a gateway that a
-// busy machine lets wait.
+// newClusterOf returns a cluster with promises of that length. With long ones nothing takes over
+// from a gateway that waits for a busy machine.
 func newClusterOf(t testing.TB, promise time.Duration, sites ...string) *cluster {
 	t.Helper()
 	ca, err := pki.NewAuthority("test", time.Now(), time.Hour)
@@ -97,7 +97,7 @@ func (c *cluster) bootTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// start starts the gateway of a site on the pool that it had.
+// start starts the gateway of a site, on its former pool if it had one.
 func (c *cluster) start(site string) {
 	c.t.Helper()
 	n := c.nodes[site]
@@ -124,7 +124,7 @@ func (c *cluster) start(site string) {
 	fail(err)
 	nfsL, err := net.Listen("tcp", n.nfs)
 	fail(err)
-	n.grpc, n.nfs = grpcL.Addr().String(), nfsL.Addr().String() // the same again after a restart
+	n.grpc, n.nfs = grpcL.Addr().String(), nfsL.Addr().String() // the same addresses after a restart
 	var registry federation.Registry = c.reg.Client(nil)
 	if c.late != nil {
 		registry = lateAdmissions{registry, c.late}
@@ -157,7 +157,7 @@ func (r countingControls) GetControl(ctx context.Context, volume string) (federa
 	return r.Registry.GetControl(ctx, volume)
 }
 
-// stop ends the gateway of a site, in order; killing is for the end-to-end tests.
+// stop ends the gateway of a site in order. The end-to-end tests kill gateways.
 func (c *cluster) stop(site string) {
 	c.t.Helper()
 	n := c.nodes[site]
@@ -233,7 +233,7 @@ func (c *cluster) router(site, id string) *routing.Router {
 // at returns the gateway of a site.
 func (c *cluster) at(site string) *Gateway { return c.nodes[site].gateway }
 
-// opened returns a volume's router once it has appeared, whether it can answer or not.
+// opened returns a volume's router once there is one, whether it can answer or not.
 func (c *cluster) opened(g *Gateway, id string) (*routing.Router, error) {
 	if r := g.routers.Get(id); r != nil {
 		return r, nil
@@ -241,7 +241,7 @@ func (c *cluster) opened(g *Gateway, id string) (*routing.Router, error) {
 	return nil, errors.New("not known here yet")
 }
 
-// until waits for something to come true that nobody tells.
+// until waits for a condition of which nothing notifies.
 func (c *cluster) until(what string, holds func() error) {
 	c.t.Helper()
 	for deadline := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
@@ -255,7 +255,7 @@ func (c *cluster) until(what string, holds func() error) {
 	}
 }
 
-// hang is how long a test waits for what is to happen at once.
+// hang is how long a test waits for what is to happen at once. It is only a guard against hanging.
 const hang = 30 * time.Second
 
 // with runs f with a connection to the registry.
@@ -288,8 +288,8 @@ func (c *cluster) admit(site, id string) {
 	})
 }
 
-// mount connects an NFS client to the gateway of a site, which may be restarted, and returns the
-// root of a volume that the client is admitted to.
+// mount connects an NFS client to the gateway of a site, which may be restarted. It returns the
+// root of a volume to which the client is admitted.
 func (c *cluster) mount(ctx context.Context, site, owner, name string) (*nfsclient.Client, nfsclient.FH) {
 	c.t.Helper()
 	cl, err := nfsclient.Dial(ctx, c.nodes[site].nfs, nfsclient.Options{Owner: owner})

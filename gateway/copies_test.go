@@ -74,7 +74,7 @@ func TestVolumeIsDeletedUnderLoad(t *testing.T) {
 	load.Wait()
 }
 
-// TestACopyInUseIsNotClosed: who uses it is asked to end, and waited for.
+// TestACopyInUseIsNotClosed: operations under way are cancelled and waited for.
 func TestACopyInUseIsNotClosed(t *testing.T) {
 	c := newCluster(t, "a")
 	id := c.create("v", manifest("v", 1))
@@ -123,7 +123,7 @@ func (c *cluster) segments(site, id string) []string {
 	return out
 }
 
-// TestAMemberInDoubtDoesNotBeginAnew: its empty log would be taken for the volume (protocol-3).
+// TestAMemberInDoubtDoesNotBeginAnew: its empty log would count as the volume's (protocol-3).
 func TestAMemberInDoubtDoesNotBeginAnew(t *testing.T) {
 	for _, lost := range []string{"a part", "everything"} {
 		t.Run(lost, func(t *testing.T) {

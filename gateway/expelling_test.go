@@ -29,8 +29,8 @@ func (c *cluster) locking(ctx context.Context, site, id string) (*nfsclient.Clie
 	return nfs, f
 }
 
-// TestExpelledClientGivesLocksUp: when a person takes a client's leave back, its locks end although
-// it keeps its lease, and it hears of them.
+// TestExpelledClientGivesLocksUp: when a person expels a client, its locks end although it keeps
+// its lease, and the client is informed.
 func TestExpelledClientGivesLocksUp(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 1))
@@ -52,7 +52,7 @@ func TestExpelledClientGivesLocksUp(t *testing.T) {
 }
 
 // TestDeletedVolumeIsHeldByNobody: opens and locks end with the volume, although the client keeps
-// its lease, and nothing waits for a home.
+// its lease. Nothing waits for a home.
 func TestDeletedVolumeIsHeldByNobody(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 1))

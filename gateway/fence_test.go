@@ -60,7 +60,7 @@ func (n *nodeOn) revoke(ctx context.Context) error {
 	return err
 }
 
-// revoked waits until Revoke has an answer of the gateway that knows what the registry says.
+// revoked waits until Revoke is answered by a gateway that has heard the registry's state.
 func (n *nodeOn) revoked(ctx context.Context) (err error) {
 	n.c.t.Helper()
 	n.c.until("the gateway has begun", func() error {
@@ -76,7 +76,7 @@ func (n *nodeOn) revoked(ctx context.Context) (err error) {
 	return n.revoke(short)
 }
 
-// reclaimed has the node say that it reclaims nothing more.
+// reclaimed sends the node's RECLAIM_COMPLETE.
 func (n *nodeOn) reclaimed(ctx context.Context) {
 	n.c.t.Helper()
 	if flags, err := n.nfs.Renew(ctx); err != nil || flags&xdr.SEQ4_STATUS_RESTART_RECLAIM_NEEDED == 0 {
@@ -87,8 +87,8 @@ func (n *nodeOn) reclaimed(ctx context.Context) {
 	}
 }
 
-// sentBy is how a router sends an operation to a home elsewhere, once that has answered what it
-// sent.
+// sentBy returns a function that sends an operation as a router does to a home elsewhere, under its
+// present registration.
 func sentBy(t *testing.T, r *routing.Router) (call *forward.Call) {
 	t.Helper()
 	_, err := r.Once(within(t, hang), func(_ context.Context, x forward.Home) (err error) {
@@ -104,8 +104,7 @@ func sentBy(t *testing.T, r *routing.Router) (call *forward.Call) {
 	return call
 }
 
-// arrive delivers what a gateway sent before, which was under way all the time. It is for one
-// operation.
+// arrive delivers one operation that a gateway sent before and that was under way all the time.
 func (c *cluster) arrive(site string, sent *forward.Call) *forward.Call {
 	c.t.Helper()
 	g := c.nodes[site].gateway
@@ -127,8 +126,8 @@ func contentOf(t *testing.T, r *routing.Router, h volume.Handle) []byte {
 	return p[:n]
 }
 
-// TestLateChangesOfAFormerProcess: what a gateway's former process had sent to the home, and what
-// arrives there after the node was fenced by its present one, is not executed.
+// TestLateChangesOfAFormerProcess: an operation that a gateway's former process sent is not
+// executed if it arrives at the home after the present process has fenced the node.
 func TestLateChangesOfAFormerProcess(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
@@ -216,9 +215,9 @@ func TestRevokeNeedsTheHome(t *testing.T) {
 	}
 }
 
-// TestRevokeAfterARestart: the home keeps the locks of a gateway that restarted, until its clients
-// have reclaimed theirs. Nobody is told before that the node is fenced, for its locks are still in
-// the way of others.
+// TestRevokeAfterARestart: the home keeps the locks of a gateway that restarted until its clients
+// have reclaimed theirs. Revoke does not return before, because the node's locks still exclude
+// others.
 func TestRevokeAfterARestart(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
@@ -242,9 +241,9 @@ func TestRevokeAfterARestart(t *testing.T) {
 	lock(t, a, h, exclusive("x", 0, 9))
 }
 
-// TestAnOperationIsSentAgain: one whose answer did not come is sent again, and then the first one
-// does nothing when it arrives: what came of the second is what the client was told, also if that
-// is an error, which no record would recognise the first by.
+// TestAnOperationIsSentAgain: an operation that got no answer is sent again. The first one then
+// does nothing when it arrives. The client got the result of the second, which may be an error, and
+// no record of an error would make the first a repeat.
 func TestAnOperationIsSentAgain(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
@@ -278,7 +277,7 @@ func TestAnOperationIsSentAgain(t *testing.T) {
 }
 
 // TestRepeatAfterTheGatewayRestarted: a client's change was under way at the home when its gateway
-// restarted. The client repeats it, and is told what came of the first.
+// restarted. The client repeats it, and gets the result of the first.
 func TestRepeatAfterTheGatewayRestarted(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.createAt("v", manifest("v", 2), []string{"a", "c"})
@@ -340,7 +339,7 @@ func goroutines(functions ...string) map[string]bool {
 }
 
 // TestRevokeWhileWritesWait: a node is fenced although the volume acknowledges nothing just now,
-// and tells nothing that is not acknowledged. Its client does not wait for ever.
+// and reveals nothing that is not acknowledged. The node's client does not wait for ever.
 func TestRevokeWhileWritesWait(t *testing.T) {
 	for _, x := range []struct {
 		name, site string
@@ -406,7 +405,7 @@ func TestRevokeWhileWritesWait(t *testing.T) {
 					t.Errorf("a read of what not all members have was answered with %v", err)
 				}
 			}
-			// What is in the log is before all that comes later, and nothing is added to it.
+			// Its records in the log come before all later ones, and no more of them are added.
 			end := g.copies.Copy(id).Log.End()
 			for range 3 {
 				if _, err := n.f.WriteAt(ctx, []byte("late"), 0, xdr.FILE_SYNC4); !errors.Is(err, xdr.NFS4ERR_ACCESS) {

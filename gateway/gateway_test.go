@@ -87,7 +87,7 @@ func TestTheVolumeGoesOnWithoutItsHome(t *testing.T) {
 		home, epoch := c.nodes["b"].gateway.view.Home(id)
 		lost := home[1:]
 		c.stop(lost)
-		if lost == "b" { // its own clients go with it
+		if lost == "b" { // its own clients are lost with it
 			c.start("b")
 			b = c.router("b", id)
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/weir-storage/weir/federation/memory"
 )
 
-// TestHealth: a gateway is ready once it has heard the registry out, and stays so without it.
+// TestHealth: a gateway is ready once it has the registry's whole state, and stays ready without
+// the registry.
 func TestHealth(t *testing.T) {
 	var none Health
 	err := none.Ready()

@@ -50,8 +50,8 @@ func readable(t *testing.T, r *routing.Router, h volume.Handle) {
 	}
 }
 
-// TestHoldAtACopyThatTrails: after a restart a client opens again what the copy here has not heard
-// of yet, and keeps it when its name goes.
+// TestHoldAtACopyThatTrails: after a restart a client reopens a file that the copy here does not
+// have yet. The file stays when its name is removed.
 func TestHoldAtACopyThatTrails(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
@@ -62,7 +62,7 @@ func TestHoldAtACopyThatTrails(t *testing.T) {
 		t.Fatalf("home is %s", home)
 	}
 	c.stop("c")
-	h := file(t, c.router("a", id), cl, "f") // home a and member b or, if that was c, nobody else: then c is waited for
+	h := file(t, c.router("a", id), cl, "f") // home a with member b; or with member c, which is then waited for
 	c.stop("b")
 	c.stop("a")
 	c.start("c")
@@ -96,8 +96,8 @@ func TestHoldAtACopyThatTrails(t *testing.T) {
 	})
 }
 
-// TestHoldWhileTheCopyIsClosed: what is held while there is no copy, and while another gateway is
-// home, is held at each copy and home that follows.
+// TestHoldWhileTheCopyIsClosed: a file that is held while there is no copy, or while another
+// gateway is home, is held at each later copy and home.
 func TestHoldWhileTheCopyIsClosed(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
@@ -132,9 +132,9 @@ func TestHoldWhileTheCopyIsClosed(t *testing.T) {
 	}
 }
 
-// TestReclaimOfAFileWithoutAName: a gateway restarts, and meanwhile the name of a file goes that
-// its client has open. Nobody deletes the file before the client could reclaim it, whether the
-// gateway is home or not.
+// TestReclaimOfAFileWithoutAName: while a gateway restarts, the name of a file that its client has
+// open is removed. The file is not deleted before the client could reclaim it, whether the gateway
+// is home or not.
 func TestReclaimOfAFileWithoutAName(t *testing.T) {
 	for _, home := range []string{"ga", "gb"} {
 		t.Run("home "+home, func(t *testing.T) {
@@ -220,8 +220,8 @@ func TestReclaimOfAFileWithoutAName(t *testing.T) {
 	}
 }
 
-// TestHoldOfWhatIsBeingRemoved: that a file is gone is told when its removal is committed, and not
-// before: it may be taken back.
+// TestHoldOfWhatIsBeingRemoved: a file is reported as gone when its removal is committed, and not
+// before, because an uncommitted removal may be undone.
 func TestHoldOfWhatIsBeingRemoved(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 2))

@@ -36,8 +36,8 @@ func (c *cluster) change(id string, f func(*federation.Volume)) {
 	})
 }
 
-// load makes files through a router until stop is called, which fails the test if one could not be
-// made, and returns their names.
+// load creates files through a router until stop is called. stop fails the test if a file could not
+// be created, and returns the names.
 func (c *cluster) load(r *routing.Router, name string) (stop func() []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var names []string
@@ -124,8 +124,7 @@ func (c *cluster) dropped(site, id string) {
 	})
 }
 
-// copied waits until a site's copy is one by the home's report, and its data key is wrapped for the
-// site.
+// copied waits until the home reports a site's copy, and the data key is wrapped for that site.
 func (c *cluster) copied(site, id string) {
 	c.t.Helper()
 	c.until("the home reports a copy at "+site, func() error {
@@ -183,8 +182,8 @@ func (c *cluster) inForce(id string, generation uint64) error {
 	return fmt.Errorf("it reports %+v", seen)
 }
 
-// TestACopyIsRemoved: copies 3 to 2 under writes, one that is a member and one that is not; and
-// then the home itself.
+// TestACopyIsRemoved: copies 3 to 2 under writes, with one that is a member and one that is not,
+// and then the home itself.
 func TestACopyIsRemoved(t *testing.T) {
 	for _, removed := range []string{"b", "c", "a"} {
 		t.Run(removed, func(t *testing.T) {
@@ -222,7 +221,7 @@ func TestACopyIsRemoved(t *testing.T) {
 
 // TestACopyStaysWhileItIsNeeded: one site is replaced by another, which is not there yet.
 func TestACopyStaysWhileItIsNeeded(t *testing.T) {
-	for _, removed := range []string{"a", "b"} { // the home, or what the home alone has a second copy at
+	for _, removed := range []string{"a", "b"} { // the home, or the only other site with a copy
 		t.Run(removed, func(t *testing.T) {
 			c := newCluster(t, "a", "b", "c")
 			id := c.createAt("v", manifest("v", 1), []string{"a", "b"})
@@ -242,7 +241,7 @@ func TestACopyStaysWhileItIsNeeded(t *testing.T) {
 				}
 				return nil
 			})
-			if removed == "a" { // keeps serving
+			if removed == "a" { // goes on serving
 				readable(t, c.router("a", id), h)
 			}
 			c.stop(removed)
@@ -259,7 +258,7 @@ func TestACopyStaysWhileItIsNeeded(t *testing.T) {
 	}
 }
 
-// TestACopyWaitsForItsKey: which its home wraps when it is back.
+// TestACopyWaitsForItsKey: a copy waits for its key, which the home wraps when it is back.
 func TestACopyWaitsForItsKey(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})
@@ -303,7 +302,7 @@ func TestAcknowledgeAtTwoSites(t *testing.T) {
 	file(t, b, &client{name: "later"}, "later")
 }
 
-// TestObservedIsWrittenWhenSomethingChanges: and not otherwise, also after a long time.
+// TestObservedIsWrittenWhenSomethingChanges: it is not written otherwise, even after a long time.
 func TestObservedIsWrittenWhenSomethingChanges(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 2))

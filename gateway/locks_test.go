@@ -23,7 +23,7 @@ func exclusive(owner string, start, end uint64) volume.Lock {
 	return volume.Lock{Owner: volume.LockOwner{Gateway: "nfs", Owner: owner}, Start: start, End: end, Exclusive: true}
 }
 
-// lock takes a lock, once no grace period forbids it, and fails on anything else.
+// lock sets a lock once there is no grace period, and fails on any other error.
 func lock(t *testing.T, r *routing.Router, h volume.Handle, l volume.Lock) {
 	t.Helper()
 	if err := tryLock(t, r, h, l); err != nil {
@@ -46,7 +46,7 @@ func tryLock(t *testing.T, r *routing.Router, h volume.Handle, l volume.Lock) er
 	}
 }
 
-// locked fails unless l is held by somebody else, as seen from r.
+// locked fails unless another owner has a lock that conflicts with l, as seen from r.
 func locked(t *testing.T, r *routing.Router, h volume.Handle, l volume.Lock) {
 	t.Helper()
 	if err := tryLock(t, r, h, l); !errors.Is(err, volume.ErrLocked) {
@@ -71,15 +71,15 @@ func TestLocksOutliveTheirHome(t *testing.T) {
 	lock(t, cc, h, exclusive("o", 0, 0))
 }
 
-// TestReclaimBeforeRegistration: a client reclaims at once after its gateway restarted, before that
-// has told the home anything, and while the home still waits for another gateway.
+// TestReclaimBeforeRegistration: a client reclaims at once after its gateway restarted, before the
+// gateway has registered with the home, and while the home still waits for another gateway.
 func TestReclaimBeforeRegistration(t *testing.T) {
 	for _, own := range []string{"a", "b"} { // the home and another
 		t.Run(own, func(t *testing.T) {
 			c := newCluster(t, "a", "b", "c")
 			id := c.create("v", manifest("v", 2))
 			h := file(t, c.router("a", id), &client{name: "a"}, "f")
-			// A gateway that lives and does not say what it holds.
+			// A gateway that lives and does not register.
 			c.with(func(reg federation.Registry) error {
 				silent := federation.Gateway{Name: "gsilent", Addr: "127.0.0.1:1", NFSAddr: "127.0.0.1:2", Incarnation: "00000000000000000000000000000001"}
 				site := federation.Site{Name: "c", Organization: "org-c", WrapKey: c.nodes["c"].key.Public(), Gateways: []federation.Gateway{silent}}
@@ -119,8 +119,8 @@ func TestReclaimBeforeRegistration(t *testing.T) {
 	}
 }
 
-// TestRegistrationWaitsForLocksUnderWay: what is registered is what was granted, or a lock that is
-// granted meanwhile would be dropped at the home.
+// TestRegistrationWaitsForLocksUnderWay: a registration has all granted locks, or the home would
+// drop a lock that is granted meanwhile.
 func TestRegistrationWaitsForLocksUnderWay(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
@@ -201,7 +201,7 @@ func TestLateLockOperations(t *testing.T) {
 	lock(t, a, h, exclusive("a", 20, 29))
 	locked(t, a, h, exclusive("a", 0, 9))
 
-	// Nobody asks in another gateway's name.
+	// No gateway can ask in another's name.
 	now, _ := b.Locks.Current()
 	stolen := volume.Lock{Owner: volume.LockOwner{Gateway: "gc", Owner: "x"}, Start: 30, End: 39, Exclusive: true}
 	if err := at(now).SetLock(ctx, volume.Request{}, h, stolen, false); !errors.Is(err, volume.ErrInvalid) {
@@ -209,8 +209,8 @@ func TestLateLockOperations(t *testing.T) {
 	}
 }
 
-// TestLocksOfAGatewayThatIsGone: they go to who asks. If the gateway was only cut from the
-// registry, it hears of that, and does not hold them again.
+// TestLocksOfAGatewayThatIsGone: its locks are granted to others. If the gateway was only cut off
+// from the registry, it learns of the loss and does not get the locks back.
 func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
@@ -253,8 +253,8 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	lock(t, b, h, exclusive("o", 40, 49))
 }
 
-// TestLockThatOthersHadMeanwhile: what others got while a gateway was taken to be gone is lost to
-// its clients also when they gave it up again.
+// TestLockThatOthersHadMeanwhile: a lock that others got while a gateway was believed to be gone is
+// lost to its clients, even if the others have released it.
 func TestLockThatOthersHadMeanwhile(t *testing.T) {
 	for _, how := range []string{"lives", "restarted", "did not hear the answer", "gone again while it recovers"} {
 		t.Run(how, func(t *testing.T) {
@@ -334,7 +334,7 @@ func TestLockThatOthersHadMeanwhile(t *testing.T) {
 				reclaim(taken, volume.ErrNoGrace)
 				reclaim(kept, nil)
 				register(false, []volume.Lock{exclusive("o", 9, 9)}, kept, exclusive("o", 9, 9))
-				reclaim(taken, volume.ErrNoGrace) // it is late, too
+				reclaim(taken, volume.ErrNoGrace) // another reclaim comes late, too
 			case "did not hear the answer":
 				returns()
 				register(false, []volume.Lock{taken}, taken, kept)
@@ -359,7 +359,7 @@ func TestLockThatOthersHadMeanwhile(t *testing.T) {
 	}
 }
 
-// TestClientIsToldOfALostLock: it does not go on writing under it.
+// TestClientIsToldOfALostLock: the client does not go on writing under the lock.
 func TestClientIsToldOfALostLock(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))
@@ -393,7 +393,7 @@ func TestClientIsToldOfALostLock(t *testing.T) {
 	}
 }
 
-// TestLocksOfASiteThatIsNotAdmittedAnyMore: the home lets go of them when their gateway has to
+// TestLocksOfASiteThatIsNotAdmittedAnyMore: the home releases them when their gateway has to
 // register anew. It asks the registry first.
 func TestLocksOfASiteThatIsNotAdmittedAnyMore(t *testing.T) {
 	c := newCluster(t, "a", "b")
@@ -430,7 +430,7 @@ func TestLocksOfASiteThatIsNotAdmittedAnyMore(t *testing.T) {
 		})
 	}
 
-	// The home hears late of an admission that was taken back and given anew.
+	// The home's watch is late with an admission that was removed and added again.
 	put(false)
 	hears(false, "a", "b")
 	c.late.Lock()

@@ -86,7 +86,7 @@ func (c *cluster) mountFrom(ctx context.Context, site, addr, owner string) *nfsc
 	return cl
 }
 
-// refused fails unless err is of a code and has words.
+// refused fails unless err has the code and contains the words.
 func refused(t *testing.T, err error, code codes.Code, words string) {
 	t.Helper()
 	if status.Code(err) != code || !strings.Contains(status.Convert(err).Message(), words) {
@@ -174,7 +174,7 @@ func TestAdmit(t *testing.T) {
 		return nil
 	})
 
-	// What a person admitted, a detach could not end.
+	// Detaching could not end an admission that a person made.
 	c.with(func(r federation.Registry) error {
 		return r.PutAdmission(ctx, federation.Admission{Volume: id, Site: "b", Client: "127.0.0.14", Access: federation.ReadWrite})
 	})
@@ -206,7 +206,7 @@ func (c *cluster) admissionsOf(site, id string) (out []federation.Admission) {
 	return out
 }
 
-// writer writes a growing number into a file until it is refused, and says what it wrote last.
+// writer writes a growing number into a file until it is refused, and returns what it wrote last.
 type writer struct {
 	f    *nfsclient.File
 	next uint64
@@ -227,8 +227,8 @@ func numberIn(t *testing.T, r *routing.Router, h volume.Handle) uint64 {
 	return binary.BigEndian.Uint64(p)
 }
 
-// TestRevoke: when it has answered, the node's writes are refused, none lands later, others get its
-// locks, and its other volumes go on.
+// TestRevoke: once Revoke has returned, the node's writes are refused, none is executed later,
+// others get its locks, and its other volumes go on.
 func TestRevoke(t *testing.T) {
 	for _, site := range []string{"a", "b"} { // the home and another
 		t.Run(site, func(t *testing.T) {
@@ -315,7 +315,7 @@ func TestRevoke(t *testing.T) {
 			if _, err := n.Revoke(ctx, &nodepb.RevokeRequest{Volume: id, Node: "n1"}); err != nil {
 				t.Errorf("again: %v", err)
 			}
-			// It may be attached again, and begins anew.
+			// The node may be attached again, and begins anew.
 			c.attach(site, id, "n1", federation.ReadOnly)
 			if r, err := n.Admit(ctx, &nodepb.AdmitRequest{Volume: id, Node: "n1"}); err != nil || r.GetAccess() != nodepb.Access_ACCESS_READ_ONLY {
 				t.Errorf("attached again: %v, %v", r, err)
@@ -335,7 +335,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// TestAnAttachmentThatIsGoneStopsAccess: without anybody who asks the gateway.
+// TestAnAttachmentThatIsGoneStopsAccess: access ends without a call of Revoke.
 func TestAnAttachmentThatIsGoneStopsAccess(t *testing.T) {
 	c := newCluster(t, "a")
 	id := c.create("v", manifest("v", 1))

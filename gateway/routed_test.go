@@ -11,14 +11,14 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// atHome is a lock of a client as its gateway names it at the home.
+// atHome returns a client's lock as its gateway names it at the home.
 func atHome(gateway string, l volume.Lock) volume.Lock {
 	l.Owner = volume.LockOwner{Gateway: gateway, Owner: l.Owner.Gateway + "\x00" + l.Owner.Owner}
 	return l
 }
 
-// underRegistration executes f on the home's locks, and again until its outcome is known. granted
-// is called when f has succeeded, before another registration can begin.
+// underRegistration executes f on the home's locks until its outcome is known. granted is called
+// when f has succeeded, before another registration can begin.
 func underRegistration(ctx context.Context, r *routing.Router, f func(ctx context.Context, k forward.Locks) error, granted func()) error {
 	return r.AtHome(ctx, volume.Request{}, true, func(ctx context.Context, h forward.Home) error {
 		return r.Locks.Under(ctx, func(reg forward.Registration) error {
@@ -31,7 +31,7 @@ func underRegistration(ctx context.Context, r *routing.Router, f func(ctx contex
 	})
 }
 
-// lateAdmissions is a registry whose watch tells of admissions only while nobody holds late.
+// lateAdmissions is a registry whose watch reports admissions only while late is not locked.
 type lateAdmissions struct {
 	federation.Registry
 	late interface {

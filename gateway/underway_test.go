@@ -15,8 +15,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// TestChangesUnderWay: a registration ends what runs under those before it, and a reign what runs
-// of those before it.
+// TestChangesUnderWay: a registration ends the changes under earlier registrations, and a reign
+// those of earlier reigns.
 func TestChangesUnderWay(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 1))
@@ -92,8 +92,8 @@ func TestChangesUnderWay(t *testing.T) {
 	enter(2, forward.ErrRegister)
 }
 
-// TestChangesOfAnOlderProgram: a gateway that knows nothing of this goes on, until its program is
-// the new one.
+// TestChangesOfAnOlderProgram: a gateway whose program does not register changes is served, until
+// its program is the new one.
 func TestChangesOfAnOlderProgram(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 1))

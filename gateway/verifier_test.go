@@ -9,8 +9,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// TestVerifierAfterTakeover checks protocol-24: once another gateway is home, clients are told to
-// send their unstable data again.
+// TestVerifierAfterTakeover checks protocol-24: once another gateway is home, clients must send
+// their unstable data again.
 func TestVerifierAfterTakeover(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	id := c.create("v", manifest("v", 2))

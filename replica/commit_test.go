@@ -40,7 +40,7 @@ func (w *world) members(home string, names ...string) {
 	})
 }
 
-// write begins a write and returns where its outcome will be.
+// write begins a write and returns the channel of its outcome.
 func (s *site) write(id int64, size int) <-chan error {
 	out := make(chan error, 1)
 	m := s.machine
@@ -126,7 +126,7 @@ func TestCommitOnAllMembers(t *testing.T) {
 		}
 	}
 	w.same(numbers(1, 30))
-	// The power goes everywhere: whoever comes back has it all.
+	// The power fails everywhere: every site that comes back has it all.
 	for _, s := range w.sites {
 		s.kill(true)
 	}
@@ -135,7 +135,8 @@ func TestCommitOnAllMembers(t *testing.T) {
 	w.same(numbers(1, 30))
 }
 
-// A member that stops acknowledging holds up the commit until it is removed; then it is not asked.
+// A member that stops acknowledging delays the commit until it is removed. Then it is not waited
+// for.
 func TestSilentMemberIsRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)
@@ -157,8 +158,8 @@ func TestSilentMemberIsRemoved(t *testing.T) {
 	}
 }
 
-// protocol-3: a member whose fsync failed says no more that it has anything, and is replaced; the
-// fsync is not tried again.
+// protocol-3: a member whose fsync failed acknowledges nothing any more, and is replaced. The fsync
+// is not tried again.
 func TestFailedFsyncEndsTheMember(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)

@@ -50,8 +50,7 @@ func TestJournal(t *testing.T) {
 	})
 }
 
-// walker lets a world's time go on while a suite, which knows of no time, waits for things to
-// happen.
+// walker advances a world's time while a suite, which does not know of it, waits.
 type walker struct {
 	w    *world
 	mu   sync.Mutex
@@ -59,7 +58,7 @@ type walker struct {
 	done sync.WaitGroup
 }
 
-// walk begins. It does nothing if time goes on already.
+// walk begins to advance time. It does nothing if time advances already.
 func (k *walker) walk() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -73,14 +72,14 @@ func (k *walker) walk() {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Millisecond): // gives way
+			case <-time.After(time.Millisecond): // lets other goroutines run
 				k.w.step()
 			}
 		}
 	})
 }
 
-// rest ends what walk began, and returns when time stands still.
+// rest ends walk, and returns when time stands still.
 func (k *walker) rest() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

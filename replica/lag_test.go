@@ -10,8 +10,8 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// protocol-11: while a copy that answers trails too far, the home's writers wait; the copy is never
-// further behind than the policy says, but for the one record that was let through.
+// protocol-11: while a copy that answers trails too far, the home's writers wait. The copy is never
+// further behind than the policy says, except for one record.
 func TestMaxLagSlowsWriters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ab", 1)
@@ -67,7 +67,7 @@ func TestJoiningCopyDoesNotStopWriters(t *testing.T) {
 			a := w.site("a")
 			w.writes(a, 1, 20, 1<<10)
 			w.pass(2 * testPromise)
-			w.net.hold("a", "b", "frames", true) // it answers, and gets nothing yet
+			w.net.hold("a", "b", "frames", true) // it answers, and gets no frames yet
 			w.up("b")
 			w.until("b is greeted", func() bool { return w.site("b").replica.Status().Joined })
 			w.pass(2 * testPromise)
@@ -94,8 +94,8 @@ func TestLagForgetsWhatWasCut(t *testing.T) {
 
 func position(off uint64) Position { return Position{Seq: 1, Off: off} }
 
-// The age of a segment counts from its first record, also if it was first seen with all that it
-// will ever have.
+// The age of a segment counts from its first record, also if no record is added after the first
+// tick that saw it.
 func TestAgeOfWhatIsNotSealed(t *testing.T) {
 	t.Parallel()
 	const header = segment.HeaderSize

@@ -11,7 +11,8 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// What a loop that hangs in its disk gathers is bounded, and it goes on well when the disk is back.
+// The queue of a loop that hangs in a disk write is bounded, and the loop goes on when the disk is
+// back.
 func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ab", 2)
@@ -49,8 +50,8 @@ func TestQueueIsBounded(t *testing.T) {
 	w.same(numbers(1, 8))
 }
 
-// A follower without room says so once in a while, not for every batch that comes; when sealed
-// segments are in its store it goes on.
+// A follower without room sends Lost once in a while, not for every batch. It goes on when sealed
+// segments are in its store.
 func TestFullFollower(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ab", 1)
@@ -85,7 +86,7 @@ func TestFullFollower(t *testing.T) {
 	w.same(numbers(1, 300))
 }
 
-// A full home makes room by what is in its store; without a store, the writer is told.
+// A full home evicts segments that are in its store. Without a store, the writer gets an error.
 func TestFullHome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a", 1)
@@ -97,7 +98,7 @@ func TestFullHome(t *testing.T) {
 	w.same(numbers(1, 300))
 }
 
-// A full home whose store is down says so, lets removals in meanwhile (protocol-15), and goes on
+// A full home whose store is down reports it, accepts removals meanwhile (protocol-15), and goes on
 // when the store is back.
 func TestFullHomeWithoutItsStore(t *testing.T) {
 	t.Parallel()
@@ -203,5 +204,5 @@ func (s *site) waiting() int {
 	return len(s.replica.waiters)
 }
 
-// limit gives a site that was never up another disk, of so much room.
+// limit gives a site that was never up another disk, with that much room.
 func (s *site) limit(n int64) { s.disk = newDisk(s.name, n) }

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// machine is as strict as the engine: what comes in a wrong order, or to a home, is an error. It
+// machine is as strict as the engine: entries in a wrong order, or at a home, are an error. It
 // applies numbers.
 type machine struct {
 	w       *world
@@ -163,7 +163,7 @@ func (m *machine) ids() (out []int64) {
 
 var errNotLeading = errors.New("machine does not lead")
 
-// removal is a write's size that gives room back: a record without data that deletes.
+// removal is the size that stands for a removal: a record without data, which frees room.
 const removal = -1
 
 // append appends a record of about size bytes.
@@ -217,7 +217,7 @@ func (m *machine) write(ctx context.Context, id int64, size int) error {
 	return nil
 }
 
-// entriesUpTo is a function for Replay that gives a machine what is not after end.
+// entriesUpTo returns a function for Replay that passes a machine the entries up to end.
 func entriesUpTo(end Position, m *machine) func(log.Entry) error {
 	return func(e log.Entry) error {
 		if end.Less(e.End) {

@@ -9,19 +9,20 @@ import (
 	"sync"
 )
 
-// network carries envelopes between the sites of a world: in order by lane, while lanes overtake
-// each other. What goes to a site that is cut off or down is lost, and world.step tells the sender.
+// network carries envelopes between the sites of a world. Envelopes stay in order within a lane,
+// and lanes overtake each other. An envelope to a site that is cut off or down is lost, and
+// world.step reports that to the sender.
 type network struct {
 	w     *world
 	mu    sync.Mutex
 	nodes map[string]*Node
 	lanes map[string]*lane
 	cuts  map[string]bool             // "a>b"
-	spy   func(to string, e Envelope) // sees what is sent
+	spy   func(to string, e Envelope) // is called with what is sent
 	work  sync.WaitGroup
 }
 
-// lane is the way of messages or of frames from one site to another.
+// lane carries the messages, or the frames, from one site to another.
 type lane struct {
 	from, to string
 	queue    []parcel
@@ -156,7 +157,7 @@ func (n *network) drop(l *lane) {
 	l.queue = nil
 }
 
-// cut loses what is sent one way.
+// cut drops what is sent in one direction.
 func (n *network) cut(from, to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -171,7 +172,7 @@ func (n *network) heal() {
 	clear(n.cuts)
 }
 
-// hold stops a lane and keeps what is in it, or lets it go on.
+// hold stops a lane without losing what is in it, or lets it go on.
 func (n *network) hold(from, to, kind string, held bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -187,7 +188,7 @@ func (n *network) isHeld(from, to string) bool {
 	return n.lane(from, to, "frames").held
 }
 
-// report tells a site which connections do not come about.
+// report reports to a site which of its connections fail.
 func (n *network) report(s *site) {
 	n.mu.Lock()
 	var down []string
@@ -202,7 +203,7 @@ func (n *network) report(s *site) {
 	}
 }
 
-// watch has f see everything that is sent from now on.
+// watch calls f with everything that is sent from now on.
 func (n *network) watch(f func(to string, e Envelope)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

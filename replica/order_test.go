@@ -12,8 +12,7 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// Orders of events in the shell that go wrong rarely: they are made to happen by holding up a
-// machine.
+// Rare orders of events in the shell. The tests force them by blocking a machine.
 
 // holdCommits makes a site's event loop wait at its next commit until the returned function is
 // called.
@@ -33,9 +32,9 @@ func (s *site) holdCommits(reached chan<- struct{}) (release func()) {
 	return release
 }
 
-// deposed makes a, home of a and b with c beside, be busy with a commit while b takes over: b's
-// greeting waits in a's queue, and behind it what a appended since. What a then says it has must be
-// what it has: it used to promise what was just cut.
+// deposed blocks a in a commit while b takes over; a is home of members a and b, and c follows. b's
+// Hello waits in a's queue, and behind it the events of what a appended since. a must then
+// acknowledge only what it has, and not what was just cut.
 func TestAppendsBehindTheGreeting(t *testing.T) {
 	for _, before := range []int64{0, 5} { // changes that nobody else has, known to a's core
 		t.Run(map[int64]string{0: "nothing known", 5: "some known"}[before], func(t *testing.T) {
@@ -76,7 +75,7 @@ func TestAppendsBehindTheGreeting(t *testing.T) {
 				}
 				return n >= 2
 			})
-			w.net.hold("b", "a", "messages", true) // these are all for now
+			w.net.hold("b", "a", "messages", true) // no further messages for now
 			// Enough for several segments, all durable here.
 			for id := range int64(40) {
 				_, _, err := a.machine.append(context.Background(), 200+id, 800)
@@ -105,7 +104,7 @@ func TestAppendsBehindTheGreeting(t *testing.T) {
 	}
 }
 
-// A machine that is about to lead when the reign ends does not lead afterwards: it would refuse
+// A machine that is about to lead when the reign ends does not lead afterwards. It would refuse
 // what the next home appends.
 func TestReignEndsBeforeItBegins(t *testing.T) {
 	t.Parallel()
@@ -170,7 +169,7 @@ func TestFramesComeTwice(t *testing.T) {
 	w.same(numbers(1, 30))
 }
 
-// What the log ends with counts when a greeting is answered, also if the notice of it has not come.
+// The answer to Hello depends on the log's end, also if the Appended event for it has not come.
 func TestGreetingMeetsTheLogAsItIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ab", 1)
@@ -190,7 +189,7 @@ func TestGreetingMeetsTheLogAsItIs(t *testing.T) {
 	}
 }
 
-// appendUnnoticed puts a record into a home's log as if the notice of it were still to come.
+// appendUnnoticed puts a record into a home's log as if its Appended event were still to come.
 func appendUnnoticed(s *site) error {
 	_, err := s.log.Append(&segment.Record{Epoch: 1, Time: 99, Slot: "s", Ops: []segment.Op{{Kind: segment.Set, Key: []byte("late")}}})
 	return err

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A home that is stopped for longer than its promises, and goes on: it serves nothing and
-// acknowledges nothing of its old epoch.
+// A home is stopped for longer than its promises, and goes on. It serves nothing and acknowledges
+// nothing of its old epoch.
 func TestPausedHome(t *testing.T) {
 	for _, what := range []string{"with a write under way", "at rest"} {
 		t.Run(what, func(t *testing.T) {
@@ -73,8 +73,7 @@ func TestHomeThatHearsNobody(t *testing.T) {
 	w.same(numbers(1, 3))
 }
 
-// A member that is stopped: the volume goes on without it, and it reads nothing that is old when it
-// goes on.
+// A member is stopped. The volume goes on without it, and it reads no old state when it goes on.
 func TestPausedMember(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)

@@ -16,8 +16,8 @@ func (w *world) registry(down bool) {
 	}
 }
 
-// protocol-7: without the registry volumes run as they are, nothing takes over and no members
-// change; who comes back catches up.
+// protocol-7: without the registry, volumes are served as before, nothing takes over and no members
+// change. A site that comes back catches up.
 func TestRegistryDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)

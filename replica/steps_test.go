@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// step moves time on by a heartbeat and lets everybody do what there is to do.
+// step advances time by a heartbeat and lets every site do its work.
 func (w *world) step() {
 	w.now.Add(int64(testBeat))
 	for _, s := range w.sites {
@@ -26,7 +26,7 @@ func (w *world) step() {
 	w.settle()
 }
 
-// settle waits until the event loops and the network have nothing to do, or are held up.
+// settle waits until the event loops and the network have nothing to do, or are blocked.
 func (w *world) settle() {
 	for quiet, n := 0, 0; quiet < 3 && n < 50; n++ {
 		time.Sleep(100 * time.Microsecond)

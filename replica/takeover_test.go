@@ -116,9 +116,9 @@ func TestMove(t *testing.T) {
 	w.same(numbers(1, 9))
 }
 
-// protocol-6: after a person forced a takeover, what was acknowledged before and is left out is
-// kept, not cut; also what is not yet applied. The old home may have restarted meanwhile, and not
-// know any more what it had acknowledged.
+// protocol-6: after a forced takeover, a log with acknowledged changes that were left out is kept,
+// not cut, even if they are not applied yet. The old home may have restarted meanwhile, and have
+// forgotten what it had acknowledged.
 func TestForcedTakeoverLeavesSalvage(t *testing.T) {
 	for _, c := range []struct {
 		name            string

@@ -100,8 +100,8 @@ func TestStoreOutage(t *testing.T) {
 	w.until("store of a", a.stored)
 }
 
-// A segment that is damaged on the pool is not put into the store, which would keep it for ever: it
-// is fetched from elsewhere first.
+// A segment that is damaged on the pool is not put into the store, which would keep it for ever. A
+// good copy is fetched first.
 func TestDamagedSegmentIsNotUploaded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ab", 1)
@@ -130,7 +130,7 @@ func TestDamagedSegmentIsNotUploaded(t *testing.T) {
 		data[len(data)/2] ^= 1
 		return data
 	})
-	w.net.cut("b", "a") // nobody has another copy for now; the others are not held up
+	w.net.cut("b", "a") // no other copy can be fetched for now; the other segments are uploaded all the same
 	a.store.SetFault(nil)
 	w.until("the undamaged are stored", func() bool {
 		for _, g := range a.log.Segments() {

@@ -164,7 +164,7 @@ func (s *site) start() {
 	w.introduce()
 }
 
-// introduce tells everybody who there is.
+// introduce sends every site the list of sites.
 func (w *world) introduce() {
 	var all []protocol.Member
 	for _, s := range w.sites {
@@ -179,7 +179,7 @@ func (w *world) introduce() {
 	}
 }
 
-// kill ends the process at once; with power, what was not synced may be lost.
+// kill ends the process at once. With power, what was not synced may be lost.
 func (s *site) kill(power bool) {
 	if power {
 		s.disk.Crash()
@@ -208,7 +208,7 @@ func (s *site) stop() {
 	}
 }
 
-// pause stops the process as SIGSTOP does: nothing of its replica goes on, time does.
+// pause stops the process as SIGSTOP does: its replica does nothing, and time goes on.
 func (s *site) pause() {
 	s.replica.mu.Lock()
 	s.paused = true
@@ -219,7 +219,7 @@ func (s *site) resume() {
 	s.replica.mu.Unlock()
 }
 
-// hangs is how long anything may take that must not take for ever.
+// hangs is how long a wait may take. It is only a guard against hanging.
 const hangs = 30 * time.Second
 
 // within fails the test if f does not return.

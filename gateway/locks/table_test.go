@@ -27,7 +27,7 @@ func (c *fakeCopy) GetAttr(_ context.Context, _ volume.Request, h volume.Handle)
 func (c *fakeCopy) MayServe() error         { return c.serve }
 func (c *fakeCopy) Leading() (uint64, bool) { return c.epoch, c.epoch != 0 }
 
-// events is a registry that tells these events, and no more.
+// events is a registry that reports these events, and no more.
 type events []federation.Event
 
 func (w events) Watch(_ context.Context, f func(federation.Event) error) error {
@@ -41,15 +41,15 @@ func (w events) Watch(_ context.Context, f func(federation.Event) error) error {
 
 func (events) Head(context.Context) (federation.Head, error) { return federation.Head{}, nil }
 
-// heard is a view that has heard of events.
+// heard returns a view that has these events.
 func heard(all ...federation.Event) *view.View {
 	v := view.New("a", federation.KindSite, federation.KindAlive, federation.KindVolume, federation.KindAdmission)
 	_ = v.Watch(context.Background(), events(all)) // it ends with the events
 	return v
 }
 
-// TestLockIsRefusedByTheHomeAlone: that others have a lock is said by who is home when it is said.
-// A grant is not taken back: the gateway that got it registers it with the next home.
+// TestLockIsRefusedByTheHomeAlone: only the gateway that is still home may refuse a lock. A grant
+// is not revoked: the gateway that got it registers it with the next home.
 func TestLockIsRefusedByTheHomeAlone(t *testing.T) {
 	for _, now := range []fakeCopy{{epoch: 0}, {epoch: 2}, {epoch: 1, serve: journal.ErrNoLease}} {
 		for _, outcome := range []error{volume.ErrLocked, nil} {
@@ -70,7 +70,7 @@ func TestLockIsRefusedByTheHomeAlone(t *testing.T) {
 	}
 }
 
-// TestGraceUntilTheRegistryIsHeard: it is not known before who may have locks.
+// TestGraceUntilTheRegistryIsHeard: before, it is not known which gateways may have locks.
 func TestGraceUntilTheRegistryIsHeard(t *testing.T) {
 	alive := federation.Event{Kind: federation.KindAlive, Name: "gb", Alive: &federation.Alive{Gateway: "gb", Site: "b"}}
 	for synced, events := range map[bool][]federation.Event{false: {alive}, true: {alive, {Kind: federation.KindSynced}}} {

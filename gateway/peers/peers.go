@@ -53,8 +53,8 @@ func New(federation, gateway string, creds *pki.Credentials, v *view.View) *Peer
 	return &Peers{federation: federation, gateway: gateway, creds: creds, view: v, conns: map[string]connection{}}
 }
 
-// Dial makes a connection to a gateway, and checks that gateway's certificate. The caller closes
-// it.
+// Dial returns a connection to a gateway, which must present that gateway's certificate. The caller
+// closes it.
 func (p *Peers) Dial(name string) (*grpc.ClientConn, error) {
 	g, site, ok := p.view.Gateway(name)
 	if !ok {

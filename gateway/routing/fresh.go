@@ -24,9 +24,9 @@ type freshAttrs map[volume.Handle]freshAttr
 // here.
 const maxFresh = 256
 
-// drop forgets the write to h if the local copy, which has applied up to applied, has that write,
-// or if a later epoch began: then the copy has the write, or it is lost. epoch is the newest one
-// known.
+// drop forgets the write to h if the local copy, which has applied up to applied, has it. It also
+// forgets the write if a later epoch began: then the copy has the write, or it is lost. epoch is
+// the newest epoch known.
 func (f freshAttrs) drop(h volume.Handle, applied journal.Position, epoch uint64) bool {
 	w, ok := f[h]
 	if !ok || applied.Less(w.pos) && epoch <= w.epoch {
@@ -36,14 +36,14 @@ func (f freshAttrs) drop(h volume.Handle, applied journal.Position, epoch uint64
 	return true
 }
 
-// add remembers a write, unless a newer one of the file is known.
+// add remembers a write, unless a newer write to the file is known.
 func (f freshAttrs) add(h volume.Handle, w freshAttr) {
 	if old, ok := f[h]; !ok || old.epoch < w.epoch || old.epoch == w.epoch && old.pos.Less(w.pos) {
 		f[h] = w
 	}
 }
 
-// epoch returns the newest epoch known here. mu is held.
+// epoch returns the newest epoch known here. The caller holds mu.
 func (v *Router) epoch() uint64 {
 	_, epoch := v.cfg.View.Home(v.uuid)
 	if own, leads := v.local.Leading(); leads {
@@ -53,7 +53,7 @@ func (v *Router) epoch() uint64 {
 }
 
 // freshAfter returns this gateway's own newest write to h that the local copy has not applied yet.
-// mu is held.
+// The caller holds mu.
 func (v *Router) freshAfter(h volume.Handle) (freshAttr, bool) {
 	w, ok := v.fresh[h]
 	if !ok || v.local == nil || v.fresh.drop(h, v.local.Engine.Applied(), v.epoch()) {
@@ -62,9 +62,8 @@ func (v *Router) freshAfter(h volume.Handle) (freshAttr, bool) {
 	return w, true
 }
 
-// freshOf returns the attributes after this gateway's own newest write to h, while that write is
-// the newest change of h that the local copy has or knows to be coming: to wait for its commit
-// would give the same answer.
+// freshOf returns the attributes after this gateway's own newest write to h, while the local copy
+// knows no later change of h. To wait for the write's commit would give the same answer.
 func (v *Router) freshOf(h volume.Handle) (volume.Attr, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -72,7 +71,7 @@ func (v *Router) freshOf(h volume.Handle) (volume.Attr, bool) {
 	if !ok {
 		return volume.Attr{}, false
 	}
-	// In this order: the local copy has what others did before it may serve.
+	// The order matters: a local copy that may serve already has what others did.
 	if v.local.MayServe() != nil || w.pos.Less(v.local.Engine.Touched(h.Ino)) {
 		return volume.Attr{}, false
 	}
@@ -80,7 +79,7 @@ func (v *Router) freshOf(h volume.Handle) (volume.Attr, bool) {
 }
 
 // awaitFresh waits until the local copy has this gateway's own newest write to h, and reports
-// whether it had to: clients read what they wrote, committed or not.
+// whether it had to wait. Clients read what they wrote, committed or not.
 func (v *Router) awaitFresh(ctx context.Context, h volume.Handle) (waited bool) {
 	v.mu.Lock()
 	w, ok := v.fresh[h]
@@ -94,7 +93,7 @@ func (v *Router) awaitFresh(ctx context.Context, h volume.Handle) (waited bool) 
 	return v.catchUp(ctx, w.pos)
 }
 
-// wrote remembers what GetAttr can answer before the write is committed.
+// wrote remembers a write whose attributes GetAttr can return before it is committed.
 func (v *Router) wrote(h volume.Handle, w freshAttr) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -102,7 +101,7 @@ func (v *Router) wrote(h volume.Handle, w freshAttr) {
 	switch {
 	case len(v.fresh) <= maxFresh:
 	case v.local == nil:
-		clear(v.fresh) // the home answers, which shows what is not committed
+		clear(v.fresh) // the home answers instead, and shows uncommitted writes too
 	default:
 		applied, epoch := v.local.Engine.Applied(), v.epoch()
 		for h := range v.fresh {

@@ -50,7 +50,7 @@ func TestNewestWriteIsRemembered(t *testing.T) {
 	}
 }
 
-// TestWritesAreForgottenWithoutACopy: a gateway without one remembers some of its writes only.
+// TestWritesAreForgottenWithoutACopy: a gateway without a copy remembers only some of its writes.
 func TestWritesAreForgottenWithoutACopy(t *testing.T) {
 	r := newRouter(&Config{}, volume.ID{})
 	for ino := range uint64(10 * maxFresh) {

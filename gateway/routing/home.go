@@ -13,13 +13,13 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// retryAfter is how long an operation waits before it tries the home again when nothing has
-// changed.
+// retryAfter is how long an operation waits before it tries the home again while the view does not
+// change.
 const retryAfter = 50 * time.Millisecond
 
-// atHome executes op at the home, wherever it is, and again until its outcome is known (routing-2):
-// op is repeatable. It ends when ctx does, or revoked, which may be nil. Every handle of a volume
-// that was deleted is ErrStale.
+// atHome executes op at the home, wherever it is. It tries again while op was not executed and, if
+// op is repeatable, while its outcome is not known (routing-2). It ends when ctx ends, or revoked,
+// which may be nil. It returns ErrStale if the volume was deleted.
 func (v *Router) atHome(ctx, revoked context.Context, repeatable bool, op func(ctx context.Context, h forward.Home) error) (result, error) {
 	unknown := false // it may have been executed
 	for {
@@ -63,8 +63,8 @@ func (v *Router) atHome(ctx, revoked context.Context, repeatable bool, op func(c
 	}
 }
 
-// either returns a context that ends when ctx does or other, which may be nil, or when done is
-// called, which must be.
+// either returns a context that ends when ctx ends, when other ends, or when done is called. other
+// may be nil. The caller must call done.
 func either(ctx, other context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	if other == nil {
@@ -74,7 +74,7 @@ func either(ctx, other context.Context) (_ context.Context, done func()) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// ended is closed when ctx ends, which may be nil.
+// ended returns a channel that is closed when ctx ends. ctx may be nil.
 func ended(ctx context.Context) <-chan struct{} {
 	if ctx == nil {
 		return nil
@@ -82,7 +82,7 @@ func ended(ctx context.Context) <-chan struct{} {
 	return ctx.Done()
 }
 
-// Once implements locks.Home: it executes op once at whoever is home now.
+// Once implements locks.Home: it executes op once at the present home.
 func (v *Router) Once(ctx context.Context, op func(ctx context.Context, h forward.Home) error) (epoch uint64, err error) {
 	out, err := v.once(ctx, nil, op)
 	return out.epoch, err
@@ -99,7 +99,7 @@ func (v *Router) Epoch() uint64 {
 	return epoch
 }
 
-// once executes op at whoever is home now. op is cancelled when revoked ends, which may be nil.
+// once executes op once at the present home. op is cancelled when revoked ends, which may be nil.
 func (v *Router) once(ctx, revoked context.Context, op func(ctx context.Context, h forward.Home) error) (result, error) {
 	ctx, done := either(ctx, revoked)
 	defer done()
@@ -110,8 +110,8 @@ func (v *Router) once(ctx, revoked context.Context, op func(ctx context.Context,
 				return result{epoch: epoch}, err
 			}
 			defer done()
-			// When op has ended, what is in the log is before all that others do later; what is not
-			// never will be.
+			// When op has ended, its record in the log comes before all that others do later. If it
+			// has none by then, it never will.
 			return result{epoch: epoch}, op(ctx, l.Home(v.cfg.Gateway, true))
 		}
 	}
@@ -123,7 +123,7 @@ func (v *Router) once(ctx, revoked context.Context, op func(ctx context.Context,
 	if err != nil {
 		return result{epoch: epoch}, fmt.Errorf("%w: %v", journal.ErrNotHome, err)
 	}
-	// A call to a home that is no more may hang: it ends when another epoch is heard of.
+	// A call to a former home may hang, so it ends when another epoch is known.
 	ctx, end := either(ctx, over)
 	defer end()
 	call := &forward.Call{Client: client, Volume: v.uuid, Epoch: epoch, Held: v.mayHold}
@@ -132,7 +132,8 @@ func (v *Router) once(ctx, revoked context.Context, op func(ctx context.Context,
 	}
 	err = op(ctx, call)
 	if call.Unanswered || errors.Is(err, forward.ErrRegister) {
-		// Before it is sent again: then the first one does nothing any more when it arrives later.
+		// The registration is void before the operation is sent again. So the first one does
+		// nothing if it arrives later.
 		v.Locks.Void(call.Registration)
 	}
 	out := result{epoch: call.ReplyEpoch, applied: call.Applied, remote: true}
@@ -142,8 +143,9 @@ func (v *Router) once(ctx, revoked context.Context, op func(ctx context.Context,
 	return out, err
 }
 
-// AtHome executes op at the home, wherever it is, and again until its outcome is known, if op is
-// repeatable (routing-2). All methods that the local copy does not answer end here.
+// AtHome executes op at the home, wherever it is. It tries again while op was not executed and, if
+// op is repeatable, while its outcome is not known (routing-2). All methods that the local copy
+// does not answer call it.
 func (v *Router) AtHome(ctx context.Context, r volume.Request, repeatable bool, op func(ctx context.Context, h forward.Home) error) error {
 	_, err := v.atHome(ctx, r.Revoked, repeatable, op)
 	return err
@@ -163,8 +165,8 @@ func (v *Router) underRegistration(ctx context.Context, r volume.Request, f func
 	})
 }
 
-// lockLost takes a lock from its client. Others got the lock while this gateway was taken to be
-// gone: the client must not go on as if it held it.
+// lockLost revokes a lock of a client. Others got the lock while this gateway was believed to be
+// gone, and the client must not go on as if it had it.
 func (v *Router) lockLost(l forward.HeldLock) {
 	owner, _ := asNamed(l.Lock.Owner)
 	told := v.cfg.Revoke(v.id, l.Handle, owner)

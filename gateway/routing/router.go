@@ -33,15 +33,15 @@ type Config struct {
 	Clock       func() time.Duration // monotonic, counts suspend
 	Timers      clockwork.Clock
 	Logger      *slog.Logger
-	// Recovering reports that clients of this gateway still reclaim what they held before it
+	// Recovering reports whether clients of this gateway still reclaim what they held before it
 	// restarted.
 	Recovering func() bool
-	// Reclaiming is Recovering, for whom the NFS server calls with its locks held. It may be true a
-	// little longer.
+	// Reclaiming is Recovering for code that the NFS server calls with its locks held. It may stay
+	// true a little longer.
 	Reclaiming func() bool
-	// Verifier is protocol-24's.
+	// Verifier returns the write verifier of an epoch (protocol-24).
 	Verifier func(epoch uint64) volume.Verifier
-	// Revoke takes a lock from its client, and reports whether the client hears of it.
+	// Revoke revokes a client's lock, and reports whether the client is informed.
 	Revoke func(id volume.ID, h volume.Handle, owner volume.LockOwner) (told bool)
 }
 
@@ -52,7 +52,7 @@ type Router struct {
 	id   volume.ID
 	uuid string
 
-	// Locks are those of this gateway's clients.
+	// Locks registers the locks of this gateway's clients.
 	Locks *locks.Registrar
 
 	mu    sync.Mutex
@@ -72,10 +72,10 @@ func newRouter(cfg *Config, id volume.ID) *Router {
 
 var _ volume.Volume = (*Router)(nil)
 
-// result is what came of an operation at the home.
+// result is the result of an operation at the home.
 type result struct {
 	epoch   uint64           // of the home
-	applied journal.Position // to be applied here before the client is answered
+	applied journal.Position // position to apply here before the client is answered
 	remote  bool             // the home is another gateway
 }
 
@@ -86,8 +86,8 @@ func (v *Router) Copy() *copies.Copy {
 	return v.local
 }
 
-// setCopy makes l the local copy; nil: there is none. The copy hears of what is held before anybody
-// asks it for anything.
+// setCopy makes l the local copy; nil: there is none. The open files are held at the copy before
+// anybody else uses it.
 func (v *Router) setCopy(l *copies.Copy) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -101,7 +101,7 @@ func (v *Router) setCopy(l *copies.Copy) {
 	}
 }
 
-// change runs an operation that changes the volume, and waits until what it did is applied here
+// change executes an operation that changes the volume, and waits until the change is applied here
 // (protocol-25).
 func (v *Router) change(ctx context.Context, r volume.Request, op func(ctx context.Context, t forward.Home) error) (result, error) {
 	out, err := v.atHome(ctx, r.Revoked, r.ID != (volume.OpID{}), op)
@@ -111,8 +111,8 @@ func (v *Router) change(ctx context.Context, r volume.Request, op func(ctx conte
 	return out, err
 }
 
-// catchUp waits until the local copy has applied pos, and reports whether it has. A copy that may
-// not serve reads need not: the home is asked instead.
+// catchUp waits until the local copy has applied pos, and reports whether it has. It does not wait
+// for a copy that may not serve reads: the home is asked instead.
 func (v *Router) catchUp(ctx context.Context, pos journal.Position) bool {
 	l := v.Copy()
 	if l == nil || l.MayServe() != nil {
@@ -125,14 +125,15 @@ func (v *Router) catchUp(ctx context.Context, pos journal.Position) bool {
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, v.cfg.Promise)
 	defer cancel()
-	// If it does not come in time, the lease has ended and reads go to the home.
+	// If pos is not applied in time, the lease has ended and reads go to the home.
 	return l.Engine.WaitApplied(ctx, pos) == nil
 }
 
-// read runs an operation that changes nothing: on the local copy if it may serve, else at the home.
+// read executes an operation that changes nothing: on the local copy if it may serve, else at the
+// home.
 func (v *Router) read(ctx context.Context, r volume.Request, op func(ctx context.Context, t volume.Reader) error) error {
 	if l := v.Copy(); l != nil && l.MayServe() == nil {
-		// The home may have to wait for its members until somebody brings them back.
+		// The home may wait for its members until an operator brings them back.
 		both, done := either(ctx, r.Revoked)
 		err := readLocal(both, l, op)
 		done()
@@ -143,7 +144,8 @@ func (v *Router) read(ctx context.Context, r volume.Request, op func(ctx context
 	return v.AtHome(ctx, r, true, func(ctx context.Context, t forward.Home) error { return op(ctx, t) })
 }
 
-// readLocal runs op on a copy's engine. ErrDelay: the copy closes, or may not serve.
+// readLocal executes op on a copy's engine. It returns ErrDelay if the copy closes or may not
+// serve.
 func readLocal(ctx context.Context, l *copies.Copy, op func(ctx context.Context, t volume.Reader) error) error {
 	ctx, done, err := l.Use(ctx)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// Registry is what Routers ask the registry itself, with a quorum.
+// Registry is the part of the registry that Routers read with a quorum.
 type Registry interface {
 	GetControl(ctx context.Context, volume string) (federation.Control, federation.Revision, error)
 	GetVolume(ctx context.Context, uuid string) (federation.Volume, federation.Revision, error)
 	ListAdmissions(ctx context.Context, site string) ([]federation.Admission, error)
 }
 
-// Routers are those of one gateway, one for each volume of the registry. Its methods may be called
+// Routers has one gateway's Routers, one for each volume of the registry. Its methods may be called
 // from many goroutines.
 type Routers struct {
 	cfg Config
@@ -34,7 +34,8 @@ type Routers struct {
 // New returns Routers for no volume.
 func New(cfg Config) *Routers { return &Routers{cfg: cfg, all: map[string]*Router{}} }
 
-// Serve makes the Router of a volume, unless there is one; false: its UUID cannot be read.
+// Serve makes the Router of a volume, unless there is one. It returns false if the UUID does not
+// parse.
 func (t *Routers) Serve(v federation.Volume) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +75,7 @@ func (t *Routers) Get(uuid string) *Router {
 	return t.all[uuid]
 }
 
-// How often, and for how long, homes are told of locks in the background.
+// How often locks are registered with new homes in the background, and for how long one try lasts.
 const (
 	registerEvery  = time.Second
 	registerWithin = 2 * time.Second
@@ -110,8 +111,8 @@ func (t *Routers) KeepRegistered(ctx context.Context, before func()) {
 	}
 }
 
-// usesNow reports whether a gateway's clients may use a volume, as the registry says: a gateway may
-// hold locks under an admission that is not heard of here yet.
+// usesNow reports whether a gateway's clients may use a volume, as read from the registry. A
+// gateway may have locks under an admission that the view here does not have yet.
 func (t *Routers) usesNow(ctx context.Context, id, gateway string) (bool, error) {
 	_, site, _ := t.cfg.View.Gateway(gateway)
 	v, _, err := t.cfg.Registry.GetVolume(ctx, id)

@@ -43,8 +43,8 @@ func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb
 	if err != nil {
 		return forward.Refused(err), nil
 	}
-	// An operation goes on when its caller is gone: its outcome is recorded, and the caller asks
-	// again.
+	// An operation goes on when its caller is gone: its outcome is recorded, and the caller sends
+	// it again.
 	ctx, done, err := c.Use(context.WithoutCancel(ctx))
 	if err != nil {
 		return forward.Refused(journal.ErrNotHome), nil
@@ -60,8 +60,8 @@ func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb
 	defer holdForCaller(c, q)()
 	reply := forward.Dispatch(ctx, c.Home(from, q.GetRegistersChanges()), q)
 	if now, ok := c.Leading(); q.GetMethod() == forwardpb.Method_METHOD_COMMIT && (!ok || now != epoch) {
-		// It may have been executed in a later epoch: what the caller wrote in this one may be
-		// lost, and the caller must not take it for stable.
+		// The operation may have been executed in a later epoch. What the caller wrote in this one
+		// may be lost, and must not count as stable.
 		return forward.Refused(journal.ErrNotHome), nil
 	}
 	if reply.GetOutcome() == 0 {
@@ -94,16 +94,16 @@ func holdForCaller(c *copies.Copy, q *forwardpb.CallRequest) (release func()) {
 	}
 }
 
-// admit refuses a call of a gateway whose clients may not use the volume, unless the call ends what
-// they did (routing-4): a gateway that cannot begin anything any more still has to end what it sent
-// before. None of the locks that such a gateway registers is kept: they are taken out of q, and
-// returned as lost.
+// admit refuses a call of a gateway whose clients may not use the volume, unless the call ends
+// earlier work (routing-4). Such a gateway cannot begin anything, but must be able to end what it
+// sent before. None of the locks that it registers is kept: they are removed from q, and returned
+// as lost.
 func (s *Server) admit(ctx context.Context, from string, q *forwardpb.CallRequest) (lost []*forwardpb.HeldLock, err error) {
 	registers, recovering := q.GetMethod() == forwardpb.Method_METHOD_REGISTER_LOCKS, q.GetFlag()
 	switch {
 	case locks.Uses(s.Routers.cfg.View, q.GetVolume(), from), q.GetMethod() == forwardpb.Method_METHOD_UNLOCK:
 		return nil, nil
-	case registers && (recovering || len(q.GetLocks()) == 0): // of who recovers, locks are ignored
+	case registers && (recovering || len(q.GetLocks()) == 0): // a recovering gateway's locks are ignored
 		return nil, nil
 	case registers:
 		used, err := s.Routers.usesNow(ctx, q.GetVolume(), from)
@@ -122,7 +122,7 @@ func (s *Server) admit(ctx context.Context, from string, q *forwardpb.CallReques
 // heldWithin is how long Held waits until the local copy has what the home has.
 const heldWithin = 5 * time.Second
 
-// Held implements forwardpb.ForwardServer: it tells a home which of its orphans this gateway's
+// Held implements forwardpb.ForwardServer: it returns which of a home's orphans this gateway's
 // clients have open.
 func (s *Server) Held(ctx context.Context, q *forwardpb.HeldRequest) (*forwardpb.HeldReply, error) {
 	if _, err := s.Routers.cfg.Peers.Caller(ctx); err != nil {

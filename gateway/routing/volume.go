@@ -43,7 +43,7 @@ func (v *Router) Release(h volume.Handle) {
 	}
 }
 
-// mayHold reports whether clients of this gateway have h open, or may be about to reclaim that.
+// mayHold reports whether clients of this gateway have h open, or may be about to reclaim it.
 func (v *Router) mayHold(h volume.Handle) bool {
 	if v.cfg.Reclaiming() {
 		return true
@@ -77,7 +77,7 @@ func (v *Router) GetAttr(ctx context.Context, r volume.Request, h volume.Handle)
 		return a, nil
 	}
 	v.awaitFresh(ctx, h)
-	reclaiming := v.cfg.Reclaiming() // then h may be good for who asks without a name
+	reclaiming := v.cfg.Reclaiming() // if so, h may be valid without a name
 	err = v.read(ctx, r, func(ctx context.Context, t volume.Reader) (err error) {
 		if e, local := t.(holder); reclaiming && local && e.HoldElsewhere(h) == nil {
 			defer e.Release(h)
@@ -88,7 +88,7 @@ func (v *Router) GetAttr(ctx context.Context, r volume.Request, h volume.Handle)
 	return out, err
 }
 
-// holder is an engine that is here. A Call to another gateway is none: it says itself what is held.
+// holder is an engine at this gateway. A Call is not a holder: its request says what is held.
 type holder interface {
 	HoldElsewhere(h volume.Handle) error
 	Release(h volume.Handle)
@@ -279,8 +279,8 @@ func (v *Router) RemoveXattr(ctx context.Context, r volume.Request, h volume.Han
 	return out, err
 }
 
-// SetLock implements volume.Locker. Asking again for a lock that one holds is harmless, so it is
-// always repeatable.
+// SetLock implements volume.Locker. It is always repeatable: to set a lock again that one has does
+// no harm.
 func (v *Router) SetLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock, reclaim bool) error {
 	l = v.registeredAs(l)
 	err := v.underRegistration(ctx, r, func(ctx context.Context, k forward.Locks) error { return k.SetLock(ctx, r, h, l, reclaim) }, func() { v.Locks.Granted(h, l) })
@@ -303,7 +303,8 @@ func (v *Router) Unlock(ctx context.Context, r volume.Request, h volume.Handle, 
 	return v.underRegistration(ctx, r, func(ctx context.Context, k forward.Locks) error { return k.Unlock(ctx, r, h, l) }, nil)
 }
 
-// At the home, a lock's owner is this gateway, whatever name its client goes by here.
+// ownerSeparator joins a client's name and a lock-owner into the owner that the home sees. The
+// home's lock-owners have this gateway's name in place of the client's.
 const ownerSeparator = "\x00"
 
 func (v *Router) registeredAs(l volume.Lock) volume.Lock {
@@ -311,8 +312,7 @@ func (v *Router) registeredAs(l volume.Lock) volume.Lock {
 	return l
 }
 
-// asNamed is a lock's owner as its own client names it; ok is false for what registeredAs did not
-// make.
+// asNamed undoes registeredAs. ok is false for an owner that registeredAs did not make.
 func asNamed(o volume.LockOwner) (_ volume.LockOwner, ok bool) {
 	gateway, owner, ok := strings.Cut(o.Owner, ownerSeparator)
 	return volume.LockOwner{Gateway: gateway, Owner: owner}, ok

@@ -48,8 +48,7 @@ func begin(s *Server, lane string) *stream {
 
 func fromA(context.Context) (string, error) { return "a", nil }
 
-// What an old connection still holds is not delivered after the first message of the new one, nor
-// before: not at all.
+// What is still buffered from an old connection is never delivered once there is a new one.
 func TestOldConnectionIsSilent(t *testing.T) {
 	for _, lane := range []string{messages, frames} {
 		t.Run(lane, func(t *testing.T) {
@@ -77,8 +76,8 @@ func TestOldConnectionIsSilent(t *testing.T) {
 	}
 }
 
-// An envelope of the old connection that is just being delivered, and waits for room, comes before
-// the new connection begins.
+// The new connection begins only after an envelope of the old one that is just being delivered, and
+// waits for room.
 func TestNewConnectionWaitsForTheOldOne(t *testing.T) {
 	in := newInbox()
 	reached, gate := make(chan struct{}), make(chan struct{})
@@ -185,7 +184,7 @@ func TestBreaksKeepTheOrder(t *testing.T) {
 		x.release()
 	}
 	end := time.After(hangs)
-	for n := 9999; ; n++ { // one may be taken by a connection that is just found to be broken
+	for n := 9999; ; n++ { // a connection that is just found to be broken may accept one
 		a.send(r, batch(n, 10))
 		if got := in.stamps(t, protocol.Append, 0); len(got) > 0 && got[len(got)-1] >= 9999 {
 			break

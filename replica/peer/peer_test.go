@@ -41,8 +41,8 @@ func TestCarries(t *testing.T) {
 	}
 }
 
-// Whoever has no certificate of the right organization, or speaks for another gateway, is refused
-// and told.
+// A caller without a certificate of the right organization, or with another gateway's messages, is
+// refused with an error.
 func TestStrangersAreRefused(t *testing.T) {
 	for name, send := range map[string]struct {
 		organization string
@@ -69,8 +69,8 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// The receiver itself must be who is called: an address that another gateway has by now is not
-// spoken to.
+// The receiver must be the gateway that is called. Nothing is sent if its address now belongs to
+// another gateway.
 func TestAnotherGatewayAnswers(t *testing.T) {
 	r := newRig(t)
 	in := newInbox()
@@ -83,9 +83,8 @@ func TestAnotherGatewayAnswers(t *testing.T) {
 	}
 }
 
-// Frames that were under way when their connection broke are missed by nobody but the sender, who
-// may have nothing more to send for a long time: the break is reported all the same, once for each
-// lane.
+// Only the sender can notice that frames were lost with their connection, and it may have nothing
+// more to send for a long time. The break is reported all the same, once for each lane.
 func TestBreakWithoutTraffic(t *testing.T) {
 	r := newRig(t)
 	in := newInbox()
@@ -191,8 +190,7 @@ func TestBigBatches(t *testing.T) {
 	}
 }
 
-// A link that takes nothing and breaks nothing holds nobody up for ever: messages are dropped, and
-// Close returns.
+// A link that hangs blocks nobody for ever: messages are dropped, and Close returns.
 func TestHalfOpen(t *testing.T) {
 	r := newRig(t)
 	in := newInbox()

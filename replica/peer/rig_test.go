@@ -32,7 +32,7 @@ type rig struct {
 	ca *pki.Authority
 }
 
-// hangs is how long anything may take that must not take for ever.
+// hangs is how long a wait may take. It is only a guard against hanging.
 const hangs = 30 * time.Second
 
 func newRig(t *testing.T) *rig {
@@ -62,8 +62,8 @@ func (r *rig) credentials(gateway, organization string) *pki.Credentials {
 	return c
 }
 
-// caller is who calls, if it is a gateway of the organization that lent its name to it: gateway x
-// is org-x's.
+// caller returns the gateway that calls. Its certificate must be of its own organization: org-x for
+// gateway x.
 func caller(ctx context.Context) (string, error) {
 	p, ok := grpcpeer.FromContext(ctx)
 	if !ok {
@@ -80,7 +80,7 @@ func caller(ctx context.Context) (string, error) {
 	return id.Gateway, err
 }
 
-// inbox keeps what a gateway was given.
+// inbox keeps the envelopes that a gateway received.
 type inbox struct {
 	mu   sync.Mutex
 	all  []replica.Envelope
@@ -142,7 +142,7 @@ func (r *rig) serve(gateway string, s peerpb.PeerServer) (addr string, stop func
 	return l.Addr().String(), stop
 }
 
-// transport is a's, to the one gateway b at an address that may change.
+// transport is a Transport of a, to the single gateway b at an address that may change.
 type transport struct {
 	*Transport
 	mu   sync.Mutex

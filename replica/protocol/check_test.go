@@ -2,8 +2,8 @@
 
 package protocol
 
-// What must hold after every event, whatever happened. A forced takeover sets the homes of earlier
-// epochs free: what they do counts for nothing, and what only they hold may be lost.
+// The invariants that are checked after every event. They do not cover homes of epochs before a
+// forced takeover: what these do does not count, and what only they have may be lost.
 
 type truth struct {
 	committed []entry // all that a home called committed, in order
@@ -69,7 +69,7 @@ func (s *sim) began(n *node, epoch uint64) {
 	s.fail("%s begins epoch %d, of which there is no record", n.name, epoch)
 }
 
-// leads checks that a home which begins to serve has its epoch's header on all members of the
+// leads checks that a home that begins to serve has its epoch's header on all members of the
 // record.
 func (s *sim) leads(n *node) {
 	if n.core.epoch < s.forced || s.ctl.Epoch != n.core.epoch {
@@ -120,7 +120,7 @@ func (s *sim) check() {
 			}
 			serving = n
 		}
-		// protocol-26: who may read has everything acknowledged.
+		// protocol-26: a node that may read has everything that was acknowledged.
 		if n.core.MayRead(now) {
 			s.reads++
 			if !n.holds(false) {
@@ -128,8 +128,8 @@ func (s *sim) check() {
 			}
 		}
 	}
-	// protocol-4 and protocol-5: whoever may take over because its promise has ended finds nobody
-	// serving or reading.
+	// protocol-4 and protocol-5: when a node may take over because its promise has ended, no other
+	// serves or reads.
 	for _, n := range s.nodes {
 		if n.core == nil {
 			continue

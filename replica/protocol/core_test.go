@@ -11,7 +11,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// Orders of events that the simulation meets too rarely, given to one Core by hand.
+// Orders of events that are too rare in the simulation, passed to one Core by hand.
 
 type hand struct {
 	*testing.T
@@ -76,7 +76,7 @@ func (h *hand) from(name string, m Message) []Effect {
 	return h.do(Received{m})
 }
 
-// answers lets followers say that they have all of h's log and promise.
+// answers lets followers acknowledge all of h's log and give a promise.
 func (h *hand) answers(names ...string) {
 	for _, name := range names {
 		h.from(name, Message{Kind: Welcome, Stamp: h.at, Echo: h.at, End: h.log.End, Start: h.log.End, Grant: promise, Proved: true})
@@ -339,8 +339,8 @@ func TestOlderRecordMaySayTheSame(t *testing.T) {
 	}
 }
 
-// What a home is just appending is in its log and not in its Core: it stops before it says what it
-// shares with the next home.
+// A record that a home is just appending is in its log and not in its Core. The home stops before
+// it compares its log with the next home's.
 func TestDeposedHomeAnswersTheNextGreeting(t *testing.T) {
 	h := home(t, 2, "a", "b")
 	hello := Message{Kind: Hello, Epoch: 3, Epochs: []log.EpochStart{{Epoch: 1}, {Epoch: 2, Start: position(1)}, {Epoch: 3, Start: h.log.End}}, End: position(11)}

@@ -38,7 +38,7 @@ func schedule(seed uint64) *sim {
 // speed is within what the protocol allows.
 func (s *sim) speed() float64 { return []float64{0.97, 1, 1.03}[s.rnd.IntN(3)] }
 
-// some returns a random short or long time.
+// some returns a random duration, short or long.
 func (s *sim) some() time.Duration {
 	return s.between(0, []time.Duration{300 * ms, 2500 * ms, 9 * time.Second}[s.rnd.IntN(3)])
 }
@@ -159,7 +159,7 @@ func (s *sim) force(n *node) {
 	n.forcing = false
 }
 
-// follow lets faults follow from what happens, where they hurt: at swaps, beginnings, promises and
+// follow injects faults at the moments where they matter most: at swaps, beginnings, promises and
 // hand-overs.
 func (s *sim) follow(percent int) {
 	busy := false
@@ -172,7 +172,7 @@ func (s *sim) follow(percent int) {
 		if busy || !s.chance(p) {
 			return
 		}
-		busy = true // not at once: the step that caused it goes on
+		busy = true // not at once: the step that caused it is not finished
 		s.after(s.some()/50, func() {
 			busy = false
 			if o == nil {
@@ -206,7 +206,7 @@ func (s *sim) follow(percent int) {
 	}
 }
 
-// load writes at every home and runs the world for d.
+// load writes at every home while the world advances by d.
 func (s *sim) load(d time.Duration) {
 	for end := s.now + d; s.now < end && s.failure == ""; {
 		s.advance(s.between(5*ms, 60*ms))
@@ -223,7 +223,7 @@ func (s *sim) load(d time.Duration) {
 func (s *sim) settle() {
 	s.bias = func(string, *node, *node) {}
 	s.mishap = 0
-	s.load(10 * time.Second) // whatever was scheduled comes to its end
+	s.load(10 * time.Second) // everything that was scheduled ends
 	s.down = false
 	clear(s.unheard)
 	for _, n := range s.nodes {

@@ -15,9 +15,9 @@ import (
 
 // The simulation: gateways with disks that lose what was not synced and may hang, clocks of
 // different speed that begin again after a reboot, connections that break, and a registry
-// (simreg_test.go) that may answer late, never, or not know. Messages to one gateway stay in order
-// among themselves, frames too, but frames and messages overtake each other. What must hold after
-// every event is in check_test.go.
+// (simreg_test.go) that may answer late, never, or with an unknown outcome. Messages to one gateway
+// stay in order among themselves, frames too, but frames and messages overtake each other. The
+// invariants are in check_test.go.
 
 const (
 	ms      = time.Millisecond
@@ -66,7 +66,7 @@ type sim struct {
 // direction is a connection, one way: "a>b".
 type direction struct {
 	cut  bool
-	dead bool // broke, and the sender was not told yet
+	dead bool // broke, and the sender does not know yet
 	life int
 	last [2]time.Duration // delivery of the last message and of the last frames
 }
@@ -112,7 +112,7 @@ func (s *sim) after(d time.Duration, do func()) {
 	heap.Push(&s.agenda, happening{s.now + d, s.seq, do})
 }
 
-// advance runs the world for d, checking after every event.
+// advance advances the world by d, and checks it after every event.
 func (s *sim) advance(d time.Duration) {
 	end := s.now + d
 	for s.failure == "" && len(s.agenda) > 0 && s.agenda[0].at <= end {
@@ -182,7 +182,7 @@ func (n *node) start() {
 	n.tickLater()
 }
 
-// crash ends the process; with power it takes what was not synced and the clock's reading along.
+// crash ends the process. With power, what was not synced and the clock's reading are lost too.
 func (n *node) crash(power bool) {
 	if n.core == nil {
 		return
@@ -204,7 +204,7 @@ func (n *node) crash(power bool) {
 	}
 }
 
-// wipe takes the disk away: the gateway comes back as another member.
+// wipe empties the disk: the gateway comes back as another member.
 func (n *node) wipe() {
 	n.crash(true)
 	n.log = simLog{}
@@ -234,7 +234,7 @@ func (n *node) tickLater() {
 	})
 }
 
-// run calls f now, or when the node's pause is over; a crash drops it.
+// run calls f now, or when the node's pause is over. A crash drops f.
 func (n *node) run(f func()) {
 	switch {
 	case n.core == nil:
@@ -245,7 +245,7 @@ func (n *node) run(f func()) {
 	}
 }
 
-// later is run after a delay, unless the process ends before.
+// later calls run after a delay, unless the process ends before.
 func (n *node) later(d time.Duration, f func()) {
 	life := n.life
 	n.sim.after(d, func() {
@@ -397,8 +397,8 @@ func (n *node) send(to string, m Message, frames []entry) {
 	})
 }
 
-// reset breaks the connection between two nodes: what is under way is lost, each end is told in its
-// own time.
+// reset breaks the connection between two nodes. What is under way is lost, and each end learns of
+// it at its own time.
 func (s *sim) reset(a, b string) {
 	for _, pair := range [][2]string{{a, b}, {b, a}} {
 		d := s.network[pair[0]+">"+pair[1]]
@@ -423,7 +423,7 @@ func (s *sim) reset(a, b string) {
 	}
 }
 
-// write appends a client's change at the home, if n is that.
+// write appends a client's change if n is the home.
 func (n *node) write() bool {
 	if n.core == nil || n.paused > n.sim.now || n.core.role != Home || n.stopped {
 		return false

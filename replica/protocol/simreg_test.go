@@ -101,7 +101,7 @@ func (n *node) readControl() {
 	})
 }
 
-// stale tells a node that starts what the registry, or a lagging part of it, once held.
+// stale sends a node that starts an old record, as a lagging part of the registry might.
 func (s *sim) stale(n *node) {
 	if s.chance(30) {
 		r := s.old[max(0, len(s.old)-1-s.rnd.IntN(4))]
@@ -109,7 +109,7 @@ func (s *sim) stale(n *node) {
 	}
 }
 
-// apply is the registry's side of a swap.
+// apply applies a swap at the registry.
 func (s *sim) apply(n *node, e Swap, forced bool) bool {
 	s.inFlight--
 	if s.rev != e.Previous {

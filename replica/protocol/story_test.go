@@ -12,9 +12,9 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestStories tells the known hard cases over the simulation with fixed delays: a message takes 15
-// ms, an fsync 10 ms, the way to the registry and back 20 ms each; a promise is 2 s. A story is
-// blocks of commands; what happened, and what status shows, comes below.
+// TestStories plays the known hard cases in the simulation with fixed delays. A message takes 15
+// ms, an fsync 10 ms, the way to the registry and back 20 ms each; a promise lasts 2 s. A story
+// consists of blocks of commands. Below each block comes what happened, and what status shows.
 //
 //	policy want=2 continue sites=a,b,c   sets the policy, before the first up or later
 //	up a b; kill a; power a; wipe a      start, SIGKILL, power cut (what was not synced is gone), new disk and incarnation
@@ -47,7 +47,7 @@ func TestStories(t *testing.T) {
 	})
 }
 
-// tell carries out one command of a story.
+// tell executes one command of a story.
 func (s *sim) tell(words []string) (err error) {
 	if len(words) == 0 {
 		return nil
@@ -168,7 +168,7 @@ func (s *sim) writeSome(count int) {
 	}
 }
 
-// status tells of every gateway what a person would ask.
+// status describes the state of every gateway.
 func (s *sim) status() {
 	s.trace = append(s.trace, fmt.Sprintf("        record: %v; acknowledged %d of %d changes", s.registry, s.acked, s.written))
 	for _, n := range s.nodes {
