@@ -21,7 +21,8 @@ func BenchmarkCreate(b *testing.B) {
 			v := c.router(at, id)
 			cl := &client{name: at}
 			for i := 0; b.Loop(); i++ {
-				if _, err := v.Create(b.Context(), cl.next(), volume.Root, fmt.Sprint("f", i), volume.CreateArgs{Type: volume.Regular}); err != nil {
+				if _, err := v.Create(b.Context(), cl.next(), volume.Root, fmt.Sprint("f", i),
+					volume.CreateArgs{Type: volume.Regular}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -71,7 +71,8 @@ func newClusterOf(t testing.TB, promise time.Duration, sites ...string) *cluster
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, promise: promise, dir: t.TempDir(), reg: memory.NewServer(7), ca: ca, nodes: map[string]*clusterNode{}, order: sites}
+	c := &cluster{t: t, promise: promise, dir: t.TempDir(), reg: memory.NewServer(7), ca: ca, nodes: map[string]*clusterNode{},
+		order: sites}
 	for _, s := range sites {
 		key, err := keyring.NewSiteKey()
 		if err != nil {
@@ -112,9 +113,11 @@ func (c *cluster) start(site string) {
 		level = slog.LevelDebug
 	}
 	logger := slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: level})).With("at", site)
-	pool, err := dir.Open(dir.Config{Path: filepath.Join(c.dir, site), Gateway: "g" + site, Limit: 1 << 30, Random: rand.Reader, Log: logger})
+	pool, err := dir.Open(dir.Config{Path: filepath.Join(c.dir, site), Gateway: "g" + site, Limit: 1 << 30, Random: rand.Reader,
+		Log: logger})
 	fail(err)
-	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: "org-" + site, Site: site, Gateway: "g" + site}, []string{"127.0.0.1"}, time.Now(), time.Hour)
+	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: "org-" + site, Site: site, Gateway: "g" + site},
+		[]string{"127.0.0.1"}, time.Now(), time.Hour)
 	fail(err)
 	root, err := c.ca.Pair()
 	fail(err)
@@ -135,7 +138,8 @@ func (c *cluster) start(site string) {
 	n.gateway, err = newGateway(Config{
 		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pool: pool, StateDir: filepath.Join(c.dir, site, "clients"), Store: n.store, Credentials: creds, SiteKey: n.key,
-		Promise: c.promise, Heartbeat: time.Second / 15, AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(), Now: time.Now, Rand: rand.Reader, Logger: logger,
+		Promise: c.promise, Heartbeat: time.Second / 15, AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
+		Now: time.Now, Rand: rand.Reader, Logger: logger,
 	})
 	fail(err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -204,7 +208,8 @@ func (c *cluster) createAt(name, manifest string, sites []string) string {
 	if _, err := reg.PutKeyring(ctx, 0, ring); err != nil {
 		c.t.Fatal(err)
 	}
-	if _, err := reg.CreateVolume(ctx, federation.Volume{UUID: id, Name: name, Owner: "org-a", Generation: 1, Spec: m.Spec, Sites: sites, CreatedAt: time.Now()}); err != nil {
+	if _, err := reg.CreateVolume(ctx, federation.Volume{UUID: id, Name: name, Owner: "org-a", Generation: 1, Spec: m.Spec,
+		Sites: sites, CreatedAt: time.Now()}); err != nil {
 		c.t.Fatal(err)
 	}
 	return id
@@ -272,7 +277,8 @@ func (c *cluster) with(f func(federation.Registry) error) {
 func (c *cluster) admit(site, id string) {
 	c.t.Helper()
 	c.with(func(reg federation.Registry) error {
-		return reg.PutAdmission(context.Background(), federation.Admission{Volume: id, Site: site, Client: "127.0.0.1", Access: federation.ReadWrite})
+		return reg.PutAdmission(context.Background(),
+			federation.Admission{Volume: id, Site: site, Client: "127.0.0.1", Access: federation.ReadWrite})
 	})
 	c.until("the admission is heard of", func() error {
 		for _, n := range c.nodes {

@@ -419,7 +419,8 @@ func TestRevokeWhileWritesWait(t *testing.T) {
 				t.Errorf("the log ends at %s after the node was fenced, when it ended at %s", now, end)
 			}
 			c.start("c")
-			if got := contentOf(t, a, h); !bytes.HasPrefix(got, []byte("more than there was")) || !bytes.HasSuffix(got, []byte("unstable")) {
+			if got := contentOf(t, a, h); !bytes.HasPrefix(got, []byte("more than there was")) ||
+				!bytes.HasSuffix(got, []byte("unstable")) {
 				t.Errorf("the file has %q", got)
 			}
 		})

@@ -107,7 +107,8 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		return nil, err
 	}
 	g.nfs, err = nfs.New(nfs.Config{
-		Gateway: cfg.Name, ServerOwner: cfg.Federation + "/" + cfg.Site + "/" + cfg.Name, ServerScope: cfg.Federation, Boot: cfg.Pool.Boot(),
+		Gateway: cfg.Name, ServerOwner: cfg.Federation + "/" + cfg.Site + "/" + cfg.Name, ServerScope: cfg.Federation,
+		Boot:  cfg.Pool.Boot(),
 		Lease: cfg.Lease, Exports: admission.Exports{View: g.view, Routers: g.routers}, State: records, Clock: clock{cfg}, Rand: cfg.Rand,
 		Log: cfg.Logger,
 	})
@@ -157,7 +158,8 @@ func (g *Gateway) run(ctx context.Context) error {
 
 	var work sync.WaitGroup
 	failed := make(chan error, 2)
-	for _, loop := range []func(context.Context){g.watch, g.register, g.copies.Run, g.copies.KeepReaping, g.reporter.Run, g.expeller.Run, g.keepRegistered} {
+	for _, loop := range []func(context.Context){g.watch, g.register, g.copies.Run, g.copies.KeepReaping, g.reporter.Run,
+		g.expeller.Run, g.keepRegistered} {
 		work.Go(func() { loop(ctx) })
 	}
 	work.Go(func() {

@@ -40,7 +40,8 @@ func TestWritesAtOneSiteAreReadAtTheOthers(t *testing.T) {
 	for i, w := range []*routing.Router{a, b, a, b} {
 		cl := &client{name: fmt.Sprint("w", i)}
 		name := fmt.Sprint("file", i)
-		f, err := w.Create(ctx, cl.next(), volume.Root, name, volume.CreateArgs{Type: volume.Regular, Attr: volume.SetAttr{Mode: new(uint32(0o644))}})
+		f, err := w.Create(ctx, cl.next(), volume.Root, name,
+			volume.CreateArgs{Type: volume.Regular, Attr: volume.SetAttr{Mode: new(uint32(0o644))}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +76,8 @@ func TestTheVolumeGoesOnWithoutItsHome(t *testing.T) {
 	var names []string
 	write := func() {
 		name := fmt.Sprint("n", len(names))
-		if _, err := b.Create(ctx, cl.next(), volume.Root, name, volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded}); err != nil {
+		if _, err := b.Create(ctx, cl.next(), volume.Root, name,
+			volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded}); err != nil {
 			t.Fatalf("create %s: %v", name, err)
 		}
 		names = append(names, name)

@@ -23,7 +23,8 @@ var content = []byte("held")
 func file(t *testing.T, r *routing.Router, cl *client, name string) volume.Handle {
 	t.Helper()
 	ctx := within(t, hang)
-	f, err := r.Create(ctx, cl.next(), volume.Root, name, volume.CreateArgs{Type: volume.Regular, Attr: volume.SetAttr{Mode: new(uint32(0o666))}})
+	f, err := r.Create(ctx, cl.next(), volume.Root, name,
+		volume.CreateArgs{Type: volume.Regular, Attr: volume.SetAttr{Mode: new(uint32(0o666))}})
 	if err != nil {
 		t.Fatalf("create %s: %v", name, err)
 	}

@@ -81,13 +81,16 @@ func TestReclaimBeforeRegistration(t *testing.T) {
 			h := file(t, c.router("a", id), &client{name: "a"}, "f")
 			// A gateway that lives and does not register.
 			c.with(func(reg federation.Registry) error {
-				silent := federation.Gateway{Name: "gsilent", Addr: "127.0.0.1:1", NFSAddr: "127.0.0.1:2", Incarnation: "00000000000000000000000000000001"}
-				site := federation.Site{Name: "c", Organization: "org-c", WrapKey: c.nodes["c"].key.Public(), Gateways: []federation.Gateway{silent}}
+				silent := federation.Gateway{Name: "gsilent", Addr: "127.0.0.1:1", NFSAddr: "127.0.0.1:2",
+					Incarnation: "00000000000000000000000000000001"}
+				site := federation.Site{Name: "c", Organization: "org-c", WrapKey: c.nodes["c"].key.Public(),
+					Gateways: []federation.Gateway{silent}}
 				return reg.Register(context.Background(), site)
 			})
 			silent := c.reg.Client(nil)
 			t.Cleanup(func() { _ = silent.Close() })
-			if _, err := silent.Heartbeat(context.Background(), federation.Alive{Gateway: "gsilent", Site: "c", Incarnation: "00000000000000000000000000000001"}, time.Second); err != nil {
+			if _, err := silent.Heartbeat(context.Background(),
+				federation.Alive{Gateway: "gsilent", Site: "c", Incarnation: "00000000000000000000000000000001"}, time.Second); err != nil {
 				t.Fatal(err)
 			}
 			c.stop("a")
@@ -221,7 +224,7 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	locked(t, cc, h, exclusive("o", 0, 9))
 	c.reg.Expire("gb")
 	c.until("c gets the lock", func() error { return tryLock(t, cc, h, exclusive("o", 0, 9)) })
-	// A reclaim waits for the heartbeat: told of a grace period, Linux would take the lock for
+	// A reclaim waits for the heartbeat: after NFS4ERR_GRACE, Linux would take the lock for
 	// lost.
 	reclaimed := make(chan error, 1)
 	go func() { reclaimed <- b.SetLock(within(t, hang), volume.Request{}, h, exclusive("o", 60, 69), true) }()
@@ -230,7 +233,8 @@ func TestLocksOfAGatewayThatIsGone(t *testing.T) {
 	}
 	back := c.reg.Client(nil)
 	t.Cleanup(func() { _ = back.Close() })
-	if _, err := back.Heartbeat(context.Background(), federation.Alive{Gateway: "gb", Site: "b", Incarnation: c.at("b").self.Incarnation}, time.Second); err != nil {
+	if _, err := back.Heartbeat(context.Background(),
+		federation.Alive{Gateway: "gb", Site: "b", Incarnation: c.at("b").self.Incarnation}, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-reclaimed; err != nil {
@@ -272,7 +276,8 @@ func TestLockThatOthersHadMeanwhile(t *testing.T) {
 			back := c.reg.Client(nil)
 			t.Cleanup(func() { _ = back.Close() })
 			returns := func() {
-				if _, err := back.Heartbeat(ctx, federation.Alive{Gateway: "gb", Site: "b", Incarnation: c.at("b").self.Incarnation}, time.Second); err != nil {
+				if _, err := back.Heartbeat(ctx, federation.Alive{Gateway: "gb", Site: "b",
+					Incarnation: c.at("b").self.Incarnation}, time.Second); err != nil {
 					t.Fatal(err)
 				}
 				c.until("the home hears of b", func() error {
@@ -371,7 +376,8 @@ func TestClientIsToldOfALostLock(t *testing.T) {
 	c.until("a gets the lock", func() error { return tryLock(t, a, h, exclusive("o", 0, 9)) })
 	back := c.reg.Client(nil)
 	t.Cleanup(func() { _ = back.Close() })
-	if _, err := back.Heartbeat(ctx, federation.Alive{Gateway: "gb", Site: "b", Incarnation: c.at("b").self.Incarnation}, time.Second); err != nil {
+	if _, err := back.Heartbeat(ctx, federation.Alive{Gateway: "gb", Site: "b", Incarnation: c.at("b").self.Incarnation},
+		time.Second); err != nil {
 		t.Fatal(err)
 	}
 	id4, ok := f.LockStateid("o")
@@ -414,7 +420,8 @@ func TestLocksOfASiteThatIsNotAdmittedAnyMore(t *testing.T) {
 	put := func(admitted bool) {
 		c.with(func(reg federation.Registry) error {
 			if admitted {
-				return reg.PutAdmission(context.Background(), federation.Admission{Volume: id, Site: "b", Client: "127.0.0.1", Access: federation.ReadWrite})
+				return reg.PutAdmission(context.Background(),
+					federation.Admission{Volume: id, Site: "b", Client: "127.0.0.1", Access: federation.ReadWrite})
 			}
 			return reg.DeleteAdmission(context.Background(), id, "b", "127.0.0.1")
 		})

@@ -39,7 +39,8 @@ func from(addr string) func(context.Context, string) (net.Conn, error) {
 // address.
 func (c *cluster) node(site, organization, addr string) nodepb.NodeClient {
 	c.t.Helper()
-	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: organization, Site: site, Gateway: "csi"}, []string{"127.0.0.1"}, time.Now(), time.Hour)
+	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: organization, Site: site, Gateway: "csi"},
+		[]string{"127.0.0.1"}, time.Now(), time.Hour)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -63,7 +64,8 @@ func (c *cluster) node(site, organization, addr string) nodepb.NodeClient {
 func (c *cluster) attach(site, id, node string, access federation.Access) {
 	c.t.Helper()
 	c.with(func(r federation.Registry) error {
-		return r.PutAttachment(context.Background(), federation.Attachment{Volume: id, Site: site, Node: node, Access: access, At: time.Now()})
+		return r.PutAttachment(context.Background(),
+			federation.Attachment{Volume: id, Site: site, Node: node, Access: access, At: time.Now()})
 	})
 }
 
@@ -119,7 +121,8 @@ func TestAdmit(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(c.nodes["b"].nfs)
-	if reply.GetExport() != "/team.data" || reply.GetAccess() != nodepb.Access_ACCESS_READ_WRITE || reply.GetAddress() != "127.0.0.11" || port != itoa(reply.GetNfsPort()) {
+	if reply.GetExport() != "/team.data" || reply.GetAccess() != nodepb.Access_ACCESS_READ_WRITE ||
+		reply.GetAddress() != "127.0.0.11" || port != itoa(reply.GetNfsPort()) {
 		t.Errorf("admitted with %v", reply)
 	}
 	nfs := c.mountFrom(ctx, "b", "127.0.0.11", "n1") // at once: the admission is in force
@@ -135,7 +138,8 @@ func TestAdmit(t *testing.T) {
 	ask.Namespace = "team"
 	_, err = n1.Admit(ctx, ask)
 	refused(t, err, codes.PermissionDenied, "namespace team at site b has no claim")
-	claim := federation.Claim{Volume: id, Site: "b", Namespace: "team", Name: "data", Kind: federation.ClaimGeoVolume, UID: "u", Access: federation.ReadOnly}
+	claim := federation.Claim{Volume: id, Site: "b", Namespace: "team", Name: "data", Kind: federation.ClaimGeoVolume, UID: "u",
+		Access: federation.ReadOnly}
 	c.with(func(r federation.Registry) error { return r.PutClaim(ctx, claim) })
 	if reply, err = n1.Admit(ctx, ask); err != nil || reply.GetAccess() != nodepb.Access_ACCESS_READ_ONLY {
 		t.Errorf("with a read-only claim: %v, %v", reply, err)
@@ -164,7 +168,8 @@ func TestAdmit(t *testing.T) {
 	if _, err := c.node("b", "org-b", "127.0.0.13").Admit(ctx, ask); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.admissionsOf("b", id); len(got) != 1 || got[0].Client != "127.0.0.13" || got[0].Node != "n1.cluster" || got[0].Access != federation.ReadWrite {
+	if got := c.admissionsOf("b", id); len(got) != 1 || got[0].Client != "127.0.0.13" || got[0].Node != "n1.cluster" ||
+		got[0].Access != federation.ReadWrite {
 		t.Errorf("admissions %v", got)
 	}
 	c.until("the old address is refused", func() error {
@@ -317,7 +322,8 @@ func TestRevoke(t *testing.T) {
 			}
 			// The node may be attached again, and begins anew.
 			c.attach(site, id, "n1", federation.ReadOnly)
-			if r, err := n.Admit(ctx, &nodepb.AdmitRequest{Volume: id, Node: "n1"}); err != nil || r.GetAccess() != nodepb.Access_ACCESS_READ_ONLY {
+			if r, err := n.Admit(ctx, &nodepb.AdmitRequest{Volume: id, Node: "n1"}); err != nil ||
+				r.GetAccess() != nodepb.Access_ACCESS_READ_ONLY {
 				t.Errorf("attached again: %v, %v", r, err)
 			}
 			c.attach(site, id, "n1", federation.ReadWrite)
@@ -367,7 +373,8 @@ func TestUsage(t *testing.T) {
 	n := c.node("b", "org-b", "127.0.0.21")
 	c.until("it is well", func() error {
 		u, err := n.Usage(ctx, &nodepb.UsageRequest{Volume: id})
-		if err != nil || !u.GetKnown() || !u.GetHealthy() || u.GetMessage() != "" || u.GetUsedBytes() == 0 || u.GetCapacityBytes() != 10<<30 || u.GetUsedInodes() == 0 {
+		if err != nil || !u.GetKnown() || !u.GetHealthy() || u.GetMessage() != "" || u.GetUsedBytes() == 0 ||
+			u.GetCapacityBytes() != 10<<30 || u.GetUsedInodes() == 0 {
 			return errors.Join(errors.New(u.String()), err)
 		}
 		return nil

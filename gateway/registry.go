@@ -35,7 +35,8 @@ func (g *Gateway) watch(ctx context.Context) {
 // changed handles a change of the view, before those who wait for it are woken.
 func (g *Gateway) changed(c view.Change) {
 	if c.Err != nil {
-		g.cfg.Logger.Warn("record of the registry cannot be read; what was known of it stays", "kind", c.Kind, "name", c.Name, "error", c.Err)
+		g.cfg.Logger.Warn("record of the registry cannot be read; what was known of it stays", "kind", c.Kind, "name", c.Name,
+			"error", c.Err)
 		return
 	}
 	switch c.Kind {
@@ -53,7 +54,8 @@ func (g *Gateway) changed(c view.Change) {
 func (g *Gateway) register(ctx context.Context) {
 	cfg := g.cfg
 	site := federation.Site{
-		Name: cfg.Site, Organization: cfg.Organization, Region: cfg.Region, Labels: cfg.Labels, Capacity: cfg.Capacity, Store: cfg.StoreInfo,
+		Name: cfg.Site, Organization: cfg.Organization, Region: cfg.Region, Labels: cfg.Labels, Capacity: cfg.Capacity,
+		Store:    cfg.StoreInfo,
 		WrapKey:  cfg.SiteKey.Public(),
 		Gateways: []federation.Gateway{{Name: cfg.Name, Addr: cfg.Addr, NFSAddr: cfg.NFSAddr, Incarnation: g.self.Incarnation}},
 	}

@@ -56,16 +56,19 @@ func (s *service) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*
 	}
 	c := s.g.copies.Copy(q.GetVolume())
 	if c == nil {
-		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: gateway %s has no copy of it that is open: choose a site that has one", v.Name, s.g.cfg.Name)
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"volume %s: gateway %s has no copy of it that is open: choose a site that has one", v.Name, s.g.cfg.Name)
 	}
 	st := c.Replica.Status()
 	if st.Control == nil {
-		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: it has no home yet: wait until its first site %v is up", v.Name, v.Sites)
+		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: it has no home yet: wait until its first site %v is up",
+			v.Name, v.Sites)
 	}
 	home := st.Control.Home
 	if q.GetTo() != s.g.cfg.Name { // asked of the home: hand over
 		if _, ok := c.Leading(); !ok {
-			return nil, status.Errorf(codes.FailedPrecondition, "volume %s: gateway %s is not its home, %s is: ask that one", v.Name, s.g.cfg.Name, home.Gateway)
+			return nil, status.Errorf(codes.FailedPrecondition, "volume %s: gateway %s is not its home, %s is: ask that one",
+				v.Name, s.g.cfg.Name, home.Gateway)
 		}
 		c.Replica.Move(q.GetTo())
 		return s.await(ctx, c, v.Name, q.GetTo(), st.Epoch)
@@ -74,15 +77,18 @@ func (s *service) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*
 		return &forwardpb.FailoverReply{Epoch: st.Epoch, Home: home.Gateway}, nil
 	}
 	if s.g.view.IsAlive(home.Gateway, home.Incarnation) {
-		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: its home %s at site %s is alive: move it without loss with `weir failover %s --to %s`, without --accept-loss",
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"volume %s: its home %s at site %s is alive: move it without loss with `weir failover %s --to %s`, without --accept-loss",
 			v.Name, home.Gateway, home.Site, v.Name, s.g.cfg.Site)
 	}
 	if st.Control.IsMember(s.g.self) {
 		return s.await(ctx, c, v.Name, s.g.cfg.Name, st.Epoch) // it takes over by itself, without loss
 	}
 	if !q.GetAcceptLoss() {
-		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: HomeLost: only home %s at site %s was waited for before a write was acknowledged, and it does not answer. %s "+
-			"Bring %s back, or give up what it alone has with --accept-loss.", v.Name, home.Gateway, home.Site, s.g.reporter.MaybeLost(ctx, c.UUID, home.Gateway), home.Gateway)
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"volume %s: HomeLost: only home %s at site %s was waited for before a write was acknowledged, and it does not answer. %s "+
+				"Bring %s back, or give up what it alone has with --accept-loss.", v.Name, home.Gateway, home.Site,
+			s.g.reporter.MaybeLost(ctx, c.UUID, home.Gateway), home.Gateway)
 	}
 	s.g.cfg.Logger.Warn("takeover by a person's word", "volume", v.Name, "lost home", home.Gateway, "from", c.Log.End())
 	c.Replica.Force()
@@ -101,7 +107,8 @@ func (s *service) await(ctx context.Context, c *copies.Copy, name, to string, ep
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, status.Errorf(codes.DeadlineExceeded, "volume %s: gateway %s did not become its home in time: look at `weir status %s`", name, to, name)
+			return nil, status.Errorf(codes.DeadlineExceeded,
+				"volume %s: gateway %s did not become its home in time: look at `weir status %s`", name, to, name)
 		}
 	}
 }

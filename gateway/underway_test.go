@@ -115,13 +115,16 @@ func TestChangesOfAnOlderProgram(t *testing.T) {
 		return reply.GetOutcome()
 	}
 	write := func() uint32 {
-		return call(&forwardpb.CallRequest{Method: forwardpb.Method_METHOD_WRITE, Handle: &forwardpb.Handle{Ino: h.Ino, Gen: h.Gen}, Data: []byte("old!"), Flag: true})
+		return call(&forwardpb.CallRequest{Method: forwardpb.Method_METHOD_WRITE, Handle: &forwardpb.Handle{Ino: h.Ino, Gen: h.Gen},
+			Data: []byte("old!"), Flag: true})
 	}
-	delay := forward.Refused(volume.ErrDelay).GetOutcome() // to another one, an older program that takes itself to be registered comes back at once
+	// After another outcome, an older program that believes to be registered would repeat at once.
+	delay := forward.Refused(volume.ErrDelay).GetOutcome()
 	if n := write(); n != delay {
 		t.Errorf("a change without a registration: outcome %d, want %d", n, delay)
 	}
-	if n := call(&forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REGISTER_LOCKS, Incarnation: reg.Incarnation, Registration: reg.Number + 1}); n != 0 {
+	if n := call(&forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REGISTER_LOCKS, Incarnation: reg.Incarnation,
+		Registration: reg.Number + 1}); n != 0 {
 		t.Fatalf("register: outcome %d", n)
 	}
 	if n := write(); n != 0 {

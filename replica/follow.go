@@ -27,7 +27,8 @@ func (r *Replica) received(env Envelope) {
 	if m.Kind == protocol.Welcome {
 		m.Proved = proves(env.Proof, r.cfg.DataKey, r.cfg.Volume, m.From, m.Epoch)
 		if !m.Proved {
-			r.cfg.Logger.Warn("follower does not prove that it can unwrap the volume's key; it stays without a vote", "from", m.From.String())
+			r.cfg.Logger.Warn("follower does not prove that it can unwrap the volume's key; it stays without a vote",
+				"from", m.From.String())
 		}
 	}
 	r.enqueue(input{event: protocol.Received{Message: m}, env: &env})

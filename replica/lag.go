@@ -110,7 +110,8 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 	}
 	now := r.node.cfg.Clock()
 	self := r.node.cfg.Self
-	out := []federation.ObservedReplica{{Gateway: self.Gateway, Site: self.Site, State: federation.ReplicaHome, Durable: federation.Position(s.Durable)}}
+	out := []federation.ObservedReplica{{Gateway: self.Gateway, Site: self.Site, State: federation.ReplicaHome,
+		Durable: federation.Position(s.Durable)}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range s.Peers {

@@ -59,7 +59,8 @@ func newNode(cfg NodeConfig) *Node {
 // caller can connect the machine with the replica.
 func (n *Node) Open(cfg Config) *Replica {
 	ctx, cancel := context.WithCancel(n.ctx)
-	r := &Replica{node: n, cfg: cfg, maxLag: cfg.MaxLag, streams: map[string]*stream{}, changed: make(chan struct{}), ctx: ctx, cancel: cancel}
+	r := &Replica{node: n, cfg: cfg, maxLag: cfg.MaxLag, streams: map[string]*stream{}, changed: make(chan struct{}), ctx: ctx,
+		cancel: cancel}
 	r.drained = sync.NewCond(&r.mu)
 	core, effects := protocol.New(protocol.Config{Self: n.cfg.Self, Volume: cfg.Volume, Promise: n.cfg.Promise, Heartbeat: n.cfg.Heartbeat},
 		cfg.Policy, r.logState(), n.cfg.Clock())

@@ -85,7 +85,8 @@ func TestAppendsBehindTheGreeting(t *testing.T) {
 			w.must(a.log.Wait(context.Background(), a.log.End()))
 			w.net.watch(func(to string, e Envelope) {
 				m := e.Message
-				if to == "b" && (m.Kind == protocol.Ack || m.Kind == protocol.Welcome) && m.From.Gateway == "a" && m.Epoch > 1 && a.log.End().Less(m.End) {
+				if to == "b" && (m.Kind == protocol.Ack || m.Kind == protocol.Welcome) && m.From.Gateway == "a" && m.Epoch > 1 &&
+					a.log.End().Less(m.End) {
 					t.Errorf("a says that it is durable up to %v, its log ends at %v", m.End, a.log.End())
 				}
 			})
@@ -179,7 +180,8 @@ func TestGreetingMeetsTheLogAsItIs(t *testing.T) {
 	a := w.site("a")
 	end := a.log.End()
 	w.must(appendUnnoticed(a))
-	hello := protocol.Message{Kind: protocol.Hello, From: w.site("b").member, Epoch: 2, Stamp: w.clock(), End: Position{Seq: end.Seq + 1, Off: segment.HeaderSize},
+	hello := protocol.Message{Kind: protocol.Hello, From: w.site("b").member, Epoch: 2, Stamp: w.clock(),
+		End:    Position{Seq: end.Seq + 1, Off: segment.HeaderSize},
 		Epochs: append(a.log.Epochs(), log.EpochStart{Epoch: 2, Start: end})}
 	a.node.Deliver(Envelope{Volume: testVolume, Message: hello}) // ends the reign
 	a.node.Deliver(Envelope{Volume: testVolume, Message: hello})

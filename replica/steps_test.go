@@ -81,7 +81,8 @@ func (w *world) describe() (out string) {
 			continue
 		}
 		st := s.replica.Status()
-		out += fmt.Sprintf("%s: %v epoch %d end %v durable %v commit %v joined %t log %v\n   %+v\n   %+v\n", s.name, st.Role, st.Epoch, st.End, st.Durable,
+		out += fmt.Sprintf("%s: %v epoch %d end %v durable %v commit %v joined %t log %v\n   %+v\n   %+v\n", s.name, st.Role,
+			st.Epoch, st.End, st.Durable,
 			st.Commit, st.Joined, s.log.End(), st.Control, st.Peers)
 	}
 	return out

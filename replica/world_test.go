@@ -139,8 +139,9 @@ func (s *site) start() {
 			sources = append(sources, source{o, s})
 		}
 	}
-	opened, err := log.Open(log.Config{Dir: dir, Room: pool.Room(), Volume: segment.VolumeID{0xaa, 1}, DataKey: testKey, Sources: func() []log.Source { return sources },
-		Rand: rand.Reader, Now: time.Now, SegmentSize: segmentSize})
+	opened, err := log.Open(log.Config{Dir: dir, Room: pool.Room(), Volume: segment.VolumeID{0xaa, 1}, DataKey: testKey,
+		Sources: func() []log.Source { return sources },
+		Rand:    rand.Reader, Now: time.Now, SegmentSize: segmentSize})
 	w.must(err)
 	w.net.mu.Lock()
 	s.log = opened // others read sealed segments from it
@@ -149,7 +150,8 @@ func (s *site) start() {
 	s.machine = newMachine(w)
 	w.must(s.log.Replay(context.Background(), Position{}, func(e log.Entry) error { return s.machine.Ingest([]log.Entry{e}) }))
 	s.member = protocol.Member{Gateway: s.name, Site: s.name, Incarnation: pool.Incarnation().String()}
-	s.node = newNode(NodeConfig{Self: s.member, Promise: testPromise, Heartbeat: testBeat, Clock: w.clock, Timers: clockwork.NewRealClock(), Registry: s.reg,
+	s.node = newNode(NodeConfig{Self: s.member, Promise: testPromise, Heartbeat: testBeat, Clock: w.clock,
+		Timers: clockwork.NewRealClock(), Registry: s.reg,
 		Transport: transport{w.net, s.name}, Probe: func() error { return nil }, Logger: w.logger(s.name)})
 	var m journal.Machine = s.machine
 	if s.other != nil {

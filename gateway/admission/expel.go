@@ -38,7 +38,8 @@ type Expeller struct {
 // NewExpeller returns an Expeller for a site's admissions in the view. Call it before the view's
 // watch begins.
 func NewExpeller(site string, v *view.View, server Server, logger *slog.Logger) *Expeller {
-	e := &Expeller{site: site, server: server, logger: logger, wake: make(chan struct{}, 1), ended: map[string]bool{}, busy: map[string]bool{}}
+	e := &Expeller{site: site, server: server, logger: logger, wake: make(chan struct{}, 1), ended: map[string]bool{},
+		busy: map[string]bool{}}
 	v.Listen(e.heard)
 	return e
 }

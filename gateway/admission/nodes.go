@@ -87,13 +87,15 @@ func (n *Nodes) alone(ctx context.Context, k view.Node) (done func(), err error)
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return nil, status.Errorf(codes.Unavailable, "node %s: another call for it and volume %s is under way: ask again", k.Node, k.Volume)
+			return nil, status.Errorf(codes.Unavailable, "node %s: another call for it and volume %s is under way: ask again",
+				k.Node, k.Volume)
 		}
 	}
 }
 
 // begin checks the caller and the request, and waits its turn.
-func (n *Nodes) begin(ctx context.Context, volume, node string, within time.Duration) (_ context.Context, _ view.Node, done func(), err error) {
+func (n *Nodes) begin(ctx context.Context, volume, node string, within time.Duration) (
+	_ context.Context, _ view.Node, done func(), err error) {
 	k := view.Node{Volume: volume, Node: node}
 	if err := n.mayCall(ctx); err != nil {
 		return ctx, k, nil, err
@@ -113,7 +115,8 @@ func (n *Nodes) begin(ctx context.Context, volume, node string, within time.Dura
 	case <-n.cfg.Ready:
 	default:
 		cancel()
-		return ctx, k, nil, status.Errorf(codes.Unavailable, "gateway %s has not heard yet what the registry says: ask again", n.cfg.Gateway)
+		return ctx, k, nil, status.Errorf(codes.Unavailable, "gateway %s has not heard yet what the registry says: ask again",
+			n.cfg.Gateway)
 	}
 	turn, err := n.alone(ctx, k)
 	if err != nil {
@@ -171,7 +174,8 @@ func (n *Nodes) Admit(ctx context.Context, q *nodepb.AdmitRequest) (*nodepb.Admi
 	_, text, err := net.SplitHostPort(n.cfg.NFSAddr)
 	port, perr := strconv.ParseUint(text, 10, 16)
 	if err := errors.Join(err, perr); err != nil {
-		return nil, status.Errorf(codes.Internal, "gateway %s: its NFS address is %q: correct its configuration: %v", n.cfg.Gateway, n.cfg.NFSAddr, err)
+		return nil, status.Errorf(codes.Internal, "gateway %s: its NFS address is %q: correct its configuration: %v",
+			n.cfg.Gateway, n.cfg.NFSAddr, err)
 	}
 	reply := &nodepb.AdmitReply{Export: "/" + name, NfsPort: uint32(port), Access: nodepb.Access_ACCESS_READ_ONLY, Address: client.String()}
 	if access == federation.ReadWrite {
@@ -196,7 +200,9 @@ func (n *Nodes) attachment(ctx context.Context, k view.Node) (federation.Attachm
 	a, err := n.cfg.Registry.GetAttachment(ctx, n.cfg.Site, k.Volume, k.Node)
 	switch {
 	case errors.Is(err, federation.ErrNotFound):
-		return a, status.Errorf(codes.PermissionDenied, "volume %s is not attached to node %s at site %s: the CSI controller attaches it when a pod is scheduled there", k.Volume, k.Node, n.cfg.Site)
+		return a, status.Errorf(codes.PermissionDenied,
+			"volume %s is not attached to node %s at site %s: the CSI controller attaches it when a pod is scheduled there",
+			k.Volume, k.Node, n.cfg.Site)
 	case err != nil:
 		return a, registryError(err)
 	}
@@ -222,7 +228,8 @@ func (n *Nodes) claimed(ctx context.Context, volume, namespace string) (federati
 		}
 	}
 	if best == "" {
-		return "", status.Errorf(codes.PermissionDenied, "namespace %s at site %s has no claim of volume %s: make a GeoVolume there that imports it, for which its owner has to grant it to the namespace",
+		return "", status.Errorf(codes.PermissionDenied,
+			"namespace %s at site %s has no claim of volume %s: make a GeoVolume there that imports it, for which its owner has to grant it to the namespace",
 			namespace, n.cfg.Site, volume)
 	}
 	return best, nil
@@ -265,7 +272,9 @@ func (n *Nodes) admit(ctx context.Context, k view.Node, client netip.Addr, acces
 		case <-changed:
 		case <-n.cfg.Timers.After(settleLooks):
 		case <-ctx.Done():
-			return "", status.Errorf(codes.Unavailable, "volume %s: the admission of node %s (%s) is not in force yet at gateway %s: ask again", k.Volume, k.Node, client, n.cfg.Gateway)
+			return "", status.Errorf(codes.Unavailable,
+				"volume %s: the admission of node %s (%s) is not in force yet at gateway %s: ask again",
+				k.Volume, k.Node, client, n.cfg.Gateway)
 		}
 	}
 }
@@ -273,15 +282,18 @@ func (n *Nodes) admit(ctx context.Context, k view.Node, client netip.Addr, acces
 // free returns nil if the node may have an address.
 func (n *Nodes) free(k view.Node, client netip.Addr) error {
 	if other, found := n.cfg.View.HasAddress(client, k.Node); found {
-		return status.Errorf(codes.FailedPrecondition, "two nodes share an address: gateway %s sees node %s as %s, which is node %s's (volume %s): SNAT or masquerading hides the nodes' own addresses, "+
-			"and a gateway can not tell them apart; exempt the gateway's address from it", n.cfg.Gateway, k.Node, client, other.Node, other.Volume)
+		return status.Errorf(codes.FailedPrecondition,
+			"two nodes share an address: gateway %s sees node %s as %s, which is node %s's (volume %s): SNAT or masquerading hides the nodes' own addresses, "+
+				"and a gateway can not tell them apart; exempt the gateway's address from it", n.cfg.Gateway, k.Node, client,
+			other.Node, other.Volume)
 	}
 	if is := n.cfg.View.Use(k.Volume, client).Recorded; is != nil && is.Node == "" {
 		name := k.Volume
 		if v, ok := n.cfg.View.Record(k.Volume); ok {
 			name = v.Name
 		}
-		return status.Errorf(codes.FailedPrecondition, "address %s of node %s was admitted to volume %s by a person, so that detaching could not end it: take that back with `weir volume expel %s --site %s --client %s`",
+		return status.Errorf(codes.FailedPrecondition,
+			"address %s of node %s was admitted to volume %s by a person, so that detaching could not end it: take that back with `weir volume expel %s --site %s --client %s`",
 			client, k.Node, name, name, n.cfg.Site, client)
 	}
 	return nil
@@ -346,7 +358,8 @@ func (n *Nodes) Revoke(ctx context.Context, q *nodepb.RevokeRequest) (*nodepb.Re
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, status.Errorf(codes.Unavailable, "the removal of the admissions of node %s to volume %s is not heard of yet: ask again", k.Node, k.Volume)
+			return nil, status.Errorf(codes.Unavailable,
+				"the removal of the admissions of node %s to volume %s is not heard of yet: ask again", k.Node, k.Volume)
 		}
 	}
 }
@@ -358,7 +371,8 @@ func (n *Nodes) detached(ctx context.Context, k view.Node) (federation.Revision,
 		_, err := n.cfg.Registry.GetAttachment(ctx, n.cfg.Site, k.Volume, k.Node)
 		switch {
 		case err == nil:
-			return status.Errorf(codes.FailedPrecondition, "volume %s is attached to node %s: remove the attachment before the node is fenced", k.Volume, k.Node)
+			return status.Errorf(codes.FailedPrecondition,
+				"volume %s is attached to node %s: remove the attachment before the node is fenced", k.Volume, k.Node)
 		case !errors.Is(err, federation.ErrNotFound):
 			return registryError(err)
 		}

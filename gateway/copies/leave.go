@@ -104,7 +104,8 @@ func (m *Manager) unneeded(ctx context.Context, v federation.Volume) error {
 	}
 	for _, site := range v.Sites {
 		whole := slices.ContainsFunc(reports[i].Replicas, func(r federation.ObservedReplica) bool {
-			return r.Site == site && (r.State == federation.ReplicaHome || r.State == federation.ReplicaMember || r.State == federation.ReplicaFollower)
+			return r.Site == site && (r.State == federation.ReplicaHome || r.State == federation.ReplicaMember ||
+				r.State == federation.ReplicaFollower)
 		})
 		if !whole {
 			return fmt.Errorf("site %s has not everything yet, as home %s reports", site, ctl.Home.Gateway)

@@ -258,7 +258,8 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 	c, err := m.open(ctx, v)
 	var doubt *doubtError
 	if s.doubted = errors.As(err, &doubt) && doubt.member; doubt != nil && !doubt.member {
-		m.cfg.Logger.Error("the copy of the volume on this pool is not its old self: it is kept aside and made anew", "volume", v.Name, "error", err)
+		m.cfg.Logger.Error("the copy of the volume on this pool is not its old self: it is kept aside and made anew",
+			"volume", v.Name, "error", err)
 		err = errors.Join(err, m.renew(v.UUID, "doubt"))
 	}
 	if err == nil {

@@ -83,7 +83,8 @@ func (c *Call) ReadLink(ctx context.Context, r volume.Request, h volume.Handle) 
 
 // ReadDir implements volume.Reader.
 func (c *Call) ReadDir(ctx context.Context, r volume.Request, dir volume.Handle, after uint64, limit int) ([]volume.Entry, bool, error) {
-	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_READ_DIR, Handle: fromHandle(dir), Offset: after, Length: uint64(limit)})
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_READ_DIR, Handle: fromHandle(dir),
+		Offset: after, Length: uint64(limit)})
 	var out []volume.Entry
 	for _, e := range reply.GetEntries() {
 		out = append(out, volume.Entry{Name: string(e.GetName()), Cookie: e.GetCookie(), Attr: toAttr(e.GetAttr())})
@@ -93,7 +94,8 @@ func (c *Call) ReadDir(ctx context.Context, r volume.Request, dir volume.Handle,
 
 // Read implements volume.Reader.
 func (c *Call) Read(ctx context.Context, r volume.Request, h volume.Handle, off uint64, p []byte) (int, bool, error) {
-	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_READ, Handle: fromHandle(h), Offset: off, Length: uint64(len(p))})
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_READ, Handle: fromHandle(h), Offset: off,
+		Length: uint64(len(p))})
 	return copy(p, reply.GetData()), reply.GetFlag(), err
 }
 
@@ -129,9 +131,11 @@ func (c *Call) Space(ctx context.Context) (volume.Space, error) {
 }
 
 // Create implements volume.Changer.
-func (c *Call) Create(ctx context.Context, r volume.Request, dir volume.Handle, name string, args volume.CreateArgs) (volume.Created, error) {
+func (c *Call) Create(ctx context.Context, r volume.Request, dir volume.Handle, name string, args volume.CreateArgs) (
+	volume.Created, error) {
 	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_CREATE, Handle: fromHandle(dir), Name: []byte(name),
-		Type: uint32(args.Type), Mode: uint32(args.Mode), Verifier: args.Verf[:], Set: fromSet(args.Attr), NewName: []byte(args.Target), Rdev: args.Rdev})
+		Type: uint32(args.Type), Mode: uint32(args.Mode), Verifier: args.Verf[:], Set: fromSet(args.Attr),
+		NewName: []byte(args.Target), Rdev: args.Rdev})
 	return created(reply), err
 }
 
@@ -141,7 +145,8 @@ func created(reply *forwardpb.CallReply) volume.Created {
 
 // Link implements volume.Changer.
 func (c *Call) Link(ctx context.Context, r volume.Request, h, dir volume.Handle, name string) (volume.Created, error) {
-	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_LINK, Handle: fromHandle(h), Target: fromHandle(dir), Name: []byte(name)})
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_LINK, Handle: fromHandle(h),
+		Target: fromHandle(dir), Name: []byte(name)})
 	return created(reply), err
 }
 
@@ -152,8 +157,10 @@ func (c *Call) Remove(ctx context.Context, r volume.Request, dir volume.Handle, 
 }
 
 // Rename implements volume.Changer.
-func (c *Call) Rename(ctx context.Context, r volume.Request, from volume.Handle, name string, to volume.Handle, newName string) (src, dst volume.DirChange, err error) {
-	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_RENAME, Handle: fromHandle(from), Name: []byte(name), Target: fromHandle(to), NewName: []byte(newName)})
+func (c *Call) Rename(ctx context.Context, r volume.Request, from volume.Handle, name string, to volume.Handle, newName string) (
+	src, dst volume.DirChange, err error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_RENAME, Handle: fromHandle(from),
+		Name: []byte(name), Target: fromHandle(to), NewName: []byte(newName)})
 	return toDir(reply.GetDir()), toDir(reply.GetOther()), err
 }
 
@@ -170,8 +177,10 @@ func (c *Call) Write(ctx context.Context, r volume.Request, h volume.Handle, off
 }
 
 // WriteAt implements Home, as Write does.
-func (c *Call) WriteAt(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, journal.Position, error) {
-	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_WRITE, Handle: fromHandle(h), Offset: off, Data: data, Flag: stable})
+func (c *Call) WriteAt(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (
+	volume.Written, journal.Position, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_WRITE, Handle: fromHandle(h), Offset: off,
+		Data: data, Flag: stable})
 	return volume.Written{Attr: toAttr(reply.GetAttr())}, c.Applied, err
 }
 
@@ -188,14 +197,17 @@ func (c *Call) Punch(ctx context.Context, r volume.Request, h volume.Handle, off
 }
 
 // SetXattr implements volume.Changer.
-func (c *Call) SetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string, value []byte, mode volume.XattrMode) (volume.DirChange, error) {
-	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SET_XATTR, Handle: fromHandle(h), Name: []byte(name), Data: value, Mode: uint32(mode)})
+func (c *Call) SetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string, value []byte, mode volume.XattrMode) (
+	volume.DirChange, error) {
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SET_XATTR, Handle: fromHandle(h),
+		Name: []byte(name), Data: value, Mode: uint32(mode)})
 	return toDir(reply.GetDir()), err
 }
 
 // RemoveXattr implements volume.Changer.
 func (c *Call) RemoveXattr(ctx context.Context, r volume.Request, h volume.Handle, name string) (volume.DirChange, error) {
-	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REMOVE_XATTR, Handle: fromHandle(h), Name: []byte(name)})
+	reply, err := c.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REMOVE_XATTR, Handle: fromHandle(h),
+		Name: []byte(name)})
 	return toDir(reply.GetDir()), err
 }
 

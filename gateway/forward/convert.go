@@ -27,7 +27,8 @@ func fromAttr(a volume.Attr) *forwardpb.Attr {
 
 func toAttr(a *forwardpb.Attr) volume.Attr {
 	return volume.Attr{
-		Handle: toHandle(a.GetHandle()), Type: volume.Type(a.GetType()), Mode: a.GetMode(), Nlink: a.GetNlink(), UID: a.GetUid(), GID: a.GetGid(),
+		Handle: toHandle(a.GetHandle()), Type: volume.Type(a.GetType()), Mode: a.GetMode(), Nlink: a.GetNlink(), UID: a.GetUid(),
+		GID:  a.GetGid(),
 		Rdev: a.GetRdev(), Size: a.GetSize(), Used: a.GetUsed(), Atime: time.Unix(0, a.GetAtime()), Mtime: time.Unix(0, a.GetMtime()),
 		Ctime: time.Unix(0, a.GetCtime()), Btime: time.Unix(0, a.GetBtime()), Change: a.GetChange(),
 	}
@@ -55,7 +56,8 @@ func toSet(s *forwardpb.SetAttr) volume.SetAttr {
 	if s == nil {
 		return volume.SetAttr{}
 	}
-	return volume.SetAttr{Mode: s.Mode, UID: s.Uid, GID: s.Gid, Size: s.Size, Atime: toTime(s.Atime, s.AtimeNow), Mtime: toTime(s.Mtime, s.MtimeNow)}
+	return volume.SetAttr{Mode: s.Mode, UID: s.Uid, GID: s.Gid, Size: s.Size, Atime: toTime(s.Atime, s.AtimeNow),
+		Mtime: toTime(s.Mtime, s.MtimeNow)}
 }
 
 func toTime(ns *int64, now bool) *time.Time {
@@ -82,7 +84,8 @@ func fromLock(l volume.Lock) *forwardpb.Lock {
 }
 
 func toLock(l *forwardpb.Lock) volume.Lock {
-	return volume.Lock{Owner: volume.LockOwner{Gateway: l.GetGateway(), Owner: string(l.GetOwner())}, Start: l.GetStart(), End: l.GetEnd(), Exclusive: l.GetExclusive()}
+	return volume.Lock{Owner: volume.LockOwner{Gateway: l.GetGateway(), Owner: string(l.GetOwner())}, Start: l.GetStart(),
+		End: l.GetEnd(), Exclusive: l.GetExclusive()}
 }
 
 // fromRequest returns the request in q.

@@ -17,7 +17,8 @@ type Home interface {
 	volume.Changer
 	// WriteAt is Write that also returns where the record of the write ends. The position is zero
 	// if there is no record, or if it is applied already.
-	WriteAt(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, journal.Position, error)
+	WriteAt(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (
+		volume.Written, journal.Position, error)
 	// Forget is as in volume.Volume.
 	Forget(ctx context.Context, prefix string) error
 	// Locks returns the locks of the gateway that sent the operation.
@@ -93,7 +94,8 @@ func dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest, reply *f
 		reply.Space = []uint64{s.TotalBytes, s.FreeBytes, s.TotalInodes, s.FreeInodes}
 		return err
 	case forwardpb.Method_METHOD_CREATE:
-		args := volume.CreateArgs{Type: volume.Type(q.GetType()), Mode: volume.CreateMode(q.GetMode()), Attr: toSet(q.GetSet()), Target: string(q.GetNewName()), Rdev: q.GetRdev()}
+		args := volume.CreateArgs{Type: volume.Type(q.GetType()), Mode: volume.CreateMode(q.GetMode()), Attr: toSet(q.GetSet()),
+			Target: string(q.GetNewName()), Rdev: q.GetRdev()}
 		copy(args.Verf[:], q.GetVerifier())
 		return created(home.Create(ctx, r, h, name, args))
 	case forwardpb.Method_METHOD_LINK:

@@ -68,7 +68,8 @@ func (k callLocks) do(ctx context.Context, r volume.Request, q *forwardpb.CallRe
 
 // SetLock implements volume.Locker.
 func (k callLocks) SetLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock, reclaim bool) error {
-	_, err := k.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SET_LOCK, Handle: fromHandle(h), Lock: fromLock(l), Flag: reclaim})
+	_, err := k.do(ctx, r, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_SET_LOCK, Handle: fromHandle(h),
+		Lock: fromLock(l), Flag: reclaim})
 	return err
 }
 
@@ -86,7 +87,8 @@ func (k callLocks) Unlock(ctx context.Context, r volume.Request, h volume.Handle
 
 // Register implements Locks.
 func (k callLocks) Register(ctx context.Context, recovering bool, held []HeldLock) ([]HeldLock, error) {
-	reply, err := k.do(ctx, volume.Request{}, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REGISTER_LOCKS, Flag: recovering, Locks: fromHeld(held), RegistersChanges: true})
+	reply, err := k.do(ctx, volume.Request{}, &forwardpb.CallRequest{Method: forwardpb.Method_METHOD_REGISTER_LOCKS,
+		Flag: recovering, Locks: fromHeld(held), RegistersChanges: true})
 	return toHeld(reply.GetLost()), err
 }
 

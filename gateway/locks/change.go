@@ -29,7 +29,7 @@ func (s Session) Enter(ctx context.Context) (_ context.Context, leave func(), er
 	switch {
 	case t.reign == 0:
 		return ctx, nil, journal.ErrNotHome
-	case reg != nil && !reg.changes && older: // an older program's change, which cannot be told from a late one
+	case reg != nil && !reg.changes && older: // an older program's change, which looks like a late one
 	case !s.isNewest() && older: // an older program that believes to be registered would repeat at once after ErrRegister
 		return ctx, nil, fmt.Errorf("%w: gateway %s has to register with this home before it changes anything", volume.ErrDelay, s.gateway)
 	case !s.isNewest():

@@ -2,8 +2,8 @@
 
 // Package locks arbitrates the byte-range locks of a volume between gateways (protocol-23).
 //
-//	Table      at the home: who holds which lock in this reign, and which changes of other gateways run
-//	Registrar  at every gateway: what this gateway's own clients hold, and what the home knows of it
+//	Table      at the home: the locks of this reign, and other gateways' changes under way
+//	Registrar  at every gateway: its own clients' locks, and their registration with the home
 //
 // A gateway registers the locks of its clients with each new home. Registrations are numbered in
 // growing order. Lock operations and changes belong to a registration, so that an operation that

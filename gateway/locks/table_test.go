@@ -59,10 +59,11 @@ func TestLockIsRefusedByTheHomeAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			k := volume.Lock{Owner: volume.LockOwner{Gateway: "ga", Owner: "o"}, End: 9}
-			err := l.Session("ga", forward.Registration{}, true).onFile(t.Context(), volume.Request{}, volume.Handle{Ino: 7}, k, true, func() error {
-				*c = now // while the lock is looked at
-				return outcome
-			})
+			err := l.Session("ga", forward.Registration{}, true).onFile(t.Context(), volume.Request{}, volume.Handle{Ino: 7}, k,
+				true, func() error {
+					*c = now // while the lock is looked at
+					return outcome
+				})
 			if errors.Is(err, volume.ErrLocked) || (err == nil) != (outcome == nil) {
 				t.Errorf("a former home, now %+v, that came to %v says %v", now, outcome, err)
 			}

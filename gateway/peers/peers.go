@@ -157,8 +157,9 @@ func (p *Peers) Caller(ctx context.Context) (string, error) {
 	_, site, ok := p.view.Gateway(id.Gateway)
 	switch {
 	case !ok:
-		return "", fmt.Errorf("gateway %q of organization %q is not registered in federation %s: start it with access to the registry first",
-			id.Gateway, id.Organization, p.federation)
+		return "",
+			fmt.Errorf("gateway %q of organization %q is not registered in federation %s: start it with access to the registry first",
+				id.Gateway, id.Organization, p.federation)
 	case site.Organization != id.Organization || site.Name != id.Site:
 		return "", fmt.Errorf("certificate of gateway %q names organization %q and site %q, "+
 			"but the registry has it at site %q of organization %q: use the certificate issued for it",

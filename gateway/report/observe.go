@@ -128,12 +128,14 @@ func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.O
 // notable reports whether a change is to be written at once. A copy that has all that is committed
 // falls a little behind with every write, and catches up: only the latter is notable.
 func notable(was, is federation.Observed) bool {
-	if was.Epoch != is.Epoch || was.Home != is.Home || was.Generation != is.Generation || was.Message != is.Message || len(was.Replicas) != len(is.Replicas) {
+	if was.Epoch != is.Epoch || was.Home != is.Home || was.Generation != is.Generation || was.Message != is.Message ||
+		len(was.Replicas) != len(is.Replicas) {
 		return true
 	}
 	for _, r := range is.Replicas {
 		i := slices.IndexFunc(was.Replicas, func(w federation.ObservedReplica) bool { return w.Gateway == r.Gateway })
-		if i < 0 || was.Replicas[i].State != r.State && (r.State != federation.ReplicaJoining || was.Replicas[i].State != federation.ReplicaFollower) {
+		if i < 0 || was.Replicas[i].State != r.State &&
+			(r.State != federation.ReplicaJoining || was.Replicas[i].State != federation.ReplicaFollower) {
 			return true
 		}
 	}

@@ -153,7 +153,8 @@ func (v *Router) AtHome(ctx context.Context, r volume.Request, repeatable bool, 
 
 // underRegistration executes f, which is repeatable, on the home's locks. granted, which may be
 // nil, is called when f has succeeded, before another registration can begin.
-func (v *Router) underRegistration(ctx context.Context, r volume.Request, f func(ctx context.Context, k forward.Locks) error, granted func()) error {
+func (v *Router) underRegistration(ctx context.Context, r volume.Request, f func(ctx context.Context, k forward.Locks) error,
+	granted func()) error {
 	return v.AtHome(ctx, r, true, func(ctx context.Context, h forward.Home) error {
 		return v.Locks.Under(ctx, func(reg forward.Registration) error {
 			err := f(ctx, h.Locks(reg))

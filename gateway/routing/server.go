@@ -115,7 +115,8 @@ func (s *Server) admit(ctx context.Context, from string, q *forwardpb.CallReques
 			return lost, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: as far as gateway %s has heard, the site of gateway %s has no copy of volume %s and no client that is admitted to it",
+	return nil, fmt.Errorf(
+		"%w: as far as gateway %s has heard, the site of gateway %s has no copy of volume %s and no client that is admitted to it",
 		volume.ErrDelay, s.Routers.cfg.Gateway, from, q.GetVolume())
 }
 

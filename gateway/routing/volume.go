@@ -116,7 +116,8 @@ func (v *Router) ReadLink(ctx context.Context, r volume.Request, h volume.Handle
 }
 
 // ReadDir implements volume.Reader.
-func (v *Router) ReadDir(ctx context.Context, r volume.Request, dir volume.Handle, after uint64, limit int) (out []volume.Entry, eof bool, err error) {
+func (v *Router) ReadDir(ctx context.Context, r volume.Request, dir volume.Handle, after uint64, limit int) (
+	out []volume.Entry, eof bool, err error) {
 	err = v.read(ctx, r, func(ctx context.Context, t volume.Reader) (err error) {
 		out, eof, err = t.ReadDir(ctx, r, dir, after, limit)
 		return err
@@ -179,7 +180,8 @@ func (v *Router) Space(ctx context.Context) (out volume.Space, err error) {
 }
 
 // Create implements volume.Changer.
-func (v *Router) Create(ctx context.Context, r volume.Request, dir volume.Handle, name string, args volume.CreateArgs) (out volume.Created, err error) {
+func (v *Router) Create(ctx context.Context, r volume.Request, dir volume.Handle, name string, args volume.CreateArgs) (
+	out volume.Created, err error) {
 	_, err = v.change(ctx, r, func(ctx context.Context, t forward.Home) (err error) {
 		out, err = t.Create(ctx, r, dir, name, args)
 		return err
@@ -206,7 +208,8 @@ func (v *Router) Remove(ctx context.Context, r volume.Request, dir volume.Handle
 }
 
 // Rename implements volume.Changer.
-func (v *Router) Rename(ctx context.Context, r volume.Request, from volume.Handle, name string, to volume.Handle, newName string) (src, dst volume.DirChange, err error) {
+func (v *Router) Rename(ctx context.Context, r volume.Request, from volume.Handle, name string, to volume.Handle, newName string) (
+	src, dst volume.DirChange, err error) {
 	_, err = v.change(ctx, r, func(ctx context.Context, t forward.Home) (err error) {
 		src, dst, err = t.Rename(ctx, r, from, name, to, newName)
 		return err
@@ -224,7 +227,8 @@ func (v *Router) SetAttr(ctx context.Context, r volume.Request, h volume.Handle,
 }
 
 // Write implements volume.Changer.
-func (v *Router) Write(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (out volume.Written, err error) {
+func (v *Router) Write(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (
+	out volume.Written, err error) {
 	op := func(ctx context.Context, t forward.Home) (err error) {
 		out, _, err = t.WriteAt(ctx, r, h, off, data, stable)
 		return err
@@ -262,7 +266,8 @@ func (v *Router) Punch(ctx context.Context, r volume.Request, h volume.Handle, o
 }
 
 // SetXattr implements volume.Changer.
-func (v *Router) SetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string, value []byte, mode volume.XattrMode) (out volume.DirChange, err error) {
+func (v *Router) SetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string, value []byte, mode volume.XattrMode) (
+	out volume.DirChange, err error) {
 	_, err = v.change(ctx, r, func(ctx context.Context, t forward.Home) (err error) {
 		out, err = t.SetXattr(ctx, r, h, name, value, mode)
 		return err
@@ -283,7 +288,8 @@ func (v *Router) RemoveXattr(ctx context.Context, r volume.Request, h volume.Han
 // no harm.
 func (v *Router) SetLock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock, reclaim bool) error {
 	l = v.registeredAs(l)
-	err := v.underRegistration(ctx, r, func(ctx context.Context, k forward.Locks) error { return k.SetLock(ctx, r, h, l, reclaim) }, func() { v.Locks.Granted(h, l) })
+	err := v.underRegistration(ctx, r, func(ctx context.Context, k forward.Locks) error { return k.SetLock(ctx, r, h, l, reclaim) },
+		func() { v.Locks.Granted(h, l) })
 	return asAsked(err)
 }
 
@@ -299,7 +305,9 @@ func (v *Router) TestLock(ctx context.Context, r volume.Request, h volume.Handle
 // Unlock implements volume.Locker.
 func (v *Router) Unlock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
 	l = v.registeredAs(l)
-	v.Locks.Released(h, l) // not when it is answered: a home that has let go, and is lost before it says so, may have given it to others
+	// Before the home is asked: a home that released the lock and is lost before it answers may have
+	// granted it to others (locks-6).
+	v.Locks.Released(h, l)
 	return v.underRegistration(ctx, r, func(ctx context.Context, k forward.Locks) error { return k.Unlock(ctx, r, h, l) }, nil)
 }
 

@@ -34,7 +34,8 @@ func encode(e replica.Envelope) *peerpb.Envelope {
 
 func decode(e *peerpb.Envelope) replica.Envelope {
 	m := protocol.Message{
-		Kind: protocol.Kind(e.GetKind()), Epoch: e.GetEpoch(), Stamp: time.Duration(e.GetStamp()), Echo: time.Duration(e.GetEcho()), Grant: time.Duration(e.GetGrant()),
+		Kind: protocol.Kind(e.GetKind()), Epoch: e.GetEpoch(), Stamp: time.Duration(e.GetStamp()), Echo: time.Duration(e.GetEcho()),
+		Grant: time.Duration(e.GetGrant()),
 		From:  protocol.Member{Gateway: e.GetFrom().GetGateway(), Site: e.GetFrom().GetSite(), Incarnation: e.GetFrom().GetIncarnation()},
 		Start: toPosition(e.GetStart()), End: toPosition(e.GetEnd()), Commit: toPosition(e.GetCommit()), Forced: e.GetForced(),
 	}

@@ -31,7 +31,8 @@ func TestFetch(t *testing.T) {
 		return nil
 	}})
 	client := func(organization string) peerpb.PeerClient {
-		conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(credentials.NewTLS(r.credentials("a", organization).Client(pki.Expect{}))),
+		conn, err := grpc.NewClient("passthrough:///"+addr,
+			grpc.WithTransportCredentials(credentials.NewTLS(r.credentials("a", organization).Client(pki.Expect{}))),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(8<<20)))
 		r.must(err)
 		t.Cleanup(func() { _ = conn.Close() })

@@ -23,7 +23,8 @@ func TestCarries(t *testing.T) {
 	whole := replica.Envelope{Volume: "v", Proof: []byte("proof"), Message: protocol.Message{
 		Kind: protocol.Hello, From: protocol.Member{Gateway: "a", Site: "s", Incarnation: "i"}, Epoch: 3, Stamp: 4, Echo: 5,
 		Epochs: []log.EpochStart{{Epoch: 1}, {Epoch: 3, Start: protocol.Position{Seq: 6, Off: 7}}},
-		Start:  protocol.Position{Seq: 8, Off: 9}, End: protocol.Position{Seq: 10, Off: 11}, Commit: protocol.Position{Seq: 12, Off: 13}, Grant: 14 * time.Second}}
+		Start:  protocol.Position{Seq: 8, Off: 9}, End: protocol.Position{Seq: 10, Off: 11},
+		Commit: protocol.Position{Seq: 12, Off: 13}, Grant: 14 * time.Second}}
 	a.Send("b", whole)
 	in.stamps(t, protocol.Hello, 1)
 	if !reflect.DeepEqual(in.all[0], whole) {

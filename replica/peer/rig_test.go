@@ -53,7 +53,8 @@ func (r *rig) must(err error) {
 
 func (r *rig) credentials(gateway, organization string) *pki.Credentials {
 	r.Helper()
-	pair, err := r.ca.Issue(pki.Identity{Federation: "test", Organization: organization, Site: "s-" + gateway, Gateway: gateway}, []string{"127.0.0.1"}, time.Now(), time.Hour)
+	pair, err := r.ca.Issue(pki.Identity{Federation: "test", Organization: organization, Site: "s-" + gateway, Gateway: gateway},
+		[]string{"127.0.0.1"}, time.Now(), time.Hour)
 	r.must(err)
 	root, err := r.ca.Pair()
 	r.must(err)
@@ -164,7 +165,8 @@ func (r *rig) transport(organization, addr string) *transport {
 	dial := func(name string) (*grpc.ClientConn, error) {
 		out.mu.Lock()
 		defer out.mu.Unlock()
-		return grpc.NewClient("passthrough:///"+out.addr, grpc.WithTransportCredentials(credentials.NewTLS(creds.Client(pki.Expect{Gateway: name}))))
+		return grpc.NewClient("passthrough:///"+out.addr,
+			grpc.WithTransportCredentials(credentials.NewTLS(creds.Client(pki.Expect{Gateway: name}))))
 	}
 	out.Transport = New(dial, func(g string) { out.down <- g }, clockwork.NewRealClock(), slog.New(slog.DiscardHandler))
 	r.Cleanup(func() { within(r.T, "close of the transport", out.Close) })
@@ -195,7 +197,8 @@ func wait[T any](t *testing.T, what string, c <-chan T) T {
 }
 
 func message(n int) replica.Envelope {
-	return replica.Envelope{Volume: "v", Message: protocol.Message{Kind: protocol.Beat, From: protocol.Member{Gateway: "a"}, Stamp: protocol.Time(n)}}
+	return replica.Envelope{Volume: "v", Message: protocol.Message{Kind: protocol.Beat, From: protocol.Member{Gateway: "a"},
+		Stamp: protocol.Time(n)}}
 }
 
 func batch(n, size int) replica.Envelope {

@@ -98,7 +98,8 @@ func (s *Server) Carry(stream grpc.ClientStreamingServer[peerpb.Envelope, peerpb
 	}
 	lane := metadata.ValueFromIncomingContext(ctx, laneKey)
 	if len(lane) != 1 || lane[0] != messages && lane[0] != frames {
-		return status.Errorf(codes.InvalidArgument, "%s %q: give %q or %q: check the release that gateway %q runs", laneKey, lane, messages, frames, caller)
+		return status.Errorf(codes.InvalidArgument, "%s %q: give %q or %q: check the release that gateway %q runs", laneKey, lane,
+			messages, frames, caller)
 	}
 	gate := s.gate(caller, lane[0])
 	number, err := gate.begin(ctx)
@@ -118,7 +119,8 @@ func (s *Server) Carry(stream grpc.ClientStreamingServer[peerpb.Envelope, peerpb
 		}
 		env := decode(e)
 		if env.Message.From.Gateway != caller {
-			return status.Errorf(codes.PermissionDenied, "message of gateway %q came with the certificate of gateway %q: check which certificate that gateway was started with",
+			return status.Errorf(codes.PermissionDenied,
+				"message of gateway %q came with the certificate of gateway %q: check which certificate that gateway was started with",
 				env.Message.From.Gateway, caller)
 		}
 		if err := gate.deliver(ctx, number, func() { s.Deliver(env) }); err != nil {
@@ -133,7 +135,8 @@ func (s *Server) Fetch(ctx context.Context, q *peerpb.FetchRequest) (*peerpb.Fet
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	if q.GetLength() <= 0 || q.GetLength() > maxFetch || q.GetOffset() < 0 {
-		return nil, status.Errorf(codes.InvalidArgument, "length %d at offset %d: ask for 1 to %d bytes", q.GetLength(), q.GetOffset(), maxFetch)
+		return nil, status.Errorf(codes.InvalidArgument, "length %d at offset %d: ask for 1 to %d bytes", q.GetLength(),
+			q.GetOffset(), maxFetch)
 	}
 	p := make([]byte, q.GetLength())
 	if err := s.Fetched(ctx, q.GetVolume(), q.GetSegment(), q.GetOffset(), p); err != nil {

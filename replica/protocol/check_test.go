@@ -107,7 +107,8 @@ func (s *sim) check() {
 		// protocol-2 and protocol-3: every member that has not lost its disk has everything
 		// committed.
 		if s.ctl != nil && s.ctl.IsMember(n.member) && !n.holds(true) {
-			s.fail("%s, member in epoch %d, does not hold what is committed, up to %v", n.name, s.ctl.Epoch, s.truth.committed[len(s.truth.committed)-1])
+			s.fail("%s, member in epoch %d, does not hold what is committed, up to %v", n.name, s.ctl.Epoch,
+				s.truth.committed[len(s.truth.committed)-1])
 		}
 		if n.core == nil || n.core.epoch < s.forced {
 			continue

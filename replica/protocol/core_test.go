@@ -343,7 +343,8 @@ func TestOlderRecordMaySayTheSame(t *testing.T) {
 // it compares its log with the next home's.
 func TestDeposedHomeAnswersTheNextGreeting(t *testing.T) {
 	h := home(t, 2, "a", "b")
-	hello := Message{Kind: Hello, Epoch: 3, Epochs: []log.EpochStart{{Epoch: 1}, {Epoch: 2, Start: position(1)}, {Epoch: 3, Start: h.log.End}}, End: position(11)}
+	hello := Message{Kind: Hello, Epoch: 3, Epochs: []log.EpochStart{{Epoch: 1}, {Epoch: 2, Start: position(1)},
+		{Epoch: 3, Start: h.log.End}}, End: position(11)}
 	out := h.from("b", hello)
 	if r, ok := effect[RoleChanged](out); !ok || r.Role != Follower {
 		t.Fatalf("a is %v", h.role)

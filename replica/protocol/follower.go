@@ -125,7 +125,8 @@ func (c *Core) promise() Time {
 	if !c.proven() {
 		return 0
 	}
-	c.promiseUntil = max(c.promiseUntil, c.homeHeard+c.cfg.Promise) // not from now: our own fsyncs must not extend the promise to a silent home
+	// Not from now: our own fsyncs must not extend the promise to a silent home.
+	c.promiseUntil = max(c.promiseUntil, c.homeHeard+c.cfg.Promise)
 	return c.cfg.Promise
 }
 
@@ -174,7 +175,8 @@ func (c *Core) fromHome(m Message) {
 
 // mayTakeOver reports whether protocol-5 allows this gateway to try a takeover.
 func (c *Core) mayTakeOver() bool {
-	if c.role != Follower || !c.read || c.swap != nil || c.ctl == nil || !c.ctl.IsMember(c.cfg.Self) || c.ctl.Epoch < c.epoch || !c.proven() {
+	if c.role != Follower || !c.read || c.swap != nil || c.ctl == nil || !c.ctl.IsMember(c.cfg.Self) || c.ctl.Epoch < c.epoch ||
+		!c.proven() {
 		return false
 	}
 	// Since our epoch began in our log, we have promised nothing to an earlier home. If the record

@@ -77,7 +77,8 @@ func newSim(seed uint64, policy Policy, sites string) *sim {
 	s.truth.homes = map[uint64]string{}
 	for _, c := range sites {
 		name := string(c)
-		n := &node{sim: s, name: name, rate: 1, offset: time.Hour, member: Member{Gateway: name, Site: name, Incarnation: "1"}, incarnation: 1}
+		n := &node{sim: s, name: name, rate: 1, offset: time.Hour, member: Member{Gateway: name, Site: name, Incarnation: "1"},
+			incarnation: 1}
 		s.nodes = append(s.nodes, n)
 		for _, o := range sites {
 			s.network[name+">"+string(o)] = &direction{}
@@ -150,7 +151,7 @@ type node struct {
 	streams     map[string]Position
 	arrived     []entry // frames of the message being stepped
 	forcing     bool
-	forced      *federation.Control // the last swap by a person's word
+	forced      *federation.Control // the last swap of a forced takeover
 	stopped     bool                // by a hand-over
 	waiting     map[int]Position
 	applied     Position

@@ -119,7 +119,8 @@ func (s *sim) apply(n *node, e Swap, forced bool) bool {
 		s.fail("%s: %v", n.name, err)
 		return false
 	}
-	if old := s.ctl; old != nil && old.Epoch != e.Next.Epoch && !forced && !slices.ContainsFunc(old.Members, func(m Member) bool { return m == e.Next.Home }) {
+	if old := s.ctl; old != nil && old.Epoch != e.Next.Epoch && !forced &&
+		!slices.ContainsFunc(old.Members, func(m Member) bool { return m == e.Next.Home }) {
 		s.fail("%s takes over without being a member", n.name)
 	}
 	c := e.Next.Clone()

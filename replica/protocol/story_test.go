@@ -17,12 +17,13 @@ import (
 // consists of blocks of commands. Below each block comes what happened, and what status shows.
 //
 //	policy want=2 continue sites=a,b,c   sets the policy, before the first up or later
-//	up a b; kill a; power a; wipe a      start, SIGKILL, power cut (what was not synced is gone), new disk and incarnation
+//	up a b; kill a; power a; wipe a      start, SIGKILL, power cut, new disk and incarnation
 //	pause a 5s; disk a hang 5s; clock a 1.03
 //	cut a b; cut a > b; heal             messages vanish, both ways or one way; heal ends all cuts
 //	deaf a; hear a; registry down; registry up
-//	swap unknown                         the next swap is applied, its answer lost; also: unapplied, late (1.5 s), slow (answer 0.75 s late)
-//	write 3; load 2s; run 2s             client changes at whoever is home; under load one each 50 ms
+//	swap unknown                         the next swap is applied, its answer lost; also: unapplied,
+//	                                     late (1.5 s), slow (answer 0.75 s late)
+//	write 3; load 2s; run 2s             client changes at the home; under load one each 50 ms
 //	move b; force c
 //	status
 func TestStories(t *testing.T) {
@@ -180,7 +181,8 @@ func (s *sim) status() {
 			line += "paused"
 		default:
 			st := n.core.Status(n.clock())
-			line += fmt.Sprintf("%v, epoch %d, %d entries, %d durable, %d committed", st.Role, st.Epoch, len(n.log.entries), n.log.durable, n.log.index(st.Commit))
+			line += fmt.Sprintf("%v, epoch %d, %d entries, %d durable, %d committed", st.Role, st.Epoch, len(n.log.entries),
+				n.log.durable, n.log.index(st.Commit))
 			switch {
 			case n.core.MayServe(n.clock()):
 				line += ", serves"
