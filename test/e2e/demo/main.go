@@ -59,7 +59,8 @@ func demo(ctx context.Context, p *playbill.Play, dir string) (err error) {
 		}
 	}()
 	s.Title("helm install at each: one chart, one site")
-	if s.Federated, err = installed.Install(ctx, clusters, func(format string, a ...any) { fmt.Printf("  "+format+"\n", a...) }); err != nil {
+	if s.Federated, err = installed.Install(ctx, clusters,
+		func(format string, a ...any) { fmt.Printf("  "+format+"\n", a...) }); err != nil {
 		return err
 	}
 	for _, step := range []func(context.Context) error{s.declare, s.share, s.raise, s.lose, s.comeBack} {

@@ -54,5 +54,6 @@ echo $n files`, dir))
 	Eventually(fio, hang).Should(Receive(&said))
 	Expect(said).To(HaveSuffix(" files"), "fio met an error")
 	took := lines.verified("blackhole")
-	figure("gateway a black hole for %v: no error of fio (%s verified) or a writer, which went on %v after it ended; its longest stall %v", lasted, said, recovered, took)
+	figure("gateway a black hole for %v: no error of fio (%s verified) or a writer, which went on %v after it ended; its longest stall %v",
+		lasted, said, recovered, took)
 }

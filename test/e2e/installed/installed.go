@@ -113,7 +113,8 @@ func (f *Federated) issue(site, who string, hosts ...string) (stage.TLS, error) 
 	if err := os.WriteFile(caFile, root.Cert, 0o644); err != nil {
 		return stage.TLS{}, err
 	}
-	pair, err := f.ca.Issue(pki.Identity{Federation: Federation, Organization: "org-" + site, Site: site, Gateway: who}, hosts, time.Now().Add(-time.Hour), 240*time.Hour)
+	pair, err := f.ca.Issue(pki.Identity{Federation: Federation, Organization: "org-" + site, Site: site, Gateway: who}, hosts,
+		time.Now().Add(-time.Hour), 240*time.Hour)
 	if err != nil {
 		return stage.TLS{}, err
 	}
@@ -216,12 +217,14 @@ csi:
 		return nil, err
 	}
 	flags := []string{"--values", file}
-	for key, who := range map[string]string{"gateway": name + "-0", "operator": name + "-operator", "csiController": name + "-csi-controller", "csiNode": name + "-csi-node"} {
+	for key, who := range map[string]string{"gateway": name + "-0", "operator": name + "-operator",
+		"csiController": name + "-csi-controller", "csiNode": name + "-csi-node"} {
 		tls, err := f.issue(name, who, s.Addr())
 		if err != nil {
 			return nil, err
 		}
-		flags = append(flags, "--set-file", "certificates.provided."+key+".cert="+tls.Cert, "--set-file", "certificates.provided."+key+".key="+tls.Key)
+		flags = append(flags, "--set-file", "certificates.provided."+key+".cert="+tls.Cert, "--set-file",
+			"certificates.provided."+key+".key="+tls.Key)
 	}
 	return append(flags, "--set-file", "certificates.provided.ca="+filepath.Join(f.dir, "ca.crt")), nil
 }

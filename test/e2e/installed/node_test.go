@@ -59,7 +59,8 @@ func fenced() {
 	pv := kubectl("a", "get", "pvc/fenced", "-o", "jsonpath={.spec.volumeName}")
 	content := strings.TrimPrefix(kubectl("a", "get", "pv/"+pv, "-o", "jsonpath={.spec.csi.volumeHandle}"), Federation+"/")
 	volume := kubectl("a", "get", "gvc/"+content, "-o", "jsonpath={.spec.federationName}")
-	notes := "/var/lib/kubelet/pods/" + kubectl("a", "get", "pod/fenced", "-o", "jsonpath={.metadata.uid}") + "/volumes/kubernetes.io~empty-dir/notes/"
+	notes := "/var/lib/kubelet/pods/" + kubectl("a", "get", "pod/fenced", "-o", "jsonpath={.metadata.uid}") +
+		"/volumes/kubernetes.io~empty-dir/notes/"
 	exec("a", "fenced", "setsid sh -c 'guesttool write /data/lines /notes/record /notes/stop >/notes/said 2>&1' >/dev/null 2>&1 &")
 	record := func() string { return guest("a", "wc -l <"+notes+"record || echo none") }
 	held := begin("a", "at-a", "lock", "fence-lock") // of another volume, by the same client

@@ -50,7 +50,8 @@ func outages() {
 		statusIsRight()
 		took := time.Since(back).Round(100 * time.Millisecond)
 		held.finish()
-		figure("registry away for %v: no error in pods; longest stall of a writer at a %v, at b %v; status was right again %v after", lasts(), a.verified("registry-a"), b.verified("registry-b"), took)
+		figure("registry away for %v: no error in pods; longest stall of a writer at a %v, at b %v; status was right again %v after",
+			lasts(), a.verified("registry-a"), b.verified("registry-b"), took)
 	})
 
 	It("may be away: a cluster's API server", func() {
@@ -72,7 +73,8 @@ func outages() {
 		statusIsRight()
 		took := time.Since(back).Round(100 * time.Millisecond)
 		// Nobody could ask a's writer meanwhile; its record has the times.
-		Expect(a.notedBetween(ended.Add(-20*time.Second), ended)).To(BeNumerically(">", 20), "lines in the last twenty seconds of the outage")
+		Expect(a.notedBetween(ended.Add(-20*time.Second), ended)).
+			To(BeNumerically(">", 20), "lines in the last twenty seconds of the outage")
 		meanwhile := a.notedBetween(began, ended)
 		figure("API server of a away for %v: no error in pods; the writer at a noted %d lines meanwhile; longest stall of a writer at a %v, at b %v; status was right again %v after",
 			lasts(), meanwhile, a.verified("api-a"), b.verified("api-b"), took)

@@ -220,7 +220,8 @@ func (j *job) restarted() string {
 	if !ok {
 		namespace, name = "default", j.pod
 	}
-	return kubectl(j.site, "get", "pod/"+name, "-n", namespace, "-o", "jsonpath={.metadata.uid} {.status.containerStatuses[0].restartCount}")
+	return kubectl(j.site, "get", "pod/"+name, "-n", namespace, "-o",
+		"jsonpath={.metadata.uid} {.status.containerStatuses[0].restartCount}")
 }
 
 // noted is how much a writer has noted.
@@ -234,7 +235,8 @@ func (j *job) noted() (n int) {
 // notedBetween is how much a writer noted in a time, by its node's clock.
 func (j *job) notedBetween(from, to time.Time) (n int) {
 	GinkgoHelper()
-	_, err := fmt.Sscan(j.script(fmt.Sprintf("awk '$2/1e9 >= %d && $2/1e9 < %d {n++} END {print n+0}' $j.record", from.Unix(), to.Unix())), &n)
+	_, err := fmt.Sscan(j.script(fmt.Sprintf("awk '$2/1e9 >= %d && $2/1e9 < %d {n++} END {print n+0}' $j.record", from.Unix(), to.Unix())),
+		&n)
 	Expect(err).NotTo(HaveOccurred())
 	return n
 }

@@ -69,7 +69,8 @@ func (s *Site) admin(ctx context.Context, program string, args ...string) (*exec
 	}
 	cmd := s.Command(ctx, path, args...)
 	home := filepath.Join(s.Dir(), program)
-	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+s.Kubeconfig(), "KUBERC=off", "KUBECACHEDIR="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+s.Kubeconfig(), "KUBERC=off", "KUBECACHEDIR="+home, "HELM_CACHE_HOME="+home,
+		"HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	return cmd, nil
 }
 
@@ -81,7 +82,8 @@ func (s *Site) run(ctx context.Context, stdin, program string, args ...string) (
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("at site %s: %s %s: %w: %s", s.Name(), program, strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
+		return out.String(), fmt.Errorf("at site %s: %s %s: %w: %s", s.Name(), program, strings.Join(args, " "), err,
+			strings.TrimSpace(errs.String()))
 	}
 	return out.String(), nil
 }

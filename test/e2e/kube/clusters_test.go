@@ -198,7 +198,8 @@ func testAcross(t *testing.T, c *Clusters) {
 	t.Logf("a connection from site a to site b takes %v", best)
 	fetch := "timeout 2 wget -q -O /dev/null http://" + b.Addr() + ":8080/ && echo reached || echo lost"
 	for _, n := range a.Nodes() {
-		eventually(t, "site b from pod on "+n.Name, func(ctx context.Context) (string, error) { return a.Exec(ctx, "web-"+n.Name, "sh", "-c", fetch) }, "reached")
+		eventually(t, "site b from pod on "+n.Name,
+			func(ctx context.Context) (string, error) { return a.Exec(ctx, "web-"+n.Name, "sh", "-c", fetch) }, "reached")
 	}
 	if err := c.Stage.Cut(ctx, "b"); err != nil {
 		t.Fatal(err)
@@ -212,7 +213,8 @@ func testAcross(t *testing.T, c *Clusters) {
 	if err := c.Stage.Heal(ctx, "b"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "site b, healed", func(ctx context.Context) (string, error) { return a.Exec(ctx, "web-a-guest", "sh", "-c", fetch) }, "reached")
+	eventually(t, "site b, healed", func(ctx context.Context) (string, error) { return a.Exec(ctx, "web-a-guest", "sh", "-c", fetch) },
+		"reached")
 }
 
 // testMounts does on a guest what the node plugin of a CSI driver needs: a mount in a privileged pod appears on the node and in another
@@ -227,7 +229,8 @@ func testMounts(t *testing.T, c *Clusters) {
 	apply(t, s, plugin+user)
 	await(t, s, "plugin", "user")
 	ctx, guest := bounded(t), s.GuestNode()
-	must(t)(s.Exec(ctx, "plugin", "sh", "-c", `mkdir /var/lib/kubelet/e2e && mount -t tmpfs none /var/lib/kubelet/e2e && echo words >/var/lib/kubelet/e2e/text`))
+	must(t)(s.Exec(ctx, "plugin", "sh", "-c",
+		`mkdir /var/lib/kubelet/e2e && mount -t tmpfs none /var/lib/kubelet/e2e && echo words >/var/lib/kubelet/e2e/text`))
 	if got := must(t)(guest.Output(ctx, "cat /var/lib/kubelet/e2e/text")); got != "words" {
 		t.Errorf("on the node, a mount of a pod has %q", got)
 	}
@@ -271,7 +274,8 @@ func testImages(t *testing.T, c *Clusters) {
 	if err := c.Provide(t.Context(), ImageName("nothing")); err == nil {
 		t.Error("an image that is not there was made")
 	}
-	apply(t, s, strings.Replace(pod("programs", "b-host", "}"), "  containers:\n", "  initContainers:\n"+containers.String()+"  containers:\n", 1))
+	apply(t, s, strings.Replace(pod("programs", "b-host", "}"), "  containers:\n",
+		"  initContainers:\n"+containers.String()+"  containers:\n", 1))
 	await(t, s, "programs") // it is ready when all have ended well
 	if out := must(t)(s.Helm(bounded(t), "list", "-A", "-q")); out != "" {
 		t.Errorf("helm finds %q", out)

@@ -39,7 +39,8 @@ func (s *Site) startControl(ctx context.Context) error {
 			"--cluster-signing-key-file="+s.pki.file("ca.key"), "--attach-detach-reconcile-sync-period=5s")
 	}
 	if err == nil {
-		err = s.daemon("kube-scheduler", "kube-scheduler", "--kubeconfig="+s.pki.file("scheduler.conf"), "--bind-address=127.0.0.1", "--leader-elect=false")
+		err = s.daemon("kube-scheduler", "kube-scheduler", "--kubeconfig="+s.pki.file("scheduler.conf"), "--bind-address=127.0.0.1",
+			"--leader-elect=false")
 	}
 	return err
 }

@@ -171,11 +171,13 @@ func (n *Node) kubelet() []byte {
 		"failSwapOn": false, "protectKernelDefaults": !n.isGuest, // or it would set them, for the whole machine
 		"makeIPTablesUtilChains": false, "containerRuntimeEndpoint": "unix://" + socket,
 		"tlsCertFile": pki.file(n.Name + ".crt"), "tlsPrivateKeyFile": pki.file(n.Name + ".key"),
-		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true}, "x509": object{"clientCAFile": pki.file("ca.crt")}},
-		"authorization":  object{"mode": "Webhook"}, "resolvConf": "",
+		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true},
+			"x509": object{"clientCAFile": pki.file("ca.crt")}},
+		"authorization": object{"mode": "Webhook"}, "resolvConf": "",
 		"imageGCHighThresholdPercent": 100, // how full this machine's disk is, is not the node's affair
-		"evictionHard":                object{"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%"},
-		"syncFrequency":               "5s", "volumeStatsAggPeriod": "20s",
+		"evictionHard": object{"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%",
+			"nodefs.inodesFree": "1%"},
+		"syncFrequency": "5s", "volumeStatsAggPeriod": "20s",
 	})
 }
 

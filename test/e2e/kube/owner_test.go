@@ -20,7 +20,8 @@ const victimEnv = "WEIR_KUBE_VICTIM"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimEnv); dir != "" {
-		c, err := Up(context.Background(), Config{Sites: []string{"a"}, Guests: []string{}, StateDir: dir, Progress: os.Stderr, Log: slog.New(slog.DiscardHandler)})
+		c, err := Up(context.Background(), Config{Sites: []string{"a"}, Guests: []string{}, StateDir: dir, Progress: os.Stderr,
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)

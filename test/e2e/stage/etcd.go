@@ -62,7 +62,8 @@ func (s *Stage) StartEtcd(ctx context.Context, tls map[string]TLS, sites ...*Sit
 			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
 			"--initial-cluster=" + strings.Join(cluster, ","), "--initial-cluster-token=" + s.prefix,
 			"--client-cert-auth", "--trusted-ca-file=" + files.CA, "--cert-file=" + files.Cert, "--key-file=" + files.Key,
-			"--peer-client-cert-auth", "--peer-trusted-ca-file=" + files.CA, "--peer-cert-file=" + files.Cert, "--peer-key-file=" + files.Key,
+			"--peer-client-cert-auth", "--peer-trusted-ca-file=" + files.CA, "--peer-cert-file=" + files.Cert,
+			"--peer-key-file=" + files.Key,
 			"--heartbeat-interval=200", "--election-timeout=2000", // for round trips of up to 200 ms
 			"--logger=zap", "--log-level=warn",
 		}

@@ -101,7 +101,8 @@ func TestHostRouter(t *testing.T) {
 	needRoot(t)
 	var stages []*Stage
 	for range 2 {
-		s, err := Up(bg, Config{Sites: []string{"a", "b", "c"}, Router: RouterHost, StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+		s, err := Up(bg, Config{Sites: []string{"a", "b", "c"}, Router: RouterHost, StateDir: t.TempDir(),
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
