@@ -133,7 +133,7 @@ func variables(s string) []string {
 	return names
 }
 
-// known tells whether the container's environment has the name: what the pod says, and what the
+// known reports whether the container's environment has the name: what the pod says, and what the
 // kubelet adds for Services of the chart.
 func known(name string, c corev1.Container) bool {
 	services := []string{"WEIR_GATEWAY_SERVICE_HOST", "WEIR_REGISTRY_SERVICE_HOST", "WEIR_STORE_SERVICE_HOST"}

@@ -26,8 +26,8 @@ type far struct {
 	udp  bool
 }
 
-// allows tells whether a rule lets a connection pass. named are the ports of the pod that it leads
-// to.
+// allows reports whether a rule lets a connection pass. named are the ports of the pod that it
+// leads to.
 func allows(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, f far, named map[string]int) bool {
 	protocol := corev1.ProtocolTCP
 	if f.udp {

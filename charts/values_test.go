@@ -23,7 +23,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Each wrong value is told by its name, with what to do.
+// Each wrong value is reported by its name, with what to do.
 func TestRefusals(t *testing.T) {
 	trial := trial()
 	out := []string{"-f", "weir/ci/cert-manager-values.yaml"}

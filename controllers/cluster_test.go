@@ -340,7 +340,8 @@ func (c *cluster) synced() {
 	if _, err := c.reg.Head(c.t.Context()); err != nil {
 		return
 	}
-	// The deletion of what is not there takes a revision and is told to nobody: this is told.
+	// Deleting what does not exist takes a revision, but no watcher gets an event of it. This write
+	// makes an event.
 	c.ok(c.fed.reg.PutObserved(c.t.Context(), federation.Observed{Volume: "marker", Gateway: "marker"}))
 	head, err := c.fed.reg.Head(c.t.Context())
 	c.ok(err)
@@ -390,8 +391,7 @@ func (c *cluster) count() int {
 	return len(c.writes) + len(c.reg.writes)
 }
 
-// round reconciles each object once, and what the registry tells of, as the controllers' sources
-// do.
+// round reconciles each object once, and what the registry reports, as the controllers' sources do.
 func (c *cluster) round() {
 	c.t.Helper()
 	ctx := c.t.Context()

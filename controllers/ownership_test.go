@@ -94,7 +94,7 @@ func TestANameThatWasTakenJustNow(t *testing.T) {
 	}
 }
 
-// Both sites edit: the owner's value wins, and the other is told.
+// Both sites edit: the owner's value wins, and the other gets an event.
 func TestBothSitesEdit(t *testing.T) {
 	f, ams, utr, g, uuid := two(t, nil)
 	c := contentOf(uuid)

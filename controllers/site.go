@@ -98,7 +98,7 @@ func (r *sites) steps(ctx context.Context, obj *v1alpha1.Site) (gone bool, err e
 	return false, r.restore(ctx, obj, s)
 }
 
-// erased deletes a mirror. It tells whether there is no status to write.
+// erased deletes a mirror. It reports whether there is no status to write.
 func (r *sites) erased(ctx context.Context, obj *v1alpha1.Site) (bool, error) {
 	err := r.erase(ctx, obj)
 	return err == nil, err

@@ -51,7 +51,7 @@ func drawRequest(t *rapid.T) Request {
 	return r
 }
 
-// satisfies tells whether a choice of sites keeps the hard rules. It shares no line with Place.
+// satisfies reports whether a choice of sites keeps the hard rules. It shares no line with Place.
 func satisfies(r Request, choice []Candidate) bool {
 	if len(choice) != r.Spec.Replication.Copies {
 		return false

@@ -52,11 +52,14 @@ func TestResolve(t *testing.T) {
 			overrides: "{durability: {acknowledge: Gateway}}", want: func(*federation.VolumeSpec) {}},
 		{name: "what belongs to another mode goes with it", policy: "{consistency: {mode: Bounded, maxStaleness: 9s}}",
 			overrides: "{consistency: {mode: Strong}}", want: func(*federation.VolumeSpec) {}},
-		{name: "Bounded has its default", overrides: "{consistency: {mode: Bounded}, durability: {maxLag: {time: 2m, bytes: 5Mi}}, home: {preferredSites: [x]}}", want: func(s *federation.VolumeSpec) {
-			s.Consistency = federation.Consistency{Mode: federation.ConsistencyBounded, MaxStaleness: federation.Duration(5 * time.Second)}
-			s.Durability.MaxLag = federation.MaxLag{Time: federation.Duration(2 * time.Minute), Bytes: 5 << 20}
-			s.Home.PreferredSites = []string{"x"}
-		}},
+		{name: "Bounded has its default",
+			overrides: "{consistency: {mode: Bounded}, durability: {maxLag: {time: 2m, bytes: 5Mi}}, home: {preferredSites: [x]}}",
+			want: func(s *federation.VolumeSpec) {
+				s.Consistency = federation.Consistency{Mode: federation.ConsistencyBounded,
+					MaxStaleness: federation.Duration(5 * time.Second)}
+				s.Durability.MaxLag = federation.MaxLag{Time: federation.Duration(2 * time.Minute), Bytes: 5 << 20}
+				s.Home.PreferredSites = []string{"x"}
+			}},
 		{name: "more sites than copies", policy: "{replication: {copies: 2}, durability: {acknowledge: Sites, sites: 2}}",
 			overrides: "{replication: {copies: 1}}", wrong: "spec.durability.sites: 2: more sites than spec.replication.copies (1)"},
 		{name: "all that is wrong at once", overrides: "{replication: {copies: -1, spread: Rack}}",

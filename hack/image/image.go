@@ -46,7 +46,7 @@ type Spec struct {
 	User       string            // numbers, "65532:65532"; empty: root
 	Env        []string          // "NAME=value"
 	Labels     map[string]string // of the configuration, such as org.opencontainers.image.version
-	Created    time.Time         // told by the configuration
+	Created    time.Time         // recorded in the configuration
 }
 
 // Build makes an image whose layer is not compressed and is read from the spec's files.

@@ -27,7 +27,7 @@ type pull struct {
 	nodes           []string
 }
 
-// images tells which images of the namespace's pods cannot be pulled: each with the nodes that
+// images reports which images of the namespace's pods cannot be pulled: each with the nodes that
 // tried, why, and what to do.
 func images(ctx context.Context, cs kubernetes.Interface, namespace string) []finding {
 	f := finding{Check: "images"}

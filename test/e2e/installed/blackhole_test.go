@@ -12,7 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// blackhole has packets between b's guest and its gateway vanish for a minute: nothing is refused, and nobody is told.
+// blackhole drops all packets between b's guest and its gateway for a minute. No connection is
+// refused or reset: they only fall silent.
 func blackhole() {
 	lines := begin("b", "at-b", "write", "blackhole")
 	dir := guest("b", staged("default.shared")+`mkdir -p "$m/fio"; echo "$m"`)

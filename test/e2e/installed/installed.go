@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installed is a federation of three clusters with Weir installed by its chart, as institutions would: at each site a member of
-// the registry and an S3 store of its own, outside of Kubernetes, and in the cluster everything that the packaged
-// chart of a release brings. Nodes pull its image, and the others that the chart names, from the
-// stage's registry. Nodes that are guests have a kernel with an NFS client; pods with volumes run
-// there.
+// Package installed sets up a federation of three clusters with Weir installed by its chart, as
+// institutions would do it. Each site has a member of the registry and an S3 store of its own,
+// outside Kubernetes, and in its cluster everything that the packaged chart of a release installs.
+// Nodes pull Weir's image, and the others that the chart names, from the stage's registry. The
+// guest nodes have a kernel with an NFS client; pods with volumes run there.
 //
-// Organizations are "org-" and the site's name, the federation is "demo". Certificates come from an authority that the tests have.
+// An organization's name is "org-" and its site's name. The federation is "demo". The tests hold
+// the certificate authority.
 package installed
 
 import (
@@ -55,7 +56,8 @@ type site struct {
 	values []string // flags of helm
 }
 
-// Install brings the registry and the stores up, and installs the chart at all sites at once. It returns when all pods are ready.
+// Install starts the registry and the stores, and installs the chart at all sites at once. It
+// returns when all pods are ready.
 func Install(ctx context.Context, c *kube.Clusters, say func(format string, a ...any)) (_ *Federated, err error) {
 	f := &Federated{Clusters: c, dir: filepath.Join(c.Stage.Dir(), "weir"), say: say, sites: map[string]*site{}}
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {

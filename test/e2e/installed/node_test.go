@@ -35,7 +35,8 @@ func node() {
 	})
 }
 
-// cutOff takes b's guest off the network for longer than a lease, and until the cluster holds it for gone.
+// cutOff takes b's guest off the network for longer than its lease, and long enough that the
+// cluster considers it gone.
 func cutOff() {
 	lines := begin("b", "at-b", "write", "cut")
 	n := f.Site("b").GuestNode()
@@ -66,7 +67,7 @@ func fenced() {
 	held := begin("a", "at-a", "lock", "fence-lock") // of another volume, by the same client
 	until("it writes", func() (string, bool) { got := record(); return got, got != "none" && got != "0" })
 	name := f.Site("a").GuestNode().Name
-	// The node and the API server do not hear each other, and nobody is told.
+	// Packets between the node and the API server are dropped: no connection is refused.
 	const rules = "/run/weir/bin/iptables %[1]s OUTPUT -p tcp --dport 6443 -j DROP; /run/weir/bin/iptables %[1]s INPUT -p tcp --sport 6443 -j DROP"
 	guest("a", fmt.Sprintf(rules, "-I"))
 	DeferCleanup(func() { // it fails when all went well: then it was done already
@@ -99,7 +100,8 @@ func fenced() {
 	held.finish()
 	tested := func() (n int) {
 		GinkgoHelper()
-		_, err := fmt.Sscan(guest("a", "awk '/^device/ {on = $2 ~ /:.default.shared$/} on && /TEST_STATEID:/ {print $2; exit}' /proc/self/mountstats"), &n)
+		_, err := fmt.Sscan(guest("a",
+			"awk '/^device/ {on = $2 ~ /:.default.shared$/} on && /TEST_STATEID:/ {print $2; exit}' /proc/self/mountstats"), &n)
 		Expect(err).NotTo(HaveOccurred())
 		return n
 	}

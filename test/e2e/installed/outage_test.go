@@ -81,7 +81,8 @@ func outages() {
 	})
 }
 
-// statusIsRight has a change take effect at both sites, which it does only when the operators have caught up, and all be ready.
+// statusIsRight makes a change, and waits until it is in force at both sites and all is ready. A
+// change takes effect only when the operators have caught up.
 func statusIsRight() {
 	GinkgoHelper()
 	name := "made-at-" + time.Now().Format("150405")

@@ -59,11 +59,13 @@ func killed() {
 	kubectl("a", "delete", "pvc/churned", "--timeout=60s")
 	took := lines.verified("killed")
 	interrupted := guest("a", `grep -c 'csi.*error reading from server: EOF\|csi.*connection reset by peer' /x/kubelet.log || true`)
-	figure("node plugin killed during stage, publish, unpublish and unstage: all succeeded when repeated (%s calls cut off); a writer's longest stall %v", interrupted, took)
+	figure("node plugin killed during stage, publish, unpublish and unstage: all succeeded when repeated (%s calls cut off); a writer's longest stall %v",
+		interrupted, took)
 }
 
-// arm has a's guest kill the node plugin as soon as an NFS mount comes or goes at a path with part: the kernel has done what the kubelet asked
-// for, and the kubelet does not know. The function that it returns waits for that, and returns what was said.
+// arm makes a's guest kill the node plugin as soon as an NFS mount appears or disappears at a path
+// that contains part. Then the kernel has done what the kubelet asked for, and the kubelet does not
+// know it. The returned function waits for the kill and returns what the killer printed.
 func arm(part string) (done func() string) {
 	GinkgoHelper()
 	killed := make(chan string, 1)

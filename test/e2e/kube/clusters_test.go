@@ -24,8 +24,9 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestClustersComeUp walks through the life of two clusters: one bring-up, because that is the dear part. Package installed needs all that it looks at, so
-// that it tells more only when that fails.
+// TestClustersComeUp walks through the life of two clusters. They are started once, because that
+// takes the most time. Package installed needs all that this test checks, so this test adds
+// something only when installed fails.
 func TestClustersComeUp(t *testing.T) {
 	if os.Getenv("WEIR_SOAK") == "" {
 		t.Skip("in the long form only, with WEIR_SOAK=1")
@@ -39,7 +40,7 @@ func TestClustersComeUp(t *testing.T) {
 	}
 	run := func(name string, test func(*testing.T, *Clusters)) {
 		if !t.Run(name, func(t *testing.T) { test(t, c) }) {
-			t.FailNow() // what follows would only tell the same again
+			t.FailNow() // what follows would only fail for the same reason
 		}
 	}
 	run("pods", testPods)
@@ -123,7 +124,8 @@ func testPods(t *testing.T, c *Clusters) {
 	wg.Wait()
 }
 
-// testServices reaches a Service from pods and from nodes, wherever it and they are, and the API server by its Service.
+// testServices reaches a Service from pods and from nodes, on the same node and on others, and the
+// API server by its Service.
 func testServices(t *testing.T, c *Clusters) {
 	s := c.Site("a")
 	for _, n := range s.Nodes() {
@@ -176,7 +178,7 @@ func eventually(t *testing.T, what string, try func(context.Context) (string, er
 	}
 }
 
-// testAcross reaches a pod that uses its node's address at another site, over the link, and not when that is cut.
+// testAcross reaches a pod at another site by its node's address. It cannot while the link is cut.
 func testAcross(t *testing.T, c *Clusters) {
 	a, b := c.Site("a"), c.Site("b")
 	apply(t, b, strings.Replace(pod("front", "b-host", server), "spec:\n", "spec:\n  hostNetwork: true\n", 1))
@@ -217,8 +219,9 @@ func testAcross(t *testing.T, c *Clusters) {
 		"reached")
 }
 
-// testMounts does on a guest what the node plugin of a CSI driver needs: a mount in a privileged pod appears on the node and in another
-// pod, and it sets the identity of the kernel's NFS client.
+// testMounts does on a guest what the node plugin of a CSI driver needs: a mount made in a
+// privileged pod appears on the node and in another pod, and the pod can set the identity of the
+// kernel's NFS client.
 func testMounts(t *testing.T, c *Clusters) {
 	s := c.Site("a")
 	plugin := strings.Replace(pod("plugin", "a-guest", `, securityContext: {privileged: true},

@@ -68,7 +68,8 @@ func (c *Clusters) makeImage(ctx context.Context, name string) (v1.Image, error)
 		if err == nil {
 			err = addBusybox(ctx, &s)
 		}
-		// A shell that is told to end, does; a mere sleep, as a container's first process, would not.
+		// The shell ends on SIGTERM. A bare sleep would not: the kernel ignores the signal for a
+		// container's first process.
 		s.Entrypoint = []string{"/bin/sh", "-c", "trap exit TERM; sleep infinity & wait"}
 	case "etcd", "versitygw", "csi-attacher", "csi-provisioner", "csi-resizer":
 		var file string

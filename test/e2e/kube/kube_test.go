@@ -21,7 +21,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestAuthority checks that who a kubeconfig speaks for can be told by the cluster's authority.
+// TestAuthority checks that the cluster's authority recognises whom a kubeconfig speaks for.
 func TestAuthority(t *testing.T) {
 	a, err := newAuthority(filepath.Join(t.TempDir(), "pki"), "cluster a")
 	if err != nil {

@@ -52,7 +52,8 @@ func (s *Site) ReturnGuest(ctx context.Context) error {
 	return s.startGuest(ctx, time.Now())
 }
 
-// Cut takes the node off its site's network, and Heal puts it back; nobody is told. Only a guest can be cut off.
+// Cut takes the node off its site's network, silently: no connection is closed. Heal puts it back.
+// Only a guest can be cut off.
 func (n *Node) Cut(ctx context.Context) error {
 	g, ok := n.machine.(guestMachine)
 	if !ok {

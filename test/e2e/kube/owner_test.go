@@ -15,7 +15,8 @@ import (
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
 
-// victimEnv makes this test program, started again, bring a cluster up and wait to be killed: its value is the state folder.
+// victimEnv makes this test program, when it is started again, run a cluster until it is killed.
+// Its value is the state folder.
 const victimEnv = "WEIR_KUBE_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -32,7 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestKilledOwner kills the program that runs a cluster: all processes end by themselves, and the next Up removes the rest.
+// TestKilledOwner kills the program that runs a cluster. All its processes must end by themselves,
+// and the next Up must remove the rest.
 func TestKilledOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root: run it with sudo")
