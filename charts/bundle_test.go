@@ -84,8 +84,8 @@ func certificates(t *testing.T) string {
 	return file
 }
 
-// The file of `weir pki bundle` makes Secrets of which each has what its process wants, and so do
-// the same texts given one by one.
+// The values file of `weir pki bundle` makes one Secret for each process, with what that process
+// needs. So do the same texts when each is set with a flag of its own.
 func TestBundle(t *testing.T) {
 	file := certificates(t)
 	if i, err := os.Stat(file); err != nil || i.Mode().Perm() != 0o600 {

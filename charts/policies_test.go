@@ -181,8 +181,7 @@ func ports(w workload) map[string]int {
 	return named
 }
 
-// NetworkPolicies let each pod reach whom it has to, so that a first volume comes to be; and nobody
-// else.
+// NetworkPolicies let each pod reach what it needs for a first volume to be made, and nothing else.
 func TestPoliciesAllowWhatIsNeeded(t *testing.T) {
 	stranger := false
 	for _, e := range examples(t) {

@@ -174,8 +174,8 @@ func testScheme(t testing.TB) *runtime.Scheme {
 	return s
 }
 
-// cluster makes a cluster that is the site; its UID is "uid-" and the name, which is its own unless
-// another is given.
+// cluster makes the cluster of a site. Its UID is "uid-" and a name: the name of the site, or
+// another.
 func (f *fed) cluster(site string, another ...string) *cluster {
 	f.t.Helper()
 	b := fake.NewClientBuilder().WithScheme(testScheme(f.t)).
@@ -213,8 +213,8 @@ func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 	return c
 }
 
-// watched is the operator's client: it takes note of writes, and counts generations as an API
-// server does.
+// watched is the operator's client: it records writes, and counts generations as an API server
+// does.
 func (c *cluster) watched() client.WithWatch {
 	note := func(what string, obj client.Object) {
 		c.mu.Lock()

@@ -34,7 +34,7 @@ func (c *cluster) told(words ...string) bool {
 	}
 }
 
-// The same manifest at two sites is one volume, and one that is refused, whoever is faster.
+// The same manifest applied at two sites makes one volume; the slower site is refused.
 func TestOneNameAtTwoSites(t *testing.T) {
 	f := newFed(t)
 	f.site("ams", "uva")

@@ -104,7 +104,8 @@ func (r *sites) erased(ctx context.Context, obj *v1alpha1.Site) (bool, error) {
 	return err == nil, err
 }
 
-// absent: a site without an object gets a mirror, but for the local one, which is the chart's.
+// absent makes the mirror of a site that has no object. The local site is left out: its object is
+// the chart's.
 func (r *sites) absent(ctx context.Context, name string) error {
 	if err := r.await(); err != nil {
 		return err

@@ -51,7 +51,7 @@ func cutOff() {
 	lines.verified("cut")
 }
 
-// fenced detaches a's guest from a volume by force, while it does not hear from the API server.
+// fenced detaches a's guest from a volume by force, while the guest is cut off from the API server.
 func fenced() {
 	// What its writer notes is in a folder of the node: the API server will not know the pod.
 	apply("a", claim("fenced", "ReadWriteMany")+strings.NewReplacer("volumeMounts: [", "volumeMounts: [{name: notes, mountPath: /notes}, ",

@@ -53,7 +53,8 @@ func killed() {
 			got := mounts()
 			return got, got == before
 		})
-		// A plugin that died often is restarted later and later: a new pod begins anew.
+		// Kubernetes restarts a plugin that died often with growing delays. A new pod starts
+		// without a delay.
 		kubectl("a", "delete", "pods", "-n", Namespace, "-l", "app.kubernetes.io/component=csi-node", "--timeout=60s")
 	}
 	kubectl("a", "delete", "pvc/churned", "--timeout=60s")

@@ -62,7 +62,7 @@ type Config struct {
 	Guests      []string     // sites that have a guest as a second node; nil: the first two
 	GuestMemory int          // of each guest, in MiB; 0: 768
 	StateDir    string       // logs, images and disks; of the caller, kept. Not below /var/lib or /var/log
-	Progress    io.Writer    // hears what is going on
+	Progress    io.Writer    // gets a line for each step of the work
 	Log         *slog.Logger // of the stage
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
 
-// StopAPI ends the API server as a crash would; everything else of the cluster goes on.
+// StopAPI kills the API server as a crash would. The rest of the cluster keeps running.
 func (s *Site) StopAPI() error {
 	s.mu.Lock()
 	i := slices.IndexFunc(s.procs, func(p *stage.Proc) bool { return strings.HasSuffix(p.Name(), "/kube-apiserver") })

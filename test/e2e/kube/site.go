@@ -152,7 +152,7 @@ func (s *Site) identify() (err error) {
 func (s *Site) Kubeconfig() string { return filepath.Join(s.Dir(), "pki", "admin.conf") }
 
 // Kill ends the whole cluster as a power cut would: nodes, control processes and pods, all at once.
-// Disks stay. What the caller started at the site itself goes on.
+// Disks stay. Processes that the caller started at the site keep running.
 func (s *Site) Kill() {
 	s.mu.Lock()
 	nodes := s.nodes

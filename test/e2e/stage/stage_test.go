@@ -386,8 +386,8 @@ func testEtcd(t *testing.T, s *Stage) {
 	}
 	t.Logf("etcd is ready after %v", time.Since(begin))
 
-	// A client at site b, which has to show a certificate, goes on when the member at a is gone and
-	// comes back.
+	// A client at site b, which has to show a certificate, keeps working while the member at a is
+	// gone and after it is back.
 	config, err := files["b"].ClientConfig()
 	if err != nil {
 		t.Fatal(err)
