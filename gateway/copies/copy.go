@@ -106,17 +106,19 @@ func (c *Copy) Hold(h volume.Handle, reclaiming bool) error {
 	if !errors.Is(err, volume.ErrStale) {
 		return err
 	}
+	// The reign is looked at last: if it is the same, nothing that Hold saw was taken back by then.
+	uncommitted := c.Engine.Uncommitted(h.Ino)
+	if pending == (log.Position{}) {
+		pending = c.Engine.Touched(h.Ino) // or h was removed just now
+	}
 	now, leads := c.Leading()
 	switch {
 	case led != leads || led && reign != now: // what Hold saw may be of the former reign, and taken back
 		return fmt.Errorf("hold inode %d: the volume has got another home meanwhile: %w", h.Ino, volume.ErrDelay)
-	case leads && c.Engine.Uncommitted(h.Ino): // its removal may be taken back
+	case leads && uncommitted: // its removal may be taken back
 		return fmt.Errorf("hold inode %d: the change of it is not committed yet: %w", h.Ino, volume.ErrDelay)
 	case leads:
 		return err
-	}
-	if pending == (log.Position{}) {
-		pending = c.Engine.Touched(h.Ino) // or h was removed just now
 	}
 	if pending != (log.Position{}) || may != nil {
 		c.Engine.Retain(h)
