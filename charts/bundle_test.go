@@ -69,7 +69,8 @@ var handOver = sync.OnceValues(func() (string, error) {
 	if err := told(exec.Command(weir, "pki", "init", "--dir", ca, "--federation", "demo")); err != nil {
 		return "", err
 	}
-	return out, told(exec.Command(weir, "pki", "bundle", "--dir", ca, "--organization", "Universiteit Utrecht", "--site", "utr", "--host", "203.0.113.20", "--out", out))
+	return out, told(exec.Command(weir, "pki", "bundle", "--dir", ca, "--organization", "Universiteit Utrecht", "--site", "utr", "--host",
+		"203.0.113.20", "--out", out))
 })
 
 // certificates is the file for site utr that `weir pki bundle` writes, with the commands of
@@ -83,8 +84,8 @@ func certificates(t *testing.T) string {
 	return file
 }
 
-// The file of `weir pki bundle` makes Secrets of which each has what its process wants, and so do
-// the same texts given one by one.
+// The values file of `weir pki bundle` makes one Secret for each process, with what that process
+// needs. So do the same texts when each is set with a flag of its own.
 func TestBundle(t *testing.T) {
 	file := certificates(t)
 	if i, err := os.Stat(file); err != nil || i.Mode().Perm() != 0o600 {
@@ -100,7 +101,8 @@ func TestBundle(t *testing.T) {
 		return all
 	}
 	got := secrets("-f", file)
-	for secret, name := range map[string]string{"weir-gateway-tls": "utr-0", "weir-operator-tls": "utr-operator", "weir-csi-controller-tls": "utr-csi-controller", "weir-csi-node-tls": "utr-csi-node"} {
+	for secret, name := range map[string]string{"weir-gateway-tls": "utr-0", "weir-operator-tls": "utr-operator",
+		"weir-csi-controller-tls": "utr-csi-controller", "weir-csi-node-tls": "utr-csi-node"} {
 		s := got[secret]
 		c, err := pki.Load(s["ca.crt"], pki.Pair{Cert: s["tls.crt"], Key: s["tls.key"]}, time.Now)
 		want := pki.Identity{Federation: "demo", Organization: "Universiteit Utrecht", Site: "utr", Gateway: name}

@@ -19,7 +19,7 @@ import (
 )
 
 // certificates: with the rights that the chart gives, `weir setup` makes a trial's certificates,
-// and the operator renews them when most of their time is over; it reads and writes no other
+// and the operator renews them when most of their lifetime has passed; it reads and writes no other
 // Secret.
 func (c cluster) certificates(t *testing.T) {
 	ctx, now := t.Context(), time.Now()

@@ -59,10 +59,12 @@ func TestUninstallKeepsData(t *testing.T) {
 	for name, want := range map[string][]string{
 		"trial": {"PersistentVolumeClaim weir-gateway-pool", "PersistentVolumeClaim weir-registry", "PersistentVolumeClaim weir-store",
 			"Secret weir-store", "Service weir-gateway", "Service weir-registry"},
-		"stranger": {"PersistentVolumeClaim weir-gateway-pool", "Secret weir-csi-controller-tls", "Secret weir-csi-node-tls", "Secret weir-gateway-tls",
+		"stranger": {"PersistentVolumeClaim weir-gateway-pool", "Secret weir-csi-controller-tls", "Secret weir-csi-node-tls",
+			"Secret weir-gateway-tls", "Secret weir-operator-tls", "Service weir-gateway"},
+		"join": {"Secret weir-csi-controller-tls", "Secret weir-csi-node-tls", "Secret weir-gateway-tls",
 			"Secret weir-operator-tls", "Service weir-gateway"},
-		"join":         {"Secret weir-csi-controller-tls", "Secret weir-csi-node-tls", "Secret weir-gateway-tls", "Secret weir-operator-tls", "Service weir-gateway"},
-		"cert-manager": {"Certificate weir-authority", "Issuer weir-authority", "Issuer weir-selfsigned", "PersistentVolumeClaim weir-gateway-pool", "Service weir-gateway"},
+		"cert-manager": {"Certificate weir-authority", "Issuer weir-authority", "Issuer weir-selfsigned",
+			"PersistentVolumeClaim weir-gateway-pool", "Service weir-gateway"},
 	} {
 		var got []string
 		for _, e := range examples(t) {
@@ -70,7 +72,8 @@ func TestUninstallKeepsData(t *testing.T) {
 				continue
 			}
 			for _, o := range render(t, e.args...) {
-				if _, definition := o.(*apiextensions.CustomResourceDefinition); !definition && o.(metav1.Object).GetAnnotations()[keep] == "keep" {
+				if _, definition := o.(*apiextensions.CustomResourceDefinition); !definition &&
+					o.(metav1.Object).GetAnnotations()[keep] == "keep" {
 					got = append(got, kindAndName(o))
 				}
 			}
@@ -100,11 +103,13 @@ func TestObjects(t *testing.T) {
 		}
 		for _, c := range of[storagev1.StorageClass](all) {
 			policy := c.Parameters[v1alpha1.PolicyParameter]
-			if c.Provisioner != v1alpha1.Driver || policy == "" || e.name != "cert-manager" && (len(policies) != 1 || policies[0].Name != policy) {
+			if c.Provisioner != v1alpha1.Driver || policy == "" ||
+				e.name != "cert-manager" && (len(policies) != 1 || policies[0].Name != policy) {
 				t.Errorf("%s: StorageClass %s of %s has policy %q, and there are %+v", e.name, c.Name, c.Provisioner, policy, policies)
 			}
 		}
-		if d := of[storagev1.CSIDriver](all); len(d) != 1 || d[0].Name != v1alpha1.Driver || !*d[0].Spec.AttachRequired || !*d[0].Spec.PodInfoOnMount ||
+		if d := of[storagev1.CSIDriver](all); len(d) != 1 || d[0].Name != v1alpha1.Driver || !*d[0].Spec.AttachRequired ||
+			!*d[0].Spec.PodInfoOnMount ||
 			!*d[0].Spec.StorageCapacity {
 			t.Errorf("%s: CSI drivers %+v: want %s, with attachRequired, podInfoOnMount and storageCapacity", e.name, d, v1alpha1.Driver)
 		}
@@ -128,7 +133,8 @@ func TestCertificates(t *testing.T) {
 			continue
 		}
 		id := pki.Identity{Federation: "demo", Organization: organization, Site: "ams", Gateway: c.Spec.CommonName}
-		if err := id.Validate(); err != nil || !slices.Equal(c.Spec.URIs, []string{id.String()}) || !slices.Equal(c.Spec.Subject.Organizations, []string{id.Organization}) {
+		if err := id.Validate(); err != nil || !slices.Equal(c.Spec.URIs, []string{id.String()}) ||
+			!slices.Equal(c.Spec.Subject.Organizations, []string{id.Organization}) {
 			t.Errorf("%s is of %q and %q, want %s", c.Name, c.Spec.URIs, c.Spec.Subject.Organizations, id)
 		}
 		names[id.Gateway] = true

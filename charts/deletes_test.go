@@ -109,8 +109,8 @@ func (c cluster) operatorDeletes(t *testing.T) {
 			defer cancel()
 			theirs := d.object(names[0])
 			c.create(ctx, t, theirs)
-			// A new policy is in force a little later. That the operator may delete what is
-			// somebody else's until then is why the object is made anew.
+			// A new policy is in force only after a moment. Until then the operator can delete
+			// another owner's object, so the object is created again.
 			for {
 				err := operator.Delete(ctx, theirs)
 				if err != nil {

@@ -20,7 +20,8 @@ func TestFlags(t *testing.T) {
 	for _, e := range examples(t) {
 		for _, w := range workloads(render(t, e.args...)) {
 			for _, c := range w.pod.Spec.Containers {
-				if image := c.Image[strings.LastIndex(c.Image, "/")+1:]; !strings.HasPrefix(image, "weir:") && !strings.HasPrefix(image, "weir@") {
+				if image := c.Image[strings.LastIndex(c.Image, "/")+1:]; !strings.HasPrefix(image, "weir:") &&
+					!strings.HasPrefix(image, "weir@") {
 					continue
 				}
 				var command, flags []string

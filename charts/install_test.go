@@ -116,7 +116,8 @@ func (c cluster) dryRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range examples(t) {
-		out, stderr, err := run(t, append([]string{"template", "weir", "weir", "--namespace", namespace, "--kube-version", kubeVersion}, e.args...)...)
+		out, stderr, err := run(t, append([]string{"template", "weir", "weir", "--namespace", namespace, "--kube-version", kubeVersion},
+			e.args...)...)
 		if err != nil {
 			t.Fatalf("%s: helm template: %v\n%s", e.name, err, stderr)
 		}
@@ -163,7 +164,8 @@ func (c cluster) install(t *testing.T) {
 	c.apply(t)
 
 	c.helm(t, "uninstall", "weir")
-	for name, o := range map[string]client.Object{"weir-gateway": &corev1.Service{}, "weir-gateway-pool": &corev1.PersistentVolumeClaim{}, "weir-store": &corev1.Secret{}} {
+	for name, o := range map[string]client.Object{"weir-gateway": &corev1.Service{}, "weir-gateway-pool": &corev1.PersistentVolumeClaim{},
+		"weir-store": &corev1.Secret{}} {
 		if !c.has(t, o, name) || o.GetDeletionTimestamp() != nil {
 			t.Errorf("%T %s is gone with the release", o, name)
 		}

@@ -62,13 +62,16 @@ func checkPod(t *testing.T, w workload) {
 	t.Helper()
 	s := w.pod.Spec
 	if w.name == nodePlugin {
-		if !s.HostNetwork || s.PriorityClassName != "system-node-critical" || !slices.Contains(s.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists}) {
-			t.Errorf("%s: hostNetwork %v, priority %q, tolerations %v: it has to run on every node, and mounts outlive it", w.name, s.HostNetwork, s.PriorityClassName, s.Tolerations)
+		if !s.HostNetwork || s.PriorityClassName != "system-node-critical" ||
+			!slices.Contains(s.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists}) {
+			t.Errorf("%s: hostNetwork %v, priority %q, tolerations %v: it has to run on every node, and mounts outlive it", w.name,
+				s.HostNetwork, s.PriorityClassName, s.Tolerations)
 		}
 		return
 	}
 	sc := s.SecurityContext
-	if sc == nil || sc.RunAsNonRoot == nil || !*sc.RunAsNonRoot || sc.SeccompProfile == nil || sc.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+	if sc == nil || sc.RunAsNonRoot == nil || !*sc.RunAsNonRoot || sc.SeccompProfile == nil ||
+		sc.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("%s: its pod's security context is %+v: want non-root and the runtime's seccomp profile", w.name, sc)
 	}
 	if s.HostNetwork && w.name != "StatefulSet weir-gateway" {
@@ -79,10 +82,12 @@ func checkPod(t *testing.T, w workload) {
 func checkContainer(t *testing.T, w workload, c corev1.Container) {
 	t.Helper()
 	where := w.name + " container " + c.Name
-	if _, limited := c.Resources.Limits[corev1.ResourceMemory]; !limited || c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
+	if _, limited := c.Resources.Limits[corev1.ResourceMemory]; !limited || c.Resources.Requests.Cpu().IsZero() ||
+		c.Resources.Requests.Memory().IsZero() {
 		t.Errorf("%s: resources %+v: want requests of CPU and memory, and a limit of memory", where, c.Resources)
 	}
-	sidecar := slices.Contains([]string{"provisioner", "attacher", "resizer", "health-monitor"}, c.Name) // not ready is of no meaning for them
+	// A sidecar serves nobody, so it needs no readiness probe.
+	sidecar := slices.Contains([]string{"provisioner", "attacher", "resizer", "health-monitor"}, c.Name)
 	if !w.job && (c.LivenessProbe == nil || c.ReadinessProbe == nil && !sidecar) {
 		t.Errorf("%s has no probes", where)
 	}
@@ -128,7 +133,7 @@ func variables(s string) []string {
 	return names
 }
 
-// known tells whether the container's environment has the name: what the pod says, and what the
+// known reports whether the container's environment has the name: what the pod says, and what the
 // kubelet adds for Services of the chart.
 func known(name string, c corev1.Container) bool {
 	services := []string{"WEIR_GATEWAY_SERVICE_HOST", "WEIR_REGISTRY_SERVICE_HOST", "WEIR_STORE_SERVICE_HOST"}
@@ -145,7 +150,8 @@ func TestServicesOfTheEnvironment(t *testing.T) {
 					for _, name := range variables(a) {
 						service, isService := strings.CutSuffix(name, "_SERVICE_HOST")
 						service = strings.ReplaceAll(strings.ToLower(service), "_", "-")
-						if isService && !slices.ContainsFunc(of[corev1.Service](all), func(s *corev1.Service) bool { return s.Name == service }) {
+						if isService && !slices.ContainsFunc(of[corev1.Service](all),
+							func(s *corev1.Service) bool { return s.Name == service }) {
 							t.Errorf("%s: %s uses %s: there is no Service %s", e.name, w.name, name, service)
 						}
 					}

@@ -26,8 +26,8 @@ type far struct {
 	udp  bool
 }
 
-// allows tells whether a rule lets a connection pass. named are the ports of the pod that it leads
-// to.
+// allows reports whether a rule lets a connection pass. named are the ports of the pod that it
+// leads to.
 func allows(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, f far, named map[string]int) bool {
 	protocol := corev1.ProtocolTCP
 	if f.udp {
@@ -181,8 +181,7 @@ func ports(w workload) map[string]int {
 	return named
 }
 
-// NetworkPolicies let each pod reach whom it has to, so that a first volume comes to be; and nobody
-// else.
+// NetworkPolicies let each pod reach what it needs for a first volume to be made, and nothing else.
 func TestPoliciesAllowWhatIsNeeded(t *testing.T) {
 	stranger := false
 	for _, e := range examples(t) {

@@ -63,7 +63,8 @@ func TestReferences(t *testing.T) {
 			}
 			for name := range there {
 				kind, _, _ := strings.Cut(name, " ")
-				if slices.Contains([]string{"ConfigMap", "ServiceAccount", "PersistentVolumeClaim", "Secret"}, kind) && !used[name] && name != "Secret weir-authority" {
+				if slices.Contains([]string{"ConfigMap", "ServiceAccount", "PersistentVolumeClaim", "Secret"}, kind) && !used[name] &&
+					name != "Secret weir-authority" {
 					t.Errorf("%s is used by nobody", name)
 				}
 			}
@@ -178,7 +179,8 @@ func checkTarget(t *testing.T, s *corev1.Service, p corev1.ServicePort, pods []w
 		if !selects([]workload{w}, s.Spec.Selector) {
 			continue
 		}
-		if !slices.ContainsFunc(w.pod.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool { return c.Name == p.TargetPort.StrVal }) {
+		if !slices.ContainsFunc(w.pod.Spec.Containers[0].Ports,
+			func(c corev1.ContainerPort) bool { return c.Name == p.TargetPort.StrVal }) {
 			t.Errorf("%s leads to port %q of %s, which has none of that name", kindAndName(s), p.TargetPort.StrVal, w.name)
 		}
 	}

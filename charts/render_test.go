@@ -89,7 +89,8 @@ func examples(t *testing.T) []example {
 // render returns the objects that helm would install.
 func render(t *testing.T, args ...string) []runtime.Object {
 	t.Helper()
-	out, stderr, err := run(t, append([]string{"template", "weir", "weir", "--namespace", namespace, "--kube-version", kubeVersion}, args...)...)
+	out, stderr, err := run(t, append([]string{"template", "weir", "weir", "--namespace", namespace, "--kube-version", kubeVersion},
+		args...)...)
 	if err != nil {
 		t.Fatalf("helm template: %v\n%s", err, stderr)
 	}

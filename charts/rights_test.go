@@ -36,7 +36,8 @@ func TestRights(t *testing.T) {
 				}
 				delete(roles, name)
 				for _, s := range subjects {
-					if s.Kind != "ServiceAccount" || s.Namespace != namespace || !slices.ContainsFunc(of[corev1.ServiceAccount](all), func(a *corev1.ServiceAccount) bool { return a.Name == s.Name }) {
+					if s.Kind != "ServiceAccount" || s.Namespace != namespace || !slices.ContainsFunc(of[corev1.ServiceAccount](all),
+						func(a *corev1.ServiceAccount) bool { return a.Name == s.Name }) {
 						t.Errorf("%s gives rights to %+v, who is none of the chart's", o.GetName(), s)
 					}
 				}
@@ -83,7 +84,8 @@ func TestRightsOfTheOperator(t *testing.T) {
 				k, v, _ := strings.Cut(part, "=")
 				fields[k] = strings.Split(strings.Trim(v, `"`), ";")
 			}
-			rights(want, rbacv1.PolicyRule{APIGroups: fields["groups"], Resources: fields["resources"], Verbs: fields["verbs"], ResourceNames: fields["resourceNames"]})
+			rights(want, rbacv1.PolicyRule{APIGroups: fields["groups"], Resources: fields["resources"], Verbs: fields["verbs"],
+				ResourceNames: fields["resourceNames"]})
 		}
 	}
 	if len(want) < 20 {

@@ -110,7 +110,7 @@ func (c cluster) userRoles(t *testing.T) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: q.user,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: q.verb, Group: group, Resource: q.resource,
 				Namespace: q.namespace}}}
-		// What the authorizer knows of new roles is a little behind the API.
+		// The authorizer sees new roles a little later than the API does.
 		ctx, cancel := context.WithTimeout(t.Context(), hangGuard)
 		for {
 			if err := c.client.Create(ctx, review); err != nil {

@@ -23,7 +23,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Each wrong value is told by its name, with what to do.
+// Each wrong value is reported by its name, with what to do.
 func TestRefusals(t *testing.T) {
 	trial := trial()
 	out := []string{"-f", "weir/ci/cert-manager-values.yaml"}
@@ -32,12 +32,15 @@ func TestRefusals(t *testing.T) {
 		args   []string
 		wanted []string
 	}{
-		{"nothing", nil, []string{"federation: missing", "organization: missing", "site.name: missing", "registry.endpoints: missing", "gateway.address: missing",
-			"image.registry: missing", "make images PUSH=", "csi.sidecarRegistry: missing"}},
-		{"no images", []string{"-f", "weir/ci/trial-values.yaml"}, []string{"image.registry: missing", "csi.sidecarRegistry: missing", "sig-storage/csi-provisioner, sig-storage/csi-attacher, sig-storage/csi-resizer",
-			"csi.attacher.image.registry", "bundled.registry.image.registry: missing", "bundled.store.image.registry: missing", "imageRegistry"}},
-		{"one sidecar", []string{"-f", "weir/ci/trial-values.yaml", "-f", "weir/ci/exposed-trial-values.yaml", "--set", "csi.resizer.image.registry="}, []string{"csi.sidecarRegistry: missing", "which has sig-storage/csi-resizer;"}},
-		{"health monitor", []string{"-f", "weir/ci/exposed-trial-values.yaml", "--set", "csi.healthMonitor.enabled=true"}, []string{"csi.sidecarRegistry: missing", "csi.healthMonitor.image.registry"}},
+		{"nothing", nil, []string{"federation: missing", "organization: missing", "site.name: missing", "registry.endpoints: missing",
+			"gateway.address: missing", "image.registry: missing", "make images PUSH=", "csi.sidecarRegistry: missing"}},
+		{"no images", []string{"-f", "weir/ci/trial-values.yaml"}, []string{"image.registry: missing", "csi.sidecarRegistry: missing",
+			"sig-storage/csi-provisioner, sig-storage/csi-attacher, sig-storage/csi-resizer", "csi.attacher.image.registry",
+			"bundled.registry.image.registry: missing", "bundled.store.image.registry: missing", "imageRegistry"}},
+		{"one sidecar", []string{"-f", "weir/ci/trial-values.yaml", "-f", "weir/ci/exposed-trial-values.yaml", "--set",
+			"csi.resizer.image.registry="}, []string{"csi.sidecarRegistry: missing", "which has sig-storage/csi-resizer;"}},
+		{"health monitor", []string{"-f", "weir/ci/exposed-trial-values.yaml", "--set", "csi.healthMonitor.enabled=true"},
+			[]string{"csi.sidecarRegistry: missing", "csi.healthMonitor.image.registry"}},
 		{"prefix with a scheme", append(trial, "--set", "imageRegistry=https://images.example.org"), []string{"/imageRegistry"}},
 		{"digest", append(trial, "--set", "image.digest=latest"), []string{"/image/digest"}},
 		{"unknown", append(trial, "--set", "gatway.address=x"), []string{"gatway"}},
@@ -49,23 +52,33 @@ func TestRefusals(t *testing.T) {
 		{"port", append(trial, "--set", "gateway.address=10.0.0.1:7001"), []string{"/gateway/address"}},
 		{"key", append(trial, "--set", "certificates.provided.ca=secret"), []string{"/certificates/provided/ca"}},
 		{"connections", append(trial, "--set", "csi.node.nconnect=17"), []string{"/csi/node/nconnect"}},
-		{"two registries", append(trial, "--set", "registry.endpoints={https://10.0.0.1:2379}"), []string{"bundled.registry.enabled: registry.endpoints is there too"}},
-		{"bundled registry, other certificates", append(trial, "--set", "certificates.mode=certManager"), []string{"certificates.mode: certManager"}},
-		{"bundled registry, no hosts", append(trial, "--set", "bundled.registry.expose=NodePort"), []string{"bundled.registry.hosts: missing"}},
-		{"two stores", append(trial, "--set", "store.endpoint=https://s3.example.org"), []string{"bundled.store.enabled: store.endpoint is there too"}},
+		{"two registries", append(trial, "--set", "registry.endpoints={https://10.0.0.1:2379}"),
+			[]string{"bundled.registry.enabled: registry.endpoints is there too"}},
+		{"bundled registry, other certificates", append(trial, "--set", "certificates.mode=certManager"),
+			[]string{"certificates.mode: certManager"}},
+		{"bundled registry, no hosts", append(trial, "--set", "bundled.registry.expose=NodePort"),
+			[]string{"bundled.registry.hosts: missing"}},
+		{"two stores", append(trial, "--set", "store.endpoint=https://s3.example.org"),
+			[]string{"bundled.store.enabled: store.endpoint is there too"}},
 		{"half a store", append(trial, "--set", "bundled.store.enabled=false"), []string{"store.endpoint: missing"}},
 		{"no bucket", append(trial, "--set", "store.bucket="), []string{"store.bucket: missing"}},
 		{"no secret", append(trial, "--set", "store.secretKey="), []string{"store.secretKey: missing"}},
 		{"two secrets", append(trial, "--set", "store.existingSecret=x"), []string{"store.existingSecret: store.secretKey is there too"}},
 		{"no address", append(trial, "--set", "gateway.expose=LoadBalancer"), []string{"gateway.address: missing", "LoadBalancer"}},
-		{"address of a node", append(trial, "--set", "gateway.expose=HostNetwork"), []string{"gateway.address: missing", "gateway.nodeSelector"}},
-		{"address of a Service", append(out, "--set", "gateway.expose=ClusterIP,gateway.address="), []string{"gateway.service.clusterIP: missing"}},
+		{"address of a node", append(trial, "--set", "gateway.expose=HostNetwork"),
+			[]string{"gateway.address: missing", "gateway.nodeSelector"}},
+		{"address of a Service", append(out, "--set", "gateway.expose=ClusterIP,gateway.address="),
+			[]string{"gateway.service.clusterIP: missing"}},
 		{"folder of which node", append(trial, "--set", "gateway.pool.hostPath=/srv"), []string{"gateway.nodeSelector: missing"}},
-		{"no certificates", append(out, "--set", "certificates.mode=provided"), []string{"certificates.provided.ca: missing", "certificates.provided.csiNode: cert or key missing", "ams-csi-node.crt"}},
-		{"another site's certificates", []string{"-f", "weir/ci/join-values.yaml", "-f", certificates(t), "--set", "site.name=ams,organization=SURF,federation=prod"}, []string{
-			"certificates.provided.issuedFor.site: utr: site.name is ams", "issuedFor.organization: Universiteit Utrecht: organization is SURF", "issuedFor.federation: demo: federation is prod",
+		{"no certificates", append(out, "--set", "certificates.mode=provided"),
+			[]string{"certificates.provided.ca: missing", "certificates.provided.csiNode: cert or key missing", "ams-csi-node.crt"}},
+		{"another site's certificates", []string{"-f", "weir/ci/join-values.yaml", "-f", certificates(t), "--set",
+			"site.name=ams,organization=SURF,federation=prod"}, []string{
+			"certificates.provided.issuedFor.site: utr: site.name is ams",
+			"issuedFor.organization: Universiteit Utrecht: organization is SURF", "issuedFor.federation: demo: federation is prod",
 			"issuedFor.gateway: utr-0: gateway.name is ams-0"}},
-		{"unknown certificate", []string{"-f", "weir/ci/join-values.yaml", "-f", certificates(t), "--set", "certificates.provided.registry.cert="}, []string{"/certificates/provided", "registry"}},
+		{"unknown certificate", []string{"-f", "weir/ci/join-values.yaml", "-f", certificates(t), "--set",
+			"certificates.provided.registry.cert="}, []string{"/certificates/provided", "registry"}},
 		{"no policy", append(out, "--set", "storageClass.policy="), []string{"storageClass.policy: missing"}},
 	} {
 		_, stderr, err := run(t, append([]string{"template", "weir", "weir", "--kube-version", kubeVersion}, c.args...)...)
@@ -91,7 +104,8 @@ func TestAuto(t *testing.T) {
 	}{
 		{"without", auto, 0},
 		{"with", append(auto, has...), 5},
-		{"with its issuer", slices.Concat(auto, has, []string{"--set", "certificates.certManager.issuer.name=weir,certificates.certManager.issuer.kind=ClusterIssuer"}), 4},
+		{"with its issuer", slices.Concat(auto, has,
+			[]string{"--set", "certificates.certManager.issuer.name=weir,certificates.certManager.issuer.kind=ClusterIssuer"}), 4},
 		{"trial", slices.Concat(has, trial()), 0},
 	} {
 		if got := len(of[certificate](render(t, c.args...))); got != c.want {

@@ -236,8 +236,8 @@ func TestTwoRealClusters(t *testing.T) {
 	}
 }
 
-// On a real API server too, which fills in and rewrites what it is given, a second look changes
-// nothing.
+// A second reconcile changes nothing, also on a real API server, which sets defaults and rewrites
+// what it stores.
 func TestSteadyStateOnARealServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an API server takes some seconds")

@@ -174,8 +174,8 @@ func testScheme(t testing.TB) *runtime.Scheme {
 	return s
 }
 
-// cluster makes a cluster that is the site; its UID is "uid-" and the name, which is its own unless
-// another is given.
+// cluster makes the cluster of a site. Its UID is "uid-" and a name: the name of the site, or
+// another.
 func (f *fed) cluster(site string, another ...string) *cluster {
 	f.t.Helper()
 	b := fake.NewClientBuilder().WithScheme(testScheme(f.t)).
@@ -213,8 +213,8 @@ func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 	return c
 }
 
-// watched is the operator's client: it takes note of writes, and counts generations as an API
-// server does.
+// watched is the operator's client: it records writes, and counts generations as an API server
+// does.
 func (c *cluster) watched() client.WithWatch {
 	note := func(what string, obj client.Object) {
 		c.mu.Lock()
@@ -340,7 +340,8 @@ func (c *cluster) synced() {
 	if _, err := c.reg.Head(c.t.Context()); err != nil {
 		return
 	}
-	// The deletion of what is not there takes a revision and is told to nobody: this is told.
+	// Deleting what does not exist takes a revision, but no watcher gets an event of it. This write
+	// makes an event.
 	c.ok(c.fed.reg.PutObserved(c.t.Context(), federation.Observed{Volume: "marker", Gateway: "marker"}))
 	head, err := c.fed.reg.Head(c.t.Context())
 	c.ok(err)
@@ -390,8 +391,7 @@ func (c *cluster) count() int {
 	return len(c.writes) + len(c.reg.writes)
 }
 
-// round reconciles each object once, and what the registry tells of, as the controllers' sources
-// do.
+// round reconciles each object once, and what the registry reports, as the controllers' sources do.
 func (c *cluster) round() {
 	c.t.Helper()
 	ctx := c.t.Context()

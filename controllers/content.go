@@ -60,8 +60,8 @@ func (r *contents) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// listen has volumes reconciled when the registry tells of them. Those that there are already are
-// told of at once: they may have no object.
+// listen has volumes reconciled when the registry reports a change of them. Volumes that exist
+// already are reported at once: they may have no object.
 func (r *contents) listen(q queue) {
 	r.rollout.OnTurn(func(uuid string) { q.Add(request(uuid)) })
 	r.mirror.OnNews(func(n mirror.News) {

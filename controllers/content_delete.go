@@ -88,9 +88,10 @@ func (o *operator) keep(ctx context.Context, v federation.Volume, rev federation
 	return err
 }
 
-// trash deletes a volume that nobody claims but who mine names. First it is closed, so that no
-// claim begins that is not in the list that is then read; whoever claims it meanwhile reads the
-// record after that, and takes the claim back.
+// trash deletes a volume that has only claims that mine accepts. First it closes the volume, and
+// then it reads the list of claims, so that no later claim can be missed: a cluster that claims the
+// volume meanwhile reads the record after its claim, sees that it is closed, and takes the claim
+// back.
 func (o *operator) trash(ctx context.Context, v federation.Volume, rev federation.Revision, mine func(federation.Claim) bool) error {
 	var err error
 	if !v.Closing {

@@ -42,7 +42,8 @@ func (r *contents) show(ctx context.Context, before *v1alpha1.GeoVolumeContent, 
 		c.Status.ObservedPolicyGeneration = 0 // it may be of another policy
 	}
 	if view.InForce || c.trouble != nil || view.Stalled || deleting {
-		r.rollout.End(c.Name) // it has it; or it will not soon, and the others shall not wait for that
+		// The volume has the policy, or will not have it soon. Others must not wait for it.
+		r.rollout.End(c.Name)
 	}
 	if rest := r.onlyLag(before, c); rest > 0 {
 		if out.Result.RequeueAfter == 0 || out.Result.RequeueAfter > rest {

@@ -21,7 +21,7 @@ import (
 // volume no longer concerns this cluster.
 func (r *contents) follows(ctx context.Context, c *content) error {
 	if err := r.adopt(ctx, c.GeoVolumeContent); err != nil {
-		return err // a mirror, whoever made it
+		return err // a mirror, whichever program made it
 	}
 	if c.seen.Record.Deleted || !r.mirror.Concerns(c.seen) {
 		err := r.erase(ctx, c.GeoVolumeContent)

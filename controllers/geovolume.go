@@ -41,8 +41,8 @@ func (r *geoVolumes) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// listen has GeoVolumes reconciled when the registry tells of their volumes, and those that have a
-// claim there but perhaps no object here.
+// listen has GeoVolumes reconciled when the registry reports a change of their volumes, and those
+// that have a claim there but perhaps no object here.
 func (r *geoVolumes) listen(ctx context.Context, q queue) {
 	news := make(chan mirror.News, 1)
 	var backlog mirror.Backlog

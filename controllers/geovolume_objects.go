@@ -131,8 +131,8 @@ func (r *geoVolumes) label(ctx context.Context, obj client.Object, uuid string) 
 	return r.Patch(ctx, obj, client.MergeFrom(before), object.FieldOwner)
 }
 
-// bind looks whether Kubernetes has bound the two. A PersistentVolume that was bound to a claim
-// that is gone is never bound again: it is made anew, which touches no data.
+// bind checks whether Kubernetes has bound the two. Kubernetes never binds a PersistentVolume again
+// whose claim is gone, so it is deleted and created again, which touches no data.
 func (r *geoVolumes) bind(ctx context.Context, g *geoVolume, pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim) error {
 	ref := pv.Spec.ClaimRef
 	switch {

@@ -34,7 +34,7 @@ func (c *cluster) told(words ...string) bool {
 	}
 }
 
-// The same manifest at two sites is one volume, and one that is refused, whoever is faster.
+// The same manifest applied at two sites makes one volume; the slower site is refused.
 func TestOneNameAtTwoSites(t *testing.T) {
 	f := newFed(t)
 	f.site("ams", "uva")
@@ -94,7 +94,7 @@ func TestANameThatWasTakenJustNow(t *testing.T) {
 	}
 }
 
-// Both sites edit: the owner's value wins, and the other is told.
+// Both sites edit: the owner's value wins, and the other gets an event.
 func TestBothSitesEdit(t *testing.T) {
 	f, ams, utr, g, uuid := two(t, nil)
 	c := contentOf(uuid)

@@ -25,8 +25,8 @@ func copies(n int32) *v1alpha1.VolumePolicy {
 		Spec: v1alpha1.VolumePolicySpec{Replication: v1alpha1.Replication{Copies: int32p(n)}}}
 }
 
-// An edited policy reaches its volumes a few at a time: the next begins when the home of one before
-// has it in force.
+// An edited policy reaches its volumes a few at a time: the next volume begins when the home of an
+// earlier one has put the policy in force.
 func TestAPolicyIsRolledOut(t *testing.T) {
 	f := newFed(t)
 	f.site("ams", "uva")
@@ -240,7 +240,8 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	}
 }
 
-// A site's loss: copies are placed anew, once what only it may have is given up.
+// After the loss of a site its copies are placed elsewhere, once a person has given up the data
+// that only that site may have.
 func TestALostSiteIsReplaced(t *testing.T) {
 	f, ams, utr, _, uuid := two(t, nil)
 	f.site("gro", "rug")

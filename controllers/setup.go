@@ -25,7 +25,8 @@ import (
 	"github.com/weir-storage/weir/controllers/plan"
 )
 
-// What the operator may do. It writes by patches (server-side apply is one), and deletes in erase only.
+// What the operator may do. It writes by patches (server-side apply is one), and deletes in erase
+// only.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get,resourceNames=kube-system
 // +kubebuilder:rbac:groups="",resources=persistentvolumes;persistentvolumeclaims,verbs=get;list;watch;create;patch;delete

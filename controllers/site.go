@@ -98,13 +98,14 @@ func (r *sites) steps(ctx context.Context, obj *v1alpha1.Site) (gone bool, err e
 	return false, r.restore(ctx, obj, s)
 }
 
-// erased deletes a mirror. It tells whether there is no status to write.
+// erased deletes a mirror. It reports whether there is no status to write.
 func (r *sites) erased(ctx context.Context, obj *v1alpha1.Site) (bool, error) {
 	err := r.erase(ctx, obj)
 	return err == nil, err
 }
 
-// absent: a site without an object gets a mirror, but for the local one, which is the chart's.
+// absent makes the mirror of a site that has no object. The local site is left out: its object is
+// the chart's.
 func (r *sites) absent(ctx context.Context, name string) error {
 	if err := r.await(); err != nil {
 		return err

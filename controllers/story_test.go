@@ -142,8 +142,8 @@ func TestAVolumeIsMade(t *testing.T) {
 	}
 }
 
-// A site that joins shows the volumes that are well, and tells nothing of them; what is not well
-// when it is first looked at is told.
+// A site that joins shows the volumes that are well, and makes no events of them. A volume that is
+// not well when it is first looked at gets an event.
 func TestWellFromTheStartIsNoNews(t *testing.T) {
 	f := newFed(t)
 	f.site("ams", "uva")

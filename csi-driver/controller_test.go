@@ -97,8 +97,10 @@ func TestCreate(t *testing.T) {
 	handle := w.create(t, "pvc-1", map[string]string{"policy": "gold"})
 	v := w.content(t, handle)
 	s := v.Spec
-	if s.FederationName != "pvc-1" || s.Owner != testSite || s.Policy != "gold" || s.Size.Value() != 10<<20 || s.ReclaimPolicy != v1alpha1.Delete ||
-		!slices.Equal(s.Claims, []v1alpha1.ClaimReference{{Kind: "PersistentVolumeClaim", Namespace: testNamespace, Name: "claim", Access: v1alpha1.ReadWrite}}) {
+	if s.FederationName != "pvc-1" || s.Owner != testSite || s.Policy != "gold" || s.Size.Value() != 10<<20 ||
+		s.ReclaimPolicy != v1alpha1.Delete ||
+		!slices.Equal(s.Claims, []v1alpha1.ClaimReference{{Kind: "PersistentVolumeClaim", Namespace: testNamespace, Name: "claim",
+			Access: v1alpha1.ReadWrite}}) {
 		t.Errorf("%+v", s)
 	}
 	if again := w.create(t, "pvc-1", map[string]string{"policy": "gold"}); again != handle {
@@ -110,32 +112,42 @@ func TestCreate(t *testing.T) {
 		code   codes.Code
 		says   []string
 	}{
-		"another size":   {func(q *csi.CreateVolumeRequest) { q.CapacityRange.RequiredBytes++ }, codes.AlreadyExists, []string{"pvc-1", "size", "10485760"}},
-		"another policy": {func(q *csi.CreateVolumeRequest) { q.Parameters["policy"] = "silver" }, codes.AlreadyExists, []string{"gold", "silver"}},
-		"another claim":  {func(q *csi.CreateVolumeRequest) { q.Parameters[claimName] = "x" }, codes.AlreadyExists, []string{"claims"}},
+		"another size": {func(q *csi.CreateVolumeRequest) { q.CapacityRange.RequiredBytes++ }, codes.AlreadyExists,
+			[]string{"pvc-1", "size", "10485760"}},
+		"another policy": {func(q *csi.CreateVolumeRequest) { q.Parameters["policy"] = "silver" }, codes.AlreadyExists,
+			[]string{"gold", "silver"}},
+		"another claim": {func(q *csi.CreateVolumeRequest) { q.Parameters[claimName] = "x" }, codes.AlreadyExists, []string{"claims"}},
 		"mutable wins": {func(q *csi.CreateVolumeRequest) {
 			q.Parameters["policy"] = "x"
 			q.MutableParameters = map[string]string{"policy": "gold"}
 		}, codes.OK, nil},
-		"no claim":          {func(q *csi.CreateVolumeRequest) { delete(q.Parameters, claimName) }, codes.InvalidArgument, []string{"--extra-create-metadata"}},
-		"unknown parameter": {func(q *csi.CreateVolumeRequest) { q.Parameters["polcy"] = "gold" }, codes.InvalidArgument, []string{"polcy", "gold", "policy: NAME"}},
-		"unknown mutable":   {func(q *csi.CreateVolumeRequest) { q.MutableParameters = map[string]string{"iops": "1"} }, codes.InvalidArgument, []string{"iops"}},
-		"clone":             {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = &csi.VolumeContentSource{} }, codes.InvalidArgument, []string{"volume_content_source", "dataSource"}},
+		"no claim": {func(q *csi.CreateVolumeRequest) { delete(q.Parameters, claimName) }, codes.InvalidArgument,
+			[]string{"--extra-create-metadata"}},
+		"unknown parameter": {func(q *csi.CreateVolumeRequest) { q.Parameters["polcy"] = "gold" }, codes.InvalidArgument,
+			[]string{"polcy", "gold", "policy: NAME"}},
+		"unknown mutable": {func(q *csi.CreateVolumeRequest) { q.MutableParameters = map[string]string{"iops": "1"} },
+			codes.InvalidArgument, []string{"iops"}},
+		"clone": {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = &csi.VolumeContentSource{} },
+			codes.InvalidArgument, []string{"volume_content_source", "dataSource"}},
 		"block": {func(q *csi.CreateVolumeRequest) {
 			q.VolumeCapabilities[0].AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
 		}, codes.InvalidArgument, []string{"block", "volumeMode: Filesystem"}},
-		"file system": {func(q *csi.CreateVolumeRequest) { q.VolumeCapabilities[0].GetMount().FsType = "ext4" }, codes.InvalidArgument, []string{"ext4", "fsType"}},
-		"soft":        {func(q *csi.CreateVolumeRequest) { q.VolumeCapabilities[0] = capability(manyWriters, "soft") }, codes.InvalidArgument, []string{"soft", "hard"}},
+		"file system": {func(q *csi.CreateVolumeRequest) { q.VolumeCapabilities[0].GetMount().FsType = "ext4" }, codes.InvalidArgument,
+			[]string{"ext4", "fsType"}},
+		"soft": {func(q *csi.CreateVolumeRequest) { q.VolumeCapabilities[0] = capability(manyWriters, "soft") },
+			codes.InvalidArgument, []string{"soft", "hard"}},
 		"mode": {func(q *csi.CreateVolumeRequest) {
 			q.VolumeCapabilities[0] = capability(csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER)
 		}, codes.InvalidArgument, []string{"MULTI_NODE_SINGLE_WRITER"}},
-		"negative":   {func(q *csi.CreateVolumeRequest) { q.CapacityRange.RequiredBytes = -1 }, codes.InvalidArgument, []string{"required_bytes", "-1"}},
+		"negative": {func(q *csi.CreateVolumeRequest) { q.CapacityRange.RequiredBytes = -1 }, codes.InvalidArgument,
+			[]string{"required_bytes", "-1"}},
 		"impossible": {func(q *csi.CreateVolumeRequest) { q.CapacityRange.LimitBytes = 1 }, codes.OutOfRange, []string{"10485760", " 1 "}},
 		"elsewhere": {func(q *csi.CreateVolumeRequest) {
 			q.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{rpc.Topology("there")}}
 		}, codes.ResourceExhausted, []string{testSite}},
 		"here": {func(q *csi.CreateVolumeRequest) {
-			q.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{rpc.Topology("there"), rpc.Topology(testSite)}}
+			q.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{rpc.Topology("there"),
+				rpc.Topology(testSite)}}
 		}, codes.OK, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +198,8 @@ func TestCreateFails(t *testing.T) {
 	wantCode(t, err, codes.DeadlineExceeded, "2 of 3 sites have it")
 	quiet.operate(t)
 	quiet.reconcile(t.Context(), v.Name)
-	quiet.say(t.Context(), quiet.content(t, v1alpha1.VolumeHandle(testFederation, v.Name)), metav1.ConditionTrue, v1alpha1.ReasonReady, "well")
+	quiet.say(t.Context(), quiet.content(t, v1alpha1.VolumeHandle(testFederation, v.Name)), metav1.ConditionTrue, v1alpha1.ReasonReady,
+		"well")
 	quiet.create(t, "pvc-2", nil)
 }
 
@@ -257,23 +270,34 @@ func TestPublish(t *testing.T) {
 		says      []string
 		attached  map[string]bool // read-only, by node
 	}{
-		"writer":                 {mode: manyWriters, attached: map[string]bool{testNode: false}},
-		"reader":                 {mode: manyReaders, attached: map[string]bool{testNode: true}},
-		"read-only volume":       {mode: manyWriters, readOnly: true, attached: map[string]bool{testNode: true}},
-		"stranger":               {namespace: "strangers", mode: manyWriters, code: codes.PermissionDenied, says: []string{"pv-strangers-", "namespace strangers", "GeoVolume"}},
-		"stranger reads":         {namespace: "strangers", mode: manyReaders, code: codes.PermissionDenied},
-		"may only read":          {claims: readersOf("team"), mode: manyWriters, code: codes.PermissionDenied, says: []string{"team", "ReadOnlyMany"}},
-		"may only read, reads":   {claims: readersOf("team"), mode: manyReaders, attached: map[string]bool{testNode: true}},
-		"reads beside a writer":  {claims: append(readersOf("team"), v1alpha1.ClaimReference{Kind: "GeoVolume", Namespace: "writers", Name: "v"}), mode: manyReaders, before: withVolume("writers", false), attached: map[string]bool{testNode: false}},
-		"reads beside a reader":  {claims: append(readersOf("team"), readersOf("others")...), mode: manyReaders, before: withVolume("others", true), attached: map[string]bool{testNode: true}},
-		"reads beside stranger":  {claims: readersOf("team"), mode: manyReaders, before: withVolume("strangers", false), attached: map[string]bool{testNode: true}},
-		"second node":            {mode: manyWriters, before: attachedTo("node-2", false), attached: map[string]bool{testNode: false, "node-2": false}},
-		"one node, second":       {mode: oneNode, before: attachedTo("node-2", false), code: codes.FailedPrecondition, says: []string{"node-2", "ReadWriteMany"}, attached: map[string]bool{"node-2": false}},
-		"one pod, second":        {mode: onePod, before: attachedTo("node-2", false), code: codes.FailedPrecondition, says: []string{"node-2"}, attached: map[string]bool{"node-2": false}},
-		"one node, again":        {mode: oneNode, before: attachedTo(testNode, false), attached: map[string]bool{testNode: false}},
-		"wrote before, reads":    {mode: manyReaders, before: attachedTo(testNode, false), code: codes.AlreadyExists, says: []string{testNode}, attached: map[string]bool{testNode: false}},
-		"read before, writes":    {mode: manyWriters, before: attachedTo(testNode, true), code: codes.AlreadyExists, attached: map[string]bool{testNode: true}},
-		"two claims, one writes": {claims: append(readersOf("team"), v1alpha1.ClaimReference{Kind: "GeoVolume", Namespace: "team", Name: "w"}), mode: manyWriters, attached: map[string]bool{testNode: false}},
+		"writer":           {mode: manyWriters, attached: map[string]bool{testNode: false}},
+		"reader":           {mode: manyReaders, attached: map[string]bool{testNode: true}},
+		"read-only volume": {mode: manyWriters, readOnly: true, attached: map[string]bool{testNode: true}},
+		"stranger": {namespace: "strangers", mode: manyWriters, code: codes.PermissionDenied,
+			says: []string{"pv-strangers-", "namespace strangers", "GeoVolume"}},
+		"stranger reads": {namespace: "strangers", mode: manyReaders, code: codes.PermissionDenied},
+		"may only read": {claims: readersOf("team"), mode: manyWriters, code: codes.PermissionDenied,
+			says: []string{"team", "ReadOnlyMany"}},
+		"may only read, reads": {claims: readersOf("team"), mode: manyReaders, attached: map[string]bool{testNode: true}},
+		"reads beside a writer": {claims: append(readersOf("team"), v1alpha1.ClaimReference{Kind: "GeoVolume", Namespace: "writers",
+			Name: "v"}), mode: manyReaders, before: withVolume("writers", false), attached: map[string]bool{testNode: false}},
+		"reads beside a reader": {claims: append(readersOf("team"), readersOf("others")...), mode: manyReaders,
+			before: withVolume("others", true), attached: map[string]bool{testNode: true}},
+		"reads beside stranger": {claims: readersOf("team"), mode: manyReaders, before: withVolume("strangers", false),
+			attached: map[string]bool{testNode: true}},
+		"second node": {mode: manyWriters, before: attachedTo("node-2", false),
+			attached: map[string]bool{testNode: false, "node-2": false}},
+		"one node, second": {mode: oneNode, before: attachedTo("node-2", false), code: codes.FailedPrecondition,
+			says: []string{"node-2", "ReadWriteMany"}, attached: map[string]bool{"node-2": false}},
+		"one pod, second": {mode: onePod, before: attachedTo("node-2", false), code: codes.FailedPrecondition,
+			says: []string{"node-2"}, attached: map[string]bool{"node-2": false}},
+		"one node, again": {mode: oneNode, before: attachedTo(testNode, false), attached: map[string]bool{testNode: false}},
+		"wrote before, reads": {mode: manyReaders, before: attachedTo(testNode, false), code: codes.AlreadyExists,
+			says: []string{testNode}, attached: map[string]bool{testNode: false}},
+		"read before, writes": {mode: manyWriters, before: attachedTo(testNode, true), code: codes.AlreadyExists,
+			attached: map[string]bool{testNode: true}},
+		"two claims, one writes": {claims: append(readersOf("team"), v1alpha1.ClaimReference{Kind: "GeoVolume", Namespace: "team",
+			Name: "w"}), mode: manyWriters, attached: map[string]bool{testNode: false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -10,7 +10,7 @@
 //	node.Server        mounts volumes; one on every node
 //
 // This package has Identity, and serves and registers all three. Package mount has the kernel's
-// mounts, package health tells whether a volume is well, and internal/rpc has what the calls of
+// mounts, package health reports whether a volume is well, and internal/rpc has what the calls of
 // both servers share. The servers know the API objects of this cluster and two ports:
 // controller.Attachments (the registry) and node.Gateway (the site's gateway).
 //

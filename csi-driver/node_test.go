@@ -104,7 +104,8 @@ func TestKernel(t *testing.T) {
 	mounts, err := m.Mounts()
 	wantOK(t, err)
 	p, ok := mount.At(mounts, dir)
-	if !ok || p.Source != "10.0.0.1:/team.data" || !slices.Contains(p.Options, "nosuid") || p.Root != "/" || !strings.Contains(p.Device, ":") {
+	if !ok || p.Source != "10.0.0.1:/team.data" || !slices.Contains(p.Options, "nosuid") || p.Root != "/" ||
+		!strings.Contains(p.Device, ":") {
 		t.Errorf("mountinfo has %v, %v", ok, p)
 	}
 	if err := m.Directory(dir, false); !errors.Is(err, syscall.EBUSY) {
@@ -226,10 +227,11 @@ func TestVersions(t *testing.T) {
 		tried  string
 		code   codes.Code
 	}{
-		"newest":         {tried: "4.2"},
-		"older":          {refuse: map[string]error{"4.2": syscall.EPROTONOSUPPORT}, tried: "4.2 4.1"},
-		"chosen":         {flags: []string{"nfsvers=4.1"}, tried: "4.1"},
-		"none":           {refuse: map[string]error{"4.2": syscall.EPROTONOSUPPORT, "4.1": syscall.EPROTONOSUPPORT}, tried: "4.2 4.1", code: codes.Internal},
+		"newest": {tried: "4.2"},
+		"older":  {refuse: map[string]error{"4.2": syscall.EPROTONOSUPPORT}, tried: "4.2 4.1"},
+		"chosen": {flags: []string{"nfsvers=4.1"}, tried: "4.1"},
+		"none": {refuse: map[string]error{"4.2": syscall.EPROTONOSUPPORT, "4.1": syscall.EPROTONOSUPPORT}, tried: "4.2 4.1",
+			code: codes.Internal},
 		"no NFS":         {refuse: map[string]error{"4": syscall.ENODEV}, tried: "4.2", code: codes.FailedPrecondition},
 		"refused":        {refuse: map[string]error{"4": syscall.EACCES}, tried: "4.2", code: codes.PermissionDenied},
 		"nobody answers": {refuse: map[string]error{"4": syscall.ECONNREFUSED}, tried: "4.2", code: codes.Unavailable},

@@ -33,7 +33,8 @@ func script(t *testing.T, env []string, name string, args ...string) (said strin
 
 // fit is a machine that has all that is needed.
 var fit = []string{
-	"WEIR_CHECK_UID=0", "WEIR_CHECK_SYSTEM=debian 12", "WEIR_CHECK_MACHINE=x86_64", "WEIR_CHECK_GO=1.26.0", "WEIR_CHECK_KERNEL=6.1.0-33-amd64",
+	"WEIR_CHECK_UID=0", "WEIR_CHECK_SYSTEM=debian 12", "WEIR_CHECK_MACHINE=x86_64", "WEIR_CHECK_GO=1.26.0",
+	"WEIR_CHECK_KERNEL=6.1.0-33-amd64",
 	"WEIR_CHECK_PROCESSORS=2", "WEIR_CHECK_MEMORY=14500", "WEIR_CHECK_MEMORY_FREE=8000", "WEIR_CHECK_FREE=40000", "WEIR_CHECK_COLD=1",
 }
 

@@ -29,7 +29,8 @@ func TestProgramName(t *testing.T) {
 			{[]string{"completion", "fish"}, "fish completion"},
 		} {
 			var said bytes.Buffer
-			sh := &cli.Shell{In: strings.NewReader(""), Out: &said, Err: &said, Program: cli.ProgramName(arg0), Getenv: func(string) string { return "" }}
+			sh := &cli.Shell{In: strings.NewReader(""), Out: &said, Err: &said, Program: cli.ProgramName(arg0),
+				Getenv: func(string) string { return "" }}
 			sh.Run(t.Context(), root(sh, nil), c.args)
 			if !strings.Contains(said.String(), c.want) {
 				t.Errorf("%q %q says %q, want %q in it", arg0, c.args, said.String(), c.want)

@@ -6,7 +6,7 @@
 // have one certificate each: ca.crt, tls.crt and tls.key. `weir setup` makes all of them, once with
 // each install and upgrade (Issuer.Ensure). The operator renews the certificates (Renewal), for the
 // names and hosts that they have, so it needs to know no addresses. It makes no Secret, and changes
-// none but those that it is told of and that `weir setup` made, which their label says.
+// only those that it is configured with and that `weir setup` made, which their label says.
 //
 // Processes read changed certificates without a restart (package pki), so nothing else is to be
 // done.

@@ -157,7 +157,7 @@ func (i *Issuer) ensure(ctx context.Context, a *authority, w Wanted) error {
 }
 
 // keep leaves a certificate that will do as it is, and sees to it that its Secret has the right
-// authorities. It tells whether the certificate will do.
+// authorities. It reports whether the certificate will do.
 func (i *Issuer) keep(ctx context.Context, a *authority, old *corev1.Secret, id pki.Identity, hosts []string) (bool, error) {
 	cert, err := leaf(old.Data[corev1.TLSCertKey])
 	if err != nil || !i.good(cert, a, id, hosts) {
@@ -178,7 +178,7 @@ func (i *Issuer) issue(a *authority, id pki.Identity, hosts []string) (map[strin
 	return map[string][]byte{caCert: a.bundle, corev1.TLSCertKey: p.Cert, corev1.TLSPrivateKeyKey: p.Key}, nil
 }
 
-// good tells whether a certificate is the authority's, for that identity and those hosts, and has
+// good reports whether a certificate is the authority's, for that identity and those hosts, and has
 // enough of its time left.
 func (i *Issuer) good(c *x509.Certificate, a *authority, id pki.Identity, hosts []string) bool {
 	roots := x509.NewCertPool()

@@ -27,7 +27,7 @@ const (
 	// lookEvery is how often certificates are looked at, and retryEvery how soon after a failure.
 	lookEvery  = time.Hour
 	retryEvery = time.Minute
-	// tellEvery is how often a failure is told of again, and that the authority nears its end.
+	// tellEvery is how often a failure is reported again, and that the authority nears its end.
 	tellEvery = 24 * time.Hour
 )
 
@@ -49,7 +49,7 @@ type Renewal struct {
 	Events events.EventRecorder
 	Log    *slog.Logger
 
-	told map[string]time.Time // when it was told of last, by event reason and Secret
+	told map[string]time.Time // when it was last reported, by event reason and Secret
 }
 
 var _ manager.Runnable = (*Renewal)(nil)
@@ -70,7 +70,7 @@ func (r *Renewal) Start(ctx context.Context) error {
 	}
 }
 
-// Look renews what is to be renewed now. It has told of what its error says.
+// Look renews what is to be renewed now. What its error says is already in an event and in the log.
 func (r *Renewal) Look(ctx context.Context) error {
 	a, err := r.authority(ctx)
 	if err == nil && a == nil {
@@ -124,7 +124,7 @@ func (r *Renewal) renew(ctx context.Context, a *authority, name string, secret *
 	if err := r.replace(ctx, secret, data); err != nil {
 		return err
 	}
-	delete(r.told, ReasonNotRenewed+" "+name) // a later failure is told of at once
+	delete(r.told, ReasonNotRenewed+" "+name) // a later failure is reported at once
 	fresh, err := leaf(data[corev1.TLSCertKey])
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (r *Renewal) held(secret *corev1.Secret) (*x509.Certificate, pki.Identity, 
 	return cert, id, nil
 }
 
-// failed tells of an error, once a day for each Secret, and returns it.
+// failed reports an error, once a day for each Secret, and returns it.
 func (r *Renewal) failed(ctx context.Context, name string, secret *corev1.Secret, err error) error {
 	if ctx.Err() != nil || !r.time(ReasonNotRenewed, name) {
 		return err
@@ -171,7 +171,7 @@ func (r *Renewal) failed(ctx context.Context, name string, secret *corev1.Secret
 	return err
 }
 
-// tellEnd tells that the authority ends before a certificate that is issued now would.
+// tellEnd reports that the authority ends before a certificate that is issued now would.
 func (r *Renewal) tellEnd(ctx context.Context, a *authority) {
 	left := a.cert.NotAfter.Sub(r.Now())
 	if left > r.ValidFor || !r.time(ReasonAuthorityExpires, r.Authority) {
@@ -186,7 +186,7 @@ func (r *Renewal) tellEnd(ctx context.Context, a *authority) {
 			"over (docs/kubernetes/install.md, Certificates)", end)
 }
 
-// time tells whether it is time to tell of something again, and takes note that it is told.
+// time reports whether something is due to be reported again, and records that it now is.
 func (r *Renewal) time(reason, name string) bool {
 	if r.told == nil {
 		r.told = map[string]time.Time{}

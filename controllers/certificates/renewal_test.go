@@ -164,7 +164,7 @@ func TestRenewsExpired(t *testing.T) {
 	s.valid("weir-gateway-tls", "ams-0")
 }
 
-// The authority is never replaced. Its end is told of, once a day; a certificate that ends with it
+// The authority is never replaced. Its end is reported once a day; a certificate that ends with it
 // is not renewed again and again.
 func TestAuthorityEnds(t *testing.T) {
 	s := newSite(t)
@@ -258,7 +258,8 @@ func TestAuthorityTakesOver(t *testing.T) {
 	}
 }
 
-// What is wrong with one Secret is told of, with its remedy, and does not keep others from renewal.
+// What is wrong with one Secret is reported, with its remedy, and does not keep others from
+// renewal.
 func TestNotRenewed(t *testing.T) {
 	for _, c := range []struct {
 		name, says string

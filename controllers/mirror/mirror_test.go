@@ -15,7 +15,7 @@ import (
 	"github.com/weir-storage/weir/federation/memory"
 )
 
-// told is a watcher that tells these events.
+// told is a watcher that delivers these events.
 type told []federation.Event
 
 func (w told) Watch(_ context.Context, fn func(federation.Event) error) error {
@@ -131,8 +131,8 @@ func TestReportsThatSayTheSame(t *testing.T) {
 	}
 }
 
-// BenchmarkMirror tells what 10 000 volumes with three copies and a claim each cost in memory, and
-// how long a restart takes to know them.
+// BenchmarkMirror measures what 10 000 volumes with three copies and a claim each cost in memory,
+// and how long a restart takes to know them.
 func BenchmarkMirror10000(b *testing.B) {
 	reg := memory.New()
 	ctx := b.Context()
@@ -173,7 +173,7 @@ func BenchmarkMirror10000(b *testing.B) {
 	}
 }
 
-// filled ends a watch when everything was told.
+// filled ends a watch when all events were delivered.
 type filled struct {
 	federation.Watcher
 	end error

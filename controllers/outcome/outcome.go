@@ -22,7 +22,7 @@ const (
 	Soon = 300 * time.Millisecond
 	// Later is when an object is looked at again that waits, if no event comes before.
 	Later = 10 * time.Second
-	// Seldom is when an object is looked at again of whose change an event normally tells.
+	// seldom is when an object is looked at again whose change is normally announced by an event.
 	seldom = time.Minute
 )
 

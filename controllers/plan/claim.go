@@ -115,9 +115,8 @@ const (
 	Undecided
 )
 
-// Dispose decides what becomes of a volume. v is nil when the registry does not know it. known
-// tells that the registry knew it once, and forget that a person wants the object to go all the
-// same.
+// Dispose decides what becomes of a volume. v is nil when the registry does not know it. known says
+// that the registry knew it once, and forget that a person wants the object to go all the same.
 func Dispose(v *federation.Volume, self Self, reclaim v1alpha1.ReclaimPolicy, known, forget bool) Disposal {
 	switch {
 	case v == nil && known && !forget:

@@ -43,19 +43,27 @@ func TestAdmit(t *testing.T) {
 		reason    string // "" is admitted
 		says      string
 	}{
-		{"nothing is granted by itself", nil, "ns", v1alpha1.ReadWrite, v1alpha1.ReasonNotGranted, "its owner site utr has to add {site: ams, namespace: ns} to spec.grants"},
+		{"nothing is granted by itself", nil, "ns", v1alpha1.ReadWrite, v1alpha1.ReasonNotGranted,
+			"its owner site utr has to add {site: ams, namespace: ns} to spec.grants"},
 		{"granted", grant("ams", "ns", federation.ReadWrite), "ns", v1alpha1.ReadWrite, "", ""},
 		{"granted to another site", grant("gro", "ns", federation.ReadWrite), "ns", v1alpha1.ReadWrite, v1alpha1.ReasonNotGranted, ""},
-		{"granted to another namespace", grant("ams", "other", federation.ReadWrite), "ns", v1alpha1.ReadWrite, v1alpha1.ReasonNotGranted, ""},
-		{"read-only is less", grant("ams", "ns", federation.ReadOnly), "ns", v1alpha1.ReadWrite, v1alpha1.ReasonNotGranted, "access: ReadOnly"},
+		{"granted to another namespace", grant("ams", "other", federation.ReadWrite), "ns", v1alpha1.ReadWrite, v1alpha1.ReasonNotGranted,
+			""},
+		{"read-only is less", grant("ams", "ns", federation.ReadOnly), "ns", v1alpha1.ReadWrite, v1alpha1.ReasonNotGranted,
+			"access: ReadOnly"},
 		{"read-only is enough", grant("ams", "ns", federation.ReadOnly), "ns", v1alpha1.ReadOnly, "", ""},
 		{"the namespace that made it", own, "ns", v1alpha1.ReadWrite, "", ""},
 		{"another namespace of the owner", own, "n", v1alpha1.ReadWrite, v1alpha1.ReasonNotGranted, "GeoVolumeContent u"},
-		{"another cluster that has the owner's site", func(v *federation.Volume) { v.OwnerSite, v.OwnerCluster = "ams", "uid-other" }, "ns", v1alpha1.ReadWrite, v1alpha1.ReasonNotGranted, ""},
-		{"a name without a namespace", func(v *federation.Volume) { own(v); v.Name = "ns" }, "ns", v1alpha1.ReadWrite, v1alpha1.ReasonNotGranted, ""},
-		{"of the command line", func(v *federation.Volume) { v.OwnerSite, v.OwnerCluster = "", "" }, "ns", v1alpha1.ReadWrite, v1alpha1.ReasonNotGranted, "organization uva"},
-		{"closing", func(v *federation.Volume) { own(v); v.Closing = true }, "ns", v1alpha1.ReadWrite, v1alpha1.ReasonDeleting, "no new import begins"},
-		{"deleted", func(v *federation.Volume) { own(v); v.Closing, v.Deleted, v.DeletedAt = true, true, testTime }, "ns", v1alpha1.ReadWrite, v1alpha1.ReasonDeleted, "2026-05-01T12:00:00Z"},
+		{"another cluster that has the owner's site", func(v *federation.Volume) { v.OwnerSite, v.OwnerCluster = "ams", "uid-other" }, "ns",
+			v1alpha1.ReadWrite, v1alpha1.ReasonNotGranted, ""},
+		{"a name without a namespace", func(v *federation.Volume) { own(v); v.Name = "ns" }, "ns", v1alpha1.ReadWrite,
+			v1alpha1.ReasonNotGranted, ""},
+		{"of the command line", func(v *federation.Volume) { v.OwnerSite, v.OwnerCluster = "", "" }, "ns", v1alpha1.ReadWrite,
+			v1alpha1.ReasonNotGranted, "organization uva"},
+		{"closing", func(v *federation.Volume) { own(v); v.Closing = true }, "ns", v1alpha1.ReadWrite, v1alpha1.ReasonDeleting,
+			"no new import begins"},
+		{"deleted", func(v *federation.Volume) { own(v); v.Closing, v.Deleted, v.DeletedAt = true, true, testTime }, "ns",
+			v1alpha1.ReadWrite, v1alpha1.ReasonDeleted, "2026-05-01T12:00:00Z"},
 	} {
 		got := Admit(volumeOf(tt.volume), testSelf, tt.namespace, tt.access)
 		if (got == nil) != (tt.reason == "") || got != nil && (got.Reason != tt.reason || !strings.Contains(got.Message, tt.says)) {
@@ -99,7 +107,8 @@ func TestNamed(t *testing.T) {
 		{own, nil, "was kept when its claim was deleted (reclaimPolicy: Retain), and no second one is made: to use it again, delete this GeoVolume and make one with spec.import.volume: ns.data"},
 		{own, claims, "it is volume u of site ams, and no second one is made"},
 		{nil, nil, "it is volume u of site utr, and no second one is made: choose another name; or if you mean that volume, have it granted there"},
-		{func(v *federation.Volume) { v.Deleted, v.DeletedAt = true, testTime }, nil, "is in the trash until it is purged: choose another name"},
+		{func(v *federation.Volume) { v.Deleted, v.DeletedAt = true, testTime }, nil,
+			"is in the trash until it is purged: choose another name"},
 	} {
 		got := Named(volumeOf(tt.change), testSelf, tt.claims)
 		if got.Reason != v1alpha1.ReasonNameTaken || !strings.Contains(got.Message, tt.says) {
@@ -117,7 +126,8 @@ func TestInUse(t *testing.T) {
 		many = append(many, federation.Claim{Site: "utr", Namespace: "ns", Name: fmt.Sprint("c", i)})
 	}
 	got := InUse("ns.data", many)
-	if got.Reason != v1alpha1.ReasonInUse || !strings.Contains(got.Message, "used by utr/ns/c0, utr/ns/c1") || !strings.Contains(got.Message, "and 6 more") {
+	if got.Reason != v1alpha1.ReasonInUse || !strings.Contains(got.Message, "used by utr/ns/c0, utr/ns/c1") ||
+		!strings.Contains(got.Message, "and 6 more") {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -27,7 +27,7 @@ type Self struct {
 	Cluster string
 }
 
-// Owns tells whether this cluster is the one writer of the volume's record. Another cluster that
+// Owns reports whether this cluster is the one writer of the volume's record. Another cluster that
 // has or had the site's name is not.
 func (s Self) Owns(v federation.Volume) bool {
 	return v.OwnerCluster != "" && v.OwnerCluster == s.Cluster && v.OwnerSite == s.Site

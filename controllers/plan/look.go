@@ -19,11 +19,11 @@ type Seen struct {
 	Control *federation.Control
 	// Observed is what the present home reported last; nil while it has reported nothing.
 	Observed *federation.Observed
-	// Alive tells whether a gateway has a heartbeat of an incarnation; "" is any incarnation.
+	// Alive reports whether a gateway has a heartbeat of an incarnation; "" is any incarnation.
 	Alive func(gateway, incarnation string) bool
 	// Gateways returns the names of a site's gateways.
 	Gateways func(site string) []string
-	// Lost tells whether a person declared the site lost.
+	// Lost reports whether a person declared the site lost.
 	Lost func(site string) bool
 }
 

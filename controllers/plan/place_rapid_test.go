@@ -36,8 +36,9 @@ func drawRequest(t *rapid.T) Request {
 	r.PresentSize = federation.Bytes(rapid.IntRange(1, 8).Draw(t, "presentSize"))
 	r.Spec.Replication = federation.Replication{
 		Copies: rapid.IntRange(1, 4).Draw(t, "copies"),
-		Spread: rapid.SampledFrom([]federation.Spread{federation.SpreadSite, federation.SpreadRegion, federation.SpreadOrganization}).Draw(t, "spread"),
-		Sites:  federation.SiteRules{Required: some("required", 2), Preferred: some("preferred", 3), Forbidden: some("forbidden", 2)},
+		Spread: rapid.SampledFrom([]federation.Spread{federation.SpreadSite, federation.SpreadRegion,
+			federation.SpreadOrganization}).Draw(t, "spread"),
+		Sites: federation.SiteRules{Required: some("required", 2), Preferred: some("preferred", 3), Forbidden: some("forbidden", 2)},
 	}
 	r.Spec.Home.PreferredSites = some("home preferred", 2)
 	r.Present, r.Needed = some("present", 4), some("needed", 1)
@@ -50,7 +51,7 @@ func drawRequest(t *rapid.T) Request {
 	return r
 }
 
-// satisfies tells whether a choice of sites keeps the hard rules. It shares no line with Place.
+// satisfies reports whether a choice of sites keeps the hard rules. It shares no line with Place.
 func satisfies(r Request, choice []Candidate) bool {
 	if len(choice) != r.Spec.Replication.Copies {
 		return false
@@ -157,7 +158,8 @@ func TestPlaceProperties(t *testing.T) {
 			}
 		}
 		settled.Needed = append(slices.Clone(r.Needed), p.Sites...)
-		settled.Sites = append(settled.Sites, Candidate{Name: "z", Organization: "new", Region: "new", Keyed: true, Labels: map[string]string{"j": "x"}})
+		settled.Sites = append(settled.Sites,
+			Candidate{Name: "z", Organization: "new", Region: "new", Keyed: true, Labels: map[string]string{"j": "x"}})
 		if q, err := Place(settled); err != nil || !slices.Equal(q.Sites, p.Sites) {
 			t.Fatalf("%v moves to %v (%v) when a site joins", p.Sites, q.Sites, err)
 		}

@@ -68,7 +68,8 @@ func TestPlace(t *testing.T) {
 			m["utr"].Capacity, m["utr"].Promised = 10<<30, 9<<30+1
 		}), wish: func(*req) {}},
 		{name: "present sites stay", want: "lei gro", wish: func(r *req) { r.Present = []string{"lei", "gro"} }},
-		{name: "a copy more is added", want: "lei gro utr", wish: func(r *req) { r.Present, r.Spec.Replication.Copies = []string{"lei", "gro"}, 3 }},
+		{name: "a copy more is added", want: "lei gro utr",
+			wish: func(r *req) { r.Present, r.Spec.Replication.Copies = []string{"lei", "gro"}, 3 }},
 		{name: "a copy fewer: the home stays", want: "gro", wish: func(r *req) {
 			r.Present, r.Home, r.Spec.Replication.Copies = []string{"lei", "gro"}, "gro", 1
 		}},
@@ -84,13 +85,15 @@ func TestPlace(t *testing.T) {
 		}), wish: func(r *req) { r.Present, r.Spec.Size = []string{"lei", "gro"}, 5<<30 }},
 		{name: "a lost site is replaced", want: "gro utr", sites: testSites(func(m map[string]*Candidate) { m["lei"].Lost = true }),
 			wish: func(r *req) { r.Present = []string{"lei", "gro"} }},
-		{name: "a lost site that may have what nobody else has stays", want: "lei gro", sites: testSites(func(m map[string]*Candidate) { m["lei"].Lost = true }),
-			wish: func(r *req) { r.Present, r.Needed = []string{"lei", "gro"}, []string{"lei"} }},
+		{name: "a lost site that may have what nobody else has stays", want: "lei gro",
+			sites: testSites(func(m map[string]*Candidate) { m["lei"].Lost = true }),
+			wish:  func(r *req) { r.Present, r.Needed = []string{"lei", "gro"}, []string{"lei"} }},
 		{name: "selected by label", want: "lei", wish: func(r *req) {
 			r.Spec.Replication.Copies, r.Selector = 1, &metav1.LabelSelector{MatchLabels: map[string]string{"jurisdiction": "eu"}}
 		}},
 		{name: "selected by organization and region", want: "utr ams", wish: func(r *req) {
-			r.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.OrganizationLabel: "uva", v1alpha1.RegionLabel: "west"}}
+			r.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.OrganizationLabel: "uva",
+				v1alpha1.RegionLabel: "west"}}
 		}},
 
 		{name: "too few domains", fail: true, wish: func(r *req) {
@@ -110,13 +113,15 @@ func TestPlace(t *testing.T) {
 			r.Spec.Replication.Spread = federation.SpreadRegion
 			rules(r, func(s *federation.SiteRules) { s.Required = []string{"ams", "utr"} })
 		}, want: "site utr is required, and cannot have a copy: in region west, which has a copy at ams"},
-		{name: "a required site without room", fail: true, sites: testSites(func(m map[string]*Candidate) { m["ams"].Capacity = 1 }), wish: func(r *req) {
-			rules(r, func(s *federation.SiteRules) { s.Required = []string{"ams"} })
-		}, want: "site ams is required, and cannot have a copy: it lacks room"},
+		{name: "a required site without room", fail: true, sites: testSites(func(m map[string]*Candidate) { m["ams"].Capacity = 1 }),
+			wish: func(r *req) {
+				rules(r, func(s *federation.SiteRules) { s.Required = []string{"ams"} })
+			}, want: "site ams is required, and cannot have a copy: it lacks room"},
 		{name: "a forbidden site that nobody has", fail: true, wish: func(r *req) {
 			rules(r, func(s *federation.SiteRules) { s.Forbidden = []string{"asm"} })
 		}, want: "spec.replication.sites.forbidden: no site asm is registered; the federation has ams, ein, gro, lei, utr: correct the name"},
-		{name: "no sites at all", fail: true, sites: []Candidate{}, wish: func(*req) {}, want: "only 0 of 0 sites can have one (none): register another site"},
+		{name: "no sites at all", fail: true, sites: []Candidate{}, wish: func(*req) {},
+			want: "only 0 of 0 sites can have one (none): register another site"},
 		{name: "a selector that is none", fail: true, wish: func(r *req) {
 			r.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 		}, want: "spec.replication.sites.selector: "},
@@ -162,8 +167,9 @@ func TestAMessageIsBounded(t *testing.T) {
 func benchmarkRequests(volumes, sites int) []Request {
 	all := make([]Candidate, sites)
 	for i := range all {
-		all[i] = Candidate{Name: fmt.Sprintf("site-%03d", i), Organization: fmt.Sprintf("org-%02d", i/4), Region: fmt.Sprintf("region-%02d", i/10),
-			Keyed: true, Capacity: 1 << 50, Labels: map[string]string{"jurisdiction": []string{"nl", "de", "fr"}[i%3]}}
+		all[i] = Candidate{Name: fmt.Sprintf("site-%03d", i), Organization: fmt.Sprintf("org-%02d", i/4),
+			Region: fmt.Sprintf("region-%02d", i/10), Keyed: true, Capacity: 1 << 50,
+			Labels: map[string]string{"jurisdiction": []string{"nl", "de", "fr"}[i%3]}}
 	}
 	out := make([]Request, volumes)
 	for i := range out {

@@ -35,31 +35,37 @@ func TestResolve(t *testing.T) {
 		wrong                   string
 	}{
 		{name: "defaults", want: func(*federation.VolumeSpec) {}},
-		{name: "the policy over the defaults", policy: "{replication: {copies: 3, spread: Region}, durability: {acknowledge: Sites}}", want: func(s *federation.VolumeSpec) {
-			s.Replication.Copies, s.Replication.Spread = 3, federation.SpreadRegion
-			s.Durability.Acknowledge, s.Durability.Sites = federation.AcknowledgeSites, 2
-		}},
-		{name: "the GeoVolume over the policy, field by field", policy: "{replication: {copies: 3, spread: Region}, cache: {size: 1Gi}}", overrides: "{replication: {copies: 4}}",
+		{name: "the policy over the defaults", policy: "{replication: {copies: 3, spread: Region}, durability: {acknowledge: Sites}}",
 			want: func(s *federation.VolumeSpec) {
+				s.Replication.Copies, s.Replication.Spread = 3, federation.SpreadRegion
+				s.Durability.Acknowledge, s.Durability.Sites = federation.AcknowledgeSites, 2
+			}},
+		{name: "the GeoVolume over the policy, field by field", policy: "{replication: {copies: 3, spread: Region}, cache: {size: 1Gi}}",
+			overrides: "{replication: {copies: 4}}", want: func(s *federation.VolumeSpec) {
 				s.Replication.Copies, s.Replication.Spread, s.Cache.Size = 4, federation.SpreadRegion, 1<<30
 			}},
-		{name: "lists replace lists", policy: "{replication: {sites: {required: [a], preferred: [b]}}}", overrides: "{replication: {sites: {required: [c]}}}",
-			want: func(s *federation.VolumeSpec) {
+		{name: "lists replace lists", policy: "{replication: {sites: {required: [a], preferred: [b]}}}",
+			overrides: "{replication: {sites: {required: [c]}}}", want: func(s *federation.VolumeSpec) {
 				s.Replication.Sites.Required, s.Replication.Sites.Preferred = []string{"c"}, []string{"b"}
 			}},
-		{name: "what belongs to another acknowledge goes with it", policy: "{durability: {acknowledge: Sites, sites: 2}}", overrides: "{durability: {acknowledge: Gateway}}",
-			want: func(*federation.VolumeSpec) {}},
-		{name: "what belongs to another mode goes with it", policy: "{consistency: {mode: Bounded, maxStaleness: 9s}}", overrides: "{consistency: {mode: Strong}}",
-			want: func(*federation.VolumeSpec) {}},
-		{name: "Bounded has its default", overrides: "{consistency: {mode: Bounded}, durability: {maxLag: {time: 2m, bytes: 5Mi}}, home: {preferredSites: [x]}}", want: func(s *federation.VolumeSpec) {
-			s.Consistency = federation.Consistency{Mode: federation.ConsistencyBounded, MaxStaleness: federation.Duration(5 * time.Second)}
-			s.Durability.MaxLag = federation.MaxLag{Time: federation.Duration(2 * time.Minute), Bytes: 5 << 20}
-			s.Home.PreferredSites = []string{"x"}
-		}},
-		{name: "more sites than copies", policy: "{replication: {copies: 2}, durability: {acknowledge: Sites, sites: 2}}", overrides: "{replication: {copies: 1}}",
-			wrong: "spec.durability.sites: 2: more sites than spec.replication.copies (1)"},
-		{name: "all that is wrong at once", overrides: "{replication: {copies: -1, spread: Rack}}", wrong: `a volume has at least 1 copy; spec.replication.spread: "Rack"`},
-		{name: "a selector that is none", overrides: "{replication: {sites: {selector: {matchExpressions: [{key: a, operator: Like}]}}}}", wrong: "spec.replication.sites.selector: "},
+		{name: "what belongs to another acknowledge goes with it", policy: "{durability: {acknowledge: Sites, sites: 2}}",
+			overrides: "{durability: {acknowledge: Gateway}}", want: func(*federation.VolumeSpec) {}},
+		{name: "what belongs to another mode goes with it", policy: "{consistency: {mode: Bounded, maxStaleness: 9s}}",
+			overrides: "{consistency: {mode: Strong}}", want: func(*federation.VolumeSpec) {}},
+		{name: "Bounded has its default",
+			overrides: "{consistency: {mode: Bounded}, durability: {maxLag: {time: 2m, bytes: 5Mi}}, home: {preferredSites: [x]}}",
+			want: func(s *federation.VolumeSpec) {
+				s.Consistency = federation.Consistency{Mode: federation.ConsistencyBounded,
+					MaxStaleness: federation.Duration(5 * time.Second)}
+				s.Durability.MaxLag = federation.MaxLag{Time: federation.Duration(2 * time.Minute), Bytes: 5 << 20}
+				s.Home.PreferredSites = []string{"x"}
+			}},
+		{name: "more sites than copies", policy: "{replication: {copies: 2}, durability: {acknowledge: Sites, sites: 2}}",
+			overrides: "{replication: {copies: 1}}", wrong: "spec.durability.sites: 2: more sites than spec.replication.copies (1)"},
+		{name: "all that is wrong at once", overrides: "{replication: {copies: -1, spread: Rack}}",
+			wrong: `a volume has at least 1 copy; spec.replication.spread: "Rack"`},
+		{name: "a selector that is none", overrides: "{replication: {sites: {selector: {matchExpressions: [{key: a, operator: Like}]}}}}",
+			wrong: "spec.replication.sites.selector: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			policy, overrides := policyOf(t, tt.policy), policyOf(t, tt.overrides)

@@ -29,8 +29,8 @@ var final = map[string]codes.Code{
 	v1alpha1.ReasonDeleted:        codes.FailedPrecondition,
 }
 
-// settled tells whether the operator has done what the Content's spec says. The error is final: the
-// operator will not do it.
+// settled reports whether the operator has done what the Content's spec says. The error is final:
+// the operator will not do it.
 func settled(v *v1alpha1.GeoVolumeContent) (bool, error) {
 	r := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.ConditionReady)
 	if r == nil || r.ObservedGeneration < v.Generation {

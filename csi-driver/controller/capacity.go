@@ -107,7 +107,7 @@ func room(s v1alpha1.Site) int64 {
 	return min(unlimited, max(0, s.Status.Capacity.Value()-promised))
 }
 
-// lost tells whether a person declared the site lost.
+// lost reports whether a person declared the site lost.
 func lost(s v1alpha1.Site) bool {
 	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
 	return c != nil && c.Status != metav1.ConditionTrue && c.Reason == v1alpha1.ReasonLost

@@ -222,7 +222,7 @@ func same(is, want *v1alpha1.GeoVolumeContent, r *csi.CapacityRange) error {
 	return differs("claims", is.Spec.Claims, want.Spec.Claims)
 }
 
-// isFinal tells whether the sidecars do not repeat a call after this error.
+// isFinal reports whether the sidecars do not repeat a call after this error.
 func isFinal(err error) bool {
 	switch status.Code(err) {
 	case codes.OK, codes.Aborted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:

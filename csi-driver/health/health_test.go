@@ -60,10 +60,12 @@ func TestCondition(t *testing.T) {
 func TestProblems(t *testing.T) {
 	for reason, want := range map[string]csi.VolumeHealthErrorType{
 		v1alpha1.ReasonHomeLost: csi.VolumeHealthErrorType_INACCESSIBLE, v1alpha1.ReasonWritesWait: csi.VolumeHealthErrorType_INACCESSIBLE,
-		v1alpha1.ReasonRegistryUnavailable: csi.VolumeHealthErrorType_DEGRADED, v1alpha1.ReasonUnplaceable: csi.VolumeHealthErrorType_DEGRADED,
+		v1alpha1.ReasonRegistryUnavailable: csi.VolumeHealthErrorType_DEGRADED,
+		v1alpha1.ReasonUnplaceable:         csi.VolumeHealthErrorType_DEGRADED,
 	} {
 		v := &v1alpha1.GeoVolumeContent{}
-		v.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: "m"}}
+		v.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason,
+			Message: "m"}}
 		h := Message("fed/1", Of(v)).GetHealthStatuses()
 		if len(h) != 1 || h[0].GetStatus() != want || h[0].GetReason() != reason || h[0].GetMessage() != "m" {
 			t.Errorf("%s: %v", reason, h)

@@ -20,7 +20,7 @@ type Point struct {
 	Options []string // of this mount, not of the file system
 }
 
-// ReadOnly tells whether nothing can be written through this mount, whatever the file system
+// ReadOnly reports whether nothing can be written through this mount, whatever the file system
 // allows.
 func (p Point) ReadOnly() bool { return slices.Contains(p.Options, "ro") }
 
@@ -49,7 +49,7 @@ func At(points []Point, path string) (Point, bool) {
 	return Point{}, false
 }
 
-// ShownElsewhere tells whether the file system of p is mounted at other paths too.
+// ShownElsewhere reports whether the file system of p is mounted at other paths too.
 func ShownElsewhere(points []Point, p Point) bool {
 	return slices.ContainsFunc(points, func(o Point) bool { return o.Device == p.Device && o.Path != p.Path })
 }

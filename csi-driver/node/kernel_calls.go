@@ -56,7 +56,7 @@ func (k *kernelCalls) mount(ctx context.Context, path, what string, f func() err
 	})
 }
 
-// hangs tells whether a mount at path hangs.
+// hangs reports whether a mount at path hangs.
 func (k *kernelCalls) hangs(path string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

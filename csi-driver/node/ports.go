@@ -49,7 +49,7 @@ type Usage struct {
 type Gateway interface {
 	// Admit returns when the gateway admits the node's address and MountGroup is in force.
 	Admit(ctx context.Context, r AdmitRequest) (Export, error)
-	// Usage tells how full the volume with a UUID is, and whether it is well.
+	// Usage returns how full the volume with a UUID is, and whether it is well.
 	Usage(ctx context.Context, volume string) (Usage, error)
 }
 

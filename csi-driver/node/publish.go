@@ -33,7 +33,7 @@ type publication struct {
 	onePod          bool
 }
 
-// onePod tells whether a capability allows one pod only.
+// onePod reports whether a capability allows one pod only.
 func onePod(c *csi.VolumeCapability) bool {
 	return rpc.ModeOf(c) == csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
 }

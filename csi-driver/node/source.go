@@ -37,6 +37,6 @@ func mountSource(addr netip.Addr, path string) string {
 	return addr.String() + ":" + path
 }
 
-// isExport tells whether a mount shows the export. It compares no addresses: the mount is from this
-// site's gateway in any case, and works on when its Service gets another address.
+// isExport reports whether a mount shows the export. It compares no addresses: the mount is from
+// this site's gateway in any case, and works on when its Service gets another address.
 func isExport(p mount.Point, x Export) bool { return strings.HasSuffix(p.Source, ":"+x.Path) }

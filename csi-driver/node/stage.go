@@ -100,8 +100,8 @@ func (s *service) mount(ctx context.Context, path string, addr netip.Addr, x Exp
 	return kernelError(err, "mount "+source+" at "+path)
 }
 
-// refusedVersion tells whether the kernel or the gateway does not speak the version of NFS that the
-// mount asked for.
+// refusedVersion reports whether the kernel or the gateway does not speak the version of NFS that
+// the mount asked for.
 func refusedVersion(err error) bool {
 	return errors.Is(err, syscall.EPROTONOSUPPORT) || errors.Is(err, syscall.EINVAL)
 }

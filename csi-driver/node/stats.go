@@ -79,8 +79,8 @@ func (s *service) NodeGetVolumeHealth(ctx context.Context, q *csi.NodeGetVolumeH
 	return answer(u.Problem)
 }
 
-// isMounted tells whether anything is mounted at a path. Nothing is at a path that is not absolute,
-// for which csi-test asks.
+// isMounted reports whether anything is mounted at a path. Nothing is at a path that is not
+// absolute, for which csi-test asks.
 func (s *service) isMounted(path string) (bool, error) {
 	mounts, err := s.mounts()
 	if err != nil {

@@ -113,8 +113,8 @@ func (c *clients) use(volume string, client netip.Addr) (access federation.Acces
 		return a.Access, &a, true
 	}
 	n, ok := c.inForce(Node{volume, a.Node})
-	access = a.Access
-	if access == federation.ReadWrite {
+	access = federation.ReadOnly // also for what this version does not know
+	if a.Access == federation.ReadWrite {
 		access = n.access
 	}
 	return access, &a, ok

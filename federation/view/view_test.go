@@ -476,3 +476,24 @@ func TestReadersBesideAWatch(t *testing.T) {
 	cancel()
 	work.Wait()
 }
+
+// A name that a later volume has is not lost with the volume that had it before.
+func TestNameOfALaterVolume(t *testing.T) {
+	was, is := volumeEvent("a", 1, "ams"), volumeEvent("b", 7, "ams")
+	is.Volume.Name = was.Volume.Name
+	v := filled(t, was, synced(2))
+	watch(t, v, is, synced(9)) // a was purged and b made between two watches
+	if got := v.Named(was.Volume.Name); got == nil || got.UUID != "b" {
+		t.Errorf("the name leads to %v", got)
+	}
+}
+
+// An access that this version does not know allows no writes.
+func TestUnknownAccess(t *testing.T) {
+	later := admissionEvent("ams", "a", "10.0.0.1", "n")
+	later.Admission.Access = "ReadAppend"
+	v := filled(t, volumeEvent("a", 1, "ams"), later, attachmentEvent("a", "n", 2, federation.ReadWrite), synced(3))
+	if u := v.Use("a", client); !u.Admitted || u.Access != federation.ReadOnly {
+		t.Errorf("use %+v", u)
+	}
+}

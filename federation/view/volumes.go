@@ -118,7 +118,9 @@ func (vs *volumes) set(uuid string, r *federation.Volume, rev federation.Revisio
 	if problem == nil {
 		if next.Record != nil {
 			vs.count(*next.Record, -1)
-			delete(vs.byName, next.Record.Name)
+			if vs.byName[next.Record.Name] == uuid { // a volume made since may have the name
+				delete(vs.byName, next.Record.Name)
+			}
 		}
 		if next.Record = r; r != nil {
 			vs.count(*r, 1)

@@ -22,7 +22,7 @@ type Exports struct {
 func (x Exports) Exports(client netip.Addr) (out []nfs.Export) {
 	for _, u := range x.View.Uses(client) {
 		if x.Routers.Get(u.Record.UUID) != nil && !u.Record.Deleted {
-			out = append(out, nfs.Export{Name: u.Record.Name, ID: volumeID(u.Record.UUID), ReadOnly: u.Access == federation.ReadOnly})
+			out = append(out, nfs.Export{Name: u.Record.Name, ID: volumeID(u.Record.UUID), ReadOnly: u.Access != federation.ReadWrite})
 		}
 	}
 	return out
@@ -44,5 +44,5 @@ func (x Exports) Open(client netip.Addr, id volume.ID) (volume.Volume, nfs.Expor
 	if v == nil {
 		return nil, nfs.Export{}, nfs.ErrNoVolume
 	}
-	return v, nfs.Export{Name: u.Record.Name, ID: id, ReadOnly: u.Access == federation.ReadOnly}, nil
+	return v, nfs.Export{Name: u.Record.Name, ID: id, ReadOnly: u.Access != federation.ReadWrite}, nil
 }

@@ -262,11 +262,12 @@ func (n *Nodes) admit(ctx context.Context, k view.Node, client netip.Addr, acces
 			}
 			put = true
 		}
-		if use.Admitted && use.Recorded.Node == k.Node && use.Access == access && n.cfg.Routers.Get(k.Volume) != nil {
+		there := use.Record != nil && !use.Record.Deleted && n.cfg.Routers.Get(k.Volume) != nil
+		if there && use.Admitted && use.Recorded.Node == k.Node && use.Access == access {
 			if err := n.settle(ctx, k, client); err != nil {
 				return "", err
 			}
-			return v.Name, nil
+			return use.Record.Name, nil
 		}
 		select {
 		case <-changed:

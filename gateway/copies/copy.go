@@ -107,17 +107,19 @@ func (c *Copy) Hold(h volume.Handle, reclaiming bool) error {
 	if !errors.Is(err, volume.ErrStale) {
 		return err
 	}
+	// The reign is read last: if it is the same, nothing that Hold saw was undone before.
+	uncommitted := c.Engine.Uncommitted(h.Ino)
+	if pending == (log.Position{}) {
+		pending = c.Engine.Touched(h.Ino) // changed if h was removed just now
+	}
 	now, leads := c.Leading()
 	switch {
 	case led != leads || led && reign != now: // Hold may have seen a change of the former reign that is undone
 		return fmt.Errorf("hold inode %d: the volume has got another home meanwhile: %w", h.Ino, volume.ErrDelay)
-	case leads && c.Engine.Uncommitted(h.Ino): // its removal may be undone
+	case leads && uncommitted: // its removal may be undone
 		return fmt.Errorf("hold inode %d: the change of it is not committed yet: %w", h.Ino, volume.ErrDelay)
 	case leads:
 		return err
-	}
-	if pending == (log.Position{}) {
-		pending = c.Engine.Touched(h.Ino) // changed if h was removed just now
 	}
 	if pending != (log.Position{}) || may != nil {
 		c.Engine.Retain(h)

@@ -305,8 +305,8 @@ func (v *Router) TestLock(ctx context.Context, r volume.Request, h volume.Handle
 // Unlock implements volume.Locker.
 func (v *Router) Unlock(ctx context.Context, r volume.Request, h volume.Handle, l volume.Lock) error {
 	l = v.registeredAs(l)
-	// Before the home is asked: a home that released the lock and is lost before it answers may have
-	// granted it to others (locks-6).
+	// Before the home is asked: a home that released the lock and is lost before it answers may
+	// have granted it to others (locks-6).
 	v.Locks.Released(h, l)
 	return v.underRegistration(ctx, r, func(ctx context.Context, k forward.Locks) error { return k.Unlock(ctx, r, h, l) }, nil)
 }

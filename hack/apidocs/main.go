@@ -5,7 +5,7 @@
 // makes the definitions, say what is allowed.
 //
 //	go run ./hack/apidocs           write the page
-//	go run ./hack/apidocs -check    only tell whether it is current, with status 1 if it is not
+//	go run ./hack/apidocs -check    only report whether it is current, with status 1 if it is not
 //
 // Run it in the root of the source tree. Besides markers it reads these parts of comments:
 //
@@ -56,8 +56,8 @@ func main() {
 	}
 }
 
-// run writes the page if it is not what the source gives, and tells whether it was. With check it
-// writes nothing.
+// run writes the page if it is not what the source gives, and reports whether it was current. With
+// check it writes nothing.
 func run(from, to string, check bool) (current bool, err error) {
 	a, err := read(from)
 	if err != nil {

@@ -45,7 +45,7 @@ type pathEnum struct {
 	values []constant
 }
 
-// structure tells whether a name is that of a structure of this API.
+// structure reports whether a name is that of a structure of this API.
 func (s *source) structure(name string) *typeOf {
 	if t := s.types[name]; t != nil && t.base == "" {
 		return t

@@ -7,7 +7,7 @@
 // with the definition.
 //
 //	go run ./hack/crds           write them, and remove what has no source
-//	go run ./hack/crds -check    only tell what differs, with status 1 if something does
+//	go run ./hack/crds -check    only report what differs, with status 1 if something does
 //
 // Run it in the root of the source tree.
 package main

@@ -8,7 +8,7 @@
 //   - The same files, modes and configuration give the same bytes. Entries of the layer are
 //     sorted, belong to root, and have no time.
 //   - An image takes no room: its layer is made of the files each time it is read. They must not
-//     change until then; whoever reads checks the digest.
+//     change until then; the reader checks the digest.
 //   - A compressed layer is a file of a cache, named by the digest of what was compressed.
 //
 // # Archive
@@ -46,7 +46,7 @@ type Spec struct {
 	User       string            // numbers, "65532:65532"; empty: root
 	Env        []string          // "NAME=value"
 	Labels     map[string]string // of the configuration, such as org.opencontainers.image.version
-	Created    time.Time         // told by the configuration
+	Created    time.Time         // recorded in the configuration
 }
 
 // Build makes an image whose layer is not compressed and is read from the spec's files.

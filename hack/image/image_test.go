@@ -193,7 +193,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestArchive reads back what was written, as whoever pushes it does.
+// TestArchive reads back what was written, as a program that pushes it does.
 func TestArchive(t *testing.T) {
 	file, _ := archive(t, example(t), t.TempDir(), time.Now())
 	a, err := OpenArchive(file)

@@ -13,7 +13,7 @@
 // # Format of NAME.mutation
 //
 //	# What the rule is, and what would go wrong.
-//	rule: 2
+//	rule: protocol-2
 //	package: ./replica/protocol
 //	run: TestRandomSchedules
 //	args: -seeds 300
@@ -82,12 +82,12 @@ func run(ctx context.Context, names []string) (ok bool, err error) {
 			return false, err
 		}
 		ok = ok && v.word == caught
-		fmt.Printf("%-8s  rule %-2s  %5.1f s  %-30s  %s\n", v.word, m.rule, time.Since(start).Seconds(), m.name, v.why)
+		fmt.Printf("%-8s  rule %-11s  %5.1f s  %-30s  %s\n", v.word, m.rule, time.Since(start).Seconds(), m.name, v.why)
 	}
 	return ok, nil
 }
 
-// load reads the mutations of the given names, or all.
+// load reads the mutations with these names, or all of them.
 func load(root string, names []string) ([]mutation, error) {
 	files, err := filepath.Glob(filepath.Join(root, "hack/mutations/*.mutation"))
 	if err != nil {

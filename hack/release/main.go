@@ -166,7 +166,7 @@ func (r *release) produce(ctx context.Context) error {
 	return r.sums()
 }
 
-// file is the path of a file of the release, which is then told and has a checksum.
+// file returns the path of a file of the release, and adds the file to the list and the checksums.
 func (r *release) file(suffix string) string {
 	name := "weir-" + r.version + suffix
 	if !slices.Contains(r.made, name) {

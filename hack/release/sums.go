@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// sums writes SHA256SUMS, as sha256sum checks it, and tells which files there are.
+// sums writes SHA256SUMS, as sha256sum checks it, and prints the paths of the files.
 func (r *release) sums() error {
 	slices.Sort(r.made)
 	var list strings.Builder

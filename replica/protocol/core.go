@@ -168,8 +168,8 @@ func (c *Core) controlRead(e ControlRead) {
 		case same && !s.takeover:
 			c.applied(e.Revision)
 		case same && !s.unknown:
-			// Wait for the answer to the swap. The gateway may have written this very record before a
-			// restart, and begun its epoch. So an epoch begins only with the answer to its swap.
+			// Wait for the answer to the swap. The gateway may have written this very record before
+			// a restart, and begun its epoch. So an epoch begins only with the answer to its swap.
 		case s.unknown && e.Revision == s.previous:
 			s.unknown = false
 			c.emitSwap() // the same swap again: at most one of the two can be applied

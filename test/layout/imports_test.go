@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// covers tells whether pattern, which may end in "...", covers the package pkg.
+// covers reports whether pattern, which may end in "...", covers the package pkg.
 func covers(pattern, pkg string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "..."); ok {
 		return prefix == "" || strings.HasPrefix(pkg+"/", prefix)
@@ -36,8 +36,8 @@ func rowOf(rows []row, pkg string) (row, bool) {
 	return best, best.pkg != ""
 }
 
-// hasPrefix tells whether the import path is one of the prefixes or below it. A prefix that ends in
-// a slash is only the latter.
+// hasPrefix reports whether the import path is one of the prefixes or below it. A prefix that ends
+// in a slash is only the latter.
 func hasPrefix(prefixes []string, imported string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool {
 		return imported == p || strings.HasPrefix(imported, strings.TrimSuffix(p, "/")+"/")
@@ -76,7 +76,7 @@ func TestImports(t *testing.T) {
 	for _, f := range goFiles(t) {
 		r, ok := rowOf(table, f.pkg())
 		if !ok {
-			continue // TestEveryPackageHasARow tells
+			continue // TestEveryPackageHasARow reports it
 		}
 		for _, spec := range f.ast.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)

@@ -158,7 +158,7 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 }
 
 // watchHealth answers probes from now on, also while the gateway waits for the registry. It ends
-// the returned context when it can not answer them. end stops it and returns its error.
+// the returned context when it cannot answer them. end stops it and returns its error.
 func watchHealth(ctx context.Context, address string, health *gateway.Health) (_ context.Context, end func() error) {
 	if address == "" {
 		return ctx, func() error { return nil }

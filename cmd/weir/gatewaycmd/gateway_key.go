@@ -20,7 +20,7 @@ import (
 const registryPause = 2 * time.Second
 
 // siteKey reads the site's key. It makes one only when the registry says that the site has none:
-// what is wrapped for a first key can not be read with a second.
+// what is wrapped for a first key cannot be read with a second.
 func siteKey(ctx context.Context, path, site string, registry federation.Sites,
 	pause func(context.Context, time.Duration) bool, logger *slog.Logger) (keyring.SiteKey, error) {
 	k, missing := readSiteKey(path)

@@ -22,7 +22,7 @@ import (
 const storeCheckTime = 10 * time.Second
 
 // OpenStore opens the site's store and checks it. It returns nil when the site has none. A store
-// that refuses the keys or can not be trusted is an error. A store that does not answer is only
+// that refuses the keys or cannot be trusted is an error. A store that does not answer is only
 // logged: a gateway runs on its pool until the store is back.
 func OpenStore(ctx context.Context, c config.Store, logger *slog.Logger) (store.Store, federation.SiteStore, error) {
 	if c == (config.Store{}) {

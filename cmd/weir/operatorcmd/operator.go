@@ -96,7 +96,8 @@ func run(ctx context.Context, sh *cli.Shell, o *operator) (err error) {
 		return err
 	}
 	if err := controllers.Setup(ctx, mgr, controllers.Options{
-		Federation: id.Federation, Organization: id.Organization, Site: o.Site, Registry: registry, Random: sh.Random, Now: sh.Now, After: time.After,
+		Federation: id.Federation, Organization: id.Organization, Site: o.Site, Registry: registry, Random: sh.Random, Now: sh.Now,
+		After: time.After,
 	}); err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ type providedValues struct {
 	CSINode       pairValues `json:"csiNode"`
 }
 
-// issuedFor lets the chart refuse another site's certificates. The chart can not read them.
+// issuedFor lets the chart refuse another site's certificates. The chart cannot read them.
 type issuedFor struct {
 	Federation   string `json:"federation"`
 	Organization string `json:"organization"`

@@ -46,7 +46,7 @@ func checkCluster(ctx context.Context, kubeconfig, namespace string) []finding {
 	return append([]finding{f, nodes(ctx, cs), driverThere(ctx, cs)}, images(ctx, cs, namespace)...)
 }
 
-// nodes finds nodes that can not run the node plugin.
+// nodes finds nodes that cannot run the node plugin.
 func nodes(ctx context.Context, cs kubernetes.Interface) finding {
 	f := finding{Check: "nodes"}
 	list, err := cs.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

@@ -27,7 +27,7 @@ type pull struct {
 	nodes           []string
 }
 
-// images tells which images of the namespace's pods cannot be pulled: each with the nodes that
+// images reports which images of the namespace's pods cannot be pulled: each with the nodes that
 // tried, why, and what to do.
 func images(ctx context.Context, cs kubernetes.Interface, namespace string) []finding {
 	f := finding{Check: "images"}
@@ -84,8 +84,8 @@ func waitingFor(pod *corev1.Pod, container string) *corev1.ContainerStateWaiting
 	return nil
 }
 
-// add takes note of one container. What a back-off says is less than what the attempt before it
-// did.
+// add records why one container waits. A back-off says less than the failed attempt before it, so
+// it never replaces that.
 func (p *pull) add(node string, w *corev1.ContainerStateWaiting) {
 	if p.reason == "" || p.reason == "ImagePullBackOff" && w.Reason != p.reason {
 		p.reason, p.message = w.Reason, strings.Join(strings.Fields(w.Message), " ")

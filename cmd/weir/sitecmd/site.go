@@ -43,7 +43,7 @@ func oneSiteCommand(sh *cli.Shell, opener *access.Opener, c *cobra.Command,
 	return c
 }
 
-// deadSite finds a site, and refuses one of whose gateways the registry has a heartbeat.
+// deadSite finds a site. It refuses a site that has a gateway with a heartbeat in the registry.
 func deadSite(ctx context.Context, cl *access.Client, name, otherwise string) (federation.SiteStatus, error) {
 	all, err := cl.Registry.Sites(ctx)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 	StatePending    VolumeState = "Pending"    // it has no home yet
 	StateTakingOver VolumeState = "TakingOver" // a new epoch is about to begin, without a person and without loss
 	StateHomeLost   VolumeState = "HomeLost"   // its members are not alive; a person must decide what happens
-	StateNotServing VolumeState = "NotServing" // its home is alive and can not serve it
+	StateNotServing VolumeState = "NotServing" // its home is alive and cannot serve it
 	StateUnknown    VolumeState = "Unknown"    // its home is alive and does not answer from here
 )
 

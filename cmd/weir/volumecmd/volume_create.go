@@ -140,7 +140,7 @@ func create(
 	if err == nil {
 		return v, nil
 	}
-	// Nothing refers to the keyring. If it can not be removed, a few unused bytes stay.
+	// Nothing refers to the keyring. If it cannot be removed, a few unused bytes stay.
 	gone := cl.Registry.DeleteKeyring(ctx, v.UUID, rev)
 	if errors.Is(err, federation.ErrNameTaken) {
 		if old, _, ferr := cl.Registry.FindVolume(ctx, name); ferr == nil {

@@ -120,7 +120,7 @@ func TestVolumeCreateFaults(t *testing.T) {
 	b.Want(cli.ExitError, "registry unavailable", "", "volume", "list")
 }
 
-// A volume can not be deleted while clusters use it.
+// A volume cannot be deleted while clusters use it.
 func TestVolumeDeleteInUse(t *testing.T) {
 	b := clitest.New(t, tree)
 	b.Site("ams", "SURF")

@@ -37,10 +37,10 @@ var manyNodes = []mode{
 // ModeOf returns the access mode of a capability.
 func ModeOf(c *csi.VolumeCapability) mode { return c.GetAccessMode().GetMode() }
 
-// OneNode tells whether a capability allows one node only.
+// OneNode reports whether a capability allows one node only.
 func OneNode(c *csi.VolumeCapability) bool { return slices.Contains(oneNode, ModeOf(c)) }
 
-// OnlyReads tells whether a capability allows no writes.
+// OnlyReads reports whether a capability allows no writes.
 func OnlyReads(c *csi.VolumeCapability) bool { return slices.Contains(readers, ModeOf(c)) }
 
 // CheckCapability refuses a use that volumes do not support: a block device, another file system,

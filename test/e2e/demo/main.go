@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows Weir on Kubernetes, on one machine: three real clusters with Weir installed by its chart; a volume that is
-// declared at one site and imported at another; and the loss of a whole site while a pod at the other writes.
+// Command demo shows Weir on Kubernetes, on one machine: three real clusters with Weir installed by
+// its chart, a volume that one site declares and another imports, and the loss of a whole site
+// while a pod at another site writes.
 //
 //	go run ./test/e2e/demo
 //
-// It needs root on Debian, installs and builds what is missing, and leaves nothing behind but caches. With KEEP=1 in the
-// environment it leaves everything running at the end, says how to use it, and waits for Ctrl-C.
+// It needs root on Debian, installs and builds what is missing, and leaves only caches behind. With
+// KEEP=1 in the environment it leaves everything running at the end, prints how to use it, and
+// waits for Ctrl-C.
 package main
 
 import (
@@ -59,7 +61,8 @@ func demo(ctx context.Context, p *playbill.Play, dir string) (err error) {
 		}
 	}()
 	s.Title("helm install at each: one chart, one site")
-	if s.Federated, err = installed.Install(ctx, clusters, func(format string, a ...any) { fmt.Printf("  "+format+"\n", a...) }); err != nil {
+	if s.Federated, err = installed.Install(ctx, clusters,
+		func(format string, a ...any) { fmt.Printf("  "+format+"\n", a...) }); err != nil {
 		return err
 	}
 	for _, step := range []func(context.Context) error{s.declare, s.share, s.raise, s.lose, s.comeBack} {
@@ -163,7 +166,8 @@ func (s *show) declare(ctx context.Context) error {
 	return s.table(ctx, "a")
 }
 
-// pod is a manifest of a pod with volumes, and with the source tree to copy from, on the machine with an NFS client.
+// pod returns the manifest of a pod with volumes on the node that has an NFS client. The pod also
+// sees the source tree, to copy files from.
 func (s *show) pod(name string, claims map[string]string) string {
 	mounts, volumes := "", ""
 	for path, claim := range claims {
@@ -296,7 +300,8 @@ func (s *show) lose(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := s.exec(ctx, "b", "at-b", "setsid sh -c 'guesttool write /data/lines /tmp/record /tmp/stop >/tmp/said 2>&1; echo $? >/tmp/code' >/dev/null 2>&1 &"); err != nil {
+	if _, err := s.exec(ctx, "b", "at-b",
+		"setsid sh -c 'guesttool write /data/lines /tmp/record /tmp/stop >/tmp/said 2>&1; echo $? >/tmp/code' >/dev/null 2>&1 &"); err != nil {
 		return err
 	}
 	before, err := s.lines(ctx, 30)
@@ -309,7 +314,8 @@ func (s *show) lose(ctx context.Context) error {
 		return err
 	}
 	went := time.Since(lost)
-	if _, err := s.exec(ctx, "b", "at-b", "touch /tmp/stop; while [ ! -e /tmp/code ]; do sleep 0.2; done; cat /tmp/said; [ $(cat /tmp/code) = 0 ] && guesttool verify /data/lines /tmp/record"); err != nil {
+	if _, err := s.exec(ctx, "b", "at-b",
+		"touch /tmp/stop; while [ ! -e /tmp/code ]; do sleep 0.2; done; cat /tmp/said; [ $(cat /tmp/code) = 0 ] && guesttool verify /data/lines /tmp/record"); err != nil {
 		return err
 	}
 	noted, err := s.lines(ctx, 0)

@@ -23,14 +23,16 @@ func access() {
 		By("another user, without the group, does not write")
 		apply("a", pod("stranger", "grouped", "default", "  securityContext: {runAsUser: 1001, runAsGroup: 1001}\n"))
 		ready("a", "pod/stranger")
-		Expect(exec("a", "stranger", "cat /data/d/f; ( echo other > /data/g ) 2>&1 || true")).To(And(HavePrefix("mine"), ContainSubstring("Permission denied")))
+		Expect(exec("a", "stranger", "cat /data/d/f; ( echo other > /data/g ) 2>&1 || true")).
+			To(And(HavePrefix("mine"), ContainSubstring("Permission denied")))
 		discard("a", "pod/user", "pod/stranger", "pvc/grouped")
 	})
 
 	It("keeps who may only read from writing, also on the node", func() {
 		apply("a", "apiVersion: v1\nkind: Namespace\nmetadata: {name: reads}\n---\n")
 		apply("b", "apiVersion: v1\nkind: Namespace\nmetadata: {name: reads}\n---\n")
-		apply("a", volume("published", "reads", "grants: [{site: b, namespace: reads, access: ReadOnly}]")+pod("author", "published", "reads"))
+		apply("a", volume("published", "reads", "grants: [{site: b, namespace: reads, access: ReadOnly}]")+
+			pod("author", "published", "reads"))
 		ready("a", "-n", "reads", "pod/author")
 		exec("a", "reads/author", "echo written > /data/f; sync")
 		apply("b", imports("published", "reads", "reads.published", "access: ReadOnly")+pod("reader", "published", "reads"))
@@ -41,7 +43,8 @@ func access() {
 		Expect(strings.Count(got, "Read-only file system")).To(Equal(3), got)
 
 		By("the gateway refuses what root on the node does to its mount")
-		got = guest("b", staged("reads.published")+`mount -o remount,rw "$m" 2>/dev/null || :; touch "$m/by-root" 2>&1 && echo written || echo refused`)
+		got = guest("b", staged("reads.published")+
+			`mount -o remount,rw "$m" 2>/dev/null || :; touch "$m/by-root" 2>&1 && echo written || echo refused`)
 		Expect(got).To(HaveSuffix("refused"))
 		Expect(exec("a", "reads/author", "ls /data; cat /data/f")).To(Equal("f\nwritten"))
 

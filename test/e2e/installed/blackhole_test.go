@@ -12,7 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// blackhole has packets between b's guest and its gateway vanish for a minute: nothing is refused, and nobody is told.
+// blackhole drops all packets between b's guest and its gateway for a minute. No connection is
+// refused or reset: they only fall silent.
 func blackhole() {
 	lines := begin("b", "at-b", "write", "blackhole")
 	dir := guest("b", staged("default.shared")+`mkdir -p "$m/fio"; echo "$m"`)
@@ -54,5 +55,6 @@ echo $n files`, dir))
 	Eventually(fio, hang).Should(Receive(&said))
 	Expect(said).To(HaveSuffix(" files"), "fio met an error")
 	took := lines.verified("blackhole")
-	figure("gateway a black hole for %v: no error of fio (%s verified) or a writer, which went on %v after it ended; its longest stall %v", lasted, said, recovered, took)
+	figure("gateway a black hole for %v: no error of fio (%s verified) or a writer, which went on %v after it ended; its longest stall %v",
+		lasted, said, recovered, took)
 }

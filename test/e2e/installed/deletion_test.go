@@ -31,7 +31,8 @@ func deletion() {
 
 		By("its administrator grants it to another namespace")
 		kubectl("a", "create", "namespace", "heir")
-		kubectl("a", "patch", "gvc/"+content, "--type=merge", "-p", `{"spec":{"grants":[{"site":"a","namespace":"heir","access":"ReadWrite"}]}}`)
+		kubectl("a", "patch", "gvc/"+content, "--type=merge", "-p",
+			`{"spec":{"grants":[{"site":"a","namespace":"heir","access":"ReadWrite"}]}}`)
 		apply("a", imports("mine", "heir", "short.kept")+pod("heir", "mine", "heir"))
 		ready("a", "-n", "heir", "pod/heir")
 		Expect(exec("a", "heir/heir", "cat /data/f; echo more >> /data/f; sync")).To(Equal("precious"))
@@ -84,7 +85,8 @@ func deletion() {
 		content := contentOf("a", "shared", "default")
 		kubectl("b", "patch", "gvc/"+content, "--type=merge", "-p", `{"spec":{"size":"9Gi","policy":"mine"}}`)
 		said := until("b is told", func() (string, bool) {
-			got := kubectl("b", "get", "gvc/"+content, "-o", `jsonpath={.spec.size} {.spec.policy} {.status.conditions[?(@.type=="InSync")].reason} {.status.conditions[?(@.type=="InSync")].message}`)
+			got := kubectl("b", "get", "gvc/"+content, "-o",
+				`jsonpath={.spec.size} {.spec.policy} {.status.conditions[?(@.type=="InSync")].reason} {.status.conditions[?(@.type=="InSync")].message}`)
 			return got, len(got) > 0 && got[:5] == "512Mi"
 		})
 		figure("an edit at the importing site: %s", said)
@@ -108,6 +110,7 @@ func deletion() {
 		ready("b", "gv/from-a")
 		at.finish()
 		took := lines.verified("uninstall")
-		figure("b uninstalled and installed again: a writer at a had no error and stalled for %v at most, a lock at b was held throughout", took)
+		figure("b uninstalled and installed again: a writer at a had no error and stalled for %v at most, a lock at b was held throughout",
+			took)
 	})
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installed is a federation of three clusters with Weir installed by its chart, as institutions would: at each site a member of
-// the registry and an S3 store of its own, outside of Kubernetes, and in the cluster everything that the packaged
-// chart of a release brings. Nodes pull its image, and the others that the chart names, from the
-// stage's registry. Nodes that are guests have a kernel with an NFS client; pods with volumes run
-// there.
+// Package installed sets up a federation of three clusters with Weir installed by its chart, as
+// institutions would do it. Each site has a member of the registry and an S3 store of its own,
+// outside Kubernetes, and in its cluster everything that the packaged chart of a release installs.
+// Nodes pull Weir's image, and the others that the chart names, from the stage's registry. The
+// guest nodes have a kernel with an NFS client; pods with volumes run there.
 //
-// Organizations are "org-" and the site's name, the federation is "demo". Certificates come from an authority that the tests have.
+// An organization's name is "org-" and its site's name. The federation is "demo". The tests hold
+// the certificate authority.
 package installed
 
 import (
@@ -55,7 +56,8 @@ type site struct {
 	values []string // flags of helm
 }
 
-// Install brings the registry and the stores up, and installs the chart at all sites at once. It returns when all pods are ready.
+// Install starts the registry and the stores, and installs the chart at all sites at once. It
+// returns when all pods are ready.
 func Install(ctx context.Context, c *kube.Clusters, say func(format string, a ...any)) (_ *Federated, err error) {
 	f := &Federated{Clusters: c, dir: filepath.Join(c.Stage.Dir(), "weir"), say: say, sites: map[string]*site{}}
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
@@ -113,7 +115,8 @@ func (f *Federated) issue(site, who string, hosts ...string) (stage.TLS, error) 
 	if err := os.WriteFile(caFile, root.Cert, 0o644); err != nil {
 		return stage.TLS{}, err
 	}
-	pair, err := f.ca.Issue(pki.Identity{Federation: Federation, Organization: "org-" + site, Site: site, Gateway: who}, hosts, time.Now().Add(-time.Hour), 240*time.Hour)
+	pair, err := f.ca.Issue(pki.Identity{Federation: Federation, Organization: "org-" + site, Site: site, Gateway: who}, hosts,
+		time.Now().Add(-time.Hour), 240*time.Hour)
 	if err != nil {
 		return stage.TLS{}, err
 	}
@@ -216,12 +219,14 @@ csi:
 		return nil, err
 	}
 	flags := []string{"--values", file}
-	for key, who := range map[string]string{"gateway": name + "-0", "operator": name + "-operator", "csiController": name + "-csi-controller", "csiNode": name + "-csi-node"} {
+	for key, who := range map[string]string{"gateway": name + "-0", "operator": name + "-operator",
+		"csiController": name + "-csi-controller", "csiNode": name + "-csi-node"} {
 		tls, err := f.issue(name, who, s.Addr())
 		if err != nil {
 			return nil, err
 		}
-		flags = append(flags, "--set-file", "certificates.provided."+key+".cert="+tls.Cert, "--set-file", "certificates.provided."+key+".key="+tls.Key)
+		flags = append(flags, "--set-file", "certificates.provided."+key+".cert="+tls.Cert, "--set-file",
+			"certificates.provided."+key+".key="+tls.Key)
 	}
 	return append(flags, "--set-file", "certificates.provided.ca="+filepath.Join(f.dir, "ca.crt")), nil
 }

@@ -22,7 +22,8 @@ func shared() {
 	for _, site := range []string{"a", "b", "c"} {
 		apply(site, policy)
 	}
-	apply("a", volume("shared", "default", "grants: [{site: b, namespace: default}]", "home: {preferredSites: [a]}", "replication: {copies: 3}"))
+	apply("a", volume("shared", "default", "grants: [{site: b, namespace: default}]", "home: {preferredSites: [a]}",
+		"replication: {copies: 3}"))
 	ready("a", "gv/shared")
 	apply("a", pod("at-a", "shared", "default"))
 	apply("b", imports("from-a", "default", "default.shared"))
@@ -51,7 +52,8 @@ func volumes() {
 		handle := kubectl("a", "get", "pv/"+pv, "-o", "jsonpath={.spec.csi.volumeHandle}")
 		kubectl("a", "patch", "pvc/dynamic", "-p", `{"spec":{"resources":{"requests":{"storage":"1Gi"}}}}`)
 		kubectl("a", "wait", "--for=jsonpath={.status.capacity.storage}=1Gi", "--timeout=60s", "pvc/dynamic")
-		Expect(exec("a", "of-class", "df -P -m /data | tail -n 1 | awk '{print $2}'; cat /data/f")).To(And(HavePrefix("1024"), HaveSuffix("kept")))
+		Expect(exec("a", "of-class", "df -P -m /data | tail -n 1 | awk '{print $2}'; cat /data/f")).
+			To(And(HavePrefix("1024"), HaveSuffix("kept")))
 		kubectl("a", "delete", "pod/of-class", "--timeout=60s")
 		kubectl("a", "delete", "pvc/dynamic", "--timeout=60s")
 		kubectl("a", "wait", "--for=delete", "--timeout=60s", "pv/"+pv, "gvc/"+strings.TrimPrefix(handle, Federation+"/"))

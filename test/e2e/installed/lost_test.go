@@ -10,7 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// lost is about a whole site: cluster, gateway, store and member of the registry. It is the last, and leaves the site back.
+// lost tests the loss of a whole site: cluster, gateway, store and member of the registry. It runs
+// last, and brings the site back before it ends.
 func lost() {
 	It("may be lost: pods elsewhere go on, replacements start, and another takes the ownership over", func() {
 		apply("a", volume("inherited", "default", "reclaimPolicy: Delete", "grants: [{site: b, namespace: default}]"))

@@ -35,7 +35,8 @@ func node() {
 	})
 }
 
-// cutOff takes b's guest off the network for longer than a lease, and until the cluster holds it for gone.
+// cutOff takes b's guest off the network for longer than its lease, and long enough that the
+// cluster considers it gone.
 func cutOff() {
 	lines := begin("b", "at-b", "write", "cut")
 	n := f.Site("b").GuestNode()
@@ -50,7 +51,7 @@ func cutOff() {
 	lines.verified("cut")
 }
 
-// fenced detaches a's guest from a volume by force, while it does not hear from the API server.
+// fenced detaches a's guest from a volume by force, while the guest is cut off from the API server.
 func fenced() {
 	// What its writer notes is in a folder of the node: the API server will not know the pod.
 	apply("a", claim("fenced", "ReadWriteMany")+strings.NewReplacer("volumeMounts: [", "volumeMounts: [{name: notes, mountPath: /notes}, ",
@@ -59,13 +60,14 @@ func fenced() {
 	pv := kubectl("a", "get", "pvc/fenced", "-o", "jsonpath={.spec.volumeName}")
 	content := strings.TrimPrefix(kubectl("a", "get", "pv/"+pv, "-o", "jsonpath={.spec.csi.volumeHandle}"), Federation+"/")
 	volume := kubectl("a", "get", "gvc/"+content, "-o", "jsonpath={.spec.federationName}")
-	notes := "/var/lib/kubelet/pods/" + kubectl("a", "get", "pod/fenced", "-o", "jsonpath={.metadata.uid}") + "/volumes/kubernetes.io~empty-dir/notes/"
+	notes := "/var/lib/kubelet/pods/" + kubectl("a", "get", "pod/fenced", "-o", "jsonpath={.metadata.uid}") +
+		"/volumes/kubernetes.io~empty-dir/notes/"
 	exec("a", "fenced", "setsid sh -c 'guesttool write /data/lines /notes/record /notes/stop >/notes/said 2>&1' >/dev/null 2>&1 &")
 	record := func() string { return guest("a", "wc -l <"+notes+"record || echo none") }
 	held := begin("a", "at-a", "lock", "fence-lock") // of another volume, by the same client
 	until("it writes", func() (string, bool) { got := record(); return got, got != "none" && got != "0" })
 	name := f.Site("a").GuestNode().Name
-	// The node and the API server do not hear each other, and nobody is told.
+	// Packets between the node and the API server are dropped: no connection is refused.
 	const rules = "/run/weir/bin/iptables %[1]s OUTPUT -p tcp --dport 6443 -j DROP; /run/weir/bin/iptables %[1]s INPUT -p tcp --sport 6443 -j DROP"
 	guest("a", fmt.Sprintf(rules, "-I"))
 	DeferCleanup(func() { // it fails when all went well: then it was done already
@@ -98,7 +100,8 @@ func fenced() {
 	held.finish()
 	tested := func() (n int) {
 		GinkgoHelper()
-		_, err := fmt.Sscan(guest("a", "awk '/^device/ {on = $2 ~ /:.default.shared$/} on && /TEST_STATEID:/ {print $2; exit}' /proc/self/mountstats"), &n)
+		_, err := fmt.Sscan(guest("a",
+			"awk '/^device/ {on = $2 ~ /:.default.shared$/} on && /TEST_STATEID:/ {print $2; exit}' /proc/self/mountstats"), &n)
 		Expect(err).NotTo(HaveOccurred())
 		return n
 	}

@@ -50,7 +50,8 @@ func outages() {
 		statusIsRight()
 		took := time.Since(back).Round(100 * time.Millisecond)
 		held.finish()
-		figure("registry away for %v: no error in pods; longest stall of a writer at a %v, at b %v; status was right again %v after", lasts(), a.verified("registry-a"), b.verified("registry-b"), took)
+		figure("registry away for %v: no error in pods; longest stall of a writer at a %v, at b %v; status was right again %v after",
+			lasts(), a.verified("registry-a"), b.verified("registry-b"), took)
 	})
 
 	It("may be away: a cluster's API server", func() {
@@ -72,14 +73,16 @@ func outages() {
 		statusIsRight()
 		took := time.Since(back).Round(100 * time.Millisecond)
 		// Nobody could ask a's writer meanwhile; its record has the times.
-		Expect(a.notedBetween(ended.Add(-20*time.Second), ended)).To(BeNumerically(">", 20), "lines in the last twenty seconds of the outage")
+		Expect(a.notedBetween(ended.Add(-20*time.Second), ended)).
+			To(BeNumerically(">", 20), "lines in the last twenty seconds of the outage")
 		meanwhile := a.notedBetween(began, ended)
 		figure("API server of a away for %v: no error in pods; the writer at a noted %d lines meanwhile; longest stall of a writer at a %v, at b %v; status was right again %v after",
 			lasts(), meanwhile, a.verified("api-a"), b.verified("api-b"), took)
 	})
 }
 
-// statusIsRight has a change take effect at both sites, which it does only when the operators have caught up, and all be ready.
+// statusIsRight makes a change, and waits until it is in force at both sites and all is ready. A
+// change takes effect only when the operators have caught up.
 func statusIsRight() {
 	GinkgoHelper()
 	name := "made-at-" + time.Now().Format("150405")

@@ -53,17 +53,20 @@ func killed() {
 			got := mounts()
 			return got, got == before
 		})
-		// A plugin that died often is restarted later and later: a new pod begins anew.
+		// Kubernetes restarts a plugin that died often with growing delays. A new pod starts
+		// without a delay.
 		kubectl("a", "delete", "pods", "-n", Namespace, "-l", "app.kubernetes.io/component=csi-node", "--timeout=60s")
 	}
 	kubectl("a", "delete", "pvc/churned", "--timeout=60s")
 	took := lines.verified("killed")
 	interrupted := guest("a", `grep -c 'csi.*error reading from server: EOF\|csi.*connection reset by peer' /x/kubelet.log || true`)
-	figure("node plugin killed during stage, publish, unpublish and unstage: all succeeded when repeated (%s calls cut off); a writer's longest stall %v", interrupted, took)
+	figure("node plugin killed during stage, publish, unpublish and unstage: all succeeded when repeated (%s calls cut off); a writer's longest stall %v",
+		interrupted, took)
 }
 
-// arm has a's guest kill the node plugin as soon as an NFS mount comes or goes at a path with part: the kernel has done what the kubelet asked
-// for, and the kubelet does not know. The function that it returns waits for that, and returns what was said.
+// arm makes a's guest kill the node plugin as soon as an NFS mount appears or disappears at a path
+// that contains part. Then the kernel has done what the kubelet asked for, and the kubelet does not
+// know it. The returned function waits for the kill and returns what the killer printed.
 func arm(part string) (done func() string) {
 	GinkgoHelper()
 	killed := make(chan string, 1)

@@ -33,15 +33,18 @@ tls: {ca: %s, cert: %s, key: %s}
 siteKey: /nowhere/site.key
 pool: {path: /var/lib/weir, size: 1Gi}
 store: {endpoint: %q, bucket: weir, accessKey: %s, secretKeyFile: %s}
-`, Federation, f.Site("a").Addr(), strings.Join(endpoints, ", "), file("ca.crt"), file("a-0.crt"), file("a-0.key"), f.sites["a"].s3.Endpoint(), accessKey, key), 0o600)).To(Succeed())
-		command := fmt.Sprintf("%s preflight --config %s --kubeconfig %s 2>&1", filepath.Join(f.Stage.Dir(), "images", "weir"), config, f.Site("a").Kubeconfig())
+`, Federation, f.Site("a").Addr(), strings.Join(endpoints, ", "), file("ca.crt"), file("a-0.crt"), file("a-0.key"),
+			f.sites["a"].s3.Endpoint(), accessKey, key), 0o600)).To(Succeed())
+		command := fmt.Sprintf("%s preflight --config %s --kubeconfig %s 2>&1", filepath.Join(f.Stage.Dir(), "images", "weir"), config,
+			f.Site("a").Kubeconfig())
 
 		By("a node with an NFS client, where nothing listens yet")
 		got, err := f.Site("a").GuestNode().Output(bounded(), command)
 		GinkgoWriter.Println(got)
 		Expect(err).NotTo(HaveOccurred(), got)
 		Expect(got).NotTo(ContainSubstring("FAIL"))
-		for _, check := range []string{"NFSv4 is there", "registry", "store", "gateway b-0 at b", "port listen.grpc", "certificate", "clock", "cluster"} {
+		for _, check := range []string{"NFSv4 is there", "registry", "store", "gateway b-0 at b", "port listen.grpc", "certificate",
+			"clock", "cluster"} {
 			Expect(got).To(ContainSubstring(check))
 		}
 
@@ -49,6 +52,7 @@ store: {endpoint: %q, bucket: weir, accessKey: %s, secretKeyFile: %s}
 		got, err = f.Site("a").HostNode().Output(bounded(), command)
 		GinkgoWriter.Println(got)
 		Expect(err).To(HaveOccurred())
-		Expect(got).To(And(MatchRegexp(`FAIL +kernel NFS client`), ContainSubstring("nfsv4"), MatchRegexp(`FAIL +port listen.grpc`), ContainSubstring("ss -ltnp")))
+		Expect(got).To(And(MatchRegexp(`FAIL +kernel NFS client`), ContainSubstring("nfsv4"), MatchRegexp(`FAIL +port listen.grpc`),
+			ContainSubstring("ss -ltnp")))
 	})
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/weir-storage/weir/test/e2e/kube"
 )
 
-// f is what all specs use: one installation, because that is the dear part.
+// f is the installation that all specs share, because installing takes the most time.
 var f *Federated
 
-// TestInstalled brings three clusters up, installs Weir, and runs the specs; one of them alone: -ginkgo.focus 'words of its name'.
+// TestInstalled starts three clusters, installs Weir, and runs the specs. To run one spec alone:
+// -ginkgo.focus 'words of its name'.
 func TestInstalled(t *testing.T) {
 	c := kube.Test(t, kube.Config{Sites: []string{"a", "b", "c"}})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*hang)

@@ -28,7 +28,7 @@ func bounded() context.Context {
 	return ctx
 }
 
-// figure is told also when everything went well.
+// figure adds a line to the report, which is shown also when everything went well.
 func figure(format string, a ...any) {
 	AddReportEntry(fmt.Sprintf(format, a...), ReportEntryVisibilityAlways)
 }
@@ -143,7 +143,8 @@ func show() {
 	}
 }
 
-// pod is a manifest of a pod with a claim at /data, on the guest of its site; more is added to its spec.
+// pod returns the manifest of a pod on its site's guest, with a claim mounted at /data. more is
+// added to its spec.
 func pod(name, claim, namespace string, more ...string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -158,7 +159,8 @@ spec:
 `, name, namespace, strings.Join(more, ""), kube.ImageName("app"), claim)
 }
 
-// volume is a manifest of a GeoVolume with two copies, one of them there; more is added to its spec.
+// volume returns the manifest of a GeoVolume with two copies, one of them at the site where it is
+// applied. more is added to its spec.
 func volume(name, namespace string, more ...string) string {
 	return fmt.Sprintf(`apiVersion: storage.weir.dev/v1alpha1
 kind: GeoVolume
@@ -184,8 +186,8 @@ func contentOf(site, geoVolume, namespace string) string {
 	return kubectl(site, "get", "gv/"+geoVolume, "-n", namespace, "-o", "jsonpath={.status.volume}")
 }
 
-// job is a command of guesttool in a pod, which goes on until it is told to stop. Each command in a pod costs its node much more than what it
-// does: so what waits, waits in the pod.
+// job is a command of guesttool that runs in a pod until a file asks it to stop. Starting a command
+// in a pod costs its node much more than the command itself, so waiting is done inside the pod.
 type job struct {
 	site, pod, id string
 	restarts      string
@@ -198,13 +200,15 @@ func begin(site, pod, what, file string) *job {
 	GinkgoHelper()
 	j := &job{site: site, pod: pod, id: fmt.Sprintf("/tmp/%s-%d", what, jobs.Add(1))}
 	j.restarts = j.restarted()
-	j.script(fmt.Sprintf("setsid sh -c 'PACE=20ms guesttool %s /data/%s $0.record $0.stop >$0.said 2>&1; echo $? >$0.code' $j >/dev/null 2>&1 &\n", what, file) +
+	j.script(fmt.Sprintf("setsid sh -c 'PACE=20ms guesttool %s /data/%s $0.record $0.stop >$0.said 2>&1; echo $? >$0.code' $j >/dev/null 2>&1 &\n",
+		what, file) +
 		"until [ -s $j.record ]; do alive; done")
 	return j
 }
 
-// script runs a script in the pod, in which $j is the job; `alive` waits a little, and ends the script when the job has ended or said something, and `within`
-// ends it when it has been called for three minutes: nobody else would.
+// script runs a shell script in the pod, in which $j is the job's path. Its function `alive` waits
+// a little, and ends the script when the job has ended or printed something. `within` ends the
+// script when it has been called for three minutes, because nothing else would.
 func (j *job) script(text string) string {
 	GinkgoHelper()
 	return exec(j.site, j.pod, "j="+j.id+`
@@ -220,7 +224,8 @@ func (j *job) restarted() string {
 	if !ok {
 		namespace, name = "default", j.pod
 	}
-	return kubectl(j.site, "get", "pod/"+name, "-n", namespace, "-o", "jsonpath={.metadata.uid} {.status.containerStatuses[0].restartCount}")
+	return kubectl(j.site, "get", "pod/"+name, "-n", namespace, "-o",
+		"jsonpath={.metadata.uid} {.status.containerStatuses[0].restartCount}")
 }
 
 // noted is how much a writer has noted.
@@ -234,7 +239,8 @@ func (j *job) noted() (n int) {
 // notedBetween is how much a writer noted in a time, by its node's clock.
 func (j *job) notedBetween(from, to time.Time) (n int) {
 	GinkgoHelper()
-	_, err := fmt.Sscan(j.script(fmt.Sprintf("awk '$2/1e9 >= %d && $2/1e9 < %d {n++} END {print n+0}' $j.record", from.Unix(), to.Unix())), &n)
+	_, err := fmt.Sscan(j.script(fmt.Sprintf("awk '$2/1e9 >= %d && $2/1e9 < %d {n++} END {print n+0}' $j.record", from.Unix(), to.Unix())),
+		&n)
 	Expect(err).NotTo(HaveOccurred())
 	return n
 }
@@ -249,7 +255,8 @@ func (j *job) goesOn(n int) time.Duration {
 
 var stall = regexp.MustCompile(`longest stall (\d+) ms`)
 
-// finish stops it. It must have had no error, in a pod that was never restarted. Its longest stall is returned, if it tells one.
+// finish stops the job. The job must have had no error, in a pod that was never restarted. finish
+// returns its longest stall, if it printed one.
 func (j *job) finish() time.Duration { return j.end("") }
 
 func (j *job) end(then string) time.Duration {

@@ -40,7 +40,8 @@ func upgrade() {
 		}
 		held.finish()
 		names.finish()
-		figure("three sites upgraded in %v: no error in pods; longest stall of a writer at a %v, at b %v", took, a.verified("upgrade-a"), b.verified("upgrade-b"))
+		figure("three sites upgraded in %v: no error in pods; longest stall of a writer at a %v, at b %v", took, a.verified("upgrade-a"),
+			b.verified("upgrade-b"))
 		ready("a", "gv/shared")
 		ready("b", "gv/from-a")
 	})

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// groupPrefix begins the name of the cgroup of a site's pods; the name of the site's network namespace follows.
+// groupPrefix begins the name of a site's pod cgroup. The name of the site's network namespace
+// follows it.
 const groupPrefix = "weir-e2e-"
 
 // groupFolders are the folders of a cgroup: one, or one in each hierarchy of version 1.
@@ -27,7 +28,8 @@ func groupFolders(name string) []string {
 	})
 }
 
-// removeGroups removes a cgroup and those below it. Its processes have been killed, and may take a moment to go.
+// removeGroups removes a cgroup and those below it. Its processes were killed, and may take a
+// moment to exit.
 func removeGroups(name string) error {
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -60,7 +62,7 @@ func removeGroup(top string) error {
 	return nil
 }
 
-// sweepGroups removes the cgroups of stages that are gone. A stage that is there has its namespaces.
+// sweepGroups removes the cgroups of stages that are gone, which are those without namespaces.
 func sweepGroups() error {
 	seen := map[string]bool{}
 	var errs []error

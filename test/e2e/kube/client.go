@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// client asks the API server, as an administrator; what kubectl can do is left to kubectl, which takes longer to start.
+// client calls the API server as an administrator. It serves frequent small requests only; the rest
+// is left to kubectl, which takes longer to start.
 type client struct {
 	server string
 	http   *http.Client
@@ -28,7 +29,7 @@ func newClient(pki *authority, s *Site) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without keeping connections nobody waits on one whose other end lost its power.
+	// Connections are not kept, so that no call waits on one whose other end lost its power.
 	return &client{s.server(), &http.Client{
 		Timeout:   5 * time.Second,
 		Transport: &http.Transport{DialContext: s.DialContext, TLSClientConfig: config, DisableKeepAlives: true},
@@ -69,7 +70,8 @@ func (s *Site) admin(ctx context.Context, program string, args ...string) (*exec
 	}
 	cmd := s.Command(ctx, path, args...)
 	home := filepath.Join(s.Dir(), program)
-	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+s.Kubeconfig(), "KUBERC=off", "KUBECACHEDIR="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+s.Kubeconfig(), "KUBERC=off", "KUBECACHEDIR="+home, "HELM_CACHE_HOME="+home,
+		"HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	return cmd, nil
 }
 
@@ -81,12 +83,14 @@ func (s *Site) run(ctx context.Context, stdin, program string, args ...string) (
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("at site %s: %s %s: %w: %s", s.Name(), program, strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
+		return out.String(), fmt.Errorf("at site %s: %s %s: %w: %s", s.Name(), program, strings.Join(args, " "), err,
+			strings.TrimSpace(errs.String()))
 	}
 	return out.String(), nil
 }
 
-// Kubectl runs kubectl as the cluster's administrator and returns what it printed; the error has what it complained about.
+// Kubectl runs kubectl as the cluster's administrator and returns its standard output. The error
+// has its standard error.
 func (s *Site) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return s.run(ctx, "", "kubectl", args...)
 }
@@ -97,7 +101,8 @@ func (s *Site) Apply(ctx context.Context, yaml string) error {
 	return err
 }
 
-// Exec runs a command in a pod's first container; pod is its name, or its namespace, a slash and its name.
+// Exec runs a command in the first container of a pod. pod is NAME in namespace default, or
+// NAMESPACE/NAME.
 func (s *Site) Exec(ctx context.Context, pod string, command ...string) (string, error) {
 	namespace, name, ok := strings.Cut(pod, "/")
 	if !ok {
@@ -111,7 +116,7 @@ func (s *Site) Helm(ctx context.Context, args ...string) (string, error) {
 	return s.run(ctx, "", "helm", args...)
 }
 
-// dump writes what helps to see why something failed. What cannot be found out is told there too.
+// dump writes what helps to see why something failed. What it could not read is noted there too.
 func (s *Site) dump(ctx context.Context, file string) error {
 	f, err := os.Create(file)
 	if err != nil {
@@ -128,7 +133,7 @@ func (s *Site) dump(ctx context.Context, file string) error {
 			return errors.Join(errOut, f.Close())
 		}
 		if err != nil {
-			_, _ = fmt.Fprintln(f, err) // the next write tells
+			_, _ = fmt.Fprintln(f, err) // if this write fails, so does the next
 		}
 	}
 	return f.Close()

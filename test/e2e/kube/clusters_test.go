@@ -24,8 +24,9 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestClustersComeUp walks through the life of two clusters: one bring-up, because that is the dear part. Package installed needs all that it looks at, so
-// that it tells more only when that fails.
+// TestClustersComeUp walks through the life of two clusters. They are started once, because that
+// takes the most time. Package installed needs all that this test checks, so this test adds
+// something only when installed fails.
 func TestClustersComeUp(t *testing.T) {
 	if os.Getenv("WEIR_SOAK") == "" {
 		t.Skip("in the long form only, with WEIR_SOAK=1")
@@ -39,7 +40,7 @@ func TestClustersComeUp(t *testing.T) {
 	}
 	run := func(name string, test func(*testing.T, *Clusters)) {
 		if !t.Run(name, func(t *testing.T) { test(t, c) }) {
-			t.FailNow() // what follows would only tell the same again
+			t.FailNow() // what follows would only fail for the same reason
 		}
 	}
 	run("pods", testPods)
@@ -123,7 +124,8 @@ func testPods(t *testing.T, c *Clusters) {
 	wg.Wait()
 }
 
-// testServices reaches a Service from pods and from nodes, wherever it and they are, and the API server by its Service.
+// testServices reaches a Service from pods and from nodes, on the same node and on others, and the
+// API server by its Service.
 func testServices(t *testing.T, c *Clusters) {
 	s := c.Site("a")
 	for _, n := range s.Nodes() {
@@ -176,7 +178,7 @@ func eventually(t *testing.T, what string, try func(context.Context) (string, er
 	}
 }
 
-// testAcross reaches a pod that uses its node's address at another site, over the link, and not when that is cut.
+// testAcross reaches a pod at another site by its node's address. It cannot while the link is cut.
 func testAcross(t *testing.T, c *Clusters) {
 	a, b := c.Site("a"), c.Site("b")
 	apply(t, b, strings.Replace(pod("front", "b-host", server), "spec:\n", "spec:\n  hostNetwork: true\n", 1))
@@ -198,7 +200,8 @@ func testAcross(t *testing.T, c *Clusters) {
 	t.Logf("a connection from site a to site b takes %v", best)
 	fetch := "timeout 2 wget -q -O /dev/null http://" + b.Addr() + ":8080/ && echo reached || echo lost"
 	for _, n := range a.Nodes() {
-		eventually(t, "site b from pod on "+n.Name, func(ctx context.Context) (string, error) { return a.Exec(ctx, "web-"+n.Name, "sh", "-c", fetch) }, "reached")
+		eventually(t, "site b from pod on "+n.Name,
+			func(ctx context.Context) (string, error) { return a.Exec(ctx, "web-"+n.Name, "sh", "-c", fetch) }, "reached")
 	}
 	if err := c.Stage.Cut(ctx, "b"); err != nil {
 		t.Fatal(err)
@@ -212,11 +215,13 @@ func testAcross(t *testing.T, c *Clusters) {
 	if err := c.Stage.Heal(ctx, "b"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "site b, healed", func(ctx context.Context) (string, error) { return a.Exec(ctx, "web-a-guest", "sh", "-c", fetch) }, "reached")
+	eventually(t, "site b, healed", func(ctx context.Context) (string, error) { return a.Exec(ctx, "web-a-guest", "sh", "-c", fetch) },
+		"reached")
 }
 
-// testMounts does on a guest what the node plugin of a CSI driver needs: a mount in a privileged pod appears on the node and in another
-// pod, and it sets the identity of the kernel's NFS client.
+// testMounts does on a guest what the node plugin of a CSI driver needs: a mount made in a
+// privileged pod appears on the node and in another pod, and the pod can set the identity of the
+// kernel's NFS client.
 func testMounts(t *testing.T, c *Clusters) {
 	s := c.Site("a")
 	plugin := strings.Replace(pod("plugin", "a-guest", `, securityContext: {privileged: true},
@@ -227,7 +232,8 @@ func testMounts(t *testing.T, c *Clusters) {
 	apply(t, s, plugin+user)
 	await(t, s, "plugin", "user")
 	ctx, guest := bounded(t), s.GuestNode()
-	must(t)(s.Exec(ctx, "plugin", "sh", "-c", `mkdir /var/lib/kubelet/e2e && mount -t tmpfs none /var/lib/kubelet/e2e && echo words >/var/lib/kubelet/e2e/text`))
+	must(t)(s.Exec(ctx, "plugin", "sh", "-c",
+		`mkdir /var/lib/kubelet/e2e && mount -t tmpfs none /var/lib/kubelet/e2e && echo words >/var/lib/kubelet/e2e/text`))
 	if got := must(t)(guest.Output(ctx, "cat /var/lib/kubelet/e2e/text")); got != "words" {
 		t.Errorf("on the node, a mount of a pod has %q", got)
 	}
@@ -271,7 +277,8 @@ func testImages(t *testing.T, c *Clusters) {
 	if err := c.Provide(t.Context(), ImageName("nothing")); err == nil {
 		t.Error("an image that is not there was made")
 	}
-	apply(t, s, strings.Replace(pod("programs", "b-host", "}"), "  containers:\n", "  initContainers:\n"+containers.String()+"  containers:\n", 1))
+	apply(t, s, strings.Replace(pod("programs", "b-host", "}"), "  containers:\n",
+		"  initContainers:\n"+containers.String()+"  containers:\n", 1))
 	await(t, s, "programs") // it is ready when all have ended well
 	if out := must(t)(s.Helm(bounded(t), "list", "-A", "-q")); out != "" {
 		t.Errorf("helm finds %q", out)

@@ -11,7 +11,8 @@ import (
 // ownEtcd is where a cluster's own etcd listens; 2379 is left to a registry.
 const ownEtcd = "http://127.0.0.1:12379"
 
-// startControl starts the control processes, on the host node, and returns when the API server is ready.
+// startControl starts the control processes on the host node. It returns when the API server is
+// ready.
 func (s *Site) startControl(ctx context.Context) error {
 	const etcd, peers = ownEtcd, "http://127.0.0.1:12380"
 	// Not syncing loses nothing when a process is killed, which is all that happens here.
@@ -39,7 +40,8 @@ func (s *Site) startControl(ctx context.Context) error {
 			"--cluster-signing-key-file="+s.pki.file("ca.key"), "--attach-detach-reconcile-sync-period=5s")
 	}
 	if err == nil {
-		err = s.daemon("kube-scheduler", "kube-scheduler", "--kubeconfig="+s.pki.file("scheduler.conf"), "--bind-address=127.0.0.1", "--leader-elect=false")
+		err = s.daemon("kube-scheduler", "kube-scheduler", "--kubeconfig="+s.pki.file("scheduler.conf"), "--bind-address=127.0.0.1",
+			"--leader-elect=false")
 	}
 	return err
 }

@@ -25,7 +25,8 @@ const diskSize = 8 << 30
 // guestMachine is a guest as a node.
 type guestMachine struct{ *stage.Guest }
 
-// Output runs a bash script in the guest. Unlike the guest's own, its error does not repeat the script.
+// Output runs a bash script in the guest. Unlike the guest's own, its error does not repeat the
+// script.
 func (m guestMachine) Output(ctx context.Context, script string) (string, error) {
 	job, err := m.begin(ctx, ctx, script)
 	if err != nil {

@@ -24,8 +24,8 @@ func ImageName(name string) string { return registryName + "/" + name + ":dev" }
 // Provide makes images and puts them into the registry, all at the same time. A reference is
 // weir.test/FOLDERS/NAME:TAG, with any folders and tag, and of these the image NAME:
 //
-//	pause                                       what holds a pod together
-//	app                                         busybox, guesttool; waits, unless told a command
+//	pause                                       keeps a pod's namespaces alive
+//	app                                         busybox, guesttool; waits, unless a command is set
 //	csi-attacher csi-provisioner csi-resizer    sidecars
 //	etcd versitygw                              a registry of a federation, and a store
 //
@@ -68,7 +68,8 @@ func (c *Clusters) makeImage(ctx context.Context, name string) (v1.Image, error)
 		if err == nil {
 			err = addBusybox(ctx, &s)
 		}
-		// A shell that is told to end, does; a mere sleep, as a container's first process, would not.
+		// The shell ends on SIGTERM. A bare sleep would not: the kernel ignores the signal for a
+		// container's first process.
 		s.Entrypoint = []string{"/bin/sh", "-c", "trap exit TERM; sleep infinity & wait"}
 	case "etcd", "versitygw", "csi-attacher", "csi-provisioner", "csi-resizer":
 		var file string

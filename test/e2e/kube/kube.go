@@ -1,36 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube runs a real Kubernetes cluster at each site of a stage: API server with its etcd, controller manager, scheduler,
-// and nodes with containerd, kubelet and kube-proxy, all built from source by hack/tools. Nothing is downloaded at run time:
-// images are made here, and nodes pull them from a registry on the stage.
+// Package kube runs a real Kubernetes cluster at each site of a stage: API server with its etcd,
+// controller manager, scheduler, and nodes with containerd, kubelet and kube-proxy, all built from
+// source by hack/tools. Nothing is downloaded at run time: this package makes the images, and nodes
+// pull them from a registry on the stage.
 //
 // # What is there
 //
-//	site a, network namespace <prefix>-a, node addresses 10.77.1.0/24, pods 10.101.0.0/16, Services 10.201.0.0/16
-//	  a-host    10.77.1.2     pods 10.101.1.0/24    all control processes; containers of this machine's kernel
-//	  a-guest   10.77.1.10    pods 10.101.2.0/24    a User-Mode-Linux guest: a kernel with an NFS client
+//	site a, namespace <prefix>-a, nodes 10.77.1.0/24, pods 10.101.0.0/16, Services 10.201.0.0/16
+//	  a-host    10.77.1.2    pods 10.101.1.0/24   control processes; containers on this kernel
+//	  a-guest   10.77.1.10   pods 10.101.2.0/24   User-Mode-Linux: a kernel with an NFS client
 //	site b: the same with 10.77.2, 10.102, 10.202; and so on in the order of Config.Sites
 //
-// The host node is a set of private mount and pid namespaces in the site's network namespace; its pid 1 is node/host.sh. A
-// guest has a disk, which outlives it as a real one's would. Nodes carry the label e2e.weir.dev/node=host or =guest. There is no
-// DNS in the clusters, and no controller for load balancers.
+// The host node is a set of private mount and pid namespaces in the site's network namespace; its
+// pid 1 is node/host.sh. A guest has a disk, which survives a restart of the guest. Nodes carry the
+// label e2e.weir.dev/node=host or =guest. The clusters have no DNS and no controller for load
+// balancers.
 //
 // The registry is in this process and listens at each site, at AddrN(7) and port 5000, without TLS.
-// Images are called weir.test/NAME; each node's containerd is told where that is. A blob is read
-// from the program or the archive that it is of: there is no copy.
+// Images are called weir.test/NAME; each node's containerd is configured with the registry's
+// address. A blob is read directly from its program or archive: there is no copy.
 //
-// Between nodes of a site pods are routed. What leaves a site carries its node's address, so sites reach each other at node addresses:
-// with hostNetwork, a node port or an external IP. kube-proxy uses nftables on hosts, and iptables in guests, whose kernel has
-// no address translation in nftables.
+// Nodes of a site route packets between their pods. A packet that leaves a site carries its node's
+// address, so sites reach each other at node addresses: with hostNetwork, a node port or an
+// external IP. kube-proxy uses nftables on hosts, and iptables in guests, whose kernel has no
+// address translation in nftables.
 //
 // # Rules
 //
-//  1. A process of a host node is in its pid namespace, or dies with the stage's namespaces: killing pid 1 is a power cut of the node.
-//  2. Mounts are in the node's own mount namespace and go with it. What a node writes to /var/lib and /var/log is below the state folder.
-//  3. Of this machine only the pods' cgroups are used: below <cgroup mount>/weir-e2e-<prefix>-<site>. Down removes them; Up removes those of
-//     stages that are gone. Settings of the kernel that would reach beyond the node's namespaces are not made (see node/host.sh).
-//  4. Ports of a site's nodes that are taken: 6443, 10250, 10256 at the node addresses; 12379, 12380, 10248, 10249, 10257, 10259 at 127.0.0.1;
-//     5000 at AddrN(7).
+//  1. A process of a host node is in the node's pid namespace, or dies with the stage's namespaces:
+//     killing pid 1 is a power cut of the node.
+//  2. Mounts are in the node's own mount namespace and disappear with it. What a node writes to
+//     /var/lib and /var/log is below the state folder.
+//  3. Outside its namespaces a cluster uses only the pods' cgroups, in
+//     weir-e2e-<prefix>-<site> below the cgroup mount. Down removes them; Up removes those of
+//     stages that are gone. No kernel setting is changed that would reach beyond the node's
+//     namespaces (see node/host.sh).
+//  4. These ports of a site's nodes are in use: 6443, 10250, 10256 at the node addresses; 12379,
+//     12380, 10248, 10249, 10257, 10259 at 127.0.0.1; 5000 at AddrN(7).
 package kube
 
 import (
@@ -55,7 +62,7 @@ type Config struct {
 	Guests      []string     // sites that have a guest as a second node; nil: the first two
 	GuestMemory int          // of each guest, in MiB; 0: 768
 	StateDir    string       // logs, images and disks; of the caller, kept. Not below /var/lib or /var/log
-	Progress    io.Writer    // hears what is going on
+	Progress    io.Writer    // gets a line for each step of the work
 	Log         *slog.Logger // of the stage
 }
 
@@ -71,8 +78,8 @@ type Clusters struct {
 	made   sync.Map // name: func() (v1.Image, error), which makes it once
 }
 
-// Prepare installs and builds what clusters need, unless it is there, and returns the source tree and the folder of
-// programs. The first time takes about 25 minutes.
+// Prepare installs and builds what clusters need and lack, and returns the source tree and the
+// folder of programs. The first call takes about 25 minutes.
 func Prepare(ctx context.Context, w io.Writer) (root, bin string, err error) {
 	if root, err = stage.ModuleRoot("."); err != nil {
 		return "", "", err
@@ -88,8 +95,9 @@ func Prepare(ctx context.Context, w io.Writer) (root, bin string, err error) {
 	return root, bin, nil
 }
 
-// Up prepares, builds and starts everything, and returns when all nodes are ready and the registry has the images pause and app. When
-// ctx ends, now or later, all processes end; call Down all the same.
+// Up prepares, builds and starts everything. It returns when all nodes are ready and the registry
+// has the images pause and app. All processes end when ctx ends, also after Up has returned; call
+// Down in any case.
 func Up(ctx context.Context, cfg Config) (_ *Clusters, err error) {
 	if cfg.Guests == nil {
 		cfg.Guests = cfg.Sites[:min(2, len(cfg.Sites))]
@@ -187,8 +195,8 @@ func (c *Clusters) Leftovers() []string {
 	return left
 }
 
-// Dump writes what the API servers and nodes know about their objects to cluster.txt in each site's folder, next to the
-// logs of all processes and, in pods/ folders, of all pods.
+// Dump writes what the API servers and nodes know about their objects to cluster.txt in each site's
+// folder, next to the logs of all processes and, in pods/ folders, of all pods.
 func (c *Clusters) Dump(ctx context.Context) error {
 	return c.each(func(s *Site) error { return s.dump(ctx, filepath.Join(s.Dir(), "cluster.txt")) })
 }

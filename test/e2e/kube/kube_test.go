@@ -21,13 +21,14 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestAuthority checks that who a kubeconfig speaks for can be told by the cluster's authority.
+// TestAuthority checks that the cluster's authority recognises whom a kubeconfig speaks for.
 func TestAuthority(t *testing.T) {
 	a, err := newAuthority(filepath.Join(t.TempDir(), "pki"), "cluster a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.kubeconfig("node", subject{"system:node:a-host", []string{"system:nodes"}}, "https://192.0.2.1:6443", "a-host", "192.0.2.1"); err != nil {
+	if err := a.kubeconfig("node", subject{"system:node:a-host", []string{"system:nodes"}}, "https://192.0.2.1:6443", "a-host",
+		"192.0.2.1"); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(a.file("node.conf"))
@@ -64,11 +65,13 @@ func TestAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a-host", "192.0.2.1"} {
-		if _, err := cert.Verify(x509.VerifyOptions{Roots: pool, DNSName: name, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		if _, err := cert.Verify(x509.VerifyOptions{Roots: pool, DNSName: name,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 			t.Errorf("for %s: %v", name, err)
 		}
 	}
-	if cert.Subject.CommonName != "system:node:a-host" || len(cert.Subject.Organization) != 1 || cert.Subject.Organization[0] != "system:nodes" {
+	if cert.Subject.CommonName != "system:node:a-host" || len(cert.Subject.Organization) != 1 ||
+		cert.Subject.Organization[0] != "system:nodes" {
 		t.Errorf("the certificate is for %v", cert.Subject)
 	}
 	if config.Clusters[0].Cluster.Server != "https://192.0.2.1:6443" {

@@ -28,7 +28,8 @@ type Node struct {
 
 // machine is what a node runs on.
 type machine interface {
-	// Output runs a bash script as root, and returns what it printed. A script that fails is an error.
+	// Output runs a bash script as root and returns its output. It is an error when the script
+	// fails.
 	Output(ctx context.Context, script string) (string, error)
 	// Kill is a power cut. Disks stay.
 	Kill()
@@ -41,8 +42,8 @@ func (n *Node) Output(ctx context.Context, script string) (string, error) {
 	return n.machine.Output(ctx, script)
 }
 
-// startNode starts containerd and, when the API server is ready, kubelet and kube-proxy. It returns when the node has said that it is ready,
-// after begin.
+// startNode starts containerd and, when the API server is ready, kubelet and kube-proxy. It returns
+// when the node has reported ready at a time after begin.
 func (s *Site) startNode(ctx context.Context, n *Node, begin time.Time) error {
 	dir := s.nodeDir(n.Name)
 	for _, name := range []string{"cni", filepath.Join("registries", registryName)} {
@@ -105,8 +106,10 @@ func (n *Node) daemon(program string, args ...string) error {
 	return n.machine.daemon(program, path, args...)
 }
 
-// crun starts containers in guests, where each start of runc, a Go program, takes the better part of a second, and a container needs several. Debian's
-// refuses the numbers of versions of the runtime specification that are younger than it is, of which nothing is used here.
+// crun starts containers in guests. There each start of runc, a Go program, takes most of a second,
+// and a container needs several. Debian's crun refuses version numbers of the runtime specification
+// that are newer than itself, so the script lowers the number; nothing of the newer versions is
+// used here.
 const crun = `#!/bin/bash
 for ((i = 1; i < $#; i++)); do
 	[ "${!i}" != --bundle ] || { next=$((i + 1)); sed -i 's/"ociVersion":"1[.][0-9.]*"/"ociVersion":"1.0.2"/' "${!next}/config.json"; }
@@ -147,7 +150,8 @@ state = "/run/weir/containerd"
 	return []byte(text)
 }
 
-// cni is the pod network: a bridge, from which the node routes. node/*.sh hide pods' addresses from other sites.
+// cni configures the pod network: a bridge, from which the node routes. node/*.sh hide pods'
+// addresses from other sites.
 func (n *Node) cni() []byte {
 	return text(object{"cniVersion": "1.0.0", "name": "e2e", "plugins": []object{{
 		"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
@@ -171,11 +175,13 @@ func (n *Node) kubelet() []byte {
 		"failSwapOn": false, "protectKernelDefaults": !n.isGuest, // or it would set them, for the whole machine
 		"makeIPTablesUtilChains": false, "containerRuntimeEndpoint": "unix://" + socket,
 		"tlsCertFile": pki.file(n.Name + ".crt"), "tlsPrivateKeyFile": pki.file(n.Name + ".key"),
-		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true}, "x509": object{"clientCAFile": pki.file("ca.crt")}},
-		"authorization":  object{"mode": "Webhook"}, "resolvConf": "",
+		"authentication": object{"anonymous": object{"enabled": false}, "webhook": object{"enabled": true},
+			"x509": object{"clientCAFile": pki.file("ca.crt")}},
+		"authorization": object{"mode": "Webhook"}, "resolvConf": "",
 		"imageGCHighThresholdPercent": 100, // how full this machine's disk is, is not the node's affair
-		"evictionHard":                object{"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%"},
-		"syncFrequency":               "5s", "volumeStatsAggPeriod": "20s",
+		"evictionHard": object{"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%",
+			"nodefs.inodesFree": "1%"},
+		"syncFrequency": "5s", "volumeStatsAggPeriod": "20s",
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
 
-// StopAPI ends the API server as a crash would; everything else of the cluster goes on.
+// StopAPI kills the API server as a crash would. The rest of the cluster keeps running.
 func (s *Site) StopAPI() error {
 	s.mu.Lock()
 	i := slices.IndexFunc(s.procs, func(p *stage.Proc) bool { return strings.HasSuffix(p.Name(), "/kube-apiserver") })
@@ -52,7 +52,8 @@ func (s *Site) ReturnGuest(ctx context.Context) error {
 	return s.startGuest(ctx, time.Now())
 }
 
-// Cut takes the node off its site's network, and Heal puts it back; nobody is told. Only a guest can be cut off.
+// Cut takes the node off its site's network, silently: no connection is closed. Heal puts it back.
+// Only a guest can be cut off.
 func (n *Node) Cut(ctx context.Context) error {
 	g, ok := n.machine.(guestMachine)
 	if !ok {

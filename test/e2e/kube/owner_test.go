@@ -15,12 +15,14 @@ import (
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
 
-// victimEnv makes this test program, started again, bring a cluster up and wait to be killed: its value is the state folder.
+// victimEnv makes this test program, when it is started again, run a cluster until it is killed.
+// Its value is the state folder.
 const victimEnv = "WEIR_KUBE_VICTIM"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimEnv); dir != "" {
-		c, err := Up(context.Background(), Config{Sites: []string{"a"}, Guests: []string{}, StateDir: dir, Progress: os.Stderr, Log: slog.New(slog.DiscardHandler)})
+		c, err := Up(context.Background(), Config{Sites: []string{"a"}, Guests: []string{}, StateDir: dir, Progress: os.Stderr,
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -31,7 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestKilledOwner kills the program that runs a cluster: all processes end by themselves, and the next Up removes the rest.
+// TestKilledOwner kills the program that runs a cluster. All its processes must end by themselves,
+// and the next Up must remove the rest.
 func TestKilledOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root: run it with sudo")

@@ -22,7 +22,7 @@ import (
 	"github.com/weir-storage/weir/hack/image"
 )
 
-// registryName is what images' names begin with. Nodes are told where it is.
+// registryName is what images' names begin with. Nodes are configured with its address.
 const registryName = "weir.test"
 
 // registryPort is the registry's, at an address that each site has for it.
@@ -32,7 +32,7 @@ const registryPort = 5000
 // is cut off has its images.
 func (s *Site) registryAddr() string { return fmt.Sprintf("%s:%d", s.AddrN(7), registryPort) }
 
-// hosts tells containerd where the registry is (hosts.toml).
+// hosts returns the hosts.toml that gives containerd the registry's address.
 func (s *Site) hosts() []byte {
 	const text = "server = %[1]q\n[host.%[1]q]\n  capabilities = [\"pull\", \"resolve\"]\n"
 	return fmt.Appendf(nil, text, "http://"+s.registryAddr())

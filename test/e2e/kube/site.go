@@ -17,7 +17,8 @@ import (
 // startLimit bounds the start of a site. Nothing is expected to take it.
 const startLimit = 5 * time.Minute
 
-// Site is a site and its cluster. Its methods may be called from several goroutines, but Kill and Return not at the same time.
+// Site is a site and its cluster. Its methods may be called from several goroutines, but Kill and
+// Return must not run at the same time.
 type Site struct {
 	*stage.Site
 
@@ -37,7 +38,8 @@ func newSite(c *Clusters, index int, name string, guest bool) *Site {
 	return &Site{Site: c.Stage.Site(name), c: c, index: index, hasGuest: guest, group: groupPrefix + c.Stage.Prefix() + "-" + name}
 }
 
-// PodRange is the range of pods' addresses; node 1, the host, and node 2, the guest, each have a part of it.
+// PodRange is the range of pods' addresses. Node 1, the host, and node 2, the guest, each have a
+// part of it.
 func (s *Site) PodRange() string         { return fmt.Sprintf("10.%d.0.0/16", 100+s.index) }
 func (s *Site) nodePods(node int) string { return fmt.Sprintf("10.%d.%d.0/24", 100+s.index, node) }
 
@@ -145,11 +147,12 @@ func (s *Site) identify() (err error) {
 	return nil
 }
 
-// Kubeconfig is a file with which an administrator's programs, run at the site, reach the API server.
+// Kubeconfig is the path of an administrator's kubeconfig. It works for programs that run at the
+// site.
 func (s *Site) Kubeconfig() string { return filepath.Join(s.Dir(), "pki", "admin.conf") }
 
-// Kill ends the whole cluster as a power cut would: nodes, control processes and pods, all at once. Disks stay.
-// What the caller started at the site itself goes on.
+// Kill ends the whole cluster as a power cut would: nodes, control processes and pods, all at once.
+// Disks stay. Processes that the caller started at the site keep running.
 func (s *Site) Kill() {
 	s.mu.Lock()
 	nodes := s.nodes

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// Test brings clusters up for a test and takes them down at its end, also when it is interrupted. It is skipped where it is not run by
-// root. When the test fails, the logs of all processes and pods are kept, with what the API servers know, and their folder is told.
+// Test starts clusters for a test and removes them at its end, also when the test is interrupted.
+// It skips the test unless root runs it. When the test fails, Test keeps the logs of all processes
+// and pods and what the API servers know, and logs their folder.
 func Test(t *testing.T, cfg Config) *Clusters {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -36,9 +36,10 @@ type EtcdMember struct {
 	proc *Proc
 }
 
-// StartEtcd starts a member at each given site and returns when all answer. tls has each member's files by site name;
-// certificates must hold the site's Addr and serve for server and client, towards peers and clients, who must show one too.
-// Data is in Site.Dir()/etcd.data, output in etcd.log. There is one cluster per stage.
+// StartEtcd starts a member at each of the sites and returns when all answer. tls has each member's
+// files by site name. A certificate must name the site's Addr and be valid for servers and clients:
+// members use it towards peers and clients, who must show one too. Data is in Site.Dir()/etcd.data,
+// output in etcd.log. There is one cluster per stage.
 func (s *Stage) StartEtcd(ctx context.Context, tls map[string]TLS, sites ...*Site) (*Etcd, error) {
 	bin, err := s.program("etcd")
 	if err != nil {
@@ -62,7 +63,8 @@ func (s *Stage) StartEtcd(ctx context.Context, tls map[string]TLS, sites ...*Sit
 			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
 			"--initial-cluster=" + strings.Join(cluster, ","), "--initial-cluster-token=" + s.prefix,
 			"--client-cert-auth", "--trusted-ca-file=" + files.CA, "--cert-file=" + files.Cert, "--key-file=" + files.Key,
-			"--peer-client-cert-auth", "--peer-trusted-ca-file=" + files.CA, "--peer-cert-file=" + files.Cert, "--peer-key-file=" + files.Key,
+			"--peer-client-cert-auth", "--peer-trusted-ca-file=" + files.CA, "--peer-cert-file=" + files.Cert,
+			"--peer-key-file=" + files.Key,
 			"--heartbeat-interval=200", "--election-timeout=2000", // for round trips of up to 200 ms
 			"--logger=zap", "--log-level=warn",
 		}
@@ -76,7 +78,7 @@ func (s *Stage) StartEtcd(ctx context.Context, tls map[string]TLS, sites ...*Sit
 	return e, e.Ready(ctx)
 }
 
-// Members returns the members in the order in which the sites were given.
+// Members returns the members in the order of the sites in StartEtcd.
 func (e *Etcd) Members() []*EtcdMember { return append([]*EtcdMember(nil), e.members...) }
 
 // Member returns the member at a site, nil when there is none.

@@ -12,13 +12,15 @@ import (
 	"syscall"
 )
 
-// DefaultMountOptions are the options of Guest.Mount when it is given none: what a careful node would use, but with a
-// silence of 10 s instead of 60 s before the client doubts a connection.
+// DefaultMountOptions are the options of Guest.Mount when its caller passes none: what a careful
+// node would use, but the client suspects a connection after 10 s of silence, not after 60 s.
 const DefaultMountOptions = "vers=4.2,proto=tcp,hard,noresvport,timeo=100,retrans=2"
 
-// Guest is a machine at a site with a kernel, an address and a kernel NFS client of its own. It sees all files of the
-// host and writes to none: what it writes goes to its memory, except below /x. A host file that is changed after the guest
-// read it may look old to the guest: give new contents a new name. Its methods may be called from several goroutines.
+// Guest is a machine at a site with a kernel, an address and a kernel NFS client of its own. It
+// sees all files of the host and writes to none: what it writes goes to its memory, except below
+// /x. A guest may still see the old contents of a host file that changed after the guest read it,
+// so put new contents into a file with a new name. Its methods may be called from several
+// goroutines.
 type Guest struct {
 	machine
 	site *Site
@@ -31,8 +33,9 @@ type Guest struct {
 
 var guestName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,30}$`)
 
-// Guest boots a guest at the site and returns when it takes commands, in about three seconds. mem is its memory in MiB (0:
-// 256); one virtual CPU. A guest that was killed may be booted again under its name; it finds its /x as it was.
+// Guest boots a guest at the site and returns when it takes commands, in about three seconds. mem
+// is its memory in MiB (0: 256); one virtual CPU. A guest that was killed may be booted again under
+// its name; its /x is as it was.
 func (s *Site) Guest(ctx context.Context, name string, mem int) (*Guest, error) {
 	if !guestName.MatchString(name) {
 		return nil, fmt.Errorf("boot guest %q at site %s: a guest's name must match %s", name, s.name, guestName)
@@ -92,14 +95,16 @@ func (g *Guest) Name() string { return g.machine.name }
 // Addr is the guest's address, from which its requests come.
 func (g *Guest) Addr() string { return siteAddr(g.site.index, g.host) }
 
-// Shared is a host folder that the guest sees, and may write to, as /x. What the guest has synced there outlives it.
+// Shared is a host folder that the guest sees, and may write to, as /x. What the guest has synced
+// there outlives it.
 func (g *Guest) Shared() string { return g.shared() }
 
 // Console is the path of the file with the kernel's messages.
 func (g *Guest) Console() string { return g.proc.Log() }
 
-// Run runs a bash script as root in the guest and waits for it. The error tells that the guest could not run it to its end; a
-// script that fails is no error but a Code. When ctx ends, the script's process group is killed.
+// Run runs a bash script as root in the guest and waits for it. The error reports that the guest
+// could not run it to its end; a script that fails is no error but a Code. When ctx ends, the
+// script's process group is killed.
 func (g *Guest) Run(ctx context.Context, script string) (Result, error) {
 	id, err := g.startScript(script)
 	if err != nil {
@@ -108,7 +113,8 @@ func (g *Guest) Run(ctx context.Context, script string) (Result, error) {
 	return g.finish(ctx, id)
 }
 
-// Output is Run for scripts that must succeed: it returns what the script printed, and an error when its code is not 0.
+// Output is Run for scripts that must succeed: it returns what the script printed, and an error
+// when its code is not 0.
 func (g *Guest) Output(ctx context.Context, script string) (string, error) {
 	res, err := g.Run(ctx, script)
 	if err == nil && res.Code != 0 {
@@ -124,7 +130,8 @@ type GuestJob struct {
 	stop  func() bool
 }
 
-// Start runs a bash script in the guest in the background; its process group is killed when ctx ends.
+// Start runs a bash script in the guest in the background; its process group is killed when ctx
+// ends.
 func (g *Guest) Start(ctx context.Context, script string) (*GuestJob, error) {
 	id, err := g.startScript(script)
 	if err != nil {
@@ -152,8 +159,9 @@ func (j *GuestJob) Signal(signal string) error {
 	return nil
 }
 
-// Mount mounts an export of an NFS server in the guest; dir is made. Options are those of nfs(5), DefaultMountOptions if
-// empty. Before its first mount the guest gives its client a unique identity, as a well-kept node does.
+// Mount mounts an export of an NFS server in the guest; dir is made. Options are those of nfs(5),
+// DefaultMountOptions if empty. Before its first mount the guest gives its client a unique
+// identity, as a well-kept node does.
 func (g *Guest) Mount(ctx context.Context, server, export, dir, options string) error {
 	if options == "" {
 		options = DefaultMountOptions
@@ -172,7 +180,7 @@ func (g *Guest) Unmount(ctx context.Context, dir string) error {
 	return err
 }
 
-// Cut takes the guest off its site's network; nobody is told.
+// Cut takes the guest off its site's network, silently: no connection is closed.
 func (g *Guest) Cut(ctx context.Context) error {
 	return ipBatch(ctx, g.site.ns, "link set "+g.port+" down")
 }

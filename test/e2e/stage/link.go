@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Link says what happens to packets on their way into a site; what leaves it is treated by the link it goes to. So the round
-// trip between two sites is the sum of their delays: 10 ms at both is 20 ms.
+// Link says what happens to packets on their way into a site. Packets that leave the site are
+// subject to the link of the site they go to. So the round trip between two sites is the sum of
+// their delays: 10 ms at both is 20 ms.
 type Link struct {
 	Delay time.Duration // added to each packet
 	Loss  float64       // share of packets lost, 0 to 1
@@ -25,8 +26,9 @@ func (l Link) netem() (string, error) {
 	if l == (Link{}) {
 		return "", nil
 	}
-	// The queue holds what is on the way: without a rate there is no telling, so plenty. With one, what the delay and 200 ms of
-	// standing queue can hold, and at least a large frame or so, as routers have it.
+	// limit is the queue in packets, which includes all packets under way. Without a rate their
+	// number is unknown, so the limit is generous. With a rate it is what the delay and 200 ms of
+	// standing queue amount to, plus about one large frame, as in routers.
 	limit := uint64(100000)
 	if l.Rate > 0 {
 		limit = 32 + l.Rate/8*uint64(l.Delay.Milliseconds()+200)/1000/1500
@@ -41,8 +43,8 @@ func (l Link) netem() (string, error) {
 	return args, nil
 }
 
-// SetLink changes the link of a site, replacing what was set before; the zero Link is a perfect one. Packets under way
-// may be lost.
+// SetLink changes the link of a site, replacing what was set before; the zero Link is a perfect
+// one. Packets under way may be lost.
 func (s *Stage) SetLink(ctx context.Context, site string, link Link) error {
 	at, err := s.site(site)
 	if err != nil {
@@ -63,7 +65,8 @@ func (s *Stage) SetLink(ctx context.Context, site string, link Link) error {
 	return nil
 }
 
-// Cut takes a site off the wide-area network: packets in both directions vanish, nobody is told. Within the site all goes on.
+// Cut takes a site off the wide-area network: packets in both directions are dropped silently.
+// Traffic within the site continues.
 func (s *Stage) Cut(ctx context.Context, site string) error { return s.setPort(ctx, site, "down") }
 
 // Heal undoes Cut.
@@ -80,7 +83,8 @@ func (s *Stage) setPort(ctx context.Context, site, state string) error {
 	return nil
 }
 
-// CutPath makes packets from one site to another vanish; the way back, and all other sites, are left as they are.
+// CutPath drops packets from one site to another. The way back, and all other sites, are not
+// affected.
 func (s *Stage) CutPath(ctx context.Context, from, to string) error {
 	return s.setPath(ctx, from, to, "ip rule del %s 2>/dev/null; ip rule add %[1]s")
 }
@@ -90,7 +94,7 @@ func (s *Stage) HealPath(ctx context.Context, from, to string) error {
 	return s.setPath(ctx, from, to, "ip rule del %s 2>/dev/null || :")
 }
 
-// CutPair makes packets between two sites vanish in both directions. Both still reach all other sites.
+// CutPair drops packets between two sites in both directions. Both still reach all other sites.
 func (s *Stage) CutPair(ctx context.Context, a, b string) error {
 	if err := s.CutPath(ctx, a, b); err != nil {
 		return err
@@ -122,8 +126,9 @@ func (s *Stage) setPath(ctx context.Context, from, to, script string) error {
 	return nil
 }
 
-// LinkBytes counts the bytes that entered (rx) and left (tx) a site over its link since Up, link-layer headers included.
-// A frame that the kernel has not segmented yet counts its headers once.
+// LinkBytes counts the bytes that entered (rx) and left (tx) a site over its link since Up,
+// link-layer headers included. A frame that the kernel has not segmented yet counts its headers
+// once.
 func (s *Stage) LinkBytes(ctx context.Context, site string) (rx, tx uint64, err error) {
 	at, err := s.site(site)
 	if err != nil {

@@ -31,12 +31,14 @@ type Result struct {
 	Code   int // exit code; 128+n: ended by signal n
 }
 
-// nic is a network interface of a machine: vecN inside, a raw socket on the host's interface outside. That must be a
-// veth: a tap now and then delays a packet until the next one comes (seen: 200 ms). And it needs gro=1: without it frames
-// that the host left unsegmented are lost and reads hang.
+// nic is a network interface of a machine: vecN inside, a raw socket on the host's interface
+// outside. The host's interface must be a veth: a tap sometimes delays a packet until the next one
+// comes (200 ms were seen). The socket needs gro=1: without it, frames that the host left
+// unsegmented are lost and reads hang.
 type nic struct{ host, mac string }
 
-// machine is a User-Mode-Linux kernel with the host's files below a memory overlay. It runs scripts for us.
+// machine is a User-Mode-Linux kernel that sees the host's files below an overlay in memory. It
+// runs scripts that the host sends.
 type machine struct {
 	name string // host name, unique on this host
 	ns   string // network namespace it runs in
@@ -54,7 +56,8 @@ type machine struct {
 	ctl  *os.File   // the guest's ttyS0
 }
 
-// start boots the machine and waits until it takes requests. When it fails, nothing is left running.
+// start boots the machine and waits until it takes requests. When it fails, nothing is left
+// running.
 func (m *machine) start(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -176,7 +179,8 @@ func (m *machine) place(script string) (string, error) {
 	return id, nil
 }
 
-// finish waits for a script's end, collects its result and removes its files. When ctx ends first, the script is killed.
+// finish waits for a script's end, collects its result and removes its files. When ctx ends first,
+// the script is killed.
 func (m *machine) finish(ctx context.Context, id string) (Result, error) {
 	newline := func(b []byte) bool { return bytes.HasSuffix(b, []byte("\n")) }
 	if err := m.await(ctx, m.file(id, "rc"), newline); err != nil {
@@ -207,7 +211,8 @@ func (m *machine) read(id, kind string) string {
 	return string(b)
 }
 
-// off asks the machine to unmount what it has from NFS and to power off; it is killed when ctx ends first.
+// off asks the machine to unmount what it has from NFS and to power off; it is killed when ctx ends
+// first.
 func (m *machine) off(ctx context.Context) error {
 	err := m.request("poweroff")
 	if err == nil {

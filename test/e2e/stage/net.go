@@ -22,7 +22,8 @@ const (
 func siteAddr(site, host int) string { return fmt.Sprintf("10.77.%d.%d", site, host) }
 func siteNet(site int) string        { return fmt.Sprintf("10.77.%d.0/24", site) }
 
-// siteMAC is the link-layer address of a host. All addresses of a site's processes are on one bridge, so share one.
+// siteMAC is the link-layer address of a host. All addresses of a site's processes are on one
+// bridge, so they share one link-layer address.
 func siteMAC(site, host int) string {
 	if host > firstHost && host <= lastHost {
 		host = firstHost
@@ -46,7 +47,8 @@ func run(ctx context.Context, stdin string, name string, args ...string) (string
 	return out.String(), nil
 }
 
-// ipBatch runs lines of ip commands, in namespace ns unless it is empty. The first failing line ends it.
+// ipBatch runs lines of ip commands, in namespace ns unless it is empty. The first failing line
+// ends it.
 func ipBatch(ctx context.Context, ns string, lines ...string) error {
 	var args []string
 	if ns != "" {

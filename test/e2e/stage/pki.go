@@ -52,8 +52,8 @@ func NewAuthority(dir string) (*Authority, error) {
 	return a, nil
 }
 
-// Issue writes a certificate, good for servers and clients, with a common name and any number of addresses and DNS names.
-// The files are named after the common name.
+// Issue writes a certificate, good for servers and clients, with a common name and any number of
+// addresses and DNS names. The files are named after the common name.
 func (a *Authority) Issue(commonName string, hosts ...string) (TLS, error) {
 	files := TLS{CA: a.file("ca.crt"), Cert: a.file(commonName + ".crt"), Key: a.file(commonName + ".key")}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -33,7 +33,7 @@ func cacheDir() (string, error) {
 }
 
 // ptraceLibrary returns the path of the compiled xstate/ptrace.c. It compiles it unless the cache
-// has it for the same source. Several programs may do so at once.
+// has it for the same source. Several programs may call it at once.
 func ptraceLibrary(ctx context.Context) (string, error) {
 	dir, err := cacheDir()
 	if err != nil {

@@ -36,9 +36,10 @@ func ModuleRoot(dir string) (string, error) {
 	}
 }
 
-// Prepare installs and builds all that a stage needs, unless it is there, and returns the folder of the programs, for
-// Config.BinDir. It runs hack/install-deps and hack/tools/build of the source tree at root, which tell their progress to
-// w. It takes a second when there is nothing to do, and minutes the first time.
+// Prepare installs and builds all that a stage needs and lacks, and returns the folder of the
+// programs, for Config.BinDir. It runs hack/install-deps and hack/tools/build of the source tree at
+// root, which write their progress to w. It takes a second when there is nothing to do, and minutes
+// the first time.
 func Prepare(ctx context.Context, root string, w io.Writer) (binDir string, err error) {
 	build := filepath.Join(root, "hack/tools/build")
 	for _, args := range [][]string{{filepath.Join(root, "hack/install-deps")}, {build, "etcd", "s3"}} {
@@ -67,8 +68,9 @@ func (s *Stage) program(name string) (string, error) {
 	return path, nil
 }
 
-// Test prepares and builds a stage for a test and takes it down at its end, also when the test is interrupted. The test is
-// skipped where it is not run by root. When the test fails, the stage's logs are kept and their folder is told.
+// Test prepares and builds a stage for a test and takes it down at its end, also when the test is
+// interrupted. Test skips the test unless root runs it. When the test fails, Test keeps the stage's
+// logs and logs their folder.
 func Test(t testing.TB, sites ...string) *Stage {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// Proc is a process of a stage that goes on in the background. Its methods may be called from several goroutines.
+// Proc is a process of a stage that runs in the background. Its methods may be called from several
+// goroutines.
 type Proc struct {
 	name string
 	log  string
@@ -21,7 +22,8 @@ type Proc struct {
 	err  error // set before done is closed
 }
 
-// startProc starts cmd in a process group of its own. Output that cmd does not direct elsewhere is appended to logFile.
+// startProc starts cmd in a process group of its own. Output that cmd does not direct elsewhere is
+// appended to logFile.
 func startProc(name string, cmd *exec.Cmd, logFile string) (*Proc, error) {
 	if err := os.MkdirAll(filepath.Dir(logFile), 0o755); err != nil {
 		return nil, fmt.Errorf("start process %s: %w", name, err)
@@ -49,7 +51,8 @@ func startProc(name string, cmd *exec.Cmd, logFile string) (*Proc, error) {
 	return p, nil
 }
 
-// ownGroup makes cmd the leader of its own process group, and has the kernel kill it when this program dies.
+// ownGroup makes cmd the leader of its own process group, and has the kernel kill it when this
+// program dies.
 func ownGroup(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -82,7 +85,8 @@ func (p *Proc) Exited() bool {
 	}
 }
 
-// Wait waits for the main process to end and returns what exec.Cmd.Wait returned, or ctx's error if that comes first.
+// Wait waits for the main process to end and returns what exec.Cmd.Wait returned, or ctx's error if
+// that comes first.
 func (p *Proc) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -106,7 +110,8 @@ func (p *Proc) Stop() error { return p.Signal(syscall.SIGSTOP) }
 // Cont ends a freeze.
 func (p *Proc) Cont() error { return p.Signal(syscall.SIGCONT) }
 
-// Kill ends the process and its whole group with SIGKILL, and returns when the main process is gone.
+// Kill ends the process and its whole group with SIGKILL, and returns when the main process is
+// gone.
 func (p *Proc) Kill() {
 	if !p.Exited() {
 		_ = syscall.Kill(-p.Pid(), syscall.SIGKILL) // ESRCH: it has just ended
@@ -114,7 +119,8 @@ func (p *Proc) Kill() {
 	<-p.done
 }
 
-// Terminate asks the main process to end (SIGTERM) and waits for it; when ctx ends first, it is killed and ctx's error returned.
+// Terminate asks the main process to end (SIGTERM) and waits for it; when ctx ends first, it is
+// killed and ctx's error returned.
 func (p *Proc) Terminate(ctx context.Context) error {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return err

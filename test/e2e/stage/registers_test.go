@@ -58,8 +58,8 @@ func testRegisters(t *testing.T, m *machine) {
 		if err != nil {
 			t.Fatalf("registers %s: %+v, %v", mode, res, err)
 		}
-		// Each round has a signal, and gives way ten times: without those it would prove nothing. How
-		// often another thread takes the turn is the guest scheduler's choice.
+		// Each round has a signal, and yields ten times: without those it would prove nothing. How
+		// often another thread then runs is up to the guest's scheduler.
 		if rounds != 1200 || switches < 200 || signals < rounds {
 			t.Errorf("registers %s: %s, want 1200 rounds, 200 switches and 1200 signals at least", mode, res.Stdout)
 		}

@@ -18,14 +18,15 @@ const (
 	RouterUML  = "uml"  // a User-Mode-Linux machine, which brings netem
 )
 
-// router forwards between the sites. It is told what to do in bash, because both kinds understand it.
+// router forwards between the sites. It is configured by bash scripts, because both kinds can run
+// them.
 type router interface {
 	run(ctx context.Context, script string) error
 	dev(site int) string // name of the router's interface to a site
 }
 
-// startRouter makes the router of a stage whose namespaces and veths exist. m is the machine that it
-// boots if the host cannot do it; it has no interfaces yet.
+// startRouter makes the router of a stage whose namespaces and veths exist. m is the machine that
+// it boots if the host cannot do it; it has no interfaces yet.
 func startRouter(ctx context.Context, kind string, m *machine, sites int) (router, error) {
 	if kind == RouterAuto {
 		kind = RouterUML
@@ -44,8 +45,9 @@ func startRouter(ctx context.Context, kind string, m *machine, sites int) (route
 	}
 }
 
-// routerSetup is the script that makes a router of a machine whose interfaces exist. All neighbours are written
-// down, so that a cut link is silent: nobody asks for addresses, and nobody is told that there is no answer.
+// routerSetup is the script that makes a router of a machine whose interfaces exist. All neighbours
+// are entered statically, so that a cut link is silent: no host sends ARP requests, so none reports
+// that an address is unreachable.
 func routerSetup(r router, sites int) string {
 	var b strings.Builder
 	b.WriteString("echo 1 >/proc/sys/net/ipv4/ip_forward && ip -batch - <<'END'\n")

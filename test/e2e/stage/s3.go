@@ -14,7 +14,8 @@ import (
 
 const s3Port = 7070
 
-// S3 is an S3 server (versitygw) at a site that keeps objects as files. Its methods may be called from several goroutines.
+// S3 is an S3 server (versitygw) at a site that keeps objects as files. Its methods may be called
+// from several goroutines.
 type S3 struct {
 	site           *Site
 	bin            string
@@ -24,8 +25,9 @@ type S3 struct {
 	proc *Proc
 }
 
-// StartS3 starts the S3 server of a site and returns when it answers. The keys are its administrator's. It speaks plain HTTP,
-// within the site. Objects are below Dir(), output in s3.log.
+// StartS3 starts the S3 server of a site and returns when it answers. The keys are its
+// administrator's. It speaks plain HTTP, within the site. Objects are below Dir(), output in
+// s3.log.
 func (s *Stage) StartS3(ctx context.Context, site *Site, accessKey, secretKey string) (*S3, error) {
 	bin, err := s.program("versitygw")
 	if err != nil {
@@ -47,7 +49,8 @@ func (s *S3) Endpoint() string { return "http://" + s.Addr() }
 // Addr is the server's host and port.
 func (s *S3) Addr() string { return fmt.Sprintf("%s:%d", s.site.Addr(), s3Port) }
 
-// Dir is the folder in which buckets are folders and objects are files, with metadata in extended attributes.
+// Dir is the folder in which buckets are folders and objects are files, with metadata in extended
+// attributes.
 func (s *S3) Dir() string { return filepath.Join(s.site.Dir(), "s3.data") }
 
 // Start starts the server again after its process has ended.
@@ -57,7 +60,8 @@ func (s *S3) Start() error {
 	if s.proc != nil && !s.proc.Exited() {
 		return fmt.Errorf("start s3 at site %s: it runs", s.site.name)
 	}
-	// Without an address versitygw listens everywhere. The keys go by the environment, where other users do not see them.
+	// Without an address versitygw listens everywhere. The keys go by the environment, where other
+	// users do not see them.
 	cmd := s.site.Command(context.Background(), s.bin, "--port", s.Addr(), "--health", "/health", "--keep-alive", "--quiet",
 		"posix", s.Dir())
 	cmd.Env = append(cmd.Environ(), "ROOT_ACCESS_KEY="+s.access, "ROOT_SECRET_KEY="+s.secret)

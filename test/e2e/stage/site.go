@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Site is one place of the stage: a network namespace with processes and guests. Its methods may be called from several
-// goroutines.
+// Site is one place of the stage: a network namespace with processes and guests. Its methods may be
+// called from several goroutines.
 type Site struct {
 	stage *Stage
 	name  string
@@ -36,7 +36,8 @@ func (s *Site) Name() string { return s.name }
 // Addr is the site's main address: processes of the site send from it.
 func (s *Site) Addr() string { return siteAddr(s.index, firstHost) }
 
-// AddrN is a further address of the site's processes, for a second gateway and the like; n is 0 (Addr) to 7.
+// AddrN is a further address of the site's processes, for a second gateway and the like; n is 0
+// (Addr) to 7.
 func (s *Site) AddrN(n int) string {
 	if n < 0 || n > lastHost-firstHost {
 		panic(fmt.Sprintf("stage: site %s has addresses 0 to %d, not %d", s.name, lastHost-firstHost, n))
@@ -47,9 +48,9 @@ func (s *Site) AddrN(n int) string {
 // Dir is the site's folder below the state folder, for data and logs.
 func (s *Site) Dir() string { return filepath.Join(s.stage.dir, s.name) }
 
-// Command prepares a host process inside the site's network namespace. It gets its own process group, all of which is
-// killed when ctx ends; it also dies when this program does. Add to its environment with append(cmd.Environ(), ...).
-// Do not start it from within Do.
+// Command prepares a host process inside the site's network namespace. It gets its own process
+// group, all of which is killed when ctx ends; it also dies when this program does. Add to its
+// environment with append(cmd.Environ(), ...). Do not start it from within Do.
 func (s *Site) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + nsPath(s.ns), "--", name}, args...)...)
 	cmd.Env = append(os.Environ(), stageEnv+"="+s.stage.prefix)
@@ -59,17 +60,18 @@ func (s *Site) Command(ctx context.Context, name string, args ...string) *exec.C
 	return cmd
 }
 
-// Start starts cmd, made by Command, in the background. Unless cmd says otherwise its output is appended to
-// Dir()/name.log. The process ends at the latest with the stage.
+// Start starts cmd, made by Command, in the background. Unless cmd says otherwise its output is
+// appended to Dir()/name.log. The process ends at the latest with the stage.
 func (s *Site) Start(name string, cmd *exec.Cmd) (*Proc, error) {
 	return startProc(s.name+"/"+name, cmd, filepath.Join(s.Dir(), name+".log"))
 }
 
-// Do calls fn on a thread that is in the site's network namespace: sockets that fn makes are the site's, also after Do.
-// fn must not start goroutines for that, nor processes.
+// Do calls fn on a thread that is in the site's network namespace. Sockets that fn makes stay in
+// that namespace, also after Do. fn must not make sockets in other goroutines, nor start processes.
 func (s *Site) Do(fn func() error) error { return inNamespace(s.ns, fn) }
 
-// DialContext connects from the site; the address must be numeric. It fits http.Transport and grpc.WithContextDialer.
+// DialContext connects from the site; the address must be numeric. It fits http.Transport and
+// grpc.WithContextDialer.
 func (s *Site) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	var conn net.Conn
 	err := s.Do(func() (err error) {
@@ -114,7 +116,8 @@ func inNamespace(ns string, fn func() error) error {
 			return
 		}
 		err = fn()
-		// A thread that cannot go back stays locked, so it ends with this goroutine and nobody else runs on it.
+		// A thread that cannot go back stays locked, so it ends with this goroutine and no other
+		// goroutine runs on it.
 		if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back != nil {
 			err = errors.Join(err, fmt.Errorf("leave namespace %s: %w", ns, back))
 		} else {

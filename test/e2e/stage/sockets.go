@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiveBuffer is how much, in bytes, a machine's network interface may be behind. The default of 208 KiB is three large frames:
-// with it packets are lost in every burst, and a TCP stream over 20 ms falls from 100 to 10 MB/s. Senders' windows bound what is
-// used of it.
+// receiveBuffer is the receive buffer, in bytes, of a machine's network interface. The default of
+// 208 KiB holds three large frames: with it, packets are lost in every burst, and a TCP stream over
+// 20 ms falls from 100 to 10 MB/s. Senders' windows limit how much of it is used.
 const receiveBuffer = 32 << 20
 
-// growReceiveBuffers enlarges the buffers of the packet sockets that another process, a User-Mode-Linux kernel, reads
-// frames from. It has no option for that, so we borrow its descriptors (pidfd_getfd(2)).
+// growReceiveBuffers enlarges the buffers of the packet sockets that another process, a
+// User-Mode-Linux kernel, reads frames from. That kernel has no option for it, so this process
+// duplicates its descriptors (pidfd_getfd(2)).
 func growReceiveBuffers(pid int) error {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -55,8 +56,8 @@ func growReceiveBuffers(pid int) error {
 	return nil
 }
 
-// growReceiveBuffer does so for a packet socket that takes all protocols. The machine's other packet sockets only send, and what
-// arrives there is never read.
+// growReceiveBuffer enlarges the buffer of a packet socket that takes all protocols. The machine's
+// other packet sockets only send, and what they receive is never read.
 func growReceiveBuffer(fd int) error {
 	addr, err := unix.Getsockname(fd)
 	if err != nil {
@@ -68,5 +69,5 @@ func growReceiveBuffer(fd int) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer)
 }
 
-// bigEndian is a 16-bit number as it is in network byte order, read by this (little-endian) machine.
+// bigEndian converts a 16-bit number to network byte order on this (little-endian) machine.
 func bigEndian(n uint16) uint16 { return n<<8 | n>>8 }

@@ -24,7 +24,8 @@ type Config struct {
 	BinDir   string       // folder of etcd and versitygw, as Prepare returns it; only StartEtcd and StartS3 need it
 }
 
-// Stage is a set of sites and the network between them. Its methods may be called from several goroutines.
+// Stage is a set of sites and the network between them. Its methods may be called from several
+// goroutines.
 type Stage struct {
 	prefix string
 	dir    string
@@ -44,8 +45,9 @@ type Stage struct {
 
 var siteName = regexp.MustCompile(`^[a-z][a-z0-9]{0,7}$`)
 
-// Up builds a stage, in about three seconds. It first sweeps what stages of dead programs left. When ctx ends, now or
-// later, everything is taken down; call Down all the same and wait for it.
+// Up builds a stage, in about three seconds. It first sweeps what stages of dead programs left.
+// When ctx ends, also after Up has returned, the stage is taken down; call Down in any case and
+// wait for it.
 func Up(ctx context.Context, cfg Config) (*Stage, error) {
 	if err := check(cfg); err != nil {
 		return nil, err
@@ -64,7 +66,7 @@ func Up(ctx context.Context, cfg Config) (*Stage, error) {
 	if err := s.build(ctx, cfg); err != nil {
 		return nil, errors.Join(fmt.Errorf("build stage %s: %w", s.prefix, err), s.Down())
 	}
-	context.AfterFunc(ctx, func() { _ = s.Down() }) // Down gives its error to whoever calls it next
+	context.AfterFunc(ctx, func() { _ = s.Down() }) // the next caller of Down gets its error
 	s.log.Info("stage is up", "prefix", s.prefix, "sites", cfg.Sites, "dir", s.dir, "took", time.Since(begin).Round(time.Millisecond))
 	return s, nil
 }
@@ -214,8 +216,8 @@ func (s *Stage) site(name string) (*Site, error) {
 	return nil, fmt.Errorf("no site %q on this stage", name)
 }
 
-// Down kills all processes and guests and removes all that Up made, at once and without asking anybody. It may be called
-// often; all calls wait for the first and return its error.
+// Down kills all processes and guests at once, without an orderly shutdown, and removes all that Up
+// made. It may be called more than once; all calls wait for the first and return its error.
 func (s *Stage) Down() error {
 	s.down.Do(func() {
 		s.downErr = s.record.clean()

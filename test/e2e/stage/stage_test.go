@@ -30,7 +30,8 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestStage walks through a whole stage: one bring-up, because that is the dear part.
+// TestStage walks through the life of one stage, which is built once, because that takes the most
+// time.
 func TestStage(t *testing.T) {
 	s := Test(t, "a", "b", "c")
 	guests := map[string]*Guest{}
@@ -79,7 +80,7 @@ func TestStage(t *testing.T) {
 	}
 }
 
-// roundTrip answers how long a byte takes from one site to another and back, on a connection that is open.
+// roundTrip returns how long a byte takes from one site to another and back, on an open connection.
 func roundTrip(t *testing.T, s *Stage, from, to string) time.Duration {
 	t.Helper()
 	l, err := s.Site(to).Listen("tcp", s.Site(to).Addr()+":9000")
@@ -385,7 +386,8 @@ func testEtcd(t *testing.T, s *Stage) {
 	}
 	t.Logf("etcd is ready after %v", time.Since(begin))
 
-	// A client at site b, which has to show a certificate, goes on when the member at a is gone and comes back.
+	// A client at site b, which has to show a certificate, keeps working while the member at a is
+	// gone and after it is back.
 	config, err := files["b"].ClientConfig()
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,8 @@ const (
 	cleanup  = 20 * time.Second
 )
 
-// record is what is written down about a stage before it is built: /run/weir-stage/<prefix>/record.json.
+// record is what is saved about a stage before it is built, in
+// /run/weir-stage/<prefix>/record.json.
 type record struct {
 	Prefix     string
 	Owner      int    // pid of the program that built it
@@ -50,7 +51,8 @@ func (r record) write() error {
 	return os.WriteFile(filepath.Join(r.dir(), "record.json"), b, 0o644)
 }
 
-// Sweep takes down the stages whose programs were killed, and returns their prefixes. Stages of living programs are left alone.
+// Sweep takes down the stages whose programs were killed, and returns their prefixes. Stages of
+// living programs are left alone.
 func Sweep() ([]string, error) {
 	unlock, err := lockRunDir() // two sweeps at once would trip over each other
 	if err != nil {
@@ -100,7 +102,7 @@ func lockRunDir() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// clean undoes everything and forgets the record last, so that what fails is tried again by the next Sweep.
+// clean undoes everything and removes the record last, so that the next Sweep repeats what failed.
 func (r record) clean() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()
@@ -152,8 +154,8 @@ func emptyNamespace(ctx context.Context, ns string) error {
 	}
 }
 
-// pidsIn lists the processes in a namespace that has a name; none when the name is gone. This program is not among
-// them, even while a thread of it is there.
+// pidsIn lists the processes in a namespace that has a name; none when the name is gone. This
+// program is not among them, even while a thread of it is there.
 func pidsIn(ns string) []int {
 	var want syscall.Stat_t
 	if syscall.Stat(nsPath(ns), &want) != nil {

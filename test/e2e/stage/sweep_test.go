@@ -17,7 +17,8 @@ import (
 	"testing"
 )
 
-// victimEnv makes this test program, started again, build a stage and wait to be killed: its value is how.
+// victimEnv makes this test program, when it is started again, build a stage and wait to be killed.
+// Its value is the kind of the router.
 const victimEnv = "WEIR_STAGE_VICTIM"
 
 var bg = context.Background()
@@ -29,7 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beVictim builds a stage, says its prefix, and waits for a signal. On SIGTERM it ends as a program should.
+// beVictim builds a stage, prints its prefix, and waits for a signal. On SIGTERM it takes the stage
+// down and exits.
 func beVictim(how string) {
 	ctx, stop := signal.NotifyContext(bg, syscall.SIGTERM)
 	defer stop()
@@ -84,7 +86,7 @@ func TestInterruptedOwner(t *testing.T) {
 			if err := cmd.Process.Signal(c.signal); err != nil {
 				t.Error(err)
 			}
-			_ = cmd.Wait() // how it ended is for the machine to tell
+			_ = cmd.Wait() // what it left on the machine shows how it ended
 			swept, err := Sweep()
 			if err != nil || slices.Contains(swept, prefix) != c.swept {
 				t.Errorf("Sweep = %q, %v, want stage %s in it: %v", swept, err, prefix, c.swept)
@@ -96,12 +98,13 @@ func TestInterruptedOwner(t *testing.T) {
 	}
 }
 
-// TestHostRouter covers what a router needs no netem for, on the host's own kernel, next to another stage.
+// TestHostRouter tests a router without netem on the host's own kernel, next to another stage.
 func TestHostRouter(t *testing.T) {
 	needRoot(t)
 	var stages []*Stage
 	for range 2 {
-		s, err := Up(bg, Config{Sites: []string{"a", "b", "c"}, Router: RouterHost, StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+		s, err := Up(bg, Config{Sites: []string{"a", "b", "c"}, Router: RouterHost, StateDir: t.TempDir(),
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

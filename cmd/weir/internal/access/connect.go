@@ -140,7 +140,8 @@ func Connect(n Connection, now func() time.Time) (*Client, error) {
 		return nil, fmt.Errorf("connect to federation %q: certificate %s is of federation %q: "+
 			"give the certificate of that federation, or leave --federation out", n.Federation, n.Cert, id.Federation)
 	}
-	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: n.Registry, Federation: id.Federation, TLS: RegistryTLS(n.Registry, creds)})
+	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: n.Registry, Federation: id.Federation,
+		TLS: RegistryTLS(n.Registry, creds)})
 	if err != nil {
 		return nil, err
 	}

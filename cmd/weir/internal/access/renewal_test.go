@@ -53,8 +53,8 @@ func TestRegistryRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	endpoints := []string{server.Endpoint}
-	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: endpoints, Federation: "demo", TLS: access.RegistryTLS(endpoints, creds),
-		CallTimeout: 2 * time.Second})
+	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: endpoints, Federation: "demo",
+		TLS: access.RegistryTLS(endpoints, creds), CallTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,7 +122,7 @@ func (b *Bench) Serve(all map[string]forwardpb.ForwardServer) {
 	}
 }
 
-// borrowed is a registry that a command can not close.
+// borrowed is a registry that a command cannot close.
 type borrowed struct{ federation.Registry }
 
 func (borrowed) Close() error { return nil }

@@ -82,7 +82,7 @@ func TestAwaitCluster(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"major": "1", "minor": "36", "gitVersion": "v1.36.0"}`) // the client would tell
+		_, _ = io.WriteString(w, `{"major": "1", "minor": "36", "gitVersion": "v1.36.0"}`) // the client notices a failed write
 	})}
 	go func() { _ = s.Serve(l) }()
 	defer func() { _ = s.Close() }()

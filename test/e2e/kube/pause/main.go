@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause holds the namespaces of a pod: it waits for its end, and reaps what other containers leave behind.
+// Command pause keeps a pod's namespaces alive until the pod ends, and reaps the processes that
+// other containers leave behind.
 package main
 
 import (
