@@ -63,7 +63,7 @@ type Config struct {
 	TailBytes   int64 // most memory for the newest frames; 0 means 4 MiB
 
 	// KnownApplied is how far this log had once certainly been, e.g. the applied
-	// position in the metadata. If it ends before, it lost something (rule 3).
+	// position in the metadata. If it ends before, it lost something (protocol-3).
 	KnownApplied Position
 }
 
@@ -71,7 +71,7 @@ type Config struct {
 type Recovered struct {
 	End      Position
 	CutBytes int64 // of a torn tail, which an earlier crash left
-	// Doubt says why this log may not be its old self (rule 3); nil if nothing is
+	// Doubt says why this log may not be its old self (protocol-3); nil if nothing is
 	// wrong but a torn tail. Reading works up to End. Everything that would add to the
 	// log fails with ErrDoubt until Truncate, which drops what lies after End.
 	Doubt error
@@ -80,13 +80,13 @@ type Recovered struct {
 // What can be wrong, for errors.Is. Also cachepool.ErrFull: no room on the pool; the log
 // is as before; evict and retry.
 var (
-	// ErrPoisoned: a write or fsync failed once; this log is over and needs a new incarnation (rule 3).
+	// ErrPoisoned: a write or fsync failed once; this log is over and needs a new incarnation (protocol-3).
 	ErrPoisoned = errors.New("log is poisoned")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("log is closed")
 	// ErrDoubt: Open reported a doubt and the log was not truncated since.
 	ErrDoubt = errors.New("log is in doubt")
-	// ErrNoEpoch: Append or Roll without a BeginEpoch since Open, Ingest or Truncate (rule 16).
+	// ErrNoEpoch: Append or Roll without a BeginEpoch since Open, Ingest or Truncate (protocol-16).
 	ErrNoEpoch = errors.New("no epoch begun here")
 	// ErrStaleEpoch: the epoch is not after (BeginEpoch) or is before (Ingest) the log's last one.
 	ErrStaleEpoch = errors.New("stale epoch")
@@ -94,7 +94,7 @@ var (
 	ErrDiverged = errors.New("logs diverge")
 	// ErrGap: the position lies after the log's end.
 	ErrGap = errors.New("position lies after the end of the log")
-	// ErrUnreadable: no copy of a segment gave the bytes: EIO (rule 19).
+	// ErrUnreadable: no copy of a segment gave the bytes: EIO (protocol-19).
 	ErrUnreadable = errors.New("no readable copy")
 	// ErrNotLocal: the segment's file is not here; Heal brings it back.
 	ErrNotLocal = errors.New("segment is not local")

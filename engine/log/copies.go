@@ -17,7 +17,7 @@ type readFunc func(p []byte, off uint64) error
 
 // fromCopies calls try with one copy of s after the other, nearest first, until it
 // succeeds: the file, then each Source if the segment is closed (before, it has no
-// name). A copy that failed is logged with segment and path (rule 19). When all
+// name). A copy that failed is logged with segment and path (protocol-19). When all
 // failed the error is ErrUnreadable and names them all; a context that ended
 // is its own error.
 func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, try func(readFunc) error) error {

@@ -172,7 +172,7 @@ func (m *model) check(t *testing.T, l *Log, what string) {
 
 // TestCrashAtEveryStep runs a random script and cuts the power at each change of the
 // disk in turn, or ends the process; what comes back is a prefix with all that was reported
-// durable, and goes on from there (rule 8).
+// durable, and goes on from there (protocol-8).
 func TestCrashAtEveryStep(t *testing.T) {
 	scripts, rounds := uint64(8), 3
 	for script := range scripts {

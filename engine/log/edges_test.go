@@ -10,7 +10,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// TestIngestDoesNotWriteAgain: a write that failed is never retried (rule 3).
+// TestIngestDoesNotWriteAgain: a write that failed is never retried (protocol-3).
 func TestIngestDoesNotWriteAgain(t *testing.T) {
 	hs := newSetup(10)
 	home := hs.mustOpen(t)

@@ -14,7 +14,7 @@ func removal(id int) *segment.Record {
 	return &segment.Record{Time: int64(id), Slot: "s", Ops: []segment.Op{{Kind: segment.Delete, Key: []byte("key")}}}
 }
 
-// TestReserveIsForRemovals: small records of other kinds do not use up what is kept for removals (rule 15), at the home
+// TestReserveIsForRemovals: small records of other kinds do not use up what is kept for removals (protocol-15), at the home
 // as at a follower, whose log must be able to follow.
 func TestReserveIsForRemovals(t *testing.T) {
 	small := setup{disk: newDisk(5, 64<<10), size: 8 << 10}

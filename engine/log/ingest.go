@@ -30,7 +30,7 @@ func (l *Log) Ingest(from Position, frames []byte) ([]Entry, error) {
 	if err != nil || len(frames) == 0 {
 		return nil, err
 	}
-	// From here on the segment holds what others sealed (rule 16).
+	// From here on the segment holds what others sealed (protocol-16).
 	if l.sealer != nil {
 		l.sealer.Stop()
 		l.sealer = nil

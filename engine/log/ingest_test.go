@@ -202,7 +202,7 @@ func TestIngestRefuses(t *testing.T) {
 }
 
 // TestIngestEndsSealing: once a segment holds what another sealed, this process seals
-// nothing in it (rule 16). Two homes with equal salts stand for whatever could make that happen.
+// nothing in it (protocol-16). Two homes with equal salts stand for whatever could make that happen.
 func TestIngestEndsSealing(t *testing.T) {
 	var logs []*Log
 	for range 2 {
@@ -303,7 +303,7 @@ func lastEpoch(l *Log) uint64 {
 }
 
 // follow truncates a follower to what its log shares with the home's by their epoch
-// histories (rule 6), then copies.
+// histories (protocol-6), then copies.
 func follow(t testing.TB, to, from *Log, max int) {
 	t.Helper()
 	for {

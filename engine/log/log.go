@@ -228,7 +228,7 @@ func (l *Log) writable() error {
 	return nil
 }
 
-// reserve takes room for n bytes. Urgent needs may use what is kept for removals (rule 15).
+// reserve takes room for n bytes. Urgent needs may use what is kept for removals (protocol-15).
 func (l *Log) reserve(n int, urgent bool) error {
 	take := l.cfg.Room.Reserve
 	if urgent {
@@ -240,7 +240,7 @@ func (l *Log) reserve(n int, urgent bool) error {
 	return nil
 }
 
-// removes tells whether a record takes something away, and brings no data: such may use the reserve. It is told from
+// removes reports whether a record takes something away, and brings no data: such may use the reserve. It is told from
 // the record itself, so that every copy of the log decides alike.
 func removes(rec *segment.Record) bool {
 	return rec != nil && len(rec.Blocks) == 0 && slices.ContainsFunc(rec.Ops, func(op segment.Op) bool {

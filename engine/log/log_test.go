@@ -68,7 +68,7 @@ func TestAppendAndReplay(t *testing.T) {
 	if e := l.Epochs(); len(e) != 2 || e[1] != (EpochStart{9, second}) {
 		t.Fatal(e)
 	}
-	// Rule 16: after a restart nothing is sealed before a new epoch and salt.
+	// Protocol-16: after a restart nothing is sealed before a new epoch and salt.
 	_, err = l.Append(rec(5))
 	wantErr(t, err, ErrNoEpoch)
 	_, err = l.BeginEpoch(9)

@@ -26,7 +26,7 @@ const (
 
 var poisonMagic = []byte("WEIRPSN\x01")
 
-// fail poisons the log (rule 3) and returns the error to give to the caller. The note is there before callbacks are
+// fail poisons the log (protocol-3) and returns the error to give to the caller. The note is there before callbacks are
 // told. Takes mu.
 func (l *Log) fail(what string, err error) error {
 	l.mu.Lock()
@@ -60,7 +60,7 @@ func writePoison(dir cachepool.Dir, durable Position) error {
 	return replaceFile(dir, poisonTemp, poisonName, b)
 }
 
-// errNote says that a note was found that can not be believed.
+// errNote says that a note was found that cannot be believed.
 var errNote = errors.New("the note of how far the log was durable when it was poisoned")
 
 // readPoison returns how far the log was durable when it was poisoned; ok is false if it was not. errNote.

@@ -14,7 +14,7 @@ import (
 // about 100 bytes a segment, is not counted until the pool is opened again.
 type Room interface {
 	Reserve(n int64) error       // cachepool.ErrFull
-	ReserveUrgent(n int64) error // may use the part kept for removals (rule 15)
+	ReserveUrgent(n int64) error // may use the part kept for removals (protocol-15)
 	Release(n int64)
 }
 

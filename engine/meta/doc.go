@@ -6,7 +6,7 @@
 // # Keys
 //
 // A key is a table's letter, its fields and the snapshot generation, a number of
-// four bytes that is 0 until there are snapshots. It carries no volume (rule 12).
+// four bytes that is 0 until there are snapshots. It carries no volume (protocol-12).
 // Numbers are big endian. Names, which have no NUL, are followed by one. A slot is
 // escaped, NUL as 00 FF, and ended with 00 01, so that a prefix of slots is a range of keys.
 //
@@ -15,7 +15,7 @@
 //	e  inode u64, offset u64     extent
 //	i  inode u64                 inode
 //	n  dir u64, name 00          directory entry by name
-//	o  slot, index u32           result of a change (rule 22)
+//	o  slot, index u32           result of a change (protocol-22)
 //	p                            applied position; local, in no record
 //	q  slot                      newest sequence number of a slot
 //	s  inode u64                 target of a symbolic link
@@ -45,9 +45,9 @@
 // # Rules
 //
 //  1. Pebble holds committed records only, a prefix of the log, and with every
-//     batch of them the position where it ends (rule 8). It has no log of its own.
+//     batch of them the position where it ends (protocol-8). It has no log of its own.
 //  2. A value that does not parse is an error that wraps ErrCorrupt, never a
-//     default (rule 19).
+//     default (protocol-19).
 //  3. An extent lies within one aligned run of segment.MaxBlock bytes of its file,
 //     and extents of a file do not overlap. What no extent covers is a hole.
 //  4. A point in the overlay is newer than every range of the overlay that

@@ -38,7 +38,7 @@ func (t Table) String() string {
 	return fmt.Sprintf("table %q", byte(t))
 }
 
-// generation ends every key (rule 12 of docs/concepts.md).
+// generation ends every key (protocol-12 of docs/concepts.md).
 const generation = uint32(0)
 
 const generationSize = 4

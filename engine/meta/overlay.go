@@ -11,7 +11,7 @@ import (
 )
 
 // Overlay holds what pending records of the log make of the keys: the changes
-// of a home that Pebble does not have yet (rule 4 of the package comment). Only
+// of a home that Pebble does not have yet (protocol-4 of the package comment). Only
 // Copy and its result may be used while another goroutine reads a copy; an
 // Overlay itself is not safe for concurrent use.
 type Overlay struct {

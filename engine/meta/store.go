@@ -50,7 +50,7 @@ func Open(o Options) (*Store, error) {
 		FormatMajorVersion: pebble.FormatTableFormatV6,
 		DisableWAL:         true,
 		MemTableSize:       memTableSize,
-		// An idle volume must cost little (rule 12), and what is deleted is mostly
+		// An idle volume must cost little (protocol-12), and what is deleted is mostly
 		// deleted soon after it was made.
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       4,

@@ -14,7 +14,7 @@ import (
 )
 
 // TestFlipEveryByte: with any one byte of a segment damaged, everything that is
-// still read is right, and something reports the damage (rule 19).
+// still read is right, and something reports the damage (protocol-19).
 func TestFlipEveryByte(t *testing.T) {
 	recs := testRecords()
 	_, seg, _ := build(t, recs)

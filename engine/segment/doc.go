@@ -44,7 +44,7 @@
 // A frame whose first four bytes are "WEIR" is a header: as a length they would
 // exceed MaxFrame. So a stream of frames may cross from one segment to the next.
 //
-// # Sealing (rule 16)
+// # Sealing (protocol-16)
 //
 //	segment key = HKDF-SHA256(secret = data key, salt = header's salt,
 //	              info = "weir segment 1" ‖ volume)            RFC 5869
@@ -67,7 +67,7 @@
 //	0  1  codec: 0 = as is, 1 = zstd (RFC 8878)
 //	1  …  at most MaxBlock bytes once unpacked
 //
-// # Meta, before sealing (rule 18: everything that comes from users is in sealed parts)
+// # Meta, before sealing (protocol-18: everything that comes from users is in sealed parts)
 //
 //	version byte 1, then
 //	time varint · slot bytes · sequence uvarint · index uvarint · result bytes ·

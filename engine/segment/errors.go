@@ -18,7 +18,7 @@ var ErrTooLarge = errors.New("record too large")
 var ErrShort = errors.New("frame is cut short")
 
 // CorruptError says that bytes of a segment do not verify or do not parse
-// (rule 19: EIO towards clients, logged with segment and path, healed from
+// (protocol-19: EIO towards clients, logged with segment and path, healed from
 // another copy).
 type CorruptError struct {
 	Seq   uint64 // segment; 0 where the caller has to know

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// DataKey is a volume's data key (rule 16). It is secret.
+// DataKey is a volume's data key (protocol-16). It is secret.
 type DataKey = [32]byte
 
 const keyInfo = "weir segment 1"

@@ -21,7 +21,7 @@ func (p Position) Compare(q Position) int {
 	return cmp.Compare(p.Off, q.Off)
 }
 
-// Less tells whether p lies before q.
+// Less reports whether p lies before q.
 func (p Position) Less(q Position) bool { return p.Compare(q) < 0 }
 
 // Earlier returns the one of p and q that lies before the other.
@@ -34,13 +34,13 @@ func Earlier(p, q Position) Position {
 
 func (p Position) String() string { return fmt.Sprintf("%d/%d", p.Seq, p.Off) }
 
-// Record is one atomic change of a volume (rule 8): absolute operations on
+// Record is one atomic change of a volume (protocol-8): absolute operations on
 // metadata keys, the blocks of data that they refer to, and what the requester was told.
 type Record struct {
-	Epoch uint64 // of the home that made it (rule 6)
+	Epoch uint64 // of the home that made it (protocol-6)
 	Time  int64  // the home's clock, Unix nanoseconds; for lag, never for order
 
-	// Slot, Seq, Index and Result make a repeat recognisable (rule 22). They are
+	// Slot, Seq, Index and Result make a repeat recognisable (protocol-22). They are
 	// opaque here; an empty Slot means none.
 	Slot   string
 	Seq    uint32
@@ -48,7 +48,7 @@ type Record struct {
 	Result []byte
 
 	// Touched lists the inodes whose attributes, data or names the record
-	// changes, so that a reader can tell whether it must wait for it.
+	// changes, so that a reader can report whether it must wait for it.
 	Touched []uint64
 
 	Ops    []Op

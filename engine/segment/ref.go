@@ -30,7 +30,7 @@ func DecodeBlockRef(b []byte) (BlockRef, error) {
 	return ref, ref.check()
 }
 
-// check tells whether ref can name a block at all.
+// check reports whether ref can name a block at all.
 func (ref BlockRef) check() error {
 	if ref.Seq == 0 || ref.Off < HeaderSize || ref.Len <= TagSize || ref.Len > maxSealed || ref.Off > MaxOffset {
 		return &CorruptError{Seq: ref.Seq, Off: ref.Off, Field: "block reference"}

@@ -11,7 +11,7 @@ import (
 
 // Sealer seals the records of one new segment. It is the only thing that seals,
 // and it draws its own salt, so sealing can never go on under a salt that an
-// earlier process used (rule 16). Seal is for one goroutine at a time; the
+// earlier process used (protocol-16). Seal is for one goroutine at a time; the
 // methods of Opener are for any.
 type Sealer struct {
 	*Opener

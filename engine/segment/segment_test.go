@@ -353,7 +353,7 @@ func TestSealerOwnsItsSalt(t *testing.T) {
 	}
 }
 
-// TestSecrets looks for user bytes outside sealed parts (rule 18).
+// TestSecrets looks for user bytes outside sealed parts (protocol-18).
 func TestSecrets(t *testing.T) {
 	_, seg, _ := build(t, []*Record{{
 		Slot: "SECRET", Result: []byte("SECRET"), Blocks: []Block{{Raw: []byte("SECRET")}},

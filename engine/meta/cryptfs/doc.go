@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cryptfs encrypts every file of a Pebble file system (rule 18: on a
+// Package cryptfs encrypts every file of a Pebble file system (protocol-18: on a
 // pool, names lie only inside Pebble's encrypted files).
 //
 // A file is a header of 32 bytes and the content encrypted with AES-256 in

@@ -40,7 +40,7 @@ func (f *file) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// WriteAt refuses, because of rule 1.
+// WriteAt refuses, because of protocol-1.
 func (f *file) WriteAt([]byte, int64) (int, error) {
 	return 0, errors.New("cryptfs: files can not be updated in place")
 }

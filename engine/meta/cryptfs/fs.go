@@ -78,12 +78,12 @@ func (fs *FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return f, nil
 }
 
-// OpenReadWrite refuses, because of rule 1. Pebble does not need it here.
+// OpenReadWrite refuses, because of protocol-1. Pebble does not need it here.
 func (fs *FS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption) (vfs.File, error) {
 	return nil, fmt.Errorf("cryptfs open %s: files can not be updated in place", name)
 }
 
-// ReuseForWrite implements vfs.FS by making a new file, because of rule 1.
+// ReuseForWrite implements vfs.FS by making a new file, because of protocol-1.
 func (fs *FS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := fs.Remove(oldname); err != nil {
 		return nil, err
