@@ -28,8 +28,8 @@ func onDisk(b *testing.B) *Log {
 	return l
 }
 
-// BenchmarkAppend1MiB appends records of sixteen blocks that do not compress, packed
-// beforehand, and makes them durable eight at a time.
+// BenchmarkAppend1MiB appends records of sixteen incompressible blocks, packed beforehand, and
+// makes them durable eight at a time.
 func BenchmarkAppend1MiB(b *testing.B) {
 	l := onDisk(b)
 	raw := make([]byte, 1<<20)
@@ -61,8 +61,8 @@ func BenchmarkAppend1MiB(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendSmall appends records of 200 bytes from many goroutines, each of
-// which waits for its own to be durable.
+// BenchmarkAppendSmall appends records of 200 bytes from many goroutines. Each waits until its own
+// record is durable.
 func BenchmarkAppendSmall(b *testing.B) {
 	l := onDisk(b)
 	b.SetParallelism(64)
@@ -81,7 +81,7 @@ func BenchmarkAppendSmall(b *testing.B) {
 	})
 }
 
-// BenchmarkAppendSmallUnsynced is the cost of a small record without the disk.
+// BenchmarkAppendSmallUnsynced measures the cost of a small record without the disk.
 func BenchmarkAppendSmallUnsynced(b *testing.B) {
 	l := onDisk(b)
 	b.ReportAllocs()

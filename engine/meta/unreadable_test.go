@@ -14,8 +14,9 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// TestDamageEndsARange: what cannot be read ends an iteration, also where the overlay has keys after it: who stops
-// early, as a listing does, must not take the rest for all there is (protocol-2).
+// TestDamageEndsARange: what cannot be read ends an iteration, even where the overlay has keys
+// after it. A consumer that stops early, as a listing does, must not take the keys after the damage
+// for all there are (protocol-2).
 func TestDamageEndsARange(t *testing.T) {
 	fs := vfs.NewMem()
 	s := openStore(t, fs)
