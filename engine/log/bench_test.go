@@ -69,7 +69,8 @@ func BenchmarkAppendSmall(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			end, err := l.Append(&segment.Record{Slot: "client", Ops: []segment.Op{{Kind: segment.Set, Key: make([]byte, 20), Value: make([]byte, 180)}}})
+			end, err := l.Append(&segment.Record{Slot: "client",
+				Ops: []segment.Op{{Kind: segment.Set, Key: make([]byte, 20), Value: make([]byte, 180)}}})
 			if err == nil {
 				err = l.Wait(b.Context(), end)
 			}
@@ -86,7 +87,8 @@ func BenchmarkAppendSmallUnsynced(b *testing.B) {
 	l := onDisk(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		_, err := l.Append(&segment.Record{Slot: "client", Ops: []segment.Op{{Kind: segment.Set, Key: make([]byte, 20), Value: make([]byte, 180)}}})
+		_, err := l.Append(&segment.Record{Slot: "client",
+			Ops: []segment.Op{{Kind: segment.Set, Key: make([]byte, 20), Value: make([]byte, 180)}}})
 		must(b, err)
 	}
 }

@@ -53,7 +53,8 @@ func (m *model) step(l *Log, r *rand.Rand) error {
 		m.add(fmt.Sprintf("record %d", id))
 		if _, err := l.Append(rec(id)); err != nil {
 			// The append may have rolled the segment first.
-			m.entries = slices.Insert(m.entries, len(m.entries)-1, modelEntry{line: fmt.Sprintf("maybe segment %d epoch %d", last.header.Seq+1, m.epoch)})
+			m.entries = slices.Insert(m.entries, len(m.entries)-1,
+				modelEntry{line: fmt.Sprintf("maybe segment %d epoch %d", last.header.Seq+1, m.epoch)})
 			return err
 		}
 		if end := l.End(); end.Seq != last.header.Seq {
@@ -247,7 +248,8 @@ func TestCrashInRecovery(t *testing.T) {
 			s.disk.CrashAt(at)
 			dir, err := pool.Volume(testDir)
 			must(t, err)
-			_, err = Open(Config{Dir: dir, Room: pool.Room(), Volume: testVolume, DataKey: testKey, Sources: func() []Source { return s.sources }, Rand: salts})
+			_, err = Open(Config{Dir: dir, Room: pool.Room(), Volume: testVolume, DataKey: testKey,
+				Sources: func() []Source { return s.sources }, Rand: salts})
 			if err == nil {
 				s.disk.Kill()
 			}

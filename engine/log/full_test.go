@@ -45,7 +45,8 @@ func TestReserveIsForRemovals(t *testing.T) {
 	_, err = source.BeginEpoch(1)
 	must(t, err)
 	for id := range 1000 {
-		_, err := source.Append(&segment.Record{Time: int64(id), Ops: []segment.Op{{Kind: segment.Set, Key: []byte("key"), Value: make([]byte, 100)}}})
+		_, err := source.Append(&segment.Record{Time: int64(id),
+			Ops: []segment.Op{{Kind: segment.Set, Key: []byte("key"), Value: make([]byte, 100)}}})
 		must(t, err)
 	}
 	mark := source.End()

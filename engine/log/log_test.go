@@ -405,7 +405,8 @@ func TestShowComesFirst(t *testing.T) {
 	_, err = l.BeginEpoch(1)
 	must(t, err)
 	for range 50 { // over several segments
-		r := &segment.Record{Blocks: []segment.Block{{Raw: []byte("block")}}, Ops: []segment.Op{{Kind: segment.SetBlock, Key: []byte("key")}}}
+		r := &segment.Record{Blocks: []segment.Block{{Raw: []byte("block")}},
+			Ops: []segment.Op{{Kind: segment.SetBlock, Key: []byte("key")}}}
 		shown, read := Position{}, make(chan error, 1)
 		l.ShowTo(viewer(func(got *segment.Record, end Position) {
 			if shown = end; got != r {

@@ -117,7 +117,8 @@ func (l *Log) cutPoisoned(sizes map[uint64]int64) error {
 	}
 	l.setSegs(l.segs[:keep])
 	l.hash, l.end = nil, durable
-	l.cfg.Logger.Warn("cutting what was not durable when a write or fsync failed", slog.String("path", l.cfg.Dir.Path()), slog.String("end", l.end.String()))
+	l.cfg.Logger.Warn("cutting what was not durable when a write or fsync failed",
+		slog.String("path", l.cfg.Dir.Path()), slog.String("end", l.end.String()))
 	return nil
 }
 

@@ -35,7 +35,8 @@ func poisoned(t *testing.T, seed uint64, fail func(*crashfs.Disk)) (s setup, dur
 		before := l.End()
 		if after, err = l.Append(rec(id)); err == nil {
 			if after.Seq != before.Seq {
-				all, ends = append(all, fmt.Sprintf("segment %d epoch 1", after.Seq)), append(ends, Position{Seq: after.Seq, Off: segment.HeaderSize})
+				all, ends = append(all, fmt.Sprintf("segment %d epoch 1", after.Seq)),
+					append(ends, Position{Seq: after.Seq, Off: segment.HeaderSize})
 			}
 			all, ends = append(all, fmt.Sprint("record ", id)), append(ends, after)
 			if id%5 == 0 {

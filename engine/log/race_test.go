@@ -110,7 +110,8 @@ func TestEverythingAtOnce(t *testing.T) {
 		for {
 			_, next, err := l.Read(t.Context(), pos, 500)
 			if err != nil {
-				if !errors.Is(err, io.EOF) && !errors.Is(err, ErrGap) && !errors.Is(err, segment.ErrCorrupt) && !errors.Is(err, ErrUnreadable) {
+				if !errors.Is(err, io.EOF) && !errors.Is(err, ErrGap) &&
+					!errors.Is(err, segment.ErrCorrupt) && !errors.Is(err, ErrUnreadable) {
 					t.Error(err)
 				}
 				return

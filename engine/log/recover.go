@@ -176,7 +176,8 @@ func (l *Log) examine(seq uint64, link segment.Link, isLocal, isLast bool) (s *s
 			return nil, nil, err
 		}
 		if head, err := segment.DecodeHeader(b); err != nil || head != s.header || uint64(size) != s.len {
-			return nil, fmt.Errorf("%s is not what the segment table says: %d bytes, want %d; header %+v, %v", l.path(seq), size, s.len, head, err), nil
+			return nil, fmt.Errorf("%s is not what the segment table says: %d bytes, want %d; header %+v, %v",
+				l.path(seq), size, s.len, head, err), nil
 		}
 		return s, nil, nil
 	}
@@ -204,9 +205,11 @@ func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.L
 	case got.Header.Volume != l.cfg.Volume:
 		return nil, fmt.Errorf("segment %d in %s is of volume %x", seq, l.path(seq), got.Header.Volume), nil
 	case got.Header.Seq != seq || got.Header.Prev != link:
-		return nil, fmt.Errorf("segment %d in %s does not follow the one before: %+v, want %+v", seq, l.path(seq), got.Header.Prev, link), nil
+		return nil, fmt.Errorf("segment %d in %s does not follow the one before: %+v, want %+v",
+			seq, l.path(seq), got.Header.Prev, link), nil
 	case len(l.segs) > 0 && got.Header.Epoch < l.last().header.Epoch:
-		return nil, fmt.Errorf("segment %d in %s: epoch goes back from %d to %d", seq, l.path(seq), l.last().header.Epoch, got.Header.Epoch), nil
+		return nil, fmt.Errorf("segment %d in %s: epoch goes back from %d to %d",
+			seq, l.path(seq), l.last().header.Epoch, got.Header.Epoch), nil
 	case known != nil && (known.header != got.Header || known.len != s.len || known.hash != s.hash):
 		return s, fmt.Errorf("segment %d in %s: %d valid bytes are not the %d that were uploaded", seq, l.path(seq), s.len, known.len), nil
 	case !isLast && got.Tail != segment.Clean:

@@ -153,7 +153,8 @@ func TestKeyOrder(t *testing.T) {
 			in(ExtentKey(ino, 99), lo, hi) || in(ExtentKey(ino, 200), lo, hi) {
 			t.Errorf("range of extents of inode %d is wrong", ino)
 		}
-		if lo, hi := CookieRange(ino, 4); in(CookieKey(ino, 3), lo, hi) || !in(CookieKey(ino, 4), lo, hi) || !in(CookieKey(ino, 1<<64-1), lo, hi) {
+		if lo, hi := CookieRange(ino, 4); in(CookieKey(ino, 3), lo, hi) ||
+			!in(CookieKey(ino, 4), lo, hi) || !in(CookieKey(ino, 1<<64-1), lo, hi) {
 			t.Errorf("range of cookies of inode %d is wrong", ino)
 		}
 	}

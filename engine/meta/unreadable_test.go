@@ -68,7 +68,8 @@ func TestDamageEndsARange(t *testing.T) {
 		}
 	}()
 	over := NewOverlay()
-	over.Apply([]segment.Op{{Kind: segment.Set, Key: []byte("k99x")}, {Kind: segment.Set, Key: []byte("k99y")}}, segment.Position{Seq: 1, Off: 1})
+	over.Apply([]segment.Op{{Kind: segment.Set, Key: []byte("k99x")}, {Kind: segment.Set, Key: []byte("k99y")}},
+		segment.Position{Seq: 1, Off: 1})
 	for name, o := range map[string]*Overlay{"overlay": over, "none": nil} {
 		v := s.Snapshot(o)
 		n, failed := 0, false

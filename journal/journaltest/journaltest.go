@@ -84,8 +84,8 @@ func mustCommit(t *testing.T, s Subject, pos journal.Position) {
 	}
 }
 
-// appendShowsOnce: each record is shown once, with the epoch and the position that Append returns, in
-// the order of the log (journal-1).
+// appendShowsOnce: each record is shown once, in the order of the log, with the epoch and the
+// position that Append returns (journal-1).
 func appendShowsOnce(t *testing.T, s Subject, m *Machine) {
 	before := len(m.Shown())
 	var last journal.Position
