@@ -173,8 +173,8 @@ func TestNotHome(t *testing.T) {
 	wantOutcome(t, "read without a promise", err, volume.ErrDelay)
 	_, err = h.GetAttr(t.Context(), asRoot, volume.Handle{Ino: 99})
 	wantOutcome(t, "failing read without a promise", err, volume.ErrDelay)
-	// The same holds for changes that change nothing, since their outcome reveals the state. What
-	// is committed needs no promise.
+	// The same holds for changes that change nothing, since their outcome reveals the state. A
+	// change that has a record needs no promise, since its commit proves enough.
 	guarded := volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded}
 	_, err = h.Create(t.Context(), asRoot, volume.Root, "f", guarded)
 	wantOutcome(t, "create of what exists, without a promise", err, volume.ErrDelay)

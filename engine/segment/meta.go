@@ -141,7 +141,7 @@ func (d *decoder) uint32() uint32 {
 	return uint32(v)
 }
 
-// count reads the number of elements that have at least size bytes each.
+// count reads a number of elements. Each element takes at least size bytes.
 func (d *decoder) count(size int) int {
 	v := d.uvarint()
 	if v > uint64(len(d.b)/size) {

@@ -153,7 +153,7 @@ func (s *Sealer) Seal(dst []byte, p Prepared, off uint64) ([]byte, error) {
 	return dst, nil
 }
 
-// checkSealed opens what was just sealed and compares it with p.
+// checkSealed opens what was just sealed, and panics if it differs from p.
 func (s *Sealer) checkSealed(frame []byte, p Prepared, off uint64) {
 	got, err := s.DecodeRecord(frame, off)
 	if err != nil {
