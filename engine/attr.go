@@ -40,7 +40,7 @@ func (e *Engine) SetAttr(ctx context.Context, r volume.Request, h volume.Handle,
 	})
 }
 
-// setAttr makes a change that was checked.
+// setAttr applies set to n. The caller has already checked that the change is allowed.
 func (t *tx) setAttr(n *meta.Inode, c volume.Caller, set volume.SetAttr) error {
 	if set.Empty() {
 		return nil
@@ -61,7 +61,8 @@ func (t *tx) setAttr(n *meta.Inode, c volume.Caller, set volume.SetAttr) error {
 }
 
 // SetXattr implements volume.Changer.
-func (e *Engine) SetXattr(ctx context.Context, r volume.Request, h volume.Handle, name string, value []byte, mode volume.XattrMode) (volume.DirChange, error) {
+func (e *Engine) SetXattr(ctx context.Context, r volume.Request, h volume.Handle,
+	name string, value []byte, mode volume.XattrMode) (volume.DirChange, error) {
 	p := place{"setxattr", h.Ino, name}
 	return change(ctx, e, r, p, dirResult, false, func(t *tx) (volume.DirChange, error) {
 		var none volume.DirChange
@@ -113,8 +114,8 @@ func (e *Engine) RemoveXattr(ctx context.Context, r volume.Request, h volume.Han
 	})
 }
 
-// xattr returns the inode of h, whose extended attributes the caller may
-// change, and whether it has the named one.
+// xattr returns the inode of h and reports whether it has the extended attribute name. It fails if
+// the caller may not change the extended attributes of h.
 func (t *tx) xattr(r volume.Request, h volume.Handle, name string) (*meta.Inode, bool, error) {
 	n, err := t.inode(h)
 	if err != nil {

@@ -9,21 +9,20 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// BlockCache keeps the plaintext of blocks that were read last, up to a number
-// of bytes. The volumes of a process share one. Its methods may be called from
-// any goroutine.
+// BlockCache keeps the plaintext of the blocks that were read last, up to a number of bytes. All
+// volumes of a process share one cache. Its methods may be called from any goroutine.
 type BlockCache struct {
 	limit int64
 
 	mu     sync.Mutex
 	size   int64
-	last   uint64 // namespace
+	last   uint64 // the newest namespace
 	blocks map[cacheKey]*list.Element
 	recent *list.List // of *cached, most recent first
 }
 
-// cacheKey names a block. Positions may be used for other blocks after a
-// takeover cut the log, so each volume begins a new namespace then.
+// cacheKey names a block. After a takeover cut the log, a position may name another block. So the
+// volume begins a new namespace then.
 type cacheKey struct {
 	namespace uint64
 	ref       segment.BlockRef
@@ -34,12 +33,12 @@ type cached struct {
 	data []byte
 }
 
-// NewBlockCache returns an empty cache for so many bytes of blocks.
+// NewBlockCache returns an empty cache for up to the given number of bytes of blocks.
 func NewBlockCache(bytes int64) *BlockCache {
 	return &BlockCache{limit: bytes, blocks: make(map[cacheKey]*list.Element), recent: list.New()}
 }
 
-// namespace returns a number that was never returned before.
+// namespace returns a number that it never returned before.
 func (c *BlockCache) namespace() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +46,7 @@ func (c *BlockCache) namespace() uint64 {
 	return c.last
 }
 
-// get returns a block, which must not be changed, or nil.
+// get returns a block, or nil. The caller must not change the block.
 func (c *BlockCache) get(namespace uint64, ref segment.BlockRef) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +58,7 @@ func (c *BlockCache) get(namespace uint64, ref segment.BlockRef) []byte {
 	return el.Value.(*cached).data
 }
 
-// put keeps data, which must not be changed any more.
+// put keeps data. Nobody may change data afterwards.
 func (c *BlockCache) put(namespace uint64, ref segment.BlockRef, data []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

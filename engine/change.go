@@ -14,15 +14,14 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// tx is a change while it is computed. Nothing that it notes has an effect
-// unless its record is appended.
+// tx is a change while it is computed. It has no effect until its record is appended.
 type tx struct {
 	tree
 	now    time.Time
-	stamp  uint64           // the record's number; 0 until it is asked for
-	used   *meta.Accounting // set if it changes
+	stamp  uint64           // the record's number; 0 until number is called
+	used   *meta.Accounting // nil unless the accounting changes
 	dirty  []*meta.Inode
-	gone   []volume.Handle // inodes that the record deletes and nobody can hold any more
+	gone   []volume.Handle // inodes that the record deletes; they are marked for deletion
 	ops    []segment.Op
 	blocks []segment.Block
 }
@@ -37,19 +36,20 @@ func (e *Engine) begin() (*tx, error) {
 	case !e.leading:
 		return nil, journal.ErrNotHome
 	}
-	// Without what the clock knows besides the time, so that a repeat is told the same.
+	// Round and UTC strip the monotonic reading and the zone, which the record does not carry. So a
+	// repeat gets the same times as the first execution.
 	t := &tx{now: e.cfg.Now().Round(0).UTC()}
 	t.engine, t.home, t.epoch, t.end, t.applied = e, true, e.epoch, e.end, e.applied
 	var over *meta.Overlay
 	if !e.overlay.Empty() {
 		over = e.overlay.Copy()
 	}
-	// No snapshot is needed: turn is held, so the store only gets what over has.
+	// A live view suffices. The caller holds turn, so the store only gains what over already has.
 	t.view = e.store.Live(over)
 	return t, nil
 }
 
-// number returns the number of the record that t will be.
+// number returns the number of the record that t will become. See the package comment.
 func (t *tx) number() (uint64, error) {
 	if t.stamp == 0 {
 		e := t.engine
@@ -74,7 +74,7 @@ func (t *tx) deleteRange(lo, hi []byte) {
 	t.ops = append(t.ops, segment.Op{Kind: segment.DeleteRange, Key: lo, End: hi})
 }
 
-// changed notes that n is to be written. It is called once for each inode.
+// changed notes that n must be written. It is called once for each inode.
 func (t *tx) changed(n *meta.Inode) {
 	for _, d := range t.dirty {
 		if d == n {
@@ -93,8 +93,7 @@ func (t *tx) add(n *meta.Inode) {
 	t.changed(n)
 }
 
-// account changes what the volume uses. It is ErrNoSpace if that grows beyond
-// the volume's room.
+// account adds to what the volume uses. It returns ErrNoSpace if the sum exceeds the volume's room.
 func (t *tx) account(bytes, inodes int64) error {
 	if bytes == 0 && inodes == 0 {
 		return nil
@@ -118,7 +117,7 @@ func (t *tx) account(bytes, inodes int64) error {
 	return nil
 }
 
-// record returns t as a record, nil if it changes nothing.
+// record returns t as a record, or nil if t changes nothing.
 func (t *tx) record(id volume.OpID, result []byte) *segment.Record {
 	rec := &segment.Record{Epoch: t.engine.epoch, Time: t.now.UnixNano(), Blocks: t.blocks}
 	for _, h := range t.gone {
@@ -141,9 +140,9 @@ func (t *tx) record(id volume.OpID, result []byte) *segment.Record {
 	return rec
 }
 
-// appendRecord appends a record. The caller holds turn, so the order of the log is the order of the
-// overlay. If the log does not know whether it has the record, nobody is shown it, and shown is
-// false.
+// appendRecord appends a record. The caller holds turn, so the log and the overlay have the same
+// order. If the log does not know whether it has the record, the record is shown to nobody, and
+// shown is false.
 func (e *Engine) appendRecord(ctx context.Context, rec *segment.Record, unstable bool) (end segment.Position, shown bool, err error) {
 	e.appending.unstable, e.appending.shown = unstable, false
 	end, err = e.journal.Append(ctx, rec)
@@ -153,8 +152,9 @@ func (e *Engine) appendRecord(ctx context.Context, rec *segment.Record, unstable
 	return end, e.appending.shown, nil
 }
 
-// Show implements journal.Leader. The record becomes what the next change sees, and each read that
-// begins after another gateway could have shown it. It runs inside of appendRecord's Append.
+// Show implements journal.Leader. From now on the next change sees the record. So does every read
+// that begins after another gateway could have shown it. Show runs inside appendRecord's call of
+// Append.
 func (e *Engine) Show(rec *segment.Record, end segment.Position) {
 	e.appending.shown = true
 	p := pendingRecord{
@@ -167,17 +167,19 @@ func (e *Engine) Show(rec *segment.Record, end segment.Position) {
 	e.kick()
 }
 
-// change runs f in the critical section, once for each r.ID (rule 22), and
-// returns when the outcome is committed; of an unstable change, when what it
-// reveals of earlier ones is.
-func change[T any](ctx context.Context, e *Engine, r volume.Request, p place, c codec[T], unstable bool, f func(t *tx) (T, error)) (T, error) {
+// change runs f in the critical section, once for each r.ID (protocol-22). It returns when the
+// outcome is committed. An unstable change returns earlier, when the changes that its outcome
+// reveals are committed.
+func change[T any](ctx context.Context, e *Engine, r volume.Request, p place, c codec[T], unstable bool,
+	f func(t *tx) (T, error)) (T, error) {
 	value, _, err := changeAt(ctx, e, r, p, c, unstable, f)
 	return value, err
 }
 
-// changeAt is change, and tells where the record of the change ends: zero if it
-// has none, or one that is in the store.
-func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, c codec[T], unstable bool, f func(t *tx) (T, error)) (T, segment.Position, error) {
+// changeAt is change that also returns the position at which the change's record ends. The position
+// is zero if the change has no record, or one that is already in the store.
+func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, c codec[T], unstable bool,
+	f func(t *tx) (T, error)) (T, segment.Position, error) {
 	var zero T
 	fail := func(err error) (T, segment.Position, error) { return zero, segment.Position{}, e.wrap(p, err) }
 	if len(r.ID.Slot) > maxSlot {
@@ -188,19 +190,24 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 		done, err = execute(ctx, e, r, c, unstable, f)
 	}
 	werr := e.waitCommitted(ctx, done.shown)
-	// That a record of this epoch is committed proves that nobody was home since. What else is told, the promises have to vouch for.
+	// A committed record of this epoch proves that no other gateway became home in between. Any
+	// other outcome needs the members' promises (protocol-4).
 	if werr == nil && !done.proved {
 		werr = e.mayServe()
 		for werr != nil && done.recorded && e.leads(done.epoch) && e.moment(ctx) {
-			werr = e.mayServe() // what was done can only be told: who asks again would wait for its commit
+			// The change has a record, so it was executed. A client that repeated it would only
+			// wait for that record's commit. So wait for the promises here.
+			werr = e.mayServe()
 		}
 	}
 	if werr == nil && done.epoch != 0 && !e.leads(done.epoch) {
-		werr = journal.ErrNotHome // the record may have been dropped, and the position be another one's
+		// The record may have been dropped, and another record may end at its position now.
+		werr = journal.ErrNotHome
 	}
 	switch {
 	case werr != nil && done.recorded:
-		// Not wrapped: that error may be an ErrDelay, which promises too much.
+		// The cause is not wrapped. It may be an ErrDelay, which would say that nothing was
+		// changed.
 		return fail(fmt.Errorf("%w: commit of record at %s: %s", volume.ErrUnknown, done.shown, werr.Error()))
 	case werr != nil:
 		return fail(werr)
@@ -210,12 +217,13 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 	return done.value, done.end, nil
 }
 
-// waitRoom waits until a change that found no room in the log may be tried again, and tells whether it may.
+// waitRoom waits until a change that found no room in the log may be tried again. It returns false
+// if waiting is of no use.
 func (e *Engine) waitRoom(ctx context.Context) bool {
 	return e.journal.WaitRoom(ctx) == nil
 }
 
-// mayServe is the journal's, as an outcome of the volume contract.
+// mayServe returns the journal's answer as an outcome of the volume contract.
 func (e *Engine) mayServe() error {
 	if err := e.journal.MayServe(); err != nil {
 		return fmt.Errorf("%w: %v", volume.ErrDelay, err)
@@ -223,7 +231,7 @@ func (e *Engine) mayServe() error {
 	return nil
 }
 
-// moment waits 10 ms and returns true, or false when ctx ends.
+// moment waits 10 ms and returns true. It returns false when ctx ends first.
 func (e *Engine) moment(ctx context.Context) bool {
 	select {
 	case <-e.cfg.Clock.After(10 * time.Millisecond):
@@ -233,19 +241,20 @@ func (e *Engine) moment(ctx context.Context) bool {
 	}
 }
 
-// executed is what came of the critical section of a change. It may be told when
-// shown is committed and this gateway has led in the epoch all the time.
+// executed is the result of a change's critical section. It may be returned to the client when
+// shown is committed, provided that this gateway led in the epoch all the time.
 type executed[T any] struct {
 	value    T
-	epoch    uint64           // 0: it did not lead
-	shown    segment.Position // of the last record that it tells of
-	end      segment.Position // of its own record, zero if it has none that is pending
-	recorded bool             // it may have a record
-	proved   bool             // the commit of shown proves that it may be told
+	epoch    uint64           // 0: this gateway did not lead
+	shown    segment.Position // end of the last record that the result reveals
+	end      segment.Position // end of the change's own record; zero if that is not pending
+	recorded bool             // the change may have a record
+	proved   bool             // the commit of shown proves that the result may be returned
 }
 
-// execute is the critical section of change.
-func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T], unstable bool, f func(t *tx) (T, error)) (x executed[T], err error) {
+// execute runs the critical section of change.
+func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T], unstable bool,
+	f func(t *tx) (T, error)) (x executed[T], err error) {
 	if err := e.throttle(ctx); err != nil {
 		return x, err
 	}
@@ -265,7 +274,8 @@ func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T]
 		if done.err == nil {
 			x.value, err = c.decode(done.result)
 		}
-		x.shown, x.recorded, x.proved = done.pos, done.logged, done.logged // what is in the log was told before, or may be
+		// A result from the log may have been returned to the client before.
+		x.shown, x.recorded, x.proved = done.pos, done.logged, done.logged
 		if done.logged {
 			x.end = done.pos
 		}
@@ -286,7 +296,8 @@ func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T]
 		return x, err
 	}
 	x.end, x.recorded = end, true
-	if !unstable || !shown { // what nobody knows is waited for: the wait ends with the role
+	// If the record was not shown, wait for its commit. That wait ends with the role.
+	if !unstable || !shown {
 		x.shown, x.proved = end, true
 	}
 	return x, nil

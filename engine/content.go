@@ -12,11 +12,11 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// extents iterates over the extents of a file that share a byte with [off, end),
-// in order. An error ends it and comes last.
+// extents iterates over the extents of a file that share a byte with [off, end), in order. An error
+// ends the iteration and comes last.
 func (t *tree) extents(ino, off, end uint64) iter.Seq2[meta.Extent, error] {
 	return func(yield func(meta.Extent, error) bool) {
-		// Extents do not cross the border of a run, so none that matters begins earlier.
+		// An extent does not cross the border of a run, so none that matters begins earlier.
 		lo, hi := meta.ExtentRange(ino, off-off%run, end)
 		last := uint64(0)
 		for pair, err := range t.view.Range(lo, hi) {
@@ -42,7 +42,7 @@ func (t *tree) extents(ino, off, end uint64) iter.Seq2[meta.Extent, error] {
 	}
 }
 
-// content is what Read and Seek find.
+// content is what Read and Seek find in a file.
 type content struct {
 	n       int
 	eof     bool
@@ -86,8 +86,8 @@ func (e *Engine) Read(ctx context.Context, r volume.Request, h volume.Handle, of
 	return serve.n, serve.eof, nil
 }
 
-// fill fills p, which begins at byte off of a file, from its extents. Only what
-// no extent covers becomes zeros.
+// fill fills p from the extents of a file. p begins at byte off of the file. Only what no extent
+// covers becomes zeros.
 func (e *Engine) fill(ctx context.Context, gen uint64, extents []meta.Extent, off uint64, p []byte) error {
 	blocks, err := e.blocks(ctx, gen, extents)
 	if err != nil {
@@ -105,8 +105,8 @@ func (e *Engine) fill(ctx context.Context, gen uint64, extents []meta.Extent, of
 	return nil
 }
 
-// blocks returns the plaintext of the blocks of extents. Those that are not in
-// the cache, under the namespace gen, are read in one call.
+// blocks returns the plaintext of the blocks of extents. One call of ReadBlocks reads those that
+// are not in the cache, under the namespace gen.
 func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent) ([][]byte, error) {
 	blocks := make([][]byte, len(extents))
 	var missing []segment.BlockRef
@@ -135,7 +135,8 @@ func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent) 
 	}
 	for i, x := range extents {
 		if len(blocks[i]) != int(x.Raw) {
-			return nil, fmt.Errorf("block at %d/%d has %d bytes, its extent says %d: %w", x.Ref.Seq, x.Ref.Off, len(blocks[i]), x.Raw, errDamaged)
+			return nil, fmt.Errorf("block at %d/%d has %d bytes, its extent says %d: %w",
+				x.Ref.Seq, x.Ref.Off, len(blocks[i]), x.Raw, errDamaged)
 		}
 	}
 	return blocks, nil

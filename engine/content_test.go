@@ -17,7 +17,7 @@ func TestBlockCache(t *testing.T) {
 	for n := range uint64(3) {
 		c.put(a, ref(n), make([]byte, 40))
 		if n == 1 {
-			c.get(a, ref(0)) // now block 1 is the oldest
+			c.get(a, ref(0)) // block 1 is the oldest now
 		}
 	}
 	for n, want := range []bool{true, false, true} {
@@ -34,8 +34,8 @@ func TestBlockCache(t *testing.T) {
 	}
 }
 
-// TestReadAhead reads in order and then takes the blocks away: what follows must
-// be in the cache already. Who reads here and there causes nothing.
+// TestReadAhead reads a file in order and then removes the blocks from the journal. What follows
+// must be in the cache already. Reads at random offsets must not start a read-ahead.
 func TestReadAhead(t *testing.T) {
 	h := newHost(t, nil)
 	const step = 128 << 10

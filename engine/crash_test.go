@@ -15,18 +15,17 @@ import (
 	"github.com/weir-storage/weir/volume/memvol"
 )
 
-// newModel returns a reference volume that looks like a new host's.
+// newModel returns a reference volume in the state of a new host's volume.
 func newModel() *memvol.Volume { return memvol.New(testID) }
 
-// TestCrashAtEveryStep makes random changes and after each looks at what a crash
-// would leave: metadata as it was at a random moment of disk writing, and the
-// log up to where it was committed, or a bit more. What comes out must be the
-// reference after exactly the changes that the log still has.
+// TestCrashAtEveryStep makes random changes. After each it examines what a crash would leave: the
+// metadata as of a random moment of disk writing, and the log up to the commit, or a bit more. The
+// recovered volume must equal the reference after exactly the changes that the log still has.
 func TestCrashAtEveryStep(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 5))
 	h := newHost(t, func(c *Config) { c.RootMode = 0o777 })
 	model := newModel()
-	// pictures[i] is the reference once the log has i records.
+	// pictures[i] is the reference after i records.
 	records := func() int { return len(h.journal.entries) }
 	pictures := map[int]string{records(): picture(t, model)}
 	for i := range 350 {
@@ -51,8 +50,8 @@ func TestCrashAtEveryStep(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The log of the crashed machine may have lost what nobody was told of:
-		// here, any number of the records that metadata has not been told either.
+		// The crashed machine's log may have lost records whose outcome no client got. Here it
+		// loses any number of the records that the metadata does not have either.
 		disk := h.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng2(uint64(i))})
 		crashed := openEngine(t, disk, h.journal, nil)
 		entries, _ := h.journal.after(crashed.Applied())
@@ -91,10 +90,10 @@ func (e *Engine) lastEnd() segment.Position {
 	return e.end
 }
 
-// TestLostRole makes random changes while the role is lost again and again: the
-// records that nobody was told of are cut off, or not, at random. A change whose
-// outcome was not known is repeated under the same name and must then be
-// executed exactly once; the volume must equal the reference in the end.
+// TestLostRole makes random changes while the role is lost again and again. The records whose
+// outcome no client got are cut off, or not, at random. A change with an unknown outcome is
+// repeated under the same name and must be executed exactly once. The volume must equal the
+// reference in the end.
 func TestLostRole(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 9))
 	h := newHost(t, nil)
@@ -148,7 +147,7 @@ func TestLostRole(t *testing.T) {
 	}
 }
 
-// waitFor waits until ready is true. A test that waits for ever hangs.
+// waitFor waits until ready is true. A condition that never becomes true hangs the test.
 func waitFor(ready func() bool) {
 	for !ready() {
 		runtime.Gosched()

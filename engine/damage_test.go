@@ -19,7 +19,7 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// pairs returns all that the store of e has in the given range.
+// pairs returns everything that the store of e has in the given range.
 func pairs(t testing.TB, e *Engine, lo, hi []byte) (out []meta.Pair) {
 	t.Helper()
 	if err := e.WaitApplied(context.Background(), e.lastEnd()); err != nil {
@@ -34,7 +34,7 @@ func pairs(t testing.TB, e *Engine, lo, hi []byte) (out []meta.Pair) {
 	return out
 }
 
-// keysOf names the tables that have keys, but for the applied position.
+// keysOf names the tables that have keys, except the applied position's.
 func keysOf(t testing.TB, e *Engine) string {
 	var tables []string
 	for _, p := range pairs(t, e, []byte{0}, []byte{0xff}) {
@@ -45,8 +45,8 @@ func keysOf(t testing.TB, e *Engine) string {
 	return strings.Join(slices.Compact(tables), " ")
 }
 
-// TestDamagedMetadata changes one value after the other in the store and checks
-// that what needs it fails with ErrIO, and that nothing gives a wrong answer (rule 19).
+// TestDamagedMetadata damages one value of the store after the other. Whatever needs the value must
+// fail with ErrIO, and nothing may return a wrong answer (protocol-19).
 func TestDamagedMetadata(t *testing.T) {
 	h := newHost(t, nil)
 	ctx := t.Context()
@@ -84,7 +84,7 @@ func TestDamagedMetadata(t *testing.T) {
 		meta.Accountings: {"space"},
 		meta.Cookies:     {"readdir"},
 		meta.Extents:     {"read", "seek"},
-		meta.Inodes:      nil, // depends on which
+		meta.Inodes:      nil, // depends on which inode
 		meta.Names:       nil,
 		meta.Results:     {"repeat"},
 		meta.Slots:       {"repeat"},
@@ -147,7 +147,7 @@ func cookiesOfRoot() []byte {
 	return lo[:9]
 }
 
-// TestLostBlock reads a file one of whose blocks nobody has.
+// TestLostBlock reads a file one of whose blocks is lost everywhere.
 func TestLostBlock(t *testing.T) {
 	h := newHost(t, nil)
 	f := newFile(t, h, volume.Root, "f")
@@ -157,7 +157,7 @@ func TestLostBlock(t *testing.T) {
 	h.journal.forgetBlocks()
 	_, _, err := h.Read(t.Context(), asRoot, f, 0, make([]byte, 10))
 	wantOutcome(t, "read of a lost block", err, volume.ErrIO)
-	// A block of another length than recorded is not patched up with zeros.
+	// A block whose length differs from the recorded one must not be padded with zeros.
 	lo, hi := meta.AllExtents(f.Ino)
 	for _, p := range pairs(t, h.Engine, lo, hi) {
 		x, err := meta.DecodeExtent(p.Key, p.Value)
@@ -170,8 +170,8 @@ func TestLostBlock(t *testing.T) {
 	wantOutcome(t, "read of a short block", err, volume.ErrIO)
 }
 
-// TestNoPlaintextOnDisk looks for names, targets, attributes and results in the
-// files of the metadata (rule 18).
+// TestNoPlaintextOnDisk looks for names, targets, attributes and results in the files of the
+// metadata (protocol-18).
 func TestNoPlaintextOnDisk(t *testing.T) {
 	root := t.TempDir()
 	e := openEngine(t, vfs.Default, newMemJournal(), func(c *Config) { c.Dir = filepath.Join(root, "meta") })

@@ -23,11 +23,11 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// Config is what an Engine needs. Fields without a default must be set.
+// Config is what an Engine needs. The caller must set every field that has no default.
 type Config struct {
 	ID      volume.ID
-	FS      vfs.FS // holds Dir; the engine encrypts all that it puts there
-	Dir     string // for metadata; made if it is not there
+	FS      vfs.FS // contains Dir; the engine encrypts everything that it writes there
+	Dir     string // for metadata; created if it does not exist
 	DataKey [32]byte
 	Now     func() time.Time
 	Clock   clockwork.Clock // for waits
@@ -36,22 +36,25 @@ type Config struct {
 
 	Bytes    uint64        // room for data; default 1 TiB. See SetRoom
 	Inodes   uint64        // room for inodes, the root included; default 2^32
-	RootMode uint32        // of a volume that is empty; default 0755
-	Cache    *BlockCache   // default: 16 MiB for this volume
+	RootMode uint32        // of the root directory of an empty volume; default 0755
+	Cache    *BlockCache   // default: a cache of 16 MiB for this volume
 	Pebble   *pebble.Cache // shared cache of metadata; default: a small one
 
-	// MayBeHeld tells whether another gateway may hold h. The home knows that,
-	// since gateways register what they hold (rule 23), and says yes while it is not
-	// sure. It must not block. The default is a volume with one gateway: never.
+	// MayBeHeld reports whether a client of another gateway may hold h. The home knows this, since
+	// gateways register what their clients hold (protocol-23). It returns true while the home is
+	// not sure. It must not block. The default always returns false, which suits a volume with one
+	// gateway.
 	MayBeHeld func(h volume.Handle) bool
 
-	// Verifier names the gateway's incarnation and the epoch (rule 24). The
-	// default names the epoch, which is enough where every start is a new epoch.
+	// Verifier returns the write verifier, which names the gateway's incarnation and the epoch
+	// (protocol-24). The default names the epoch only. That is enough where every start begins a
+	// new epoch.
 	Verifier func(epoch uint64) volume.Verifier
 }
 
-// Engine is one volume at one gateway: a volume.Volume but for the locks, which are its home's, and
-// the journal.Machine of the volume's log. Make one with Open and Attach.
+// Engine is one volume at one gateway. It implements volume.Volume except for the locks, which
+// belong to the home's gateway, and the journal.Machine of the volume's log. Open and Attach make
+// one.
 type Engine struct {
 	cfg   Config
 	log   *slog.Logger
@@ -61,27 +64,31 @@ type Engine struct {
 	room  struct{ bytes, inodes atomic.Uint64 }
 
 	readOnly atomic.Bool
-	journal  journal.Journal // of Attach
+	journal  journal.Journal // set by Attach
 
-	turn chan struct{} // a lock that can be waited for with a context; see the package comment
-	// The record that appendRecord is adding, for Show; guarded by turn.
+	// A lock whose wait can end with a context. See the package comment.
+	turn chan struct{}
+	// For Show: the properties of the record that appendRecord is adding. Guarded by turn.
 	appending struct{ unstable, shown bool }
-	// Numbers given in the epoch numbered; guarded by turn.
+	// How many numbers were used in the epoch numbered. Guarded by turn.
 	counter, numbered uint64
 
-	mu        sync.Mutex
-	overlay   *meta.Overlay // nil unless leading
-	leading   bool
-	epoch     uint64                      // the greatest seen
-	pending   []pendingRecord             // in log order, not applied
-	lag       int                         // bytes of what is pending
-	end       segment.Position            // of the last pending record, else applied
-	commit    segment.Position            // all up to here is committed, whether here or not
-	applied   segment.Position            // all up to here is in the store
-	names     map[uint64]segment.Position // inode: last pending record that touches more than unstable data
-	data      map[uint64]segment.Position // inode: last pending record of unstable data
+	mu      sync.Mutex
+	overlay *meta.Overlay // nil unless leading
+	leading bool
+	epoch   uint64           // the greatest seen
+	pending []pendingRecord  // in log order, not applied
+	lag     int              // bytes of keys and values in pending
+	end     segment.Position // end of the last pending record, else applied
+	commit  segment.Position // all up to here is committed, whether this gateway has it or not
+	applied segment.Position // all up to here is in the store
+	// For each inode, the end of the last pending record that changes more than unstable data of
+	// it.
+	names map[uint64]segment.Position
+	// For each inode, the end of the last pending record of unstable data.
+	data      map[uint64]segment.Position
 	applying  bool
-	moved     chan struct{} // closed and replaced when applied, or what is pending, moves
+	moved     chan struct{} // closed and replaced when applied or pending changes
 	failed    error         // the store refused a record; nothing works after that
 	closed    bool
 	cacheGen  uint64 // namespace in the cache; new when positions may be used again
@@ -90,7 +97,7 @@ type Engine struct {
 	holds struct {
 		sync.Mutex
 		count map[volume.Handle]int
-		dying map[volume.Handle]bool // being reaped
+		dying map[volume.Handle]bool // marked for deletion: a record that deletes it is being made
 	}
 }
 
@@ -100,8 +107,8 @@ var (
 	_ journal.Machine = (*Engine)(nil)
 )
 
-// Open opens the volume's metadata. The engine is a follower until Lead; records
-// after Applied are to be ingested. Attach comes before the first operation.
+// Open opens the volume's metadata. The engine is a follower until Lead. The caller ingests the
+// records after Applied, and calls Attach before the first operation.
 func Open(cfg Config) (*Engine, error) {
 	if cfg.Bytes == 0 {
 		cfg.Bytes = 1 << 40
@@ -146,29 +153,29 @@ func Open(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Attach gives the engine the journal of its volume's log. It is called once, before any operation
-// and before Lead; Ingest, Committed, Drop and Applied work without it.
+// Attach sets the journal of the volume's log. It is called once, before any operation and before
+// Lead. Ingest, Committed, Drop and Applied work without it.
 func (e *Engine) Attach(j journal.Journal) { e.journal = j }
 
 // ID implements volume.Volume.
 func (e *Engine) ID() volume.ID { return e.cfg.ID }
 
-// SetRoom limits the volume to so many bytes of data and so many inodes. If it
-// holds more, it only shrinks from now on.
+// SetRoom limits the volume to the given numbers of bytes of data and of inodes. A volume that
+// already uses more can only shrink from then on.
 func (e *Engine) SetRoom(bytes, inodes uint64) {
 	e.room.bytes.Store(bytes)
 	e.room.inodes.Store(inodes)
 }
 
-// SetReadOnly makes every change fail with ErrReadOnly, or work again. Reap and
-// Forget still work.
+// SetReadOnly makes every change fail with ErrReadOnly, or ends that. Reap and Forget work all the
+// time.
 func (e *Engine) SetReadOnly(on bool) { e.readOnly.Store(on) }
 
-// Flush makes what was applied durable, so that a replay is short.
+// Flush makes what was applied durable, which shortens the next replay.
 func (e *Engine) Flush() error { return e.store.Flush() }
 
-// Close applies what is committed and closes the metadata. Operations that run
-// meanwhile must have ended, and none may begin later.
+// Close applies what is committed and closes the metadata. Every operation must have ended before
+// the call, and none may begin later.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
@@ -183,14 +190,14 @@ func (e *Engine) Close() error {
 	return e.store.Close()
 }
 
-// place says which operation runs on what, for errors.
+// place names an operation and its object, for errors.
 type place struct {
 	op   string
 	ino  uint64
 	name string
 }
 
-// outcomes are the errors that an operation may wrap.
+// outcomes are the errors of the volume contract that an operation may wrap.
 var outcomes = []error{
 	volume.ErrNotExist, volume.ErrExist, volume.ErrNotDir, volume.ErrIsDir, volume.ErrNotEmpty,
 	volume.ErrNameTooLong, volume.ErrInvalid, volume.ErrTooBig, volume.ErrTooManyLinks, volume.ErrNoSpace,
@@ -208,15 +215,15 @@ func outcomeOf(err error) error {
 	return nil
 }
 
-// wrap makes err an error of the volume contract. It is for operations that
-// surely changed nothing.
+// wrap makes err an error of the volume contract. It is for operations that certainly changed
+// nothing.
 func (e *Engine) wrap(p place, err error) error {
 	var done *volume.Error
 	switch {
 	case err == nil || errors.As(err, &done):
 		return err
 	case outcomeOf(err) != nil:
-	case errors.Is(err, journal.ErrNotHome): // ask the new home
+	case errors.Is(err, journal.ErrNotHome): // the client asks the new home
 		err = fmt.Errorf("%w: %w", volume.ErrDelay, err)
 	case errors.Is(err, journal.ErrFull):
 		err = fmt.Errorf("%w: %w", volume.ErrNoSpace, err)

@@ -23,14 +23,14 @@ var (
 	asRoot  = volume.Request{}
 )
 
-// host is one gateway's engine with a disk that can crash and a journal.
+// host is one gateway's engine with a journal and a disk that can crash.
 type host struct {
 	testing.TB
 	fs      *vfs.MemFS
 	journal *memJournal
 	epoch   uint64
 	config  func(*Config)
-	wrap    func(*memJournal) journal.Journal // nil: the engine has the journal itself
+	wrap    func(*memJournal) journal.Journal // nil: the engine uses the journal itself
 	*Engine
 }
 
@@ -38,7 +38,7 @@ func newHost(t testing.TB, config func(*Config)) *host {
 	return newHostOver(t, config, nil)
 }
 
-// newHostOver has the engine write to what wrap makes of its journal.
+// newHostOver returns a host whose engine uses wrap(journal) as its journal.
 func newHostOver(t testing.TB, config func(*Config), wrap func(*memJournal) journal.Journal) *host {
 	h := &host{TB: t, fs: vfs.NewCrashableMem(), journal: newMemJournal(), config: config, wrap: wrap}
 	h.open()
@@ -69,7 +69,8 @@ func openEngine(t testing.TB, fs vfs.FS, j journal.Journal, config func(*Config)
 	t.Helper()
 	cfg := Config{
 		ID: testID, FS: fs, Dir: "meta", DataKey: testKey, Rand: rand.Reader,
-		Now: time.Now, Clock: clockwork.NewRealClock(), Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Now: time.Now, Clock: clockwork.NewRealClock(),
+		Logger:   slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 		RootMode: 0o777,
 	}
 	if config != nil {
@@ -83,7 +84,7 @@ func openEngine(t testing.TB, fs vfs.FS, j journal.Journal, config func(*Config)
 	return e
 }
 
-// replay gives the engine what the log has after the applied position.
+// replay has the engine ingest what the log has after the applied position.
 func (h *host) replay() {
 	h.Helper()
 	entries, commit := h.journal.after(h.Applied())

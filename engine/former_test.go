@@ -15,8 +15,9 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// TestFormerHomeWaitsForItsTail: a gateway that was home and follows now has unstable writes in its tail that the next
-// home may have committed, and acknowledged, already. Its reads wait for them (ADR 4), whether its log was cut or not.
+// TestFormerHomeWaitsForItsTail: a former home that is now a follower has unstable writes in its
+// tail. The next home may have committed and acknowledged them already. So its reads wait for them
+// (ADR 4), whether its log was cut or not.
 func TestFormerHomeWaitsForItsTail(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		t.Run(fmt.Sprintf("cut %t", cut), func(t *testing.T) {
@@ -64,8 +65,8 @@ func TestFormerHomeWaitsForItsTail(t *testing.T) {
 	}
 }
 
-// TestCommitGoesBackWithTheLog: after a takeover that a person forced, positions below the old commit can be given to
-// other records. They are not committed because the old ones were.
+// TestCommitGoesBackWithTheLog: after a forced takeover, positions below the old commit may be used
+// for other records. Those are not committed just because the old ones were.
 func TestCommitGoesBackWithTheLog(t *testing.T) {
 	h := newHost(t, nil)
 	f := newFile(t, h, volume.Root, "f")
@@ -80,7 +81,8 @@ func TestCommitGoesBackWithTheLog(t *testing.T) {
 	if err := follower.Ingest(entries); err != nil {
 		t.Fatal(err)
 	}
-	// Headers of further segments, which an engine does not hear of as home, are committed, and then cut off.
+	// A home's engine is not told of the headers of further segments. They are committed, and then
+	// cut off.
 	follower.Committed(segment.Position{Seq: 9, Off: segment.HeaderSize})
 	if err := follower.WaitApplied(t.Context(), end); err != nil {
 		t.Fatal(err)
@@ -103,7 +105,8 @@ func TestCommitGoesBackWithTheLog(t *testing.T) {
 	}
 }
 
-// TestLeadAgain: a gateway that could not make the root in an epoch may do it in the same one later, and gives no number twice.
+// TestLeadAgain: a gateway that could not make the root in an epoch may lead in the same epoch
+// later. It uses no number twice.
 func TestLeadAgain(t *testing.T) {
 	h := &host{TB: t, fs: vfs.NewCrashableMem(), journal: newMemJournal()}
 	h.open()

@@ -21,8 +21,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// TestWriteOverManyExtents: what a write replaces may be very many small extents. Its record stays small: one that is
-// too large for the log could never be appended, at any home.
+// TestWriteOverManyExtents: a write may replace very many small extents. Its record must stay
+// small. No home could ever append a record that is too large for the log.
 func TestWriteOverManyExtents(t *testing.T) {
 	h := newHost(t, nil)
 	f := newFile(t, h, volume.Root, "f")
@@ -62,8 +62,9 @@ func TestWriteOverManyExtents(t *testing.T) {
 	check()
 }
 
-// TestFullPoolTakesRemovals fills a small pool, first with data and then with names, until it takes neither. Removing
-// still works (rule 15), and so does the beginning of an epoch, without which nobody could be home.
+// TestFullPoolTakesRemovals fills a small pool, first with data and then with names, until it
+// accepts neither. Removing still works (protocol-15). So does the beginning of an epoch, without
+// which no gateway could become home.
 func TestFullPoolTakesRemovals(t *testing.T) {
 	const limit = 1 << 20
 	disk := crashfs.NewDisk(crashfs.Config{Gateway: "gateway", Limit: limit, Rand: mathrand.New(mathrand.NewPCG(5, 6))})
@@ -132,7 +133,8 @@ func TestFullPoolTakesRemovals(t *testing.T) {
 	}
 }
 
-// fullJournal has room for nothing but removals until there is a value in room, and does not wait in Append.
+// fullJournal has room for removals only, until room has a value. Its Append does not wait for
+// room.
 type fullJournal struct {
 	*memJournal
 	waits chan struct{}
@@ -172,7 +174,8 @@ func TestWaitForRoomHoldsNobodyUp(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- write(context.Background()) }()
 		<-j.waits
-		if _, err := h.Remove(t.Context(), asRoot, volume.Root, "g"); err != nil { // hangs if it is held up
+		// This hangs if the waiting write blocks it.
+		if _, err := h.Remove(t.Context(), asRoot, volume.Root, "g"); err != nil {
 			t.Fatal(err)
 		}
 		j.room <- give

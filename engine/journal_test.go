@@ -12,22 +12,22 @@ import (
 	"github.com/weir-storage/weir/journal"
 )
 
-// memJournal is a Journal in memory, in which a test decides what is committed,
-// what is lost, and who is home. What is appended is durable at once, and
-// committed at once unless hold is set.
+// memJournal is a Journal in memory. The test decides what is committed, what is lost, and who is
+// home. An appended record is durable at once, and committed at once unless hold is set.
 type memJournal struct {
 	mu      sync.Mutex
-	machine journal.Machine // nil: nobody is told
+	machine journal.Machine // nil: no machine is called
 	entries []journal.Entry
 	blocks  map[segment.BlockRef][]byte
 	counter uint64
 	commit  segment.Position
 	term    int  // of the role, so that waits of an old one end
-	home    bool // the role
+	home    bool // this gateway is home
 	hold    bool // commits wait for release
 	changed chan struct{}
 
-	appended   func() // runs before Append returns, when the record is in the log and, unless held, committed
+	// Runs before Append returns, when the record is in the log and, unless hold is set, committed.
+	appended   func()
 	waits      int    // calls of WaitCommitted that got beyond beforeWait
 	beforeWait func() // runs once, before the next wait for a commit
 	mayServe   error
@@ -75,7 +75,7 @@ func (j *memJournal) add(ctx context.Context, rec *segment.Record) (segment.Posi
 		j.blocks[b.Ref] = bytes.Clone(b.Pack)
 		kept.Blocks = append(kept.Blocks, segment.Block{Size: len(b.Raw), Ref: b.Ref})
 	}
-	// What a follower gets was decoded: it shares no memory with the home's.
+	// A follower gets decoded records, which share no memory with the home's.
 	kept.Ops = cloneOps(rec.Ops)
 	j.machine.Show(rec, end)
 	j.entries = append(j.entries, journal.Entry{Record: &kept, End: end})
@@ -88,7 +88,8 @@ func (j *memJournal) add(ctx context.Context, rec *segment.Record) (segment.Posi
 func cloneOps(ops []segment.Op) []segment.Op {
 	out := make([]segment.Op, len(ops))
 	for i, op := range ops {
-		out[i] = segment.Op{Kind: op.Kind, Key: bytes.Clone(op.Key), Value: bytes.Clone(op.Value), End: bytes.Clone(op.End), Block: op.Block}
+		out[i] = segment.Op{Kind: op.Kind, Key: bytes.Clone(op.Key), Value: bytes.Clone(op.Value),
+			End: bytes.Clone(op.End), Block: op.Block}
 	}
 	return out
 }
@@ -109,7 +110,7 @@ func (j *memJournal) wake() {
 	j.changed = make(chan struct{})
 }
 
-// release commits everything and stops holding.
+// release commits everything and clears hold.
 func (j *memJournal) release() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -132,7 +133,7 @@ func (j *memJournal) setHome(home bool) {
 	j.wake()
 }
 
-// truncate loses what is not committed, and perhaps more, as a takeover does.
+// truncate loses what is not committed, as a takeover does. It may lose more.
 func (j *memJournal) truncate() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -198,7 +199,7 @@ func (j *memJournal) ReadBlocks(_ context.Context, refs []segment.BlockRef) ([][
 	return out, nil
 }
 
-// after returns the entries that end after pos, and how far the log is committed.
+// after returns the entries that end after pos, and the commit position.
 func (j *memJournal) after(pos segment.Position) ([]journal.Entry, segment.Position) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -211,7 +212,7 @@ func (j *memJournal) after(pos segment.Position) ([]journal.Entry, segment.Posit
 	return out, j.commit
 }
 
-// forgetBlocks gives back the memory of blocks that nobody will read.
+// forgetBlocks frees the memory of blocks that nobody will read.
 func (j *memJournal) forgetBlocks() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

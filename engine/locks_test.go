@@ -11,7 +11,7 @@ import (
 	"github.com/weir-storage/weir/volume/locktable"
 )
 
-// lockedEngine is an engine with locks: the whole contract, for its suite.
+// lockedEngine is an engine with locks. It implements the whole contract, for the contract's suite.
 type lockedEngine struct {
 	*Engine
 	*lockTable
@@ -19,8 +19,8 @@ type lockedEngine struct {
 
 func withLocks(e *Engine) volume.Volume { return lockedEngine{e, &lockTable{engine: e}} }
 
-// lockTable is the volume.Locker of an engine that is alone: the locks of this
-// process, in memory, without a grace period.
+// lockTable is the volume.Locker of an engine without other gateways. It keeps the locks of this
+// process in memory and has no grace period.
 type lockTable struct {
 	engine *Engine
 	mu     sync.Mutex
@@ -45,8 +45,8 @@ func (l *lockTable) Unlock(ctx context.Context, _ volume.Request, h volume.Handl
 	})
 }
 
-// run runs f for a valid lock on a regular file. A *volume.LockConflict is
-// returned as it is.
+// run calls f if the lock is valid and h is a regular file. It returns a *volume.LockConflict
+// unchanged.
 func (l *lockTable) run(ctx context.Context, op string, h volume.Handle, lock volume.Lock, f func() error) error {
 	_, err := read(ctx, l.engine, place{op: op, ino: h.Ino}, func(t *tree) (struct{}, error) {
 		if lock.Start > lock.End {

@@ -25,8 +25,8 @@ import (
 	"github.com/weir-storage/weir/volume/volumetest"
 )
 
-// logJournal is the Journal of a home without other members: committed is what
-// is fsynced in its own log.
+// logJournal is the Journal of a home without other members. What is fsynced in its own log is
+// committed.
 type logJournal struct{ *log.Log }
 
 func (j logJournal) Append(_ context.Context, rec *segment.Record) (segment.Position, error) {
@@ -53,7 +53,7 @@ func (j logJournal) MayServe() error { return nil }
 
 func (j logJournal) WaitRoom(context.Context) error { return journal.ErrFull }
 
-// logHost is an engine over a real log, on disks that lose power.
+// logHost is an engine over a real log, on disks that can lose power.
 type logHost struct {
 	*testing.T
 	disk   *crashfs.Disk
@@ -65,7 +65,9 @@ type logHost struct {
 }
 
 func newLogHost(t *testing.T) *logHost {
-	h := &logHost{T: t, disk: crashfs.NewDisk(crashfs.Config{Gateway: "gateway", Limit: 4 << 30, Rand: mathrand.New(mathrand.NewPCG(5, 5))}), fs: vfs.NewCrashableMem()}
+	h := &logHost{T: t,
+		disk: crashfs.NewDisk(crashfs.Config{Gateway: "gateway", Limit: 4 << 30, Rand: mathrand.New(mathrand.NewPCG(5, 5))}),
+		fs:   vfs.NewCrashableMem()}
 	h.open()
 	t.Cleanup(func() {
 		h.close()
@@ -123,14 +125,14 @@ func (h *logHost) open() {
 	h.ok(h.engine.Lead(context.Background(), h.epoch))
 }
 
-// close closes the log, which cannot write any more if the power is away.
+// close closes the log, which can no longer write if the power is lost.
 func (h *logHost) close() {
 	if err := h.log.Close(); err != nil {
 		h.Logf("close log: %v", err)
 	}
 }
 
-// crash takes the power away and starts again.
+// crash cuts the power and starts again.
 func (h *logHost) crash() {
 	h.Helper()
 	h.disk.Crash()
@@ -157,9 +159,8 @@ func TestVolumeOverLog(t *testing.T) {
 	})
 }
 
-// TestCrashKeepsWhatWasAcknowledged has several clients at work when the power
-// fails. What they were told must be there afterwards, and unknown outcomes must
-// be found out by repeating.
+// TestCrashKeepsWhatWasAcknowledged cuts the power while several clients are at work. What was
+// acknowledged to them must be there afterwards. Repeating a change must settle an unknown outcome.
 func TestCrashKeepsWhatWasAcknowledged(t *testing.T) {
 	h := newLogHost(t)
 	const clients = 4
@@ -167,7 +168,8 @@ func TestCrashKeepsWhatWasAcknowledged(t *testing.T) {
 	name := func(client int, seq uint32) string { return fmt.Sprintf("%d-%d", client, seq) }
 	create := func(client int) error {
 		r := volume.Request{ID: volume.OpID{Slot: fmt.Sprint(client), Seq: seq[client] + 1}}
-		_, err := h.engine.Create(context.Background(), r, volume.Root, name(client, seq[client]+1), volume.CreateArgs{Type: volume.FIFO, Mode: volume.Guarded})
+		_, err := h.engine.Create(context.Background(), r, volume.Root, name(client, seq[client]+1),
+			volume.CreateArgs{Type: volume.FIFO, Mode: volume.Guarded})
 		if err == nil {
 			seq[client]++
 		}

@@ -10,7 +10,8 @@ import (
 )
 
 // Create implements volume.Changer.
-func (e *Engine) Create(ctx context.Context, r volume.Request, dir volume.Handle, name string, args volume.CreateArgs) (volume.Created, error) {
+func (e *Engine) Create(ctx context.Context, r volume.Request, dir volume.Handle,
+	name string, args volume.CreateArgs) (volume.Created, error) {
 	p := place{"create", dir.Ino, name}
 	return change(ctx, e, r, p, createdResult, false, func(t *tx) (volume.Created, error) {
 		var none volume.Created
@@ -73,7 +74,7 @@ func (e *Engine) Create(ctx context.Context, r volume.Request, dir volume.Handle
 	})
 }
 
-// createExisting is Create of a name that is there.
+// createExisting is Create of a name that already exists.
 func (t *tx) createExisting(r volume.Request, d, n *meta.Inode, args volume.CreateArgs) (volume.Created, error) {
 	var none volume.Created
 	switch {
@@ -197,7 +198,8 @@ func (e *Engine) Remove(ctx context.Context, r volume.Request, dir volume.Handle
 }
 
 // Rename implements volume.Changer.
-func (e *Engine) Rename(ctx context.Context, r volume.Request, from volume.Handle, name string, to volume.Handle, newName string) (src, dst volume.DirChange, err error) {
+func (e *Engine) Rename(ctx context.Context, r volume.Request, from volume.Handle, name string,
+	to volume.Handle, newName string) (src, dst volume.DirChange, err error) {
 	p := place{"rename", from.Ino, name}
 	out, err := change(ctx, e, r, p, renamedResult, false, func(t *tx) (renamed, error) {
 		return t.rename(r, from, name, to, newName)
@@ -324,9 +326,9 @@ func (t *tx) put(d *meta.Inode, de *meta.Dirent, n *meta.Inode) {
 	d.Entries++
 }
 
-// unlink takes one name in d from n, whose entry the caller removes. An inode
-// without a name goes at once if nobody can hold it; else it becomes an orphan,
-// which is there until Reap.
+// unlink takes one name in d from n. The caller removes the entry. An inode without a name is
+// deleted at once if no client can hold it. Otherwise it becomes an orphan, which stays until Reap
+// deletes it.
 func (t *tx) unlink(d, n *meta.Inode, number uint64) error {
 	n.Nlink--
 	if n.Type == volume.Directory {
@@ -344,7 +346,7 @@ func (t *tx) unlink(d, n *meta.Inode, number uint64) error {
 	return nil
 }
 
-// changedDir gives d its new change attribute and times.
+// changedDir sets d's new change attribute and times.
 func (t *tx) changedDir(d *meta.Inode, number uint64) volume.DirChange {
 	c := volume.DirChange{Before: d.Change, After: number}
 	d.Change, d.Mtime, d.Ctime = number, t.now, t.now

@@ -12,10 +12,11 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// maxSlot is the most bytes in the name of a slot.
+// maxSlot is the largest length of a slot's name, in bytes.
 const maxSlot = 64
 
-// maxTransient bounds the slots whose outcomes are remembered in memory only.
+// maxTransient bounds the slots whose outcomes are remembered in memory only. When it is reached,
+// all are forgotten.
 const maxTransient = 1 << 16
 
 // transientSlot remembers the outcomes of one request that changed nothing.
@@ -24,16 +25,17 @@ type transientSlot struct {
 	results map[uint32]transientResult
 }
 
-// transientResult is an outcome that may be told when pos is committed.
+// transientResult is an outcome that may be returned when pos is committed.
 type transientResult struct {
 	result []byte
 	err    error
 	pos    segment.Position
-	logged bool // it is in the log: pos is its record's, zero if that is in the store
+	// The outcome is in the log. pos is the end of its record, or zero if that is in the store.
+	logged bool
 }
 
-// recorded returns the outcome of an earlier execution of id, or nil. A request
-// older than the newest of its slot is ErrLate: its results are gone.
+// recorded returns the outcome of an earlier execution of id, or nil. A request older than the
+// newest of its slot is ErrLate, since its results are gone.
 func (e *Engine) recorded(t *tx, id volume.OpID) (*transientResult, error) {
 	if id.Slot == "" {
 		return nil, nil
@@ -78,8 +80,7 @@ func (e *Engine) transientOf(id volume.OpID) *transientSlot {
 	return e.transient[id.Slot]
 }
 
-// remember keeps an outcome that changed nothing and so has no record. The
-// caller holds turn.
+// remember keeps an outcome that changed nothing and so has no record. The caller holds turn.
 func (e *Engine) remember(id volume.OpID, r transientResult) {
 	if id.Slot == "" || r.err != nil && !final(r.err) {
 		return

@@ -13,16 +13,16 @@ import (
 // reapBatch bounds how many orphans one record deletes.
 const reapBatch = 64
 
-// Hold implements volume.Volume. Holds are counted here, at this gateway only:
-// the home hears of those of other gateways through Config.MayBeHeld.
+// Hold implements volume.Volume. It counts the holds of this gateway's clients only. The home asks
+// Config.MayBeHeld about clients of other gateways.
 func (e *Engine) Hold(h volume.Handle) error { return e.hold(h, false) }
 
-// HoldElsewhere is Hold on behalf of a client of another gateway, which says that the client holds h there: so h
-// may be without a name already.
+// HoldElsewhere is Hold on behalf of another gateway, whose client already holds h there. So h may
+// be without a name already.
 func (e *Engine) HoldElsewhere(h volume.Handle) error { return e.hold(h, true) }
 
-// Retain is Hold without a look at whether h is there: for a copy that does not know yet what is committed, on the word
-// of one that does.
+// Retain is Hold that does not check whether h exists. It is for a copy that does not know yet what
+// is committed, when another gateway that knows it says that h exists.
 func (e *Engine) Retain(h volume.Handle) {
 	e.holds.Lock()
 	defer e.holds.Unlock()
@@ -55,15 +55,16 @@ func (e *Engine) hold(h volume.Handle, elsewhere bool) error {
 	return nil
 }
 
-// held tells whether somebody at this gateway holds h.
+// held reports whether a client of this gateway holds h.
 func (e *Engine) held(h volume.Handle) bool {
 	e.holds.Lock()
 	defer e.holds.Unlock()
 	return e.holds.count[h] > 0
 }
 
-// doom reports whether nobody can hold h, and then lets nobody hold it until
-// undoom.
+// doom marks h for deletion and returns true if no client can hold h. Until undoom removes the
+// mark, Hold refuses h with ErrStale. Otherwise the inode could vanish under a client that has just
+// opened it.
 func (e *Engine) doom(h volume.Handle) bool {
 	e.holds.Lock()
 	defer e.holds.Unlock()
@@ -124,7 +125,7 @@ func (e *Engine) Orphans(ctx context.Context, from uint64, limit int) ([]volume.
 				break
 			}
 		}
-		// An orphan is told as such once the removal of its name is committed.
+		// An orphan may be shown as such only when the removal of its name is committed.
 		for _, h := range found {
 			t.reveal(h.Ino)
 		}
@@ -132,9 +133,9 @@ func (e *Engine) Orphans(ctx context.Context, from uint64, limit int) ([]volume.
 	})
 }
 
-// Reap deletes the orphans that nobody holds, at the home, and returns how many.
-// held, if it is not nil, is asked which of the given ones are held at other
-// gateways, in addition to Config.MayBeHeld; it may ask them over the network.
+// Reap deletes the orphans that no client holds, and returns how many. It works at the home only.
+// If held is not nil, Reap asks it which of the orphans clients of other gateways hold, in addition
+// to Config.MayBeHeld. held may use the network.
 func (e *Engine) Reap(ctx context.Context, held func(context.Context, []volume.Handle) ([]volume.Handle, error)) (int, error) {
 	reaped := 0
 	for from := uint64(0); ; {
@@ -158,8 +159,7 @@ func (e *Engine) Reap(ctx context.Context, held func(context.Context, []volume.H
 	}
 }
 
-// reap deletes those of the orphans that nobody holds, in one record, and
-// returns how many.
+// reap deletes those of the orphans that no client holds, in one record, and returns how many.
 func (e *Engine) reap(ctx context.Context, orphans []volume.Handle) (int, error) {
 	var gone []volume.Handle
 	_, err := change(ctx, e, volume.Request{}, place{op: "reap"}, noResult, false, func(t *tx) (struct{}, error) {
@@ -185,7 +185,7 @@ func (e *Engine) reap(ctx context.Context, orphans []volume.Handle) (int, error)
 	return len(gone), nil
 }
 
-// purge deletes everything that belongs to n, which is doomed.
+// purge deletes everything that belongs to n, which is marked for deletion.
 func (t *tx) purge(n *meta.Inode) error {
 	t.gone = append(t.gone, n.Handle)
 	switch n.Type {

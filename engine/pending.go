@@ -20,25 +20,24 @@ type pendingRecord struct {
 	ops      []segment.Op // resolved
 	touched  []uint64
 	size     int  // bytes of keys and values
-	unstable bool // data that is shown before it is committed
+	unstable bool // its data is shown before it is committed
 }
 
 const (
-	applyBytes = 1 << 20  // about the most bytes of keys and values that are applied in one batch
-	lagBytes   = 32 << 20 // changes wait while so much is committed and not applied
+	applyBytes = 1 << 20  // about the most bytes of keys and values in one batch
+	lagBytes   = 32 << 20 // changes wait while this much is committed and not applied
 )
 
-// Applied returns the position up to which records are in the store. After Open
-// it is what a crash left, and where a replay begins.
+// Applied returns the position up to which records are in the store. After Open it is the state
+// that a crash left, and a replay begins there.
 func (e *Engine) Applied() segment.Position {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.applied
 }
 
-// Ingest queues records that a follower or a replay got, in log order. They are
-// shown when Committed says that they are committed. An error means that the rest
-// of entries was not queued.
+// Ingest queues records that a follower or a replay received, in log order. They become visible
+// when Committed reports them as committed. After an error the rest of entries is not queued.
 func (e *Engine) Ingest(entries []journal.Entry) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -78,8 +77,8 @@ func (e *Engine) queue(p pendingRecord) {
 	}
 }
 
-// Committed implements journal.Follower: all records up to pos are committed. It does not wait until
-// they are applied.
+// Committed implements journal.Follower: all records up to pos are committed. It does not wait
+// until they are applied.
 func (e *Engine) Committed(pos segment.Position) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,8 +97,8 @@ func (e *Engine) kick() {
 	go e.apply()
 }
 
-// committed returns how many pending records can be applied in one batch of
-// about limit bytes. The caller holds mu.
+// committed returns how many pending records can be applied in one batch of about limit bytes. The
+// caller holds mu.
 func (e *Engine) committed(limit int) int {
 	n, size := 0, 0
 	for n < len(e.pending) && size < limit && e.pending[n].end.Compare(e.commit) <= 0 {
@@ -159,19 +158,19 @@ func forget(m map[uint64]segment.Position, ino uint64, applied segment.Position)
 	}
 }
 
-// notify wakes whoever waits for a change of what is applied. The caller holds mu.
+// notify wakes everyone who waits for applied or pending to change. The caller holds mu.
 func (e *Engine) notify() {
 	close(e.moved)
 	e.moved = make(chan struct{})
 }
 
-// WaitApplied returns nil when all records up to pos are in the store, or the
-// error of ctx.
+// WaitApplied waits until all records up to pos are in the store. It returns the error of ctx if
+// that ends first.
 func (e *Engine) WaitApplied(ctx context.Context, pos segment.Position) error {
 	return e.wait(ctx, func() bool { return pos.Compare(e.applied) <= 0 })
 }
 
-// wait returns when ready, which is called with mu held, is true.
+// wait returns when ready is true. It calls ready with mu held.
 func (e *Engine) wait(ctx context.Context, ready func() bool) error {
 	e.mu.Lock()
 	for {
@@ -192,9 +191,9 @@ func (e *Engine) wait(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// Drop forgets the pending records that end after the given position, which a
-// takeover cut off. It is an error if one of them was applied: the metadata must
-// then be rebuilt from a checkpoint (rule 6).
+// Drop forgets the pending records that end after the given position, where a takeover cut the log.
+// It fails if one of them was applied. Then the metadata must be rebuilt from a checkpoint
+// (protocol-6).
 func (e *Engine) Drop(after segment.Position) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -217,18 +216,17 @@ func (e *Engine) Drop(after segment.Position) error {
 	for _, p := range rest {
 		e.queue(p)
 	}
-	// What was committed there is cut off too, where a person forced a takeover: positions after the cut will be given anew.
+	// A forced takeover may cut off what was committed. Positions after the cut will be used again.
 	e.commit = segment.Earlier(e.commit, after)
 	e.cacheGen = e.cache.namespace()
 	e.notify()
 	return nil
 }
 
-// Lead makes this gateway the home in a new epoch: changes are executed here
-// from now on. It waits until all pending records are applied, so they must be
-// committed, or be so soon. The Journal must accept records already. The first
-// Lead of an empty volume makes its root. After an error, Lead may be called again
-// with the same epoch.
+// Lead makes this gateway the home in a new epoch. From now on it executes changes. Lead waits
+// until all pending records are applied, so they must be committed, or be so soon. The Journal must
+// accept records already. The first Lead of an empty volume makes its root. After an error, Lead
+// may be called again with the same epoch.
 func (e *Engine) Lead(ctx context.Context, epoch uint64) error {
 	if err := e.lock(ctx); err != nil {
 		return err
@@ -261,10 +259,9 @@ func (e *Engine) Lead(ctx context.Context, epoch uint64) error {
 	return nil
 }
 
-// Unlead ends the role of home. The Journal must refuse records already, so that
-// a change that is just being appended ends; Unlead waits for that. Changes
-// whose commit is not known end when Journal.WaitCommitted does. Records that
-// were appended stay pending until Committed or Drop.
+// Unlead ends the role of home. The Journal must refuse records already, so that an Append that is
+// under way ends; Unlead waits for it. A change whose commit is unknown ends when
+// Journal.WaitCommitted returns. Records that were appended stay pending until Committed or Drop.
 func (e *Engine) Unlead() {
 	e.turn <- struct{}{}
 	e.follow()
@@ -277,7 +274,8 @@ func (e *Engine) follow() {
 	e.leading = false
 	e.overlay = nil
 	e.transient = nil
-	// A follower shows nothing before it is applied, stable or not: also after Drop, which queues again.
+	// A follower shows nothing before it is applied, stable or not. That also holds after Drop,
+	// which queues the records again.
 	for i := range e.pending {
 		e.pending[i].unstable = false
 	}
@@ -290,7 +288,7 @@ func (e *Engine) follow() {
 	e.notify()
 }
 
-// throttle waits while the applier has much to do.
+// throttle waits while the applier is too far behind.
 func (e *Engine) throttle(ctx context.Context) error {
 	return e.wait(ctx, func() bool {
 		return e.lag < lagBytes || e.commit.Less(e.pending[0].end)

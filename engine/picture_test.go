@@ -13,14 +13,14 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// unlocked is a volume but for its locks.
+// unlocked is a volume without its locks.
 type unlocked interface {
 	volume.Reader
 	volume.Changer
 }
 
-// picture describes all that a client can see of a volume, without numbers that
-// differ between implementations: inodes are numbered by their first path.
+// picture describes everything that a client can see of a volume, without the numbers that differ
+// between implementations. It numbers inodes by their first path.
 func picture(t testing.TB, v unlocked) string {
 	t.Helper()
 	ctx := context.Background()
@@ -82,7 +82,7 @@ func picture(t testing.TB, v unlocked) string {
 	return b.String()
 }
 
-// step is a random change that can be made to any volume: it names inodes by path.
+// step is a random change that can be made to any volume. It names inodes by path.
 type step struct {
 	kind                   int
 	dir, name, dir2, name2 string
@@ -121,7 +121,7 @@ func find(v unlocked, path string) (volume.Handle, error) {
 	return h, nil
 }
 
-// do makes the change. Errors of the kind that a random step provokes are its outcome.
+// do makes the change. Errors that a random step may provoke are its outcome.
 func (s step) do(ctx context.Context, v unlocked) error {
 	r := volume.Request{ID: s.id}
 	dir, err := find(v, s.dir)

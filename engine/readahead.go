@@ -9,15 +9,15 @@ import (
 	"github.com/weir-storage/weir/engine/meta"
 )
 
-// Read-ahead: who reads a file in order finds the next bytes in the cache.
+// Read-ahead fetches the blocks that follow into the cache when a client reads a file in order.
 const (
 	aheadWindow  = 4 << 20 // bytes fetched ahead of a reader
 	aheadReaders = 256     // files whose readers are watched
 	aheadFetches = 4       // fetches at one time
 )
 
-// readahead watches readers and fetches for those that read in order. A
-// goroutine exists only while it fetches.
+// readahead watches reads and fetches ahead of those that are in order. A goroutine exists only
+// while it fetches.
 type readahead struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -28,10 +28,10 @@ type readahead struct {
 	readers map[uint64]*reader
 }
 
-// reader is where the last reads of a file ended.
+// reader records where the last reads of a file ended.
 type reader struct {
 	next    uint64 // the offset that continues the last read
-	fetched uint64 // up to here was fetched
+	fetched uint64 // end of what was fetched
 	busy    bool
 }
 
@@ -47,8 +47,8 @@ func (a *readahead) stop() {
 	a.wg.Wait()
 }
 
-// note sees that [off, end) of a file of the given size is read, and perhaps
-// begins to fetch what follows.
+// note records a read of [off, end) of a file of the given size. It may begin to fetch what
+// follows.
 func (a *readahead) note(e *Engine, t *tree, ino, off, end, size uint64) {
 	a.mu.Lock()
 	r := a.readers[ino]
@@ -89,7 +89,7 @@ func (a *readahead) note(e *Engine, t *tree, ino, off, end, size uint64) {
 	go func() {
 		defer a.wg.Done()
 		if len(extents) > 0 {
-			// An error is not lost: the reader meets it again.
+			// The error is not lost: the reader will meet it again.
 			_, _ = e.blocks(a.ctx, gen, extents)
 		}
 		a.mu.Lock()

@@ -10,9 +10,9 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// codec is the encoding of one kind of result in records: a byte that says
-// which, then the fields, big endian, in the order of the struct; times are
-// seconds u64 and nanoseconds u32. Kinds and layouts are part of the format.
+// codec is the encoding of one kind of result in records. It is a byte for the kind, then the
+// fields, big endian, in the order of the struct. Times are seconds u64 and nanoseconds u32. Kinds
+// and layouts are part of the format.
 type codec[T any] struct {
 	kind byte
 	put  func(b []byte, v T) []byte
@@ -24,8 +24,8 @@ var errResult = errors.New("recorded result does not parse")
 
 func (c codec[T]) encode(v T) []byte { return c.put(append(make([]byte, 0, 192), c.kind), v) }
 
-// decode parses a result. A result of another kind is ErrInvalid: the requester
-// used one name for two changes.
+// decode parses a result. A result of another kind is ErrInvalid: the client used one name for two
+// changes.
 func (c codec[T]) decode(b []byte) (v T, err error) {
 	if len(b) == 0 {
 		return v, errResult
@@ -120,7 +120,7 @@ func getAttr(d *decoder) volume.Attr {
 	return a
 }
 
-// decoder takes fields from a result; short says that there were too few.
+// decoder takes fields from a result. short is set when there were too few bytes.
 type decoder struct {
 	left  []byte
 	short bool

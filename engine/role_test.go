@@ -21,7 +21,7 @@ func wantOutcome(t testing.TB, what string, err, want error) {
 	}
 }
 
-// sameOutcome tells whether two errors wrap the same outcome, or both are none.
+// sameOutcome reports whether two errors wrap the same outcome, or are both nil.
 func sameOutcome(a, b error) bool {
 	oa, ob := outcomeOf(a), outcomeOf(b)
 	if oa == nil || ob == nil {
@@ -30,14 +30,14 @@ func sameOutcome(a, b error) bool {
 	return errors.Is(oa, ob)
 }
 
-// ended returns a context that has ended, with which an operation that must
-// wait fails and one that need not does its work.
+// ended returns a context that has ended. An operation that must wait fails with it, and one that
+// need not wait succeeds.
 func ended() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 0)
 }
 
-// TestUncommittedIsNotRevealed holds commits back (rule 2). Whatever would tell
-// of a change then waits; a call waits if it does not come back before the commit.
+// TestUncommittedIsNotRevealed holds commits back (protocol-2). Every call that would reveal a
+// change must then wait: it must not return before the commit.
 func TestUncommittedIsNotRevealed(t *testing.T) {
 	h := newHost(t, nil)
 	ctx := t.Context()
@@ -62,7 +62,7 @@ func TestUncommittedIsNotRevealed(t *testing.T) {
 	type call struct {
 		name string
 		do   func(ctx context.Context) error
-		want error // once it is committed
+		want error // once the change is committed
 	}
 	waiting := []call{
 		{"lookup of a new name", func(ctx context.Context) error {
@@ -162,7 +162,7 @@ func TestGivenUp(t *testing.T) {
 	h.journal.release()
 }
 
-// TestNotHome asks a follower to change something, and a home whose promises ran out to read.
+// TestNotHome asks a follower for a change, and asks a home whose promises expired for a read.
 func TestNotHome(t *testing.T) {
 	h := newHost(t, nil)
 	f := newFile(t, h, volume.Root, "f")
@@ -173,7 +173,8 @@ func TestNotHome(t *testing.T) {
 	wantOutcome(t, "read without a promise", err, volume.ErrDelay)
 	_, err = h.GetAttr(t.Context(), asRoot, volume.Handle{Ino: 99})
 	wantOutcome(t, "failing read without a promise", err, volume.ErrDelay)
-	// So it is with changes that change nothing, whose outcome tells what there is. What is committed, members have vouched for.
+	// The same holds for changes that change nothing, since their outcome reveals the state. A
+	// change that has a record needs no promise, since its commit proves enough.
 	guarded := volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded}
 	_, err = h.Create(t.Context(), asRoot, volume.Root, "f", guarded)
 	wantOutcome(t, "create of what exists, without a promise", err, volume.ErrDelay)
@@ -251,7 +252,7 @@ func TestFollower(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := feed()
-	// It has the records and does not know that they are committed: who reads waits.
+	// The follower has the records and does not know that they are committed. So reads wait.
 	results := make(chan error, 4)
 	reads := map[string]func() error{
 		"getattr": func() error { return second(follower.GetAttr(ctx, asRoot, volume.Root)) },
@@ -277,7 +278,7 @@ func TestFollower(t *testing.T) {
 	if got, want := picture(t, follower), picture(t, h); got != want {
 		t.Errorf("follower:\n%s\nhome:\n%s", got, want)
 	}
-	// What was cut off is forgotten, and who waits for it is answered.
+	// What was cut off is forgotten, and reads that wait for it are answered.
 	h.journal.holdCommits()
 	go func() { _, _ = h.Remove(context.Background(), asRoot, volume.Root, "f") }()
 	waitFor(func() bool { e, _ := h.journal.after(end); return len(e) > 0 })
@@ -301,8 +302,8 @@ func TestFollower(t *testing.T) {
 	wantOutcome(t, "lookup of a removed name", second(follower.Lookup(ctx, asRoot, volume.Root, "f")), volume.ErrNotExist)
 }
 
-// TestVerifier checks rule 24 over a lost role, and that a repeat of a write
-// after a takeover is told what was told first.
+// TestVerifier checks protocol-24 over a lost role. It also checks that a repeat of a write after a
+// takeover gets the first result.
 func TestVerifier(t *testing.T) {
 	h := newHost(t, nil)
 	f := newFile(t, h, volume.Root, "f")
@@ -324,7 +325,7 @@ func TestVerifier(t *testing.T) {
 	}
 }
 
-// TestHeldElsewhere checks that an orphan lives while another gateway may hold it.
+// TestHeldElsewhere checks that an orphan lives while a client of another gateway may hold it.
 func TestHeldElsewhere(t *testing.T) {
 	held := true
 	h := newHost(t, func(c *Config) { c.MayBeHeld = func(volume.Handle) bool { return held } })
@@ -401,9 +402,9 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestPositionUsedAgain loses the role and gets it back between an operation's
-// look at the volume and its wait for the commit. What it did or saw was cut
-// off, and its position is another record's by then.
+// TestPositionUsedAgain loses and regains the role between an operation's look at the volume and
+// its wait for the commit. What the operation did or saw was cut off, and another record ends at
+// its position by then.
 func TestPositionUsedAgain(t *testing.T) {
 	for _, name := range []string{"change", "read"} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,9 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// TestShownBeforeItIsCommitted reads at the home while the goroutine that changes something is held up right after the change got into the
-// log. Others may have it, acknowledge it and show it by then, so the home must.
+// TestShownBeforeItIsCommitted reads at the home while the goroutine of a change is stopped right
+// after the change got into the log. By then other gateways may have acknowledged it and shown it.
+// So the home must show it too.
 func TestShownBeforeItIsCommitted(t *testing.T) {
 	h := newHost(t, nil)
 	ctx := t.Context()
@@ -48,11 +49,11 @@ func TestShownBeforeItIsCommitted(t *testing.T) {
 type pair struct {
 	*host
 	follower *Engine
-	journal  *memJournal // of the follower: whether it may serve
+	journal  *memJournal // of the follower; decides whether it may serve
 	file     volume.Handle
 }
 
-// newPair has a file that both know as "old".
+// newPair returns a pair that has a file of the name "old" at both.
 func newPair(t *testing.T) *pair {
 	h := newHost(t, nil)
 	p := &pair{host: h, journal: newMemJournal()}
@@ -80,7 +81,7 @@ func (p *pair) write(text string) {
 	}
 }
 
-// feed gives the follower what the log has, committed or not.
+// feed has the follower ingest what the log has, committed or not.
 func (p *pair) feed() segment.Position {
 	p.Helper()
 	entries, _ := p.host.journal.after(p.follower.lastEnd())
@@ -90,7 +91,7 @@ func (p *pair) feed() segment.Position {
 	return p.follower.lastEnd()
 }
 
-// size reads the size of the file at the follower as operations do.
+// size reads the size of the file at the follower, as operations do.
 func (p *pair) size(ctx context.Context, during func()) (uint64, error) {
 	return read(ctx, p.follower, place{op: "test", ino: p.file.Ino}, func(t *tree) (uint64, error) {
 		n, err := t.inode(p.file)
@@ -102,8 +103,9 @@ func (p *pair) size(ctx context.Context, during func()) (uint64, error) {
 	})
 }
 
-// TestLeaseFromTheFirstLookOn begins to read at a follower that may not serve. By the end it may: others went on without it meanwhile, and what
-// they acknowledged is in its log, and not in what it looked at.
+// TestLeaseFromTheFirstLookOn begins a read at a follower that may not serve. By the end of the
+// read it may. In between, the others went on without it. What they acknowledged is in its log, but
+// not in what the read saw.
 func TestLeaseFromTheFirstLookOn(t *testing.T) {
 	p := newPair(t)
 	p.write("newer") // without the follower
@@ -120,8 +122,8 @@ func TestLeaseFromTheFirstLookOn(t *testing.T) {
 	}
 }
 
-// TestFollowerBecomesHomeWhileItReads: the second look of a read that began at a follower is one at a home, and waits for the commit of all that
-// it shows.
+// TestFollowerBecomesHomeWhileItReads: the second look of a read that began at a follower happens
+// at a home. It waits for the commit of everything that it shows.
 func TestFollowerBecomesHomeWhileItReads(t *testing.T) {
 	p := newPair(t)
 	p.host.journal.holdCommits()
@@ -151,8 +153,8 @@ func TestFollowerBecomesHomeWhileItReads(t *testing.T) {
 	}
 }
 
-// TestFollowerMayServeWhatItSawAsHome: a read looks at a home, and when it asks whether it may answer, that home has become a member with a lease:
-// others were home in between.
+// TestFollowerMayServeWhatItSawAsHome: a read looks at a home. When it asks whether it may answer,
+// that home has become a member with a lease, and others were home in between.
 func TestFollowerMayServeWhatItSawAsHome(t *testing.T) {
 	h := newHost(t, nil)
 	f := newFile(t, h, volume.Root, "f")
@@ -160,7 +162,7 @@ func TestFollowerMayServeWhatItSawAsHome(t *testing.T) {
 		asked := 0
 		h.journal.asked = func() {
 			if asked++; asked != 2 {
-				return // before the first look, or of what is done below
+				return // before the first look, or caused by what is done below
 			}
 			h.journal.setHome(false)
 			h.Unlead()
@@ -180,7 +182,7 @@ func TestFollowerMayServeWhatItSawAsHome(t *testing.T) {
 	}
 }
 
-// TestWriteTellsItsEnd: where the record of a write ends tells which records are later.
+// TestWriteTellsItsEnd: the position that a write returns shows which records are later.
 func TestWriteTellsItsEnd(t *testing.T) {
 	h := newHost(t, nil)
 	f, g := newFile(t, h, volume.Root, "f"), newFile(t, h, volume.Root, "g")

@@ -4,7 +4,8 @@ package engine
 
 import "github.com/weir-storage/weir/engine/segment"
 
-// Touched returns where the newest record that changes the inode and is not applied yet ends, or the zero position.
+// Touched returns the end of the newest record that changes the inode and is not applied yet. It
+// returns the zero position if there is none.
 func (e *Engine) Touched(ino uint64) segment.Position {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -15,8 +16,8 @@ func (e *Engine) Touched(ino uint64) segment.Position {
 	return pos
 }
 
-// Uncommitted tells whether a record that changes the inode is in the log and not known to be
-// committed. Such a change may still be taken back.
+// Uncommitted reports whether a record that changes the inode is in the log and not known to be
+// committed. Such a change may still be undone by a takeover.
 func (e *Engine) Uncommitted(ino uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

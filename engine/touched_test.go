@@ -10,7 +10,7 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// TestUncommitted tells a change that may be taken back from one that is only not applied yet.
+// TestUncommitted distinguishes a change that may be undone from one that is only not applied yet.
 func TestUncommitted(t *testing.T) {
 	h := newHost(t, nil)
 	c, err := h.Create(t.Context(), asRoot, volume.Root, "f", volume.CreateArgs{Type: volume.Regular})
@@ -62,7 +62,7 @@ func (h *host) settle(t *testing.T) {
 	}
 }
 
-// awaitMove lets others run.
+// awaitMove lets other goroutines run. It fails the test when its context ends.
 func (h *host) awaitMove(t *testing.T) {
 	t.Helper()
 	if t.Context().Err() != nil {

@@ -13,18 +13,18 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// errDamaged is metadata that parses and contradicts itself. Like all errors
-// without a volume.Err it becomes ErrIO.
+// errDamaged reports metadata that parses and contradicts itself. Like all errors without a
+// volume.Err it becomes ErrIO.
 var errDamaged = errors.New("metadata contradicts itself")
 
-// tree looks at the volume at one moment and remembers which inodes it showed.
+// tree looks at the volume at one moment. It remembers which inodes it showed.
 type tree struct {
 	engine   *Engine
 	view     *meta.View
 	home     bool
-	epoch    uint64           // in which it is home
-	end      segment.Position // of the last record that the view may show
-	applied  segment.Position // of the last record in the store, at least
+	epoch    uint64           // the epoch in which this gateway is home
+	end      segment.Position // end of the last record that the view may show
+	applied  segment.Position // at least the end of the last record in the store
 	cacheGen uint64
 	inodes   map[uint64]*meta.Inode
 	seen     []uint64
@@ -55,8 +55,8 @@ func (t *tree) find(ino uint64) (*meta.Inode, error) {
 	return n, nil
 }
 
-// inode returns the inode of h. ErrStale; ErrDelay for the root of a volume
-// that has none yet, because its first home has not begun or is not heard of.
+// inode returns the inode of h. It returns ErrStale if there is none, and ErrDelay for the root of
+// a volume without one: its first home has not begun, or this gateway has not heard of it.
 func (t *tree) inode(h volume.Handle) (*meta.Inode, error) {
 	n, err := t.find(h.Ino)
 	switch {
@@ -67,7 +67,9 @@ func (t *tree) inode(h volume.Handle) (*meta.Inode, error) {
 	case n == nil || n.Gen != h.Gen:
 		return nil, volume.ErrStale
 	case n.Nlink == 0 && !t.engine.held(h):
-		return nil, volume.ErrStale // for who asks here; Reap deletes it when nobody holds it elsewhere either
+		// No client of this gateway holds it. Reap deletes it when no other gateway's client does
+		// either.
+		return nil, volume.ErrStale
 	}
 	return n, nil
 }
@@ -96,7 +98,7 @@ func (t *tree) file(h volume.Handle) (*meta.Inode, error) {
 	return n, nil
 }
 
-// entry returns what name names in dir: nil, nil if nothing.
+// entry returns what name names in dir, or nil, nil if there is nothing.
 func (t *tree) entry(dir *meta.Inode, name string) (*meta.Dirent, *meta.Inode, error) {
 	key := meta.NameKey(dir.Ino, name)
 	value, ok, _, err := t.view.Get(key)
@@ -120,7 +122,7 @@ func (t *tree) target(dir *meta.Inode, d meta.Dirent) (*meta.Inode, error) {
 	return n, err
 }
 
-// bytes returns the content of a key of Targets or Xattrs, and whether it is there.
+// bytes returns the content of a key of Targets or Xattrs, and reports whether it exists.
 func (t *tree) bytes(key []byte) ([]byte, bool, error) {
 	value, ok, _, err := t.view.Get(key)
 	if err != nil || !ok {
@@ -155,13 +157,13 @@ func (e *Engine) look() (*tree, error) {
 	if e.leading && !e.overlay.Empty() {
 		over = e.overlay.Copy()
 	}
-	// Under mu, because the applier drops from the overlay what is in the store.
+	// mu is held, because the applier drops from the overlay what is in the store.
 	t.view = e.store.Snapshot(over)
 	return t, nil
 }
 
-// waitFor returns the position that must be committed, or at a follower applied,
-// before what t saw may be told: zero if none.
+// waitFor returns the position that must be committed before what t saw may be returned. At a
+// follower it must be applied instead. The position is zero if there is nothing to wait for.
 func (e *Engine) waitFor(t *tree) segment.Position {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -177,11 +179,11 @@ func (e *Engine) waitFor(t *tree) segment.Position {
 	return pos
 }
 
-// read runs f, which changes nothing, and answers when the answer may be given.
-// At a follower it may run f again after waiting for records that were there
-// when it was called. That these are all that was acknowledged by then holds only
-// if the follower might answer at that time: that it may when it has looked is
-// not enough, as others may have gone on without it in between.
+// read runs f, which changes nothing, and returns its answer when that may be given. At a follower
+// it waits for the records that were in the log when read was called, and may run f again. These
+// records are all that was acknowledged by then only if the follower was allowed to answer at that
+// time. To ask after the look is not enough: the others may have gone on without this follower in
+// between.
 func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, error)) (T, error) {
 	var zero T
 	var until segment.Position
@@ -197,7 +199,9 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 		if first {
 			until = t.end
 		}
-		if !t.home { // which shows only what is applied, and what the log got since need not be
+		// A follower shows only what is applied. It need not wait for records that the log got
+		// since.
+		if !t.home {
 			if before != nil {
 				return zero, e.wrap(p, errors.Join(before, t.view.Close()))
 			}
@@ -213,7 +217,7 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 				return zero, e.wrap(p, werr)
 			}
 		} else if t.applied.Less(pos) {
-			// The record may be dropped by a takeover instead of being applied.
+			// A takeover may drop the record instead of having it applied.
 			werr := e.wait(ctx, func() bool { return segment.Earlier(pos, e.end).Compare(e.applied) <= 0 })
 			if werr != nil {
 				return zero, e.wrap(p, werr)
@@ -225,8 +229,10 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 		if merr := e.mayServe(); merr != nil {
 			return zero, e.wrap(p, merr)
 		}
-		if t.home && !e.leads(t.epoch) { // asked last: MayServe may have answered for a follower, or for another reign
-			return zero, e.wrap(p, journal.ErrNotHome) // what t shows may have been dropped, and pos be another record's
+		// This is asked last. MayServe may have answered for a follower, or for another reign.
+		if t.home && !e.leads(t.epoch) {
+			// What t shows may have been dropped, and another record may end at pos now.
+			return zero, e.wrap(p, journal.ErrNotHome)
 		}
 		if err != nil {
 			return zero, e.wrap(p, err)
@@ -235,21 +241,21 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 	}
 }
 
-// leads tells whether this gateway still leads in an epoch.
+// leads reports whether this gateway still leads in an epoch.
 func (e *Engine) leads(epoch uint64) bool {
 	now, err := e.verifiedEpoch()
 	return err == nil && now == epoch
 }
 
-// passed tells whether t is so old that it may lack a record before until that
-// was applied, and forgotten, while t was in use.
+// passed reports whether t may lack a record before until, because the record was applied while t
+// was in use and is no longer pending.
 func (e *Engine) passed(t *tree, until segment.Position) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return t.applied.Less(segment.Earlier(e.applied, until))
 }
 
-// waitCommitted waits unless everything up to pos is known to be committed.
+// waitCommitted waits until everything up to pos is committed. It returns at once if that is known.
 func (e *Engine) waitCommitted(ctx context.Context, pos segment.Position) error {
 	e.mu.Lock()
 	done := pos.Compare(e.commit) <= 0

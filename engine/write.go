@@ -13,11 +13,11 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// run is the size of the aligned runs of a file that an extent lies in (rule 3
-// of package meta).
+// run is the size of the aligned runs of a file that an extent lies in (meta-3).
 const run = segment.MaxBlock
 
-// maxPoints is how many extents at most a write takes out one by one, which costs readers less than a range.
+// maxPoints is the largest number of extents that a write deletes one by one. That costs later
+// reads less than a range does.
 const maxPoints = 512
 
 // piece is a part of a write that becomes one block.
@@ -38,13 +38,16 @@ func split(off uint64, data []byte) []piece {
 }
 
 // Write implements volume.Changer.
-func (e *Engine) Write(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, error) {
+func (e *Engine) Write(ctx context.Context, r volume.Request, h volume.Handle,
+	off uint64, data []byte, stable bool) (volume.Written, error) {
 	w, _, err := e.WriteAt(ctx, r, h, off, data, stable)
 	return w, err
 }
 
-// WriteAt is Write, and tells where the record of the write ends: zero if it has none, or one that is applied.
-func (e *Engine) WriteAt(ctx context.Context, r volume.Request, h volume.Handle, off uint64, data []byte, stable bool) (volume.Written, segment.Position, error) {
+// WriteAt is Write that also returns the end of the write's record. The position is zero if the
+// write has no record, or one that is applied.
+func (e *Engine) WriteAt(ctx context.Context, r volume.Request, h volume.Handle,
+	off uint64, data []byte, stable bool) (volume.Written, segment.Position, error) {
 	p := place{op: "write", ino: h.Ino}
 	fail := func(err error) (volume.Written, segment.Position, error) {
 		return volume.Written{}, segment.Position{}, e.wrap(p, err)
@@ -58,7 +61,7 @@ func (e *Engine) WriteAt(ctx context.Context, r volume.Request, h volume.Handle,
 	if err := e.home(); err != nil {
 		return fail(err)
 	}
-	// Compressing takes the longest, so it is done before the critical section.
+	// Compression takes the longest, so it is done before the critical section.
 	pieces := split(off, data)
 	blocks := make([]segment.Block, len(pieces))
 	for i, s := range pieces {
@@ -163,10 +166,10 @@ func (t *tx) punch(n *meta.Inode, off, end uint64) error {
 	return t.account(-int64(removed), 0)
 }
 
-// cut takes [off, end) out of the extents of a file and returns how many
-// recorded bytes that removes. Extents that reach out of the range are trimmed.
-// If ranged, what begins in the range goes in one operation, as suits a large range;
-// so it does where there are very many, or a record could become too large for the log.
+// cut removes [off, end) from the extents of a file and returns how many recorded bytes that
+// removes. It trims extents that reach out of the range. If ranged, one operation deletes all
+// extents that begin in the range, which suits a large range. The same happens if there are very
+// many extents, because the record could otherwise become too large for the log.
 func (t *tx) cut(ino, off, end uint64, ranged bool) (removed uint64, err error) {
 	var left, right *meta.Extent
 	var starts []uint64
@@ -223,8 +226,8 @@ func (e *Engine) Commit(ctx context.Context, _ volume.Request, h volume.Handle) 
 	if err := e.waitCommitted(ctx, pos); err != nil {
 		return volume.Verifier{}, e.wrap(p, err)
 	}
-	// What was written in an earlier epoch is committed or lost, and the verifier
-	// of this one says so. A role that ended meanwhile answers nothing.
+	// What was written in an earlier epoch is committed or lost, and the verifier of this epoch
+	// shows that. A gateway whose role ended meanwhile does not answer.
 	if now, err := e.verifiedEpoch(); err != nil || now != epoch {
 		return volume.Verifier{}, e.wrap(p, journal.ErrNotHome)
 	}

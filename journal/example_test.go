@@ -15,7 +15,7 @@ import (
 // log is a Journal of one gateway, in memory: what is appended is committed at once.
 type log struct {
 	machine journal.Machine
-	epoch   uint64 // 0: not home
+	epoch   uint64 // 0: not the home
 	end     journal.Position
 }
 
@@ -25,7 +25,7 @@ func (l *log) Append(_ context.Context, rec *journal.Record) (journal.Position, 
 	}
 	rec.Epoch = l.epoch
 	l.end = journal.Position{Seq: 1, Off: l.end.Off + 100}
-	l.machine.Show(rec, l.end) // before anybody else can have it
+	l.machine.Show(rec, l.end) // before any other gateway can have it
 	l.machine.Committed(l.end)
 	return l.end, nil
 }

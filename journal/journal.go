@@ -4,7 +4,7 @@
 // machine. The replica keeps the volume's log at several gateways.
 //
 //	engine  ── Journal ──▶  replica    the home's engine appends records and waits for their commit
-//	engine  ◀── Machine ──  replica    the replica hands over records, and says what is committed
+//	engine  ◀── Machine ──  replica    the replica passes records on, and reports what is committed
 //
 // The two know nothing else of each other. A write goes down once, through Journal, and its record
 // comes back once, through Machine. Package journaltest is the suite that every Journal passes.
@@ -17,24 +17,24 @@
 //
 // # Rules
 //
-// These are kept between an engine and its journal. Rules named protocol-N are those of
+// These rules hold between an engine and its journal. Rules named protocol-N are those of
 // docs/concepts.md.
 //
 //   - journal-1. A record is shown at its home before any other gateway can have it. Machine.Show
-//     is that moment: the log calls it while nobody can read the record, nor commit it. So no
-//     gateway answers with a change that the home does not answer with yet (protocol-26, ADR 9).
+//     is that moment. The log calls it while nobody can read or commit the record. So no gateway
+//     answers with a change that the home does not answer with yet (protocol-26, ADR 9).
 //   - journal-2. Append returns an error only if the record is not in the log and never will be.
-//     Everything else is told by WaitCommitted.
-//   - journal-3. Only the goroutine that leads appends, one record at a time. A follower's log is
-//     written by the replica alone.
-//   - journal-4. A machine gets records in the order of the log, each once. Drop takes back what was
+//     WaitCommitted reports everything else.
+//   - journal-3. Only the goroutine that leads appends, one record at a time. Only the replica
+//     writes a follower's log.
+//   - journal-4. A machine gets records in the order of the log, each once. Drop removes what was
 //     not committed, and only that.
 //   - journal-5. When Unlead has returned, no Append of that reign is under way, and none comes.
 //
 // # Ownership of memory
 //
-// A Journal keeps nothing of a record after Append has returned; the memory of its blocks is the
-// caller's again. A Machine keeps the records that it gets: nobody changes them any more.
+// A Journal keeps nothing of a record after Append has returned. The memory of its blocks belongs
+// to the caller again. A Machine keeps the records that it gets, and nobody changes them any more.
 package journal
 
 import (
@@ -58,9 +58,9 @@ type Entry struct {
 	Record *Record
 }
 
-// What a Journal answers, for errors.Is.
+// Errors of a Journal, for errors.Is.
 var (
-	// ErrNotHome reports that this gateway is not, or not any more, the volume's home.
+	// ErrNotHome reports that this gateway is not the volume's home, or no longer is.
 	ErrNotHome = errors.New("this gateway is not the home of the volume")
 	// ErrNoLease reports that this gateway may not answer reads from its own copy now.
 	ErrNoLease = errors.New("this gateway may not answer reads now")
@@ -68,61 +68,66 @@ var (
 	ErrFull = errors.New("no room in the log just now")
 )
 
-// Journal is a volume's log as an engine sees it. Its methods may be called from any goroutine,
-// but Append from one at a time.
+// Journal is a volume's log as an engine sees it. Any goroutine may call its methods, but only one
+// at a time may call Append.
 type Journal interface {
-	// Append puts rec, which is of the epoch in which the machine leads, at the end of the log, sets
-	// the Ref of its blocks, and returns where it ends. It does not wait for the commit. It waits while another copy trails too far.
-	// ErrNotHome, ErrFull, segment.ErrTooLarge or the error of ctx: rec is not in the log, and never
-	// will be. If the log does not know whether it has rec, Append returns a position that is not
-	// committed in this reign, and the machine is not asked to show it.
+	// Append puts rec at the end of the log. rec has the epoch in which the machine leads. Append
+	// sets the Ref of rec's blocks and returns the position at which rec ends. It does not wait for
+	// the commit. It does wait while another copy trails too far.
+	//
+	// Errors are ErrNotHome, ErrFull, segment.ErrTooLarge and the error of ctx. Then rec is not in
+	// the log, and never will be. If the log does not know whether it has rec, Append returns a
+	// position that is not committed in this reign, and the machine is not asked to show rec.
 	Append(ctx context.Context, rec *Record) (end Position, err error)
-	// WaitCommitted returns nil when everything up to pos is committed. Any error says that the
-	// outcome is not known here: ErrNotHome, because the reign ended, or the error of ctx. Who calls
-	// it after the reign in which pos was appended may see nil for another record that ends there.
+	// WaitCommitted returns nil when everything up to pos is committed. With any error the outcome
+	// is not known here. The errors are ErrNotHome, because the reign ended, and the error of ctx.
+	// A caller that waits after the reign in which pos was appended may get nil for another record
+	// that ends there.
 	WaitCommitted(ctx context.Context, pos Position) error
-	// WaitRoom is called outside of any critical section after Append returned ErrFull. It returns
-	// nil when Append may be tried again, or this gateway is not home any more; an error that wraps
-	// ErrFull when waiting is of no use.
+	// WaitRoom is called outside any critical section after Append returned ErrFull. It returns nil
+	// when Append may be tried again, or when this gateway is no longer the home. It returns an
+	// error that wraps ErrFull when waiting is of no use.
 	WaitRoom(ctx context.Context) error
-	// MayServe returns nil if an answer that was read just now may be given (protocol-4): by the home
-	// under the promises of all members, by a member under its lease. ErrNotHome, ErrNoLease.
+	// MayServe returns nil if an answer that was read just now may be given (protocol-4). A home
+	// may answer under the promises of all members, a member under its lease. Errors: ErrNotHome,
+	// ErrNoLease.
 	MayServe() error
 	// ReadBlocks returns the plaintext of blocks, verified. What cannot be read or verified is an
 	// error, never zeros (protocol-19). Nobody changes the slices any more.
 	ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error)
 }
 
-// Machine is what a log's records are applied to. The replica calls it from one goroutine at a
-// time, but for Show, which runs inside of Append, and Lead, which may run beside Committed.
+// Machine is the state machine to which a log's records are applied. The replica calls it from one
+// goroutine at a time. The exceptions are Show, which runs inside Append, and Lead, which may run
+// at the same time as Committed.
 type Machine interface {
 	Follower
 	Leader
 }
 
-// Follower is the half of a Machine that takes over what others append.
+// Follower is the half of a Machine that receives what others append.
 type Follower interface {
 	// Ingest queues records in the order of the log until they are committed. After an error the
 	// rest of entries is not queued.
 	Ingest(entries []Entry) error
-	// Committed says that everything up to pos is committed. It does not wait.
+	// Committed reports that everything up to pos is committed. It does not wait.
 	Committed(pos Position)
-	// Drop forgets the queued records that end after pos: the log was cut there. An error says that
-	// one of them is applied or committed.
+	// Drop forgets the queued records that end after pos, where the log was cut. It fails if one of
+	// them is applied or committed.
 	Drop(pos Position) error
-	// Applied returns the position up to which records cannot be taken back any more.
+	// Applied returns the position up to which records can no longer be dropped.
 	Applied() Position
 }
 
 // Leader is the half of a Machine that acts as the home.
 type Leader interface {
-	// Lead has the machine execute changes in epoch. It waits until everything before is applied.
-	// The end of ctx ends the attempt.
+	// Lead makes the machine execute changes in epoch. It waits until everything before is applied.
+	// If ctx ends first, Lead fails.
 	Lead(ctx context.Context, epoch uint64) error
 	// Unlead ends what Lead began (journal-5). It waits for an Append that is under way.
 	Unlead()
-	// Show makes a record that this machine is appending visible, once (journal-1). The log calls it
-	// with the record as it will stay: who reads the record's blocks after Show began finds them.
-	// Show does not wait, and calls neither the Journal nor the log.
+	// Show makes a record that this machine is appending visible, once (journal-1). The log calls
+	// it with the record in its final form: whoever reads the record's blocks after Show began
+	// finds them. Show does not wait, and calls neither the Journal nor the log.
 	Show(rec *Record, end Position)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Adopt fills an empty log with segments that stores have: what a gateway that
-// starts from a checkpoint has of the log before it. They must be consecutive, and
-// count as uploaded and evicted. Durable when it returns.
+// Adopt fills an empty log with segments that stores have. A gateway that starts from a checkpoint
+// has no other copy of the log before it. The segments must be consecutive. They count as uploaded
+// and evicted. They are durable when Adopt returns.
 func (l *Log) Adopt(infos []SegmentInfo) error {
 	l.writer.Lock()
 	defer l.writer.Unlock()

@@ -17,7 +17,8 @@ import (
 // Position is a place in the log.
 type Position = journal.Position
 
-// EpochStart says that the records after Start, up to the next entry, are of Epoch.
+// EpochStart is the beginning of an epoch: the records after Start, up to the next EpochStart, are
+// of Epoch.
 type EpochStart struct {
 	Epoch uint64
 	Start Position // where the log ended when the epoch began
@@ -35,13 +36,13 @@ type SegmentInfo struct {
 	Hash       segment.Hash
 	Name       string // of the object in stores
 	Local      bool   // its file is on this pool
-	Uploaded   bool   // MarkUploaded was told so
+	Uploaded   bool   // MarkStored recorded an upload
 }
 
-// Source is another place that has closed segments: a store, another gateway.
+// Source is another place that has closed segments: a store, or another gateway.
 type Source interface {
-	// ReadSegment fills p from offset off of the named segment, or fails. What it
-	// returns is verified by the caller.
+	// ReadSegment fills p from offset off of the named segment, or fails. The caller verifies what
+	// it returns.
 	ReadSegment(ctx context.Context, name string, off int64, p []byte) error
 	// String names the source in logs and errors.
 	String() string
@@ -53,50 +54,56 @@ type Config struct {
 	Room    Room
 	Volume  segment.VolumeID
 	DataKey segment.DataKey
-	Sources func() []Source // nearest first, as they are now; nil: none. Called without locks
-	Rand    io.Reader       // cryptographic randomness for salts
+	// Sources returns the present sources, nearest first; nil: none. It is called without locks.
+	Sources func() []Source
+	Rand    io.Reader // cryptographic randomness for salts
 	Now     func() time.Time
 	Logger  *slog.Logger // nil: nothing is logged
 
-	SegmentSize int64 // bytes at which a segment is rolled; 0 means segment.MaxSize, which is also the most
-	SyncBytes   int64 // unsynced bytes at which a sync starts unasked; 0 means 8 MiB
-	TailBytes   int64 // most memory for the newest frames; 0 means 4 MiB
+	// Bytes at which a segment is rolled; 0 means segment.MaxSize, which is also the maximum.
+	SegmentSize int64
+	SyncBytes   int64 // unsynced bytes at which a sync starts by itself; 0 means 8 MiB
+	TailBytes   int64 // most memory for the newest frames, in bytes; 0 means 4 MiB
 
-	// KnownApplied is how far this log had once certainly been, e.g. the applied
-	// position in the metadata. If it ends before, it lost something (rule 3).
+	// KnownApplied is a position that this log certainly reached once, e.g. the applied position in
+	// the metadata. If the log ends before it, the log lost something (protocol-3).
 	KnownApplied Position
 }
 
 // Recovered is what Open found.
 type Recovered struct {
 	End      Position
-	CutBytes int64 // of a torn tail, which an earlier crash left
-	// Doubt says why this log may not be its old self (rule 3); nil if nothing is
-	// wrong but a torn tail. Reading works up to End. Everything that would add to the
-	// log fails with ErrDoubt until Truncate, which drops what lies after End.
+	CutBytes int64 // length of a torn tail, which an earlier crash left
+	// Doubt says why this log may have lost or changed something (protocol-3). It is nil if nothing
+	// is wrong but a torn tail. Reading works up to End. Everything that would add to the log fails
+	// with ErrDoubt until Truncate, which drops what lies after End.
 	Doubt error
 }
 
-// What can be wrong, for errors.Is. Also cachepool.ErrFull: no room on the pool; the log
-// is as before; evict and retry.
+// Errors of a Log, for errors.Is. Methods also return cachepool.ErrFull when the pool has no room.
+// Then the log is unchanged; the caller evicts segments and tries again.
 var (
-	// ErrPoisoned: a write or fsync failed once; this log is over and needs a new incarnation (rule 3).
+	// ErrPoisoned: a write or fsync failed once. This log takes no more records and needs a new
+	// incarnation (protocol-3).
 	ErrPoisoned = errors.New("log is poisoned")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("log is closed")
-	// ErrDoubt: Open reported a doubt and the log was not truncated since.
+	// ErrDoubt: Open reported a doubt, and the log was not truncated since.
 	ErrDoubt = errors.New("log is in doubt")
-	// ErrNoEpoch: Append or Roll without a BeginEpoch since Open, Ingest or Truncate (rule 16).
+	// ErrNoEpoch: Append or Roll was called without a BeginEpoch since Open, Ingest or Truncate
+	// (protocol-16).
 	ErrNoEpoch = errors.New("no epoch begun here")
-	// ErrStaleEpoch: the epoch is not after (BeginEpoch) or is before (Ingest) the log's last one.
+	// ErrStaleEpoch: the epoch is not after the log's last one (BeginEpoch), or is before it
+	// (Ingest).
 	ErrStaleEpoch = errors.New("stale epoch")
-	// ErrDiverged: the other log has other bytes where this one has some already; truncate to what is common.
+	// ErrDiverged: the other log has other bytes where this one already has some. Truncate to the
+	// common prefix.
 	ErrDiverged = errors.New("logs diverge")
 	// ErrGap: the position lies after the log's end.
 	ErrGap = errors.New("position lies after the end of the log")
-	// ErrUnreadable: no copy of a segment gave the bytes: EIO (rule 19).
+	// ErrUnreadable: no copy of a segment returned the bytes. Clients get EIO (protocol-19).
 	ErrUnreadable = errors.New("no readable copy")
-	// ErrNotLocal: the segment's file is not here; Heal brings it back.
+	// ErrNotLocal: the segment's file is not on this pool. Heal fetches it.
 	ErrNotLocal = errors.New("segment is not local")
 	// ErrNotClosed: the segment may still grow, or there is no such segment.
 	ErrNotClosed = errors.New("segment is not closed")

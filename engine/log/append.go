@@ -11,12 +11,11 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// BeginEpoch makes this process the one that appends: it closes the current
-// segment (which fsyncs it) and begins the next one, of the new epoch, under a new
-// salt. It returns where the log ended, which is what the control record's history
-// says of the epoch. The new segment's header is part of the log; all of the log
-// is durable then. Errors: ErrStaleEpoch if epoch is not after the last one,
-// ErrDoubt, cachepool.ErrFull.
+// BeginEpoch makes this process the one that appends. It closes the current segment, which fsyncs
+// it, and begins the next one, of the new epoch, under a new salt. It returns the position at which
+// the log ended, which the control record's history notes as the start of the epoch. The new
+// segment's header is part of the log. When BeginEpoch returns, the whole log is durable. Errors:
+// ErrStaleEpoch if epoch is not after the last one, ErrDoubt, cachepool.ErrFull.
 func (l *Log) BeginEpoch(epoch uint64) (start Position, err error) {
 	l.writer.Lock()
 	defer l.writer.Unlock()
@@ -34,8 +33,8 @@ func (l *Log) BeginEpoch(epoch uint64) (start Position, err error) {
 	return start, l.next(epoch)
 }
 
-// Roll closes the current segment, so that it can be uploaded, and begins the
-// next one of the same epoch. It does nothing if the current one has no records.
+// Roll closes the current segment, so that it can be uploaded, and begins the next one of the same
+// epoch. It does nothing if the current one has no records.
 func (l *Log) Roll() error {
 	l.writer.Lock()
 	defer l.writer.Unlock()
@@ -57,20 +56,21 @@ type Viewer interface {
 	Show(rec *segment.Record, end Position)
 }
 
-// ShowTo has v show every record that Append adds from now on (journal-1). Append calls v.Show once
-// the record is written, in the moment in which Read, End and all else begin to tell of it: nobody
-// can have the record, let alone commit it, before Show has returned. Without that call the record
-// is not in the log, unless Append returned ErrPoisoned. Show must not wait, nor call the log.
+// ShowTo has v show every record that Append adds from now on (journal-1). Append calls v.Show
+// after it wrote the record, under the lock under which Read, End and the other methods begin to
+// include it. So nobody can have the record, let alone commit it, before Show has returned. A
+// record that was not shown is not in the log, unless Append returned ErrPoisoned. Show must not
+// wait, and must not call the log.
 func (l *Log) ShowTo(v Viewer) {
 	l.writer.Lock()
 	defer l.writer.Unlock()
 	l.viewer = v
 }
 
-// Append seals rec and adds it to the log. It sets rec's Epoch and its blocks'
-// Ref, and compresses blocks that have no Pack yet (before it takes a lock). The
-// record is not durable: Sync(end) asks for that. Errors leave the log as it was
-// unless they are ErrPoisoned: ErrNoEpoch, cachepool.ErrFull, segment.ErrTooLarge, ErrDoubt.
+// Append seals rec and adds it to the log. It sets rec's Epoch and its blocks' Ref. Before it takes
+// a lock, it compresses blocks that have no Pack yet. The record is not durable until Sync(end) has
+// made it so. Errors: ErrPoisoned, ErrNoEpoch, cachepool.ErrFull, segment.ErrTooLarge, ErrDoubt.
+// All but ErrPoisoned leave the log unchanged.
 func (l *Log) Append(rec *segment.Record) (end Position, err error) {
 	p, err := segment.Prepare(rec)
 	if err != nil {
@@ -114,8 +114,8 @@ func (l *Log) Append(rec *segment.Record) (end Position, err error) {
 	return l.end, nil
 }
 
-// write puts bytes at the end of the current segment, for which room is reserved.
-// grown must follow.
+// write puts bytes at the end of the current segment. The caller has reserved room for them, and
+// calls grown afterwards.
 func (l *Log) write(b []byte) error {
 	if _, err := l.cur.WriteAt(b, int64(l.last().len)); err != nil {
 		return l.fail("write "+fileName(l.cur.seq), err)
@@ -124,7 +124,7 @@ func (l *Log) write(b []byte) error {
 	return nil
 }
 
-// grown publishes n bytes that were written. Under writer and mu.
+// grown publishes n bytes that were written. The caller holds writer and mu.
 func (l *Log) grown(n int) {
 	last := l.last()
 	last.len += uint64(n)
@@ -136,7 +136,7 @@ func (l *Log) grown(n int) {
 	}
 }
 
-// next begins a segment of our own.
+// next begins a segment that this process seals.
 func (l *Log) next(epoch uint64) error {
 	h := segment.Header{Volume: l.cfg.Volume, Seq: l.End().Seq + 1, Epoch: epoch, Prev: l.nextLink()}
 	s, err := segment.NewSealer(&l.cfg.DataKey, h, l.cfg.Rand)
@@ -150,7 +150,8 @@ func (l *Log) next(epoch uint64) error {
 	return nil
 }
 
-// nextLink is how the next segment's header must name its predecessor. Under writer.
+// nextLink returns the link to the predecessor for the next segment's header. The caller holds
+// writer.
 func (l *Log) nextLink() segment.Link {
 	last := l.last()
 	if last == nil {
@@ -163,8 +164,8 @@ func (l *Log) nextLink() segment.Link {
 	return link
 }
 
-// begin closes the current segment and starts the file of the next one with its
-// header h. Under writer.
+// begin closes the current segment and starts the file of the next one with its header h. The
+// caller holds writer.
 func (l *Log) begin(h segment.Header) error {
 	for i := range l.segs {
 		if l.segs[i].header.Salt == h.Salt {
@@ -172,7 +173,9 @@ func (l *Log) begin(h segment.Header) error {
 				h.Seq, l.segs[i].header.Seq)
 		}
 	}
-	if err := l.reserve(segment.HeaderSize, true); err != nil { // without it nobody leads, and nothing is sealed for upload
+	// The header may use the reserve. Without it no gateway could lead, and no segment could be
+	// closed for upload.
+	if err := l.reserve(segment.HeaderSize, true); err != nil {
 		return err
 	}
 	l.syncMu.Lock()
@@ -228,7 +231,7 @@ func (l *Log) begin(h segment.Header) error {
 	return nil
 }
 
-// checkClosing compares the running hash with the file. Under writer.
+// checkClosing compares the running hash with the file. The caller holds writer.
 func (l *Log) checkClosing() {
 	last := l.last()
 	if last == nil || last.closed {

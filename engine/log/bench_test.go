@@ -28,8 +28,8 @@ func onDisk(b *testing.B) *Log {
 	return l
 }
 
-// BenchmarkAppend1MiB appends records of sixteen blocks that do not compress, packed
-// beforehand, and makes them durable eight at a time.
+// BenchmarkAppend1MiB appends records of sixteen incompressible blocks, packed beforehand, and
+// makes them durable eight at a time.
 func BenchmarkAppend1MiB(b *testing.B) {
 	l := onDisk(b)
 	raw := make([]byte, 1<<20)
@@ -61,15 +61,16 @@ func BenchmarkAppend1MiB(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendSmall appends records of 200 bytes from many goroutines, each of
-// which waits for its own to be durable.
+// BenchmarkAppendSmall appends records of 200 bytes from many goroutines. Each waits until its own
+// record is durable.
 func BenchmarkAppendSmall(b *testing.B) {
 	l := onDisk(b)
 	b.SetParallelism(64)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			end, err := l.Append(&segment.Record{Slot: "client", Ops: []segment.Op{{Kind: segment.Set, Key: make([]byte, 20), Value: make([]byte, 180)}}})
+			end, err := l.Append(&segment.Record{Slot: "client",
+				Ops: []segment.Op{{Kind: segment.Set, Key: make([]byte, 20), Value: make([]byte, 180)}}})
 			if err == nil {
 				err = l.Wait(b.Context(), end)
 			}
@@ -81,12 +82,13 @@ func BenchmarkAppendSmall(b *testing.B) {
 	})
 }
 
-// BenchmarkAppendSmallUnsynced is the cost of a small record without the disk.
+// BenchmarkAppendSmallUnsynced measures the cost of a small record without the disk.
 func BenchmarkAppendSmallUnsynced(b *testing.B) {
 	l := onDisk(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		_, err := l.Append(&segment.Record{Slot: "client", Ops: []segment.Op{{Kind: segment.Set, Key: make([]byte, 20), Value: make([]byte, 180)}}})
+		_, err := l.Append(&segment.Record{Slot: "client",
+			Ops: []segment.Op{{Kind: segment.Set, Key: make([]byte, 20), Value: make([]byte, 180)}}})
 		must(b, err)
 	}
 }

@@ -19,9 +19,9 @@ const (
 	maxSkip = 64 << 10
 )
 
-// ReadBlock returns the plaintext of a block, which is the caller's. The block comes
-// from the segment's file, else from each Source in turn; each copy is verified by
-// the block's tag. Errors: ErrUnreadable when no copy has it, which names them.
+// ReadBlock returns the plaintext of a block, which the caller then owns. It reads the segment's
+// file, then each Source in turn, and verifies each copy by the block's tag. If no copy has the
+// block, it returns ErrUnreadable, which names the copies.
 func (l *Log) ReadBlock(ctx context.Context, ref segment.BlockRef) ([]byte, error) {
 	raws, err := l.ReadBlocks(ctx, []segment.BlockRef{ref})
 	if err != nil {
@@ -30,8 +30,8 @@ func (l *Log) ReadBlock(ctx context.Context, ref segment.BlockRef) ([]byte, erro
 	return raws[0], nil
 }
 
-// ReadBlocks is ReadBlock for several blocks, in the order of refs. Blocks that
-// lie near each other cost one read of a Source. It fails if any block fails.
+// ReadBlocks is ReadBlock for several blocks, in the order of refs. One read of a Source covers
+// blocks that lie near each other. It fails if any block fails.
 func (l *Log) ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error) {
 	out := make([][]byte, len(refs))
 	order := make([]int, len(refs))
@@ -54,7 +54,8 @@ func (l *Log) ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte
 	return out, nil
 }
 
-// readSegmentBlocks reads the blocks refs[i], i of order, of one segment, ascending.
+// readSegmentBlocks reads the blocks refs[i] of one segment, for each i of order. order is
+// ascending by position.
 func (l *Log) readSegmentBlocks(ctx context.Context, refs []segment.BlockRef, order []int, out [][]byte) error {
 	seq := refs[order[0]].Seq
 	l.mu.Lock()
@@ -97,9 +98,8 @@ func (l *Log) readSegmentBlocks(ctx context.Context, refs []segment.BlockRef, or
 	return nil
 }
 
-// cutRun returns the first of the ascending blocks that one read may cover. From a
-// file it is one block: reading on costs little and a bad block then
-// does not send its neighbours to a Source.
+// cutRun returns the first of the ascending blocks that one read may cover. From a file it is one
+// block. There reading on costs little, and one bad block does not send its neighbours to a Source.
 func cutRun(refs []segment.BlockRef, order []int, local bool) []int {
 	first := refs[order[0]]
 	end, n := first.Off+uint64(first.Len), 1
@@ -113,8 +113,8 @@ func cutRun(refs []segment.BlockRef, order []int, local bool) []int {
 	return order[:n]
 }
 
-// openRun reads one range and opens the blocks in it that are not in out yet, so that
-// of a source with one bad block the others are used.
+// openRun reads one range and opens those blocks in it that are not in out yet. So if a source has
+// one bad block, its other blocks are still used.
 func openRun(o *segment.Opener, read readFunc, refs []segment.BlockRef, run []int, out [][]byte) error {
 	start, end := refs[run[0]].Off, uint64(0)
 	for _, i := range run {
@@ -131,7 +131,7 @@ func openRun(o *segment.Opener, read readFunc, refs []segment.BlockRef, run []in
 		}
 		ref := refs[i]
 		if k > 0 && refs[run[k-1]] == ref && out[run[k-1]] != nil {
-			out[i] = slices.Clone(out[run[k-1]]) // asked for twice: buf is decrypted already
+			out[i] = slices.Clone(out[run[k-1]]) // the block was asked for twice, and buf is decrypted already
 			continue
 		}
 		sealed := buf[ref.Off-start : ref.Off-start+uint64(ref.Len)]
@@ -141,7 +141,7 @@ func openRun(o *segment.Opener, read readFunc, refs []segment.BlockRef, run []in
 			continue
 		}
 		if len(run) > 1 && len(raw) > 0 && &raw[0] == &sealed[1] {
-			raw = slices.Clone(raw) // a kept block must not keep the whole range
+			raw = slices.Clone(raw) // a block that is kept must not keep the whole range in memory
 		}
 		out[i] = raw
 	}

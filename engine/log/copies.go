@@ -15,11 +15,11 @@ import (
 // readFunc fills p from off of a segment.
 type readFunc func(p []byte, off uint64) error
 
-// fromCopies calls try with one copy of s after the other, nearest first, until it
-// succeeds: the file, then each Source if the segment is closed (before, it has no
-// name). A copy that failed is logged with segment and path (rule 19). When all
-// failed the error is ErrUnreadable and names them all; a context that ended
-// is its own error.
+// fromCopies calls try with one copy of s after the other, nearest first, until it succeeds. It
+// begins with the file. Then it tries each Source if the segment is closed, since only a closed
+// segment has a name. It logs a copy that failed with segment and path (protocol-19). If all
+// failed, it returns ErrUnreadable, which names them all. If the context ended, it returns the
+// context's error.
 func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, try func(readFunc) error) error {
 	var errs []error
 	failed := func(path string, err error) {
@@ -69,13 +69,13 @@ func (l *Log) tryFile(seq uint64, try func(readFunc) error) error {
 	return try(func(p []byte, off uint64) error { return readFull(h, p, int64(off)) })
 }
 
-// openers keeps the keys of segments that are being read. The zero value is ready.
+// openers caches the keys of segments that are being read. The zero value is ready.
 type openers struct {
 	mu   sync.Mutex
 	keys map[segment.Header]*segment.Opener
 }
 
-// maxOpeners bounds it; one takes about 1 KiB.
+// maxOpeners bounds the cache. One opener takes about 1 KiB.
 const maxOpeners = 256
 
 func (os *openers) get(key *segment.DataKey, h segment.Header) (*segment.Opener, error) {
@@ -95,7 +95,7 @@ func (os *openers) get(key *segment.DataKey, h segment.Header) (*segment.Opener,
 		if len(os.keys) < maxOpeners {
 			break
 		}
-		delete(os.keys, k) // any will do: deriving again takes microseconds
+		delete(os.keys, k) // any will do, since deriving a key again takes microseconds
 	}
 	os.keys[h] = o
 	return o, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// stored makes a log of some closed segments, all uploaded to both sources, and
-// returns the references of all blocks in them with their data.
+// stored makes a log of some closed segments, all uploaded to both sources. It returns the
+// references of all blocks in them, and the blocks' data.
 func stored(t testing.TB, s *setup) (l *Log, refs []segment.BlockRef, raws [][]byte, near, far *source) {
 	t.Helper()
 	near, far = newSource("near"), newSource("far")
@@ -73,7 +73,7 @@ func TestEvictedIsReadFromSources(t *testing.T) {
 	before := lines(t, l, Position{})
 	frames := allFrames(t, l, 1000)
 	evictAll(t, l)
-	evictAll(t, l) // no matter
+	evictAll(t, l) // evicted already: no error
 	l.Trim()
 	near.reads = 0
 	got, err := l.ReadBlocks(t.Context(), refs)
@@ -82,7 +82,7 @@ func TestEvictedIsReadFromSources(t *testing.T) {
 		t.Fatalf("%d and %d reads for %d segments", near.reads, far.reads, len(l.Segments()))
 	}
 	wantBlocks(t, l, refs, raws)
-	// Any order, and twice the same.
+	// Blocks may be asked for in any order, and twice.
 	slices.Reverse(refs)
 	slices.Reverse(raws)
 	wantBlocks(t, l, append(refs, refs...), append(raws, raws...))
@@ -106,7 +106,7 @@ func TestEvictedIsReadFromSources(t *testing.T) {
 	}
 	_, err = l.OpenSegment(1)
 	wantErr(t, err, ErrNotLocal)
-	// The log goes on after what was evicted.
+	// The log continues after what was evicted.
 	_, err = l.BeginEpoch(2)
 	must(t, err)
 	appendSync(t, l, 50)
@@ -197,7 +197,7 @@ func TestBadCopies(t *testing.T) {
 		before := lines(t, l, Position{})
 		evictAll(t, l)
 		l.Trim()
-		// A header that verifies by itself, but is not the one we know.
+		// This header verifies by itself, but is not the one that the segment table knows.
 		for name, b := range near.objects {
 			h, err := segment.DecodeHeader(b)
 			must(t, err)
@@ -261,7 +261,7 @@ func TestEvictRefuses(t *testing.T) {
 	}
 	must(t, f.Close())
 
-	// An upload that a truncation overtook counts for nothing.
+	// An upload that a truncation overtook does not count.
 	appendSync(t, l, 2)
 	must(t, l.Roll())
 	old := l.Segments()[1]
@@ -320,7 +320,7 @@ func TestAdopt(t *testing.T) {
 	s := newSetup(10)
 	l, refs, raws, _, _ := stored(t, &s)
 	segs := l.Segments()
-	for _, skip := range []int{0, 1} { // a whole log, and one whose start nobody keeps
+	for _, skip := range []int{0, 1} { // a whole log, and one whose start is lost
 		n := setup{disk: newDisk(11, 1<<30), size: 2000, sources: s.sources}
 		a := n.mustOpen(t)
 		must(t, a.Adopt(segs[skip:]))

@@ -13,7 +13,7 @@ import (
 
 // model is what a log may contain after a crash.
 type model struct {
-	entries []modelEntry // in order; the last may be under way
+	entries []modelEntry // in order; the last may be incomplete
 	sure    int          // entries that were reported durable
 	source  *source
 	nextID  int
@@ -22,7 +22,7 @@ type model struct {
 
 type modelEntry struct {
 	line string
-	pos  Position // zero while under way
+	pos  Position // zero until the append has returned
 }
 
 func (m *model) settle(l *Log) {
@@ -31,7 +31,7 @@ func (m *model) settle(l *Log) {
 	m.mark(durable)
 }
 
-// mark notes that the log said it is durable up to p.
+// mark notes that the log reported it is durable up to p.
 func (m *model) mark(p Position) {
 	for i, e := range m.entries {
 		if e.pos != (Position{}) && e.pos.Compare(p) <= 0 && i+1 > m.sure {
@@ -40,10 +40,10 @@ func (m *model) mark(p Position) {
 	}
 }
 
-// add notes what may become part of the log, before it is tried.
+// add notes what may become part of the log, before the operation is tried.
 func (m *model) add(line string) { m.entries = append(m.entries, modelEntry{line: line}) }
 
-// step does one random thing; it returns the log's error.
+// step does one random operation and returns the log's error.
 func (m *model) step(l *Log, r *rand.Rand) error {
 	switch n := r.IntN(100); {
 	case n < 55:
@@ -52,8 +52,9 @@ func (m *model) step(l *Log, r *rand.Rand) error {
 		last := l.last()
 		m.add(fmt.Sprintf("record %d", id))
 		if _, err := l.Append(rec(id)); err != nil {
-			// It may have rolled first.
-			m.entries = slices.Insert(m.entries, len(m.entries)-1, modelEntry{line: fmt.Sprintf("maybe segment %d epoch %d", last.header.Seq+1, m.epoch)})
+			// The append may have rolled the segment first.
+			m.entries = slices.Insert(m.entries, len(m.entries)-1,
+				modelEntry{line: fmt.Sprintf("maybe segment %d epoch %d", last.header.Seq+1, m.epoch)})
 			return err
 		}
 		if end := l.End(); end.Seq != last.header.Seq {
@@ -132,7 +133,7 @@ func (m *model) begin(l *Log) error {
 	return nil
 }
 
-// check compares a recovered log with the model and makes it the model.
+// check compares a recovered log with the model, and then sets the model to the log's content.
 func (m *model) check(t *testing.T, l *Log, what string) {
 	t.Helper()
 	if r := l.Recovered(); r.Doubt != nil {
@@ -160,7 +161,7 @@ func (m *model) check(t *testing.T, l *Log, what string) {
 	if i != len(got) {
 		t.Fatalf("%s: %d entries too many, from %q", what, len(got)-i, got[i])
 	}
-	// What Open accepted is durable; and positions are known again.
+	// What Open accepted is durable, and the positions are known again.
 	n := 0
 	must(t, l.Replay(t.Context(), Position{}, func(e Entry) error {
 		kept[n].pos = e.End
@@ -170,9 +171,9 @@ func (m *model) check(t *testing.T, l *Log, what string) {
 	m.entries, m.sure = kept, len(kept)
 }
 
-// TestCrashAtEveryStep runs a random script and cuts the power at each change of the
-// disk in turn, or ends the process; what comes back is a prefix with all that was reported
-// durable, and goes on from there (rule 8).
+// TestCrashAtEveryStep runs a random script. At each change of the disk in turn it cuts the power,
+// or ends the process. The recovered log must be a prefix that has all that was reported durable.
+// The script goes on from there (protocol-8).
 func TestCrashAtEveryStep(t *testing.T) {
 	scripts, rounds := uint64(8), 3
 	for script := range scripts {
@@ -191,7 +192,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 				if round == 0 {
 					s.disk.CrashAt(at)
 				} else if round+1 < rounds {
-					// The recovery and what follows crash as well.
+					// The recovery and what follows may crash too.
 					s.disk.CrashAt(1 + r.IntN(30))
 				}
 				if err == nil {
@@ -247,7 +248,8 @@ func TestCrashInRecovery(t *testing.T) {
 			s.disk.CrashAt(at)
 			dir, err := pool.Volume(testDir)
 			must(t, err)
-			_, err = Open(Config{Dir: dir, Room: pool.Room(), Volume: testVolume, DataKey: testKey, Sources: func() []Source { return s.sources }, Rand: salts})
+			_, err = Open(Config{Dir: dir, Room: pool.Room(), Volume: testVolume, DataKey: testKey,
+				Sources: func() []Source { return s.sources }, Rand: salts})
 			if err == nil {
 				s.disk.Kill()
 			}

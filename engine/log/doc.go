@@ -1,51 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package log keeps one volume's log on a directory of the cache pool: append,
-// group commit, seal, ingest, read, replay, truncate, evict. Who may append, what is
-// committed and who is told is decided above it, in package replica.
+// Package log keeps one volume's log in a directory of the cache pool. It appends, commits in
+// groups, seals, ingests, reads, replays, truncates and evicts. Package replica decides who may
+// append, what is committed, and who is notified.
 //
 // # Files
 //
-//	<sequence, 16 hex digits>.seg   one segment, as package segment draws it
+//	<sequence, 16 hex digits>.seg   one segment, as package segment defines it
 //	segments                        the segment table
 //	poisoned                        how far the log was durable when a write or fsync failed
 //	*.tmp                           unfinished; removed by Open
 //
-// The segment table lists the segments that are stored elsewhere, whether or not
-// a copy is still here. It is replaced as a whole: temporary file, fsync, rename,
-// fsync of the directory. Big endian:
+// The segment table lists the segments that are stored elsewhere, whether or not a copy is still
+// here. It is replaced as a whole: temporary file, fsync, rename, fsync of the directory. Integers
+// are big endian:
 //
 //	0  8  magic "WEIRTAB" 0x01
-//	8 48  link (sequence, length, BLAKE3) of the segment before the first known; zero as a rule
+//	8 48  link (sequence, length, BLAKE3) of the segment before the first known; normally zero
 //	56 4  n
 //	60 …  n × { 8 sequence · 8 epoch · 32 salt · 8 length · 32 BLAKE3 · 1 flags: 1 = evicted }
 //	   4  CRC-32C of all before
 //
-// Without it the local segments still tell everything about themselves; only
-// what was evicted is then unknown, and Open says so.
+// If the table is lost, the local segments still describe themselves. Only what was evicted is then
+// unknown, and Open reports that.
 //
 // # Order on disk
 //
-// A segment's file and its name in the directory are fsynced before the next
-// segment's file is made. So after a crash only the last segment can be torn,
-// and all before it is whole or somebody damaged it. Truncate removes files from
-// the end, each removal durable before the next.
+// A segment's file and its name in the directory are fsynced before the next segment's file is
+// made. So after a crash only the last segment can be torn. If an earlier one is not whole, it was
+// damaged. Truncate removes files from the end, and makes each removal durable before the next.
 //
-// # Rules owned here
+// # Rules
 //
-//   - 3: a failed write or fsync is never retried; the log is poisoned for ever, and what was not durable then is cut
-//     by the next Open, whatever reads of it show.
-//     What Open finds wrong beyond a torn tail is a doubt, and such a log takes
-//     nothing new before its owner truncates it.
-//   - 8: a crash at any instruction leaves a prefix, with all that was durable.
-//   - 9: a closed segment does not change and the next names its hash. (That only
-//     committed records stay sealed is replica's part: it truncates.)
-//   - 15: records that take something away without bringing data, and headers of segments, may use the room that is
-//     kept for them; nothing else may.
-//   - 16: Append seals only in segments begun by this Log since Open or Truncate.
-//     Ingest copies ciphertext and may go on with a segment.
-//   - 19: what does not verify is logged with segment and path, and read from
-//     another copy; never zeros.
+// These are the rules of docs/concepts.md that this package keeps.
+//
+//   - protocol-3. A failed write or fsync is never retried. The log is poisoned for ever. The next
+//     Open cuts off what was not durable then, even if it can be read. If Open finds anything wrong
+//     beyond a torn tail, the log is in doubt, and accepts nothing new before its owner truncates
+//     it.
+//   - protocol-8. A crash at any instruction leaves a prefix that has all that was durable.
+//   - protocol-9. A closed segment does not change, and the next one names its hash. Package
+//     replica ensures that only committed records stay in closed segments: it truncates.
+//   - protocol-15. Records that remove something without bringing data, and headers of segments,
+//     may use the room that is reserved for them. Nothing else may.
+//   - protocol-16. Append seals only in segments begun by this Log since Open or Truncate. Ingest
+//     copies ciphertext, and may continue any segment.
+//   - protocol-19. What does not verify is logged with segment and path, and read from another
+//     copy. It is never replaced by zeros.
 //
 // # Locks, in the order in which they are taken
 //
@@ -54,6 +55,6 @@
 //	syncMu   fsync of the current segment; held to replace or truncate it
 //	mu       everything that readers see; never held over I/O
 //
-// An idle Log owns no goroutine and no timer: the syncer lives only while there is
-// something to sync or to tell.
+// An idle Log owns no goroutine and no timer. The syncer exists only while there is something to
+// sync or to report.
 package log

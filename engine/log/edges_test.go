@@ -10,7 +10,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// TestIngestDoesNotWriteAgain: a write that failed is never retried (rule 3).
+// TestIngestDoesNotWriteAgain: a write that failed is never retried (protocol-3).
 func TestIngestDoesNotWriteAgain(t *testing.T) {
 	hs := newSetup(10)
 	home := hs.mustOpen(t)
@@ -38,7 +38,8 @@ func TestIngestDoesNotWriteAgain(t *testing.T) {
 	}
 }
 
-// TestBeforeTheBeginning reads what lies before the first segment that a log knows, and lets it begin anew.
+// TestBeforeTheBeginning reads positions before the first segment that a log knows, and truncates
+// the log to its beginning.
 func TestBeforeTheBeginning(t *testing.T) {
 	s := newSetup(12)
 	l, _, _, _, _ := stored(t, &s)
@@ -68,7 +69,7 @@ func TestBeforeTheBeginning(t *testing.T) {
 	}
 }
 
-// meeting is a directory in which a reader opens each file that is being removed.
+// meeting is a directory in which a reader opens each file while it is being removed.
 type meeting struct {
 	cachepool.Dir
 	meet func(name string)
@@ -79,8 +80,8 @@ func (m *meeting) Remove(name string) error {
 	return m.Dir.Remove(name)
 }
 
-// TestEvictedFilesAreClosed: a reader that comes while a file goes does not keep it open for long: its room was given
-// back already.
+// TestEvictedFilesAreClosed: a reader that opens a file during its eviction does not keep it open
+// for long, since its room was released already.
 func TestEvictedFilesAreClosed(t *testing.T) {
 	s := newSetup(14)
 	var m *meeting
@@ -108,7 +109,8 @@ func TestEvictedFilesAreClosed(t *testing.T) {
 	}
 }
 
-// TestNothingOpensAfterClose: whoever still reads when a log is closed opens no file that nobody would close.
+// TestNothingOpensAfterClose: a reader that is still at work when the log is closed opens no file,
+// since nobody would close it.
 func TestNothingOpensAfterClose(t *testing.T) {
 	s := newSetup(15)
 	l, _, _, _, _ := stored(t, &s)

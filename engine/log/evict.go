@@ -9,7 +9,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// closedSegment returns a copy of what is known of a closed segment. Takes mu.
+// closedSegment returns a copy of what is known of a closed segment. It takes mu.
 func (l *Log) closedSegment(seq uint64) (seg, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -23,10 +23,10 @@ func (l *Log) closedSegment(seq uint64) (seg, error) {
 	return *s, nil
 }
 
-// MarkStored records durably that closed segments are in a store under these names.
-// ErrNotClosed if this log has no closed segment of that name: a Truncate during the
-// upload may have put another in its place. Give it many at once: each call rewrites
-// the segment table.
+// MarkStored records durably that closed segments are in a store under these names. It returns
+// ErrNotClosed if this log has no closed segment of that name: a Truncate during the upload may
+// have put another one in its place. Pass many names at once, since each call rewrites the segment
+// table.
 func (l *Log) MarkStored(names ...string) error {
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()
@@ -48,16 +48,17 @@ func (l *Log) MarkStored(names ...string) error {
 	return l.markUploaded(seqs)
 }
 
-// MarkUploaded is MarkStored by sequence. It is safe only where no Truncate can happen
-// between the upload and the call: else another segment, which is stored nowhere, may have the
-// sequence by then. Use MarkStored.
+// MarkUploaded is MarkStored by sequence. It is safe only where no Truncate can happen between the
+// upload and the call. Otherwise another segment, which is stored nowhere, may have the sequence by
+// then. Use MarkStored.
 func (l *Log) MarkUploaded(seqs ...uint64) error {
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()
 	return l.markUploaded(seqs)
 }
 
-// markUploaded is under tableMu, without which no segment is truncated or evicted.
+// markUploaded records uploads. The caller holds tableMu, so no segment is truncated or evicted
+// meanwhile.
 func (l *Log) markUploaded(seqs []uint64) error {
 	t, changed := l.table, false
 	for _, seq := range seqs {
@@ -85,9 +86,9 @@ func (l *Log) markUploaded(seqs []uint64) error {
 	return nil
 }
 
-// Evict removes the files of closed, uploaded segments from the pool and gives
-// their room back. The segment table is durable before a file goes. Reads then come
-// from the Sources. Errors: ErrNotClosed, ErrNotUploaded; then nothing is evicted.
+// Evict removes the files of closed, uploaded segments from the pool and releases their room. The
+// segment table is durable before a file is removed. Reads then come from the Sources. Errors:
+// ErrNotClosed and ErrNotUploaded, in which case nothing is evicted.
 func (l *Log) Evict(seqs ...uint64) error {
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()
@@ -126,7 +127,9 @@ func (l *Log) Evict(seqs ...uint64) error {
 		if err := l.cfg.Dir.Remove(name); err != nil {
 			return l.fail("remove "+name, err)
 		}
-		l.files.drop(evict[i].header.Seq) // again: a reader may have come meanwhile, and an open file keeps its room
+		// Drop again. A reader may have opened the file meanwhile, and an open file still takes
+		// room.
+		l.files.drop(evict[i].header.Seq)
 		l.cfg.Room.Release(int64(evict[i].len))
 	}
 	return nil
@@ -140,15 +143,15 @@ type SegmentFile struct {
 	h    *handle
 }
 
-// Close must be called once.
+// Close must be called exactly once.
 func (f *SegmentFile) Close() error {
 	f.fs.release(f.h)
 	return nil
 }
 
-// OpenSegment opens a closed segment's file. It stays readable if the segment is
-// evicted meanwhile. The bytes are not verified: whoever stores them checks
-// that they have the hash in Info. Errors: ErrNotClosed, ErrNotLocal.
+// OpenSegment opens a closed segment's file. It stays readable if the segment is evicted meanwhile.
+// The bytes are not verified: whoever stores them checks that they have the hash in Info. Errors:
+// ErrNotClosed, ErrNotLocal.
 func (l *Log) OpenSegment(seq uint64) (*SegmentFile, error) {
 	s, err := l.closedSegment(seq)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-storage/weir/cachepool"
 )
 
-// maxOpen is how many files a log keeps open that nobody uses.
+// maxOpen is the number of unused files that a log keeps open.
 const maxOpen = 16
 
 // files keeps segments' files open between reads.
@@ -21,18 +21,18 @@ type files struct {
 	over bool // closeAll was called
 }
 
-// handle is an open file with its users counted.
+// handle is an open file that counts its users.
 type handle struct {
 	cachepool.File
 	seq  uint64
 	refs int
 	used uint64
-	gone bool // no longer in files.open: the last user closes it
+	gone bool // no longer in files.open; the last user closes it
 }
 
 func newFiles(dir cachepool.Dir) *files { return &files{dir: dir, open: map[uint64]*handle{}} }
 
-// acquire opens segment seq. release gives it back.
+// acquire opens segment seq. The caller gives it back with release.
 func (fs *files) acquire(seq uint64) (*handle, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -74,11 +74,11 @@ func (fs *files) release(h *handle) {
 	defer fs.mu.Unlock()
 	h.refs--
 	if h.refs == 0 && h.gone {
-		_ = h.Close() // nothing unsynced depends on it: it was dropped
+		_ = h.Close() // it was dropped, so nothing unsynced matters
 	}
 }
 
-// drop forgets segment seq; its present users may finish.
+// drop forgets segment seq. Its present users may finish.
 func (fs *files) drop(seq uint64) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -87,7 +87,7 @@ func (fs *files) drop(seq uint64) {
 	}
 }
 
-// forget closes h, or leaves that to its last user. Under mu.
+// forget closes h, or leaves that to its last user. The caller holds mu.
 func (fs *files) forget(h *handle) {
 	delete(fs.open, h.seq)
 	h.gone = true
@@ -96,7 +96,7 @@ func (fs *files) forget(h *handle) {
 	}
 }
 
-// shrink closes the longest unused files beyond maxOpen, but not keep. Under mu.
+// shrink closes the longest unused files beyond maxOpen, but never keep. The caller holds mu.
 func (fs *files) shrink(keep *handle) {
 	for len(fs.open) > maxOpen {
 		var oldest *handle

@@ -9,13 +9,14 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// removal is a record that takes something away.
+// removal returns a record that removes something.
 func removal(id int) *segment.Record {
 	return &segment.Record{Time: int64(id), Slot: "s", Ops: []segment.Op{{Kind: segment.Delete, Key: []byte("key")}}}
 }
 
-// TestReserveIsForRemovals: small records of other kinds do not use up what is kept for removals (rule 15), at the home
-// as at a follower, whose log must be able to follow.
+// TestReserveIsForRemovals: small records of other kinds do not use up the room that is reserved
+// for removals (protocol-15). This holds at the home and at a follower, whose log must be able to
+// follow.
 func TestReserveIsForRemovals(t *testing.T) {
 	small := setup{disk: newDisk(5, 64<<10), size: 8 << 10}
 	home := small.mustOpen(t)
@@ -44,7 +45,8 @@ func TestReserveIsForRemovals(t *testing.T) {
 	_, err = source.BeginEpoch(1)
 	must(t, err)
 	for id := range 1000 {
-		_, err := source.Append(&segment.Record{Time: int64(id), Ops: []segment.Op{{Kind: segment.Set, Key: []byte("key"), Value: make([]byte, 100)}}})
+		_, err := source.Append(&segment.Record{Time: int64(id),
+			Ops: []segment.Op{{Kind: segment.Set, Key: []byte("key"), Value: make([]byte, 100)}}})
 		must(t, err)
 	}
 	mark := source.End()
@@ -70,7 +72,8 @@ func TestReserveIsForRemovals(t *testing.T) {
 	must(t, err)
 }
 
-// TestIngestTakesRemovalsInOrder: of frames that do not all fit, a follower takes those before the first that does not.
+// TestIngestTakesRemovalsInOrder: if not all frames fit, a follower takes those before the first
+// one that does not fit.
 func TestIngestTakesRemovalsInOrder(t *testing.T) {
 	hs := newSetup(8)
 	home := hs.mustOpen(t)

@@ -54,7 +54,7 @@ func (s *source) ReadSegment(_ context.Context, name string, off int64, p []byte
 	return readFull(bytes.NewReader(b), p, off)
 }
 
-// upload copies a closed segment, as replica would.
+// upload copies a closed segment into the store, as package replica does.
 func (s *source) upload(l *Log, seq uint64) error {
 	f, err := l.OpenSegment(seq)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *source) upload(l *Log, seq uint64) error {
 	return l.MarkStored(f.Info.Name)
 }
 
-// damage changes a byte of each object.
+// damage changes one byte of each object.
 func (s *source) damage(at int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ type setup struct {
 
 var salts = rand.NewChaCha8([32]byte{99})
 
-// open opens the pool, as a process that starts, and the log on it.
+// open opens the pool, as a process that starts does, and the log on it.
 func (s setup) open() (*Log, cachepool.Pool, error) {
 	pool, err := s.disk.Open()
 	if err != nil {
@@ -130,7 +130,7 @@ func (s setup) mustOpen(t testing.TB) *Log {
 
 func newSetup(seed uint64) setup { return setup{disk: newDisk(seed, 1<<30), size: 2000} }
 
-// restart ends the process, without a crash, and starts another.
+// restart ends the process without a crash, and starts another one.
 func (s setup) restart(t testing.TB) *Log {
 	t.Helper()
 	s.disk.Kill()
@@ -151,7 +151,7 @@ func wantErr(t testing.TB, err, want error) {
 	}
 }
 
-// rec makes a record that is known by its id.
+// rec makes a record that can be recognised by its id.
 func rec(id int) *segment.Record {
 	r := &segment.Record{Time: int64(id), Slot: "s", Ops: []segment.Op{{Kind: segment.Set, Key: fmt.Appendf(nil, "key %d", id)}}}
 	if id%3 == 0 {
@@ -182,7 +182,7 @@ func appendSync(t testing.TB, l *Log, ids ...int) Position {
 	return end
 }
 
-// line describes an entry; lines describes a log.
+// line describes an entry. lines describes a log.
 func line(e Entry) string {
 	if e.Header != nil {
 		return fmt.Sprintf("segment %d epoch %d", e.Header.Seq, e.Header.Epoch)
@@ -223,7 +223,7 @@ func wantLines(t testing.TB, l *Log, want ...string) {
 	}
 }
 
-// allFrames reads a log whole, max bytes at a time.
+// allFrames reads a whole log, max bytes at a time.
 func allFrames(t testing.TB, l *Log, max int) []byte {
 	t.Helper()
 	var out []byte

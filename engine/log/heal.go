@@ -13,8 +13,8 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Heal verifies a closed segment's file by its hash and, if it is damaged or was
-// evicted, fetches it from the Sources. ErrUnreadable if none has it whole.
+// Heal verifies a closed segment's file by its hash. If the file is damaged or was evicted, it
+// fetches it from the Sources. It returns ErrUnreadable if none has the whole segment.
 func (l *Log) Heal(ctx context.Context, seq uint64) error {
 	l.healMu.Lock()
 	defer l.healMu.Unlock()
@@ -38,7 +38,7 @@ func (l *Log) Heal(ctx context.Context, seq uint64) error {
 		err = l.install(&s, temp)
 	}
 	if err != nil {
-		_ = l.cfg.Dir.Remove(temp) // or Open does
+		_ = l.cfg.Dir.Remove(temp) // otherwise Open removes it
 		if !s.local {
 			l.cfg.Room.Release(int64(s.len))
 		}
@@ -70,7 +70,7 @@ func (l *Log) verifyFile(s *seg) error {
 	return nil
 }
 
-// fetch puts a whole verified copy of s into the file temp and fsyncs it.
+// fetch writes a whole, verified copy of s into the file temp and fsyncs it.
 func (l *Log) fetch(ctx context.Context, s *seg, temp string) error {
 	var errs []error
 	for _, src := range l.sources() {
@@ -108,7 +108,7 @@ func (l *Log) fetchFrom(ctx context.Context, s *seg, src Source, temp string) (e
 	return f.Sync()
 }
 
-// install makes the file temp the segment's.
+// install makes the file temp the segment's file.
 func (l *Log) install(s *seg, temp string) error {
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()

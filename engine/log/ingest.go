@@ -10,16 +10,14 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Ingest adds whole frames, as Read returned them elsewhere, to a follower's log.
-// from is where they start and must not lie after the end; what the log has
-// already is compared and skipped. Frames are verified, decoded with the key, and
-// headers must name our own last segment, hash included. The entries are those that
-// are new; they are valid, and in the log, even with an error. Nothing is durable
-// before a Sync. frames stay the caller's.
+// Ingest adds whole frames, as Read returned them elsewhere, to a follower's log. from is their
+// start, and must not lie after the end. Frames that the log already has are compared and skipped.
+// New frames are verified and decoded with the key. A header must name this log's last segment,
+// hash included. Ingest returns the new entries. They are valid, and in the log, even with an
+// error. Nothing is durable before a Sync. The caller keeps ownership of frames.
 //
 // Errors: ErrGap; ErrDiverged (find the common prefix and truncate); ErrStaleEpoch;
-// segment.ErrCorrupt or segment.ErrShort when frames are damaged; cachepool.ErrFull;
-// ErrDoubt.
+// segment.ErrCorrupt or segment.ErrShort when frames are damaged; cachepool.ErrFull; ErrDoubt.
 func (l *Log) Ingest(from Position, frames []byte) ([]Entry, error) {
 	l.writer.Lock()
 	defer l.writer.Unlock()
@@ -30,7 +28,7 @@ func (l *Log) Ingest(from Position, frames []byte) ([]Entry, error) {
 	if err != nil || len(frames) == 0 {
 		return nil, err
 	}
-	// From here on the segment holds what others sealed (rule 16).
+	// From here on the segment contains what another process sealed (protocol-16).
 	if l.sealer != nil {
 		l.sealer.Stop()
 		l.sealer = nil
@@ -55,7 +53,7 @@ func (l *Log) Ingest(from Position, frames []byte) ([]Entry, error) {
 	return in.entries, in.flush()
 }
 
-// skipKnown returns the part of frames that lies after the end. Under writer.
+// skipKnown returns the part of frames that lies after the end. The caller holds writer.
 func (l *Log) skipKnown(from Position, frames []byte) ([]byte, error) {
 	pos, err := l.normal(from)
 	if err != nil {
@@ -74,7 +72,7 @@ func (l *Log) skipKnown(from Position, frames []byte) ([]byte, error) {
 	return frames, nil
 }
 
-// ingest gathers the records of one segment for one write.
+// ingest collects the records of one segment for one write.
 type ingest struct {
 	l       *Log
 	entries []Entry // in the log
@@ -106,8 +104,8 @@ func (in *ingest) frame(f segment.Frame) error {
 	return nil
 }
 
-// flush puts what was gathered into the log: all of it, or what comes before the first record that finds no room. After
-// an error nothing is left to flush.
+// flush adds what was collected to the log: all of it, or what comes before the first record that
+// finds no room. After an error nothing is left to flush.
 func (in *ingest) flush() error {
 	l := in.l
 	n, entries, full := in.admit()
@@ -125,7 +123,7 @@ func (in *ingest) flush() error {
 	return full
 }
 
-// admit reserves room for what was gathered, and returns what found room and why the rest did not.
+// admit reserves room for what was collected. It returns what found room, and why the rest did not.
 func (in *ingest) admit() (n int, entries []Entry, full error) {
 	l := in.l
 	if len(in.pending) == 0 || l.reserve(len(in.pending), false) == nil {
@@ -142,7 +140,7 @@ func (in *ingest) admit() (n int, entries []Entry, full error) {
 	return n, in.waiting, nil
 }
 
-// header begins the segment that another log began.
+// header begins a segment that another log began.
 func (in *ingest) header(frame []byte) error {
 	l := in.l
 	h, err := segment.DecodeHeader(frame)

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// pull copies from a log to a follower up to its end.
+// pull copies from a log to a follower, up to the log's end.
 func pull(t testing.TB, to, from *Log, max int) []Entry {
 	t.Helper()
 	var entries []Entry
@@ -48,7 +48,7 @@ func TestIngest(t *testing.T) {
 	if follower.Durable() == follower.End() {
 		t.Fatal("durable without a sync")
 	}
-	// Duplicates, whole and in part, are skipped.
+	// Duplicates, whole or partial, are skipped.
 	frames := allFrames(t, home, 1<<30)
 	got, err := follower.Ingest(Position{}, frames)
 	if err != nil || got != nil {
@@ -61,7 +61,7 @@ func TestIngest(t *testing.T) {
 	if err != nil || len(got) != 1 || got[0].Record.Time != 100 {
 		t.Fatal(got, err)
 	}
-	// A follower goes on with a segment after a restart: it copies, it does not seal.
+	// A follower continues a segment after a restart, since it copies and does not seal.
 	must(t, follower.Wait(t.Context(), follower.End()))
 	follower = fs.restart(t)
 	_, err = home.Append(rec(101))
@@ -75,7 +75,7 @@ func TestIngest(t *testing.T) {
 	_, err = follower.BeginEpoch(2)
 	must(t, err)
 	appendSync(t, follower, 200)
-	_, err = home.Append(rec(102)) // acknowledged by nobody
+	_, err = home.Append(rec(102)) // acknowledged to nobody
 	must(t, err)
 	all := allFrames(t, follower, 1<<30)
 	_, err = home.Ingest(Position{}, all)
@@ -153,7 +153,7 @@ func TestIngestRefuses(t *testing.T) {
 			if c.kept <= 1 && len(got) != c.kept || len(got) > 0 && got[len(got)-1].End != l.End() {
 				t.Fatalf("%d entries, the log ends at %v: %+v", len(got), l.End(), got)
 			}
-			// What was good before it stays, and the rest may follow.
+			// What was good before the damage stays, and the rest may follow.
 			_, err = l.Ingest(Position{}, frames)
 			must(t, err)
 			same(t, home, l)
@@ -201,8 +201,8 @@ func TestIngestRefuses(t *testing.T) {
 	})
 }
 
-// TestIngestEndsSealing: once a segment holds what another sealed, this process seals
-// nothing in it (rule 16). Two homes with equal salts stand for whatever could make that happen.
+// TestIngestEndsSealing: once a segment contains what another process sealed, this process seals
+// nothing in it (protocol-16). Two homes with equal salts stand for whatever could cause that.
 func TestIngestEndsSealing(t *testing.T) {
 	var logs []*Log
 	for range 2 {
@@ -234,8 +234,8 @@ func frameLen(t testing.TB, b []byte) int {
 	return n
 }
 
-// TestConverge: three gateways, a random home each reign, followers that lag, crash
-// and cut what is not common. In the end all have the same bytes.
+// TestConverge runs three gateways, with a random home in each reign. Followers lag, crash, and cut
+// what is not common. In the end all have the same bytes.
 func TestConverge(t *testing.T) {
 	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -247,14 +247,14 @@ func TestConverge(t *testing.T) {
 		}
 		id := 0
 		for epoch := uint64(1); epoch < 12; epoch++ {
-			// The longest log of the last epoch has all that was committed.
+			// The longest log of the last epoch has everything that was committed.
 			home := 0
 			for i := range logs {
 				if a, b := lastEpoch(logs[i]), lastEpoch(logs[home]); a > b || a == b && logs[home].End().Less(logs[i].End()) {
 					home = i
 				}
 			}
-			if r.IntN(3) == 0 { // or not: here somebody forces a takeover
+			if r.IntN(3) == 0 { // or not: this is a forced takeover
 				home = r.IntN(3)
 			}
 			_, err := logs[home].BeginEpoch(epoch)
@@ -302,8 +302,8 @@ func lastEpoch(l *Log) uint64 {
 	return e[len(e)-1].Epoch
 }
 
-// follow truncates a follower to what its log shares with the home's by their epoch
-// histories (rule 6), then copies.
+// follow truncates a follower to the prefix that it shares with the home by their epoch histories
+// (protocol-6), then copies.
 func follow(t testing.TB, to, from *Log, max int) {
 	t.Helper()
 	for {
@@ -324,7 +324,7 @@ func follow(t testing.TB, to, from *Log, max int) {
 	}
 }
 
-// common is the end of the longest prefix of two logs that is of the same epochs.
+// common returns the end of the longest prefix of two logs that has the same epochs.
 func common(a, b *Log) Position {
 	ea, eb := a.Epochs(), b.Epochs()
 	n := 0

@@ -4,5 +4,5 @@
 
 package log
 
-// invariants turns on checks that cost more than the work they check.
+// invariants enables checks that cost more than the work that they check.
 const invariants = false

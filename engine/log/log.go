@@ -16,17 +16,17 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Log is one volume's log. All methods may be called from any goroutine; see the
-// package comment for who waits for whom. After a poisoning everything but End,
-// Durable, Epochs, Segments, Recovered and Close fails with ErrPoisoned.
+// Log is one volume's log. Any goroutine may call its methods. The package comment says which wait
+// for each other. After a poisoning everything but End, Durable, Epochs, Segments, Recovered and
+// Close fails with ErrPoisoned.
 type Log struct {
 	cfg   Config
 	files *files
 
-	// Under writer.
+	// Guarded by writer.
 	writer sync.Mutex
 	sealer *segment.Sealer // of the last segment; nil unless this Log began it
-	viewer Viewer          // nil: nobody looks
+	viewer Viewer          // nil: records are shown to nobody
 	hash   *blake3.Hasher  // over the last segment; nil when that is closed
 
 	tableMu sync.Mutex
@@ -35,33 +35,35 @@ type Log struct {
 	healMu sync.Mutex
 	syncMu sync.Mutex
 
-	// Under mu.
-	mu        sync.Mutex
-	base      segment.Link // the segment before the first; zero as a rule
-	segs      []seg        // consecutive sequences
-	epochs    []EpochStart // of segs
-	end       Position
-	durable   Position
-	want      Position // someone asked for durability up to here
-	unsynced  int64
-	cur       *handle // file of the last segment while it may grow
-	tail      tail
-	gen       uint64 // counts truncations
-	poison    error
-	settled   bool // durable is what the disk has: Open found no doubt, or Truncate settled it
+	// Guarded by mu.
+	mu       sync.Mutex
+	base     segment.Link // the segment before the first; normally zero
+	segs     []seg        // with consecutive sequences
+	epochs   []EpochStart // of segs
+	end      Position
+	durable  Position
+	want     Position // durability up to here was asked for
+	unsynced int64
+	cur      *handle // file of the last segment while it may grow
+	tail     tail
+	gen      uint64 // counts truncations
+	poison   error
+	// durable is what the disk has: Open found no doubt, or Truncate settled it.
+	settled   bool
 	closed    bool
-	syncing   bool // the syncer lives
-	tell      bool // the syncer has something to tell
-	noticed   bool // the poison is to be told
-	told      bool // the poison was told
+	syncing   bool // the syncer exists
+	tell      bool // the syncer has something to report
+	noticed   bool // the poisoning is to be reported
+	told      bool // the poisoning was reported
 	changed   chan struct{}
 	callbacks []func(Position, error)
 	syncers   sync.WaitGroup
 
 	recovered Recovered
-	doubt     error                // under mu; recovered.Doubt until Truncate
-	noted     bool                 // under writer; there is a note of a poisoning
-	strays    []cachepool.FileInfo // under writer; files of segments after the end, and leftovers, which go
+	doubt     error // guarded by mu; recovered.Doubt until Truncate
+	noted     bool  // guarded by writer; a note of a poisoning exists
+	// Guarded by writer. Files to remove: segments after the end, and leftovers.
+	strays []cachepool.FileInfo
 
 	openers openers
 }
@@ -70,7 +72,7 @@ type Log struct {
 type seg struct {
 	header   segment.Header
 	len      uint64
-	hash     segment.Hash // once closed
+	hash     segment.Hash // set when the segment is closed
 	closed   bool
 	local    bool
 	uploaded bool
@@ -93,7 +95,7 @@ func (s *seg) info() SegmentInfo {
 
 func fileName(seq uint64) string { return fmt.Sprintf("%016x.seg", seq) }
 
-// path names a segment's file in messages.
+// path returns the name of a segment's file, for messages.
 func (l *Log) path(seq uint64) string { return l.cfg.Dir.Path() + "/" + fileName(seq) }
 
 func (c *Config) setDefaults() error {
@@ -121,14 +123,14 @@ func (c *Config) setDefaults() error {
 	return nil
 }
 
-// End returns where the log ends. What lies before may not be durable yet.
+// End returns the end of the log. What lies before it may not be durable yet.
 func (l *Log) End() Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.end
 }
 
-// Durable returns how far the log is fsynced.
+// Durable returns the position up to which the log is fsynced.
 func (l *Log) Durable() Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,16 +140,16 @@ func (l *Log) Durable() Position {
 // Recovered returns what Open found.
 func (l *Log) Recovered() Recovered { return l.recovered }
 
-// Epochs returns the epochs of the log, oldest first. The last one may have no
-// records yet. The result is the caller's.
+// Epochs returns the epochs of the log, oldest first. The last one may have no records yet. The
+// caller owns the result.
 func (l *Log) Epochs() []EpochStart {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.epochs)
 }
 
-// setSegs replaces the segments. Under mu. (Epochs are asked for with each record: counting them anew costs too much
-// in a long log.)
+// setSegs replaces the segments. The caller holds mu. It also computes the epochs, because they are
+// needed for each record, and computing them each time costs too much in a long log.
 func (l *Log) setSegs(segs []seg) {
 	l.segs, l.epochs = nil, nil
 	for i := range segs {
@@ -155,7 +157,7 @@ func (l *Log) setSegs(segs []seg) {
 	}
 }
 
-// addSeg adds a segment. Under mu.
+// addSeg adds a segment. The caller holds mu.
 func (l *Log) addSeg(s seg) {
 	l.segs = append(l.segs, s)
 	if n := len(l.epochs); n == 0 || l.epochs[n-1].Epoch != s.header.Epoch {
@@ -163,8 +165,8 @@ func (l *Log) addSeg(s seg) {
 	}
 }
 
-// Segments returns the closed segments, oldest first. The last segment is among
-// them only if it cannot grow. The result is the caller's.
+// Segments returns the closed segments, oldest first. The last segment is among them only if it
+// cannot grow. The caller owns the result.
 func (l *Log) Segments() []SegmentInfo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,7 +181,7 @@ func (l *Log) Segments() []SegmentInfo {
 	return out
 }
 
-// Trim lets go of the frames that are kept in memory; for volumes that fell idle.
+// Trim frees the frames that are kept in memory. It is for volumes that have become idle.
 func (l *Log) Trim() {
 	l.writer.Lock()
 	defer l.writer.Unlock()
@@ -188,7 +190,7 @@ func (l *Log) Trim() {
 	l.tail.reset()
 }
 
-// find returns segment seq. Under mu.
+// find returns segment seq. The caller holds mu.
 func (l *Log) find(seq uint64) (*seg, bool) {
 	if len(l.segs) == 0 || seq < l.segs[0].header.Seq || seq > l.segs[len(l.segs)-1].header.Seq {
 		return nil, false
@@ -196,7 +198,7 @@ func (l *Log) find(seq uint64) (*seg, bool) {
 	return &l.segs[seq-l.segs[0].header.Seq], true
 }
 
-// last returns the last segment, nil in an empty log. Under mu or writer.
+// last returns the last segment, or nil in an empty log. The caller holds mu or writer.
 func (l *Log) last() *seg {
 	if len(l.segs) == 0 {
 		return nil
@@ -204,7 +206,7 @@ func (l *Log) last() *seg {
 	return &l.segs[len(l.segs)-1]
 }
 
-// usable is nil while the log can be read. Under mu.
+// usable returns nil while the log can be read. The caller holds mu.
 func (l *Log) usable() error {
 	if l.poison != nil {
 		return l.poison
@@ -215,7 +217,7 @@ func (l *Log) usable() error {
 	return nil
 }
 
-// writable is nil while the log can grow. Takes mu.
+// writable returns nil while the log can grow. It takes mu.
 func (l *Log) writable() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,7 +230,8 @@ func (l *Log) writable() error {
 	return nil
 }
 
-// reserve takes room for n bytes. Urgent needs may use what is kept for removals (rule 15).
+// reserve reserves room for n bytes. If urgent, it may use what is reserved for removals
+// (protocol-15).
 func (l *Log) reserve(n int, urgent bool) error {
 	take := l.cfg.Room.Reserve
 	if urgent {
@@ -240,8 +243,8 @@ func (l *Log) reserve(n int, urgent bool) error {
 	return nil
 }
 
-// removes tells whether a record takes something away, and brings no data: such may use the reserve. It is told from
-// the record itself, so that every copy of the log decides alike.
+// removes reports whether a record removes something and brings no data. Such a record may use the
+// reserve. The answer depends on the record alone, so every copy of the log decides alike.
 func removes(rec *segment.Record) bool {
 	return rec != nil && len(rec.Blocks) == 0 && slices.ContainsFunc(rec.Ops, func(op segment.Op) bool {
 		return op.Kind == segment.Delete || op.Kind == segment.DeleteRange
@@ -253,8 +256,8 @@ func sum(h hash.Hash) (out segment.Hash) {
 	return out
 }
 
-// Close makes everything durable if it can, waits for the last callbacks and
-// closes the files. It must not be called from a callback.
+// Close makes everything durable if it can, waits for the last callbacks and closes the files. It
+// must not be called from a callback.
 func (l *Log) Close() error {
 	cur, err := l.stop()
 	l.syncers.Wait()
@@ -264,7 +267,7 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.files.closeAll())
 }
 
-// stop makes everything but Close fail from now on, and returns the current file.
+// stop makes everything but Close fail from now on. It returns the current file.
 func (l *Log) stop() (cur *handle, err error) {
 	l.writer.Lock()
 	defer l.writer.Unlock()

@@ -68,7 +68,7 @@ func TestAppendAndReplay(t *testing.T) {
 	if e := l.Epochs(); len(e) != 2 || e[1] != (EpochStart{9, second}) {
 		t.Fatal(e)
 	}
-	// Rule 16: after a restart nothing is sealed before a new epoch and salt.
+	// protocol-16: after a restart nothing is sealed before a new epoch and salt.
 	_, err = l.Append(rec(5))
 	wantErr(t, err, ErrNoEpoch)
 	_, err = l.BeginEpoch(9)
@@ -289,7 +289,7 @@ func TestGroupCommit(t *testing.T) {
 	done := make(chan error, 20)
 	wait := func(p Position) { go func() { done <- l.Wait(context.Background(), p) }() }
 	wait(first)
-	<-g.entered // the first fsync runs; all that follow share the next
+	<-g.entered // the first fsync runs; all later requests share the next one
 	for id := range 10 {
 		p, err := l.Append(rec(id))
 		must(t, err)
@@ -309,7 +309,7 @@ func TestGroupCommit(t *testing.T) {
 	if len(g.entered) != 0 || l.Durable() != l.End() {
 		t.Fatal("more fsyncs than two")
 	}
-	// The syncer goes when there is nothing to do.
+	// The syncer ends when there is nothing to do.
 	l.syncers.Wait()
 }
 
@@ -350,7 +350,7 @@ func TestSyncBytes(t *testing.T) {
 	must(t, err)
 	end, err := l.Append(rec(3))
 	must(t, err)
-	for l.Durable() != end { // nobody asked
+	for l.Durable() != end { // nobody asked for it
 		l.mu.Lock()
 		ch := l.changed
 		done := l.durable == end
@@ -393,8 +393,8 @@ type viewer func(r *segment.Record, end Position)
 
 func (v viewer) Show(r *segment.Record, end Position) { v(r, end) }
 
-// TestShowComesFirst: nobody sees that a record is there before it is shown, and who then reads its blocks finds them. What is
-// refused is not shown.
+// TestShowComesFirst: no reader sees a record before it is shown, and whoever then reads its blocks
+// finds them. A record that is refused is not shown.
 func TestShowComesFirst(t *testing.T) {
 	s := newSetup(1)
 	l := s.mustOpen(t)
@@ -405,7 +405,8 @@ func TestShowComesFirst(t *testing.T) {
 	_, err = l.BeginEpoch(1)
 	must(t, err)
 	for range 50 { // over several segments
-		r := &segment.Record{Blocks: []segment.Block{{Raw: []byte("block")}}, Ops: []segment.Op{{Kind: segment.SetBlock, Key: []byte("key")}}}
+		r := &segment.Record{Blocks: []segment.Block{{Raw: []byte("block")}},
+			Ops: []segment.Op{{Kind: segment.SetBlock, Key: []byte("key")}}}
 		shown, read := Position{}, make(chan error, 1)
 		l.ShowTo(viewer(func(got *segment.Record, end Position) {
 			if shown = end; got != r {

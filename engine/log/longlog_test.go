@@ -8,7 +8,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// BenchmarkLongLog is what a replica asks of its log for each record, of a log of 1 TiB.
+// BenchmarkLongLog measures what a replica asks of its log for each record, in a log of 1 TiB.
 func BenchmarkLongLog(b *testing.B) {
 	l := setup{disk: newDisk(1, 1<<40), size: 1 << 24}.mustOpen(b)
 	var infos []SegmentInfo

@@ -15,9 +15,10 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// After a failed fsync the kernel may go on to show what never reached the disk, and let a later fsync of another
-// opening of the file succeed. So a log that was poisoned leaves a note of how far it was durable, and Open cuts it
-// there: what lies after was never reported to anybody, just as if the power had gone.
+// After a failed fsync the kernel may go on to show what never reached the disk, and a later fsync
+// of the file, opened again, may succeed. So a poisoned log leaves a note of how far it was
+// durable, and Open cuts it there. What lies after it was never reported durable, just as after a
+// loss of power.
 const (
 	poisonName = "poisoned"
 	poisonTemp = "poisoned.tmp"
@@ -26,8 +27,8 @@ const (
 
 var poisonMagic = []byte("WEIRPSN\x01")
 
-// fail poisons the log (rule 3) and returns the error to give to the caller. The note is there before callbacks are
-// told. Takes mu.
+// fail poisons the log (protocol-3) and returns the error for the caller. The note is on disk
+// before the callbacks are called. It takes mu.
 func (l *Log) fail(what string, err error) error {
 	l.mu.Lock()
 	first := l.poison == nil
@@ -39,7 +40,7 @@ func (l *Log) fail(what string, err error) error {
 	if !first {
 		return poison
 	}
-	if known { // durable does not move any more
+	if known { // durable does not change any more
 		if err := writePoison(l.cfg.Dir, durable); err != nil {
 			l.cfg.Logger.Error("how far the log was durable is not noted; it must not be used again before the machine restarts",
 				slog.String("path", l.cfg.Dir.Path()), slog.String("durable", durable.String()), slog.Any("error", err))
@@ -60,10 +61,11 @@ func writePoison(dir cachepool.Dir, durable Position) error {
 	return replaceFile(dir, poisonTemp, poisonName, b)
 }
 
-// errNote says that a note was found that can not be believed.
+// errNote reports a note that cannot be believed.
 var errNote = errors.New("the note of how far the log was durable when it was poisoned")
 
-// readPoison returns how far the log was durable when it was poisoned; ok is false if it was not. errNote.
+// readPoison returns how far the log was durable when it was poisoned. ok is false if it was not
+// poisoned. The error is errNote if the note does not verify.
 func readPoison(dir cachepool.Dir) (durable Position, ok bool, err error) {
 	f, err := dir.Open(poisonName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,7 +88,8 @@ func readPoison(dir cachepool.Dir) (durable Position, ok bool, err error) {
 	return Position{Seq: binary.BigEndian.Uint64(b[8:]), Off: binary.BigEndian.Uint64(b[16:])}, true, nil
 }
 
-// cutPoisoned leaves out, of what Open found, what an earlier life of the log could not make durable. errNote is a doubt.
+// cutPoisoned removes, from what Open found, what an earlier process could not make durable.
+// errNote is a doubt.
 func (l *Log) cutPoisoned(sizes map[uint64]int64) error {
 	durable, ok, err := readPoison(l.cfg.Dir)
 	l.noted = ok
@@ -114,11 +117,12 @@ func (l *Log) cutPoisoned(sizes map[uint64]int64) error {
 	}
 	l.setSegs(l.segs[:keep])
 	l.hash, l.end = nil, durable
-	l.cfg.Logger.Warn("cutting what was not durable when a write or fsync failed", slog.String("path", l.cfg.Dir.Path()), slog.String("end", l.end.String()))
+	l.cfg.Logger.Warn("cutting what was not durable when a write or fsync failed",
+		slog.String("path", l.cfg.Dir.Path()), slog.String("end", l.end.String()))
 	return nil
 }
 
-// checkNote makes sure that a frame of s ends where the note says.
+// checkNote checks that a frame of s ends where the note says.
 func (l *Log) checkNote(s *seg, durable Position) error {
 	if !s.local || durable.Seq != s.header.Seq || durable.Off > s.len {
 		return fmt.Errorf("%w says %v, which is not in the log", errNote, durable)
@@ -135,8 +139,8 @@ func (l *Log) checkNote(s *seg, durable Position) error {
 	return err
 }
 
-// copyLast puts the last segment into a file of its own, so that nothing of what could not be written is left in it,
-// wherever that is kept. Called by Open only.
+// copyLast copies the last segment into a new file, so that nothing remains of what could not be
+// written, wherever the kernel keeps that. Only Open calls it.
 func (l *Log) copyLast() error {
 	last := l.last()
 	if !l.noted || last == nil || !last.local {
@@ -165,7 +169,7 @@ func (l *Log) copyLast() error {
 	return nil
 }
 
-// forgetPoison removes the note, once nothing is left that it warns of.
+// forgetPoison removes the note. The caller has removed everything that the note warns of.
 func (l *Log) forgetPoison() error {
 	if !l.noted {
 		return nil

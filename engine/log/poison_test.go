@@ -12,8 +12,8 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// poisoned makes a log whose disk fails once while it grows, and ends the process: the kernel still shows what did not
-// reach the disk. It returns what was durable.
+// poisoned makes a log whose disk fails once while it grows, and ends the process. The kernel still
+// shows what did not reach the disk. It returns what was durable.
 func poisoned(t *testing.T, seed uint64, fail func(*crashfs.Disk)) (s setup, durable []string, end Position) {
 	t.Helper()
 	s = newSetup(seed)
@@ -35,7 +35,8 @@ func poisoned(t *testing.T, seed uint64, fail func(*crashfs.Disk)) (s setup, dur
 		before := l.End()
 		if after, err = l.Append(rec(id)); err == nil {
 			if after.Seq != before.Seq {
-				all, ends = append(all, fmt.Sprintf("segment %d epoch 1", after.Seq)), append(ends, Position{Seq: after.Seq, Off: segment.HeaderSize})
+				all, ends = append(all, fmt.Sprintf("segment %d epoch 1", after.Seq)),
+					append(ends, Position{Seq: after.Seq, Off: segment.HeaderSize})
 			}
 			all, ends = append(all, fmt.Sprint("record ", id)), append(ends, after)
 			if id%5 == 0 {
@@ -66,8 +67,9 @@ var diskFaults = map[string]func(*crashfs.Disk){
 	"folder":       func(d *crashfs.Disk) { d.Fail(crashfs.OpDirSync, 1, crashfs.ErrIO) },
 }
 
-// TestWhatAFailedSyncLeftIsCut: what an fsync that failed did not bring to the disk may still be read by the next
-// process. It is not taken for durable: a loss of power would take it away after it was acknowledged.
+// TestWhatAFailedSyncLeftIsCut: the next process may still read what a failed fsync did not bring
+// to the disk. It must not count as durable. Otherwise a loss of power could remove it after it was
+// acknowledged.
 func TestWhatAFailedSyncLeftIsCut(t *testing.T) {
 	seed := uint64(100)
 	for name, fail := range diskFaults {
@@ -117,7 +119,8 @@ func TestCrashWhileCutting(t *testing.T) {
 	}
 }
 
-// crashOpening opens a log, losing power at a step of that, and opens it again if it did.
+// crashOpening opens a log and loses power at a step of that. If it did lose power, it opens the
+// log again.
 func crashOpening(t *testing.T, s setup, step int) (l *Log, crashed bool) {
 	t.Helper()
 	armed := s
@@ -135,7 +138,8 @@ func crashOpening(t *testing.T, s setup, step int) (l *Log, crashed bool) {
 	return s.mustOpen(t), true
 }
 
-// TestNoteIsNotTrustedBlindly: a note that does not verify, or that names no end of a frame, is a doubt.
+// TestNoteIsNotTrustedBlindly: a note that does not verify, or that names no end of a frame, is a
+// doubt.
 func TestNoteIsNotTrustedBlindly(t *testing.T) {
 	for name, damage := range map[string]func([]byte) []byte{
 		"flipped": func(b []byte) []byte { b[20] ^= 1; return b },

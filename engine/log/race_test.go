@@ -37,8 +37,8 @@ func (f *hookedFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.File.ReadAt(p, off)
 }
 
-// TestTruncateDuringRead: a read that began before a Truncate and ends after sees what
-// is there after, and never a file halfway.
+// TestTruncateDuringRead: a read that begins before a Truncate and ends after it returns what is
+// there afterwards, and never a mixture.
 func TestTruncateDuringRead(t *testing.T) {
 	s := newSetup(1)
 	h := &hooked{}
@@ -66,8 +66,8 @@ func TestTruncateDuringRead(t *testing.T) {
 	wantErr(t, l.Replay(t.Context(), Position{}, func(Entry) error { return nil }), ErrGap)
 }
 
-// TestEverythingAtOnce: readers, syncs, evictions and heals run while a home appends,
-// truncates and begins epochs. Nobody sees wrong data; the race detector watches.
+// TestEverythingAtOnce: readers, syncs, evictions and heals run while a home appends, truncates and
+// begins epochs. Nobody must see wrong data, and the race detector must find nothing.
 func TestEverythingAtOnce(t *testing.T) {
 	s := newSetup(1)
 	store := newSource("store")
@@ -110,7 +110,8 @@ func TestEverythingAtOnce(t *testing.T) {
 		for {
 			_, next, err := l.Read(t.Context(), pos, 500)
 			if err != nil {
-				if !errors.Is(err, io.EOF) && !errors.Is(err, ErrGap) && !errors.Is(err, segment.ErrCorrupt) && !errors.Is(err, ErrUnreadable) {
+				if !errors.Is(err, io.EOF) && !errors.Is(err, ErrGap) &&
+					!errors.Is(err, segment.ErrCorrupt) && !errors.Is(err, ErrUnreadable) {
 					t.Error(err)
 				}
 				return
@@ -120,7 +121,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	})
 	loop(func() {
 		for _, seg := range l.Segments() {
-			// Any of these may be refused: the segment may be gone by now.
+			// Each of these may be refused, since the segment may be gone by now.
 			_ = store.upload(l, seg.Seq)
 			_ = l.Evict(seg.Seq)
 			_ = l.Heal(t.Context(), seg.Seq)

@@ -8,11 +8,13 @@ import (
 	"github.com/weir-storage/weir/cachepool"
 )
 
-// ErrFull is cachepool.ErrFull: no room on the pool; the log is as before; evict and retry.
+// ErrFull is cachepool.ErrFull: the pool has no room. The log is unchanged; the caller evicts
+// segments and tries again.
 var ErrFull = cachepool.ErrFull
 
-// ReadSegmentFile reads raw bytes of a segment's file on this pool, as io.ReaderAt does: for uploading it and
-// for other gateways. Nothing is verified; whoever receives it verifies. ErrNotLocal.
+// ReadSegmentFile reads raw bytes of a segment's file on this pool, as io.ReaderAt does. It serves
+// uploads and other gateways. It verifies nothing; the receiver does. It returns ErrNotLocal if the
+// file is not here.
 func (l *Log) ReadSegmentFile(seq uint64, p []byte, off int64) (int, error) {
 	l.mu.Lock()
 	s, ok := l.find(seq)
@@ -29,7 +31,8 @@ func (l *Log) ReadSegmentFile(seq uint64, p []byte, off int64) (int, error) {
 	return h.ReadAt(p, off)
 }
 
-// Distance returns how many bytes of the log lie between two positions; 0 if to is not after from.
+// Distance returns how many bytes of the log lie between two positions. It is 0 if to is not after
+// from.
 func (l *Log) Distance(from, to Position) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

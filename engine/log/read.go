@@ -23,19 +23,18 @@ func readFull(r io.ReaderAt, p []byte, off int64) error {
 	return err
 }
 
-// Read returns whole frames from a position on: at least one, more up to max bytes,
-// across segments. next is where they end. frames are the caller's to read, not to
-// change. io.EOF says that from is the end of the log. Segments that were
-// evicted, or whose file is damaged, come from the Sources. Frames are verified by
-// checksum, headers against the segment table. Errors: ErrGap, ErrUnreadable,
-// what is no start of a frame is segment.ErrCorrupt.
+// Read returns whole frames from a position on: at least one, and more up to max bytes, across
+// segments. next is where they end. The caller may read frames, but must not change them. io.EOF
+// means that from is the end of the log. Segments that were evicted, or whose file is damaged, come
+// from the Sources. Frames are verified by checksum, and headers against the segment table. Errors:
+// ErrGap, ErrUnreadable, and segment.ErrCorrupt if from is not the start of a frame.
 func (l *Log) Read(ctx context.Context, from Position, max int) (frames []byte, next Position, err error) {
 	next = from
 	for {
 		b, after, err := l.read(ctx, next, max-len(frames), true)
 		switch {
 		case err != nil && len(frames) > 0:
-			return frames, next, nil // the next call meets it again
+			return frames, next, nil // the next call meets the error again
 		case err != nil:
 			return nil, from, err
 		case len(frames) == 0:
@@ -68,7 +67,7 @@ func (l *Log) read(ctx context.Context, from Position, max int, remote bool) ([]
 			again := l.gen != gen
 			l.mu.Unlock()
 			if again {
-				continue // a Truncate may have changed the file underneath
+				continue // a Truncate may have changed the file during the read
 			}
 			if err != nil {
 				return nil, from, err
@@ -78,8 +77,8 @@ func (l *Log) read(ctx context.Context, from Position, max int, remote bool) ([]
 	}
 }
 
-// locate finds the segment and offset of the frame after from, and its bytes if
-// they are in memory. Under mu.
+// locate finds the segment and offset of the frame after from, and its bytes if they are in memory.
+// The caller holds mu.
 func (l *Log) locate(from Position, max int) (b []byte, s seg, off uint64, err error) {
 	if err := l.usable(); err != nil {
 		return nil, s, 0, err
@@ -101,8 +100,8 @@ func (l *Log) locate(from Position, max int) (b []byte, s seg, off uint64, err e
 	return l.tail.get(Position{Seq: s.header.Seq, Off: off}, max), s, off, nil
 }
 
-// normal turns the start of a segment into the end of the one before, and checks
-// that the position lies in the log. Under mu or writer.
+// normal turns the start of a segment into the end of the one before, and checks that the position
+// lies in the log. The caller holds mu or writer.
 func (l *Log) normal(p Position) (Position, error) {
 	if p.Off == 0 && p.Seq > 0 {
 		if s, ok := l.find(p.Seq - 1); ok {
@@ -117,7 +116,7 @@ func (l *Log) normal(p Position) (Position, error) {
 	return p, nil
 }
 
-// maxRead is the most bytes fetched at once.
+// maxRead is the most bytes that one read fetches.
 const maxRead = 4 << 20
 
 // readFrames reads whole frames of s from off, from the first copy that has them right.
@@ -149,8 +148,8 @@ func (l *Log) readFrames(ctx context.Context, s seg, off uint64, limit int, remo
 	return out, err
 }
 
-// wholeFrames returns the verified whole frames at the start of b, which is at off of
-// s: at least one, then up to limit bytes.
+// wholeFrames returns the verified whole frames at the start of b, which is at off of s: at least
+// one, and more up to limit bytes.
 func wholeFrames(s *seg, b []byte, off uint64, limit int) ([]byte, error) {
 	n := 0
 	for n < len(b) {
@@ -176,9 +175,9 @@ func wholeFrames(s *seg, b []byte, off uint64, limit int) ([]byte, error) {
 	return b[:n:n], nil
 }
 
-// Replay calls fn for everything after from, up to where the log ends when Replay is
-// called: headers, and records decoded. It stops at fn's first error, and with
-// ErrGap when the log is truncated meanwhile.
+// Replay calls fn for everything after from, up to the end that the log has when Replay is called.
+// fn gets headers and decoded records. Replay stops at fn's first error, and with ErrGap if the log
+// is truncated meanwhile.
 func (l *Log) Replay(ctx context.Context, from Position, fn func(Entry) error) error {
 	l.mu.Lock()
 	end, gen := l.end, l.gen

@@ -17,15 +17,15 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Open opens the log in cfg.Dir, which may be empty, and recovers it: the valid
-// prefix is kept and made durable, a torn tail is cut. What else is wrong is
-// reported by Recovered, and then nothing on the pool is changed. The error is only
-// for what keeps Open from finding out.
+// Open opens the log in cfg.Dir, which may be empty, and recovers it. It keeps the valid prefix,
+// makes it durable, and cuts a torn tail. It reports anything else that is wrong in Recovered, and
+// then changes nothing on the pool. It returns an error only if something keeps it from finding
+// out.
 //
-// The last segment is read whole, and so is each one that is not uploaded yet:
-// these may be the only copy. Of uploaded ones it is the header and the length
-// that are compared with the segment table; their contents are verified when read,
-// or by Heal. The last segment counts as closed only once the next one follows.
+// Open reads the last segment whole, and each one that is not uploaded yet, since these may be the
+// only copy. Of an uploaded one it compares the header and the length with the segment table. The
+// contents of that are verified when they are read, or by Heal. The last segment counts as closed
+// only when the next one follows.
 func Open(cfg Config) (*Log, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (l *Log) recover() error {
 	}
 	l.table, err = readTable(l.cfg.Dir)
 	if err != nil {
-		// Without it what was evicted is missing, which is found below if it matters.
+		// Without the table, what was evicted is missing. If that matters, it is found below.
 		l.cfg.Logger.Warn("segment table is unreadable; rebuilding it", slog.String("path", l.cfg.Dir.Path()), slog.Any("error", err))
 		l.table = table{}
 	}
@@ -110,15 +110,14 @@ func (l *Log) recover() error {
 	}
 	l.recovered.End, l.recovered.Doubt = l.end, l.doubt
 	if l.doubt != nil {
-		// Keep it as it is, for whoever has to find out what happened. Nothing of it
-		// counts as durable.
+		// Leave the log as it is, for whoever investigates. Nothing of it counts as durable.
 		l.hash, l.recovered.CutBytes = nil, 0
 		return nil
 	}
 	return l.settle()
 }
 
-// listFiles returns the segments' files, ascending. Temporary files become strays.
+// listFiles returns the segments' files in ascending order. Temporary files become strays.
 func (l *Log) listFiles() ([]uint64, map[uint64]int64, error) {
 	files, err := l.cfg.Dir.List()
 	if err != nil {
@@ -145,8 +144,8 @@ func parseFileName(name string) (uint64, bool) {
 	return seq, ok && err == nil && seq > 0 && fileName(seq) == name
 }
 
-// examine looks at segment seq, which must follow link. It returns nil when nothing
-// of it can be used; found is a doubt.
+// examine inspects segment seq, which must follow link. It returns nil if nothing of the segment is
+// usable. found is a doubt.
 func (l *Log) examine(seq uint64, link segment.Link, isLocal, isLast bool) (s *seg, found, err error) {
 	i, inTable := l.table.find(seq)
 	if inTable {
@@ -156,7 +155,7 @@ func (l *Log) examine(seq uint64, link segment.Link, isLocal, isLast bool) (s *s
 			len:    e.len, hash: e.hash, closed: true, uploaded: true, local: isLocal && !e.evicted,
 		}
 		switch {
-		case e.evicted: // a file is left if Evict or Heal was cut short
+		case e.evicted: // a file is left if Evict or Heal did not finish
 			return s, nil, nil
 		case !isLocal:
 			return nil, fmt.Errorf("the file of segment %d is missing and was not evicted", seq), nil
@@ -177,14 +176,15 @@ func (l *Log) examine(seq uint64, link segment.Link, isLocal, isLast bool) (s *s
 			return nil, nil, err
 		}
 		if head, err := segment.DecodeHeader(b); err != nil || head != s.header || uint64(size) != s.len {
-			return nil, fmt.Errorf("%s is not what the segment table says: %d bytes, want %d; header %+v, %v", l.path(seq), size, s.len, head, err), nil
+			return nil, fmt.Errorf("%s is not what the segment table says: %d bytes, want %d; header %+v, %v",
+				l.path(seq), size, s.len, head, err), nil
 		}
 		return s, nil, nil
 	}
 	return l.scan(h, seq, size, s, link, isLast)
 }
 
-// scan reads a segment whole. known is what the table says of it, or nil.
+// scan reads a whole segment. known is the table's entry for it, or nil.
 func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.Link, isLast bool) (s *seg, found, err error) {
 	hash := blake3.New()
 	got, err := segment.Scan(io.NewSectionReader(h, 0, size), func(_ uint64, frame []byte) error {
@@ -196,7 +196,7 @@ func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.L
 	}
 	if got.Valid == 0 {
 		if isLast && known == nil && size <= segment.HeaderSize {
-			return nil, nil, nil // its header never reached the disk: settle removes the file
+			return nil, nil, nil // its header never reached the disk, so settle removes the file
 		}
 		return nil, fmt.Errorf("segment %d in %s: %w", seq, l.path(seq), got.Why), nil
 	}
@@ -205,9 +205,11 @@ func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.L
 	case got.Header.Volume != l.cfg.Volume:
 		return nil, fmt.Errorf("segment %d in %s is of volume %x", seq, l.path(seq), got.Header.Volume), nil
 	case got.Header.Seq != seq || got.Header.Prev != link:
-		return nil, fmt.Errorf("segment %d in %s does not follow the one before: %+v, want %+v", seq, l.path(seq), got.Header.Prev, link), nil
+		return nil, fmt.Errorf("segment %d in %s does not follow the one before: %+v, want %+v",
+			seq, l.path(seq), got.Header.Prev, link), nil
 	case len(l.segs) > 0 && got.Header.Epoch < l.last().header.Epoch:
-		return nil, fmt.Errorf("segment %d in %s: epoch goes back from %d to %d", seq, l.path(seq), l.last().header.Epoch, got.Header.Epoch), nil
+		return nil, fmt.Errorf("segment %d in %s: epoch goes back from %d to %d",
+			seq, l.path(seq), l.last().header.Epoch, got.Header.Epoch), nil
 	case known != nil && (known.header != got.Header || known.len != s.len || known.hash != s.hash):
 		return s, fmt.Errorf("segment %d in %s: %d valid bytes are not the %d that were uploaded", seq, l.path(seq), s.len, known.len), nil
 	case !isLast && got.Tail != segment.Clean:
@@ -224,8 +226,8 @@ func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.L
 	return s, nil, nil
 }
 
-// settle makes a log without doubts ready: the torn tail goes, the rest is fsynced,
-// because what is read after a restart need not be on the disk yet.
+// settle prepares a log without doubts. It cuts the torn tail and fsyncs the rest, because what can
+// be read after a restart need not be on the disk yet.
 func (l *Log) settle() error {
 	for _, f := range l.strays {
 		if seq, ok := parseFileName(f.Name); ok {
@@ -245,7 +247,7 @@ func (l *Log) settle() error {
 		if err := l.reopenLast(); err != nil {
 			return err
 		}
-		// It may grow again, so what was uploaded of it may not be it.
+		// The segment may grow again, so what was uploaded of it may differ from it.
 		if t, ok := l.table.without(last.header.Seq); ok {
 			if err := l.setTable(t); err != nil {
 				return err
@@ -262,8 +264,9 @@ func (l *Log) settle() error {
 	return nil
 }
 
-// reopenLast makes the last segment, whose file is here, the current one: cut to its
-// length, fsynced, not closed, its hash running on. Under writer and syncMu.
+// reopenLast makes the last segment, whose file is here, the current one. It cuts the file to its
+// length, fsyncs it, marks the segment as not closed, and continues its hash. The caller holds
+// writer and syncMu.
 func (l *Log) reopenLast() error {
 	last := l.last()
 	seq := last.header.Seq

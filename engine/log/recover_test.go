@@ -13,7 +13,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// rename and remove work on the disk behind the log's back.
+// behind calls f on the disk without the log's knowledge.
 func behind(t *testing.T, s setup, f func(cachepool.Dir) error) {
 	t.Helper()
 	s.disk.Kill()
@@ -53,7 +53,7 @@ func TestDoubt(t *testing.T) {
 		spoil func(*testing.T, setup)
 		doubt string   // part of the message; "" for none
 		known Position // KnownApplied
-		lines int      // kept
+		lines int      // entries that remain
 	}{
 		"nothing":               {func(*testing.T, setup) {}, "", Position{Seq: 5, Off: 129}, 10},
 		"torn tail":             {damage(5, cut), "", Position{}, 9},
@@ -141,7 +141,7 @@ func TestDoubt(t *testing.T) {
 				if l.Durable() != (Position{}) {
 					t.Fatal("a log in doubt counts as durable")
 				}
-				// It is as doubtful the next time.
+				// The doubt is the same at the next start.
 				l = s.restart(t)
 				if l.Recovered().Doubt == nil {
 					t.Fatal("opening made the doubt go")
@@ -170,7 +170,7 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// TestUnreadable: an error of the disk is not a torn tail.
+// TestUnreadableDisk: an error of the disk is not a torn tail.
 func TestUnreadableDisk(t *testing.T) {
 	s := newSetup(2)
 	l := s.mustOpen(t)
@@ -260,7 +260,7 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-// TestTruncateDropsUploads: what was uploaded and is cut is forgotten, evicted or not.
+// TestTruncateDropsUploads: an uploaded segment that is cut is forgotten, evicted or not.
 func TestTruncateDropsUploads(t *testing.T) {
 	s := newSetup(4)
 	l, _, _, _, _ := stored(t, &s)

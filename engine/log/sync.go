@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// Sync asks that the log become durable up to a position, and returns. Whoever
-// asks while an fsync runs shares the next one.
+// Sync asks that the log become durable up to a position, and returns. Requests that come while an
+// fsync runs share the next one.
 func (l *Log) Sync(upTo Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -21,20 +21,18 @@ func (l *Log) Sync(upTo Position) {
 	l.kick()
 }
 
-// OnDurable registers fn to be called when the log became durable up to a position,
-// and with an error, once, when it was poisoned. Calls come one at a time, outside
-// locks, in order. They are a wake-up: a call that began before a Truncate may
-// still bring a position that was cut off, so who truncates trusts Durable, asked under
-// the lock under which it truncates.
+// OnDurable registers fn. The log calls fn when it has become durable up to a position, and once
+// with an error when it was poisoned. Calls come one at a time, in order, outside locks. They are
+// only a wake-up. A call that began before a Truncate may still bring a position that was cut off.
+// So a caller that truncates relies on Durable, under its own lock under which it truncates.
 func (l *Log) OnDurable(fn func(Position, error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.callbacks = append(l.callbacks, fn)
 }
 
-// Wait asks for durability up to a position and waits for it. Errors: ErrPoisoned,
-// ErrClosed, ErrGap if the position lies after the end (it may have been
-// truncated), or the context's.
+// Wait asks for durability up to a position and waits for it. Errors: ErrPoisoned, ErrClosed,
+// ErrGap if the position lies after the end (it may have been truncated), or the error of ctx.
 func (l *Log) Wait(ctx context.Context, upTo Position) error {
 	l.Sync(upTo)
 	for {
@@ -55,20 +53,20 @@ func (l *Log) Wait(ctx context.Context, upTo Position) error {
 	}
 }
 
-// announce wakes those who wait and has callbacks called. Under mu.
+// announce wakes the waiters and schedules the callbacks. The caller holds mu.
 func (l *Log) announce() {
 	l.wake()
 	l.tell = !l.told
 	l.kick()
 }
 
-// wake wakes those who wait. Under mu.
+// wake wakes the waiters. The caller holds mu.
 func (l *Log) wake() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// kick starts the syncer if there is something for it to do. Under mu.
+// kick starts the syncer if there is something for it to do. The caller holds mu.
 func (l *Log) kick() {
 	if l.syncing || !l.tell && !(l.durable.Less(l.want) && l.usable() == nil) {
 		return
@@ -98,7 +96,7 @@ func (l *Log) syncer() {
 			l.mu.Lock()
 		case l.durable.Less(l.want) && l.usable() == nil:
 			l.mu.Unlock()
-			_ = l.syncNow() // kept as the poison, which is told
+			_ = l.syncNow() // kept as the poison, which is reported
 			l.mu.Lock()
 		default:
 			l.syncing = false
@@ -107,14 +105,14 @@ func (l *Log) syncer() {
 	}
 }
 
-// syncNow makes everything up to the present end durable. Takes syncMu.
+// syncNow makes everything up to the present end durable. It takes syncMu.
 func (l *Log) syncNow() error {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
 	return l.syncLocked()
 }
 
-// syncLocked is syncNow under syncMu.
+// syncLocked is syncNow for a caller that holds syncMu.
 func (l *Log) syncLocked() error {
 	l.mu.Lock()
 	if l.poison != nil {
@@ -133,7 +131,7 @@ func (l *Log) syncLocked() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.poison != nil {
-		return l.poison // it noted how far the log is durable
+		return l.poison // the note already says how far the log is durable
 	}
 	l.durable = target
 	l.unsynced -= unsynced

@@ -28,7 +28,7 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// table is the segment table: what is stored elsewhere, ascending.
+// table is the segment table: what is stored elsewhere, in ascending order.
 type table struct {
 	base    segment.Link
 	entries []tableEntry
@@ -46,13 +46,13 @@ func entryOf(s *seg) tableEntry {
 	return tableEntry{seq: s.header.Seq, epoch: s.header.Epoch, salt: s.header.Salt, len: s.len, hash: s.hash, evicted: !s.local}
 }
 
-// find returns where seq is, or would be, and whether it is there.
+// find returns the index at which seq is, or would be, and reports whether it is there.
 func (t *table) find(seq uint64) (int, bool) {
 	i := sort.Search(len(t.entries), func(i int) bool { return t.entries[i].seq >= seq })
 	return i, i < len(t.entries) && t.entries[i].seq == seq
 }
 
-// with returns a copy of t that has e.
+// with returns a copy of t that includes e.
 func (t *table) with(e tableEntry) table {
 	c := table{base: t.base, entries: slices.Clone(t.entries)}
 	i, ok := c.find(e.seq)
@@ -64,7 +64,7 @@ func (t *table) with(e tableEntry) table {
 	return c
 }
 
-// without returns a copy of t that has not seq, and whether that makes a difference.
+// without returns a copy of t that lacks seq, and reports whether t had it.
 func (t *table) without(seq uint64) (table, bool) {
 	i, ok := t.find(seq)
 	if !ok {
@@ -138,7 +138,7 @@ func decodeTable(b []byte) (table, error) {
 	return t, nil
 }
 
-// setTable makes t the durable table. An error poisons the log. Under tableMu.
+// setTable makes t the durable table. An error poisons the log. The caller holds tableMu.
 func (l *Log) setTable(t table) error {
 	if err := writeTable(l.cfg.Dir, t); err != nil {
 		return l.fail("write segment table", err)
@@ -151,7 +151,7 @@ func writeTable(dir cachepool.Dir, t table) error {
 	return replaceFile(dir, tableTemp, tableName, t.encode())
 }
 
-// readTable returns an empty table if there is none.
+// readTable reads the table. It returns an empty one if there is none.
 func readTable(dir cachepool.Dir) (table, error) {
 	f, err := dir.Open(tableName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +160,7 @@ func readTable(dir cachepool.Dir) (table, error) {
 	if err != nil {
 		return table{}, err
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }() // it was only read
 	size, err := f.Size()
 	if err != nil {
 		return table{}, err

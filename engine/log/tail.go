@@ -4,9 +4,9 @@ package log
 
 import "sort"
 
-// tail keeps the newest frames in memory, so that streaming them to members does
-// not read the file again. A chunk's bytes, once published, never change: readers
-// use them outside the lock while the writer fills the space behind.
+// tail keeps the newest frames in memory, so that streaming them to members does not read the file
+// again. The bytes of a chunk never change once they are published. Readers use them outside the
+// lock while the writer fills the space behind.
 type tail struct {
 	chunks []*chunk
 	size   int64 // capacity of all chunks
@@ -17,7 +17,7 @@ type tail struct {
 type chunk struct {
 	start Position // of the first frame
 	buf   []byte
-	ends  []uint32 // of frames, in buf
+	ends  []uint32 // ends of frames, in buf
 }
 
 const (
@@ -27,9 +27,9 @@ const (
 
 func (t *tail) reset() { t.chunks, t.size = nil, 0 }
 
-// space returns a chunk with room for n bytes at pos. The frame is put behind its
-// buf and then published by add. Under writer; what it reads is changed under
-// writer and mu only.
+// space returns a chunk with room for n bytes at pos. The caller writes the frame behind its buf,
+// and add then publishes it. The caller holds writer. What space reads changes under writer and mu
+// only.
 func (t *tail) space(pos Position, n int) *chunk {
 	want := minChunk
 	if k := len(t.chunks); k > 0 {
@@ -42,7 +42,7 @@ func (t *tail) space(pos Position, n int) *chunk {
 	return &chunk{start: pos, buf: make([]byte, 0, max(want, n))}
 }
 
-// add publishes a frame that was appended to c. Under mu.
+// add publishes a frame that was appended to c. The caller holds mu.
 func (t *tail) add(c *chunk, buf []byte) {
 	if k := len(t.chunks); k == 0 || t.chunks[k-1] != c {
 		t.chunks = append(t.chunks, c)
@@ -57,9 +57,9 @@ func (t *tail) add(c *chunk, buf []byte) {
 	}
 }
 
-// get returns whole frames from pos on, at least one, and more up to limit bytes
-// if they lie in the same chunk; nil if pos is not the start of a frame here. Under
-// mu; the bytes may be used after.
+// get returns whole frames from pos on: at least one, and more up to limit bytes if they lie in the
+// same chunk. It returns nil if pos is not the start of a frame in the tail. The caller holds mu,
+// and may use the bytes after it released mu.
 func (t *tail) get(pos Position, limit int) []byte {
 	i := sort.Search(len(t.chunks), func(i int) bool { return pos.Less(t.chunks[i].start) }) - 1
 	if i < 0 {

@@ -14,12 +14,11 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Truncate drops everything after to, with its epochs, and settles a doubt. It is
-// durable when it returns, as is all that is left. A crash meanwhile leaves the log
-// ending at to or later. to must be the end of a frame, or the start of a segment. The
-// log can then grow by Ingest or BeginEpoch. Errors: ErrGap; ErrNotLocal if to
-// lies inside a segment whose file is not here (Heal brings it back); otherwise, once
-// files are touched, ErrPoisoned.
+// Truncate drops everything after to, with its epochs, and settles a doubt. When it returns, that
+// is durable, and so is everything that is left. A crash meanwhile leaves the log ending at to or
+// later. to must be the end of a frame, or the start of a segment. Afterwards the log can grow by
+// Ingest or BeginEpoch. Errors: ErrGap; ErrNotLocal if to lies inside a segment whose file is not
+// here, which Heal fetches; ErrPoisoned for a failure after files were touched.
 func (l *Log) Truncate(to Position) error {
 	l.writer.Lock()
 	defer l.writer.Unlock()
@@ -79,7 +78,7 @@ func (l *Log) Truncate(to Position) error {
 	return nil
 }
 
-// checkCut makes sure that a frame ends at to. Under writer.
+// checkCut checks that a frame ends at to. The caller holds writer.
 func (l *Log) checkCut(to Position) error {
 	if to == (Position{}) || to == l.end || to == (Position{Seq: l.base.Seq, Off: l.base.Len}) {
 		return nil
@@ -112,8 +111,8 @@ func (l *Log) checkCut(to Position) error {
 	return nil
 }
 
-// shorten publishes the new end and returns the segments that are gone. Readers
-// then never see more, and notice that they may have read while files changed.
+// shorten publishes the new end and returns the segments that are dropped. From then on readers
+// never see more, and notice that they may have read while files changed.
 func (l *Log) shorten(to Position) []seg {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,8 +146,8 @@ func (l *Log) shorten(to Position) []seg {
 	return dropped
 }
 
-// removeFiles removes the files of dropped segments and strays, last first, each
-// durably before the next, so that a crash leaves no hole. Under writer, tableMu, syncMu.
+// removeFiles removes the files of dropped segments and strays, last first. Each removal is durable
+// before the next, so that a crash leaves no hole. The caller holds writer, tableMu and syncMu.
 func (l *Log) removeFiles(dropped []seg) error {
 	for i := range dropped {
 		if dropped[i].local {
@@ -159,7 +158,7 @@ func (l *Log) removeFiles(dropped []seg) error {
 	files := l.strays
 	entries := l.table.entries
 	for len(files) > 0 || len(entries) > 0 && entries[len(entries)-1].seq > l.end.Seq {
-		// The table first: a file that it lists must be there.
+		// The table goes first, since every local file that it lists must exist.
 		if k := len(entries) - 1; k >= 0 && entries[k].seq > l.end.Seq &&
 			(len(files) == 0 || fileName(entries[k].seq) >= files[len(files)-1].Name) {
 			if err := l.forgetUpload(entries[k].seq); err != nil {
@@ -185,7 +184,7 @@ func (l *Log) removeFiles(dropped []seg) error {
 	return nil
 }
 
-// forgetUpload takes a segment out of the table. Under tableMu.
+// forgetUpload removes a segment from the table. The caller holds tableMu.
 func (l *Log) forgetUpload(seq uint64) error {
 	t, ok := l.table.without(seq)
 	if !ok {
@@ -194,7 +193,7 @@ func (l *Log) forgetUpload(seq uint64) error {
 	return l.setTable(t)
 }
 
-// rehash returns the hash of n bytes of r.
+// rehash returns the hash of the first n bytes of r.
 func rehash(r io.ReaderAt, n uint64) (segment.Hash, error) {
 	h := blake3.New()
 	got, err := io.Copy(h, io.NewSectionReader(r, 0, int64(n)))

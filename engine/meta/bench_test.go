@@ -15,7 +15,7 @@ import (
 
 const benchKeys = 100_000
 
-// benchStore has an inode's worth of bytes under each of many keys.
+// benchStore returns a store that has as many bytes as an inode under each of many keys.
 func benchStore(b *testing.B) *Store {
 	b.Helper()
 	s, err := Open(Options{FS: vfs.NewMem(), Dir: "meta", DataKey: [32]byte{1}, Rand: rand.Reader, Logger: slog.New(slog.DiscardHandler)})
@@ -48,7 +48,7 @@ func benchOps(i uint64) []segment.Op {
 	return ops
 }
 
-// BenchmarkApply is a batch of 100 records with five keys each.
+// BenchmarkApply applies a batch of 100 records with five keys each.
 func BenchmarkApply(b *testing.B) {
 	s := benchStore(b)
 	b.ReportAllocs()
@@ -63,7 +63,8 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkView looks one key up and lists a hundred, through an overlay of 1000 pending records and without one.
+// BenchmarkView looks up one key and lists a hundred, through an overlay of 1000 pending records
+// and without one.
 func BenchmarkView(b *testing.B) {
 	s := benchStore(b)
 	over := NewOverlay()
@@ -97,7 +98,8 @@ func BenchmarkView(b *testing.B) {
 	}
 }
 
-// BenchmarkOverlay is a change at a home: a copy, a record of five keys, and its leaving when it is applied.
+// BenchmarkOverlay measures a change at a home: a copy of the overlay, a record of five keys, and
+// its removal when it is applied.
 func BenchmarkOverlay(b *testing.B) {
 	over := NewOverlay()
 	b.ReportAllocs()

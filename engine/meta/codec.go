@@ -9,10 +9,10 @@ import (
 	"hash/crc32"
 )
 
-// ErrCorrupt is what an error about a value that does not parse wraps.
+// ErrCorrupt is wrapped by every error about a value that does not parse.
 var ErrCorrupt = errors.New("metadata does not parse")
 
-// CorruptError says which value does not parse, and why. It wraps ErrCorrupt.
+// CorruptError names a value that does not parse, and the reason. It wraps ErrCorrupt.
 type CorruptError struct {
 	Table  Table
 	Key    []byte
@@ -43,7 +43,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func begin(size int) []byte { return append(make([]byte, 0, 1+size+sumSize), version) }
 
-// seal ends a value that begin began.
+// seal completes a value that begin started.
 func seal(key, value []byte) []byte {
 	return binary.BigEndian.AppendUint32(value, sum(key, value))
 }
@@ -67,7 +67,7 @@ func open(key, value []byte) (reader, error) {
 	return reader{key: key, left: body[1:]}, nil
 }
 
-// reader takes fields from a body. The first that is not there makes done fail.
+// reader takes fields from a body. If a field is missing, done fails.
 type reader struct {
 	key   []byte
 	left  []byte
@@ -89,10 +89,10 @@ func (r *reader) u8() uint8   { return r.take(1)[0] }
 func (r *reader) u32() uint32 { return binary.BigEndian.Uint32(r.take(4)) }
 func (r *reader) u64() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
 
-// rest takes all that is left.
+// rest takes everything that is left.
 func (r *reader) rest() []byte { return r.take(len(r.left)) }
 
-// done returns an error unless the body was read exactly.
+// done returns an error unless exactly the body was read.
 func (r *reader) done() error {
 	if r.short {
 		return corrupt(r.key, "value is too short")

@@ -15,13 +15,13 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// sample is a value of every kind, with its decoding.
+// sample is a value of one kind, with its decoding.
 type sample struct {
 	name       string
 	key, value []byte
 	want       any
 	decode     func(key, value []byte) (any, error)
-	loose      int // bytes at the end that have no checksum: a block reference
+	loose      int // length of the end that has no checksum: a block reference
 }
 
 func samples() []sample {
@@ -88,7 +88,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestDamagedValues flips each bit of each value, cuts it and puts it under another key.
+// TestDamagedValues flips each bit of each value, cuts it, and puts it under another key.
 func TestDamagedValues(t *testing.T) {
 	for _, s := range samples() {
 		for bit := range (len(s.value) - s.loose) * 8 {
@@ -111,7 +111,7 @@ func TestDamagedValues(t *testing.T) {
 	}
 }
 
-// TestBadExtents checks values whose checksum is right and whose content cannot be.
+// TestBadExtents checks values with a correct checksum and impossible content.
 func TestBadExtents(t *testing.T) {
 	ref := segment.BlockRef{Seq: 1, Off: 4096, Len: 100, Counter: 1}
 	for name, x := range map[string]Extent{
@@ -129,7 +129,7 @@ func TestBadExtents(t *testing.T) {
 	}
 }
 
-// TestKeyOrder checks that ranges hold exactly what belongs to them.
+// TestKeyOrder checks that ranges contain exactly what belongs to them.
 func TestKeyOrder(t *testing.T) {
 	in := func(k []byte, lo, hi []byte) bool { return bytes.Compare(lo, k) <= 0 && bytes.Compare(k, hi) < 0 }
 	slots := []string{"", "a", "a\x00", "a\x00\x00", "a\x00\x01", "ab", "a\xff", "\xff\xff", "b"}
@@ -153,7 +153,8 @@ func TestKeyOrder(t *testing.T) {
 			in(ExtentKey(ino, 99), lo, hi) || in(ExtentKey(ino, 200), lo, hi) {
 			t.Errorf("range of extents of inode %d is wrong", ino)
 		}
-		if lo, hi := CookieRange(ino, 4); in(CookieKey(ino, 3), lo, hi) || !in(CookieKey(ino, 4), lo, hi) || !in(CookieKey(ino, 1<<64-1), lo, hi) {
+		if lo, hi := CookieRange(ino, 4); in(CookieKey(ino, 3), lo, hi) ||
+			!in(CookieKey(ino, 4), lo, hi) || !in(CookieKey(ino, 1<<64-1), lo, hi) {
 			t.Errorf("range of cookies of inode %d is wrong", ino)
 		}
 	}

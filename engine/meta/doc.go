@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package meta keeps a volume's metadata in Pebble: keys, values, the overlay of
-// changes that are not committed, and the view that joins both.
+// Package meta keeps a volume's metadata in Pebble. It has the keys, the values, the overlay of
+// changes that are not committed, and the view that joins the overlay and Pebble.
 //
 // # Keys
 //
-// A key is a table's letter, its fields and the snapshot generation, a number of
-// four bytes that is 0 until there are snapshots. It carries no volume (rule 12).
-// Numbers are big endian. Names, which have no NUL, are followed by one. A slot is
-// escaped, NUL as 00 FF, and ended with 00 01, so that a prefix of slots is a range of keys.
+// A key is a table's letter, its fields and the snapshot generation. The generation is a number of
+// four bytes that is 0 until there are snapshots. A key does not name the volume (protocol-12).
+// Numbers are big endian. A name contains no NUL, and one NUL follows it. A slot is escaped, NUL as
+// 00 FF, and ended with 00 01, so that a prefix of slots is a range of keys.
 //
 //	a                            accounting
 //	c  dir u64, cookie u64       directory entry by cookie
 //	e  inode u64, offset u64     extent
 //	i  inode u64                 inode
 //	n  dir u64, name 00          directory entry by name
-//	o  slot, index u32           result of a change (rule 22)
+//	o  slot, index u32           result of a change (protocol-22)
 //	p                            applied position; local, in no record
 //	q  slot                      newest sequence number of a slot
 //	s  inode u64                 target of a symbolic link
@@ -24,11 +24,10 @@
 //
 // # Values
 //
-// A value is a version byte, now 1, a body, and the CRC-32C of key, version and
-// body, so that a value that was damaged or stands under another key does not
-// parse. In front of the CRC of an extent nothing of its block reference is
-// counted: it follows the CRC, because the log only knows it when the value is
-// made (segment.SetBlock). A reference that was damaged finds no block that opens.
+// A value is a version byte, now 1, a body, and the CRC-32C of key, version and body. So a value
+// that was damaged, or is under another key, does not parse. The CRC of an extent does not cover
+// its block reference, which follows the CRC, because the log only knows the reference when it
+// makes the value (segment.SetBlock). A damaged reference finds no block that opens.
 //
 //	a  used bytes u64, inodes u64
 //	c  inode u64, generation u64, name
@@ -44,14 +43,16 @@
 //
 // # Rules
 //
-//  1. Pebble holds committed records only, a prefix of the log, and with every
-//     batch of them the position where it ends (rule 8). It has no log of its own.
-//  2. A value that does not parse is an error that wraps ErrCorrupt, never a
-//     default (rule 19).
-//  3. An extent lies within one aligned run of segment.MaxBlock bytes of its file,
-//     and extents of a file do not overlap. What no extent covers is a hole.
-//  4. A point in the overlay is newer than every range of the overlay that
-//     covers it, and both are newer than what Pebble has.
-//  5. Used bytes are the sum of the lengths of extents, in an inode and in the
-//     accounting; inodes counts those with and without a name.
+// Rules named protocol-N are those of docs/concepts.md.
+//
+//   - meta-1. Pebble holds only committed records, which are a prefix of the log. Every batch of
+//     them also writes the position where it ends (protocol-8). Pebble keeps no log of its own.
+//   - meta-2. A value that does not parse is an error that wraps ErrCorrupt, never a default
+//     (protocol-19).
+//   - meta-3. An extent lies within one aligned run of segment.MaxBlock bytes of its file. Extents
+//     of a file do not overlap. What no extent covers is a hole.
+//   - meta-4. A point in the overlay is newer than every range of the overlay that covers it. Both
+//     are newer than what Pebble has.
+//   - meta-5. Used bytes are the sum of the lengths of extents, in an inode and in the accounting.
+//     The accounting's inodes are those with and without a name.
 package meta

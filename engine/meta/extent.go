@@ -8,18 +8,18 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Extent is a run of recorded bytes of a file: Len bytes of a block of Raw
-// bytes, from byte Skip of the block, at byte Off of the file.
+// Extent is a run of recorded bytes of a file. It starts at byte Off of the file and has Len bytes.
+// These begin at byte Skip of a block of Raw bytes.
 type Extent struct {
 	Off            uint64
 	Len, Skip, Raw uint32
 	Ref            segment.BlockRef
 }
 
-// End returns where the extent ends in the file.
+// End returns the offset in the file at which the extent ends.
 func (e *Extent) End() uint64 { return e.Off + uint64(e.Len) }
 
-// EncodeHead returns the key of e and its value without the block reference, for segment.SetBlock.
+// EncodeHead returns the key of e, and its value without the block reference, for segment.SetBlock.
 func (e *Extent) EncodeHead(ino uint64) (key, value []byte) {
 	key = ExtentKey(ino, e.Off)
 	b := append(make([]byte, 0, 1+12+sumSize+segment.BlockRefSize), version)

@@ -19,9 +19,9 @@ import (
 type Inode struct {
 	volume.Attr
 
-	Xattrs  uint64        // extended attributes
+	Xattrs  uint64        // number of extended attributes
 	Parent  volume.Handle // of a directory
-	Entries uint64        // names in a directory
+	Entries uint64        // number of names in a directory
 
 	Exclusive bool // made by an exclusive create, with Verf
 	Verf      [8]byte

@@ -38,7 +38,7 @@ func (t Table) String() string {
 	return fmt.Sprintf("table %q", byte(t))
 }
 
-// generation ends every key (rule 12 of docs/concepts.md).
+// generation ends every key (protocol-12).
 const generation = uint32(0)
 
 const generationSize = 4
@@ -112,7 +112,7 @@ func ExtentRange(ino, off, end uint64) (lo, hi []byte) {
 // AllExtents is the range of all extents of a file.
 func AllExtents(ino uint64) (lo, hi []byte) { return inodeRange(Extents, ino) }
 
-// second returns the second number of a key of two.
+// second returns the second number of a key that has two.
 func second(k []byte) uint64 { return binary.BigEndian.Uint64(k[9:17]) }
 
 // inodeRange is the range of everything in t that belongs to ino.
@@ -133,7 +133,7 @@ func ResultKey(slot string, index uint32) []byte {
 	return finish(binary.BigEndian.AppendUint32(k, index))
 }
 
-// SlotRange and ResultRange are what belongs to all slots that begin with prefix.
+// SlotRange is the range of all slots that begin with prefix.
 func SlotRange(prefix string) (lo, hi []byte) { return prefixRange(escaped(Slots, prefix)) }
 
 // ResultRange is the range of the results of all slots that begin with prefix.
@@ -149,7 +149,7 @@ func escaped(t Table, slot string) []byte {
 	return k
 }
 
-// prefixRange returns the range of the keys that begin with p, which is not all 0xff.
+// prefixRange returns the range of the keys that begin with p. p must not consist of 0xff only.
 func prefixRange(p []byte) (lo, hi []byte) {
 	hi = append([]byte(nil), p...)
 	for hi[len(hi)-1] == 0xff {

@@ -10,13 +10,12 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Overlay holds what pending records of the log make of the keys: the changes
-// of a home that Pebble does not have yet (rule 4 of the package comment). Only
-// Copy and its result may be used while another goroutine reads a copy; an
-// Overlay itself is not safe for concurrent use.
+// Overlay contains the effect of the log's pending records on the keys: the changes of a home that
+// Pebble does not have yet (meta-4). An Overlay is not safe for concurrent use. Only Copy and its
+// result may be used while another goroutine reads a copy.
 type Overlay struct {
 	points *btree.BTreeG[point]
-	ranges *btree.BTreeG[span] // disjoint, by lo
+	ranges *btree.BTreeG[span] // disjoint, ordered by lo
 }
 
 // point is the newest pending value of one key.
@@ -49,8 +48,8 @@ func (o *Overlay) Copy() *Overlay {
 	return &Overlay{points: o.points.Copy(), ranges: o.ranges.Copy()}
 }
 
-// Apply adds the operations of the record that ends at pos, which must be the
-// newest. The operations must be resolved; o keeps their keys and values.
+// Apply adds the operations of the record that ends at pos, which must be the newest. The
+// operations must be resolved. o keeps their keys and values.
 func (o *Overlay) Apply(ops []segment.Op, pos segment.Position) {
 	for _, op := range ops {
 		switch op.Kind {
@@ -64,7 +63,7 @@ func (o *Overlay) Apply(ops []segment.Op, pos segment.Position) {
 	}
 }
 
-// deleteRange takes out what lies in [lo, hi) and marks it as deleted.
+// deleteRange removes what lies in [lo, hi) and marks the range as deleted.
 func (o *Overlay) deleteRange(lo, hi []byte, pos segment.Position) {
 	if bytes.Compare(lo, hi) >= 0 {
 		return
@@ -110,7 +109,7 @@ func (o *Overlay) overlapping(lo, hi []byte) []span {
 	return found
 }
 
-// covering returns the range that holds k.
+// covering returns the range that contains k.
 func (o *Overlay) covering(k []byte) (s span, ok bool) {
 	o.ranges.Descend(span{lo: k}, func(r span) bool {
 		s, ok = r, bytes.Compare(k, r.hi) < 0
@@ -119,8 +118,8 @@ func (o *Overlay) covering(k []byte) (s span, ok bool) {
 	return s, ok
 }
 
-// Drop forgets the operations of a record that Pebble has now. applied is the
-// applied position, at or after the record's end.
+// Drop forgets the operations of a record that is now in Pebble. applied is the applied position,
+// at or after the record's end.
 func (o *Overlay) Drop(ops []segment.Op, applied segment.Position) {
 	for _, op := range ops {
 		if op.Kind == segment.DeleteRange {
@@ -137,7 +136,7 @@ func (o *Overlay) Drop(ops []segment.Op, applied segment.Position) {
 	}
 }
 
-// get returns what o knows about k: known is false if only Pebble can tell.
+// get returns what o knows about k. known is false if only Pebble knows.
 func (o *Overlay) get(k []byte) (value []byte, exists, known bool, pos segment.Position) {
 	if p, ok := o.points.Get(point{key: k}); ok {
 		return p.value, !p.gone, true, p.pos

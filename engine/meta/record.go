@@ -4,9 +4,9 @@ package meta
 
 import "github.com/weir-storage/weir/engine/segment"
 
-// Operations returns what rec does to the keys: its resolved operations, and
-// those that its slot, sequence number, index and result stand for. rec's blocks
-// must have references. The result shares rec's memory.
+// Operations returns the operations of rec on the keys: its resolved operations, and those that
+// follow from its slot, sequence number, index and result. rec's blocks must have references. The
+// result shares rec's memory.
 func Operations(rec *segment.Record) []segment.Op {
 	ops := rec.Resolved()
 	if rec.Slot == "" {

@@ -17,9 +17,9 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Options say where a Store lives. All fields but Cache must be set.
+// Options describe where a Store is. All fields but Cache must be set.
 type Options struct {
-	FS      vfs.FS // holds Dir; everything in it is encrypted by cryptfs
+	FS      vfs.FS // contains Dir; cryptfs encrypts everything in it
 	Dir     string
 	DataKey [32]byte
 	Rand    io.Reader     // secure random source
@@ -27,19 +27,19 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Store is a volume's metadata up to the applied position. Reads may be
-// concurrent with everything but Close; Apply may not be concurrent with itself.
+// Store is a volume's metadata up to the applied position. Reads may run concurrently with
+// everything but Close. Calls of Apply must not run concurrently.
 type Store struct {
 	db    *pebble.DB
 	state State
 }
 
-// memTableSize bounds the metadata that a crash makes the engine replay, and
-// the memory that an open volume takes.
+// memTableSize bounds the metadata that the engine replays after a crash. It also bounds the memory
+// of an open volume.
 const memTableSize = 8 << 20
 
-// Open opens the metadata in o.Dir, which it makes if it is not there. A store
-// that cannot be opened can be deleted and rebuilt from a checkpoint and the log.
+// Open opens the metadata in o.Dir, which it makes if it does not exist. A store that cannot be
+// opened can be deleted, and rebuilt from a checkpoint and the log.
 func Open(o Options) (*Store, error) {
 	fs, err := cryptfs.New(o.FS, o.DataKey, o.Rand)
 	if err != nil {
@@ -50,13 +50,14 @@ func Open(o Options) (*Store, error) {
 		FormatMajorVersion: pebble.FormatTableFormatV6,
 		DisableWAL:         true,
 		MemTableSize:       memTableSize,
-		// An idle volume must cost little (rule 12), and what is deleted is mostly
-		// deleted soon after it was made.
+		// An idle volume must cost little (protocol-12). Most of what is deleted is deleted soon
+		// after it was made.
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       4,
 		MaxOpenFiles:                256,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
-		// Else Pebble ends the process, and all other volumes with it. Who meets the damage gets an error.
+		// Without this listener Pebble ends the process, and all other volumes with it. Whoever
+		// reads the damaged data gets an error.
 		EventListener: &pebble.EventListener{DataCorruption: func(info pebble.DataCorruptionInfo) {
 			o.Logger.Error("metadata on the pool is damaged, rebuild it from another copy", "path", info.Path, "details", info.Details)
 		}},
@@ -83,22 +84,22 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// State returns how far records were applied. After Open it is what a crash left.
+// State returns how far records were applied. After Open it is the state that a crash left.
 func (s *Store) State() State { return s.state }
 
-// Snapshot returns a view of over, which may be nil and is not copied, and of
-// Pebble as it is now. The caller closes it.
+// Snapshot returns a view of over and of Pebble as it is now. over may be nil, and is not copied.
+// The caller closes the view.
 func (s *Store) Snapshot(over *Overlay) *View {
 	snap := s.db.NewSnapshot()
 	return &View{over: over, base: snap, snap: snap}
 }
 
-// Live returns a view of over and of Pebble as it is at each call. It is
-// consistent as long as over holds every record that Apply may get meanwhile.
+// Live returns a view of over and of Pebble as it is at each call. The view is consistent as long
+// as over contains every record that Apply may add meanwhile.
 func (s *Store) Live(over *Overlay) *View { return &View{over: over, base: s.db} }
 
-// Apply writes the resolved operations of records, in log order, and the state
-// after them in one batch. They are durable after the next Flush.
+// Apply writes the resolved operations of records, in log order, and the state after them in one
+// batch. They are durable after the next Flush.
 func (s *Store) Apply(records [][]segment.Op, after State) (err error) {
 	b := s.db.NewBatch()
 	defer func() { err = errors.Join(err, b.Close()) }()
@@ -138,7 +139,7 @@ func (s *Store) Close() error {
 	return errors.Join(s.db.Flush(), s.db.Close())
 }
 
-// logger passes what Pebble says on to slog.
+// logger passes Pebble's messages on to slog.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Infof(format string, args ...any) {
@@ -151,8 +152,8 @@ func (l logger) Errorf(format string, args ...any) {
 	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
 }
 
-// Fatalf panics, as Pebble demands that it does not return: the process must end
-// before it acknowledges something that its metadata cannot hold.
+// Fatalf panics, as Pebble demands that it does not return. The process must end before it
+// acknowledges something that its metadata cannot store.
 func (l logger) Fatalf(format string, args ...any) {
 	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
 	panic("pebble: " + fmt.Sprintf(format, args...))

@@ -14,8 +14,9 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// TestDamageEndsARange: what can not be read ends an iteration, also where the overlay has keys after it: who stops
-// early, as a listing does, must not take the rest for all there is (rule 2).
+// TestDamageEndsARange: what cannot be read ends an iteration, even where the overlay has keys
+// after it. A consumer that stops early, as a listing does, must not take the keys after the damage
+// for all there are (protocol-2).
 func TestDamageEndsARange(t *testing.T) {
 	fs := vfs.NewMem()
 	s := openStore(t, fs)
@@ -67,7 +68,8 @@ func TestDamageEndsARange(t *testing.T) {
 		}
 	}()
 	over := NewOverlay()
-	over.Apply([]segment.Op{{Kind: segment.Set, Key: []byte("k99x")}, {Kind: segment.Set, Key: []byte("k99y")}}, segment.Position{Seq: 1, Off: 1})
+	over.Apply([]segment.Op{{Kind: segment.Set, Key: []byte("k99x")}, {Kind: segment.Set, Key: []byte("k99y")}},
+		segment.Position{Seq: 1, Off: 1})
 	for name, o := range map[string]*Overlay{"overlay": over, "none": nil} {
 		v := s.Snapshot(o)
 		n, failed := 0, false

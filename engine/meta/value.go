@@ -14,7 +14,7 @@ type Dirent struct {
 	Name   string
 	Cookie uint64
 	Handle volume.Handle
-	Type   volume.Type // known to entries by name only
+	Type   volume.Type // set in entries by name only
 }
 
 // EncodeName returns the key and the value of d by name.
@@ -121,7 +121,7 @@ func EncodeBytes(key, content []byte) []byte {
 	return seal(key, append(begin(len(content)), content...))
 }
 
-// DecodeBytes parses what EncodeBytes made. The result aliases value.
+// DecodeBytes parses what EncodeBytes made. The result shares value's memory.
 func DecodeBytes(key, value []byte) ([]byte, error) {
 	r, err := open(key, value)
 	if err != nil {
@@ -151,7 +151,7 @@ func EncodeResult(key []byte, seq uint32, result []byte) []byte {
 	return seal(key, append(b, result...))
 }
 
-// DecodeResult parses the value of a ResultKey. The result aliases value.
+// DecodeResult parses the value of a ResultKey. The result shares value's memory.
 func DecodeResult(key, value []byte) (seq uint32, result []byte, err error) {
 	r, err := open(key, value)
 	if err != nil {

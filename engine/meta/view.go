@@ -12,15 +12,15 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// View is what keys and values are at one moment: an overlay, if there is one,
-// over Pebble. It may be used by one goroutine at a time.
+// View is the keys and values at one moment: Pebble, and an overlay over it if there is one. One
+// goroutine may use it at a time.
 type View struct {
 	over *Overlay // nil: none
 	base pebble.Reader
-	snap *pebble.Snapshot // to close; nil if base is the database itself
+	snap *pebble.Snapshot // closed by Close; nil if base is the database itself
 }
 
-// Close gives back what the view holds.
+// Close releases the view's snapshot.
 func (v *View) Close() error {
 	if v.snap == nil {
 		return nil
@@ -28,9 +28,8 @@ func (v *View) Close() error {
 	return v.snap.Close()
 }
 
-// Get returns the value of k, which the caller must not change, and whether
-// there is one. pos is where the pending record ends that decided it, zero if
-// Pebble did.
+// Get returns the value of k, and reports whether there is one. The caller must not change the
+// value. pos is the end of the pending record that decided it, or zero if Pebble did.
 func (v *View) Get(k []byte) (value []byte, ok bool, pos segment.Position, err error) {
 	if v.over != nil {
 		if value, ok, known, pos := v.over.get(k); known {
@@ -48,11 +47,11 @@ func (v *View) Get(k []byte) (value []byte, ok bool, pos segment.Position, err e
 	return value, true, segment.Position{}, closer.Close()
 }
 
-// Pair is a key with its value. Both are valid until the next step of the
-// iteration that returned them.
+// Pair is a key with its value. Both are valid until the next step of the iteration that returned
+// them.
 type Pair struct{ Key, Value []byte }
 
-// Range iterates over the keys in [lo, hi) in order. An error ends it and comes last.
+// Range iterates over the keys in [lo, hi) in order. An error ends the iteration and comes last.
 func (v *View) Range(lo, hi []byte) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
 		it, err := v.base.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
@@ -74,7 +73,8 @@ func (v *View) Range(lo, hi []byte) iter.Seq2[Pair, error] {
 	}
 }
 
-// merge walks the overlay and it together, up to an error of it. It returns false if the consumer stopped.
+// merge walks the overlay and it together, and stops at an error of it. It returns false if the
+// consumer stopped.
 func (v *View) merge(it *pebble.Iterator, lo, hi []byte, yield func(Pair, error) bool) bool {
 	points := v.over.points.Iter()
 	defer points.Release()
@@ -82,9 +82,9 @@ func (v *View) merge(it *pebble.Iterator, lo, hi []byte, yield func(Pair, error)
 	stored := it.First()
 	for pending || stored {
 		if !stored && it.Error() != nil {
-			return true // what follows in the overlay is not what comes next
+			return true // the overlay's next key need not be the next key of the view
 		}
-		order := -1 // of the pending key against the stored one
+		order := -1 // compares the pending key with the stored one
 		if !pending {
 			order = 1
 		} else if stored {

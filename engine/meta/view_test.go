@@ -27,7 +27,7 @@ func openStore(t *testing.T, fs vfs.FS) *Store {
 	return s
 }
 
-// randomOps returns operations on few keys, and does them to model.
+// randomOps returns operations on few keys, and applies them to model.
 func randomOps(rng *mathrand.Rand, model map[string]string) []segment.Op {
 	key := func() []byte { return fmt.Appendf(nil, "k%02d", rng.IntN(40)) }
 	var ops []segment.Op
@@ -91,9 +91,8 @@ func checkView(t *testing.T, v *View, model map[string]string) {
 	}
 }
 
-// TestOverlayModel runs random records through an overlay and a store, as a home
-// does, and compares what is seen with a map after each step. Views that were
-// taken earlier must not change.
+// TestOverlayModel runs random records through an overlay and a store, as a home does, and compares
+// what is visible with a map after each step. Views that were taken earlier must not change.
 func TestOverlayModel(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := mathrand.New(mathrand.NewPCG(seed, 1))
@@ -124,7 +123,7 @@ func TestOverlayModel(t *testing.T) {
 					ops = append(ops, p.ops)
 				}
 				applied := pending[n-1].pos
-				// Between these two, everything is in both.
+				// Between these two calls, everything is in both.
 				if err := s.Apply(ops, State{Position: applied}); err != nil {
 					t.Fatal(err)
 				}
@@ -158,9 +157,9 @@ func TestOverlayModel(t *testing.T) {
 	}
 }
 
-// TestCrashLeavesPrefix applies records, flushes now and then, and crashes: what
-// is there must be the state after the record that the applied position names,
-// and never before the last flush.
+// TestCrashLeavesPrefix applies records, flushes now and then, and crashes. The store must then
+// have the state after the record that the applied position names, and never an earlier one than
+// the last flush.
 func TestCrashLeavesPrefix(t *testing.T) {
 	rng := mathrand.New(mathrand.NewPCG(7, 7))
 	fs := vfs.NewCrashableMem()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// benchBlocks are a block that does not compress and one that does.
+// benchBlocks returns a block that does not compress and one that does.
 func benchBlocks() map[string][]byte {
 	return map[string][]byte{"random": noise(MaxBlock), "text": text(MaxBlock)}
 }
@@ -38,7 +38,7 @@ func BenchmarkSeal(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				var err error
-				if i%64 == 0 { // as many as a segment holds
+				if i%64 == 0 { // as many as a segment takes
 					s, err = NewSealer(&testKey, testHeader(), seeded(byte(i)))
 				}
 				if err == nil {
@@ -64,7 +64,7 @@ func BenchmarkOpenBlock(b *testing.B) {
 			b.SetBytes(MaxBlock)
 			b.ReportAllocs()
 			for b.Loop() {
-				copy(buf, sealed) // opening uses it up
+				copy(buf, sealed) // opening overwrites it
 				if _, err := s.OpenBlock(ref, buf); err != nil {
 					b.Fatal(err)
 				}
@@ -73,7 +73,7 @@ func BenchmarkOpenBlock(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeRecord decodes a record such as a new file makes, as a follower and a replay do.
+// BenchmarkDecodeRecord decodes the record of a new file, as a follower and a replay do.
 func BenchmarkDecodeRecord(b *testing.B) {
 	rec := &Record{Time: 1, Slot: "client and session", Seq: 1, Result: make([]byte, 170), Touched: []uint64{1 << 40, 2 << 40}}
 	for range 5 {

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestFlipEveryByte: with any one byte of a segment damaged, everything that is
-// still read is right, and something reports the damage (rule 19).
+// TestFlipEveryByte damages each byte of a segment in turn. Everything that can still be read must
+// be right, and some check must report the damage (protocol-19).
 func TestFlipEveryByte(t *testing.T) {
 	recs := testRecords()
 	_, seg, _ := build(t, recs)
@@ -37,8 +37,8 @@ func TestFlipEveryByte(t *testing.T) {
 	}
 }
 
-// TestForgedChecksums: a host without the key flips any byte and makes all
-// checksums right again. What is opened with the key is still never wrong.
+// TestForgedChecksums: a host without the key flips any byte and then corrects all checksums. What
+// opens with the key must still be right.
 func TestForgedChecksums(t *testing.T) {
 	recs := testRecords()
 	_, seg, offs := build(t, recs)
@@ -55,7 +55,7 @@ func TestForgedChecksums(t *testing.T) {
 			f := bad[off:ends[j]]
 			binary.BigEndian.PutUint32(f[4:], frameCRC(f))
 		}
-		if i >= 124 && i < 128 || bytes.Equal(bad, seg) { // the checksum itself was repaired
+		if i >= 124 && i < 128 || bytes.Equal(bad, seg) { // the checksum itself was corrected
 			continue
 		}
 		gotRecs, gotBlocks, err := readAll(bad)
@@ -142,7 +142,7 @@ func FuzzNext(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fr, err := Next(b)
 		if err == nil && !fr.IsHeader {
-			// Passing the checksum is not enough.
+			// A correct checksum is not enough.
 			if r, err := o.DecodeRecord(fr.Bytes, HeaderSize); err == nil && !bytes.Contains(seg, fr.Bytes) {
 				t.Fatalf("forged: %+v", r)
 			}

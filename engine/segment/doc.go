@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package segment is the byte format of a volume's log: blocks, records and the
-// segments that hold them. It does no I/O and keeps no state but the counter of
-// a [Sealer]; package engine/log puts these bytes on disks.
+// Package segment is the byte format of a volume's log: blocks, records, and the segments that
+// contain them. It does no I/O. Its only state is the counter of a [Sealer]. Package engine/log
+// puts these bytes on disks.
 //
 // # Segment
 //
-// A segment is one header frame followed by record frames, at most [MaxSize]
-// bytes, immutable once closed. Its object name is
+// A segment is one header frame followed by record frames. It has at most [MaxSize] bytes, and is
+// immutable once closed. Its object name is
 //
 //	<volume uuid>/<sequence, 16 hex digits>-<BLAKE3-256 of all its bytes, 64 hex digits>
 //
-// All integers are big endian. Checksums are CRC-32C (Castagnoli, RFC 3720
-// B.4): they let a host that has no key find damage. Against a host that
-// forges checksums stand the GCM tags.
+// All integers are big endian. Checksums are CRC-32C (Castagnoli, RFC 3720 B.4). They let a host
+// that has no key find damage. The GCM tags protect against a host that forges checksums.
 //
 // # Header frame, 128 bytes, plain
 //
@@ -41,10 +40,10 @@
 //	        sealed blocks, counters first, first+1, …
 //	        sealed meta, counter first+n
 //
-// A frame whose first four bytes are "WEIR" is a header: as a length they would
-// exceed MaxFrame. So a stream of frames may cross from one segment to the next.
+// A frame whose first four bytes are "WEIR" is a header: as a length they would exceed MaxFrame. So
+// a stream of frames may cross from one segment to the next.
 //
-// # Sealing (rule 16)
+// # Sealing (protocol-16)
 //
 //	segment key = HKDF-SHA256(secret = data key, salt = header's salt,
 //	              info = "weir segment 1" ‖ volume)            RFC 5869
@@ -53,21 +52,21 @@
 //	meta's associated data  = 'm' ‖ counter ‖ header frame ‖ offset of the record frame ‖
 //	                          record frame from byte 8 up to the first sealed byte
 //
-// The counter of a segment starts at the salt's first five bytes followed by three
-// zero bytes, and is consumed when a block or a meta is sealed, whether or not the
-// bytes reach a disk. Starting at a random number makes a reference to a block that
-// was truncated fail in the segment that took its sequence; it is for that, not for
-// secrecy. Only a Sealer seals; it
-// makes its own fresh salt, so no process can seal under a salt it did not make.
-// Meta's associated data ties a record to its place, so that frames that were
-// moved, dropped or put under another header do not open.
+// The counter of a segment starts at the salt's first five bytes followed by three zero bytes.
+// Sealing a block or a meta consumes one number, whether or not the bytes reach a disk. The start
+// is random so that a reference to a truncated block fails in the segment that took its sequence.
+// Secrecy does not depend on that. Only a Sealer seals. It makes its own fresh salt, so no process
+// can seal under a salt that it did not make. Meta's associated data ties a record to its place, so
+// that frames that were moved, dropped or put under another header do not open.
 //
 // # Block, before sealing
 //
 //	0  1  codec: 0 = as is, 1 = zstd (RFC 8878)
 //	1  …  at most MaxBlock bytes once unpacked
 //
-// # Meta, before sealing (rule 18: everything that comes from users is in sealed parts)
+// # Meta, before sealing
+//
+// Everything that comes from users is in sealed parts (protocol-18).
 //
 //	version byte 1, then
 //	time varint · slot bytes · sequence uvarint · index uvarint · result bytes ·
@@ -82,8 +81,12 @@
 //
 //	0  8 sequence · 8 8 offset · 16 4 sealed length · 20 8 counter
 //
-// # Rules owned here
+// # Rules
 //
-// 16 (sealing), 18 (what is sealed), and of 19: what does not verify or parse is
-// a [CorruptError], never zeros and never a guess.
+// These are the rules of docs/concepts.md that this package keeps.
+//
+//   - protocol-16. Sealing, as above.
+//   - protocol-18. What is sealed, as above.
+//   - protocol-19. What does not verify or parse is a [CorruptError], never zeros and never a
+//     guess.
 package segment

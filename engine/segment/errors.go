@@ -7,22 +7,23 @@ import (
 	"fmt"
 )
 
-// ErrCorrupt is what every [CorruptError] is, for errors.Is.
+// ErrCorrupt matches every [CorruptError], for errors.Is.
 var ErrCorrupt = errors.New("corrupt")
 
-// ErrTooLarge is returned for a record that does not fit one frame: split it.
+// ErrTooLarge is returned for a record that does not fit into one frame. The caller splits the
+// record.
 var ErrTooLarge = errors.New("record too large")
 
-// ErrShort says that more bytes are needed to tell: the frame goes on after
-// the end of what was given.
+// ErrShort reports that more bytes are needed, because the frame continues after the end of the
+// input.
 var ErrShort = errors.New("frame is cut short")
 
-// CorruptError says that bytes of a segment do not verify or do not parse
-// (rule 19: EIO towards clients, logged with segment and path, healed from
-// another copy).
+// CorruptError reports bytes of a segment that do not verify or do not parse. Clients get EIO. The
+// caller logs the error with segment and path, and repairs the bytes from another copy
+// (protocol-19).
 type CorruptError struct {
-	Seq   uint64 // segment; 0 where the caller has to know
-	Off   uint64 // of the frame or block in the segment
+	Seq   uint64 // segment; 0 if only the caller knows it
+	Off   uint64 // offset of the frame or block in the segment
 	Field string // what did not verify, e.g. "record crc", "meta tag"
 	Why   string // detail, may be empty; never contents
 }
@@ -38,8 +39,8 @@ func (e *CorruptError) Error() string {
 // Is makes errors.Is(err, ErrCorrupt) true.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// at returns err with the place filled in if it is a CorruptError made by a
-// function that did not know it.
+// at returns err. If err is a CorruptError from a function that did not know its place, at fills in
+// the place.
 func at(err error, seq, off uint64) error {
 	var c *CorruptError
 	if errors.As(err, &c) {

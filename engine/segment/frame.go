@@ -11,11 +11,11 @@ import (
 const (
 	// MaxFrame is the most bytes in a frame, and so in a record.
 	MaxFrame = 16 << 20
-	// TagSize is what sealing adds to a block or meta.
+	// TagSize is how many bytes sealing adds to a block or meta.
 	TagSize = 16
 
 	kindRecord  = 1
-	framePrefix = 31 // up to the block lengths
+	framePrefix = 31 // bytes up to the block lengths
 	minFrame    = framePrefix + TagSize + 1
 	maxSealed   = MaxBlock + 1 + TagSize
 	maxBlocks   = 1<<16 - 1
@@ -27,9 +27,9 @@ type Frame struct {
 	IsHeader bool   // DecodeHeader decodes it; else it is a record, for Opener.DecodeRecord
 }
 
-// Next cuts the first frame off b and verifies its checksum and lengths, for
-// which it needs no key. It returns ErrShort when b ends inside the frame, and a
-// CorruptError without a place when the frame is not one.
+// Next cuts the first frame off b, and verifies its checksum and lengths. It needs no key. It
+// returns ErrShort when b ends inside the frame, and a CorruptError without a place when there is
+// no valid frame.
 func Next(b []byte) (Frame, error) {
 	n, header, err := FrameSize(b)
 	if err != nil {
@@ -50,9 +50,9 @@ func Next(b []byte) (Frame, error) {
 	return f, nil
 }
 
-// FrameSize returns the length of the frame that starts with b, and whether it is
-// a header, from its first four bytes and verifying nothing else. It returns
-// ErrShort for fewer bytes and a CorruptError for an impossible length.
+// FrameSize returns the length of the frame that starts with b, and whether it is a header. It
+// examines only the first four bytes. It returns ErrShort for fewer bytes, and a CorruptError for
+// an impossible length.
 func FrameSize(b []byte) (n int, header bool, err error) {
 	if len(b) < 4 {
 		return 0, false, ErrShort
@@ -70,11 +70,11 @@ func FrameSize(b []byte) (n int, header bool, err error) {
 // FrameEpoch returns the epoch in a record frame that Next returned.
 func FrameEpoch(frame []byte) uint64 { return binary.BigEndian.Uint64(frame[9:]) }
 
-// layout is where the parts of a record frame lie.
+// layout is the offsets of the parts of a record frame.
 type layout struct {
 	epoch   uint64
 	counter uint64
-	n       int // blocks
+	n       int // number of blocks
 	sealed  int // offset of the first sealed byte
 	meta    int // offset of the sealed meta
 }

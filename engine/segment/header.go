@@ -36,7 +36,7 @@ type Link struct {
 	Hash Hash
 }
 
-// Header is the first frame of a segment. It holds no secret.
+// Header is the first frame of a segment. It contains no secret.
 type Header struct {
 	Volume VolumeID
 	Seq    uint64   // from 1
@@ -60,8 +60,8 @@ func AppendHeader(dst []byte, h Header) []byte {
 	return binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst[n:], castagnoli))
 }
 
-// DecodeHeader decodes the header frame at the start of b. It returns ErrShort
-// when b is shorter than that, and a CorruptError when it does not verify.
+// DecodeHeader decodes the header frame at the start of b. It returns ErrShort when b is too short,
+// and a CorruptError when the header does not verify.
 func DecodeHeader(b []byte) (Header, error) {
 	var h Header
 	if len(b) < HeaderSize {
@@ -96,7 +96,7 @@ func DecodeHeader(b []byte) (Header, error) {
 
 // Name returns the object name of a closed segment.
 func Name(volume VolumeID, seq uint64, hash Hash) string {
-	b := make([]byte, 0, 36+1+16+1+64) // a log of thousands of segments is listed often
+	b := make([]byte, 0, 36+1+16+1+64) // exact capacity, since logs of thousands of segments are listed often
 	for i, part := range [][]byte{volume[:4], volume[4:6], volume[6:8], volume[8:10], volume[10:]} {
 		if i > 0 {
 			b = append(b, '-')
@@ -108,7 +108,7 @@ func Name(volume VolumeID, seq uint64, hash Hash) string {
 	return string(b)
 }
 
-// ParseName is the inverse of Name. Only names that Name makes are accepted.
+// ParseName is the inverse of Name. It accepts only names that Name makes.
 func ParseName(name string) (volume VolumeID, seq uint64, hash Hash, err error) {
 	bad := fmt.Errorf("parse segment name %q: want <volume uuid>/<16 hex digits>-<64 hex digits>", name)
 	v, rest, ok := strings.Cut(name, "/")

@@ -9,7 +9,7 @@ import (
 
 const metaVersion = 1
 
-// appendMeta appends the encoding of r's sealed part, blocks' data excepted.
+// appendMeta appends the encoding of r's sealed part, without the data of its blocks.
 func appendMeta(b []byte, r *Record) []byte {
 	b = append(b, metaVersion)
 	b = binary.AppendVarint(b, r.Time)
@@ -48,9 +48,9 @@ func appendBytes[T string | []byte](b []byte, s T) []byte {
 	return append(b, s...)
 }
 
-// decodeMeta fills r from b, whose memory r then shares. r.Blocks has nBlocks
-// elements already. Counts are bounded by the bytes that are left, so a short
-// input cannot ask for much memory.
+// decodeMeta fills r from b, whose memory r then shares. r.Blocks already has nBlocks elements.
+// Counts are bounded by the bytes that are left, so a short input cannot make it allocate much
+// memory.
 func decodeMeta(b []byte, r *Record) error {
 	d := decoder{b: b}
 	if v := d.byte(); d.err == nil && v != metaVersion {
@@ -89,7 +89,7 @@ func decodeMeta(b []byte, r *Record) error {
 	return d.err
 }
 
-// decoder reads b from the front; after the first error all it returns is zero.
+// decoder reads b from the front. After the first error it returns only zeros.
 type decoder struct {
 	b   []byte
 	err error
@@ -141,7 +141,7 @@ func (d *decoder) uint32() uint32 {
 	return uint32(v)
 }
 
-// count reads a number of elements of at least size bytes each.
+// count reads a number of elements. Each element takes at least size bytes.
 func (d *decoder) count(size int) int {
 	v := d.uvarint()
 	if v > uint64(len(d.b)/size) {
@@ -151,7 +151,7 @@ func (d *decoder) count(size int) int {
 	return int(v)
 }
 
-// bytes returns nil for none.
+// bytes returns nil if the length is zero.
 func (d *decoder) bytes() []byte {
 	n := d.uvarint()
 	if n > uint64(len(d.b)) {

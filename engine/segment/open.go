@@ -12,20 +12,21 @@ import (
 	"sync"
 )
 
-// DataKey is a volume's data key (rule 16). It is secret.
+// DataKey is a volume's data key (protocol-16). It is secret.
 type DataKey = [32]byte
 
 const keyInfo = "weir segment 1"
 
-// Opener opens the sealed parts of one segment. It cannot seal. All methods
-// may be called from any number of goroutines.
+// Opener opens the sealed parts of one segment. It cannot seal. Any number of goroutines may call
+// its methods.
 type Opener struct {
 	header Header
-	frame  [HeaderSize]byte // header, encoded
+	frame  [HeaderSize]byte // encoded header
 	aead   cipher.AEAD
 }
 
-// scratch is what one call of the cipher needs; it would else be allocated each time.
+// scratch is what one call of the cipher needs. It is pooled, because each call would otherwise
+// allocate it.
 type scratch struct {
 	nonce [12]byte
 	aad   []byte
@@ -33,7 +34,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return &scratch{aad: make([]byte, 0, 512)} }}
 
-// NewOpener derives the segment's key. key is not kept.
+// NewOpener derives the segment's key. It does not keep key.
 func NewOpener(key *DataKey, h Header) (*Opener, error) {
 	o := &Opener{header: h}
 	copy(o.frame[:], AppendHeader(nil, h))
@@ -52,15 +53,15 @@ func NewOpener(key *DataKey, h Header) (*Opener, error) {
 	return o, nil
 }
 
-// firstCounter is the first nonce counter of a segment; counterBits are for counting.
+// firstCounter is the first nonce counter of a segment. The counterBits low bits count.
 func firstCounter(h *Header) uint64 {
 	return binary.BigEndian.Uint64(h.Salt[:]) &^ (1<<counterBits - 1)
 }
 
 const counterBits = 24
 
-// CheckRef returns a CorruptError if ref cannot be of this segment: e.g. it is of one
-// with the same sequence that was truncated.
+// CheckRef returns a CorruptError if ref cannot be of this segment, e.g. because it is of a
+// truncated segment that had the same sequence.
 func (o *Opener) CheckRef(ref BlockRef) error {
 	if err := ref.check(); err != nil {
 		return err
@@ -88,7 +89,8 @@ func (o *Opener) blockAAD(s *scratch, counter uint64) []byte {
 	return s.aad
 }
 
-// metaAAD: plain is the frame from byte 8 up to its first sealed byte.
+// metaAAD returns the associated data of a meta. plain is the frame from byte 8 up to its first
+// sealed byte.
 func (o *Opener) metaAAD(s *scratch, counter, off uint64, plain []byte) []byte {
 	s.aad = append(s.aad[:0], 'm')
 	s.aad = binary.BigEndian.AppendUint64(s.aad, counter)
@@ -98,11 +100,10 @@ func (o *Opener) metaAAD(s *scratch, counter, off uint64, plain []byte) []byte {
 	return s.aad
 }
 
-// DecodeRecord verifies and decodes the record frame that starts at offset off
-// of the segment. The blocks of the result have their Size and Ref, not their
-// data; their bytes have been verified by checksum only, their tags are verified
-// by OpenBlock. The result does not share frame's memory. Anything wrong is a
-// CorruptError with its place.
+// DecodeRecord verifies and decodes the record frame that starts at offset off of the segment. The
+// blocks of the result have their Size and Ref, but not their data. Their bytes were verified by
+// checksum only; OpenBlock verifies their tags. The result does not share frame's memory. All
+// errors are CorruptErrors with their place.
 func (o *Opener) DecodeRecord(frame []byte, off uint64) (*Record, error) {
 	r, err := o.decodeRecord(frame, off)
 	if err != nil {
@@ -142,9 +143,9 @@ func (o *Opener) decodeRecord(frame []byte, off uint64) (*Record, error) {
 	return r, nil
 }
 
-// OpenBlock verifies and unpacks the sealed bytes that ref names. It decrypts in
-// place: sealed is used up, and the result may share its memory. Anything
-// wrong is a CorruptError with its place.
+// OpenBlock verifies and unpacks the sealed bytes that ref names. It decrypts in place: it
+// overwrites sealed, and the result may share its memory. All errors are CorruptErrors with their
+// place.
 func (o *Opener) OpenBlock(ref BlockRef, sealed []byte) ([]byte, error) {
 	if err := o.CheckRef(ref); err != nil {
 		return nil, err

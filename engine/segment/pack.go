@@ -15,9 +15,9 @@ const (
 	codecZstd = 1
 )
 
-// The coders are built at first use and shared: EncodeAll and DecodeAll may be
-// called from any number of goroutines and pool their buffers. Checksums are
-// left out because the tag covers the packed bytes.
+// The coders are built at first use and shared. Any number of goroutines may call EncodeAll and
+// DecodeAll, which pool their buffers. Checksums are left out because the tag covers the packed
+// bytes.
 var (
 	encoder = sync.OnceValue(func() *zstd.Encoder {
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
@@ -36,11 +36,12 @@ var (
 	})
 )
 
-// Pack returns raw, at most MaxBlock bytes, ready to be sealed: a codec byte and
-// the bytes, compressed where that makes them fewer. The result is the caller's.
-// It takes about 0.1 ms for 64 KiB: call it outside locks.
+// Pack returns raw, at most MaxBlock bytes, ready to be sealed: a codec byte and the bytes,
+// compressed if that makes them fewer. The caller owns the result. Pack takes about 0.1 ms for 64
+// KiB, so call it outside locks.
 func Pack(raw []byte) []byte {
-	// EncodeAll needs a little more than raw for what does not compress, and would else take twice the memory.
+	// For data that does not compress, EncodeAll needs a little more than len(raw), and would
+	// otherwise allocate twice the memory.
 	out := make([]byte, 1, len(raw)+1+32)
 	out[0] = codecZstd
 	if z := encoder().EncodeAll(raw, out); len(z) < len(raw)+1 {
@@ -50,9 +51,8 @@ func Pack(raw []byte) []byte {
 	return append(out, raw...)
 }
 
-// Unpack is the inverse of Pack. The result uses dst's memory where its capacity
-// suffices. What is not a packed block, or unpacks to more than MaxBlock bytes,
-// is a CorruptError.
+// Unpack is the inverse of Pack. The result uses dst's memory if its capacity suffices. The error
+// is a CorruptError if pack is not a packed block, or unpacks to more than MaxBlock bytes.
 func Unpack(pack, dst []byte) ([]byte, error) {
 	if len(pack) == 0 {
 		return nil, &CorruptError{Field: "block codec", Why: "empty"}

@@ -7,10 +7,9 @@ import (
 	"fmt"
 )
 
-// Position is a place in a volume's log: byte Off of the segment with sequence
-// Seq. The empty log ends at the zero Position; the first segment has sequence 1.
-// A record's position is that of its end, so "committed up to p" and "the log
-// ends at p" mean the records that end at or before p.
+// Position is a place in a volume's log: byte Off of the segment with sequence Seq. The empty log
+// ends at the zero Position. The first segment has sequence 1. A record's position is that of its
+// end. So "committed up to p" and "the log ends at p" mean the records that end at or before p.
 type Position struct{ Seq, Off uint64 }
 
 // Compare orders positions along the log: -1, 0 or +1.
@@ -21,10 +20,10 @@ func (p Position) Compare(q Position) int {
 	return cmp.Compare(p.Off, q.Off)
 }
 
-// Less tells whether p lies before q.
+// Less reports whether p lies before q.
 func (p Position) Less(q Position) bool { return p.Compare(q) < 0 }
 
-// Earlier returns the one of p and q that lies before the other.
+// Earlier returns whichever of p and q comes first in the log.
 func Earlier(p, q Position) Position {
 	if q.Less(p) {
 		return q
@@ -34,21 +33,21 @@ func Earlier(p, q Position) Position {
 
 func (p Position) String() string { return fmt.Sprintf("%d/%d", p.Seq, p.Off) }
 
-// Record is one atomic change of a volume (rule 8): absolute operations on
-// metadata keys, the blocks of data that they refer to, and what the requester was told.
+// Record is one atomic change of a volume (protocol-8). It has absolute operations on metadata
+// keys, the blocks of data that they refer to, and the result for the client.
 type Record struct {
-	Epoch uint64 // of the home that made it (rule 6)
+	Epoch uint64 // of the home that made it (protocol-6)
 	Time  int64  // the home's clock, Unix nanoseconds; for lag, never for order
 
-	// Slot, Seq, Index and Result make a repeat recognisable (rule 22). They are
-	// opaque here; an empty Slot means none.
+	// Slot, Seq, Index and Result identify a repeat (protocol-22). They are opaque here. An empty
+	// Slot means that the record has none.
 	Slot   string
 	Seq    uint32
 	Index  uint32
 	Result []byte
 
-	// Touched lists the inodes whose attributes, data or names the record
-	// changes, so that a reader can tell whether it must wait for it.
+	// Touched lists the inodes whose attributes, data or names the record changes. From it a reader
+	// knows whether it must wait for the record.
 	Touched []uint64
 
 	Ops    []Op
@@ -61,8 +60,8 @@ type OpKind uint8
 // The kinds of operations. Their numbers are part of the format.
 const (
 	Set         OpKind = 1 // Key := Value
-	Delete      OpKind = 2 // Key goes
-	DeleteRange OpKind = 3 // all keys in [Key, End) go
+	Delete      OpKind = 2 // Key is deleted
+	DeleteRange OpKind = 3 // all keys in [Key, End) are deleted
 	SetBlock    OpKind = 4 // Key := Value followed by the BlockRef of Blocks[Block]
 )
 
@@ -78,16 +77,16 @@ type Op struct {
 // Block is a run of file data of at most MaxBlock bytes, before sealing.
 type Block struct {
 	Raw  []byte // plaintext; nil in a record that was read back from the log
-	Pack []byte // codec byte + compressed bytes, made by Pack; sealing encrypts this
-	Size int    // plaintext bytes; set from Raw, if that is given, when the record is sealed
+	Pack []byte // codec byte and compressed bytes, made by Pack; sealing encrypts this
+	Size int    // plaintext bytes; sealing sets it from Raw if Raw is set
 	Ref  BlockRef
 }
 
 // MaxBlock is the most plaintext bytes in one block.
 const MaxBlock = 64 << 10
 
-// BlockRef says where a sealed block lies and how to open it. Its encoding is
-// BlockRefSize bytes, big endian, in the order of the fields.
+// BlockRef names the place of a sealed block and how to open it. Its encoding is BlockRefSize
+// bytes, big endian, in the order of the fields.
 type BlockRef struct {
 	Seq     uint64 // segment
 	Off     uint64 // first byte of the sealed block in the segment

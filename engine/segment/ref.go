@@ -15,8 +15,8 @@ func AppendBlockRef(dst []byte, ref BlockRef) []byte {
 	return binary.BigEndian.AppendUint64(dst, ref.Counter)
 }
 
-// DecodeBlockRef decodes exactly BlockRefSize bytes. References that cannot be
-// are CorruptErrors.
+// DecodeBlockRef decodes exactly BlockRefSize bytes. The error is a CorruptError if the reference
+// is impossible.
 func DecodeBlockRef(b []byte) (BlockRef, error) {
 	if len(b) != BlockRefSize {
 		return BlockRef{}, &CorruptError{Field: "block reference length", Why: fmt.Sprint(len(b))}
@@ -30,7 +30,7 @@ func DecodeBlockRef(b []byte) (BlockRef, error) {
 	return ref, ref.check()
 }
 
-// check tells whether ref can name a block at all.
+// check returns an error if ref cannot name any block.
 func (ref BlockRef) check() error {
 	if ref.Seq == 0 || ref.Off < HeaderSize || ref.Len <= TagSize || ref.Len > maxSealed || ref.Off > MaxOffset {
 		return &CorruptError{Seq: ref.Seq, Off: ref.Off, Field: "block reference"}
@@ -38,14 +38,13 @@ func (ref BlockRef) check() error {
 	return nil
 }
 
-// MaxOffset bounds offsets in a segment; it leaves room for one more frame
-// after MaxSize, as a segment always takes at least one record.
+// MaxOffset bounds offsets in a segment. It leaves room for one more frame after MaxSize, as a
+// segment always takes at least one record.
 const MaxOffset = MaxSize + MaxFrame
 
-// Resolved returns r's operations with each SetBlock turned into the Set of its
-// value followed by the encoded reference of its block. The blocks must have
-// references: r was sealed or decoded. Keys, and values of other operations,
-// share r's memory; r.Ops is not changed.
+// Resolved returns r's operations. Each SetBlock becomes a Set of its value followed by the encoded
+// reference of its block. The blocks must have references, so r must have been sealed or decoded.
+// Keys, and values of other operations, share r's memory. r.Ops is not changed.
 func (r *Record) Resolved() []Op {
 	ops := make([]Op, len(r.Ops))
 	for i, op := range r.Ops {

@@ -9,34 +9,34 @@ import (
 	"io"
 )
 
-// Tail says how a segment ends.
+// Tail classifies the end of a segment.
 type Tail int
 
 // How a segment can end.
 const (
 	Clean   Tail = iota // with a whole frame
-	Torn                // inside a frame, or in zeros: a write that a crash cut off
-	Corrupt             // with bytes that are no frame
+	Torn                // inside a frame, or in zeros: a crash cut off a write
+	Corrupt             // with bytes that are not a frame
 )
 
 func (t Tail) String() string { return [...]string{"clean", "torn", "corrupt"}[t] }
 
-// Scanned is what Scan found.
+// Scanned is the result of Scan.
 type Scanned struct {
 	Header  Header
-	Valid   uint64 // bytes of whole, verified frames; 0 when even the header is not
+	Valid   uint64 // bytes of whole, verified frames; 0 if even the header is not one
 	Records int
 	Tail    Tail
-	Why     error // of a tail that is not Clean; a CorruptError or ErrShort
+	Why     error // reason for a tail that is not Clean: a CorruptError or ErrShort
 }
 
-// Scan walks the frames of one segment in r, from its header to its end or the
-// first bytes that do not verify, without a key. It calls fn, if not nil, for
-// each verified frame, header first; frame is valid only during the call.
-// The error is one of reading or fn's, never one of the bytes.
+// Scan walks the frames of one segment in r, from its header to its end or to the first bytes that
+// do not verify. It needs no key. If fn is not nil, Scan calls it for each verified frame, header
+// first. frame is valid only during the call. The error is one of reading or of fn. Bad bytes are
+// not an error.
 //
-// Torn and Corrupt cannot be told apart for sure: a crash may leave any part of
-// what was not synced. It is a hint for people and logs.
+// Scan cannot always distinguish Torn from Corrupt, since a crash may leave any part of what was
+// not synced. The distinction is a hint for people and logs.
 func Scan(r io.Reader, fn func(off uint64, frame []byte) error) (Scanned, error) {
 	var s Scanned
 	br := bufio.NewReaderSize(r, 256<<10)
@@ -68,7 +68,7 @@ func Scan(r io.Reader, fn func(off uint64, frame []byte) error) (Scanned, error)
 			return stop(Corrupt, &CorruptError{Field: "frame order", Why: fmt.Sprintf("header %v", header)})
 		}
 		if cap(buf) < n {
-			// Grow with what is there: a length alone must not cost memory.
+			// Grow with the input: a length field alone must not cost memory.
 			if n > 1<<20 {
 				if p, err := br.Peek(br.Size()); len(p) < br.Size() {
 					if err != nil && err != io.EOF {

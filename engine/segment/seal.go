@@ -9,10 +9,9 @@ import (
 	"slices"
 )
 
-// Sealer seals the records of one new segment. It is the only thing that seals,
-// and it draws its own salt, so sealing can never go on under a salt that an
-// earlier process used (rule 16). Seal is for one goroutine at a time; the
-// methods of Opener are for any.
+// Sealer seals the records of one new segment. It is the only type that seals, and it makes its own
+// salt. So sealing can never continue under a salt that an earlier process used (protocol-16). Only
+// one goroutine at a time may call Seal. Any goroutine may call the methods of Opener.
 type Sealer struct {
 	*Opener
 	counter uint64 // next nonce
@@ -37,7 +36,7 @@ func NewSealer(key *DataKey, h Header, rand io.Reader) (*Sealer, error) {
 	return &Sealer{Opener: o, counter: firstCounter(&h)}, nil
 }
 
-// Stop makes every later Seal fail: the segment is closed.
+// Stop makes every later Seal fail, because the segment is closed.
 func (s *Sealer) Stop() { s.dead = true }
 
 // Prepared is a record that was checked, packed and encoded, but not sealed.
@@ -53,10 +52,9 @@ func (p Prepared) Size() int { return p.size }
 // Record returns the record that was prepared.
 func (p Prepared) Record() *Record { return p.rec }
 
-// Prepare does the part of encoding that needs no key and no order: it packs
-// blocks that have Raw but no Pack, sets their Size from Raw, checks rec and
-// encodes its meta. rec must not change until it is sealed. Errors: ErrTooLarge,
-// or what is wrong with the record.
+// Prepare does the part of encoding that needs no key and no order. It packs blocks that have Raw
+// but no Pack, sets their Size from Raw, checks rec and encodes its meta. rec must not change until
+// it is sealed. Errors: ErrTooLarge, or one that says what is wrong with the record.
 func Prepare(rec *Record) (Prepared, error) {
 	p := Prepared{rec: rec}
 	if len(rec.Blocks) > maxBlocks {
@@ -105,9 +103,9 @@ func (s *Sealer) EncodeRecord(dst []byte, rec *Record, off uint64) ([]byte, erro
 	return s.Seal(dst, p, off)
 }
 
-// Seal appends the frame of a prepared record to dst. off is where the frame
-// will start in the segment. It sets the record's Epoch, and the Ref of its
-// blocks. The counters are used up whatever happens to the bytes.
+// Seal appends the frame of a prepared record to dst. off is the offset at which the frame will
+// start in the segment. It sets the record's Epoch, and the Ref of its blocks. The counters are
+// consumed, whatever happens to the bytes.
 func (s *Sealer) Seal(dst []byte, p Prepared, off uint64) ([]byte, error) {
 	rec, n := p.rec, len(p.rec.Blocks)
 	if s.dead {
@@ -155,7 +153,7 @@ func (s *Sealer) Seal(dst []byte, p Prepared, off uint64) ([]byte, error) {
 	return dst, nil
 }
 
-// checkSealed opens what was just sealed.
+// checkSealed opens what was just sealed, and panics if it differs from p.
 func (s *Sealer) checkSealed(frame []byte, p Prepared, off uint64) {
 	got, err := s.DecodeRecord(frame, off)
 	if err != nil {

@@ -29,7 +29,7 @@ func testHeader() Header {
 	return Header{Volume: testVolume, Seq: 7, Epoch: 3, Prev: Link{Seq: 6, Len: 4096, Hash: Hash{9, 9}}}
 }
 
-// seeded returns a reader of reproducible bytes: never use such a thing outside tests.
+// seeded returns a reader of reproducible bytes. It must not be used outside tests.
 func seeded(b byte) *rand.ChaCha8 { return rand.NewChaCha8([32]byte{b}) }
 
 func text(n int) []byte { return bytes.Repeat([]byte("weir holds "), n/11+1)[:n] }
@@ -64,7 +64,7 @@ func testRecords() []*Record {
 	}
 }
 
-// build makes a segment of records and returns it with its offsets of frames.
+// build makes a segment of records. It returns the segment and the offsets of its frames.
 func build(t testing.TB, recs []*Record) (*Sealer, []byte, []uint64) {
 	t.Helper()
 	s, err := NewSealer(&testKey, testHeader(), seeded(1))
@@ -82,7 +82,7 @@ func build(t testing.TB, recs []*Record) (*Sealer, []byte, []uint64) {
 	return s, seg, offs
 }
 
-// asRead is r as it comes back from a log.
+// asRead returns r as it comes back from a log.
 func asRead(r *Record) *Record {
 	c := *r
 	c.Blocks = nil
@@ -150,7 +150,7 @@ func TestResolved(t *testing.T) {
 	}
 }
 
-// TestGolden pins the format: if it fails, old logs can no longer be read.
+// TestGolden pins the format. If it fails, old logs can no longer be read.
 func TestGolden(t *testing.T) {
 	_, seg, _ := build(t, testRecords())
 	path := filepath.Join("testdata", "segment.hex")
@@ -172,13 +172,13 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(seg, want) {
-		// The compressor may change its output; what was written must still open.
+		// The compressor may change its output, but what was written must still open.
 		t.Errorf("encoding differs from %s", path)
 	}
 	checkSegment(t, want, testRecords())
 }
 
-// checkSegment decodes a whole segment with the key and compares it.
+// checkSegment decodes a whole segment with the key and compares it with want.
 func checkSegment(t *testing.T, seg []byte, want []*Record) {
 	t.Helper()
 	recs, blocks, err := readAll(seg)
@@ -203,8 +203,8 @@ func checkSegment(t *testing.T, seg []byte, want []*Record) {
 	}
 }
 
-// readAll is every decoding path: scan, header, records, blocks. It fails on the
-// first thing wrong.
+// readAll exercises every decoding path: scan, header, records, blocks. It fails at the first
+// error.
 func readAll(seg []byte) (recs []*Record, blocks [][][]byte, err error) {
 	var o *Opener
 	sc, err := Scan(bytes.NewReader(seg), func(off uint64, frame []byte) error {
@@ -312,8 +312,8 @@ func TestPrepareRefuses(t *testing.T) {
 	}
 }
 
-// TestStaleReference: segments that had the same sequence do not take each other's
-// references, however alike they are.
+// TestStaleReference: segments that had the same sequence reject each other's references, however
+// similar they are.
 func TestStaleReference(t *testing.T) {
 	recs := testRecords()
 	_, seg, _ := build(t, recs)
@@ -353,7 +353,7 @@ func TestSealerOwnsItsSalt(t *testing.T) {
 	}
 }
 
-// TestSecrets looks for user bytes outside sealed parts (rule 18).
+// TestSecrets looks for user bytes outside sealed parts (protocol-18).
 func TestSecrets(t *testing.T) {
 	_, seg, _ := build(t, []*Record{{
 		Slot: "SECRET", Result: []byte("SECRET"), Blocks: []Block{{Raw: []byte("SECRET")}},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package journaltest is the suite that every journal.Journal passes. It also has a machine that
-// notes what it is shown, for journals that want one.
+// notes what it is shown, for the tests of journals.
 package journaltest
 
 import (
@@ -14,19 +14,19 @@ import (
 	"github.com/weir-storage/weir/journal"
 )
 
-// Subject is a journal under test. Its gateway is the home, and machine leads.
+// Subject is a journal under test. Its gateway is the home, and its machine leads.
 type Subject struct {
 	journal.Journal
-	// HoldCommits keeps what is appended from now on from being committed, until release.
+	// HoldCommits prevents the commit of everything appended from now on, until release.
 	HoldCommits func() (release func())
-	// Resign ends the reign: when it returns, this gateway is not the home any more.
+	// Resign ends the reign. When it returns, this gateway is no longer the home.
 	Resign func()
 }
 
 // Opener makes a journal for one test, with an empty log, whose machine is m. It calls m.Lead.
 type Opener func(t *testing.T, m *Machine) Subject
 
-// hang is how long a test waits for what is to happen at once.
+// hang is how long a test waits for something that should happen at once.
 const hang = 30 * time.Second
 
 // Run runs the suite.
@@ -51,7 +51,7 @@ func Run(t *testing.T, open Opener) {
 	}
 }
 
-// record is one with a block, of the epoch in which m leads.
+// record returns a record with one block, of the epoch in which m leads.
 func record(m *Machine, key, data string) *journal.Record {
 	raw := []byte(data)
 	return &journal.Record{
@@ -84,8 +84,8 @@ func mustCommit(t *testing.T, s Subject, pos journal.Position) {
 	}
 }
 
-// appendShowsOnce: each record is shown once, with the epoch and the position that Append returns, in
-// the order of the log (journal-1).
+// appendShowsOnce: each record is shown once, in the order of the log, with the epoch and the
+// position that Append returns (journal-1).
 func appendShowsOnce(t *testing.T, s Subject, m *Machine) {
 	before := len(m.Shown())
 	var last journal.Position
@@ -111,7 +111,8 @@ func appendShowsOnce(t *testing.T, s Subject, m *Machine) {
 	}
 }
 
-// shownBeforeItIsCommitted: what is not committed is shown, and is not said to be committed.
+// shownBeforeItIsCommitted: a record that is not committed is shown, and is not reported as
+// committed.
 func shownBeforeItIsCommitted(t *testing.T, s Subject, m *Machine) {
 	mustCommit(t, s, mustAppend(t, s, record(m, "key", "first")))
 	release := s.HoldCommits()
@@ -127,12 +128,12 @@ func shownBeforeItIsCommitted(t *testing.T, s Subject, m *Machine) {
 	mustCommit(t, s, end)
 }
 
-// blocksAreReadFromShowOn: who reads a record's blocks after Show began finds them.
+// blocksAreReadFromShowOn: whoever reads a record's blocks after Show began finds them.
 func blocksAreReadFromShowOn(t *testing.T, s Subject, m *Machine) {
 	read := make(chan error, 1)
 	m.OnShow(func(rec *journal.Record, _ journal.Position) {
 		refs := []segment.BlockRef{rec.Blocks[0].Ref}
-		go func() { // Show does not call the journal: others do meanwhile
+		go func() { // Show itself must not call the journal, but other goroutines may
 			got, err := s.ReadBlocks(context.Background(), refs)
 			if err == nil && string(got[0]) != "early" {
 				err = errors.New("read " + string(got[0]))
@@ -153,7 +154,7 @@ func blocksAreReadFromShowOn(t *testing.T, s Subject, m *Machine) {
 	mustCommit(t, s, end)
 }
 
-// memoryIsTheCallers: what the caller does with a block's memory after Append changes nothing.
+// memoryIsTheCallers: the caller may change a block's memory after Append, without any effect.
 func memoryIsTheCallers(t *testing.T, s Subject, m *Machine) {
 	rec := record(m, "key", "as it was")
 	end := mustAppend(t, s, rec)
@@ -166,7 +167,7 @@ func memoryIsTheCallers(t *testing.T, s Subject, m *Machine) {
 	}
 }
 
-// unknownBlockIsAnError: a block that is nowhere is an error, never zeros (protocol-19).
+// unknownBlockIsAnError: a block that does not exist is an error, never zeros (protocol-19).
 func unknownBlockIsAnError(t *testing.T, s Subject, m *Machine) {
 	rec := record(m, "key", "data")
 	mustCommit(t, s, mustAppend(t, s, rec))
@@ -197,7 +198,7 @@ func waitEndsWithItsContext(t *testing.T, s Subject, m *Machine) {
 	mustCommit(t, s, end)
 }
 
-// noHome: who is not the home any more appends nothing, shows nothing, and knows no outcome.
+// noHome: a gateway that is no longer the home appends nothing and shows nothing.
 func noHome(t *testing.T, s Subject, m *Machine) {
 	end := mustAppend(t, s, record(m, "key", "data"))
 	mustCommit(t, s, end)
@@ -214,8 +215,8 @@ func noHome(t *testing.T, s Subject, m *Machine) {
 	}
 }
 
-// waitersOfAReignThatEnds: who waits for a commit when the reign ends hears that its outcome is not
-// known.
+// waitersOfAReignThatEnds: if the reign ends during a wait for a commit, the waiter gets
+// ErrNotHome: its outcome is not known.
 func waitersOfAReignThatEnds(t *testing.T, s Subject, m *Machine) {
 	s.HoldCommits()
 	end := mustAppend(t, s, record(m, "key", "data"))

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-storage/weir/journal"
 )
 
-// Machine is a journal.Machine that notes what it is handed, and applies what is committed at once.
-// Its methods may be called from any goroutine.
+// Machine is a journal.Machine that notes the records it gets, and applies what is committed at
+// once. Any goroutine may call its methods.
 type Machine struct {
 	turn chan struct{} // held by Lead and Unlead
 
@@ -49,14 +49,14 @@ func (m *Machine) CommittedUpTo() journal.Position {
 	return m.committed
 }
 
-// Epoch returns that of the last Lead.
+// Epoch returns the epoch of the last Lead.
 func (m *Machine) Epoch() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.epoch
 }
 
-// OnShow has f called inside of Show from now on; nil: nothing.
+// OnShow makes Show call f from now on, or nothing if f is nil.
 func (m *Machine) OnShow(f func(rec *journal.Record, end journal.Position)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +101,7 @@ func (m *Machine) Committed(pos journal.Position) {
 	m.apply()
 }
 
-// apply moves on; mu is held.
+// apply applies what is committed. The caller holds mu.
 func (m *Machine) apply() {
 	for len(m.pending) > 0 && m.pending[0].End.Compare(m.committed) <= 0 {
 		m.applied, m.pending = m.pending[0].End, m.pending[1:]

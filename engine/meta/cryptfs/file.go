@@ -17,8 +17,8 @@ const (
 	headerSize = 32
 )
 
-// file is an encrypted file. Reads at offsets may run concurrently; Read and
-// Write may not, as vfs.File says.
+// file is an encrypted file. Reads at offsets may run concurrently. Read and Write may not, as
+// vfs.File says.
 type file struct {
 	vfs.File
 	block   cipher.Block
@@ -40,7 +40,7 @@ func (f *file) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// WriteAt refuses, because of rule 1.
+// WriteAt refuses, because of cryptfs-1.
 func (f *file) WriteAt([]byte, int64) (int, error) {
 	return 0, errors.New("cryptfs: files can not be updated in place")
 }
@@ -102,5 +102,5 @@ func (f *file) Prefetch(offset, length int64) error {
 	return f.File.Prefetch(offset+headerSize, length)
 }
 
-// Fd hides the descriptor, so that nothing goes around the encryption.
+// Fd hides the descriptor, so that nothing bypasses the encryption.
 func (f *file) Fd() uintptr { return vfs.InvalidFd }

@@ -24,8 +24,8 @@ type FS struct {
 
 var _ vfs.FS = (*FS)(nil)
 
-// New returns a file system over inner whose key is derived from dataKey. The
-// initial counter blocks are read from rand, which must be a secure random source.
+// New returns a file system over inner whose key is derived from dataKey. It reads the initial
+// counter blocks from rand, which must be a secure random source.
 func New(inner vfs.FS, dataKey [32]byte, rand io.Reader) (*FS, error) {
 	key, err := hkdf.Key(sha256.New, dataKey[:], nil, "weir pebble", 32)
 	if err != nil {
@@ -78,12 +78,12 @@ func (fs *FS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return f, nil
 }
 
-// OpenReadWrite refuses, because of rule 1. Pebble does not need it here.
+// OpenReadWrite refuses, because of cryptfs-1. Pebble does not need it here.
 func (fs *FS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption) (vfs.File, error) {
 	return nil, fmt.Errorf("cryptfs open %s: files can not be updated in place", name)
 }
 
-// ReuseForWrite implements vfs.FS by making a new file, because of rule 1.
+// ReuseForWrite implements vfs.FS by making a new file, because of cryptfs-1.
 func (fs *FS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := fs.Remove(oldname); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (fs *FS) Stat(name string) (vfs.FileInfo, error) {
 // Unwrap implements vfs.FS.
 func (fs *FS) Unwrap() vfs.FS { return fs.FS }
 
-// fileInfo shows the size of the content.
+// fileInfo reports the size of the content, without the header.
 type fileInfo struct{ vfs.FileInfo }
 
 func (i fileInfo) Size() int64 { return max(0, i.FileInfo.Size()-headerSize) }
