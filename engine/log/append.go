@@ -169,7 +169,7 @@ func (l *Log) nextLink() segment.Link {
 func (l *Log) begin(h segment.Header) error {
 	for i := range l.segs {
 		if l.segs[i].header.Salt == h.Salt {
-			return fmt.Errorf("begin segment %d: its salt is that of segment %d (rule 16): the source of randomness repeats itself",
+			return fmt.Errorf("begin segment %d: its salt is that of segment %d (protocol-16): the source of randomness repeats itself",
 				h.Seq, l.segs[i].header.Seq)
 		}
 	}
@@ -242,6 +242,6 @@ func (l *Log) checkClosing() {
 		return // a read error is not a broken invariant
 	}
 	if sum(h) != sum(l.hash) {
-		panic(fmt.Sprintf("log: file and hash of segment %d differ (rule 9)", last.header.Seq))
+		panic(fmt.Sprintf("log: file and hash of segment %d differ (protocol-9)", last.header.Seq))
 	}
 }

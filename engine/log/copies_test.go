@@ -138,7 +138,7 @@ func TestBadCopies(t *testing.T) {
 			t.Fatal("the source was not used")
 		}
 		if out := s.logger.String(); !strings.Contains(out, "segment=1") || !strings.Contains(out, l.path(1)) {
-			t.Fatalf("rule 19: not logged with segment and path: %s", out)
+			t.Fatalf("protocol-19: not logged with segment and path: %s", out)
 		}
 	})
 	t.Run("file and near", func(t *testing.T) {

@@ -246,7 +246,7 @@ func TestSaltNeverTwice(t *testing.T) {
 	_, err := l.BeginEpoch(1)
 	must(t, err)
 	_, err = l.BeginEpoch(2)
-	if err == nil || !strings.Contains(err.Error(), "rule 16") {
+	if err == nil || !strings.Contains(err.Error(), "protocol-16") {
 		t.Fatal(err)
 	}
 	wantLines(t, l, "segment 1 epoch 1")

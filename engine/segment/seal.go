@@ -117,7 +117,7 @@ func (s *Sealer) Seal(dst []byte, p Prepared, off uint64) ([]byte, error) {
 	first := s.counter
 	s.counter += uint64(n) + 1
 	if s.counter-firstCounter(&s.header) > 1<<counterBits {
-		panic("segment: nonce counter overflow (rule 16)")
+		panic("segment: nonce counter overflow (protocol-16)")
 	}
 	rec.Epoch = s.header.Epoch
 

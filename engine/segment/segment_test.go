@@ -338,7 +338,7 @@ func TestSealerOwnsItsSalt(t *testing.T) {
 	h := testHeader()
 	h.Salt[3] = 1
 	if _, err := NewSealer(&testKey, h, seeded(1)); err == nil {
-		t.Error("sealing under a given salt must be refused (rule 16)")
+		t.Error("sealing under a given salt must be refused (protocol-16)")
 	}
 	if _, err := NewSealer(&testKey, testHeader(), bytes.NewReader(make([]byte, 32))); err == nil {
 		t.Error("zero randomness must be refused")

@@ -1001,7 +1001,7 @@ type CallReply struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Outcome uint32                 `protobuf:"varint,1,opt,name=outcome,proto3" json:"outcome,omitempty"` // 0, or a code of package forward
 	Detail  string                 `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
-	// The caller answers its client after it applied the log up to here (rule 25).
+	// The caller answers its client after it applied the log up to here (protocol-25).
 	Seq           uint64      `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
 	Off           uint64      `protobuf:"varint,4,opt,name=off,proto3" json:"off,omitempty"`
 	Epoch         uint64      `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`

@@ -39,7 +39,7 @@ type Envelope struct {
 	Commit *Position              `protobuf:"bytes,10,opt,name=commit,proto3" json:"commit,omitempty"`
 	Grant  int64                  `protobuf:"varint,11,opt,name=grant,proto3" json:"grant,omitempty"` // nanoseconds
 	// With Welcome: HMAC-SHA256 with the volume's data key over what the sender is, which
-	// proves that it can unwrap the key (rule 17).
+	// proves that it can unwrap the key (protocol-17).
 	Proof         []byte   `protobuf:"bytes,12,opt,name=proof,proto3" json:"proof,omitempty"`
 	Frames        []byte   `protobuf:"bytes,13,opt,name=frames,proto3" json:"frames,omitempty"`         // with Append
 	Forced        []uint64 `protobuf:"varint,14,rep,packed,name=forced,proto3" json:"forced,omitempty"` // epochs, with Hello
