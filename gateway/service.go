@@ -117,7 +117,8 @@ func (s *service) await(ctx context.Context, c *copies.Copy, name, to string, ep
 func (g *Gateway) mayMove(ctx context.Context, v federation.Volume) error {
 	id, err := g.peers.Identity(ctx)
 	if err == nil && id.Organization != g.cfg.Organization && id.Organization != v.Owner {
-		err = fmt.Errorf("certificate is of organization %q; gateway %s moves volume %s for its owner %q and for organization %q: use a certificate of one of them",
+		err = fmt.Errorf("certificate is of organization %q; gateway %s moves volume %s for its owner %q and for "+
+			"organization %q: use a certificate of one of them",
 			id.Organization, g.cfg.Name, v.Name, v.Owner, g.cfg.Organization)
 	}
 	return err

@@ -130,7 +130,8 @@ func (n *Nodes) begin(ctx context.Context, volume, node string, within time.Dura
 func (n *Nodes) mayCall(ctx context.Context) error {
 	id, err := n.cfg.Peers.Identity(ctx)
 	if err == nil && (id.Organization != n.cfg.Organization || id.Site != n.cfg.Site) {
-		err = fmt.Errorf("certificate is of site %q of organization %q, and gateway %s serves the nodes of site %q of %q: use a certificate of that site",
+		err = fmt.Errorf("certificate is of site %q of organization %q, and gateway %s serves the nodes of site %q "+
+			"of %q: use a certificate of that site",
 			id.Site, id.Organization, n.cfg.Gateway, n.cfg.Site, n.cfg.Organization)
 	}
 	if err != nil {
@@ -229,7 +230,8 @@ func (n *Nodes) claimed(ctx context.Context, volume, namespace string) (federati
 	}
 	if best == "" {
 		return "", status.Errorf(codes.PermissionDenied,
-			"namespace %s at site %s has no claim of volume %s: make a GeoVolume there that imports it, for which its owner has to grant it to the namespace",
+			"namespace %s at site %s has no claim of volume %s: make a GeoVolume there that imports it, for which its "+
+				"owner has to grant it to the namespace",
 			namespace, n.cfg.Site, volume)
 	}
 	return best, nil
@@ -284,7 +286,8 @@ func (n *Nodes) admit(ctx context.Context, k view.Node, client netip.Addr, acces
 func (n *Nodes) free(k view.Node, client netip.Addr) error {
 	if other, found := n.cfg.View.HasAddress(client, k.Node); found {
 		return status.Errorf(codes.FailedPrecondition,
-			"two nodes share an address: gateway %s sees node %s as %s, which is node %s's (volume %s): SNAT or masquerading hides the nodes' own addresses, "+
+			"two nodes share an address: gateway %s sees node %s as %s, which is node %s's (volume %s): SNAT or "+
+				"masquerading hides the nodes' own addresses, "+
 				"and a gateway can not tell them apart; exempt the gateway's address from it", n.cfg.Gateway, k.Node, client,
 			other.Node, other.Volume)
 	}
@@ -294,7 +297,8 @@ func (n *Nodes) free(k view.Node, client netip.Addr) error {
 			name = v.Name
 		}
 		return status.Errorf(codes.FailedPrecondition,
-			"address %s of node %s was admitted to volume %s by a person, so that detaching could not end it: take that back with `weir volume expel %s --site %s --client %s`",
+			"address %s of node %s was admitted to volume %s by a person, so that detaching could not end it: take "+
+				"that back with `weir volume expel %s --site %s --client %s`",
 			client, k.Node, name, name, n.cfg.Site, client)
 	}
 	return nil

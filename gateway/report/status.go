@@ -96,7 +96,8 @@ func (s *VolumeStatus) describe(c *copies.Copy, v federation.Volume) {
 func (s VolumeStatus) Trouble(silent []string, wanted int) string {
 	switch {
 	case len(silent) > 0:
-		return fmt.Sprintf("%s does not answer: writes wait until it does, or until the home goes on without it, as the volume's durability says", strings.Join(silent, ", "))
+		return fmt.Sprintf("%s does not answer: writes wait until it does, or until the home goes on without it, as "+
+			"the volume's durability says", strings.Join(silent, ", "))
 	case s.Stalled:
 		return fmt.Sprintf("%d of %d members: writes wait until another copy is one", len(s.Members), wanted)
 	case s.Waiting != "":
