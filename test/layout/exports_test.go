@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package layout
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// tools are packages that are there for tests as fixtures are, so that their exported names need no
+// use, and their mention of another package's name is none.
+var tools = []string{
+	"gateway/nfs/client", // a client for tests and for the tools of test/e2e
+	"test/...",
+}
+
+// unjudged are further packages whose exported names need no use, with the reason.
+var unjudged = map[string]string{
+	"api/v1alpha1":    "it is the API that clients of Kubernetes are written with",
+	"gateway/nfs/xdr": "it has the protocol's whole table",
+}
+
+// kept are exported names that nothing but tests uses, with the reason to keep them:
+// package.Name or package.Type.Method.
+var kept = map[string]string{}
+
+// called are methods that other modules and the standard library call through their interfaces,
+// so no name of them is seen here.
+var called = []string{
+	"As", "Error", "Is", "String", "Unwrap", // errors, fmt
+}
+
+// export is an exported name that is declared in file, perhaps as a method of a type.
+type export struct {
+	pkg, recv, name string
+	inInterface     bool // a method that an interface lists
+	file            goFile
+	pos             token.Pos
+}
+
+func (e export) String() string {
+	if e.recv != "" {
+		return e.pkg + "." + e.recv + "." + e.name
+	}
+	return e.pkg + "." + e.name
+}
+
+// exports lists the exported names of a file: functions, types, constants, variables, and of
+// exported types the methods, also those that an interface lists. Fields are left out.
+func exports(f goFile) (out []export) {
+	add := func(recv string, id *ast.Ident, inInterface bool) {
+		if id.IsExported() && (recv == "" || ast.IsExported(recv)) {
+			out = append(out, export{f.pkg(), recv, id.Name, inInterface, f, id.Pos()})
+		}
+	}
+	for _, d := range f.ast.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			recv := ""
+			if d.Recv != nil {
+				recv = receiver(d.Recv.List[0].Type)
+			}
+			add(recv, d.Name, false)
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.ValueSpec:
+					for _, id := range s.Names {
+						add("", id, false)
+					}
+				case *ast.TypeSpec:
+					add("", s.Name, false)
+					if i, ok := s.Type.(*ast.InterfaceType); ok {
+						for _, m := range i.Methods.List {
+							for _, id := range m.Names {
+								add(s.Name.Name, id, true)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// uses are the names that code mentions: package-level ones as "package.Name", what may be a method
+// as ".Name".
+type uses map[string]bool
+
+// version matches the last element of an import path that is no package's name.
+var version = regexp.MustCompile(`^v[0-9]+$`)
+
+// reader collects what one file mentions.
+type reader struct {
+	uses
+	pkg     string
+	imports map[string]string // packages by their name in the file: of this module the folder
+	own     [2]string         // what the present declaration itself is, which it cannot use: as in uses
+}
+
+// mention adds what a file mentions. names has the name of each package by its folder.
+//
+// A declaration is no use of what it declares. A type's methods are none of the type, and a method
+// that calls another of its own name is none of that: it may only pass on what nobody asks for.
+func (u uses) mention(f goFile, names map[string]string) {
+	r := reader{uses: u, pkg: f.pkg(), imports: map[string]string{}}
+	for _, spec := range f.ast.Imports {
+		folder, _ := strconv.Unquote(spec.Path.Value)
+		name := path.Base(folder)
+		if own, ok := strings.CutPrefix(folder, module+"/"); ok {
+			folder, name = own, names[own]
+		} else if version.MatchString(name) {
+			name = path.Base(path.Dir(folder))
+		}
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		r.imports[name] = folder
+	}
+	for _, d := range f.ast.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			r.own = [2]string{r.pkg + "." + d.Name.Name}
+			if d.Recv != nil {
+				r.own = [2]string{r.pkg + "." + receiver(d.Recv.List[0].Type), "." + d.Name.Name}
+			}
+			r.read(d.Type)
+			if d.Body != nil {
+				r.read(d.Body)
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					r.own = [2]string{r.pkg + "." + s.Name.Name}
+					if s.TypeParams != nil {
+						r.read(s.TypeParams)
+					}
+					r.read(s.Type)
+				case *ast.ValueSpec:
+					r.own = [2]string{}
+					if s.Type != nil {
+						r.read(s.Type)
+					}
+					for _, v := range s.Values {
+						r.read(v)
+					}
+				}
+			}
+		}
+	}
+}
+
+// add adds one name.
+func (r *reader) add(name string) {
+	if !slices.Contains(r.own[:], name) {
+		r.uses[name] = true
+	}
+}
+
+// read adds what a part of a declaration mentions.
+func (r *reader) read(part ast.Node) {
+	ast.Inspect(part, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && r.imports[x.Name] != "" {
+				r.add(r.imports[x.Name] + "." + n.Sel.Name)
+				return false
+			}
+			r.read(n.X)
+			r.add("." + n.Sel.Name)
+			return false
+		case *ast.Field: // names of fields, parameters and an interface's methods are declarations
+			r.read(n.Type)
+			return false
+		case *ast.Ident:
+			r.add(r.pkg + "." + n.Name)
+		}
+		return true
+	})
+}
+
+// unused returns what is wrong with the exported names of files: which of them only tests use, and
+// which of keep need not be kept.
+func unused(files []goFile, forTests []string, unjudged, keep map[string]string) (problems []string) {
+	names := map[string]string{}
+	var all []export
+	listed := map[string]bool{} // methods that interfaces list, as ".Name"
+	for _, f := range files {
+		if f.isTest() {
+			continue
+		}
+		names[f.pkg()] = f.ast.Name.Name
+		for _, e := range exports(f) {
+			all = append(all, e)
+			if e.inInterface {
+				listed["."+e.name] = true
+			}
+		}
+	}
+	byCode, byTests := uses{}, uses{}
+	for _, f := range files {
+		if f.isTest() || anyCovers(forTests, f.pkg()) {
+			byTests.mention(f, names)
+		} else {
+			byCode.mention(f, names)
+		}
+	}
+	idle := map[string]bool{}
+	for _, e := range all {
+		key := e.String()
+		if e.recv != "" {
+			key = "." + e.name
+		}
+		if byCode[key] || e.recv != "" && (slices.Contains(called, e.name) || !e.inInterface && listed[key]) {
+			continue
+		}
+		if e.file.generated() || e.file.ast.Name.Name == "main" || anyCovers(forTests, e.pkg) || unjudged[e.pkg] != "" {
+			continue
+		}
+		idle[e.String()] = true
+		if keep[e.String()] != "" {
+			continue
+		}
+		who := "nothing uses it"
+		if byTests[key] {
+			who = "only tests use it"
+		}
+		at := e.file.set.Position(e.pos)
+		problems = append(problems, fmt.Sprintf("%s:%d: %s: %s: remove it, or spell it lower-case where its own package's tests need it",
+			at.Filename, at.Line, e, who))
+	}
+	for _, name := range slices.Sorted(maps.Keys(keep)) {
+		if !idle[name] {
+			problems = append(problems, fmt.Sprintf("%s needs not be kept: remove it from kept in test/layout/exports_test.go", name))
+		}
+	}
+	return problems
+}
+
+func TestExportsAreUsed(t *testing.T) {
+	for _, problem := range unused(goFiles(t), append(tools, fixtures...), unjudged, kept) {
+		t.Error(problem)
+	}
+}
