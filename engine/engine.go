@@ -160,9 +160,9 @@ func (e *Engine) SetRoom(bytes, inodes uint64) {
 	e.room.inodes.Store(inodes)
 }
 
-// SetReadOnly makes every change fail with ErrReadOnly, or work again. Reap and
+// setReadOnly makes every change fail with ErrReadOnly, or work again. Reap and
 // Forget still work.
-func (e *Engine) SetReadOnly(on bool) { e.readOnly.Store(on) }
+func (e *Engine) setReadOnly(on bool) { e.readOnly.Store(on) }
 
 // Flush makes what was applied durable, so that a replay is short.
 func (e *Engine) Flush() error { return e.store.Flush() }

@@ -35,7 +35,7 @@ type SegmentInfo struct {
 	Hash       segment.Hash
 	Name       string // of the object in stores
 	Local      bool   // its file is on this pool
-	Uploaded   bool   // MarkUploaded was told so
+	Uploaded   bool   // MarkStored was called for it
 }
 
 // Source is another place that has closed segments: a store, another gateway.

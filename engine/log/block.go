@@ -19,19 +19,11 @@ const (
 	maxSkip = 64 << 10
 )
 
-// ReadBlock returns the plaintext of a block, which is the caller's. The block comes
-// from the segment's file, else from each Source in turn; each copy is verified by
-// the block's tag. Errors: ErrUnreadable when no copy has it, which names them.
-func (l *Log) ReadBlock(ctx context.Context, ref segment.BlockRef) ([]byte, error) {
-	raws, err := l.ReadBlocks(ctx, []segment.BlockRef{ref})
-	if err != nil {
-		return nil, err
-	}
-	return raws[0], nil
-}
-
-// ReadBlocks is ReadBlock for several blocks, in the order of refs. Blocks that
-// lie near each other cost one read of a Source. It fails if any block fails.
+// ReadBlocks returns the plaintext of blocks, which is the caller's, in the order of
+// refs. A block comes from the segment's file, else from each Source in turn; each copy
+// is verified by the block's tag. Blocks that lie near each other cost one read of a
+// Source. It fails if any block fails. Errors: ErrUnreadable when no copy has a block,
+// which names the copies.
 func (l *Log) ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error) {
 	out := make([][]byte, len(refs))
 	order := make([]int, len(refs))
