@@ -22,10 +22,11 @@ var tools = []string{
 	"test/...",
 }
 
-// unjudged are further packages whose exported names need no use, with the reason.
-var unjudged = map[string]string{
-	"api/v1alpha1":    "it is the API that clients of Kubernetes are written with",
-	"gateway/nfs/xdr": "it has the protocol's whole table",
+// tables are packages with the whole of a table that others wrote or read, used or not, so that their
+// constants need no use, with the reason.
+var tables = map[string]string{
+	"api/v1alpha1":    "the values of its fields are for those who write objects",
+	"gateway/nfs/xdr": "it has the numbers of RFC 8881, 7862, 8275 and 8276",
 }
 
 // kept are exported names that no code uses, with the reason to keep them: package.Name or
@@ -44,6 +45,7 @@ var kept = map[string]string{
 	"federation.Guard.Reconcile":            "the way back after the registry was restored from a backup; no command takes it yet",
 	"federation.Statuses.DeleteObserved":    "the contract's end of a deleted volume; no process removes these records yet",
 	"federation.Volumes.PurgeVolume":        "the contract's end of a deleted volume; no process removes these records yet",
+	"gateway/nfs/xdr.Decoder.ReplyHeader":   "gateway/nfs/client reads replies with it",
 	"hack/image.Archive.Blobs":              "the registry that test/e2e/kube runs serves them",
 	"hack/image.OpenArchive":                "the registry that test/e2e/kube runs serves the archive",
 	"volume/locktable.Table.ReleaseFile":    "volume/memvol, the contract's model, drops the locks of a removed file by it",
@@ -61,6 +63,7 @@ var called = []string{
 type export struct {
 	pkg, recv, name string
 	inInterface     bool // a method that an interface lists
+	constant        bool
 	file            goFile
 	pos             token.Pos
 }
@@ -75,9 +78,9 @@ func (e export) String() string {
 // exports lists the exported names of a file: functions, types, constants, variables, and of
 // exported types the methods, also those that an interface lists. Fields are left out.
 func exports(f goFile) (out []export) {
-	add := func(recv string, id *ast.Ident, inInterface bool) {
+	add := func(recv string, id *ast.Ident, inInterface, constant bool) {
 		if id.IsExported() && (recv == "" || ast.IsExported(recv)) {
-			out = append(out, export{f.pkg(), recv, id.Name, inInterface, f, id.Pos()})
+			out = append(out, export{f.pkg(), recv, id.Name, inInterface, constant, f, id.Pos()})
 		}
 	}
 	for _, d := range f.ast.Decls {
@@ -87,20 +90,20 @@ func exports(f goFile) (out []export) {
 			if d.Recv != nil {
 				recv = receiver(d.Recv.List[0].Type)
 			}
-			add(recv, d.Name, false)
+			add(recv, d.Name, false, false)
 		case *ast.GenDecl:
 			for _, s := range d.Specs {
 				switch s := s.(type) {
 				case *ast.ValueSpec:
 					for _, id := range s.Names {
-						add("", id, false)
+						add("", id, false, d.Tok == token.CONST)
 					}
 				case *ast.TypeSpec:
-					add("", s.Name, false)
+					add("", s.Name, false, false)
 					if i, ok := s.Type.(*ast.InterfaceType); ok {
 						for _, m := range i.Methods.List {
 							for _, id := range m.Names {
-								add(s.Name.Name, id, true)
+								add(s.Name.Name, id, true, false)
 							}
 						}
 					}
@@ -210,7 +213,7 @@ func (r *reader) read(part ast.Node) {
 
 // unused returns what is wrong with the exported names of files: which of them only tests use, and
 // which of keep need not be kept.
-func unused(files []goFile, forTests []string, unjudged, keep map[string]string) (problems []string) {
+func unused(files []goFile, forTests []string, tables, keep map[string]string) (problems []string) {
 	names := map[string]string{}
 	var all []export
 	listed := map[string]bool{} // methods that interfaces list, as ".Name"
@@ -243,7 +246,7 @@ func unused(files []goFile, forTests []string, unjudged, keep map[string]string)
 		if byCode[key] || e.recv != "" && (slices.Contains(called, e.name) || !e.inInterface && listed[key]) {
 			continue
 		}
-		if e.file.generated() || e.file.ast.Name.Name == "main" || anyCovers(forTests, e.pkg) || unjudged[e.pkg] != "" {
+		if e.file.generated() || e.file.ast.Name.Name == "main" || anyCovers(forTests, e.pkg) || e.constant && tables[e.pkg] != "" {
 			continue
 		}
 		idle[e.String()] = true
@@ -270,7 +273,16 @@ func unused(files []goFile, forTests []string, unjudged, keep map[string]string)
 }
 
 func TestExportsAreUsed(t *testing.T) {
-	for _, problem := range unused(goFiles(t), append(tools, fixtures...), unjudged, kept) {
+	files := goFiles(t)
+	pkgs := packages(files)
+	for _, list := range [][]string{tools, slices.Sorted(maps.Keys(tables))} {
+		for _, pattern := range list {
+			if !slices.ContainsFunc(pkgs, func(pkg string) bool { return covers(pattern, pkg) }) {
+				t.Errorf("%s in test/layout/exports_test.go is no package: remove it", pattern)
+			}
+		}
+	}
+	for _, problem := range unused(files, append(tools, fixtures...), tables, kept) {
 		t.Error(problem)
 	}
 }
@@ -297,7 +309,7 @@ func TestExportsAreUsedCanFail(t *testing.T) {
 		{name: "used by a fixture", a: "func F() {}", files: []string{"fix/b.go:" + user + "var _ = a.F"}, want: []string{"a.F"}},
 		{name: "a fixture's", files: []string{"fix/b.go:package fix\n\nfunc F() {}"}},
 		{name: "a program's", files: []string{"p/p.go:package main\n\nfunc F() {}"}},
-		{name: "unjudged", files: []string{"api/b.go:package api\n\nfunc F() {}"}},
+		{name: "a table's", files: []string{"api/b.go:package api\n\nconst C = 1\nfunc F() {}"}, want: []string{"api.F"}},
 		{name: "generated", files: []string{"g/g.go:// Code generated by a test. DO NOT EDIT.\n\npackage g\n\nfunc F() {}"}},
 		{name: "calls itself", a: "func F() { F() }", want: []string{"a.F"}},
 		{name: "known to its methods", a: "type T int\nfunc (t *T) m() { *t = T(1) }", want: []string{"a.T"}},
