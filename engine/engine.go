@@ -167,9 +167,9 @@ func (e *Engine) SetRoom(bytes, inodes uint64) {
 	e.room.inodes.Store(inodes)
 }
 
-// SetReadOnly makes every change fail with ErrReadOnly, or ends that. Reap and Forget work all the
+// setReadOnly makes every change fail with ErrReadOnly, or ends that. Reap and Forget work all the
 // time.
-func (e *Engine) SetReadOnly(on bool) { e.readOnly.Store(on) }
+func (e *Engine) setReadOnly(on bool) { e.readOnly.Store(on) }
 
 // Flush makes what was applied durable, which shortens the next replay.
 func (e *Engine) Flush() error { return e.store.Flush() }

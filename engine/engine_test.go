@@ -129,7 +129,7 @@ func TestVolume(t *testing.T) {
 				h.crash()
 				return withLocks(h.Engine)
 			},
-			SetReadOnly: func(on bool) { h.SetReadOnly(on) },
+			SetReadOnly: func(on bool) { h.setReadOnly(on) },
 			Small: func(bytes uint64) volume.Volume {
 				return withLocks(newHost(t, func(c *Config) { c.Bytes = bytes }).Engine)
 			},

@@ -183,6 +183,9 @@ func (g *Gateway) run(ctx context.Context) error {
 	if serr := g.nfs.Shutdown(stop); serr != nil {
 		cfg.Logger.Warn("nfs server did not stop in time", "error", serr)
 	}
+	n := g.nfs.Counters()
+	cfg.Logger.Info("nfs server has stopped", "requests", n.Requests, "operations", n.Operations, "errors", n.Errors,
+		"repeats", n.Repeats, "dropped", n.Dropped)
 	server.Stop()
 	work.Wait()
 	return errors.Join(err, g.release())
@@ -199,7 +202,7 @@ func (g *Gateway) serveNFS(ctx context.Context) error {
 	}
 	cfg.Health.set(func() { cfg.Health.listening = true })
 	defer cfg.Health.set(func() { cfg.Health.listening = false })
-	if err := g.nfs.Serve(cfg.NFS); err != nil && ctx.Err() == nil {
+	if err := g.nfs.Serve(cfg.NFS); err != nil && !errors.Is(err, nfs.ErrServerClosed) && ctx.Err() == nil {
 		return fmt.Errorf("serve NFS on %s: %w", cfg.NFS.Addr(), err)
 	}
 	return nil

@@ -19,19 +19,10 @@ const (
 	maxSkip = 64 << 10
 )
 
-// ReadBlock returns the plaintext of a block, which the caller then owns. It reads the segment's
-// file, then each Source in turn, and verifies each copy by the block's tag. If no copy has the
-// block, it returns ErrUnreadable, which names the copies.
-func (l *Log) ReadBlock(ctx context.Context, ref segment.BlockRef) ([]byte, error) {
-	raws, err := l.ReadBlocks(ctx, []segment.BlockRef{ref})
-	if err != nil {
-		return nil, err
-	}
-	return raws[0], nil
-}
-
-// ReadBlocks is ReadBlock for several blocks, in the order of refs. One read of a Source covers
-// blocks that lie near each other. It fails if any block fails.
+// ReadBlocks returns the plaintext of blocks, which the caller then owns, in the order of refs. It
+// reads the segment's file, then each Source in turn, and verifies each copy by the block's tag. One
+// read of a Source covers blocks that lie near each other. It fails if any block fails: ErrUnreadable,
+// which names the copies, if no copy has a block.
 func (l *Log) ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error) {
 	out := make([][]byte, len(refs))
 	order := make([]int, len(refs))

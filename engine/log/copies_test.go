@@ -5,6 +5,7 @@ package log
 import (
 	"bytes"
 	"context"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ func wantBlocks(t testing.TB, l *Log, refs []segment.BlockRef, raws [][]byte) {
 		if !bytes.Equal(got[i], raws[i]) {
 			t.Fatalf("block %d differs", i)
 		}
-		one, err := l.ReadBlock(t.Context(), refs[i])
+		one, err := readBlock(t.Context(), l, refs[i])
 		if err != nil || !bytes.Equal(one, raws[i]) {
 			t.Fatalf("block %d: %v", i, err)
 		}
@@ -74,7 +75,7 @@ func TestEvictedIsReadFromSources(t *testing.T) {
 	frames := allFrames(t, l, 1000)
 	evictAll(t, l)
 	evictAll(t, l) // evicted already: no error
-	l.Trim()
+	l.trim()
 	near.reads = 0
 	got, err := l.ReadBlocks(t.Context(), refs)
 	must(t, err)
@@ -104,7 +105,7 @@ func TestEvictedIsReadFromSources(t *testing.T) {
 	if !slices.Equal(again, segs) || again[0].Local || !again[0].Uploaded {
 		t.Fatalf("%+v\n%+v", again, segs)
 	}
-	_, err = l.OpenSegment(1)
+	_, err = l.ReadSegmentFile(1, make([]byte, 1), 0)
 	wantErr(t, err, ErrNotLocal)
 	// The log continues after what was evicted.
 	_, err = l.BeginEpoch(2)
@@ -131,7 +132,7 @@ func TestBadCopies(t *testing.T) {
 		l, refs, raws, near, _ := stored(t, &s)
 		before := lines(t, l, Position{})
 		files(s, l)
-		l.Trim()
+		l.trim()
 		wantBlocks(t, l, refs, raws)
 		wantLines(t, l, before...)
 		if near.reads == 0 {
@@ -154,7 +155,7 @@ func TestBadCopies(t *testing.T) {
 		}
 		evictAll(t, l)
 		wantBlocks(t, l, refs, raws)
-		l.Trim()
+		l.trim()
 		if got := len(lines(t, l, Position{})); got == 0 {
 			t.Fatal("no lines")
 		}
@@ -174,8 +175,8 @@ func TestBadCopies(t *testing.T) {
 		files(s, l)
 		near.damage(int(refs[0].Off))
 		far.objects = nil
-		l.Trim()
-		_, err := l.ReadBlock(t.Context(), refs[0])
+		l.trim()
+		_, err := readBlock(t.Context(), l, refs[0])
 		wantErr(t, err, ErrUnreadable)
 		wantErr(t, err, segment.ErrCorrupt)
 		for _, want := range []string{l.path(1), "near", "far"} {
@@ -188,7 +189,7 @@ func TestBadCopies(t *testing.T) {
 		wantErr(t, err, ErrUnreadable)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = l.ReadBlock(ctx, refs[0])
+		_, err = readBlock(ctx, l, refs[0])
 		wantErr(t, err, context.Canceled)
 	})
 	t.Run("forged header", func(t *testing.T) {
@@ -196,7 +197,7 @@ func TestBadCopies(t *testing.T) {
 		l, _, _, near, far := stored(t, &s)
 		before := lines(t, l, Position{})
 		evictAll(t, l)
-		l.Trim()
+		l.trim()
 		// This header verifies by itself, but is not the one that the segment table knows.
 		for name, b := range near.objects {
 			h, err := segment.DecodeHeader(b)
@@ -229,7 +230,7 @@ func TestBadReferences(t *testing.T) {
 	} {
 		ref := good
 		change(&ref)
-		if raw, err := l.ReadBlock(t.Context(), ref); err == nil {
+		if raw, err := readBlock(t.Context(), l, ref); err == nil {
 			t.Errorf("%s: read %d bytes", name, len(raw))
 		}
 	}
@@ -243,23 +244,25 @@ func TestEvictRefuses(t *testing.T) {
 	must(t, err)
 	appendSync(t, l, 1)
 	wantErr(t, l.Evict(1), ErrNotClosed)
-	wantErr(t, l.MarkUploaded(1), ErrNotClosed)
+	wantErr(t, l.MarkStored(nameOf(t, l, 1)), ErrNotClosed)
 	wantErr(t, l.Heal(t.Context(), 1), ErrNotClosed)
-	_, err = l.OpenSegment(1)
+	_, err = l.closedSegment(1)
 	wantErr(t, err, ErrNotClosed)
 	must(t, l.Roll())
 	wantErr(t, l.Evict(1), ErrNotUploaded)
 	wantErr(t, l.Evict(9), ErrNotClosed)
-	f, err := l.OpenSegment(1)
+	closed, err := l.closedSegment(1)
+	must(t, err)
+	f, err := l.files.acquire(1)
 	must(t, err)
 	must(t, store.upload(l, 1))
-	must(t, l.MarkUploaded(1))
+	must(t, l.MarkStored(nameOf(t, l, 1)))
 	must(t, l.Evict(1))
-	h, err := rehash(f, f.Info.Len) // still readable
-	if err != nil || h != f.Info.Hash {
+	h, err := rehash(io.NewSectionReader(f, 0, int64(closed.len)), closed.len) // still readable
+	if err != nil || h != closed.hash {
 		t.Fatal(err)
 	}
-	must(t, f.Close())
+	l.files.release(f)
 
 	// An upload that a truncation overtook does not count.
 	appendSync(t, l, 2)

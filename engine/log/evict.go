@@ -4,7 +4,6 @@ package log
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/weir-storage/weir/engine/segment"
 )
@@ -45,26 +44,11 @@ func (l *Log) MarkStored(names ...string) error {
 		}
 		seqs[i] = seq
 	}
-	return l.markUploaded(seqs)
-}
-
-// MarkUploaded is MarkStored by sequence. It is safe only where no Truncate can happen between the
-// upload and the call. Otherwise another segment, which is stored nowhere, may have the sequence by
-// then. Use MarkStored.
-func (l *Log) MarkUploaded(seqs ...uint64) error {
-	l.tableMu.Lock()
-	defer l.tableMu.Unlock()
-	return l.markUploaded(seqs)
-}
-
-// markUploaded records uploads. The caller holds tableMu, so no segment is truncated or evicted
-// meanwhile.
-func (l *Log) markUploaded(seqs []uint64) error {
 	t, changed := l.table, false
 	for _, seq := range seqs {
 		s, err := l.closedSegment(seq)
 		if err != nil {
-			return fmt.Errorf("mark uploaded: %w", err)
+			return fmt.Errorf("mark stored: %w", err)
 		}
 		if !s.uploaded {
 			t, changed = t.with(entryOf(&s)), true
@@ -133,36 +117,4 @@ func (l *Log) Evict(seqs ...uint64) error {
 		l.cfg.Room.Release(int64(evict[i].len))
 	}
 	return nil
-}
-
-// SegmentFile reads a closed segment's file, for upload.
-type SegmentFile struct {
-	io.SectionReader
-	Info SegmentInfo
-	fs   *files
-	h    *handle
-}
-
-// Close must be called exactly once.
-func (f *SegmentFile) Close() error {
-	f.fs.release(f.h)
-	return nil
-}
-
-// OpenSegment opens a closed segment's file. It stays readable if the segment is evicted meanwhile.
-// The bytes are not verified: whoever stores them checks that they have the hash in Info. Errors:
-// ErrNotClosed, ErrNotLocal.
-func (l *Log) OpenSegment(seq uint64) (*SegmentFile, error) {
-	s, err := l.closedSegment(seq)
-	if err != nil {
-		return nil, fmt.Errorf("open segment: %w", err)
-	}
-	if !s.local {
-		return nil, fmt.Errorf("open segment %d in %s: %w", seq, l.cfg.Dir.Path(), ErrNotLocal)
-	}
-	h, err := l.files.acquire(seq)
-	if err != nil {
-		return nil, fmt.Errorf("open segment: %w", err)
-	}
-	return &SegmentFile{SectionReader: *io.NewSectionReader(h, 0, int64(s.len)), Info: s.info(), fs: l.files, h: h}, nil
 }

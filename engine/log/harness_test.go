@@ -56,21 +56,21 @@ func (s *source) ReadSegment(_ context.Context, name string, off int64, p []byte
 
 // upload copies a closed segment into the store, as package replica does.
 func (s *source) upload(l *Log, seq uint64) error {
-	f, err := l.OpenSegment(seq)
+	closed, err := l.closedSegment(seq)
 	if err != nil {
 		return err
 	}
-	b, err := io.ReadAll(f)
-	if err = errors.Join(err, f.Close()); err != nil {
+	b := make([]byte, closed.len)
+	if _, err := l.ReadSegmentFile(seq, b, 0); err != nil {
 		return err
 	}
-	if h, err := rehash(bytes.NewReader(b), uint64(len(b))); err != nil || h != f.Info.Hash {
+	if h, err := rehash(bytes.NewReader(b), closed.len); err != nil || h != closed.hash {
 		return fmt.Errorf("segment %d is not what its name says: %v", seq, err)
 	}
 	s.mu.Lock()
-	s.objects[f.Info.Name] = b
+	s.objects[closed.name()] = b
 	s.mu.Unlock()
-	return l.MarkStored(f.Info.Name)
+	return l.MarkStored(closed.name())
 }
 
 // damage changes one byte of each object.
@@ -202,7 +202,7 @@ func lines(t testing.TB, l *Log, from Position) []string {
 		out = append(out, line(e))
 		if e.Record != nil {
 			for i, b := range e.Record.Blocks {
-				raw, err := l.ReadBlock(t.Context(), b.Ref)
+				raw, err := readBlock(t.Context(), l, b.Ref)
 				if err != nil || !bytes.Equal(raw, blockOf(int(e.Record.Time)+i)) {
 					t.Fatalf("record %d block %d: %v", e.Record.Time, i, err)
 				}
@@ -239,4 +239,34 @@ func allFrames(t testing.TB, l *Log, max int) []byte {
 		}
 		out, pos = append(out, b...), next
 	}
+}
+
+// readBlock reads one block.
+func readBlock(ctx context.Context, l *Log, ref segment.BlockRef) ([]byte, error) {
+	raws, err := l.ReadBlocks(ctx, []segment.BlockRef{ref})
+	if err != nil {
+		return nil, err
+	}
+	return raws[0], nil
+}
+
+// trim lets go of the frames that are kept in memory, so that reads go to the copies.
+func (l *Log) trim() {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tail.reset()
+}
+
+// nameOf is the name of a segment as it is now, closed or not.
+func nameOf(t testing.TB, l *Log, seq uint64) string {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, ok := l.find(seq)
+	if !ok {
+		t.Fatalf("there is no segment %d", seq)
+	}
+	return s.name()
 }

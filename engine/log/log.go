@@ -181,15 +181,6 @@ func (l *Log) Segments() []SegmentInfo {
 	return out
 }
 
-// Trim frees the frames that are kept in memory. It is for volumes that have become idle.
-func (l *Log) Trim() {
-	l.writer.Lock()
-	defer l.writer.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.tail.reset()
-}
-
 // find returns segment seq. The caller holds mu.
 func (l *Log) find(seq uint64) (*seg, bool) {
 	if len(l.segs) == 0 || seq < l.segs[0].header.Seq || seq > l.segs[len(l.segs)-1].header.Seq {

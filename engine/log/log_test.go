@@ -99,7 +99,7 @@ func TestReadSizes(t *testing.T) {
 	}
 	check(l) // from memory
 	must(t, l.Wait(t.Context(), l.End()))
-	l.Trim()
+	l.trim()
 	check(l) // from files
 	check(s.restart(t))
 	_, _, err = l.Read(t.Context(), Position{Seq: 99}, 1)
@@ -171,13 +171,13 @@ func TestPoison(t *testing.T) {
 			wantErr(t, err, ErrPoisoned)
 			wantErr(t, l.Truncate(Position{}), ErrPoisoned)
 			wantErr(t, l.Roll(), ErrPoisoned)
-			wantErr(t, l.MarkUploaded(1), ErrPoisoned)
+			wantErr(t, l.MarkStored(nameOf(t, l, 1)), ErrPoisoned)
 			wantErr(t, l.Wait(t.Context(), end), ErrPoisoned)
 			_, err = l.Ingest(end, nil)
 			wantErr(t, err, ErrPoisoned)
 			_, _, err = l.Read(t.Context(), Position{}, 1)
 			wantErr(t, err, ErrPoisoned)
-			_, err = l.ReadBlock(t.Context(), segment.BlockRef{Seq: 1})
+			_, err = readBlock(t.Context(), l, segment.BlockRef{Seq: 1})
 			wantErr(t, err, ErrPoisoned)
 			wantErr(t, l.Close(), ErrPoisoned)
 			select {

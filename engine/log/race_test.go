@@ -99,7 +99,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			return nil
 		})
 		for i := range refs {
-			raw, err := l.ReadBlock(t.Context(), refs[i])
+			raw, err := readBlock(t.Context(), l, refs[i])
 			if err == nil && !bytes.Equal(raw, raws[i]) {
 				t.Error("wrong data")
 			}
@@ -130,7 +130,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	loop(func() {
 		_ = l.Epochs()
 		l.Sync(l.End())
-		l.Trim()
+		l.trim()
 	})
 	id := 0
 	for epoch := uint64(1); epoch <= 60; epoch++ {

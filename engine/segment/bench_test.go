@@ -42,7 +42,7 @@ func BenchmarkSeal(b *testing.B) {
 					s, err = NewSealer(&testKey, testHeader(), seeded(byte(i)))
 				}
 				if err == nil {
-					buf, err = s.EncodeRecord(buf[:0], rec, HeaderSize)
+					buf, err = encodeRecord(s, buf[:0], rec, HeaderSize)
 				}
 				if err != nil {
 					b.Fatal(err)

@@ -94,15 +94,6 @@ func Prepare(rec *Record) (Prepared, error) {
 	return p, nil
 }
 
-// EncodeRecord is Prepare and Seal in one.
-func (s *Sealer) EncodeRecord(dst []byte, rec *Record, off uint64) ([]byte, error) {
-	p, err := Prepare(rec)
-	if err != nil {
-		return dst, err
-	}
-	return s.Seal(dst, p, off)
-}
-
 // Seal appends the frame of a prepared record to dst. off is the offset at which the frame will
 // start in the segment. It sets the record's Epoch, and the Ref of its blocks. The counters are
 // consumed, whatever happens to the bytes.

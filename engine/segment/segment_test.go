@@ -75,7 +75,7 @@ func build(t testing.TB, recs []*Record) (*Sealer, []byte, []uint64) {
 	var offs []uint64
 	for _, r := range recs {
 		offs = append(offs, uint64(len(seg)))
-		if seg, err = s.EncodeRecord(seg, r, uint64(len(seg))); err != nil {
+		if seg, err = encodeRecord(s, seg, r, uint64(len(seg))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -325,7 +325,7 @@ func TestStaleReference(t *testing.T) {
 	if _, err := other.OpenBlock(ref, seg[ref.Off:ref.Off+uint64(ref.Len)]); !errors.Is(err, ErrCorrupt) {
 		t.Fatal(err)
 	}
-	_, err = other.EncodeRecord(nil, testRecords()[2], ref.Off)
+	_, err = encodeRecord(other, nil, testRecords()[2], ref.Off)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func TestSealerOwnsItsSalt(t *testing.T) {
 	}
 	s, _, _ := build(t, testRecords())
 	s.Stop()
-	if _, err := s.EncodeRecord(nil, &Record{}, HeaderSize); err == nil {
+	if _, err := encodeRecord(s, nil, &Record{}, HeaderSize); err == nil {
 		t.Error("a stopped Sealer sealed")
 	}
 }
@@ -362,4 +362,13 @@ func TestSecrets(t *testing.T) {
 	if bytes.Contains(seg, []byte("SECRET")) {
 		t.Error("plaintext in a segment")
 	}
+}
+
+// encodeRecord prepares and seals a record.
+func encodeRecord(s *Sealer, dst []byte, rec *Record, off uint64) ([]byte, error) {
+	p, err := Prepare(rec)
+	if err != nil {
+		return dst, err
+	}
+	return s.Seal(dst, p, off)
 }

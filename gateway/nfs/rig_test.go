@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-storage/weir/gateway/nfs/state"
+	"github.com/weir-storage/weir/gateway/nfs/state/statetest"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 	"github.com/weir-storage/weir/volume/memvol"
@@ -28,7 +28,7 @@ type rig struct {
 	t     *testing.T
 	vol   *memvol.Volume
 	srv   *Server
-	store state.MemStore
+	store statetest.Store
 	clock fakeClock
 	boot  uint64
 	log   lockedBuffer

@@ -23,6 +23,7 @@ var fixtures = []string{
 	"federation/etcd/etcdtest",
 	"federation/federationtest",
 	"federation/memory",
+	"gateway/nfs/state/statetest",
 	"journal/journaltest",
 	"store/memory",
 	"store/s3/s3test",
@@ -111,6 +112,7 @@ var table = []row{
 		tests: []string{"gateway/nfs/..."}},
 	{pkg: "gateway/nfs/client", project: []string{"volume", "gateway/nfs/xdr"}, outside: stdlib, tests: []string{"gateway/nfs/..."}},
 	{pkg: "gateway/nfs/state", project: []string{"volume", "gateway/nfs/xdr"}, outside: stdlib},
+	{pkg: "gateway/nfs/state/statetest", outside: stdlib},
 	{pkg: "gateway/nfs/xdr", outside: stdlib},
 
 	// Kubernetes. What the driver needs of the registry and the gateway comes through its ports.

@@ -21,7 +21,8 @@ const module = "github.com/weir-storage/weir"
 type goFile struct {
 	path string // from the root of the tree, with slashes
 	text string
-	ast  *ast.File // imports and comments only
+	ast  *ast.File // with comments, names not resolved
+	set  *token.FileSet
 }
 
 func (f goFile) pkg() string     { return path.Dir(f.path) }
@@ -84,24 +85,37 @@ func read(t *testing.T, name string) string {
 	return string(b)
 }
 
-// goFiles parses all Go source of the module, of every build tag.
+// newFile parses a file of Go source.
+func newFile(t *testing.T, name, text string) goFile {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return goFile{path: name, text: text, ast: file, set: set}
+}
+
+// tree is what goFiles found. Tests of this package do not run side by side.
+var tree []goFile
+
+// goFiles parses all Go source of the module, of every build tag, once.
 func goFiles(t *testing.T) []goFile {
 	t.Helper()
+	if tree != nil {
+		return tree
+	}
 	var files []goFile
 	walk(t, func(name string) {
 		if !strings.HasSuffix(name, ".go") {
 			return
 		}
-		text := read(t, name)
-		parsed, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ImportsOnly|parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, goFile{path: name, text: text, ast: parsed})
+		files = append(files, newFile(t, name, read(t, name)))
 	})
 	if len(files) < 100 {
 		t.Fatalf("found %d Go files: the walk misses most of the tree", len(files))
 	}
+	tree = files
 	return files
 }
 

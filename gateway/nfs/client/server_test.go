@@ -16,7 +16,7 @@ import (
 
 	"github.com/weir-storage/weir/gateway/nfs"
 	"github.com/weir-storage/weir/gateway/nfs/client"
-	"github.com/weir-storage/weir/gateway/nfs/state"
+	"github.com/weir-storage/weir/gateway/nfs/state/statetest"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 	"github.com/weir-storage/weir/volume/memvol"
@@ -26,7 +26,7 @@ import (
 type site struct {
 	t     testing.TB
 	vol   *memvol.Volume
-	store state.MemStore
+	store statetest.Store
 	boot  uint64
 
 	mu     sync.Mutex // guards what follows

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-storage/weir/gateway/nfs/state/statetest"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 	"github.com/weir-storage/weir/volume/memvol"
@@ -32,7 +33,7 @@ func newClient(t *testing.T, tab *Table, owner string) *Client {
 }
 
 func TestStateOfOneClientIsBounded(t *testing.T) {
-	tab, err := New(config(&MemStore{}))
+	tab, err := New(config(&statetest.Store{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestStateOfOneClientIsBounded(t *testing.T) {
 // third start it does not come; at every fifth it makes a session without using an
 // old one.
 func TestManyRestarts(t *testing.T) {
-	var store MemStore
+	var store statetest.Store
 	var made []xdr.SessionID
 	for boot := 1; boot < 3*maxSessions; boot++ {
 		cfg := config(&store)
@@ -141,7 +142,7 @@ func TestManyRestarts(t *testing.T) {
 // but one are in use.
 func TestRoomForASession(t *testing.T) {
 	now := time.Unix(1, 0)
-	var store MemStore
+	var store statetest.Store
 	cfg := config(&store)
 	cfg.Now = func() time.Time { return now }
 	var forgotten []string
@@ -205,7 +206,7 @@ func TestRoomForASession(t *testing.T) {
 // TestCountsComeBackToZero opens, locks, revokes, frees, downgrades and closes. Then
 // all counters must be zero.
 func TestCountsComeBackToZero(t *testing.T) {
-	tab, err := New(config(&MemStore{}))
+	tab, err := New(config(&statetest.Store{}))
 	if err != nil {
 		t.Fatal(err)
 	}

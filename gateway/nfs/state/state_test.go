@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-storage/weir/gateway/nfs/state/statetest"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"pgregory.net/rapid"
 )
@@ -21,7 +22,7 @@ func TestStores(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "clients")
 	for name, open := range map[string]func() (Store, error){
 		"memory": func() func() (Store, error) {
-			s := &MemStore{}
+			s := &statetest.Store{}
 			return func() (Store, error) { return s, nil }
 		}(),
 		"directory": func() (Store, error) { return NewDirStore(dir) },
@@ -75,7 +76,7 @@ func TestBadRecordsAreReported(t *testing.T) {
 		`{"version":9}`: "upgrade this program",
 		`{"version":1}`: "verifier has 0 bytes",
 	} {
-		var s MemStore
+		var s statetest.Store
 		if err := s.Save("client-1", []byte(value)); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +89,7 @@ func TestBadRecordsAreReported(t *testing.T) {
 // TestTwoRecordsOfOneClient crashes between saving a client's new
 // incarnation and deleting the old one.
 func TestTwoRecordsOfOneClient(t *testing.T) {
-	var s MemStore
+	var s statetest.Store
 	c := config(&s)
 	tab, err := New(c)
 	if err != nil {
@@ -207,7 +208,7 @@ func TestRanges(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	c := config(&MemStore{})
+	c := config(&statetest.Store{})
 	c.Lease = time.Millisecond
 	if _, err := New(c); err == nil {
 		t.Fatal("a lease of 1ms was accepted")

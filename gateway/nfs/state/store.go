@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 )
 
 // Store keeps client records over restarts. Keys consist of lower-case letters,
@@ -125,52 +123,6 @@ func syncDir(dir string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("sync directory of client records: %w", err)
-	}
-	return nil
-}
-
-// MemStore is a Store in memory, for tests. The zero value is ready. Its content
-// outlives the servers that use it, so that a test can restart a server on it.
-type MemStore struct {
-	mu   sync.Mutex
-	m    map[string][]byte
-	Fail error // what Save and Delete return, to test failing disks; set it while nothing runs
-}
-
-// Save implements Store.
-func (s *MemStore) Save(key string, value []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.Fail != nil {
-		return s.Fail
-	}
-	if s.m == nil {
-		s.m = map[string][]byte{}
-	}
-	s.m[key] = append([]byte(nil), value...)
-	return nil
-}
-
-// Delete implements Store.
-func (s *MemStore) Delete(key string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.Fail != nil {
-		return s.Fail
-	}
-	delete(s.m, key)
-	return nil
-}
-
-// Load implements Store.
-func (s *MemStore) Load(fn func(key string, value []byte) error) error {
-	s.mu.Lock()
-	m := maps.Clone(s.m)
-	s.mu.Unlock()
-	for k, v := range m {
-		if err := fn(k, v); err != nil {
-			return err
-		}
 	}
 	return nil
 }
