@@ -104,9 +104,11 @@ func TestNamed(t *testing.T) {
 		claims []federation.Claim
 		says   string
 	}{
-		{own, nil, "was kept when its claim was deleted (reclaimPolicy: Retain), and no second one is made: to use it again, delete this GeoVolume and make one with spec.import.volume: ns.data"},
+		{own, nil, "was kept when its claim was deleted (reclaimPolicy: Retain), and no second one is made: to use it again, delete " +
+			"this GeoVolume and make one with spec.import.volume: ns.data"},
 		{own, claims, "it is volume u of site ams, and no second one is made"},
-		{nil, nil, "it is volume u of site utr, and no second one is made: choose another name; or if you mean that volume, have it granted there"},
+		{nil, nil, "it is volume u of site utr, and no second one is made: choose another name; or if you mean that volume, have it " +
+			"granted there"},
 		{func(v *federation.Volume) { v.Deleted, v.DeletedAt = true, testTime }, nil,
 			"is in the trash until it is purged: choose another name"},
 	} {

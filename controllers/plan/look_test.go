@@ -79,7 +79,8 @@ func TestLook(t *testing.T) {
 		}, reason: v1alpha1.ReasonMoving, says: "utr-1 takes over by itself", copies: "2/3", lag: "12s", working: true},
 		{name: "the home is lost, nobody is sure to have all", change: func(w *world) { w.dead["ams-1"] = true },
 			reason: v1alpha1.ReasonHomeLost,
-			says:   "after its last report at 2026-05-01T12:00:00Z may be only there, and utr-1 was then <1s (0) behind, and gro-1 was then 12s",
+			says: "after its last report at 2026-05-01T12:00:00Z may be only there, and utr-1 was then <1s (0) behind, and gro-1 " +
+				"was then 12s",
 			copies: "2/3", lag: "12s", stalled: true},
 		{name: "the home is there, on an empty pool",
 			change: func(w *world) { w.Control.Home.Incarnation, w.Control.Members[0].Incarnation = "0", "0" },

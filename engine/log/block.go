@@ -20,8 +20,10 @@ const (
 )
 
 // ReadBlocks returns the plaintext of blocks, which the caller then owns, in the order of refs. It
-// reads the segment's file, then each Source in turn, and verifies each copy by the block's tag. One
-// read of a Source covers blocks that lie near each other. It fails if any block fails: ErrUnreadable,
+// reads the segment's file, then each Source in turn, and verifies each copy by the block's tag.
+// One
+// read of a Source covers blocks that lie near each other. It fails if any block fails:
+// ErrUnreadable,
 // which names the copies, if no copy has a block.
 func (l *Log) ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error) {
 	out := make([][]byte, len(refs))

@@ -21,8 +21,8 @@ What a field of a spec is marked with says what a change of it does to volumes, 
 | mark | a change |
 | --- | --- |
 %s
-A field that is required says so; one without a default may be left out. Rules are those that the API server checks when an object is written
-(CEL); it answers with the message. What it cannot know, the operator answers with [conditions](#conditions).
+A field that is required says so; one without a default may be left out. Rules are those that the API server checks when an object is
+written (CEL); it answers with the message. What it cannot know, the operator answers with [conditions](#conditions).
 
 [volumes.md](../kubernetes/volumes.md) shows how the kinds are used. What ` + "`weir volume create`" + ` reads is [volume.yaml](volume.md).
 `

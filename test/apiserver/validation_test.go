@@ -214,7 +214,8 @@ func TestAccepted(t *testing.T) {
 		gv("spec: {import: {volume: default.v}, access: ReadOnly, cache: {size: 10Gi}}"),
 		vp("replication: {copies: 3, spread: Organization, sites: {required: [a], preferred: [a, b], forbidden: [c], " +
 			"selector: {matchLabels: {jurisdiction: eu}}}}, " +
-			"durability: {acknowledge: Sites, sites: 2, whenDegraded: Continue}, consistency: {mode: Bounded, maxStaleness: 5s}, home: {preferredSites: [a]}"),
+			"durability: {acknowledge: Sites, sites: 2, whenDegraded: Continue}, consistency: {mode: Bounded, maxStaleness: 5s}, " +
+			"home: {preferredSites: [a]}"),
 		apiVersion + "kind: VolumePolicy\nmetadata: {name: q}\n",
 		site("ams", "surf", "research"), pool("10Gi", "/pool"), content("default.v"),
 	} {

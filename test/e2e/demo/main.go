@@ -301,7 +301,8 @@ func (s *show) lose(ctx context.Context) error {
 		}
 	}
 	if _, err := s.exec(ctx, "b", "at-b",
-		"setsid sh -c 'guesttool write /data/lines /tmp/record /tmp/stop >/tmp/said 2>&1; echo $? >/tmp/code' >/dev/null 2>&1 &"); err != nil {
+		"setsid sh -c 'guesttool write /data/lines /tmp/record /tmp/stop >/tmp/said 2>&1; echo $? >/tmp/code' >/dev/null 2>&1 "+
+			"&"); err != nil {
 		return err
 	}
 	before, err := s.lines(ctx, 30)
@@ -315,7 +316,8 @@ func (s *show) lose(ctx context.Context) error {
 	}
 	went := time.Since(lost)
 	if _, err := s.exec(ctx, "b", "at-b",
-		"touch /tmp/stop; while [ ! -e /tmp/code ]; do sleep 0.2; done; cat /tmp/said; [ $(cat /tmp/code) = 0 ] && guesttool verify /data/lines /tmp/record"); err != nil {
+		"touch /tmp/stop; while [ ! -e /tmp/code ]; do sleep 0.2; done; cat /tmp/said; [ $(cat /tmp/code) = 0 ] && guesttool verify "+
+			"/data/lines /tmp/record"); err != nil {
 		return err
 	}
 	noted, err := s.lines(ctx, 0)

@@ -38,7 +38,8 @@ func access() {
 		apply("b", imports("published", "reads", "reads.published", "access: ReadOnly")+pod("reader", "published", "reads"))
 		ready("b", "-n", "reads", "pod/reader")
 		Expect(kubectl("b", "get", "pvc/published", "-n", "reads", "-o", "jsonpath={.spec.accessModes}")).To(Equal(`["ReadOnlyMany"]`))
-		got := exec("b", "reads/reader", "cat /data/f; ( echo no > /data/f ) 2>&1 || true; touch /data/g 2>&1 || true; chmod 777 /data/f 2>&1 || true")
+		got := exec("b", "reads/reader",
+			"cat /data/f; ( echo no > /data/f ) 2>&1 || true; touch /data/g 2>&1 || true; chmod 777 /data/f 2>&1 || true")
 		figure("ReadOnlyMany: %s", strings.ReplaceAll(got, "\n", "; "))
 		Expect(strings.Count(got, "Read-only file system")).To(Equal(3), got)
 
@@ -121,5 +122,6 @@ func events(site, namespace, pod string) string {
 
 // staged is a script that sets m to where a volume of the federation is staged on the node.
 func staged(name string) string {
-	return fmt.Sprintf("m=$(awk '$3 == \"nfs4\" && $1 ~ /:\\/%s$/ && $2 ~ /globalmount/ {print $2; exit}' /proc/mounts); [ -n \"$m\" ] || { cat /proc/mounts; exit 1; }\n", name)
+	return fmt.Sprintf("m=$(awk '$3 == \"nfs4\" && $1 ~ /:\\/%s$/ && $2 ~ /globalmount/ {print $2; exit}' /proc/mounts); [ -n \"$m\" "+
+		"] || { cat /proc/mounts; exit 1; }\n", name)
 }

@@ -35,7 +35,8 @@ echo $n files`, dir))
 		}
 		fio <- strings.TrimSpace(out)
 	}()
-	const rules = "/run/weir/bin/iptables %[1]s OUTPUT -p tcp --dport 12049 -j DROP; /run/weir/bin/iptables %[1]s INPUT -p tcp --sport 12049 -j DROP"
+	const rules = "/run/weir/bin/iptables %[1]s OUTPUT -p tcp --dport 12049 -j DROP; /run/weir/bin/iptables %[1]s INPUT -p tcp " +
+		"--sport 12049 -j DROP"
 	DeferCleanup(func() { // it fails when all went well: then it was done already
 		_, _ = node.Output(bounded(), fmt.Sprintf(rules, "-D")+"; touch /tmp/fio.stop")
 	})

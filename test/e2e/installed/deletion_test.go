@@ -86,7 +86,8 @@ func deletion() {
 		kubectl("b", "patch", "gvc/"+content, "--type=merge", "-p", `{"spec":{"size":"9Gi","policy":"mine"}}`)
 		said := until("b is told", func() (string, bool) {
 			got := kubectl("b", "get", "gvc/"+content, "-o",
-				`jsonpath={.spec.size} {.spec.policy} {.status.conditions[?(@.type=="InSync")].reason} {.status.conditions[?(@.type=="InSync")].message}`)
+				`jsonpath={.spec.size} {.spec.policy} {.status.conditions[?(@.type=="InSync")].reason} `+
+					`{.status.conditions[?(@.type=="InSync")].message}`)
 			return got, len(got) > 0 && got[:5] == "512Mi"
 		})
 		figure("an edit at the importing site: %s", said)

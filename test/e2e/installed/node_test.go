@@ -68,7 +68,8 @@ func fenced() {
 	until("it writes", func() (string, bool) { got := record(); return got, got != "none" && got != "0" })
 	name := f.Site("a").GuestNode().Name
 	// Packets between the node and the API server are dropped: no connection is refused.
-	const rules = "/run/weir/bin/iptables %[1]s OUTPUT -p tcp --dport 6443 -j DROP; /run/weir/bin/iptables %[1]s INPUT -p tcp --sport 6443 -j DROP"
+	const rules = "/run/weir/bin/iptables %[1]s OUTPUT -p tcp --dport 6443 -j DROP; /run/weir/bin/iptables %[1]s INPUT -p tcp " +
+		"--sport 6443 -j DROP"
 	guest("a", fmt.Sprintf(rules, "-I"))
 	DeferCleanup(func() { // it fails when all went well: then it was done already
 		_, _ = f.Site("a").GuestNode().Output(bounded(), fmt.Sprintf(rules, "-D"))

@@ -12,7 +12,8 @@ import (
 )
 
 // outage is how long the registry and the API server are away.
-var outage = flag.Duration("outage", 0, "how long the registry and the API server are away; 0: 40s, or 10m in the long form, with WEIR_SOAK=1")
+var outage = flag.Duration("outage", 0, "how long the registry and the API server are away; 0: 40s, or 10m in the long form, with "+
+	"WEIR_SOAK=1")
 
 // lasts is longer than every lease in any case.
 func lasts() time.Duration {
@@ -76,7 +77,8 @@ func outages() {
 		Expect(a.notedBetween(ended.Add(-20*time.Second), ended)).
 			To(BeNumerically(">", 20), "lines in the last twenty seconds of the outage")
 		meanwhile := a.notedBetween(began, ended)
-		figure("API server of a away for %v: no error in pods; the writer at a noted %d lines meanwhile; longest stall of a writer at a %v, at b %v; status was right again %v after",
+		figure("API server of a away for %v: no error in pods; the writer at a noted %d lines meanwhile; longest stall of a writer "+
+			"at a %v, at b %v; status was right again %v after",
 			lasts(), meanwhile, a.verified("api-a"), b.verified("api-b"), took)
 	})
 }

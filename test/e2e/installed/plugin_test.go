@@ -26,7 +26,8 @@ func plugin() {
 // killing is about the node plugin's death, and about packets that vanish.
 func killing() {
 	// Two sites at the same time: both take long, and neither needs the other's.
-	It("may be killed in the middle of stage, publish, unpublish and unstage; and elsewhere a gateway may be a black hole for 60 s, under fio", func() {
+	It("may be killed in the middle of stage, publish, unpublish and unstage; and elsewhere a gateway may be a black hole for 60 s, "+
+		"under fio", func() {
 		together(killed, blackhole)
 	})
 }
@@ -60,7 +61,8 @@ func killed() {
 	kubectl("a", "delete", "pvc/churned", "--timeout=60s")
 	took := lines.verified("killed")
 	interrupted := guest("a", `grep -c 'csi.*error reading from server: EOF\|csi.*connection reset by peer' /x/kubelet.log || true`)
-	figure("node plugin killed during stage, publish, unpublish and unstage: all succeeded when repeated (%s calls cut off); a writer's longest stall %v",
+	figure("node plugin killed during stage, publish, unpublish and unstage: all succeeded when repeated (%s calls cut off); a "+
+		"writer's longest stall %v",
 		interrupted, took)
 }
 

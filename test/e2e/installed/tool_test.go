@@ -200,7 +200,8 @@ func begin(site, pod, what, file string) *job {
 	GinkgoHelper()
 	j := &job{site: site, pod: pod, id: fmt.Sprintf("/tmp/%s-%d", what, jobs.Add(1))}
 	j.restarts = j.restarted()
-	j.script(fmt.Sprintf("setsid sh -c 'PACE=20ms guesttool %s /data/%s $0.record $0.stop >$0.said 2>&1; echo $? >$0.code' $j >/dev/null 2>&1 &\n",
+	j.script(fmt.Sprintf("setsid sh -c 'PACE=20ms guesttool %s /data/%s $0.record $0.stop >$0.said 2>&1; echo $? >$0.code' $j "+
+		">/dev/null 2>&1 &\n",
 		what, file) +
 		"until [ -s $j.record ]; do alive; done")
 	return j

@@ -79,7 +79,8 @@ spec:
 }
 
 // server answers HTTP requests at port 8080 with its name; it is ready when it does.
-const server = `, readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}, command: [sh, -c, "mkdir /tmp/www; hostname >/tmp/www/index.html; exec httpd -f -p 8080 -h /tmp/www"]}`
+const server = `, readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}, command: [sh, -c, ` +
+	`"mkdir /tmp/www; hostname >/tmp/www/index.html; exec httpd -f -p 8080 -h /tmp/www"]}`
 
 // must is for answers of a cluster, which must come.
 func must(t *testing.T) func(string, error) string {
