@@ -2,11 +2,11 @@
 
 // Package layout has no code. Its tests look at the source tree as a whole: who imports whom (the
 // table in table_test.go), packages have comments and stay small, files begin with the licence and
-// stay short, lines stay narrow, code uses what is exported, no mark of unfinished work is left, and
-// links in the documentation lead somewhere.
+// stay short, lines stay narrow, code uses what is exported, no mark of unfinished work is left,
+// and links in the documentation lead somewhere.
 //
-// A rule that does not fit somewhere has a list of exceptions, each with its reason. An exception that
-// is no longer needed fails, so that the lists only grow by decision.
+// Where a rule does not fit, it has a list of exceptions, each with its reason. An exception that
+// is no longer needed fails.
 //
 // # To add a package
 //

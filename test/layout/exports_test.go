@@ -22,8 +22,8 @@ var tools = []string{
 	"test/...",
 }
 
-// tables are packages with the whole of a table that others wrote or read, used or not, so that their
-// constants need no use, with the reason.
+// tables are packages with the whole of a table that others wrote or read, so that their constants
+// need no use, with the reason.
 var tables = map[string]string{
 	"api/v1alpha1":    "the values of its fields are for those who write objects",
 	"gateway/nfs/xdr": "it has the numbers of RFC 8881, 7862, 8275 and 8276",
@@ -266,7 +266,8 @@ func unused(files []goFile, forTests []string, tables, keep map[string]string) (
 	}
 	for _, name := range slices.Sorted(maps.Keys(keep)) {
 		if !idle[name] || keep[name] == "" {
-			problems = append(problems, fmt.Sprintf("%s is used, is not there or has no reason: remove it from kept in test/layout/exports_test.go", name))
+			problems = append(problems, fmt.Sprintf(
+				"%s is used, is not there or has no reason: remove it from kept in test/layout/exports_test.go", name))
 		}
 	}
 	return problems
