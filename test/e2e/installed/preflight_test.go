@@ -35,8 +35,9 @@ pool: {path: /var/lib/weir, size: 1Gi}
 store: {endpoint: %q, bucket: weir, accessKey: %s, secretKeyFile: %s}
 `, Federation, f.Site("a").Addr(), strings.Join(endpoints, ", "), file("ca.crt"), file("a-0.crt"), file("a-0.key"),
 			f.sites["a"].s3.Endpoint(), accessKey, key), 0o600)).To(Succeed())
-		command := fmt.Sprintf("%s preflight --config %s --kubeconfig %s 2>&1", filepath.Join(f.Stage.Dir(), "images", "weir"), config,
-			f.Site("a").Kubeconfig())
+		program, err := f.Weir(bounded())
+		Expect(err).NotTo(HaveOccurred())
+		command := fmt.Sprintf("%s preflight --config %s --kubeconfig %s 2>&1", program, config, f.Site("a").Kubeconfig())
 
 		By("a node with an NFS client, where nothing listens yet")
 		got, err := f.Site("a").GuestNode().Output(bounded(), command)

@@ -57,6 +57,13 @@ func (c *Clusters) provide(ctx context.Context, reference string) error {
 // Tool is the path of guesttool, which is the same in guests; it is there when the image app is.
 func (c *Clusters) Tool() string { return filepath.Join(c.Stage.Dir(), "images", "guesttool") }
 
+// Weir compiles the weir program of this source tree and returns its path, which is the same in
+// guests.
+func (c *Clusters) Weir(ctx context.Context) (string, error) {
+	files, err := c.build(ctx, "/bin/weir", "./cmd/weir")
+	return files["/bin/weir"], err
+}
+
 func (c *Clusters) makeImage(ctx context.Context, name string) (v1.Image, error) {
 	s := image.Spec{Folders: []string{"/tmp"}, Entrypoint: []string{"/" + name}, Env: []string{"PATH=/bin:/"}}
 	var err error
