@@ -34,7 +34,8 @@ var fixtures = []string{
 
 // kubernetes lists the folders that may import Kubernetes, and kubernetesModules what that means.
 var (
-	kubernetes        = []string{"api", "charts", "controllers", "csi-driver", "console", "cmd", "test/apiserver", "test/scale"}
+	kubernetes = []string{"api", "charts", "controllers", "csi-driver", "console", "cmd", "test/apiserver", "test/e2e/kube",
+		"test/scale"}
 	kubernetesModules = []string{"k8s.io/", "sigs.k8s.io/"}
 	notKubernetes     = []string{"sigs.k8s.io/yaml"}
 )
@@ -174,7 +175,8 @@ var table = []row{
 	{pkg: "test/apiserver"},
 	{pkg: "test/e2e/...", project: []string{"..."}},
 	{pkg: "test/e2e/stage"}, // knows machines and networks, nothing of this project
-	{pkg: "test/e2e/kube", project: []string{"hack/image", "test/e2e/stage"}, outside: []string{"github.com/google/go-containerregistry"}},
+	{pkg: "test/e2e/kube", project: []string{"hack/image", "test/e2e/stage"},
+		outside: []string{"github.com/google/go-containerregistry", "k8s.io/api", "k8s.io/apimachinery"}},
 	{pkg: "test/e2e/kube/pause", outside: stdlib},
 	{pkg: "test/layout", outside: stdlib},
 	{pkg: "test/scale", outside: stdlib,

@@ -16,8 +16,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,7 +78,7 @@ func Install(ctx context.Context, c *kube.Clusters, say func(format string, a ..
 		return nil, err
 	}
 	say("making a release: image and chart")
-	if f.release, err = c.Release(ctx, ""); err != nil {
+	if f.release, err = c.Release(ctx, "", ""); err != nil {
 		return nil, err
 	}
 	for _, name := range c.Names() {
@@ -141,34 +139,19 @@ func (f *Federated) install(ctx context.Context, name string) (err error) {
 	return f.Upgrade(ctx, name)
 }
 
-// imageLine is a container's image in what helm renders.
-var imageLine = regexp.MustCompile(`(?m)^\s*(?:- )?image: "?([^\s"]+)`)
-
 // provide puts into the registry what the chart names, as one fills a mirror: see
 // docs/kubernetes/images.md.
 func (f *Federated) provide(ctx context.Context, name string) error {
-	args := append([]string{"template", "weir", f.release.Chart, "--namespace", Namespace}, f.sites[name].values...)
-	text, err := f.Site(name).Helm(ctx, args...)
+	others, err := f.release.Others(ctx, f.Site(name), append([]string{"--namespace", Namespace}, f.sites[name].values...)...)
 	if err != nil {
 		return err
-	}
-	var others []string
-	for _, m := range imageLine.FindAllStringSubmatch(text, -1) {
-		ref := m[1]
-		own := strings.HasPrefix(ref, f.release.Image+":") || strings.HasPrefix(ref, f.release.Image+"@")
-		if !own && !slices.Contains(others, ref) {
-			others = append(others, ref)
-		}
-	}
-	if len(others) < 3 {
-		return fmt.Errorf("the chart names the images %q besides Weir's: the search misses sidecars", others)
 	}
 	return f.Provide(ctx, others...)
 }
 
 // Renew makes a release of another version, which Upgrade then installs.
 func (f *Federated) Renew(ctx context.Context, version string) (err error) {
-	f.release, err = f.Release(ctx, version)
+	f.release, err = f.Release(ctx, version, "")
 	return err
 }
 

@@ -259,7 +259,7 @@ func testMounts(t *testing.T, c *Clusters) {
 // testImages runs a program of each image, one after the other, and helm.
 func testImages(t *testing.T, c *Clusters) {
 	s := c.Site("b")
-	release, err := c.Release(t.Context(), "") // compiling may take long
+	release, err := c.Release(t.Context(), "", "") // compiling may take long
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -133,9 +135,9 @@ type Release struct {
 	Image   string // the image's name in the registry, without tag
 }
 
-// Release makes a release and puts its image into the registry as weir.test/weir, by tag and
-// digest. An empty version is the commit's.
-func (c *Clusters) Release(ctx context.Context, version string) (*Release, error) {
+// Release makes a release and puts its image into a folder of the registry, by tag and digest:
+// weir.test/FOLDER/weir, or weir.test/weir for an empty folder. An empty version is the commit's.
+func (c *Clusters) Release(ctx context.Context, version, folder string) (*Release, error) {
 	dir := filepath.Join(c.Stage.Dir(), "release", version)
 	// A folder that another call left has a release too, of a commit that may be older.
 	if err := os.RemoveAll(dir); err != nil {
@@ -155,9 +157,33 @@ func (c *Clusters) Release(ctx context.Context, version string) (*Release, error
 	if err != nil {
 		return nil, err
 	}
-	r := &Release{Version: a.Tag, Image: registryName + "/weir", Chart: filepath.Join(dir, "weir-"+a.Tag+".tgz")}
-	if err := c.images.pushArchive(ctx, "weir", a); err != nil {
+	name := path.Join(folder, "weir")
+	r := &Release{Version: a.Tag, Image: path.Join(registryName, name), Chart: filepath.Join(dir, "weir-"+a.Tag+".tgz")}
+	if err := c.images.pushArchive(ctx, name, a); err != nil {
 		return nil, fmt.Errorf("push %s: %w", archives[0], err)
 	}
 	return r, nil
+}
+
+// imageLine is a container's image in what helm renders.
+var imageLine = regexp.MustCompile(`(?m)^\s*(?:- )?image: "?([^\s"]+)`)
+
+// Others are the images that the chart names besides Weir's, with these flags of helm. It is an
+// error when there are none, since a chart always has sidecars.
+func (r *Release) Others(ctx context.Context, s *Site, flags ...string) ([]string, error) {
+	text, err := s.Helm(ctx, append([]string{"template", "weir", r.Chart}, flags...)...)
+	if err != nil {
+		return nil, fmt.Errorf("helm template: %w: %s", err, text)
+	}
+	var others []string
+	for _, m := range imageLine.FindAllStringSubmatch(text, -1) {
+		own := strings.HasPrefix(m[1], r.Image+":") || strings.HasPrefix(m[1], r.Image+"@")
+		if !own && !slices.Contains(others, m[1]) {
+			others = append(others, m[1])
+		}
+	}
+	if len(others) < 3 {
+		return nil, fmt.Errorf("the chart names the images %q besides Weir's: the search misses sidecars", others)
+	}
+	return others, nil
 }
