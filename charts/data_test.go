@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -143,5 +144,32 @@ func TestCertificates(t *testing.T) {
 		if !names[want] {
 			t.Errorf("there is no certificate for %s, only for %v", want, names)
 		}
+	}
+}
+
+// Names that YAML would read as something else, or in part, arrive as they were written.
+func TestNamesStayText(t *testing.T) {
+	const organization = "SURF: Lab #1"
+	all := render(t, append(trial(), "--set-string", "site.name=no,federation=2026,organization="+organization)...)
+	for _, w := range workloads(all) {
+		for _, name := range []string{"Deployment weir-operator", "Job weir-setup"} {
+			if strings.HasPrefix(w.name, name) && (flag(w, "--organization") != organization || flag(w, "--site") != "no" ||
+				flag(w, "--federation") != "2026") {
+				t.Errorf("%s has the flags %q", w.name, w.pod.Spec.Containers[0].Args)
+			}
+		}
+	}
+	maps := map[string]string{}
+	for _, m := range of[corev1.ConfigMap](all) {
+		maps[m.Name] = m.Data["gateway.yaml"] + m.Data["objects.yaml"]
+	}
+	var config struct{ Federation, Organization, Site, Gateway any }
+	if err := yaml.Unmarshal([]byte(maps["weir-gateway"]), &config); err != nil || config.Federation != "2026" ||
+		config.Organization != organization || config.Site != "no" || config.Gateway != "no-0" {
+		t.Errorf("gateway.yaml says %+v, %v", config, err)
+	}
+	sites := of[v1alpha1.Site](decode(t, maps["weir-objects"]))
+	if len(sites) != 1 || sites[0].Name != "no" || sites[0].Spec.Federation != "2026" || sites[0].Spec.Organization != organization {
+		t.Errorf("objects.yaml has the sites %+v", sites)
 	}
 }

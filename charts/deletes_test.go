@@ -62,6 +62,10 @@ type deletable struct {
 	object     func(name string) client.Object
 	annotation bool
 	key, value string
+	// owned says that a GeoVolume must be its owner too.
+	owned bool
+	// forged is one that stays, although the operator marks it as its own; nil: there is none.
+	forged func() client.Object
 }
 
 func ofKind(kind string, spec map[string]any) func(string) client.Object {
@@ -77,23 +81,50 @@ func ofKind(kind string, spec map[string]any) func(string) client.Object {
 var size = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 
 var deletables = []deletable{
-	{what: "PersistentVolume", key: v1alpha1.VolumeLabel, value: "x", object: func(name string) client.Object {
+	{what: "PersistentVolume", key: v1alpha1.VolumeLabel, value: "x", forged: func() client.Object {
+		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "of-another-driver"}, Spec: corev1.PersistentVolumeSpec{
+			Capacity:    size,
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "other.example.org",
+				VolumeHandle: "x"}}}}
+	}, object: func(name string) client.Object {
 		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
 			Capacity:    size,
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: v1alpha1.Driver,
 				VolumeHandle: "x"}}}}
 	}},
-	{what: "PersistentVolumeClaim", key: v1alpha1.VolumeLabel, value: "x", object: func(name string) client.Object {
-		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-			Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-				Resources:   corev1.VolumeResourceRequirements{Requests: size}}}
-	}},
-	{what: "Site", annotation: true, key: v1alpha1.Group + "/mirror-of", value: "demo",
-		object: ofKind("Site", map[string]any{"organization": "o", "federation": "trial"})},
+	{what: "PersistentVolumeClaim", key: v1alpha1.VolumeLabel, value: "x", owned: true, object: claim,
+		forged: func() client.Object { return claim("of-a-user") }},
+	{what: "Site", annotation: true, key: v1alpha1.Group + "/mirror-of", value: "demo", object: site,
+		forged: func() client.Object { return site("here") }}, // as the values call it
 	{what: "GeoVolumeContent", key: "app.kubernetes.io/managed-by", value: "weir-operator",
 		object: ofKind("GeoVolumeContent", map[string]any{"federationName": "lab.x", "owner": "here", "size": "1Gi"})},
+}
+
+var site = ofKind("Site", map[string]any{"organization": "o", "federation": "trial"})
+
+func claim(name string) client.Object {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources:   corev1.VolumeResourceRequirements{Requests: size}}}
+}
+
+// mark makes an object look as if the operator had made it.
+func (d deletable) mark(o client.Object) {
+	if d.annotation {
+		o.SetAnnotations(map[string]string{d.key: d.value})
+	} else {
+		o.SetLabels(map[string]string{d.key: d.value})
+	}
+}
+
+// owner is a GeoVolume; the API server does not ask whether there is one.
+func owner(o client.Object) {
+	controls := true
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GeoVolume", Name: "g", UID: "u",
+		Controller: &controls}})
 }
 
 // names of the objects: GeoVolumeContents are called by a UUID.
@@ -123,10 +154,9 @@ func (c cluster) operatorDeletes(t *testing.T) {
 				c.create(ctx, t, theirs)
 			}
 			ours := d.object(names[1])
-			if d.annotation {
-				ours.SetAnnotations(map[string]string{d.key: d.value})
-			} else {
-				ours.SetLabels(map[string]string{d.key: d.value})
+			d.mark(ours)
+			if d.owned {
+				owner(ours)
 			}
 			c.create(ctx, t, ours)
 			if err := operator.Delete(ctx, ours); err != nil {
@@ -135,7 +165,40 @@ func (c cluster) operatorDeletes(t *testing.T) {
 			if err := c.client.Delete(ctx, theirs); err != nil {
 				t.Errorf("an administrator deletes a %s: %v", d.what, err)
 			}
+			if d.forged != nil {
+				c.forgedStays(ctx, t, operator, d)
+			}
 		})
+	}
+}
+
+// forgedStays: the operator cannot make an object its own, and then delete it.
+func (c cluster) forgedStays(ctx context.Context, t *testing.T, operator client.Client, d deletable) {
+	t.Helper()
+	forged := d.forged()
+	if err := c.client.Get(ctx, client.ObjectKeyFromObject(forged), forged); apierrors.IsNotFound(err) {
+		c.create(ctx, t, forged)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	before := forged.DeepCopyObject().(client.Object)
+	d.mark(forged)
+	if err := operator.Patch(ctx, forged, client.MergeFrom(before)); err != nil {
+		t.Errorf("the operator puts its mark on a %s, which it may do: %v", d.what, err)
+	}
+	if d.owned {
+		before := forged.DeepCopyObject().(client.Object)
+		owner(forged)
+		err := operator.Patch(ctx, forged, client.MergeFrom(before))
+		if err == nil || !strings.Contains(err.Error(), "makes no GeoVolume") {
+			t.Errorf("the operator makes a GeoVolume the owner of a %s: %v, want a refusal", d.what, err)
+		}
+	}
+	if err := operator.Delete(ctx, forged); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+		t.Errorf("the operator deletes a %s that it did not make, and marked: %v, want a refusal", d.what, err)
+	}
+	if err := c.client.Delete(ctx, forged); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -139,17 +139,17 @@ func TestListOfImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := regexp.MustCompile(`(?m)^    (helm template weir charts/weir .*\bimage: .*)$`).FindSubmatch(text)
+	line := regexp.MustCompile(`(?m)^    (helm template weir dist/weir-VERSION\.tgz .*\bimage: .*)$`).FindSubmatch(text)
 	if line == nil {
-		t.Fatal("docs/kubernetes/install.md has no line `helm template weir charts/weir ... image: ...`")
+		t.Fatal("docs/kubernetes/install.md has no line `helm template weir dist/weir-VERSION.tgz ... image: ...`")
 	}
 	bin, err := helm()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range examples(t) {
-		// The line, word for word, but for the file of values, and run in this folder.
-		command := strings.NewReplacer("charts/weir", "weir", "-f ams.yaml", `"$@"`).Replace(string(line[1]))
+		// The line, word for word, but for chart and file of values, and run in this folder.
+		command := strings.NewReplacer("dist/weir-VERSION.tgz", "weir", "-f ams.yaml", `"$@"`).Replace(string(line[1]))
 		c := exec.CommandContext(t.Context(), "sh", append([]string{"-ec", command, "sh"}, e.args...)...)
 		c.Env = []string{"HOME=" + t.TempDir(), "PATH=" + filepath.Dir(bin) + ":" + os.Getenv("PATH")}
 		out, err := c.CombinedOutput()

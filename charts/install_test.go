@@ -51,7 +51,8 @@ func newCluster(t *testing.T) cluster {
 			t.Fatalf("%v: build it with hack/tools/build etcd kube", err)
 		}
 	}
-	env := &envtest.Environment{BinaryAssetsDirectory: dir}
+	// Its own limits are 20 s, which a busy machine needs.
+	env := &envtest.Environment{BinaryAssetsDirectory: dir, ControlPlaneStartTimeout: hangGuard, ControlPlaneStopTimeout: hangGuard}
 	cfg, err := env.Start()
 	if err != nil {
 		t.Fatalf("start kube-apiserver: %v", err)
@@ -107,7 +108,26 @@ func TestCluster(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	c := newCluster(t)
 	t.Run("dry run", c.dryRun)
+	t.Run("a forgotten file", c.forgotten)
 	t.Run("install", c.install)
+}
+
+// forgotten: certificates that were handed over are not replaced by others, because their file was
+// not given to helm again.
+func (c cluster) forgotten(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "weir-gateway-tls",
+		Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"}}}
+	if err := c.client.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, err := run(t, append([]string{"install", "weir", "weir", "--dry-run=server", "--namespace", namespace,
+		"--kubeconfig", c.kubeconfig}, trial()...)...)
+	if err == nil || !strings.Contains(stderr, "give its file again") {
+		t.Errorf("helm install without the file: %v: %s", err, stderr)
+	}
+	if err := c.client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // dryRun: the API server takes all objects, and warns of none.

@@ -99,7 +99,9 @@ func flows(t *testing.T, e example, all []runtime.Object) map[string][]far {
 	}
 	dns := []far{{what: "DNS", port: 53}, {what: "DNS", port: 53, udp: true}}
 	apis := far{what: "API server", port: 6443, addr: netip.MustParseAddr("203.0.113.5")}
-	other := far{what: "other site's gateway", port: 7001, addr: netip.MustParseAddr("198.51.100.20")}
+	// Another site's values may be the chart's own defaults, whatever this site's are.
+	host := far{what: "other site's gateway on its host", port: 7001, addr: netip.MustParseAddr("198.51.100.20")}
+	node := far{what: "other site's gateway at a node port", port: 30701, addr: netip.MustParseAddr("198.51.100.20")}
 	// At the Service's address, which is translated to the pod's, and at the one that it
 	// registered.
 	mine := []far{{what: "gateway", pod: gateway.pod.Labels, port: ports(gateway)["grpc"]}}
@@ -117,8 +119,8 @@ func flows(t *testing.T, e example, all []runtime.Object) map[string][]far {
 		store = append(store, far{what: "bundled store", pod: find("StatefulSet weir-store").pod.Labels, port: 7070})
 	}
 	return map[string][]far{
-		"StatefulSet weir-gateway":       slices.Concat(registry, dns, store, []far{other}),
-		"Deployment weir-operator":       slices.Concat(registry, dns, mine, []far{apis, other}),
+		"StatefulSet weir-gateway":       slices.Concat(registry, dns, store, []far{host, node}),
+		"Deployment weir-operator":       slices.Concat(registry, dns, mine, []far{apis, host, node}),
 		"Deployment weir-csi-controller": slices.Concat(registry, dns, mine, []far{apis}),
 	}
 }

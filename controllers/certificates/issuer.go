@@ -68,8 +68,22 @@ type authority struct {
 }
 
 // Ensure makes the authority, valid for so long, if there is none, and each certificate that is
-// missing or is not as wanted. It returns at the first error; what was done until then stays.
+// missing or is not as wanted. A Secret that somebody else made is an error, before anything is
+// done: with another authority's certificates in it, the federation would refuse the site. It
+// returns at the first error; what was done until then stays.
 func (i *Issuer) Ensure(ctx context.Context, wanted []Wanted, authorityValidFor time.Duration) error {
+	for _, w := range wanted {
+		old, err := i.Get(ctx, w.Secret)
+		if err != nil {
+			return err
+		}
+		if old != nil && old.Labels[managedBy] != bySetup {
+			return fmt.Errorf("secret %s/%s was not made by `weir setup`, its label %s is %q, and certificates.mode is generated: give "+
+				"helm the file certificates.yaml again that has this site's certificates; or write where they come from in "+
+				"certificates.mode; or, to have new ones of an authority in this cluster, delete the Secret", i.Namespace, w.Secret,
+				managedBy, old.Labels[managedBy])
+		}
+	}
 	a, err := i.ensureAuthority(ctx, authorityValidFor)
 	if err != nil {
 		return err

@@ -24,7 +24,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;update,resourceNames=weir-gateway-tls;weir-operator-tls;weir-csi-controller-tls;weir-csi-node-tls;weir-registry-tls
 
 const (
-	// lookEvery is how often certificates are looked at, and retryEvery how soon after a failure.
+	// lookEvery is how often certificates are looked at, unless they are valid for less than six
+	// times that, and retryEvery how soon after a failure.
 	lookEvery  = time.Hour
 	retryEvery = time.Minute
 	// tellEvery is how often a failure is reported again, and that the authority nears its end.
@@ -54,11 +55,11 @@ type Renewal struct {
 
 var _ manager.Runnable = (*Renewal)(nil)
 
-// Start implements manager.Runnable. It looks at once and then each hour, and returns when ctx
-// ends.
+// Start implements manager.Runnable. It looks at once and then each hour, or more often, and
+// returns when ctx ends.
 func (r *Renewal) Start(ctx context.Context) error {
 	for {
-		next := lookEvery
+		next := min(lookEvery, r.ValidFor/6) // twice in the last third of a certificate's time
 		if err := r.Look(ctx); err != nil {
 			next = retryEvery
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -335,5 +336,39 @@ func TestStart(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("it ended with %v", err)
+	}
+
+	// Certificates for hours are looked at more often, or one could end between two looks.
+	s.renewal.ValidFor = 2 * time.Hour
+	ctx, cancel = context.WithCancel(t.Context())
+	go func() { ended <- s.renewal.Start(ctx) }()
+	next(20 * time.Minute)
+	cancel()
+	<-ended
+}
+
+// What others put into a certificate's Secret stays: a site of which one file of values was
+// forgotten keeps its certificates, and gets no authority of its own.
+func TestSetupLeavesOthersSecrets(t *testing.T) {
+	for name, labels := range map[string]map[string]string{
+		"by hand": nil, "the chart's": {managedBy: "Helm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "weir-gateway-tls", Labels: labels},
+				Data: map[string][]byte{"tls.key": []byte("theirs")}}
+			c := fake.NewClientBuilder().WithObjects(theirs).Build()
+			i := Issuer{Secrets: Secrets{Reader: c, Client: c, Namespace: "n", Tell: t.Logf}, Federation: "demo", Organization: "SURF",
+				Site: "ams", Authority: "weir-authority", ValidFor: time.Hour, Now: time.Now}
+			err := i.Ensure(t.Context(), []Wanted{{Name: "ams-operator", Secret: "weir-operator-tls"}, {Name: "ams-0",
+				Secret: "weir-gateway-tls"}}, time.Hour)
+			if err == nil || !strings.Contains(err.Error(), "secret n/weir-gateway-tls was not made by `weir setup`") ||
+				!strings.Contains(err.Error(), "certificates.mode") {
+				t.Errorf("Ensure = %v, want that the Secret is somebody else's, and what to do", err)
+			}
+			var all corev1.SecretList
+			if err := c.List(t.Context(), &all); err != nil || len(all.Items) != 1 || string(all.Items[0].Data["tls.key"]) != "theirs" {
+				t.Errorf("Secrets after it: %+v, %v, want theirs as it was, and no other", all.Items, err)
+			}
+		})
 	}
 }

@@ -45,9 +45,10 @@ func (r *release) build(ctx context.Context) (map[platform]string, error) {
 func (r *release) compile(ctx context.Context, p platform, out string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags=-s -w -X main.version="+r.version, "-o", out, "./cmd/weir")
-	// Whatever of the environment changes code is fixed. GOFLAGS could hold anything.
+	// Whatever of the environment changes code is fixed. GOFLAGS could hold anything. An empty
+	// variable would not do: then the file counts that `go env -w` writes.
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOAMD64=v1", "GOARM64=v8.0",
-		"GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off")
+		"GOFLAGS=-trimpath", "GOEXPERIMENT=,", "GOFIPS140=off", "GOWORK=off")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.root, os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("build weir for %v: %w", p, err)

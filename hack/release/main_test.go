@@ -17,7 +17,8 @@ func TestVersion(t *testing.T) {
 		want  string
 	}{
 		{"v1.5.0", false, "1.5.0"},
-		{"v1.5.0\nv1.5.0-rc.1", false, "1.5.0"},
+		{"v1.5.0-rc.2\nv1.5.0-rc.1\nv1.5.0", false, "1.5.0"}, // git's own order
+		{"v1.5.0-rc.10\nv1.5.0-rc.9\nv1beta\nv2", false, "1.5.0-rc.10"},
 		{"v1.5.0", true, "1.4.0-dev.20260304050607.g0123456789ab.dirty"},
 		{"", false, "1.4.0-dev.20260304050607.g0123456789ab"},
 	} {

@@ -113,7 +113,11 @@ func untar(t *testing.T, r io.Reader) map[string]entry {
 // umask, the time zone, and what the environment says to Go.
 func TestRelease(t *testing.T) {
 	one := made(t, "")
-	t.Setenv("GOFLAGS", "-tags=other")
+	user := filepath.Join(t.TempDir(), "goenv") // what `go env -w` writes
+	if err := os.WriteFile(user, []byte("GOFLAGS=-tags=other\nGOEXPERIMENT=arenas\nGOARM64=v9.0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOENV", user)
 	t.Setenv("GOAMD64", "v3")
 	t.Setenv("TZ", "Asia/Tokyo")
 	defer syscall.Umask(syscall.Umask(0o077))

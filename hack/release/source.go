@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"golang.org/x/mod/semver"
 )
 
 // versionPattern is what charts and tags of images may both be called: semantic, without "+".
@@ -46,7 +48,7 @@ func (r *release) look(ctx context.Context) (err error) {
 	}
 	r.time = r.time.UTC()
 	if r.version == "" {
-		tags, err := git("tag", "--points-at", "HEAD", "--sort=-v:refname", "v[0-9]*")
+		tags, err := git("tag", "--points-at", "HEAD", "v[0-9]*")
 		if err != nil {
 			return err
 		}
@@ -66,10 +68,17 @@ func (r *release) look(ctx context.Context) (err error) {
 	return nil
 }
 
-// versionOf is the version of a commit. tags are its tags, the highest first; chart is Chart.yaml.
+// versionOf is the version of a commit. tags are its tags, in any order: the highest that is a
+// version counts, and a release is higher than its candidates. chart is Chart.yaml.
 func versionOf(tags, chart, commit string, at time.Time, dirty bool) string {
-	if tag, _, _ := strings.Cut(tags, "\n"); tag != "" && !dirty {
-		return strings.TrimPrefix(tag, "v")
+	highest := ""
+	for _, tag := range strings.Fields(tags) {
+		if versionPattern.MatchString(strings.TrimPrefix(tag, "v")) && semver.Compare(tag, highest) > 0 {
+			highest = tag
+		}
+	}
+	if highest != "" && !dirty {
+		return strings.TrimPrefix(highest, "v")
 	}
 	base := "0.0.0"
 	if m := regexp.MustCompile(`(?m)^version: *"?([^\s"]+)`).FindStringSubmatch(chart); m != nil {

@@ -12,10 +12,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
+
+// hangGuard ends what hangs; nothing is measured by it.
+const hangGuard = 3 * time.Minute
 
 // Start runs an API server until the test ends. It returns how to reach it as an administrator.
 func Start(t *testing.T) *rest.Config {
@@ -26,6 +30,10 @@ func Start(t *testing.T) *rest.Config {
 		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd")},
 		ErrorIfCRDPathMissing: true,
 		BinaryAssetsDirectory: bin,
+
+		// The package's own limits are 20 s, which a busy machine needs.
+		ControlPlaneStartTimeout: hangGuard,
+		ControlPlaneStopTimeout:  hangGuard,
 	}
 	server := env.ControlPlane.GetAPIServer()
 	server.Path = filepath.Join(bin, "kube-apiserver")

@@ -46,6 +46,12 @@
 {{- $p = append $p "store.endpoint: missing: write the URL of the S3 server, or bundled.store.enabled=true for a trial; or remove the rest of store" }}
 {{- end }}
 
+{{- if eq $v.certificates.mode "auto" }}
+{{- $have := lookup "v1" "Secret" .Release.Namespace $v.certificates.secrets.gateway | default dict }}
+{{- if eq (dig "metadata" "labels" "app.kubernetes.io/managed-by" "" $have) "Helm" }}
+{{- $p = append $p (printf "certificates.mode: auto: Secret %s has a certificate that was handed over: give its file again, by -f certificates.yaml; or write a mode, and delete the Secret for new ones" $v.certificates.secrets.gateway) }}
+{{- end }}
+{{- end }}
 {{- if eq $mode "provided" }}
 {{- if not $v.certificates.provided.ca }}{{ $p = append $p "certificates.provided.ca: missing: give the file that `weir pki bundle` wrote, by -f certificates.yaml; or the federation's ca.crt, by --set-file certificates.provided.ca=ca.crt" }}{{ end }}
 {{- $for := $v.certificates.provided.issuedFor }}

@@ -61,7 +61,7 @@ func run(ctx context.Context, sh *cli.Shell, o *operator) (err error) {
 	}
 	creds, err := o.Credentials(sh, log)
 	if err != nil {
-		return err
+		return o.renewal.revive(ctx, sh, o, log, err)
 	}
 	id := creds.Identity()
 	if o.organization != "" && o.organization != id.Organization {
