@@ -344,7 +344,9 @@ func TestStart(t *testing.T) {
 	go func() { ended <- s.renewal.Start(ctx) }()
 	next(20 * time.Minute)
 	cancel()
-	<-ended
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
 }
 
 // What others put into a certificate's Secret stays: a site of which one file of values was
