@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -239,19 +240,22 @@ spec:
 		want               bool
 	}{
 		{"like-nobody", "the store", i.s3.Addr(), true},
+		{"like-nobody", "the kubelet", i.Addr() + ":10250", true},
 		{"like-operator", "the registry", registry, true},
 		{"like-operator", "the store", i.s3.Addr(), false},
 		{"like-operator", "the kubelet", i.Addr() + ":10250", false},
 	} {
 		host, port, _ := strings.Cut(test.address, ":")
 		// Rules for a new pod come within a second; until then it reaches nobody.
-		script := fmt.Sprintf("for n in 1 2 3 4 5; do nc -w 1 %s %s </dev/null && exit; sleep 1; done; exit 1", host, port)
+		tries, seconds := 5, 1
 		if !test.want {
-			script = fmt.Sprintf("nc -w 3 %s %s </dev/null", host, port)
+			tries, seconds = 1, 3
 		}
+		script := fmt.Sprintf("for n in $(seq %d); do if nc -w %d %s %s </dev/null >/dev/null; then echo true; exit; fi; sleep 1; done; "+
+			"echo false", tries, seconds, host, port)
 		out, err := i.Kubectl(i.bounded(), "exec", "-n", namespace, test.pod, "--", "sh", "-c", script)
-		if got := err == nil; got != test.want {
-			i.t.Errorf("pod %s reaches %s: %v, want %v: %v: %s", test.pod, test.what, got, test.want, err, out)
+		if got := strings.TrimSpace(out); err != nil || got != strconv.FormatBool(test.want) {
+			i.t.Errorf("pod %s reaches %s: %s, want %v: %v", test.pod, test.what, got, test.want, err)
 		}
 	}
 	i.kubectl("delete", "pods", "-n", namespace, "-l", "app=probe", "--wait=false")
