@@ -38,10 +38,10 @@ test: fit-clusters modules tools kube-tools build ## run all tests but the long 
 	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)
 	@$(GO) test -count=1 -p 1 -timeout 40m $(CLUSTERS) & clusters=$$!; trap 'pkill -TERM -P $$clusters; wait' INT TERM; \
 	printf '\n== unit tests: with the race detector where there is something to race; packages that did not change are cached\n'; \
-	$(GO) test -p 2 $(PLAIN) && $(GO) test -race -p 2 -ldflags=-w $(UNIT); units=$$?; \
+	$(GO) test -p 2 $(PLAIN); plain=$$?; $(GO) test -race -p 2 -ldflags=-w $(UNIT); units=$$?; \
 	printf '\n== end-to-end tests: sites, links, and kernel NFS clients on this machine\n'; \
 	$(GO) test -count=1 -p 1 -timeout 40m $(OTHERS); rest=$$?; \
-	wait $$clusters && [ $$units = 0 ] && [ $$rest = 0 ]
+	wait $$clusters && [ $$plain = 0 ] && [ $$units = 0 ] && [ $$rest = 0 ]
 
 verify: modules ## check format, lint, generated code, modules and the layout of the tree
 	@GO=$(GO) hack/verify
