@@ -59,7 +59,7 @@ var _ manager.Runnable = (*Renewal)(nil)
 // returns when ctx ends.
 func (r *Renewal) Start(ctx context.Context) error {
 	for {
-		next := min(lookEvery, r.ValidFor/6) // twice in the last third of a certificate's time
+		next := max(retryEvery, min(lookEvery, r.ValidFor/6)) // twice in the last third of a certificate's time
 		if err := r.Look(ctx); err != nil {
 			next = retryEvery
 		}

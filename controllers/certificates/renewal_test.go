@@ -343,6 +343,9 @@ func TestStart(t *testing.T) {
 	ctx, cancel = context.WithCancel(t.Context())
 	go func() { ended <- s.renewal.Start(ctx) }()
 	next(20 * time.Minute)
+	s.renewal.ValidFor = 0 // as somebody may write it: it must not look all the time
+	fire <- s.now
+	next(time.Minute)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("it ended with %v", err)

@@ -118,6 +118,7 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("GOENV", user)
+	t.Setenv("GOFLAGS", "-tags=other")
 	t.Setenv("GOAMD64", "v3")
 	t.Setenv("TZ", "Asia/Tokyo")
 	defer syscall.Umask(syscall.Umask(0o077))
