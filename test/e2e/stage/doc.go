@@ -21,7 +21,8 @@
 // User-Mode-Linux, also where the host could mount.
 //
 // All User-Mode-Linux kernels are preloaded with a small shared object, xstate/ptrace.c, which the
-// stage compiles and caches: without it they panic on processors with a large register state.
+// stage compiles and caches: without it they panic on processors with a large register state. Each
+// runs on one processor: left to move between two, it takes up to eight times as long.
 //
 // The router forwards between the sites and applies delay, loss and rate with netem. It is a
 // namespace of the host where the host's kernel has netem, and a User-Mode-Linux machine elsewhere

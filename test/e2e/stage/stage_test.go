@@ -18,6 +18,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 )
 
@@ -255,6 +256,11 @@ func testGuest(t *testing.T, s *Stage, g *Guest) {
 	}
 	if _, err := os.Stat("/usr/weir-stage-test"); err == nil {
 		t.Error("a guest wrote to the host's files")
+	}
+
+	var cpus unix.CPUSet
+	if err := unix.SchedGetaffinity(g.proc.Pid(), &cpus); err != nil || cpus.Count() != 1 {
+		t.Errorf("the machine may use %d processors, %v, want one", cpus.Count(), err)
 	}
 
 	job, err := g.Start(ctx, "echo begun; exec sleep 1000")
