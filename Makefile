@@ -22,7 +22,7 @@ help: ## show this list
 		while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
 	@printf '\ndemo, demo-bare, test and soak need root on Debian 12 (amd64); they install the packages that they need,\nand say within seconds what this machine lacks.\n'
 
-demo: fit-clusters modules tools kube-tools ## three Kubernetes clusters share a volume, and one is lost (KEEP=1 leaves them running)
+demo: fit-clusters modules tools kube-tools build ## three Kubernetes clusters share a volume, and one is lost (KEEP=1 leaves them running)
 	$(call say,demonstration)
 	@KEEP=$(KEEP) $(GO) run ./test/e2e/demo
 
@@ -63,8 +63,9 @@ soak: fit-clusters modules tools kube-tools build ## run long random schedules, 
 	$(call say,end-to-end tests$(comma) long)
 	@WEIR_SOAK=1 $(GO) test -count=1 -p 1 -timeout 8h ./test/e2e/... ./test/scale
 
+# As hack/release compiles it, so that tests run what is released, and tests that make a release find it compiled.
 build: modules ## build bin/weir
-	@$(GO) build -trimpath -o bin/ ./cmd/weir
+	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/weir
 
 images: ## make the container image of weir in dist/; PUSH=registry/folder pushes it there
 	@$(GO) run ./hack/release -only image -push "$(PUSH)"

@@ -9,7 +9,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
+
+// testOneProcessor checks that a machine stays on the processor that it was started on.
+func testOneProcessor(t *testing.T, m *machine) {
+	var cpus unix.CPUSet
+	if err := unix.SchedGetaffinity(m.proc.Pid(), &cpus); err != nil || cpus.Count() != 1 {
+		t.Errorf("the machine may use %d processors, %v, want one", cpus.Count(), err)
+	}
+}
 
 // hostFlag says whether this machine's processor has a flag of /proc/cpuinfo.
 func hostFlag(t *testing.T, flag string) bool {
