@@ -64,6 +64,14 @@ func Install(ctx context.Context, c *kube.Clusters, say func(format string, a ..
 	if f.ca, err = pki.NewAuthority(Federation, time.Now().Add(-time.Hour), 240*time.Hour); err != nil {
 		return nil, err
 	}
+	root, err := f.ca.Pair()
+	if err != nil {
+		return nil, err
+	}
+	// Once: who wrote it again would empty it for a moment, in which helm may read it for another site.
+	if err := os.WriteFile(f.caFile(), root.Cert, 0o644); err != nil {
+		return nil, err
+	}
 	tls := map[string]stage.TLS{}
 	var at []*stage.Site
 	for _, name := range c.Names() {
@@ -105,22 +113,17 @@ func (f *Federated) each(fn func(name string) error) error {
 
 // issue makes a certificate of a site's part, and returns its files.
 func (f *Federated) issue(site, who string, hosts ...string) (stage.TLS, error) {
-	root, err := f.ca.Pair()
-	if err != nil {
-		return stage.TLS{}, err
-	}
-	caFile := filepath.Join(f.dir, "ca.crt")
-	if err := os.WriteFile(caFile, root.Cert, 0o644); err != nil {
-		return stage.TLS{}, err
-	}
 	pair, err := f.ca.Issue(pki.Identity{Federation: Federation, Organization: "org-" + site, Site: site, Gateway: who}, hosts,
 		time.Now().Add(-time.Hour), 240*time.Hour)
 	if err != nil {
 		return stage.TLS{}, err
 	}
 	cert, key, err := pair.Write(f.dir, who)
-	return stage.TLS{CA: caFile, Cert: cert, Key: key}, err
+	return stage.TLS{CA: f.caFile(), Cert: cert, Key: key}, err
 }
+
+// caFile is where the federation's authority is.
+func (f *Federated) caFile() string { return filepath.Join(f.dir, "ca.crt") }
 
 func (f *Federated) install(ctx context.Context, name string) (err error) {
 	s, mine := f.Site(name), f.sites[name]
@@ -211,7 +214,7 @@ csi:
 		flags = append(flags, "--set-file", "certificates.provided."+key+".cert="+tls.Cert, "--set-file",
 			"certificates.provided."+key+".key="+tls.Key)
 	}
-	return append(flags, "--set-file", "certificates.provided.ca="+filepath.Join(f.dir, "ca.crt")), nil
+	return append(flags, "--set-file", "certificates.provided.ca="+f.caFile()), nil
 }
 
 // Lose ends a site as a power cut would: cluster, store and registry member.
