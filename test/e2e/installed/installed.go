@@ -68,7 +68,8 @@ func Install(ctx context.Context, c *kube.Clusters, say func(format string, a ..
 	if err != nil {
 		return nil, err
 	}
-	// Once: who wrote it again would empty it for a moment, in which helm may read it for another site.
+	// Once: who wrote it again would empty it for a moment, in which helm may read it for another
+	// site.
 	if err := os.WriteFile(f.caFile(), root.Cert, 0o644); err != nil {
 		return nil, err
 	}
