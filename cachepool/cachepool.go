@@ -150,6 +150,9 @@ type File interface {
 	// Sync makes contents and size durable. After an error nothing is known of what was written
 	// since the last success, and every later Sync fails (protocol-3).
 	Sync() error
+	// Forget makes later reads come from the disk, as far as what was written is synced. A failed
+	// Sync may leave in memory what no disk has, and later Syncs do not bring it there.
+	Forget() error
 	// Truncate cuts or extends with zeros.
 	Truncate(size int64) error
 	// Size in bytes.

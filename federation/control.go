@@ -11,16 +11,31 @@ import (
 // exist".
 type Revision int64
 
-// Member is a gateway's log on its pool. The same gateway with another incarnation is another
-// member (protocol-3).
+// Member is a gateway's log on its pool. The same gateway with another incarnation, or another log,
+// is another member (protocol-3).
 type Member struct {
 	Gateway     string `json:"gateway"`
 	Site        string `json:"site"`
-	Incarnation string `json:"incarnation"`
+	Incarnation string `json:"incarnation"` // of the pool
+	// Log is the identity of the log, which a log that begins anew on the same pool changes. It is
+	// empty for a log from a release that had none, and where a gateway is meant and not a log.
+	Log string `json:"log,omitempty"`
 }
 
-// String is "gateway@site/incarnation".
-func (m Member) String() string { return m.Gateway + "@" + m.Site + "/" + m.Incarnation }
+// String is "gateway@site/incarnation", and "/log" if there is one.
+func (m Member) String() string {
+	s := m.Gateway + "@" + m.Site + "/" + m.Incarnation
+	if m.Log != "" {
+		s += "/" + m.Log
+	}
+	return s
+}
+
+// Pool returns m without its log.
+func (m Member) Pool() Member {
+	m.Log = ""
+	return m
+}
 
 // EpochStart says where in the log an epoch's first record is. A forced takeover may start an epoch
 // before the start of the one it replaces: then nothing of that one is left.
@@ -63,8 +78,13 @@ func (c Control) Same(d Control) bool {
 		slices.Equal(c.Members, d.Members) && slices.Equal(c.History, d.History)
 }
 
-// IsMember reports whether m, with exactly that incarnation, is a member.
+// IsMember reports whether m, with exactly that incarnation and log, is a member.
 func (c Control) IsMember(m Member) bool { return slices.Contains(c.Members, m) }
+
+// CountsOn reports whether a log on m's pool is a member, whichever it is.
+func (c Control) CountsOn(m Member) bool {
+	return slices.ContainsFunc(c.Members, func(x Member) bool { return x.Pool() == m.Pool() })
+}
 
 // Validate checks the record on its own; errors wrap ErrInvalid.
 func (c Control) Validate() error {

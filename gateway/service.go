@@ -81,7 +81,7 @@ func (s *service) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*
 			"volume %s: its home %s at site %s is alive: move it without loss with `weir failover %s --to %s`, without --accept-loss",
 			v.Name, home.Gateway, home.Site, v.Name, s.g.cfg.Site)
 	}
-	if st.Control.IsMember(s.g.self) {
+	if st.Control.CountsOn(s.g.self) {
 		return s.await(ctx, c, v.Name, s.g.cfg.Name, st.Epoch) // it takes over by itself, without loss
 	}
 	if !q.GetAcceptLoss() {

@@ -4,6 +4,7 @@ package replica
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/weir-storage/weir/engine/log"
@@ -95,7 +96,7 @@ func (r *Replica) resume() {
 	}
 	r.full.on = false
 	r.node.cfg.Transport.Send(r.full.home, Envelope{Volume: r.cfg.Volume,
-		Message: protocol.Message{Kind: protocol.Lost, From: r.node.cfg.Self, Epoch: r.full.epoch, Stamp: now}})
+		Message: protocol.Message{Kind: protocol.Lost, From: r.self, Epoch: r.full.epoch, Stamp: now}})
 }
 
 // failed reports to the core that the log cannot be trusted any more (protocol-3).
@@ -110,7 +111,12 @@ func (r *Replica) truncate(e protocol.Truncate) {
 	commit := r.core.Commit()
 	r.mu.Unlock()
 	// What is committed was acknowledged, even if it is not applied yet.
-	if to.Less(r.cfg.Machine.Applied()) || to.Less(commit) || e.Forced {
+	acknowledged := to.Less(r.cfg.Machine.Applied()) || to.Less(commit)
+	if acknowledged && !e.Forced {
+		r.failed(fmt.Errorf("the log is to be cut at %v, although %v is committed and %v applied", to, commit, r.cfg.Machine.Applied()))
+		return
+	}
+	if e.Forced {
 		r.cfg.Logger.Error("this copy holds changes that may be acknowledged and that a forced takeover left out; it is set aside",
 			"applied", r.cfg.Machine.Applied(), "committed", commit, "cut", to)
 		r.cfg.Aside(to)

@@ -45,10 +45,11 @@ func NewNode(cfg NodeConfig) *Node {
 	n := newNode(cfg)
 	n.work.Go(func() { n.every(cfg.Heartbeat, n.tick) })
 	n.work.Go(func() { n.every(cfg.Promise/4, n.probe) })
+	n.work.Go(func() { n.every(cfg.Promise/4, n.keep) })
 	return n
 }
 
-// newNode returns a node without timers: the caller calls tick and probe.
+// newNode returns a node without timers: the caller calls tick, probe and keep.
 func newNode(cfg NodeConfig) *Node {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Node{cfg: cfg, replicas: map[string]*Replica{}, ctx: ctx, cancel: cancel}
@@ -62,7 +63,9 @@ func (n *Node) Open(cfg Config) *Replica {
 	r := &Replica{node: n, cfg: cfg, maxLag: cfg.MaxLag, streams: map[string]*stream{}, changed: make(chan struct{}), ctx: ctx,
 		cancel: cancel}
 	r.drained = sync.NewCond(&r.mu)
-	core, effects := protocol.New(protocol.Config{Self: n.cfg.Self, Volume: cfg.Volume, Promise: n.cfg.Promise, Heartbeat: n.cfg.Heartbeat},
+	r.self = n.cfg.Self
+	r.self.Log = cfg.Log.Identity()
+	core, effects := protocol.New(protocol.Config{Self: r.self, Volume: cfg.Volume, Promise: n.cfg.Promise, Heartbeat: n.cfg.Heartbeat},
 		cfg.Policy, r.logState(), n.cfg.Clock())
 	r.core, r.first = core, effects
 	return r
@@ -168,6 +171,15 @@ func (n *Node) probe() {
 	}
 	for _, r := range n.All() {
 		r.post(protocol.Synced{})
+	}
+}
+
+// keep makes the logs' watermarks durable that no later fsync carried.
+func (n *Node) keep() {
+	for _, r := range n.All() {
+		if err := r.cfg.Log.SyncWatermark(); err != nil {
+			n.cfg.Logger.Debug("watermark is not kept", "volume", r.cfg.Volume, "error", err) // the log reports it
+		}
 	}
 }
 

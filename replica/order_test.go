@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
@@ -180,10 +181,14 @@ func TestGreetingMeetsTheLogAsItIs(t *testing.T) {
 	a := w.site("a")
 	end := a.log.End()
 	w.must(appendUnnoticed(a))
-	hello := protocol.Message{Kind: protocol.Hello, From: w.site("b").member, Epoch: 2, Stamp: w.clock(),
+	b := w.site("b").replica.self
+	ctl := a.replica.Control().Clone()
+	ctl.Epoch, ctl.Home, ctl.Members = 2, b, []protocol.Member{b}
+	ctl.Begin(federation.EpochStart{Epoch: 2, Start: federation.Position(end)})
+	hello := protocol.Message{Kind: protocol.Hello, From: b, Epoch: 2, Stamp: w.clock(),
 		End:    Position{Seq: end.Seq + 1, Off: segment.HeaderSize},
 		Epochs: append(a.log.Epochs(), log.EpochStart{Epoch: 2, Start: end})}
-	a.node.Deliver(Envelope{Volume: testVolume, Message: hello}) // ends the reign
+	a.node.ControlChanged(testVolume, &ctl, a.replica.Status().Revision+1) // ends the reign
 	a.node.Deliver(Envelope{Volume: testVolume, Message: hello})
 	w.settle()
 	if a.log.End() != end {

@@ -32,8 +32,11 @@ type Config struct {
 	// Aside is called once, from the event loop, when the log has changes that a forced takeover
 	// left out and that may have been acknowledged. The owner closes the replica, keeps its
 	// directory as salvage and makes an empty copy (protocol-6).
-	Aside  func(cut Position)
-	Logger *slog.Logger
+	Aside func(cut Position)
+	// Doubted is called once, from the event loop, when the log was disowned: it lost something.
+	// The owner closes the replica and opens the log again, which is then in doubt (protocol-3).
+	Doubted func()
+	Logger  *slog.Logger
 }
 
 // MaxLag bounds how far a copy that answers may trail. Zero fields mean no bound. Time also bounds
@@ -48,6 +51,7 @@ type MaxLag struct {
 type Replica struct {
 	node *Node
 	cfg  Config
+	self protocol.Member // with the identity of its log
 
 	mu       sync.Mutex
 	core     *protocol.Core
@@ -109,11 +113,14 @@ func (r *Replica) do(e protocol.Effect, env *Envelope) {
 		r.roleChanged(e)
 	case protocol.Pause:
 		r.pause()
+	case protocol.Disown:
+		r.disown(e)
 	}
 }
 
 func (r *Replica) logState() protocol.LogState {
-	return protocol.LogState{End: r.cfg.Log.End(), Durable: r.cfg.Log.Durable(), Epochs: r.cfg.Log.Epochs()}
+	return protocol.LogState{End: r.cfg.Log.End(), Durable: r.cfg.Log.Durable(), Epochs: r.cfg.Log.Epochs(),
+		Committed: r.cfg.Log.Recovered().Committed}
 }
 
 func (r *Replica) send(e protocol.Send) {
@@ -138,6 +145,7 @@ func (r *Replica) beginEpoch(epoch uint64) {
 }
 
 func (r *Replica) committed(pos Position) {
+	r.cfg.Log.NoteCommitted(pos)
 	r.cfg.Machine.Committed(pos)
 	r.mu.Lock()
 	keep := r.waiters[:0]
@@ -156,6 +164,17 @@ func (r *Replica) committed(pos Position) {
 	if ended {
 		r.upload()
 	}
+}
+
+// disown gives up a log that lost something (protocol-3).
+func (r *Replica) disown(e protocol.Disown) {
+	why := fmt.Errorf("gateway %s knows that the volume is committed up to %v, which this log does not have", e.By, e.Committed)
+	r.cfg.Logger.Error("this copy lost something: it does not take part any more", "error", why, "end", r.cfg.Log.End())
+	if err := r.cfg.Log.Disown(why); err != nil {
+		r.cfg.Logger.Error("that this copy lost something is not noted on its pool", "error", err)
+		return
+	}
+	r.cfg.Doubted()
 }
 
 func (r *Replica) pause() {

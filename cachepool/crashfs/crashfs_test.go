@@ -163,6 +163,39 @@ func TestFailedSyncIsNotRetried(t *testing.T) {
 	}
 }
 
+// After Forget reads show what the disk has, and that stays.
+func TestForgetShowsTheDisk(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range uint64(50) {
+		d := newDisk(seed)
+		v := volume(t, d)
+		f, err := v.Create("a")
+		must(t, err)
+		must(t, v.Sync())
+		_, err = f.WriteAt([]byte("x"), 0)
+		must(t, err)
+		d.FailSync(1)
+		if err := f.Sync(); !errors.Is(err, crashfs.ErrIO) {
+			t.Fatalf("sync: %v", err)
+		}
+		if got, _ := contents(t, v, "a"); string(got) != "x" {
+			t.Fatalf("memory has %q", got)
+		}
+		f, err = v.Open("a")
+		must(t, err)
+		must(t, f.Forget())
+		got, _ := contents(t, v, "a")
+		seen[string(got)]++
+		d.Crash()
+		if after, _ := contents(t, volume(t, d), "a"); string(after) != string(got) {
+			t.Fatalf("seed %d: the disk had %q, and has %q after a crash", seed, got, after)
+		}
+	}
+	if seen["x"] == 0 || seen[""] == 0 {
+		t.Fatalf("the disk had %v", seen)
+	}
+}
+
 func TestFaults(t *testing.T) {
 	d := newDisk(2)
 	v := volume(t, d)

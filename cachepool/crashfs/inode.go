@@ -60,6 +60,17 @@ func (n *inode) syncFailed() {
 	n.pending = nil
 }
 
+// forget drops what is in memory alone. Of what a failed sync did not make durable, the disk may
+// have any part.
+func (n *inode) forget(r *rand.Rand) {
+	pending := n.pending
+	n.pending = nil
+	n.crash(r)
+	for _, c := range pending {
+		n.change(c)
+	}
+}
+
 // crash brings an arbitrary part of what was not synced to the disk.
 func (n *inode) crash(r *rand.Rand) {
 	all := slices.Concat(n.failed, n.pending)

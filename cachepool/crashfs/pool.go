@@ -275,6 +275,10 @@ func (f *file) Sync() error {
 	}, func() { f.failed = ErrIO; f.n.syncFailed() })
 }
 
+func (f *file) Forget() error {
+	return f.do(OpRead, func() error { f.n.forget(f.pool.disk.cfg.Rand); return nil }, nil)
+}
+
 func (f *file) Close() error {
 	f.pool.disk.mu.Lock()
 	defer f.pool.disk.mu.Unlock()

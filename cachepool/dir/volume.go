@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/weir-storage/weir/cachepool"
 )
 
@@ -199,9 +201,46 @@ func (f *file) Sync() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failed == nil {
-		f.failed = f.f.Sync()
+		f.failed = syncData(f.f)
 	}
 	return f.failed
+}
+
+// syncData makes contents and size durable (fdatasync). Unlike fsync it leaves out times, so that a
+// file which is overwritten in place needs no write of the file system's journal.
+func syncData(f *os.File) error {
+	return onDescriptor(f, "fdatasync", unix.Fdatasync)
+}
+
+// onDescriptor calls the kernel with a file's descriptor, which nobody closes meanwhile.
+func onDescriptor(f *os.File, op string, call func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		for failed = unix.EINTR; errors.Is(failed, unix.EINTR); {
+			failed = call(int(fd))
+		}
+	})
+	if err != nil { // the file is closed
+		failed = cachepool.ErrClosed
+	}
+	if failed != nil {
+		return &fs.PathError{Op: op, Path: f.Name(), Err: failed}
+	}
+	return nil
+}
+
+// Forget drops the file's clean pages, and among them those that a failed fsync left. Pages that
+// are not clean stay: they are what is still to be synced. Linux does not tell whether it dropped
+// them all, but it keeps only what is mapped or read at this moment.
+func (f *file) Forget() error {
+	if err := f.usable(); err != nil {
+		return err
+	}
+	return onDescriptor(f.f, "fadvise", func(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) })
 }
 
 func (f *file) Close() error { return f.f.Close() }

@@ -247,6 +247,11 @@ func readWrite(f *fixture) {
 	f.has(d, "a", "Jel")
 	f.ok(x.Truncate(5))
 	f.has(d, "a", "Jel\x00\x00")
+	f.ok(x.Forget()) // nothing is lost by it, synced or not
+	f.has(d, "a", "Jel\x00\x00")
+	f.ok(x.Sync())
+	f.ok(x.Forget())
+	f.has(d, "a", "Jel\x00\x00")
 	p := bytes.Repeat([]byte("x"), 4)
 	for _, tt := range []struct {
 		off int64
@@ -311,6 +316,7 @@ func closed(f *fixture) {
 	f.ok(err)
 	f.ok(x.Close())
 	f.is(x.Sync(), cachepool.ErrClosed)
+	f.is(x.Forget(), cachepool.ErrClosed)
 	_, err = x.WriteAt([]byte("x"), 0)
 	f.is(err, cachepool.ErrClosed)
 	f.is(x.Close(), cachepool.ErrClosed)

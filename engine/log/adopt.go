@@ -46,6 +46,11 @@ func (l *Log) Adopt(infos []SegmentInfo) error {
 	if err := l.setTable(t); err != nil {
 		return err
 	}
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	if err := l.advance(segs[len(segs)-1].end()); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.poison != nil {

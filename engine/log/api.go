@@ -65,8 +65,8 @@ type Config struct {
 	SyncBytes   int64 // unsynced bytes at which a sync starts by itself; 0 means 8 MiB
 	TailBytes   int64 // most memory for the newest frames, in bytes; 0 means 4 MiB
 
-	// KnownApplied is a position that this log certainly reached once, e.g. the applied position in
-	// the metadata. If the log ends before it, the log lost something (protocol-3).
+	// KnownApplied is the applied position in the metadata. This log certainly reached it once, and
+	// it is committed. If the log ends before it, the log lost something (protocol-3).
 	KnownApplied Position
 }
 
@@ -74,6 +74,9 @@ type Config struct {
 type Recovered struct {
 	End      Position
 	CutBytes int64 // length of a torn tail, which an earlier crash left
+	// Committed is how far the log is certainly committed: what NoteCommitted told, as far as it
+	// reached the disk.
+	Committed Position
 	// Doubt says why this log may have lost or changed something (protocol-3). It is nil if nothing
 	// is wrong but a torn tail. Reading works up to End. Everything that would add to the log fails
 	// with ErrDoubt until Truncate, which drops what lies after End.

@@ -209,6 +209,10 @@ func (l *Log) begin(h segment.Header) error {
 	}
 	l.hash = blake3.New()
 	_, _ = l.hash.Write(frame) // never fails
+	if err := l.advance(Position{Seq: h.Seq, Off: uint64(len(frame))}); err != nil {
+		l.files.release(cur)
+		return err
+	}
 
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,6 +8,7 @@
 //
 //	<sequence, 16 hex digits>.seg   one segment, as package segment defines it
 //	segments                        the segment table
+//	durable                         the watermark: how far the log was told to be durable
 //	poisoned                        how far the log was durable when a write or fsync failed
 //	*.tmp                           unfinished; removed by Open
 //
@@ -26,6 +27,17 @@
 //
 // # Order on disk
 //
+// The watermark is written after each fsync, before anybody is told of it, and becomes durable with
+// the next fsync. It also says how far the log is known to be committed. It has two slots, 4096
+// bytes apart, of which the one with the greater generation counts:
+//
+//	0  8  magic "WEIRDUR" 0x01
+//	8  8  generation
+//	16 16 identity of the log
+//	32 …  durable: 8 sequence · 8 offset; committed: the same
+//	64 1  1 = the log lost something, see Disown
+//	   4  CRC-32C of all before
+//
 // A segment's file and its name in the directory are fsynced before the next segment's file is
 // made. So after a crash only the last segment can be torn. If an earlier one is not whole, it was
 // damaged. Truncate removes files from the end, and makes each removal durable before the next.
@@ -37,7 +49,7 @@
 //   - protocol-3. A failed write or fsync is never retried. The log is poisoned for ever. The next
 //     Open cuts off what was not durable then, even if it can be read. If Open finds anything wrong
 //     beyond a torn tail, the log is in doubt, and accepts nothing new before its owner truncates
-//     it.
+//     it. A tail that is missing below the watermark is not torn, but lost.
 //   - protocol-8. A crash at any instruction leaves a prefix that has all that was durable.
 //   - protocol-9. A closed segment does not change, and the next one names its hash. Package
 //     replica ensures that only committed records stay in closed segments: it truncates.

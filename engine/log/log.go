@@ -33,21 +33,25 @@ type Log struct {
 	table   table
 
 	healMu sync.Mutex
+
 	syncMu sync.Mutex
+	mark   *watermark // guarded by syncMu
 
 	// Guarded by mu.
-	mu       sync.Mutex
-	base     segment.Link // the segment before the first; normally zero
-	segs     []seg        // with consecutive sequences
-	epochs   []EpochStart // of segs
-	end      Position
-	durable  Position
-	want     Position // durability up to here was asked for
-	unsynced int64
-	cur      *handle // file of the last segment while it may grow
-	tail     tail
-	gen      uint64 // counts truncations
-	poison   error
+	mu      sync.Mutex
+	base    segment.Link // the segment before the first; normally zero
+	segs    []seg        // with consecutive sequences
+	epochs  []EpochStart // of segs
+	end     Position
+	durable Position
+	want    Position // durability up to here was asked for
+	// committed is what NoteCommitted told; at most durable.
+	committed Position
+	unsynced  int64
+	cur       *handle // file of the last segment while it may grow
+	tail      tail
+	gen       uint64 // counts truncations
+	poison    error
 	// durable is what the disk has: Open found no doubt, or Truncate settled it.
 	settled   bool
 	closed    bool
@@ -59,6 +63,7 @@ type Log struct {
 	callbacks []func(Position, error)
 	syncers   sync.WaitGroup
 
+	identity  cachepool.ID // does not change after Open
 	recovered Recovered
 	doubt     error // guarded by mu; recovered.Doubt until Truncate
 	noted     bool  // guarded by writer; a note of a poisoning exists
@@ -135,6 +140,16 @@ func (l *Log) Durable() Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.durable
+}
+
+// Identity returns the identity that the log drew when it was empty. Another log of the volume, and
+// also one that begins anew in the same folder, has another one. It is empty for a log from a
+// release that drew none, and for one in doubt that never had one.
+func (l *Log) Identity() string {
+	if l.identity.IsZero() {
+		return ""
+	}
+	return l.identity.String()
 }
 
 // Recovered returns what Open found.
@@ -255,7 +270,7 @@ func (l *Log) Close() error {
 	if cur != nil {
 		l.files.release(cur)
 	}
-	return errors.Join(err, l.files.closeAll())
+	return errors.Join(err, l.mark.close(), l.files.closeAll())
 }
 
 // stop makes everything but Close fail from now on. It returns the current file.
@@ -270,7 +285,7 @@ func (l *Log) stop() (cur *handle, err error) {
 		return nil, nil
 	}
 	if err == nil {
-		err = l.syncNow()
+		err = errors.Join(l.syncNow(), l.syncWatermark())
 	}
 	if l.sealer != nil {
 		l.sealer.Stop()

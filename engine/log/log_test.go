@@ -241,7 +241,7 @@ func TestRoom(t *testing.T) {
 
 func TestSaltNeverTwice(t *testing.T) {
 	s := newSetup(6)
-	s.rand = bytes.NewReader(bytes.Repeat([]byte{3}, 64))
+	s.rand = bytes.NewReader(bytes.Repeat([]byte{3}, 16+2*32))
 	l := s.mustOpen(t)
 	_, err := l.BeginEpoch(1)
 	must(t, err)
@@ -252,7 +252,7 @@ func TestSaltNeverTwice(t *testing.T) {
 	wantLines(t, l, "segment 1 epoch 1")
 }
 
-// gate is a directory whose files' fsync waits.
+// gate is a directory in which fsync of a new segment's file waits.
 type gate struct {
 	cachepool.Dir
 	entered, open chan struct{}
@@ -265,6 +265,9 @@ type gateFile struct {
 
 func (g *gate) Create(name string) (cachepool.File, error) {
 	f, err := g.Dir.Create(name)
+	if _, ok := parseFileName(name); !ok {
+		return f, err
+	}
 	return &gateFile{f, g}, err
 }
 

@@ -18,8 +18,10 @@ import (
 )
 
 // Open opens the log in cfg.Dir, which may be empty, and recovers it. It keeps the valid prefix,
-// makes it durable, and cuts a torn tail. It reports anything else that is wrong in Recovered, and
-// then changes nothing on the pool. It returns an error only if something keeps it from finding
+// makes it durable, and cuts a torn tail. A tail is torn only above the watermark: what is missing
+// below it was told to be durable, and is lost. Open reads the end of the log from the disk, not
+// from what an earlier process left in memory. It reports anything else that is wrong in Recovered,
+// and then changes nothing on the pool. It returns an error only if something keeps it from finding
 // out.
 //
 // Open reads the last segment whole, and each one that is not uploaded yet, since these may be the
@@ -32,7 +34,11 @@ func Open(cfg Config) (*Log, error) {
 	}
 	l := &Log{cfg: cfg, files: newFiles(cfg.Dir), changed: make(chan struct{}), tail: tail{max: cfg.TailBytes}}
 	if err := l.recover(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open log in %s: %w", cfg.Dir.Path(), err), l.files.closeAll())
+		err = fmt.Errorf("open log in %s: %w", cfg.Dir.Path(), err)
+		if l.mark != nil {
+			err = errors.Join(err, l.mark.close())
+		}
+		return nil, errors.Join(err, l.files.closeAll())
 	}
 	return l, nil
 }
@@ -46,6 +52,13 @@ func (l *Log) recover() error {
 		if l.doubt == nil {
 			l.doubt = fmt.Errorf(format, args...)
 		}
+	}
+	l.mark, err = openWatermark(l.cfg.Dir)
+	if errors.Is(err, errWatermark) {
+		l.mark = &watermark{}
+		doubt("%w", err)
+	} else if err != nil {
+		return err
 	}
 	l.table, err = readTable(l.cfg.Dir)
 	if err != nil {
@@ -100,7 +113,12 @@ func (l *Log) recover() error {
 			return err
 		}
 	}
-	if l.end.Less(l.cfg.KnownApplied) {
+	switch {
+	case l.mark.lost:
+		doubt("another copy knows that something is committed which this log does not have")
+	case l.end.Less(l.mark.durable):
+		doubt("the log ends at %v, but was durable up to %v", l.end, l.mark.durable)
+	case l.end.Less(l.cfg.KnownApplied):
 		doubt("the log ends at %v, but was known to reach %v", l.end, l.cfg.KnownApplied)
 	}
 	for _, seq := range local {
@@ -108,13 +126,21 @@ func (l *Log) recover() error {
 			l.strays = append(l.strays, cachepool.FileInfo{Name: fileName(seq), Size: sizes[seq]})
 		}
 	}
-	l.recovered.End, l.recovered.Doubt = l.end, l.doubt
+	l.recovered.End, l.recovered.Doubt, l.recovered.Committed = l.end, l.doubt, l.known()
 	if l.doubt != nil {
 		// Leave the log as it is, for whoever investigates. Nothing of it counts as durable.
 		l.hash, l.recovered.CutBytes = nil, 0
 		return nil
 	}
 	return l.settle()
+}
+
+// known returns how far the log is certainly committed.
+func (l *Log) known() Position {
+	if l.mark.committed.Less(l.cfg.KnownApplied) {
+		return l.cfg.KnownApplied
+	}
+	return l.mark.committed
 }
 
 // listFiles returns the segments' files in ascending order. Temporary files become strays.
@@ -166,6 +192,12 @@ func (l *Log) examine(seq uint64, link segment.Link, isLocal, isLast bool) (s *s
 		return nil, nil, err
 	}
 	defer l.files.release(h)
+	if isLast {
+		// What a failed fsync left in memory is on no disk.
+		if err := errors.Join(h.Sync(), h.Forget()); err != nil {
+			return nil, nil, err
+		}
+	}
 	size, err := h.Size()
 	if err != nil {
 		return nil, nil, err
@@ -257,10 +289,20 @@ func (l *Log) settle() error {
 	if err := l.cfg.Dir.Sync(); err != nil {
 		return err
 	}
+	if l.mark.file == nil && l.end == (Position{}) {
+		id, err := cachepool.NewID(l.cfg.Rand)
+		if err != nil {
+			return err
+		}
+		l.mark.identity = id
+	}
+	if err := l.mark.begin(l.cfg.Dir, mark{durable: l.end, committed: l.known()}); err != nil {
+		return err
+	}
 	if err := l.forgetPoison(); err != nil {
 		return err
 	}
-	l.durable, l.settled = l.end, true
+	l.durable, l.committed, l.settled, l.identity = l.end, l.mark.committed, true, l.mark.identity
 	return nil
 }
 

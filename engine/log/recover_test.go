@@ -56,13 +56,20 @@ func TestDoubt(t *testing.T) {
 		lines int      // entries that remain
 	}{
 		"nothing":               {func(*testing.T, setup) {}, "", Position{Seq: 5, Off: 129}, 10},
-		"torn tail":             {damage(5, cut), "", Position{}, 9},
+		"torn tail":             {damage(5, cut), "was durable up to", Position{}, 9},
+		"unsynced: torn tail":   {damage(5, cut), "", Position{}, 9},
 		"garbage tail":          {damage(5, func(b []byte) []byte { return append(b, "garbage"...) }), "", Position{}, 10},
 		"zero tail":             {damage(5, func(b []byte) []byte { return append(b, make([]byte, 5000)...) }), "", Position{}, 10},
-		"torn header":           {damage(5, func(b []byte) []byte { return b[:100] }), "", Position{}, 8},
-		"empty last file":       {damage(5, func(b []byte) []byte { return b[:0] }), "", Position{}, 8},
-		"torn below known":      {damage(5, cut), "was known to reach", Position{Seq: 5, Off: 129}, 9},
-		"last removed":          {remove(fileName(5)), "was known to reach", Position{Seq: 5, Off: 129}, 8},
+		"torn header":           {damage(5, func(b []byte) []byte { return b[:100] }), "was durable up to", Position{}, 8},
+		"empty last file":       {damage(5, func(b []byte) []byte { return b[:0] }), "was durable up to", Position{}, 8},
+		"unsynced: below known": {damage(5, cut), "was known to reach", Position{Seq: 5, Off: 129}, 9},
+		"last removed":          {remove(fileName(5)), "was durable up to", Position{}, 8},
+		"watermark damaged": {func(t *testing.T, s setup) {
+			s.disk.Kill()
+			s.disk.Damage(testDir, watermarkName, func(b []byte) []byte { return b[:len(b)/2] })
+			s.disk.Damage(testDir, watermarkName, func(b []byte) []byte { clear(b); return b })
+		}, "does not verify", Position{}, 10},
+		"watermark missing":     {remove(watermarkName), "", Position{}, 10},
 		"hole":                  {remove(fileName(4)), "segment 4 is missing", Position{}, 6},
 		"uploaded file missing": {remove(fileName(2)), "segment 2 is missing and was not evicted", Position{}, 2},
 		"table missing":         {remove(tableName), "segment 1 is missing", Position{}, 0},
@@ -77,7 +84,8 @@ func TestDoubt(t *testing.T) {
 		"uploaded cut":          {damage(2, cut), "segment table says", Position{}, 2},
 		"cut before the last":   {damage(4, cut), "segment 4", Position{}, 7},
 		"last header damaged":   {damage(5, flipAt(50)), "corrupt header crc", Position{}, 8},
-		"last record damaged":   {damage(5, flipAt(-1)), "", Position{}, 9},
+		"last record damaged":   {damage(5, flipAt(-1)), "was durable up to", Position{}, 9},
+		"unsynced: damaged":     {damage(5, flipAt(-1)), "", Position{}, 9},
 		"other segment's bytes": {damage(4, func([]byte) []byte { return nil }), "segment 4", Position{}, 6},
 		"two swapped": {func(t *testing.T, s setup) {
 			behind(t, s, func(d cachepool.Dir) error {
@@ -112,8 +120,10 @@ func TestDoubt(t *testing.T) {
 				r.Blocks = append(r.Blocks, segment.Block{Raw: blockOf(id)})
 				_, err := l.Append(r)
 				must(t, err)
+				if id < 5 || !strings.HasPrefix(name, "unsynced") {
+					must(t, l.Wait(t.Context(), l.End()))
+				}
 			}
-			must(t, l.Wait(t.Context(), l.End()))
 			must(t, store.upload(l, 1))
 			must(t, store.upload(l, 2))
 			must(t, l.Evict(1))
@@ -240,7 +250,7 @@ func TestTruncate(t *testing.T) {
 		}
 	}
 	dir, err := l.cfg.Dir.List()
-	if err != nil || len(dir) != 0 {
+	if err != nil || len(dir) != 1 || dir[0].Name != watermarkName {
 		t.Fatal(dir, err)
 	}
 	if _, err := l.cfg.Dir.Open(fileName(1)); !errors.Is(err, fs.ErrNotExist) {

@@ -125,8 +125,22 @@ func (l *Log) syncLocked() error {
 	if clean || cur == nil {
 		return nil
 	}
-	if err := cur.Sync(); err != nil {
+	// The watermark of the fsync before is carried by this one.
+	carried := make(chan error, 1)
+	if l.mark.dirty {
+		go func() { carried <- l.mark.sync() }()
+	} else {
+		carried <- nil
+	}
+	err := cur.Sync()
+	if mark := <-carried; mark != nil {
+		return l.fail("keep the watermark", mark)
+	}
+	if err != nil {
 		return l.fail("fsync "+fileName(cur.seq), err)
+	}
+	if err := l.advance(target); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,5 +153,82 @@ func (l *Log) syncLocked() error {
 		panic("log: durable after the end")
 	}
 	l.announce()
+	return nil
+}
+
+// advance notes in the watermark that the log is durable up to a position, before anybody is told.
+// The caller holds syncMu.
+func (l *Log) advance(durable Position) error {
+	l.mu.Lock()
+	m := mark{durable: durable, committed: l.committed, lost: l.mark.lost}
+	l.mu.Unlock()
+	if err := l.mark.set(m); err != nil {
+		return l.fail("keep the watermark", err)
+	}
+	return nil
+}
+
+// NoteCommitted notes that the log is committed up to a position, as far as it is durable. The
+// next fsync keeps that, so a later Open knows it (Recovered.Committed).
+func (l *Log) NoteCommitted(pos Position) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.durable.Less(pos) {
+		pos = l.durable
+	}
+	if l.committed.Less(pos) {
+		l.committed = pos
+	}
+}
+
+// SyncWatermark makes durable how far the log is durable and committed. The watermark of an fsync
+// is made durable by the next one, so who has nothing more to sync calls it after a while. It does
+// nothing if that is durable already. Errors: ErrPoisoned, ErrClosed, ErrDoubt.
+func (l *Log) SyncWatermark() error {
+	if err := l.writable(); err != nil {
+		return err
+	}
+	return l.syncWatermark()
+}
+
+func (l *Log) syncWatermark() error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	l.mu.Lock()
+	durable, committed, known := l.durable, l.committed, l.settled && l.doubt == nil && l.poison == nil
+	l.mu.Unlock()
+	if !known {
+		return nil
+	}
+	if l.mark.committed != committed {
+		if err := l.advance(durable); err != nil {
+			return err
+		}
+	}
+	if err := l.mark.sync(); err != nil {
+		return l.fail("keep the watermark", err)
+	}
+	return nil
+}
+
+// Disown makes this log one that lost something, durably: another copy knows that something is
+// committed which this one does not have (protocol-3). From now on it is in doubt, and so it is
+// when it is opened again.
+func (l *Log) Disown(why error) error {
+	l.writer.Lock()
+	defer l.writer.Unlock()
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	l.mu.Lock()
+	err := l.usable()
+	l.doubt = why
+	m := mark{durable: l.durable, committed: l.committed, lost: true}
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := l.mark.begin(l.cfg.Dir, m); err != nil {
+		return l.fail("keep the watermark", err)
+	}
 	return nil
 }

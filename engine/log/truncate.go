@@ -43,6 +43,13 @@ func (l *Log) Truncate(to Position) error {
 		l.sealer.Stop()
 		l.sealer = nil
 	}
+	// What is cut now must not be taken for lost at the next Open.
+	l.mu.Lock()
+	m := mark{durable: segment.Earlier(l.mark.durable, to), committed: segment.Earlier(l.committed, to)}
+	l.mu.Unlock()
+	if err := l.mark.begin(l.cfg.Dir, m); err != nil {
+		return l.fail("keep the watermark", err)
+	}
 	dropped := l.shorten(to)
 	if err := l.removeFiles(dropped); err != nil {
 		return err
@@ -67,6 +74,9 @@ func (l *Log) Truncate(to Position) error {
 	}
 	if err != nil {
 		return l.fail("fsync directory", err)
+	}
+	if err := l.advance(l.end); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,9 +142,7 @@ func (l *Log) shorten(to Position) []seg {
 	if len(l.segs) == 0 {
 		l.end = Position{Seq: l.base.Seq, Off: l.base.Len}
 	}
-	if l.end.Less(l.durable) {
-		l.durable = l.end
-	}
+	l.durable, l.committed = segment.Earlier(l.durable, l.end), segment.Earlier(l.committed, l.end)
 	l.want = l.durable
 	l.gen++
 	l.tail.reset()

@@ -145,9 +145,9 @@ func TestLookups(t *testing.T) {
 	home, epoch := v.Home("a")
 	equal(t, "home", []any{home, epoch}, []any{"ams-1", uint64(3)})
 	log := federation.Member{Gateway: "ams-1", Site: "ams", Incarnation: "1"}
-	equal(t, "member", v.IsMember("a", log), true)
+	equal(t, "member", v.CountsOn("a", log), true)
 	log.Incarnation = "2"
-	equal(t, "member on a new pool", v.IsMember("a", log), false)
+	equal(t, "member on a new pool", v.CountsOn("a", log), false)
 	equal(t, "observed", e.ObservedByHome().Gateway, "ams-1")
 	equal(t, "claims", len(e.ClaimsOf("")), 2)
 	equal(t, "claims of ams", len(e.ClaimsOf("ams")), 1)

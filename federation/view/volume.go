@@ -109,10 +109,10 @@ func (v *View) Home(uuid string) (gateway string, epoch uint64) {
 	return "", 0
 }
 
-// IsMember reports whether a log, with that incarnation, is a member of the volume.
-func (v *View) IsMember(uuid string, log federation.Member) bool {
+// CountsOn reports whether a log on a gateway's pool is a member of the volume, whichever it is.
+func (v *View) CountsOn(uuid string, pool federation.Member) bool {
 	e := v.Volume(uuid)
-	return e != nil && e.Control != nil && e.Control.IsMember(log)
+	return e != nil && e.Control != nil && e.Control.CountsOn(pool)
 }
 
 // Reign is Home with a context that ends when the view hears of another epoch, or of no control

@@ -35,6 +35,28 @@ func (m *Manager) SetAside(id string) {
 	}
 }
 
+// Reopen asks Run to close a volume's copy and to open it again, because its log was disowned. It
+// does not wait.
+func (m *Manager) Reopen(id string) {
+	select {
+	case m.reopen <- id:
+	default: // Run is far behind: the copy stays as it is, and takes no part
+	}
+}
+
+// closeDoubted closes a volume's copy. reconcile opens it again.
+func (m *Manager) closeDoubted(id string) {
+	m.mu.Lock()
+	s := m.volumes[id]
+	m.mu.Unlock()
+	if s == nil || s.copy == nil {
+		return
+	}
+	if err := m.detach(id, s); err != nil {
+		m.cfg.Logger.Warn("copy that lost something did not close cleanly", "volume", id, "error", err)
+	}
+}
+
 // reopenAside closes a volume's copy and keeps it aside. reconcile makes a new one.
 func (m *Manager) reopenAside(id string) {
 	m.mu.Lock()

@@ -47,8 +47,8 @@ func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string) error {
 	case err != nil:
 		return fmt.Errorf("read the control record of volume %s: %w", id, err)
 	case found.Doubt != nil:
-		return &doubtError{found.Doubt, ctl.IsMember(m.cfg.Self)}
-	case ctl.IsMember(m.cfg.Self) && hadLog(ctl):
+		return &doubtError{found.Doubt, ctl.CountsOn(m.cfg.Self)}
+	case ctl.CountsOn(m.cfg.Self) && hadLog(ctl):
 		return &doubtError{errors.New("it is empty"), true}
 	}
 	return nil

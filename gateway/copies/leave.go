@@ -77,7 +77,7 @@ func (m *Manager) handOver(c *Copy, v federation.Volume) error {
 
 // unneeded returns nil if this gateway's copy may be deleted, else why not.
 func (m *Manager) unneeded(ctx context.Context, v federation.Volume) error {
-	if m.cfg.View.IsMember(v.UUID, m.cfg.Self) {
+	if m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
 		return errors.New("it is a member until another has taken its place")
 	}
 	v, _, err := m.cfg.Registry.GetVolume(ctx, v.UUID)

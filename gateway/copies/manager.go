@@ -62,10 +62,11 @@ type ManagerConfig struct {
 
 // Manager has all copies of one gateway.
 type Manager struct {
-	cfg   ManagerConfig
-	aside chan string     // volumes whose copy is to be set aside
-	kept  map[string]bool // volumes with a copy on the pool, open or not; used by Run only
-	heard bool            // used by Run only
+	cfg    ManagerConfig
+	aside  chan string     // volumes whose copy is to be set aside
+	reopen chan string     // volumes whose copy is to be closed and opened again
+	kept   map[string]bool // volumes with a copy on the pool, open or not; used by Run only
+	heard  bool            // used by Run only
 
 	mu      sync.Mutex
 	volumes map[string]*managed // by UUID
@@ -93,7 +94,8 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, aside: make(chan string, 16)}
+	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, aside: make(chan string, 16),
+		reopen: make(chan string, 16)}
 	for _, id := range there {
 		m.kept[id] = true
 	}
@@ -156,6 +158,8 @@ func (m *Manager) Run(ctx context.Context) {
 		case <-retry:
 		case id := <-m.aside:
 			m.reopenAside(id)
+		case id := <-m.reopen:
+			m.closeDoubted(id)
 		case <-ctx.Done():
 		}
 	}
@@ -246,7 +250,7 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 
 // openCopy opens the copy of a volume that has none open, and reports whether it did.
 func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume) bool {
-	if s.doubted && m.cfg.View.IsMember(v.UUID, m.cfg.Self) {
+	if s.doubted && m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
 		return false
 	}
 	if m.awaitsKey(v.UUID) {

@@ -82,7 +82,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	}
 	c.Replica = m.cfg.Node.Open(replica.Config{
 		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Policy: Policy(v), DataKey: key, MaxLag: maxLag(v),
-		Store: uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
+		Store: uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Doubted: func() { m.Reopen(v.UUID) }, Logger: logger,
 	})
 	c.Engine.Attach(c.Replica)
 	return c, nil

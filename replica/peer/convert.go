@@ -23,7 +23,7 @@ func encode(e replica.Envelope) *peerpb.Envelope {
 	m := e.Message
 	out := &peerpb.Envelope{
 		Volume: e.Volume, Kind: uint32(m.Kind), Epoch: m.Epoch, Stamp: int64(m.Stamp), Echo: int64(m.Echo), Grant: int64(m.Grant),
-		From:  &peerpb.Member{Gateway: m.From.Gateway, Site: m.From.Site, Incarnation: m.From.Incarnation},
+		From:  &peerpb.Member{Gateway: m.From.Gateway, Site: m.From.Site, Incarnation: m.From.Incarnation, Log: m.From.Log},
 		Start: position(m.Start), End: position(m.End), Commit: position(m.Commit), Proof: e.Proof, Frames: e.Frames, Forced: m.Forced,
 	}
 	for _, s := range m.Epochs {
@@ -36,7 +36,8 @@ func decode(e *peerpb.Envelope) replica.Envelope {
 	m := protocol.Message{
 		Kind: protocol.Kind(e.GetKind()), Epoch: e.GetEpoch(), Stamp: time.Duration(e.GetStamp()), Echo: time.Duration(e.GetEcho()),
 		Grant: time.Duration(e.GetGrant()),
-		From:  protocol.Member{Gateway: e.GetFrom().GetGateway(), Site: e.GetFrom().GetSite(), Incarnation: e.GetFrom().GetIncarnation()},
+		From: protocol.Member{Gateway: e.GetFrom().GetGateway(), Site: e.GetFrom().GetSite(),
+			Incarnation: e.GetFrom().GetIncarnation(), Log: e.GetFrom().GetLog()},
 		Start: toPosition(e.GetStart()), End: toPosition(e.GetEnd()), Commit: toPosition(e.GetCommit()), Forced: e.GetForced(),
 	}
 	for _, s := range e.GetEpochs() {

@@ -76,7 +76,7 @@ func (s *sim) leads(n *node) {
 		return
 	}
 	for _, o := range s.nodes {
-		if s.ctl.IsMember(o.member) && o.log.at(o.log.durable).epoch != n.core.epoch {
+		if s.ctl.IsMember(o.member) && o.joinable() && o.log.at(o.log.durable).epoch != n.core.epoch {
 			s.fail("%s serves in epoch %d, which has not begun at %s", n.name, n.core.epoch, o.name)
 		}
 	}
@@ -106,7 +106,10 @@ func (s *sim) check() {
 	for _, n := range s.nodes {
 		// protocol-2 and protocol-3: every member that has not lost its disk has everything
 		// committed.
-		if s.ctl != nil && s.ctl.IsMember(n.member) && !n.holds(true) {
+		if n.rewound && n.holds(true) {
+			n.rewound = false // it has caught up
+		}
+		if s.ctl != nil && s.ctl.IsMember(n.member) && n.joinable() && !n.holds(true) {
 			s.fail("%s, member in epoch %d, does not hold what is committed, up to %v", n.name, s.ctl.Epoch,
 				s.truth.committed[len(s.truth.committed)-1])
 		}

@@ -27,12 +27,14 @@ type Core struct {
 	epoch  uint64 // newest known; messages of earlier ones are rejected
 	log    LogState
 	commit Position
-	synced Time // last evidence that fsync works
+	known  Position // certainly committed; unlike commit, it is known from earlier lives too
+	synced Time     // last evidence that fsync works
 
 	// As a follower.
 	home         string // gateway that sent us Hello in this epoch, "" for none
 	joined       bool   // our log is a prefix of the home's
 	greeting     *Message
+	early        *Message // greeting of an epoch whose record is not known here yet
 	cut          Position // where the log is cut before greeting is answered
 	homeStamp    Time
 	homeHeard    Time // when homeStamp came
@@ -64,7 +66,8 @@ type swap struct {
 
 // peer is what the home knows of another gateway.
 type peer struct {
-	member  Member
+	member  Member // without its Log until met
+	met     bool   // a message told which log it has
 	joined  bool
 	matched bool // match is valid: the peer sent Welcome in this epoch
 	proved  bool
@@ -85,7 +88,8 @@ type lapse struct {
 // New returns the Core of a gateway that just started. It asks for the control record. Its former
 // process may have given a promise, so it supports the present home for the length of one.
 func New(cfg Config, policy Policy, state LogState, now Time) (*Core, []Effect) {
-	c := &Core{cfg: cfg, policy: policy, log: state, now: now, peers: map[string]*peer{}, synced: now, asked: true}
+	c := &Core{cfg: cfg, policy: policy, log: state, known: state.Committed, now: now, peers: map[string]*peer{}, synced: now,
+		asked: true}
 	if n := len(state.Epochs); n > 0 {
 		c.epoch = state.Epochs[n-1].Epoch
 	}
@@ -204,6 +208,10 @@ func (c *Core) adopt(e ControlRead) {
 	if ctl.Epoch > c.epoch {
 		c.follow(ctl.Epoch)
 	}
+	if m := c.early; m != nil && ctl.Epoch >= m.Epoch {
+		c.early = nil
+		c.hello(*m)
+	}
 }
 
 func (c *Core) maybeCreate() {
@@ -286,7 +294,7 @@ func (c *Core) done(rev federation.Revision) {
 		c.startedAt = c.now
 		c.begun, c.released, c.joined, c.home, c.leaseUntil = Position{}, false, false, "", 0
 		for _, p := range c.peers {
-			*p = peer{member: p.member}
+			*p = peer{member: p.member.Pool()}
 		}
 		c.lapsing, c.quietEnd = nil, 0
 		if old != nil && old.Home.Gateway == c.cfg.Self.Gateway {
@@ -311,7 +319,7 @@ func (c *Core) done(rev federation.Revision) {
 func (c *Core) lapseAll() {
 	c.quietEnd = c.now + c.cfg.Promise/2
 	for g, p := range c.peersInOrder() {
-		if !c.ctl.IsMember(p.member) {
+		if !c.votes(p) {
 			c.lapsing = append(c.lapsing, lapse{g, c.quietEnd})
 		}
 	}
@@ -336,7 +344,7 @@ func (c *Core) stopLeading() {
 		if p.joined {
 			c.emit(Unstream{To: g})
 		}
-		*p = peer{member: p.member}
+		*p = peer{member: p.member.Pool()}
 	}
 	c.begun, c.joining, c.moving, c.lapsing = Position{}, "", "", nil
 }
@@ -344,6 +352,7 @@ func (c *Core) stopLeading() {
 func (c *Core) appended(l LogState) {
 	c.log.End, c.log.Epochs = l.End, l.Epochs
 	c.commit = segment.Earlier(c.commit, l.End) // goes back only after a forced takeover
+	c.known = segment.Earlier(c.known, l.End)
 	if l.End.Less(c.log.Durable) {
 		c.log.Durable = l.End
 	}
@@ -377,10 +386,10 @@ func (c *Core) setPeers(members []Member) {
 		switch {
 		case p == nil:
 			c.peers[m.Gateway] = &peer{member: m}
-			if c.leading() && c.now < c.quietEnd && !c.ctl.IsMember(m) {
+			if c.leading() && c.now < c.quietEnd && !c.votes(c.peers[m.Gateway]) {
 				c.lapsing = append(c.lapsing, lapse{m.Gateway, c.quietEnd})
 			}
-		case p.member != m: // another incarnation: another log
+		case p.member.Pool() != m: // another incarnation: another log
 			if p.joined && c.leading() {
 				c.emit(Unstream{To: m.Gateway})
 			}

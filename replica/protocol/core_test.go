@@ -275,8 +275,9 @@ func TestPeersKnownLateMayHoldLeases(t *testing.T) {
 func TestCommitGoesBackAfterForce(t *testing.T) {
 	h := home(t, 1, "a")
 	h.do(ControlRead{control(3, "b", "b"), 13})
-	cut, ok := effect[Truncate](h.from("b", Message{Kind: Hello, Epoch: 3, Stamp: 1, Epochs: begun(5, 1).Epochs, End: position(5)}))
-	if !ok {
+	cut, ok := effect[Truncate](h.from("b", Message{Kind: Hello, Epoch: 3, Stamp: 1, Epochs: begun(5, 1).Epochs, End: position(5),
+		Forced: []uint64{3}}))
+	if !ok || !cut.Forced {
 		t.Fatal("does not cut")
 	}
 	h.do(Appended{begun(cut.To.Off, 1)})
@@ -345,7 +346,7 @@ func TestDeposedHomeAnswersTheNextGreeting(t *testing.T) {
 	h := home(t, 2, "a", "b")
 	hello := Message{Kind: Hello, Epoch: 3, Epochs: []log.EpochStart{{Epoch: 1}, {Epoch: 2, Start: position(1)},
 		{Epoch: 3, Start: h.log.End}}, End: position(11)}
-	out := h.from("b", hello)
+	out := append(h.from("b", hello), h.do(ControlRead{control(3, "b", "b", "a"), 13})...)
 	if r, ok := effect[RoleChanged](out); !ok || r.Role != Follower {
 		t.Fatalf("a is %v", h.role)
 	}
@@ -356,5 +357,99 @@ func TestDeposedHomeAnswersTheNextGreeting(t *testing.T) {
 	out = h.from("b", hello)
 	if cut, ok := effect[Truncate](out); !ok || cut.To != position(10) {
 		t.Fatalf("a cuts at %v, %t", cut.To, ok)
+	}
+}
+
+// TestGreetingNeedsTheRecord: a gateway that greets, or rejects, with an epoch of which there is no
+// record neither ends an epoch nor has anything cut.
+func TestGreetingNeedsTheRecord(t *testing.T) {
+	greeting := Message{Kind: Hello, Epoch: 99, Stamp: 1, Epochs: begun(1, 99).Epochs, End: position(1)}
+	follower := byHand(t, "b", 2, begun(9, 1))
+	follower.do(ControlRead{control(1, "a", "a", "b"), 5})
+	for name, h := range map[string]*hand{"follower": follower, "home": home(t, 2, "a", "b")} {
+		epoch, role := h.epoch, h.role
+		for what, m := range map[string]Message{"greeting": greeting, "rejection": {Kind: Reject, Epoch: 99}} {
+			out := h.from("c", m)
+			if _, ok := effect[ReadControl](out); !ok || len(out) != 1 || h.epoch != epoch || h.role != role {
+				t.Errorf("%s after a %s of epoch 99 by no home: epoch %d, %v, effects %v", name, what, h.epoch, h.role, out)
+			}
+		}
+	}
+	// Nor does the home of the epoch before, when the record names another one.
+	greeting.Epoch = 2
+	follower.do(ControlRead{control(2, "c", "c", "b"), 6})
+	if out := follower.from("a", greeting); len(out) != 0 {
+		t.Errorf("effects of a greeting by a gateway that is not home: %v", out)
+	}
+}
+
+// TestGreetingBeforeTheRecord: a follower answers a greeting that came before the record as soon as
+// it has the record.
+func TestGreetingBeforeTheRecord(t *testing.T) {
+	h := byHand(t, "b", 2, begun(9, 1))
+	h.do(ControlRead{control(1, "a", "a", "b", "c"), 5})
+	greeting := Message{Kind: Hello, Epoch: 2, Stamp: 1, Epochs: []log.EpochStart{{Epoch: 1}, {Epoch: 2, Start: position(9)}},
+		End: position(10)}
+	if _, ok := effect[Send](h.from("c", greeting)); ok {
+		t.Error("answers before the record has come")
+	}
+	if s, ok := effect[Send](h.do(ControlRead{control(2, "c", "c", "b"), 6})); !ok || s.Message.Kind != Welcome {
+		t.Errorf("does not answer when the record has come: %+v", s)
+	}
+	if _, ok := effect[Send](h.do(ControlRead{control(2, "c", "c"), 7})); ok {
+		t.Error("answers twice")
+	}
+}
+
+// TestShortWelcomeIsAnotherMember: a follower that has less than it acknowledged in this epoch, or
+// as a member less than what is committed, is refused and does not count.
+func TestShortWelcomeIsAnotherMember(t *testing.T) {
+	for name, short := range map[string]bool{"b": true, "c": false} { // c is no member and acknowledged nothing
+		h := home(t, 2, "a", "b")
+		if name == "c" {
+			h.peers["c"].matched = false
+		}
+		out := h.from(name, Message{Kind: Welcome, Stamp: h.at, Echo: h.at, Start: position(4), End: position(4), Grant: promise,
+			Proved: true})
+		refusal, refused := effect[Send](out)
+		refused = refused && refusal.Message.Kind == Refuse && refusal.Message.Commit == h.commit
+		if refused != short || h.peers[name].joined == short {
+			t.Errorf("%s came back with 4 of %v: refused %v, joined %v", name, h.commit, refused, h.peers[name].joined)
+		}
+		if h.peers[name].match.Less(h.commit) && short {
+			t.Errorf("the home lowered what %s acknowledged to %v", name, h.peers[name].match)
+		}
+	}
+}
+
+// TestRefusedFollowerGivesUp: a member that the record's home refuses has lost something. Nobody
+// else's word counts.
+func TestRefusedFollowerGivesUp(t *testing.T) {
+	h := byHand(t, "b", 2, begun(9, 1))
+	h.do(ControlRead{control(2, "a", "a", "b"), 5})
+	if out := h.from("c", Message{Kind: Refuse, Commit: position(20)}); len(out) != 0 {
+		t.Errorf("effects of a refusal by a gateway that is not home: %v", out)
+	}
+	if out := h.from("a", Message{Kind: Refuse, Commit: position(9)}); len(out) != 0 {
+		t.Errorf("effects of a refusal for what is there: %v", out)
+	}
+	out := h.from("a", Message{Kind: Refuse, Commit: position(20)})
+	if d, ok := effect[Disown](out); !ok || d.Committed != position(20) || h.role != Failed {
+		t.Errorf("%v after %v", h.role, out)
+	}
+}
+
+// TestLogThatBeganAnewIsAnotherMember: a member whose log begins anew on the same pool does not
+// count any more, even for a swap under way.
+func TestLogThatBeganAnewIsAnotherMember(t *testing.T) {
+	h := home(t, 2, "a", "b")
+	m := member("b")
+	m.Log = "anew"
+	h.do(Received{Message{Kind: Welcome, From: m, Epoch: h.epoch, Stamp: h.at, Echo: h.at, Grant: promise, Proved: true}})
+	if h.MayServe(h.at) || h.committable() != (Position{}) {
+		t.Error("the home relies on a log that began anew")
+	}
+	if _, ok := effect[Swap](h.wait(beat)); !ok {
+		t.Error("the home does not remove a member whose log began anew")
 	}
 }

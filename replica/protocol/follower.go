@@ -19,9 +19,11 @@ func (c *Core) received(m Message) {
 		return
 	case Reject:
 		if m.Epoch > c.epoch {
-			c.follow(m.Epoch)
-			c.emit(ReadControl{})
+			c.hearsay(m)
 		}
+		return
+	case Refuse:
+		c.refused(m)
 		return
 	}
 	if m.Epoch < c.epoch || c.ctl != nil && m.Epoch < c.ctl.Epoch {
@@ -48,18 +50,21 @@ func (c *Core) sendTo(m Message, answer Message) {
 	c.emit(Send{To: m.From.Gateway, Message: answer})
 }
 
-// hello makes this gateway follow the home m.From, from where both logs agree.
+// hello makes this gateway follow the home m.From, from where both logs agree. The control record
+// must name that home for the epoch: otherwise any gateway could end epochs and cut logs. A
+// greeting that comes before the record is answered when the record comes.
 func (c *Core) hello(m Message) {
-	if c.ctl != nil && c.ctl.Epoch == m.Epoch && c.ctl.Home != m.From {
-		return // not the home of that epoch
-	}
-	if m.Epoch > c.epoch {
-		led := c.leading()
-		c.follow(m.Epoch)
-		c.emit(ReadControl{})
-		if led {
-			return // an append under way is not in c.log yet; the next Hello compares the whole log
+	if c.ctl == nil || c.ctl.Epoch < m.Epoch {
+		// A home's append may be under way, and is not in c.log: it waits for the next greeting.
+		c.early = nil
+		if !c.leading() {
+			c.early = &m
 		}
+		c.hearsay(m)
+		return
+	}
+	if c.ctl.Epoch != m.Epoch || c.ctl.Home != m.From {
+		return // not the home of that epoch
 	}
 	if c.role != Follower {
 		return // our own epoch
@@ -70,18 +75,34 @@ func (c *Core) hello(m Message) {
 	if c.began(m.Epoch) {
 		c.cut = c.log.End // what we have of this epoch is in the home's log, even if frames came before this Hello
 	}
+	forced := c.leftOut(m.Forced, c.log.End)
+	if c.cut.Less(c.known) {
+		forced = c.leftOut(m.Forced, c.known)
+	}
+	if c.cut.Less(c.known) && !forced {
+		// The home's log lacks what is committed. Only a person may give that up.
+		c.greeting = nil
+		c.sendTo(m, Message{Kind: Refuse, Commit: c.known, End: c.log.End, Epochs: slices.Clone(c.log.Epochs)})
+		return
+	}
 	if c.cut.Less(c.log.End) {
-		c.emit(Truncate{To: c.cut, Forced: c.leftOut(m.Forced)})
+		c.emit(Truncate{To: c.cut, Forced: forced})
 		return
 	}
 	c.welcome()
 }
 
-// leftOut reports whether a person forced an epoch later than all epochs in this log. Then the home
-// that was left out may have acknowledged what is cut.
-func (c *Core) leftOut(forced []uint64) bool {
-	n := len(c.log.Epochs)
-	return n > 0 && slices.ContainsFunc(forced, func(e uint64) bool { return e > c.log.Epochs[n-1].Epoch })
+// leftOut reports whether a person forced an epoch later than all epochs of this log up to pos.
+// Then the home that was left out may have acknowledged what is cut. What is committed in a forced
+// epoch or later cannot be left out by it.
+func (c *Core) leftOut(forced []uint64, pos Position) bool {
+	var last uint64
+	for _, e := range c.log.Epochs {
+		if e.Start.Less(pos) {
+			last = e.Epoch
+		}
+	}
+	return last > 0 && slices.ContainsFunc(forced, func(e uint64) bool { return e > last })
 }
 
 // shared returns the end of the longest prefix that log own shares with a log that has these epochs
@@ -110,6 +131,35 @@ func shared(own LogState, epochs []log.EpochStart, end Position) Position {
 		}
 	}
 	return Position{}
+}
+
+// hearsay handles that another gateway speaks of an epoch of which there is no record here. The
+// record decides, not who says so. A home believes a member as far as to stop, since without that
+// member nothing can be committed anyway.
+func (c *Core) hearsay(m Message) {
+	if c.leading() && m.Epoch > c.epoch && c.ctl.IsMember(m.From) {
+		c.follow(c.epoch)
+	}
+	c.emit(ReadControl{})
+}
+
+// refused handles that another gateway knows of something committed which this log does not have.
+// Then this log lost it: this gateway does not lead or vote with it any more (protocol-3).
+func (c *Core) refused(m Message) {
+	p := c.peers[m.From.Gateway]
+	switch {
+	case m.Epoch != c.epoch || p == nil || p.member.Pool() != m.From.Pool():
+		return
+	case c.leading():
+		if !shared(c.log, m.Epochs, m.End).Less(m.Commit) {
+			return // we have it
+		}
+	case c.ctl == nil || c.ctl.Epoch != m.Epoch || c.ctl.Home != m.From || !c.log.End.Less(m.Commit):
+		return
+	}
+	c.emit(Disown{Committed: m.Commit, By: m.From.Gateway})
+	c.stopLeading()
+	c.setRole(Failed)
 }
 
 func (c *Core) welcome() {
@@ -153,7 +203,7 @@ func (c *Core) fromHome(m Message) {
 	// The commit position never passes what is durable here: what is applied must be in the log
 	// after a crash.
 	if reach := segment.Earlier(m.Commit, c.log.Durable); c.commit.Less(reach) {
-		c.commit = reach
+		c.commit, c.known = reach, later(c.known, reach)
 		c.emit(Committed{Position: reach})
 	}
 	switch m.Kind {

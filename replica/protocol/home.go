@@ -25,7 +25,10 @@ func (c *Core) peersInOrder() iter.Seq2[string, *peer] {
 // fromFollower handles a follower's message to its home.
 func (c *Core) fromFollower(m Message) {
 	p := c.peers[m.From.Gateway]
-	if !c.leading() || p == nil || p.member != m.From || m.Epoch != c.epoch {
+	if !c.leading() || p == nil || p.member.Pool() != m.From.Pool() || m.Epoch != c.epoch {
+		return
+	}
+	if !c.meet(p, m) {
 		return
 	}
 	p.seen = c.now
@@ -40,6 +43,9 @@ func (c *Core) fromFollower(m Message) {
 		c.greet(m.From.Gateway, p)
 		return
 	case Welcome:
+		if c.lost(p, m) {
+			return
+		}
 		if p.joined { // it joined again, and we had not noticed that it left
 			c.emit(Unstream{To: m.From.Gateway})
 		}
@@ -57,6 +63,59 @@ func (c *Core) fromFollower(m Message) {
 	if m.Grant > 0 && m.Echo > 0 {
 		p.promise = max(p.promise, m.Echo+relied(m.Grant))
 	}
+}
+
+// meet notes which log a follower has, and reports whether m is of the log that it has now. A
+// follower that began anew is met with its Welcome.
+func (c *Core) meet(p *peer, m Message) bool {
+	switch {
+	case !p.met:
+		p.member, p.met = m.From, true
+	case p.member == m.From:
+	case m.Kind != Welcome:
+		if c.now-p.greeted >= c.cfg.Heartbeat {
+			c.greet(m.From.Gateway, p)
+		}
+		return false
+	default:
+		if p.joined {
+			c.emit(Unstream{To: m.From.Gateway})
+		}
+		*p = peer{member: m.From, met: true, lease: p.lease, greeted: p.greeted}
+	}
+	return true
+}
+
+// could reports whether p may be the member m, as far as is known.
+func (p *peer) could(m Member) bool {
+	return p.member == m || !p.met && p.member.Pool() == m.Pool()
+}
+
+// votes reports whether p is a member, or may be one.
+func (c *Core) votes(p *peer) bool {
+	return c.ctl != nil && slices.ContainsFunc(c.ctl.Members, p.could)
+}
+
+// lost reports whether the log that a follower welcomes us with lacks what that follower must have:
+// what it acknowledged in this epoch, or, if it is a member, what is committed. Then it is not that
+// member any more, and is told so.
+func (c *Core) lost(p *peer, m Message) bool {
+	var must Position
+	if p.matched {
+		must = p.match
+	}
+	if c.ctl.IsMember(p.member) {
+		must = later(must, c.known)
+	}
+	if !m.End.Less(must) {
+		return false
+	}
+	if p.joined {
+		p.joined = false
+		c.emit(Unstream{To: m.From.Gateway})
+	}
+	c.send(m.From.Gateway, Message{Kind: Refuse, Commit: must})
+	return true
 }
 
 func (c *Core) greet(gateway string, p *peer) {
@@ -117,6 +176,14 @@ func (c *Core) withLease(p *peer, m Message) Message {
 
 // leaving reports whether a swap under way would remove m.
 func (c *Core) leaving(m Member) bool { return c.swap != nil && !c.swap.next.IsMember(m) }
+
+// later returns the later of two positions.
+func later(a, b Position) Position {
+	if a.Less(b) {
+		return b
+	}
+	return a
+}
 
 // forever is later than any reading of a clock.
 const forever = Time(1<<63 - 1)
@@ -206,7 +273,7 @@ func (c *Core) advance() {
 		pos = segment.Earlier(pos, stall)
 	}
 	if c.commit.Less(pos) {
-		c.commit = pos
+		c.commit, c.known = pos, later(c.known, pos)
 		c.emit(Committed{Position: pos})
 		for g, p := range c.peersInOrder() {
 			if p.joined {
@@ -270,7 +337,7 @@ func (c *Core) manageMembers() {
 		c.joining = ""
 	}
 	needed := c.staying(keep) < c.policy.Want
-	if p := c.peers[c.moving]; p != nil && !c.ctl.IsMember(p.member) {
+	if p := c.peers[c.moving]; p != nil && !c.votes(p) {
 		needed = true
 	}
 	if c.joining == "" && needed && c.role == Home {
@@ -311,7 +378,7 @@ func (c *Core) staying(members []Member) (n int) {
 // heard.
 func (c *Core) holds(m Member) bool {
 	p := c.peers[m.Gateway]
-	if p != nil && p.member != m {
+	if p != nil && !p.could(m) {
 		return false
 	}
 	return p != nil && c.heard(p) || c.now < c.startedAt+c.patience()

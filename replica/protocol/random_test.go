@@ -86,7 +86,7 @@ func (s *sim) replace(n *node) {
 		return
 	}
 	for _, o := range s.nodes {
-		if o != n && s.ctl.IsMember(o.member) {
+		if o != n && s.ctl.IsMember(o.member) && o.joinable() {
 			n.wipe()
 			s.after(s.some(), n.start)
 			return
@@ -96,9 +96,12 @@ func (s *sim) replace(n *node) {
 
 // fault does one random harmful thing.
 func (s *sim) fault() {
+	if s.fragile() {
+		return
+	}
 	n := s.pick(nil)
 	o := s.pick(n)
-	switch s.rnd.IntN(16) {
+	switch s.rnd.IntN(18) {
 	case 0, 1:
 		s.restart(n, true, s.some())
 	case 2:
@@ -146,7 +149,70 @@ func (s *sim) fault() {
 		if s.chance(15) {
 			s.force(n)
 		}
+	case 16:
+		s.spoil(n)
+	case 17:
+		s.goBack(n)
 	}
+}
+
+// others reports whether another member of the record is there, and whether all of them are up.
+func (s *sim) others(n *node) (some, up bool) {
+	up = true
+	for _, o := range s.nodes {
+		if o != n && s.ctl != nil && s.ctl.IsMember(o.member) {
+			some, up = true, up && o.core != nil && o.paused <= s.now && o.slow <= s.now && o.joinable()
+		}
+	}
+	return some && s.inFlight == 0, up
+}
+
+// joinable reports whether no doubt keeps a node from taking part.
+func (n *node) joinable() bool { return !n.doubted && !n.rewound }
+
+// spoil damages the end of a log below its watermark, if another member has all that it has.
+func (s *sim) spoil(n *node) {
+	if some, up := s.others(n); some && up && n.core != nil && n.log.kept.durable > 0 {
+		n.damage(s.rnd.IntN(n.log.kept.durable))
+		s.after(s.some(), n.start)
+	}
+}
+
+// goBack takes a disk back to what the others know to be committed, or before.
+func (s *sim) goBack(n *node) {
+	some, up := s.others(n)
+	steady := slices.ContainsFunc(s.nodes, func(o *node) bool {
+		return o.core != nil && o.core.role == Home && o.core.moving == "" && s.isHome(o)
+	})
+	if !some || !up || !steady || n.core == nil || len(s.cuts()) > 0 || s.down || len(s.unheard) > 0 {
+		return
+	}
+	k := len(n.log.entries)
+	for _, o := range s.nodes {
+		if o != n && s.ctl.IsMember(o.member) {
+			k = min(k, n.log.index(o.core.known))
+		}
+	}
+	if k > 0 {
+		n.rewind(s.rnd.IntN(k))
+		s.after(s.between(0, 400*ms), n.start)
+	}
+}
+
+// fragile reports whether a disk went back and nobody has noticed yet. Until then another fault may
+// lose data: then nobody is left who knows.
+func (s *sim) fragile() bool {
+	return slices.ContainsFunc(s.nodes, func(n *node) bool { return n.rewound })
+}
+
+// cuts lists the connections that are cut or broken.
+func (s *sim) cuts() (out []string) {
+	for name, d := range s.network {
+		if d.cut || d.dead {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 func (s *sim) force(n *node) {
@@ -169,12 +235,15 @@ func (s *sim) follow(percent int) {
 		case "ack", "append", "welcome":
 			p = max(1, percent/10)
 		}
-		if busy || !s.chance(p) {
+		if busy || s.fragile() || !s.chance(p) {
 			return
 		}
 		busy = true // not at once: the step that caused it is not finished
 		s.after(s.some()/50, func() {
 			busy = false
+			if s.fragile() {
+				return
+			}
 			if o == nil {
 				o = s.pick(n)
 			}
@@ -243,6 +312,9 @@ func (s *sim) settle() {
 	var home *node
 	for _, n := range s.nodes {
 		switch {
+		case n.core == nil:
+			s.fail("%s does not come back", n.name)
+			return
 		case n.core.role == Home && home != nil:
 			s.fail("two homes at the end: %s and %s", home.name, n.name)
 			return

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 )
 
@@ -140,6 +141,7 @@ type node struct {
 	name        string
 	member      Member
 	incarnation int
+	logs        int // that it had
 	log         simLog
 	core        *Core // nil while down
 	life        int
@@ -155,6 +157,8 @@ type node struct {
 	stopped     bool                // by a hand-over
 	waiting     map[int]Position
 	applied     Position
+	doubted     bool // its log lost something, and it knows
+	rewound     bool // its log and watermark went back, and it does not know
 }
 
 func (n *node) clock() Time { return n.offset + time.Duration(float64(n.sim.now)*n.rate) }
@@ -173,6 +177,9 @@ func (n *node) start() {
 	if n.core != nil {
 		return
 	}
+	if n.doubted && !n.renew() {
+		return
+	}
 	n.life++
 	n.streams, n.waiting, n.stopped, n.applied, n.backlog = map[string]Position{}, map[int]Position{}, false, Position{}, nil
 	core, effects := New(n.config(), n.sim.policy, n.log.state(), n.clock())
@@ -183,44 +190,10 @@ func (n *node) start() {
 	n.tickLater()
 }
 
-// crash ends the process. With power, what was not synced and the clock's reading are lost too.
-func (n *node) crash(power bool) {
-	if n.core == nil {
-		return
-	}
-	n.core, n.paused, n.backlog = nil, 0, nil
-	n.life++
-	if power {
-		n.sim.logf("%s loses power and %d entries", n.name, len(n.log.entries)-n.log.durable)
-		n.log.entries = n.log.entries[:n.log.durable]
-		n.setClock(n.sim.between(ms, 20*time.Second), n.rate)
-	} else {
-		n.sim.logf("%s is killed", n.name)
-		n.log.durable = len(n.log.entries)
-	}
-	for _, o := range n.sim.nodes {
-		if o != n {
-			n.sim.reset(n.name, o.name)
-		}
-	}
-}
-
-// wipe empties the disk: the gateway comes back as another member.
-func (n *node) wipe() {
-	n.crash(true)
-	n.log = simLog{}
-	n.incarnation++
-	n.member.Incarnation = fmt.Sprint(n.incarnation)
-	n.sim.logf("%s has a new disk", n.name)
-	for _, o := range n.sim.nodes {
-		o.run(func() { o.step(Peers{o.sim.present()}) })
-	}
-}
-
 func (s *sim) present() []Member {
 	var all []Member
 	for _, n := range s.nodes {
-		all = append(all, n.member)
+		all = append(all, n.member.Pool())
 	}
 	return all
 }
@@ -277,7 +250,7 @@ func (n *node) step(e Event) { n.do(n.core.Step(n.clock(), e)) }
 // sync fsyncs; the disk works on while the process is paused.
 func (n *node) sync() {
 	have, life := len(n.log.entries), n.life
-	last := n.log.at(have)
+	last, mark := n.log.at(have), n.log.mark
 	var done func()
 	done = func() {
 		if n.life != life {
@@ -289,6 +262,11 @@ func (n *node) sync() {
 		}
 		if n.log.at(have) == last {
 			n.log.durable = max(n.log.durable, have)
+			n.log.kept = mark
+			n.log.mark.durable = n.log.durable
+			if n.core != nil {
+				n.log.mark.committed = segment.Earlier(n.core.known, n.log.posAt(n.log.durable))
+			}
 		}
 		n.run(func() { n.step(Synced{n.log.posAt(n.log.durable)}) })
 	}
@@ -331,6 +309,9 @@ func (n *node) do(effects []Effect) {
 			n.sim.bias("role", n, nil)
 		case Pause:
 			n.stopped = true
+		case Disown:
+			n.disown(e)
+			return
 		}
 	}
 	n.pump()
@@ -361,8 +342,7 @@ func (n *node) ingest() {
 func (n *node) truncate(to Position) {
 	k := n.log.index(to)
 	n.sim.logf("%s cuts %d entries", n.name, len(n.log.entries)-k)
-	n.log.entries = n.log.entries[:k]
-	n.log.durable = min(n.log.durable, k)
+	n.log.cut(k)
 	if to.Less(n.applied) {
 		if n.sim.forced == 0 {
 			n.sim.fail("%s cuts at %v although it applied %v", n.name, to, n.applied)

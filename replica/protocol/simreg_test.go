@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 )
 
@@ -25,6 +26,24 @@ func (e entry) String() string { return fmt.Sprintf("%d@%d", e.id, e.epoch) }
 type simLog struct {
 	entries []entry
 	durable int // entries that a power cut leaves
+	mark    simMark
+	kept    simMark // the mark that a power cut leaves
+}
+
+// simMark is the watermark of package log: what was durable, and known to be committed.
+type simMark struct {
+	durable   int
+	committed Position
+}
+
+// cut leaves the first k entries.
+func (l *simLog) cut(k int) {
+	l.entries = l.entries[:k]
+	l.durable = min(l.durable, k)
+	for _, m := range []*simMark{&l.mark, &l.kept} {
+		m.durable = min(m.durable, k)
+		m.committed = segment.Earlier(m.committed, l.posAt(k))
+	}
 }
 
 func (l *simLog) end() Position { return l.posAt(len(l.entries)) }
@@ -40,7 +59,7 @@ func (l *simLog) at(i int) entry {
 func (l *simLog) posAt(n int) Position { return l.at(n).pos }
 
 func (l *simLog) state() LogState {
-	s := LogState{End: l.end(), Durable: l.posAt(l.durable)}
+	s := LogState{End: l.end(), Durable: l.posAt(l.durable), Committed: l.mark.committed}
 	for i, e := range l.entries {
 		if n := len(s.Epochs); n == 0 || s.Epochs[n-1].Epoch != e.epoch {
 			s.Epochs = append(s.Epochs, log.EpochStart{Epoch: e.epoch, Start: l.posAt(i)})

@@ -18,6 +18,7 @@ import (
 //
 //	policy want=2 continue sites=a,b,c   sets the policy, before the first up or later
 //	up a b; kill a; power a; wipe a      start, SIGKILL, power cut, new disk and incarnation
+//	damage a 3; rewind a 3               power cut, after which 3 entries can be read, or are there
 //	pause a 5s; disk a hang 5s; clock a 1.03
 //	cut a b; cut a > b; heal             messages vanish, both ways or one way; heal ends all cuts
 //	deaf a; hear a; registry down; registry up
@@ -85,6 +86,13 @@ func (s *sim) tell(words []string) (err error) {
 		node(1).crash(words[0] == "power")
 	case "wipe":
 		node(1).wipe()
+	case "damage", "rewind":
+		var k int
+		if k, err = strconv.Atoi(arg(2)); err == nil && words[0] == "damage" {
+			node(1).damage(k)
+		} else if err == nil {
+			node(1).rewind(k)
+		}
 	case "pause":
 		node(1).pause(span(2))
 	case "disk":
@@ -175,6 +183,8 @@ func (s *sim) status() {
 	for _, n := range s.nodes {
 		line := fmt.Sprintf("        %s: ", n.name)
 		switch {
+		case n.doubted:
+			line += "lost something"
 		case n.core == nil:
 			line += "down"
 		case n.paused > s.now:

@@ -16,7 +16,7 @@ type Time = time.Duration
 // Position is a place in the volume's log.
 type Position = segment.Position
 
-// Member is a gateway's log: gateway, site, incarnation.
+// Member is a gateway's log: gateway, site, incarnation of the pool, log.
 type Member = federation.Member
 
 // Config names the gateway and the volume of a Core, and sets its times.
@@ -56,13 +56,15 @@ type LogState struct {
 	End     Position // everything written
 	Durable Position // everything fsynced
 	Epochs  []log.EpochStart
+	// Committed is how far the log is certainly committed, from an earlier life. New alone uses it.
+	Committed Position
 }
 
 // Kind is a message's kind.
 type Kind uint8
 
 // The kinds of messages. From the home: Hello, Append, Advance, Beat, Release. To the home:
-// Welcome, Ack, Lost. Both ways: Reject.
+// Welcome, Ack, Lost. Both ways: Reject, Refuse.
 const (
 	Hello   Kind = iota + 1 // begins an epoch with a follower: Epochs
 	Welcome                 // the follower's log is a prefix of the home's and durable up to End
@@ -73,6 +75,7 @@ const (
 	Lost                    // the frames do not fit the follower's log: send Hello again
 	Reject                  // Epoch is over: the receiver must read the control record
 	Release                 // the home has stopped: the receiver may take over at once
+	Refuse                  // Commit is committed, and the receiver's log lacks it: the receiver lost something
 )
 
 // Message is a message between two gateways about one volume.
@@ -86,7 +89,7 @@ type Message struct {
 	Forced []uint64         // Hello: the epochs that a person forced
 	Start  Position         // Append: where the frames begin; Welcome: where the follower's log ends
 	End    Position         // Hello: where the home's log ends; Welcome, Ack: durable up to here
-	Commit Position         // Append, Advance, Beat, Release
+	Commit Position         // Append, Advance, Beat, Release, Refuse
 	Grant  time.Duration    // promise (Ack, Welcome) or lease (Append, Beat), counted from Echo
 	Proved bool             // Welcome: the sender proved to the shell that it can unwrap the data key
 }
@@ -123,7 +126,8 @@ type (
 	PeerDown struct{ Gateway string }
 	// PolicyChanged replaces the policy.
 	PolicyChanged struct{ Policy Policy }
-	// Peers lists the members (present incarnations) of the volume's sites.
+	// Peers lists the gateways of the volume's sites, with their pools' present incarnations. Their
+	// messages tell which log they have.
 	Peers struct{ Members []Member }
 	// Tick comes at least every Heartbeat.
 	Tick struct{}
@@ -186,6 +190,13 @@ type (
 	}
 	// Pause makes the shell refuse new changes, because the home is about to hand over.
 	Pause struct{}
+	// Disown reports that the local log lacks something that is committed up to Position, as
+	// gateway By knows. It is no member's log any more, and must not be taken for one after a
+	// restart (protocol-3).
+	Disown struct {
+		Committed Position
+		By        string
+	}
 )
 
 func (ControlRead) event()   {}
@@ -212,3 +223,4 @@ func (BeginEpoch) effect()  {}
 func (Committed) effect()   {}
 func (RoleChanged) effect() {}
 func (Pause) effect()       {}
+func (Disown) effect()      {}

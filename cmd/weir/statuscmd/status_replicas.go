@@ -113,7 +113,7 @@ func (v view) candidates(out *VolumeReport, ctl federation.Control) []candidate 
 		if !ok || !alive || r.Gateway == ctl.Home.Gateway || end == nil || r.State == replicaUnknown {
 			continue
 		}
-		member := ctl.IsMember(federation.Member{Gateway: g.Name, Site: s.Name, Incarnation: g.Incarnation})
+		member := ctl.CountsOn(federation.Member{Gateway: g.Name, Site: s.Name, Incarnation: g.Incarnation})
 		list = append(list, candidate{g.Name, s.Name, member, *end, slices.Index(sites, s.Name)})
 	}
 	return list

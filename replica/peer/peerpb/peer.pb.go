@@ -215,7 +215,8 @@ type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gateway       string                 `protobuf:"bytes,1,opt,name=gateway,proto3" json:"gateway,omitempty"`
 	Site          string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
-	Incarnation   string                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Incarnation   string                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the pool
+	Log           string                 `protobuf:"bytes,4,opt,name=log,proto3" json:"log,omitempty"`                 // identity of the log on the pool
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -267,6 +268,13 @@ func (x *Member) GetSite() string {
 func (x *Member) GetIncarnation() string {
 	if x != nil {
 		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *Member) GetLog() string {
+	if x != nil {
+		return x.Log
 	}
 	return ""
 }
@@ -509,11 +517,12 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x06frames\x18\r \x01(\fR\x06frames\x12\x16\n" +
 	"\x06forced\x18\x0e \x03(\x04R\x06forced\"\f\n" +
 	"\n" +
-	"CarryReply\"X\n" +
+	"CarryReply\"j\n" +
 	"\x06Member\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12 \n" +
-	"\vincarnation\x18\x03 \x01(\tR\vincarnation\".\n" +
+	"\vincarnation\x18\x03 \x01(\tR\vincarnation\x12\x10\n" +
+	"\x03log\x18\x04 \x01(\tR\x03log\".\n" +
 	"\bPosition\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x10\n" +
 	"\x03off\x18\x02 \x01(\x04R\x03off\"P\n" +

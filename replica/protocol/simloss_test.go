@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"fmt"
+	"time"
+)
+
+// How the simulation's gateways lose what they had.
+
+// crash ends the process. With power, what was not synced and the clock's reading are lost too.
+func (n *node) crash(power bool) {
+	if n.core == nil {
+		return
+	}
+	n.core, n.paused, n.backlog = nil, 0, nil
+	n.life++
+	if power {
+		n.sim.logf("%s loses power and %d entries", n.name, len(n.log.entries)-n.log.durable)
+		n.log.cut(n.log.durable)
+		n.log.mark = n.log.kept
+		n.setClock(n.sim.between(ms, 20*time.Second), n.rate)
+	} else {
+		n.sim.logf("%s is killed", n.name)
+		n.log.durable = len(n.log.entries)
+	}
+	for _, o := range n.sim.nodes {
+		if o != n {
+			n.sim.reset(n.name, o.name)
+		}
+	}
+}
+
+// wipe empties the disk: the gateway comes back as another member.
+func (n *node) wipe() {
+	n.crash(true)
+	n.sim.logf("%s has a new disk", n.name)
+	n.incarnation++
+	n.member.Incarnation = fmt.Sprint(n.incarnation)
+	n.anew()
+}
+
+// anew makes an empty log, which is another member's.
+func (n *node) anew() {
+	n.log, n.doubted, n.rewound = simLog{}, false, false
+	n.logs++
+	n.member.Log = fmt.Sprint(n.logs)
+	for _, o := range n.sim.nodes {
+		o.run(func() { o.step(Peers{o.sim.present()}) })
+	}
+}
+
+// damage cuts the power, and damages the log: k entries can be read. Those that are gone below the
+// watermark are seen to be lost, the others are taken for torn.
+func (n *node) damage(k int) {
+	n.crash(true)
+	n.sim.logf("%s: of its log %d of %d entries can be read", n.name, k, len(n.log.entries))
+	n.doubted = k < n.log.mark.durable
+	n.rewound = !n.doubted && k < n.log.durable
+	n.log.entries, n.log.durable = n.log.entries[:k], min(n.log.durable, k)
+}
+
+// rewind cuts the power, and takes the disk back to when it had k entries.
+func (n *node) rewind(k int) {
+	n.crash(true)
+	n.sim.logf("%s: its disk goes back to %d of %d entries", n.name, k, len(n.log.entries))
+	n.log.cut(k)
+	n.rewound = true
+}
+
+// renew makes a log that lost something anew, as soon as the record does not count on it any more.
+func (n *node) renew() bool {
+	if s := n.sim; s.ctl != nil && s.ctl.IsMember(n.member) {
+		n.sim.after(promise, n.start)
+		return false
+	}
+	n.sim.logf("%s begins anew", n.name)
+	n.anew()
+	return true
+}
+
+// disown ends the process: its log lost something, which it was told.
+func (n *node) disown(e Disown) {
+	if !n.rewound {
+		n.sim.fail("%s is to have lost something up to %v, but lost nothing", n.name, e.Committed)
+	}
+	n.sim.logf("%s lost something up to %v, as %s knows", n.name, e.Committed, e.By)
+	n.crash(false)
+	n.doubted, n.rewound = true, false
+	n.sim.after(promise, n.start)
+}
