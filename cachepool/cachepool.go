@@ -7,8 +7,8 @@
 //
 //   - pool-1: a pool is open in one process at a time (ErrLocked) and belongs to one gateway for
 //     ever (ErrForeign).
-//   - protocol-3: a pool has an incarnation, a random identity of the logs on it. Who lost, rewound
-//     or doubts a log calls NewIncarnation before it says anything to other members. A pool whose
+//   - protocol-3: a pool has an incarnation, a random identity. Each log on it has an identity of
+//     its own besides (engine/log), so one that lost something begins anew alone. A pool whose
 //     identity file is missing or damaged gets a new one by itself. Boot counts the pool's openings
 //     within an incarnation, durably before Open returns.
 //   - protocol-3: a failed fsync is never retried. Once File.Sync failed, that File's Sync fails
