@@ -24,6 +24,9 @@
 //	lost/<site>                               Lost         a person
 //	keyring/<volume>                          Keyring      who creates the volume, its home (swap)
 //	observed/<volume>/<gateway>               Observed     that gateway
+//	rewound/<gateway>                         Notice       that gateway (protocol-7)
+//	testimony/<gateway>/<key>                 Testimony    that gateway
+//	reconciled                                a Reconciliation, by a person
 //
 // The last column names the one writer. A swap is a compare-and-swap. A name and its volume change
 // together, as do a site and its gateways: a gateway is at one site. An alive key is bound to a
@@ -40,7 +43,9 @@
 //     still be applied later. The caller counts on both outcomes until it has read a different
 //     revision back, or has fenced the old one by a swap of its own that succeeded.
 //   - protocol-7: Guard keeps the highest (registry identity, revision, control change) seen, and
-//     refuses swaps on a registry that went back.
+//     refuses a registry that went back: reads are then answered from its Archive. Whatever is
+//     about volumes changes only while there is no Notice, which is a condition of each such
+//     change. Rewind has what gateways know better, and its Plan brings the registry forward.
 //
 // Implementations: federation/etcd, and federation/memory with scripted faults. Both pass
 // federation/federationtest. All methods may be called from many goroutines. Returned values share

@@ -123,12 +123,12 @@ func TestGuardSavesSparingly(t *testing.T) {
 	saves := 0
 	var kept federation.GuardState
 	g, err := federation.NewGuard(func() (federation.GuardState, error) { return kept, nil },
-		func(s federation.GuardState) error { saves++; kept = s; return nil })
+		func(s federation.GuardState) error { saves++; kept = s; return nil }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for rev := range federation.Revision(2500) {
-		if err := g.Observe(federation.Head{Cluster: 1, Revision: rev + 1}, g.Highest()); err != nil {
+		if err := g.Observe(g.Ask(), federation.Head{Cluster: 1, Revision: rev + 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,10 +136,12 @@ func TestGuardSavesSparingly(t *testing.T) {
 		t.Fatalf("%d saves, the last of revision %d", saves, kept.Revision)
 	}
 	// An answer that was overtaken by another is not a registry that went back.
-	if err := g.Observe(federation.Head{Cluster: 1, Revision: 2400}, federation.Head{Cluster: 1, Revision: 2399}); err != nil {
+	earlier := g.Ask()
+	earlier.Revision = 2399
+	if err := g.Observe(earlier, federation.Head{Cluster: 1, Revision: 2400}); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Observe(federation.Head{Cluster: 1, Revision: 2400}, g.Highest()); !errors.Is(err, federation.ErrRewound) {
+	if err := g.Observe(g.Ask(), federation.Head{Cluster: 1, Revision: 2400}); !errors.Is(err, federation.ErrRewound) {
 		t.Fatalf("error %v, want rewound", err)
 	}
 	if err := g.Err(); !errors.Is(err, federation.ErrRewound) {
@@ -150,15 +152,15 @@ func TestGuardSavesSparingly(t *testing.T) {
 func TestGuardSaveFails(t *testing.T) {
 	broken := errors.New("disk")
 	g, err := federation.NewGuard(func() (federation.GuardState, error) { return federation.GuardState{}, nil },
-		func(federation.GuardState) error { return broken })
+		func(federation.GuardState) error { return broken }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.ObserveControl(federation.Control{Volume: "v", Change: 1}, 0); !errors.Is(err, broken) {
+	if err := g.Observe(g.Ask(), federation.Head{Cluster: 1}, federation.Control{Volume: "v", Change: 1}); !errors.Is(err, broken) {
 		t.Fatalf("error %v, want that of save", err)
 	}
-	if _, err := federation.NewGuard(func() (federation.GuardState, error) { return federation.GuardState{}, broken }, nil); !errors.Is(err,
-		broken) {
+	_, err = federation.NewGuard(func() (federation.GuardState, error) { return federation.GuardState{}, broken }, nil, nil)
+	if !errors.Is(err, broken) {
 		t.Fatalf("error %v, want that of load", err)
 	}
 }
@@ -190,5 +192,39 @@ func TestMergeSiteOfAnOperator(t *testing.T) {
 	op.Cluster = "other"
 	if _, err := federation.MergeSite(both, op); !errors.Is(err, federation.ErrNameTaken) || !strings.Contains(err.Error(), "uid") {
 		t.Fatalf("another cluster: %v", err)
+	}
+}
+
+// TestGuardRefusesAfterARestart: a verdict lasts, even if the registry's revision has overtaken
+// what was seen by then.
+func TestGuardRefusesAfterARestart(t *testing.T) {
+	var kept federation.GuardState
+	load := func() (federation.GuardState, error) { return kept, nil }
+	save := func(s federation.GuardState) error { kept = s; return nil }
+	g, err := federation.NewGuard(load, save, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Observe(g.Ask(), federation.Head{Cluster: 1, Revision: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Observe(g.Ask(), federation.Head{Cluster: 1, Revision: 4}); !errors.Is(err, federation.ErrRewound) {
+		t.Fatalf("error %v, want rewound", err)
+	}
+	if g, err = federation.NewGuard(load, save, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Observe(g.Ask(), federation.Head{Cluster: 1, Revision: 9}); !errors.Is(err, federation.ErrRewound) {
+		t.Fatalf("error %v, want rewound", err)
+	}
+	asked := g.Ask()
+	if err := g.Accept(federation.Head{Cluster: 2, Revision: 9}, 5, nil, "1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Observe(asked, federation.Head{Cluster: 1, Revision: 4}); !errors.Is(err, federation.ErrUnavailable) {
+		t.Errorf("an answer of before the reconciliation: %v", err)
+	}
+	if err := g.Observe(g.Ask(), federation.Head{Cluster: 2, Revision: 10}); err != nil || g.Ask().Offset != 5 {
+		t.Errorf("after it: %v", err)
 	}
 }

@@ -14,6 +14,13 @@ type GuardState struct {
 	Revision Revision `json:"revision"`
 	// Changes has the highest Control.Change seen, by volume.
 	Changes map[string]uint64 `json:"changes,omitempty"`
+	// Rewound says why the registry is refused; empty: it is not.
+	Rewound string `json:"rewound,omitempty"`
+	// Offset is what this gateway adds to the registry's revisions. A reconciled registry counts
+	// lower than before, and what compares revisions here must not see them go back.
+	Offset Revision `json:"offset,omitempty"`
+	// Reconciled is the ID of the last Reconciliation that was accepted.
+	Reconciled string `json:"reconciled,omitempty"`
 }
 
 // guardStride is how many revisions may pass unsaved when no control record changed: saving is an
@@ -22,19 +29,22 @@ const guardStride = 1000
 
 // Guard remembers the highest registry identity, revision and control changes seen and refuses a
 // registry that went back (protocol-7): a restored backup could hand out epochs that were used
-// before. Once it refused, it refuses until Reconcile. Its methods may be called from many
-// goroutines; they wait for save.
+// before. Once it refused, it refuses until Accept, also after a restart. Its methods may be called
+// from many goroutines; they wait for save.
 type Guard struct {
-	mu    sync.Mutex
-	state GuardState
-	saved Revision
-	why   error
-	save  func(GuardState) error
+	archive Archive
+	save    func(GuardState) error
+
+	mu     sync.Mutex
+	state  GuardState
+	saved  Revision
+	era    uint64        // counts Accepts of this process
+	turned chan struct{} // closed and replaced when the verdict changes, or what the archive says
 }
 
 // NewGuard loads the state; load returns the zero state when there is none yet. Save must be
-// durable when it returns.
-func NewGuard(load func() (GuardState, error), save func(GuardState) error) (*Guard, error) {
+// durable when it returns. Archive may be nil: then a registry that is refused is still read.
+func NewGuard(load func() (GuardState, error), save func(GuardState) error, archive Archive) (*Guard, error) {
 	s, err := load()
 	if err != nil {
 		return nil, fmt.Errorf("load registry guard: %w", err)
@@ -43,17 +53,51 @@ func NewGuard(load func() (GuardState, error), save func(GuardState) error) (*Gu
 	if s.Changes == nil {
 		s.Changes = map[string]uint64{}
 	}
-	return &Guard{state: s, saved: s.Revision, save: save}, nil
+	return &Guard{archive: archive, state: s, saved: s.Revision, save: save, turned: make(chan struct{})}, nil
 }
 
-// Observe takes note of a head that the registry answered with. Answers may arrive out of order, so
-// a head counts as gone back only when asked is set: the highest revision that was known when the
-// request was sent (Highest).
-func (g *Guard) Observe(h Head, asked Head) error {
+// Archive is where the guard's gateway keeps the registry's records; nil: nowhere.
+func (g *Guard) Archive() Archive { return g.archive }
+
+// Asked is what was known when a request was sent: its answer may be overtaken by others.
+type Asked struct {
+	Head
+	// Offset is what to add to the revisions of the answer.
+	Offset  Revision
+	changes map[string]uint64
+	era     uint64
+}
+
+// Ask returns what is known now. With volumes it includes their control records: of one volume, or
+// of all for "".
+func (g *Guard) Ask(volumes ...string) Asked {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.why != nil {
-		return g.why
+	a := Asked{Head: Head{Cluster: g.state.Cluster, Revision: g.state.Revision}, Offset: g.state.Offset, era: g.era}
+	for _, v := range volumes {
+		if v == "" {
+			a.changes = maps.Clone(g.state.Changes)
+			break
+		}
+		if a.changes == nil {
+			a.changes = map[string]uint64{}
+		}
+		a.changes[v] = g.state.Changes[v]
+	}
+	return a
+}
+
+// Observe takes note of a head that the registry answered with, and of control records. It returns
+// why the registry is refused (ErrRewound), or ErrUnavailable if it was reconciled since the
+// question, or save's error.
+func (g *Guard) Observe(asked Asked, h Head, controls ...Control) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if asked.era != g.era {
+		return &Error{Op: "check", Kind: "registry", Err: ErrUnavailable, Detail: "it was reconciled meanwhile: ask again"}
+	}
+	if g.state.Rewound != "" {
+		return g.verdict()
 	}
 	switch {
 	case g.state.Cluster != 0 && g.state.Cluster != h.Cluster:
@@ -61,31 +105,32 @@ func (g *Guard) Observe(h Head, asked Head) error {
 	case h.Revision < asked.Revision:
 		return g.refuse(fmt.Sprintf("its revision was %d and is %d", asked.Revision, h.Revision))
 	}
-	first := g.state.Cluster == 0
+	changed := g.state.Cluster == 0
+	for _, c := range controls {
+		if c.Change < asked.changes[c.Volume] {
+			return g.refuse(fmt.Sprintf("volume %s was at change %d and is at %d", c.Volume, asked.changes[c.Volume], c.Change))
+		}
+		if c.Change > g.state.Changes[c.Volume] {
+			g.state.Changes[c.Volume] = c.Change
+			changed = true
+		}
+	}
 	g.state.Cluster = h.Cluster
 	g.state.Revision = max(g.state.Revision, h.Revision)
-	if first || g.state.Revision >= g.saved+guardStride {
+	if changed || g.state.Revision >= g.saved+guardStride {
 		return g.store()
 	}
 	return nil
 }
 
-// ObserveControl takes note of a record that the registry answered with; asked is the volume's
-// HighestChange when the request was sent.
-func (g *Guard) ObserveControl(c Control, asked uint64) error {
+// Refuse refuses the registry for a reason that the caller found.
+func (g *Guard) Refuse(why string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.why != nil {
-		return g.why
+	if g.state.Rewound != "" {
+		return g.verdict()
 	}
-	if c.Change < asked {
-		return g.refuse(fmt.Sprintf("volume %s was at change %d and is at %d", c.Volume, asked, c.Change))
-	}
-	if c.Change > g.state.Changes[c.Volume] {
-		g.state.Changes[c.Volume] = c.Change
-		return g.store()
-	}
-	return nil
+	return g.refuse(why)
 }
 
 // Forget drops a volume whose control record was deleted.
@@ -96,46 +141,75 @@ func (g *Guard) Forget(volume string) error {
 	return g.store()
 }
 
-// Highest is the highest head seen.
-func (g *Guard) Highest() Head {
+// State returns what is known. The map is the caller's.
+func (g *Guard) State() GuardState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return Head{Cluster: g.state.Cluster, Revision: g.state.Revision}
-}
-
-// HighestChange is the highest Control.Change seen of the volume.
-func (g *Guard) HighestChange(volume string) uint64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.state.Changes[volume]
+	s := g.state
+	s.Changes = maps.Clone(s.Changes)
+	return s
 }
 
 // Err is nil, or why the registry is refused; it wraps ErrRewound.
 func (g *Guard) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.why
+	return g.verdict()
 }
 
-// Reconcile accepts the registry as it is now, after its control records were brought up to the
-// maximum that the logs know: h and changes (by volume) replace what was seen.
-func (g *Guard) Reconcile(h Head, changes map[string]uint64) error {
+// Turned returns a channel that is closed when the registry is refused or accepted, or Turn is
+// called.
+func (g *Guard) Turned() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.state = GuardState{Cluster: h.Cluster, Revision: h.Revision, Changes: map[string]uint64{}}
+	return g.turned
+}
+
+// Turn has watches begin again, because the archive of a refused registry changed.
+func (g *Guard) Turn() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.turn()
+}
+
+// Accept believes the registry as it is now: the head h, with that offset, and control changes by
+// volume replace what was known. The archive was replaced before.
+func (g *Guard) Accept(h Head, offset Revision, changes map[string]uint64, reconciled string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	former := g.state
+	g.state = GuardState{Cluster: h.Cluster, Revision: h.Revision, Offset: offset, Reconciled: reconciled, Changes: map[string]uint64{}}
 	maps.Copy(g.state.Changes, changes)
 	if err := g.store(); err != nil {
+		g.state = former
 		return err
 	}
-	g.why = nil
+	g.era++
+	g.turn()
 	return nil
 }
 
+func (g *Guard) turn() {
+	close(g.turned)
+	g.turned = make(chan struct{})
+}
+
 func (g *Guard) refuse(what string) error {
-	g.why = &Error{Op: "check", Kind: "registry", Err: ErrRewound, Detail: what +
+	g.state.Rewound = what
+	g.turn()
+	if err := g.store(); err != nil {
+		return fmt.Errorf("%w; %w", g.verdict(), err)
+	}
+	return g.verdict()
+}
+
+func (g *Guard) verdict() error {
+	if g.state.Rewound == "" {
+		return nil
+	}
+	return &Error{Op: "check", Kind: "registry", Err: ErrRewound, Detail: g.state.Rewound +
 		": it was restored from a backup or replaced; volumes go on as they are, and nothing takes over or changes members" +
-		" until its control records have been reconciled with the volumes' logs"}
-	return g.why
+		" until `weir registry reconcile` has brought it forward"}
 }
 
 func (g *Guard) store() error {

@@ -153,6 +153,27 @@ type Watcher interface {
 	Head(ctx context.Context) (Head, error)
 }
 
+// Rewinds handles a registry that went back (protocol-7).
+type Rewinds interface {
+	// Trusted returns why this connection refuses the registry, or nil. While it refuses it, reads
+	// are answered from the guard's archive, and changes return ErrRewound.
+	Trusted() error
+	// Tend looks whether the registry went back, or another gateway says so. If it did, Tend
+	// writes this gateway's notice and testimonies, or accepts the registry again if it was
+	// reconciled since. Call it every few seconds, from one goroutine. A connection without a guard
+	// does nothing.
+	Tend(ctx context.Context, gateway string, now time.Time) error
+	// Notices returns who says that the registry went back, by gateway.
+	Notices(ctx context.Context) ([]Notice, error)
+	// ReadRewind returns what the registry has about having gone back.
+	ReadRewind(ctx context.Context) (Rewind, error)
+	// Reconcile makes the corrections of w's plan, each if the record is still as it was read, and
+	// then ends the matter if no gateway said anything since: notices and testimonies are deleted,
+	// and the decision is written down. It may be called again after any error, with what is read
+	// then. ErrConflict: something changed since.
+	Reconcile(ctx context.Context, w Rewind, plan []Correction, decision Reconciliation) error
+}
+
 // Registry is the whole port. Consumers ask for the smallest part that they need.
 type Registry interface {
 	ControlStore
@@ -166,6 +187,7 @@ type Registry interface {
 	Attachments
 	Losses
 	Watcher
+	Rewinds
 	// Close ends watches and heartbeats (whose keys then expire) and connections.
 	Close() error
 }

@@ -50,6 +50,8 @@ type cluster struct {
 type clusterNode struct {
 	site    string
 	store   *storemem.Counting
+	guard   federation.GuardState // as it was saved last
+	archive *memory.Archive
 	key     keyring.SiteKey
 	gateway *Gateway
 	grpc    string
@@ -78,7 +80,8 @@ func newClusterOf(t testing.TB, promise time.Duration, sites ...string) *cluster
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.nodes[s] = &clusterNode{site: s, store: storemem.NewCounting(storemem.New()), key: key, grpc: "127.0.0.1:0", nfs: "127.0.0.1:0"}
+		c.nodes[s] = &clusterNode{site: s, store: storemem.NewCounting(storemem.New()), key: key, grpc: "127.0.0.1:0", nfs: "127.0.0.1:0",
+			archive: memory.NewArchive()}
 		c.start(s)
 	}
 	t.Cleanup(func() {
@@ -128,7 +131,10 @@ func (c *cluster) start(site string) {
 	nfsL, err := net.Listen("tcp", n.nfs)
 	fail(err)
 	n.grpc, n.nfs = grpcL.Addr().String(), nfsL.Addr().String() // the same addresses after a restart
-	var registry federation.Registry = c.reg.Client(nil)
+	guard, err := federation.NewGuard(func() (federation.GuardState, error) { return n.guard, nil },
+		func(s federation.GuardState) error { n.guard = s; return nil }, n.archive)
+	fail(err)
+	var registry federation.Registry = c.reg.Client(guard)
 	if c.late != nil {
 		registry = lateAdmissions{registry, c.late}
 	}

@@ -158,7 +158,7 @@ func (g *Gateway) run(ctx context.Context) error {
 
 	var work sync.WaitGroup
 	failed := make(chan error, 2)
-	for _, loop := range []func(context.Context){g.watch, g.register, g.copies.Run, g.copies.KeepReaping, g.reporter.Run,
+	for _, loop := range []func(context.Context){g.watch, g.register, g.tend, g.copies.Run, g.copies.KeepReaping, g.reporter.Run,
 		g.expeller.Run, g.keepRegistered} {
 		work.Go(func() { loop(ctx) })
 	}

@@ -49,18 +49,60 @@ func (g *Gateway) changed(c view.Change) {
 	}
 }
 
-// register registers this gateway and keeps its heartbeat. It tries again until the registry
-// accepts it.
-func (g *Gateway) register(ctx context.Context) {
+// site is what this gateway registers.
+func (g *Gateway) site() federation.Site {
 	cfg := g.cfg
-	site := federation.Site{
+	return federation.Site{
 		Name: cfg.Site, Organization: cfg.Organization, Region: cfg.Region, Labels: cfg.Labels, Capacity: cfg.Capacity,
 		Store:    cfg.StoreInfo,
 		WrapKey:  cfg.SiteKey.Public(),
 		Gateways: []federation.Gateway{{Name: cfg.Name, Addr: cfg.Addr, NFSAddr: cfg.NFSAddr, Incarnation: g.self.Incarnation}},
 	}
+}
+
+// How often a gateway looks whether the registry went back, and what has become of one that did.
+const (
+	tendEvery   = 5 * time.Second
+	tendRewound = time.Second
+)
+
+// tend looks whether the registry went back, until ctx ends. In one that did, the gateway registers
+// anew.
+func (g *Gateway) tend(ctx context.Context) {
+	registered := true
+	refused := ""
+	for ; ctx.Err() == nil; g.wait(ctx, map[bool]time.Duration{true: tendEvery, false: tendRewound}[refused == ""]) {
+		if err := g.cfg.Registry.Tend(ctx, g.cfg.Name, g.cfg.Now()); err != nil && ctx.Err() == nil {
+			g.cfg.Logger.Debug("registry cannot be looked after", "error", err)
+		}
+		now := ""
+		if err := g.cfg.Registry.Trusted(); err != nil {
+			now = err.Error()
+		}
+		switch {
+		case now == refused:
+		case now == "":
+			g.cfg.Logger.Info("the registry is believed again: it was reconciled")
+		default:
+			registered = false
+			g.cfg.Logger.Error("the registry is not believed", "error", now)
+		}
+		refused = now
+		if !registered {
+			err := g.cfg.Registry.Register(ctx, g.site())
+			if registered = err == nil; err != nil {
+				g.cfg.Logger.Warn("gateway is not registered anew yet", "error", err)
+			}
+		}
+	}
+}
+
+// register registers this gateway and keeps its heartbeat. It tries again until the registry
+// accepts it.
+func (g *Gateway) register(ctx context.Context) {
+	cfg := g.cfg
 	for ctx.Err() == nil {
-		err := cfg.Registry.Register(ctx, site)
+		err := cfg.Registry.Register(ctx, g.site())
 		if err == nil {
 			break
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/operatorcmd"
 	"github.com/weir-storage/weir/cmd/weir/pkicmd"
 	"github.com/weir-storage/weir/cmd/weir/preflightcmd"
+	"github.com/weir-storage/weir/cmd/weir/registrycmd"
 	"github.com/weir-storage/weir/cmd/weir/setupcmd"
 	"github.com/weir-storage/weir/cmd/weir/sitecmd"
 	"github.com/weir-storage/weir/cmd/weir/statuscmd"
@@ -64,6 +65,7 @@ func commands(sh *cli.Shell, connect access.Connector) []*cobra.Command {
 	return []*cobra.Command{
 		volumecmd.Command(sh, connect),
 		sitecmd.Command(sh, connect),
+		registrycmd.Command(sh, connect),
 		statuscmd.Command(sh, connect),
 		statuscmd.FailoverCommand(sh, connect),
 		preflightcmd.Command(sh, connect),

@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -43,7 +44,10 @@ type Config struct {
 }
 
 // Registry is a connection to the registry.
-type Registry struct{ *records.Registry }
+type Registry struct {
+	*records.Registry
+	kv *kv
+}
 
 var _ federation.Registry = (*Registry)(nil)
 
@@ -92,7 +96,7 @@ func Open(cfg Config) (*Registry, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	c := &kv{client: client, cfg: cfg, prefix: "/weir/" + cfg.Federation + "/", shakes: shakes, ctx: ctx, stop: stop}
-	return &Registry{records.New(c, cfg.Guard, c.pause)}, nil
+	return &Registry{records.New(c, cfg.Guard, c.pause), c}, nil
 }
 
 // kv implements records.KV.
@@ -154,6 +158,9 @@ func (c *kv) Commit(ctx context.Context, conds []records.Condition, writes []rec
 	cmps := make([]clientv3.Cmp, len(conds))
 	for i, q := range conds {
 		cmps[i] = clientv3.Compare(clientv3.ModRevision(c.prefix+q.Key), "=", int64(q.Revision))
+		if q.Prefix {
+			cmps[i] = cmps[i].WithPrefix() // etcd compares an empty range as revision 0
+		}
 	}
 	ops := make([]clientv3.Op, len(writes))
 	for i, w := range writes {
@@ -204,4 +211,14 @@ func (c *kv) Follow(ctx context.Context, after federation.Revision, fn func(fede
 		return err
 	}
 	return c.down(errors.New("the watch ended"))
+}
+
+// Snapshot returns a snapshot of the whole etcd, as `etcdctl snapshot save` writes it: the database
+// and its SHA-256. The caller reads it to the end and closes it. It ends with ctx.
+func (r *Registry) Snapshot(ctx context.Context) (io.ReadCloser, error) {
+	out, err := r.kv.client.Snapshot(ctx)
+	if err != nil {
+		return nil, r.kv.readError(ctx, err)
+	}
+	return out, nil
 }

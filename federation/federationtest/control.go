@@ -121,7 +121,7 @@ func controlDelete(f *fixture) {
 func guardSees(f *fixture) {
 	var kept federation.GuardState
 	g, err := federation.NewGuard(func() (federation.GuardState, error) { return kept, nil },
-		func(s federation.GuardState) error { kept = s; return nil })
+		func(s federation.GuardState) error { kept = s; return nil }, nil)
 	f.ok(err)
 	r := f.h.Open(f.T, g)
 	f.Cleanup(func() { _ = r.Close() })
@@ -129,7 +129,7 @@ func guardSees(f *fixture) {
 	f.ok(err)
 	h, err := r.Head(f.ctx)
 	f.ok(err)
-	if kept.Changes["v1"] != 1 || kept.Cluster != h.Cluster || g.Highest().Revision < rev {
+	if kept.Changes["v1"] != 1 || kept.Cluster != h.Cluster || g.Ask().Revision < rev {
 		f.Fatalf("guard kept %+v, registry is at %+v, record at %d", kept, h, rev)
 	}
 	// Behind this gateway's back the record goes back, as a restored backup would have it.
@@ -145,7 +145,7 @@ func guardSees(f *fixture) {
 	}
 	h, err = r.Head(f.ctx)
 	f.ok(err)
-	f.ok(g.Reconcile(h, nil))
+	f.ok(g.Accept(h, 0, nil, "1"))
 	_, err = r.SwapControl(f.ctx, "v2", rev, Control("v2", 2, 1))
 	f.ok(err)
 }

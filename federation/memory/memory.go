@@ -116,6 +116,9 @@ func (s *Server) match(r records.Read) []records.Pair {
 
 func (s *Server) holds(conds []records.Condition) bool {
 	for _, c := range conds {
+		if c.Prefix && len(s.match(records.Read{Key: c.Key, Prefix: true})) > 0 {
+			return false
+		}
 		if s.pairs[c.Key].Revision != c.Revision {
 			return false
 		}

@@ -152,7 +152,7 @@ func TestGuardRefusesRestoredBackup(t *testing.T) {
 			var kept federation.GuardState
 			load := func() (federation.GuardState, error) { return kept, nil }
 			save := func(s federation.GuardState) error { kept = s; return nil }
-			g, err := federation.NewGuard(load, save)
+			g, err := federation.NewGuard(load, save, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +168,7 @@ func TestGuardRefusesRestoredBackup(t *testing.T) {
 			}
 			tamper(s, backup)
 			// The process starts again: only what was saved is left.
-			g, err = federation.NewGuard(load, save)
+			g, err = federation.NewGuard(load, save, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,4 +179,9 @@ func TestGuardRefusesRestoredBackup(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestArchive(t *testing.T) {
+	a := memory.NewArchive()
+	federationtest.RunArchive(t, func(*testing.T) federation.Archive { return a })
 }

@@ -65,6 +65,10 @@ func (m *Manager) reopenAside(id string) {
 	if s == nil || s.copy == nil {
 		return
 	}
+	if err := m.cfg.Registry.Trusted(); err != nil {
+		m.cfg.Logger.Warn("copy is not set aside yet; the next greeting asks again", "volume", id, "error", err)
+		return
+	}
 	err := m.detach(id, s)
 	if err == nil {
 		_, epoch := m.cfg.View.Home(id)

@@ -114,9 +114,13 @@ func (m *Manager) unneeded(ctx context.Context, v federation.Volume) error {
 	return nil
 }
 
-// notMember returns the control record if it does not count on this gateway's copy.
+// notMember returns the control record if it does not count on this gateway's copy. A registry that
+// went back cannot say so, whatever it answers.
 func (m *Manager) notMember(ctx context.Context, v federation.Volume) (federation.Control, error) {
 	ctl, _, err := m.cfg.Registry.GetControl(ctx, v.UUID)
+	if err == nil {
+		err = m.cfg.Registry.Trusted() // after the answer, which may be the one that shows it
+	}
 	if err == nil && slices.ContainsFunc(ctl.Members, func(x federation.Member) bool { return x.Gateway == m.cfg.Self.Gateway }) {
 		err = errors.New("it is a member until another has taken its place")
 	}

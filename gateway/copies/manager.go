@@ -261,7 +261,7 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 	}
 	c, err := m.open(ctx, v)
 	var doubt *doubtError
-	if s.doubted = errors.As(err, &doubt) && doubt.member; doubt != nil && !doubt.member {
+	if s.doubted = errors.As(err, &doubt) && doubt.member; doubt != nil && !doubt.member && m.mayRenew(&err) {
 		m.cfg.Logger.Error("the copy of the volume on this pool is not its old self: it is kept aside and made anew",
 			"volume", v.Name, "error", err)
 		err = errors.Join(err, m.renew(v.UUID, "doubt"))
@@ -286,6 +286,14 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 	}
 	c.Replica.Start()
 	return true
+}
+
+// mayRenew reports whether a log may begin anew. If not, it joins the reason to err: a registry
+// that went back does not know who is a member.
+func (m *Manager) mayRenew(err *error) bool {
+	why := m.cfg.Registry.Trusted()
+	*err = errors.Join(*err, why)
+	return why == nil
 }
 
 // detach takes a volume's copy from its Router, and closes it.

@@ -34,6 +34,7 @@ type Config struct {
 	Registry interface {
 		PutObserved(ctx context.Context, o federation.Observed) error
 		ListObserved(ctx context.Context, volume string) ([]federation.Observed, error)
+		Trusted() error
 	}
 	Now    func() time.Time
 	Timers clockwork.Clock
@@ -121,6 +122,9 @@ func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.O
 		Commit: s.Commit, Replicas: s.Replicas, Message: s.Trouble(s.Silent(), copies.Policy(v).Want)}
 	if state, ok := p.cfg.Copies.State(c.UUID); ok && o.Message == "" {
 		o.Message = state.Leaving
+	}
+	if err := p.cfg.Registry.Trusted(); err != nil && o.Message == "" {
+		o.Message = err.Error()
 	}
 	return o
 }

@@ -43,7 +43,6 @@ var kept = map[string]string{
 	"cachepool.Identity.NewIncarnation":     "the contract has it for a pool whose content is in doubt; no process asks for it yet",
 	"engine/log.Log.Adopt":                  "a gateway that starts from a checkpoint will fill its log by it",
 	"federation.ControlStore.DeleteControl": "the contract's end of a deleted volume; no process removes these records yet",
-	"federation.Guard.Reconcile":            "the way back after the registry was restored from a backup; no command takes it yet",
 	"federation.Statuses.DeleteObserved":    "the contract's end of a deleted volume; no process removes these records yet",
 	"federation.Volumes.PurgeVolume":        "the contract's end of a deleted volume; no process removes these records yet",
 	"gateway/nfs/xdr.Decoder.ReplyHeader":   "gateway/nfs/client reads replies with it",

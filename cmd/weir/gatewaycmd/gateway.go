@@ -26,6 +26,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/config"
 	"github.com/weir-storage/weir/cmd/weir/internal/process"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/archive"
 	"github.com/weir-storage/weir/federation/etcd"
 	"github.com/weir-storage/weir/gateway"
 	"github.com/weir-storage/weir/pki"
@@ -112,7 +113,12 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	file := guardFile(filepath.Join(c.Pool.Path, guardName))
-	guard, err := federation.NewGuard(file.load, file.save)
+	kept, err := archive.Open(vfs.Default, filepath.Join(c.Pool.Path, archiveName))
+	if err != nil {
+		return fmt.Errorf("pool.path: %w", err)
+	}
+	defer func() { err = errors.Join(err, kept.Close()) }()
+	guard, err := federation.NewGuard(file.load, file.save, kept)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,12 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-const guardName = "registry-guard.json"
+// What the pool's folder has about the registry: a file with the guard's state, and the folder of
+// the archive.
+const (
+	guardName   = "registry-guard.json"
+	archiveName = "registry-archive"
+)
 
 // guardFile is the path of the state of the registry's guard, which notices a registry that went
 // back (protocol-7). It is in the pool's folder.
@@ -29,8 +34,8 @@ func (f guardFile) load() (federation.GuardState, error) {
 		err = json.Unmarshal(text, &s)
 	}
 	if err != nil {
-		return s, fmt.Errorf("%w: file %s: restore it, or, when you are sure that the registry was not restored from a backup, remove it",
-			err, f)
+		return s, fmt.Errorf("%w: file %s: restore it, or, when you are sure that the registry was not restored from a backup, remove it "+
+			"and the folder %s beside it", err, f, archiveName)
 	}
 	return s, nil
 }

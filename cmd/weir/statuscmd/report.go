@@ -14,6 +14,8 @@ type Report struct {
 	At         time.Time       `json:"at"`
 	Volumes    []VolumeReport  `json:"volumes"`  // by name
 	Gateways   []GatewayReport `json:"gateways"` // by site and name; all of the federation
+	// Registry says that the registry went back, and who noticed; empty: nobody did.
+	Registry string `json:"registry,omitempty"`
 }
 
 // VolumeState is how a volume is.

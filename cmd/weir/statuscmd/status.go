@@ -64,6 +64,7 @@ type view struct {
 	controls   map[string]federation.Control // by UUID; a volume without a home has none
 	observed   map[string][]federation.Observed
 	answers    map[string]answer // by gateway
+	notices    []federation.Notice
 }
 
 // look asks the registry and the gateways about one volume, or about all when name is "".
@@ -89,6 +90,9 @@ func look(ctx context.Context, cl *access.Client, name string, now time.Time) (v
 		}
 	}
 	var err error
+	if v.notices, err = cl.Registry.Notices(ctx); err != nil {
+		return v, err
+	}
 	if v.sites, err = cl.Registry.Sites(ctx); err != nil {
 		return v, err
 	}

@@ -33,6 +33,14 @@ func merge(v view) Report {
 			r.Gateways = append(r.Gateways, gr)
 		}
 	}
+	if len(v.notices) > 0 {
+		var who []string
+		for _, n := range v.notices {
+			who = append(who, n.Gateway)
+		}
+		r.Registry = fmt.Sprintf("The registry went back, as %s noticed (%s). Volumes go on as they are, and nothing changes hands: "+
+			"see `weir registry status`.", strings.Join(who, ", "), v.notices[0].Why)
+	}
 	slices.SortFunc(r.Volumes, func(a, b VolumeReport) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(r.Gateways, func(a, b GatewayReport) int {
 		return cmp.Or(cmp.Compare(a.Site, b.Site), cmp.Compare(a.Name, b.Name))

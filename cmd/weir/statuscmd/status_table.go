@@ -13,6 +13,11 @@ import (
 
 // writeReport prints a report for people: volumes, copies, messages, and the gateways if asked for.
 func writeReport(w io.Writer, r Report, gateways bool) error {
+	if r.Registry != "" {
+		if _, err := fmt.Fprintf(w, "%s\n\n", r.Registry); err != nil {
+			return err
+		}
+	}
 	if len(r.Volumes) == 0 {
 		if _, err := fmt.Fprintln(w, "There are no volumes. `weir volume create -f volume.yaml` makes one."); err != nil {
 			return err

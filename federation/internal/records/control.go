@@ -17,23 +17,14 @@ func (r *Registry) GetControl(ctx context.Context, volume string) (federation.Co
 	return c, rev, err
 }
 
-// control reads the record, revision 0 when there is none, and lets the guard see it.
+// control reads the record, revision 0 when there is none.
 func (r *Registry) control(ctx context.Context, op, volume string) (federation.Control, federation.Revision, error) {
 	var c federation.Control
 	if err := checkNames("volume", volume); err != nil {
 		return c, 0, err
 	}
-	var asked uint64
-	if r.guard != nil {
-		asked = r.guard.HighestChange(volume)
-	}
 	rev, err := r.one(ctx, op, "control", volume, key(federation.KindControl, volume), &c)
-	if err != nil || rev == 0 || r.guard == nil {
-		return c, rev, err
-	}
-	// A verdict is kept in guard.Err; an error of its save matters only to swaps, which save again.
-	_ = r.guard.ObserveControl(c, asked)
-	return c, rev, nil
+	return c, rev, err
 }
 
 // SwapControl implements federation.ControlStore.
@@ -48,8 +39,9 @@ func (r *Registry) SwapControl(ctx context.Context, volume string, prev federati
 	if err != nil {
 		return 0, err
 	}
-	if err := r.refused(volume, rev); err != nil {
-		return 0, err
+	refused := r.refused(volume, rev)
+	if refused != nil && (r.kv.archive() == nil || rev == 0) {
+		return 0, refused
 	}
 	if rev != prev {
 		return 0, conflict("swap", "control", volume)
@@ -62,10 +54,17 @@ func (r *Registry) SwapControl(ctx context.Context, volume string, prev federati
 		return 0, err
 	}
 	next.Change = old.Change + 1
+	if refused != nil {
+		return r.swapTestimony(ctx, old, next, refused)
+	}
 	k := key(federation.KindControl, volume)
+	var asked federation.Asked
+	if r.guard != nil {
+		asked = r.guard.Ask()
+	}
 	rev, err = r.put(ctx, "swap", "control", volume, k, []Condition{{Key: k, Revision: prev}}, next)
 	if err == nil && r.guard != nil {
-		if err := r.guard.ObserveControl(next, 0); err != nil {
+		if err := r.guard.Observe(asked, asked.Head, next); err != nil {
 			// It was applied, but this gateway could not write that down: it must not go on from
 			// it.
 			return rev, &federation.Error{Op: "swap", Kind: "control", Name: volume, Err: federation.ErrUnknown, Detail: err.Error()}
@@ -83,7 +82,8 @@ func (r *Registry) refused(volume string, rev federation.Revision) error {
 	if err := r.guard.Err(); err != nil || rev != 0 {
 		return err
 	}
-	return r.guard.ObserveControl(federation.Control{Volume: volume}, r.guard.HighestChange(volume))
+	asked := r.guard.Ask(volume)
+	return r.guard.Observe(asked, asked.Head, federation.Control{Volume: volume})
 }
 
 // DeleteControl implements federation.ControlStore.

@@ -31,10 +31,12 @@ type Read struct {
 	Prefix bool
 }
 
-// Condition is that a key's revision is Revision; 0: that it does not exist.
+// Condition is that a key's revision is Revision; 0: that it does not exist. With Prefix it is that
+// no key begins with it.
 type Condition struct {
 	Key      string
 	Revision federation.Revision
+	Prefix   bool
 }
 
 // Write puts a value, or with Delete removes the key, or with Delete and Prefix all that begin with

@@ -6,15 +6,17 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/weir-storage/weir/federation"
 )
 
 // Registry is a federation.Registry over a KV.
 type Registry struct {
-	kv    KV
+	kv    *keeper
 	guard *federation.Guard
 	pause func(context.Context) error
+	said  sync.Mutex // held while this gateway's notice and testimonies are read and written
 }
 
 var _ federation.Registry = (*Registry)(nil)
@@ -23,7 +25,7 @@ var _ federation.Registry = (*Registry)(nil)
 // noticed. A watch calls pause before it tries an unavailable registry again; it returns early,
 // with ctx's error, when ctx ends.
 func New(kv KV, guard *federation.Guard, pause func(ctx context.Context) error) *Registry {
-	return &Registry{kv: kv, guard: guard, pause: pause}
+	return &Registry{kv: &keeper{KV: kv, guard: guard}, guard: guard, pause: pause}
 }
 
 // Close implements federation.Registry.
@@ -35,20 +37,11 @@ func (r *Registry) Head(ctx context.Context) (federation.Head, error) {
 	return h, err
 }
 
-// get reads, and lets the guard see the head. A registry that went back is still read: only swaps
-// are refused.
+// get reads.
 func (r *Registry) get(ctx context.Context, op, kind, name string, reads ...Read) ([][]Pair, federation.Head, error) {
-	var asked federation.Head
-	if r.guard != nil {
-		asked = r.guard.Highest()
-	}
 	res, h, err := r.kv.Get(ctx, reads...)
 	if err != nil {
 		return nil, h, wrap(op, kind, name, err)
-	}
-	if r.guard != nil {
-		// Its verdict is kept in guard.Err, which swaps ask.
-		_ = r.guard.Observe(h, asked)
 	}
 	return res, h, nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// Watch implements federation.Watcher.
+// Watch implements federation.Watcher. It ends when the guard refused or accepted the registry:
+// then a new watch lists what counts now.
 func (r *Registry) Watch(ctx context.Context, fn func(federation.Event) error) error {
 	m := listing{kv: r.kv, pause: r.pause, fn: fn, known: map[string]federation.Revision{}}
 	return m.run(ctx)
@@ -19,7 +20,7 @@ func (r *Registry) Watch(ctx context.Context, fn func(federation.Event) error) e
 
 // listing is what one watch has sent so far.
 type listing struct {
-	kv    KV
+	kv    *keeper
 	pause func(context.Context) error
 	fn    func(federation.Event) error
 	known map[string]federation.Revision
@@ -33,9 +34,10 @@ func (s stopped) Error() string { return s.err.Error() }
 
 func (m *listing) run(ctx context.Context) error {
 	for {
+		was := m.kv.since()
 		err := m.relist(ctx)
 		if err == nil {
-			err = m.kv.Follow(ctx, m.head.Revision, m.follow)
+			err = m.kv.followSince(ctx, was, m.head.Revision, m.follow)
 		}
 		var s stopped
 		if errors.As(err, &s) {
@@ -87,6 +89,7 @@ func (m *listing) relist(ctx context.Context) error {
 			}
 		}
 	}
+	m.head = h // records of an archive may be of later revisions
 	if err := m.fn(federation.Event{Kind: federation.KindSynced, Cluster: h.Cluster, Revision: h.Revision}); err != nil {
 		return stopped{err}
 	}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package archive keeps a gateway's copy of the registry's records on its disk (protocol-7).
+package archive
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// Archive is a federation.Archive in a folder. Its methods may be called from many goroutines.
+type Archive struct {
+	db *pebble.DB
+	mu sync.Mutex // held by what reads and then writes
+}
+
+var _ federation.Archive = (*Archive)(nil)
+
+// A record in the database: the key is the registry's key.
+type entry struct {
+	Value    []byte              `json:"value,omitempty"`
+	Revision federation.Revision `json:"revision"`
+	Deleted  bool                `json:"deleted,omitempty"`
+}
+
+// memory bounds what a database keeps in memory before it writes it out, in bytes. It holds records
+// of a few hundred bytes, which change rarely.
+const memory = 1 << 20
+
+// Open opens the archive in a folder of fs, and makes it if it is not there. One process may have
+// it open. Close it after use.
+func Open(fs vfs.FS, dir string) (*Archive, error) {
+	db, err := pebble.Open(dir, &pebble.Options{FS: fs, MemTableSize: memory, Logger: quiet{}})
+	if err != nil {
+		return nil, fmt.Errorf("open the archive of the registry in %s: %w", dir, err)
+	}
+	return &Archive{db: db}, nil
+}
+
+// quiet drops what the database says: errors come back from its methods.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Fatalf(format string, args ...any) {
+	panic(fmt.Sprintf("archive of the registry: "+format, args...))
+}
+
+// Close closes the archive.
+func (a *Archive) Close() error { return a.db.Close() }
+
+// Get implements federation.Archive.
+func (a *Archive) Get(key string) (federation.Record, bool, error) {
+	value, done, err := a.db.Get([]byte(key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return federation.Record{}, false, nil
+	}
+	if err != nil {
+		return federation.Record{}, false, failed(err)
+	}
+	r, err := decode(key, value)
+	return r, err == nil, errors.Join(err, done.Close())
+}
+
+// List implements federation.Archive.
+func (a *Archive) List(prefix string) (out []federation.Record, err error) {
+	it, err := a.db.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: end(prefix)})
+	if err != nil {
+		return nil, failed(err)
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return nil, failed(err)
+		}
+		r, err := decode(string(it.Key()), value)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// Put implements federation.Archive.
+func (a *Archive) Put(records []federation.Record) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b := a.db.NewBatch()
+	for _, r := range records {
+		old, ok, err := a.Get(r.Key)
+		if err != nil {
+			return errors.Join(err, b.Close())
+		}
+		if ok && old.Revision >= r.Revision {
+			continue
+		}
+		if err := set(b, r); err != nil {
+			return errors.Join(err, b.Close())
+		}
+	}
+	if b.Empty() {
+		return b.Close()
+	}
+	return commit(b)
+}
+
+// Replace implements federation.Archive.
+func (a *Archive) Replace(records []federation.Record) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b := a.db.NewBatch()
+	err := b.DeleteRange([]byte{0}, []byte{0xff}, nil) // keys are printable
+	for _, r := range records {
+		err = errors.Join(err, set(b, r))
+	}
+	if err != nil {
+		return errors.Join(failed(err), b.Close())
+	}
+	return commit(b)
+}
+
+func set(b *pebble.Batch, r federation.Record) error {
+	value, err := json.Marshal(entry{r.Value, r.Revision, r.Deleted})
+	if err != nil {
+		return failed(err)
+	}
+	return b.Set([]byte(r.Key), value, nil)
+}
+
+func commit(b *pebble.Batch) error {
+	if err := b.Commit(pebble.Sync); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+func decode(key string, value []byte) (federation.Record, error) {
+	var e entry
+	if err := json.Unmarshal(value, &e); err != nil {
+		return federation.Record{}, fmt.Errorf("archive of the registry: record %s: %w: "+
+			"remove the archive's folder when the registry is as it was, and start the gateway again", key, err)
+	}
+	return federation.Record{Key: key, Value: e.Value, Revision: e.Revision, Deleted: e.Deleted}, nil
+}
+
+// end returns the first key after all that begin with prefix; nil for "": there is none.
+func end(prefix string) []byte {
+	if prefix == "" {
+		return nil
+	}
+	b := []byte(prefix)
+	b[len(b)-1]++ // prefixes end in a printable character
+	return b
+}
+
+func failed(err error) error { return fmt.Errorf("archive of the registry: %w", err) }

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package records
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// Keys that are no federation.Kind.
+const (
+	kindName        federation.Kind = "name"
+	kindGateway     federation.Kind = "gateway"
+	kindReconciled  federation.Kind = "reconciled" // one key, the last federation.Reconciliation
+	noticePrefix                    = "rewound/"   // federation.Notice by gateway
+	testimonyPrefix                 = "testimony/" // federation.Testimony by gateway and key
+)
+
+func kindOf(key string) federation.Kind {
+	kind, _, _ := strings.Cut(key, "/")
+	return federation.Kind(kind)
+}
+
+// ofVolumes reports whether a key's record is about volumes. Such records are read from the archive
+// while the registry is refused, and do not change while anybody refuses it.
+func ofVolumes(key string) bool {
+	switch kindOf(key) {
+	case federation.KindControl, federation.KindVolume, kindName, federation.KindKeyring, federation.KindAdmission,
+		federation.KindAttachment, federation.KindClaim, federation.KindLost:
+		return true
+	}
+	return false
+}
+
+// archived reports whether an archive keeps a key's record.
+func archived(key string) bool {
+	k := kindOf(key)
+	return ofVolumes(key) || k == federation.KindSite || k == kindGateway || k == kindReconciled
+}
+
+// keeper is a KV that a guard watches over. It keeps the guard's archive, and answers from it while
+// the guard refuses the registry (protocol-7). All revisions that it returns and takes have the
+// guard's offset.
+type keeper struct {
+	KV
+	guard *federation.Guard // nil: there is none
+
+	mu     sync.Mutex
+	newest federation.Record // that was archived by this process, and not deleted since
+	self   string            // this gateway, as Tend says; empty before
+}
+
+func (k *keeper) setSelf(gateway string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.self = gateway
+}
+
+func (k *keeper) gateway() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.self
+}
+
+// errTurned ends a watch when the guard refused or accepted the registry.
+var errTurned = errors.New("the registry's records are to be read again")
+
+func (k *keeper) archive() federation.Archive {
+	if k.guard == nil {
+		return nil
+	}
+	return k.guard.Archive()
+}
+
+// Get implements KV.
+func (k *keeper) Get(ctx context.Context, reads ...Read) ([][]Pair, federation.Head, error) {
+	if k.guard == nil {
+		return k.KV.Get(ctx, reads...)
+	}
+	asked := k.ask(reads)
+	res, h, err := k.shifted(ctx, asked.Offset, reads...)
+	if err != nil {
+		return nil, h, err
+	}
+	if err := k.observe(asked, h, reads, res); err != nil {
+		return nil, h, err
+	}
+	if k.guard.Err() != nil && k.archive() != nil {
+		err = k.overlay(reads, res)
+	}
+	return res, h, err
+}
+
+// ask notes what is known before a request.
+func (k *keeper) ask(reads []Read) federation.Asked {
+	var volumes []string
+	for _, r := range reads {
+		if v, ok := strings.CutPrefix(r.Key, string(federation.KindControl)+"/"); ok || r.Key == "" {
+			volumes = append(volumes, v)
+		}
+	}
+	return k.guard.Ask(volumes...)
+}
+
+// shifted reads from the registry, and adds the offset to its revisions.
+func (k *keeper) shifted(ctx context.Context, offset federation.Revision, reads ...Read) ([][]Pair, federation.Head, error) {
+	res, h, err := k.KV.Get(ctx, reads...)
+	for _, pairs := range res {
+		for i := range pairs {
+			pairs[i].Revision += offset
+		}
+	}
+	h.Revision += offset
+	return res, h, err
+}
+
+// controls returns the control records among pairs. Those that cannot be read are left out: whoever
+// reads them sees the error.
+func controls(pairs ...Pair) (out []federation.Control) {
+	for _, p := range pairs {
+		if kindOf(p.Key) == federation.KindControl && !p.Deleted {
+			if c, err := control(p.Key, p.Value); err == nil {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// observe lets the guard see an answer of the registry, and the archive a list of everything.
+func (k *keeper) observe(asked federation.Asked, h federation.Head, reads []Read, res [][]Pair) error {
+	err := k.guard.Observe(asked, h, controls(slices.Concat(res...)...)...)
+	if errors.Is(err, federation.ErrUnavailable) {
+		return err
+	}
+	// Its other verdicts are kept in the guard. An error of its save matters only to swaps, which
+	// save again.
+	if k.guard.Err() != nil || k.archive() == nil {
+		return nil
+	}
+	for i, r := range reads {
+		if r.Prefix && r.Key == "" {
+			return k.learn(h, res[i])
+		}
+	}
+	return nil
+}
+
+// learn brings the archive up to a list of everything.
+func (k *keeper) learn(h federation.Head, all []Pair) error {
+	kept, err := k.archive().List("")
+	if err != nil {
+		return err
+	}
+	old := map[string]federation.Record{}
+	for _, r := range kept {
+		old[r.Key] = r
+	}
+	var news []federation.Record
+	for _, p := range all {
+		was, known := old[p.Key]
+		delete(old, p.Key)
+		switch {
+		case !archived(p.Key):
+		case !known || was.Revision < p.Revision:
+			news = append(news, record(p))
+		case kindOf(p.Key) == federation.KindControl && was.Revision == p.Revision && !bytes.Equal(was.Value, p.Value):
+			return k.guard.Refuse(fmt.Sprintf("the control record %s is another than before at revision %d", p.Key, p.Revision))
+		}
+	}
+	for _, r := range old {
+		if !r.Deleted && r.Revision <= h.Revision {
+			news = append(news, federation.Record{Key: r.Key, Revision: h.Revision, Deleted: true})
+		}
+	}
+	return k.put(news)
+}
+
+// put archives records, and notes the newest.
+func (k *keeper) put(records []federation.Record) error {
+	if err := k.archive().Put(records); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range records {
+		switch {
+		case r.Deleted && r.Key == k.newest.Key:
+			k.newest = federation.Record{}
+		case !r.Deleted && ofVolumes(r.Key) && r.Revision >= k.newest.Revision:
+			k.newest = r
+		}
+	}
+	return nil
+}
+
+// canary returns the newest record that this process archived; it has no key if there is none. If
+// the registry has an older one, it went back, however far it has come since.
+func (k *keeper) canary() federation.Record {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.newest
+}
+
+// forgetCanary is called when the registry was accepted: its records are others now.
+func (k *keeper) forgetCanary() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.newest = federation.Record{}
+}
+
+func record(p Pair) federation.Record {
+	return federation.Record{Key: p.Key, Value: p.Value, Revision: p.Revision, Deleted: p.Deleted}
+}
+
+// overlay replaces what the registry answered by what the archive has. Sites and gateways are the
+// registry's, and in lists also those that it lacks.
+func (k *keeper) overlay(reads []Read, res [][]Pair) error {
+	for i, r := range reads {
+		if !r.Prefix && !ofVolumes(r.Key) {
+			continue
+		}
+		var kept []federation.Record
+		if r.Prefix {
+			var err error
+			if kept, err = k.archive().List(r.Key); err != nil {
+				return err
+			}
+		} else {
+			one, ok, err := k.archive().Get(r.Key)
+			if err != nil {
+				return err
+			}
+			if ok {
+				kept = append(kept, one)
+			}
+		}
+		out := slices.DeleteFunc(res[i], func(p Pair) bool { return ofVolumes(p.Key) })
+		there := map[string]bool{}
+		for _, p := range out {
+			there[p.Key] = true
+		}
+		for _, x := range kept {
+			if !x.Deleted && !there[x.Key] && kindOf(x.Key) != kindReconciled {
+				out = append(out, Pair{Key: x.Key, Value: x.Value, Revision: x.Revision})
+			}
+		}
+		slices.SortFunc(out, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
+		res[i] = out
+	}
+	return nil
+}
+
+// Commit implements KV. What is about volumes changes only while nobody refuses the registry.
+func (k *keeper) Commit(ctx context.Context, conds []Condition, writes []Write) (bool, federation.Head, error) {
+	guarded := slices.ContainsFunc(writes, func(w Write) bool { return ofVolumes(w.Key) })
+	var asked federation.Asked
+	if k.guard != nil {
+		asked = k.guard.Ask()
+		if err := k.guard.Err(); guarded && err != nil {
+			return false, federation.Head{}, err
+		}
+	}
+	raw := make([]Condition, len(conds), len(conds)+1)
+	for i, c := range conds {
+		raw[i] = c
+		if c.Revision == 0 {
+			continue
+		}
+		if raw[i].Revision -= asked.Offset; raw[i].Revision <= 0 {
+			return false, federation.Head{}, nil // a revision of before the reconciliation
+		}
+	}
+	if guarded {
+		raw = append(raw, Condition{Key: noticePrefix, Prefix: true})
+	}
+	ok, h, err := k.KV.Commit(ctx, raw, writes)
+	h.Revision += asked.Offset
+	switch {
+	case err != nil:
+		return false, h, err
+	case !ok && guarded:
+		return false, h, k.halted(ctx)
+	case !ok:
+		return false, h, nil
+	}
+	if k.guard != nil {
+		_ = k.guard.Observe(asked, h) // see observe
+	}
+	return true, h, k.note(h, writes)
+}
+
+// halted returns an error if somebody refuses the registry.
+func (k *keeper) halted(ctx context.Context) error {
+	res, _, err := k.KV.Get(ctx, Read{Key: noticePrefix, Prefix: true})
+	if err != nil || len(res[0]) == 0 {
+		return nil //nolint:nilerr // then it is a conflict, as far as is known: nothing was changed in either case
+	}
+	var n federation.Notice
+	if err := federation.Decode("notice", res[0][0].Key, res[0][0].Value, &n); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: gateway %s says: %s; nothing changes until `weir registry reconcile` has brought it forward",
+		federation.ErrRewound, n.Gateway, n.Why)
+}
+
+// note archives changes of this gateway before they count.
+func (k *keeper) note(h federation.Head, writes []Write) error {
+	a := k.archive()
+	if a == nil || k.guard.Err() != nil {
+		return nil
+	}
+	var news []federation.Record
+	for _, w := range writes {
+		if archived(w.Key) && !w.Prefix {
+			news = append(news, federation.Record{Key: w.Key, Value: w.Value, Revision: h.Revision, Deleted: w.Delete})
+		}
+	}
+	if err := k.put(news); err != nil {
+		return fmt.Errorf("%w: it was applied, but not archived: %w", federation.ErrUnknown, err)
+	}
+	return nil
+}
+
+// since is what a watch knew before it listed everything.
+type since struct {
+	asked   federation.Asked
+	refused bool
+	turned  <-chan struct{} // nil: never closed
+}
+
+// since notes what is known before a list.
+func (k *keeper) since() since {
+	if k.guard == nil {
+		return since{}
+	}
+	turned := k.guard.Turned() // first: what turns after it is noticed
+	return since{asked: k.guard.Ask(), refused: k.guard.Err() != nil && k.archive() != nil, turned: turned}
+}
+
+// followSince is Follow for a watch that listed everything. It ends with errTurned when the guard
+// turned since.
+func (k *keeper) followSince(ctx context.Context, was since, after federation.Revision, fn func(federation.Head, []Pair) error) error {
+	if k.guard == nil {
+		return k.Follow(ctx, after, fn)
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		select {
+		case <-was.turned:
+			end(errTurned)
+		case <-ctx.Done():
+		}
+	}()
+	err := k.Follow(ctx, after-was.asked.Offset, func(h federation.Head, pairs []Pair) error {
+		select {
+		case <-was.turned:
+			return errTurned
+		default:
+		}
+		h.Revision += was.asked.Offset
+		pairs = slices.Clone(pairs) // they may be shared by other watches
+		for i := range pairs {
+			pairs[i].Revision += was.asked.Offset
+		}
+		if was.refused {
+			pairs = slices.DeleteFunc(pairs, func(p Pair) bool { return ofVolumes(p.Key) })
+		} else if err := k.follow(was.asked, h, pairs); err != nil {
+			return err
+		}
+		return fn(h, pairs)
+	})
+	if errors.Is(context.Cause(ctx), errTurned) {
+		return errTurned
+	}
+	return err
+}
+
+// follow lets the guard see what a watch brings, and archives it.
+func (k *keeper) follow(asked federation.Asked, h federation.Head, pairs []Pair) error {
+	_ = k.guard.Observe(asked, h, controls(pairs...)...) // see observe
+	if k.archive() == nil || k.guard.Err() != nil {
+		return nil
+	}
+	var news []federation.Record
+	for _, p := range pairs {
+		if archived(p.Key) {
+			news = append(news, record(p))
+		}
+	}
+	return k.put(news)
+}

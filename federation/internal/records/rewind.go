@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package records
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// batch is how many records one transaction writes; etcd takes 128.
+const batch = 60
+
+// Trusted implements federation.Rewinds.
+func (r *Registry) Trusted() error {
+	if r.guard == nil {
+		return nil
+	}
+	return r.guard.Err()
+}
+
+// Tend implements federation.Rewinds.
+func (r *Registry) Tend(ctx context.Context, gateway string, now time.Time) error {
+	if r.kv.archive() == nil {
+		return nil
+	}
+	r.kv.setSelf(gateway)
+	reads := []Read{{Key: noticePrefix, Prefix: true}}
+	canary := r.kv.canary()
+	if canary.Key != "" {
+		reads = append(reads, Read{Key: canary.Key})
+	}
+	res, _, err := r.get(ctx, "read", "notices", "", reads...)
+	if err != nil {
+		return err
+	}
+	if canary.Key != "" && len(res[1]) > 0 && r.guard.Err() == nil {
+		if p := res[1][0]; p.Revision < canary.Revision || p.Revision == canary.Revision && !bytes.Equal(p.Value, canary.Value) {
+			_ = r.guard.Refuse(fmt.Sprintf("its record %s was of revision %d and is of %d, or another", p.Key, canary.Revision, p.Revision))
+		}
+	}
+	if r.guard.Err() == nil && len(res[0]) > 0 {
+		var n federation.Notice
+		if err := federation.Decode("notice", res[0][0].Key, res[0][0].Value, &n); err != nil {
+			return err
+		}
+		_ = r.guard.Refuse(fmt.Sprintf("gateway %s noticed that it went back (%s)", n.Gateway, n.Why))
+	}
+	if r.guard.Err() == nil {
+		return nil
+	}
+	r.said.Lock()
+	defer r.said.Unlock()
+	t, h, err := r.tending(ctx, gateway)
+	if err != nil {
+		return err
+	}
+	if accepted, err := t.accept(h); accepted || err != nil {
+		return err
+	}
+	if err := t.absorb(); err != nil {
+		return err
+	}
+	return t.testify(ctx, now)
+}
+
+// tending reads what is known about a registry that is refused. The caller has locked r.said.
+func (r *Registry) tending(ctx context.Context, gateway string) (t tending, h federation.Head, err error) {
+	t = tending{r: r, gateway: gateway, state: r.guard.State()}
+	if t.all, h, err = r.everything(ctx); err != nil {
+		return t, h, err
+	}
+	t.archive, err = r.kv.archive().List("")
+	return t, h, err
+}
+
+// everything reads the registry itself, by key.
+func (r *Registry) everything(ctx context.Context) (map[string]Pair, federation.Head, error) {
+	res, h, err := r.kv.KV.Get(ctx, Read{Prefix: true})
+	if err != nil {
+		return nil, h, wrap("read", "registry", "", err)
+	}
+	all := make(map[string]Pair, len(res[0]))
+	for _, p := range res[0] {
+		all[p.Key] = p
+	}
+	return all, h, nil
+}
+
+// tending is one look at a registry that this gateway refuses.
+type tending struct {
+	r       *Registry
+	gateway string
+	all     map[string]Pair // what the registry has, with its own revisions
+	archive []federation.Record
+	state   federation.GuardState
+}
+
+// accept believes the registry again if a person reconciled it since, nobody else refuses it, and
+// it has nothing older than the archive.
+func (t *tending) accept(h federation.Head) (bool, error) {
+	for k := range t.all {
+		if strings.HasPrefix(k, noticePrefix) {
+			return false, nil // reconciling deletes all notices
+		}
+	}
+	last, err := reconciliation(t.all)
+	if err != nil || last.ID <= t.state.Reconciled {
+		return false, err
+	}
+	offset := t.top()
+	for _, x := range t.archive {
+		if behind, err := t.behind(x); behind || err != nil {
+			return false, err
+		}
+	}
+	var records []federation.Record
+	changes := map[string]uint64{}
+	for _, p := range t.all {
+		if !archived(p.Key) {
+			continue
+		}
+		if kindOf(p.Key) == federation.KindControl {
+			c, err := control(p.Key, p.Value)
+			if err != nil {
+				return false, err
+			}
+			changes[c.Volume] = c.Change
+		}
+		p.Revision += offset
+		records = append(records, record(p))
+	}
+	if err := t.r.kv.archive().Replace(records); err != nil {
+		return false, err
+	}
+	h.Revision += offset
+	t.r.kv.forgetCanary()
+	return true, t.r.guard.Accept(h, offset, changes, last.ID)
+}
+
+// behind reports whether the registry has something older than the archive's record x. A volume's
+// control record and keyring stay until the volume is purged.
+func (t *tending) behind(x federation.Record) (bool, error) {
+	k := kindOf(x.Key)
+	if x.Deleted || k != federation.KindControl && k != federation.KindKeyring && k != federation.KindVolume {
+		return false, nil
+	}
+	p, ok := t.all[x.Key]
+	if !ok || k != federation.KindControl {
+		return !ok, nil
+	}
+	has, err := control(p.Key, p.Value)
+	if err != nil {
+		return false, err
+	}
+	kept, err := control(x.Key, x.Value)
+	return federation.CompareControl(has, kept) < 0, err
+}
+
+// top is the highest revision that this gateway knows.
+func (t *tending) top() federation.Revision {
+	top := t.state.Revision
+	for _, x := range t.archive {
+		top = max(top, x.Revision)
+	}
+	return top
+}
+
+// absorb takes newer control records from testimonies into the archive: this gateway may have slept
+// when they changed, or a home changed them since. One of its own is newer if the archive failed.
+func (t *tending) absorb() error {
+	kept := map[string]int{}
+	for i, x := range t.archive {
+		kept[x.Key] = i
+	}
+	top := t.top()
+	var news []federation.Record
+	for k, p := range t.all {
+		if !strings.HasPrefix(k, testimonyPrefix) {
+			continue
+		}
+		var said federation.Testimony
+		if err := federation.Decode("testimony", k, p.Value, &said); err != nil {
+			return err
+		}
+		if kindOf(said.Key) != federation.KindControl || said.Deleted {
+			continue
+		}
+		theirs, err := control(said.Key, said.Value)
+		if err != nil {
+			return err
+		}
+		i, ok := kept[said.Key]
+		if ok {
+			own, err := control(said.Key, t.archive[i].Value)
+			if err != nil || t.archive[i].Deleted || federation.CompareControl(own, theirs) >= 0 {
+				continue
+			}
+		}
+		x := federation.Record{Key: said.Key, Value: said.Value, Revision: top + 1}
+		news = append(news, x)
+		if ok {
+			t.archive[i] = x
+		} else {
+			kept[x.Key], t.archive = len(t.archive), append(t.archive, x)
+		}
+	}
+	if len(news) == 0 {
+		return nil
+	}
+	if err := t.r.kv.archive().Put(news); err != nil {
+		return err
+	}
+	t.r.guard.Turn()
+	return nil
+}
+
+// testify writes this gateway's notice, and what its archive has otherwise than the registry.
+func (t *tending) testify(ctx context.Context, now time.Time) error {
+	want := map[string][]byte{}
+	for _, x := range t.archive {
+		p, there := t.all[x.Key]
+		switch {
+		case kindOf(x.Key) == kindReconciled, x.Deleted && !there, there && !ofVolumes(x.Key),
+			there && !x.Deleted && bytes.Equal(p.Value, x.Value):
+			continue
+		}
+		value, err := federation.Encode(federation.Testimony{Gateway: t.gateway, Key: x.Key, Value: x.Value,
+			Revision: x.Revision - t.state.Offset, Deleted: x.Deleted})
+		if err != nil {
+			return err
+		}
+		want[testimonyPrefix+t.gateway+"/"+x.Key] = value
+	}
+	var writes []Write
+	for k := range t.all {
+		if strings.HasPrefix(k, testimonyPrefix+t.gateway+"/") && want[k] == nil {
+			writes = append(writes, Write{Key: k, Delete: true})
+		}
+	}
+	for k, v := range want {
+		if !bytes.Equal(t.all[k].Value, v) {
+			writes = append(writes, Write{Key: k, Value: v})
+		}
+	}
+	if len(writes) > 0 {
+		if err := t.notice(ctx, now, false); err != nil {
+			return err
+		}
+	}
+	for part := range slices.Chunk(writes, batch) {
+		if _, err := t.r.commit(ctx, "write", "testimony", t.gateway, nil, part...); err != nil {
+			return err
+		}
+	}
+	return t.notice(ctx, now, true)
+}
+
+// notice writes the notice, unless it is there.
+func (t *tending) notice(ctx context.Context, now time.Time, complete bool) error {
+	k := noticePrefix + t.gateway
+	n := federation.Notice{Gateway: t.gateway, Why: t.state.Rewound, At: now, Cluster: t.state.Cluster,
+		Revision: t.state.Revision - t.state.Offset, Reconciled: t.state.Reconciled, Complete: complete}
+	if p, ok := t.all[k]; ok {
+		var old federation.Notice
+		if err := federation.Decode("notice", t.gateway, p.Value, &old); err == nil {
+			n.At, n.Swaps = old.At, old.Swaps
+			if n == old {
+				return nil
+			}
+		}
+	}
+	value, err := federation.Encode(n)
+	if err != nil {
+		return err
+	}
+	// It is conditional, so that it does not come late, behind the reconciliation that ends it.
+	conds := []Condition{{Key: string(kindReconciled), Revision: t.reconciledAt()}}
+	rev, err := t.r.commit(ctx, "write", "notice", t.gateway, conds, Write{Key: k, Value: value})
+	if err == nil {
+		t.all[k] = Pair{Key: k, Value: value, Revision: rev}
+	}
+	return err
+}
+
+// reconciledAt is the revision of the last reconciliation, as this gateway sees it.
+func (t *tending) reconciledAt() federation.Revision {
+	if p, ok := t.all[string(kindReconciled)]; ok {
+		return p.Revision + t.state.Offset
+	}
+	return 0
+}
+
+// swapTestimony replaces the control record of a volume whose home is here in this gateway's
+// testimony, while the registry is refused. refused is why. Every registered gateway must have
+// testified, so that no newer record is unknown here.
+func (r *Registry) swapTestimony(ctx context.Context, old, next federation.Control, refused error) (federation.Revision, error) {
+	self := r.kv.gateway()
+	if old.Home.Gateway != self || next.Home.Gateway != self {
+		return 0, refused
+	}
+	r.said.Lock()
+	defer r.said.Unlock()
+	t, _, err := r.tending(ctx, self)
+	if err != nil {
+		return 0, err
+	}
+	w, err := rewindOf(t.all)
+	if err != nil {
+		return 0, err
+	}
+	i := slices.IndexFunc(w.Notices, func(n federation.Notice) bool { return n.Gateway == self })
+	if i < 0 {
+		return 0, refused
+	}
+	if missing := w.Missing(); len(missing) > 0 {
+		return 0, fmt.Errorf("%w; gateways %v may know of a later home, and have not said what they know", refused, missing)
+	}
+	k := key(federation.KindControl, next.Volume)
+	for _, said := range w.Testimonies {
+		if said.Key != k || said.Deleted {
+			continue
+		}
+		theirs, err := control(k, said.Value)
+		if err != nil {
+			return 0, err
+		}
+		if federation.CompareControl(old, theirs) < 0 { // the next look takes it into the archive
+			return 0, conflict("swap", "control", next.Volume)
+		}
+	}
+	x := federation.Record{Key: k, Revision: t.top() + 1}
+	if x.Value, err = federation.Encode(next); err != nil {
+		return 0, wrap("swap", "control", next.Volume, err)
+	}
+	said, err := federation.Encode(federation.Testimony{Gateway: self, Key: k, Value: x.Value, Revision: x.Revision - t.state.Offset})
+	if err != nil {
+		return 0, wrap("swap", "control", next.Volume, err)
+	}
+	n := w.Notices[i]
+	n.Swaps++ // a reconciliation that has not seen it fails
+	notice, err := federation.Encode(n)
+	if err != nil {
+		return 0, wrap("swap", "control", next.Volume, err)
+	}
+	ok, _, err := r.kv.KV.Commit(ctx, []Condition{{Key: noticePrefix + self, Revision: w.Revisions[i]}},
+		[]Write{{Key: noticePrefix + self, Value: notice}, {Key: testimonyPrefix + self + "/" + k, Value: said}})
+	switch {
+	case err != nil:
+		return 0, wrap("swap", "control", next.Volume, err)
+	case !ok:
+		return 0, conflict("swap", "control", next.Volume)
+	}
+	if err := r.kv.archive().Put([]federation.Record{x}); err != nil {
+		return 0, &federation.Error{Op: "swap", Kind: "control", Name: next.Volume, Err: federation.ErrUnknown, Detail: err.Error()}
+	}
+	r.guard.Turn()
+	return x.Revision, nil
+}
+
+func control(key string, value []byte) (c federation.Control, err error) {
+	return c, federation.Decode("control", strings.TrimPrefix(key, string(federation.KindControl)+"/"), value, &c)
+}
+
+func reconciliation(all map[string]Pair) (d federation.Reconciliation, err error) {
+	if p, ok := all[string(kindReconciled)]; ok {
+		err = federation.Decode("reconciliation", p.Key, p.Value, &d)
+	}
+	return d, err
+}
+
+// Notices implements federation.Rewinds.
+func (r *Registry) Notices(ctx context.Context) ([]federation.Notice, error) {
+	return list[federation.Notice](ctx, r, "notice", noticePrefix)
+}
+
+// ReadRewind implements federation.Rewinds.
+func (r *Registry) ReadRewind(ctx context.Context) (federation.Rewind, error) {
+	all, _, err := r.everything(ctx)
+	if err != nil {
+		return federation.Rewind{}, err
+	}
+	return rewindOf(all)
+}
+
+// rewindOf returns what the registry has about having gone back.
+func rewindOf(all map[string]Pair) (out federation.Rewind, err error) {
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		p := all[k]
+		switch {
+		case strings.HasPrefix(k, noticePrefix):
+			var n federation.Notice
+			if err := federation.Decode("notice", k, p.Value, &n); err != nil {
+				return out, err
+			}
+			out.Notices, out.Revisions = append(out.Notices, n), append(out.Revisions, p.Revision)
+		case strings.HasPrefix(k, testimonyPrefix):
+			var t federation.Testimony
+			if err := federation.Decode("testimony", k, p.Value, &t); err != nil {
+				return out, err
+			}
+			out.Testimonies = append(out.Testimonies, t)
+		case archived(k) && kindOf(k) != kindReconciled:
+			out.Records = append(out.Records, record(p))
+		}
+	}
+	out.Last, err = reconciliation(all)
+	return out, err
+}
+
+// Reconcile implements federation.Rewinds.
+func (r *Registry) Reconcile(ctx context.Context, w federation.Rewind, plan []federation.Correction,
+	decision federation.Reconciliation) error {
+	for part := range slices.Chunk(plan, batch) {
+		conds, writes := make([]Condition, len(part)), make([]Write, len(part))
+		for i, c := range part {
+			conds[i] = Condition{Key: c.Key, Revision: c.Was}
+			writes[i] = Write{Key: c.Key, Value: c.Value, Delete: c.Deleted}
+		}
+		if err := r.decide(ctx, conds, writes); err != nil {
+			return err
+		}
+	}
+	value, err := federation.Encode(decision)
+	if err != nil {
+		return wrap("reconcile", "registry", "", err)
+	}
+	var said []Condition
+	for i, n := range w.Notices {
+		said = append(said, Condition{Key: noticePrefix + n.Gateway, Revision: w.Revisions[i]})
+	}
+	return r.decide(ctx, said, []Write{{Key: string(kindReconciled), Value: value},
+		{Key: noticePrefix, Delete: true, Prefix: true}, {Key: testimonyPrefix, Delete: true, Prefix: true}})
+}
+
+// decide changes the registry in spite of notices.
+func (r *Registry) decide(ctx context.Context, conds []Condition, writes []Write) error {
+	ok, _, err := r.kv.KV.Commit(ctx, conds, writes)
+	if err != nil {
+		return wrap("reconcile", "registry", "", err)
+	}
+	if !ok {
+		return conflict("reconcile", "registry", "")
+	}
+	return nil
+}
