@@ -43,6 +43,7 @@ type Config struct {
 	SiteKey     keyring.SiteKey
 
 	Promise    time.Duration // default 3 s
+	Former     time.Duration // the longest Promise of this gateway's earlier processes; 0: none is known
 	Heartbeat  time.Duration // default a fifteenth of Promise
 	Lease      time.Duration // of NFS clients, default 60 s
 	AliveFor   time.Duration // time to live of the registry's heartbeat, default 10 s

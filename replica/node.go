@@ -18,6 +18,7 @@ import (
 type NodeConfig struct {
 	Self      protocol.Member
 	Promise   time.Duration
+	Former    time.Duration // protocol.Config's
 	Heartbeat time.Duration
 	Clock     func() time.Duration // monotonic, counts suspend
 	Timers    clockwork.Clock      // for waits and intervals
@@ -65,8 +66,8 @@ func (n *Node) Open(cfg Config) *Replica {
 	r.drained = sync.NewCond(&r.mu)
 	r.self = n.cfg.Self
 	r.self.Log = cfg.Log.Identity()
-	core, effects := protocol.New(protocol.Config{Self: r.self, Volume: cfg.Volume, Promise: n.cfg.Promise, Heartbeat: n.cfg.Heartbeat},
-		cfg.Policy, r.logState(), n.cfg.Clock())
+	core, effects := protocol.New(protocol.Config{Self: r.self, Volume: cfg.Volume, Promise: n.cfg.Promise, Former: n.cfg.Former,
+		Heartbeat: n.cfg.Heartbeat}, cfg.Policy, r.logState(), n.cfg.Clock())
 	r.core, r.first = core, effects
 	return r
 }

@@ -85,6 +85,9 @@ type lapse struct {
 	until   Time
 }
 
+// longest is how long a promise may be that an earlier process gave.
+func (c Config) longest() time.Duration { return max(c.Promise, c.Former) }
+
 // New returns the Core of a gateway that just started. It asks for the control record. Its former
 // process may have given a promise, so it supports the present home for the length of one.
 func New(cfg Config, policy Policy, state LogState, now Time) (*Core, []Effect) {
@@ -93,7 +96,7 @@ func New(cfg Config, policy Policy, state LogState, now Time) (*Core, []Effect) 
 	if n := len(state.Epochs); n > 0 {
 		c.epoch = state.Epochs[n-1].Epoch
 	}
-	c.promiseUntil = now + cfg.Promise
+	c.promiseUntil = now + cfg.longest()
 	return c, []Effect{ReadControl{}}
 }
 
@@ -317,7 +320,7 @@ func (c *Core) done(rev federation.Revision) {
 // lapseAll assumes that every gateway that is not a member has a lease. Leases that we gave in an
 // earlier epoch, perhaps as an earlier process, are not remembered.
 func (c *Core) lapseAll() {
-	c.quietEnd = c.now + c.cfg.Promise/2
+	c.quietEnd = c.now + c.cfg.longest()/2
 	for g, p := range c.peersInOrder() {
 		if !c.votes(p) {
 			c.lapsing = append(c.lapsing, lapse{g, c.quietEnd})

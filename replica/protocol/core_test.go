@@ -453,3 +453,40 @@ func TestLogThatBeganAnewIsAnotherMember(t *testing.T) {
 		t.Error("the home does not remove a member whose log began anew")
 	}
 }
+
+// TestPromisesOutliveTheirConfiguration: a gateway whose promises were made shorter keeps those that
+// an earlier process gave: it does not take over before, and as home it waits for the leases.
+func TestPromisesOutliveTheirConfiguration(t *testing.T) {
+	const former = 10 * promise
+	start := func(self string, home string, members ...string) *hand {
+		c, _ := New(Config{Self: member(self), Volume: "v", Promise: promise, Former: former, Heartbeat: beat},
+			Policy{Want: 1, Sites: []string{"a", "b", "c"}, FirstHome: "a"}, begun(10, 1), time.Hour)
+		h := &hand{t, c, time.Hour}
+		h.do(Peers{[]Member{member("a"), member("b"), member("c")}}, ControlRead{control(1, home, members...), 1})
+		return h
+	}
+	b := start("b", "a", "a", "b")
+	for b.at < time.Hour+former {
+		b.at += beat
+		if out := b.do(Synced{Position: position(10)}, Tick{}, ControlRead{control(1, "a", "a", "b"), 1}); b.role != Follower {
+			t.Fatalf("after %v it takes over: %v", b.at-time.Hour, out)
+		}
+	}
+	for b.role != Candidate && b.at < time.Hour+2*former {
+		b.at += beat
+		b.do(Synced{Position: position(10)}, Tick{}, ControlRead{control(1, "a", "a", "b"), 1})
+	}
+	if b.role != Candidate {
+		t.Errorf("after %v it is %v", b.at-time.Hour, b.role)
+	}
+
+	a := start("a", "a", "a")
+	for a.role != Candidate && a.at < 2*time.Hour {
+		a.at += beat
+		a.do(Synced{Position: position(10)}, Tick{}, ControlRead{control(1, "a", "a"), 1})
+	}
+	a.do(Swapped{SwapDone, 2})
+	if left := a.quietEnd - a.now; left < former/2 {
+		t.Errorf("the home that starts again waits for leases of %v", left)
+	}
+}

@@ -24,6 +24,7 @@ type Config struct {
 	Self      Member
 	Volume    string
 	Promise   time.Duration // how long a member supports a home that it does not hear from
+	Former    time.Duration // the longest Promise of earlier processes, whose promises may last; 0: none
 	Heartbeat time.Duration // between messages to a follower; at most a quarter of Promise
 }
 

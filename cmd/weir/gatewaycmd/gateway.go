@@ -128,6 +128,11 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, registry.Close()) }()
+	longest := promiseFile(filepath.Join(c.Pool.Path, promiseName))
+	former, err := longest.begin(time.Duration(c.Promise))
+	if err != nil {
+		return fmt.Errorf("pool.path: %w", err)
+	}
 	key, err := siteKey(ctx, c.SiteKey, c.Site, registry, sh.Pause, logger)
 	if ctx.Err() != nil {
 		return nil // the process was asked to end while it waited for the registry
@@ -152,10 +157,17 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		Addr: c.Advertise.GRPC, NFSAddr: c.Advertise.NFS, GRPC: grpcListener, NFS: nfsListener,
 		Registry: registry, Pool: pool, FS: vfs.Default, StateDir: c.StateDir, Store: objects, StoreInfo: info,
 		Credentials: creds, SiteKey: key,
-		Promise: time.Duration(c.Promise), Heartbeat: time.Duration(c.Heartbeat), Lease: time.Duration(c.Lease),
+		Promise: time.Duration(c.Promise), Former: former, Heartbeat: time.Duration(c.Heartbeat), Lease: time.Duration(c.Lease),
 		AliveFor:   time.Duration(c.AliveFor),
 		CacheBytes: int64(c.Cache), Clock: sh.Boottime, Timers: clockwork.NewRealClock(), Now: sh.Now, Rand: sh.Random, Logger: logger,
 	}
+	settled := make(chan struct{})
+	settling, stop := context.WithCancel(ctx)
+	go func() {
+		defer close(settled)
+		longest.settle(settling, former, cfg.Promise, sh.Pause, logger)
+	}()
+	defer func() { stop(); <-settled }()
 	if err := gateway.Run(ctx, cfg); err != nil {
 		return err
 	}
