@@ -82,8 +82,8 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		return nil, err
 	}
 	g.transport = peer.New(g.peers.Dial, func(name string) { g.node.PeerDown(name) }, cfg.Timers, cfg.Logger)
-	g.node = replica.NewNode(replica.NodeConfig{Self: g.self, Promise: cfg.Promise, Former: cfg.Former,
-		Heartbeat: cfg.Heartbeat, Clock: cfg.Clock, Timers: cfg.Timers, Registry: cfg.Registry, Transport: g.transport, Probe: g.probePool, Logger: cfg.Logger})
+	g.node = replica.NewNode(replica.NodeConfig{Self: g.self, Promise: cfg.Promise, Former: cfg.Former, Heartbeat: cfg.Heartbeat,
+		Clock: cfg.Clock, Timers: cfg.Timers, Registry: cfg.Registry, Transport: g.transport, Probe: g.probePool, Logger: cfg.Logger})
 	g.routers = routing.New(routing.Config{
 		Gateway: cfg.Name, Site: cfg.Site, Incarnation: g.self.Incarnation, Boot: cfg.Pool.Boot(), Promise: cfg.Promise,
 		View: g.view, Peers: g.peers, Registry: cfg.Registry, Clock: cfg.Clock, Timers: cfg.Timers, Logger: cfg.Logger,

@@ -50,7 +50,7 @@ func (r *Replica) ingest(env *Envelope) {
 	switch {
 	case isFull(err):
 		// Sealed segments must reach the store before they can be evicted.
-		r.cfg.Logger.Warn("pool is full: following pauses until sealed segments are in the store", "error", err)
+		r.stuck.is(err, r.cfg.Logger)
 		r.rest(env.Message)
 		err = nil
 	case errors.Is(err, log.ErrUnreadable):
@@ -58,6 +58,9 @@ func (r *Replica) ingest(env *Envelope) {
 		// since. The home is asked to stream from the end of the log, where nothing is compared.
 		r.rest(env.Message)
 		err = nil
+	}
+	if !r.full.on {
+		r.stuck.over(r.cfg.Logger)
 	}
 	if err == nil && len(entries) > 0 {
 		err = r.cfg.Machine.Ingest(entries)

@@ -116,7 +116,7 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 	defer r.mu.Unlock()
 	for _, p := range s.Peers {
 		o := federation.ObservedReplica{Gateway: p.Member.Gateway, Site: p.Member.Site, Durable: federation.Position(p.Match),
-			LagBytes: r.cfg.Log.Distance(p.Match, s.End), LagSeconds: r.lag.behind(p.Match, now).Seconds()}
+			LagBytes: r.cfg.Log.Distance(p.Match, s.End), LagSeconds: r.lag.behind(p.Match, now).Seconds(), StuckSeconds: p.Stuck.Seconds()}
 		switch {
 		case !p.Joined:
 			o.State = federation.ReplicaLost

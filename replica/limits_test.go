@@ -5,9 +5,11 @@ package replica
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
@@ -85,6 +87,54 @@ func TestFullFollower(t *testing.T) {
 	}
 	b.store.SetFault(nil)
 	w.same(numbers(1, 300))
+}
+
+// A member whose pool is full and whose store does not take anything goes on promising. The home is
+// not held up by it: another copy counts instead. Without one, its gateways say why writes wait.
+func TestFullMember(t *testing.T) {
+	t.Parallel()
+	for _, names := range []string{"abc", "ab"} {
+		t.Run(names, func(t *testing.T) {
+			w := newWorld(t, names, 2)
+			a, b := w.site("a"), w.site("b")
+			b.limit(96 << 10)
+			b.store.SetFault(func(string, string) error { return errors.New("the store is on fire") })
+			w.up("a", "b")
+			w.leads("a", 0)
+			w.members("a", "a", "b")
+			if names == "abc" {
+				w.up("c")
+			}
+			var writes []<-chan error
+			for id := int64(1); id <= 300; id++ {
+				writes = append(writes, a.write(id, 900))
+			}
+			all := func() {
+				for _, c := range writes {
+					w.must(w.outcome("a write", c))
+				}
+				writes = nil
+			}
+			if names == "abc" {
+				w.members("a", "a", "c")
+				all()
+			} else {
+				w.until("b is named", func() bool {
+					i := slices.IndexFunc(a.replica.Lag(), func(r federation.ObservedReplica) bool { return r.StuckSeconds > 0 })
+					return i >= 0 && a.replica.Lag()[i].Gateway == "b" && strings.Contains(b.replica.Waiting(), "the store is on fire")
+				})
+			}
+			b.store.SetFault(nil)
+			all()
+			w.same(a.machine.ids())
+			if n := len(b.machine.ids()); n != 300 {
+				t.Errorf("b has %d writes", n)
+			}
+			if why := b.replica.Waiting(); why != "" {
+				t.Errorf("b waits for room: %s", why)
+			}
+		})
+	}
 }
 
 // A full home evicts segments that are in its store. Without a store, the writer gets an error.

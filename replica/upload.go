@@ -206,7 +206,7 @@ func (s *stuck) is(full error, logger *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.full == nil {
-		logger.Warn("writes wait for room on the pool", "error", full, "store", s.upload)
+		logger.Warn("what is written here, or follows, waits for room on the pool", "error", full, "store", s.upload)
 	}
 	s.full = full
 }
@@ -228,7 +228,8 @@ func (s *stuck) uploaded(err error) {
 	s.upload = err
 }
 
-// Waiting returns why writers wait, and what to do about it; "" if they do not.
+// Waiting returns why writers at the home wait for room, or why a follower takes nothing in, and
+// what to do about it; "" if there is room.
 func (r *Replica) Waiting() string {
 	s := &r.stuck
 	s.mu.Lock()

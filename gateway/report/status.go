@@ -32,7 +32,7 @@ type VolumeStatus struct {
 	Commit   federation.Position          `json:"commit"`
 	End      federation.Position          `json:"end"`
 	Stalled  bool                         `json:"stalled"`           // fewer members than wanted: nothing is acknowledged
-	Waiting  string                       `json:"waiting,omitempty"` // why writes wait, if for room
+	Waiting  string                       `json:"waiting,omitempty"` // why writes wait, or this copy, if for room
 	Serving  bool                         `json:"serving"`           // reads are answered here
 	Replicas []federation.ObservedReplica `json:"replicas,omitempty"`
 	Salvage  []string                     `json:"salvage,omitempty"` // copies set aside at this gateway
@@ -98,6 +98,9 @@ func (s VolumeStatus) Trouble(silent []string, wanted int) string {
 	case len(silent) > 0:
 		return fmt.Sprintf("%s does not answer: writes wait until it does, or until the home goes on without it, as "+
 			"the volume's durability says", strings.Join(silent, ", "))
+	case len(s.stuck()) > 0:
+		return fmt.Sprintf("%s stores nothing, and writes wait for it: see its problem, make room on its pool or replace its disk, "+
+			"or give the volume one more copy, which then counts instead", strings.Join(s.stuck(), ", "))
 	case s.Stalled:
 		return fmt.Sprintf("%d of %d members: writes wait until another copy is one", len(s.Members), wanted)
 	case s.Waiting != "":
@@ -108,6 +111,16 @@ func (s VolumeStatus) Trouble(silent []string, wanted int) string {
 		return "reads wait: the home has not heard from a member lately"
 	}
 	return ""
+}
+
+// stuck returns the members that answer and store nothing.
+func (s VolumeStatus) stuck() (out []string) {
+	for _, r := range s.Replicas {
+		if r.StuckSeconds > 0 && slices.Contains(s.Members, r.Gateway) {
+			out = append(out, r.Gateway)
+		}
+	}
+	return out
 }
 
 // Silent returns the members that the home does not hear.

@@ -77,6 +77,7 @@ type peer struct {
 	promise Time // its promise is valid until then
 	lease   Time // its lease is valid until then
 	greeted Time
+	moved   Time // when it last stored something, or lacked nothing
 }
 
 // lapse is a gateway that is not a member and may read until its lease ends.
@@ -426,6 +427,7 @@ func (c *Core) tick() {
 	case !c.leading():
 	case c.proven() || len(c.voters()) < 2:
 		c.beat()
+		c.noteIdle()
 		c.manageMembers()
 		c.handOver()
 	default:

@@ -454,8 +454,8 @@ func TestLogThatBeganAnewIsAnotherMember(t *testing.T) {
 	}
 }
 
-// TestPromisesOutliveTheirConfiguration: a gateway whose promises were made shorter keeps those that
-// an earlier process gave: it does not take over before, and as home it waits for the leases.
+// TestPromisesOutliveTheirConfiguration: a gateway whose promises were made shorter keeps those
+// that an earlier process gave: it does not take over before, and as home it waits for the leases.
 func TestPromisesOutliveTheirConfiguration(t *testing.T) {
 	const former = 10 * promise
 	start := func(self string, home string, members ...string) *hand {

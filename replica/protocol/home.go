@@ -49,6 +49,9 @@ func (c *Core) fromFollower(m Message) {
 		if p.joined { // it joined again, and we had not noticed that it left
 			c.emit(Unstream{To: m.From.Gateway})
 		}
+		if !p.matched || p.match.Less(m.End) {
+			p.moved = c.now
+		}
 		p.joined, p.matched, p.match, p.stamp = true, true, m.End, m.Stamp
 		p.proved = p.proved || m.Proved
 		c.emit(Stream{To: m.From.Gateway, Epoch: c.epoch, From: m.Start})
@@ -57,7 +60,7 @@ func (c *Core) fromFollower(m Message) {
 			return
 		}
 		if p.match.Less(m.End) {
-			p.match = m.End
+			p.match, p.moved = m.End, c.now
 		}
 	}
 	if m.Grant > 0 && m.Echo > 0 {
@@ -297,6 +300,22 @@ func (c *Core) live(p *peer) bool {
 // on sending, but does not promise.
 func (c *Core) heard(p *peer) bool { return c.now-p.seen < c.patience() && c.now < p.promise }
 
+// stuckAfter is how long a member may store nothing while the home waits for it.
+func (c *Core) stuckAfter() time.Duration { return max(5*c.cfg.Promise, 10*time.Second) }
+
+// noteIdle notes which followers lack nothing that the home has on its disk.
+func (c *Core) noteIdle() {
+	for _, p := range c.peers {
+		if p.matched && !p.match.Less(c.log.Durable) {
+			p.moved = c.now
+		}
+	}
+}
+
+// stuck reports whether p has stored nothing for long although it lacks something. It may well go
+// on promising: a full pool syncs what it has.
+func (c *Core) stuck(p *peer) bool { return p != nil && p.matched && c.now-p.moved > c.stuckAfter() }
+
 // outlasts reports whether p's promise outlasts every lease given so far. A new member must not
 // take over while a gateway that its swap removed still reads under a lease.
 func (c *Core) outlasts(p *peer) bool { return p.promise >= c.now+c.cfg.Promise/2 }
@@ -304,7 +323,7 @@ func (c *Core) outlasts(p *peer) bool { return p.promise >= c.now+c.cfg.Promise/
 // candidate returns the best follower that could become a member now, or "".
 func (c *Core) candidate() string {
 	fits := func(p *peer) bool {
-		return c.live(p) && p.proved && !c.ctl.IsMember(p.member) && c.commit.Seq <= p.match.Seq+1 && c.outlasts(p) &&
+		return c.live(p) && !c.stuck(p) && p.proved && !c.ctl.IsMember(p.member) && c.commit.Seq <= p.match.Seq+1 && c.outlasts(p) &&
 			slices.Contains(c.policy.Sites, p.member.Site)
 	}
 	if p := c.peers[c.moving]; p != nil && fits(p) {
@@ -333,10 +352,11 @@ func (c *Core) manageMembers() {
 			silent = append(silent, m)
 		}
 	}
-	if p := c.peers[c.joining]; c.joining != "" && (!c.live(p) || c.ctl.IsMember(p.member)) {
+	if p := c.peers[c.joining]; c.joining != "" && (!c.live(p) || c.stuck(p) || c.ctl.IsMember(p.member)) {
 		c.joining = ""
 	}
-	needed := c.staying(keep) < c.policy.Want
+	moving := slices.DeleteFunc(slices.Clone(keep), func(m Member) bool { return m != c.cfg.Self && c.stuck(c.peers[m.Gateway]) })
+	needed := c.staying(moving) < c.policy.Want
 	if p := c.peers[c.moving]; p != nil && !c.votes(p) {
 		needed = true
 	}
@@ -352,6 +372,12 @@ func (c *Core) manageMembers() {
 			}
 		} else {
 			next.Members = append(next.Members, p.member)
+		}
+	}
+	if len(moving) < len(keep) {
+		rest := append(moving, next.Members[len(keep):]...)
+		if c.policy.Continue || c.staying(rest) >= c.policy.Want {
+			next.Members = rest
 		}
 	}
 	if c.role == Home && c.moving == "" && c.joining == "" && len(silent) == 0 && len(next.Members) > max(1, c.policy.Want) {

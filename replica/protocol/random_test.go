@@ -80,6 +80,11 @@ func (s *sim) hang(n *node, d time.Duration) {
 	n.slow = max(n.slow, s.now+d)
 }
 
+func (s *sim) fill(n *node, d time.Duration) {
+	s.logf("%s: pool is full for %v", n.name, d)
+	n.full = max(n.full, s.now+d)
+}
+
 // replace wipes a disk if another living member of the record has everything.
 func (s *sim) replace(n *node) {
 	if s.ctl == nil || s.inFlight > 0 {
@@ -101,7 +106,7 @@ func (s *sim) fault() {
 	}
 	n := s.pick(nil)
 	o := s.pick(n)
-	switch s.rnd.IntN(18) {
+	switch s.rnd.IntN(19) {
 	case 0, 1:
 		s.restart(n, true, s.some())
 	case 2:
@@ -153,6 +158,8 @@ func (s *sim) fault() {
 		s.spoil(n)
 	case 17:
 		s.goBack(n)
+	case 18:
+		s.fill(n, s.some())
 	}
 }
 

@@ -147,6 +147,7 @@ type node struct {
 	life        int
 	paused      time.Duration // until
 	slow        time.Duration // no fsync returns before
+	full        time.Duration // its pool has no room before
 	backlog     []func()      // what waits for the end of the pause
 	rate        float64
 	offset      time.Duration
@@ -327,7 +328,19 @@ func (n *node) pump() {
 	}
 }
 
+// resting is how long a follower without room ignores frames, as the shell does.
+const resting = 500 * ms
+
 func (n *node) ingest() {
+	if n.full > n.sim.now {
+		home := n.core.home
+		n.later(resting, func() {
+			if n.core.role == Follower && n.core.home == home {
+				n.send(home, Message{Kind: Lost, From: n.member, Epoch: n.core.epoch, Stamp: n.clock()}, nil)
+			}
+		})
+		return
+	}
 	for _, e := range n.arrived {
 		if n.log.end().Less(e.pos) {
 			n.log.entries = append(n.log.entries, e)

@@ -4,6 +4,7 @@ package protocol
 
 import (
 	"slices"
+	"time"
 
 	"github.com/weir-storage/weir/federation"
 )
@@ -29,6 +30,7 @@ type PeerStatus struct {
 	Vote   bool // is a member
 	Match  Position
 	Seen   Time
+	Stuck  time.Duration // how long it has stored nothing, if that is too long; else 0
 }
 
 // Status describes the state at time now.
@@ -37,8 +39,12 @@ func (c *Core) Status(now Time) Status {
 		Durable: c.log.Durable, Joined: c.joined, Stalled: c.leading() && c.degraded()}
 	if c.leading() {
 		for _, p := range c.peersInOrder() {
-			s.Peers = append(s.Peers, PeerStatus{Member: p.member, Joined: p.joined, Match: p.match, Seen: p.seen,
-				Vote: c.ctl != nil && slices.Contains(c.ctl.Members, p.member)})
+			x := PeerStatus{Member: p.member, Joined: p.joined, Match: p.match, Seen: p.seen,
+				Vote: c.ctl != nil && slices.Contains(c.ctl.Members, p.member)}
+			if c.stuck(p) {
+				x.Stuck = now - p.moved
+			}
+			s.Peers = append(s.Peers, x)
 		}
 	}
 	return s

@@ -19,7 +19,7 @@ import (
 //	policy want=2 continue sites=a,b,c   sets the policy, before the first up or later
 //	up a b; kill a; power a; wipe a      start, SIGKILL, power cut, new disk and incarnation
 //	damage a 3; rewind a 3               power cut, after which 3 entries can be read, or are there
-//	pause a 5s; disk a hang 5s; clock a 1.03
+//	pause a 5s; disk a hang 5s; full a 5s; clock a 1.03
 //	cut a b; cut a > b; heal             messages vanish, both ways or one way; heal ends all cuts
 //	deaf a; hear a; registry down; registry up
 //	swap unknown                         the next swap is applied, its answer lost; also: unapplied,
@@ -97,6 +97,8 @@ func (s *sim) tell(words []string) (err error) {
 		node(1).pause(span(2))
 	case "disk":
 		s.hang(node(1), span(3))
+	case "full":
+		s.fill(node(1), span(2))
 	case "clock":
 		n := node(1)
 		var rate float64

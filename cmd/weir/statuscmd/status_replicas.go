@@ -51,6 +51,9 @@ func (v view) refresh(r *ReplicaReport, uuid string, out *VolumeReport, old bool
 	own, answered := v.answers[r.Gateway].volume(uuid)
 	if answered {
 		r.Serving, r.Salvage, r.Problem = &own.Serving, own.Salvage, cmp.Or(own.Problem, own.Leaving)
+		if own.Role != protocol.Home.String() { // of the home the volume's message says it
+			r.Problem = cmp.Or(r.Problem, own.Waiting)
+		}
 		if own.Role != "" && own.Problem == "" {
 			r.End = &own.End
 		}
