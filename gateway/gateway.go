@@ -147,7 +147,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	cfg := g.cfg
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := grpc.NewServer(g.peers.ServerOptions()...)
+	server := grpc.NewServer(append(g.peers.ServerOptions(), guarded(cfg.Logger)...)...)
 	peerpb.RegisterPeerServer(server, &peer.Server{Caller: g.peers.Caller, Deliver: g.node.Deliver, Fetched: g.copies.Fetch})
 	forwardpb.RegisterForwardServer(server, &service{g: g, Server: routing.Server{Routers: g.routers, Copies: g.copies}})
 	nodepb.RegisterNodeServer(server, admission.NewNodes(admission.Config{
@@ -185,7 +185,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	}
 	n := g.nfs.Counters()
 	cfg.Logger.Info("nfs server has stopped", "requests", n.Requests, "operations", n.Operations, "errors", n.Errors,
-		"repeats", n.Repeats, "dropped", n.Dropped)
+		"repeats", n.Repeats, "dropped", n.Dropped, "panics", n.Panics)
 	server.Stop()
 	work.Wait()
 	return errors.Join(err, g.release())

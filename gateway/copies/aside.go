@@ -38,22 +38,30 @@ func (m *Manager) SetAside(id string) {
 // Reopen asks Run to close a volume's copy and to open it again, because its log was disowned. It
 // does not wait.
 func (m *Manager) Reopen(id string) {
+	m.mu.Lock()
+	m.reopen[id] = true
+	m.mu.Unlock()
 	select {
-	case m.reopen <- id:
-	default: // Run is far behind: the copy stays as it is, and takes no part
+	case m.wake <- struct{}{}:
+	default: // Run is to look anyway
 	}
 }
 
-// closeDoubted closes a volume's copy. reconcile opens it again.
-func (m *Manager) closeDoubted(id string) {
+// closeDoubted closes the copies that are to be opened again, which reconcile does.
+func (m *Manager) closeDoubted() {
 	m.mu.Lock()
-	s := m.volumes[id]
-	m.mu.Unlock()
-	if s == nil || s.copy == nil {
-		return
+	doubted := map[string]*managed{}
+	for id := range m.reopen {
+		if s := m.volumes[id]; s != nil && s.copy != nil {
+			doubted[id] = s
+		}
 	}
-	if err := m.detach(id, s); err != nil {
-		m.cfg.Logger.Warn("copy that lost something did not close cleanly", "volume", id, "error", err)
+	clear(m.reopen)
+	m.mu.Unlock()
+	for id, s := range doubted {
+		if err := m.detach(id, s); err != nil {
+			m.cfg.Logger.Warn("copy that lost something did not close cleanly", "volume", id, "error", err)
+		}
 	}
 }
 

@@ -62,14 +62,15 @@ type ManagerConfig struct {
 
 // Manager has all copies of one gateway.
 type Manager struct {
-	cfg    ManagerConfig
-	aside  chan string     // volumes whose copy is to be set aside
-	reopen chan string     // volumes whose copy is to be closed and opened again
-	kept   map[string]bool // volumes with a copy on the pool, open or not; used by Run only
-	heard  bool            // used by Run only
+	cfg   ManagerConfig
+	aside chan string     // volumes whose copy is to be set aside
+	wake  chan struct{}   // reopen has something
+	kept  map[string]bool // volumes with a copy on the pool, open or not; used by Run only
+	heard bool            // used by Run only
 
 	mu      sync.Mutex
 	volumes map[string]*managed // by UUID
+	reopen  map[string]bool     // volumes whose copy is to be closed and opened again
 }
 
 // managed is the state of one volume at this gateway. Run changes it, with mu held where others
@@ -95,7 +96,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, aside: make(chan string, 16),
-		reopen: make(chan string, 16)}
+		wake: make(chan struct{}, 1), reopen: map[string]bool{}}
 	for _, id := range there {
 		m.kept[id] = true
 	}
@@ -158,8 +159,8 @@ func (m *Manager) Run(ctx context.Context) {
 		case <-retry:
 		case id := <-m.aside:
 			m.reopenAside(id)
-		case id := <-m.reopen:
-			m.closeDoubted(id)
+		case <-m.wake:
+			m.closeDoubted()
 		case <-ctx.Done():
 		}
 	}

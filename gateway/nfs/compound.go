@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/maphash"
+	"runtime/debug"
 	"strconv"
 	"unicode/utf8"
 
@@ -204,7 +205,7 @@ func (k *call) step(op xdr.Op) xdr.Status {
 	case e.changes && before-k.base+smallResult > k.limit:
 		st = k.tooBig() // before anything is changed
 	default:
-		st = e.run(k)
+		st = k.guarded(op, e.run)
 		if k.in.Err() != nil {
 			st = xdr.NFS4ERR_BADXDR
 		}
@@ -226,6 +227,20 @@ func (k *call) step(op xdr.Op) xdr.Status {
 	}
 	k.out.PatchUint32(statusAt, uint32(st))
 	return st
+}
+
+// guarded runs an operation. If it panics, only this operation fails: the process serves other
+// clients and volumes.
+func (k *call) guarded(op xdr.Op, run func(*call) xdr.Status) (st xdr.Status) {
+	defer func() {
+		if v := recover(); v != nil {
+			k.s.panics.Add(1)
+			k.s.cfg.Log.Error("nfs operation panicked", "client", k.conn.addr, "op", uint32(op), "panic", v,
+				"stack", string(debug.Stack()))
+			st = xdr.NFS4ERR_SERVERFAULT
+		}
+	}()
+	return run(k)
 }
 
 // smallResult bounds the result of an operation that changes something, in bytes.

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/weir-storage/weir/gateway/nfs/state"
@@ -52,6 +53,7 @@ type Counters struct {
 	Errors     uint64 // operations that did not return NFS4_OK
 	Repeats    uint64 // requests that were answered from a slot
 	Dropped    uint64 // requests that were not answered, because their outcome is not known
+	Panics     uint64 // operations that a mistake in this program ended
 }
 
 // Server is an NFSv4.1 and 4.2 server.
@@ -73,7 +75,7 @@ type Server struct {
 	conns     map[*conn]struct{}
 	addresses map[netip.Addr]int // of conns
 
-	requests, operations, errors, repeats, dropped atomic.Uint64
+	requests, operations, errors, repeats, dropped, panics atomic.Uint64
 }
 
 // New returns a server that continues from the records in cfg.State. Errors name the
@@ -187,14 +189,39 @@ func (s *Server) Serve(l net.Listener) error {
 			if s.ctx.Err() != nil || s.isClosing() {
 				return ErrServerClosed
 			}
-			var ne net.Error
-			if errors.As(err, &ne) && ne.Timeout() {
-				continue
+			if !passes(err) {
+				return fmt.Errorf("accept nfs connection on %s: %w", l.Addr(), err)
 			}
-			return fmt.Errorf("accept nfs connection on %s: %w", l.Addr(), err)
+			if s.refused.first("accept", s.cfg.Clock.Now()) {
+				s.cfg.Log.Warn("nfs connections cannot be accepted for now; trying again", "error", err)
+			}
+			select {
+			case <-s.cfg.Clock.After(acceptAgain):
+			case <-s.ctx.Done():
+			}
+			continue
 		}
 		s.serveConn(nc)
 	}
+}
+
+// acceptAgain is the wait after a connection could not be accepted.
+const acceptAgain = 100 * time.Millisecond
+
+// passes reports whether an error of Accept is about one connection, or about what the machine lacks
+// for a while: files, memory, buffers.
+func passes(err error) bool {
+	var ne net.Error
+	if errors.As(err, &ne) && ne.Timeout() {
+		return true
+	}
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.ECONNABORTED, syscall.ECONNRESET,
+		syscall.EPROTO, syscall.EPERM, syscall.EINTR, syscall.EAGAIN} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // serveConn serves one connection in the background, and closes it at its end.
@@ -284,5 +311,5 @@ func (s *Server) InGrace() bool { return s.table.InGrace() }
 
 // Counters returns totals since the start.
 func (s *Server) Counters() Counters {
-	return Counters{s.requests.Load(), s.operations.Load(), s.errors.Load(), s.repeats.Load(), s.dropped.Load()}
+	return Counters{s.requests.Load(), s.operations.Load(), s.errors.Load(), s.repeats.Load(), s.dropped.Load(), s.panics.Load()}
 }

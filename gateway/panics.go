@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// guarded returns options with which a call that panics fails alone: the process serves other
+// volumes. Its outcome is not known.
+func guarded(log *slog.Logger) []grpc.ServerOption {
+	ended := func(method string, err *error) {
+		if v := recover(); v != nil {
+			log.Error("call panicked", "method", method, "panic", v, "stack", string(debug.Stack()))
+			*err = status.Errorf(codes.Unknown, "%s: a mistake in the program ended it: see the gateway's log", method)
+		}
+	}
+	return []grpc.ServerOption{
+		grpc.UnaryInterceptor(func(ctx context.Context, q any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
+			defer ended(info.FullMethod, &err)
+			return next(ctx, q)
+		}),
+		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+			defer ended(info.FullMethod, &err)
+			return next(srv, s)
+		}),
+	}
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+)
+
+// panics is a service whose calls panic.
+type panics struct {
+	forwardpb.UnimplementedForwardServer
+}
+
+func (panics) Status(context.Context, *forwardpb.StatusRequest) (*forwardpb.StatusReply, error) {
+	panic("a mistake")
+}
+
+// TestPanicEndsOneCall: a call that panics is answered and logged, and the next one is served.
+func TestPanicEndsOneCall(t *testing.T) {
+	var log bytes.Buffer
+	l := bufconn.Listen(1 << 16)
+	s := grpc.NewServer(guarded(slog.New(slog.NewTextHandler(&log, nil)))...)
+	forwardpb.RegisterForwardServer(s, panics{})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	conn, err := grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := forwardpb.NewForwardClient(conn).Status(t.Context(), &forwardpb.StatusRequest{})
+		if status.Code(err) != codes.Unknown || !strings.Contains(err.Error(), "a mistake in the program") {
+			t.Errorf("the call ends with %v", err)
+		}
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	s.Stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "panics_test.go") {
+		t.Errorf("the log lacks the stack: %s", log.String())
+	}
+}
