@@ -208,8 +208,8 @@ func (s *Server) Serve(l net.Listener) error {
 // acceptAgain is the wait after a connection could not be accepted.
 const acceptAgain = 100 * time.Millisecond
 
-// passes reports whether an error of Accept is about one connection, or about what the machine lacks
-// for a while: files, memory, buffers.
+// passes reports whether an error of Accept is about one connection, or about what the machine
+// lacks for a while: files, memory, buffers.
 func passes(err error) bool {
 	var ne net.Error
 	if errors.As(err, &ne) && ne.Timeout() {
