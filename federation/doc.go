@@ -26,6 +26,7 @@
 //	observed/<volume>/<gateway>               Observed     that gateway
 //	rewound/<gateway>                         Notice       that gateway (protocol-7)
 //	testimony/<gateway>/<key>                 Testimony    that gateway
+//	canary/<gateway>                          a revision   that gateway (protocol-7)
 //	reconciled                                a Reconciliation, by a person
 //
 // The last column names the one writer. A swap is a compare-and-swap. A name and its volume change

@@ -411,6 +411,41 @@ func TestReconcileWithoutTheNewest(t *testing.T) {
 	c.sees("v1", 2)
 }
 
+// TestOvertakenRegistryIsNoticed: a registry went back a little, and its revision has grown past what
+// was seen before anybody looked. New records of then are not taken for deleted ones.
+func TestOvertakenRegistryIsNoticed(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		s := memory.NewServer(1)
+		a := newGateway(t, s, "a")
+		person := s.Client(nil)
+		create(t, person, "v1", "one")
+		backup := s.Backup()
+		create(t, person, "v2", "two")
+		a.wait("v2 is there", func() bool { return a.seen["volume/v2"].Volume != nil })
+		a.tend()
+		if restart {
+			a.end()
+		}
+		s.Restore(backup)
+		for range 100 {
+			if err := person.PutObserved(t.Context(), federation.Observed{Volume: "v1", Gateway: "b"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if restart {
+			a.start()
+		}
+		a.tend()
+		if err := a.Trusted(); !errors.Is(err, federation.ErrRewound) {
+			t.Errorf("restart %v: it is not noticed: %v", restart, err)
+		}
+		if _, _, err := a.GetVolume(t.Context(), "v2"); err != nil {
+			t.Errorf("restart %v: %v", restart, err)
+		}
+		a.end()
+	}
+}
+
 // TestTwoHomesInOneEpoch: what somebody swapped before anybody noticed is a person's to decide.
 func TestTwoHomesInOneEpoch(t *testing.T) {
 	s, a, _, c := rewound(t)

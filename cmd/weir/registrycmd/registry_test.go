@@ -105,14 +105,19 @@ func TestTwoHomes(t *testing.T) {
 	if _, err := ams.SwapControl(t.Context(), "v", rev, next); err != nil {
 		t.Fatal(err)
 	}
+	tend := func() {
+		t.Helper()
+		if err := ams.Tend(t.Context(), "ams-1", clitest.Time); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tend()
 	s.Restore(backup)
 	next.Home = next.Members[1]
 	if _, err := b.Registry.SwapControl(t.Context(), "v", rev, next); err != nil {
 		t.Fatal(err)
 	}
-	if err := ams.Tend(t.Context(), "ams-1", clitest.Time); err != nil {
-		t.Fatal(err)
-	}
+	tend()
 	b.Want(1, "epoch 2 has two homes: gw0 as gateway ams-1 knows, and gw1 in the registry", "", "registry", "reconcile", "--yes")
 	b.Want(0, "1 records were brought forward", "", "registry", "reconcile", "--yes", "--prefer-gateways")
 	if c, _, err := b.Registry.GetControl(t.Context(), "v"); err != nil || c.Home.Gateway != "gw0" {

@@ -19,6 +19,7 @@ const (
 	kindName        federation.Kind = "name"
 	kindGateway     federation.Kind = "gateway"
 	kindReconciled  federation.Kind = "reconciled" // one key, the last federation.Reconciliation
+	kindCanary      federation.Kind = "canary"     // by gateway, never deleted; see Registry.sing
 	noticePrefix                    = "rewound/"   // federation.Notice by gateway
 	testimonyPrefix                 = "testimony/" // federation.Testimony by gateway and key
 )
@@ -42,7 +43,7 @@ func ofVolumes(key string) bool {
 // archived reports whether an archive keeps a key's record.
 func archived(key string) bool {
 	k := kindOf(key)
-	return ofVolumes(key) || k == federation.KindSite || k == kindGateway || k == kindReconciled
+	return ofVolumes(key) || k == federation.KindSite || k == kindGateway || k == kindReconciled || k == kindCanary
 }
 
 // keeper is a KV that a guard watches over. It keeps the guard's archive, and answers from it while
@@ -53,8 +54,8 @@ type keeper struct {
 	guard *federation.Guard // nil: there is none
 
 	mu     sync.Mutex
-	newest federation.Record // that was archived by this process, and not deleted since
-	self   string            // this gateway, as Tend says; empty before
+	newest federation.Revision // of what this process archived about volumes
+	self   string              // this gateway, as Tend says; empty before
 }
 
 func (k *keeper) setSelf(gateway string) {
@@ -171,11 +172,16 @@ func (k *keeper) learn(h federation.Head, all []Pair) error {
 		case !archived(p.Key):
 		case !known || was.Revision < p.Revision:
 			news = append(news, record(p))
+		case was.Revision > p.Revision && was.Revision <= h.Revision && !was.Deleted:
+			return k.guard.Refuse(fmt.Sprintf("its record %s was of revision %d and is of %d", p.Key, was.Revision, p.Revision))
 		case kindOf(p.Key) == federation.KindControl && was.Revision == p.Revision && !bytes.Equal(was.Value, p.Value):
 			return k.guard.Refuse(fmt.Sprintf("the control record %s is another than before at revision %d", p.Key, p.Revision))
 		}
 	}
 	for _, r := range old {
+		if kindOf(r.Key) == kindCanary && r.Revision <= h.Revision {
+			return k.guard.Refuse(fmt.Sprintf("it had a record %s and has none", r.Key))
+		}
 		if !r.Deleted && r.Revision <= h.Revision {
 			news = append(news, federation.Record{Key: r.Key, Revision: h.Revision, Deleted: true})
 		}
@@ -191,29 +197,18 @@ func (k *keeper) put(records []federation.Record) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range records {
-		switch {
-		case r.Deleted && r.Key == k.newest.Key:
-			k.newest = federation.Record{}
-		case !r.Deleted && ofVolumes(r.Key) && r.Revision >= k.newest.Revision:
-			k.newest = r
+		if ofVolumes(r.Key) {
+			k.newest = max(k.newest, r.Revision)
 		}
 	}
 	return nil
 }
 
-// canary returns the newest record that this process archived; it has no key if there is none. If
-// the registry has an older one, it went back, however far it has come since.
-func (k *keeper) canary() federation.Record {
+// archivedUpTo returns the newest revision of what this process archived about volumes.
+func (k *keeper) archivedUpTo() federation.Revision {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.newest
-}
-
-// forgetCanary is called when the registry was accepted: its records are others now.
-func (k *keeper) forgetCanary() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.newest = federation.Record{}
 }
 
 func record(p Pair) federation.Record {

@@ -31,19 +31,16 @@ func (r *Registry) Tend(ctx context.Context, gateway string, now time.Time) erro
 		return nil
 	}
 	r.kv.setSelf(gateway)
-	reads := []Read{{Key: noticePrefix, Prefix: true}}
-	canary := r.kv.canary()
-	if canary.Key != "" {
-		reads = append(reads, Read{Key: canary.Key})
-	}
-	res, _, err := r.get(ctx, "read", "notices", "", reads...)
+	own, _, err := r.kv.archive().Get(canary(gateway))
 	if err != nil {
 		return err
 	}
-	if canary.Key != "" && len(res[1]) > 0 && r.guard.Err() == nil {
-		if p := res[1][0]; p.Revision < canary.Revision || p.Revision == canary.Revision && !bytes.Equal(p.Value, canary.Value) {
-			_ = r.guard.Refuse(fmt.Sprintf("its record %s was of revision %d and is of %d, or another", p.Key, canary.Revision, p.Revision))
-		}
+	res, _, err := r.get(ctx, "read", "notices", "", Read{Key: noticePrefix, Prefix: true}, Read{Key: canary(gateway)})
+	if err != nil {
+		return err
+	}
+	if r.guard.Err() == nil && own.Key != "" && (len(res[1]) == 0 || res[1][0].Revision < own.Revision) {
+		_ = r.guard.Refuse(fmt.Sprintf("it does not have the record %s of revision %d any more", own.Key, own.Revision))
 	}
 	if r.guard.Err() == nil && len(res[0]) > 0 {
 		var n federation.Notice
@@ -53,7 +50,7 @@ func (r *Registry) Tend(ctx context.Context, gateway string, now time.Time) erro
 		_ = r.guard.Refuse(fmt.Sprintf("gateway %s noticed that it went back (%s)", n.Gateway, n.Why))
 	}
 	if r.guard.Err() == nil {
-		return nil
+		return r.sing(ctx, gateway, own.Revision)
 	}
 	r.said.Lock()
 	defer r.said.Unlock()
@@ -68,6 +65,21 @@ func (r *Registry) Tend(ctx context.Context, gateway string, now time.Time) erro
 		return err
 	}
 	return t.testify(ctx, now)
+}
+
+func canary(gateway string) string { return string(kindCanary) + "/" + gateway }
+
+// sing writes this gateway's canary if something was archived after the last one. A registry that
+// lost that lost the canary too, and shows it even if its revision has grown again since.
+func (r *Registry) sing(ctx context.Context, gateway string, last federation.Revision) error {
+	upTo := r.kv.archivedUpTo()
+	if upTo <= last {
+		return nil
+	}
+	_, err := r.put(ctx, "write", "canary", gateway, canary(gateway), nil, struct {
+		After federation.Revision `json:"after"`
+	}{upTo})
+	return err
 }
 
 // tending reads what is known about a registry that is refused. The caller has locked r.said.
@@ -140,7 +152,6 @@ func (t *tending) accept(h federation.Head) (bool, error) {
 		return false, err
 	}
 	h.Revision += offset
-	t.r.kv.forgetCanary()
 	return true, t.r.guard.Accept(h, offset, changes, last.ID)
 }
 
@@ -227,7 +238,7 @@ func (t *tending) testify(ctx context.Context, now time.Time) error {
 	for _, x := range t.archive {
 		p, there := t.all[x.Key]
 		switch {
-		case kindOf(x.Key) == kindReconciled, x.Deleted && !there, there && !ofVolumes(x.Key),
+		case kindOf(x.Key) == kindReconciled, kindOf(x.Key) == kindCanary, x.Deleted && !there, there && !ofVolumes(x.Key),
 			there && !x.Deleted && bytes.Equal(p.Value, x.Value):
 			continue
 		}
