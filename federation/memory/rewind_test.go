@@ -411,8 +411,8 @@ func TestReconcileWithoutTheNewest(t *testing.T) {
 	c.sees("v1", 2)
 }
 
-// TestOvertakenRegistryIsNoticed: a registry went back a little, and its revision has grown past what
-// was seen before anybody looked. New records of then are not taken for deleted ones.
+// TestOvertakenRegistryIsNoticed: a registry went back a little, and its revision has grown past
+// what was seen before anybody looked. New records of then are not taken for deleted ones.
 func TestOvertakenRegistryIsNoticed(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		s := memory.NewServer(1)
