@@ -71,7 +71,11 @@ func (a *Archive) Get(key string) (federation.Record, bool, error) {
 
 // List implements federation.Archive.
 func (a *Archive) List(prefix string) (out []federation.Record, err error) {
-	it, err := a.db.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: end(prefix)})
+	options := &pebble.IterOptions{UpperBound: end(prefix)}
+	if prefix != "" {
+		options.LowerBound = []byte(prefix)
+	}
+	it, err := a.db.NewIter(options)
 	if err != nil {
 		return nil, failed(err)
 	}
