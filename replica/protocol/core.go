@@ -443,6 +443,7 @@ func (c *Core) proven() bool { return c.now-c.synced <= c.cfg.Promise }
 func (c *Core) mute() {
 	c.startedAt = c.now // the followers are not silent by their own fault
 	for g, p := range c.peersInOrder() {
+		p.moved = c.now
 		if p.joined {
 			p.joined = false
 			c.emit(Unstream{To: g})

@@ -35,11 +35,12 @@ func (r *Registry) SwapControl(ctx context.Context, volume string, prev federati
 		return 0, &federation.Error{Op: "swap", Kind: "control", Name: volume, Err: federation.ErrInvalid,
 			Detail: "the record is of volume " + next.Volume + ": give the same volume twice"}
 	}
+	known := r.known(volume) // before the record is read: it may be made meanwhile
 	old, rev, err := r.control(ctx, "swap", volume)
 	if err != nil {
 		return 0, err
 	}
-	refused := r.refused(volume, rev)
+	refused := r.refused(known, volume, rev)
 	if refused != nil && (r.kv.archive() == nil || rev == 0) {
 		return 0, refused
 	}
@@ -75,19 +76,27 @@ func (r *Registry) SwapControl(ctx context.Context, volume string, prev federati
 
 // refused asks the guard. A record that was seen and is gone is one that a restored backup does not
 // have yet: a uuid is never used twice.
-func (r *Registry) refused(volume string, rev federation.Revision) error {
+func (r *Registry) refused(known federation.Asked, volume string, rev federation.Revision) error {
 	if r.guard == nil {
 		return nil
 	}
 	if err := r.guard.Err(); err != nil || rev != 0 {
 		return err
 	}
-	asked := r.guard.Ask(volume)
-	return r.guard.Observe(asked, asked.Head, federation.Control{Volume: volume})
+	return r.guard.Observe(known, r.guard.Ask().Head, federation.Control{Volume: volume})
+}
+
+// known is what the guard knows before a volume's record is read.
+func (r *Registry) known(volume string) (a federation.Asked) {
+	if r.guard != nil {
+		a = r.guard.Ask(volume)
+	}
+	return a
 }
 
 // DeleteControl implements federation.ControlStore.
 func (r *Registry) DeleteControl(ctx context.Context, volume string, prev federation.Revision) error {
+	known := r.known(volume)
 	_, rev, err := r.control(ctx, "delete", volume)
 	if err != nil {
 		return err
@@ -95,7 +104,7 @@ func (r *Registry) DeleteControl(ctx context.Context, volume string, prev federa
 	if prev == 0 || rev != prev {
 		return conflict("delete", "control", volume)
 	}
-	if err := r.refused(volume, rev); err != nil {
+	if err := r.refused(known, volume, rev); err != nil {
 		return err
 	}
 	k := key(federation.KindControl, volume)

@@ -334,6 +334,15 @@ func (r *Registry) swapTestimony(ctx context.Context, old, next federation.Contr
 		return 0, fmt.Errorf("%w; gateways %v may know of a later home, and have not said what they know", refused, missing)
 	}
 	k := key(federation.KindControl, next.Volume)
+	if p, ok := t.all[k]; ok { // gateways that have the same do not testify it
+		there, err := control(k, p.Value)
+		if err != nil {
+			return 0, err
+		}
+		if federation.CompareControl(old, there) < 0 || old.Epoch == there.Epoch && old.Home != there.Home {
+			return 0, fmt.Errorf("%w; the registry has a later record of volume %s, or another of the same epoch", refused, next.Volume)
+		}
+	}
 	for _, said := range w.Testimonies {
 		if said.Key != k || said.Deleted {
 			continue
