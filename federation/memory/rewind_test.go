@@ -446,6 +446,34 @@ func TestOvertakenRegistryIsNoticed(t *testing.T) {
 	}
 }
 
+// TestAnOldArchiveDoesNotWin: a gateway that slept knows a record that was deleted since. The others
+// know that, and an empty registry is brought forward without it.
+func TestAnOldArchiveDoesNotWin(t *testing.T) {
+	s, a, b, c := rewound(t)
+	s.Restore(memory.NewServer(99).Backup())
+	c.start()
+	for range 2 {
+		for _, g := range []*gateway{a, b, c} {
+			g.tend()
+		}
+	}
+	w, err := s.Client(nil).ReadRewind(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, _, err := w.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, x := range plan {
+		there[x.Key] = !x.Deleted
+	}
+	if there["admission/site-a/v1/10.0.0.1"] || !there["volume/v1"] || !there["volume/v2"] {
+		t.Errorf("the plan is %v", there)
+	}
+}
+
 // TestTwoHomesInOneEpoch: what somebody swapped before anybody noticed is a person's to decide.
 func TestTwoHomesInOneEpoch(t *testing.T) {
 	s, a, _, c := rewound(t)

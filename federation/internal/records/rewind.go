@@ -234,12 +234,23 @@ func (t *tending) absorb() error {
 
 // testify writes this gateway's notice, and what its archive has otherwise than the registry.
 func (t *tending) testify(ctx context.Context, now time.Time) error {
+	// What another gateway has otherwise is testified too, so that the newest of all is known.
+	named := map[string]bool{}
+	for k := range t.all {
+		if rest, ok := strings.CutPrefix(k, testimonyPrefix); ok {
+			if who, about, _ := strings.Cut(rest, "/"); who != t.gateway {
+				named[about] = true
+			}
+		}
+	}
 	want := map[string][]byte{}
 	for _, x := range t.archive {
 		p, there := t.all[x.Key]
 		switch {
-		case kindOf(x.Key) == kindReconciled, kindOf(x.Key) == kindCanary, x.Deleted && !there, there && !ofVolumes(x.Key),
-			there && !x.Deleted && bytes.Equal(p.Value, x.Value):
+		case kindOf(x.Key) == kindReconciled, kindOf(x.Key) == kindCanary, there && !ofVolumes(x.Key):
+			continue
+		case named[x.Key]:
+		case x.Deleted && !there, there && !x.Deleted && bytes.Equal(p.Value, x.Value):
 			continue
 		}
 		value, err := federation.Encode(federation.Testimony{Gateway: t.gateway, Key: x.Key, Value: x.Value,
