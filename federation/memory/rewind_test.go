@@ -446,8 +446,8 @@ func TestOvertakenRegistryIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAnOldArchiveDoesNotWin: a gateway that slept knows a record that was deleted since. The others
-// know that, and an empty registry is brought forward without it.
+// TestAnOldArchiveDoesNotWin: a gateway that slept knows a record that was deleted since. The
+// others know that, and an empty registry is brought forward without it.
 func TestAnOldArchiveDoesNotWin(t *testing.T) {
 	s, a, b, c := rewound(t)
 	s.Restore(memory.NewServer(99).Backup())
