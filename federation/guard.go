@@ -133,10 +133,29 @@ func (g *Guard) Refuse(why string) error {
 	return g.refuse(why)
 }
 
+// Reconciled takes note of a reconciliation that is in a registry which is believed.
+func (g *Guard) Reconciled(id string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state.Rewound != "" || id <= g.state.Reconciled {
+		return nil
+	}
+	former := g.state.Reconciled
+	g.state.Reconciled = id
+	err := g.store()
+	if err != nil {
+		g.state.Reconciled = former
+	}
+	return err
+}
+
 // Forget drops a volume whose control record was deleted.
 func (g *Guard) Forget(volume string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if _, ok := g.state.Changes[volume]; !ok {
+		return nil
+	}
 	delete(g.state.Changes, volume)
 	return g.store()
 }

@@ -71,20 +71,35 @@ type Correction struct {
 	Conflict string
 }
 
+// known returns the ID of the last reconciliation that anybody knows of.
+func (r Rewind) known() string {
+	known := r.Last.ID
+	for _, n := range r.Notices {
+		known = max(known, n.Reconciled)
+	}
+	return known
+}
+
 // Plan returns what brings the registry forward, by key, and the registered gateways that have not
 // said all yet.
 func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
-	said, known := map[string]Notice{}, ""
+	said, known := map[string]Notice{}, r.known()
 	for _, n := range r.Notices {
 		said[n.Gateway] = n
-		known = max(known, n.Reconciled)
 	}
 	there := map[string]Record{}
 	for _, x := range r.Records {
 		there[x.Key] = x
 	}
-	best := map[string]Testimony{}
+	best, rivals := map[string]Testimony{}, map[string][]Control{}
 	for _, t := range r.Testimonies {
+		if kindOf(t.Key) == KindControl && !t.Deleted {
+			c, err := controlOf(t.Key, t.Value)
+			if err != nil {
+				return nil, nil, err
+			}
+			rivals[t.Key] = append(rivals[t.Key], c)
+		}
 		if _, ok := best[t.Key]; !ok {
 			best[t.Key] = t
 			continue
@@ -103,9 +118,9 @@ func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
 	}
 	for _, k := range slices.Sorted(maps.Keys(best)) {
 		// A gateway that missed a reconciliation knows less than the registry of everything but
-		// control records, which have an order of their own.
-		if t := best[k]; said[t.Gateway].Reconciled == max(known, r.Last.ID) || kindOf(k) == KindControl {
-			c, needed, err := correct(t, there[k])
+		// control records, which have an order of their own, and volumes that it alone remembers.
+		if t := best[k]; said[t.Gateway].Reconciled == known || outlasts(t, there[k]) {
+			c, needed, err := correct(t, there[k], rivals[k])
 			if err != nil {
 				return nil, nil, err
 			}
@@ -117,11 +132,25 @@ func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
 	return plan, r.Missing(), nil
 }
 
+// outlasts reports whether a testimony counts although its gateway missed a reconciliation: it is a
+// control record, or of a volume which the registry has nothing of.
+func outlasts(t Testimony, there Record) bool {
+	switch kindOf(t.Key) {
+	case KindControl:
+		return true
+	case KindVolume, KindKeyring, "name":
+		return there.Revision == 0 && !t.Deleted
+	}
+	return false
+}
+
 // Missing returns the gateways that are registered, here or in a testimony, and have not said all.
+// A notice that does not know the last reconciliation may be one that the backup had: it does not
+// count, nor does that of a gateway that missed it.
 func (r Rewind) Missing() (out []string) {
-	said, all := map[string]bool{}, map[string]bool{}
+	said, all, known := map[string]bool{}, map[string]bool{}, r.known()
 	for _, n := range r.Notices {
-		said[n.Gateway] = n.Complete
+		said[n.Gateway] = n.Complete && n.Reconciled == known
 	}
 	for _, x := range r.Records {
 		if g, ok := strings.CutPrefix(x.Key, gatewayPrefix); ok {
@@ -152,8 +181,9 @@ func kindOf(key string) Kind {
 	return Kind(kind)
 }
 
-// correct compares the newest testimony of a key with what the registry has of it.
-func correct(t Testimony, there Record) (c Correction, needed bool, err error) {
+// correct compares the newest testimony of a key with what the registry has of it. Rivals are all
+// that testimonies have of a control record.
+func correct(t Testimony, there Record, rivals []Control) (c Correction, needed bool, err error) {
 	c = Correction{Key: t.Key, Value: t.Value, Deleted: t.Deleted, Was: there.Revision, Gateway: t.Gateway}
 	exists := there.Revision != 0
 	switch k := kindOf(t.Key); {
@@ -164,32 +194,67 @@ func correct(t Testimony, there Record) (c Correction, needed bool, err error) {
 	case t.Deleted:
 		c.Why = "was deleted"
 		return c, true, nil
+	case k == KindControl:
+		return correctControl(c, t, there, rivals)
 	case !exists:
 		c.Why = "is not there"
 		return c, true, nil
-	case k == KindControl:
-		return correctControl(c, t, there)
 	}
 	c.Why = "is older"
 	return c, true, nil
 }
 
-func correctControl(c Correction, t Testimony, there Record) (Correction, bool, error) {
+func correctControl(c Correction, t Testimony, there Record, rivals []Control) (Correction, bool, error) {
 	kept, err := controlOf(t.Key, t.Value)
 	if err != nil {
 		return c, false, err
 	}
-	has, err := controlOf(t.Key, there.Value)
-	if err != nil {
-		return c, false, err
+	needed := true
+	c.Why = "is not there"
+	if there.Revision != 0 {
+		has, err := controlOf(t.Key, there.Value)
+		if err != nil {
+			return c, false, err
+		}
+		c.Why = fmt.Sprintf("is of epoch %d, home %s; epoch %d, home %s is newer",
+			has.Epoch, has.Home.Gateway, kept.Epoch, kept.Home.Gateway)
+		needed = CompareControl(has, kept) < 0
+		rivals = append(slices.Clone(rivals), has)
 	}
-	if kept.Epoch == has.Epoch && kept.Home != has.Home {
-		c.Conflict = fmt.Sprintf("epoch %d has two homes: %s as gateway %s knows, and %s in the registry, which somebody wrote after it "+
-			"went back",
-			kept.Epoch, kept.Home.Gateway, t.Gateway, has.Home.Gateway)
+	for _, rival := range rivals {
+		if kept.Epoch != rival.Epoch || kept.Home == rival.Home {
+			continue
+		}
+		kept.outvote(rival)
+		c.Conflict = fmt.Sprintf("epoch %d has two homes: %s as gateway %s knows, and %s, which somebody wrote after the registry "+
+			"went back; if the first is kept, these copies begin anew: %s",
+			kept.Epoch, kept.Home.Gateway, t.Gateway, rival.Home.Gateway, gateways(kept.Void))
 	}
-	c.Why = fmt.Sprintf("is of epoch %d, home %s; epoch %d, home %s is newer", has.Epoch, has.Home.Gateway, kept.Epoch, kept.Home.Gateway)
-	return c, c.Conflict != "" || CompareControl(has, kept) < 0, nil
+	if c.Conflict != "" {
+		c.Value, err = Encode(kept)
+	}
+	return c, c.Conflict != "" || needed, err
+}
+
+func gateways(members []Member) string {
+	var names []string
+	for _, m := range members {
+		names = append(names, m.Gateway)
+	}
+	return strings.Join(names, ", ")
+}
+
+// outvote makes c the record that replaces another of its epoch with another home. Logs that may
+// have followed that one begin anew, and are no members until then.
+func (c *Control) outvote(other Control) {
+	c.Change = max(c.Change, other.Change) + 1
+	for _, m := range other.Members {
+		if m == c.Home || slices.Contains(c.Void, m) {
+			continue
+		}
+		c.Void = append(c.Void, m)
+		c.Members = slices.DeleteFunc(c.Members, func(x Member) bool { return x == m })
+	}
 }
 
 // CompareControl returns a negative number if a is older than b, by epoch and then by change.

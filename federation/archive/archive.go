@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -17,8 +18,11 @@ import (
 
 // Archive is a federation.Archive in a folder. Its methods may be called from many goroutines.
 type Archive struct {
-	db *pebble.DB
-	mu sync.Mutex // held by what reads and then writes
+	db  *pebble.DB
+	now func() time.Time
+
+	mu    sync.Mutex // held by what reads and then writes
+	swept time.Time
 }
 
 var _ federation.Archive = (*Archive)(nil)
@@ -28,20 +32,26 @@ type entry struct {
 	Value    []byte              `json:"value,omitempty"`
 	Revision federation.Revision `json:"revision"`
 	Deleted  bool                `json:"deleted,omitempty"`
+	Gone     int64               `json:"gone,omitempty"` // when it was deleted, in seconds since 1970
 }
+
+// rememberDeleted is how long the name of a deleted record is kept. A gateway that sleeps for
+// longer may bring the record back when the registry is restored.
+const rememberDeleted = 90 * 24 * time.Hour
 
 // memory bounds what a database keeps in memory before it writes it out, in bytes. It holds records
 // of a few hundred bytes, which change rarely.
 const memory = 1 << 20
 
 // Open opens the archive in a folder of fs, and makes it if it is not there. One process may have
-// it open. Close it after use.
-func Open(fs vfs.FS, dir string) (*Archive, error) {
+// it open. Close it after use. By now's time it forgets names of records that were deleted long
+// ago.
+func Open(fs vfs.FS, dir string, now func() time.Time) (*Archive, error) {
 	db, err := pebble.Open(dir, &pebble.Options{FS: fs, MemTableSize: memory, Logger: quiet{}})
 	if err != nil {
 		return nil, fmt.Errorf("open the archive of the registry in %s: %w", dir, err)
 	}
-	return &Archive{db: db}, nil
+	return &Archive{db: db, now: now}, nil
 }
 
 // quiet drops what the database says: errors come back from its methods.
@@ -107,14 +117,44 @@ func (a *Archive) Put(records []federation.Record) error {
 		if ok && old.Revision >= r.Revision {
 			continue
 		}
-		if err := set(b, r); err != nil {
+		if err := a.set(b, r); err != nil {
 			return errors.Join(err, b.Close())
 		}
 	}
 	if b.Empty() {
 		return b.Close()
 	}
+	if err := a.sweep(b); err != nil {
+		return errors.Join(err, b.Close())
+	}
 	return commit(b)
+}
+
+// sweep drops what was deleted long ago, once a day. The caller holds a.mu.
+func (a *Archive) sweep(b *pebble.Batch) (err error) {
+	now := a.now()
+	if now.Sub(a.swept) < 24*time.Hour {
+		return nil
+	}
+	it, err := a.db.NewIter(&pebble.IterOptions{})
+	if err != nil {
+		return failed(err)
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return failed(err)
+		}
+		var e entry
+		if json.Unmarshal(value, &e) == nil && e.Deleted && e.Gone < now.Add(-rememberDeleted).Unix() {
+			if err := b.Delete(it.Key(), nil); err != nil {
+				return failed(err)
+			}
+		}
+	}
+	a.swept = now
+	return nil
 }
 
 // Replace implements federation.Archive.
@@ -124,7 +164,7 @@ func (a *Archive) Replace(records []federation.Record) error {
 	b := a.db.NewBatch()
 	err := b.DeleteRange([]byte{0}, []byte{0xff}, nil) // keys are printable
 	for _, r := range records {
-		err = errors.Join(err, set(b, r))
+		err = errors.Join(err, a.set(b, r))
 	}
 	if err != nil {
 		return errors.Join(failed(err), b.Close())
@@ -132,8 +172,12 @@ func (a *Archive) Replace(records []federation.Record) error {
 	return commit(b)
 }
 
-func set(b *pebble.Batch, r federation.Record) error {
-	value, err := json.Marshal(entry{r.Value, r.Revision, r.Deleted})
+func (a *Archive) set(b *pebble.Batch, r federation.Record) error {
+	e := entry{Value: r.Value, Revision: r.Revision, Deleted: r.Deleted}
+	if r.Deleted {
+		e.Gone = a.now().Unix()
+	}
+	value, err := json.Marshal(e)
 	if err != nil {
 		return failed(err)
 	}

@@ -113,7 +113,7 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	file := guardFile(filepath.Join(c.Pool.Path, guardName))
-	kept, err := archive.Open(vfs.Default, filepath.Join(c.Pool.Path, archiveName))
+	kept, err := archive.Open(vfs.Default, filepath.Join(c.Pool.Path, archiveName), sh.Now)
 	if err != nil {
 		return fmt.Errorf("pool.path: %w", err)
 	}

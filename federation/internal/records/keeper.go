@@ -20,6 +20,7 @@ const (
 	kindGateway     federation.Kind = "gateway"
 	kindReconciled  federation.Kind = "reconciled" // one key, the last federation.Reconciliation
 	kindCanary      federation.Kind = "canary"     // by gateway, never deleted; see Registry.sing
+	kindWhole       federation.Kind = "whole"      // in archives only: one that listed everything once
 	noticePrefix                    = "rewound/"   // federation.Notice by gateway
 	testimonyPrefix                 = "testimony/" // federation.Testimony by gateway and key
 )
@@ -39,6 +40,10 @@ func ofVolumes(key string) bool {
 	}
 	return false
 }
+
+// whole is the record of an archive that had everything once. Without it, an archive was lost, or
+// never begun.
+var whole = federation.Record{Key: string(kindWhole), Revision: 1}
 
 // archived reports whether an archive keeps a key's record.
 func archived(key string) bool {
@@ -164,6 +169,7 @@ func (k *keeper) learn(h federation.Head, all []Pair) error {
 	for _, r := range kept {
 		old[r.Key] = r
 	}
+	delete(old, whole.Key)
 	var news []federation.Record
 	for _, p := range all {
 		was, known := old[p.Key]
@@ -186,11 +192,28 @@ func (k *keeper) learn(h federation.Head, all []Pair) error {
 			news = append(news, federation.Record{Key: r.Key, Revision: h.Revision, Deleted: true})
 		}
 	}
-	return k.put(news)
+	return k.put(append(news, whole))
 }
 
-// put archives records, and notes the newest.
+// put archives records, and notes the newest. The guard learns first of a reconciliation, and of a
+// control record that was deleted.
 func (k *keeper) put(records []federation.Record) error {
+	for _, r := range records {
+		switch kind, name, _ := strings.Cut(r.Key, "/"); {
+		case federation.Kind(kind) == kindReconciled && !r.Deleted:
+			var d federation.Reconciliation
+			if err := federation.Decode("reconciliation", r.Key, r.Value, &d); err != nil {
+				return err
+			}
+			if err := k.guard.Reconciled(d.ID); err != nil {
+				return err
+			}
+		case federation.Kind(kind) == federation.KindControl && r.Deleted:
+			if err := k.guard.Forget(name); err != nil {
+				return err
+			}
+		}
+	}
 	if err := k.archive().Put(records); err != nil {
 		return err
 	}
@@ -218,6 +241,10 @@ func record(p Pair) federation.Record {
 // overlay replaces what the registry answered by what the archive has. Sites and gateways are the
 // registry's, and in lists also those that it lacks.
 func (k *keeper) overlay(reads []Read, res [][]Pair) error {
+	_, isWhole, err := k.archive().Get(whole.Key)
+	if err != nil {
+		return err
+	}
 	for i, r := range reads {
 		if !r.Prefix && !ofVolumes(r.Key) {
 			continue
@@ -237,13 +264,18 @@ func (k *keeper) overlay(reads []Read, res [][]Pair) error {
 				kept = append(kept, one)
 			}
 		}
-		out := slices.DeleteFunc(res[i], func(p Pair) bool { return ofVolumes(p.Key) })
+		known := map[string]bool{}
+		for _, x := range kept {
+			known[x.Key] = true
+		}
+		// Of an archive that was lost, what the registry has is better than nothing.
+		out := slices.DeleteFunc(res[i], func(p Pair) bool { return ofVolumes(p.Key) && (isWhole || known[p.Key]) })
 		there := map[string]bool{}
 		for _, p := range out {
 			there[p.Key] = true
 		}
 		for _, x := range kept {
-			if !x.Deleted && !there[x.Key] && kindOf(x.Key) != kindReconciled {
+			if !x.Deleted && !there[x.Key] && x.Key != whole.Key && kindOf(x.Key) != kindReconciled {
 				out = append(out, Pair{Key: x.Key, Value: x.Value, Revision: x.Revision})
 			}
 		}

@@ -3,7 +3,6 @@
 package records
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -132,7 +131,10 @@ func (t *tending) accept(h federation.Head) (bool, error) {
 			return false, err
 		}
 	}
-	var records []federation.Record
+	if forgotten, err := t.forgotten(); forgotten || err != nil {
+		return false, err
+	}
+	records := []federation.Record{whole}
 	changes := map[string]uint64{}
 	for _, p := range t.all {
 		if !archived(p.Key) {
@@ -174,6 +176,37 @@ func (t *tending) behind(x federation.Record) (bool, error) {
 	return federation.CompareControl(has, kept) < 0, err
 }
 
+// forgotten reports whether the registry has less than the guard remembers of a control record that
+// the archive lost.
+func (t *tending) forgotten() (bool, error) {
+	remembers := maps.Clone(t.state.Changes)
+	for _, x := range t.archive {
+		if kindOf(x.Key) != federation.KindControl {
+			continue
+		}
+		var c federation.Control
+		if !x.Deleted {
+			var err error
+			if c, err = control(x.Key, x.Value); err != nil {
+				return false, err
+			}
+		}
+		if v := strings.TrimPrefix(x.Key, string(federation.KindControl)+"/"); x.Deleted || c.Change >= remembers[v] {
+			delete(remembers, v)
+		}
+	}
+	for v, change := range remembers {
+		p, ok := t.all[key(federation.KindControl, v)]
+		if !ok {
+			return true, nil
+		}
+		if c, err := control(p.Key, p.Value); err != nil || c.Change < change {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
 // top is the highest revision that this gateway knows.
 func (t *tending) top() federation.Revision {
 	top := t.state.Revision
@@ -181,142 +214,6 @@ func (t *tending) top() federation.Revision {
 		top = max(top, x.Revision)
 	}
 	return top
-}
-
-// absorb takes newer control records from testimonies into the archive: this gateway may have slept
-// when they changed, or a home changed them since. One of its own is newer if the archive failed.
-func (t *tending) absorb() error {
-	kept := map[string]int{}
-	for i, x := range t.archive {
-		kept[x.Key] = i
-	}
-	top := t.top()
-	var news []federation.Record
-	for k, p := range t.all {
-		if !strings.HasPrefix(k, testimonyPrefix) {
-			continue
-		}
-		var said federation.Testimony
-		if err := federation.Decode("testimony", k, p.Value, &said); err != nil {
-			return err
-		}
-		if kindOf(said.Key) != federation.KindControl || said.Deleted {
-			continue
-		}
-		theirs, err := control(said.Key, said.Value)
-		if err != nil {
-			return err
-		}
-		i, ok := kept[said.Key]
-		if ok {
-			own, err := control(said.Key, t.archive[i].Value)
-			if err != nil || t.archive[i].Deleted || federation.CompareControl(own, theirs) >= 0 {
-				continue
-			}
-		}
-		x := federation.Record{Key: said.Key, Value: said.Value, Revision: top + 1}
-		news = append(news, x)
-		if ok {
-			t.archive[i] = x
-		} else {
-			kept[x.Key], t.archive = len(t.archive), append(t.archive, x)
-		}
-	}
-	if len(news) == 0 {
-		return nil
-	}
-	if err := t.r.kv.archive().Put(news); err != nil {
-		return err
-	}
-	t.r.guard.Turn()
-	return nil
-}
-
-// testify writes this gateway's notice, and what its archive has otherwise than the registry.
-func (t *tending) testify(ctx context.Context, now time.Time) error {
-	// What another gateway has otherwise is testified too, so that the newest of all is known.
-	named := map[string]bool{}
-	for k := range t.all {
-		if rest, ok := strings.CutPrefix(k, testimonyPrefix); ok {
-			if who, about, _ := strings.Cut(rest, "/"); who != t.gateway {
-				named[about] = true
-			}
-		}
-	}
-	want := map[string][]byte{}
-	for _, x := range t.archive {
-		p, there := t.all[x.Key]
-		switch {
-		case kindOf(x.Key) == kindReconciled, kindOf(x.Key) == kindCanary, there && !ofVolumes(x.Key):
-			continue
-		case named[x.Key]:
-		case x.Deleted && !there, there && !x.Deleted && bytes.Equal(p.Value, x.Value):
-			continue
-		}
-		value, err := federation.Encode(federation.Testimony{Gateway: t.gateway, Key: x.Key, Value: x.Value,
-			Revision: x.Revision - t.state.Offset, Deleted: x.Deleted})
-		if err != nil {
-			return err
-		}
-		want[testimonyPrefix+t.gateway+"/"+x.Key] = value
-	}
-	var writes []Write
-	for k := range t.all {
-		if strings.HasPrefix(k, testimonyPrefix+t.gateway+"/") && want[k] == nil {
-			writes = append(writes, Write{Key: k, Delete: true})
-		}
-	}
-	for k, v := range want {
-		if !bytes.Equal(t.all[k].Value, v) {
-			writes = append(writes, Write{Key: k, Value: v})
-		}
-	}
-	if len(writes) > 0 {
-		if err := t.notice(ctx, now, false); err != nil {
-			return err
-		}
-	}
-	for part := range slices.Chunk(writes, batch) {
-		if _, err := t.r.commit(ctx, "write", "testimony", t.gateway, nil, part...); err != nil {
-			return err
-		}
-	}
-	return t.notice(ctx, now, true)
-}
-
-// notice writes the notice, unless it is there.
-func (t *tending) notice(ctx context.Context, now time.Time, complete bool) error {
-	k := noticePrefix + t.gateway
-	n := federation.Notice{Gateway: t.gateway, Why: t.state.Rewound, At: now, Cluster: t.state.Cluster,
-		Revision: t.state.Revision - t.state.Offset, Reconciled: t.state.Reconciled, Complete: complete}
-	if p, ok := t.all[k]; ok {
-		var old federation.Notice
-		if err := federation.Decode("notice", t.gateway, p.Value, &old); err == nil {
-			n.At, n.Swaps = old.At, old.Swaps
-			if n == old {
-				return nil
-			}
-		}
-	}
-	value, err := federation.Encode(n)
-	if err != nil {
-		return err
-	}
-	// It is conditional, so that it does not come late, behind the reconciliation that ends it.
-	conds := []Condition{{Key: string(kindReconciled), Revision: t.reconciledAt()}}
-	rev, err := t.r.commit(ctx, "write", "notice", t.gateway, conds, Write{Key: k, Value: value})
-	if err == nil {
-		t.all[k] = Pair{Key: k, Value: value, Revision: rev}
-	}
-	return err
-}
-
-// reconciledAt is the revision of the last reconciliation, as this gateway sees it.
-func (t *tending) reconciledAt() federation.Revision {
-	if p, ok := t.all[string(kindReconciled)]; ok {
-		return p.Revision + t.state.Offset
-	}
-	return 0
 }
 
 // swapTestimony replaces the control record of a volume whose home is here in this gateway's
