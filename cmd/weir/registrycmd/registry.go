@@ -38,7 +38,8 @@ type Status struct {
 // GatewayState is what one gateway said.
 type GatewayState struct {
 	Name string `json:"name"`
-	// Said: it has written down all that it knows better.
+	// Said: it has written down all that it knows better, after the last reconciliation that anybody
+	// knows of.
 	Said bool   `json:"said"`
 	Why  string `json:"why,omitempty"`
 }
@@ -58,7 +59,7 @@ func statusOf(w federation.Rewind) (s Status, plan []federation.Correction, miss
 	s.WentBack = len(w.Notices) > 0
 	s.Gateways, s.Corrections = []GatewayState{}, []Correction{}
 	for _, n := range w.Notices {
-		s.Gateways = append(s.Gateways, GatewayState{Name: n.Gateway, Said: n.Complete, Why: n.Why})
+		s.Gateways = append(s.Gateways, GatewayState{Name: n.Gateway, Said: !slices.Contains(missing, n.Gateway), Why: n.Why})
 	}
 	for _, g := range missing {
 		if !slices.ContainsFunc(s.Gateways, func(x GatewayState) bool { return x.Name == g }) {

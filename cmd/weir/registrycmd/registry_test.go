@@ -5,6 +5,7 @@ package registrycmd_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,7 +36,17 @@ func guarded(t *testing.T, s *memory.Server) *memory.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Client(g)
+	c, listed := s.Client(g), errors.New("everything is listed")
+	err = c.Watch(t.Context(), func(e federation.Event) error {
+		if e.Kind == federation.KindSynced {
+			return listed
+		}
+		return nil
+	})
+	if !errors.Is(err, listed) {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // TestReconcile: a person sees what a restored registry lacks, and brings it forward when all
@@ -118,7 +129,7 @@ func TestTwoHomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	tend()
-	b.Want(1, "epoch 2 has two homes: gw0 as gateway ams-1 knows, and gw1 in the registry", "", "registry", "reconcile", "--yes")
+	b.Want(1, "epoch 2 has two homes: gw0 as gateway ams-1 knows, and gw1, which", "", "registry", "reconcile", "--yes")
 	b.Want(0, "1 records were brought forward", "", "registry", "reconcile", "--yes", "--prefer-gateways")
 	if c, _, err := b.Registry.GetControl(t.Context(), "v"); err != nil || c.Home.Gateway != "gw0" {
 		t.Errorf("%+v, %v", c, err)

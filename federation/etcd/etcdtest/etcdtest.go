@@ -22,8 +22,8 @@ import (
 
 // Server is a running member.
 type Server struct {
-	// Endpoint is its client URL.
-	Endpoint string
+	// Endpoint is its client URL, PeerURL that for other members. Its name is "test".
+	Endpoint, PeerURL string
 
 	t       *testing.T
 	args    []string
@@ -40,17 +40,17 @@ type Files struct{ CA, Cert, Key string }
 // Start runs an etcd until the test ends. With files it demands client certificates.
 func Start(t *testing.T, files *Files) *Server {
 	t.Helper()
-	bin := build(t)
+	bin := Program(t, "etcd")
 	dir := t.TempDir()
 	for try := 1; ; try++ {
 		client, peer, metrics := freePort(t), freePort(t), freePort(t)
-		s := &Server{t: t, Endpoint: "http://" + client, metrics: "http://" + metrics}
+		s := &Server{t: t, Endpoint: "http://" + client, PeerURL: "http://" + peer, metrics: "http://" + metrics}
 		if files != nil {
 			s.Endpoint = "https://" + client
 		}
 		s.args = []string{bin, "--name=test", "--data-dir=" + filepath.Join(dir, fmt.Sprint(try)), "--unsafe-no-fsync", "--log-level=error",
 			"--listen-client-urls=" + s.Endpoint, "--advertise-client-urls=" + s.Endpoint,
-			"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://" + peer, "--initial-cluster=test=http://" + peer,
+			"--listen-peer-urls=" + s.PeerURL, "--initial-advertise-peer-urls=" + s.PeerURL, "--initial-cluster=test=" + s.PeerURL,
 			"--listen-metrics-urls=" + s.metrics}
 		if files != nil {
 			s.args = append(s.args, "--client-cert-auth", "--trusted-ca-file="+files.CA, "--cert-file="+files.Cert, "--key-file="+files.Key)
@@ -76,12 +76,19 @@ func (s *Server) Stop() {
 	s.cmd = nil
 }
 
-// Restart runs it again on the same data and port.
+// Restart runs it again on the same data and port, after a Stop.
 func (s *Server) Restart() {
 	s.t.Helper()
 	if err := s.start(); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// RestartOn runs it again on another data folder, after a Stop.
+func (s *Server) RestartOn(dir string) {
+	s.t.Helper()
+	s.args = append(s.args, "--data-dir="+dir) // the last one counts
+	s.Restart()
 }
 
 func (s *Server) start() error {
@@ -136,8 +143,9 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// build makes the program if it is not there yet and returns its path.
-func build(t *testing.T) string {
+// Program makes a program of etcd (etcd, etcdctl, etcdutl) if it is not there yet, and returns its
+// path.
+func Program(t *testing.T, name string) string {
 	t.Helper()
 	root, err := os.Getwd()
 	if err != nil {
@@ -153,7 +161,7 @@ func build(t *testing.T) string {
 			if err != nil {
 				t.Fatalf("find etcd: %v", err)
 			}
-			return filepath.Join(strings.TrimSpace(string(out)), "etcd")
+			return filepath.Join(strings.TrimSpace(string(out)), name)
 		}
 		if root == filepath.Dir(root) {
 			t.Fatal("hack/tools/build is in no folder above: run the test inside the source tree")
