@@ -46,6 +46,11 @@ type Config struct {
 	// gateway.
 	MayBeHeld func(h volume.Handle) bool
 
+	// Failed is called once when committed records cannot be applied: the metadata on the pool
+	// cannot be written. Nothing works from then on, until the engine is opened again. It must not
+	// block. The default does nothing.
+	Failed func(why error)
+
 	// Verifier returns the write verifier, which names the gateway's incarnation and the epoch
 	// (protocol-24). The default names the epoch only. That is enough where every start begins a
 	// new epoch.
@@ -124,6 +129,9 @@ func Open(cfg Config) (*Engine, error) {
 	}
 	if cfg.MayBeHeld == nil {
 		cfg.MayBeHeld = func(volume.Handle) bool { return false }
+	}
+	if cfg.Failed == nil {
+		cfg.Failed = func(error) {}
 	}
 	if cfg.Verifier == nil {
 		cfg.Verifier = func(epoch uint64) (v volume.Verifier) {

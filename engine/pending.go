@@ -133,7 +133,8 @@ func (e *Engine) apply() {
 		e.mu.Lock()
 		if err != nil {
 			e.failed = fmt.Errorf("apply records up to %s: %w", after.Position, err)
-			e.log.Error("metadata cannot be written, the volume stops here", "error", e.failed)
+			e.log.Error("metadata cannot be written, the copy stops here", "error", e.failed)
+			e.cfg.Failed(e.failed)
 			continue
 		}
 		e.applied = after.Position

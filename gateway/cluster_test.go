@@ -21,6 +21,7 @@ import (
 	"github.com/jonboulle/clockwork"
 	"golang.org/x/sys/unix"
 
+	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/dir"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
@@ -43,8 +44,10 @@ type cluster struct {
 	ca      *pki.Authority
 	nodes   map[string]*clusterNode
 	order   []string
-	late    *sync.Mutex   // not nil: gateways that start hear of no admission while it is held
-	asked   *atomic.Int64 // not nil: gateways that start count there how often they ask for a control record
+	// pool, if not nil, replaces the pool of a gateway that starts.
+	pool  func(site string, p cachepool.Pool) cachepool.Pool
+	late  *sync.Mutex   // not nil: gateways that start hear of no admission while it is held
+	asked *atomic.Int64 // not nil: gateways that start count there how often they ask for a control record
 }
 
 type clusterNode struct {
@@ -116,9 +119,13 @@ func (c *cluster) start(site string) {
 		level = slog.LevelDebug
 	}
 	logger := slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: level})).With("at", site)
-	pool, err := dir.Open(dir.Config{Path: filepath.Join(c.dir, site), Gateway: "g" + site, Limit: 1 << 30, Random: rand.Reader,
+	opened, err := dir.Open(dir.Config{Path: filepath.Join(c.dir, site), Gateway: "g" + site, Limit: 1 << 30, Random: rand.Reader,
 		Log: logger})
 	fail(err)
+	var pool cachepool.Pool = opened
+	if c.pool != nil {
+		pool = c.pool(site, opened)
+	}
 	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: "org-" + site, Site: site, Gateway: "g" + site},
 		[]string{"127.0.0.1"}, time.Now(), time.Hour)
 	fail(err)

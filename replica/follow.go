@@ -105,7 +105,23 @@ func (r *Replica) resume() {
 // failed reports to the core that the log cannot be trusted any more (protocol-3).
 func (r *Replica) failed(err error) {
 	r.cfg.Logger.Error("the log of the volume can not be trusted any more", "error", err)
+	r.note(err)
 	r.step(input{event: protocol.LogFailed{}})
+}
+
+// fail does the same from outside the event loop.
+func (r *Replica) fail(err error) {
+	r.note(err)
+	r.post(protocol.LogFailed{})
+}
+
+// note keeps the first reason why the log failed.
+func (r *Replica) note(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.why == nil {
+		r.why = err
+	}
 }
 
 func (r *Replica) truncate(e protocol.Truncate) {

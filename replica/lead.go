@@ -60,6 +60,12 @@ func (r *Replica) roleChanged(e protocol.RoleChanged) {
 	if was {
 		r.cfg.Machine.Unlead()
 	}
+	if e.Role == protocol.Failed && !r.disowned {
+		r.mu.Lock()
+		why := r.why
+		r.mu.Unlock()
+		r.cfg.Ended(why)
+	}
 }
 
 // lead makes the machine lead, and tries again until it does. Nobody is served before. The end of

@@ -78,7 +78,7 @@ func (r *Replica) Start() {
 	r.cfg.Log.ShowTo(r.cfg.Machine)
 	r.cfg.Log.OnDurable(func(_ Position, err error) {
 		if err != nil {
-			r.post(protocol.LogFailed{})
+			r.fail(err)
 			return
 		}
 		r.post(protocol.Synced{})

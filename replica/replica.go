@@ -33,10 +33,12 @@ type Config struct {
 	// left out and that may have been acknowledged. The owner closes the replica, keeps its
 	// directory as salvage and makes an empty copy (protocol-6).
 	Aside func(cut Position)
-	// Doubted is called once, from the event loop, when the log was disowned: it lost something.
-	// The owner closes the replica and opens the log again, which is then in doubt (protocol-3).
-	Doubted func()
-	Logger  *slog.Logger
+	// Ended is called once, from the event loop, when the replica takes no part any more, because
+	// its log failed or was disowned. The owner closes the replica and opens the log again. A log
+	// that was disowned is then in doubt (protocol-3); one that failed goes on from what was
+	// durable.
+	Ended  func(why error)
+	Logger *slog.Logger
 }
 
 // MaxLag bounds how far a copy that answers may trail. Zero fields mean no bound. Time also bounds
@@ -80,6 +82,8 @@ type Replica struct {
 	syncSoon clockwork.Timer
 	full     pause // no frames are accepted for lack of room; only the event loop uses it
 	stuck    stuck // why writers wait for room
+	why      error // why the log failed; nil: it did not
+	disowned bool  // only the event loop uses it
 }
 
 var _ journal.Journal = (*Replica)(nil)
@@ -172,12 +176,13 @@ func (r *Replica) disown(e protocol.Disown) {
 	if e.Committed == (protocol.Position{}) {
 		why = fmt.Errorf("a person kept home %s of an epoch that had two, and this log followed the other", e.By)
 	}
+	r.disowned = true
 	r.cfg.Logger.Error("this copy is given up: it does not take part any more", "error", why, "end", r.cfg.Log.End())
 	if err := r.cfg.Log.Disown(why); err != nil {
 		r.cfg.Logger.Error("that this copy lost something is not noted on its pool", "error", err)
 		return
 	}
-	r.cfg.Doubted()
+	r.cfg.Ended(why)
 }
 
 func (r *Replica) pause() {
@@ -225,7 +230,7 @@ func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, er
 			r.stuck.is(err, r.cfg.Logger)
 			return Position{}, fmt.Errorf("%w: %w", journal.ErrFull, err)
 		case errors.Is(err, log.ErrPoisoned):
-			r.post(protocol.LogFailed{})
+			r.fail(err)
 			end = r.cfg.Log.End()
 			return Position{Seq: end.Seq, Off: end.Off + 1}, nil // is not committed in this reign
 		case errors.Is(err, log.ErrNoEpoch), errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrDoubt):

@@ -56,7 +56,7 @@ type site struct {
 	member  protocol.Member
 	seen    federation.Revision
 	aside   atomic.Int64 // calls
-	doubted atomic.Int64 // calls
+	ended   atomic.Int64 // calls
 	node    *Node        // nil while down
 	log     *log.Log
 	machine *machine
@@ -159,7 +159,7 @@ func (s *site) start() {
 		m = s.other
 	}
 	s.replica = s.node.Open(Config{Volume: testVolume, Log: s.log, Machine: m, Policy: w.policy, DataKey: testKey, MaxLag: w.maxLag,
-		Store: s.store, Aside: func(Position) { s.aside.Add(1) }, Doubted: func() { s.doubted.Add(1) }, Logger: w.logger(s.name)})
+		Store: s.store, Aside: func(Position) { s.aside.Add(1) }, Ended: func(error) { s.ended.Add(1) }, Logger: w.logger(s.name)})
 	s.machine.replica = s.replica
 	s.seen = 0
 	w.net.attach(s)

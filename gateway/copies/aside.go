@@ -35,11 +35,11 @@ func (m *Manager) SetAside(id string) {
 	}
 }
 
-// Reopen asks Run to close a volume's copy and to open it again, because its log was disowned. It
-// does not wait.
-func (m *Manager) Reopen(id string) {
+// Reopen asks Run to close a volume's copy and to open it again, because it failed or its log was
+// disowned: why. It does not wait. Run waits longer each time that the copy fails soon again.
+func (m *Manager) Reopen(id string, why error) {
 	m.mu.Lock()
-	m.reopen[id] = true
+	m.reopen[id] = why
 	m.mu.Unlock()
 	select {
 	case m.wake <- struct{}{}:
@@ -47,21 +47,27 @@ func (m *Manager) Reopen(id string) {
 	}
 }
 
-// closeDoubted closes the copies that are to be opened again, which reconcile does.
-func (m *Manager) closeDoubted() {
+// closeEnded closes the copies that are to be opened again, which reconcile does.
+func (m *Manager) closeEnded() {
 	m.mu.Lock()
-	doubted := map[string]*managed{}
-	for id := range m.reopen {
+	ended, why := map[string]*managed{}, map[string]error{}
+	for id, err := range m.reopen {
 		if s := m.volumes[id]; s != nil && s.copy != nil {
-			doubted[id] = s
+			ended[id], why[id] = s, err
 		}
 	}
 	clear(m.reopen)
 	m.mu.Unlock()
-	for id, s := range doubted {
+	for id, s := range ended {
 		if err := m.detach(id, s); err != nil {
-			m.cfg.Logger.Warn("copy that lost something did not close cleanly", "volume", id, "error", err)
+			m.cfg.Logger.Warn("copy that failed did not close cleanly", "volume", id, "error", err)
 		}
+		again := s.backoff.failed(m.cfg.Now())
+		problem := fmt.Errorf("the copy on this pool failed, and is opened again in %v: %w", again, why[id])
+		m.mu.Lock()
+		s.problem = problem
+		m.mu.Unlock()
+		m.cfg.Logger.Error("copy of the volume failed", "volume", id, "error", problem)
 	}
 }
 

@@ -70,7 +70,7 @@ type Manager struct {
 
 	mu      sync.Mutex
 	volumes map[string]*managed // by UUID
-	reopen  map[string]bool     // volumes whose copy is to be closed and opened again
+	reopen  map[string]error    // why a volume's copy is to be closed and opened again
 }
 
 // managed is the state of one volume at this gateway. Run changes it, with mu held where others
@@ -80,6 +80,7 @@ type managed struct {
 	problem error    // why not
 	doubted bool     // the log is in doubt, and the control record counts on it
 	leaving *leaving // not nil: the site is not to have the copy any more
+	backoff backoff  // of opening it again after it failed
 }
 
 // State is the state of one volume at this gateway.
@@ -96,7 +97,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, aside: make(chan string, 16),
-		wake: make(chan struct{}, 1), reopen: map[string]bool{}}
+		wake: make(chan struct{}, 1), reopen: map[string]error{}}
 	for _, id := range there {
 		m.kept[id] = true
 	}
@@ -160,7 +161,7 @@ func (m *Manager) Run(ctx context.Context) {
 		case id := <-m.aside:
 			m.reopenAside(id)
 		case <-m.wake:
-			m.closeDoubted()
+			m.closeEnded()
 		case <-ctx.Done():
 		}
 	}
@@ -226,7 +227,7 @@ func (m *Manager) manage(id string) *managed {
 // bring brings one volume's copy in line with the registry, and reports whether something must be
 // tried again.
 func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (again bool) {
-	if s.copy == nil && !m.openCopy(ctx, s, v) {
+	if s.copy == nil && (s.backoff.waits(m.cfg.Now()) || !m.openCopy(ctx, s, v)) {
 		return !errors.Is(s.problem, ErrAwaitsKey)
 	}
 	if s.copy.Generation() != v.Generation {
@@ -251,6 +252,7 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 
 // openCopy opens the copy of a volume that has none open, and reports whether it did.
 func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume) bool {
+	// A copy that ended because its log is in doubt is not opened before a home goes on without it.
 	if s.doubted && m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
 		return false
 	}
@@ -274,6 +276,7 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 	s.problem = err
 	if err == nil {
 		s.copy = c
+		s.backoff.opened(m.cfg.Now())
 	}
 	m.mu.Unlock()
 	if err == nil || doubt != nil {

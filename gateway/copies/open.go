@@ -52,6 +52,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		ID: volume.ID(id), FS: m.cfg.FS, Dir: filepath.Join(dir.Path(), "meta"), DataKey: key,
 		Now: m.cfg.Now, Clock: m.cfg.Timers, Rand: m.cfg.Rand, Logger: logger, Bytes: uint64(v.Spec.Size),
 		Cache: m.cfg.Cache, Pebble: m.cfg.Pebble, MayBeHeld: c.reaper.mayBeHeld, Verifier: m.cfg.Verifier,
+		Failed: func(why error) { m.Reopen(v.UUID, why) },
 	})
 	if err != nil {
 		return nil, err
@@ -82,7 +83,8 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	}
 	c.Replica = m.cfg.Node.Open(replica.Config{
 		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Policy: Policy(v), DataKey: key, MaxLag: maxLag(v),
-		Store: uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Doubted: func() { m.Reopen(v.UUID) }, Logger: logger,
+		Store: uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
+		Ended: func(why error) { m.Reopen(v.UUID, why) },
 	})
 	c.Engine.Attach(c.Replica)
 	return c, nil

@@ -38,8 +38,8 @@ type Status struct {
 // GatewayState is what one gateway said.
 type GatewayState struct {
 	Name string `json:"name"`
-	// Said: it has written down all that it knows better, after the last reconciliation that anybody
-	// knows of.
+	// Said: it has written down all that it knows better, after the last reconciliation that
+	// anybody knows of.
 	Said bool   `json:"said"`
 	Why  string `json:"why,omitempty"`
 }
