@@ -177,6 +177,9 @@ func TestFailedFsyncEndsTheMember(t *testing.T) {
 	if st := b.replica.Status(); st.Role != protocol.Failed || durable.Less(b.log.Durable()) || durable.Less(st.Durable) {
 		t.Fatalf("b is %v and durable up to %v, before the failure %v", st.Role, b.log.Durable(), durable)
 	}
+	if n := b.ended.Load(); n != 1 {
+		t.Errorf("its owner was told %d times that it ended", n)
+	}
 }
 
 // A write that fails may be in the file all the same: its outcome is not known, and the home ends.

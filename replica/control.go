@@ -52,23 +52,52 @@ func (r *Replica) controlChanged(ctl *federation.Control, rev federation.Revisio
 }
 
 func (r *Replica) swap(e protocol.Swap) {
+	outcome, rev := r.trySwap(e)
+	r.mu.Lock()
+	switch outcome {
+	case protocol.SwapDone, protocol.SwapConflict:
+		r.swapPause = 0
+	default: // a registry that fails at once is not asked again at once
+		r.swapPause = min(max(2*r.swapPause, swapPauseFirst), swapPauseMost)
+	}
+	pause := r.swapPause
+	r.mu.Unlock()
+	if pause > 0 {
+		select {
+		case <-r.node.cfg.Timers.After(pause):
+		case <-r.ctx.Done():
+		}
+	}
+	r.post(protocol.Swapped{Outcome: outcome, Revision: rev})
+}
+
+// How long the outcome of a swap that failed is held back.
+const (
+	swapPauseFirst = 50 * time.Millisecond
+	swapPauseMost  = 2 * time.Second
+)
+
+func (r *Replica) trySwap(e protocol.Swap) (protocol.SwapOutcome, federation.Revision) {
 	ctx, cancel := context.WithTimeout(r.ctx, registryPatience)
 	defer cancel()
 	rev, err := r.node.cfg.Registry.SwapControl(ctx, r.cfg.Volume, e.Previous, e.Next)
-	outcome := protocol.SwapUnknown // also if it was certainly not applied: the protocol reads the record and tries again
+	outcome := protocol.SwapUnknown // the protocol reads the record and tries again
 	switch {
 	case err == nil:
 		outcome = protocol.SwapDone
 		r.cfg.Logger.Info("control record", "epoch", e.Next.Epoch, "home", e.Next.Home.Gateway, "members", len(e.Next.Members))
 	case errors.Is(err, federation.ErrConflict):
 		outcome = protocol.SwapConflict
-	case errors.Is(err, federation.ErrInvalid), errors.Is(err, federation.ErrRewound):
-		outcome = protocol.SwapConflict
+	case errors.Is(err, federation.ErrUnknown):
+		r.cfg.Logger.Warn("outcome of the swap of the control record is not known; it is read again", "error", err)
+	case errors.Is(err, federation.ErrUnavailable), errors.Is(err, federation.ErrAccess), errors.Is(err, federation.ErrInvalid),
+		errors.Is(err, federation.ErrRewound):
+		outcome = protocol.SwapNotMade
 		r.cfg.Logger.Error("control record was not swapped", "error", err)
 	default:
 		r.cfg.Logger.Warn("outcome of the swap of the control record is not known; it is read again", "error", err)
 	}
-	r.post(protocol.Swapped{Outcome: outcome, Revision: rev})
+	return outcome, rev
 }
 
 // proof returns the HMAC that proves to a home that a follower can unwrap the data key

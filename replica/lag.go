@@ -134,7 +134,8 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 
 // throttle makes a writer wait while a copy that answers trails further than the policy allows
 // (protocol-11). A copy that does not answer, or that has not caught up since its stream began,
-// does not stop the volume. The status shows it as such.
+// does not stop the volume. The status shows it as such. It also makes one wait while much is not
+// committed: what cannot be committed, for lack of members, must not fill memory and the pool.
 func (r *Replica) throttle(ctx context.Context) error {
 	for r.tooFar() {
 		select {
@@ -151,7 +152,13 @@ func (r *Replica) tooFar() bool {
 	end := r.cfg.Log.End()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.leading || r.maxLag == (MaxLag{}) {
+	if !r.leading {
+		return false
+	}
+	if r.cfg.Log.Distance(r.core.Commit(), end) > r.node.cfg.Uncommitted {
+		return true
+	}
+	if r.maxLag == (MaxLag{}) {
 		return false
 	}
 	for _, p := range r.core.Status(now).Peers {

@@ -27,6 +27,9 @@ type NodeConfig struct {
 	// Probe fsyncs something small on the pool: evidence that its disk works (protocol-4).
 	Probe  func() error
 	Logger *slog.Logger
+	// Uncommitted is how many bytes of a log may wait for their commit before writers do; default
+	// 128 MiB.
+	Uncommitted int64
 }
 
 // Node replicates all volumes of one gateway.
@@ -52,6 +55,9 @@ func NewNode(cfg NodeConfig) *Node {
 
 // newNode returns a node without timers: the caller calls tick, probe and keep.
 func newNode(cfg NodeConfig) *Node {
+	if cfg.Uncommitted == 0 {
+		cfg.Uncommitted = 128 << 20
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Node{cfg: cfg, replicas: map[string]*Replica{}, ctx: ctx, cancel: cancel}
 }

@@ -82,8 +82,10 @@ type Replica struct {
 	syncSoon clockwork.Timer
 	full     pause // no frames are accepted for lack of room; only the event loop uses it
 	stuck    stuck // why writers wait for room
-	why      error // why the log failed; nil: it did not
-	disowned bool  // only the event loop uses it
+	// swapPause is how long the outcome of the last swap was held back.
+	swapPause time.Duration
+	why       error // why the log failed; nil: it did not
+	disowned  bool  // only the event loop uses it
 }
 
 var _ journal.Journal = (*Replica)(nil)

@@ -45,6 +45,8 @@ type world struct {
 	sites  []*site
 	policy protocol.Policy
 	maxLag MaxLag
+	// uncommitted is NodeConfig's.
+	uncommitted int64
 }
 
 type site struct {
@@ -53,6 +55,7 @@ type site struct {
 	disk    *crashfs.Disk
 	store   *storemem.Store
 	reg     *memory.Client
+	swaps   Controls // what the node gets instead of reg, if not nil
 	member  protocol.Member
 	seen    federation.Revision
 	aside   atomic.Int64 // calls
@@ -151,8 +154,12 @@ func (s *site) start() {
 	s.machine = newMachine(w)
 	w.must(s.log.Replay(context.Background(), Position{}, func(e log.Entry) error { return s.machine.Ingest([]log.Entry{e}) }))
 	s.member = protocol.Member{Gateway: s.name, Site: s.name, Incarnation: pool.Incarnation().String()}
-	s.node = newNode(NodeConfig{Self: s.member, Promise: testPromise, Heartbeat: testBeat, Clock: w.clock,
-		Timers: clockwork.NewRealClock(), Registry: s.reg,
+	var registry Controls = s.reg
+	if s.swaps != nil {
+		registry = s.swaps
+	}
+	s.node = newNode(NodeConfig{Uncommitted: w.uncommitted, Self: s.member, Promise: testPromise, Heartbeat: testBeat, Clock: w.clock,
+		Timers: clockwork.NewRealClock(), Registry: registry,
 		Transport: transport{w.net, s.name}, Probe: func() error { return nil }, Logger: w.logger(s.name)})
 	var m journal.Machine = s.machine
 	if s.other != nil {

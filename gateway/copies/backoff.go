@@ -32,4 +32,6 @@ func (b *backoff) failed(now time.Time) time.Duration {
 }
 
 // waits reports whether the copy is not to be opened yet.
-func (b *backoff) waits(now time.Time) bool { return now.Before(b.until) && b.until.Sub(now) <= backoffMost }
+func (b *backoff) waits(now time.Time) bool {
+	return now.Before(b.until) && b.until.Sub(now) <= backoffMost
+}

@@ -260,6 +260,8 @@ func (c *Core) swapped(e Swapped) {
 	case e.Outcome == SwapConflict && !s.doubt:
 		c.conflict()
 		c.emit(ReadControl{})
+	case e.Outcome == SwapNotMade && !s.doubt:
+		c.conflict() // a candidate answers its home again, which may be well
 	default:
 		s.unknown, s.doubt = true, true
 		c.emit(ReadControl{})

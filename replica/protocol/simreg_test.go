@@ -185,7 +185,11 @@ func (n *node) swap(e Swap) {
 	s.after(s.between(ms, 40*ms), func() {
 		if !s.reaches(n) {
 			s.inFlight--
-			answer(s.between(ms, 40*ms), Swapped{Outcome: SwapUnknown})
+			unreached := Swapped{Outcome: SwapUnknown}
+			if s.mishap > 0 && s.rnd.IntN(2) == 0 {
+				unreached.Outcome = SwapNotMade
+			}
+			answer(s.between(ms, 40*ms), unreached)
 			return
 		}
 		back := s.between(ms, 40*ms)

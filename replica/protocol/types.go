@@ -146,6 +146,7 @@ const (
 	SwapDone SwapOutcome = iota
 	SwapConflict
 	SwapUnknown
+	SwapNotMade // the registry did not get it, or could not make it; it never will
 )
 
 // Effects.

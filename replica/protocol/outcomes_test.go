@@ -32,3 +32,27 @@ func TestVoidLogIsGivenUp(t *testing.T) {
 		t.Error("the log that began anew is given up too")
 	}
 }
+
+// TestSwapThatWasNotMade: a member that takes over, and loses the registry before it can, answers
+// its home again when that is back. After an attempt whose outcome is not known it must not.
+func TestSwapThatWasNotMade(t *testing.T) {
+	for _, unknown := range []bool{false, true} {
+		h := byHand(t, "b", 2, begun(9, 1))
+		h.do(ControlRead{control(1, "a", "a", "b"), 5})
+		if h.wait(3 * promise); h.asked {
+			h.do(ControlRead{control(1, "a", "a", "b"), 5})
+		}
+		if h.role != Candidate {
+			t.Fatalf("it is %v", h.role)
+		}
+		if unknown {
+			h.do(Swapped{Outcome: SwapUnknown}, ControlRead{control(1, "a", "a", "b"), 5})
+		}
+		h.do(Swapped{Outcome: SwapNotMade})
+		out := h.from("a", Message{Kind: Hello, Epoch: 1, Epochs: begun(9, 1).Epochs, End: position(9), Stamp: h.at})
+		answered := slices.ContainsFunc(out, func(e Effect) bool { s, ok := e.(Send); return ok && s.Message.Kind == Welcome })
+		if answered == unknown {
+			t.Errorf("an earlier outcome is unknown: %v, and it answers its home: %v, as %v", unknown, answered, h.role)
+		}
+	}
+}

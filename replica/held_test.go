@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// What cannot be committed does not fill memory and the pool: unstable writes wait too. They go on
+// when the member is back.
+func TestUncommittedWritesWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ab", 2)
+	w.uncommitted = 64 << 10
+	a, b := w.site("a"), w.site("b")
+	w.up("a", "b")
+	w.leads("a", 0)
+	w.members("a", "a", "b")
+	b.stop()
+	const writes = 200
+	done := make(chan error, 1)
+	m, mu, begun := a.machine, sync.Mutex{}, 0
+	go func() { // nothing waits for its commit
+		for id := int64(1); id <= writes; id++ {
+			if _, _, err := m.append(context.Background(), id, 900); err != nil {
+				done <- err
+				return
+			}
+			mu.Lock()
+			begun++
+			mu.Unlock()
+		}
+		done <- nil
+	}()
+	w.until("much is uncommitted", func() bool {
+		return a.log.Distance(a.replica.Status().Commit, a.log.End()) > 64<<10
+	})
+	for range 50 {
+		w.step()
+		time.Sleep(time.Millisecond)
+	}
+	if d := a.log.Distance(a.replica.Status().Commit, a.log.End()); d > 70<<10 {
+		t.Errorf("%d bytes are uncommitted", d)
+	}
+	mu.Lock()
+	if begun == writes {
+		t.Error("no writer waits")
+	}
+	mu.Unlock()
+	w.up("b")
+	w.must(w.outcome("all writes", done))
+	w.same(numbers(1, writes))
+}
+
+// failing is a registry that fails all swaps at once.
+type failing struct {
+	Controls
+	err error
+
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func (f *failing) SwapControl(context.Context, string, federation.Revision, federation.Control) (federation.Revision, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.times = append(f.times, time.Now())
+	return 0, f.err
+}
+
+// A registry that fails at once, as an etcd without space does, is asked ever more rarely.
+func TestFailedSwapsBackOff(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{federation.ErrUnknown, federation.ErrUnavailable} {
+		w := newWorld(t, "a", 1)
+		f := &failing{Controls: w.site("a").reg, err: err}
+		w.site("a").swaps = f
+		w.up("a")
+		w.until("five attempts", func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return len(f.times) >= 5
+		})
+		f.mu.Lock()
+		if took := f.times[4].Sub(f.times[0]); took < 750*time.Millisecond {
+			t.Errorf("%v: five attempts within %v", err, took)
+		}
+		f.mu.Unlock()
+	}
+}
