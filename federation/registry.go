@@ -64,6 +64,8 @@ type Sites interface {
 	Sites(ctx context.Context) ([]SiteStatus, error)
 	// RemoveSite forgets the site and its gateways; one that is not there is no error.
 	RemoveSite(ctx context.Context, name string) error
+	// RemoveGateway forgets one gateway of a site; one that is not there is no error.
+	RemoveGateway(ctx context.Context, site, gateway string) error
 	// Heartbeat keeps a key alive until the handle is stopped or the registry hears nothing for ttl
 	// (at least one second, whole seconds). A second heartbeat of a gateway replaces the first. It
 	// does not end with ctx.

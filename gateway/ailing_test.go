@@ -96,3 +96,21 @@ func TestFullDisk(t *testing.T) {
 		})
 	}
 }
+
+// TestForgottenGatewayRegistersAnew: a gateway that a person forgot too early is there again soon.
+func TestForgottenGatewayRegistersAnew(t *testing.T) {
+	c := newCluster(t, "a")
+	person := c.reg.Client(nil)
+	there := func() error {
+		sites, err := person.Sites(t.Context())
+		if err == nil && (len(sites) != 1 || len(sites[0].Site.Gateways) != 1 || !sites[0].Alive["ga"]) {
+			err = errors.New("not yet")
+		}
+		return err
+	}
+	c.until("it is registered", there)
+	if err := person.RemoveGateway(t.Context(), "a", "ga"); err != nil {
+		t.Fatal(err)
+	}
+	c.until("it is registered anew", there)
+}

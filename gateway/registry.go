@@ -88,6 +88,10 @@ func (g *Gateway) tend(ctx context.Context) {
 			g.cfg.Logger.Error("the registry is not believed", "error", now)
 		}
 		refused = now
+		if _, _, known := g.view.Gateway(g.cfg.Name); registered && !known && g.view.Synced() {
+			g.cfg.Logger.Warn("the registry forgot this gateway; it registers anew")
+			registered = false
+		}
 		if !registered {
 			err := g.cfg.Registry.Register(ctx, g.site())
 			if registered = err == nil; err != nil {

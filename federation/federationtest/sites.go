@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/weir-storage/weir/federation"
@@ -52,6 +53,22 @@ func siteRegister(f *fixture) {
 		spoil(&bad)
 		f.is(f.r.Register(f.ctx, bad), federation.ErrInvalid)
 	}
+
+	two := Site("ams", "ams-1")
+	two.Gateways = append(two.Gateways, Site("ams", "ams-old").Gateways...)
+	f.ok(f.r.Register(f.ctx, two))
+	f.ok(f.r.RemoveGateway(f.ctx, "ams", "ams-old"))
+	f.ok(f.r.RemoveGateway(f.ctx, "ams", "ams-old"))
+	f.ok(f.r.RemoveGateway(f.ctx, "nowhere", "ams-1"))
+	sites, err := f.r.Sites(f.ctx)
+	f.ok(err)
+	for _, s := range sites {
+		if s.Site.Name == "ams" && slices.ContainsFunc(s.Site.Gateways, func(g federation.Gateway) bool { return g.Name == "ams-old" }) {
+			f.Errorf("a gateway that was removed is there: %v", s.Site.Gateways)
+		}
+	}
+	f.ok(f.r.Register(f.ctx, Site("aac", "ams-old"))) // its name is free
+	f.ok(f.r.RemoveSite(f.ctx, "aac"))
 
 	f.ok(f.r.RemoveSite(f.ctx, "ams"))
 	f.ok(f.r.RemoveSite(f.ctx, "ams"))

@@ -69,16 +69,18 @@ func (a *attachments) Detach(ctx context.Context, volume, node string) error {
 	if i < 0 {
 		return nil // a site that is not registered has no gateway
 	}
+	var failed []error // the others are asked all the same
 	for _, g := range sites[i].Site.Gateways {
 		c, err := a.node(sites[i].Site, g)
 		if err == nil {
 			_, err = c.Revoke(ctx, &nodepb.RevokeRequest{Volume: volume, Node: node})
 		}
 		if err != nil && status.Code(err) != codes.NotFound {
-			return fmt.Errorf("node %s is not fenced yet: gateway %s: %w", node, g.Name, err)
+			failed = append(failed, fmt.Errorf("node %s is not fenced yet: gateway %s: %w (if it is gone for ever: "+
+				"`weir site remove %s --gateway %s`)", node, g.Name, err, a.site, g.Name))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 func (a *attachments) List(ctx context.Context, volume string) ([]csicontroller.Attachment, error) {

@@ -17,12 +17,18 @@ import (
 )
 
 func removeCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
-	return oneSiteCommand(sh, opener, &cobra.Command{
-		Use: "remove SITE", Short: "Forget a site that is gone for ever, which frees its name",
+	var gateway string
+	c := oneSiteCommand(sh, opener, &cobra.Command{
+		Use: "remove SITE", Short: "Forget a site or a gateway that is gone for ever, which frees its name",
 		Long: "Forgets a site, its gateways, and the claims and admissions of its clients. The command refuses\n" +
-			"while a volume has a copy there or belongs to the site's cluster.",
-		Example: "  weir site remove waw",
+			"while a volume has a copy there or belongs to the site's cluster. With --gateway it forgets only\n" +
+			"that gateway, such as one that has another name now: until then nodes are not detached, because\n" +
+			"a gateway that is only cut off might still serve them. Stop it first.",
+		Example: "  weir site remove waw\n  weir site remove waw --gateway waw-old",
 	}, func(ctx context.Context, cl *access.Client, name string) (string, error) {
+		if gateway != "" {
+			return removeGateway(ctx, cl, name, gateway)
+		}
 		if _, err := deadSite(ctx, cl, name, "it is not gone"); err != nil {
 			return "", err
 		}
@@ -34,6 +40,48 @@ func removeCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		}
 		return fmt.Sprintf("site %s is forgotten; its name is free", name), nil
 	})
+	c.Flags().StringVar(&gateway, "gateway", "", "forget only this `GATEWAY` of the site")
+	return c
+}
+
+// removeGateway forgets a gateway that has no heartbeat and is no volume's member.
+func removeGateway(ctx context.Context, cl *access.Client, site, gateway string) (string, error) {
+	all, err := cl.Registry.Sites(ctx)
+	if err != nil {
+		return "", err
+	}
+	s, err := access.SiteNamed(all, site)
+	if err != nil {
+		return "", err
+	}
+	if !slices.ContainsFunc(s.Site.Gateways, func(g federation.Gateway) bool { return g.Name == gateway }) {
+		return "", fmt.Errorf("--gateway %s: site %s has no gateway of this name: `weir site list` shows them", gateway, site)
+	}
+	if s.Alive[gateway] {
+		return "", fmt.Errorf("--gateway %s: it is not gone: the registry hears of it: stop it first", gateway)
+	}
+	volumes, err := cl.Registry.ListVolumes(ctx)
+	if err != nil {
+		return "", err
+	}
+	var member []string
+	for _, v := range volumes {
+		ctl, _, err := cl.Registry.GetControl(ctx, v.Volume.UUID)
+		if err != nil && !errors.Is(err, federation.ErrNotFound) {
+			return "", err
+		}
+		if !v.Volume.Deleted && slices.ContainsFunc(ctl.Members, func(m federation.Member) bool { return m.Gateway == gateway }) {
+			member = append(member, v.Volume.Name)
+		}
+	}
+	if len(member) > 0 {
+		return "", fmt.Errorf("--gateway %s: writes of volumes still count on it: %s: another copy must take its place first "+
+			"(`weir status`, `weir failover`)", gateway, some(member))
+	}
+	if err := cl.Registry.RemoveGateway(ctx, site, gateway); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("gateway %s of site %s is forgotten; its name is free", gateway, site), nil
 }
 
 // unused returns an error if a volume has a copy at the site or belongs to it.

@@ -101,6 +101,23 @@ func TestSiteRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	b.Want(cli.ExitError, "site waw has no gateway of this name", "", "site", "remove", "waw", "--gateway", "ams-1")
+	b.Want(cli.ExitError, "--gateway ams-1: it is not gone", "", "site", "remove", "ams", "--gateway", "ams-1")
+	if err := b.Registry.Register(ctx, federation.Site{Name: "ams", Organization: "SURF",
+		Gateways: []federation.Gateway{{Name: "ams-old", Addr: "10.0.0.9:7400", Incarnation: "old"}}}); err != nil {
+		t.Fatal(err)
+	}
+	old := federation.Member{Gateway: "ams-old", Site: "ams", Incarnation: "old"}
+	at, err = b.Registry.SwapControl(ctx, "u1", 0, federation.Control{Volume: "u1", Epoch: 1, Home: old, Members: []federation.Member{old}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitError, "writes of volumes still count on it: team.data", "", "site", "remove", "ams", "--gateway", "ams-old")
+	if err := b.Registry.DeleteControl(ctx, "u1", at); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitOK, "gateway ams-old of site ams is forgotten", "", "site", "remove", "ams", "--gateway", "ams-old")
+	b.Want(cli.ExitError, "site ams has no gateway of this name", "", "site", "remove", "ams", "--gateway", "ams-old")
 	b.Want(cli.ExitOK, "site waw is forgotten; its name is free", "", "site", "remove", "waw")
 	claims, _ := b.Registry.ListClaims(ctx, "")
 	attachments, _ := b.Registry.ListAttachments(ctx, "")

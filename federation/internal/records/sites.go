@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,6 +124,31 @@ func (r *Registry) RemoveSite(ctx context.Context, name string) error {
 		writes = append(writes, Write{Key: gatewayPrefix + g.Name, Delete: true})
 	}
 	_, err = r.commit(ctx, "remove", "site", name, []Condition{{Key: k, Revision: rev}}, writes...)
+	return err
+}
+
+// RemoveGateway implements federation.Sites.
+func (r *Registry) RemoveGateway(ctx context.Context, site, gateway string) error {
+	if err := errors.Join(federation.CheckLabel("site", site), federation.CheckLabel("gateway", gateway)); err != nil {
+		return err
+	}
+	k := key(federation.KindSite, site)
+	var s federation.Site
+	rev, err := r.one(ctx, "remove", "site", site, k, &s)
+	if err != nil || rev == 0 {
+		return err
+	}
+	n := len(s.Gateways)
+	s.Gateways = slices.DeleteFunc(s.Gateways, func(g federation.Gateway) bool { return g.Name == gateway })
+	if len(s.Gateways) == n {
+		return nil
+	}
+	value, err := federation.Encode(s)
+	if err != nil {
+		return wrap("remove", "gateway", gateway, err)
+	}
+	_, err = r.commit(ctx, "remove", "gateway", gateway, []Condition{{Key: k, Revision: rev}},
+		Write{Key: k, Value: value}, Write{Key: gatewayPrefix + gateway, Delete: true})
 	return err
 }
 
