@@ -79,6 +79,10 @@ func TestRefusals(t *testing.T) {
 			"issuedFor.gateway: utr-0: gateway.name is ams-0"}},
 		{"unknown certificate", []string{"-f", "weir/ci/join-values.yaml", "-f", certificates(t), "--set",
 			"certificates.provided.registry.cert="}, []string{"/certificates/provided", "registry"}},
+		{"label with a blank", append(trial, "--set", "site.labels.room=server room"), []string{"/site/labels/room"}},
+		{"default class of its own pool", append(trial, "--set", "storageClass.isDefault=true,bundled.store.storageClassName=weir"),
+			[]string{"gateway.pool.claim.storageClassName: \"\": with storageClass.isDefault", "bundled.registry.storageClassName",
+				"bundled.store.storageClassName: \"weir\""}},
 		{"no policy", append(out, "--set", "storageClass.policy="), []string{"storageClass.policy: missing"}},
 	} {
 		_, stderr, err := run(t, append([]string{"template", "weir", "weir", "--kube-version", kubeVersion}, c.args...)...)

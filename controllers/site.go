@@ -115,7 +115,7 @@ func (r *sites) absent(ctx context.Context, name string) error {
 		return nil
 	}
 	obj := &v1alpha1.Site{Spec: desired.Site(s, r.Federation)}
-	obj.Name, obj.Labels, obj.Annotations = name, s.Labels, map[string]string{mirrorAnnotation: r.Federation}
+	obj.Name, obj.Labels, obj.Annotations = name, desired.ObjectLabels(s.Labels), map[string]string{mirrorAnnotation: r.Federation}
 	return r.Ensure(ctx, obj)
 }
 
@@ -152,13 +152,13 @@ func (r *sites) register(ctx context.Context, obj *v1alpha1.Site) error {
 // restore undoes changes of a site's object that mirrors the registry. It is a patch, because an
 // apply would leave labels that somebody else has added.
 func (r *sites) restore(ctx context.Context, obj *v1alpha1.Site, s federation.Site) error {
-	spec := desired.Site(s, r.Federation)
-	if apiequality.Semantic.DeepEqual(obj.Spec, spec) && maps.Equal(obj.Labels, s.Labels) &&
+	spec, labels := desired.Site(s, r.Federation), desired.ObjectLabels(s.Labels)
+	if apiequality.Semantic.DeepEqual(obj.Spec, spec) && maps.Equal(obj.Labels, labels) &&
 		obj.Annotations[mirrorAnnotation] == r.Federation {
 		return nil
 	}
 	before := obj.DeepCopy()
-	obj.Spec, obj.Labels = spec, maps.Clone(s.Labels)
+	obj.Spec, obj.Labels = spec, labels
 	if obj.Annotations == nil {
 		obj.Annotations = map[string]string{}
 	}

@@ -5,6 +5,8 @@ package desired
 import (
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/federation"
 )
@@ -16,6 +18,19 @@ func SiteLabels(labels map[string]string) map[string]string {
 		prefix, _, _ := strings.Cut(k, "/")
 		if prefix != "app.kubernetes.io" && prefix != "helm.sh" && !strings.HasSuffix(prefix, ".fluxcd.io") &&
 			prefix != "argocd.argoproj.io" {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// ObjectLabels returns the labels of a site of the registry that an object may have. A site that is no
+// Kubernetes cluster may have others, such as values with blanks: its object must be made all the
+// same.
+func ObjectLabels(labels map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range labels {
+		if len(validation.IsQualifiedName(k)) == 0 && len(validation.IsValidLabelValue(v)) == 0 {
 			out[k] = v
 		}
 	}

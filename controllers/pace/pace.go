@@ -19,12 +19,14 @@ type Rollout struct {
 	mu    sync.Mutex
 	at    map[string]string          // policy by volume, of those that are taking it up
 	queue map[string]map[string]bool // volumes by policy, of those that wait
+	woken map[string]string          // policy by volume, of those whose turn has come, and who did not begin yet
 	again func(uuid string)          // see OnTurn
 }
 
 // NewRollout makes a rollout of limit volumes at a time.
 func NewRollout(limit int) *Rollout {
-	return &Rollout{limit: limit, at: map[string]string{}, queue: map[string]map[string]bool{}, again: func(string) {}}
+	return &Rollout{limit: limit, at: map[string]string{}, queue: map[string]map[string]bool{}, woken: map[string]string{},
+		again: func(string) {}}
 }
 
 // OnTurn has f called with each volume whose turn has come. f must not wait.
@@ -40,6 +42,11 @@ func (r *Rollout) Begin(policy, uuid string) bool {
 	defer r.mu.Unlock()
 	if r.at[uuid] == policy {
 		return true
+	}
+	turn := r.woken[uuid]
+	delete(r.woken, uuid)
+	if turn != "" && turn != policy {
+		defer r.wake(turn)
 	}
 	n := 0
 	for _, p := range r.at {
@@ -63,13 +70,25 @@ func (r *Rollout) Begin(policy, uuid string) bool {
 func (r *Rollout) End(uuid string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	policy, ok := r.at[uuid]
-	if !ok {
-		return
+	for policy, waiting := range r.queue {
+		if delete(waiting, uuid); len(waiting) == 0 {
+			delete(r.queue, policy)
+		}
 	}
-	delete(r.at, uuid)
+	// One that does not begin when its turn has come passes it on.
+	for _, of := range []map[string]string{r.at, r.woken} {
+		if policy, ok := of[uuid]; ok {
+			delete(of, uuid)
+			r.wake(policy)
+		}
+	}
+}
+
+// wake tells the next that waits for a policy that its turn has come. The caller holds mu.
+func (r *Rollout) wake(policy string) {
 	for next := range r.queue[policy] {
 		delete(r.queue[policy], next)
+		r.woken[next] = policy
 		r.again(next)
 		break
 	}

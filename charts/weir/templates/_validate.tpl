@@ -72,5 +72,17 @@
 {{- $p = append $p "storageClass.policy: missing: with policy.create=false, name the VolumePolicy of the StorageClass" }}
 {{- end }}
 
+{{- if and $v.storageClass.create $v.storageClass.isDefault }}
+{{- $claims := list }}
+{{- if not $g.pool.hostPath }}{{ $claims = append $claims (list "gateway.pool.claim.storageClassName" $g.pool.claim.storageClassName) }}{{ end }}
+{{- if $v.bundled.registry.enabled }}{{ $claims = append $claims (list "bundled.registry.storageClassName" $v.bundled.registry.storageClassName) }}{{ end }}
+{{- if $v.bundled.store.enabled }}{{ $claims = append $claims (list "bundled.store.storageClassName" $v.bundled.store.storageClassName) }}{{ end }}
+{{- range $c := $claims }}
+{{- if or (not (index $c 1)) (eq (index $c 1) $v.storageClass.name) }}
+{{- $p = append $p (printf "%s: %q: with storageClass.isDefault, Weir would wait for a volume of its own: name a StorageClass of a local disk" (index $c 0) (index $c 1)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- if $p }}{{ fail (printf "\n\nvalues: %d problem(s)\n  %s\n" (len $p) (join "\n  " $p)) }}{{ end }}
 {{- end }}
