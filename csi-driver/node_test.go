@@ -421,4 +421,7 @@ func TestHealthOfNode(t *testing.T) {
 		u[0].GetUsed() != 1000 || u[0].GetAvailable() != 10<<20-1000 {
 		t.Errorf("usage %v", u)
 	}
+	s.w.gateway.unknown = true
+	_, err = n.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: s.handle, VolumePath: s.staging})
+	wantCode(t, err, codes.Unavailable) // not that it is empty
 }

@@ -191,6 +191,8 @@ type gateway struct {
 	mu     sync.Mutex
 	groups map[string]string // by volume, the last that a node asked for
 	fail   error
+	// unknown: it does not know how full volumes are.
+	unknown bool
 }
 
 func (g *gateway) Admit(ctx context.Context, r node.AdmitRequest) (node.Export, error) {
@@ -246,5 +248,8 @@ func (g *gateway) Usage(ctx context.Context, volume string) (node.Usage, error) 
 		return node.Usage{}, status.Errorf(codes.NotFound, "volume %s is not there", volume)
 	}
 	size := v.Spec.Size.Value()
+	if g.unknown {
+		return node.Usage{TotalBytes: size, Unknown: true, Problem: health.Of(v)}, nil
+	}
 	return node.Usage{TotalBytes: size, UsedBytes: 1000, AvailableBytes: size - 1000, Problem: health.Of(v)}, nil
 }

@@ -381,7 +381,8 @@ func TestUsage(t *testing.T) {
 	})
 	c.stop("a")
 	u, err := n.Usage(ctx, &nodepb.UsageRequest{Volume: id})
-	if err != nil || u.GetHealthy() || u.GetMessage() != "home ga does not answer" || u.GetCapacityBytes() != 10<<30 {
+	if err != nil || u.GetHealthy() || u.GetMessage() != "home ga does not answer" || u.GetCapacityBytes() != 10<<30 ||
+		!u.GetKnown() || !u.GetEarlier() || u.GetUsedBytes() == 0 || u.GetUsedInodes() == 0 {
 		t.Errorf("without its home: %v, %v", u, err)
 	}
 	_, err = n.Usage(ctx, &nodepb.UsageRequest{Volume: "x"})

@@ -37,6 +37,8 @@ type Export struct {
 type Usage struct {
 	TotalBytes, UsedBytes, AvailableBytes    int64
 	TotalInodes, UsedInodes, AvailableInodes int64 // TotalInodes 0: not counted
+	// Unknown: nobody could say how full the volume is, and the figures are zero.
+	Unknown bool
 	// Problem is nil when the volume is well.
 	Problem *health.Problem
 }

@@ -36,6 +36,13 @@ func (s *service) NodeGetVolumeStats(ctx context.Context, q *csi.NodeGetVolumeSt
 	if err != nil {
 		return nil, rpc.FromPort(err, "ask the gateway about volume %s", q.GetVolumeId())
 	}
+	if u.Unknown { // zero would say that the volume is empty
+		why := "its home does not answer"
+		if u.Problem != nil && u.Problem.Message != "" {
+			why = u.Problem.Message
+		}
+		return nil, status.Errorf(codes.Unavailable, "volume %s: it is not known how full it is: %s", q.GetVolumeId(), why)
+	}
 	r := &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
 		{Unit: csi.VolumeUsage_BYTES, Total: u.TotalBytes, Used: u.UsedBytes, Available: max(0, u.AvailableBytes)}}}
 	if u.TotalInodes > 0 {

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-storage/weir/gateway/peers"
 	"github.com/weir-storage/weir/gateway/report"
 	"github.com/weir-storage/weir/gateway/routing"
+	"github.com/weir-storage/weir/volume"
 )
 
 // Config has what Nodes needs.
@@ -52,6 +53,7 @@ type Nodes struct {
 
 	mu   sync.Mutex
 	busy map[view.Node]chan struct{} // admitting or revoking
+	last map[string]volume.Space     // of volumes, as their homes answered last
 }
 
 // Bounds of one call, besides the caller's own.
@@ -65,7 +67,9 @@ const (
 const settleLooks = 50 * time.Millisecond
 
 // NewNodes returns the service.
-func NewNodes(cfg Config) *Nodes { return &Nodes{cfg: cfg, busy: map[view.Node]chan struct{}{}} }
+func NewNodes(cfg Config) *Nodes {
+	return &Nodes{cfg: cfg, busy: map[view.Node]chan struct{}{}, last: map[string]volume.Space{}}
+}
 
 // alone waits until nobody else admits or revokes k.
 func (n *Nodes) alone(ctx context.Context, k view.Node) (done func(), err error) {

@@ -32,16 +32,17 @@ func (n *Nodes) Usage(ctx context.Context, q *nodepb.UsageRequest) (*nodepb.Usag
 	}
 	v, ok := n.cfg.View.Record(q.GetVolume())
 	if !ok || v.Deleted {
+		n.mu.Lock()
+		delete(n.last, q.GetVolume())
+		n.mu.Unlock()
 		return nil, status.Errorf(codes.NotFound, "volume %q: there is none with this UUID, or it is deleted", q.GetVolume())
 	}
 	reply := &nodepb.UsageReply{CapacityBytes: uint64(v.Spec.Size)}
 	ctx, cancel := context.WithTimeout(ctx, usageWithin)
 	defer cancel()
-	if r := n.cfg.Routers.Get(v.UUID); r != nil {
-		if space, err := r.Space(ctx); err == nil {
-			reply.Known, reply.CapacityBytes, reply.Inodes = true, space.TotalBytes, space.TotalInodes
-			reply.UsedBytes, reply.UsedInodes = space.TotalBytes-space.FreeBytes, space.TotalInodes-space.FreeInodes
-		}
+	if space, earlier, ok := n.space(ctx, v.UUID); ok {
+		reply.Known, reply.Earlier, reply.CapacityBytes, reply.Inodes = true, earlier, space.TotalBytes, space.TotalInodes
+		reply.UsedBytes, reply.UsedInodes = space.TotalBytes-space.FreeBytes, space.TotalInodes-space.FreeInodes
 	}
 	home, err := n.cfg.Reporter.HomeStatus(ctx, v)
 	switch {
@@ -52,6 +53,23 @@ func (n *Nodes) Usage(ctx context.Context, q *nodepb.UsageRequest) (*nodepb.Usag
 	}
 	reply.Healthy = reply.Message == ""
 	return reply, nil
+}
+
+// space asks a volume's home how full it is. If the home does not answer, it returns what that
+// answered last, if it did: who watches a volume's room must not see it become empty.
+func (n *Nodes) space(ctx context.Context, uuid string) (space volume.Space, earlier, ok bool) {
+	err := errors.New("the volume is not open here")
+	if r := n.cfg.Routers.Get(uuid); r != nil {
+		space, err = r.Space(ctx)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err == nil {
+		n.last[uuid] = space
+		return space, false, true
+	}
+	space, ok = n.last[uuid]
+	return space, true, ok
 }
 
 // rootTries is how often setting the root's group is tried while its outcome is not known.

@@ -187,8 +187,9 @@ func (g *siteGateway) Usage(ctx context.Context, volume string) (csinode.Usage, 
 	u := csinode.Usage{TotalBytes: int64(a.GetCapacityBytes()), UsedBytes: int64(a.GetUsedBytes()),
 		TotalInodes: int64(a.GetInodes()), UsedInodes: int64(a.GetUsedInodes())}
 	u.AvailableBytes, u.AvailableInodes = max(0, u.TotalBytes-u.UsedBytes), max(0, u.TotalInodes-u.UsedInodes)
+	u.Unknown = !a.GetKnown()
 	if !a.GetHealthy() {
-		u.Problem = &health.Problem{Inaccessible: !a.GetKnown(), Reason: "Unwell", Message: a.GetMessage()}
+		u.Problem = &health.Problem{Inaccessible: !a.GetKnown() || a.GetEarlier(), Reason: "Unwell", Message: a.GetMessage()}
 	}
 	return u, nil
 }

@@ -349,13 +349,14 @@ func (x *UsageRequest) GetVolume() string {
 type UsageReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CapacityBytes uint64                 `protobuf:"varint,1,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"`
-	// Zero, with known unset, when the home does not answer.
+	// Zero, with known unset, when the home does not answer and did not since this gateway started.
 	UsedBytes     uint64 `protobuf:"varint,2,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
 	Inodes        uint64 `protobuf:"varint,3,opt,name=inodes,proto3" json:"inodes,omitempty"`
 	UsedInodes    uint64 `protobuf:"varint,4,opt,name=used_inodes,json=usedInodes,proto3" json:"used_inodes,omitempty"`
 	Known         bool   `protobuf:"varint,5,opt,name=known,proto3" json:"known,omitempty"` // the figures are the volume's
 	Healthy       bool   `protobuf:"varint,6,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"` // why not, as `weir status` says it
+	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`  // why not, as `weir status` says it
+	Earlier       bool   `protobuf:"varint,8,opt,name=earlier,proto3" json:"earlier,omitempty"` // the figures are of an earlier answer: the home does not answer now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -439,6 +440,13 @@ func (x *UsageReply) GetMessage() string {
 	return ""
 }
 
+func (x *UsageReply) GetEarlier() bool {
+	if x != nil {
+		return x.Earlier
+	}
+	return false
+}
+
 var File_gateway_node_nodepb_node_proto protoreflect.FileDescriptor
 
 const file_gateway_node_nodepb_node_proto_rawDesc = "" +
@@ -462,7 +470,7 @@ const file_gateway_node_nodepb_node_proto_rawDesc = "" +
 	"\x04node\x18\x02 \x01(\tR\x04node\"\r\n" +
 	"\vRevokeReply\"&\n" +
 	"\fUsageRequest\x12\x16\n" +
-	"\x06volume\x18\x01 \x01(\tR\x06volume\"\xd5\x01\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\"\xef\x01\n" +
 	"\n" +
 	"UsageReply\x12%\n" +
 	"\x0ecapacity_bytes\x18\x01 \x01(\x04R\rcapacityBytes\x12\x1d\n" +
@@ -473,7 +481,8 @@ const file_gateway_node_nodepb_node_proto_rawDesc = "" +
 	"usedInodes\x12\x14\n" +
 	"\x05known\x18\x05 \x01(\bR\x05known\x12\x18\n" +
 	"\ahealthy\x18\x06 \x01(\bR\ahealthy\x12\x18\n" +
-	"\amessage\x18\a \x01(\tR\amessage*M\n" +
+	"\amessage\x18\a \x01(\tR\amessage\x12\x18\n" +
+	"\aearlier\x18\b \x01(\bR\aearlier*M\n" +
 	"\x06Access\x12\x16\n" +
 	"\x12ACCESS_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ACCESS_READ_ONLY\x10\x01\x12\x15\n" +
