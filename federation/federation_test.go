@@ -110,6 +110,17 @@ func TestHistoryMayStartEarlier(t *testing.T) {
 	}
 }
 
+// An epoch never goes back, whatever the histories say.
+func TestEpochDoesNotGoBack(t *testing.T) {
+	prev := federationtest.Control("v", 3, 2)
+	next := prev.Clone()
+	prev.History, next.History = nil, nil
+	next.Epoch = 2
+	if err := federation.CheckSwap(&prev, next); !errors.Is(err, federation.ErrInvalid) {
+		t.Fatal(err)
+	}
+}
+
 func TestCloneSharesNothing(t *testing.T) {
 	a := federationtest.Control("v", 2, 2)
 	b := a.Clone()

@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/cachepool"
+	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
+	"github.com/weir-storage/weir/journal"
 )
 
 // ailing is a pool whose disk can be full, although the pool's own room is not.
@@ -113,4 +116,51 @@ func TestForgottenGatewayRegistersAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.until("it is registered anew", there)
+}
+
+// TestServerOwners: the gateways of a federation are different servers in one scope, also after
+// they start again (protocol-27). Linux would merge two with one owner.
+func TestServerOwners(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	owner := func(site string) nfsclient.ServerInfo {
+		cl, err := nfsclient.Dial(within(t, hang), c.nodes[site].nfs, nfsclient.Options{Owner: "owners"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Abandon()
+		return cl.Server()
+	}
+	a, b := owner("a"), owner("b")
+	if a.Owner == b.Owner || a.Scope != b.Scope || a.Scope == "" {
+		t.Errorf("servers are %+v and %+v", a, b)
+	}
+	c.stop("b")
+	c.start("b")
+	if again := owner("b"); again.Owner != b.Owner || again.Scope != b.Scope {
+		t.Errorf("after a restart %+v is %+v", b, again)
+	}
+}
+
+// TestReadYourWrites: a change that a gateway forwards is applied to its own copy before it is
+// answered (protocol-25).
+func TestReadYourWrites(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	id := c.create("v", manifest("v", 2))
+	cl := &client{name: "b"}
+	b := c.router("b", id)
+	file(t, b, cl, "first")
+	c.until("b has a copy that serves", func() error {
+		l := c.at("b").copies.Copy(id)
+		if l == nil {
+			return errors.New("not yet")
+		}
+		return l.MayServe()
+	})
+	for i := range 50 {
+		h := file(t, b, cl, fmt.Sprint("f", i))
+		l := c.at("b").copies.Copy(id)
+		if pos := l.Engine.Touched(h.Ino); pos != (journal.Position{}) && l.MayServe() == nil {
+			t.Fatalf("file %d: what was answered is not applied up to %v", i, pos)
+		}
+	}
 }

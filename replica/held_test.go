@@ -4,6 +4,7 @@ package replica
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -91,5 +92,23 @@ func TestFailedSwapsBackOff(t *testing.T) {
 			t.Errorf("%v: five attempts within %v", err, took)
 		}
 		f.mu.Unlock()
+	}
+}
+
+// A site that cannot unwrap the volume's key follows, and has no vote (protocol-17).
+func TestSiteWithoutTheKeyHasNoVote(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "abc", 3)
+	w.site("b").key = [32]byte{9}
+	w.up("a", "b", "c")
+	w.leads("a", 0)
+	counts := func(name string) bool {
+		ctl := w.site("a").replica.Control()
+		return ctl != nil && slices.ContainsFunc(ctl.Members, func(m federation.Member) bool { return m.Gateway == name })
+	}
+	w.until("c is a member", func() bool { return counts("c") })
+	w.pass(3 * testPromise)
+	if counts("b") {
+		t.Error("a site without the key is a member")
 	}
 }

@@ -66,6 +66,8 @@ type site struct {
 	other   journal.Machine // what the replica gets instead of machine, if not nil
 	replica *Replica
 	paused  bool
+	// key is the data key that this site has; testKey unless a test says otherwise.
+	key [32]byte
 }
 
 // newWorld makes a world of sites, one letter each, of which want are members. None is up.
@@ -75,7 +77,7 @@ func newWorld(t *testing.T, names string, want int) *world {
 	w.now.Store(int64(time.Hour))
 	for _, c := range names {
 		name := string(c)
-		w.sites = append(w.sites, &site{w: w, name: name, store: storemem.New(), reg: w.server.Client(nil),
+		w.sites = append(w.sites, &site{w: w, name: name, key: testKey, store: storemem.New(), reg: w.server.Client(nil),
 			disk: newDisk(name, 64<<20)})
 		w.policy.Sites = append(w.policy.Sites, name)
 	}
@@ -165,7 +167,7 @@ func (s *site) start() {
 	if s.other != nil {
 		m = s.other
 	}
-	s.replica = s.node.Open(Config{Volume: testVolume, Log: s.log, Machine: m, Policy: w.policy, DataKey: testKey, MaxLag: w.maxLag,
+	s.replica = s.node.Open(Config{Volume: testVolume, Log: s.log, Machine: m, Policy: w.policy, DataKey: s.key, MaxLag: w.maxLag,
 		Store: s.store, Aside: func(Position) { s.aside.Add(1) }, Ended: func(error) { s.ended.Add(1) }, Logger: w.logger(s.name)})
 	s.machine.replica = s.replica
 	s.seen = 0

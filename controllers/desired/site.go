@@ -24,9 +24,9 @@ func SiteLabels(labels map[string]string) map[string]string {
 	return out
 }
 
-// ObjectLabels returns the labels of a site of the registry that an object may have. A site that is no
-// Kubernetes cluster may have others, such as values with blanks: its object must be made all the
-// same.
+// ObjectLabels returns the labels of a site of the registry that an object may have. A site that is
+// no Kubernetes cluster may have others, such as values with blanks: its object must be made all
+// the same.
 func ObjectLabels(labels map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range labels {

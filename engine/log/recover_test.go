@@ -26,6 +26,26 @@ func behind(t *testing.T, s setup, f func(cachepool.Dir) error) {
 	must(t, pool.Close())
 }
 
+// anothersSegment returns the file of a segment of another log, with the same key and volume.
+func anothersSegment(t *testing.T, seq uint64) []byte {
+	t.Helper()
+	s := newSetup(2)
+	s.size = 200
+	l := s.mustOpen(t)
+	_, err := l.BeginEpoch(1)
+	must(t, err)
+	for id := range 5 {
+		r := rec(10 + id)
+		r.Blocks = append(r.Blocks, segment.Block{Raw: blockOf(id)})
+		_, err := l.Append(r)
+		must(t, err)
+	}
+	must(t, l.Wait(t.Context(), l.End()))
+	var b []byte
+	s.disk.Damage(testDir, fileName(seq), func(have []byte) []byte { b = slices.Clone(have); return have })
+	return b
+}
+
 func TestDoubt(t *testing.T) {
 	damage := func(seq uint64, f func([]byte) []byte) func(*testing.T, setup) {
 		return func(t *testing.T, s setup) {
@@ -86,6 +106,10 @@ func TestDoubt(t *testing.T) {
 		"last record damaged":   {damage(5, flipAt(-1)), "was durable up to", Position{}, 9},
 		"unsynced: damaged":     {damage(5, flipAt(-1)), "", Position{}, 9},
 		"other segment's bytes": {damage(4, func([]byte) []byte { return nil }), "segment 4", Position{}, 6},
+		"another log's segment": {func(t *testing.T, s setup) {
+			b := anothersSegment(t, 4)
+			damage(4, func([]byte) []byte { return b })(t, s)
+		}, "does not follow", Position{}, 6},
 		"two swapped": {func(t *testing.T, s setup) {
 			behind(t, s, func(d cachepool.Dir) error {
 				return errors.Join(d.Rename(fileName(3), "x"), d.Rename(fileName(4), fileName(3)), d.Rename("x", fileName(4)))

@@ -4,6 +4,7 @@ package meta
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
@@ -166,6 +167,17 @@ func TestKeyOrder(t *testing.T) {
 	for _, n := range names {
 		if got := XattrName(XattrKey(1, n)); got != n {
 			t.Errorf("name in the key of %q is %q", n, got)
+		}
+	}
+}
+
+// TestKeysEndInAGeneration: each key ends in the generation of its snapshot, so that snapshots can
+// come without a new format (protocol-12).
+func TestKeysEndInAGeneration(t *testing.T) {
+	for i, k := range [][]byte{AccountingKey(), AppliedKey(), InodeKey(1), TargetKey(1), OrphanKey(1), NameKey(1, "a"), XattrKey(1, "a"),
+		CookieKey(1, 1<<64-1), ExtentKey(1, 1<<64-1), SlotKey("a"), ResultKey("a", 1<<32-1)} {
+		if len(k) < 5 || binary.BigEndian.Uint32(k[len(k)-4:]) != generation {
+			t.Errorf("key %d ends in %x", i, k)
 		}
 	}
 }

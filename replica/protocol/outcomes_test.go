@@ -56,3 +56,25 @@ func TestSwapThatWasNotMade(t *testing.T) {
 		}
 	}
 }
+
+// TestJoinerMustProveItsKey: a copy that has everything and promises is no member before it proved
+// that its site can unwrap the volume's key (protocol-17).
+func TestJoinerMustProveItsKey(t *testing.T) {
+	h := byHand(t, "a", 2, begun(9, 1))
+	h.do(ControlRead{control(1, "a", "a"), 10}, Swapped{SwapDone, 11})
+	l := begun(10, 1, 2)
+	h.do(Appended{l}, Synced{l.End}, Tick{})
+	join := func(proved bool) bool {
+		h.from("b", Message{Kind: Welcome, Start: h.log.End, End: h.log.End, Stamp: h.at, Echo: h.at, Grant: promise, Proved: proved})
+		_, swap := effect[Swap](h.wait(2 * promise / 3))
+		h.from("b", Message{Kind: Ack, End: h.log.End, Stamp: h.at, Echo: h.at, Grant: promise})
+		_, later := effect[Swap](h.do(Tick{}))
+		return swap || later
+	}
+	if join(false) {
+		t.Error("a copy without a proof becomes a member")
+	}
+	if !join(true) {
+		t.Error("a copy with a proof does not become a member")
+	}
+}
