@@ -164,3 +164,29 @@ func TestReadYourWrites(t *testing.T) {
 		}
 	}
 }
+
+// TestWallClockJumps: a gateway that sees the wall clock jump, as after its machine was stopped
+// from outside, ends its homes' segments, and goes on.
+func TestWallClockJumps(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	var ahead atomic.Int64
+	c.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	c.stop("a")
+	c.start("a")
+	id := c.create("v", manifest("v", 2))
+	cl := &client{name: "a"}
+	early := file(t, c.router("a", id), cl, "early")
+	l := c.at("a").copies.Copy(id).Log
+	before := l.End().Seq
+	ahead.Store(int64(time.Minute))
+	c.until("its segment is ended", func() error {
+		if l.End().Seq == before {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	file(t, c.router("a", id), cl, "late")
+	for _, s := range c.order {
+		readable(t, c.router(s, id), early)
+	}
+}

@@ -46,8 +46,9 @@ type cluster struct {
 	order   []string
 	// pool, if not nil, replaces the pool of a gateway that starts.
 	pool  func(site string, p cachepool.Pool) cachepool.Pool
-	late  *sync.Mutex   // not nil: gateways that start hear of no admission while it is held
-	asked *atomic.Int64 // not nil: gateways that start count there how often they ask for a control record
+	now   func() time.Time // of gateways that start; nil: time.Now
+	late  *sync.Mutex      // not nil: gateways that start hear of no admission while it is held
+	asked *atomic.Int64    // not nil: gateways that start count there how often they ask for a control record
 }
 
 type clusterNode struct {
@@ -145,6 +146,10 @@ func (c *cluster) start(site string) {
 	if c.late != nil {
 		registry = lateAdmissions{registry, c.late}
 	}
+	now := time.Now
+	if c.now != nil {
+		now = c.now
+	}
 	if c.asked != nil {
 		registry = countingControls{registry, c.asked}
 	}
@@ -152,7 +157,7 @@ func (c *cluster) start(site string) {
 		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pool: pool, StateDir: filepath.Join(c.dir, site, "clients"), Store: n.store, Credentials: creds, SiteKey: n.key,
 		Promise: c.promise, Heartbeat: time.Second / 15, AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
-		Now: time.Now, Rand: rand.Reader, Logger: logger,
+		Now: now, Rand: rand.Reader, Logger: logger,
 	})
 	fail(err)
 	ctx, stop := context.WithCancel(context.Background())

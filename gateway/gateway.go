@@ -159,7 +159,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	var work sync.WaitGroup
 	failed := make(chan error, 2)
 	for _, loop := range []func(context.Context){g.watch, g.register, g.tend, g.copies.Run, g.copies.KeepReaping, g.reporter.Run,
-		g.expeller.Run, g.keepRegistered} {
+		g.expeller.Run, g.keepRegistered, g.watchClocks} {
 		work.Go(func() { loop(ctx) })
 	}
 	work.Go(func() {

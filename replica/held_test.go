@@ -112,3 +112,22 @@ func TestSiteWithoutTheKeyHasNoVote(t *testing.T) {
 		t.Error("a site without the key is a member")
 	}
 }
+
+// After the clock jumped, the home's next record is under another salt (protocol-16), and nothing
+// is lost.
+func TestNewSaltAfterAJump(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ab", 2)
+	a := w.site("a")
+	w.up("a", "b")
+	w.leads("a", 0)
+	w.members("a", "a", "b")
+	w.writes(a, 1, 3, 100)
+	before := a.log.End().Seq
+	a.node.Jumped()
+	if now := a.log.End().Seq; now != before+1 {
+		t.Errorf("the segment was %d and is %d", before, now)
+	}
+	w.writes(a, 4, 6, 100)
+	w.same(numbers(1, 6))
+}

@@ -40,6 +40,7 @@ type Core struct {
 	homeHeard    Time // when homeStamp came
 	promiseUntil Time
 	leaseUntil   Time
+	jumpedAt     Time // what others granted before counts no more
 	yieldUntil   Time // we handed over; until then a record that names us is no reason to take over
 	asked        bool // a ControlRead that we asked for, before a takeover, is due
 	askedAt      Time
@@ -128,6 +129,8 @@ func (c *Core) Step(now Time, e Event) []Effect {
 	case LogFailed:
 		c.stopLeading()
 		c.setRole(Failed)
+	case Jumped:
+		c.jumped()
 	case PeerDown:
 		c.peerDown(e.Gateway)
 	case PolicyChanged:
@@ -445,6 +448,16 @@ func (c *Core) tick() {
 
 // proven reports whether there is recent evidence that our disk works.
 func (c *Core) proven() bool { return c.now-c.synced <= c.cfg.Promise }
+
+// jumped gives up what others promised: by their clocks it may have ended. What was promised to
+// others stays, since it ends later by this clock than by theirs.
+func (c *Core) jumped() {
+	c.jumpedAt, c.leaseUntil = c.now, 0
+	c.startedAt = c.now // as in mute
+	for _, p := range c.peers {
+		p.promise, p.moved = 0, c.now
+	}
+}
 
 // mute stops all streams and beats, so that the followers' promises end. A home whose disk hangs
 // must not stay home for ever.

@@ -197,7 +197,7 @@ func (c *Core) fromHome(m Message) {
 	if c.homeStamp < m.Stamp {
 		c.homeStamp, c.homeHeard = m.Stamp, c.now
 	}
-	if m.Grant > 0 && m.Echo > 0 && m.Echo <= c.now { // a later Echo is from before a reboot
+	if m.Grant > 0 && m.Echo > c.jumpedAt && m.Echo <= c.now { // a later Echo is from before a reboot
 		c.leaseUntil = max(c.leaseUntil, m.Echo+relied(m.Grant))
 	}
 	// The commit position never passes what is durable here: what is applied must be in the log

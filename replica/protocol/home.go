@@ -63,7 +63,7 @@ func (c *Core) fromFollower(m Message) {
 			p.match, p.moved = m.End, c.now
 		}
 	}
-	if m.Grant > 0 && m.Echo > 0 {
+	if m.Grant > 0 && m.Echo > c.jumpedAt {
 		p.promise = max(p.promise, m.Echo+relied(m.Grant))
 	}
 }

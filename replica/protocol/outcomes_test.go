@@ -78,3 +78,44 @@ func TestJoinerMustProveItsKey(t *testing.T) {
 		t.Error("a copy with a proof does not become a member")
 	}
 }
+
+// TestJumpedClock: when time may have passed that the clock did not count, nothing that was granted
+// before counts, also not in a message that comes later. Nobody is removed for it (protocol-4).
+func TestJumpedClock(t *testing.T) {
+	h := home(t, 2, "a", "b")
+	if !h.MayServe(h.at) {
+		t.Fatal("the home does not serve")
+	}
+	sent := h.at
+	h.do(Jumped{})
+	if h.MayServe(h.at) {
+		t.Error("the home serves after a jump")
+	}
+	old := Message{Kind: Ack, Stamp: h.at, Echo: sent, End: h.log.End, Grant: promise}
+	if out := h.from("b", old); h.MayServe(h.at) {
+		t.Errorf("an answer to a question of before the jump counts: %v", out)
+	}
+	if swap, ok := effect[Swap](h.do(Synced{h.log.End}, Tick{})); ok {
+		t.Errorf("members become %v", names(swap.Next.Members))
+	}
+	if h.answers("b", "c"); !h.MayServe(h.at) {
+		t.Error("the home does not serve again")
+	}
+	f := byHand(t, "b", 2, begun(9, 1))
+	f.do(ControlRead{control(1, "a", "a", "b"), 5})
+	f.from("a", Message{Kind: Hello, Epoch: 1, Epochs: begun(9, 1).Epochs, End: position(9), Stamp: f.at})
+	f.from("a", Message{Kind: Beat, Epoch: 1, Commit: position(9), Stamp: f.at, Echo: f.at, Grant: promise})
+	if !f.MayRead(f.at) {
+		t.Fatal("the member does not read")
+	}
+	sent = f.at
+	f.do(Jumped{})
+	f.from("a", Message{Kind: Beat, Epoch: 1, Commit: position(9), Stamp: f.at, Echo: sent, Grant: promise})
+	if f.MayRead(f.at) {
+		t.Error("the member reads after a jump")
+	}
+	f.from("a", Message{Kind: Beat, Epoch: 1, Commit: position(9), Stamp: f.at, Echo: f.at, Grant: promise})
+	if !f.MayRead(f.at) {
+		t.Error("the member does not read again")
+	}
+}

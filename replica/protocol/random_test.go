@@ -106,7 +106,7 @@ func (s *sim) fault() {
 	}
 	n := s.pick(nil)
 	o := s.pick(n)
-	switch s.rnd.IntN(19) {
+	switch s.rnd.IntN(20) {
 	case 0, 1:
 		s.restart(n, true, s.some())
 	case 2:
@@ -160,6 +160,8 @@ func (s *sim) fault() {
 		s.goBack(n)
 	case 18:
 		s.fill(n, s.some())
+	case 19:
+		n.suspend(s.some())
 	}
 }
 

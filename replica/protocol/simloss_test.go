@@ -9,6 +9,21 @@ import (
 
 // How the simulation's gateways lose what they had.
 
+// suspend stops the machine from outside: its clock stands still. What was to come waits for its
+// end, before which the machine notices that the wall clock jumped.
+func (n *node) suspend(d time.Duration) {
+	if n.core == nil || n.paused > n.sim.now {
+		return
+	}
+	n.sim.logf("%s is suspended for %v", n.name, d)
+	reading := n.clock()
+	n.backlog = append([]func(){func() {
+		n.setClock(reading, n.rate)
+		n.step(Jumped{})
+	}}, n.backlog...)
+	n.pause(d)
+}
+
 // crash ends the process. With power, what was not synced and the clock's reading are lost too.
 func (n *node) crash(power bool) {
 	if n.core == nil {

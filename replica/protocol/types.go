@@ -123,6 +123,9 @@ type (
 	Synced struct{ Position Position }
 	// LogFailed reports that the log cannot be trusted any more (protocol-3).
 	LogFailed struct{}
+	// Jumped reports that time may have passed which the clock did not count: the machine was
+	// stopped from outside, or resumed from a picture of its memory (protocol-4).
+	Jumped struct{}
 	// PeerDown reports that the connection to a gateway broke. What was in flight may be lost.
 	PeerDown struct{ Gateway string }
 	// PolicyChanged replaces the policy.
@@ -208,6 +211,7 @@ func (Received) event()      {}
 func (Appended) event()      {}
 func (Synced) event()        {}
 func (LogFailed) event()     {}
+func (Jumped) event()        {}
 func (PeerDown) event()      {}
 func (PolicyChanged) event() {}
 func (Peers) event()         {}
