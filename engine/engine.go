@@ -87,6 +87,7 @@ type Engine struct {
 	end     segment.Position // end of the last pending record, else applied
 	commit  segment.Position // all up to here is committed, whether this gateway has it or not
 	applied segment.Position // all up to here is in the store
+	kept    segment.Position // all up to here is in the store durably
 	// For each inode, the end of the last pending record that changes more than unstable data of
 	// it.
 	names map[uint64]segment.Position
@@ -150,7 +151,7 @@ func Open(cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, log: log, store: store, cache: cfg.Cache,
 		turn:  make(chan struct{}, 1),
-		epoch: state.Epoch, end: state.Position, commit: state.Position, applied: state.Position,
+		epoch: state.Epoch, end: state.Position, commit: state.Position, applied: state.Position, kept: state.Position,
 		names: make(map[uint64]segment.Position), data: make(map[uint64]segment.Position),
 		moved: make(chan struct{}), cacheGen: cfg.Cache.namespace(),
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -86,5 +88,29 @@ func TestChangesWaitForTheApplier(t *testing.T) {
 	again()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPersist: what Persist says to be durable is there after a crash.
+func TestPersist(t *testing.T) {
+	h := newHost(t, nil)
+	for i := range 3 {
+		newFile(t, h, volume.Root, string(rune('a'+i)))
+		end := h.lastEnd()
+		if err := h.WaitApplied(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := h.Persist(end)
+		if err != nil || kept.Less(end) {
+			t.Fatalf("applied up to %v, and durable up to %v, %v", end, kept, err)
+		}
+		disk := h.fs.CrashClone(vfs.CrashCloneCfg{})
+		e := openEngine(t, disk, h.journal, nil)
+		if e.Applied().Less(kept) {
+			t.Errorf("after a crash it is applied up to %v, and was durable up to %v", e.Applied(), kept)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -36,6 +36,25 @@ func (e *Engine) Applied() segment.Position {
 	return e.applied
 }
 
+// Persist implements journal.Follower.
+func (e *Engine) Persist(pos segment.Position) (segment.Position, error) {
+	e.mu.Lock()
+	kept, applied := e.kept, e.applied
+	e.mu.Unlock()
+	if pos.Compare(kept) <= 0 {
+		return kept, nil
+	}
+	if err := e.store.Flush(); err != nil {
+		return kept, fmt.Errorf("write metadata up to %s to the disk: %w", applied, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.kept.Less(applied) {
+		e.kept = applied
+	}
+	return e.kept, nil
+}
+
 // Ingest queues records that a follower or a replay received, in log order. They become visible
 // when Committed reports them as committed. After an error the rest of entries is not queued.
 func (e *Engine) Ingest(entries []journal.Entry) error {

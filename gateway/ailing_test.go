@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -189,4 +190,28 @@ func TestWallClockJumps(t *testing.T) {
 	for _, s := range c.order {
 		readable(t, c.router(s, id), early)
 	}
+}
+
+// TestIdleVolumeMakesRoom: a volume that filled the pool, and is idle, makes room for another.
+func TestIdleVolumeMakesRoom(t *testing.T) {
+	c := newCluster(t, "a")
+	c.limit = 100 << 20
+	c.stop("a")
+	c.start("a")
+	write := func(name string, mib int) {
+		t.Helper()
+		id := c.create(name, manifest(name, 1))
+		cl := &client{name: name}
+		r := c.router("a", id)
+		f := file(t, r, cl, "f")
+		for i := range mib {
+			data := make([]byte, 1<<20)
+			_, _ = rand.Read(data) // never fails; what can be compressed takes no room
+			if _, err := r.Write(within(t, hang), cl.next(), f, uint64(i)<<20, data, true); err != nil {
+				t.Fatalf("%s, MiB %d: %v", name, i, err)
+			}
+		}
+	}
+	write("idle", 110) // as much as there is room for, and more
+	write("new", 40)
 }

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -46,6 +47,7 @@ type cluster struct {
 	order   []string
 	// pool, if not nil, replaces the pool of a gateway that starts.
 	pool  func(site string, p cachepool.Pool) cachepool.Pool
+	limit int64            // of pools of gateways that start; 0: 1 GiB
 	now   func() time.Time // of gateways that start; nil: time.Now
 	late  *sync.Mutex      // not nil: gateways that start hear of no admission while it is held
 	asked *atomic.Int64    // not nil: gateways that start count there how often they ask for a control record
@@ -120,8 +122,8 @@ func (c *cluster) start(site string) {
 		level = slog.LevelDebug
 	}
 	logger := slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: level})).With("at", site)
-	opened, err := dir.Open(dir.Config{Path: filepath.Join(c.dir, site), Gateway: "g" + site, Limit: 1 << 30, Random: rand.Reader,
-		Log: logger})
+	opened, err := dir.Open(dir.Config{Path: filepath.Join(c.dir, site), Gateway: "g" + site, Limit: cmp.Or(c.limit, 1<<30),
+		Random: rand.Reader, Log: logger})
 	fail(err)
 	var pool cachepool.Pool = opened
 	if c.pool != nil {

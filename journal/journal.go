@@ -117,6 +117,9 @@ type Follower interface {
 	Drop(pos Position) error
 	// Applied returns the position up to which records can no longer be dropped.
 	Applied() Position
+	// Persist makes what is applied up to pos durable, if it is not yet, and returns up to where it
+	// is. A machine that starts again needs the records after it. Several goroutines may call it.
+	Persist(pos Position) (Position, error)
 }
 
 // Leader is the half of a Machine that acts as the home.

@@ -4,11 +4,13 @@ package replica
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 )
 
@@ -130,4 +132,47 @@ func TestNewSaltAfterAJump(t *testing.T) {
 	}
 	w.writes(a, 4, 6, 100)
 	w.same(numbers(1, 6))
+}
+
+// A volume that has nothing to evict gets room from another one of the same pool.
+func TestRoomOfAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", 1)
+	a := w.site("a")
+	w.up("a")
+	w.leads("a", 0)
+	idle, err := a.another("bb010000-0000-4000-8000-000000000000", segment.VolumeID{0xbb, 1})
+	w.must(err)
+	_, err = idle.BeginEpoch(1)
+	w.must(err)
+	for range 30 {
+		raw := make([]byte, 900)
+		_, _ = rand.Read(raw) // never fails; what can be compressed takes no room
+		_, err = idle.Append(&segment.Record{Epoch: 1, Blocks: []segment.Block{{Raw: raw}}})
+		w.must(err)
+	}
+	w.must(idle.Wait(t.Context(), idle.End()))
+	for _, s := range idle.Segments() {
+		if s.Name != "" { // it is closed
+			w.must(idle.MarkStored(s.Name))
+		}
+	}
+	m := newMachine(w)
+	m.applied = idle.End()
+	other := a.node.Open(Config{Volume: "bb", Log: idle, Machine: m, Policy: w.policy, DataKey: testKey, Logger: w.logger("a")})
+	a.node.mu.Lock()
+	a.node.replicas["bb"] = other
+	a.node.mu.Unlock()
+	before := a.used()
+	if freed := a.replica.makeRoom(2 * segmentSize); freed < 2*segmentSize || a.used() > before-freed {
+		t.Errorf("%d bytes are freed", freed)
+	}
+	a.node.mu.Lock()
+	delete(a.node.replicas, "bb")
+	a.node.mu.Unlock()
+	other.Close()
+	if freed := other.evict(1); freed != 0 {
+		t.Errorf("a replica that is closed evicts %d bytes", freed)
+	}
+	w.must(idle.Close())
 }

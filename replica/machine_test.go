@@ -28,6 +28,7 @@ type machine struct {
 	pending []change
 	done    []change
 	applied Position
+	kept    Position // Persist's
 	end     Position
 	commit  Position
 	leading bool
@@ -147,6 +148,14 @@ func (m *machine) Applied() Position {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.applied
+}
+
+// Persist implements journal.Follower.
+func (m *machine) Persist(Position) (Position, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kept = m.applied
+	return m.kept, nil
 }
 
 // ids returns what is applied.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -151,16 +152,69 @@ func (s segmentReader) ReadAt(p []byte, off int64) (int, error) {
 	return s.log.ReadSegmentFile(s.seq, p, off)
 }
 
-// makeRoom evicts uploaded and applied segments, oldest first, until it has freed about n bytes. It
-// returns how many bytes it freed.
+// makeRoom evicts segments of this gateway's volumes until it has freed about n bytes, and returns
+// how many bytes it freed. Each time the volume pays that can free most, whichever needs room: one
+// that is idle does not keep the pool from the others.
 func (r *Replica) makeRoom(n int64) (freed int64) {
+	all := r.node.All()
+	if !slices.Contains(all, r) {
+		all = append(all, r)
+	}
+	can := map[*Replica]int64{}
+	for _, x := range all {
+		for _, s := range x.evictable() {
+			can[x] += int64(s.Len)
+		}
+	}
+	for freed < n {
+		var most *Replica
+		for x, bytes := range can {
+			if bytes > 0 && (most == nil || bytes > can[most]) {
+				most = x
+			}
+		}
+		if most == nil {
+			break
+		}
+		got := most.evict(1)
+		if freed += got; got == 0 {
+			delete(can, most)
+		} else {
+			can[most] -= got
+		}
+	}
+	return freed
+}
+
+// evictable returns the segments whose files can go: they are in the store, and applied.
+func (r *Replica) evictable() []log.SegmentInfo {
 	applied := r.cfg.Machine.Applied()
-	for _, s := range r.cfg.Log.Segments() {
+	return slices.DeleteFunc(r.cfg.Log.Segments(), func(s log.SegmentInfo) bool {
+		return !s.Uploaded || !s.Local || applied.Less(Position{Seq: s.Seq, Off: s.Len})
+	})
+}
+
+// evict evicts segments of this volume, oldest first, until it has freed about n bytes.
+func (r *Replica) evict(n int64) (freed int64) {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return 0
+	}
+	r.work.Add(1) // Close waits
+	r.mu.Unlock()
+	defer r.work.Done()
+	for _, s := range r.evictable() {
 		if freed >= n {
 			break
 		}
-		if !s.Uploaded || !s.Local || applied.Less(Position{Seq: s.Seq, Off: s.Len}) {
-			continue
+		// After a crash the machine replays what is not durable in its state. The log must have it
+		// here: the store may be away.
+		end := Position{Seq: s.Seq, Off: s.Len}
+		kept, err := r.cfg.Machine.Persist(end)
+		if err != nil || kept.Less(end) {
+			r.cfg.Logger.Warn("segment is not evicted: the metadata are not durable so far", "segment", s.Name, "error", err)
+			break
 		}
 		if err := r.cfg.Log.Evict(s.Seq); err != nil {
 			r.cfg.Logger.Warn("segment is not evicted", "segment", s.Name, "error", err)

@@ -50,13 +50,16 @@ type world struct {
 }
 
 type site struct {
-	w       *world
-	name    string
-	disk    *crashfs.Disk
-	store   *storemem.Store
-	reg     *memory.Client
-	swaps   Controls // what the node gets instead of reg, if not nil
-	member  protocol.Member
+	w      *world
+	name   string
+	disk   *crashfs.Disk
+	store  *storemem.Store
+	reg    *memory.Client
+	swaps  Controls // what the node gets instead of reg, if not nil
+	member protocol.Member
+	// another opens the log of another volume on the same pool; used is how full that is.
+	another func(uuid string, id segment.VolumeID) (*log.Log, error)
+	used    func() int64
 	seen    federation.Revision
 	aside   atomic.Int64 // calls
 	ended   atomic.Int64 // calls
@@ -137,6 +140,13 @@ func (s *site) start() {
 	w.Helper()
 	pool, err := s.disk.Open()
 	w.must(err)
+	s.used = func() int64 { return pool.Room().Status().Used }
+	s.another = func(uuid string, id segment.VolumeID) (*log.Log, error) {
+		dir, err := pool.Volume(uuid)
+		w.must(err)
+		return log.Open(log.Config{Dir: dir, Room: pool.Room(), Volume: id, DataKey: testKey,
+			Sources: func() []log.Source { return nil }, Rand: rand.Reader, Now: time.Now, SegmentSize: segmentSize})
+	}
 	dir, err := pool.Volume(testVolume)
 	w.must(err)
 	var sources []log.Source

@@ -132,6 +132,9 @@ func (m *Machine) Applied() journal.Position {
 	return m.applied
 }
 
+// Persist implements journal.Follower.
+func (m *Machine) Persist(journal.Position) (journal.Position, error) { return m.Applied(), nil }
+
 // Lead implements journal.Leader.
 func (m *Machine) Lead(ctx context.Context, epoch uint64) error {
 	select {
