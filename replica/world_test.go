@@ -242,7 +242,7 @@ func (s *site) resume() {
 }
 
 // hangs is how long a wait may take. It is only a guard against hanging.
-const hangs = 30 * time.Second
+const hangs = 2 * time.Minute
 
 // within fails the test if f does not return.
 func within(t *testing.T, what string, f func()) {
