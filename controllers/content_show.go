@@ -41,7 +41,7 @@ func (r *contents) show(ctx context.Context, before *v1alpha1.GeoVolumeContent, 
 	} else if c.Generation != before.Status.ObservedGeneration && !view.InForce {
 		c.Status.ObservedPolicyGeneration = 0 // it may be of another policy
 	}
-	if view.InForce || c.trouble != nil || view.Stalled || deleting {
+	if deleting || !c.taking && (view.InForce || c.trouble != nil || view.Stalled) {
 		// The volume has the policy, or will not have it soon. Others must not wait for it.
 		r.rollout.End(c.Name)
 	}

@@ -153,7 +153,10 @@ func (e *Engine) apply() {
 		if err != nil {
 			e.failed = fmt.Errorf("apply records up to %s: %w", after.Position, err)
 			e.log.Error("metadata cannot be written, the copy stops here", "error", e.failed)
-			e.cfg.Failed(e.failed)
+			failed := e.failed
+			e.mu.Unlock() // whoever hears of it may hold locks under which others wait for mu
+			e.cfg.Failed(failed)
+			e.mu.Lock()
 			continue
 		}
 		e.applied = after.Position

@@ -119,7 +119,7 @@ func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
 	for _, k := range slices.Sorted(maps.Keys(best)) {
 		// A gateway that missed a reconciliation knows less than the registry of everything but
 		// control records, which have an order of their own, and volumes that it alone remembers.
-		if t := best[k]; said[t.Gateway].Reconciled == known || outlasts(t, there[k]) {
+		if t := best[k]; said[t.Gateway].Reconciled == known || outlasts(t, there) {
 			c, needed, err := correct(t, there[k], rivals[k])
 			if err != nil {
 				return nil, nil, err
@@ -133,13 +133,16 @@ func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
 }
 
 // outlasts reports whether a testimony counts although its gateway missed a reconciliation: it is a
-// control record, or of a volume which the registry has nothing of.
-func outlasts(t Testimony, there Record) bool {
-	switch kindOf(t.Key) {
+// control record, or of a volume which the registry has nothing of. The name of one that it has may have
+// been given up.
+func outlasts(t Testimony, there map[string]Record) bool {
+	switch lacks := there[t.Key].Revision == 0 && !t.Deleted; kindOf(t.Key) {
 	case KindControl:
 		return true
-	case KindVolume, KindKeyring, "name":
-		return there.Revision == 0 && !t.Deleted
+	case KindVolume, KindKeyring:
+		return lacks
+	case "name":
+		return lacks && there[string(KindVolume)+"/"+string(t.Value)].Revision == 0
 	}
 	return false
 }

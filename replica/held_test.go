@@ -127,6 +127,7 @@ func TestNewSaltAfterAJump(t *testing.T) {
 	w.writes(a, 1, 3, 100)
 	before := a.log.End().Seq
 	a.node.Jumped()
+	w.until("the segment is ended", func() bool { return a.log.End().Seq > before })
 	if now := a.log.End().Seq; now != before+1 {
 		t.Errorf("the segment was %d and is %d", before, now)
 	}

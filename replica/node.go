@@ -120,15 +120,11 @@ func (n *Node) All() []*Replica {
 
 // Jumped reports that time may have passed which Clock did not count. No read is answered from what
 // was promised before. A home ends its segment, because a machine that was resumed from a picture
-// of its memory would use the same salt and counters again (protocol-16).
+// of its memory would use the same salt and counters again (protocol-16). It does not wait.
 func (n *Node) Jumped() {
 	for _, r := range n.All() {
 		r.post(protocol.Jumped{})
-		if _, leads := r.Leading(); leads {
-			if err := r.cfg.Log.Roll(); err != nil {
-				r.cfg.Logger.Warn("segment is not ended after the clock jumped", "error", err)
-			}
-		}
+		r.rollSoon()
 	}
 }
 

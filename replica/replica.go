@@ -181,8 +181,10 @@ func (r *Replica) disown(e protocol.Disown) {
 	r.disowned = true
 	r.cfg.Logger.Error("this copy is given up: it does not take part any more", "error", why, "end", r.cfg.Log.End())
 	if err := r.cfg.Log.Disown(why); err != nil {
-		r.cfg.Logger.Error("that this copy lost something is not noted on its pool", "error", err)
-		return
+		r.cfg.Logger.Error("that this copy is given up is not noted on its pool", "error", err)
+		if e.Committed != (protocol.Position{}) {
+			return // opened again, it would take part until somebody refuses it once more
+		}
 	}
 	r.cfg.Ended(why)
 }

@@ -43,10 +43,16 @@ func (r *Rollout) Begin(policy, uuid string) bool {
 	if r.at[uuid] == policy {
 		return true
 	}
-	turn := r.woken[uuid]
-	delete(r.woken, uuid)
-	if turn != "" && turn != policy {
-		defer r.wake(turn)
+	for _, of := range []map[string]string{r.at, r.woken} {
+		if other, ok := of[uuid]; ok && other != policy {
+			defer r.wake(other)
+		}
+		delete(of, uuid)
+	}
+	for other, waiting := range r.queue {
+		if other != policy {
+			delete(waiting, uuid)
+		}
 	}
 	n := 0
 	for _, p := range r.at {

@@ -50,3 +50,24 @@ func TestOneThatWaitsMayLeave(t *testing.T) {
 	r.End("b")
 	r.End("a")
 }
+
+// TestAnotherPolicyFreesASlot: a volume that gets another policy while it takes one up makes room
+// for the next that waits, and waits for nothing else.
+func TestAnotherPolicyFreesASlot(t *testing.T) {
+	r := NewRollout(1)
+	var turns []string
+	r.OnTurn(func(uuid string) { turns = append(turns, uuid) })
+	r.Begin("p", "a")
+	r.Begin("p", "b")
+	r.Begin("p", "c")
+	r.Begin("other", "c") // it waits no more
+	if r.Begin("q", "a"); len(turns) != 1 || turns[0] != "b" {
+		t.Errorf("turns are %v", turns)
+	}
+	if r.Begin("p", "b"); !r.Begin("p", "b") {
+		t.Error("the one whose turn has come may not begin")
+	}
+	if r.End("b"); len(turns) != 1 {
+		t.Errorf("turns are %v", turns)
+	}
+}

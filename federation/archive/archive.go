@@ -108,23 +108,25 @@ func (a *Archive) List(prefix string) (out []federation.Record, err error) {
 func (a *Archive) Put(records []federation.Record) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	b := a.db.NewBatch()
+	var news []federation.Record
 	for _, r := range records {
 		old, ok, err := a.Get(r.Key)
 		if err != nil {
-			return errors.Join(err, b.Close())
+			return err
 		}
-		if ok && old.Revision >= r.Revision {
-			continue
-		}
-		if err := a.set(b, r); err != nil {
-			return errors.Join(err, b.Close())
+		if !ok || old.Revision < r.Revision {
+			news = append(news, r)
 		}
 	}
-	if b.Empty() {
-		return b.Close()
+	if len(news) == 0 {
+		return nil
 	}
-	if err := a.sweep(b); err != nil {
+	b := a.db.NewBatch()
+	err := a.sweep(b) // first: a record of now may have the key of one that was deleted long ago
+	for _, r := range news {
+		err = errors.Join(err, a.set(b, r))
+	}
+	if err != nil {
 		return errors.Join(err, b.Close())
 	}
 	return commit(b)

@@ -57,13 +57,17 @@ func TestDeletedRecordsAreForgotten(t *testing.T) {
 	put("volume/again", true)
 	put("volume/again", false)
 	put("volume/gone", true)
+	put("volume/reborn", true)
 	now = now.Add(89 * 24 * time.Hour)
 	put("volume/later", true)
 	if !there("volume/gone") {
 		t.Error("a deleted record is forgotten too early")
 	}
 	now = now.Add(2 * 24 * time.Hour)
-	put("volume/new", false)
+	put("volume/reborn", false)
+	if !there("volume/reborn") {
+		t.Error("a record that is made again is forgotten with the one that was deleted")
+	}
 	if there("volume/gone") || !there("volume/kept") || !there("volume/again") || !there("volume/later") {
 		t.Errorf("after 91 days: %v %v %v %v", there("volume/gone"), there("volume/kept"), there("volume/again"), there("volume/later"))
 	}

@@ -33,8 +33,13 @@ func (c *kv) readError(ctx context.Context, err error) error {
 }
 
 // changeError does so for a change. What etcd refused was not applied; everything else may have
-// been.
+// been. So may a change that is answered with "no space": the member that has none applies it
+// first.
 func (c *kv) changeError(ctx context.Context, err error) error {
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		return fmt.Errorf("%w: %s has no space left (%w): give its database more room, or compact and defragment it; running volumes go on",
+			federation.ErrUnknown, c.endpoints(), err)
+	}
 	if known := c.definite(err); known != nil {
 		return known
 	}

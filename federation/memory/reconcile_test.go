@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/federationtest"
 	"github.com/weir-storage/weir/federation/memory"
 )
 
@@ -245,5 +246,43 @@ func TestNewerThanTheArchive(t *testing.T) {
 	ctl, rev, err := c.GetControl(t.Context(), "v1")
 	if err != nil || rev == 0 || ctl.Home.Gateway != "c" {
 		t.Errorf("%+v, %v", ctl, err)
+	}
+}
+
+// TestNameOfARemovedGateway: a gateway that was forgotten while the registry was refused can be
+// forgotten once more after a reconciliation brought its name back.
+func TestNameOfARemovedGateway(t *testing.T) {
+	s, a, b, _ := rewound(t)
+	person := s.Client(nil)
+	a.tend()
+	b.tend()
+	if err := person.RemoveGateway(t.Context(), "site-c", "c"); err != nil {
+		t.Fatal(err)
+	}
+	a.tend()
+	b.tend()
+	reconcile(t, person, "1")
+	if err := person.RemoveGateway(t.Context(), "site-c", "c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := person.Register(t.Context(), federationtest.Site("site-d", "c")); err != nil {
+		t.Errorf("its name is not free: %v", err)
+	}
+}
+
+// TestNameThatWasGivenUp: of a gateway that missed a reconciliation, a name counts only with its
+// volume. One that the registry has may have given the name up.
+func TestNameThatWasGivenUp(t *testing.T) {
+	name := federation.Testimony{Gateway: "a", Key: "name/one", Value: []byte("v1"), Revision: 5}
+	for _, there := range []bool{true, false} {
+		w := federation.Rewind{Notices: []federation.Notice{{Gateway: "a", Complete: true}}, Revisions: []federation.Revision{9},
+			Testimonies: []federation.Testimony{name}, Last: federation.Reconciliation{ID: "1"}}
+		if there {
+			w.Records = []federation.Record{{Key: "volume/v1", Revision: 3}}
+		}
+		plan, _, err := w.Plan()
+		if err != nil || (len(plan) == 0) != there {
+			t.Errorf("the volume is there: %v, and the plan is %+v, %v", there, plan, err)
+		}
 	}
 }

@@ -51,6 +51,9 @@ func (n *Nodes) Usage(ctx context.Context, q *nodepb.UsageRequest) (*nodepb.Usag
 	default:
 		reply.Message = home.Trouble(home.Silent(), copies.Policy(v).Want)
 	}
+	if reply.Message == "" && (!reply.Known || reply.Earlier) {
+		reply.Message = "its home does not say how full it is"
+	}
 	reply.Healthy = reply.Message == ""
 	return reply, nil
 }

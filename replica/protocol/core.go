@@ -265,6 +265,7 @@ func (c *Core) swapped(e Swapped) {
 		c.emit(ReadControl{})
 	case e.Outcome == SwapNotMade && !s.doubt:
 		c.conflict() // a candidate answers its home again, which may be well
+		c.emit(ReadControl{})
 	default:
 		s.unknown, s.doubt = true, true
 		c.emit(ReadControl{})

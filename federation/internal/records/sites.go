@@ -133,14 +133,19 @@ func (r *Registry) RemoveGateway(ctx context.Context, site, gateway string) erro
 		return err
 	}
 	k := key(federation.KindSite, site)
+	res, _, err := r.get(ctx, "remove", "gateway", gateway, Read{Key: k}, Read{Key: gatewayPrefix + gateway})
+	if err != nil || len(res[0]) == 0 {
+		return err
+	}
+	rev := res[0][0].Revision
 	var s federation.Site
-	rev, err := r.one(ctx, "remove", "site", site, k, &s)
-	if err != nil || rev == 0 {
+	if err := federation.Decode("site", site, res[0][0].Value, &s); err != nil {
 		return err
 	}
 	n := len(s.Gateways)
 	s.Gateways = slices.DeleteFunc(s.Gateways, func(g federation.Gateway) bool { return g.Name == gateway })
-	if len(s.Gateways) == n {
+	// A reconciliation may have brought the name back, and not the site's entry.
+	if len(s.Gateways) == n && (len(res[1]) == 0 || string(res[1][0].Value) != site) {
 		return nil
 	}
 	value, err := federation.Encode(s)
