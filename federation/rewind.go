@@ -133,8 +133,8 @@ func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
 }
 
 // outlasts reports whether a testimony counts although its gateway missed a reconciliation: it is a
-// control record, or of a volume which the registry has nothing of. The name of one that it has may have
-// been given up.
+// control record, or of a volume which the registry has nothing of. The name of one that it has may
+// have been given up.
 func outlasts(t Testimony, there map[string]Record) bool {
 	switch lacks := there[t.Key].Revision == 0 && !t.Deleted; kindOf(t.Key) {
 	case KindControl:
