@@ -62,24 +62,24 @@ type Control struct {
 	// History has ascending epochs. Entries are appended; of the older ones, all but the forced are
 	// left out in time.
 	History []EpochStart `json:"history"`
-	// Void has the logs that followed another home of an epoch that is in History. They begin anew
-	// (protocol-7). Only a reconciliation adds to it.
-	Void []Member `json:"void,omitempty"`
+	// Trail has the records that this one came from, by ascending change, all but the oldest.
+	// SwapControl appends to it, and a reconciliation joins trails (protocol-7).
+	Trail []Ancestor `json:"trail,omitempty"`
 }
 
 // Clone copies c deeply.
 func (c Control) Clone() Control {
 	c.Members = slices.Clone(c.Members)
 	c.History = slices.Clone(c.History)
-	c.Void = slices.Clone(c.Void)
+	c.Trail = slices.Clone(c.Trail)
 	return c
 }
 
-// Same reports whether c and d say the same; Change, which the registry sets, is not compared. A
-// caller that reads back after ErrUnknown uses it.
+// Same reports whether c and d say the same; Change and Trail, which the registry's client sets,
+// are not compared. A caller that reads back after ErrUnknown uses it.
 func (c Control) Same(d Control) bool {
 	return c.Volume == d.Volume && c.Epoch == d.Epoch && c.Home == d.Home &&
-		slices.Equal(c.Members, d.Members) && slices.Equal(c.History, d.History) && slices.Equal(c.Void, d.Void)
+		slices.Equal(c.Members, d.Members) && slices.Equal(c.History, d.History)
 }
 
 // IsMember reports whether m, with exactly that incarnation and log, is a member.
@@ -145,8 +145,6 @@ func CheckSwap(prev *Control, next Control) error {
 		return bad("epoch goes back from %d to %d: read the record again and take a later epoch", prev.Epoch, next.Epoch)
 	case next.Epoch == prev.Epoch && next.Home != prev.Home:
 		return bad("home changes from %v to %v within epoch %d: a new home takes the next epoch", prev.Home, next.Home, prev.Epoch)
-	case !slices.Equal(next.Void, prev.Void):
-		return bad("void logs change from %v to %v: only a reconciliation of the registry adds some", prev.Void, next.Void)
 	}
 	return checkHistory(prev, next, bad)
 }

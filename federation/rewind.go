@@ -4,7 +4,6 @@ package federation
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,13 +61,36 @@ type Rewind struct {
 // Correction is one change that a reconciliation makes.
 type Correction struct {
 	Key     string
-	Value   []byte   // what is written; nil with Deleted
+	Value   []byte   // what is written; nil with Deleted, and while Branches are not decided
 	Deleted bool     // the key is deleted
 	Was     Revision // of the record in the registry, which must still be there; 0: there is none
 	Gateway string   // whose testimony it is
 	Why     string   // in words
-	// Conflict says why a person must decide; empty: nobody must.
-	Conflict string
+	// Branches are those of a control record that branched. A person keeps one, see Keep.
+	Branches []Control
+}
+
+// Undecided reports whether a person must say which branch to keep.
+func (c Correction) Undecided() bool { return len(c.Branches) > 0 && c.Value == nil }
+
+// Keep decides for the branch with that home: a gateway, or GATEWAY@EPOCH if it is home in more
+// than one. Errors wrap ErrInvalid.
+func (c *Correction) Keep(home string) (err error) {
+	var found []Control
+	var names []string
+	for _, b := range c.Branches {
+		full := fmt.Sprintf("%s@%d", b.Home.Gateway, b.Epoch)
+		names = append(names, full)
+		if home == full || home == b.Home.Gateway {
+			found = append(found, b)
+		}
+	}
+	if len(found) == 0 || found[0].Epoch != found[len(found)-1].Epoch {
+		return invalid("reconcile", "control", strings.TrimPrefix(c.Key, string(KindControl)+"/"),
+			fmt.Sprintf("keep %q: the branches are those of %s: give one of these", home, strings.Join(names, ", ")))
+	}
+	c.Value, err = Encode(found[0].keep(c.Branches))
+	return err
 }
 
 // known returns the ID of the last reconciliation that anybody knows of.
@@ -91,28 +113,18 @@ func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
 	for _, x := range r.Records {
 		there[x.Key] = x
 	}
-	best, rivals := map[string]Testimony{}, map[string][]Control{}
+	best, about := map[string]Testimony{}, map[string][]Testimony{}
 	for _, t := range r.Testimonies {
-		if kindOf(t.Key) == KindControl && !t.Deleted {
-			c, err := controlOf(t.Key, t.Value)
-			if err != nil {
-				return nil, nil, err
-			}
-			rivals[t.Key] = append(rivals[t.Key], c)
+		about[t.Key] = append(about[t.Key], t)
+		old, ok := best[t.Key]
+		newer := t.Revision > old.Revision
+		switch {
+		case ok && kindOf(t.Key) == KindControl && t.Deleted != old.Deleted:
+			newer = t.Deleted // a volume's UUID is never used again
+		case ok && said[t.Gateway].Reconciled != said[old.Gateway].Reconciled:
+			newer = said[t.Gateway].Reconciled > said[old.Gateway].Reconciled
 		}
-		if _, ok := best[t.Key]; !ok {
-			best[t.Key] = t
-			continue
-		}
-		newer := t.Revision > best[t.Key].Revision
-		if kindOf(t.Key) == KindControl {
-			if newer, err = newerControl(t, best[t.Key]); err != nil {
-				return nil, nil, err
-			}
-		} else if said[t.Gateway].Reconciled != said[best[t.Key].Gateway].Reconciled {
-			newer = said[t.Gateway].Reconciled > said[best[t.Key].Gateway].Reconciled
-		}
-		if newer {
+		if !ok || newer {
 			best[t.Key] = t
 		}
 	}
@@ -120,7 +132,7 @@ func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
 		// A gateway that missed a reconciliation knows less than the registry of everything but
 		// control records, which have an order of their own, and volumes that it alone remembers.
 		if t := best[k]; said[t.Gateway].Reconciled == known || outlasts(t, there) {
-			c, needed, err := correct(t, there[k], rivals[k])
+			c, needed, err := correct(t, there[k], about[k])
 			if err != nil {
 				return nil, nil, err
 			}
@@ -184,21 +196,23 @@ func kindOf(key string) Kind {
 	return Kind(kind)
 }
 
-// correct compares the newest testimony of a key with what the registry has of it. Rivals are all
-// that testimonies have of a control record.
-func correct(t Testimony, there Record, rivals []Control) (c Correction, needed bool, err error) {
+// correct compares the newest testimony of a key with what the registry has of it. All are the
+// testimonies of that key.
+func correct(t Testimony, there Record, all []Testimony) (c Correction, needed bool, err error) {
 	c = Correction{Key: t.Key, Value: t.Value, Deleted: t.Deleted, Was: there.Revision, Gateway: t.Gateway}
 	exists := there.Revision != 0
 	switch k := kindOf(t.Key); {
 	case exists && (k == KindSite || k == kindGateway):
 		return c, false, nil // gateways register themselves anew, and people remove sites
-	case t.Deleted && !exists, !t.Deleted && exists && bytes.Equal(t.Value, there.Value):
+	case t.Deleted && !exists:
 		return c, false, nil
 	case t.Deleted:
 		c.Why = "was deleted"
 		return c, true, nil
 	case k == KindControl:
-		return correctControl(c, t, there, rivals)
+		return correctControl(c, there, all)
+	case exists && bytes.Equal(t.Value, there.Value):
+		return c, false, nil
 	case !exists:
 		c.Why = "is not there"
 		return c, true, nil
@@ -207,74 +221,52 @@ func correct(t Testimony, there Record, rivals []Control) (c Correction, needed 
 	return c, true, nil
 }
 
-func correctControl(c Correction, t Testimony, there Record, rivals []Control) (Correction, bool, error) {
-	kept, err := controlOf(t.Key, t.Value)
-	if err != nil {
-		return c, false, err
-	}
-	needed := true
-	c.Why = "is not there"
-	if there.Revision != 0 {
-		has, err := controlOf(t.Key, there.Value)
+// correctControl finds the newest control record, or the branches.
+func correctControl(c Correction, there Record, all []Testimony) (Correction, bool, error) {
+	var records []Control
+	var has Control
+	for _, t := range all {
+		known, err := controlOf(t.Key, t.Value)
 		if err != nil {
 			return c, false, err
 		}
+		records = append(records, known)
+	}
+	c.Why = "is not there"
+	if there.Revision != 0 {
+		var err error
+		if has, err = controlOf(c.Key, there.Value); err != nil {
+			return c, false, err
+		}
+		records = append(records, has)
+	}
+	tips := Branches(records)
+	if len(tips) > 1 {
+		c.Value, c.Branches, c.Why = nil, tips, "has branches: "+strings.Join(inWords(tips), "; ")
+		return c, true, nil
+	}
+	i := slices.IndexFunc(records, func(x Control) bool { return x.ancestor() == tips[0].ancestor() })
+	if there.Revision != 0 {
+		if has.DescendsFrom(tips[0]) {
+			return c, false, nil
+		}
 		c.Why = fmt.Sprintf("is of epoch %d, home %s; epoch %d, home %s is newer",
-			has.Epoch, has.Home.Gateway, kept.Epoch, kept.Home.Gateway)
-		needed = CompareControl(has, kept) < 0
-		rivals = append(slices.Clone(rivals), has)
+			has.Epoch, has.Home.Gateway, tips[0].Epoch, tips[0].Home.Gateway)
 	}
-	for _, rival := range rivals {
-		if kept.Epoch != rival.Epoch || kept.Home == rival.Home {
-			continue
+	c.Value, c.Gateway = all[i].Value, all[i].Gateway
+	return c, true, nil
+}
+
+// inWords describes branches of a control record.
+func inWords(tips []Control) (out []string) {
+	for _, b := range tips {
+		var names []string
+		for _, m := range b.Members {
+			names = append(names, m.Gateway)
 		}
-		kept.outvote(rival)
-		c.Conflict = fmt.Sprintf("epoch %d has two homes: %s as gateway %s knows, and %s, which somebody wrote after the registry "+
-			"went back; if the first is kept, these copies begin anew: %s",
-			kept.Epoch, kept.Home.Gateway, t.Gateway, rival.Home.Gateway, gateways(kept.Void))
+		out = append(out, fmt.Sprintf("home %s in epoch %d with members %s", b.Home.Gateway, b.Epoch, strings.Join(names, ", ")))
 	}
-	if c.Conflict != "" {
-		c.Value, err = Encode(kept)
-	}
-	return c, c.Conflict != "" || needed, err
-}
-
-func gateways(members []Member) string {
-	var names []string
-	for _, m := range members {
-		names = append(names, m.Gateway)
-	}
-	return strings.Join(names, ", ")
-}
-
-// outvote makes c the record that replaces another of its epoch with another home. Logs that may
-// have followed that one begin anew, and are no members until then.
-func (c *Control) outvote(other Control) {
-	c.Change = max(c.Change, other.Change) + 1
-	for _, m := range other.Members {
-		if m == c.Home || slices.Contains(c.Void, m) {
-			continue
-		}
-		c.Void = append(c.Void, m)
-		c.Members = slices.DeleteFunc(c.Members, func(x Member) bool { return x == m })
-	}
-}
-
-// CompareControl returns a negative number if a is older than b, by epoch and then by change.
-func CompareControl(a, b Control) int {
-	return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Change, b.Change))
-}
-
-func newerControl(t, than Testimony) (bool, error) {
-	if t.Deleted || than.Deleted {
-		return t.Deleted, nil // a volume's UUID is never used again
-	}
-	a, err := controlOf(t.Key, t.Value)
-	if err != nil {
-		return false, err
-	}
-	b, err := controlOf(than.Key, than.Value)
-	return CompareControl(b, a) < 0, err
+	return out
 }
 
 func controlOf(key string, value []byte) (c Control, err error) {

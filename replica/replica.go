@@ -175,16 +175,11 @@ func (r *Replica) committed(pos Position) {
 // disown gives up a log that lost something (protocol-3).
 func (r *Replica) disown(e protocol.Disown) {
 	why := fmt.Errorf("gateway %s knows that the volume is committed up to %v, which this log does not have", e.By, e.Committed)
-	if e.Committed == (protocol.Position{}) {
-		why = fmt.Errorf("a person kept home %s of an epoch that had two, and this log followed the other", e.By)
-	}
 	r.disowned = true
 	r.cfg.Logger.Error("this copy is given up: it does not take part any more", "error", why, "end", r.cfg.Log.End())
 	if err := r.cfg.Log.Disown(why); err != nil {
 		r.cfg.Logger.Error("that this copy is given up is not noted on its pool", "error", err)
-		if e.Committed != (protocol.Position{}) {
-			return // opened again, it would take part until somebody refuses it once more
-		}
+		return // opened again, it would take part until somebody refuses it once more
 	}
 	r.cfg.Ended(why)
 }

@@ -22,6 +22,15 @@ type Position = journal.Position
 type EpochStart struct {
 	Epoch uint64
 	Start Position // where the log ended when the epoch began
+	// Salt is that of the epoch's first segment. It tells two epochs of the same number apart,
+	// which two homes began. Zero: not known.
+	Salt [32]byte
+}
+
+// Same reports whether e and o are the same epoch, as far as is known.
+func (e EpochStart) Same(o EpochStart) bool {
+	var unknown [32]byte
+	return e.Epoch == o.Epoch && (e.Salt == o.Salt || e.Salt == unknown || o.Salt == unknown)
 }
 
 // Entry is one frame of the log, decoded.

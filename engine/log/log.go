@@ -176,7 +176,8 @@ func (l *Log) setSegs(segs []seg) {
 func (l *Log) addSeg(s seg) {
 	l.segs = append(l.segs, s)
 	if n := len(l.epochs); n == 0 || l.epochs[n-1].Epoch != s.header.Epoch {
-		l.epochs = append(l.epochs, EpochStart{Epoch: s.header.Epoch, Start: Position{Seq: s.header.Prev.Seq, Off: s.header.Prev.Len}})
+		l.epochs = append(l.epochs, EpochStart{Epoch: s.header.Epoch, Start: Position{Seq: s.header.Prev.Seq, Off: s.header.Prev.Len},
+			Salt: s.header.Salt})
 	}
 }
 

@@ -36,6 +36,18 @@ func reconcile(t *testing.T, r federation.Registry, id string) []federation.Corr
 	return plan
 }
 
+// swapTo has a volume's home begin an epoch.
+func swapTo(g *gateway, volume string, epoch uint64) error {
+	ctl, rev, err := g.GetControl(g.t.Context(), volume)
+	if err != nil {
+		return err
+	}
+	ctl.Epoch = epoch
+	ctl.Begin(federation.EpochStart{Epoch: epoch})
+	_, err = g.SwapControl(g.t.Context(), volume, rev, ctl)
+	return err
+}
+
 func (g *gateway) trusts(want bool) {
 	g.t.Helper()
 	if err := g.Trusted(); (err == nil) != want {
@@ -98,54 +110,150 @@ func TestTheOneThatWasLeftOut(t *testing.T) {
 	}
 }
 
-// TestOneHomeIsKept: of two homes in an epoch a person keeps the one that the gateways know. The
-// logs that followed the other are void, and nobody takes its record for the newest.
-func TestOneHomeIsKept(t *testing.T) {
+// TestOneBranchIsKept: somebody swapped at the registry that went back. A person keeps one of the
+// branches, whichever. Until then nobody takes another one for the newest.
+func TestOneBranchIsKept(t *testing.T) {
+	for name, x := range map[string]struct {
+		epochs []uint64 // which gateway c takes at the restored registry
+		keep   string
+	}{
+		"the gateways' epoch, and theirs stays": {[]uint64{2}, "b"},
+		"the gateways' epoch, and its stays":    {[]uint64{2}, "c"},
+		"far ahead, and theirs stays":           {[]uint64{2, 3, 4}, "b"},
+		"far ahead, and its stays":              {[]uint64{3, 5}, "c@5"},
+		"within the old epoch":                  {[]uint64{1}, "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, a, b, c := rewound(t)
+			c.start()
+			last := x.epochs[len(x.epochs)-1]
+			for _, e := range x.epochs {
+				home := map[bool]string{true: "a", false: "c"}[e == 1] // an old home that goes on
+				change(t, c, "v1", e, home)
+				c.sees("v1", e)
+			}
+			for range 3 {
+				for _, g := range []*gateway{c, a, b} {
+					g.tend()
+				}
+			}
+			for _, g := range []*gateway{a, b, c} {
+				want := map[bool]uint64{true: last, false: 2}[g == c]
+				if ctl, _, err := g.GetControl(t.Context(), "v1"); err != nil || ctl.Epoch != want {
+					t.Errorf("%s: before a person decides it is in epoch %d, %v, want %d", g.name, ctl.Epoch, err, want)
+				}
+			}
+			if err := swapTo(b, "v1", 9); !errors.Is(err, federation.ErrRewound) {
+				t.Errorf("a home begins an epoch while another branch is known: %v", err)
+			}
+			person := s.Client(nil)
+			w, plan, missing := planned(t, person)
+			i := slices.IndexFunc(plan, federation.Correction.Undecided)
+			if i < 0 || plan[i].Key != "control/v1" || len(plan[i].Branches) != 2 || len(missing) != 0 {
+				t.Fatalf("no branches in %+v, missing %v", plan, missing)
+			}
+			decision := federation.Reconciliation{ID: "1", By: "test"}
+			if err := person.Reconcile(t.Context(), w, plan, decision); !errors.Is(err, federation.ErrInvalid) {
+				t.Fatalf("nobody decided: %v", err)
+			}
+			if err := plan[i].Keep("d"); !errors.Is(err, federation.ErrInvalid) {
+				t.Errorf("a branch that is not there is kept: %v", err)
+			}
+			if err := plan[i].Keep(x.keep); err != nil {
+				t.Fatal(err)
+			}
+			if err := person.Reconcile(t.Context(), w, plan, decision); err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range []*gateway{a, b, c} {
+				g.tend()
+				g.trusts(true)
+				ctl, _, err := g.GetControl(t.Context(), "v1")
+				newest := ctl.History[len(ctl.History)-1]
+				if err != nil || ctl.Home.Gateway != x.keep[:1] || ctl.Epoch != max(last, 2)+1 || !newest.Forced || len(ctl.Members) != 1 {
+					t.Errorf("%s: the record is %+v, %v", g.name, ctl, err)
+				}
+				g.sees("v1", ctl.Epoch)
+			}
+			if err := swapTo(a, "v1", 12); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestTheBranchThatSlept: a gateway that knows a branch alone, and slept while the rest was
+// reconciled, brings it to a person when it wakes. What was decided once is not asked again.
+func TestTheBranchThatSlept(t *testing.T) {
 	s, a, b, c := rewound(t)
 	c.start()
 	change(t, c, "v1", 2, "c")
-	c.sees("v1", 2)
-	for range 3 {
-		for _, g := range []*gateway{a, b, c} {
+	change(t, c, "v1", 3, "c")
+	c.sees("v1", 3)
+	c.end()
+	s.Restore(memory.NewServer(99).Backup())
+	a.tend()
+	b.tend()
+	reconcile(t, s.Client(nil), "1") // without c
+	a.tend()
+	b.tend()
+	a.trusts(true)
+	c.start()
+	for range 2 {
+		for _, g := range []*gateway{c, a, b} {
 			g.tend()
+			g.trusts(false)
 		}
 	}
+	person := s.Client(nil)
+	w, plan, _ := planned(t, person)
+	i := slices.IndexFunc(plan, federation.Correction.Undecided)
+	if i < 0 {
+		t.Fatalf("no branches in %+v", plan)
+	}
+	if err := plan[i].Keep("b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := person.Reconcile(t.Context(), w, plan, federation.Reconciliation{ID: "2"}); err != nil {
+		t.Fatal(err)
+	}
+	a.tend()
+	b.tend()
+	a.trusts(true)
+	c.start() // it still knows its own branch
+	c.tend()
+	c.trusts(true)
 	for _, g := range []*gateway{a, b, c} {
-		want := map[bool]string{true: "c", false: "b"}[g == c]
-		if ctl, _, err := g.GetControl(t.Context(), "v1"); err != nil || ctl.Home.Gateway != want {
-			t.Errorf("%s: before a person decides its home is %s, %v, want %s", g.name, ctl.Home.Gateway, err, want)
-		}
+		g.sees("v1", 4)
 	}
-	plan := reconcile(t, s.Client(nil), "1")
-	if i := slices.IndexFunc(plan, func(c federation.Correction) bool { return c.Conflict != "" }); i < 0 || plan[i].Key != "control/v1" {
-		t.Fatalf("no conflict in %+v", plan)
-	}
-	for _, g := range []*gateway{a, b, c} {
-		g.tend()
-		g.trusts(true)
-		ctl, _, err := g.GetControl(t.Context(), "v1")
-		if err != nil || ctl.Home.Gateway != "b" || len(ctl.Void) != 1 || ctl.Void[0].Gateway != "c" {
-			t.Errorf("%s: the record is %+v, %v", g.name, ctl, err)
-		}
-		g.sees("v1", 2)
-	}
-	change := func(g *gateway, f func(*federation.Control)) error {
-		ctl, rev, err := g.GetControl(t.Context(), "v1")
+}
+
+// TestTrail: a record descends from those that it came from, as far as its trail reaches.
+func TestTrail(t *testing.T) {
+	s := memory.NewServer(1)
+	person := s.Client(nil)
+	var all []federation.Control
+	for i := range 300 {
+		change(t, person, "v", uint64(i/10+1), "a")
+		c, _, err := person.GetControl(t.Context(), "v")
 		if err != nil {
 			t.Fatal(err)
 		}
-		f(&ctl)
-		_, err = g.SwapControl(t.Context(), "v1", rev, ctl)
-		return err
+		all = append(all, c)
 	}
-	if err := change(b, func(c *federation.Control) { c.Void = nil }); !errors.Is(err, federation.ErrInvalid) {
-		t.Errorf("a home forgets which logs are void: %v", err)
+	newest := all[len(all)-1]
+	if newest.Change != 300 || len(newest.Trail) != 256 {
+		t.Fatalf("change %d with %d ancestors", newest.Change, len(newest.Trail))
 	}
-	if err := change(b, func(c *federation.Control) {
-		c.Epoch = 3
-		c.Begin(federation.EpochStart{Epoch: 3})
-	}); err != nil {
-		t.Error(err)
+	for _, c := range all {
+		if !newest.DescendsFrom(c) || c.Change < 300 && c.DescendsFrom(newest) {
+			t.Fatalf("change %d and the newest are taken for each other's", c.Change)
+		}
+	}
+	other := all[250].Clone()
+	other.Members = append(other.Members, federation.Member{Gateway: "b", Site: "site-b", Incarnation: "i"})
+	if newest.DescendsFrom(other) || other.DescendsFrom(newest) {
+		t.Error("a record of the same epoch and change that says something else is no other branch")
 	}
 }
 
@@ -226,26 +334,28 @@ func TestLostArchive(t *testing.T) {
 	}
 }
 
-// TestNewerThanTheArchive: what the registry itself has newer than the archive of a gateway that
-// slept is believed, though it went back for others.
+// TestNewerThanTheArchive: what the registry itself, or another gateway, has newer than the archive
+// of a gateway that slept is believed, though the registry went back for others. Where the two
+// branched since, it takes neither.
 func TestNewerThanTheArchive(t *testing.T) {
-	s, a, _, c := rewound(t)
-	change(t, s.Client(nil), "v1", 3, "c") // nobody noticed yet
-	a.tend()
-	guard, err := federation.NewGuard(func() (federation.GuardState, error) { return c.state, nil },
-		func(s federation.GuardState) error { c.state = s; return nil }, c.archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = guard.Refuse("of a test, before it listed anything")
-	c.start()
-	for _, g := range []*gateway{c, a} {
-		g.tend()
-		g.sees("v1", 3)
-	}
-	ctl, rev, err := c.GetControl(t.Context(), "v1")
-	if err != nil || rev == 0 || ctl.Home.Gateway != "c" {
-		t.Errorf("%+v, %v", ctl, err)
+	for _, branched := range []bool{false, true} {
+		s, a, _, c := rewound(t)
+		if branched {
+			change(t, s.Client(nil), "v1", 3, "c") // nobody noticed yet
+		}
+		a.tend()
+		guard, err := federation.NewGuard(func() (federation.GuardState, error) { return c.state, nil },
+			func(s federation.GuardState) error { c.state = s; return nil }, c.archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = guard.Refuse("of a test, before it listed anything")
+		c.start()
+		for _, g := range []*gateway{c, a, c} {
+			g.tend()
+		}
+		a.sees("v1", 2)
+		c.sees("v1", map[bool]uint64{false: 2, true: 1}[branched])
 	}
 }
 
@@ -284,5 +394,34 @@ func TestNameThatWasGivenUp(t *testing.T) {
 		if err != nil || (len(plan) == 0) != there {
 			t.Errorf("the volume is there: %v, and the plan is %+v, %v", there, plan, err)
 		}
+	}
+}
+
+// TestBranchIsNoticed: the registry went back, and its revision and changes have grown past what
+// was known before a gateway looks again. That the record is another is seen from its trail alone.
+func TestBranchIsNoticed(t *testing.T) {
+	for _, list := range []bool{true, false} {
+		s := memory.NewServer(1)
+		a := newGateway(t, s, "a")
+		person := s.Client(nil)
+		create(t, person, "v1", "one")
+		change(t, a, "v1", 1, "a")
+		backup := s.Backup()
+		change(t, a, "v1", 2, "a")
+		a.sees("v1", 2)
+		a.end()
+		s.Restore(backup)
+		for e := uint64(2); e < 9; e++ {
+			change(t, person, "v1", e, "c")
+		}
+		if list {
+			a.start()
+		} else {
+			a.Client = s.Client(a.guard)
+		}
+		if ctl, _, err := a.GetControl(t.Context(), "v1"); err != nil || ctl.Home.Gateway != "a" {
+			t.Errorf("list %v: the record is %+v, %v", list, ctl, err)
+		}
+		a.trusts(false)
 	}
 }

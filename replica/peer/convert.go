@@ -27,7 +27,7 @@ func encode(e replica.Envelope) *peerpb.Envelope {
 		Start: position(m.Start), End: position(m.End), Commit: position(m.Commit), Proof: e.Proof, Frames: e.Frames, Forced: m.Forced,
 	}
 	for _, s := range m.Epochs {
-		out.Epochs = append(out.Epochs, &peerpb.EpochStart{Epoch: s.Epoch, Start: position(s.Start)})
+		out.Epochs = append(out.Epochs, &peerpb.EpochStart{Epoch: s.Epoch, Start: position(s.Start), Salt: s.Salt[:]})
 	}
 	return out
 }
@@ -41,7 +41,9 @@ func decode(e *peerpb.Envelope) replica.Envelope {
 		Start: toPosition(e.GetStart()), End: toPosition(e.GetEnd()), Commit: toPosition(e.GetCommit()), Forced: e.GetForced(),
 	}
 	for _, s := range e.GetEpochs() {
-		m.Epochs = append(m.Epochs, log.EpochStart{Epoch: s.GetEpoch(), Start: toPosition(s.GetStart())})
+		start := log.EpochStart{Epoch: s.GetEpoch(), Start: toPosition(s.GetStart())}
+		copy(start.Salt[:], s.GetSalt())
+		m.Epochs = append(m.Epochs, start)
 	}
 	return replica.Envelope{Volume: e.GetVolume(), Message: m, Proof: e.GetProof(), Frames: e.GetFrames()}
 }

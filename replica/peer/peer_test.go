@@ -22,7 +22,7 @@ func TestCarries(t *testing.T) {
 	a := r.transport("org-a", addr)
 	whole := replica.Envelope{Volume: "v", Proof: []byte("proof"), Message: protocol.Message{
 		Kind: protocol.Hello, From: protocol.Member{Gateway: "a", Site: "s", Incarnation: "i"}, Epoch: 3, Stamp: 4, Echo: 5,
-		Epochs: []log.EpochStart{{Epoch: 1}, {Epoch: 3, Start: protocol.Position{Seq: 6, Off: 7}}},
+		Epochs: []log.EpochStart{{Epoch: 1}, {Epoch: 3, Salt: [32]byte{1, 31: 9}, Start: protocol.Position{Seq: 6, Off: 7}}},
 		Start:  protocol.Position{Seq: 8, Off: 9}, End: protocol.Position{Seq: 10, Off: 11},
 		Commit: protocol.Position{Seq: 12, Off: 13}, Grant: 14 * time.Second}}
 	a.Send("b", whole)

@@ -24,7 +24,7 @@ func (n *node) committed(pos Position) {
 	if k := n.log.index(pos); n.log.posAt(k) != pos || n.log.durable < k {
 		s.fail("%s applies %v, durable here are %d of %d entries", n.name, pos, n.log.durable, k)
 	}
-	if !n.core.leading() || n.core.epoch < s.forced {
+	if !n.core.leading() || s.outside(n) {
 		return
 	}
 	k := n.log.index(pos)
@@ -53,12 +53,12 @@ func (n *node) holds(durable bool) bool {
 
 // began checks that an epoch has one home and that the record says where it begins.
 func (s *sim) began(n *node, epoch uint64) {
-	if h := s.homes[epoch]; h != "" {
+	if h := s.homes[epoch]; h != "" && !s.outside(n) {
 		s.fail("epoch %d has two homes: %s and %s", epoch, h, n.name)
 	}
 	s.homes[epoch] = n.name
 	for _, r := range s.old {
-		if r.ctl != nil && r.ctl.Epoch == epoch {
+		if r.ctl != nil && r.ctl.Epoch == epoch && (s.times == 0 || r.ctl.Home == n.member) {
 			h := r.ctl.History[len(r.ctl.History)-1]
 			if r.ctl.Home != n.member || h.Epoch != epoch || Position(h.Start) != n.log.end() {
 				s.fail("%s begins epoch %d at %v, its record says %v at %v", n.name, epoch, n.log.end(), r.ctl.Home, h)
@@ -72,11 +72,12 @@ func (s *sim) began(n *node, epoch uint64) {
 // leads checks that a home that begins to serve has its epoch's header on all members of the
 // record.
 func (s *sim) leads(n *node) {
-	if n.core.epoch < s.forced || s.ctl.Epoch != n.core.epoch {
+	record := s.authority()
+	if s.outside(n) || record == nil || record.Epoch != n.core.epoch || len(s.rivals) > 0 {
 		return
 	}
 	for _, o := range s.nodes {
-		if s.ctl.IsMember(o.member) && o.joinable() && o.log.at(o.log.durable).epoch != n.core.epoch {
+		if record.IsMember(o.member) && o.joinable() && o.log.at(o.log.durable).epoch != n.core.epoch {
 			s.fail("%s serves in epoch %d, which has not begun at %s", n.name, n.core.epoch, o.name)
 		}
 	}
@@ -109,11 +110,11 @@ func (s *sim) check() {
 		if n.rewound && n.holds(true) {
 			n.rewound = false // it has caught up
 		}
-		if s.ctl != nil && s.ctl.IsMember(n.member) && n.joinable() && !n.holds(true) {
+		if r := s.authority(); r != nil && r.IsMember(n.member) && n.joinable() && !n.holds(true) && len(s.rivals) == 0 {
 			s.fail("%s, member in epoch %d, does not hold what is committed, up to %v", n.name, s.ctl.Epoch,
 				s.truth.committed[len(s.truth.committed)-1])
 		}
-		if n.core == nil || n.core.epoch < s.forced {
+		if n.core == nil || s.outside(n) {
 			continue
 		}
 		now := n.clock()
@@ -139,7 +140,7 @@ func (s *sim) check() {
 			continue
 		}
 		n.core.now = max(n.core.now, n.clock())
-		if !n.core.mayTakeOver() || s.ctl == nil || !s.ctl.IsMember(n.member) || n.core.epoch < s.forced {
+		if s.wentBack || !n.core.mayTakeOver() || s.ctl == nil || !s.ctl.IsMember(n.member) || n.core.epoch < s.forced {
 			continue
 		}
 		if n.core.ctl.Home == n.member && n.core.rev != s.rev {

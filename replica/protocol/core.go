@@ -212,12 +212,6 @@ func (c *Core) adopt(e ControlRead) {
 	}
 	ctl := e.Control.Clone()
 	c.ctl, c.rev = &ctl, e.Revision
-	if slices.Contains(ctl.Void, c.cfg.Self) && c.role != Failed {
-		c.emit(Disown{By: ctl.Home.Gateway})
-		c.stopLeading()
-		c.setRole(Failed)
-		return
-	}
 	if ctl.Epoch > c.epoch {
 		c.follow(ctl.Epoch)
 	}

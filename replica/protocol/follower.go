@@ -72,7 +72,7 @@ func (c *Core) hello(m Message) {
 	c.joined = false
 	c.home, c.homeStamp, c.homeHeard, c.greeting = m.From.Gateway, m.Stamp, c.now, &m
 	c.cut = shared(c.log, m.Epochs, m.End)
-	if c.began(m.Epoch) {
+	if n := len(c.log.Epochs); n > 0 && c.log.Epochs[n-1].Epoch == m.Epoch && slices.ContainsFunc(m.Epochs, c.log.Epochs[n-1].Same) {
 		c.cut = c.log.End // what we have of this epoch is in the home's log, even if frames came before this Hello
 	}
 	forced := c.leftOut(m.Forced, c.log.End)
@@ -106,8 +106,8 @@ func (c *Core) leftOut(forced []uint64, pos Position) bool {
 }
 
 // shared returns the end of the longest prefix that log own shares with a log that has these epochs
-// and this end (protocol-6). Comparing epochs is enough: within one epoch a single home appended in
-// one order.
+// and this end (protocol-6). Comparing epochs is enough: within one epoch, known by number and
+// salt, a single home appended in one order.
 func shared(own LogState, epochs []log.EpochStart, end Position) Position {
 	endOf := func(list []log.EpochStart, i int, end Position) Position {
 		if i+1 < len(list) {
@@ -121,6 +121,9 @@ func shared(own LogState, epochs []log.EpochStart, end Position) Position {
 		case own.Epochs[i].Epoch > epochs[j].Epoch:
 			i--
 		case own.Epochs[i].Epoch < epochs[j].Epoch:
+			j--
+		case !own.Epochs[i].Same(epochs[j]): // two homes began that number
+			i--
 			j--
 		default:
 			a, b := endOf(own.Epochs, i, own.End), endOf(epochs, j, end)

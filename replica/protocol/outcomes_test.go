@@ -5,31 +5,27 @@ package protocol
 import (
 	"slices"
 	"testing"
+
+	"github.com/weir-storage/weir/engine/log"
 )
 
-// TestVoidLogIsGivenUp: a log that a reconciled control record calls void takes no part any more,
-// whatever it was; another log on the same pool does (protocol-7).
-func TestVoidLogIsGivenUp(t *testing.T) {
-	for _, home := range []bool{true, false} {
-		h := byHand(t, "a", 1, begun(2, 1, 2))
-		if home {
-			h.do(ControlRead{control(2, "b", "b"), 1})
-		}
-		kept := control(2, "b", "b")
-		kept.Void = []Member{member("a")}
-		out := h.do(ControlRead{kept, 2})
-		if !slices.ContainsFunc(out, func(e Effect) bool { return e == Effect(Disown{By: "b"}) }) || h.role != Failed {
-			t.Errorf("it is %v after %v", h.role, out)
-		}
-		if out := h.from("b", Message{Kind: Hello, Epoch: 2, Epochs: begun(2, 1, 2).Epochs, End: position(2)}); len(out) != 0 {
-			t.Errorf("a void log takes part: %v", out)
-		}
+// TestAnotherHomeOfTheEpoch: two homes began epochs of the same number. What two logs have of them
+// is not shared, wherever they begin.
+func TestAnotherHomeOfTheEpoch(t *testing.T) {
+	h := byHand(t, "a", 1, LogState{End: position(9), Durable: position(9), Committed: position(6),
+		Epochs: []log.EpochStart{{Epoch: 1, Salt: [32]byte{1}}, {Epoch: 2, Start: position(3), Salt: [32]byte{2}}}})
+	h.do(ControlRead{control(2, "b", "b"), 1})
+	hello := Message{Kind: Hello, Epoch: 2, End: position(7),
+		Epochs: []log.EpochStart{{Epoch: 1, Salt: [32]byte{1}}, {Epoch: 2, Start: position(3), Salt: [32]byte{3}}}}
+	out := h.from("b", hello)
+	if !slices.ContainsFunc(out, func(e Effect) bool { s, ok := e.(Send); return ok && s.Message.Kind == Refuse }) {
+		t.Errorf("what is committed here is cut: %v", out)
 	}
-	h := byHand(t, "a", 1, LogState{})
-	kept := control(2, "b", "b")
-	kept.Void = []Member{{Gateway: "a", Site: "a", Incarnation: "1", Log: "old"}}
-	if h.do(ControlRead{kept, 2}); h.role == Failed {
-		t.Error("the log that began anew is given up too")
+	hello.Forced, hello.Epoch = []uint64{3}, 4
+	hello.Epochs = append(hello.Epochs, log.EpochStart{Epoch: 4, Start: position(7)})
+	h.do(ControlRead{control(4, "b", "b"), 2})
+	if out := h.from("b", hello); !slices.Contains(out, Effect(Truncate{To: position(3), Forced: true})) {
+		t.Errorf("what a person gave up is not set aside: %v", out)
 	}
 }
 

@@ -60,6 +60,7 @@ type sim struct {
 	registry
 	truth
 	bias    func(what string, n, o *node) // faults that follow from what happens
+	salts   int                           // of segments that began an epoch
 	trace   []string
 	failure string
 }
@@ -158,8 +159,10 @@ type node struct {
 	stopped     bool                // by a hand-over
 	waiting     map[int]Position
 	applied     Position
-	doubted     bool // its log lost something, and it knows
-	rewound     bool // its log and watermark went back, and it does not know
+	doubted     bool   // its log lost something, and it knows
+	rewound     bool   // its log and watermark went back, and it does not know
+	kept        record // what it knows of the record, also after a restart
+	refuses     bool   // it does not believe the registry
 }
 
 func (n *node) clock() Time { return n.offset + time.Duration(float64(n.sim.now)*n.rate) }
@@ -204,6 +207,9 @@ func (n *node) tickLater() {
 	n.sim.after(beat, func() {
 		if n.life == life {
 			n.run(func() { n.step(Tick{}); n.sync() })
+			if n.sim.times > 0 && n.sim.chance(8) {
+				n.run(func() { n.sim.tend(n) })
+			}
 			n.tickLater()
 		}
 	})
@@ -293,7 +299,8 @@ func (n *node) do(effects []Effect) {
 			n.truncate(e.To)
 		case BeginEpoch:
 			n.sim.began(n, e.Epoch)
-			n.log.entries = append(n.log.entries, entry{Position{Seq: n.log.end().Seq + 1, Off: 1}, e.Epoch, 0})
+			n.sim.salts++
+			n.log.entries = append(n.log.entries, entry{pos: Position{Seq: n.log.end().Seq + 1, Off: 1}, epoch: e.Epoch, salt: n.sim.salts})
 			n.step(Appended{n.log.state()})
 			n.sync()
 			n.sim.bias("begin", n, nil)
@@ -424,7 +431,7 @@ func (n *node) write() bool {
 	}
 	n.sim.written++
 	end := n.log.end()
-	e := entry{Position{Seq: end.Seq, Off: end.Off + 1}, n.core.epoch, n.sim.written}
+	e := entry{Position{Seq: end.Seq, Off: end.Off + 1}, n.core.epoch, n.sim.written, n.log.at(len(n.log.entries)).salt}
 	if n.sim.chance(10) { // the segment rolls
 		e.pos = Position{Seq: end.Seq + 1, Off: 1}
 	}

@@ -52,6 +52,7 @@ func (n *node) wipe() {
 	n.crash(true)
 	n.sim.logf("%s has a new disk", n.name)
 	n.incarnation++
+	n.kept = record{}
 	n.member.Incarnation = fmt.Sprint(n.incarnation)
 	n.anew()
 }
@@ -86,7 +87,8 @@ func (n *node) rewind(k int) {
 
 // renew makes a log that lost something anew, as soon as the record does not count on it any more.
 func (n *node) renew() bool {
-	if s := n.sim; s.ctl != nil && s.ctl.IsMember(n.member) {
+	if s := n.sim; s.ctl != nil && s.ctl.IsMember(n.member) || n.refuses || s.wentBack {
+		s.tend(n) // its gateway runs, but not this copy
 		n.sim.after(promise, n.start)
 		return false
 	}
@@ -97,7 +99,7 @@ func (n *node) renew() bool {
 
 // disown ends the process: its log lost something, which it was told.
 func (n *node) disown(e Disown) {
-	if !n.rewound {
+	if !n.rewound && n.sim.times == 0 {
 		n.sim.fail("%s is to have lost something up to %v, but lost nothing", n.name, e.Committed)
 	}
 	n.sim.logf("%s lost something up to %v, as %s knows", n.name, e.Committed, e.By)

@@ -19,6 +19,7 @@ type entry struct {
 	pos   Position
 	epoch uint64
 	id    int // 0 for the header of an epoch
+	salt  int // of the epoch's first segment
 }
 
 func (e entry) String() string { return fmt.Sprintf("%d@%d", e.id, e.epoch) }
@@ -62,7 +63,7 @@ func (l *simLog) state() LogState {
 	s := LogState{End: l.end(), Durable: l.posAt(l.durable), Committed: l.mark.committed}
 	for i, e := range l.entries {
 		if n := len(s.Epochs); n == 0 || s.Epochs[n-1].Epoch != e.epoch {
-			s.Epochs = append(s.Epochs, log.EpochStart{Epoch: e.epoch, Start: l.posAt(i)})
+			s.Epochs = append(s.Epochs, log.EpochStart{Epoch: e.epoch, Start: l.posAt(i), Salt: [32]byte{byte(e.salt), byte(e.salt >> 8)}})
 		}
 	}
 	return s
@@ -80,6 +81,7 @@ type record struct {
 
 type registry struct {
 	record
+	restoration
 	old      []record // all there ever were
 	down     bool
 	unheard  map[string]bool // gateways that are cut off
@@ -98,6 +100,9 @@ func (r *registry) init() {
 func (s *sim) reaches(n *node) bool { return !s.down && !s.unheard[n.name] }
 
 func (n *node) controlRead(r record) {
+	if r = n.sees(r); n.core == nil {
+		return // the gateway is there, but not this copy
+	}
 	if r.ctl != nil {
 		c := r.ctl.Clone()
 		r.ctl = &c
@@ -131,7 +136,7 @@ func (s *sim) stale(n *node) {
 // apply applies a swap at the registry.
 func (s *sim) apply(n *node, e Swap, forced bool) bool {
 	s.inFlight--
-	if s.rev != e.Previous {
+	if s.rev != e.Previous || s.noticed {
 		return false
 	}
 	if err := federation.CheckSwap(s.ctl, e.Next); err != nil {
@@ -143,8 +148,16 @@ func (s *sim) apply(n *node, e Swap, forced bool) bool {
 		s.fail("%s takes over without being a member", n.name)
 	}
 	c := e.Next.Clone()
+	c.Succeed(s.ctl)
 	s.record = record{&c, s.rev + 1}
 	s.old = append(s.old, s.record)
+	switch {
+	case !s.wentBack:
+	case !s.ctl.DescendsFrom(*s.tip.ctl):
+		s.rivals = append(s.rivals, s.record)
+	case !slices.ContainsFunc(s.nodes, func(n *node) bool { return n.refuses }):
+		s.restoration = restoration{times: s.times, branched: s.branched} // the same swap was made again, and nobody noticed
+	}
 	s.logf("record: %v", s.registry)
 	s.recorded(forced, n)
 	if !s.nowatch {
@@ -193,6 +206,18 @@ func (n *node) swap(e Swap) {
 			return
 		}
 		back := s.between(ms, 40*ms)
+		if s.wentBack && n.core != nil {
+			n.sees(s.record) // a swap reads the record first
+		}
+		if n.refuses || s.noticed {
+			s.inFlight--
+			result := Swapped{Outcome: SwapNotMade}
+			if n.refuses {
+				result = s.testify(n, e)
+			}
+			answer(back, result)
+			return
+		}
 		switch outcome {
 		case "unapplied":
 			s.inFlight--
@@ -201,7 +226,14 @@ func (n *node) swap(e Swap) {
 		default:
 			result := Swapped{Outcome: SwapConflict}
 			if s.apply(n, e, forced) {
-				result = Swapped{SwapDone, s.rev}
+				r := s.record
+				result = Swapped{SwapDone, r.rev}
+				n.later(back, func() { // it knows before it acts
+					if !n.refuses && r.rev > n.kept.rev {
+						n.kept = r
+						s.learn(r)
+					}
+				})
 			}
 			if outcome == "slow" {
 				back = s.between(ms, 1500*ms)

@@ -26,6 +26,8 @@ import (
 //	                                     late (1.5 s), slow (answer 0.75 s late)
 //	write 3; load 2s; run 2s             client changes at the home; under load one each 50 ms
 //	move b; force c
+//	restore 2; tend a b c                the registry goes back by two records; gateways look
+//	reconcile b                          a person brings it forward, and of branches keeps b's
 //	status
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -143,6 +145,19 @@ func (s *sim) tell(words []string) (err error) {
 		}
 	case "force":
 		s.force(node(1))
+	case "restore":
+		var k int
+		if k, err = strconv.Atoi(arg(1)); err == nil && !s.restore(k) {
+			err = fmt.Errorf("nothing would be lost")
+		}
+	case "tend":
+		for i := range words[1:] {
+			s.tend(node(i + 1))
+		}
+	case "reconcile":
+		if !s.reconcile(arg(1)) {
+			err = fmt.Errorf("it cannot be now")
+		}
 	case "status":
 		s.status()
 	default:

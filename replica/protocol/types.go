@@ -196,9 +196,8 @@ type (
 	// Pause makes the shell refuse new changes, because the home is about to hand over.
 	Pause struct{}
 	// Disown reports that the local log lacks something that is committed up to Position, as
-	// gateway By knows; or, with no Position, that the control record whose home is By calls it
-	// void. It is no member's log any more, and must not be taken for one after a restart
-	// (protocol-3).
+	// gateway By knows. It is no member's log any more, and must not be taken for one after a
+	// restart (protocol-3).
 	Disown struct {
 		Committed Position
 		By        string

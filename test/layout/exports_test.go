@@ -56,6 +56,7 @@ var kept = map[string]string{
 var called = []string{
 	"As", "Error", "Is", "Unwrap", // errors
 	"MarshalJSON", "UnmarshalJSON", // encoding/json
+	"MarshalText", "UnmarshalText", // encoding
 	"String", // fmt
 }
 

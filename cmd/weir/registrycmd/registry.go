@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,10 +47,12 @@ type GatewayState struct {
 
 // Correction is one change that would be made.
 type Correction struct {
-	Record   string `json:"record"` // kind and name, as in the registry's keys
-	Gateway  string `json:"gateway"`
-	Why      string `json:"why"`
-	Conflict string `json:"conflict,omitempty"`
+	Record  string `json:"record"` // kind and name, as in the registry's keys
+	Gateway string `json:"gateway"`
+	Why     string `json:"why"`
+	// Branches are the homes of a volume's control record that branched, as --keep takes them. A
+	// person decides for one.
+	Branches []string `json:"branches,omitempty"`
 }
 
 func statusOf(w federation.Rewind) (s Status, plan []federation.Correction, missing []string, err error) {
@@ -68,7 +71,11 @@ func statusOf(w federation.Rewind) (s Status, plan []federation.Correction, miss
 	}
 	slices.SortFunc(s.Gateways, func(a, b GatewayState) int { return cmp.Compare(a.Name, b.Name) })
 	for _, c := range plan {
-		s.Corrections = append(s.Corrections, Correction{Record: c.Key, Gateway: c.Gateway, Why: c.Why, Conflict: c.Conflict})
+		x := Correction{Record: c.Key, Gateway: c.Gateway, Why: c.Why}
+		for _, b := range c.Branches {
+			x.Branches = append(x.Branches, fmt.Sprintf("%s@%d", b.Home.Gateway, b.Epoch))
+		}
+		s.Corrections = append(s.Corrections, x)
 	}
 	return s, plan, missing, nil
 }
@@ -135,8 +142,9 @@ func say(sh *cli.Shell, s Status) error {
 		return err
 	}
 	for _, c := range s.Corrections {
-		if c.Conflict != "" {
-			if err := sh.Say("\n%s: %s\n", c.Record, c.Conflict); err != nil {
+		if len(c.Branches) > 0 {
+			if err := sh.Say("\n%s was changed at the restored registry before anybody noticed. Decide which branch to keep: %s.\n",
+				c.Record, strings.Join(c.Branches, " or ")); err != nil {
 				return err
 			}
 		}
@@ -146,8 +154,9 @@ func say(sh *cli.Shell, s Status) error {
 
 // reconcileOptions are the flags of `weir registry reconcile`.
 type reconcileOptions struct {
-	yes, preferGateways bool
-	without             []string
+	yes     bool
+	without []string
+	keep    map[string]string
 }
 
 func reconcileCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
@@ -157,7 +166,10 @@ func reconcileCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		Long: "Shows what the gateways know better than a registry that was restored or replaced. With --yes it\n" +
 			"writes that into the registry; then gateways believe it again, and volumes can change hands.\n" +
 			"Every registered gateway must have said what it knows, which takes it some seconds once it runs.\n" +
-			"One that is gone for good is left out with --without: what it alone knew is then lost.",
+			"One that is gone for good is left out with --without: what it alone knew is then lost.\n" +
+			"If two homes went on, one as the gateways know it and one at the restored registry, --keep says\n" +
+			"whose branch stays. Stop the other's gateway first: what only it acknowledged is set aside, as a\n" +
+			"salvage volume.",
 		Example: "  weir registry reconcile\n  weir registry reconcile --yes",
 		RunE: func(c *cobra.Command, _ []string) error {
 			cl, err := opener.Open()
@@ -169,8 +181,7 @@ func reconcileCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&o.yes, "yes", false, "do it; without it, the command only shows what it would do")
-	c.Flags().BoolVar(&o.preferGateways, "prefer-gateways", false,
-		"where an epoch has two homes, keep the one that the gateways know: the other's writes are set aside")
+	c.Flags().StringToStringVar(&o.keep, "keep", nil, "`VOLUME=GATEWAY`, or VOLUME=GATEWAY@EPOCH: the home whose branch of a volume stays")
 	c.Flags().StringSliceVar(&o.without, "without", nil, "`GATEWAYS` that are gone for good")
 	return c
 }
@@ -187,7 +198,7 @@ func (o *reconcileOptions) run(ctx context.Context, sh *cli.Shell, cl *access.Cl
 	if err := say(sh, s); err != nil || !s.WentBack {
 		return err
 	}
-	if err := o.check(s, missing); err != nil {
+	if err := o.check(plan, missing); err != nil {
 		return err
 	}
 	if !o.yes {
@@ -210,7 +221,7 @@ func (o *reconcileOptions) run(ctx context.Context, sh *cli.Shell, cl *access.Cl
 }
 
 // check refuses to reconcile when something is not known or not decided.
-func (o *reconcileOptions) check(s Status, missing []string) error {
+func (o *reconcileOptions) check(plan []federation.Correction, missing []string) error {
 	for _, g := range o.without {
 		if !slices.Contains(missing, g) {
 			return cli.Usage("--without %s: no such gateway is waited for: leave it out", g)
@@ -221,11 +232,24 @@ func (o *reconcileOptions) check(s Status, missing []string) error {
 		return fmt.Errorf("reconcile the registry: gateways %v have not said yet what they know: start them and wait some seconds, "+
 			"or, if they are gone for good, give --without with their names", missing)
 	}
-	for _, c := range s.Corrections {
-		if c.Conflict != "" && !o.preferGateways {
-			return fmt.Errorf("reconcile the registry: %s: %s: stop that one's gateway, and give --prefer-gateways to keep what "+
-				"the gateways know",
-				c.Record, c.Conflict)
+	kept := map[string]bool{}
+	for i := range plan {
+		c := &plan[i]
+		volume := strings.TrimPrefix(c.Key, string(federation.KindControl)+"/")
+		if home, ok := o.keep[volume]; ok && len(c.Branches) > 0 {
+			kept[volume] = true
+			if err := c.Keep(home); err != nil {
+				return err
+			}
+		}
+		if c.Undecided() {
+			return fmt.Errorf("reconcile the registry: %s %s: stop the gateway of the home that is given up, and give --keep %s=GATEWAY "+
+				"with the other", c.Key, c.Why, volume)
+		}
+	}
+	for volume := range o.keep {
+		if !kept[volume] {
+			return cli.Usage("--keep %s: the record of this volume has no branches: leave it out", volume)
 		}
 	}
 	return nil

@@ -101,7 +101,7 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// TestTwoHomes: a person decides between two homes in one epoch.
+// TestTwoHomes: a person decides between two branches of a control record.
 func TestTwoHomes(t *testing.T) {
 	b, s := bench(t), memory.NewServer(1)
 	b.Registry = s.Client(nil)
@@ -129,8 +129,11 @@ func TestTwoHomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	tend()
-	b.Want(1, "epoch 2 has two homes: gw0 as gateway ams-1 knows, and gw1, which", "", "registry", "reconcile", "--yes")
-	b.Want(0, "1 records were brought forward", "", "registry", "reconcile", "--yes", "--prefer-gateways")
+	b.Want(0, "Decide which branch to keep: gw0@2 or gw1@2", "", "registry", "status")
+	b.Want(1, "home gw0 in epoch 2 with members gw0, gw1; home gw1 in epoch 2 with", "", "registry", "reconcile", "--yes")
+	b.Want(1, "give one of these", "", "registry", "reconcile", "--yes", "--keep", "v=gw2")
+	b.Want(2, "has no branches", "", "registry", "reconcile", "--yes", "--keep", "v=gw0,w=gw0")
+	b.Want(0, "1 records were brought forward", "", "registry", "reconcile", "--yes", "--keep", "v=gw0")
 	if c, _, err := b.Registry.GetControl(t.Context(), "v"); err != nil || c.Home.Gateway != "gw0" {
 		t.Errorf("%+v, %v", c, err)
 	}

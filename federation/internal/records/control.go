@@ -54,7 +54,7 @@ func (r *Registry) SwapControl(ctx context.Context, volume string, prev federati
 	if err := federation.CheckSwap(from, next); err != nil {
 		return 0, err
 	}
-	next.Change = old.Change + 1
+	next.Succeed(from)
 	if refused != nil {
 		return r.swapTestimony(ctx, old, next, refused)
 	}

@@ -151,9 +151,40 @@ func (k *keeper) observe(asked federation.Asked, h federation.Head, reads []Read
 	if k.guard.Err() != nil || k.archive() == nil {
 		return nil
 	}
+	for _, pairs := range res {
+		if err := k.branched(pairs); err != nil {
+			if errors.Is(err, federation.ErrRewound) {
+				return nil
+			}
+			return err
+		}
+	}
 	for i, r := range reads {
 		if r.Prefix && r.Key == "" {
 			return k.learn(h, res[i])
+		}
+	}
+	return nil
+}
+
+// branched refuses the registry if a control record among pairs is of another branch than the
+// archive's: somebody swapped it after the registry went back.
+func (k *keeper) branched(pairs []Pair) error {
+	for _, c := range controls(pairs...) {
+		r, ok, err := k.archive().Get(key(federation.KindControl, c.Volume))
+		if err != nil {
+			return err
+		}
+		if !ok || r.Deleted {
+			continue
+		}
+		kept, err := control(r.Key, r.Value)
+		if err != nil {
+			return err
+		}
+		if !c.DescendsFrom(kept) && !kept.DescendsFrom(c) { // an ancestor may have been read earlier
+			return k.guard.Refuse(fmt.Sprintf("the control record of volume %s was home %s's in epoch %d, and is home %s's in epoch %d, "+
+				"which did not come from it", c.Volume, kept.Home.Gateway, kept.Epoch, c.Home.Gateway, c.Epoch))
 		}
 	}
 	return nil
@@ -416,6 +447,9 @@ func (k *keeper) follow(asked federation.Asked, h federation.Head, pairs []Pair)
 	_ = k.guard.Observe(asked, h, controls(pairs...)...) // see observe
 	if k.archive() == nil || k.guard.Err() != nil {
 		return nil
+	}
+	if err := k.branched(pairs); err != nil {
+		return err
 	}
 	var news []federation.Record
 	for _, p := range pairs {

@@ -173,7 +173,7 @@ func (t *tending) behind(x federation.Record) (bool, error) {
 		return false, err
 	}
 	kept, err := control(x.Key, x.Value)
-	return federation.CompareControl(has, kept) < 0, err
+	return !has.DescendsFrom(kept), err
 }
 
 // forgotten reports whether the registry has less than the guard remembers of a control record that
@@ -247,8 +247,8 @@ func (r *Registry) swapTestimony(ctx context.Context, old, next federation.Contr
 		if err != nil {
 			return 0, err
 		}
-		if federation.CompareControl(old, there) < 0 || old.Epoch == there.Epoch && old.Home != there.Home {
-			return 0, fmt.Errorf("%w; the registry has a later record of volume %s, or another of the same epoch", refused, next.Volume)
+		if !old.DescendsFrom(there) {
+			return 0, fmt.Errorf("%w; the registry has a later record of volume %s, or another branch", refused, next.Volume)
 		}
 	}
 	for _, said := range w.Testimonies {
@@ -259,8 +259,12 @@ func (r *Registry) swapTestimony(ctx context.Context, old, next federation.Contr
 		if err != nil {
 			return 0, err
 		}
-		if federation.CompareControl(old, theirs) < 0 { // the next look takes it into the archive
+		switch {
+		case old.DescendsFrom(theirs):
+		case theirs.DescendsFrom(old): // the next look takes it into the archive
 			return 0, conflict("swap", "control", next.Volume)
+		default:
+			return 0, fmt.Errorf("%w; gateway %s knows another branch of volume %s's record", refused, said.Gateway, next.Volume)
 		}
 	}
 	x := federation.Record{Key: k, Revision: t.top() + 1}
@@ -345,6 +349,12 @@ func rewindOf(all map[string]Pair) (out federation.Rewind, err error) {
 // Reconcile implements federation.Rewinds.
 func (r *Registry) Reconcile(ctx context.Context, w federation.Rewind, plan []federation.Correction,
 	decision federation.Reconciliation) error {
+	for _, c := range plan {
+		if c.Undecided() {
+			return &federation.Error{Op: "reconcile", Kind: "registry", Name: c.Key, Err: federation.ErrInvalid,
+				Detail: c.Why + ": decide which to keep"}
+		}
+	}
 	for part := range slices.Chunk(plan, batch) {
 		conds, writes := make([]Condition, len(part)), make([]Write, len(part))
 		for i, c := range part {

@@ -14,14 +14,9 @@ import (
 
 // absorb takes newer control records from testimonies, and from the registry, into the archive:
 // this gateway may have slept when they changed, or a home changed them since. One of its own is
-// newer if the archive failed.
+// newer if the archive failed. Where they branched since, a person decides.
 func (t *tending) absorb() error {
-	kept := map[string]int{}
-	for i, x := range t.archive {
-		kept[x.Key] = i
-	}
-	top := t.top()
-	var news []federation.Record
+	claims := map[string][]federation.Control{}
 	for k, p := range t.all {
 		k, value, err := claimed(k, p)
 		if err != nil {
@@ -30,24 +25,44 @@ func (t *tending) absorb() error {
 		if k == "" {
 			continue
 		}
-		theirs, err := control(k, value)
+		c, err := control(k, value)
 		if err != nil {
 			return err
 		}
-		i, ok := kept[k]
-		if ok {
-			own, err := control(k, t.archive[i].Value)
-			if err != nil || t.archive[i].Deleted || federation.CompareControl(own, theirs) >= 0 ||
-				own.Epoch == theirs.Epoch && own.Home != theirs.Home { // which is a person's to decide
+		claims[k] = append(claims[k], c)
+	}
+	kept := map[string]int{}
+	for i, x := range t.archive {
+		kept[x.Key] = i
+	}
+	top := t.top()
+	var news []federation.Record
+	for k, all := range claims {
+		i, known := kept[k]
+		if known {
+			if t.archive[i].Deleted {
 				continue
 			}
+			own, err := control(k, t.archive[i].Value)
+			if err != nil {
+				continue //nolint:nilerr // the others' may be read, this gateway's testimony says what it has
+			}
+			all = slices.DeleteFunc(all, func(c federation.Control) bool { return own.DescendsFrom(c) || !c.DescendsFrom(own) })
+		}
+		tips := federation.Branches(all)
+		if len(tips) != 1 {
+			continue
+		}
+		value, err := federation.Encode(tips[0])
+		if err != nil {
+			return err
 		}
 		x := federation.Record{Key: k, Value: value, Revision: top + 1}
 		news = append(news, x)
-		if ok {
+		if known {
 			t.archive[i] = x
 		} else {
-			kept[x.Key], t.archive = len(t.archive), append(t.archive, x)
+			t.archive = append(t.archive, x)
 		}
 	}
 	if len(news) == 0 {

@@ -335,6 +335,7 @@ type EpochStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Start         *Position              `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`
+	Salt          []byte                 `protobuf:"bytes,3,opt,name=salt,proto3" json:"salt,omitempty"` // of its first segment
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -379,6 +380,13 @@ func (x *EpochStart) GetEpoch() uint64 {
 func (x *EpochStart) GetStart() *Position {
 	if x != nil {
 		return x.Start
+	}
+	return nil
+}
+
+func (x *EpochStart) GetSalt() []byte {
+	if x != nil {
+		return x.Salt
 	}
 	return nil
 }
@@ -525,11 +533,12 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x03log\x18\x04 \x01(\tR\x03log\".\n" +
 	"\bPosition\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x10\n" +
-	"\x03off\x18\x02 \x01(\x04R\x03off\"P\n" +
+	"\x03off\x18\x02 \x01(\x04R\x03off\"d\n" +
 	"\n" +
 	"EpochStart\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12,\n" +
-	"\x05start\x18\x02 \x01(\v2\x16.weir.peer.v1.PositionR\x05start\"p\n" +
+	"\x05start\x18\x02 \x01(\v2\x16.weir.peer.v1.PositionR\x05start\x12\x12\n" +
+	"\x04salt\x18\x03 \x01(\fR\x04salt\"p\n" +
 	"\fFetchRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x18\n" +
 	"\asegment\x18\x02 \x01(\tR\asegment\x12\x16\n" +
