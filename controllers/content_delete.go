@@ -109,6 +109,7 @@ func (o *operator) trash(ctx context.Context, v federation.Volume, rev federatio
 		return &outcome.Stop{Verdict: in}
 	}
 	v.Deleted, v.DeletedAt = true, o.Now().UTC()
+	v.PurgeAfter = v.DeletedAt.Add(o.Trash)
 	if rev, err = o.Registry.UpdateVolume(ctx, rev, v); err == nil {
 		o.mirror.Note(v, rev)
 	}

@@ -341,7 +341,8 @@ func TestARegistryThatForgot(t *testing.T) {
 	v.Deleted = true
 	rev, err = f.reg.UpdateVolume(t.Context(), rev, v)
 	f.ok(err)
-	f.ok(f.reg.PurgeVolume(t.Context(), uuid, rev))
+	f.ok(f.reg.PurgeVolume(t.Context(), rev, federation.Purge{Volume: uuid, At: time.Unix(1, 0)}))
+	f.ok(f.reg.DeletePurge(t.Context(), uuid)) // as if it had never been
 	settleAll(ams, utr)
 	c := contentOf(uuid)
 	ams.get(c)

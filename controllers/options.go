@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,8 @@ type Options struct {
 	// Ping is how often the registry is asked whether it is there, for the status of the local
 	// Site; 0: 10 s.
 	Ping time.Duration
+	// Trash is how long this cluster's deleted volumes stay before they are purged; 0: a week.
+	Trash time.Duration
 }
 
 func (o *Options) check() error {
@@ -57,5 +60,9 @@ func (o *Options) check() error {
 	if o.Ping <= 0 {
 		o.Ping = 10 * time.Second
 	}
+	if o.Trash < 0 {
+		problems = append(problems, fmt.Errorf("controllers: option Trash is %v: give how long deleted volumes stay, as 168h", o.Trash))
+	}
+	o.Trash = cmp.Or(o.Trash, federation.TrashTime)
 	return errors.Join(problems...)
 }

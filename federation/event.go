@@ -17,6 +17,7 @@ const (
 	KindClaim      Kind = "claim"
 	KindAttachment Kind = "attachment"
 	KindLost       Kind = "lost"
+	KindPurged     Kind = "purged"
 	// KindSynced is no record: the watch has listed all that existed.
 	KindSynced Kind = "synced"
 )
@@ -49,6 +50,7 @@ type Event struct {
 	Claim      *Claim
 	Attachment *Attachment
 	Lost       *Lost
+	Purged     *Purge
 }
 
 // Head is how far a registry is.

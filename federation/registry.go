@@ -38,9 +38,21 @@ type Volumes interface {
 	// ListVolumes returns all, deleted ones too, by uuid. One record that cannot be read fails the
 	// call.
 	ListVolumes(ctx context.Context) ([]VolumeAt, error)
-	// PurgeVolume removes the deleted volume's record at revision prev and gives its name back.
-	// ErrConflict; ErrInvalid when it is not marked deleted.
-	PurgeVolume(ctx context.Context, uuid string, prev Revision) error
+}
+
+// Purges ends deleted volumes.
+type Purges interface {
+	// PurgeVolume removes all records of the deleted volume p.Volume, whose own is at revision
+	// prev, gives its name back, and writes p. ErrConflict; ErrInvalid when it is not marked
+	// deleted.
+	PurgeVolume(ctx context.Context, prev Revision, p Purge) error
+	// LeavePurge takes a gateway out of Pending: it has nothing of the volume any more. A purge
+	// that is not known, or without that gateway, is no error.
+	LeavePurge(ctx context.Context, volume, gateway string) error
+	// DeletePurge forgets a purge; one that is not there is no error.
+	DeletePurge(ctx context.Context, volume string) error
+	// ListPurges returns all, by volume.
+	ListPurges(ctx context.Context) ([]Purge, error)
 }
 
 // VolumeAt is a volume's record and its revision.
@@ -107,8 +119,6 @@ type Statuses interface {
 	PutObserved(ctx context.Context, o Observed) error
 	// ListObserved returns what each gateway wrote about the volume, by gateway.
 	ListObserved(ctx context.Context, volume string) ([]Observed, error)
-	// DeleteObserved removes all that was written about the volume.
-	DeleteObserved(ctx context.Context, volume string) error
 }
 
 // Claims has which clusters' objects use a volume.
@@ -180,6 +190,7 @@ type Rewinds interface {
 type Registry interface {
 	ControlStore
 	Volumes
+	Purges
 	Names
 	Sites
 	Admissions

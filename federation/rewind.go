@@ -109,7 +109,7 @@ func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
 	for _, n := range r.Notices {
 		said[n.Gateway] = n
 	}
-	there := map[string]Record{}
+	there, gone := map[string]Record{}, r.purged()
 	for _, x := range r.Records {
 		there[x.Key] = x
 	}
@@ -128,7 +128,16 @@ func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
 			best[t.Key] = t
 		}
 	}
+	for _, k := range slices.Sorted(maps.Keys(there)) {
+		if by, ok := gone[volumeOf(k, there[k].Value)]; ok {
+			plan = append(plan, Correction{Key: k, Deleted: true, Was: there[k].Revision, Gateway: by,
+				Why: "is of a volume that was purged"})
+		}
+	}
 	for _, k := range slices.Sorted(maps.Keys(best)) {
+		if _, ok := gone[volumeOf(k, best[k].Value)]; ok {
+			continue
+		}
 		// A gateway that missed a reconciliation knows less than the registry of everything but
 		// control records, which have an order of their own, and volumes that it alone remembers.
 		if t := best[k]; said[t.Gateway].Reconciled == known || outlasts(t, there) {
@@ -142,6 +151,35 @@ func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
 		}
 	}
 	return plan, r.Missing(), nil
+}
+
+// purged returns the volumes that were purged, as anybody knows, and who knows it.
+func (r Rewind) purged() map[string]string {
+	gone := map[string]string{}
+	for _, x := range r.Records {
+		if v, ok := strings.CutPrefix(x.Key, string(KindPurged)+"/"); ok {
+			gone[v] = ""
+		}
+	}
+	for _, t := range r.Testimonies {
+		if v, ok := strings.CutPrefix(t.Key, string(KindPurged)+"/"); ok && !t.Deleted {
+			gone[v] = t.Gateway
+		}
+	}
+	return gone
+}
+
+// volumeOf returns the volume that makes sense of a record: of a volume that was purged it is not
+// brought back.
+func volumeOf(key string, value []byte) string {
+	kind, name, _ := strings.Cut(key, "/")
+	switch Kind(kind) {
+	case KindControl, KindVolume, KindKeyring:
+		return name
+	case "name":
+		return string(value)
+	}
+	return ""
 }
 
 // outlasts reports whether a testimony counts although its gateway missed a reconciliation: it is a

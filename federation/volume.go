@@ -32,9 +32,10 @@ type Volume struct {
 	// Whoever adds a claim reads this record afterwards.
 	Closing bool `json:"closing,omitempty"`
 	// Deleted: in the trash since DeletedAt. Gateways stop serving it; data stays until it is
-	// purged.
-	Deleted   bool      `json:"deleted,omitempty"`
-	DeletedAt time.Time `json:"deletedAt,omitzero"`
+	// purged, which gateways do after PurgeAfter (zero: see PurgeAt).
+	Deleted    bool      `json:"deleted,omitempty"`
+	DeletedAt  time.Time `json:"deletedAt,omitzero"`
+	PurgeAfter time.Time `json:"purgeAfter,omitzero"`
 }
 
 // Validate checks the record on its own; errors wrap ErrInvalid.

@@ -65,7 +65,7 @@ func Run(ctx context.Context, cfg Config) error {
 
 // kinds are the kinds of records that a gateway watches.
 var kinds = []federation.Kind{federation.KindSite, federation.KindAlive, federation.KindVolume, federation.KindControl,
-	federation.KindAdmission, federation.KindKeyring, federation.KindAttachment}
+	federation.KindAdmission, federation.KindKeyring, federation.KindAttachment, federation.KindPurged}
 
 // newGateway makes the parts, each from those before it. If it fails, it closes what it made.
 func newGateway(cfg Config) (_ *Gateway, err error) {
@@ -158,8 +158,8 @@ func (g *Gateway) run(ctx context.Context) error {
 
 	var work sync.WaitGroup
 	failed := make(chan error, 2)
-	for _, loop := range []func(context.Context){g.watch, g.register, g.tend, g.copies.Run, g.copies.KeepReaping, g.reporter.Run,
-		g.expeller.Run, g.keepRegistered, g.watchClocks} {
+	for _, loop := range []func(context.Context){g.watch, g.register, g.tend, g.copies.Run, g.copies.KeepReaping, g.copies.KeepPurging,
+		g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks} {
 		work.Go(func() { loop(ctx) })
 	}
 	work.Go(func() {

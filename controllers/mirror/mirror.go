@@ -39,7 +39,7 @@ type reservation struct {
 func New(self plan.Self) *Mirror {
 	m := &Mirror{self: self, pending: map[string]reservation{},
 		View: view.New(self.Site, federation.KindVolume, federation.KindControl, federation.KindObserved, federation.KindClaim,
-			federation.KindSite, federation.KindAlive, federation.KindLost)}
+			federation.KindSite, federation.KindAlive, federation.KindLost, federation.KindPurged)}
 	m.View.Listen(m.changed)
 	return m
 }

@@ -63,8 +63,8 @@ func Named(old federation.Volume, self Self, claims []federation.Claim) *Verdict
 	}
 	switch {
 	case old.Deleted:
-		return say("volume %s, which had it, was deleted at %s and is in the trash until it is purged: choose another name",
-			old.UUID, stamp(old.DeletedAt))
+		return say("volume %s, which had it, was deleted at %s and is in the trash until it is purged, after %s: "+
+			"choose another name, or wait", old.UUID, stamp(old.DeletedAt), stamp(old.PurgeAt()))
 	case self.Owns(old) && len(claims) == 0:
 		return say("volume %s was kept when its claim was deleted (reclaimPolicy: Retain), and no second one is made: "+
 			"to use it again, delete this GeoVolume and make one with spec.import.volume: %s; "+

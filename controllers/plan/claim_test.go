@@ -110,7 +110,7 @@ func TestNamed(t *testing.T) {
 		{nil, nil, "it is volume u of site utr, and no second one is made: choose another name; or if you mean that volume, have it " +
 			"granted there"},
 		{func(v *federation.Volume) { v.Deleted, v.DeletedAt = true, testTime }, nil,
-			"is in the trash until it is purged: choose another name"},
+			"is in the trash until it is purged, after"},
 	} {
 		got := Named(volumeOf(tt.change), testSelf, tt.claims)
 		if got.Reason != v1alpha1.ReasonNameTaken || !strings.Contains(got.Message, tt.says) {
@@ -145,7 +145,7 @@ func TestRefusalsAreInTheDocumentation(t *testing.T) {
 	readOnly, closing, deleted, moved := v, v, v, v
 	readOnly.Grants = []federation.Grant{{Site: "utr", Namespace: "NAMESPACE", Access: federation.ReadOnly}}
 	closing.Closing = true
-	deleted.Deleted, deleted.DeletedAt = true, testTime
+	deleted.Deleted, deleted.DeletedAt, deleted.PurgeAfter = true, testTime, testTime
 	moved.OwnerSite, moved.OwnerCluster = "utr", "uid-utr"
 	for _, verdict := range []*Verdict{
 		Admit(v, utr, "NAMESPACE", v1alpha1.ReadWrite),

@@ -83,7 +83,7 @@ func (v *View) ready(s Seen, homeAlive bool) {
 	switch {
 	case s.Volume.Deleted:
 		v.Ready = state(false, v1alpha1.ReasonDeleted,
-			"volume %s was deleted at %s and is in the trash", s.Volume.Name, stamp(s.Volume.DeletedAt))
+			"volume %s was deleted at %s and is in the trash until %s", s.Volume.Name, stamp(s.Volume.DeletedAt), stamp(s.Volume.PurgeAt()))
 	case s.Control == nil:
 		v.Ready, v.Working = State{false, v1alpha1.ReasonCreating, s.missingHome()}, true
 	case !homeAlive:

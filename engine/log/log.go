@@ -100,6 +100,17 @@ func (s *seg) info() SegmentInfo {
 
 func fileName(seq uint64) string { return fmt.Sprintf("%016x.seg", seq) }
 
+// Size returns how much of the pool's room a log in dir takes, which nobody has open.
+func Size(dir cachepool.Dir) (n int64, err error) {
+	files, err := dir.List()
+	for _, f := range files {
+		if _, ok := parseFileName(f.Name); ok {
+			n += f.Size
+		}
+	}
+	return n, err
+}
+
 // path returns the name of a segment's file, for messages.
 func (l *Log) path(seq uint64) string { return l.cfg.Dir.Path() + "/" + fileName(seq) }
 

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weir-storage/weir/federation"
 )
@@ -206,9 +207,8 @@ func watch(f *fixture) {
 	v.Deleted = true
 	vrev, err = f.r.UpdateVolume(f.ctx, vrev, v)
 	f.ok(err)
-	f.ok(f.r.PurgeVolume(f.ctx, "v1", vrev))
-	f.ok(f.r.DeleteControl(f.ctx, "v1", rev2))
-	got := s.until(func(e federation.Event) bool { return e.Kind == federation.KindControl && e.Deleted })
+	f.ok(f.r.PurgeVolume(f.ctx, vrev, federation.Purge{Volume: "v1", At: time.Unix(1e9, 0).UTC()}))
+	got := s.until(func(e federation.Event) bool { return e.Kind == federation.KindObserved && e.Deleted })
 	type told struct {
 		kind    federation.Kind
 		name    string
@@ -218,7 +218,8 @@ func watch(f *fixture) {
 	last := rev
 	for _, e := range got {
 		have = append(have, told{e.Kind, e.Name, e.Deleted})
-		if e.Revision <= last || e.Err != nil || e.Cluster != head.Cluster {
+		together := e.Revision == last && e.Deleted // with the purge
+		if e.Revision <= last && !together || e.Err != nil || e.Cluster != head.Cluster {
 			f.Fatalf("event %+v after revision %d", e, last)
 		}
 		last = e.Revision
@@ -230,8 +231,11 @@ func watch(f *fixture) {
 		{federation.KindObserved, "v1/ams-1", false},
 		{federation.KindAdmission, "ams/v1/10.0.0.1", true},
 		{federation.KindVolume, "v1", false},
+		{federation.KindPurged, "v1", false}, // and with it, at once:
 		{federation.KindVolume, "v1", true},
 		{federation.KindControl, "v1", true},
+		{federation.KindKeyring, "v1", true},
+		{federation.KindObserved, "v1/ams-1", true},
 	}
 	if !reflect.DeepEqual(have, want) {
 		f.Fatalf("told %+v,\nwant %+v", have, want)

@@ -81,17 +81,63 @@ func volumePurge(f *fixture) {
 	v := Volume("u1", "home")
 	rev, err := f.r.CreateVolume(f.ctx, v)
 	f.ok(err)
-	f.is(f.r.PurgeVolume(f.ctx, "u1", rev), federation.ErrInvalid)
+	p := federation.Purge{Volume: "u1", Name: "home", At: time.Unix(2e9, 0).UTC(), Size: v.Spec.Size, Sites: v.Sites,
+		Pending: []string{"ams-1", "fra-1"}}
+	f.is(f.r.PurgeVolume(f.ctx, rev, p), federation.ErrInvalid)
 	v.Deleted, v.DeletedAt = true, time.Unix(1e9, 0).UTC()
 	rev2, err := f.r.UpdateVolume(f.ctx, rev, v)
 	f.ok(err)
 	_, err = f.r.CreateVolume(f.ctx, Volume("u2", "home"))
 	f.is(err, federation.ErrNameTaken) // still in the trash
-	f.is(f.r.PurgeVolume(f.ctx, "u1", rev), federation.ErrConflict)
-	f.ok(f.r.PurgeVolume(f.ctx, "u1", rev2))
-	f.is(f.r.PurgeVolume(f.ctx, "u1", rev2), federation.ErrNotFound)
+	_, err = f.r.SwapControl(f.ctx, "u1", 0, Control("u1", 1, 1))
+	f.ok(err)
+	_, err = f.r.PutKeyring(f.ctx, 0, federation.Keyring{Volume: "u1", Wrapped: map[string][]byte{"ams": {1}}})
+	f.ok(err)
+	for _, u := range []string{"u1", "u11"} {
+		f.ok(f.r.PutObserved(f.ctx, federation.Observed{Volume: u, Gateway: "ams-1"}))
+		f.ok(f.r.PutAdmission(f.ctx, federation.Admission{Volume: u, Site: "ams", Client: "10.0.0.1", Access: federation.ReadOnly}))
+		f.ok(f.r.PutAttachment(f.ctx, federation.Attachment{Volume: u, Site: "ams", Node: "n1", Access: federation.ReadOnly}))
+		f.ok(f.r.PutClaim(f.ctx, federation.Claim{Volume: u, Site: "ams", Namespace: "n", Name: "c", Kind: federation.ClaimGeoVolume,
+			Access: federation.ReadOnly}))
+	}
+	f.is(f.r.PurgeVolume(f.ctx, rev, p), federation.ErrConflict)
+	f.ok(f.r.PurgeVolume(f.ctx, rev2, p))
+	f.is(f.r.PurgeVolume(f.ctx, rev2, p), federation.ErrNotFound)
 	_, err = f.r.CreateVolume(f.ctx, Volume("u2", "home"))
 	f.ok(err)
+	_, _, err = f.r.GetControl(f.ctx, "u1")
+	f.is(err, federation.ErrNotFound)
+	_, _, err = f.r.GetKeyring(f.ctx, "u1")
+	f.is(err, federation.ErrNotFound)
+	_, err = f.r.SwapControl(f.ctx, "u1", 0, Control("u1", 1, 1))
+	f.is(err, federation.ErrConflict) // a gateway that has not heard of it
+	observed, err := f.r.ListObserved(f.ctx, "u1")
+	f.ok(err)
+	admitted, err := f.r.ListAdmissions(f.ctx, "")
+	f.ok(err)
+	attached, err := f.r.ListAttachments(f.ctx, "")
+	f.ok(err)
+	claimed, err := f.r.ListClaims(f.ctx, "")
+	f.ok(err)
+	others, err := f.r.ListObserved(f.ctx, "u11")
+	f.ok(err)
+	if len(observed) != 0 || len(others) != 1 || len(admitted) != 1 || len(attached) != 1 || len(claimed) != 1 {
+		f.Errorf("left are %v, %v, %v, %v", observed, admitted, attached, claimed)
+	}
+	f.ok(f.r.LeavePurge(f.ctx, "u1", "fra-1"))
+	f.ok(f.r.LeavePurge(f.ctx, "u1", "fra-1"))
+	f.ok(f.r.LeavePurge(f.ctx, "u9", "fra-1"))
+	all, err := f.r.ListPurges(f.ctx)
+	f.ok(err)
+	p.Pending = []string{"ams-1"}
+	if !reflect.DeepEqual(all, []federation.Purge{p}) {
+		f.Errorf("purges are %+v, want %+v", all, p)
+	}
+	f.ok(f.r.DeletePurge(f.ctx, "u1"))
+	f.ok(f.r.DeletePurge(f.ctx, "u1"))
+	if all, err = f.r.ListPurges(f.ctx); err != nil || len(all) != 0 {
+		f.Errorf("purges are %+v, %v", all, err)
+	}
 }
 
 // nameRace: of many volumes of one name, exactly one is made.
@@ -192,14 +238,6 @@ func observed(f *fixture) {
 	f.ok(err)
 	if !reflect.DeepEqual(got, []federation.Observed{p, o}) {
 		f.Fatalf("read %+v", got)
-	}
-	f.ok(f.r.DeleteObserved(f.ctx, "v1"))
-	got, err = f.r.ListObserved(f.ctx, "v1")
-	f.ok(err)
-	rest, err := f.r.ListObserved(f.ctx, "v11")
-	f.ok(err)
-	if len(got) != 0 || len(rest) != 1 {
-		f.Fatalf("after delete %+v, and of the other volume %+v", got, rest)
 	}
 }
 

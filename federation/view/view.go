@@ -164,6 +164,10 @@ func (v *View) apply(e federation.Event) Change {
 	switch e.Kind {
 	case federation.KindVolume, federation.KindControl, federation.KindObserved, federation.KindClaim, federation.KindKeyring:
 		c.Before, c.After = v.volumes.apply(e, v.site, v.listing != nil)
+	case federation.KindPurged:
+		if e.Err == nil { // view-2
+			put(v.volumes.purges, e.Name, e.Purged)
+		}
 	case federation.KindSite, federation.KindAlive, federation.KindLost:
 		c.Site = v.sites.apply(e)
 	case federation.KindAdmission, federation.KindAttachment:

@@ -187,10 +187,11 @@ func (v *View) Claims() []string {
 }
 
 // Promised returns how much of a site's capacity volumes may take, and how many have a copy there.
-// A deleted volume counts until it is purged, for its data is still there.
+// A deleted volume counts until it is purged and its data is gone from the site's gateways.
 func (v *View) Promised(site string) (federation.Bytes, int32) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	l := v.volumes.loads[site]
-	return l.promised, l.copies
+	promised, copies := v.leftAt(site)
+	return l.promised + promised, l.copies + copies
 }

@@ -5,6 +5,7 @@ package view
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
@@ -17,6 +18,7 @@ type volumes struct {
 	loads  map[string]load            // by site
 	claims map[string]map[string]bool // UUIDs by namespace/name of this site's objects
 	reigns map[string]reign           // of volumes for which somebody asked
+	purges map[string]federation.Purge
 }
 
 // load is what volumes take of a site.
@@ -33,7 +35,7 @@ type reign struct {
 
 func newVolumes() volumes {
 	return volumes{all: map[string]*Volume{}, byName: map[string]string{}, loads: map[string]load{},
-		claims: map[string]map[string]bool{}, reigns: map[string]reign{}}
+		claims: map[string]map[string]bool{}, reigns: map[string]reign{}, purges: map[string]federation.Purge{}}
 }
 
 // names calls f with every record that is kept of volumes.
@@ -55,6 +57,32 @@ func (vs *volumes) names(f func(federation.Kind, string)) {
 			f(federation.KindClaim, uuid+"/"+c)
 		}
 	}
+	for uuid := range vs.purges {
+		f(federation.KindPurged, uuid)
+	}
+}
+
+// Purges returns the volumes that were purged, by UUID.
+func (v *View) Purges() (out []federation.Purge) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, uuid := range slices.Sorted(maps.Keys(v.volumes.purges)) {
+		out = append(out, v.volumes.purges[uuid])
+	}
+	return out
+}
+
+// leftAt returns what volumes that were purged still may take of a site, whose gateways have not
+// deleted all yet. v.mu is held.
+func (v *View) leftAt(site string) (promised federation.Bytes, copies int32) {
+	for _, p := range v.volumes.purges {
+		if slices.Contains(p.Sites, site) && slices.ContainsFunc(v.sites.all[site].Gateways,
+			func(g federation.Gateway) bool { return slices.Contains(p.Pending, g.Name) }) {
+			promised += p.Size
+			copies++
+		}
+	}
+	return promised, copies
 }
 
 // apply takes in a record of a volume, and returns the volume before and after it. listing: the

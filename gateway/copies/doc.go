@@ -9,7 +9,7 @@
 //   - copies-1: A log that is in doubt or gone is not replaced by an empty one while the control
 //     record counts on it (protocol-3). See doubt.go.
 //   - copies-2: A copy that a forced takeover left out is kept aside under another name. It is
-//     never deleted by a program.
+//     deleted by no program before its volume is purged.
 //   - copies-3: A copy is deleted only when, as read with a quorum, the site is not to have it, the
 //     control record does not name this gateway, and the home has reported that every site which is
 //     to have a copy has all that is committed. The volume's segments in the site's store stay
@@ -18,6 +18,8 @@
 //     Its home wraps the key for sites that are new (protocol-17).
 //   - copies-5: The home deletes no file without a name while a living gateway cannot report what
 //     its clients have open: it does not answer, or its clients still reclaim (protocol-23).
+//   - copies-6: What this gateway has of a purged volume is deleted only when the registry itself
+//     says so, and is believed afterwards. The salvage and the site's store go with it.
 //
 // # Locking and lifetime
 //

@@ -25,6 +25,7 @@ type operator struct {
 	process.Options
 	organization, namespace, metrics string
 	elect                            bool
+	trash                            time.Duration
 	renewal                          renewal
 }
 
@@ -50,6 +51,7 @@ func Command(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&o.namespace, "namespace", "", "`NAMESPACE` of the operator's own objects, by default the pod's")
 	f.StringVar(&o.metrics, "metrics", "", "`ADDRESS` of the metrics; empty: none")
 	o.renewal.flags(c)
+	f.DurationVar(&o.trash, "trash", 0, "how long deleted volumes of this cluster keep their data and names; 0: a week")
 	f.BoolVar(&o.elect, "leader-elect", false, "let one of several operators lead")
 	return c
 }
@@ -97,7 +99,7 @@ func run(ctx context.Context, sh *cli.Shell, o *operator) (err error) {
 	}
 	if err := controllers.Setup(ctx, mgr, controllers.Options{
 		Federation: id.Federation, Organization: id.Organization, Site: o.Site, Registry: registry, Random: sh.Random, Now: sh.Now,
-		After: time.After,
+		After: time.After, Trash: o.trash,
 	}); err != nil {
 		return err
 	}

@@ -165,8 +165,8 @@ func readBack(ctx context.Context, cl *access.Client, v federation.Volume, unkno
 func nameTaken(old federation.Volume) error {
 	if old.Deleted {
 		return fmt.Errorf("create volume %s: %w: a volume of this name (%s) was deleted at %s, "+
-			"and its name is free only when it is purged, which this release does not do: choose another name",
-			old.Name, federation.ErrNameTaken, old.UUID, cli.Stamp(old.DeletedAt))
+			"and its name is free only when it is purged, after %s: wait, choose another name, or see `weir volume purge`",
+			old.Name, federation.ErrNameTaken, old.UUID, cli.Stamp(old.DeletedAt), cli.Stamp(old.PurgeAt()))
 	}
 	return fmt.Errorf("create volume %s: %w: it is volume %s, of %s: choose another name", old.Name, federation.ErrNameTaken, old.UUID,
 		old.Owner)

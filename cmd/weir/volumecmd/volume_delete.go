@@ -18,11 +18,14 @@ import (
 
 func deleteCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	var yes bool
+	var trash time.Duration
 	c := &cobra.Command{
-		Use: "delete NAME", Short: "Mark a volume deleted, which ends its service", Args: cli.Args(cobra.ExactArgs(1)),
-		Long: "Marks a volume deleted. All gateways stop serving it at once. Its data and its name stay:\n" +
-			"this release can not purge them. The command asks for the volume's name first.",
-		Example: "  weir volume delete data",
+		Use: "delete NAME", Short: "Put a volume into the trash, which ends its service", Args: cli.Args(cobra.ExactArgs(1)),
+		Long: "Marks a volume deleted. All gateways stop serving it at once. Its data and its name stay in the\n" +
+			"trash for a week, or as long as --trash says; `weir volume undelete` brings it back. Then gateways\n" +
+			"purge it: its keys and its data are gone for good, everywhere. The command asks for the volume's\n" +
+			"name first.",
+		Example: "  weir volume delete data\n  weir volume delete data --trash 720h",
 		RunE: func(c *cobra.Command, a []string) error {
 			cl, err := opener.Open()
 			if err != nil {
@@ -33,18 +36,22 @@ func deleteCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if trash < 0 {
+				return cli.Usage("--trash %v: it is negative: give how long the volume stays in the trash, such as 168h", trash)
+			}
 			if !yes && !v.Deleted {
 				if err := confirm(sh, v); err != nil {
 					return err
 				}
 			}
-			at, err := markDeleted(c.Context(), cl, a[0], v.UUID, sh.Now())
-			if err != nil {
+			if v, err = markDeleted(c.Context(), cl, a[0], v.UUID, sh.Now(), trash); err != nil {
 				return err
 			}
-			return sh.Say("volume %s is deleted since %s; its data and its name stay until it is purged\n", v.Name, cli.Stamp(at))
+			return sh.Say("volume %s is deleted since %s; its data and its name stay until it is purged, after %s\n", v.Name,
+				cli.Stamp(v.DeletedAt), cli.Stamp(v.PurgeAt()))
 		},
 	}
+	c.Flags().DurationVar(&trash, "trash", federation.TrashTime, "how long it stays in the trash")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c
 }
@@ -57,25 +64,25 @@ func confirm(sh *cli.Shell, v federation.Volume) error {
 
 // markDeleted marks the volume that the person confirmed. It returns when the volume was marked
 // first.
-func markDeleted(ctx context.Context, cl *access.Client, name, uuid string, now time.Time) (time.Time, error) {
+func markDeleted(ctx context.Context, cl *access.Client, name, uuid string, now time.Time, trash time.Duration) (federation.Volume, error) {
 	for try := 1; ; try++ {
 		v, rev, err := cl.Find(ctx, name)
 		if err != nil || v.Deleted {
-			return v.DeletedAt, err
+			return v, err
 		}
 		if v.UUID != uuid {
-			return v.DeletedAt, fmt.Errorf("delete volume %s: the name now means another volume, %s: nothing was changed", name, v.UUID)
+			return v, fmt.Errorf("delete volume %s: the name now means another volume, %s: nothing was changed", name, v.UUID)
 		}
 		if v.OwnerCluster != "" {
-			return v.DeletedAt, fmt.Errorf("delete volume %s: it belongs to the cluster of site %s: "+
+			return v, fmt.Errorf("delete volume %s: it belongs to the cluster of site %s: "+
 				"delete its GeoVolume or PersistentVolumeClaim there, with reclaimPolicy Delete", name, v.OwnerSite)
 		}
 		if rev, err = shut(ctx, cl, rev, &v); err == nil {
-			v.Deleted, v.DeletedAt = true, now.UTC()
+			v.Deleted, v.DeletedAt, v.PurgeAfter = true, now.UTC(), now.UTC().Add(trash)
 			_, err = cl.Registry.UpdateVolume(ctx, rev, v)
 		}
 		if try == updateTries || !errors.Is(err, federation.ErrConflict) && !errors.Is(err, federation.ErrUnknown) {
-			return v.DeletedAt, err
+			return v, err
 		}
 	}
 }

@@ -33,6 +33,7 @@ type VolumeLine struct {
 	CreatedAt time.Time        `json:"createdAt,omitzero"`
 	Deleted   bool             `json:"deleted"`
 	DeletedAt time.Time        `json:"deletedAt,omitzero"`
+	PurgeAt   time.Time        `json:"purgeAt,omitzero"` // of a deleted one: when it goes for good
 }
 
 func listCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
@@ -40,7 +41,7 @@ func listCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List the federation's volumes", Args: cli.Args(cobra.NoArgs),
 		Long: "Lists the volumes of the federation with their sites and homes. Volumes that were deleted stay in\n" +
-			"the list.",
+			"the list until they are purged.",
 		Example: "  weir volume list\n  weir volume list -o json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.CheckOutput(output); err != nil {
@@ -75,6 +76,9 @@ func list(ctx context.Context, cl *access.Client) ([]VolumeLine, error) {
 		v := a.Volume
 		l := VolumeLine{Name: v.Name, UUID: v.UUID, Owner: v.Owner, OwnerSite: v.OwnerSite, Size: v.Spec.Size, Sites: v.Sites,
 			CreatedAt: v.CreatedAt, Deleted: v.Deleted, DeletedAt: v.DeletedAt}
+		if v.Deleted {
+			l.PurgeAt = v.PurgeAt()
+		}
 		ctl, _, err := cl.Registry.GetControl(ctx, v.UUID)
 		if err != nil && !errors.Is(err, federation.ErrNotFound) {
 			return nil, err
@@ -98,7 +102,7 @@ func writeVolumes(w io.Writer, lines []VolumeLine) error {
 	for _, l := range lines {
 		home, epoch := cli.With(l.Home, l.HomeSite), fmt.Sprint(l.Epoch)
 		if l.Deleted {
-			home, epoch = "deleted "+cli.Stamp(l.DeletedAt), "-"
+			home, epoch = "deleted, goes "+cli.Stamp(l.PurgeAt), "-"
 		} else if l.Home == "" {
 			home, epoch = "none yet", "-"
 		}

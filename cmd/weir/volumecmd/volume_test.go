@@ -19,6 +19,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/sitecmd"
 	"github.com/weir-storage/weir/cmd/weir/statuscmd"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/federationtest"
 	"github.com/weir-storage/weir/federation/memory"
 )
 
@@ -120,6 +121,38 @@ func TestVolumeCreateFaults(t *testing.T) {
 	b.Want(cli.ExitError, "registry unavailable", "", "volume", "list")
 }
 
+// A volume in the trash comes back, or goes for good, as a person says.
+func TestTrash(t *testing.T) {
+	b := clitest.New(t, tree)
+	b.Site("ams", "SURF")
+	v := federationtest.Volume("u1", "data")
+	v.Owner = "SURF"
+	if _, err := b.Registry.CreateVolume(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitError, "it is not in the trash", "", "volume", "undelete", "data")
+	b.Want(cli.ExitError, "it is not in the trash", "", "volume", "purge", "data", "--yes")
+	b.Want(cli.ExitUsage, "it is negative", "", "volume", "delete", "data", "--yes", "--trash", "-1h")
+	b.Want(cli.ExitOK, "until it is purged, after 2026-05-04T12:00:00Z", "", "volume", "delete", "data", "--yes", "--trash", "2h")
+	b.Registry.Script(memory.ConflictFault)
+	b.Want(cli.ExitOK, "volume data is there again", "", "volume", "undelete", "data")
+	if got, _, err := b.Registry.GetVolume(t.Context(), "u1"); err != nil || got.Deleted || got.Closing || !got.DeletedAt.IsZero() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	b.Want(cli.ExitOK, "after 2026-05-11T10:00:00Z", "", "volume", "delete", "data", "--yes")
+	b.Want(cli.ExitError, "not confirmed", "no\n", "volume", "purge", "data")
+	b.Want(cli.ExitOK, "is purged within a minute", "data\n", "volume", "purge", "data")
+	got, rev, err := b.Registry.GetVolume(t.Context(), "u1")
+	if err != nil || !got.PurgeAt().Equal(clitest.Time) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got.OwnerSite, got.OwnerCluster = "ams", "uid"
+	if _, err := b.Registry.UpdateVolume(t.Context(), rev, got); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitError, "it belongs to the cluster of site ams", "", "volume", "undelete", "data")
+}
+
 // A volume cannot be deleted while clusters use it.
 func TestVolumeDeleteInUse(t *testing.T) {
 	b := clitest.New(t, tree)
@@ -185,7 +218,7 @@ func TestVolumeListAndDelete(t *testing.T) {
 	b.Registry.Script(memory.ConflictFault)
 	b.Want(cli.ExitOK, "volume data is deleted since 2026-05-04T10:00:00Z", "data\n", "volume", "delete", "data")
 	b.Want(cli.ExitOK, "volume data is deleted since", "", "volume", "delete", "data")
-	row("data", v.UUID, "SURF", "10Gi", "fra,ams", "deleted", "2026-05-04T10:00:00Z", "-")
+	row("data", v.UUID, "SURF", "10Gi", "fra,ams", "deleted,", "goes", "2026-05-11T10:00:00Z", "-")
 	b.Want(cli.ExitError, "its name is free only when it is purged", clitest.Manifest, "volume", "create", "-f", "-")
 
 	var lines []VolumeLine

@@ -63,7 +63,11 @@ func (r *Registry) SwapControl(ctx context.Context, volume string, prev federati
 	if r.guard != nil {
 		asked = r.guard.Ask()
 	}
-	rev, err = r.put(ctx, "swap", "control", volume, k, []Condition{{Key: k, Revision: prev}}, next)
+	conds := []Condition{{Key: k, Revision: prev}}
+	if prev == 0 {
+		conds = append(conds, Condition{Key: key(federation.KindPurged, volume)}) // a uuid is never used again
+	}
+	rev, err = r.put(ctx, "swap", "control", volume, k, conds, next)
 	if err == nil && r.guard != nil {
 		if err := r.guard.Observe(asked, asked.Head, next); err != nil {
 			// It was applied, but this gateway could not write that down: it must not go on from

@@ -35,7 +35,7 @@ func kindOf(key string) federation.Kind {
 func ofVolumes(key string) bool {
 	switch kindOf(key) {
 	case federation.KindControl, federation.KindVolume, kindName, federation.KindKeyring, federation.KindAdmission,
-		federation.KindAttachment, federation.KindClaim, federation.KindLost:
+		federation.KindAttachment, federation.KindClaim, federation.KindLost, federation.KindPurged:
 		return true
 	}
 	return false
@@ -226,8 +226,8 @@ func (k *keeper) learn(h federation.Head, all []Pair) error {
 	return k.put(append(news, whole))
 }
 
-// put archives records, and notes the newest. The guard learns first of a reconciliation, and of a
-// control record that was deleted.
+// put archives records, and notes the newest. The guard learns first of a reconciliation, of a
+// control record that was deleted, and of a volume that was purged.
 func (k *keeper) put(records []federation.Record) error {
 	for _, r := range records {
 		switch kind, name, _ := strings.Cut(r.Key, "/"); {
@@ -239,7 +239,7 @@ func (k *keeper) put(records []federation.Record) error {
 			if err := k.guard.Reconciled(d.ID); err != nil {
 				return err
 			}
-		case federation.Kind(kind) == federation.KindControl && r.Deleted:
+		case federation.Kind(kind) == federation.KindControl && r.Deleted, federation.Kind(kind) == federation.KindPurged && !r.Deleted:
 			if err := k.guard.Forget(name); err != nil {
 				return err
 			}

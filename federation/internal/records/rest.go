@@ -120,13 +120,3 @@ func (r *Registry) ListObserved(ctx context.Context, volume string) ([]federatio
 	}
 	return list[federation.Observed](ctx, r, "observed", key(federation.KindObserved, volume, ""))
 }
-
-// DeleteObserved implements federation.Statuses.
-func (r *Registry) DeleteObserved(ctx context.Context, volume string) error {
-	if err := checkNames("volume", volume); err != nil {
-		return err
-	}
-	_, err := r.commit(ctx, "delete", "observed", volume, nil,
-		Write{Key: key(federation.KindObserved, volume, ""), Delete: true, Prefix: true})
-	return err
-}

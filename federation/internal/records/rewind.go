@@ -135,6 +135,11 @@ func (t *tending) accept(h federation.Head) (bool, error) {
 		return false, err
 	}
 	records := []federation.Record{whole}
+	for _, x := range t.archive { // else what was deleted could come back when the registry goes back once more
+		if _, ok := t.all[x.Key]; x.Deleted && !ok {
+			records = append(records, x)
+		}
+	}
 	changes := map[string]uint64{}
 	for _, p := range t.all {
 		if !archived(p.Key) {
@@ -161,7 +166,7 @@ func (t *tending) accept(h federation.Head) (bool, error) {
 // control record and keyring stay until the volume is purged.
 func (t *tending) behind(x federation.Record) (bool, error) {
 	k := kindOf(x.Key)
-	if x.Deleted || k != federation.KindControl && k != federation.KindKeyring && k != federation.KindVolume {
+	if x.Deleted || k != federation.KindControl && k != federation.KindKeyring && k != federation.KindVolume || t.purged(x.Key) {
 		return false, nil
 	}
 	p, ok := t.all[x.Key]
@@ -196,6 +201,9 @@ func (t *tending) forgotten() (bool, error) {
 		}
 	}
 	for v, change := range remembers {
+		if t.purged(key(federation.KindControl, v)) {
+			continue
+		}
 		p, ok := t.all[key(federation.KindControl, v)]
 		if !ok {
 			return true, nil
@@ -205,6 +213,13 @@ func (t *tending) forgotten() (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// purged reports whether the registry says that a record's volume was purged.
+func (t *tending) purged(k string) bool {
+	_, volume, _ := strings.Cut(k, "/")
+	_, ok := t.all[key(federation.KindPurged, volume)]
+	return ok
 }
 
 // top is the highest revision that this gateway knows.

@@ -4,7 +4,6 @@ package records
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
@@ -102,23 +101,4 @@ func (r *Registry) ListVolumes(ctx context.Context) ([]federation.VolumeAt, erro
 		}
 	}
 	return out, nil
-}
-
-// PurgeVolume implements federation.Volumes.
-func (r *Registry) PurgeVolume(ctx context.Context, uuid string, prev federation.Revision) error {
-	v, rev, err := r.GetVolume(ctx, uuid)
-	if err != nil {
-		return err
-	}
-	if rev != prev {
-		return conflict("purge", "volume", uuid)
-	}
-	if !v.Deleted {
-		return &federation.Error{Op: "purge", Kind: "volume", Name: v.Name, Err: federation.ErrInvalid,
-			Detail: fmt.Sprintf("volume %s is in use: delete it first", uuid)}
-	}
-	k := key(federation.KindVolume, uuid)
-	_, err = r.commit(ctx, "purge", "volume", v.Name, []Condition{{Key: k, Revision: prev}},
-		Write{Key: k, Delete: true}, Write{Key: namePrefix + v.Name, Delete: true})
-	return err
 }

@@ -179,6 +179,10 @@ func event(p Pair) (federation.Event, bool) {
 		if v := new(federation.Lost); decode(v) {
 			e.Lost = v
 		}
+	case federation.KindPurged:
+		if v := new(federation.Purge); decode(v) {
+			e.Purged = v
+		}
 	default:
 		return e, false
 	}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package federation
+
+import (
+	"fmt"
+	"time"
+)
+
+// TrashTime is how long a deleted volume stays, if who deletes it does not say otherwise.
+const TrashTime = 7 * 24 * time.Hour
+
+// PurgeKept is how long it is remembered that a volume was purged. A gateway that slept for less
+// deletes what it has of the volume when it wakes, and a registry that goes back does not bring the
+// volume back.
+const PurgeKept = 400 * 24 * time.Hour
+
+// Purge says that a volume was purged: its records are gone, its data keys too, and gateways delete
+// what they have of it.
+type Purge struct {
+	Volume string    `json:"volume"` // UUID
+	Name   string    `json:"name"`   // which it had
+	At     time.Time `json:"at"`
+	// Size and Sites are what was promised for it.
+	Size  Bytes    `json:"size"`
+	Sites []string `json:"sites"`
+	// Pending are the gateways that may still have some of it. Each takes itself away, nobody adds.
+	Pending []string `json:"pending,omitempty"`
+}
+
+// Validate checks the record on its own; errors wrap ErrInvalid.
+func (p Purge) Validate() error {
+	if err := CheckName("volume", p.Volume); err != nil {
+		return err
+	}
+	for _, g := range p.Pending {
+		if err := CheckLabel("gateway", g); err != nil {
+			return err
+		}
+	}
+	if p.At.IsZero() {
+		return invalid("check", "purge", p.Volume, fmt.Sprintf("at is %v: give the time of the purge", p.At))
+	}
+	return nil
+}
+
+// PurgeAt is when gateways purge a deleted volume.
+func (v Volume) PurgeAt() time.Time {
+	if v.PurgeAfter.IsZero() {
+		return v.DeletedAt.Add(TrashTime)
+	}
+	return v.PurgeAfter
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package copies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/store"
+)
+
+// purgeEvery is how often a gateway looks what is to be purged. A change of the registry makes it
+// look, too.
+const purgeEvery = 30 * time.Second
+
+// KeepPurging purges deleted volumes when their time has come, and deletes what this gateway has of
+// those that were purged, until ctx ends (copies-6).
+func (m *Manager) KeepPurging(ctx context.Context) {
+	for ctx.Err() == nil {
+		changed := m.cfg.View.Changed()
+		wait := purgeEvery
+		if m.cfg.View.Synced() && m.cfg.Registry.Trusted() == nil && m.purge(ctx) {
+			wait = retryAfter
+		}
+		select {
+		case <-changed:
+		case <-m.cfg.Timers.After(wait):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// purge does what can be done now, and reports whether something is to be tried again soon.
+func (m *Manager) purge(ctx context.Context) (again bool) {
+	purges := m.cfg.View.Purges()
+	for _, p := range purges {
+		if slices.Contains(p.Pending, m.cfg.Self.Gateway) {
+			if err := m.wipe(ctx, p); err != nil {
+				again = true
+				if ctx.Err() == nil {
+					m.cfg.Logger.Warn("a purged volume is not gone from here yet", "volume", p.Name, "uuid", p.Volume, "error", err)
+				}
+			}
+		}
+	}
+	if !m.chosen() {
+		return again
+	}
+	now := m.cfg.Now()
+	all, _ := m.cfg.View.Volumes()
+	for _, v := range all {
+		if r := v.Record; r != nil && r.Deleted && !now.Before(r.PurgeAt()) {
+			again = m.end(ctx, r.UUID, now) || again
+		}
+	}
+	for _, p := range purges {
+		if now.Sub(p.At) > federation.PurgeKept {
+			if err := m.cfg.Registry.DeletePurge(ctx, p.Volume); err != nil {
+				m.cfg.Logger.Debug("an old purge is not forgotten yet", "uuid", p.Volume, "error", err)
+			}
+		}
+	}
+	return again
+}
+
+// chosen reports whether this gateway, of all that live, is the one to purge volumes. Two that both
+// think so do no harm.
+func (m *Manager) chosen() bool {
+	living, _ := m.cfg.View.Living()
+	return len(living) > 0 && living[0] == m.cfg.Self.Gateway
+}
+
+// end purges a volume, if the registry itself still says that it is deleted and its time has come.
+func (m *Manager) end(ctx context.Context, uuid string, now time.Time) (again bool) {
+	v, rev, err := m.cfg.Registry.GetVolume(ctx, uuid)
+	if err == nil && (!v.Deleted || now.Before(v.PurgeAt())) {
+		return false
+	}
+	p := federation.Purge{Volume: uuid, Name: v.Name, At: now.UTC(), Size: v.Spec.Size, Sites: v.Sites}
+	if err == nil {
+		for _, member := range m.cfg.View.Members() {
+			p.Pending = append(p.Pending, member.Gateway)
+		}
+		err = m.cfg.Registry.PurgeVolume(ctx, rev, p)
+	}
+	switch {
+	case err == nil:
+		m.cfg.Logger.Info("a deleted volume is purged", "volume", v.Name, "uuid", uuid, "deleted", v.DeletedAt)
+		return false
+	case errors.Is(err, federation.ErrNotFound), ctx.Err() != nil:
+		return false
+	}
+	m.cfg.Logger.Warn("a deleted volume is not purged yet", "uuid", uuid, "error", err)
+	return true
+}
+
+// wipe deletes everything that this gateway and its site's store have of a purged volume.
+func (m *Manager) wipe(ctx context.Context, p federation.Purge) error {
+	m.mu.Lock()
+	open := m.volumes[p.Volume] != nil
+	m.mu.Unlock()
+	if open {
+		return errors.New("it is not closed yet")
+	}
+	// The registry itself must say it, and be believed after it did.
+	purges, err := m.cfg.Registry.ListPurges(ctx)
+	if err == nil {
+		err = m.cfg.Registry.Trusted()
+	}
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(purges, func(x federation.Purge) bool { return x.Volume == p.Volume }) {
+		return errors.New("the registry does not say that it was purged")
+	}
+	for _, name := range append(m.Salvaged(p.Volume), p.Volume) {
+		if err := m.remove(name); err != nil {
+			return err
+		}
+	}
+	if m.cfg.Store != nil {
+		var names []string
+		err := m.cfg.Store.List(ctx, p.Volume+"/", func(i store.Info) error {
+			names = append(names, i.Name)
+			return nil
+		})
+		for _, n := range names {
+			err = errors.Join(err, m.cfg.Store.Delete(ctx, n))
+		}
+		if err != nil {
+			return fmt.Errorf("delete it from the site's store: %w", err)
+		}
+	}
+	if err := m.cfg.Registry.LeavePurge(ctx, p.Volume, m.cfg.Self.Gateway); err != nil {
+		return err
+	}
+	m.cfg.Logger.Info("nothing of a purged volume is here any more", "volume", p.Name, "uuid", p.Volume)
+	return nil
+}
+
+// remove deletes a folder of the pool, which nobody has open, and gives its room back.
+func (m *Manager) remove(name string) error {
+	there, err := m.cfg.Pool.ListVolumes()
+	if err != nil || !slices.Contains(there, name) {
+		return err
+	}
+	d, err := m.cfg.Pool.Volume(name)
+	if err != nil {
+		return err
+	}
+	size, err := log.Size(d)
+	if err == nil {
+		err = m.cfg.Pool.RemoveVolume(name)
+	}
+	if err == nil {
+		room := m.cfg.Pool.Room()
+		room.Release(min(size, room.Status().Used)) // a write that failed may have left more than was counted
+	}
+	return err
+}
