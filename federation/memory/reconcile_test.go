@@ -36,6 +36,14 @@ func reconcile(t *testing.T, r federation.Registry, id string) []federation.Corr
 	return plan
 }
 
+// whys returns what a plan says of its records.
+func whys(plan []federation.Correction) (out []string) {
+	for _, c := range plan {
+		out = append(out, c.Key+" "+c.Why)
+	}
+	return out
+}
+
 // swapTo has a volume's home begin an epoch.
 func swapTo(g *gateway, volume string, epoch uint64) error {
 	ctl, rev, err := g.GetControl(g.t.Context(), volume)
@@ -150,7 +158,7 @@ func TestOneBranchIsKept(t *testing.T) {
 			w, plan, missing := planned(t, person)
 			i := slices.IndexFunc(plan, federation.Correction.Undecided)
 			if i < 0 || plan[i].Key != "control/v1" || len(plan[i].Branches) != 2 || len(missing) != 0 {
-				t.Fatalf("no branches in %+v, missing %v", plan, missing)
+				t.Fatalf("no branches in %v, missing %v", whys(plan), missing)
 			}
 			decision := federation.Reconciliation{ID: "1", By: "test"}
 			if err := person.Reconcile(t.Context(), w, plan, decision); !errors.Is(err, federation.ErrInvalid) {
@@ -209,7 +217,7 @@ func TestTheBranchThatSlept(t *testing.T) {
 	w, plan, _ := planned(t, person)
 	i := slices.IndexFunc(plan, federation.Correction.Undecided)
 	if i < 0 {
-		t.Fatalf("no branches in %+v", plan)
+		t.Fatalf("no branches in %v", whys(plan))
 	}
 	if err := plan[i].Keep("b"); err != nil {
 		t.Fatal(err)
@@ -355,7 +363,10 @@ func TestNewerThanTheArchive(t *testing.T) {
 			g.tend()
 		}
 		a.sees("v1", 2)
-		c.sees("v1", map[bool]uint64{false: 2, true: 1}[branched])
+		want := map[bool]uint64{false: 2, true: 1}[branched]
+		if ctl, _, err := c.GetControl(t.Context(), "v1"); err != nil || ctl.Epoch != want {
+			t.Errorf("branched %v: it is in epoch %d, %v, want %d", branched, ctl.Epoch, err, want)
+		}
 	}
 }
 
