@@ -195,6 +195,7 @@ func (n *Node) proxy() []byte {
 		"mode": mode, "clusterCIDR": n.site.PodRange(), "detectLocalMode": "ClusterCIDR",
 		"bindAddress": n.Addr, "healthzBindAddress": n.Addr + ":10256", "metricsBindAddress": "127.0.0.1:10249",
 		"clientConnection": object{"kubeconfig": n.site.pki.file("proxy.conf")},
+		"iptables":         object{"syncPeriod": "5s"}, // so soon it tries again what failed
 		// All zero: leave the kernel's settings alone.
 		"conntrack": object{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
 	})

@@ -17,8 +17,9 @@ mount --bind /x/pods /var/log/pods
 { sed '/^$/d' /proc/cpuinfo; printf 'cpu MHz\t\t: 2000.000\nphysical id\t: 0\ncore id\t\t: 0\n\n'; } >/run/weir/cpuinfo
 mount --bind /run/weir/cpuinfo /proc/cpuinfo
 
-# This kernel's nftables cannot translate addresses; its iptables can.
-for p in iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore; do
+# This kernel's nftables cannot translate addresses; its iptables can. Without ip6tables kube-proxy leaves IPv6 alone, which no
+# cluster here has: two that write rules wait for each other's lock, and give up on a busy machine.
+for p in iptables iptables-save iptables-restore; do
     ln -s /usr/sbin/xtables-legacy-multi "/run/weir/bin/$p"
 done
 ip route replace "$peer" via "$gateway"
