@@ -105,6 +105,10 @@ type Request struct {
 	// waits may ignore it. It is a Context and not a channel, because
 	// context.AfterFunc then follows it without a goroutine per operation.
 	Revoked context.Context
+	// Yield ends when the caller would rather ask again than wait; nil means never. A volume that
+	// waits then returns ErrDelay, if the operation surely changed nothing. If that is not known,
+	// it goes on waiting.
+	Yield context.Context
 }
 
 // DirChange is a directory's change attribute before and after an atomic change.

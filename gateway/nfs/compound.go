@@ -40,7 +40,10 @@ type call struct {
 	cachedLimit int
 
 	cur, saved place
-	guests     []*guestOf // the volumes that it uses
+	guests     []*guestOf         // the volumes that it uses
+	yield      context.Context    // volume.Request.Yield; nil without a session
+	giveUp     context.CancelFunc // ends yield
+	changing   bool               // a change was asked for: from then on, waiting is better than asking again
 
 	repeat []byte // the reply of a repeated request
 	drop   bool   // do not answer
@@ -234,13 +237,17 @@ func (k *call) step(op xdr.Op) xdr.Status {
 func (k *call) guarded(op xdr.Op, run func(*call) xdr.Status) (st xdr.Status) {
 	defer func() {
 		if v := recover(); v != nil {
-			k.s.panics.Add(1)
-			k.s.cfg.Log.Error("nfs operation panicked", "client", k.conn.addr, "op", uint32(op), "panic", v,
-				"stack", string(debug.Stack()))
+			k.panicked(op, v)
 			st = xdr.NFS4ERR_SERVERFAULT
 		}
 	}()
 	return run(k)
+}
+
+// panicked counts a panic, and logs the stack of the function that deferred the caller.
+func (k *call) panicked(op xdr.Op, v any) {
+	k.s.panics.Add(1)
+	k.s.cfg.Log.Error("nfs operation panicked", "client", k.conn.addr, "op", uint32(op), "panic", v, "stack", string(debug.Stack()))
 }
 
 // smallResult bounds the result of an operation that changes something, in bytes.
@@ -295,17 +302,20 @@ func (k *call) fingerprint() uint64 {
 
 // read returns the volume.Request of an operation that changes nothing.
 func (k *call) read() volume.Request {
-	return volume.Request{Caller: k.caller, Revoked: k.revoked()}
+	r := volume.Request{Caller: k.caller, Revoked: k.revoked()}
+	if !k.changing {
+		r.Yield = k.yield
+	}
+	return r
 }
 
 // change returns the volume.Request of the operation's change. part numbers the changes
 // of an operation that makes several (nfs-2).
 func (k *call) change(part uint32) volume.Request {
-	return volume.Request{
-		Caller:  k.caller,
-		ID:      volume.OpID{Slot: k.slot, Seq: k.use.Seq, Index: k.index | part<<16},
-		Revoked: k.revoked(),
-	}
+	r := k.read()
+	r.ID = volume.OpID{Slot: k.slot, Seq: k.use.Seq, Index: k.index | part<<16}
+	k.changing = true
+	return r
 }
 
 // status returns the answer to an error of a volume. If the outcome is not known, there

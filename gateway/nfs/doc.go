@@ -111,6 +111,18 @@
 // whole lease, its connection is closed. A client that no volume admits cannot
 // replace a client of another address by using its name.
 //
+// # What one volume can take
+//
+// A Linux client has one session for all volumes of a server, and a volume whose home
+// is away answers nothing. So no volume can hold all slots of a session that is used
+// for others too (state/share.go): what comes above its share is answered
+// NFS4ERR_DELAY at PUTFH or LOOKUP, before anything is executed. When slots become
+// scarce, operations that wait for longer than a second are asked to give up. They are
+// answered NFS4ERR_DELAY if they surely changed nothing (volume.Request.Yield). So are
+// those of a client whose lease is over, or it would never expire. A listing of the
+// pseudo root waits a second for volumes that do not answer, and lists them with
+// rdattr_error.
+//
 // # What is not there
 //
 // Delegations, pNFS, ACLs, named attributes, RPCSEC_GSS, server-side copy and the

@@ -177,6 +177,7 @@ type guestOf struct {
 	key guestKey
 	*guest
 	refused bool
+	stay    *state.Stay // nil without a session
 }
 
 // visit counts the request among the volume's guests until it ends. It must count
@@ -194,12 +195,31 @@ func (k *call) visit(id volume.ID) *guestOf {
 	return g
 }
 
+// share counts the request's slot as held for g's volume. It returns false if the volume holds its
+// share of the session's slots already.
+func (k *call) share(g *guestOf) (ok bool) {
+	if k.use == nil || g.stay != nil {
+		return true
+	}
+	if k.yield == nil {
+		k.yield, k.giveUp = context.WithCancel(context.Background())
+	}
+	g.stay, ok = k.use.Session.Enter(g.key.volume, k.s.cfg.Clock.Now(), maxInFlight/(maxRecord+maxReply), k.giveUp)
+	return ok
+}
+
 // leave ends all visits.
 func (k *call) leave() {
 	for _, g := range k.guests {
+		if g.stay != nil {
+			g.stay.Leave()
+		}
 		k.s.guests.leave(g.key, g.guest, g.refused)
 	}
 	k.guests = nil
+	if k.giveUp != nil {
+		k.giveUp()
+	}
 }
 
 // revoked is volume.Request.Revoked of an operation on the current file.

@@ -67,6 +67,9 @@ func (k *call) putFH() xdr.Status {
 // so the client frees the stateid, which the server remembers until then.
 func (k *call) enter(id volume.ID, h volume.Handle) xdr.Status {
 	g := k.visit(id)
+	if !k.share(g) {
+		return xdr.NFS4ERR_DELAY
+	}
 	v, x, err := k.s.cfg.Exports.Open(k.conn.addr, id)
 	if err != nil {
 		g.refused = true

@@ -3,6 +3,10 @@
 package nfs
 
 import (
+	"context"
+	"sync"
+	"time"
+
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 )
@@ -95,17 +99,16 @@ func (l *listing) entries(after uint64) (eof bool, st xdr.Status) {
 
 // exports lists the volumes in the pseudo root.
 func (l *listing) exports(after uint64) (eof bool, st xdr.Status) {
+	var list []Export
 	for _, x := range listed(l.k.s.cfg.Exports, l.k.conn.addr) {
-		cookie := mountFileid(x.ID)
-		if cookie <= after {
-			continue
+		if mountFileid(x.ID) > after && len(list) < batch {
+			list = append(list, x)
 		}
-		mask := l.mask
-		v, _, err := l.k.s.cfg.Exports.Open(l.k.conn.addr, x.ID)
-		var d described
-		if err == nil {
-			d, err = l.k.describe(place{set: true, vol: v, export: x, h: volume.Root}, mask)
-		}
+	}
+	all := l.k.describeRoots(list, l.mask)
+	for i, x := range list {
+		cookie, mask := mountFileid(x.ID), l.mask
+		d, err := all[i].described, all[i].err
 		if err != nil {
 			if !mask.Has(xdr.FATTR4_RDATTR_ERROR) {
 				continue // a volume that does not answer must not hide the others
@@ -118,7 +121,47 @@ func (l *listing) exports(after uint64) (eof bool, st xdr.Status) {
 			return false, xdr.NFS4_OK
 		}
 	}
-	return true, xdr.NFS4_OK
+	return len(list) < batch, xdr.NFS4_OK
+}
+
+// rootWait is how long a listing of the pseudo root waits for volumes whose home does not answer.
+const rootWait = time.Second
+
+// describedRoot is what is known of a volume's root.
+type describedRoot struct {
+	described
+	err error
+}
+
+// describeRoots reads the attributes of volumes' roots, at the same time. One that does not answer
+// soon is ErrDelay.
+func (k *call) describeRoots(list []Export, mask xdr.Bitmap) []describedRoot {
+	wait, done := context.WithTimeout(k.s.ctx, rootWait)
+	defer done()
+	out := make([]describedRoot, len(list))
+	var all sync.WaitGroup
+	for i, x := range list {
+		all.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					k.panicked(xdr.OP_READDIR, v)
+					out[i].err = volume.ErrIO
+				}
+			}()
+			v, _, err := k.s.cfg.Exports.Open(k.conn.addr, x.ID)
+			if err != nil {
+				out[i].err = err
+				return
+			}
+			a, err := v.GetAttr(k.s.ctx, volume.Request{Caller: k.caller, Yield: wait}, volume.Root)
+			if err == nil {
+				out[i].described, err = k.describeAttr(place{set: true, vol: v, export: x, h: volume.Root}, a, mask)
+			}
+			out[i].err = err
+		})
+	}
+	all.Wait()
+	return out
 }
 
 // add appends an entry, and tells whether it fitted.

@@ -18,14 +18,19 @@ import (
 const retryAfter = 50 * time.Millisecond
 
 // atHome executes op at the home, wherever it is. It tries again while op was not executed and, if
-// op is repeatable, while its outcome is not known (routing-2). It ends when ctx ends, or revoked,
-// which may be nil. It returns ErrStale if the volume was deleted.
-func (v *Router) atHome(ctx, revoked context.Context, repeatable bool, op func(ctx context.Context, h forward.Home) error) (result, error) {
+// op is repeatable, while its outcome is not known (routing-2). It ends when ctx ends, when r is
+// revoked, or, unless its outcome is not known, when r is to yield. It returns ErrStale if the
+// volume was deleted.
+func (v *Router) atHome(ctx context.Context, r volume.Request, repeatable bool, op func(ctx context.Context, h forward.Home) error) (
+	result, error) {
+	revoked, yield := r.Revoked, ended(r.Yield)
 	unknown := false // it may have been executed
 	for {
 		changed := v.cfg.View.Changed()
 		out, err := v.once(ctx, revoked, op)
-		unknown = unknown || errors.Is(err, volume.ErrUnknown)
+		if unknown = unknown || errors.Is(err, volume.ErrUnknown); unknown {
+			yield = nil
+		}
 		switch {
 		case errors.Is(err, forward.ErrRegister):
 			both, done := either(ctx, revoked)
@@ -51,6 +56,8 @@ func (v *Router) atHome(ctx, revoked context.Context, repeatable bool, op func(c
 			continue
 		case <-v.cfg.Timers.After(retryAfter):
 			continue
+		case <-yield:
+			err = fmt.Errorf("no home answers, and what waits for it holds what others need: %w", err)
 		case <-ended(revoked):
 			err = fmt.Errorf("the client may not use the volume any more: %w", err)
 		case <-ctx.Done():
@@ -147,7 +154,7 @@ func (v *Router) once(ctx, revoked context.Context, op func(ctx context.Context,
 // op is repeatable, while its outcome is not known (routing-2). All methods that the local copy
 // does not answer call it.
 func (v *Router) AtHome(ctx context.Context, r volume.Request, repeatable bool, op func(ctx context.Context, h forward.Home) error) error {
-	_, err := v.atHome(ctx, r.Revoked, repeatable, op)
+	_, err := v.atHome(ctx, r, repeatable, op)
 	return err
 }
 

@@ -5,6 +5,7 @@ package routing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -104,7 +105,7 @@ func (v *Router) setCopy(l *copies.Copy) {
 // change executes an operation that changes the volume, and waits until the change is applied here
 // (protocol-25).
 func (v *Router) change(ctx context.Context, r volume.Request, op func(ctx context.Context, t forward.Home) error) (result, error) {
-	out, err := v.atHome(ctx, r.Revoked, r.ID != (volume.OpID{}), op)
+	out, err := v.atHome(ctx, r, r.ID != (volume.OpID{}), op)
 	if out.remote && out.applied != (journal.Position{}) {
 		v.catchUp(ctx, out.applied)
 	}
@@ -132,6 +133,16 @@ func (v *Router) catchUp(ctx context.Context, pos journal.Position) bool {
 // read executes an operation that changes nothing: on the local copy if it may serve, else at the
 // home.
 func (v *Router) read(ctx context.Context, r volume.Request, op func(ctx context.Context, t volume.Reader) error) error {
+	ctx, done := either(ctx, r.Yield) // it changes nothing, and can be given up at any time
+	defer done()
+	err := v.readAnywhere(ctx, r, op)
+	if r.Yield != nil && r.Yield.Err() != nil && (errors.Is(err, volume.ErrUnknown) || errors.Is(err, context.Canceled)) {
+		err = fmt.Errorf("%w: given up: %v", volume.ErrDelay, err)
+	}
+	return err
+}
+
+func (v *Router) readAnywhere(ctx context.Context, r volume.Request, op func(ctx context.Context, t volume.Reader) error) error {
 	if l := v.Copy(); l != nil && l.MayServe() == nil {
 		// The home may wait for its members until an operator brings them back.
 		both, done := either(ctx, r.Revoked)

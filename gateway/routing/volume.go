@@ -236,7 +236,7 @@ func (v *Router) Write(ctx context.Context, r volume.Request, h volume.Handle, o
 	var did result
 	if stable {
 		did, err = v.change(ctx, r, op)
-	} else if did, err = v.atHome(ctx, r.Revoked, r.ID != (volume.OpID{}), op); err == nil && did.remote {
+	} else if did, err = v.atHome(ctx, r, r.ID != (volume.OpID{}), op); err == nil && did.remote {
 		v.wrote(h, freshAttr{out.Attr, did.applied, did.epoch})
 	}
 	out.Verifier = v.cfg.Verifier(did.epoch)

@@ -32,6 +32,11 @@ func (t *Table) Sweep() {
 		}
 		switch {
 		case c.busy > 0:
+			if age > lease { // its requests may wait for a home that does not come, and it may be gone
+				for _, s := range c.sessions {
+					s.giveUp(now)
+				}
+			}
 		case !c.confirmed && age > lease, age > forgetAfter*lease:
 			drop = append(drop, c)
 		case age > lease && (c.hasState || len(c.opens) > 0):

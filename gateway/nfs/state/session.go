@@ -19,6 +19,7 @@ type Session struct {
 	slots  []slot
 	used   time.Time // guarded by Table.mu
 	idle   bool      // loaded, and not used since the start; guarded by Table.mu
+	shares shares    // of the slots
 }
 
 func newSession(c *Client, made, flags uint32, fore, back xdr.ChannelAttrs) *Session {
