@@ -73,7 +73,7 @@ func (s *service) deletable(ctx context.Context, handle string, v *v1alpha1.GeoV
 	for _, a := range attached {
 		return refuse("is attached to node %s: end the pods that use it there", a.Node)
 	}
-	pvs, err := s.persistentVolumes(ctx, handle)
+	pvs, err := s.persistentVolumes(ctx, s.cfg.Client, handle)
 	if err != nil {
 		return err
 	}
@@ -88,9 +88,9 @@ func (s *service) deletable(ctx context.Context, handle string, v *v1alpha1.GeoV
 
 // persistentVolumes lists this cluster's PersistentVolumes of a handle. A person may have made some
 // of them.
-func (s *service) persistentVolumes(ctx context.Context, handle string) ([]corev1.PersistentVolume, error) {
+func (s *service) persistentVolumes(ctx context.Context, from client.Reader, handle string) ([]corev1.PersistentVolume, error) {
 	var all corev1.PersistentVolumeList
-	if err := s.cfg.Client.List(ctx, &all); err != nil {
+	if err := from.List(ctx, &all); err != nil {
 		return nil, fromAPI(err, "list PersistentVolumes")
 	}
 	var out []corev1.PersistentVolume

@@ -85,7 +85,16 @@ func (s *service) attachable(ctx context.Context, volume string, q *csi.Controll
 func (s *service) authorize(
 	ctx context.Context, v *v1alpha1.GeoVolumeContent, handle, node string, reads bool,
 ) (readOnly bool, err error) {
-	pvs, err := s.persistentVolumes(ctx, handle)
+	if s.cfg.Seen != nil {
+		// A cache may trail: what it lacks could only refuse, or make the attachment read-only.
+		pvs, vas, err := s.candidates(ctx, handle, node)
+		if err == nil && len(vas) > 0 {
+			if readOnly, err = decide(v, handle, node, reads, pvs, vas); err == nil && !readOnly {
+				return false, nil
+			}
+		}
+	}
+	pvs, err := s.persistentVolumes(ctx, s.cfg.Client, handle)
 	if err != nil {
 		return false, err
 	}
@@ -93,8 +102,51 @@ func (s *service) authorize(
 	if err := s.cfg.Client.List(ctx, &vas); err != nil {
 		return false, fromAPI(err, "list VolumeAttachments")
 	}
+	return decide(v, handle, node, reads, pvs, vas.Items)
+}
+
+// candidates returns the PersistentVolumes of a handle that the cache knows, and the node's
+// VolumeAttachments of them. Those, and their PersistentVolumes, are read again from the API server.
+func (s *service) candidates(ctx context.Context, handle, node string) (
+	pvs []corev1.PersistentVolume, vas []storagev1.VolumeAttachment, err error) {
+	if pvs, err = s.persistentVolumes(ctx, s.cfg.Seen, handle); err != nil {
+		return nil, nil, err
+	}
+	var all storagev1.VolumeAttachmentList
+	if err := s.cfg.Seen.List(ctx, &all); err != nil {
+		return nil, nil, err
+	}
+	for _, va := range all.Items {
+		name := va.Spec.Source.PersistentVolumeName
+		if va.Spec.NodeName != node || va.Spec.Attacher != v1alpha1.Driver || name == nil {
+			continue
+		}
+		i := slices.IndexFunc(pvs, func(pv corev1.PersistentVolume) bool { return pv.Name == *name })
+		if i < 0 {
+			continue
+		}
+		var pv corev1.PersistentVolume
+		if err := s.cfg.Client.Get(ctx, client.ObjectKey{Name: *name}, &pv); err != nil {
+			return nil, nil, err
+		}
+		if c := pv.Spec.CSI; c == nil || c.Driver != v1alpha1.Driver || c.VolumeHandle != handle {
+			continue // another of the same name
+		}
+		pvs[i] = pv
+		var now storagev1.VolumeAttachment
+		if err := s.cfg.Client.Get(ctx, client.ObjectKey{Name: va.Name}, &now); err != nil {
+			return nil, nil, err
+		}
+		vas = append(vas, now)
+	}
+	return pvs, vas, nil
+}
+
+// decide is authorize with the objects that there are.
+func decide(v *v1alpha1.GeoVolumeContent, handle, node string, reads bool, pvs []corev1.PersistentVolume,
+	vas []storagev1.VolumeAttachment) (readOnly bool, err error) {
 	attachmentOf := make(map[string]string) // a VolumeAttachment's name, by PersistentVolume
-	for _, va := range vas.Items {
+	for _, va := range vas {
 		name := va.Spec.Source.PersistentVolumeName
 		if va.Spec.Attacher == v1alpha1.Driver && va.Spec.NodeName == node && va.DeletionTimestamp == nil && name != nil {
 			attachmentOf[*name] = va.Name

@@ -26,9 +26,12 @@ type Config struct {
 	//
 	//	GeoVolumeContents                     get, list, watch, create, patch, delete
 	//	Sites                                 list
-	//	PersistentVolumes, VolumeAttachments  list
+	//	PersistentVolumes, VolumeAttachments  get, list
 	//	VolumePolicies, Nodes                 get
-	Client      client.WithWatch
+	Client client.WithWatch
+	// Seen is a cache of PersistentVolumes and VolumeAttachments, or nil. What it finds is read
+	// again from Client before it counts. Without it, each attachment lists all of them.
+	Seen        client.Reader
 	Attachments Attachments
 	Federation  string
 	Site        string

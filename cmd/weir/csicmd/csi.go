@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
@@ -48,13 +49,16 @@ func (p *part) Flags(c *cobra.Command) {
 	f.StringVar(&p.gateway, "gateway", "", "`HOST:PORT` of the Service of the site's gateway")
 }
 
-// api makes a client that reads from the API server, without a cache.
-func (p *part) api(ctx context.Context, sh *cli.Shell, log *slog.Logger) (kube.WithWatch, error) {
+// api makes a client that reads from the API server, without a cache. The server limits how much it
+// is asked, not the client.
+func (p *part) api(ctx context.Context, sh *cli.Shell, log *slog.Logger) (*rest.Config, kube.WithWatch, error) {
 	cfg, err := p.AwaitCluster(ctx, sh, log)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return kube.NewWithWatch(cfg, kube.Options{Scheme: process.Scheme()})
+	cfg.QPS = -1
+	c, err := kube.NewWithWatch(cfg, kube.Options{Scheme: process.Scheme()})
+	return cfg, c, err
 }
 
 // clusterUID identifies the cluster.

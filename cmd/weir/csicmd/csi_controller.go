@@ -5,15 +5,18 @@ package csicmd
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	csicontroller "github.com/weir-storage/weir/csi-driver/controller"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/cmd/weir/internal/process"
 	csidriver "github.com/weir-storage/weir/csi-driver"
 )
 
@@ -44,9 +47,13 @@ func runController(ctx context.Context, sh *cli.Shell, p *part) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := p.api(ctx, sh, log)
+	cluster, c, err := p.api(ctx, sh, log)
 	if err != nil {
 		return err
+	}
+	seen, err := cache.New(cluster, cache.Options{Scheme: process.Scheme(), DefaultTransform: cache.TransformStripManagedFields()})
+	if err != nil {
+		return fmt.Errorf("cache objects of the cluster: %w", err)
 	}
 	uid, err := clusterUID(ctx, c)
 	if err != nil {
@@ -59,7 +66,7 @@ func runController(ctx context.Context, sh *cli.Shell, p *part) (err error) {
 	nodes := &nodeClients{creds: creds}
 	defer func() { err = errors.Join(err, nodes.Close(), registry.Close()) }()
 	controller, err := csicontroller.NewServer(csicontroller.Config{
-		Client: c, Federation: creds.Identity().Federation, Site: p.Site, Cluster: uid,
+		Client: c, Seen: seen, Federation: creds.Identity().Federation, Site: p.Site, Cluster: uid,
 		Attachments: &attachments{registry: registry, site: p.Site, now: sh.Now, node: nodes.of},
 	})
 	if err != nil {
@@ -69,5 +76,5 @@ func runController(ctx context.Context, sh *cli.Shell, p *part) (err error) {
 	return p.serve(ctx, log, func(s grpc.ServiceRegistrar) {
 		csi.RegisterIdentityServer(s, csidriver.NewIdentity(sh.Version, nil))
 		csi.RegisterControllerServer(s, controller)
-	})
+	}, seen.Start)
 }

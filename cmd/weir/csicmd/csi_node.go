@@ -70,7 +70,7 @@ func runNode(ctx context.Context, sh *cli.Shell, p *part) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := p.api(ctx, sh, log)
+	_, c, err := p.api(ctx, sh, log)
 	if err != nil {
 		return err
 	}

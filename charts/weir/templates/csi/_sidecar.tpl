@@ -11,6 +11,11 @@
     - --csi-address=/csi/csi.sock
     - --leader-election
     - --http-endpoint=:{{ $port }}
+    {{- if ne $name "health-monitor" }}
+    # The API server shares itself out; five requests a second, the default, make a hundred pods wait.
+    - --kube-api-qps=100
+    - --kube-api-burst=200
+    {{- end }}
     {{- range concat $flags $s.extraArgs }}
     - {{ . }}
     {{- end }}
