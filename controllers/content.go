@@ -241,7 +241,7 @@ func (r *contents) absent(ctx context.Context, uuid string) error {
 // drop removes the mirror of a volume that is not in the registry.
 func (r *contents) drop(ctx context.Context, c *content) error {
 	if slices.Contains(c.Finalizers, v1alpha1.Finalizer) {
-		return &outcome.Stop{Verdict: plan.Forgotten(c.Name)} // it was this cluster's once
+		return r.lost(c.Name) // it was this cluster's once
 	}
 	err := r.erase(ctx, c.GeoVolumeContent)
 	c.gone = err == nil

@@ -25,9 +25,10 @@ func (r *contents) remove(ctx context.Context, c *content) error {
 		return err
 	}
 	forget := c.Annotations[v1alpha1.ForceAnnotation] == c.Name
-	does := plan.Dispose(v, r.self, c.Spec.ReclaimPolicy, c.Status.VolumeGeneration != 0, forget)
+	_, purged := r.mirror.Purged(c.Name)
+	does := plan.Dispose(v, r.self, c.Spec.ReclaimPolicy, c.Status.VolumeGeneration != 0 && !purged, forget)
 	if does == plan.Undecided {
-		return &outcome.Stop{Verdict: plan.Forgotten(c.Name)}
+		return r.lost(c.Name)
 	}
 	if does == plan.Keep || does == plan.Trash {
 		if err := r.unclaimed(ctx, c, does); err != nil {
@@ -54,6 +55,14 @@ func (r *contents) remove(ctx context.Context, c *content) error {
 	}
 	c.gone = true
 	return r.RemoveFinalizer(ctx, c.GeoVolumeContent)
+}
+
+// lost says why the registry does not have a volume that it had.
+func (o *operator) lost(uuid string) error {
+	if p, ok := o.mirror.Purged(uuid); ok {
+		return &outcome.Stop{Verdict: plan.Purged(p)}
+	}
+	return &outcome.Stop{Verdict: plan.Forgotten(uuid)}
 }
 
 // unclaimed returns an error while GeoVolumes of this cluster have the volume.

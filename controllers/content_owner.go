@@ -30,7 +30,7 @@ func (r *contents) begin(ctx context.Context, c *content) error {
 		case err != nil:
 			return err
 		case v == nil:
-			return &outcome.Stop{Verdict: plan.Forgotten(c.Name)}
+			return r.lost(c.Name)
 		}
 		return outcome.Waiting(v1alpha1.ReasonRegistryUnavailable, "the registry has the volume, and it is not in the operator's copy "+
 			"of it yet", outcome.Soon)

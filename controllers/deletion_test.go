@@ -361,6 +361,26 @@ func TestARegistryThatForgot(t *testing.T) {
 	}
 }
 
+// A volume was purged before its objects were gone. They say so, and can be deleted.
+func TestPurgedBeforeItsObjects(t *testing.T) {
+	f, ams, utr, g, uuid := two(t, nil)
+	v, rev, err := f.reg.GetVolume(t.Context(), uuid)
+	f.ok(err)
+	v.Deleted = true
+	rev, err = f.reg.UpdateVolume(t.Context(), rev, v)
+	f.ok(err)
+	f.ok(f.reg.PurgeVolume(t.Context(), rev, federation.Purge{Volume: uuid, Name: v.Name, At: time.Unix(1, 0)}))
+	settleAll(ams, utr)
+	c := contentOf(uuid)
+	ams.get(c)
+	ams.ready(c, metav1.ConditionFalse, v1alpha1.ReasonDeleted, "its data is gone")
+	ams.delete(g)
+	settleAll(ams, utr)
+	if ams.has(g) || ams.has(c) {
+		t.Error("an object of a purged volume stays although it was deleted")
+	}
+}
+
 // Every write to the registry may fail in every way, and the end is the same.
 func TestFaultsOfTheRegistry(t *testing.T) {
 	for _, fault := range []string{"conflict", "unavailable", "unknown, applied", "unknown, lost", "unknown, late"} {

@@ -198,9 +198,10 @@ func (r *geoVolumes) dispose(ctx context.Context, g *geoVolume) (plan.Disposal, 
 		g.seen = r.mirror.Volume(g.uuid)
 	}
 	forget := g.Annotations[v1alpha1.ForceAnnotation] == g.uuid
-	switch does := plan.Dispose(v, r.self, g.Spec.ReclaimPolicy, g.Status.Volume != "", forget); does {
+	_, purged := r.mirror.Purged(g.uuid)
+	switch does := plan.Dispose(v, r.self, g.Spec.ReclaimPolicy, g.Status.Volume != "" && !purged, forget); does {
 	case plan.Undecided:
-		return does, &outcome.Stop{Verdict: plan.Forgotten(g.uuid)}
+		return does, r.lost(g.uuid)
 	case plan.Keep:
 		return does, r.keep(ctx, *v, rev)
 	case plan.Trash:

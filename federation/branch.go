@@ -64,13 +64,26 @@ func joined(a, b []Ancestor) []Ancestor {
 }
 
 // DescendsFrom reports whether c came from old by swaps, or is the same. Of a record older than its
-// whole trail it cannot tell, and reports true.
+// whole trail only the epochs tell: then c's history must have old's newest, if it reaches so far.
 func (c Control) DescendsFrom(old Control) bool {
 	a, oldest := old.ancestor(), c.Change
 	if len(c.Trail) > 0 {
 		oldest = c.Trail[0].Change
 	}
-	return a == c.ancestor() || slices.Contains(c.Trail, a) || old.Change < oldest && old.Epoch <= c.Epoch
+	if a == c.ancestor() || slices.Contains(c.Trail, a) {
+		return true
+	}
+	return old.Change < oldest && old.Epoch <= c.Epoch && c.began(old)
+}
+
+// began reports whether c's history has the newest epoch of old's, or lacks it for its age.
+func (c Control) began(old Control) bool {
+	if len(old.History) == 0 || len(c.History) == 0 {
+		return true
+	}
+	newest := old.History[len(old.History)-1]
+	trimmed := len(c.History) >= keptEpochs && newest.Epoch < c.History[len(c.History)-keptEpochs].Epoch
+	return trimmed || slices.Contains(c.History, newest)
 }
 
 // Branches returns those of some records of one volume that no other descends from, the one with

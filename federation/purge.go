@@ -24,6 +24,10 @@ type Purge struct {
 	// Size and Sites are what was promised for it.
 	Size  Bytes    `json:"size"`
 	Sites []string `json:"sites"`
+	// Generation of the volume's record, and Change of its control record (0: it had none), that
+	// were purged. Who knows later ones knows that the volume was taken out of the trash since.
+	Generation uint64 `json:"generation"`
+	Change     uint64 `json:"change,omitempty"`
 	// Pending are the gateways that may still have some of it. Each takes itself away, nobody adds.
 	Pending []string `json:"pending,omitempty"`
 }
@@ -42,6 +46,12 @@ func (p Purge) Validate() error {
 		return invalid("check", "purge", p.Volume, fmt.Sprintf("at is %v: give the time of the purge", p.At))
 	}
 	return nil
+}
+
+// overruled reports whether a record of the volume, either nil, shows that it is in use although p
+// says that it was purged: the registry went back to when it was in the trash.
+func (p Purge) overruled(v *Volume, c *Control) bool {
+	return v != nil && !v.Deleted && v.Generation > p.Generation || c != nil && c.Change > p.Change
 }
 
 // PurgeAt is when gateways purge a deleted volume.

@@ -73,19 +73,31 @@ type Correction struct {
 // Undecided reports whether a person must say which branch to keep.
 func (c Correction) Undecided() bool { return len(c.Branches) > 0 && c.Value == nil }
 
-// Keep decides for the branch with that home: a gateway, or GATEWAY@EPOCH if it is home in more
-// than one. Errors wrap ErrInvalid.
+// Homes are the branches' names, as Keep takes them.
+func (c Correction) Homes() (out []string) {
+	for _, b := range c.Branches {
+		name := fmt.Sprintf("%s@%d", b.Home.Gateway, b.Epoch)
+		if slices.ContainsFunc(c.Branches, func(x Control) bool {
+			return x.Home.Gateway == b.Home.Gateway && x.Epoch == b.Epoch && x.Change != b.Change
+		}) {
+			name += fmt.Sprintf(".%d", b.Change)
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+// Keep decides for the branch with that home: a gateway, or one of Homes if it is home in more than
+// one. Errors wrap ErrInvalid.
 func (c *Correction) Keep(home string) (err error) {
 	var found []Control
-	var names []string
-	for _, b := range c.Branches {
-		full := fmt.Sprintf("%s@%d", b.Home.Gateway, b.Epoch)
-		names = append(names, full)
-		if home == full || home == b.Home.Gateway {
+	names := c.Homes()
+	for i, b := range c.Branches {
+		if home == names[i] || home == b.Home.Gateway {
 			found = append(found, b)
 		}
 	}
-	if len(found) == 0 || found[0].Epoch != found[len(found)-1].Epoch {
+	if len(found) != 1 {
 		return invalid("reconcile", "control", strings.TrimPrefix(c.Key, string(KindControl)+"/"),
 			fmt.Sprintf("keep %q: the branches are those of %s: give one of these", home, strings.Join(names, ", ")))
 	}
@@ -109,12 +121,26 @@ func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
 	for _, n := range r.Notices {
 		said[n.Gateway] = n
 	}
-	there, gone := map[string]Record{}, r.purged()
+	there := map[string]Record{}
 	for _, x := range r.Records {
 		there[x.Key] = x
 	}
+	gone, back, err := r.purged()
+	if err != nil {
+		return nil, nil, err
+	}
+	stays := map[string]bool{} // records of which it counts for nothing that somebody deleted them
+	for v, p := range back {
+		stays["name/"+p.Name] = true
+		for _, k := range []Kind{KindVolume, KindControl, KindKeyring} {
+			stays[string(k)+"/"+v] = true
+		}
+	}
 	best, about := map[string]Testimony{}, map[string][]Testimony{}
 	for _, t := range r.Testimonies {
+		if t.Deleted && stays[t.Key] {
+			continue
+		}
 		about[t.Key] = append(about[t.Key], t)
 		old, ok := best[t.Key]
 		newer := t.Revision > old.Revision
@@ -128,45 +154,82 @@ func (r Rewind) Plan() (plan []Correction, missing []string, err error) {
 			best[t.Key] = t
 		}
 	}
-	for _, k := range slices.Sorted(maps.Keys(there)) {
-		if by, ok := gone[volumeOf(k, there[k].Value)]; ok {
-			plan = append(plan, Correction{Key: k, Deleted: true, Was: there[k].Revision, Gateway: by,
-				Why: "is of a volume that was purged"})
+	byKey := map[string]Correction{}
+	for k, x := range there {
+		v, ok := strings.CutPrefix(k, string(KindPurged)+"/")
+		if by, purged := gone[volumeOf(k, x.Value)]; purged {
+			byKey[k] = Correction{Key: k, Deleted: true, Was: x.Revision, Gateway: by, Why: "is of a volume that was purged"}
+		} else if _, inUse := back[v]; ok && inUse {
+			byKey[k] = Correction{Key: k, Deleted: true, Was: x.Revision, Why: "is of a volume that was taken out of the trash: it stays"}
 		}
 	}
-	for _, k := range slices.Sorted(maps.Keys(best)) {
-		if _, ok := gone[volumeOf(k, best[k].Value)]; ok {
+	for k, t := range best {
+		_, purged := gone[volumeOf(k, t.Value)]
+		v, ok := strings.CutPrefix(k, string(KindPurged)+"/")
+		if _, inUse := back[v]; purged || ok && inUse {
 			continue
 		}
 		// A gateway that missed a reconciliation knows less than the registry of everything but
 		// control records, which have an order of their own, and volumes that it alone remembers.
-		if t := best[k]; said[t.Gateway].Reconciled == known || outlasts(t, there) {
+		if said[t.Gateway].Reconciled == known || outlasts(t, there) {
 			c, needed, err := correct(t, there[k], about[k])
 			if err != nil {
 				return nil, nil, err
 			}
 			if needed {
-				plan = append(plan, c)
+				byKey[k] = c // also of a name that another volume got
 			}
 		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(byKey)) {
+		plan = append(plan, byKey[k])
 	}
 	return plan, r.Missing(), nil
 }
 
-// purged returns the volumes that were purged, as anybody knows, and who knows it.
-func (r Rewind) purged() map[string]string {
-	gone := map[string]string{}
+// purged returns the volumes that were purged, as anybody knows, and those that were purged
+// although somebody knows that they are in use, the first with who knows it.
+func (r Rewind) purged() (gone map[string]string, back map[string]Purge, err error) {
+	gone, back = map[string]string{}, map[string]Purge{}
+	all := slices.Clone(r.Testimonies)
 	for _, x := range r.Records {
-		if v, ok := strings.CutPrefix(x.Key, string(KindPurged)+"/"); ok {
-			gone[v] = ""
-		}
+		all = append(all, Testimony{Key: x.Key, Value: x.Value})
 	}
-	for _, t := range r.Testimonies {
+	purges := map[string]Purge{}
+	for _, t := range all {
 		if v, ok := strings.CutPrefix(t.Key, string(KindPurged)+"/"); ok && !t.Deleted {
-			gone[v] = t.Gateway
+			p := purges[v]
+			if err := Decode("purge", v, t.Value, &p); err != nil {
+				return nil, nil, err
+			}
+			purges[v], gone[v] = p, t.Gateway
 		}
 	}
-	return gone
+	for _, t := range all {
+		kind, name, _ := strings.Cut(t.Key, "/")
+		p, ok := purges[name]
+		if !ok || t.Deleted {
+			continue
+		}
+		var v *Volume
+		var c *Control
+		switch Kind(kind) {
+		case KindVolume:
+			v = new(Volume)
+			err = Decode("volume", name, t.Value, v)
+		case KindControl:
+			c = new(Control)
+			err = Decode("control", name, t.Value, c)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if p.overruled(v, c) {
+			delete(gone, name)
+			back[name] = p
+		}
+	}
+	return gone, back, nil
 }
 
 // volumeOf returns the volume that makes sense of a record: of a volume that was purged it is not
@@ -189,7 +252,7 @@ func outlasts(t Testimony, there map[string]Record) bool {
 	switch lacks := there[t.Key].Revision == 0 && !t.Deleted; kindOf(t.Key) {
 	case KindControl:
 		return true
-	case KindVolume, KindKeyring:
+	case KindVolume, KindKeyring, KindPurged:
 		return lacks
 	case "name":
 		return lacks && there[string(KindVolume)+"/"+string(t.Value)].Revision == 0

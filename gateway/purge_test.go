@@ -156,3 +156,91 @@ func TestPurge(t *testing.T) {
 	again := c.create("gone", manifest("gone", 2))
 	file(t, c.router("b", again), cl, "f")
 }
+
+// TestPurgeWaitsForTheCopy: the folder of a copy that is still in use goes when it is closed.
+func TestPurgeWaitsForTheCopy(t *testing.T) {
+	c := newCluster(t, "a")
+	id := c.create("gone", manifest("gone", 1))
+	cl := &client{name: "a"}
+	file(t, c.router("a", id), cl, "f")
+	_, done, err := c.at("a").copies.Copy(id).Use(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.trash(id)
+	c.until("it is purged", func() error {
+		if _, ok := c.at("a").view.Purged(id); !ok {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	time.Sleep(100 * time.Millisecond) // in which it would go if nobody waited
+	if len(c.left("a", id)) == 0 {
+		t.Error("the folder of a copy that is open is gone")
+	}
+	done()
+	c.until("it is gone", func() error {
+		if left := c.left("a", id); len(left) > 0 {
+			return fmt.Errorf("left is %v", left)
+		}
+		return nil
+	})
+}
+
+// TestManyPurgedAtOnce: nothing is left of many volumes, and their gateway goes on.
+func TestManyPurgedAtOnce(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	cl := &client{name: "a"}
+	var ids []string
+	for i := range 12 {
+		name := fmt.Sprintf("gone%d", i)
+		id := c.create(name, manifest(name, 2))
+		f := file(t, c.router("a", id), cl, "big")
+		if _, err := c.router("a", id).Write(t.Context(), cl.next(), f, 0, []byte(strings.Repeat("x", 1<<20)), true); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		c.trash(id)
+	}
+	c.until("the purges are done", func() (err error) {
+		c.with(func(reg federation.Registry) error {
+			purges, e := reg.ListPurges(context.Background())
+			n := 0
+			for _, p := range purges {
+				n += len(p.Pending)
+			}
+			if len(purges) != len(ids) || n != 0 {
+				err = fmt.Errorf("%d purges with %d pending", len(purges), n)
+			}
+			return e
+		})
+		return err
+	})
+	file(t, c.router("b", c.create("next", manifest("next", 2))), cl, "f")
+	for _, s := range c.order {
+		for _, id := range ids {
+			if left := c.left(s, id); len(left) > 0 {
+				t.Errorf("%s: left: %v", s, left)
+			}
+		}
+	}
+}
+
+// trash deletes a volume, for which there is no time in the trash.
+func (c *cluster) trash(id string) {
+	c.with(func(reg federation.Registry) error {
+		for {
+			v, rev, err := reg.GetVolume(context.Background(), id)
+			if err != nil {
+				return err
+			}
+			v.Deleted, v.DeletedAt = true, time.Now().UTC()
+			v.PurgeAfter = v.DeletedAt
+			if _, err = reg.UpdateVolume(context.Background(), rev, v); !errors.Is(err, federation.ErrConflict) {
+				return err
+			}
+		}
+	})
+}

@@ -138,6 +138,12 @@ func Forgotten(volume string) *Verdict {
 		"if the volume is to be forgotten, annotate this object with %s=%s and delete it", volume, v1alpha1.ForceAnnotation, volume)
 }
 
+// Purged says that a volume is gone for good.
+func Purged(p federation.Purge) *Verdict {
+	return verdict(v1alpha1.ReasonDeleted, "volume %s was deleted, and purged at %s: its data is gone; delete this object",
+		p.Name, stamp(p.At))
+}
+
 func owner(v federation.Volume) string {
 	if v.OwnerSite == "" {
 		return "organization " + v.Owner

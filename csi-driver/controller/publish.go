@@ -106,7 +106,8 @@ func (s *service) authorize(
 }
 
 // candidates returns the PersistentVolumes of a handle that the cache knows, and the node's
-// VolumeAttachments of them. Those, and their PersistentVolumes, are read again from the API server.
+// VolumeAttachments of them. Those, and their PersistentVolumes, are read again from the API
+// server.
 func (s *service) candidates(ctx context.Context, handle, node string) (
 	pvs []corev1.PersistentVolume, vas []storagev1.VolumeAttachment, err error) {
 	if pvs, err = s.persistentVolumes(ctx, s.cfg.Seen, handle); err != nil {

@@ -129,7 +129,7 @@ func volumePurge(f *fixture) {
 	f.ok(f.r.LeavePurge(f.ctx, "u9", "fra-1"))
 	all, err := f.r.ListPurges(f.ctx)
 	f.ok(err)
-	p.Pending = []string{"ams-1"}
+	p.Pending, p.Generation, p.Change = []string{"ams-1"}, 1, 1
 	if !reflect.DeepEqual(all, []federation.Purge{p}) {
 		f.Errorf("purges are %+v, want %+v", all, p)
 	}

@@ -182,6 +182,11 @@ func (c *kv) Commit(ctx context.Context, conds []records.Condition, writes []rec
 	if err := c.usable(ctx); err != nil {
 		return false, federation.Head{}, err
 	}
+	for i, w := range writes {
+		if slices.ContainsFunc(writes[:i], func(x records.Write) bool { return x.Key == w.Key && !x.Prefix && !w.Prefix }) {
+			return false, federation.Head{}, fmt.Errorf("%w: duplicate key %s in a transaction, as etcd says", federation.ErrInvalid, w.Key)
+		}
+	}
 	head := func() federation.Head { return federation.Head{Cluster: c.s.cluster, Revision: c.s.head} }
 	do := func() bool {
 		ok := c.s.holds(conds)

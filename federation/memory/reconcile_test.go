@@ -436,3 +436,35 @@ func TestBranchIsNoticed(t *testing.T) {
 		a.trusts(false)
 	}
 }
+
+// TestBranchOlderThanTheTrail: many swaps within an epoch push a fork out of the trail. The epochs
+// show it.
+func TestBranchOlderThanTheTrail(t *testing.T) {
+	s := memory.NewServer(1)
+	a := newGateway(t, s, "a")
+	person := s.Client(nil)
+	create(t, person, "v", "one")
+	change(t, a, "v", 1, "a")
+	change(t, a, "v", 2, "b")
+	main, _, _ := a.GetControl(t.Context(), "v")
+	// The branch: c takes epoch 3 over at a backup of this moment.
+	fork := main.Clone()
+	fork.Epoch, fork.Home = 3, federation.Member{Gateway: "c", Site: "site-c", Incarnation: "i"}
+	fork.Members = []federation.Member{fork.Home}
+	fork.Begin(federation.EpochStart{Epoch: 3, Start: federation.Position{Seq: 7, Off: 1}})
+	fork.Succeed(&main)
+	// The gateways' record: a takes epoch 3, and a member comes and goes.
+	tip := main.Clone()
+	tip.Epoch, tip.Home = 3, federation.Member{Gateway: "a", Site: "site-a", Incarnation: "i"}
+	tip.Members = []federation.Member{tip.Home}
+	tip.Begin(federation.EpochStart{Epoch: 3, Start: federation.Position{Seq: 9, Off: 9}})
+	tip.Succeed(&main)
+	for range 260 {
+		next := tip.Clone()
+		next.Succeed(&tip)
+		tip = next
+	}
+	if tips := federation.Branches([]federation.Control{tip, fork}); len(tips) != 2 {
+		t.Errorf("home c's epoch 3 (%v) is taken for an ancestor of home a's epoch 3 (%v): nobody is asked", fork.History, tip.History)
+	}
+}

@@ -72,6 +72,14 @@ func (v *View) Purges() (out []federation.Purge) {
 	return out
 }
 
+// Purged returns what is known of a volume's purge; false: it was not purged, as far as is known.
+func (v *View) Purged(uuid string) (federation.Purge, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	p, ok := v.volumes.purges[uuid]
+	return p, ok
+}
+
 // leftAt returns what volumes that were purged still may take of a site, whose gateways have not
 // deleted all yet. v.mu is held.
 func (v *View) leftAt(site string) (promised federation.Bytes, copies int32) {
@@ -186,7 +194,7 @@ func (vs *volumes) control(next *Volume, c *federation.Control) {
 	next.Control = nil
 	if c != nil {
 		short := *c
-		short.History = nil
+		short.History, short.Trail = nil, nil
 		next.Control = &short
 	}
 	if r, asked := vs.reigns[next.UUID]; asked && (c == nil || old == nil || old.Epoch != c.Epoch) {

@@ -318,7 +318,6 @@ func (m *Manager) closeGone() {
 	for id, s := range m.volumes {
 		if v, ok := m.cfg.View.Record(id); !ok || v.Deleted {
 			gone[id] = s
-			delete(m.volumes, id)
 		}
 	}
 	m.mu.Unlock()
@@ -329,5 +328,8 @@ func (m *Manager) closeGone() {
 				m.cfg.Logger.Warn("volume did not close cleanly", "volume", id, "error", err)
 			}
 		}
+		m.mu.Lock()
+		delete(m.volumes, id) // from now on its folder may go: see wipe
+		m.mu.Unlock()
 	}
 }

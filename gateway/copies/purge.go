@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-storage/weir/engine/log"
@@ -37,9 +38,25 @@ func (m *Manager) KeepPurging(ctx context.Context) {
 
 // purge does what can be done now, and reports whether something is to be tried again soon.
 func (m *Manager) purge(ctx context.Context) (again bool) {
-	purges := m.cfg.View.Purges()
-	for _, p := range purges {
-		if slices.Contains(p.Pending, m.cfg.Self.Gateway) {
+	now := m.cfg.Now()
+	all, _ := m.cfg.View.Volumes()
+	for _, v := range all {
+		if r := v.Record; r != nil && r.Deleted && m.chosen(now.Sub(r.PurgeAt())) {
+			again = m.end(ctx, r.UUID, now) || again
+		}
+	}
+	there, err := m.cfg.Pool.ListVolumes()
+	if err != nil {
+		m.cfg.Logger.Warn("the pool's volumes cannot be listed", "error", err)
+		return true
+	}
+	for _, p := range m.cfg.View.Purges() {
+		// A gateway that registered later may have some of it, and one that just heard of the purge
+		// may have opened it once more.
+		has := slices.ContainsFunc(there, func(name string) bool {
+			return name == p.Volume || strings.HasPrefix(name, salvagePrefix+p.Volume)
+		})
+		if has || slices.Contains(p.Pending, m.cfg.Self.Gateway) {
 			if err := m.wipe(ctx, p); err != nil {
 				again = true
 				if ctx.Err() == nil {
@@ -47,19 +64,7 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 				}
 			}
 		}
-	}
-	if !m.chosen() {
-		return again
-	}
-	now := m.cfg.Now()
-	all, _ := m.cfg.View.Volumes()
-	for _, v := range all {
-		if r := v.Record; r != nil && r.Deleted && !now.Before(r.PurgeAt()) {
-			again = m.end(ctx, r.UUID, now) || again
-		}
-	}
-	for _, p := range purges {
-		if now.Sub(p.At) > federation.PurgeKept {
+		if late := now.Sub(p.At) - federation.PurgeKept; len(p.Pending) == 0 && m.chosen(late) {
 			if err := m.cfg.Registry.DeletePurge(ctx, p.Volume); err != nil {
 				m.cfg.Logger.Debug("an old purge is not forgotten yet", "uuid", p.Volume, "error", err)
 			}
@@ -68,11 +73,14 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 	return again
 }
 
-// chosen reports whether this gateway, of all that live, is the one to purge volumes. Two that both
+// overdue is how late something is that the chosen gateway should have done. Then others do it.
+const overdue = 10 * time.Minute
+
+// chosen reports whether this gateway is the one to do what is late for so long. Two that both
 // think so do no harm.
-func (m *Manager) chosen() bool {
+func (m *Manager) chosen(late time.Duration) bool {
 	living, _ := m.cfg.View.Living()
-	return len(living) > 0 && living[0] == m.cfg.Self.Gateway
+	return late >= overdue || late >= 0 && len(living) > 0 && living[0] == m.cfg.Self.Gateway
 }
 
 // end purges a volume, if the registry itself still says that it is deleted and its time has come.
@@ -80,6 +88,14 @@ func (m *Manager) end(ctx context.Context, uuid string, now time.Time) (again bo
 	v, rev, err := m.cfg.Registry.GetVolume(ctx, uuid)
 	if err == nil && (!v.Deleted || now.Before(v.PurgeAt())) {
 		return false
+	}
+	if err == nil && v.PurgeAfter.IsZero() {
+		// It was deleted with a release that purged nothing, and told people so.
+		v.PurgeAfter = now.UTC().Add(federation.TrashTime)
+		if _, err = m.cfg.Registry.UpdateVolume(ctx, rev, v); err == nil {
+			m.cfg.Logger.Info("a volume that an older release deleted goes when its time is over", "volume", v.Name, "at", v.PurgeAfter)
+			return false
+		}
 	}
 	p := federation.Purge{Volume: uuid, Name: v.Name, At: now.UTC(), Size: v.Spec.Size, Sites: v.Sites}
 	if err == nil {
@@ -108,14 +124,20 @@ func (m *Manager) wipe(ctx context.Context, p federation.Purge) error {
 		return errors.New("it is not closed yet")
 	}
 	// The registry itself must say it, and be believed after it did.
+	_, _, there := m.cfg.Registry.GetVolume(ctx, p.Volume)
+	if there == nil {
+		return errors.New("the registry has the volume again")
+	}
 	purges, err := m.cfg.Registry.ListPurges(ctx)
 	if err == nil {
 		err = m.cfg.Registry.Trusted()
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if !slices.ContainsFunc(purges, func(x federation.Purge) bool { return x.Volume == p.Volume }) {
+	case !errors.Is(there, federation.ErrNotFound):
+		return there
+	case !slices.ContainsFunc(purges, func(x federation.Purge) bool { return x.Volume == p.Volume }):
 		return errors.New("the registry does not say that it was purged")
 	}
 	for _, name := range append(m.Salvaged(p.Volume), p.Volume) {

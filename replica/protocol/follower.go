@@ -136,6 +136,13 @@ func shared(own LogState, epochs []log.EpochStart, end Position) Position {
 	return Position{}
 }
 
+// rivals reports whether two logs have an epoch of the same number that two homes began.
+func rivals(a, b []log.EpochStart) bool {
+	return slices.ContainsFunc(a, func(x log.EpochStart) bool {
+		return slices.ContainsFunc(b, func(y log.EpochStart) bool { return x.Epoch == y.Epoch && !x.Same(y) })
+	})
+}
+
 // hearsay handles that another gateway speaks of an epoch of which there is no record here. The
 // record decides, not who says so. A home believes a member as far as to stop, since without that
 // member nothing can be committed anyway.
@@ -156,6 +163,9 @@ func (c *Core) refused(m Message) {
 	case c.leading():
 		if !shared(c.log, m.Epochs, m.End).Less(m.Commit) {
 			return // we have it
+		}
+		if rivals(c.log.Epochs, m.Epochs) {
+			return // it followed another branch, which nobody saw; that is no loss of ours
 		}
 	case c.ctl == nil || c.ctl.Epoch != m.Epoch || c.ctl.Home != m.From || !c.log.End.Less(m.Commit):
 		return

@@ -115,3 +115,25 @@ func TestJumpedClock(t *testing.T) {
 		t.Error("the member does not read again")
 	}
 }
+
+// TestUnseenBranchIsNoLoss: a log that followed a branch which nobody saw refuses the home that the
+// record names. That home lost nothing, and goes on.
+func TestUnseenBranchIsNoLoss(t *testing.T) {
+	h := home(t, 1, "a")
+	h.log.Epochs[1].Salt = [32]byte{1}
+	theirs := begun(12, 1, 2)
+	theirs.Epochs[1].Salt = [32]byte{2}
+	// What c makes of the greeting:
+	c := byHand(t, "c", 1, theirs)
+	c.known = position(12)
+	c.do(ControlRead{control(2, "a", "a"), 20})
+	out := c.from("a", Message{Kind: Hello, Epoch: 2, End: h.log.End, Epochs: h.log.Epochs})
+	s, ok := effect[Send](out)
+	if !ok || s.Message.Kind != Refuse {
+		t.Fatalf("c answers %v", out)
+	}
+	out = h.from("c", s.Message)
+	if d, ok := effect[Disown](out); ok {
+		t.Errorf("home a, the only member, gives its log up: %+v, role %v", d, h.role)
+	}
+}

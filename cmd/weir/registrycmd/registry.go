@@ -71,11 +71,7 @@ func statusOf(w federation.Rewind) (s Status, plan []federation.Correction, miss
 	}
 	slices.SortFunc(s.Gateways, func(a, b GatewayState) int { return cmp.Compare(a.Name, b.Name) })
 	for _, c := range plan {
-		x := Correction{Record: c.Key, Gateway: c.Gateway, Why: c.Why}
-		for _, b := range c.Branches {
-			x.Branches = append(x.Branches, fmt.Sprintf("%s@%d", b.Home.Gateway, b.Epoch))
-		}
-		s.Corrections = append(s.Corrections, x)
+		s.Corrections = append(s.Corrections, Correction{Record: c.Key, Gateway: c.Gateway, Why: c.Why, Branches: c.Homes()})
 	}
 	return s, plan, missing, nil
 }

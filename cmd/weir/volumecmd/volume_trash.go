@@ -29,6 +29,7 @@ func undeleteCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 			defer cl.Close()
 			v, err := trashed(c.Context(), cl, "undelete", a[0], "", func(v *federation.Volume) {
 				v.Deleted, v.Closing, v.DeletedAt, v.PurgeAfter = false, false, time.Time{}, time.Time{}
+				v.Generation++ // who knows it knows that it was taken out (federation.Purge)
 			})
 			if err != nil {
 				return err
@@ -78,6 +79,9 @@ func trashed(ctx context.Context, cl *access.Client, op, name, uuid string, chan
 	for try := 1; ; try++ {
 		v, rev, err := cl.Find(ctx, name)
 		switch {
+		case try > 1 && op == "purge" && errors.Is(err, federation.ErrNotFound), try > 1 && op == "undelete" && err == nil && !v.Deleted:
+			v.Name = name
+			return v, nil // the former try did it
 		case err != nil:
 			return v, err
 		case uuid != "" && v.UUID != uuid:

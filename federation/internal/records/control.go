@@ -4,6 +4,7 @@ package records
 
 import (
 	"context"
+	"errors"
 
 	"github.com/weir-storage/weir/federation"
 )
@@ -40,7 +41,7 @@ func (r *Registry) SwapControl(ctx context.Context, volume string, prev federati
 	if err != nil {
 		return 0, err
 	}
-	refused := r.refused(known, volume, rev)
+	refused := r.refused(ctx, known, volume, rev)
 	if refused != nil && (r.kv.archive() == nil || rev == 0) {
 		return 0, refused
 	}
@@ -78,14 +79,21 @@ func (r *Registry) SwapControl(ctx context.Context, volume string, prev federati
 	return rev, err
 }
 
-// refused asks the guard. A record that was seen and is gone is one that a restored backup does not
-// have yet: a uuid is never used twice.
-func (r *Registry) refused(known federation.Asked, volume string, rev federation.Revision) error {
+// refused asks the guard. A record that was seen and is gone, and whose volume was not purged, is
+// one that a restored backup does not have yet: a uuid is never used twice.
+func (r *Registry) refused(ctx context.Context, known federation.Asked, volume string, rev federation.Revision) error {
 	if r.guard == nil {
 		return nil
 	}
 	if err := r.guard.Err(); err != nil || rev != 0 {
 		return err
+	}
+	var p federation.Purge
+	switch at, err := r.one(ctx, "read", "purge", volume, key(federation.KindPurged, volume), &p); {
+	case err != nil:
+		return err
+	case at != 0:
+		return errors.Join(notFound("swap", "control", volume), r.guard.Forget(volume))
 	}
 	return r.guard.Observe(known, r.guard.Ask().Head, federation.Control{Volume: volume})
 }
@@ -108,7 +116,7 @@ func (r *Registry) DeleteControl(ctx context.Context, volume string, prev federa
 	if prev == 0 || rev != prev {
 		return conflict("delete", "control", volume)
 	}
-	if err := r.refused(known, volume, rev); err != nil {
+	if err := r.refused(ctx, known, volume, rev); err != nil {
 		return err
 	}
 	k := key(federation.KindControl, volume)

@@ -180,7 +180,7 @@ func (k *keeper) branched(pairs []Pair) error {
 		}
 		kept, err := control(r.Key, r.Value)
 		if err != nil {
-			return err
+			continue // of another release: nothing is known of what it came from
 		}
 		if !c.DescendsFrom(kept) && !kept.DescendsFrom(c) { // an ancestor may have been read earlier
 			return k.guard.Refuse(fmt.Sprintf("the control record of volume %s was home %s's in epoch %d, and is home %s's in epoch %d, "+

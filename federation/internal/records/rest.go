@@ -88,7 +88,11 @@ func (r *Registry) PutKeyring(ctx context.Context, prev federation.Revision, k f
 			return 0, err
 		}
 	}
-	return r.put(ctx, "put", "keyring", k.Volume, kk, []Condition{{Key: kk, Revision: prev}}, k)
+	conds := []Condition{{Key: kk, Revision: prev}}
+	if prev == 0 {
+		conds = append(conds, Condition{Key: key(federation.KindPurged, k.Volume)}) // a uuid is never used again
+	}
+	return r.put(ctx, "put", "keyring", k.Volume, kk, conds, k)
 }
 
 // DeleteKeyring implements federation.Keyrings.

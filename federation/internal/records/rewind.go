@@ -166,6 +166,11 @@ func (t *tending) accept(h federation.Head) (bool, error) {
 // control record and keyring stay until the volume is purged.
 func (t *tending) behind(x federation.Record) (bool, error) {
 	k := kindOf(x.Key)
+	if k == federation.KindPurged && !x.Deleted {
+		_, volume, _ := strings.Cut(x.Key, "/")
+		_, inUse := t.all[key(federation.KindVolume, volume)] // else the volume would come back
+		return !t.purged(x.Key) && !inUse, nil
+	}
 	if x.Deleted || k != federation.KindControl && k != federation.KindKeyring && k != federation.KindVolume || t.purged(x.Key) {
 		return false, nil
 	}

@@ -21,7 +21,7 @@ func (r *Registry) CreateVolume(ctx context.Context, v federation.Volume) (feder
 		return 0, wrap("create", "volume", v.Name, err)
 	}
 	k, n := key(federation.KindVolume, v.UUID), namePrefix+v.Name
-	rev, err := r.commit(ctx, "create", "volume", v.Name, []Condition{{Key: k}, {Key: n}},
+	rev, err := r.commit(ctx, "create", "volume", v.Name, []Condition{{Key: k}, {Key: n}, {Key: key(federation.KindPurged, v.UUID)}},
 		Write{Key: k, Value: value}, Write{Key: n, Value: []byte(v.UUID)})
 	if err == nil || !isConflict(err) {
 		return rev, err
