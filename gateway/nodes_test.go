@@ -155,6 +155,30 @@ func TestAdmit(t *testing.T) {
 		t.Errorf("root has group %d and mode %o, %v", a.GID, a.Mode, err)
 	}
 
+	// A second namespace that writes takes the first one's group from nobody. Alone, it may change it.
+	importer := claim
+	importer.Site, importer.Namespace = "a", "others"
+	for group, shared := range map[uint32]bool{4243: true, 4244: false} {
+		c.with(func(r federation.Registry) error {
+			if shared {
+				return r.PutClaim(ctx, importer)
+			}
+			return r.DeleteClaim(ctx, id, importer.Site, importer.Namespace, importer.Name)
+		})
+		before, err := c.router("a", id).GetAttr(ctx, volume.Request{}, volume.Root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask.MountGroup = new(group)
+		if _, err := n1.Admit(ctx, ask); err != nil {
+			t.Fatal(err)
+		}
+		after, err := c.router("a", id).GetAttr(ctx, volume.Request{}, volume.Root)
+		if want := map[bool]uint32{true: before.GID, false: group}[shared]; err != nil || after.GID != want {
+			t.Errorf("shared %v: root has group %d, %v, want %d", shared, after.GID, err, want)
+		}
+	}
+
 	// Two nodes with one address.
 	c.attach("b", other, "n2", federation.ReadWrite)
 	n2 := &nodepb.AdmitRequest{Volume: other, Node: "n2"}

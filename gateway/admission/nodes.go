@@ -159,9 +159,13 @@ func (n *Nodes) Admit(ctx context.Context, q *nodepb.AdmitRequest) (*nodepb.Admi
 	if err != nil {
 		return nil, err
 	}
+	claims, err := n.cfg.Registry.ListClaims(ctx, k.Volume)
+	if err != nil {
+		return nil, registryError(err)
+	}
 	access := attachment.Access
 	if ns := q.GetNamespace(); ns != "" {
-		claimed, err := n.claimed(ctx, k.Volume, ns)
+		claimed, err := n.claimed(claims, k.Volume, ns)
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +176,7 @@ func (n *Nodes) Admit(ctx context.Context, q *nodepb.AdmitRequest) (*nodepb.Admi
 		return nil, err
 	}
 	if q.MountGroup != nil && access == federation.ReadWrite {
-		if err := n.giveRoot(ctx, k.Volume, q.GetMountGroup()); err != nil {
+		if err := n.giveRoot(ctx, k.Volume, q.GetMountGroup(), writers(claims) > 1); err != nil {
 			return nil, status.Errorf(codes.Unavailable, "volume %s: its root is not group %d's yet: %v", name, q.GetMountGroup(), err)
 		}
 	}
@@ -221,12 +225,7 @@ func registryError(err error) error {
 }
 
 // claimed returns the most access that claims of a namespace at this site allow.
-func (n *Nodes) claimed(ctx context.Context, volume, namespace string) (federation.Access, error) {
-	all, err := n.cfg.Registry.ListClaims(ctx, volume)
-	if err != nil {
-		return "", registryError(err)
-	}
-	var best federation.Access
+func (n *Nodes) claimed(all []federation.Claim, volume, namespace string) (best federation.Access, err error) {
 	for _, c := range all {
 		if c.Site == n.cfg.Site && c.Namespace == namespace && best != federation.ReadWrite {
 			best = c.Access
@@ -239,6 +238,17 @@ func (n *Nodes) claimed(ctx context.Context, volume, namespace string) (federati
 			namespace, n.cfg.Site, volume)
 	}
 	return best, nil
+}
+
+// writers counts the namespaces, of all sites, that have claims to write.
+func writers(all []federation.Claim) int {
+	who := map[[2]string]bool{}
+	for _, c := range all {
+		if c.Access == federation.ReadWrite {
+			who[[2]string{c.Site, c.Namespace}] = true
+		}
+	}
+	return len(who)
 }
 
 // admit returns the volume's name once the client's address is admitted as the node's.

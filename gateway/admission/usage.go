@@ -79,8 +79,9 @@ func (n *Nodes) space(ctx context.Context, uuid string) (space volume.Space, ear
 const rootTries = 5
 
 // giveRoot makes the root directory writable for a group, wherever the home is. What is created in
-// it belongs to that group.
-func (n *Nodes) giveRoot(ctx context.Context, id string, group uint32) error {
+// it belongs to that group. Of a volume that several namespaces write, the first one's group stays:
+// else each would lock the others out.
+func (n *Nodes) giveRoot(ctx context.Context, id string, group uint32, shared bool) error {
 	const bits = 0o2770
 	v := n.cfg.Routers.Get(id)
 	if v == nil {
@@ -94,6 +95,10 @@ func (n *Nodes) giveRoot(ctx context.Context, id string, group uint32) error {
 		}
 		mode := a.Mode | bits
 		if a.GID == group && a.Mode == mode {
+			return nil
+		}
+		if shared && a.GID != 0 && a.GID != group {
+			n.cfg.Logger.Info("the root keeps its group: other namespaces write the volume too", "volume", id, "group", a.GID, "asked", group)
 			return nil
 		}
 		// Setting it twice does no harm, so it needs no OpID.

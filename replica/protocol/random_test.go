@@ -324,8 +324,10 @@ func (s *sim) settle() {
 	s.load(10 * time.Second) // everything that was scheduled ends
 	s.down = false
 	clear(s.unheard)
+	s.nowatch = false
 	for _, n := range s.nodes {
 		n.start()
+		n.run(func() { n.controlRead(s.record) }) // watches begin again, and list what there is
 	}
 	for range 8 {
 		if s.wentBack { // a person brings it forward when all have spoken
