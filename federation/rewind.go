@@ -76,11 +76,11 @@ func (c Correction) Undecided() bool { return len(c.Branches) > 0 && c.Value == 
 // Homes are the branches' names, as Keep takes them.
 func (c Correction) Homes() (out []string) {
 	for _, b := range c.Branches {
-		name := fmt.Sprintf("%s@%d", b.Home.Gateway, b.Epoch)
+		name, a := fmt.Sprintf("%s@%d", b.Home.Gateway, b.Epoch), b.ancestor()
 		if slices.ContainsFunc(c.Branches, func(x Control) bool {
-			return x.Home.Gateway == b.Home.Gateway && x.Epoch == b.Epoch && x.Change != b.Change
+			return x.Home.Gateway == b.Home.Gateway && x.Epoch == b.Epoch && x.ancestor() != a
 		}) {
-			name += fmt.Sprintf(".%d", b.Change)
+			name += fmt.Sprintf(".%d-%s", a.Change, a.Digest)
 		}
 		out = append(out, name)
 	}

@@ -155,7 +155,8 @@ func TestAdmit(t *testing.T) {
 		t.Errorf("root has group %d and mode %o, %v", a.GID, a.Mode, err)
 	}
 
-	// A second namespace that writes takes the first one's group from nobody. Alone, it may change it.
+	// A second namespace that writes takes the first one's group from nobody. Alone, it may change
+	// it.
 	importer := claim
 	importer.Site, importer.Namespace = "a", "others"
 	for group, shared := range map[uint32]bool{4243: true, 4244: false} {

@@ -98,7 +98,8 @@ func (n *Nodes) giveRoot(ctx context.Context, id string, group uint32, shared bo
 			return nil
 		}
 		if shared && a.GID != 0 && a.GID != group {
-			n.cfg.Logger.Info("the root keeps its group: other namespaces write the volume too", "volume", id, "group", a.GID, "asked", group)
+			n.cfg.Logger.Info("the root keeps its group: other namespaces write the volume too", "volume", id, "group", a.GID,
+				"asked", group)
 			return nil
 		}
 		// Setting it twice does no harm, so it needs no OpID.

@@ -19,6 +19,9 @@ import (
 // look, too.
 const purgeEvery = 30 * time.Second
 
+// purgePause is the least time between two looks. The registry may change all the time.
+const purgePause = time.Second
+
 // KeepPurging purges deleted volumes when their time has come, and deletes what this gateway has of
 // those that were purged, until ctx ends (copies-6).
 func (m *Manager) KeepPurging(ctx context.Context) {
@@ -27,6 +30,10 @@ func (m *Manager) KeepPurging(ctx context.Context) {
 		wait := purgeEvery
 		if m.cfg.View.Synced() && m.cfg.Registry.Trusted() == nil && m.purge(ctx) {
 			wait = retryAfter
+		}
+		select {
+		case <-m.cfg.Timers.After(purgePause):
+		case <-ctx.Done():
 		}
 		select {
 		case <-changed:

@@ -3,7 +3,6 @@
 package protocol
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/weir-storage/weir/federation"
@@ -185,7 +184,8 @@ func (s *sim) reconcile(home string) bool {
 			kept = there[s.rnd.IntN(len(there))]
 		}
 		x := federation.Correction{Key: "control/v", Branches: tips}
-		err := x.Keep(fmt.Sprintf("%s@%d", kept.Home.Gateway, kept.Epoch))
+		i := slices.IndexFunc(tips, func(c federation.Control) bool { return c.DescendsFrom(kept) })
+		err := x.Keep(x.Homes()[i])
 		kept = federation.Control{} // decoding would write into what others know
 		if err == nil {
 			err = federation.Decode("control", "v", x.Value, &kept)

@@ -3,6 +3,8 @@
 package installed
 
 import (
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 )
@@ -88,7 +90,7 @@ func deletion() {
 			got := kubectl("b", "get", "gvc/"+content, "-o",
 				`jsonpath={.spec.size} {.spec.policy} {.status.conditions[?(@.type=="InSync")].reason} `+
 					`{.status.conditions[?(@.type=="InSync")].message}`)
-			return got, len(got) > 0 && got[:5] == "512Mi"
+			return got, strings.HasPrefix(got, "512Mi  NotOwner") // the object is put right before its status says why
 		})
 		figure("an edit at the importing site: %s", said)
 		Expect(said).To(And(HavePrefix("512Mi  NotOwner"), ContainSubstring("site a")))
