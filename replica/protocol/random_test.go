@@ -330,7 +330,8 @@ func (s *sim) settle() {
 		n.run(func() { n.controlRead(s.record) }) // watches begin again, and list what there is
 	}
 	for range 8 {
-		if s.wentBack { // a person brings it forward when all have spoken
+		// A person brings it forward when all have spoken, and then all believe it.
+		if s.wentBack || slices.ContainsFunc(s.nodes, func(n *node) bool { return n.refuses }) {
 			s.load(5 * time.Second)
 		}
 	}

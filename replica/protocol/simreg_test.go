@@ -222,7 +222,14 @@ func (n *node) swap(e Swap) {
 		case "unapplied":
 			s.inFlight--
 		case "late": // it arrives late, and nobody hears of it
-			s.after(s.between(0, 3000*ms), func() { s.apply(n, e, forced) })
+			times := s.times
+			s.after(s.between(0, 3000*ms), func() {
+				if s.times == times { // a registry that was restored gets nothing that was sent to the one before
+					s.apply(n, e, forced)
+				} else {
+					s.inFlight--
+				}
+			})
 		default:
 			result := Swapped{Outcome: SwapConflict}
 			if s.apply(n, e, forced) {
