@@ -22,6 +22,7 @@
 //	attachment/<site>/<volume>/<node>         Attachment   the site's CSI controller
 //	claim/<volume>/<site>/<namespace>/<name>  Claim        the site's operator
 //	lost/<site>                               Lost         a person
+//	purged/<volume>                           Purge        a gateway; each leaves it (swap)
 //	keyring/<volume>                          Keyring      who creates the volume, its home (swap)
 //	observed/<volume>/<gateway>               Observed     that gateway
 //	rewound/<gateway>                         Notice       that gateway (protocol-7)

@@ -54,7 +54,8 @@ func (p Purge) overruled(v *Volume, c *Control) bool {
 	return v != nil && !v.Deleted && v.Generation > p.Generation || c != nil && c.Change > p.Change
 }
 
-// PurgeAt is when gateways purge a deleted volume.
+// PurgeAt is when gateways purge a deleted volume. If nobody said when, which older releases did
+// not, it is only when a gateway first looks: that one gives the volume TrashTime from then on.
 func (v Volume) PurgeAt() time.Time {
 	if v.PurgeAfter.IsZero() {
 		return v.DeletedAt.Add(TrashTime)

@@ -174,7 +174,7 @@ func TestPurgeWaitsForTheCopy(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(100 * time.Millisecond) // in which it would go if nobody waited
+	time.Sleep(3 * time.Second) // in which it would go if nobody waited: a gateway looks once a second
 	if len(c.left("a", id)) == 0 {
 		t.Error("the folder of a copy that is open is gone")
 	}

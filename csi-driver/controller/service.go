@@ -30,7 +30,8 @@ type Config struct {
 	//	VolumePolicies, Nodes                 get
 	Client client.WithWatch
 	// Seen is a cache of PersistentVolumes and VolumeAttachments, or nil. What it finds is read
-	// again from Client before it counts. Without it, each attachment lists all of them.
+	// again from Client before it counts. Without it, each attachment lists all of them. It needs
+	// the right to watch both.
 	Seen        client.Reader
 	Attachments Attachments
 	Federation  string
