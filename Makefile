@@ -32,7 +32,9 @@ demo-bare: fit-bare modules tools build ## the same without Kubernetes: three si
 
 # The clusters with Weir installed take nearly as long as everything else, and wait half of that time: so two halves run at once, clusters and the rest.
 CLUSTERS = ./test/e2e/installed
-OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v /e2e/installed)
+# Of the rest those that compare rates run alone; the others wait much, two at once.
+ALONE = ./test/e2e/failover
+OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v -e /e2e/installed -e /e2e/failover)
 
 test: fit-clusters modules tools kube-tools build ## run all tests but the long form of soak: clusters, and beside them units with the race detector and the rest
 	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)
@@ -40,8 +42,8 @@ test: fit-clusters modules tools kube-tools build ## run all tests but the long 
 	printf '\n== unit tests: with the race detector where there is something to race; packages that did not change are cached\n'; \
 	$(GO) test -p 2 $(PLAIN); plain=$$?; $(GO) test -race -p 2 -ldflags=-w $(UNIT); units=$$?; \
 	printf '\n== end-to-end tests: sites, links, and kernel NFS clients on this machine\n'; \
-	$(GO) test -count=1 -p 1 -timeout 40m $(OTHERS); rest=$$?; \
-	wait $$clusters && [ $$plain = 0 ] && [ $$units = 0 ] && [ $$rest = 0 ]
+	$(GO) test -count=1 -p 2 -timeout 40m $(OTHERS); rest=$$?; $(GO) test -count=1 -timeout 40m $(ALONE); alone=$$?; \
+	wait $$clusters && [ $$plain = 0 ] && [ $$units = 0 ] && [ $$rest = 0 ] && [ $$alone = 0 ]
 
 verify: modules ## check format, lint, generated code, modules and the layout of the tree
 	@GO=$(GO) hack/verify

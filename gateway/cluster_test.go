@@ -81,12 +81,13 @@ func newClusterOf(t testing.TB, promise time.Duration, sites ...string) *cluster
 	}
 	c := &cluster{t: t, promise: promise, dir: t.TempDir(), reg: memory.NewServer(7), ca: ca, nodes: map[string]*clusterNode{},
 		order: sites}
+	host := ownAddress()
 	for _, s := range sites {
 		key, err := keyring.NewSiteKey()
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.nodes[s] = &clusterNode{site: s, store: storemem.NewCounting(storemem.New()), key: key, grpc: "127.0.0.1:0", nfs: "127.0.0.1:0",
+		c.nodes[s] = &clusterNode{site: s, store: storemem.NewCounting(storemem.New()), key: key, grpc: host + ":0", nfs: host + ":0",
 			archive: memory.NewArchive()}
 		c.start(s)
 	}
@@ -96,6 +97,15 @@ func newClusterOf(t testing.TB, promise time.Duration, sites ...string) *cluster
 		}
 	})
 	return c
+}
+
+var clusters atomic.Uint32
+
+// ownAddress returns an address of this machine that no other cluster has, of this process or of
+// another. So nobody takes a port while its gateway is stopped.
+func ownAddress() string {
+	n, pid := clusters.Add(1), os.Getpid()
+	return netip.AddrFrom4([4]byte{127, byte(1 + (pid>>8)%250), byte(pid), byte(1 + n%250)}).String()
 }
 
 // bootTime is every gateway's clock.
@@ -130,7 +140,7 @@ func (c *cluster) start(site string) {
 		pool = c.pool(site, opened)
 	}
 	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: "org-" + site, Site: site, Gateway: "g" + site},
-		[]string{"127.0.0.1"}, time.Now(), time.Hour)
+		[]string{netip.MustParseAddrPort(n.grpc).Addr().String()}, time.Now(), time.Hour)
 	fail(err)
 	root, err := c.ca.Pair()
 	fail(err)

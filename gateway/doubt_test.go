@@ -14,6 +14,7 @@ import (
 // and all, so nothing on its pool tells. The home refuses it. It is kept aside, begins anew, and
 // counts again when it has everything.
 func TestACopyWhoseDiskWentBackIsRefused(t *testing.T) {
+	t.Parallel()
 	c := newClusterOf(t, 10*time.Second, "a", "b") // long, so that b cannot take over on a busy machine
 	id := c.create("v", manifest("v", 2))
 	cl := &client{name: "a"}

@@ -185,8 +185,10 @@ func (c *cluster) inForce(id string, generation uint64) error {
 // TestACopyIsRemoved: copies 3 to 2 under writes, with one that is a member and one that is not,
 // and then the home itself.
 func TestACopyIsRemoved(t *testing.T) {
+	t.Parallel()
 	for _, removed := range []string{"b", "c", "a"} {
 		t.Run(removed, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t, "a", "b", "c")
 			c.stop("c")
 			id := c.create("v", manifest("v", 2))
@@ -221,8 +223,10 @@ func TestACopyIsRemoved(t *testing.T) {
 
 // TestACopyStaysWhileItIsNeeded: one site is replaced by another, which is not there yet.
 func TestACopyStaysWhileItIsNeeded(t *testing.T) {
+	t.Parallel()
 	for _, removed := range []string{"a", "b"} { // the home, or the only other site with a copy
 		t.Run(removed, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t, "a", "b", "c")
 			id := c.createAt("v", manifest("v", 1), []string{"a", "b"})
 			h := file(t, c.router("b", id), &client{name: "b"}, "f")

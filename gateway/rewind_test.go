@@ -18,6 +18,7 @@ import (
 // made. All volumes are served, also after all gateways started again, and no copy is removed.
 // After the reconciliation volumes move again.
 func TestRestoredRegistry(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restart=%v", restart), func(t *testing.T) {
 			t.Parallel() // both wait much
