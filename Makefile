@@ -54,6 +54,7 @@ generate: modules ## write the Go code of *.proto, and of api/ deep copies, CRDs
 	@$(TOOLS)/controller-gen object:headerFile=/dev/null crd:crdVersions=v1 paths=./api/... output:crd:dir=config/crd
 	@$(GO) run ./hack/crds
 	@$(GO) run ./hack/apidocs
+	@$(GO) run ./hack/metricsdocs
 
 bench: modules ## run the benchmarks, briefly
 	@$(GO) test -run '^$$' -bench . -benchtime 300ms -p 1 \

@@ -71,6 +71,14 @@ func (r *Room) Release(n int64) {
 	r.used -= n
 }
 
+// Count takes n bytes that are used already, or gives back -n that are not any more, for what has
+// no way to ask first. So more than the limit may be used, and Reserve fails meanwhile.
+func (r *Room) Count(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used = max(0, r.used+n)
+}
+
 // Status returns how full the room is.
 func (r *Room) Status() RoomStatus {
 	r.mu.Lock()

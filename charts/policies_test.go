@@ -119,7 +119,7 @@ func flows(t *testing.T, e example, all []runtime.Object) map[string][]far {
 		store = append(store, far{what: "bundled store", pod: find("StatefulSet weir-store").pod.Labels, port: 7070})
 	}
 	return map[string][]far{
-		"StatefulSet weir-gateway":       slices.Concat(registry, dns, store, []far{host, node}),
+		"StatefulSet weir-gateway":       slices.Concat(registry, dns, store, []far{apis, host, node}), // who may read metrics
 		"Deployment weir-operator":       slices.Concat(registry, dns, mine, []far{apis, host, node}),
 		"Deployment weir-csi-controller": slices.Concat(registry, dns, mine, []far{apis}),
 	}

@@ -143,7 +143,7 @@ func TestExpose(t *testing.T) {
 			}
 			n := 0
 			for _, s := range of[corev1.Service](all) {
-				if s.Spec.Selector["app.kubernetes.io/component"] == "gateway" {
+				if s.Spec.Selector["app.kubernetes.io/component"] == "gateway" && s.Labels["weir.dev/metrics"] == "" {
 					n++
 				}
 			}

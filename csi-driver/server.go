@@ -26,6 +26,8 @@ type ServerConfig struct {
 	Log      *slog.Logger
 	// Grace is how long calls in flight may take when the server ends; 0: 10 s.
 	Grace time.Duration
+	// Observe is told when a call begins, and calls what it returns when it ends; nil: nobody is.
+	Observe func(method string) (ended func(error))
 	// After is time.After.
 	After func(time.Duration) <-chan time.Time
 }
@@ -44,7 +46,7 @@ func Serve(ctx context.Context, cfg ServerConfig, register func(grpc.ServiceRegi
 	if err != nil {
 		return err
 	}
-	s := grpc.NewServer(grpc.UnaryInterceptor(logged(cfg.Log)))
+	s := grpc.NewServer(grpc.ChainUnaryInterceptor(logged(cfg.Log), observed(cfg.Observe)))
 	register(s)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
@@ -106,6 +108,19 @@ func logged(log *slog.Logger) grpc.UnaryServerInterceptor {
 		default:
 			log.InfoContext(ctx, "call", a...)
 		}
+		return r, err
+	}
+}
+
+// observed tells of each call.
+func observed(observe func(string) func(error)) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, q any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		if observe == nil {
+			return handle(ctx, q)
+		}
+		ended := observe(info.FullMethod[strings.LastIndex(info.FullMethod, "/")+1:])
+		r, err := handle(ctx, q)
+		ended(err)
 		return r, err
 	}
 }

@@ -16,6 +16,8 @@ type BlockCache struct {
 
 	mu     sync.Mutex
 	size   int64
+	hits   uint64
+	misses uint64
 	last   uint64 // the newest namespace
 	blocks map[cacheKey]*list.Element
 	recent *list.List // of *cached, most recent first
@@ -38,6 +40,19 @@ func NewBlockCache(bytes int64) *BlockCache {
 	return &BlockCache{limit: bytes, blocks: make(map[cacheKey]*list.Element), recent: list.New()}
 }
 
+// CacheStatus is a BlockCache at one moment.
+type CacheStatus struct {
+	Bytes, Limit int64
+	Hits, Misses uint64 // blocks asked for, since the start
+}
+
+// Status returns how full the cache is, and how often it had what was asked for.
+func (c *BlockCache) Status() CacheStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return CacheStatus{Bytes: c.size, Limit: c.limit, Hits: c.hits, Misses: c.misses}
+}
+
 // namespace returns a number that it never returned before.
 func (c *BlockCache) namespace() uint64 {
 	c.mu.Lock()
@@ -52,8 +67,10 @@ func (c *BlockCache) get(namespace uint64, ref segment.BlockRef) []byte {
 	defer c.mu.Unlock()
 	el := c.blocks[cacheKey{namespace, ref}]
 	if el == nil {
+		c.misses++
 		return nil
 	}
+	c.hits++
 	c.recent.MoveToFront(el)
 	return el.Value.(*cached).data
 }

@@ -96,6 +96,25 @@ func (e *Engine) queue(p pendingRecord) {
 	}
 }
 
+// Records is a log that a gateway has on its pool.
+type Records interface {
+	// Replay calls f with what comes after a position, in order, until f fails.
+	Replay(ctx context.Context, after segment.Position, f func(journal.Entry) error) error
+}
+
+// Replay queues what the log has after Applied, of which everything up to committed is certainly
+// committed. It applies that meanwhile. So it needs no more memory than changes do, however long
+// the log is. The caller calls it before Attach.
+func (e *Engine) Replay(ctx context.Context, log Records, committed segment.Position) error {
+	e.Committed(committed)
+	return log.Replay(ctx, e.Applied(), func(en journal.Entry) error {
+		if err := e.Throttle(ctx); err != nil {
+			return err
+		}
+		return e.Ingest([]journal.Entry{en})
+	})
+}
+
 // Committed implements journal.Follower: all records up to pos are committed. It does not wait
 // until they are applied.
 func (e *Engine) Committed(pos segment.Position) {
@@ -311,8 +330,8 @@ func (e *Engine) follow() {
 	e.notify()
 }
 
-// throttle waits while the applier is too far behind.
-func (e *Engine) throttle(ctx context.Context) error {
+// Throttle implements journal.Follower. Changes wait here, too. It does not wait for a commit.
+func (e *Engine) Throttle(ctx context.Context) error {
 	return e.wait(ctx, func() bool {
 		return e.lag < lagBytes || e.commit.Less(e.pending[0].end)
 	})

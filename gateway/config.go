@@ -14,6 +14,7 @@ import (
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
+	"github.com/weir-storage/weir/gateway/meters"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/store"
 )
@@ -54,7 +55,8 @@ type Config struct {
 	Now    func() time.Time
 	Rand   io.Reader
 	Logger *slog.Logger
-	Health *Health // updated as the gateway becomes ready; nil: nobody asks
+	Health *Health        // updated as the gateway becomes ready; nil: nobody asks
+	Meters *meters.Meters // nil: nobody reads them
 }
 
 func (c *Config) setDefaults() {
@@ -75,6 +77,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Health == nil {
 		c.Health = new(Health)
+	}
+	if c.Meters == nil {
+		c.Meters = meters.New(c.Now)
 	}
 	if c.FS == nil {
 		c.FS = vfs.Default

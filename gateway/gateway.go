@@ -41,6 +41,7 @@ type Gateway struct {
 	peers     *peers.Peers
 	probe     *probe
 	pebble    *pebble.Cache
+	cache     *engine.BlockCache
 	transport *peer.Transport
 	node      *replica.Node
 	copies    *copies.Manager
@@ -83,21 +84,23 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	}
 	g.transport = peer.New(g.peers.Dial, func(name string) { g.node.PeerDown(name) }, cfg.Timers, cfg.Logger)
 	g.node = replica.NewNode(replica.NodeConfig{Self: g.self, Promise: cfg.Promise, Former: cfg.Former, Heartbeat: cfg.Heartbeat,
-		Clock: cfg.Clock, Timers: cfg.Timers, Registry: cfg.Registry, Transport: g.transport, Probe: g.probePool, Logger: cfg.Logger})
+		Clock: cfg.Clock, Timers: cfg.Timers, Registry: cfg.Registry, Transport: g.transport, Probe: g.probePool, Logger: cfg.Logger,
+		Meter: cfg.Meters})
 	g.routers = routing.New(routing.Config{
 		Gateway: cfg.Name, Site: cfg.Site, Incarnation: g.self.Incarnation, Boot: cfg.Pool.Boot(), Promise: cfg.Promise,
 		View: g.view, Peers: g.peers, Registry: cfg.Registry, Clock: cfg.Clock, Timers: cfg.Timers, Logger: cfg.Logger,
-		Recovering: g.recovering, Reclaiming: g.reclaiming.Load, Verifier: g.verifier,
+		Recovering: g.recovering, Reclaiming: g.reclaiming.Load, Verifier: g.verifier, Forwarded: cfg.Meters.Forwarded,
 		Revoke: func(id volume.ID, h volume.Handle, owner volume.LockOwner) bool {
 			return g.nfs.RevokeLocks(id, h, owner)
 		},
 	})
 	g.pebble = pebble.NewCache(64 << 20)
+	g.cache = engine.NewBlockCache(cfg.CacheBytes)
 	g.copies, err = copies.NewManager(copies.ManagerConfig{
 		Self: g.self, Promise: cfg.Promise, View: g.view, Registry: cfg.Registry, Peers: g.peers, Node: g.node, Pool: cfg.Pool, FS: cfg.FS,
-		Store: cfg.Store, SiteKey: cfg.SiteKey, Cache: engine.NewBlockCache(cfg.CacheBytes), Pebble: g.pebble, Now: cfg.Now,
+		Store: cfg.Store, SiteKey: cfg.SiteKey, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now,
 		Timers: cfg.Timers, Rand: cfg.Rand, Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering,
-		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard,
+		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced,
 	})
 	if err != nil {
 		return nil, err
@@ -110,7 +113,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		Gateway: cfg.Name, ServerOwner: cfg.Federation + "/" + cfg.Site + "/" + cfg.Name, ServerScope: cfg.Federation,
 		Boot:  cfg.Pool.Boot(),
 		Lease: cfg.Lease, Exports: admission.Exports{View: g.view, Routers: g.routers}, State: records, Clock: clock{cfg}, Rand: cfg.Rand,
-		Log: cfg.Logger,
+		Log: cfg.Logger, Observe: cfg.Meters.Operation,
 	})
 	if err != nil {
 		return nil, err
@@ -147,6 +150,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	cfg := g.cfg
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer cfg.Meters.Watch(g.state, g.nameOf)()
 	server := grpc.NewServer(append(g.peers.ServerOptions(), guarded(cfg.Logger)...)...)
 	peerpb.RegisterPeerServer(server, &peer.Server{Caller: g.peers.Caller, Deliver: g.node.Deliver, Fetched: g.copies.Fetch})
 	forwardpb.RegisterForwardServer(server, &service{g: g, Server: routing.Server{Routers: g.routers, Copies: g.copies}})

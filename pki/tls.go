@@ -30,6 +30,15 @@ func (c *Credentials) Server(want Expect) *tls.Config {
 	return cfg
 }
 
+// ServerOfAnybody returns a configuration for a server that demands no certificate, because it
+// learns in another way who calls.
+func (c *Credentials) ServerOfAnybody() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Time: c.clock,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c.current().cert, nil },
+	}
+}
+
 // Client returns a configuration that accepts servers of those expected. Where a server is, is
 // looked at in one of three ways: with hosts, its certificate names one of them; with a site and a
 // gateway in want, nothing else is looked at, as for ClientByIdentity; else its certificate names

@@ -53,6 +53,7 @@ func (r *Replica) controlChanged(ctl *federation.Control, rev federation.Revisio
 
 func (r *Replica) swap(e protocol.Swap) {
 	outcome, rev := r.trySwap(e)
+	r.node.cfg.Meter.Swapped(outcome)
 	r.mu.Lock()
 	switch outcome {
 	case protocol.SwapDone, protocol.SwapConflict:

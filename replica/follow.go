@@ -19,6 +19,7 @@ const maxQueued = 16 << 20
 func (r *Replica) received(env Envelope) {
 	m := env.Message
 	if len(env.Frames) > 0 {
+		_ = r.cfg.Machine.Throttle(r.ctx) // a machine that failed says so elsewhere
 		r.mu.Lock()
 		for r.queued > maxQueued && !r.closed {
 			r.drained.Wait()

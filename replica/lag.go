@@ -187,3 +187,33 @@ func (r *Replica) trails(pos, end Position, now time.Duration) bool {
 	limit := r.maxLag
 	return limit.Bytes > 0 && r.cfg.Log.Distance(pos, end) > limit.Bytes || limit.Time > 0 && r.lag.behind(pos, now) > limit.Time
 }
+
+// timed is a commit whose time is taken. One at a time is enough. Replica.mu guards it.
+type timed struct {
+	on    bool
+	pos   Position
+	began time.Duration
+	local time.Duration // when it was durable here; 0: it is not yet
+}
+
+func (t *timed) begin(pos Position, now time.Duration) {
+	if !t.on {
+		*t = timed{on: true, pos: pos, began: now}
+	}
+}
+
+func (t *timed) durable(pos Position, now time.Duration) {
+	if t.on && t.local == 0 && !pos.Less(t.pos) {
+		t.local = now
+	}
+}
+
+// committed returns how long it took to be durable here, and to be committed; false: it is not yet.
+func (t *timed) committed(pos Position, now time.Duration) (local, all time.Duration, ok bool) {
+	if !t.on || pos.Less(t.pos) {
+		return 0, 0, false
+	}
+	t.on = false
+	t.durable(pos, now)
+	return t.local - t.began, now - t.began, true
+}

@@ -22,7 +22,9 @@ const leadAgain = time.Second
 
 func (r *Replica) roleChanged(e protocol.RoleChanged) {
 	r.cfg.Logger.Info("role", "role", e.Role.String(), "epoch", e.Epoch)
+	r.node.cfg.Meter.Role(r.cfg.Volume, e.Role)
 	r.mu.Lock()
+	r.timed = timed{}
 	if e.Role == protocol.Home {
 		defer r.mu.Unlock()
 		if r.closed {

@@ -150,6 +150,9 @@ func (m *machine) Applied() Position {
 	return m.applied
 }
 
+// Throttle implements journal.Follower.
+func (m *machine) Throttle(context.Context) error { return nil }
+
 // Persist implements journal.Follower.
 func (m *machine) Persist(Position) (Position, error) {
 	m.mu.Lock()

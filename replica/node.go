@@ -30,6 +30,8 @@ type NodeConfig struct {
 	// Uncommitted is how many bytes of a log may wait for their commit before writers do; default
 	// 128 MiB.
 	Uncommitted int64
+	// Meter is told what happens; nil: nobody is.
+	Meter Meter
 }
 
 // Node replicates all volumes of one gateway.
@@ -58,6 +60,9 @@ func newNode(cfg NodeConfig) *Node {
 	if cfg.Uncommitted == 0 {
 		cfg.Uncommitted = 128 << 20
 	}
+	if cfg.Meter == nil {
+		cfg.Meter = noMeter{}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Node{cfg: cfg, replicas: map[string]*Replica{}, ctx: ctx, cancel: cancel}
 }
@@ -82,11 +87,14 @@ func (n *Node) Open(cfg Config) *Replica {
 func (r *Replica) Start() {
 	n := r.node
 	r.cfg.Log.ShowTo(r.cfg.Machine)
-	r.cfg.Log.OnDurable(func(_ Position, err error) {
+	r.cfg.Log.OnDurable(func(pos Position, err error) {
 		if err != nil {
 			r.fail(err)
 			return
 		}
+		r.mu.Lock()
+		r.timed.durable(pos, n.cfg.Clock())
+		r.mu.Unlock()
 		r.post(protocol.Synced{})
 	})
 	r.enqueue(input{do: func() {
@@ -173,6 +181,27 @@ func (n *Node) every(interval time.Duration, f func()) {
 		}
 	}
 }
+
+// Meter is told what replicas do. Its methods must not block.
+type Meter interface {
+	// Committed tells how long a change waited until it was on this gateway's disk, and until it
+	// was committed. Of changes that wait at the same time, only one is timed.
+	Committed(volume string, local, all time.Duration)
+	// Role tells that a volume's role here has changed.
+	Role(volume string, role protocol.Role)
+	// Swapped tells the outcome of a swap of a control record.
+	Swapped(outcome protocol.SwapOutcome)
+	// Uploaded tells that a segment was sent to the store, or why not.
+	Uploaded(bytes uint64, err error)
+}
+
+// noMeter is nobody.
+type noMeter struct{}
+
+func (noMeter) Committed(string, time.Duration, time.Duration) {}
+func (noMeter) Role(string, protocol.Role)                     {}
+func (noMeter) Swapped(protocol.SwapOutcome)                   {}
+func (noMeter) Uploaded(uint64, error)                         {}
 
 func (n *Node) tick() {
 	for _, r := range n.All() {

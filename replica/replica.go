@@ -70,6 +70,7 @@ type Replica struct {
 	epoch    uint64 // of leading
 	leader   leader
 	waiters  []waiter
+	timed    timed
 	streams  map[string]*stream
 	changed  chan struct{} // closed and replaced when role or lease may have changed
 	reading  bool          // a ReadControl is under way
@@ -154,6 +155,7 @@ func (r *Replica) committed(pos Position) {
 	r.cfg.Log.NoteCommitted(pos)
 	r.cfg.Machine.Committed(pos)
 	r.mu.Lock()
+	local, all, ok := r.timed.committed(pos, r.node.cfg.Clock())
 	keep := r.waiters[:0]
 	for _, w := range r.waiters {
 		if pos.Less(w.pos) {
@@ -167,6 +169,9 @@ func (r *Replica) committed(pos Position) {
 	ended := r.uploader.commit != pos.Seq // a segment ended
 	r.uploader.commit = pos.Seq
 	r.mu.Unlock()
+	if ok {
+		r.node.cfg.Meter.Committed(r.cfg.Volume, local, all)
+	}
 	if ended {
 		r.upload()
 	}
@@ -278,6 +283,7 @@ func (r *Replica) WaitCommitted(ctx context.Context, pos Position) error {
 	}
 	w := waiter{pos, make(chan error, 1)}
 	r.waiters = append(r.waiters, w)
+	r.timed.begin(pos, r.node.cfg.Clock())
 	r.mu.Unlock()
 	r.cfg.Log.Sync(pos)
 	select {

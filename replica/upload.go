@@ -49,7 +49,7 @@ func (r *Replica) upload() {
 }
 
 // pending returns up to limit segments after segment number after that are to be uploaded: sealed,
-// with all records committed (protocol-9). The caller holds r.mu.
+// with all records committed (protocol-9). A limit of 0 is none. The caller holds r.mu.
 func (r *Replica) pending(after uint64, limit int) []log.SegmentInfo {
 	commit := r.core.Commit()
 	var out []log.SegmentInfo
@@ -64,6 +64,19 @@ func (r *Replica) pending(after uint64, limit int) []log.SegmentInfo {
 		}
 	}
 	return out
+}
+
+// UploadQueue returns how many bytes of sealed and committed segments are not in the store yet.
+func (r *Replica) UploadQueue() (bytes uint64) {
+	if r.cfg.Store == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.pending(0, 0) {
+		bytes += s.Len
+	}
+	return bytes
 }
 
 func (r *Replica) uploads() {
@@ -84,6 +97,7 @@ func (r *Replica) uploads() {
 		}
 		for _, s := range todo {
 			err := r.uploadOne(s)
+			r.node.cfg.Meter.Uploaded(s.Len, err)
 			r.stuck.uploaded(err)
 			if err != nil && r.ctx.Err() == nil {
 				r.cfg.Logger.Warn("segment is not in the store yet; trying again", "segment", s.Name, "error", err)

@@ -67,7 +67,10 @@ type Config struct {
 	Sources func() []Source
 	Rand    io.Reader // cryptographic randomness for salts
 	Now     func() time.Time
-	Logger  *slog.Logger // nil: nothing is logged
+	// Synced is told how long each fsync that succeeded took. nil: nobody is. It needs Now, and
+	// must not block.
+	Synced func(took time.Duration)
+	Logger *slog.Logger // nil: nothing is logged
 
 	// Bytes at which a segment is rolled; 0 means segment.MaxSize, which is also the maximum.
 	SegmentSize int64

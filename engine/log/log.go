@@ -111,6 +111,18 @@ func Size(dir cachepool.Dir) (n int64, err error) {
 	return n, err
 }
 
+// LocalBytes returns what the log's files take on the pool.
+func (l *Log) LocalBytes() (n uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.segs {
+		if l.segs[i].local {
+			n += l.segs[i].len
+		}
+	}
+	return n
+}
+
 // path returns the name of a segment's file, for messages.
 func (l *Log) path(seq uint64) string { return l.cfg.Dir.Path() + "/" + fileName(seq) }
 

@@ -5,6 +5,7 @@ package log
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Sync asks that the log become durable up to a position, and returns. Requests that come while an
@@ -132,12 +133,16 @@ func (l *Log) syncLocked() error {
 	} else {
 		carried <- nil
 	}
+	began := l.now()
 	err := cur.Sync()
 	if mark := <-carried; mark != nil {
 		return l.fail("keep the watermark", mark)
 	}
 	if err != nil {
 		return l.fail("fsync "+fileName(cur.seq), err)
+	}
+	if l.cfg.Synced != nil {
+		l.cfg.Synced(l.now().Sub(began))
 	}
 	if err := l.advance(target); err != nil {
 		return err
@@ -154,6 +159,14 @@ func (l *Log) syncLocked() error {
 	}
 	l.announce()
 	return nil
+}
+
+// now is the time, if somebody wants to know.
+func (l *Log) now() (t time.Time) {
+	if l.cfg.Synced != nil {
+		t = l.cfg.Now()
+	}
+	return t
 }
 
 // advance notes in the watermark that the log is durable up to a position, before anybody is told.

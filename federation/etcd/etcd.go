@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path"
 	"strings"
 	"time"
 
@@ -39,6 +40,9 @@ type Config struct {
 	After func(time.Duration) <-chan time.Time
 	// Guard may be nil: then a registry that went back is not noticed.
 	Guard *federation.Guard
+	// Observe is told when a call of etcd's API begins. What it returns is called when that ends.
+	// nil: nobody is told.
+	Observe func(method string) (ended func(error))
 	// Log hears of lost and regained heartbeats; nil: nobody does.
 	Log *slog.Logger
 }
@@ -80,6 +84,15 @@ func Open(cfg Config) (*Registry, error) {
 	}
 	if cfg.TLS != nil {
 		dial = append(dial, grpc.WithTransportCredentials(newRecorder(cfg.TLS, shakes)))
+	}
+	if cfg.Observe != nil {
+		dial = append(dial, grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any,
+			cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			ended := cfg.Observe(path.Base(method))
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			ended(err)
+			return err
+		}))
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            cfg.Endpoints,

@@ -28,6 +28,7 @@ type Copy struct {
 	Locks   *locks.Table // of the reigns in which this gateway is home
 
 	reaper     reaper
+	meta       atomic.Int64 // bytes of metadata on the pool
 	users      *users
 	generation atomic.Uint64 // generation of the desired state that is in force
 }
@@ -42,6 +43,9 @@ func (c *Copy) Use(ctx context.Context) (_ context.Context, done func(), err err
 
 // Generation returns the generation of the desired state that is in force.
 func (c *Copy) Generation() uint64 { return c.generation.Load() }
+
+// MetadataBytes returns what the copy's metadata take on the pool.
+func (c *Copy) MetadataBytes() int64 { return c.meta.Load() }
 
 // GetAttr implements volume.Reader's method.
 func (c *Copy) GetAttr(ctx context.Context, r volume.Request, h volume.Handle) (volume.Attr, error) {

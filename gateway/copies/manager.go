@@ -49,6 +49,8 @@ type ManagerConfig struct {
 	Verifier func(epoch uint64) volume.Verifier
 	// Recovering reports whether clients of this gateway still reclaim what they held.
 	Recovering func() bool
+	// Synced is log.Config's.
+	Synced func(took time.Duration)
 	// Serve is called with every volume of the registry, before anything else is done with it. It
 	// reports whether the volume can be served.
 	Serve func(v federation.Volume) bool

@@ -48,8 +48,18 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	c.generation.Store(v.Generation)
 	c.Locks = locks.NewTable(locks.Config{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, View: m.cfg.View, Copy: c})
 	c.reaper.init()
+	folder := filepath.Join(dir.Path(), metaFolder)
+	there, err := folderSize(m.cfg.FS, folder)
+	if err != nil {
+		return nil, fmt.Errorf("measure the metadata of volume %s: %w", v.Name, err)
+	}
+	c.meta.Store(there) // which the pool's room counts since it was opened
+	count := func(n int64) {
+		m.cfg.Pool.Room().Count(n)
+		c.meta.Add(n)
+	}
 	c.Engine, err = engine.Open(engine.Config{
-		ID: volume.ID(id), FS: m.cfg.FS, Dir: filepath.Join(dir.Path(), "meta"), DataKey: key,
+		ID: volume.ID(id), FS: countedFS{m.cfg.FS, count}, Dir: folder, DataKey: key,
 		Now: m.cfg.Now, Clock: m.cfg.Timers, Rand: m.cfg.Rand, Logger: logger, Bytes: uint64(v.Spec.Size),
 		Cache: m.cfg.Cache, Pebble: m.cfg.Pebble, MayBeHeld: c.reaper.mayBeHeld, Verifier: m.cfg.Verifier,
 		Failed: func(why error) { m.Reopen(v.UUID, why) },
@@ -65,7 +75,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	c.Log, err = log.Open(log.Config{
 		Dir: dir, Room: m.cfg.Pool.Room(), Volume: segment.VolumeID(id), DataKey: key,
 		Sources: func() []log.Source { return m.sources(v.UUID) }, Rand: m.cfg.Rand,
-		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(),
+		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(), Synced: m.cfg.Synced,
 	})
 	if err != nil {
 		return nil, err
@@ -73,8 +83,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	if err := m.doubtful(ctx, c.Log, v.UUID); err != nil {
 		return nil, err
 	}
-	err = c.Log.Replay(ctx, c.Engine.Applied(), func(e log.Entry) error { return c.Engine.Ingest([]journal.Entry{e}) })
-	if err != nil {
+	if err := c.Engine.Replay(ctx, c.Log, c.Log.Recovered().Committed); err != nil {
 		return nil, fmt.Errorf("replay the log of volume %s: %w", v.Name, err)
 	}
 	var uploads replica.Uploads

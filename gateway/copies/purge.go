@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -183,12 +184,15 @@ func (m *Manager) remove(name string) error {
 		return err
 	}
 	size, err := log.Size(d)
+	var meta int64
+	if err == nil {
+		meta, err = folderSize(m.cfg.FS, filepath.Join(d.Path(), metaFolder))
+	}
 	if err == nil {
 		err = m.cfg.Pool.RemoveVolume(name)
 	}
 	if err == nil {
-		room := m.cfg.Pool.Room()
-		room.Release(min(size, room.Status().Used)) // a write that failed may have left more than was counted
+		m.cfg.Pool.Room().Count(-size - meta)
 	}
 	return err
 }

@@ -45,6 +45,8 @@ type call struct {
 	giveUp     context.CancelFunc // ends yield
 	changing   bool               // a change was asked for: from then on, waiting is better than asking again
 
+	bytes int // of a file, that the present operation read or wrote
+
 	repeat []byte // the reply of a repeated request
 	drop   bool   // do not answer
 }
@@ -160,7 +162,7 @@ func (k *call) run() (st xdr.Status, done uint32) {
 		if k.in.Err() != nil {
 			return xdr.NFS4ERR_BADXDR, done
 		}
-		st = k.step(op)
+		st = k.observed(op)
 		if k.drop || k.repeat != nil {
 			return st, done
 		}
@@ -172,6 +174,23 @@ func (k *call) run() (st xdr.Status, done uint32) {
 		}
 	}
 	return xdr.NFS4_OK, done
+}
+
+// observed executes one operation, and tells the observer.
+func (k *call) observed(op xdr.Op) xdr.Status {
+	if k.s.cfg.Observe == nil {
+		return k.step(op)
+	}
+	k.bytes = 0
+	began := k.s.cfg.Clock.Now()
+	st := k.step(op)
+	if entry(op, k.minor).illegal {
+		op = xdr.OP_ILLEGAL // clients can send any number
+	}
+	if !k.drop && k.repeat == nil {
+		k.s.cfg.Observe(Operation{Op: op, Volume: k.cur.export.Name, Status: st, Took: k.s.cfg.Clock.Now().Sub(began), Bytes: k.bytes})
+	}
+	return st
 }
 
 // next returns the operation after the present one, whose arguments must be decoded,

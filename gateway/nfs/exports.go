@@ -107,6 +107,11 @@ func (r *refusals) first(what string, now time.Time) bool {
 // refuse logs that a client asked for a volume that it may not use. what is the
 // volume's name or identity.
 func (s *Server) refuse(client netip.Addr, what string, err error) {
+	if errors.Is(err, ErrNotAdmitted) {
+		s.notAdmitted.Add(1)
+	} else {
+		s.gone.Add(1)
+	}
 	if s.refused.first(client.String()+" "+what, s.cfg.Clock.Now()) {
 		s.cfg.Log.Warn("nfs client refused", "client", client, "volume", what, "err", err,
 			"remedy", fmt.Sprintf("admit it with: weir volume admit %s --site SITE --client %s (in Kubernetes attaching does that); "+

@@ -125,6 +125,7 @@ func (k *call) readFile() xdr.Status {
 		buf.Free()
 		return k.ioStatus(err)
 	}
+	k.bytes = n
 	k.out.Bool(eof)
 	if n < len(buf.B)/sparseReply {
 		// Else many such reads in one request would keep a large buffer each.
@@ -161,6 +162,7 @@ func (k *call) write() xdr.Status {
 	if err != nil {
 		return k.ioStatus(err)
 	}
+	k.bytes = len(data)
 	k.out.Uint32(uint32(len(data)))
 	if stable {
 		k.out.Uint32(xdr.FILE_SYNC4)

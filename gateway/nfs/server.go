@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/gateway/nfs/state"
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -44,6 +45,17 @@ type Config struct {
 	Clock       Clock
 	Rand        io.Reader // random, for ids
 	Log         *slog.Logger
+	// Observe is told of each operation that was executed. nil: nobody is. It must not block.
+	Observe func(Operation)
+}
+
+// Operation is one operation of a COMPOUND that was executed.
+type Operation struct {
+	Op     xdr.Op
+	Volume string // its name; empty for what is of no volume
+	Status xdr.Status
+	Took   time.Duration // with all that it waited for
+	Bytes  int           // of a file that were read or written
 }
 
 // Counters are totals since the start.
@@ -54,7 +66,13 @@ type Counters struct {
 	Repeats    uint64 // requests that were answered from a slot
 	Dropped    uint64 // requests that were not answered, because their outcome is not known
 	Panics     uint64 // operations that a mistake in this program ended
+	// Requests for a volume that were refused: because it does not admit the client, or is not
+	// there.
+	NotAdmitted, Gone uint64
 }
+
+// ClientCounts is what clients have at one moment.
+type ClientCounts struct{ Connections, Clients, Sessions, Opens, Locks int }
 
 // Server is an NFSv4.1 and 4.2 server.
 type Server struct {
@@ -75,7 +93,7 @@ type Server struct {
 	conns     map[*conn]struct{}
 	addresses map[netip.Addr]int // of conns
 
-	requests, operations, errors, repeats, dropped, panics atomic.Uint64
+	requests, operations, errors, repeats, dropped, panics, notAdmitted, gone atomic.Uint64
 }
 
 // New returns a server that continues from the records in cfg.State. Errors name the
@@ -311,5 +329,20 @@ func (s *Server) InGrace() bool { return s.table.InGrace() }
 
 // Counters returns totals since the start.
 func (s *Server) Counters() Counters {
-	return Counters{s.requests.Load(), s.operations.Load(), s.errors.Load(), s.repeats.Load(), s.dropped.Load(), s.panics.Load()}
+	return Counters{Requests: s.requests.Load(), Operations: s.operations.Load(), Errors: s.errors.Load(), Repeats: s.repeats.Load(),
+		Dropped: s.dropped.Load(), Panics: s.panics.Load(), NotAdmitted: s.notAdmitted.Load(), Gone: s.gone.Load()}
+}
+
+// ClientCounts counts what clients have now.
+func (s *Server) ClientCounts() (n ClientCounts) {
+	s.mu.Lock()
+	n.Connections = len(s.conns)
+	s.mu.Unlock()
+	for _, c := range s.table.Clients() {
+		n.Clients++
+		n.Sessions += c.Sessions
+		n.Opens += c.Opens
+		n.Locks += c.Locks
+	}
+	return n
 }

@@ -137,7 +137,11 @@ func (v *Router) once(ctx, revoked context.Context, op func(ctx context.Context,
 	if reg, ok := v.Locks.Current(); ok {
 		call.Registration = reg
 	}
+	began := v.cfg.Clock()
 	err = op(ctx, call)
+	if v.cfg.Forwarded != nil {
+		v.cfg.Forwarded(v.cfg.Clock()-began, err)
+	}
 	if call.Unanswered || errors.Is(err, forward.ErrRegister) {
 		// The registration is void before the operation is sent again. So the first one does
 		// nothing if it arrives later.

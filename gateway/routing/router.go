@@ -42,6 +42,9 @@ type Config struct {
 	Reclaiming func() bool
 	// Verifier returns the write verifier of an epoch (protocol-24).
 	Verifier func(epoch uint64) volume.Verifier
+	// Forwarded is told of each operation that another gateway, the home, was asked for. nil:
+	// nobody is. It must not block.
+	Forwarded func(took time.Duration, err error)
 	// Revoke revokes a client's lock, and reports whether the client is informed.
 	Revoke func(id volume.ID, h volume.Handle, owner volume.LockOwner) (told bool)
 }

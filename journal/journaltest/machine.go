@@ -132,6 +132,9 @@ func (m *Machine) Applied() journal.Position {
 	return m.applied
 }
 
+// Throttle implements journal.Follower.
+func (m *Machine) Throttle(context.Context) error { return nil }
+
 // Persist implements journal.Follower.
 func (m *Machine) Persist(journal.Position) (journal.Position, error) { return m.Applied(), nil }
 

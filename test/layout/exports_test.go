@@ -49,13 +49,14 @@ var kept = map[string]string{
 	"volume/locktable.Table.ReleaseFile":    "volume/memvol, the contract's model, drops the locks of a removed file by it",
 }
 
-// called are methods that the standard library calls through its interfaces, so that no file need
-// mention them.
+// called are methods that the standard library, and Prometheus' client, call through their
+// interfaces, so that no file need mention them.
 var called = []string{
 	"As", "Error", "Is", "Unwrap", // errors
 	"MarshalJSON", "UnmarshalJSON", // encoding/json
 	"MarshalText", "UnmarshalText", // encoding
-	"String", // fmt
+	"String",              // fmt
+	"Collect", "Describe", // prometheus.Collector, of whoever reads
 }
 
 // export is an exported name that is declared in file, perhaps as a method of a type.

@@ -70,6 +70,9 @@ var table = []row{
 	{pkg: "federation/view", project: []string{"federation"}, outside: stdlib},
 	{pkg: "pki", outside: stdlib},
 
+	// What is measured.
+	{pkg: "metrics", outside: []string{"github.com/prometheus/client_golang"}},
+
 	// A volume over a log.
 	// Between a volume and its log.
 	{pkg: "journal", project: []string{"engine/segment"}, outside: stdlib},
@@ -92,9 +95,12 @@ var table = []row{
 	// Serving.
 	{pkg: "gateway", project: []string{"volume", "engine", "replica", "replica/peer", "replica/peer/peerpb", "replica/protocol",
 		"federation", "federation/keyring", "federation/view", "cachepool", "store", "pki", "gateway/admission", "gateway/copies",
-		"gateway/forward/forwardpb", "gateway/nfs", "gateway/nfs/state", "gateway/node/nodepb", "gateway/peers", "gateway/report",
+		"gateway/forward/forwardpb", "gateway/meters", "gateway/nfs", "gateway/nfs/state", "gateway/node/nodepb", "gateway/peers",
+		"gateway/report",
 		"gateway/routing"},
-		tests: []string{"cachepool/dir", "federation/spec", "engine/log", "engine/segment", "journal", "gateway/..."}},
+		tests: []string{"cachepool/dir", "federation/spec", "engine/log", "engine/segment", "journal", "gateway/...", "metrics"}},
+	{pkg: "gateway/meters", project: []string{"cachepool", "engine", "federation", "gateway/nfs", "gateway/nfs/xdr", "metrics", "replica",
+		"replica/protocol"}, outside: []string{"github.com/prometheus/client_golang"}},
 	{pkg: "gateway/admission", project: []string{"volume", "federation", "federation/view", "gateway/copies", "gateway/nfs",
 		"gateway/node/nodepb", "gateway/peers", "gateway/report", "gateway/routing"}},
 	{pkg: "gateway/copies", project: []string{"volume", "journal", "engine", "engine/log", "engine/segment", "replica", "replica/peer",
@@ -119,7 +125,8 @@ var table = []row{
 
 	// Kubernetes. What the driver needs of the registry and the gateway comes through its ports.
 	{pkg: "api/v1alpha1", outside: []string{"github.com/google/uuid", "k8s.io/apimachinery"}},
-	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/...", "federation", "federation/keyring", "federation/view"},
+	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/...", "federation", "federation/keyring", "federation/view",
+		"metrics"},
 		tests: []string{"test/apiserver"}},
 	{pkg: "controllers/certificates", project: []string{"pki"}},
 	{pkg: "controllers/desired", project: []string{"api/v1alpha1", "controllers/plan", "federation", "federation/view"}},
@@ -145,18 +152,18 @@ var table = []row{
 		project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/config", "federation", "federation/etcd",
 			"gateway/forward/forwardpb", "pki"}, outside: []string{"github.com/spf13/cobra", "google.golang.org/grpc"}},
 	{pkg: "cmd/weir/internal/process", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/config",
-		"api/v1alpha1", "federation", "federation/etcd", "pki"}, tests: []string{"cmd/weir/internal/machine"}},
+		"api/v1alpha1", "federation", "federation/etcd", "metrics", "pki"}, tests: []string{"cmd/weir/internal/machine", "test/apiserver"}},
 	{pkg: "cmd/weir/internal/clitest", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/machine",
 		"federation", "federation/keyring", "federation/memory", "gateway/forward/forwardpb", "pki"}},
 	// Processes: each wires the packages of Weir together.
 	{pkg: "cmd/weir/gatewaycmd",
 		project: []string{"cmd/weir/internal/...", "cachepool/dir", "federation", "federation/archive", "federation/etcd",
-			"federation/keyring", "gateway", "pki", "store", "store/dir", "store/s3"}, tests: []string{"cmd/weir/..."}},
+			"federation/keyring", "gateway", "gateway/meters", "pki", "store", "store/dir", "store/s3"}, tests: []string{"cmd/weir/..."}},
 	{pkg: "cmd/weir/operatorcmd", project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "cmd/weir/pkicmd", "controllers",
 		"controllers/certificates", "pki"}},
 	{pkg: "cmd/weir/csicmd",
 		project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "api/v1alpha1", "csi-driver", "csi-driver/...",
-			"federation", "gateway/node/nodepb", "pki"}},
+			"federation", "gateway/node/nodepb", "metrics", "pki"}},
 	// Commands of people.
 	{pkg: "cmd/weir/pkicmd", project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/machine", "pki"},
 		outside: []string{"github.com/spf13/cobra", "sigs.k8s.io/yaml"}, tests: []string{"cmd/weir/internal/access"}},
@@ -185,6 +192,7 @@ var table = []row{
 	{pkg: "test/scale", outside: stdlib,
 		tests: []string{"api/v1alpha1", "federation", "federation/etcd", "federation/keyring", "federation/spec", "pki", "test/apiserver"}},
 	{pkg: "hack/...", outside: stdlib},
+	{pkg: "hack/metricsdocs", project: []string{"metrics"}, outside: stdlib},
 	{pkg: "hack/image", outside: []string{"github.com/google/go-containerregistry", "github.com/klauspost/compress"}},
 	{pkg: "hack/release", project: []string{"hack/image"}, outside: []string{"github.com/CycloneDX/cyclonedx-go",
 		"github.com/google/go-containerregistry", "github.com/klauspost/compress", "golang.org/x/crypto/x509roots/fallback",

@@ -125,7 +125,36 @@ affinity:
 {{- $hosts := list }}
 {{- with .Values.gateway.address }}{{ $hosts = append $hosts (trimAll "[]" .) }}{{ end }}
 {{- with .Values.gateway.service.clusterIP }}{{ $hosts = append $hosts . }}{{ end }}
+{{- $hosts = append $hosts (include "weir.metricsHost" (list . "gateway")) }}
 {{- toJson $hosts }}
+{{- end }}
+
+{{/* weir.metricsHost: the name under which Prometheus knows all pods of a component, which their
+     certificate has. Arguments: root, component. */}}
+{{- define "weir.metricsHost" -}}
+{{- $root := index . 0 }}weir-{{ index . 1 }}-metrics.{{ $root.Release.Namespace }}.svc
+{{- end }}
+
+{{/* weir.metricsService: where the pods of a component are found that show metrics. Arguments:
+     root, component. */}}
+{{- define "weir.metricsService" -}}
+{{- $root := index . 0 }}{{ $component := index . 1 }}
+{{- if $root.Values.metrics.enabled }}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: weir-{{ $component }}-metrics
+  namespace: {{ $root.Release.Namespace }}
+  labels: {{- include "weir.labels" (list $root $component) | nindent 4 }}
+    weir.dev/metrics: "true"
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector: {{- include "weir.selector" $component | nindent 4 }}
+  ports:
+    - {name: metrics, port: 443, targetPort: metrics}
+{{- end }}
 {{- end }}
 
 {{/* weir.tlsFlags: flags that name the files of tlsMount. */}}
@@ -163,9 +192,9 @@ affinity:
 {{- $s := .Values.certificates.secrets }}{{ $site := .Values.site.name }}
 {{- $all := list
   (dict "name" (include "weir.gatewayName" .) "secret" $s.gateway "key" "gateway" "hosts" (include "weir.gatewayHosts" . | fromJsonArray))
-  (dict "name" (printf "%s-operator" $site) "secret" $s.operator "key" "operator" "hosts" list)
-  (dict "name" (printf "%s-csi-controller" $site) "secret" $s.csiController "key" "csiController" "hosts" list)
-  (dict "name" (printf "%s-csi-node" $site) "secret" $s.csiNode "key" "csiNode" "hosts" list) }}
+  (dict "name" (printf "%s-operator" $site) "secret" $s.operator "key" "operator" "hosts" (list (include "weir.metricsHost" (list . "operator"))))
+  (dict "name" (printf "%s-csi-controller" $site) "secret" $s.csiController "key" "csiController" "hosts" (list (include "weir.metricsHost" (list . "csi-controller"))))
+  (dict "name" (printf "%s-csi-node" $site) "secret" $s.csiNode "key" "csiNode" "hosts" (list (include "weir.metricsHost" (list . "csi-node")))) }}
 {{- if .Values.bundled.registry.enabled }}
 {{- $hosts := concat (list "weir-registry" (printf "weir-registry.%s.svc" .Release.Namespace) "127.0.0.1") .Values.bundled.registry.hosts }}
 {{- $all = append $all (dict "name" (printf "%s-registry" $site) "secret" $s.registry "key" "registry" "hosts" $hosts) }}

@@ -7,6 +7,7 @@
 package csicmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -24,12 +26,13 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/process"
 	csidriver "github.com/weir-storage/weir/csi-driver"
+	"github.com/weir-storage/weir/metrics"
 )
 
 // part is what `weir csi controller` and `weir csi node` were asked for.
 type part struct {
 	process.Options
-	endpoint, gateway string
+	endpoint, gateway, metrics string
 
 	node, registrationSocket, kubeletDir, identifier string
 	nfsPort                                          uint16
@@ -46,6 +49,7 @@ func (p *part) Flags(c *cobra.Command) {
 	p.Options.Flags(c)
 	f := c.Flags()
 	f.StringVar(&p.endpoint, "endpoint", "unix:///csi/csi.sock", "`SOCKET` of the CSI server")
+	f.StringVar(&p.metrics, "metrics", "", "`ADDRESS` of the metrics; empty: none")
 	f.StringVar(&p.gateway, "gateway", "", "`HOST:PORT` of the Service of the site's gateway")
 }
 
@@ -72,18 +76,33 @@ func clusterUID(ctx context.Context, c kube.Reader) (string, error) {
 
 // serve serves CSI and answers probes, and runs the functions in also. The first of them that ends
 // makes all others end.
-func (p *part) serve(ctx context.Context, log *slog.Logger, register func(grpc.ServiceRegistrar),
+func (p *part) serve(ctx context.Context, sh *cli.Shell, log *slog.Logger, m process.Metrics, register func(grpc.ServiceRegistrar),
 	also ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	calls := metrics.CSICallSeconds.NewHistogram()
+	all := process.NewRegistry()
+	if err := process.Describe(all, "csi", sh.Version, cmp.Or(p.node, "controller"), m.Credentials, calls); err != nil {
+		return err
+	}
+	m.Address, m.From = p.metrics, all
+	observe := func(method string) func(error) {
+		began := sh.Now()
+		return func(err error) {
+			calls.WithLabelValues(method, status.Code(err).String()).Observe(sh.Now().Sub(began).Seconds())
+		}
+	}
 	var up atomic.Bool
 	parts := append([]func(context.Context) error{func(ctx context.Context) error {
-		cfg := csidriver.ServerConfig{Endpoint: p.endpoint, Log: log, After: time.After}
+		cfg := csidriver.ServerConfig{Endpoint: p.endpoint, Log: log, After: time.After, Observe: observe}
 		return csidriver.Serve(ctx, cfg, func(s grpc.ServiceRegistrar) {
 			register(s)
 			up.Store(true)
 		})
 	}}, also...)
+	if p.metrics != "" {
+		parts = append(parts, m.Serve)
+	}
 	if p.Health != "" {
 		parts = append(parts, func(ctx context.Context) error {
 			return process.ServeHealth(ctx, p.Health, func() error {

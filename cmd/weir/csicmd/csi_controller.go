@@ -73,7 +73,7 @@ func runController(ctx context.Context, sh *cli.Shell, p *part) (err error) {
 		return err
 	}
 	log.Info("CSI controller starts", "driver", v1alpha1.Driver, "site", p.Site, "endpoint", p.endpoint, "version", sh.Version)
-	return p.serve(ctx, log, func(s grpc.ServiceRegistrar) {
+	return p.serve(ctx, sh, log, process.Metrics{Credentials: creds, Cluster: cluster}, func(s grpc.ServiceRegistrar) {
 		csi.RegisterIdentityServer(s, csidriver.NewIdentity(sh.Version, nil))
 		csi.RegisterControllerServer(s, controller)
 	}, seen.Start)

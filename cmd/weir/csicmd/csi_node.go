@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/cmd/weir/internal/process"
 	csidriver "github.com/weir-storage/weir/csi-driver"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
 	"github.com/weir-storage/weir/pki"
@@ -70,7 +71,7 @@ func runNode(ctx context.Context, sh *cli.Shell, p *part) (err error) {
 	if err != nil {
 		return err
 	}
-	_, c, err := p.api(ctx, sh, log)
+	cluster, c, err := p.api(ctx, sh, log)
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func runNode(ctx context.Context, sh *cli.Shell, p *part) (err error) {
 	log.Info("CSI node starts", "driver", v1alpha1.Driver, "site", p.Site, "node", p.node, "gateway", p.gateway,
 		"version", sh.Version)
 	socket := path.Join(p.kubeletDir, "plugins", v1alpha1.Driver, "csi.sock") // where the kubelet sees --endpoint
-	return p.serve(ctx, log, func(s grpc.ServiceRegistrar) {
+	return p.serve(ctx, sh, log, process.Metrics{Credentials: creds, Cluster: cluster}, func(s grpc.ServiceRegistrar) {
 		csi.RegisterIdentityServer(s, csidriver.NewIdentity(sh.Version, nil))
 		csi.RegisterNodeServer(s, server)
 	}, func(ctx context.Context) error {

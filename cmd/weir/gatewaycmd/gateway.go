@@ -29,6 +29,7 @@ import (
 	"github.com/weir-storage/weir/federation/archive"
 	"github.com/weir-storage/weir/federation/etcd"
 	"github.com/weir-storage/weir/gateway"
+	"github.com/weir-storage/weir/gateway/meters"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -106,6 +107,12 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 	if err != nil {
 		return config.InFile(path, err)
 	}
+	measured := meters.New(sh.Now)
+	ctx, endMetrics, err := watchMetrics(ctx, sh, &c, creds, measured)
+	if err != nil {
+		return config.InFile(path, err)
+	}
+	defer func() { err = errors.Join(err, endMetrics()) }()
 	pool, err := pooldir.Open(pooldir.Config{Path: c.Pool.Path, Gateway: c.Gateway, Limit: int64(c.Pool.Size),
 		Random: sh.Random, Log: logger})
 	if err != nil {
@@ -123,7 +130,8 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		return err
 	}
 	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: c.Registry.Endpoints, Federation: c.Federation,
-		TLS: access.RegistryTLS(c.Registry.Endpoints, creds), Guard: guard, Log: logger})
+		TLS: access.RegistryTLS(c.Registry.Endpoints, creds), Guard: guard, Log: logger,
+		Observe: measured.Registry})
 	if err != nil {
 		return err
 	}
@@ -153,7 +161,7 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		"boot", pool.Boot(), "store", info.Endpoint, "version", sh.Version)
 	cfg := gateway.Config{
 		Federation: c.Federation, Organization: c.Organization, Region: c.Region, Site: c.Site, Name: c.Gateway,
-		Labels: c.Labels, Capacity: c.Capacity, Health: health,
+		Labels: c.Labels, Capacity: c.Capacity, Health: health, Meters: measured,
 		Addr: c.Advertise.GRPC, NFSAddr: c.Advertise.NFS, GRPC: grpcListener, NFS: nfsListener,
 		Registry: registry, Pool: pool, FS: vfs.Default, StateDir: c.StateDir, Store: objects, StoreInfo: info,
 		Credentials: creds, SiteKey: key,
@@ -181,16 +189,44 @@ func watchHealth(ctx context.Context, address string, health *gateway.Health) (_
 	if address == "" {
 		return ctx, func() error { return nil }
 	}
+	return beside(ctx, func(ctx context.Context) error { return process.ServeHealth(ctx, address, health.Ready) })
+}
+
+// beside runs serve until end, which returns its error. When serve ends by itself, so does the
+// returned context.
+func beside(ctx context.Context, serve func(context.Context) error) (_ context.Context, end func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	served := make(chan error, 1)
 	go func() {
-		served <- process.ServeHealth(ctx, address, health.Ready)
+		served <- serve(ctx)
 		cancel()
 	}()
 	return ctx, func() error {
 		cancel()
 		return <-served
 	}
+}
+
+// watchMetrics shows what is measured, from now on. It ends the returned context when it cannot.
+// end stops it and returns its error.
+func watchMetrics(ctx context.Context, sh *cli.Shell, c *config.Config, creds *pki.Credentials, measured *meters.Meters) (
+	_ context.Context, end func() error, err error) {
+	if c.Metrics.Listen == "" {
+		return ctx, func() error { return nil }, nil
+	}
+	m := process.Metrics{Address: c.Metrics.Listen, Credentials: creds}
+	if c.Metrics.Access == config.ByKubernetes {
+		if m.Cluster, err = process.Cluster(""); err != nil {
+			return nil, nil, fmt.Errorf("metrics.access: %q: %w", c.Metrics.Access, err)
+		}
+	}
+	all := process.NewRegistry()
+	if err := process.Describe(all, "gateway", sh.Version, c.Gateway, creds, measured); err != nil {
+		return nil, nil, err
+	}
+	m.From = all
+	ctx, end = beside(ctx, m.Serve)
+	return ctx, end, nil
 }
 
 // Credentials loads the certificate that c names, and checks that it is this gateway's. They follow

@@ -13,11 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/process"
 	"github.com/weir-storage/weir/controllers"
+	"github.com/weir-storage/weir/pki"
 )
 
 // operator is what `weir operator` was asked for.
@@ -79,15 +81,12 @@ func run(ctx context.Context, sh *cli.Shell, o *operator) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, registry.Close()) }()
-	metrics := o.metrics
-	if metrics == "" {
-		metrics = "0" // controller-runtime's word for none
-	}
 	cluster.QPS = -1 // no limit, as controllers.Setup demands
 	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme: process.Scheme(), Cache: controllers.CacheOptions(),
-		Metrics: server.Options{BindAddress: metrics}, HealthProbeBindAddress: o.Health,
-		LeaderElection: o.elect, LeaderElectionID: "weir-operator", LeaderElectionNamespace: o.namespace,
+		Metrics:                server.Options{BindAddress: "0"}, // none: showMetrics does it
+		HealthProbeBindAddress: o.Health,
+		LeaderElection:         o.elect, LeaderElectionID: "weir-operator", LeaderElectionNamespace: o.namespace,
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
@@ -103,9 +102,33 @@ func run(ctx context.Context, sh *cli.Shell, o *operator) (err error) {
 	}); err != nil {
 		return err
 	}
+	if err := o.showMetrics(sh, mgr, creds); err != nil {
+		return err
+	}
 	if err := o.renewal.add(mgr, sh, o, id, log); err != nil {
 		return err
 	}
 	log.Info("operator starts", "federation", id.Federation, "organization", id.Organization, "site", o.Site, "version", sh.Version)
 	return mgr.Start(ctx)
 }
+
+// showMetrics shows what the operator and controller-runtime measure, whether this operator leads
+// or not.
+func (o *operator) showMetrics(sh *cli.Shell, mgr ctrl.Manager, creds *pki.Credentials) error {
+	err := process.Describe(ctrlmetrics.Registry, "operator", sh.Version, creds.Identity().Gateway, creds,
+		controllers.NewCollector(mgr.GetClient()))
+	if err != nil {
+		return err
+	}
+	shown := process.Metrics{Address: o.metrics, Credentials: creds, Cluster: mgr.GetConfig(), From: ctrlmetrics.Registry}
+	return mgr.Add(always(shown.Serve))
+}
+
+// always runs at every operator, not only at the one that leads.
+type always func(context.Context) error
+
+// Start implements manager.Runnable.
+func (a always) Start(ctx context.Context) error { return a(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (always) NeedLeaderElection() bool { return false }

@@ -53,6 +53,7 @@ type pairValues struct {
 // bundle is what `weir pki bundle` was asked for.
 type bundle struct {
 	dir, ca, out string
+	namespace    string
 	of           issuedFor
 	hosts        []string
 	valid        time.Duration
@@ -88,6 +89,7 @@ func bundleCommand(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&b.of.Gateway, "gateway", "", "`NAME` of the gateway, if it is not SITE-0: gateway.name of the site's values")
 	f.StringSliceVar(&b.hosts, "host", nil,
 		"IP `ADDRESS` or DNS name at which other sites reach the gateway (gateway.address); may be repeated")
+	f.StringVar(&b.namespace, "namespace", "weir-system", "`NAMESPACE` of the chart's release, for the names at which metrics are read")
 	f.StringVar(&b.out, "out", "", "`FILE` to write, such as certificates.yaml; it is never replaced")
 	f.DurationVar(&b.valid, "valid-for", CertificateTime, "`TIME` until the certificates expire, at most the authority's")
 	return c
@@ -99,6 +101,7 @@ func (b *bundle) check() error {
 	}{
 		{"--organization", b.of.Organization, "name the institution that runs the site"},
 		{"--site", b.of.Site, "name the site"},
+		{"--namespace", b.namespace, "name the namespace that the chart is installed in"},
 		{"--out", b.out, "name the file to write, such as certificates.yaml"},
 	} {
 		if f.value == "" {
@@ -131,6 +134,9 @@ func (b *bundle) check() error {
 	return nil
 }
 
+// components are the chart's names of what parts returns.
+var components = [...]string{"gateway", "operator", "csi-controller", "csi-node"}
+
 // parts are the names of the site's parts in the chart's templates: gateway, operator, CSI
 // controller, CSI node plugin.
 func (b *bundle) parts() []string {
@@ -145,9 +151,9 @@ func (b *bundle) issue(a *pki.Authority, ca []byte, now time.Time) (bundleValues
 	p := &v.Certificates.Provided
 	p.IssuedFor, p.CA = b.of, string(ca)
 	for i, to := range []*pairValues{&p.Gateway, &p.Operator, &p.CSIController, &p.CSINode} {
-		hosts := b.hosts
-		if i > 0 {
-			hosts = nil // nobody calls the other parts
+		hosts := []string{fmt.Sprintf("weir-%s-metrics.%s.svc", components[i], b.namespace)}
+		if i == 0 { // nobody but Prometheus calls the other parts
+			hosts = append(hosts, b.hosts...)
 		}
 		id := pki.Identity{Federation: b.of.Federation, Organization: b.of.Organization, Site: b.of.Site, Gateway: b.parts()[i]}
 		pair, err := a.Issue(id, hosts, now, b.valid)

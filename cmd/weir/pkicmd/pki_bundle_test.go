@@ -58,8 +58,10 @@ func TestPKIBundle(t *testing.T) {
 	for name, part := range map[string]struct {
 		pairValues
 		hosts []string
-	}{"utr-0": {p.Gateway, hosts}, "utr-operator": {p.Operator, nil}, "utr-csi-controller": {p.CSIController,
-		nil}, "utr-csi-node": {p.CSINode, nil}} {
+	}{"utr-0": {p.Gateway, append([]string{"weir-gateway-metrics.weir-system.svc"}, hosts...)},
+		"utr-operator":       {p.Operator, []string{"weir-operator-metrics.weir-system.svc"}},
+		"utr-csi-controller": {p.CSIController, []string{"weir-csi-controller-metrics.weir-system.svc"}},
+		"utr-csi-node":       {p.CSINode, []string{"weir-csi-node-metrics.weir-system.svc"}}} {
 		c, err := pki.Load([]byte(p.CA), pki.Pair{Cert: []byte(part.Cert), Key: []byte(part.Key)}, func() time.Time { return clitest.Time })
 		if err != nil ||
 			c.Identity() != (pki.Identity{Federation: "demo", Organization: "Universiteit Utrecht", Site: "utr", Gateway: name}) {

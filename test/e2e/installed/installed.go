@@ -11,6 +11,7 @@
 package installed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,7 +209,8 @@ csi:
 	flags := []string{"--values", file}
 	for key, who := range map[string]string{"gateway": name + "-0", "operator": name + "-operator",
 		"csiController": name + "-csi-controller", "csiNode": name + "-csi-node"} {
-		tls, err := f.issue(name, who, s.Addr())
+		part := map[string]string{"csiController": "csi-controller", "csiNode": "csi-node"}[key]
+		tls, err := f.issue(name, who, s.Addr(), fmt.Sprintf("weir-%s-metrics.%s.svc", cmp.Or(part, key), Namespace))
 		if err != nil {
 			return nil, err
 		}

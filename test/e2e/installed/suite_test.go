@@ -40,6 +40,7 @@ var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
 	Context("the node plugin", plugin)
 	Context("the node plugin and packets", killing)
 	Context("a node", node)
+	Context("what is measured", measured)
 	Context("an upgrade", upgrade)
 	Context("the registry and the API server", outages)
 	Context("a site", lost)

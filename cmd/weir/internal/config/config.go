@@ -34,6 +34,8 @@ type Config struct {
 	Capacity federation.Bytes `json:"capacity"`
 	Health   string           `json:"health"` // host:port of /healthz and /readyz; empty: nowhere
 
+	Metrics Metrics `json:"metrics"`
+
 	Promise   federation.Duration `json:"promise"`
 	Heartbeat federation.Duration `json:"heartbeat"`
 	Lease     federation.Duration `json:"lease"`
@@ -48,6 +50,18 @@ type Addresses struct {
 	GRPC string `json:"grpc"`
 	NFS  string `json:"nfs"`
 }
+
+// Metrics is how Prometheus reads what the gateway measures.
+type Metrics struct {
+	Listen string `json:"listen"` // host:port of /metrics; empty: nowhere
+	Access string `json:"access"` // who may: ByCertificate (the default) or ByKubernetes
+}
+
+// Values of Metrics.Access.
+const (
+	ByCertificate = "Certificate"
+	ByKubernetes  = "Kubernetes"
+)
 
 // Registry is where the registry's members are.
 type Registry struct {

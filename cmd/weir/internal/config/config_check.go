@@ -73,6 +73,13 @@ func (c *Config) Check() error {
 	if c.Health != "" {
 		listen(&p, "health", c.Health, "0.0.0.0:8081")
 	}
+	if c.Metrics.Listen != "" {
+		listen(&p, "metrics.listen", c.Metrics.Listen, "0.0.0.0:8085")
+	}
+	if a := c.Metrics.Access; a != "" && a != ByCertificate && a != ByKubernetes {
+		p.Add("metrics.access", a, "write %s, for who shows a certificate of the federation, or %s, for whom the cluster allows it",
+			ByCertificate, ByKubernetes)
+	}
 	c.checkStore(&p)
 	c.checkTimes(&p)
 	if c.Cache < 0 {

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meters
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-storage/weir/gateway/nfs"
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/metrics"
+	"github.com/weir-storage/weir/replica"
+	"github.com/weir-storage/weir/replica/protocol"
+)
+
+// Meters has a gateway's metrics. It is a prometheus.Collector, to be registered once. Its methods
+// may be called from many goroutines and do not block.
+type Meters struct {
+	now func() time.Time
+
+	operation, volumeOperation, commit, commitPart, logSync, forwarded, registry *prometheus.HistogramVec
+	errors, read, written, roles, swaps, uploads, uploaded                       *prometheus.CounterVec
+
+	mu     sync.Mutex
+	source func() State // nil: the gateway does not run
+	name   func(uuid string) (name string, ok bool)
+	known  map[string]bool    // volumes that have metrics of their own, by name
+	byName map[string]*volume // their metrics of operations
+}
+
+// volume has the metrics of a volume that each operation needs.
+type volume struct {
+	kinds         [len(kinds)]prometheus.Observer
+	read, written prometheus.Counter
+}
+
+var (
+	_ replica.Meter        = (*Meters)(nil)
+	_ prometheus.Collector = (*Meters)(nil)
+)
+
+// New returns the metrics of a gateway. now is for the time that calls of the registry take.
+func New(now func() time.Time) *Meters {
+	m := &Meters{now: now, known: map[string]bool{}, byName: map[string]*volume{}}
+	for to, d := range map[**prometheus.HistogramVec]*metrics.Definition{
+		&m.operation: metrics.NFSOperationSeconds, &m.volumeOperation: metrics.VolumeOperationSeconds, &m.commit: metrics.CommitSeconds,
+		&m.commitPart: metrics.CommitPartSeconds, &m.logSync: metrics.LogSyncSeconds, &m.forwarded: metrics.Forwarded,
+		&m.registry: metrics.RegistryCallSeconds,
+	} {
+		*to = d.NewHistogram()
+	}
+	for to, d := range map[**prometheus.CounterVec]*metrics.Definition{
+		&m.errors: metrics.VolumeErrors, &m.read: metrics.VolumeReadBytes, &m.written: metrics.VolumeWrittenBytes,
+		&m.roles: metrics.RoleChanges, &m.swaps: metrics.ControlSwaps, &m.uploads: metrics.Uploads,
+		&m.uploaded: metrics.UploadedBytes,
+	} {
+		*to = d.NewCounter()
+	}
+	// What may happen for the first time just when it matters is there from the beginning, at 0.
+	for _, r := range []protocol.Role{protocol.Follower, protocol.Candidate, protocol.Starting, protocol.Home, protocol.Failed} {
+		m.roles.WithLabelValues(r.String())
+	}
+	for _, o := range outcomes {
+		m.swaps.WithLabelValues(o)
+	}
+	for _, r := range []string{ok, failed} {
+		m.uploads.WithLabelValues(r)
+		m.forwarded.WithLabelValues(r)
+	}
+	for _, p := range []string{local, members} {
+		m.commitPart.WithLabelValues(p)
+	}
+	m.uploaded.WithLabelValues()
+	m.logSync.WithLabelValues()
+	return m
+}
+
+// Values of labels.
+const (
+	ok, failed     = "ok", "failed"
+	local, members = "local", "members"
+)
+
+var kinds = [...]string{"read", "write", "commit", "metadata"}
+
+const (
+	kindRead = iota
+	kindWrite
+	kindCommit
+	kindMetadata
+)
+
+var outcomes = map[protocol.SwapOutcome]string{protocol.SwapDone: "done", protocol.SwapConflict: "conflict",
+	protocol.SwapUnknown: "unknown", protocol.SwapNotMade: "not_made"}
+
+func result(err error) string {
+	if err != nil {
+		return failed
+	}
+	return ok
+}
+
+// Operation is nfs.Config's Observe.
+func (m *Meters) Operation(o nfs.Operation) {
+	took := o.Took.Seconds()
+	m.operation.WithLabelValues(o.Op.String()).Observe(took)
+	if o.Volume == "" {
+		return
+	}
+	kind := kindMetadata
+	switch o.Op {
+	case xdr.OP_READ:
+		kind = kindRead
+	case xdr.OP_WRITE:
+		kind = kindWrite
+	case xdr.OP_COMMIT:
+		kind = kindCommit
+	case xdr.OP_PUTFH, xdr.OP_GETFH, xdr.OP_SAVEFH, xdr.OP_RESTOREFH: // they only say what the others are for
+		if o.Status == xdr.NFS4_OK {
+			return
+		}
+	}
+	name, v := m.volume(o.Volume)
+	v.kinds[kind].Observe(took)
+	switch kind {
+	case kindRead:
+		v.read.Add(float64(o.Bytes))
+	case kindWrite:
+		v.written.Add(float64(o.Bytes))
+	}
+	if e := errorOf(o.Status); e != "" {
+		m.errors.WithLabelValues(name, e).Inc()
+	}
+}
+
+// errorOf returns the label of a status that is no answer to what the client asked for, else "".
+func errorOf(st xdr.Status) string {
+	switch st {
+	case xdr.NFS4ERR_IO:
+		return "io"
+	case xdr.NFS4ERR_NOSPC, xdr.NFS4ERR_DQUOT:
+		return "no_space"
+	case xdr.NFS4ERR_STALE, xdr.NFS4ERR_FHEXPIRED:
+		return "stale"
+	case xdr.NFS4ERR_ROFS:
+		return "refused"
+	case xdr.NFS4ERR_SERVERFAULT:
+		return "server"
+	case xdr.NFS4ERR_DELAY, xdr.NFS4ERR_GRACE:
+		return "delay"
+	}
+	return ""
+}
+
+// volume returns a volume's label, and its metrics.
+func (m *Meters) volume(name string) (string, *volume) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name = m.label(name)
+	v := m.byName[name]
+	if v == nil {
+		v = &volume{read: m.read.WithLabelValues(name), written: m.written.WithLabelValues(name)}
+		for i, k := range kinds {
+			v.kinds[i] = m.volumeOperation.WithLabelValues(name, k)
+		}
+		m.byName[name] = v
+	}
+	return name, v
+}
+
+// label returns the label of a volume (metrics-3). The caller holds mu.
+func (m *Meters) label(name string) string {
+	if !m.known[name] {
+		if len(m.known) >= metrics.MaxVolumes {
+			return metrics.OtherVolumes
+		}
+		m.known[name] = true
+	}
+	return name
+}
+
+// Committed implements replica.Meter.
+func (m *Meters) Committed(uuid string, onDisk, all time.Duration) {
+	m.mu.Lock()
+	find := m.name
+	m.mu.Unlock()
+	if find != nil {
+		if name, ok := find(uuid); ok {
+			m.mu.Lock()
+			name = m.label(name)
+			m.mu.Unlock()
+			m.commit.WithLabelValues(name).Observe(all.Seconds())
+		}
+	}
+	m.commitPart.WithLabelValues(local).Observe(onDisk.Seconds())
+	m.commitPart.WithLabelValues(members).Observe((all - onDisk).Seconds())
+}
+
+// Role implements replica.Meter.
+func (m *Meters) Role(_ string, r protocol.Role) { m.roles.WithLabelValues(r.String()).Inc() }
+
+// Swapped implements replica.Meter.
+func (m *Meters) Swapped(o protocol.SwapOutcome) { m.swaps.WithLabelValues(outcomes[o]).Inc() }
+
+// Uploaded implements replica.Meter.
+func (m *Meters) Uploaded(bytes uint64, err error) {
+	m.uploads.WithLabelValues(result(err)).Inc()
+	if err == nil {
+		m.uploaded.WithLabelValues().Add(float64(bytes))
+	}
+}
+
+// Synced is log.Config's.
+func (m *Meters) Synced(took time.Duration) { m.logSync.WithLabelValues().Observe(took.Seconds()) }
+
+// Forwarded is routing.Config's.
+func (m *Meters) Forwarded(took time.Duration, err error) {
+	m.forwarded.WithLabelValues(result(err)).Observe(took.Seconds())
+}
+
+// Registry is etcd.Config's Observe.
+func (m *Meters) Registry(call string) (ended func(error)) {
+	began := m.now()
+	return func(err error) {
+		m.registry.WithLabelValues(call, result(err)).Observe(m.now().Sub(began).Seconds())
+	}
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meters
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/nfs"
+	"github.com/weir-storage/weir/metrics"
+)
+
+// State is a gateway's state at one moment.
+type State struct {
+	Volumes  []Volume // of the registry, by name
+	Room     cachepool.RoomStatus
+	Cache    engine.CacheStatus
+	NFS      nfs.Counters
+	Clients  nfs.ClientCounts
+	Gateways []Gateway
+	Trusted  bool // the registry is
+	Ready    bool
+}
+
+// Gateway is a gateway of the federation.
+type Gateway struct {
+	Name, Site string
+	Alive      bool
+}
+
+// Volume is a volume at the gateway.
+type Volume struct {
+	Name    string
+	Problem bool  // its copy should be open and is not
+	Copy    *Copy // nil: none is open
+}
+
+// Copy is an open copy of a volume.
+type Copy struct {
+	Role             string
+	Epoch            uint64
+	Home             bool // it is home: the next four say something
+	Serving, Stalled bool
+	Replicas         []federation.ObservedReplica
+	LogBytes         uint64
+	MetadataBytes    int64
+	UploadQueue      uint64
+}
+
+// Watch makes state the source of what is read, until stop is called. name returns a volume's name;
+// false: it is not known.
+func (m *Meters) Watch(state func() State, name func(uuid string) (string, bool)) (stop func()) {
+	set := func(s func() State, n func(uuid string) (string, bool)) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.source, m.name = s, n
+	}
+	set(state, name)
+	return func() { set(nil, nil) }
+}
+
+// Describe implements prometheus.Collector. It describes nothing, because which volumes there are
+// is seen only later.
+func (m *Meters) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m *Meters) Collect(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	source := m.source
+	m.mu.Unlock()
+	if source != nil {
+		m.state(source(), ch)
+	}
+	for _, c := range []prometheus.Collector{m.operation, m.volumeOperation, m.commit, m.commitPart, m.logSync, m.forwarded, m.registry,
+		m.errors, m.read, m.written, m.roles, m.swaps, m.uploads, m.uploaded} {
+		c.Collect(ch)
+	}
+}
+
+// choose decides which volumes have metrics of their own. Those that are gone have none any more.
+func (m *Meters) choose(all []Volume) (chosen []Volume) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	there := make(map[string]bool, len(all))
+	for _, v := range all {
+		there[v.Name] = true
+	}
+	for name := range m.known {
+		if there[name] {
+			continue
+		}
+		delete(m.known, name)
+		delete(m.byName, name)
+		of := prometheus.Labels{"volume": name}
+		for _, v := range []interface {
+			DeletePartialMatch(prometheus.Labels) int
+		}{m.volumeOperation, m.commit, m.errors, m.read, m.written} {
+			v.DeletePartialMatch(of)
+		}
+	}
+	for _, v := range all {
+		if m.label(v.Name) == v.Name {
+			chosen = append(chosen, v)
+		}
+	}
+	return chosen
+}
+
+// Descriptions of what is made when it is read.
+var descs = func() map[*metrics.Definition]*prometheus.Desc {
+	out := map[*metrics.Definition]*prometheus.Desc{}
+	for _, d := range metrics.Catalog() {
+		out[d] = d.Desc()
+	}
+	return out
+}()
+
+func (m *Meters) state(s State, ch chan<- prometheus.Metric) {
+	put := func(d *metrics.Definition, value float64, labels ...string) {
+		kind := prometheus.GaugeValue
+		if d.Kind == metrics.Counter {
+			kind = prometheus.CounterValue
+		}
+		ch <- prometheus.MustNewConstMetric(descs[d], kind, value, labels...)
+	}
+	chosen := m.choose(s.Volumes)
+	put(metrics.VolumesWithout, float64(len(s.Volumes)-len(chosen)))
+	for _, v := range chosen {
+		put(metrics.VolumeProblem, truth(v.Problem), v.Name)
+		if c := v.Copy; c != nil {
+			c.put(put, v.Name)
+		}
+	}
+	put(metrics.PoolLimitBytes, float64(s.Room.Limit))
+	put(metrics.PoolUsedBytes, float64(s.Room.Used))
+	put(metrics.PoolReservedBytes, float64(s.Room.ReservedForDelete))
+	put(metrics.CacheHits, float64(s.Cache.Hits))
+	put(metrics.CacheMisses, float64(s.Cache.Misses))
+	put(metrics.CacheBytes, float64(s.Cache.Bytes))
+	put(metrics.CacheLimitBytes, float64(s.Cache.Limit))
+	put(metrics.NFSRequests, float64(s.NFS.Requests))
+	put(metrics.NFSRepeats, float64(s.NFS.Repeats))
+	put(metrics.NFSDropped, float64(s.NFS.Dropped))
+	put(metrics.NFSPanics, float64(s.NFS.Panics))
+	put(metrics.NFSRefused, float64(s.NFS.NotAdmitted), "not_admitted")
+	put(metrics.NFSRefused, float64(s.NFS.Gone), "gone")
+	put(metrics.NFSConnections, float64(s.Clients.Connections))
+	put(metrics.NFSClients, float64(s.Clients.Clients))
+	put(metrics.NFSSessions, float64(s.Clients.Sessions))
+	put(metrics.NFSOpens, float64(s.Clients.Opens))
+	put(metrics.NFSLocks, float64(s.Clients.Locks))
+	for _, g := range s.Gateways {
+		put(metrics.GatewayAlive, truth(g.Alive), g.Name, g.Site)
+	}
+	put(metrics.RegistryTrusted, truth(s.Trusted))
+	put(metrics.GatewayReady, truth(s.Ready))
+}
+
+// put puts out the metrics of a copy.
+func (c *Copy) put(put func(d *metrics.Definition, value float64, labels ...string), name string) {
+	put(metrics.VolumeRole, 1, name, c.Role)
+	put(metrics.VolumeEpoch, float64(c.Epoch), name)
+	put(metrics.PoolVolumeBytes, float64(c.LogBytes), name, "log")
+	put(metrics.PoolVolumeBytes, float64(c.MetadataBytes), name, "metadata")
+	put(metrics.UploadQueueBytes, float64(c.UploadQueue), name)
+	if !c.Home {
+		return
+	}
+	put(metrics.VolumeServing, truth(c.Serving), name)
+	put(metrics.VolumeStalled, truth(c.Stalled), name)
+	for _, r := range c.Replicas {
+		put(metrics.ReplicaState, 1, name, r.Gateway, r.Site, string(r.State))
+		if r.State == federation.ReplicaHome {
+			continue
+		}
+		put(metrics.ReplicaLagSeconds, r.LagSeconds, name, r.Gateway, r.Site)
+		put(metrics.ReplicaLagBytes, float64(r.LagBytes), name, r.Gateway, r.Site)
+		put(metrics.ReplicaStuckSeconds, r.StuckSeconds, name, r.Gateway, r.Site)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

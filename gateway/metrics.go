@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/meters"
+	"github.com/weir-storage/weir/replica/protocol"
+)
+
+// state is what is measured when somebody reads the metrics.
+func (g *Gateway) state() meters.State {
+	s := meters.State{
+		Room: g.cfg.Pool.Room().Status(), Cache: g.cache.Status(), NFS: g.nfs.Counters(), Clients: g.nfs.ClientCounts(),
+		Trusted: g.cfg.Registry.Trusted() == nil, Ready: g.cfg.Health.Ready() == nil,
+	}
+	for _, m := range g.view.Members() {
+		s.Gateways = append(s.Gateways, meters.Gateway{Name: m.Gateway, Site: m.Site, Alive: g.view.IsAlive(m.Gateway, "")})
+	}
+	all, _ := g.view.Volumes()
+	for _, v := range all {
+		if v.Record == nil || v.Record.Deleted {
+			continue
+		}
+		one := meters.Volume{Name: v.Record.Name}
+		if there, ok := g.copies.State(v.Record.UUID); ok {
+			one.Problem = there.Problem != nil
+			one.Copy = measure(there.Copy)
+		}
+		s.Volumes = append(s.Volumes, one)
+	}
+	slices.SortFunc(s.Volumes, func(a, b meters.Volume) int { return cmp.Compare(a.Name, b.Name) })
+	return s
+}
+
+// nameOf returns the name of a volume that is not deleted.
+func (g *Gateway) nameOf(uuid string) (string, bool) {
+	r, ok := g.view.Record(uuid)
+	return r.Name, ok && !r.Deleted
+}
+
+// measure measures a copy. It returns nil for none, and for one that closes.
+func measure(c *copies.Copy) *meters.Copy {
+	if c == nil {
+		return nil
+	}
+	_, done, err := c.Use(context.Background())
+	if err != nil {
+		return nil
+	}
+	defer done()
+	st := c.Replica.Status()
+	m := &meters.Copy{Role: st.Role.String(), Epoch: st.Epoch, LogBytes: c.Log.LocalBytes(), MetadataBytes: c.MetadataBytes(),
+		UploadQueue: c.Replica.UploadQueue()}
+	if st.Role == protocol.Home || st.Role == protocol.Starting {
+		m.Home, m.Stalled, m.Replicas = true, st.Stalled, c.Replica.Lag()
+		m.Serving = c.MayServe() == nil
+	}
+	return m
+}

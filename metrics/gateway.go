@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+var gateway = []Part{Gateway}
+
+// What clients ask for.
+var (
+	NFSOperationSeconds = define(Definition{Name: "weir_nfs_operation_duration_seconds", Parts: gateway, Kind: Histogram,
+		Labels: []string{"operation"}, Buckets: fine,
+		Help: "How long operations of NFS took, with all that they waited for. The labels are the names of RFC 8881, 7862 and 8276."})
+	VolumeOperationSeconds = define(Definition{Name: "weir_volume_operation_duration_seconds", Parts: gateway, Kind: Histogram,
+		Labels: []string{"volume", "kind"}, Buckets: coarse,
+		Help: "How long operations on a volume took at this gateway. Kind is read, write, commit or metadata."})
+	VolumeErrors = define(Definition{Name: "weir_volume_operation_errors_total", Parts: gateway, Kind: Counter,
+		Labels: []string{"volume", "error"},
+		Help: "Operations that failed for another reason than what the client asked for. " +
+			"Error is io (data cannot be read or written), no_space, stale, refused (the client may not), server or delay (the client " +
+			"asks again later)."})
+	VolumeReadBytes = define(Definition{Name: "weir_volume_read_bytes_total", Parts: gateway, Kind: Counter, Labels: []string{"volume"},
+		Help: "Bytes of files that clients read."})
+	VolumeWrittenBytes = define(Definition{Name: "weir_volume_written_bytes_total", Parts: gateway, Kind: Counter,
+		Labels: []string{"volume"}, Help: "Bytes of files that clients wrote."})
+	NFSRequests = define(Definition{Name: "weir_nfs_requests_total", Parts: gateway, Kind: Counter,
+		Help: "RPC calls of NFS clients."})
+	NFSRepeats = define(Definition{Name: "weir_nfs_repeats_total", Parts: gateway, Kind: Counter,
+		Help: "Requests that were sent again, and were answered with what they were answered before."})
+	NFSDropped = define(Definition{Name: "weir_nfs_dropped_total", Parts: gateway, Kind: Counter,
+		Help: "Requests that were not answered, because their outcome is not known. The client asks again."})
+	NFSPanics = define(Definition{Name: "weir_nfs_panics_total", Parts: gateway, Kind: Counter,
+		Help: "Operations that a mistake in the gateway ended. The log has the stack: please report it."})
+	NFSRefused = define(Definition{Name: "weir_nfs_refused_total", Parts: gateway, Kind: Counter, Labels: []string{"reason"},
+		Help: "Requests for a volume that were refused. Reason is not_admitted, or gone for a volume that is deleted or that never was."})
+	NFSConnections = define(Definition{Name: "weir_nfs_connections", Parts: gateway, Kind: Gauge,
+		Help: "Open connections of NFS clients."})
+	NFSClients = define(Definition{Name: "weir_nfs_clients", Parts: gateway, Kind: Gauge,
+		Help: "NFS clients with a lease: usually one for each node."})
+	NFSSessions = define(Definition{Name: "weir_nfs_sessions", Parts: gateway, Kind: Gauge, Help: "Sessions of NFS clients."})
+	NFSOpens    = define(Definition{Name: "weir_nfs_opens", Parts: gateway, Kind: Gauge, Help: "Files that clients have open."})
+	NFSLocks    = define(Definition{Name: "weir_nfs_locks", Parts: gateway, Kind: Gauge,
+		Help: "Ranges of files that clients have locked."})
+)
+
+// Volumes and their copies.
+var (
+	VolumeRole = define(Definition{Name: "weir_volume_role", Parts: gateway, Kind: Gauge, Labels: []string{"volume", "role"},
+		Help: "1 for the role of this gateway's copy: Home, Starting (home, and not serving yet), Follower, Candidate or Failed."})
+	VolumeEpoch = define(Definition{Name: "weir_volume_epoch", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
+		Help: "The epoch of the volume. It grows with each takeover and each move."})
+	VolumeServing = define(Definition{Name: "weir_volume_serving", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
+		Help: "At the home: 1 if the volume is served, 0 if its members' promises have run out and clients wait."})
+	VolumeStalled = define(Definition{Name: "weir_volume_stalled", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
+		Help: "At the home: 1 if writes wait because there are fewer members than the policy asks for."})
+	VolumeProblem = define(Definition{Name: "weir_volume_copy_problem", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
+		Help: "1 if a copy that should be open here is not. weir status says why."})
+	ReplicaLagSeconds = define(Definition{Name: "weir_replica_lag_seconds", Parts: gateway, Kind: Gauge,
+		Labels: []string{"volume", "gateway", "site"},
+		Help:   "At the home: how long a copy at another gateway has been without something that the home has."})
+	ReplicaLagBytes = define(Definition{Name: "weir_replica_lag_bytes", Parts: gateway, Kind: Gauge,
+		Labels: []string{"volume", "gateway", "site"},
+		Help:   "At the home: how much of the log a copy at another gateway does not have."})
+	ReplicaState = define(Definition{Name: "weir_replica_state", Parts: gateway, Kind: Gauge,
+		Labels: []string{"volume", "gateway", "site", "state"},
+		Help: "At the home: 1 for the state of each copy: Home, Member, Follower, Joining (it still copies) or Lost (it does not " +
+			"answer)."})
+	ReplicaStuckSeconds = define(Definition{Name: "weir_replica_stuck_seconds", Parts: gateway, Kind: Gauge,
+		Labels: []string{"volume", "gateway", "site"},
+		Help:   "At the home: how long a copy that answers has stored nothing, if that is too long; else 0. Its disk is full, or ails."})
+	CommitSeconds = define(Definition{Name: "weir_commit_duration_seconds", Parts: gateway, Kind: Histogram, Labels: []string{"volume"},
+		Buckets: coarse,
+		Help: "At the home: how long a change waited until all members had it on disk. Of changes that wait at the same time only one " +
+			"is timed."})
+	CommitPartSeconds = define(Definition{Name: "weir_commit_part_duration_seconds", Parts: gateway, Kind: Histogram,
+		Labels: []string{"part"}, Buckets: fine,
+		Help: "What weir_commit_duration_seconds consists of. Part is local, until it was on the home's own disk, or members, from then " +
+			"until the slowest member had it."})
+	LogSyncSeconds = define(Definition{Name: "weir_log_sync_duration_seconds", Parts: gateway, Kind: Histogram, Buckets: fine,
+		Help: "How long an fsync of a log on the pool took."})
+	RoleChanges = define(Definition{Name: "weir_role_changes_total", Parts: gateway, Kind: Counter, Labels: []string{"role"},
+		Help: "How often a copy here took a role. Home counts takeovers and moves to here."})
+	ControlSwaps = define(Definition{Name: "weir_control_swaps_total", Parts: gateway, Kind: Counter, Labels: []string{"outcome"},
+		Help: "Attempts to change a volume's control record. Outcome is done, conflict (another gateway was faster), unknown or not_made " +
+			"(the registry could not)."})
+	Forwarded = define(Definition{Name: "weir_forwarded_operation_duration_seconds", Parts: gateway, Kind: Histogram,
+		Labels: []string{"result"}, Buckets: fine,
+		Help: "How long operations took that another gateway, the home, was asked for. Result is ok, or failed: it was asked again, or " +
+			"the client got the error."})
+)
+
+// Where data are kept.
+var (
+	PoolLimitBytes = define(Definition{Name: "weir_pool_limit_bytes", Parts: gateway, Kind: Gauge,
+		Help: "What the cache pool may take."})
+	PoolUsedBytes = define(Definition{Name: "weir_pool_used_bytes", Parts: gateway, Kind: Gauge,
+		Help: "What is taken of the cache pool. A full pool evicts what is in the store."})
+	PoolReservedBytes = define(Definition{Name: "weir_pool_reserved_bytes", Parts: gateway, Kind: Gauge,
+		Help: "The part of the limit that only deletes may use."})
+	PoolVolumeBytes = define(Definition{Name: "weir_pool_volume_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"volume", "what"},
+		Help: "What a volume takes of the pool. What is log or metadata."})
+	CacheHits = define(Definition{Name: "weir_cache_hits_total", Parts: gateway, Kind: Counter,
+		Help: "Blocks that were read and were in memory."})
+	CacheMisses = define(Definition{Name: "weir_cache_misses_total", Parts: gateway, Kind: Counter,
+		Help: "Blocks that were read and were not in memory."})
+	CacheBytes = define(Definition{Name: "weir_cache_bytes", Parts: gateway, Kind: Gauge,
+		Help: "Bytes of blocks in memory."})
+	CacheLimitBytes = define(Definition{Name: "weir_cache_limit_bytes", Parts: gateway, Kind: Gauge,
+		Help: "Bytes of blocks that may be in memory."})
+	UploadQueueBytes = define(Definition{Name: "weir_upload_queue_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
+		Help: "Sealed and committed segments here that are not in the site's store yet."})
+	Uploads = define(Definition{Name: "weir_uploads_total", Parts: gateway, Kind: Counter, Labels: []string{"result"},
+		Help: "Segments that were sent to the site's store. Result is ok or failed; what failed is tried again."})
+	UploadedBytes = define(Definition{Name: "weir_uploaded_bytes_total", Parts: gateway, Kind: Counter,
+		Help: "Bytes of segments that were sent to the site's store."})
+)
+
+// The federation, as this gateway sees it.
+var (
+	RegistryCallSeconds = define(Definition{Name: "weir_registry_call_duration_seconds", Parts: gateway, Kind: Histogram,
+		Labels: []string{"call", "result"}, Buckets: fine,
+		Help: "How long calls of the registry took. Call is etcd's name for it. Result is ok or failed."})
+	RegistryTrusted = define(Definition{Name: "weir_registry_trusted", Parts: gateway, Kind: Gauge,
+		Help: "1 if the registry is believed, 0 if it went back to an earlier state: nothing changes then until weir registry reconcile."})
+	GatewayAlive = define(Definition{Name: "weir_gateway_alive", Parts: gateway, Kind: Gauge, Labels: []string{"gateway", "site"},
+		Help: "For each registered gateway of the federation: 1 if it has a heartbeat in the registry."})
+	GatewayReady = define(Definition{Name: "weir_gateway_ready", Parts: gateway, Kind: Gauge,
+		Help: "1 if this gateway is ready for clients."})
+	VolumesWithout = define(Definition{Name: "weir_volumes_without_metrics", Parts: gateway, Kind: Gauge,
+		Help: "Volumes that this gateway has no metrics of, because there are too many."})
+	CertificateEnd = define(Definition{Name: "weir_certificate_expiry_timestamp_seconds", Parts: []Part{Gateway, Operator, CSI},
+		Kind: Gauge, Help: "When the certificate of the process ends, in seconds since 1970."})
+	Info = define(Definition{Name: "weir_info", Parts: []Part{Gateway, Operator, CSI}, Kind: Gauge,
+		Labels: []string{"part", "version", "federation", "organization", "site", "name"},
+		Help:   "1. Which process it is. Join others with it by instance."})
+)
