@@ -101,4 +101,4 @@ tools:
 
 # What the tests with Kubernetes run; the first time takes about 25 minutes.
 kube-tools:
-	@hack/tools/build kube helm node csi provisioner
+	@hack/tools/build kube helm node csi provisioner prometheus

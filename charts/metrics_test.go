@@ -126,7 +126,6 @@ type serviceMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
-		JobLabel          string `json:"jobLabel"`
 		NamespaceSelector struct {
 			MatchNames []string `json:"matchNames"`
 		} `json:"namespaceSelector"`
@@ -152,3 +151,13 @@ type serviceMonitor struct {
 
 // DeepCopyObject implements runtime.Object. Nobody changes these.
 func (m *serviceMonitor) DeepCopyObject() runtime.Object { return m }
+
+// prometheusRule is a PrometheusRule of the Prometheus operator.
+type prometheusRule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              rules `json:"spec"`
+}
+
+// DeepCopyObject implements runtime.Object. Nobody changes these.
+func (r *prometheusRule) DeepCopyObject() runtime.Object { return r }
