@@ -3,6 +3,7 @@
 package installed
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -21,9 +22,24 @@ func lost() {
 		ready("b", "gv/inherited")
 		exec("a", "at-a", "echo hello > /data/greeting; sync")
 
+		watch := watchWith("b")
+		defer watch.end()
+		quiet, err := watch.firing("WeirSiteDown")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(quiet).To(BeEmpty())
 		lines := begin("b", "at-b", "write", "lost")
 		lines.goesOn(20)
+		gone := time.Now()
 		f.Lose("a")
+		told := make(chan time.Duration, 1)
+		go func() {
+			defer GinkgoRecover()
+			until("Prometheus at b tells that site a is down", func() (string, bool) {
+				alerts, err := watch.firing("WeirSiteDown")
+				return fmt.Sprint(alerts, err), len(alerts) == 1 && alerts[0]["site"] == "a"
+			})
+			told <- time.Since(gone)
+		}()
 		figure("site a lost: the pod at b wrote 50 more lines within %v", lines.goesOn(50))
 		figure("its longest stall was %v, and every line is there", lines.verified("lost"))
 		apply("b", pod("replacement", "from-a", "default"))
@@ -31,6 +47,10 @@ func lost() {
 		Expect(exec("b", "replacement", "cat /data/greeting")).To(Equal("hello"))
 		ready("b", "gv/from-a")
 		show()
+		var after time.Duration
+		Eventually(told).WithTimeout(hang).Should(Receive(&after))
+		figure("the alert WeirSiteDown fired %v after the loss", after.Round(100*time.Millisecond))
+		Expect(after).To(BeNumerically("<=", time.Minute))
 
 		By("it is declared lost, and b owns the volume")
 		said, err := weir("b", "volume", "transfer", "default.inherited", "--to", "b", "--force")
@@ -47,6 +67,10 @@ func lost() {
 
 		By("the old owner returns, is told, and deletes nothing")
 		Expect(f.Return(bounded(), "a")).To(Succeed())
+		until("the alert is over", func() (string, bool) {
+			alerts, err := watch.firing("WeirSiteDown")
+			return fmt.Sprint(alerts, err), err == nil && len(alerts) == 0
+		})
 		said = says("a", "gv/inherited", "default", "Superseded")
 		figure("Superseded: %s", said)
 		Expect(said).To(ContainSubstring("site b"))
