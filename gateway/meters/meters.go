@@ -18,7 +18,8 @@ import (
 // Meters has a gateway's metrics. It is a prometheus.Collector, to be registered once. Its methods
 // may be called from many goroutines and do not block.
 type Meters struct {
-	now func() time.Time
+	now  func() time.Time
+	most int // volumes that have metrics of their own
 
 	operation, volumeOperation, commit, commitPart, logSync, forwarded, registry *prometheus.HistogramVec
 	errors, read, written, roles, swaps, uploads, uploaded                       *prometheus.CounterVec
@@ -43,7 +44,7 @@ var (
 
 // New returns the metrics of a gateway. now is for the time that calls of the registry take.
 func New(now func() time.Time) *Meters {
-	m := &Meters{now: now, known: map[string]bool{}, byName: map[string]*volume{}}
+	m := &Meters{now: now, most: metrics.MaxVolumes, known: map[string]bool{}, byName: map[string]*volume{}}
 	for to, d := range map[**prometheus.HistogramVec]*metrics.Definition{
 		&m.operation: metrics.NFSOperationSeconds, &m.volumeOperation: metrics.VolumeOperationSeconds, &m.commit: metrics.CommitSeconds,
 		&m.commitPart: metrics.CommitPartSeconds, &m.logSync: metrics.LogSyncSeconds, &m.forwarded: metrics.Forwarded,
@@ -135,6 +136,8 @@ func (m *Meters) Operation(o nfs.Operation) {
 	}
 }
 
+var errorLabels = [...]string{"io", "no_space", "stale", "refused", "server", "delay"}
+
 // errorOf returns the label of a status that is no answer to what the client asked for, else "".
 func errorOf(st xdr.Status) string {
 	switch st {
@@ -165,6 +168,9 @@ func (m *Meters) volume(name string) (string, *volume) {
 		for i, k := range kinds {
 			v.kinds[i] = m.volumeOperation.WithLabelValues(name, k)
 		}
+		for _, e := range errorLabels { // or nobody would see the first one as an increase
+			m.errors.WithLabelValues(name, e)
+		}
 		m.byName[name] = v
 	}
 	return name, v
@@ -173,7 +179,7 @@ func (m *Meters) volume(name string) (string, *volume) {
 // label returns the label of a volume (metrics-3). The caller holds mu.
 func (m *Meters) label(name string) string {
 	if !m.known[name] {
-		if len(m.known) >= metrics.MaxVolumes {
+		if len(m.known) >= m.most {
 			return metrics.OtherVolumes
 		}
 		m.known[name] = true

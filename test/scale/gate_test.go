@@ -29,7 +29,7 @@ type gate struct {
 
 	mu      sync.Mutex
 	reads   int
-	writes  map[string]int // by method and path, but for those of who leads
+	writes  map[string]int // by method and path, but for those of who leads and of who reads metrics
 	leads   int            // events of who leads
 	lists   map[string]int // by path: how often everything was listed
 	watches map[*ending]string
@@ -76,6 +76,7 @@ func (g *gate) tooLate(req *http.Request) bool {
 	if req.Method != http.MethodGet {
 		switch leads := "/namespaces/" + metav1.NamespaceSystem + "/"; { // the operator's namespace here
 		case strings.Contains(path, leads+"leases"):
+		case strings.HasSuffix(path, "/tokenreviews"), strings.HasSuffix(path, "/subjectaccessreviews"): // who reads metrics
 		case strings.HasSuffix(path, leads+"events"):
 			g.leads++
 		default:

@@ -39,7 +39,7 @@ type operator struct {
 func (r *rig) start(kubeconfig string) *operator {
 	r.t.Helper()
 	address := freePort(r.t)
-	o := &operator{rig: r, log: filepath.Join(r.t.TempDir(), "operator.log"), metrics: "http://" + address + "/metrics",
+	o := &operator{rig: r, log: filepath.Join(r.t.TempDir(), "operator.log"), metrics: "https://" + address + "/metrics",
 		done: make(chan struct{})}
 	log, err := os.Create(o.log)
 	r.ok(err)
@@ -148,7 +148,7 @@ type pulse struct {
 func (o *operator) pulse() (pulse, bool) {
 	o.t.Helper()
 	o.alive()
-	text, err := get(o.t.Context(), http.DefaultClient, o.metrics, "")
+	text, err := get(o.t.Context(), o.reader, o.metrics, "")
 	if err != nil {
 		return pulse{}, false
 	}

@@ -5,6 +5,7 @@ package scale
 import (
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -41,6 +44,7 @@ const (
 
 // rig is the API server, the registry, the program, and how to reach them.
 type rig struct {
+	reader  *http.Client // of the operator's metrics
 	t       *testing.T
 	cfg     *rest.Config
 	host    string // URL of the API server
@@ -79,7 +83,28 @@ func newRig(t *testing.T) *rig {
 	var system corev1.Namespace
 	r.ok(r.api.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
 	r.cluster = string(system.UID)
+	r.mayRead()
 	return r
+}
+
+// mayRead makes a ServiceAccount that reads the operator's metrics, as Prometheus has one.
+func (r *rig) mayRead() {
+	ctx := r.t.Context()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "prometheus"}}
+	name := metav1.ObjectMeta{Name: "prometheus"}
+	for _, o := range []client.Object{account,
+		&rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name}}},
+	} {
+		r.ok(r.api.Create(ctx, o))
+	}
+	day := int64((24 * time.Hour).Seconds())
+	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
+	r.ok(r.api.SubResource("token").Create(ctx, account, token))
+	var err error
+	r.reader, err = rest.HTTPClientFor(&rest.Config{BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAFile: r.files.CA}})
+	r.ok(err)
 }
 
 func (r *rig) ok(err error) {
