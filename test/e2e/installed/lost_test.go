@@ -91,6 +91,17 @@ func lost() {
 			return got, err == nil && strings.TrimSpace(got) == want
 		})
 		figure("site a was whole again %v after its return", time.Since(back).Round(100*time.Millisecond))
+
+		By("all that dashboards and rules ask for was measured at b")
+		apply("b", claim("measured", "ReadWriteMany")+pod("writer", "measured", "default")) // its home is at b
+		ready("b", "pod/writer")
+		all := queries()
+		until("each query returns something", func() (string, bool) {
+			exec("b", "writer", "date >> /data/f; sync; cat /data/f")
+			nothing := watch.without(all)
+			return strings.Join(nothing, "\n"), len(nothing) == 0
+		})
+		figure("%d queries of dashboards and rules return data", len(all))
 		show()
 	})
 }

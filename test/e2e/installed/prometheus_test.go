@@ -11,6 +11,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -131,4 +132,52 @@ func (p *prometheus) end() {
 	GinkgoHelper()
 	p.proc.Kill()
 	kubectl(p.site, "delete", "clusterrolebinding/e2e-prometheus", "serviceaccount/prometheus")
+}
+
+// selector is a metric of Weir in a query, with what it asks of labels.
+var selector = regexp.MustCompile(`(weir_[a-z_]+)(\{[^}]*\})?`)
+
+// queries are those of all dashboards of the chart, and the metrics of all its rules. Which labels
+// a rule asks for is left out: many are there only when something is wrong.
+func queries() (all []string) {
+	GinkgoHelper()
+	files, err := filepath.Glob(filepath.Join(f.Root(), "charts/weir/files/dashboards/*.json"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(files).NotTo(BeEmpty())
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		var d struct {
+			Panels []struct{ Targets []struct{ Expr string } }
+		}
+		Expect(json.Unmarshal(text, &d)).To(Succeed(), file)
+		for _, p := range d.Panels {
+			for _, t := range p.Targets {
+				all = append(all, strings.NewReplacer("$__rate_interval", "1m", "$volume", ".+").Replace(t.Expr))
+			}
+		}
+	}
+	rules, err := os.ReadFile(filepath.Join(f.Root(), "charts/weir/files/rules.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	for _, line := range strings.Split(string(rules), "\n") {
+		if expr, ok := strings.CutPrefix(strings.TrimSpace(line), "expr: "); ok {
+			for _, m := range selector.FindAllStringSubmatch(expr, -1) {
+				all = append(all, m[1])
+			}
+		}
+	}
+	return all
+}
+
+// without returns the queries that return nothing.
+func (p *prometheus) without(queries []string) (nothing []string) {
+	for _, q := range queries {
+		var got struct{ Result []json.RawMessage }
+		if err := p.ask("query", url.Values{"query": {q}}, &got); err != nil {
+			nothing = append(nothing, q+": "+err.Error())
+		} else if len(got.Result) == 0 {
+			nothing = append(nothing, q)
+		}
+	}
+	return nothing
 }
