@@ -94,7 +94,8 @@ func (r *rig) mayRead() {
 	name := metav1.ObjectMeta{Name: "prometheus"}
 	for _, o := range []client.Object{account,
 		&rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: name,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name}}},
 	} {
 		r.ok(r.api.Create(ctx, o))
@@ -103,7 +104,8 @@ func (r *rig) mayRead() {
 	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
 	r.ok(r.api.SubResource("token").Create(ctx, account, token))
 	var err error
-	r.reader, err = rest.HTTPClientFor(&rest.Config{BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAFile: r.files.CA}})
+	r.reader, err = rest.HTTPClientFor(&rest.Config{BearerToken: token.Status.Token,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: r.files.CA}})
 	r.ok(err)
 }
 
