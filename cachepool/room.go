@@ -16,6 +16,7 @@ type Room struct {
 	limit   int64
 	reserve int64
 	used    int64
+	counted int64 // of used, what Count took
 }
 
 // RoomStatus is a Room at one moment, in bytes.
@@ -52,6 +53,8 @@ func (r *Room) take(n int64, urgent bool) error {
 	limit := r.limit
 	if !urgent {
 		limit -= r.reserve
+	} else {
+		limit += max(0, r.counted) // nobody asked the room for it, so it takes nothing from deletes
 	}
 	if n > limit-r.used { // no sum, which could overflow
 		return &FullError{Pool: r.pool, Wanted: n, Urgent: urgent,
@@ -72,11 +75,13 @@ func (r *Room) Release(n int64) {
 }
 
 // Count takes n bytes that are used already, or gives back -n that are not any more, for what has
-// no way to ask first. So more than the limit may be used, and Reserve fails meanwhile.
+// no way to ask first. So more than the limit may be used, and Reserve fails meanwhile;
+// ReserveUrgent does not, or a pool full of metadata could not be emptied.
 func (r *Room) Count(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used = max(0, r.used+n)
+	r.counted += n
 }
 
 // Status returns how full the room is.

@@ -40,6 +40,29 @@ func TestFullPoolCanBeEmptied(t *testing.T) {
 	}
 }
 
+// What was not asked for is missing for writes, and not for deletes.
+func TestCountedLeavesTheReserve(t *testing.T) {
+	r := cachepool.NewRoom("/pool", 3200, 0)
+	if err := r.Reserve(3100); err != nil {
+		t.Fatal(err)
+	}
+	r.Count(500)
+	if err := r.Reserve(1); !errors.Is(err, cachepool.ErrFull) {
+		t.Errorf("a write gets room: %v", err)
+	}
+	if err := r.ReserveUrgent(100); err != nil {
+		t.Errorf("a delete gets none: %v", err)
+	}
+	if err := r.ReserveUrgent(1); !errors.Is(err, cachepool.ErrFull) {
+		t.Errorf("deletes get more than their reserve: %v", err)
+	}
+	r.Count(-500)
+	r.Release(200)
+	if err := r.Reserve(100); err != nil {
+		t.Errorf("room that was given back is not there: %v", err)
+	}
+}
+
 func TestLimitIsLowered(t *testing.T) {
 	r := cachepool.NewRoom("/pool", 500, 900)
 	if err := r.ReserveUrgent(1); !errors.Is(err, cachepool.ErrFull) {

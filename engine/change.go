@@ -255,7 +255,7 @@ type executed[T any] struct {
 // execute runs the critical section of change.
 func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T], unstable bool,
 	f func(t *tx) (T, error)) (x executed[T], err error) {
-	if err := e.Throttle(ctx); err != nil {
+	if err := e.throttle(ctx); err != nil {
 		return x, err
 	}
 	if err := e.lock(ctx); err != nil {

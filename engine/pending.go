@@ -108,7 +108,7 @@ type Records interface {
 func (e *Engine) Replay(ctx context.Context, log Records, committed segment.Position) error {
 	e.Committed(committed)
 	return log.Replay(ctx, e.Applied(), func(en journal.Entry) error {
-		if err := e.Throttle(ctx); err != nil {
+		if err := e.throttle(ctx); err != nil {
 			return err
 		}
 		return e.Ingest([]journal.Entry{en})
@@ -330,11 +330,21 @@ func (e *Engine) follow() {
 	e.notify()
 }
 
-// Throttle implements journal.Follower. Changes wait here, too. It does not wait for a commit.
-func (e *Engine) Throttle(ctx context.Context) error {
-	return e.wait(ctx, func() bool {
-		return e.lag < lagBytes || e.commit.Less(e.pending[0].end)
-	})
+// Behind implements journal.Follower.
+func (e *Engine) Behind() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.behind()
+}
+
+// behind reports that the applier is too far behind. The caller holds mu.
+func (e *Engine) behind() bool {
+	return e.lag >= lagBytes && e.pending[0].end.Compare(e.commit) <= 0
+}
+
+// throttle waits while the applier is too far behind.
+func (e *Engine) throttle(ctx context.Context) error {
+	return e.wait(ctx, func() bool { return !e.behind() })
 }
 
 // lock begins a critical section.

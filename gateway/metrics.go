@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/meters"
 	"github.com/weir-storage/weir/replica/protocol"
@@ -29,7 +30,7 @@ func (g *Gateway) state() meters.State {
 		one := meters.Volume{Name: v.Record.Name}
 		if there, ok := g.copies.State(v.Record.UUID); ok {
 			one.Problem = there.Problem != nil
-			one.Copy = measure(there.Copy)
+			one.Copy = measure(there.Copy, *v.Record)
 		}
 		s.Volumes = append(s.Volumes, one)
 	}
@@ -44,7 +45,7 @@ func (g *Gateway) nameOf(uuid string) (string, bool) {
 }
 
 // measure measures a copy. It returns nil for none, and for one that closes.
-func measure(c *copies.Copy) *meters.Copy {
+func measure(c *copies.Copy, v federation.Volume) *meters.Copy {
 	if c == nil {
 		return nil
 	}
@@ -57,7 +58,7 @@ func measure(c *copies.Copy) *meters.Copy {
 	m := &meters.Copy{Role: st.Role.String(), Epoch: st.Epoch, LogBytes: c.Log.LocalBytes(), MetadataBytes: c.MetadataBytes(),
 		UploadQueue: c.Replica.UploadQueue()}
 	if st.Role == protocol.Home || st.Role == protocol.Starting {
-		m.Home, m.Stalled, m.Replicas = true, st.Stalled, c.Replica.Lag()
+		m.Home, m.Stalled, m.Replicas = true, st.Stalled, c.Replicas(v)
 		m.Serving = c.MayServe() == nil
 	}
 	return m

@@ -56,8 +56,8 @@ func value(all map[string]*dto.MetricFamily, d *metrics.Definition, labels ...st
 // TestMetrics: every metric of a gateway is there when it has served, has the labels and the kind
 // that its definition says, and the right values.
 func TestMetrics(t *testing.T) {
-	c := newCluster(t, "a", "b")
-	id := c.create("v", manifest("v", 2))
+	c := newCluster(t, "a", "b", "c") // c has no copy
+	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
 	c.members(id, "a", "b")
 	c.admit("a", id)
 	c.admit("b", id)
@@ -71,7 +71,7 @@ func TestMetrics(t *testing.T) {
 		h, _ := c.at("a").view.Home(id)
 		return strings.TrimPrefix(h, "g")
 	}
-	for _, site := range c.order {
+	for _, site := range []string{"a", "b"} {
 		nfs, root := c.mount(ctx, site, "client of "+site, "v")
 		f, err := nfs.Open(ctx, root, "f-"+site, nfsclient.OpenArgs{Access: xdr.OPEN4_SHARE_ACCESS_BOTH, Create: true})
 		if err != nil {
@@ -139,6 +139,9 @@ func TestMetrics(t *testing.T) {
 		if got, ok := value(all, want.d, want.labels...); !ok || got < want.least || got > want.most {
 			t.Errorf("%s %v is %v (there: %v), want %v to %v", want.d.Name, want.labels, got, ok, want.least, want.most)
 		}
+	}
+	if n := len(all[metrics.ReplicaState.Name].GetMetric()); n != 2 {
+		t.Errorf("%d copies have a state: %v", n, all[metrics.ReplicaState.Name])
 	}
 	if n, _ := value(c.read(other), metrics.Forwarded, "result=ok"); n < 1 {
 		t.Error("the other gateway counts nothing that it forwarded")

@@ -98,8 +98,8 @@ type Journal interface {
 }
 
 // Machine is the state machine to which a log's records are applied. The replica calls it from one
-// goroutine at a time. The exceptions are Show, which runs inside Append, Lead, which may run at
-// the same time as Committed, and Throttle.
+// goroutine at a time. The exceptions are Show, which runs inside Append, and Lead, which may run
+// at the same time as Committed.
 type Machine interface {
 	Follower
 	Leader
@@ -110,10 +110,9 @@ type Follower interface {
 	// Ingest queues records in the order of the log until they are committed. After an error the
 	// rest of entries is not queued.
 	Ingest(entries []Entry) error
-	// Throttle waits while much of what is committed is not applied yet, so that what is queued
-	// fits in memory. Whoever has more for Ingest calls it before. It returns the error of ctx, or
-	// why nothing is applied any more.
-	Throttle(ctx context.Context) error
+	// Behind reports that much of what is committed is not applied yet. Whoever has more for Ingest
+	// then brings it later, so that what is queued fits in memory. It does not wait.
+	Behind() bool
 	// Committed reports that everything up to pos is committed. It does not wait.
 	Committed(pos Position)
 	// Drop forgets the queued records that end after pos, where the log was cut. It fails if one of

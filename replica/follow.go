@@ -19,7 +19,6 @@ const maxQueued = 16 << 20
 func (r *Replica) received(env Envelope) {
 	m := env.Message
 	if len(env.Frames) > 0 {
-		_ = r.cfg.Machine.Throttle(r.ctx) // a machine that failed says so elsewhere
 		r.mu.Lock()
 		for r.queued > maxQueued && !r.closed {
 			r.drained.Wait()
@@ -38,6 +37,10 @@ func (r *Replica) received(env Envelope) {
 
 func (r *Replica) ingest(env *Envelope) {
 	if env == nil || len(env.Frames) == 0 {
+		return
+	}
+	if r.cfg.Machine.Behind() { // other volumes of the same home do not wait for this one
+		r.rest(env.Message)
 		return
 	}
 	entries, err := r.cfg.Log.Ingest(env.Message.Start, env.Frames)

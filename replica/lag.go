@@ -193,7 +193,8 @@ type timed struct {
 	on    bool
 	pos   Position
 	began time.Duration
-	local time.Duration // when it was durable here; 0: it is not yet
+	here  bool          // it is durable here
+	local time.Duration // since when
 }
 
 func (t *timed) begin(pos Position, now time.Duration) {
@@ -203,8 +204,8 @@ func (t *timed) begin(pos Position, now time.Duration) {
 }
 
 func (t *timed) durable(pos Position, now time.Duration) {
-	if t.on && t.local == 0 && !pos.Less(t.pos) {
-		t.local = now
+	if t.on && !t.here && !pos.Less(t.pos) {
+		t.here, t.local = true, now
 	}
 }
 

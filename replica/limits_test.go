@@ -137,6 +137,30 @@ func TestFullMember(t *testing.T) {
 	}
 }
 
+// A follower whose machine is behind takes no more, without holding up who sends, and goes on when
+// it has caught up.
+func TestFollowerIsBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ab", 1)
+	a, b := w.site("a"), w.site("b")
+	w.up("a", "b")
+	w.leads("a", 0)
+	behind := func(is bool) {
+		b.machine.mu.Lock()
+		defer b.machine.mu.Unlock()
+		b.machine.behind = is
+	}
+	w.writes(a, 1, 10, 900)
+	w.same(numbers(1, 10))
+	behind(true)
+	w.writes(a, 11, 300, 900)
+	if n := len(b.machine.ids()); n != 10 {
+		t.Errorf("b has %d writes although it is behind", n)
+	}
+	behind(false)
+	w.same(numbers(1, 300))
+}
+
 // A full home evicts segments that are in its store. Without a store, the writer gets an error.
 func TestFullHome(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@ import (
 // machine is as strict as the engine: entries in a wrong order, or at a home, are an error. It
 // applies numbers.
 type machine struct {
+	behind  bool
 	w       *world
 	replica *Replica
 	turn    chan struct{}
@@ -150,8 +151,12 @@ func (m *machine) Applied() Position {
 	return m.applied
 }
 
-// Throttle implements journal.Follower.
-func (m *machine) Throttle(context.Context) error { return nil }
+// Behind implements journal.Follower.
+func (m *machine) Behind() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.behind
+}
 
 // Persist implements journal.Follower.
 func (m *machine) Persist(Position) (Position, error) {

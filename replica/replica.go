@@ -283,7 +283,9 @@ func (r *Replica) WaitCommitted(ctx context.Context, pos Position) error {
 	}
 	w := waiter{pos, make(chan error, 1)}
 	r.waiters = append(r.waiters, w)
-	r.timed.begin(pos, r.node.cfg.Clock())
+	now := r.node.cfg.Clock()
+	r.timed.begin(pos, now)
+	r.timed.durable(r.cfg.Log.Durable(), now) // if it is already, nobody tells
 	r.mu.Unlock()
 	r.cfg.Log.Sync(pos)
 	select {

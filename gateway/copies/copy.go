@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -46,6 +47,17 @@ func (c *Copy) Generation() uint64 { return c.generation.Load() }
 
 // MetadataBytes returns what the copy's metadata take on the pool.
 func (c *Copy) MetadataBytes() int64 { return c.meta.Load() }
+
+// Replicas returns how all copies of the volume are, as the home sees it; nil: the home is not
+// here. The home knows of all gateways of the federation. Those that have no copy, and are not to
+// have one, are left out.
+func (c *Copy) Replicas(v federation.Volume) []federation.ObservedReplica {
+	ctl := c.Replica.Control()
+	return slices.DeleteFunc(c.Replica.Lag(), func(x federation.ObservedReplica) bool {
+		member := ctl != nil && slices.ContainsFunc(ctl.Members, func(m federation.Member) bool { return m.Gateway == x.Gateway })
+		return x.State == federation.ReplicaLost && !member && !slices.Contains(v.Sites, x.Site)
+	})
+}
 
 // GetAttr implements volume.Reader's method.
 func (c *Copy) GetAttr(ctx context.Context, r volume.Request, h volume.Handle) (volume.Attr, error) {

@@ -82,13 +82,7 @@ func (s *VolumeStatus) describe(c *copies.Copy, v federation.Volume) {
 			s.Members = append(s.Members, m.Gateway)
 		}
 	}
-	// The home knows of all gateways of the federation. Those that have no copy, and are not to
-	// have one, are left out.
-	for _, x := range c.Replica.Lag() {
-		if x.State != federation.ReplicaLost || slices.Contains(v.Sites, x.Site) || slices.Contains(s.Members, x.Gateway) {
-			s.Replicas = append(s.Replicas, x)
-		}
-	}
+	s.Replicas = c.Replicas(v)
 }
 
 // Trouble returns why a volume is not healthy according to its home; empty if it is. silent are

@@ -132,8 +132,8 @@ func (m *Machine) Applied() journal.Position {
 	return m.applied
 }
 
-// Throttle implements journal.Follower.
-func (m *Machine) Throttle(context.Context) error { return nil }
+// Behind implements journal.Follower.
+func (m *Machine) Behind() bool { return false }
 
 // Persist implements journal.Follower.
 func (m *Machine) Persist(journal.Position) (journal.Position, error) { return m.Applied(), nil }

@@ -41,7 +41,7 @@ func (c *Core) Status(now Time) Status {
 		for _, p := range c.peersInOrder() {
 			x := PeerStatus{Member: p.member, Joined: p.joined, Match: p.match, Seen: p.seen,
 				Vote: c.ctl != nil && slices.Contains(c.ctl.Members, p.member)}
-			if c.stuck(p) {
+			if p.joined && c.stuck(p) { // else it does not answer, which says nothing of its disk
 				x.Stuck = now - p.moved
 			}
 			s.Peers = append(s.Peers, x)

@@ -101,7 +101,11 @@ func (p *part) serve(ctx context.Context, sh *cli.Shell, log *slog.Logger, m pro
 		})
 	}}, also...)
 	if p.metrics != "" {
-		parts = append(parts, m.Serve)
+		parts = append(parts, func(ctx context.Context) error {
+			m.Keep(ctx, sh.Pause, log)
+			<-ctx.Done() // the first part that ends makes all others end
+			return nil
+		})
 	}
 	if p.Health != "" {
 		parts = append(parts, func(ctx context.Context) error {

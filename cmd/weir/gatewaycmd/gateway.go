@@ -108,11 +108,11 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		return config.InFile(path, err)
 	}
 	measured := meters.New(sh.Now)
-	ctx, endMetrics, err := watchMetrics(ctx, sh, &c, creds, measured)
+	endMetrics, err := showMetrics(ctx, sh, &c, creds, measured, logger)
 	if err != nil {
 		return config.InFile(path, err)
 	}
-	defer func() { err = errors.Join(err, endMetrics()) }()
+	defer endMetrics()
 	pool, err := pooldir.Open(pooldir.Config{Path: c.Pool.Path, Gateway: c.Gateway, Limit: int64(c.Pool.Size),
 		Random: sh.Random, Log: logger})
 	if err != nil {
@@ -189,16 +189,10 @@ func watchHealth(ctx context.Context, address string, health *gateway.Health) (_
 	if address == "" {
 		return ctx, func() error { return nil }
 	}
-	return beside(ctx, func(ctx context.Context) error { return process.ServeHealth(ctx, address, health.Ready) })
-}
-
-// beside runs serve until end, which returns its error. When serve ends by itself, so does the
-// returned context.
-func beside(ctx context.Context, serve func(context.Context) error) (_ context.Context, end func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	served := make(chan error, 1)
 	go func() {
-		served <- serve(ctx)
+		served <- process.ServeHealth(ctx, address, health.Ready)
 		cancel()
 	}()
 	return ctx, func() error {
@@ -207,26 +201,30 @@ func beside(ctx context.Context, serve func(context.Context) error) (_ context.C
 	}
 }
 
-// watchMetrics shows what is measured, from now on. It ends the returned context when it cannot.
-// end stops it and returns its error.
-func watchMetrics(ctx context.Context, sh *cli.Shell, c *config.Config, creds *pki.Credentials, measured *meters.Meters) (
-	_ context.Context, end func() error, err error) {
+// showMetrics shows what is measured, until end. Clients are served also when it cannot.
+func showMetrics(ctx context.Context, sh *cli.Shell, c *config.Config, creds *pki.Credentials, measured *meters.Meters,
+	log *slog.Logger) (end func(), err error) {
 	if c.Metrics.Listen == "" {
-		return ctx, func() error { return nil }, nil
+		return func() {}, nil
 	}
 	m := process.Metrics{Address: c.Metrics.Listen, Credentials: creds}
 	if c.Metrics.Access == config.ByKubernetes {
 		if m.Cluster, err = process.Cluster(""); err != nil {
-			return nil, nil, fmt.Errorf("metrics.access: %q: %w", c.Metrics.Access, err)
+			return nil, fmt.Errorf("metrics.access: %q: %w", c.Metrics.Access, err)
 		}
 	}
 	all := process.NewRegistry()
 	if err := process.Describe(all, "gateway", sh.Version, c.Gateway, creds, measured); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	m.From = all
-	ctx, end = beside(ctx, m.Serve)
-	return ctx, end, nil
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.Keep(ctx, sh.Pause, log)
+	}()
+	return func() { stop(); <-done }, nil
 }
 
 // Credentials loads the certificate that c names, and checks that it is this gateway's. They follow

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -102,7 +103,7 @@ func run(ctx context.Context, sh *cli.Shell, o *operator) (err error) {
 	}); err != nil {
 		return err
 	}
-	if err := o.showMetrics(sh, mgr, creds); err != nil {
+	if err := o.showMetrics(sh, mgr, creds, log); err != nil {
 		return err
 	}
 	if err := o.renewal.add(mgr, sh, o, id, log); err != nil {
@@ -114,14 +115,20 @@ func run(ctx context.Context, sh *cli.Shell, o *operator) (err error) {
 
 // showMetrics shows what the operator and controller-runtime measure, whether this operator leads
 // or not.
-func (o *operator) showMetrics(sh *cli.Shell, mgr ctrl.Manager, creds *pki.Credentials) error {
+func (o *operator) showMetrics(sh *cli.Shell, mgr ctrl.Manager, creds *pki.Credentials, log *slog.Logger) error {
 	err := process.Describe(ctrlmetrics.Registry, "operator", sh.Version, creds.Identity().Gateway, creds,
 		controllers.NewCollector(mgr.GetClient()))
 	if err != nil {
 		return err
 	}
 	shown := process.Metrics{Address: o.metrics, Credentials: creds, Cluster: mgr.GetConfig(), From: ctrlmetrics.Registry}
-	return mgr.Add(always(shown.Serve))
+	if o.metrics == "" {
+		return nil
+	}
+	return mgr.Add(always(func(ctx context.Context) error {
+		shown.Keep(ctx, sh.Pause, log)
+		return nil
+	}))
 }
 
 // always runs at every operator, not only at the one that leads.

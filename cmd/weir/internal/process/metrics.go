@@ -72,6 +72,24 @@ func (m Metrics) Serve(ctx context.Context) error {
 	return nil
 }
 
+// metricsAgain is how long Keep waits before it tries again.
+const metricsAgain = 10 * time.Second
+
+// Keep is Serve for a process that goes on without: it says why metrics are not shown, and tries
+// again, until ctx ends.
+func (m Metrics) Keep(ctx context.Context, pause func(context.Context, time.Duration) bool, log *slog.Logger) {
+	for {
+		err := m.Serve(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		log.Error("metrics are not shown; trying again", "error", err)
+		if !pause(ctx, metricsAgain) {
+			return
+		}
+	}
+}
+
 // Describe registers what all parts have: which process it is, when its certificate ends, and what
 // Go and the system know of it.
 func Describe(to prometheus.Registerer, part, version, name string, creds *pki.Credentials, also ...prometheus.Collector) error {

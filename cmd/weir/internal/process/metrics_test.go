@@ -7,6 +7,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -33,6 +35,14 @@ type shown struct {
 
 func show(t *testing.T, cluster *rest.Config) *shown {
 	t.Helper()
+	return showAt(t, cluster, freeAddr(t), func(context.Context, time.Duration) bool {
+		t.Error("metrics are not shown at the first try")
+		return false
+	})
+}
+
+func showAt(t *testing.T, cluster *rest.Config, address string, pause func(context.Context, time.Duration) bool) *shown {
+	t.Helper()
 	ca, err := pki.NewAuthority("test", time.Now(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +63,7 @@ func show(t *testing.T, cluster *rest.Config) *shown {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shown{t: t, address: freeAddr(t), roots: x509.NewCertPool()}
+	s := &shown{t: t, address: address, roots: x509.NewCertPool()}
 	s.roots.AppendCertsFromPEM(root.Cert)
 	other := issue("gb")
 	if s.pair, err = tls.X509KeyPair(other.Cert, other.Key); err != nil {
@@ -64,16 +74,13 @@ func show(t *testing.T, cluster *rest.Config) *shown {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	go func() {
-		done <- Metrics{Address: s.address, Credentials: creds, Cluster: cluster, From: all}.Serve(ctx)
+		defer close(done)
+		shown := Metrics{Address: s.address, Credentials: creds, Cluster: cluster, From: all}
+		shown.Keep(ctx, pause, slog.New(slog.DiscardHandler))
 	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { cancel(); <-done })
 	return s
 }
 
@@ -95,7 +102,7 @@ func (s *shown) get(cert bool, token string) (int, string, error) {
 		if token != "" {
 			q.Header.Set("Authorization", "Bearer "+token)
 		}
-		if res, err = c.Do(q); err == nil || !strings.Contains(err.Error(), "refused") {
+		if res, err = c.Do(q); err == nil || strings.Contains(err.Error(), "certificate") {
 			break
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -176,5 +183,21 @@ func TestMetricsByKubernetes(t *testing.T) {
 	// A certificate of the federation is no word of the cluster's.
 	if code, _, err := s.get(true, ""); err != nil || code != http.StatusUnauthorized {
 		t.Errorf("with a certificate: %d, %v", code, err)
+	}
+}
+
+// TestMetricsWaitForTheirPort: a port that is taken ends nothing. Metrics are shown later.
+func TestMetricsWaitForTheirPort(t *testing.T) {
+	var lc net.ListenConfig
+	taken, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := showAt(t, nil, taken.Addr().String(), func(ctx context.Context, _ time.Duration) bool {
+		_ = taken.Close() // so it is free at the second try
+		return ctx.Err() == nil
+	})
+	if code, _, err := s.get(true, ""); err != nil || code != http.StatusOK {
+		t.Errorf("%d, %v", code, err)
 	}
 }
