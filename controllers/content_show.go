@@ -97,16 +97,16 @@ func (r *contents) onlyLag(before *v1alpha1.GeoVolumeContent, c *content) time.D
 	if apiequality.Semantic.DeepEqual(before.Status, c.Status) || !apiequality.Semantic.DeepEqual(steady(before.Status), steady(c.Status)) {
 		return 0
 	}
-	return r.lags.Wait(c.Name, r.Now())
+	return r.lags.Wait(c.Name, c.Status.Progress != "", r.Now())
 }
 
 // steady is a status without what changes all the time: how far copies are behind, how much is
 // used, and the messages that say so.
 func steady(s v1alpha1.GeoVolumeContentStatus) v1alpha1.GeoVolumeContentStatus {
 	s = *s.DeepCopy()
-	s.Lag, s.Used = "", nil
+	s.Lag, s.Progress, s.Used = "", "", nil
 	for i := range s.Replicas {
-		s.Replicas[i].Lag, s.Replicas[i].LagBytes = "", nil
+		s.Replicas[i].Lag, s.Replicas[i].Progress, s.Replicas[i].LagBytes = "", "", nil
 	}
 	for i := range s.Conditions {
 		s.Conditions[i].Message = ""

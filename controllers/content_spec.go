@@ -112,7 +112,7 @@ func observed(c *content, v *plan.View) {
 	for _, claim := range c.seen.ClaimsOf("") {
 		s.Claims = append(s.Claims, plan.ClaimName(claim))
 	}
-	s.Home, s.Replicas, s.Copies, s.Lag, s.Used = v.Home, v.Replicas, v.Copies, v.Lag, plan.Quantity(v.Used)
+	s.Home, s.Replicas, s.Copies, s.Lag, s.Progress, s.Used = v.Home, v.Replicas, v.Copies, v.Lag, v.Progress, plan.Quantity(v.Used)
 }
 
 // removeStale takes InSync away when the owner has changed the volume since.

@@ -78,8 +78,8 @@ func CheckKeyring(prev *Keyring, next Keyring) error {
 	return nil
 }
 
-// Observed is a volume as one gateway sees it; that gateway is its only writer. The home's is the
-// one to show.
+// Observed is a volume as one gateway sees it; that gateway is its only writer, and never swaps it.
+// The home's is the one to show. Fields that are not known are left out when it is read.
 type Observed struct {
 	Volume  string `json:"volume"`
 	Gateway string `json:"gateway"`
@@ -106,6 +106,39 @@ type ObservedReplica struct {
 	// StuckSeconds is how long it has stored nothing although it lacks something, if that is too
 	// long (protocol-3).
 	StuckSeconds float64 `json:"stuckSeconds,omitempty"`
+	// Progress is of a copy that catches up; zero: it does not.
+	Progress Progress `json:"progress,omitzero"`
+}
+
+// Progress is how far a copy has come that catches up with its home's log.
+type Progress struct {
+	Copied         int64 `json:"copied"` // bytes, since it began
+	Total          int64 `json:"total"`  // Copied, and what it lacks now: it grows with each write
+	BytesPerSecond int64 `json:"bytesPerSecond"`
+	// SecondsLeft is how long it still takes if all goes on as it does; 0: it does not get nearer.
+	SecondsLeft float64 `json:"secondsLeft,omitempty"`
+}
+
+// String is the progress for people: 37%, 52MiB/s, 1m12s left.
+func (p Progress) String() string {
+	if p == (Progress{}) {
+		return ""
+	}
+	left := "falls behind"
+	if p.SecondsLeft > 0 {
+		left = time.Duration(p.SecondsLeft*float64(time.Second)).Round(time.Second).String() + " left"
+	} else if p.BytesPerSecond == 0 {
+		left = "waits"
+	}
+	const kib, mib = 1 << 10, 1 << 20
+	rate := fmt.Sprintf("%.1fMiB/s", float64(p.BytesPerSecond)/mib)
+	switch {
+	case p.BytesPerSecond < mib:
+		rate = fmt.Sprintf("%.0fKiB/s", float64(p.BytesPerSecond)/kib)
+	case p.BytesPerSecond >= 10*mib:
+		rate = fmt.Sprintf("%.0fMiB/s", float64(p.BytesPerSecond)/mib)
+	}
+	return fmt.Sprintf("%d%%, %s, %s", p.Copied*100/max(p.Total, 1), rate, left)
 }
 
 // ReplicaState is what a copy counts for.

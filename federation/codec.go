@@ -38,7 +38,9 @@ func Decode(kind, name string, value []byte, record any) error {
 			"it has format version %d, this program knows up to %d: upgrade this program", e.Version, formatVersion)}
 	}
 	d := json.NewDecoder(bytes.NewReader(e.Record))
-	d.DisallowUnknownFields()
+	if _, shown := record.(*Observed); !shown { // it is only shown, by programs of other versions too
+		d.DisallowUnknownFields()
+	}
 	if err := d.Decode(record); err != nil {
 		return invalid("read", kind, name, fmt.Sprintf("%v: the record was changed by hand or by another program; restore it", err))
 	}

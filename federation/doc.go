@@ -10,7 +10,8 @@
 //
 // N is the record's format. A reader refuses an N above its own (ErrVersion), and a field it does
 // not know: an older writer that swapped such a record would drop what it cannot see. A change of
-// fields is therefore a new N.
+// fields is therefore a new N. Observed alone may get new fields: it is only shown, and never
+// swapped.
 //
 //	control/<volume>                          Control      the home, or who takes over (swap)
 //	volume/<volume>                           Volume       the owner (swap)

@@ -18,7 +18,12 @@ type lagMeter struct {
 	caught  map[string]bool // gateways that have been within the limit since their stream began
 	filling uint64          // segment that the log ends in; 0 while it has no records
 	since   time.Duration   // when filling was first seen with records
+
+	catching map[string]*catchUp // by gateway
 }
+
+// maxSamples bounds the samples of a lagMeter.
+const maxSamples = 4096
 
 type lagSample struct {
 	end Position
@@ -34,9 +39,18 @@ func (l *lagMeter) sample(end Position, now time.Duration) {
 		return
 	}
 	l.samples = append(l.samples, lagSample{end, now})
-	if len(l.samples) > 4096 { // the lag of a copy older than the oldest sample is given as too small
-		l.samples = append(l.samples[:0:0], l.samples[2048:]...)
+	if len(l.samples) <= maxSamples {
+		return
 	}
+	// The older a change is, the less exact its age: samples are a fiftieth of their age apart.
+	last := l.samples[len(l.samples)-1]
+	thin := append(l.samples[:0:0], l.samples[0])
+	for i, s := range l.samples[1 : len(l.samples)-1] {
+		if next := l.samples[i+2]; next.at-thin[len(thin)-1].at > (now-next.at)/50 {
+			thin = append(thin, s)
+		}
+	}
+	l.samples = append(thin, last)
 }
 
 // behind returns how long a copy that ends at pos has been trailing.
@@ -73,6 +87,12 @@ func (r *Replica) tick() {
 	r.lag.sample(end, now)
 	age := r.lag.age(end, now)
 	stale := r.maxLag.Time > 0 && age > r.maxLag.Time/2
+	if leading {
+		s := r.core.Status(now)
+		r.lag.follow(s.Peers, s.Commit, end, now, r.cfg.Log.Distance)
+	} else {
+		r.lag.catching = nil
+	}
 	r.mu.Unlock()
 	if leading && stale && r.cfg.Store != nil {
 		r.rollSoon()
@@ -126,6 +146,9 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 			o.State = federation.ReplicaJoining
 		default:
 			o.State = federation.ReplicaFollower
+		}
+		if c := r.lag.catching[o.Gateway]; c != nil && p.Joined {
+			o.Progress = c.progress(o.LagBytes)
 		}
 		out = append(out, o)
 	}

@@ -102,6 +102,10 @@ type GeoVolumeContentStatus struct {
 	// How far the copy that trails most is behind; updated at most every 30 s.
 	// +optional
 	Lag string `json:"lag,omitempty"`
+	// How far a copy has come that catches up: part, rate and time left. Of several copies it is the
+	// one that lacks most. It is updated every few seconds.
+	// +optional
+	Progress string `json:"progress,omitempty"`
 	// Claims of all clusters: SITE/NAMESPACE/NAME.
 	// +optional
 	// +listType=atomic
@@ -138,6 +142,9 @@ type Replica struct {
 	// How much of the log it lacks, in whole MiB; nothing if it is less than 2.
 	// +optional
 	LagBytes *resource.Quantity `json:"lagBytes,omitempty"`
+	// How far it has come, if it catches up: part, rate and time left.
+	// +optional
+	Progress string `json:"progress,omitempty"`
 }
 
 // GeoVolumeContent is a volume; its name is the volume's UUID, the same at all sites.
@@ -150,6 +157,7 @@ type Replica struct {
 // +kubebuilder:printcolumn:name="Home",type=string,JSONPath=`.status.home.site`
 // +kubebuilder:printcolumn:name="Copies",type=string,JSONPath=`.status.copies`
 // +kubebuilder:printcolumn:name="Lag",type=string,JSONPath=`.status.lag`
+// +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.capacity`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.owner`,priority=1

@@ -141,6 +141,10 @@ type GeoVolumeStatus struct {
 	// How far the copy that trails most is behind; updated at most every 30 s.
 	// +optional
 	Lag string `json:"lag,omitempty"`
+	// How far a copy has come that catches up: part, rate and time left. Of several copies it is the
+	// one that lacks most. It is updated every few seconds.
+	// +optional
+	Progress string `json:"progress,omitempty"`
 	// What holds of it, such as Ready. The API reference explains types and reasons.
 	// +optional
 	// +listType=map
@@ -158,6 +162,7 @@ type GeoVolumeStatus struct {
 // +kubebuilder:printcolumn:name="Home",type=string,JSONPath=`.status.home`
 // +kubebuilder:printcolumn:name="Copies",type=string,JSONPath=`.status.copies`
 // +kubebuilder:printcolumn:name="Lag",type=string,JSONPath=`.status.lag`
+// +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.capacity`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.status.federationName`,priority=1

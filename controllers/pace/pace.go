@@ -103,8 +103,13 @@ func (r *Rollout) wake(policy string) {
 	}
 }
 
-// LagEvery is how often the lag of one volume is written at most.
-const LagEvery = 30 * time.Second
+// LagEvery is how often the lag of one volume is written at most. While a copy catches up, it is
+// written every ProgressEvery, or seldomer if there are many such volumes.
+const (
+	LagEvery      = 30 * time.Second
+	ProgressEvery = 3 * time.Second
+	progressShare = 50 * time.Millisecond // of each volume that was written lately
+)
 
 // Lags remembers when the lag of each volume was written. It forgets volumes whose lag is steady.
 // Methods may be called from many goroutines.
@@ -118,10 +123,15 @@ type Lags struct {
 func NewLags() *Lags { return &Lags{written: map[string]time.Time{}} }
 
 // Wait returns how long to wait before the lag is written again. 0: write it now, which Wait notes.
-func (l *Lags) Wait(uuid string, now time.Time) time.Duration {
+// catching is true if a copy of the volume catches up.
+func (l *Lags) Wait(uuid string, catching bool, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if d := LagEvery - now.Sub(l.written[uuid]); d > 0 && d <= LagEvery {
+	every := LagEvery
+	if catching {
+		every = min(LagEvery, max(ProgressEvery, time.Duration(len(l.written))*progressShare))
+	}
+	if d := every - now.Sub(l.written[uuid]); d > 0 && d <= every {
 		return d
 	}
 	if now.Sub(l.swept) > LagEvery {

@@ -33,6 +33,7 @@ type View struct {
 	Replicas []v1alpha1.Replica
 	Copies   string
 	Lag      string
+	Progress string // of the copy that catches up and has most to do
 	Used     federation.Bytes
 	// Ready and Protected are the conditions.
 	Ready, Protected State
@@ -159,9 +160,12 @@ func (v *View) replicas(s Seen, homeAlive bool) (good int, missing []string) {
 			}
 		}
 	}
-	worst := -1.0
+	worst, most := -1.0, int64(0)
 	for i, site := range sites {
 		r, seconds, problem := s.replica(site, homeAlive)
+		if o, ok := s.observed(site); ok && r.Progress != "" && o.Progress.Total-o.Progress.Copied >= most {
+			v.Progress, most = r.Progress, o.Progress.Total-o.Progress.Copied
+		}
 		v.Replicas = append(v.Replicas, r)
 		if i >= len(s.Volume.Sites) {
 			continue // it is leaving, and does not count
@@ -196,12 +200,8 @@ func (s Seen) replica(site string, homeAlive bool) (v1alpha1.Replica, float64, s
 		}
 		return r, -1, ""
 	}
-	if s.Observed != nil {
-		for _, o := range s.Observed.Replicas {
-			if o.Site == site {
-				return s.reported(r, o)
-			}
-		}
+	if o, ok := s.observed(site); ok {
+		return s.reported(r, o)
 	}
 	if c != nil {
 		for _, m := range c.Members {
@@ -223,6 +223,18 @@ func (s Seen) replica(site string, homeAlive bool) (v1alpha1.Replica, float64, s
 	return r, -1, "the home has not reported it yet"
 }
 
+// observed returns what the home reported of a site's copy; false: nothing.
+func (s Seen) observed(site string) (o federation.ObservedReplica, ok bool) {
+	if s.Observed == nil {
+		return o, false
+	}
+	i := slices.IndexFunc(s.Observed.Replicas, func(x federation.ObservedReplica) bool { return x.Site == site })
+	if i < 0 {
+		return o, false
+	}
+	return s.Observed.Replicas[i], true
+}
+
 // reported is replica for a copy that the home reported.
 func (s Seen) reported(r v1alpha1.Replica, o federation.ObservedReplica) (v1alpha1.Replica, float64, string) {
 	r.Gateway, r.State, r.Lag = o.Gateway, string(o.State), lag(o.LagSeconds)
@@ -233,10 +245,12 @@ func (s Seen) reported(r v1alpha1.Replica, o federation.ObservedReplica) (v1alph
 	bound := s.Volume.Spec.Durability.MaxLag
 	tooOld := o.LagSeconds > time.Duration(bound.Time).Seconds() && bound.Time > 0
 	tooMuch := federation.Bytes(o.LagBytes) > bound.Bytes && bound.Bytes > 0
-	switch {
-	case !s.Alive(o.Gateway, ""):
+	if !s.Alive(o.Gateway, "") {
 		r.State = string(federation.ReplicaLost)
 		return r, o.LagSeconds, o.Gateway + " does not answer"
+	}
+	r.Progress = o.Progress.String()
+	switch {
 	case o.State != federation.ReplicaMember && o.State != federation.ReplicaFollower && o.State != federation.ReplicaHome:
 		return r, o.LagSeconds, fmt.Sprintf("%s is %s, %s behind", o.Gateway, o.State, r.Lag)
 	case tooOld || tooMuch:

@@ -18,11 +18,14 @@ import (
 )
 
 // How often a home writes what it observes to the registry. A notable change is written at once,
-// but at most every second. A change of figures only is written every half minute. If nothing
+// but at most every second. A change of figures only is written every half minute, or every few
+// seconds while a copy catches up; the more volumes have such a copy, the seldomer. If nothing
 // changed, nothing is written.
 const (
 	observeTick  = time.Second
 	observeEvery = 30 * time.Second
+	observeCopy  = 3 * time.Second
+	observeShare = 50 * time.Millisecond // of each volume with a copy that catches up
 )
 
 // Config has what a Reporter needs.
@@ -53,6 +56,9 @@ func New(cfg Config) *Reporter { return &Reporter{cfg} }
 type Written struct {
 	Observed federation.Observed
 	At       time.Time
+
+	catching bool          // a copy catches up
+	every    time.Duration // how often figures are written then
 }
 
 // Run writes the observations of the homes at this gateway, until ctx ends.
@@ -68,11 +74,18 @@ func (p *Reporter) Run(ctx context.Context) {
 		}
 		leading := map[*copies.Copy]bool{}
 		down := false
+		var catching time.Duration
+		for _, w := range last {
+			if w.catching {
+				catching++
+			}
+		}
 		for _, c := range p.cfg.Copies.Leading() {
 			leading[c] = true
 			if last[c] == nil {
 				last[c] = new(Written)
 			}
+			last[c].every = min(observeEvery, max(observeCopy, catching*observeShare))
 			if down || ctx.Err() != nil {
 				continue
 			}
@@ -98,9 +111,14 @@ func (p *Reporter) Observe(ctx context.Context, c *copies.Copy, last *Written) e
 	now := p.cfg.Now()
 	o := p.observation(c, v)
 	o.Used = last.Observed.Used
+	last.catching = slices.ContainsFunc(o.Replicas, func(r federation.ObservedReplica) bool { return r.Progress != federation.Progress{} })
+	every := observeEvery
+	if last.catching {
+		every = last.every
+	}
 	switch {
 	case notable(last.Observed, o):
-	case now.Sub(last.At) < observeEvery, same(last.Observed, o):
+	case now.Sub(last.At) < every, same(last.Observed, o):
 		return nil
 	}
 	if space, err := c.Space(ctx); err == nil {

@@ -67,6 +67,8 @@ type ReplicaReport struct {
 	// known.
 	LagSeconds *float64 `json:"lagSeconds,omitempty"`
 	LagBytes   *int64   `json:"lagBytes,omitempty"`
+	// Progress is set while it catches up.
+	Progress *federation.Progress `json:"progress,omitempty"`
 	// End is the end of its log, as its gateway says. It is missing when the gateway does not
 	// answer.
 	End *federation.Position `json:"end,omitempty"`

@@ -15,8 +15,12 @@ import (
 func (v view) replicas(vol federation.Volume, out *VolumeReport, listed []federation.ObservedReplica) []ReplicaReport {
 	rows := []ReplicaReport{}
 	for _, o := range listed {
-		rows = append(rows, ReplicaReport{Gateway: o.Gateway, Site: o.Site, State: string(o.State),
-			LagSeconds: &o.LagSeconds, LagBytes: &o.LagBytes, Durable: &o.Durable})
+		row := ReplicaReport{Gateway: o.Gateway, Site: o.Site, State: string(o.State),
+			LagSeconds: &o.LagSeconds, LagBytes: &o.LagBytes, Durable: &o.Durable}
+		if o.Progress != (federation.Progress{}) {
+			row.Progress = &o.Progress
+		}
+		rows = append(rows, row)
 	}
 	for _, s := range v.sites {
 		if !slices.Contains(vol.Sites, s.Site.Name) {
@@ -60,7 +64,7 @@ func (v view) refresh(r *ReplicaReport, uuid string, out *VolumeReport, old bool
 	}
 	switch {
 	case !answered && !alive:
-		r.State = replicaDown
+		r.State, r.Progress = replicaDown, nil
 		if r.Gateway == out.Home {
 			r.LagSeconds, r.LagBytes = nil, nil // it may have more than it last reported
 		}

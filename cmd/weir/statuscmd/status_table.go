@@ -67,6 +67,9 @@ func writeVolumeTables(w io.Writer, r Report) error {
 				reads = map[bool]string{true: "yes", false: "no"}[*c.Serving]
 			}
 			replicas.Row(v.Name, c.Gateway, c.Site, c.State, lag, behind, reads)
+			if c.Progress != nil {
+				notes = append(notes, fmt.Sprintf("%s at %s: it catches up: %s", v.Name, c.Gateway, c.Progress))
+			}
 			if c.Problem != "" {
 				notes = append(notes, fmt.Sprintf("%s at %s: %s", v.Name, c.Gateway, c.Problem))
 			}

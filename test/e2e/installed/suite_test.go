@@ -35,6 +35,7 @@ var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
 	BeforeAll(shared)
 	Context("a machine", preflight)
 	Context("volumes", volumes)
+	Context("a copy that is made", copied)
 	Context("who may use a volume, and how", access)
 	Context("deletion and ownership", deletion)
 	Context("the node plugin", plugin)

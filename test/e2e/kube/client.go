@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -93,6 +94,29 @@ func (s *Site) run(ctx context.Context, stdin, program string, args ...string) (
 // has its standard error.
 func (s *Site) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return s.run(ctx, "", "kubectl", args...)
+}
+
+// KubectlLines runs a kubectl command that goes on until ctx ends, such as a watch. told gets each
+// line of its output.
+func (s *Site) KubectlLines(ctx context.Context, told func(line string), args ...string) error {
+	cmd, err := s.admin(ctx, "kubectl", args...)
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		told(lines.Text())
+	}
+	if err := cmd.Wait(); ctx.Err() == nil {
+		return fmt.Errorf("at site %s: kubectl %s ended: %w", s.Name(), strings.Join(args, " "), err)
+	}
+	return nil
 }
 
 // Apply applies manifests.

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"math"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/replica/protocol"
+)
+
+// A copy catches up, and its progress is shown, once it has trailed for catchUpAfter, until it has
+// what is committed.
+const catchUpAfter = 2 * time.Second
+
+// rateMemory is the age at which what was copied counts for little more than a third in a rate.
+const rateMemory = 20 * time.Second
+
+// A rate is per second, of the recent past. While there is little past, it is the mean of all.
+type rate struct{ amount, seconds float64 }
+
+func (r *rate) add(amount int64, d time.Duration) {
+	keep := math.Exp(-d.Seconds() / rateMemory.Seconds())
+	r.amount = r.amount*keep + float64(amount)
+	r.seconds = r.seconds*keep + d.Seconds()
+}
+
+func (r *rate) perSecond() float64 {
+	if r.seconds == 0 {
+		return 0
+	}
+	return r.amount / r.seconds
+}
+
+// catchUp measures how a copy that lacks much gets nearer to the end of the home's log.
+type catchUp struct {
+	copied         int64 // bytes since it began
+	match, end     Position
+	at             time.Duration // when these two were so
+	arrives, grows rate          // what the copy gets, and what is appended meanwhile
+}
+
+func (c *catchUp) look(match, end Position, now time.Duration, distance func(from, to Position) int64) {
+	if c.at != 0 {
+		got := distance(c.match, match)
+		c.copied += got
+		c.arrives.add(got, now-c.at)
+		c.grows.add(distance(c.end, end), now-c.at)
+	}
+	c.match, c.end, c.at = match, end, now
+}
+
+// progress describes c while the copy lacks lacks bytes.
+func (c *catchUp) progress(lacks int64) federation.Progress {
+	p := federation.Progress{Copied: c.copied, Total: c.copied + lacks, BytesPerSecond: int64(c.arrives.perSecond())}
+	if nearer := c.arrives.perSecond() - c.grows.perSecond(); nearer > 1 {
+		p.SecondsLeft = math.Ceil(float64(lacks) / nearer)
+	}
+	return p
+}
+
+// follow measures the copies that catch up. It is called at every tick of a home.
+func (l *lagMeter) follow(peers []protocol.PeerStatus, commit, end Position, now time.Duration,
+	distance func(from, to Position) int64) {
+	for _, p := range peers {
+		c := l.catching[p.Member.Gateway]
+		switch {
+		case !p.Joined || !p.Match.Less(commit):
+			delete(l.catching, p.Member.Gateway)
+		case c != nil:
+			c.look(p.Match, end, now, distance)
+		case l.behind(p.Match, now) >= catchUpAfter:
+			c = new(catchUp)
+			c.look(p.Match, end, now, distance)
+			if l.catching == nil {
+				l.catching = map[string]*catchUp{}
+			}
+			l.catching[p.Member.Gateway] = c
+		}
+	}
+}

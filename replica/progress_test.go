@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replica
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/replica/protocol"
+)
+
+// A copy that catches up over a link whose rate changes, while the log grows: what is shown of the
+// time left holds within a factor of 1.5 after the first tenth, as long as the rates hold.
+func TestProgressIsRight(t *testing.T) {
+	const second, mib = 5, 1 << 20 // ticks, bytes
+	distance := func(from, to Position) int64 { return max(0, int64(to.Off)-int64(from.Off)) }
+	for name, c := range map[string]struct {
+		link, grows func(at int) int64 // bytes of a tick
+	}{
+		"steady":          {func(int) int64 { return 4 * mib }, func(int) int64 { return 0 }},
+		"in lumps":        {func(at int) int64 { return int64(at%10/9) * 40 * mib }, func(int) int64 { return 0 }},
+		"the log grows":   {func(int) int64 { return 4 * mib }, func(int) int64 { return mib }},
+		"it became slow":  {func(at int) int64 { return map[bool]int64{true: 8, false: 2}[at < 10*second] * mib }, func(int) int64 { return 0 }},
+		"it stood a time": {func(at int) int64 { return map[bool]int64{true: 0, false: 4}[at < 3*second] * mib }, func(int) int64 { return 0 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var l lagMeter
+			peer := protocol.PeerStatus{Member: protocol.Member{Gateway: "b"}, Joined: true}
+			end := position(5 << 30)
+			type said struct {
+				at   int
+				left float64
+				tens int64
+			}
+			var all []said
+			at := 0
+			for ; peer.Match.Less(end); at++ {
+				if at > 1e6 {
+					t.Fatal("it never arrives")
+				}
+				now := time.Hour + time.Duration(at)*time.Second/second
+				l.sample(end, now)
+				l.follow([]protocol.PeerStatus{peer}, end, end, now, distance)
+				if c := l.catching["b"]; c != nil {
+					p := c.progress(distance(peer.Match, end))
+					if p.Total != p.Copied+distance(peer.Match, end) {
+						t.Fatalf("%+v, of which %d are left", p, distance(peer.Match, end))
+					}
+					all = append(all, said{at, p.SecondsLeft, 10 * p.Copied / p.Total})
+				}
+				end.Off += uint64(c.grows(at))
+				peer.Match = position(min(end.Off, peer.Match.Off+uint64(c.link(at))))
+				peer.Match.Seq = 1
+			}
+			checked := 0
+			for _, s := range all {
+				truth := float64(at-s.at) / second
+				if s.tens < 1 || s.at < 70*second && name == "it became slow" || truth < 10 {
+					continue
+				}
+				checked++
+				if s.left > truth*1.5 || s.left < truth/1.5 {
+					t.Fatalf("after %d s it said %.0f s, and took %.0f s", s.at/second, s.left, truth)
+				}
+			}
+			if checked < 100 {
+				t.Fatalf("%d were checked", checked)
+			}
+			l.follow([]protocol.PeerStatus{peer}, peer.Match, end, time.Hour, distance)
+			if len(l.catching) > 0 {
+				t.Error("progress is shown of a copy that has everything")
+			}
+		})
+	}
+}
+
+// A copy that gets nothing, or less than is written, has no time left that could be said.
+func TestProgressWithoutEnd(t *testing.T) {
+	distance := func(from, to Position) int64 { return max(0, int64(to.Off)-int64(from.Off)) }
+	var c catchUp
+	match, end := position(0), position(1<<30)
+	for i := range 100 {
+		c.look(match, end, time.Duration(i+1)*time.Second, distance)
+		match.Off += 1 << 20
+		end.Off += 2 << 20
+	}
+	p := c.progress(distance(match, end))
+	if p.SecondsLeft != 0 || p.BytesPerSecond < 1<<20-10 || p.BytesPerSecond > 1<<20 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// The lag of a copy that trails for very long is not given as small, and takes bounded memory.
+func TestLongLag(t *testing.T) {
+	var l lagMeter
+	const days = 7 * 24 * 3600
+	for i := range days {
+		l.sample(position(uint64(i+100)), time.Duration(i)*time.Second)
+	}
+	if len(l.samples) > maxSamples {
+		t.Errorf("%d samples", len(l.samples))
+	}
+	for _, behind := range []int{1, 60, 3600, 24 * 3600, days - 1} {
+		got := l.behind(position(uint64(days+99-behind)), (days-1)*time.Second).Seconds()
+		if want := float64(behind - 1); got > want || got < want*0.9-1 {
+			t.Errorf("%d s behind: %v s", behind, got)
+		}
+	}
+}
