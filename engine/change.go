@@ -11,6 +11,7 @@ import (
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/track"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -220,6 +221,8 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 // waitRoom waits until a change that found no room in the log may be tried again. It returns false
 // if waiting is of no use.
 func (e *Engine) waitRoom(ctx context.Context) bool {
+	ctx, end := track.Begin(ctx, track.Room)
+	defer end()
 	return e.journal.WaitRoom(ctx) == nil
 }
 

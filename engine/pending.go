@@ -10,6 +10,7 @@ import (
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/track"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -344,6 +345,14 @@ func (e *Engine) behind() bool {
 
 // throttle waits while the applier is too far behind.
 func (e *Engine) throttle(ctx context.Context) error {
+	e.mu.Lock()
+	ready := !e.behind() && e.failed == nil
+	e.mu.Unlock()
+	if ready {
+		return nil
+	}
+	ctx, end := track.Begin(ctx, track.Turn)
+	defer end()
 	return e.wait(ctx, func() bool { return !e.behind() })
 }
 
@@ -352,6 +361,13 @@ func (e *Engine) lock(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	ctx, end := track.Begin(ctx, track.Turn)
+	defer end()
 	select {
 	case e.turn <- struct{}{}:
 		return nil

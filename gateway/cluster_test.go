@@ -40,6 +40,7 @@ import (
 type cluster struct {
 	t       testing.TB
 	dir     string
+	host    string // address of its gateways
 	promise time.Duration
 	reg     *memory.Server
 	ca      *pki.Authority
@@ -50,7 +51,9 @@ type cluster struct {
 	limit int64            // of pools of gateways that start; 0: 1 GiB
 	now   func() time.Time // of gateways that start; nil: time.Now
 	late  *sync.Mutex      // not nil: gateways that start hear of no admission while it is held
-	asked *atomic.Int64    // not nil: gateways that start count there how often they ask for a control record
+	// tracer, if not nil, returns what follows requests at a gateway that starts.
+	tracer func(site string) Tracer
+	asked  *atomic.Int64 // not nil: gateways that start count there how often they ask for a control record
 }
 
 type clusterNode struct {
@@ -80,23 +83,29 @@ func newClusterOf(t testing.TB, promise time.Duration, sites ...string) *cluster
 		t.Fatal(err)
 	}
 	c := &cluster{t: t, promise: promise, dir: t.TempDir(), reg: memory.NewServer(7), ca: ca, nodes: map[string]*clusterNode{},
-		order: sites}
-	host := ownAddress()
-	for _, s := range sites {
-		key, err := keyring.NewSiteKey()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.nodes[s] = &clusterNode{site: s, store: storemem.NewCounting(storemem.New()), key: key, grpc: host + ":0", nfs: host + ":0",
-			archive: memory.NewArchive()}
-		c.start(s)
-	}
+		host: ownAddress()}
 	t.Cleanup(func() {
-		for _, s := range sites {
+		for _, s := range c.order {
 			c.stop(s)
 		}
 	})
+	for _, s := range sites {
+		c.add(s)
+	}
 	return c
+}
+
+// add starts the gateway of a new site.
+func (c *cluster) add(site string) {
+	c.t.Helper()
+	key, err := keyring.NewSiteKey()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.nodes[site] = &clusterNode{site: site, store: storemem.NewCounting(storemem.New()), key: key, grpc: c.host + ":0", nfs: c.host + ":0",
+		archive: memory.NewArchive()}
+	c.order = append(c.order, site)
+	c.start(site)
 }
 
 var clusters atomic.Uint32
@@ -165,11 +174,15 @@ func (c *cluster) start(site string) {
 	if c.asked != nil {
 		registry = countingControls{registry, c.asked}
 	}
+	var tracer Tracer
+	if c.tracer != nil {
+		tracer = c.tracer(site)
+	}
 	n.gateway, err = newGateway(Config{
 		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pool: pool, StateDir: filepath.Join(c.dir, site, "clients"), Store: n.store, Credentials: creds, SiteKey: n.key,
 		Promise: c.promise, Heartbeat: time.Second / 15, AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
-		Now: now, Rand: rand.Reader, Logger: logger,
+		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer,
 	})
 	fail(err)
 	ctx, stop := context.WithCancel(context.Background())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/jonboulle/clockwork"
+	"google.golang.org/grpc/stats"
 
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/federation"
@@ -17,6 +18,7 @@ import (
 	"github.com/weir-storage/weir/gateway/meters"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/store"
+	"github.com/weir-storage/weir/track"
 )
 
 // Config has what a gateway needs. Run closes nothing of it but the listeners.
@@ -57,6 +59,18 @@ type Config struct {
 	Logger *slog.Logger
 	Health *Health        // updated as the gateway becomes ready; nil: nobody asks
 	Meters *meters.Meters // nil: nobody reads them
+	Slow   time.Duration  // operations of clients that take as long are logged; 0: none is
+	Tracer Tracer         // nil: nobody follows requests
+	// Diagnostics are files of the process for a support bundle, besides the gateway's own.
+	Diagnostics []Diagnostic
+}
+
+// Tracer follows the requests of clients.
+type Tracer interface {
+	track.Tracer
+	// Client and Server follow them from one gateway to another.
+	Client() stats.Handler
+	Server() stats.Handler
 }
 
 func (c *Config) setDefaults() {

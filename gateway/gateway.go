@@ -30,6 +30,7 @@ import (
 	"github.com/weir-storage/weir/replica/peer"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 	"github.com/weir-storage/weir/replica/protocol"
+	"github.com/weir-storage/weir/track"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -78,7 +79,11 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		}
 	}()
 	g.self = protocol.Member{Gateway: cfg.Name, Site: cfg.Site, Incarnation: cfg.Pool.Incarnation().String()}
-	g.peers = peers.New(cfg.Federation, cfg.Name, cfg.Credentials, g.view)
+	var watch peers.Watch
+	if cfg.Tracer != nil {
+		watch = peers.Watch{Client: cfg.Tracer.Client(), Server: cfg.Tracer.Server()}
+	}
+	g.peers = peers.New(cfg.Federation, cfg.Name, cfg.Credentials, g.view, watch)
 	if g.probe, err = newProbe(cfg.Pool); err != nil {
 		return nil, err
 	}
@@ -90,6 +95,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		Gateway: cfg.Name, Site: cfg.Site, Incarnation: g.self.Incarnation, Boot: cfg.Pool.Boot(), Promise: cfg.Promise,
 		View: g.view, Peers: g.peers, Registry: cfg.Registry, Clock: cfg.Clock, Timers: cfg.Timers, Logger: cfg.Logger,
 		Recovering: g.recovering, Reclaiming: g.reclaiming.Load, Verifier: g.verifier, Forwarded: cfg.Meters.Forwarded,
+		Slow: &track.Slow{After: cfg.Slow, Log: cfg.Logger, Now: cfg.Now}, Tracer: cfg.Tracer,
 		Revoke: func(id volume.ID, h volume.Handle, owner volume.LockOwner) bool {
 			return g.nfs.RevokeLocks(id, h, owner)
 		},
@@ -113,7 +119,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		Gateway: cfg.Name, ServerOwner: cfg.Federation + "/" + cfg.Site + "/" + cfg.Name, ServerScope: cfg.Federation,
 		Boot:  cfg.Pool.Boot(),
 		Lease: cfg.Lease, Exports: admission.Exports{View: g.view, Routers: g.routers}, State: records, Clock: clock{cfg}, Rand: cfg.Rand,
-		Log: cfg.Logger, Observe: cfg.Meters.Operation,
+		Log: cfg.Logger, Observe: cfg.Meters.Operation, Slow: cfg.Slow, Tracer: cfg.Tracer,
 	})
 	if err != nil {
 		return nil, err

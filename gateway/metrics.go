@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/copies"
@@ -13,10 +14,14 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
+// longWait is how long a request waits that counts as waiting.
+const longWait = 5 * time.Second
+
 // state is what is measured when somebody reads the metrics.
 func (g *Gateway) state() meters.State {
 	s := meters.State{
 		Room: g.cfg.Pool.Room().Status(), Cache: g.cache.Status(), NFS: g.nfs.Counters(), Clients: g.nfs.ClientCounts(),
+		Waiting: g.nfs.Waiting(longWait),
 		Trusted: g.cfg.Registry.Trusted() == nil, Ready: g.cfg.Health.Ready() == nil,
 	}
 	for _, m := range g.view.Members() {

@@ -49,6 +49,8 @@ var (
 		Help: "The epoch of the volume. It grows with each takeover and each move."})
 	VolumeServing = define(Definition{Name: "weir_volume_serving", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
 		Help: "At the home: 1 if the volume is served, 0 if its members' promises have run out and clients wait."})
+	VolumeWaiting = define(Definition{Name: "weir_volume_requests_waiting", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
+		Help: "Requests of this gateway's clients that it has not answered for more than 5 s."})
 	VolumeStalled = define(Definition{Name: "weir_volume_stalled", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
 		Help: "At the home: 1 if writes wait because there are fewer members than the policy asks for."})
 	VolumeProblem = define(Definition{Name: "weir_volume_copy_problem", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/replica/protocol"
+	"github.com/weir-storage/weir/track"
 )
 
 // lagMeter remembers when the home's log ended where, so that lag can be given as time. Replica.mu
@@ -160,6 +161,11 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 // does not stop the volume. The status shows it as such. It also makes one wait while much is not
 // committed: what cannot be committed, for lack of members, must not fill memory and the pool.
 func (r *Replica) throttle(ctx context.Context) error {
+	if !r.tooFar() {
+		return nil
+	}
+	ctx, end := track.Begin(ctx, track.Lag)
+	defer end()
 	for r.tooFar() {
 		select {
 		case <-r.node.cfg.Timers.After(20 * time.Millisecond):

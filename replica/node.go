@@ -93,7 +93,7 @@ func (r *Replica) Start() {
 			return
 		}
 		r.mu.Lock()
-		r.timed.durable(pos, n.cfg.Clock())
+		r.durable(pos, n.cfg.Clock())
 		r.mu.Unlock()
 		r.post(protocol.Synced{})
 	})

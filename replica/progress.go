@@ -66,8 +66,12 @@ func (l *lagMeter) follow(peers []protocol.PeerStatus, commit, end Position, now
 	for _, p := range peers {
 		c := l.catching[p.Member.Gateway]
 		switch {
-		case !p.Joined || !p.Match.Less(commit):
+		case !p.Match.Less(commit), c != nil && p.Match.Less(c.match): // it has all, or it begins anew
 			delete(l.catching, p.Member.Gateway)
+		case !p.Joined:
+			if c != nil { // it goes on where it was when it answers again
+				c.at = 0
+			}
 		case c != nil:
 			c.look(p.Match, end, now, distance)
 		case l.behind(p.Match, now) >= catchUpAfter:

@@ -14,14 +14,23 @@ import (
 func TestProgressIsRight(t *testing.T) {
 	const second, mib = 5, 1 << 20 // ticks, bytes
 	distance := func(from, to Position) int64 { return max(0, int64(to.Off)-int64(from.Off)) }
+	before := func(until int, then, later int64) func(int) int64 {
+		return func(at int) int64 {
+			if at < until {
+				return then * mib
+			}
+			return later * mib
+		}
+	}
 	for name, c := range map[string]struct {
-		link, grows func(at int) int64 // bytes of a tick
+		link  func(at int) int64 // bytes of a tick
+		grows int64
 	}{
-		"steady":          {func(int) int64 { return 4 * mib }, func(int) int64 { return 0 }},
-		"in lumps":        {func(at int) int64 { return int64(at%10/9) * 40 * mib }, func(int) int64 { return 0 }},
-		"the log grows":   {func(int) int64 { return 4 * mib }, func(int) int64 { return mib }},
-		"it became slow":  {func(at int) int64 { return map[bool]int64{true: 8, false: 2}[at < 10*second] * mib }, func(int) int64 { return 0 }},
-		"it stood a time": {func(at int) int64 { return map[bool]int64{true: 0, false: 4}[at < 3*second] * mib }, func(int) int64 { return 0 }},
+		"steady":          {before(0, 0, 4), 0},
+		"in lumps":        {func(at int) int64 { return int64(at%10/9) * 40 * mib }, 0},
+		"the log grows":   {before(0, 0, 4), mib},
+		"it became slow":  {before(10*second, 8, 2), 0},
+		"it stood a time": {before(3*second, 0, 4), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var l lagMeter
@@ -48,7 +57,7 @@ func TestProgressIsRight(t *testing.T) {
 					}
 					all = append(all, said{at, p.SecondsLeft, 10 * p.Copied / p.Total})
 				}
-				end.Off += uint64(c.grows(at))
+				end.Off += uint64(c.grows)
 				peer.Match = position(min(end.Off, peer.Match.Off+uint64(c.link(at))))
 				peer.Match.Seq = 1
 			}
@@ -71,6 +80,40 @@ func TestProgressIsRight(t *testing.T) {
 				t.Error("progress is shown of a copy that has everything")
 			}
 		})
+	}
+}
+
+// A copy that did not answer for a while goes on where it was; one that lost what it had begins
+// anew.
+func TestProgressGoesOn(t *testing.T) {
+	distance := func(from, to Position) int64 { return max(0, int64(to.Off)-int64(from.Off)) }
+	var l lagMeter
+	end := position(100 << 20)
+	now := time.Hour
+	at := func(joined bool, match uint64) *catchUp {
+		now += 10 * time.Second
+		l.sample(end, now)
+		b := protocol.PeerStatus{Member: protocol.Member{Gateway: "b"}, Joined: joined, Match: position(match)}
+		l.follow([]protocol.PeerStatus{b}, end, end, now, distance)
+		return l.catching["b"]
+	}
+	at(true, 0)
+	at(true, 10<<20)
+	at(true, 20<<20)
+	at(false, 20<<20)
+	for range 100 {
+		at(false, 20<<20) // it says nothing of the rate
+	}
+	at(true, 20<<20)
+	if p := at(true, 30<<20).progress(70 << 20); p.Copied != 20<<20 || p.BytesPerSecond != 1<<20 || p.SecondsLeft != 70 {
+		t.Errorf("%+v", p)
+	}
+	at(true, 0)
+	if c := at(true, 10<<20); c == nil || c.copied > 10<<20 {
+		t.Errorf("a copy that begins anew: %+v", c)
+	}
+	if c := at(true, 100<<20); c != nil {
+		t.Errorf("a copy that has all: %+v", c)
 	}
 }
 

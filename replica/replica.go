@@ -18,6 +18,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica/protocol"
+	"github.com/weir-storage/weir/track"
 )
 
 // Config has what a Replica needs. All fields are required unless they say otherwise.
@@ -69,7 +70,7 @@ type Replica struct {
 	paused   bool
 	epoch    uint64 // of leading
 	leader   leader
-	waiters  []waiter
+	waiters  []*waiter
 	timed    timed
 	streams  map[string]*stream
 	changed  chan struct{} // closed and replaced when role or lease may have changed
@@ -91,9 +92,21 @@ type Replica struct {
 
 var _ journal.Journal = (*Replica)(nil)
 
+// waiter waits for a commit. Replica.mu guards here, until done has the outcome.
 type waiter struct {
 	pos  Position
 	done chan error
+	here time.Duration // since when pos is durable here; 0: it is not
+}
+
+// durable notes that the log is durable up to pos. The caller holds r.mu.
+func (r *Replica) durable(pos Position, now time.Duration) {
+	r.timed.durable(pos, now)
+	for _, w := range r.waiters {
+		if w.here == 0 && !pos.Less(w.pos) {
+			w.here = now
+		}
+	}
 }
 
 func (r *Replica) do(e protocol.Effect, env *Envelope) {
@@ -155,7 +168,9 @@ func (r *Replica) committed(pos Position) {
 	r.cfg.Log.NoteCommitted(pos)
 	r.cfg.Machine.Committed(pos)
 	r.mu.Lock()
-	local, all, ok := r.timed.committed(pos, r.node.cfg.Clock())
+	now := r.node.cfg.Clock()
+	local, all, ok := r.timed.committed(pos, now)
+	r.durable(pos, now)
 	keep := r.waiters[:0]
 	for _, w := range r.waiters {
 		if pos.Less(w.pos) {
@@ -281,22 +296,33 @@ func (r *Replica) WaitCommitted(ctx context.Context, pos Position) error {
 		r.mu.Unlock()
 		return nil
 	}
-	w := waiter{pos, make(chan error, 1)}
+	w := &waiter{pos: pos, done: make(chan error, 1)}
 	r.waiters = append(r.waiters, w)
-	now := r.node.cfg.Clock()
-	r.timed.begin(pos, now)
-	r.timed.durable(r.cfg.Log.Durable(), now) // if it is already, nobody tells
+	began := r.node.cfg.Clock()
+	r.timed.begin(pos, began)
+	r.durable(r.cfg.Log.Durable(), began) // if it is already, nobody tells
 	r.mu.Unlock()
 	r.cfg.Log.Sync(pos)
 	select {
 	case err := <-w.done:
+		w.took(ctx, began, r.node.cfg.Clock())
 		return err
 	case <-ctx.Done():
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.waiters = slices.DeleteFunc(r.waiters, func(x waiter) bool { return x == w })
+		r.waiters = slices.DeleteFunc(r.waiters, func(x *waiter) bool { return x == w })
+		w.took(ctx, began, r.node.cfg.Clock())
 		return ctx.Err()
 	}
+}
+
+// took tells the operation of ctx for what it waited until now.
+func (w *waiter) took(ctx context.Context, began, now time.Duration) {
+	here := w.here
+	if here == 0 {
+		here = now
+	}
+	track.Past(ctx, []track.Part{track.Disk, track.Members}, here-began, now-here)
 }
 
 // MayServe implements journal.Journal.

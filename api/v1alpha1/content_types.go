@@ -102,8 +102,8 @@ type GeoVolumeContentStatus struct {
 	// How far the copy that trails most is behind; updated at most every 30 s.
 	// +optional
 	Lag string `json:"lag,omitempty"`
-	// How far a copy has come that catches up: part, rate and time left. Of several copies it is the
-	// one that lacks most. It is updated every few seconds.
+	// How far a copy has come that catches up: part, rate and time left. Of several copies it is
+	// the one that lacks most. It is updated every few seconds.
 	// +optional
 	Progress string `json:"progress,omitempty"`
 	// Claims of all clusters: SITE/NAMESPACE/NAME.

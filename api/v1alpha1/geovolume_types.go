@@ -141,8 +141,8 @@ type GeoVolumeStatus struct {
 	// How far the copy that trails most is behind; updated at most every 30 s.
 	// +optional
 	Lag string `json:"lag,omitempty"`
-	// How far a copy has come that catches up: part, rate and time left. Of several copies it is the
-	// one that lacks most. It is updated every few seconds.
+	// How far a copy has come that catches up: part, rate and time left. Of several copies it is
+	// the one that lacks most. It is updated every few seconds.
 	// +optional
 	Progress string `json:"progress,omitempty"`
 	// What holds of it, such as Ready. The API reference explains types and reasons.

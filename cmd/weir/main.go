@@ -34,6 +34,8 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/setupcmd"
 	"github.com/weir-storage/weir/cmd/weir/sitecmd"
 	"github.com/weir-storage/weir/cmd/weir/statuscmd"
+	"github.com/weir-storage/weir/cmd/weir/supportcmd"
+	"github.com/weir-storage/weir/cmd/weir/topcmd"
 	"github.com/weir-storage/weir/cmd/weir/volumecmd"
 )
 
@@ -68,6 +70,8 @@ func commands(sh *cli.Shell, connect access.Connector) []*cobra.Command {
 		registrycmd.Command(sh, connect),
 		statuscmd.Command(sh, connect),
 		statuscmd.FailoverCommand(sh, connect),
+		topcmd.Command(sh, connect),
+		supportcmd.Command(sh, connect),
 		preflightcmd.Command(sh, connect),
 		pkicmd.Command(sh),
 		setupcmd.Command(sh),

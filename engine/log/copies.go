@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/track"
 )
 
 // readFunc fills p from off of a segment.
@@ -40,7 +41,11 @@ func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, t
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			err := try(func(p []byte, off uint64) error { return src.ReadSegment(ctx, name, int64(off), p) })
+			err := try(func(p []byte, off uint64) error {
+				ctx, end := track.Begin(ctx, track.Fetch)
+				defer end()
+				return src.ReadSegment(ctx, name, int64(off), p)
+			})
 			if err == nil {
 				return nil
 			}

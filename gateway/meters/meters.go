@@ -13,6 +13,7 @@ import (
 	"github.com/weir-storage/weir/metrics"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/protocol"
+	"github.com/weir-storage/weir/volume"
 )
 
 // Meters has a gateway's metrics. It is a prometheus.Collector, to be registered once. Its methods
@@ -27,14 +28,15 @@ type Meters struct {
 	mu     sync.Mutex
 	source func() State // nil: the gateway does not run
 	name   func(uuid string) (name string, ok bool)
-	known  map[string]bool    // volumes that have metrics of their own, by name
-	byName map[string]*volume // their metrics of operations
+	known  map[string]bool      // volumes that have metrics of their own, by name
+	byName map[string]*ofVolume // their metrics of operations
 }
 
-// volume has the metrics of a volume that each operation needs.
-type volume struct {
-	kinds         [len(kinds)]prometheus.Observer
+// ofVolume has the metrics of a volume that each operation needs.
+type ofVolume struct {
+	kinds         [nfs.Kinds]prometheus.Observer
 	read, written prometheus.Counter
+	errors        map[string]prometheus.Counter // by label
 }
 
 var (
@@ -44,7 +46,7 @@ var (
 
 // New returns the metrics of a gateway. now is for the time that calls of the registry take.
 func New(now func() time.Time) *Meters {
-	m := &Meters{now: now, most: metrics.MaxVolumes, known: map[string]bool{}, byName: map[string]*volume{}}
+	m := &Meters{now: now, most: metrics.MaxVolumes, known: map[string]bool{}, byName: map[string]*ofVolume{}}
 	for to, d := range map[**prometheus.HistogramVec]*metrics.Definition{
 		&m.operation: metrics.NFSOperationSeconds, &m.volumeOperation: metrics.VolumeOperationSeconds, &m.commit: metrics.CommitSeconds,
 		&m.commitPart: metrics.CommitPartSeconds, &m.logSync: metrics.LogSyncSeconds, &m.forwarded: metrics.Forwarded,
@@ -84,15 +86,6 @@ const (
 	local, members = "local", "members"
 )
 
-var kinds = [...]string{"read", "write", "commit", "metadata"}
-
-const (
-	kindRead = iota
-	kindWrite
-	kindCommit
-	kindMetadata
-)
-
 var outcomes = map[protocol.SwapOutcome]string{protocol.SwapDone: "done", protocol.SwapConflict: "conflict",
 	protocol.SwapUnknown: "unknown", protocol.SwapNotMade: "not_made"}
 
@@ -107,32 +100,45 @@ func result(err error) string {
 func (m *Meters) Operation(o nfs.Operation) {
 	took := o.Took.Seconds()
 	m.operation.WithLabelValues(o.Op.String()).Observe(took)
+	if o.Refused != (volume.ID{}) {
+		m.refuse(o)
+		return
+	}
 	if o.Volume == "" {
 		return
 	}
-	kind := kindMetadata
-	switch o.Op {
-	case xdr.OP_READ:
-		kind = kindRead
-	case xdr.OP_WRITE:
-		kind = kindWrite
-	case xdr.OP_COMMIT:
-		kind = kindCommit
-	case xdr.OP_PUTFH, xdr.OP_GETFH, xdr.OP_SAVEFH, xdr.OP_RESTOREFH: // they only say what the others are for
-		if o.Status == xdr.NFS4_OK {
-			return
-		}
+	kind, ok := nfs.KindOf(o.Op)
+	if !ok && o.Status == xdr.NFS4_OK {
+		return
 	}
-	name, v := m.volume(o.Volume)
+	v := m.volume(o.Volume)
 	v.kinds[kind].Observe(took)
 	switch kind {
-	case kindRead:
+	case nfs.KindRead:
 		v.read.Add(float64(o.Bytes))
-	case kindWrite:
+	case nfs.KindWrite:
 		v.written.Add(float64(o.Bytes))
 	}
-	if e := errorOf(o.Status); e != "" {
-		m.errors.WithLabelValues(name, e).Inc()
+	v.failed(o.Status)
+}
+
+// refuse counts an operation that could not enter the volume that it asked for.
+func (m *Meters) refuse(o nfs.Operation) {
+	m.mu.Lock()
+	find := m.name
+	m.mu.Unlock()
+	if find == nil {
+		return
+	}
+	if name, ok := find(o.Refused.String()); ok {
+		m.volume(name).failed(o.Status)
+	}
+}
+
+// failed counts an error that is no answer to what the client asked for.
+func (v *ofVolume) failed(st xdr.Status) {
+	if e := errorOf(st); e != "" {
+		v.errors[e].Inc()
 	}
 }
 
@@ -157,23 +163,30 @@ func errorOf(st xdr.Status) string {
 	return ""
 }
 
-// volume returns a volume's label, and its metrics.
-func (m *Meters) volume(name string) (string, *volume) {
+// volume returns a volume's metrics.
+func (m *Meters) volume(name string) *ofVolume {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	name = m.label(name)
 	v := m.byName[name]
 	if v == nil {
-		v = &volume{read: m.read.WithLabelValues(name), written: m.written.WithLabelValues(name)}
-		for i, k := range kinds {
-			v.kinds[i] = m.volumeOperation.WithLabelValues(name, k)
-		}
-		for _, e := range errorLabels { // or nobody would see the first one as an increase
-			m.errors.WithLabelValues(name, e)
+		v = &ofVolume{read: m.read.WithLabelValues(name), written: m.written.WithLabelValues(name), errors: m.noErrors(name)}
+		for k := range nfs.Kinds {
+			v.kinds[k] = m.volumeOperation.WithLabelValues(name, k.String())
 		}
 		m.byName[name] = v
 	}
-	return name, v
+	return v
+}
+
+// noErrors makes the counters of a volume's errors. At 0 they are there before the first error, or
+// nobody would see that one as an increase.
+func (m *Meters) noErrors(name string) map[string]prometheus.Counter {
+	out := map[string]prometheus.Counter{}
+	for _, e := range errorLabels {
+		out[e] = m.errors.WithLabelValues(name, e)
+	}
+	return out
 }
 
 // label returns the label of a volume (metrics-3). The caller holds mu.
@@ -194,10 +207,9 @@ func (m *Meters) Committed(uuid string, onDisk, all time.Duration) {
 	m.mu.Unlock()
 	if find != nil {
 		if name, ok := find(uuid); ok {
-			m.mu.Lock()
-			name = m.label(name)
+			m.mu.Lock() // or a volume that is gone would get it back
+			m.commit.WithLabelValues(m.label(name)).Observe(all.Seconds())
 			m.mu.Unlock()
-			m.commit.WithLabelValues(name).Observe(all.Seconds())
 		}
 	}
 	m.commitPart.WithLabelValues(local).Observe(onDisk.Seconds())

@@ -18,6 +18,7 @@ type State struct {
 	Room     cachepool.RoomStatus
 	Cache    engine.CacheStatus
 	NFS      nfs.Counters
+	Waiting  map[string]int // requests that wait for long, by volume
 	Clients  nfs.ClientCounts
 	Gateways []Gateway
 	Trusted  bool // the registry is
@@ -79,13 +80,22 @@ func (m *Meters) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// choose decides which volumes have metrics of their own. Those that are gone have none any more.
+// choose decides which volumes have metrics of their own: those that have a copy here come first,
+// then those that have metrics. The others, and those that are gone, have none any more.
 func (m *Meters) choose(all []Volume) (chosen []Volume) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	there := make(map[string]bool, len(all))
-	for _, v := range all {
-		there[v.Name] = true
+	there := make(map[string]bool, m.most)
+	for _, wanted := range []func(v Volume) bool{
+		func(v Volume) bool { return v.Copy != nil || v.Problem },
+		func(v Volume) bool { return m.known[v.Name] },
+		func(Volume) bool { return true },
+	} {
+		for _, v := range all {
+			if len(there) < m.most && wanted(v) {
+				there[v.Name] = true
+			}
+		}
 	}
 	for name := range m.known {
 		if there[name] {
@@ -101,7 +111,9 @@ func (m *Meters) choose(all []Volume) (chosen []Volume) {
 		}
 	}
 	for _, v := range all {
-		if m.label(v.Name) == v.Name {
+		if there[v.Name] {
+			m.known[v.Name] = true
+			m.noErrors(v.Name)
 			chosen = append(chosen, v)
 		}
 	}
@@ -129,6 +141,7 @@ func (m *Meters) state(s State, ch chan<- prometheus.Metric) {
 	put(metrics.VolumesWithout, float64(len(s.Volumes)-len(chosen)))
 	for _, v := range chosen {
 		put(metrics.VolumeProblem, truth(v.Problem), v.Name)
+		put(metrics.VolumeWaiting, float64(s.Waiting[v.Name]), v.Name)
 		if c := v.Copy; c != nil {
 			c.put(put, v.Name)
 		}

@@ -60,7 +60,7 @@ func (k *call) describe(p place, mask xdr.Bitmap) (described, error) {
 	if p.pseudo {
 		return k.describeRoot(p), nil
 	}
-	a, err := p.vol.GetAttr(k.s.ctx, k.read(), p.h)
+	a, err := p.vol.GetAttr(k.ctx, k.read(), p.h)
 	if err != nil {
 		return described{}, err
 	}

@@ -9,10 +9,12 @@ import (
 	"hash/maphash"
 	"runtime/debug"
 	"strconv"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/weir-storage/weir/gateway/nfs/state"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/track"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -20,6 +22,9 @@ import (
 type call struct {
 	s      *Server
 	conn   *conn
+	ctx    context.Context // of the present operation; it ends with the server
+	track  track.Op
+	doing  atomic.Pointer[doing]
 	caller volume.Caller
 	minor  uint32
 	size   int // of the request in bytes
@@ -45,7 +50,10 @@ type call struct {
 	giveUp     context.CancelFunc // ends yield
 	changing   bool               // a change was asked for: from then on, waiting is better than asking again
 
-	bytes int // of a file, that the present operation read or wrote
+	bytes int    // of a file, that the present operation read or wrote
+	name  string // that the present operation has as an argument
+
+	refused volume.ID // the volume that the present operation could not enter
 
 	repeat []byte // the reply of a repeated request
 	drop   bool   // do not answer
@@ -83,7 +91,7 @@ const fingerprinted = 512
 
 // compound executes a COMPOUND, RFC 8881 section 16.2.
 func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *reply) outcome {
-	k := &call{s: c.s, conn: c, caller: caller, in: d, out: r, size: d.Offset() + d.Len(), limit: maxReply}
+	k := &call{s: c.s, conn: c, ctx: c.s.ctx, caller: caller, in: d, out: r, size: d.Offset() + d.Len(), limit: maxReply}
 	tag := d.Opaque(maxTag)
 	k.minor = d.Uint32()
 	k.count = d.Uint32()
@@ -107,7 +115,9 @@ func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *rep
 	case !utf8.Valid(tag):
 		st = xdr.NFS4ERR_INVAL
 	default:
-		st, done = k.run()
+		c.begin(k)
+		st, done = k.traced()
+		c.end(k)
 	}
 	k.leave()
 	if k.drop {
@@ -174,23 +184,6 @@ func (k *call) run() (st xdr.Status, done uint32) {
 		}
 	}
 	return xdr.NFS4_OK, done
-}
-
-// observed executes one operation, and tells the observer.
-func (k *call) observed(op xdr.Op) xdr.Status {
-	if k.s.cfg.Observe == nil {
-		return k.step(op)
-	}
-	k.bytes = 0
-	began := k.s.cfg.Clock.Now()
-	st := k.step(op)
-	if entry(op, k.minor).illegal {
-		op = xdr.OP_ILLEGAL // clients can send any number
-	}
-	if !k.drop && k.repeat == nil {
-		k.s.cfg.Observe(Operation{Op: op, Volume: k.cur.export.Name, Status: st, Took: k.s.cfg.Clock.Now().Sub(began), Bytes: k.bytes})
-	}
-	return st
 }
 
 // next returns the operation after the present one, whose arguments must be decoded,

@@ -35,6 +35,9 @@ type conn struct {
 	name string // addr, as text
 	room room   // for requests under way
 
+	callsMu sync.Mutex
+	calls   map[*call]struct{} // that are being executed
+
 	write   sync.Mutex
 	writing atomic.Pointer[time.Time] // since when a reply is being written; nil if none is
 	once    sync.Once

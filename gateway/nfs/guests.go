@@ -34,6 +34,7 @@ type guest struct {
 	expel    context.CancelFunc
 	inside   int           // requests; guarded by guests.mu
 	empty    chan struct{} // closed when the last one has left, once it is expelled
+	did      did
 }
 
 func (g *guests) init() {

@@ -133,7 +133,7 @@ func (k *call) setAttr() xdr.Status {
 			return st
 		}
 	}
-	if _, err := k.cur.vol.SetAttr(k.s.ctx, k.change(0), k.cur.h, set); err != nil {
+	if _, err := k.cur.vol.SetAttr(k.ctx, k.change(0), k.cur.h, set); err != nil {
 		return k.status(err)
 	}
 	k.out.Bitmap(mask)

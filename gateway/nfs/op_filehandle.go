@@ -68,11 +68,12 @@ func (k *call) putFH() xdr.Status {
 func (k *call) enter(id volume.ID, h volume.Handle) xdr.Status {
 	g := k.visit(id)
 	if !k.share(g) {
+		k.refused = id
 		return xdr.NFS4ERR_DELAY
 	}
 	v, x, err := k.s.cfg.Exports.Open(k.conn.addr, id)
 	if err != nil {
-		g.refused = true
+		g.refused, k.refused = true, id
 		k.s.refuse(k.conn.addr, id.String(), err)
 		if errors.Is(err, ErrNotAdmitted) && k.next() == xdr.OP_CLOSE {
 			k.cur = place{set: true, export: Export{ID: id}, h: h} // closeFile takes it
@@ -81,6 +82,9 @@ func (k *call) enter(id volume.ID, h volume.Handle) xdr.Status {
 		return k.status(err)
 	}
 	k.cur = place{set: true, vol: v, export: x, guest: g.guest, h: h}
+	if d := k.doing.Load(); d == nil || d.volume != x.Name {
+		k.doing.Store(&doing{x.Name, k.s.cfg.Clock.Now()})
+	}
 	return xdr.NFS4_OK
 }
 
@@ -163,11 +167,11 @@ func (k *call) walk(name string) xdr.Status {
 		}
 		return st
 	}
-	a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, name)
+	a, err := k.cur.vol.Lookup(k.ctx, k.read(), k.cur.h, k.named(name))
 	if err != nil {
 		return k.dirStatus(err)
 	}
-	k.cur = k.cur.at(a.Handle)
+	k.found(name, a.Handle)
 	return xdr.NFS4_OK
 }
 
@@ -188,7 +192,7 @@ func (k *call) notDirectory() xdr.Status {
 	if k.cur.pseudo {
 		return xdr.NFS4_OK
 	}
-	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.ctx, k.read(), k.cur.h)
 	switch {
 	case err != nil:
 		return k.status(err)
@@ -210,7 +214,7 @@ func (k *call) lookupParent() xdr.Status {
 	case k.cur.h == volume.Root:
 		return k.putRootFH()
 	}
-	a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, "..")
+	a, err := k.cur.vol.Lookup(k.ctx, k.read(), k.cur.h, "..")
 	if err != nil {
 		return k.dirStatus(err)
 	}

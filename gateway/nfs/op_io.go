@@ -86,7 +86,7 @@ func (k *call) mayIO(id xdr.Stateid, argSt xdr.Status, access uint32) xdr.Status
 // regular, the answer depends on its type.
 func (k *call) ioStatus(err error) xdr.Status {
 	if errors.Is(err, volume.ErrInvalid) {
-		if a, aerr := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h); aerr == nil {
+		if a, aerr := k.cur.vol.GetAttr(k.ctx, k.read(), k.cur.h); aerr == nil {
 			return fileStatus(a)
 		}
 	}
@@ -120,7 +120,7 @@ func (k *call) readFile() xdr.Status {
 		count, off = 0, volume.MaxSize
 	}
 	buf := xdr.NewBuffer(int(min(count, volume.MaxIO)))
-	n, eof, err := k.cur.vol.Read(k.s.ctx, k.read(), k.cur.h, off, buf.B)
+	n, eof, err := k.cur.vol.Read(k.ctx, k.read(), k.cur.h, off, buf.B)
 	if err != nil {
 		buf.Free()
 		return k.ioStatus(err)
@@ -158,7 +158,7 @@ func (k *call) write() xdr.Status {
 	}
 	data = data[:min(len(data), volume.MaxIO)]
 	stable := how != xdr.UNSTABLE4
-	w, err := k.cur.vol.Write(k.s.ctx, k.change(0), k.cur.h, off, data, stable)
+	w, err := k.cur.vol.Write(k.ctx, k.change(0), k.cur.h, off, data, stable)
 	if err != nil {
 		return k.ioStatus(err)
 	}
@@ -188,7 +188,7 @@ func (k *call) commit() xdr.Status {
 	if st := k.writable(k.cur); st != xdr.NFS4_OK {
 		return st
 	}
-	v, err := k.cur.vol.Commit(k.s.ctx, k.change(0), k.cur.h)
+	v, err := k.cur.vol.Commit(k.ctx, k.change(0), k.cur.h)
 	if err != nil {
 		return k.ioStatus(err)
 	}
@@ -206,11 +206,11 @@ func (k *call) seek() xdr.Status {
 	if st := k.mayIO(id, ist, xdr.OPEN4_SHARE_ACCESS_READ); st != xdr.NFS4_OK {
 		return st
 	}
-	found, err := k.cur.vol.Seek(k.s.ctx, k.read(), k.cur.h, off, what == xdr.NFS4_CONTENT_HOLE)
+	found, err := k.cur.vol.Seek(k.ctx, k.read(), k.cur.h, off, what == xdr.NFS4_CONTENT_HOLE)
 	if err != nil {
 		return k.ioStatus(err)
 	}
-	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.ctx, k.read(), k.cur.h)
 	if err != nil {
 		return k.status(err)
 	}
@@ -229,7 +229,7 @@ func (k *call) deallocate() xdr.Status {
 	if n == 0 || off+n < off {
 		return xdr.NFS4ERR_INVAL
 	}
-	if _, err := k.cur.vol.Punch(k.s.ctx, k.change(0), k.cur.h, off, n); err != nil {
+	if _, err := k.cur.vol.Punch(k.ctx, k.change(0), k.cur.h, off, n); err != nil {
 		return k.ioStatus(err)
 	}
 	return xdr.NFS4_OK

@@ -140,7 +140,7 @@ func (k *call) setLock(use *state.LockUse, l volume.Lock, reclaim bool) xdr.Stat
 		return st
 	}
 	h := k.cur.h
-	if err := k.cur.vol.SetLock(k.s.ctx, k.change(0), h, l, reclaim); err != nil {
+	if err := k.cur.vol.SetLock(k.ctx, k.change(0), h, l, reclaim); err != nil {
 		if reclaim && (errors.Is(err, volume.ErrLocked) || errors.Is(err, volume.ErrNoGrace)) {
 			// Others have the lock, or had it meanwhile. After NFS4ERR_NO_GRACE, Linux would
 			// stop to reclaim on all volumes (nfs4_recovery_handle_error, seen in 6.1).
@@ -172,7 +172,7 @@ func (k *call) lockable() xdr.Status {
 	if st := k.file(); st != xdr.NFS4_OK {
 		return st
 	}
-	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.ctx, k.read(), k.cur.h)
 	if err != nil {
 		return k.status(err)
 	}
@@ -202,7 +202,7 @@ func (k *call) lockTest() xdr.Status {
 		return xdr.NFS4ERR_GRACE
 	}
 	l := volume.Lock{Owner: k.lockOwner(name), Start: start, End: end, Exclusive: exclusive}
-	if err := k.cur.vol.TestLock(k.s.ctx, k.read(), k.cur.h, l); err != nil {
+	if err := k.cur.vol.TestLock(k.ctx, k.read(), k.cur.h, l); err != nil {
 		return k.denied(err)
 	}
 	return xdr.NFS4_OK
@@ -233,7 +233,7 @@ func (k *call) unlock() xdr.Status {
 	}
 	defer use.Done()
 	l := volume.Lock{Owner: use.Owner, Start: start, End: end}
-	if err := k.cur.vol.Unlock(k.s.ctx, k.change(0), k.cur.h, l); err != nil {
+	if err := k.cur.vol.Unlock(k.ctx, k.change(0), k.cur.h, l); err != nil {
 		return k.status(err)
 	}
 	next := use.Released(start, end)

@@ -75,11 +75,11 @@ func (k *call) create() xdr.Status {
 	if args.Attr.Size != nil {
 		return xdr.NFS4ERR_INVAL
 	}
-	c, err := k.cur.vol.Create(k.s.ctx, k.change(0), k.cur.h, name, args)
+	c, err := k.cur.vol.Create(k.ctx, k.change(0), k.cur.h, k.named(name), args)
 	if err != nil {
 		return k.dirStatus(err)
 	}
-	k.cur = k.cur.at(c.Attr.Handle)
+	k.found(name, c.Attr.Handle)
 	k.changeInfo(c.Dir)
 	k.out.Bitmap(mask)
 	return xdr.NFS4_OK
@@ -103,7 +103,7 @@ func (k *call) remove() xdr.Status {
 	if st := k.writable(k.cur); st != xdr.NFS4_OK {
 		return st
 	}
-	d, err := k.cur.vol.Remove(k.s.ctx, k.change(0), k.cur.h, name)
+	d, err := k.cur.vol.Remove(k.ctx, k.change(0), k.cur.h, k.named(name))
 	if err != nil {
 		return k.dirStatus(err)
 	}
@@ -129,7 +129,7 @@ func (k *call) rename() xdr.Status {
 	if st := k.writable(k.cur); st != xdr.NFS4_OK {
 		return st
 	}
-	src, dst, err := k.cur.vol.Rename(k.s.ctx, k.change(0), k.saved.h, from, k.cur.h, to)
+	src, dst, err := k.cur.vol.Rename(k.ctx, k.change(0), k.saved.h, from, k.cur.h, k.named(to))
 	if err != nil {
 		// Of the codes that RFC 8881 section 18.26 allows, those that an
 		// application on a local file system would see.
@@ -167,7 +167,7 @@ func (k *call) link() xdr.Status {
 	if st := k.writable(k.cur); st != xdr.NFS4_OK {
 		return st
 	}
-	c, err := k.cur.vol.Link(k.s.ctx, k.change(0), k.saved.h, k.cur.h, name)
+	c, err := k.cur.vol.Link(k.ctx, k.change(0), k.saved.h, k.cur.h, k.named(name))
 	if err != nil {
 		return k.dirStatus(err)
 	}
@@ -183,7 +183,7 @@ func (k *call) readLink() xdr.Status {
 	case k.cur.pseudo:
 		return xdr.NFS4ERR_WRONG_TYPE
 	}
-	target, err := k.cur.vol.ReadLink(k.s.ctx, k.read(), k.cur.h)
+	target, err := k.cur.vol.ReadLink(k.ctx, k.read(), k.cur.h)
 	if st := k.status(err); st != xdr.NFS4_OK {
 		if st == xdr.NFS4ERR_INVAL {
 			return xdr.NFS4ERR_WRONG_TYPE

@@ -147,7 +147,7 @@ func (o *opening) pseudo() xdr.Status {
 
 // attributes reads those of the current file.
 func (k *call) attributes() (volume.Attr, xdr.Status) {
-	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.ctx, k.read(), k.cur.h)
 	if err != nil {
 		return a, k.status(err)
 	}
@@ -174,6 +174,7 @@ func (o *opening) reclaimed() xdr.Status {
 // byName opens or creates a file in the current directory.
 func (o *opening) byName() xdr.Status {
 	k := o.k
+	k.name = o.name
 	if st := checkName(o.name); st != xdr.NFS4_OK {
 		if kind := k.notDirectory(); kind != xdr.NFS4_OK {
 			return kind
@@ -185,7 +186,7 @@ func (o *opening) byName() xdr.Status {
 		if mayOpen != xdr.NFS4_OK {
 			return mayOpen
 		}
-		a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, o.name)
+		a, err := k.cur.vol.Lookup(k.ctx, k.read(), k.cur.h, o.name)
 		if err != nil {
 			return k.dirStatus(err)
 		}
@@ -198,7 +199,7 @@ func (o *opening) byName() xdr.Status {
 	if o.mode == xdr.UNCHECKED4 {
 		return o.unchecked(mayOpen)
 	}
-	c, err := k.cur.vol.Create(k.s.ctx, k.change(0), k.cur.h, o.name, o.args)
+	c, err := k.cur.vol.Create(k.ctx, k.change(0), k.cur.h, o.name, o.args)
 	if err != nil {
 		return k.dirStatus(err)
 	}
@@ -225,7 +226,7 @@ func (o *opening) unchecked(mayOpen xdr.Status) xdr.Status {
 	k := o.k
 	size := o.args.Attr.Size
 	if !k.use.Unknown {
-		a, err := k.cur.vol.Lookup(k.s.ctx, k.read(), k.cur.h, o.name)
+		a, err := k.cur.vol.Lookup(k.ctx, k.read(), k.cur.h, o.name)
 		switch st := k.status(err); st {
 		case xdr.NFS4_OK:
 			o.attr = a
@@ -240,7 +241,7 @@ func (o *opening) unchecked(mayOpen xdr.Status) xdr.Status {
 	if size != nil && *size == 0 {
 		args.Attr.Size = nil // a new file is empty anyway; an existing one is truncated later
 	}
-	c, err := k.cur.vol.Create(k.s.ctx, k.change(0), k.cur.h, o.name, args)
+	c, err := k.cur.vol.Create(k.ctx, k.change(0), k.cur.h, o.name, args)
 	if err != nil {
 		return k.dirStatus(err)
 	}
@@ -257,7 +258,7 @@ func (o *opening) unchecked(mayOpen xdr.Status) xdr.Status {
 // unchanged is the directory's change attribute when nothing is created.
 func (o *opening) unchanged() volume.DirChange {
 	k := o.k
-	a, err := k.cur.vol.GetAttr(k.s.ctx, k.read(), k.cur.h)
+	a, err := k.cur.vol.GetAttr(k.ctx, k.read(), k.cur.h)
 	if err != nil {
 		return volume.DirChange{} // not what the client knows, so it asks for attributes again
 	}
@@ -278,7 +279,7 @@ func (o *opening) truncate(size *uint64) xdr.Status {
 		return st
 	}
 	// Part 1, because part 0 may be the Create of an earlier execution.
-	a, err := k.cur.vol.SetAttr(k.s.ctx, k.change(1), o.attr.Handle, volume.SetAttr{Size: size})
+	a, err := k.cur.vol.SetAttr(k.ctx, k.change(1), o.attr.Handle, volume.SetAttr{Size: size})
 	if err != nil {
 		return k.status(err)
 	}
@@ -318,7 +319,11 @@ func (o *opening) grant() xdr.Status {
 	if st != xdr.NFS4_OK {
 		return st
 	}
-	k.cur = k.cur.at(o.attr.Handle)
+	if o.name != "" {
+		k.found(o.name, o.attr.Handle)
+	} else {
+		k.cur = k.cur.at(o.attr.Handle)
+	}
 	k.setStateid(id)
 	k.out.Stateid(id)
 	k.changeInfo(o.dir)

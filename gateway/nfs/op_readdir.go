@@ -77,7 +77,7 @@ func (l *listing) entries(after uint64) (eof bool, st xdr.Status) {
 		return l.exports(after)
 	}
 	for {
-		list, eof, err := l.k.cur.vol.ReadDir(l.k.s.ctx, l.k.read(), l.k.cur.h, after, batch)
+		list, eof, err := l.k.cur.vol.ReadDir(l.k.ctx, l.k.read(), l.k.cur.h, after, batch)
 		if err != nil {
 			return false, l.k.dirStatus(err)
 		}
@@ -136,7 +136,7 @@ type describedRoot struct {
 // describeRoots reads the attributes of volumes' roots, at the same time. One that does not answer
 // soon is ErrDelay.
 func (k *call) describeRoots(list []Export, mask xdr.Bitmap) []describedRoot {
-	wait, done := context.WithTimeout(k.s.ctx, rootWait)
+	wait, done := context.WithTimeout(k.ctx, rootWait)
 	defer done()
 	out := make([]describedRoot, len(list))
 	var all sync.WaitGroup
@@ -153,7 +153,7 @@ func (k *call) describeRoots(list []Export, mask xdr.Bitmap) []describedRoot {
 				out[i].err = err
 				return
 			}
-			a, err := v.GetAttr(k.s.ctx, volume.Request{Caller: k.caller, Yield: wait}, volume.Root)
+			a, err := v.GetAttr(k.ctx, volume.Request{Caller: k.caller, Yield: wait}, volume.Root)
 			if err == nil {
 				out[i].described, err = k.describeAttr(place{set: true, vol: v, export: x, h: volume.Root}, a, mask)
 			}

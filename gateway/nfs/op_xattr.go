@@ -25,7 +25,7 @@ func (k *call) getXattr() xdr.Status {
 	if st := k.xattrFile(); st != xdr.NFS4_OK {
 		return st
 	}
-	v, err := k.cur.vol.GetXattr(k.s.ctx, k.read(), k.cur.h, name)
+	v, err := k.cur.vol.GetXattr(k.ctx, k.read(), k.cur.h, name)
 	if err != nil {
 		return k.status(err)
 	}
@@ -48,7 +48,7 @@ func (k *call) setXattr() xdr.Status {
 		return st
 	}
 	mode := [...]volume.XattrMode{volume.XattrEither, volume.XattrCreate, volume.XattrReplace}[how]
-	d, err := k.cur.vol.SetXattr(k.s.ctx, k.change(0), k.cur.h, name, value, mode)
+	d, err := k.cur.vol.SetXattr(k.ctx, k.change(0), k.cur.h, name, value, mode)
 	if err != nil {
 		return k.status(err)
 	}
@@ -63,7 +63,7 @@ func (k *call) listXattrs() xdr.Status {
 	if st := k.xattrFile(); st != xdr.NFS4_OK {
 		return st
 	}
-	names, err := k.cur.vol.ListXattr(k.s.ctx, k.read(), k.cur.h)
+	names, err := k.cur.vol.ListXattr(k.ctx, k.read(), k.cur.h)
 	if err != nil {
 		return k.status(err)
 	}
@@ -101,7 +101,7 @@ func (k *call) removeXattr() xdr.Status {
 	if st := k.writable(k.cur); st != xdr.NFS4_OK {
 		return st
 	}
-	d, err := k.cur.vol.RemoveXattr(k.s.ctx, k.change(0), k.cur.h, name)
+	d, err := k.cur.vol.RemoveXattr(k.ctx, k.change(0), k.cur.h, name)
 	if err != nil {
 		return k.status(err)
 	}

@@ -33,6 +33,9 @@ type rig struct {
 	boot  uint64
 	log   lockedBuffer
 
+	slow    time.Duration
+	observe func(Operation)
+
 	mu      sync.Mutex
 	before  func(op string, h volume.Handle) error
 	ops     map[string]int // calls of the volume
@@ -66,6 +69,7 @@ func (r *rig) start() {
 	srv, err := New(Config{
 		Gateway: "g1", ServerOwner: "owner", ServerScope: "scope", Boot: r.boot, Lease: 10 * time.Second,
 		Exports: r, State: &r.store, Clock: &r.clock, Rand: rand.Reader, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Slow: r.slow, Observe: r.observe,
 	})
 	if err != nil {
 		r.t.Fatal(err)

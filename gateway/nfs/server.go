@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-storage/weir/gateway/nfs/state"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
+	"github.com/weir-storage/weir/track"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -47,15 +48,19 @@ type Config struct {
 	Log         *slog.Logger
 	// Observe is told of each operation that was executed. nil: nobody is. It must not block.
 	Observe func(Operation)
+	Slow    time.Duration // an operation that takes as long is logged; 0: none is
+	Tracer  track.Tracer  // nil: nobody follows requests
 }
 
 // Operation is one operation of a COMPOUND that was executed.
 type Operation struct {
 	Op     xdr.Op
 	Volume string // its name; empty for what is of no volume
-	Status xdr.Status
-	Took   time.Duration // with all that it waited for
-	Bytes  int           // of a file that were read or written
+	// Refused is the volume that was asked for and could not be entered; zero: there is none.
+	Refused volume.ID
+	Status  xdr.Status
+	Took    time.Duration // with all that it waited for
+	Bytes   int           // of a file that were read or written
 }
 
 // Counters are totals since the start.
@@ -82,6 +87,8 @@ type Server struct {
 	seed    maphash.Seed
 	refused refusals
 	guests  guests
+	slow    *track.Slow
+	paths   paths
 
 	ctx    context.Context // of all operations; ends with the server (nfs-5)
 	cancel context.CancelFunc
@@ -120,6 +127,7 @@ func New(cfg Config) (*Server, error) {
 		addresses: map[netip.Addr]int{},
 	}
 	s.guests.init()
+	s.slow = &track.Slow{After: cfg.Slow, Log: cfg.Log, Now: cfg.Clock.Now}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	var err error
 	s.table, err = state.New(state.Config{
@@ -321,6 +329,28 @@ func (s *Server) RevokeLocks(id volume.ID, h volume.Handle, owner volume.LockOwn
 		s.background(func() { s.release(ended) })
 	}
 	return ok
+}
+
+// tracks reports whether somebody wants to know where the time of operations goes.
+func (s *Server) tracks() bool { return s.cfg.Slow > 0 || s.cfg.Tracer != nil }
+
+// Waiting counts, by name of the volume, the requests that have not been answered for longer than
+// the given time.
+func (s *Server) Waiting(longer time.Duration) map[string]int {
+	now := s.cfg.Clock.Now()
+	out := map[string]int{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.callsMu.Lock()
+		for k := range c.calls {
+			if d := k.doing.Load(); d != nil && now.Sub(d.since) > longer {
+				out[d.volume]++
+			}
+		}
+		c.callsMu.Unlock()
+	}
+	return out
 }
 
 // InGrace tells whether the grace period lasts, in which clients reclaim opens and

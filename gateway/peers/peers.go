@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	grpcpeer "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/stats"
 
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation/view"
@@ -37,6 +38,7 @@ type Peers struct {
 	federation, gateway string
 	creds               *pki.Credentials
 	view                *view.View
+	watch               Watch
 
 	mu    sync.Mutex
 	conns map[string]connection // for calls, by gateway
@@ -47,10 +49,13 @@ type connection struct {
 	*grpc.ClientConn
 }
 
+// Watch watches the calls between gateways. Fields may be nil.
+type Watch struct{ Client, Server stats.Handler }
+
 // New returns the connections of a gateway. The view has the others' addresses. Close ends the
 // connections.
-func New(federation, gateway string, creds *pki.Credentials, v *view.View) *Peers {
-	return &Peers{federation: federation, gateway: gateway, creds: creds, view: v, conns: map[string]connection{}}
+func New(federation, gateway string, creds *pki.Credentials, v *view.View, watch Watch) *Peers {
+	return &Peers{federation: federation, gateway: gateway, creds: creds, view: v, watch: watch, conns: map[string]connection{}}
 }
 
 // Dial returns a connection to a gateway, which must present that gateway's certificate. The caller
@@ -61,14 +66,18 @@ func (p *Peers) Dial(name string) (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("dial gateway %s: the registry has no such gateway: start it, so that it registers", name)
 	}
 	want := pki.Expect{Organizations: []string{site.Organization}, Site: site.Name, Gateway: name}
-	return grpc.NewClient("passthrough:///"+g.Addr,
+	var more []grpc.DialOption
+	if p.watch.Client != nil {
+		more = append(more, grpc.WithStatsHandler(p.watch.Client))
+	}
+	return grpc.NewClient("passthrough:///"+g.Addr, append(more,
 		grpc.WithTransportCredentials(credentials.NewTLS(p.creds.Client(want))),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 2 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second,
 			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-	)
+	)...)
 }
 
 // connect returns the shared connection for calls to a gateway.
@@ -121,12 +130,16 @@ func (p *Peers) Close() {
 
 // ServerOptions returns the options of the gRPC server that other gateways and operators call.
 func (p *Peers) ServerOptions() []grpc.ServerOption {
-	return []grpc.ServerOption{
+	var more []grpc.ServerOption
+	if p.watch.Server != nil {
+		more = append(more, grpc.StatsHandler(p.watch.Server))
+	}
+	return append(more,
 		grpc.Creds(credentials.NewTLS(p.creds.Server(pki.Expect{}))),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.MaxRecvMsgSize(maxMessage),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 4 * time.Second}),
-	}
+	)
 }
 
 // Identity returns the identity in a caller's certificate. It must be of this federation.

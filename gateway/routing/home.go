@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/track"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -51,17 +52,23 @@ func (v *Router) atHome(ctx context.Context, r volume.Request, repeatable bool, 
 		if is, there := v.cfg.View.Record(v.uuid); !there || is.Deleted { // it was there when this Router was made
 			return out, fmt.Errorf("%w: volume %s was deleted", volume.ErrStale, v.uuid)
 		}
+		_, waited := track.Begin(ctx, track.NoHome)
+		again := false
 		select {
 		case <-changed:
-			continue
+			again = true
 		case <-v.cfg.Timers.After(retryAfter):
-			continue
+			again = true
 		case <-yield:
 			err = fmt.Errorf("no home answers, and what waits for it holds what others need: %w", err)
 		case <-ended(revoked):
 			err = fmt.Errorf("the client may not use the volume any more: %w", err)
 		case <-ctx.Done():
 			err = fmt.Errorf("no home answers: %w: %w", ctx.Err(), err)
+		}
+		waited()
+		if again {
+			continue
 		}
 		if unknown {
 			return out, fmt.Errorf("%w: %v", volume.ErrUnknown, err)
@@ -138,7 +145,9 @@ func (v *Router) once(ctx, revoked context.Context, op func(ctx context.Context,
 		call.Registration = reg
 	}
 	began := v.cfg.Clock()
-	err = op(ctx, call)
+	asking, answered := track.Begin(ctx, track.Home)
+	err = op(asking, call)
+	answered()
 	if v.cfg.Forwarded != nil {
 		v.cfg.Forwarded(v.cfg.Clock()-began, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/gateway/peers"
 	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/track"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -45,6 +46,10 @@ type Config struct {
 	// Forwarded is told of each operation that another gateway, the home, was asked for. nil:
 	// nobody is. It must not block.
 	Forwarded func(took time.Duration, err error)
+	// Slow logs the operations of other gateways that take long here. Tracer follows them; nil:
+	// nobody does.
+	Slow   *track.Slow
+	Tracer track.Tracer
 	// Revoke revokes a client's lock, and reports whether the client is informed.
 	Revoke func(id volume.ID, h volume.Handle, owner volume.LockOwner) (told bool)
 }
@@ -127,6 +132,8 @@ func (v *Router) catchUp(ctx context.Context, pos journal.Position) bool {
 		return false
 	}
 	defer done()
+	ctx, fresh := track.Begin(ctx, track.Fresh)
+	defer fresh()
 	ctx, cancel := context.WithTimeout(ctx, v.cfg.Promise)
 	defer cancel()
 	// If pos is not applied in time, the lease has ended and reads go to the home.

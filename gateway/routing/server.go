@@ -5,6 +5,8 @@ package routing
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,6 +17,7 @@ import (
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/track"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -58,7 +61,7 @@ func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb
 		defer leave()
 	}
 	defer holdForCaller(c, q)()
-	reply := forward.Dispatch(ctx, c.Home(from, q.GetRegistersChanges()), q)
+	reply := s.execute(ctx, c, from, q)
 	if now, ok := c.Leading(); q.GetMethod() == forwardpb.Method_METHOD_COMMIT && (!ok || now != epoch) {
 		// The operation may have been executed in a later epoch. What the caller wrote in this one
 		// may be lost, and must not count as stable.
@@ -73,6 +76,26 @@ func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb
 		reply.Seq, reply.Off = pos.Seq, pos.Off
 	}
 	return reply, nil
+}
+
+// execute executes an operation of another gateway at the home, and logs it if it takes long.
+func (s *Server) execute(ctx context.Context, c *copies.Copy, from string, q *forwardpb.CallRequest) *forwardpb.CallReply {
+	slow := s.Routers.cfg.Slow
+	if slow == nil {
+		return forward.Dispatch(ctx, c.Home(from, q.GetRegistersChanges()), q)
+	}
+	op := &track.Op{Now: slow.Now, Tracer: s.Routers.cfg.Tracer}
+	began := slow.Now()
+	reply := forward.Dispatch(track.With(ctx, op), c.Home(from, q.GetRegistersChanges()), q)
+	slow.Tell(op, "slow operation of another gateway", slow.Now().Sub(began), func() []slog.Attr {
+		name := q.GetVolume()
+		if r, ok := s.Routers.cfg.View.Record(name); ok {
+			name = r.Name
+		}
+		return []slog.Attr{slog.String("op", strings.TrimPrefix(q.GetMethod().String(), "METHOD_")), slog.String("volume", name),
+			slog.String("from", from), slog.Uint64("inode", q.GetHandle().GetIno())}
+	})
+	return reply
 }
 
 // holdForCaller holds the files that the caller's clients have open, which may have no name any

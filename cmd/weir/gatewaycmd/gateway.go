@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/jonboulle/clockwork"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	pooldir "github.com/weir-storage/weir/cachepool/dir"
@@ -30,6 +32,7 @@ import (
 	"github.com/weir-storage/weir/federation/etcd"
 	"github.com/weir-storage/weir/gateway"
 	"github.com/weir-storage/weir/gateway/meters"
+	"github.com/weir-storage/weir/gateway/traces"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -90,11 +93,11 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 	if err := c.Check(); err != nil {
 		return config.InFile(path, err)
 	}
-	level, err := config.ParseLevel(c.LogLevel)
+	recent := process.NewRecent(recentLog)
+	logger, err := config.NewLogger(io.MultiWriter(sh.Err, recent), c.LogLevel, c.LogFormat)
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(sh.Err, &slog.HandlerOptions{Level: level}))
 
 	health := new(gateway.Health)
 	ctx, end := watchHealth(ctx, c.Health, health)
@@ -108,11 +111,20 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		return config.InFile(path, err)
 	}
 	measured := meters.New(sh.Now)
-	endMetrics, err := showMetrics(ctx, sh, &c, creds, measured, logger)
+	all := process.NewRegistry()
+	if err := process.Describe(all, "gateway", sh.Version, c.Gateway, creds, measured); err != nil {
+		return err
+	}
+	endMetrics, err := showMetrics(ctx, sh, &c, creds, all, logger)
 	if err != nil {
 		return config.InFile(path, err)
 	}
 	defer endMetrics()
+	tracer, endTraces, err := openTraces(ctx, sh, &c, logger)
+	if err != nil {
+		return config.InFile(path, err)
+	}
+	defer endTraces()
 	pool, err := pooldir.Open(pooldir.Config{Path: c.Pool.Path, Gateway: c.Gateway, Limit: int64(c.Pool.Size),
 		Random: sh.Random, Log: logger})
 	if err != nil {
@@ -168,6 +180,7 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		Promise: time.Duration(c.Promise), Former: former, Heartbeat: time.Duration(c.Heartbeat), Lease: time.Duration(c.Lease),
 		AliveFor:   time.Duration(c.AliveFor),
 		CacheBytes: int64(c.Cache), Clock: sh.Boottime, Timers: clockwork.NewRealClock(), Now: sh.Now, Rand: sh.Random, Logger: logger,
+		Slow: time.Duration(*c.SlowOperation), Tracer: tracer, Diagnostics: diagnostics(&c, sh.Version, recent, all),
 	}
 	settled := make(chan struct{})
 	settling, stop := context.WithCancel(ctx)
@@ -202,7 +215,7 @@ func watchHealth(ctx context.Context, address string, health *gateway.Health) (_
 }
 
 // showMetrics shows what is measured, until end. Clients are served also when it cannot.
-func showMetrics(ctx context.Context, sh *cli.Shell, c *config.Config, creds *pki.Credentials, measured *meters.Meters,
+func showMetrics(ctx context.Context, sh *cli.Shell, c *config.Config, creds *pki.Credentials, all *prometheus.Registry,
 	log *slog.Logger) (end func(), err error) {
 	if c.Metrics.Listen == "" {
 		return func() {}, nil
@@ -213,10 +226,6 @@ func showMetrics(ctx context.Context, sh *cli.Shell, c *config.Config, creds *pk
 			return nil, fmt.Errorf("metrics.access: %q: %w", c.Metrics.Access, err)
 		}
 	}
-	all := process.NewRegistry()
-	if err := process.Describe(all, "gateway", sh.Version, c.Gateway, creds, measured); err != nil {
-		return nil, err
-	}
 	m.From = all
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -225,6 +234,25 @@ func showMetrics(ctx context.Context, sh *cli.Shell, c *config.Config, creds *pk
 		m.Keep(ctx, sh.Pause, log)
 	}()
 	return func() { stop(); <-done }, nil
+}
+
+// openTraces returns what follows requests; nil: nothing does. end sends the rest.
+func openTraces(ctx context.Context, sh *cli.Shell, c *config.Config, log *slog.Logger) (_ gateway.Tracer, end func(), err error) {
+	if c.Tracing.Endpoint == "" {
+		return nil, func() {}, nil
+	}
+	t, err := traces.Open(ctx, traces.Config{Endpoint: c.Tracing.Endpoint, Share: c.Tracing.Share, Federation: c.Federation,
+		Organization: c.Organization, Site: c.Site, Gateway: c.Gateway, Version: sh.Version, Log: log, Now: sh.Now})
+	if err != nil {
+		return nil, nil, fmt.Errorf("tracing: %w", err)
+	}
+	return t, func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if err := t.Close(last); err != nil {
+			log.Warn("the last traces are lost", "error", err)
+		}
+	}, nil
 }
 
 // Credentials loads the certificate that c names, and checks that it is this gateway's. They follow

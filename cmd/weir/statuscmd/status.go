@@ -55,6 +55,15 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 	return c
 }
 
+// Look returns the report of `weir status` about all volumes.
+func Look(ctx context.Context, cl *access.Client, now time.Time) (Report, error) {
+	v, err := look(ctx, cl, "", now)
+	if err != nil {
+		return Report{}, err
+	}
+	return merge(v), nil
+}
+
 // view is everything that is known about volumes at one moment.
 type view struct {
 	federation string

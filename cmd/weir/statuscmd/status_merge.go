@@ -204,7 +204,7 @@ func (v view) lost(out *VolumeReport, to string) string {
 			continue
 		}
 		if behind = "it had all until then"; *r.LagBytes > 0 {
-			behind = fmt.Sprintf("it was then %s and %s behind", bytesText(*r.LagBytes), secondsText(*r.LagSeconds))
+			behind = fmt.Sprintf("it was then %s and %s behind", cli.Bytes(*r.LagBytes), cli.Span(*r.LagSeconds))
 		}
 	}
 	return fmt.Sprintf("Writes acknowledged after the home's last report, %s, may be lost; %s.", cli.Stamp(out.AsOf), behind)

@@ -58,10 +58,10 @@ func writeVolumeTables(w io.Writer, r Report) error {
 		for _, c := range v.Replicas {
 			lag, behind, reads := "-", "-", "-"
 			if c.LagSeconds != nil {
-				lag = secondsText(*c.LagSeconds)
+				lag = cli.Span(*c.LagSeconds)
 			}
 			if c.LagBytes != nil {
-				behind = bytesText(*c.LagBytes)
+				behind = cli.Bytes(*c.LagBytes)
 			}
 			if c.Serving != nil {
 				reads = map[bool]string{true: "yes", false: "no"}[*c.Serving]
@@ -101,28 +101,4 @@ func writeVolumeTables(w io.Writer, r Report) error {
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(notes, "\n"))
 	return err
-}
-
-// secondsText formats a lag in seconds.
-func secondsText(s float64) string {
-	if s < 0.05 {
-		return "0s"
-	}
-	if s < 60 {
-		return fmt.Sprintf("%.1fs", s)
-	}
-	return fmt.Sprintf("%dm%02ds", int(s)/60, int(s)%60)
-}
-
-// bytesText formats an amount of bytes, with one decimal.
-func bytesText(n int64) string {
-	const unit = 1024
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, i := float64(n)/unit, 0
-	for f >= unit && i < 4 {
-		f, i = f/unit, i+1
-	}
-	return fmt.Sprintf("%.1f %ciB", f, "KMGTP"[i])
 }

@@ -1482,6 +1482,176 @@ func (x *FailoverReply) GetHome() string {
 	return ""
 }
 
+type ActivityRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActivityRequest) Reset() {
+	*x = ActivityRequest{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivityRequest) ProtoMessage() {}
+
+func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivityRequest.ProtoReflect.Descriptor instead.
+func (*ActivityRequest) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{16}
+}
+
+type ActivityReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A JSON list of nfs.Activity.
+	Json          []byte `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActivityReply) Reset() {
+	*x = ActivityReply{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivityReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivityReply) ProtoMessage() {}
+
+func (x *ActivityReply) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivityReply.ProtoReflect.Descriptor instead.
+func (*ActivityReply) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ActivityReply) GetJson() []byte {
+	if x != nil {
+		return x.Json
+	}
+	return nil
+}
+
+type DiagnoseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiagnoseRequest) Reset() {
+	*x = DiagnoseRequest{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiagnoseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiagnoseRequest) ProtoMessage() {}
+
+func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
+func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{18}
+}
+
+// A part of a file. The parts of one file come one after the other.
+type DiagnosePart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiagnosePart) Reset() {
+	*x = DiagnosePart{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiagnosePart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiagnosePart) ProtoMessage() {}
+
+func (x *DiagnosePart) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiagnosePart.ProtoReflect.Descriptor instead.
+func (*DiagnosePart) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *DiagnosePart) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DiagnosePart) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 var File_gateway_forward_forwardpb_forward_proto protoreflect.FileDescriptor
 
 const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
@@ -1608,7 +1778,14 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"acceptLoss\"9\n" +
 	"\rFailoverReply\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x12\n" +
-	"\x04home\x18\x02 \x01(\tR\x04home*\x85\x04\n" +
+	"\x04home\x18\x02 \x01(\tR\x04home\"\x11\n" +
+	"\x0fActivityRequest\"#\n" +
+	"\rActivityReply\x12\x12\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"\x11\n" +
+	"\x0fDiagnoseRequest\"6\n" +
+	"\fDiagnosePart\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data*\x85\x04\n" +
 	"\x06Method\x12\x16\n" +
 	"\x12METHOD_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fMETHOD_GET_ATTR\x10\x01\x12\x11\n" +
@@ -1635,12 +1812,14 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x10METHOD_TEST_LOCK\x10\x15\x12\x11\n" +
 	"\rMETHOD_UNLOCK\x10\x16\x12\x11\n" +
 	"\rMETHOD_FORGET\x10\x17\x12\x19\n" +
-	"\x15METHOD_REGISTER_LOCKS\x10\x182\xa3\x02\n" +
+	"\x15METHOD_REGISTER_LOCKS\x10\x182\xc0\x03\n" +
 	"\aForward\x12@\n" +
 	"\x04Call\x12\x1c.weir.forward.v1.CallRequest\x1a\x1a.weir.forward.v1.CallReply\x12@\n" +
 	"\x04Held\x12\x1c.weir.forward.v1.HeldRequest\x1a\x1a.weir.forward.v1.HeldReply\x12F\n" +
 	"\x06Status\x12\x1e.weir.forward.v1.StatusRequest\x1a\x1c.weir.forward.v1.StatusReply\x12L\n" +
-	"\bFailover\x12 .weir.forward.v1.FailoverRequest\x1a\x1e.weir.forward.v1.FailoverReplyB8Z6github.com/weir-storage/weir/gateway/forward/forwardpbb\x06proto3"
+	"\bFailover\x12 .weir.forward.v1.FailoverRequest\x1a\x1e.weir.forward.v1.FailoverReply\x12L\n" +
+	"\bActivity\x12 .weir.forward.v1.ActivityRequest\x1a\x1e.weir.forward.v1.ActivityReply\x12M\n" +
+	"\bDiagnose\x12 .weir.forward.v1.DiagnoseRequest\x1a\x1d.weir.forward.v1.DiagnosePart0\x01B8Z6github.com/weir-storage/weir/gateway/forward/forwardpbb\x06proto3"
 
 var (
 	file_gateway_forward_forwardpb_forward_proto_rawDescOnce sync.Once
@@ -1655,7 +1834,7 @@ func file_gateway_forward_forwardpb_forward_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_forward_forwardpb_forward_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_gateway_forward_forwardpb_forward_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_gateway_forward_forwardpb_forward_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_gateway_forward_forwardpb_forward_proto_goTypes = []any{
 	(Method)(0),             // 0: weir.forward.v1.Method
 	(*Handle)(nil),          // 1: weir.forward.v1.Handle
@@ -1674,6 +1853,10 @@ var file_gateway_forward_forwardpb_forward_proto_goTypes = []any{
 	(*StatusReply)(nil),     // 14: weir.forward.v1.StatusReply
 	(*FailoverRequest)(nil), // 15: weir.forward.v1.FailoverRequest
 	(*FailoverReply)(nil),   // 16: weir.forward.v1.FailoverReply
+	(*ActivityRequest)(nil), // 17: weir.forward.v1.ActivityRequest
+	(*ActivityReply)(nil),   // 18: weir.forward.v1.ActivityReply
+	(*DiagnoseRequest)(nil), // 19: weir.forward.v1.DiagnoseRequest
+	(*DiagnosePart)(nil),    // 20: weir.forward.v1.DiagnosePart
 }
 var file_gateway_forward_forwardpb_forward_proto_depIdxs = []int32{
 	1,  // 0: weir.forward.v1.Attr.handle:type_name -> weir.forward.v1.Handle
@@ -1699,12 +1882,16 @@ var file_gateway_forward_forwardpb_forward_proto_depIdxs = []int32{
 	11, // 20: weir.forward.v1.Forward.Held:input_type -> weir.forward.v1.HeldRequest
 	13, // 21: weir.forward.v1.Forward.Status:input_type -> weir.forward.v1.StatusRequest
 	15, // 22: weir.forward.v1.Forward.Failover:input_type -> weir.forward.v1.FailoverRequest
-	10, // 23: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
-	12, // 24: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
-	14, // 25: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
-	16, // 26: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
-	23, // [23:27] is the sub-list for method output_type
-	19, // [19:23] is the sub-list for method input_type
+	17, // 23: weir.forward.v1.Forward.Activity:input_type -> weir.forward.v1.ActivityRequest
+	19, // 24: weir.forward.v1.Forward.Diagnose:input_type -> weir.forward.v1.DiagnoseRequest
+	10, // 25: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
+	12, // 26: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
+	14, // 27: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
+	16, // 28: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
+	18, // 29: weir.forward.v1.Forward.Activity:output_type -> weir.forward.v1.ActivityReply
+	20, // 30: weir.forward.v1.Forward.Diagnose:output_type -> weir.forward.v1.DiagnosePart
+	25, // [25:31] is the sub-list for method output_type
+	19, // [19:25] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
 	19, // [19:19] is the sub-list for extension extendee
 	0,  // [0:19] is the sub-list for field type_name
@@ -1722,7 +1909,7 @@ func file_gateway_forward_forwardpb_forward_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_forward_forwardpb_forward_proto_rawDesc), len(file_gateway_forward_forwardpb_forward_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,8 @@ const (
 	Forward_Held_FullMethodName     = "/weir.forward.v1.Forward/Held"
 	Forward_Status_FullMethodName   = "/weir.forward.v1.Forward/Status"
 	Forward_Failover_FullMethodName = "/weir.forward.v1.Forward/Failover"
+	Forward_Activity_FullMethodName = "/weir.forward.v1.Forward/Activity"
+	Forward_Diagnose_FullMethodName = "/weir.forward.v1.Forward/Diagnose"
 )
 
 // ForwardClient is the client API for Forward service.
@@ -43,6 +45,11 @@ type ForwardClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
 	// Failover makes the callee home of the volume.
 	Failover(ctx context.Context, in *FailoverRequest, opts ...grpc.CallOption) (*FailoverReply, error)
+	// Activity returns what the callee's clients have done since it started, for `weir top`.
+	Activity(ctx context.Context, in *ActivityRequest, opts ...grpc.CallOption) (*ActivityReply, error)
+	// Diagnose returns files that help to find a fault, none of them with a secret or with data of
+	// volumes, for `weir support-bundle`.
+	Diagnose(ctx context.Context, in *DiagnoseRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiagnosePart], error)
 }
 
 type forwardClient struct {
@@ -93,6 +100,35 @@ func (c *forwardClient) Failover(ctx context.Context, in *FailoverRequest, opts 
 	return out, nil
 }
 
+func (c *forwardClient) Activity(ctx context.Context, in *ActivityRequest, opts ...grpc.CallOption) (*ActivityReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ActivityReply)
+	err := c.cc.Invoke(ctx, Forward_Activity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *forwardClient) Diagnose(ctx context.Context, in *DiagnoseRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiagnosePart], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Forward_ServiceDesc.Streams[0], Forward_Diagnose_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DiagnoseRequest, DiagnosePart]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Forward_DiagnoseClient = grpc.ServerStreamingClient[DiagnosePart]
+
 // ForwardServer is the server API for Forward service.
 // All implementations must embed UnimplementedForwardServer
 // for forward compatibility.
@@ -107,6 +143,11 @@ type ForwardServer interface {
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
 	// Failover makes the callee home of the volume.
 	Failover(context.Context, *FailoverRequest) (*FailoverReply, error)
+	// Activity returns what the callee's clients have done since it started, for `weir top`.
+	Activity(context.Context, *ActivityRequest) (*ActivityReply, error)
+	// Diagnose returns files that help to find a fault, none of them with a secret or with data of
+	// volumes, for `weir support-bundle`.
+	Diagnose(*DiagnoseRequest, grpc.ServerStreamingServer[DiagnosePart]) error
 	mustEmbedUnimplementedForwardServer()
 }
 
@@ -128,6 +169,12 @@ func (UnimplementedForwardServer) Status(context.Context, *StatusRequest) (*Stat
 }
 func (UnimplementedForwardServer) Failover(context.Context, *FailoverRequest) (*FailoverReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Failover not implemented")
+}
+func (UnimplementedForwardServer) Activity(context.Context, *ActivityRequest) (*ActivityReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Activity not implemented")
+}
+func (UnimplementedForwardServer) Diagnose(*DiagnoseRequest, grpc.ServerStreamingServer[DiagnosePart]) error {
+	return status.Error(codes.Unimplemented, "method Diagnose not implemented")
 }
 func (UnimplementedForwardServer) mustEmbedUnimplementedForwardServer() {}
 func (UnimplementedForwardServer) testEmbeddedByValue()                 {}
@@ -222,6 +269,35 @@ func _Forward_Failover_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Forward_Activity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ActivityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ForwardServer).Activity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Forward_Activity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ForwardServer).Activity(ctx, req.(*ActivityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Forward_Diagnose_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DiagnoseRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ForwardServer).Diagnose(m, &grpc.GenericServerStream[DiagnoseRequest, DiagnosePart]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Forward_DiagnoseServer = grpc.ServerStreamingServer[DiagnosePart]
+
 // Forward_ServiceDesc is the grpc.ServiceDesc for Forward service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -245,7 +321,17 @@ var Forward_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Failover",
 			Handler:    _Forward_Failover_Handler,
 		},
+		{
+			MethodName: "Activity",
+			Handler:    _Forward_Activity_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Diagnose",
+			Handler:       _Forward_Diagnose_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "gateway/forward/forwardpb/forward.proto",
 }

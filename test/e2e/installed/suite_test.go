@@ -42,6 +42,7 @@ var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
 	Context("the node plugin and packets", killing)
 	Context("a node", node)
 	Context("what is measured", measured)
+	Context("support", supported)
 	Context("an upgrade", upgrade)
 	Context("the registry and the API server", outages)
 	Context("a site", lost)

@@ -61,3 +61,27 @@ func With(name, site string) string {
 
 // Stamp is a time as output shows it: RFC 3339, in UTC.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Span formats a time in seconds.
+func Span(s float64) string {
+	if s < 0.05 {
+		return "0s"
+	}
+	if s < 60 {
+		return fmt.Sprintf("%.1fs", s)
+	}
+	return fmt.Sprintf("%dm%02ds", int(s)/60, int(s)%60)
+}
+
+// Bytes formats an amount of bytes, with one decimal.
+func Bytes(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, i := float64(n)/unit, 0
+	for f >= unit && i < 4 {
+		f, i = f/unit, i+1
+	}
+	return fmt.Sprintf("%.1f %ciB", f, "KMGTP"[i])
+}

@@ -43,6 +43,16 @@ type Config struct {
 	Cache     federation.Bytes    `json:"cache"`
 	StateDir  string              `json:"stateDir"`
 	LogLevel  string              `json:"logLevel"`
+	LogFormat string              `json:"logFormat"` // text (the default) or json
+	// SlowOperation is how long an operation of a client takes that is logged. 0: none is.
+	SlowOperation *federation.Duration `json:"slowOperation"`
+	Tracing       Tracing              `json:"tracing"`
+}
+
+// Tracing is where traces of requests go.
+type Tracing struct {
+	Endpoint string  `json:"endpoint"` // URL of a collector of OpenTelemetry; empty: there are no traces
+	Share    float64 `json:"share"`    // of the requests, from 0 to 1
 }
 
 // Addresses are the host:port of both services.

@@ -5,10 +5,13 @@ package config
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +31,11 @@ func (c *Config) SetDefaults() {
 	c.Advertise.GRPC = cmp.Or(c.Advertise.GRPC, c.Listen.GRPC)
 	c.Advertise.NFS = cmp.Or(c.Advertise.NFS, c.Listen.NFS)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
+	c.LogFormat = cmp.Or(c.LogFormat, logFormats[0])
+	if c.SlowOperation == nil {
+		c.SlowOperation = new(federation.Duration(time.Second))
+	}
+	c.Tracing.Share = cmp.Or(c.Tracing.Share, 0.01)
 	if c.StateDir == "" && c.Pool.Path != "" {
 		c.StateDir = filepath.Join(c.Pool.Path, "clients")
 	}
@@ -88,7 +96,48 @@ func (c *Config) Check() error {
 	if _, err := ParseLevel(c.LogLevel); err != nil {
 		p.Add("logLevel", c.LogLevel, "not a level: write debug, info, warn or error")
 	}
+	if !slices.Contains(logFormats, c.LogFormat) {
+		p.Add("logFormat", c.LogFormat, "write text or json")
+	}
+	if *c.SlowOperation < 0 {
+		p.Add("slowOperation", *c.SlowOperation, "negative: write how long an operation takes that is logged, such as 1s, or 0s for none")
+	}
+	c.checkTracing(&p)
 	return errors.Join(p...)
+}
+
+func (c *Config) checkTracing(p *Problems) {
+	if s := c.Tracing.Share; s < 0 || s > 1 {
+		p.Add("tracing.share", s, "write the share of requests to follow, from 0 to 1, such as 0.01")
+	}
+	if c.Tracing.Endpoint == "" {
+		return
+	}
+	u, err := url.Parse(c.Tracing.Endpoint)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+		p.Add("tracing.endpoint", c.Tracing.Endpoint,
+			"not a URL without a path: write where a collector takes OTLP over gRPC, such as http://collector:4317")
+	}
+}
+
+// logFormats are the values of logFormat, the default first.
+var logFormats = []string{"text", "json"}
+
+// NewLogger returns a log that w gets, with the least level and in the format of these names. The
+// error names what is wrong.
+func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
+	l, err := ParseLevel(level)
+	if err != nil {
+		return nil, fmt.Errorf("level %q: write debug, info, warn or error", level)
+	}
+	options := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return nil, fmt.Errorf("format %q: write text or json", format)
 }
 
 // ParseLevel reads a level of logging: debug, info, warn or error.

@@ -107,6 +107,12 @@ func TestConfigProblems(t *testing.T) {
 		{"lease", "lease: 60s", "lease: 1ms", `lease: 1ms: too short`},
 		{"aliveFor", "aliveFor: 10s", "aliveFor: 1500ms", `aliveFor: 1.5s: not whole seconds`},
 		{"cache", "cache: 256Mi", "cache: -1", `cache: -1: negative`},
+		{"logFormat", "logLevel: info", "logFormat: xml", `logFormat: "xml": write text or json`},
+		{"slowOperation", "logLevel: info", "slowOperation: -1s", `slowOperation: -1s: negative`},
+		{"slowOperation unit", "logLevel: info", "slowOperation: 1", `slowOperation: 1: not the right form: write a time span`},
+		{"tracing endpoint", "logLevel: info", "tracing: {endpoint: collector}", `tracing.endpoint: "collector": not a URL without a path`},
+		{"tracing share", "logLevel: info", "tracing: {share: 2}", `tracing.share: 2: write the share of requests to follow, from 0 to 1`},
+		{"tracing share", "logLevel: info", "tracing: {share: all}", `tracing.share: "all": not the right form: write a number`},
 		{"logLevel", "logLevel: info", "logLevel: loud", `logLevel: "loud": not a level: write debug, info, warn or error`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -77,6 +77,12 @@ func (p *Problems) walk(path string, v any, t reflect.Type) {
 		return
 	}
 	switch t.Kind() {
+	case reflect.Pointer: // a field for which zero is another value than none
+		p.walk(path, v, t.Elem())
+	case reflect.Float64:
+		if _, ok := v.(json.Number); !ok {
+			wrong("a number, such as 0.5")
+		}
 	case reflect.Struct:
 		p.fields(path, v, t)
 	case reflect.Map:

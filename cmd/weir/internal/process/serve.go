@@ -35,7 +35,7 @@ import (
 // Options are what every process of a cluster is asked for.
 type Options struct {
 	access.Connection
-	Health, LogLevel, Kubeconfig string
+	Health, LogLevel, LogFormat, Kubeconfig string
 }
 
 // Flags adds the flags of the options to c.
@@ -45,6 +45,7 @@ func (o *Options) Flags(c *cobra.Command) {
 	f.StringVar(&o.Site, "site", "", "`NAME` of the site that this cluster is")
 	f.StringVar(&o.Health, "health", "", "`ADDRESS` that answers /healthz and /readyz; empty: none")
 	f.StringVar(&o.LogLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
+	f.StringVar(&o.LogFormat, "log-format", "text", "`FORM` of the log: text or json")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "`FILE` with the cluster's address, for a process outside of it")
 }
 
@@ -62,13 +63,12 @@ func (o *Options) Complete(getenv func(string) string) error {
 
 // Logger writes to the standard error. The libraries of Kubernetes log there too from now on.
 func (o *Options) Logger(sh *cli.Shell) (*slog.Logger, error) {
-	level, err := config.ParseLevel(o.LogLevel)
+	log, err := config.NewLogger(sh.Err, o.LogLevel, o.LogFormat)
 	if err != nil {
-		return nil, cli.Usage("--log-level: %w", err)
+		return nil, cli.Usage("--log-level, --log-format: %w", err)
 	}
-	h := slog.NewTextHandler(sh.Err, &slog.HandlerOptions{Level: level})
-	ctrl.SetLogger(logr.FromSlogHandler(h))
-	return slog.New(h), nil
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	return log, nil
 }
 
 // Credentials loads the certificate and checks that it is of this site. They follow later changes
