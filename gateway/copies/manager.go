@@ -206,9 +206,14 @@ func (m *Manager) reconcile(ctx context.Context) (again bool) {
 		m.cfg.Heard()
 	}
 	for _, v := range records {
+		s := m.manage(v.UUID)
 		if slices.Contains(v.Sites, m.cfg.Self.Site) || m.kept[v.UUID] {
-			again = m.bring(ctx, m.manage(v.UUID), v) || again
+			again = m.bring(ctx, s, v) || again
+			continue
 		}
+		m.mu.Lock()
+		s.problem = nil // no copy should be open here any more
+		m.mu.Unlock()
 	}
 	m.closeGone()
 	return again

@@ -44,6 +44,13 @@ func (m *Manager) KeepPurging(ctx context.Context) {
 	}
 }
 
+// endTime and wipeTime bound one attempt, so that a registry or a store that hangs does not keep
+// other volumes waiting. What an attempt has deleted, the next one does not find.
+const (
+	endTime  = 30 * time.Second
+	wipeTime = 5 * time.Minute
+)
+
 // purge does what can be done now, and reports whether something is to be tried again soon.
 func (m *Manager) purge(ctx context.Context) (again bool) {
 	now := m.cfg.Now()
@@ -93,6 +100,8 @@ func (m *Manager) chosen(late time.Duration) bool {
 
 // end purges a volume, if the registry itself still says that it is deleted and its time has come.
 func (m *Manager) end(ctx context.Context, uuid string, now time.Time) (again bool) {
+	ctx, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
 	v, rev, err := m.cfg.Registry.GetVolume(ctx, uuid)
 	if err == nil && (!v.Deleted || now.Before(v.PurgeAt())) {
 		return false
@@ -116,7 +125,7 @@ func (m *Manager) end(ctx context.Context, uuid string, now time.Time) (again bo
 	case err == nil:
 		m.cfg.Logger.Info("a deleted volume is purged", "volume", v.Name, "uuid", uuid, "deleted", v.DeletedAt)
 		return false
-	case errors.Is(err, federation.ErrNotFound), ctx.Err() != nil:
+	case errors.Is(err, federation.ErrNotFound), errors.Is(ctx.Err(), context.Canceled):
 		return false
 	}
 	m.cfg.Logger.Warn("a deleted volume is not purged yet", "uuid", uuid, "error", err)
@@ -125,6 +134,8 @@ func (m *Manager) end(ctx context.Context, uuid string, now time.Time) (again bo
 
 // wipe deletes everything that this gateway and its site's store have of a purged volume.
 func (m *Manager) wipe(ctx context.Context, p federation.Purge) error {
+	ctx, cancel := context.WithTimeout(ctx, wipeTime)
+	defer cancel()
 	m.mu.Lock()
 	open := m.volumes[p.Volume] != nil
 	m.mu.Unlock()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sitecmd has `weir site`: list sites, say which are lost, and forget those that are gone.
+// Package sitecmd has `weir site`: list sites, say which are lost, forget those that are gone, and
+// let go of a cluster that leaves.
 package sitecmd
 
 import (
@@ -19,7 +20,7 @@ import (
 func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 	o := access.NewOpener(sh.Getenv, connect)
 	c := cli.Group(&cobra.Command{Use: "site", Short: "List and forget sites, and say which are lost"},
-		listCommand(sh, o), lostCommand(sh, o), foundCommand(sh, o), removeCommand(sh, o))
+		listCommand(sh, o), lostCommand(sh, o), foundCommand(sh, o), removeCommand(sh, o), releaseCommand(sh))
 	o.Flags(c)
 	return c
 }

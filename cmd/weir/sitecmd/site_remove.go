@@ -108,13 +108,38 @@ func unused(ctx context.Context, cl *access.Client, site string) error {
 			owned = append(owned, v.Volume.Name)
 		}
 	}
+	purging, err := waiting(ctx, cl, site)
 	switch {
+	case err != nil:
+		return err
+	case len(purging) > 0:
+		return fmt.Errorf("site %s: deleted volumes are not gone from its pools and its store yet: %s: start its gateways until they are; "+
+			"or, if the disks are gone, forget each gateway with --gateway first", site, some(purging))
 	case len(here) > 0:
 		return fmt.Errorf("site %s: volumes have copies there: %s: give them other sites, or delete them, first", site, some(here))
 	case len(owned) > 0:
 		return fmt.Errorf("site %s: its cluster owns volumes: %s: move them with `weir volume transfer` first", site, some(owned))
 	}
 	return nil
+}
+
+// waiting are the purged volumes of which a gateway of the site may still have something.
+func waiting(ctx context.Context, cl *access.Client, site string) (names []string, err error) {
+	all, err := cl.Registry.Sites(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := access.SiteNamed(all, site)
+	if err != nil {
+		return nil, err
+	}
+	purges, err := cl.Registry.ListPurges(ctx)
+	for _, p := range purges {
+		if slices.ContainsFunc(s.Site.Gateways, func(g federation.Gateway) bool { return slices.Contains(p.Pending, g.Name) }) {
+			names = append(names, p.Name)
+		}
+	}
+	return names, err
 }
 
 // some lists the first of many names.

@@ -118,6 +118,19 @@ func TestSiteRemove(t *testing.T) {
 	}
 	b.Want(cli.ExitOK, "gateway ams-old of site ams is forgotten", "", "site", "remove", "ams", "--gateway", "ams-old")
 	b.Want(cli.ExitError, "site ams has no gateway of this name", "", "site", "remove", "ams", "--gateway", "ams-old")
+	gone := federation.Volume{UUID: "u2", Name: "team.old", Owner: "PSNC", Generation: 1, Sites: []string{"waw"}, Deleted: true,
+		DeletedAt: clitest.Time}
+	if rev, err = b.Registry.CreateVolume(ctx, gone); err != nil {
+		t.Fatal(err)
+	}
+	purge := federation.Purge{Volume: "u2", Name: "team.old", At: clitest.Time, Pending: []string{"waw-1"}}
+	if err := b.Registry.PurgeVolume(ctx, rev, purge); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitError, "deleted volumes are not gone from its pools and its store yet: team.old", "", "site", "remove", "waw")
+	if err := b.Registry.LeavePurge(ctx, "u2", "waw-1"); err != nil {
+		t.Fatal(err)
+	}
 	b.Want(cli.ExitOK, "site waw is forgotten; its name is free", "", "site", "remove", "waw")
 	claims, _ := b.Registry.ListClaims(ctx, "")
 	attachments, _ := b.Registry.ListAttachments(ctx, "")

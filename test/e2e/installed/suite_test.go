@@ -46,4 +46,5 @@ var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
 	Context("an upgrade", upgrade)
 	Context("the registry and the API server", outages)
 	Context("a site", lost)
+	Context("a cluster", leaving)
 })

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sitecmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/cmd/weir/internal/process"
+)
+
+func releaseCommand(sh *cli.Shell) *cobra.Command {
+	var kubeconfig string
+	var yes bool
+	c := &cobra.Command{
+		Use: "release --kubeconfig FILE", Short: "Let go of a cluster from which Weir was uninstalled", Args: cli.Args(cobra.NoArgs),
+		Long: "Takes Weir's finalizers off what is left in a cluster after `helm uninstall`: GeoVolumes, GeoVolumeContents, and\n" +
+			"persistent volumes and attachments of its driver. Else deleting them, or their namespaces, would wait for an\n" +
+			"operator for ever. The federation's volumes and their data stay. The command refuses while the operator is\n" +
+			"installed.",
+		Example: "  weir site release --kubeconfig ~/.kube/config",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if kubeconfig == "" {
+				return cli.Usage("site release: no --kubeconfig: give the file with the cluster's address")
+			}
+			return release(c.Context(), sh, kubeconfig, yes)
+		},
+	}
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", sh.Getenv("KUBECONFIG"), "`FILE` with the cluster's address [KUBECONFIG]")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return c
+}
+
+// held is an object with finalizers that only Weir's parts take off.
+type held struct {
+	object client.Object
+	keeps  []string // the finalizers
+}
+
+// Finalizers of csi-provisioner and csi-attacher. The latter's ends in the driver's name.
+const provisionerFinalizer = "external-provisioner.volume.kubernetes.io/finalizer"
+
+var attacherFinalizer = "external-attacher/" + strings.ReplaceAll(v1alpha1.Driver, ".", "-")
+
+func release(ctx context.Context, sh *cli.Shell, kubeconfig string, yes bool) error {
+	cfg, err := process.Cluster(kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	c, err := client.New(cfg, client.Options{Scheme: process.Scheme()})
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	operators := new(appsv1.DeploymentList)
+	part := client.MatchingLabels{"app.kubernetes.io/name": "weir", "app.kubernetes.io/component": "operator"}
+	if err := c.List(ctx, operators, part); err != nil {
+		return err
+	}
+	if len(operators.Items) > 0 {
+		o := operators.Items[0]
+		return fmt.Errorf("the operator is installed (Deployment %s in namespace %s): it lets go of what is deleted by itself; "+
+			"`helm uninstall` comes first", o.Name, o.Namespace)
+	}
+	all, err := listHeld(ctx, c)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return sh.Say("nothing in this cluster waits for Weir\n")
+	}
+	for _, h := range all {
+		if err := sh.Say("%s\n", h); err != nil {
+			return err
+		}
+	}
+	if !yes {
+		sh.Tell("Weir lets go of these %d objects of %s. Type release to go on: ", len(all), cfg.Host)
+		if err := sh.Confirm("site release", "release"); err != nil {
+			return err
+		}
+	}
+	for _, h := range all {
+		before := h.object.DeepCopyObject().(client.Object)
+		h.object.SetFinalizers(slices.DeleteFunc(h.object.GetFinalizers(), func(f string) bool { return slices.Contains(h.keeps, f) }))
+		err := c.Patch(ctx, h.object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("%s: %w; the same command may be repeated", h, err)
+		}
+	}
+	return sh.Say("%d objects are let go\n", len(all))
+}
+
+// listHeld finds what Weir keeps from being deleted.
+func listHeld(ctx context.Context, c client.Client) (out []held, err error) {
+	of := func(list client.ObjectList, keeps ...string) {
+		if err != nil {
+			return
+		}
+		if err = c.List(ctx, list); meta.IsNoMatchError(err) { // the definitions are deleted
+			err = nil
+			return
+		}
+		if err != nil {
+			return
+		}
+		err = meta.EachListItem(list, func(x runtime.Object) error {
+			o := x.(client.Object)
+			if ours(o) && slices.ContainsFunc(o.GetFinalizers(), func(f string) bool { return slices.Contains(keeps, f) }) {
+				out = append(out, held{o, keeps})
+			}
+			return nil
+		})
+	}
+	of(new(v1alpha1.GeoVolumeList), v1alpha1.Finalizer)
+	of(new(v1alpha1.GeoVolumeContentList), v1alpha1.Finalizer)
+	of(new(storagev1.VolumeAttachmentList), attacherFinalizer)
+	of(new(corev1.PersistentVolumeList), provisionerFinalizer, attacherFinalizer)
+	return out, err
+}
+
+// ours reports whether an object is Weir's: a persistent volume or an attachment only if it is of
+// its driver.
+func ours(o client.Object) bool {
+	switch o := o.(type) {
+	case *corev1.PersistentVolume:
+		return o.Spec.CSI != nil && o.Spec.CSI.Driver == v1alpha1.Driver
+	case *storagev1.VolumeAttachment:
+		return o.Spec.Attacher == v1alpha1.Driver
+	}
+	return true
+}
+
+// String is for people: GeoVolume team/data.
+func (h held) String() string {
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", h.object), "*")
+	kind = kind[strings.LastIndex(kind, ".")+1:]
+	name := h.object.GetName()
+	if ns := h.object.GetNamespace(); ns != "" {
+		name = ns + "/" + name
+	}
+	if h.object.GetDeletionTimestamp() != nil {
+		name += ", which is being deleted"
+	}
+	return kind + " " + name
+}
