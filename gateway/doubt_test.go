@@ -3,7 +3,9 @@
 package gateway
 
 import (
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,4 +44,61 @@ func TestACopyWhoseDiskWentBackIsRefused(t *testing.T) {
 		readable(t, c.router(s, id), early)
 		readable(t, c.router(s, id), late)
 	}
+}
+
+// TestACopyIsMadeAnewInAFullPool: a copy that takes most of the pool damages what it had stored.
+// What the store has of it leaves the pool, and there is room for the new copy.
+func TestACopyIsMadeAnewInAFullPool(t *testing.T) {
+	t.Parallel()
+	c := newClusterOf(t, 10*time.Second, "a", "b")
+	c.limit = 100 << 20
+	for _, s := range c.order {
+		c.stop(s)
+		c.start(s)
+	}
+	id := c.create("v", manifest("v", 2))
+	cl := &client{name: "a"}
+	r := c.router("a", id)
+	f := file(t, r, cl, "f")
+	const mib = 80
+	for i := range mib {
+		data := make([]byte, 1<<20)
+		_, _ = rand.Read(data) // never fails; what can be compressed takes no room
+		if _, err := r.Write(within(t, hang), cl.next(), f, uint64(i)<<20, data, true); err != nil {
+			t.Fatalf("MiB %d: %v", i, err)
+		}
+	}
+	b := c.at("b")
+	c.until("b's store has all but the last segment", func() error {
+		if n := b.copies.Copy(id).Replica.UploadQueue(); n > 0 {
+			return fmt.Errorf("%d bytes wait", n)
+		}
+		return nil
+	})
+	c.stop("b")
+	segments := c.segments("b", id)
+	last := segments[len(segments)-1]
+	text, err := os.ReadFile(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)-10] ^= 1
+	if err := os.WriteFile(last, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.start("b")
+	c.until("b has a new copy with all there is", func() error {
+		if len(c.at("b").copies.Salvaged(id)) != 1 {
+			return errors.New("nothing is set aside")
+		}
+		if all := c.at("b").reporter.Status(id); len(all) != 1 || all[0].Commit != c.at("a").reporter.Status(id)[0].Commit {
+			return fmt.Errorf("it is %+v", all)
+		}
+		return nil
+	})
+	folders, err := filepath.Glob(filepath.Join(c.dir, "b", "volumes", "salvage-*", "*.seg"))
+	if err != nil || len(folders) == 0 || len(folders) >= len(segments) {
+		t.Errorf("of %d segments %d are set aside: %v", len(segments), len(folders), err)
+	}
+	file(t, c.router("a", id), cl, "later") // b counts again
 }

@@ -49,6 +49,9 @@ func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, t
 			if err == nil {
 				return nil
 			}
+			if ctx.Err() != nil { // it says nothing of the copy
+				return ctx.Err()
+			}
 			failed(src.String()+" "+name, err)
 		}
 		if err := ctx.Err(); err != nil {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/weir-storage/weir/engine/log"
 )
 
 // salvagePrefix marks a folder of the pool that holds a copy which was set aside.
@@ -95,7 +97,8 @@ func (m *Manager) reopenAside(id string) {
 }
 
 // renew keeps the volume's folder on the pool aside under another name (copies-2). The next open
-// makes an empty one.
+// makes an empty one. What the site's store has of it leaves the pool, or there might be no room
+// for the new one.
 func (m *Manager) renew(id, why string) error {
 	dir, err := m.cfg.Pool.Volume(id)
 	if err != nil {
@@ -105,6 +108,15 @@ func (m *Manager) renew(id, why string) error {
 	to := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s%s-%s-%d", salvagePrefix, id, why, m.cfg.Now().Unix()))
 	if err := os.Rename(path, to); err != nil {
 		return fmt.Errorf("set the copy of volume %s aside: %w", id, err)
+	}
+	aside, err := m.cfg.Pool.Volume(filepath.Base(to))
+	var freed int64
+	if err == nil {
+		freed, err = log.Shed(aside)
+	}
+	m.cfg.Pool.Room().Count(-freed)
+	if err != nil {
+		m.cfg.Logger.Warn("a copy that was set aside stays on the pool as a whole", "folder", to, "error", err)
 	}
 	return nil
 }

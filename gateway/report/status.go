@@ -64,6 +64,10 @@ func (p *Reporter) Status(id string) []VolumeStatus {
 		default:
 			s.describe(state.Copy, v)
 		}
+		if s.Waiting != "" && len(s.Salvage) > 0 {
+			s.Waiting += fmt.Sprintf("; copies that were set aside are on the pool too: decide whether anybody needs them: %s",
+				strings.Join(s.Salvage, ", "))
+		}
 		out = append(out, s)
 	}
 	slices.SortFunc(out, func(a, b VolumeStatus) int { return strings.Compare(a.Name, b.Name) })

@@ -68,7 +68,7 @@ func TestRelease(t *testing.T) {
 	size := resource.MustParse("1Gi")
 	geo := &v1alpha1.GeoVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "default", Finalizers: []string{v1alpha1.Finalizer}},
-		Spec: v1alpha1.GeoVolumeSpec{Size: &size}}
+		Spec:       v1alpha1.GeoVolumeSpec{Size: &size}}
 	ours, others := volume("ours", v1alpha1.Driver), volume("others", "csi.example.org")
 	attached := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va", Finalizers: []string{attacher}},
 		Spec: storagev1.VolumeAttachmentSpec{Attacher: v1alpha1.Driver, NodeName: "n",

@@ -32,6 +32,8 @@ const Federation = "demo"
 const (
 	grpcPort = 7001
 	nfsPort  = 2049
+
+	metricsPort = 7086
 )
 
 // Config is what a bed is made of.

@@ -23,6 +23,9 @@ func (s *Site) GatewayName() string { return "g" + s.Name() }
 // NFSAddr is where the site's gateway serves NFS.
 func (s *Site) NFSAddr() string { return fmt.Sprintf("%s:%d", s.Addr(), nfsPort) }
 
+// MetricsAddr is where the site's gateway shows its metrics.
+func (s *Site) MetricsAddr() string { return fmt.Sprintf("%s:%d", s.Addr(), metricsPort) }
+
 // configure writes the gateway's configuration file.
 func (s *Site) configure(secret string) error {
 	b := s.bed
@@ -46,10 +49,12 @@ store: {endpoint: "%s", bucket: weir, accessKey: %s, secretKey: %s}
 promise: %s
 lease: %s
 aliveFor: 5s
+metrics: {listen: "%s"}
 logLevel: info
 `, Federation, s.Name(), s.Name(), s.Name(), s.GatewayName(), s.Addr(), grpcPort, s.Addr(), nfsPort, strings.Join(b.Etcd.Endpoints(), ", "),
 		files.CA, files.Cert, files.Key, filepath.Join(s.Dir(),
-			"site.key"), s.PoolDir(), size, s.S3.Endpoint(), AccessKey, secret, b.cfg.Promise, b.cfg.Lease)
+			"site.key"), s.PoolDir(), size, s.S3.Endpoint(), AccessKey, secret, b.cfg.Promise, b.cfg.Lease,
+		s.MetricsAddr())
 	return os.WriteFile(s.config, []byte(text), 0o600)
 }
 

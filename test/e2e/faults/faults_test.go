@@ -5,7 +5,6 @@ package faults
 import (
 	"context"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -130,23 +129,5 @@ func (r *run) whole() {
 	if err != nil {
 		r.T.Fatalf("the volume is not whole again: %v", err)
 	}
-	for _, site := range r.Bed.Names() {
-		r.alive(site)
-	}
-}
-
-// alive waits until a gateway has its heartbeat in the registry, or planned moves to it would fail.
-func (r *run) alive(site string) {
-	r.T.Helper()
-	for {
-		out, err := r.Bed.Weir(r.Ctx, "b", "status", "-o", "json")
-		if err == nil && strings.Contains(strings.Join(strings.Fields(out), ""), fmt.Sprintf(`"name":"g%s","site":"%[1]s","organization":"org-%[1]s"`, site)) &&
-			r.Bed.AwaitSites(r.Ctx) == nil {
-			return
-		}
-		if r.Ctx.Err() != nil {
-			r.T.Fatal(r.Ctx.Err())
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
+	r.must(r.Bed.AwaitSites(ctx)) // else planned moves would be refused
 }

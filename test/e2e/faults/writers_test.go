@@ -140,6 +140,7 @@ func (r *run) figures() {
 				longest = max(longest, all[i].took)
 			}
 		}
-		r.T.Logf("%-15s %3d times; longest stall of a writer %6.2f s; whole again after at most %5.1f s", k.name, n, longest.Seconds(), whole.Seconds())
+		r.T.Logf("%-15s %3d times; longest stall of a writer %6.2f s; whole again after at most %5.1f s", k.name, n, longest.Seconds(),
+			whole.Seconds())
 	}
 }

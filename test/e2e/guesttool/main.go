@@ -5,6 +5,8 @@
 //
 //	guesttool write FILE RECORD STOP   append lines, fsync and record each, until STOP exists
 //	guesttool verify FILE RECORD       check that FILE has every recorded line, whole and in order
+//	guesttool files DIR RECORD STOP    make files, fsync and record each, until STOP exists
+//	guesttool checkfiles DIR RECORD    check that DIR has every recorded file, whole
 //	guesttool names DIR RECORD STOP    make, rename, link and remove names in DIR until an error
 //	guesttool lock FILE RECORD STOP    hold a lock on FILE, and check it every second
 //	guesttool unstable FILE SIGNAL     write without fsync, wait for SIGNAL, fsync, read it back
@@ -32,15 +34,17 @@ func run(args []string) error {
 		args int
 		run  func(a []string) error
 	}{
-		"write":    {3, func(a []string) error { return write(a[0], a[1], a[2]) }},
-		"verify":   {2, func(a []string) error { return verify(a[0], a[1]) }},
-		"names":    {3, func(a []string) error { return names(a[0], a[1], a[2]) }},
-		"lock":     {3, func(a []string) error { return lock(a[0], a[1], a[2]) }},
-		"unstable": {2, func(a []string) error { return unstable(a[0], a[1]) }},
-		"fill":     {3, func(a []string) error { return fill(a[0], a[1], a[2]) }},
-		"check":    {3, func(a []string) error { return check(a[0], a[1], a[2]) }},
-		"killer":   {3, func(a []string) error { return killer(a[0], a[1], a[2]) }},
-		"excl":     {3, func(a []string) error { return excl(a[0], a[1], a[2]) }},
+		"write":      {3, func(a []string) error { return write(a[0], a[1], a[2]) }},
+		"verify":     {2, func(a []string) error { return verify(a[0], a[1]) }},
+		"files":      {3, func(a []string) error { return files(a[0], a[1], a[2]) }},
+		"checkfiles": {2, func(a []string) error { return checkFiles(a[0], a[1]) }},
+		"names":      {3, func(a []string) error { return names(a[0], a[1], a[2]) }},
+		"lock":       {3, func(a []string) error { return lock(a[0], a[1], a[2]) }},
+		"unstable":   {2, func(a []string) error { return unstable(a[0], a[1]) }},
+		"fill":       {3, func(a []string) error { return fill(a[0], a[1], a[2]) }},
+		"check":      {3, func(a []string) error { return check(a[0], a[1], a[2]) }},
+		"killer":     {3, func(a []string) error { return killer(a[0], a[1], a[2]) }},
+		"excl":       {3, func(a []string) error { return excl(a[0], a[1], a[2]) }},
 	}
 	if len(args) == 0 {
 		return fmt.Errorf("no command: see the package comment")

@@ -37,9 +37,14 @@ func names(dir, record, stop string) error {
 	if err != nil {
 		return err
 	}
+	pause, err := pace()
+	if err != nil {
+		return err
+	}
 	x := &changes{dir: dir, record: r}
 	n := 0
 	for ; !exists(stop); n++ {
+		time.Sleep(pause)
 		p := func(s string) string { return filepath.Join(dir, fmt.Sprintf("%s%d", s, n)) }
 		create := func(path string) func() error {
 			return func() error {

@@ -31,17 +31,14 @@ func write(file, record, stop string) error {
 	if err != nil {
 		return err
 	}
-	var pace time.Duration
-	if text := os.Getenv("PACE"); text != "" {
-		var err error
-		if pace, err = time.ParseDuration(text); err != nil {
-			return fmt.Errorf("PACE: %w", err)
-		}
+	pause, err := pace()
+	if err != nil {
+		return err
 	}
 	var longest time.Duration
 	n := 0
 	for ; !exists(stop); n++ {
-		time.Sleep(pace)
+		time.Sleep(pause)
 		begin := time.Now()
 		if _, err := f.WriteString(line(n)); err != nil {
 			return fmt.Errorf("write line %d: %w", n, err)

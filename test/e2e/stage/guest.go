@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -146,6 +147,12 @@ func (g *Guest) Start(ctx context.Context, script string) (*GuestJob, error) {
 func (j *GuestJob) Wait(ctx context.Context) (Result, error) {
 	defer j.stop()
 	return j.guest.finish(ctx, j.id)
+}
+
+// Ended reports whether the job has ended by itself, and how.
+func (j *GuestJob) Ended() (Result, bool) {
+	code, err := strconv.Atoi(strings.TrimSpace(j.guest.read(j.id, "rc")))
+	return Result{Stdout: j.guest.read(j.id, "out"), Stderr: j.guest.read(j.id, "err"), Code: code}, err == nil
 }
 
 // Stdout is what the job has printed until now.

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package log
+
+import (
+	"fmt"
+
+	"github.com/weir-storage/weir/cachepool"
+)
+
+// Shed is Evict for a log that nobody has open: it removes the files of all segments that are in a
+// store, and returns how many bytes of the pool's room they took. What is left, and the store, are
+// still the whole log. With an error, what was removed before counts too.
+func Shed(dir cachepool.Dir) (freed int64, err error) {
+	t, err := readTable(dir)
+	if err != nil {
+		return 0, fmt.Errorf("shed the log in %s: %w", dir.Path(), err)
+	}
+	files, err := dir.List()
+	if err != nil {
+		return 0, fmt.Errorf("shed the log in %s: %w", dir.Path(), err)
+	}
+	shed := map[string]int64{}
+	for _, f := range files {
+		seq, ok := parseFileName(f.Name)
+		if !ok {
+			continue
+		}
+		if i, stored := t.find(seq); stored && uint64(f.Size) == t.entries[i].len {
+			t.entries[i].evicted = true
+			shed[f.Name] = f.Size
+		}
+	}
+	if len(shed) == 0 {
+		return 0, nil
+	}
+	if err := writeTable(dir, t); err != nil {
+		return 0, fmt.Errorf("shed the log in %s: %w", dir.Path(), err)
+	}
+	for name, size := range shed {
+		if err := dir.Remove(name); err != nil {
+			return freed, fmt.Errorf("shed the log in %s: %w", dir.Path(), err)
+		}
+		freed += size
+	}
+	return freed, nil
+}
