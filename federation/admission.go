@@ -125,7 +125,7 @@ func (p Progress) String() string {
 		return ""
 	}
 	left := "falls behind"
-	if p.SecondsLeft > 0 {
+	if p.SecondsLeft > 0 || p.Copied >= p.Total {
 		left = time.Duration(p.SecondsLeft*float64(time.Second)).Round(time.Second).String() + " left"
 	} else if p.BytesPerSecond == 0 {
 		left = "waits"

@@ -83,7 +83,10 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	if err := m.doubtful(ctx, c.Log, v.UUID); err != nil {
 		return nil, err
 	}
-	if err := c.Engine.Replay(ctx, c.Log, c.Log.Recovered().Committed); err != nil {
+	told := m.tellReplay(c)
+	err = c.Engine.Replay(ctx, c.Log, c.Log.Recovered().Committed)
+	told()
+	if err != nil {
 		return nil, fmt.Errorf("replay the log of volume %s: %w", v.Name, err)
 	}
 	var uploads replica.Uploads

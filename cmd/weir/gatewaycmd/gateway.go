@@ -241,7 +241,7 @@ func openTraces(ctx context.Context, sh *cli.Shell, c *config.Config, log *slog.
 	if c.Tracing.Endpoint == "" {
 		return nil, func() {}, nil
 	}
-	t, err := traces.Open(ctx, traces.Config{Endpoint: c.Tracing.Endpoint, Share: c.Tracing.Share, Federation: c.Federation,
+	t, err := traces.Open(ctx, traces.Config{Endpoint: c.Tracing.Endpoint, Share: *c.Tracing.Share, Federation: c.Federation,
 		Organization: c.Organization, Site: c.Site, Gateway: c.Gateway, Version: sh.Version, Log: log, Now: sh.Now})
 	if err != nil {
 		return nil, nil, fmt.Errorf("tracing: %w", err)

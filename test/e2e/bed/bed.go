@@ -43,6 +43,7 @@ type Config struct {
 	Progress io.Writer // hears what is going on
 	Log      *slog.Logger
 
+	Lasts    time.Duration     // of a test, at most; default 20 minutes
 	Promise  string            // default 3s
 	Lease    string            // of NFS clients, default 20s
 	PoolSize map[string]string // by site; default 4Gi

@@ -28,7 +28,7 @@ func Test(t *testing.T, cfg Config) *Bed {
 	}
 	cfg.Sites, cfg.StateDir, cfg.Progress = []string{"a", "b", "c"}, dir, t.Output()
 	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), max(cfg.Lasts, 20*time.Minute)) // the stage ends with it
 	b, err := Up(ctx, cfg)
 	if err != nil {
 		cancel()

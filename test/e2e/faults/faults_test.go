@@ -64,8 +64,10 @@ func TestFaults(t *testing.T) {
 	}
 	t.Logf("seed %d", s)
 	r := &run{rand: rand.New(rand.NewPCG(s, 1)), writers: map[string]*writers{}}
-	r.Scene = bed.NewScene(t, bed.Config{Promise: "2s", PoolSize: map[string]string{"a": poolSize, "b": poolSize, "c": poolSize}}, manifest)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(n)*guard)
+	lasts := time.Duration(n)*guard + least
+	r.Scene = bed.NewScene(t, bed.Config{Promise: "2s", PoolSize: map[string]string{"a": poolSize, "b": poolSize, "c": poolSize},
+		Lasts: lasts}, manifest)
+	ctx, cancel := context.WithTimeout(context.Background(), lasts)
 	defer cancel()
 	r.Ctx = ctx
 	for _, site := range writing {

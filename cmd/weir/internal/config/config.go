@@ -51,8 +51,8 @@ type Config struct {
 
 // Tracing is where traces of requests go.
 type Tracing struct {
-	Endpoint string  `json:"endpoint"` // URL of a collector of OpenTelemetry; empty: there are no traces
-	Share    float64 `json:"share"`    // of the requests, from 0 to 1
+	Endpoint string   `json:"endpoint"` // URL of a collector of OpenTelemetry; empty: there are no traces
+	Share    *float64 `json:"share"`    // of the requests, from 0 to 1
 }
 
 // Addresses are the host:port of both services.

@@ -35,7 +35,9 @@ func (c *Config) SetDefaults() {
 	if c.SlowOperation == nil {
 		c.SlowOperation = new(federation.Duration(time.Second))
 	}
-	c.Tracing.Share = cmp.Or(c.Tracing.Share, 0.01)
+	if c.Tracing.Share == nil {
+		c.Tracing.Share = new(0.01)
+	}
 	if c.StateDir == "" && c.Pool.Path != "" {
 		c.StateDir = filepath.Join(c.Pool.Path, "clients")
 	}
@@ -107,7 +109,7 @@ func (c *Config) Check() error {
 }
 
 func (c *Config) checkTracing(p *Problems) {
-	if s := c.Tracing.Share; s < 0 || s > 1 {
+	if s := *c.Tracing.Share; s < 0 || s > 1 {
 		p.Add("tracing.share", s, "write the share of requests to follow, from 0 to 1, such as 0.01")
 	}
 	if c.Tracing.Endpoint == "" {
