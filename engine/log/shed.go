@@ -6,12 +6,15 @@ import (
 	"fmt"
 
 	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Shed is Evict for a log that nobody has open: it removes the files of all segments that are in a
-// store, and returns how many bytes of the pool's room they took. What is left, and the store, are
-// still the whole log. With an error, what was removed before counts too.
-func Shed(dir cachepool.Dir) (freed int64, err error) {
+// Shed is Evict for a log of a volume that nobody has open: it removes the files of the segments
+// that are in a store, and returns how many bytes of the pool's room they took. stored has the sizes
+// of the objects that the store has now, by name: what the log noted may be of another store.
+// What is left, and the store, are still the whole log. With an error, what was removed before
+// counts too.
+func Shed(dir cachepool.Dir, volume segment.VolumeID, stored map[string]int64) (freed int64, err error) {
 	t, err := readTable(dir)
 	if err != nil {
 		return 0, fmt.Errorf("shed the log in %s: %w", dir.Path(), err)
@@ -26,7 +29,11 @@ func Shed(dir cachepool.Dir) (freed int64, err error) {
 		if !ok {
 			continue
 		}
-		if i, stored := t.find(seq); stored && uint64(f.Size) == t.entries[i].len {
+		i, noted := t.find(seq)
+		if !noted || uint64(f.Size) != t.entries[i].len {
+			continue
+		}
+		if size, there := stored[segment.Name(volume, seq, t.entries[i].hash)]; there && size == f.Size {
 			t.entries[i].evicted = true
 			shed[f.Name] = f.Size
 		}

@@ -16,6 +16,10 @@ func TestShed(t *testing.T) {
 		refs, raws = append(refs, b.Ref), append(raws, b.Raw)
 	}
 	end := l.End()
+	there := map[string]int64{}
+	for _, i := range l.Segments() {
+		there[i.Name] = int64(i.Len)
+	}
 	must(t, l.Close())
 	s.disk.Kill()
 	pool, err := s.disk.Open()
@@ -24,14 +28,17 @@ func TestShed(t *testing.T) {
 	must(t, err)
 	before, err := Size(dir)
 	must(t, err)
-	freed, err := Shed(dir)
+	if freed, err := Shed(dir, testVolume, nil); freed != 0 || err != nil {
+		t.Fatalf("%d bytes are freed that no store has: %v", freed, err)
+	}
+	freed, err := Shed(dir, testVolume, there)
 	must(t, err)
 	after, err := Size(dir)
 	must(t, err)
 	if freed <= 0 || before-after != freed || after <= 0 {
 		t.Fatalf("%d bytes of %d are freed, %d are left", freed, before, after)
 	}
-	if again, err := Shed(dir); again != 0 || err != nil {
+	if again, err := Shed(dir, testVolume, there); again != 0 || err != nil {
 		t.Fatal(again, err)
 	}
 	l = s.restart(t)

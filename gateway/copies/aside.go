@@ -3,12 +3,18 @@
 package copies
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/store"
 )
 
 // salvagePrefix marks a folder of the pool that holds a copy which was set aside.
@@ -109,14 +115,39 @@ func (m *Manager) renew(id, why string) error {
 	if err := os.Rename(path, to); err != nil {
 		return fmt.Errorf("set the copy of volume %s aside: %w", id, err)
 	}
-	aside, err := m.cfg.Pool.Volume(filepath.Base(to))
-	var freed int64
-	if err == nil {
-		freed, err = log.Shed(aside)
-	}
-	m.cfg.Pool.Room().Count(-freed)
-	if err != nil {
+	if err := m.shed(id, filepath.Base(to)); err != nil {
 		m.cfg.Logger.Warn("a copy that was set aside stays on the pool as a whole", "folder", to, "error", err)
 	}
 	return nil
+}
+
+// shedTime bounds the question what a store has.
+const shedTime = 30 * time.Second
+
+// shed removes from the pool what the site's store has of a copy that was set aside. The store
+// itself is asked: nobody else may have it.
+func (m *Manager) shed(id, folder string) error {
+	if m.cfg.Store == nil {
+		return nil
+	}
+	volume, err := uuid.Parse(id)
+	if err != nil {
+		return err
+	}
+	aside, err := m.cfg.Pool.Volume(folder)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), shedTime)
+	defer cancel()
+	stored := map[string]int64{}
+	if err := m.cfg.Store.List(ctx, id+"/", func(i store.Info) error {
+		stored[i.Name] = i.Size
+		return nil
+	}); err != nil {
+		return err
+	}
+	freed, err := log.Shed(aside, segment.VolumeID(volume), stored)
+	m.cfg.Pool.Room().Release(freed)
+	return err
 }

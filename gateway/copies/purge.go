@@ -171,7 +171,9 @@ func (m *Manager) wipe(ctx context.Context, p federation.Purge) error {
 			return nil
 		})
 		for _, n := range names {
-			err = errors.Join(err, m.cfg.Store.Delete(ctx, n))
+			if err == nil { // the next attempt goes on
+				err = m.cfg.Store.Delete(ctx, n)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("delete it from the site's store: %w", err)

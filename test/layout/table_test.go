@@ -163,7 +163,7 @@ var table = []row{
 			"federation/keyring", "gateway", "gateway/meters", "gateway/traces", "pki", "store", "store/dir", "store/s3"},
 		tests: []string{"cmd/weir/..."}},
 	{pkg: "cmd/weir/operatorcmd", project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "cmd/weir/pkicmd", "controllers",
-		"controllers/certificates", "federation", "pki"}},
+		"controllers/certificates", "pki"}},
 	{pkg: "cmd/weir/csicmd",
 		project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "api/v1alpha1", "csi-driver", "csi-driver/...",
 			"federation", "gateway/node/nodepb", "metrics", "pki"}},

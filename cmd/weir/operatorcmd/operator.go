@@ -10,23 +10,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"time"
 
-	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/process"
 	"github.com/weir-storage/weir/controllers"
-	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -80,72 +73,22 @@ func run(ctx context.Context, sh *cli.Shell, o *operator) (err error) {
 		return fmt.Errorf("--organization %q: the certificate %s is of organization %q: correct one of the two",
 			o.organization, o.Cert, id.Organization)
 	}
+	cluster, err := o.AwaitCluster(ctx, sh, log)
+	if err != nil {
+		return err
+	}
 	registry, err := o.OpenRegistry(creds, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, registry.Close()) }()
-	name, err := o.candidate()
-	if err != nil {
-		return err
-	}
-	var cluster *rest.Config
-	return lasting{
-		await: func(ctx context.Context) (err error) {
-			cluster, err = o.AwaitCluster(ctx, sh, log)
-			return err
-		},
-		answers: func(ctx context.Context) error { return process.Answers(ctx, cluster) },
-		operate: func(ctx context.Context) error { return o.operate(ctx, sh, cluster, creds, registry, name, log) },
-		pause:   sh.Pause, log: log,
-	}.run(ctx)
-}
-
-// candidate is the name under which this process asks for the lease: of the pod, and of this start
-// of it. An operator that begins anew in the process has its lease still, and does not wait for
-// it.
-func (o *operator) candidate() (string, error) {
-	host, err := os.Hostname()
-	return host + "_" + uuid.NewString(), err
-}
-
-// lock is the lease of the operator that leads; nil: the manager makes it.
-func (o *operator) lock(cluster *rest.Config, name string) (resourcelock.Interface, error) {
-	if !o.elect || o.namespace == "" {
-		return nil, nil
-	}
-	return resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.namespace, leaseName,
-		resourcelock.ResourceLockConfig{Identity: name}, cluster, leaseTime)
-}
-
-// The lease of the operator that leads, and the time of one attempt to renew it.
-const (
-	leaseName = "weir-operator"
-	leaseTime = 10 * time.Second
-)
-
-// endTime is how long an operator may take to end.
-const endTime = 5 * time.Second
-
-// operate is one operator, until ctx ends.
-func (o *operator) operate(ctx context.Context, sh *cli.Shell, cluster *rest.Config, creds *pki.Credentials, registry federation.Registry,
-	name string, log *slog.Logger) error {
-	cluster = rest.CopyConfig(cluster)
 	cluster.QPS = -1 // no limit, as controllers.Setup demands
-	lock, err := o.lock(cluster, name)
-	if err != nil {
-		return fmt.Errorf("start the operator: %w", err)
-	}
-	id := creds.Identity()
 	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme: process.Scheme(), Cache: controllers.CacheOptions(),
 		Metrics:                server.Options{BindAddress: "0"}, // none: showMetrics does it
 		HealthProbeBindAddress: o.Health,
-		LeaderElection:         o.elect, LeaderElectionID: leaseName, LeaderElectionNamespace: o.namespace,
-		LeaderElectionResourceLockInterface: lock,
-		LeaderElectionReleaseOnCancel:       true,
-		GracefulShutdownTimeout:             new(endTime),
-		Controller:                          ctrlconfig.Controller{SkipNameValidation: new(true)}, // one after the other
+		LeaderElection:         o.elect, LeaderElectionID: "weir-operator", LeaderElectionNamespace: o.namespace,
+		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
 		return fmt.Errorf("start the operator: %w", err)
@@ -173,13 +116,12 @@ func (o *operator) operate(ctx context.Context, sh *cli.Shell, cluster *rest.Con
 // showMetrics shows what the operator and controller-runtime measure, whether this operator leads
 // or not.
 func (o *operator) showMetrics(sh *cli.Shell, mgr ctrl.Manager, creds *pki.Credentials, log *slog.Logger) error {
-	own := prometheus.NewRegistry() // of this operator; the other one is of the process
-	err := process.Describe(own, "operator", sh.Version, creds.Identity().Gateway, creds, controllers.NewCollector(mgr.GetClient()))
+	err := process.Describe(ctrlmetrics.Registry, "operator", sh.Version, creds.Identity().Gateway, creds,
+		controllers.NewCollector(mgr.GetClient()))
 	if err != nil {
 		return err
 	}
-	shown := process.Metrics{Address: o.metrics, Credentials: creds, Cluster: mgr.GetConfig(),
-		From: prometheus.Gatherers{ctrlmetrics.Registry, own}}
+	shown := process.Metrics{Address: o.metrics, Credentials: creds, Cluster: mgr.GetConfig(), From: ctrlmetrics.Registry}
 	if o.metrics == "" {
 		return nil
 	}

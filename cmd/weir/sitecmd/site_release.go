@@ -26,10 +26,10 @@ func releaseCommand(sh *cli.Shell) *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use: "release --kubeconfig FILE", Short: "Let go of a cluster from which Weir was uninstalled", Args: cli.Args(cobra.NoArgs),
-		Long: "Takes Weir's finalizers off what is left in a cluster after `helm uninstall`: GeoVolumes, GeoVolumeContents, and\n" +
-			"persistent volumes and attachments of its driver. Else deleting them, or their namespaces, would wait for an\n" +
-			"operator for ever. The federation's volumes and their data stay. The command refuses while the operator is\n" +
-			"installed.",
+		Long: "Takes Weir's finalizers off what is left in a cluster after `helm uninstall`: GeoVolumes,\n" +
+			"GeoVolumeContents, and persistent volumes and attachments of its driver. Else deleting them, or\n" +
+			"their namespaces, would wait for an operator for ever. The federation's volumes and their data\n" +
+			"stay. The command refuses while the operator is installed.",
 		Example: "  weir site release --kubeconfig ~/.kube/config",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if kubeconfig == "" {

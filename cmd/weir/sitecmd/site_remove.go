@@ -90,9 +90,12 @@ func unused(ctx context.Context, cl *access.Client, site string) error {
 	if err != nil {
 		return err
 	}
-	var here, owned []string
+	var here, owned, trashed []string
 	for _, v := range all {
 		if v.Volume.Deleted {
+			if slices.Contains(v.Volume.Sites, site) {
+				trashed = append(trashed, v.Volume.Name)
+			}
 			continue
 		}
 		there := slices.Contains(v.Volume.Sites, site)
@@ -115,6 +118,9 @@ func unused(ctx context.Context, cl *access.Client, site string) error {
 	case len(purging) > 0:
 		return fmt.Errorf("site %s: deleted volumes are not gone from its pools and its store yet: %s: start its gateways until they are; "+
 			"or, if the disks are gone, forget each gateway with --gateway first", site, some(purging))
+	case len(trashed) > 0:
+		return fmt.Errorf("site %s: deleted volumes in the trash have copies there: %s: wait until they are purged, or take them out of "+
+			"the trash and move them", site, some(trashed))
 	case len(here) > 0:
 		return fmt.Errorf("site %s: volumes have copies there: %s: give them other sites, or delete them, first", site, some(here))
 	case len(owned) > 0:

@@ -123,6 +123,7 @@ func TestSiteRemove(t *testing.T) {
 	if rev, err = b.Registry.CreateVolume(ctx, gone); err != nil {
 		t.Fatal(err)
 	}
+	b.Want(cli.ExitError, "deleted volumes in the trash have copies there: team.old", "", "site", "remove", "waw")
 	purge := federation.Purge{Volume: "u2", Name: "team.old", At: clitest.Time, Pending: []string{"waw-1"}}
 	if err := b.Registry.PurgeVolume(ctx, rev, purge); err != nil {
 		t.Fatal(err)

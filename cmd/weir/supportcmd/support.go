@@ -32,10 +32,11 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 	opener := access.NewOpener(sh.Getenv, connect)
 	c := &cobra.Command{
 		Use: "support-bundle [--file FILE]", Short: "Gather what others need to find a fault", Args: cli.Args(cobra.NoArgs),
-		Long: "Writes one .tar.gz with the records of the registry, and what the gateways of your organization tell: state,\n" +
-			"newest log, metrics, configuration and goroutines. With --kubeconfig also Weir's objects, pods, their events and\n" +
-			"their logs. It has no keys, no passwords and no data of volumes. It has names, addresses of clients, and the\n" +
-			"paths of files in lines about slow operations: look at it before you give it away.",
+		Long: "Writes one .tar.gz with the records of the registry, and what the gateways of your organization\n" +
+			"tell: state, newest log, metrics, configuration and goroutines. With --kubeconfig also Weir's\n" +
+			"objects, pods, their events and their logs. It has no keys, no passwords and no data of volumes.\n" +
+			"It has names, addresses of clients, and the paths of files in lines about slow operations: look\n" +
+			"at it before you give it away.",
 		Example: "  weir support-bundle --config /etc/weir/weir.yaml\n  kubectl weir support-bundle --kubeconfig ~/.kube/config\n" +
 			"  kubectl exec -n weir-system weir-gateway-0 -- weir support-bundle --file - > bundle.tar.gz",
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), sh, opener) },

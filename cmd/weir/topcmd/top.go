@@ -35,8 +35,8 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 	opener := access.NewOpener(sh.Getenv, connect)
 	c := &cobra.Command{
 		Use: "top", Short: "Show what clients do with volumes, live", Args: cli.Args(cobra.NoArgs),
-		Long: "Asks the gateways of your organization what their clients do, and shows it per second: by volume, with the\n" +
-			"lag of its copies, and by client. The busiest come first.",
+		Long: "Asks the gateways of your organization what their clients do, and shows it per second: by\n" +
+			"volume, with the lag of its copies, and by client. The busiest come first.",
 		Example: "  weir top\n  weir top --site ams --interval 10s\n  weir top --count 1 -o json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {

@@ -73,6 +73,8 @@ func outages() {
 		back := time.Now()
 		statusIsRight()
 		took := time.Since(back).Round(100 * time.Millisecond)
+		GinkgoWriter.Println(kubectl("a", "logs", "-n", Namespace, "-l", "app.kubernetes.io/component=operator", "--prefix", "--since=4m",
+			"--tail=200"))
 		// Nobody could ask a's writer meanwhile; its record has the times.
 		Expect(a.notedBetween(ended.Add(-20*time.Second), ended)).
 			To(BeNumerically(">", 20), "lines in the last twenty seconds of the outage")

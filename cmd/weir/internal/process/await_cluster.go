@@ -65,21 +65,6 @@ func (o *Options) AwaitCluster(ctx context.Context, sh *cli.Shell, log *slog.Log
 	return cfg, nil
 }
 
-// Answers returns nil if a cluster's API server answers now.
-func Answers(ctx context.Context, cluster *rest.Config) error {
-	limited := rest.CopyConfig(cluster)
-	limited.Timeout = apiTime
-	c, err := discovery.NewDiscoveryClientForConfig(limited)
-	if err != nil {
-		return err
-	}
-	err = c.RESTClient().Get().AbsPath("/version").Do(ctx).Error()
-	if answers(err) {
-		return nil
-	}
-	return err
-}
-
 // answers reports whether err is an answer of an API server that runs, even a refusal.
 func answers(err error) bool {
 	s := apierrors.APIStatus(nil)
