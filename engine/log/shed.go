@@ -10,8 +10,8 @@ import (
 )
 
 // Shed is Evict for a log of a volume that nobody has open: it removes the files of the segments
-// that are in a store, and returns how many bytes of the pool's room they took. stored has the sizes
-// of the objects that the store has now, by name: what the log noted may be of another store.
+// that are in a store, and returns how many bytes of the pool's room they took. stored has the
+// sizes of the objects that the store has now, by name: what the log noted may be of another store.
 // What is left, and the store, are still the whole log. With an error, what was removed before
 // counts too.
 func Shed(dir cachepool.Dir, volume segment.VolumeID, stored map[string]int64) (freed int64, err error) {
