@@ -12,6 +12,8 @@ TOOLS = $(shell hack/tools/build -p)
 # the tree is read.
 PLAIN = ./replica/protocol ./charts/... ./test/layout ./test/apiserver ./hack/...
 UNIT = $$($(GO) list ./... | grep -v -e /test/ -e /charts -e /hack -e /replica/protocol)
+# What `make build` and hack/release compile with: so tests, demonstrations and what they build share what the compiler made.
+SAME = CGO_ENABLED=0 GOFLAGS=-trimpath
 say = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help images release kube-tools demo demo-bare test verify generate bench soak build clean mutations deps tools modules fit-bare fit-clusters
@@ -24,11 +26,11 @@ help: ## show this list
 
 demo: fit-clusters modules tools kube-tools build ## three Kubernetes clusters share a volume, and one is lost (KEEP=1 leaves them running)
 	$(call say,demonstration)
-	@KEEP=$(KEEP) $(GO) run ./test/e2e/demo
+	@KEEP=$(KEEP) $(SAME) $(GO) run ./test/e2e/demo
 
 demo-bare: fit-bare modules tools build ## the same without Kubernetes: three sites, machines that mount (KEEP=1 leaves them running)
 	$(call say,demonstration without Kubernetes)
-	@KEEP=$(KEEP) $(GO) run ./test/e2e/demobare
+	@KEEP=$(KEEP) $(SAME) $(GO) run ./test/e2e/demobare
 
 # The clusters with Weir installed take nearly as long as everything else, and wait half of that time: so two halves run at once, clusters and the rest.
 CLUSTERS = ./test/e2e/installed
@@ -38,9 +40,9 @@ OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v -e /e2e/installed -
 
 test: fit-clusters modules tools kube-tools build ## run all tests but the long form of soak: clusters, and beside them units with the race detector and the rest
 	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)
-	@$(GO) test -count=1 -p 1 -timeout 40m $(CLUSTERS) & clusters=$$!; trap 'pkill -TERM -P $$clusters; wait' INT TERM; \
+	@export $(SAME); $(GO) test -count=1 -p 1 -timeout 40m $(CLUSTERS) & clusters=$$!; trap 'pkill -TERM -P $$clusters; wait' INT TERM; \
 	printf '\n== unit tests: with the race detector where there is something to race; packages that did not change are cached\n'; \
-	$(GO) test -p 2 $(PLAIN); plain=$$?; $(GO) test -race -p 2 -ldflags=-w $(UNIT); units=$$?; \
+	$(GO) test -p 2 -timeout 40m $(PLAIN); plain=$$?; $(GO) test -race -p 2 -timeout 40m -ldflags=-w $(UNIT); units=$$?; \
 	printf '\n== end-to-end tests: sites, links, and kernel NFS clients on this machine\n'; \
 	$(GO) test -count=1 -p 2 -timeout 40m $(OTHERS); rest=$$?; $(GO) test -count=1 -timeout 40m $(ALONE); alone=$$?; \
 	wait $$clusters && [ $$plain = 0 ] && [ $$units = 0 ] && [ $$rest = 0 ] && [ $$alone = 0 ]
@@ -62,13 +64,13 @@ bench: modules ## run the benchmarks, briefly
 
 soak: fit-clusters modules tools kube-tools build ## run long random schedules, then the end-to-end tests in their long form: outages of ten minutes, ten thousand volumes, the clusters alone (hours)
 	$(call say,random schedules of the protocol)
-	@$(GO) test -count=1 -timeout 4h ./replica/protocol -seeds 20000
+	@$(SAME) $(GO) test -count=1 -timeout 4h ./replica/protocol -seeds 20000
 	$(call say,end-to-end tests$(comma) long)
-	@WEIR_SOAK=1 $(GO) test -count=1 -p 1 -timeout 8h ./test/e2e/... ./test/scale
+	@WEIR_SOAK=1 $(SAME) $(GO) test -count=1 -p 1 -timeout 8h ./test/e2e/... ./test/scale
 
 # As hack/release compiles it, so that tests run what is released, and tests that make a release find it compiled.
 build: modules ## build bin/weir
-	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/weir
+	@$(SAME) $(GO) build -o bin/ ./cmd/weir
 
 images: ## make the container image of weir in dist/; PUSH=registry/folder pushes it there
 	@$(GO) run ./hack/release -only image -push "$(PUSH)"

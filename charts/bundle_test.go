@@ -33,7 +33,10 @@ func TestMain(m *testing.M) {
 
 var build = sync.OnceValues(func() (string, error) {
 	weir := filepath.Join(scratch, "weir")
-	return weir, told(exec.Command("go", "build", "-o", weir, "../cmd/weir"))
+	// As `make build` compiles it, so that only the linker runs.
+	cmd := exec.Command("go", "build", "-trimpath", "-o", weir, "../cmd/weir")
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
+	return weir, told(cmd)
 })
 
 // program is weir, as it is in the tree.

@@ -62,8 +62,9 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t}
 	r.program = filepath.Join(t.TempDir(), "weir")
 	// With the flags of `make build`, so that only the linker runs.
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", r.program,
-		"../../cmd/weir").CombinedOutput(); err != nil {
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", r.program, "../../cmd/weir")
+	build.Env = append(build.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build weir: %v\n%s", err, out)
 	}
 	r.certify()

@@ -92,7 +92,9 @@ func Up(ctx context.Context, cfg Config) (_ *Bed, err error) {
 	}
 	b.weir = filepath.Join(bin, "weir")
 	b.say("building weir")
-	build := exec.CommandContext(ctx, "go", "build", "-o", b.weir, "./cmd/weir")
+	// As `make build` compiles it, so that only the linker runs.
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.weir, "./cmd/weir")
+	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	build.Dir, build.Stdout, build.Stderr = root, cfg.Progress, cfg.Progress
 	if err := build.Run(); err != nil {
 		return nil, fmt.Errorf("build weir: %w", err)

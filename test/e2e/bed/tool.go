@@ -19,7 +19,7 @@ func (b *Bed) Tool(ctx context.Context) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(filepath.Dir(b.weir), "guesttool")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./test/e2e/guesttool")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", path, "./test/e2e/guesttool")
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, b.cfg.Progress, b.cfg.Progress
 	if err := cmd.Run(); err != nil {
