@@ -34,7 +34,7 @@ demo-bare: fit-bare modules tools build ## the same without Kubernetes: three si
 
 # The clusters with Weir installed take nearly as long as everything else, and wait half of that time: so two halves run at once, clusters and the rest.
 CLUSTERS = ./test/e2e/installed
-# Of the rest those that compare rates run alone; the others wait much, two at once.
+# Those that compare rates run at the end, alone; the others wait much, two at once.
 ALONE = ./test/e2e/failover
 OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v -e /e2e/installed -e /e2e/failover)
 
@@ -44,8 +44,9 @@ test: fit-clusters modules tools kube-tools build ## run all tests but the long 
 	printf '\n== unit tests: with the race detector where there is something to race; packages that did not change are cached\n'; \
 	$(GO) test -p 2 -timeout 40m $(PLAIN); plain=$$?; $(GO) test -race -p 2 -timeout 40m -ldflags=-w $(UNIT); units=$$?; \
 	printf '\n== end-to-end tests: sites, links, and kernel NFS clients on this machine\n'; \
-	$(GO) test -count=1 -p 2 -timeout 40m $(OTHERS); rest=$$?; $(GO) test -count=1 -timeout 40m $(ALONE); alone=$$?; \
-	wait $$clusters && [ $$plain = 0 ] && [ $$units = 0 ] && [ $$rest = 0 ] && [ $$alone = 0 ]
+	$(GO) test -count=1 -p 2 -timeout 40m $(OTHERS); rest=$$?; wait $$clusters; clusters=$$?; trap - INT TERM; \
+	printf '\n== tests that compare rates, alone\n'; \
+	$(GO) test -count=1 -timeout 40m $(ALONE) && [ $$clusters = 0 ] && [ $$plain = 0 ] && [ $$units = 0 ] && [ $$rest = 0 ]
 
 verify: modules ## check format, lint, generated code, modules and the layout of the tree
 	@GO=$(GO) hack/verify

@@ -4,6 +4,7 @@ package copies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -115,18 +116,50 @@ func (m *Manager) renew(id, why string) error {
 	if err := os.Rename(path, to); err != nil {
 		return fmt.Errorf("set the copy of volume %s aside: %w", id, err)
 	}
-	if err := m.shed(id, filepath.Base(to)); err != nil {
-		m.cfg.Logger.Warn("a copy that was set aside stays on the pool as a whole", "folder", to, "error", err)
+	if err := syncFolder(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("set the copy of volume %s aside: %w", id, err)
 	}
+	m.shedAll([]string{filepath.Base(to)})
 	return nil
 }
+
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// shedAll removes from the pool what the site's store has of the copies that were set aside, among
+// these folders of the pool: of each once after a start, and again until that went well. It reports
+// whether it is to be tried again.
+func (m *Manager) shedAll(folders []string) (again bool) {
+	m.shedding.Lock()
+	defer m.shedding.Unlock()
+	for _, folder := range folders {
+		name, aside := strings.CutPrefix(folder, salvagePrefix)
+		if !aside || len(name) < uuidLength || m.shed[folder] {
+			continue
+		}
+		if err := m.shedOne(name[:uuidLength], folder); err != nil {
+			m.cfg.Logger.Warn("a copy that was set aside stays on the pool as a whole for now", "folder", folder, "error", err)
+			again = true
+			continue
+		}
+		m.shed[folder] = true
+	}
+	return again
+}
+
+const uuidLength = len("00000000-0000-0000-0000-000000000000")
 
 // shedTime bounds the question what a store has.
 const shedTime = 30 * time.Second
 
-// shed removes from the pool what the site's store has of a copy that was set aside. The store
+// shedOne removes from the pool what the site's store has of a copy that was set aside. The store
 // itself is asked: nobody else may have it.
-func (m *Manager) shed(id, folder string) error {
+func (m *Manager) shedOne(id, folder string) error {
 	if m.cfg.Store == nil {
 		return nil
 	}

@@ -70,6 +70,9 @@ type Manager struct {
 	kept  map[string]bool // volumes with a copy on the pool, open or not; used by Run only
 	heard bool            // used by Run only
 
+	shedding sync.Mutex
+	shed     map[string]bool // folders that were set aside and have left what the store has; guarded by shedding
+
 	mu      sync.Mutex
 	volumes map[string]*managed // by UUID
 	reopen  map[string]error    // why a volume's copy is to be closed and opened again
@@ -99,7 +102,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, aside: make(chan string, 16),
-		wake: make(chan struct{}, 1), reopen: map[string]error{}}
+		wake: make(chan struct{}, 1), reopen: map[string]error{}, shed: map[string]bool{}}
 	for _, id := range there {
 		m.kept[id] = true
 	}

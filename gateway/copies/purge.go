@@ -65,6 +65,7 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 		m.cfg.Logger.Warn("the pool's volumes cannot be listed", "error", err)
 		return true
 	}
+	again = m.shedAll(there) || again
 	for _, p := range m.cfg.View.Purges() {
 		// A gateway that registered later may have some of it, and one that just heard of the purge
 		// may have opened it once more.
@@ -205,7 +206,8 @@ func (m *Manager) remove(name string) error {
 		err = m.cfg.Pool.RemoveVolume(name)
 	}
 	if err == nil {
-		m.cfg.Pool.Room().Count(-size - meta)
+		m.cfg.Pool.Room().Release(size) // the log asked the room for it; the metadata were counted
+		m.cfg.Pool.Room().Count(-meta)
 	}
 	return err
 }

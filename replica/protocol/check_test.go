@@ -53,10 +53,12 @@ func (n *node) holds(durable bool) bool {
 
 // began checks that an epoch has one home and that the record says where it begins.
 func (s *sim) began(n *node, epoch uint64) {
-	if h := s.homes[epoch]; h != "" && !s.outside(n) {
-		s.fail("epoch %d has two homes: %s and %s", epoch, h, n.name)
+	if !s.outside(n) {
+		if h := s.homes[epoch]; h != "" {
+			s.fail("epoch %d has two homes: %s and %s", epoch, h, n.name)
+		}
+		s.homes[epoch] = n.name
 	}
-	s.homes[epoch] = n.name
 	for _, r := range s.old {
 		if r.ctl != nil && r.ctl.Epoch == epoch && (s.times == 0 || r.ctl.Home == n.member) {
 			h := r.ctl.History[len(r.ctl.History)-1]

@@ -169,7 +169,7 @@ func (s *sim) fault() {
 		n.suspend(s.some())
 	case 20:
 		if s.ctl != nil && !slices.ContainsFunc(s.nodes, func(n *node) bool { return n.refuses || !n.joinable() }) {
-			if s.restore(1 + s.rnd.IntN(4)) {
+			if s.restore(1+s.rnd.IntN(4), s.chance(50)) {
 				s.remedy()
 			}
 		}

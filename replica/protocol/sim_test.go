@@ -163,6 +163,7 @@ type node struct {
 	rewound     bool   // its log and watermark went back, and it does not know
 	kept        record // what it knows of the record, also after a restart
 	refuses     bool   // it does not believe the registry
+	accepted    int    // times that it believed it again
 }
 
 func (n *node) clock() Time { return n.offset + time.Duration(float64(n.sim.now)*n.rate) }

@@ -16,6 +16,7 @@ import (
 // restoration is a registry that went back.
 type restoration struct {
 	wentBack bool
+	another  bool              // with an identity of its own: who knows anything refuses it at first contact
 	noticed  bool              // a gateway wrote that it did: nothing is swapped
 	said     map[string]record // testimonies
 	tip      record            // the newest that any gateway knew when it went back, and what came from it
@@ -25,8 +26,9 @@ type restoration struct {
 }
 
 // restore puts the registry back to an earlier record, if there is one, and somebody knows what is
-// lost.
-func (s *sim) restore(back int) bool {
+// lost. It is another registry, as `weir registry restore` makes it, or it looks like the one from
+// before, as a snapshot of its disks does.
+func (s *sim) restore(back int, another bool) bool {
 	r, newest := s.record, s.record
 	if s.wentBack || !slices.ContainsFunc(s.nodes, func(n *node) bool { return n.kept == newest }) {
 		return false
@@ -42,7 +44,8 @@ func (s *sim) restore(back int) bool {
 	}
 	s.record = r
 	s.logf("the registry goes back to: %v", s.registry)
-	s.restoration = restoration{wentBack: true, said: map[string]record{}, tip: newest, times: s.times + 1, branched: s.branched}
+	s.restoration = restoration{wentBack: true, another: another, said: map[string]record{}, tip: newest, times: s.times + 1,
+		branched: s.branched}
 	return true
 }
 
@@ -50,6 +53,9 @@ func (s *sim) restore(back int) bool {
 func (n *node) sees(r record) record {
 	switch {
 	case n.refuses:
+		return n.kept
+	case n.sim.another && n.kept.ctl != nil:
+		n.refuse("it is another")
 		return n.kept
 	case r.ctl == nil || n.kept.ctl == nil || r.ctl.DescendsFrom(*n.kept.ctl):
 		if r.ctl != nil && r.rev > n.kept.rev {
@@ -92,12 +98,14 @@ func (s *sim) tend(n *node) {
 			return
 		}
 		s.logf("%s believes the registry", n.name)
-		n.refuses, n.kept = false, s.record
+		n.refuses, n.kept, n.accepted = false, s.record, n.accepted+1
 		n.controlRead(s.record)
 		return
 	case n.refuses:
 	case s.noticed:
 		n.refuse("another does")
+	case s.another && n.kept.ctl != nil:
+		n.refuse("it is another")
 	case n.kept.ctl != nil && !s.ctl.DescendsFrom(*n.kept.ctl):
 		n.refuse("it has an older record, or another")
 	default:
@@ -216,10 +224,22 @@ func (s *sim) reconcile(home string) bool {
 }
 
 // outside reports whether what a gateway does is in a branch that may be given up, or before a
-// forced takeover.
+// forced takeover. A copy is in the branch of the home that it follows, even if it did not read a
+// record of that branch yet.
 func (s *sim) outside(n *node) bool {
-	return n.core.epoch < s.forced || n.kept.ctl != nil &&
-		slices.ContainsFunc(s.rivals, func(r record) bool { return n.kept.ctl.DescendsFrom(*r.ctl) })
+	if n.core.epoch < s.forced || s.rival(n) {
+		return true
+	}
+	return slices.ContainsFunc(s.rivals, func(r record) bool {
+		home := s.node(r.ctl.Home.Gateway)
+		return r.ctl.Epoch == n.core.epoch && home != n && s.rival(home) && n.core.home == home.name
+	})
+}
+
+// rival reports whether what a gateway knows came from a record that was swapped at the registry
+// after that went back.
+func (s *sim) rival(n *node) bool {
+	return n.kept.ctl != nil && slices.ContainsFunc(s.rivals, func(r record) bool { return n.kept.ctl.DescendsFrom(*r.ctl) })
 }
 
 // authority is the record by which the volume's gateways act.

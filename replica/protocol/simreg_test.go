@@ -154,7 +154,9 @@ func (s *sim) apply(n *node, e Swap, forced bool) bool {
 	switch {
 	case !s.wentBack:
 	case !s.ctl.DescendsFrom(*s.tip.ctl):
-		s.rivals = append(s.rivals, s.record)
+		if s.rivals = append(s.rivals, s.record); s.another {
+			s.fail("%s changes the record of a registry that is not the one that it knows", n.name)
+		}
 	case !slices.ContainsFunc(s.nodes, func(n *node) bool { return n.refuses }):
 		s.restoration = restoration{times: s.times, branched: s.branched} // the same swap was made again, and nobody noticed
 	}
@@ -231,22 +233,28 @@ func (n *node) swap(e Swap) {
 				}
 			})
 		default:
-			result := Swapped{Outcome: SwapConflict}
-			if s.apply(n, e, forced) {
-				r := s.record
-				result = Swapped{SwapDone, r.rev}
-				n.later(back, func() { // it knows before it acts
-					if !n.refuses && r.rev > n.kept.rev {
-						n.kept = r
-						s.learn(r)
-					}
-				})
-			}
+			done, accepted := s.apply(n, e, forced), n.accepted
+			r := s.record
 			if outcome == "slow" {
 				back = s.between(ms, 1500*ms)
 			}
-			if outcome != "unknown" {
-				answer(back, result)
+			switch {
+			case outcome == "unknown":
+			case !done:
+				answer(back, Swapped{Outcome: SwapConflict})
+				return
+			default:
+				n.later(back, func() {
+					result := Swapped{Outcome: SwapUnknown} // so it is if it refused the registry since
+					if !n.refuses && n.accepted == accepted {
+						result = Swapped{SwapDone, r.rev}
+						if r.rev > n.kept.rev { // it knows before it acts
+							n.kept = r
+							s.learn(r)
+						}
+					}
+					n.step(result)
+				})
 				return
 			}
 		}

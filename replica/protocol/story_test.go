@@ -27,6 +27,7 @@ import (
 //	write 3; load 2s; run 2s             client changes at the home; under load one each 50 ms
 //	move b; force c
 //	restore 2; tend a b c                the registry goes back by two records; gateways look
+//	restore 2 another                    it has an identity of its own since
 //	reconcile b                          a person brings it forward, and of branches keeps b's
 //	status
 func TestStories(t *testing.T) {
@@ -147,7 +148,7 @@ func (s *sim) tell(words []string) (err error) {
 		s.force(node(1))
 	case "restore":
 		var k int
-		if k, err = strconv.Atoi(arg(1)); err == nil && !s.restore(k) {
+		if k, err = strconv.Atoi(arg(1)); err == nil && !s.restore(k, arg(2) == "another") {
 			err = fmt.Errorf("nothing would be lost")
 		}
 	case "tend":

@@ -87,7 +87,7 @@ func run(ctx context.Context, sh *cli.Shell, o *operator) (err error) {
 		Scheme: process.Scheme(), Cache: controllers.CacheOptions(),
 		Metrics:                server.Options{BindAddress: "0"}, // none: showMetrics does it
 		HealthProbeBindAddress: o.Health,
-		LeaderElection:         o.elect, LeaderElectionID: "weir-operator", LeaderElectionNamespace: o.namespace,
+		LeaderElection:         o.elect, LeaderElectionID: process.OperatorLease, LeaderElectionNamespace: o.namespace,
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ package registrycmd
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -123,10 +125,11 @@ func restoreCommand(sh *cli.Shell) *cobra.Command {
 		Use: "restore FILE", Short: "Make an etcd member's data folder from a snapshot", Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Makes the data folder of one member of a new etcd cluster from a snapshot, with etcd's own\n" +
 			"etcdutl. Run it for every member, with the same file, before any of them starts. Gateways\n" +
-			"notice that the registry went back: volumes go on as they are until `weir registry reconcile`.",
+			"notice that it is another registry, by its token, which no registry before may have had:\n" +
+			"volumes go on as they are until `weir registry reconcile`.",
 		Example: "  weir registry restore registry.db --data-dir /var/lib/etcd --name r1 \\\n" +
 			"    --initial-cluster r1=https://10.0.0.1:2380,r2=https://10.0.0.2:2380 \\\n" +
-			"    --peer-url https://10.0.0.1:2380",
+			"    --peer-url https://10.0.0.1:2380 --initial-cluster-token weir-2026-11-24",
 		RunE: func(c *cobra.Command, a []string) error {
 			if err := o.run(c.Context(), sh, a[0]); err != nil {
 				return fmt.Errorf("restore the registry from %s: %w", a[0], err)
@@ -139,7 +142,8 @@ func restoreCommand(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&o.name, "name", "", "member's `NAME`")
 	f.StringVar(&o.cluster, "initial-cluster", "", "all members, as `NAME=URL,…`")
 	f.StringVar(&o.peerURL, "peer-url", "", "`URL` of this member for the others")
-	f.StringVar(&o.token, "initial-cluster-token", "weir", "`TOKEN` of the new cluster, the same for all members")
+	f.StringVar(&o.token, "initial-cluster-token", "",
+		"`TOKEN` of the new cluster, the same for all members and never used before; of one member: made if it is missing")
 	f.StringVar(&o.etcdutl, "etcdutl", "etcdutl", "`PROGRAM` of etcd 3.5 or later")
 	return c
 }
@@ -149,6 +153,14 @@ func (o *restoreOptions) run(ctx context.Context, sh *cli.Shell, path string) er
 		{"--peer-url", o.peerURL}} {
 		if f[1] == "" {
 			return cli.Usage("%s is missing: it is needed to make a member's folder", f[0])
+		}
+	}
+	// With the token of the registry before, etcd gives this one the same identity. Then a gateway
+	// that slept would change volumes in it (protocol-7).
+	if o.token == "" {
+		if o.token = "weir-" + strings.ToLower(rand.Text()); strings.Contains(o.cluster, ",") {
+			return cli.Usage("--initial-cluster-token is missing: a cluster of several members needs one that all have, and that no "+
+				"registry before had: give all of them %s", o.token)
 		}
 	}
 	if _, err := os.Lstat(o.dataDir); !errors.Is(err, fs.ErrNotExist) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,7 +88,7 @@ func TestBackUpAndRestore(t *testing.T) {
 	}
 	tend(func() bool {
 		n, err := gateway.Notices(t.Context())
-		return err == nil && len(n) == 1 && n[0].Complete
+		return err == nil && len(n) == 1 && n[0].Complete && strings.Contains(n[0].Why, "its identity was")
 	})
 	if c, _, err := gateway.GetControl(t.Context(), "v"); err != nil || c.Epoch != 2 {
 		t.Errorf("the gateway reads %+v, %v", c, err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -160,6 +161,15 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	b := bench(t)
 	b.Want(2, "--data-dir is missing", "", "registry", "restore", good)
+	several := run(good, data, "true")
+	several[8] += ",r2=http://127.0.0.2:1"
+	b.Want(2, "no registry before had: give all of them weir-", "", several...)
+	_, _, once := b.Run("", run(good, data, "echo")...)
+	_, _, again := b.Run("", run(good, data, "echo")...)
+	if token := "--initial-cluster-token weir-"; once == again || !strings.Contains(once, token) {
+		t.Errorf("a restored registry has an identity of its own by its token: %s and %s", once, again)
+	}
+	b.Want(0, "start etcd with it", "", append(several, "--initial-cluster-token", "weir-2")...)
 	b.Want(1, "it is there already", "", run(good, dir, "true")...)
 	b.Want(1, "do not have the digest", "", run(damaged, data, "true")...)
 	b.Want(1, "no whole snapshot", "", run(short, data, "true")...)

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,7 +31,7 @@ func releaseCommand(sh *cli.Shell) *cobra.Command {
 		Long: "Takes Weir's finalizers off what is left in a cluster after `helm uninstall`: GeoVolumes,\n" +
 			"GeoVolumeContents, and persistent volumes and attachments of its driver. Else deleting them, or\n" +
 			"their namespaces, would wait for an operator for ever. The federation's volumes and their data\n" +
-			"stay. The command refuses while the operator is installed.",
+			"stay. The command refuses while the operator is installed, or runs.",
 		Example: "  weir site release --kubeconfig ~/.kube/config",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if kubeconfig == "" {
@@ -73,6 +75,9 @@ func release(ctx context.Context, sh *cli.Shell, kubeconfig string, yes bool) er
 		return fmt.Errorf("the operator is installed (Deployment %s in namespace %s): it lets go of what is deleted by itself; "+
 			"`helm uninstall` comes first", o.Name, o.Namespace)
 	}
+	if err := operates(ctx, c, part, sh.Now()); err != nil {
+		return err
+	}
 	all, err := listHeld(ctx, c)
 	if err != nil {
 		return err
@@ -100,6 +105,36 @@ func release(ctx context.Context, sh *cli.Shell, kubeconfig string, yes bool) er
 		}
 	}
 	return sh.Say("%d objects are let go\n", len(all))
+}
+
+// operates returns an error while an operator that is not installed any more still runs: it would
+// put its finalizers back.
+func operates(ctx context.Context, c client.Client, part client.MatchingLabels, now time.Time) error {
+	pods := new(corev1.PodList)
+	if err := c.List(ctx, pods, part); err != nil {
+		return err
+	}
+	for _, p := range pods.Items {
+		if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			return fmt.Errorf("the operator still runs (Pod %s in namespace %s): wait until it has ended", p.Name, p.Namespace)
+		}
+	}
+	leases := new(coordinationv1.LeaseList)
+	if err := c.List(ctx, leases); err != nil {
+		return err
+	}
+	for _, l := range leases.Items {
+		s := l.Spec
+		if l.Name != process.OperatorLease || s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil ||
+			s.LeaseDurationSeconds == nil {
+			continue
+		}
+		if until := s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second); now.Before(until) {
+			return fmt.Errorf("an operator still runs (%s has the Lease %s in namespace %s): stop it, and repeat this after %v",
+				*s.HolderIdentity, l.Name, l.Namespace, until.Sub(now).Round(time.Second))
+		}
+	}
+	return nil
 }
 
 // listHeld finds what Weir keeps from being deleted.

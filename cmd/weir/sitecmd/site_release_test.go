@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -97,6 +98,20 @@ func TestRelease(t *testing.T) {
 		"--kubeconfig", path, "--yes")
 	if err := c.Delete(t.Context(), operator); err != nil {
 		t.Fatal(err)
+	}
+	holder, seconds := "o", int32(15)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "o", Namespace: "default", Labels: labels}, Spec: operator.Spec.Template.Spec}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: process.OperatorLease, Namespace: "default"},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
+			RenewTime: &metav1.MicroTime{Time: clitest.Time}}}
+	for said, o := range map[string]client.Object{"the operator still runs (Pod o": pod, "an operator still runs (o has": lease} {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		b.Want(cli.ExitError, said, "", "site", "release", "--kubeconfig", path, "--yes")
+		if err := c.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b.Want(cli.ExitError, "not confirmed", "no\n", "site", "release", "--kubeconfig", path)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(geo), geo); err != nil {

@@ -78,6 +78,16 @@ func removeGateway(ctx context.Context, cl *access.Client, site, gateway string)
 		return "", fmt.Errorf("--gateway %s: writes of volumes still count on it: %s: another copy must take its place first "+
 			"(`weir status`, `weir failover`)", gateway, some(member))
 	}
+	// Its disks are gone, as far as anybody knows: nobody waits for it to delete anything.
+	purges, err := cl.Registry.ListPurges(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range purges {
+		if err := cl.Registry.LeavePurge(ctx, p.Volume, gateway); err != nil {
+			return "", err
+		}
+	}
 	if err := cl.Registry.RemoveGateway(ctx, site, gateway); err != nil {
 		return "", err
 	}

@@ -129,8 +129,9 @@ func TestSiteRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Want(cli.ExitError, "deleted volumes are not gone from its pools and its store yet: team.old", "", "site", "remove", "waw")
-	if err := b.Registry.LeavePurge(ctx, "u2", "waw-1"); err != nil {
-		t.Fatal(err)
+	b.Want(cli.ExitOK, "gateway waw-1 of site waw is forgotten", "", "site", "remove", "waw", "--gateway", "waw-1")
+	if left, err := b.Registry.ListPurges(ctx); err != nil || len(left) != 1 || len(left[0].Pending) != 0 {
+		t.Errorf("the purges %v wait for a gateway that is forgotten: %v", left, err)
 	}
 	b.Want(cli.ExitOK, "site waw is forgotten; its name is free", "", "site", "remove", "waw")
 	claims, _ := b.Registry.ListClaims(ctx, "")

@@ -114,11 +114,15 @@ func (r *run) fault(k kind) {
 	time.Sleep(time.Duration(r.rand.IntN(2000)) * time.Millisecond)
 }
 
-// whole waits until the volume has all its copies and two members.
+// steady is longer than a promise: a status that holds so long is not what was said before a fault.
+const steady = 3 * time.Second
+
+// whole waits until the volume has all its copies and two members, and keeps them.
 func (r *run) whole() {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(r.Ctx, guard)
 	defer cancel()
+	var since, last time.Time // since then every answer was good
 	_, err := r.Bed.Await(ctx, "b", "v", func(s bed.Status) bool {
 		n := 0
 		for _, c := range s.Replicas {
@@ -126,7 +130,16 @@ func (r *run) whole() {
 				n++
 			}
 		}
-		return s.State == "Ready" && len(s.Members) == 2 && n == 3
+		now := time.Now()
+		if good := s.State == "Ready" && len(s.Members) == 2 && n == 3; !good {
+			since = time.Time{}
+			return false
+		}
+		if since.IsZero() || now.Sub(last) > steady {
+			since = now
+		}
+		last = now
+		return now.Sub(since) > steady
 	})
 	if err != nil {
 		r.T.Fatalf("the volume is not whole again: %v", err)

@@ -3,6 +3,8 @@
 package faults
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weir-storage/weir/test/e2e/bed"
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
 
@@ -117,6 +120,11 @@ func poolFull(r *run) (func(), string) {
 	job, err := w.guest.Start(r.Ctx, burst)
 	r.must(err)
 	return func() {
+		ctx, cancel := context.WithTimeout(r.Ctx, guard)
+		defer cancel()
+		if _, err := r.Bed.Await(ctx, "b", "v", func(s bed.Status) bool { return strings.Contains(s.Message, "full") }); err != nil {
+			r.T.Fatalf("the pool of %s did not become full: %v", site, err)
+		}
 		r.startStore(site)
 		out, err := job.Wait(r.Ctx)
 		if err != nil || out.Code != 0 {
@@ -129,12 +137,23 @@ func poolFull(r *run) (func(), string) {
 func (r *run) inject(site, calls, with string) (undo func()) {
 	r.T.Helper()
 	pid := fmt.Sprint(r.Bed.Site(site).Gateway().Pid())
-	cmd := exec.CommandContext(r.Ctx, "strace", "-f", "-q", "-o", "/dev/null", "-e", "trace="+calls, "-e", "inject="+calls+":error="+with,
+	said := filepath.Join(r.T.TempDir(), "strace")
+	cmd := exec.CommandContext(r.Ctx, "strace", "-f", "-q", "-o", said, "-e", "trace="+calls, "-e", "inject="+calls+":error="+with,
 		"-p", pid)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	r.must(cmd.Start())
 	gateway := r.Bed.Site(site).Gateway()
 	return func() {
+		failed := func() bool {
+			text, err := os.ReadFile(said)
+			return err == nil && bytes.Contains(text, []byte("(INJECTED)"))
+		}
+		for end := time.Now().Add(guard); !failed(); time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(end) || gateway.Exited() {
+				text, _ := os.ReadFile(said)
+				r.T.Fatalf("no %s of the gateway of %s failed: strace says %s", calls, site, text)
+			}
+		}
 		r.must(cmd.Process.Signal(syscall.SIGINT)) // it lets go of the gateway
 		_ = cmd.Wait()                             // it was interrupted
 		time.Sleep(time.Second)

@@ -95,6 +95,9 @@ func (o *Options) OpenRegistry(creds *pki.Credentials, log *slog.Logger) (federa
 		TLS: access.RegistryTLS(o.Registry, creds), Log: log})
 }
 
+// OperatorLease is the name of the Lease that the operator which works holds.
+const OperatorLease = "weir-operator"
+
 // Cluster says how to reach the API server: by the file kubeconfig, or, without one, as a pod does.
 func Cluster(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
