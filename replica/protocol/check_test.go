@@ -141,8 +141,12 @@ func (s *sim) check() {
 		if n.core == nil {
 			continue
 		}
-		n.core.now = max(n.core.now, n.clock())
-		if s.wentBack || !n.core.mayTakeOver() || s.ctl == nil || !s.ctl.IsMember(n.member) || n.core.epoch < s.forced {
+		// The machine may be suspended: its core must not see how time goes on.
+		was := n.core.now
+		n.core.now = max(was, n.clock())
+		may := n.core.mayTakeOver()
+		n.core.now = was
+		if s.wentBack || !may || s.ctl == nil || !s.ctl.IsMember(n.member) || n.core.epoch < s.forced {
 			continue
 		}
 		if n.core.ctl.Home == n.member && n.core.rev != s.rev {

@@ -183,11 +183,12 @@ func (n *node) swap(e Swap) {
 	}
 	forced := n.forced != nil && n.forced.Same(e.Next)
 	life := n.life
-	answer := func(d time.Duration, sw Swapped) {
+	hear := func(d time.Duration, f func()) {
 		if n.life == life { // a process that started since does not hear what another asked for
-			n.later(d, func() { n.step(sw) })
+			n.later(d, f)
 		}
 	}
+	answer := func(d time.Duration, sw Swapped) { hear(d, func() { n.step(sw) }) }
 	outcome := ""
 	switch {
 	case len(s.outcomes) > 0:
@@ -244,7 +245,7 @@ func (n *node) swap(e Swap) {
 				answer(back, Swapped{Outcome: SwapConflict})
 				return
 			default:
-				n.later(back, func() {
+				hear(back, func() {
 					result := Swapped{Outcome: SwapUnknown} // so it is if it refused the registry since
 					if !n.refuses && n.accepted == accepted {
 						result = Swapped{SwapDone, r.rev}

@@ -91,6 +91,7 @@ type Status struct {
 		LagBytes   *int64   `json:"lagBytes"`
 		LagSeconds *float64 `json:"lagSeconds"`
 		Salvage    []string `json:"salvage"`
+		Problem    string   `json:"problem"`
 	} `json:"replicas"`
 }
 

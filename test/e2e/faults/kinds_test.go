@@ -122,7 +122,16 @@ func poolFull(r *run) (func(), string) {
 	return func() {
 		ctx, cancel := context.WithTimeout(r.Ctx, guard)
 		defer cancel()
-		if _, err := r.Bed.Await(ctx, "b", "v", func(s bed.Status) bool { return strings.Contains(s.Message, "full") }); err != nil {
+		_, err := r.Bed.Await(ctx, "b", "v", func(s bed.Status) bool {
+			said := s.Message
+			for _, c := range s.Replicas {
+				if c.Site == site {
+					said += c.Problem
+				}
+			}
+			return strings.Contains(said, "full")
+		})
+		if err != nil {
 			r.T.Fatalf("the pool of %s did not become full: %v", site, err)
 		}
 		r.startStore(site)
