@@ -31,6 +31,7 @@ import (
 	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
 	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/store"
 	storemem "github.com/weir-storage/weir/store/memory"
 	"github.com/weir-storage/weir/volume"
 )
@@ -47,7 +48,9 @@ type cluster struct {
 	nodes   map[string]*clusterNode
 	order   []string
 	// pool, if not nil, replaces the pool of a gateway that starts.
-	pool  func(site string, p cachepool.Pool) cachepool.Pool
+	pool func(site string, p cachepool.Pool) cachepool.Pool
+	// store, if not nil, replaces the store of a gateway that starts.
+	store func(site string, s store.Store) store.Store
 	limit int64            // of pools of gateways that start; 0: 1 GiB
 	now   func() time.Time // of gateways that start; nil: time.Now
 	late  *sync.Mutex      // not nil: gateways that start hear of no admission while it is held
@@ -174,13 +177,17 @@ func (c *cluster) start(site string) {
 	if c.asked != nil {
 		registry = countingControls{registry, c.asked}
 	}
+	var objects store.Store = n.store
+	if c.store != nil {
+		objects = c.store(site, objects)
+	}
 	var tracer Tracer
 	if c.tracer != nil {
 		tracer = c.tracer(site)
 	}
 	n.gateway, err = newGateway(Config{
 		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
-		Registry: registry, Pool: pool, StateDir: filepath.Join(c.dir, site, "clients"), Store: n.store, Credentials: creds, SiteKey: n.key,
+		Registry: registry, Pool: pool, StateDir: filepath.Join(c.dir, site, "clients"), Store: objects, Credentials: creds, SiteKey: n.key,
 		Promise: c.promise, Heartbeat: time.Second / 15, AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
 		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer,
 	})

@@ -3,13 +3,17 @@
 package gateway
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weir-storage/weir/store"
 )
 
 // TestACopyWhoseDiskWentBackIsRefused: a member's folder goes back to an earlier state, watermark
@@ -47,11 +51,14 @@ func TestACopyWhoseDiskWentBackIsRefused(t *testing.T) {
 }
 
 // TestACopyIsMadeAnewInAFullPool: a copy that takes most of the pool damages what it had stored.
-// What the store has of it leaves the pool, and there is room for the new copy.
+// What the store has of it leaves the pool, once the store says so, and there is room for the new
+// copy.
 func TestACopyIsMadeAnewInAFullPool(t *testing.T) {
 	t.Parallel()
 	c := newClusterOf(t, 10*time.Second, "a", "b")
 	c.limit = 100 << 20
+	unlisted := new(atomic.Bool)
+	c.store = func(_ string, s store.Store) store.Store { return listing{s, unlisted} }
 	for _, s := range c.order {
 		c.stop(s)
 		c.start(s)
@@ -86,19 +93,47 @@ func TestACopyIsMadeAnewInAFullPool(t *testing.T) {
 	if err := os.WriteFile(last, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	unlisted.Store(true)
 	c.start("b")
-	c.until("b has a new copy with all there is", func() error {
+	c.until("the damaged copy is set aside", func() error {
 		if len(c.at("b").copies.Salvaged(id)) != 1 {
-			return errors.New("nothing is set aside")
+			return errors.New("it is not")
 		}
+		return nil
+	})
+	time.Sleep(time.Second) // in it the store is asked, and fails
+	aside := func() []string {
+		folders, err := filepath.Glob(filepath.Join(c.dir, "b", "volumes", "salvage-*", "*.seg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return folders
+	}
+	if n := len(aside()); n != len(segments) {
+		t.Errorf("the store lists nothing, and of %d segments %d are set aside", len(segments), n)
+	}
+	unlisted.Store(false)
+	c.until("b has a new copy with all there is", func() error {
 		if all := c.at("b").reporter.Status(id); len(all) != 1 || all[0].Commit != c.at("a").reporter.Status(id)[0].Commit {
 			return fmt.Errorf("it is %+v", all)
 		}
 		return nil
 	})
-	folders, err := filepath.Glob(filepath.Join(c.dir, "b", "volumes", "salvage-*", "*.seg"))
-	if err != nil || len(folders) == 0 || len(folders) >= len(segments) {
-		t.Errorf("of %d segments %d are set aside: %v", len(segments), len(folders), err)
+	if n := len(aside()); n == 0 || n >= len(segments) {
+		t.Errorf("of %d segments %d are set aside", len(segments), n)
 	}
 	file(t, c.router("a", id), cl, "later") // b counts again
+}
+
+// listing is a store that cannot be listed while failing is set.
+type listing struct {
+	store.Store
+	failing *atomic.Bool
+}
+
+func (s listing) List(ctx context.Context, prefix string, fn func(store.Info) error) error {
+	if s.failing.Load() {
+		return errors.New("the store does not answer")
+	}
+	return s.Store.List(ctx, prefix, fn)
 }

@@ -119,7 +119,12 @@ func (m *Manager) renew(id, why string) error {
 	if err := syncFolder(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("set the copy of volume %s aside: %w", id, err)
 	}
-	m.shedAll([]string{filepath.Base(to)})
+	if m.shedAll([]string{filepath.Base(to)}) {
+		select {
+		case m.unshed <- struct{}{}:
+		default: // KeepPurging is to look anyway
+		}
+	}
 	return nil
 }
 
@@ -131,15 +136,20 @@ func syncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// shedEvery is how often a copy that was set aside leaves what its site's store has. The new copy
+// uploads what the one before it had not.
+const shedEvery = 10 * time.Minute
+
 // shedAll removes from the pool what the site's store has of the copies that were set aside, among
-// these folders of the pool: of each once after a start, and again until that went well. It reports
-// whether it is to be tried again.
+// these folders of the pool: of each after a start and from time to time. It reports whether it did
+// not go well, and is to be tried again.
 func (m *Manager) shedAll(folders []string) (again bool) {
 	m.shedding.Lock()
 	defer m.shedding.Unlock()
+	now := m.cfg.Now()
 	for _, folder := range folders {
 		name, aside := strings.CutPrefix(folder, salvagePrefix)
-		if !aside || len(name) < uuidLength || m.shed[folder] {
+		if !aside || len(name) < uuidLength || now.Sub(m.shed[folder]) < shedEvery {
 			continue
 		}
 		if err := m.shedOne(name[:uuidLength], folder); err != nil {
@@ -147,7 +157,7 @@ func (m *Manager) shedAll(folders []string) (again bool) {
 			again = true
 			continue
 		}
-		m.shed[folder] = true
+		m.shed[folder] = now
 	}
 	return again
 }

@@ -71,7 +71,8 @@ type Manager struct {
 	heard bool            // used by Run only
 
 	shedding sync.Mutex
-	shed     map[string]bool // folders that were set aside and have left what the store has; guarded by shedding
+	shed     map[string]time.Time // when folders that were set aside last left what the store has; guarded by shedding
+	unshed   chan struct{}        // KeepPurging is to shed what is left
 
 	mu      sync.Mutex
 	volumes map[string]*managed // by UUID
@@ -102,7 +103,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, aside: make(chan string, 16),
-		wake: make(chan struct{}, 1), reopen: map[string]error{}, shed: map[string]bool{}}
+		wake: make(chan struct{}, 1), reopen: map[string]error{}, shed: map[string]time.Time{}, unshed: make(chan struct{}, 1)}
 	for _, id := range there {
 		m.kept[id] = true
 	}

@@ -38,6 +38,7 @@ func (m *Manager) KeepPurging(ctx context.Context) {
 		}
 		select {
 		case <-changed:
+		case <-m.unshed:
 		case <-m.cfg.Timers.After(wait):
 		case <-ctx.Done():
 		}

@@ -207,8 +207,12 @@ func (s *sim) spoil(n *node) {
 	}
 }
 
-// goBack takes a disk back to what the others know to be committed, or before.
+// goBack takes a disk back to what the others know to be committed, or before. Only they know it,
+// so nothing else keeps them from saying so: they reach everybody, and believe the registry.
 func (s *sim) goBack(n *node) {
+	if s.wentBack || slices.ContainsFunc(s.nodes, func(o *node) bool { return o.refuses }) {
+		return
+	}
 	some, up := s.others(n)
 	steady := slices.ContainsFunc(s.nodes, func(o *node) bool {
 		return o.core != nil && o.core.role == Home && o.core.moving == "" && s.isHome(o)

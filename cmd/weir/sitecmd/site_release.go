@@ -26,22 +26,24 @@ import (
 func releaseCommand(sh *cli.Shell) *cobra.Command {
 	var kubeconfig string
 	var yes bool
+	var limit time.Duration
 	c := &cobra.Command{
 		Use: "release --kubeconfig FILE", Short: "Let go of a cluster from which Weir was uninstalled", Args: cli.Args(cobra.NoArgs),
 		Long: "Takes Weir's finalizers off what is left in a cluster after `helm uninstall`: GeoVolumes,\n" +
 			"GeoVolumeContents, and persistent volumes and attachments of its driver. Else deleting them, or\n" +
 			"their namespaces, would wait for an operator for ever. The federation's volumes and their data\n" +
-			"stay. The command refuses while the operator is installed, or runs.",
+			"stay. The command refuses while the operator is installed, and waits while one still ends.",
 		Example: "  weir site release --kubeconfig ~/.kube/config",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if kubeconfig == "" {
 				return cli.Usage("site release: no --kubeconfig: give the file with the cluster's address")
 			}
-			return release(c.Context(), sh, kubeconfig, yes)
+			return release(c.Context(), sh, kubeconfig, yes, limit)
 		},
 	}
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", sh.Getenv("KUBECONFIG"), "`FILE` with the cluster's address [KUBECONFIG]")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().DurationVar(&limit, "timeout", time.Minute, "`TIME` to wait for an operator that has not ended yet")
 	return c
 }
 
@@ -56,7 +58,7 @@ const provisionerFinalizer = "external-provisioner.volume.kubernetes.io/finalize
 
 var attacherFinalizer = "external-attacher/" + strings.ReplaceAll(v1alpha1.Driver, ".", "-")
 
-func release(ctx context.Context, sh *cli.Shell, kubeconfig string, yes bool) error {
+func release(ctx context.Context, sh *cli.Shell, kubeconfig string, yes bool, limit time.Duration) error {
 	cfg, err := process.Cluster(kubeconfig)
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
@@ -75,7 +77,7 @@ func release(ctx context.Context, sh *cli.Shell, kubeconfig string, yes bool) er
 		return fmt.Errorf("the operator is installed (Deployment %s in namespace %s): it lets go of what is deleted by itself; "+
 			"`helm uninstall` comes first", o.Name, o.Namespace)
 	}
-	if err := operates(ctx, c, part, sh.Now()); err != nil {
+	if err := ended(ctx, sh, c, part, limit); err != nil {
 		return err
 	}
 	all, err := listHeld(ctx, c)
@@ -105,6 +107,27 @@ func release(ctx context.Context, sh *cli.Shell, kubeconfig string, yes bool) er
 		}
 	}
 	return sh.Say("%d objects are let go\n", len(all))
+}
+
+// ended waits until no operator that is not installed any more runs, for limit at most. An
+// uninstallation ends before what it uninstalls does.
+func ended(ctx context.Context, sh *cli.Shell, c client.Client, part client.MatchingLabels, limit time.Duration) error {
+	told := false
+	for end := time.Now().Add(limit); ; {
+		why := operates(ctx, c, part, sh.Now())
+		if why == nil || !time.Now().Before(end) {
+			return why
+		}
+		if !told {
+			told = true
+			sh.Tell("%v: waiting for at most %v\n", why, limit)
+		}
+		select {
+		case <-ctx.Done():
+			return why
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // operates returns an error while an operator that is not installed any more still runs: it would

@@ -108,7 +108,7 @@ func TestRelease(t *testing.T) {
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		b.Want(cli.ExitError, said, "", "site", "release", "--kubeconfig", path, "--yes")
+		b.Want(cli.ExitError, said, "", "site", "release", "--kubeconfig", path, "--yes", "--timeout", "1s")
 		if err := c.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
 		}

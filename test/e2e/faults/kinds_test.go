@@ -47,7 +47,22 @@ func (r *run) must(err error) {
 func gatewayKilled(r *run) (func(), string) {
 	site := r.site()
 	r.Bed.Site(site).Gateway().Kill()
-	return func() { r.must(r.Bed.Site(site).StartGateway()) }, site
+	return func() {
+		r.discard(site)
+		r.must(r.Bed.Site(site).StartGateway())
+	}, site
+}
+
+// discard is a person who needs no copy that was set aside: since then the volume was whole, and no
+// takeover was forced.
+func (r *run) discard(site string) {
+	r.T.Helper()
+	all, err := filepath.Glob(filepath.Join(r.Bed.Site(site).PoolDir(), "volumes", "salvage-*"))
+	r.must(err)
+	for _, folder := range all {
+		r.T.Logf("nobody needs %s of %s", filepath.Base(folder), site)
+		r.must(os.RemoveAll(folder))
+	}
 }
 
 // siteKilled kills the machines there too. Afterwards a new machine goes on.
