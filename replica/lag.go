@@ -136,6 +136,11 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range s.Peers {
+		if !p.Matched { // its log may end anywhere
+			out = append(out, federation.ObservedReplica{Gateway: p.Member.Gateway, Site: p.Member.Site, State: federation.ReplicaLost,
+				Unheard: true})
+			continue
+		}
 		o := federation.ObservedReplica{Gateway: p.Member.Gateway, Site: p.Member.Site, Durable: federation.Position(p.Match),
 			LagBytes: r.cfg.Log.Distance(p.Match, s.End), LagSeconds: r.lag.behind(p.Match, now).Seconds(), StuckSeconds: p.Stuck.Seconds()}
 		switch {

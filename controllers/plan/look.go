@@ -123,7 +123,11 @@ func (v *View) homeless(s Seen) {
 	if o := s.Observed; o != nil {
 		report = fmt.Sprintf("writes that it acknowledged after its last report at %s may be only there", stamp(o.At))
 		for _, r := range o.Replicas {
-			if r.Gateway != h.Gateway {
+			switch {
+			case r.Gateway == h.Gateway:
+			case r.Unheard:
+				report += fmt.Sprintf(", and how far %s was then behind is not known", r.Gateway)
+			default:
 				report += fmt.Sprintf(", and %s was then %s (%s) behind", r.Gateway, lag(r.LagSeconds), federation.Bytes(r.LagBytes))
 			}
 		}
@@ -201,7 +205,7 @@ func (s Seen) replica(site string, homeAlive bool) (v1alpha1.Replica, float64, s
 		return r, -1, ""
 	}
 	if o, ok := s.observed(site); ok {
-		return s.reported(r, o)
+		return s.reported(r, o, homeAlive)
 	}
 	if c != nil {
 		for _, m := range c.Members {
@@ -236,8 +240,13 @@ func (s Seen) observed(site string) (o federation.ObservedReplica, ok bool) {
 }
 
 // reported is replica for a copy that the home reported.
-func (s Seen) reported(r v1alpha1.Replica, o federation.ObservedReplica) (v1alpha1.Replica, float64, string) {
-	r.Gateway, r.State, r.Lag = o.Gateway, string(o.State), lag(o.LagSeconds)
+func (s Seen) reported(r v1alpha1.Replica, o federation.ObservedReplica, homeAlive bool) (v1alpha1.Replica, float64, string) {
+	r.Gateway, r.State = o.Gateway, string(o.State)
+	if o.Unheard {
+		r.State = string(federation.ReplicaLost)
+		return r, -1, o.Gateway + " has not answered the present home"
+	}
+	r.Lag = lag(o.LagSeconds)
 	// Less than 2 MiB changes all the time and says nothing.
 	if mib := (o.LagBytes + 1<<20 - 1) >> 20; mib > 1 {
 		r.LagBytes = Quantity(federation.Bytes(mib << 20))
@@ -249,7 +258,9 @@ func (s Seen) reported(r v1alpha1.Replica, o federation.ObservedReplica) (v1alph
 		r.State = string(federation.ReplicaLost)
 		return r, o.LagSeconds, o.Gateway + " does not answer"
 	}
-	r.Progress = o.Progress.String()
+	if homeAlive { // else nothing is copied
+		r.Progress = o.Progress.String()
+	}
 	switch {
 	case o.State != federation.ReplicaMember && o.State != federation.ReplicaFollower && o.State != federation.ReplicaHome:
 		return r, o.LagSeconds, fmt.Sprintf("%s is %s, %s behind", o.Gateway, o.State, r.Lag)

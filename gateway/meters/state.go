@@ -188,8 +188,10 @@ func (c *Copy) put(put func(d *metrics.Definition, value float64, labels ...stri
 		if r.State == federation.ReplicaHome {
 			continue
 		}
-		put(metrics.ReplicaLagSeconds, r.LagSeconds, name, r.Gateway, r.Site)
-		put(metrics.ReplicaLagBytes, float64(r.LagBytes), name, r.Gateway, r.Site)
+		if !r.Unheard {
+			put(metrics.ReplicaLagSeconds, r.LagSeconds, name, r.Gateway, r.Site)
+			put(metrics.ReplicaLagBytes, float64(r.LagBytes), name, r.Gateway, r.Site)
+		}
 		put(metrics.ReplicaStuckSeconds, r.StuckSeconds, name, r.Gateway, r.Site)
 	}
 }

@@ -177,7 +177,11 @@ func (p *Reporter) MaybeLost(ctx context.Context, volume, home string) string {
 		}
 		behind := "this copy ends where the home's last report did"
 		for _, r := range o.Replicas {
-			if r.Gateway == p.cfg.Gateway && r.LagBytes > 0 {
+			switch {
+			case r.Gateway != p.cfg.Gateway:
+			case r.Unheard:
+				behind = "how far this copy was then behind is not known"
+			case r.LagBytes > 0:
 				behind = fmt.Sprintf("this copy was then %d bytes and %.1f s behind", r.LagBytes, r.LagSeconds)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -44,20 +45,8 @@ func TestEveryRuleHasAMutation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob("*.mutation")
-	if err != nil {
-		t.Fatal(err)
-	}
 	has := map[string]bool{}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := parse(f, string(text))
-		if err != nil {
-			t.Fatalf("%s: %v", f, err)
-		}
+	for _, m := range mutations(t) {
 		has[m.rule] = true
 	}
 	rules := 0
@@ -76,5 +65,47 @@ func TestEveryRuleHasAMutation(t *testing.T) {
 	}
 	if rules < 27 {
 		t.Errorf("the page has %d rules", rules)
+	}
+}
+
+// mutations returns all of them.
+func mutations(t *testing.T) []mutation {
+	t.Helper()
+	all, err := load("../..", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestEveryMutationFits: the text that a mutation replaces is there, once, and so is its test.
+func TestEveryMutationFits(t *testing.T) {
+	for _, m := range mutations(t) {
+		for _, e := range m.edits {
+			text, err := os.ReadFile(filepath.Join("../..", e.file))
+			if err != nil {
+				t.Errorf("%s: %v", m.name, err)
+			} else if n := strings.Count(string(text), e.old); n != 1 {
+				t.Errorf("%s: %s has the old text %d times, want once", m.name, e.file, n)
+			}
+		}
+		files, err := filepath.Glob(filepath.Join("../..", m.pkg, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tests strings.Builder
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tests.Write(text)
+		}
+		for _, name := range strings.Split(strings.Trim(m.run, "^$"), "|") {
+			name, _, _ = strings.Cut(name, "/")
+			if !regexp.MustCompile(`(?m)^func ` + strings.Trim(name, "^$") + `\w*\(t \*testing\.T\)`).MatchString(tests.String()) {
+				t.Errorf("%s: %s has no test %s", m.name, m.pkg, name)
+			}
+		}
 	}
 }

@@ -29,7 +29,9 @@ type PeerStatus struct {
 	Joined bool
 	Vote   bool // is a member
 	Match  Position
-	Seen   Time
+	// Matched: Match is known, because the follower answered in this epoch.
+	Matched bool
+	Seen    Time
 	Stuck  time.Duration // how long it has stored nothing, if that is too long; else 0
 }
 
@@ -39,7 +41,7 @@ func (c *Core) Status(now Time) Status {
 		Durable: c.log.Durable, Joined: c.joined, Stalled: c.leading() && c.degraded()}
 	if c.leading() {
 		for _, p := range c.peersInOrder() {
-			x := PeerStatus{Member: p.member, Joined: p.joined, Match: p.match, Seen: p.seen,
+			x := PeerStatus{Member: p.member, Joined: p.joined, Match: p.match, Matched: p.matched, Seen: p.seen,
 				Vote: c.ctl != nil && slices.Contains(c.ctl.Members, p.member)}
 			if p.joined && c.stuck(p) { // else it does not answer, which says nothing of its disk
 				x.Stuck = now - p.moved

@@ -15,8 +15,10 @@ import (
 func (v view) replicas(vol federation.Volume, out *VolumeReport, listed []federation.ObservedReplica) []ReplicaReport {
 	rows := []ReplicaReport{}
 	for _, o := range listed {
-		row := ReplicaReport{Gateway: o.Gateway, Site: o.Site, State: string(o.State),
-			LagSeconds: &o.LagSeconds, LagBytes: &o.LagBytes, Durable: &o.Durable}
+		row := ReplicaReport{Gateway: o.Gateway, Site: o.Site, State: string(o.State)}
+		if !o.Unheard {
+			row.LagSeconds, row.LagBytes, row.Durable = &o.LagSeconds, &o.LagBytes, &o.Durable
+		}
 		if o.Progress != (federation.Progress{}) {
 			row.Progress = &o.Progress
 		}
@@ -61,6 +63,9 @@ func (v view) refresh(r *ReplicaReport, uuid string, out *VolumeReport, old bool
 		if own.Role != "" && own.Problem == "" {
 			r.End = &own.End
 		}
+	}
+	if old { // nothing is copied without a home, or nobody knows how far it is
+		r.Progress = nil
 	}
 	switch {
 	case !answered && !alive:
