@@ -103,7 +103,7 @@ type ObservedReplica struct {
 	LagBytes   int64        `json:"lagBytes"`
 	LagSeconds float64      `json:"lagSeconds"`
 	Durable    Position     `json:"durable"`
-	// Unheard: it has not answered since this home's reign began, so nobody knows how far it trails.
+	// Unheard: it has not answered since this home's reign began. Nobody knows how far it trails.
 	// LagBytes, LagSeconds and Durable are zero.
 	Unheard bool `json:"unheard,omitempty"`
 	// StuckSeconds is how long it has stored nothing although it lacks something, if that is too

@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/store"
+	"github.com/weir-storage/weir/volume"
 )
 
 // TestACopyWhoseDiskWentBackIsRefused: a member's folder goes back to an earlier state, watermark
@@ -84,15 +87,7 @@ func TestACopyIsMadeAnewInAFullPool(t *testing.T) {
 	})
 	c.stop("b")
 	segments := c.segments("b", id)
-	last := segments[len(segments)-1]
-	text, err := os.ReadFile(last)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text[len(text)-10] ^= 1
-	if err := os.WriteFile(last, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	damage(t, segments, -10)
 	unlisted.Store(true)
 	c.start("b")
 	c.until("the damaged copy is set aside", func() error {
@@ -123,6 +118,110 @@ func TestACopyIsMadeAnewInAFullPool(t *testing.T) {
 		t.Errorf("of %d segments %d are set aside", len(segments), n)
 	}
 	file(t, c.router("a", id), cl, "later") // b counts again
+}
+
+// TestAPersonBelievesALogInDoubt: all members of a volume damaged what they had stored. Only a
+// person gives up what is lost; then the volume goes on with what is left.
+func TestAPersonBelievesALogInDoubt(t *testing.T) {
+	t.Parallel()
+	for _, members := range []int{1, 2} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, "a", "b")
+			id := c.create("v", manifest("v", members))
+			cl := &client{name: "a"}
+			h := file(t, c.router("a", id), cl, "kept")
+			sites := c.order[:members]
+			c.stop("b")
+			c.stop("a")
+			for _, s := range sites {
+				c.start(s)
+			}
+			readable(t, c.router("a", id), h)
+			segments := c.segments("a", id)
+			before, err := os.Stat(segments[len(segments)-1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			file(t, c.router("a", id), cl, "lost")
+			for _, s := range sites {
+				c.stop(s)
+				damage(t, c.segments(s, id), before.Size()+10)
+			}
+			for _, s := range c.order {
+				c.start(s)
+			}
+			for _, s := range sites {
+				c.until("the doubt is told at "+s, func() error {
+					if all := c.at(s).reporter.Status(id); len(all) != 1 || !all[0].Doubt {
+						return fmt.Errorf("it is %+v", all)
+					}
+					return nil
+				})
+			}
+			if err := c.failover(t, "a", id, false); err == nil || !strings.Contains(err.Error(), "--accept-loss") {
+				t.Fatalf("without --accept-loss: %v", err)
+			}
+			if err := c.failover(t, "a", id, true); err != nil {
+				t.Fatal(err)
+			}
+			r := c.router("a", id)
+			readable(t, r, h)
+			if _, err := r.Lookup(within(t, hang), volume.Request{}, volume.Root, "lost"); !errors.Is(err, volume.ErrNotExist) {
+				t.Errorf("what was lost: %v", err)
+			}
+			file(t, r, cl, "later")
+			readable(t, c.router("b", id), h)
+		})
+	}
+}
+
+// TestAWholeMemberGoesOn: a person cannot make a home of a log in doubt while a member is whole.
+func TestAWholeMemberGoesOn(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "a", "b")
+	id := c.create("v", manifest("v", 2))
+	cl := &client{name: "a"}
+	h := file(t, c.router("a", id), cl, "kept")
+	c.stop("a")
+	damage(t, c.segments("a", id), -10)
+	c.start("a")
+	c.until("b goes on", func() error {
+		if home, _ := c.at("b").view.Home(id); home != "gb" {
+			return errors.New("home is " + home)
+		}
+		return nil
+	})
+	readable(t, c.router("a", id), h)
+	file(t, c.router("b", id), cl, "later")
+}
+
+// failover asks a site's gateway to become home.
+func (c *cluster) failover(t *testing.T, site, id string, acceptLoss bool) error {
+	t.Helper()
+	client, err := c.at(site).peers.Forward("g" + site)
+	if err != nil {
+		return err
+	}
+	_, err = client.Failover(within(t, hang), &forwardpb.FailoverRequest{Volume: id, To: "g" + site, AcceptLoss: acceptLoss})
+	return err
+}
+
+// damage changes a byte of a log's last segment; at counts from its end if it is negative.
+func damage(t *testing.T, segments []string, at int64) {
+	t.Helper()
+	last := segments[len(segments)-1]
+	text, err := os.ReadFile(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at < 0 {
+		at += int64(len(text))
+	}
+	text[at] ^= 1
+	if err := os.WriteFile(last, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // listing is a store that cannot be listed while failing is set.

@@ -55,6 +55,9 @@ func (s *service) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	c := s.g.copies.Copy(q.GetVolume())
+	if c == nil && q.GetTo() == s.g.cfg.Name && s.g.copies.Doubt(q.GetVolume()) != nil {
+		return s.believe(ctx, v, q.GetAcceptLoss())
+	}
 	if c == nil {
 		return nil, status.Errorf(codes.FailedPrecondition,
 			"volume %s: gateway %s has no copy of it that is open: choose a site that has one", v.Name, s.g.cfg.Name)
@@ -76,7 +79,7 @@ func (s *service) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*
 	if home.Gateway == s.g.cfg.Name {
 		return &forwardpb.FailoverReply{Epoch: st.Epoch, Home: home.Gateway}, nil
 	}
-	if s.g.view.IsAlive(home.Gateway, home.Incarnation) {
+	if s.g.view.IsAlive(home.Gateway, home.Incarnation) && !s.inDoubt(ctx, v.UUID, home.Gateway) {
 		return nil, status.Errorf(codes.FailedPrecondition,
 			"volume %s: its home %s at site %s is alive: move it without loss with `weir failover %s --to %s`, without --accept-loss",
 			v.Name, home.Gateway, home.Site, v.Name, s.g.cfg.Site)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
@@ -31,10 +32,18 @@ func TestTakeover(t *testing.T) {
 			w.net.heal()
 			w.leads("b", 1)
 			w.writes(w.site("b"), 30, 40, 500)
+			of := func(gateway string) federation.ObservedReplica {
+				all := w.site("b").replica.Lag()
+				return all[slices.IndexFunc(all, func(o federation.ObservedReplica) bool { return o.Gateway == gateway })]
+			}
+			if o := of("a"); !o.Unheard || o.LagBytes != 0 || o.LagSeconds != 0 {
+				t.Fatalf("nobody knows how far a trails: %+v", o)
+			}
 			// The old home is back, cuts what nobody has, and follows.
 			w.up("a")
 			want := append(numbers(1, 20), numbers(30, 40)...)
 			w.same(want)
+			w.until("a is heard", func() bool { return !of("a").Unheard })
 			if st := w.site("a").replica.Status(); st.Role != protocol.Follower || !st.Joined {
 				t.Fatalf("a is %v", st.Role)
 			}

@@ -42,6 +42,9 @@ func testWorld() *world {
 	return w
 }
 
+// unheard is a copy that has not answered the present home.
+var unheard = federation.ObservedReplica{Gateway: "gro-1", Site: "gro", State: federation.ReplicaLost, Unheard: true}
+
 func TestLook(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
@@ -82,6 +85,17 @@ func TestLook(t *testing.T) {
 			says: "after its last report at 2026-05-01T12:00:00Z may be only there, and utr-1 was then <1s (0) behind, and gro-1 " +
 				"was then 12s",
 			copies: "2/3", lag: "12s", stalled: true},
+		{name: "the home is lost, and had not heard of a copy",
+			change: func(w *world) {
+				w.dead["ams-1"] = true
+				w.Observed.Replicas[2] = unheard
+			},
+			reason: v1alpha1.ReasonHomeLost, says: "and how far gro-1 was then behind is not known", copies: "1/3", lag: "<1s",
+			stalled: true},
+		{name: "the home has not heard of a copy", change: func(w *world) {
+			w.Observed.Replicas[2] = unheard
+		}, ready: true, reason: v1alpha1.ReasonDegraded, says: "gro: gro-1 has not answered the present home", copies: "2/3", lag: "<1s",
+			working: true},
 		{name: "the home is there, on an empty pool",
 			change: func(w *world) { w.Control.Home.Incarnation, w.Control.Members[0].Incarnation = "0", "0" },
 			reason: v1alpha1.ReasonHomeLost, copies: "2/3", lag: "12s", stalled: true},
@@ -126,6 +140,20 @@ func TestLookAtReplicas(t *testing.T) {
 	}
 	if v.Home != (v1alpha1.VolumeHome{Site: "ams", Gateway: "ams-1", Epoch: 4}) || v.Used != 5<<20 {
 		t.Errorf("got %+v", v)
+	}
+}
+
+// TestLookAtProgress: nothing is copied while the home is away.
+func TestLookAtProgress(t *testing.T) {
+	w := testWorld()
+	w.Observed.Replicas[2].State = federation.ReplicaJoining
+	w.Observed.Replicas[2].Progress = federation.Progress{Copied: 1, Total: 4, BytesPerSecond: 1, SecondsLeft: 3}
+	if got := Look(w.Seen).Replicas[2].Progress; got == "" {
+		t.Error("no progress")
+	}
+	w.dead["ams-1"] = true
+	if got := Look(w.Seen).Replicas[2].Progress; got != "" {
+		t.Errorf("the home is away: %s", got)
 	}
 }
 

@@ -80,6 +80,10 @@ type Config struct {
 	// KnownApplied is the applied position in the metadata. This log certainly reached it once, and
 	// it is committed. If the log ends before it, the log lost something (protocol-3).
 	KnownApplied Position
+	// Believe: a person gives up what a log in doubt has lost. Open cuts it to its valid prefix,
+	// gives it another identity, and settles the doubt, which Recovered still tells. A log of which
+	// nothing is left stays in doubt.
+	Believe bool
 }
 
 // Recovered is what Open found.
@@ -91,7 +95,7 @@ type Recovered struct {
 	Committed Position
 	// Doubt says why this log may have lost or changed something (protocol-3). It is nil if nothing
 	// is wrong but a torn tail. Reading works up to End. Everything that would add to the log fails
-	// with ErrDoubt until Truncate, which drops what lies after End.
+	// with ErrDoubt until Truncate, which drops what lies after End. Config.Believe settles it too.
 	Doubt error
 }
 

@@ -88,6 +88,7 @@ type setup struct {
 	size    int64
 	rand    io.Reader
 	known   Position
+	believe bool
 	logger  *bytes.Buffer
 	wrap    func(cachepool.Dir) cachepool.Dir
 }
@@ -109,7 +110,7 @@ func (s setup) open() (*Log, cachepool.Pool, error) {
 	}
 	cfg := Config{
 		Dir: dir, Room: pool.Room(), Volume: testVolume, DataKey: testKey, Sources: func() []Source { return s.sources }, Rand: s.rand,
-		SegmentSize: s.size, SyncBytes: 1 << 40, KnownApplied: s.known, Now: time.Now,
+		SegmentSize: s.size, SyncBytes: 1 << 40, KnownApplied: s.known, Believe: s.believe, Now: time.Now,
 	}
 	if cfg.Rand == nil {
 		cfg.Rand = salts

@@ -127,11 +127,30 @@ func (l *Log) recover() error {
 		}
 	}
 	l.recovered.End, l.recovered.Doubt, l.recovered.Committed = l.end, l.doubt, l.known()
+	if l.doubt != nil && l.cfg.Believe && l.end != (Position{}) {
+		return l.believe()
+	}
 	if l.doubt != nil {
 		// Leave the log as it is, for whoever investigates. Nothing of it counts as durable.
 		l.hash, l.recovered.CutBytes = nil, 0
 		return nil
 	}
+	return l.settle()
+}
+
+// believe goes on with what is left of a log in doubt. Others know it as another log from now on.
+// After a crash meanwhile it is still in doubt.
+func (l *Log) believe() error {
+	id, err := cachepool.NewID(l.cfg.Rand)
+	if err != nil {
+		return err
+	}
+	if err := l.mark.close(); err != nil {
+		return err
+	}
+	l.cfg.KnownApplied = segment.Earlier(l.cfg.KnownApplied, l.end)
+	l.mark = &watermark{identity: id, mark: mark{committed: segment.Earlier(l.mark.committed, l.end)}}
+	l.doubt, l.hash, l.recovered.Committed = nil, nil, l.known()
 	return l.settle()
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/crashfs"
 )
 
@@ -102,6 +103,66 @@ func TestDisown(t *testing.T) {
 			t.Fatalf("opened again, its doubt is %v", doubt)
 		}
 	}
+}
+
+// TestBelieve: a person gives up what a log has lost. It goes on with what is left, as another log,
+// also after a crash at any moment. Of a log of which nothing is left there is nothing to believe.
+func TestBelieve(t *testing.T) {
+	crashed := false
+	for seed := range uint64(20) {
+		s := newSetup(seed)
+		l := s.mustOpen(t)
+		_, err := l.BeginEpoch(1)
+		must(t, err)
+		end := appendSync(t, l, 1)
+		appendSync(t, l, 2)
+		was := l.Identity()
+		s.disk.Kill()
+		s.disk.Damage(testDir, fileName(end.Seq), func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
+		s.known = l.End()
+		if l = s.mustOpen(t); l.Recovered().Doubt == nil {
+			t.Fatal("no doubt")
+		}
+		s.disk.Kill()
+		s.believe = true
+		if seed > 0 { // it crashes while it is believed
+			s.wrap = func(d cachepool.Dir) cachepool.Dir { s.disk.CrashAt(int(seed)); return d }
+			_, _, err := s.open()
+			s.wrap = nil
+			if crashed = crashed || s.disk.Crashed(); err == nil {
+				s.disk.Crash()
+			}
+		}
+		l = s.mustOpen(t)
+		if l.End() != end || l.Recovered().Committed != end && l.Recovered().Committed != (Position{}) {
+			t.Fatalf("seed %d: it ends at %v, want %v: %+v", seed, l.End(), end, l.Recovered())
+		}
+		if l.Identity() == was {
+			t.Fatalf("seed %d: it is the log that it was", seed)
+		}
+		s.believe, s.known = false, end
+		l = s.restart(t)
+		must(t, l.Recovered().Doubt)
+		_, err = l.BeginEpoch(2)
+		must(t, err)
+		appendSync(t, l, 3)
+	}
+	if !crashed {
+		t.Fatal("it never crashed")
+	}
+	s := newSetup(1)
+	l := s.mustOpen(t)
+	_, err := l.BeginEpoch(1)
+	must(t, err)
+	appendSync(t, l, 1)
+	s.disk.Kill()
+	s.disk.Damage(testDir, fileName(1), func(b []byte) []byte { b[9] ^= 1; return b })
+	s.believe = true
+	if l = s.mustOpen(t); l.Recovered().Doubt == nil || l.End() != (Position{}) {
+		t.Fatalf("nothing is left: %+v", l.Recovered())
+	}
+	_, err = l.BeginEpoch(2)
+	wantErr(t, err, ErrDoubt)
 }
 
 // TestFailedSyncWithoutANote: the disk goes away, so an fsync fails, and nothing can be noted. The

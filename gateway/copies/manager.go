@@ -77,6 +77,7 @@ type Manager struct {
 	mu      sync.Mutex
 	volumes map[string]*managed // by UUID
 	reopen  map[string]error    // why a volume's copy is to be closed and opened again
+	believe map[string]bool     // volumes whose log is to be opened although it is in doubt
 }
 
 // managed is the state of one volume at this gateway. Run changes it, with mu held where others
@@ -103,7 +104,8 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, aside: make(chan string, 16),
-		wake: make(chan struct{}, 1), reopen: map[string]error{}, shed: map[string]time.Time{}, unshed: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), reopen: map[string]error{}, believe: map[string]bool{},
+		shed: map[string]time.Time{}, unshed: make(chan struct{}, 1)}
 	for _, id := range there {
 		m.kept[id] = true
 	}
@@ -264,7 +266,8 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 // openCopy opens the copy of a volume that has none open, and reports whether it did.
 func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume) bool {
 	// A copy that ended because its log is in doubt is not opened before a home goes on without it.
-	if s.doubted && m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
+	believe := m.believed(v.UUID)
+	if s.doubted && !believe && m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
 		return false
 	}
 	if m.awaitsKey(v.UUID) {
@@ -273,7 +276,12 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 		m.mu.Unlock()
 		return false
 	}
-	c, err := m.open(ctx, v)
+	open := m.open
+	if believe {
+		m.cfg.Logger.Warn("the log is opened with what is left of it, by a person's word", "volume", v.Name)
+		open = m.openBelieved
+	}
+	c, err := open(ctx, v)
 	var doubt *doubtError
 	if s.doubted = errors.As(err, &doubt) && doubt.member; doubt != nil && !doubt.member && m.mayRenew(&err) {
 		m.cfg.Logger.Error("the copy of the volume on this pool is not its old self: it is kept aside and made anew",

@@ -26,7 +26,12 @@ import (
 // open opens a volume's copy on the pool: the engine, whose metadata say how far the log must
 // reach; the log, which the engine replays; and the replica, which is the engine's journal. The
 // copy takes part in the protocol when its replica is started.
-func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err error) {
+func (m *Manager) open(ctx context.Context, v federation.Volume) (*Copy, error) {
+	return m.openWith(ctx, v, false)
+}
+
+// openWith is open. With believe, it opens a log in doubt with what is left of it.
+func (m *Manager) openWith(ctx context.Context, v federation.Volume, believe bool) (_ *Copy, err error) {
 	ring, _, err := m.cfg.Registry.GetKeyring(ctx, v.UUID)
 	if err != nil {
 		return nil, fmt.Errorf("read the keyring of volume %s: %w", v.Name, err)
@@ -75,13 +80,16 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	c.Log, err = log.Open(log.Config{
 		Dir: dir, Room: m.cfg.Pool.Room(), Volume: segment.VolumeID(id), DataKey: key,
 		Sources: func() []log.Source { return m.sources(v.UUID) }, Rand: m.cfg.Rand,
-		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(), Synced: m.cfg.Synced,
+		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(), Synced: m.cfg.Synced, Believe: believe,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := m.doubtful(ctx, c.Log, v.UUID); err != nil {
+	if err := m.doubtful(ctx, c.Log, v.UUID, believe); err != nil {
 		return nil, err
+	}
+	if c.Log.End().Less(c.Engine.Applied()) {
+		return nil, errAhead // the log was in doubt, and is believed
 	}
 	told := m.tellReplay(c)
 	err = c.Engine.Replay(ctx, c.Log, c.Log.Recovered().Committed)

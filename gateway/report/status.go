@@ -37,6 +37,7 @@ type VolumeStatus struct {
 	Replicas []federation.ObservedReplica `json:"replicas,omitempty"`
 	Salvage  []string                     `json:"salvage,omitempty"` // copies set aside at this gateway
 	Problem  string                       `json:"problem,omitempty"`
+	Doubt    bool                         `json:"doubt,omitempty"`   // Problem is that a member's log lost something
 	Leaving  string                       `json:"leaving,omitempty"` // why a copy that is to leave is still here
 }
 
@@ -58,7 +59,7 @@ func (p *Reporter) Status(id string) []VolumeStatus {
 		case !begun:
 			s.Problem = "not open yet"
 		case state.Copy == nil && state.Problem != nil:
-			s.Problem = state.Problem.Error()
+			s.Problem, s.Doubt = state.Problem.Error(), p.cfg.Copies.Doubt(v.UUID) != nil
 		case state.Copy == nil:
 			s.Role = "None"
 		default:

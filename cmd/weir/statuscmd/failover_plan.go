@@ -49,11 +49,14 @@ func planFailover(v view, to string, acceptLoss bool) (failover, error) {
 	// A home that is cut off from the registry can still hand over, unless the person gives it up.
 	answer, answered := v.answers[ctl.Home.Gateway].volume(vol.UUID)
 	serving := answered && answer.Role == protocol.Home.String()
+	doubt := answered && answer.Doubt
 	switch {
+	case target.doubt:
+		p.ask = p.target
 	case p.target == ctl.Home.Gateway && (v.alive(ctl.Home) || serving):
 		p.done = fmt.Sprintf("volume %s: home is %s already, epoch %d", vol.Name, cli.With(p.target, p.targetSite), ctl.Epoch)
 		return p, nil
-	case v.alive(ctl.Home) || serving && !acceptLoss:
+	case v.alive(ctl.Home) && !doubt || serving && !acceptLoss:
 		p.ask = ctl.Home.Gateway
 	default:
 		p.ask = p.target
@@ -71,11 +74,17 @@ func chooseTarget(v view, vol federation.Volume, r *VolumeReport, ctl federation
 	list := v.candidates(r, ctl)
 	if to == "" {
 		best, ok := bestReplica(list)
+		if doubted := v.doubted(r, ""); !ok && len(doubted) > 0 {
+			return doubted[0], nil
+		}
 		if !ok {
 			return best, fmt.Errorf("volume %s: no copy besides its home %s is alive and answers: start a gateway at one of its sites %s",
 				vol.Name, cli.With(ctl.Home.Gateway, ctl.Home.Site), strings.Join(vol.Sites, ", "))
 		}
 		return best, nil
+	}
+	if doubted := v.doubted(r, to); len(doubted) > 0 {
+		return doubted[0], nil
 	}
 	site, isSite := to, slices.ContainsFunc(v.sites, func(s federation.SiteStatus) bool { return s.Site.Name == to })
 	if g, s, _, ok := v.gateway(to); ok && !isSite {
@@ -123,4 +132,15 @@ func whyNot(v view, r *VolumeReport, ctl federation.Control, to, site string) st
 		}
 	}
 	return cmp.Or(strings.Join(why, "; "), fmt.Sprintf("site %s has no gateway: start one", site))
+}
+
+// doubted are the copies at a site, or at a gateway, or anywhere ("") that are closed because their
+// logs lost something: the home's first.
+func (v view) doubted(r *VolumeReport, at string) (out []candidate) {
+	for _, c := range r.Replicas {
+		if said, ok := v.answers[c.Gateway].volume(r.UUID); ok && said.Doubt && (at == "" || at == c.Site || at == c.Gateway) {
+			out = append(out, candidate{gateway: c.Gateway, site: c.Site, doubt: true})
+		}
+	}
+	return out
 }

@@ -104,6 +104,7 @@ type candidate struct {
 	member        bool                // it has everything that was acknowledged
 	end           federation.Position // of its log
 	order         int                 // of its site in the volume's list
+	doubt         bool                // it is closed: its log lost something
 }
 
 // candidates are the copies, without the home's, whose gateway is alive and whose end of log is
@@ -126,7 +127,7 @@ func (v view) candidates(out *VolumeReport, ctl federation.Control) []candidate 
 			continue
 		}
 		member := ctl.CountsOn(federation.Member{Gateway: g.Name, Site: s.Name, Incarnation: g.Incarnation})
-		list = append(list, candidate{g.Name, s.Name, member, *end, slices.Index(sites, s.Name)})
+		list = append(list, candidate{gateway: g.Name, site: s.Name, member: member, end: *end, order: slices.Index(sites, s.Name)})
 	}
 	return list
 }

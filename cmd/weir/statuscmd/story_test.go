@@ -123,6 +123,11 @@ func (w words) replicas(site map[string]string) []federation.ObservedReplica {
 	var out []federation.ObservedReplica
 	for _, r := range w.list("replicas") {
 		f := strings.Split(r, ":")
+		if f[2] == "unheard" {
+			out = append(out, federation.ObservedReplica{Gateway: f[0], Site: site[f[0]], State: federation.ReplicaState(f[1]),
+				Unheard: true})
+			continue
+		}
 		s, err := strconv.ParseFloat(f[2], 64)
 		if err != nil {
 			w.t.Fatal(err)
@@ -187,7 +192,7 @@ func newView(t *testing.T, input string) view {
 			a.volumes = append(a.volumes, report.VolumeStatus{Name: w.plain[2], UUID: "uuid-" + w.plain[2], Gateway: g,
 				Role: w.pairs["role"], Epoch: w.number(w.pairs["epoch"]),
 				Commit: w.position("commit"), End: w.position("end"), Serving: w.has("serving"), Stalled: w.has("stalled"),
-				Replicas: w.replicas(site), Salvage: w.list("salvage"), Problem: w.text})
+				Replicas: w.replicas(site), Salvage: w.list("salvage"), Problem: w.text, Doubt: w.has("doubt")})
 			v.answers[g] = a
 		case "fails":
 			code := codes.Unavailable
