@@ -8,6 +8,7 @@
 //	gateway/routing    volumes as clients of this gateway see them, wherever their homes are
 //	gateway/locks      byte-range locks: the home's table, and what this gateway registered
 //	gateway/admission  which client may use which volume; fencing of nodes
+//	gateway/moving     makes a gateway the home of a volume by a person's word
 //	gateway/report     how volumes are
 //	gateway/nfs        the NFS server
 //

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-storage/weir/gateway/admission"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/gateway/moving"
 	"github.com/weir-storage/weir/gateway/nfs"
 	"github.com/weir-storage/weir/gateway/nfs/state"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
@@ -50,6 +51,7 @@ type Gateway struct {
 	nfs       *nfs.Server
 	expeller  *admission.Expeller
 	reporter  *report.Reporter
+	mover     *moving.Mover
 	ready     chan struct{} // closed when every volume of the registry has its Router
 	// reclaiming is the last result of recovering. The NFS server calls for it with its locks held.
 	reclaiming atomic.Bool
@@ -128,6 +130,8 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	g.expeller = admission.NewExpeller(cfg.Site, g.view, g.nfs, cfg.Logger)
 	g.reporter = report.New(report.Config{Gateway: cfg.Name, View: g.view, Copies: g.copies, Peers: g.peers, Registry: cfg.Registry,
 		Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger})
+	g.mover = moving.New(moving.Config{Self: g.self, Organization: cfg.Organization, Promise: cfg.Promise, View: g.view,
+		Registry: cfg.Registry, Copies: g.copies, Peers: g.peers, Reporter: g.reporter, Timers: cfg.Timers, Logger: cfg.Logger})
 	return g, nil
 }
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package moving moves the homes of volumes by a person's word: with the home's consent, or, when
+// that is lost, without it.
+package moving
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jonboulle/clockwork"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/gateway/peers"
+	"github.com/weir-storage/weir/gateway/report"
+	"github.com/weir-storage/weir/replica/protocol"
+)
+
+// Config has what a Mover needs.
+type Config struct {
+	Self         protocol.Member // this gateway
+	Organization string
+	Promise      time.Duration
+	View         *view.View
+	Registry     federation.Registry
+	Copies       *copies.Manager
+	Peers        *peers.Peers
+	Reporter     *report.Reporter
+	Timers       clockwork.Clock
+	Logger       *slog.Logger
+}
+
+// Mover makes this gateway, or another, the home of a volume. Its methods may be called at any
+// time.
+type Mover struct{ cfg Config }
+
+// New returns a Mover.
+func New(cfg Config) *Mover { return &Mover{cfg} }
+
+// Failover makes a gateway the home of a volume. Call it at the gateway that is to become
+// home, or at the home, which hands over. Errors are a gRPC status.
+func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*forwardpb.FailoverReply, error) {
+	v, ok := m.cfg.View.Record(q.GetVolume())
+	if !ok {
+		return nil, status.Errorf(codes.NotFound, "volume %q: there is none with this UUID", q.GetVolume())
+	}
+	if err := m.mayMove(ctx, v); err != nil {
+		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	c := m.cfg.Copies.Copy(q.GetVolume())
+	if c == nil && q.GetTo() == m.cfg.Self.Gateway && m.cfg.Copies.Doubt(q.GetVolume()) != nil {
+		return m.believe(ctx, v, q.GetAcceptLoss())
+	}
+	if c == nil {
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"volume %s: gateway %s has no copy of it that is open: choose a site that has one", v.Name, m.cfg.Self.Gateway)
+	}
+	st := c.Replica.Status()
+	if st.Control == nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: it has no home yet: wait until its first site %v is up",
+			v.Name, v.Sites)
+	}
+	home := st.Control.Home
+	if q.GetTo() != m.cfg.Self.Gateway { // asked of the home: hand over
+		if _, ok := c.Leading(); !ok {
+			return nil, status.Errorf(codes.FailedPrecondition, "volume %s: gateway %s is not its home, %s is: ask that one",
+				v.Name, m.cfg.Self.Gateway, home.Gateway)
+		}
+		c.Replica.Move(q.GetTo())
+		return m.await(ctx, c, v.Name, q.GetTo(), st.Epoch)
+	}
+	if home.Gateway == m.cfg.Self.Gateway {
+		return &forwardpb.FailoverReply{Epoch: st.Epoch, Home: home.Gateway}, nil
+	}
+	if m.cfg.View.IsAlive(home.Gateway, home.Incarnation) && !m.inDoubt(ctx, v.UUID, home.Gateway) {
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"volume %s: its home %s at site %s is alive: move it without loss with `weir failover %s --to %s`, without --accept-loss",
+			v.Name, home.Gateway, home.Site, v.Name, m.cfg.Self.Site)
+	}
+	if st.Control.CountsOn(m.cfg.Self) {
+		return m.await(ctx, c, v.Name, m.cfg.Self.Gateway, st.Epoch) // it takes over by itself, without loss
+	}
+	if !q.GetAcceptLoss() {
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"volume %s: HomeLost: only home %s at site %s was waited for before a write was acknowledged, and it does not answer. %s "+
+				"Bring %s back, or give up what it alone has with --accept-loss.", v.Name, home.Gateway, home.Site,
+			m.cfg.Reporter.MaybeLost(ctx, c.UUID, home.Gateway), home.Gateway)
+	}
+	m.cfg.Logger.Warn("takeover by a person's word", "volume", v.Name, "lost home", home.Gateway, "from", c.Log.End())
+	c.Replica.Force()
+	return m.await(ctx, c, v.Name, m.cfg.Self.Gateway, st.Epoch)
+}
+
+// await waits until the volume is served by gateway to in an epoch after epoch.
+func (m *Mover) await(ctx context.Context, c *copies.Copy, name, to string, epoch uint64) (*forwardpb.FailoverReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*m.cfg.Promise)
+	defer cancel()
+	for {
+		changed := m.cfg.View.Changed()
+		if home, e := m.cfg.View.Home(c.UUID); home == to && e > epoch {
+			return &forwardpb.FailoverReply{Epoch: e, Home: home}, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, status.Errorf(codes.DeadlineExceeded,
+				"volume %s: gateway %s did not become its home in time: look at `weir status %s`", name, to, name)
+		}
+	}
+}
+
+// mayMove checks that the caller is of the volume's owner or of this gateway's own organization.
+func (m *Mover) mayMove(ctx context.Context, v federation.Volume) error {
+	id, err := m.cfg.Peers.Identity(ctx)
+	if err == nil && id.Organization != m.cfg.Organization && id.Organization != v.Owner {
+		err = fmt.Errorf("certificate is of organization %q; gateway %s moves volume %s for its owner %q and for "+
+			"organization %q: use a certificate of one of them",
+			id.Organization, m.cfg.Self.Gateway, v.Name, v.Owner, m.cfg.Organization)
+	}
+	return err
+}
