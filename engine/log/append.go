@@ -3,11 +3,13 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/zeebo/blake3"
 
+	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/engine/segment"
 )
 
@@ -202,7 +204,10 @@ func (l *Log) begin(h segment.Header) error {
 	cur, err := l.files.create(h.Seq)
 	if err != nil {
 		l.cfg.Room.Release(segment.HeaderSize)
-		return fmt.Errorf("begin segment %d: %w", h.Seq, err)
+		if errors.Is(err, cachepool.ErrFull) { // nothing is there, so it can be tried again
+			return fmt.Errorf("begin segment %d: %w", h.Seq, err)
+		}
+		return l.fail("create "+fileName(h.Seq), err)
 	}
 	frame := segment.AppendHeader(nil, h)
 	_, err = cur.WriteAt(frame, 0)

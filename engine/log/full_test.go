@@ -112,6 +112,31 @@ func TestIngestTakesRemovalsInOrder(t *testing.T) {
 	same(t, home, l)
 }
 
+// TestNewSegmentFails: if there is no file for the next segment for lack of room, nothing changed,
+// and the log goes on when there is. Any other error ends the log.
+func TestNewSegmentFails(t *testing.T) {
+	s := newSetup(10)
+	l := s.mustOpen(t)
+	_, err := l.BeginEpoch(1)
+	must(t, err)
+	end := appendSync(t, l, 1)
+	s.disk.Fail(crashfs.OpCreate, 1, cachepool.ErrFull)
+	wantErr(t, l.Roll(), cachepool.ErrFull)
+	if l.End() != end {
+		t.Fatalf("the log ends at %v, want %v", l.End(), end)
+	}
+	must(t, l.Roll())
+	appendSync(t, l, 2)
+	want := lines(t, l, Position{})
+	s.disk.Fail(crashfs.OpCreate, 1, crashfs.ErrIO)
+	err = l.Roll()
+	wantErr(t, err, ErrPoisoned)
+	wantErr(t, err, crashfs.ErrIO)
+	l = s.restart(t)
+	must(t, l.Recovered().Doubt)
+	wantLines(t, l, want...)
+}
+
 // TestNewSalt: after NewSalt, nothing is sealed under the salt of before, also in a segment that has
 // no records yet, and after a segment could not be begun.
 func TestNewSalt(t *testing.T) {
