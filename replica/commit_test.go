@@ -226,3 +226,23 @@ func TestFailedCreateEndsTheHome(t *testing.T) {
 		t.Errorf("its owner was told %d times that it ended", n)
 	}
 }
+
+// A copy is given up, and that cannot be noted on its pool. Its owner is told all the same, and
+// opens it again.
+func TestDisownThatIsNotNoted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ab", 2)
+	w.up("a", "b")
+	w.leads("a", 0)
+	w.members("a", "a", "b")
+	w.writes(w.site("a"), 1, 3, 0)
+	w.settle()
+	b := w.site("b")
+	b.disk.FailWrite(1)
+	b.replica.enqueue(input{do: func() { b.replica.disown(protocol.Disown{By: "a", Committed: Position{Seq: 9}}) }})
+	w.until("b has failed", func() bool { return b.replica.Status().Role == protocol.Failed })
+	w.settle()
+	if n := b.ended.Load(); n != 1 {
+		t.Errorf("its owner was told %d times that it ended", n)
+	}
+}
