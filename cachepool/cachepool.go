@@ -69,7 +69,7 @@ var (
 	ErrLocked = errors.New("in use by another process")
 	// ErrForeign: the pool belongs to another gateway.
 	ErrForeign = errors.New("belongs to another gateway")
-	// ErrFull: the room would be passed.
+	// ErrFull: the room would be passed, or the file system below has no room for another file.
 	ErrFull = errors.New("full")
 	// ErrInvalid: a name that no file or volume can have.
 	ErrInvalid = errors.New("invalid")
@@ -123,7 +123,7 @@ type Dir interface {
 
 // Files are named by 1–128 letters, digits, '.', '_' and '-', not beginning with '.'.
 type Files interface {
-	// Create makes an empty file. fs.ErrExist.
+	// Create makes an empty file. fs.ErrExist; ErrFull, and then nothing was made.
 	Create(name string) (File, error)
 	// Open opens for reading and writing. fs.ErrNotExist.
 	Open(name string) (File, error)

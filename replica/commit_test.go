@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weir-storage/weir/cachepool/crashfs"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
@@ -202,4 +203,46 @@ func TestFailedWriteHasNoOutcome(t *testing.T) {
 		t.Fatal("a failed write is committed")
 	}
 	w.leads("b", 1)
+}
+
+// A home whose disk makes no file for the next segment ends, as after a failed write: its owner
+// opens the copy again.
+func TestFailedCreateEndsTheHome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ab", 2)
+	w.up("a", "b")
+	w.leads("a", 0)
+	w.members("a", "a", "b")
+	w.writes(w.site("a"), 1, 3, 0)
+	w.settle()
+	a := w.site("a")
+	a.node.Jumped() // so that the next record begins a segment
+	a.disk.Fail(crashfs.OpCreate, 1, crashfs.ErrIO)
+	if err := w.outcome("write without a segment", a.write(4, 0)); err == nil {
+		t.Fatal("it is acknowledged")
+	}
+	w.leads("b", 1)
+	if n := a.ended.Load(); n != 1 {
+		t.Errorf("its owner was told %d times that it ended", n)
+	}
+}
+
+// A copy is given up, and that cannot be noted on its pool. Its owner is told all the same, and
+// opens it again.
+func TestDisownThatIsNotNoted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ab", 2)
+	w.up("a", "b")
+	w.leads("a", 0)
+	w.members("a", "a", "b")
+	w.writes(w.site("a"), 1, 3, 0)
+	w.settle()
+	b := w.site("b")
+	b.disk.FailWrite(1)
+	b.replica.enqueue(input{do: func() { b.replica.disown(protocol.Disown{By: "a", Committed: Position{Seq: 9}}) }})
+	w.until("b has failed", func() bool { return b.replica.Status().Role == protocol.Failed })
+	w.settle()
+	if n := b.ended.Load(); n != 1 {
+		t.Errorf("its owner was told %d times that it ended", n)
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/crashfs"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 )
@@ -124,14 +126,21 @@ func TestNewSaltAfterAJump(t *testing.T) {
 	w.up("a", "b")
 	w.leads("a", 0)
 	w.members("a", "a", "b")
-	w.writes(a, 1, 3, 100)
-	before := a.log.End().Seq
-	a.node.Jumped()
-	w.until("the segment is ended", func() bool { return a.log.End().Seq > before })
-	if now := a.log.End().Seq; now != before+1 {
-		t.Errorf("the segment was %d and is %d", before, now)
+	end := a.log.End()
+	if end.Off != segment.HeaderSize {
+		t.Fatalf("the log ends at %v, and not after a segment's header", end)
 	}
-	w.writes(a, 4, 6, 100)
+	for i, fails := range []error{nil, cachepool.ErrFull, nil} { // first without a write before
+		before := a.log.End().Seq
+		a.node.Jumped()
+		if fails != nil {
+			a.disk.Fail(crashfs.OpCreate, 1, fails)
+		}
+		w.writes(a, int64(2*i+1), int64(2*i+2), 100)
+		if now := a.log.End().Seq; now != before+1 {
+			t.Errorf("jump %d: the segment was %d and is %d", i, before, now)
+		}
+	}
 	w.same(numbers(1, 6))
 }
 

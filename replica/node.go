@@ -127,12 +127,13 @@ func (n *Node) All() []*Replica {
 }
 
 // Jumped reports that time may have passed which Clock did not count. No read is answered from what
-// was promised before. A home ends its segment, because a machine that was resumed from a picture
-// of its memory would use the same salt and counters again (protocol-16). It does not wait.
+// was promised before. Nothing more is sealed under the present salts, because a machine that was
+// resumed from a picture of its memory would use them with the same counters again (protocol-16).
+// It does not wait.
 func (n *Node) Jumped() {
 	for _, r := range n.All() {
+		r.cfg.Log.NewSalt()
 		r.post(protocol.Jumped{})
-		r.rollSoon()
 	}
 }
 

@@ -198,8 +198,8 @@ func (r *Replica) disown(e protocol.Disown) {
 	r.disowned = true
 	r.cfg.Logger.Error("this copy is given up: it does not take part any more", "error", why, "end", r.cfg.Log.End())
 	if err := r.cfg.Log.Disown(why); err != nil {
+		// Opened again, it takes part until somebody refuses it once more.
 		r.cfg.Logger.Error("that this copy is given up is not noted on its pool", "error", err)
-		return // opened again, it would take part until somebody refuses it once more
 	}
 	r.cfg.Ended(why)
 }

@@ -32,7 +32,8 @@ type uploader struct {
 	retry   clockwork.Timer
 }
 
-func isFull(err error) bool { return errors.Is(err, log.ErrFull) }
+// isFull reports that the log is unchanged, and goes on when there is room.
+func isFull(err error) bool { return errors.Is(err, log.ErrFull) && !errors.Is(err, log.ErrPoisoned) }
 
 // upload sends sealed and committed segments to the site's store, in the background.
 func (r *Replica) upload() {

@@ -3,9 +3,15 @@
 package dir
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weir-storage/weir/cachepool"
 )
 
 // A file whose Sync failed once fails for ever (protocol-3), though the kernel would say yes the
@@ -29,5 +35,18 @@ func TestFailedSyncIsNotRetried(t *testing.T) {
 	f.f = good
 	if err := f.Sync(); err == nil || err.Error() != first.Error() {
 		t.Fatalf("the second sync says %v, the first said %v", err, first)
+	}
+}
+
+// A file system without room for another file is a pool that is full. Other errors are not.
+func TestNoRoomForAnotherFile(t *testing.T) {
+	for errno, full := range map[unix.Errno]bool{unix.ENOSPC: true, unix.EDQUOT: true, unix.EMFILE: false, unix.EIO: false, unix.EROFS: false} {
+		err := noRoom(&fs.PathError{Op: "open", Path: "1.seg", Err: errno})
+		if errors.Is(err, cachepool.ErrFull) != full || !errors.Is(err, errno) {
+			t.Errorf("%v: %v", errno, err)
+		}
+	}
+	if err := noRoom(nil); err != nil {
+		t.Error(err)
 	}
 }

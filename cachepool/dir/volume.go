@@ -96,7 +96,16 @@ func (v *volume) open(name string, flag int) (cachepool.File, error) {
 }
 
 func (v *volume) Create(name string) (cachepool.File, error) {
-	return v.open(name, os.O_CREATE|os.O_EXCL)
+	f, err := v.open(name, os.O_CREATE|os.O_EXCL)
+	return f, noRoom(err)
+}
+
+// noRoom makes the error of a file that the file system has no room for one that wraps ErrFull.
+func noRoom(err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return fmt.Errorf("the pool's file system is %w: free space and inodes there, or raise its quota: %w", cachepool.ErrFull, err)
+	}
+	return err
 }
 
 func (v *volume) Open(name string) (cachepool.File, error) { return v.open(name, 0) }

@@ -45,7 +45,8 @@ func main() {
 	sh := &cli.Shell{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Version: versionOf(),
 		Program: cli.ProgramName(os.Args[0]),
-		Now:     time.Now, Boottime: machine.Boottime, Pause: machine.Pause, Random: rand.Reader,
+		Now:     time.Now, Boottime: machine.Boottime, Pause: machine.Pause,
+		Random: machine.Random(rand.Reader, time.Now, machine.Boottime),
 	}
 	connect := func(n access.Connection) (*access.Client, error) { return access.Connect(n, sh.Now) }
 	code := sh.Run(ctx, root(sh, connect), os.Args[1:])

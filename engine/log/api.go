@@ -65,7 +65,9 @@ type Config struct {
 	DataKey segment.DataKey
 	// Sources returns the present sources, nearest first; nil: none. It is called without locks.
 	Sources func() []Source
-	Rand    io.Reader // cryptographic randomness for salts
+	// Rand is cryptographic randomness for salts. It must not repeat itself in a machine that is
+	// resumed from a picture of its memory (protocol-16).
+	Rand io.Reader
 	Now     func() time.Time
 	// Synced is told how long each fsync that succeeded took. nil: nobody is. It needs Now, and
 	// must not block.

@@ -3,11 +3,13 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/zeebo/blake3"
 
+	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/engine/segment"
 )
 
@@ -51,6 +53,11 @@ func (l *Log) Roll() error {
 	return l.next(last.header.Epoch)
 }
 
+// NewSalt makes the next Append begin a segment, whether or not the last one has records: what a
+// twin of this machine's memory seals under the present salt must not be sealed under it again
+// (protocol-16). An Append that fails, or a Log that does not append yet, does not forget it.
+func (l *Log) NewSalt() { l.saltDue.Store(true) }
+
 // Viewer shows records at the home. It is the part of journal.Leader that a log needs.
 type Viewer interface {
 	Show(rec *segment.Record, end Position)
@@ -88,7 +95,8 @@ func (l *Log) Append(rec *segment.Record) (end Position, err error) {
 		return Position{}, err
 	}
 	last := l.last()
-	if last.len > segment.HeaderSize && int64(last.len)+int64(p.Size()) > l.cfg.SegmentSize {
+	large := last.len > segment.HeaderSize && int64(last.len)+int64(p.Size()) > l.cfg.SegmentSize
+	if large || l.saltDue.Load() {
 		if err := l.next(last.header.Epoch); err != nil {
 			l.cfg.Room.Release(int64(p.Size()))
 			return Position{}, err
@@ -137,7 +145,14 @@ func (l *Log) grown(n int) {
 }
 
 // next begins a segment that this process seals.
-func (l *Log) next(epoch uint64) error {
+func (l *Log) next(epoch uint64) (err error) {
+	if l.saltDue.Swap(false) { // before the salt is drawn: who asks from now on wants another one
+		defer func() {
+			if err != nil {
+				l.saltDue.Store(true)
+			}
+		}()
+	}
 	h := segment.Header{Volume: l.cfg.Volume, Seq: l.End().Seq + 1, Epoch: epoch, Prev: l.nextLink()}
 	s, err := segment.NewSealer(&l.cfg.DataKey, h, l.cfg.Rand)
 	if err != nil {
@@ -189,7 +204,10 @@ func (l *Log) begin(h segment.Header) error {
 	cur, err := l.files.create(h.Seq)
 	if err != nil {
 		l.cfg.Room.Release(segment.HeaderSize)
-		return fmt.Errorf("begin segment %d: %w", h.Seq, err)
+		if errors.Is(err, cachepool.ErrFull) { // nothing is there, so it can be tried again
+			return fmt.Errorf("begin segment %d: %w", h.Seq, err)
+		}
+		return l.fail("create "+fileName(h.Seq), err)
 	}
 	frame := segment.AppendHeader(nil, h)
 	_, err = cur.WriteAt(frame, 0)

@@ -55,8 +55,8 @@
 //     replica ensures that only committed records stay in closed segments: it truncates.
 //   - protocol-15. Records that remove something without bringing data, and headers of segments,
 //     may use the room that is reserved for them. Nothing else may.
-//   - protocol-16. Append seals only in segments begun by this Log since Open or Truncate. Ingest
-//     copies ciphertext, and may continue any segment.
+//   - protocol-16. Append seals only in segments begun by this Log since Open or Truncate, and
+//     since NewSalt. Ingest copies ciphertext, and may continue any segment.
 //   - protocol-19. What does not verify is logged with segment and path, and read from another
 //     copy. It is never replaced by zeros.
 //

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/crashfs"
 	"github.com/weir-storage/weir/engine/segment"
 )
 
@@ -109,4 +110,65 @@ func TestIngestTakesRemovalsInOrder(t *testing.T) {
 		t.Fatalf("%d entries", len(got))
 	}
 	same(t, home, l)
+}
+
+// TestNewSegmentFails: if there is no file for the next segment for lack of room, nothing changed,
+// and the log goes on when there is. Any other error ends the log.
+func TestNewSegmentFails(t *testing.T) {
+	s := newSetup(10)
+	l := s.mustOpen(t)
+	_, err := l.BeginEpoch(1)
+	must(t, err)
+	end := appendSync(t, l, 1)
+	s.disk.Fail(crashfs.OpCreate, 1, cachepool.ErrFull)
+	wantErr(t, l.Roll(), cachepool.ErrFull)
+	if l.End() != end {
+		t.Fatalf("the log ends at %v, want %v", l.End(), end)
+	}
+	must(t, l.Roll())
+	appendSync(t, l, 2)
+	want := lines(t, l, Position{})
+	s.disk.Fail(crashfs.OpCreate, 1, crashfs.ErrIO)
+	err = l.Roll()
+	wantErr(t, err, ErrPoisoned)
+	wantErr(t, err, crashfs.ErrIO)
+	l = s.restart(t)
+	must(t, l.Recovered().Doubt)
+	wantLines(t, l, want...)
+}
+
+// TestNewSalt: after NewSalt, nothing is sealed under the salt of before, also in a segment that has
+// no records yet, and after a segment could not be begun.
+func TestNewSalt(t *testing.T) {
+	s := newSetup(11)
+	l := s.mustOpen(t)
+	_, err := l.BeginEpoch(1)
+	must(t, err)
+	l.NewSalt()
+	s.disk.Fail(crashfs.OpCreate, 1, cachepool.ErrFull)
+	_, err = l.Append(rec(1))
+	wantErr(t, err, cachepool.ErrFull)
+	appendSync(t, l, 1, 2)
+	l.NewSalt()
+	appendSync(t, l, 4)
+	_, err = l.BeginEpoch(2)
+	must(t, err)
+	want := []string{"segment 1 epoch 1", "segment 2 epoch 1", "record 1", "record 2", "segment 3 epoch 1", "record 4", "segment 4 epoch 2"}
+	wantLines(t, l, want...)
+	salts := map[[32]byte]bool{}
+	for i := range l.segs {
+		salts[l.segs[i].header.Salt] = true
+	}
+	if len(salts) != 4 {
+		t.Fatalf("%d salts in 4 segments", len(salts))
+	}
+	f := newSetup(12).mustOpen(t)
+	_, err = f.Ingest(Position{}, allFrames(t, l, 1<<20)) // a segment without records is like any other
+	must(t, err)
+	same(t, l, f)
+	if got := f.Epochs(); len(got) != 2 || !got[0].Same(l.Epochs()[0]) {
+		t.Fatalf("epochs %v, want %v", got, l.Epochs())
+	}
+	l = s.restart(t)
+	wantLines(t, l, want...)
 }

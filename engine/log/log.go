@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/zeebo/blake3"
 
@@ -26,8 +27,10 @@ type Log struct {
 	// Guarded by writer.
 	writer sync.Mutex
 	sealer *segment.Sealer // of the last segment; nil unless this Log began it
-	viewer Viewer          // nil: records are shown to nobody
-	hash   *blake3.Hasher  // over the last segment; nil when that is closed
+	// saltDue: nothing is sealed under the salt of sealer any more. Whoever begins a segment clears it.
+	saltDue atomic.Bool
+	viewer  Viewer         // nil: records are shown to nobody
+	hash    *blake3.Hasher // over the last segment; nil when that is closed
 
 	tableMu sync.Mutex
 	table   table

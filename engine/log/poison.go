@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"slices"
 
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/engine/segment"
@@ -89,12 +90,24 @@ func readPoison(dir cachepool.Dir) (durable Position, ok bool, err error) {
 }
 
 // cutPoisoned removes, from what Open found, what an earlier process could not make durable.
-// errNote is a doubt.
+// errNote is a doubt. An fsync that ran while something else failed may have succeeded after the
+// note. Then the watermark says more, which is on the disk too.
 func (l *Log) cutPoisoned(sizes map[uint64]int64) error {
 	durable, ok, err := readPoison(l.cfg.Dir)
 	l.noted = ok
-	if err != nil || !ok || !durable.Less(l.end) {
+	if err != nil || !ok {
 		return err
+	}
+	for _, pos := range []Position{durable, l.mark.durable} {
+		if err := l.checkNote(pos); err != nil {
+			return err
+		}
+		if durable.Less(pos) {
+			durable = pos
+		}
+	}
+	if !durable.Less(l.end) {
+		return nil
 	}
 	keep := 0
 	for keep < len(l.segs) && l.segs[keep].header.Seq <= durable.Seq {
@@ -102,10 +115,7 @@ func (l *Log) cutPoisoned(sizes map[uint64]int64) error {
 	}
 	if keep > 0 {
 		last := &l.segs[keep-1]
-		if durable != last.end() {
-			if err := l.checkNote(last, durable); err != nil {
-				return err
-			}
+		if durable.Less(last.end()) {
 			last.len = durable.Off
 		}
 		if last.local {
@@ -122,8 +132,13 @@ func (l *Log) cutPoisoned(sizes map[uint64]int64) error {
 	return nil
 }
 
-// checkNote checks that a frame of s ends where the note says.
-func (l *Log) checkNote(s *seg, durable Position) error {
+// checkNote checks that a frame ends at a position before the log's end.
+func (l *Log) checkNote(durable Position) error {
+	i := slices.IndexFunc(l.segs, func(s seg) bool { return s.header.Seq >= durable.Seq })
+	if i < 0 || !durable.Less(l.end) || durable == l.segs[i].end() || durable.Seq < l.segs[0].header.Seq {
+		return nil
+	}
+	s := &l.segs[i]
 	if !s.local || durable.Seq != s.header.Seq || durable.Off > s.len {
 		return fmt.Errorf("%w says %v, which is not in the log", errNote, durable)
 	}

@@ -98,6 +98,46 @@ func TestWhatAFailedSyncLeftIsCut(t *testing.T) {
 	}
 }
 
+// TestWriteFailsDuringASync: an fsync that runs while a write fails may still succeed. What it
+// brought to the disk, and the watermark then says, is not missing.
+func TestWriteFailsDuringASync(t *testing.T) {
+	for seed := range uint64(10) {
+		for name, end := range map[string]func(*crashfs.Disk){"kill": (*crashfs.Disk).Kill, "crash": (*crashfs.Disk).Crash} {
+			s := newSetup(200 + seed)
+			s.size = 1 << 20
+			g := &gate{entered: make(chan struct{}, 100), open: make(chan struct{}, 100)}
+			s.wrap = func(d cachepool.Dir) cachepool.Dir { g.Dir = d; return g }
+			l := s.mustOpen(t)
+			g.open <- struct{}{} // the header's
+			_, err := l.BeginEpoch(1)
+			must(t, err)
+			<-g.entered
+			begun := l.End()
+			synced, err := l.Append(rec(1))
+			must(t, err)
+			l.Sync(synced)
+			<-g.entered
+			s.disk.FailWrite(1)
+			_, err = l.Append(rec(2))
+			wantErr(t, err, ErrPoisoned)
+			g.open <- struct{}{}
+			wantErr(t, l.Close(), ErrPoisoned) // after the fsync
+			if l.Durable() != begun {
+				t.Fatalf("durable up to %v was told, want %v", l.Durable(), begun)
+			}
+			end(s.disk)
+			s.wrap = nil
+			l = s.mustOpen(t)
+			if doubt := l.Recovered().Doubt; doubt != nil {
+				t.Fatalf("seed %d, %s: %v", seed, name, doubt)
+			}
+			if name == "kill" {
+				wantLines(t, l, "segment 1 epoch 1", "record 1")
+			}
+		}
+	}
+}
+
 // TestCrashWhileCutting loses power at each step of opening a log that was poisoned.
 func TestCrashWhileCutting(t *testing.T) {
 	for name, fail := range diskFaults {

@@ -213,7 +213,7 @@ func TestUnreadableDisk(t *testing.T) {
 	s.disk.Kill()
 	broken := errors.New("medium error")
 	s.wrap = func(d cachepool.Dir) cachepool.Dir {
-		s.disk.Fail("read", 6, broken)
+		s.disk.Fail("read", 7, broken)
 		return d
 	}
 	if _, _, err = s.open(); !errors.Is(err, broken) {

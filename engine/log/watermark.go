@@ -81,7 +81,8 @@ func decodeMark(b []byte) *watermark {
 var errWatermark = errors.New("the note of how far the log was durable does not verify")
 
 // openWatermark reads the watermark. Without a file it is zero: the log is new, or is from a
-// release that had none. It changes nothing on the pool.
+// release that had none. It changes nothing on the pool, but makes durable what an earlier process
+// wrote, so that the slot which is written next is not the only whole one.
 func openWatermark(dir cachepool.Dir) (*watermark, error) {
 	f, err := dir.Open(watermarkName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,6 +90,9 @@ func openWatermark(dir cachepool.Dir) (*watermark, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if err := errors.Join(f.Sync(), f.Forget()); err != nil {
+		return nil, errors.Join(fmt.Errorf("fsync %s: %w", watermarkName, err), f.Close())
 	}
 	var w *watermark
 	for slot := range int64(2) {

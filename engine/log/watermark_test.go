@@ -240,3 +240,28 @@ func TestMarkIsWholeAfterATear(t *testing.T) {
 		}
 	}
 }
+
+// TestMarkIsWholeAfterAKillAndATear: a process that was killed leaves a slot that is not durable.
+// The next process does not write the other one before that slot is, or a loss of power could take
+// both.
+func TestMarkIsWholeAfterAKillAndATear(t *testing.T) {
+	for seed := range uint64(100) {
+		s := newSetup(seed)
+		s.size = 1 << 20
+		l := s.mustOpen(t)
+		_, err := l.BeginEpoch(1)
+		must(t, err)
+		end := appendSync(t, l, 1, 2)
+		l = s.restart(t)
+		_, err = l.BeginEpoch(2)
+		must(t, err)
+		s.disk.Crash()
+		pool, err := s.disk.Open()
+		must(t, err)
+		dir, err := pool.Volume(testDir)
+		must(t, err)
+		if w, err := openWatermark(dir); err != nil || w.durable.Less(end) {
+			t.Fatalf("seed %d: the watermark says %+v, %v; %v was told", seed, w, err, end)
+		}
+	}
+}

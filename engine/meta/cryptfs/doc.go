@@ -20,6 +20,7 @@
 // # Rules
 //
 //   - cryptfs-1. No byte of a key stream is used for two contents. So a file is only appended to.
-//     Opening a file for update is refused, and reusing one makes a new file.
+//     Opening a file for update is refused, and reusing one makes a new file. A machine that runs
+//     on twice from one picture of its memory breaks this for the files that were open in it.
 //   - cryptfs-2. A file shorter than its header, as a crash may leave it, is an empty file.
 package cryptfs
