@@ -25,12 +25,13 @@ import (
 //
 //   - The waits of client-go's reflectors grow up to a minute while the API server is away, and
 //     nothing ends a wait. An operator that only waits would hear of changes a minute late.
-//   - A process that ends is started again by the kubelet, with delays that grow up to five minutes.
-//   - controller-runtime does not wait for its reconcilers when the lease is lost. A second operator
-//     in the same program would work beside what is left of the first one.
+//   - A process that ends is started again by the kubelet, with delays that grow up to five
+//     minutes.
+//   - controller-runtime does not wait for its reconcilers when the lease is lost. A second
+//     operator in the same program would work beside what is left of the first one.
 //
-// Nothing of a program outlives execve(2). So the new program may ask for the lease by the old one's
-// name, and has it at once, unless another operator has it by now.
+// Nothing of a program outlives execve(2). So the new program may ask for the lease by the old
+// one's name, and has it at once, unless another operator has it by now.
 
 const (
 	lookEvery = time.Second     // at whether the API server answers

@@ -170,7 +170,7 @@ func start(t *testing.T, name string, args ...string) *running {
 
 // TestAPIServerIsAwayAndBack: the API server is away until the operator that leads loses its lease.
 // Both operators begin anew in their processes when it is back. The one that led asks for the lease
-// by its old name, so that nobody waits for it.
+// by its old name, so that nobody waits for it. Both end when they are told to, while it is away.
 func TestAPIServerIsAwayAndBack(t *testing.T) {
 	cfg := apiserver.Start(t)
 	c, err := client.New(cfg, client.Options{Scheme: process.Scheme()})
@@ -204,6 +204,7 @@ func TestAPIServerIsAwayAndBack(t *testing.T) {
 	if now := lease(t, c); now != led && now != second.name {
 		t.Errorf("%q led before, %q leads after", led, now)
 	}
+	d.shut() // an operator that is told to end does so without an API server too
 }
 
 // works waits until an operator has seen a new GeoVolume.
@@ -263,7 +264,8 @@ func certificate(t *testing.T, dir string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := ca.Issue(pki.Identity{Federation: "demo", Organization: "SURF", Site: "ams", Gateway: "ams-operator"}, nil, time.Now(), time.Hour)
+	id := pki.Identity{Federation: "demo", Organization: "SURF", Site: "ams", Gateway: "ams-operator"}
+	own, err := ca.Issue(id, nil, time.Now(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

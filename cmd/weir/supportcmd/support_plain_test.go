@@ -43,8 +43,10 @@ func TestOnlyWhatIsWeirs(t *testing.T) {
 	}
 	env := []corev1.EnvVar{{Name: "KEPT_NAME", Value: secret}, {Name: "KEPT_FROM", ValueFrom: &corev1.EnvVarSource{
 		SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "kept-ref"}, Key: "k"}}}}
-	pod := corev1.PodSpec{InitContainers: []corev1.Container{{Name: "i", Env: env[:1]}}, Containers: []corev1.Container{{Name: "c", Env: env}},
-		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Env: env[:1]}}}}
+	late := corev1.EphemeralContainerCommon{Name: "e", Env: env[:1]}
+	pod := corev1.PodSpec{InitContainers: []corev1.Container{{Name: "i", Env: env[:1]}},
+		Containers:          []corev1.Container{{Name: "c", Env: env}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: late}}}
 	template := corev1.PodTemplateSpec{ObjectMeta: at("", true), Spec: pod}
 	source := func(driver string) corev1.PersistentVolumeSource {
 		return corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "h",
@@ -64,7 +66,8 @@ func TestOnlyWhatIsWeirs(t *testing.T) {
 		&storagev1.VolumeAttachment{ObjectMeta: at("va-ours", true), Spec: storagev1.VolumeAttachmentSpec{Attacher: v1alpha1.Driver}},
 		&storagev1.CSINode{ObjectMeta: at("n", true), Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
 			{Name: v1alpha1.Driver, NodeID: "n"}, {Name: secret, NodeID: secret}}}},
-		&corev1.Node{ObjectMeta: at("node-kept", true), Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{secret}}},
+		&corev1.Node{ObjectMeta: at("node-kept", true), Status: corev1.NodeStatus{
+			Images:       []corev1.ContainerImage{{Names: []string{secret}}},
 			VolumesInUse: []corev1.UniqueVolumeName{secret, "kubernetes.io/csi/" + v1alpha1.Driver + "^kept"}}},
 		&appsv1.Deployment{ObjectMeta: in(at("weir-operator", true)), Spec: appsv1.DeploymentSpec{Template: template}},
 		&appsv1.Deployment{ObjectMeta: in(at("foreign", false))},
