@@ -58,6 +58,8 @@ func TestRefusals(t *testing.T) {
 			[]string{"certificates.mode: certManager"}},
 		{"bundled registry, no hosts", append(trial, "--set", "bundled.registry.expose=NodePort"),
 			[]string{"bundled.registry.hosts: missing"}},
+		{"metrics that are blocked", append(trial, "--set", "metrics.serviceMonitors.create=true"),
+			[]string{"networkPolicies.metricsFrom: missing", "kubernetes.io/metadata.name: monitoring"}},
 		{"two stores", append(trial, "--set", "store.endpoint=https://s3.example.org"),
 			[]string{"bundled.store.enabled: store.endpoint is there too"}},
 		{"half a store", append(trial, "--set", "bundled.store.enabled=false"), []string{"store.endpoint: missing"}},

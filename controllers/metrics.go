@@ -3,7 +3,9 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +27,10 @@ var _ prometheus.Collector = Collector{}
 // NewCollector returns a Collector that reads from a cache.
 func NewCollector(from client.Reader) Collector { return Collector{from} }
 
-var readyDesc, copiesDesc, contentsDesc = metrics.ContentReady.Desc(), metrics.ContentCopies.Desc(), metrics.Contents.Desc()
+var (
+	readyDesc, copiesDesc     = metrics.ContentReady.Desc(), metrics.ContentCopies.Desc()
+	contentsDesc, withoutDesc = metrics.Contents.Desc(), metrics.VolumesWithout.Desc()
+)
 
 // collectTime bounds a read, also while the cache is not filled yet.
 const collectTime = 2 * time.Second
@@ -35,6 +40,7 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- readyDesc
 	ch <- copiesDesc
 	ch <- contentsDesc
+	ch <- withoutDesc
 }
 
 // Collect implements prometheus.Collector. An error is what the reader of the metrics gets.
@@ -47,16 +53,18 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	ch <- prometheus.MustNewConstMetric(contentsDesc, prometheus.GaugeValue, float64(len(all.Items)))
-	for i, v := range all.Items {
-		if i >= metrics.MaxVolumes {
-			return
-		}
-		ready, reason := 0.0, v1alpha1.ReasonCreating
-		if r := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.ConditionReady); r != nil {
-			if reason = r.Reason; r.Status == metav1.ConditionTrue {
-				ready = 1
-			}
-		}
+	// Which ones are measured does not change by chance (metrics-4): those that are not ready, then
+	// by name.
+	slices.SortFunc(all.Items, func(a, b v1alpha1.GeoVolumeContent) int {
+		ready, _ := readiness(&a)
+		other, _ := readiness(&b)
+		return cmp.Or(cmp.Compare(ready, other), cmp.Compare(a.Name, b.Name))
+	})
+	measured := all.Items[:min(len(all.Items), metrics.MaxVolumes)]
+	ch <- prometheus.MustNewConstMetric(withoutDesc, prometheus.GaugeValue, float64(len(all.Items)-len(measured)))
+	for i := range measured {
+		v := &measured[i]
+		ready, reason := readiness(v)
 		ch <- prometheus.MustNewConstMetric(readyDesc, prometheus.GaugeValue, ready, v.Name, reason)
 		healthy, wanted, ok := strings.Cut(v.Status.Copies, "/")
 		for what, text := range map[string]string{"healthy": healthy, "wanted": wanted} {
@@ -65,4 +73,16 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 	}
+}
+
+// readiness is 1 for a volume that is ready, else 0, and why.
+func readiness(v *v1alpha1.GeoVolumeContent) (ready float64, reason string) {
+	r := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case r == nil:
+		return 0, v1alpha1.ReasonCreating
+	case r.Status == metav1.ConditionTrue:
+		return 1, r.Reason
+	}
+	return 0, r.Reason
 }

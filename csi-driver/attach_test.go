@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/csi-driver/controller"
 )
 
@@ -39,6 +40,7 @@ func TestAttachBySight(t *testing.T) {
 	w.operate(t)
 	handle := w.create(t, "pvc-1", nil)
 	live, trails := &lists{WithWatch: w.client}, newWorld(t).client
+	writes := manyWriters
 	attach := func(seen client.Reader, node string) (int, error) {
 		cfg := controllerConfig(w)
 		cfg.Client, cfg.Seen = live, seen
@@ -46,7 +48,7 @@ func TestAttachBySight(t *testing.T) {
 		wantOK(t, err)
 		live.n = 0
 		_, err = c.ControllerPublishVolume(t.Context(),
-			&csi.ControllerPublishVolumeRequest{VolumeId: handle, NodeId: node, VolumeCapability: capability(manyWriters)})
+			&csi.ControllerPublishVolumeRequest{VolumeId: handle, NodeId: node, VolumeCapability: capability(writes)})
 		return live.n, err
 	}
 	wantOK(t, w.attach(t.Context(), handle, testNode, testNamespace, false))
@@ -56,6 +58,29 @@ func TestAttachBySight(t *testing.T) {
 	if n, err := attach(w.client, testNode); err != nil || n != 0 {
 		t.Errorf("with a cache: %d lists, %v", n, err)
 	}
+	// One that only reads: what the cache has decides it, unless a claim that may write has no
+	// PersistentVolume there.
+	v := w.content(t, handle)
+	v.Spec.Claims = []v1alpha1.ClaimReference{
+		{Kind: "GeoVolume", Namespace: testNamespace, Name: "claim", Access: v1alpha1.ReadWrite},
+		{Kind: "GeoVolume", Namespace: "readers", Name: "claim", Access: v1alpha1.ReadOnly},
+	}
+	wantOK(t, w.client.Update(t.Context(), v))
+	wantOK(t, w.attach(t.Context(), handle, "node-2", testNamespace, true))
+	wantOK(t, w.attach(t.Context(), handle, "node-2", "readers", true))
+	writes = manyReaders
+	if n, err := attach(w.client, "node-2"); err != nil || n != 0 {
+		t.Errorf("one that reads, with a cache: %d lists, %v", n, err)
+	}
+	v = w.content(t, handle)
+	v.Spec.Claims = append(v.Spec.Claims,
+		v1alpha1.ClaimReference{Kind: "GeoVolume", Namespace: "late", Name: "claim", Access: v1alpha1.ReadWrite})
+	wantOK(t, w.client.Update(t.Context(), v))
+	if n, err := attach(w.client, "node-2"); err != nil || n != 2 {
+		t.Errorf("one that reads, with a cache that lacks a writer: %d lists, %v", n, err)
+	}
+	writes = manyWriters
+	wantOK(t, w.attach(t.Context(), handle, testNode, testNamespace, false))
 	// The cache has what is gone.
 	wantOK(t, w.attach(t.Context(), handle, "node-2", testNamespace, false))
 	old := newWorld(t).client

@@ -90,6 +90,11 @@ type Observed struct {
 	Commit     Position          `json:"commit"`
 	Replicas   []ObservedReplica `json:"replicas,omitempty"`
 	Used       Bytes             `json:"used"`
+	// Opening says why the gateway, which is home, has not opened its copy yet; empty: it has, or
+	// is an older program. At and the figures are then those of before.
+	Opening string `json:"opening,omitempty"`
+	// Replay is how far the gateway has replayed its log; zero: it does not.
+	Replay Progress `json:"replay,omitzero"`
 	// Message says why the volume is not well; empty when it is.
 	Message string    `json:"message,omitempty"`
 	At      time.Time `json:"at,omitzero"`

@@ -55,6 +55,7 @@ type Gateway struct {
 	ready     chan struct{} // closed when every volume of the registry has its Router
 	// reclaiming is the last result of recovering. The NFS server calls for it with its locks held.
 	reclaiming atomic.Bool
+	answers    report.Answers
 }
 
 // Run serves until ctx ends, or returns why it cannot serve. When it returns, all its goroutines
@@ -75,6 +76,7 @@ var kinds = []federation.Kind{federation.KindSite, federation.KindAlive, federat
 func newGateway(cfg Config) (_ *Gateway, err error) {
 	cfg.setDefaults()
 	g := &Gateway{cfg: cfg, view: view.New(cfg.Site, kinds...), ready: make(chan struct{})}
+	g.answers.Begin(cfg.Now())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.release())

@@ -22,7 +22,7 @@ func (g *Gateway) state() meters.State {
 	s := meters.State{
 		Room: g.cfg.Pool.Room().Status(), Cache: g.cache.Status(), NFS: g.nfs.Counters(), Clients: g.nfs.ClientCounts(),
 		Waiting: g.nfs.Waiting(longWait),
-		Trusted: g.cfg.Registry.Trusted() == nil, Ready: g.cfg.Health.Ready() == nil,
+		Trusted: g.cfg.Registry.Trusted() == nil, Silent: g.answers.Silent(g.cfg.Now()), Ready: g.cfg.Health.Ready() == nil,
 	}
 	for _, m := range g.view.Members() {
 		s.Gateways = append(s.Gateways, meters.Gateway{Name: m.Gateway, Site: m.Site, Alive: g.view.IsAlive(m.Gateway, "")})

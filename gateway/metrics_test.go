@@ -134,6 +134,7 @@ func TestMetrics(t *testing.T) {
 		{metrics.NFSOpens, nil, 1, 1},
 		{metrics.GatewayAlive, []string{"gateway=ga", "site=a"}, 1, 1},
 		{metrics.RegistryTrusted, nil, 1, 1},
+		{metrics.RegistrySilentSeconds, nil, 0, 1e6},
 		{metrics.GatewayReady, nil, 1, 1},
 	} {
 		if got, ok := value(all, want.d, want.labels...); !ok || got < want.least || got > want.most {

@@ -390,6 +390,44 @@ func TestAnAttachmentThatIsGoneStopsAccess(t *testing.T) {
 	})
 }
 
+// TestRootGroupIsTheMakers: an importer that mounts first sets the root's group, and the namespace
+// that made the volume replaces it. Later an importer replaces nothing.
+func TestRootGroupIsTheMakers(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	id := c.create("team.data", manifest("data", 1))
+	c.change(id, func(v *federation.Volume) { v.OwnerSite, v.OwnerCluster = "a", "uid-a" })
+	ctx := within(t, 2*hang)
+	for _, at := range []struct{ site, namespace string }{{"a", "team"}, {"a", "others"}, {"b", "team"}} {
+		c.attach(at.site, id, "n", federation.ReadWrite)
+		c.with(func(r federation.Registry) error {
+			return r.PutClaim(ctx, federation.Claim{Volume: id, Site: at.site, Namespace: at.namespace, Name: "data",
+				Kind: federation.ClaimGeoVolume, UID: "u", Access: federation.ReadWrite})
+		})
+	}
+	for i, m := range []struct {
+		site, namespace string
+		group, want     uint32
+	}{
+		{"b", "team", 7001, 7001}, // it imports the volume; its namespace is of another cluster
+		{"a", "others", 7002, 7001},
+		{"a", "team", 7003, 7003},
+		{"b", "team", 7001, 7003},
+		{"a", "others", 7002, 7003},
+		{"a", "team", 7004, 7004},
+	} {
+		r := c.router(m.site, id)
+		n := c.node(m.site, "org-"+m.site, map[string]string{"a": "127.0.0.41", "b": "127.0.0.42"}[m.site])
+		c.until("it is admitted", func() error {
+			_, err := n.Admit(ctx, &nodepb.AdmitRequest{Volume: id, Node: "n", Namespace: m.namespace, MountGroup: &m.group})
+			return err
+		})
+		a, err := r.GetAttr(ctx, volume.Request{}, volume.Root)
+		if err != nil || a.GID != m.want {
+			t.Errorf("%d: after namespace %s of site %s, the root has group %d, want %d: %v", i, m.namespace, m.site, a.GID, m.want, err)
+		}
+	}
+}
+
 func TestUsage(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	id := c.create("v", manifest("v", 1))
@@ -410,6 +448,22 @@ func TestUsage(t *testing.T) {
 		!u.GetKnown() || !u.GetEarlier() || u.GetUsedBytes() == 0 || u.GetUsedInodes() == 0 {
 		t.Errorf("without its home: %v, %v", u, err)
 	}
+	// A gateway that starts now asked no home yet, and has what the last one reported.
+	c.with(func(r federation.Registry) error {
+		return errors.Join(r.PutObserved(ctx, federation.Observed{Volume: id, Gateway: "gx", Epoch: 1 << 40, Home: "gx", Used: 12345}),
+			r.PutObserved(ctx, federation.Observed{Volume: id, Gateway: "gy", Epoch: 1, Home: "gy", Used: 1}))
+	})
+	c.stop("b")
+	c.start("b")
+	n = c.node("b", "org-b", "127.0.0.21")
+	c.until("it tells what was reported", func() error {
+		u, err := n.Usage(ctx, &nodepb.UsageRequest{Volume: id})
+		if err != nil || u.GetHealthy() || u.GetMessage() == "" || !u.GetKnown() || !u.GetEarlier() || u.GetUsedBytes() != 12345 ||
+			u.GetCapacityBytes() != 10<<30 || u.GetInodes() != 0 {
+			return errors.Join(errors.New(u.String()), err)
+		}
+		return nil
+	})
 	_, err = n.Usage(ctx, &nodepb.UsageRequest{Volume: "x"})
 	refused(t, err, codes.NotFound, "no")
 }

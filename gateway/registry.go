@@ -25,7 +25,9 @@ func (g *Gateway) wait(ctx context.Context, d time.Duration) {
 func (g *Gateway) watch(ctx context.Context) {
 	g.view.Listen(g.changed)
 	for ctx.Err() == nil {
-		if err := g.view.Watch(ctx, g.cfg.Registry); ctx.Err() == nil {
+		err := g.view.Watch(ctx, g.cfg.Registry)
+		g.answers.Watched(false)
+		if ctx.Err() == nil {
 			g.cfg.Logger.Warn("watch of the registry ended; it begins again", "error", err)
 			g.wait(ctx, registryAgain)
 		}
@@ -44,7 +46,10 @@ func (g *Gateway) changed(c view.Change) {
 		if c.Control != nil {
 			g.node.ControlChanged(c.Name, c.Control, c.Revision)
 		}
-	case federation.KindSite, federation.KindSynced:
+	case federation.KindSynced:
+		g.answers.Watched(true)
+		g.node.SetPeers(g.view.Members())
+	case federation.KindSite:
 		g.node.SetPeers(g.view.Members())
 	}
 }
@@ -72,7 +77,9 @@ func (g *Gateway) tend(ctx context.Context) {
 	registered := true
 	refused := ""
 	for ; ctx.Err() == nil; g.wait(ctx, map[bool]time.Duration{true: tendEvery, false: tendRewound}[refused == ""]) {
-		if err := g.cfg.Registry.Tend(ctx, g.cfg.Name, g.cfg.Now()); err != nil && ctx.Err() == nil {
+		if err := g.cfg.Registry.Tend(ctx, g.cfg.Name, g.cfg.Now()); err == nil {
+			g.answers.Note(g.cfg.Now())
+		} else if ctx.Err() == nil {
 			g.cfg.Logger.Debug("registry cannot be looked after", "error", err)
 		}
 		now := ""

@@ -110,7 +110,8 @@ var (
 	UploadQueueBytes = define(Definition{Name: "weir_upload_queue_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
 		Help: "Sealed and committed segments here that are not in the site's store yet."})
 	Uploads = define(Definition{Name: "weir_uploads_total", Parts: gateway, Kind: Counter, Labels: []string{"result"},
-		Help: "Segments that were sent to the site's store. Result is ok or failed; what failed is tried again."})
+		Help: "Segments that were sent to the site's store. Result is ok, failed, or damaged: the segment " +
+			"here is damaged, and was not sent. What is not ok is tried again."})
 	UploadedBytes = define(Definition{Name: "weir_uploaded_bytes_total", Parts: gateway, Kind: Counter,
 		Help: "Bytes of segments that were sent to the site's store."})
 )
@@ -122,12 +123,14 @@ var (
 		Help: "How long calls of the registry took. Call is etcd's name for it. Result is ok or failed."})
 	RegistryTrusted = define(Definition{Name: "weir_registry_trusted", Parts: gateway, Kind: Gauge,
 		Help: "1 if the registry is believed, 0 if it went back to an earlier state: nothing changes then until weir registry reconcile."})
+	RegistrySilentSeconds = define(Definition{Name: "weir_registry_silent_seconds", Parts: gateway, Kind: Gauge,
+		Help: "How long ago the registry last answered, and was watched. What is known of heartbeats is as old. It is asked every 5 s."})
 	GatewayAlive = define(Definition{Name: "weir_gateway_alive", Parts: gateway, Kind: Gauge, Labels: []string{"gateway", "site"},
 		Help: "For each registered gateway of the federation: 1 if it has a heartbeat in the registry."})
 	GatewayReady = define(Definition{Name: "weir_gateway_ready", Parts: gateway, Kind: Gauge,
 		Help: "1 if this gateway is ready for clients."})
-	VolumesWithout = define(Definition{Name: "weir_volumes_without_metrics", Parts: gateway, Kind: Gauge,
-		Help: "Volumes that this gateway has no metrics of, because there are too many."})
+	VolumesWithout = define(Definition{Name: "weir_volumes_without_metrics", Parts: []Part{Gateway, Operator}, Kind: Gauge,
+		Help: "Volumes that this gateway or operator has no metrics of, because there are too many."})
 	CertificateEnd = define(Definition{Name: "weir_certificate_expiry_timestamp_seconds", Parts: []Part{Gateway, Operator, CSI},
 		Kind: Gauge, Help: "When the certificate of the process ends, in seconds since 1970."})
 	Info = define(Definition{Name: "weir_info", Parts: []Part{Gateway, Operator, CSI}, Kind: Gauge,

@@ -11,6 +11,8 @@
 //     Prometheus asks (https://prometheus.io/docs/practices/naming).
 //   - metrics-3: no label has values that users make at will, but volume, whose number is bounded
 //     (MaxVolumes). There is no label for a client, a path or a user.
+//   - metrics-4: which volumes are measured, of too many, does not change by chance from one
+//     reading to the next: else no alert that waits would fire.
 package metrics
 
 import (

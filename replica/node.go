@@ -192,7 +192,8 @@ type Meter interface {
 	Role(volume string, role protocol.Role)
 	// Swapped tells the outcome of a swap of a control record.
 	Swapped(outcome protocol.SwapOutcome)
-	// Uploaded tells that a segment was sent to the store, or why not.
+	// Uploaded tells that a segment was sent to the store, or why not: ErrDamaged, or what the
+	// store said.
 	Uploaded(bytes uint64, err error)
 }
 

@@ -105,7 +105,7 @@ func (r *Replica) uploads() {
 			}
 			switch {
 			case err == nil:
-			case errors.Is(err, errDamaged):
+			case errors.Is(err, ErrDamaged):
 				left = true
 			default:
 				r.retryUpload()
@@ -132,16 +132,16 @@ func (r *Replica) retryUpload() {
 	})
 }
 
-// errDamaged reports that a segment's file does not match the hash in its name, and that no good
-// copy could be fetched.
-var errDamaged = errors.New("segment is damaged here")
+// ErrDamaged reports that a segment's file does not match the hash in its name, and that no good
+// copy could be fetched. Nothing was sent to the store.
+var ErrDamaged = errors.New("segment is damaged here")
 
 func (r *Replica) uploadOne(s log.SegmentInfo) error {
 	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Minute)
 	defer cancel()
 	// The store never replaces an object, so a damaged segment would stay there for ever.
 	if err := r.cfg.Log.Heal(ctx, s.Seq); err != nil {
-		return fmt.Errorf("%w: %w", errDamaged, err)
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	body := io.NewSectionReader(segmentReader{r.cfg.Log, s.Seq}, 0, int64(s.Len))
 	if err := r.cfg.Store.Put(ctx, s.Name, int64(s.Len), body); err != nil {

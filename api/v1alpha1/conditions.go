@@ -44,6 +44,8 @@ const (
 	ReasonDegraded = "Degraded"
 	// ReasonWritesWait: reads are served; writes wait, for members or for room on a pool.
 	ReasonWritesWait = "WritesWait"
+	// ReasonOpening: the home opens its copy, and serves nothing yet; it may replay its log.
+	ReasonOpening = "Opening"
 	// ReasonCreating, also of Protected and Bound: the volume has no home yet, or its objects are
 	// being made.
 	ReasonCreating = "Creating"

@@ -89,6 +89,12 @@ func (v *View) ready(s Seen, homeAlive bool) {
 		v.Ready, v.Working = State{false, v1alpha1.ReasonCreating, s.missingHome()}, true
 	case !homeAlive:
 		v.homeless(s)
+	case s.Observed != nil && s.Observed.Opening != "":
+		v.Ready, v.Working = state(false, v1alpha1.ReasonOpening, "home %s at site %s opens its copy, and serves nothing until then: %s",
+			s.Control.Home.Gateway, s.Control.Home.Site, s.Observed.Opening), true
+		if s.Observed.Replay != (federation.Progress{}) {
+			v.Progress = s.Observed.Replay.String()
+		}
 	case s.Observed != nil && s.Observed.Message != "":
 		v.Ready, v.Working = state(false, v1alpha1.ReasonWritesWait,
 			"reads are served by home %s: %s", s.Control.Home.Gateway, s.Observed.Message), true

@@ -72,6 +72,11 @@ func TestLook(t *testing.T) {
 			reason: v1alpha1.ReasonDegraded, says: "utr-1 is Joining", copies: "2/3", lag: "12s", working: true},
 		{name: "writes wait", change: func(w *world) { w.Observed.Message = "fewer members than wanted: writes wait" },
 			reason: v1alpha1.ReasonWritesWait, says: "fewer members than wanted", copies: "3/3", lag: "12s", working: true},
+		{name: "the home replays its log", change: func(w *world) {
+			w.Observed.Message, w.Observed.Opening = "its log is replayed: 37%", "its log is replayed: 37%"
+			w.Observed.Replay = federation.Progress{Copied: 37, Total: 100}
+		}, reason: v1alpha1.ReasonOpening, says: "serves nothing until then: its log is replayed: 37%", copies: "3/3", lag: "12s",
+			working: true},
 		{name: "not in force yet", change: func(w *world) { w.Volume.Generation = 4 }, ready: true, reason: v1alpha1.ReasonUpdating,
 			says: "generation 4", copies: "3/3", lag: "12s", working: true},
 		{name: "a gateway that does not tell generations", change: func(w *world) { w.Observed.Generation = 0 }, ready: true,

@@ -89,8 +89,9 @@ func (s *service) authorize(
 		// A cache may trail: what it lacks could only refuse, or make the attachment read-only.
 		pvs, vas, err := s.candidates(ctx, handle, node)
 		if err == nil && len(vas) > 0 {
-			if readOnly, err = decide(v, handle, node, reads, pvs, vas); err == nil && !readOnly {
-				return false, nil
+			readOnly, err = decide(v, handle, node, reads, pvs, vas)
+			if err == nil && (!readOnly || seesWriters(v, pvs)) {
+				return readOnly, nil
 			}
 		}
 	}
@@ -181,6 +182,20 @@ func decide(v *v1alpha1.GeoVolumeContent, handle, node string, reads bool, pvs [
 			"no VolumeAttachment of node %s refers to a PersistentVolume of volume %s: it is not known for whom it is", node, handle)
 	}
 	return readOnly, nil
+}
+
+// seesWriters reports whether each claim that may write has a PersistentVolume among pvs: then no
+// writer is missing in them, of those that were there when the Content was last changed.
+func seesWriters(v *v1alpha1.GeoVolumeContent, pvs []corev1.PersistentVolume) bool {
+	for _, claim := range v.Spec.Claims {
+		if claim.Access != v1alpha1.ReadOnly && !slices.ContainsFunc(pvs, func(pv corev1.PersistentVolume) bool {
+			r := pv.Spec.ClaimRef
+			return r != nil && r.Namespace == claim.Namespace && r.Name == claim.Name
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // accessOf is the most that the claims of a namespace allow.

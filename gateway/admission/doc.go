@@ -16,4 +16,10 @@
 //   - admission-3: What a fenced node has in the log by then comes before all that others do later
 //     (protocol-23).
 //   - admission-4: No two nodes share an address: it is all by which a gateway distinguishes them.
+//   - admission-5: The root directory's group is that of the namespace that made the volume,
+//     whenever a pod of it is started with a group. Another namespace's is set only where there is
+//     none: else who mounts first would lock the owner out. If only one namespace writes, its group
+//     counts.
+//   - admission-6: How full a volume is stays known when its home does not answer: from what that
+//     said last here, else from what it reported to the registry.
 package admission

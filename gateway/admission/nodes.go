@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -176,7 +178,8 @@ func (n *Nodes) Admit(ctx context.Context, q *nodepb.AdmitRequest) (*nodepb.Admi
 		return nil, err
 	}
 	if q.MountGroup != nil && access == federation.ReadWrite {
-		if err := n.giveRoot(ctx, k.Volume, q.GetMountGroup(), writers(claims) > 1); err != nil {
+		yields := writers(claims) > 1 && !n.made(k.Volume, q.GetNamespace(), claims)
+		if err := n.giveRoot(ctx, k.Volume, q.GetMountGroup(), yields); err != nil {
 			return nil, status.Errorf(codes.Unavailable, "volume %s: its root is not group %d's yet: %v", name, q.GetMountGroup(), err)
 		}
 	}
@@ -249,6 +252,18 @@ func writers(all []federation.Claim) int {
 		}
 	}
 	return len(who)
+}
+
+// made reports whether a namespace of this site is the one that made the volume, by a GeoVolume or
+// by a StorageClass.
+func (n *Nodes) made(volume, namespace string, claims []federation.Claim) bool {
+	v, ok := n.cfg.View.Record(volume)
+	if !ok || namespace == "" || v.OwnerSite != n.cfg.Site {
+		return false
+	}
+	return strings.HasPrefix(v.Name, namespace+".") || slices.ContainsFunc(claims, func(c federation.Claim) bool {
+		return c.Site == n.cfg.Site && c.Namespace == namespace && c.Kind == federation.ClaimPVC
+	})
 }
 
 // admit returns the volume's name once the client's address is admitted as the node's.

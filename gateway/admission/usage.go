@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
 	"github.com/weir-storage/weir/volume"
@@ -38,11 +39,15 @@ func (n *Nodes) Usage(ctx context.Context, q *nodepb.UsageRequest) (*nodepb.Usag
 		return nil, status.Errorf(codes.NotFound, "volume %q: there is none with this UUID, or it is deleted", q.GetVolume())
 	}
 	reply := &nodepb.UsageReply{CapacityBytes: uint64(v.Spec.Size)}
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, usageWithin)
 	defer cancel()
 	if space, earlier, ok := n.space(ctx, v.UUID); ok {
 		reply.Known, reply.Earlier, reply.CapacityBytes, reply.Inodes = true, earlier, space.TotalBytes, space.TotalInodes
 		reply.UsedBytes, reply.UsedInodes = space.TotalBytes-space.FreeBytes, space.TotalInodes-space.FreeInodes
+	}
+	if !reply.GetKnown() {
+		n.reported(caller, v, reply)
 	}
 	home, err := n.cfg.Reporter.HomeStatus(ctx, v)
 	switch {
@@ -75,13 +80,33 @@ func (n *Nodes) space(ctx context.Context, uuid string) (space volume.Space, ear
 	return space, true, ok
 }
 
+// reported fills the reply with what the volume's last home reported to the registry, if it did:
+// this gateway may have started since, and asked no home yet. Files are not counted there.
+func (n *Nodes) reported(ctx context.Context, v federation.Volume, reply *nodepb.UsageReply) {
+	ctx, cancel := context.WithTimeout(ctx, usageWithin)
+	defer cancel()
+	all, err := n.cfg.Registry.ListObserved(ctx, v.UUID)
+	if err != nil {
+		return // the reply says that it is not known
+	}
+	var last federation.Observed
+	for _, o := range all {
+		if o.Epoch > last.Epoch {
+			last = o
+		}
+	}
+	if last.Used == 0 {
+		return
+	}
+	reply.Known, reply.Earlier, reply.UsedBytes = true, true, min(uint64(last.Used), reply.GetCapacityBytes())
+}
+
 // rootTries is how often setting the root's group is tried while its outcome is not known.
 const rootTries = 5
 
 // giveRoot makes the root directory writable for a group, wherever the home is. What is created in
-// it belongs to that group. Of a volume that several namespaces write, the first one's group stays:
-// else each would lock the others out.
-func (n *Nodes) giveRoot(ctx context.Context, id string, group uint32, shared bool) error {
+// it belongs to that group (admission-5). With yields, a group that the root has stays.
+func (n *Nodes) giveRoot(ctx context.Context, id string, group uint32, yields bool) error {
 	const bits = 0o2770
 	v := n.cfg.Routers.Get(id)
 	if v == nil {
@@ -97,9 +122,9 @@ func (n *Nodes) giveRoot(ctx context.Context, id string, group uint32, shared bo
 		if a.GID == group && a.Mode == mode {
 			return nil
 		}
-		if shared && a.GID != 0 && a.GID != group {
-			n.cfg.Logger.Info("the root keeps its group: other namespaces write the volume too", "volume", id, "group", a.GID,
-				"asked", group)
+		if yields && a.GID != 0 && a.GID != group {
+			n.cfg.Logger.Info("the root keeps its group: it is for the namespace that made the volume to change it", "volume", id,
+				"group", a.GID, "asked", group)
 			return nil
 		}
 		// Setting it twice does no harm, so it needs no OpID.

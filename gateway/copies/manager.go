@@ -83,11 +83,12 @@ type Manager struct {
 // managed is the state of one volume at this gateway. Run changes it, with mu held where others
 // read.
 type managed struct {
-	copy    *Copy    // nil: there is none, or it could not be opened yet
-	problem error    // why not
-	doubted bool     // the log is in doubt, and the control record counts on it
-	leaving *leaving // not nil: the site is not to have the copy any more
-	backoff backoff  // of opening it again after it failed
+	copy    *Copy               // nil: there is none, or it could not be opened yet
+	problem error               // why not
+	replay  federation.Progress // of its log, while it is opened
+	doubted bool                // the log is in doubt, and the control record counts on it
+	leaving *leaving            // not nil: the site is not to have the copy any more
+	backoff backoff             // of opening it again after it failed
 }
 
 // State is the state of one volume at this gateway.

@@ -4,10 +4,32 @@ package copies
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-storage/weir/federation"
 )
+
+// Opening is a volume whose copy is not open here yet.
+type Opening struct {
+	UUID   string
+	Why    error
+	Replay federation.Progress // of its log; zero: none
+}
+
+// Opening returns the volumes whose copy should be open here, and is not, by UUID.
+func (m *Manager) Opening() (out []Opening) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, s := range m.volumes {
+		if s.copy == nil && s.problem != nil && s.leaving == nil {
+			out = append(out, Opening{id, s.problem, s.replay})
+		}
+	}
+	slices.SortFunc(out, func(a, b Opening) int { return strings.Compare(a.UUID, b.UUID) })
+	return out
+}
 
 // replayTick is how often the progress of a replay is told.
 const replayTick = time.Second
@@ -47,10 +69,18 @@ func (m *Manager) tellReplay(c *Copy) (stop func()) {
 			p := r.progress(c.Log.Distance(c.Engine.Applied(), end), m.cfg.Now())
 			m.mu.Lock()
 			if s := m.volumes[c.UUID]; s != nil {
-				s.problem = fmt.Errorf("its log is replayed: %v", p)
+				s.problem, s.replay = fmt.Errorf("its log is replayed: %v", p), p
 			}
 			m.mu.Unlock()
 		}
 	}()
-	return func() { close(done); <-ended }
+	return func() {
+		close(done)
+		<-ended
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if s := m.volumes[c.UUID]; s != nil {
+			s.replay = federation.Progress{}
+		}
+	}
 }

@@ -3,6 +3,7 @@
 package meters
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -224,7 +225,11 @@ func (m *Meters) Swapped(o protocol.SwapOutcome) { m.swaps.WithLabelValues(outco
 
 // Uploaded implements replica.Meter.
 func (m *Meters) Uploaded(bytes uint64, err error) {
-	m.uploads.WithLabelValues(result(err)).Inc()
+	what := result(err)
+	if errors.Is(err, replica.ErrDamaged) {
+		what = "damaged"
+	}
+	m.uploads.WithLabelValues(what).Inc()
 	if err == nil {
 		m.uploaded.WithLabelValues().Add(float64(bytes))
 	}

@@ -3,7 +3,9 @@
 package meters
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/metrics"
+	"github.com/weir-storage/weir/replica"
 )
 
 // gather reads m.
@@ -67,6 +70,28 @@ func operate(m *Meters, v Volume) {
 		m.Operation(nfs.Operation{Op: xdr.OP_OPEN, Volume: v.Name, Status: st})
 	}
 	m.Committed(v.Name, time.Millisecond, 3*time.Millisecond)
+}
+
+// TestDamagedIsNotTheStores: a segment that is damaged here says nothing of the store.
+func TestDamagedIsNotTheStores(t *testing.T) {
+	m := New(time.Now)
+	m.Uploaded(1, fmt.Errorf("%w: no good copy", replica.ErrDamaged))
+	m.Uploaded(1, errors.New("the store does not answer"))
+	m.Uploaded(1, nil)
+	for _, f := range gather(t, m) {
+		if f.GetName() != metrics.Uploads.Name {
+			continue
+		}
+		got := map[string]float64{}
+		for _, x := range f.GetMetric() {
+			got[x.GetLabel()[0].GetValue()] = x.GetCounter().GetValue()
+		}
+		if want := map[string]float64{"damaged": 1, "failed": 1, "ok": 1}; !maps.Equal(got, want) {
+			t.Errorf("uploads are %v, want %v", got, want)
+		}
+		return
+	}
+	t.Error("uploads are not counted")
 }
 
 // TestSeriesAreBounded: series grow with the number of volumes, up to a bound, and with nothing

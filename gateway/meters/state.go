@@ -3,6 +3,8 @@
 package meters
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-storage/weir/cachepool"
@@ -21,7 +23,8 @@ type State struct {
 	Waiting  map[string]int // requests that wait for long, by volume
 	Clients  nfs.ClientCounts
 	Gateways []Gateway
-	Trusted  bool // the registry is
+	Trusted  bool          // the registry is
+	Silent   time.Duration // the registry has been
 	Ready    bool
 }
 
@@ -168,6 +171,7 @@ func (m *Meters) state(s State, ch chan<- prometheus.Metric) {
 		put(metrics.GatewayAlive, truth(g.Alive), g.Name, g.Site)
 	}
 	put(metrics.RegistryTrusted, truth(s.Trusted))
+	put(metrics.RegistrySilentSeconds, s.Silent.Seconds())
 	put(metrics.GatewayReady, truth(s.Ready))
 }
 

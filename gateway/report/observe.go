@@ -66,6 +66,8 @@ func (p *Reporter) Run(ctx context.Context) {
 	t := p.cfg.Timers.NewTicker(observeTick)
 	defer t.Stop()
 	last := map[*copies.Copy]*Written{}
+	opening := openings{p: p, last: map[string]*Written{}}
+	var r rounds
 	for {
 		select {
 		case <-ctx.Done():
@@ -73,33 +75,73 @@ func (p *Reporter) Run(ctx context.Context) {
 		case <-t.Chan():
 		}
 		leading := map[*copies.Copy]bool{}
-		down := false
 		var catching time.Duration
 		for _, w := range last {
 			if w.catching {
 				catching++
 			}
 		}
-		for _, c := range p.cfg.Copies.Leading() {
+		homes := p.cfg.Copies.Leading()
+		for _, c := range homes {
 			leading[c] = true
 			if last[c] == nil {
 				last[c] = new(Written)
 			}
 			last[c].every = min(observeEvery, max(observeCopy, catching*observeShare))
-			if down || ctx.Err() != nil {
-				continue
-			}
-			if err := p.Observe(ctx, c, last[c]); err != nil && ctx.Err() == nil {
-				down = errors.Is(err, federation.ErrUnavailable)
-				p.cfg.Logger.Debug("observed state is not in the registry", "volume", c.UUID, "error", err)
-			}
 		}
 		for c := range last {
 			if !leading[c] {
 				delete(last, c)
 			}
 		}
+		closed := p.cfg.Copies.Opening()
+		opening.keep(closed)
+		r.run(p.cfg.Now(), len(homes)+len(closed), func(i int) bool {
+			var err error
+			var id string
+			if i < len(homes) {
+				id, err = homes[i].UUID, p.Observe(ctx, homes[i], last[homes[i]])
+			} else {
+				id, err = closed[i-len(homes)].UUID, opening.report(ctx, closed[i-len(homes)], len(closed))
+			}
+			if err != nil && ctx.Err() == nil {
+				p.cfg.Logger.Debug("observed state is not in the registry", "volume", id, "error", err)
+			}
+			return ctx.Err() == nil && refused(err)
+		})
 	}
+}
+
+// rounds are attempts to write the observations of all homes. When the registry does not take one,
+// the round ends, and the next one begins later and later: a registry in trouble, such as one whose
+// disk is full, is not asked by each home each second (report-1).
+type rounds struct {
+	wait time.Duration // after the last round that failed; 0: it did not fail
+	next time.Time
+}
+
+// run runs a round over n volumes, if it is time for one. The function observe reports whether the
+// registry refused.
+func (r *rounds) run(now time.Time, n int, observe func(i int) bool) {
+	if now.Before(r.next) {
+		return
+	}
+	for i := range n {
+		if observe(i) {
+			r.wait = min(observeEvery, max(observeTick, r.wait*2))
+			r.next = now.Add(r.wait)
+			return
+		}
+	}
+	*r = rounds{}
+}
+
+// refused reports whether a registry that answers so does not take what other homes observe
+// either. Some answers are about one volume.
+func refused(err error) bool {
+	of := func(one error) bool { return errors.Is(err, one) }
+	return err != nil && !slices.ContainsFunc([]error{federation.ErrConflict, federation.ErrNotFound, federation.ErrInvalid,
+		federation.ErrVersion}, of)
 }
 
 // Observe writes a home's view of a volume to the registry if it is time for that.

@@ -2,6 +2,13 @@
 
 // Package report reports the status of volumes to people, to the operator and to nodes. It also
 // writes what a home observes to the registry, at a low rate.
+//
+// # Rules
+//
+//   - report-1: When the registry does not take what a home observes, other homes wait too.
+//   - report-2: A home that has not opened its copy yet says so, and why.
+//   - report-3: What is told of other gateways is as old as the registry's last answer and its
+//     watch, and how old that is, is told too.
 package report
 
 import (

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
@@ -34,7 +35,12 @@ func diagnostics(c *config.Config, version string, recent *process.Recent, measu
 			if shown.Store.SecretKey != "" {
 				shown.Store.SecretKey = hidden
 			}
-			for _, at := range []*string{&shown.Store.Endpoint, &shown.Tracing.Endpoint} {
+			shown.Registry.Endpoints = slices.Clone(c.Registry.Endpoints)
+			urls := []*string{&shown.Store.Endpoint, &shown.Tracing.Endpoint}
+			for i := range shown.Registry.Endpoints {
+				urls = append(urls, &shown.Registry.Endpoints[i])
+			}
+			for _, at := range urls {
 				if u, err := url.Parse(*at); err == nil {
 					*at = u.Redacted()
 				}

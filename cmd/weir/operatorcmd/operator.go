@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -20,6 +21,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/process"
 	"github.com/weir-storage/weir/controllers"
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -82,12 +84,34 @@ func run(ctx context.Context, sh *cli.Shell, o *operator) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, registry.Close()) }()
+	name, err := candidate(sh.Getenv)
+	if err != nil {
+		return err
+	}
+	answers, err := process.Answers(cluster)
+	if err != nil {
+		return err
+	}
+	w := watched{answers: answers, pause: sh.Pause, anew: func() error { return execute(name) }, log: log}
+	return w.run(ctx, func() error { return o.operate(ctx, sh, cluster, creds, registry, name, log) })
+}
+
+// operate is the operator, until ctx ends. It asks for the lease by the name candidate.
+func (o *operator) operate(ctx context.Context, sh *cli.Shell, cluster *rest.Config, creds *pki.Credentials, registry federation.Registry,
+	candidate string, log *slog.Logger) error {
+	cluster = rest.CopyConfig(cluster)
 	cluster.QPS = -1 // no limit, as controllers.Setup demands
+	lock, err := o.lock(cluster, candidate)
+	if err != nil {
+		return err
+	}
+	id := creds.Identity()
 	mgr, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme: process.Scheme(), Cache: controllers.CacheOptions(),
 		Metrics:                server.Options{BindAddress: "0"}, // none: showMetrics does it
 		HealthProbeBindAddress: o.Health,
 		LeaderElection:         o.elect, LeaderElectionID: process.OperatorLease, LeaderElectionNamespace: o.namespace,
+		LeaderElectionResourceLockInterface: lock, RenewDeadline: new(renewTime),
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {

@@ -9,11 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/cmd/weir/internal/process"
@@ -26,7 +23,7 @@ const (
 )
 
 // kubernetesPart adds Weir's objects of a cluster, and its pods with their events and logs.
-// Secrets and ConfigMaps stay out.
+// Secrets and ConfigMaps stay out, and what others have in the cluster.
 func kubernetesPart(ctx context.Context, b *bundle, kubeconfig, namespace string) {
 	cfg, err := process.Cluster(kubeconfig)
 	if err != nil {
@@ -43,8 +40,15 @@ func kubernetesPart(ctx context.Context, b *bundle, kubeconfig, namespace string
 		b.say("kubernetes is missing: %v", err)
 		return
 	}
+	for _, p := range objects(ctx, b, c, namespace) {
+		logs(ctx, b, cs, &p)
+	}
+}
+
+// objects adds Weir's objects, and returns its pods.
+func objects(ctx context.Context, b *bundle, c client.Client, namespace string) []corev1.Pod {
 	pods := new(corev1.PodList)
-	here := client.InNamespace(namespace)
+	here := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": "weir"}}
 	for _, l := range []struct {
 		name string
 		list client.ObjectList
@@ -60,12 +64,12 @@ func kubernetesPart(ctx context.Context, b *bundle, kubeconfig, namespace string
 		{"storageclasses", new(storagev1.StorageClassList), nil},
 		{"csinodes", new(storagev1.CSINodeList), nil},
 		{"nodes", new(corev1.NodeList), nil},
-		{"deployments", new(appsv1.DeploymentList), []client.ListOption{here}},
-		{"statefulsets", new(appsv1.StatefulSetList), []client.ListOption{here}},
-		{"daemonsets", new(appsv1.DaemonSetList), []client.ListOption{here}},
-		{"services", new(corev1.ServiceList), []client.ListOption{here}},
-		{"pods", pods, []client.ListOption{here}},
-		{"events", new(corev1.EventList), []client.ListOption{here}},
+		{"deployments", new(appsv1.DeploymentList), here},
+		{"statefulsets", new(appsv1.StatefulSetList), here},
+		{"daemonsets", new(appsv1.DaemonSetList), here},
+		{"services", new(corev1.ServiceList), here},
+		{"pods", pods, here},
+		{"events", new(corev1.EventList), here[:1]},
 	} {
 		name := "kubernetes/" + l.name + ".yaml"
 		if err := c.List(ctx, l.list, l.in...); err != nil {
@@ -79,28 +83,7 @@ func kubernetesPart(ctx context.Context, b *bundle, kubeconfig, namespace string
 		}
 		b.put(name, text)
 	}
-	for i := range pods.Items {
-		logs(ctx, b, cs, &pods.Items[i])
-	}
-}
-
-// plain is a list without what only the API server and kubectl need.
-func plain(list client.ObjectList) ([]byte, error) {
-	err := meta.EachListItem(list, func(x runtime.Object) error {
-		o, err := meta.Accessor(x)
-		if err != nil {
-			return err
-		}
-		o.SetManagedFields(nil)
-		notes := o.GetAnnotations()
-		delete(notes, corev1.LastAppliedConfigAnnotation)
-		o.SetAnnotations(notes)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return yaml.Marshal(list)
+	return pods.Items
 }
 
 // logs adds the logs of a pod's containers, and of those before them that ended.

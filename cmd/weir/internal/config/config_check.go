@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/weir-storage/weir/federation"
 )
@@ -56,6 +59,7 @@ func (c *Config) Check() error {
 	case strings.ContainsAny(c.Organization, "/\r\n\x00"):
 		p.Add("organization", c.Organization, "has a slash or a line break: write the name without")
 	}
+	c.checkLabels(&p)
 	listen(&p, "listen.grpc", c.Listen.GRPC, "0.0.0.0:7400")
 	listen(&p, "listen.nfs", c.Listen.NFS, "0.0.0.0:2049")
 	advertise(&p, "advertise.grpc", c.Advertise.GRPC, c.Listen.GRPC, "10.0.1.10:7400")
@@ -106,6 +110,22 @@ func (c *Config) Check() error {
 	}
 	c.checkTracing(&p)
 	return errors.Join(p...)
+}
+
+// checkLabels checks the site's labels as Kubernetes does: clusters show them as those of its Site
+// object, and policies select sites by them.
+func (c *Config) checkLabels(p *Problems) {
+	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
+		v := c.Labels[k]
+		if why := validation.IsQualifiedName(k); len(why) > 0 {
+			p.Add("labels."+k, v, "its name is not one that Kubernetes allows: write one such as jurisdiction or example.org/tier (%s)",
+				strings.Join(why, "; "))
+		}
+		if why := validation.IsValidLabelValue(v); len(why) > 0 {
+			p.Add("labels."+k, v, "not a value that Kubernetes allows: write at most 63 letters, digits, '-', '_' and '.', with a letter "+
+				"or digit first and last")
+		}
+	}
 }
 
 func (c *Config) checkTracing(p *Problems) {

@@ -65,6 +65,24 @@ func (o *Options) AwaitCluster(ctx context.Context, sh *cli.Shell, log *slog.Log
 	return cfg, nil
 }
 
+// Answers returns a function that asks the API server whether it works: nil says so, and also that
+// it refuses to tell. The function may be called at any time, and takes at most apiTime.
+func Answers(cluster *rest.Config) (func(context.Context) error, error) {
+	limited := rest.CopyConfig(cluster)
+	limited.Timeout = apiTime
+	c, err := discovery.NewDiscoveryClientForConfig(limited)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		err := c.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() // it is not ready without its etcd
+		if answers(err) {
+			return nil
+		}
+		return err
+	}, nil
+}
+
 // answers reports whether err is an answer of an API server that runs, even a refusal.
 func answers(err error) bool {
 	s := apierrors.APIStatus(nil)
