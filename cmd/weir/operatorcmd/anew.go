@@ -36,6 +36,8 @@ import (
 const (
 	lookEvery = time.Second     // at whether the API server answers
 	awayFor   = 5 * time.Second // it did not answer for so long: it was away
+
+	endWithin = 20 * time.Second // the kubelet kills a process after 30 s
 )
 
 // candidateName is the variable of the environment that has the name of the candidate that executed
@@ -72,6 +74,21 @@ func (w *watched) run(ctx context.Context, operate func() error) error {
 			return err
 		}
 		w.log.Warn("the operator begins anew, and waits until the API server answers", "error", err)
+	case <-ctx.Done():
+		// controller-runtime does not end before its caches are filled, for which it needs the API
+		// server.
+		limit := make(chan struct{})
+		go func() {
+			w.pause(context.WithoutCancel(ctx), endWithin)
+			close(limit)
+		}()
+		select {
+		case err := <-ended:
+			return err
+		case <-limit:
+			w.log.Warn("the operator ends while something of it is still under way")
+			return nil
+		}
 	case <-back:
 		w.log.Info("the API server was away and answers again; the operator begins anew")
 	}

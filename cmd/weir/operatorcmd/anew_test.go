@@ -280,6 +280,25 @@ func certificate(t *testing.T, dir string) []string {
 	return flags
 }
 
+// TestEndsWithoutItsCaches: an operator that is told to end does so, also when controller-runtime
+// does not.
+func TestEndsWithoutItsCaches(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	hangs := make(chan struct{})
+	defer close(hangs)
+	w := watched{log: slog.New(slog.DiscardHandler), answers: func(context.Context) error { return errors.New("away") },
+		pause: func(ctx context.Context, _ time.Duration) bool { return ctx.Err() == nil },
+		anew:  func() error { return errors.New("it begins anew") }}
+	err := w.run(ctx, func() error {
+		end()
+		<-hangs
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // TestBeginsAnew: an operator begins anew when the API server was away, when it lost its lease, and
 // when it failed while the API server was away. It does not after a moment's silence, nor after
 // another error.

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/federation"
+)
+
+// gated is a pool of which the reads of a replay wait until the gate is open.
+type gated struct {
+	cachepool.Pool
+	gate *gate
+}
+
+type gate struct{ opened chan struct{} }
+
+type gatedDir struct {
+	cachepool.Dir
+	gate *gate
+}
+
+type gatedFile struct {
+	cachepool.File
+	gate *gate
+}
+
+func (p gated) Volume(uuid string) (cachepool.Dir, error) {
+	d, err := p.Pool.Volume(uuid)
+	return gatedDir{d, p.gate}, err
+}
+
+func (d gatedDir) Open(name string) (cachepool.File, error) {
+	f, err := d.Dir.Open(name)
+	return gatedFile{f, d.gate}, err
+}
+
+func (f gatedFile) ReadAt(p []byte, off int64) (int, error) {
+	if replays() {
+		<-f.gate.opened
+	}
+	return f.File.ReadAt(p, off)
+}
+
+// replays reports whether its caller works for a replay.
+func replays() bool {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for {
+		f, more := frames.Next()
+		if strings.HasSuffix(f.Function, ".(*Engine).Replay") || !more {
+			return more
+		}
+	}
+}
+
+// TestReplayIsTold: a home that replays its log for long says so, in its own state and in the
+// registry, until it serves.
+func TestReplayIsTold(t *testing.T) {
+	c := newCluster(t, "a")
+	id := c.create("v", manifest("v", 1))
+	cl := &client{name: "a"}
+	early := file(t, c.router("a", id), cl, "early")
+	reports := func() (is federation.Observed) {
+		c.with(func(r federation.Registry) error {
+			all, err := r.ListObserved(context.Background(), id)
+			if err == nil && len(all) == 1 {
+				is = all[0]
+			}
+			return err
+		})
+		return is
+	}
+	c.until("the home reports", func() error {
+		if is := reports(); is.Epoch == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	c.stop("a")
+	// All of the log is replayed into new metadata.
+	if err := os.RemoveAll(filepath.Join(c.dir, "a", "volumes", id, "meta")); err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{opened: make(chan struct{})}
+	open := sync.OnceFunc(func() { close(g.opened) })
+	defer open()
+	c.pool = func(_ string, p cachepool.Pool) cachepool.Pool { return gated{p, g} }
+	c.start("a")
+	const says = "its log is replayed: "
+	var reported federation.Observed
+	c.until("the replay is told", func() error {
+		reported = reports()
+		s, _ := c.at("a").copies.State(id)
+		if s.Problem == nil || !strings.Contains(s.Problem.Error(), says) || !strings.Contains(reported.Opening, says) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if reported.Message != reported.Opening || reported.Home != "ga" || reported.Epoch == 0 {
+		t.Errorf("the registry has %+v", reported)
+	}
+	open()
+	readable(t, c.router("a", id), early)
+	c.until("the home that serves reports as ever", func() error {
+		if is := reports(); is.Opening != "" || is.Message != "" {
+			return errors.New(is.Opening + is.Message)
+		}
+		return nil
+	})
+}
