@@ -12,7 +12,8 @@ TOOLS = $(shell hack/tools/build -p)
 # the tree is read.
 PLAIN = ./replica/protocol ./charts/... ./test/layout ./test/apiserver ./hack/...
 UNIT = $$($(GO) list ./... | grep -v -e /test/ -e /charts -e /hack -e /replica/protocol)
-# What `make build` and hack/release compile with: so tests, demonstrations and what they build share what the compiler made.
+# What `make build` and hack/release compile with: so tests, demonstrations and what they build share what the compiler made. The race
+# detector alone needs cgo.
 SAME = CGO_ENABLED=0 GOFLAGS=-trimpath
 say = @printf '\n== %s\n' "$(1)"
 
@@ -42,7 +43,7 @@ test: fit-clusters modules tools kube-tools build ## run all tests but the long 
 	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)
 	@export $(SAME); $(GO) test -count=1 -p 1 -timeout 40m $(CLUSTERS) & clusters=$$!; trap 'pkill -TERM -P $$clusters; wait' INT TERM; \
 	printf '\n== unit tests: with the race detector where there is something to race; packages that did not change are cached\n'; \
-	$(GO) test -p 2 -timeout 40m $(PLAIN); plain=$$?; $(GO) test -race -p 2 -timeout 40m -ldflags=-w $(UNIT); units=$$?; \
+	$(GO) test -p 2 -timeout 40m $(PLAIN); plain=$$?; CGO_ENABLED=1 $(GO) test -race -p 2 -timeout 40m -ldflags=-w $(UNIT); units=$$?; \
 	printf '\n== end-to-end tests: sites, links, and kernel NFS clients on this machine\n'; \
 	$(GO) test -count=1 -p 2 -timeout 40m $(OTHERS); rest=$$?; wait $$clusters; clusters=$$?; trap - INT TERM; \
 	printf '\n== tests that compare rates, alone\n'; \
