@@ -145,7 +145,7 @@ func (r *Replica) logState() protocol.LogState {
 
 func (r *Replica) send(e protocol.Send) {
 	env := Envelope{Volume: r.cfg.Volume, Message: e.Message}
-	if e.Message.Kind == protocol.Welcome {
+	if proved(e.Message.Kind) {
 		env.Proof = proof(r.cfg.DataKey, r.cfg.Volume, e.Message.From, e.Message.Epoch)
 	}
 	r.node.cfg.Transport.Send(e.To, env)

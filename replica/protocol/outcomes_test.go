@@ -132,8 +132,53 @@ func TestUnseenBranchIsNoLoss(t *testing.T) {
 	if !ok || s.Message.Kind != Refuse {
 		t.Fatalf("c answers %v", out)
 	}
+	s.Message.Proved = true
 	out = h.from("c", s.Message)
 	if d, ok := effect[Disown](out); ok {
 		t.Errorf("home a, the only member, gives its log up: %+v, role %v", d, h.role)
+	}
+}
+
+// TestRefusalMustMakeSense: a home believes only a gateway that proved the volume's key, and only
+// what a log of the volume could have.
+func TestRefusalMustMakeSense(t *testing.T) {
+	var own, theirs []log.EpochStart
+	for i := range uint64(3) {
+		theirs = append(theirs, log.EpochStart{Epoch: i + 1, Start: position(3 * i), Salt: [32]byte{byte(i + 1)}})
+	}
+	own = append(own, theirs[0], theirs[1])
+	own[1].Start = position(3)
+	refuse := func(own []log.EpochStart, change func(*Message)) []Effect {
+		h := home(t, 1, "a")
+		h.epoch, h.log.Epochs, h.log.End = 3, own, position(6)
+		m := Message{Kind: Refuse, Commit: position(8), End: position(9), Epochs: slices.Clone(theirs), Proved: true}
+		change(&m)
+		return h.from("c", m)
+	}
+	for what, change := range map[string]func(*Message){
+		"without a proof":               func(m *Message) { m.Proved = false },
+		"without epochs":                func(m *Message) { m.Epochs = nil },
+		"of nothing":                    func(m *Message) { m.Epochs, m.End, m.Commit = nil, Position{}, position(1) },
+		"of more than its log has":      func(m *Message) { m.Commit = position(10) },
+		"of what is before its log":     func(m *Message) { m.Epochs = m.Epochs[2:]; m.Commit = position(5) },
+		"of an epoch that is not yet":   func(m *Message) { m.Epochs[2].Epoch = 4 },
+		"with epochs that go back":      func(m *Message) { m.Epochs[1].Epoch = 1 },
+		"with positions that go back":   func(m *Message) { m.Epochs[1].Start = position(7) },
+		"with an epoch after its end":   func(m *Message) { m.Epochs[2].Start = position(10) },
+		"by a log of nothing in common": func(m *Message) { m.Epochs = m.Epochs[2:] },
+	} {
+		if out := refuse(own, change); len(out) != 0 {
+			t.Errorf("effects of a refusal %s: %v", what, out)
+		}
+	}
+	for what, lost := range map[string]struct{ own, theirs []log.EpochStart }{
+		"its end":       {own, theirs},
+		"its beginning": {[]log.EpochStart{{Epoch: 3, Salt: [32]byte{9}}}, theirs[:2]},
+		"all":           {nil, theirs},
+	} {
+		out := refuse(lost.own, func(m *Message) { m.Epochs = lost.theirs })
+		if _, ok := effect[Disown](out); !ok {
+			t.Errorf("a home that lost %s goes on", what)
+		}
 	}
 }

@@ -32,7 +32,7 @@ type PeerStatus struct {
 	// Matched: Match is known, because the follower answered in this epoch.
 	Matched bool
 	Seen    Time
-	Stuck  time.Duration // how long it has stored nothing, if that is too long; else 0
+	Stuck   time.Duration // how long it has stored nothing, if that is too long; else 0
 }
 
 // Status describes the state at time now.
