@@ -14,8 +14,10 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// registryPatience bounds one call to the registry. The protocol asks again later.
-const registryPatience = 5 * time.Second
+// registryPatience bounds one operation of the registry. The protocol asks again later. A swap
+// makes up to three calls, and what the registry says of one that took too long tells more than the
+// end of our own patience: this is longer than the deadlines of three (package federation/etcd).
+const registryPatience = 20 * time.Second
 
 // readControl reads the control record in the background, one read at a time.
 func (r *Replica) readControl() {
