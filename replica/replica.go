@@ -133,6 +133,8 @@ func (r *Replica) do(e protocol.Effect, env *Envelope) {
 		r.roleChanged(e)
 	case protocol.Pause:
 		r.pause()
+	case protocol.Resume:
+		r.unpause()
 	case protocol.Disown:
 		r.disown(e)
 	}
@@ -209,6 +211,13 @@ func (r *Replica) pause() {
 	r.paused = true
 	r.mu.Unlock()
 	r.cfg.Log.Sync(r.cfg.Log.End())
+}
+
+func (r *Replica) unpause() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.paused = false
+	r.signal()
 }
 
 // abandon ends all waits for a commit with err. The caller holds r.mu.

@@ -195,6 +195,8 @@ type (
 	}
 	// Pause makes the shell refuse new changes, because the home is about to hand over.
 	Pause struct{}
+	// Resume ends a Pause: the home does not hand over.
+	Resume struct{}
 	// Disown reports that the local log lacks something that is committed up to Position, as
 	// gateway By knows. It is no member's log any more, and must not be taken for one after a
 	// restart (protocol-3).
@@ -229,4 +231,5 @@ func (BeginEpoch) effect()  {}
 func (Committed) effect()   {}
 func (RoleChanged) effect() {}
 func (Pause) effect()       {}
+func (Resume) effect()      {}
 func (Disown) effect()      {}
