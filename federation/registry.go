@@ -19,7 +19,7 @@ type ControlStore interface {
 	GetControl(ctx context.Context, volume string) (Control, Revision, error)
 	// SwapControl replaces the record that has revision prev; 0 creates it. It sets next.Change.
 	// ErrConflict: definitely not applied. ErrRewound: the registry went back (protocol-7); nothing
-	// was changed.
+	// was changed. It is ErrUnavailable too if ctx ended before anything was sent.
 	SwapControl(ctx context.Context, volume string, prev Revision, next Control) (Revision, error)
 	// DeleteControl removes the record that has revision prev. A volume's uuid is never used again.
 	// Errors as SwapControl; a record that is not there is ErrConflict.

@@ -14,8 +14,10 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// registryPatience bounds one call to the registry. The protocol asks again later.
-const registryPatience = 5 * time.Second
+// registryPatience bounds one operation of the registry. The protocol asks again later. A swap
+// makes up to three calls, and what the registry says of one that took too long tells more than the
+// end of our own patience: this is longer than the deadlines of three (package federation/etcd).
+const registryPatience = 20 * time.Second
 
 // readControl reads the control record in the background, one read at a time.
 func (r *Replica) readControl() {
@@ -101,8 +103,12 @@ func (r *Replica) trySwap(e protocol.Swap) (protocol.SwapOutcome, federation.Rev
 	return outcome, rev
 }
 
-// proof returns the HMAC that proves to a home that a follower can unwrap the data key
-// (protocol-17).
+// proved reports whether a message of kind k carries a proof.
+func proved(k protocol.Kind) bool { return k == protocol.Welcome || k == protocol.Refuse }
+
+// proof returns the HMAC that proves that a gateway can unwrap the data key: to a home, that a
+// follower may become a member (protocol-17), and to anybody, that a refusal comes from a gateway
+// that may know what is committed (protocol-3).
 func proof(key [32]byte, volume string, m protocol.Member, epoch uint64) []byte {
 	h := hmac.New(sha256.New, key[:])
 	_, _ = h.Write(fmt.Appendf(nil, "weir member 1\n%s\n%s\n%d", volume, m, epoch)) // never fails

@@ -25,11 +25,15 @@ func (r *Replica) received(env Envelope) {
 		}
 		r.mu.Unlock()
 	}
-	if m.Kind == protocol.Welcome {
+	if proved(m.Kind) {
 		m.Proved = proves(env.Proof, r.cfg.DataKey, r.cfg.Volume, m.From, m.Epoch)
-		if !m.Proved {
+		switch {
+		case m.Proved:
+		case m.Kind == protocol.Welcome:
 			r.cfg.Logger.Warn("follower does not prove that it can unwrap the volume's key; it stays without a vote",
 				"from", m.From.String())
+		default: // anybody can send many
+			r.cfg.Logger.Debug("a refusal without proof that its sender can unwrap the volume's key is ignored", "from", m.From.String())
 		}
 	}
 	r.enqueue(input{event: protocol.Received{Message: m}, env: &env})

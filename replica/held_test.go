@@ -14,6 +14,7 @@ import (
 	"github.com/weir-storage/weir/cachepool/crashfs"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/replica/protocol"
 )
 
 // What cannot be committed does not fill memory and the pool: unstable writes wait too. They go on
@@ -185,4 +186,28 @@ func TestRoomOfAnother(t *testing.T) {
 		t.Errorf("a replica that is closed evicts %d bytes", freed)
 	}
 	w.must(idle.Close())
+}
+
+// A gateway that cannot unwrap the volume's key makes nobody give a log up, whatever it says is
+// committed (protocol-3).
+func TestRefusalNeedsTheKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ab", 1)
+	a, b := w.site("a"), w.site("b")
+	w.up("a", "b")
+	epoch := w.leads("a", 0)
+	w.writes(a, 1, 3, 100)
+	w.same(numbers(1, 3))
+	refuse := func(key [32]byte) {
+		more := Position{Seq: a.log.End().Seq + 1}
+		m := protocol.Message{Kind: protocol.Refuse, From: b.replica.self, Epoch: epoch, Commit: more, End: more, Epochs: b.log.Epochs()}
+		a.node.Deliver(Envelope{Volume: testVolume, Message: m, Proof: proof(key, testVolume, m.From, epoch)})
+	}
+	refuse([32]byte{9})
+	w.writes(a, 4, 6, 100)
+	if n := a.ended.Load(); n != 0 {
+		t.Fatal("a gave its log up for a gateway without the key")
+	}
+	refuse(testKey)
+	w.until("a gives its log up", func() bool { return a.ended.Load() > 0 })
 }

@@ -144,7 +144,7 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 		o := federation.ObservedReplica{Gateway: p.Member.Gateway, Site: p.Member.Site, Durable: federation.Position(p.Match),
 			LagBytes: r.cfg.Log.Distance(p.Match, s.End), LagSeconds: r.lag.behind(p.Match, now).Seconds(), StuckSeconds: p.Stuck.Seconds()}
 		switch {
-		case !p.Joined:
+		case !p.Answers:
 			o.State = federation.ReplicaLost
 		case p.Vote:
 			o.State = federation.ReplicaMember
@@ -153,7 +153,7 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 		default:
 			o.State = federation.ReplicaFollower
 		}
-		if c := r.lag.catching[o.Gateway]; c != nil && p.Joined {
+		if c := r.lag.catching[o.Gateway]; c != nil && p.Answers {
 			o.Progress = c.progress(o.LagBytes)
 		}
 		out = append(out, o)

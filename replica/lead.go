@@ -32,9 +32,6 @@ func (r *Replica) roleChanged(e protocol.RoleChanged) {
 		}
 		r.paused = false
 		r.signal()
-		if r.accepts && r.epoch == e.Epoch { // a move was given up
-			return
-		}
 		ctx, stop := context.WithCancel(r.ctx)
 		l := leader{stop, make(chan struct{})}
 		r.accepts, r.epoch, r.leader, r.lag.caught = true, e.Epoch, l, nil

@@ -30,7 +30,7 @@ type Transport interface {
 type Envelope struct {
 	Volume  string
 	Message protocol.Message
-	Proof   []byte // with Welcome
+	Proof   []byte // with Welcome and Refuse
 	Frames  []byte // with Append
 }
 

@@ -133,6 +133,8 @@ func (r *Replica) do(e protocol.Effect, env *Envelope) {
 		r.roleChanged(e)
 	case protocol.Pause:
 		r.pause()
+	case protocol.Resume:
+		r.unpause()
 	case protocol.Disown:
 		r.disown(e)
 	}
@@ -145,7 +147,7 @@ func (r *Replica) logState() protocol.LogState {
 
 func (r *Replica) send(e protocol.Send) {
 	env := Envelope{Volume: r.cfg.Volume, Message: e.Message}
-	if e.Message.Kind == protocol.Welcome {
+	if proved(e.Message.Kind) {
 		env.Proof = proof(r.cfg.DataKey, r.cfg.Volume, e.Message.From, e.Message.Epoch)
 	}
 	r.node.cfg.Transport.Send(e.To, env)
@@ -209,6 +211,13 @@ func (r *Replica) pause() {
 	r.paused = true
 	r.mu.Unlock()
 	r.cfg.Log.Sync(r.cfg.Log.End())
+}
+
+func (r *Replica) unpause() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.paused = false
+	r.signal()
 }
 
 // abandon ends all waits for a commit with err. The caller holds r.mu.

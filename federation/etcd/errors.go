@@ -33,12 +33,11 @@ func (c *kv) readError(ctx context.Context, err error) error {
 }
 
 // changeError does so for a change. What etcd refused was not applied; everything else may have
-// been. So may a change that is answered with "no space": the member that has none applies it
-// first.
+// been. So may a change that is answered with "no space": a member that finds that there is none
+// left applies it first. But after such an answer it is not under way any more, so reading tells.
 func (c *kv) changeError(ctx context.Context, err error) error {
 	if errors.Is(err, rpctypes.ErrNoSpace) {
-		return fmt.Errorf("%w: %s has no space left (%w): give its database more room, or compact and defragment it; running volumes go on",
-			federation.ErrUnknown, c.endpoints(), err)
+		return c.noSpace(federation.ErrUnknown, err)
 	}
 	if known := c.definite(err); known != nil {
 		return known
@@ -71,6 +70,11 @@ func (c *kv) definite(err error) error {
 		return fmt.Errorf("%w: the registry %s refused the request: %w", federation.ErrInvalid, c.endpoints(), err)
 	}
 	return nil
+}
+
+func (c *kv) noSpace(outcome, err error) error {
+	return fmt.Errorf("%w: %s has no space left (%w): give its database more room, or compact and defragment it; running volumes go on",
+		outcome, c.endpoints(), err)
 }
 
 func (c *kv) down(err error) error {

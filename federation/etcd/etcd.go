@@ -14,9 +14,11 @@ import (
 	"io"
 	"log/slog"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -187,10 +189,29 @@ func (c *kv) Commit(ctx context.Context, conds []records.Condition, writes []rec
 		}
 	}
 	res, err := c.client.Txn(call).If(cmps...).Then(ops...).Commit()
+	if errors.Is(err, rpctypes.ErrNoSpace) && shows(conds, writes) && c.still(ctx, cmps) {
+		return false, federation.Head{}, c.noSpace(federation.ErrUnavailable, err)
+	}
 	if err != nil {
 		return false, federation.Head{}, c.changeError(ctx, err)
 	}
 	return res.Succeeded, federation.Head{Cluster: res.Header.ClusterId, Revision: federation.Revision(res.Header.Revision)}, nil
+}
+
+// shows reports whether a condition no longer holds once the writes are applied.
+func shows(conds []records.Condition, writes []records.Write) bool {
+	return slices.ContainsFunc(writes, func(w records.Write) bool {
+		return !w.Delete && slices.ContainsFunc(conds, func(q records.Condition) bool { return !q.Prefix && q.Key == w.Key })
+	})
+}
+
+// still reports whether cmps hold. It asks the majority: etcd would answer a transaction that reads
+// nothing from one member's memory.
+func (c *kv) still(ctx context.Context, cmps []clientv3.Cmp) bool {
+	call, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
+	defer cancel()
+	res, err := c.client.Txn(call).If(cmps...).Then(clientv3.OpGet(c.prefix, clientv3.WithCountOnly())).Commit()
+	return err == nil && res.Succeeded
 }
 
 func (c *kv) Follow(ctx context.Context, after federation.Revision, fn func(federation.Head, []records.Pair) error) error {

@@ -105,8 +105,7 @@ func (s VolumeStatus) Trouble(silent []string, wanted int) string {
 		return fmt.Sprintf("%s does not answer: writes wait until it does, or until the home goes on without it, as "+
 			"the volume's durability says", strings.Join(silent, ", "))
 	case len(s.stuck()) > 0:
-		return fmt.Sprintf("%s stores nothing, and writes wait for it: see its problem, make room on its pool or replace its disk, "+
-			"or give the volume one more copy, which then counts instead", strings.Join(s.stuck(), ", "))
+		return s.held("writes wait")
 	case s.Stalled:
 		return fmt.Sprintf("%d of %d members: writes wait until another copy is one", len(s.Members), wanted)
 	case s.Waiting != "":
@@ -117,6 +116,20 @@ func (s VolumeStatus) Trouble(silent []string, wanted int) string {
 		return "reads wait: the home has not heard from a member lately"
 	}
 	return ""
+}
+
+// Delay returns what the home knows of why its epoch does not begin; empty if nothing.
+func (s VolumeStatus) Delay() string {
+	if len(s.stuck()) > 0 {
+		return s.held("all waits")
+	}
+	return ""
+}
+
+// held says that stuck members hold the volume up.
+func (s VolumeStatus) held(what string) string {
+	return fmt.Sprintf("%s stores nothing, and %s for it: see its problem, make room on its pool or replace its disk, "+
+		"or give the volume one more copy, which then counts instead", strings.Join(s.stuck(), ", "), what)
 }
 
 // stuck returns the members that answer and store nothing.

@@ -70,6 +70,7 @@ type peer struct {
 	member  Member // without its Log until met
 	met     bool   // a message told which log it has
 	joined  bool
+	again   bool // it asked for a new stream, and its Welcome has not come
 	matched bool // match is valid: the peer sent Welcome in this epoch
 	proved  bool
 	match   Position
@@ -77,6 +78,7 @@ type peer struct {
 	stamp   Time // newest Stamp of its clock
 	promise Time // its promise is valid until then
 	lease   Time // its lease is valid until then
+	pledge  Time // how long its newest promise was
 	greeted Time
 	moved   Time // when it last stored something, or lacked nothing
 }
@@ -317,15 +319,20 @@ func (c *Core) done(rev federation.Revision) {
 	c.joining = ""
 	if old != nil && c.leading() {
 		for _, m := range old.Members {
-			if p := c.peers[m.Gateway]; p != nil && !next.IsMember(m) && p.lease > c.now {
-				c.lapsing = append(c.lapsing, lapse{m.Gateway, p.lease})
+			until := c.quietEnd // an earlier process of ours may have given it a lease
+			if p := c.peers[m.Gateway]; p != nil {
+				until = max(until, p.lease)
+			}
+			if !next.IsMember(m) && until > c.now {
+				c.lapsing = append(c.lapsing, lapse{m.Gateway, until})
 			}
 		}
 	}
 }
 
-// lapseAll assumes that every gateway that is not a member has a lease. Leases that we gave in an
-// earlier epoch, perhaps as an earlier process, are not remembered.
+// lapseAll assumes that every gateway that is not a member has a lease, as a member has that is
+// removed before quietEnd. Leases that we gave in an earlier epoch, perhaps as an earlier process,
+// are not remembered.
 func (c *Core) lapseAll() {
 	c.quietEnd = c.now + c.cfg.longest()/2
 	for g, p := range c.peersInOrder() {
@@ -378,9 +385,12 @@ func (c *Core) appended(l LogState) {
 }
 
 func (c *Core) peerDown(gateway string) {
-	if p := c.peers[gateway]; p != nil && c.leading() && p.joined {
-		p.joined = false
-		c.emit(Unstream{To: gateway})
+	if p := c.peers[gateway]; p != nil && c.leading() {
+		p.again = false
+		if p.joined {
+			p.joined = false
+			c.emit(Unstream{To: gateway})
+		}
 	}
 	if gateway == c.home {
 		c.joined = false

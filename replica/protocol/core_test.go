@@ -427,13 +427,16 @@ func TestShortWelcomeIsAnotherMember(t *testing.T) {
 func TestRefusedFollowerGivesUp(t *testing.T) {
 	h := byHand(t, "b", 2, begun(9, 1))
 	h.do(ControlRead{control(2, "a", "a", "b"), 5})
-	if out := h.from("c", Message{Kind: Refuse, Commit: position(20)}); len(out) != 0 {
-		t.Errorf("effects of a refusal by a gateway that is not home: %v", out)
+	for what, out := range map[string][]Effect{
+		"by a gateway that is not home": h.from("c", Message{Kind: Refuse, Commit: position(20), Proved: true}),
+		"for what is there":             h.from("a", Message{Kind: Refuse, Commit: position(9), Proved: true}),
+		"without a proof":               h.from("a", Message{Kind: Refuse, Commit: position(20)}),
+	} {
+		if len(out) != 0 {
+			t.Errorf("effects of a refusal %s: %v", what, out)
+		}
 	}
-	if out := h.from("a", Message{Kind: Refuse, Commit: position(9)}); len(out) != 0 {
-		t.Errorf("effects of a refusal for what is there: %v", out)
-	}
-	out := h.from("a", Message{Kind: Refuse, Commit: position(20)})
+	out := h.from("a", Message{Kind: Refuse, Commit: position(20), Proved: true})
 	if d, ok := effect[Disown](out); !ok || d.Committed != position(20) || h.role != Failed {
 		t.Errorf("%v after %v", h.role, out)
 	}

@@ -33,7 +33,8 @@
 //   - protocol-7: Without the registry no swap succeeds, so nothing changes hands. Serving goes on.
 //   - protocol-26: A member may answer reads from its own copy while it has a lease from the home.
 //     A home that removes a member waits until the member's lease has ended before it commits
-//     without it.
+//     without it. So it does for a lease that its earlier process may have given. It hands over
+//     only when no lease lasts longer than the next home gives the members to be heard.
 //
 // One more rule is as in Raft section 5.4.2: a home of epoch e counts nothing as committed before
 // the header that begins e is durable on all members. So every member that took part in e has e in

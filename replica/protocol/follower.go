@@ -154,15 +154,24 @@ func (c *Core) hearsay(m Message) {
 }
 
 // refused handles that another gateway knows of something committed which this log does not have.
-// Then this log lost it: this gateway does not lead or vote with it any more (protocol-3).
+// Then this log lost it: this gateway does not lead or vote with it any more (protocol-3). Any
+// gateway of the federation may send a refusal. It counts only from one that proved the volume's
+// key, and a home believes it only if the refuser's log could have what it speaks of.
 func (c *Core) refused(m Message) {
 	p := c.peers[m.From.Gateway]
 	switch {
-	case m.Epoch != c.epoch || p == nil || p.member.Pool() != m.From.Pool():
+	case !m.Proved || m.Epoch != c.epoch || p == nil || p.member.Pool() != m.From.Pool():
 		return
 	case c.leading():
-		if !shared(c.log, m.Epochs, m.End).Less(m.Commit) {
+		if !m.couldKnow() {
+			return
+		}
+		have := shared(c.log, m.Epochs, m.End)
+		if !have.Less(m.Commit) {
 			return // we have it
+		}
+		if n := len(c.log.Epochs); have == (Position{}) && n > 0 && c.log.Epochs[0].Epoch <= m.Epochs[0].Epoch {
+			return // only a log that lost its beginning shares nothing with one of the same volume
 		}
 		if rivals(c.log.Epochs, m.Epochs) {
 			return // it followed another branch, which nobody saw; that is no loss of ours
@@ -173,6 +182,20 @@ func (c *Core) refused(m Message) {
 	c.emit(Disown{Committed: m.Commit, By: m.From.Gateway})
 	c.stopLeading()
 	c.setRole(Failed)
+}
+
+// couldKnow reports whether the refusal m describes a log of its epoch that reaches to what it says
+// is committed.
+func (m Message) couldKnow() bool {
+	if len(m.Epochs) == 0 || !m.Epochs[0].Start.Less(m.Commit) || m.End.Less(m.Commit) {
+		return false
+	}
+	for i, e := range m.Epochs {
+		if e.Epoch > m.Epoch || m.End.Less(e.Start) || i > 0 && (e.Epoch <= m.Epochs[i-1].Epoch || e.Start.Less(m.Epochs[i-1].Start)) {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *Core) welcome() {

@@ -37,12 +37,13 @@ func (c *Core) fromFollower(m Message) {
 	case Lost:
 		p.stamp = m.Stamp // its clock may have begun again
 		if p.joined {
-			p.joined = false
+			p.joined, p.again = false, true
 			c.emit(Unstream{To: m.From.Gateway})
 		}
 		c.greet(m.From.Gateway, p)
 		return
 	case Welcome:
+		p.again = false
 		if c.lost(p, m) {
 			return
 		}
@@ -64,7 +65,7 @@ func (c *Core) fromFollower(m Message) {
 		}
 	}
 	if m.Grant > 0 && m.Echo > c.jumpedAt {
-		p.promise = max(p.promise, m.Echo+relied(m.Grant))
+		p.promise, p.pledge = max(p.promise, m.Echo+relied(m.Grant)), m.Grant
 	}
 }
 
@@ -170,7 +171,11 @@ func (c *Core) withLease(p *peer, m Message) Message {
 	if c.role != Home || !p.joined || p.stamp == 0 || c.ctl == nil || !c.ctl.IsMember(p.member) || c.leaving(p.member) {
 		return m
 	}
-	if d := min(c.cfg.Promise/2, c.servingUntil()-c.now); d > 0 {
+	d := min(c.cfg.Promise/2, c.servingUntil()-c.now)
+	if to := c.peers[c.moving]; to != nil && to.pledge > 0 {
+		d = min(d, to.pledge/2)
+	}
+	if d > 0 {
 		m.Grant = d
 		p.lease = max(p.lease, c.now+d)
 	}
@@ -316,15 +321,18 @@ func (c *Core) noteIdle() {
 // on promising: a full pool syncs what it has.
 func (c *Core) stuck(p *peer) bool { return p != nil && p.matched && c.now-p.moved > c.stuckAfter() }
 
-// outlasts reports whether p's promise outlasts every lease given so far. A new member must not
-// take over while a gateway that its swap removed still reads under a lease.
-func (c *Core) outlasts(p *peer) bool { return p.promise >= c.now+c.cfg.Promise/2 }
+// outlasts reports whether p's promise outlasts every lease given so far, also by an earlier
+// process. A new member must not take over while a gateway that its swap removed still reads under
+// a lease.
+func (c *Core) outlasts(p *peer) bool { return p.promise >= max(c.now+c.cfg.Promise/2, c.quietEnd) }
 
-// candidate returns the best follower that could become a member now, or "".
+// candidate returns the best follower that could become a member now, or "". A home whose epoch is
+// not committed yet takes only one that has the whole log: it knows no better what is committed,
+// and the beginning of its epoch would wait for the follower.
 func (c *Core) candidate() string {
 	fits := func(p *peer) bool {
 		return c.live(p) && !c.stuck(p) && p.proved && !c.ctl.IsMember(p.member) && c.commit.Seq <= p.match.Seq+1 && c.outlasts(p) &&
-			slices.Contains(c.policy.Sites, p.member.Site)
+			slices.Contains(c.policy.Sites, p.member.Site) && (c.role == Home || !p.match.Less(c.begun))
 	}
 	if p := c.peers[c.moving]; p != nil && fits(p) {
 		return c.moving
@@ -360,13 +368,13 @@ func (c *Core) manageMembers() {
 	if p := c.peers[c.moving]; p != nil && !c.votes(p) {
 		needed = true
 	}
-	if c.joining == "" && needed && c.role == Home {
+	if c.joining == "" && needed && c.begun != (Position{}) {
 		c.joining = c.candidate()
 	}
 	next := c.ctl.Clone()
 	next.Members = keep
 	if p := c.peers[c.joining]; c.joining != "" && p != nil {
-		if p.match.Less(c.commit) || !c.outlasts(p) {
+		if p.match.Less(later(c.commit, c.begun)) || !c.outlasts(p) {
 			if len(silent) == 0 {
 				return // commit waits for it from now on, so it catches up
 			}
@@ -411,11 +419,14 @@ func (c *Core) holds(m Member) bool {
 }
 
 // fewest returns as many members as the policy wants: the home, then those of the most preferred
-// sites.
+// sites, and last those that are stuck. Otherwise one that just came for a stuck one would go.
 func (c *Core) fewest(members []Member) []Member {
 	rank := func(m Member) int {
 		if m == c.cfg.Self {
 			return -1
+		}
+		if c.stuck(c.peers[m.Gateway]) {
+			return len(c.policy.Sites) + 1
 		}
 		if i := slices.Index(c.policy.Sites, m.Site); i >= 0 {
 			return i
@@ -427,19 +438,31 @@ func (c *Core) fewest(members []Member) []Member {
 	return members[:max(1, c.policy.Want)]
 }
 
+// leased reports whether a lease that we gave, perhaps as an earlier process, may last longer than
+// until t.
+func (c *Core) leased(t Time) bool {
+	for _, p := range c.peers {
+		if p.lease > t {
+			return true
+		}
+	}
+	return c.quietEnd > t
+}
+
 // handOver moves the home to another gateway without loss. It stops changes, waits until that
-// gateway has everything, and releases it from its promise.
+// gateway has everything, and releases it from its promise. The next home gives members time by the
+// promise that it is configured with, so no lease may last longer than half of that.
 func (c *Core) handOver() {
 	if c.moving == "" {
 		return
 	}
 	if c.now >= c.moveEnd {
 		c.moving = ""
-		c.emit(RoleChanged{Role: c.role, Epoch: c.epoch}) // serve again
+		c.emit(Resume{})
 		return
 	}
 	p := c.peers[c.moving]
-	if c.role != Home || c.swap != nil || !c.live(p) || !c.ctl.IsMember(p.member) {
+	if c.role != Home || c.swap != nil || !c.live(p) || !c.ctl.IsMember(p.member) || c.leased(c.now+p.pledge/2) {
 		return
 	}
 	// The next home does not know of leases that former members still have.

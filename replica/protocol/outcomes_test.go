@@ -5,8 +5,10 @@ package protocol
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/federation"
 )
 
 // TestAnotherHomeOfTheEpoch: two homes began epochs of the same number. What two logs have of them
@@ -132,8 +134,213 @@ func TestUnseenBranchIsNoLoss(t *testing.T) {
 	if !ok || s.Message.Kind != Refuse {
 		t.Fatalf("c answers %v", out)
 	}
+	s.Message.Proved = true
 	out = h.from("c", s.Message)
 	if d, ok := effect[Disown](out); ok {
 		t.Errorf("home a, the only member, gives its log up: %+v, role %v", d, h.role)
+	}
+}
+
+// TestRefusalMustMakeSense: a home believes only a gateway that proved the volume's key, and only
+// what a log of the volume could have.
+func TestRefusalMustMakeSense(t *testing.T) {
+	var own, theirs []log.EpochStart
+	for i := range uint64(3) {
+		theirs = append(theirs, log.EpochStart{Epoch: i + 1, Start: position(3 * i), Salt: [32]byte{byte(i + 1)}})
+	}
+	own = append(own, theirs[0], theirs[1])
+	own[1].Start = position(3)
+	refuse := func(own []log.EpochStart, change func(*Message)) []Effect {
+		h := home(t, 1, "a")
+		h.epoch, h.log.Epochs, h.log.End = 3, own, position(6)
+		m := Message{Kind: Refuse, Commit: position(8), End: position(9), Epochs: slices.Clone(theirs), Proved: true}
+		change(&m)
+		return h.from("c", m)
+	}
+	for what, change := range map[string]func(*Message){
+		"without a proof":               func(m *Message) { m.Proved = false },
+		"without epochs":                func(m *Message) { m.Epochs = nil },
+		"of nothing":                    func(m *Message) { m.Epochs, m.End, m.Commit = nil, Position{}, position(1) },
+		"of more than its log has":      func(m *Message) { m.Commit = position(10) },
+		"of what is before its log":     func(m *Message) { m.Epochs = m.Epochs[2:]; m.Commit = position(5) },
+		"of an epoch that is not yet":   func(m *Message) { m.Epochs[2].Epoch = 4 },
+		"with epochs that go back":      func(m *Message) { m.Epochs[1].Epoch = 1 },
+		"with positions that go back":   func(m *Message) { m.Epochs[1].Start = position(7) },
+		"with an epoch after its end":   func(m *Message) { m.Epochs[2].Start = position(10) },
+		"by a log of nothing in common": func(m *Message) { m.Epochs = m.Epochs[2:] },
+	} {
+		if out := refuse(own, change); len(out) != 0 {
+			t.Errorf("effects of a refusal %s: %v", what, out)
+		}
+	}
+	for what, lost := range map[string]struct{ own, theirs []log.EpochStart }{
+		"its end":       {own, theirs},
+		"its beginning": {[]log.EpochStart{{Epoch: 3, Salt: [32]byte{9}}}, theirs[:2]},
+		"all":           {nil, theirs},
+	} {
+		out := refuse(lost.own, func(m *Message) { m.Epochs = lost.theirs })
+		if _, ok := effect[Disown](out); !ok {
+			t.Errorf("a home that lost %s goes on", what)
+		}
+	}
+}
+
+// TestLeasesOutliveTheirConfiguration: a member that is removed may have a lease that an earlier,
+// longer promise allowed. Nothing is committed without it before that ends, and no joiner may take
+// over before (protocol-26).
+func TestLeasesOutliveTheirConfiguration(t *testing.T) {
+	const former = 10 * promise
+	for _, joiner := range []bool{false, true} {
+		c, _ := New(Config{Self: member("a"), Volume: "v", Promise: promise, Former: former, Heartbeat: beat},
+			Policy{Want: 2, Continue: true, Sites: []string{"a", "b", "c"}, FirstHome: "a"}, begun(10, 1), time.Hour)
+		h := &hand{t, c, time.Hour}
+		peers := []Member{member("a"), member("b")}
+		if joiner {
+			peers = append(peers, member("c"))
+		}
+		h.do(Synced{position(10)}, Peers{peers}, ControlRead{control(1, "a", "a", "b"), 1}, Tick{})
+		h.do(ControlRead{control(1, "a", "a", "b"), 1}, Swapped{SwapDone, 2})
+		started := h.at
+		h.do(Appended{begun(11, 1, 2)}, Synced{position(11)})
+		for rev := federation.Revision(3); h.role != Home; rev++ {
+			if joiner {
+				h.answers("c")
+			}
+			out := h.wait(beat)
+			if swap, ok := effect[Swap](out); ok {
+				if swap.Next.IsMember(member("c")) && h.peers["c"].promise < started+former/2 {
+					t.Fatalf("%v after the start a copy joins that may take over too soon", h.at-started)
+				}
+				out = append(out, h.do(Swapped{SwapDone, rev})...)
+			}
+			if _, ok := effect[Committed](out); ok && !joiner && h.at < started+former/2 {
+				t.Fatalf("%v after the start it commits without b, which may read until %v", h.at-started, former/2)
+			}
+			if h.at > started+2*former {
+				t.Fatalf("it is %v", h.role)
+			}
+		}
+	}
+}
+
+// TestHandOverToAShorterPromise: the next home gives the members time by its own promise. So no
+// lease that it does not know of lasts longer (protocol-26).
+func TestHandOverToAShorterPromise(t *testing.T) {
+	h := home(t, 3, "a", "b", "c")
+	h.do(Tick{}) // leases
+	h.do(Move{"b"})
+	for end := h.at + 2*promise; h.role == Home; {
+		h.at += 20 * ms
+		h.from("b", Message{Kind: Ack, Stamp: h.at, Echo: h.at, End: h.log.End, Grant: promise / 4})
+		h.from("c", Message{Kind: Ack, Stamp: h.at, Echo: h.at, End: h.log.End, Grant: promise})
+		lease := h.peers["c"].lease
+		out := h.do(Synced{h.log.End}, Tick{})
+		if s, ok := effect[Send](out); ok && s.Message.Kind == Release && lease > h.at+promise/8 {
+			t.Errorf("it hands over while c may read for %v", lease-h.at)
+		}
+		if h.at > end {
+			t.Fatal("it does not hand over")
+		}
+	}
+}
+
+// stuckMembers is home a with members b and c, which answer and store nothing, and d, which stores.
+func stuckMembers(t *testing.T) *hand {
+	h := byHand(t, "a", 3, begun(9, 1))
+	h.do(Peers{[]Member{member("a"), member("b"), member("c"), member("d")}},
+		PolicyChanged{Policy{Want: 3, Sites: []string{"a", "b", "c", "d"}}},
+		ControlRead{control(1, "a", "a", "b", "c"), 10}, Swapped{SwapDone, 11})
+	h.do(Appended{begun(10, 1, 2)}, Synced{position(10)}, Tick{})
+	h.answers("b", "c", "d")
+	h.do(Appended{begun(20, 1, 2)}, Synced{position(20)})
+	return h
+}
+
+// TestStuckMembersAreNotSwappedForEver: a copy that came in the place of one of two stuck members
+// stays.
+func TestStuckMembersAreNotSwappedForEver(t *testing.T) {
+	h := stuckMembers(t)
+	rev := federation.Revision(11)
+	for end := h.at + 3*h.stuckAfter(); h.at < end; {
+		for name, n := range map[string]uint64{"b": 10, "c": 10, "d": 20} {
+			h.from(name, Message{Kind: Ack, Stamp: h.at, Echo: h.at, End: position(n), Grant: promise})
+		}
+		if _, ok := effect[Swap](h.wait(beat)); ok {
+			rev++
+			h.do(Swapped{SwapDone, rev})
+		}
+	}
+	if rev > 13 || !h.ctl.IsMember(member("d")) || len(h.ctl.Members) != 3 {
+		t.Errorf("%d swaps, members %v", rev-11, names(h.ctl.Members))
+	}
+}
+
+// TestStuckMemberIsShownSteadily: a full pool asks for its stream to begin again, time and again.
+// It answers all the while.
+func TestStuckMemberIsShownSteadily(t *testing.T) {
+	h := stuckMembers(t)
+	for end := h.at + 2*h.stuckAfter(); h.at < end; h.wait(beat) {
+		h.from("b", Message{Kind: Ack, Stamp: h.at, Echo: h.at, End: position(10), Grant: promise})
+	}
+	b := func() PeerStatus {
+		all := h.Status(h.at).Peers
+		return all[slices.IndexFunc(all, func(p PeerStatus) bool { return p.Member.Gateway == "b" })]
+	}
+	h.from("b", Message{Kind: Lost, Stamp: h.at})
+	if p := b(); !p.Answers || p.Stuck == 0 {
+		t.Errorf("while it asks for a new stream it is shown as %+v", p)
+	}
+	h.at += promise
+	if p := b(); p.Answers {
+		t.Error("it is silent, and answers")
+	}
+	h.from("b", Message{Kind: Lost, Stamp: h.at})
+	if h.do(PeerDown{"b"}); b().Answers {
+		t.Error("its connection broke, and it answers")
+	}
+}
+
+// TestMoveThatIsGivenUp: the home goes on in its role, which does not change.
+func TestMoveThatIsGivenUp(t *testing.T) {
+	h := home(t, 1, "a")
+	out := append(h.do(Move{"z"}), h.wait(3*promise)...)
+	if _, ok := effect[Resume](out); !ok {
+		t.Error("it does not go on")
+	}
+	if r, ok := effect[RoleChanged](out); ok {
+		t.Errorf("its role is told again: %+v", r)
+	}
+}
+
+// TestStartingHomeTakesWholeLogsOnly: before its epoch is committed, a home knows no better what is
+// committed than that its log has it. So no copy becomes a member, or is waited for, that has less.
+func TestStartingHomeTakesWholeLogsOnly(t *testing.T) {
+	h := byHand(t, "a", 2, begun(9, 1))
+	h.do(ControlRead{control(1, "a", "a", "b"), 10}, Swapped{SwapDone, 11})
+	h.do(Appended{begun(10, 1, 2)}, Synced{position(10)}, Tick{})
+	welcome := func(name string, n uint64) {
+		h.from(name, Message{Kind: Welcome, Start: position(n), End: position(n), Stamp: h.at, Echo: h.at, Grant: promise, Proved: true})
+	}
+	join := func(whole uint64) bool {
+		for range 4 {
+			welcome("b", 5)
+			welcome("c", whole)
+			if swap, ok := effect[Swap](h.wait(beat)); ok {
+				return swap.Next.IsMember(member("c")) && !swap.Next.IsMember(member("b"))
+			}
+			if h.joining != "" && whole < 10 {
+				t.Fatalf("it waits for %s, which has %d of 10", h.joining, whole)
+			}
+		}
+		return false
+	}
+	for end := h.at + 2*h.stuckAfter(); h.at < end; h.wait(beat) {
+		welcome("b", 5)
+	}
+	if join(7) {
+		t.Error("a copy that lacks something takes the place of a member")
+	}
+	if !join(10) {
+		t.Error("a copy that has all does not take the place of a stuck member")
 	}
 }

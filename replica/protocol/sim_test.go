@@ -61,6 +61,7 @@ type sim struct {
 	truth
 	bias    func(what string, n, o *node) // faults that follow from what happens
 	salts   int                           // of segments that began an epoch
+	mixed   bool                          // gateways come back with another promise
 	trace   []string
 	failure string
 }
@@ -80,7 +81,7 @@ func newSim(seed uint64, policy Policy, sites string) *sim {
 	for _, c := range sites {
 		name := string(c)
 		n := &node{sim: s, name: name, rate: 1, offset: time.Hour, member: Member{Gateway: name, Site: name, Incarnation: "1"},
-			incarnation: 1}
+			incarnation: 1, promise: promise}
 		s.nodes = append(s.nodes, n)
 		for _, o := range sites {
 			s.network[name+">"+string(o)] = &direction{}
@@ -149,6 +150,9 @@ type node struct {
 	paused      time.Duration // until
 	slow        time.Duration // no fsync returns before
 	full        time.Duration // its pool has no room before
+	rests       bool          // it ignores frames for lack of room
+	promise     time.Duration // as it is configured
+	former      time.Duration // the longest that it was configured with
 	backlog     []func()      // what waits for the end of the pause
 	rate        float64
 	offset      time.Duration
@@ -175,7 +179,12 @@ func (n *node) setClock(reading Time, rate float64) {
 }
 
 func (n *node) config() Config {
-	return Config{Self: n.member, Volume: "v", Promise: promise, Heartbeat: beat}
+	if n.sim.mixed && n.sim.chance(50) { // somebody configured it anew
+		n.promise = []time.Duration{promise, 3 * promise}[n.sim.rnd.IntN(2)]
+		n.sim.logf("%s promises for %v", n.name, n.promise)
+	}
+	n.former = max(n.former, n.promise)
+	return Config{Self: n.member, Volume: "v", Promise: n.promise, Former: n.former, Heartbeat: beat}
 }
 
 func (n *node) start() {
@@ -186,6 +195,7 @@ func (n *node) start() {
 		return
 	}
 	n.life++
+	n.rests = false
 	n.streams, n.waiting, n.stopped, n.applied, n.backlog = map[string]Position{}, map[int]Position{}, false, Position{}, nil
 	core, effects := New(n.config(), n.sim.policy, n.log.state(), n.clock())
 	n.core = core
@@ -318,6 +328,9 @@ func (n *node) do(effects []Effect) {
 			n.sim.bias("role", n, nil)
 		case Pause:
 			n.stopped = true
+		case Resume:
+			n.sim.logf("%s does not hand over", n.name)
+			n.stopped = false
 		case Disown:
 			n.disown(e)
 			return
@@ -340,9 +353,14 @@ func (n *node) pump() {
 const resting = 500 * ms
 
 func (n *node) ingest() {
+	if n.rests {
+		return
+	}
 	if n.full > n.sim.now {
 		home := n.core.home
+		n.rests = true
 		n.later(resting, func() {
+			n.rests = false
 			if n.core.role == Follower && n.core.home == home {
 				n.send(home, Message{Kind: Lost, From: n.member, Epoch: n.core.epoch, Stamp: n.clock()}, nil)
 			}

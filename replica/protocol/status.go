@@ -26,13 +26,16 @@ type Status struct {
 // PeerStatus is what the home knows about a follower.
 type PeerStatus struct {
 	Member Member
-	Joined bool
-	Vote   bool // is a member
-	Match  Position
+	Joined bool // receives the log
+	// Answers: receives the log, or asked lately to begin that again, as a full pool does time and
+	// again.
+	Answers bool
+	Vote    bool // is a member
+	Match   Position
 	// Matched: Match is known, because the follower answered in this epoch.
 	Matched bool
 	Seen    Time
-	Stuck  time.Duration // how long it has stored nothing, if that is too long; else 0
+	Stuck   time.Duration // how long it has stored nothing, if that is too long; else 0
 }
 
 // Status describes the state at time now.
@@ -41,15 +44,19 @@ func (c *Core) Status(now Time) Status {
 		Durable: c.log.Durable, Joined: c.joined, Stalled: c.leading() && c.degraded()}
 	if c.leading() {
 		for _, p := range c.peersInOrder() {
-			x := PeerStatus{Member: p.member, Joined: p.joined, Match: p.match, Matched: p.matched, Seen: p.seen,
-				Vote: c.ctl != nil && slices.Contains(c.ctl.Members, p.member)}
-			if p.joined && c.stuck(p) { // else it does not answer, which says nothing of its disk
+			x := PeerStatus{Member: p.member, Joined: p.joined, Answers: c.answers(p, now), Match: p.match, Matched: p.matched,
+				Seen: p.seen, Vote: c.ctl != nil && slices.Contains(c.ctl.Members, p.member)}
+			if x.Answers && c.stuck(p) { // else it does not answer, which says nothing of its disk
 				x.Stuck = now - p.moved
 			}
 			s.Peers = append(s.Peers, x)
 		}
 	}
 	return s
+}
+
+func (c *Core) answers(p *peer, now Time) bool {
+	return p.joined || p.again && p.matched && now-p.seen < c.patience()
 }
 
 // MayServe reports whether at time now this gateway may, as home, answer a read (protocol-4).

@@ -220,6 +220,11 @@ func (s *sim) status() {
 			if st.Stalled {
 				line += ", stalled"
 			}
+			for _, p := range st.Peers {
+				if p.Vote && p.Stuck > 0 {
+					line += ", waits for " + p.Member.Gateway
+				}
+			}
 		}
 		s.trace = append(s.trace, line)
 	}

@@ -86,13 +86,13 @@ type Message struct {
 	Epoch  uint64
 	Stamp  Time             // sender's clock
 	Echo   Time             // newest Stamp that the sender had of the receiver, 0 for none
-	Epochs []log.EpochStart // Hello
+	Epochs []log.EpochStart // Hello; Refuse to a home
 	Forced []uint64         // Hello: the epochs that a person forced
 	Start  Position         // Append: where the frames begin; Welcome: where the follower's log ends
-	End    Position         // Hello: where the home's log ends; Welcome, Ack: durable up to here
+	End    Position         // Hello: where the home's log ends; Welcome, Ack: durable up to here; Refuse: where the log ends
 	Commit Position         // Append, Advance, Beat, Release, Refuse
 	Grant  time.Duration    // promise (Ack, Welcome) or lease (Append, Beat), counted from Echo
-	Proved bool             // Welcome: the sender proved to the shell that it can unwrap the data key
+	Proved bool             // Welcome, Refuse: the sender proved to the shell that it can unwrap the data key
 }
 
 // Event is something that happened; see the types below.
@@ -195,6 +195,8 @@ type (
 	}
 	// Pause makes the shell refuse new changes, because the home is about to hand over.
 	Pause struct{}
+	// Resume ends a Pause: the home does not hand over.
+	Resume struct{}
 	// Disown reports that the local log lacks something that is committed up to Position, as
 	// gateway By knows. It is no member's log any more, and must not be taken for one after a
 	// restart (protocol-3).
@@ -229,4 +231,5 @@ func (BeginEpoch) effect()  {}
 func (Committed) effect()   {}
 func (RoleChanged) effect() {}
 func (Pause) effect()       {}
+func (Resume) effect()      {}
 func (Disown) effect()      {}

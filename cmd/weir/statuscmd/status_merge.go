@@ -133,6 +133,10 @@ func (v view) judgeIdle(out *VolumeReport, home report.VolumeStatus) {
 		out.State, out.Message = StateNotServing, fmt.Sprintf("home %s does not trust its log: its pool failed", out.Home)
 	default:
 		out.State, out.Message = StateTakingOver, fmt.Sprintf("%s begins a new epoch", out.Home)
+		home.Members = out.Members
+		if cause := home.Delay(); cause != "" {
+			out.Message += "; " + cause
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package records
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/weir-storage/weir/federation"
 )
@@ -39,9 +40,9 @@ func (r *Registry) SwapControl(ctx context.Context, volume string, prev federati
 	known := r.known(volume) // before the record is read: it may be made meanwhile
 	old, rev, err := r.control(ctx, "swap", volume)
 	if err != nil {
-		return 0, err
+		return 0, unsent(volume, err)
 	}
-	refused := r.refused(ctx, known, volume, rev)
+	refused := unsent(volume, r.refused(ctx, known, volume, rev))
 	if refused != nil && (r.kv.archive() == nil || rev == 0) {
 		return 0, refused
 	}
@@ -77,6 +78,16 @@ func (r *Registry) SwapControl(ctx context.Context, volume string, prev federati
 		}
 	}
 	return rev, err
+}
+
+// unsent is an error of a swap that has not been sent. If time ran out, that is no reason to doubt
+// the outcome.
+func unsent(volume string, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return &federation.Error{Op: "swap", Kind: "control", Name: volume, Err: fmt.Errorf("%w: %w", federation.ErrUnavailable, err),
+			Detail: "the record could not be read, so nothing was sent"}
+	}
+	return err
 }
 
 // refused asks the guard. A record that was seen and is gone, and whose volume was not purged, is
