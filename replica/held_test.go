@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/crashfs"
+	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/replica/protocol"
@@ -131,7 +131,7 @@ func TestNewSaltAfterAJump(t *testing.T) {
 	if end.Off != segment.HeaderSize {
 		t.Fatalf("the log ends at %v, and not after a segment's header", end)
 	}
-	for i, fails := range []error{nil, cachepool.ErrFull, nil} { // first without a write before
+	for i, fails := range []error{nil, log.ErrFull, nil} { // first without a write before
 		before := a.log.End().Seq
 		a.node.Jumped()
 		if fails != nil {

@@ -68,7 +68,7 @@ type Config struct {
 	// Rand is cryptographic randomness for salts. It must not repeat itself in a machine that is
 	// resumed from a picture of its memory (protocol-16).
 	Rand io.Reader
-	Now     func() time.Time
+	Now  func() time.Time
 	// Synced is told how long each fsync that succeeded took. nil: nobody is. It needs Now, and
 	// must not block.
 	Synced func(took time.Duration)
@@ -104,8 +104,8 @@ type Recovered struct {
 // Errors of a Log, for errors.Is. Methods also return cachepool.ErrFull when the pool has no room.
 // Then the log is unchanged; the caller evicts segments and tries again.
 var (
-	// ErrPoisoned: a write or fsync failed once. This log takes no more records and needs a new
-	// incarnation (protocol-3).
+	// ErrPoisoned: a write or fsync failed once. This log takes no more records. Opened again, it has
+	// what the disk has (protocol-3).
 	ErrPoisoned = errors.New("log is poisoned")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("log is closed")

@@ -137,8 +137,8 @@ func TestNewSegmentFails(t *testing.T) {
 	wantLines(t, l, want...)
 }
 
-// TestNewSalt: after NewSalt, nothing is sealed under the salt of before, also in a segment that has
-// no records yet, and after a segment could not be begun.
+// TestNewSalt: after NewSalt, nothing is sealed under the salt of before, also in a segment that
+// has no records yet, and after a segment could not be begun.
 func TestNewSalt(t *testing.T) {
 	s := newSetup(11)
 	l := s.mustOpen(t)

@@ -27,7 +27,7 @@ type Log struct {
 	// Guarded by writer.
 	writer sync.Mutex
 	sealer *segment.Sealer // of the last segment; nil unless this Log began it
-	// saltDue: nothing is sealed under the salt of sealer any more. Whoever begins a segment clears it.
+	// saltDue: nothing is sealed under the salt of sealer any more. Who begins a segment clears it.
 	saltDue atomic.Bool
 	viewer  Viewer         // nil: records are shown to nobody
 	hash    *blake3.Hasher // over the last segment; nil when that is closed

@@ -44,8 +44,9 @@ func TestRandomOfAPicture(t *testing.T) {
 		}
 	}
 	failed := errors.New("no randomness")
-	if _, err := Random(io.MultiReader(bytes.NewReader(make([]byte, 40)), errorReader{failed}), time.Now, Boottime).Read(first); err == nil {
-		t.Error("a source that ends is passed over")
+	source := io.MultiReader(bytes.NewReader(make([]byte, 40)), errorReader{failed})
+	if _, err := Random(source, time.Now, Boottime).Read(first); !errors.Is(err, failed) {
+		t.Error("a source that fails is passed over:", err)
 	}
 }
 
