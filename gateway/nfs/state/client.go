@@ -39,6 +39,9 @@ type Client struct {
 
 	renewed time.Time
 	busy    int // compounds that run now
+	// silent says that it could have renewed its lease in time and did not. Then the end of a
+	// request does not renew it either. Its next request does.
+	silent bool
 
 	opens      map[*open]struct{}
 	lockStates int

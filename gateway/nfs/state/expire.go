@@ -3,6 +3,8 @@
 package state
 
 import (
+	"time"
+
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 )
@@ -33,9 +35,7 @@ func (t *Table) Sweep() {
 		switch {
 		case c.busy > 0:
 			if age > lease { // its requests may wait for a home that does not come, and it may be gone
-				for _, s := range c.sessions {
-					s.giveUp(now)
-				}
+				c.hurry(now, age > lease+lease/4)
 			}
 		case !c.confirmed && age > lease, age > forgetAfter*lease:
 			drop = append(drop, c)
@@ -68,6 +68,24 @@ func (t *Table) Sweep() {
 		_ = t.destroySession(id) // it logs its error, and the next sweep tries again
 	}
 	t.finishGrace()
+}
+
+// hurry asks the requests of a client that was silent for a whole lease to give up. Those that go on
+// are ended if revoke is set and the client could have renewed: then it loses its state when the
+// last one has ended, and not before. What they changed so far comes before all that others do
+// under the locks that it loses (volume.Request.Revoked). mu is held.
+func (c *Client) hurry(now time.Time, revoke bool) {
+	free := false
+	for _, s := range c.sessions {
+		free = free || s.free()
+	}
+	c.silent = free
+	for _, s := range c.sessions {
+		s.giveUp(now)
+		if free && revoke {
+			s.revoke(now)
+		}
+	}
 }
 
 // expire takes the opens and locks of a silent client away. Its record says so first

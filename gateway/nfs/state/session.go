@@ -27,17 +27,22 @@ func newSession(c *Client, made, flags uint32, fore, back xdr.ChannelAttrs) *Ses
 }
 
 // busy tells whether s is executing a request.
-func (s *Session) busy() bool {
+func (s *Session) busy() bool { return s.executing() > 0 }
+
+// free tells whether s has a slot for another request.
+func (s *Session) free() bool { return s.executing() < len(s.slots) }
+
+// executing returns in how many slots a request is being executed.
+func (s *Session) executing() (n int) {
 	for i := range s.slots {
 		sl := &s.slots[i]
 		sl.mu.Lock()
-		busy := sl.phase == slotBusy
-		sl.mu.Unlock()
-		if busy {
-			return true
+		if sl.phase == slotBusy {
+			n++
 		}
+		sl.mu.Unlock()
 	}
-	return false
+	return n
 }
 
 // Created is the outcome of CREATE_SESSION.
