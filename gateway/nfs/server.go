@@ -40,7 +40,7 @@ type Config struct {
 	ServerOwner string
 	ServerScope string        // the federation's
 	Boot        uint64        // grows with every start of this gateway
-	Lease       time.Duration // how long a silent client keeps its state; the longest grace
+	Lease       time.Duration // how long a silent client keeps its state (state-4)
 	Exports     Exports
 	State       state.Store // keeps what must survive a restart
 	Clock       Clock

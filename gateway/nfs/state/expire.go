@@ -23,12 +23,11 @@ func (t *Table) Sweep() {
 	t.admin.Lock()
 	defer t.admin.Unlock()
 	now := t.cfg.Now()
-	lease := t.cfg.Lease
 	var drop, expire, stateless []*Client
 	var unused []xdr.SessionID
 	t.mu.Lock()
 	for _, c := range t.clients {
-		age := now.Sub(c.renewed)
+		age, lease := now.Sub(c.renewed), c.lease
 		if len(c.opens) > 0 {
 			c.idleSince = now
 		}
@@ -113,7 +112,7 @@ func (t *Table) expire(c *Client) {
 	t.stopAwaiting(c)
 	t.mu.Unlock()
 	t.cfg.Log.Warn("lease expired: the client was silent and loses its opens and locks",
-		"client", c.Address, "lease", t.cfg.Lease, "opens", len(ended))
+		"client", c.Address, "lease", c.lease, "opens", len(ended))
 	if len(ended) > 0 {
 		t.cfg.Ended(ended)
 	}

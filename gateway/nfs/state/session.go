@@ -114,6 +114,7 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 		r.Boot, r.Serial = t.cfg.Boot, t.serial
 	}
 	r.Sequence++
+	r.Lease = t.cfg.Lease
 	r.Last = s.ID[:]
 	r.Sessions = append(r.Sessions, sessionRecord{s.ID[:], s.made, s.Flags, s.Fore, s.Back})
 	t.mu.Unlock()
@@ -144,7 +145,7 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	}
 	now := t.cfg.Now()
 	c.sessions[s.ID], t.sessions[s.ID] = s, s
-	c.createSeq, c.renewed, s.used = r.Sequence, now, now
+	c.createSeq, c.lease, c.renewed, s.used = r.Sequence, r.Lease, now, now
 	c.lastCreated = Created{s.ID, a.Sequence, s.Flags, s.Fore, s.Back}
 	return c.lastCreated, xdr.NFS4_OK
 }

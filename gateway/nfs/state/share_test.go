@@ -85,12 +85,12 @@ func TestWaitingGivesUp(t *testing.T) {
 // for that and lose nothing. When none ended for long they are refused at once, so that the next
 // volume finds a slot.
 func TestOnlyVolumeLeavesSpareSlots(t *testing.T) {
-	now := time.Unix(1e9, 0)
+	now, quiet := time.Unix(1e9, 0), Asks{func() {}, func() {}}
 	for _, slots := range []int{1, 2, 16, 64} {
 		s := &Session{slots: make([]slot, slots)}
 		var stays []*Stay
 		for range slots - spare(slots) {
-			st, _ := s.Enter(volume.ID{1}, now, 64, Asks{})
+			st, _ := s.Enter(volume.ID{1}, now, 64, quiet)
 			if st == nil {
 				t.Fatalf("of %d slots it may use but %d", slots, len(stays))
 			}
@@ -100,19 +100,19 @@ func TestOnlyVolumeLeavesSpareSlots(t *testing.T) {
 			continue
 		}
 		late := now.Add(patience / 2)
-		st, full := s.Enter(volume.ID{1}, late, 64, Asks{})
+		st, full := s.Enter(volume.ID{1}, late, 64, quiet)
 		if st != nil || full.Left == nil || !full.Until.Equal(now.Add(patience)) {
 			t.Fatalf("of %d slots it gets the spare one: %v, %+v", slots, st != nil, full)
 		}
 		stays[0].Leave(late)
 		<-full.Left // hangs if it is not told
-		if st, _ = s.Enter(volume.ID{1}, late, 64, Asks{}); st == nil {
+		if st, _ = s.Enter(volume.ID{1}, late, 64, quiet); st == nil {
 			t.Fatal("a slot that is free again is not given to who waits")
 		}
-		if _, full = s.Enter(volume.ID{1}, late.Add(patience), 64, Asks{}); full.Left != nil {
+		if _, full = s.Enter(volume.ID{1}, late.Add(patience), 64, quiet); full.Left != nil {
 			t.Error("a volume of which nothing ends is given spare slots")
 		}
-		if st, _ = s.Enter(volume.ID{2}, late.Add(2*sharedFor), 64, Asks{}); st == nil {
+		if st, _ = s.Enter(volume.ID{2}, late.Add(2*sharedFor), 64, quiet); st == nil {
 			t.Error("another volume finds no slot")
 		}
 	}
