@@ -285,7 +285,8 @@ type executed[T any] struct {
 	proved   bool             // the commit of shown proves that the result may be returned
 }
 
-// execute runs the critical section of change.
+// execute runs the critical section of change. If that panics, the engine has failed: others may
+// have and commit a record that it would never apply (protocol-8).
 func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T], unstable bool,
 	f func(t *tx) (T, error)) (x executed[T], err error) {
 	if err := e.throttle(ctx); err != nil {
@@ -295,6 +296,20 @@ func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T]
 		return x, err
 	}
 	defer e.unlock()
+	returned := false
+	defer func() {
+		if !returned { // whoever recovers from the panic does not know what the log has
+			e.fail(fmt.Errorf("%w: a mistake in the program ended a change, which may be in the log without being shown", journal.ErrNotHome))
+		}
+	}()
+	x, err = inTurn(ctx, e, r, c, unstable, f)
+	returned = true
+	return x, err
+}
+
+// inTurn is execute for a caller that holds turn.
+func inTurn[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T], unstable bool,
+	f func(t *tx) (T, error)) (x executed[T], err error) {
 	t, err := e.begin()
 	if err != nil {
 		return x, err

@@ -111,8 +111,9 @@ func (c *cluster) listed(ctx context.Context, cl *nfsclient.Client) (names []str
 }
 
 // stalledFor returns a client of a with all its slots in requests to a volume that has a home and
-// lacks a member. vy needs no other site than a.
-func (c *cluster) stalledFor(ctx context.Context, before func(cl *nfsclient.Client)) (cl *nfsclient.Client, stalled *sync.WaitGroup) {
+// lacks a member. They are stalled, until leave is called. vy needs no other site than a.
+func (c *cluster) stalledFor(ctx context.Context, before func(cl *nfsclient.Client)) (
+	cl *nfsclient.Client, stalled *sync.WaitGroup, leave context.CancelFunc) {
 	t := c.t
 	x, y := c.createAt("vx", manifest("vx", 2), []string{"a", "b"}), c.createAt("vy", manifest("vy", 1), []string{"a"})
 	for _, id := range []string{x, y} {
@@ -148,6 +149,7 @@ func (c *cluster) stalledFor(ctx context.Context, before func(cl *nfsclient.Clie
 		t.Fatal(err)
 	}
 	c.stop("b")
+	ctx, leave = context.WithCancel(ctx)
 	stalled = new(sync.WaitGroup)
 	for i := range 96 { // more than there are slots
 		stalled.Go(func() {
@@ -156,7 +158,7 @@ func (c *cluster) stalledFor(ctx context.Context, before func(cl *nfsclient.Clie
 			}
 		})
 	}
-	return cl, stalled
+	return cl, stalled, leave
 }
 
 // TestStalledForMembers: a volume that has a home and lacks a member holds no slots of the session
@@ -165,7 +167,8 @@ func TestStalledForMembers(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	ctx, end := context.WithTimeout(t.Context(), 2*time.Minute) // a hang guard
 	defer end()
-	cl, stalled := c.stalledFor(ctx, nil)
+	cl, stalled, leave := c.stalledFor(ctx, nil)
+	defer leave()
 	c.until("all that may wait for vx do", func() error {
 		if n := c.at("a").nfs.Waiting(time.Second)["vx"]; n < 32 {
 			return fmt.Errorf("%d wait", n)
@@ -211,7 +214,7 @@ func TestSilentClientOfStalledVolume(t *testing.T) {
 		}
 		return f.Lock(ctx, all)
 	}
-	cl, stalled := c.stalledFor(ctx, func(cl *nfsclient.Client) {
+	cl, stalled, leave := c.stalledFor(ctx, func(cl *nfsclient.Client) {
 		if err := lock(cl); err != nil {
 			t.Fatal(err)
 		}
@@ -223,6 +226,7 @@ func TestSilentClientOfStalledVolume(t *testing.T) {
 		return nil
 	})
 	cl.Abandon()
+	leave()
 	stalled.Wait()
 	other, err := nfsclient.Dial(ctx, c.nodes["a"].nfs, nfsclient.Options{Owner: "other"})
 	if err != nil {
