@@ -186,11 +186,21 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 	if len(r.ID.Slot) > maxSlot {
 		return fail(volume.ErrInvalid)
 	}
-	done, err := execute(ctx, e, r, c, unstable, f)
-	for errors.Is(err, journal.ErrFull) && e.waitRoom(ctx) {
-		done, err = execute(ctx, e, r, c, unstable, f)
+	free, end := patient(ctx, r)
+	defer end()
+	done, err := execute(free, e, r, c, unstable, f)
+	for errors.Is(err, journal.ErrFull) {
+		if werr := e.waitRoom(free); werr != nil {
+			err = werr
+			break
+		}
+		done, err = execute(free, e, r, c, unstable, f)
 	}
-	werr := e.waitCommitted(ctx, done.shown)
+	wait := free
+	if done.recorded {
+		wait = ctx // the change has a record: only its commit tells the outcome
+	}
+	werr := e.waitCommitted(wait, done.shown)
 	// A committed record of this epoch proves that no other gateway became home in between. Any
 	// other outcome needs the members' promises (protocol-4).
 	if werr == nil && !done.proved {
@@ -218,12 +228,32 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 	return done.value, done.end, nil
 }
 
-// waitRoom waits until a change that found no room in the log may be tried again. It returns false
-// if waiting is of no use.
-func (e *Engine) waitRoom(ctx context.Context) bool {
-	ctx, end := track.Begin(ctx, track.Room)
+// patient returns a context for what r waits for while it has changed nothing. It ends when ctx
+// ends, when r is to yield, or when end is called. The caller must call end.
+func patient(ctx context.Context, r volume.Request) (_ context.Context, end func()) {
+	if r.Yield == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(r.Yield, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// waitRoom waits until a change that found no room in the log may be tried again. It returns an
+// error if waiting is of no use: that of ctx, if that has ended, else journal.ErrFull.
+func (e *Engine) waitRoom(ctx context.Context) error {
+	wait, end := track.Begin(ctx, track.Room)
 	defer end()
-	return e.journal.WaitRoom(ctx) == nil
+	switch err := e.journal.WaitRoom(wait); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, journal.ErrFull):
+		return err
+	default:
+		return fmt.Errorf("%w: %w", journal.ErrFull, err)
+	}
 }
 
 // mayServe returns the journal's answer as an outcome of the volume contract.
@@ -255,7 +285,8 @@ type executed[T any] struct {
 	proved   bool             // the commit of shown proves that the result may be returned
 }
 
-// execute runs the critical section of change.
+// execute runs the critical section of change. If that panics, the engine has failed: others may
+// have and commit a record that it would never apply (protocol-8).
 func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T], unstable bool,
 	f func(t *tx) (T, error)) (x executed[T], err error) {
 	if err := e.throttle(ctx); err != nil {
@@ -265,6 +296,20 @@ func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T]
 		return x, err
 	}
 	defer e.unlock()
+	returned := false
+	defer func() {
+		if !returned { // whoever recovers from the panic does not know what the log has
+			e.fail(fmt.Errorf("%w: a mistake in the program ended a change, which may be in the log without being shown", journal.ErrNotHome))
+		}
+	}()
+	x, err = inTurn(ctx, e, r, c, unstable, f)
+	returned = true
+	return x, err
+}
+
+// inTurn is execute for a caller that holds turn.
+func inTurn[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T], unstable bool,
+	f func(t *tx) (T, error)) (x executed[T], err error) {
 	t, err := e.begin()
 	if err != nil {
 		return x, err

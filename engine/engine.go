@@ -46,8 +46,9 @@ type Config struct {
 	// gateway.
 	MayBeHeld func(h volume.Handle) bool
 
-	// Failed is called once when committed records cannot be applied: the metadata on the pool
-	// cannot be written. Nothing works from then on, until the engine is opened again. It must not
+	// Failed is called once when committed records cannot be applied, because the metadata on the
+	// pool cannot be written, or when a change panicked, so that the log may have a record that was
+	// not shown. Nothing works from then on, until the engine is opened again. It must not
 	// block. The default does nothing.
 	Failed func(why error)
 

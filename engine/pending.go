@@ -171,11 +171,8 @@ func (e *Engine) apply() {
 		err := e.store.Apply(ops, after)
 		e.mu.Lock()
 		if err != nil {
-			e.failed = fmt.Errorf("apply records up to %s: %w", after.Position, err)
-			e.log.Error("metadata cannot be written, the copy stops here", "error", e.failed)
-			failed := e.failed
 			e.mu.Unlock() // whoever hears of it may hold locks under which others wait for mu
-			e.cfg.Failed(failed)
+			e.fail(fmt.Errorf("apply records up to %s: metadata cannot be written: %w", after.Position, err))
 			e.mu.Lock()
 			continue
 		}
@@ -193,6 +190,20 @@ func (e *Engine) apply() {
 		e.pending = append([]pendingRecord(nil), e.pending[n:]...)
 		e.notify()
 	}
+}
+
+// fail ends all that the engine does, until it is opened again.
+func (e *Engine) fail(why error) {
+	e.mu.Lock()
+	if e.failed != nil {
+		e.mu.Unlock()
+		return
+	}
+	e.failed = why
+	e.notify()
+	e.mu.Unlock()
+	e.log.Error("the copy stops here", "error", why)
+	e.cfg.Failed(why)
 }
 
 func forget(m map[uint64]segment.Position, ino uint64, applied segment.Position) {

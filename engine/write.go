@@ -205,8 +205,10 @@ func (t *tx) cut(ino, off, end uint64, ranged bool) (removed uint64, err error) 
 }
 
 // Commit implements volume.Changer. It changes nothing, so it has no record.
-func (e *Engine) Commit(ctx context.Context, _ volume.Request, h volume.Handle) (volume.Verifier, error) {
+func (e *Engine) Commit(ctx context.Context, r volume.Request, h volume.Handle) (volume.Verifier, error) {
 	p := place{op: "commit", ino: h.Ino}
+	ctx, end := patient(ctx, r)
+	defer end()
 	if err := e.home(); err != nil {
 		return volume.Verifier{}, e.wrap(p, err)
 	}

@@ -53,6 +53,7 @@ type cluster struct {
 	store func(site string, s store.Store) store.Store
 	limit int64            // of pools of gateways that start; 0: 1 GiB
 	now   func() time.Time // of gateways that start; nil: time.Now
+	lease time.Duration    // of clients of gateways that start; 0: the default
 	late  *sync.Mutex      // not nil: gateways that start hear of no admission while it is held
 	// tracer, if not nil, returns what follows requests at a gateway that starts.
 	tracer func(site string) Tracer
@@ -188,7 +189,7 @@ func (c *cluster) start(site string) {
 	n.gateway, err = newGateway(Config{
 		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pool: pool, StateDir: filepath.Join(c.dir, site, "clients"), Store: objects, Credentials: creds, SiteKey: n.key,
-		Promise: c.promise, Heartbeat: time.Second / 15, AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
+		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease, AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
 		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer,
 	})
 	fail(err)

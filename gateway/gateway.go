@@ -49,6 +49,7 @@ type Gateway struct {
 	copies    *copies.Manager
 	routers   *routing.Routers
 	nfs       *nfs.Server
+	panics    atomic.Uint64 // of calls of other gateways
 	expeller  *admission.Expeller
 	reporter  *report.Reporter
 	mover     *moving.Mover
@@ -163,7 +164,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer cfg.Meters.Watch(g.state, g.nameOf)()
-	server := grpc.NewServer(append(g.peers.ServerOptions(), guarded(cfg.Logger)...)...)
+	server := grpc.NewServer(append(g.peers.ServerOptions(), guarded(cfg.Logger, func() { g.panics.Add(1) })...)...)
 	peerpb.RegisterPeerServer(server, &peer.Server{Caller: g.peers.Caller, Deliver: g.node.Deliver, Fetched: g.copies.Fetch})
 	forwardpb.RegisterForwardServer(server, &service{g: g, Server: routing.Server{Routers: g.routers, Copies: g.copies}})
 	nodepb.RegisterNodeServer(server, admission.NewNodes(admission.Config{

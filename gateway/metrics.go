@@ -24,6 +24,7 @@ func (g *Gateway) state() meters.State {
 		Waiting: g.nfs.Waiting(longWait),
 		Trusted: g.cfg.Registry.Trusted() == nil, Silent: g.answers.Silent(g.cfg.Now()), Ready: g.cfg.Health.Ready() == nil,
 	}
+	s.NFS.Panics += g.panics.Load()
 	for _, m := range g.view.Members() {
 		s.Gateways = append(s.Gateways, meters.Gateway{Name: m.Gateway, Site: m.Site, Alive: g.view.IsAlive(m.Gateway, "")})
 	}

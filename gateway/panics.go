@@ -13,10 +13,11 @@ import (
 )
 
 // guarded returns options with which a call that panics fails alone: the process serves other
-// volumes. Its outcome is not known.
-func guarded(log *slog.Logger) []grpc.ServerOption {
+// volumes. Its outcome is not known. count is called for each.
+func guarded(log *slog.Logger, count func()) []grpc.ServerOption {
 	ended := func(method string, err *error) {
 		if v := recover(); v != nil {
+			count()
 			log.Error("call panicked", "method", method, "panic", v, "stack", string(debug.Stack()))
 			*err = status.Errorf(codes.Unknown, "%s: a mistake in the program ended it: see the gateway's log", method)
 		}

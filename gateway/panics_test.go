@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -31,8 +32,9 @@ func (panics) Status(context.Context, *forwardpb.StatusRequest) (*forwardpb.Stat
 // TestPanicEndsOneCall: a call that panics is answered and logged, and the next one is served.
 func TestPanicEndsOneCall(t *testing.T) {
 	var log bytes.Buffer
+	var counted atomic.Int32
 	l := bufconn.Listen(1 << 16)
-	s := grpc.NewServer(guarded(slog.New(slog.NewTextHandler(&log, nil)))...)
+	s := grpc.NewServer(guarded(slog.New(slog.NewTextHandler(&log, nil)), func() { counted.Add(1) })...)
 	forwardpb.RegisterForwardServer(s, panics{})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
@@ -53,6 +55,9 @@ func TestPanicEndsOneCall(t *testing.T) {
 	s.Stop()
 	if err := <-served; err != nil {
 		t.Error(err)
+	}
+	if n := counted.Load(); n != 2 {
+		t.Errorf("%d panics are counted", n)
 	}
 	if !strings.Contains(log.String(), "panics_test.go") {
 		t.Errorf("the log lacks the stack: %s", log.String())

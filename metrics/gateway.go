@@ -28,7 +28,7 @@ var (
 	NFSDropped = define(Definition{Name: "weir_nfs_dropped_total", Parts: gateway, Kind: Counter,
 		Help: "Requests that were not answered, because their outcome is not known. The client asks again."})
 	NFSPanics = define(Definition{Name: "weir_nfs_panics_total", Parts: gateway, Kind: Counter,
-		Help: "Operations that a mistake in the gateway ended. The log has the stack: please report it."})
+		Help: "Operations of clients, and calls of other gateways, that a mistake in the gateway ended. The log has the stack: please report it."})
 	NFSRefused = define(Definition{Name: "weir_nfs_refused_total", Parts: gateway, Kind: Counter, Labels: []string{"reason"},
 		Help: "Requests for a volume that were refused. Reason is not_admitted, or gone for a volume that is deleted or that never was."})
 	NFSConnections = define(Definition{Name: "weir_nfs_connections", Parts: gateway, Kind: Gauge,

@@ -100,7 +100,7 @@ type Request struct {
 	Caller Caller
 	ID     OpID // ignored by methods that change nothing
 	// Revoked ends when the client behind the operation loses its access to the
-	// volume; nil means never. A volume may then stop waiting: it returns ErrDelay if
+	// volume, or its lease; nil means never. A volume may then stop waiting: it returns ErrDelay if
 	// the operation surely changed nothing, else ErrUnknown. A volume that never
 	// waits may ignore it. It is a Context and not a channel, because
 	// context.AfterFunc then follows it without a goroutine per operation.

@@ -27,15 +27,16 @@ type Home interface {
 
 // Dispatch executes q on home and returns the reply, without the epoch. For an unstable write, the
 // reply has the position where its record ends. For everything else, the caller fills the position
-// in.
-func Dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest) *forwardpb.CallReply {
+// in. yield is volume.Request.Yield of the operation.
+func Dispatch(ctx, yield context.Context, home Home, q *forwardpb.CallRequest) *forwardpb.CallReply {
 	reply := new(forwardpb.CallReply)
-	setOutcome(reply, dispatch(ctx, home, q, reply))
+	r := fromRequest(q)
+	r.Yield = yield
+	setOutcome(reply, dispatch(ctx, home, r, q, reply))
 	return reply
 }
 
-func dispatch(ctx context.Context, home Home, q *forwardpb.CallRequest, reply *forwardpb.CallReply) (err error) {
-	r := fromRequest(q)
+func dispatch(ctx context.Context, home Home, r volume.Request, q *forwardpb.CallRequest, reply *forwardpb.CallReply) (err error) {
 	h, target, name := toHandle(q.GetHandle()), toHandle(q.GetTarget()), string(q.GetName())
 	locks := home.Locks(RegistrationOf(q))
 	attr := func(a volume.Attr, err error) error {

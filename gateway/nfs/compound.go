@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/maphash"
-	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"unicode/utf8"
@@ -90,8 +89,15 @@ const maxTag = 1024
 const fingerprinted = 512
 
 // compound executes a COMPOUND, RFC 8881 section 16.2.
-func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *reply) outcome {
+func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *reply) (out outcome) {
 	k := &call{s: c.s, conn: c, ctx: c.s.ctx, caller: caller, in: d, out: r, size: d.Offset() + d.Len(), limit: maxReply}
+	defer func() {
+		if v := recover(); v != nil { // outside an operation: some of them may have been executed
+			c.panicked("nfs request panicked", v)
+			k.drop = true
+			out = k.dropped()
+		}
+	}()
 	tag := d.Opaque(maxTag)
 	k.minor = d.Uint32()
 	k.count = d.Uint32()
@@ -115,18 +121,13 @@ func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *rep
 	case !utf8.Valid(tag):
 		st = xdr.NFS4ERR_INVAL
 	default:
-		c.begin(k)
+		c.s.begin(k)
 		st, done = k.traced()
-		c.end(k)
 	}
-	k.leave()
 	if k.drop {
-		if k.use != nil {
-			k.use.Abandon()
-		}
-		c.s.dropped.Add(1)
-		return closeConnection
+		return k.dropped()
 	}
+	k.end()
 	if k.repeat != nil {
 		c.s.repeats.Add(1)
 		r.Reset()
@@ -138,9 +139,28 @@ func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *rep
 	r.PatchUint32(countAt, done)
 	if k.use != nil {
 		r.PatchUint32(k.flags, c.s.table.StatusFlags(k.client))
-		k.use.Answer(k.kept())
+		kept, use := k.kept(), k.use
+		k.use = nil
+		use.Answer(kept)
 	}
 	return answered
+}
+
+// dropped ends the call without an answer.
+func (k *call) dropped() outcome {
+	k.end()
+	if use := k.use; use != nil {
+		k.use = nil
+		use.Abandon()
+	}
+	k.s.dropped.Add(1)
+	return closeConnection
+}
+
+// end ends what lasts as long as the operations. It may be called more than once.
+func (k *call) end() {
+	k.s.end(k)
+	k.leave()
 }
 
 // smallReply is the size up to which a slot keeps a reply although the client did not
@@ -258,8 +278,7 @@ func (k *call) guarded(op xdr.Op, run func(*call) xdr.Status) (st xdr.Status) {
 
 // panicked counts a panic, and logs the stack of the function that deferred the caller.
 func (k *call) panicked(op xdr.Op, v any) {
-	k.s.panics.Add(1)
-	k.s.cfg.Log.Error("nfs operation panicked", "client", k.conn.addr, "op", uint32(op), "panic", v, "stack", string(debug.Stack()))
+	k.conn.panicked("nfs operation panicked", v, "op", uint32(op))
 }
 
 // smallResult bounds the result of an operation that changes something, in bytes.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,9 +35,6 @@ type conn struct {
 	addr netip.Addr
 	name string // addr, as text
 	room room   // for requests under way
-
-	callsMu sync.Mutex
-	calls   map[*call]struct{} // that are being executed
 
 	write   sync.Mutex
 	writing atomic.Pointer[time.Time] // since when a reply is being written; nil if none is
@@ -130,15 +128,15 @@ func (c *conn) handle(buf *xdr.Buffer) {
 	c.s.requests.Add(1)
 	out := xdr.NewBuffer(replyBuffer)
 	r := reply{Encoder: xdr.NewEncoder(out.B)}
+	defer func() {
+		if v := recover(); v != nil {
+			c.panicked("nfs request panicked", v)
+			c.disconnect() // what was written of the answer may be half of it
+		}
+	}()
 	switch c.dispatch(xdr.NewDecoder(buf.B), &r) {
 	case answered:
-		c.write.Lock()
-		now := c.s.cfg.Clock.Now()
-		c.writing.Store(&now)
-		err := xdr.WriteRecord(c.nc, r.Encoder)
-		c.writing.Store(nil)
-		c.write.Unlock()
-		if err != nil {
+		if err := c.answer(&r); err != nil {
 			c.disconnect()
 		}
 	case closeConnection:
@@ -146,6 +144,21 @@ func (c *conn) handle(buf *xdr.Buffer) {
 	}
 	r.free()
 	out.Free()
+}
+
+func (c *conn) answer(r *reply) error {
+	c.write.Lock()
+	defer c.write.Unlock()
+	now := c.s.cfg.Clock.Now()
+	c.writing.Store(&now)
+	defer c.writing.Store(nil)
+	return xdr.WriteRecord(c.nc, r.Encoder)
+}
+
+// panicked counts a panic, and logs the stack of the function that deferred the caller.
+func (c *conn) panicked(what string, v any, attrs ...any) {
+	c.s.panics.Add(1)
+	c.s.cfg.Log.Error(what, append(attrs, "client", c.addr, "panic", v, "stack", string(debug.Stack()))...)
 }
 
 // reply is an answer with the buffers to which it refers.

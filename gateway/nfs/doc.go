@@ -114,12 +114,15 @@
 // # What one volume can take
 //
 // A Linux client has one session for all volumes of a server, and a volume whose home
-// is away answers nothing. So no volume can hold all slots of a session that is used
-// for others too (state/share.go): what comes above its share is answered
-// NFS4ERR_DELAY at PUTFH or LOOKUP, before anything is executed. When slots become
-// scarce, operations that wait for longer than a second are asked to give up. They are
-// answered NFS4ERR_DELAY if they surely changed nothing (volume.Request.Yield). So are
-// those of a client whose lease is over, or it would never expire. A listing of the
+// is away, or that lacks members, answers nothing. So no volume can hold all slots of a
+// session (state/share.go): what comes above its share is answered NFS4ERR_DELAY at
+// PUTFH or LOOKUP, before anything is executed. When slots become scarce, operations
+// that wait for longer than a second are asked to give up. They are answered
+// NFS4ERR_DELAY if they surely changed nothing (volume.Request.Yield). So are those of a
+// client whose lease is over. A quarter of a lease later, what still runs is ended as for
+// a client that is expelled (volume.Request.Revoked), and the client loses its state when
+// it has ended: no later, however long a volume waits, and no sooner, so that nothing of
+// it comes after what others do under its former locks. A listing of the
 // pseudo root waits a second for volumes that do not answer, and lists them with
 // rdattr_error.
 //

@@ -17,6 +17,18 @@ const releaseRetry = time.Second
 // wholeFile is the range of all locks of a file.
 func wholeFile(o volume.LockOwner) volume.Lock { return volume.Lock{Owner: o, End: ^uint64(0)} }
 
+// ended releases what ended without an operation. One volume that does not answer holds no other
+// one's locks.
+func (s *Server) ended(all []state.Ended) {
+	of := map[volume.ID][]state.Ended{}
+	for _, e := range all {
+		of[e.Volume.ID()] = append(of[e.Volume.ID()], e)
+	}
+	for _, one := range of {
+		s.background(func() { s.release(one...) })
+	}
+}
+
 // release does on volumes what opens that ended require. If something fails, it tries
 // again in the background until it succeeds: a lock that is never released blocks
 // others for ever.

@@ -179,6 +179,9 @@ type guestOf struct {
 	*guest
 	refused bool
 	stay    *state.Stay // nil without a session
+	// until ends when the guest is expelled, or when the client loses its lease.
+	until context.Context
+	end   context.CancelFunc // ends until
 }
 
 // visit counts the request among the volume's guests until it ends. It must count
@@ -192,12 +195,14 @@ func (k *call) visit(id volume.ID) *guestOf {
 		}
 	}
 	g := &guestOf{key: key, guest: k.s.guests.enter(k.s.ctx, key)}
+	g.until, g.end = context.WithCancel(g.expelled)
 	k.guests = append(k.guests, g)
 	return g
 }
 
 // share counts the request's slot as held for g's volume. It returns false if the volume holds its
-// share of the session's slots already.
+// share of the session's slots already. While requests of a volume end that is used alone, it waits
+// for one of them instead.
 func (k *call) share(g *guestOf) (ok bool) {
 	if k.use == nil || g.stay != nil {
 		return true
@@ -205,16 +210,28 @@ func (k *call) share(g *guestOf) (ok bool) {
 	if k.yield == nil {
 		k.yield, k.giveUp = context.WithCancel(context.Background())
 	}
-	g.stay, ok = k.use.Session.Enter(g.key.volume, k.s.cfg.Clock.Now(), maxInFlight/(maxRecord+maxReply), k.giveUp)
-	return ok
+	for {
+		now := k.s.cfg.Clock.Now()
+		stay, full := k.use.Session.Enter(g.key.volume, now, maxInFlight/(maxRecord+maxReply), state.Asks{GiveUp: k.giveUp, Revoke: g.end})
+		if g.stay = stay; stay != nil || full.Left == nil {
+			return stay != nil
+		}
+		select {
+		case <-full.Left:
+		case <-k.s.cfg.Clock.After(full.Until.Sub(now)):
+		case <-g.until.Done():
+			return false
+		}
+	}
 }
 
 // leave ends all visits.
 func (k *call) leave() {
 	for _, g := range k.guests {
 		if g.stay != nil {
-			g.stay.Leave()
+			g.stay.Leave(k.s.cfg.Clock.Now())
 		}
+		g.end()
 		k.s.guests.leave(g.key, g.guest, g.refused)
 	}
 	k.guests = nil
@@ -225,17 +242,19 @@ func (k *call) leave() {
 
 // revoked is volume.Request.Revoked of an operation on the current file.
 func (k *call) revoked() context.Context {
-	if g := k.cur.guest; g != nil {
-		return g.expelled
+	for _, g := range k.guests {
+		if g.guest == k.cur.guest {
+			return g.until
+		}
 	}
 	return nil
 }
 
 // untilRevoked is the context of an operation on the current file that takes no
-// volume.Request. It ends when the client is expelled from the volume.
+// volume.Request. It ends when the client is expelled from the volume, or loses its lease.
 func (k *call) untilRevoked() context.Context {
-	if g := k.cur.guest; g != nil {
-		return g.expelled
+	if until := k.revoked(); until != nil {
+		return until
 	}
 	return k.s.ctx
 }

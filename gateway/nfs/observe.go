@@ -5,6 +5,7 @@ package nfs
 import (
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
@@ -18,20 +19,23 @@ type doing struct {
 	since  time.Time
 }
 
-// begin notes that k is being executed, until end.
-func (c *conn) begin(k *call) {
-	c.callsMu.Lock()
-	defer c.callsMu.Unlock()
-	if c.calls == nil {
-		c.calls = map[*call]struct{}{}
-	}
-	c.calls[k] = struct{}{}
+// calls are the requests that are being executed. Their connections may have ended (nfs-5).
+type calls struct {
+	mu  sync.Mutex
+	all map[*call]struct{}
 }
 
-func (c *conn) end(k *call) {
-	c.callsMu.Lock()
-	defer c.callsMu.Unlock()
-	delete(c.calls, k)
+// begin notes that k is being executed, until end.
+func (s *Server) begin(k *call) {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	s.calls.all[k] = struct{}{}
+}
+
+func (s *Server) end(k *call) {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	delete(s.calls.all, k)
 }
 
 // traced is run with a span, if somebody wants one.

@@ -119,7 +119,10 @@ func TestWaiting(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		h.on(2, 1, false, toVol(op(xdr.OP_CREATE, xdr.NF4DIR, "d", xdr.Bitmap{}, ""))...)
+		h.send(nfsCall(0), h.body(2, 1, false, toVol(op(xdr.OP_CREATE, xdr.NF4DIR, "d", xdr.Bitmap{}, ""))...))
+		if h.receive() != nil {
+			t.Error("an answer on a connection that ended")
+		}
 	}()
 	<-held
 	r.clock.advance(3 * time.Second)
@@ -130,8 +133,14 @@ func TestWaiting(t *testing.T) {
 	if n := r.srv.Waiting(5 * time.Second); len(n) != 1 || n["vol"] != 1 {
 		t.Errorf("%v wait", n)
 	}
-	close(enough)
+	_ = h.nc.Close() // it goes on (nfs-5), and its client asks again and waits
 	<-done
+	eventually(t, "the connection has ended", func() bool { return r.srv.ClientCounts().Connections == 0 })
+	if n := r.srv.Waiting(5 * time.Second); len(n) != 1 || n["vol"] != 1 {
+		t.Errorf("%v wait after the connection ended", n)
+	}
+	close(enough)
+	eventually(t, "the request has ended", func() bool { return len(r.srv.Waiting(0)) == 0 })
 	if n := r.srv.Waiting(5 * time.Second); len(n) != 0 {
 		t.Errorf("%v wait although they are answered", n)
 	}

@@ -37,6 +37,58 @@ func TestPanicEndsOneOperation(t *testing.T) {
 	h.on(9, 2, true, mkdir("d")...).ok(xdr.OP_PUTFH).ok(xdr.OP_CREATE)
 }
 
+// TestPanicEndsOneRequest: a mistake outside an operation is counted and logged, and ends the
+// connection: some operations may have been executed. The client asks again, and finds out.
+func TestPanicEndsOneRequest(t *testing.T) {
+	r := newRig(t)
+	broken := false
+	r.observe = func(o Operation) {
+		if broken && o.Op == xdr.OP_CREATE {
+			broken = false
+			panic("a mistake")
+		}
+	}
+	r.restart()
+	h := r.host("10.0.0.1")
+	mkdir := toVol(op(xdr.OP_CREATE, xdr.NF4DIR, "d", xdr.Bitmap{}, ""))
+	broken = true
+	h.send(nfsCall(0), h.body(9, 1, true, mkdir...))
+	if h.receive() != nil {
+		t.Error("a request that panicked is answered")
+	}
+	if c := r.srv.Counters(); c.Panics != 1 || !strings.Contains(r.log.String(), "panic_test.go") {
+		t.Errorf("%d panics are counted; the log: %s", c.Panics, r.log.String())
+	}
+	if n := r.srv.Waiting(0); len(n) != 0 {
+		t.Errorf("%v are still counted as waiting", n)
+	}
+	h.reconnect()
+	h.on(9, 1, true, mkdir...).ok(xdr.OP_PUTFH).ok(xdr.OP_CREATE)
+}
+
+// brokenConn panics when an answer is written.
+type brokenConn struct{ pipeConn }
+
+func (brokenConn) Write([]byte) (int, error) { panic("a mistake") }
+
+// TestPanicEndsOneAnswer: a mistake while an answer is sent ends its connection alone.
+func TestPanicEndsOneAnswer(t *testing.T) {
+	r := newRig(t)
+	client, server := net.Pipe()
+	r.srv.serveConn(brokenConn{pipeConn{server, "10.0.0.1:700"}})
+	p := &peer{t, client}
+	null := nfsCall(0)
+	null.Procedure = xdr.NFSPROC4_NULL
+	p.send(null, nil)
+	if p.receive() != nil {
+		t.Error("an answer came")
+	}
+	if c := r.srv.Counters(); c.Panics != 1 {
+		t.Errorf("%d panics are counted", c.Panics)
+	}
+	r.host("10.0.0.1")
+}
+
 // failing is a listener that fails some times before it accepts.
 type failing struct {
 	net.Listener

@@ -40,7 +40,7 @@ type Config struct {
 	ServerOwner string
 	ServerScope string        // the federation's
 	Boot        uint64        // grows with every start of this gateway
-	Lease       time.Duration // how long a silent client keeps its state; the longest grace
+	Lease       time.Duration // how long a silent client keeps its state (state-4)
 	Exports     Exports
 	State       state.Store // keeps what must survive a restart
 	Clock       Clock
@@ -87,6 +87,7 @@ type Server struct {
 	seed    maphash.Seed
 	refused refusals
 	guests  guests
+	calls   calls
 	slow    *track.Slow
 	paths   paths
 
@@ -127,12 +128,13 @@ func New(cfg Config) (*Server, error) {
 		addresses: map[netip.Addr]int{},
 	}
 	s.guests.init()
+	s.calls.all = map[*call]struct{}{}
 	s.slow = &track.Slow{After: cfg.Slow, Log: cfg.Log, Now: cfg.Clock.Now}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	var err error
 	s.table, err = state.New(state.Config{
 		Boot: cfg.Boot, Lease: cfg.Lease, Store: cfg.State, Now: cfg.Clock.Now, Rand: cfg.Rand, Log: cfg.Log,
-		Ended:  func(e []state.Ended) { s.background(func() { s.release(e...) }) },
+		Ended:  s.ended,
 		Forget: func(f state.Forgotten) { s.background(func() { s.forget(f) }) },
 	})
 	if err != nil {
@@ -339,16 +341,12 @@ func (s *Server) tracks() bool { return s.cfg.Slow > 0 || s.cfg.Tracer != nil }
 func (s *Server) Waiting(longer time.Duration) map[string]int {
 	now := s.cfg.Clock.Now()
 	out := map[string]int{}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
-		c.callsMu.Lock()
-		for k := range c.calls {
-			if d := k.doing.Load(); d != nil && now.Sub(d.since) > longer {
-				out[d.volume]++
-			}
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	for k := range s.calls.all {
+		if d := k.doing.Load(); d != nil && now.Sub(d.since) > longer {
+			out[d.volume]++
 		}
-		c.callsMu.Unlock()
 	}
 	return out
 }

@@ -78,15 +78,21 @@ func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb
 	return reply, nil
 }
 
+// yieldAfter is how long an operation of another gateway waits here while it has changed nothing.
+// Then its gateway asks again, unless its client would rather have the slot that it holds.
+const yieldAfter = 15 * time.Second
+
 // execute executes an operation of another gateway at the home, and logs it if it takes long.
 func (s *Server) execute(ctx context.Context, c *copies.Copy, from string, q *forwardpb.CallRequest) *forwardpb.CallReply {
 	slow := s.Routers.cfg.Slow
+	yield, done := context.WithTimeout(ctx, yieldAfter)
+	defer done()
 	if slow == nil {
-		return forward.Dispatch(ctx, c.Home(from, q.GetRegistersChanges()), q)
+		return forward.Dispatch(ctx, yield, c.Home(from, q.GetRegistersChanges()), q)
 	}
 	op := &track.Op{Now: slow.Now, Tracer: s.Routers.cfg.Tracer}
 	began := slow.Now()
-	reply := forward.Dispatch(track.With(ctx, op), c.Home(from, q.GetRegistersChanges()), q)
+	reply := forward.Dispatch(track.With(ctx, op), yield, c.Home(from, q.GetRegistersChanges()), q)
 	slow.Tell(op, "slow operation of another gateway", slow.Now().Sub(began), func() []slog.Attr {
 		name := q.GetVolume()
 		if r, ok := s.Routers.cfg.View.Record(name); ok {

@@ -37,8 +37,14 @@ type Client struct {
 	sessions    map[xdr.SessionID]*Session
 	volumes     map[volume.ID]volume.Volume // where it changed something
 
+	// lease is how long it may be silent: what this process or a former one told it. A client asks
+	// for that when it makes a session.
+	lease   time.Duration
 	renewed time.Time
 	busy    int // compounds that run now
+	// silent says that it could have renewed its lease in time and did not. Then the end of a
+	// request does not renew it either. Its next request does.
+	silent bool
 
 	opens      map[*open]struct{}
 	lockStates int
@@ -142,7 +148,7 @@ func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
 	}
 	c := &Client{
 		ID: id, Address: a.Address, owner: a.Owner, verifier: a.Verifier, principal: a.Principal,
-		from: a.Address, createSeq: 1, renewed: t.cfg.Now(), sessions: map[xdr.SessionID]*Session{},
+		from: a.Address, createSeq: 1, lease: t.cfg.Lease, renewed: t.cfg.Now(), sessions: map[xdr.SessionID]*Session{},
 	}
 	o.unconfirmed = c
 	t.owners[a.Owner] = o
@@ -157,7 +163,7 @@ func (t *Table) holdsState(c *Client) bool {
 }
 
 func (t *Table) expired(c *Client) bool {
-	return c.busy == 0 && t.cfg.Now().Sub(c.renewed) > t.cfg.Lease
+	return c.busy == 0 && t.cfg.Now().Sub(c.renewed) > c.lease
 }
 
 // full tells whether c may not open or lock any more; Table.mu is held.

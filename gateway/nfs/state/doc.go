@@ -12,8 +12,8 @@
 //
 // There is one record per confirmed client. Its key is "client-<id in hex>", its
 // value is JSON (record.go): identity, verifier, principal, sessions with their
-// channel attributes, and whether the client may have opens or locks. Slots, opens
-// and locks are only in memory. protocol-22 makes that enough: the volume records
+// channel attributes, the lease that the client was told, and whether it may have opens
+// or locks. Slots, opens and locks are only in memory. protocol-22 makes that enough: the volume records
 // the results of changes.
 //
 // # Rules
@@ -29,8 +29,10 @@
 //     unknown: they execute any sequence number. Its operations get the OpIDs that
 //     its first execution had.
 //   - state-4. Grace begins when a loaded record says HasState. It ends when each of
-//     those clients has sent RECLAIM_COMPLETE or is gone, or after one lease. The
-//     records of the clients that did not come back lose HasState, durably, before
+//     those clients has sent RECLAIM_COMPLETE or is gone, or after the longest
+//     lease that one of them was told, whatever the present one is: a client that does
+//     not know of the restart may be silent for so long, and learns the present lease
+//     with its next session. The records of the clients that did not come back lose HasState, durably, before
 //     grace ends.
 //   - state-5. RECLAIM_COMPLETE on an unknown slot has no effect. It may be the
 //     repeat of one that was sent before the restart, by a client that does not know

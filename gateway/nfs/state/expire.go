@@ -3,6 +3,8 @@
 package state
 
 import (
+	"time"
+
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 )
@@ -21,21 +23,18 @@ func (t *Table) Sweep() {
 	t.admin.Lock()
 	defer t.admin.Unlock()
 	now := t.cfg.Now()
-	lease := t.cfg.Lease
 	var drop, expire, stateless []*Client
 	var unused []xdr.SessionID
 	t.mu.Lock()
 	for _, c := range t.clients {
-		age := now.Sub(c.renewed)
+		age, lease := now.Sub(c.renewed), c.lease
 		if len(c.opens) > 0 {
 			c.idleSince = now
 		}
 		switch {
 		case c.busy > 0:
 			if age > lease { // its requests may wait for a home that does not come, and it may be gone
-				for _, s := range c.sessions {
-					s.giveUp(now)
-				}
+				c.hurry(now, age > lease+lease/4)
 			}
 		case !c.confirmed && age > lease, age > forgetAfter*lease:
 			drop = append(drop, c)
@@ -70,6 +69,24 @@ func (t *Table) Sweep() {
 	t.finishGrace()
 }
 
+// hurry asks the requests of a client that was silent for a whole lease to give up. Those that go on
+// are ended if revoke is set and the client could have renewed: then it loses its state when the
+// last one has ended, and not before. What they changed so far comes before all that others do
+// under the locks that it loses (volume.Request.Revoked). mu is held.
+func (c *Client) hurry(now time.Time, revoke bool) {
+	free := false
+	for _, s := range c.sessions {
+		free = free || s.free()
+	}
+	c.silent = free
+	for _, s := range c.sessions {
+		s.giveUp(now)
+		if free && revoke {
+			s.revoke(now)
+		}
+	}
+}
+
 // expire takes the opens and locks of a silent client away. Its record says so first
 // (state-1).
 func (t *Table) expire(c *Client) {
@@ -95,7 +112,7 @@ func (t *Table) expire(c *Client) {
 	t.stopAwaiting(c)
 	t.mu.Unlock()
 	t.cfg.Log.Warn("lease expired: the client was silent and loses its opens and locks",
-		"client", c.Address, "lease", t.cfg.Lease, "opens", len(ended))
+		"client", c.Address, "lease", c.lease, "opens", len(ended))
 	if len(ended) > 0 {
 		t.cfg.Ended(ended)
 	}

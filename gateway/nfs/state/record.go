@@ -3,8 +3,10 @@
 package state
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
@@ -25,6 +27,7 @@ type record struct {
 	Address   string          `json:"address"` // for messages
 	Sequence  uint32          `json:"sequence"`
 	HasState  bool            `json:"hasState"`
+	Lease     time.Duration   `json:"lease"` // that the client was told; 0 in older records
 	Complete  bool            `json:"reclaimComplete"`
 	Sessions  []sessionRecord `json:"sessions"`
 	Last      []byte          `json:"lastSession"` // the newest session
@@ -48,7 +51,7 @@ func (c *Client) recordWithout(ended *Session) record {
 	r := record{
 		Version: recordVersion, ID: c.ID, Boot: c.boot, Serial: c.serial,
 		Owner: []byte(c.owner), Verifier: c.verifier[:], Principal: c.principal,
-		Address: c.Address, Sequence: c.createSeq, HasState: c.hasState, Complete: c.done(),
+		Address: c.Address, Sequence: c.createSeq, HasState: c.hasState, Complete: c.done(), Lease: c.lease,
 		Last: c.lastCreated.Session[:],
 	}
 	for _, s := range c.sessions {
@@ -68,6 +71,9 @@ func (t *Table) save(r record) error {
 	}
 	return t.cfg.Store.Save(recordKey(r.ID), value)
 }
+
+// untold is the lease of clients whose records do not say what they were told: the default.
+const untold = time.Minute
 
 // load reads all records into the table. It begins the grace period if a client had
 // state (state-4).
@@ -116,20 +122,28 @@ func (t *Table) load() error {
 		if c.hasState {
 			c.restarted, c.mayReclaim, c.awaited, c.complete = true, true, true, false
 			t.grace.waiting++
+			t.grace.until = later(t.grace.until, now.Add(c.lease))
 		}
 		c.mustReclaim = !c.complete
 	}
 	if t.grace.waiting > 0 {
-		t.grace.active, t.grace.until = true, now.Add(t.cfg.Lease)
+		t.grace.active = true
 	}
 	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 func (t *Table) restore(r record) {
 	c := &Client{
 		ID: r.ID, boot: r.Boot, serial: r.Serial, owner: string(r.Owner), principal: r.Principal,
 		Address: r.Address, from: r.Address, createSeq: r.Sequence, hasState: r.HasState, complete: r.Complete,
-		confirmed: true, loaded: true, sessions: map[xdr.SessionID]*Session{},
+		confirmed: true, loaded: true, sessions: map[xdr.SessionID]*Session{}, lease: max(t.cfg.Lease, cmp.Or(r.Lease, untold)),
 	}
 	copy(c.verifier[:], r.Verifier)
 	for _, sr := range r.Sessions {

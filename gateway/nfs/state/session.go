@@ -27,17 +27,22 @@ func newSession(c *Client, made, flags uint32, fore, back xdr.ChannelAttrs) *Ses
 }
 
 // busy tells whether s is executing a request.
-func (s *Session) busy() bool {
+func (s *Session) busy() bool { return s.executing() > 0 }
+
+// free tells whether s has a slot for another request.
+func (s *Session) free() bool { return s.executing() < len(s.slots) }
+
+// executing returns in how many slots a request is being executed.
+func (s *Session) executing() (n int) {
 	for i := range s.slots {
 		sl := &s.slots[i]
 		sl.mu.Lock()
-		busy := sl.phase == slotBusy
-		sl.mu.Unlock()
-		if busy {
-			return true
+		if sl.phase == slotBusy {
+			n++
 		}
+		sl.mu.Unlock()
 	}
-	return false
+	return n
 }
 
 // Created is the outcome of CREATE_SESSION.
@@ -109,6 +114,7 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 		r.Boot, r.Serial = t.cfg.Boot, t.serial
 	}
 	r.Sequence++
+	r.Lease = t.cfg.Lease
 	r.Last = s.ID[:]
 	r.Sessions = append(r.Sessions, sessionRecord{s.ID[:], s.made, s.Flags, s.Fore, s.Back})
 	t.mu.Unlock()
@@ -139,7 +145,7 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	}
 	now := t.cfg.Now()
 	c.sessions[s.ID], t.sessions[s.ID] = s, s
-	c.createSeq, c.renewed, s.used = r.Sequence, now, now
+	c.createSeq, c.lease, c.renewed, s.used = r.Sequence, r.Lease, now, now
 	c.lastCreated = Created{s.ID, a.Sequence, s.Flags, s.Fore, s.Back}
 	return c.lastCreated, xdr.NFS4_OK
 }

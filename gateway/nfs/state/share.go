@@ -14,8 +14,15 @@ import (
 // slots than shareOfFree times those that are free (dynamic thresholds: Choudhury and Hahne,
 // IEEE/ACM Transactions on Networking 6(2), 1998). So one volume may hold seven of eight, two may
 // hold fifteen of 32 each, and there is always a free one.
+//
+// A volume that is used alone may execute requests in all slots but the spare ones. Requests that
+// come then wait for the end of another one, in the spare slots, and nothing is lost by that. But a
+// volume of which no request ended for as long as patience gets no spare slots: they stay free for
+// the next volume, and for the client's renewals.
 const (
 	shareOfFree = 7
+	// spareOf is how many slots have one spare one among them.
+	spareOf = 16
 	// sharedFor is how long a volume counts as used after its last request.
 	sharedFor = time.Minute
 	// patience is how long a request may wait before it can be asked to give up its slot.
@@ -31,7 +38,19 @@ type shares struct {
 
 type share struct {
 	stays map[*Stay]struct{}
-	last  time.Time
+	last  time.Time     // when it was used
+	moved time.Time     // when a request ended, or when there was none
+	left  chan struct{} // closed when a request ends; nil: nobody waits for that
+}
+
+// Asks are how a request is asked to end. They are called with a lock held, must not block, and may
+// be called more than once.
+type Asks struct {
+	// GiveUp asks it to end if it has changed nothing, because its slot is wanted for others, or
+	// because the client is silent.
+	GiveUp func()
+	// Revoke ends it, because the client has been silent for so long that it loses its state.
+	Revoke func()
 }
 
 // Stay is a request that holds a slot for a volume.
@@ -39,14 +58,22 @@ type Stay struct {
 	session *Session
 	volume  volume.ID
 	since   time.Time
-	giveUp  func()
+	asks    Asks
 }
 
-// Enter counts a request for a volume until Leave. False: the volume holds its share of the slots
-// already. Most is how many requests the session's connection can have under way. GiveUp is called,
-// with a lock held, when the slot is wanted for others, or the client is silent; it must not block,
-// and may be called more than once.
-func (s *Session) Enter(v volume.ID, now time.Time, most int, giveUp func()) (*Stay, bool) {
+// Full says that a volume holds its share of a session's slots already.
+type Full struct {
+	// Left is closed when one of the volume's requests has ended, and the caller may ask again;
+	// nil: it need not wait for that.
+	Left <-chan struct{}
+	// Until is when it need not wait any longer.
+	Until time.Time
+}
+
+// Enter counts a request for a volume until Leave. If the volume holds its share of the slots
+// already, it returns nil, and what to wait for. Most is how many requests the session's connection
+// can have under way.
+func (s *Session) Enter(v volume.ID, now time.Time, most int, asks Asks) (*Stay, Full) {
 	x := &s.shares
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -59,22 +86,44 @@ func (s *Session) Enter(v volume.ID, now time.Time, most int, giveUp func()) (*S
 		x.volumes[v] = own
 	}
 	own.last = now
+	if len(own.stays) == 0 {
+		own.moved = now
+	}
 	if len(x.volumes) > 1 {
 		x.forget(now)
 	}
 	slots := min(len(s.slots), most)
-	if free := slots - x.used; len(x.volumes) > 1 {
+	free := slots - x.used
+	switch {
+	case len(x.volumes) > 1:
 		if free <= slots/4 {
 			x.makeRoom(slots, now)
 		}
 		if len(own.stays) >= shareOfFree*free {
-			return nil, false
+			return nil, Full{}
 		}
+	case free <= spare(slots):
+		until := own.moved.Add(patience)
+		if !now.Before(until) {
+			return nil, Full{}
+		}
+		if own.left == nil {
+			own.left = make(chan struct{})
+		}
+		return nil, Full{own.left, until}
 	}
-	st := &Stay{session: s, volume: v, since: now, giveUp: giveUp}
+	st := &Stay{session: s, volume: v, since: now, asks: asks}
 	own.stays[st] = struct{}{}
 	x.used++
-	return st, true
+	return st, Full{}
+}
+
+// spare is how many of slots no volume gets. Who has one slot uses it.
+func spare(slots int) int {
+	if slots < 2 {
+		return 0
+	}
+	return max(1, slots/spareOf)
 }
 
 // forget drops the volumes that were not used for long. mu is held.
@@ -95,20 +144,25 @@ func (x *shares) makeRoom(slots int, now time.Time) {
 		}
 		for st := range s.stays {
 			if now.Sub(st.since) > patience {
-				st.giveUp()
+				st.asks.GiveUp()
 			}
 		}
 	}
 }
 
 // Leave ends the stay.
-func (st *Stay) Leave() {
+func (st *Stay) Leave(now time.Time) {
 	x := &st.session.shares
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s := x.volumes[st.volume]; s != nil {
 		delete(s.stays, st)
 		x.used--
+		s.moved = now
+		if s.left != nil {
+			close(s.left)
+			s.left = nil
+		}
 	}
 }
 
@@ -119,7 +173,20 @@ func (s *Session) giveUp(now time.Time) {
 	for _, v := range s.shares.volumes {
 		for st := range v.stays {
 			if now.Sub(st.since) > patience {
-				st.giveUp()
+				st.asks.GiveUp()
+			}
+		}
+	}
+}
+
+// revoke ends all requests that wait for long.
+func (s *Session) revoke(now time.Time) {
+	s.shares.mu.Lock()
+	defer s.shares.mu.Unlock()
+	for _, v := range s.shares.volumes {
+		for st := range v.stays {
+			if now.Sub(st.since) > patience {
+				st.asks.Revoke()
 			}
 		}
 	}

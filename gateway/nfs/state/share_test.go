@@ -15,13 +15,16 @@ func TestShares(t *testing.T) {
 	for _, volumes := range []int{1, 2, 3, 6} {
 		s := &Session{slots: make([]slot, 64)}
 		held := make([]int, volumes)
-		enter := func(v int) (*Stay, bool) { return s.Enter(volume.ID{byte(v)}, now, 64, func() {}) }
+		enter := func(v int) (*Stay, bool) {
+			st, _ := s.Enter(volume.ID{byte(v)}, now, 64, Asks{func() {}, func() {}})
+			return st, st != nil
+		}
 		for v := range volumes { // all are used
 			st, ok := enter(v)
 			if !ok {
 				t.Fatal("the first request of a volume is refused")
 			}
-			st.Leave()
+			st.Leave(now)
 		}
 		for range 64 { // and all wait
 			for v := range volumes {
@@ -33,8 +36,8 @@ func TestShares(t *testing.T) {
 			}
 		}
 		switch free := 64 - s.shares.used; {
-		case volumes == 1 && free != 0:
-			t.Errorf("the only volume may hold but %d", held[0])
+		case volumes == 1 && free != 64/spareOf:
+			t.Errorf("the only volume holds %d", held[0])
 		case volumes > 1 && free < 1:
 			t.Errorf("%d volumes hold all slots: %v", volumes, held)
 		case held[0] < 48/volumes:
@@ -50,8 +53,8 @@ func TestWaitingGivesUp(t *testing.T) {
 	asked := 0
 	var stays []*Stay
 	for i := range 15 {
-		st, ok := s.Enter(volume.ID{1}, now.Add(time.Duration(i)*patience), 16, func() { asked++ })
-		if !ok {
+		st, _ := s.Enter(volume.ID{1}, now.Add(time.Duration(i)*patience), 16, Asks{GiveUp: func() { asked++ }})
+		if st == nil {
 			t.Fatal("the only volume is refused")
 		}
 		stays = append(stays, st)
@@ -60,19 +63,57 @@ func TestWaitingGivesUp(t *testing.T) {
 	if asked != 0 {
 		t.Errorf("%d are asked although nobody else needs a slot", asked)
 	}
-	if _, ok := s.Enter(volume.ID{2}, now, 16, func() { t.Error("who just came is asked to give up") }); !ok || asked != 14 {
-		t.Errorf("another volume may enter: %v; %d that wait are asked to give up, want all but the youngest", ok, asked)
+	young := Asks{GiveUp: func() { t.Error("who just came is asked to give up") }}
+	if st, _ := s.Enter(volume.ID{2}, now, 16, young); st == nil || asked != 14 {
+		t.Errorf("another volume may enter: %v; %d that wait are asked to give up, want all but the youngest", st != nil, asked)
 	}
-	if _, ok := s.Enter(volume.ID{1}, now, 16, nil); ok {
-		t.Error("the volume that holds nearly all gets more")
+	if st, full := s.Enter(volume.ID{1}, now, 16, Asks{}); st != nil || full.Left != nil {
+		t.Error("the volume that holds nearly all gets more, or is to wait for it")
 	}
 	for _, st := range stays {
-		st.Leave()
+		st.Leave(now)
 	}
-	if _, ok := s.Enter(volume.ID{1}, now, 16, nil); !ok || s.shares.used != 2 {
-		t.Errorf("after all have left it may enter: %v; %d are counted", ok, s.shares.used)
+	if st, _ := s.Enter(volume.ID{1}, now, 16, Asks{}); st == nil || s.shares.used != 2 {
+		t.Errorf("after all have left it may enter: %v; %d are counted", st != nil, s.shares.used)
 	}
-	if s.Enter(volume.ID{3}, now.Add(2*sharedFor), 16, nil); len(s.shares.volumes) != 3 {
+	if s.Enter(volume.ID{3}, now.Add(2*sharedFor), 16, Asks{}); len(s.shares.volumes) != 3 {
 		t.Errorf("volumes with requests are forgotten: %d", len(s.shares.volumes))
+	}
+}
+
+// TestOnlyVolumeLeavesSpareSlots: while requests of the only volume end, those above its share wait
+// for that and lose nothing. When none ended for long they are refused at once, so that the next
+// volume finds a slot.
+func TestOnlyVolumeLeavesSpareSlots(t *testing.T) {
+	now, quiet := time.Unix(1e9, 0), Asks{func() {}, func() {}}
+	for _, slots := range []int{1, 2, 16, 64} {
+		s := &Session{slots: make([]slot, slots)}
+		var stays []*Stay
+		for range slots - spare(slots) {
+			st, _ := s.Enter(volume.ID{1}, now, 64, quiet)
+			if st == nil {
+				t.Fatalf("of %d slots it may use but %d", slots, len(stays))
+			}
+			stays = append(stays, st)
+		}
+		if slots == 1 {
+			continue
+		}
+		late := now.Add(patience / 2)
+		st, full := s.Enter(volume.ID{1}, late, 64, quiet)
+		if st != nil || full.Left == nil || !full.Until.Equal(now.Add(patience)) {
+			t.Fatalf("of %d slots it gets the spare one: %v, %+v", slots, st != nil, full)
+		}
+		stays[0].Leave(late)
+		<-full.Left // hangs if it is not told
+		if st, _ = s.Enter(volume.ID{1}, late, 64, quiet); st == nil {
+			t.Fatal("a slot that is free again is not given to who waits")
+		}
+		if _, full = s.Enter(volume.ID{1}, late.Add(patience), 64, quiet); full.Left != nil {
+			t.Error("a volume of which nothing ends is given spare slots")
+		}
+		if st, _ = s.Enter(volume.ID{2}, late.Add(2*sharedFor), 64, quiet); st == nil {
+			t.Error("another volume finds no slot")
+		}
 	}
 }

@@ -65,7 +65,7 @@ func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, 
 	}
 	c := s.Client
 	now := t.cfg.Now()
-	c.renewed, s.used, s.idle, c.from = now, now, false, from
+	c.renewed, s.used, s.idle, c.from, c.silent = now, now, false, from, false
 	c.busy++
 	t.mu.Unlock()
 
@@ -81,7 +81,9 @@ func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, 
 func (t *Table) idle(c *Client) {
 	t.mu.Lock()
 	c.busy--
-	c.renewed = t.cfg.Now()
+	if !c.silent {
+		c.renewed = t.cfg.Now()
+	}
 	t.mu.Unlock()
 }
 
