@@ -299,7 +299,7 @@ func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T]
 	returned := false
 	defer func() {
 		if !returned { // whoever recovers from the panic does not know what the log has
-			e.fail(fmt.Errorf("%w: a mistake in the program ended a change, which may be in the log without being shown", journal.ErrNotHome))
+			e.fail(fmt.Errorf("%w: a mistake in the program ended a change, which may be in the log and not be shown", journal.ErrNotHome))
 		}
 	}()
 	x, err = inTurn(ctx, e, r, c, unstable, f)

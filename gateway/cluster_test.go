@@ -189,7 +189,8 @@ func (c *cluster) start(site string) {
 	n.gateway, err = newGateway(Config{
 		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pool: pool, StateDir: filepath.Join(c.dir, site, "clients"), Store: objects, Credentials: creds, SiteKey: n.key,
-		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease, AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
+		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease,
+		AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
 		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer,
 	})
 	fail(err)

@@ -65,6 +65,7 @@ func measure(c *copies.Copy, v federation.Volume) *meters.Copy {
 		UploadQueue: c.Replica.UploadQueue()}
 	if st.Role == protocol.Home || st.Role == protocol.Starting {
 		m.Home, m.Stalled, m.Replicas = true, st.Stalled, c.Replicas(v)
+		m.Alone, m.Promised = st.Alone, st.Promised
 		m.Serving = c.MayServe() == nil
 	}
 	return m

@@ -15,8 +15,9 @@ var (
 	VolumeErrors = define(Definition{Name: "weir_volume_operation_errors_total", Parts: gateway, Kind: Counter,
 		Labels: []string{"volume", "error"},
 		Help: "Operations that failed for another reason than what the client asked for. " +
-			"Error is io (data cannot be read or written), no_space, stale, refused (the client may not), server or delay (the client " +
-			"asks again later)."})
+			"Error is io (data cannot be read or written), no_space, stale, refused (the client may not) or server. After these " +
+			"the client asks again later: no_home (no home answers, or it waits), grace (clients reclaim what they held before a restart) and " +
+			"busy (the volume waits, and holds its share of what the client may ask for at a time)."})
 	VolumeReadBytes = define(Definition{Name: "weir_volume_read_bytes_total", Parts: gateway, Kind: Counter, Labels: []string{"volume"},
 		Help: "Bytes of files that clients read."})
 	VolumeWrittenBytes = define(Definition{Name: "weir_volume_written_bytes_total", Parts: gateway, Kind: Counter,
@@ -28,16 +29,23 @@ var (
 	NFSDropped = define(Definition{Name: "weir_nfs_dropped_total", Parts: gateway, Kind: Counter,
 		Help: "Requests that were not answered, because their outcome is not known. The client asks again."})
 	NFSPanics = define(Definition{Name: "weir_nfs_panics_total", Parts: gateway, Kind: Counter,
-		Help: "Operations of clients, and calls of other gateways, that a mistake in the gateway ended. The log has the stack: please report it."})
+		Help: "Operations of clients, and calls of other gateways, that a mistake in the gateway ended. The log has the " +
+			"stack: please report it."})
 	NFSRefused = define(Definition{Name: "weir_nfs_refused_total", Parts: gateway, Kind: Counter, Labels: []string{"reason"},
-		Help: "Requests for a volume that were refused. Reason is not_admitted, or gone for a volume that is deleted or that never was."})
+		Help: "What was refused before it was executed. Of requests for a volume the reason is not_admitted, unknown (there is no " +
+			"such volume, or it is deleted), not_served (not by this gateway, or not yet) or slots (the volume waits, and holds its share of " +
+			"what the client may ask for at a time). Others are connections (the client has too many) and credential (it is not AUTH_SYS)."})
 	NFSConnections = define(Definition{Name: "weir_nfs_connections", Parts: gateway, Kind: Gauge,
 		Help: "Open connections of NFS clients."})
 	NFSClients = define(Definition{Name: "weir_nfs_clients", Parts: gateway, Kind: Gauge,
 		Help: "NFS clients with a lease: usually one for each node."})
 	NFSSessions = define(Definition{Name: "weir_nfs_sessions", Parts: gateway, Kind: Gauge, Help: "Sessions of NFS clients."})
-	NFSOpens    = define(Definition{Name: "weir_nfs_opens", Parts: gateway, Kind: Gauge, Help: "Files that clients have open."})
-	NFSLocks    = define(Definition{Name: "weir_nfs_locks", Parts: gateway, Kind: Gauge,
+	NFSSlots    = define(Definition{Name: "weir_nfs_slots", Parts: gateway, Kind: Gauge,
+		Help: "Requests that the sessions of NFS clients may have under way at a time, in all."})
+	NFSSlotsUsed = define(Definition{Name: "weir_nfs_slots_used", Parts: gateway, Kind: Gauge,
+		Help: "Requests that are under way in the sessions of NFS clients."})
+	NFSOpens = define(Definition{Name: "weir_nfs_opens", Parts: gateway, Kind: Gauge, Help: "Files that clients have open."})
+	NFSLocks = define(Definition{Name: "weir_nfs_locks", Parts: gateway, Kind: Gauge,
 		Help: "Ranges of files that clients have locked."})
 )
 
@@ -49,6 +57,8 @@ var (
 		Help: "The epoch of the volume. It grows with each takeover and each move."})
 	VolumeServing = define(Definition{Name: "weir_volume_serving", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
 		Help: "At the home: 1 if the volume is served, 0 if its members' promises have run out and clients wait."})
+	VolumePromised = define(Definition{Name: "weir_volume_promised_seconds", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
+		Help: "At a home with other members: how long the promises of all of them still last, under which it serves. 0: not at all."})
 	VolumeWaiting = define(Definition{Name: "weir_volume_requests_waiting", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
 		Help: "Requests of this gateway's clients that it has not answered for more than 5 s."})
 	VolumeStalled = define(Definition{Name: "weir_volume_stalled", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},

@@ -28,6 +28,20 @@ func (x Exports) Exports(client netip.Addr) (out []nfs.Export) {
 	return out
 }
 
+// Named implements nfs.Exports.
+func (x Exports) Named(name string) error {
+	v := x.View.Named(name)
+	switch {
+	case v == nil && !x.View.Synced():
+		return nfs.ErrNoVolume
+	case v == nil || v.Record == nil || v.Record.Deleted:
+		return nfs.ErrDeleted
+	case x.Routers.Get(v.Record.UUID) == nil:
+		return nfs.ErrNoVolume
+	}
+	return nfs.ErrNotAdmitted
+}
+
 // Open implements nfs.Exports.
 func (x Exports) Open(client netip.Addr, id volume.ID) (volume.Volume, nfs.Export, error) {
 	uuid := id.String()

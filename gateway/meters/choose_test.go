@@ -68,3 +68,14 @@ func TestFirstErrorIsSeen(t *testing.T) {
 		t.Errorf("%d counters, of %v errors", n, total)
 	}
 }
+
+// TestWhyClientsComeAgain: what asks clients to come again is told apart.
+func TestWhyClientsComeAgain(t *testing.T) {
+	for want, o := range map[string]nfs.Operation{
+		"no_home": {Status: xdr.NFS4ERR_DELAY}, "busy": {Status: xdr.NFS4ERR_DELAY, Busy: true}, "grace": {Status: xdr.NFS4ERR_GRACE},
+	} {
+		if got := errorOf(o); got != want {
+			t.Errorf("%+v is counted as %s, want %s", o, got, want)
+		}
+	}
+}

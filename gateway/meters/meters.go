@@ -120,7 +120,7 @@ func (m *Meters) Operation(o nfs.Operation) {
 	case nfs.KindWrite:
 		v.written.Add(float64(o.Bytes))
 	}
-	v.failed(o.Status)
+	v.failed(o)
 }
 
 // refuse counts an operation that could not enter the volume that it asked for.
@@ -132,22 +132,23 @@ func (m *Meters) refuse(o nfs.Operation) {
 		return
 	}
 	if name, ok := find(o.Refused.String()); ok {
-		m.volume(name).failed(o.Status)
+		m.volume(name).failed(o)
 	}
 }
 
 // failed counts an error that is no answer to what the client asked for.
-func (v *ofVolume) failed(st xdr.Status) {
-	if e := errorOf(st); e != "" {
+func (v *ofVolume) failed(o nfs.Operation) {
+	if e := errorOf(o); e != "" {
 		v.errors[e].Inc()
 	}
 }
 
-var errorLabels = [...]string{"io", "no_space", "stale", "refused", "server", "delay"}
+var errorLabels = [...]string{"io", "no_space", "stale", "refused", "server", "no_home", "grace", "busy"}
 
-// errorOf returns the label of a status that is no answer to what the client asked for, else "".
-func errorOf(st xdr.Status) string {
-	switch st {
+// errorOf returns the label of an operation whose status is no answer to what the client asked for,
+// else "".
+func errorOf(o nfs.Operation) string {
+	switch o.Status {
 	case xdr.NFS4ERR_IO:
 		return "io"
 	case xdr.NFS4ERR_NOSPC, xdr.NFS4ERR_DQUOT:
@@ -158,8 +159,13 @@ func errorOf(st xdr.Status) string {
 		return "refused"
 	case xdr.NFS4ERR_SERVERFAULT:
 		return "server"
-	case xdr.NFS4ERR_DELAY, xdr.NFS4ERR_GRACE:
-		return "delay"
+	case xdr.NFS4ERR_GRACE:
+		return "grace"
+	case xdr.NFS4ERR_DELAY:
+		if o.Busy {
+			return "busy"
+		}
+		return "no_home"
 	}
 	return ""
 }

@@ -45,8 +45,10 @@ type Volume struct {
 type Copy struct {
 	Role             string
 	Epoch            uint64
-	Home             bool // it is home: the next four say something
+	Home             bool // it is home: the next five say something
 	Serving, Stalled bool
+	Alone            bool          // it has no other member
+	Promised         time.Duration // how long the promises of all other members still last
 	Replicas         []federation.ObservedReplica
 	LogBytes         uint64
 	MetadataBytes    int64
@@ -160,11 +162,14 @@ func (m *Meters) state(s State, ch chan<- prometheus.Metric) {
 	put(metrics.NFSRepeats, float64(s.NFS.Repeats))
 	put(metrics.NFSDropped, float64(s.NFS.Dropped))
 	put(metrics.NFSPanics, float64(s.NFS.Panics))
-	put(metrics.NFSRefused, float64(s.NFS.NotAdmitted), "not_admitted")
-	put(metrics.NFSRefused, float64(s.NFS.Gone), "gone")
+	for r, n := range s.NFS.Refused {
+		put(metrics.NFSRefused, float64(n), nfs.Reason(r).String())
+	}
 	put(metrics.NFSConnections, float64(s.Clients.Connections))
 	put(metrics.NFSClients, float64(s.Clients.Clients))
 	put(metrics.NFSSessions, float64(s.Clients.Sessions))
+	put(metrics.NFSSlots, float64(s.Clients.Slots))
+	put(metrics.NFSSlotsUsed, float64(s.Clients.SlotsUsed))
 	put(metrics.NFSOpens, float64(s.Clients.Opens))
 	put(metrics.NFSLocks, float64(s.Clients.Locks))
 	for _, g := range s.Gateways {
@@ -187,6 +192,9 @@ func (c *Copy) put(put func(d *metrics.Definition, value float64, labels ...stri
 	}
 	put(metrics.VolumeServing, truth(c.Serving), name)
 	put(metrics.VolumeStalled, truth(c.Stalled), name)
+	if !c.Alone {
+		put(metrics.VolumePromised, c.Promised.Seconds(), name)
+	}
 	for _, r := range c.Replicas {
 		put(metrics.ReplicaState, 1, name, r.Gateway, r.Site, string(r.State))
 		if r.State == federation.ReplicaHome {

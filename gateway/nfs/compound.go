@@ -53,6 +53,7 @@ type call struct {
 	name  string // that the present operation has as an argument
 
 	refused volume.ID // the volume that the present operation could not enter
+	busy    bool      // because that holds its share of the slots
 
 	repeat []byte // the reply of a repeated request
 	drop   bool   // do not answer

@@ -210,6 +210,7 @@ func (c *conn) dispatch(d *xdr.Decoder, r *reply) outcome {
 	}
 	cred, auth := credential(h.Cred)
 	if auth != 0 {
+		c.s.refusedFor[Credential].Add(1)
 		r.DeniedHeader(h.XID, xdr.AUTH_ERROR, auth, 0)
 		return answered
 	}

@@ -40,6 +40,9 @@ type Exports interface {
 	Exports(client netip.Addr) []Export
 	// Open returns a volume. ErrNotAdmitted, ErrNoVolume, ErrDeleted.
 	Open(client netip.Addr, id volume.ID) (volume.Volume, Export, error)
+	// Named returns why Exports does not list a volume of this name: ErrNotAdmitted, ErrNoVolume,
+	// or ErrDeleted if there is none.
+	Named(name string) error
 }
 
 // rootFileid is the pseudo root's inode number.
@@ -79,6 +82,24 @@ func rootChange(list []Export) uint64 {
 	return h.Sum64()
 }
 
+// Reason is why something was refused before it was executed.
+type Reason uint8
+
+// The reasons.
+const (
+	NotAdmitted Reason = iota // the volume does not admit the client
+	Unknown                   // there is no such volume, or it is deleted
+	NotServed                 // this gateway does not serve the volume, or not yet
+	Slots                     // the volume holds its share of the session's slots
+	Connections               // the address has too many
+	Credential                // it is not AUTH_SYS, or does not parse
+	Reasons                   // their number
+)
+
+var reasonNames = [Reasons]string{"not_admitted", "unknown", "not_served", "slots", "connections", "credential"}
+
+func (r Reason) String() string { return reasonNames[r] }
+
 // refusals limits log lines to one per client and volume in a minute.
 type refusals struct {
 	mu   sync.Mutex
@@ -107,10 +128,13 @@ func (r *refusals) first(what string, now time.Time) bool {
 // refuse logs that a client asked for a volume that it may not use. what is the
 // volume's name or identity.
 func (s *Server) refuse(client netip.Addr, what string, err error) {
-	if errors.Is(err, ErrNotAdmitted) {
-		s.notAdmitted.Add(1)
-	} else {
-		s.gone.Add(1)
+	switch {
+	case errors.Is(err, ErrNotAdmitted):
+		s.refusedFor[NotAdmitted].Add(1)
+	case errors.Is(err, ErrDeleted):
+		s.refusedFor[Unknown].Add(1)
+	default:
+		s.refusedFor[NotServed].Add(1)
 	}
 	if s.refused.first(client.String()+" "+what, s.cfg.Clock.Now()) {
 		s.cfg.Log.Warn("nfs client refused", "client", client, "volume", what, "err", err,

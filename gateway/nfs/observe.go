@@ -65,7 +65,7 @@ func (k *call) observed(op xdr.Op) xdr.Status {
 	if cfg.Tracer != nil {
 		k.ctx, end = cfg.Tracer.Start(whole, named.String())
 	}
-	k.bytes, k.name, k.refused = 0, "", volume.ID{}
+	k.bytes, k.name, k.refused, k.busy = 0, "", volume.ID{}, false
 	k.track.Reset()
 	on := k.cur
 	began := cfg.Clock.Now()
@@ -80,7 +80,8 @@ func (k *call) observed(op xdr.Op) xdr.Status {
 		g.did.count(named, st, took, k.bytes)
 	}
 	if cfg.Observe != nil {
-		cfg.Observe(Operation{Op: named, Volume: k.cur.export.Name, Refused: k.refused, Status: st, Took: took, Bytes: k.bytes})
+		cfg.Observe(Operation{Op: named, Volume: k.cur.export.Name, Refused: k.refused, Busy: k.busy,
+			Status: st, Took: took, Bytes: k.bytes})
 	}
 	k.s.slow.Tell(&k.track, "slow operation", took, func() []slog.Attr { return k.account(on, named, st) })
 	return st

@@ -68,7 +68,8 @@ func (k *call) putFH() xdr.Status {
 func (k *call) enter(id volume.ID, h volume.Handle) xdr.Status {
 	g := k.visit(id)
 	if !k.share(g) {
-		k.refused = id
+		k.s.refusedFor[Slots].Add(1)
+		k.refused, k.busy = id, true
 		return xdr.NFS4ERR_DELAY
 	}
 	v, x, err := k.s.cfg.Exports.Open(k.conn.addr, id)
@@ -158,7 +159,7 @@ func (k *call) walk(name string) xdr.Status {
 				return k.enter(x.ID, volume.Root)
 			}
 		}
-		k.s.refuse(k.conn.addr, name, ErrNotAdmitted)
+		k.s.refuse(k.conn.addr, name, k.s.cfg.Exports.Named(name))
 		return xdr.NFS4ERR_NOENT
 	}
 	if st := checkName(name); st != xdr.NFS4_OK {

@@ -111,6 +111,13 @@ func (r *rig) Exports(client netip.Addr) []Export {
 	return []Export{{Name: "vol", ID: volID, ReadOnly: r.ro}}
 }
 
+func (r *rig) Named(name string) error {
+	if name == "vol" {
+		return ErrNotAdmitted
+	}
+	return ErrDeleted
+}
+
 func (r *rig) Open(client netip.Addr, id volume.ID) (volume.Volume, Export, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -58,6 +58,7 @@ type Operation struct {
 	Volume string // its name; empty for what is of no volume
 	// Refused is the volume that was asked for and could not be entered; zero: there is none.
 	Refused volume.ID
+	Busy    bool // that one holds its share of the client's slots
 	Status  xdr.Status
 	Took    time.Duration // with all that it waited for
 	Bytes   int           // of a file that were read or written
@@ -65,19 +66,17 @@ type Operation struct {
 
 // Counters are totals since the start.
 type Counters struct {
-	Requests   uint64 // RPC calls
-	Operations uint64 // operations of COMPOUNDs
-	Errors     uint64 // operations that did not return NFS4_OK
-	Repeats    uint64 // requests that were answered from a slot
-	Dropped    uint64 // requests that were not answered, because their outcome is not known
-	Panics     uint64 // operations that a mistake in this program ended
-	// Requests for a volume that were refused: because it does not admit the client, or is not
-	// there.
-	NotAdmitted, Gone uint64
+	Requests   uint64          // RPC calls
+	Operations uint64          // operations of COMPOUNDs
+	Errors     uint64          // operations that did not return NFS4_OK
+	Repeats    uint64          // requests that were answered from a slot
+	Dropped    uint64          // requests that were not answered, because their outcome is not known
+	Panics     uint64          // operations that a mistake in this program ended
+	Refused    [Reasons]uint64 // requests and connections that were refused before they were executed
 }
 
 // ClientCounts is what clients have at one moment.
-type ClientCounts struct{ Connections, Clients, Sessions, Opens, Locks int }
+type ClientCounts struct{ Connections, Clients, Sessions, Slots, SlotsUsed, Opens, Locks int }
 
 // Server is an NFSv4.1 and 4.2 server.
 type Server struct {
@@ -101,7 +100,8 @@ type Server struct {
 	conns     map[*conn]struct{}
 	addresses map[netip.Addr]int // of conns
 
-	requests, operations, errors, repeats, dropped, panics, notAdmitted, gone atomic.Uint64
+	requests, operations, errors, repeats, dropped, panics atomic.Uint64
+	refusedFor                                             [Reasons]atomic.Uint64
 }
 
 // New returns a server that continues from the records in cfg.State. Errors name the
@@ -262,6 +262,7 @@ func (s *Server) serveConn(nc net.Conn) {
 		return
 	}
 	if s.addresses[c.addr] >= maxConns {
+		s.refusedFor[Connections].Add(1)
 		if s.refused.first(c.addr.String()+" connections", s.cfg.Clock.Now()) {
 			s.cfg.Log.Warn("nfs connection refused: this client has too many", "client", c.addr, "limit", maxConns)
 		}
@@ -357,8 +358,12 @@ func (s *Server) InGrace() bool { return s.table.InGrace() }
 
 // Counters returns totals since the start.
 func (s *Server) Counters() Counters {
-	return Counters{Requests: s.requests.Load(), Operations: s.operations.Load(), Errors: s.errors.Load(), Repeats: s.repeats.Load(),
-		Dropped: s.dropped.Load(), Panics: s.panics.Load(), NotAdmitted: s.notAdmitted.Load(), Gone: s.gone.Load()}
+	c := Counters{Requests: s.requests.Load(), Operations: s.operations.Load(), Errors: s.errors.Load(), Repeats: s.repeats.Load(),
+		Dropped: s.dropped.Load(), Panics: s.panics.Load()}
+	for r := range s.refusedFor {
+		c.Refused[r] = s.refusedFor[r].Load()
+	}
+	return c
 }
 
 // ClientCounts counts what clients have now.
@@ -369,6 +374,8 @@ func (s *Server) ClientCounts() (n ClientCounts) {
 	for _, c := range s.table.Clients() {
 		n.Clients++
 		n.Sessions += c.Sessions
+		n.Slots += c.Slots
+		n.SlotsUsed += c.Executing
 		n.Opens += c.Opens
 		n.Locks += c.Locks
 	}

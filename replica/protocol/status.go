@@ -20,6 +20,10 @@ type Status struct {
 	Durable  Position
 	Joined   bool // follower: receives the log
 	Stalled  bool // home: fewer members than wanted, nothing is acknowledged
+	Alone    bool // home: there is no other member, and it needs no promise
+	// Promised is, at a home with other members, how long the promises of all of them still last;
+	// 0: not at all.
+	Promised time.Duration
 	Peers    []PeerStatus
 }
 
@@ -43,6 +47,10 @@ func (c *Core) Status(now Time) Status {
 	s := Status{Role: c.role, Epoch: c.epoch, Control: c.ctl, Revision: c.rev, Commit: c.commit, End: c.log.End,
 		Durable: c.log.Durable, Joined: c.joined, Stalled: c.leading() && c.degraded()}
 	if c.leading() {
+		until := c.servingUntil()
+		if s.Alone = until == forever; !s.Alone {
+			s.Promised = max(until-now, 0)
+		}
 		for _, p := range c.peersInOrder() {
 			x := PeerStatus{Member: p.member, Joined: p.joined, Answers: c.answers(p, now), Match: p.match, Matched: p.matched,
 				Seen: p.seen, Vote: c.ctl != nil && slices.Contains(c.ctl.Members, p.member)}

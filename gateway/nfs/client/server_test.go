@@ -45,6 +45,8 @@ func (s *site) Exports(netip.Addr) []nfs.Export {
 	return []nfs.Export{{Name: "vol", ID: s.vol.ID()}}
 }
 
+func (s *site) Named(string) error { return nfs.ErrDeleted }
+
 func (s *site) Open(_ netip.Addr, id volume.ID) (volume.Volume, nfs.Export, error) {
 	if id != s.vol.ID() {
 		return nil, nfs.Export{}, nfs.ErrNoVolume

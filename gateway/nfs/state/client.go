@@ -281,6 +281,8 @@ type ClientInfo struct {
 	Owner       string // as the client names itself
 	Confirmed   bool
 	Sessions    int
+	Slots       int // of all sessions
+	Executing   int // requests, each in a slot
 	Opens       int
 	Locks       int
 	Reclaiming  bool // the server restarted, and the client has not yet reclaimed everything
@@ -296,6 +298,10 @@ func (t *Table) Clients() []ClientInfo {
 		info := ClientInfo{
 			ID: c.ID, Address: c.Address, Owner: c.owner, Confirmed: c.confirmed, Sessions: len(c.sessions),
 			Opens: len(c.opens), Reclaiming: c.mustReclaim && !c.complete, LastRenewal: c.renewed,
+		}
+		for _, s := range c.sessions {
+			info.Slots += len(s.slots)
+			info.Executing += s.executing()
 		}
 		for o := range c.opens {
 			for _, l := range o.locks {

@@ -12,9 +12,9 @@
 //
 // There is one record per confirmed client. Its key is "client-<id in hex>", its
 // value is JSON (record.go): identity, verifier, principal, sessions with their
-// channel attributes, the lease that the client was told, and whether it may have opens
-// or locks. Slots, opens and locks are only in memory. protocol-22 makes that enough: the volume records
-// the results of changes.
+// channel attributes, the lease that the client was told, and whether it may have
+// opens or locks. Slots, opens and locks are only in memory. protocol-22 makes
+// that enough: the volume records the results of changes.
 //
 // # Rules
 //
@@ -32,8 +32,8 @@
 //     those clients has sent RECLAIM_COMPLETE or is gone, or after the longest
 //     lease that one of them was told, whatever the present one is: a client that does
 //     not know of the restart may be silent for so long, and learns the present lease
-//     with its next session. The records of the clients that did not come back lose HasState, durably, before
-//     grace ends.
+//     with its next session. The records of the clients that did not
+//     come back lose HasState, durably, before grace ends.
 //   - state-5. RECLAIM_COMPLETE on an unknown slot has no effect. It may be the
 //     repeat of one that was sent before the restart, by a client that does not know
 //     yet that it has to reclaim. The same reply tells the client that it has to.

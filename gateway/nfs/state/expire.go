@@ -69,8 +69,8 @@ func (t *Table) Sweep() {
 	t.finishGrace()
 }
 
-// hurry asks the requests of a client that was silent for a whole lease to give up. Those that go on
-// are ended if revoke is set and the client could have renewed: then it loses its state when the
+// hurry asks the requests of a client that was silent for a whole lease to give up. Those that go
+// on are ended if revoke is set and the client could have renewed: then it loses its state when the
 // last one has ended, and not before. What they changed so far comes before all that others do
 // under the locks that it loses (volume.Request.Revoked). mu is held.
 func (c *Client) hurry(now time.Time, revoke bool) {

@@ -28,7 +28,8 @@ func TestLoweredLease(t *testing.T) {
 		c := newClient(t, tab, "a")
 		open := func(c *Client, reclaim bool) {
 			t.Helper()
-			if _, st := tab.Open(OpenArgs{Client: c, Owner: "o", Volume: vol, Handle: volume.Root, Access: 3, Reclaim: reclaim}); st != xdr.NFS4_OK {
+			args := OpenArgs{Client: c, Owner: "o", Volume: vol, Handle: volume.Root, Access: 3, Reclaim: reclaim}
+			if _, st := tab.Open(args); st != xdr.NFS4_OK {
 				t.Fatal(st)
 			}
 		}
