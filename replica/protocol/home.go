@@ -347,6 +347,15 @@ func (c *Core) candidate() string {
 	return ""
 }
 
+// accepted reports whether every member welcomed our log in this epoch. If one did not, our log may
+// lack what it knows to be committed, and a copy that has our whole log may lack that too.
+func (c *Core) accepted() bool {
+	return c.begun != (Position{}) && !slices.ContainsFunc(c.ctl.Members, func(m Member) bool {
+		p := c.peers[m.Gateway]
+		return m != c.cfg.Self && (p == nil || p.member != m || !p.matched)
+	})
+}
+
 // manageMembers lets the home change the members (protocol-3).
 func (c *Core) manageMembers() {
 	if c.swap != nil || c.ctl == nil || c.ctl.Epoch != c.epoch {
@@ -368,7 +377,7 @@ func (c *Core) manageMembers() {
 	if p := c.peers[c.moving]; p != nil && !c.votes(p) {
 		needed = true
 	}
-	if c.joining == "" && needed && c.begun != (Position{}) {
+	if c.joining == "" && needed && (c.role == Home || c.accepted()) {
 		c.joining = c.candidate()
 	}
 	next := c.ctl.Clone()
