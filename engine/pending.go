@@ -169,14 +169,11 @@ func (e *Engine) apply() {
 		}
 		e.mu.Unlock()
 		err := e.store.Apply(ops, after)
+		if err != nil {
+			e.fail(fmt.Errorf("apply records up to %s: %w", after.Position, err))
+		}
 		e.mu.Lock()
 		if err != nil {
-			e.failed = fmt.Errorf("apply records up to %s: %w", after.Position, err)
-			e.log.Error("metadata cannot be written, the copy stops here", "error", e.failed)
-			failed := e.failed
-			e.mu.Unlock() // whoever hears of it may hold locks under which others wait for mu
-			e.cfg.Failed(failed)
-			e.mu.Lock()
 			continue
 		}
 		e.applied = after.Position
@@ -192,6 +189,24 @@ func (e *Engine) apply() {
 		}
 		e.pending = append([]pendingRecord(nil), e.pending[n:]...)
 		e.notify()
+	}
+}
+
+// fail ends the work of the engine, once. The caller does not hold mu: whoever hears of it may hold
+// locks under which others wait for mu.
+func (e *Engine) fail(why error) {
+	e.mu.Lock()
+	if e.failed != nil {
+		e.mu.Unlock()
+		return
+	}
+	e.failed = why
+	told := !e.closed && e.store != nil // else Open returns it
+	e.notify()
+	e.mu.Unlock()
+	if told {
+		e.log.Error("metadata cannot be written, the copy stops here", "error", why)
+		e.cfg.Failed(why)
 	}
 }
 
