@@ -246,7 +246,7 @@ func TestWallClockJumps(t *testing.T) {
 
 // TestIdleVolumeMakesRoom: a volume that filled the pool, and is idle, makes room for another.
 func TestIdleVolumeMakesRoom(t *testing.T) {
-	_, write := smallPool(t)
+	_, write := smallPool(t, 100<<20)
 	write("idle", 110) // as much as there is room for, and more
 	write("new", 40)
 }
@@ -254,8 +254,8 @@ func TestIdleVolumeMakesRoom(t *testing.T) {
 // TestDeletedVolumeMakesRoom: what the store has of a deleted volume leaves the pool at once, not
 // when the volume is purged.
 func TestDeletedVolumeMakesRoom(t *testing.T) {
-	c, write := smallPool(t)
-	id := write("gone", 90)
+	c, write := smallPool(t, 220<<20)
+	id := write("gone", 130) // two segments, and the beginning of one
 	c.until("what is sealed is in the store", func() error {
 		if left := c.at("a").copies.Copy(id).Replica.UploadQueue(); left > 0 {
 			return fmt.Errorf("%d bytes are not", left)
@@ -269,14 +269,17 @@ func TestDeletedVolumeMakesRoom(t *testing.T) {
 		}
 		return nil
 	})
-	write("new", 40)
+	if used := c.at("a").cfg.Pool.Room().Status().Used; used > 64<<20 {
+		t.Errorf("%d bytes of the pool are used", used)
+	}
+	write("new", 1)
 }
 
-// smallPool returns a gateway with a pool of 100 MiB, and a function that writes so many MiB to a
-// new volume.
-func smallPool(t *testing.T) (c *cluster, write func(name string, mib int) (id string)) {
+// smallPool returns a gateway with a pool of that many bytes, and a function that writes so many MiB
+// to a new volume.
+func smallPool(t *testing.T, limit int64) (c *cluster, write func(name string, mib int) (id string)) {
 	c = newCluster(t, "a")
-	c.limit = 100 << 20
+	c.limit = limit
 	c.stop("a")
 	c.start("a")
 	return c, func(name string, mib int) string {
