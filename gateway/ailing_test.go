@@ -275,8 +275,8 @@ func TestDeletedVolumeMakesRoom(t *testing.T) {
 	write("new", 1)
 }
 
-// smallPool returns a gateway with a pool of that many bytes, and a function that writes so many MiB
-// to a new volume.
+// smallPool returns a gateway with a pool of that many bytes, and a function that writes so many
+// MiB to a new volume.
 func smallPool(t *testing.T, limit int64) (c *cluster, write func(name string, mib int) (id string)) {
 	c = newCluster(t, "a")
 	c.limit = limit

@@ -63,7 +63,7 @@ func TestArchiveOfADiskThatFails(t *testing.T) {
 					break
 				}
 			}
-			if failures.Load() == 0 || failed == nil || !errors.Is(failed, syscall.EIO) || !strings.Contains(failed.Error(), "the disk fails") {
+			if failures.Load() == 0 || !errors.Is(failed, syscall.EIO) || !strings.Contains(failed.Error(), "the disk fails") {
 				t.Fatalf("a disk that failed %d times: %v", failures.Load(), failed)
 			}
 			if err := put(); !errors.Is(err, syscall.EIO) {
