@@ -46,9 +46,9 @@ type Config struct {
 	// gateway.
 	MayBeHeld func(h volume.Handle) bool
 
-	// Failed is called once when committed records cannot be applied, because the metadata on the
-	// pool cannot be written, or when a change panicked, so that the log may have a record that was
-	// not shown. Nothing works from then on, until the engine is opened again. It must not
+	// Failed is called once when the metadata on the pool cannot be written, when committed records
+	// cannot be applied, or when a change panicked, so that the log may have a record that was not
+	// shown. Nothing works from then on, until the engine is opened again. It must not
 	// block. The default does nothing.
 	Failed func(why error)
 
@@ -142,19 +142,26 @@ func Open(cfg Config) (*Engine, error) {
 		}
 	}
 	log := cfg.Logger.With("volume", cfg.ID)
+	e := &Engine{
+		cfg: cfg, log: log, cache: cfg.Cache,
+		turn:  make(chan struct{}, 1),
+		names: make(map[uint64]segment.Position), data: make(map[uint64]segment.Position),
+		moved: make(chan struct{}), cacheGen: cfg.Cache.namespace(),
+	}
 	store, err := meta.Open(meta.Options{
 		FS: cfg.FS, Dir: cfg.Dir, DataKey: cfg.DataKey, Rand: cfg.Rand, Cache: cfg.Pebble, Logger: log,
+		Failed: func(why error) { e.fail(fmt.Errorf("write metadata: %w", why)) },
 	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("open volume %s: %w", cfg.ID, err)
 	}
 	state := store.State()
-	e := &Engine{
-		cfg: cfg, log: log, store: store, cache: cfg.Cache,
-		turn:  make(chan struct{}, 1),
-		epoch: state.Epoch, end: state.Position, commit: state.Position, applied: state.Position, kept: state.Position,
-		names: make(map[uint64]segment.Position), data: make(map[uint64]segment.Position),
-		moved: make(chan struct{}), cacheGen: cfg.Cache.namespace(),
+	e.store, e.epoch, e.end = store, state.Epoch, state.Position
+	e.commit, e.applied, e.kept = state.Position, state.Position, state.Position
+	if e.failed != nil {
+		return nil, errors.Join(fmt.Errorf("open volume %s: %w", cfg.ID, e.failed), store.Close())
 	}
 	e.holds.count = make(map[volume.Handle]int)
 	e.holds.dying = make(map[volume.Handle]bool)

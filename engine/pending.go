@@ -169,11 +169,11 @@ func (e *Engine) apply() {
 		}
 		e.mu.Unlock()
 		err := e.store.Apply(ops, after)
+		if err != nil {
+			e.fail(fmt.Errorf("apply records up to %s: %w", after.Position, err))
+		}
 		e.mu.Lock()
 		if err != nil {
-			e.mu.Unlock() // whoever hears of it may hold locks under which others wait for mu
-			e.fail(fmt.Errorf("apply records up to %s: metadata cannot be written: %w", after.Position, err))
-			e.mu.Lock()
 			continue
 		}
 		e.applied = after.Position
@@ -192,7 +192,8 @@ func (e *Engine) apply() {
 	}
 }
 
-// fail ends all that the engine does, until it is opened again.
+// fail ends the work of the engine, once. The caller does not hold mu: whoever hears of it may hold
+// locks under which others wait for mu.
 func (e *Engine) fail(why error) {
 	e.mu.Lock()
 	if e.failed != nil {
@@ -200,10 +201,13 @@ func (e *Engine) fail(why error) {
 		return
 	}
 	e.failed = why
+	told := !e.closed && e.store != nil // else Open returns it
 	e.notify()
 	e.mu.Unlock()
-	e.log.Error("the copy stops here", "error", why)
-	e.cfg.Failed(why)
+	if told {
+		e.log.Error("the copy stops here", "error", why)
+		e.cfg.Failed(why)
+	}
 }
 
 func forget(m map[uint64]segment.Position, ino uint64, applied segment.Position) {

@@ -176,6 +176,100 @@ func TestGuardSaveFails(t *testing.T) {
 	}
 }
 
+// TestGuardWhileItsDiskHangs: who only asks the guard does not wait for its disk. An answer with a
+// control record counts when that is durable, also when another call saw it first. A registry that
+// went back is refused at once.
+func TestGuardWhileItsDiskHangs(t *testing.T) {
+	hangs, goOn := make(chan struct{}), make(chan struct{})
+	var kept federation.GuardState
+	g, err := federation.NewGuard(func() (federation.GuardState, error) { return federation.GuardState{}, nil },
+		func(s federation.GuardState) error {
+			if s.Changes["v"] > 0 {
+				hangs <- struct{}{}
+				<-goOn
+			}
+			kept = s
+			return nil
+		}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := federation.Head{Cluster: 1, Revision: 5}
+	if err := g.Observe(g.Ask(), h); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan error, 2)
+	see := func() { seen <- g.Observe(g.Ask(), h, federation.Control{Volume: "v", Change: 1}) }
+	go see()
+	<-hangs
+	go see()
+	if err := errors.Join(g.Err(), g.Observe(g.Ask("v"), h)); err != nil || g.State().Changes["v"] != 1 {
+		t.Errorf("while it is saved: %v, %+v", err, g.State())
+	}
+	select {
+	case err := <-seen:
+		t.Errorf("an answer counts before its control record is durable: %v", err)
+	default:
+	}
+	refused := make(chan error)
+	turned := g.Turned()
+	go func() { refused <- g.Refuse("a notice") }()
+	<-turned
+	if err := g.Err(); !errors.Is(err, federation.ErrRewound) {
+		t.Errorf("when it is refused: %v", err)
+	}
+	goOn <- struct{}{}
+	<-hangs // the verdict
+	goOn <- struct{}{}
+	for _, c := range []chan error{seen, seen, refused} {
+		if err := <-c; !errors.Is(err, federation.ErrRewound) {
+			t.Errorf("after it was refused: %v", err)
+		}
+	}
+	if kept.Changes["v"] != 1 || kept.Rewound == "" {
+		t.Errorf("it kept %+v", kept)
+	}
+}
+
+// TestGuardSavesAgain: a control record whose save failed is saved before it counts when it is seen
+// again.
+func TestGuardSavesAgain(t *testing.T) {
+	broken := errors.New("disk")
+	fails := error(nil)
+	var kept federation.GuardState
+	g, err := federation.NewGuard(func() (federation.GuardState, error) { return federation.GuardState{}, nil },
+		func(s federation.GuardState) error {
+			if fails == nil {
+				kept = s
+			}
+			return fails
+		}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	see := func() error {
+		return g.Observe(g.Ask(), federation.Head{Cluster: 1, Revision: 5}, federation.Control{Volume: "v", Change: 1})
+	}
+	fails = broken
+	for range 2 {
+		if err := see(); !errors.Is(err, broken) {
+			t.Errorf("error %v, want that of save", err)
+		}
+	}
+	fails = nil
+	if err := see(); err != nil || kept.Changes["v"] != 1 {
+		t.Errorf("when the disk is well: %v, it kept %+v", err, kept)
+	}
+	fails = broken
+	if err := g.Forget("v"); !errors.Is(err, broken) {
+		t.Errorf("error %v, want that of save", err)
+	}
+	fails = nil
+	if err := g.Forget("v"); err != nil || len(kept.Changes) > 0 {
+		t.Errorf("when the disk is well: %v, it kept %+v", err, kept)
+	}
+}
+
 func TestMergeSiteKeepsWhatIsNotSaid(t *testing.T) {
 	prev, next := federationtest.Site("ams", "b"), federationtest.Site("ams", "a")
 	next.Store, next.WrapKey = federation.SiteStore{}, nil

@@ -3,6 +3,7 @@
 package federation
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -30,16 +31,22 @@ const guardStride = 1000
 // Guard remembers the highest registry identity, revision and control changes seen and refuses a
 // registry that went back (protocol-7): a restored backup could hand out epochs that were used
 // before. Once it refused, it refuses until Accept, also after a restart. Its methods may be called
-// from many goroutines; they wait for save.
+// from many goroutines. Those that may change what is kept wait for save. The others answer also
+// while the disk hangs.
 type Guard struct {
 	archive Archive
 	save    func(GuardState) error
 
-	mu     sync.Mutex
-	state  GuardState
-	saved  Revision
-	era    uint64        // counts Accepts of this process
-	turned chan struct{} // closed and replaced when the verdict changes, or what the archive says
+	saving sync.Mutex // held by who saves, and locked before mu
+
+	mu      sync.Mutex
+	state   GuardState
+	version uint64            // counts changes of state that are to be saved
+	durable uint64            // the version up to which they are saved
+	unsaved map[string]uint64 // versions in which control changes were seen that are not saved, by volume
+	saved   Revision
+	era     uint64        // counts Accepts of this process
+	turned  chan struct{} // closed and replaced when the verdict changes, or what the archive says
 }
 
 // NewGuard loads the state; load returns the zero state when there is none yet. Save must be
@@ -53,7 +60,8 @@ func NewGuard(load func() (GuardState, error), save func(GuardState) error, arch
 	if s.Changes == nil {
 		s.Changes = map[string]uint64{}
 	}
-	return &Guard{archive: archive, state: s, saved: s.Revision, save: save, turned: make(chan struct{})}, nil
+	return &Guard{archive: archive, state: s, saved: s.Revision, save: save, unsaved: map[string]uint64{},
+		turned: make(chan struct{})}, nil
 }
 
 // Archive is where the guard's gateway keeps the registry's records; nil: nowhere.
@@ -87,77 +95,105 @@ func (g *Guard) Ask(volumes ...string) Asked {
 	return a
 }
 
-// Observe takes note of a head that the registry answered with, and of control records. It returns
-// why the registry is refused (ErrRewound), or ErrUnavailable if it was reconciled since the
-// question, or save's error.
+// Observe takes note of a head that the registry answered with, and of control records, which are
+// durable when it returns. It returns why the registry is refused (ErrRewound), or ErrUnavailable
+// if it was reconciled since the question, or save's error.
 func (g *Guard) Observe(asked Asked, h Head, controls ...Control) error {
+	version, due := g.see(asked, h, controls)
+	var err error
+	if version > 0 {
+		err = g.keep(version)
+	} else if due && g.saving.TryLock() { // who saves now keeps a revision that is good enough
+		err = g.store(nil, nil)
+		g.saving.Unlock()
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return errors.Join(g.judge(asked), err)
+}
+
+// judge returns why an answer does not count. The caller holds mu.
+func (g *Guard) judge(asked Asked) error {
 	if asked.era != g.era {
 		return &Error{Op: "check", Kind: "registry", Err: ErrUnavailable, Detail: "it was reconciled meanwhile: ask again"}
 	}
-	if g.state.Rewound != "" {
-		return g.verdict()
+	return g.verdict()
+}
+
+// see is Observe without saving. It returns the version that is to be saved before the answer
+// counts, 0: none; and whether the revision is due to be saved.
+func (g *Guard) see(asked Asked, h Head, controls []Control) (version uint64, due bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.judge(asked) != nil {
+		return 0, false
 	}
 	switch {
 	case g.state.Cluster != 0 && g.state.Cluster != h.Cluster:
-		return g.refuse(fmt.Sprintf("its identity was %x and is %x", g.state.Cluster, h.Cluster))
+		return g.refuse(fmt.Sprintf("its identity was %x and is %x", g.state.Cluster, h.Cluster)), false
 	case h.Revision < asked.Revision:
-		return g.refuse(fmt.Sprintf("its revision was %d and is %d", asked.Revision, h.Revision))
+		return g.refuse(fmt.Sprintf("its revision was %d and is %d", asked.Revision, h.Revision)), false
 	}
-	changed := g.state.Cluster == 0
 	for _, c := range controls {
 		if c.Change < asked.changes[c.Volume] {
-			return g.refuse(fmt.Sprintf("volume %s was at change %d and is at %d", c.Volume, asked.changes[c.Volume], c.Change))
+			return g.refuse(fmt.Sprintf("volume %s was at change %d and is at %d", c.Volume, asked.changes[c.Volume], c.Change)), false
 		}
+	}
+	if g.state.Cluster == 0 {
+		g.state.Cluster = h.Cluster
+		g.version++
+		version = g.version
+	}
+	for _, c := range controls {
 		if c.Change > g.state.Changes[c.Volume] {
 			g.state.Changes[c.Volume] = c.Change
-			changed = true
+			g.version++
+			g.unsaved[c.Volume] = g.version
 		}
+		version = max(version, g.unsaved[c.Volume]) // another may have seen it just before
 	}
-	g.state.Cluster = h.Cluster
 	g.state.Revision = max(g.state.Revision, h.Revision)
-	if changed || g.state.Revision >= g.saved+guardStride {
-		return g.store()
-	}
-	return nil
+	return version, g.state.Revision >= g.saved+guardStride
 }
 
-// Refuse refuses the registry for a reason that the caller found.
+// Refuse refuses the registry for a reason that the caller found, unless it is refused.
 func (g *Guard) Refuse(why string) error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.state.Rewound != "" {
-		return g.verdict()
+	var version uint64
+	if g.state.Rewound == "" {
+		version = g.refuse(why)
 	}
-	return g.refuse(why)
+	verdict := g.verdict()
+	g.mu.Unlock()
+	return errors.Join(verdict, g.keep(version))
+}
+
+// refuse refuses the registry, and returns the version to be saved. The caller holds mu.
+func (g *Guard) refuse(why string) uint64 {
+	g.state.Rewound = why
+	g.version++
+	g.turn()
+	return g.version
 }
 
 // Reconciled takes note of a reconciliation that is in a registry which is believed.
 func (g *Guard) Reconciled(id string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.state.Rewound != "" || id <= g.state.Reconciled {
+	g.saving.Lock()
+	defer g.saving.Unlock()
+	if s := g.State(); s.Rewound != "" || id <= s.Reconciled {
 		return nil
 	}
-	former := g.state.Reconciled
-	g.state.Reconciled = id
-	err := g.store()
-	if err != nil {
-		g.state.Reconciled = former
-	}
-	return err
+	return g.store(func(s *GuardState) { s.Reconciled = id }, nil)
 }
 
 // Forget drops a volume whose control record was deleted.
 func (g *Guard) Forget(volume string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if _, ok := g.state.Changes[volume]; !ok {
+	g.saving.Lock()
+	defer g.saving.Unlock()
+	if _, ok := g.State().Changes[volume]; !ok {
 		return nil
 	}
-	delete(g.state.Changes, volume)
-	return g.store()
+	return g.store(func(s *GuardState) { delete(s.Changes, volume) }, nil)
 }
 
 // State returns what is known. The map is the caller's.
@@ -194,32 +230,20 @@ func (g *Guard) Turn() {
 // Accept believes the registry as it is now: the head h, with that offset, and control changes by
 // volume replace what was known. The archive was replaced before.
 func (g *Guard) Accept(h Head, offset Revision, changes map[string]uint64, reconciled string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	former := g.state
-	g.state = GuardState{Cluster: h.Cluster, Revision: h.Revision, Offset: offset, Reconciled: reconciled, Changes: map[string]uint64{}}
-	maps.Copy(g.state.Changes, changes)
-	if err := g.store(); err != nil {
-		g.state = former
-		return err
-	}
-	g.era++
-	g.turn()
-	return nil
+	g.saving.Lock()
+	defer g.saving.Unlock()
+	return g.store(func(s *GuardState) {
+		*s = GuardState{Cluster: h.Cluster, Revision: h.Revision, Offset: offset, Reconciled: reconciled, Changes: map[string]uint64{}}
+		maps.Copy(s.Changes, changes)
+	}, func() {
+		g.era++
+		g.turn()
+	})
 }
 
 func (g *Guard) turn() {
 	close(g.turned)
 	g.turned = make(chan struct{})
-}
-
-func (g *Guard) refuse(what string) error {
-	g.state.Rewound = what
-	g.turn()
-	if err := g.store(); err != nil {
-		return fmt.Errorf("%w; %w", g.verdict(), err)
-	}
-	return g.verdict()
 }
 
 func (g *Guard) verdict() error {
@@ -231,12 +255,43 @@ func (g *Guard) verdict() error {
 		" until `weir registry reconcile` has brought it forward"}
 }
 
-func (g *Guard) store() error {
-	s := g.state
+// keep saves the state, unless that version of it is saved. Who waits meanwhile for a later one
+// finds it saved too.
+func (g *Guard) keep(version uint64) error {
+	g.saving.Lock()
+	defer g.saving.Unlock()
+	g.mu.Lock()
+	durable := g.durable
+	g.mu.Unlock()
+	if durable >= version {
+		return nil
+	}
+	return g.store(nil, nil)
+}
+
+// store saves the state after a change, and then makes the change, and calls done with mu held:
+// nobody acts by a change that is not durable. Both may be nil. The caller holds saving, and not
+// mu.
+func (g *Guard) store(change func(*GuardState), done func()) error {
+	g.mu.Lock()
+	s, version := g.state, g.version
 	s.Changes = maps.Clone(s.Changes)
+	g.mu.Unlock()
+	if change != nil {
+		change(&s)
+	}
 	if err := g.save(s); err != nil {
 		return fmt.Errorf("save registry guard: %w", err)
 	}
-	g.saved = s.Revision
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if change != nil {
+		change(&g.state)
+	}
+	if done != nil {
+		done()
+	}
+	g.durable, g.saved = version, s.Revision
+	maps.DeleteFunc(g.unsaved, func(_ string, v uint64) bool { return v <= version })
 	return nil
 }

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
 	"github.com/weir-storage/weir/cachepool"
 	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
 	"github.com/weir-storage/weir/journal"
@@ -97,6 +100,55 @@ func TestFullDisk(t *testing.T) {
 				readable(t, c.router(s, id), early)
 			}
 			file(t, c.router("a", id), cl, "later")
+		})
+	}
+}
+
+// TestFullDiskOfMetadata: the metadata of a volume find no room on the disk, or the disk fails. The
+// copy closes and says why, other volumes open meanwhile, and it goes on by itself when the disk is
+// well, in the same process, with all that was acknowledged.
+func TestFullDiskOfMetadata(t *testing.T) {
+	for _, kind := range []string{".sst", "MANIFEST"} {
+		t.Run(kind, func(t *testing.T) {
+			var ill atomic.Pointer[string] // the volume whose metadata cannot be written
+			none := ""
+			ill.Store(&none)
+			c := newCluster(t, "a")
+			c.fs = func(string) vfs.FS {
+				return errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+					id := *ill.Load()
+					if id == "" || op.Kind.ReadOrWrite() == errorfs.OpIsRead ||
+						!strings.Contains(op.Path, id) || !strings.Contains(op.Path, kind) {
+						return nil
+					}
+					return syscall.ENOSPC
+				}))
+			}
+			c.stop("a")
+			c.start("a")
+			id := c.create("v", manifest("v", 1))
+			cl := &client{name: "a"}
+			early := file(t, c.router("a", id), cl, "early")
+			copied := c.at("a").copies.Copy(id)
+			if err := copied.Engine.WaitApplied(within(t, hang), copied.Log.End()); err != nil {
+				t.Fatal(err)
+			}
+			ill.Store(&id)
+			if err := copied.Engine.Flush(); !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("metadata that find no room: %v", err)
+			}
+			c.until("the copy says that its disk is full", func() error {
+				s, _ := c.at("a").copies.State(id)
+				if s.Copy != nil || s.Problem == nil || !strings.Contains(s.Problem.Error(), "the disk has no room") {
+					return fmt.Errorf("not yet: %v", s.Problem)
+				}
+				return nil
+			})
+			other := c.create("w", manifest("w", 1))
+			file(t, c.router("a", other), cl, "other")
+			ill.Store(&none)
+			file(t, c.router("a", id), cl, "late")
+			readable(t, c.router("a", id), early)
 		})
 	}
 }
@@ -194,11 +246,43 @@ func TestWallClockJumps(t *testing.T) {
 
 // TestIdleVolumeMakesRoom: a volume that filled the pool, and is idle, makes room for another.
 func TestIdleVolumeMakesRoom(t *testing.T) {
-	c := newCluster(t, "a")
-	c.limit = 100 << 20
+	_, write := smallPool(t, 100<<20)
+	write("idle", 110) // as much as there is room for, and more
+	write("new", 40)
+}
+
+// TestDeletedVolumeMakesRoom: what the store has of a deleted volume leaves the pool at once, not
+// when the volume is purged.
+func TestDeletedVolumeMakesRoom(t *testing.T) {
+	c, write := smallPool(t, 220<<20)
+	id := write("gone", 130) // two segments, and the beginning of one
+	c.until("what is sealed is in the store", func() error {
+		if left := c.at("a").copies.Copy(id).Replica.UploadQueue(); left > 0 {
+			return fmt.Errorf("%d bytes are not", left)
+		}
+		return nil
+	})
+	c.delete(id)
+	c.until("it is closed", func() error {
+		if _, there := c.at("a").copies.State(id); there {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if used := c.at("a").cfg.Pool.Room().Status().Used; used > 64<<20 {
+		t.Errorf("%d bytes of the pool are used", used)
+	}
+	write("new", 1)
+}
+
+// smallPool returns a gateway with a pool of that many bytes, and a function that writes so many
+// MiB to a new volume.
+func smallPool(t *testing.T, limit int64) (c *cluster, write func(name string, mib int) (id string)) {
+	c = newCluster(t, "a")
+	c.limit = limit
 	c.stop("a")
 	c.start("a")
-	write := func(name string, mib int) {
+	return c, func(name string, mib int) string {
 		t.Helper()
 		id := c.create(name, manifest(name, 1))
 		cl := &client{name: name}
@@ -211,7 +295,6 @@ func TestIdleVolumeMakesRoom(t *testing.T) {
 				t.Fatalf("%s, MiB %d: %v", name, i, err)
 			}
 		}
+		return id
 	}
-	write("idle", 110) // as much as there is room for, and more
-	write("new", 40)
 }

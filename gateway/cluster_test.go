@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
 	"github.com/jonboulle/clockwork"
 	"golang.org/x/sys/unix"
@@ -49,6 +50,8 @@ type cluster struct {
 	order   []string
 	// pool, if not nil, replaces the pool of a gateway that starts.
 	pool func(site string, p cachepool.Pool) cachepool.Pool
+	// fs, if not nil, replaces the file system below the metadata of a gateway that starts.
+	fs func(site string) vfs.FS
 	// store, if not nil, replaces the store of a gateway that starts.
 	store func(site string, s store.Store) store.Store
 	limit int64            // of pools of gateways that start; 0: 1 GiB
@@ -182,13 +185,18 @@ func (c *cluster) start(site string) {
 	if c.store != nil {
 		objects = c.store(site, objects)
 	}
+	var metadata vfs.FS = vfs.Default
+	if c.fs != nil {
+		metadata = c.fs(site)
+	}
 	var tracer Tracer
 	if c.tracer != nil {
 		tracer = c.tracer(site)
 	}
 	n.gateway, err = newGateway(Config{
 		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
-		Registry: registry, Pool: pool, StateDir: filepath.Join(c.dir, site, "clients"), Store: objects, Credentials: creds, SiteKey: n.key,
+		Registry: registry, Pool: pool, FS: metadata, Store: objects,
+		StateDir: filepath.Join(c.dir, site, "clients"), Credentials: creds, SiteKey: n.key,
 		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease,
 		AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
 		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer,

@@ -89,9 +89,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		watch = peers.Watch{Client: cfg.Tracer.Client(), Server: cfg.Tracer.Server()}
 	}
 	g.peers = peers.New(cfg.Federation, cfg.Name, cfg.Credentials, g.view, watch)
-	if g.probe, err = newProbe(cfg.Pool); err != nil {
-		return nil, err
-	}
+	g.probe = &probe{pool: cfg.Pool}
 	g.transport = peer.New(g.peers.Dial, func(name string) { g.node.PeerDown(name) }, cfg.Timers, cfg.Logger)
 	g.node = replica.NewNode(replica.NodeConfig{Self: g.self, Promise: cfg.Promise, Former: cfg.Former, Heartbeat: cfg.Heartbeat,
 		Clock: cfg.Clock, Timers: cfg.Timers, Registry: cfg.Registry, Transport: g.transport, Probe: g.probePool, Logger: cfg.Logger,

@@ -2,34 +2,59 @@
 
 package gateway
 
-import "github.com/weir-storage/weir/cachepool"
+import (
+	"errors"
+	"io/fs"
 
-// probe is a small file on the pool whose fsync shows that the disk works.
+	"github.com/weir-storage/weir/cachepool"
+)
+
+// probe is a small file on the pool whose fsync shows that the disk works. A file whose fsync
+// failed never syncs again (protocol-3), so the next look is at a new one: the disk may be well.
 type probe struct {
-	file cachepool.File
+	pool cachepool.Pool
+	file cachepool.File // nil: the next sync makes it
 	n    byte
 }
 
-func newProbe(pool cachepool.Pool) (*probe, error) {
-	dir, err := pool.Volume("probe")
-	if err != nil {
-		return nil, err
-	}
-	f, err := dir.Open("probe")
-	if err != nil {
-		if f, err = dir.Create("probe"); err != nil {
-			return nil, err
-		}
-	}
-	return &probe{file: f}, nil
-}
+const probeName = "probe"
 
 func (p *probe) sync() error {
-	p.n++
-	if _, err := p.file.WriteAt([]byte{p.n}, 0); err != nil {
-		return err
+	if p.file == nil {
+		if err := p.create(); err != nil {
+			return err
+		}
 	}
-	return p.file.Sync()
+	p.n++
+	_, err := p.file.WriteAt([]byte{p.n}, 0)
+	if err == nil {
+		err = p.file.Sync()
+	}
+	if err != nil {
+		p.close()
+	}
+	return err
 }
 
-func (p *probe) close() { _ = p.file.Close() } // nothing of value is in it
+func (p *probe) create() error {
+	dir, err := p.pool.Volume(probeName)
+	if err != nil {
+		return err
+	}
+	if err := dir.Remove(probeName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	p.file, err = dir.Create(probeName)
+	if err != nil {
+		p.file = nil
+	}
+	return err
+}
+
+// close ends the use of the file. Nothing of value is in it.
+func (p *probe) close() {
+	if p.file != nil {
+		_ = p.file.Close()
+		p.file = nil
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -239,6 +240,10 @@ func (r *Replica) evict(n int64) (freed int64) {
 	}
 	return freed
 }
+
+// Shed evicts what the store has of a copy that is to be closed for long, so that it does not keep
+// the pool from others, and returns how many bytes it freed.
+func (r *Replica) Shed() (freed int64) { return r.evict(math.MaxInt64) }
 
 // WaitRoom implements journal.Journal. It evicts segments. If none can be evicted, it has the last
 // one sealed and waits for an upload.

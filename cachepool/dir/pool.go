@@ -225,7 +225,10 @@ func (p *Pool) store() error {
 	if err == nil {
 		err = replace(p.identityPath(), append(text, '\n'))
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return p.fail("write", err, "make room on its file system, or make that larger: each start is noted there")
+	case err != nil:
 		return p.fail("write", err, "")
 	}
 	return nil

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/weir-storage/weir/cachepool/failstop"
 	"github.com/weir-storage/weir/engine/meta/cryptfs"
 	"github.com/weir-storage/weir/engine/segment"
 )
@@ -25,12 +27,16 @@ type Options struct {
 	Rand    io.Reader     // secure random source
 	Cache   *pebble.Cache // shared by the volumes of a process; nil: a small one of its own
 	Logger  *slog.Logger
+	// Failed is called once, in a goroutine of its own, with the first change of the disk that
+	// failed. From then on every change fails. nil: nobody is called.
+	Failed func(why error)
 }
 
 // Store is a volume's metadata up to the applied position. Reads may run concurrently with
 // everything but Close. Calls of Apply must not run concurrently.
 type Store struct {
 	db    *pebble.DB
+	disk  *failstop.FS
 	state State
 }
 
@@ -41,12 +47,14 @@ const memTableSize = 8 << 20
 // Open opens the metadata in o.Dir, which it makes if it does not exist. A store that cannot be
 // opened can be deleted, and rebuilt from a checkpoint and the log.
 func Open(o Options) (*Store, error) {
-	fs, err := cryptfs.New(o.FS, o.DataKey, o.Rand)
+	disk := failstop.New(o.FS, o.Failed)
+	fs, err := cryptfs.New(disk, o.DataKey, o.Rand)
 	if err != nil {
 		return nil, err
 	}
+	var stalled atomic.Bool // somebody waits for the background
 	opts := &pebble.Options{
-		FS: fs, Cache: o.Cache, Logger: logger{o.Logger},
+		FS: fs, Cache: o.Cache, Logger: logger{o.Logger, disk},
 		FormatMajorVersion: pebble.FormatTableFormatV6,
 		DisableWAL:         true,
 		MemTableSize:       memTableSize,
@@ -58,9 +66,19 @@ func Open(o Options) (*Store, error) {
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		// Without this listener Pebble ends the process, and all other volumes with it. Whoever
 		// reads the damaged data gets an error.
-		EventListener: &pebble.EventListener{DataCorruption: func(info pebble.DataCorruptionInfo) {
-			o.Logger.Error("metadata on the pool is damaged, rebuild it from another copy", "path", info.Path, "details", info.Details)
-		}},
+		EventListener: &pebble.EventListener{
+			DataCorruption: func(info pebble.DataCorruptionInfo) {
+				o.Logger.Error("metadata on the pool is damaged, rebuild it from another copy", "path", info.Path, "details", info.Details)
+			},
+			WriteStallBegin: func(pebble.WriteStallBeginInfo) { stalled.Store(true) },
+			WriteStallEnd:   func() { stalled.Store(false) },
+			BackgroundError: func(err error) {
+				o.Logger.Error("metadata cannot be written in the background", "error", err)
+				if disk.Err() != nil && stalled.Load() {
+					disk.Fatal("") // who waits for this holds the lock that Close needs: the work would never end
+				}
+			},
+		},
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
@@ -68,18 +86,25 @@ func Open(o Options) (*Store, error) {
 	if o.Cache == nil {
 		opts.CacheSize = 8 << 20
 	}
-	db, err := pebble.Open(o.Dir, opts)
+	var db *pebble.DB
+	err = disk.Do(func() (err error) {
+		db, err = pebble.Open(o.Dir, opts)
+		return err
+	})
 	if err != nil {
+		if disk.Err() != nil {
+			disk.Abandon(nil)
+		}
 		return nil, fmt.Errorf("open metadata %s: %w", o.Dir, err)
 	}
-	s := &Store{db: db}
+	s := &Store{db: db, disk: disk}
 	v := View{base: db}
 	value, ok, _, err := v.Get(AppliedKey())
 	if err == nil && ok {
 		s.state, err = DecodeState(AppliedKey(), value)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open metadata %s: %w", o.Dir, err), db.Close())
+		return nil, errors.Join(fmt.Errorf("open metadata %s: %w", o.Dir, err), s.Close())
 	}
 	return s, nil
 }
@@ -100,7 +125,15 @@ func (s *Store) Live(over *Overlay) *View { return &View{over: over, base: s.db}
 
 // Apply writes the resolved operations of records, in log order, and the state after them in one
 // batch. They are durable after the next Flush.
-func (s *Store) Apply(records [][]segment.Op, after State) (err error) {
+func (s *Store) Apply(records [][]segment.Op, after State) error {
+	err := s.disk.Do(func() error { return s.write(records, after) })
+	if err == nil {
+		s.state = after
+	}
+	return err
+}
+
+func (s *Store) write(records [][]segment.Op, after State) (err error) {
 	b := s.db.NewBatch()
 	defer func() { err = errors.Join(err, b.Close()) }()
 	for _, ops := range records {
@@ -124,23 +157,41 @@ func (s *Store) Apply(records [][]segment.Op, after State) (err error) {
 	if err := b.Set(key, value, nil); err != nil {
 		return err
 	}
-	if err := b.Commit(pebble.NoSync); err != nil {
-		return err
-	}
-	s.state = after
-	return nil
+	return b.Commit(pebble.NoSync)
 }
 
 // Flush makes everything that was applied durable.
-func (s *Store) Flush() error { return s.db.Flush() }
+func (s *Store) Flush() error {
+	var flushed <-chan struct{}
+	err := s.disk.Do(func() (err error) {
+		flushed, err = s.db.AsyncFlush()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.disk.Wait(flushed)
+}
 
-// Close flushes and closes the store.
+// Close flushes and closes the store. If the disk failed, it does not wait for it.
 func (s *Store) Close() error {
-	return errors.Join(s.db.Flush(), s.db.Close())
+	err := s.Flush()
+	if s.disk.Err() != nil {
+		s.disk.Abandon(s.db.Close)
+		return err
+	}
+	err = errors.Join(err, s.disk.Do(s.db.Close))
+	if s.disk.Err() != nil {
+		s.disk.Abandon(nil)
+	}
+	return err
 }
 
 // logger passes Pebble's messages on to slog.
-type logger struct{ log *slog.Logger }
+type logger struct {
+	log  *slog.Logger
+	disk *failstop.FS
+}
 
 func (l logger) Infof(format string, args ...any) {
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
@@ -152,9 +203,9 @@ func (l logger) Errorf(format string, args ...any) {
 	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
 }
 
-// Fatalf panics, as Pebble demands that it does not return. The process must end before it
-// acknowledges something that its metadata cannot store.
+// Fatalf does not return, as Pebble demands. It ends the process, unless the disk failed: then
+// nothing is stored any more, and whoever waits for the store is told so.
 func (l logger) Fatalf(format string, args ...any) {
 	l.log.Error("pebble", "message", fmt.Sprintf(format, args...))
-	panic("pebble: " + fmt.Sprintf(format, args...))
+	l.disk.Fatal("pebble: " + fmt.Sprintf(format, args...))
 }

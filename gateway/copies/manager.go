@@ -330,8 +330,8 @@ func (m *Manager) detach(id string, s *managed) error {
 	return err
 }
 
-// closeGone closes the copies of deleted volumes. Their data stays on the pool until they are
-// purged.
+// closeGone closes the copies of deleted volumes. What the site's store does not have stays on the
+// pool until they are purged: nobody evicts segments of a copy that is closed.
 func (m *Manager) closeGone() {
 	m.mu.Lock()
 	gone := map[string]*managed{}
@@ -344,6 +344,9 @@ func (m *Manager) closeGone() {
 	for id, s := range gone {
 		m.cfg.Gone(id)
 		if s.copy != nil {
+			if freed := s.copy.Replica.Shed(); freed > 0 {
+				m.cfg.Logger.Info("a deleted volume makes room on the pool", "volume", id, "bytes", freed)
+			}
 			if err := m.detach(id, s); err != nil {
 				m.cfg.Logger.Warn("volume did not close cleanly", "volume", id, "error", err)
 			}

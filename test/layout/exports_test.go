@@ -38,6 +38,7 @@ var kept = map[string]string{
 	"csi-driver/controller.Server": "it implements the Controller service of the CSI specification",
 	"csi-driver/node.Server":       "it implements the Node service of the CSI specification",
 	"engine/meta/cryptfs.FS":       "it implements vfs.FS of Pebble",
+	"cachepool/failstop.FS":        "it implements vfs.FS of Pebble",
 	"hack/image.Manifest":          "it implements remote.Taggable of go-containerregistry",
 
 	"cachepool.Identity.NewIncarnation":     "the contract has it for a pool whose content is in doubt; no process asks for it yet",

@@ -51,6 +51,7 @@ var table = []row{
 	{pkg: "cachepool", outside: stdlib},
 	{pkg: "cachepool/crashfs", project: []string{"cachepool"}, outside: stdlib},
 	{pkg: "cachepool/dir", project: []string{"cachepool"}},
+	{pkg: "cachepool/failstop", outside: []string{"github.com/cockroachdb/pebble/v2"}},
 	{pkg: "cachepool/pooltest", project: []string{"cachepool"}},
 	{pkg: "store", outside: stdlib},
 	{pkg: "store/dir", project: []string{"store"}},
@@ -59,7 +60,8 @@ var table = []row{
 	{pkg: "store/s3/s3test", project: []string{"store", "store/s3"}},
 	{pkg: "store/storetest", project: []string{"store"}},
 	{pkg: "federation", outside: stdlib},
-	{pkg: "federation/archive", project: []string{"federation"}, outside: []string{"github.com/cockroachdb/pebble/v2"}},
+	{pkg: "federation/archive", project: []string{"federation", "cachepool/failstop"},
+		outside: []string{"github.com/cockroachdb/pebble/v2"}},
 	{pkg: "federation/internal/records", project: []string{"federation"}, outside: stdlib},
 	{pkg: "federation/etcd", project: []string{"federation", "federation/internal/records"}, tests: []string{"pki"}},
 	{pkg: "federation/etcd/etcdtest"},
@@ -84,7 +86,7 @@ var table = []row{
 	{pkg: "engine/segment", outside: []string{"github.com/klauspost/compress", "github.com/zeebo/blake3"}},
 	{pkg: "engine/log", project: []string{"journal", "track", "engine/segment", "cachepool"}, outside: []string{"github.com/zeebo/blake3"},
 		tests: []string{"cachepool/dir"}},
-	{pkg: "engine/meta", project: []string{"volume", "engine/segment", "engine/meta/cryptfs"}},
+	{pkg: "engine/meta", project: []string{"volume", "engine/segment", "engine/meta/cryptfs", "cachepool/failstop"}},
 	{pkg: "engine/meta/cryptfs"},
 
 	// Copies. protocol decides and does nothing else: no module that could do input or output.

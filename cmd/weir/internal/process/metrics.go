@@ -32,12 +32,24 @@ type Metrics struct {
 	From    prometheus.Gatherer
 }
 
+// What is measured may wait for a disk that hangs. Each reader is told so after a while. What waits
+// for the disk meanwhile is no more than a few, however often they read.
+const (
+	metricsTime    = 30 * time.Second
+	metricsReaders = 4
+)
+
+func (m Metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.From, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError,
+		Timeout: metricsTime, MaxRequestsInFlight: metricsReaders})
+}
+
 // Serve answers /metrics over TLS until ctx ends.
 func (m Metrics) Serve(ctx context.Context) error {
 	if m.Address == "" {
 		return nil
 	}
-	handler := promhttp.HandlerFor(m.From, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	handler := m.handler()
 	config := m.Credentials.Server(pki.Expect{})
 	if m.Cluster != nil {
 		client, err := rest.HTTPClientFor(m.Cluster)

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package failstop lets a database fail where it would end its process, or wait for ever.
+//
+// Pebble ends the process when its log or its manifest cannot be written, and tries for ever to
+// write a table, while those who wait for it hang. A database on an FS of this package has one
+// failure: after the first change of the disk that failed, no other is made (protocol-3). Who owns
+// the database hears of it, abandons the database, and opens it again on a new FS.
+package failstop
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// FS is a vfs.FS for one opened database. Its methods may be called from many goroutines.
+type FS struct {
+	vfs.FS
+	failed func(error)
+
+	mu        sync.Mutex
+	err       error         // why it stopped
+	stopped   chan struct{} // closed when it did
+	abandoned chan struct{} // closed by Abandon
+}
+
+var _ vfs.FS = (*FS)(nil)
+
+// New returns an FS that makes changes in inner. failed is called once, in a goroutine of its own,
+// with the first that failed. It may be nil.
+func New(inner vfs.FS, failed func(error)) *FS {
+	return &FS{FS: inner, failed: failed, stopped: make(chan struct{}), abandoned: make(chan struct{})}
+}
+
+// Err returns why no change is made any more; nil: none has failed.
+func (s *FS) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Do calls f, which uses the database, and returns what it returns, or earlier why the FS stopped.
+// Then f may still run, or never end: nobody else may use what it uses.
+func (s *FS) Do(f func() error) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go s.run(f, done)
+	select {
+	case err := <-done:
+		return err
+	case <-s.stopped:
+		return s.Err()
+	}
+}
+
+// run calls f, which Fatal may end.
+func (s *FS) run(f func() error, done chan<- error) {
+	var err error
+	returned := false
+	defer func() {
+		if !returned {
+			p := recover() // nil if Fatal ended the goroutine
+			if err = s.Err(); err == nil {
+				panic(p)
+			}
+		}
+		done <- err
+	}()
+	err = f()
+	returned = true
+}
+
+// Wait waits for ch, and returns nil, or why the FS stopped before.
+func (s *FS) Wait(ch <-chan struct{}) error {
+	select {
+	case <-ch:
+		return nil
+	case <-s.stopped:
+		return s.Err()
+	}
+}
+
+// Fatal is for the database's logger: it does not return. It panics, unless the reason is that the
+// FS stopped. Then it ends the goroutine, which is one of the database's own or of Do.
+func (s *FS) Fatal(message string) {
+	if s.Err() == nil {
+		panic(message)
+	}
+	runtime.Goexit()
+}
+
+// Abandon is called once, for a database that is not used any more and whose FS stopped. It closes
+// the database by end as far as that goes, and waits for nothing. end may be nil.
+func (s *FS) Abandon(end func() error) {
+	close(s.abandoned)
+	if end != nil {
+		go s.run(end, make(chan error, 1))
+	}
+}
+
+// fail notes that a change failed. It returns err.
+func (s *FS) fail(err error) error {
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return err
+	}
+	s.err = fmt.Errorf("the disk fails: %w", err)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		s.err = fmt.Errorf("the disk has no room, delete something else there or make it larger: %w", err)
+	}
+	close(s.stopped)
+	if s.failed != nil {
+		go s.failed(s.err)
+	}
+	return err
+}
+
+// change makes a change, unless one has failed.
+func (s *FS) change(f func() error) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	return s.fail(f())
+}
+
+// create makes a file. When the FS has stopped it waits for the end: the database tries again at
+// once, and for ever, what it could not write.
+func (s *FS) create(f func() (vfs.File, error)) (out vfs.File, err error) {
+	if s.Err() != nil {
+		<-s.abandoned
+	}
+	err = s.change(func() (err error) {
+		out, err = f()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &file{out, s}, nil
+}
+
+// Create implements vfs.FS.
+func (s *FS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return s.create(func() (vfs.File, error) { return s.FS.Create(name, category) })
+}
+
+// OpenReadWrite implements vfs.FS.
+func (s *FS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	return s.create(func() (vfs.File, error) { return s.FS.OpenReadWrite(name, category, opts...) })
+}
+
+// ReuseForWrite implements vfs.FS.
+func (s *FS) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return s.create(func() (vfs.File, error) { return s.FS.ReuseForWrite(from, to, category) })
+}
+
+// OpenDir implements vfs.FS.
+func (s *FS) OpenDir(name string) (vfs.File, error) {
+	d, err := s.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return &file{d, s}, nil
+}
+
+// Link implements vfs.FS.
+func (s *FS) Link(from, to string) error {
+	return s.change(func() error { return s.FS.Link(from, to) })
+}
+
+// Rename implements vfs.FS.
+func (s *FS) Rename(from, to string) error {
+	return s.change(func() error { return s.FS.Rename(from, to) })
+}
+
+// MkdirAll implements vfs.FS.
+func (s *FS) MkdirAll(dir string, perm os.FileMode) error {
+	return s.change(func() error { return s.FS.MkdirAll(dir, perm) })
+}
+
+// Remove implements vfs.FS. A file that stays does no harm.
+func (s *FS) Remove(name string) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	return s.FS.Remove(name)
+}
+
+// RemoveAll implements vfs.FS.
+func (s *FS) RemoveAll(name string) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	return s.FS.RemoveAll(name)
+}
+
+// Lock implements vfs.FS. It locks nothing: the pool belongs to this process (pool-1), and a
+// database that was abandoned may never give its lock back.
+func (s *FS) Lock(string) (io.Closer, error) { return unlocked{}, nil }
+
+type unlocked struct{}
+
+func (unlocked) Close() error { return nil }
+
+// Unwrap implements vfs.FS.
+func (s *FS) Unwrap() vfs.FS { return s.FS }
+
+// file is a file that is written, or a directory that is synced.
+type file struct {
+	vfs.File
+	fs *FS
+}
+
+func (f *file) Write(p []byte) (n int, err error) {
+	err = f.fs.change(func() (err error) {
+		n, err = f.File.Write(p)
+		return err
+	})
+	return n, err
+}
+
+func (f *file) WriteAt(p []byte, off int64) (n int, err error) {
+	err = f.fs.change(func() (err error) {
+		n, err = f.File.WriteAt(p, off)
+		return err
+	})
+	return n, err
+}
+
+func (f *file) Sync() error { return f.fs.change(f.File.Sync) }
+
+func (f *file) SyncData() error { return f.fs.change(f.File.SyncData) }
+
+func (f *file) SyncTo(length int64) (full bool, err error) {
+	err = f.fs.change(func() (err error) {
+		full, err = f.File.SyncTo(length)
+		return err
+	})
+	return full, err
+}
