@@ -16,8 +16,8 @@ var (
 		Labels: []string{"volume", "error"},
 		Help: "Operations that failed for another reason than what the client asked for. " +
 			"Error is io (data cannot be read or written), no_space, stale, refused (the client may not) or server. After these " +
-			"the client asks again later: no_home (no home answers, or it waits), grace (clients reclaim what they held before a restart) and " +
-			"busy (the volume waits, and holds its share of what the client may ask for at a time)."})
+			"the client asks again later: no_home (no home answers, or it waits), grace (clients reclaim what they held before a " +
+			"restart) and busy (the volume waits, and holds its share of what the client may ask for at a time)."})
 	VolumeReadBytes = define(Definition{Name: "weir_volume_read_bytes_total", Parts: gateway, Kind: Counter, Labels: []string{"volume"},
 		Help: "Bytes of files that clients read."})
 	VolumeWrittenBytes = define(Definition{Name: "weir_volume_written_bytes_total", Parts: gateway, Kind: Counter,
@@ -33,8 +33,9 @@ var (
 			"stack: please report it."})
 	NFSRefused = define(Definition{Name: "weir_nfs_refused_total", Parts: gateway, Kind: Counter, Labels: []string{"reason"},
 		Help: "What was refused before it was executed. Of requests for a volume the reason is not_admitted, unknown (there is no " +
-			"such volume, or it is deleted), not_served (not by this gateway, or not yet) or slots (the volume waits, and holds its share of " +
-			"what the client may ask for at a time). Others are connections (the client has too many) and credential (it is not AUTH_SYS)."})
+			"such volume, or it is deleted), not_served (not by this gateway, or not yet) or slots (the volume waits, and holds its " +
+			"share of what the client may ask for at a time). Others are connections (the client has too many) and credential " +
+			"(it is not AUTH_SYS)."})
 	NFSConnections = define(Definition{Name: "weir_nfs_connections", Parts: gateway, Kind: Gauge,
 		Help: "Open connections of NFS clients."})
 	NFSClients = define(Definition{Name: "weir_nfs_clients", Parts: gateway, Kind: Gauge,

@@ -104,8 +104,8 @@ type Recovered struct {
 // Errors of a Log, for errors.Is. Methods also return cachepool.ErrFull when the pool has no room.
 // Then the log is unchanged; the caller evicts segments and tries again.
 var (
-	// ErrPoisoned: a write or fsync failed once. This log takes no more records. Opened again, it has
-	// what the disk has (protocol-3).
+	// ErrPoisoned: a write or fsync failed once. This log takes no more records. Opened again, it
+	// has what the disk has (protocol-3).
 	ErrPoisoned = errors.New("log is poisoned")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("log is closed")
