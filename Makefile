@@ -36,8 +36,8 @@ demo-bare: fit-bare modules tools build ## the same without Kubernetes: three si
 # The clusters with Weir installed take nearly as long as everything else, and wait half of that time: so two halves run at once, clusters and the rest.
 CLUSTERS = ./test/e2e/installed
 # Those that compare rates run at the end, alone; the others wait much, two at once.
-ALONE = ./test/e2e/failover
-OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v -e /e2e/installed -e /e2e/failover)
+ALONE = ./test/e2e/rates
+OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v -e /e2e/installed -e /e2e/rates)
 
 test: fit-clusters modules tools kube-tools build ## run all tests but the long form of soak: clusters, and beside them units with the race detector and the rest
 	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)

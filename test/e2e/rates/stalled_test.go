@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package failover
+package rates
 
 import (
 	"regexp"
@@ -30,17 +30,17 @@ const writes = "fio --name=f --directory=/mnt/v --ioengine=psync --rw=randwrite 
 // other one goes on as fast as before, the list of volumes is answered, and all that waited goes on
 // when the home is back.
 func TestStalledVolumeLeavesOthersAlone(t *testing.T) {
-	s := &scene{Scene: bed.NewScene(t, bed.Config{Sites: []string{"a", "b"}, Promise: promise.String()}, bed.Manifest("v", 1, "a"))}
+	s := bed.NewScene(t, bed.Config{Sites: []string{"a", "b"}, Promise: "2s"}, bed.Manifest("v", 1, "a"))
 	if err := s.Bed.Create(s.Ctx, "a", elsewhere); err != nil {
 		t.Fatal(err)
 	}
-	s.guest = s.Machine("a", "wa")
-	if _, err := s.Bed.Site("a").Mount(s.Ctx, s.guest.Guest, "x"); err != nil {
+	guest := s.Machine("a", "wa")
+	if _, err := s.Bed.Site("a").Mount(s.Ctx, guest.Guest, "x"); err != nil {
 		t.Fatal(err)
 	}
-	s.guest.Do("for i in $(seq 96); do echo $i >/mnt/x/$i; done; sync -f /mnt/x")
+	guest.Do("for i in $(seq 96); do echo $i >/mnt/x/$i; done; sync -f /mnt/x")
 	rate := func(when string) float64 {
-		out := s.guest.Do(writes)
+		out := guest.Do(writes)
 		fields := regexp.MustCompile(";").Split(out, -1)
 		if len(fields) < 50 {
 			t.Fatalf("fio says %q", out)
@@ -55,13 +55,13 @@ func TestStalledVolumeLeavesOthersAlone(t *testing.T) {
 	before := rate("before")
 	s.Bed.Site("b").Gateway().Kill()
 	// Half of them read what no cache has, half change names and data.
-	s.guest.Do(`echo 3 >/proc/sys/vm/drop_caches
+	guest.Do(`echo 3 >/proc/sys/vm/drop_caches
 for i in $(seq 96); do
 	if [ $((i % 2)) = 0 ]; then cat /mnt/x/$i; else echo more >>/mnt/x/$i; sync /mnt/x/$i; fi >/x/waits.$i 2>&1 &
 done
 sleep 3`)
 	stalled := rate("while the other volume has no home")
-	list := s.guest.Do("mkdir -p /mnt/root && mount -t nfs4 -o vers=4.2,proto=tcp,hard " + s.Bed.Site("a").Addr() +
+	list := guest.Do("mkdir -p /mnt/root && mount -t nfs4 -o vers=4.2,proto=tcp,hard " + s.Bed.Site("a").Addr() +
 		":/ /mnt/root && ls /mnt/root")
 	if list != "v\nx" {
 		t.Errorf("the volumes are %q", list)
@@ -69,7 +69,7 @@ sleep 3`)
 	if err := s.Bed.Site("b").StartGateway(); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.guest.Do(`for n in $(seq 240); do
+	if n := guest.Do(`for n in $(seq 240); do
 	if [ "$(grep -c more /mnt/x/95)$(cat /mnt/x/96)" = 196 ] && ! pgrep -x cat >/dev/null && ! pgrep -x sync >/dev/null; then break; fi
 	sleep 1
 done
