@@ -5,6 +5,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -68,8 +69,11 @@ func replays() bool {
 func TestReplayIsTold(t *testing.T) {
 	c := newCluster(t, "a")
 	id := c.create("v", manifest("v", 1))
+	created := id
 	cl := &client{name: "a"}
 	early := file(t, c.router("a", id), cl, "early")
+	other := c.create("w", manifest("w", 1))
+	file(t, c.router("a", other), cl, "early")
 	reports := func() (is federation.Observed) {
 		c.with(func(r federation.Registry) error {
 			all, err := r.ListObserved(context.Background(), id)
@@ -88,8 +92,10 @@ func TestReplayIsTold(t *testing.T) {
 	})
 	c.stop("a")
 	// All of the log is replayed into new metadata.
-	if err := os.RemoveAll(filepath.Join(c.dir, "a", "volumes", id, "meta")); err != nil {
-		t.Fatal(err)
+	for _, v := range []string{id, other} {
+		if err := os.RemoveAll(filepath.Join(c.dir, "a", "volumes", v, "meta")); err != nil {
+			t.Fatal(err)
+		}
 	}
 	g := &gate{opened: make(chan struct{})}
 	open := sync.OnceFunc(func() { close(g.opened) })
@@ -98,9 +104,16 @@ func TestReplayIsTold(t *testing.T) {
 	c.start("a")
 	const says = "its log is replayed: "
 	var reported federation.Observed
-	c.until("the replay is told", func() error {
-		reported = reports()
+	c.until("the replay is told, and that the other copy waits for its turn", func() error {
 		s, _ := c.at("a").copies.State(id)
+		w, _ := c.at("a").copies.State(other)
+		if s.Problem != nil && !strings.Contains(s.Problem.Error(), says) {
+			s, w, id, other = w, s, other, id // it came first
+		}
+		if w.Problem == nil || !strings.Contains(w.Problem.Error(), "waits until other copies are open") {
+			return fmt.Errorf("the other says %v", w.Problem)
+		}
+		reported = reports()
 		if s.Problem == nil || !strings.Contains(s.Problem.Error(), says) || !strings.Contains(reported.Opening, says) {
 			return errors.New("not yet")
 		}
@@ -110,7 +123,7 @@ func TestReplayIsTold(t *testing.T) {
 		t.Errorf("the registry has %+v", reported)
 	}
 	open()
-	readable(t, c.router("a", id), early)
+	readable(t, c.router("a", created), early)
 	c.until("the home that serves reports as ever", func() error {
 		if is := reports(); is.Opening != "" || is.Message != "" {
 			return errors.New(is.Opening + is.Message)

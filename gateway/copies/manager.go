@@ -197,6 +197,9 @@ func (m *Manager) Close() error {
 	return err
 }
 
+// errTurn: copies are opened one after the other, and one may replay for long.
+var errTurn = errors.New("it waits until other copies are open")
+
 // reconcile brings all copies in line with the registry, and reports whether something must be
 // tried again.
 func (m *Manager) reconcile(ctx context.Context) (again bool) {
@@ -212,9 +215,17 @@ func (m *Manager) reconcile(ctx context.Context) (again bool) {
 		m.heard = true
 		m.cfg.Heard()
 	}
+	wanted := func(v federation.Volume) bool { return slices.Contains(v.Sites, m.cfg.Self.Site) || m.kept[v.UUID] }
+	m.mu.Lock()
+	for _, v := range records {
+		if s := m.volumes[v.UUID]; s.copy == nil && s.problem == nil && wanted(v) {
+			s.problem = errTurn
+		}
+	}
+	m.mu.Unlock()
 	for _, v := range records {
 		s := m.manage(v.UUID)
-		if slices.Contains(v.Sites, m.cfg.Self.Site) || m.kept[v.UUID] {
+		if wanted(v) {
 			again = m.bring(ctx, s, v) || again
 			continue
 		}
