@@ -71,6 +71,12 @@ func outages() {
 		Expect(f.Site("a").StartAPI(bounded())).To(Succeed())
 		started = true
 		back := time.Now()
+		until("the operator of a leads again", func() (string, bool) {
+			got, err := try("a", "get", "lease/weir-operator", "-n", Namespace, "-o", "jsonpath={.spec.renewTime}")
+			at, perr := time.Parse(time.RFC3339, got)
+			return got, err == nil && perr == nil && at.After(back)
+		})
+		figure("the operator of a led again %v after its API server was back", time.Since(back).Round(100*time.Millisecond))
 		statusIsRight()
 		took := time.Since(back).Round(100 * time.Millisecond)
 		GinkgoWriter.Println(kubectl("a", "logs", "-n", Namespace, "-l", "app.kubernetes.io/component=operator", "--prefix", "--since=4m",
