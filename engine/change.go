@@ -145,8 +145,9 @@ func (t *tx) record(id volume.OpID, result []byte) *segment.Record {
 // order. If the log does not know whether it has the record, the record is shown to nobody, and
 // shown is false.
 func (e *Engine) appendRecord(ctx context.Context, rec *segment.Record, unstable bool) (end segment.Position, shown bool, err error) {
-	e.appending.unstable, e.appending.shown = unstable, false
+	e.appending.unstable, e.appending.shown, e.appending.under = unstable, false, true
 	end, err = e.journal.Append(ctx, rec)
+	e.appending.under = false
 	if err != nil {
 		return segment.Position{}, false, err
 	}
@@ -285,8 +286,8 @@ type executed[T any] struct {
 	proved   bool             // the commit of shown proves that the result may be returned
 }
 
-// execute runs the critical section of change. If that panics, the engine has failed: others may
-// have and commit a record that it would never apply (protocol-8).
+// execute runs the critical section of change. If that panics while it appends, the engine has
+// failed: others may have and commit a record that it would never apply (protocol-8).
 func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T], unstable bool,
 	f func(t *tx) (T, error)) (x executed[T], err error) {
 	if err := e.throttle(ctx); err != nil {
@@ -298,7 +299,7 @@ func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T]
 	defer e.unlock()
 	returned := false
 	defer func() {
-		if !returned { // whoever recovers from the panic does not know what the log has
+		if !returned && e.appending.under { // whoever recovers from the panic does not know what the log has
 			e.fail(fmt.Errorf("%w: a mistake in the program ended a change, which may be in the log and not be shown", journal.ErrNotHome))
 		}
 	}()

@@ -75,7 +75,7 @@ type Engine struct {
 	// A lock whose wait can end with a context. See the package comment.
 	turn chan struct{}
 	// For Show: the properties of the record that appendRecord is adding. Guarded by turn.
-	appending struct{ unstable, shown bool }
+	appending struct{ unstable, shown, under bool }
 	// How many numbers were used in the epoch numbered. Guarded by turn.
 	counter, numbered uint64
 

@@ -126,6 +126,9 @@ func (g *Guard) see(asked Asked, h Head, controls []Control) (version uint64, du
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.judge(asked) != nil {
+		if g.state.Rewound != "" && g.durable < g.version {
+			return g.version, false // the verdict could not be saved before
+		}
 		return 0, false
 	}
 	switch {

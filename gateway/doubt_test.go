@@ -176,16 +176,26 @@ func TestAPersonBelievesALogInDoubt(t *testing.T) {
 	}
 }
 
-// TestAWholeMemberGoesOn: a person cannot make a home of a log in doubt while a member is whole.
+// TestAWholeMemberGoesOn: a person cannot make a home of a log in doubt while a member is whole, or
+// may be, nor of one that has less than another copy.
 func TestAWholeMemberGoesOn(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, "a", "b")
+	c := newClusterOf(t, 10*time.Second, "a", "b") // long, so that b does not take over before it is asked
 	id := c.create("v", manifest("v", 2))
 	cl := &client{name: "a"}
 	h := file(t, c.router("a", id), cl, "kept")
 	c.stop("a")
 	damage(t, c.segments("a", id), -10)
 	c.start("a")
+	c.until("the doubt is told", func() error {
+		if all := c.at("a").reporter.Status(id); len(all) != 1 || !all[0].Doubt {
+			return fmt.Errorf("it is %+v", all)
+		}
+		return nil
+	})
+	if err := c.failover(t, "a", id, true); err == nil || !strings.Contains(err.Error(), "gb at site b has a copy that is not in doubt") {
+		t.Fatalf("a person makes a home of a log in doubt: %v", err)
+	}
 	c.until("b goes on", func() error {
 		if home, _ := c.at("b").view.Home(id); home != "gb" {
 			return errors.New("home is " + home)
@@ -194,6 +204,38 @@ func TestAWholeMemberGoesOn(t *testing.T) {
 	})
 	readable(t, c.router("a", id), h)
 	file(t, c.router("b", id), cl, "later")
+}
+
+// TestACopyWithMoreIsNotGivenUp: the only member lost something that a follower has.
+func TestACopyWithMoreIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "a", "b")
+	id := c.create("v", manifest("v", 1))
+	cl := &client{name: "a"}
+	h := file(t, c.router("a", id), cl, "kept")
+	c.until("b has all", func() error {
+		if b := c.at("b").reporter.Status(id); len(b) != 1 || b[0].End != c.at("a").reporter.Status(id)[0].End {
+			return fmt.Errorf("it has %+v", b)
+		}
+		return nil
+	})
+	c.stop("a")
+	damage(t, c.segments("a", id), -10)
+	c.start("a")
+	c.until("the doubt is told", func() error {
+		if all := c.at("a").reporter.Status(id); len(all) != 1 || !all[0].Doubt {
+			return fmt.Errorf("it is %+v", all)
+		}
+		return nil
+	})
+	if err := c.failover(t, "a", id, true); err == nil || !strings.Contains(err.Error(), "gateway gb at site b has more") {
+		t.Fatalf("what b has is given up: %v", err)
+	}
+	if err := c.failover(t, "b", id, true); err != nil {
+		t.Fatal(err)
+	}
+	readable(t, c.router("b", id), h)
+	readable(t, c.router("a", id), h)
 }
 
 // failover asks a site's gateway to become home.

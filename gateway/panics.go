@@ -13,13 +13,14 @@ import (
 )
 
 // guarded returns options with which a call that panics fails alone: the process serves other
-// volumes. Its outcome is not known. count is called for each.
+// volumes. It ends with Aborted, which gRPC itself never says, and is not to be repeated: it would
+// panic again. count is called for each.
 func guarded(log *slog.Logger, count func()) []grpc.ServerOption {
 	ended := func(method string, err *error) {
 		if v := recover(); v != nil {
 			count()
 			log.Error("call panicked", "method", method, "panic", v, "stack", string(debug.Stack()))
-			*err = status.Errorf(codes.Unknown, "%s: a mistake in the program ended it: see the gateway's log", method)
+			*err = status.Errorf(codes.Aborted, "%s: a mistake in the program ended it: see the gateway's log", method)
 		}
 	}
 	return []grpc.ServerOption{

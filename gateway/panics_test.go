@@ -45,7 +45,7 @@ func TestPanicEndsOneCall(t *testing.T) {
 	}
 	for range 2 {
 		_, err := forwardpb.NewForwardClient(conn).Status(t.Context(), &forwardpb.StatusRequest{})
-		if status.Code(err) != codes.Unknown || !strings.Contains(err.Error(), "a mistake in the program") {
+		if status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "a mistake in the program") {
 			t.Errorf("the call ends with %v", err)
 		}
 	}

@@ -82,10 +82,10 @@ type Config struct {
 	// KnownApplied is the applied position in the metadata. This log certainly reached it once, and
 	// it is committed. If the log ends before it, the log lost something (protocol-3).
 	KnownApplied Position
-	// Believe: a person gives up what a log in doubt has lost. Open cuts it to its valid prefix,
-	// gives it another identity, and settles the doubt, which Recovered still tells. A log of which
-	// nothing is left stays in doubt.
-	Believe bool
+	// Believe, if not zero: a person gave up what a log in doubt has lost. Open cuts it to its
+	// valid prefix, gives it this identity, and settles the doubt, which Recovered still tells. A
+	// log of which nothing is left stays in doubt.
+	Believe cachepool.ID
 }
 
 // Recovered is what Open found.

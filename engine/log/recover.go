@@ -127,7 +127,7 @@ func (l *Log) recover() error {
 		}
 	}
 	l.recovered.End, l.recovered.Doubt, l.recovered.Committed = l.end, l.doubt, l.known()
-	if l.doubt != nil && l.cfg.Believe && l.end != (Position{}) {
+	if l.doubt != nil && !l.cfg.Believe.IsZero() && l.end != (Position{}) {
 		return l.believe()
 	}
 	if l.doubt != nil {
@@ -141,15 +141,11 @@ func (l *Log) recover() error {
 // believe goes on with what is left of a log in doubt. Others know it as another log from now on.
 // After a crash meanwhile it is still in doubt.
 func (l *Log) believe() error {
-	id, err := cachepool.NewID(l.cfg.Rand)
-	if err != nil {
-		return err
-	}
 	if err := l.mark.close(); err != nil {
 		return err
 	}
 	l.cfg.KnownApplied = segment.Earlier(l.cfg.KnownApplied, l.end)
-	l.mark = &watermark{identity: id, mark: mark{committed: segment.Earlier(l.mark.committed, l.end)}}
+	l.mark = &watermark{identity: l.cfg.Believe, mark: mark{committed: segment.Earlier(l.mark.committed, l.end)}}
 	l.doubt, l.hash, l.recovered.Committed = nil, nil, l.known()
 	return l.settle()
 }

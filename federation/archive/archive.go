@@ -241,6 +241,9 @@ func list(db *pebble.DB, prefix string) (out []federation.Record, err error) {
 
 // Put implements federation.Archive.
 func (a *Archive) Put(records []federation.Record) error {
+	if len(records) == 0 {
+		return nil // nothing is kept of most changes, also while the disk fails
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.write(func(db *database) error { return a.put(db, records) })

@@ -77,7 +77,6 @@ type Manager struct {
 	mu      sync.Mutex
 	volumes map[string]*managed // by UUID
 	reopen  map[string]error    // why a volume's copy is to be closed and opened again
-	believe map[string]bool     // volumes whose log is to be opened although it is in doubt
 }
 
 // managed is the state of one volume at this gateway. Run changes it, with mu held where others
@@ -86,7 +85,8 @@ type managed struct {
 	copy    *Copy               // nil: there is none, or it could not be opened yet
 	problem error               // why not
 	replay  federation.Progress // of its log, while it is opened
-	doubted bool                // the log is in doubt, and the control record counts on it
+	doubted bool                // the log is in doubt, and the control record counts on it; used by Run only
+	epoch   uint64              // in which it was found to be; used by Run only
 	leaving *leaving            // not nil: the site is not to have the copy any more
 	backoff backoff             // of opening it again after it failed
 }
@@ -105,7 +105,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, aside: make(chan string, 16),
-		wake: make(chan struct{}, 1), reopen: map[string]error{}, believe: map[string]bool{},
+		wake: make(chan struct{}, 1), reopen: map[string]error{},
 		shed: map[string]time.Time{}, unshed: make(chan struct{}, 1)}
 	for _, id := range there {
 		m.kept[id] = true
@@ -278,8 +278,8 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 // openCopy opens the copy of a volume that has none open, and reports whether it did.
 func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume) bool {
 	// A copy that ended because its log is in doubt is not opened before a home goes on without it.
-	believe := m.believed(v.UUID)
-	if s.doubted && !believe && m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
+	_, epoch := m.cfg.View.Home(v.UUID)
+	if s.doubted && s.epoch == epoch && m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
 		return false
 	}
 	if m.awaitsKey(v.UUID) {
@@ -288,14 +288,9 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 		m.mu.Unlock()
 		return false
 	}
-	open := m.open
-	if believe {
-		m.cfg.Logger.Warn("the log is opened with what is left of it, by a person's word", "volume", v.Name)
-		open = m.openBelieved
-	}
-	c, err := open(ctx, v)
+	c, err := m.openBelieved(ctx, v)
 	var doubt *doubtError
-	if s.doubted = errors.As(err, &doubt) && doubt.member; doubt != nil && !doubt.member && m.mayRenew(&err) {
+	if s.doubted, s.epoch = errors.As(err, &doubt) && doubt.member, epoch; doubt != nil && !doubt.member && m.mayRenew(&err) {
 		m.cfg.Logger.Error("the copy of the volume on this pool is not its old self: it is kept aside and made anew",
 			"volume", v.Name, "error", err)
 		err = errors.Join(err, m.renew(v.UUID, "doubt"))

@@ -26,12 +26,7 @@ import (
 // open opens a volume's copy on the pool: the engine, whose metadata say how far the log must
 // reach; the log, which the engine replays; and the replica, which is the engine's journal. The
 // copy takes part in the protocol when its replica is started.
-func (m *Manager) open(ctx context.Context, v federation.Volume) (*Copy, error) {
-	return m.openWith(ctx, v, false)
-}
-
-// openWith is open. With believe, it opens a log in doubt with what is left of it.
-func (m *Manager) openWith(ctx context.Context, v federation.Volume, believe bool) (_ *Copy, err error) {
+func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err error) {
 	ring, _, err := m.cfg.Registry.GetKeyring(ctx, v.UUID)
 	if err != nil {
 		return nil, fmt.Errorf("read the keyring of volume %s: %w", v.Name, err)
@@ -45,6 +40,10 @@ func (m *Manager) openWith(ctx context.Context, v federation.Volume, believe boo
 		return nil, fmt.Errorf("volume %s: UUID %q: %w", v.Name, v.UUID, err)
 	}
 	dir, err := m.cfg.Pool.Volume(v.UUID)
+	if err != nil {
+		return nil, err
+	}
+	belief, err := m.belief(ctx, dir, v.UUID)
 	if err != nil {
 		return nil, err
 	}
@@ -80,12 +79,12 @@ func (m *Manager) openWith(ctx context.Context, v federation.Volume, believe boo
 	c.Log, err = log.Open(log.Config{
 		Dir: dir, Room: m.cfg.Pool.Room(), Volume: segment.VolumeID(id), DataKey: key,
 		Sources: func() []log.Source { return m.sources(v.UUID) }, Rand: m.cfg.Rand,
-		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(), Synced: m.cfg.Synced, Believe: believe,
+		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(), Synced: m.cfg.Synced, Believe: belief,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := m.doubtful(ctx, c.Log, v.UUID, believe); err != nil {
+	if err := m.doubtful(ctx, c.Log, v.UUID, belief); err != nil {
 		return nil, err
 	}
 	if c.Log.End().Less(c.Engine.Applied()) {
@@ -96,6 +95,12 @@ func (m *Manager) openWith(ctx context.Context, v federation.Volume, believe boo
 	told()
 	if err != nil {
 		return nil, fmt.Errorf("replay the log of volume %s: %w", v.Name, err)
+	}
+	if !belief.IsZero() {
+		logger.Warn("the log goes on with what was left of it, by a person's word", "end", c.Log.End(), "was", c.Log.Recovered().Doubt)
+		if err := forgetBelief(dir); err != nil {
+			return nil, err
+		}
 	}
 	var uploads replica.Uploads
 	if m.cfg.Store != nil {

@@ -13,6 +13,9 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
@@ -54,6 +57,9 @@ func (c *Call) do(ctx context.Context, r volume.Request, q *forwardpb.CallReques
 		q.Incarnation, q.Registration = c.Registration.Incarnation, c.Registration.Number
 	}
 	reply, err := c.Client.Call(ctx, q)
+	if status.Code(err) == codes.Aborted { // it panicked there
+		return nil, fmt.Errorf("%w: call the home: %v", volume.ErrIO, err)
+	}
 	if err != nil {
 		c.Unanswered = changes
 		return nil, fmt.Errorf("%w: call the home: %v", volume.ErrUnknown, err)

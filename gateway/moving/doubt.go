@@ -5,64 +5,91 @@ package moving
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/gateway/report"
 )
 
 // believe makes this gateway home with what is left of its log, which is in doubt. A person must
-// accept the loss, and no copy on which the control record counts may be whole.
+// accept the loss, and no other copy may have more. The takeover is a swap of the record that the
+// decision was about: it fails if anything changed hands meanwhile.
 func (m *Mover) believe(ctx context.Context, v federation.Volume, acceptLoss bool) (*forwardpb.FailoverReply, error) {
-	refuse := func(format string, a ...any) (*forwardpb.FailoverReply, error) {
-		return nil, status.Errorf(codes.FailedPrecondition, "volume %s: %s", v.Name, fmt.Sprintf(format, a...))
-	}
 	if err := m.cfg.Registry.Trusted(); err != nil {
-		return refuse("%v", err)
+		return nil, refusal(v, "%v", err)
 	}
-	ctl, _, err := m.cfg.Registry.GetControl(ctx, v.UUID)
+	ctl, rev, err := m.cfg.Registry.GetControl(ctx, v.UUID)
 	if err != nil {
 		return nil, status.Errorf(codes.Unavailable, "volume %s: read its control record: %v", v.Name, err)
 	}
-	for _, x := range ctl.Members {
-		if x.Gateway == m.cfg.Self.Gateway || !m.cfg.View.IsAlive(x.Gateway, x.Incarnation) {
-			continue
-		}
-		switch said, err := m.ask(ctx, v.UUID, x.Gateway); {
-		case err != nil:
-			return refuse("member %s at site %s may have a whole copy, and does not answer: %v", x.Gateway, x.Site, err)
-		case !said.Doubt:
-			return refuse("member %s at site %s has a copy that is not in doubt: it goes on with that by itself; see `weir status %s`",
-				x.Gateway, x.Site, v.Name)
-		}
+	end, why := m.cfg.Copies.Doubt(v.UUID)
+	if why == nil {
+		return nil, refusal(v, "its copy at gateway %s is not in doubt any more: look at `weir status %s`", m.cfg.Self.Gateway, v.Name)
 	}
-	why := m.cfg.Copies.Doubt(v.UUID)
+	if err := m.nobodyWhole(ctx, v, ctl, end); err != nil {
+		return nil, err
+	}
 	if !acceptLoss {
-		return refuse("%v. With --accept-loss it goes on with what is left; keep a copy of its folder on the pool before, "+
+		return nil, refusal(v, "%v. With --accept-loss it goes on with what is left; keep a copy of its folder on the pool before, "+
 			"if somebody may want to look at it", why)
 	}
-	m.cfg.Logger.Warn("a log in doubt is believed by a person's word", "volume", v.Name, "why", why)
-	m.cfg.Copies.Believe(v.UUID)
-	ctx, cancel := context.WithTimeout(ctx, 20*m.cfg.Promise)
-	defer cancel()
-	var c *copies.Copy
-	for c == nil || c.Replica.Status().Control == nil {
-		select {
-		case <-m.cfg.Timers.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			state, _ := m.cfg.Copies.State(v.UUID)
-			return refuse("its copy at gateway %s is not open in time: %v", m.cfg.Self.Gateway, state.Problem)
-		}
-		c = m.cfg.Copies.Copy(v.UUID)
+	belief, err := m.cfg.Copies.Believe(v.UUID)
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "volume %s: %v", v.Name, err)
 	}
-	c.Replica.Force()
-	return m.await(ctx, c, v.Name, m.cfg.Self.Gateway, ctl.Epoch)
+	self := m.cfg.Self
+	self.Log = belief.String()
+	if ctl.Home != self { // else an earlier call did it
+		next := ctl.Clone()
+		next.Epoch++
+		next.Home, next.Members = self, []federation.Member{self}
+		next.Begin(federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(end), Forced: true})
+		m.cfg.Logger.Warn("a log in doubt is believed by a person's word", "volume", v.Name, "end", end, "why", why)
+		switch _, err := m.cfg.Registry.SwapControl(ctx, v.UUID, rev, next); {
+		case errors.Is(err, federation.ErrConflict):
+			return nil, refusal(v, "something changed hands meanwhile: look at `weir status %s`", v.Name)
+		case err != nil:
+			return nil, status.Errorf(codes.Unavailable, "volume %s: the registry did not say that it was done, ask again: %v", v.Name, err)
+		}
+		ctl = next
+	}
+	return m.await(ctx, v, self.Gateway, ctl.Epoch) // its own epoch comes after the forced one
+}
+
+// nobodyWhole returns an error if a copy elsewhere is whole, or may be, or has more than one that
+// ends at end: a person who gives writes up would give these up too.
+func (m *Mover) nobodyWhole(ctx context.Context, v federation.Volume, ctl federation.Control, end log.Position) error {
+	for _, g := range m.cfg.View.Members() {
+		member := ctl.CountsOn(g)
+		if g.Gateway == m.cfg.Self.Gateway || !member && !slices.Contains(v.Sites, g.Site) {
+			continue
+		}
+		said, err := m.ask(ctx, v.UUID, g.Gateway)
+		switch open := err == nil && said.Role != "" && said.Role != "None"; {
+		case err != nil && member && m.cfg.View.IsAlive(g.Gateway, g.Incarnation):
+			return refusal(v, "member %s at site %s may have a whole copy, and does not answer: %v", g.Gateway, g.Site, err)
+		case err != nil || said.Doubt:
+		case member:
+			return refusal(v, "member %s at site %s has a copy that is not in doubt: it goes on with that by itself; see `weir status %s`",
+				g.Gateway, g.Site, v.Name)
+		case open && end.Less(log.Position(said.End)):
+			return refusal(v, "the copy of gateway %s at site %s has more: go on with that, by `weir failover %s --to %s --accept-loss`",
+				g.Gateway, g.Site, v.Name, g.Site)
+		}
+	}
+	return nil
+}
+
+// refusal is an error that says why a volume does not change hands.
+func refusal(v federation.Volume, format string, a ...any) error {
+	return status.Errorf(codes.FailedPrecondition, "volume %s: %s", v.Name, fmt.Sprintf(format, a...))
 }
 
 // inDoubt reports whether a gateway says that its log of a volume lost something, so that it does
@@ -74,6 +101,8 @@ func (m *Mover) inDoubt(ctx context.Context, volume, gateway string) bool {
 
 // ask returns what a gateway says of a volume.
 func (m *Mover) ask(ctx context.Context, volume, gateway string) (said report.VolumeStatus, err error) {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Promise)
+	defer cancel()
 	client, err := m.cfg.Peers.Forward(gateway)
 	if err != nil {
 		return said, err

@@ -55,8 +55,10 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
 	c := m.cfg.Copies.Copy(q.GetVolume())
-	if c == nil && q.GetTo() == m.cfg.Self.Gateway && m.cfg.Copies.Doubt(q.GetVolume()) != nil {
-		return m.believe(ctx, v, q.GetAcceptLoss())
+	if c == nil && q.GetTo() == m.cfg.Self.Gateway {
+		if _, why := m.cfg.Copies.Doubt(q.GetVolume()); why != nil {
+			return m.believe(ctx, v, q.GetAcceptLoss())
+		}
 	}
 	if c == nil {
 		return nil, status.Errorf(codes.FailedPrecondition,
@@ -74,7 +76,7 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 				v.Name, m.cfg.Self.Gateway, home.Gateway)
 		}
 		c.Replica.Move(q.GetTo())
-		return m.await(ctx, c, v.Name, q.GetTo(), st.Epoch)
+		return m.await(ctx, v, q.GetTo(), st.Epoch)
 	}
 	if home.Gateway == m.cfg.Self.Gateway {
 		return &forwardpb.FailoverReply{Epoch: st.Epoch, Home: home.Gateway}, nil
@@ -85,7 +87,7 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 			v.Name, home.Gateway, home.Site, v.Name, m.cfg.Self.Site)
 	}
 	if st.Control.CountsOn(m.cfg.Self) {
-		return m.await(ctx, c, v.Name, m.cfg.Self.Gateway, st.Epoch) // it takes over by itself, without loss
+		return m.await(ctx, v, m.cfg.Self.Gateway, st.Epoch) // it takes over by itself, without loss
 	}
 	if !q.GetAcceptLoss() {
 		return nil, status.Errorf(codes.FailedPrecondition,
@@ -93,25 +95,28 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 				"Bring %s back, or give up what it alone has with --accept-loss.", v.Name, home.Gateway, home.Site,
 			m.cfg.Reporter.MaybeLost(ctx, c.UUID, home.Gateway), home.Gateway)
 	}
+	if err := m.nobodyWhole(ctx, v, *st.Control, st.End); err != nil {
+		return nil, err
+	}
 	m.cfg.Logger.Warn("takeover by a person's word", "volume", v.Name, "lost home", home.Gateway, "from", c.Log.End())
 	c.Replica.Force()
-	return m.await(ctx, c, v.Name, m.cfg.Self.Gateway, st.Epoch)
+	return m.await(ctx, v, m.cfg.Self.Gateway, st.Epoch)
 }
 
 // await waits until the volume is served by gateway to in an epoch after epoch.
-func (m *Mover) await(ctx context.Context, c *copies.Copy, name, to string, epoch uint64) (*forwardpb.FailoverReply, error) {
+func (m *Mover) await(ctx context.Context, v federation.Volume, to string, epoch uint64) (*forwardpb.FailoverReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*m.cfg.Promise)
 	defer cancel()
 	for {
 		changed := m.cfg.View.Changed()
-		if home, e := m.cfg.View.Home(c.UUID); home == to && e > epoch {
+		if home, e := m.cfg.View.Home(v.UUID); home == to && e > epoch {
 			return &forwardpb.FailoverReply{Epoch: e, Home: home}, nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return nil, status.Errorf(codes.DeadlineExceeded,
-				"volume %s: gateway %s did not become its home in time: look at `weir status %s`", name, to, name)
+				"volume %s: gateway %s did not become its home in time: look at `weir status %s`", v.Name, to, v.Name)
 		}
 	}
 }

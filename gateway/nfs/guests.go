@@ -213,12 +213,15 @@ func (k *call) share(g *guestOf) (ok bool) {
 	for {
 		now := k.s.cfg.Clock.Now()
 		stay, full := k.use.Session.Enter(g.key.volume, now, maxInFlight/(maxRecord+maxReply), state.Asks{GiveUp: k.giveUp, Revoke: g.end})
-		if g.stay = stay; stay != nil || full.Left == nil {
-			return stay != nil
+		if g.stay = stay; stay != nil {
+			return true
 		}
 		select {
 		case <-full.Left:
 		case <-k.s.cfg.Clock.After(full.Until.Sub(now)):
+			if full.Left == nil {
+				return false
+			}
 		case <-g.until.Done():
 			return false
 		}

@@ -4,6 +4,7 @@ package nfs
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
@@ -76,7 +77,19 @@ func TestSlotsAreCounted(t *testing.T) {
 	if n := r.srv.ClientCounts(); n.Slots != 2 || n.SlotsUsed != 1 {
 		t.Errorf("%+v", n)
 	}
+	asked := make(chan struct{})
+	go func() { // a refusal takes its time
+		for {
+			select {
+			case <-asked:
+				return
+			case <-time.After(time.Millisecond):
+				r.clock.advance(100 * time.Millisecond)
+			}
+		}
+	}()
 	h.call(get...).want(xdr.OP_PUTFH, xdr.NFS4ERR_DELAY)
+	close(asked)
 	if n := r.srv.Counters().Refused[Slots]; n != 1 || busy != 1 {
 		t.Errorf("%d are counted, and %d told", n, busy)
 	}

@@ -66,7 +66,7 @@ func (p *Reporter) Status(id string) []VolumeStatus {
 		case !begun:
 			s.Problem = "not open yet"
 		case state.Copy == nil && state.Problem != nil:
-			s.Problem, s.Doubt = state.Problem.Error(), p.cfg.Copies.Doubt(v.UUID) != nil
+			s.Problem, s.Doubt = state.Problem.Error(), inDoubt(p.cfg.Copies, v.UUID)
 		case state.Copy == nil:
 			s.Role = "None"
 		default:
@@ -80,6 +80,11 @@ func (p *Reporter) Status(id string) []VolumeStatus {
 	}
 	slices.SortFunc(out, func(a, b VolumeStatus) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+func inDoubt(m *copies.Manager, volume string) bool {
+	_, why := m.Doubt(volume)
+	return why != nil
 }
 
 // describe fills in the state of the local copy.

@@ -78,14 +78,35 @@ func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb
 	return reply, nil
 }
 
-// yieldAfter is how long an operation of another gateway waits here while it has changed nothing.
-// Then its gateway asks again, unless its client would rather have the slot that it holds.
+// yieldAfter is how long an operation of another gateway waits here while it has changed nothing
+// and the volume lacks members or room. Then its gateway asks again, unless its client would rather
+// have the slot that it holds. One that only waits for its turn keeps that.
 const yieldAfter = 15 * time.Second
+
+// yields returns the context that ends when an operation that has changed nothing is to end. The
+// caller must call done.
+func (s *Server) yields(ctx context.Context, c *copies.Copy) (yield context.Context, done func()) {
+	yield, cancel := context.WithCancel(ctx)
+	go func() {
+		for {
+			select {
+			case <-s.Routers.cfg.Timers.After(yieldAfter):
+				if c.Replica.Status().Stalled || c.Replica.Waiting() != "" {
+					cancel()
+					return
+				}
+			case <-yield.Done():
+				return
+			}
+		}
+	}()
+	return yield, cancel
+}
 
 // execute executes an operation of another gateway at the home, and logs it if it takes long.
 func (s *Server) execute(ctx context.Context, c *copies.Copy, from string, q *forwardpb.CallRequest) *forwardpb.CallReply {
 	slow := s.Routers.cfg.Slow
-	yield, done := context.WithTimeout(ctx, yieldAfter)
+	yield, done := s.yields(ctx, c)
 	defer done()
 	if slow == nil {
 		return forward.Dispatch(ctx, yield, c.Home(from, q.GetRegistersChanges()), q)

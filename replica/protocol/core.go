@@ -146,7 +146,7 @@ func (c *Core) Step(now Time, e Event) []Effect {
 		c.force()
 	case Move:
 		if c.leading() {
-			c.moving, c.moveEnd = e.To, c.now+2*c.cfg.Promise
+			c.moving, c.moveEnd = e.To, max(c.now, c.quietEnd)+2*c.cfg.Promise
 		}
 	}
 	c.advance()

@@ -160,7 +160,7 @@ func (c *Core) hearsay(m Message) {
 func (c *Core) refused(m Message) {
 	p := c.peers[m.From.Gateway]
 	switch {
-	case !m.Proved || m.Epoch != c.epoch || p == nil || p.member.Pool() != m.From.Pool():
+	case !m.Proved && (c.ctl == nil || !c.ctl.CountsOn(m.From)) || m.Epoch != c.epoch || p == nil || p.member.Pool() != m.From.Pool():
 		return
 	case c.leading():
 		if !m.couldKnow() {

@@ -112,7 +112,7 @@ var table = []row{
 	{pkg: "gateway/locks", project: []string{"volume", "volume/locktable", "journal", "federation", "federation/view", "gateway/forward"}},
 	{pkg: "gateway/peers", project: []string{"engine/segment", "federation/view", "gateway/forward/forwardpb", "pki",
 		"replica/peer/peerpb"}},
-	{pkg: "gateway/moving", project: []string{"federation", "federation/view", "gateway/copies", "gateway/forward/forwardpb",
+	{pkg: "gateway/moving", project: []string{"engine/log", "federation", "federation/view", "gateway/copies", "gateway/forward/forwardpb",
 		"gateway/peers", "gateway/report", "replica/protocol"}},
 	{pkg: "gateway/report", project: []string{"federation", "federation/view", "gateway/copies", "gateway/forward/forwardpb",
 		"gateway/peers", "replica/protocol"}},

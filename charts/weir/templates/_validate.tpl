@@ -69,7 +69,7 @@
 {{- end }}
 {{- end }}
 {{- if and $v.metrics.enabled $v.metrics.serviceMonitors.create $v.networkPolicies.enabled (not $v.networkPolicies.metricsFrom) }}
-{{- $p = append $p "networkPolicies.metricsFrom: missing: with metrics.serviceMonitors.create, say where Prometheus is, or its requests are blocked: write such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}], or [{}] for any pod; or networkPolicies.enabled=false" }}
+{{- $p = append $p "networkPolicies.metricsFrom: missing: with metrics.serviceMonitors.create, say where Prometheus is, or its requests are blocked: write such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}], or [{namespaceSelector: {}}] for any pod; or networkPolicies.enabled=false" }}
 {{- end }}
 {{- if and $v.storageClass.create (not $v.policy.create) (not $v.storageClass.policy) }}
 {{- $p = append $p "storageClass.policy: missing: with policy.create=false, name the VolumePolicy of the StorageClass" }}

@@ -73,6 +73,9 @@ func (w *watched) run(ctx context.Context, operate func() error) error {
 		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), lostLease) && w.answers(ctx) == nil {
 			return err
 		}
+		if ctx.Err() != nil { // it was told to end meanwhile
+			return nil
+		}
 		w.log.Warn("the operator begins anew, and waits until the API server answers", "error", err)
 	case <-ctx.Done():
 		// controller-runtime does not end before its caches are filled, for which it needs the API
@@ -91,6 +94,9 @@ func (w *watched) run(ctx context.Context, operate func() error) error {
 		}
 	case <-back:
 		w.log.Info("the API server was away and answers again; the operator begins anew")
+	}
+	if ctx.Err() != nil {
+		return nil
 	}
 	return w.anew()
 }

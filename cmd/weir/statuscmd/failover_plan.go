@@ -83,26 +83,26 @@ func chooseTarget(v view, vol federation.Volume, r *VolumeReport, ctl federation
 		}
 		return best, nil
 	}
-	if doubted := v.doubted(r, to); len(doubted) > 0 {
-		return doubted[0], nil
-	}
 	site, isSite := to, slices.ContainsFunc(v.sites, func(s federation.SiteStatus) bool { return s.Site.Name == to })
 	if g, s, _, ok := v.gateway(to); ok && !isSite {
 		site = s.Name
 		if ctl.Home.Gateway == g.Name {
-			return candidate{gateway: g.Name, site: site}, nil
+			return candidate{gateway: g.Name, site: site, doubt: len(v.doubted(r, g.Name)) > 0}, nil
 		}
 		list = slices.DeleteFunc(list, func(c candidate) bool { return c.gateway != to })
 	} else if _, err := access.SiteNamed(v.sites, to); err != nil {
 		return candidate{}, fmt.Errorf("volume %s: --to: %w", vol.Name, err)
 	} else {
 		if ctl.Home.Site == to && v.alive(ctl.Home) {
-			return candidate{gateway: ctl.Home.Gateway, site: to}, nil
+			return candidate{gateway: ctl.Home.Gateway, site: to, doubt: len(v.doubted(r, ctl.Home.Gateway)) > 0}, nil
 		}
 		list = slices.DeleteFunc(list, func(c candidate) bool { return c.site != to })
 	}
 	if best, ok := bestReplica(list); ok {
 		return best, nil
+	}
+	if doubted := v.doubted(r, to); len(doubted) > 0 {
+		return doubted[0], nil
 	}
 	if !slices.Contains(vol.Sites, site) {
 		return candidate{}, fmt.Errorf("volume %s: --to %q: site %s has no copy of it; its sites are %s",

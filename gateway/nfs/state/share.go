@@ -16,7 +16,7 @@ import (
 // hold fifteen of 32 each, and there is always a free one.
 //
 // A volume that is used alone may execute requests in all slots but the spare ones. Requests that
-// come then wait for the end of another one, in the spare slots, and nothing is lost by that. But a
+// come then wait for the end of another one, in the spare slots, and little is lost by that. But a
 // volume of which no request ended for as long as patience gets no spare slots: they stay free for
 // the next volume, and for the client's renewals.
 const (
@@ -27,6 +27,8 @@ const (
 	sharedFor = time.Minute
 	// patience is how long a request may wait before it can be asked to give up its slot.
 	patience = time.Second
+	// refusal is how long a request waits before it is refused.
+	refusal = 100 * time.Millisecond
 )
 
 // shares are what the volumes hold of a session's slots.
@@ -66,7 +68,8 @@ type Full struct {
 	// Left is closed when one of the volume's requests has ended, and the caller may ask again;
 	// nil: it need not wait for that.
 	Left <-chan struct{}
-	// Until is when it need not wait any longer.
+	// Until is when it need not wait any longer. A refused client asks again at once, with all data
+	// of its writes, so a refusal takes its time too.
 	Until time.Time
 }
 
@@ -100,12 +103,12 @@ func (s *Session) Enter(v volume.ID, now time.Time, most int, asks Asks) (*Stay,
 			x.makeRoom(slots, now)
 		}
 		if len(own.stays) >= shareOfFree*free {
-			return nil, Full{}
+			return nil, Full{Until: now.Add(refusal)}
 		}
 	case free <= spare(slots):
 		until := own.moved.Add(patience)
 		if !now.Before(until) {
-			return nil, Full{}
+			return nil, Full{Until: now.Add(refusal)}
 		}
 		if own.left == nil {
 			own.left = make(chan struct{})
