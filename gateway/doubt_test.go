@@ -159,6 +159,12 @@ func TestAPersonBelievesALogInDoubt(t *testing.T) {
 					return nil
 				})
 			}
+			c.until("b's copy is open, or in doubt", func() error {
+				if all := c.at("b").reporter.Status(id); len(all) != 1 || all[0].Problem != "" && !all[0].Doubt {
+					return fmt.Errorf("it is %+v", all)
+				}
+				return nil
+			})
 			if err := c.failover(t, "a", id, false); err == nil || !strings.Contains(err.Error(), "--accept-loss") {
 				t.Fatalf("without --accept-loss: %v", err)
 			}
@@ -204,6 +210,56 @@ func TestAWholeMemberGoesOn(t *testing.T) {
 	})
 	readable(t, c.router("a", id), h)
 	file(t, c.router("b", id), cl, "later")
+}
+
+// TestTheLongerOfTwoIsKept: both members lost something. A person cannot go on with the one that
+// has less, or nothing.
+func TestTheLongerOfTwoIsKept(t *testing.T) {
+	t.Parallel()
+	for says, spoil := range map[string]func(t *testing.T, segments []string, before int64){
+		"nothing is left of its copy":   func(t *testing.T, segments []string, _ int64) { damage(t, segments[:1], 9) },
+		"gateway gb at site b has more": func(t *testing.T, segments []string, before int64) { damage(t, segments, before+10) },
+	} {
+		t.Run(says, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, "a", "b")
+			id := c.create("v", manifest("v", 2))
+			cl := &client{name: "a"}
+			h := file(t, c.router("a", id), cl, "kept")
+			segments := c.segments("a", id)
+			before, err := os.Stat(segments[len(segments)-1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 5 {
+				file(t, c.router("a", id), cl, fmt.Sprint("more", i))
+			}
+			for _, s := range c.order {
+				c.stop(s)
+			}
+			spoil(t, segments, before.Size())
+			damage(t, c.segments("b", id), -10)
+			for _, s := range c.order {
+				c.start(s)
+			}
+			for _, s := range c.order {
+				c.until("the doubt is told at "+s, func() error {
+					if all := c.at(s).reporter.Status(id); len(all) != 1 || !all[0].Doubt {
+						return fmt.Errorf("it is %+v", all)
+					}
+					return nil
+				})
+			}
+			if err := c.failover(t, "a", id, true); err == nil || !strings.Contains(err.Error(), says) {
+				t.Fatalf("the shorter one is kept: %v", err)
+			}
+			if err := c.failover(t, "b", id, true); err != nil {
+				t.Fatal(err)
+			}
+			readable(t, c.router("b", id), h)
+			file(t, c.router("a", id), cl, "later")
+		})
+	}
 }
 
 // TestACopyWithMoreIsNotGivenUp: the only member lost something that a follower has.

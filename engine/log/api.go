@@ -57,6 +57,12 @@ type Source interface {
 	String() string
 }
 
+// Belief is what a person said of a log in doubt.
+type Belief struct {
+	Identity cachepool.ID // that the log gets
+	End      Position     // of what was left; not zero
+}
+
 // Config is what a Log needs. Dir, Room, Volume, DataKey and Rand are required.
 type Config struct {
 	Dir     cachepool.Dir
@@ -82,10 +88,10 @@ type Config struct {
 	// KnownApplied is the applied position in the metadata. This log certainly reached it once, and
 	// it is committed. If the log ends before it, the log lost something (protocol-3).
 	KnownApplied Position
-	// Believe, if not zero: a person gave up what a log in doubt has lost. Open cuts it to its
-	// valid prefix, gives it this identity, and settles the doubt, which Recovered still tells. A
-	// log of which nothing is left stays in doubt.
-	Believe cachepool.ID
+	// Believe, if it has an identity: a person gave up what a log in doubt has lost. Open cuts it
+	// to its valid prefix, gives it this identity, and settles the doubt, which Recovered still
+	// tells. A log that has less than the person knew stays in doubt.
+	Believe Belief
 }
 
 // Recovered is what Open found.

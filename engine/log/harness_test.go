@@ -88,7 +88,7 @@ type setup struct {
 	size    int64
 	rand    io.Reader
 	known   Position
-	believe cachepool.ID
+	believe Belief
 	logger  *bytes.Buffer
 	wrap    func(cachepool.Dir) cachepool.Dir
 }

@@ -127,8 +127,9 @@ func (l *Log) recover() error {
 		}
 	}
 	l.recovered.End, l.recovered.Doubt, l.recovered.Committed = l.end, l.doubt, l.known()
-	if l.doubt != nil && !l.cfg.Believe.IsZero() && l.end != (Position{}) {
-		return l.believe()
+	b := l.cfg.Believe
+	if !b.Identity.IsZero() && b.End != (Position{}) && !l.end.Less(b.End) && (l.doubt != nil || b.Identity != l.mark.identity) {
+		return l.believe() // others know it by that identity, also if all is there again
 	}
 	if l.doubt != nil {
 		// Leave the log as it is, for whoever investigates. Nothing of it counts as durable.
@@ -145,7 +146,7 @@ func (l *Log) believe() error {
 		return err
 	}
 	l.cfg.KnownApplied = segment.Earlier(l.cfg.KnownApplied, l.end)
-	l.mark = &watermark{identity: l.cfg.Believe, mark: mark{committed: segment.Earlier(l.mark.committed, l.end)}}
+	l.mark = &watermark{identity: l.cfg.Believe.Identity, mark: mark{committed: segment.Earlier(l.mark.committed, l.end)}}
 	l.doubt, l.hash, l.recovered.Committed = nil, nil, l.known()
 	return l.settle()
 }

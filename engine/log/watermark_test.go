@@ -124,7 +124,7 @@ func TestBelieve(t *testing.T) {
 			t.Fatal("no doubt")
 		}
 		s.disk.Kill()
-		s.believe = cachepool.ID{7}
+		s.believe = Belief{cachepool.ID{7}, end}
 		if seed > 0 { // it crashes while it is believed
 			s.wrap = func(d cachepool.Dir) cachepool.Dir { s.disk.CrashAt(int(seed)); return d }
 			_, _, err := s.open()
@@ -140,7 +140,7 @@ func TestBelieve(t *testing.T) {
 		if got := l.Identity(); got == was || got != (cachepool.ID{7}).String() {
 			t.Fatalf("seed %d: it is log %s, and was %s", seed, got, was)
 		}
-		s.believe, s.known = cachepool.ID{}, end
+		s.believe, s.known = Belief{}, end
 		l = s.restart(t)
 		must(t, l.Recovered().Doubt)
 		_, err = l.BeginEpoch(2)
@@ -157,10 +157,14 @@ func TestBelieve(t *testing.T) {
 	appendSync(t, l, 1)
 	s.disk.Kill()
 	s.disk.Damage(testDir, fileName(1), func(b []byte) []byte { b[9] ^= 1; return b })
-	s.believe = cachepool.ID{7}
-	if l = s.mustOpen(t); l.Recovered().Doubt == nil || l.End() != (Position{}) {
-		t.Fatalf("nothing is left: %+v", l.Recovered())
+	for _, knew := range []Position{{}, {Seq: 1, Off: 1}} { // nothing is left, or less than was known
+		s.believe = Belief{cachepool.ID{7}, knew}
+		if l = s.mustOpen(t); l.Recovered().Doubt == nil || l.End() != (Position{}) {
+			t.Fatalf("nothing is left: %+v", l.Recovered())
+		}
+		s.disk.Kill()
 	}
+	l = s.mustOpen(t)
 	_, err = l.BeginEpoch(2)
 	wantErr(t, err, ErrDoubt)
 }

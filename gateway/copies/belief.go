@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 )
 
@@ -79,20 +80,21 @@ func readBelief(dir cachepool.Dir) (id cachepool.ID, err error) {
 	return id, nil
 }
 
-// belief returns the identity with which the log of a copy is to be believed; zero: it is not.
-func (m *Manager) belief(ctx context.Context, dir cachepool.Dir, id string) (cachepool.ID, error) {
+// belief returns how the log of a copy is to be believed; zero: it is not.
+func (m *Manager) belief(ctx context.Context, dir cachepool.Dir, id string) (log.Belief, error) {
 	noted, err := readBelief(dir)
 	if err != nil || noted.IsZero() {
-		return noted, err
+		return log.Belief{}, err
 	}
 	ctl, _, err := m.cfg.Registry.GetControl(ctx, id)
 	if err != nil {
-		return cachepool.ID{}, fmt.Errorf("read the control record of volume %s: %w", id, err)
+		return log.Belief{}, fmt.Errorf("read the control record of volume %s: %w", id, err)
 	}
-	if ctl.Home.Pool() != m.cfg.Self.Pool() || ctl.Home.Log != noted.String() {
-		return cachepool.ID{}, nil
+	last := ctl.History[len(ctl.History)-1]
+	if ctl.Home.Pool() != m.cfg.Self.Pool() || ctl.Home.Log != noted.String() || !last.Forced || last.Epoch != ctl.Epoch {
+		return log.Belief{}, nil
 	}
-	return noted, nil
+	return log.Belief{Identity: noted, End: log.Position(last.Start)}, nil
 }
 
 // forgetBelief removes the note when the copy is open, so that nothing that is lost later is
@@ -119,13 +121,29 @@ func (m *Manager) openBelieved(ctx context.Context, v federation.Volume) (*Copy,
 		return nil, err
 	}
 	folder := filepath.Join(dir.Path(), metaFolder)
-	there, err := folderSize(m.cfg.FS, folder)
+	err = m.cfg.FS.Rename(folder, folder+oldSuffix) // a part of it could not be opened
 	if err == nil {
-		err = m.cfg.FS.RemoveAll(folder)
+		err = syncFolder(dir.Path())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make the metadata of volume %s anew: %w", v.Name, err)
 	}
-	m.cfg.Pool.Room().Count(-there)
 	return m.open(ctx, v)
+}
+
+// oldSuffix marks metadata that are not used any more.
+const oldSuffix = ".old"
+
+// dropOld removes metadata that are not used any more.
+func (m *Manager) dropOld(dir cachepool.Dir) error {
+	folder := filepath.Join(dir.Path(), metaFolder) + oldSuffix
+	there, err := folderSize(m.cfg.FS, folder)
+	if err != nil || there == 0 {
+		return err
+	}
+	if err := m.cfg.FS.RemoveAll(folder); err != nil {
+		return err
+	}
+	m.cfg.Pool.Room().Count(-there)
+	return nil
 }

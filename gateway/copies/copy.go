@@ -64,6 +64,9 @@ func (c *Copy) GetAttr(ctx context.Context, r volume.Request, h volume.Handle) (
 	return c.Engine.GetAttr(ctx, r, h)
 }
 
+// LogEpoch returns the epoch of the last of its log; 0: it is empty.
+func (c *Copy) LogEpoch() uint64 { return lastEpoch(c.Log) }
+
 // MayServe implements journal.Journal's method.
 func (c *Copy) MayServe() error { return c.Replica.MayServe() }
 

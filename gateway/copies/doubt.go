@@ -7,15 +7,15 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 )
 
 // doubtError reports that a log on the pool has lost something that it had (copies-1).
 type doubtError struct {
-	why error
-	end log.Position // of what is left
+	why   error
+	end   log.Position // of what is left
+	epoch uint64       // of the last of what is left
 	// member is true if the control record counts on the log. Then no empty log may replace it. An
 	// empty log would count as a member that has everything, and might even become home, to which
 	// others would cut their logs. The copy waits until the home goes on without this member, or a
@@ -36,7 +36,7 @@ func (e *doubtError) Error() string {
 
 // doubtful returns a *doubtError if the log must not be continued at its end, or why that is not
 // known. With a belief, a person gave up what is lost.
-func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, belief cachepool.ID) error {
+func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, belief log.Belief) error {
 	found := l.Recovered()
 	if found.Doubt == nil && l.End() != (log.Position{}) {
 		return nil
@@ -48,12 +48,12 @@ func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, belief ca
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the control record of volume %s: %w", id, err)
-	case found.Doubt != nil && !belief.IsZero() && l.End() != (log.Position{}):
+	case found.Doubt != nil && !belief.Identity.IsZero() && !l.End().Less(belief.End):
 		return nil // a person gave up what is lost
 	case found.Doubt != nil:
-		return &doubtError{found.Doubt, found.End, ctl.CountsOn(m.cfg.Self)}
+		return &doubtError{found.Doubt, found.End, lastEpoch(l), ctl.CountsOn(m.cfg.Self)}
 	case ctl.CountsOn(m.cfg.Self) && hadLog(ctl):
-		return &doubtError{errors.New("it is empty"), log.Position{}, true}
+		return &doubtError{errors.New("it is empty"), log.Position{}, 0, true}
 	}
 	return nil
 }
@@ -72,14 +72,29 @@ func hadLog(ctl federation.Control) bool {
 	return false
 }
 
-// Doubt returns where the log of a volume's copy ends and why it is in doubt, if that keeps the
-// copy closed; else nil.
-func (m *Manager) Doubt(id string) (end log.Position, why error) {
+// lastEpoch returns the epoch of the last of a log; 0: it is empty.
+func lastEpoch(l *log.Log) uint64 {
+	if all := l.Epochs(); len(all) > 0 {
+		return all[len(all)-1].Epoch
+	}
+	return 0
+}
+
+// Left is what is left of a log in doubt.
+type Left struct {
+	End   log.Position
+	Epoch uint64 // of the last of it
+	Why   error  // it is in doubt
+}
+
+// Doubt returns what is left of the log of a volume's copy that is closed because the log is in
+// doubt. Why is nil if it is not.
+func (m *Manager) Doubt(id string) Left {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var doubt *doubtError
 	if s := m.volumes[id]; s != nil && errors.As(s.problem, &doubt) && doubt.member {
-		return doubt.end, s.problem
+		return Left{doubt.end, doubt.epoch, s.problem}
 	}
-	return log.Position{}, nil
+	return Left{}
 }

@@ -43,6 +43,9 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	if err != nil {
 		return nil, err
 	}
+	if err := m.dropOld(dir); err != nil {
+		return nil, fmt.Errorf("remove former metadata of volume %s: %w", v.Name, err)
+	}
 	belief, err := m.belief(ctx, dir, v.UUID)
 	if err != nil {
 		return nil, err
@@ -96,7 +99,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	if err != nil {
 		return nil, fmt.Errorf("replay the log of volume %s: %w", v.Name, err)
 	}
-	if !belief.IsZero() {
+	if !belief.Identity.IsZero() {
 		logger.Warn("the log goes on with what was left of it, by a person's word", "end", c.Log.End(), "was", c.Log.Recovered().Doubt)
 		if err := forgetBelief(dir); err != nil {
 			return nil, err

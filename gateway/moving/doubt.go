@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/gateway/report"
 )
@@ -22,6 +24,8 @@ import (
 // accept the loss, and no other copy may have more. The takeover is a swap of the record that the
 // decision was about: it fails if anything changed hands meanwhile.
 func (m *Mover) believe(ctx context.Context, v federation.Volume, acceptLoss bool) (*forwardpb.FailoverReply, error) {
+	m.believing.Lock() // else a second call could note another identity when the first one is done
+	defer m.believing.Unlock()
 	if err := m.cfg.Registry.Trusted(); err != nil {
 		return nil, refusal(v, "%v", err)
 	}
@@ -29,16 +33,20 @@ func (m *Mover) believe(ctx context.Context, v federation.Volume, acceptLoss boo
 	if err != nil {
 		return nil, status.Errorf(codes.Unavailable, "volume %s: read its control record: %v", v.Name, err)
 	}
-	end, why := m.cfg.Copies.Doubt(v.UUID)
-	if why == nil {
+	left := m.cfg.Copies.Doubt(v.UUID)
+	switch {
+	case left.Why == nil:
 		return nil, refusal(v, "its copy at gateway %s is not in doubt any more: look at `weir status %s`", m.cfg.Self.Gateway, v.Name)
+	case left.End == (log.Position{}):
+		return nil, refusal(v, "nothing is left of its copy at gateway %s: choose another", m.cfg.Self.Gateway)
 	}
-	if err := m.nobodyWhole(ctx, v, ctl, end); err != nil {
+	unheard, err := m.nobodyWhole(ctx, v, ctl, left)
+	if err != nil {
 		return nil, err
 	}
 	if !acceptLoss {
 		return nil, refusal(v, "%v. With --accept-loss it goes on with what is left; keep a copy of its folder on the pool before, "+
-			"if somebody may want to look at it", why)
+			"if somebody may want to look at it.%s", left.Why, alsoLost(unheard))
 	}
 	belief, err := m.cfg.Copies.Believe(v.UUID)
 	if err != nil {
@@ -50,8 +58,8 @@ func (m *Mover) believe(ctx context.Context, v federation.Volume, acceptLoss boo
 		next := ctl.Clone()
 		next.Epoch++
 		next.Home, next.Members = self, []federation.Member{self}
-		next.Begin(federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(end), Forced: true})
-		m.cfg.Logger.Warn("a log in doubt is believed by a person's word", "volume", v.Name, "end", end, "why", why)
+		next.Begin(federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(left.End), Forced: true})
+		m.cfg.Logger.Warn("a log in doubt is believed by a person's word", "volume", v.Name, "end", left.End, "why", left.Why)
 		switch _, err := m.cfg.Registry.SwapControl(ctx, v.UUID, rev, next); {
 		case errors.Is(err, federation.ErrConflict):
 			return nil, refusal(v, "something changed hands meanwhile: look at `weir status %s`", v.Name)
@@ -63,28 +71,53 @@ func (m *Mover) believe(ctx context.Context, v federation.Volume, acceptLoss boo
 	return m.await(ctx, v, self.Gateway, ctl.Epoch) // its own epoch comes after the forced one
 }
 
-// nobodyWhole returns an error if a copy elsewhere is whole, or may be, or has more than one that
-// ends at end: a person who gives writes up would give these up too.
-func (m *Mover) nobodyWhole(ctx context.Context, v federation.Volume, ctl federation.Control, end log.Position) error {
-	for _, g := range m.cfg.View.Members() {
+// nobodyWhole returns an error if a copy elsewhere is whole, or may be, or has more than what is
+// left here: a person who gives writes up would give these up too. It also returns the members that
+// were not heard, because they are not alive.
+func (m *Mover) nobodyWhole(ctx context.Context, v federation.Volume, ctl federation.Control, left copies.Left) (unheard []string,
+	err error) {
+	known := m.cfg.View.Members()
+	for _, x := range ctl.Members {
+		if !slices.ContainsFunc(known, func(g federation.Member) bool { return g.Gateway == x.Gateway }) {
+			unheard = append(unheard, x.Gateway)
+		}
+	}
+	for _, g := range known {
 		member := ctl.CountsOn(g)
 		if g.Gateway == m.cfg.Self.Gateway || !member && !slices.Contains(v.Sites, g.Site) {
 			continue
 		}
 		said, err := m.ask(ctx, v.UUID, g.Gateway)
-		switch open := err == nil && said.Role != "" && said.Role != "None"; {
-		case err != nil && member && m.cfg.View.IsAlive(g.Gateway, g.Incarnation):
-			return refusal(v, "member %s at site %s may have a whole copy, and does not answer: %v", g.Gateway, g.Site, err)
-		case err != nil || said.Doubt:
-		case member:
-			return refusal(v, "member %s at site %s has a copy that is not in doubt: it goes on with that by itself; see `weir status %s`",
-				g.Gateway, g.Site, v.Name)
-		case open && end.Less(log.Position(said.End)):
-			return refusal(v, "the copy of gateway %s at site %s has more: go on with that, by `weir failover %s --to %s --accept-loss`",
-				g.Gateway, g.Site, v.Name, g.Site)
+		alive := m.cfg.View.IsAlive(g.Gateway, g.Incarnation)
+		open := err == nil && said.Problem == "" && said.Role != "" && said.Role != "None"
+		more := left.Epoch < said.LogEpoch || left.Epoch == said.LogEpoch && left.End.Less(log.Position(said.End))
+		const stop = "mend that, or stop that gateway to give up what it has"
+		switch {
+		case err != nil && alive:
+			return nil, refusal(v, "%s at site %s may have a whole copy, and does not answer (%v): %s", g.Gateway, g.Site, err, stop)
+		case err != nil && member:
+			unheard = append(unheard, g.Gateway)
+		case err != nil:
+		case member && open:
+			return nil, refusal(v, "member %s at site %s has a copy that is not in doubt: it goes on with that by itself; "+
+				"see `weir status %s`", g.Gateway, g.Site, v.Name)
+		case (open || said.Doubt) && more:
+			return nil, refusal(v, "the copy of gateway %s at site %s has more: go on with that, by "+
+				"`weir failover %s --to %s --accept-loss`", g.Gateway, g.Site, v.Name, g.Site)
+		case !open && !said.Doubt && said.Problem != "":
+			return nil, refusal(v, "gateway %s at site %s may have more, and its copy is closed (%s): %s", g.Gateway, g.Site,
+				said.Problem, stop)
 		}
 	}
-	return nil
+	return unheard, nil
+}
+
+// alsoLost names the members that were not heard.
+func alsoLost(unheard []string) string {
+	if len(unheard) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" So is what only these members have, which are not alive: %s.", strings.Join(unheard, ", "))
 }
 
 // refusal is an error that says why a volume does not change hands.

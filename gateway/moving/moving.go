@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jonboulle/clockwork"
@@ -39,10 +40,13 @@ type Config struct {
 
 // Mover makes this gateway, or another, the home of a volume. Its methods may be called at any
 // time.
-type Mover struct{ cfg Config }
+type Mover struct {
+	cfg       Config
+	believing sync.Mutex
+}
 
 // New returns a Mover.
-func New(cfg Config) *Mover { return &Mover{cfg} }
+func New(cfg Config) *Mover { return &Mover{cfg: cfg} }
 
 // Failover makes a gateway the home of a volume. Call it at the gateway that is to become
 // home, or at the home, which hands over. Errors are a gRPC status.
@@ -56,7 +60,7 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 	}
 	c := m.cfg.Copies.Copy(q.GetVolume())
 	if c == nil && q.GetTo() == m.cfg.Self.Gateway {
-		if _, why := m.cfg.Copies.Doubt(q.GetVolume()); why != nil {
+		if m.cfg.Copies.Doubt(q.GetVolume()).Why != nil {
 			return m.believe(ctx, v, q.GetAcceptLoss())
 		}
 	}
@@ -89,14 +93,15 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 	if st.Control.CountsOn(m.cfg.Self) {
 		return m.await(ctx, v, m.cfg.Self.Gateway, st.Epoch) // it takes over by itself, without loss
 	}
+	unheard, err := m.nobodyWhole(ctx, v, *st.Control, copies.Left{End: st.End, Epoch: c.LogEpoch()})
+	if err != nil {
+		return nil, err
+	}
 	if !q.GetAcceptLoss() {
 		return nil, status.Errorf(codes.FailedPrecondition,
 			"volume %s: HomeLost: only home %s at site %s was waited for before a write was acknowledged, and it does not answer. %s "+
-				"Bring %s back, or give up what it alone has with --accept-loss.", v.Name, home.Gateway, home.Site,
-			m.cfg.Reporter.MaybeLost(ctx, c.UUID, home.Gateway), home.Gateway)
-	}
-	if err := m.nobodyWhole(ctx, v, *st.Control, st.End); err != nil {
-		return nil, err
+				"Bring %s back, or give up what it alone has with --accept-loss.%s", v.Name, home.Gateway, home.Site,
+			m.cfg.Reporter.MaybeLost(ctx, c.UUID, home.Gateway), home.Gateway, alsoLost(unheard))
 	}
 	m.cfg.Logger.Warn("takeover by a person's word", "volume", v.Name, "lost home", home.Gateway, "from", c.Log.End())
 	c.Replica.Force()

@@ -38,6 +38,7 @@ type VolumeStatus struct {
 	Members  []string                     `json:"members"`
 	Commit   federation.Position          `json:"commit"`
 	End      federation.Position          `json:"end"`
+	LogEpoch uint64                       `json:"logEpoch"`          // of the last of the log
 	Stalled  bool                         `json:"stalled"`           // fewer members than wanted: nothing is acknowledged
 	Waiting  string                       `json:"waiting,omitempty"` // why writes wait, or this copy, if for room
 	Serving  bool                         `json:"serving"`           // reads are answered here
@@ -66,7 +67,8 @@ func (p *Reporter) Status(id string) []VolumeStatus {
 		case !begun:
 			s.Problem = "not open yet"
 		case state.Copy == nil && state.Problem != nil:
-			s.Problem, s.Doubt = state.Problem.Error(), inDoubt(p.cfg.Copies, v.UUID)
+			left := p.cfg.Copies.Doubt(v.UUID)
+			s.Problem, s.Doubt, s.End, s.LogEpoch = state.Problem.Error(), left.Why != nil, federation.Position(left.End), left.Epoch
 		case state.Copy == nil:
 			s.Role = "None"
 		default:
@@ -82,16 +84,11 @@ func (p *Reporter) Status(id string) []VolumeStatus {
 	return out
 }
 
-func inDoubt(m *copies.Manager, volume string) bool {
-	_, why := m.Doubt(volume)
-	return why != nil
-}
-
 // describe fills in the state of the local copy.
 func (s *VolumeStatus) describe(c *copies.Copy, v federation.Volume) {
 	st := c.Replica.Status()
 	s.Role, s.Epoch, s.Stalled = st.Role.String(), st.Epoch, st.Stalled
-	s.Commit, s.End = federation.Position(st.Commit), federation.Position(st.End)
+	s.Commit, s.End, s.LogEpoch = federation.Position(st.Commit), federation.Position(st.End), c.LogEpoch()
 	s.Waiting, s.Serving = c.Replica.Waiting(), c.MayServe() == nil
 	if st.Control != nil {
 		s.Home, s.HomeSite = st.Control.Home.Gateway, st.Control.Home.Site

@@ -91,7 +91,7 @@ func (s *Server) yields(ctx context.Context, c *copies.Copy) (yield context.Cont
 		for {
 			select {
 			case <-s.Routers.cfg.Timers.After(yieldAfter):
-				if c.Replica.Status().Stalled || c.Replica.Waiting() != "" {
+				if c.Replica.Status().Stalled || c.Replica.Waiting() != "" || c.MayServe() != nil {
 					cancel()
 					return
 				}

@@ -135,12 +135,13 @@ func whyNot(v view, r *VolumeReport, ctl federation.Control, to, site string) st
 }
 
 // doubted are the copies at a site, or at a gateway, or anywhere ("") that are closed because their
-// logs lost something: the home's first.
+// logs lost something: first that of which most is left.
 func (v view) doubted(r *VolumeReport, at string) (out []candidate) {
 	for _, c := range r.Replicas {
 		if said, ok := v.answers[c.Gateway].volume(r.UUID); ok && said.Doubt && (at == "" || at == c.Site || at == c.Gateway) {
-			out = append(out, candidate{gateway: c.Gateway, site: c.Site, doubt: true})
+			out = append(out, candidate{gateway: c.Gateway, site: c.Site, doubt: true, epoch: said.LogEpoch, end: said.End})
 		}
 	}
+	slices.SortStableFunc(out, func(a, b candidate) int { return cmp.Or(cmp.Compare(b.epoch, a.epoch), b.end.Compare(a.end)) })
 	return out
 }

@@ -105,6 +105,7 @@ type candidate struct {
 	end           federation.Position // of its log
 	order         int                 // of its site in the volume's list
 	doubt         bool                // it is closed: its log lost something
+	epoch         uint64              // of the last of its log, if it is in doubt
 }
 
 // candidates are the copies, without the home's, whose gateway is alive and whose end of log is
