@@ -61,6 +61,9 @@ func (l *Log) recover() error {
 		return err
 	}
 	l.table, err = readTable(l.cfg.Dir)
+	if err != nil && !errors.Is(err, errTable) {
+		return err // it may be there the next time
+	}
 	if err != nil {
 		// Without the table, what was evicted is missing. If that matters, it is found below.
 		l.cfg.Logger.Warn("segment table is unreadable; rebuilding it", slog.String("path", l.cfg.Dir.Path()), slog.Any("error", err))

@@ -204,23 +204,40 @@ func TestDoubt(t *testing.T) {
 }
 
 // TestUnreadableDisk: an error of the disk is not a torn tail.
+// TestUnreadableDisk: a read that fails is an error, and no sign that something is lost.
 func TestUnreadableDisk(t *testing.T) {
-	s := newSetup(2)
-	l := s.mustOpen(t)
-	_, err := l.BeginEpoch(1)
-	must(t, err)
-	appendSync(t, l, 1)
-	s.disk.Kill()
 	broken := errors.New("medium error")
-	s.wrap = func(d cachepool.Dir) cachepool.Dir {
-		s.disk.Fail("read", 7, broken)
-		return d
+	for n := 1; ; n++ {
+		s := newSetup(2)
+		l := s.mustOpen(t)
+		_, err := l.BeginEpoch(1)
+		must(t, err)
+		appendSync(t, l, 1)
+		must(t, l.Roll())
+		appendSync(t, l, 2)
+		must(t, l.MarkStored(nameOf(t, l, 1)))
+		want := lines(t, l, Position{})
+		s.disk.Kill()
+		s.wrap = func(d cachepool.Dir) cachepool.Dir {
+			s.disk.Fail("read", n, broken)
+			return d
+		}
+		l, _, err = s.open()
+		if err == nil { // it reads less
+			must(t, l.Recovered().Doubt)
+			if n < 8 {
+				t.Fatalf("read %d of the disk does not fail", n)
+			}
+			return
+		}
+		if !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+		s.wrap = nil
+		l = s.restart(t)
+		must(t, l.Recovered().Doubt)
+		wantLines(t, l, want...)
 	}
-	if _, _, err = s.open(); !errors.Is(err, broken) {
-		t.Fatal(err)
-	}
-	s.wrap = nil
-	wantLines(t, s.restart(t), "segment 1 epoch 1", "record 1")
 }
 
 func TestTruncate(t *testing.T) {

@@ -169,5 +169,12 @@ func readTable(dir cachepool.Dir) (table, error) {
 	if err := readFull(f, b, 0); err != nil {
 		return table{}, fmt.Errorf("read segment table: %w", err)
 	}
-	return decodeTable(b)
+	t, err := decodeTable(b)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errTable, err)
+	}
+	return t, err
 }
+
+// errTable reports a segment table that does not decode.
+var errTable = errors.New("segment table is damaged")
