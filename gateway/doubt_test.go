@@ -151,14 +151,7 @@ func TestAPersonBelievesALogInDoubt(t *testing.T) {
 			for _, s := range c.order {
 				c.start(s)
 			}
-			for _, s := range sites {
-				c.until("the doubt is told at "+s, func() error {
-					if all := c.at(s).reporter.Status(id); len(all) != 1 || !all[0].Doubt {
-						return fmt.Errorf("it is %+v", all)
-					}
-					return nil
-				})
-			}
+			c.doubted(id, sites...)
 			c.until("b's copy is open, or in doubt", func() error {
 				if all := c.at("b").reporter.Status(id); len(all) != 1 || all[0].Problem != "" && !all[0].Doubt {
 					return fmt.Errorf("it is %+v", all)
@@ -193,12 +186,7 @@ func TestAWholeMemberGoesOn(t *testing.T) {
 	c.stop("a")
 	damage(t, c.segments("a", id), -10)
 	c.start("a")
-	c.until("the doubt is told", func() error {
-		if all := c.at("a").reporter.Status(id); len(all) != 1 || !all[0].Doubt {
-			return fmt.Errorf("it is %+v", all)
-		}
-		return nil
-	})
+	c.doubted(id, "a")
 	if err := c.failover(t, "a", id, true); err == nil || !strings.Contains(err.Error(), "gb at site b has a copy that is not in doubt") {
 		t.Fatalf("a person makes a home of a log in doubt: %v", err)
 	}
@@ -242,14 +230,7 @@ func TestTheLongerOfTwoIsKept(t *testing.T) {
 			for _, s := range c.order {
 				c.start(s)
 			}
-			for _, s := range c.order {
-				c.until("the doubt is told at "+s, func() error {
-					if all := c.at(s).reporter.Status(id); len(all) != 1 || !all[0].Doubt {
-						return fmt.Errorf("it is %+v", all)
-					}
-					return nil
-				})
-			}
+			c.doubted(id, c.order...)
 			if err := c.failover(t, "a", id, true); err == nil || !strings.Contains(err.Error(), says) {
 				t.Fatalf("the shorter one is kept: %v", err)
 			}
@@ -278,12 +259,7 @@ func TestACopyWithMoreIsNotGivenUp(t *testing.T) {
 	c.stop("a")
 	damage(t, c.segments("a", id), -10)
 	c.start("a")
-	c.until("the doubt is told", func() error {
-		if all := c.at("a").reporter.Status(id); len(all) != 1 || !all[0].Doubt {
-			return fmt.Errorf("it is %+v", all)
-		}
-		return nil
-	})
+	c.doubted(id, "a")
 	if err := c.failover(t, "a", id, true); err == nil || !strings.Contains(err.Error(), "gateway gb at site b has more") {
 		t.Fatalf("what b has is given up: %v", err)
 	}
@@ -292,6 +268,19 @@ func TestACopyWithMoreIsNotGivenUp(t *testing.T) {
 	}
 	readable(t, c.router("b", id), h)
 	readable(t, c.router("a", id), h)
+}
+
+// doubted waits until sites' gateways tell that they do not believe their logs of a volume.
+func (c *cluster) doubted(id string, sites ...string) {
+	c.t.Helper()
+	for _, s := range sites {
+		c.until("the doubt is told at "+s, func() error {
+			if all := c.at(s).reporter.Status(id); len(all) != 1 || !all[0].Doubt {
+				return fmt.Errorf("it is %+v", all)
+			}
+			return nil
+		})
+	}
 }
 
 // failover asks a site's gateway to become home.
