@@ -90,7 +90,10 @@ func (m *Manager) belief(ctx context.Context, dir cachepool.Dir, id string) (log
 	if err != nil {
 		return log.Belief{}, fmt.Errorf("read the control record of volume %s: %w", id, err)
 	}
-	last := ctl.History[len(ctl.History)-1]
+	var last federation.EpochStart
+	if n := len(ctl.History); n > 0 {
+		last = ctl.History[n-1]
+	}
 	if ctl.Home.Pool() != m.cfg.Self.Pool() || ctl.Home.Log != noted.String() || !last.Forced || last.Epoch != ctl.Epoch {
 		return log.Belief{}, nil
 	}
