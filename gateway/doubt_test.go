@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/store"
 	"github.com/weir-storage/weir/volume"
@@ -24,21 +27,27 @@ import (
 // counts again when it has everything.
 func TestACopyWhoseDiskWentBackIsRefused(t *testing.T) {
 	t.Parallel()
+	diskWentBack(t, func(*cluster) {})
+}
+
+// diskWentBack is a story of a member whose disk went back. before is called before it starts.
+func diskWentBack(t *testing.T, before func(c *cluster)) {
 	c := newClusterOf(t, 10*time.Second, "a", "b") // long, so that b cannot take over on a busy machine
 	id := c.create("v", manifest("v", 2))
 	cl := &client{name: "a"}
 	early := file(t, c.router("a", id), cl, "early")
 	c.stop("b")
-	folder, before := filepath.Dir(c.segments("b", id)[0]), filepath.Join(t.TempDir(), "before")
-	if err := os.CopyFS(before, os.DirFS(folder)); err != nil {
+	folder, old := filepath.Dir(c.segments("b", id)[0]), filepath.Join(t.TempDir(), "old")
+	if err := os.CopyFS(old, os.DirFS(folder)); err != nil {
 		t.Fatal(err)
 	}
 	c.start("b")
 	late := file(t, c.router("a", id), cl, "late") // waits until b has it
 	c.stop("b")
-	if err := errors.Join(os.RemoveAll(folder), os.CopyFS(folder, os.DirFS(before))); err != nil {
+	if err := errors.Join(os.RemoveAll(folder), os.CopyFS(folder, os.DirFS(old))); err != nil {
 		t.Fatal(err)
 	}
+	before(c)
 	c.start("b")
 	c.until("the copy that lost something is kept aside, and b has a new one", func() error {
 		if len(c.at("b").copies.Salvaged(id)) == 0 || c.at("b").copies.Copy(id) == nil {
@@ -50,6 +59,54 @@ func TestACopyWhoseDiskWentBackIsRefused(t *testing.T) {
 	for _, s := range c.order {
 		readable(t, c.router(s, id), early)
 		readable(t, c.router(s, id), late)
+	}
+}
+
+// forgetful is a pool on which it cannot be noted that a log was given up, for the first time.
+type forgetful struct {
+	cachepool.Pool
+	again *[]bool // for each attempt whether it was made before the log took part
+}
+
+func (p forgetful) Volume(uuid string) (cachepool.Dir, error) {
+	d, err := p.Pool.Volume(uuid)
+	return forgetfulDir{d, p.again}, err
+}
+
+type forgetfulDir struct {
+	cachepool.Dir
+	again *[]bool
+}
+
+func (d forgetfulDir) Open(name string) (cachepool.File, error) {
+	f, err := d.Dir.Open(name)
+	return forgetfulFile{f, d.again}, err
+}
+
+type forgetfulFile struct {
+	cachepool.File
+	again *[]bool
+}
+
+func (f forgetfulFile) WriteAt(p []byte, off int64) (int, error) {
+	if inside(".(*Log).Disown") {
+		if *f.again = append(*f.again, inside(".(*Manager).noteAgain")); len(*f.again) == 1 {
+			return 0, syscall.EIO
+		}
+	}
+	return f.File.WriteAt(p, off)
+}
+
+// TestACopyIsGivenUpAlthoughThatIsNotNoted: the home refuses a log, and that cannot be noted on its
+// pool. It does not take part again as if nothing had happened.
+func TestACopyIsGivenUpAlthoughThatIsNotNoted(t *testing.T) {
+	t.Parallel()
+	var again []bool
+	diskWentBack(t, func(c *cluster) {
+		c.pool = func(_ string, p cachepool.Pool) cachepool.Pool { return forgetful{p, &again} }
+	})
+	if want := []bool{false, true}; !slices.Equal(again, want) {
+		t.Errorf("it is noted before the log takes part again: %v, want %v", again, want)
 	}
 }
 

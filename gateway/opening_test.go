@@ -46,20 +46,20 @@ func (d gatedDir) Open(name string) (cachepool.File, error) {
 }
 
 func (f gatedFile) ReadAt(p []byte, off int64) (int, error) {
-	if replays() {
+	if inside(".(*Engine).Replay") {
 		<-f.gate.opened
 	}
 	return f.File.ReadAt(p, off)
 }
 
-// replays reports whether its caller works for a replay.
-func replays() bool {
+// inside reports whether a function whose name ends in that called its caller.
+func inside(function string) bool {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, ".(*Engine).Replay") || !more {
-			return more
+		if is := strings.HasSuffix(f.Function, function); is || !more {
+			return is
 		}
 	}
 }
@@ -118,6 +118,18 @@ func TestReplayIsTold(t *testing.T) {
 			return errors.New("not yet")
 		}
 		return nil
+	})
+	late := c.create("x", manifest("x", 1))
+	c.until("a volume made meanwhile waits for its turn, too", func() error {
+		if s, _ := c.at("a").copies.State(late); s.Problem == nil {
+			return errors.New("nothing is told")
+		}
+		for _, o := range c.at("a").copies.Opening() {
+			if o.UUID == late {
+				return nil
+			}
+		}
+		return errors.New("it is not among those that are opened")
 	})
 	if reported.Message != reported.Opening || reported.Home != "ga" || reported.Epoch == 0 {
 		t.Errorf("the registry has %+v", reported)

@@ -36,8 +36,8 @@ type Config struct {
 	Aside func(cut Position)
 	// Ended is called once, from the event loop, when the replica takes no part any more, because
 	// its log failed or was disowned. The owner closes the replica and opens the log again. A log
-	// that was disowned is then in doubt (protocol-3); one that failed goes on from what was
-	// durable.
+	// that was disowned is then in doubt (protocol-3), unless why is an *UnnotedError; one that
+	// failed goes on from what was durable.
 	Ended  func(why error)
 	Logger *slog.Logger
 }
@@ -194,14 +194,20 @@ func (r *Replica) committed(pos Position) {
 	}
 }
 
+// UnnotedError says why a log was given up, of which the pool knows nothing yet: who opens the log
+// again does not let it take part.
+type UnnotedError struct{ why error }
+
+func (e *UnnotedError) Error() string { return e.why.Error() }
+
 // disown gives up a log that lost something (protocol-3).
 func (r *Replica) disown(e protocol.Disown) {
 	why := fmt.Errorf("gateway %s knows that the volume is committed up to %v, which this log does not have", e.By, e.Committed)
 	r.disowned = true
 	r.cfg.Logger.Error("this copy is given up: it does not take part any more", "error", why, "end", r.cfg.Log.End())
 	if err := r.cfg.Log.Disown(why); err != nil {
-		// Opened again, it takes part until somebody refuses it once more.
 		r.cfg.Logger.Error("that this copy is given up is not noted on its pool", "error", err)
+		why = &UnnotedError{why}
 	}
 	r.cfg.Ended(why)
 }

@@ -5,7 +5,9 @@
 // Pebble ends the process when its log or its manifest cannot be written, and tries for ever to
 // write a table, while those who wait for it hang. A database on an FS of this package has one
 // failure: after the first change of the disk that failed, no other is made (protocol-3). Who owns
-// the database hears of it, abandons the database, and opens it again on a new FS.
+// the database hears of it, abandons the database, and opens it again on a new FS. That waits for
+// changes that the kernel still makes for the old one: a rename that ends late would replace a file
+// of the new one.
 package failstop
 
 import (
@@ -24,20 +26,48 @@ import (
 // FS is a vfs.FS for one opened database. Its methods may be called from many goroutines.
 type FS struct {
 	vfs.FS
+	folder string
 	failed func(error)
 
 	mu        sync.Mutex
 	err       error         // why it stopped
+	underWay  int           // changes
 	stopped   chan struct{} // closed when it did
 	abandoned chan struct{} // closed by Abandon
 }
 
 var _ vfs.FS = (*FS)(nil)
 
-// New returns an FS that makes changes in inner. failed is called once, in a goroutine of its own,
-// with the first that failed. It may be nil.
-func New(inner vfs.FS, failed func(error)) *FS {
-	return &FS{FS: inner, failed: failed, stopped: make(chan struct{}), abandoned: make(chan struct{})}
+// ErrUnderWay: a change of a database that failed is still under way, on a disk that hangs.
+var ErrUnderWay = errors.New("a change of the files is still under way since the disk failed, they are opened when it has ended")
+
+// hanging counts, by folder, the FSs of this process that stopped with changes under way.
+var hanging struct {
+	sync.Mutex
+	folders map[string]int
+}
+
+func hang(folder string, n int) {
+	hanging.Lock()
+	defer hanging.Unlock()
+	if hanging.folders == nil {
+		hanging.folders = map[string]int{}
+	}
+	if hanging.folders[folder] += n; hanging.folders[folder] == 0 {
+		delete(hanging.folders, folder)
+	}
+}
+
+// New returns an FS that makes changes in inner, for a database in folder. failed is called once,
+// in a goroutine of its own, with the first that failed. It may be nil. New returns ErrUnderWay
+// until all changes that an earlier FS of the folder made have ended.
+func New(inner vfs.FS, folder string, failed func(error)) (*FS, error) {
+	hanging.Lock()
+	defer hanging.Unlock()
+	if hanging.folders[folder] > 0 {
+		return nil, fmt.Errorf("%s: %w", folder, ErrUnderWay)
+	}
+	return &FS{FS: inner, folder: folder, failed: failed, stopped: make(chan struct{}), abandoned: make(chan struct{})}, nil
 }
 
 // Err returns why no change is made any more; nil: none has failed.
@@ -122,6 +152,7 @@ func (s *FS) fail(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		s.err = fmt.Errorf("the disk has no room, delete something else there or make it larger: %w", err)
 	}
+	hang(s.folder, 1) // until end was called for all, also for this one
 	close(s.stopped)
 	if s.failed != nil {
 		go s.failed(s.err)
@@ -131,10 +162,30 @@ func (s *FS) fail(err error) error {
 
 // change makes a change, unless one has failed.
 func (s *FS) change(f func() error) error {
-	if err := s.Err(); err != nil {
+	if err := s.begin(); err != nil {
 		return err
 	}
+	defer s.end()
 	return s.fail(f())
+}
+
+// begin notes that a change begins, or returns why none may.
+func (s *FS) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.underWay++
+	}
+	return s.err
+}
+
+// end notes that a change has ended.
+func (s *FS) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.underWay--; s.underWay == 0 && s.err != nil {
+		hang(s.folder, -1)
+	}
 }
 
 // create makes a file. When the FS has stopped it waits for the end: the database tries again at
@@ -194,17 +245,19 @@ func (s *FS) MkdirAll(dir string, perm os.FileMode) error {
 
 // Remove implements vfs.FS. A file that stays does no harm.
 func (s *FS) Remove(name string) error {
-	if err := s.Err(); err != nil {
+	if err := s.begin(); err != nil {
 		return err
 	}
+	defer s.end()
 	return s.FS.Remove(name)
 }
 
 // RemoveAll implements vfs.FS.
 func (s *FS) RemoveAll(name string) error {
-	if err := s.Err(); err != nil {
+	if err := s.begin(); err != nil {
 		return err
 	}
+	defer s.end()
 	return s.FS.RemoveAll(name)
 }
 

@@ -47,7 +47,10 @@ const memTableSize = 8 << 20
 // Open opens the metadata in o.Dir, which it makes if it does not exist. A store that cannot be
 // opened can be deleted, and rebuilt from a checkpoint and the log.
 func Open(o Options) (*Store, error) {
-	disk := failstop.New(o.FS, o.Failed)
+	disk, err := failstop.New(o.FS, o.Dir, o.Failed)
+	if err != nil {
+		return nil, fmt.Errorf("open metadata: %w", err)
+	}
 	fs, err := cryptfs.New(disk, o.DataKey, o.Rand)
 	if err != nil {
 		return nil, err

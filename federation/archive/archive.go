@@ -81,9 +81,12 @@ func Open(fs vfs.FS, dir string, now func() time.Time) (*Archive, error) {
 
 // begin opens the database.
 func (a *Archive) begin() (*database, error) {
-	disk := failstop.New(a.fs, nil)
+	disk, err := failstop.New(a.fs, a.dir, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open the archive of the registry: %w", err)
+	}
 	var db *pebble.DB
-	err := disk.Do(func() (err error) {
+	err = disk.Do(func() (err error) {
 		db, err = pebble.Open(a.dir, &pebble.Options{FS: disk, MemTableSize: memory, Logger: quiet{disk}})
 		return err
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/store"
 )
 
@@ -68,6 +69,9 @@ func (m *Manager) closeEnded() {
 	clear(m.reopen)
 	m.mu.Unlock()
 	for id, s := range ended {
+		if e := (*replica.UnnotedError)(nil); errors.As(why[id], &e) {
+			s.unnoted = unnoted{s.copy.Log.Identity(), e}
+		}
 		if err := m.detach(id, s); err != nil {
 			m.cfg.Logger.Warn("copy that failed did not close cleanly", "volume", id, "error", err)
 		}

@@ -58,6 +58,28 @@ func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, belief lo
 	return nil
 }
 
+// unnoted is a log that was given up, and on whose pool that could not be noted.
+type unnoted struct {
+	identity string // "": there is none
+	why      error
+}
+
+// errNoted: the log is in doubt from its next open on.
+var errNoted = errors.New("that the log on this pool was given up is noted there now; it is opened again")
+
+// noteAgain notes on the pool that a log was given up, if that failed before. It returns nil if
+// the log was not given up: else the log must not be used as it is.
+func (m *Manager) noteAgain(l *log.Log, id string) error {
+	s := m.manage(id)
+	if s.unnoted.identity == "" || s.unnoted.identity != l.Identity() || l.Recovered().Doubt != nil {
+		return nil
+	}
+	if err := l.Disown(s.unnoted.why); err != nil {
+		return fmt.Errorf("that the log on this pool was given up cannot be noted there yet: %w", err)
+	}
+	return errNoted
+}
+
 // hadLog reports whether a member of the volume must have something in its log. A first home that
 // died between its swap and the beginning of its epoch has nothing.
 func hadLog(ctl federation.Control) bool {

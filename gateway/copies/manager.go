@@ -76,6 +76,7 @@ type Manager struct {
 
 	mu      sync.Mutex
 	volumes map[string]*managed // by UUID
+	round   bool                // Run is in reconcile, and may open a copy for long
 	reopen  map[string]error    // why a volume's copy is to be closed and opened again
 }
 
@@ -87,6 +88,7 @@ type managed struct {
 	replay  federation.Progress // of its log, while it is opened
 	doubted bool                // the log is in doubt, and the control record counts on it; used by Run only
 	epoch   uint64              // in which it was found to be; used by Run only
+	unnoted unnoted             // used by Run only
 	leaving *leaving            // not nil: the site is not to have the copy any more
 	backoff backoff             // of opening it again after it failed
 }
@@ -123,12 +125,15 @@ func (m *Manager) Copy(uuid string) *Copy {
 	return nil
 }
 
-// State returns the state of a volume; false: Run has not come to it yet.
+// State returns the state of a volume; false: Run has not come to it yet, and opens no other.
 func (m *Manager) State(uuid string) (State, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.volumes[uuid]
 	if s == nil {
+		if v, ok := m.cfg.View.Record(uuid); ok && m.late(v) {
+			return State{Problem: errTurn}, true
+		}
 		return State{}, false
 	}
 	out := State{Copy: s.copy, Problem: s.problem}
@@ -203,6 +208,8 @@ var errTurn = errors.New("it waits until other copies are open")
 // reconcile brings all copies in line with the registry, and reports whether something must be
 // tried again.
 func (m *Manager) reconcile(ctx context.Context) (again bool) {
+	m.inRound(true)
+	defer m.inRound(false)
 	all, synced := m.cfg.View.Volumes()
 	var records []federation.Volume
 	for _, v := range all {
@@ -235,6 +242,19 @@ func (m *Manager) reconcile(ctx context.Context) (again bool) {
 	}
 	m.closeGone()
 	return again
+}
+
+// inRound notes whether Run is in reconcile.
+func (m *Manager) inRound(is bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.round = is
+}
+
+// late reports whether the registry told of a volume when a round of Run had begun, which will
+// open the copy of it in the next one. The caller holds mu.
+func (m *Manager) late(v federation.Volume) bool {
+	return m.round && m.volumes[v.UUID] == nil && !v.Deleted && slices.Contains(v.Sites, m.cfg.Self.Site)
 }
 
 // manage returns the state of a volume, which it adds if there is none.

@@ -87,6 +87,9 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	if err != nil {
 		return nil, err
 	}
+	if err := m.noteAgain(c.Log, v.UUID); err != nil {
+		return nil, err
+	}
 	if err := m.doubtful(ctx, c.Log, v.UUID, belief); err != nil {
 		return nil, err
 	}

@@ -20,8 +20,14 @@ type Opening struct {
 
 // Opening returns the volumes whose copy should be open here, and is not, by UUID.
 func (m *Manager) Opening() (out []Opening) {
+	all, _ := m.cfg.View.Volumes()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, v := range all {
+		if v.Record != nil && m.late(*v.Record) {
+			out = append(out, Opening{UUID: v.UUID, Why: errTurn})
+		}
+	}
 	for id, s := range m.volumes {
 		if s.copy == nil && s.problem != nil && s.leaving == nil {
 			out = append(out, Opening{id, s.problem, s.replay})

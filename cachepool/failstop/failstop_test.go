@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package failstop
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// disk is a file system on which a rename hangs until it is let go, and a file cannot be made.
+type disk struct {
+	vfs.FS
+	hangs, goes chan struct{}
+}
+
+func newDisk() *disk {
+	d := &disk{hangs: make(chan struct{}), goes: make(chan struct{})}
+	d.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		switch op.Kind {
+		case errorfs.OpRename:
+			close(d.hangs)
+			<-d.goes
+		case errorfs.OpCreate:
+			return syscall.EIO
+		}
+		return nil
+	}))
+	return d
+}
+
+func mustNew(t *testing.T, inner vfs.FS, folder string, failed func(error)) *FS {
+	t.Helper()
+	s, err := New(inner, folder, failed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestChangeUnderWay: the disk fails while another change hangs in the kernel. Nobody waits for it,
+// and the folder is not opened again before it has ended.
+func TestChangeUnderWay(t *testing.T) {
+	d, folder := newDisk(), t.Name()
+	told := make(chan error, 2)
+	s := mustNew(t, d, folder, func(err error) { told <- err })
+	ended := make(chan error, 1)
+	go func() { ended <- s.Do(func() error { return s.Rename("a", "b") }) }()
+	<-d.hangs
+	if _, err := s.Create("c", vfs.WriteCategoryUnspecified); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("a file that cannot be made: %v", err)
+	}
+	if err := <-told; !errors.Is(err, syscall.EIO) {
+		t.Errorf("the owner is told %v", err)
+	}
+	if err := <-ended; !errors.Is(err, syscall.EIO) {
+		t.Errorf("who waits for the change is told %v", err)
+	}
+	if err := s.Remove("a"); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a change after the failure: %v", err)
+	}
+	s.Abandon(nil)
+	if _, err := New(d, folder, nil); !errors.Is(err, ErrUnderWay) {
+		t.Fatalf("opened again under a change: %v", err)
+	}
+	mustNew(t, d, "another folder", nil)
+	close(d.goes)
+	for {
+		again, err := New(d, folder, nil)
+		if err == nil {
+			if again.Err() != nil {
+				t.Errorf("the new one has failed: %v", again.Err())
+			}
+			return
+		}
+	}
+}
+
+// TestFailureOnce: the owner hears of the first failure only, and a folder whose changes have all
+// ended is opened again at once.
+func TestFailureOnce(t *testing.T) {
+	d := newDisk()
+	told := make(chan error, 2)
+	s := mustNew(t, d, t.Name(), func(err error) { told <- err })
+	s.Abandon(nil) // or Create would wait when the FS has stopped
+	for range 2 {
+		if _, err := s.Create("c", vfs.WriteCategoryUnspecified); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("a file that cannot be made: %v", err)
+		}
+	}
+	<-told
+	if len(told) > 0 {
+		t.Errorf("the owner is told twice, also of %v", <-told)
+	}
+	if err := s.Wait(nil); !errors.Is(err, syscall.EIO) {
+		t.Errorf("who waits for the database is told %v", err)
+	}
+	mustNew(t, d, t.Name(), nil)
+}
+
+// TestNoFailure: what is or is not there already is no failure of the disk.
+func TestNoFailure(t *testing.T) {
+	s := mustNew(t, vfs.NewMem(), t.Name(), func(err error) { t.Errorf("told of %v", err) })
+	if err := s.Rename("a", "b"); err == nil || s.Err() != nil {
+		t.Errorf("a file that is not there: %v, %v", err, s.Err())
+	}
+}
