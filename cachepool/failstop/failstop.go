@@ -38,7 +38,8 @@ type FS struct {
 
 var _ vfs.FS = (*FS)(nil)
 
-// ErrUnderWay: a change of a database that failed is still under way, on a disk that hangs.
+// ErrUnderWay is returned while a change of a database that failed is still under way, on a disk
+// that hangs.
 var ErrUnderWay = errors.New("a change of the files is still under way since the disk failed, they are opened when it has ended")
 
 // hanging counts, by folder, the FSs of this process that stopped with changes under way.
