@@ -15,7 +15,6 @@ import (
 
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
-	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/store"
 )
 
@@ -69,9 +68,6 @@ func (m *Manager) closeEnded() {
 	clear(m.reopen)
 	m.mu.Unlock()
 	for id, s := range ended {
-		if e := (*replica.UnnotedError)(nil); errors.As(why[id], &e) {
-			s.unnoted = unnoted{s.copy.Log.Identity(), e}
-		}
 		if err := m.detach(id, s); err != nil {
 			m.cfg.Logger.Warn("copy that failed did not close cleanly", "volume", id, "error", err)
 		}

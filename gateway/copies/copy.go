@@ -32,6 +32,7 @@ type Copy struct {
 	meta       atomic.Int64 // bytes of metadata on the pool
 	users      *users
 	generation atomic.Uint64 // generation of the desired state that is in force
+	unnoted    atomic.Pointer[replica.UnnotedError]
 }
 
 var _ locks.Copy = (*Copy)(nil)

@@ -21,6 +21,8 @@ type doubtError struct {
 	// others would cut their logs. The copy waits until the home goes on without this member, or a
 	// person decides.
 	member bool
+	// unnoted: the pool does not know it yet. It is tried again.
+	unnoted bool
 }
 
 func (e *doubtError) Error() string {
@@ -37,8 +39,12 @@ func (e *doubtError) Error() string {
 // doubtful returns a *doubtError if the log must not be continued at its end, or why that is not
 // known. With a belief, a person gave up what is lost.
 func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, belief log.Belief) error {
+	unnoted, err := m.noteAgain(l, id)
+	if err != nil {
+		return err
+	}
 	found := l.Recovered()
-	if found.Doubt == nil && l.End() != (log.Position{}) {
+	if unnoted == nil && found.Doubt == nil && l.End() != (log.Position{}) {
 		return nil
 	}
 	ctl, _, err := m.cfg.Registry.GetControl(ctx, id)
@@ -48,36 +54,40 @@ func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, belief lo
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the control record of volume %s: %w", id, err)
+	case unnoted != nil:
+		return &doubtError{unnoted, l.End(), lastEpoch(l), ctl.CountsOn(m.cfg.Self), true}
 	case found.Doubt != nil && !belief.Identity.IsZero() && !l.End().Less(belief.End):
 		return nil // a person gave up what is lost
 	case found.Doubt != nil:
-		return &doubtError{found.Doubt, found.End, lastEpoch(l), ctl.CountsOn(m.cfg.Self)}
+		return &doubtError{found.Doubt, found.End, lastEpoch(l), ctl.CountsOn(m.cfg.Self), false}
 	case ctl.CountsOn(m.cfg.Self) && hadLog(ctl):
-		return &doubtError{errors.New("it is empty"), log.Position{}, 0, true}
+		return &doubtError{errors.New("it is empty"), log.Position{}, 0, true, false}
 	}
 	return nil
 }
 
-// unnoted is a log that was given up, and on whose pool that could not be noted.
-type unnoted struct {
-	identity string // "": there is none
-	why      error
-}
+// key names a log of a volume: another log of it is not the same.
+func key(id string, l *log.Log) string { return id + "/" + l.Identity() }
 
 // errNoted: the log is in doubt from its next open on.
 var errNoted = errors.New("that the log on this pool was given up is noted there now; it is opened again")
 
-// noteAgain notes on the pool that a log was given up, if that failed before. It returns nil if
-// the log was not given up: else the log must not be used as it is.
-func (m *Manager) noteAgain(l *log.Log, id string) error {
-	s := m.manage(id)
-	if s.unnoted.identity == "" || s.unnoted.identity != l.Identity() || l.Recovered().Doubt != nil {
-		return nil
+// noteAgain notes on the pool that a log was given up, if that failed before. It returns why it was
+// given up while it still cannot be noted: the log must not be used as it is. This is known until
+// the process ends. A log that takes part again after that is refused once more.
+func (m *Manager) noteAgain(l *log.Log, id string) (why, err error) {
+	why = m.unnoted[key(id, l)]
+	if why == nil {
+		return nil, nil
 	}
-	if err := l.Disown(s.unnoted.why); err != nil {
-		return fmt.Errorf("that the log on this pool was given up cannot be noted there yet: %w", err)
+	if l.Recovered().Doubt == nil {
+		if err := l.Disown(why); err != nil {
+			return fmt.Errorf("%w; that cannot be noted there yet: %w", why, err), nil
+		}
+		err = errNoted
 	}
-	return errNoted
+	delete(m.unnoted, key(id, l))
+	return nil, err
 }
 
 // hadLog reports whether a member of the volume must have something in its log. A first home that

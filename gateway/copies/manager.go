@@ -16,6 +16,7 @@ import (
 	"github.com/jonboulle/clockwork"
 
 	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/failstop"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
@@ -70,6 +71,8 @@ type Manager struct {
 	kept  map[string]bool // volumes with a copy on the pool, open or not; used by Run only
 	heard bool            // used by Run only
 
+	unnoted map[string]error // why logs were given up of whose pools that could not be noted, see key; used by Run only
+
 	shedding sync.Mutex
 	shed     map[string]time.Time // when folders that were set aside last left what the store has; guarded by shedding
 	unshed   chan struct{}        // KeepPurging is to shed what is left
@@ -88,7 +91,6 @@ type managed struct {
 	replay  federation.Progress // of its log, while it is opened
 	doubted bool                // the log is in doubt, and the control record counts on it; used by Run only
 	epoch   uint64              // in which it was found to be; used by Run only
-	unnoted unnoted             // used by Run only
 	leaving *leaving            // not nil: the site is not to have the copy any more
 	backoff backoff             // of opening it again after it failed
 }
@@ -107,7 +109,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, aside: make(chan string, 16),
-		wake: make(chan struct{}, 1), reopen: map[string]error{},
+		wake: make(chan struct{}, 1), reopen: map[string]error{}, unnoted: map[string]error{},
 		shed: map[string]time.Time{}, unshed: make(chan struct{}, 1)}
 	for _, id := range there {
 		m.kept[id] = true
@@ -129,11 +131,11 @@ func (m *Manager) Copy(uuid string) *Copy {
 func (m *Manager) State(uuid string) (State, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if v, ok := m.cfg.View.Record(uuid); ok && m.late(v) {
+		return State{Problem: errTurn}, true
+	}
 	s := m.volumes[uuid]
 	if s == nil {
-		if v, ok := m.cfg.View.Record(uuid); ok && m.late(v) {
-			return State{Problem: errTurn}, true
-		}
 		return State{}, false
 	}
 	out := State{Copy: s.copy, Problem: s.problem}
@@ -251,10 +253,12 @@ func (m *Manager) inRound(is bool) {
 	m.round = is
 }
 
-// late reports whether the registry told of a volume when a round of Run had begun, which will
-// open the copy of it in the next one. The caller holds mu.
+// late reports whether the registry told that this site has a copy of a volume when a round of Run
+// had begun: Run will open the copy in the next one. The caller holds mu.
 func (m *Manager) late(v federation.Volume) bool {
-	return m.round && m.volumes[v.UUID] == nil && !v.Deleted && slices.Contains(v.Sites, m.cfg.Self.Site)
+	s := m.volumes[v.UUID]
+	return m.round && !v.Deleted && slices.Contains(v.Sites, m.cfg.Self.Site) &&
+		(s == nil || s.copy == nil && s.problem == nil && s.leaving == nil)
 }
 
 // manage returns the state of a volume, which it adds if there is none.
@@ -310,7 +314,11 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 	}
 	c, err := m.openBelieved(ctx, v)
 	var doubt *doubtError
-	if s.doubted, s.epoch = errors.As(err, &doubt) && doubt.member, epoch; doubt != nil && !doubt.member && m.mayRenew(&err) {
+	if errors.Is(err, failstop.ErrUnderWay) {
+		s.backoff.failed(m.cfg.Now())
+	}
+	s.doubted, s.epoch = errors.As(err, &doubt) && doubt.member && !doubt.unnoted, epoch
+	if doubt != nil && !doubt.member && m.mayRenew(&err) {
 		m.cfg.Logger.Error("the copy of the volume on this pool is not its old self: it is kept aside and made anew",
 			"volume", v.Name, "error", err)
 		err = errors.Join(err, m.renew(v.UUID, "doubt"))
@@ -350,6 +358,9 @@ func (m *Manager) mayRenew(err *error) bool {
 func (m *Manager) detach(id string, s *managed) error {
 	m.cfg.Attach(id, nil)
 	err := s.copy.close()
+	if e := s.copy.unnoted.Load(); e != nil {
+		m.unnoted[key(id, s.copy.Log)] = e
+	}
 	m.mu.Lock()
 	s.copy = nil
 	m.mu.Unlock()

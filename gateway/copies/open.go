@@ -87,9 +87,6 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	if err != nil {
 		return nil, err
 	}
-	if err := m.noteAgain(c.Log, v.UUID); err != nil {
-		return nil, err
-	}
 	if err := m.doubtful(ctx, c.Log, v.UUID, belief); err != nil {
 		return nil, err
 	}
@@ -115,7 +112,12 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	c.Replica = m.cfg.Node.Open(replica.Config{
 		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Policy: Policy(v), DataKey: key, MaxLag: maxLag(v),
 		Store: uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
-		Ended: func(why error) { m.Reopen(v.UUID, why) },
+		Ended: func(why error) {
+			if e := (*replica.UnnotedError)(nil); errors.As(why, &e) {
+				c.unnoted.Store(e)
+			}
+			m.Reopen(v.UUID, why)
+		},
 	})
 	c.Engine.Attach(c.Replica)
 	return c, nil

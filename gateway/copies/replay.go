@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
 )
 
 // Opening is a volume whose copy is not open here yet.
@@ -20,9 +21,12 @@ type Opening struct {
 
 // Opening returns the volumes whose copy should be open here, and is not, by UUID.
 func (m *Manager) Opening() (out []Opening) {
-	all, _ := m.cfg.View.Volumes()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	var all []*view.Volume
+	if m.round {
+		all, _ = m.cfg.View.Volumes()
+	}
 	for _, v := range all {
 		if v.Record != nil && m.late(*v.Record) {
 			out = append(out, Opening{UUID: v.UUID, Why: errTurn})
