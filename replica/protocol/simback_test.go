@@ -60,6 +60,7 @@ func (n *node) sees(r record) record {
 	case r.ctl == nil || n.kept.ctl == nil || r.ctl.DescendsFrom(*n.kept.ctl):
 		if r.ctl != nil && r.rev > n.kept.rev {
 			n.kept = r
+			n.sim.learn(r)
 		}
 		return r
 	case n.kept.ctl.DescendsFrom(*r.ctl) && r != n.sim.record:
@@ -118,6 +119,7 @@ func (s *sim) tend(n *node) {
 	tips := federation.Branches(all)
 	if len(tips) == 1 {
 		n.kept = record{&tips[0], n.kept.rev + 1}
+		s.learn(n.kept)
 	}
 	s.said[n.name] = n.kept
 	if len(tips) == 1 {
