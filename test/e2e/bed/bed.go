@@ -47,6 +47,7 @@ type Config struct {
 	Promise  string            // default 3s
 	Lease    string            // of NFS clients, default 20s
 	PoolSize map[string]string // by site; default 4Gi
+	Cache    string            // of blocks in memory; default 256Mi
 }
 
 // Bed is a federation on a stage.

@@ -3,6 +3,7 @@
 package bed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,10 +30,7 @@ func (s *Site) MetricsAddr() string { return fmt.Sprintf("%s:%d", s.Addr(), metr
 // configure writes the gateway's configuration file.
 func (s *Site) configure(secret string) error {
 	b := s.bed
-	size := b.cfg.PoolSize[s.Name()]
-	if size == "" {
-		size = "4Gi"
-	}
+	cache, size := cmp.Or(b.cfg.Cache, "256Mi"), cmp.Or(b.cfg.PoolSize[s.Name()], "4Gi")
 	files := b.tls[s.GatewayName()]
 	s.config = filepath.Join(s.Dir(), "gateway.yaml")
 	text := fmt.Sprintf(`federation: %s
@@ -45,6 +43,7 @@ registry: {endpoints: [%s]}
 tls: {ca: %s, cert: %s, key: %s}
 siteKey: %s
 pool: {path: %s, size: %s}
+cache: %s
 store: {endpoint: "%s", bucket: weir, accessKey: %s, secretKey: %s}
 promise: %s
 lease: %s
@@ -53,7 +52,7 @@ metrics: {listen: "%s"}
 logLevel: info
 `, Federation, s.Name(), s.Name(), s.Name(), s.GatewayName(), s.Addr(), grpcPort, s.Addr(), nfsPort, strings.Join(b.Etcd.Endpoints(), ", "),
 		files.CA, files.Cert, files.Key, filepath.Join(s.Dir(),
-			"site.key"), s.PoolDir(), size, s.S3.Endpoint(), AccessKey, secret, b.cfg.Promise, b.cfg.Lease,
+			"site.key"), s.PoolDir(), size, cache, s.S3.Endpoint(), AccessKey, secret, b.cfg.Promise, b.cfg.Lease,
 		s.MetricsAddr())
 	return os.WriteFile(s.config, []byte(text), 0o600)
 }

@@ -66,6 +66,7 @@ func TestFaults(t *testing.T) {
 	r := &run{rand: rand.New(rand.NewPCG(s, 1)), writers: map[string]*writers{}}
 	lasts := time.Duration(n)*guard + least
 	r.Scene = bed.NewScene(t, bed.Config{Promise: "2s", PoolSize: map[string]string{"a": poolSize, "b": poolSize, "c": poolSize},
+		Cache: "32Mi", // what verify reads would fill a larger one, and a leak could hide behind it
 		Lasts: lasts}, manifest)
 	ctx, cancel := context.WithTimeout(context.Background(), lasts)
 	defer cancel()

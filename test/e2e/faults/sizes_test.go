@@ -15,7 +15,7 @@ import (
 )
 
 // size is how large a gateway is.
-type size struct{ goroutines, memory float64 }
+type size struct{ goroutines, memory, heap, cache float64 }
 
 // sizes reads the sizes of all gateways from their metrics.
 func (r *run) sizes() map[string]size {
@@ -23,7 +23,8 @@ func (r *run) sizes() map[string]size {
 	out := map[string]size{}
 	for _, site := range r.Bed.Names() {
 		all := r.metrics(site)
-		out[site] = size{all["go_goroutines"], all["process_resident_memory_bytes"]}
+		out[site] = size{all["go_goroutines"], all["process_resident_memory_bytes"],
+			all["go_memstats_heap_inuse_bytes"], all["weir_cache_bytes"]}
 		if out[site].goroutines == 0 || out[site].memory == 0 {
 			r.T.Fatalf("the gateway of %s does not say how large it is", site)
 		}
@@ -63,8 +64,8 @@ func (r *run) flat(before map[string]size) {
 	time.Sleep(10 * time.Second) // nobody writes any more
 	for site, now := range r.sizes() {
 		was := before[site]
-		said := fmt.Sprintf("gateway of %s: %.0f goroutines, before %.0f; %.0f MiB, before %.0f", site, now.goroutines, was.goroutines,
-			now.memory/(1<<20), was.memory/(1<<20))
+		said := fmt.Sprintf("gateway of %s: %.0f goroutines, before %.0f; %.0f MiB, before %.0f; heap %.0f MiB, cached blocks %.0f",
+			site, now.goroutines, was.goroutines, now.memory/(1<<20), was.memory/(1<<20), now.heap/(1<<20), now.cache/(1<<20))
 		r.T.Log(said)
 		if now.goroutines > 1.5*was.goroutines+20 || now.memory > 2*was.memory+256<<20 {
 			r.T.Errorf("it grew: %s", said)
