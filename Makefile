@@ -92,6 +92,7 @@ comma := ,
 fit-bare fit-clusters: fit-%:
 	@hack/check-host facts $*
 	@hack/install-deps
+	@hack/fetch-guest-kernel
 	@hack/check-host boot $*
 
 modules:

@@ -20,6 +20,10 @@
 // many host kernels (container hosts, small cloud images) have no NFS client. So guests are always
 // User-Mode-Linux, also where the host could mount.
 //
+// The kernel is Debian's newest where hack/fetch-guest-kernel could fetch it, which catches the
+// system calls of its programs by seccomp, and this system's own elsewhere, which does it by ptrace
+// and takes twice as long.
+//
 // All User-Mode-Linux kernels are preloaded with a small shared object, xstate/ptrace.c, which the
 // stage compiles and caches: without it they panic on processors with a large register state. Each
 // runs on one processor: left to move between two, it takes up to eight times as long.

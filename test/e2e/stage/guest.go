@@ -66,7 +66,7 @@ func (s *Site) Guest(ctx context.Context, name string, mem int) (*Guest, error) 
 	g.port = fmt.Sprintf("g%d", g.host)
 	raw := fmt.Sprintf("u%d", g.host)
 	g.machine = machine{
-		name: s.ns + "-" + name, ns: s.ns, dir: filepath.Join(s.Dir(), "guest-"+name), mem: mem, run: s.stage.run, preload: s.stage.preload,
+		name: s.ns + "-" + name, ns: s.ns, dir: filepath.Join(s.Dir(), "guest-"+name), mem: mem, run: s.stage.run, kernel: s.stage.kernel,
 		nics: []nic{{host: raw, mac: siteMAC(s.index, g.host)}},
 		boot: fmt.Sprintf(`ip link set vec0 up
 ip addr add %s/24 dev vec0

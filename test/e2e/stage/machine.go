@@ -21,9 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// umlBinary is where Debian's package user-mode-linux puts the kernel.
-const umlBinary = "/usr/bin/linux.uml"
-
 //go:embed guest/init.sh
 var initScript []byte
 
@@ -51,7 +48,7 @@ type machine struct {
 	boot string // script that init runs before it takes requests
 	run  string // short folder for the kernel's own socket
 
-	preload string // shared objects for the kernel's process: what ptraceLibrary returns
+	kernel kernel
 
 	proc *Proc
 	mu   sync.Mutex // guards seq and writing to ctl
@@ -123,12 +120,12 @@ func (m *machine) start(ctx context.Context) (err error) {
 
 	args := []string{
 		"--net=" + nsPath(m.ns), "--", "taskset", "--cpu-list", strconv.Itoa(cpu),
-		"env", "LD_PRELOAD=" + m.preload, umlBinary, // env: neither nsenter nor taskset
-		"umid=" + m.name, "uml_dir=" + m.run + "/", fmt.Sprintf("mem=%dM", m.mem),
+		"env", "LD_PRELOAD=" + m.kernel.preload, m.kernel.path, // env: neither nsenter nor taskset
+		"seccomp=auto", "umid=" + m.name, "uml_dir=" + m.run + "/", fmt.Sprintf("mem=%dM", m.mem),
 		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "init=" + initPath,
 		"con=null", "con0=null,fd:1", "ssl=null", "ssl0=fd:3,fd:4", // console out; requests in, nothing out
 		"panic=-1", "noreboot", "printk.time=1", // a guest that oopses exits
-		"stage_name=" + m.name, "stage_dir=" + m.dir,
+		"stage_name=" + m.name, "stage_dir=" + m.dir, "stage_modules=" + m.kernel.modules,
 	}
 	for i, n := range m.nics {
 		args = append(args, fmt.Sprintf("vec%d:transport=raw,ifname=%s,depth=64,gro=1,mac=%s", i, n.host, n.mac))

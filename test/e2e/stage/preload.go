@@ -32,6 +32,36 @@ func cacheDir() (string, error) {
 	return filepath.Join(dir, "weir"), nil
 }
 
+// kernel is the User-Mode Linux of machines.
+type kernel struct {
+	path    string
+	modules string // folder with one of the kernel's release in it
+	preload string // shared objects for its process: what ptraceLibrary returns
+}
+
+// findKernel returns what hack/fetch-guest-kernel fetched, or else Debian's package
+// user-mode-linux.
+func findKernel(ctx context.Context) (kernel, error) {
+	preload, err := ptraceLibrary(ctx)
+	if err != nil {
+		return kernel{}, err
+	}
+	dir, err := cacheDir()
+	if err != nil {
+		return kernel{}, err
+	}
+	fetched := filepath.Join(dir, "guest", "linux.uml")
+	if _, err := os.Stat(fetched); err == nil {
+		return kernel{fetched, filepath.Join(dir, "guest", "modules"), preload}, nil
+	}
+	return system(preload), nil
+}
+
+// system is the kernel of Debian's package user-mode-linux.
+func system(preload string) kernel {
+	return kernel{"/usr/bin/linux.uml", "/usr/lib/uml/modules", preload}
+}
+
 // ptraceLibrary returns the path of the compiled xstate/ptrace.c. It compiles it unless the cache
 // has it for the same source. Several programs may call it at once.
 func ptraceLibrary(ctx context.Context) (string, error) {

@@ -81,6 +81,7 @@ func testRegisters(t *testing.T, m *machine) {
 
 // testLargeState boots machines on a host that behaves as one with a larger register state does
 // (testdata/largestate.c): without ptrace.so none comes up, and with it registers are right.
+// They run this system's own kernel, which sets registers by ptrace.
 func testLargeState(t *testing.T, s *Stage) {
 	large := filepath.Join(t.TempDir(), "largestate.so")
 	if err := compileC(bounded(t), large, "testdata/largestate.c", "-shared", "-fPIC"); err != nil {
@@ -88,7 +89,7 @@ func testLargeState(t *testing.T, s *Stage) {
 	}
 	boot := func(name, preload string) (*machine, error) {
 		ns := s.Site("a").ns
-		m := &machine{name: ns + "-" + name, ns: ns, dir: filepath.Join(s.Dir(), name), mem: 128, run: s.run, preload: preload}
+		m := &machine{name: ns + "-" + name, ns: ns, dir: filepath.Join(s.Dir(), name), mem: 128, run: s.run, kernel: system(preload)}
 		return m, m.start(bounded(t))
 	}
 	if m, err := boot("unaided", large); err == nil {
@@ -97,7 +98,7 @@ func testLargeState(t *testing.T, s *Stage) {
 	} else if !strings.Contains(err.Error(), "the machine has ended") {
 		t.Errorf("a machine without ptrace.so: %v, want that it has ended", err)
 	}
-	m, err := boot("aided", s.preload+":"+large)
+	m, err := boot("aided", s.kernel.preload+":"+large)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func (r umlRouter) run(ctx context.Context, script string) error {
 }
 
 func startUMLRouter(ctx context.Context, m *machine, sites int) (router, error) {
-	if _, err := os.Stat(umlBinary); err != nil {
+	if _, err := os.Stat(m.kernel.path); err != nil {
 		return nil, fmt.Errorf("start router: %w: run hack/install-deps", err)
 	}
 	r := umlRouter{m}

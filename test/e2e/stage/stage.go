@@ -33,11 +33,10 @@ type Stage struct {
 	bin    string
 	log    *slog.Logger
 	record record
-	// preload is for machines: see ptraceLibrary.
-	preload string
-	sites   map[string]*Site
-	order   []*Site
-	router  router
+	kernel kernel
+	sites  map[string]*Site
+	order  []*Site
+	router router
 
 	down    sync.Once
 	downErr error
@@ -142,10 +141,10 @@ func (s *Stage) build(ctx context.Context, cfg Config) error {
 		s.order = append(s.order, site)
 	}
 	var err error
-	if s.preload, err = ptraceLibrary(ctx); err != nil {
+	if s.kernel, err = findKernel(ctx); err != nil {
 		return err
 	}
-	m := machine{name: routerNS, ns: routerNS, dir: filepath.Join(s.dir, "router"), mem: 128, run: s.run, preload: s.preload}
+	m := machine{name: routerNS, ns: routerNS, dir: filepath.Join(s.dir, "router"), mem: 128, run: s.run, kernel: s.kernel}
 	s.router, err = startRouter(ctx, cfg.Router, &m, len(cfg.Sites))
 	return err
 }

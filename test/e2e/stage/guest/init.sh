@@ -3,7 +3,7 @@
 # Runs twice: on the read-only host file system, then, after the pivot, on a memory overlay above it.
 # The kernel hands the stage_* boot arguments over as environment variables.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
-modules=/usr/lib/uml/modules/$(uname -r)
+modules=$stage_modules/$(uname -r)
 
 if [ "${1:-}" != stage2 ]; then
     mount -t proc proc /proc
