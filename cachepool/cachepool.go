@@ -109,6 +109,9 @@ type Volumes interface {
 	// RemoveVolume removes a directory with all in it, durably; a missing one is no error. Close
 	// its files first. Whoever reserved the room releases it.
 	RemoveVolume(uuid string) error
+	// RenameVolume gives a directory another name, durably. Close its files first. fs.ErrNotExist:
+	// there is none; fs.ErrExist: the other name is taken.
+	RenameVolume(from, to string) error
 }
 
 // Dir is one volume's directory.

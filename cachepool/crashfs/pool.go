@@ -104,6 +104,26 @@ func (p *pool) RemoveVolume(uuid string) error {
 	return nil
 }
 
+func (p *pool) RenameVolume(from, to string) error {
+	if err := errors.Join(cachepool.CheckName("volume", from), cachepool.CheckName("volume", to)); err != nil {
+		return err
+	}
+	p.disk.mu.Lock()
+	defer p.disk.mu.Unlock()
+	v := p.disk.vols[from]
+	switch err := p.alive(); {
+	case err != nil:
+		return err
+	case v == nil:
+		return fmt.Errorf("rename volume %s: %w", from, fs.ErrNotExist)
+	case p.disk.vols[to] != nil:
+		return fmt.Errorf("rename volume %s to %s: %w", from, to, fs.ErrExist)
+	}
+	p.disk.vols[to] = v
+	delete(p.disk.vols, from)
+	return nil
+}
+
 // dir implements cachepool.Dir.
 type dir struct {
 	pool *pool

@@ -66,6 +66,28 @@ func (p *Pool) RemoveVolume(uuid string) error {
 	return nil
 }
 
+// RenameVolume implements cachepool.Volumes.
+func (p *Pool) RenameVolume(from, to string) error {
+	if err := errors.Join(cachepool.CheckName("volume", from), cachepool.CheckName("volume", to)); err != nil {
+		return err
+	}
+	there := filepath.Join(p.volumes(), to) // nobody else makes it: the pool is this process's
+	_, err := os.Lstat(there)
+	switch {
+	case err == nil:
+		err = fs.ErrExist
+	case errors.Is(err, fs.ErrNotExist):
+		err = os.Rename(filepath.Join(p.volumes(), from), there)
+	}
+	if err == nil {
+		err = syncDir(p.volumes())
+	}
+	if err != nil {
+		return p.fail("rename volume "+from+" to "+to+" on", err, "")
+	}
+	return nil
+}
+
 // volume implements cachepool.Dir.
 type volume struct {
 	pool *Pool

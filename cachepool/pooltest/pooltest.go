@@ -182,6 +182,15 @@ func volumes(f *fixture) {
 	f.ok(f.p.RemoveVolume("v1"))
 	f.ok(f.p.RemoveVolume("v1"))
 	f.list(f.volume("v1"))
+	f.write(f.volume("v1"), "b", "new")
+	f.is(f.p.RenameVolume("v3", "v4"), fs.ErrNotExist)
+	f.is(f.p.RenameVolume("v2", "v1"), fs.ErrExist)
+	f.has(f.volume("v1"), "b", "new")
+	f.ok(f.p.RenameVolume("v2", "salvage-v2"))
+	f.list(f.volume("v2"))
+	f.reopen()
+	f.has(f.volume("salvage-v2"), "a", "2")
+	f.list(f.volume("v2"))
 	if f.volume("v1").Path() == f.volume("v2").Path() {
 		f.Fatal("two volumes share a path")
 	}
@@ -347,6 +356,8 @@ func names(f *fixture) {
 		_, err = f.p.Volume(n)
 		f.is(err, cachepool.ErrInvalid)
 		f.is(f.p.RemoveVolume(n), cachepool.ErrInvalid)
+		f.is(f.p.RenameVolume(n, "v"), cachepool.ErrInvalid)
+		f.is(f.p.RenameVolume("v", n), cachepool.ErrInvalid)
 	}
 	f.write(d, "00000001-0a.seg_B", "x")
 }

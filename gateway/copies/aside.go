@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -107,19 +106,11 @@ func (m *Manager) reopenAside(id string) {
 // makes an empty one. What the site's store has of it leaves the pool, or there might be no room
 // for the new one.
 func (m *Manager) renew(id, why string) error {
-	dir, err := m.cfg.Pool.Volume(id)
-	if err != nil {
-		return err
-	}
-	path := dir.Path()
-	to := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s%s-%s-%d", salvagePrefix, id, why, m.cfg.Now().Unix()))
-	if err := os.Rename(path, to); err != nil {
+	to := fmt.Sprintf("%s%s-%s-%d", salvagePrefix, id, why, m.cfg.Now().Unix())
+	if err := m.cfg.Pool.RenameVolume(id, to); err != nil {
 		return fmt.Errorf("set the copy of volume %s aside: %w", id, err)
 	}
-	if err := syncFolder(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("set the copy of volume %s aside: %w", id, err)
-	}
-	if m.shedAll([]string{filepath.Base(to)}) {
+	if m.shedAll([]string{to}) {
 		select {
 		case m.unshed <- struct{}{}:
 		default: // KeepPurging is to look anyway
