@@ -17,7 +17,7 @@ UNIT = $$($(GO) list ./... | grep -v -e /test/ -e /charts -e /hack -e /replica/p
 SAME = CGO_ENABLED=0 GOFLAGS=-trimpath
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help images release kube-tools demo demo-bare test verify generate bench soak build clean mutations deps tools modules fit-bare fit-clusters
+.PHONY: help images release kube-tools zfs demo demo-bare test verify generate bench soak build clean mutations deps tools modules fit-bare fit-clusters
 
 help: ## show this list
 	@printf 'Weir: a POSIX file system that lives at several sites at once.\n\nUsage: make TARGET\n\n'
@@ -39,7 +39,7 @@ CLUSTERS = ./test/e2e/installed
 ALONE = ./test/e2e/rates
 OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v -e /e2e/installed -e /e2e/rates)
 
-test: fit-clusters modules tools kube-tools build ## run all tests but the long form of soak: clusters, and beside them units with the race detector and the rest
+test: fit-clusters modules tools kube-tools zfs build ## run all tests but the long form of soak: clusters, and beside them units with the race detector and the rest
 	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)
 	@export $(SAME); $(GO) test -count=1 -p 1 -timeout 40m $(CLUSTERS) & clusters=$$!; trap 'pkill -TERM -P $$clusters; wait' INT TERM; \
 	printf '\n== unit tests: with the race detector where there is something to race; packages that did not change are cached\n'; \
@@ -64,11 +64,14 @@ bench: modules ## run the benchmarks, briefly
 	@$(GO) test -run '^$$' -bench . -benchtime 300ms -p 1 \
 		$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
-soak: fit-clusters modules tools kube-tools build ## run long random schedules, then the end-to-end tests in their long form: outages of ten minutes, ten thousand volumes, the clusters alone (hours)
+soak: fit-clusters modules tools kube-tools zfs build ## run long random schedules, then the end-to-end tests in their long form: outages of ten minutes, ten thousand volumes, the clusters alone (hours)
 	$(call say,random schedules of the protocol)
 	@$(SAME) $(GO) test -count=1 -timeout 4h ./replica/protocol -seeds 100000
 	$(call say,end-to-end tests$(comma) long)
 	@WEIR_SOAK=1 $(SAME) $(GO) test -count=1 -p 1 -timeout 8h ./test/e2e/... ./test/scale
+
+zfs:
+	@hack/fetch-zfs
 
 # As hack/release compiles it, so that tests run what is released, and tests that make a release find it compiled.
 build: modules ## build bin/weir

@@ -19,9 +19,9 @@
 //   - protocol-15: room is reserved before it is used. Only deletes and what they need may use the
 //     last part of it.
 //
-// Implementations: cachepool/dir (a directory) and cachepool/crashfs (memory that can lose power,
-// for tests). Both pass cachepool/pooltest. All methods may be called from many goroutines, on one
-// File too.
+// Implementations: cachepool/dir (a directory), cachepool/zfs (a dataset of a ZFS pool) and
+// cachepool/crashfs (memory that can lose power, for tests). All pass cachepool/pooltest. All
+// methods may be called from many goroutines, on one File too.
 package cachepool
 
 import (
@@ -112,6 +112,12 @@ type Volumes interface {
 	// RenameVolume gives a directory another name, durably. Close its files first. fs.ErrNotExist:
 	// there is none; fs.ErrExist: the other name is taken.
 	RenameVolume(from, to string) error
+	// Rewound returns why a directory may have less than what was made durable there (protocol-3),
+	// such as that somebody took it back to a snapshot; nil: nothing tells so. It is known, also to
+	// later openings, until Settled, or until the directory is renamed or removed.
+	Rewound(uuid string) error
+	// Settled ends that, durably: whoever uses the directory goes on with what is left.
+	Settled(uuid string) error
 }
 
 // Dir is one volume's directory.

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -36,8 +37,11 @@ type Config struct {
 	GRPC    net.Listener
 	NFS     net.Listener
 
-	Registry    federation.Registry
-	Pool        cachepool.Pool
+	Registry federation.Registry
+	Pool     cachepool.Pool
+	// WatchPool looks at the pool until ctx ends. It tells of volumes whose directories on it may
+	// have lost something meanwhile (protocol-3). nil: nobody does.
+	WatchPool   func(ctx context.Context, lost func(volume string, why error))
 	FS          vfs.FS // that the pool's directories are on
 	StateDir    string // for records of NFS clients; durable, of this gateway alone
 	Store       store.Store

@@ -177,6 +177,9 @@ func (g *Gateway) run(ctx context.Context) error {
 		g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks} {
 		work.Go(func() { loop(ctx) })
 	}
+	if cfg.WatchPool != nil {
+		work.Go(func() { cfg.WatchPool(ctx, g.copies.Reopen) })
+	}
 	work.Go(func() {
 		if err := server.Serve(cfg.GRPC); err != nil {
 			failed <- fmt.Errorf("serve gRPC on %s: %w", cfg.GRPC.Addr(), err)

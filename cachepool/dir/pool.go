@@ -37,6 +37,8 @@ type Config struct {
 	Limit int64
 	// Random is the source of incarnations, cryptographic outside tests.
 	Random io.Reader
+	// Folders are those of the volumes; nil: Plain, in the pool's folder volumes.
+	Folders Folders
 	// Log hears of a new incarnation; nil: nobody does.
 	Log *slog.Logger
 }
@@ -89,13 +91,12 @@ func Open(cfg Config) (_ *Pool, err error) {
 	if err := p.begin(); err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(p.volumes(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, p.fail("open", err, "")
+	if p.cfg.Folders == nil {
+		if p.cfg.Folders, err = Plain(filepath.Join(cfg.Path, "volumes")); err != nil {
+			return nil, p.fail("open", err, "")
+		}
 	}
-	if err := syncDir(cfg.Path); err != nil {
-		return nil, p.fail("open", err, "")
-	}
-	used, err := size(p.volumes())
+	used, err := p.used()
 	if err != nil {
 		return nil, p.fail("open", err, "")
 	}

@@ -6,16 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/weir-storage/weir/cachepool"
 )
-
-func (p *Pool) volumes() string { return filepath.Join(p.cfg.Path, "volumes") }
 
 // Volume implements cachepool.Volumes.
 func (p *Pool) Volume(uuid string) (cachepool.Dir, error) {
@@ -25,29 +25,21 @@ func (p *Pool) Volume(uuid string) (cachepool.Dir, error) {
 	if p.closed() {
 		return nil, p.fail("open volume "+uuid+" on", cachepool.ErrClosed, "")
 	}
-	v := &volume{pool: p, path: filepath.Join(p.volumes(), uuid)}
-	err := os.Mkdir(v.path, 0o700)
-	if err == nil || errors.Is(err, fs.ErrExist) { // who made it may not have come to the sync
-		err = syncDir(p.volumes())
-	}
+	path, err := p.cfg.Folders.Make(uuid)
 	if err != nil {
 		return nil, p.fail("make volume "+uuid+" on", err, "")
 	}
-	return v, nil
+	return &volume{pool: p, path: path}, nil
 }
 
 // ListVolumes implements cachepool.Volumes.
 func (p *Pool) ListVolumes() ([]string, error) {
-	entries, err := os.ReadDir(p.volumes())
+	there, err := p.cfg.Folders.List()
 	if err != nil {
 		return nil, p.fail("list", err, "")
 	}
-	out := []string{}
-	for _, e := range entries {
-		if e.IsDir() && cachepool.CheckName("volume", e.Name()) == nil {
-			out = append(out, e.Name())
-		}
-	}
+	out := slices.AppendSeq([]string{}, maps.Keys(there))
+	slices.Sort(out)
 	return out, nil
 }
 
@@ -56,11 +48,7 @@ func (p *Pool) RemoveVolume(uuid string) error {
 	if err := cachepool.CheckName("volume", uuid); err != nil {
 		return err
 	}
-	err := os.RemoveAll(filepath.Join(p.volumes(), uuid))
-	if err == nil {
-		err = syncDir(p.volumes())
-	}
-	if err != nil {
+	if err := p.cfg.Folders.Remove(uuid); err != nil {
 		return p.fail("remove volume "+uuid+" on", err, "")
 	}
 	return nil
@@ -71,19 +59,19 @@ func (p *Pool) RenameVolume(from, to string) error {
 	if err := errors.Join(cachepool.CheckName("volume", from), cachepool.CheckName("volume", to)); err != nil {
 		return err
 	}
-	there := filepath.Join(p.volumes(), to) // nobody else makes it: the pool is this process's
-	_, err := os.Lstat(there)
-	switch {
-	case err == nil:
-		err = fs.ErrExist
-	case errors.Is(err, fs.ErrNotExist):
-		err = os.Rename(filepath.Join(p.volumes(), from), there)
-	}
-	if err == nil {
-		err = syncDir(p.volumes())
-	}
-	if err != nil {
+	if err := p.cfg.Folders.Rename(from, to); err != nil {
 		return p.fail("rename volume "+from+" to "+to+" on", err, "")
+	}
+	return nil
+}
+
+// Rewound implements cachepool.Volumes.
+func (p *Pool) Rewound(uuid string) error { return p.cfg.Folders.Rewound(uuid) }
+
+// Settled implements cachepool.Volumes.
+func (p *Pool) Settled(uuid string) error {
+	if err := p.cfg.Folders.Settled(uuid); err != nil {
+		return p.fail("settle volume "+uuid+" on", err, "")
 	}
 	return nil
 }
@@ -282,6 +270,22 @@ func syncDir(path string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// used sums up the files of all volumes.
+func (p *Pool) used() (n int64, err error) {
+	there, err := p.cfg.Folders.List()
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range there {
+		of, err := size(path)
+		if err != nil {
+			return 0, err
+		}
+		n += of
+	}
+	return n, nil
 }
 
 // size sums up the files below a folder.

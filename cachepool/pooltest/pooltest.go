@@ -334,6 +334,7 @@ func closed(f *fixture) {
 	_, err = y.WriteAt([]byte("x"), 0)
 	f.is(err, cachepool.ErrClosed)
 	f.is(y.Sync(), cachepool.ErrClosed)
+	_ = y.Close() // or nobody can unmount what it is on
 	_, err = d.Create("c")
 	f.is(err, cachepool.ErrClosed)
 	_, err = f.p.Volume("v")

@@ -72,7 +72,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		Failed: func(why error) { m.Reopen(v.UUID, why) },
 	})
 	if err != nil {
-		return nil, err
+		return nil, m.rewound(ctx, v.UUID, err)
 	}
 	defer func() {
 		if err != nil {
@@ -85,7 +85,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(), Synced: m.cfg.Synced, Believe: belief,
 	})
 	if err != nil {
-		return nil, err
+		return nil, m.rewound(ctx, v.UUID, err)
 	}
 	if err := m.doubtful(ctx, c.Log, v.UUID, belief); err != nil {
 		return nil, err
@@ -101,6 +101,9 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	}
 	if !belief.Identity.IsZero() {
 		logger.Warn("the log goes on with what was left of it, by a person's word", "end", c.Log.End(), "was", c.Log.Recovered().Doubt)
+		if err := m.cfg.Pool.Settled(v.UUID); err != nil {
+			return nil, err
+		}
 		if err := forgetBelief(dir); err != nil {
 			return nil, err
 		}

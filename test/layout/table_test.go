@@ -19,6 +19,7 @@ var stdlib = []string{}
 var fixtures = []string{
 	"cachepool/crashfs",
 	"cachepool/pooltest",
+	"cachepool/zfs/zfstest",
 	"cmd/weir/internal/clitest",
 	"federation/etcd/etcdtest",
 	"federation/federationtest",
@@ -53,6 +54,8 @@ var table = []row{
 	{pkg: "cachepool/dir", project: []string{"cachepool"}},
 	{pkg: "cachepool/failstop", outside: []string{"github.com/cockroachdb/pebble/v2"}},
 	{pkg: "cachepool/pooltest", project: []string{"cachepool"}},
+	{pkg: "cachepool/zfs", project: []string{"cachepool", "cachepool/dir"}, outside: []string{"golang.org/x/sys"}},
+	{pkg: "cachepool/zfs/zfstest", outside: stdlib},
 	{pkg: "store", outside: stdlib},
 	{pkg: "store/dir", project: []string{"store"}},
 	{pkg: "store/memory", project: []string{"store"}},
@@ -164,8 +167,9 @@ var table = []row{
 		"federation", "federation/keyring", "federation/memory", "gateway/forward/forwardpb", "pki"}},
 	// Processes: each wires the packages of Weir together.
 	{pkg: "cmd/weir/gatewaycmd",
-		project: []string{"cmd/weir/internal/...", "cachepool/dir", "federation", "federation/archive", "federation/etcd",
-			"federation/keyring", "gateway", "gateway/meters", "gateway/traces", "pki", "store", "store/dir", "store/s3"},
+		project: []string{"cmd/weir/internal/...", "cachepool", "cachepool/dir", "cachepool/zfs", "federation", "federation/archive",
+			"federation/etcd", "federation/keyring", "gateway", "gateway/meters", "gateway/traces", "pki",
+			"store", "store/dir", "store/s3"},
 		tests: []string{"cmd/weir/..."}},
 	{pkg: "cmd/weir/operatorcmd", project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "cmd/weir/pkicmd", "controllers",
 		"controllers/certificates", "federation", "pki"}, tests: []string{"api/v1alpha1", "cmd/weir/internal/machine", "test/apiserver"}},

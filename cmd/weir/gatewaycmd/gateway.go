@@ -22,7 +22,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	pooldir "github.com/weir-storage/weir/cachepool/dir"
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/config"
@@ -125,10 +124,9 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		return config.InFile(path, err)
 	}
 	defer endTraces()
-	pool, err := pooldir.Open(pooldir.Config{Path: c.Pool.Path, Gateway: c.Gateway, Limit: int64(c.Pool.Size),
-		Random: sh.Random, Log: logger})
+	pool, watchPool, err := openPool(ctx, &c, sh.Random, logger)
 	if err != nil {
-		return fmt.Errorf("pool.path: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	file := guardFile(filepath.Join(c.Pool.Path, guardName))
@@ -175,7 +173,7 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		Federation: c.Federation, Organization: c.Organization, Region: c.Region, Site: c.Site, Name: c.Gateway,
 		Labels: c.Labels, Capacity: c.Capacity, Health: health, Meters: measured,
 		Addr: c.Advertise.GRPC, NFSAddr: c.Advertise.NFS, GRPC: grpcListener, NFS: nfsListener,
-		Registry: registry, Pool: pool, FS: vfs.Default, StateDir: c.StateDir, Store: objects, StoreInfo: info,
+		Registry: registry, Pool: pool, WatchPool: watchPool, FS: vfs.Default, StateDir: c.StateDir, Store: objects, StoreInfo: info,
 		Credentials: creds, SiteKey: key,
 		Promise: time.Duration(c.Promise), Former: former, Heartbeat: time.Duration(c.Heartbeat), Lease: time.Duration(c.Lease),
 		AliveFor:   time.Duration(c.AliveFor),

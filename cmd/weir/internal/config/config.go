@@ -89,6 +89,23 @@ type TLS struct {
 type Pool struct {
 	Path string           `json:"path"`
 	Size federation.Bytes `json:"size"` // 0: nine tenths of what its file system has left
+	ZFS  *ZFS             `json:"zfs"`  // nil: the folder Path of any file system
+}
+
+// ZFS is the dataset that Pool.Path is the mountpoint of.
+type ZFS struct {
+	Dataset string      `json:"dataset"`
+	Devices *ZFSDevices `json:"devices"` // nil: the ZFS pool is there
+}
+
+// ZFSDevices are paths of block devices that hold nothing. A ZFS pool is made of them if there is
+// none of the name.
+type ZFSDevices struct {
+	Data      []string `json:"data"`
+	Layout    string   `json:"layout"` // Stripe (the default), Mirror, Raidz, Raidz2, Raidz3
+	Cache     []string `json:"cache"`  // L2ARC
+	Log       []string `json:"log"`    // SLOG
+	MirrorLog bool     `json:"mirrorLog"`
 }
 
 // Store is the site's bucket or a directory. The zero Store means that the site has no store.

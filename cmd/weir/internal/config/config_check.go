@@ -80,6 +80,9 @@ func (c *Config) Check() error {
 		p.Add("pool.size", c.Pool.Size,
 			"negative: write how much the pool may hold, such as 100Gi, or leave it out for nine tenths of the disk")
 	}
+	if c.Pool.ZFS != nil && c.Pool.ZFS.Dataset == "" {
+		p.Add("pool.zfs.dataset", nil, "missing: write the dataset that is mounted at pool.path, such as tank/weir")
+	}
 	if c.Capacity < 0 {
 		p.Add("capacity", c.Capacity,
 			"negative: write how much this site gives to copies of volumes, such as 40Ti, or leave it out for no limit")
