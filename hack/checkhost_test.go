@@ -109,13 +109,13 @@ func TestCheckHostBoot(t *testing.T) {
 	for _, test := range []struct {
 		name, env, want string
 	}{
-		{"registers too large", "WEIR_CHECK_PRELOAD=" + large, "guest: here it cannot set registers, and panics, needed "},
+		{"registers too large", "WEIR_CHECK_UML=/usr/bin/linux.uml WEIR_CHECK_PRELOAD=" + large, "guest: here it cannot set registers, and panics, needed "},
 		{"no User-Mode Linux", "WEIR_CHECK_UML=/nothing", "guest: here it ended with code 127, needed "},
 		{"a kernel that says nothing", "WEIR_CHECK_UML=/bin/true", "guest: here it ended with code 0, needed "},
 		{"no packet sockets", "WEIR_CHECK_PACKET=no", "packet sockets: here does not work: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			said, code := script(t, []string{test.env}, "./check-host", "boot", "bare")
+			said, code := script(t, strings.Fields(test.env), "./check-host", "boot", "bare")
 			if code != 1 || !strings.Contains(said, test.want) {
 				t.Errorf("code %d, said %q, want code 1 and %q", code, said, test.want)
 			}

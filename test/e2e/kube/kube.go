@@ -115,7 +115,7 @@ func Up(ctx context.Context, cfg Config) (_ *Clusters, err error) {
 		return nil, err
 	}
 	begin := time.Now()
-	c.Stage, err = stage.Up(ctx, stage.Config{Sites: cfg.Sites, StateDir: cfg.StateDir, Log: cfg.Log, BinDir: c.bin})
+	c.Stage, err = stage.Up(ctx, stage.Config{Sites: cfg.Sites, StateDir: cfg.StateDir, Log: cfg.Log, BinDir: c.bin, IPTables: true})
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@
 //
 // The kernel is Debian's newest where hack/fetch-guest-kernel could fetch it, which catches the
 // system calls of its programs by seccomp, and this system's own elsewhere, which does it by ptrace
-// and takes twice as long.
+// and takes twice as long, or where guests need iptables (Config.IPTables).
 //
 // All User-Mode-Linux kernels are preloaded with a small shared object, xstate/ptrace.c, which the
 // stage compiles and caches: without it they panic on processors with a large register state. Each

@@ -22,6 +22,7 @@ type Config struct {
 	Log      *slog.Logger // progress; nil: none
 	Router   string       // RouterAuto (empty), RouterHost or RouterUML
 	BinDir   string       // folder of etcd and versitygw, as Prepare returns it; only StartEtcd and StartS3 need it
+	IPTables bool         // guests need iptables: they run this system's kernel, for Debian's newest has none
 }
 
 // Stage is a set of sites and the network between them. Its methods may be called from several
@@ -33,7 +34,7 @@ type Stage struct {
 	bin    string
 	log    *slog.Logger
 	record record
-	kernel kernel
+	kernel kernel // of guests
 	sites  map[string]*Site
 	order  []*Site
 	router router
@@ -140,11 +141,15 @@ func (s *Stage) build(ctx context.Context, cfg Config) error {
 		s.sites[name] = site
 		s.order = append(s.order, site)
 	}
-	var err error
-	if s.kernel, err = findKernel(ctx); err != nil {
+	newest, err := findKernel(ctx)
+	if err != nil {
 		return err
 	}
-	m := machine{name: routerNS, ns: routerNS, dir: filepath.Join(s.dir, "router"), mem: 128, run: s.run, kernel: s.kernel}
+	s.kernel = newest
+	if cfg.IPTables {
+		s.kernel = system(newest.preload)
+	}
+	m := machine{name: routerNS, ns: routerNS, dir: filepath.Join(s.dir, "router"), mem: 128, run: s.run, kernel: newest}
 	s.router, err = startRouter(ctx, cfg.Router, &m, len(cfg.Sites))
 	return err
 }
