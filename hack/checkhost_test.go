@@ -109,7 +109,8 @@ func TestCheckHostBoot(t *testing.T) {
 	for _, test := range []struct {
 		name, env, want string
 	}{
-		{"registers too large", "WEIR_CHECK_UML=/usr/bin/linux.uml WEIR_CHECK_PRELOAD=" + large, "guest: here it cannot set registers, and panics, needed "},
+		{"registers too large", "WEIR_CHECK_UML=/usr/bin/linux.uml WEIR_CHECK_PRELOAD=" + large,
+			"guest: here it cannot set registers, and panics, needed "},
 		{"no User-Mode Linux", "WEIR_CHECK_UML=/nothing", "guest: here it ended with code 127, needed "},
 		{"a kernel that says nothing", "WEIR_CHECK_UML=/bin/true", "guest: here it ended with code 0, needed "},
 		{"no packet sockets", "WEIR_CHECK_PACKET=no", "packet sockets: here does not work: "},

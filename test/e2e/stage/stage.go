@@ -22,7 +22,7 @@ type Config struct {
 	Log      *slog.Logger // progress; nil: none
 	Router   string       // RouterAuto (empty), RouterHost or RouterUML
 	BinDir   string       // folder of etcd and versitygw, as Prepare returns it; only StartEtcd and StartS3 need it
-	IPTables bool         // guests need iptables: they run this system's kernel, for Debian's newest has none
+	IPTables bool         // guests need iptables, which only the kernel of this system has
 }
 
 // Stage is a set of sites and the network between them. Its methods may be called from several
