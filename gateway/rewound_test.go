@@ -4,6 +4,8 @@ package gateway
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -68,18 +70,32 @@ func newBackwards(t *testing.T, promise time.Duration) (*cluster, *went) {
 // is not, is no member's (protocol-3): another goes on, and the copy is kept aside and made anew.
 func TestADirectoryWentBack(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]bool{"open": true, "closed": false} {
+	for _, name := range []string{"open", "closed", "mixture"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, w := newBackwards(t, time.Second)
 			id := c.create("v", manifest("v", 2))
 			cl := &client{name: "b"}
 			h := file(t, c.router("b", id), cl, "kept")
-			if open {
+			switch name {
+			case "open":
 				c.at("a").copies.Reopen(id, w.back(id))
-			} else {
+			case "closed":
 				c.stop("a")
 				_ = w.back(id)
+				c.start("a")
+			case "mixture": // the metadata were written to while they went back
+				c.stop("a")
+				_ = w.back(id)
+				manifests, err := filepath.Glob(filepath.Join(filepath.Dir(c.segments("a", id)[0]), "meta", "MANIFEST-*"))
+				if err != nil || len(manifests) == 0 {
+					t.Fatal(manifests, err)
+				}
+				for _, m := range manifests {
+					if err := os.WriteFile(m, make([]byte, 4096), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
 				c.start("a")
 			}
 			c.until("the copy is kept aside, and a has a new one", func() error {

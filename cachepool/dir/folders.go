@@ -31,8 +31,8 @@ type Folders interface {
 // plain has the folders beside each other in one.
 type plain struct{ path string }
 
-// Plain returns Folders that are beside each other in a folder, which it makes, durably.
-func Plain(path string) (Folders, error) {
+// newPlain returns Folders that are beside each other in a folder, which it makes, durably.
+func newPlain(path string) (Folders, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}

@@ -37,10 +37,20 @@ type Config struct {
 	Limit int64
 	// Random is the source of incarnations, cryptographic outside tests.
 	Random io.Reader
-	// Folders are those of the volumes; nil: Plain, in the pool's folder volumes.
-	Folders Folders
+	// Folders returns those of the volumes, once the pool is this process's; nil: they are beside
+	// each other in the pool's folder volumes.
+	Folders func() (Folders, error)
+	// Newest is the newest identity, as far as somebody else remembers it: pool.json may have gone
+	// back.
+	Newest Identity
 	// Log hears of a new incarnation; nil: nobody does.
 	Log *slog.Logger
+}
+
+// Identity is a pool's at one opening.
+type Identity struct {
+	Incarnation cachepool.ID // zero: none
+	Boot        uint64
 }
 
 // identity is pool.json.
@@ -58,6 +68,8 @@ type Pool struct {
 	cfg  Config
 	lock *os.File
 	room *cachepool.Room
+
+	folders Folders
 
 	mu   sync.Mutex
 	self identity
@@ -91,10 +103,11 @@ func Open(cfg Config) (_ *Pool, err error) {
 	if err := p.begin(); err != nil {
 		return nil, err
 	}
-	if p.cfg.Folders == nil {
-		if p.cfg.Folders, err = Plain(filepath.Join(cfg.Path, "volumes")); err != nil {
-			return nil, p.fail("open", err, "")
-		}
+	if cfg.Folders == nil {
+		cfg.Folders = func() (Folders, error) { return newPlain(filepath.Join(cfg.Path, "volumes")) }
+	}
+	if p.folders, err = cfg.Folders(); err != nil {
+		return nil, p.fail("open", err, "")
 	}
 	used, err := p.used()
 	if err != nil {
@@ -182,6 +195,9 @@ func (p *Pool) begin() error {
 		return p.fail("open", fmt.Errorf("%w, %s", cachepool.ErrForeign, p.self.Gateway),
 			fmt.Sprintf("start gateway %s on it, or give gateway %s an empty directory", p.self.Gateway, p.cfg.Gateway))
 	}
+	if newest := p.cfg.Newest.Incarnation; err == nil && !newest.IsZero() && newest != id {
+		err = fmt.Errorf("it is %s, but was %s", id, newest)
+	}
 	if err != nil {
 		// Missing, or not to be trusted: logs that may be here are nobody's any more.
 		p.self = identity{}
@@ -189,7 +205,7 @@ func (p *Pool) begin() error {
 		return err
 	}
 	p.id = id
-	p.self.Boot++
+	p.self.Boot = max(p.self.Boot, p.cfg.Newest.Boot) + 1
 	return p.store()
 }
 

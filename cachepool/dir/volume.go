@@ -25,7 +25,7 @@ func (p *Pool) Volume(uuid string) (cachepool.Dir, error) {
 	if p.closed() {
 		return nil, p.fail("open volume "+uuid+" on", cachepool.ErrClosed, "")
 	}
-	path, err := p.cfg.Folders.Make(uuid)
+	path, err := p.folders.Make(uuid)
 	if err != nil {
 		return nil, p.fail("make volume "+uuid+" on", err, "")
 	}
@@ -34,7 +34,7 @@ func (p *Pool) Volume(uuid string) (cachepool.Dir, error) {
 
 // ListVolumes implements cachepool.Volumes.
 func (p *Pool) ListVolumes() ([]string, error) {
-	there, err := p.cfg.Folders.List()
+	there, err := p.folders.List()
 	if err != nil {
 		return nil, p.fail("list", err, "")
 	}
@@ -48,7 +48,7 @@ func (p *Pool) RemoveVolume(uuid string) error {
 	if err := cachepool.CheckName("volume", uuid); err != nil {
 		return err
 	}
-	if err := p.cfg.Folders.Remove(uuid); err != nil {
+	if err := p.folders.Remove(uuid); err != nil {
 		return p.fail("remove volume "+uuid+" on", err, "")
 	}
 	return nil
@@ -59,18 +59,18 @@ func (p *Pool) RenameVolume(from, to string) error {
 	if err := errors.Join(cachepool.CheckName("volume", from), cachepool.CheckName("volume", to)); err != nil {
 		return err
 	}
-	if err := p.cfg.Folders.Rename(from, to); err != nil {
+	if err := p.folders.Rename(from, to); err != nil {
 		return p.fail("rename volume "+from+" to "+to+" on", err, "")
 	}
 	return nil
 }
 
 // Rewound implements cachepool.Volumes.
-func (p *Pool) Rewound(uuid string) error { return p.cfg.Folders.Rewound(uuid) }
+func (p *Pool) Rewound(uuid string) error { return p.folders.Rewound(uuid) }
 
 // Settled implements cachepool.Volumes.
 func (p *Pool) Settled(uuid string) error {
-	if err := p.cfg.Folders.Settled(uuid); err != nil {
+	if err := p.folders.Settled(uuid); err != nil {
 		return p.fail("settle volume "+uuid+" on", err, "")
 	}
 	return nil
@@ -274,7 +274,7 @@ func syncDir(path string) error {
 
 // used sums up the files of all volumes.
 func (p *Pool) used() (n int64, err error) {
-	there, err := p.cfg.Folders.List()
+	there, err := p.folders.List()
 	if err != nil {
 		return 0, err
 	}

@@ -5,11 +5,16 @@ package zfs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/dir"
@@ -20,69 +25,161 @@ type folders struct {
 	tools Tools
 	above string // the dataset above those of the volumes
 	path  string // where it is mounted
+	self  string // begins the marks of this opening
+	log   *slog.Logger
 
-	self string // begins the marks of this opening
+	changes sync.Mutex // one of Make, Remove, Rename and settling runs at a time; it may hang with the disks
+	marking sync.Mutex // held by mark; as changes
 
-	mu      sync.Mutex
-	in      map[string]string // the dataset's last name by the folder's
-	rewound map[string]error  // why a dataset, by its last name, may have lost something
-	marks   map[string]string // what watch wrote last, by the dataset's last name
-	round   int               // of watch
+	mu       sync.Mutex               // guards what follows; nothing is waited for with it
+	in       map[string]string        // the dataset's last name by the folder's
+	datasets map[string]*datasetState // by last name
+}
+
+// datasetState is what is known of a volume's dataset.
+type datasetState struct {
+	device  uint64 // of its file system, while it is mounted
+	rewound error  // why it may have lost something; nil: it has not
+	stamp   string // which rewind that was, see seen
+	marks   [2]string
+	round   uint64
 }
 
 var _ dir.Folders = (*folders)(nil)
 
-// newFolders finds the folders that are there. Datasets that are not mounted are.
-func newFolders(ctx context.Context, tools Tools, above, path, self string) (*folders, error) {
-	f := &folders{tools: tools, above: above, path: path, self: self, in: map[string]string{}, rewound: map[string]error{},
-		marks: map[string]string{}}
-	out, err := tools.zfs(ctx, "list", "-H", "-o", "name", "-r", above)
+// newFolders finds the folders that are there. Datasets that are not mounted are. A dataset that
+// cannot be used is left alone, and logged: the others are well.
+func newFolders(ctx context.Context, tools Tools, above, path, self string, log *slog.Logger) (*folders, error) {
+	f := &folders{tools: tools, above: above, path: path, self: self, log: log, in: map[string]string{},
+		datasets: map[string]*datasetState{}}
+	out, err := tools.zfs(ctx, "list", "-H", "-t", "filesystem", "-o", "name", "-r", above)
 	if err != nil {
 		return nil, err
 	}
+	names := map[string]bool{}
 	for name := range strings.Lines(out) {
 		name, below := strings.CutPrefix(strings.TrimSpace(name), above+"/")
-		if !below || strings.Contains(name, "/") {
-			continue
+		if below && !strings.Contains(name, "/") {
+			names[name] = true
 		}
-		if err := f.mount(ctx, name); err != nil {
-			return nil, err
+	}
+	for name := range names {
+		if err := f.find(ctx, name, names); err != nil {
+			log.Error("a dataset is not used", "dataset", above+"/"+name, "error", err)
 		}
-		entries, err := os.ReadDir(filepath.Join(path, name))
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
-			if e.IsDir() && cachepool.CheckName("volume", e.Name()) == nil {
-				f.in[e.Name()] = name
-			}
-		}
+	}
+	for name := range f.datasets {
+		f.mark(name) // from now on it is noticed when it goes back
 	}
 	return f, f.look(ctx)
 }
 
-// mount makes a dataset if it is missing, and sees that it is mounted below the others.
-func (f *folders) mount(ctx context.Context, name string) error {
-	return f.tools.dataset(ctx, f.above+"/"+name, filepath.Join(f.path, name), nil)
+// find notes the folders in a dataset. One that has the name of another dataset belongs there: this
+// is a clone of that one, or was received.
+func (f *folders) find(ctx context.Context, name string, all map[string]bool) error {
+	if err := f.mount(ctx, name); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(filepath.Join(f.path, name))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch {
+		case !e.IsDir() || cachepool.CheckName("volume", e.Name()) != nil:
+		case e.Name() != name && all[e.Name()] || f.in[e.Name()] != "":
+			f.log.Warn("a folder of another dataset's volume is not used: destroy this dataset, or rename it to somewhere else",
+				"dataset", f.above+"/"+name, "volume", e.Name())
+		default:
+			f.in[e.Name()] = name
+		}
+	}
+	return nil
 }
 
-func (f *folders) at(volume string) string { return filepath.Join(f.path, f.in[volume], volume) }
-
-// Make implements dir.Folders.
-func (f *folders) Make(volume string) (string, error) {
+// mount makes a dataset if it is missing, and sees that it is mounted below the others. A new one
+// has nothing that it could lose.
+func (f *folders) mount(ctx context.Context, name string) error {
+	dataset := f.above + "/" + name
+	err := f.tools.dataset(ctx, dataset, filepath.Join(f.path, name), []property{{seen, never}})
+	if err != nil {
+		return err
+	}
+	device, err := deviceOf(filepath.Join(f.path, name))
+	if err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.in[volume] == "" {
+	if f.datasets[name] == nil {
+		f.datasets[name] = &datasetState{}
+	}
+	f.datasets[name].device = device
+	return nil
+}
+
+func deviceOf(path string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return 0, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return st.Dev, nil
+}
+
+// of returns the dataset that has a volume's folder, and where it is mounted. It fails if somebody
+// unmounted it: what is below its mountpoint then is not in it.
+func (f *folders) of(volume string) (dataset, path string, err error) {
+	f.mu.Lock()
+	dataset = f.in[volume]
+	state := f.datasets[dataset]
+	f.mu.Unlock()
+	if dataset == "" {
+		return "", "", nil
+	}
+	path = filepath.Join(f.path, dataset)
+	device, err := deviceOf(path)
+	if err == nil && device != state.device {
+		err = fmt.Errorf("dataset %s/%s is not mounted any more: run `zfs mount %[1]s/%[2]s`, and start the gateway again",
+			f.above, dataset)
+	}
+	return dataset, path, err
+}
+
+// Make implements dir.Folders. A new folder in a dataset that went back has nothing that could be
+// lost.
+func (f *folders) Make(volume string) (string, error) {
+	f.changes.Lock()
+	defer f.changes.Unlock()
+	dataset, above, err := f.of(volume)
+	if err != nil {
+		return "", err
+	}
+	if dataset == "" {
 		if err := f.mount(context.Background(), volume); err != nil {
 			return "", err
 		}
-		f.in[volume] = volume
+		dataset, above = volume, filepath.Join(f.path, volume)
+		f.mark(volume)
 	}
-	path := f.at(volume)
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	path := filepath.Join(above, volume)
+	switch _, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := f.settle(dataset); err != nil {
+			return "", err
+		}
+		if err := os.Mkdir(path, 0o700); err != nil {
+			return "", err
+		}
+	case err != nil:
 		return "", err
 	}
-	return path, syncDir(filepath.Dir(path))
+	if err := syncDir(above); err != nil {
+		return "", err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.in[volume] = dataset
+	return path, nil
 }
 
 // List implements dir.Folders.
@@ -90,62 +187,76 @@ func (f *folders) List() (map[string]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := map[string]string{}
-	for volume := range f.in {
-		out[volume] = f.at(volume)
+	for volume, dataset := range f.in {
+		out[volume] = filepath.Join(f.path, dataset, volume)
 	}
 	return out, nil
 }
 
-// Remove implements dir.Folders. The dataset goes with its last folder. One that cannot go stays,
-// empty: an administrator may have made snapshots of it, or somebody may be in it.
+// Remove implements dir.Folders. The dataset goes when nothing is left in it. One that cannot go
+// stays, empty: an administrator may have made snapshots of it, or somebody may be in it.
 func (f *folders) Remove(volume string) error {
+	f.changes.Lock()
+	defer f.changes.Unlock()
+	dataset, above, err := f.of(volume)
+	if err != nil || dataset == "" {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(above, volume)); err != nil {
+		return err
+	}
+	if err := syncDir(above); err != nil {
+		return err
+	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	dataset := f.in[volume]
-	if dataset == "" {
+	delete(f.in, volume)
+	last := true
+	for other := range maps.Values(f.in) {
+		last = last && other != dataset
+	}
+	f.mu.Unlock()
+	if !last {
 		return nil
 	}
-	if err := os.RemoveAll(f.at(volume)); err != nil {
-		return err
+	f.marking.Lock()
+	defer f.marking.Unlock()
+	for _, name := range markNames {
+		_ = os.Remove(filepath.Join(above, name))
 	}
-	if err := syncDir(filepath.Join(f.path, dataset)); err != nil {
-		return err
+	f.mu.Lock()
+	delete(f.datasets, dataset)
+	f.mu.Unlock()
+	if left, err := os.ReadDir(above); err == nil && len(left) == 0 {
+		_, _ = f.tools.zfs(context.Background(), "destroy", f.above+"/"+dataset)
 	}
-	delete(f.in, volume)
-	for _, other := range f.in {
-		if other == dataset {
-			return nil
-		}
-	}
-	delete(f.marks, dataset)
-	if err := f.settle(dataset); err != nil {
-		return err
-	}
-	_, _ = f.tools.zfs(context.Background(), "destroy", f.above+"/"+dataset)
 	return nil
 }
 
 // Rename implements dir.Folders.
 func (f *folders) Rename(from, to string) error {
+	f.changes.Lock()
+	defer f.changes.Unlock()
+	dataset, above, err := f.of(from)
+	if err != nil {
+		return err
+	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	dataset := f.in[from]
+	taken := f.in[to] != ""
+	f.mu.Unlock()
 	switch {
 	case dataset == "":
 		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
-	case f.in[to] != "":
+	case taken:
 		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
 	}
-	above := filepath.Join(f.path, dataset)
 	if err := os.Rename(filepath.Join(above, from), filepath.Join(above, to)); err != nil {
 		return err
 	}
+	f.mu.Lock()
 	delete(f.in, from)
 	f.in[to] = dataset
-	if err := syncDir(above); err != nil {
-		return err
-	}
-	return f.settle(dataset) // who made the new directory there knows that it is new
+	f.mu.Unlock()
+	return syncDir(above)
 }
 
 func syncDir(path string) error {

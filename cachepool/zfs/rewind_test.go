@@ -4,6 +4,7 @@ package zfs_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,7 +107,7 @@ func TestRewoundInUse(t *testing.T) {
 	})
 	defer watching.Wait()
 	defer stop()
-	mark := filepath.Join(config.Path, "volumes", "two", "mark")
+	mark := filepath.Join(config.Path, "volumes", "two", "mark0")
 	for first := ""; ; time.Sleep(10 * time.Millisecond) { // Watch is to have been there twice
 		text, err := os.ReadFile(mark)
 		if first == "" {
@@ -133,4 +134,109 @@ func TestRewoundInUse(t *testing.T) {
 	}
 	p = reopen(t, config)
 	isRewound(t, p, "after a restart", false, true)
+}
+
+// TestCloneIsNotTheVolume: a clone of a volume's dataset, which somebody made to look at something,
+// does not take the place of the volume; one that does take its place is known not to be it.
+func TestCloneIsNotTheVolume(t *testing.T) {
+	name, config, p := rewindable(t)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	above := name + "/weir/volumes/"
+	zfstest.Run(t, "zfs", "clone", above+"one@s", above+"one-look")
+	path := filepath.Join(config.Path, "volumes")
+	if err := os.WriteFile(filepath.Join(path, "one", "one", "log"), []byte("after"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = reopen(t, config)
+	isRewound(t, p, "beside a clone", false, false)
+	d, err := p.Volume("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(d.Path(), "log")); err != nil || string(text) != "after" {
+		t.Errorf("the volume has %q, %v", text, err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	zfstest.Run(t, "zfs", "clone", above+"one@s", above+"three")
+	if err := os.Rename(filepath.Join(path, "three", "one"), filepath.Join(path, "three", "three")); err != nil {
+		t.Fatal(err)
+	}
+	p = reopen(t, config)
+	if why := p.Rewound("three"); why == nil || !strings.Contains(why.Error(), "cloned") {
+		t.Errorf("a clone in a volume's place: %v", why)
+	}
+	for _, v := range []string{"one", "two", "three"} { // snapshots keep the datasets of the first two
+		if err := p.RemoveVolume(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestIdentityWentBack: the gateway's own dataset goes back, and the pool counts its openings on.
+func TestIdentityWentBack(t *testing.T) {
+	name, config, p := rewindable(t)
+	zfstest.Run(t, "zfs", "snapshot", name+"/weir@s")
+	id, boot := p.Incarnation(), p.Boot()
+	for range 2 {
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p = reopen(t, config)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	zfstest.Run(t, "zfs", "rollback", name+"/weir@s")
+	if p = reopen(t, config); p.Incarnation() != id || p.Boot() != boot+3 {
+		t.Errorf("it is %s at boot %d, want %s at boot %d", p.Incarnation(), p.Boot(), id, boot+3)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p = reopen(t, config)
+	next, err := p.NewIncarnation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	zfstest.Run(t, "zfs", "rollback", name+"/weir@s")
+	if p = reopen(t, config); p.Incarnation() == id || p.Incarnation() == next {
+		t.Errorf("a former incarnation is back: %s, was %s and then %s", p.Incarnation(), id, next)
+	}
+}
+
+// TestUnmounted: below the mountpoint of a dataset that somebody unmounted nothing is written.
+func TestUnmounted(t *testing.T) {
+	name, config, p := rewindable(t)
+	zfstest.Run(t, "zfs", "unmount", name+"/weir/volumes/one")
+	if _, err := p.Volume("one"); err == nil || !strings.Contains(err.Error(), "zfs mount "+name+"/weir/volumes/one") {
+		t.Errorf("a volume whose dataset is not mounted: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	below := filepath.Join(config.Path, "volumes", "one", "other")
+	if err := os.WriteFile(below, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = reopen(t, config)
+	if _, err := p.Volume("one"); err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Errorf("a volume whose mountpoint has something: %v", err)
+	}
+	if _, err := p.Volume("two"); err != nil {
+		t.Errorf("the other volume: %v", err)
+	}
+	if err := errors.Join(p.Close(), os.Remove(below)); err != nil {
+		t.Fatal(err)
+	}
+	p = reopen(t, config)
+	if _, err := p.Volume("one"); err != nil {
+		t.Error(err)
+	}
 }

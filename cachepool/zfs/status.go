@@ -77,28 +77,56 @@ func (p *Pool) Status(ctx context.Context) (Status, error) {
 	return parseStatus(out)
 }
 
-// Watch looks how the pool is until ctx ends, and logs what has changed. It calls rewound, each
-// time, with the volumes that may have lost something.
-func (p *Pool) Watch(ctx context.Context, every time.Duration, rewound func(volume string, why error)) {
+// Watch looks how the pool is until ctx ends, and logs what has changed. It calls lost, once for
+// each, with volumes that may have lost something while the pool was open.
+func (p *Pool) Watch(ctx context.Context, every time.Duration, lost func(volume string, why error)) {
+	// Writing may hang with the disks, and that is to be told.
+	marked := make(chan struct{})
+	go func() {
+		defer close(marked)
+		repeat(ctx, every, func() { p.folders.markAll(ctx) })
+	}()
+	conditions, volumes := map[string]string{}, p.folders.lost()
+	repeat(ctx, every, func() {
+		now := p.folders.lost()
+		for volume, why := range now {
+			if volumes[volume] == nil || volumes[volume].Error() != why.Error() {
+				lost(volume, why)
+			}
+		}
+		volumes = now
+		for _, c := range append(p.conditions(ctx), rewoundCondition(now)) {
+			if ctx.Err() != nil {
+				return
+			}
+			well := c.Is == (c.Type == Healthy)
+			text := c.Reason
+			if !well {
+				text += c.Message
+			}
+			if was, ok := conditions[c.Type]; ok && was == text {
+				continue
+			}
+			conditions[c.Type] = text
+			level := slog.LevelInfo
+			if !well {
+				level = slog.LevelWarn
+			}
+			p.cfg.Log.Log(ctx, level, "ZFS pool", "pool", p.name, "condition", c.Type, "is", c.Is, "reason", c.Reason, "message", c.Message)
+		}
+	})
+	select {
+	case <-marked:
+	case <-time.After(time.Second): // it hangs
+	}
+}
+
+// repeat calls f at once, and then again and again until ctx ends.
+func repeat(ctx context.Context, every time.Duration, f func()) {
 	t := time.NewTicker(every)
 	defer t.Stop()
-	told := map[string]Condition{}
 	for ctx.Err() == nil {
-		lost := p.folders.watch(ctx)
-		for volume, why := range lost {
-			rewound(volume, why)
-		}
-		for _, c := range append(p.conditions(ctx), rewoundCondition(lost)) {
-			if was, ok := told[c.Type]; !ok || was.Is != c.Is || was.Reason != c.Reason {
-				level := slog.LevelInfo
-				if c.Is != (c.Type == Healthy) {
-					level = slog.LevelWarn
-				}
-				p.cfg.Log.Log(ctx, level, "ZFS pool", "pool", p.name, "condition", c.Type, "is", c.Is, "reason", c.Reason,
-					"message", c.Message)
-			}
-			told[c.Type] = c
-		}
+		f()
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -112,8 +140,8 @@ func rewoundCondition(lost map[string]error) Condition {
 		return Condition{Rewound, false, "Well", "no dataset went back"}
 	}
 	all := slices.Sorted(maps.Keys(lost))
-	return Condition{Rewound, true, "WentBack", fmt.Sprintf("%v; its copy is made anew from the volume's others, and what is here is kept "+
-		"aside; so for volumes %s", lost[all[0]], strings.Join(all, ", "))}
+	return Condition{Rewound, true, "WentBack", fmt.Sprintf("%v: the copy is made anew from the volume's others; if none is whole, "+
+		"go on with what is left by `weir failover --accept-loss`; so it is with volumes %s", lost[all[0]], strings.Join(all, ", "))}
 }
 
 // conditions asks how the pool is. What is not known is no condition.
@@ -125,10 +153,7 @@ func (p *Pool) conditions(ctx context.Context) []Condition {
 	full := 0
 	out, err := p.cfg.Tools.zpool(ctx, "list", "-H", "-o", "capacity", p.name)
 	if err == nil {
-		full, err = strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(out), "%"))
-	}
-	if err != nil {
-		return []Condition{{Healthy, false, "NoAnswer", err.Error()}}
+		full, _ = strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(out), "%")) // "-": nobody knows
 	}
 	return s.Conditions(p.cfg.Devices != nil && len(p.cfg.Devices.Log) > 0, full)
 }
@@ -164,7 +189,7 @@ func parseStatus(text string) (s Status, err error) {
 
 // parseDevices reads the tree of devices. A line is a device unless deeper ones follow.
 func parseDevices(pool string, lines []string) (out []Device, err error) {
-	classes := map[string]Class{pool: Data, "logs": Log, "cache": Cache}
+	classes := map[string]Class{pool: Data, "special": Data, "dedup": Data, "logs": Log, "cache": Cache}
 	class, group := Data, ""
 	var tree [][]string
 	var depth []int
@@ -197,7 +222,7 @@ func parseDevices(pool string, lines []string) (out []Device, err error) {
 		if len(words) > 1 {
 			d.State = words[1]
 		}
-		if len(words) >= 5 {
+		if len(words) >= 5 && class != Spare {
 			for j, n := range []*int64{&d.Read, &d.Write, &d.Checksum} {
 				if *n, err = parseCount(words[2+j]); err != nil {
 					return nil, fmt.Errorf("zpool status: device %s: %w", d.Name, err)

@@ -37,15 +37,32 @@ func (t Tools) zpool(ctx context.Context, args ...string) (string, error) {
 }
 
 func (t Tools) run(ctx context.Context, name string, args []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, toolTime)
+	return t.runFor(ctx, toolTime, name, args)
+}
+
+// runFor runs a command for at most that long. One that hangs in the kernel is left behind.
+func (t Tools) runFor(ctx context.Context, limit time.Duration, name string, args []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	line := append(append(append([]string{}, t.Prefix...), name), args...)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	cmd.WaitDelay = time.Second // what it started may have its pipes
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC") // a history has local times
+	cmd.WaitDelay = time.Second                          // what it started may have its pipes
 	var out, told bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &told
-	err := cmd.Run()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Run() }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		select {
+		case err = <-ended:
+		case <-time.After(2 * cmd.WaitDelay):
+			return "", fmt.Errorf("%s %s: it hangs: the pool may have lost its devices, see `zpool status`: %w",
+				name, strings.Join(args, " "), ctx.Err())
+		}
+	}
 	if err == nil {
 		return out.String(), nil
 	}
@@ -53,10 +70,10 @@ func (t Tools) run(ctx context.Context, name string, args []string) (string, err
 	says := strings.TrimSpace(told.String())
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return "", fmt.Errorf("%w: there is no command %s: install the package zfsutils-linux", ErrNoTools, line[0])
+		return "", fmt.Errorf("%w: there is no command %s: install the packages zfsutils-linux and util-linux", ErrNoTools, line[0])
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("%s: no answer within %v: the pool may have lost its devices, see `zpool status`: %w",
-			what, toolTime, ctx.Err())
+			what, limit, ctx.Err())
 	case strings.Contains(says, "dataset does not exist"):
 		return "", fmt.Errorf("%s: %w", what, errNoDataset)
 	case strings.Contains(says, "no such pool"), strings.Contains(says, "no such pool or dataset"):

@@ -5,7 +5,7 @@
 //
 // The pool exists, or is made from devices that hold nothing. It is never destroyed, never made
 // anew over data, and never imported by force. What this package knows of it comes from the
-// commands zpool and zfs, as an administrator sees it, and from the kernel's counters.
+// commands zpool and zfs, as an administrator sees it.
 //
 //	DATASET                      mounted somewhere: pool.json and pool.lock, as in package dir
 //	DATASET/volumes/NAME         the dataset of a volume. In it there is a folder NAME, and one for
@@ -19,12 +19,10 @@
 //	                          OpenZFS 2.x                     zfs-fuse 0.7
 //	mirror, raidz, cache, log yes                             yes
 //	property sync             yes: disabled is refused        no: always as the caller asks
-//	recordsize                up to 16 MiB                    up to 128 KiB
-//	sizes of zpool list       exact (-p)                      rounded: 503M
 //	import without its log    zpool import -m, by a person    not at all
 //	zfs rename                while nobody uses the dataset   never: "dataset is busy"
-//	counters of the caches    /proc/spl/kstat/zfs/arcstats    /zfs-kstat/zfs/arcstats/
 //	rolled back datasets      zpool history -i: clone swap    zpool history -i: zfs rollback
+//	mounted datasets          many                            about a hundred, then it hangs
 package zfs
 
 import (
@@ -33,7 +31,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/weir-storage/weir/cachepool"
@@ -109,19 +109,64 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	folders, err := newFolders(ctx, cfg.Tools, below, path, self.String())
+	newest, err := cfg.Tools.identity(ctx, cfg.Dataset)
 	if err != nil {
 		return nil, fail(err)
 	}
-	p, err := dir.Open(dir.Config{Path: cfg.Path, Gateway: cfg.Gateway, Limit: cfg.Limit, Random: cfg.Random,
-		Folders: folders, Log: cfg.Log})
-	if err != nil {
-		return nil, err
+	out := &Pool{cfg: cfg, name: name}
+	out.Pool, err = dir.Open(dir.Config{Path: cfg.Path, Gateway: cfg.Gateway, Limit: cfg.Limit, Random: cfg.Random, Newest: newest,
+		Folders: func() (_ dir.Folders, err error) {
+			out.folders, err = newFolders(ctx, cfg.Tools, below, path, self.String(), cfg.Log)
+			return out.folders, err
+		}, Log: cfg.Log})
+	if err == nil {
+		if err = out.noteIdentity(ctx); err != nil {
+			err = errors.Join(err, out.Close())
+		}
 	}
-	return &Pool{p, folders, cfg, name}, nil
+	if err != nil {
+		return nil, fail(err)
+	}
+	return out, nil
 }
 
 const volumes = "volumes"
+
+// identity is a property of the gateway's dataset: the pool's incarnation and boot. pool.json has
+// them too, and may go back with the dataset.
+const identity = "org.weir:identity"
+
+// noteIdentity sets the property.
+func (p *Pool) noteIdentity(ctx context.Context) error {
+	_, err := p.cfg.Tools.zfs(ctx, "set", fmt.Sprintf("%s=%s/%d", identity, p.Incarnation(), p.Boot()), p.cfg.Dataset)
+	return err
+}
+
+// NewIncarnation implements cachepool.Identity.
+func (p *Pool) NewIncarnation() (cachepool.ID, error) {
+	id, err := p.Pool.NewIncarnation()
+	if err == nil {
+		err = p.noteIdentity(context.Background())
+	}
+	return id, err
+}
+
+// identity returns what the property says.
+func (t Tools) identity(ctx context.Context, dataset string) (out dir.Identity, err error) {
+	text, err := t.zfs(ctx, "get", "-H", "-s", "local", "-o", "value", identity, dataset)
+	if text = strings.TrimSpace(text); err != nil || text == "" {
+		return out, err
+	}
+	incarnation, boot, _ := strings.Cut(text, "/")
+	if out.Incarnation, err = cachepool.ParseID(incarnation); err == nil {
+		out.Boot, err = strconv.ParseUint(boot, 10, 64)
+	}
+	if err != nil {
+		return out, fmt.Errorf("property %s of dataset %s: %q: %w: if pool.json there is the newest, run `zfs inherit %[1]s %[2]s`",
+			identity, dataset, text, cachepool.ErrInvalid)
+	}
+	return out, nil
+}
 
 // base are the properties of the gateway's dataset, which volumes inherit. Blocks are compressed
 // and sealed already.
@@ -171,8 +216,14 @@ func (t Tools) dataset(ctx context.Context, name, path string, properties []prop
 		return fmt.Errorf("dataset %s: its property mountpoint is %s, and %s is wanted: write that as the path, or run "+
 			"`zfs set mountpoint=%s %s`", name, has["mountpoint"], path, path, name)
 	}
-	if has["mounted"] != "yes" {
-		_, err = t.zfs(ctx, "mount", name)
+	if has["mounted"] == "yes" {
+		return nil
 	}
+	// What is there would be hidden, such as a pool that was a folder before.
+	if there, err := os.ReadDir(path); err == nil && len(there) > 0 {
+		return fmt.Errorf("dataset %s: its mountpoint %s is not empty: %w: move away what is there, such as %s",
+			name, path, ErrInUse, there[0].Name())
+	}
+	_, err = t.zfs(ctx, "mount", name)
 	return err
 }

@@ -83,9 +83,9 @@ func TestRefusals(t *testing.T) {
 	small, _ := zfstest.Device(t, "small", 32*mib)
 	used := device(t, "used")
 	zfstest.Run(t, "mkfs.ext4", "-q", used)
-	name, _ := tank(t, zfs.Devices{Data: []string{device(t, "taken")}})
+	tank(t, zfs.Devices{Data: []string{device(t, "taken")}})
 	taken := strings.Fields(zfstest.Run(t, "sh", "-c", "losetup -n -O NAME,BACK-FILE | grep /taken"))[0]
-	none := "/dev/weir-none"
+	none, pools := "/dev/weir-none", zfstest.Run(t, "zpool", "list", "-H", "-o", "name")
 	for _, c := range []struct {
 		why     string
 		config  zfs.Config
@@ -136,8 +136,8 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	}
-	if out := zfstest.Run(t, "zpool", "list", "-H", "-o", "name"); strings.TrimSpace(out) != name {
-		t.Errorf("the pools are %s", out)
+	if out := zfstest.Run(t, "zpool", "list", "-H", "-o", "name"); out != pools {
+		t.Errorf("the pools are %s, were %s", out, pools)
 	}
 	if out := zfstest.Run(t, "blkid", "-p", used); !strings.Contains(out, "ext4") {
 		t.Errorf("the device with a file system has %s", out)

@@ -88,6 +88,9 @@ type Config struct {
 	// KnownApplied is the applied position in the metadata. This log certainly reached it once, and
 	// it is committed. If the log ends before it, the log lost something (protocol-3).
 	KnownApplied Position
+	// Lost says why the directory may have lost what was durable there, such as that it went back
+	// to an earlier state (cachepool.Volumes); nil: nothing tells so. The log is then in doubt.
+	Lost error
 	// Believe, if it has an identity: a person gave up what a log in doubt has lost. Open cuts it
 	// to its valid prefix, gives it this identity, and settles the doubt, which Recovered still
 	// tells. A log that has less than the person knew stays in doubt.

@@ -117,6 +117,8 @@ func (l *Log) recover() error {
 		}
 	}
 	switch {
+	case l.cfg.Lost != nil:
+		doubt("%w", l.cfg.Lost)
 	case l.mark.lost:
 		doubt("another copy knows that something is committed which this log does not have")
 	case l.end.Less(l.mark.durable):

@@ -109,11 +109,11 @@ func forgetBelief(dir cachepool.Dir) error {
 	return dir.Sync()
 }
 
-// errAhead reports metadata that have more than is left of their log.
+// errAhead reports metadata that are not of their log any more.
 var errAhead = errors.New("the metadata have more than the log")
 
 // openBelieved opens a copy. Metadata that have more than what is left of a log that is believed
-// are made anew from it.
+// are made anew from it, and so are those that are damaged because they went back.
 func (m *Manager) openBelieved(ctx context.Context, v federation.Volume) (*Copy, error) {
 	c, err := m.open(ctx, v)
 	if !errors.Is(err, errAhead) {

@@ -44,16 +44,16 @@ func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, belief lo
 		return err
 	}
 	found := l.Recovered()
-	if found.Doubt == nil {
-		found.Doubt = m.cfg.Pool.Rewound(id)
-	}
 	if unnoted == nil && found.Doubt == nil && l.End() != (log.Position{}) {
 		return nil
 	}
-	ctl, err := m.control(ctx, id)
+	ctl, _, err := m.cfg.Registry.GetControl(ctx, id)
+	if errors.Is(err, federation.ErrNotFound) {
+		ctl, err = federation.Control{}, nil
+	}
 	switch {
 	case err != nil:
-		return err
+		return fmt.Errorf("read the control record of volume %s: %w", id, err)
 	case unnoted != nil:
 		return &doubtError{unnoted, l.End(), lastEpoch(l), ctl.CountsOn(m.cfg.Self), true}
 	case found.Doubt != nil && !belief.Identity.IsZero() && !l.End().Less(belief.End):
@@ -64,32 +64,6 @@ func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, belief lo
 		return &doubtError{errors.New("it is empty"), log.Position{}, 0, true, false}
 	}
 	return nil
-}
-
-// control returns the control record of a volume; zero: it has none.
-func (m *Manager) control(ctx context.Context, id string) (federation.Control, error) {
-	ctl, _, err := m.cfg.Registry.GetControl(ctx, id)
-	if errors.Is(err, federation.ErrNotFound) {
-		return federation.Control{}, nil
-	}
-	if err != nil {
-		return ctl, fmt.Errorf("read the control record of volume %s: %w", id, err)
-	}
-	return ctl, nil
-}
-
-// rewound returns a *doubtError if a copy could not be opened, err, in a directory that went back.
-// If that happened while the copy was open, its files are a mixture.
-func (m *Manager) rewound(ctx context.Context, id string, err error) error {
-	why := m.cfg.Pool.Rewound(id)
-	if why == nil {
-		return err
-	}
-	ctl, unknown := m.control(ctx, id)
-	if unknown != nil {
-		return unknown
-	}
-	return &doubtError{fmt.Errorf("%w; it cannot be opened: %w", why, err), log.Position{}, 0, ctl.CountsOn(m.cfg.Self), false}
 }
 
 // key names a log of a volume: another log of it is not the same.

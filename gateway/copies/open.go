@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/weir-storage/weir/cachepool/failstop"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
@@ -50,6 +51,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	if err != nil {
 		return nil, err
 	}
+	lost := m.cfg.Pool.Rewound(v.UUID)
 	logger := m.cfg.Logger.With("volume", v.Name)
 	c := &Copy{UUID: v.UUID, users: newUsers()}
 	c.generation.Store(v.Generation)
@@ -71,8 +73,11 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		Cache: m.cfg.Cache, Pebble: m.cfg.Pebble, MayBeHeld: c.reaper.mayBeHeld, Verifier: m.cfg.Verifier,
 		Failed: func(why error) { m.Reopen(v.UUID, why) },
 	})
+	if lost != nil && err != nil && !errors.Is(err, failstop.ErrUnderWay) {
+		return nil, fmt.Errorf("%w: %w: %w", errAhead, lost, err) // they went back while they were open
+	}
 	if err != nil {
-		return nil, m.rewound(ctx, v.UUID, err)
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -82,10 +87,10 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	c.Log, err = log.Open(log.Config{
 		Dir: dir, Room: m.cfg.Pool.Room(), Volume: segment.VolumeID(id), DataKey: key,
 		Sources: func() []log.Source { return m.sources(v.UUID) }, Rand: m.cfg.Rand,
-		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(), Synced: m.cfg.Synced, Believe: belief,
+		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(), Synced: m.cfg.Synced, Lost: lost, Believe: belief,
 	})
 	if err != nil {
-		return nil, m.rewound(ctx, v.UUID, err)
+		return nil, err
 	}
 	if err := m.doubtful(ctx, c.Log, v.UUID, belief); err != nil {
 		return nil, err

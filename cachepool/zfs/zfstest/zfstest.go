@@ -91,9 +91,9 @@ func reach() error {
 		os.Setenv("LD_LIBRARY_PATH", strings.Join(append(libraries, more...), ":")))
 }
 
-// start runs zfs-fuse, whose socket and list of pools are of this namespace only.
+// start runs zfs-fuse, whose socket, lock and list of pools are of this namespace only.
 func start() (stop func(), err error) {
-	for _, folder := range []string{"/run/zfs", "/var/lib/zfs", "/etc/zfs", "/zfs-kstat"} {
+	for _, folder := range []string{"/run/zfs", "/var/lib/zfs", "/var/lock/zfs", "/etc/zfs", "/zfs-kstat"} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return nil, err
 		}
@@ -139,9 +139,15 @@ func Device(t *testing.T, name string, size int64) (path, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return loop(t, file), file
+}
+
+// loop makes a loop device over a file, which ends with the test.
+func loop(t *testing.T, file string) (path string) {
+	t.Helper()
 	path = strings.TrimSpace(Run(t, "losetup", "-f", "--show", file))
 	t.Cleanup(func() { _ = exec.Command("losetup", "-d", path).Run() })
-	return path, file
+	return path
 }
 
 // Destroy destroys a ZFS pool, or a dataset with those below it. zfs-fuse ends mounts late, and
