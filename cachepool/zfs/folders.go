@@ -41,6 +41,7 @@ type datasetState struct {
 	device  uint64 // of its file system, while it is mounted
 	rewound error  // why it may have lost something; nil: it has not
 	stamp   string // which rewind that was, see seen
+	found   int    // how often it was found to be, since the pool was opened
 	marks   [2]string
 	round   uint64
 }

@@ -86,14 +86,14 @@ func (f *folders) settle(name string) error {
 		f.mu.Unlock()
 		return nil
 	}
-	was, stamp := state.rewound, state.stamp
+	found, stamp := state.found, state.stamp
 	f.mu.Unlock()
 	if _, err := f.tools.zfs(context.Background(), "set", seen+"="+stamp, f.above+"/"+name); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if state.rewound == was {
+	if state.found == found {
 		state.rewound = nil
 	}
 	return nil
@@ -171,6 +171,7 @@ func (f *folders) notice(ctx context.Context, name string) {
 	state := f.datasets[name]
 	if state != nil {
 		state.rewound = fmt.Errorf("dataset %s has what it had before: somebody took it back while it was in use", dataset)
+		state.found++
 	}
 	f.mu.Unlock()
 	// The history says it too, unless a tool did it that notes nothing there. Without this note it

@@ -22,11 +22,7 @@ type Tools struct {
 // toolTime bounds one command. On a pool that lost its devices a command may hang for ever.
 const toolTime = 30 * time.Second
 
-var (
-	errNoDataset = errors.New("dataset does not exist")
-	// ErrNoTools: the commands of ZFS are not there, or reach no ZFS.
-	ErrNoTools = errors.New("no ZFS")
-)
+var errNoDataset = errors.New("dataset does not exist")
 
 func (t Tools) zfs(ctx context.Context, args ...string) (string, error) {
 	return t.run(ctx, "zfs", args)

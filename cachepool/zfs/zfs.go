@@ -63,6 +63,8 @@ type Config struct {
 
 // Outcomes; compare with errors.Is. cachepool's are returned too.
 var (
+	// ErrNoTools: the commands of ZFS are not there, or reach no ZFS.
+	ErrNoTools = errors.New("no ZFS")
 	// ErrNoPool: no ZFS pool of the name is imported.
 	ErrNoPool = errors.New("no such ZFS pool is imported")
 	// ErrElsewhere: another machine may use the ZFS pool.
