@@ -80,13 +80,13 @@ func (p *Pool) Status(ctx context.Context) (Status, error) {
 // Watch looks how the pool is until ctx ends, and logs what has changed. It calls lost, once for
 // each, with volumes that may have lost something while the pool was open.
 func (p *Pool) Watch(ctx context.Context, every time.Duration, lost func(volume string, why error)) {
+	conditions, volumes := map[string]string{}, p.folders.lost() // who opens those asks himself
 	// Writing may hang with the disks, and that is to be told.
 	marked := make(chan struct{})
 	go func() {
 		defer close(marked)
 		repeat(ctx, every, func() { p.folders.markAll(ctx) })
 	}()
-	conditions, volumes := map[string]string{}, p.folders.lost()
 	repeat(ctx, every, func() {
 		now := p.folders.lost()
 		for volume, why := range now {
