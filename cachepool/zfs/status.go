@@ -259,6 +259,9 @@ func (s Status) Conditions(logs bool, full int) []Condition {
 	log := 0
 	for _, d := range s.Devices {
 		switch {
+		case d.Class == Log && d.well() && d.Read+d.Write > 0: // zfs-fuse never calls it faulted
+			lost = append(lost, fmt.Sprintf("%s failed %d reads and %d writes: if it is ill, run `zpool replace %s %s NEW`, "+
+				"else `zpool clear %s`", d.Name, d.Read, d.Write, s.Pool, d.Name, s.Pool))
 		case d.Class == Log && d.well():
 			log++
 		case d.Class == Log:
@@ -266,6 +269,9 @@ func (s Status) Conditions(logs bool, full int) []Condition {
 				d.Name, d.State, s.Pool, d.Name, s.Pool, d.Name))
 		case !d.well() && d.State != "":
 			ill = append(ill, fmt.Sprintf("%s (%s) is %s", d.Name, strings.ToLower(string(d.Class)), d.State))
+		case d.Read+d.Write > 0:
+			ill = append(ill, fmt.Sprintf("%s (%s) failed %d reads and %d writes",
+				d.Name, strings.ToLower(string(d.Class)), d.Read, d.Write))
 		}
 		if d.Checksum > 0 {
 			ill = append(ill, fmt.Sprintf("%s gave %d damaged blocks", d.Name, d.Checksum))
