@@ -25,7 +25,7 @@ help: ## show this list
 		while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
 	@printf '\ndemo, demo-bare, test and soak need root on Debian 12 (amd64); they install the packages that they need,\nand say within seconds what this machine lacks.\n'
 
-demo: fit-clusters modules tools kube-tools build ## three Kubernetes clusters share a volume, and one is lost (KEEP=1 leaves them running)
+demo: fit-clusters modules tools kube-tools zfs build ## three Kubernetes clusters share a volume, and one is lost (KEEP=1 leaves them running)
 	$(call say,demonstration)
 	@KEEP=$(KEEP) $(SAME) $(GO) run ./test/e2e/demo
 

@@ -116,8 +116,12 @@ type Volumes interface {
 	// such as that somebody took it back to a snapshot; nil: nothing tells so. It is known, also to
 	// later openings, until Settled, or until the directory is renamed or removed.
 	Rewound(uuid string) error
-	// Settled ends that, durably: whoever uses the directory goes on with what is left.
-	Settled(uuid string) error
+	// Settled ends that, durably: whoever uses the directory knows why, as Rewound returned it, and
+	// goes on with what is left. What was found since is not settled.
+	Settled(uuid string, why error) error
+	// Tune says how the storage below is to treat a volume's directory, which is there. It never
+	// waits, and is soon so. Only pools of ZFS do anything.
+	Tune(uuid string, t Tuning)
 }
 
 // Dir is one volume's directory.

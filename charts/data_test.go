@@ -99,8 +99,17 @@ func TestObjects(t *testing.T) {
 		if len(sites) != 1 || sites[0].Name == "" || sites[0].Spec.Federation == "" || sites[0].Spec.Organization == "" {
 			t.Errorf("%s: sites %+v: want one, with federation and organization", e.name, sites)
 		}
-		if len(pools) != 1 || len(sites) == 1 && pools[0].Spec.Gateway != namespace+"/"+sites[0].Name+"-0" || pools[0].Spec.Size.IsZero() {
+		if len(pools) != 1 {
+			t.Fatalf("%s: pools %+v: want one", e.name, pools)
+		}
+		if len(sites) == 1 && pools[0].Spec.Gateway != namespace+"/"+sites[0].Name+"-0" || pools[0].Spec.Size.IsZero() {
 			t.Errorf("%s: pools %+v: want the gateway's", e.name, pools)
+		}
+		z := pools[0].Spec.ZFS
+		if e.name == "zfs" && (z == nil || z.Dataset != "tank/weir" || z.Devices == nil || len(z.Devices.Data) != 2 ||
+			len(z.Devices.Log) != 2 || len(z.Devices.Cache) != 2 || z.Devices.Layout != v1alpha1.LayoutMirror ||
+			pools[0].Labels["tier"] != "nvme") {
+			t.Errorf("%s: pool %+v: want the dataset and its devices", e.name, pools[0])
 		}
 		for _, c := range of[storagev1.StorageClass](all) {
 			policy := c.Parameters[v1alpha1.PolicyParameter]

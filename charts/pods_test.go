@@ -19,6 +19,7 @@ type workload struct {
 	name string
 	pod  corev1.PodTemplateSpec
 	job  bool // ends by itself, and needs no probes
+	zfs  bool // has a pool of ZFS, and so the rights of its node
 }
 
 func workloads(all []runtime.Object) []workload {
@@ -28,7 +29,8 @@ func workloads(all []runtime.Object) []workload {
 		case *appsv1.Deployment:
 			some = append(some, workload{name: kindAndName(v), pod: v.Spec.Template})
 		case *appsv1.StatefulSet:
-			some = append(some, workload{name: kindAndName(v), pod: v.Spec.Template})
+			zfs := slices.ContainsFunc(v.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "host" })
+			some = append(some, workload{name: kindAndName(v), pod: v.Spec.Template, zfs: zfs})
 		case *appsv1.DaemonSet:
 			some = append(some, workload{name: kindAndName(v), pod: v.Spec.Template})
 		case *batchv1.Job:
@@ -70,6 +72,12 @@ func checkPod(t *testing.T, w workload) {
 		return
 	}
 	sc := s.SecurityContext
+	if w.zfs {
+		if !s.HostNetwork && len(s.NodeSelector) == 0 {
+			t.Errorf("%s: its pool is on a node, and it may run on any", w.name)
+		}
+		return
+	}
 	if sc == nil || sc.RunAsNonRoot == nil || !*sc.RunAsNonRoot || sc.SeccompProfile == nil ||
 		sc.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("%s: its pod's security context is %+v: want non-root and the runtime's seccomp profile", w.name, sc)
@@ -104,6 +112,10 @@ func checkContainer(t *testing.T, w workload, c corev1.Container) {
 	case sc == nil || sc.ReadOnlyRootFilesystem == nil || !*sc.ReadOnlyRootFilesystem:
 		t.Errorf("%s: its root file system is not read-only", where)
 	case w.name == nodePlugin:
+	case w.zfs:
+		if sc.Privileged == nil || !*sc.Privileged {
+			t.Errorf("%s: its security context is %+v: ZFS needs a privileged container", where, sc)
+		}
 	case sc.AllowPrivilegeEscalation == nil || *sc.AllowPrivilegeEscalation || sc.Privileged != nil || sc.RunAsUser != nil ||
 		sc.Capabilities == nil || !slices.Equal(sc.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(sc.Capabilities.Add) > 0:
 		t.Errorf("%s: its security context is %+v: want no privileges and no capabilities", where, sc)

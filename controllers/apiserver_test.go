@@ -25,6 +25,7 @@ import (
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/controllers/object"
+	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/test/apiserver"
 )
@@ -35,6 +36,11 @@ type real struct {
 	site string
 	api  client.Client
 	reg  *counted
+}
+
+// well is what a gateway says of its pool.
+func well(context.Context, federation.Site, federation.Gateway) (plan.Pool, error) {
+	return says(), nil
 }
 
 func (f *fed) real(site string) *real {
@@ -50,7 +56,7 @@ func (f *fed) real(site string) *real {
 		Controller: config.Controller{SkipNameValidation: &skip}})
 	f.ok(err)
 	f.ok(Setup(t.Context(), mgr, Options{Federation: "demo", Organization: "uva", Site: site, Registry: r.reg, Random: rand.Reader,
-		Now: time.Now, After: time.After, Ping: 100 * time.Millisecond}))
+		AskPool: well, Now: time.Now, After: time.After, Ping: 100 * time.Millisecond}))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -128,6 +134,11 @@ func TestTwoRealClusters(t *testing.T) {
 	f.site("ams", "uva")
 	f.site("utr", "uva")
 	ams, utr := f.real("ams"), f.real("utr")
+	pool := zfsPool("pool")
+	f.ok(ams.api.Create(t.Context(), pool))
+	await(ams, pool, "shown", func(p *v1alpha1.CachePool) bool {
+		return object.Ready(p.Status.Conditions).Reason == v1alpha1.ReasonReady && len(p.Status.Classes) == 3 && len(p.Status.Volumes) == 2
+	})
 	ctx := t.Context()
 	for _, c := range []*real{ams, utr} {
 		f.ok(c.api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}))
@@ -320,7 +331,7 @@ func TestSetupRefusesALimit(t *testing.T) {
 	}
 	f := newFed(t)
 	err = Setup(t.Context(), mgr, Options{Federation: "demo", Organization: "uva", Site: "ams", Registry: f.server.Client(nil),
-		Random: rand.Reader, Now: time.Now, After: time.After})
+		Random: rand.Reader, Now: time.Now, After: time.After, AskPool: well})
 	if err == nil || !strings.Contains(err.Error(), "QPS is 0") {
 		t.Errorf("got %v", err)
 	}

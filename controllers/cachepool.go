@@ -7,24 +7,42 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/controllers/mirror"
+	"github.com/weir-storage/weir/controllers/object"
 	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 )
 
-// pools reconciles CachePools: their status is what the registry says of their gateway.
-type pools struct{ *operator }
+// pools reconciles CachePools: their status is what their gateway says.
+type pools struct {
+	*operator
+	mu       sync.Mutex
+	answered map[string]time.Time // when a pool's gateway did so last
+}
+
+const (
+	// askEvery is how often a gateway is asked how its pool is.
+	askEvery = 5 * time.Second
+	// silentFor is how long a gateway that is alive may give no answer before it is told.
+	silentFor = 20 * time.Second
+)
 
 func (r *pools) setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("cachepool").For(&v1alpha1.CachePool{}).
+	return ctrl.NewControllerManagedBy(mgr).Named("cachepool").
+		// What this controller writes itself is no reason to look again.
+		For(&v1alpha1.CachePool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
 			wake := make(chan struct{}, 1)
 			r.mirror.OnNews(func(n mirror.News) {
@@ -75,29 +93,63 @@ func (r *pools) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if out.Quiet {
 		return out.Result, nil
 	}
-	ready, stalled := r.look(obj)
+	var ready plan.State
 	if out.Verdict != nil {
-		ready, stalled = plan.State{Reason: out.Verdict.Reason, Message: out.Verdict.Message}, false
+		ready = plan.State{Reason: out.Verdict.Reason, Message: out.Verdict.Message}
+	} else {
+		ready = r.look(ctx, obj)
+		out.Result.RequeueAfter = askEvery
 	}
 	obj.Status.ObservedGeneration = obj.Generation
-	plan.SetReady(&obj.Status.Conditions, obj.Generation, r.Now(), ready, out.Working, stalled)
+	plan.SetReady(&obj.Status.Conditions, obj.Generation, r.Now(), ready, out.Working, false)
 	return r.Report(ctx, out, before, obj, poolStatus)
 }
 
-// look finds the pool's gateway: spec.gateway is the StatefulSet's NAMESPACE/NAME, and the gateway
-// has its name.
-func (r *pools) look(obj *v1alpha1.CachePool) (ready plan.State, stalled bool) {
+// look finds the pool's gateway, and asks it: spec.gateway is the StatefulSet's NAMESPACE/NAME, and
+// the gateway has its name.
+func (r *pools) look(ctx context.Context, obj *v1alpha1.CachePool) plan.State {
 	name := obj.Spec.Gateway[strings.LastIndex(obj.Spec.Gateway, "/")+1:]
 	site, _ := r.mirror.Site(r.Site)
 	i := slices.IndexFunc(site.Gateways, func(g federation.Gateway) bool { return g.Name == name })
 	if i < 0 {
 		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: fmt.Sprintf("gateway %s has not registered at site %s: start it, "+
-			"or correct spec.gateway", name, r.Site)}, false
+			"or correct spec.gateway", name, r.Site)}
 	}
-	obj.Status.Incarnation = site.Gateways[i].Incarnation
-	if !r.mirror.IsAlive(name, site.Gateways[i].Incarnation) {
-		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: fmt.Sprintf("gateway %s is not alive: start it on this pool", name)},
-			false
+	g := site.Gateways[i]
+	obj.Status.Incarnation = g.Incarnation
+	if !r.mirror.IsAlive(name, g.Incarnation) {
+		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: fmt.Sprintf("gateway %s is not alive: start it on this pool", name)}
 	}
-	return plan.State{True: true, Reason: v1alpha1.ReasonReady, Message: fmt.Sprintf("gateway %s is alive on it", name)}, false
+	p, err := r.AskPool(ctx, site, g)
+	if err != nil {
+		return r.unanswered(obj, name, err)
+	}
+	r.note(obj.Name)
+	ready := plan.ShowPool(obj, p, r.Now())
+	if ready.True && ready.Message == "" {
+		ready.Message = fmt.Sprintf("gateway %s is alive on it", name)
+	}
+	return ready
+}
+
+// note notes that a pool's gateway has answered.
+func (r *pools) note(pool string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.answered == nil {
+		r.answered = map[string]time.Time{}
+	}
+	r.answered[pool] = r.Now()
+}
+
+// unanswered leaves what was known of a pool for a while.
+func (r *pools) unanswered(obj *v1alpha1.CachePool, gateway string, err error) plan.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, ok := r.answered[obj.Name]
+	if was := object.Ready(obj.Status.Conditions); ok && r.Now().Sub(last) < silentFor && was.Reason != "" {
+		return plan.State{True: was.Status == metav1.ConditionTrue, Reason: was.Reason, Message: was.Message}
+	}
+	return plan.State{Reason: v1alpha1.ReasonNoAnswer, Message: fmt.Sprintf("gateway %s is alive, and does not say how its pool is: %v: "+
+		"see its log, and whether the operator may reach it", gateway, err)}
 }

@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"reflect"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/controllers/plan"
@@ -18,22 +19,28 @@ func ignoreAbsent(err error) error {
 	return err
 }
 
-// putClaim writes a claim of this cluster, unless the registry has it.
-func (o *operator) putClaim(ctx context.Context, uuid string, ref v1alpha1.ClaimReference) error {
-	if o.hasClaim(uuid, ref) {
-		return nil
+// putClaim writes a claim of this cluster, unless the registry has it. cache is what it says of the
+// cache at this site; nil: nothing.
+func (o *operator) putClaim(ctx context.Context, uuid string, ref v1alpha1.ClaimReference, cache *federation.Cache) error {
+	at := o.Now().UTC()
+	if old, ok := o.hasClaim(uuid, ref); ok {
+		if reflect.DeepEqual(old.Cache, cache) {
+			return nil
+		}
+		at = old.At
 	}
 	return o.Registry.PutClaim(ctx, federation.Claim{Volume: uuid, Site: o.Site, Namespace: ref.Namespace, Name: ref.Name,
-		Kind: federation.ClaimKind(ref.Kind), UID: ref.UID, Access: plan.Access(ref.Access), At: o.Now().UTC()})
+		Kind: federation.ClaimKind(ref.Kind), UID: ref.UID, Access: plan.Access(ref.Access), At: at, Cache: cache})
 }
 
-func (o *operator) hasClaim(uuid string, ref v1alpha1.ClaimReference) bool {
+// hasClaim returns a claim of this cluster that the registry has, whatever it says of the cache.
+func (o *operator) hasClaim(uuid string, ref v1alpha1.ClaimReference) (federation.Claim, bool) {
 	e := o.mirror.Volume(uuid)
 	if e == nil {
-		return false
+		return federation.Claim{}, false
 	}
 	c, ok := e.Claims[o.Site+"/"+ref.Namespace+"/"+ref.Name]
-	return ok && c.UID == ref.UID && string(c.Kind) == ref.Kind && c.Access == plan.Access(ref.Access)
+	return c, ok && c.UID == ref.UID && string(c.Kind) == ref.Kind && c.Access == plan.Access(ref.Access)
 }
 
 // endClaims takes claims of PersistentVolumeClaims back that the CSI controller has taken out of

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/memory"
@@ -111,7 +113,8 @@ type cluster struct {
 	seen   atomic.Int64          // the newest revision that the mirror has
 
 	mu      sync.Mutex
-	writes  []string // to the API server, by the operator
+	pools   map[string]plan.Pool // what gateways say; others do not answer
+	writes  []string             // to the API server, by the operator
 	results map[string]ctrl.Result
 }
 
@@ -193,12 +196,13 @@ func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 	f.t.Helper()
 	c := &cluster{fed: f, name: name, api: api, reg: &counted{Client: f.server.Client(nil)}, events: events.NewFakeRecorder(1000),
 		results: map[string]ctrl.Result{}}
-	o := Options{Federation: "demo", Organization: "uva", Site: site, Registry: c.reg, Random: rand.Reader, Now: f.clock, After: time.After}
+	o := Options{Federation: "demo", Organization: "uva", Site: site, Registry: c.reg, Random: rand.Reader, Now: f.clock, After: time.After,
+		AskPool: c.askPool}
 	f.ok(o.check())
 	c.op = newOperator(o, "uid-"+name, c.watched())
 	c.op.Events = c.events
 	c.op.mirror.Listen(func(change view.Change) { c.seen.Store(max(c.seen.Load(), int64(change.Revision))) })
-	c.recs = map[string]reconciler{"Site": &sites{c.op}, "CachePool": &pools{c.op}, "VolumePolicy": &policies{c.op},
+	c.recs = map[string]reconciler{"Site": &sites{c.op}, "CachePool": &pools{operator: c.op}, "VolumePolicy": &policies{c.op},
 		"GeoVolume":        &geoVolumes{c.op},
 		"GeoVolumeContent": &contents{operator: c.op}}
 	ctx, cancel := context.WithCancel(f.t.Context())
@@ -211,6 +215,19 @@ func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 	c.create(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: site, Labels: map[string]string{"jurisdiction": "nl"}},
 		Spec: v1alpha1.SiteSpec{Organization: "uva", Region: site, Federation: "demo"}})
 	return c
+}
+
+// askPool is what gateways say of their pools.
+func (c *cluster) askPool(_ context.Context, s federation.Site, g federation.Gateway) (plan.Pool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.Name != c.op.Site {
+		c.t.Errorf("the operator of site %s asks gateway %s of site %s", c.op.Site, g.Name, s.Name)
+	}
+	if p, ok := c.pools[g.Name]; ok {
+		return p, nil
+	}
+	return plan.Pool{}, errors.New("no answer")
 }
 
 // watched is the operator's client: it records writes, and counts generations as an API server

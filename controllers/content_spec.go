@@ -79,7 +79,7 @@ func (r *contents) claims(ctx context.Context, c *content) error {
 		if ref.Kind != string(federation.ClaimPVC) {
 			continue
 		}
-		if err := r.putClaim(ctx, c.Name, ref); err != nil {
+		if err := r.putClaim(ctx, c.Name, ref, nil); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -144,6 +145,41 @@ func TestImports(t *testing.T) {
 		!pv.Spec.CSI.ReadOnly || pv.Name == pvc.Spec.VolumeName {
 		t.Errorf("claims %+v, PVC %+v, PV %+v", c.Spec.Claims, ro.Spec, pv.Spec)
 	}
+
+	// What the import says of its site's cache is in its claim, as it is now. What is wrong is
+	// told.
+	cached := func(size, reserve string) {
+		t.Helper()
+		edit(utr, i, func(i *v1alpha1.GeoVolume) {
+			i.Spec.Cache = nil
+			if size != "" {
+				s, r := resource.MustParse(size), resource.MustParse(reserve)
+				i.Spec.Cache = &v1alpha1.Cache{Size: &s, Reserve: &r}
+			}
+		})
+		settleAll(ams, utr)
+		utr.get(i)
+	}
+	says := func(want *federation.Cache) {
+		t.Helper()
+		claims, err := f.reg.ListClaims(t.Context(), uuid)
+		f.ok(err)
+		for _, claim := range claims {
+			if claim.Namespace == "app" && !reflect.DeepEqual(claim.Cache, want) {
+				t.Errorf("the claim says %+v, want %+v", claim.Cache, want)
+			}
+		}
+	}
+	says(nil)
+	cached("2Gi", "1Gi")
+	utr.ready(i, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	says(&federation.Cache{Size: 2 << 30, Reserve: 1 << 30})
+	cached("1Gi", "2Gi")
+	utr.ready(i, metav1.ConditionFalse, v1alpha1.ReasonInvalid, "spec.cache.reserve", "spec.cache.size")
+	says(&federation.Cache{Size: 2 << 30, Reserve: 1 << 30})
+	cached("", "")
+	utr.ready(i, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	says(nil)
 
 	// The owner's deletion waits for both, and no new import begins.
 	ams.delete(g)

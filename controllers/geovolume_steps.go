@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -87,19 +88,27 @@ func (r *geoVolumes) claim(ctx context.Context, g *geoVolume) error {
 		return nil
 	}
 	ref := g.reference()
-	if r.hasClaim(g.uuid, ref) {
+	if _, ok := r.hasClaim(g.uuid, ref); ok {
 		open := *g.seen.Record
 		open.Closing = false // it began before
 		if v := r.admits(g, open); v != nil {
 			return r.refuse(ctx, g, v)
 		}
 		g.Status.Volume = g.uuid
-		return nil
+		cache, err := localCache(g)
+		if err != nil {
+			return err // the claim says what it said before
+		}
+		return r.putClaim(ctx, g.uuid, ref, cache)
 	}
 	if v := r.admits(g, *g.seen.Record); v != nil {
 		return r.refuse(ctx, g, v)
 	}
-	if err := r.putClaim(ctx, g.uuid, ref); err != nil {
+	cache, err := localCache(g)
+	if err != nil {
+		return err
+	}
+	if err := r.putClaim(ctx, g.uuid, ref, cache); err != nil {
 		return err
 	}
 	v, _, err := r.find(ctx, g.uuid)
@@ -120,6 +129,15 @@ func (r *geoVolumes) claim(ctx context.Context, g *geoVolume) error {
 	}
 	g.Status.Volume = g.uuid
 	return nil
+}
+
+// localCache returns what an import says of the cache at this site; nil: nothing.
+func localCache(g *geoVolume) (*federation.Cache, error) {
+	cache, err := plan.LocalCache(g.Spec)
+	if v := (*plan.Verdict)(nil); errors.As(err, &v) {
+		return nil, &outcome.Stop{Verdict: v}
+	}
+	return cache, err
 }
 
 func (g *geoVolume) reference() v1alpha1.ClaimReference {

@@ -4,11 +4,13 @@ package controllers
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 )
 
@@ -19,6 +21,8 @@ type Options struct {
 	Federation, Organization, Site string
 	// Registry is the operator's connection. It stays the caller's, who closes it.
 	Registry federation.Registry
+	// AskPool asks a gateway of this site how its pool is. It ends within some seconds.
+	AskPool func(context.Context, federation.Site, federation.Gateway) (plan.Pool, error)
 	// Random is where data keys come from.
 	Random io.Reader
 	// Now is the clock.
@@ -46,8 +50,8 @@ func (o *Options) check() error {
 	if err := federation.CheckLabel("site", o.Site); err != nil {
 		problems = append(problems, fmt.Errorf("controllers: option Site: %w", err))
 	}
-	if o.Registry == nil || o.Random == nil || o.Now == nil || o.After == nil {
-		problems = append(problems, errors.New("controllers: option Registry, Random, Now or After is missing: give all four"))
+	if o.Registry == nil || o.AskPool == nil || o.Random == nil || o.Now == nil || o.After == nil {
+		problems = append(problems, errors.New("controllers: option Registry, AskPool, Random, Now or After is missing: give all five"))
 	}
 	for _, d := range []struct {
 		field *int

@@ -289,30 +289,6 @@ func TestSites(t *testing.T) {
 	ams.ready(site("ams"), metav1.ConditionTrue, v1alpha1.ReasonReady)
 }
 
-func TestCachePool(t *testing.T) {
-	f := newFed(t)
-	f.site("ams", "uva")
-	ams := f.cluster("ams")
-	p := &v1alpha1.CachePool{ObjectMeta: metav1.ObjectMeta{Name: "pool"},
-		Spec: v1alpha1.CachePoolSpec{Size: resource.MustParse("1Gi"), Directory: "/pool", Gateway: "weir/ams-1"}}
-	wrong := &v1alpha1.CachePool{ObjectMeta: metav1.ObjectMeta{Name: "wrong"},
-		Spec: v1alpha1.CachePoolSpec{Size: resource.MustParse("1Gi"), Directory: "/pool", Gateway: "weir/utr-1"}}
-	ams.create(p)
-	ams.create(wrong)
-	settleAll(ams)
-	ams.get(p)
-	ams.ready(p, metav1.ConditionTrue, v1alpha1.ReasonReady)
-	ams.get(wrong)
-	ams.ready(wrong, metav1.ConditionFalse, v1alpha1.ReasonNoGateway, "gateway utr-1 has not registered at site ams")
-	f.server.Expire("ams-1")
-	settleAll(ams)
-	ams.get(p)
-	ams.ready(p, metav1.ConditionFalse, v1alpha1.ReasonNoGateway)
-	if p.Status.Incarnation != "1" {
-		t.Errorf("status %+v", p.Status)
-	}
-}
-
 // Somebody else's objects are left alone.
 func TestConflictingObjects(t *testing.T) {
 	f := newFed(t)

@@ -222,7 +222,10 @@ func TestLagIsWrittenSeldom(t *testing.T) {
 func TestSteadyStateWritesNothing(t *testing.T) {
 	f, ams, utr, _, uuid := two(t, granted("utr", "app"))
 	ams.create(copies(2))
-	utr.create(imported("app", "shared", "ns.data"))
+	shared := imported("app", "shared", "ns.data")
+	size := resource.MustParse("5Gi")
+	shared.Spec.Cache = &v1alpha1.Cache{Size: &size, Pin: []v1alpha1.Pin{{Path: "/a"}}}
+	utr.create(shared)
 	utr.create(imported("nobody", "v", "ns.data")) // is refused
 	utr.create(imported("nobody", "w", "no.such"))
 	ams.create(gv("ns", "second", func(s *v1alpha1.GeoVolumeSpec) { s.Policy = "missing" }))

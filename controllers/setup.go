@@ -88,7 +88,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	for _, add := range []func(ctrl.Manager) error{(&sites{op}).setup, (&pools{op}).setup, (&policies{op}).setup,
+	for _, add := range []func(ctrl.Manager) error{(&sites{op}).setup, (&pools{operator: op}).setup, (&policies{op}).setup,
 		(&contents{operator: op}).setup, (&geoVolumes{op}).setup} {
 		if err := add(mgr); err != nil {
 			return err

@@ -10,7 +10,8 @@ import (
 )
 
 // BlockCache keeps the plaintext of the blocks that were read last, up to a number of bytes. All
-// volumes of a process share one cache. Its methods may be called from any goroutine.
+// volumes of a process share one cache, each up to a limit of its own. Its methods may be called
+// from any goroutine.
 type BlockCache struct {
 	limit int64
 
@@ -31,8 +32,17 @@ type cacheKey struct {
 }
 
 type cached struct {
-	key  cacheKey
-	data []byte
+	key   cacheKey
+	data  []byte
+	share *cacheShare
+	own   *list.Element // in share.recent
+}
+
+// cacheShare is what a cache has of one volume. The cache's mutex guards it.
+type cacheShare struct {
+	limit  int64 // 0: none but the cache's
+	size   int64
+	recent *list.List // of *list.Element of BlockCache.recent, most recent first
 }
 
 // NewBlockCache returns an empty cache for up to the given number of bytes of blocks.
@@ -61,6 +71,34 @@ func (c *BlockCache) namespace() uint64 {
 	return c.last
 }
 
+// open returns the share of a volume that is opened.
+func (c *BlockCache) open() *cacheShare { return &cacheShare{recent: list.New()} }
+
+// setLimit changes how many bytes a volume may have in the cache; 0: as many as there are.
+func (c *BlockCache) setLimit(s *cacheShare, limit int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.limit = limit
+	c.shrink(s)
+}
+
+// shrink takes out what a volume has beyond its limit, what was used longest ago first. The caller
+// holds mu.
+func (c *BlockCache) shrink(s *cacheShare) {
+	for s.limit > 0 && s.size > s.limit {
+		c.remove(s.recent.Back().Value.(*list.Element))
+	}
+}
+
+// remove takes a block out. The caller holds mu.
+func (c *BlockCache) remove(el *list.Element) {
+	b := c.recent.Remove(el).(*cached)
+	b.share.recent.Remove(b.own)
+	delete(c.blocks, b.key)
+	c.size -= int64(len(b.data))
+	b.share.size -= int64(len(b.data))
+}
+
 // get returns a block, or nil. The caller must not change the block.
 func (c *BlockCache) get(namespace uint64, ref segment.BlockRef) []byte {
 	c.mu.Lock()
@@ -72,22 +110,27 @@ func (c *BlockCache) get(namespace uint64, ref segment.BlockRef) []byte {
 	}
 	c.hits++
 	c.recent.MoveToFront(el)
-	return el.Value.(*cached).data
+	b := el.Value.(*cached)
+	b.share.recent.MoveToFront(b.own)
+	return b.data
 }
 
-// put keeps data. Nobody may change data afterwards.
-func (c *BlockCache) put(namespace uint64, ref segment.BlockRef, data []byte) {
+// put keeps data of a volume. Nobody may change data afterwards.
+func (c *BlockCache) put(s *cacheShare, namespace uint64, ref segment.BlockRef, data []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := cacheKey{namespace, ref}
-	if int64(len(data)) > c.limit || c.blocks[key] != nil {
+	key, size := cacheKey{namespace, ref}, int64(len(data))
+	if size > c.limit || s.limit > 0 && size > s.limit || c.blocks[key] != nil {
 		return
 	}
-	c.blocks[key] = c.recent.PushFront(&cached{key, data})
-	c.size += int64(len(data))
+	b := &cached{key: key, data: data, share: s}
+	el := c.recent.PushFront(b)
+	b.own = s.recent.PushFront(el)
+	c.blocks[key] = el
+	c.size += size
+	s.size += size
+	c.shrink(s)
 	for c.size > c.limit {
-		oldest := c.recent.Remove(c.recent.Back()).(*cached)
-		delete(c.blocks, oldest.key)
-		c.size -= int64(len(oldest.data))
+		c.remove(c.recent.Back())
 	}
 }

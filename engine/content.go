@@ -130,7 +130,7 @@ func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent) 
 			for _, slot := range slots[ref] {
 				blocks[slot] = read[i]
 			}
-			e.cache.put(gen, ref, read[i])
+			e.cache.put(e.share, gen, ref, read[i])
 		}
 	}
 	for i, x := range extents {
@@ -140,6 +140,31 @@ func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent) 
 		}
 	}
 	return blocks, nil
+}
+
+// Blocks returns where the blocks of a file lie in the log, from its byte off on, up to limit of
+// them. next is the byte to go on from; 0: there are no more.
+func (e *Engine) Blocks(ctx context.Context, h volume.Handle, off uint64, limit int) (refs []segment.BlockRef, next uint64, err error) {
+	_, err = read(ctx, e, place{op: "blocks", ino: h.Ino}, func(t *tree) (struct{}, error) {
+		refs, next = nil, 0
+		if _, err := t.file(h); err != nil {
+			return struct{}{}, err
+		}
+		for x, err := range t.extents(h.Ino, off, endOfFile) {
+			if err != nil {
+				return struct{}{}, err
+			}
+			if len(refs) == limit {
+				next = x.Off
+				break
+			}
+			if n := len(refs); n == 0 || refs[n-1] != x.Ref {
+				refs = append(refs, x.Ref)
+			}
+		}
+		return struct{}{}, nil
+	})
+	return refs, next, err
 }
 
 // Seek implements volume.Reader.

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/weir-storage/weir/engine/segment"
@@ -13,9 +14,9 @@ import (
 func TestBlockCache(t *testing.T) {
 	c := NewBlockCache(100)
 	ref := func(n uint64) segment.BlockRef { return segment.BlockRef{Seq: 1, Off: n} }
-	a, b := c.namespace(), c.namespace()
+	a, b, one := c.namespace(), c.namespace(), c.open()
 	for n := range uint64(3) {
-		c.put(a, ref(n), make([]byte, 40))
+		c.put(one, a, ref(n), make([]byte, 40))
 		if n == 1 {
 			c.get(a, ref(0)) // block 1 is the oldest now
 		}
@@ -28,9 +29,89 @@ func TestBlockCache(t *testing.T) {
 	if c.get(b, ref(0)) != nil {
 		t.Error("a block is found in another namespace")
 	}
-	c.put(a, ref(9), make([]byte, 101))
+	c.put(one, a, ref(9), make([]byte, 101))
 	if c.size != 80 || len(c.blocks) != 2 || c.recent.Len() != 2 {
 		t.Errorf("cache holds %d bytes in %d blocks", c.size, len(c.blocks))
+	}
+}
+
+// TestShareOfBlockCache: a volume has no more in the cache than its limit, also when that is
+// lowered, and pushes out its own blocks first.
+func TestShareOfBlockCache(t *testing.T) {
+	c := NewBlockCache(1000)
+	ns, one, other := c.namespace(), c.open(), c.open()
+	ref := func(n uint64) segment.BlockRef { return segment.BlockRef{Seq: 1, Off: n} }
+	c.put(other, ns, ref(100), make([]byte, 100))
+	c.setLimit(one, 200)
+	for n := range uint64(4) {
+		c.put(one, ns, ref(n), make([]byte, 100))
+	}
+	has := func() (all []uint64) {
+		for _, n := range []uint64{0, 1, 2, 3, 100} {
+			if c.get(ns, ref(n)) != nil {
+				all = append(all, n)
+			}
+		}
+		return all
+	}
+	if got := has(); !slices.Equal(got, []uint64{2, 3, 100}) || one.size != 200 {
+		t.Errorf("kept are %v, %d bytes", got, one.size)
+	}
+	c.put(one, ns, ref(4), make([]byte, 201))
+	if got := has(); !slices.Equal(got, []uint64{2, 3, 100}) {
+		t.Errorf("after a block that is larger than the limit: %v", got)
+	}
+	c.setLimit(one, 100)
+	if got := has(); !slices.Equal(got, []uint64{3, 100}) || c.size != 200 || c.recent.Len() != 2 || one.recent.Len() != 1 {
+		t.Errorf("with a lower limit: %v, %d bytes", got, c.size)
+	}
+	c.setLimit(one, 0)
+	for n := range uint64(10) {
+		c.put(one, ns, ref(200+n), make([]byte, 100))
+	}
+	if c.size != 1000 || one.size != 1000 || other.size != 0 || other.recent.Len() != 0 {
+		t.Errorf("without a limit: %d bytes, of them %d and %d", c.size, one.size, other.size)
+	}
+}
+
+// TestTuning: size and compression of new blocks, and the read-ahead, are what was asked for last,
+// and what was written before is read all the same.
+func TestTuning(t *testing.T) {
+	h := newHost(t, nil)
+	f := newFile(t, h, volume.Root, "f")
+	text := bytes.Repeat([]byte("a line of text that is small when it is compressed\n"), 4<<10) // 208 KiB
+	var sizes [][]int
+	var stored []int
+	for i, tuning := range []Tuning{{}, {BlockSize: 4 << 10}, {BlockSize: 5000, Compression: segment.None}, {BlockSize: 1},
+		{BlockSize: 1 << 20, Compression: segment.Strong}} {
+		h.Tune(tuning)
+		off := uint64(i) << 20
+		if _, err := h.Write(t.Context(), asRoot, f, off, text, true); err != nil {
+			t.Fatal(err)
+		}
+		refs, _, err := h.Blocks(t.Context(), f, off, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lengths []int
+		total := 0
+		for _, r := range refs {
+			total += int(r.Len)
+			lengths = append(lengths, int(r.Len))
+		}
+		sizes, stored = append(sizes, lengths), append(stored, total)
+		got := make([]byte, len(text))
+		if _, _, err := h.Read(t.Context(), asRoot, f, off, got); err != nil || !bytes.Equal(got, text) {
+			t.Fatalf("%+v: %v", tuning, err)
+		}
+	}
+	for i, want := range []int{4, 51, 51, 51, 4} {
+		if got := len(sizes[i]); got != want && got != want+1 {
+			t.Errorf("write %d has %d blocks, want %d", i, got, want)
+		}
+	}
+	if stored[2] < len(text) || stored[0] > len(text)/10 || stored[4] >= stored[0] {
+		t.Errorf("stored are %v of %d bytes", stored, len(text))
 	}
 }
 
@@ -39,7 +120,7 @@ func TestBlockCache(t *testing.T) {
 func TestReadAhead(t *testing.T) {
 	h := newHost(t, nil)
 	const step = 128 << 10
-	want := make([]byte, 3*aheadWindow/2)
+	want := make([]byte, 3*DefaultReadAhead/2)
 	for i := range want {
 		want[i] = byte(i / 4096)
 	}
@@ -70,7 +151,7 @@ func TestReadAhead(t *testing.T) {
 	}
 	h.ahead.wg.Wait()
 	h.journal.forgetBlocks()
-	for off := 2 * step; off < aheadWindow; off += step {
+	for off := 2 * step; off < DefaultReadAhead; off += step {
 		if err := read(f, off); err != nil {
 			t.Fatalf("read at %d was not fetched ahead: %v", off, err)
 		}

@@ -164,7 +164,7 @@ func TestLostBlock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.journal.blocks[x.Ref] = segment.Pack([]byte("short"))
+		h.journal.blocks[x.Ref] = segment.Pack([]byte("short"), segment.Fast)
 	}
 	_, _, err = h.Read(t.Context(), asRoot, f, 0, make([]byte, 10))
 	wantOutcome(t, "read of a short block", err, volume.ErrIO)

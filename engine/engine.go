@@ -39,6 +39,7 @@ type Config struct {
 	RootMode uint32        // of the root directory of an empty volume; default 0755
 	Cache    *BlockCache   // default: a cache of 16 MiB for this volume
 	Pebble   *pebble.Cache // shared cache of metadata; default: a small one
+	Tuning   Tuning        // see Tune
 
 	// MayBeHeld reports whether a client of another gateway may hold h. The home knows this, since
 	// gateways register what their clients hold (protocol-23). It returns true while the home is
@@ -66,6 +67,8 @@ type Engine struct {
 	log   *slog.Logger
 	store *meta.Store
 	cache *BlockCache
+	share *cacheShare // of cache
+	tuned atomic.Pointer[Tuning]
 	ahead readahead
 	room  struct{ bytes, inodes atomic.Uint64 }
 
@@ -143,7 +146,7 @@ func Open(cfg Config) (*Engine, error) {
 	}
 	log := cfg.Logger.With("volume", cfg.ID)
 	e := &Engine{
-		cfg: cfg, log: log, cache: cfg.Cache,
+		cfg: cfg, log: log, cache: cfg.Cache, share: cfg.Cache.open(),
 		turn:  make(chan struct{}, 1),
 		names: make(map[uint64]segment.Position), data: make(map[uint64]segment.Position),
 		moved: make(chan struct{}), cacheGen: cfg.Cache.namespace(),
@@ -166,6 +169,7 @@ func Open(cfg Config) (*Engine, error) {
 	e.holds.count = make(map[volume.Handle]int)
 	e.holds.dying = make(map[volume.Handle]bool)
 	e.ahead.init()
+	e.Tune(cfg.Tuning)
 	e.SetRoom(cfg.Bytes, cfg.Inodes)
 	return e, nil
 }

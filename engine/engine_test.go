@@ -71,7 +71,7 @@ func openEngine(t testing.TB, fs vfs.FS, j journal.Journal, config func(*Config)
 		ID: testID, FS: fs, Dir: "meta", DataKey: testKey, Rand: rand.Reader,
 		Now: time.Now, Clock: clockwork.NewRealClock(),
 		Logger:   slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
-		RootMode: 0o777,
+		RootMode: 0o777, Tuning: Tuning{ReadAhead: DefaultReadAhead},
 	}
 	if config != nil {
 		config(&cfg)

@@ -31,6 +31,8 @@ type memJournal struct {
 	waits      int    // calls of WaitCommitted that got beyond beforeWait
 	beforeWait func() // runs once, before the next wait for a commit
 	mayServe   error
+	isBounded  bool // readers may be shown what is up to recent
+	recent     segment.Position
 	asked      func() // runs before MayServe answers
 }
 
@@ -168,6 +170,12 @@ func (j *memJournal) WaitCommitted(ctx context.Context, pos segment.Position) er
 		}
 		j.mu.Lock()
 	}
+}
+
+func (j *memJournal) Bounded() (segment.Position, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.recent, j.isBounded
 }
 
 func (j *memJournal) MayServe() error {

@@ -51,6 +51,8 @@ func (j logJournal) WaitCommitted(ctx context.Context, pos segment.Position) err
 
 func (j logJournal) MayServe() error { return nil }
 
+func (j logJournal) Bounded() (pos segment.Position, ok bool) { return pos, false }
+
 func (j logJournal) WaitRoom(context.Context) error { return journal.ErrFull }
 
 // logHost is an engine over a real log, on disks that can lose power.

@@ -11,9 +11,8 @@ import (
 
 // Read-ahead fetches the blocks that follow into the cache when a client reads a file in order.
 const (
-	aheadWindow  = 4 << 20 // bytes fetched ahead of a reader
-	aheadReaders = 256     // files whose readers are watched
-	aheadFetches = 4       // fetches at one time
+	aheadReaders = 256 // files whose readers are watched
+	aheadFetches = 4   // fetches at one time
 )
 
 // readahead watches reads and fetches ahead of those that are in order. A goroutine exists only
@@ -61,8 +60,13 @@ func (a *readahead) note(e *Engine, t *tree, ino, off, end, size uint64) {
 		return
 	}
 	r.next = end
-	from, to := max(end, r.fetched), min(end+aheadWindow, size)
-	start := !r.busy && a.ctx.Err() == nil && to > from && (to-from >= aheadWindow/2 || to == size)
+	tuned := e.tuned.Load()
+	window := uint64(tuned.ReadAhead)
+	if tuned.Memory > 0 { // what does not fit would be fetched in vain
+		window = min(window, uint64(tuned.Memory)/2)
+	}
+	from, to := max(end, r.fetched), min(end+window, size)
+	start := !r.busy && a.ctx.Err() == nil && to > from && (to-from >= window/2 || to == size)
 	if start {
 		select {
 		case a.busy <- struct{}{}:

@@ -186,6 +186,12 @@ func (e *Engine) waitFor(t *tree) segment.Position {
 // between.
 func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, error)) (T, error) {
 	var zero T
+	if ctx.Value(recentKey{}) != nil {
+		return peek(e, p, f)
+	}
+	if told, ok := journal.ToldBy(ctx); ok {
+		return readEarlier(e, p, told, f)
+	}
 	var until segment.Position
 	for first := true; ; first = false {
 		var before error
@@ -239,6 +245,52 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 		}
 		return value, nil
 	}
+}
+
+type recentKey struct{}
+
+// Recent returns a context in which reads answer with what this engine has now, also where that may
+// be an earlier state, or one that is undone. It is for work that nobody sees the answers of, such
+// as fetching what somebody will read.
+func Recent(ctx context.Context) context.Context { return context.WithValue(ctx, recentKey{}, true) }
+
+// peek runs f once, for Recent.
+func peek[T any](e *Engine, p place, f func(t *tree) (T, error)) (T, error) {
+	var zero T
+	t, err := e.look()
+	if err != nil {
+		return zero, e.wrap(p, err)
+	}
+	value, err := f(t)
+	if err := errors.Join(err, t.view.Close()); err != nil {
+		return zero, e.wrap(p, err)
+	}
+	return value, nil
+}
+
+// readEarlier runs f on the state as it is, for journal.Earlier. It fails with ErrDelay where that
+// is not to be shown.
+func readEarlier[T any](e *Engine, p place, told segment.Position, f func(t *tree) (T, error)) (T, error) {
+	var zero T
+	pos, ok := e.journal.Bounded()
+	if !ok {
+		return zero, e.wrap(p, journal.ErrNotHome)
+	}
+	t, err := e.look()
+	if err != nil {
+		return zero, e.wrap(p, err)
+	}
+	if t.home || t.applied.Less(pos) || t.applied.Less(told) { // a home shows what is not committed
+		return zero, e.wrap(p, errors.Join(journal.ErrNotHome, t.view.Close()))
+	}
+	value, err := f(t)
+	if cerr := t.view.Close(); cerr != nil && err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return zero, e.wrap(p, err)
+	}
+	return value, nil
 }
 
 // leads reports whether this gateway still leads in an epoch.

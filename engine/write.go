@@ -26,11 +26,11 @@ type piece struct {
 	raw []byte
 }
 
-// split cuts data at the borders of runs.
-func split(off uint64, data []byte) []piece {
+// split cuts data at multiples of size, which a run is a multiple of.
+func split(off uint64, data []byte, size int) []piece {
 	var pieces []piece
 	for len(data) > 0 {
-		n := min(len(data), int(run-off%run))
+		n := min(len(data), size-int(off%uint64(size)))
 		pieces = append(pieces, piece{off, data[:n]})
 		off, data = off+uint64(n), data[n:]
 	}
@@ -62,10 +62,11 @@ func (e *Engine) WriteAt(ctx context.Context, r volume.Request, h volume.Handle,
 		return fail(err)
 	}
 	// Compression takes the longest, so it is done before the critical section.
-	pieces := split(off, data)
+	tuned := e.tuned.Load()
+	pieces := split(off, data, tuned.BlockSize)
 	blocks := make([]segment.Block, len(pieces))
 	for i, s := range pieces {
-		blocks[i] = segment.Block{Raw: s.raw, Pack: segment.Pack(s.raw)}
+		blocks[i] = segment.Block{Raw: s.raw, Pack: segment.Pack(s.raw, tuned.Compression)}
 	}
 	return changeAt(ctx, e, r, p, writtenResult, !stable, func(t *tx) (volume.Written, error) {
 		n, err := t.file(h)

@@ -45,6 +45,9 @@ type Claim struct {
 	UID       string    `json:"uid"`
 	Access    Access    `json:"access"`
 	At        time.Time `json:"at,omitzero"`
+	// Cache is what that object says of the cache at its own site, instead of the volume's; nil:
+	// nothing. See Cache.With.
+	Cache *Cache `json:"cache,omitempty"`
 }
 
 // Validate checks the record; errors wrap ErrInvalid.

@@ -88,11 +88,113 @@ const (
 	ConsistencyBounded ConsistencyMode = "Bounded"
 )
 
-// Cache says how much of the volume a gateway keeps on its pool beyond the end of the log.
+// Cache says how much of the volume each gateway with a copy keeps on its pool to be read, beyond
+// what the log needs there.
 type Cache struct {
-	// Size in bytes; 0: no limit but the pool's room.
+	// Size in bytes is the most; 0: no limit but the pool's room.
 	Size Bytes `json:"size"`
+	// Reserve in bytes is what other volumes cannot push out.
+	Reserve Bytes `json:"reserve,omitempty"`
+	// Memory is the most that a gateway keeps of the volume's blocks in memory, in bytes; 0: no
+	// limit but the gateway's.
+	Memory Bytes `json:"memory,omitempty"`
+	// ARC and L2ARC are what ZFS keeps of it, on pools of ZFS; "": as the pool's administrator has
+	// it.
+	ARC   Kept `json:"arc,omitempty"`
+	L2ARC Kept `json:"l2arc,omitempty"`
+	// Log is what writes are made fast for, on pools of ZFS; "": as the pool's administrator has
+	// it.
+	Log LogBias `json:"log,omitempty"`
+	// ReadAhead is how much is fetched ahead of who reads in order, in bytes; nil: the engine's
+	// default.
+	ReadAhead *Bytes `json:"readAhead,omitempty"`
+	// BlockSize is the most that a new block has of a file, in bytes; 0: the engine's default.
+	BlockSize Bytes `json:"blockSize,omitempty"`
+	// Compression is that of new blocks.
+	Compression Compression `json:"compression,omitempty"`
+	// Pin is what gateways keep on their pools whatever is read.
+	Pin []Pin `json:"pin,omitempty"`
 }
+
+// With returns c with those fields of local, what a site says of its own cache, that say something.
+// What is written is not a matter of one site: BlockSize and Compression are c's.
+func (c Cache) With(local *Cache, site string) Cache {
+	if local == nil {
+		return c
+	}
+	over(&c.Size, local.Size)
+	over(&c.Reserve, local.Reserve)
+	over(&c.Memory, local.Memory)
+	over(&c.ARC, local.ARC)
+	over(&c.L2ARC, local.L2ARC)
+	over(&c.Log, local.Log)
+	over(&c.ReadAhead, local.ReadAhead)
+	if len(local.Pin) > 0 {
+		c.Pin = nil
+		for _, p := range local.Pin {
+			if len(p.Sites) == 0 {
+				p.Sites = []string{site} // also if it has no copy
+			}
+			c.Pin = append(c.Pin, p)
+		}
+	}
+	if c.Size > 0 {
+		c.Reserve = min(c.Reserve, c.Size) // of which one may be the owner's
+	}
+	return c
+}
+
+// over sets a field to a value that says something.
+func over[T comparable](to *T, value T) {
+	var nothing T
+	if value != nothing {
+		*to = value
+	}
+}
+
+// Pin is what is kept of a volume, and where.
+type Pin struct {
+	// Path is from the volume's root, absolute. Its names may have the wildcards of path.Match, and
+	// ** stands for any number of directories. A directory stands for all below.
+	Path string `json:"path"`
+	// Sites whose gateways keep it; none: all that have a copy.
+	Sites []string `json:"sites,omitempty"`
+}
+
+// Kept is what a cache of ZFS keeps of a volume.
+type Kept string
+
+// What a cache of ZFS keeps.
+const (
+	KeptAll      Kept = "All"
+	KeptMetadata Kept = "Metadata" // ZFS' own
+	KeptNone     Kept = "None"
+)
+
+// LogBias is what writes are made fast for.
+type LogBias string
+
+// What writes are made fast for.
+const (
+	LogLatency    LogBias = "Latency"
+	LogThroughput LogBias = "Throughput"
+)
+
+// Compression is how much work is spent to make blocks smaller.
+type Compression string
+
+// Kinds of compression. The empty one is CompressionFast.
+const (
+	CompressionFast   Compression = "Fast"
+	CompressionNone   Compression = "None"
+	CompressionStrong Compression = "Strong"
+)
+
+// Bounds of Cache.BlockSize, a power of two, in bytes.
+const (
+	MinBlockSize Bytes = 4 << 10
+	MaxBlockSize Bytes = 64 << 10
+)
 
 // HomeRules say where the home should be, best first.
 type HomeRules struct {

@@ -26,6 +26,7 @@ func (g *Gateway) watchClocks(ctx context.Context) {
 			g.cfg.Logger.Warn("the wall clock jumped: perhaps this machine was stopped from outside; promises of before are given up",
 				"by", d)
 			g.node.Jumped()
+			g.copies.Jumped()
 		}
 		was = now
 	}

@@ -57,7 +57,9 @@ type cluster struct {
 	limit int64            // of pools of gateways that start; 0: 1 GiB
 	now   func() time.Time // of gateways that start; nil: time.Now
 	lease time.Duration    // of clients of gateways that start; 0: the default
-	late  *sync.Mutex      // not nil: gateways that start hear of no admission while it is held
+	// memory is for blocks, of gateways that start; 0: the default.
+	memory int64
+	late   *sync.Mutex // not nil: gateways that start hear of no admission while it is held
 	// tracer, if not nil, returns what follows requests at a gateway that starts.
 	tracer func(site string) Tracer
 	asked  *atomic.Int64 // not nil: gateways that start count there how often they ask for a control record
@@ -199,7 +201,7 @@ func (c *cluster) start(site string) {
 		StateDir: filepath.Join(c.dir, site, "clients"), Credentials: creds, SiteKey: n.key,
 		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease,
 		AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
-		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer,
+		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer, CacheBytes: c.memory, ReportPool: opened.Report,
 	})
 	fail(err)
 	ctx, stop := context.WithCancel(context.Background())

@@ -41,7 +41,9 @@ type Config struct {
 	Pool     cachepool.Pool
 	// WatchPool looks at the pool until ctx ends. It tells of volumes whose directories on it may
 	// have lost something meanwhile (protocol-3). nil: nobody does.
-	WatchPool   func(ctx context.Context, lost func(volume string, why error))
+	WatchPool func(ctx context.Context, lost func(volume string, why error))
+	// ReportPool returns how the storage below the pool is; nil: nobody knows.
+	ReportPool  func() cachepool.Report
 	FS          vfs.FS // that the pool's directories are on
 	StateDir    string // for records of NFS clients; durable, of this gateway alone
 	Store       store.Store

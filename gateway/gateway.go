@@ -14,12 +14,15 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"google.golang.org/grpc"
 
+	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/admission"
+	"github.com/weir-storage/weir/gateway/caching"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/gateway/moving"
 	"github.com/weir-storage/weir/gateway/nfs"
 	"github.com/weir-storage/weir/gateway/nfs/state"
@@ -28,6 +31,7 @@ import (
 	"github.com/weir-storage/weir/gateway/report"
 	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/replica"
+	"github.com/weir-storage/weir/replica/outline"
 	"github.com/weir-storage/weir/replica/peer"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 	"github.com/weir-storage/weir/replica/protocol"
@@ -44,6 +48,8 @@ type Gateway struct {
 	probe     *probe
 	pebble    *pebble.Cache
 	cache     *engine.BlockCache
+	readCache *readcache.Cache
+	caching   *caching.Caching
 	transport *peer.Transport
 	node      *replica.Node
 	copies    *copies.Manager
@@ -71,7 +77,7 @@ func Run(ctx context.Context, cfg Config) error {
 
 // kinds are the kinds of records that a gateway watches.
 var kinds = []federation.Kind{federation.KindSite, federation.KindAlive, federation.KindVolume, federation.KindControl,
-	federation.KindAdmission, federation.KindKeyring, federation.KindAttachment, federation.KindPurged}
+	federation.KindAdmission, federation.KindKeyring, federation.KindAttachment, federation.KindPurged, federation.KindClaim}
 
 // newGateway makes the parts, each from those before it. If it fails, it closes what it made.
 func newGateway(cfg Config) (_ *Gateway, err error) {
@@ -91,9 +97,10 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	g.peers = peers.New(cfg.Federation, cfg.Name, cfg.Credentials, g.view, watch)
 	g.probe = &probe{pool: cfg.Pool}
 	g.transport = peer.New(g.peers.Dial, func(name string) { g.node.PeerDown(name) }, cfg.Timers, cfg.Logger)
+	g.readCache = readcache.New(readcache.Config{Room: cfg.Pool.Room(), Now: cfg.Now, Logger: cfg.Logger})
 	g.node = replica.NewNode(replica.NodeConfig{Self: g.self, Promise: cfg.Promise, Former: cfg.Former, Heartbeat: cfg.Heartbeat,
-		Clock: cfg.Clock, Timers: cfg.Timers, Registry: cfg.Registry, Transport: g.transport, Probe: g.probePool, Logger: cfg.Logger,
-		Meter: cfg.Meters})
+		Evictor: g.readCache, Clock: cfg.Clock, Timers: cfg.Timers, Registry: cfg.Registry, Transport: g.transport,
+		Probe: g.probePool, Logger: cfg.Logger, Meter: cfg.Meters})
 	g.routers = routing.New(routing.Config{
 		Gateway: cfg.Name, Site: cfg.Site, Incarnation: g.self.Incarnation, Boot: cfg.Pool.Boot(), Promise: cfg.Promise,
 		View: g.view, Peers: g.peers, Registry: cfg.Registry, Clock: cfg.Clock, Timers: cfg.Timers, Logger: cfg.Logger,
@@ -107,13 +114,17 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	g.cache = engine.NewBlockCache(cfg.CacheBytes)
 	g.copies, err = copies.NewManager(copies.ManagerConfig{
 		Self: g.self, Promise: cfg.Promise, View: g.view, Registry: cfg.Registry, Peers: g.peers, Node: g.node, Pool: cfg.Pool, FS: cfg.FS,
-		Store: cfg.Store, SiteKey: cfg.SiteKey, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now,
+		Store: cfg.Store, SiteKey: cfg.SiteKey, Cache: g.cache, ReadCache: g.readCache, Pebble: g.pebble, Now: cfg.Now,
 		Timers: cfg.Timers, Rand: cfg.Rand, Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering,
+		Clock: cfg.Clock, Heartbeat: cfg.Heartbeat, Follow: g.routers.Follow,
 		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced,
 	})
 	if err != nil {
 		return nil, err
 	}
+	g.caching = caching.New(caching.Config{Gateway: cfg.Name, Site: cfg.Site, Incarnation: g.self.Incarnation, View: g.view,
+		Copies: g.copies, Cache: g.readCache, Memory: g.cache, Now: cfg.Now, Timers: cfg.Timers, Own: g.ownOrganization,
+		Report: cfg.ReportPool})
 	records, err := state.NewDirStore(cfg.StateDir)
 	if err != nil {
 		return nil, err
@@ -163,7 +174,10 @@ func (g *Gateway) run(ctx context.Context) error {
 	defer cancel()
 	defer cfg.Meters.Watch(g.state, g.nameOf)()
 	server := grpc.NewServer(append(g.peers.ServerOptions(), guarded(cfg.Logger, func() { g.panics.Add(1) })...)...)
-	peerpb.RegisterPeerServer(server, &peer.Server{Caller: g.peers.Caller, Deliver: g.node.Deliver, Fetched: g.copies.Fetch})
+	peerpb.RegisterPeerServer(server, &peer.Server{Caller: g.peers.Caller, Deliver: g.node.Deliver,
+		Fetched: g.copies.Fetch, May: g.copies.May})
+	peerpb.RegisterOutlinesServer(server, &outline.Server{Caller: g.peers.Caller, Open: g.copies.Home,
+		Uses: func(volume, gateway string) bool { return locks.Uses(g.view, volume, gateway) }})
 	forwardpb.RegisterForwardServer(server, &service{g: g, Server: routing.Server{Routers: g.routers, Copies: g.copies}})
 	nodepb.RegisterNodeServer(server, admission.NewNodes(admission.Config{
 		Organization: cfg.Organization, Site: cfg.Site, Gateway: cfg.Name, NFSAddr: cfg.NFSAddr, View: g.view, Registry: cfg.Registry,
@@ -174,7 +188,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	var work sync.WaitGroup
 	failed := make(chan error, 2)
 	for _, loop := range []func(context.Context){g.watch, g.register, g.tend, g.copies.Run, g.copies.KeepReaping, g.copies.KeepPurging,
-		g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks} {
+		g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks, g.caching.Run} {
 		work.Go(func() { loop(ctx) })
 	}
 	if cfg.WatchPool != nil {

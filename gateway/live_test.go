@@ -116,7 +116,11 @@ func (c *cluster) dropped(site, id string) {
 		if g.copies.Copy(id) != nil {
 			return fmt.Errorf("it is open: %+v", g.reporter.Status(id))
 		}
-		found, err := filepath.Glob(filepath.Join(c.dir, site, "*", id))
+		found, err := filepath.Glob(filepath.Join(c.dir, site, "*", id, "*"))
+		found = slices.DeleteFunc(found, func(f string) bool { // what is read there is kept, see copies.Outline
+			name := filepath.Base(f)
+			return strings.HasPrefix(name, "outline") || strings.HasSuffix(name, ".cache")
+		})
 		if more, _ := filepath.Glob(filepath.Join(c.dir, site, id)); err != nil || len(found)+len(more) > 0 {
 			return errors.Join(fmt.Errorf("%v %v is on the pool", found, more), err)
 		}

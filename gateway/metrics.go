@@ -25,9 +25,14 @@ func (g *Gateway) state() meters.State {
 		Trusted: g.cfg.Registry.Trusted() == nil, Silent: g.answers.Silent(g.cfg.Now()), Ready: g.cfg.Health.Ready() == nil,
 	}
 	s.NFS.Panics += g.panics.Load()
+	if g.cfg.ReportPool != nil {
+		s.Pool = g.cfg.ReportPool().Conditions
+	}
 	for _, m := range g.view.Members() {
 		s.Gateways = append(s.Gateways, meters.Gateway{Name: m.Gateway, Site: m.Site, Alive: g.view.IsAlive(m.Gateway, "")})
 	}
+	cached := g.readCache.Status()
+	s.Reads = cached.Total
 	all, _ := g.view.Volumes()
 	for _, v := range all {
 		if v.Record == nil || v.Record.Deleted {
@@ -37,6 +42,10 @@ func (g *Gateway) state() meters.State {
 		if there, ok := g.copies.State(v.Record.UUID); ok {
 			one.Problem = there.Problem != nil
 			one.Copy = measure(there.Copy, *v.Record)
+			if one.Copy != nil {
+				c := cached.Volumes[v.Record.UUID]
+				one.Copy.CacheBytes = c.Small + c.Main + c.Pinned
+			}
 		}
 		s.Volumes = append(s.Volumes, one)
 	}

@@ -130,6 +130,7 @@ func TestMetrics(t *testing.T) {
 		{metrics.RoleChanges, []string{"role=Home"}, 1, 1},
 		{metrics.ControlSwaps, []string{"outcome=done"}, 1, 100},
 		{metrics.PoolUsedBytes, nil, 2 * size, 1 << 30},
+		{metrics.PoolCondition, []string{"type=Healthy"}, 1, 1},
 		{metrics.PoolVolumeBytes, []string{"volume=v", "what=log"}, 2 * size, 1 << 20},
 		{metrics.PoolVolumeBytes, []string{"volume=v", "what=metadata"}, 1, 1 << 20},
 		{metrics.NFSClients, nil, 1, 1},

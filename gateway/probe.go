@@ -41,7 +41,7 @@ func (p *probe) create() error {
 	if err != nil {
 		return err
 	}
-	if err := p.pool.Settled(probeName); err != nil { // nothing is lost here
+	if err := p.pool.Settled(probeName, p.pool.Rewound(probeName)); err != nil { // nothing is lost here
 		return err
 	}
 	if err := dir.Remove(probeName); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -40,15 +40,17 @@ func (p backwards) Rewound(id string) error {
 	return p.went.why[id]
 }
 
-func (p backwards) Settled(id string) error {
+func (p backwards) Settled(id string, why error) error {
 	p.went.mu.Lock()
 	defer p.went.mu.Unlock()
-	delete(p.went.why, id)
+	if errors.Is(p.went.why[id], why) {
+		delete(p.went.why, id)
+	}
 	return nil
 }
 
 func (p backwards) RenameVolume(from, to string) error {
-	return errors.Join(p.Pool.RenameVolume(from, to), p.Settled(from))
+	return errors.Join(p.Pool.RenameVolume(from, to), p.Settled(from, p.Rewound(from)))
 }
 
 // newBackwards is a cluster whose site a has a pool that can go back.

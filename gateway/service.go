@@ -42,6 +42,16 @@ func (s *service) Status(ctx context.Context, q *forwardpb.StatusRequest) (*forw
 	return &forwardpb.StatusReply{Json: b}, nil
 }
 
+// Cache implements the service, for the gateway's own organization.
+func (s *service) Cache(ctx context.Context, q *forwardpb.CacheRequest) (*forwardpb.CacheReply, error) {
+	return s.g.caching.Cache(ctx, q)
+}
+
+// Warm implements the service, for the gateway's own organization.
+func (s *service) Warm(q *forwardpb.WarmRequest, to forwardpb.Forward_WarmServer) error {
+	return s.g.caching.WarmAll(q, to)
+}
+
 // Failover implements the service: called at the gateway that is to become home.
 func (s *service) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*forwardpb.FailoverReply, error) {
 	return s.g.mover.Failover(ctx, q)

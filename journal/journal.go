@@ -92,6 +92,12 @@ type Journal interface {
 	// may answer under the promises of all members, a member under its lease. Errors: ErrNotHome,
 	// ErrNoLease.
 	MayServe() error
+	// Bounded is for volumes whose readers may be shown an earlier state, of limited age. It
+	// returns a position that the machine has applied, at or before which lies all that was
+	// acknowledged up to that age ago: what is read from a state that has it may be answered
+	// (protocol-26). false: this volume has no such readers, this gateway is its home, or it does
+	// not know.
+	Bounded() (pos Position, ok bool)
 	// ReadBlocks returns the plaintext of blocks, verified. What cannot be read or verified is an
 	// error, never zeros (protocol-19). Nobody changes the slices any more.
 	ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error)

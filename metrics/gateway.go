@@ -108,8 +108,15 @@ var (
 		Help: "What is taken of the cache pool. A full pool evicts what is in the store."})
 	PoolReservedBytes = define(Definition{Name: "weir_pool_reserved_bytes", Parts: gateway, Kind: Gauge,
 		Help: "The part of the limit that only deletes may use."})
+	PoolCondition = define(Definition{Name: "weir_pool_condition", Parts: gateway, Kind: Gauge, Labels: []string{"type"},
+		Help: "What holds of the storage below the pool: 1 or 0. Type is Healthy, which is good, or Degraded, SlogMissing, NearlyFull, " +
+			"NotDurable or Rewound, which are not. What is not known is not there."})
 	PoolVolumeBytes = define(Definition{Name: "weir_pool_volume_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"volume", "what"},
-		Help: "What a volume takes of the pool. What is log or metadata."})
+		Help: "What a volume takes of the pool. What is log, metadata or cache: blocks that were read from elsewhere."})
+	BlockReadBytes = define(Definition{Name: "weir_block_read_bytes_total", Parts: gateway, Kind: Counter,
+		Labels: []string{"from"},
+		Help: "Sealed blocks that were read for copies and were not in memory. From is log or cache, which are on " +
+			"the pool, or elsewhere: a store, or another gateway."})
 	CacheHits = define(Definition{Name: "weir_cache_hits_total", Parts: gateway, Kind: Counter,
 		Help: "Blocks that were read and were in memory."})
 	CacheMisses = define(Definition{Name: "weir_cache_misses_total", Parts: gateway, Kind: Counter,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/cachepool/crashfs"
+	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
@@ -171,18 +172,18 @@ func TestRoomOfAnother(t *testing.T) {
 	m := newMachine(w)
 	m.applied = idle.End()
 	other := a.node.Open(Config{Volume: "bb", Log: idle, Machine: m, Policy: w.policy, DataKey: testKey, Logger: w.logger("a")})
-	a.node.mu.Lock()
-	a.node.replicas["bb"] = other
-	a.node.mu.Unlock()
+	dir, err := a.pool.Volume("bb010000-0000-4000-8000-000000000000")
+	w.must(err)
+	cached, err := a.cache.Open("bb", dir, readcache.Share{})
+	w.must(err)
+	cached.Attach(other)
 	before := a.used()
 	if freed := a.replica.makeRoom(2 * segmentSize); freed < 2*segmentSize || a.used() > before-freed {
 		t.Errorf("%d bytes are freed", freed)
 	}
-	a.node.mu.Lock()
-	delete(a.node.replicas, "bb")
-	a.node.mu.Unlock()
+	cached.Detach()
 	other.Close()
-	if freed := other.evict(1); freed != 0 {
+	if freed := other.Shed(); freed != 0 {
 		t.Errorf("a replica that is closed evicts %d bytes", freed)
 	}
 	w.must(idle.Close())

@@ -24,6 +24,8 @@ type NodeConfig struct {
 	Timers    clockwork.Clock      // for waits and intervals
 	Registry  Controls
 	Transport Transport
+	// Evictor frees room on the pool.
+	Evictor Evictor
 	// Probe fsyncs something small on the pool: evidence that its disk works (protocol-4).
 	Probe  func() error
 	Logger *slog.Logger
@@ -72,7 +74,8 @@ func newNode(cfg NodeConfig) *Node {
 // caller can connect the machine with the replica.
 func (n *Node) Open(cfg Config) *Replica {
 	ctx, cancel := context.WithCancel(n.ctx)
-	r := &Replica{node: n, cfg: cfg, maxLag: cfg.MaxLag, streams: map[string]*stream{}, changed: make(chan struct{}), ctx: ctx,
+	r := &Replica{node: n, cfg: cfg, maxLag: cfg.MaxLag, staleness: cfg.Staleness,
+		streams: map[string]*stream{}, changed: make(chan struct{}), ctx: ctx,
 		cancel: cancel}
 	r.drained = sync.NewCond(&r.mu)
 	r.self = n.cfg.Self

@@ -29,7 +29,10 @@ type Config struct {
 	Policy  protocol.Policy
 	DataKey [32]byte // proves to a home that this site can unwrap it (protocol-17)
 	MaxLag  MaxLag
-	Store   Uploads // of this site; nil for none
+	// Staleness is how old what readers of this copy are shown may be; 0: they are shown all that
+	// was acknowledged. See SetStaleness.
+	Staleness time.Duration
+	Store     Uploads // of this site; nil for none
 	// Aside is called once, from the event loop, when the log has changes that a forced takeover
 	// left out and that may have been acknowledged. The owner closes the replica, keeps its
 	// directory as salvage and makes an empty copy (protocol-6).
@@ -56,34 +59,37 @@ type Replica struct {
 	cfg  Config
 	self protocol.Member // with the identity of its log
 
-	mu       sync.Mutex
-	core     *protocol.Core
-	first    []protocol.Effect // effects of protocol.New
-	queue    []input
-	queued   int        // bytes of frames in queue
-	drained  *sync.Cond // uses mu; signals that queued has shrunk
-	merged   merged     // kinds of inputs that are in queue
-	running  bool
-	closed   bool
-	accepts  bool // Append is allowed; true from before the machine leads
-	leading  bool // the machine leads
-	paused   bool
-	epoch    uint64 // of leading
-	leader   leader
-	waiters  []*waiter
-	timed    timed
-	streams  map[string]*stream
-	changed  chan struct{} // closed and replaced when role or lease may have changed
-	reading  bool          // a ReadControl is under way
-	ctx      context.Context
-	cancel   context.CancelFunc
-	work     sync.WaitGroup
-	lag      lagMeter
-	maxLag   MaxLag
-	uploader uploader
-	syncSoon clockwork.Timer
-	full     pause // no frames are accepted for lack of room; only the event loop uses it
-	stuck    stuck // why writers wait for room
+	mu      sync.Mutex
+	core    *protocol.Core
+	first   []protocol.Effect // effects of protocol.New
+	queue   []input
+	queued  int        // bytes of frames in queue
+	drained *sync.Cond // uses mu; signals that queued has shrunk
+	merged  merged     // kinds of inputs that are in queue
+	running bool
+	closed  bool
+	accepts bool // Append is allowed; true from before the machine leads
+	leading bool // the machine leads
+	paused  bool
+	epoch   uint64 // of leading
+	leader  leader
+	waiters []*waiter
+	timed   timed
+	streams map[string]*stream
+	changed chan struct{} // closed and replaced when role or lease may have changed
+	moved   chan struct{} // closed when the commit or the role has changed; nil: nobody waits
+	reading bool          // a ReadControl is under way
+	ctx     context.Context
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+	lag     lagMeter
+	maxLag  MaxLag
+	// staleness is Config's.
+	staleness time.Duration
+	uploader  uploader
+	syncSoon  clockwork.Timer
+	full      pause // no frames are accepted for lack of room; only the event loop uses it
+	stuck     stuck // why writers wait for room
 	// swapPause is how long the outcome of the last swap was held back.
 	swapPause time.Duration
 	why       error // why the log failed; nil: it did not
@@ -183,6 +189,7 @@ func (r *Replica) committed(pos Position) {
 	}
 	clear(r.waiters[len(keep):])
 	r.waiters = keep
+	r.progressed()
 	ended := r.uploader.commit != pos.Seq // a segment ended
 	r.uploader.commit = pos.Seq
 	r.mu.Unlock()
@@ -238,6 +245,7 @@ func (r *Replica) abandon(err error) {
 func (r *Replica) signal() {
 	close(r.changed)
 	r.changed = make(chan struct{})
+	r.progressed()
 }
 
 // Append implements journal.Journal. If the log fails in the middle of an append, the record may
@@ -354,6 +362,47 @@ func (r *Replica) MayServe() error {
 		return journal.ErrNoLease
 	}
 	return journal.ErrNotHome
+}
+
+// Bounded implements journal.Journal.
+func (r *Replica) Bounded() (pos Position, ok bool) {
+	applied := r.cfg.Machine.Applied() // without r.mu, which the machine's locks come before
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.staleness == 0 || r.closed || r.leading {
+		return Position{}, false
+	}
+	now := r.node.cfg.Clock()
+	at, pos, ok := r.core.Fresh(now, applied)
+	// Clocks differ in speed by a sixteenth at most.
+	return pos, ok && now-at <= r.staleness-r.staleness/16
+}
+
+// SetStaleness changes how old what readers of this copy are shown may be; 0: they are shown all
+// that was acknowledged.
+func (r *Replica) SetStaleness(most time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.staleness = most
+}
+
+// Committed returns up to where the log is committed. The channel is closed when it may be further,
+// or the role may be another one.
+func (r *Replica) Committed() (pos Position, moved <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.moved == nil {
+		r.moved = make(chan struct{})
+	}
+	return r.core.Commit(), r.moved
+}
+
+// progressed wakes who waits for what Committed returned. The caller holds r.mu.
+func (r *Replica) progressed() {
+	if r.moved != nil {
+		close(r.moved)
+		r.moved = nil
+	}
 }
 
 // Leading reports whether this gateway is home and executes changes, and in which epoch.

@@ -8,13 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/jonboulle/clockwork"
 
+	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/journal"
@@ -155,6 +154,7 @@ func (r *Replica) uploadOne(s log.SegmentInfo) error {
 	r.mu.Lock()
 	r.signal()
 	r.mu.Unlock()
+	r.node.cfg.Evictor.Stored(r.cfg.Volume)
 	return nil
 }
 
@@ -168,50 +168,41 @@ func (s segmentReader) ReadAt(p []byte, off int64) (int, error) {
 	return s.log.ReadSegmentFile(s.seq, p, off)
 }
 
-// makeRoom evicts segments of this gateway's volumes until it has freed about n bytes, and returns
-// how many bytes it freed. Each time the volume pays that can free most, whichever needs room: one
-// that is idle does not keep the pool from the others.
+// Evictor frees room on the gateway's pool: cachepool/readcache. Its methods are called without
+// locks.
+type Evictor interface {
+	// MakeRoom frees about n bytes for a volume's log, and returns how many. It calls Evictable and
+	// Evict of replicas.
+	MakeRoom(volume string, n int64) (freed int64)
+	// Stored is called when another segment of a volume is in the store.
+	Stored(volume string)
+}
+
 func (r *Replica) makeRoom(n int64) (freed int64) {
-	all := r.node.All()
-	if !slices.Contains(all, r) {
-		all = append(all, r)
-	}
-	can := map[*Replica]int64{}
-	for _, x := range all {
-		for _, s := range x.evictable() {
-			can[x] += int64(s.Len)
-		}
-	}
-	for freed < n {
-		var most *Replica
-		for x, bytes := range can {
-			if bytes > 0 && (most == nil || bytes > can[most]) {
-				most = x
-			}
-		}
-		if most == nil {
-			break
-		}
-		got := most.evict(1)
-		if freed += got; got == 0 {
-			delete(can, most)
-		} else {
-			can[most] -= got
-		}
-	}
-	return freed
+	return r.node.cfg.Evictor.MakeRoom(r.cfg.Volume, n)
 }
 
-// evictable returns the segments whose files can go: they are in the store, and applied.
-func (r *Replica) evictable() []log.SegmentInfo {
+var _ readcache.Segments = (*Replica)(nil)
+
+// Evictable implements readcache.Segments: the files of segments that are in the store, and
+// applied.
+func (r *Replica) Evictable() (files []readcache.File, settled bool) {
 	applied := r.cfg.Machine.Applied()
-	return slices.DeleteFunc(r.cfg.Log.Segments(), func(s log.SegmentInfo) bool {
-		return !s.Uploaded || !s.Local || applied.Less(Position{Seq: s.Seq, Off: s.Len})
-	})
+	settled = true
+	for _, s := range r.cfg.Log.Segments() {
+		switch {
+		case !s.Uploaded || !s.Local:
+		case applied.Less(Position{Seq: s.Seq, Off: s.Len}):
+			settled = false
+		default:
+			files = append(files, readcache.File{Segment: readcache.Segment{Seq: s.Seq, Hash: s.Hash}, Len: int64(s.Len)})
+		}
+	}
+	return files, settled
 }
 
-// evict evicts segments of this volume, oldest first, until it has freed about n bytes.
-func (r *Replica) evict(n int64) (freed int64) {
+// Evict implements readcache.Segments.
+func (r *Replica) Evict(seq uint64, before func()) (freed int64) {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
@@ -220,30 +211,40 @@ func (r *Replica) evict(n int64) (freed int64) {
 	r.work.Add(1) // Close waits
 	r.mu.Unlock()
 	defer r.work.Done()
-	for _, s := range r.evictable() {
-		if freed >= n {
-			break
-		}
-		// After a crash the machine replays what is not durable in its state. The log must have it
-		// here: the store may be away.
-		end := Position{Seq: s.Seq, Off: s.Len}
-		kept, err := r.cfg.Machine.Persist(end)
-		if err != nil || kept.Less(end) {
-			r.cfg.Logger.Warn("segment is not evicted: the metadata are not durable so far", "segment", s.Name, "error", err)
-			break
-		}
-		if err := r.cfg.Log.Evict(s.Seq); err != nil {
-			r.cfg.Logger.Warn("segment is not evicted", "segment", s.Name, "error", err)
-			continue
-		}
-		freed += int64(s.Len)
+	s, ok := r.cfg.Log.Segment(seq)
+	end := Position{Seq: seq, Off: s.Len}
+	if !ok || !s.Uploaded || !s.Local || r.cfg.Machine.Applied().Less(end) {
+		return 0 // it went, or the log changed
 	}
-	return freed
+	// After a crash the machine replays what is not durable in its state. The log must have it
+	// here: the store may be away.
+	kept, err := r.cfg.Machine.Persist(end)
+	if err != nil || kept.Less(end) {
+		r.cfg.Logger.Warn("segment is not evicted: the metadata are not durable so far", "segment", seq, "error", err)
+		return 0
+	}
+	before()
+	if err := r.cfg.Log.Evict(seq); err != nil {
+		r.cfg.Logger.Warn("segment is not evicted", "segment", seq, "error", err)
+		return 0
+	}
+	return int64(s.Len)
+}
+
+// ReadSegmentFile implements readcache.Segments.
+func (r *Replica) ReadSegmentFile(seq uint64, p []byte, off int64) (int, error) {
+	return r.cfg.Log.ReadSegmentFile(seq, p, off)
 }
 
 // Shed evicts what the store has of a copy that is to be closed for long, so that it does not keep
 // the pool from others, and returns how many bytes it freed.
-func (r *Replica) Shed() (freed int64) { return r.evict(math.MaxInt64) }
+func (r *Replica) Shed() (freed int64) {
+	files, _ := r.Evictable()
+	for _, f := range files {
+		freed += r.Evict(f.Seq, func() {})
+	}
+	return freed
+}
 
 // WaitRoom implements journal.Journal. It evicts segments. If none can be evicted, it has the last
 // one sealed and waits for an upload.

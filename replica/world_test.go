@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/crashfs"
+	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
@@ -64,11 +66,15 @@ type site struct {
 	aside   atomic.Int64 // calls
 	ended   atomic.Int64 // calls
 	node    *Node        // nil while down
+	cache   *readcache.Cache
+	pool    cachepool.Pool
 	log     *log.Log
 	machine *machine
 	other   journal.Machine // what the replica gets instead of machine, if not nil
 	replica *Replica
 	paused  bool
+	// staleness is Config's.
+	staleness time.Duration
 	// key is the data key that this site has; testKey unless a test says otherwise.
 	key [32]byte
 }
@@ -140,6 +146,7 @@ func (s *site) start() {
 	w.Helper()
 	pool, err := s.disk.Open()
 	w.must(err)
+	s.pool = pool
 	s.used = func() int64 { return pool.Room().Status().Used }
 	s.another = func(uuid string, id segment.VolumeID) (*log.Log, error) {
 		dir, err := pool.Volume(uuid)
@@ -159,6 +166,9 @@ func (s *site) start() {
 		Sources: func() []log.Source { return sources },
 		Rand:    rand.Reader, Now: time.Now, SegmentSize: segmentSize})
 	w.must(err)
+	s.cache = readcache.New(readcache.Config{Room: pool.Room()})
+	cached, err := s.cache.Open(testVolume, dir, readcache.Share{})
+	w.must(err)
 	w.net.mu.Lock()
 	s.log = opened // others read sealed segments from it
 	w.net.mu.Unlock()
@@ -170,7 +180,8 @@ func (s *site) start() {
 	if s.swaps != nil {
 		registry = s.swaps
 	}
-	s.node = newNode(NodeConfig{Uncommitted: w.uncommitted, Self: s.member, Promise: testPromise, Heartbeat: testBeat, Clock: w.clock,
+	s.node = newNode(NodeConfig{Uncommitted: w.uncommitted, Self: s.member, Promise: testPromise, Heartbeat: testBeat,
+		Evictor: s.cache, Clock: w.clock,
 		Timers: clockwork.NewRealClock(), Registry: registry,
 		Transport: transport{w.net, s.name}, Probe: func() error { return nil }, Logger: w.logger(s.name)})
 	var m journal.Machine = s.machine
@@ -178,8 +189,10 @@ func (s *site) start() {
 		m = s.other
 	}
 	s.replica = s.node.Open(Config{Volume: testVolume, Log: s.log, Machine: m, Policy: w.policy, DataKey: s.key, MaxLag: w.maxLag,
-		Store: s.store, Aside: func(Position) { s.aside.Add(1) }, Ended: func(error) { s.ended.Add(1) }, Logger: w.logger(s.name)})
+		Staleness: s.staleness,
+		Store:     s.store, Aside: func(Position) { s.aside.Add(1) }, Ended: func(error) { s.ended.Add(1) }, Logger: w.logger(s.name)})
 	s.machine.replica = s.replica
+	cached.Attach(s.replica)
 	s.seen = 0
 	w.net.attach(s)
 	s.replica.Start()

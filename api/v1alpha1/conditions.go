@@ -24,6 +24,24 @@ const (
 	// and put back; the message names the fields. It goes with the owner's next change. Polarity:
 	// False, with NotOwner, tells of the edit; absent otherwise.
 	ConditionInSync = "InSync"
+	// ConditionHealthy, of a CachePool: its file system answers; its ZFS pool is ONLINE, and zpool
+	// has nothing to say. Polarity: True is good.
+	ConditionHealthy = "Healthy"
+	// ConditionPoolDegraded, of a CachePool of ZFS: devices fail, or data was lost; the message
+	// names what, and a remedy. Polarity: False is good.
+	ConditionPoolDegraded = "Degraded"
+	// ConditionSlogMissing, of a CachePool of ZFS: a log device that should be there is not; writes
+	// are as durable, and slower. Polarity: False is good.
+	ConditionSlogMissing = "SlogMissing"
+	// ConditionNearlyFull, of a CachePool: nine tenths of its ZFS pool or file system are used.
+	// Polarity: False is good.
+	ConditionNearlyFull = "NearlyFull"
+	// ConditionNotDurable, of a CachePool of ZFS: a dataset's property sync is disabled, so what is
+	// acknowledged would be lost with the power. Polarity: False is good.
+	ConditionNotDurable = "NotDurable"
+	// ConditionRewound, of a CachePool of ZFS: datasets of volumes went back to an earlier state;
+	// their copies are made anew. Polarity: False is good.
+	ConditionRewound = "Rewound"
 	// ConditionStalled: a person has to do something; the message says what. Polarity: True means
 	// that it does not go on by itself; absent otherwise.
 	ConditionStalled = "Stalled"
@@ -40,7 +58,8 @@ const (
 	// ReasonReady, of Ready with True: all is well.
 	ReasonReady = "Ready"
 	// ReasonDegraded, of Ready with True and of Protected with False: it is served, with fewer or
-	// later copies than the policy wants.
+	// later copies than the policy wants. Of a CachePool: it works, and one of its conditions tells
+	// of something that a person has to see to.
 	ReasonDegraded = "Degraded"
 	// ReasonWritesWait: reads are served; writes wait, for members or for room on a pool.
 	ReasonWritesWait = "WritesWait"
@@ -89,6 +108,14 @@ const (
 	ReasonConflict = "Conflict"
 	// ReasonNoGateway, of a Site or a CachePool: its gateway is not alive, or has never registered.
 	ReasonNoGateway = "NoGateway"
+	// ReasonNoAnswer, of Ready and of Healthy with False: the gateway is alive and does not say how
+	// its pool is, or zpool does not answer the gateway.
+	ReasonNoAnswer = "NoAnswer"
+	// ReasonNotDurable, of a CachePool: the condition NotDurable tells why.
+	ReasonNotDurable = "NotDurable"
+	// ReasonDiffers, of a CachePool: the gateway's pool is not as the spec says; the message names
+	// the field.
+	ReasonDiffers = "Differs"
 	// ReasonLost, of a Site: a person declared it lost.
 	ReasonLost = "Lost"
 	// ReasonUpdating, of Ready with True: a new policy or size is not in force at all gateways yet.

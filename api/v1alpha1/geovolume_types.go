@@ -34,6 +34,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.size)",message="size is the owner's to set: an import has only import, access and cache; remove size"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.policy)",message="policy is the owner's to set: an import has only import, access and cache; remove policy"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || (!has(self.replication) && !has(self.durability) && !has(self.consistency) && !has(self.home))",message="replication, durability, consistency and home are the owner's to set: an import has only import, access and cache; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.cache) || (!has(self.cache.blockSize) && !has(self.cache.compression))",message="cache.blockSize and cache.compression are the owner's to set: an import's cache is what its own site keeps; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.grants)",message="grants are the owner's to give: an import has only import, access and cache; remove grants"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.reclaimPolicy) || self.reclaimPolicy == 'Retain'",message="deleting an import never deletes the volume: remove reclaimPolicy"
 // +kubebuilder:validation:XValidation:rule="has(self.import) == has(oldSelf.import)",message="a volume does not become an import, nor an import a volume: delete this GeoVolume and make another"
@@ -82,8 +83,8 @@ type GeoVolumeSpec struct {
 	// What readers at other sites see.
 	// +optional
 	Consistency *Consistency `json:"consistency,omitempty"`
-	// How gateways cache the volume. An import may have it, and there it has no effect in this
-	// release.
+	// How much of the volume gateways keep to be read. An import may have it: then it is what its
+	// own site keeps, whatever the owner says. Live.
 	// +optional
 	Cache *Cache `json:"cache,omitempty"`
 	// Where the volume should be at home.

@@ -163,23 +163,117 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.maxStaleness) || (has(self.mode) && self.mode == 'Bounded')",message="maxStaleness is only for mode: Bounded: remove maxStaleness, or write mode: Bounded"
 type Consistency struct {
 	// Strong: a change is acknowledged when all sites that read show it. Bounded: other sites may
-	// show what was true maxStaleness ago; it is served as Strong in this release. Default Strong.
-	// Live.
+	// show what was true maxStaleness ago, without asking another site; what is written at a site
+	// is seen there at once. Default Strong. Live.
 	// +optional
 	Mode ConsistencyMode `json:"mode,omitempty"`
-	// How old what other sites show may be; only with mode: Bounded. It has no effect while Bounded
-	// is served as Strong. Default 5s. Live.
+	// How old what other sites show may be; only with mode: Bounded. With less than about 500ms
+	// most reads ask the home. Default 5s. Live.
 	// +optional
 	MaxStaleness *metav1.Duration `json:"maxStaleness,omitempty"`
 }
 
-// Cache says how a gateway caches the volume.
+// Kept is what a cache of ZFS keeps of a volume.
+// +kubebuilder:validation:Enum=All;Metadata;None
+type Kept string
+
+// What a cache of ZFS keeps.
+const (
+	KeptAll Kept = "All"
+	// only what ZFS needs to find data
+	KeptMetadata Kept = "Metadata"
+	KeptNone     Kept = "None"
+)
+
+// LogBias is what writes are made fast for.
+// +kubebuilder:validation:Enum=Latency;Throughput
+type LogBias string
+
+// What writes are made fast for.
+const (
+	// they are durable on the log devices first
+	LogLatency LogBias = "Latency"
+	// they are durable on the data devices, at once
+	LogThroughput LogBias = "Throughput"
+)
+
+// Compression is how much work is spent to make data smaller.
+// +kubebuilder:validation:Enum=Fast;None;Strong
+type Compression string
+
+// Kinds of compression.
+const (
+	// zstd at its fastest
+	CompressionFast Compression = "Fast"
+	// data is kept as it is
+	CompressionNone Compression = "None"
+	// zstd with several times the work
+	CompressionStrong Compression = "Strong"
+)
+
+// Cache says how much of the volume each gateway with a copy keeps to be read, beyond what the log
+// needs, and how it reads and writes. Nothing of it changes what is read or what is durable.
+// +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(self.reserve) || quantity(string(self.reserve)).compareTo(quantity(string(self.size))) <= 0",message="reserve is more than size, so it would never be used: lower it, or raise size"
+// +kubebuilder:validation:XValidation:rule="!has(self.memory) || quantity(string(self.memory)).compareTo(quantity('1Mi')) >= 0",message="memory is less than 1Mi: write more, or leave it out for no limit of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.readAhead) || quantity(string(self.readAhead)).compareTo(quantity('64Mi')) <= 0 && quantity(string(self.readAhead)).compareTo(quantity('0')) >= 0",message="readAhead is not from 0 to 64Mi: write an amount such as 4Mi, or 0 for none"
+// +kubebuilder:validation:XValidation:rule="!has(self.blockSize) || string(self.blockSize) in ['4Ki', '8Ki', '16Ki', '32Ki', '64Ki', '4096', '8192', '16384', '32768', '65536']",message="blockSize is no power of two from 4Ki to 64Ki: write 4Ki, 8Ki, 16Ki, 32Ki or 64Ki"
 type Cache struct {
-	// How much of the volume a gateway keeps on its pool beyond the end of the log. It has no
-	// effect in this release: the pool's room is the only limit. Default: no limit but the pool's
-	// room. Live.
+	// The most that is kept on the pool to be read. What is used least goes first. Default: no
+	// limit but the pool's room. Live.
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
+	// How much of what is kept other volumes cannot push out; at most size. If the reserves of all
+	// volumes are more than three quarters of what logs leave of a pool, each gets its share of
+	// that. Default: none. Live.
+	// +optional
+	Reserve *resource.Quantity `json:"reserve,omitempty"`
+	// The most that a gateway keeps in its memory. What was read longest ago goes first. Default:
+	// no limit but the gateway's. Live.
+	// +optional
+	Memory *resource.Quantity `json:"memory,omitempty"`
+	// What ZFS keeps in memory, where the pool is ZFS. Default: as the pool's administrator has it.
+	// Live.
+	// +optional
+	ARC Kept `json:"arc,omitempty"`
+	// What ZFS keeps on cache devices, where the pool is ZFS. Default: as the pool's administrator
+	// has it. Live.
+	// +optional
+	L2ARC Kept `json:"l2arc,omitempty"`
+	// What writes are made fast for, where the pool is ZFS: Latency puts what is synced on log
+	// devices first; Throughput leaves those to others. Default: as the pool's administrator has
+	// it. Live.
+	// +optional
+	Log LogBias `json:"log,omitempty"`
+	// How much a gateway fetches ahead of who reads a file in order; 0 is none. Default 4Mi. Live.
+	// +optional
+	ReadAhead *resource.Quantity `json:"readAhead,omitempty"`
+	// The largest block: what a read of a single byte fetches, and what is compressed together.
+	// Smaller ones suit random access, and take more room. Default 64Ki. NewDataOnly.
+	// +optional
+	BlockSize *resource.Quantity `json:"blockSize,omitempty"`
+	// How much work is spent to make data smaller. Default Fast. NewDataOnly.
+	// +optional
+	Compression Compression `json:"compression,omitempty"`
+	// What gateways that have a copy keep on their pools whatever is read, again after changes.
+	// Pins and reserves of all volumes leave a quarter of a pool to all else. Live.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Pin []Pin `json:"pin,omitempty"`
+}
+
+// Pin is what is kept of a volume, and where.
+type Pin struct {
+	// A path from the volume's root, such as /reference. A directory stands for all below. Names
+	// may have * and ? and [a-z], and ** stands for any number of directories. Live.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^/`
+	Path string `json:"path"`
+	// Sites whose gateways keep it. Default: all that have a copy. Live.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Sites []SiteName `json:"sites,omitempty"`
 }
 
 // Home says where the volume should be at home.

@@ -107,7 +107,9 @@ func (p *pool) RemoveVolume(uuid string) error {
 // Rewound is always nil: what a crash takes is never what was durable.
 func (p *pool) Rewound(string) error { return nil }
 
-func (p *pool) Settled(string) error { return nil }
+func (p *pool) Settled(string, error) error { return nil }
+
+func (p *pool) Tune(string, cachepool.Tuning) {}
 
 func (p *pool) RenameVolume(from, to string) error {
 	if err := errors.Join(cachepool.CheckName("volume", from), cachepool.CheckName("volume", to)); err != nil {

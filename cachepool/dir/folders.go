@@ -25,7 +25,7 @@ type Folders interface {
 	Rename(from, to string) error
 	// Rewound and Settled are those of cachepool.Volumes.
 	Rewound(volume string) error
-	Settled(volume string) error
+	Settled(volume string, why error) error
 }
 
 // plain has the folders beside each other in one.
@@ -88,4 +88,4 @@ func (f plain) Rename(from, to string) error {
 // Rewound is always nil: nothing tells that a plain directory was replaced.
 func (f plain) Rewound(string) error { return nil }
 
-func (f plain) Settled(string) error { return nil }
+func (f plain) Settled(string, error) error { return nil }

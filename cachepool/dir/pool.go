@@ -43,6 +43,9 @@ type Config struct {
 	// Newest is the newest identity, as far as somebody else remembers it: pool.json may have gone
 	// back.
 	Newest Identity
+	// Anew says why pool.json, if it is there, is not believed: it may have gone back with all who
+	// remember it; nil: it is.
+	Anew error
 	// Log hears of a new incarnation; nil: nobody does.
 	Log *slog.Logger
 }
@@ -194,6 +197,9 @@ func (p *Pool) begin() error {
 	if err == nil && p.self.Gateway != p.cfg.Gateway {
 		return p.fail("open", fmt.Errorf("%w, %s", cachepool.ErrForeign, p.self.Gateway),
 			fmt.Sprintf("start gateway %s on it, or give gateway %s an empty directory", p.self.Gateway, p.cfg.Gateway))
+	}
+	if err == nil && p.cfg.Anew != nil {
+		err = p.cfg.Anew
 	}
 	if newest := p.cfg.Newest.Incarnation; err == nil && !newest.IsZero() && newest != id {
 		err = fmt.Errorf("it is %s, but was %s", id, newest)

@@ -68,9 +68,12 @@ func (p *Pool) RenameVolume(from, to string) error {
 // Rewound implements cachepool.Volumes.
 func (p *Pool) Rewound(uuid string) error { return p.folders.Rewound(uuid) }
 
+// Tune implements cachepool.Volumes: there is nothing that could be tuned.
+func (p *Pool) Tune(string, cachepool.Tuning) {}
+
 // Settled implements cachepool.Volumes.
-func (p *Pool) Settled(uuid string) error {
-	if err := p.folders.Settled(uuid); err != nil {
+func (p *Pool) Settled(uuid string, why error) error {
+	if err := p.folders.Settled(uuid, why); err != nil {
 		return p.fail("settle volume "+uuid+" on", err, "")
 	}
 	return nil

@@ -58,6 +58,9 @@ func (t Tools) bring(ctx context.Context, name string, devices *Devices, log *sl
 		return err
 	}
 	err = t.bringIn(ctx, name, devices)
+	if errors.Is(err, ErrNoPool) && devices != nil {
+		err = t.bringIn(ctx, name, nil) // it may be on other devices
+	}
 	if !errors.Is(err, ErrNoPool) {
 		if err == nil {
 			log.Info("ZFS pool is imported", "pool", name)
@@ -174,15 +177,16 @@ func (t Tools) checkDevice(ctx context.Context, path string) (number uint64, err
 	if !filepath.IsAbs(path) {
 		return 0, fmt.Errorf("%w: it is no absolute path: use one in /dev/disk/by-id", cachepool.ErrInvalid)
 	}
+	here := filepath.Join(t.Root, path)
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
+	if err := unix.Stat(here, &st); err != nil {
 		return 0, fmt.Errorf("%w: see `lsblk` for the devices of this machine", err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return 0, fmt.Errorf("%w: it is no block device: see `lsblk` for those of this machine", cachepool.ErrInvalid)
 	}
 	// The kernel refuses O_EXCL for what is mounted, or part of something that is used.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_EXCL, 0)
+	f, err := os.OpenFile(here, os.O_RDONLY|unix.O_EXCL, 0)
 	if errors.Is(err, unix.EBUSY) {
 		return 0, fmt.Errorf("%w: it is mounted, or part of something that is: see `lsblk %s`, or name another", ErrInUse, path)
 	}

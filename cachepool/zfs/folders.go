@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -32,6 +33,7 @@ type folders struct {
 	marking sync.Mutex // held by mark; as changes
 
 	mu       sync.Mutex               // guards what follows; nothing is waited for with it
+	closed   bool                     // no mark is written any more
 	in       map[string]string        // the dataset's last name by the folder's
 	datasets map[string]*datasetState // by last name
 }
@@ -40,9 +42,9 @@ type folders struct {
 type datasetState struct {
 	device  uint64 // of its file system, while it is mounted
 	rewound error  // why it may have lost something; nil: it has not
-	stamp   string // which rewind that was, see seen
-	found   int    // how often it was found to be, since the pool was opened
-	marks   [2]string
+	stamp   string // the last rewind that the pool's history tells of, see seen; "": not read yet
+	noted   bool   // that it is rewound is durable
+	marks   [2]mark
 	round   uint64
 }
 
@@ -53,7 +55,7 @@ var _ dir.Folders = (*folders)(nil)
 func newFolders(ctx context.Context, tools Tools, above, path, self string, log *slog.Logger) (*folders, error) {
 	f := &folders{tools: tools, above: above, path: path, self: self, log: log, in: map[string]string{},
 		datasets: map[string]*datasetState{}}
-	out, err := tools.zfs(ctx, "list", "-H", "-t", "filesystem", "-o", "name", "-r", above)
+	out, err := tools.zfs(ctx, "list", "-H", "-t", "filesystem", "-o", "name", "-d", "1", above)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +66,7 @@ func newFolders(ctx context.Context, tools Tools, above, path, self string, log 
 			names[name] = true
 		}
 	}
-	for name := range names {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if err := f.find(ctx, name, names); err != nil {
 			log.Error("a dataset is not used", "dataset", above+"/"+name, "error", err)
 		}
@@ -72,19 +74,21 @@ func newFolders(ctx context.Context, tools Tools, above, path, self string, log 
 	for name := range f.datasets {
 		f.mark(name) // from now on it is noticed when it goes back
 	}
-	return f, f.look(ctx)
+	return f, f.look(ctx, slices.Collect(maps.Keys(f.datasets)))
 }
 
 // find notes the folders in a dataset. One that has the name of another dataset belongs there: this
 // is a clone of that one, or was received.
 func (f *folders) find(ctx context.Context, name string, all map[string]bool) error {
-	if err := f.mount(ctx, name); err != nil {
+	if _, err := f.mount(ctx, name); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(filepath.Join(f.path, name))
 	if err != nil {
 		return err
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, e := range entries {
 		switch {
 		case !e.IsDir() || cachepool.CheckName("volume", e.Name()) != nil:
@@ -99,24 +103,44 @@ func (f *folders) find(ctx context.Context, name string, all map[string]bool) er
 }
 
 // mount makes a dataset if it is missing, and sees that it is mounted below the others. A new one
-// has nothing that it could lose.
-func (f *folders) mount(ctx context.Context, name string) error {
+// has nothing that it could lose. met is false for one that was there and that nobody has looked at
+// yet.
+func (f *folders) mount(ctx context.Context, name string) (met bool, err error) {
 	dataset := f.above + "/" + name
-	err := f.tools.dataset(ctx, dataset, filepath.Join(f.path, name), []property{{seen, never}})
+	made, err := f.tools.dataset(ctx, dataset, filepath.Join(f.path, name), []property{{seen, never}})
 	if err != nil {
-		return err
+		return false, err
 	}
 	device, err := deviceOf(filepath.Join(f.path, name))
 	if err != nil {
-		return err
+		return false, err
+	}
+	if above, err := deviceOf(f.path); err != nil || above == device {
+		return false, errors.Join(err, fmt.Errorf("dataset %s: it is said to be mounted, and is not where this process looks: "+
+			"run `zfs mount %s` where the gateway runs", dataset, dataset))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.datasets[name] == nil {
-		f.datasets[name] = &datasetState{}
+	state := f.datasets[name]
+	met = state != nil || made
+	if state == nil {
+		state = &datasetState{}
+		f.datasets[name] = state
 	}
-	f.datasets[name].device = device
-	return nil
+	if made {
+		*state = datasetState{}
+	}
+	state.device = device
+	return met, nil
+}
+
+// meet looks at a dataset that was not there, or could not be used, when the pool was opened.
+func (f *folders) meet(ctx context.Context, name string) error {
+	if err := f.find(ctx, name, nil); err != nil {
+		return err
+	}
+	f.mark(name)
+	return f.look(ctx, []string{name})
 }
 
 func deviceOf(path string) (uint64, error) {
@@ -147,7 +171,7 @@ func (f *folders) of(volume string) (dataset, path string, err error) {
 }
 
 // Make implements dir.Folders. A new folder in a dataset that went back has nothing that could be
-// lost.
+// lost. A folder that was there and is gone went with its dataset, which so has lost something.
 func (f *folders) Make(volume string) (string, error) {
 	f.changes.Lock()
 	defer f.changes.Unlock()
@@ -155,17 +179,36 @@ func (f *folders) Make(volume string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if dataset == "" {
-		if err := f.mount(context.Background(), volume); err != nil {
+	known := dataset != ""
+	if !known {
+		ctx := context.Background()
+		met, err := f.mount(ctx, volume)
+		if err == nil && !met {
+			if err = f.meet(ctx, volume); err != nil {
+				f.mu.Lock()
+				delete(f.datasets, volume) // it is to be met again
+				f.mu.Unlock()
+			}
+		}
+		if err != nil {
 			return "", err
 		}
 		dataset, above = volume, filepath.Join(f.path, volume)
 		f.mark(volume)
 	}
 	path := filepath.Join(above, volume)
-	switch _, err := os.Lstat(path); {
+	_, err = os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && known && volume != dataset:
+		f.back(dataset)
+		f.mu.Lock()
+		delete(f.in, volume)
+		f.mu.Unlock()
+		return "", fmt.Errorf("folder %s is gone: dataset %s/%s went back, or somebody removed it: %w", path, f.above, dataset, err)
 	case errors.Is(err, fs.ErrNotExist):
-		if err := f.settle(dataset); err != nil {
+		if known {
+			f.back(dataset)
+		} else if err := f.settle(dataset, f.rewound(dataset)); err != nil {
 			return "", err
 		}
 		if err := os.Mkdir(path, 0o700); err != nil {
@@ -228,7 +271,10 @@ func (f *folders) Remove(volume string) error {
 	delete(f.datasets, dataset)
 	f.mu.Unlock()
 	if left, err := os.ReadDir(above); err == nil && len(left) == 0 {
-		_, _ = f.tools.zfs(context.Background(), "destroy", f.above+"/"+dataset)
+		if _, err := f.tools.zfs(context.Background(), "destroy", f.above+"/"+dataset); err != nil {
+			f.log.Warn("a dataset of a volume that is gone stays, empty: destroy its snapshots, if nobody needs them, and then it",
+				"dataset", f.above+"/"+dataset, "error", err)
+		}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -55,7 +56,11 @@ func (r rewinds) last(dataset string) string {
 
 // stamp names the last line that tells that a dataset went back.
 func (r rewinds) stamp(dataset string) string {
-	line := r.last(dataset)
+	return stampOf(r.last(dataset))
+}
+
+// stampOf names a line of a history.
+func stampOf(line string) string {
 	if line == "" {
 		return never
 	}
@@ -107,6 +112,9 @@ func (r *rewinds) note(here rewind, words []string) {
 	}
 	switch what {
 	case "noted clone swap":
+		if len(words) < 4 {
+			return
+		}
 		for _, temporary := range []string{"/%rollback", "/%recv"} {
 			if dataset, ok := strings.CutSuffix(words[3], temporary); ok {
 				r.went[inPool(dataset)] = here
@@ -127,6 +135,10 @@ func (r *rewinds) note(here rewind, words []string) {
 			made := inPool(names[len(names)-1])
 			r.made[made] = here.n // what was there before had only the same name
 		}
+	case "zfs destroy":
+		if _, names := options(words[2:], ""); len(names) > 0 && !strings.Contains(names[0], "@") {
+			r.destroy(inPool(names[0]))
+		}
 	case "zfs rename":
 		if _, names := options(words[2:], ""); len(names) == 2 && !strings.Contains(names[0], "@") {
 			r.rename(inPool(names[0]), inPool(names[1]))
@@ -140,8 +152,20 @@ func (r *rewinds) note(here rewind, words []string) {
 	}
 }
 
+// destroy forgets a dataset and those below it.
+func (r *rewinds) destroy(name string) {
+	forget(r.made, name)
+	forget(r.went, name)
+	forget(r.received, name)
+}
+
+func forget[V any](of map[string]V, name string) {
+	maps.DeleteFunc(of, func(other string, _ V) bool { return other == name || strings.HasPrefix(other, name+"/") })
+}
+
 // rename gives a dataset and those below it other names.
 func (r *rewinds) rename(from, to string) {
+	r.destroy(to) // what had the name before is gone
 	move(r.made, from, to)
 	move(r.went, from, to)
 	move(r.received, from, to)

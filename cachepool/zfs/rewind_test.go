@@ -71,7 +71,7 @@ func TestRewoundWhileClosed(t *testing.T) {
 		}
 	}
 	p = reopen(t, config)
-	if err := p.Settled("one"); err != nil {
+	if err := p.Settled("one", p.Rewound("one")); err != nil {
 		t.Fatal(err)
 	}
 	isRewound(t, p, "settled", false, false)

@@ -5,38 +5,15 @@ package zfs
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/weir-storage/weir/cachepool"
 )
-
-// Class is what a device is for.
-type Class string
-
-// Classes of devices.
-const (
-	Data  Class = "Data"
-	Log   Class = "Log"
-	Cache Class = "Cache"
-	Spare Class = "Spare" // also what this package does not know
-)
-
-// Device is a device of a ZFS pool.
-type Device struct {
-	Name  string // as zpool status shows it
-	Class Class
-	Group string // such as mirror-0; "": none
-	State string // ONLINE, DEGRADED, FAULTED, OFFLINE, REMOVED, UNAVAIL, AVAIL
-	// Read, Write and Checksum count errors since the pool was imported, or since zpool clear.
-	Read, Write, Checksum int64
-	Note                  string // what zpool says besides
-}
 
 // well reports whether the device does its work.
-func (d Device) well() bool { return d.State == "ONLINE" || d.Class == Spare }
+func well(d cachepool.Device) bool { return d.State == "ONLINE" || d.Class == cachepool.Spare }
 
 // Status is what zpool says of a ZFS pool.
 type Status struct {
@@ -45,28 +22,8 @@ type Status struct {
 	Says    string // what is wrong, in zpool's words; "": nothing
 	Remedy  string // what zpool advises
 	Lost    string // what it says of lost data; "": none is known
-	Devices []Device
+	Devices []cachepool.Device
 }
-
-// Condition is a sentence about a pool, as in Kubernetes.
-type Condition struct {
-	Type    string
-	Is      bool
-	Reason  string // one word
-	Message string // with a remedy
-}
-
-// Types of conditions.
-const (
-	Healthy     = "Healthy"
-	Degraded    = "Degraded"
-	SlogMissing = "SlogMissing"
-	NearlyFull  = "NearlyFull"
-	Rewound     = "Rewound"
-)
-
-// nearly is the share of a pool from which on it is nearly full, in percent. ZFS gets slow then.
-const nearly = 90
 
 // Status asks zpool how the pool is.
 func (p *Pool) Status(ctx context.Context) (Status, error) {
@@ -77,85 +34,19 @@ func (p *Pool) Status(ctx context.Context) (Status, error) {
 	return parseStatus(out)
 }
 
-// Watch looks how the pool is until ctx ends, and logs what has changed. It calls lost, once for
-// each, with volumes that may have lost something while the pool was open.
-func (p *Pool) Watch(ctx context.Context, every time.Duration, lost func(volume string, why error)) {
-	conditions, volumes := map[string]string{}, p.folders.lost() // who opens those asks himself
-	// Writing may hang with the disks, and that is to be told.
-	marked := make(chan struct{})
-	go func() {
-		defer close(marked)
-		repeat(ctx, every, func() { p.folders.markAll(ctx) })
-	}()
-	repeat(ctx, every, func() {
-		now := p.folders.lost()
-		for volume, why := range now {
-			if volumes[volume] == nil || volumes[volume].Error() != why.Error() {
-				lost(volume, why)
-			}
-		}
-		volumes = now
-		for _, c := range append(p.conditions(ctx), rewoundCondition(now)) {
-			if ctx.Err() != nil {
-				return
-			}
-			well := c.Is == (c.Type == Healthy)
-			text := c.Reason
-			if !well {
-				text += c.Message
-			}
-			if was, ok := conditions[c.Type]; ok && was == text {
-				continue
-			}
-			conditions[c.Type] = text
-			level := slog.LevelInfo
-			if !well {
-				level = slog.LevelWarn
-			}
-			p.cfg.Log.Log(ctx, level, "ZFS pool", "pool", p.name, "condition", c.Type, "is", c.Is, "reason", c.Reason, "message", c.Message)
-		}
-	})
-	select {
-	case <-marked:
-	case <-time.After(time.Second): // it hangs
-	}
-}
-
-// repeat calls f at once, and then again and again until ctx ends.
-func repeat(ctx context.Context, every time.Duration, f func()) {
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for ctx.Err() == nil {
-		f()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
+// durableCondition reads what `zfs get` says of sync, by dataset.
+func durableCondition(text string) cachepool.Condition {
+	var off []string
+	for line := range strings.Lines(text) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), "\t"); value == "disabled" {
+			off = append(off, name)
 		}
 	}
-}
-
-// rewoundCondition tells of volumes that may have lost something.
-func rewoundCondition(lost map[string]error) Condition {
-	if len(lost) == 0 {
-		return Condition{Rewound, false, "Well", "no dataset went back"}
+	if len(off) == 0 {
+		return said(cachepool.NotDurable, false, "Well", "what is synced is durable")
 	}
-	all := slices.Sorted(maps.Keys(lost))
-	return Condition{Rewound, true, "WentBack", fmt.Sprintf("%v: the copy is made anew from the volume's others; if none is whole, "+
-		"go on with what is left by `weir failover --accept-loss`; so it is with volumes %s", lost[all[0]], strings.Join(all, ", "))}
-}
-
-// conditions asks how the pool is. What is not known is no condition.
-func (p *Pool) conditions(ctx context.Context) []Condition {
-	s, err := p.Status(ctx)
-	if err != nil {
-		return []Condition{{Healthy, false, "NoAnswer", err.Error()}}
-	}
-	full := 0
-	out, err := p.cfg.Tools.zpool(ctx, "list", "-H", "-o", "capacity", p.name)
-	if err == nil {
-		full, _ = strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(out), "%")) // "-": nobody knows
-	}
-	return s.Conditions(p.cfg.Devices != nil && len(p.cfg.Devices.Log) > 0, full)
+	return said(cachepool.NotDurable, true, "SyncDisabled", fmt.Sprintf("property sync is disabled for %s: what is acknowledged is lost "+
+		"with the power, and nothing will tell: run `zfs set sync=standard %s` at once", strings.Join(off, ", "), off[0]))
 }
 
 // parseStatus reads what zpool status prints of one pool.
@@ -188,9 +79,10 @@ func parseStatus(text string) (s Status, err error) {
 }
 
 // parseDevices reads the tree of devices. A line is a device unless deeper ones follow.
-func parseDevices(pool string, lines []string) (out []Device, err error) {
-	classes := map[string]Class{pool: Data, "special": Data, "dedup": Data, "logs": Log, "cache": Cache}
-	class, group := Data, ""
+func parseDevices(pool string, lines []string) (out []cachepool.Device, err error) {
+	classes := map[string]cachepool.Class{pool: cachepool.Data, "special": cachepool.Special, "dedup": cachepool.Special,
+		"logs": cachepool.Log, "cache": cachepool.Cache}
+	class, group := cachepool.Data, ""
 	var tree [][]string
 	var depth []int
 	for _, line := range lines {
@@ -206,7 +98,7 @@ func parseDevices(pool string, lines []string) (out []Device, err error) {
 		if depth[i] == slices.Min(depth) {
 			known := false
 			if class, known = classes[words[0]]; !known {
-				class = Spare
+				class = cachepool.Spare
 			}
 			group = ""
 			continue
@@ -218,11 +110,11 @@ func parseDevices(pool string, lines []string) (out []Device, err error) {
 		if i > 0 && depth[i] < depth[i-1] {
 			group = ""
 		}
-		d := Device{Name: words[0], Class: class, Group: group}
+		d := cachepool.Device{Name: words[0], Class: class, Group: group}
 		if len(words) > 1 {
 			d.State = words[1]
 		}
-		if len(words) >= 5 && class != Spare {
+		if len(words) >= 5 && class != cachepool.Spare {
 			for j, n := range []*int64{&d.Read, &d.Write, &d.Checksum} {
 				if *n, err = parseCount(words[2+j]); err != nil {
 					return nil, fmt.Errorf("zpool status: device %s: %w", d.Name, err)
@@ -253,31 +145,34 @@ func parseCount(s string) (int64, error) {
 }
 
 // Conditions says how the pool is. A pool whose devices should include logs is told so; full is how
-// full it is, in percent.
-func (s Status) Conditions(logs bool, full int) []Condition {
+// full it is, in percent, or less than 0 if that is not known.
+func (s Status) Conditions(logs bool, full int) []cachepool.Condition {
 	var ill, lost []string
 	log := 0
 	for _, d := range s.Devices {
 		switch {
-		case d.Class == Log && d.well() && d.Read+d.Write > 0: // zfs-fuse never calls it faulted
-			lost = append(lost, fmt.Sprintf("%s failed %d reads and %d writes: if it is ill, run `zpool replace %s %s NEW`, "+
-				"else `zpool clear %s`", d.Name, d.Read, d.Write, s.Pool, d.Name, s.Pool))
-		case d.Class == Log && d.well():
+		case d.Class == cachepool.Log && well(d) && d.Read+d.Write > 0: // zfs-fuse never calls it faulted
+			lost = append(lost, fmt.Sprintf("%s fails %s: if it is ill, run `zpool replace %s %s NEW`, else `zpool clear %s`",
+				d.Name, what(d), s.Pool, d.Name, s.Pool))
+		case d.Class == cachepool.Log && well(d):
 			log++
-		case d.Class == Log:
+		case d.Class == cachepool.Log:
 			lost = append(lost, fmt.Sprintf("%s is %s: run `zpool replace %s %s NEW`, or `zpool remove %s %s`",
 				d.Name, d.State, s.Pool, d.Name, s.Pool, d.Name))
-		case !d.well() && d.State != "":
+		case !well(d) && d.State != "":
 			ill = append(ill, fmt.Sprintf("%s (%s) is %s", d.Name, strings.ToLower(string(d.Class)), d.State))
 		case d.Read+d.Write > 0:
-			ill = append(ill, fmt.Sprintf("%s (%s) failed %d reads and %d writes",
-				d.Name, strings.ToLower(string(d.Class)), d.Read, d.Write))
+			ill = append(ill, fmt.Sprintf("%s (%s) fails %s", d.Name, strings.ToLower(string(d.Class)), what(d)))
+			if d.Class == cachepool.Cache { // it is not used again by itself
+				ill = append(ill, fmt.Sprintf("nothing is lost by that: run `zpool remove %s %s`, and `zpool add %[1]s cache DEVICE`",
+					s.Pool, d.Name))
+			}
 		}
 		if d.Checksum > 0 {
-			ill = append(ill, fmt.Sprintf("%s gave %d damaged blocks", d.Name, d.Checksum))
+			ill = append(ill, d.Name+" gave damaged blocks")
 		}
 	}
-	degraded := Condition{Degraded, len(ill) > 0 || s.Lost != "" || s.State != "ONLINE" && len(lost) == 0, "Well", "all devices work"}
+	degraded := said(cachepool.Degraded, len(ill) > 0 || s.Lost != "" || s.State != "ONLINE" && len(lost) == 0, "Well", "all devices work")
 	if degraded.Is {
 		degraded.Reason = "DevicesFail"
 		if s.Lost != "" {
@@ -285,7 +180,7 @@ func (s Status) Conditions(logs bool, full int) []Condition {
 		}
 		degraded.Message = strings.Join(append(ill, s.sentences()...), "; ")
 	}
-	slog := Condition{SlogMissing, len(lost) > 0 || logs && log == 0, "Well", "writes are durable on the log devices"}
+	slog := said(cachepool.SlogMissing, len(lost) > 0 || logs && log == 0, "Well", "writes are durable on the log devices")
 	switch {
 	case !slog.Is && log == 0:
 		slog.Reason, slog.Message = "NoLog", "the pool has no log devices: writes are durable on its data devices"
@@ -296,23 +191,40 @@ func (s Status) Conditions(logs bool, full int) []Condition {
 		}
 		slog.Message = strings.Join(lost, "; ") + ": until then writes wait for the data devices"
 	}
-	room := Condition{NearlyFull, full >= nearly, "Well", fmt.Sprintf("%d%% of the pool are used", full)}
-	if room.Is {
-		room.Reason = "Full"
-		room.Message += ": ZFS gets slow from 90% on: free something else there, add devices, or lower the limit of the cache"
-	}
-	healthy := Condition{Healthy, s.State == "ONLINE" && !degraded.Is && !slog.Is, "Online", "zpool has nothing to say"}
+	room := cachepool.FullCondition("the pool", full, 90,
+		"ZFS gets slow from 90% on: free something else there, add devices, or lower the limit of the cache")
+	healthy := said(cachepool.Healthy, s.State == "ONLINE" && !degraded.Is && !slog.Is, "Online", "zpool has nothing to say")
 	if !healthy.Is {
 		healthy.Reason = "NotWell"
 		healthy.Message = fmt.Sprintf("the pool is %s; see `zpool status %s`", s.State, s.Pool)
 	}
-	return []Condition{healthy, degraded, slog, room}
+	if full < 0 {
+		return []cachepool.Condition{healthy, degraded, slog}
+	}
+	return []cachepool.Condition{healthy, degraded, slog, room}
+}
+
+// what tells what a device fails. How often is in Device: a message that counts would always be
+// news.
+func what(d cachepool.Device) string {
+	switch {
+	case d.Read == 0:
+		return "writes"
+	case d.Write == 0:
+		return "reads"
+	}
+	return "reads and writes"
+}
+
+// said is a condition.
+func said(kind string, is bool, reason, message string) cachepool.Condition {
+	return cachepool.Condition{Type: kind, Is: is, Reason: reason, Message: message}
 }
 
 // sentences are what zpool says, and what it advises.
 func (s Status) sentences() (out []string) {
 	if s.Lost != "" {
-		out = append(out, s.Lost)
+		out = append(out, strings.TrimLeft(s.Lost, "0123456789 "))
 	}
 	for _, said := range []string{s.Says, s.Remedy} {
 		if said = strings.TrimRight(said, "."); said != "" {

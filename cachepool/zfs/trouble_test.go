@@ -4,6 +4,7 @@ package zfs_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/zfs"
 	"github.com/weir-storage/weir/cachepool/zfs/zfstest"
 )
@@ -54,20 +56,16 @@ func (h *heard) has(t *testing.T, words ...string) {
 	}
 }
 
-// TestTrouble: what goes wrong with a pool's devices is told, with a remedy, and that it is over.
-func TestTrouble(t *testing.T) {
-	a, b, log := device(t, "a"), device(t, "b"), device(t, "log")
-	devices := zfs.Devices{Data: []string{a, b}, Layout: zfs.Mirror, Log: []string{log}, Cache: []string{device(t, "cache")}}
-	name, config := tank(t, devices)
-	h := new(heard)
-	config.Log = slog.New(slog.NewTextHandler(h, nil))
+// watched opens a pool and watches it until the test ends.
+func watched(t *testing.T, config zfs.Config, every time.Duration) *zfs.Pool {
+	t.Helper()
 	p, err := zfs.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
-	watching.Go(func() { p.Watch(ctx, 100*time.Millisecond, func(string, error) {}) })
+	watching.Go(func() { p.Watch(ctx, every, func(string, error) {}) })
 	t.Cleanup(func() {
 		stop()
 		watching.Wait()
@@ -75,6 +73,17 @@ func TestTrouble(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return p
+}
+
+// TestTrouble: what goes wrong with a pool's devices is told, with a remedy, and that it is over.
+func TestTrouble(t *testing.T) {
+	a, b, log := device(t, "a"), device(t, "b"), device(t, "log")
+	devices := zfs.Devices{Data: []string{a, b}, Layout: zfs.Mirror, Log: []string{log}, Cache: []string{device(t, "cache")}}
+	name, config := tank(t, devices)
+	h := new(heard)
+	config.Log = slog.New(slog.NewTextHandler(h, nil))
+	watched(t, config, 100*time.Millisecond)
 	h.has(t, "condition=Healthy is=true", "reason=Online")
 	zfstest.Run(t, "zpool", "offline", name, b)
 	h.has(t, "level=WARN", "condition=Degraded is=true", "is OFFLINE", "zpool online")
@@ -84,4 +93,58 @@ func TestTrouble(t *testing.T) {
 	h.has(t, "level=WARN", "condition=SlogMissing is=true", fmt.Sprintf("zpool add %s log", name))
 	zfstest.Run(t, "zpool", "add", name, "log", log)
 	h.has(t, "level=INFO", "condition=SlogMissing is=false")
+}
+
+// TestReport: what is told of a pool's devices and tiers is what the kernel and ZFS count.
+func TestReport(t *testing.T) {
+	name, config := tank(t, zfs.Devices{Data: []string{device(t, "a"), device(t, "b")}, Layout: zfs.Mirror,
+		Log: []string{device(t, "log")}, Cache: []string{device(t, "cache")}})
+	config.Tools.Root = "/" // as a container has it, only elsewhere
+	p := watched(t, config, 100*time.Millisecond)
+	const size = 4 << 20
+	d, err := p.Volume("v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := d.Create("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := make([]byte, 64<<10)
+	for off := int64(0); off < size; off += int64(len(block)) {
+		if _, err := rand.Read(block); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = f.WriteAt(block, off); err == nil {
+			err = f.Sync()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	zfstest.Run(t, "zfs", "snapshot", name+"/weir/volumes/v@now") // what is written goes to the data devices, too
+	use := func(r cachepool.Report, class cachepool.Class) (u cachepool.ClassUse) {
+		for _, c := range r.Classes {
+			if c.Class == class {
+				u = c
+			}
+		}
+		return u
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		r := p.Report()
+		data, log, cache := use(r, cachepool.Data), use(r, cachepool.Log), use(r, cachepool.Cache)
+		well := r.State == "ONLINE" && len(r.Devices) == 4 && len(r.Conditions) > 4 && r.ARC != nil && r.ARC.Size > 0 && r.L2ARC != nil &&
+			data.Used >= size && data.Size > 200*mib && data.Size <= 256*mib && log.Size > 200*mib && cache.Size > 200*mib &&
+			data.Written >= 2*size && log.Written >= size
+		if well && r.Dataset == name+"/weir" {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%+v, ARC %v, L2ARC %v", r, r.ARC, r.L2ARC)
+		}
+	}
 }

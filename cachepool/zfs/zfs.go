@@ -18,6 +18,8 @@
 //
 //	                          OpenZFS 2.x                     zfs-fuse 0.7
 //	mirror, raidz, cache, log yes                             yes
+//	primarycache, secondarycache,
+//	logbias, recordsize       yes                             yes
 //	property sync             yes: disabled is refused        no: always as the caller asks
 //	import without its log    zpool import -m, by a person    not at all
 //	zfs rename                while nobody uses the dataset   never: "dataset is busy"
@@ -35,6 +37,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/dir"
@@ -81,6 +85,11 @@ type Pool struct {
 	folders *folders
 	cfg     Config
 	name    string // of the ZFS pool
+	stamp   string // the last line of its history that tells that all of it went back
+	looked  atomic.Pointer[cachepool.Report]
+	failed  atomic.Pointer[error] // of the last zpool status; nil: it answered
+	hung    time.Time             // when commands after that did, of look alone
+	tuner   tuner
 }
 
 var _ cachepool.Pool = (*Pool)(nil)
@@ -100,24 +109,25 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 		return nil, fail(err)
 	}
 	own := append([]property{{"mountpoint", cfg.Path}}, base...)
-	if err := cfg.Tools.dataset(ctx, cfg.Dataset, cfg.Path, own); err != nil {
+	if _, err := cfg.Tools.dataset(ctx, cfg.Dataset, cfg.Path, own); err != nil {
 		return nil, fail(err)
 	}
 	below, path := cfg.Dataset+"/"+volumes, filepath.Join(cfg.Path, volumes)
-	if err := cfg.Tools.dataset(ctx, below, path, nil); err != nil {
+	if _, err := cfg.Tools.dataset(ctx, below, path, nil); err != nil {
 		return nil, fail(err)
 	}
 	self, err := cachepool.NewID(cfg.Random)
 	if err != nil {
 		return nil, fail(err)
 	}
-	newest, err := cfg.Tools.identity(ctx, cfg.Dataset)
+	out := &Pool{cfg: cfg, name: name, tuner: tuner{wake: make(chan struct{}, 1), wanted: map[string]cachepool.Tuning{},
+		todo: map[string]bool{}}}
+	newest, anew, err := out.remembered(ctx)
 	if err != nil {
 		return nil, fail(err)
 	}
-	out := &Pool{cfg: cfg, name: name}
 	out.Pool, err = dir.Open(dir.Config{Path: cfg.Path, Gateway: cfg.Gateway, Limit: cfg.Limit, Random: cfg.Random, Newest: newest,
-		Folders: func() (_ dir.Folders, err error) {
+		Anew: anew, Folders: func() (_ dir.Folders, err error) {
 			out.folders, err = newFolders(ctx, cfg.Tools, below, path, self.String(), cfg.Log)
 			return out.folders, err
 		}, Log: cfg.Log})
@@ -134,13 +144,44 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 
 const volumes = "volumes"
 
-// identity is a property of the gateway's dataset: the pool's incarnation and boot. pool.json has
-// them too, and may go back with the dataset.
+// identity is a property of the gateway's dataset: the pool's incarnation and boot, and the last
+// line of the history that told that the whole ZFS pool went back. pool.json has the first two, and
+// may go back with the dataset. The property goes back with the whole pool.
 const identity = "org.weir:identity"
+
+// remembered returns what the property says. anew says why pool.json is not to be believed.
+func (p *Pool) remembered(ctx context.Context) (newest dir.Identity, anew, err error) {
+	text, err := p.cfg.Tools.zfs(ctx, "get", "-H", "-s", "local", "-o", "value", identity, p.cfg.Dataset)
+	if err != nil {
+		return newest, nil, err
+	}
+	all, err := p.cfg.Tools.history(ctx, p.cfg.Dataset)
+	if err != nil {
+		return newest, nil, err
+	}
+	p.stamp = stampOf(all.all.line)
+	if text = strings.TrimSpace(text); text == "" {
+		return newest, fmt.Errorf("dataset %s was not made by this gateway, or went back to before it was: it was cloned, or received",
+			p.cfg.Dataset), nil
+	}
+	incarnation, rest, _ := strings.Cut(text, "/")
+	boot, stamp, stamped := strings.Cut(rest, "/")
+	if newest.Incarnation, err = cachepool.ParseID(incarnation); err == nil {
+		newest.Boot, err = strconv.ParseUint(boot, 10, 64)
+	}
+	if err != nil {
+		return newest, nil, fmt.Errorf("property %s of dataset %s: %q: %w: if pool.json there is the newest, run `zfs inherit %[1]s %[2]s`",
+			identity, p.cfg.Dataset, text, cachepool.ErrInvalid)
+	}
+	if stamped && p.stamp != never && p.stamp != stamp {
+		anew = fmt.Errorf("ZFS pool %s went back: its history has %q", p.name, all.all.line)
+	}
+	return newest, anew, nil
+}
 
 // noteIdentity sets the property.
 func (p *Pool) noteIdentity(ctx context.Context) error {
-	_, err := p.cfg.Tools.zfs(ctx, "set", fmt.Sprintf("%s=%s/%d", identity, p.Incarnation(), p.Boot()), p.cfg.Dataset)
+	_, err := p.cfg.Tools.zfs(ctx, "set", fmt.Sprintf("%s=%s/%d/%s", identity, p.Incarnation(), p.Boot(), p.stamp), p.cfg.Dataset)
 	return err
 }
 
@@ -153,21 +194,12 @@ func (p *Pool) NewIncarnation() (cachepool.ID, error) {
 	return id, err
 }
 
-// identity returns what the property says.
-func (t Tools) identity(ctx context.Context, dataset string) (out dir.Identity, err error) {
-	text, err := t.zfs(ctx, "get", "-H", "-s", "local", "-o", "value", identity, dataset)
-	if text = strings.TrimSpace(text); err != nil || text == "" {
-		return out, err
+// Close implements cachepool.Pool.
+func (p *Pool) Close() error {
+	if p.folders != nil {
+		p.folders.stop()
 	}
-	incarnation, boot, _ := strings.Cut(text, "/")
-	if out.Incarnation, err = cachepool.ParseID(incarnation); err == nil {
-		out.Boot, err = strconv.ParseUint(boot, 10, 64)
-	}
-	if err != nil {
-		return out, fmt.Errorf("property %s of dataset %s: %q: %w: if pool.json there is the newest, run `zfs inherit %[1]s %[2]s`",
-			identity, dataset, text, cachepool.ErrInvalid)
-	}
-	return out, nil
+	return p.Pool.Close()
 }
 
 // base are the properties of the gateway's dataset, which volumes inherit. Blocks are compressed
@@ -192,40 +224,41 @@ func checkDataset(name string) error {
 
 // dataset makes a dataset that is missing, and sees that it is durable and mounted at path. Of a
 // new one it sets properties; those of one that is there are its administrator's.
-func (t Tools) dataset(ctx context.Context, name, path string, properties []property) error {
+func (t Tools) dataset(ctx context.Context, name, path string, properties []property) (made bool, err error) {
 	has, err := t.properties(ctx, name)
 	if errors.Is(err, errNoDataset) {
+		made = true
 		args := []string{"create"}
 		for _, p := range properties {
 			args = append(args, "-o", p.name+"="+p.value)
 		}
 		if _, err := t.zfs(ctx, append(args, name)...); err != nil {
-			return err
+			return false, err
 		}
 		has, err = t.properties(ctx, name)
 	}
 	if err != nil {
-		return err
+		return made, err
 	}
 	if has["sync"] == "disabled" {
-		return fmt.Errorf("dataset %s: %w: what was acknowledged would be lost with the power: "+
+		return made, fmt.Errorf("dataset %s: %w: what was acknowledged would be lost with the power: "+
 			"run `zfs set sync=standard %s`, or where it is inherited from", name, ErrNoSync, name)
 	}
 	if has["readonly"] == "on" {
-		return fmt.Errorf("dataset %s: its property readonly is on: run `zfs set readonly=off %s`", name, name)
+		return made, fmt.Errorf("dataset %s: its property readonly is on: run `zfs set readonly=off %s`", name, name)
 	}
 	if has["mountpoint"] != path {
-		return fmt.Errorf("dataset %s: its property mountpoint is %s, and %s is wanted: write that as the path, or run "+
+		return made, fmt.Errorf("dataset %s: its property mountpoint is %s, and %s is wanted: write that as the path, or run "+
 			"`zfs set mountpoint=%s %s`", name, has["mountpoint"], path, path, name)
 	}
 	if has["mounted"] == "yes" {
-		return nil
+		return made, nil
 	}
 	// What is there would be hidden, such as a pool that was a folder before.
 	if there, err := os.ReadDir(path); err == nil && len(there) > 0 {
-		return fmt.Errorf("dataset %s: its mountpoint %s is not empty: %w: move away what is there, such as %s",
+		return made, fmt.Errorf("dataset %s: its mountpoint %s is not empty: %w: move away what is there, such as %s",
 			name, path, ErrInUse, there[0].Name())
 	}
 	_, err = t.zfs(ctx, "mount", name)
-	return err
+	return made, err
 }

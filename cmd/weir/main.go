@@ -22,6 +22,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-storage/weir/cmd/weir/cachecmd"
 	"github.com/weir-storage/weir/cmd/weir/csicmd"
 	"github.com/weir-storage/weir/cmd/weir/gatewaycmd"
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
@@ -72,6 +73,8 @@ func commands(sh *cli.Shell, connect access.Connector) []*cobra.Command {
 		statuscmd.Command(sh, connect),
 		statuscmd.FailoverCommand(sh, connect),
 		topcmd.Command(sh, connect),
+		cachecmd.Command(sh, connect),
+		cachecmd.WarmCommand(sh, connect),
 		supportcmd.Command(sh, connect),
 		preflightcmd.Command(sh, connect),
 		pkicmd.Command(sh),

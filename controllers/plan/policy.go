@@ -51,9 +51,17 @@ func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpe
 			Mode:         federation.ConsistencyMode(m.Consistency.Mode),
 			MaxStaleness: span(m.Consistency.MaxStaleness),
 		},
-		Cache: federation.Cache{Size: amount(m.Cache.Size)},
-		Home:  federation.HomeRules{PreferredSites: names(m.Home.PreferredSites)},
+		Cache: federation.Cache{Size: amount(m.Cache.Size), Reserve: amount(m.Cache.Reserve), Memory: amount(m.Cache.Memory),
+			ARC: federation.Kept(m.Cache.ARC), L2ARC: federation.Kept(m.Cache.L2ARC), Log: federation.LogBias(m.Cache.Log),
+			BlockSize: amount(m.Cache.BlockSize), Compression: federation.Compression(m.Cache.Compression)},
+		Home: federation.HomeRules{PreferredSites: names(m.Home.PreferredSites)},
 	}}
+	for _, pin := range m.Cache.Pin {
+		out.Spec.Cache.Pin = append(out.Spec.Cache.Pin, federation.Pin{Path: pin.Path, Sites: names(pin.Sites)})
+	}
+	if m.Cache.ReadAhead != nil {
+		out.Spec.Cache.ReadAhead = new(amount(m.Cache.ReadAhead))
+	}
 	spec.Default(&out.Spec)
 	// These are the checks of volume.yaml. Who writes the record checks the name.
 	err := spec.Validate(spec.VolumeManifest{APIVersion: spec.APIVersion, Kind: spec.Kind,
@@ -96,6 +104,15 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	over(&p.Consistency.Mode, o.Consistency.Mode)
 	over(&p.Consistency.MaxStaleness, o.Consistency.MaxStaleness)
 	over(&p.Cache.Size, o.Cache.Size)
+	over(&p.Cache.Reserve, o.Cache.Reserve)
+	over(&p.Cache.Memory, o.Cache.Memory)
+	over(&p.Cache.ARC, o.Cache.ARC)
+	over(&p.Cache.L2ARC, o.Cache.L2ARC)
+	over(&p.Cache.Log, o.Cache.Log)
+	over(&p.Cache.ReadAhead, o.Cache.ReadAhead)
+	over(&p.Cache.BlockSize, o.Cache.BlockSize)
+	over(&p.Cache.Compression, o.Cache.Compression)
+	overList(&p.Cache.Pin, o.Cache.Pin)
 	overList(&p.Home.PreferredSites, o.Home.PreferredSites)
 	return p
 }
@@ -107,7 +124,7 @@ func over[T comparable](field *T, v T) {
 	}
 }
 
-func overList(field *[]v1alpha1.SiteName, v []v1alpha1.SiteName) {
+func overList[T any](field *[]T, v []T) {
 	if v != nil {
 		*field = v
 	}
@@ -146,6 +163,27 @@ func Describe(s federation.VolumeSpec) v1alpha1.VolumePolicySpec {
 	if s.Cache.Size > 0 {
 		d.Cache.Size = Quantity(s.Cache.Size)
 	}
+	if s.Cache.Reserve > 0 {
+		d.Cache.Reserve = Quantity(s.Cache.Reserve)
+	}
+	if s.Cache.Memory > 0 {
+		d.Cache.Memory = Quantity(s.Cache.Memory)
+	}
+	if s.Cache.BlockSize > 0 {
+		d.Cache.BlockSize = Quantity(s.Cache.BlockSize)
+	}
+	if s.Cache.ReadAhead != nil {
+		d.Cache.ReadAhead = Quantity(*s.Cache.ReadAhead)
+	}
+	d.Cache.ARC, d.Cache.L2ARC, d.Cache.Log = v1alpha1.Kept(s.Cache.ARC), v1alpha1.Kept(s.Cache.L2ARC), v1alpha1.LogBias(s.Cache.Log)
+	for _, pin := range s.Cache.Pin {
+		one := v1alpha1.Pin{Path: pin.Path}
+		for _, site := range pin.Sites {
+			one.Sites = append(one.Sites, v1alpha1.SiteName(site))
+		}
+		d.Cache.Pin = append(d.Cache.Pin, one)
+	}
+	d.Cache.Compression = v1alpha1.Compression(s.Cache.Compression)
 	return d
 }
 

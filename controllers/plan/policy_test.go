@@ -40,9 +40,11 @@ func TestResolve(t *testing.T) {
 				s.Replication.Copies, s.Replication.Spread = 3, federation.SpreadRegion
 				s.Durability.Acknowledge, s.Durability.Sites = federation.AcknowledgeSites, 2
 			}},
-		{name: "the GeoVolume over the policy, field by field", policy: "{replication: {copies: 3, spread: Region}, cache: {size: 1Gi}}",
-			overrides: "{replication: {copies: 4}}", want: func(s *federation.VolumeSpec) {
-				s.Replication.Copies, s.Replication.Spread, s.Cache.Size = 4, federation.SpreadRegion, 1<<30
+		{name: "the GeoVolume over the policy, field by field",
+			policy:    "{replication: {copies: 3, spread: Region}, cache: {size: 1Gi, reserve: 1Mi}}",
+			overrides: "{replication: {copies: 4}, cache: {reserve: 2Mi}}", want: func(s *federation.VolumeSpec) {
+				s.Replication.Copies, s.Replication.Spread = 4, federation.SpreadRegion
+				s.Cache = federation.Cache{Size: 1 << 30, Reserve: 2 << 20}
 			}},
 		{name: "lists replace lists", policy: "{replication: {sites: {required: [a], preferred: [b]}}}",
 			overrides: "{replication: {sites: {required: [c]}}}", want: func(s *federation.VolumeSpec) {
@@ -97,6 +99,68 @@ func TestResolve(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEveryFieldCounts: each field of a policy, in a VolumePolicy or in a GeoVolume, changes what
+// is in force, and is told by Describe. A field that is new here needs a value below.
+func TestEveryFieldCounts(t *testing.T) {
+	values := map[string]string{
+		"replication.copies": "3", "replication.spread": "Region", "replication.sites.required": "[a]",
+		"replication.sites.preferred": "[a]",
+		"replication.sites.forbidden": "[a]", "replication.sites.selector": "{matchLabels: {a: b}}",
+		"durability.acknowledge": "Sites", "durability.sites": "1", "durability.whenDegraded": "Continue",
+		"durability.maxLag.time": "9s", "durability.maxLag.bytes": "5Mi",
+		"consistency.mode": "Bounded", "consistency.maxStaleness": "9s",
+		"cache.size": "2Gi", "cache.reserve": "1Mi", "cache.memory": "2Mi", "cache.arc": "None", "cache.l2arc": "Metadata",
+		"cache.log": "Throughput", "cache.readAhead": "0", "cache.blockSize": "8Ki", "cache.compression": "Strong",
+		"cache.pin":           "[{path: /a, sites: [x]}, {path: '/b/**'}]",
+		"home.preferredSites": "[a]",
+	}
+	beside := map[string]string{"durability.sites": "durability: {acknowledge: Sites}",
+		"consistency.maxStaleness": "consistency: {mode: Bounded}"}
+	var walk func(path string, in reflect.Type)
+	walk = func(path string, in reflect.Type) {
+		for f := range in.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			at := strings.TrimPrefix(path+"."+name, ".")
+			if f.Type.Kind() == reflect.Struct {
+				walk(at, f.Type)
+				continue
+			}
+			value, ok := values[at]
+			if !ok {
+				t.Errorf("%s has no value here", at)
+				continue
+			}
+			parts := strings.Split(at, ".")
+			text := parts[len(parts)-1] + ": " + value
+			if more := beside[at]; more != "" {
+				_, more, _ = strings.Cut(more, "{")
+				text += ", " + strings.TrimSuffix(more, "}")
+			}
+			for i := len(parts) - 2; i >= 0; i-- {
+				text = parts[i] + ": {" + text + "}"
+			}
+			plain := policyOf(t, "{"+beside[at]+"}")
+			without, err := Resolve(resource.MustParse("10Gi"), plain, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			with := policyOf(t, "{"+text+"}")
+			for where, in := range map[string][2]*v1alpha1.VolumePolicySpec{"policy": {with, nil}, "volume": {plain, with}} {
+				got, err := Resolve(resource.MustParse("10Gi"), in[0], in[1])
+				if err != nil || reflect.DeepEqual(got, without) {
+					t.Errorf("{%s} in a %s: %v, and nothing else is in force", text, where, err)
+				}
+				all := Describe(got.Spec)
+				again, err := Resolve(resource.MustParse("10Gi"), nil, &all)
+				if err != nil || !reflect.DeepEqual(again.Spec, got.Spec) {
+					t.Errorf("{%s}, described and resolved again: %+v, %v", text, again.Spec, err)
+				}
+			}
+		}
+	}
+	walk("", reflect.TypeFor[v1alpha1.VolumePolicySpec]())
 }
 
 func TestSelectorIsTheOverrides(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/journal"
 )
@@ -71,6 +72,8 @@ type Config struct {
 	DataKey segment.DataKey
 	// Sources returns the present sources, nearest first; nil: none. It is called without locks.
 	Sources func() []Source
+	// Cache keeps blocks on the pool that were read from Sources; nil: nothing does.
+	Cache *readcache.Volume
 	// Rand is cryptographic randomness for salts. It must not repeat itself in a machine that is
 	// resumed from a picture of its memory (protocol-16).
 	Rand io.Reader

@@ -36,7 +36,7 @@ func BenchmarkAppend1MiB(b *testing.B) {
 	_, _ = rand.Read(raw) // never fails
 	var packs [][]byte
 	for off := 0; off < len(raw); off += segment.MaxBlock {
-		packs = append(packs, segment.Pack(raw[off:off+segment.MaxBlock]))
+		packs = append(packs, segment.Pack(raw[off:off+segment.MaxBlock], segment.Fast))
 	}
 	b.SetBytes(1 << 20)
 	b.ReportAllocs()

@@ -17,26 +17,33 @@ import (
 type readFunc func(p []byte, off uint64) error
 
 // fromCopies calls try with one copy of s after the other, nearest first, until it succeeds. It
-// begins with the file. Then it tries each Source if the segment is closed, since only a closed
-// segment has a name. It logs a copy that failed with segment and path (protocol-19). If all
-// failed, it returns ErrUnreadable, which names them all. If the context ended, it returns the
-// context's error.
-func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, try func(readFunc) error) error {
+// begins with the file, of which local says so. Then it tries each Source if the segment is closed,
+// since only a closed segment has a name. It logs a copy that failed with segment and path
+// (protocol-19). If all failed, it returns ErrUnreadable, which names them all. If the context
+// ended, it returns the context's error. An outline asks other gateways all the time, and its owner
+// asks the home for what it cannot read: that one copy is out of reach is only told with the rest.
+func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, try func(read readFunc, local bool) error) error {
 	var errs []error
 	failed := func(path string, err error) {
 		errs = append(errs, fmt.Errorf("%s: %w", path, err))
-		l.cfg.Logger.LogAttrs(ctx, slog.LevelError, "a copy of a segment is bad or out of reach; trying the next",
+		level := slog.LevelError
+		if l.outline != nil {
+			level = slog.LevelDebug
+		}
+		l.cfg.Logger.LogAttrs(ctx, level, "a copy of a segment is bad or out of reach; trying the next",
 			slog.Uint64("segment", s.header.Seq), slog.Uint64("offset", off), slog.String("path", path), slog.Any("error", err))
 	}
 	if s.local {
-		err := l.tryFile(s.header.Seq, try)
+		err := l.tryFile(s.header.Seq, func(read readFunc) error { return try(read, true) })
 		if err == nil {
 			return nil
 		}
-		failed(l.path(s.header.Seq), err)
+		if now, ok := l.Segment(s.header.Seq); !ok || now.Local || !remote { // else it was evicted meanwhile
+			failed(l.path(s.header.Seq), err)
+		}
 	}
-	if s.closed && remote {
-		name := s.name()
+	if l.named(s) && remote {
+		name := l.nameOf(s)
 		for _, src := range l.sources() {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -45,7 +52,7 @@ func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, t
 				ctx, end := track.Begin(ctx, track.Fetch)
 				defer end()
 				return src.ReadSegment(ctx, name, int64(off), p)
-			})
+			}, false)
 			if err == nil {
 				return nil
 			}

@@ -74,6 +74,9 @@ type Log struct {
 	strays []cachepool.FileInfo
 
 	openers openers
+	flights flights
+
+	outline *outline // nil: the log has its records on this pool, or had them; see OpenOutline
 }
 
 // seg is what is known of one segment.
@@ -223,6 +226,17 @@ func (l *Log) Segments() []SegmentInfo {
 	return out
 }
 
+// Segment returns a closed segment.
+func (l *Log) Segment(seq uint64) (SegmentInfo, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, ok := l.find(seq)
+	if !ok || !s.closed {
+		return SegmentInfo{}, false
+	}
+	return s.info(), true
+}
+
 // find returns segment seq. The caller holds mu.
 func (l *Log) find(seq uint64) (*seg, bool) {
 	if len(l.segs) == 0 || seq < l.segs[0].header.Seq || seq > l.segs[len(l.segs)-1].header.Seq {
@@ -260,6 +274,9 @@ func (l *Log) writable() error {
 	if l.doubt != nil {
 		return fmt.Errorf("%w: %w", ErrDoubt, l.doubt)
 	}
+	if l.outline != nil {
+		return fmt.Errorf("%w: this gateway has only an outline of the log", ErrNotLocal)
+	}
 	return nil
 }
 
@@ -292,6 +309,9 @@ func sum(h hash.Hash) (out segment.Hash) {
 // Close makes everything durable if it can, waits for the last callbacks and closes the files. It
 // must not be called from a callback.
 func (l *Log) Close() error {
+	if l.outline != nil {
+		return l.closeOutline()
+	}
 	cur, err := l.stop()
 	l.syncers.Wait()
 	if cur != nil {

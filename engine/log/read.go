@@ -124,7 +124,7 @@ func (l *Log) readFrames(ctx context.Context, s seg, off uint64, limit int, remo
 	n := uint64(min(maxRead, max(limit, 4<<10)))
 	n = min(n, s.len-off)
 	var out []byte
-	err := l.fromCopies(ctx, &s, off, remote, func(read readFunc) error {
+	err := l.fromCopies(ctx, &s, off, remote, func(read readFunc, _ bool) error {
 		b := make([]byte, n)
 		if err := read(b, off); err != nil {
 			return err

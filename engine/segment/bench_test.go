@@ -18,7 +18,7 @@ func BenchmarkPack(b *testing.B) {
 			b.SetBytes(MaxBlock)
 			b.ReportAllocs()
 			for b.Loop() {
-				Pack(raw)
+				Pack(raw, Fast)
 			}
 		})
 	}
@@ -30,7 +30,7 @@ func BenchmarkSeal(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			rec := &Record{Blocks: make([]Block, 16)}
 			for i := range rec.Blocks {
-				rec.Blocks[i] = Block{Pack: Pack(raw), Size: MaxBlock}
+				rec.Blocks[i] = Block{Pack: Pack(raw, Fast), Size: MaxBlock}
 			}
 			var s *Sealer
 			var buf []byte

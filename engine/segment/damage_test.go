@@ -179,8 +179,8 @@ func FuzzMeta(f *testing.F) {
 }
 
 func FuzzUnpack(f *testing.F) {
-	f.Add(Pack(text(100)))
-	f.Add(Pack(noise(100)))
+	f.Add(Pack(text(100), Fast))
+	f.Add(Pack(noise(100), Fast))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		raw, err := Unpack(b, nil)
 		if err == nil && len(raw) > MaxBlock {

@@ -96,6 +96,12 @@ func parseFrame(frame []byte) (layout, error) {
 	if frameCRC(frame) != binary.BigEndian.Uint32(frame[4:]) {
 		return l, &CorruptError{Field: "record crc"}
 	}
+	return parsePlain(frame, len(frame))
+}
+
+// parsePlain verifies all lengths of a record frame of size bytes, of which frame has at least
+// those before its sealed parts.
+func parsePlain(frame []byte, size int) (l layout, err error) {
 	if frame[8] != kindRecord {
 		return l, &CorruptError{Field: "record kind", Why: fmt.Sprintf("%d; written by a newer version?", frame[8])}
 	}
@@ -115,7 +121,7 @@ func parseFrame(frame []byte) (layout, error) {
 		}
 		sum += uint64(bl)
 	}
-	if metaLen <= TagSize || sum+metaLen != uint64(len(frame)) {
+	if metaLen <= TagSize || sum+metaLen != uint64(size) {
 		return l, &CorruptError{Field: "meta length", Why: fmt.Sprint(metaLen)}
 	}
 	if l.counter+uint64(l.n) < l.counter {

@@ -135,3 +135,25 @@ func ParseName(name string) (volume VolumeID, seq uint64, hash Hash, err error) 
 	}
 	return volume, seq, hash, nil
 }
+
+// openMark is where the name of a segment has its last hyphen, and that of an open one something
+// else.
+const openMark = 36 + 1 + 16
+
+// OpenName returns the name under which gateways ask each other for a segment that may not be
+// closed yet, by its salt. No object in a store has such a name.
+func OpenName(volume VolumeID, seq uint64, salt [32]byte) string {
+	b := []byte(Name(volume, seq, salt))
+	b[openMark] = '@'
+	return string(b)
+}
+
+// ParseOpenName is the inverse of OpenName. It accepts only names that OpenName makes.
+func ParseOpenName(name string) (volume VolumeID, seq uint64, salt [32]byte, err error) {
+	b := []byte(name)
+	if len(b) <= openMark || b[openMark] != '@' {
+		return volume, 0, salt, fmt.Errorf("parse name of an open segment %q: want <volume uuid>/<16 hex digits>@<64 hex digits>", name)
+	}
+	b[openMark] = '-'
+	return ParseName(string(b))
+}

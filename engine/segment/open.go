@@ -117,13 +117,18 @@ func (o *Opener) decodeRecord(frame []byte, off uint64) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	return o.open(l, frame, frame[l.meta:], off)
+}
+
+// open opens the sealed meta of the record whose frame begins with plain, at offset off.
+func (o *Opener) open(l layout, plain, sealed []byte, off uint64) (*Record, error) {
 	if l.epoch != o.header.Epoch {
 		return nil, &CorruptError{Field: "record epoch", Why: fmt.Sprintf("%d in a segment of epoch %d", l.epoch, o.header.Epoch)}
 	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	counter := l.counter + uint64(l.n)
-	meta, err := o.aead.Open(nil, s.setNonce(counter), frame[l.meta:], o.metaAAD(s, counter, off, frame[8:l.sealed]))
+	meta, err := o.aead.Open(nil, s.setNonce(counter), sealed, o.metaAAD(s, counter, off, plain[8:l.sealed]))
 	if err != nil {
 		return nil, &CorruptError{Field: "meta tag"}
 	}
@@ -133,7 +138,7 @@ func (o *Opener) decodeRecord(frame []byte, off uint64) (*Record, error) {
 	}
 	pos := off + uint64(l.sealed)
 	for i := range r.Blocks {
-		bl := l.blockLen(frame, i)
+		bl := l.blockLen(plain, i)
 		r.Blocks[i].Ref = BlockRef{Seq: o.header.Seq, Off: pos, Len: bl, Counter: l.counter + uint64(i)}
 		pos += uint64(bl)
 	}

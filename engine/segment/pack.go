@@ -15,18 +15,21 @@ const (
 	codecZstd = 1
 )
 
+// Compression is how much work is spent to make blocks smaller. Each kind is read alike.
+type Compression string
+
+// Kinds of compression.
+const (
+	Fast   Compression = ""       // zstd at its fastest
+	None   Compression = "None"   // blocks are kept as they are
+	Strong Compression = "Strong" // zstd, with about four times the work of Fast
+)
+
 // The coders are built at first use and shared. Any number of goroutines may call EncodeAll and
 // DecodeAll, which pool their buffers. Checksums are left out because the tag covers the packed
 // bytes.
 var (
-	encoder = sync.OnceValue(func() *zstd.Encoder {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
-			zstd.WithWindowSize(MaxBlock))
-		if err != nil {
-			panic(err) // the options are constants
-		}
-		return e
-	})
+	encoders = map[Compression]func() *zstd.Encoder{Fast: coder(zstd.SpeedFastest), Strong: coder(zstd.SpeedBetterCompression)}
 	decoderZ = sync.OnceValue(func() *zstd.Decoder {
 		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(MaxBlock))
 		if err != nil {
@@ -36,10 +39,27 @@ var (
 	})
 )
 
+func coder(level zstd.EncoderLevel) func() *zstd.Encoder {
+	return sync.OnceValue(func() *zstd.Encoder {
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderCRC(false), zstd.WithWindowSize(MaxBlock))
+		if err != nil {
+			panic(err) // the options are constants
+		}
+		return e
+	})
+}
+
 // Pack returns raw, at most MaxBlock bytes, ready to be sealed: a codec byte and the bytes,
 // compressed if that makes them fewer. The caller owns the result. Pack takes about 0.1 ms for 64
-// KiB, so call it outside locks.
-func Pack(raw []byte) []byte {
+// KiB (Fast), so call it outside locks. A kind of compression that nobody knows is Fast.
+func Pack(raw []byte, how Compression) []byte {
+	if how == None {
+		return append(append(make([]byte, 0, len(raw)+1), codecRaw), raw...)
+	}
+	encoder := encoders[how]
+	if encoder == nil {
+		encoder = encoders[Fast]
+	}
 	// For data that does not compress, EncodeAll needs a little more than len(raw), and would
 	// otherwise allocate twice the memory.
 	out := make([]byte, 1, len(raw)+1+32)

@@ -70,7 +70,7 @@ func Prepare(rec *Record) (Prepared, error) {
 			return p, fmt.Errorf("prepare record: block %d: size %d: want 1 to %d plaintext bytes", i, b.Size, MaxBlock)
 		}
 		if b.Pack == nil && b.Raw != nil {
-			b.Pack = Pack(b.Raw)
+			b.Pack = Pack(b.Raw, Fast)
 		}
 		if len(b.Pack) < 2 || len(b.Pack) > MaxBlock+1 {
 			return p, fmt.Errorf("prepare record: block %d: packed size %d: want the result of Pack", i, len(b.Pack))

@@ -257,7 +257,7 @@ func TestName(t *testing.T) {
 
 func TestPack(t *testing.T) {
 	for _, raw := range [][]byte{{1}, text(10), text(MaxBlock), noise(100), noise(MaxBlock), make([]byte, MaxBlock)} {
-		p := Pack(raw)
+		p := Pack(raw, Fast)
 		if len(p) > len(raw)+1 {
 			t.Fatalf("%d bytes packed to %d", len(raw), len(p))
 		}
@@ -265,15 +265,23 @@ func TestPack(t *testing.T) {
 		if err != nil || !bytes.Equal(got, raw) {
 			t.Fatalf("%d bytes: %v", len(raw), err)
 		}
+		for _, how := range []Compression{None, Strong, "unknown"} {
+			if got, err := Unpack(Pack(raw, how), nil); err != nil || !bytes.Equal(got, raw) {
+				t.Fatalf("%d bytes, compression %q: %v", len(raw), how, err)
+			}
+		}
+		if how := Pack(raw, None)[0]; how != codecRaw {
+			t.Fatalf("without compression the codec is %d", how)
+		}
 		buf := make([]byte, 0, MaxBlock)
 		got, err = Unpack(p, buf)
 		if err != nil || &got[0] != &buf[:1][0] {
 			t.Fatalf("dst not used: %v", err)
 		}
 	}
-	bomb := Pack(make([]byte, MaxBlock+1))
-	huge := encoder().EncodeAll(make([]byte, 64<<20), []byte{codecZstd})
-	two := Pack(make([]byte, MaxBlock))
+	bomb := Pack(make([]byte, MaxBlock+1), Fast)
+	huge := encoders[Fast]().EncodeAll(make([]byte, 64<<20), []byte{codecZstd})
+	two := Pack(make([]byte, MaxBlock), Fast)
 	two = append(two, two[1:]...) // zstd frames may follow one another
 	for name, bad := range map[string][]byte{
 		"one byte too many": bomb, "bomb": huge, "two frames": two, "empty": {}, "codec": {9, 1}, "not zstd": {1, 2, 3},

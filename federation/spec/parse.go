@@ -22,11 +22,8 @@ import (
 // "unknown".
 var notYet = map[string]string{
 	"spec.cache.pool":          "a gateway has one pool",
-	"spec.cache.pin":           "",
 	"spec.cache.prefetch":      "",
 	"spec.cache.mode":          "the cache is write-back into the log",
-	"spec.cache.compression":   "blocks are always compressed",
-	"spec.cache.blockSize":     "",
 	"spec.replication.erasure": "copies are whole",
 	"spec.encryption":          "every volume has a key of its own",
 	"spec.snapshots":           "",
@@ -103,6 +100,8 @@ func (p *problems) walk(path string, v any, t reflect.Type) {
 		return
 	}
 	switch t.Kind() {
+	case reflect.Pointer: // a field for which zero is another value than none
+		p.walk(path, v, t.Elem())
 	case reflect.Struct:
 		p.object(path, v, t)
 	case reflect.Map:

@@ -13,6 +13,7 @@ package spec
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -146,7 +147,86 @@ func validateSpec(p *problems, s federation.VolumeSpec) {
 	if s.Cache.Size < 0 {
 		p.add("spec.cache.size", s.Cache.Size, "negative: write an amount such as 20Gi, or leave it out for no limit of its own")
 	}
+	switch c := s.Cache; {
+	case c.Reserve < 0:
+		p.add("spec.cache.reserve", c.Reserve, "negative: write an amount such as 5Gi, or leave it out for none")
+	case c.Size > 0 && c.Reserve > c.Size:
+		p.add("spec.cache.reserve", c.Reserve, "more than spec.cache.size (%v), so it would never be used: lower it, or raise size", c.Size)
+	}
+	validateTiers(p, s.Cache)
+	validatePins(p, s.Cache.Pin)
 }
+
+func validateTiers(p *problems, c federation.Cache) {
+	const field = "spec.cache."
+	for _, f := range []struct {
+		name string
+		kept federation.Kept
+	}{{"arc", c.ARC}, {"l2arc", c.L2ARC}} {
+		if f.kept != "" {
+			oneOf(p, field+f.name, f.kept, federation.KeptAll, federation.KeptMetadata, federation.KeptNone)
+		}
+	}
+	if c.Log != "" {
+		oneOf(p, field+"log", c.Log, federation.LogLatency, federation.LogThroughput)
+	}
+	if c.Compression != "" {
+		oneOf(p, field+"compression", c.Compression, federation.CompressionFast, federation.CompressionNone, federation.CompressionStrong)
+	}
+	if c.Memory != 0 && c.Memory < minMemory {
+		p.add(field+"memory", c.Memory, "less than %v: write an amount such as 64Mi, or leave it out for no limit of its own", minMemory)
+	}
+	if c.ReadAhead != nil && (*c.ReadAhead < 0 || *c.ReadAhead > maxReadAhead) {
+		p.add(field+"readAhead", *c.ReadAhead, "not from 0 to %v: write an amount such as 4Mi, or 0 for none", maxReadAhead)
+	}
+	if b := c.BlockSize; b != 0 && (b < federation.MinBlockSize || b > federation.MaxBlockSize || b&(b-1) != 0) {
+		p.add(field+"blockSize", b, "not a power of two from %v to %v: write 4Ki, 8Ki, 16Ki, 32Ki or 64Ki", federation.MinBlockSize,
+			federation.MaxBlockSize)
+	}
+}
+
+// Bounds of Cache.Pin: each is a walk. And of Cache.Memory. Kubernetes has the same.
+const (
+	maxPins     = 64
+	maxPinPath  = 1024
+	maxPinSites = 16
+
+	minMemory federation.Bytes = 1 << 20
+)
+
+func validatePins(p *problems, pins []federation.Pin) {
+	const field = "spec.cache.pin"
+	if len(pins) > maxPins {
+		p.add(field, len(pins), "more than %d pins: pin a directory that has them", maxPins)
+	}
+	for i, pin := range pins {
+		at := fmt.Sprintf("%s[%d].", field, i)
+		switch _, err := path.Match(pin.Path, ""); {
+		case pin.Path == "":
+			p.add(at+"path", "", "missing: write a path from the volume's root, such as /reference")
+		case pin.Path[0] != '/':
+			p.add(at+"path", pin.Path, "not from the volume's root: write it with a slash first")
+		case err != nil:
+			p.add(at+"path", pin.Path, "not a pattern that can be matched: close its brackets, or put a backslash before them")
+		}
+		if len(pin.Path) > maxPinPath {
+			p.add(at+"path", pin.Path[:32]+"…", "longer than %d bytes: pin a directory above it", maxPinPath)
+		}
+		if len(pin.Sites) > maxPinSites {
+			p.add(at+"sites", len(pin.Sites), "more than %d sites: leave it out for all that have a copy", maxPinSites)
+		}
+		for j, s := range pin.Sites {
+			if federation.CheckLabel("site", s) != nil {
+				p.add(fmt.Sprintf("%ssites[%d]", at, j), s, "not a site's name: site names are DNS labels")
+			} else if slices.Contains(pin.Sites[:j], s) {
+				p.add(fmt.Sprintf("%ssites[%d]", at, j), s, "there twice: name each site once")
+			}
+		}
+	}
+}
+
+// maxReadAhead bounds Cache.ReadAhead: each reader has as much in memory.
+const maxReadAhead federation.Bytes = 64 << 20
 
 func validateDurability(p *problems, s federation.VolumeSpec) {
 	d := s.Durability

@@ -45,6 +45,21 @@ func (v *Volume) IsAt(site string) bool {
 		v.Control != nil && slices.ContainsFunc(v.Control.Members, func(m federation.Member) bool { return m.Site == site })
 }
 
+// Here returns a volume's desired state as it is in force at this site: what an import here says of
+// the cache comes before what the owner says. Of several imports that say something, the first by
+// namespace and name counts.
+func (v *View) Here(r federation.Volume) federation.Volume {
+	if e := v.Volume(r.UUID); e != nil {
+		for _, c := range e.ClaimsOf(v.site) {
+			if c.Cache != nil {
+				r.Spec.Cache = r.Spec.Cache.With(c.Cache, v.site)
+				break
+			}
+		}
+	}
+	return r
+}
+
 // ClaimsOf returns the claims of one site, or of all sites for "", by site, namespace and name.
 func (v *Volume) ClaimsOf(site string) (out []federation.Claim) {
 	for _, k := range slices.Sorted(maps.Keys(v.Claims)) {
@@ -142,8 +157,9 @@ func (v *View) Keyring(uuid string) (sites map[string]bool, known bool) {
 	return e.wrapped, true
 }
 
-// Keyless returns the public keys of those sites of a volume that have one and for which the data
-// key is not wrapped; nil: none, or there is no keyring.
+// Keyless returns the public keys of those sites that have one, and for which a volume's data key
+// is not wrapped: sites that are to have a copy, and those whose clients use the volume. nil: none,
+// or there is no keyring.
 func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -151,12 +167,12 @@ func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 	if e == nil || e.wrapped == nil {
 		return nil
 	}
-	for _, s := range of.Sites {
-		if public := v.sites.all[s].WrapKey; !e.wrapped[s] && len(public) > 0 {
+	for name, s := range v.sites.all {
+		if !e.wrapped[name] && len(s.WrapKey) > 0 && (slices.Contains(of.Sites, name) || v.clients.users[siteKey{of.UUID, name}] > 0) {
 			if out == nil {
 				out = map[string][]byte{}
 			}
-			out[s] = public
+			out[name] = s.WrapKey
 		}
 	}
 	return out

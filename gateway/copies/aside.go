@@ -107,6 +107,11 @@ func (m *Manager) reopenAside(id string) {
 // for the new one.
 func (m *Manager) renew(id, why string) error {
 	to := fmt.Sprintf("%s%s-%s-%d", salvagePrefix, id, why, m.cfg.Now().Unix())
+	if there, err := m.cfg.Pool.Volume(id); err == nil {
+		if err := m.cfg.ReadCache.Drop(id, there); err != nil {
+			m.cfg.Logger.Warn("the read cache of a copy that is set aside stays for now", "volume", id, "error", err)
+		}
+	}
 	if err := m.cfg.Pool.RenameVolume(id, to); err != nil {
 		return fmt.Errorf("set the copy of volume %s aside: %w", id, err)
 	}
@@ -158,18 +163,18 @@ const uuidLength = len("00000000-0000-0000-0000-000000000000")
 // shedTime bounds the question what a store has.
 const shedTime = 30 * time.Second
 
-// shedOne removes from the pool what the site's store has of a copy that was set aside. The store
-// itself is asked: nobody else may have it.
+// shedOne removes from the pool what the site's store has of a copy that was set aside, and its
+// read cache. The store itself is asked: nobody else may have it.
 func (m *Manager) shedOne(id, folder string) error {
-	if m.cfg.Store == nil {
-		return nil
-	}
 	volume, err := uuid.Parse(id)
 	if err != nil {
 		return err
 	}
 	aside, err := m.cfg.Pool.Volume(folder)
 	if err != nil {
+		return err
+	}
+	if err := m.cfg.ReadCache.Drop(folder, aside); err != nil || m.cfg.Store == nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), shedTime)

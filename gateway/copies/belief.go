@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/counted"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 )
@@ -140,7 +141,7 @@ const oldSuffix = ".old"
 // dropOld removes metadata that are not used any more.
 func (m *Manager) dropOld(dir cachepool.Dir) error {
 	folder := filepath.Join(dir.Path(), metaFolder) + oldSuffix
-	there, err := folderSize(m.cfg.FS, folder)
+	there, err := counted.Size(m.cfg.FS, folder)
 	if err != nil || there == 0 {
 		return err
 	}

@@ -6,48 +6,77 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward"
+	"github.com/weir-storage/weir/gateway/inuse"
 	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/protocol"
 	"github.com/weir-storage/weir/volume"
 )
 
-// Copy is one volume's copy at this gateway. Its parts may be used only between Use and done.
+// Local is what this gateway has of a volume: a copy, or an outline. Its parts may be used only
+// between Use and done.
+type Local struct {
+	UUID   string
+	Log    *log.Log
+	Engine *engine.Engine
+	Cache  *readcache.Volume
+
+	meta       atomic.Int64 // bytes of metadata on the pool
+	users      *inuse.Users
+	generation atomic.Uint64    // generation of the desired state that is in force
+	kept       federation.Cache // what is in force of that; used by Manager.Run only
+}
+
+// Copy is one volume's copy at this gateway.
 type Copy struct {
-	UUID    string
-	Log     *log.Log
-	Engine  *engine.Engine
+	Local
 	Replica *replica.Replica
 	Locks   *locks.Table // of the reigns in which this gateway is home
 
-	reaper     reaper
-	meta       atomic.Int64 // bytes of metadata on the pool
-	users      *users
-	generation atomic.Uint64 // generation of the desired state that is in force
-	unnoted    atomic.Pointer[replica.UnnotedError]
+	reaper  reaper
+	unnoted atomic.Pointer[replica.UnnotedError]
 }
 
 var _ locks.Copy = (*Copy)(nil)
 
-// Use keeps the copy open until done is called. The context ends with ctx, or when the copy begins
-// to close. ErrDelay: it has begun.
-func (c *Copy) Use(ctx context.Context) (_ context.Context, done func(), err error) {
-	return c.users.begin(ctx)
+// Use keeps it open until done is called. The context ends with ctx, or when it begins to close.
+// ErrDelay: it has begun.
+func (c *Local) Use(ctx context.Context) (_ context.Context, done func(), err error) {
+	return c.users.Begin(ctx)
 }
 
 // Generation returns the generation of the desired state that is in force.
-func (c *Copy) Generation() uint64 { return c.generation.Load() }
+func (c *Local) Generation() uint64 { return c.generation.Load() }
 
-// MetadataBytes returns what the copy's metadata take on the pool.
-func (c *Copy) MetadataBytes() int64 { return c.meta.Load() }
+// MetadataBytes returns what the metadata take on the pool.
+func (c *Local) MetadataBytes() int64 { return c.meta.Load() }
+
+// differs reports whether a volume's desired state is another than the one in force.
+func (c *Local) differs(v federation.Volume) bool {
+	return c.Generation() != v.Generation || !reflect.DeepEqual(c.kept, v.Spec.Cache)
+}
+
+// tune applies what a volume's desired state says of its cache and its room.
+func (c *Local) tune(v federation.Volume, pool cachepool.Pool) {
+	c.Engine.SetRoom(uint64(v.Spec.Size), 1<<32)
+	c.Cache.SetShare(share(v))
+	c.Engine.Tune(tuning(v))
+	pool.Tune(v.UUID, below(v))
+	c.kept = v.Spec.Cache
+	c.generation.Store(v.Generation)
+}
 
 // Replicas returns how all copies of the volume are, as the home sees it; nil: the home is not
 // here. The home knows of all gateways of the federation. Those that have no copy, and are not to
@@ -70,6 +99,12 @@ func (c *Copy) LogEpoch() uint64 { return lastEpoch(c.Log) }
 
 // MayServe implements journal.Journal's method.
 func (c *Copy) MayServe() error { return c.Replica.MayServe() }
+
+// Bounded reports whether reads may be answered with an earlier state now, see journal.Earlier.
+func (c *Copy) Bounded() bool {
+	_, ok := c.Replica.Bounded()
+	return ok
+}
 
 // Leading returns the epoch in which this gateway is the volume's home; false: it is not.
 func (c *Copy) Leading() (epoch uint64, ok bool) { return c.Replica.Leading() }
@@ -151,14 +186,16 @@ func (c *Copy) Hold(h volume.Handle, reclaiming bool) error {
 // close ends the operations on the copy, waits for them, and closes the copy.
 func (c *Copy) close() error {
 	var err error
-	c.users.end()
+	c.users.End()
+	c.Cache.Detach()
 	if c.Replica != nil {
 		c.Replica.Close()
 	}
-	c.users.wait()
+	c.users.Wait()
 	if c.Engine != nil {
 		err = c.Engine.Close()
 	}
+	err = errors.Join(err, c.Cache.Close())
 	if c.Log != nil {
 		err = errors.Join(err, c.Log.Close())
 	}
@@ -175,6 +212,47 @@ func Policy(v federation.Volume) protocol.Policy {
 		p.FirstHome = v.Sites[0]
 	}
 	return p
+}
+
+// staleness is how old what the volume's readers are shown may be.
+func staleness(v federation.Volume) time.Duration {
+	if v.Spec.Consistency.Mode != federation.ConsistencyBounded {
+		return 0
+	}
+	return time.Duration(v.Spec.Consistency.MaxStaleness)
+}
+
+// share is how much of the pool the volume's read cache may take.
+func share(v federation.Volume) readcache.Share {
+	return readcache.Share{Limit: int64(v.Spec.Cache.Size), Reserve: int64(v.Spec.Cache.Reserve)}
+}
+
+// tuning is how the volume's engine works.
+func tuning(v federation.Volume) engine.Tuning {
+	c := v.Spec.Cache
+	t := engine.Tuning{BlockSize: int(c.BlockSize), ReadAhead: engine.DefaultReadAhead, Memory: int64(c.Memory)}
+	if c.ReadAhead != nil {
+		t.ReadAhead = int64(*c.ReadAhead)
+	}
+	if c.Compression != federation.CompressionFast {
+		t.Compression = segment.Compression(c.Compression)
+	}
+	return t
+}
+
+// below is how the storage below the pool treats the volume.
+func below(v federation.Volume) cachepool.Tuning {
+	c := v.Spec.Cache
+	return cachepool.Tuning{ARC: string(c.ARC), L2ARC: string(c.L2ARC), Log: string(c.Log), RecordSize: recordSize(c.BlockSize)}
+}
+
+// recordSize is that of a volume's dataset, for blocks of a size. Smaller records would take much
+// more room on a raidz than the pool counts.
+func recordSize(block federation.Bytes) int {
+	if block == 0 {
+		return 0
+	}
+	return int(max(block, 32<<10))
 }
 
 func maxLag(v federation.Volume) replica.MaxLag {

@@ -2,7 +2,8 @@
 
 // Package copies manages the copies of volumes on one gateway's pool. A Copy is an engine, a log
 // and a replica, which are connected through package journal. The Manager opens copies as volumes
-// appear, changes their policy, and deletes them when the site is not to have them any more.
+// appear, changes their policy, and deletes them when the site is not to have them any more. At a
+// site without a copy whose clients use a volume it keeps an Outline (ADR 22), which is no copy.
 //
 // # Rules
 //

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/failstop"
+	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
@@ -41,11 +42,16 @@ type ManagerConfig struct {
 	Store    store.Store // of this site; nil: it has none
 	SiteKey  keyring.SiteKey
 	Cache    *engine.BlockCache
-	Pebble   *pebble.Cache
-	Now      func() time.Time
-	Timers   clockwork.Clock
-	Rand     io.Reader
-	Logger   *slog.Logger
+	// ReadCache is that of the pool.
+	ReadCache *readcache.Cache
+	Pebble    *pebble.Cache
+	Now       func() time.Time
+	Timers    clockwork.Clock
+	// Clock is a monotonic clock that counts suspend.
+	Clock     func() time.Duration
+	Heartbeat time.Duration // between questions to a home whose log is followed
+	Rand      io.Reader
+	Logger    *slog.Logger
 	// Verifier is engine.Config's.
 	Verifier func(epoch uint64) volume.Verifier
 	// Recovering reports whether clients of this gateway still reclaim what they held.
@@ -57,6 +63,8 @@ type ManagerConfig struct {
 	Serve func(v federation.Volume) bool
 	// Attach gives a volume's copy to the volume's Router, or takes it away (nil).
 	Attach func(uuid string, c *Copy)
+	// Follow gives a volume's outline to the volume's Router, or takes it away (nil).
+	Follow func(uuid string, o *Outline)
 	// Gone is called when a volume is deleted. It is not served any more.
 	Gone func(uuid string)
 	// Heard is called once, when Serve was called for every volume of the registry.
@@ -70,6 +78,8 @@ type Manager struct {
 	wake  chan struct{}   // reopen has something
 	kept  map[string]bool // volumes with a copy on the pool, open or not; used by Run only
 	heard bool            // used by Run only
+	// outlined are the volumes with an outline on the pool, open or not; used by Run only.
+	outlined map[string]bool
 
 	unnoted map[string]error // why logs were given up of whose pools that could not be noted, see key; used by Run only
 
@@ -92,6 +102,8 @@ type managed struct {
 	doubted bool                // the log is in doubt, and the control record counts on it; used by Run only
 	epoch   uint64              // in which it was found to be; used by Run only
 	leaving *leaving            // not nil: the site is not to have the copy any more
+	outline *Outline            // nil: none is open
+	unused  time.Time           // since when no client of the site uses the outline; used by Run only
 	backoff backoff             // of opening it again after it failed
 }
 
@@ -108,11 +120,27 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, aside: make(chan string, 16),
-		wake: make(chan struct{}, 1), reopen: map[string]error{}, unnoted: map[string]error{},
+	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, outlined: map[string]bool{},
+		aside: make(chan string, 16),
+		wake:  make(chan struct{}, 1), reopen: map[string]error{}, unnoted: map[string]error{},
 		shed: map[string]time.Time{}, unshed: make(chan struct{}, 1)}
 	for _, id := range there {
-		m.kept[id] = true
+		dir, err := cfg.Pool.Volume(id)
+		isOutline := false
+		if err == nil {
+			_, isOutline, err = m.has(dir.Path())
+		}
+		if isOutline {
+			m.outlined[id] = true
+		} else {
+			m.kept[id] = true
+		}
+		if err == nil {
+			err = cfg.ReadCache.Leave(id, dir)
+		}
+		if err != nil {
+			cfg.Logger.Warn("what is kept of a volume to be read stays until its copy is open", "folder", id, "error", err)
+		}
 	}
 	return m, nil
 }
@@ -186,14 +214,20 @@ func (m *Manager) Run(ctx context.Context) {
 // Close closes all copies. Call it after Run has ended.
 func (m *Manager) Close() error {
 	m.mu.Lock()
-	open := map[string]*Copy{}
+	open, outlines := map[string]*Copy{}, map[string]*managed{}
 	for id, s := range m.volumes {
+		if s.outline != nil {
+			outlines[id] = s
+		}
 		if s.copy != nil {
 			open[id] = s.copy
 			s.copy = nil
 		}
 	}
 	m.mu.Unlock()
+	for id, s := range outlines {
+		m.unfollow(id, s)
+	}
 	for id := range open {
 		m.cfg.Attach(id, nil)
 	}
@@ -216,7 +250,7 @@ func (m *Manager) reconcile(ctx context.Context) (again bool) {
 	var records []federation.Volume
 	for _, v := range all {
 		if r := v.Record; r != nil && !r.Deleted && m.cfg.Serve(*r) {
-			records = append(records, *r)
+			records = append(records, m.cfg.View.Here(*r))
 			m.manage(r.UUID)
 		}
 	}
@@ -241,8 +275,10 @@ func (m *Manager) reconcile(ctx context.Context) (again bool) {
 		m.mu.Lock()
 		s.problem = nil // no copy should be open here any more
 		m.mu.Unlock()
+		again = m.follow(ctx, s, v) || again
 	}
 	m.closeGone()
+	m.forgetDeleted()
 	return again
 }
 
@@ -276,17 +312,30 @@ func (m *Manager) manage(id string) *managed {
 // bring brings one volume's copy in line with the registry, and reports whether something must be
 // tried again.
 func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (again bool) {
+	if m.outlined[v.UUID] { // the site is to have a copy now
+		err := m.cfg.Registry.Trusted() // one that went back does not know what the site is to have
+		if err == nil && s.outline != nil {
+			m.unfollow(v.UUID, s)
+		}
+		if err == nil {
+			err = m.dropOutline(v.UUID)
+		}
+		if err != nil {
+			m.cfg.Logger.Warn("the copy of the volume waits for what was kept of it before", "volume", v.Name, "error", err)
+			return true
+		}
+	}
 	if s.copy == nil && (s.backoff.waits(m.cfg.Now()) || !m.openCopy(ctx, s, v)) {
 		return !errors.Is(s.problem, ErrAwaitsKey)
 	}
-	if s.copy.Generation() != v.Generation {
+	if s.copy.differs(v) {
 		s.copy.Replica.SetPolicy(Policy(v), maxLag(v))
-		s.copy.Engine.SetRoom(uint64(v.Spec.Size), 1<<32)
-		s.copy.generation.Store(v.Generation)
+		s.copy.Replica.SetStaleness(staleness(v))
+		s.copy.tune(v, m.cfg.Pool)
 	}
 	if !slices.Contains(v.Sites, m.cfg.Self.Site) {
 		if m.leave(ctx, s, v) {
-			return false
+			return m.follow(ctx, s, v)
 		}
 		if s.copy != nil {
 			m.shareKey(ctx, s.copy, v) // the site that is to have a copy instead needs the key
@@ -380,12 +429,22 @@ func (m *Manager) closeGone() {
 	m.mu.Unlock()
 	for id, s := range gone {
 		m.cfg.Gone(id)
+		if s.outline != nil {
+			m.unfollow(id, s)
+		}
 		if s.copy != nil {
 			if freed := s.copy.Replica.Shed(); freed > 0 {
 				m.cfg.Logger.Info("a deleted volume makes room on the pool", "volume", id, "bytes", freed)
 			}
 			if err := m.detach(id, s); err != nil {
 				m.cfg.Logger.Warn("volume did not close cleanly", "volume", id, "error", err)
+			}
+			dir, err := m.cfg.Pool.Volume(id)
+			if err == nil {
+				err = m.cfg.ReadCache.Drop(id, dir)
+			}
+			if err != nil {
+				m.cfg.Logger.Warn("what is kept of a deleted volume to be read stays for now", "volume", id, "error", err)
 			}
 		}
 		m.mu.Lock()

@@ -8,14 +8,18 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/google/uuid"
 
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/counted"
 	"github.com/weir-storage/weir/cachepool/failstop"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/inuse"
 	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica"
@@ -24,23 +28,14 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
+// metaFolder has a volume's metadata, in the volume's folder of the pool.
+const metaFolder = "meta"
+
 // open opens a volume's copy on the pool: the engine, whose metadata say how far the log must
 // reach; the log, which the engine replays; and the replica, which is the engine's journal. The
 // copy takes part in the protocol when its replica is started.
 func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err error) {
-	ring, _, err := m.cfg.Registry.GetKeyring(ctx, v.UUID)
-	if err != nil {
-		return nil, fmt.Errorf("read the keyring of volume %s: %w", v.Name, err)
-	}
-	key, err := m.cfg.SiteKey.Unwrap(ring, m.cfg.Self.Site)
-	if err != nil {
-		return nil, err
-	}
-	id, err := uuid.Parse(v.UUID)
-	if err != nil {
-		return nil, fmt.Errorf("volume %s: UUID %q: %w", v.Name, v.UUID, err)
-	}
-	dir, err := m.cfg.Pool.Volume(v.UUID)
+	key, id, dir, err := m.placed(ctx, v)
 	if err != nil {
 		return nil, err
 	}
@@ -53,27 +48,15 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	}
 	lost := m.cfg.Pool.Rewound(v.UUID)
 	logger := m.cfg.Logger.With("volume", v.Name)
-	c := &Copy{UUID: v.UUID, users: newUsers()}
+	c := &Copy{Local: Local{UUID: v.UUID, users: inuse.New(), kept: v.Spec.Cache}}
 	c.generation.Store(v.Generation)
 	c.Locks = locks.NewTable(locks.Config{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, View: m.cfg.View, Copy: c})
 	c.reaper.init()
+	m.cfg.Pool.Tune(v.UUID, below(v))
 	folder := filepath.Join(dir.Path(), metaFolder)
-	there, err := folderSize(m.cfg.FS, folder)
-	if err != nil {
-		return nil, fmt.Errorf("measure the metadata of volume %s: %w", v.Name, err)
-	}
-	c.meta.Store(there) // which the pool's room counts since it was opened
-	count := func(n int64) {
-		m.cfg.Pool.Room().Count(n)
-		c.meta.Add(n)
-	}
-	c.Engine, err = engine.Open(engine.Config{
-		ID: volume.ID(id), FS: countedFS{m.cfg.FS, count}, Dir: folder, DataKey: key,
-		Now: m.cfg.Now, Clock: m.cfg.Timers, Rand: m.cfg.Rand, Logger: logger, Bytes: uint64(v.Spec.Size),
-		Cache: m.cfg.Cache, Pebble: m.cfg.Pebble, MayBeHeld: c.reaper.mayBeHeld, Verifier: m.cfg.Verifier,
-		Failed: func(why error) { m.Reopen(v.UUID, why) },
-	})
-	if lost != nil && err != nil && !errors.Is(err, failstop.ErrUnderWay) {
+	c.Engine, err = m.openEngine(&c.Local, v, engine.Config{ID: volume.ID(id), Dir: folder, DataKey: key, Logger: logger,
+		MayBeHeld: c.reaper.mayBeHeld, Failed: func(why error) { m.Reopen(v.UUID, why) }})
+	if lost != nil && err != nil && !ofTheMoment(err) {
 		return nil, fmt.Errorf("%w: %w: %w", errAhead, lost, err) // they went back while they were open
 	}
 	if err != nil {
@@ -84,8 +67,12 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 			err = errors.Join(err, c.close())
 		}
 	}()
+	c.Cache, err = m.cfg.ReadCache.Open(v.UUID, dir, share(v))
+	if err != nil {
+		logger.Warn("nothing that is read is kept on the pool", "error", err)
+	}
 	c.Log, err = log.Open(log.Config{
-		Dir: dir, Room: m.cfg.Pool.Room(), Volume: segment.VolumeID(id), DataKey: key,
+		Dir: dir, Room: m.cfg.Pool.Room(), Volume: segment.VolumeID(id), DataKey: key, Cache: c.Cache,
 		Sources: func() []log.Source { return m.sources(v.UUID) }, Rand: m.cfg.Rand,
 		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(), Synced: m.cfg.Synced, Lost: lost, Believe: belief,
 	})
@@ -106,7 +93,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	}
 	if !belief.Identity.IsZero() {
 		logger.Warn("the log goes on with what was left of it, by a person's word", "end", c.Log.End(), "was", c.Log.Recovered().Doubt)
-		if err := m.cfg.Pool.Settled(v.UUID); err != nil {
+		if err := m.cfg.Pool.Settled(v.UUID, lost); err != nil {
 			return nil, err
 		}
 		if err := forgetBelief(dir); err != nil {
@@ -119,7 +106,8 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	}
 	c.Replica = m.cfg.Node.Open(replica.Config{
 		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Policy: Policy(v), DataKey: key, MaxLag: maxLag(v),
-		Store: uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
+		Staleness: staleness(v),
+		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
 		Ended: func(why error) {
 			if e := (*replica.UnnotedError)(nil); errors.As(why, &e) {
 				c.unnoted.Store(e)
@@ -128,7 +116,56 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		},
 	})
 	c.Engine.Attach(c.Replica)
+	c.Cache.Attach(c.Replica)
 	return c, nil
+}
+
+// placed returns a volume's data key, its identity, and its folder on the pool.
+func (m *Manager) placed(ctx context.Context, v federation.Volume) (key segment.DataKey, id uuid.UUID, dir cachepool.Dir, err error) {
+	if key, err = m.dataKey(ctx, v); err != nil {
+		return key, id, nil, err
+	}
+	if id, err = uuid.Parse(v.UUID); err != nil {
+		return key, id, nil, fmt.Errorf("volume %s: UUID %q: %w", v.Name, v.UUID, err)
+	}
+	dir, err = m.cfg.Pool.Volume(v.UUID)
+	return key, id, dir, err
+}
+
+// dataKey returns a volume's data key.
+func (m *Manager) dataKey(ctx context.Context, v federation.Volume) (key segment.DataKey, err error) {
+	ring, _, err := m.cfg.Registry.GetKeyring(ctx, v.UUID)
+	if err != nil {
+		return key, fmt.Errorf("read the keyring of volume %s: %w", v.Name, err)
+	}
+	return m.cfg.SiteKey.Unwrap(ring, m.cfg.Self.Site)
+}
+
+// openEngine opens the metadata of c in cfg.Dir, and counts in the pool's room what they take.
+func (m *Manager) openEngine(c *Local, v federation.Volume, cfg engine.Config) (*engine.Engine, error) {
+	there, err := counted.Size(m.cfg.FS, cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("measure the metadata of volume %s: %w", v.Name, err)
+	}
+	c.meta.Store(there) // which the pool's room counts since it was opened
+	cfg.FS = counted.New(m.cfg.FS, func(n int64) {
+		m.cfg.Pool.Room().Count(n)
+		c.meta.Add(n)
+	})
+	cfg.Now, cfg.Clock, cfg.Rand, cfg.Bytes, cfg.Tuning = m.cfg.Now, m.cfg.Timers, m.cfg.Rand, uint64(v.Spec.Size), tuning(v)
+	cfg.Cache, cfg.Pebble, cfg.Verifier = m.cfg.Cache, m.cfg.Pebble, m.cfg.Verifier
+	return engine.Open(cfg)
+}
+
+// ofTheMoment reports whether metadata may be well although they could not be opened.
+func ofTheMoment(err error) bool {
+	for _, e := range []error{failstop.ErrUnderWay, syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE,
+		syscall.ENOMEM, syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.ENXIO, syscall.ESTALE, context.Canceled} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // machine is the engine as a replica's machine. It also begins and ends the reigns of the table of
@@ -179,6 +216,17 @@ func (s storeSource) ReadSegment(ctx context.Context, name string, off int64, p 
 	return s.store.GetRange(ctx, name, off, p)
 }
 
+// May reports whether another gateway may have segments of a volume: its site uses it, or counts as
+// a member still.
+func (m *Manager) May(id, gateway string) bool {
+	_, site, ok := m.cfg.View.Gateway(gateway)
+	if !ok {
+		return false
+	}
+	e := m.cfg.View.Volume(id)
+	return m.cfg.View.MayUse(id, site.Name) || e != nil && e.IsAt(site.Name)
+}
+
 // Fetch reads a range of a sealed segment from this gateway's pool, or else from its site's store.
 func (m *Manager) Fetch(ctx context.Context, id, name string, off int64, p []byte) error {
 	c := m.Copy(id)
@@ -190,12 +238,11 @@ func (m *Manager) Fetch(ctx context.Context, id, name string, off int64, p []byt
 		return err
 	}
 	defer done()
-	for _, s := range c.Log.Segments() {
-		if s.Name == name && s.Local {
-			if n, err := c.Log.ReadSegmentFile(s.Seq, p, off); err == nil && n == len(p) {
-				return nil
-			}
+	if s, ok := c.Log.Find(name); ok {
+		if n, err := c.Log.ReadSegmentFile(s.Seq, p, off); s.Local && err == nil && n == len(p) {
+			return nil
 		}
+		name = s.Name
 	}
 	if m.cfg.Store == nil || !strings.HasPrefix(name, id+"/") {
 		return fmt.Errorf("segment %s is not at gateway %s", name, m.cfg.Self.Gateway)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-storage/weir/cachepool/counted"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/store"
@@ -198,10 +199,18 @@ func (m *Manager) remove(name string) error {
 	if err != nil {
 		return err
 	}
+	if err := m.cfg.ReadCache.Drop(name, d); err != nil {
+		return err
+	}
 	size, err := log.Size(d)
 	var meta int64
 	if err == nil {
-		meta, err = folderSize(m.cfg.FS, filepath.Join(d.Path(), metaFolder))
+		meta, err = counted.Size(m.cfg.FS, filepath.Join(d.Path(), metaFolder))
+	}
+	if err == nil {
+		var more int64
+		more, err = counted.Size(m.cfg.FS, filepath.Join(d.Path(), outlineFolder))
+		meta += more
 	}
 	if err == nil {
 		err = m.cfg.Pool.RemoveVolume(name)

@@ -37,6 +37,8 @@ type Call struct {
 	// there was no reply.
 	ReplyEpoch uint64
 	Applied    journal.Position
+	// Shown is the end of what the reply may show; zero: the home does not say.
+	Shown journal.Position
 	// Unanswered is true if a change was sent and no reply came: it may still be under way to the
 	// home.
 	Unanswered bool
@@ -66,6 +68,7 @@ func (c *Call) do(ctx context.Context, r volume.Request, q *forwardpb.CallReques
 	}
 	c.ReplyEpoch = reply.GetEpoch()
 	c.Applied = journal.Position{Seq: reply.GetSeq(), Off: reply.GetOff()}
+	c.Shown = journal.Position{Seq: reply.GetShownSeq(), Off: reply.GetShownOff()}
 	return reply, outcome(reply)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/nfs"
@@ -18,7 +19,9 @@ import (
 type State struct {
 	Volumes  []Volume // of the registry, by name
 	Room     cachepool.RoomStatus
+	Pool     []cachepool.Condition
 	Cache    engine.CacheStatus
+	Reads    readcache.Counters
 	NFS      nfs.Counters
 	Waiting  map[string]int // requests that wait for long, by volume
 	Clients  nfs.ClientCounts
@@ -51,6 +54,7 @@ type Copy struct {
 	Promised         time.Duration // how long the promises of all other members still last
 	Replicas         []federation.ObservedReplica
 	LogBytes         uint64
+	CacheBytes       int64
 	MetadataBytes    int64
 	UploadQueue      uint64
 }
@@ -151,9 +155,15 @@ func (m *Meters) state(s State, ch chan<- prometheus.Metric) {
 			c.put(put, v.Name)
 		}
 	}
+	for _, c := range s.Pool {
+		put(metrics.PoolCondition, truth(c.Is), c.Type)
+	}
 	put(metrics.PoolLimitBytes, float64(s.Room.Limit))
 	put(metrics.PoolUsedBytes, float64(s.Room.Used))
 	put(metrics.PoolReservedBytes, float64(s.Room.ReservedForDelete))
+	put(metrics.BlockReadBytes, float64(s.Reads.LogBytes), "log")
+	put(metrics.BlockReadBytes, float64(s.Reads.CacheBytes), "cache")
+	put(metrics.BlockReadBytes, float64(s.Reads.ElsewhereBytes), "elsewhere")
 	put(metrics.CacheHits, float64(s.Cache.Hits))
 	put(metrics.CacheMisses, float64(s.Cache.Misses))
 	put(metrics.CacheBytes, float64(s.Cache.Bytes))
@@ -186,6 +196,7 @@ func (c *Copy) put(put func(d *metrics.Definition, value float64, labels ...stri
 	put(metrics.VolumeEpoch, float64(c.Epoch), name)
 	put(metrics.PoolVolumeBytes, float64(c.LogBytes), name, "log")
 	put(metrics.PoolVolumeBytes, float64(c.MetadataBytes), name, "metadata")
+	put(metrics.PoolVolumeBytes, float64(c.CacheBytes), name, "cache")
 	put(metrics.UploadQueueBytes, float64(c.UploadQueue), name)
 	if !c.Home {
 		return

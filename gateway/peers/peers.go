@@ -110,6 +110,15 @@ func (p *Peers) Segments(name string) (peerpb.PeerClient, error) {
 	return peerpb.NewPeerClient(c), nil
 }
 
+// Outlines returns a client that follows the logs of volumes whose home is at a gateway.
+func (p *Peers) Outlines(name string) (peerpb.OutlinesClient, error) {
+	c, err := p.connect(name)
+	if err != nil {
+		return nil, err
+	}
+	return peerpb.NewOutlinesClient(c), nil
+}
+
 // Forward returns a client that sends a gateway operations and questions.
 func (p *Peers) Forward(name string) (forwardpb.ForwardClient, error) {
 	c, err := p.connect(name)

@@ -156,6 +156,8 @@ func (v *Router) once(ctx, revoked context.Context, op func(ctx context.Context,
 		// nothing if it arrives later.
 		v.Locks.Void(call.Registration)
 	}
+	v.tell(call.ReplyEpoch, call.Applied)
+	v.tell(call.ReplyEpoch, call.Shown)
 	out := result{epoch: call.ReplyEpoch, applied: call.Applied, remote: true}
 	if out.epoch == 0 {
 		out.epoch = epoch

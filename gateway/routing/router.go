@@ -66,8 +66,11 @@ type Router struct {
 
 	mu    sync.Mutex
 	local *copies.Copy // nil: there is none, or it is not open yet
-	holds map[volume.Handle]int
-	fresh freshAttrs
+	// outline is what is here of a volume without a copy; nil: nothing.
+	outline *copies.Outline
+	holds   map[volume.Handle]int
+	fresh   freshAttrs
+	told    told
 }
 
 func newRouter(cfg *Config, id volume.ID) *Router {
@@ -140,7 +143,8 @@ func (v *Router) catchUp(ctx context.Context, pos journal.Position) bool {
 	return l.Engine.WaitApplied(ctx, pos) == nil
 }
 
-// read executes an operation that changes nothing: on the local copy if it may serve, else at the
+// read executes an operation that changes nothing: on the local copy if it may serve, or may show
+// an earlier state that is young enough and has all that this gateway's clients saw, else at the
 // home.
 func (v *Router) read(ctx context.Context, r volume.Request, op func(ctx context.Context, t volume.Reader) error) error {
 	ctx, done := either(ctx, r.Yield) // it changes nothing, and can be given up at any time
@@ -153,7 +157,22 @@ func (v *Router) read(ctx context.Context, r volume.Request, op func(ctx context
 }
 
 func (v *Router) readAnywhere(ctx context.Context, r volume.Request, op func(ctx context.Context, t volume.Reader) error) error {
-	if l := v.Copy(); l != nil && l.MayServe() == nil {
+	l := v.Copy()
+	if l != nil && l.Bounded() {
+		// It is told once what must be there: whether it may be an earlier state is decided there.
+		both, done := either(journal.Earlier(ctx, v.newest()), r.Revoked)
+		err := readLocal(both, l, op)
+		done()
+		if !errors.Is(err, volume.ErrDelay) && !errors.Is(err, volume.ErrStale) && !errors.Is(err, volume.ErrIO) {
+			return err
+		}
+	}
+	if o := v.Outline(); l == nil && o != nil {
+		if err, ok := v.readOutline(ctx, r, o, op); ok {
+			return err
+		}
+	}
+	if l != nil && l.MayServe() == nil {
 		// The home may wait for its members until an operator brings them back.
 		both, done := either(ctx, r.Revoked)
 		err := readLocal(both, l, op)
@@ -163,6 +182,77 @@ func (v *Router) readAnywhere(ctx context.Context, r volume.Request, op func(ctx
 		}
 	}
 	return v.AtHome(ctx, r, true, func(ctx context.Context, t forward.Home) error { return op(ctx, t) })
+}
+
+// readOutline executes an operation that changes nothing on an outline, see outline-4. false: the
+// home is to be asked.
+func (v *Router) readOutline(ctx context.Context, r volume.Request, o *copies.Outline,
+	op func(ctx context.Context, t volume.Reader) error) (error, bool) {
+	ctx, ended := either(ctx, r.Revoked)
+	defer ended()
+	ctx, done, err := o.Use(ctx)
+	if err != nil {
+		return nil, false
+	}
+	defer done()
+	told := v.newest()
+	if !o.Follower.Young() {
+		asking, answered := track.Begin(ctx, track.Fresh)
+		asking, cancel := context.WithTimeout(asking, v.cfg.Promise/2)
+		pos, err := o.Follower.Current(asking)
+		cancel()
+		answered()
+		if err != nil {
+			return nil, false
+		}
+		told = later(told, pos)
+	}
+	err = op(journal.Earlier(ctx, told), o.Engine)
+	if errors.Is(err, volume.ErrDelay) || errors.Is(err, volume.ErrStale) || errors.Is(err, volume.ErrIO) {
+		return nil, false
+	}
+	return err, true
+}
+
+// later returns whichever of two positions lies further in the log.
+func later(p, q journal.Position) journal.Position {
+	if p.Less(q) {
+		return q
+	}
+	return p
+}
+
+// Outline returns what is here of a volume without a copy; nil: nothing.
+func (v *Router) Outline() *copies.Outline {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.outline
+}
+
+// told is how far homes elsewhere told of the log: what this gateway's clients saw of them is at or
+// before pos, so no earlier state is shown to them (protocol-26). In a later epoch pos may be cut;
+// what of it is left is at or before what the home of that epoch tells.
+type told struct {
+	epoch uint64
+	pos   journal.Position
+}
+
+// newest returns the position that was told.
+func (v *Router) newest() journal.Position {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.told.pos
+}
+
+// tell notes what the home of an epoch told. The zero position is none.
+func (v *Router) tell(epoch uint64, pos journal.Position) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case pos == (journal.Position{}) || epoch < v.told.epoch:
+	case epoch > v.told.epoch || v.told.pos.Less(pos):
+		v.told = told{epoch, pos}
+	}
 }
 
 // readLocal executes op on a copy's engine. It returns ErrDelay if the copy closes or may not

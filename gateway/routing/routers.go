@@ -57,6 +57,15 @@ func (t *Routers) Attach(uuid string, c *copies.Copy) {
 	}
 }
 
+// Follow gives a volume's Router its outline, or takes it away (nil).
+func (t *Routers) Follow(uuid string, o *copies.Outline) {
+	if v := t.Get(uuid); v != nil {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.outline = o
+	}
+}
+
 // Drop ends the Router of a volume that was deleted.
 func (t *Routers) Drop(uuid string) {
 	t.mu.Lock()

@@ -75,6 +75,8 @@ func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb
 		pos := c.Replica.Status().Commit
 		reply.Seq, reply.Off = pos.Seq, pos.Off
 	}
+	end := c.Log.End()
+	reply.ShownSeq, reply.ShownOff = end.Seq, end.Off
 	return reply, nil
 }
 
@@ -193,6 +195,9 @@ func (s *Server) Held(ctx context.Context, q *forwardpb.HeldRequest) (*forwardpb
 			return nil, status.Error(codes.Unavailable, err.Error())
 		}
 	}
+	// An outline that has not applied the removal of their names shows no state before that any
+	// more.
+	v.tell(v.Epoch(), journal.Position{Seq: q.GetSeq(), Off: q.GetOff()})
 	var hs []volume.Handle
 	for _, h := range q.GetHandles() {
 		hs = append(hs, volume.Handle{Ino: h.GetIno(), Gen: h.GetGen()})

@@ -12,7 +12,7 @@ import (
 // called is how people call types that this API has of others.
 var called = map[string]string{
 	"string": "string", "bool": "boolean", "int32": "integer", "int64": "integer",
-	"resource.Quantity": "quantity", "metav1.Duration": "duration", "metav1.LabelSelector": "label selector",
+	"resource.Quantity": "quantity", "metav1.Duration": "duration", "metav1.Time": "time", "metav1.LabelSelector": "label selector",
 	"metav1.Condition": "condition",
 }
 

@@ -57,7 +57,7 @@ func record(m *Machine, key, data string) *journal.Record {
 	return &journal.Record{
 		Epoch:  m.Epoch(),
 		Ops:    []segment.Op{{Kind: segment.SetBlock, Key: []byte(key)}},
-		Blocks: []segment.Block{{Raw: raw, Pack: segment.Pack(raw)}},
+		Blocks: []segment.Block{{Raw: raw, Pack: segment.Pack(raw, segment.Fast)}},
 	}
 }
 

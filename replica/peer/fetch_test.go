@@ -23,13 +23,15 @@ func TestFetch(t *testing.T) {
 	for i := range object {
 		object[i] = byte(i >> 10)
 	}
-	addr, _ := r.serve("b", &Server{Caller: caller, Fetched: func(_ context.Context, volume, segment string, off int64, p []byte) error {
+	may := func(volume, gateway string) bool { return gateway == "a" && volume != "other" }
+	fetched := func(_ context.Context, volume, segment string, off int64, p []byte) error {
 		if volume != "v" || segment != "s" || off+int64(len(p)) > int64(len(object)) {
 			return errors.New("no such range")
 		}
 		copy(p, object[off:])
 		return nil
-	}})
+	}
+	addr, _ := r.serve("b", &Server{Caller: caller, May: may, Fetched: fetched})
 	client := func(organization string) peerpb.PeerClient {
 		conn, err := grpc.NewClient("passthrough:///"+addr,
 			grpc.WithTransportCredentials(credentials.NewTLS(r.credentials("a", organization).Client(pki.Expect{}))),
@@ -50,17 +52,19 @@ func TestFetch(t *testing.T) {
 	}
 	for _, c := range []struct {
 		client peerpb.PeerClient
+		volume string
 		off    int64
 		n      int32
 		want   codes.Code
 	}{
-		{good, 0, 0, codes.InvalidArgument},
-		{good, -1, 1, codes.InvalidArgument},
-		{good, 0, maxFetch + 1, codes.InvalidArgument},
-		{good, int64(len(object)), 1, codes.NotFound},
-		{client("org-b"), 0, 1, codes.PermissionDenied},
+		{good, "v", 0, 0, codes.InvalidArgument},
+		{good, "v", -1, 1, codes.InvalidArgument},
+		{good, "v", 0, maxFetch + 1, codes.InvalidArgument},
+		{good, "v", int64(len(object)), 1, codes.NotFound},
+		{client("org-b"), "v", 0, 1, codes.PermissionDenied},
+		{good, "other", 0, 1, codes.PermissionDenied},
 	} {
-		_, err := c.client.Fetch(t.Context(), &peerpb.FetchRequest{Volume: "v", Segment: "s", Offset: c.off, Length: c.n})
+		_, err := c.client.Fetch(t.Context(), &peerpb.FetchRequest{Volume: c.volume, Segment: "s", Offset: c.off, Length: c.n})
 		if status.Code(err) != c.want {
 			t.Errorf("fetch %d at %d: %v, want %v", c.n, c.off, err, c.want)
 		}

@@ -28,8 +28,10 @@ type Server struct {
 	// Deliver accepts an envelope. If it has frames, Deliver may wait, which slows the sender.
 	// Envelopes of one lane of one gateway come one at a time and in order.
 	Deliver func(replica.Envelope)
-	// Fetched reads a range of a sealed segment from this gateway's pool or store.
+	// Fetched reads a range of a segment from this gateway's pool or store.
 	Fetched func(ctx context.Context, volume, segment string, off int64, p []byte) error
+	// May reports whether a gateway may have segments of a volume.
+	May func(volume, gateway string) bool
 
 	mu    sync.Mutex
 	gates map[string]*gate // by caller and lane
@@ -131,8 +133,13 @@ func (s *Server) Carry(stream grpc.ClientStreamingServer[peerpb.Envelope, peerpb
 
 // Fetch implements the service.
 func (s *Server) Fetch(ctx context.Context, q *peerpb.FetchRequest) (*peerpb.FetchReply, error) {
-	if _, err := s.Caller(ctx); err != nil {
+	from, err := s.Caller(ctx)
+	if err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
+	}
+	if !s.May(q.GetVolume(), from) {
+		return nil, status.Errorf(codes.PermissionDenied, "volume %s: the site of gateway %s has no copy of it, and no client that is "+
+			"admitted to it, as far as is known here", q.GetVolume(), from)
 	}
 	if q.GetLength() <= 0 || q.GetLength() > maxFetch || q.GetOffset() < 0 {
 		return nil, status.Errorf(codes.InvalidArgument, "length %d at offset %d: ask for 1 to %d bytes", q.GetLength(),

@@ -2,6 +2,8 @@
 
 package protocol
 
+import "sort"
+
 // The invariants that are checked after every event. They do not cover homes of epochs before a
 // forced takeover: what these do does not count, and what only they have may be lost.
 
@@ -12,6 +14,7 @@ type truth struct {
 	written   int
 	acked     int
 	reads     int
+	fresh     int
 }
 
 // committed is a node's Committed effect.
@@ -36,6 +39,11 @@ func (n *node) committed(pos Position) {
 	}
 	if k > len(s.truth.committed) {
 		s.truth.committed = append(s.truth.committed, n.log.entries[len(s.truth.committed):k]...)
+		for _, o := range s.nodes {
+			for len(o.seen) < k {
+				o.seen = append(o.seen, o.clock())
+			}
+		}
 	}
 	for id, p := range n.waiting {
 		if !pos.Less(p) {
@@ -99,6 +107,9 @@ func (s *sim) recorded(forced bool, n *node) {
 		s.logf("force loses %d entries", len(s.truth.committed)-k)
 	}
 	s.truth.committed = s.truth.committed[:k:k]
+	for _, o := range s.nodes {
+		o.seen = o.seen[:k:k]
+	}
 }
 
 func (s *sim) check() {
@@ -126,6 +137,15 @@ func (s *sim) check() {
 				s.fail("%s and %s both serve, in epochs %d and %d", serving.name, n.name, serving.core.epoch, n.core.epoch)
 			}
 			serving = n
+		}
+		// protocol-26: what a follower takes for fresh has all that was acknowledged by then.
+		if at, pos, ok := n.core.Fresh(now, n.applied); ok {
+			s.fresh++
+			k := sort.Search(len(n.seen), func(i int) bool { return n.seen[i] >= at })
+			if k > 0 && (n.log.at(k) != s.truth.committed[k-1] || pos.Less(n.log.posAt(k)) || n.applied.Less(pos)) {
+				s.fail("%s, applied %v, takes %v for all that was acknowledged by %v, without %v", n.name, n.applied, pos, at,
+					s.truth.committed[k-1])
+			}
 		}
 		// protocol-26: a node that may read has everything that was acknowledged.
 		if n.core.MayRead(now) {

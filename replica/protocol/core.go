@@ -40,9 +40,11 @@ type Core struct {
 	homeHeard    Time // when homeStamp came
 	promiseUntil Time
 	leaseUntil   Time
-	jumpedAt     Time // what others granted before counts no more
-	yieldUntil   Time // we handed over; until then a record that names us is no reason to take over
-	asked        bool // a ControlRead that we asked for, before a takeover, is due
+	jumpedAt     Time    // what others granted before counts no more
+	claims       []claim // in the order of their times, as the next
+	settled      []claim // that are committed here
+	yieldUntil   Time    // we handed over; until then a record that names us is no reason to take over
+	asked        bool    // a ControlRead that we asked for, before a takeover, is due
 	askedAt      Time
 	released     bool // the home handed over to us
 
@@ -214,6 +216,10 @@ func (c *Core) adopt(e ControlRead) {
 	}
 	ctl := e.Control.Clone()
 	c.ctl, c.rev = &ctl, e.Revision
+	// A home that a person displaced may have gone on, beside the new one.
+	if slices.ContainsFunc(ctl.History, func(s federation.EpochStart) bool { return s.Forced && s.Epoch > c.epoch }) {
+		c.claims, c.settled = nil, nil
+	}
 	if ctl.Epoch > c.epoch {
 		c.follow(ctl.Epoch)
 	}
@@ -305,6 +311,7 @@ func (c *Core) done(rev federation.Revision) {
 		c.epoch = next.Epoch
 		c.startedAt = c.now
 		c.begun, c.released, c.joined, c.home, c.leaseUntil = Position{}, false, false, "", 0
+		c.claims, c.settled = nil, nil
 		for _, p := range c.peers {
 			*p = peer{member: p.member.Pool()}
 		}
@@ -347,6 +354,7 @@ func (c *Core) follow(e uint64) {
 	c.stopLeading()
 	c.epoch = max(c.epoch, e)
 	c.joined, c.home, c.greeting, c.leaseUntil, c.released = false, "", nil, 0, false
+	c.claims = nil // what was not committed may be cut
 	c.promiseUntil = max(c.promiseUntil, c.now+c.cfg.Promise)
 	if c.role != Candidate { // a candidate waits for the outcome of its swap
 		c.setRole(Follower)
@@ -368,7 +376,9 @@ func (c *Core) stopLeading() {
 
 func (c *Core) appended(l LogState) {
 	c.log.End, c.log.Epochs = l.End, l.Epochs
-	c.commit = segment.Earlier(c.commit, l.End) // goes back only after a forced takeover
+	if l.End.Less(c.commit) { // only after a forced takeover
+		c.commit, c.claims, c.settled = l.End, nil, nil
+	}
 	c.known = segment.Earlier(c.known, l.End)
 	if l.End.Less(c.log.Durable) {
 		c.log.Durable = l.End
@@ -457,7 +467,7 @@ func (c *Core) proven() bool { return c.now-c.synced <= c.cfg.Promise }
 // jumped gives up what others promised: by their clocks it may have ended. What was promised to
 // others stays, since it ends later by this clock than by theirs.
 func (c *Core) jumped() {
-	c.jumpedAt, c.leaseUntil = c.now, 0
+	c.jumpedAt, c.leaseUntil, c.claims, c.settled = c.now, 0, nil, nil
 	c.startedAt = c.now // as in mute
 	for _, p := range c.peers {
 		p.promise, p.moved = 0, c.now

@@ -236,12 +236,16 @@ func (c *Core) fromHome(m Message) {
 	if m.Grant > 0 && m.Echo > c.jumpedAt && m.Echo <= c.now { // a later Echo is from before a reboot
 		c.leaseUntil = max(c.leaseUntil, m.Echo+relied(m.Grant))
 	}
+	if m.Current && m.Echo > c.jumpedAt && m.Echo <= c.now {
+		c.claim(claim{m.Echo, later(m.Commit, m.End)})
+	}
 	// The commit position never passes what is durable here: what is applied must be in the log
 	// after a crash.
 	if reach := segment.Earlier(m.Commit, c.log.Durable); c.commit.Less(reach) {
 		c.commit, c.known = reach, later(c.known, reach)
 		c.emit(Committed{Position: reach})
 	}
+	c.settleClaims()
 	switch m.Kind {
 	case Beat:
 		c.ack()
@@ -256,6 +260,44 @@ func (c *Core) fromHome(m Message) {
 			c.asked, c.askedAt = true, c.now
 			c.emit(ReadControl{})
 		}
+	}
+}
+
+// claim is a home's word: all that was acknowledged when our clock was at is at or before pos.
+type claim struct {
+	at  Time
+	pos Position
+}
+
+// Most claims whose positions are not committed here yet, and most that are.
+const (
+	maxClaims  = 64
+	maxSettled = 16
+)
+
+// claim notes a claim. Of too many, every second one is forgotten, so that they still reach as far.
+func (c *Core) claim(x claim) {
+	if n := len(c.claims); n > 0 && x.at <= c.claims[n-1].at {
+		return
+	} else if n == maxClaims {
+		for i := range maxClaims / 2 {
+			c.claims[i] = c.claims[2*i]
+		}
+		c.claims = c.claims[:maxClaims/2]
+	}
+	c.claims = append(c.claims, x)
+}
+
+// settleClaims moves the claims whose positions are committed here.
+func (c *Core) settleClaims() {
+	for len(c.claims) > 0 && !c.commit.Less(c.claims[0].pos) {
+		if n := len(c.settled); n == 0 || c.claims[0].at > c.settled[n-1].at {
+			c.settled = append(c.settled, c.claims[0])
+		}
+		c.claims = c.claims[1:]
+	}
+	if n := len(c.settled) - maxSettled; n > 0 {
+		c.settled = slices.Delete(c.settled, 0, n)
 	}
 }
 

@@ -145,7 +145,7 @@ func (c *Core) beat() {
 	for g, p := range c.peersInOrder() {
 		switch {
 		case p.joined:
-			c.send(g, c.withLease(p, Message{Kind: Beat, Commit: c.commit}))
+			c.send(g, c.withLease(p, Message{Kind: Beat, Commit: c.commit, End: c.log.End, Current: c.MayServe(c.now)}))
 		case c.now-p.greeted >= c.cfg.Heartbeat || p.greeted == 0:
 			c.greet(g, p)
 		}

@@ -4,6 +4,7 @@ package protocol
 
 import (
 	"flag"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -313,6 +314,7 @@ func (s *sim) follow(percent int) {
 func (s *sim) load(d time.Duration) {
 	for end := s.now + d; s.now < end && s.failure == ""; {
 		s.advance(s.between(5*ms, 60*ms))
+		s.ask()
 		for _, n := range s.nodes {
 			if s.chance(40) {
 				n.write()
@@ -458,10 +460,11 @@ func (s *sim) report(t *testing.T, what string, seed uint64) {
 }
 
 func TestRandomSchedules(t *testing.T) {
-	var acked, reads, epochs, back, branched int
+	var acked, reads, fresh, told, epochs, back, branched int
 	for i := range *seeds {
 		seed := *first + uint64(i)
 		s := schedule(seed)
+		s.outliners.rnd = rand.New(rand.NewPCG(seed, 7))
 		for _, n := range s.nodes {
 			n.start()
 		}
@@ -481,9 +484,14 @@ func TestRandomSchedules(t *testing.T) {
 			s.settle()
 		}
 		s.report(t, "random schedule", seed)
-		acked, reads, epochs = acked+s.acked, reads+s.reads, epochs+len(s.homes)
+		acked, reads, fresh, epochs = acked+s.acked, reads+s.reads, fresh+s.fresh, epochs+len(s.homes)
+		told += s.outliners.told
 		back, branched = back+s.times, branched+s.branched
 	}
-	t.Logf("%d schedules: %d acknowledged, %d times reading was allowed, %d epochs; the registry went back %d times, and branched %d times",
-		*seeds, acked, reads, epochs, back, branched)
+	if fresh == 0 || reads == 0 || told == 0 {
+		t.Error("nobody read")
+	}
+	t.Logf("%d schedules: %d acknowledged, %d times reading was allowed, and %d times a state was known to be of some time, "+
+		"%d times told how far the log reaches; %d epochs; the registry went back %d times, and branched %d times", *seeds, acked, reads,
+		fresh, told, epochs, back, branched)
 }

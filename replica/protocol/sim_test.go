@@ -59,11 +59,12 @@ type sim struct {
 	network map[string]*direction
 	registry
 	truth
-	bias    func(what string, n, o *node) // faults that follow from what happens
-	salts   int                           // of segments that began an epoch
-	mixed   bool                          // gateways come back with another promise
-	trace   []string
-	failure string
+	outliners outliners
+	bias      func(what string, n, o *node) // faults that follow from what happens
+	salts     int                           // of segments that began an epoch
+	mixed     bool                          // gateways come back with another promise
+	trace     []string
+	failure   string
 }
 
 // direction is a connection, one way: "a>b".
@@ -168,6 +169,7 @@ type node struct {
 	kept        record // what it knows of the record, also after a restart
 	refuses     bool   // it does not believe the registry
 	accepted    int    // times that it believed it again
+	seen        []Time // what its clock showed when each of truth.committed was
 }
 
 func (n *node) clock() Time { return n.offset + time.Duration(float64(n.sim.now)*n.rate) }
@@ -176,6 +178,9 @@ func (n *node) clock() Time { return n.offset + time.Duration(float64(n.sim.now)
 func (n *node) setClock(reading Time, rate float64) {
 	n.rate = rate
 	n.offset += reading - n.clock()
+	for i := range n.seen {
+		n.seen[i] = min(n.seen[i], reading) // it was before
+	}
 }
 
 func (n *node) config() Config {

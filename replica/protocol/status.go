@@ -77,5 +77,22 @@ func (c *Core) MayRead(now Time) bool {
 	return c.MayServe(now) || c.role == Follower && now < c.leaseUntil
 }
 
+// Fresh returns a time of this gateway's clock by which all that was acknowledged, by whichever
+// home, is at or before a position that is committed here, and at or before applied (protocol-26).
+// false: none is known, or this gateway does not follow, or its disk may hang. The time is that at
+// which it sent what the home answered, so it does not depend on how long messages take, nor on the
+// home's clock.
+func (c *Core) Fresh(now Time, applied Position) (at Time, pos Position, ok bool) {
+	if c.role != Follower && c.role != Candidate || now-c.synced > c.cfg.Promise {
+		return 0, Position{}, false
+	}
+	for _, x := range slices.Backward(c.settled) {
+		if !applied.Less(x.pos) {
+			return x.at, x.pos, true
+		}
+	}
+	return 0, Position{}, false
+}
+
 // Commit returns the newest commit position known here.
 func (c *Core) Commit() Position { return c.commit }

@@ -89,10 +89,13 @@ type Message struct {
 	Epochs []log.EpochStart // Hello; Refuse to a home
 	Forced []uint64         // Hello: the epochs that a person forced
 	Start  Position         // Append: where the frames begin; Welcome: where the follower's log ends
-	End    Position         // Hello: where the home's log ends; Welcome, Ack: durable up to here; Refuse: where the log ends
+	End    Position         // Hello, Beat: where the home's log ends; Welcome, Ack: durable up to here; Refuse: where the log ends
 	Commit Position         // Append, Advance, Beat, Release, Refuse
 	Grant  time.Duration    // promise (Ack, Welcome) or lease (Append, Beat), counted from Echo
-	Proved bool             // Welcome, Refuse: the sender proved to the shell that it can unwrap the data key
+	// Current: Beat: at Stamp the sender served, so all that was acknowledged by then is at or
+	// before Commit, and what is not stable at or before End.
+	Current bool
+	Proved  bool // Welcome, Refuse: the sender proved to the shell that it can unwrap the data key
 }
 
 // Event is something that happened; see the types below.

@@ -37,6 +37,7 @@ var refusals = []struct {
 	{"import with a policy", gv("spec: {policy: safe, import: {volume: x.y}}"), "", "policy is the owner's to set"},
 	{"import with copies", gv("spec: {replication: {copies: 3}, import: {volume: x.y}}"), "", "are the owner's to set"},
 	{"import with durability", gv("spec: {durability: {acknowledge: Sites}, import: {volume: x.y}}"), "", "are the owner's to set"},
+	{"import with a block size", gv("spec: {cache: {blockSize: 4Ki}, import: {volume: x.y}}"), "", "are the owner's to set"},
 	{"import with grants", gv("spec: {grants: [{site: b, namespace: lab}], import: {volume: x.y}}"), "", "grants are the owner's to give"},
 	{"import to be deleted", gv("spec: {reclaimPolicy: Delete, import: {volume: x.y}}"), "", "deleting an import never deletes the volume"},
 	{"grant twice", gv("spec: {size: 1Gi, grants: [{site: b, namespace: lab}, {site: b, namespace: lab, access: ReadOnly}]}"), "",
@@ -61,6 +62,19 @@ var refusals = []struct {
 	{"policy: staleness of Strong", vp("consistency: {maxStaleness: 5s}"), "", "maxStaleness is only for mode: Bounded"},
 	{"policy: lag of no time", vp("durability: {maxLag: {time: 0s}}"), "", "time must be more than 0"},
 	{"policy: lag of no bytes", vp("durability: {maxLag: {bytes: 0}}"), "", "bytes must be more than 0"},
+	{"policy: more reserve than size", vp("cache: {size: 1Gi, reserve: 2Gi}"), "", "reserve is more than size"},
+	{"volume: more reserve than size", gv("spec: {size: 1Gi, cache: {size: 1Gi, reserve: 2Gi}}"), "", "reserve is more than size"},
+	{"policy: little memory", vp("cache: {memory: 1Ki}"), "", "memory is less than 1Mi"},
+	{"policy: far read-ahead", vp("cache: {readAhead: 65Mi}"), "", "readAhead is not from 0 to 64Mi"},
+	{"policy: negative read-ahead", vp("cache: {readAhead: -1}"), "", "readAhead is not from 0 to 64Mi"},
+	{"policy: odd blocks", vp("cache: {blockSize: 5Ki}"), "", "blockSize is no power of two from 4Ki to 64Ki"},
+	{"policy: large blocks", vp("cache: {blockSize: 128Ki}"), "", "blockSize is no power of two from 4Ki to 64Ki"},
+	{"policy: unknown ARC", vp("cache: {arc: Some}"), "", `supported values: "All", "Metadata", "None"`},
+	{"policy: unknown L2ARC", vp("cache: {l2arc: Some}"), "", `supported values: "All", "Metadata", "None"`},
+	{"policy: unknown log", vp("cache: {log: Fast}"), "", `supported values: "Latency", "Throughput"`},
+	{"policy: unknown compression", vp("cache: {compression: lz4}"), "", `supported values: "Fast", "None", "Strong"`},
+	{"policy: pin of a relative path", vp("cache: {pin: [{path: data}]}"), "", "spec.cache.pin[0].path"},
+	{"policy: pin at no site", vp("cache: {pin: [{path: /data, sites: [A_1]}]}"), "", "spec.cache.pin[0].sites[0]"},
 	{"policy: name of a site", vp("replication: {sites: {required: [A_1]}}"), "", "spec.replication.sites.required[0]"},
 
 	{"site's long name", site(strings.Repeat("s", 64), "o", "f"), "", "a site's name is a DNS label"},
@@ -70,6 +84,11 @@ var refusals = []struct {
 
 	{"pool too small", pool("1Mi", "/pool"), "", "a pool needs at least 64Mi"},
 	{"pool without a directory", pool("1Gi", "pool"), "", "spec.directory"},
+	{"pool that is a whole ZFS pool", zfs("tank", ""), "", "spec.zfs.dataset"},
+	{"layout that nobody knows", zfs("tank/weir", "layout: RAID5, data: [/dev/sda]"), "", "spec.zfs.devices.layout"},
+	{"no data devices", zfs("tank/weir", "log: [/dev/sda]"), "", "spec.zfs.devices.data"},
+	{"device without a path", zfs("tank/weir", "data: [sda]"), "", "spec.zfs.devices.data"},
+	{"device twice", zfs("tank/weir", "data: [/dev/sda, /dev/sda]"), "", "spec.zfs.devices.data"},
 	{"pool moves", pool("1Gi", "/pool"), pool("1Gi", "/other"), "a pool does not change its directory"},
 
 	{"volume's access changes", gv("spec: {size: 1Gi}"), gv("spec: {size: 1Gi, access: ReadOnly}"),
@@ -97,6 +116,11 @@ func site(name, organization, federation string) string {
 func pool(size, dir string) string {
 	return apiVersion + "kind: CachePool\nmetadata: {name: p}\n" +
 		"spec: {size: " + size + ", directory: " + dir + ", gateway: weir/weir-gateway}"
+}
+
+func zfs(dataset, devices string) string {
+	return apiVersion + "kind: CachePool\nmetadata: {name: p}\nspec: {size: 10Gi, directory: /pool, gateway: weir/a, " +
+		"zfs: {dataset: " + dataset + ", devices: {" + devices + "}}}"
 }
 
 func content(name string) string {
@@ -217,7 +241,11 @@ func TestAccepted(t *testing.T) {
 			"durability: {acknowledge: Sites, sites: 2, whenDegraded: Continue}, consistency: {mode: Bounded, maxStaleness: 5s}, " +
 			"home: {preferredSites: [a]}"),
 		apiVersion + "kind: VolumePolicy\nmetadata: {name: q}\n",
+		vp("cache: {size: 10Gi, reserve: 1Gi, memory: 64Mi, arc: Metadata, l2arc: None, log: Throughput, readAhead: 0, blockSize: 8Ki, " +
+			"compression: Strong, pin: [{path: '/data/**/*.h5', sites: [a]}, {path: /}]}"),
+		vp("cache: {readAhead: 64Mi, blockSize: 65536}"),
 		site("ams", "surf", "research"), pool("10Gi", "/pool"), content("default.v"),
+		zfs("tank/weir", "layout: Mirror, data: [/dev/sda, /dev/sdb], log: [/dev/sdc], cache: [/dev/sdd]"),
 	} {
 		o := object(t, text)
 		if err := c.Create(t.Context(), o, client.DryRunAll); err != nil {

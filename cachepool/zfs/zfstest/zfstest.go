@@ -4,16 +4,21 @@
 package zfstest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
+
+// Memory is how much zfs-fuse keeps in memory, in bytes.
+const Memory = 32 << 20
 
 // inside marks the process that Main starts in a mount namespace of its own.
 const inside = "WEIR_TEST_ZFS"
@@ -21,6 +26,9 @@ const inside = "WEIR_TEST_ZFS"
 // Main runs a package's tests where ZFS is. zfs-fuse runs in a mount namespace of its own, beside
 // others. Without root it runs no test, and says so. It does not return.
 func Main(m *testing.M) {
+	if dir := os.Getenv(serving); dir != "" {
+		os.Exit(serve(dir))
+	}
 	switch {
 	case os.Geteuid() != 0:
 		fmt.Println("no test ran: ZFS needs root")
@@ -104,7 +112,7 @@ func start() (stop func(), err error) {
 			return nil, fmt.Errorf("mount tmpfs on %s: %w", folder, err)
 		}
 	}
-	cmd := exec.Command("zfs-fuse", "--no-daemon")
+	cmd := exec.Command("zfs-fuse", "--no-daemon", "--disable-block-cache", "--max-arc-size", strconv.Itoa(Memory>>20))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -146,7 +154,12 @@ func Device(t *testing.T, name string, size int64) (path, file string) {
 func loop(t *testing.T, file string) (path string) {
 	t.Helper()
 	path = strings.TrimSpace(Run(t, "losetup", "-f", "--show", file))
-	t.Cleanup(func() { _ = exec.Command("losetup", "-d", path).Run() })
+	held, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = held.Close() })
+	Run(t, "losetup", "-d", path) // once nobody has it open: at the latest when this process ends
 	return path
 }
 
@@ -159,7 +172,7 @@ func Destroy(t *testing.T, name string) {
 		command = []string{"zfs", "destroy", "-r", name}
 	}
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
+		out, err := bounded(command[0], command[1:]...)
 		if err == nil {
 			return
 		}
@@ -170,10 +183,51 @@ func Destroy(t *testing.T, name string) {
 	}
 }
 
+// Leave destroys a ZFS pool whose devices may have failed, if it would outlive the tests: zfs-fuse
+// does not, and may hang.
+func Leave(t *testing.T, name string) {
+	t.Helper()
+	if kernel() {
+		Destroy(t, name)
+	}
+}
+
+// bounded runs a command, for a minute at most: on a ZFS pool without its disks it may hang for
+// ever.
+func bounded(name string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = time.Second
+	return cmd.CombinedOutput()
+}
+
+// Busy has a ZFS pool write to its data devices every five seconds until the test ends, as OpenZFS
+// does while anything is written. zfs-fuse does it every 30 s, and until then it notices no device
+// that is gone.
+func Busy(t *testing.T, name string) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() {
+		close(stop)
+		<-done
+	})
+	go func() {
+		defer close(done)
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Second):
+				_, _ = bounded("zfs", "set", fmt.Sprintf("org.weir.test:busy=%d", n), name) // it may be gone
+			}
+		}
+	}()
+}
+
 // Run runs a command and returns what it prints.
 func Run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	out, err := exec.Command(name, args...).CombinedOutput()
+	out, err := bounded(name, args...)
 	if err != nil {
 		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
 	}

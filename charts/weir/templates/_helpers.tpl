@@ -37,6 +37,11 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
+{{/* weir.poolClaim: "true" if the pool is a claim. */}}
+{{- define "weir.poolClaim" -}}
+{{- if not (or .Values.gateway.pool.hostPath .Values.gateway.pool.zfs.dataset) }}true{{ end }}
+{{- end }}
+
 {{/* weir.containerSecurity: what every container but the node plugin's may do. No argument. */}}
 {{- define "weir.containerSecurity" -}}
 securityContext:

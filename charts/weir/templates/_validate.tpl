@@ -32,6 +32,19 @@
 {{- if and $g.pool.hostPath (not $g.nodeSelector) }}
 {{- $p = append $p "gateway.nodeSelector: missing: with gateway.pool.hostPath, write which node has the folder, such as kubernetes.io/hostname: NAME; on another node the pool would be empty" }}
 {{- end }}
+{{- $z := $g.pool.zfs }}
+{{- if and $z.dataset (not $g.nodeSelector) }}
+{{- $p = append $p "gateway.nodeSelector: missing: with gateway.pool.zfs, write which node has the ZFS pool, such as kubernetes.io/hostname: NAME" }}
+{{- end }}
+{{- if and $z.dataset $g.pool.hostPath }}
+{{- $p = append $p (printf "gateway.pool.hostPath: %s: gateway.pool.zfs.dataset is there too, which is mounted at /var/lib/weir/pool of the node: remove one of them" $g.pool.hostPath) }}
+{{- end }}
+{{- if and (not $z.dataset) (or $z.devices.data $z.devices.log $z.devices.cache) }}
+{{- $p = append $p "gateway.pool.zfs.dataset: missing: name the dataset in the ZFS pool of these devices, such as tank/weir" }}
+{{- end }}
+{{- if and (not $z.devices.data) (or $z.devices.log $z.devices.cache) }}
+{{- $p = append $p "gateway.pool.zfs.devices.data: missing: name the devices that have the data; or remove log and cache, if the ZFS pool is there" }}
+{{- end }}
 
 {{- $s := $v.store }}
 {{- if and $s.endpoint $v.bundled.store.enabled }}
@@ -77,7 +90,7 @@
 
 {{- if and $v.storageClass.create $v.storageClass.isDefault }}
 {{- $claims := list }}
-{{- if not $g.pool.hostPath }}{{ $claims = append $claims (list "gateway.pool.claim.storageClassName" $g.pool.claim.storageClassName) }}{{ end }}
+{{- if include "weir.poolClaim" . }}{{ $claims = append $claims (list "gateway.pool.claim.storageClassName" $g.pool.claim.storageClassName) }}{{ end }}
 {{- if $v.bundled.registry.enabled }}{{ $claims = append $claims (list "bundled.registry.storageClassName" $v.bundled.registry.storageClassName) }}{{ end }}
 {{- if $v.bundled.store.enabled }}{{ $claims = append $claims (list "bundled.store.storageClassName" $v.bundled.store.storageClassName) }}{{ end }}
 {{- range $c := $claims }}

@@ -124,7 +124,7 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		return config.InFile(path, err)
 	}
 	defer endTraces()
-	pool, watchPool, err := openPool(ctx, &c, sh.Random, logger)
+	pool, err := openPool(ctx, &c, sh.Random, logger)
 	if err != nil {
 		return err
 	}
@@ -173,8 +173,8 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		Federation: c.Federation, Organization: c.Organization, Region: c.Region, Site: c.Site, Name: c.Gateway,
 		Labels: c.Labels, Capacity: c.Capacity, Health: health, Meters: measured,
 		Addr: c.Advertise.GRPC, NFSAddr: c.Advertise.NFS, GRPC: grpcListener, NFS: nfsListener,
-		Registry: registry, Pool: pool, WatchPool: watchPool, FS: vfs.Default, StateDir: c.StateDir, Store: objects, StoreInfo: info,
-		Credentials: creds, SiteKey: key,
+		Registry: registry, Pool: pool, WatchPool: pool.watch, ReportPool: pool.Report, FS: vfs.Default, StateDir: c.StateDir,
+		Store: objects, StoreInfo: info, Credentials: creds, SiteKey: key,
 		Promise: time.Duration(c.Promise), Former: former, Heartbeat: time.Duration(c.Heartbeat), Lease: time.Duration(c.Lease),
 		AliveFor:   time.Duration(c.AliveFor),
 		CacheBytes: int64(c.Cache), Clock: sh.Boottime, Timers: clockwork.NewRealClock(), Now: sh.Now, Rand: sh.Random, Logger: logger,

@@ -18,6 +18,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/process"
 	"github.com/weir-storage/weir/controllers"
@@ -123,7 +124,7 @@ func (o *operator) operate(ctx context.Context, sh *cli.Shell, cluster *rest.Con
 	}
 	if err := controllers.Setup(ctx, mgr, controllers.Options{
 		Federation: id.Federation, Organization: id.Organization, Site: o.Site, Registry: registry, Random: sh.Random, Now: sh.Now,
-		After: time.After, Trash: o.trash,
+		After: time.After, Trash: o.trash, AskPool: asker(&access.Client{Registry: registry, Self: id, Dial: access.Dialer(creds)}),
 	}); err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ package topcmd
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"sync"
 	"time"
 
@@ -92,7 +91,7 @@ func (o *options) run(ctx context.Context, sh *cli.Shell, cl *access.Client) err
 		if o.output == "json" {
 			err = cli.WriteJSON(sh.Out, r)
 		} else {
-			err = r.write(sh.Out, o.rows, terminal(sh))
+			err = r.write(sh.Out, o.rows, cli.Terminal(sh.Out))
 		}
 		if err != nil || n == o.count {
 			return err
@@ -100,16 +99,6 @@ func (o *options) run(ctx context.Context, sh *cli.Shell, cl *access.Client) err
 		before = now
 	}
 	return nil
-}
-
-// terminal reports whether a person sees the output as it is written.
-func terminal(sh *cli.Shell) bool {
-	f, ok := sh.Out.(*os.File)
-	if !ok {
-		return false
-	}
-	s, err := f.Stat()
-	return err == nil && s.Mode()&os.ModeCharDevice != 0
 }
 
 // sample is what the gateways said at one moment.

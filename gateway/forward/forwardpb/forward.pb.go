@@ -1002,21 +1002,25 @@ type CallReply struct {
 	Outcome uint32                 `protobuf:"varint,1,opt,name=outcome,proto3" json:"outcome,omitempty"` // 0, or a code of package forward
 	Detail  string                 `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
 	// The caller answers its client after it applied the log up to here (protocol-25).
-	Seq           uint64      `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
-	Off           uint64      `protobuf:"varint,4,opt,name=off,proto3" json:"off,omitempty"`
-	Epoch         uint64      `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Attr          *Attr       `protobuf:"bytes,6,opt,name=attr,proto3" json:"attr,omitempty"`
-	Dir           *DirChange  `protobuf:"bytes,7,opt,name=dir,proto3" json:"dir,omitempty"`
-	Other         *DirChange  `protobuf:"bytes,8,opt,name=other,proto3" json:"other,omitempty"`
-	Flag          bool        `protobuf:"varint,9,opt,name=flag,proto3" json:"flag,omitempty"` // new, eof
-	Data          []byte      `protobuf:"bytes,10,opt,name=data,proto3" json:"data,omitempty"`
-	Entries       []*Entry    `protobuf:"bytes,11,rep,name=entries,proto3" json:"entries,omitempty"`
-	Names         [][]byte    `protobuf:"bytes,12,rep,name=names,proto3" json:"names,omitempty"`
-	Number        uint64      `protobuf:"varint,13,opt,name=number,proto3" json:"number,omitempty"`
-	Verifier      []byte      `protobuf:"bytes,14,opt,name=verifier,proto3" json:"verifier,omitempty"`
-	Lock          *Lock       `protobuf:"bytes,15,opt,name=lock,proto3" json:"lock,omitempty"`
-	Space         []uint64    `protobuf:"varint,16,rep,packed,name=space,proto3" json:"space,omitempty"`
-	Lost          []*HeldLock `protobuf:"bytes,17,rep,name=lost,proto3" json:"lost,omitempty"` // of METHOD_REGISTER_LOCKS: others hold these by now
+	Seq      uint64      `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	Off      uint64      `protobuf:"varint,4,opt,name=off,proto3" json:"off,omitempty"`
+	Epoch    uint64      `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Attr     *Attr       `protobuf:"bytes,6,opt,name=attr,proto3" json:"attr,omitempty"`
+	Dir      *DirChange  `protobuf:"bytes,7,opt,name=dir,proto3" json:"dir,omitempty"`
+	Other    *DirChange  `protobuf:"bytes,8,opt,name=other,proto3" json:"other,omitempty"`
+	Flag     bool        `protobuf:"varint,9,opt,name=flag,proto3" json:"flag,omitempty"` // new, eof
+	Data     []byte      `protobuf:"bytes,10,opt,name=data,proto3" json:"data,omitempty"`
+	Entries  []*Entry    `protobuf:"bytes,11,rep,name=entries,proto3" json:"entries,omitempty"`
+	Names    [][]byte    `protobuf:"bytes,12,rep,name=names,proto3" json:"names,omitempty"`
+	Number   uint64      `protobuf:"varint,13,opt,name=number,proto3" json:"number,omitempty"`
+	Verifier []byte      `protobuf:"bytes,14,opt,name=verifier,proto3" json:"verifier,omitempty"`
+	Lock     *Lock       `protobuf:"bytes,15,opt,name=lock,proto3" json:"lock,omitempty"`
+	Space    []uint64    `protobuf:"varint,16,rep,packed,name=space,proto3" json:"space,omitempty"`
+	Lost     []*HeldLock `protobuf:"bytes,17,rep,name=lost,proto3" json:"lost,omitempty"` // of METHOD_REGISTER_LOCKS: others hold these by now
+	// Where the home's log ended after the operation, committed or not: nothing that the reply shows
+	// lies after it. Zero: the home is of an earlier version.
+	ShownSeq      uint64 `protobuf:"varint,18,opt,name=shown_seq,json=shownSeq,proto3" json:"shown_seq,omitempty"`
+	ShownOff      uint64 `protobuf:"varint,19,opt,name=shown_off,json=shownOff,proto3" json:"shown_off,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1168,6 +1172,20 @@ func (x *CallReply) GetLost() []*HeldLock {
 		return x.Lost
 	}
 	return nil
+}
+
+func (x *CallReply) GetShownSeq() uint64 {
+	if x != nil {
+		return x.ShownSeq
+	}
+	return 0
+}
+
+func (x *CallReply) GetShownOff() uint64 {
+	if x != nil {
+		return x.ShownOff
+	}
+	return 0
 }
 
 type HeldRequest struct {
@@ -1652,6 +1670,231 @@ func (x *DiagnosePart) GetData() []byte {
 	return nil
 }
 
+type CacheRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CacheRequest) Reset() {
+	*x = CacheRequest{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CacheRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CacheRequest) ProtoMessage() {}
+
+func (x *CacheRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CacheRequest.ProtoReflect.Descriptor instead.
+func (*CacheRequest) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{20}
+}
+
+type CacheReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Json          []byte                 `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"` // caching.Status
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CacheReply) Reset() {
+	*x = CacheReply{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CacheReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CacheReply) ProtoMessage() {}
+
+func (x *CacheReply) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CacheReply.ProtoReflect.Descriptor instead.
+func (*CacheReply) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CacheReply) GetJson() []byte {
+	if x != nil {
+		return x.Json
+	}
+	return nil
+}
+
+type WarmRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`     // from the volume's root; empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarmRequest) Reset() {
+	*x = WarmRequest{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarmRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarmRequest) ProtoMessage() {}
+
+func (x *WarmRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarmRequest.ProtoReflect.Descriptor instead.
+func (*WarmRequest) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *WarmRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *WarmRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// All amounts are of sealed data, so compressed, in bytes.
+type WarmProgress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Counting      bool                   `protobuf:"varint,1,opt,name=counting,proto3" json:"counting,omitempty"` // how much there is to do is not known yet
+	Done          bool                   `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	Files         uint64                 `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"`     // that were looked at in this phase
+	Bytes         uint64                 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`     // of all files
+	Missing       uint64                 `protobuf:"varint,5,opt,name=missing,proto3" json:"missing,omitempty"` // that were not on the pool when it began
+	Moved         uint64                 `protobuf:"varint,6,opt,name=moved,proto3" json:"moved,omitempty"`     // that came to the pool
+	Left          uint64                 `protobuf:"varint,7,opt,name=left,proto3" json:"left,omitempty"`       // for which the pool, or the volume's share of it, has no room
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarmProgress) Reset() {
+	*x = WarmProgress{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarmProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarmProgress) ProtoMessage() {}
+
+func (x *WarmProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarmProgress.ProtoReflect.Descriptor instead.
+func (*WarmProgress) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *WarmProgress) GetCounting() bool {
+	if x != nil {
+		return x.Counting
+	}
+	return false
+}
+
+func (x *WarmProgress) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *WarmProgress) GetFiles() uint64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *WarmProgress) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *WarmProgress) GetMissing() uint64 {
+	if x != nil {
+		return x.Missing
+	}
+	return 0
+}
+
+func (x *WarmProgress) GetMoved() uint64 {
+	if x != nil {
+		return x.Moved
+	}
+	return 0
+}
+
+func (x *WarmProgress) GetLeft() uint64 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
 var File_gateway_forward_forwardpb_forward_proto protoreflect.FileDescriptor
 
 const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
@@ -1740,7 +1983,7 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"targetHeld\x12 \n" +
 	"\vincarnation\x18\x1a \x01(\tR\vincarnation\x12\"\n" +
 	"\fregistration\x18\x1b \x01(\x04R\fregistration\x12+\n" +
-	"\x11registers_changes\x18\x1c \x01(\bR\x10registersChangesJ\x04\b\x17\x10\x18\"\x96\x04\n" +
+	"\x11registers_changes\x18\x1c \x01(\bR\x10registersChangesJ\x04\b\x17\x10\x18\"\xd0\x04\n" +
 	"\tCallReply\x12\x18\n" +
 	"\aoutcome\x18\x01 \x01(\rR\aoutcome\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x10\n" +
@@ -1759,7 +2002,9 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\bverifier\x18\x0e \x01(\fR\bverifier\x12)\n" +
 	"\x04lock\x18\x0f \x01(\v2\x15.weir.forward.v1.LockR\x04lock\x12\x14\n" +
 	"\x05space\x18\x10 \x03(\x04R\x05space\x12-\n" +
-	"\x04lost\x18\x11 \x03(\v2\x19.weir.forward.v1.HeldLockR\x04lost\"|\n" +
+	"\x04lost\x18\x11 \x03(\v2\x19.weir.forward.v1.HeldLockR\x04lost\x12\x1b\n" +
+	"\tshown_seq\x18\x12 \x01(\x04R\bshownSeq\x12\x1b\n" +
+	"\tshown_off\x18\x13 \x01(\x04R\bshownOff\"|\n" +
 	"\vHeldRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x121\n" +
 	"\ahandles\x18\x02 \x03(\v2\x17.weir.forward.v1.HandleR\ahandles\x12\x10\n" +
@@ -1785,7 +2030,22 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x0fDiagnoseRequest\"6\n" +
 	"\fDiagnosePart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data*\x85\x04\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\x0e\n" +
+	"\fCacheRequest\" \n" +
+	"\n" +
+	"CacheReply\x12\x12\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"9\n" +
+	"\vWarmRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\xae\x01\n" +
+	"\fWarmProgress\x12\x1a\n" +
+	"\bcounting\x18\x01 \x01(\bR\bcounting\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\bR\x04done\x12\x14\n" +
+	"\x05files\x18\x03 \x01(\x04R\x05files\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x18\n" +
+	"\amissing\x18\x05 \x01(\x04R\amissing\x12\x14\n" +
+	"\x05moved\x18\x06 \x01(\x04R\x05moved\x12\x12\n" +
+	"\x04left\x18\a \x01(\x04R\x04left*\x85\x04\n" +
 	"\x06Method\x12\x16\n" +
 	"\x12METHOD_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fMETHOD_GET_ATTR\x10\x01\x12\x11\n" +
@@ -1812,14 +2072,16 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x10METHOD_TEST_LOCK\x10\x15\x12\x11\n" +
 	"\rMETHOD_UNLOCK\x10\x16\x12\x11\n" +
 	"\rMETHOD_FORGET\x10\x17\x12\x19\n" +
-	"\x15METHOD_REGISTER_LOCKS\x10\x182\xc0\x03\n" +
+	"\x15METHOD_REGISTER_LOCKS\x10\x182\xcc\x04\n" +
 	"\aForward\x12@\n" +
 	"\x04Call\x12\x1c.weir.forward.v1.CallRequest\x1a\x1a.weir.forward.v1.CallReply\x12@\n" +
 	"\x04Held\x12\x1c.weir.forward.v1.HeldRequest\x1a\x1a.weir.forward.v1.HeldReply\x12F\n" +
 	"\x06Status\x12\x1e.weir.forward.v1.StatusRequest\x1a\x1c.weir.forward.v1.StatusReply\x12L\n" +
 	"\bFailover\x12 .weir.forward.v1.FailoverRequest\x1a\x1e.weir.forward.v1.FailoverReply\x12L\n" +
 	"\bActivity\x12 .weir.forward.v1.ActivityRequest\x1a\x1e.weir.forward.v1.ActivityReply\x12M\n" +
-	"\bDiagnose\x12 .weir.forward.v1.DiagnoseRequest\x1a\x1d.weir.forward.v1.DiagnosePart0\x01B8Z6github.com/weir-storage/weir/gateway/forward/forwardpbb\x06proto3"
+	"\bDiagnose\x12 .weir.forward.v1.DiagnoseRequest\x1a\x1d.weir.forward.v1.DiagnosePart0\x01\x12C\n" +
+	"\x05Cache\x12\x1d.weir.forward.v1.CacheRequest\x1a\x1b.weir.forward.v1.CacheReply\x12E\n" +
+	"\x04Warm\x12\x1c.weir.forward.v1.WarmRequest\x1a\x1d.weir.forward.v1.WarmProgress0\x01B8Z6github.com/weir-storage/weir/gateway/forward/forwardpbb\x06proto3"
 
 var (
 	file_gateway_forward_forwardpb_forward_proto_rawDescOnce sync.Once
@@ -1834,7 +2096,7 @@ func file_gateway_forward_forwardpb_forward_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_forward_forwardpb_forward_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_gateway_forward_forwardpb_forward_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_gateway_forward_forwardpb_forward_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_gateway_forward_forwardpb_forward_proto_goTypes = []any{
 	(Method)(0),             // 0: weir.forward.v1.Method
 	(*Handle)(nil),          // 1: weir.forward.v1.Handle
@@ -1857,6 +2119,10 @@ var file_gateway_forward_forwardpb_forward_proto_goTypes = []any{
 	(*ActivityReply)(nil),   // 18: weir.forward.v1.ActivityReply
 	(*DiagnoseRequest)(nil), // 19: weir.forward.v1.DiagnoseRequest
 	(*DiagnosePart)(nil),    // 20: weir.forward.v1.DiagnosePart
+	(*CacheRequest)(nil),    // 21: weir.forward.v1.CacheRequest
+	(*CacheReply)(nil),      // 22: weir.forward.v1.CacheReply
+	(*WarmRequest)(nil),     // 23: weir.forward.v1.WarmRequest
+	(*WarmProgress)(nil),    // 24: weir.forward.v1.WarmProgress
 }
 var file_gateway_forward_forwardpb_forward_proto_depIdxs = []int32{
 	1,  // 0: weir.forward.v1.Attr.handle:type_name -> weir.forward.v1.Handle
@@ -1884,14 +2150,18 @@ var file_gateway_forward_forwardpb_forward_proto_depIdxs = []int32{
 	15, // 22: weir.forward.v1.Forward.Failover:input_type -> weir.forward.v1.FailoverRequest
 	17, // 23: weir.forward.v1.Forward.Activity:input_type -> weir.forward.v1.ActivityRequest
 	19, // 24: weir.forward.v1.Forward.Diagnose:input_type -> weir.forward.v1.DiagnoseRequest
-	10, // 25: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
-	12, // 26: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
-	14, // 27: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
-	16, // 28: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
-	18, // 29: weir.forward.v1.Forward.Activity:output_type -> weir.forward.v1.ActivityReply
-	20, // 30: weir.forward.v1.Forward.Diagnose:output_type -> weir.forward.v1.DiagnosePart
-	25, // [25:31] is the sub-list for method output_type
-	19, // [19:25] is the sub-list for method input_type
+	21, // 25: weir.forward.v1.Forward.Cache:input_type -> weir.forward.v1.CacheRequest
+	23, // 26: weir.forward.v1.Forward.Warm:input_type -> weir.forward.v1.WarmRequest
+	10, // 27: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
+	12, // 28: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
+	14, // 29: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
+	16, // 30: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
+	18, // 31: weir.forward.v1.Forward.Activity:output_type -> weir.forward.v1.ActivityReply
+	20, // 32: weir.forward.v1.Forward.Diagnose:output_type -> weir.forward.v1.DiagnosePart
+	22, // 33: weir.forward.v1.Forward.Cache:output_type -> weir.forward.v1.CacheReply
+	24, // 34: weir.forward.v1.Forward.Warm:output_type -> weir.forward.v1.WarmProgress
+	27, // [27:35] is the sub-list for method output_type
+	19, // [19:27] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
 	19, // [19:19] is the sub-list for extension extendee
 	0,  // [0:19] is the sub-list for field type_name
@@ -1909,7 +2179,7 @@ func file_gateway_forward_forwardpb_forward_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_forward_forwardpb_forward_proto_rawDesc), len(file_gateway_forward_forwardpb_forward_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,8 @@ const (
 	Forward_Failover_FullMethodName = "/weir.forward.v1.Forward/Failover"
 	Forward_Activity_FullMethodName = "/weir.forward.v1.Forward/Activity"
 	Forward_Diagnose_FullMethodName = "/weir.forward.v1.Forward/Diagnose"
+	Forward_Cache_FullMethodName    = "/weir.forward.v1.Forward/Cache"
+	Forward_Warm_FullMethodName     = "/weir.forward.v1.Forward/Warm"
 )
 
 // ForwardClient is the client API for Forward service.
@@ -50,6 +52,13 @@ type ForwardClient interface {
 	// Diagnose returns files that help to find a fault, none of them with a secret or with data of
 	// volumes, for `weir support-bundle`.
 	Diagnose(ctx context.Context, in *DiagnoseRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DiagnosePart], error)
+	// Cache returns what the callee keeps on its pool and in memory, for `weir cache`.
+	Cache(ctx context.Context, in *CacheRequest, opts ...grpc.CallOption) (*CacheReply, error)
+	// Warm brings the data of a path to the callee's pool, for `weir warm`. It tells how far it is,
+	// and ends with a message that says done. It ends when the caller goes away.
+	//
+	//	NOT_FOUND: no such path. FAILED_PRECONDITION: the callee has no copy, nor an outline.
+	Warm(ctx context.Context, in *WarmRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WarmProgress], error)
 }
 
 type forwardClient struct {
@@ -129,6 +138,35 @@ func (c *forwardClient) Diagnose(ctx context.Context, in *DiagnoseRequest, opts 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Forward_DiagnoseClient = grpc.ServerStreamingClient[DiagnosePart]
 
+func (c *forwardClient) Cache(ctx context.Context, in *CacheRequest, opts ...grpc.CallOption) (*CacheReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CacheReply)
+	err := c.cc.Invoke(ctx, Forward_Cache_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *forwardClient) Warm(ctx context.Context, in *WarmRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WarmProgress], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Forward_ServiceDesc.Streams[1], Forward_Warm_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WarmRequest, WarmProgress]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Forward_WarmClient = grpc.ServerStreamingClient[WarmProgress]
+
 // ForwardServer is the server API for Forward service.
 // All implementations must embed UnimplementedForwardServer
 // for forward compatibility.
@@ -148,6 +186,13 @@ type ForwardServer interface {
 	// Diagnose returns files that help to find a fault, none of them with a secret or with data of
 	// volumes, for `weir support-bundle`.
 	Diagnose(*DiagnoseRequest, grpc.ServerStreamingServer[DiagnosePart]) error
+	// Cache returns what the callee keeps on its pool and in memory, for `weir cache`.
+	Cache(context.Context, *CacheRequest) (*CacheReply, error)
+	// Warm brings the data of a path to the callee's pool, for `weir warm`. It tells how far it is,
+	// and ends with a message that says done. It ends when the caller goes away.
+	//
+	//	NOT_FOUND: no such path. FAILED_PRECONDITION: the callee has no copy, nor an outline.
+	Warm(*WarmRequest, grpc.ServerStreamingServer[WarmProgress]) error
 	mustEmbedUnimplementedForwardServer()
 }
 
@@ -175,6 +220,12 @@ func (UnimplementedForwardServer) Activity(context.Context, *ActivityRequest) (*
 }
 func (UnimplementedForwardServer) Diagnose(*DiagnoseRequest, grpc.ServerStreamingServer[DiagnosePart]) error {
 	return status.Error(codes.Unimplemented, "method Diagnose not implemented")
+}
+func (UnimplementedForwardServer) Cache(context.Context, *CacheRequest) (*CacheReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Cache not implemented")
+}
+func (UnimplementedForwardServer) Warm(*WarmRequest, grpc.ServerStreamingServer[WarmProgress]) error {
+	return status.Error(codes.Unimplemented, "method Warm not implemented")
 }
 func (UnimplementedForwardServer) mustEmbedUnimplementedForwardServer() {}
 func (UnimplementedForwardServer) testEmbeddedByValue()                 {}
@@ -298,6 +349,35 @@ func _Forward_Diagnose_Handler(srv interface{}, stream grpc.ServerStream) error 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Forward_DiagnoseServer = grpc.ServerStreamingServer[DiagnosePart]
 
+func _Forward_Cache_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CacheRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ForwardServer).Cache(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Forward_Cache_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ForwardServer).Cache(ctx, req.(*CacheRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Forward_Warm_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WarmRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ForwardServer).Warm(m, &grpc.GenericServerStream[WarmRequest, WarmProgress]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Forward_WarmServer = grpc.ServerStreamingServer[WarmProgress]
+
 // Forward_ServiceDesc is the grpc.ServiceDesc for Forward service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -325,11 +405,20 @@ var Forward_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Activity",
 			Handler:    _Forward_Activity_Handler,
 		},
+		{
+			MethodName: "Cache",
+			Handler:    _Forward_Cache_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Diagnose",
 			Handler:       _Forward_Diagnose_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Warm",
+			Handler:       _Forward_Warm_Handler,
 			ServerStreams: true,
 		},
 	},

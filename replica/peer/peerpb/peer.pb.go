@@ -40,9 +40,12 @@ type Envelope struct {
 	Grant  int64                  `protobuf:"varint,11,opt,name=grant,proto3" json:"grant,omitempty"` // nanoseconds
 	// With Welcome: HMAC-SHA256 with the volume's data key over what the sender is, which
 	// proves that it can unwrap the key (protocol-17).
-	Proof         []byte   `protobuf:"bytes,12,opt,name=proof,proto3" json:"proof,omitempty"`
-	Frames        []byte   `protobuf:"bytes,13,opt,name=frames,proto3" json:"frames,omitempty"`         // with Append
-	Forced        []uint64 `protobuf:"varint,14,rep,packed,name=forced,proto3" json:"forced,omitempty"` // epochs, with Hello
+	Proof  []byte   `protobuf:"bytes,12,opt,name=proof,proto3" json:"proof,omitempty"`
+	Frames []byte   `protobuf:"bytes,13,opt,name=frames,proto3" json:"frames,omitempty"`         // with Append
+	Forced []uint64 `protobuf:"varint,14,rep,packed,name=forced,proto3" json:"forced,omitempty"` // epochs, with Hello
+	// With Beat: the sender served at stamp, so all that was acknowledged by then is at or before
+	// commit. A gateway of an earlier version does not say so.
+	Current       bool `protobuf:"varint,15,opt,name=current,proto3" json:"current,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -173,6 +176,13 @@ func (x *Envelope) GetForced() []uint64 {
 		return x.Forced
 	}
 	return nil
+}
+
+func (x *Envelope) GetCurrent() bool {
+	if x != nil {
+		return x.Current
+	}
+	return false
 }
 
 type CarryReply struct {
@@ -394,7 +404,7 @@ func (x *EpochStart) GetSalt() []byte {
 type FetchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`   // UUID
-	Segment       string                 `protobuf:"bytes,2,opt,name=segment,proto3" json:"segment,omitempty"` // object name
+	Segment       string                 `protobuf:"bytes,2,opt,name=segment,proto3" json:"segment,omitempty"` // object name; or that of an open segment, by its salt, see segment.OpenName
 	Offset        int64                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	Length        int32                  `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"` // at most 4 MiB
 	unknownFields protoimpl.UnknownFields
@@ -503,11 +513,143 @@ func (x *FetchReply) GetData() []byte {
 	return nil
 }
 
+type FollowRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
+	After         *Position              `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`   // the caller has what lies before it
+	Salt          []byte                 `protobuf:"bytes,3,opt,name=salt,proto3" json:"salt,omitempty"`     // of the segment in which after lies; empty: the caller has nothing
+	Stamp         int64                  `protobuf:"varint,4,opt,name=stamp,proto3" json:"stamp,omitempty"`  // nanoseconds of the caller's monotonic clock; 0: nothing is asked
+	Waits         bool                   `protobuf:"varint,5,opt,name=waits,proto3" json:"waits,omitempty"`  // somebody waits for the answer: the callee does not let unstable data wait
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowRequest) Reset() {
+	*x = FollowRequest{}
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowRequest) ProtoMessage() {}
+
+func (x *FollowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
+func (*FollowRequest) Descriptor() ([]byte, []int) {
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *FollowRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *FollowRequest) GetAfter() *Position {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *FollowRequest) GetSalt() []byte {
+	if x != nil {
+		return x.Salt
+	}
+	return nil
+}
+
+func (x *FollowRequest) GetStamp() int64 {
+	if x != nil {
+		return x.Stamp
+	}
+	return 0
+}
+
+func (x *FollowRequest) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
+type FollowReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Headers of segments as they are, and records without their sealed blocks, in the order of the
+	// log.
+	Frames [][]byte `protobuf:"bytes,1,rep,name=frames,proto3" json:"frames,omitempty"`
+	// All that was acknowledged when the caller sent the request with this stamp lies before the end
+	// of what was sent so far. 0: it does not say so.
+	Stamp         int64 `protobuf:"varint,2,opt,name=stamp,proto3" json:"stamp,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowReply) Reset() {
+	*x = FollowReply{}
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowReply) ProtoMessage() {}
+
+func (x *FollowReply) ProtoReflect() protoreflect.Message {
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowReply.ProtoReflect.Descriptor instead.
+func (*FollowReply) Descriptor() ([]byte, []int) {
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *FollowReply) GetFrames() [][]byte {
+	if x != nil {
+		return x.Frames
+	}
+	return nil
+}
+
+func (x *FollowReply) GetStamp() int64 {
+	if x != nil {
+		return x.Stamp
+	}
+	return 0
+}
+
 var File_replica_peer_peerpb_peer_proto protoreflect.FileDescriptor
 
 const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1ereplica/peer/peerpb/peer.proto\x12\fweir.peer.v1\"\xb6\x03\n" +
+	"\x1ereplica/peer/peerpb/peer.proto\x12\fweir.peer.v1\"\xd0\x03\n" +
 	"\bEnvelope\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12(\n" +
@@ -523,7 +665,8 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x05grant\x18\v \x01(\x03R\x05grant\x12\x14\n" +
 	"\x05proof\x18\f \x01(\fR\x05proof\x12\x16\n" +
 	"\x06frames\x18\r \x01(\fR\x06frames\x12\x16\n" +
-	"\x06forced\x18\x0e \x03(\x04R\x06forced\"\f\n" +
+	"\x06forced\x18\x0e \x03(\x04R\x06forced\x12\x18\n" +
+	"\acurrent\x18\x0f \x01(\bR\acurrent\"\f\n" +
 	"\n" +
 	"CarryReply\"j\n" +
 	"\x06Member\x12\x18\n" +
@@ -546,10 +689,21 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x06length\x18\x04 \x01(\x05R\x06length\" \n" +
 	"\n" +
 	"FetchReply\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\x82\x01\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x95\x01\n" +
+	"\rFollowRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12,\n" +
+	"\x05after\x18\x02 \x01(\v2\x16.weir.peer.v1.PositionR\x05after\x12\x12\n" +
+	"\x04salt\x18\x03 \x01(\fR\x04salt\x12\x14\n" +
+	"\x05stamp\x18\x04 \x01(\x03R\x05stamp\x12\x14\n" +
+	"\x05waits\x18\x05 \x01(\bR\x05waits\";\n" +
+	"\vFollowReply\x12\x16\n" +
+	"\x06frames\x18\x01 \x03(\fR\x06frames\x12\x14\n" +
+	"\x05stamp\x18\x02 \x01(\x03R\x05stamp2\x82\x01\n" +
 	"\x04Peer\x12;\n" +
 	"\x05Carry\x12\x16.weir.peer.v1.Envelope\x1a\x18.weir.peer.v1.CarryReply(\x01\x12=\n" +
-	"\x05Fetch\x12\x1a.weir.peer.v1.FetchRequest\x1a\x18.weir.peer.v1.FetchReplyB2Z0github.com/weir-storage/weir/replica/peer/peerpbb\x06proto3"
+	"\x05Fetch\x12\x1a.weir.peer.v1.FetchRequest\x1a\x18.weir.peer.v1.FetchReply2P\n" +
+	"\bOutlines\x12D\n" +
+	"\x06Follow\x12\x1b.weir.peer.v1.FollowRequest\x1a\x19.weir.peer.v1.FollowReply(\x010\x01B2Z0github.com/weir-storage/weir/replica/peer/peerpbb\x06proto3"
 
 var (
 	file_replica_peer_peerpb_peer_proto_rawDescOnce sync.Once
@@ -563,32 +717,37 @@ func file_replica_peer_peerpb_peer_proto_rawDescGZIP() []byte {
 	return file_replica_peer_peerpb_peer_proto_rawDescData
 }
 
-var file_replica_peer_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_replica_peer_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_replica_peer_peerpb_peer_proto_goTypes = []any{
-	(*Envelope)(nil),     // 0: weir.peer.v1.Envelope
-	(*CarryReply)(nil),   // 1: weir.peer.v1.CarryReply
-	(*Member)(nil),       // 2: weir.peer.v1.Member
-	(*Position)(nil),     // 3: weir.peer.v1.Position
-	(*EpochStart)(nil),   // 4: weir.peer.v1.EpochStart
-	(*FetchRequest)(nil), // 5: weir.peer.v1.FetchRequest
-	(*FetchReply)(nil),   // 6: weir.peer.v1.FetchReply
+	(*Envelope)(nil),      // 0: weir.peer.v1.Envelope
+	(*CarryReply)(nil),    // 1: weir.peer.v1.CarryReply
+	(*Member)(nil),        // 2: weir.peer.v1.Member
+	(*Position)(nil),      // 3: weir.peer.v1.Position
+	(*EpochStart)(nil),    // 4: weir.peer.v1.EpochStart
+	(*FetchRequest)(nil),  // 5: weir.peer.v1.FetchRequest
+	(*FetchReply)(nil),    // 6: weir.peer.v1.FetchReply
+	(*FollowRequest)(nil), // 7: weir.peer.v1.FollowRequest
+	(*FollowReply)(nil),   // 8: weir.peer.v1.FollowReply
 }
 var file_replica_peer_peerpb_peer_proto_depIdxs = []int32{
-	2, // 0: weir.peer.v1.Envelope.from:type_name -> weir.peer.v1.Member
-	4, // 1: weir.peer.v1.Envelope.epochs:type_name -> weir.peer.v1.EpochStart
-	3, // 2: weir.peer.v1.Envelope.start:type_name -> weir.peer.v1.Position
-	3, // 3: weir.peer.v1.Envelope.end:type_name -> weir.peer.v1.Position
-	3, // 4: weir.peer.v1.Envelope.commit:type_name -> weir.peer.v1.Position
-	3, // 5: weir.peer.v1.EpochStart.start:type_name -> weir.peer.v1.Position
-	0, // 6: weir.peer.v1.Peer.Carry:input_type -> weir.peer.v1.Envelope
-	5, // 7: weir.peer.v1.Peer.Fetch:input_type -> weir.peer.v1.FetchRequest
-	1, // 8: weir.peer.v1.Peer.Carry:output_type -> weir.peer.v1.CarryReply
-	6, // 9: weir.peer.v1.Peer.Fetch:output_type -> weir.peer.v1.FetchReply
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	2,  // 0: weir.peer.v1.Envelope.from:type_name -> weir.peer.v1.Member
+	4,  // 1: weir.peer.v1.Envelope.epochs:type_name -> weir.peer.v1.EpochStart
+	3,  // 2: weir.peer.v1.Envelope.start:type_name -> weir.peer.v1.Position
+	3,  // 3: weir.peer.v1.Envelope.end:type_name -> weir.peer.v1.Position
+	3,  // 4: weir.peer.v1.Envelope.commit:type_name -> weir.peer.v1.Position
+	3,  // 5: weir.peer.v1.EpochStart.start:type_name -> weir.peer.v1.Position
+	3,  // 6: weir.peer.v1.FollowRequest.after:type_name -> weir.peer.v1.Position
+	0,  // 7: weir.peer.v1.Peer.Carry:input_type -> weir.peer.v1.Envelope
+	5,  // 8: weir.peer.v1.Peer.Fetch:input_type -> weir.peer.v1.FetchRequest
+	7,  // 9: weir.peer.v1.Outlines.Follow:input_type -> weir.peer.v1.FollowRequest
+	1,  // 10: weir.peer.v1.Peer.Carry:output_type -> weir.peer.v1.CarryReply
+	6,  // 11: weir.peer.v1.Peer.Fetch:output_type -> weir.peer.v1.FetchReply
+	8,  // 12: weir.peer.v1.Outlines.Follow:output_type -> weir.peer.v1.FollowReply
+	10, // [10:13] is the sub-list for method output_type
+	7,  // [7:10] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_replica_peer_peerpb_peer_proto_init() }
@@ -602,9 +761,9 @@ func file_replica_peer_peerpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_replica_peer_peerpb_peer_proto_rawDesc), len(file_replica_peer_peerpb_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_replica_peer_peerpb_peer_proto_goTypes,
 		DependencyIndexes: file_replica_peer_peerpb_peer_proto_depIdxs,

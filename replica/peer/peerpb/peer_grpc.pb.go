@@ -34,7 +34,7 @@ type PeerClient interface {
 	// Carry delivers envelopes in order, from the caller to the callee. A gateway keeps
 	// one such stream for messages and one, on a connection of its own, for frames.
 	Carry(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[Envelope, CarryReply], error)
-	// Fetch returns a range of a sealed segment, from the callee's pool or store.
+	// Fetch returns a range of a segment, from the callee's pool or store.
 	Fetch(ctx context.Context, in *FetchRequest, opts ...grpc.CallOption) (*FetchReply, error)
 }
 
@@ -76,7 +76,7 @@ type PeerServer interface {
 	// Carry delivers envelopes in order, from the caller to the callee. A gateway keeps
 	// one such stream for messages and one, on a connection of its own, for frames.
 	Carry(grpc.ClientStreamingServer[Envelope, CarryReply]) error
-	// Fetch returns a range of a sealed segment, from the callee's pool or store.
+	// Fetch returns a range of a segment, from the callee's pool or store.
 	Fetch(context.Context, *FetchRequest) (*FetchReply, error)
 	mustEmbedUnimplementedPeerServer()
 }
@@ -156,6 +156,116 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Carry",
 			Handler:       _Peer_Carry_Handler,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "replica/peer/peerpb/peer.proto",
+}
+
+const (
+	Outlines_Follow_FullMethodName = "/weir.peer.v1.Outlines/Follow"
+)
+
+// OutlinesClient is the client API for Outlines service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Outlines serves gateways that have no copy of a volume, and follow its log without its blocks.
+type OutlinesClient interface {
+	// Follow sends what is committed, from a position on, while the callee is the volume's home. The
+	// first request says what the caller has. Each request asks how far the log reaches.
+	//
+	//	FAILED_PRECONDITION: the callee is not the home.
+	//	OUT_OF_RANGE: what the caller has is not of this log. It begins anew.
+	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowRequest, FollowReply], error)
+}
+
+type outlinesClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewOutlinesClient(cc grpc.ClientConnInterface) OutlinesClient {
+	return &outlinesClient{cc}
+}
+
+func (c *outlinesClient) Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowRequest, FollowReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Outlines_ServiceDesc.Streams[0], Outlines_Follow_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FollowRequest, FollowReply]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Outlines_FollowClient = grpc.BidiStreamingClient[FollowRequest, FollowReply]
+
+// OutlinesServer is the server API for Outlines service.
+// All implementations must embed UnimplementedOutlinesServer
+// for forward compatibility.
+//
+// Outlines serves gateways that have no copy of a volume, and follow its log without its blocks.
+type OutlinesServer interface {
+	// Follow sends what is committed, from a position on, while the callee is the volume's home. The
+	// first request says what the caller has. Each request asks how far the log reaches.
+	//
+	//	FAILED_PRECONDITION: the callee is not the home.
+	//	OUT_OF_RANGE: what the caller has is not of this log. It begins anew.
+	Follow(grpc.BidiStreamingServer[FollowRequest, FollowReply]) error
+	mustEmbedUnimplementedOutlinesServer()
+}
+
+// UnimplementedOutlinesServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedOutlinesServer struct{}
+
+func (UnimplementedOutlinesServer) Follow(grpc.BidiStreamingServer[FollowRequest, FollowReply]) error {
+	return status.Error(codes.Unimplemented, "method Follow not implemented")
+}
+func (UnimplementedOutlinesServer) mustEmbedUnimplementedOutlinesServer() {}
+func (UnimplementedOutlinesServer) testEmbeddedByValue()                  {}
+
+// UnsafeOutlinesServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to OutlinesServer will
+// result in compilation errors.
+type UnsafeOutlinesServer interface {
+	mustEmbedUnimplementedOutlinesServer()
+}
+
+func RegisterOutlinesServer(s grpc.ServiceRegistrar, srv OutlinesServer) {
+	// If the following call panics, it indicates UnimplementedOutlinesServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Outlines_ServiceDesc, srv)
+}
+
+func _Outlines_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(OutlinesServer).Follow(&grpc.GenericServerStream[FollowRequest, FollowReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Outlines_FollowServer = grpc.BidiStreamingServer[FollowRequest, FollowReply]
+
+// Outlines_ServiceDesc is the grpc.ServiceDesc for Outlines service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Outlines_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "weir.peer.v1.Outlines",
+	HandlerType: (*OutlinesServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Follow",
+			Handler:       _Outlines_Follow_Handler,
+			ServerStreams: true,
 			ClientStreams: true,
 		},
 	},

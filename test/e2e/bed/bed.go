@@ -47,7 +47,14 @@ type Config struct {
 	Promise  string            // default 3s
 	Lease    string            // of NFS clients, default 20s
 	PoolSize map[string]string // by site; default 4Gi
+	ZFS      map[string]ZFS    // by site; default: the pool is a folder
 	Cache    string            // of blocks in memory; default 256Mi
+}
+
+// ZFS is a pool that is a dataset of ZFS.
+type ZFS struct {
+	Path   string // where it is mounted: outside of Config.StateDir, which is removed
+	Config string // pool.zfs of the gateway's configuration
 }
 
 // Bed is a federation on a stage.

@@ -16,7 +16,9 @@ import (
 )
 
 // PoolDir is the folder of the site's pool.
-func (s *Site) PoolDir() string { return filepath.Join(s.Dir(), "pool") }
+func (s *Site) PoolDir() string {
+	return cmp.Or(s.bed.cfg.ZFS[s.Name()].Path, filepath.Join(s.Dir(), "pool"))
+}
 
 // GatewayName is the name of the site's gateway.
 func (s *Site) GatewayName() string { return "g" + s.Name() }
@@ -33,6 +35,10 @@ func (s *Site) configure(secret string) error {
 	cache, size := cmp.Or(b.cfg.Cache, "256Mi"), cmp.Or(b.cfg.PoolSize[s.Name()], "4Gi")
 	files := b.tls[s.GatewayName()]
 	s.config = filepath.Join(s.Dir(), "gateway.yaml")
+	zfs := ""
+	if z, ok := b.cfg.ZFS[s.Name()]; ok {
+		zfs = ", zfs: " + z.Config
+	}
 	text := fmt.Sprintf(`federation: %s
 organization: org-%s
 region: region-%s
@@ -42,7 +48,7 @@ listen: {grpc: "%s:%d", nfs: "%s:%d"}
 registry: {endpoints: [%s]}
 tls: {ca: %s, cert: %s, key: %s}
 siteKey: %s
-pool: {path: %s, size: %s}
+pool: {path: %s, size: %s%s}
 cache: %s
 store: {endpoint: "%s", bucket: weir, accessKey: %s, secretKey: %s}
 promise: %s
@@ -52,7 +58,7 @@ metrics: {listen: "%s"}
 logLevel: info
 `, Federation, s.Name(), s.Name(), s.Name(), s.GatewayName(), s.Addr(), grpcPort, s.Addr(), nfsPort, strings.Join(b.Etcd.Endpoints(), ", "),
 		files.CA, files.Cert, files.Key, filepath.Join(s.Dir(),
-			"site.key"), s.PoolDir(), size, cache, s.S3.Endpoint(), AccessKey, secret, b.cfg.Promise, b.cfg.Lease,
+			"site.key"), s.PoolDir(), size, zfs, cache, s.S3.Endpoint(), AccessKey, secret, b.cfg.Promise, b.cfg.Lease,
 		s.MetricsAddr())
 	return os.WriteFile(s.config, []byte(text), 0o600)
 }

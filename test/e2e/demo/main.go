@@ -36,6 +36,7 @@ type show struct {
 	*installed.Federated
 	source string // a tree of files, as every machine sees it
 	sum    string // hash of its files' hashes
+	slog   string // how much was written to the SLOG at a before there was load
 }
 
 func demo(ctx context.Context, p *playbill.Play, dir string) (err error) {
@@ -45,7 +46,7 @@ func demo(ctx context.Context, p *playbill.Play, dir string) (err error) {
 	}
 	s := &show{Play: p, source: filepath.Join(strings.TrimSpace(string(root)), "src")}
 	s.Title("Three Kubernetes clusters, from source, joined by a wide-area network")
-	clusters, err := kube.Up(ctx, kube.Config{Sites: []string{"a", "b", "c"}, StateDir: dir, Progress: os.Stderr,
+	clusters, err := kube.Up(ctx, kube.Config{Sites: []string{"a", "b", "c"}, ZFS: []string{"a"}, StateDir: dir, Progress: os.Stderr,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func demo(ctx context.Context, p *playbill.Play, dir string) (err error) {
 			err = errors.Join(err, derr)
 		}
 	}()
-	s.Title("helm install at each: one chart, one site")
+	s.Title("helm install at each: one chart, one site. At a the pool is ZFS, with a log device (SLOG) and a cache device (L2ARC)")
 	if s.Federated, err = installed.Install(ctx, clusters,
 		func(format string, a ...any) { fmt.Printf("  "+format+"\n", a...) }); err != nil {
 		return err
@@ -163,7 +164,33 @@ func (s *show) declare(ctx context.Context) error {
 	if err := s.wait(ctx, "a", "gv/shared", "condition=Ready"); err != nil {
 		return err
 	}
-	return s.table(ctx, "a")
+	if err := s.table(ctx, "a"); err != nil {
+		return err
+	}
+	var err error
+	s.slog, err = s.pools(ctx, "before there is load")
+	return err
+}
+
+// pools prints how the pool at a is, once it is told, and returns how much was written to its SLOG.
+func (s *show) pools(ctx context.Context, when string) (slog string, err error) {
+	since := time.Now()
+	for {
+		at, err := s.kubectl(ctx, "a", "get", "cachepool/a-0", "-o", "jsonpath={.status.asOf}")
+		if err != nil {
+			return "", err
+		}
+		if t, err := time.Parse(time.RFC3339, at); err == nil && !t.Before(since.Truncate(time.Second)) || time.Since(since) > time.Minute {
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	out, err := s.kubectl(ctx, "a", "get", "cachepools", "-o", "wide")
+	fmt.Printf("  kubectl get cachepools -o wide, at a, %s\n%s", when, playbill.Indent(out))
+	if err != nil {
+		return "", err
+	}
+	return s.kubectl(ctx, "a", "get", "cachepool/a-0", "-o", `jsonpath={.status.classes[?(@.class=="Log")].written}`)
 }
 
 // pod returns the manifest of a pod with volumes on the node that has an NFS client. The pod also
@@ -236,7 +263,15 @@ func (s *show) share(ctx context.Context) error {
 		return err
 	}
 	s.Fact("%s files of the Go library copied by a pod at a in %.0f s; read by a pod at b, every hash is right", count, took.Seconds())
-	return s.table(ctx, "b")
+	if err := s.table(ctx, "b"); err != nil {
+		return err
+	}
+	slog, err := s.pools(ctx, "after it")
+	if err != nil {
+		return err
+	}
+	s.Fact("the pool at a is ZFS: what was written to its log device (SLOG) went from %s to %s", s.slog, slog)
+	return nil
 }
 
 // verify compares the tree's hashes with those of the original.

@@ -132,7 +132,9 @@ func (f *Federated) install(ctx context.Context, name string) (err error) {
 	if mine.s3, err = f.Stage.StartS3(ctx, s.Site, accessKey, secretKey); err != nil {
 		return err
 	}
-	if out, err := s.HostNode().Output(ctx, "mkdir -p "+poolDir+" && chown 65532:65532 "+poolDir); err != nil {
+	if s.HasZFS() {
+		f.say("site %s has ZFS: the chart makes a pool of three disks", name)
+	} else if out, err := s.HostNode().Output(ctx, "mkdir -p "+poolDir+" && chown 65532:65532 "+poolDir); err != nil {
 		return fmt.Errorf("make the pool's folder: %w: %s", err, out)
 	}
 	if mine.values, err = f.values(name); err != nil {
@@ -182,6 +184,11 @@ func (f *Federated) values(name string) ([]string, error) {
 	if s.GuestNode() == nil {
 		guest = host // it mounts nothing there
 	}
+	pool := fmt.Sprintf("{size: 3Gi, hostPath: %s}", poolDir)
+	if s.HasZFS() {
+		pool = fmt.Sprintf("{size: 1536Mi, zfs: {dataset: tank/weir, devices: {data: [%s], log: [%s], cache: [%s]}}}",
+			kube.Disks.Data, kube.Disks.Log, kube.Disks.Cache)
+	}
 	text := fmt.Sprintf(`federation: %s
 organization: org-%s
 site: {name: %[2]s, region: region-%[2]s}
@@ -194,14 +201,14 @@ gateway:
   address: %s
   nodeSelector: %s
   lease: 20s
-  pool: {size: 3Gi, hostPath: %s}
+  pool: %s
   resources: {requests: {cpu: 10m, memory: 64Mi}, limits: {memory: 2Gi}}
 operator: {nodeSelector: %[8]s, replicas: 1, resources: {requests: {cpu: 10m, memory: 32Mi}}}
 csi:
   controller: {nodeSelector: %[8]s, resources: {requests: {cpu: 10m, memory: 32Mi}}}
   node: {nodeSelector: %[10]s}
   sidecarResources: {requests: {cpu: 10m, memory: 16Mi}}
-`, Federation, name, strings.Join(endpoints, ", "), f.sites[name].s3.Endpoint(), accessKey, secretKey, s.Addr(), host, poolDir, guest)
+`, Federation, name, strings.Join(endpoints, ", "), f.sites[name].s3.Endpoint(), accessKey, secretKey, s.Addr(), host, pool, guest)
 	file := filepath.Join(f.dir, name+".yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ var f *Federated
 // TestInstalled starts three clusters, installs Weir, and runs the specs. To run one spec alone:
 // -ginkgo.focus 'words of its name'.
 func TestInstalled(t *testing.T) {
-	c := kube.Test(t, kube.Config{Sites: []string{"a", "b", "c"}})
+	c := kube.Test(t, kube.Config{Sites: []string{"a", "b", "c"}, ZFS: []string{"c"}})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*hang)
 	defer cancel()
 	var err error
@@ -34,6 +34,7 @@ func TestInstalled(t *testing.T) {
 var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
 	BeforeAll(shared)
 	Context("a machine", preflight)
+	Context("a pool", pooled)
 	Context("volumes", volumes)
 	Context("a copy that is made", copied)
 	Context("who may use a volume, and how", access)

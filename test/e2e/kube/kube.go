@@ -32,10 +32,11 @@
 //     killing pid 1 is a power cut of the node.
 //  2. Mounts are in the node's own mount namespace and disappear with it. What a node writes to
 //     /var/lib and /var/log is below the state folder.
-//  3. Outside its namespaces a cluster uses only the pods' cgroups, in
+//  3. Outside its namespaces a cluster uses the pods' cgroups, in
 //     weir-e2e-<prefix>-<site> below the cgroup mount. Down removes them; Up removes those of
-//     stages that are gone. No kernel setting is changed that would reach beyond the node's
-//     namespaces (see node/host.sh).
+//     stages that are gone. A node with ZFS uses three loop devices, which go with its processes.
+//     No kernel setting is changed that would reach beyond the node's namespaces (see
+//     node/host.sh).
 //  4. These ports of a site's nodes are in use: 6443, 10250, 10256 at the node addresses; 12379,
 //     12380, 10248, 10249, 10257, 10259 at 127.0.0.1; 5000 at AddrN(7).
 package kube
@@ -61,6 +62,7 @@ type Config struct {
 	Sites       []string     // as in stage.Config
 	Guests      []string     // sites that have a guest as a second node; nil: the first two
 	GuestMemory int          // of each guest, in MiB; 0: 768
+	ZFS         []string     // sites whose host node has ZFS, and disks for it: see Disks
 	StateDir    string       // logs, images and disks; of the caller, kept. Not below /var/lib or /var/log
 	Progress    io.Writer    // gets a line for each step of the work
 	Log         *slog.Logger // of the stage
@@ -102,9 +104,14 @@ func Up(ctx context.Context, cfg Config) (_ *Clusters, err error) {
 	if cfg.Guests == nil {
 		cfg.Guests = cfg.Sites[:min(2, len(cfg.Sites))]
 	}
-	for _, name := range cfg.Guests {
-		if !slices.Contains(cfg.Sites, name) {
-			return nil, fmt.Errorf("start clusters: Config.Guests has %q, which is not in Config.Sites %q", name, cfg.Sites)
+	for _, list := range []struct {
+		field string
+		sites []string
+	}{{"Guests", cfg.Guests}, {"ZFS", cfg.ZFS}} {
+		for _, name := range list.sites {
+			if !slices.Contains(cfg.Sites, name) {
+				return nil, fmt.Errorf("start clusters: Config.%s has %q, which is not in Config.Sites %q", list.field, name, cfg.Sites)
+			}
 		}
 	}
 	if cfg.GuestMemory == 0 {
@@ -128,7 +135,7 @@ func Up(ctx context.Context, cfg Config) (_ *Clusters, err error) {
 		return nil, err
 	}
 	for i, name := range cfg.Sites {
-		c.sites[name] = newSite(c, i+1, name, slices.Contains(cfg.Guests, name))
+		c.sites[name] = newSite(c, i+1, name, slices.Contains(cfg.Guests, name), slices.Contains(cfg.ZFS, name))
 	}
 	if err := c.serveImages(); err != nil {
 		return nil, err

@@ -25,6 +25,7 @@ type Site struct {
 	c        *Clusters
 	index    int // from 1, in the order of Config.Sites
 	hasGuest bool
+	hasZFS   bool
 	group    string // cgroup of pods
 	pki      *authority
 	api      *client
@@ -34,8 +35,9 @@ type Site struct {
 	procs []*stage.Proc // of the host node
 }
 
-func newSite(c *Clusters, index int, name string, guest bool) *Site {
-	return &Site{Site: c.Stage.Site(name), c: c, index: index, hasGuest: guest, group: groupPrefix + c.Stage.Prefix() + "-" + name}
+func newSite(c *Clusters, index int, name string, guest, zfs bool) *Site {
+	return &Site{Site: c.Stage.Site(name), c: c, index: index, hasGuest: guest, hasZFS: zfs,
+		group: groupPrefix + c.Stage.Prefix() + "-" + name}
 }
 
 // PodRange is the range of pods' addresses. Node 1, the host, and node 2, the guest, each have a
@@ -51,6 +53,9 @@ func (s *Site) server() string           { return fmt.Sprintf("https://%s:6443",
 func (s *Site) hostName() string         { return s.Name() + "-host" }
 func (s *Site) guestName() string        { return s.Name() + "-guest" }
 func (s *Site) nodeDir(n string) string  { return filepath.Join(s.Dir(), n) }
+
+// HasZFS reports whether the host node has ZFS, and Disks.
+func (s *Site) HasZFS() bool { return s.hasZFS }
 
 // Nodes are the cluster's nodes, the host first; none while the site is dead.
 func (s *Site) Nodes() []*Node {
@@ -89,6 +94,9 @@ func (s *Site) start(ctx context.Context) (err error) {
 	}
 	host, err := s.bootHost(ctx)
 	if err != nil {
+		return err
+	}
+	if err := s.startZFS(ctx, host); err != nil {
 		return err
 	}
 	steps := []func(context.Context) error{

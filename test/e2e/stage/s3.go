@@ -49,6 +49,9 @@ func (s *S3) Endpoint() string { return "http://" + s.Addr() }
 // Addr is the server's host and port.
 func (s *S3) Addr() string { return fmt.Sprintf("%s:%d", s.site.Addr(), s3Port) }
 
+// Keys are those of its administrator.
+func (s *S3) Keys() (access, secret string) { return s.access, s.secret }
+
 // Dir is the folder in which buckets are folders and objects are files, with metadata in extended
 // attributes.
 func (s *S3) Dir() string { return filepath.Join(s.site.Dir(), "s3.data") }

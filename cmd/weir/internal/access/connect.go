@@ -145,7 +145,7 @@ func Connect(n Connection, now func() time.Time) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Registry: registry, Self: id, Dial: dialer(creds)}, nil
+	return &Client{Registry: registry, Self: id, Dial: Dialer(creds)}, nil
 }
 
 // RegistryTLS configures TLS towards the registry: nil when its URLs are http. A member's

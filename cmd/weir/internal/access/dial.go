@@ -19,8 +19,8 @@ import (
 	"github.com/weir-storage/weir/pki"
 )
 
-// dialer dials gateways with mutual TLS.
-func dialer(creds *pki.Credentials) func(federation.Site, federation.Gateway) (*grpc.ClientConn, error) {
+// Dialer dials gateways with mutual TLS.
+func Dialer(creds *pki.Credentials) func(federation.Site, federation.Gateway) (*grpc.ClientConn, error) {
 	return func(site federation.Site, g federation.Gateway) (*grpc.ClientConn, error) {
 		want := pki.Expect{Organizations: []string{site.Organization}, Site: site.Name, Gateway: g.Name}
 		return grpc.NewClient("passthrough:///"+g.Addr, grpc.WithTransportCredentials(credentials.NewTLS(creds.Client(want))),

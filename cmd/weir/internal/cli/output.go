@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -84,4 +85,14 @@ func Bytes(n int64) string {
 		f, i = f/unit, i+1
 	}
 	return fmt.Sprintf("%.1f %ciB", f, "KMGTP"[i])
+}
+
+// Terminal reports whether a person sees what is written to w, as it is written.
+func Terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	s, err := f.Stat()
+	return err == nil && s.Mode()&os.ModeCharDevice != 0
 }

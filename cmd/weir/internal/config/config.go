@@ -96,6 +96,8 @@ type Pool struct {
 type ZFS struct {
 	Dataset string      `json:"dataset"`
 	Devices *ZFSDevices `json:"devices"` // nil: the ZFS pool is there
+	// HostRoot is where a container has the machine's root, whose tools are used.
+	HostRoot string `json:"hostRoot"`
 }
 
 // ZFSDevices are paths of block devices that hold nothing. A ZFS pool is made of them if there is

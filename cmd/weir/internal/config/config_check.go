@@ -83,6 +83,9 @@ func (c *Config) Check() error {
 	if c.Pool.ZFS != nil && c.Pool.ZFS.Dataset == "" {
 		p.Add("pool.zfs.dataset", nil, "missing: write the dataset that is mounted at pool.path, such as tank/weir")
 	}
+	if z := c.Pool.ZFS; z != nil && z.HostRoot != "" && !filepath.IsAbs(z.HostRoot) {
+		p.Add("pool.zfs.hostRoot", z.HostRoot, "no absolute path: write where the machine's root is mounted, such as /host")
+	}
 	if c.Capacity < 0 {
 		p.Add("capacity", c.Capacity,
 			"negative: write how much this site gives to copies of volumes, such as 40Ti, or leave it out for no limit")

@@ -3,10 +3,14 @@
 package config
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/weir-storage/weir/federation"
 )
 
 // good is the configuration of docs/reference/gateway-config.md.
@@ -62,6 +66,53 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// Each field of the file can be written.
+func TestEveryField(t *testing.T) {
+	var value func(reflect.Type) any
+	value = func(t reflect.Type) any {
+		switch {
+		case t == reflect.TypeFor[federation.Bytes]():
+			return "1Gi"
+		case t == reflect.TypeFor[federation.Duration]():
+			return "1s"
+		}
+		switch t.Kind() {
+		case reflect.Pointer:
+			return value(t.Elem())
+		case reflect.Struct:
+			m := map[string]any{}
+			for f := range t.Fields() {
+				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				m[name] = value(f.Type)
+			}
+			return m
+		case reflect.Map:
+			return map[string]any{"x": value(t.Elem())}
+		case reflect.Slice:
+			return []any{value(t.Elem())}
+		case reflect.String:
+			return "x"
+		}
+		return reflect.Zero(t).Interface()
+	}
+	all := value(reflect.TypeFor[Config]())
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Pool.ZFS == nil || c.Pool.ZFS.Devices == nil || len(c.Pool.ZFS.Devices.Cache) != 1 {
+		t.Errorf("read %+v", c.Pool.ZFS)
+	}
+}
+
 // Each problem names the field, its value and what to write instead.
 func TestConfigProblems(t *testing.T) {
 	for _, c := range []struct{ name, old, with, want string }{
@@ -96,6 +147,12 @@ func TestConfigProblems(t *testing.T) {
 		{"siteKey", "siteKey: /var/lib/weir/site.key", "", `siteKey: missing: write a path`},
 		{"pool", "path: pool, ", "", `pool.path: missing`},
 		{"pool size", "100Gi", "-1Gi", `pool.size: -1Gi: negative`},
+		{"dataset", "size: 100Gi", "size: 100Gi, zfs: {}", `pool.zfs.dataset: missing: write the dataset`},
+		{"root", "size: 100Gi", "size: 100Gi, zfs: {dataset: tank/weir, hostRoot: host}", `pool.zfs.hostRoot: "host": no absolute path`},
+		{"devices", "size: 100Gi", "size: 100Gi, zfs: {dataset: tank/weir, devices: /dev/sda}",
+			`pool.zfs.devices: "/dev/sda": not the right form`},
+		{"mirror", "size: 100Gi", "size: 100Gi, zfs: {dataset: tank/weir, devices: {mirrorLog: both}}",
+			`pool.zfs.devices.mirrorLog: "both": not the right form: write true or false`},
 		{"capacity", "region: nl", "region: nl\ncapacity: -1Gi", `capacity: -1Gi: negative`},
 		{"health", "region: nl", "region: nl\nhealth: \"8081\"", `health: "8081": not an address with a port: write it as 0.0.0.0:8081`},
 		{"pool amount", "100Gi", "lots", `pool.size: "lots" is not an amount of bytes`},

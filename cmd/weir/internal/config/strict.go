@@ -83,6 +83,10 @@ func (p *Problems) walk(path string, v any, t reflect.Type) {
 		if _, ok := v.(json.Number); !ok {
 			wrong("a number, such as 0.5")
 		}
+	case reflect.Bool:
+		if _, ok := v.(bool); !ok {
+			wrong("true or false")
+		}
 	case reflect.Struct:
 		p.fields(path, v, t)
 	case reflect.Map:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package copies
+package counted
 
 import (
 	"crypto/rand"
@@ -16,13 +16,13 @@ import (
 
 // The room has what metadata take on the disk, at each moment of their life.
 func TestMetadataCountInTheRoom(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), metaFolder)
+	dir := filepath.Join(t.TempDir(), "meta")
 	const others = 1000
 	room := cachepool.NewRoom("p", 1<<30, others)
-	on := countedFS{vfs.Default, room.Count}
+	on := New(vfs.Default, room.Count)
 	check := func(when string) {
 		t.Helper()
-		want, err := folderSize(vfs.Default, dir)
+		want, err := Size(vfs.Default, dir)
 		if got := room.Status().Used - others; err != nil || got != want {
 			t.Errorf("%s: the room counts %d bytes, the folder has %d, %v", when, got, want, err)
 		}

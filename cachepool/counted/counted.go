@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package copies
+// Package counted counts what databases take of a pool's room, on the pool's own file system.
+package counted
 
 import (
 	"errors"
@@ -9,21 +10,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// metaFolder has a volume's metadata, in the volume's folder of the pool.
-const metaFolder = "meta"
+// New returns a file system that tells count of each change of what is taken, in bytes
+// (protocol-15). Pebble does not ask before it writes: it must be able to, or nothing can be
+// deleted any more. So what it takes is missing for logs. count must not block.
+func New(on vfs.FS, count func(bytes int64)) vfs.FS { return counting{on, count} }
 
-// countedFS counts what metadata take in the pool's room (protocol-15). Pebble does not ask before
-// it writes: it must be able to, or nothing can be deleted any more. So what it takes is missing
-// for logs.
-type countedFS struct {
+// counting is what New returns.
+type counting struct {
 	vfs.FS
 	count func(bytes int64)
 }
 
-var _ vfs.FS = countedFS{}
+var _ vfs.FS = counting{}
 
 // size returns the bytes of a file, 0 if there is none.
-func (c countedFS) size(name string) int64 {
+func (c counting) size(name string) int64 {
 	i, err := c.Stat(name)
 	if err != nil || i.IsDir() {
 		return 0
@@ -32,7 +33,7 @@ func (c countedFS) size(name string) int64 {
 }
 
 // gone runs f, which removes what a name had, and gives its room back.
-func (c countedFS) gone(name string, f func() error) error {
+func (c counting) gone(name string, f func() error) error {
 	n := c.size(name)
 	err := f()
 	if err == nil {
@@ -41,7 +42,7 @@ func (c countedFS) gone(name string, f func() error) error {
 	return err
 }
 
-func (c countedFS) Create(name string, category vfs.DiskWriteCategory) (f vfs.File, err error) {
+func (c counting) Create(name string, category vfs.DiskWriteCategory) (f vfs.File, err error) {
 	err = c.gone(name, func() error {
 		f, err = c.FS.Create(name, category)
 		return err
@@ -49,10 +50,10 @@ func (c countedFS) Create(name string, category vfs.DiskWriteCategory) (f vfs.Fi
 	if err != nil {
 		return nil, err
 	}
-	return &countedFile{File: f, count: c.count, added: true}, nil
+	return &file{File: f, count: c.count, added: true}, nil
 }
 
-func (c countedFS) Link(from, to string) error {
+func (c counting) Link(from, to string) error {
 	err := c.FS.Link(from, to)
 	if err == nil {
 		c.count(c.size(to)) // as removing it gives back
@@ -60,20 +61,20 @@ func (c countedFS) Link(from, to string) error {
 	return err
 }
 
-func (c countedFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+func (c counting) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := c.FS.OpenReadWrite(name, category, opts...)
 	if err != nil {
 		return nil, err
 	}
-	return &countedFile{File: f, count: c.count}, nil
+	return &file{File: f, count: c.count}, nil
 }
 
-func (c countedFS) Remove(name string) error {
+func (c counting) Remove(name string) error {
 	return c.gone(name, func() error { return c.FS.Remove(name) })
 }
 
-func (c countedFS) RemoveAll(name string) error {
-	n, err := folderSize(c.FS, name)
+func (c counting) RemoveAll(name string) error {
+	n, err := Size(c.FS, name)
 	if err == nil {
 		err = c.FS.RemoveAll(name)
 	}
@@ -83,7 +84,7 @@ func (c countedFS) RemoveAll(name string) error {
 	return err
 }
 
-func (c countedFS) Rename(from, to string) error {
+func (c counting) Rename(from, to string) error {
 	if from == to {
 		return c.FS.Rename(from, to)
 	}
@@ -91,23 +92,23 @@ func (c countedFS) Rename(from, to string) error {
 }
 
 // ReuseForWrite does not reuse, which vfs.FS allows.
-func (c countedFS) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (c counting) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := c.Remove(from); err != nil {
 		return nil, err
 	}
 	return c.Create(to, category)
 }
 
-func (c countedFS) Unwrap() vfs.FS { return c.FS }
+func (c counting) Unwrap() vfs.FS { return c.FS }
 
-// countedFile is a file that is written. If added is true, Write adds to its end.
-type countedFile struct {
+// file is a file that is written. If added is true, Write adds to its end.
+type file struct {
 	vfs.File
 	count func(bytes int64)
 	added bool
 }
 
-func (f *countedFile) Write(p []byte) (n int, err error) {
+func (f *file) Write(p []byte) (n int, err error) {
 	if !f.added {
 		return f.grow(func() (int, error) { return f.File.Write(p) })
 	}
@@ -116,12 +117,12 @@ func (f *countedFile) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-func (f *countedFile) WriteAt(p []byte, off int64) (int, error) {
+func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	return f.grow(func() (int, error) { return f.File.WriteAt(p, off) })
 }
 
 // grow runs a write and counts by how much the file is longer after it.
-func (f *countedFile) grow(write func() (int, error)) (int, error) {
+func (f *file) grow(write func() (int, error)) (int, error) {
 	before, err := f.Stat()
 	if err != nil {
 		return 0, err
@@ -134,8 +135,8 @@ func (f *countedFile) grow(write func() (int, error)) (int, error) {
 	return n, errors.Join(err, serr)
 }
 
-// folderSize returns the bytes of all files in a folder, 0 if there is none.
-func folderSize(on vfs.FS, path string) (n int64, err error) {
+// Size returns the bytes of all files in a folder, 0 if there is none.
+func Size(on vfs.FS, path string) (n int64, err error) {
 	names, err := on.List(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -148,7 +149,7 @@ func folderSize(on vfs.FS, path string) (n int64, err error) {
 		case serr != nil:
 			err = errors.Join(err, serr)
 		case i.IsDir():
-			below, berr := folderSize(on, full)
+			below, berr := Size(on, full)
 			n, err = n+below, errors.Join(err, berr)
 		default:
 			n += i.Size()

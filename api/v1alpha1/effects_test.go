@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// effects says of each field that a person or an operator writes what it does, and which test shows
+// that: a folder, and a test in it.
+var effects = map[string][2]string{
+	"GeoVolume.size":             {"how much the volume may hold", "controllers TestGrowth"},
+	"GeoVolume.policy":           {"the policy that is in force", "controllers TestAPolicyIsRolledOut"},
+	"GeoVolume.import.volume":    {"the volume that is claimed", "controllers TestImports"},
+	"GeoVolume.access":           {"what its pods may do", "controllers TestImports"},
+	"GeoVolume.grants.site":      {"who may import it", "controllers TestAGrantIsTakenBack"},
+	"GeoVolume.grants.namespace": {"who may import it", "controllers TestAGrantIsTakenBack"},
+	"GeoVolume.grants.access":    {"what an import may do", "controllers TestImports"},
+	"GeoVolume.reclaimPolicy":    {"what becomes of the data", "controllers/plan TestDispose"},
+
+	"VolumePolicy.replication.copies":          {"how many sites have a copy", "controllers/plan TestPlace"},
+	"VolumePolicy.replication.spread":          {"how the copies are spread", "controllers/plan TestPlace"},
+	"VolumePolicy.replication.sites.required":  {"sites that have a copy", "controllers/plan TestPlace"},
+	"VolumePolicy.replication.sites.preferred": {"sites that come first", "controllers/plan TestPlace"},
+	"VolumePolicy.replication.sites.forbidden": {"sites without a copy", "controllers/plan TestPlace"},
+	"VolumePolicy.replication.sites.selector":  {"sites that may have a copy", "controllers/plan TestSelectorIsTheOverrides"},
+	"VolumePolicy.durability.acknowledge":      {"who must have a write", "gateway TestAcknowledgeAtTwoSites"},
+	"VolumePolicy.durability.sites":            {"at how many sites", "gateway TestAcknowledgeAtTwoSites"},
+	"VolumePolicy.durability.whenDegraded":     {"whether writes wait", "replica/protocol TestStories"},
+	"VolumePolicy.durability.maxLag.time":      {"when writers are slowed", "replica TestMaxLagSlowsWriters"},
+	"VolumePolicy.durability.maxLag.bytes":     {"when writers are slowed", "replica TestMaxLagSlowsWriters"},
+	"VolumePolicy.consistency.mode":            {"what readers elsewhere see", "gateway TestBoundedVolume"},
+	"VolumePolicy.consistency.maxStaleness":    {"how old that may be", "replica/outline TestBounded"},
+	"VolumePolicy.cache.size":                  {"what is kept at most", "gateway TestFileTenTimesTheCache"},
+	"VolumePolicy.cache.reserve":               {"what others cannot push out", "gateway TestLogsComeFirst"},
+	"VolumePolicy.cache.memory":                {"what is in memory at most", "gateway TestTuningIsLive"},
+	"VolumePolicy.cache.arc":                   {"ZFS' primarycache", "cachepool/zfs TestTune"},
+	"VolumePolicy.cache.l2arc":                 {"ZFS' secondarycache", "cachepool/zfs TestTune"},
+	"VolumePolicy.cache.log":                   {"ZFS' logbias", "cachepool/zfs TestTune"},
+	"VolumePolicy.cache.readAhead":             {"what is fetched ahead", "gateway TestTuningIsLive"},
+	"VolumePolicy.cache.blockSize":             {"the largest new block", "gateway TestTuningIsLive"},
+	"VolumePolicy.cache.compression":           {"that of new blocks", "gateway TestTuningIsLive"},
+	"VolumePolicy.cache.pin.path":              {"what is kept whatever is read", "gateway TestPins"},
+	"VolumePolicy.cache.pin.sites":             {"where", "gateway TestPins"},
+	"VolumePolicy.home.preferredSites":         {"where a volume begins", "controllers/plan TestPlace"},
+
+	"CachePool.size":               {"is compared with what the gateway keeps to", "controllers/plan TestPoolDiffers"},
+	"CachePool.directory":          {"is compared with the pool", "controllers/plan TestPoolDiffers"},
+	"CachePool.zfs.dataset":        {"is compared with the pool", "controllers/plan TestPoolDiffers"},
+	"CachePool.zfs.devices.data":   {"is compared with the pool", "controllers/plan TestPoolDiffers"},
+	"CachePool.zfs.devices.layout": {"is compared with the pool", "controllers/plan TestPoolDiffers"},
+	"CachePool.zfs.devices.log":    {"is compared with the pool", "controllers/plan TestPoolDiffers"},
+	"CachePool.zfs.devices.cache":  {"is compared with the pool", "controllers/plan TestPoolDiffers"},
+	"CachePool.gateway":            {"the gateway that is asked", "controllers TestCachePool"},
+
+	"GeoVolumeContent.owner":            {"who decides about the volume", "controllers TestSuperseded"},
+	"GeoVolumeContent.size":             {"how much the volume may hold", "controllers TestGrowth"},
+	"GeoVolumeContent.policy":           {"the policy that is in force", "controllers TestAPolicyIsRolledOut"},
+	"GeoVolumeContent.reclaimPolicy":    {"what becomes of the data", "controllers/plan TestDispose"},
+	"GeoVolumeContent.federationName":   {"the volume's name in the registry", "controllers TestConflictingObjects"},
+	"GeoVolumeContent.claims.kind":      {"claims of this cluster", "controllers TestImports"},
+	"GeoVolumeContent.claims.namespace": {"claims of this cluster", "controllers TestImports"},
+	"GeoVolumeContent.claims.name":      {"claims of this cluster", "controllers TestImports"},
+	"GeoVolumeContent.claims.uid":       {"claims of this cluster", "controllers TestImports"},
+	"GeoVolumeContent.claims.access":    {"claims of this cluster", "controllers TestImports"},
+	"GeoVolumeContent.grants.site":      {"who may import it", "controllers TestAGrantIsTakenBack"},
+	"GeoVolumeContent.grants.namespace": {"who may import it", "controllers TestAGrantIsTakenBack"},
+	"GeoVolumeContent.grants.access":    {"what an import may do", "controllers TestImports"},
+
+	// A Site only shows what the registry has; what a person writes there is put back.
+	"Site.organization":       {"shown", "controllers TestSites"},
+	"Site.region":             {"shown", "controllers TestSites"},
+	"Site.federation":         {"shown", "controllers TestSites"},
+	"Site.endpoints.gateway":  {"shown", "controllers TestSites"},
+	"Site.endpoints.store":    {"shown", "controllers TestSites"},
+	"Site.endpoints.registry": {"shown", "controllers TestSites"},
+}
+
+// TestEveryFieldHasAnEffect: no field of any kind is accepted and ignored. A field that is new here
+// needs a line above, and a test. What a policy's fields come to in the registry, in policies and
+// in GeoVolumes, is TestEveryFieldCounts' and TestLocalCache's, of controllers/plan.
+func TestEveryFieldHasAnEffect(t *testing.T) {
+	seen := map[string]bool{}
+	var walk func(at string, in reflect.Type)
+	walk = func(at string, in reflect.Type) {
+		for in.Kind() == reflect.Pointer || in.Kind() == reflect.Slice {
+			in = in.Elem()
+		}
+		if in.Kind() != reflect.Struct || in.PkgPath() != reflect.TypeFor[GeoVolumeSpec]().PkgPath() {
+			seen[at] = true
+			return
+		}
+		if in == reflect.TypeFor[VolumePolicySpec]() {
+			at = "VolumePolicy" // overrides have the same fields
+		}
+		for f := range in.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			next := at + "." + name
+			switch f.Type {
+			case reflect.TypeFor[*Replication](), reflect.TypeFor[*Durability](), reflect.TypeFor[*Consistency](),
+				reflect.TypeFor[*Cache](), reflect.TypeFor[*Home]():
+				next = "VolumePolicy." + name
+			}
+			walk(next, f.Type)
+		}
+	}
+	for kind, spec := range map[string]reflect.Type{"GeoVolume": reflect.TypeFor[GeoVolumeSpec](),
+		"GeoVolumeContent": reflect.TypeFor[GeoVolumeContentSpec](), "VolumePolicy": reflect.TypeFor[VolumePolicySpec](),
+		"CachePool": reflect.TypeFor[CachePoolSpec](), "Site": reflect.TypeFor[SiteSpec]()} {
+		walk(kind, spec)
+	}
+	for at := range seen {
+		if _, ok := effects[at]; !ok {
+			t.Errorf("%s: nothing says what it does", at)
+		}
+	}
+	tests := map[string]string{} // text by folder
+	for at, e := range effects {
+		if !seen[at] {
+			t.Errorf("%s: there is no such field", at)
+		}
+		folder, name, _ := strings.Cut(e[1], " ")
+		if _, ok := tests[folder]; !ok {
+			files, err := filepath.Glob(filepath.Join("..", "..", folder, "*_test.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range files {
+				text, err := os.ReadFile(f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tests[folder] += string(text)
+			}
+		}
+		if !regexp.MustCompile(`(?m)^func ` + name + `\(t \*testing\.T\)`).MatchString(tests[folder]) {
+			t.Errorf("%s: %s has no %s", at, folder, name)
+		}
+	}
+	kinds, err := filepath.Glob("*_types.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range kinds {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^type (\w+)Spec struct`).FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains("GeoVolume GeoVolumeContent VolumePolicy CachePool Site", m[1]) {
+				t.Errorf("%s: kind %s is not walked", f, m[1])
+			}
+		}
+	}
+}

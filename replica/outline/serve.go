@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outline
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/replica/peer/peerpb"
+)
+
+// Position is a place in a volume's log.
+type Position = journal.Position
+
+// Replica is the part of *replica.Replica that a home's outline is sent by.
+type Replica interface {
+	// Leading returns the epoch in which this gateway is home.
+	Leading() (epoch uint64, ok bool)
+	// Committed returns up to where the log is committed. The channel is closed when it may be
+	// further, or the reign may have ended.
+	Committed() (pos Position, moved <-chan struct{})
+	MayServe() error
+}
+
+// Home is a volume at its home. Done must be called after its use.
+type Home struct {
+	Log     *log.Log
+	Replica Replica
+	Done    func()
+}
+
+// Server sends the logs of volumes whose home is here.
+type Server struct {
+	peerpb.UnimplementedOutlinesServer
+	// Caller returns the gateway that a call comes from, by its certificate.
+	Caller func(ctx context.Context) (gateway string, err error)
+	// Uses reports whether a gateway's site may use a volume.
+	Uses func(volume, gateway string) bool
+	// Open returns a volume whose copy is open here, and a context that ends when it closes.
+	Open func(ctx context.Context, volume string) (context.Context, Home, error)
+}
+
+const (
+	// batch is about how many bytes of the log are read for one message.
+	batch = 1 << 20
+	// maxAsked is how many questions of a follower may wait for their answer.
+	maxAsked = 64
+)
+
+// errOver tells a follower that it must look for the home again.
+var errOver = status.Error(codes.FailedPrecondition, "this gateway is not the home of the volume: ask its home")
+
+// errOther tells a follower that its log is not the home's.
+var errOther = status.Error(codes.OutOfRange, "what the follower has is not of this log: it must begin anew")
+
+// Follow implements the service.
+func (s *Server) Follow(stream peerpb.Outlines_FollowServer) error {
+	from, err := s.Caller(stream.Context())
+	if err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	uses := func() bool { return s.Uses(first.GetVolume(), from) }
+	if !uses() {
+		return status.Errorf(codes.PermissionDenied, "volume %s: the site of gateway %s has no client that is admitted to it, as far as "+
+			"is known here", first.GetVolume(), from)
+	}
+	ctx, home, err := s.Open(stream.Context(), first.GetVolume())
+	if err != nil {
+		return errOver
+	}
+	defer home.Done()
+	f := &follower{Home: home, uses: uses, asked: make(chan struct{}, 1)}
+	f.send = func(ctx context.Context, r *peerpb.FollowReply) error {
+		sent := make(chan error, 1)
+		go func() { sent <- stream.Send(r) }() // it waits for the follower, and ends with the stream
+		select {
+		case err := <-sent:
+			return err
+		case <-ctx.Done(): // the copy closes
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}
+	var ok bool
+	if f.epoch, ok = home.Replica.Leading(); !ok {
+		return errOver
+	}
+	f.next = Position{Seq: first.GetAfter().GetSeq(), Off: first.GetAfter().GetOff()}
+	if !f.has(first.GetSalt()) {
+		return errOther
+	}
+	f.ask(first)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with the stream
+		defer cancel()
+		for {
+			q, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			f.ask(q)
+		}
+	}()
+	return f.run(ctx)
+}
+
+// follower is one that is sent a log.
+type follower struct {
+	Home
+	uses  func() bool
+	epoch uint64
+	next  Position // what lies before it was sent
+	send  func(context.Context, *peerpb.FollowReply) error
+
+	asked  chan struct{} // buffer of one: something was asked
+	mu     sync.Mutex
+	claims []claim
+}
+
+// claim: all that was acknowledged at a time lies before a position.
+type claim struct {
+	stamp int64
+	pos   Position
+}
+
+// has reports whether the follower's log is the beginning of this one. salt is that of the segment
+// in which it ends. A segment with the same salt is the same, and so is all before it.
+func (f *follower) has(salt []byte) bool {
+	if f.next == (Position{}) {
+		return true
+	}
+	h, ok := f.Log.HeaderOf(f.next.Seq)
+	return ok && string(h.Salt[:]) == string(salt) && f.Log.Has(f.next)
+}
+
+// ask notes a question, if it can be answered (outline-2).
+func (f *follower) ask(q *peerpb.FollowRequest) {
+	if q.GetStamp() != 0 && f.Replica.MayServe() == nil {
+		end := f.Log.End() // after MayServe
+		f.mu.Lock()
+		if len(f.claims) < maxAsked {
+			f.claims = append(f.claims, claim{q.GetStamp(), end})
+		}
+		f.mu.Unlock()
+		if q.GetWaits() {
+			f.Log.Sync(end)
+		}
+	}
+	select {
+	case f.asked <- struct{}{}:
+	default:
+	}
+}
+
+// due returns the newest question that is answered by what was sent; 0: none.
+func (f *follower) due() (stamp int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.claims) > 0 && !f.next.Less(f.claims[0].pos) {
+		stamp = f.claims[0].stamp
+		f.claims = f.claims[1:]
+	}
+	return stamp
+}
+
+// run sends until the reign ends, or the follower may not use the volume any more.
+func (f *follower) run(ctx context.Context) error {
+	for {
+		commit, moved := f.Replica.Committed()
+		if epoch, ok := f.Replica.Leading(); !ok || epoch != f.epoch {
+			return errOver
+		}
+		if !f.uses() {
+			return status.Error(codes.PermissionDenied, "the follower's site has no client that is admitted to the volume any more")
+		}
+		for f.next.Less(commit) {
+			if err := f.some(ctx, commit); err != nil {
+				return err
+			}
+		}
+		if stamp := f.due(); stamp != 0 {
+			if err := f.send(ctx, &peerpb.FollowReply{Stamp: stamp}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-moved:
+		case <-f.asked:
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+// some sends some frames.
+func (f *follower) some(ctx context.Context, commit Position) error {
+	frames, _, err := f.Log.Read(ctx, f.next, batch)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return status.Errorf(codes.Unavailable, "read the log: %v", err)
+	}
+	out, next, err := log.Frames(frames, f.next, commit)
+	if err == nil && len(out) == 0 {
+		err = errors.New("no whole frame lies before what is committed")
+	}
+	if err != nil {
+		return status.Errorf(codes.Internal, "outline of the log: %v", err)
+	}
+	f.next = next
+	return f.send(ctx, &peerpb.FollowReply{Frames: out, Stamp: f.due()})
+}
