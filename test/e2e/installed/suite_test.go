@@ -5,6 +5,7 @@ package installed
 import (
 	"context"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
@@ -28,6 +29,7 @@ func TestInstalled(t *testing.T) {
 	gomega.RegisterFailHandler(Fail)
 	suite, report := GinkgoConfiguration()
 	report.NoColor = true
+	suite.Timeout = 33 * time.Minute // before `go test` ends all: so what hangs is named, last
 	RunSpecs(t, "Weir on Kubernetes", suite, report)
 }
 
