@@ -80,6 +80,7 @@ func (l *lagMeter) age(end Position, now time.Duration) time.Duration {
 
 // tick does the periodic work of a replica.
 func (r *Replica) tick() {
+	r.tellReads()
 	r.post(protocol.Tick{})
 	end := r.cfg.Log.End()
 	now := r.node.cfg.Clock()

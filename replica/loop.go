@@ -21,6 +21,7 @@ const (
 	mergedSynced
 	mergedAppended
 	mergedRoll
+	mergedForget
 )
 
 // maxMessages is the queue length from which messages of other gateways are dropped, as the network

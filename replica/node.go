@@ -81,7 +81,7 @@ func (n *Node) Open(cfg Config) *Replica {
 	r.self = n.cfg.Self
 	r.self.Log = cfg.Log.Identity()
 	core, effects := protocol.New(protocol.Config{Self: r.self, Volume: cfg.Volume, Promise: n.cfg.Promise, Former: n.cfg.Former,
-		Heartbeat: n.cfg.Heartbeat}, cfg.Policy, r.logState(), n.cfg.Clock())
+		Heartbeat: n.cfg.Heartbeat, Lent: cfg.Log.Loans()}, cfg.Policy, r.logState(), n.cfg.Clock())
 	r.core, r.first = core, effects
 	return r
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jonboulle/clockwork"
@@ -86,6 +87,8 @@ type Replica struct {
 	maxLag  MaxLag
 	// staleness is Config's.
 	staleness time.Duration
+	wanted    atomic.Int64    // calls of Wanted that the core was not told of
+	loans     map[string]loan // by gateway
 	uploader  uploader
 	syncSoon  clockwork.Timer
 	full      pause // no frames are accepted for lack of room; only the event loop uses it
@@ -143,6 +146,8 @@ func (r *Replica) do(e protocol.Effect, env *Envelope) {
 		r.unpause()
 	case protocol.Disown:
 		r.disown(e)
+	case protocol.Lend:
+		r.lend(e)
 	}
 }
 
@@ -294,6 +299,9 @@ func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, er
 func (r *Replica) syncLater() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.loans) > 0 {
+		r.progressed() // those who read under leases are told how far the log reaches
+	}
 	if r.syncSoon != nil || r.closed {
 		return
 	}
@@ -387,7 +395,7 @@ func (r *Replica) SetStaleness(most time.Duration) {
 }
 
 // Committed returns up to where the log is committed. The channel is closed when it may be further,
-// or the role may be another one.
+// or the role may be another one, or, while there are loans, when the log may end further.
 func (r *Replica) Committed() (pos Position, moved <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

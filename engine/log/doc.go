@@ -10,6 +10,7 @@
 //	segments                        the segment table
 //	durable                         the watermark: how far the log was told to be durable
 //	poisoned                        how far the log was durable when a write or fsync failed
+//	loans                           gateways without a copy may read under leases; see NoteLoans
 //	*.tmp                           unfinished; removed by Open
 //
 // The segment table lists the segments that are stored elsewhere, whether or not a copy is still

@@ -76,6 +76,8 @@ type Log struct {
 	openers openers
 	flights flights
 
+	loans atomic.Bool // NoteLoans was called
+
 	outline *outline // nil: the log has its records on this pool, or had them; see OpenOutline
 }
 

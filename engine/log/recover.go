@@ -172,6 +172,7 @@ func (l *Log) listFiles() ([]uint64, map[uint64]int64, error) {
 	}
 	var seqs []uint64
 	sizes := map[uint64]int64{}
+	l.findLoans(files)
 	for _, f := range files {
 		if strings.HasSuffix(f.Name, ".tmp") {
 			l.strays = append(l.strays, f)

@@ -172,6 +172,9 @@ func (v *Router) readAnywhere(ctx context.Context, r volume.Request, op func(ctx
 			return err
 		}
 	}
+	if l != nil {
+		l.Replica.Wanted()
+	}
 	if l != nil && l.MayServe() == nil {
 		// The home may wait for its members until an operator brings them back.
 		both, done := either(ctx, r.Revoked)
@@ -197,11 +200,7 @@ func (v *Router) readOutline(ctx context.Context, r volume.Request, o *copies.Ou
 	defer done()
 	told := v.newest()
 	if !o.Follower.Young() {
-		asking, answered := track.Begin(ctx, track.Fresh)
-		asking, cancel := context.WithTimeout(asking, v.cfg.Promise/2)
-		pos, err := o.Follower.Current(asking)
-		cancel()
-		answered()
+		pos, err := v.current(ctx, o)
 		if err != nil {
 			return nil, false
 		}
@@ -212,6 +211,19 @@ func (v *Router) readOutline(ctx context.Context, r volume.Request, o *copies.Ou
 		return nil, false
 	}
 	return err, true
+}
+
+// current waits until an outline has all that was acknowledged when it was called, and returns up
+// to where that is. It asks the home if it has no lease (outline-6).
+func (v *Router) current(ctx context.Context, o *copies.Outline) (journal.Position, error) {
+	ctx, answered := track.Begin(ctx, track.Fresh)
+	defer answered()
+	ctx, cancel := context.WithTimeout(ctx, v.cfg.Promise/2)
+	defer cancel()
+	if pos, ok := o.Follower.Leased(); ok {
+		return pos, o.Engine.WaitApplied(ctx, pos)
+	}
+	return o.Follower.Current(ctx)
 }
 
 // later returns whichever of two positions lies further in the log.

@@ -19,8 +19,14 @@
 //   - outline-3. A claim counts once the follower has applied what was sent before it. Claims end
 //     when another epoch is known, and when the follower's clock may have stood still.
 //   - outline-4. A read of a Strong volume asks when it begins, and is answered from the follower's
-//
-// state when a claim of that time or later counts. One of a Bounded volume is answered while the
-// newest claim that counts is young enough.
+//     state when a claim of that time or later counts. One of a Bounded volume is answered while
+//     the newest claim that counts is young enough.
 //   - outline-5. A follower is sent the log while its site may use the volume.
+//   - outline-6. A follower of a Strong volume tells how often its clients read, and the home may
+//     lend it a lease (protocol-26). With the lease the home tells how far its log reaches, and
+//     while it lasts, how far it has grown, before anything else. The follower notes that, answers
+//     that it knows, and from then on answers reads only with a state that has all of it. The home
+//     acknowledges no change before the follower knows of it, or the lease has ended. A lease ends
+//     with its time, when another epoch is known, and when the follower's clock may have stood
+//     still.
 package outline

@@ -58,6 +58,7 @@ type Follower struct {
 	cfg      Config
 	received atomic.Uint64
 	ask      chan struct{} // buffer of one: somebody waits for a new claim
+	knows    chan struct{} // buffer of one: known is further
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
 
@@ -69,6 +70,10 @@ type Follower struct {
 	trip      time.Duration // how long the newest answer took
 	epoch     uint64        // of the home that answered last
 	claims    []held        // ascending, of that epoch; those before one that counts are forgotten
+	known     Position      // the log of that epoch reaches to here, and what is shown too (outline-6)
+	lease     time.Duration // until when it reads without asking
+	jumped    time.Duration // what counts from before that is not believed
+	reads     int           // of which the home was not told
 	moved     chan struct{}
 	end       context.CancelFunc // of the present session
 	staleness time.Duration
@@ -85,8 +90,8 @@ var _ journal.Journal = (*Follower)(nil)
 
 // Follow returns a Follower of the log, from what the machine has applied. Start starts it.
 func Follow(cfg Config) *Follower {
-	return &Follower{cfg: cfg, ask: make(chan struct{}, 1), moved: make(chan struct{}), next: cfg.Machine.Applied(),
-		staleness: cfg.Staleness}
+	return &Follower{cfg: cfg, ask: make(chan struct{}, 1), knows: make(chan struct{}, 1), moved: make(chan struct{}),
+		next: cfg.Machine.Applied(), staleness: cfg.Staleness}
 }
 
 // Start lets it follow until Close.
@@ -170,7 +175,7 @@ func (f *Follower) forget(epoch uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.epoch == epoch {
-		f.claims = nil
+		f.claims, f.lease = nil, 0
 	}
 }
 
@@ -191,7 +196,7 @@ func (f *Follower) link(epoch uint64, end context.CancelFunc) (next Position) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.epoch != epoch {
-		f.epoch, f.claims = epoch, nil
+		f.epoch, f.claims, f.lease, f.known = epoch, nil, 0, Position{}
 	}
 	f.end = end
 	return f.next
@@ -207,7 +212,7 @@ func (f *Follower) signal() {
 func (f *Follower) Jumped() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.claims = nil
+	f.claims, f.lease, f.jumped = nil, 0, f.cfg.Clock()
 	if f.end != nil {
 		f.end() // what was asked before is answered to nobody
 	}
@@ -264,7 +269,7 @@ const strongTicks = 15
 func (f *Follower) asksSeldom() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.staleness == 0
+	return f.staleness == 0 && f.reads == 0
 }
 
 // apart is the least time between two questions. hurryApart is that between two of which the home
@@ -283,6 +288,13 @@ func (f *Follower) beat(ctx context.Context, end func(), stream peerpb.Outlines_
 	for n := 1; ; n++ {
 		q := new(peerpb.FollowRequest)
 		select {
+		case <-f.knows:
+			f.tells(q)
+			if err := stream.Send(q); err != nil {
+				end()
+				return
+			}
+			continue
 		case <-tick.Chan():
 			if f.asksSeldom() && n%strongTicks != 0 {
 				continue
@@ -297,6 +309,7 @@ func (f *Follower) beat(ctx context.Context, end func(), stream peerpb.Outlines_
 			return
 		}
 		q.Stamp = int64(f.sends())
+		f.tells(q)
 		if waits && hurried == nil {
 			q.Waits, waits, hurried = true, false, f.cfg.Timers.After(hurryApart)
 		}
@@ -329,9 +342,7 @@ func (f *Follower) take(ctx context.Context, r *peerpb.FollowReply) error {
 		size += uint64(len(b))
 	}
 	f.received.Add(size)
-	f.mu.Lock()
-	from := f.next
-	f.mu.Unlock()
+	from := f.borrow(ctx, r)
 	entries, next, err := f.cfg.Log.Outline(from, r.GetFrames())
 	if len(entries) > 0 {
 		if err := f.cfg.Machine.Ingest(entries); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
+	"github.com/weir-storage/weir/replica/protocol"
 )
 
 const (
@@ -47,6 +48,36 @@ type home struct {
 	may    error
 	uses   bool
 	asked  int // how often it was asked whether it may serve
+	lends  time.Duration
+	loan   protocol.Lend
+	known  Position // what the follower told that it knows
+	stamp  time.Duration
+}
+
+// Reading lends a lease to whoever reads, if lends is not 0.
+func (h *home) Reading(gateway string, known Position, stamp time.Duration, reads int) {
+	if gateway != "far" {
+		panic(gateway)
+	}
+	h.set(func() {
+		h.known, h.stamp = known, stamp
+		if reads > 0 && h.lends > 0 {
+			h.loan = protocol.Lend{Epoch: h.epoch, Grant: h.lends, Echo: stamp, End: h.End()}
+		}
+	})
+}
+
+func (h *home) Loan(string) (protocol.Lend, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.loan, h.loan != protocol.Lend{}
+}
+
+// knows reports whether the follower told that it knows that the log reaches to pos.
+func (h *home) knows(pos Position) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known == pos
 }
 
 func (h *home) Leading() (uint64, bool) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -14,6 +15,7 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
+	"github.com/weir-storage/weir/replica/protocol"
 )
 
 // Position is a place in a volume's log.
@@ -27,6 +29,11 @@ type Replica interface {
 	// further, or the reign may have ended.
 	Committed() (pos Position, moved <-chan struct{})
 	MayServe() error
+	// Reading notes how far a gateway knows that the log reaches, at a time of its clock, and how
+	// often its clients read.
+	Reading(gateway string, known Position, stamp time.Duration, reads int)
+	// Loan returns the newest loan to a gateway whose lease lasts.
+	Loan(gateway string) (protocol.Lend, bool)
 }
 
 // Home is a volume at its home. Done must be called after its use.
@@ -80,7 +87,7 @@ func (s *Server) Follow(stream peerpb.Outlines_FollowServer) error {
 		return errOver
 	}
 	defer home.Done()
-	f := &follower{Home: home, uses: uses, asked: make(chan struct{}, 1)}
+	f := &follower{Home: home, gateway: from, uses: uses, asked: make(chan struct{}, 1)}
 	f.send = func(ctx context.Context, r *peerpb.FollowReply) error {
 		sent := make(chan error, 1)
 		go func() { sent <- stream.Send(r) }() // it waits for the follower, and ends with the stream
@@ -95,6 +102,7 @@ func (s *Server) Follow(stream peerpb.Outlines_FollowServer) error {
 	if f.epoch, ok = home.Replica.Leading(); !ok {
 		return errOver
 	}
+	f.lent, _ = home.Replica.Loan(from) // an earlier stream brought it
 	f.next = Position{Seq: first.GetAfter().GetSeq(), Off: first.GetAfter().GetOff()}
 	if !f.has(first.GetSalt()) {
 		return errOther
@@ -118,10 +126,13 @@ func (s *Server) Follow(stream peerpb.Outlines_FollowServer) error {
 // follower is one that is sent a log.
 type follower struct {
 	Home
-	uses  func() bool
-	epoch uint64
-	next  Position // what lies before it was sent
-	send  func(context.Context, *peerpb.FollowReply) error
+	gateway string
+	uses    func() bool
+	epoch   uint64
+	next    Position // what lies before it was sent
+	told    Position // it was told that the log reaches to here
+	lent    protocol.Lend
+	send    func(context.Context, *peerpb.FollowReply) error
 
 	asked  chan struct{} // buffer of one: something was asked
 	mu     sync.Mutex
@@ -144,8 +155,12 @@ func (f *follower) has(salt []byte) bool {
 	return ok && string(h.Salt[:]) == string(salt) && f.Log.Has(f.next)
 }
 
-// ask notes a question, if it can be answered (outline-2).
+// ask notes a question, if it can be answered (outline-2), and what the follower knows (outline-6).
 func (f *follower) ask(q *peerpb.FollowRequest) {
+	if q.GetReads() > 0 || q.GetKnown() != nil {
+		f.Replica.Reading(f.gateway, Position{Seq: q.GetKnown().GetSeq(), Off: q.GetKnown().GetOff()}, time.Duration(q.GetSent()),
+			int(min(max(q.GetReads(), 0), 1<<20)))
+	}
 	if q.GetStamp() != 0 && f.Replica.MayServe() == nil {
 		end := f.Log.End() // after MayServe
 		f.mu.Lock()
@@ -184,8 +199,14 @@ func (f *follower) run(ctx context.Context) error {
 		if !f.uses() {
 			return status.Error(codes.PermissionDenied, "the follower's site has no client that is admitted to the volume any more")
 		}
+		if err := f.lend(ctx); err != nil {
+			return err
+		}
 		for f.next.Less(commit) {
 			if err := f.some(ctx, commit); err != nil {
+				return err
+			}
+			if err := f.lend(ctx); err != nil {
 				return err
 			}
 		}
@@ -201,6 +222,25 @@ func (f *follower) run(ctx context.Context) error {
 			return status.FromContextError(ctx.Err()).Err()
 		}
 	}
+}
+
+// lend sends a new lease, and while one lasts, how far the log reaches, before all else: changes
+// wait until the follower knows that (outline-6).
+func (f *follower) lend(ctx context.Context) error {
+	l, ok := f.Replica.Loan(f.gateway)
+	if !ok || l.Epoch != f.epoch {
+		return nil
+	}
+	r := new(peerpb.FollowReply)
+	end := f.Log.End()
+	if l != f.lent {
+		f.lent, r.Grant, r.Echo = l, int64(l.Grant), int64(l.Echo)
+	} else if !f.told.Less(end) {
+		return nil
+	}
+	f.told = end
+	r.End = &peerpb.Position{Seq: end.Seq, Off: end.Off}
+	return f.send(ctx, r)
 }
 
 // some sends some frames.

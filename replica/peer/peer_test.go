@@ -24,7 +24,7 @@ func TestCarries(t *testing.T) {
 		Kind: protocol.Hello, From: protocol.Member{Gateway: "a", Site: "s", Incarnation: "i"}, Epoch: 3, Stamp: 4, Echo: 5,
 		Epochs: []log.EpochStart{{Epoch: 1}, {Epoch: 3, Salt: [32]byte{1, 31: 9}, Start: protocol.Position{Seq: 6, Off: 7}}},
 		Start:  protocol.Position{Seq: 8, Off: 9}, End: protocol.Position{Seq: 10, Off: 11},
-		Commit: protocol.Position{Seq: 12, Off: 13}, Grant: 14 * time.Second, Current: true}}
+		Commit: protocol.Position{Seq: 12, Off: 13}, Grant: 14 * time.Second, Current: true, Reads: 15}}
 	a.Send("b", whole)
 	in.stamps(t, protocol.Hello, 1)
 	if !reflect.DeepEqual(in.all[0], whole) {

@@ -14,6 +14,7 @@ type truth struct {
 	written   int
 	acked     int
 	reads     int
+	lent      int // of which at a gateway without a vote
 	fresh     int
 }
 
@@ -116,6 +117,7 @@ func (s *sim) check() {
 	if s.failure != "" {
 		return
 	}
+	s.checkReaders()
 	var serving *node
 	for _, n := range s.nodes {
 		// protocol-2 and protocol-3: every member that has not lost its disk has everything
@@ -150,6 +152,9 @@ func (s *sim) check() {
 		// protocol-26: a node that may read has everything that was acknowledged.
 		if n.core.MayRead(now) {
 			s.reads++
+			if n.core.ctl != nil && !n.core.ctl.IsMember(n.member) && n.core.role == Follower {
+				s.lent++
+			}
 			if !n.holds(false) {
 				s.fail("%s reads in epoch %d without %v", n.name, n.core.epoch, s.truth.committed[len(s.truth.committed)-1])
 			}

@@ -47,6 +47,7 @@ type Core struct {
 	asked        bool    // a ControlRead that we asked for, before a takeover, is due
 	askedAt      Time
 	released     bool // the home handed over to us
+	reads        int  // of which the home was not told
 
 	// As home.
 	peers     map[string]*peer
@@ -55,6 +56,8 @@ type Core struct {
 	quietEnd  Time     // until then gateways not known yet may have leases from before a restart
 	joining   string   // gateway that counts for commit before it is a member
 	lapsing   []lapse
+	readers   map[string]*peer // gateways without a copy that read, or want to
+	lentUntil Time             // until then gateways without a copy may read that are not in readers
 	moving    string
 	moveEnd   Time
 }
@@ -79,7 +82,7 @@ type peer struct {
 	seen    Time // when its last message came
 	stamp   Time // newest Stamp of its clock
 	promise Time // its promise is valid until then
-	lease   Time // its lease is valid until then
+	borrower
 	pledge  Time // how long its newest promise was
 	greeted Time
 	moved   Time // when it last stored something, or lacked nothing
@@ -97,12 +100,15 @@ func (c Config) longest() time.Duration { return max(c.Promise, c.Former) }
 // New returns the Core of a gateway that just started. It asks for the control record. Its former
 // process may have given a promise, so it supports the present home for the length of one.
 func New(cfg Config, policy Policy, state LogState, now Time) (*Core, []Effect) {
-	c := &Core{cfg: cfg, policy: policy, log: state, known: state.Committed, now: now, peers: map[string]*peer{}, synced: now,
-		asked: true}
+	c := &Core{cfg: cfg, policy: policy, log: state, known: state.Committed, now: now, peers: map[string]*peer{},
+		readers: map[string]*peer{}, synced: now, asked: true}
 	if n := len(state.Epochs); n > 0 {
 		c.epoch = state.Epochs[n-1].Epoch
 	}
 	c.promiseUntil = now + cfg.longest()
+	if cfg.Lent {
+		c.lentUntil = now + cfg.longest()/2
+	}
 	return c, []Effect{ReadControl{}}
 }
 
@@ -142,6 +148,10 @@ func (c *Core) Step(now Time, e Event) []Effect {
 		c.maybeCreate()
 	case Peers:
 		c.setPeers(e.Members)
+	case Wanted:
+		c.wanted(e.Reads)
+	case Reading:
+		c.reading(e)
 	case Tick:
 		c.tick()
 	case Force:
@@ -316,6 +326,7 @@ func (c *Core) done(rev federation.Revision) {
 			*p = peer{member: p.member.Pool()}
 		}
 		c.lapsing, c.quietEnd = nil, 0
+		c.forgetReaders()
 		if old != nil && old.Home.Gateway == c.cfg.Self.Gateway {
 			c.lapseAll()
 		}
@@ -325,13 +336,9 @@ func (c *Core) done(rev federation.Revision) {
 	}
 	c.joining = ""
 	if old != nil && c.leading() {
-		for _, m := range old.Members {
-			until := c.quietEnd // an earlier process of ours may have given it a lease
-			if p := c.peers[m.Gateway]; p != nil {
-				until = max(until, p.lease)
-			}
-			if !next.IsMember(m) && until > c.now {
-				c.lapsing = append(c.lapsing, lapse{m.Gateway, until})
+		for _, m := range old.Members { // those that this process gave are in c.peers
+			if !next.IsMember(m) && c.quietEnd > c.now {
+				c.lapsing = append(c.lapsing, lapse{m.Gateway, c.quietEnd})
 			}
 		}
 	}
@@ -372,6 +379,7 @@ func (c *Core) stopLeading() {
 		*p = peer{member: p.member.Pool()}
 	}
 	c.begun, c.joining, c.moving, c.lapsing = Position{}, "", "", nil
+	c.forgetReaders()
 }
 
 func (c *Core) appended(l LogState) {
@@ -423,7 +431,7 @@ func (c *Core) setPeers(members []Member) {
 			if p.joined && c.leading() {
 				c.emit(Unstream{To: m.Gateway})
 			}
-			*p = peer{member: m, lease: p.lease}
+			*p = peer{member: m, borrower: p.borrower}
 		}
 	}
 	for g, p := range c.peersInOrder() {
@@ -454,6 +462,7 @@ func (c *Core) tick() {
 	case c.proven() || len(c.voters()) < 2:
 		c.beat()
 		c.noteIdle()
+		c.noteReaders()
 		c.manageMembers()
 		c.handOver()
 	default:

@@ -34,7 +34,9 @@
 //   - protocol-26: A member may answer reads from its own copy while it has a lease from the home.
 //     A home that removes a member waits until the member's lease has ended before it commits
 //     without it. So it does for a lease that its earlier process may have given. It hands over
-//     only when no lease lasts longer than the next home gives the members to be heard.
+//     only when no lease lasts longer than the next home gives the members to be heard. Others that
+//     read get a lease on demand. While it lasts, commit needs them as it needs the members; but
+//     they have no vote.
 //
 // One more rule is as in Raft section 5.4.2: a home of epoch e counts nothing as committed before
 // the header that begins e is durable on all members. So every member that took part in e has e in

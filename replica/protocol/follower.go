@@ -217,7 +217,16 @@ func (c *Core) promise() Time {
 }
 
 func (c *Core) ack() {
-	c.send(c.home, Message{Kind: Ack, End: c.log.Durable, Echo: c.homeStamp, Grant: c.promise()})
+	c.send(c.home, Message{Kind: Ack, End: c.log.Durable, Echo: c.homeStamp, Grant: c.promise(), Reads: c.reads})
+	c.reads = 0
+}
+
+// wanted notes reads, of which the next Ack tells the home. Without a lease that is at once.
+func (c *Core) wanted(reads int) {
+	c.reads = min(c.reads+max(reads, 0), 2*maxCredit)
+	if c.role == Follower && c.joined && c.now >= c.leaseUntil {
+		c.ack()
+	}
 }
 
 // fromHome handles Append, Advance, Beat and Release from the home that we joined.

@@ -63,6 +63,7 @@ func (c *Core) fromFollower(m Message) {
 		if p.match.Less(m.End) {
 			p.match, p.moved = m.End, c.now
 		}
+		c.followerReads(p, m.Reads)
 	}
 	if m.Grant > 0 && m.Echo > c.jumpedAt {
 		p.promise, p.pledge = max(p.promise, m.Echo+relied(m.Grant)), m.Grant
@@ -85,7 +86,7 @@ func (c *Core) meet(p *peer, m Message) bool {
 		if p.joined {
 			c.emit(Unstream{To: m.From.Gateway})
 		}
-		*p = peer{member: m.From, met: true, lease: p.lease, greeted: p.greeted}
+		*p = peer{member: m.From, met: true, borrower: p.borrower, greeted: p.greeted}
 	}
 	return true
 }
@@ -164,24 +165,6 @@ func (c *Core) Stamp(now Time, to string, start Position) Message {
 	return m
 }
 
-// withLease adds a read lease to m if p may have one: p is a member, and every promise that we rely
-// on outlasts the lease.
-func (c *Core) withLease(p *peer, m Message) Message {
-	m.Echo = p.stamp
-	if c.role != Home || !p.joined || p.stamp == 0 || c.ctl == nil || !c.ctl.IsMember(p.member) || c.leaving(p.member) {
-		return m
-	}
-	d := min(c.cfg.Promise/2, c.servingUntil()-c.now)
-	if to := c.peers[c.moving]; to != nil && to.pledge > 0 {
-		d = min(d, to.pledge/2)
-	}
-	if d > 0 {
-		m.Grant = d
-		p.lease = max(p.lease, c.now+d)
-	}
-	return m
-}
-
 // leaving reports whether a swap under way would remove m.
 func (c *Core) leaving(m Member) bool { return c.swap != nil && !c.swap.next.IsMember(m) }
 
@@ -248,6 +231,14 @@ func (c *Core) committable() Position {
 	if p := c.peers[c.joining]; p != nil {
 		pos = segment.Earlier(pos, p.match)
 	}
+	if c.lentUntil > c.now {
+		return Position{}
+	}
+	for p := range c.borrowers() {
+		if p.lease > c.now { // it reads, and may be no member
+			pos = segment.Earlier(pos, p.match)
+		}
+	}
 	c.lapsing = slices.DeleteFunc(c.lapsing, func(l lapse) bool { return l.until <= c.now })
 	for _, l := range c.lapsing {
 		if p := c.peers[l.gateway]; p != nil && p.matched {
@@ -283,6 +274,9 @@ func (c *Core) advance() {
 	if c.commit.Less(pos) {
 		c.commit, c.known = pos, later(c.known, pos)
 		c.emit(Committed{Position: pos})
+		for p := range c.borrowers() {
+			p.changed()
+		}
 		for g, p := range c.peersInOrder() {
 			if p.joined {
 				c.send(g, c.withLease(p, Message{Kind: Advance, Commit: c.commit}))
@@ -310,7 +304,7 @@ func (c *Core) stuckAfter() time.Duration { return max(5*c.cfg.Promise, 10*time.
 
 // noteIdle notes which followers lack nothing that the home has on its disk.
 func (c *Core) noteIdle() {
-	for _, p := range c.peers {
+	for p := range c.borrowers() {
 		if p.matched && !p.match.Less(c.log.Durable) {
 			p.moved = c.now
 		}
@@ -320,11 +314,6 @@ func (c *Core) noteIdle() {
 // stuck reports whether p has stored nothing for long although it lacks something. It may well go
 // on promising: a full pool syncs what it has.
 func (c *Core) stuck(p *peer) bool { return p != nil && p.matched && c.now-p.moved > c.stuckAfter() }
-
-// outlasts reports whether p's promise outlasts every lease given so far, also by an earlier
-// process. A new member must not take over while a gateway that its swap removed still reads under
-// a lease.
-func (c *Core) outlasts(p *peer) bool { return p.promise >= max(c.now+c.cfg.Promise/2, c.quietEnd) }
 
 // candidate returns the best follower that could become a member now, or "". A home whose epoch is
 // not committed yet takes only one that has the whole log: it knows no better what is committed,
@@ -447,17 +436,6 @@ func (c *Core) fewest(members []Member) []Member {
 	return members[:max(1, c.policy.Want)]
 }
 
-// leased reports whether a lease that we gave, perhaps as an earlier process, may last longer than
-// until t.
-func (c *Core) leased(t Time) bool {
-	for _, p := range c.peers {
-		if p.lease > t {
-			return true
-		}
-	}
-	return c.quietEnd > t
-}
-
 // handOver moves the home to another gateway without loss. It stops changes, waits until that
 // gateway has everything, and releases it from its promise. The next home gives members time by the
 // promise that it is configured with, so no lease may last longer than half of that.
@@ -471,7 +449,7 @@ func (c *Core) handOver() {
 		return
 	}
 	p := c.peers[c.moving]
-	if c.role != Home || c.swap != nil || !c.live(p) || !c.ctl.IsMember(p.member) || c.leased(c.now+p.pledge/2) {
+	if c.role != Home || c.swap != nil || !c.live(p) || !c.ctl.IsMember(p.member) || c.leased(c.now+p.pledge/2) || c.lent() {
 		return
 	}
 	// The next home does not know of leases that former members still have.

@@ -460,11 +460,11 @@ func (s *sim) report(t *testing.T, what string, seed uint64) {
 }
 
 func TestRandomSchedules(t *testing.T) {
-	var acked, reads, fresh, told, epochs, back, branched int
+	var acked, reads, lent, far, fresh, told, epochs, back, branched int
 	for i := range *seeds {
 		seed := *first + uint64(i)
 		s := schedule(seed)
-		s.outliners.rnd = rand.New(rand.NewPCG(seed, 7))
+		s.begin(rand.New(rand.NewPCG(seed, 7)))
 		for _, n := range s.nodes {
 			n.start()
 		}
@@ -484,14 +484,14 @@ func TestRandomSchedules(t *testing.T) {
 			s.settle()
 		}
 		s.report(t, "random schedule", seed)
-		acked, reads, fresh, epochs = acked+s.acked, reads+s.reads, fresh+s.fresh, epochs+len(s.homes)
-		told += s.outliners.told
+		acked, reads, lent, fresh, epochs = acked+s.acked, reads+s.reads, lent+s.lent, fresh+s.fresh, epochs+len(s.homes)
+		told, far = told+s.outliners.told, far+s.outliners.reads
 		back, branched = back+s.times, branched+s.branched
 	}
-	if fresh == 0 || reads == 0 || told == 0 {
+	if fresh == 0 || reads == 0 || lent == 0 || far == 0 || told == 0 {
 		t.Error("nobody read")
 	}
-	t.Logf("%d schedules: %d acknowledged, %d times reading was allowed, and %d times a state was known to be of some time, "+
-		"%d times told how far the log reaches; %d epochs; the registry went back %d times, and branched %d times", *seeds, acked, reads,
-		fresh, told, epochs, back, branched)
+	t.Logf("%d schedules: %d acknowledged, %d times reading was allowed, %d of them without a vote, %d without a copy, and %d times "+
+		"a state was known to be of some time, %d times told how far the log reaches; %d epochs; the registry went back %d times, and "+
+		"branched %d times", *seeds, acked, reads, lent, far, fresh, told, epochs, back, branched)
 }

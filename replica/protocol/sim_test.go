@@ -189,7 +189,7 @@ func (n *node) config() Config {
 		n.sim.logf("%s promises for %v", n.name, n.promise)
 	}
 	n.former = max(n.former, n.promise)
-	return Config{Self: n.member, Volume: "v", Promise: n.promise, Former: n.former, Heartbeat: beat}
+	return Config{Self: n.member, Volume: "v", Promise: n.promise, Former: n.former, Heartbeat: beat, Lent: n.sim.outliners.rnd != nil}
 }
 
 func (n *node) start() {
@@ -336,12 +336,15 @@ func (n *node) do(effects []Effect) {
 		case Resume:
 			n.sim.logf("%s does not hand over", n.name)
 			n.stopped = false
+		case Lend:
+			n.sim.lend(n, e)
 		case Disown:
 			n.disown(e)
 			return
 		}
 	}
 	n.pump()
+	n.sim.notify(n)
 }
 
 func (n *node) pump() {

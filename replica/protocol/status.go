@@ -77,6 +77,17 @@ func (c *Core) MayRead(now Time) bool {
 	return c.MayServe(now) || c.role == Follower && now < c.leaseUntil
 }
 
+// Lent reports whether at time now a gateway without a copy may have a lease that this gateway, or
+// an earlier process, lent to it.
+func (c *Core) Lent(now Time) bool {
+	for _, p := range c.readers {
+		if p.lease > now {
+			return true
+		}
+	}
+	return c.lentUntil > now
+}
+
 // Fresh returns a time of this gateway's clock by which all that was acknowledged, by whichever
 // home, is at or before a position that is committed here, and at or before applied (protocol-26).
 // false: none is known, or this gateway does not follow, or its disk may hang. The time is that at

@@ -26,6 +26,7 @@ type Config struct {
 	Promise   time.Duration // how long a member supports a home that it does not hear from
 	Former    time.Duration // the longest Promise of earlier processes, whose promises may last; 0: none
 	Heartbeat time.Duration // between messages to a follower; at most a quarter of Promise
+	Lent      bool          // earlier processes may have lent leases to gateways without a copy
 }
 
 // Policy is the part of the volume's durability policy that the protocol needs.
@@ -96,6 +97,7 @@ type Message struct {
 	// before Commit, and what is not stable at or before End.
 	Current bool
 	Proved  bool // Welcome, Refuse: the sender proved to the shell that it can unwrap the data key
+	Reads   int  // Ack: how many reads clients of the sender asked for since the last one
 }
 
 // Event is something that happened; see the types below.
@@ -136,6 +138,16 @@ type (
 	// Peers lists the gateways of the volume's sites, with their pools' present incarnations. Their
 	// messages tell which log they have.
 	Peers struct{ Members []Member }
+	// Wanted reports that clients of this gateway read, as often as Reads since the last one. If it
+	// may not read from its own copy, it asks the home for a lease (protocol-26).
+	Wanted struct{ Reads int }
+	// Reading is a message from a gateway without a copy.
+	Reading struct {
+		Gateway string
+		Known   Position // it knows that the log reaches to here, and shows nothing older
+		Stamp   Time     // its clock
+		Reads   int      // how often its clients read since the last one
+	}
 	// Tick comes at least every Heartbeat.
 	Tick struct{}
 	// Force makes this gateway home without the members' consent: a person accepted the loss.
@@ -200,6 +212,15 @@ type (
 	Pause struct{}
 	// Resume ends a Pause: the home does not hand over.
 	Resume struct{}
+	// Lend gives a gateway without a copy a lease, counted from Echo, a reading of its clock. It
+	// then shows nothing that lacks what lies before End.
+	Lend struct {
+		To    string
+		Epoch uint64
+		Grant time.Duration
+		Echo  Time
+		End   Position
+	}
 	// Disown reports that the local log lacks something that is committed up to Position, as
 	// gateway By knows. It is no member's log any more, and must not be taken for one after a
 	// restart (protocol-3).
@@ -219,6 +240,8 @@ func (Jumped) event()        {}
 func (PeerDown) event()      {}
 func (PolicyChanged) event() {}
 func (Peers) event()         {}
+func (Wanted) event()        {}
+func (Reading) event()       {}
 func (Tick) event()          {}
 func (Force) event()         {}
 func (Move) event()          {}
@@ -236,3 +259,4 @@ func (RoleChanged) effect() {}
 func (Pause) effect()       {}
 func (Resume) effect()      {}
 func (Disown) effect()      {}
+func (Lend) effect()        {}

@@ -101,7 +101,7 @@ var table = []row{
 	{pkg: "replica/protocol", project: []string{"engine/log", "engine/segment", "federation"}, outside: stdlib},
 	{pkg: "replica/peer", project: []string{"replica", "replica/protocol", "replica/peer/peerpb", "engine/log"}, tests: []string{"pki"}},
 	{pkg: "replica/peer/peerpb"},
-	{pkg: "replica/outline", project: []string{"journal", "engine/log", "engine/segment", "replica/peer/peerpb"},
+	{pkg: "replica/outline", project: []string{"journal", "engine/log", "engine/segment", "replica/peer/peerpb", "replica/protocol"},
 		tests: []string{"cachepool/crashfs"}},
 
 	// Serving.

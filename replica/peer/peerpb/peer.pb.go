@@ -45,7 +45,8 @@ type Envelope struct {
 	Forced []uint64 `protobuf:"varint,14,rep,packed,name=forced,proto3" json:"forced,omitempty"` // epochs, with Hello
 	// With Beat: the sender served at stamp, so all that was acknowledged by then is at or before
 	// commit. A gateway of an earlier version does not say so.
-	Current       bool `protobuf:"varint,15,opt,name=current,proto3" json:"current,omitempty"`
+	Current       bool  `protobuf:"varint,15,opt,name=current,proto3" json:"current,omitempty"`
+	Reads         int64 `protobuf:"varint,16,opt,name=reads,proto3" json:"reads,omitempty"` // with Ack: how often clients of the sender read since the last one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -183,6 +184,13 @@ func (x *Envelope) GetCurrent() bool {
 		return x.Current
 	}
 	return false
+}
+
+func (x *Envelope) GetReads() int64 {
+	if x != nil {
+		return x.Reads
+	}
+	return 0
 }
 
 type CarryReply struct {
@@ -520,6 +528,9 @@ type FollowRequest struct {
 	Salt          []byte                 `protobuf:"bytes,3,opt,name=salt,proto3" json:"salt,omitempty"`     // of the segment in which after lies; empty: the caller has nothing
 	Stamp         int64                  `protobuf:"varint,4,opt,name=stamp,proto3" json:"stamp,omitempty"`  // nanoseconds of the caller's monotonic clock; 0: nothing is asked
 	Waits         bool                   `protobuf:"varint,5,opt,name=waits,proto3" json:"waits,omitempty"`  // somebody waits for the answer: the callee does not let unstable data wait
+	Known         *Position              `protobuf:"bytes,6,opt,name=known,proto3" json:"known,omitempty"`   // the caller knows that the log reaches to here, and shows nothing older
+	Reads         int64                  `protobuf:"varint,7,opt,name=reads,proto3" json:"reads,omitempty"`  // how often clients of the caller read since the last request
+	Sent          int64                  `protobuf:"varint,8,opt,name=sent,proto3" json:"sent,omitempty"`    // with known or reads: nanoseconds of the caller's clock, from which a lease counts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -589,6 +600,27 @@ func (x *FollowRequest) GetWaits() bool {
 	return false
 }
 
+func (x *FollowRequest) GetKnown() *Position {
+	if x != nil {
+		return x.Known
+	}
+	return nil
+}
+
+func (x *FollowRequest) GetReads() int64 {
+	if x != nil {
+		return x.Reads
+	}
+	return 0
+}
+
+func (x *FollowRequest) GetSent() int64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
 type FollowReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Headers of segments as they are, and records without their sealed blocks, in the order of the
@@ -596,7 +628,11 @@ type FollowReply struct {
 	Frames [][]byte `protobuf:"bytes,1,rep,name=frames,proto3" json:"frames,omitempty"`
 	// All that was acknowledged when the caller sent the request with this stamp lies before the end
 	// of what was sent so far. 0: it does not say so.
-	Stamp         int64 `protobuf:"varint,2,opt,name=stamp,proto3" json:"stamp,omitempty"`
+	Stamp int64 `protobuf:"varint,2,opt,name=stamp,proto3" json:"stamp,omitempty"`
+	// A read lease, in nanoseconds after that time of the caller's clock (protocol-26). 0: none.
+	Grant         int64     `protobuf:"varint,3,opt,name=grant,proto3" json:"grant,omitempty"`
+	Echo          int64     `protobuf:"varint,4,opt,name=echo,proto3" json:"echo,omitempty"`
+	End           *Position `protobuf:"bytes,5,opt,name=end,proto3" json:"end,omitempty"` // of the callee's log: the caller shows nothing older from now on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,11 +681,32 @@ func (x *FollowReply) GetStamp() int64 {
 	return 0
 }
 
+func (x *FollowReply) GetGrant() int64 {
+	if x != nil {
+		return x.Grant
+	}
+	return 0
+}
+
+func (x *FollowReply) GetEcho() int64 {
+	if x != nil {
+		return x.Echo
+	}
+	return 0
+}
+
+func (x *FollowReply) GetEnd() *Position {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
 var File_replica_peer_peerpb_peer_proto protoreflect.FileDescriptor
 
 const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1ereplica/peer/peerpb/peer.proto\x12\fweir.peer.v1\"\xd0\x03\n" +
+	"\x1ereplica/peer/peerpb/peer.proto\x12\fweir.peer.v1\"\xe6\x03\n" +
 	"\bEnvelope\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12(\n" +
@@ -666,7 +723,8 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x05proof\x18\f \x01(\fR\x05proof\x12\x16\n" +
 	"\x06frames\x18\r \x01(\fR\x06frames\x12\x16\n" +
 	"\x06forced\x18\x0e \x03(\x04R\x06forced\x12\x18\n" +
-	"\acurrent\x18\x0f \x01(\bR\acurrent\"\f\n" +
+	"\acurrent\x18\x0f \x01(\bR\acurrent\x12\x14\n" +
+	"\x05reads\x18\x10 \x01(\x03R\x05reads\"\f\n" +
 	"\n" +
 	"CarryReply\"j\n" +
 	"\x06Member\x12\x18\n" +
@@ -689,16 +747,22 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x06length\x18\x04 \x01(\x05R\x06length\" \n" +
 	"\n" +
 	"FetchReply\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\x95\x01\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xed\x01\n" +
 	"\rFollowRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12,\n" +
 	"\x05after\x18\x02 \x01(\v2\x16.weir.peer.v1.PositionR\x05after\x12\x12\n" +
 	"\x04salt\x18\x03 \x01(\fR\x04salt\x12\x14\n" +
 	"\x05stamp\x18\x04 \x01(\x03R\x05stamp\x12\x14\n" +
-	"\x05waits\x18\x05 \x01(\bR\x05waits\";\n" +
+	"\x05waits\x18\x05 \x01(\bR\x05waits\x12,\n" +
+	"\x05known\x18\x06 \x01(\v2\x16.weir.peer.v1.PositionR\x05known\x12\x14\n" +
+	"\x05reads\x18\a \x01(\x03R\x05reads\x12\x12\n" +
+	"\x04sent\x18\b \x01(\x03R\x04sent\"\x8f\x01\n" +
 	"\vFollowReply\x12\x16\n" +
 	"\x06frames\x18\x01 \x03(\fR\x06frames\x12\x14\n" +
-	"\x05stamp\x18\x02 \x01(\x03R\x05stamp2\x82\x01\n" +
+	"\x05stamp\x18\x02 \x01(\x03R\x05stamp\x12\x14\n" +
+	"\x05grant\x18\x03 \x01(\x03R\x05grant\x12\x12\n" +
+	"\x04echo\x18\x04 \x01(\x03R\x04echo\x12(\n" +
+	"\x03end\x18\x05 \x01(\v2\x16.weir.peer.v1.PositionR\x03end2\x82\x01\n" +
 	"\x04Peer\x12;\n" +
 	"\x05Carry\x12\x16.weir.peer.v1.Envelope\x1a\x18.weir.peer.v1.CarryReply(\x01\x12=\n" +
 	"\x05Fetch\x12\x1a.weir.peer.v1.FetchRequest\x1a\x18.weir.peer.v1.FetchReply2P\n" +
@@ -737,17 +801,19 @@ var file_replica_peer_peerpb_peer_proto_depIdxs = []int32{
 	3,  // 4: weir.peer.v1.Envelope.commit:type_name -> weir.peer.v1.Position
 	3,  // 5: weir.peer.v1.EpochStart.start:type_name -> weir.peer.v1.Position
 	3,  // 6: weir.peer.v1.FollowRequest.after:type_name -> weir.peer.v1.Position
-	0,  // 7: weir.peer.v1.Peer.Carry:input_type -> weir.peer.v1.Envelope
-	5,  // 8: weir.peer.v1.Peer.Fetch:input_type -> weir.peer.v1.FetchRequest
-	7,  // 9: weir.peer.v1.Outlines.Follow:input_type -> weir.peer.v1.FollowRequest
-	1,  // 10: weir.peer.v1.Peer.Carry:output_type -> weir.peer.v1.CarryReply
-	6,  // 11: weir.peer.v1.Peer.Fetch:output_type -> weir.peer.v1.FetchReply
-	8,  // 12: weir.peer.v1.Outlines.Follow:output_type -> weir.peer.v1.FollowReply
-	10, // [10:13] is the sub-list for method output_type
-	7,  // [7:10] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	3,  // 7: weir.peer.v1.FollowRequest.known:type_name -> weir.peer.v1.Position
+	3,  // 8: weir.peer.v1.FollowReply.end:type_name -> weir.peer.v1.Position
+	0,  // 9: weir.peer.v1.Peer.Carry:input_type -> weir.peer.v1.Envelope
+	5,  // 10: weir.peer.v1.Peer.Fetch:input_type -> weir.peer.v1.FetchRequest
+	7,  // 11: weir.peer.v1.Outlines.Follow:input_type -> weir.peer.v1.FollowRequest
+	1,  // 12: weir.peer.v1.Peer.Carry:output_type -> weir.peer.v1.CarryReply
+	6,  // 13: weir.peer.v1.Peer.Fetch:output_type -> weir.peer.v1.FetchReply
+	8,  // 14: weir.peer.v1.Outlines.Follow:output_type -> weir.peer.v1.FollowReply
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_replica_peer_peerpb_peer_proto_init() }

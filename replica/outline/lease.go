@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outline
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-storage/weir/replica/peer/peerpb"
+)
+
+// tells adds to a message what the home is to know before it lends (outline-6).
+func (f *Follower) tells(q *peerpb.FollowRequest) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	q.Reads, q.Sent, f.reads = int64(f.reads), int64(f.cfg.Clock()), 0
+	q.Known = &peerpb.Position{Seq: f.known.Seq, Off: f.known.Off}
+}
+
+// borrow takes in a lease, and how far the log reaches, and returns what is followed from.
+func (f *Follower) borrow(ctx context.Context, r *peerpb.FollowReply) (from Position) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.GetEnd() == nil || ctx.Err() != nil { // the session is over: its epoch may be too
+		return f.next
+	}
+	if end := (Position{Seq: r.GetEnd().GetSeq(), Off: r.GetEnd().GetOff()}); f.known.Less(end) {
+		f.known = end
+		select {
+		case f.knows <- struct{}{}:
+		default: // it is not sent yet
+		}
+	}
+	if grant, echo := time.Duration(r.GetGrant()), time.Duration(r.GetEcho()); grant > 0 && echo > f.jumped && echo <= f.cfg.Clock() {
+		// Clocks differ in speed by a sixteenth at most.
+		f.lease = max(f.lease, echo+grant-grant/16)
+	}
+	return f.next
+}
+
+// Leased reports whether a read that begins now may be answered from here, once the machine has
+// applied all up to pos: the home acknowledges nothing beyond, before this follower knows of it
+// (outline-6). It costs the home nothing. Who calls it, reads: so a lease is asked for, and kept.
+func (f *Follower) Leased() (pos Position, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
+	return f.known, f.cfg.Clock() < f.lease
+}

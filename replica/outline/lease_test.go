@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outline
+
+import (
+	"testing"
+	"time"
+)
+
+// borrows reads until there is a lease, and returns up to where the state must reach that is shown
+// under it.
+func (r *rig) borrows() (pos Position) {
+	r.Helper()
+	r.until("there is a lease", func() bool {
+		_, _ = r.Current(r.Context()) // tells that somebody reads
+		got, ok := r.Leased()
+		pos = got
+		return ok
+	})
+	return pos
+}
+
+func (r *rig) leased(want bool) {
+	r.Helper()
+	if pos, ok := r.Leased(); ok != want {
+		r.Errorf("a lease: %t, for what reaches to %v", ok, pos)
+	}
+}
+
+// While a follower has a lease, it knows of each change before the home may acknowledge it, and
+// then shows nothing without it.
+func TestLease(t *testing.T) {
+	r := newRig(t)
+	r.h.set(func() { r.h.lends = time.Minute })
+	one := r.h.write(t)
+	r.h.set(func() { r.h.commit = one })
+	if pos := r.borrows(); pos != one {
+		t.Fatalf("what is shown reaches to %v of %v", pos, one)
+	}
+	two := r.h.write(t)
+	r.h.set(func() {})
+	r.until("it answers that it knows", func() bool { return r.h.knows(two) })
+	if pos, ok := r.Leased(); !ok || pos != two {
+		t.Errorf("a lease: %t, for what reaches to %v, although it knows of %v", ok, pos, two)
+	}
+	if r.m.Applied() != one {
+		t.Errorf("it applied %v, which is not committed", r.m.Applied())
+	}
+	r.h.set(func() { r.h.commit = two })
+	if err := r.m.WaitApplied(t.Context(), two); err != nil {
+		t.Fatal(err)
+	}
+	// With time it ends, a sixteenth before the home's clock says so.
+	r.pass(56*time.Second - time.Second)
+	r.leased(true)
+	r.pass(2 * time.Second)
+	r.leased(false)
+	r.borrows()
+}
+
+// A lease does not outlast what the follower's clock did not count, nor the reign as it is known
+// here.
+func TestLeaseEnds(t *testing.T) {
+	r := newRig(t)
+	r.h.set(func() { r.h.lends = time.Hour })
+	end := r.h.write(t)
+	r.h.set(func() { r.h.commit = end })
+	r.borrows()
+	r.h.mu.Lock()
+	before := r.h.loan
+	r.h.mu.Unlock()
+	r.h.set(func() { r.h.lends = 0 })
+	r.Jumped()
+	r.leased(false)
+	r.current()
+	// What the home lent before comes late, on a new stream.
+	before.Grant++
+	r.h.set(func() { r.h.loan = before })
+	three := r.h.write(t)
+	r.h.set(func() { r.h.commit = three })
+	r.until("it answers that it knows", func() bool { return r.h.knows(three) })
+	r.leased(false)
+
+	r.h.set(func() { r.h.lends = time.Hour })
+	r.borrows()
+	r.h.set(func() { r.h.epoch = 4; r.h.lends = 0 })
+	r.rules(4)
+	r.until("it has no lease of the home before", func() bool { _, ok := r.Leased(); return !ok })
+	r.current()
+	r.leased(false)
+}
+
+// A lease outlasts its connection. A home that the follower finds again tells it how far the log
+// reaches.
+func TestLeaseOutlastsTheStream(t *testing.T) {
+	r := newRig(t)
+	r.h.set(func() { r.h.lends = time.Hour })
+	end := r.h.write(t)
+	r.h.set(func() { r.h.commit = end })
+	r.borrows()
+	r.h.set(func() { r.h.uses = false })
+	r.until("the stream ends", func() bool { return !r.linkedNow() })
+	r.leased(true)
+	next := r.h.write(t)
+	r.h.set(func() { r.h.uses = true })
+	r.rules(3)
+	r.until("it answers that it knows", func() bool { return r.h.knows(next) })
+	if pos, ok := r.Leased(); !ok || pos != next {
+		t.Errorf("a lease: %t, for what reaches to %v of %v", ok, pos, next)
+	}
+}
+
+func (f *Follower) linkedNow() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.linked
+}
