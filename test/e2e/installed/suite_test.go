@@ -29,7 +29,7 @@ func TestInstalled(t *testing.T) {
 	gomega.RegisterFailHandler(Fail)
 	suite, report := GinkgoConfiguration()
 	report.NoColor = true
-	suite.Timeout = 33 * time.Minute // before `go test` ends all: so what hangs is named, last
+	suite.Timeout = 31 * time.Minute // before `go test` ends all: so what hangs is named, last
 	RunSpecs(t, "Weir on Kubernetes", suite, report)
 }
 
