@@ -108,6 +108,8 @@ type Cache struct {
 	// ReadAhead is how much is fetched ahead of who reads in order, in bytes; nil: the engine's
 	// default.
 	ReadAhead *Bytes `json:"readAhead,omitempty"`
+	// Prefetch is what is fetched before it is read; "": nothing.
+	Prefetch Prefetch `json:"prefetch,omitempty"`
 	// BlockSize is the most that a new block has of a file, in bytes; 0: the engine's default.
 	BlockSize Bytes `json:"blockSize,omitempty"`
 	// Compression is that of new blocks.
@@ -129,6 +131,7 @@ func (c Cache) With(local *Cache, site string) Cache {
 	over(&c.L2ARC, local.L2ARC)
 	over(&c.Log, local.Log)
 	over(&c.ReadAhead, local.ReadAhead)
+	over(&c.Prefetch, local.Prefetch)
 	if len(local.Pin) > 0 {
 		c.Pin = nil
 		for _, p := range local.Pin {
@@ -169,6 +172,17 @@ const (
 	KeptAll      Kept = "All"
 	KeptMetadata Kept = "Metadata" // ZFS' own
 	KeptNone     Kept = "None"
+)
+
+// Prefetch says what gateways fetch to their pools because a client reads something like it.
+type Prefetch string
+
+// The values of Prefetch.
+const (
+	PrefetchNone      Prefetch = "None"
+	PrefetchFile      Prefetch = "File"      // all of a file that is read
+	PrefetchDirectory Prefetch = "Directory" // all files of a directory of which two are read
+	PrefetchPattern   Prefetch = "Pattern"   // the next files, if three are read in the order of names
 )
 
 // LogBias is what writes are made fast for.

@@ -106,6 +106,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		View: g.view, Peers: g.peers, Registry: cfg.Registry, Clock: cfg.Clock, Timers: cfg.Timers, Logger: cfg.Logger,
 		Recovering: g.recovering, Reclaiming: g.reclaiming.Load, Verifier: g.verifier, Forwarded: cfg.Meters.Forwarded,
 		Slow: &track.Slow{After: cfg.Slow, Log: cfg.Logger, Now: cfg.Now}, Tracer: cfg.Tracer,
+		Prefetch: func() routing.Prefetch { return g.caching },
 		Revoke: func(id volume.ID, h volume.Handle, owner volume.LockOwner) bool {
 			return g.nfs.RevokeLocks(id, h, owner)
 		},
@@ -123,7 +124,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		return nil, err
 	}
 	g.caching = caching.New(caching.Config{Gateway: cfg.Name, Site: cfg.Site, Incarnation: g.self.Incarnation, View: g.view,
-		Copies: g.copies, Cache: g.readCache, Memory: g.cache, Now: cfg.Now, Timers: cfg.Timers, Own: g.ownOrganization,
+		Copies: g.copies, Cache: g.readCache, Memory: g.cache, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger, Own: g.ownOrganization,
 		Report: cfg.ReportPool})
 	records, err := state.NewDirStore(cfg.StateDir)
 	if err != nil {

@@ -43,6 +43,7 @@ var effects = map[string][2]string{
 	"VolumePolicy.cache.l2arc":                 {"ZFS' secondarycache", "cachepool/zfs TestTune"},
 	"VolumePolicy.cache.log":                   {"ZFS' logbias", "cachepool/zfs TestTune"},
 	"VolumePolicy.cache.readAhead":             {"what is fetched ahead", "gateway TestTuningIsLive"},
+	"VolumePolicy.cache.prefetch":              {"what is fetched before it is read", "gateway TestPrefetch"},
 	"VolumePolicy.cache.blockSize":             {"the largest new block", "gateway TestTuningIsLive"},
 	"VolumePolicy.cache.compression":           {"that of new blocks", "gateway TestTuningIsLive"},
 	"VolumePolicy.cache.pin.path":              {"what is kept whatever is read", "gateway TestPins"},

@@ -211,6 +211,18 @@ const (
 	CompressionStrong Compression = "Strong"
 )
 
+// Prefetch says what is fetched before it is read.
+// +kubebuilder:validation:Enum=None;File;Directory;Pattern
+type Prefetch string
+
+// The values of Prefetch.
+const (
+	PrefetchNone      Prefetch = "None"
+	PrefetchFile      Prefetch = "File"
+	PrefetchDirectory Prefetch = "Directory"
+	PrefetchPattern   Prefetch = "Pattern"
+)
+
 // Cache says how much of the volume each gateway with a copy keeps to be read, beyond what the log
 // needs, and how it reads and writes. Nothing of it changes what is read or what is durable.
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(self.reserve) || quantity(string(self.reserve)).compareTo(quantity(string(self.size))) <= 0",message="reserve is more than size, so it would never be used: lower it, or raise size"
@@ -247,6 +259,12 @@ type Cache struct {
 	// How much a gateway fetches ahead of who reads a file in order; 0 is none. Default 4Mi. Live.
 	// +optional
 	ReadAhead *resource.Quantity `json:"readAhead,omitempty"`
+	// What a gateway brings to its pool from elsewhere before it is read. File: all of a file that
+	// is read. Directory: all files of a directory of which two are read, not those below it.
+	// Pattern: the next four files, when three of a directory are read in the order of their
+	// names, or every second, third … of them, also backwards. Default None. Live.
+	// +optional
+	Prefetch Prefetch `json:"prefetch,omitempty"`
 	// The largest block: what a read of a single byte fetches, and what is compressed together.
 	// Smaller ones suit random access, and take more room. Default 64Ki. NewDataOnly.
 	// +optional

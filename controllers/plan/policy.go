@@ -53,6 +53,7 @@ func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpe
 		},
 		Cache: federation.Cache{Size: amount(m.Cache.Size), Reserve: amount(m.Cache.Reserve), Memory: amount(m.Cache.Memory),
 			ARC: federation.Kept(m.Cache.ARC), L2ARC: federation.Kept(m.Cache.L2ARC), Log: federation.LogBias(m.Cache.Log),
+			Prefetch:  federation.Prefetch(m.Cache.Prefetch),
 			BlockSize: amount(m.Cache.BlockSize), Compression: federation.Compression(m.Cache.Compression)},
 		Home: federation.HomeRules{PreferredSites: names(m.Home.PreferredSites)},
 	}}
@@ -110,6 +111,7 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	over(&p.Cache.L2ARC, o.Cache.L2ARC)
 	over(&p.Cache.Log, o.Cache.Log)
 	over(&p.Cache.ReadAhead, o.Cache.ReadAhead)
+	over(&p.Cache.Prefetch, o.Cache.Prefetch)
 	over(&p.Cache.BlockSize, o.Cache.BlockSize)
 	over(&p.Cache.Compression, o.Cache.Compression)
 	overList(&p.Cache.Pin, o.Cache.Pin)
@@ -183,6 +185,7 @@ func Describe(s federation.VolumeSpec) v1alpha1.VolumePolicySpec {
 		}
 		d.Cache.Pin = append(d.Cache.Pin, one)
 	}
+	d.Cache.Prefetch = v1alpha1.Prefetch(s.Cache.Prefetch)
 	d.Cache.Compression = v1alpha1.Compression(s.Cache.Compression)
 	return d
 }

@@ -112,7 +112,8 @@ func TestEveryFieldCounts(t *testing.T) {
 		"durability.maxLag.time": "9s", "durability.maxLag.bytes": "5Mi",
 		"consistency.mode": "Bounded", "consistency.maxStaleness": "9s",
 		"cache.size": "2Gi", "cache.reserve": "1Mi", "cache.memory": "2Mi", "cache.arc": "None", "cache.l2arc": "Metadata",
-		"cache.log": "Throughput", "cache.readAhead": "0", "cache.blockSize": "8Ki", "cache.compression": "Strong",
+		"cache.log": "Throughput", "cache.readAhead": "0", "cache.prefetch": "File",
+		"cache.blockSize": "8Ki", "cache.compression": "Strong",
 		"cache.pin":           "[{path: /a, sites: [x]}, {path: '/b/**'}]",
 		"home.preferredSites": "[a]",
 	}

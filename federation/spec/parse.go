@@ -22,7 +22,6 @@ import (
 // "unknown".
 var notYet = map[string]string{
 	"spec.cache.pool":          "a gateway has one pool",
-	"spec.cache.prefetch":      "",
 	"spec.cache.mode":          "the cache is write-back into the log",
 	"spec.replication.erasure": "copies are whole",
 	"spec.encryption":          "every volume has a key of its own",

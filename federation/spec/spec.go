@@ -170,6 +170,10 @@ func validateTiers(p *problems, c federation.Cache) {
 	if c.Log != "" {
 		oneOf(p, field+"log", c.Log, federation.LogLatency, federation.LogThroughput)
 	}
+	if c.Prefetch != "" {
+		oneOf(p, field+"prefetch", c.Prefetch, federation.PrefetchNone, federation.PrefetchFile, federation.PrefetchDirectory,
+			federation.PrefetchPattern)
+	}
 	if c.Compression != "" {
 		oneOf(p, field+"compression", c.Compression, federation.CompressionFast, federation.CompressionNone, federation.CompressionStrong)
 	}

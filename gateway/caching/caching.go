@@ -7,6 +7,7 @@ package caching
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +31,7 @@ type Config struct {
 	Memory        *engine.BlockCache
 	Now           func() time.Time
 	Timers        clockwork.Clock
+	Logger        *slog.Logger
 	// Own returns an error of gRPC unless who calls may know of all this, and may have it changed.
 	Own func(ctx context.Context) error
 	// Report returns how the storage below the pool is; nil: nobody knows.
@@ -40,12 +42,17 @@ type Config struct {
 type Caching struct {
 	cfg Config
 
-	mu   sync.Mutex
-	pins map[string]Pins // by volume
+	turn chan struct{} // of those that fetch what will probably be read
+
+	mu         sync.Mutex
+	pins       map[string]Pins      // by volume
+	prefetches map[string]*prefetch // by volume
 }
 
 // New returns a Caching.
-func New(cfg Config) *Caching { return &Caching{cfg: cfg, pins: map[string]Pins{}} }
+func New(cfg Config) *Caching {
+	return &Caching{cfg: cfg, turn: make(chan struct{}, prefetchVolumes), pins: map[string]Pins{}, prefetches: map[string]*prefetch{}}
+}
 
 // Status is what a gateway keeps, as `weir cache -o json` has it. Amounts are in bytes.
 type Status struct {
@@ -99,7 +106,9 @@ type Volume struct {
 	// Outlined is how many bytes of the log came without its blocks since the volume was opened
 	// here, at a site without a copy; 0 elsewhere.
 	Outlined uint64 `json:"outlined,omitempty"`
-	Reads    Reads  `json:"reads"`
+	// Prefetched is how many bytes came before anybody read them, since the volume was opened here.
+	Prefetched uint64 `json:"prefetched,omitempty"`
+	Reads      Reads  `json:"reads"`
 }
 
 // Reads says from where blocks came that were not in memory, since the copy was opened.
@@ -131,6 +140,9 @@ func (c *Caching) Status() Status {
 		c.mu.Lock()
 		if p, ok := c.pins[id]; ok {
 			one.Pins = &p
+		}
+		if p := c.prefetches[id]; p != nil {
+			one.Prefetched = p.fetched.Load()
 		}
 		c.mu.Unlock()
 		if copied := c.cfg.Copies.Local(id); copied != nil {

@@ -65,6 +65,7 @@ func (c *Caching) Run(ctx context.Context) {
 			return
 		case <-c.cfg.Timers.After(pinEvery):
 		}
+		c.forgetPrefetches()
 		kept := c.cfg.Cache.Status().Volumes
 		for id, v := range kept {
 			record, ok := c.cfg.View.Record(id)

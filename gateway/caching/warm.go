@@ -123,11 +123,16 @@ func (w *warmer) walk(ctx context.Context, start volume.Attr, each func(context.
 			w.progress.Files++
 			err = w.file(ctx, at, each)
 		}
-		if err != nil && !errors.Is(err, volume.ErrNotExist) && !errors.Is(err, volume.ErrStale) { // it is gone
+		if err != nil && !gone(err) {
 			return err
 		}
 	}
 	return nil
+}
+
+// gone reports whether a file or directory was removed meanwhile.
+func gone(err error) bool {
+	return errors.Is(err, volume.ErrNotExist) || errors.Is(err, volume.ErrStale)
 }
 
 // list adds what a directory has to a list.

@@ -35,6 +35,7 @@ type Local struct {
 
 	meta       atomic.Int64 // bytes of metadata on the pool
 	users      *inuse.Users
+	prefetch   atomic.Pointer[federation.Prefetch]
 	generation atomic.Uint64    // generation of the desired state that is in force
 	kept       federation.Cache // what is in force of that; used by Manager.Run only
 }
@@ -60,6 +61,14 @@ func (c *Local) Use(ctx context.Context) (_ context.Context, done func(), err er
 // Generation returns the generation of the desired state that is in force.
 func (c *Local) Generation() uint64 { return c.generation.Load() }
 
+// Prefetch returns what is to be fetched before it is read.
+func (c *Local) Prefetch() federation.Prefetch {
+	if p := c.prefetch.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
 // MetadataBytes returns what the metadata take on the pool.
 func (c *Local) MetadataBytes() int64 { return c.meta.Load() }
 
@@ -75,6 +84,7 @@ func (c *Local) tune(v federation.Volume, pool cachepool.Pool) {
 	c.Engine.Tune(tuning(v))
 	pool.Tune(v.UUID, below(v))
 	c.kept = v.Spec.Cache
+	c.prefetch.Store(new(v.Spec.Cache.Prefetch))
 	c.generation.Store(v.Generation)
 }
 

@@ -43,6 +43,8 @@ type Config struct {
 	Reclaiming func() bool
 	// Verifier returns the write verifier of an epoch (protocol-24).
 	Verifier func(epoch uint64) volume.Verifier
+	// Prefetch returns who is told what clients read.
+	Prefetch func() Prefetch
 	// Forwarded is told of each operation that another gateway, the home, was asked for. nil:
 	// nobody is. It must not block.
 	Forwarded func(took time.Duration, err error)
@@ -52,6 +54,12 @@ type Config struct {
 	Tracer track.Tracer
 	// Revoke revokes a client's lock, and reports whether the client is informed.
 	Revoke func(id volume.ID, h volume.Handle, owner volume.LockOwner) (told bool)
+}
+
+// Prefetch is told what clients find and read of what is open here of a volume. It must not block.
+type Prefetch interface {
+	Found(local *copies.Local, dir volume.Handle, name string, f volume.Attr)
+	Reads(local *copies.Local, f volume.Handle)
 }
 
 // Router is a volume as this gateway's clients see it. It implements volume.Volume. Its methods may
@@ -239,6 +247,19 @@ func (v *Router) Outline() *copies.Outline {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.outline
+}
+
+// here returns what is open here of the volume; nil: nothing.
+func (v *Router) here() *copies.Local {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.local != nil:
+		return &v.local.Local
+	case v.outline != nil:
+		return &v.outline.Local
+	}
+	return nil
 }
 
 // told is how far homes elsewhere told of the log: what this gateway's clients saw of them is at or

@@ -103,6 +103,9 @@ func (v *Router) Lookup(ctx context.Context, r volume.Request, dir volume.Handle
 	if err == nil && v.awaitFresh(ctx, out.Handle) {
 		return v.Lookup(ctx, r, dir, name)
 	}
+	if l := v.here(); err == nil && l != nil {
+		v.cfg.Prefetch().Found(l, dir, name, out)
+	}
 	return out, err
 }
 
@@ -129,12 +132,20 @@ func (v *Router) ReadDir(ctx context.Context, r volume.Request, dir volume.Handl
 	if waited && ctx.Err() == nil {
 		return v.ReadDir(ctx, r, dir, after, limit)
 	}
+	if l := v.here(); l != nil {
+		for _, e := range out {
+			v.cfg.Prefetch().Found(l, dir, e.Name, e.Attr)
+		}
+	}
 	return out, eof, err
 }
 
 // Read implements volume.Reader.
 func (v *Router) Read(ctx context.Context, r volume.Request, h volume.Handle, off uint64, p []byte) (n int, eof bool, err error) {
 	v.awaitFresh(ctx, h)
+	if l := v.here(); l != nil {
+		v.cfg.Prefetch().Reads(l, h)
+	}
 	err = v.read(ctx, r, func(ctx context.Context, t volume.Reader) (err error) {
 		n, eof, err = t.Read(ctx, r, h, off, p)
 		return err

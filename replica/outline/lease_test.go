@@ -37,6 +37,7 @@ func TestLease(t *testing.T) {
 	if pos := r.borrows(); pos != one {
 		t.Fatalf("what is shown reaches to %v of %v", pos, one)
 	}
+	r.h.set(func() { r.h.lends = 0 }) // a new lease would tell it too
 	two := r.h.write(t)
 	r.h.set(func() {})
 	r.until("it answers that it knows", func() bool { return r.h.knows(two) })
@@ -55,6 +56,7 @@ func TestLease(t *testing.T) {
 	r.leased(true)
 	r.pass(2 * time.Second)
 	r.leased(false)
+	r.h.set(func() { r.h.lends = time.Minute })
 	r.borrows()
 }
 
