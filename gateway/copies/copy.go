@@ -35,7 +35,7 @@ type Local struct {
 
 	meta       atomic.Int64 // bytes of metadata on the pool
 	users      *inuse.Users
-	prefetch   atomic.Pointer[federation.Prefetch]
+	prefetch   atomic.Value     // federation.Prefetch
 	generation atomic.Uint64    // generation of the desired state that is in force
 	kept       federation.Cache // what is in force of that; used by Manager.Run only
 }
@@ -63,10 +63,8 @@ func (c *Local) Generation() uint64 { return c.generation.Load() }
 
 // Prefetch returns what is to be fetched before it is read.
 func (c *Local) Prefetch() federation.Prefetch {
-	if p := c.prefetch.Load(); p != nil {
-		return *p
-	}
-	return ""
+	p, _ := c.prefetch.Load().(federation.Prefetch)
+	return p
 }
 
 // MetadataBytes returns what the metadata take on the pool.
@@ -84,7 +82,7 @@ func (c *Local) tune(v federation.Volume, pool cachepool.Pool) {
 	c.Engine.Tune(tuning(v))
 	pool.Tune(v.UUID, below(v))
 	c.kept = v.Spec.Cache
-	c.prefetch.Store(new(v.Spec.Cache.Prefetch))
+	c.prefetch.Store(v.Spec.Cache.Prefetch)
 	c.generation.Store(v.Generation)
 }
 
@@ -253,16 +251,11 @@ func tuning(v federation.Volume) engine.Tuning {
 // below is how the storage below the pool treats the volume.
 func below(v federation.Volume) cachepool.Tuning {
 	c := v.Spec.Cache
-	return cachepool.Tuning{ARC: string(c.ARC), L2ARC: string(c.L2ARC), Log: string(c.Log), RecordSize: recordSize(c.BlockSize)}
-}
-
-// recordSize is that of a volume's dataset, for blocks of a size. Smaller records would take much
-// more room on a raidz than the pool counts.
-func recordSize(block federation.Bytes) int {
-	if block == 0 {
-		return 0
+	t := cachepool.Tuning{ARC: string(c.ARC), L2ARC: string(c.L2ARC), Log: string(c.Log)}
+	if c.BlockSize > 0 { // smaller records would take much more room on a raidz than the pool counts
+		t.RecordSize = int(max(c.BlockSize, 32<<10))
 	}
-	return int(max(block, 32<<10))
+	return t
 }
 
 func maxLag(v federation.Volume) replica.MaxLag {
