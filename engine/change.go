@@ -202,6 +202,9 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 		wait = ctx // the change has a record: only its commit tells the outcome
 	}
 	werr := e.waitCommitted(wait, done.shown)
+	if werr == nil && !done.proved && done.end != (segment.Position{}) {
+		werr = e.journal.WaitKnown(wait, done.end) // it is acknowledged before it is committed
+	}
 	// A committed record of this epoch proves that no other gateway became home in between. Any
 	// other outcome needs the members' promises (protocol-4).
 	if werr == nil && !done.proved {

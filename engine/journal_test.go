@@ -31,7 +31,8 @@ type memJournal struct {
 	waits      int    // calls of WaitCommitted that got beyond beforeWait
 	beforeWait func() // runs once, before the next wait for a commit
 	mayServe   error
-	isBounded  bool // readers may be shown what is up to recent
+	known      func(context.Context, segment.Position) error // nil: nobody reads under a lease
+	isBounded  bool                                          // readers may be shown what is up to recent
 	recent     segment.Position
 	asked      func() // runs before MayServe answers
 }
@@ -142,6 +143,16 @@ func (j *memJournal) truncate() {
 	for len(j.entries) > 0 && j.commit.Less(j.end()) {
 		j.entries = j.entries[:len(j.entries)-1]
 	}
+}
+
+func (j *memJournal) WaitKnown(ctx context.Context, pos segment.Position) error {
+	j.mu.Lock()
+	known := j.known
+	j.mu.Unlock()
+	if known != nil {
+		return known(ctx, pos)
+	}
+	return nil
 }
 
 func (j *memJournal) WaitCommitted(ctx context.Context, pos segment.Position) error {

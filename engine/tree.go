@@ -179,6 +179,18 @@ func (e *Engine) waitFor(t *tree) segment.Position {
 	return pos
 }
 
+// dataFor returns the end of the last pending record with data of what t has looked at.
+func (e *Engine) dataFor(t *tree) (pos segment.Position) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, ino := range t.seen {
+		if p := e.data[ino]; pos.Less(p) {
+			pos = p
+		}
+	}
+	return segment.Earlier(pos, t.end)
+}
+
 // read runs f, which changes nothing, and returns its answer when that may be given. At a follower
 // it waits for the records that were in the log when read was called, and may run f again. These
 // records are all that was acknowledged by then only if the follower was allowed to answer at that
@@ -219,7 +231,11 @@ func read[T any](ctx context.Context, e *Engine, p place, f func(t *tree) (T, er
 		}
 		pos := e.waitFor(t)
 		if t.home {
-			if werr := e.waitCommitted(ctx, pos); werr != nil {
+			werr := e.waitCommitted(ctx, pos)
+			if data := e.dataFor(t); werr == nil && pos.Less(data) { // it is shown before it is committed
+				werr = e.journal.WaitKnown(ctx, data)
+			}
+			if werr != nil {
 				return zero, e.wrap(p, werr)
 			}
 		} else if t.applied.Less(pos) {

@@ -62,8 +62,8 @@ type cluster struct {
 	late   *sync.Mutex // not nil: gateways that start hear of no admission while it is held
 	// tracer, if not nil, returns what follows requests at a gateway that starts.
 	tracer func(site string) Tracer
-	links  map[string]*link // not nil: others reach a gateway that starts by its link
-	asked  *atomic.Int64    // not nil: gateways that start count there how often they ask for a control record
+	links  *links        // not nil: gateways reach each other by these
+	asked  *atomic.Int64 // not nil: gateways that start count there how often they ask for a control record
 }
 
 type clusterNode struct {
@@ -196,13 +196,11 @@ func (c *cluster) start(site string) {
 	if c.tracer != nil {
 		tracer = c.tracer(site)
 	}
-	addr := n.grpc
-	if k := c.links[site]; k != nil {
-		k.leads(n.grpc)
-		addr = k.addr()
+	if c.links != nil {
+		registry = linked{registry, c.links, site}
 	}
 	n.gateway, err = newGateway(Config{
-		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: addr, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
+		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pool: pool, FS: metadata, Store: objects,
 		StateDir: filepath.Join(c.dir, site, "clients"), Credentials: creds, SiteKey: n.key,
 		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease,

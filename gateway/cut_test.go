@@ -3,15 +3,80 @@
 package gateway
 
 import (
+	"context"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weir-storage/weir/federation"
 )
 
-// link is the way to one gateway, which all other gateways take. A test can cut it: then nothing
-// arrives, as if packets were lost, until it is healed.
+// links are the ways from each gateway to each other one. They are made when the gateways hear of
+// each other.
+type links struct {
+	t    testing.TB
+	host string
+	slow time.Duration // of each new one
+	mu   sync.Mutex
+	all  map[[2]string]*link // from site, to site
+}
+
+func (c *cluster) withLinks(slow time.Duration) {
+	c.links = &links{t: c.t, host: c.host, slow: slow, all: map[[2]string]*link{}}
+}
+
+// to returns the way from one site to another.
+func (l *links) to(from, to string) *link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.all[[2]string{from, to}]
+	if k == nil {
+		k = newLink(l.t, l.host, l.slow)
+		l.all[[2]string{from, to}] = k
+	}
+	return k
+}
+
+// around returns all ways that begin or end at a site.
+func (l *links) around(site string) (out []*link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for pair, k := range l.all {
+		if pair[0] == site || pair[1] == site {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// linked is the registry as a gateway reads it whose ways to others are links.
+type linked struct {
+	federation.Registry
+	links *links
+	site  string
+}
+
+func (r linked) Watch(ctx context.Context, f func(federation.Event) error) error {
+	return r.Registry.Watch(ctx, func(e federation.Event) error {
+		if e.Site != nil && e.Site.Name != r.site {
+			s := *e.Site
+			s.Gateways = slices.Clone(s.Gateways)
+			for i, g := range s.Gateways {
+				k := r.links.to(r.site, s.Name)
+				k.leads(g.Addr)
+				s.Gateways[i].Addr = k.addr()
+			}
+			e.Site = &s
+		}
+		return f(e)
+	})
+}
+
+// link is the way from one gateway to another. A test can cut it: then nothing arrives, as if
+// packets were lost, until it is healed.
 type link struct {
 	listener net.Listener
 	mu       sync.Mutex

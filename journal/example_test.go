@@ -31,6 +31,7 @@ func (l *log) Append(_ context.Context, rec *journal.Record) (journal.Position, 
 }
 
 func (l *log) WaitCommitted(context.Context, journal.Position) error { return nil }
+func (l *log) WaitKnown(context.Context, journal.Position) error     { return nil }
 func (l *log) WaitRoom(context.Context) error                        { return journal.ErrFull }
 func (l *log) Bounded() (journal.Position, bool)                     { return journal.Position{}, false }
 func (l *log) MayServe() error                                       { return nil }

@@ -84,6 +84,10 @@ type Journal interface {
 	// A caller that waits after the reign in which pos was appended may get nil for another record
 	// that ends there.
 	WaitCommitted(ctx context.Context, pos Position) error
+	// WaitKnown returns nil when all who answer reads without a vote, under leases, know of all up
+	// to pos, or their leases have ended (protocol-26). Who shows or acknowledges something before
+	// its commit calls it first. Errors are those of WaitCommitted.
+	WaitKnown(ctx context.Context, pos Position) error
 	// WaitRoom is called outside any critical section after Append returned ErrFull. It returns nil
 	// when Append may be tried again, or when this gateway is no longer the home. It returns an
 	// error that wraps ErrFull when waiting is of no use.

@@ -119,6 +119,7 @@ func (r *Replica) roll() {
 		return
 	}
 	r.refresh()
+	r.grew()
 	r.cfg.Log.Sync(r.cfg.Log.End())
 	r.kickStreams()
 }

@@ -110,7 +110,14 @@ func (r *Replica) step(in input) {
 		r.resume()
 	}
 	r.mu.Lock()
+	if e, ok := in.event.(protocol.Received); ok && e.Message.Reads > 0 {
+		e.End = r.cfg.Log.End() // under the lock, so that WaitKnown sees the lease that this may bring
+		in.event = e
+	}
 	effects := r.core.Step(r.node.cfg.Clock(), in.event)
+	if r.unknown > 0 {
+		r.progressed()
+	}
 	r.mu.Unlock()
 	for _, e := range effects {
 		r.do(e, in.env)

@@ -89,6 +89,8 @@ type Replica struct {
 	staleness time.Duration
 	wanted    atomic.Int64    // calls of Wanted that the core was not told of
 	loans     map[string]loan // by gateway
+	lentAt    time.Duration   // when the newest was lent
+	unknown   int             // calls of WaitKnown that wait
 	uploader  uploader
 	syncSoon  clockwork.Timer
 	full      pause // no frames are accepted for lack of room; only the event loop uses it

@@ -106,6 +106,8 @@ type Volume struct {
 	// Outlined is how many bytes of the log came without its blocks since the volume was opened
 	// here, at a site without a copy; 0 elsewhere.
 	Outlined uint64 `json:"outlined,omitempty"`
+	// Leased: reads ask nobody now, at a site without a copy (ADR 23).
+	Leased bool `json:"leased,omitempty"`
 	// Prefetched is how many bytes came before anybody read them, since the volume was opened here.
 	Prefetched uint64 `json:"prefetched,omitempty"`
 	Reads      Reads  `json:"reads"`
@@ -152,7 +154,7 @@ func (c *Caching) Status() Status {
 			}
 		}
 		if o := c.cfg.Copies.Outline(id); o != nil {
-			one.Outlined = o.Follower.Received()
+			one.Outlined, one.Leased = o.Follower.Received(), o.Follower.Leased()
 		}
 		out.Volumes = append(out.Volumes, one)
 	}

@@ -228,9 +228,6 @@ func (v *Router) current(ctx context.Context, o *copies.Outline) (journal.Positi
 	defer answered()
 	ctx, cancel := context.WithTimeout(ctx, v.cfg.Promise/2)
 	defer cancel()
-	if pos, ok := o.Follower.Leased(); ok {
-		return pos, o.Engine.WaitApplied(ctx, pos)
-	}
 	return o.Follower.Current(ctx)
 }
 

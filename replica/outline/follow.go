@@ -58,7 +58,6 @@ type Follower struct {
 	cfg      Config
 	received atomic.Uint64
 	ask      chan struct{} // buffer of one: somebody waits for a new claim
-	knows    chan struct{} // buffer of one: known is further
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
 
@@ -76,6 +75,8 @@ type Follower struct {
 	reads     int           // of which the home was not told
 	moved     chan struct{}
 	end       context.CancelFunc // of the present session
+	told      chan struct{}      // of the present session; buffer of one: it is to answer what it heard
+	heard     Position           // in the present session, of how far the log reaches
 	staleness time.Duration
 }
 
@@ -90,7 +91,7 @@ var _ journal.Journal = (*Follower)(nil)
 
 // Follow returns a Follower of the log, from what the machine has applied. Start starts it.
 func Follow(cfg Config) *Follower {
-	return &Follower{cfg: cfg, ask: make(chan struct{}, 1), knows: make(chan struct{}, 1), moved: make(chan struct{}),
+	return &Follower{cfg: cfg, ask: make(chan struct{}, 1), moved: make(chan struct{}),
 		next: cfg.Machine.Applied(), staleness: cfg.Staleness}
 }
 
@@ -192,14 +193,14 @@ func (f *Follower) sends() time.Duration {
 
 // link begins a session with the home of an epoch, which end ends. It forgets what that of another
 // one claimed (outline-3).
-func (f *Follower) link(epoch uint64, end context.CancelFunc) (next Position) {
+func (f *Follower) link(epoch uint64, end context.CancelFunc) (next Position, told <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.epoch != epoch {
 		f.epoch, f.claims, f.lease, f.known = epoch, nil, 0, Position{}
 	}
-	f.end = end
-	return f.next
+	f.end, f.told, f.heard = end, make(chan struct{}, 1), Position{}
+	return f.next, f.told
 }
 
 // signal wakes who waits for a claim. The caller holds mu.
@@ -226,7 +227,7 @@ func (f *Follower) session(ctx context.Context) (epoch uint64, err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	next := f.link(epoch, cancel)
+	next, told := f.link(epoch, cancel)
 	defer context.AfterFunc(over, func() {
 		cancel()
 		f.forget(epoch) // at once, whatever the session waits for
@@ -242,7 +243,7 @@ func (f *Follower) session(ctx context.Context) (epoch uint64, err error) {
 	if err := stream.Send(q); err != nil {
 		return epoch, ended(stream, err)
 	}
-	f.work.Go(func() { f.beat(ctx, cancel, stream) })
+	f.work.Go(func() { f.beat(ctx, cancel, stream, told) })
 	for {
 		r, err := stream.Recv()
 		if err == nil {
@@ -280,7 +281,7 @@ const (
 )
 
 // beat asks how far the log reaches, again and again.
-func (f *Follower) beat(ctx context.Context, end func(), stream peerpb.Outlines_FollowClient) {
+func (f *Follower) beat(ctx context.Context, end func(), stream peerpb.Outlines_FollowClient, told <-chan struct{}) {
 	tick := f.cfg.Timers.NewTicker(f.cfg.Heartbeat)
 	defer tick.Stop()
 	var hurried <-chan time.Time // it comes when the home may be told again that somebody waits; nil: now
@@ -288,7 +289,7 @@ func (f *Follower) beat(ctx context.Context, end func(), stream peerpb.Outlines_
 	for n := 1; ; n++ {
 		q := new(peerpb.FollowRequest)
 		select {
-		case <-f.knows:
+		case <-told:
 			f.tells(q)
 			if err := stream.Send(q); err != nil {
 				end()
@@ -330,6 +331,7 @@ const catchUp = 10 * time.Millisecond
 
 // take takes in what the home sent.
 func (f *Follower) take(ctx context.Context, r *peerpb.FollowReply) error {
+	f.borrow(ctx, r)             // changes may wait for this
 	for f.cfg.Machine.Behind() { // the home waits too
 		select {
 		case <-f.cfg.Timers.After(catchUp):
@@ -342,7 +344,9 @@ func (f *Follower) take(ctx context.Context, r *peerpb.FollowReply) error {
 		size += uint64(len(b))
 	}
 	f.received.Add(size)
-	from := f.borrow(ctx, r)
+	f.mu.Lock()
+	from := f.next
+	f.mu.Unlock()
 	entries, next, err := f.cfg.Log.Outline(from, r.GetFrames())
 	if len(entries) > 0 {
 		if err := f.cfg.Machine.Ingest(entries); err != nil {
@@ -378,6 +382,12 @@ func (f *Follower) count(applied Position) {
 
 // patience is how long an answer may take. The caller holds mu.
 func (f *Follower) patience() time.Duration { return 2 * max(f.trip, f.cfg.Heartbeat) }
+
+// answers reports whether the home answers questions: it has, and does not let one wait. The caller
+// holds mu.
+func (f *Follower) answers(now time.Duration) bool {
+	return f.linked && (f.asked == 0 || now-f.asked <= f.patience())
+}
 
 // Received returns how many bytes of outlines came from homes.
 func (f *Follower) Received() uint64 { return f.received.Load() }
@@ -419,11 +429,15 @@ func (f *Follower) Young() bool {
 }
 
 // Current waits until the machine has applied all that was acknowledged when it was called, and
-// returns a position at or after that. It costs a round trip to the home, which many callers share
+// returns a position at or after that. With a lease, and when all is applied that is known of, that
+// is at once (outline-6). Else it costs a round trip to the home, which many callers share
 // (outline-4). It does not wait for a home that has not answered lately: one whose commits stall,
 // or that has much to send before. Errors: journal.ErrNotHome if no home answers, and that of ctx.
 func (f *Follower) Current(ctx context.Context) (Position, error) {
 	began := f.cfg.Clock()
+	if pos, ok := f.leased(); ok && !f.cfg.Machine.Applied().Less(pos) {
+		return pos, nil
+	}
 	select {
 	case f.ask <- struct{}{}:
 	default: // what is asked for is not sent yet
@@ -432,7 +446,7 @@ func (f *Follower) Current(ctx context.Context) (Position, error) {
 	for {
 		f.mu.Lock()
 		now, moved := f.cfg.Clock(), f.moved
-		answers := f.linked && (f.asked == 0 || now-f.asked <= f.patience())
+		answers := f.answers(now)
 		if late == nil {
 			late = f.cfg.Timers.After(f.patience())
 		}
@@ -464,6 +478,9 @@ func (f *Follower) Append(context.Context, *journal.Record) (Position, error) {
 
 // WaitCommitted implements journal.Journal.
 func (f *Follower) WaitCommitted(context.Context, Position) error { return journal.ErrNotHome }
+
+// WaitKnown implements journal.Journal.
+func (f *Follower) WaitKnown(context.Context, Position) error { return journal.ErrNotHome }
 
 // WaitRoom implements journal.Journal.
 func (f *Follower) WaitRoom(context.Context) error { return nil }

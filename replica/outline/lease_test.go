@@ -3,8 +3,12 @@
 package outline
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/replica/peer/peerpb"
 )
 
 // borrows reads until there is a lease, and returns up to where the state must reach that is shown
@@ -13,7 +17,7 @@ func (r *rig) borrows() (pos Position) {
 	r.Helper()
 	r.until("there is a lease", func() bool {
 		_, _ = r.Current(r.Context()) // tells that somebody reads
-		got, ok := r.Leased()
+		got, ok := r.Follower.leased()
 		pos = got
 		return ok
 	})
@@ -22,8 +26,8 @@ func (r *rig) borrows() (pos Position) {
 
 func (r *rig) leased(want bool) {
 	r.Helper()
-	if pos, ok := r.Leased(); ok != want {
-		r.Errorf("a lease: %t, for what reaches to %v", ok, pos)
+	if r.Leased() != want {
+		r.Errorf("a lease: %t", !want)
 	}
 }
 
@@ -41,7 +45,7 @@ func TestLease(t *testing.T) {
 	two := r.h.write(t)
 	r.h.set(func() {})
 	r.until("it answers that it knows", func() bool { return r.h.knows(two) })
-	if pos, ok := r.Leased(); !ok || pos != two {
+	if pos, ok := r.Follower.leased(); !ok || pos != two {
 		t.Errorf("a lease: %t, for what reaches to %v, although it knows of %v", ok, pos, two)
 	}
 	if r.m.Applied() != one {
@@ -58,6 +62,74 @@ func TestLease(t *testing.T) {
 	r.leased(false)
 	r.h.set(func() { r.h.lends = time.Minute })
 	r.borrows()
+}
+
+// While commits stall, or much is to come, a lease is of no use: readers do not wait for that, and
+// do not ask for another one.
+func TestLeaseOfAStalledHome(t *testing.T) {
+	r := newRig(t)
+	r.Close()
+	r.beats = 20 * time.Millisecond
+	r.follow()
+	end := r.h.write(t)
+	r.h.set(func() { r.h.lends = time.Hour; r.h.commit = end })
+	r.borrows()
+	end = r.h.write(t)
+	r.h.set(func() {})
+	r.until("it knows", func() bool { return r.h.knows(end) })
+	r.until("it asks, and is not answered", func() bool {
+		_, err := r.Current(t.Context())
+		r.pass(time.Minute)
+		return errors.Is(err, journal.ErrNotHome)
+	})
+	before := r.h.lent()
+	for range 1000 {
+		if _, err := r.Current(t.Context()); !errors.Is(err, journal.ErrNotHome) {
+			t.Fatalf("with a lease of a home whose commits stall: %v", err)
+		}
+	}
+	r.leased(true)
+	r.until("questions are sent", func() bool { return r.h.stamped() > before.Echo+10 })
+	if now := r.h.lent(); now != before {
+		t.Errorf("it asks for a lease: %+v", now)
+	}
+	r.h.set(func() { r.h.commit = end })
+	if pos := r.current(); pos != end {
+		t.Errorf("%v of %v", pos, end)
+	}
+}
+
+// A follower answers what it heard on this stream: what it knows may be of the log of another
+// reign, of which it has not heard yet that it is over.
+func TestKnownOfAnotherReign(t *testing.T) {
+	r := newRig(t)
+	r.h.set(func() { r.h.lends = time.Hour })
+	end := r.h.write(t)
+	r.h.set(func() { r.h.commit = end })
+	r.borrows()
+	far := Position{Seq: 9, Off: 9}
+	r.Follower.mu.Lock()
+	r.known = far
+	r.Follower.mu.Unlock()
+	next := r.h.write(t)
+	r.h.set(func() { r.h.commit = next })
+	r.until("it answers", func() bool { return r.h.knows(next) })
+	if pos, ok := r.Follower.leased(); !ok || pos != far {
+		t.Errorf("a lease: %t, for what reaches to %v", ok, pos)
+	}
+	// One that says what it likes is not believed.
+	r.Close()
+	stream, err := r.client.Follow(t.Context())
+	if err == nil {
+		err = stream.Send(&peerpb.FollowRequest{Volume: theVolume, Stamp: 77, Sent: 77, Known: &peerpb.Position{Seq: 1, Off: next.Off - 1}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.until("it is heard", func() bool { return r.h.stamped() == 77 })
+	if !r.h.knows(Position{}) {
+		t.Errorf("it knows what it was not told")
+	}
 }
 
 // A lease does not outlast what the follower's clock did not count, nor the reign as it is known
@@ -87,7 +159,7 @@ func TestLeaseEnds(t *testing.T) {
 	r.borrows()
 	r.h.set(func() { r.h.epoch = 4; r.h.lends = 0 })
 	r.rules(4)
-	r.until("it has no lease of the home before", func() bool { _, ok := r.Leased(); return !ok })
+	r.until("it has no lease of the home before", func() bool { return !r.Leased() })
 	r.current()
 	r.leased(false)
 }
@@ -104,10 +176,9 @@ func TestLeaseOutlastsTheStream(t *testing.T) {
 	r.until("the stream ends", func() bool { return !r.linkedNow() })
 	r.leased(true)
 	next := r.h.write(t)
-	r.h.set(func() { r.h.uses = true })
-	r.rules(3)
+	r.h.set(func() { r.h.uses = true }) // it is looked for again, after a while
 	r.until("it answers that it knows", func() bool { return r.h.knows(next) })
-	if pos, ok := r.Leased(); !ok || pos != next {
+	if pos, ok := r.Follower.leased(); !ok || pos != next {
 		t.Errorf("a lease: %t, for what reaches to %v of %v", ok, pos, next)
 	}
 }

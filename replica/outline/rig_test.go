@@ -55,16 +55,29 @@ type home struct {
 }
 
 // Reading lends a lease to whoever reads, if lends is not 0.
-func (h *home) Reading(gateway string, known Position, stamp time.Duration, reads int) {
-	if gateway != "far" {
-		panic(gateway)
+func (h *home) Reading(e protocol.Reading) {
+	if e.Gateway != "far" {
+		panic(e.Gateway)
 	}
 	h.set(func() {
-		h.known, h.stamp = known, stamp
-		if reads > 0 && h.lends > 0 {
-			h.loan = protocol.Lend{Epoch: h.epoch, Grant: h.lends, Echo: stamp, End: h.End()}
+		h.known, h.stamp = e.Known, e.Stamp
+		if e.Reads > 0 && h.lends > 0 && e.Epoch == h.epoch {
+			h.loan = protocol.Lend{Epoch: h.epoch, Grant: h.lends, Echo: e.Stamp, End: h.End()}
 		}
 	})
+}
+
+// lent returns the newest loan, and stamped when the follower told something last.
+func (h *home) lent() protocol.Lend {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.loan
+}
+
+func (h *home) stamped() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stamp
 }
 
 func (h *home) Loan(string) (protocol.Lend, bool) {

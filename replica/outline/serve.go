@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,9 +30,8 @@ type Replica interface {
 	// further, or the reign may have ended.
 	Committed() (pos Position, moved <-chan struct{})
 	MayServe() error
-	// Reading notes how far a gateway knows that the log reaches, at a time of its clock, and how
-	// often its clients read.
-	Reading(gateway string, known Position, stamp time.Duration, reads int)
+	// Reading notes how far a gateway knows that the log reaches, and how often its clients read.
+	Reading(protocol.Reading)
 	// Loan returns the newest loan to a gateway whose lease lasts.
 	Loan(gateway string) (protocol.Lend, bool)
 }
@@ -57,7 +57,8 @@ type Server struct {
 const (
 	// batch is about how many bytes of the log are read for one message.
 	batch = 1 << 20
-	// maxAsked is how many questions of a follower may wait for their answer.
+	// maxAsked is how many questions of a follower may wait for their answer, and of how many ends
+	// of the log it is told before it answers.
 	maxAsked = 64
 )
 
@@ -130,12 +131,12 @@ type follower struct {
 	uses    func() bool
 	epoch   uint64
 	next    Position // what lies before it was sent
-	told    Position // it was told that the log reaches to here
 	lent    protocol.Lend
 	send    func(context.Context, *peerpb.FollowReply) error
 
 	asked  chan struct{} // buffer of one: something was asked
 	mu     sync.Mutex
+	told   []Position // of which it was told, ascending; those before one that it knows are forgotten
 	claims []claim
 }
 
@@ -158,8 +159,9 @@ func (f *follower) has(salt []byte) bool {
 // ask notes a question, if it can be answered (outline-2), and what the follower knows (outline-6).
 func (f *follower) ask(q *peerpb.FollowRequest) {
 	if q.GetReads() > 0 || q.GetKnown() != nil {
-		f.Replica.Reading(f.gateway, Position{Seq: q.GetKnown().GetSeq(), Off: q.GetKnown().GetOff()}, time.Duration(q.GetSent()),
-			int(min(max(q.GetReads(), 0), 1<<20)))
+		known := f.knows(Position{Seq: q.GetKnown().GetSeq(), Off: q.GetKnown().GetOff()})
+		f.Replica.Reading(protocol.Reading{Gateway: f.gateway, Epoch: f.epoch, Known: known, Stamp: time.Duration(q.GetSent()),
+			Reads: int(min(max(q.GetReads(), 0), 1<<20))})
 	}
 	if q.GetStamp() != 0 && f.Replica.MayServe() == nil {
 		end := f.Log.End() // after MayServe
@@ -176,6 +178,19 @@ func (f *follower) ask(q *peerpb.FollowRequest) {
 	case f.asked <- struct{}{}:
 	default:
 	}
+}
+
+// knows returns pos if the follower was told of it on this stream, else nothing: it may say what it
+// likes, and only ends of records may be committed.
+func (f *follower) knows(pos Position) Position {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, ok := slices.BinarySearchFunc(f.told, pos, Position.Compare)
+	if !ok {
+		return Position{}
+	}
+	f.told = f.told[i:]
+	return pos
 }
 
 // due returns the newest question that is answered by what was sent; 0: none.
@@ -235,12 +250,23 @@ func (f *follower) lend(ctx context.Context) error {
 	end := f.Log.End()
 	if l != f.lent {
 		f.lent, r.Grant, r.Echo = l, int64(l.Grant), int64(l.Echo)
-	} else if !f.told.Less(end) {
+		f.tells(end)
+	} else if !f.tells(end) {
 		return nil
 	}
-	f.told = end
 	r.End = &peerpb.Position{Seq: end.Seq, Off: end.Off}
 	return f.send(ctx, r)
+}
+
+// tells notes that the follower is told of end; false: it knows already, or does not answer.
+func (f *follower) tells(end Position) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.told); n > 0 && !f.told[n-1].Less(end) || n == maxAsked {
+		return false
+	}
+	f.told = append(f.told, end)
+	return true
 }
 
 // some sends some frames.

@@ -125,7 +125,7 @@ func (c *Core) Step(now Time, e Event) []Effect {
 	case Swapped:
 		c.swapped(e)
 	case Received:
-		c.received(e.Message)
+		c.received(e.Message, e.End)
 	case Appended:
 		c.appended(e.Log)
 	case Synced:
@@ -152,6 +152,8 @@ func (c *Core) Step(now Time, e Event) []Effect {
 		c.wanted(e.Reads)
 	case Reading:
 		c.reading(e)
+	case NotLent:
+		c.notLent(e.Gateway)
 	case Tick:
 		c.tick()
 	case Force:

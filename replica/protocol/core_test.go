@@ -73,7 +73,7 @@ func (h *hand) from(name string, m Message) []Effect {
 	if m.Epoch == 0 {
 		m.Epoch = h.epoch
 	}
-	return h.do(Received{m})
+	return h.do(Received{Message: m})
 }
 
 // answers lets followers acknowledge all of h's log and give a promise.
@@ -447,7 +447,7 @@ func TestLogThatBeganAnewIsAnotherMember(t *testing.T) {
 	h := home(t, 2, "a", "b")
 	m := member("b")
 	m.Log = "anew"
-	h.do(Received{Message{Kind: Welcome, From: m, Epoch: h.epoch, Stamp: h.at, Echo: h.at, Grant: promise, Proved: true}})
+	h.do(Received{Message: Message{Kind: Welcome, From: m, Epoch: h.epoch, Stamp: h.at, Echo: h.at, Grant: promise, Proved: true}})
 	if h.MayServe(h.at) || h.committable() != (Position{}) {
 		t.Error("the home relies on a log that began anew")
 	}

@@ -12,10 +12,10 @@ import (
 )
 
 // received handles a message.
-func (c *Core) received(m Message) {
+func (c *Core) received(m Message, end Position) {
 	switch m.Kind {
 	case Welcome, Ack, Lost:
-		c.fromFollower(m)
+		c.fromFollower(m, end)
 		return
 	case Reject:
 		if m.Epoch > c.epoch {

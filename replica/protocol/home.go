@@ -23,7 +23,7 @@ func (c *Core) peersInOrder() iter.Seq2[string, *peer] {
 }
 
 // fromFollower handles a follower's message to its home.
-func (c *Core) fromFollower(m Message) {
+func (c *Core) fromFollower(m Message, end Position) {
 	p := c.peers[m.From.Gateway]
 	if !c.leading() || p == nil || p.member.Pool() != m.From.Pool() || m.Epoch != c.epoch {
 		return
@@ -63,7 +63,7 @@ func (c *Core) fromFollower(m Message) {
 		if p.match.Less(m.End) {
 			p.match, p.moved = m.End, c.now
 		}
-		c.followerReads(p, m.Reads)
+		c.followerReads(p, m.Reads, end)
 	}
 	if m.Grant > 0 && m.Echo > c.jumpedAt {
 		p.promise, p.pledge = max(p.promise, m.Echo+relied(m.Grant)), m.Grant

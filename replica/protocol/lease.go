@@ -3,6 +3,7 @@
 package protocol
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"time"
@@ -13,7 +14,7 @@ type borrower struct {
 	lease  Time // its lease is valid until then
 	credit int  // how much oftener its clients read than the volume changed; between -maxCredit and maxCredit
 	asked  Time // when it last told that its clients read
-	lacks  bool // when it was last looked at, its lease was valid and it lacked something that the home has
+	lacks  Time // since when it has lacked something that the home has, under its lease; 0: it lacks nothing
 	barred Time // it gets no lease before
 }
 
@@ -35,10 +36,15 @@ func (c *Core) demand(p *peer, reads int) {
 }
 
 // followerReads notes what clients of a follower read, and lends it a lease as soon as that is
-// worth it (protocol-26).
-func (c *Core) followerReads(p *peer, reads int) {
+// worth it, and it has all of the log, which ends at end (protocol-26): also what is acknowledged
+// without being committed.
+func (c *Core) followerReads(p *peer, reads int, end Position) {
 	c.demand(p, reads)
-	if reads > 0 && p.lease <= c.now && p.joined && c.lends(p) {
+	if reads <= 0 || p.lease > c.now || c.role != Home || !p.joined || !c.lends(p) || p.match.Less(later(end, c.log.End)) {
+		return
+	}
+	if d := c.term(); d > 0 {
+		p.lease = c.now + d
 		c.send(p.member.Gateway, c.withLease(p, Message{Kind: Advance, Commit: c.commit}))
 	}
 }
@@ -50,18 +56,24 @@ func (c *Core) lends(p *peer) bool {
 	return c.worth(p) && c.stores(p) && p.matched && !p.match.Less(c.commit) && !c.votes(p)
 }
 
+// renews reports whether p, without a vote, keeps its lease.
+func (c *Core) renews(p *peer) bool { return p.lease > c.now && c.lends(p) }
+
 func (c *Core) worth(p *peer) bool {
-	return p.credit > 0 && c.now-p.asked < c.cfg.Promise/4 && c.now >= p.barred && c.moving == ""
+	return p.credit > 0 && c.now-p.asked < c.lately() && c.now >= p.barred && c.moving == "" && !c.degraded()
 }
 
 // stores reports whether p took something in lately, or lacked nothing.
-func (c *Core) stores(p *peer) bool { return c.now-p.moved < c.cfg.Promise/4 }
+func (c *Core) stores(p *peer) bool { return c.now-p.moved < c.lately() }
+
+// lately is how old a word of who reads may be that is renewed with each Heartbeat.
+func (c *Core) lately() time.Duration { return max(c.cfg.Promise/4, 2*c.cfg.Heartbeat) }
 
 // reading handles a message of a gateway without a copy. It tells how far it knows that the log
 // reaches: it shows nothing older. That counts as what a member has.
 func (c *Core) reading(e Reading) {
-	if c.role != Home {
-		return
+	if c.role != Home || e.Epoch != c.epoch {
+		return // what it knows may be of a log that was cut
 	}
 	p := c.readers[e.Gateway]
 	if p == nil {
@@ -91,18 +103,40 @@ func (c *Core) reading(e Reading) {
 func (c *Core) noteReaders() {
 	for p := range c.borrowers() {
 		switch {
+		case p.lease > c.now && !p.match.Less(c.log.Durable):
+			p.lacks = 0
 		case p.lease > c.now:
-			p.lacks = p.match.Less(c.log.Durable)
-		case p.lacks:
-			p.lacks = false
-			if c.now-min(p.seen, p.moved) >= c.cfg.Promise/4 {
+			p.lacks = cmp.Or(p.lacks, c.now)
+		case p.lacks > 0:
+			if p.lease-max(p.lacks, p.moved) >= c.cfg.Promise/8 {
 				p.barred = c.now + barFor*c.cfg.Promise
 			}
+			p.lacks = 0
 		}
 	}
 	maps.DeleteFunc(c.readers, func(_ string, p *peer) bool {
 		return p.lease <= c.now && c.now >= p.barred && c.now-p.seen > c.cfg.Promise
 	})
+}
+
+// Unknown reports whether at time now a gateway without a vote may answer reads that does not know
+// of all up to pos. With counts it is noted that something waits for that.
+func (c *Core) Unknown(now Time, pos Position, counts bool) (some bool) {
+	for p := range c.borrowers() {
+		if p.lease > now && p.match.Less(pos) && !c.votes(p) {
+			if some = true; counts {
+				p.changed()
+			}
+		}
+	}
+	return some
+}
+
+// notLent takes back a lease of which its holder was not told.
+func (c *Core) notLent(gateway string) {
+	if p := c.readers[gateway]; p != nil {
+		p.lease, p.lacks, p.barred = 0, 0, c.now+barFor*c.cfg.Promise
+	}
 }
 
 // borrowers iterates over all that may have a lease, in no order.
@@ -143,7 +177,7 @@ func (c *Core) term() time.Duration { return min(c.cfg.Promise/2, c.servingUntil
 // and every promise that we rely on outlasts the lease.
 func (c *Core) withLease(p *peer, m Message) Message {
 	m.Echo = p.stamp
-	if c.role != Home || !p.joined || p.stamp == 0 || c.ctl == nil || c.leaving(p.member) || !c.ctl.IsMember(p.member) && !c.lends(p) {
+	if c.role != Home || !p.joined || p.stamp == 0 || c.ctl == nil || !c.renews(p) && (!c.ctl.IsMember(p.member) || c.leaving(p.member)) {
 		return m
 	}
 	d := c.term()

@@ -161,3 +161,62 @@ func TestWantedIsTold(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// reads lets x, a gateway without a copy, tell what it knows and how often its clients read.
+func (h *hand) reads(epoch uint64, known Position, reads int) []Effect {
+	return h.do(Reading{Gateway: "x", Epoch: epoch, Known: known, Stamp: h.at, Reads: reads})
+}
+
+// TestReadingOfAnEarlierEpoch: what a gateway without a copy knew of another epoch's log says
+// nothing of this one.
+func TestReadingOfAnEarlierEpoch(t *testing.T) {
+	h := lender(t)
+	if l, ok := effect[Lend](h.reads(h.epoch, Position{}, 9)); !ok || l.To != "x" || l.End != h.log.End || l.Grant != promise/2 {
+		t.Fatalf("%+v", l)
+	}
+	h.reads(h.epoch-1, position(1000), 9)
+	h.appends(1)
+	if h.commit == h.log.End {
+		t.Fatal("a change is committed of which x does not know")
+	}
+	h.reads(h.epoch, h.log.End, 0)
+	if h.commit != h.log.End {
+		t.Fatal("a change is not committed of which x knows")
+	}
+	// A lease that was not passed on is none.
+	h.do(NotLent{"x"})
+	h.appends(1)
+	if h.commit != h.log.End {
+		t.Fatal("a change waits for a lease that nobody has")
+	}
+	if _, ok := effect[Lend](h.reads(h.epoch, h.log.End, 50)); ok {
+		t.Fatal("it is lent again at once")
+	}
+}
+
+// TestStalledHomeLendsNothing: while there are fewer members than wanted, nobody gets a lease.
+func TestStalledHomeLendsNothing(t *testing.T) {
+	h := lender(t)
+	h.do(PolicyChanged{Policy{Want: 5, Sites: []string{"a", "b", "c"}}})
+	if _, ok := effect[Lend](h.reads(h.epoch, h.log.End, 50)); ok {
+		t.Error("it lends")
+	}
+}
+
+// TestIdleReaderIsNotBarred: who has a lease and says nothing, because nobody reads, is not barred
+// because a change came just before that ended.
+func TestIdleReaderIsNotBarred(t *testing.T) {
+	h := lender(t)
+	h.reads(h.epoch, Position{}, 9)
+	until := h.readers["x"].lease
+	for h.at < until-beat {
+		h.wait(beat)
+		h.answersOf("b", "c")
+	}
+	h.appends(1)
+	h.wait(2 * beat)
+	h.answersOf("b", "c")
+	if _, ok := effect[Lend](h.reads(h.epoch, Position{}, 9)); !ok {
+		t.Errorf("it gets no lease: %+v", h.readers["x"])
+	}
+}

@@ -419,7 +419,7 @@ func (n *node) send(to string, m Message, frames []entry) {
 			o.run(func() {
 				o.arrived = frames
 				m.Proved = true
-				o.step(Received{m})
+				o.step(Received{Message: m})
 			})
 		}
 	})

@@ -23,17 +23,25 @@ type reader struct {
 	name   string
 	rate   float64
 	offset time.Duration
-	home   *node
-	epoch  uint64 // of the home that lent last
+	to     *stream
+	view   uint64 // the epoch of the home, as far as it has heard
 	known  Position
 	lease  Time
+	lentIn uint64
 	hard   bool // its clients read hard
 	silent time.Duration
 }
 
+// stream is a connection of a reader to a home, which serves it in one epoch.
+type stream struct {
+	home  *node
+	epoch uint64
+	heard Position // by the reader, of what it was told
+}
+
 func (r *reader) clock() Time { return r.offset + time.Duration(float64(r.sim.now)*r.rate) }
 
-// reads makes gateways without a copy take part.
+// begin makes gateways without a copy take part.
 func (s *sim) begin(rnd *rand.Rand) {
 	s.outliners.rnd = rnd
 	for _, name := range []string{"x", "y"} {
@@ -58,8 +66,15 @@ func (r *reader) tick() {
 	if rnd.IntN(40) == 0 {
 		r.hard = !r.hard
 	}
-	if r.home == nil || !r.home.leads() || rnd.IntN(40) == 0 {
-		r.home = s.nodes[rnd.IntN(len(s.nodes))] // it may well be one that was home
+	if s.ctl != nil && s.ctl.Epoch > r.view && rnd.IntN(4) == 0 { // it hears of another epoch
+		r.view, r.known, r.lease = s.ctl.Epoch, Position{}, 0
+		r.to = nil
+	}
+	if t := r.to; t == nil || !t.home.leads() || t.home.core.epoch != t.epoch || rnd.IntN(40) == 0 {
+		r.to = nil
+		if n := s.nodes[rnd.IntN(len(s.nodes))]; n.leads() { // it may well be one that was home
+			r.to = &stream{home: n, epoch: n.core.epoch}
+		}
 	}
 	reads := 0
 	if r.hard {
@@ -70,25 +85,29 @@ func (r *reader) tick() {
 
 func (n *node) leads() bool { return n.core != nil && n.core.leading() }
 
-// tell sends to the home what the reader knows. It is lost if that is none any more when it comes.
+// tell sends to the home what the reader knows.
 func (r *reader) tell(reads int) {
-	n := r.home
-	e := Reading{Gateway: r.name, Known: r.known, Stamp: r.clock(), Reads: reads}
-	epoch := r.epoch
+	t := r.to
+	if t == nil {
+		return
+	}
+	e := Reading{Gateway: r.name, Epoch: t.epoch, Stamp: r.clock(), Reads: reads}
+	e.Known = t.heard
 	if d, ok := r.way(); ok {
-		n.later(d, func() {
-			if n.core.epoch != epoch {
-				e.Known = Position{} // the stream is of another epoch
-			}
-			n.step(e)
-			n.sim.notify(n)
+		t.home.later(d, func() {
+			t.home.step(e)
+			t.home.sim.notify(t.home)
 		})
 	}
 }
 
 // lend is a node's Lend effect.
 func (s *sim) lend(n *node, e Lend) {
-	s.inform(n, e.To, e.Epoch, e.Echo, e.Grant, e.End)
+	for _, r := range s.outliners.readers {
+		if r.name == e.To && r.to != nil && r.to.home == n && r.to.epoch == e.Epoch {
+			r.inform(e.Echo, e.Grant, n.log.end())
+		}
+	}
 }
 
 // notify tells the readers that may have a lease how far the log of their home reaches now.
@@ -97,45 +116,43 @@ func (s *sim) notify(n *node) {
 		return
 	}
 	for _, r := range s.outliners.readers {
-		if p := n.core.readers[r.name]; p != nil && p.lease > n.clock() && p.match.Less(n.log.end()) {
-			s.inform(n, r.name, n.core.epoch, 0, 0, n.log.end())
+		p := n.core.readers[r.name]
+		if t := r.to; t != nil && t.home == n && t.epoch == n.core.epoch && p != nil && p.lease > n.clock() && p.match.Less(n.log.end()) {
+			r.inform(0, 0, n.log.end())
 		}
 	}
 }
 
 // inform sends a lease, or only how far the log reaches.
-func (s *sim) inform(n *node, to string, epoch uint64, echo Time, grant time.Duration, end Position) {
-	for _, r := range s.outliners.readers {
-		d, ok := r.way()
-		if r.name != to || !ok || r.home != n {
-			continue
-		}
-		s.after(d, func() {
-			if r.home != n || epoch < r.epoch {
-				return
-			}
-			if epoch > r.epoch {
-				r.epoch, r.known, r.lease = epoch, Position{}, 0
-			}
-			r.known = later(r.known, end)
-			if grant > 0 {
-				r.lease = max(r.lease, echo+relied(grant))
-			}
-			r.tell(0)
-		})
+func (r *reader) inform(echo Time, grant time.Duration, end Position) {
+	t := r.to
+	d, ok := r.way()
+	if !ok {
+		return
 	}
+	r.sim.after(d, func() {
+		if r.to != t {
+			return // the connection is another one
+		}
+		t.heard = later(t.heard, end)
+		r.known = later(r.known, end)
+		if grant > 0 {
+			r.lease, r.lentIn = max(r.lease, echo+relied(grant)), t.epoch
+		}
+		r.tell(0)
+	})
 }
 
 // checkReaders: a reader with a lease knows of all that was acknowledged (protocol-26).
 func (s *sim) checkReaders() {
 	k := len(s.truth.committed)
 	for _, r := range s.outliners.readers {
-		if r.clock() >= r.lease || r.epoch < s.forced || k == 0 {
+		if r.clock() >= r.lease || r.lentIn < s.forced || k == 0 {
 			continue
 		}
 		s.outliners.reads++
 		if last := s.truth.committed[k-1]; r.known.Less(last.pos) {
-			s.fail("%s, lent to in epoch %d, reads up to %v, without %v", r.name, r.epoch, r.known, last)
+			s.fail("%s, lent to in epoch %d, reads up to %v, without %v", r.name, r.lentIn, r.known, last)
 		}
 	}
 }

@@ -119,7 +119,10 @@ type (
 		Revision federation.Revision // if SwapDone
 	}
 	// Received is a message from another gateway.
-	Received struct{ Message Message }
+	Received struct {
+		Message Message
+		End     Position // of the local log at the time of the step, if that is later than Appended told
+	}
 	// Appended reports that the local log grew or was cut: after an append at the home, Ingest at a
 	// follower, Truncate and BeginEpoch.
 	Appended struct{ Log LogState }
@@ -144,10 +147,13 @@ type (
 	// Reading is a message from a gateway without a copy.
 	Reading struct {
 		Gateway string
+		Epoch   uint64   // of the home that it speaks to
 		Known   Position // it knows that the log reaches to here, and shows nothing older
 		Stamp   Time     // its clock
 		Reads   int      // how often its clients read since the last one
 	}
+	// NotLent reports that a Lend effect was not carried out, and the gateway had no lease before.
+	NotLent struct{ Gateway string }
 	// Tick comes at least every Heartbeat.
 	Tick struct{}
 	// Force makes this gateway home without the members' consent: a person accepted the loss.
@@ -242,6 +248,7 @@ func (PolicyChanged) event() {}
 func (Peers) event()         {}
 func (Wanted) event()        {}
 func (Reading) event()       {}
+func (NotLent) event()       {}
 func (Tick) event()          {}
 func (Force) event()         {}
 func (Move) event()          {}
