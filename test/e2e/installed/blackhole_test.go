@@ -4,15 +4,12 @@ package installed
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-
-	"github.com/weir-storage/weir/gateway/caching"
 )
 
 // blackhole drops all packets between b's guest and its gateway for a minute. No connection is
@@ -54,7 +51,6 @@ echo $n files`, dir))
 	lines.goesOn(1)
 	recovered := time.Since(healed).Round(100 * time.Millisecond)
 	lines.goesOn(20)
-	edited()
 	guest("b", "touch /tmp/fio.stop")
 	var said string
 	Eventually(fio, hang).Should(Receive(&said))
@@ -62,46 +58,4 @@ echo $n files`, dir))
 	took := lines.verified("blackhole")
 	figure("gateway a black hole for %v: no error of fio (%s verified) or a writer, which went on %v after it ended; its longest stall %v",
 		lasted, said, recovered, took)
-}
-
-// edited changes what gateways keep of the volume, while it is written and verified at b: limit,
-// reserve, memory, pins, and what ZFS does below c's pool. Each is in force at once.
-func edited() {
-	uuid := kubectl("a", "get", "geovolume/shared", "-o", "jsonpath={.status.volume}")
-	edit := func(cache string) {
-		kubectl("a", "patch", "geovolume/shared", "--type", "merge", "-p", `{"spec": {"cache": `+cache+`}}`)
-	}
-	kept := func(g Gomega) (v caching.Volume) {
-		out, err := weir("b", "cache", "default.shared", "--site", "b", "-o", "json")
-		g.Expect(err).NotTo(HaveOccurred(), out)
-		var all []struct{ Volumes []caching.Volume }
-		g.Expect(json.Unmarshal([]byte(out), &all)).To(Succeed())
-		g.Expect(all).To(HaveLen(1))
-		g.Expect(all[0].Volumes).To(HaveLen(1))
-		return all[0].Volumes[0]
-	}
-	zfs := func(property string) string {
-		out, err := f.Site("c").HostNode().Output(bounded(), "zfs get -Hp -o value "+property+" tank/weir/volumes/"+uuid)
-		Expect(err).NotTo(HaveOccurred(), out)
-		return strings.TrimSpace(out)
-	}
-	edit(`{"size": "64Mi", "reserve": "8Mi", "memory": "16Mi"}`)
-	Eventually(func(g Gomega) {
-		g.Expect(kept(g)).To(And(HaveField("Limit", int64(64<<20)), HaveField("Reserve", int64(8<<20))))
-	}).
-		WithTimeout(hang).Should(Succeed())
-	edit(`{"size": "16Mi", "reserve": "1Mi", "pin": [{"path": "/fio"}], "l2arc": "None", "log": "Throughput", "arc": "Metadata"}`)
-	Eventually(func(g Gomega) {
-		g.Expect(kept(g)).To(And(HaveField("Limit", int64(16<<20)), HaveField("Pins", Not(BeNil()))))
-	}).
-		WithTimeout(hang).Should(Succeed())
-	Eventually(zfs).WithArguments("secondarycache").WithTimeout(hang).Should(Equal("none"))
-	Expect(zfs("primarycache")).To(Equal("metadata"))
-	Expect(zfs("logbias")).To(Equal("throughput"))
-	edit(`{"size": null, "reserve": null, "memory": null, "pin": null, "l2arc": "All", "log": "Latency", "arc": "All"}`)
-	Eventually(func(g Gomega) { g.Expect(kept(g)).To(And(HaveField("Limit", int64(0)), HaveField("Pins", BeNil()))) }).
-		WithTimeout(hang).Should(Succeed())
-	Eventually(zfs).WithArguments("secondarycache").WithTimeout(hang).Should(Equal("all"))
-	edit("null")
-	figure("the policy of a volume was edited three times under fio, and each time was in force at once")
 }

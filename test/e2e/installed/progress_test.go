@@ -30,9 +30,10 @@ var progressText = regexp.MustCompile(`\s(\d+)%, [0-9.]+[KM]iB/s, (?:(\S+) left)
 func copied() {
 	It("shows how far it is, how fast, and when it will be there", func() {
 		chunks, mib, rate := 1, 96, uint64(24e6) // of the link to the new copy, bits per second
-		size := "512Mi"
+		size, patience := "512Mi", 2*hang        // it takes a minute
 		if os.Getenv("WEIR_SOAK") != "" {
 			chunks, mib, rate, size = 40, 128, 200e6, "8Gi"
+			patience = 20 * time.Minute
 		}
 		apply("a", fmt.Sprintf(`apiVersion: storage.weir.dev/v1alpha1
 kind: GeoVolume
@@ -69,7 +70,7 @@ spec:
 		began := time.Now()
 		kubectl("a", "patch", "gv/copied", "--type=merge", "-p", `{"spec":{"replication":{"copies":2,"sites":{"required":["a","c"]}}}}`)
 		var took time.Duration
-		for deadline := time.Now().Add(20 * time.Minute); ; time.Sleep(200 * time.Millisecond) { // a hang guard
+		for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
 			got, err := try("a", "get", "gvc/"+content, "-o", "jsonpath={.status.copies}")
 			Expect(err).NotTo(HaveOccurred())
 			if got == "2/2" {

@@ -19,7 +19,7 @@ var f *Federated
 // TestInstalled starts three clusters, installs Weir, and runs the specs. To run one spec alone:
 // -ginkgo.focus 'words of its name'.
 func TestInstalled(t *testing.T) {
-	c := kube.Test(t, kube.Config{Sites: []string{"a", "b", "c"}, ZFS: []string{"c"}})
+	c := kube.Test(t, kube.Config{Sites: []string{"a", "b", "c"}})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*hang)
 	defer cancel()
 	var err error
