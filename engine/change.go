@@ -202,8 +202,12 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 		wait = ctx // the change has a record: only its commit tells the outcome
 	}
 	werr := e.waitCommitted(wait, done.shown)
-	if werr == nil && !done.proved && done.end != (segment.Position{}) {
-		werr = e.journal.WaitKnown(wait, done.end) // it is acknowledged before it is committed
+	early := done.end // what is acknowledged before it is committed
+	if early.Less(done.data) {
+		early = done.data
+	}
+	if werr == nil && !done.proved && early != (segment.Position{}) {
+		werr = e.journal.WaitKnown(wait, early)
 	}
 	// A committed record of this epoch proves that no other gateway became home in between. Any
 	// other outcome needs the members' promises (protocol-4).
@@ -285,6 +289,7 @@ type executed[T any] struct {
 	epoch    uint64           // 0: this gateway did not lead
 	shown    segment.Position // end of the last record that the result reveals
 	end      segment.Position // end of the change's own record; zero if that is not pending
+	data     segment.Position // end of the last record with data that a result without a record reveals
 	recorded bool             // the change may have a record
 	proved   bool             // the commit of shown proves that the result may be returned
 }
@@ -340,6 +345,7 @@ func inTurn[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T],
 	}
 	x.shown = e.waitFor(&t.tree)
 	if rec == nil {
+		x.data = e.dataFor(&t.tree)
 		e.remember(r.ID, transientResult{err: err, pos: x.shown, result: c.encode(x.value)})
 		return x, err
 	}

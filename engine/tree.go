@@ -188,7 +188,10 @@ func (e *Engine) dataFor(t *tree) (pos segment.Position) {
 			pos = p
 		}
 	}
-	return segment.Earlier(pos, t.end)
+	if pos = segment.Earlier(pos, t.end); pos.Compare(e.commit) <= 0 {
+		return segment.Position{}
+	}
+	return pos
 }
 
 // read runs f, which changes nothing, and returns its answer when that may be given. At a follower

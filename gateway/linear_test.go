@@ -144,13 +144,19 @@ func TestLeasesAtSitesWithoutAVote(t *testing.T) {
 			}
 		}
 	}
+	s.until("c has a lease", func() error {
+		if _, _, err := s.router("c", s.id).Read(within(t, hang), volume.Request{}, f, 0, p); err != nil {
+			t.Fatal(err)
+		}
+		if s.lent("c") != 1 {
+			return errors.New("none")
+		}
+		return nil
+	})
 	// c is cut off, with a lease. A change waits until that has ended, and no longer; the next ones
 	// do not wait.
 	for _, k := range s.links.around("c") {
 		k.cut()
-	}
-	if !s.at("c").copies.Outline(s.id).Follower.Leased() {
-		t.Error("c has no lease")
 	}
 	for n := range byte(3) {
 		if _, err := a.Write(within(t, hang), cl.next(), f, 0, []byte{100 + n}, true); err != nil {

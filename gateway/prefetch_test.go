@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
@@ -89,6 +90,12 @@ func TestPrefetch(t *testing.T) {
 	are := func(when string, want ...string) {
 		t.Helper()
 		slices.Sort(want)
+		defer func() { // nothing else comes
+			time.Sleep(100 * time.Millisecond)
+			if got := whole(); !slices.Equal(got, want) {
+				t.Fatalf("%s: then %q are whole, and not %q", when, got, want)
+			}
+		}()
 		c.until(when, func() error {
 			if got := whole(); !slices.Equal(got, want) {
 				return fmt.Errorf("%q are whole, and not %q", got, want)

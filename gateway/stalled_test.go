@@ -49,6 +49,12 @@ func TestStalledVolume(t *testing.T) {
 		}
 	}
 	c.stop("b")
+	c.until("the lease has ended that b lent to a", func() error {
+		if o := c.at("a").copies.Outline(x); o != nil && o.Follower.Leased() {
+			return errors.New("it lasts")
+		}
+		return nil
+	})
 	var done atomic.Int64
 	var stalled sync.WaitGroup
 	for i := range 96 { // more than there are slots

@@ -76,7 +76,7 @@ func (r *Replica) lend(e protocol.Lend) {
 	if err := r.cfg.Log.NoteLoans(); err != nil {
 		r.cfg.Logger.Warn("no lease is lent to a gateway without a copy: its clients wait for this gateway at each read",
 			"gateway", e.To, "error", err)
-		r.post(protocol.NotLent{Gateway: e.To})
+		r.step(input{event: protocol.NotLent{Gateway: e.To}}) // before it is lent to again
 		return
 	}
 	r.mu.Lock()
@@ -85,7 +85,7 @@ func (r *Replica) lend(e protocol.Lend) {
 		r.loans = map[string]loan{}
 	}
 	r.lentAt = r.node.cfg.Clock()
-	r.loans[e.To] = loan{e, r.lentAt + e.Grant}
+	r.loans[e.To] = loan{e, max(r.loans[e.To].until, r.lentAt+e.Grant)}
 	r.progressed()
 }
 

@@ -115,8 +115,12 @@ func (r *Replica) step(in input) {
 		in.event = e
 	}
 	effects := r.core.Step(r.node.cfg.Clock(), in.event)
-	if r.unknown > 0 {
-		r.progressed()
+	switch in.event.(type) {
+	case protocol.Appended, protocol.Synced: // nobody knows more by that
+	default:
+		if r.unknown > 0 {
+			r.progressed()
+		}
 	}
 	r.mu.Unlock()
 	for _, e := range effects {

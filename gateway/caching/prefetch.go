@@ -21,11 +21,15 @@ import (
 )
 
 const (
-	// prefetchAgain is how long a file or directory is not looked at again.
-	prefetchAgain = 5 * time.Minute
+	// prefetchAgain is how long a file or directory is not looked at again, and prefetchTime how
+	// long one is at most. After an error it is tried again sooner.
+	prefetchAgain, prefetchTime = 5 * time.Minute, 5 * time.Minute
+	prefetchRetry               = 10 * time.Second
 	// prefetchPlaces is of how many files it is remembered where they are, and prefetchDirs of how
 	// many directories what was read of them. The rest is forgotten.
 	prefetchPlaces, prefetchDirs = 16384, 256
+	// prefetchRecent is how many of the files that are read of a directory are told apart.
+	prefetchRecent = 64
 	// prefetchQueue is how many files and directories may wait. More are not fetched.
 	prefetchQueue = 1024
 	// prefetchVolumes is for how many volumes something is fetched at a time.
@@ -55,7 +59,7 @@ type place struct {
 	name string
 }
 
-// reading is what is read of a directory: the newest names, without repeats.
+// reading is what is read of a directory: the newest names, without repeats, the last one last.
 type reading struct{ names []string }
 
 // task is a directory or a file to fetch, or what follows names in the order of a directory.
@@ -138,12 +142,13 @@ func (c *Caching) Reads(local *copies.Local, f volume.Handle) {
 		if slices.Contains(r.names, at.name) {
 			return
 		}
-		r.names = append(r.names[max(0, len(r.names)-2):], at.name)
+		r.names = append(r.names[max(0, len(r.names)-prefetchRecent+1):], at.name)
+		n := len(r.names)
 		switch {
-		case mode == federation.PrefetchDirectory && len(r.names) >= 2 && p.begins(at.dir, now):
+		case mode == federation.PrefetchDirectory && n >= 2 && p.begins(at.dir, now):
 			p.add(task{at: at.dir})
-		case mode == federation.PrefetchPattern && len(r.names) == 3:
-			p.add(task{at: at.dir, names: slices.Clone(r.names)})
+		case mode == federation.PrefetchPattern && n >= 3:
+			p.add(task{at: at.dir, names: slices.Clone(r.names[n-3:])})
 		}
 	}
 	if len(p.queue) > 0 && !p.works {
@@ -163,10 +168,14 @@ func (p *prefetch) begins(h volume.Handle, now time.Time) bool {
 	return true
 }
 
-// add adds a task. The caller holds mu.
+// add adds a task, instead of one that waits for the same directory. The caller holds mu.
 func (p *prefetch) add(t task) {
-	if len(p.queue) < prefetchQueue {
+	if i := slices.IndexFunc(p.queue, func(x task) bool { return x.at == t.at }); i >= 0 {
+		p.queue[i] = t
+	} else if len(p.queue) < prefetchQueue {
 		p.queue = append(p.queue, t)
+	} else {
+		delete(p.begun, t.at)
 	}
 }
 
@@ -178,18 +187,25 @@ func (c *Caching) prefetchAll(local *copies.Local, p *prefetch) {
 		return
 	}
 	defer done()
-	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
-	case <-ctx.Done(): // it closes
-	}
 	for {
 		t, ok := p.next(ctx.Err() == nil)
 		if !ok {
 			return
 		}
-		if err := c.prefetchOne(engine.Recent(ctx), local, p, t); err != nil && ctx.Err() == nil {
+		select {
+		case c.turn <- struct{}{}:
+		case <-ctx.Done(): // it closes
+			continue
+		}
+		once, cancel := context.WithTimeout(engine.Recent(ctx), prefetchTime)
+		err := c.prefetchOne(once, local, p, t)
+		cancel()
+		<-c.turn
+		if err != nil && ctx.Err() == nil {
 			c.cfg.Logger.Debug("what will probably be read is not fetched", "volume", local.UUID, "error", err)
+			p.mu.Lock()
+			p.begun[t.at] = c.cfg.Now().Add(prefetchRetry - prefetchAgain)
+			p.mu.Unlock()
 		}
 	}
 }
@@ -211,8 +227,8 @@ func (p *prefetch) next(goOn bool) (t task, ok bool) {
 	return t, true
 }
 
-// prefetchOne carries out a task. It fetches no more than a part of what may be kept of the volume:
-// more would push out what it fetched first.
+// prefetchOne carries out a task. It fetches no more than there is room for without pushing out
+// what it fetched first.
 func (c *Caching) prefetchOne(ctx context.Context, local *copies.Local, p *prefetch, t task) error {
 	w := warmer{copy: local, tell: func(*forwardpb.WarmProgress) error { return nil }}
 	start, err := local.Engine.GetAttr(ctx, volume.Request{}, t.at)
@@ -229,19 +245,31 @@ func (c *Caching) prefetchOne(ctx context.Context, local *copies.Local, p *prefe
 	}
 	left := c.prefetchRoom(local.UUID)
 	fetch := func(ctx context.Context, refs []segment.BlockRef) error {
-		if left -= int64(sizeOf(refs)); left < 0 {
+		missing := local.Log.Missing(refs)
+		if len(missing) == 0 {
+			return ctx.Err()
+		}
+		if left -= int64(sizeOf(missing)); left < 0 {
 			return errNoRoom
 		}
 		before := w.progress.Moved
-		err := w.fetch(ctx, refs)
+		err := w.fetch(ctx, missing)
 		p.fetched.Add(w.progress.Moved - before)
+		if err == nil && w.progress.Left > 0 { // it came, and could not be kept
+			err = errNoRoom
+		}
 		return err
 	}
 	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		p.mu.Lock()
 		p.begins(f.Handle, c.cfg.Now())
 		p.mu.Unlock()
-		if err := w.file(ctx, f, fetch); err != nil && !gone(err) {
+		if err := w.file(ctx, f, fetch); errors.Is(err, errNoRoom) {
+			return nil // what is fetched already is to stay
+		} else if err != nil && !gone(err) {
 			return err
 		}
 	}
@@ -250,12 +278,17 @@ func (c *Caching) prefetchOne(ctx context.Context, local *copies.Local, p *prefe
 
 var errNoRoom = errors.New("it is more than may be fetched at once")
 
-// prefetchRoom is how much of a volume is fetched for one task.
+// prefetchRoom is how much of a volume is fetched for one task: what is free, and a part of what is
+// kept. What was read once, or not yet, may take about a tenth before it goes (ADR 18).
 func (c *Caching) prefetchRoom(id string) int64 {
 	s := c.cfg.Cache.Status()
-	n := s.Room.Limit / 4
+	var kept int64
+	for _, v := range s.Volumes {
+		kept += v.Used()
+	}
+	n := max(0, s.Room.Limit-s.Room.ReservedForDelete-s.Room.Used) + kept/16
 	if v, ok := s.Volumes[id]; ok && v.Limit > 0 {
-		n = min(n, v.Limit/2)
+		n = min(n, max(0, v.Limit-v.Used())+v.Used()/16)
 	}
 	return n
 }
@@ -263,7 +296,7 @@ func (c *Caching) prefetchRoom(id string) int64 {
 // entries lists the first of what a directory has.
 func (w *warmer) entries(ctx context.Context, dir volume.Handle) (all []volume.Entry, err error) {
 	var after uint64
-	for len(all) < prefetchNames {
+	for len(all) < prefetchNames && ctx.Err() == nil {
 		some, eof, err := w.copy.Engine.ReadDir(ctx, volume.Request{}, dir, after, warmNames)
 		if err != nil {
 			return nil, err
@@ -274,7 +307,7 @@ func (w *warmer) entries(ctx context.Context, dir volume.Handle) (all []volume.E
 		}
 		after = some[len(some)-1].Cookie
 	}
-	return all, nil
+	return all, ctx.Err()
 }
 
 // chosen returns the regular files of a directory in the order of their names. If some were read,

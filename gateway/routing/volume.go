@@ -197,6 +197,9 @@ func (v *Router) Create(ctx context.Context, r volume.Request, dir volume.Handle
 		out, err = t.Create(ctx, r, dir, name, args)
 		return err
 	})
+	if l := v.here(); err == nil && l != nil { // it may have been there
+		v.cfg.Prefetch().Found(l, dir, name, out.Attr)
+	}
 	return out, err
 }
 

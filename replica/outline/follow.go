@@ -435,7 +435,12 @@ func (f *Follower) Young() bool {
 // or that has much to send before. Errors: journal.ErrNotHome if no home answers, and that of ctx.
 func (f *Follower) Current(ctx context.Context) (Position, error) {
 	began := f.cfg.Clock()
-	if pos, ok := f.leased(); ok && !f.cfg.Machine.Applied().Less(pos) {
+	pos, leased := f.leased()
+	applied := !f.cfg.Machine.Applied().Less(pos)
+	if !leased || applied {
+		f.wants()
+	}
+	if leased && applied {
 		return pos, nil
 	}
 	select {

@@ -40,16 +40,21 @@ func (f *Follower) borrow(ctx context.Context, r *peerpb.FollowReply) {
 
 // leased reports whether a read that begins now may be answered from here, once the machine has
 // applied all up to pos: the home acknowledges nothing beyond, before this follower knows of it
-// (outline-6). It costs the home nothing. Who calls it, reads: so a lease is asked for, and kept,
-// but not from a home that does not answer: commits stall, or much is to come before.
+// (outline-6). It costs the home nothing.
 func (f *Follower) leased() (pos Position, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.cfg.Clock()
-	if f.answers(now) {
+	return f.known, f.cfg.Clock() < f.lease
+}
+
+// wants notes a read for which a lease was, or would be, of use: so one is asked for, and kept. It
+// is of none at a home that does not answer: commits stall, or much is to come before.
+func (f *Follower) wants() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.answers(f.cfg.Clock()) {
 		f.reads++
 	}
-	return f.known, now < f.lease
 }
 
 // Leased reports whether there is a lease now.

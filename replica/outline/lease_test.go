@@ -77,11 +77,17 @@ func TestLeaseOfAStalledHome(t *testing.T) {
 	end = r.h.write(t)
 	r.h.set(func() {})
 	r.until("it knows", func() bool { return r.h.knows(end) })
-	r.until("it asks, and is not answered", func() bool {
-		_, err := r.Current(t.Context())
-		r.pass(time.Minute)
-		return errors.Is(err, journal.ErrNotHome)
+	if _, err := r.Current(t.Context()); !errors.Is(err, journal.ErrNotHome) { // it waits a little
+		t.Fatal(err)
+	}
+	r.pass(time.Minute)
+	r.until("it has told of all reads", func() bool {
+		r.Follower.mu.Lock()
+		defer r.Follower.mu.Unlock()
+		return r.reads == 0
 	})
+	told := r.h.stamped()
+	r.until("the home has heard that", func() bool { return r.h.stamped() > told })
 	before := r.h.lent()
 	for range 1000 {
 		if _, err := r.Current(t.Context()); !errors.Is(err, journal.ErrNotHome) {
@@ -129,6 +135,27 @@ func TestKnownOfAnotherReign(t *testing.T) {
 	r.until("it is heard", func() bool { return r.h.stamped() == 77 })
 	if !r.h.knows(Position{}) {
 		t.Errorf("it knows what it was not told")
+	}
+}
+
+// A home tells of many ends before it hears one answer, and a new lease comes then too: the last
+// one counts, and the next ones.
+func TestManyEndsAreTold(t *testing.T) {
+	f := &follower{}
+	for n := range uint64(3 * maxAsked) {
+		if !f.tells(Position{Seq: 1, Off: n + 1}) || f.tells(Position{Seq: 1, Off: n + 1}) {
+			t.Fatal(n)
+		}
+	}
+	last := Position{Seq: 1, Off: 3 * maxAsked}
+	if got := f.knows(Position{Seq: 1, Off: 1}); got != (Position{}) {
+		t.Errorf("%v, which it was told too long ago", got)
+	}
+	if got := f.knows(last); got != last {
+		t.Errorf("%v, and not %v", got, last)
+	}
+	if len(f.told) != 1 || !f.tells(Position{Seq: 2}) {
+		t.Errorf("%v", f.told)
 	}
 }
 

@@ -57,8 +57,8 @@ type Server struct {
 const (
 	// batch is about how many bytes of the log are read for one message.
 	batch = 1 << 20
-	// maxAsked is how many questions of a follower may wait for their answer, and of how many ends
-	// of the log it is told before it answers.
+	// maxAsked is how many questions of a follower may wait for their answer, and how many ends of
+	// the log that it was told of it may answer.
 	maxAsked = 64
 )
 
@@ -258,14 +258,16 @@ func (f *follower) lend(ctx context.Context) error {
 	return f.send(ctx, r)
 }
 
-// tells notes that the follower is told of end; false: it knows already, or does not answer.
+// tells notes that the follower is told of end; false: it was. What it is told last it can always
+// answer.
 func (f *follower) tells(end Position) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n := len(f.told); n > 0 && !f.told[n-1].Less(end) || n == maxAsked {
+	n := len(f.told)
+	if n > 0 && !f.told[n-1].Less(end) {
 		return false
 	}
-	f.told = append(f.told, end)
+	f.told = append(f.told[n-min(n, maxAsked-1):], end)
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"iter"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -16,6 +17,9 @@ type borrower struct {
 	asked  Time // when it last told that its clients read
 	lacks  Time // since when it has lacked something that the home has, under its lease; 0: it lacks nothing
 	barred Time // it gets no lease before
+	// from: changes wait for it since the log ended here. A follower is granted the lease once it
+	// has that.
+	from Position
 }
 
 const (
@@ -40,11 +44,11 @@ func (c *Core) demand(p *peer, reads int) {
 // without being committed.
 func (c *Core) followerReads(p *peer, reads int, end Position) {
 	c.demand(p, reads)
-	if reads <= 0 || p.lease > c.now || c.role != Home || !p.joined || !c.lends(p) || p.match.Less(later(end, c.log.End)) {
+	if reads <= 0 || p.lease > c.now || c.role != Home || !p.joined || !c.lends(p) {
 		return
 	}
 	if d := c.term(); d > 0 {
-		p.lease = c.now + d
+		p.lease, p.from = c.now+d, later(end, c.log.End)
 		c.send(p.member.Gateway, c.withLease(p, Message{Kind: Advance, Commit: c.commit}))
 	}
 }
@@ -129,7 +133,10 @@ func (c *Core) Unknown(now Time, pos Position, counts bool) (some bool) {
 			}
 		}
 	}
-	return some
+	return some || c.lentUntil > now || slices.ContainsFunc(c.lapsing, func(l lapse) bool {
+		p := c.peers[l.gateway]
+		return l.until > now && (p == nil || !p.matched || p.match.Less(pos))
+	})
 }
 
 // notLent takes back a lease of which its holder was not told.
@@ -185,8 +192,10 @@ func (c *Core) withLease(p *peer, m Message) Message {
 		d = min(d, to.pledge/2)
 	}
 	if d > 0 {
-		m.Grant = d
 		p.lease = max(p.lease, c.now+d)
+		if c.ctl.IsMember(p.member) || !p.match.Less(p.from) {
+			m.Grant = d
+		}
 	}
 	return m
 }
