@@ -168,8 +168,8 @@ echo $n files`)
 	kept := func(what string, is func(caching.Volume) bool) {
 		s.Helper()
 		s.until(what, func() (string, bool) {
-			out, err := s.Kubectl(s.step(), "exec", "-n", installed.Namespace, "weir-gateway-0", "--", "weir", "cache", "default.edited", "--site",
-				"a", "-o", "json")
+			out, err := s.Kubectl(s.step(), "exec", "-n", installed.Namespace, "weir-gateway-0", "--", "weir", "cache", "default.edited",
+				"--site", "a", "-o", "json")
 			var all []struct{ Volumes []caching.Volume }
 			if err == nil {
 				err = json.Unmarshal([]byte(out), &all)
