@@ -20,7 +20,7 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-var histories = flag.Int("histories", 300, "histories of clients that TestStrongIsLinearizable judges")
+var histories = flag.Int("histories", 100, "histories of clients that TestStrongIsLinearizable judges")
 
 // A history is what a few clients saw of one file of eight bytes: a register.
 type registerOp struct {

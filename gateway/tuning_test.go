@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -82,4 +83,21 @@ func TestTuningIsLive(t *testing.T) {
 	})
 	again()
 	until("after a restart", want)
+}
+
+// A reserve that is more than the pool can keep is told with what is kept of it.
+func TestReserveAboveThePool(t *testing.T) {
+	c := newCluster(t, "a")
+	id := c.create("v", strings.Replace(manifest("v", 1), "spec:\n", "spec:\n  cache: {reserve: 3Gi}\n", 1))
+	c.router("a", id)
+	if k := kept(c.at("a"), id); k.Asked != 3<<30 || k.Reserve <= 0 || k.Reserve > 1<<30*3/4 {
+		t.Errorf("%+v", k)
+	}
+	c.change(id, func(v *federation.Volume) { v.Spec.Cache.Reserve = 100 << 20 })
+	c.until("what fits is kept", func() error {
+		if k := kept(c.at("a"), id); k.Asked != 100<<20 || k.Reserve != k.Asked {
+			return fmt.Errorf("%+v", k)
+		}
+		return nil
+	})
 }

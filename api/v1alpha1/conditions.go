@@ -33,6 +33,9 @@ const (
 	// ConditionSlogMissing, of a CachePool of ZFS: a log device that should be there is not; writes
 	// are as durable, and slower. Polarity: False is good.
 	ConditionSlogMissing = "SlogMissing"
+	// ConditionReservesKept, of a CachePool: what policies of volumes reserve of it can be kept.
+	// Else the message names them. Polarity: True is good.
+	ConditionReservesKept = "ReservesKept"
 	// ConditionNearlyFull, of a CachePool: nine tenths of its ZFS pool or file system are used.
 	// Polarity: False is good.
 	ConditionNearlyFull = "NearlyFull"
@@ -116,6 +119,11 @@ const (
 	// ReasonDiffers, of a CachePool: the gateway's pool is not as the spec says; the message names
 	// the field.
 	ReasonDiffers = "Differs"
+	// ReasonKept, of a CachePool: what policies reserve of it is kept.
+	ReasonKept = "Kept"
+	// ReasonTooMuch, of a CachePool: policies reserve more of it than can be kept; the message
+	// names the volumes.
+	ReasonTooMuch = "TooMuch"
 	// ReasonLost, of a Site: a person declared it lost.
 	ReasonLost = "Lost"
 	// ReasonUpdating, of Ready with True: a new policy or size is not in force at all gateways yet.

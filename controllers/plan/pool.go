@@ -30,6 +30,8 @@ type Pool struct {
 type PoolVolume struct {
 	Name                 string
 	Log, Metadata, Cache int64
+	// Reserve is what others cannot push out, of what its policy asks for.
+	Reserve, Asked int64
 }
 
 const (
@@ -58,6 +60,8 @@ func ShowPool(obj *v1alpha1.CachePool, p Pool, now time.Time) State {
 			s.Conditions = slices.DeleteFunc(s.Conditions, func(c metav1.Condition) bool { return c.Type == kind })
 		}
 	}
+	kept := reserves(p)
+	SetCondition(&s.Conditions, obj.Generation, now, v1alpha1.ConditionReservesKept, kept)
 	news := !apiequality.Semantic.DeepEqual(uncounted(before), uncounted(s))
 	if before.AsOf == nil || news || now.Sub(before.AsOf.Time) >= amountsEvery || now.Before(before.AsOf.Time) {
 		amounts(s, p)
@@ -81,6 +85,24 @@ func ShowPool(obj *v1alpha1.CachePool, p Pool, now time.Time) State {
 		return State{Reason: v1alpha1.ReasonDiffers, Message: strings.Join(differs, "; ")}
 	}
 	return out
+}
+
+// reserves tells whether the pool can keep what policies reserve. Its message does not tell how
+// much it keeps, which changes all the time.
+func reserves(p Pool) State {
+	var short []string
+	for _, v := range p.Volumes {
+		if v.Reserve < v.Asked {
+			short = append(short, fmt.Sprintf("%s (%s)", v.Name, Quantity(federation.Bytes(v.Asked))))
+		}
+	}
+	if len(short) == 0 {
+		return State{True: true, Reason: v1alpha1.ReasonKept, Message: "what volumes reserve is kept for them"}
+	}
+	slices.Sort(short)
+	return State{Reason: v1alpha1.ReasonTooMuch, Message: fmt.Sprintf("spec.cache.reserve of %s is more than can be kept of a pool of %s "+
+		"beside logs and pins: lower it, or give the pool more room (spec.size, by the chart's gateway.pool.size)",
+		strings.Join(short[:min(len(short), 8)], ", "), Quantity(federation.Bytes(p.Limit)))}
 }
 
 // uncounted is a status without what devices count, and without what is said of what is well.

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/cachepool"
@@ -72,6 +74,32 @@ func TestPoolDiffers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReserves: volumes whose policies reserve more than a pool can keep are named, with the field
+// and a remedy.
+func TestReserves(t *testing.T) {
+	obj := &v1alpha1.CachePool{Spec: v1alpha1.CachePoolSpec{Size: resource.MustParse("1Gi"), Directory: "/pool", Gateway: "weir/a"}}
+	p := Pool{Limit: 1 << 30, Report: cachepool.Report{Path: "/pool"}, Volumes: []PoolVolume{{Name: "default.a", Reserve: 5, Asked: 5},
+		{Name: "default.c", Reserve: 700 << 20, Asked: 2 << 30}, {Name: "default.b", Reserve: 0, Asked: 1 << 20}, {Name: "default.d"}}}
+	told := func() *metav1.Condition {
+		ShowPool(obj, p, time.Unix(1000, 0))
+		return meta.FindStatusCondition(obj.Status.Conditions, v1alpha1.ConditionReservesKept)
+	}
+	c := told()
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonTooMuch {
+		t.Fatalf("%+v", c)
+	}
+	for _, want := range []string{"spec.cache.reserve of default.b (1Mi), default.c (2Gi) is more", "a pool of 1Gi", "lower it",
+		"spec.size"} {
+		if !strings.Contains(c.Message, want) {
+			t.Errorf("%q lacks %q", c.Message, want)
+		}
+	}
+	p.Volumes = p.Volumes[:1]
+	if c = told(); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -99,6 +99,8 @@ type Volume struct {
 	// cache.reserve, unless the reserves of all volumes are too much for the pool.
 	Limit   int64 `json:"limit"`
 	Reserve int64 `json:"reserve"`
+	// Asked is its cache.reserve.
+	Asked int64 `json:"asked,omitempty"`
 	// Log is all of the log that is on the pool, Segments too; Metadata is what the volume's names
 	// and attributes take there.
 	Log      int64 `json:"log"`
@@ -133,11 +135,11 @@ func (c *Caching) Status() Status {
 	}
 	for id, v := range s.Volumes {
 		out.Pool.Kept += v.Used()
-		name := id
+		name, asked := id, int64(0)
 		if r, ok := c.cfg.View.Record(id); ok {
-			name = r.Name
+			name, asked = r.Name, int64(c.cfg.View.Here(r).Spec.Cache.Reserve)
 		}
-		one := Volume{Volume: name, UUID: id, Segments: v.Segments, Once: v.Small, Often: v.Main, Pinned: v.Pinned,
+		one := Volume{Volume: name, UUID: id, Asked: asked, Segments: v.Segments, Once: v.Small, Often: v.Main, Pinned: v.Pinned,
 			Limit: v.Limit, Reserve: v.Reserve, Reads: Reads(v.Counters)}
 		c.mu.Lock()
 		if p, ok := c.pins[id]; ok {

@@ -121,6 +121,14 @@ func ask(ctx context.Context, cl *access.Client, sites []federation.SiteStatus, 
 	return all
 }
 
+// reserve says how much of a volume others cannot push out, and of what its policy asks for.
+func reserve(v caching.Volume) string {
+	if v.Asked > v.Reserve {
+		return cli.Bytes(v.Reserve) + " of " + cli.Bytes(v.Asked)
+	}
+	return amount(v.Reserve)
+}
+
 // write prints the reports for people.
 func write(w io.Writer, all []Report) error {
 	var volumes, pools cli.Table
@@ -134,7 +142,7 @@ func write(w io.Writer, all []Report) error {
 			share(r.Memory.Hits, r.Memory.Misses))
 		for _, v := range r.Volumes {
 			volumes.Row(v.Volume, r.Gateway, r.Site, cli.Bytes(v.Segments), cli.Bytes(v.Once), cli.Bytes(v.Often), pins(v), amount(v.Limit),
-				amount(v.Reserve), share(v.Reads.Log+v.Reads.Cache, v.Reads.Elsewhere), cli.Bytes(int64(v.Reads.ElsewhereBytes+v.Outlined)))
+				reserve(v), share(v.Reads.Log+v.Reads.Cache, v.Reads.Elsewhere), cli.Bytes(int64(v.Reads.ElsewhereBytes+v.Outlined)))
 		}
 	}
 	if err := volumes.Write(w); err != nil {

@@ -51,7 +51,7 @@ func asker(cl *access.Client) func(context.Context, federation.Site, federation.
 		p = plan.Pool{Limit: said.Pool.Limit, Used: said.Pool.Used, Kept: said.Pool.Kept, Report: *said.Pool.Report}
 		for _, v := range said.Volumes {
 			p.Volumes = append(p.Volumes, plan.PoolVolume{Name: v.Volume, Log: v.Log, Metadata: v.Metadata,
-				Cache: v.Once + v.Often + v.Pinned})
+				Cache: v.Once + v.Often + v.Pinned, Reserve: v.Reserve, Asked: v.Asked})
 		}
 		return p, nil
 	}
