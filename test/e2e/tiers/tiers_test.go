@@ -93,9 +93,10 @@ func (s site) saysHowItIs() {
 	if !strings.Contains(wide, "ONLINE") || !strings.Contains(wide, "tank/weir") {
 		s.Errorf("kubectl get cachepools -o wide:\n%s", wide)
 	}
-	if classes := s.kubectl("get", "cachepool/a-0", "-o", "jsonpath={.status.classes[*].class}"); classes != "Data Log Cache" {
-		s.Errorf("the pool has devices of classes %q", classes)
-	}
+	s.until("all classes of devices are told", func() (string, bool) {
+		classes := s.kubectl("get", "cachepool/a-0", "-o", "jsonpath={.status.classes[*].class}")
+		return classes, classes == "Data Log Cache"
+	})
 	s.becomes("SlogMissing", "False")
 	s.host("zpool remove tank " + kube.Disks.Log)
 	s.Logf("that the log device is gone was told after %v", s.becomes("SlogMissing", "True").Round(100*time.Millisecond))
