@@ -64,6 +64,7 @@ func TestUninstallKeepsData(t *testing.T) {
 			"Secret weir-gateway-tls", "Secret weir-operator-tls", "Service weir-gateway"},
 		"join": {"Secret weir-csi-controller-tls", "Secret weir-csi-node-tls", "Secret weir-gateway-tls",
 			"Secret weir-operator-tls", "Service weir-gateway"},
+		"pools": {"PersistentVolumeClaim weir-gateway-pool", "PersistentVolumeClaim weir-gateway-pool-spare", "Service weir-gateway"},
 		"cert-manager": {"Certificate weir-authority", "Issuer weir-authority", "Issuer weir-selfsigned",
 			"PersistentVolumeClaim weir-gateway-pool", "Service weir-gateway"},
 	} {
@@ -99,8 +100,16 @@ func TestObjects(t *testing.T) {
 		if len(sites) != 1 || sites[0].Name == "" || sites[0].Spec.Federation == "" || sites[0].Spec.Organization == "" {
 			t.Errorf("%s: sites %+v: want one, with federation and organization", e.name, sites)
 		}
-		if len(pools) != 1 {
-			t.Fatalf("%s: pools %+v: want one", e.name, pools)
+		names := map[string]int{"pools": 4}[e.name]
+		if len(pools) != max(names, 1) {
+			t.Fatalf("%s: pools %+v: want %d", e.name, pools, max(names, 1))
+		}
+		for _, p := range pools[1:] {
+			if p.Name != pools[0].Name+"-"+p.Spec.Name || p.Spec.Gateway != pools[0].Spec.Gateway ||
+				p.Spec.Directory != "/var/lib/weir/pools/"+p.Spec.Name || p.Spec.Size.IsZero() ||
+				p.Labels["tier"] != map[string]string{"fast": "nvme", "bulk": "hdd"}[p.Spec.Name] {
+				t.Errorf("%s: pool %+v", e.name, p)
+			}
 		}
 		if len(sites) == 1 && pools[0].Spec.Gateway != namespace+"/"+sites[0].Name+"-0" || pools[0].Spec.Size.IsZero() {
 			t.Errorf("%s: pools %+v: want the gateway's", e.name, pools)

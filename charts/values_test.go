@@ -74,6 +74,13 @@ func TestRefusals(t *testing.T) {
 		{"folder of which node", append(trial, "--set", "gateway.pool.hostPath=/srv"), []string{"gateway.nodeSelector: missing"}},
 		{"dataset of which node", append(trial, "--set", "gateway.pool.zfs.dataset=tank/weir,gateway.pool.hostPath=/srv"),
 			[]string{"gateway.nodeSelector: missing: with gateway.pool.zfs", "gateway.pool.hostPath: /srv"}},
+		{"folder of which node, of another pool", append(trial, "--set", "gateway.pools[0].name=fast,gateway.pools[0].size=1Gi,"+
+			"gateway.pools[0].hostPath=/srv"), []string{"gateway.nodeSelector: missing: with gateway.pools[0]"}},
+		{"pools of one name", append(trial, "--set", "gateway.pools[0].name=main,gateway.pools[0].size=1Gi,"+
+			"gateway.pools[0].claim.size=2Gi"), []string{"gateway.pools[0].name: main"}},
+		{"what is another pool", append(trial, "--set", "gateway.pools[0].name=fast,gateway.pools[0].size=1Gi"),
+			[]string{"gateway.pools[0]: write one of hostPath, zfs.dataset and claim.size"}},
+		{"another pool without a size", append(trial, "--set", "gateway.pools[0].name=fast"), []string{"/gateway/pools/0", "size"}},
 		{"a whole ZFS pool", append(trial, "--set", "gateway.pool.zfs.dataset=tank"), []string{"/gateway/pool/zfs/dataset"}},
 		{"devices of which pool", append(trial, "--set", "gateway.pool.zfs.devices.log={/dev/sdc}"),
 			[]string{"gateway.pool.zfs.dataset: missing", "gateway.pool.zfs.devices.data: missing"}},

@@ -39,7 +39,7 @@ type real struct {
 }
 
 // well is what a gateway says of its pool.
-func well(context.Context, federation.Site, federation.Gateway) (plan.Pool, error) {
+func well(context.Context, federation.Site, federation.Gateway, string) (plan.Pool, error) {
 	return says(), nil
 }
 

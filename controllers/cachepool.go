@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -116,21 +117,24 @@ func (r *pools) look(ctx context.Context, obj *v1alpha1.CachePool) plan.State {
 			"or correct spec.gateway", name, r.Site)}
 	}
 	g := site.Gateways[i]
-	obj.Status.Incarnation = g.Incarnation
 	if !r.mirror.IsAlive(name, g.Incarnation) {
 		return plan.State{Reason: v1alpha1.ReasonNoGateway, Message: fmt.Sprintf("gateway %s is not alive: start it on this pool", name)}
 	}
-	p, err := r.AskPool(ctx, site, g)
+	p, err := r.AskPool(ctx, site, g, cmp.Or(obj.Spec.Name, mainPool))
 	if err != nil {
 		return r.unanswered(obj, name, err)
 	}
 	r.note(obj.Name)
+	obj.Status.Incarnation = p.Incarnation
 	ready := plan.ShowPool(obj, p, r.Now())
 	if ready.True && ready.Message == "" {
 		ready.Message = fmt.Sprintf("gateway %s is alive on it", name)
 	}
 	return ready
 }
+
+// mainPool is what a gateway calls its main pool unless its configuration says otherwise.
+const mainPool = "main"
 
 // note notes that a pool's gateway has answered.
 func (r *pools) note(pool string) {

@@ -17,7 +17,7 @@ import (
 
 // says is what a gateway says of a pool of ZFS that is well.
 func says() plan.Pool {
-	return plan.Pool{Limit: 1 << 30, Used: 300<<20 + 17, Kept: 100 << 20,
+	return plan.Pool{Incarnation: "1", Limit: 1 << 30, Used: 300<<20 + 17, Kept: 100 << 20,
 		Report: cachepool.Report{Path: "/pool", Dataset: "tank/weir", State: "ONLINE",
 			Devices: []cachepool.Device{{Name: "sda", Class: cachepool.Data, Group: "mirror-0", State: "ONLINE"},
 				{Name: "sdb", Class: cachepool.Data, Group: "mirror-0", State: "ONLINE"},
@@ -99,6 +99,23 @@ func TestCachePool(t *testing.T) {
 	}
 	if p.Status.Used.String() != "600Mi" {
 		t.Errorf("with the news %s are used", p.Status.Used)
+	}
+
+	// Another pool of the same gateway is its own.
+	fast := zfsPool("fast")
+	fast.Spec.Name, fast.Labels = "fast", map[string]string{"tier": "nvme"}
+	ams.create(fast)
+	settleAll(ams)
+	ams.get(fast)
+	ams.ready(fast, metav1.ConditionFalse, v1alpha1.ReasonNoAnswer, "no answer")
+	other := says()
+	other.Incarnation, other.Labels, other.Used = "2", map[string]string{"tier": "nvme"}, 0
+	ams.pools["ams-1/fast"] = other
+	settleAll(ams)
+	ams.get(fast)
+	ams.ready(fast, metav1.ConditionTrue, v1alpha1.ReasonReady, "gateway ams-1 is alive on it")
+	if fast.Status.Incarnation != "2" || fast.Status.Used.Value() != 0 {
+		t.Errorf("status of the other pool %+v", fast.Status)
 	}
 
 	// A gateway that is slow to answer once is no news. One that gives no answer is.

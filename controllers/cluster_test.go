@@ -218,13 +218,17 @@ func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 }
 
 // askPool is what gateways say of their pools.
-func (c *cluster) askPool(_ context.Context, s federation.Site, g federation.Gateway) (plan.Pool, error) {
+func (c *cluster) askPool(_ context.Context, s federation.Site, g federation.Gateway, pool string) (plan.Pool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.Name != c.op.Site {
 		c.t.Errorf("the operator of site %s asks gateway %s of site %s", c.op.Site, g.Name, s.Name)
 	}
-	if p, ok := c.pools[g.Name]; ok {
+	name := g.Name
+	if pool != "main" {
+		name += "/" + pool
+	}
+	if p, ok := c.pools[name]; ok {
 		return p, nil
 	}
 	return plan.Pool{}, errors.New("no answer")

@@ -21,8 +21,9 @@ type Options struct {
 	Federation, Organization, Site string
 	// Registry is the operator's connection. It stays the caller's, who closes it.
 	Registry federation.Registry
-	// AskPool asks a gateway of this site how its pool is. It ends within some seconds.
-	AskPool func(context.Context, federation.Site, federation.Gateway) (plan.Pool, error)
+	// AskPool asks a gateway of this site how its pool of that name is. It ends within some
+	// seconds.
+	AskPool func(ctx context.Context, s federation.Site, g federation.Gateway, pool string) (plan.Pool, error)
 	// Random is where data keys come from.
 	Random io.Reader
 	// Now is the clock.

@@ -35,6 +35,25 @@ type Gateway struct {
 	Addr        string `json:"addr"`
 	NFSAddr     string `json:"nfsAddr,omitempty"`
 	Incarnation string `json:"incarnation"`
+	// Pools are its pools, by which policies choose sites; none: it is of a release that did not
+	// tell.
+	Pools []Pool `json:"pools,omitempty"`
+}
+
+// Pool is one of a gateway's pools.
+type Pool struct {
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Has reports whether the pool has all of these labels.
+func (p Pool) Has(labels map[string]string) bool {
+	for k, v := range labels {
+		if have, ok := p.Labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
 }
 
 // SiteStore is the site's bucket; zero when it has none. Keys to it stay at the site.

@@ -91,6 +91,9 @@ const (
 // Cache says how much of the volume each gateway with a copy keeps on its pool to be read, beyond
 // what the log needs there.
 type Cache struct {
+	// Pool has the labels that the gateway's pool is to have which the volume is on; none: any
+	// pool.
+	Pool map[string]string `json:"pool,omitempty"`
 	// Size in bytes is the most; 0: no limit but the pool's room.
 	Size Bytes `json:"size"`
 	// Reserve in bytes is what other volumes cannot push out.
@@ -123,6 +126,9 @@ type Cache struct {
 func (c Cache) With(local *Cache, site string) Cache {
 	if local == nil {
 		return c
+	}
+	if len(local.Pool) > 0 {
+		c.Pool = local.Pool
 	}
 	over(&c.Size, local.Size)
 	over(&c.Reserve, local.Reserve)

@@ -269,7 +269,7 @@ func TestDeletedVolumeMakesRoom(t *testing.T) {
 		}
 		return nil
 	})
-	if used := c.at("a").cfg.Pool.Room().Status().Used; used > 64<<20 {
+	if used := c.at("a").pools.Main().Room().Status().Used; used > 64<<20 {
 		t.Errorf("%d bytes of the pool are used", used)
 	}
 	write("new", 1)

@@ -60,7 +60,7 @@ func TestBoundedVolume(t *testing.T) {
 		return nil
 	})
 	// It takes nothing in, for its pool is full. Its clients still do not see what was before.
-	room := c.at(far).cfg.Pool.Room()
+	room := c.at(far).pools.Main().Room()
 	full := room.Status()
 	took := full.Limit - full.ReservedForDelete - full.Used
 	if err := room.Reserve(took); err != nil {

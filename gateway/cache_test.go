@@ -91,7 +91,7 @@ func push(c *cluster, site, id string) {
 	c.t.Helper()
 	c.until("all that can go is gone", func() error {
 		g := c.at(site)
-		g.readCache.MakeRoom(id, 1<<40)
+		g.pools.MakeRoom(id, 1<<40)
 		if k := kept(g, id); k.Segments+k.Once+k.Often > 0 {
 			return fmt.Errorf("%+v", k)
 		}
@@ -166,7 +166,7 @@ func tenTimes(t *testing.T, c *cluster, site, id string, f volume.Handle, size i
 	if _, got := reads(c, site, id); got > 1<<20 {
 		t.Errorf("after a restart %d bytes come from elsewhere", got)
 	}
-	if used := c.at(site).cfg.Pool.Room().Status().Used; used > limit+4<<20 {
+	if used := c.at(site).pools.Main().Room().Status().Used; used > limit+4<<20 {
 		t.Errorf("%d bytes of the pool are used", used)
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/weir-storage/weir/federation/memory"
 	"github.com/weir-storage/weir/federation/spec"
 	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
+	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/store"
@@ -50,6 +51,9 @@ type cluster struct {
 	order   []string
 	// pool, if not nil, replaces the pool of a gateway that starts.
 	pool func(site string, p cachepool.Pool) cachepool.Pool
+	// pools are names of further pools of a gateway that starts. Each has the label tier with its
+	// name.
+	pools func(site string) []string
 	// fs, if not nil, replaces the file system below the metadata of a gateway that starts.
 	fs func(site string) vfs.FS
 	// store, if not nil, replaces the store of a gateway that starts.
@@ -199,20 +203,33 @@ func (c *cluster) start(site string) {
 	if c.links != nil {
 		registry = linked{registry, c.links, site}
 	}
+	all := []pools.Pool{{Name: "main", Labels: map[string]string{"tier": "main"}, Pool: pool, Report: opened.Report}}
+	if c.pools != nil {
+		for _, name := range c.pools(site) {
+			more, err := dir.Open(dir.Config{Path: filepath.Join(c.dir, site+"-"+name), Gateway: "g" + site, Limit: cmp.Or(c.limit, 1<<30),
+				Random: rand.Reader, Log: logger})
+			fail(err)
+			all = append(all, pools.Pool{Name: name, Labels: map[string]string{"tier": name}, Pool: more, Report: more.Report})
+		}
+	}
 	n.gateway, err = newGateway(Config{
 		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
-		Registry: registry, Pool: pool, FS: metadata, Store: objects,
+		Registry: registry, Pools: all, FS: metadata, Store: objects,
 		StateDir: filepath.Join(c.dir, site, "clients"), Credentials: creds, SiteKey: n.key,
 		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease,
 		AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
-		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer, CacheBytes: c.memory, ReportPool: opened.Report,
+		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer, CacheBytes: c.memory,
 	})
 	fail(err)
 	ctx, stop := context.WithCancel(context.Background())
 	n.stop, n.done = stop, make(chan error, 1)
 	g := n.gateway
 	go func() {
-		n.done <- errors.Join(g.run(ctx), pool.Close(), registry.Close())
+		err := g.run(ctx)
+		for _, p := range all {
+			err = errors.Join(err, p.Close())
+		}
+		n.done <- errors.Join(err, registry.Close())
 	}()
 }
 

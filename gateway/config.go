@@ -3,7 +3,6 @@
 package gateway
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -13,10 +12,10 @@ import (
 	"github.com/jonboulle/clockwork"
 	"google.golang.org/grpc/stats"
 
-	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/gateway/meters"
+	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/store"
 	"github.com/weir-storage/weir/track"
@@ -37,15 +36,10 @@ type Config struct {
 	GRPC    net.Listener
 	NFS     net.Listener
 
-	Registry federation.Registry
-	Pool     cachepool.Pool
-	// WatchPool looks at the pool until ctx ends. It tells of volumes whose directories on it may
-	// have lost something meanwhile (protocol-3). nil: nobody does.
-	WatchPool func(ctx context.Context, lost func(volume string, why error))
-	// ReportPool returns how the storage below the pool is; nil: nobody knows.
-	ReportPool  func() cachepool.Report
-	FS          vfs.FS // that the pool's directories are on
-	StateDir    string // for records of NFS clients; durable, of this gateway alone
+	Registry    federation.Registry
+	Pools       []pools.Pool // open, the main one first
+	FS          vfs.FS       // that the pools' directories are on
+	StateDir    string       // for records of NFS clients; durable, of this gateway alone
 	Store       store.Store
 	StoreInfo   federation.SiteStore
 	Credentials *pki.Credentials

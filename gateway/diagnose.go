@@ -42,7 +42,7 @@ func (g *Gateway) diagnostics() []Diagnostic {
 		{"status.json", asJSON(func() any { return g.reporter.Status("") })},
 		{"activity.json", asJSON(func() any { return g.nfs.Activity() })},
 		{"clients.json", asJSON(func() any { return g.nfs.Clients() })},
-		{"room.json", asJSON(func() any { return g.cfg.Pool.Room().Status() })},
+		{"room.json", asJSON(func() any { return g.caching.Status().Pools })},
 		{"memory.json", asJSON(func() any {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)

@@ -14,7 +14,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"google.golang.org/grpc"
 
-	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/view"
@@ -28,6 +27,7 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs/state"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
 	"github.com/weir-storage/weir/gateway/peers"
+	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/gateway/report"
 	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/replica"
@@ -45,10 +45,9 @@ type Gateway struct {
 	self      protocol.Member
 	view      *view.View
 	peers     *peers.Peers
-	probe     *probe
+	pools     *pools.Pools
 	pebble    *pebble.Cache
 	cache     *engine.BlockCache
-	readCache *readcache.Cache
 	caching   *caching.Caching
 	transport *peer.Transport
 	node      *replica.Node
@@ -89,20 +88,18 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 			err = errors.Join(err, g.release())
 		}
 	}()
-	g.self = protocol.Member{Gateway: cfg.Name, Site: cfg.Site, Incarnation: cfg.Pool.Incarnation().String()}
-	var watch peers.Watch
-	if cfg.Tracer != nil {
-		watch = peers.Watch{Client: cfg.Tracer.Client(), Server: cfg.Tracer.Server()}
+	g.peers = peers.New(cfg.Federation, cfg.Name, cfg.Credentials, g.view, watching(cfg.Tracer))
+	if g.pools, err = pools.Open(pools.Config{Pools: cfg.Pools, Wanted: g.poolOf, Now: cfg.Now, Logger: cfg.Logger}); err != nil {
+		return nil, err
 	}
-	g.peers = peers.New(cfg.Federation, cfg.Name, cfg.Credentials, g.view, watch)
-	g.probe = &probe{pool: cfg.Pool}
+	main := g.pools.Main()
+	g.self = protocol.Member{Gateway: cfg.Name, Site: cfg.Site, Incarnation: main.Incarnation().String()}
 	g.transport = peer.New(g.peers.Dial, func(name string) { g.node.PeerDown(name) }, cfg.Timers, cfg.Logger)
-	g.readCache = readcache.New(readcache.Config{Room: cfg.Pool.Room(), Now: cfg.Now, Logger: cfg.Logger})
 	g.node = replica.NewNode(replica.NodeConfig{Self: g.self, Promise: cfg.Promise, Former: cfg.Former, Heartbeat: cfg.Heartbeat,
-		Evictor: g.readCache, Clock: cfg.Clock, Timers: cfg.Timers, Registry: cfg.Registry, Transport: g.transport,
-		Probe: g.probePool, Logger: cfg.Logger, Meter: cfg.Meters})
+		Evictor: g.pools, Clock: cfg.Clock, Timers: cfg.Timers, Registry: cfg.Registry, Transport: g.transport,
+		Disks: g.disks(), Logger: cfg.Logger, Meter: cfg.Meters})
 	g.routers = routing.New(routing.Config{
-		Gateway: cfg.Name, Site: cfg.Site, Incarnation: g.self.Incarnation, Boot: cfg.Pool.Boot(), Promise: cfg.Promise,
+		Gateway: cfg.Name, Site: cfg.Site, Incarnation: g.self.Incarnation, Boot: main.Boot(), Promise: cfg.Promise,
 		View: g.view, Peers: g.peers, Registry: cfg.Registry, Clock: cfg.Clock, Timers: cfg.Timers, Logger: cfg.Logger,
 		Recovering: g.recovering, Reclaiming: g.reclaiming.Load, Verifier: g.verifier, Forwarded: cfg.Meters.Forwarded,
 		Slow: &track.Slow{After: cfg.Slow, Log: cfg.Logger, Now: cfg.Now}, Tracer: cfg.Tracer,
@@ -114,8 +111,8 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	g.pebble = pebble.NewCache(64 << 20)
 	g.cache = engine.NewBlockCache(cfg.CacheBytes)
 	g.copies, err = copies.NewManager(copies.ManagerConfig{
-		Self: g.self, Promise: cfg.Promise, View: g.view, Registry: cfg.Registry, Peers: g.peers, Node: g.node, Pool: cfg.Pool, FS: cfg.FS,
-		Store: cfg.Store, SiteKey: cfg.SiteKey, Cache: g.cache, ReadCache: g.readCache, Pebble: g.pebble, Now: cfg.Now,
+		Self: g.self, Promise: cfg.Promise, View: g.view, Registry: cfg.Registry, Peers: g.peers, Node: g.node, Pool: g.pools, FS: cfg.FS,
+		Store: cfg.Store, SiteKey: cfg.SiteKey, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now,
 		Timers: cfg.Timers, Rand: cfg.Rand, Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering,
 		Clock: cfg.Clock, Heartbeat: cfg.Heartbeat, Follow: g.routers.Follow,
 		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced,
@@ -124,15 +121,14 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		return nil, err
 	}
 	g.caching = caching.New(caching.Config{Gateway: cfg.Name, Site: cfg.Site, Incarnation: g.self.Incarnation, View: g.view,
-		Copies: g.copies, Cache: g.readCache, Memory: g.cache, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger, Own: g.ownOrganization,
-		Report: cfg.ReportPool})
+		Copies: g.copies, Pools: g.pools, Memory: g.cache, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger, Own: g.ownOrganization})
 	records, err := state.NewDirStore(cfg.StateDir)
 	if err != nil {
 		return nil, err
 	}
 	g.nfs, err = nfs.New(nfs.Config{
 		Gateway: cfg.Name, ServerOwner: cfg.Federation + "/" + cfg.Site + "/" + cfg.Name, ServerScope: cfg.Federation,
-		Boot:  cfg.Pool.Boot(),
+		Boot:  main.Boot(),
 		Lease: cfg.Lease, Exports: admission.Exports{View: g.view, Routers: g.routers}, State: records, Clock: clock{cfg}, Rand: cfg.Rand,
 		Log: cfg.Logger, Observe: cfg.Meters.Operation, Slow: cfg.Slow, Tracer: cfg.Tracer,
 	})
@@ -161,8 +157,10 @@ func (g *Gateway) release() error {
 	if g.pebble != nil {
 		g.pebble.Unref()
 	}
-	if g.probe != nil {
-		g.probe.close()
+	if g.pools != nil {
+		for _, p := range g.pools.All() {
+			p.CloseProbe()
+		}
 	}
 	g.peers.Close()
 	return err
@@ -189,11 +187,8 @@ func (g *Gateway) run(ctx context.Context) error {
 	var work sync.WaitGroup
 	failed := make(chan error, 2)
 	for _, loop := range []func(context.Context){g.watch, g.register, g.tend, g.copies.Run, g.copies.KeepReaping, g.copies.KeepPurging,
-		g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks, g.caching.Run} {
+		g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks, g.caching.Run, g.watchPools, g.movePools} {
 		work.Go(func() { loop(ctx) })
-	}
-	if cfg.WatchPool != nil {
-		work.Go(func() { cfg.WatchPool(ctx, g.copies.Reopen) })
 	}
 	work.Go(func() {
 		if err := server.Serve(cfg.GRPC); err != nil {
@@ -247,11 +242,6 @@ func (g *Gateway) heard() {
 	close(g.ready)
 }
 
-// probePool probes the pool and reports the result to the health.
-func (g *Gateway) probePool() error {
-	return g.cfg.Health.probe(g.probe.sync())
-}
-
 // keepRegistered registers the locks of this gateway's clients with homes that are new.
 func (g *Gateway) keepRegistered(ctx context.Context) {
 	g.routers.KeepRegistered(ctx, func() { g.reclaiming.Store(g.recovering()) })
@@ -262,7 +252,7 @@ func (g *Gateway) recovering() bool { return g.nfs.InGrace() }
 
 // verifier returns the write verifier of an epoch (gateway-3).
 func (g *Gateway) verifier(epoch uint64) volume.Verifier {
-	h := sha256.Sum256(fmt.Appendf(nil, "weir verifier\n%s\n%s\n%d\n%d", g.cfg.Name, g.cfg.Pool.Incarnation(), g.cfg.Pool.Boot(), epoch))
+	h := sha256.Sum256(fmt.Appendf(nil, "weir verifier\n%s\n%s\n%d\n%d", g.cfg.Name, g.self.Incarnation, g.pools.Main().Boot(), epoch))
 	return volume.Verifier(h[:8])
 }
 

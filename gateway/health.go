@@ -12,10 +12,10 @@ import (
 // not begun. A running gateway updates it.
 type Health struct {
 	mu        sync.Mutex
-	heard     bool // the whole state of the registry, once
-	listening bool // for NFS
-	pool      error
-	probed    bool
+	heard     bool             // the whole state of the registry, once
+	listening bool             // for NFS
+	main      string           // name of the main pool
+	probed    map[string]error // by pool
 }
 
 // Ready returns nil if clients can be sent to the gateway, else all that is missing. A registry
@@ -27,10 +27,11 @@ func (h *Health) Ready() error {
 	if !h.heard {
 		missing = append(missing, errors.New("the registry has not told yet which volumes there are"))
 	}
-	if !h.probed {
+	// Another pool that fails is told elsewhere: clients of the others are served.
+	if err, ok := h.probed[h.main]; !ok {
 		missing = append(missing, errors.New("the pool has taken no write yet"))
-	} else if h.pool != nil {
-		missing = append(missing, fmt.Errorf("the pool takes no writes: %w", h.pool))
+	} else if err != nil {
+		missing = append(missing, fmt.Errorf("the pool takes no writes: %w", err))
 	}
 	if !h.listening {
 		missing = append(missing, errors.New("NFS is not served yet"))
@@ -38,9 +39,14 @@ func (h *Health) Ready() error {
 	return errors.Join(missing...)
 }
 
-// probe records the result of a small write on the pool, and returns it.
-func (h *Health) probe(err error) error {
-	h.set(func() { h.probed, h.pool = true, err })
+// probe records the result of a small write on a pool, and returns it.
+func (h *Health) probe(pool string, err error) error {
+	h.set(func() {
+		if h.probed == nil {
+			h.probed = map[string]error{}
+		}
+		h.probed[pool] = err
+	})
 	return err
 }
 

@@ -29,9 +29,19 @@ func TestHealth(t *testing.T) {
 		t.Errorf("without the registry: %v", err)
 	}
 	registry.SetDown(false)
-	h := new(Health)
-	if err := h.probe(errors.New("disk full")); err == nil || !strings.Contains(h.Ready().Error(), "the pool takes no writes: disk full") {
+	h := &Health{main: "fast"}
+	if err := h.probe("fast", errors.New("disk full")); err == nil ||
+		!strings.Contains(h.Ready().Error(), "the pool takes no writes: disk full") {
 		t.Errorf("with a full disk: %v", h.Ready())
+	}
+	h = &Health{heard: true, listening: true, main: "main"}
+	_ = h.probe("slow", errors.New("disk full"))
+	if err := h.Ready(); err == nil || !strings.Contains(err.Error(), "no write yet") {
+		t.Errorf("with a main pool that was not tried yet: %v", err)
+	}
+	_ = h.probe("main", nil)
+	if err := h.Ready(); err != nil {
+		t.Errorf("with another pool that fails: %v", err)
 	}
 	c.stop("a")
 	if err := c.nodes["a"].gateway.cfg.Health.Ready(); err == nil || !strings.Contains(err.Error(), "NFS") {

@@ -209,6 +209,10 @@ func (s *strong) disturb(ctx context.Context, rnd *rand.Rand) {
 		case <-ctx.Done():
 		}
 	}
+	// Who is disturbed first may get no lease for ten promises, which is longer than a short run.
+	for ctx.Err() == nil && (s.leased[0].Load() == 0 || s.leased[1].Load() == 0) {
+		wait(20 * time.Millisecond)
+	}
 	for ctx.Err() == nil {
 		site := s.order[rnd.IntN(len(s.order))]
 		ways := s.links.around(site)

@@ -20,19 +20,23 @@ const longWait = 5 * time.Second
 // state is what is measured when somebody reads the metrics.
 func (g *Gateway) state() meters.State {
 	s := meters.State{
-		Room: g.cfg.Pool.Room().Status(), Cache: g.cache.Status(), NFS: g.nfs.Counters(), Clients: g.nfs.ClientCounts(),
+		Cache: g.cache.Status(), NFS: g.nfs.Counters(), Clients: g.nfs.ClientCounts(),
 		Waiting: g.nfs.Waiting(longWait),
 		Trusted: g.cfg.Registry.Trusted() == nil, Silent: g.answers.Silent(g.cfg.Now()), Ready: g.cfg.Health.Ready() == nil,
 	}
 	s.NFS.Panics += g.panics.Load()
-	if g.cfg.ReportPool != nil {
-		s.Pool = g.cfg.ReportPool().Conditions
+	for _, p := range g.pools.All() {
+		one := meters.Pool{Name: p.Name, Room: p.Room().Status()}
+		if p.Report != nil {
+			one.Conditions = p.Report().Conditions
+		}
+		s.Pools = append(s.Pools, one)
 	}
 	for _, m := range g.view.Members() {
 		s.Gateways = append(s.Gateways, meters.Gateway{Name: m.Gateway, Site: m.Site, Alive: g.view.IsAlive(m.Gateway, "")})
 	}
-	cached := g.readCache.Status()
-	s.Reads = cached.Total
+	total, cached := g.pools.Reads()
+	s.Reads = total
 	all, _ := g.view.Volumes()
 	for _, v := range all {
 		if v.Record == nil || v.Record.Deleted {
@@ -43,7 +47,7 @@ func (g *Gateway) state() meters.State {
 			one.Problem = there.Problem != nil
 			one.Copy = measure(there.Copy, *v.Record)
 			if one.Copy != nil {
-				c := cached.Volumes[v.Record.UUID]
+				c := cached[v.Record.UUID]
 				one.Copy.CacheBytes = c.Small + c.Main + c.Pinned
 			}
 		}

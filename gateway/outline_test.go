@@ -271,13 +271,13 @@ func TestCacheBecomesACopy(t *testing.T) {
 	c.change(id, func(v *federation.Volume) { v.Deleted = true })
 	c.until("nothing is kept of a deleted volume", func() error {
 		g := c.at("b")
-		there, err := g.cfg.Pool.ListVolumes()
+		there, err := g.pools.ListVolumes()
 		if g.copies.Outline(id) != nil || slices.Contains(there, id) {
 			return fmt.Errorf("%v, %v", there, err)
 		}
 		return nil
 	})
-	if used := c.at("b").cfg.Pool.Room().Status().Used; used > 1<<20 {
+	if used := c.at("b").pools.Main().Room().Status().Used; used > 1<<20 {
 		t.Errorf("%d bytes are taken of an empty pool", used)
 	}
 }
@@ -350,7 +350,7 @@ func TestOutlineOfAStalledHome(t *testing.T) {
 	follows(c, "d", home, id)
 	// The member's pool takes nothing in, and it goes on promising.
 	member := map[string]string{"a": "b", "b": "a"}[home]
-	room := c.at(member).cfg.Pool.Room()
+	room := c.at(member).pools.Main().Room()
 	full := room.Status()
 	took := full.Limit - full.ReservedForDelete - full.Used
 	if err := room.Reserve(took); err != nil {

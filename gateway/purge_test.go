@@ -49,7 +49,7 @@ func TestPurge(t *testing.T) {
 	other := file(t, c.router("a", kept), cl, "f")
 	taken := map[string]int64{}
 	for _, s := range c.order {
-		taken[s] = c.at(s).cfg.Pool.Room().Status().Used
+		taken[s] = c.at(s).pools.Main().Room().Status().Used
 	}
 	data := strings.Repeat("x", 1<<20)
 	big := file(t, c.router("a", id), cl, "big")
@@ -149,7 +149,7 @@ func TestPurge(t *testing.T) {
 	c.until("nobody has some of it", pending())
 	for _, s := range c.order {
 		readable(t, c.router(s, kept), other)
-		if used := c.at(s).cfg.Pool.Room().Status().Used; s != "c" && used >= taken[s]+1<<20 {
+		if used := c.at(s).pools.Main().Room().Status().Used; s != "c" && used >= taken[s]+1<<20 {
 			t.Errorf("%s: the pool's room was %d and is %d", s, taken[s], used)
 		}
 	}

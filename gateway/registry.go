@@ -59,9 +59,10 @@ func (g *Gateway) site() federation.Site {
 	cfg := g.cfg
 	return federation.Site{
 		Name: cfg.Site, Organization: cfg.Organization, Region: cfg.Region, Labels: cfg.Labels, Capacity: cfg.Capacity,
-		Store:    cfg.StoreInfo,
-		WrapKey:  cfg.SiteKey.Public(),
-		Gateways: []federation.Gateway{{Name: cfg.Name, Addr: cfg.Addr, NFSAddr: cfg.NFSAddr, Incarnation: g.self.Incarnation}},
+		Store:   cfg.StoreInfo,
+		WrapKey: cfg.SiteKey.Public(),
+		Gateways: []federation.Gateway{{Name: cfg.Name, Addr: cfg.Addr, NFSAddr: cfg.NFSAddr, Incarnation: g.self.Incarnation,
+			Pools: g.told()}},
 	}
 }
 

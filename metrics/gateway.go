@@ -102,13 +102,13 @@ var (
 
 // Where data are kept.
 var (
-	PoolLimitBytes = define(Definition{Name: "weir_pool_limit_bytes", Parts: gateway, Kind: Gauge,
+	PoolLimitBytes = define(Definition{Name: "weir_pool_limit_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"pool"},
 		Help: "What the cache pool may take."})
-	PoolUsedBytes = define(Definition{Name: "weir_pool_used_bytes", Parts: gateway, Kind: Gauge,
+	PoolUsedBytes = define(Definition{Name: "weir_pool_used_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"pool"},
 		Help: "What is taken of the cache pool. A full pool evicts what is in the store."})
-	PoolReservedBytes = define(Definition{Name: "weir_pool_reserved_bytes", Parts: gateway, Kind: Gauge,
+	PoolReservedBytes = define(Definition{Name: "weir_pool_reserved_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"pool"},
 		Help: "The part of the limit that only deletes may use."})
-	PoolCondition = define(Definition{Name: "weir_pool_condition", Parts: gateway, Kind: Gauge, Labels: []string{"type"},
+	PoolCondition = define(Definition{Name: "weir_pool_condition", Parts: gateway, Kind: Gauge, Labels: []string{"pool", "type"},
 		Help: "What holds of the storage below the pool: 1 or 0. Type is Healthy, which is good, or Degraded, SlogMissing, NearlyFull, " +
 			"NotDurable or Rewound, which are not. What is not known is not there."})
 	PoolVolumeBytes = define(Definition{Name: "weir_pool_volume_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"volume", "what"},

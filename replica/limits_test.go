@@ -40,7 +40,7 @@ func TestQueueIsBounded(t *testing.T) {
 		b.node.Deliver(Envelope{Volume: testVolume, Message: protocol.Message{Kind: protocol.Advance, From: a.member,
 			Epoch: st.Epoch, Stamp: w.clock(), Commit: st.Commit}})
 		b.node.tick()
-		b.node.probe()
+		b.node.probe(b.node.cfg.Disks[0])
 	}
 	b.replica.mu.Lock()
 	n := len(b.replica.queue)

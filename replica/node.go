@@ -24,16 +24,24 @@ type NodeConfig struct {
 	Timers    clockwork.Clock      // for waits and intervals
 	Registry  Controls
 	Transport Transport
-	// Evictor frees room on the pool.
+	// Evictor frees room on the pools.
 	Evictor Evictor
-	// Probe fsyncs something small on the pool: evidence that its disk works (protocol-4).
-	Probe  func() error
+	// Disks are those of the pools.
+	Disks  []Disk
 	Logger *slog.Logger
 	// Uncommitted is how many bytes of a log may wait for their commit before writers do; default
 	// 128 MiB.
 	Uncommitted int64
 	// Meter is told what happens; nil: nobody is.
 	Meter Meter
+}
+
+// Disk is what some volumes' logs are on.
+type Disk struct {
+	// Probe fsyncs something small there: evidence that it works (protocol-4).
+	Probe func() error
+	// Has reports whether a volume's log is there.
+	Has func(volume string) bool
 }
 
 // Node replicates all volumes of one gateway.
@@ -52,7 +60,9 @@ type Node struct {
 func NewNode(cfg NodeConfig) *Node {
 	n := newNode(cfg)
 	n.work.Go(func() { n.every(cfg.Heartbeat, n.tick) })
-	n.work.Go(func() { n.every(cfg.Promise/4, n.probe) })
+	for _, d := range cfg.Disks { // one that hangs keeps none of the others
+		n.work.Go(func() { n.every(cfg.Promise/4, func() { n.probe(d) }) })
+	}
 	n.work.Go(func() { n.every(cfg.Promise/4, n.keep) })
 	return n
 }
@@ -214,14 +224,16 @@ func (n *Node) tick() {
 	}
 }
 
-// probe renews the evidence that the pool's disk works, also for volumes without writes.
-func (n *Node) probe() {
-	if err := n.cfg.Probe(); err != nil {
-		n.cfg.Logger.Error("pool does not take a small write; this gateway stops promising", "error", err)
+// probe renews the evidence that a disk works, also for volumes without writes.
+func (n *Node) probe(d Disk) {
+	if err := d.Probe(); err != nil {
+		n.cfg.Logger.Error("pool does not take a small write; this gateway stops promising for its volumes", "error", err)
 		return
 	}
 	for _, r := range n.All() {
-		r.post(protocol.Synced{})
+		if d.Has(r.cfg.Volume) {
+			r.post(protocol.Synced{})
+		}
 	}
 }
 

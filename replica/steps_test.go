@@ -20,7 +20,7 @@ func (w *world) step() {
 			s.node.ControlChanged(testVolume, &ctl, rev)
 		}
 		w.net.report(s)
-		s.node.probe()
+		s.node.probe(s.node.cfg.Disks[0])
 		s.node.tick()
 	}
 	w.settle()

@@ -183,7 +183,8 @@ func (s *site) start() {
 	s.node = newNode(NodeConfig{Uncommitted: w.uncommitted, Self: s.member, Promise: testPromise, Heartbeat: testBeat,
 		Evictor: s.cache, Clock: w.clock,
 		Timers: clockwork.NewRealClock(), Registry: registry,
-		Transport: transport{w.net, s.name}, Probe: func() error { return nil }, Logger: w.logger(s.name)})
+		Transport: transport{w.net, s.name},
+		Disks:     []Disk{{func() error { return nil }, func(string) bool { return true }}}, Logger: w.logger(s.name)})
 	var m journal.Machine = s.machine
 	if s.other != nil {
 		m = s.other

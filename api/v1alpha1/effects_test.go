@@ -36,6 +36,7 @@ var effects = map[string][2]string{
 	"VolumePolicy.durability.maxLag.bytes":     {"when writers are slowed", "replica TestMaxLagSlowsWriters"},
 	"VolumePolicy.consistency.mode":            {"what readers elsewhere see", "gateway TestBoundedVolume"},
 	"VolumePolicy.consistency.maxStaleness":    {"how old that may be", "replica/outline TestBounded"},
+	"VolumePolicy.cache.pool.matchLabels":      {"which pool it is on", "gateway TestVolumesMoveToThePoolOfTheirPolicy"},
 	"VolumePolicy.cache.size":                  {"what is kept at most", "gateway TestFileTenTimesTheCache"},
 	"VolumePolicy.cache.reserve":               {"what others cannot push out", "gateway TestLogsComeFirst"},
 	"VolumePolicy.cache.memory":                {"what is in memory at most", "gateway TestTuningIsLive"},
@@ -58,6 +59,7 @@ var effects = map[string][2]string{
 	"CachePool.zfs.devices.log":    {"is compared with the pool", "controllers/plan TestPoolDiffers"},
 	"CachePool.zfs.devices.cache":  {"is compared with the pool", "controllers/plan TestPoolDiffers"},
 	"CachePool.gateway":            {"the gateway that is asked", "controllers TestCachePool"},
+	"CachePool.name":               {"the pool that is asked for", "controllers TestCachePool"},
 
 	"GeoVolumeContent.owner":            {"who decides about the volume", "controllers TestSuperseded"},
 	"GeoVolumeContent.size":             {"how much the volume may hold", "controllers TestGrowth"},

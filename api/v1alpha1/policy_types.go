@@ -230,6 +230,11 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.readAhead) || quantity(string(self.readAhead)).compareTo(quantity('64Mi')) <= 0 && quantity(string(self.readAhead)).compareTo(quantity('0')) >= 0",message="readAhead is not from 0 to 64Mi: write an amount such as 4Mi, or 0 for none"
 // +kubebuilder:validation:XValidation:rule="!has(self.blockSize) || string(self.blockSize) in ['4Ki', '8Ki', '16Ki', '32Ki', '64Ki', '4096', '8192', '16384', '32768', '65536']",message="blockSize is no power of two from 4Ki to 64Ki: write 4Ki, 8Ki, 16Ki, 32Ki or 64Ki"
 type Cache struct {
+	// Which of a gateway's pools the volume is on. A site without such a pool gets no copy. A
+	// volume whose pool is another moves while it is used; it is closed for a moment. Default: the
+	// gateway's main pool. Live.
+	// +optional
+	Pool *PoolSelector `json:"pool,omitempty"`
 	// The most that is kept on the pool to be read. What is used least goes first. Default: no
 	// limit but the pool's room. Live.
 	// +optional
@@ -278,6 +283,15 @@ type Cache struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Pin []Pin `json:"pin,omitempty"`
+}
+
+// PoolSelector chooses pools by their labels.
+type PoolSelector struct {
+	// Labels that the pool has, all of them, such as tier: nvme. They are the labels of CachePools,
+	// which the chart writes. Live.
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=16
+	MatchLabels map[string]string `json:"matchLabels"`
 }
 
 // Pin is what is kept of a volume, and where.

@@ -28,6 +28,11 @@ type CachePoolSpec struct {
 	// shown.
 	// +kubebuilder:validation:MinLength=1
 	Gateway string `json:"gateway"`
+	// The pool's name in the gateway's configuration. Default: main. Live.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
 }
 
 // CachePoolZFS is a dataset of a ZFS pool, with one for each volume below it.

@@ -254,6 +254,12 @@ type Counters struct {
 	LogBytes, CacheBytes, ElsewhereBytes uint64
 }
 
+// Plus returns the sum of both.
+func (n Counters) Plus(m Counters) Counters {
+	return Counters{n.Log + m.Log, n.Cache + m.Cache, n.Elsewhere + m.Elsewhere,
+		n.LogBytes + m.LogBytes, n.CacheBytes + m.CacheBytes, n.ElsewhereBytes + m.ElsewhereBytes}
+}
+
 func (n *Counters) log(blocks int, bytes int64) {
 	n.Log += uint64(blocks)
 	n.LogBytes += uint64(bytes)

@@ -80,8 +80,12 @@ func (m *Mirror) Candidates(uuid string) []plan.Candidate {
 				promised += r.size
 			}
 		}
-		out = append(out, plan.Candidate{Name: s.Name, Organization: s.Organization, Region: s.Region, Labels: s.Labels,
-			Keyed: len(s.WrapKey) > 0, Lost: lost, Capacity: s.Capacity, Promised: promised})
+		c := plan.Candidate{Name: s.Name, Organization: s.Organization, Region: s.Region, Labels: s.Labels,
+			Keyed: len(s.WrapKey) > 0, Lost: lost, Capacity: s.Capacity, Promised: promised}
+		for _, g := range s.Gateways {
+			c.Pools = append(c.Pools, g.Pools...)
+		}
+		out = append(out, c)
 	}
 	return out
 }

@@ -20,8 +20,10 @@ import (
 func TestLocalCache(t *testing.T) {
 	values := map[string]string{"size": "2Gi", "reserve": "1Mi", "memory": "2Mi", "arc": "None", "l2arc": "Metadata", "log": "Throughput",
 		"readAhead": "0", "prefetch": "Pattern", "blockSize": "8Ki", "compression": "Strong",
-		"pin": "[{path: /a, sites: [x]}, {path: '/b/**'}]"}
-	owners := policyOf(t, "{cache: {size: 9Gi, reserve: 3Mi, memory: 4Mi, arc: All, l2arc: All, log: Latency, readAhead: 1Mi, "+
+		"pool": "{matchLabels: {tier: nvme}}",
+		"pin":  "[{path: /a, sites: [x]}, {path: '/b/**'}]"}
+	owners := policyOf(t, "{cache: {pool: {matchLabels: {tier: hdd}}, "+
+		"size: 9Gi, reserve: 3Mi, memory: 4Mi, arc: All, l2arc: All, log: Latency, readAhead: 1Mi, "+
 		"blockSize: 4Ki, compression: None, pin: [{path: /c}]}}")
 	is, err := Resolve(resource.MustParse("1Gi"), nil, owners)
 	if err != nil {

@@ -22,6 +22,8 @@ type Candidate struct {
 	// Keyed: the site has registered the key for which data keys are wrapped. Its gateway does that
 	// when it starts.
 	Keyed bool
+	// Pools are those of its gateways.
+	Pools []federation.Pool
 	// Lost: a person said that the site does not come back soon.
 	Lost bool
 	// Capacity is what the site gives to copies; 0: no limit. Promised is what all volumes, with
@@ -63,6 +65,7 @@ type Rule string
 const (
 	RuleForbidden Rule = "sites.forbidden"
 	RuleSelector  Rule = "sites.selector"
+	RulePool      Rule = "cache.pool"
 	RuleSpread    Rule = "spread"
 	RuleCapacity  Rule = "capacity"
 	RuleLost      Rule = "lost"
@@ -235,6 +238,9 @@ func (p *placer) refuse(c *Candidate) (Rule, string) {
 		return RuleForbidden, "forbidden by spec.replication.sites.forbidden"
 	case !p.selector.Empty() && !p.selector.Matches(siteLabels{c}):
 		return RuleSelector, fmt.Sprintf("its labels do not match spec.replication.sites.selector (%s)", p.selector)
+	case len(p.Spec.Cache.Pool) > 0 && !(present && len(c.Pools) == 0) && !slices.ContainsFunc(c.Pools, p.suits):
+		return RulePool, fmt.Sprintf("none of its pools has the labels of spec.cache.pool (%s); it has %s", labels.Set(p.Spec.Cache.Pool),
+			poolsOf(c))
 	case c.Lost && !(present && slices.Contains(p.Needed, c.Name)):
 		return RuleLost, "it was declared lost"
 	case !c.Keyed && !present:
@@ -246,6 +252,18 @@ func (p *placer) refuse(c *Candidate) (Rule, string) {
 		return RuleSpread, fmt.Sprintf("in %s, which has a copy at %s", p.domain(c), other)
 	}
 	return "", ""
+}
+
+// suits reports whether the volume may be on a pool.
+func (p *placer) suits(pool federation.Pool) bool { return pool.Has(p.Spec.Cache.Pool) }
+
+// poolsOf lists a site's pools with their labels.
+func poolsOf(c *Candidate) string {
+	var out []string
+	for _, pool := range c.Pools {
+		out = append(out, fmt.Sprintf("%s (%s)", pool.Name, cmp.Or(labels.Set(pool.Labels).String(), "no labels")))
+	}
+	return cmp.Or(strings.Join(out, ", "), "none that its gateway tells of")
 }
 
 // domain is what no two copies may share. A site without a region is a region of its own.
@@ -334,6 +352,7 @@ func (p *placer) remedies() string {
 		remedy string
 	}{
 		{RuleSpread, "spread over Site"}, {RuleForbidden, "forbid fewer sites"}, {RuleSelector, "select more sites"},
+		{RulePool, "give a CachePool there these labels (the chart's gateway.pool.labels), or select others"},
 		{RuleCapacity, "give a site more capacity"}, {RuleNoKey, "start a gateway at a site without one"},
 	} {
 		if rules[r.rule] != "" && !(r.rule == RuleSpread && p.Spec.Replication.Spread == federation.SpreadSite) {

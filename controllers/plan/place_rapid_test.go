@@ -23,10 +23,12 @@ func drawRequest(t *rapid.T) Request {
 			Organization: rapid.SampledFrom([]string{"o1", "o2", "o3"}).Draw(t, "organization"),
 			Region:       rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "region"),
 			Labels:       map[string]string{"j": rapid.SampledFrom([]string{"x", "x", "x", "y"}).Draw(t, "label")},
-			Keyed:        rapid.IntRange(0, 9).Draw(t, "keyed") > 0,
-			Lost:         rapid.IntRange(0, 9).Draw(t, "lost") == 0,
-			Capacity:     federation.Bytes(rapid.SampledFrom([]int{0, 0, 10}).Draw(t, "capacity")),
-			Promised:     federation.Bytes(rapid.IntRange(0, 12).Draw(t, "promised")),
+			Pools: []federation.Pool{{Name: "main"}, {Name: "other", Labels: map[string]string{
+				"tier": rapid.SampledFrom([]string{"nvme", "nvme", "hdd"}).Draw(t, "tier")}}},
+			Keyed:    rapid.IntRange(0, 9).Draw(t, "keyed") > 0,
+			Lost:     rapid.IntRange(0, 9).Draw(t, "lost") == 0,
+			Capacity: federation.Bytes(rapid.SampledFrom([]int{0, 0, 10}).Draw(t, "capacity")),
+			Promised: federation.Bytes(rapid.IntRange(0, 12).Draw(t, "promised")),
 		})
 	}
 	some := func(label string, most int) []string {
@@ -47,6 +49,9 @@ func drawRequest(t *rapid.T) Request {
 	}
 	if rapid.Bool().Draw(t, "selected") {
 		r.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"j": "x"}}
+	}
+	if rapid.Bool().Draw(t, "pool") {
+		r.Spec.Cache.Pool = map[string]string{"tier": "nvme"}
 	}
 	return r
 }
@@ -74,6 +79,7 @@ func satisfies(r Request, choice []Candidate) bool {
 		}
 		if domains[d] || slices.Contains(r.Spec.Replication.Sites.Forbidden, c.Name) ||
 			r.Selector != nil && c.Labels["j"] != "x" ||
+			r.Spec.Cache.Pool != nil && c.Pools[1].Labels["tier"] != "nvme" ||
 			!present && !c.Keyed ||
 			c.Lost && !(present && slices.Contains(r.Needed, c.Name)) ||
 			c.Capacity != 0 && grows > 0 && c.Promised+grows > c.Capacity {

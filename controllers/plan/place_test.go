@@ -51,6 +51,18 @@ func TestPlace(t *testing.T) {
 		{name: "preferred sites come next", want: "ein gro", wish: func(r *req) {
 			rules(r, func(s *federation.SiteRules) { s.Preferred = []string{"ein", "gro"} })
 		}},
+		{name: "a pool that few sites have", want: "ein gro", sites: testSites(func(s map[string]*Candidate) {
+			for _, n := range []string{"ein", "gro"} {
+				s[n].Pools = []federation.Pool{{Name: "main"}, {Name: "fast", Labels: map[string]string{"tier": "nvme", "rack": "1"}}}
+			}
+		}), wish: func(r *req) { r.Spec.Cache.Pool = map[string]string{"tier": "nvme"} }},
+		{name: "a pool that too few sites have", fail: true, sites: testSites(func(s map[string]*Candidate) {
+			s["gro"].Pools = []federation.Pool{{Name: "main"}, {Name: "fast", Labels: map[string]string{"tier": "nvme"}}}
+			s["ein"].Pools = []federation.Pool{{Name: "main", Labels: map[string]string{"tier": "hdd"}}}
+		}), want: "ein: none of its pools has the labels of spec.cache.pool (tier=nvme); it has main (tier=hdd)",
+			wish: func(r *req) { r.Spec.Cache.Pool = map[string]string{"tier": "nvme"} }},
+		{name: "a pool that no site has", fail: true, want: "give a CachePool there these labels",
+			wish: func(r *req) { r.Spec.Cache.Pool = map[string]string{"tier": "tape"} }},
 		{name: "spread over regions", want: "utr ein gro lei", wish: func(r *req) {
 			r.Spec.Replication.Copies, r.Spec.Replication.Spread = 4, federation.SpreadRegion
 		}},

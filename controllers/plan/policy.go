@@ -57,6 +57,9 @@ func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpe
 			BlockSize: amount(m.Cache.BlockSize), Compression: federation.Compression(m.Cache.Compression)},
 		Home: federation.HomeRules{PreferredSites: names(m.Home.PreferredSites)},
 	}}
+	if m.Cache.Pool != nil {
+		out.Spec.Cache.Pool = m.Cache.Pool.MatchLabels
+	}
 	for _, pin := range m.Cache.Pin {
 		out.Spec.Cache.Pin = append(out.Spec.Cache.Pin, federation.Pin{Path: pin.Path, Sites: names(pin.Sites)})
 	}
@@ -104,6 +107,7 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	}
 	over(&p.Consistency.Mode, o.Consistency.Mode)
 	over(&p.Consistency.MaxStaleness, o.Consistency.MaxStaleness)
+	over(&p.Cache.Pool, o.Cache.Pool)
 	over(&p.Cache.Size, o.Cache.Size)
 	over(&p.Cache.Reserve, o.Cache.Reserve)
 	over(&p.Cache.Memory, o.Cache.Memory)
@@ -161,6 +165,9 @@ func Describe(s federation.VolumeSpec) v1alpha1.VolumePolicySpec {
 	}
 	if s.Consistency.MaxStaleness > 0 {
 		d.Consistency.MaxStaleness = &metav1.Duration{Duration: time.Duration(s.Consistency.MaxStaleness)}
+	}
+	if len(s.Cache.Pool) > 0 {
+		d.Cache.Pool = &v1alpha1.PoolSelector{MatchLabels: s.Cache.Pool}
 	}
 	if s.Cache.Size > 0 {
 		d.Cache.Size = Quantity(s.Cache.Size)

@@ -111,6 +111,7 @@ func TestEveryFieldCounts(t *testing.T) {
 		"durability.acknowledge": "Sites", "durability.sites": "1", "durability.whenDegraded": "Continue",
 		"durability.maxLag.time": "9s", "durability.maxLag.bytes": "5Mi",
 		"consistency.mode": "Bounded", "consistency.maxStaleness": "9s",
+		"cache.pool": "{matchLabels: {tier: nvme}}",
 		"cache.size": "2Gi", "cache.reserve": "1Mi", "cache.memory": "2Mi", "cache.arc": "None", "cache.l2arc": "Metadata",
 		"cache.log": "Throughput", "cache.readAhead": "0", "cache.prefetch": "File",
 		"cache.blockSize": "8Ki", "cache.compression": "Strong",

@@ -5,6 +5,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,8 @@ import (
 
 // Pool is what a gateway says of its pool. Amounts are in bytes.
 type Pool struct {
+	Incarnation       string
+	Labels            map[string]string
 	Limit, Used, Kept int64
 	Report            cachepool.Report
 	Volumes           []PoolVolume
@@ -78,7 +81,7 @@ func ShowPool(obj *v1alpha1.CachePool, p Pool, now time.Time) State {
 		}
 	}
 	out := health(r)
-	if differs := compare(obj.Spec, p); out.True && len(differs) > 0 {
+	if differs := compare(obj, p); out.True && len(differs) > 0 {
 		if out.Message != "" {
 			differs = append([]string{out.Message}, differs...)
 		}
@@ -170,7 +173,8 @@ func tier(t *cachepool.Tier) *v1alpha1.CachePoolTier {
 }
 
 // compare returns what a gateway's pool is not as its spec says: field, values and remedy.
-func compare(spec v1alpha1.CachePoolSpec, p Pool) (out []string) {
+func compare(obj *v1alpha1.CachePool, p Pool) (out []string) {
+	spec := obj.Spec
 	const remedy = "correct it, or upgrade the chart with the values that you want"
 	if size := spec.Size.Value(); size != p.Limit {
 		out = append(out, fmt.Sprintf("spec.size is %s, and the gateway keeps to %s: %s", spec.Size.String(),
@@ -178,6 +182,12 @@ func compare(spec v1alpha1.CachePoolSpec, p Pool) (out []string) {
 	}
 	if spec.Directory != p.Report.Path {
 		out = append(out, fmt.Sprintf("spec.directory is %s, and the gateway's pool is %s: %s", spec.Directory, p.Report.Path, remedy))
+	}
+	for _, k := range slices.Sorted(maps.Keys(p.Labels)) {
+		if v, ok := obj.Labels[k]; !ok || v != p.Labels[k] {
+			out = append(out, fmt.Sprintf("the label %s is %q here, and the gateway, which policies go by, has %q: %s", k, v, p.Labels[k],
+				remedy))
+		}
 	}
 	want := ""
 	if spec.ZFS != nil {

@@ -23,7 +23,7 @@ func (l *Log) NoteLoans() error {
 	if l.loans.Load() {
 		return nil
 	}
-	if err := replaceFile(l.cfg.Dir, loansTemp, loansName, nil); err != nil {
+	if err := cachepool.Replace(l.cfg.Dir, loansTemp, loansName, nil); err != nil {
 		return fmt.Errorf("note in %s that leases are lent: %w", l.cfg.Dir.Path(), err)
 	}
 	l.loans.Store(true)

@@ -59,7 +59,7 @@ func writePoison(dir cachepool.Dir, durable Position) error {
 	b = binary.BigEndian.AppendUint64(b, durable.Seq)
 	b = binary.BigEndian.AppendUint64(b, durable.Off)
 	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-	return replaceFile(dir, poisonTemp, poisonName, b)
+	return cachepool.Replace(dir, poisonTemp, poisonName, b)
 }
 
 // errNote reports a note that cannot be believed.
@@ -176,7 +176,7 @@ func (l *Log) copyLast() error {
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(l.cfg.Dir, name+".tmp", name, b); err != nil {
+	if err := cachepool.Replace(l.cfg.Dir, name+".tmp", name, b); err != nil {
 		return err
 	}
 	l.files.drop(seq)
@@ -194,26 +194,4 @@ func (l *Log) forgetPoison() error {
 	}
 	l.noted = false
 	return l.cfg.Dir.Sync()
-}
-
-// replaceFile writes a file durably, whole or not at all.
-func replaceFile(dir cachepool.Dir, temp, name string, b []byte) error {
-	f, err := createFresh(dir, temp)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(b, 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	if err := dir.Rename(temp, name); err != nil {
-		return err
-	}
-	return dir.Sync()
 }

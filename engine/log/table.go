@@ -148,7 +148,7 @@ func (l *Log) setTable(t table) error {
 }
 
 func writeTable(dir cachepool.Dir, t table) error {
-	return replaceFile(dir, tableTemp, tableName, t.encode())
+	return cachepool.Replace(dir, tableTemp, tableName, t.encode())
 }
 
 // readTable reads the table. It returns an empty one if there is none.

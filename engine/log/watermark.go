@@ -127,7 +127,7 @@ func (w *watermark) begin(dir cachepool.Dir, m mark) error {
 	}
 	b := make([]byte, watermarkGap+slotSize)
 	copy(b[watermarkGap:], w.encode(m, 1)) // generation 1 is in the second slot
-	if err := replaceFile(dir, watermarkTemp, watermarkName, b); err != nil {
+	if err := cachepool.Replace(dir, watermarkTemp, watermarkName, b); err != nil {
 		return err
 	}
 	f, err := dir.Open(watermarkName)

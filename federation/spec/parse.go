@@ -21,7 +21,6 @@ import (
 // notYet are fields of the plan that this release does not have; they deserve a better answer than
 // "unknown".
 var notYet = map[string]string{
-	"spec.cache.pool":          "a gateway has one pool",
 	"spec.cache.mode":          "the cache is write-back into the log",
 	"spec.replication.erasure": "copies are whole",
 	"spec.encryption":          "every volume has a key of its own",

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -51,6 +52,12 @@ func Place(m VolumeManifest, sites []federation.Site) ([]string, error) {
 	if err := checkKnown(m, known, names); err != nil {
 		return nil, err
 	}
+	lacks := func(name string) bool {
+		return len(m.Spec.Cache.Pool) > 0 && !slices.ContainsFunc(known[name].Gateways, func(g federation.Gateway) bool {
+			return slices.ContainsFunc(g.Pools, func(p federation.Pool) bool { return p.Has(m.Spec.Cache.Pool) })
+		})
+	}
+	noPool := fmt.Sprintf("none of its pools has the labels of spec.cache.pool (%s)", labels(m.Spec.Cache.Pool))
 	fail := func(refused []Refusal, format string, a ...any) error {
 		return &PlaceError{Volume: m.Metadata.Name, Problem: fmt.Sprintf(format, a...), Refused: refused}
 	}
@@ -58,6 +65,10 @@ func Place(m VolumeManifest, sites []federation.Site) ([]string, error) {
 	taken := map[string]string{} // domain → site
 	var chosen []string
 	for _, name := range r.Sites.Required {
+		if lacks(name) {
+			return nil, fail([]Refusal{{name, noPool}}, "site %s is required and has no such pool: give one of its pools these labels "+
+				"(pool.labels of its gateway), or change spec.cache.pool", name)
+		}
 		d := domain(r.Spread, known[name])
 		if other, ok := taken[d]; ok {
 			return nil, fail(nil, "sites %s and %s are both required and share %s: require only one of them, or spread over Site", other,
@@ -83,6 +94,8 @@ func Place(m VolumeManifest, sites []federation.Site) ([]string, error) {
 		case slices.Contains(chosen, name) || len(chosen) == r.Copies:
 		case slices.Contains(r.Sites.Forbidden, name):
 			refused = append(refused, Refusal{name, "forbidden by spec.replication.sites.forbidden"})
+		case lacks(name):
+			refused = append(refused, Refusal{name, noPool})
 		case taken[d] != "":
 			refused = append(refused, Refusal{name, fmt.Sprintf("in %s, which has a copy at %s", d, taken[d])})
 		default:
@@ -93,13 +106,13 @@ func Place(m VolumeManifest, sites []federation.Site) ([]string, error) {
 	if len(chosen) < r.Copies {
 		return nil, fail(refused, "%d copies are wanted, but only %d of the %d known sites can have one (%s): register another site, or "+
 			"lower spec.replication.copies%s",
-			r.Copies, len(chosen), len(names), cmp.Or(strings.Join(chosen, ", "), "none"), otherRemedies(r))
+			r.Copies, len(chosen), len(names), cmp.Or(strings.Join(chosen, ", "), "none"), otherRemedies(r, m.Spec.Cache))
 	}
 	slices.SortStableFunc(chosen, func(a, b string) int { return cmp.Compare(rank(home, a), rank(home, b)) })
 	return chosen, nil
 }
 
-func otherRemedies(r federation.Replication) string {
+func otherRemedies(r federation.Replication, c federation.Cache) string {
 	s := ""
 	if r.Spread != federation.SpreadSite {
 		s += ", spread over Site"
@@ -107,7 +120,19 @@ func otherRemedies(r federation.Replication) string {
 	if len(r.Sites.Forbidden) > 0 {
 		s += ", or forbid fewer sites"
 	}
+	if len(c.Pool) > 0 {
+		s += ", or give pools the labels of spec.cache.pool"
+	}
 	return s
+}
+
+// labels are what a pool is to have, in the order of their names.
+func labels(all map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, k+"="+all[k])
+	}
+	return strings.Join(out, ",")
 }
 
 // domain is what no two copies may share. A site without a region is a region of its own.

@@ -13,7 +13,9 @@ package spec
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -153,9 +155,20 @@ func validateSpec(p *problems, s federation.VolumeSpec) {
 	case c.Size > 0 && c.Reserve > c.Size:
 		p.add("spec.cache.reserve", c.Reserve, "more than spec.cache.size (%v), so it would never be used: lower it, or raise size", c.Size)
 	}
+	for _, k := range slices.Sorted(maps.Keys(s.Cache.Pool)) {
+		if v := s.Cache.Pool[k]; !labelName.MatchString(k) || v != "" && !labelValue.MatchString(v) {
+			p.add("spec.cache.pool."+k, v, "not a label as pools have them: write one such as tier: nvme")
+		}
+	}
 	validateTiers(p, s.Cache)
 	validatePins(p, s.Cache.Pin)
 }
+
+// Labels are Kubernetes' labels.
+var (
+	labelName  = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	labelValue = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+)
 
 func validateTiers(p *problems, c federation.Cache) {
 	const field = "spec.cache."

@@ -19,23 +19,22 @@ import (
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/pools"
 )
 
 // Config has what a Caching needs.
 type Config struct {
 	Gateway, Site string
-	Incarnation   string // of the pool
+	Incarnation   string // of the main pool
 	View          *view.View
 	Copies        *copies.Manager
-	Cache         *readcache.Cache
+	Pools         *pools.Pools
 	Memory        *engine.BlockCache
 	Now           func() time.Time
 	Timers        clockwork.Clock
 	Logger        *slog.Logger
 	// Own returns an error of gRPC unless who calls may know of all this, and may have it changed.
 	Own func(ctx context.Context) error
-	// Report returns how the storage below the pool is; nil: nobody knows.
-	Report func() cachepool.Report
 }
 
 // Caching is what a gateway keeps. Its methods may be called from any goroutine.
@@ -56,13 +55,17 @@ func New(cfg Config) *Caching {
 
 // Status is what a gateway keeps, as `weir cache -o json` has it. Amounts are in bytes.
 type Status struct {
-	Pool    Pool     `json:"pool"`
+	Pool    Pool     `json:"pool"`  // the main one, once more
+	Pools   []Pool   `json:"pools"` // the main one first
 	Memory  Memory   `json:"memory"`
 	Volumes []Volume `json:"volumes"` // that have a copy here, by name
 }
 
-// Pool is the gateway's cache pool.
+// Pool is one of the gateway's cache pools.
 type Pool struct {
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels,omitempty"`
+
 	Limit int64 `json:"limit"`
 	Used  int64 `json:"used"`
 	// Kept is what is there to be read, and goes when the room is needed.
@@ -87,6 +90,11 @@ type Memory struct {
 type Volume struct {
 	Volume string `json:"volume"`
 	UUID   string `json:"uuid"`
+	// Pool is the one that it is on. Moves is how far its move to another one is; nil: it does not
+	// move. Unmatched says why it is not on one that its policy asks for.
+	Pool      string      `json:"pool"`
+	Moves     *pools.Move `json:"moves,omitempty"`
+	Unmatched string      `json:"unmatched,omitempty"`
 	// Segments is the part of the log that could go: a store has it too. Once is what was read from
 	// elsewhere, and not again. Often is what is read often.
 	Segments int64 `json:"segments"`
@@ -127,43 +135,59 @@ type Reads struct {
 
 // Status returns what is kept.
 func (c *Caching) Status() Status {
-	s, m := c.cfg.Cache.Status(), c.cfg.Memory.Status()
-	out := Status{Pool: poolOf(s.Room), Memory: Memory{Limit: m.Limit, Used: m.Bytes, Hits: m.Hits, Misses: m.Misses}, Volumes: []Volume{}}
-	out.Pool.Kept, out.Pool.Incarnation = s.Closed, c.cfg.Incarnation
-	if c.cfg.Report != nil {
-		out.Pool.Report = new(c.cfg.Report())
-	}
-	for id, v := range s.Volumes {
-		out.Pool.Kept += v.Used()
-		name, asked := id, int64(0)
-		if r, ok := c.cfg.View.Record(id); ok {
-			name, asked = r.Name, int64(c.cfg.View.Here(r).Spec.Cache.Reserve)
+	m := c.cfg.Memory.Status()
+	out := Status{Memory: Memory{Limit: m.Limit, Used: m.Bytes, Hits: m.Hits, Misses: m.Misses}, Volumes: []Volume{}}
+	moves := c.cfg.Pools.Moves()
+	for _, p := range c.cfg.Pools.All() {
+		s := p.Reads.Status()
+		one := Pool{Name: p.Name, Labels: p.Labels, Limit: s.Room.Limit, Used: s.Room.Used, ReservedForDelete: s.Room.ReservedForDelete,
+			Kept: s.Closed, Incarnation: p.Incarnation().String()}
+		if p.Report != nil {
+			one.Report = new(p.Report())
 		}
-		one := Volume{Volume: name, UUID: id, Asked: asked, Segments: v.Segments, Once: v.Small, Often: v.Main, Pinned: v.Pinned,
-			Limit: v.Limit, Reserve: v.Reserve, Reads: Reads(v.Counters)}
-		c.mu.Lock()
-		if p, ok := c.pins[id]; ok {
-			one.Pins = &p
-		}
-		if p := c.prefetches[id]; p != nil {
-			one.Prefetched = p.fetched.Load()
-		}
-		c.mu.Unlock()
-		if copied := c.cfg.Copies.Local(id); copied != nil {
-			if _, done, err := copied.Use(context.Background()); err == nil {
-				one.Log, one.Metadata = int64(copied.Log.LocalBytes()), copied.MetadataBytes()
-				done()
+		for id, v := range s.Volumes {
+			one.Kept += v.Used()
+			said := c.volume(id, v)
+			said.Pool = p.Name
+			if move, ok := moves[id]; ok {
+				said.Moves = &move
 			}
+			if why := c.cfg.Pools.Unmatched(id); why != nil {
+				said.Unmatched = why.Error()
+			}
+			out.Volumes = append(out.Volumes, said)
 		}
-		if o := c.cfg.Copies.Outline(id); o != nil {
-			one.Outlined, one.Leased = o.Follower.Received(), o.Follower.Leased()
-		}
-		out.Volumes = append(out.Volumes, one)
+		out.Pools = append(out.Pools, one)
 	}
+	out.Pool = out.Pools[0]
 	slices.SortFunc(out.Volumes, func(a, b Volume) int { return cmp.Compare(a.Volume, b.Volume) })
 	return out
 }
 
-func poolOf(r cachepool.RoomStatus) Pool {
-	return Pool{Limit: r.Limit, Used: r.Used, ReservedForDelete: r.ReservedForDelete}
+// volume is what is kept of one volume.
+func (c *Caching) volume(id string, v readcache.VolumeStatus) Volume {
+	name, asked := id, int64(0)
+	if r, ok := c.cfg.View.Record(id); ok {
+		name, asked = r.Name, int64(c.cfg.View.Here(r).Spec.Cache.Reserve)
+	}
+	one := Volume{Volume: name, UUID: id, Asked: asked, Segments: v.Segments, Once: v.Small, Often: v.Main, Pinned: v.Pinned,
+		Limit: v.Limit, Reserve: v.Reserve, Reads: Reads(v.Counters)}
+	c.mu.Lock()
+	if p, ok := c.pins[id]; ok {
+		one.Pins = &p
+	}
+	if p := c.prefetches[id]; p != nil {
+		one.Prefetched = p.fetched.Load()
+	}
+	c.mu.Unlock()
+	if copied := c.cfg.Copies.Local(id); copied != nil {
+		if _, done, err := copied.Use(context.Background()); err == nil {
+			one.Log, one.Metadata = int64(copied.Log.LocalBytes()), copied.MetadataBytes()
+			done()
+		}
+	}
+	if o := c.cfg.Copies.Outline(id); o != nil {
+		one.Outlined, one.Leased = o.Follower.Received(), o.Follower.Leased()
+	}
+	return one
 }

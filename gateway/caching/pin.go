@@ -66,7 +66,7 @@ func (c *Caching) Run(ctx context.Context) {
 		case <-c.cfg.Timers.After(pinEvery):
 		}
 		c.forgetPrefetches()
-		kept := c.cfg.Cache.Status().Volumes
+		_, kept := c.cfg.Pools.Reads()
 		for id, v := range kept {
 			record, ok := c.cfg.View.Record(id)
 			copied := c.cfg.Copies.Local(id)

@@ -281,7 +281,7 @@ var errNoRoom = errors.New("it is more than may be fetched at once")
 // prefetchRoom is how much of a volume is fetched for one task: what is free, and a part of what is
 // kept. What was read once, or not yet, may take about a tenth before it goes (ADR 18).
 func (c *Caching) prefetchRoom(id string) int64 {
-	s := c.cfg.Cache.Status()
+	s := c.cfg.Pools.Of(id).Reads.Status()
 	var kept int64
 	for _, v := range s.Volumes {
 		kept += v.Used()

@@ -4,9 +4,7 @@ package copies
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -14,11 +12,12 @@ import (
 
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/store"
 )
 
 // salvagePrefix marks a folder of the pool that holds a copy which was set aside.
-const salvagePrefix = "salvage-"
+const salvagePrefix = pools.SalvagePrefix
 
 // Salvaged returns the folders of the pool that hold copies of a volume which were set aside.
 func (m *Manager) Salvaged(id string) (out []string) {
@@ -49,10 +48,7 @@ func (m *Manager) Reopen(id string, why error) {
 	m.mu.Lock()
 	m.reopen[id] = why
 	m.mu.Unlock()
-	select {
-	case m.wake <- struct{}{}:
-	default: // Run is to look anyway
-	}
+	m.look()
 }
 
 // closeEnded closes the copies that are to be opened again, which reconcile does.
@@ -70,7 +66,7 @@ func (m *Manager) closeEnded() {
 		if err := m.detach(id, s); err != nil {
 			m.cfg.Logger.Warn("copy that failed did not close cleanly", "volume", id, "error", err)
 		}
-		again := s.backoff.failed(m.cfg.Now())
+		again := s.backoff.Failed(m.cfg.Now())
 		problem := fmt.Errorf("the copy on this pool failed, and is opened again in %v: %w", again, why[id])
 		m.mu.Lock()
 		s.problem = problem
@@ -108,7 +104,7 @@ func (m *Manager) reopenAside(id string) {
 func (m *Manager) renew(id, why string) error {
 	to := fmt.Sprintf("%s%s-%s-%d", salvagePrefix, id, why, m.cfg.Now().Unix())
 	if there, err := m.cfg.Pool.Volume(id); err == nil {
-		if err := m.cfg.ReadCache.Drop(id, there); err != nil {
+		if err := m.cfg.Pool.Of(id).Reads.Drop(id, there); err != nil {
 			m.cfg.Logger.Warn("the read cache of a copy that is set aside stays for now", "volume", id, "error", err)
 		}
 	}
@@ -122,14 +118,6 @@ func (m *Manager) renew(id, why string) error {
 		}
 	}
 	return nil
-}
-
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // shedEvery is how often a copy that was set aside leaves what its site's store has. The new copy
@@ -174,7 +162,7 @@ func (m *Manager) shedOne(id, folder string) error {
 	if err != nil {
 		return err
 	}
-	if err := m.cfg.ReadCache.Drop(folder, aside); err != nil || m.cfg.Store == nil {
+	if err := m.cfg.Pool.Of(folder).Reads.Drop(folder, aside); err != nil || m.cfg.Store == nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), shedTime)
@@ -187,6 +175,6 @@ func (m *Manager) shedOne(id, folder string) error {
 		return err
 	}
 	freed, err := log.Shed(aside, segment.VolumeID(volume), stored)
-	m.cfg.Pool.Room().Release(freed)
+	m.cfg.Pool.Room(folder).Release(freed)
 	return err
 }

@@ -39,23 +39,7 @@ func (m *Manager) Believe(id string) (cachepool.ID, error) {
 	if err != nil {
 		return belief, err
 	}
-	if err := dir.Remove(beliefTemp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return belief, err
-	}
-	f, err := dir.Create(beliefTemp)
-	if err != nil {
-		return belief, err
-	}
-	_, err = f.WriteAt(belief[:], 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = dir.Rename(beliefTemp, beliefName)
-	}
-	if err == nil {
-		err = dir.Sync()
-	}
+	err = cachepool.Replace(dir, beliefTemp, beliefName, belief[:])
 	if err != nil {
 		return cachepool.ID{}, fmt.Errorf("note the log's new identity: %w", err)
 	}
@@ -64,20 +48,17 @@ func (m *Manager) Believe(id string) (cachepool.ID, error) {
 
 // readBelief returns the identity that is noted; zero: none.
 func readBelief(dir cachepool.Dir) (id cachepool.ID, err error) {
-	f, err := dir.Open(beliefName)
+	b, err := cachepool.ReadAll(dir, beliefName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return id, nil
+	}
+	if err == nil && len(b) < len(id) {
+		err = fmt.Errorf("read %s: %w", beliefName, io.ErrUnexpectedEOF)
 	}
 	if err != nil {
 		return id, err
 	}
-	n, err := f.ReadAt(id[:], 0)
-	if n == len(id) && errors.Is(err, io.EOF) {
-		err = nil
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return cachepool.ID{}, fmt.Errorf("read %s: %w", beliefName, err)
-	}
+	copy(id[:], b)
 	return id, nil
 }
 
@@ -127,7 +108,7 @@ func (m *Manager) openBelieved(ctx context.Context, v federation.Volume) (*Copy,
 	folder := filepath.Join(dir.Path(), metaFolder)
 	err = m.cfg.FS.Rename(folder, folder+oldSuffix) // a part of it could not be opened
 	if err == nil {
-		err = syncFolder(dir.Path())
+		err = dir.Sync()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make the metadata of volume %s anew: %w", v.Name, err)
@@ -139,7 +120,7 @@ func (m *Manager) openBelieved(ctx context.Context, v federation.Volume) (*Copy,
 const oldSuffix = ".old"
 
 // dropOld removes metadata that are not used any more.
-func (m *Manager) dropOld(dir cachepool.Dir) error {
+func (m *Manager) dropOld(dir cachepool.Dir, id string) error {
 	folder := filepath.Join(dir.Path(), metaFolder) + oldSuffix
 	there, err := counted.Size(m.cfg.FS, folder)
 	if err != nil || there == 0 {
@@ -148,6 +129,6 @@ func (m *Manager) dropOld(dir cachepool.Dir) error {
 	if err := m.cfg.FS.RemoveAll(folder); err != nil {
 		return err
 	}
-	m.cfg.Pool.Room().Count(-there)
+	m.cfg.Pool.Room(id).Count(-there)
 	return nil
 }

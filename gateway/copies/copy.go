@@ -20,6 +20,7 @@ import (
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/inuse"
 	"github.com/weir-storage/weir/gateway/locks"
+	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/protocol"
 	"github.com/weir-storage/weir/volume"
@@ -76,7 +77,7 @@ func (c *Local) differs(v federation.Volume) bool {
 }
 
 // tune applies what a volume's desired state says of its cache and its room.
-func (c *Local) tune(v federation.Volume, pool cachepool.Pool) {
+func (c *Local) tune(v federation.Volume, pool *pools.Pools) {
 	c.Engine.SetRoom(uint64(v.Spec.Size), 1<<32)
 	c.Cache.SetShare(share(v))
 	c.Engine.Tune(tuning(v))

@@ -135,7 +135,7 @@ func (m *Manager) dropCopy(ctx context.Context, s *managed, v federation.Volume)
 		_, err = m.notMember(ctx, v) // now it is closed, so it acknowledges nothing any more
 	}
 	if err == nil {
-		err = m.remove(v.UUID)
+		err = m.cfg.Pool.Remove(v.UUID)
 	}
 	if err != nil {
 		m.cfg.Logger.Warn("copy is not deleted yet; it opens again", "volume", v.Name, "error", err)

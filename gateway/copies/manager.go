@@ -15,14 +15,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/jonboulle/clockwork"
 
-	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/failstop"
-	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/backoff"
 	"github.com/weir-storage/weir/gateway/peers"
+	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/protocol"
 	"github.com/weir-storage/weir/store"
@@ -37,16 +37,14 @@ type ManagerConfig struct {
 	Registry federation.Registry
 	Peers    *peers.Peers
 	Node     *replica.Node
-	Pool     cachepool.Pool
-	FS       vfs.FS      // that the pool's directories are on
+	Pool     *pools.Pools
+	FS       vfs.FS      // that the pools' directories are on
 	Store    store.Store // of this site; nil: it has none
 	SiteKey  keyring.SiteKey
 	Cache    *engine.BlockCache
-	// ReadCache is that of the pool.
-	ReadCache *readcache.Cache
-	Pebble    *pebble.Cache
-	Now       func() time.Time
-	Timers    clockwork.Clock
+	Pebble   *pebble.Cache
+	Now      func() time.Time
+	Timers   clockwork.Clock
 	// Clock is a monotonic clock that counts suspend.
 	Clock     func() time.Duration
 	Heartbeat time.Duration // between questions to a home whose log is followed
@@ -91,6 +89,7 @@ type Manager struct {
 	volumes map[string]*managed // by UUID
 	round   bool                // Run is in reconcile, and may open a copy for long
 	reopen  map[string]error    // why a volume's copy is to be closed and opened again
+	between map[string]func()   // what is to be done before it is opened, with mu not held
 }
 
 // managed is the state of one volume at this gateway. Run changes it, with mu held where others
@@ -98,13 +97,14 @@ type Manager struct {
 type managed struct {
 	copy    *Copy               // nil: there is none, or it could not be opened yet
 	problem error               // why not
+	between bool                // it is closed until its folder has moved
 	replay  federation.Progress // of its log, while it is opened
 	doubted bool                // the log is in doubt, and the control record counts on it; used by Run only
 	epoch   uint64              // in which it was found to be; used by Run only
 	leaving *leaving            // not nil: the site is not to have the copy any more
 	outline *Outline            // nil: none is open
 	unused  time.Time           // since when no client of the site uses the outline; used by Run only
-	backoff backoff             // of opening it again after it failed
+	backoff backoff.Backoff     // of opening it again after it failed
 }
 
 // State is the state of one volume at this gateway.
@@ -122,7 +122,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, outlined: map[string]bool{},
 		aside: make(chan string, 16),
-		wake:  make(chan struct{}, 1), reopen: map[string]error{}, unnoted: map[string]error{},
+		wake:  make(chan struct{}, 1), reopen: map[string]error{}, between: map[string]func(){}, unnoted: map[string]error{},
 		shed: map[string]time.Time{}, unshed: make(chan struct{}, 1)}
 	for _, id := range there {
 		dir, err := cfg.Pool.Volume(id)
@@ -136,7 +136,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 			m.kept[id] = true
 		}
 		if err == nil {
-			err = cfg.ReadCache.Leave(id, dir)
+			err = cfg.Pool.Of(id).Reads.Leave(id, dir)
 		}
 		if err != nil {
 			cfg.Logger.Warn("what is kept of a volume to be read stays until its copy is open", "folder", id, "error", err)
@@ -206,6 +206,7 @@ func (m *Manager) Run(ctx context.Context) {
 			m.reopenAside(id)
 		case <-m.wake:
 			m.closeEnded()
+			m.doBetween()
 		case <-ctx.Done():
 		}
 	}
@@ -226,7 +227,7 @@ func (m *Manager) Close() error {
 	}
 	m.mu.Unlock()
 	for id, s := range outlines {
-		m.unfollow(id, s)
+		_ = m.unfollow(id, s) // which logs it
 	}
 	for id := range open {
 		m.cfg.Attach(id, nil)
@@ -268,6 +269,9 @@ func (m *Manager) reconcile(ctx context.Context) (again bool) {
 	m.mu.Unlock()
 	for _, v := range records {
 		s := m.manage(v.UUID)
+		if m.isBetween(v.UUID) {
+			continue // who moves it wakes Run
+		}
 		if wanted(v) {
 			again = m.bring(ctx, s, v) || again
 			continue
@@ -315,7 +319,7 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 	if m.outlined[v.UUID] { // the site is to have a copy now
 		err := m.cfg.Registry.Trusted() // one that went back does not know what the site is to have
 		if err == nil && s.outline != nil {
-			m.unfollow(v.UUID, s)
+			_ = m.unfollow(v.UUID, s) // which logs it
 		}
 		if err == nil {
 			err = m.dropOutline(v.UUID)
@@ -325,7 +329,7 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 			return true
 		}
 	}
-	if s.copy == nil && (s.backoff.waits(m.cfg.Now()) || !m.openCopy(ctx, s, v)) {
+	if s.copy == nil && (s.backoff.Waits(m.cfg.Now()) || !m.openCopy(ctx, s, v)) {
 		return !errors.Is(s.problem, ErrAwaitsKey)
 	}
 	if s.copy.differs(v) {
@@ -364,7 +368,7 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 	c, err := m.openBelieved(ctx, v)
 	var doubt *doubtError
 	if errors.Is(err, failstop.ErrUnderWay) {
-		s.backoff.failed(m.cfg.Now())
+		s.backoff.Failed(m.cfg.Now())
 	}
 	s.doubted, s.epoch = errors.As(err, &doubt) && doubt.member && !doubt.unnoted, epoch
 	if doubt != nil && !doubt.member && m.mayRenew(&err) {
@@ -379,7 +383,7 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 	s.problem = err
 	if err == nil {
 		s.copy = c
-		s.backoff.opened(m.cfg.Now())
+		s.backoff.Opened(m.cfg.Now())
 	}
 	m.mu.Unlock()
 	if err == nil || doubt != nil {
@@ -422,7 +426,7 @@ func (m *Manager) closeGone() {
 	m.mu.Lock()
 	gone := map[string]*managed{}
 	for id, s := range m.volumes {
-		if v, ok := m.cfg.View.Record(id); !ok || v.Deleted {
+		if v, ok := m.cfg.View.Record(id); !s.between && (!ok || v.Deleted) {
 			gone[id] = s
 		}
 	}
@@ -430,7 +434,7 @@ func (m *Manager) closeGone() {
 	for id, s := range gone {
 		m.cfg.Gone(id)
 		if s.outline != nil {
-			m.unfollow(id, s)
+			_ = m.unfollow(id, s) // which logs it
 		}
 		if s.copy != nil {
 			if freed := s.copy.Replica.Shed(); freed > 0 {
@@ -441,7 +445,7 @@ func (m *Manager) closeGone() {
 			}
 			dir, err := m.cfg.Pool.Volume(id)
 			if err == nil {
-				err = m.cfg.ReadCache.Drop(id, dir)
+				err = m.cfg.Pool.Of(id).Reads.Drop(id, dir)
 			}
 			if err != nil {
 				m.cfg.Logger.Warn("what is kept of a deleted volume to be read stays for now", "volume", id, "error", err)

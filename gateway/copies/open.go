@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/google/uuid"
 
@@ -24,7 +23,6 @@ import (
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/peer"
-	"github.com/weir-storage/weir/store"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -39,7 +37,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	if err != nil {
 		return nil, err
 	}
-	if err := m.dropOld(dir); err != nil {
+	if err := m.dropOld(dir, v.UUID); err != nil {
 		return nil, fmt.Errorf("remove former metadata of volume %s: %w", v.Name, err)
 	}
 	belief, err := m.belief(ctx, dir, v.UUID)
@@ -56,7 +54,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	folder := filepath.Join(dir.Path(), metaFolder)
 	c.Engine, err = m.openEngine(&c.Local, v, engine.Config{ID: volume.ID(id), Dir: folder, DataKey: key, Logger: logger,
 		MayBeHeld: c.reaper.mayBeHeld, Failed: func(why error) { m.Reopen(v.UUID, why) }})
-	if lost != nil && err != nil && !ofTheMoment(err) {
+	if lost != nil && err != nil && !failstop.OfTheMoment(err) {
 		return nil, fmt.Errorf("%w: %w: %w", errAhead, lost, err) // they went back while they were open
 	}
 	if err != nil {
@@ -67,12 +65,12 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 			err = errors.Join(err, c.close())
 		}
 	}()
-	c.Cache, err = m.cfg.ReadCache.Open(v.UUID, dir, share(v))
+	c.Cache, err = m.cfg.Pool.Of(v.UUID).Reads.Open(v.UUID, dir, share(v))
 	if err != nil {
 		logger.Warn("nothing that is read is kept on the pool", "error", err)
 	}
 	c.Log, err = log.Open(log.Config{
-		Dir: dir, Room: m.cfg.Pool.Room(), Volume: segment.VolumeID(id), DataKey: key, Cache: c.Cache,
+		Dir: dir, Room: m.cfg.Pool.Room(v.UUID), Volume: segment.VolumeID(id), DataKey: key, Cache: c.Cache,
 		Sources: func() []log.Source { return m.sources(v.UUID) }, Rand: m.cfg.Rand,
 		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(), Synced: m.cfg.Synced, Lost: lost, Believe: belief,
 	})
@@ -148,24 +146,14 @@ func (m *Manager) openEngine(c *Local, v federation.Volume, cfg engine.Config) (
 		return nil, fmt.Errorf("measure the metadata of volume %s: %w", v.Name, err)
 	}
 	c.meta.Store(there) // which the pool's room counts since it was opened
+	room := m.cfg.Pool.Room(v.UUID)
 	cfg.FS = counted.New(m.cfg.FS, func(n int64) {
-		m.cfg.Pool.Room().Count(n)
+		room.Count(n)
 		c.meta.Add(n)
 	})
 	cfg.Now, cfg.Clock, cfg.Rand, cfg.Bytes, cfg.Tuning = m.cfg.Now, m.cfg.Timers, m.cfg.Rand, uint64(v.Spec.Size), tuning(v)
 	cfg.Cache, cfg.Pebble, cfg.Verifier = m.cfg.Cache, m.cfg.Pebble, m.cfg.Verifier
 	return engine.Open(cfg)
-}
-
-// ofTheMoment reports whether metadata may be well although they could not be opened.
-func ofTheMoment(err error) bool {
-	for _, e := range []error{failstop.ErrUnderWay, syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE,
-		syscall.ENOMEM, syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.ENXIO, syscall.ESTALE, context.Canceled} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // machine is the engine as a replica's machine. It also begins and ends the reigns of the table of
@@ -194,7 +182,7 @@ func (m machine) Unlead() {
 // sources returns the places where sealed segments of a volume may be, nearest first.
 func (m *Manager) sources(id string) (out []log.Source) {
 	if m.cfg.Store != nil {
-		out = append(out, storeSource{m.cfg.Store, m.cfg.Self.Site})
+		out = append(out, replica.StoreSource{Store: m.cfg.Store, Site: m.cfg.Self.Site})
 	}
 	for _, g := range m.cfg.View.Members() {
 		if g.Gateway != m.cfg.Self.Gateway {
@@ -202,18 +190,6 @@ func (m *Manager) sources(id string) (out []log.Source) {
 		}
 	}
 	return out
-}
-
-// storeSource reads sealed segments from this site's store.
-type storeSource struct {
-	store store.Store
-	site  string
-}
-
-func (s storeSource) String() string { return "store of site " + s.site }
-
-func (s storeSource) ReadSegment(ctx context.Context, name string, off int64, p []byte) error {
-	return s.store.GetRange(ctx, name, off, p)
 }
 
 // May reports whether another gateway may have segments of a volume: its site uses it, or counts as

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/cachepool/counted"
+	"github.com/weir-storage/weir/cachepool/failstop"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
@@ -103,16 +104,16 @@ func (m *Manager) follow(ctx context.Context, s *managed, v federation.Volume) (
 	uses := m.cfg.View.MayUse(v.UUID, m.cfg.Self.Site)
 	if s.outline != nil && (!uses || s.outline.failed.Load()) {
 		failed := s.outline.failed.Load()
-		m.unfollow(v.UUID, s)
+		_ = m.unfollow(v.UUID, s) // which logs it
 		if failed {
-			s.backoff.failed(m.cfg.Now())
+			s.backoff.Failed(m.cfg.Now())
 		}
 	}
 	switch {
 	case !uses:
 		m.forget(s, v)
 		return false
-	case s.outline == nil && s.backoff.waits(m.cfg.Now()):
+	case s.outline == nil && s.backoff.Waits(m.cfg.Now()):
 		return true
 	}
 	s.unused = time.Time{}
@@ -128,13 +129,13 @@ func (m *Manager) follow(ctx context.Context, s *managed, v federation.Volume) (
 	}
 	o, err := m.openOutline(ctx, v)
 	if err != nil {
-		s.backoff.failed(m.cfg.Now())
+		s.backoff.Failed(m.cfg.Now())
 		if ctx.Err() == nil {
 			m.cfg.Logger.Warn("nothing of the volume is kept here yet; its home is asked for all of it", "volume", v.Name, "error", err)
 		}
 		return true
 	}
-	s.backoff.opened(m.cfg.Now())
+	s.backoff.Opened(m.cfg.Now())
 	m.setOutline(v.UUID, s, o)
 	o.Follower.Start()
 	return false
@@ -149,7 +150,7 @@ func (m *Manager) setOutline(id string, s *managed, o *Outline) {
 }
 
 // unfollow closes a volume's outline. If it is of another log, it is to begin anew.
-func (m *Manager) unfollow(id string, s *managed) {
+func (m *Manager) unfollow(id string, s *managed) error {
 	o := s.outline
 	m.setOutline(id, s, nil)
 	err := o.close()
@@ -159,6 +160,7 @@ func (m *Manager) unfollow(id string, s *managed) {
 	if err != nil {
 		m.cfg.Logger.Warn("outline of the volume did not close cleanly", "volume", id, "error", err)
 	}
+	return err
 }
 
 // beginAnew deletes an outline that nobody has open, but for what the read cache has: of another
@@ -171,7 +173,7 @@ func (m *Manager) beginAnew(id string) error {
 	if isCopy, _, err := m.has(dir.Path()); err != nil || isCopy {
 		return errors.Join(err, fmt.Errorf("folder %s has a copy (%t): it stays as it is", dir.Path(), isCopy))
 	}
-	err = counted.New(m.cfg.FS, m.cfg.Pool.Room().Count).RemoveAll(filepath.Join(dir.Path(), outlineFolder))
+	err = counted.New(m.cfg.FS, m.cfg.Pool.Room(id).Count).RemoveAll(filepath.Join(dir.Path(), outlineFolder))
 	return errors.Join(err, log.RemoveOutline(dir))
 }
 
@@ -185,7 +187,7 @@ func (m *Manager) dropOutline(id string) error {
 		if err := m.beginAnew(id); err != nil {
 			return err
 		}
-		if err := m.remove(id); err != nil {
+		if err := m.cfg.Pool.Remove(id); err != nil {
 			return err
 		}
 	}
@@ -232,6 +234,11 @@ func (m *Manager) openOutline(ctx context.Context, v federation.Volume) (*Outlin
 		return nil, errors.Join(err, fmt.Errorf("folder %s has a copy (%t)", dir.Path(), isCopy))
 	}
 	m.outlined[v.UUID] = true // before anything of it is there
+	if why := m.cfg.Pool.Rewound(v.UUID); why != nil {
+		if err := errors.Join(m.beginAnew(v.UUID), m.cfg.Pool.Settled(v.UUID, why)); err != nil {
+			return nil, err
+		}
+	}
 	o, err := m.openThatOutline(ctx, v)
 	if !errors.Is(err, log.ErrDiverged) {
 		return o, err
@@ -267,19 +274,19 @@ func (m *Manager) openThatOutline(ctx context.Context, v federation.Volume) (_ *
 	}
 	o.Engine, err = m.openEngine(&o.Local, v, engine.Config{ID: volume.ID(id), Dir: filepath.Join(dir.Path(), outlineFolder),
 		DataKey: key, Logger: logger, Failed: failed})
-	if err != nil && !ofTheMoment(err) {
+	if err != nil && !failstop.OfTheMoment(err) {
 		return nil, fmt.Errorf("%w: %w", log.ErrDiverged, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	m.cfg.Pool.Tune(v.UUID, below(v))
-	o.Cache, err = m.cfg.ReadCache.Open(v.UUID, dir, share(v))
+	o.Cache, err = m.cfg.Pool.Of(v.UUID).Reads.Open(v.UUID, dir, share(v))
 	if err != nil {
 		logger.Warn("nothing that is read is kept on the pool", "error", err)
 	}
-	o.Log, err = log.OpenOutline(log.Config{Dir: dir, Room: m.cfg.Pool.Room(), Volume: segment.VolumeID(id), DataKey: key, Cache: o.Cache,
-		Sources: func() []log.Source { return m.copiesOf(v.UUID) }, Rand: m.cfg.Rand, Now: m.cfg.Now, Logger: logger,
+	o.Log, err = log.OpenOutline(log.Config{Dir: dir, Room: m.cfg.Pool.Room(v.UUID), Volume: segment.VolumeID(id), DataKey: key,
+		Cache: o.Cache, Sources: func() []log.Source { return m.copiesOf(v.UUID) }, Rand: m.cfg.Rand, Now: m.cfg.Now, Logger: logger,
 		KnownApplied: o.Engine.Applied()})
 	if err != nil {
 		return nil, err

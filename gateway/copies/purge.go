@@ -6,13 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/weir-storage/weir/cachepool/counted"
-	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/store"
 )
@@ -163,7 +160,7 @@ func (m *Manager) wipe(ctx context.Context, p federation.Purge) error {
 		return errors.New("the registry does not say that it was purged")
 	}
 	for _, name := range append(m.Salvaged(p.Volume), p.Volume) {
-		if err := m.remove(name); err != nil {
+		if err := m.cfg.Pool.Remove(name); err != nil {
 			return err
 		}
 	}
@@ -187,37 +184,4 @@ func (m *Manager) wipe(ctx context.Context, p federation.Purge) error {
 	}
 	m.cfg.Logger.Info("nothing of a purged volume is here any more", "volume", p.Name, "uuid", p.Volume)
 	return nil
-}
-
-// remove deletes a folder of the pool, which nobody has open, and gives its room back.
-func (m *Manager) remove(name string) error {
-	there, err := m.cfg.Pool.ListVolumes()
-	if err != nil || !slices.Contains(there, name) {
-		return err
-	}
-	d, err := m.cfg.Pool.Volume(name)
-	if err != nil {
-		return err
-	}
-	if err := m.cfg.ReadCache.Drop(name, d); err != nil {
-		return err
-	}
-	size, err := log.Size(d)
-	var meta int64
-	if err == nil {
-		meta, err = counted.Size(m.cfg.FS, filepath.Join(d.Path(), metaFolder))
-	}
-	if err == nil {
-		var more int64
-		more, err = counted.Size(m.cfg.FS, filepath.Join(d.Path(), outlineFolder))
-		meta += more
-	}
-	if err == nil {
-		err = m.cfg.Pool.RemoveVolume(name)
-	}
-	if err == nil {
-		m.cfg.Pool.Room().Release(size) // the log asked the room for it; the metadata were counted
-		m.cfg.Pool.Room().Count(-meta)
-	}
-	return err
 }

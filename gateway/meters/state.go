@@ -18,8 +18,7 @@ import (
 // State is a gateway's state at one moment.
 type State struct {
 	Volumes  []Volume // of the registry, by name
-	Room     cachepool.RoomStatus
-	Pool     []cachepool.Condition
+	Pools    []Pool
 	Cache    engine.CacheStatus
 	Reads    readcache.Counters
 	NFS      nfs.Counters
@@ -29,6 +28,13 @@ type State struct {
 	Trusted  bool          // the registry is
 	Silent   time.Duration // the registry has been
 	Ready    bool
+}
+
+// Pool is one of the gateway's pools.
+type Pool struct {
+	Name       string
+	Room       cachepool.RoomStatus
+	Conditions []cachepool.Condition
 }
 
 // Gateway is a gateway of the federation.
@@ -155,12 +161,14 @@ func (m *Meters) state(s State, ch chan<- prometheus.Metric) {
 			c.put(put, v.Name)
 		}
 	}
-	for _, c := range s.Pool {
-		put(metrics.PoolCondition, truth(c.Is), c.Type)
+	for _, p := range s.Pools {
+		for _, c := range p.Conditions {
+			put(metrics.PoolCondition, truth(c.Is), p.Name, c.Type)
+		}
+		put(metrics.PoolLimitBytes, float64(p.Room.Limit), p.Name)
+		put(metrics.PoolUsedBytes, float64(p.Room.Used), p.Name)
+		put(metrics.PoolReservedBytes, float64(p.Room.ReservedForDelete), p.Name)
 	}
-	put(metrics.PoolLimitBytes, float64(s.Room.Limit))
-	put(metrics.PoolUsedBytes, float64(s.Room.Used))
-	put(metrics.PoolReservedBytes, float64(s.Room.ReservedForDelete))
 	put(metrics.BlockReadBytes, float64(s.Reads.LogBytes), "log")
 	put(metrics.BlockReadBytes, float64(s.Reads.CacheBytes), "cache")
 	put(metrics.BlockReadBytes, float64(s.Reads.ElsewhereBytes), "elsewhere")

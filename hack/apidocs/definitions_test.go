@@ -49,6 +49,8 @@ type schema struct {
 	MaxLength  *int64            `json:"maxLength"`
 	MinItems   *int64            `json:"minItems"`
 	MaxItems   *int64            `json:"maxItems"`
+	MinPairs   *int64            `json:"minProperties"`
+	MaxPairs   *int64            `json:"maxProperties"`
 	Pattern    string            `json:"pattern"`
 	IntString  bool              `json:"x-kubernetes-int-or-string"`
 	ListKeys   []string          `json:"x-kubernetes-list-map-keys"`
@@ -151,7 +153,11 @@ func describe(out map[string]string, path string, r row) {
 		of += "default=" + r.initial + " "
 	}
 	value := fmt.Sprintf("enum=%v min=%s max=%s length=%s-%s pattern=%s ", l.enum, l.min, l.max, l.minLength, l.maxLength, l.pattern)
-	if !r.list {
+	switch {
+	case strings.HasPrefix(r.of, "map of ") && !r.list:
+		out[path] = of + fmt.Sprintf("pairs=%s-%s ", l.minItems, l.maxItems) + value
+		return
+	case !r.list:
 		out[path] = of + value
 		return
 	}
@@ -177,6 +183,9 @@ func flatten(out map[string]string, path string, s schema) {
 			element = *p.Items
 			out[inside] = values(element)
 		} else {
+			if p.MinPairs != nil || p.MaxPairs != nil {
+				out[at] += fmt.Sprintf("pairs=%s-%s ", number(p.MinPairs), number(p.MaxPairs))
+			}
 			out[at] += values(p)
 		}
 		if name != "conditions" && name != "selector" {

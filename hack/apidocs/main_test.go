@@ -152,7 +152,7 @@ func TestRefusals(t *testing.T) {
 			"ThingSpec.count: marker +kubebuilder:validation:MultipleOf=2: it is not known"},
 		{"open quotes", `message="make another"`, `message="make another`, "its quotes are not closed"},
 		{"unknown type", "Count int32", "Count float32", "type float32 is not known"},
-		{"form of a type", "Count int32", "Count map[string]string", "*ast.MapType is not known"},
+		{"form of a type", "Count int32", "Count chan int", "*ast.ChanType is not known"},
 		{"polarity", " Polarity: True is good.", "", "ConditionReady: no sentence that begins with Polarity"},
 		{"constant", "	// Label is on things.\n", "", "constant Label: no comment"},
 		{"kind that is not listed", "//	Thing  cluster\n", "", "kind Thing is not in the table"},

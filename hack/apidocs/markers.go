@@ -22,7 +22,7 @@ var (
 	known         = []string{
 		"groupName", "kubebuilder:default", "kubebuilder:object:generate", "kubebuilder:object:root", "kubebuilder:subresource:status",
 		"kubebuilder:validation:Enum", "kubebuilder:validation:Maximum", "kubebuilder:validation:MaxItems",
-		"kubebuilder:validation:MaxLength",
+		"kubebuilder:validation:MaxLength", "kubebuilder:validation:MaxProperties", "kubebuilder:validation:MinProperties",
 		"kubebuilder:validation:Minimum", "kubebuilder:validation:MinItems", "kubebuilder:validation:MinLength",
 		"kubebuilder:validation:Pattern",
 		"listMapKey", "listType", "optional",
@@ -119,6 +119,10 @@ func validation(list []marker) (l limits, rules []celRule) {
 			l.minLength = m.value
 		case "MaxLength":
 			l.maxLength = m.value
+		case "MinProperties": // a map's pairs are its items
+			l.minItems = m.value
+		case "MaxProperties":
+			l.maxItems = m.value
 		case "MinItems":
 			l.minItems = m.value
 		case "MaxItems":

@@ -252,6 +252,9 @@ func reference(e ast.Expr) (of string, list bool, err error) {
 	case *ast.ArrayType:
 		of, _, err = reference(e.Elt)
 		return of, true, err
+	case *ast.MapType: // of strings, as JSON has them
+		of, _, err = reference(e.Value)
+		return "map of " + of, false, err
 	case *ast.SelectorExpr:
 		if pkg, ok := e.X.(*ast.Ident); ok {
 			return pkg.Name + "." + e.Sel.Name, false, nil

@@ -13,7 +13,7 @@ import (
 var called = map[string]string{
 	"string": "string", "bool": "boolean", "int32": "integer", "int64": "integer",
 	"resource.Quantity": "quantity", "metav1.Duration": "duration", "metav1.Time": "time", "metav1.LabelSelector": "label selector",
-	"metav1.Condition": "condition",
+	"metav1.Condition": "condition", "map of string": "map of strings",
 }
 
 // row is a field, with its path from the beginning of its table.

@@ -66,6 +66,8 @@ var refusals = []struct {
 	{"volume: more reserve than size", gv("spec: {size: 1Gi, cache: {size: 1Gi, reserve: 2Gi}}"), "", "reserve is more than size"},
 	{"policy: little memory", vp("cache: {memory: 1Ki}"), "", "memory is less than 1Mi"},
 	{"policy: far read-ahead", vp("cache: {readAhead: 65Mi}"), "", "readAhead is not from 0 to 64Mi"},
+	{"policy: a pool of no labels", vp("cache: {pool: {matchLabels: {}}}"), "", "should have at least 1 properties"},
+	{"policy: a pool by expression", vp("cache: {pool: {matchExpressions: []}}"), "", `unknown field "spec.cache.pool.matchExpressions"`},
 	{"policy: unknown prefetch", vp("cache: {prefetch: All}"), "", `Unsupported value: "All"`},
 	{"policy: negative read-ahead", vp("cache: {readAhead: -1}"), "", "readAhead is not from 0 to 64Mi"},
 	{"policy: odd blocks", vp("cache: {blockSize: 5Ki}"), "", "blockSize is no power of two from 4Ki to 64Ki"},
@@ -244,6 +246,7 @@ func TestAccepted(t *testing.T) {
 		apiVersion + "kind: VolumePolicy\nmetadata: {name: q}\n",
 		vp("cache: {size: 10Gi, reserve: 1Gi, memory: 64Mi, arc: Metadata, l2arc: None, log: Throughput, readAhead: 0, blockSize: 8Ki, " +
 			"compression: Strong, pin: [{path: '/data/**/*.h5', sites: [a]}, {path: /}]}"),
+		vp("cache: {pool: {matchLabels: {tier: nvme, example.org/rack: r1}}}"),
 		vp("cache: {prefetch: Directory, readAhead: 64Mi, blockSize: 65536}"),
 		site("ams", "surf", "research"), pool("10Gi", "/pool"), content("default.v"),
 		zfs("tank/weir", "layout: Mirror, data: [/dev/sda, /dev/sdb], log: [/dev/sdc], cache: [/dev/sdd]"),

@@ -42,6 +42,51 @@ securityContext:
 {{- if not (or .Values.gateway.pool.hostPath .Values.gateway.pool.zfs.dataset) }}true{{ end }}
 {{- end }}
 
+{{/* weir.zfs: "true" if one of the pools is of ZFS. */}}
+{{- define "weir.zfs" -}}
+{{- $any := .Values.gateway.pool.zfs.dataset }}
+{{- range .Values.gateway.pools }}{{ $any = or $any (dig "zfs" "dataset" "" .) }}{{ end }}
+{{- if $any }}true{{ end }}
+{{- end }}
+
+{{/* weir.otherZFS: "true" if one of the pools other than the main one is of ZFS, and the main one is
+     not, whose folder on the node they would share. */}}
+{{- define "weir.otherZFS" -}}
+{{- if and (include "weir.zfs" .) (not .Values.gateway.pool.zfs.dataset) }}true{{ end }}
+{{- end }}
+
+{{/* weir.poolConfig: a pool of the gateway's configuration, and weir.poolSpec: of its CachePool,
+     without their first lines. */}}
+{{- define "weir.poolConfig" -}}
+size: {{ .size }}
+{{- with .labels }}
+labels: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .zfs }}
+{{- if .dataset }}
+zfs:
+  dataset: {{ .dataset }}
+  hostRoot: /host
+  {{- if dig "devices" "data" "" . }}
+  devices: {{- toYaml .devices | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "weir.poolSpec" -}}
+size: {{ .size }}
+{{- with .zfs }}
+{{- if .dataset }}
+zfs:
+  dataset: {{ .dataset }}
+  {{- if dig "devices" "data" "" . }}
+  devices: {{- toYaml (omit .devices "mirrorLog") | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* weir.containerSecurity: what every container but the node plugin's may do. No argument. */}}
 {{- define "weir.containerSecurity" -}}
 securityContext:

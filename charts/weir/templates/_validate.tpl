@@ -46,6 +46,33 @@
 {{- $p = append $p "gateway.pool.zfs.devices.data: missing: name the devices that have the data; or remove log and cache, if the ZFS pool is there" }}
 {{- end }}
 
+{{- $names := dict "main" true }}
+{{- range $i, $one := $g.pools }}
+{{- $at := printf "gateway.pools[%d]" $i }}
+{{- if hasKey $names $one.name }}
+{{- $p = append $p (printf "%s.name: %s: another pool has that name: give each a name of its own; the first, gateway.pool, is main" $at $one.name) }}
+{{- end }}
+{{- $_ := set $names $one.name true }}
+{{- $dataset := dig "zfs" "dataset" "" $one }}
+{{- $claim := dig "claim" "size" "" $one }}
+{{- if ne 1 (len (compact (list $one.hostPath $dataset $claim))) }}
+{{- $p = append $p (printf "%s: write one of hostPath, zfs.dataset and claim.size: it says what the pool is" $at) }}
+{{- end }}
+{{- if and (or $one.hostPath $dataset) (not $g.nodeSelector) }}
+{{- $p = append $p (printf "gateway.nodeSelector: missing: with %s on a node, write which one, such as kubernetes.io/hostname: NAME" $at) }}
+{{- end }}
+{{- $devices := dig "zfs" "devices" dict $one }}
+{{- if and (not $dataset) $devices }}
+{{- $p = append $p (printf "%s.zfs.dataset: missing: name the dataset in the ZFS pool of these devices, such as fast/weir" $at) }}
+{{- end }}
+{{- if and (not $devices.data) (or $devices.log $devices.cache) }}
+{{- $p = append $p (printf "%s.zfs.devices.data: missing: name the devices that have the data; or remove log and cache, if the ZFS pool is there" $at) }}
+{{- end }}
+{{- if and $dataset (eq $dataset $z.dataset) }}
+{{- $p = append $p (printf "%s.zfs.dataset: %s: it is the main pool's: give each pool a dataset of its own" $at $dataset) }}
+{{- end }}
+{{- end }}
+
 {{- $s := $v.store }}
 {{- if and $s.endpoint $v.bundled.store.enabled }}
 {{- $p = append $p "bundled.store.enabled: store.endpoint is there too: remove one of them; a site has one store" }}
@@ -91,6 +118,9 @@
 {{- if and $v.storageClass.create $v.storageClass.isDefault }}
 {{- $claims := list }}
 {{- if include "weir.poolClaim" . }}{{ $claims = append $claims (list "gateway.pool.claim.storageClassName" $g.pool.claim.storageClassName) }}{{ end }}
+{{- range $i, $one := $g.pools }}
+{{- if dig "claim" "size" "" $one }}{{ $claims = append $claims (list (printf "gateway.pools[%d].claim.storageClassName" $i) (dig "claim" "storageClassName" "" $one)) }}{{ end }}
+{{- end }}
 {{- if $v.bundled.registry.enabled }}{{ $claims = append $claims (list "bundled.registry.storageClassName" $v.bundled.registry.storageClassName) }}{{ end }}
 {{- if $v.bundled.store.enabled }}{{ $claims = append $claims (list "bundled.store.storageClassName" $v.bundled.store.storageClassName) }}{{ end }}
 {{- range $c := $claims }}

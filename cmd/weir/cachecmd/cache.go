@@ -5,6 +5,7 @@
 package cachecmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,6 +32,14 @@ type Report struct {
 	Site    string `json:"site"`
 	Problem string `json:"problem,omitempty"` // why nothing is known
 	*caching.Status
+}
+
+// all returns the gateway's pools, also of an earlier version that has one.
+func (r Report) all() []caching.Pool {
+	if len(r.Pools) == 0 {
+		return []caching.Pool{r.Pool}
+	}
+	return r.Pools
 }
 
 // Command is `weir cache`.
@@ -132,17 +141,21 @@ func reserve(v caching.Volume) string {
 // write prints the reports for people.
 func write(w io.Writer, all []Report) error {
 	var volumes, pools cli.Table
-	volumes.Row("VOLUME", "GATEWAY", "SITE", "LOG", "ONCE", "OFTEN", "PINNED", "LIMIT", "RESERVE", "HITS", "FROM ELSEWHERE")
-	pools.Row("GATEWAY", "SITE", "POOL", "USED", "KEPT TO READ", "MEMORY", "MEMORY HITS")
+	volumes.Row("VOLUME", "GATEWAY", "SITE", "POOL", "LOG", "ONCE", "OFTEN", "PINNED", "LIMIT", "RESERVE", "HITS", "FROM ELSEWHERE")
+	pools.Row("GATEWAY", "SITE", "POOL", "SIZE", "USED", "KEPT TO READ", "MEMORY", "MEMORY HITS")
 	for _, r := range all {
 		if r.Status == nil {
 			continue
 		}
-		pools.Row(r.Gateway, r.Site, cli.Bytes(r.Pool.Limit), cli.Bytes(r.Pool.Used), cli.Bytes(r.Pool.Kept), cli.Bytes(r.Memory.Used),
-			share(r.Memory.Hits, r.Memory.Misses))
+		memory, hits := cli.Bytes(r.Memory.Used), share(r.Memory.Hits, r.Memory.Misses)
+		for _, p := range r.all() {
+			pools.Row(r.Gateway, r.Site, cmp.Or(p.Name, "-"), cli.Bytes(p.Limit), cli.Bytes(p.Used), cli.Bytes(p.Kept), memory, hits)
+			memory, hits = "", "" // all pools share it
+		}
 		for _, v := range r.Volumes {
-			volumes.Row(v.Volume, r.Gateway, r.Site, cli.Bytes(v.Segments), cli.Bytes(v.Once), cli.Bytes(v.Often), pins(v), amount(v.Limit),
-				reserve(v), share(v.Reads.Log+v.Reads.Cache, v.Reads.Elsewhere), cli.Bytes(int64(v.Reads.ElsewhereBytes+v.Outlined)))
+			volumes.Row(v.Volume, r.Gateway, r.Site, pool(v), cli.Bytes(v.Segments), cli.Bytes(v.Once), cli.Bytes(v.Often), pins(v),
+				amount(v.Limit), reserve(v), share(v.Reads.Log+v.Reads.Cache, v.Reads.Elsewhere),
+				cli.Bytes(int64(v.Reads.ElsewhereBytes+v.Outlined)))
 		}
 	}
 	if err := volumes.Write(w); err != nil {
@@ -159,8 +172,8 @@ func write(w io.Writer, all []Report) error {
 			continue
 		}
 		for _, v := range r.Volumes {
-			if v.Pins != nil && v.Pins.Problem != "" {
-				if _, err := fmt.Fprintf(w, "\n%s: pins of %s: %s\n", r.Gateway, v.Volume, v.Pins.Problem); err != nil {
+			for _, said := range problems(v) {
+				if _, err := fmt.Fprintf(w, "\n%s: %s: %s\n", r.Gateway, v.Volume, said); err != nil {
 					return err
 				}
 			}
@@ -174,6 +187,28 @@ func write(w io.Writer, all []Report) error {
 		}
 	}
 	return nil
+}
+
+// problems says what is not as the volume's policy asks for.
+func problems(v caching.Volume) (out []string) {
+	if v.Pins != nil && v.Pins.Problem != "" {
+		out = append(out, "pins: "+v.Pins.Problem)
+	}
+	if v.Moves != nil && v.Moves.Problem != "" {
+		out = append(out, fmt.Sprintf("it stays on pool %s, and does not move to %s: %s", v.Pool, v.Moves.To, v.Moves.Problem))
+	}
+	if v.Unmatched != "" {
+		out = append(out, v.Unmatched)
+	}
+	return out
+}
+
+// pool says on which pool a volume is, and how far it is on its way to another one.
+func pool(v caching.Volume) string {
+	if v.Moves != nil && v.Moves.Problem == "" {
+		return fmt.Sprintf("%s > %s (%s)", v.Pool, v.Moves.To, cli.Bytes(v.Moves.Bytes))
+	}
+	return cmp.Or(v.Pool, "-")
 }
 
 // pins prints how much is pinned, and of how much if that is not all. What is not sealed yet is in

@@ -67,10 +67,10 @@ func bench(t *testing.T) (b *clitest.Bench, gateways map[string]*fake, uuid stri
 	}
 	uuid = volumes[0].UUID
 	gateways = map[string]*fake{
-		"ams-1": {cache: `{"pool":{"limit":1073741824,"used":536870912,"kept":104857600},
-			"memory":{"limit":1,"used":1048576,"hits":3,"misses":1}, "volumes":[{"volume":"data","uuid":"` + uuid + `","segments":67108864,"once":20971520,"often":16777216,"pinned":4194304,"pins":{"files":2,"wanted":8388608,"left":4194304},"limit":209715200,
+		"ams-1": {cache: `{"pools":[{"name":"main","limit":1073741824,"used":536870912,"kept":104857600},{"name":"fast","limit":1048576}],
+			"memory":{"limit":1,"used":1048576,"hits":3,"misses":1}, "volumes":[{"volume":"data","uuid":"` + uuid + `","pool":"main","moves":{"to":"fast","bytes":1048576},"segments":67108864,"once":20971520,"often":16777216,"pinned":4194304,"pins":{"files":2,"wanted":8388608,"left":4194304},"limit":209715200,
 			"reserve":0,"reads":{"log":7,"cache":2,"elsewhere":1,"elsewhereBytes":65536}},
-			{"volume":"other","uuid":"22222222-2222-4222-8222-222222222222","reads":{}}]}`},
+			{"volume":"other","uuid":"22222222-2222-4222-8222-222222222222","pool":"main","moves":{"to":"fast","problem":"full"},"unmatched":"cache.pool: no pool","reads":{}}]}`},
 		"utr-1": {cache: `{"pool":{},"memory":{},"volumes":[]}`},
 		"del-1": {},
 	}
@@ -80,10 +80,11 @@ func bench(t *testing.T) (b *clitest.Bench, gateways map[string]*fake, uuid stri
 
 func TestCache(t *testing.T) {
 	b, _, _ := bench(t)
-	const line = "data    ams-1    ams   64.0 MiB  20.0 MiB  16.0 MiB  4.0 MiB of 8.0 MiB  200.0 MiB  -        90.0%  64.0 KiB"
+	const line = "data    ams-1    ams   main > fast (1.0 MiB)  64.0 MiB  20.0 MiB  16.0 MiB  4.0 MiB of 8.0 MiB  " +
+		"200.0 MiB  -        90.0%  64.0 KiB"
 	out := b.Want(cli.ExitOK, line, "", "cache")
-	for _, want := range []string{"ams-1    ams   1.0 GiB  512.0 MiB  100.0 MiB     1.0 MiB  75.0%", "del-1: not for you",
-		"other   ams-1"} {
+	for _, want := range []string{"ams-1    ams   main  1.0 GiB  512.0 MiB  100.0 MiB     1.0 MiB  75.0%", "del-1: not for you",
+		"other: it stays on pool main, and does not move to fast: full", "other: cache.pool: no pool", "other   ams-1"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}

@@ -124,11 +124,11 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		return config.InFile(path, err)
 	}
 	defer endTraces()
-	pool, err := openPool(ctx, &c, sh.Random, logger)
+	opened, err := openPools(ctx, &c, sh.Random, logger)
+	defer func() { err = errors.Join(err, closePools(opened)) }()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, pool.Close()) }()
 	file := guardFile(filepath.Join(c.Pool.Path, guardName))
 	kept, err := archive.Open(vfs.Default, filepath.Join(c.Pool.Path, archiveName), sh.Now)
 	if err != nil {
@@ -167,13 +167,13 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 	defer func() { _, _ = grpcListener.Close(), nfsListener.Close() }()
 
 	logger.Info("gateway starts", "federation", c.Federation, "site", c.Site, "gateway", c.Gateway,
-		"grpc", c.Advertise.GRPC, "nfs", c.Advertise.NFS, "incarnation", pool.Incarnation(),
-		"boot", pool.Boot(), "store", info.Endpoint, "version", sh.Version)
+		"grpc", c.Advertise.GRPC, "nfs", c.Advertise.NFS, "incarnation", opened[0].Incarnation(),
+		"boot", opened[0].Boot(), "store", info.Endpoint, "version", sh.Version)
 	cfg := gateway.Config{
 		Federation: c.Federation, Organization: c.Organization, Region: c.Region, Site: c.Site, Name: c.Gateway,
 		Labels: c.Labels, Capacity: c.Capacity, Health: health, Meters: measured,
 		Addr: c.Advertise.GRPC, NFSAddr: c.Advertise.NFS, GRPC: grpcListener, NFS: nfsListener,
-		Registry: registry, Pool: pool, WatchPool: pool.watch, ReportPool: pool.Report, FS: vfs.Default, StateDir: c.StateDir,
+		Registry: registry, Pools: opened, FS: vfs.Default, StateDir: c.StateDir,
 		Store: objects, StoreInfo: info, Credentials: creds, SiteKey: key,
 		Promise: time.Duration(c.Promise), Former: former, Heartbeat: time.Duration(c.Heartbeat), Lease: time.Duration(c.Lease),
 		AliveFor:   time.Duration(c.AliveFor),

@@ -35,7 +35,8 @@ const Namespace = "weir-system"
 const (
 	accessKey = "weir-demo"
 	secretKey = "weir-demo-secret"
-	poolDir   = "/var/lib/weir" // of the host node: see package kube
+	poolDir   = "/var/lib/weir"       // of the host node: see package kube
+	plainDir  = "/var/lib/weir-plain" // the second pool of a site with ZFS
 )
 
 // Federated are clusters with Weir.
@@ -132,9 +133,12 @@ func (f *Federated) install(ctx context.Context, name string) (err error) {
 	if mine.s3, err = f.Stage.StartS3(ctx, s.Site, accessKey, secretKey); err != nil {
 		return err
 	}
+	dir := poolDir
 	if s.HasZFS() {
-		f.say("site %s has ZFS: the chart makes a pool of three disks", name)
-	} else if out, err := s.HostNode().Output(ctx, "mkdir -p "+poolDir+" && chown 65532:65532 "+poolDir); err != nil {
+		dir = plainDir
+		f.say("site %s has ZFS: the chart makes a pool of three disks, and another one of a folder", name)
+	}
+	if out, err := s.HostNode().Output(ctx, "mkdir -p "+dir+" && chown 65532:65532 "+dir); err != nil {
 		return fmt.Errorf("make the pool's folder: %w: %s", err, out)
 	}
 	if mine.values, err = f.values(name); err != nil {
@@ -184,8 +188,9 @@ func (f *Federated) values(name string) ([]string, error) {
 	if s.GuestNode() == nil {
 		guest = host // it mounts nothing there
 	}
-	pool := fmt.Sprintf("{size: 3Gi, hostPath: %s}", poolDir)
+	pool, pools := fmt.Sprintf("{size: 3Gi, hostPath: %s}", poolDir), "[]"
 	if s.HasZFS() {
+		pools = fmt.Sprintf("[{name: plain, size: 512Mi, labels: {tier: plain}, hostPath: %s}]", plainDir)
 		pool = fmt.Sprintf("{size: 1536Mi, zfs: {dataset: tank/weir, devices: {data: [%s], log: [%s], cache: [%s]}}}",
 			kube.Disks.Data, kube.Disks.Log, kube.Disks.Cache)
 	}
@@ -202,13 +207,14 @@ gateway:
   nodeSelector: %s
   lease: 20s
   pool: %s
+  pools: %s
   resources: {requests: {cpu: 10m, memory: 64Mi}, limits: {memory: 2Gi}}
 operator: {nodeSelector: %[8]s, replicas: 1, resources: {requests: {cpu: 10m, memory: 32Mi}}}
 csi:
   controller: {nodeSelector: %[8]s, resources: {requests: {cpu: 10m, memory: 32Mi}}}
-  node: {nodeSelector: %[10]s}
+  node: {nodeSelector: %[11]s}
   sidecarResources: {requests: {cpu: 10m, memory: 16Mi}}
-`, Federation, name, strings.Join(endpoints, ", "), f.sites[name].s3.Endpoint(), accessKey, secretKey, s.Addr(), host, pool, guest)
+`, Federation, name, strings.Join(endpoints, ", "), f.sites[name].s3.Endpoint(), accessKey, secretKey, s.Addr(), host, pool, pools, guest)
 	file := filepath.Join(f.dir, name+".yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err

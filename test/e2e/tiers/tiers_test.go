@@ -97,6 +97,11 @@ func (s site) saysHowItIs() {
 		classes := s.kubectl("get", "cachepool/a-0", "-o", "jsonpath={.status.classes[*].class}")
 		return classes, classes == "Data Log Cache"
 	})
+	s.until("the other pool is ready", func() (string, bool) {
+		now := s.kubectl("get", "cachepools", "-o",
+			`jsonpath={range .items[*]}{.metadata.name}={.metadata.labels.tier}={.status.conditions[?(@.type=="Ready")].status} {end}`)
+		return now, now == "a-0==True a-0-plain=plain=True"
+	})
 	s.becomes("SlogMissing", "False")
 	s.host("zpool remove tank " + kube.Disks.Log)
 	s.Logf("that the log device is gone was told after %v", s.becomes("SlogMissing", "True").Round(100*time.Millisecond))
@@ -132,8 +137,8 @@ spec:
 ---
 `
 
-// editedUnderLoad edits a volume's policy three times while fio writes and verifies it: what its
-// gateway keeps of it, its pins, and what ZFS does below. Each is in force at once.
+// editedUnderLoad edits a volume's policy while fio writes and verifies it: what its gateway keeps
+// of it, its pins, what ZFS does below, and which pool it is on. Each is in force at once.
 func (s site) editedUnderLoad() {
 	if err := s.Apply(s.step(), fmt.Sprintf(manifests, kube.ImageName("app"))); err != nil {
 		s.Fatal(err)
@@ -201,14 +206,27 @@ echo $n files`)
 	kept("there is no limit and no pin any more", func(v caching.Volume) bool { return v.Limit == 0 && v.Pins == nil })
 	zfs("secondarycache", "all")
 	zfs("logbias", "latency")
+	pool := func(name, dataset string) {
+		s.Helper()
+		kept("it is on pool "+name, func(v caching.Volume) bool { return v.Pool == name && v.Moves == nil })
+		s.until("that it has a dataset is: "+dataset, func() (string, bool) {
+			now := s.host("zfs list -H -o name tank/weir/volumes/" + uuid + " >/dev/null 2>&1 && echo yes || echo no")
+			return now, now == dataset
+		})
+	}
+	pool("main", "yes")
+	edit(`{"pool": {"matchLabels": {"tier": "plain"}}}`)
+	pool("plain", "no")
 	edit("null")
+	pool("main", "yes")
 	s.must(guest.Output(s.step(), "touch /tmp/fio.stop"))
 	select {
 	case got := <-fio:
 		if got.err != nil || !strings.HasSuffix(strings.TrimSpace(got.out), " files") {
 			s.Fatalf("fio met an error: %v: %s", got.err, got.out)
 		}
-		s.Logf("the policy was edited three times under fio, which wrote and verified %s", strings.TrimSpace(got.out))
+		s.Logf("the policy was edited three times and it moved to another pool and back under fio, which wrote and verified %s",
+			strings.TrimSpace(got.out))
 	case <-time.After(hang):
 		s.Fatal("fio does not end")
 	}

@@ -28,7 +28,8 @@ type Config struct {
 	Registry Registry `json:"registry"`
 	TLS      TLS      `json:"tls"`
 	SiteKey  string   `json:"siteKey"` // path
-	Pool     Pool     `json:"pool"`
+	Pool     Pool     `json:"pool"`    // the main one
+	Pools    []Pool   `json:"pools"`   // the others
 	Store    Store    `json:"store"`
 	// Capacity is how much space the site gives to copies of volumes. 0 is no limit.
 	Capacity federation.Bytes `json:"capacity"`
@@ -87,6 +88,10 @@ type TLS struct {
 
 // Pool is the cache pool.
 type Pool struct {
+	// Name is what people call it; "": main, of the main one.
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels"` // by which policies choose it
+
 	Path string           `json:"path"`
 	Size federation.Bytes `json:"size"` // 0: nine tenths of what its file system has left
 	ZFS  *ZFS             `json:"zfs"`  // nil: the folder Path of any file system
@@ -132,9 +137,11 @@ func Read(path string) (Config, error) {
 	if err := decodeStrict(text, &c); err != nil {
 		return c, InFile(path, err)
 	}
-	for _, f := range []*string{
-		&c.TLS.CA, &c.TLS.Cert, &c.TLS.Key, &c.SiteKey, &c.Pool.Path, &c.Store.SecretKeyFile, &c.Store.Dir, &c.StateDir,
-	} {
+	paths := []*string{&c.TLS.CA, &c.TLS.Cert, &c.TLS.Key, &c.SiteKey, &c.Pool.Path, &c.Store.SecretKeyFile, &c.Store.Dir, &c.StateDir}
+	for i := range c.Pools {
+		paths = append(paths, &c.Pools[i].Path)
+	}
+	for _, f := range paths {
 		if *f != "" && !filepath.IsAbs(*f) {
 			*f = filepath.Join(filepath.Dir(path), *f)
 		}

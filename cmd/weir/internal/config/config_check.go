@@ -41,6 +41,7 @@ func (c *Config) SetDefaults() {
 	if c.Tracing.Share == nil {
 		c.Tracing.Share = new(0.01)
 	}
+	c.Pool.Name = cmp.Or(c.Pool.Name, "main")
 	if c.StateDir == "" && c.Pool.Path != "" {
 		c.StateDir = filepath.Join(c.Pool.Path, "clients")
 	}
@@ -59,7 +60,7 @@ func (c *Config) Check() error {
 	case strings.ContainsAny(c.Organization, "/\r\n\x00"):
 		p.Add("organization", c.Organization, "has a slash or a line break: write the name without")
 	}
-	c.checkLabels(&p)
+	checkLabels(&p, "labels.", c.Labels)
 	listen(&p, "listen.grpc", c.Listen.GRPC, "0.0.0.0:7400")
 	listen(&p, "listen.nfs", c.Listen.NFS, "0.0.0.0:2049")
 	advertise(&p, "advertise.grpc", c.Advertise.GRPC, c.Listen.GRPC, "10.0.1.10:7400")
@@ -70,22 +71,12 @@ func (c *Config) Check() error {
 		{"tls.cert", c.TLS.Cert, "the path of this gateway's certificate (`weir pki issue` makes one)"},
 		{"tls.key", c.TLS.Key, "the path of the certificate's key"},
 		{"siteKey", c.SiteKey, "a path, outside the pool, where the site's key is kept; it is made there at the first start"},
-		{"pool.path", c.Pool.Path, "the folder of the cache pool, on a local disk"},
 	} {
 		if f[1] == "" {
 			p.Add(f[0], nil, "missing: write %s", f[2])
 		}
 	}
-	if c.Pool.Size < 0 {
-		p.Add("pool.size", c.Pool.Size,
-			"negative: write how much the pool may hold, such as 100Gi, or leave it out for nine tenths of the disk")
-	}
-	if c.Pool.ZFS != nil && c.Pool.ZFS.Dataset == "" {
-		p.Add("pool.zfs.dataset", nil, "missing: write the dataset that is mounted at pool.path, such as tank/weir")
-	}
-	if z := c.Pool.ZFS; z != nil && z.HostRoot != "" && !filepath.IsAbs(z.HostRoot) {
-		p.Add("pool.zfs.hostRoot", z.HostRoot, "no absolute path: write where the machine's root is mounted, such as /host")
-	}
+	c.checkPools(&p)
 	if c.Capacity < 0 {
 		p.Add("capacity", c.Capacity,
 			"negative: write how much this site gives to copies of volumes, such as 40Ti, or leave it out for no limit")
@@ -118,17 +109,57 @@ func (c *Config) Check() error {
 	return errors.Join(p...)
 }
 
-// checkLabels checks the site's labels as Kubernetes does: clusters show them as those of its Site
-// object, and policies select sites by them.
-func (c *Config) checkLabels(p *Problems) {
-	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
-		v := c.Labels[k]
+// checkPools checks the main pool and the others.
+func (c *Config) checkPools(p *Problems) {
+	paths, names := map[string]string{}, map[string]string{}
+	for i, pool := range append([]Pool{c.Pool}, c.Pools...) {
+		field := "pool."
+		if i > 0 {
+			field = fmt.Sprintf("pools[%d].", i-1)
+		}
+		label(p, field+"name", pool.Name)
+		if other, ok := names[pool.Name]; ok && pool.Name != "" {
+			p.Add(field+"name", pool.Name, "%sname is the same: give each pool a name of its own", other)
+		}
+		names[pool.Name] = field
+		path := filepath.Clean(pool.Path)
+		if pool.Path == "" {
+			p.Add(field+"path", nil, "missing: write the folder of the cache pool, on a local disk")
+		} else if other, ok := paths[path]; ok {
+			p.Add(field+"path", pool.Path, "%spath is the same: give each pool a folder of its own", other)
+		}
+		for other, at := range paths {
+			if pool.Path != "" && other != path && (strings.HasPrefix(path+"/", other+"/") || strings.HasPrefix(other+"/", path+"/")) {
+				p.Add(field+"path", pool.Path, "one is in the other, %spath (%s): give each pool a folder of its own", at, other)
+			}
+		}
+		paths[path] = field
+		if pool.Size < 0 {
+			p.Add(field+"size", pool.Size,
+				"negative: write how much the pool may hold, such as 100Gi, or leave it out for nine tenths of the disk")
+		}
+		checkLabels(p, field+"labels.", pool.Labels)
+		z := pool.ZFS
+		if z != nil && z.Dataset == "" {
+			p.Add(field+"zfs.dataset", nil, "missing: write the dataset that is mounted at %spath, such as tank/weir", field)
+		}
+		if z != nil && z.HostRoot != "" && !filepath.IsAbs(z.HostRoot) {
+			p.Add(field+"zfs.hostRoot", z.HostRoot, "no absolute path: write where the machine's root is mounted, such as /host")
+		}
+	}
+}
+
+// checkLabels checks labels as Kubernetes does. Clusters show the site's as those of its Site
+// object, and a pool's as those of its CachePool; policies select by them.
+func checkLabels(p *Problems, field string, labels map[string]string) {
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		v := labels[k]
 		if why := validation.IsQualifiedName(k); len(why) > 0 {
-			p.Add("labels."+k, v, "its name is not one that Kubernetes allows: write one such as jurisdiction or example.org/tier (%s)",
+			p.Add(field+k, v, "its name is not one that Kubernetes allows: write one such as jurisdiction or example.org/tier (%s)",
 				strings.Join(why, "; "))
 		}
 		if why := validation.IsValidLabelValue(v); len(why) > 0 {
-			p.Add("labels."+k, v, "not a value that Kubernetes allows: write at most 63 letters, digits, '-', '_' and '.', with a letter "+
+			p.Add(field+k, v, "not a value that Kubernetes allows: write at most 63 letters, digits, '-', '_' and '.', with a letter "+
 				"or digit first and last")
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package pools
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"github.com/weir-storage/weir/cachepool"
 )
 
-// probe is a small file on the pool whose fsync shows that the disk works. A file whose fsync
-// failed never syncs again (protocol-3), so the next look is at a new one: the disk may be well.
+// probe is a small file on a pool whose fsync shows that the disk works. A file whose fsync failed
+// never syncs again (protocol-3), so the next look is at a new one: the disk may be well.
 type probe struct {
 	pool cachepool.Pool
 	file cachepool.File // nil: the next sync makes it
@@ -18,6 +18,12 @@ type probe struct {
 }
 
 const probeName = "probe"
+
+// Probe writes and syncs a small file on the pool. One goroutine at a time may call it.
+func (p *Pool) Probe() error { return p.probe.sync() }
+
+// CloseProbe ends the use of the file. Nothing of value is in it.
+func (p *Pool) CloseProbe() { p.probe.close() }
 
 func (p *probe) sync() error {
 	if p.file == nil {
@@ -54,7 +60,6 @@ func (p *probe) create() error {
 	return err
 }
 
-// close ends the use of the file. Nothing of value is in it.
 func (p *probe) close() {
 	if p.file != nil {
 		_ = p.file.Close()
