@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -271,13 +272,30 @@ func (f *folders) Remove(volume string) error {
 	delete(f.datasets, dataset)
 	f.mu.Unlock()
 	if left, err := os.ReadDir(above); err == nil && len(left) == 0 {
-		if _, err := f.tools.zfs(context.Background(), "destroy", f.above+"/"+dataset); err != nil {
+		if err := f.destroy(dataset); err != nil {
 			f.log.Warn("a dataset of a volume that is gone stays, empty: destroy its snapshots, if nobody needs them, and then it",
 				"dataset", f.above+"/"+dataset, "error", err)
 		}
 	}
 	return nil
 }
+
+// destroy destroys an empty dataset. One that is busy may have files that were closed a moment ago.
+func (f *folders) destroy(dataset string) error {
+	for again := busyTries; ; again-- {
+		_, err := f.tools.zfs(context.Background(), "destroy", f.above+"/"+dataset)
+		if err == nil || again == 0 || !strings.Contains(err.Error(), "busy") {
+			return err
+		}
+		time.Sleep(busyPause)
+	}
+}
+
+// How often, and after how long, a dataset that is busy is destroyed again.
+const (
+	busyTries = 10
+	busyPause = 200 * time.Millisecond
+)
 
 // Rename implements dir.Folders.
 func (f *folders) Rename(from, to string) error {

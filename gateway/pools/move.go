@@ -165,15 +165,28 @@ func (p *Pools) move(ctx context.Context, folder string, to *Pool, m Movers) (er
 		}
 		return p.replace(folder, c)
 	})
-	if one, _ := p.there(folder); err != nil && one == to {
-		p.cfg.Logger.Warn("what a volume left on its former pool goes when the gateway starts", "volume", folder, "error", err)
-		err = nil
+	if one, _ := p.there(folder); one != to {
+		return err
 	}
 	if err == nil {
-		p.done(folder)
-		p.cfg.Logger.Info("a volume is on another pool", "volume", folder, "from", c.from.Name, "to", to.Name)
+		err = p.leave(folder, to)
 	}
-	return err
+	if err != nil {
+		p.cfg.Logger.Warn("what a volume left on its former pool goes when the gateway starts", "volume", folder, "error", err)
+	}
+	p.done(folder)
+	p.cfg.Logger.Info("a volume is on another pool", "volume", folder, "from", c.from.Name, "to", to.Name)
+	return nil
+}
+
+// leave removes what a volume that has moved left on its former pool, unless it may be all that is
+// left.
+func (p *Pools) leave(folder string, to *Pool) error {
+	defer p.hold(folder)()
+	if err := to.Rewound(folder); err != nil {
+		return err
+	}
+	return p.abandon(folder)
 }
 
 // beginMove notes that a folder on another pool does not count yet, and makes it.
@@ -261,13 +274,10 @@ func (p *Pools) replace(folder string, c *copying) error {
 	if err == nil {
 		err = c.to.Reads.Leave(folder, dst)
 	}
-	if err == nil {
-		err = c.to.Rewound(folder)
-	}
 	if err != nil {
-		return err // the former folder stays for now
+		p.cfg.Logger.Warn("what was kept of a volume to be read stays until it is open", "volume", folder, "error", err)
 	}
-	return p.abandon(folder)
+	return nil
 }
 
 // giveUp removes what was copied. The caller holds the folder.
