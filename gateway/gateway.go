@@ -89,7 +89,8 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		}
 	}()
 	g.peers = peers.New(cfg.Federation, cfg.Name, cfg.Credentials, g.view, watching(cfg.Tracer))
-	if g.pools, err = pools.Open(pools.Config{Pools: cfg.Pools, Wanted: g.poolOf, Now: cfg.Now, Logger: cfg.Logger}); err != nil {
+	if g.pools, err = pools.Open(pools.Config{Pools: cfg.Pools, Wanted: g.poolOf, Now: cfg.Now, Random: cfg.Rand,
+		Logger: cfg.Logger}); err != nil {
 		return nil, err
 	}
 	main := g.pools.Main()

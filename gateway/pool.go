@@ -38,7 +38,7 @@ func (g *Gateway) watchPools(ctx context.Context) { g.pools.Watch(ctx, g.copies.
 // movePools moves volumes to the pools that their policies ask for, until ctx ends.
 func (g *Gateway) movePools(ctx context.Context) {
 	g.pools.KeepMoving(ctx, pools.Movers{Open: g.copies.Opened, Closed: g.copies.WhileClosed, Changed: g.view.Changed,
-		Tuning: g.copies.Tuning, After: g.cfg.Timers.After})
+		Tuning: g.copies.Tuning, Lost: g.copies.Reopen, After: g.cfg.Timers.After})
 }
 
 // told are the pools that are registered. A gateway with one pool without labels tells nothing:

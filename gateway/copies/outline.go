@@ -214,7 +214,7 @@ func (m *Manager) forget(s *managed, v federation.Volume) {
 func (m *Manager) forgetDeleted() {
 	for id := range m.outlined {
 		v, ok := m.cfg.View.Record(id)
-		if !ok || !v.Deleted || m.Outline(id) != nil || m.cfg.Registry.Trusted() != nil {
+		if !ok || !v.Deleted || m.Outline(id) != nil || m.isBetween(id) || m.cfg.Registry.Trusted() != nil {
 			continue
 		}
 		if err := m.dropOutline(id); err != nil {
@@ -235,7 +235,10 @@ func (m *Manager) openOutline(ctx context.Context, v federation.Volume) (*Outlin
 	}
 	m.outlined[v.UUID] = true // before anything of it is there
 	if why := m.cfg.Pool.Rewound(v.UUID); why != nil {
-		if err := errors.Join(m.beginAnew(v.UUID), m.cfg.Pool.Settled(v.UUID, why)); err != nil {
+		if err := m.beginAnew(v.UUID); err != nil {
+			return nil, err
+		}
+		if err := m.cfg.Pool.Settled(v.UUID, why); err != nil {
 			return nil, err
 		}
 	}

@@ -86,7 +86,9 @@ type copying struct {
 	seen     map[string]stamp // of files that are copied and need not be again
 	sizes    map[string]int64 // of the copies
 	reserved int64            // of the other pool's room, for the copies
-	ahead    int64            // of its room, besides
+	ahead    int64            // of its room, besides, for databases
+	dead     bool             // nobody waits for it any more; guarded by Pools.mu
+	counts   bool             // it is about to be noted that it counts; guarded by Pools.mu
 }
 
 // lately: a file that changed so shortly before it was looked at may have changed again at the same
@@ -96,54 +98,69 @@ const lately = 2 * time.Second
 // pass copies what has changed since the last one, and returns how many bytes. The last pass is
 // one while nobody uses the folder: what it leaves is durable.
 func (c *copying) pass(ctx context.Context, used bool) (copied int64, err error) {
-	c.giveAhead()
 	began := c.now()
 	there := map[string]bool{}
-	type file struct {
-		name string
-		info fs.FileInfo
-	}
-	var files, reads []file
+	var files, reads []found
 	if err := walk(c.src, func(name string, i fs.FileInfo) error {
 		switch {
 		case used && useOf(name) == counted: // all files of a database are to be of one moment
 		case isRead(name):
-			reads = append(reads, file{name, i})
+			reads = append(reads, found{name, i})
 		default:
-			files = append(files, file{name, i})
+			files = append(files, found{name, i})
 		}
 		return nil
 	}); err != nil {
 		return 0, err
 	}
-	for _, f := range append(files, reads...) { // what is only kept to be read comes last
-		st, ok := f.info.Sys().(*syscall.Stat_t)
-		now := stamp{size: f.info.Size()}
-		if ok {
-			now.inode, now.ctime = st.Ino, st.Ctim
-		}
-		if was, same := c.seen[f.name]; same && was == now {
-			there[f.name] = true
-			continue
-		}
-		delete(c.seen, f.name)
-		n, err := c.file(ctx, f.name, f.info.Mode())
-		switch {
-		case errors.Is(err, errVanished) && (used || isRead(f.name)), // it goes whenever room is needed
-			errors.Is(err, cachepool.ErrFull) && isRead(f.name): // it may be read from elsewhere again
+	if !used {
+		c.giveAhead()
+	}
+	for _, f := range files {
+		n, err := c.changed(ctx, f, began)
+		if errors.Is(err, errVanished) && used {
 			if err := c.drop(f.name); err != nil {
 				return copied, err
 			}
 			continue
-		case err != nil:
+		}
+		if err != nil {
 			return copied, fmt.Errorf("copy %s to pool %s: %w", filepath.Join(c.src, f.name), c.to.Name, err)
 		}
 		there[f.name] = true
 		copied += n
-		if ok && n == now.size && began.Sub(time.Unix(now.ctime.Unix())) > lately {
-			c.seen[f.name] = now
+	}
+	if used {
+		if err := c.takeAhead(); err != nil { // it is not closed for nothing
+			return copied, err
 		}
-		c.told(c.reserved)
+	}
+	// What is only kept to be read comes last, as far as there is room, and little of it while
+	// nobody can use the volume. The rest may be read from elsewhere again.
+	rest := int64(moveRest)
+	for _, f := range reads {
+		_, has := c.sizes[f.name]
+		if !used && c.seen[f.name] != stampOf(f.info) {
+			rest -= f.info.Size()
+		}
+		if rest < 0 || !has && !c.spare(f.info.Size()) {
+			if err := c.drop(f.name); err != nil {
+				return copied, err
+			}
+			continue
+		}
+		n, err := c.changed(ctx, f, began)
+		switch {
+		case errors.Is(err, errVanished), errors.Is(err, cachepool.ErrFull), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+			if err := c.drop(f.name); err != nil {
+				return copied, err
+			}
+		case err != nil:
+			return copied, fmt.Errorf("copy %s to pool %s: %w", filepath.Join(c.src, f.name), c.to.Name, err)
+		default:
+			there[f.name] = true
+			copied += n
+		}
 	}
 	if used {
 		return copied, nil
@@ -158,17 +175,51 @@ func (c *copying) pass(ctx context.Context, used bool) (copied int64, err error)
 	return copied, c.sync()
 }
 
+// found is a file.
+type found struct {
+	name string
+	info fs.FileInfo
+}
+
+func stampOf(i fs.FileInfo) stamp {
+	now := stamp{size: i.Size()}
+	if st, ok := i.Sys().(*syscall.Stat_t); ok {
+		now.inode, now.ctime = st.Ino, st.Ctim
+	}
+	return now
+}
+
+// changed copies a file if it has changed, and returns how many bytes. The look at it began then.
+func (c *copying) changed(ctx context.Context, f found, began time.Time) (int64, error) {
+	now := stampOf(f.info)
+	if was, same := c.seen[f.name]; same && was == now {
+		return 0, nil
+	}
+	delete(c.seen, f.name)
+	n, err := c.file(ctx, f.name, f.info.Mode())
+	if err == nil && n == now.size && now.inode != 0 && began.Sub(time.Unix(now.ctime.Unix())) > lately {
+		c.seen[f.name] = now
+	}
+	c.told(c.reserved)
+	return n, err
+}
+
+// spare reports whether the other pool has room for n bytes, and logs have a sixteenth left.
+func (c *copying) spare(n int64) bool {
+	r := c.to.Room().Status()
+	return r.Used+n <= r.Limit-r.ReservedForDelete-r.Limit/16
+}
+
 // isRead reports whether a file is of the read cache.
 func isRead(name string) bool { return strings.HasSuffix(name, ".cache") }
 
-// takeAhead takes the room that the last pass will need. giveAhead gives it back.
+// takeAhead takes the room that the databases will need. giveAhead gives it back.
 func (c *copying) takeAhead() error {
 	n, err := size(c.src)
-	if err == nil {
-		err = c.take(n[counted], true)
-	}
-	if err == nil {
-		c.ahead = n[counted]
+	if more := n[counted] - c.ahead; err == nil && more > 0 {
+		if err = c.take(more); err == nil {
+			c.ahead += more
+		}
 	}
 	return err
 }
@@ -178,11 +229,24 @@ func (c *copying) giveAhead() {
 	c.ahead = 0
 }
 
-// take takes room of the other pool. With urge what is kept there to be read makes room.
-func (c *copying) take(n int64, urge bool) error {
+// take takes room of the other pool. What was copied to be read makes room first, and then what
+// others keep there.
+func (c *copying) take(n int64) error {
 	for {
 		err := c.to.Room().Reserve(n)
-		if err == nil || !urge || c.to.Reads.MakeRoom(c.folder, n) == 0 {
+		if err == nil {
+			return nil
+		}
+		freed := false
+		for name := range c.sizes {
+			if isRead(name) && !freed {
+				if derr := c.drop(name); derr != nil {
+					return derr
+				}
+				freed = true
+			}
+		}
+		if !freed && c.to.Reads.MakeRoom(c.folder, n) == 0 {
 			return err
 		}
 	}
@@ -192,7 +256,13 @@ func (c *copying) take(n int64, urge bool) error {
 func (c *copying) resize(name string, n int64) error {
 	more := n - c.sizes[name]
 	if more > 0 {
-		if err := c.take(more, !isRead(name)); err != nil {
+		var err error
+		if isRead(name) {
+			err = c.to.Room().Reserve(more)
+		} else {
+			err = c.take(more)
+		}
+		if err != nil {
 			return err
 		}
 	} else {
@@ -209,6 +279,7 @@ func (c *copying) drop(name string) error {
 	}
 	err := c.resize(name, 0)
 	delete(c.sizes, name)
+	delete(c.seen, name)
 	return err
 }
 

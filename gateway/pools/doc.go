@@ -6,9 +6,10 @@
 // # Rules
 //
 //   - pools-1: A volume has one folder that counts, on one pool. Which one is noted durably before
-//     the folder is made, and one durable step changes it.
+//     it is used, and one durable step changes it.
 //   - pools-2: A folder that another is to replace, or has replaced, is never opened, nor one that
 //     is not on the pool that was noted, as long as that pool is there. What a move has left goes
+//
 // at     the next opening of the pools, at the latest; what nobody knows is set aside.
 //   - pools-3: A pool that is not what it was, a folder of a pool that is not there any more, and
 //     folders of which the notes may have lost something, count as taken back (protocol-3).

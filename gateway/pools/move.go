@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/cachepool"
-	"github.com/weir-storage/weir/gateway/backoff"
 )
 
 // Move is how far the move of a volume to another pool is.
@@ -51,6 +50,8 @@ type Movers struct {
 	// Closed closes a volume, calls f, and opens it again. Its error is f's, or that the volume was
 	// not open.
 	Closed func(ctx context.Context, volume string, f func() error) error
+	// Lost tells that a volume may have lost something, as Rewound says.
+	Lost func(volume string, why error)
 	// Tuning returns how the storage below a pool is to treat a volume.
 	Tuning func(volume string) cachepool.Tuning
 	// Changed returns a channel that closes when policies may have changed.
@@ -65,31 +66,33 @@ func (p *Pools) KeepMoving(ctx context.Context, m Movers) {
 	if len(p.all) == 1 {
 		return
 	}
-	waits := map[string]*backoff.Backoff{}
+	waits := map[string]*retry{}
 	for ctx.Err() == nil {
 		changed := m.Changed()
-		for _, volume := range m.Open() {
+		open := m.Open()
+		p.forgetMoves(open)
+		for _, volume := range open {
 			to, ok := p.choose(volume)
-			if !ok || to == p.Of(volume) {
+			if one, _ := p.there(volume); !ok || to == one {
 				p.done(volume)
 				delete(waits, volume)
 				continue
 			}
-			wait := waits[volume]
-			if wait == nil {
-				wait = new(backoff.Backoff)
-				waits[volume] = wait
+			if waits[volume] == nil {
+				waits[volume] = &retry{}
 			}
-			if wait.Waits(p.cfg.Now()) {
-				continue
+			if wait := waits[volume]; !p.cfg.Now().Before(wait.at) {
+				if err := p.move(ctx, volume, to, m); err != nil && ctx.Err() == nil {
+					wait.failed(p.cfg.Now())
+					p.cfg.Logger.Warn("a volume stays on its pool for now", "volume", volume, "pool", p.Of(volume).Name, "to", to.Name,
+						"error", err)
+					p.tell(volume, func(m *Move) { *m = Move{To: to.Name, Problem: err.Error()} })
+				}
 			}
-			wait.Opened(p.cfg.Now())
-			if err := p.move(ctx, volume, to, m); err != nil && ctx.Err() == nil {
-				p.cfg.Logger.Warn("a volume stays on its pool for now", "volume", volume, "pool", p.Of(volume).Name, "to", to.Name,
-					"error", err)
-				wait.Failed(p.cfg.Now())
-				p.tell(volume, func(m *Move) { *m = Move{To: to.Name, Problem: err.Error()} })
-			}
+		}
+		every := moveEvery
+		if p.tidy(m.Lost) {
+			every = 0
 		}
 		select {
 		case <-m.After(moveAgain):
@@ -97,10 +100,33 @@ func (p *Pools) KeepMoving(ctx context.Context, m Movers) {
 		}
 		select {
 		case <-changed:
-		case <-m.After(moveEvery):
+		case <-m.After(every):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// retry is when a move that failed is tried again. Each attempt costs disks and clients much.
+type retry struct {
+	at   time.Time
+	wait time.Duration
+}
+
+func (r *retry) failed(now time.Time) {
+	r.wait = min(max(2*r.wait, retryFirst), retryMost)
+	r.at = now.Add(r.wait)
+}
+
+const (
+	retryFirst = 4 * time.Second
+	retryMost  = time.Hour
+)
+
+// forgetMoves forgets moves of volumes that are not open.
+func (p *Pools) forgetMoves(open []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.moving, func(volume string, _ Move) bool { return !slices.Contains(open, volume) })
 }
 
 const (
@@ -110,6 +136,10 @@ const (
 	// passes.
 	moveRest   = 64 << 20
 	movePasses = 5
+	// A volume is closed no longer than this, if its other pool hangs.
+	closedMost = 5 * time.Minute
+	// What a move has left is kept for so long: pools tell within seconds that something went back.
+	keepLeft = 8 * time.Second
 )
 
 var (
@@ -117,6 +147,8 @@ var (
 	errGone = errors.New("its folder is gone")
 	// errChanged: the policy did.
 	errChanged = errors.New("its policy asks for another pool now")
+	// errSlow: the volume was closed for long.
+	errSlow = fmt.Errorf("it was not done within %v", closedMost)
 	// errMoves: the folder is copied to another pool just now.
 	errMoves = errors.New("it moves to another pool: that ends now")
 )
@@ -136,9 +168,14 @@ func (p *Pools) move(ctx context.Context, folder string, to *Pool, m Movers) (er
 	defer func() {
 		defer p.hold(folder)()
 		_ = c.root.Close() // nothing is written by it
-		c.giveAhead()
-		if err != nil {
-			err = errors.Join(err, p.giveUp(folder, c))
+		p.mu.Lock()
+		dead := c.dead
+		p.mu.Unlock()
+		if !dead { // else somebody still copies
+			c.giveAhead()
+			if err != nil {
+				err = errors.Join(err, p.giveUp(folder, c))
+			}
 		}
 		p.mu.Lock()
 		delete(p.copied, folder)
@@ -156,43 +193,97 @@ func (p *Pools) move(ctx context.Context, folder string, to *Pool, m Movers) (er
 	if now, ok := p.choose(folder); !ok || now != to {
 		return errChanged
 	}
-	if err := c.takeAhead(); err != nil { // it is not closed for nothing
-		return err
-	}
 	err = m.Closed(ctx, folder, func() error {
-		if _, err := c.pass(ctx, false); err != nil {
-			return err
-		}
-		return p.replace(folder, c)
+		return p.bounded(c, m.After, func() error {
+			if _, err := c.pass(ctx, false); err != nil {
+				return err
+			}
+			return p.replace(folder, c)
+		})
 	})
 	if one, _ := p.there(folder); one != to {
 		return err
-	}
-	if err == nil {
-		err = p.leave(folder, to)
-	}
-	if err != nil {
-		p.cfg.Logger.Warn("what a volume left on its former pool goes when the gateway starts", "volume", folder, "error", err)
 	}
 	p.done(folder)
 	p.cfg.Logger.Info("a volume is on another pool", "volume", folder, "from", c.from.Name, "to", to.Name)
 	return nil
 }
 
-// leave removes what a volume that has moved left on its former pool, unless it may be all that is
-// left.
-func (p *Pools) leave(folder string, to *Pool) error {
-	defer p.hold(folder)()
-	if err := to.Rewound(folder); err != nil {
+// bounded calls f, which copies. It does not wait for one that hangs, unless it may have noted that
+// the copy counts.
+func (p *Pools) bounded(c *copying, after func(time.Duration) <-chan time.Time, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
 		return err
+	case <-after(closedMost):
 	}
-	return p.abandon(folder)
+	p.mu.Lock()
+	c.dead = !c.counts
+	dead := c.dead
+	p.mu.Unlock()
+	if dead {
+		c.cancel()
+		return errSlow
+	}
+	return <-done
+}
+
+// tidy removes what moves have left, once it is old enough, and reports whether some is not. What
+// went back at either end is told.
+func (p *Pools) tidy(lost func(volume string, why error)) (more bool) {
+	p.noting.Lock()
+	var left []string
+	for folder, at := range p.notes.Folders {
+		if at.To != "" && p.opened(at.To) != nil || at.From != "" && p.opened(at.From) != nil {
+			left = append(left, folder)
+		}
+	}
+	p.noting.Unlock()
+	slices.Sort(left)
+	for _, folder := range left {
+		p.mu.Lock()
+		copies, since := p.copied[folder] != nil, p.moved[folder]
+		p.mu.Unlock()
+		if copies || p.cfg.Now().Sub(since) < keepLeft && !p.cfg.Now().Before(since) {
+			more = true
+			continue
+		}
+		if err := p.leave(folder, lost); err != nil {
+			p.cfg.Logger.Warn("what a move has left stays for now", "volume", folder, "error", err)
+		}
+	}
+	return more
+}
+
+// leave removes what a move has left, unless it may be all that is left. If the former folder went
+// back before it was copied, so did the copy.
+func (p *Pools) leave(folder string, lost func(volume string, why error)) error {
+	defer p.hold(folder)()
+	at, _ := p.at(folder)
+	if from := p.opened(at.From); from != nil {
+		if why := from.Rewound(folder); why != nil {
+			text := fmt.Sprintf("it moved from pool %s, where: %v", from.Name, why)
+			if err := p.note(func(n *notes) { n.Rewound[folder] = text }); err != nil {
+				return err
+			}
+			p.mu.Lock()
+			p.rewound[folder] = errors.New(text)
+			p.mu.Unlock()
+			if lost != nil {
+				lost(folder, why)
+			}
+			return p.setAside(from, folder) // and the note of it goes with the next look
+		}
+	}
+	return p.abandon(folder, false)
 }
 
 // beginMove notes that a folder on another pool does not count yet, and makes it.
 func (p *Pools) beginMove(folder string, to *Pool, m Movers, cancel func()) (*copying, error) {
 	defer p.hold(folder)()
-	if err := p.abandon(folder); err != nil { // of a former attempt
+	if err := p.abandon(folder, false); err != nil { // of a former attempt
 		return nil, err
 	}
 	from, ready := p.there(folder)
@@ -208,11 +299,11 @@ func (p *Pools) beginMove(folder string, to *Pool, m Movers, cancel func()) (*co
 	if err == nil {
 		dst, err = p.fresh(to, folder)
 	}
-	if err == nil {
-		c.src, c.dst = src.Path(), dst.Path()
-		c.root, err = os.OpenRoot(c.dst)
+	if err != nil { // nothing of it is there
+		return nil, errors.Join(err, p.note(func(n *notes) { n.Folders[folder] = place{Pool: from.id()} }))
 	}
-	if err != nil {
+	c.src, c.dst = src.Path(), dst.Path()
+	if c.root, err = os.OpenRoot(c.dst); err != nil {
 		return nil, errors.Join(err, p.giveUp(folder, c))
 	}
 	if m.Tuning != nil {
@@ -241,26 +332,27 @@ func (p *Pools) fresh(to *Pool, folder string) (cachepool.Dir, error) {
 	if err != nil || empty {
 		return dir, err
 	}
-	aside := fmt.Sprintf("%s%s-%s-%d", SalvagePrefix, folder, to.Name, p.cfg.Now().Unix())
-	if err := p.note(func(n *notes) { n.Folders[aside] = place{Pool: to.id()} }); err != nil {
+	if err := p.setAside(to, folder); err != nil {
 		return nil, err
 	}
-	if err := to.RenameVolume(folder, aside); err != nil {
-		return nil, err
-	}
-	p.set(aside, to)
-	p.cfg.Logger.Warn("a folder is set aside: it does not count", "folder", folder, "pool", to.Name, "aside", aside)
 	return to.Volume(folder)
 }
 
 // replace has the folder on the other pool count. Nobody has either open.
 func (p *Pools) replace(folder string, c *copying) error {
 	defer p.hold(folder)()
-	if at := p.at(folder); at.Pool != c.from.id() || at.To != c.to.id() {
+	if at, _ := p.at(folder); at.Pool != c.from.id() || at.To != c.to.id() {
 		return errGone
 	}
 	if why := errors.Join(p.Rewound(folder), c.to.Rewound(folder)); why != nil {
 		return fmt.Errorf("it may have lost something meanwhile: %w", why)
+	}
+	p.mu.Lock()
+	c.counts = !c.dead
+	counts := c.counts
+	p.mu.Unlock()
+	if !counts {
+		return errSlow
 	}
 	if err := p.note(func(n *notes) { n.Folders[folder] = place{Pool: c.to.id(), From: c.from.id()} }); err != nil {
 		p.mu.Lock()
@@ -269,6 +361,9 @@ func (p *Pools) replace(folder string, c *copying) error {
 		return err
 	}
 	p.set(folder, c.to)
+	p.mu.Lock()
+	p.moved[folder] = p.cfg.Now()
+	p.mu.Unlock()
 	c.settle()
 	dst, err := c.to.Volume(folder)
 	if err == nil {
@@ -282,14 +377,14 @@ func (p *Pools) replace(folder string, c *copying) error {
 
 // giveUp removes what was copied. The caller holds the folder.
 func (p *Pools) giveUp(folder string, c *copying) error {
-	if p.at(folder).To != c.to.id() {
+	if at, _ := p.at(folder); at.To != c.to.id() {
 		return nil // it counts
 	}
 	p.mu.Lock()
 	p.left[folder] = c
 	delete(p.copied, folder)
 	p.mu.Unlock()
-	return p.abandon(folder)
+	return p.abandon(folder, false)
 }
 
 // sure makes durable what the notes say of a folder, if that is not known. The caller holds the
@@ -311,13 +406,13 @@ func (p *Pools) sure(folder string) error {
 }
 
 // abandon removes what another pool has of a folder that does not count: what a move that failed
-// has begun, or one that succeeded has left. It ends one that copies: errMoves. The caller holds
-// the folder.
-func (p *Pools) abandon(folder string) error {
+// has begun, or one that succeeded has left. If that may be all that is left, it is set aside,
+// unless the volume is to go. It ends a move that copies: errMoves. The caller holds the folder.
+func (p *Pools) abandon(folder string, goes bool) error {
 	p.mu.Lock()
 	c := p.copied[folder]
 	p.mu.Unlock()
-	at := p.at(folder)
+	at, _ := p.at(folder)
 	if c != nil && at.To != "" {
 		c.cancel()
 		return errMoves
@@ -328,14 +423,34 @@ func (p *Pools) abandon(folder string) error {
 	if at.To == "" && at.From == "" {
 		return nil
 	}
-	for _, id := range []string{at.To, at.From} {
-		if one := p.opened(id); one != nil {
-			if err := p.clear(one, folder); err != nil {
-				return fmt.Errorf("remove what pool %s has of %s: %w", one.Name, folder, err)
-			}
+	one, ready := p.there(folder)
+	well := goes || ready && p.Rewound(folder) == nil
+	if well && !goes {
+		there, err := one.ListVolumes()
+		if err != nil {
+			return err
 		}
+		well = slices.Contains(there, folder)
 	}
-	return p.note(func(n *notes) { n.Folders[folder] = place{Pool: at.Pool} })
+	for _, id := range []string{at.To, at.From} {
+		other := p.opened(id)
+		if other == nil {
+			continue // it is known when it is there again
+		}
+		var err error
+		if well {
+			err = p.clear(other, folder)
+		} else if there, lerr := other.ListVolumes(); lerr != nil {
+			err = lerr
+		} else if slices.Contains(there, folder) {
+			err = p.setAside(other, folder)
+		}
+		if err != nil {
+			return fmt.Errorf("remove what pool %s has of %s: %w", other.Name, folder, err)
+		}
+		at = at.without(id)
+	}
+	return p.note(func(n *notes) { n.Folders[folder] = at })
 }
 
 // clear removes a folder that nobody has open from a pool, if it is there, and gives its room back.

@@ -47,6 +47,7 @@ func TestMove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.tidy(p)
 	want["2.seg"], want["meta/CURRENT"], want["3.seg"] = "ab", "2", "new"
 	delete(want, "gone.seg")
 	check := func() {
@@ -67,6 +68,7 @@ func TestMove(t *testing.T) {
 	if err != nil || p.Of(volumeID) != p.Main() || !same(w.read(p, volumeID), want) {
 		t.Errorf("back again: %v, on %s", err, p.Of(volumeID).Name)
 	}
+	w.tidy(p)
 	w.used(p)
 }
 
@@ -129,6 +131,9 @@ func TestMoveCrashes(t *testing.T) {
 	}
 	said("2")
 	step()
+	w.step = step
+	w.tidy(p)
+	w.step = nil
 	on := map[string]int{}
 	for i, s := range states {
 		x := &world{t: t, at: s.at, wanted: map[string]string{volumeID: "fast"}}
@@ -138,6 +143,7 @@ func TestMoveCrashes(t *testing.T) {
 			t.Errorf("after step %d of %d it is on %s with %v, log %q, want %q; it went back: %v", i, len(states), q.Of(volumeID).Name,
 				names(got), got["log"], s.log, why)
 		}
+		x.tidy(q)
 		on[q.Of(volumeID).Name]++
 		there := 0
 		for _, pool := range []string{"main", "fast"} {
@@ -215,6 +221,8 @@ func TestMoveFails(t *testing.T) {
 			}
 			w.write(p, volumeID, "2.seg", "goes on")
 			if err == nil {
+				w.tidy(p)
+				w.used(p)
 				return
 			}
 			if used := p.All()[1].Room().Status().Used; name != "notes after" && name != "notes before" && used != before {
@@ -229,6 +237,7 @@ func TestMoveFails(t *testing.T) {
 			if err := p.move(t.Context(), volumeID, p.All()[1], movers(nil)); err != nil || w.read(p, volumeID)["2.seg"] != "goes on" {
 				t.Errorf("the next move: %v", err)
 			}
+			w.tidy(p)
 			w.used(p)
 		})
 	}
@@ -293,6 +302,7 @@ func TestMoveWithoutWhatDoesNotFit(t *testing.T) {
 	if err := p.move(t.Context(), volumeID, p.All()[1], movers(nil)); err != nil {
 		t.Fatal(err)
 	}
+	w.tidy(p)
 	got := w.read(p, volumeID)
 	reads := 0
 	for name := range got {
@@ -360,8 +370,12 @@ func TestUnusableForAWhile(t *testing.T) {
 				if d, err := p.Volume(volumeID); err == nil {
 					t.Fatalf("it is opened in %s", d.Path())
 				}
-				if all, err := p.ListVolumes(); err != nil || slices.Contains(all, volumeID) {
+				all, err := p.ListVolumes()
+				if err != nil || slices.Contains(all, volumeID) || len(all) != min(len(other), 1) {
 					t.Errorf("folders %v, %v", all, err)
+				}
+				if other != "" && w.read(p, all[0])["1.seg"] != "new" { // it may be all that is left
+					t.Errorf("set aside are %v", names(w.read(p, all[0])))
 				}
 				if _, err := os.Stat(filepath.Join(w.at, "main/volumes", volumeID)); !errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("on the other pool: %v", err)
@@ -405,5 +419,67 @@ func TestNotesThatWentBack(t *testing.T) {
 	p = w.again(p, "main", "fast")
 	if why := p.Rewound(volumeID); why == nil {
 		t.Error("that is forgotten")
+	}
+}
+
+// TestFormerFolderIsNotAdopted: a pool is taken away after a volume moved there, with the former
+// folder still there. That one is never opened as the volume, also if it cannot be set aside.
+func TestFormerFolderIsNotAdopted(t *testing.T) {
+	w := newWorld(t)
+	p := w.must("main", "fast")
+	w.onMain(p)
+	w.write(p, volumeID, "1.seg", "old")
+	if err := p.move(t.Context(), volumeID, p.All()[1], movers(nil)); err != nil { // and nothing is tidied
+		t.Fatal(err)
+	}
+	w.write(p, volumeID, "1.seg", "new")
+	w.fail["rename "+volumeID] = errors.New("broken")
+	w.wanted[volumeID] = ""
+	for range 2 {
+		p = w.again(p, "main")
+		if d, err := p.Volume(volumeID); err == nil {
+			t.Fatalf("it is opened in %s, with %v", d.Path(), names(w.read(p, volumeID)))
+		}
+	}
+	clear(w.fail)
+	p = w.again(p, "main")
+	if got := w.read(p, volumeID); len(got) > 0 {
+		t.Errorf("it begins with %v", got)
+	}
+	w.wanted[volumeID] = "main"
+	p = w.again(p, "main", "fast")
+	if got := p.Of(volumeID).Name; got != "main" {
+		t.Errorf("when the pool is back it is on %s", got)
+	}
+	if all, err := p.ListVolumes(); err != nil || len(all) != 3 { // and what each pool had of it
+		t.Errorf("folders %v, %v", all, err)
+	}
+}
+
+// TestMoveOfWhatWentBack: the former folder went back before it was copied, and that is told later.
+func TestMoveOfWhatWentBack(t *testing.T) {
+	w := newWorld(t)
+	p := w.must("main", "fast")
+	w.onMain(p)
+	w.write(p, volumeID, "1.seg", "old")
+	if err := p.move(t.Context(), volumeID, p.All()[1], movers(nil)); err != nil {
+		t.Fatal(err)
+	}
+	w.gone = map[string]error{"main": errors.New("rolled back")}
+	clear(p.moved)
+	var told []string
+	p.tidy(func(volume string, why error) { told = append(told, fmt.Sprint(volume, " ", why)) })
+	if len(told) != 1 || told[0] != volumeID+" rolled back" {
+		t.Errorf("told is %v", told)
+	}
+	w.gone = nil
+	for range 2 {
+		if why := p.Rewound(volumeID); why == nil || !strings.Contains(why.Error(), "rolled back") || p.Of(volumeID).Name != "fast" {
+			t.Errorf("on %s: %v", p.Of(volumeID).Name, why)
+		}
+		if all, err := p.ListVolumes(); err != nil || len(all) != 2 || w.read(p, all[1])["1.seg"] != "old" {
+			t.Errorf("folders %v, %v", all, err)
+		}
+		p = w.again(p, "main", "fast")
 	}
 }

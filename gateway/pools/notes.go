@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/weir-storage/weir/cachepool"
 )
@@ -24,7 +25,10 @@ type notes struct {
 // known is a pool when it was last opened.
 type known struct {
 	Name string `json:"name"` // that people gave it then
-	Boot uint64 `json:"boot"`
+	// Token was written to the pool, and Next is, or is about to be: an older one is of a pool that
+	// went back.
+	Token string `json:"token,omitempty"`
+	Next  string `json:"next,omitempty"`
 }
 
 // place is where a folder is. Pools are named by their incarnations.
@@ -44,6 +48,8 @@ const (
 	notesFolder  = "places" // of the main pool
 	notesName    = "places.json"
 	notesTemp    = "places.new"
+	tokenName    = "token" // of the folder of the probe
+	tokenTemp    = "token.new"
 )
 
 // note changes the notes, durably. After an error they are as before in memory, and may be as after
@@ -74,14 +80,14 @@ func (n *notes) clone() *notes {
 	return out
 }
 
-// at returns what is noted of a folder.
-func (p *Pools) at(folder string) (at place) {
+// at returns what is noted of a folder, and whether anything is noted at all.
+func (p *Pools) at(folder string) (at place, noting bool) {
 	p.noting.Lock()
 	defer p.noting.Unlock()
 	if p.notes != nil {
 		at = p.notes.Folders[folder]
 	}
-	return at
+	return at, p.notes != nil
 }
 
 // opened returns the pool of that incarnation; nil: it is not open.
@@ -108,9 +114,10 @@ func (p *Pools) store(n *notes) error {
 // load reads the notes; nil: there are none.
 func (p *Pools) load() (*notes, error) {
 	there, err := p.Main().ListVolumes()
-	if err != nil || !slices.Contains(there, notesFolder) {
+	if err != nil || len(p.all) == 1 && !slices.Contains(there, notesFolder) {
 		return nil, err
 	}
+	// With several pools it is there, or an error: it may be in a dataset that cannot be used.
 	dir, err := p.Main().Volume(notesFolder)
 	if err != nil {
 		return nil, err
@@ -154,7 +161,7 @@ func (p *Pools) begin() error {
 	if err != nil {
 		return err
 	}
-	d := &decisions{notes: noted.clone(), changed: changed, back: p.Main().Rewound(notesFolder), now: p.cfg.Now().Unix()}
+	d := &decisions{notes: noted.clone(), first: noted == nil, changed: changed, back: p.Main().Rewound(notesFolder)}
 	folders := maps.Clone(found)
 	for folder := range d.notes.Folders {
 		folders[folder] = found[folder]
@@ -163,12 +170,19 @@ func (p *Pools) begin() error {
 		p.decide(d, folder, folders[folder])
 	}
 	for _, one := range p.all {
-		d.notes.Pools[one.id()] = known{one.Name, one.Boot()}
+		next, err := cachepool.NewID(p.cfg.Random)
+		if err != nil {
+			return err
+		}
+		d.notes.Pools[one.id()] = known{Name: one.Name, Token: d.notes.Pools[one.id()].Token, Next: next.String()}
 	}
 	if err := p.store(d.notes); err != nil {
 		return err
 	}
 	p.notes = d.notes
+	if err := p.writeTokens(); err != nil {
+		return err
+	}
 	if d.back != nil { // it is noted of each folder
 		if err := p.Main().Settled(notesFolder, d.back); err != nil {
 			return err
@@ -177,77 +191,128 @@ func (p *Pools) begin() error {
 	for folder, why := range d.notes.Rewound {
 		p.rewound[folder] = errors.New(why)
 	}
-	p.carryOut(d)
+	for _, l := range d.aside {
+		if err := p.setAside(l.on, l.folder); err != nil {
+			p.cfg.Logger.Error("a folder that does not count is not used", "error", err)
+			continue
+		}
+		if err := p.note(func(n *notes) { n.Folders[l.folder] = n.Folders[l.folder].without(l.on.id()) }); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// without is a place of which that pool has nothing any more that does not count.
+func (at place) without(pool string) place {
+	if at.To == pool {
+		at.To = ""
+	}
+	if at.From == pool {
+		at.From = ""
+	}
+	return at
+}
+
+// writeTokens writes a new token to each pool but the main one, and notes that.
+func (p *Pools) writeTokens() error {
+	for _, one := range p.all[1:] {
+		dir, err := one.Volume(probeName)
+		if err == nil {
+			err = cachepool.Replace(dir, tokenTemp, tokenName, []byte(p.notes.Pools[one.id()].Next))
+		}
+		if err != nil {
+			return fmt.Errorf("write to pool %s: %w", one.Name, err)
+		}
+	}
+	return p.note(func(n *notes) {
+		for _, one := range p.all {
+			n.Pools[one.id()] = known{Name: one.Name, Token: n.Pools[one.id()].Next}
+		}
+	})
+}
+
+// token returns a pool's token; "": it has none.
+func (p *Pool) token() (string, error) {
+	dir, err := p.Volume(probeName)
+	if err != nil {
+		return "", err
+	}
+	b, err := cachepool.ReadAll(dir, tokenName)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return string(b), err
 }
 
 // decisions are what begin decides.
 type decisions struct {
 	notes   *notes
+	first   bool             // nothing was noted before
 	changed map[*Pool]string // why what a pool has may have lost something
 	back    error            // why the notes may have gone back; nil: nothing tells so
-	now     int64            // seconds since 1970
-	todo    []leftover
+	aside   []leftover
 }
 
-// leftover is a folder that does not count.
+// leftover is a folder that does not count, and is to be set aside.
 type leftover struct {
 	folder string
 	on     *Pool
-	aside  string // the name that it gets; "": it is removed
 }
 
 // decide decides which of a folder's pools has the one that counts, and what becomes of others.
+// What a move has left, and is not needed any more, stays for now: see tidy.
 func (p *Pools) decide(d *decisions, folder string, on []*Pool) {
 	at := d.notes.Folders[folder]
+	if strings.HasPrefix(folder, SalvagePrefix) { // it counts for nobody
+		delete(d.notes.Folders, folder)
+		if len(on) > 0 {
+			d.notes.Folders[folder] = place{Pool: on[0].id()}
+			p.where[folder] = on[0]
+		}
+		return
+	}
 	chosen := p.opened(at.Pool)
 	noted := chosen != nil // whether the folder was found there or not: it may be unusable for a while
 	for _, one := range on {
-		if chosen == nil && one.id() != at.To && one.id() != at.From { // those are not whole, or not the newest
+		known := d.first || at != place{} || one == p.Main()
+		if chosen == nil && known && one.id() != at.To && one.id() != at.From { // those are not whole, or not the newest
 			chosen = one
 		}
 	}
+	found := slices.Contains(on, chosen)
 	why := ""
 	switch {
-	case chosen == nil:
+	case !found:
 	case d.changed[chosen] != "":
 		why = d.changed[chosen]
-	case d.back != nil && len(on) > 1:
+	case d.back != nil:
 		why = fmt.Sprintf("what was noted of its pool may have gone back: %v", d.back)
 	case !noted && at.Pool != "":
 		why = fmt.Sprintf("it is on pool %s, and was on pool %s", chosen.Name, d.called(at.Pool))
 	case !noted && len(on) > 1:
 		why = fmt.Sprintf("it is on pool %s and on others, and nothing says which one counts", chosen.Name)
 	}
-	if why != "" && slices.Contains(on, chosen) {
+	if why != "" {
 		d.notes.Rewound[folder] = why
 	}
 	for _, one := range on {
-		moved := one.id() == at.To || one.id() == at.From
-		switch {
-		case one == chosen:
-		case moved && noted && d.back == nil:
-			d.todo = append(d.todo, leftover{folder: folder, on: one})
-		default:
-			aside := fmt.Sprintf("%s%s-%s-%d", SalvagePrefix, folder, one.Name, d.now)
-			d.todo = append(d.todo, leftover{folder, one, aside})
-			d.notes.Folders[aside] = place{Pool: one.id()}
-			if one.id() == at.To {
-				at.To = ""
-			}
-			if one.id() == at.From {
-				at.From = ""
-			}
+		left := noted && d.back == nil && (one.id() == at.To || one.id() == at.From)
+		if one != chosen && !(left && found && d.changed[chosen] == "" && chosen.Rewound(folder) == nil) {
+			d.aside = append(d.aside, leftover{folder, one})
 		}
 	}
 	if chosen != nil {
 		at.Pool = chosen.id()
+		at = at.without(at.Pool)
 		p.where[folder] = chosen
-		if !slices.Contains(on, chosen) {
+		if !found {
 			p.missing[folder] = true
 		}
 	}
-	d.notes.Folders[folder] = at
+	if at != (place{}) {
+		d.notes.Folders[folder] = at
+	}
 }
 
 // called returns the name that a pool had last.
@@ -256,25 +321,6 @@ func (d *decisions) called(id string) string {
 		return was.Name
 	}
 	return id
-}
-
-// carryOut removes leftovers, and sets them aside. One that cannot go stays, and is never opened.
-func (p *Pools) carryOut(d *decisions) {
-	for _, l := range d.todo {
-		logger := p.cfg.Logger.With("folder", l.folder, "pool", l.on.Name)
-		if l.aside == "" {
-			if err := p.abandon(l.folder); err != nil {
-				logger.Warn("what is left of a move stays for now", "error", err)
-			}
-			continue
-		}
-		if err := l.on.RenameVolume(l.folder, l.aside); err != nil {
-			logger.Error("a folder that does not count cannot be set aside, and is not used", "error", err)
-			continue
-		}
-		p.set(l.aside, l.on)
-		logger.Warn("a folder is set aside: it does not count, or its pool is not there", "aside", l.aside)
-	}
 }
 
 // find returns the pools that have each folder.
@@ -318,8 +364,14 @@ func (p *Pools) changed(noted *notes) (map[*Pool]string, error) {
 			out[one] = fmt.Sprintf("what was noted of pool %s may have gone back: %v", one.Name, back)
 		case !ok:
 			out[one] = fmt.Sprintf("pool %s was not one of this gateway's pools, or is not what it was", one.Name)
-		case one.Boot() <= was.Boot:
-			out[one] = fmt.Sprintf("pool %s went back: it was opened %d times, and before that %d times", one.Name, one.Boot(), was.Boot)
+		default:
+			token, err := one.token()
+			if err != nil {
+				return nil, fmt.Errorf("read the token of pool %s: %w", one.Name, err)
+			}
+			if token != was.Token && token != was.Next {
+				out[one] = fmt.Sprintf("pool %s went back: it has an earlier token", one.Name)
+			}
 		}
 	}
 	return out, nil

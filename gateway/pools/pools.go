@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -34,7 +35,7 @@ type Pool struct {
 // has reports whether the pool has all of these labels.
 func (p *Pool) has(labels map[string]string) bool {
 	for k, v := range labels {
-		if p.Labels[k] != v {
+		if have, ok := p.Labels[k]; !ok || have != v {
 			return false
 		}
 	}
@@ -51,6 +52,7 @@ type Config struct {
 	// Wanted returns the labels that the pool of a volume is to have; nil: any pool will do.
 	Wanted func(volume string) map[string]string
 	Now    func() time.Time
+	Random io.Reader // of tokens
 	Logger *slog.Logger
 }
 
@@ -71,13 +73,14 @@ type Pools struct {
 	moving  map[string]Move          // by folder, also those that failed
 	copied  map[string]*copying      // by folder, the moves that go on
 	left    map[string]*copying      // by folder, what was copied and could not be removed
+	moved   map[string]time.Time     // by folder, when it moved
 }
 
 // Open finds which folder is on which pool. It closes no pool.
 func Open(cfg Config) (*Pools, error) {
 	p := &Pools{cfg: cfg, held: map[string]chan struct{}{}, where: map[string]*Pool{}, missing: map[string]bool{},
 		unsure: map[string]bool{}, rewound: map[string]error{}, moving: map[string]Move{}, copied: map[string]*copying{},
-		left: map[string]*copying{}}
+		left: map[string]*copying{}, moved: map[string]time.Time{}}
 	for i := range cfg.Pools {
 		one := &cfg.Pools[i]
 		one.probe.pool = one.Pool
@@ -105,12 +108,15 @@ func (p *Pools) Of(folder string) *Pool {
 	return chosen
 }
 
-// choose returns the pool that a folder is to be on. ok is false if none has the labels: the main
-// one then will do.
+// choose returns the pool that a folder is to be on: the one where it is, if that has the labels.
+// ok is false if none has them: the main one then will do.
 func (p *Pools) choose(folder string) (_ *Pool, ok bool) {
 	var labels map[string]string
 	if p.cfg.Wanted != nil {
 		labels = p.cfg.Wanted(folder)
+	}
+	if one, _ := p.there(folder); one != nil && len(labels) > 0 && one.has(labels) {
+		return one, true
 	}
 	for _, one := range p.all {
 		if one.has(labels) {
@@ -163,18 +169,34 @@ func (p *Pools) Volume(folder string) (cachepool.Dir, error) {
 	if err := p.sure(folder); err != nil {
 		return nil, err
 	}
-	one, _ := p.there(folder)
-	if one == nil {
-		one, _ = p.choose(folder)
-		if err := p.note(func(n *notes) { n.Folders[folder] = place{Pool: one.id()} }); err != nil {
-			return nil, err
+	if one, _ := p.there(folder); one != nil {
+		dir, err := one.Volume(folder)
+		if err == nil {
+			p.set(folder, one)
 		}
+		return dir, err
 	}
-	dir, err := one.Volume(folder)
-	if err == nil {
-		p.set(folder, one)
+	return p.makeFolder(folder)
+}
+
+// makeFolder makes a folder that is nowhere, as far as is known. The caller holds it.
+func (p *Pools) makeFolder(folder string) (dir cachepool.Dir, err error) {
+	one, _ := p.choose(folder)
+	at, noting := p.at(folder)
+	note := func() error { return p.note(func(n *notes) { n.Folders[folder] = place{Pool: one.id()} }) }
+	if noting && (at != place{} || one != p.Main()) { // what may be there is not what was noted
+		dir, err = p.fresh(one, folder)
+		if err == nil {
+			err = note()
+		}
+	} else if err = note(); err == nil {
+		dir, err = one.Volume(folder)
 	}
-	return dir, err
+	if err != nil {
+		return nil, err
+	}
+	p.set(folder, one)
+	return dir, nil
 }
 
 // set notes in memory where a folder is; nil: nowhere.
@@ -211,10 +233,14 @@ func (p *Pools) ListVolumes() ([]string, error) {
 // Remove removes a folder that nobody has open, if it is there, and gives its room back.
 func (p *Pools) Remove(folder string) error {
 	defer p.hold(folder)()
-	if err := p.abandon(folder); err != nil {
+	if err := p.abandon(folder, true); err != nil {
 		return err
 	}
-	if one, _ := p.there(folder); one != nil {
+	one, _ := p.there(folder)
+	if len(p.all) == 1 {
+		one = p.Main() // which may have met it later
+	}
+	if one != nil {
 		if err := p.clear(one, folder); err != nil {
 			return err
 		}
@@ -226,19 +252,40 @@ func (p *Pools) Remove(folder string) error {
 // RenameVolume is cachepool.Volumes' method. The folder stays on its pool.
 func (p *Pools) RenameVolume(from, to string) error {
 	defer p.hold(from)()
-	if err := p.abandon(from); err != nil {
+	if err := p.abandon(from, false); err != nil {
 		return err
 	}
 	one := p.Of(from)
-	if err := p.note(func(n *notes) { n.Folders[to] = place{Pool: one.id()} }); err != nil {
-		return err
-	}
-	if err := one.RenameVolume(from, to); err != nil {
+	if err := p.rename(one, from, to); err != nil {
 		return err
 	}
 	p.set(from, nil)
-	p.set(to, one)
 	return p.forget(from)
+}
+
+// rename gives a folder of a pool a name that is new, and notes where that is.
+func (p *Pools) rename(one *Pool, from, to string) error {
+	err := p.note(func(n *notes) { n.Folders[to] = place{Pool: one.id()} })
+	if err == nil {
+		if err = one.RenameVolume(from, to); err != nil {
+			err = errors.Join(err, p.note(func(n *notes) { delete(n.Folders, to) }))
+		}
+	}
+	if err == nil {
+		p.set(to, one)
+	}
+	return err
+}
+
+// setAside sets a folder of a pool aside that does not count.
+func (p *Pools) setAside(one *Pool, folder string) error {
+	aside := fmt.Sprintf("%s%s-%s-%d", SalvagePrefix, folder, one.Name, p.cfg.Now().Unix())
+	if err := p.rename(one, folder, aside); err != nil {
+		return fmt.Errorf("set aside what pool %s has of %s: %w", one.Name, folder, err)
+	}
+	p.cfg.Logger.Warn("a folder is set aside: it does not count, or its pool is not there", "folder", folder, "pool", one.Name,
+		"aside", aside)
+	return nil
 }
 
 // forget forgets what is noted of a folder that is gone. The caller holds it.

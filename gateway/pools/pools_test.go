@@ -28,6 +28,7 @@ type world struct {
 	fail   map[string]error  // by a name that is synced: what fails
 	hidden map[string]string // by pool, a folder that cannot be used
 	back   error             // why the notes went back
+	gone   map[string]error  // by pool, why folders of volumes went back
 }
 
 func newWorld(t *testing.T) *world {
@@ -52,12 +53,13 @@ func (w *world) open(names ...string) (*Pools, error) {
 		all = append(all, Pool{Name: name, Labels: map[string]string{"tier": name}, Pool: stepping{p, w, name}})
 	}
 	w.t.Cleanup(closed)
-	p, err := Open(Config{Pools: all, Now: time.Now, Logger: slog.New(slog.DiscardHandler), Wanted: func(v string) map[string]string {
-		if tier := w.wanted[v]; tier != "" {
-			return map[string]string{"tier": tier}
-		}
-		return nil
-	}})
+	p, err := Open(Config{Pools: all, Now: time.Now, Random: rand.Reader,
+		Logger: slog.New(slog.DiscardHandler), Wanted: func(v string) map[string]string {
+			if tier := w.wanted[v]; tier != "" {
+				return map[string]string{"tier": tier}
+			}
+			return nil
+		}})
 	if err != nil {
 		closed()
 	}
@@ -106,6 +108,9 @@ func (p stepping) Rewound(name string) error {
 	if name == notesFolder && p.w.back != nil {
 		return p.w.back
 	}
+	if why := p.w.gone[p.name]; why != nil && name == volumeID {
+		return why
+	}
 	return p.Pool.Rewound(name)
 }
 
@@ -128,6 +133,9 @@ func (p stepping) RemoveVolume(name string) error {
 }
 
 func (p stepping) RenameVolume(from, to string) error {
+	if err := p.w.fail["rename "+from]; err != nil {
+		return err
+	}
 	return errors.Join(p.Pool.RenameVolume(from, to), p.happened(""))
 }
 
@@ -215,6 +223,17 @@ func (w *world) used(p *Pools) {
 	}
 }
 
+// tidy has what moves left removed at once.
+func (w *world) tidy(p *Pools) {
+	w.t.Helper()
+	p.mu.Lock()
+	clear(p.moved)
+	p.mu.Unlock()
+	if p.tidy(nil) {
+		w.t.Error("something of a move is left")
+	}
+}
+
 // movers are those of a volume that is open always.
 func movers(closed func(f func() error) error) Movers {
 	return Movers{Closed: func(_ context.Context, _ string, f func() error) error {
@@ -222,7 +241,7 @@ func movers(closed func(f func() error) error) Movers {
 			return f()
 		}
 		return closed(f)
-	}}
+	}, After: time.After}
 }
 
 const volumeID = "11111111-1111-1111-1111-111111111111"
@@ -291,7 +310,7 @@ func TestTakenBack(t *testing.T) {
 		"nothing":      {func(*world) {}, []string{"main", "fast"}, "", "new"},
 		"another disk": {func(w *world) { w.remove("fast/pool.json") }, []string{"main", "fast"}, "is not what it was", "new"},
 		"an old copy of it": {func(w *world) { w.copy("old", "fast") }, []string{"main", "fast"},
-			"went back: it was opened 2 times", "old"},
+			"went back: it has an earlier token", "old"},
 		"moved by hand":    {func(w *world) { w.rename("fast/volumes/a", "main/volumes/a") }, []string{"main", "fast"}, "", ""},
 		"moved, pool gone": {func(w *world) { w.rename("fast/volumes/a", "main/volumes/a") }, []string{"main"}, "was on pool fast", "new"},
 		"notes are gone":   {func(w *world) { w.remove("main/volumes/places") }, []string{"main", "fast"}, "was not one of", "new"},
