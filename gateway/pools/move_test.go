@@ -259,7 +259,7 @@ func TestMoveOfManyChanges(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		for i := 0; ; i++ {
 			select {
 			case <-stop:

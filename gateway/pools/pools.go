@@ -322,8 +322,8 @@ func (p *Pools) Rewound(folder string) error {
 
 // Settled is cachepool.Volumes' method.
 func (p *Pools) Settled(folder string, why error) error {
-	r, ok := why.(*rewound)
-	if !ok {
+	var r *rewound
+	if !errors.As(why, &r) {
 		return p.Of(folder).Settled(folder, why)
 	}
 	if r.below != nil {
@@ -336,7 +336,7 @@ func (p *Pools) Settled(folder string, why error) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.rewound[folder] == r.noted {
+	if errors.Is(p.rewound[folder], r.noted) {
 		delete(p.rewound, folder)
 	}
 	return nil
