@@ -3,18 +3,24 @@
 package gateway
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/crashfs"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/spec"
+	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -209,4 +215,33 @@ func TestAPoolThatFailsLeavesTheOthersAlone(t *testing.T) {
 	}
 	is.Store(false)
 	c.until("it is ready again", c.at("b").cfg.Health.Ready)
+}
+
+// TestToldPools: a gateway registers its pools once there is something to choose by.
+func TestToldPools(t *testing.T) {
+	open := func(all ...pools.Pool) *Gateway {
+		for i := range all {
+			disk := crashfs.NewDisk(crashfs.Config{Gateway: "g", Limit: 64 << 20, Rand: mathrand.New(mathrand.NewPCG(1, uint64(i)))})
+			p, err := disk.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[i].Pool = p
+		}
+		p, err := pools.Open(pools.Config{Pools: all, Now: time.Now, Random: rand.Reader, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &Gateway{pools: p}
+	}
+	if got := open(pools.Pool{Name: "main"}).told(); got != nil {
+		t.Errorf("of one without labels it tells %+v, which earlier releases cannot read", got)
+	}
+	got := open(pools.Pool{Name: "main", Labels: map[string]string{"tier": "hdd"}}).told()
+	if len(got) != 1 || got[0].Labels["tier"] != "hdd" {
+		t.Errorf("of one with a label it tells %+v", got)
+	}
+	if got := open(pools.Pool{Name: "main"}, pools.Pool{Name: "fast"}).told(); len(got) != 2 || got[1].Name != "fast" {
+		t.Errorf("of two it tells %+v", got)
+	}
 }

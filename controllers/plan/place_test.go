@@ -61,6 +61,10 @@ func TestPlace(t *testing.T) {
 			s["ein"].Pools = []federation.Pool{{Name: "main", Labels: map[string]string{"tier": "hdd"}}}
 		}), want: "ein: none of its pools has the labels of spec.cache.pool (tier=nvme); it has main (tier=hdd)",
 			wish: func(r *req) { r.Spec.Cache.Pool = map[string]string{"tier": "nvme"} }},
+		{name: "a site whose gateway does not tell of its pools keeps what it has", want: "ams gro",
+			sites: testSites(func(s map[string]*Candidate) {
+				s["gro"].Pools = []federation.Pool{{Name: "fast", Labels: map[string]string{"tier": "nvme"}}}
+			}), wish: func(r *req) { r.Present, r.Spec.Cache.Pool = []string{"ams"}, map[string]string{"tier": "nvme"} }},
 		{name: "a pool that no site has", fail: true, want: "give a CachePool there these labels",
 			wish: func(r *req) { r.Spec.Cache.Pool = map[string]string{"tier": "tape"} }},
 		{name: "spread over regions", want: "utr ein gro lei", wish: func(r *req) {

@@ -25,6 +25,8 @@ func TestPoolDiffers(t *testing.T) {
 		says   []string
 	}{
 		{"nothing", func(*v1alpha1.CachePoolSpec, *Pool) {}, nil},
+		{"a label", func(_ *v1alpha1.CachePoolSpec, p *Pool) { p.Labels = map[string]string{"tier": "nvme"} },
+			[]string{`the label tier is "" here`, `has "nvme"`, "chart"}},
 		{"the size", func(s *v1alpha1.CachePoolSpec, _ *Pool) { s.Size = resource.MustParse("2Gi") },
 			[]string{"spec.size is 2Gi, and the gateway keeps to 1Gi", "chart"}},
 		{"the directory", func(_ *v1alpha1.CachePoolSpec, p *Pool) { p.Report.Path = "/other" },

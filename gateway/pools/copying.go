@@ -237,19 +237,24 @@ func (c *copying) take(n int64) error {
 		if err == nil {
 			return nil
 		}
-		freed := false
-		for name := range c.sizes {
-			if isRead(name) && !freed {
-				if derr := c.drop(name); derr != nil {
-					return derr
-				}
-				freed = true
+		if name := c.aRead(); name != "" {
+			if err := c.drop(name); err != nil {
+				return err
 			}
-		}
-		if !freed && c.to.Reads.MakeRoom(c.folder, n) == 0 {
+		} else if c.to.Reads.MakeRoom(c.folder, n) == 0 {
 			return err
 		}
 	}
+}
+
+// aRead returns a copy that is only kept to be read; "": there is none.
+func (c *copying) aRead() string {
+	for name := range c.sizes {
+		if isRead(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // resize takes room for a file's copy, or gives some back.

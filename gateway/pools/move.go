@@ -29,11 +29,9 @@ func (p *Pools) Moves() map[string]Move {
 	return maps.Clone(p.moving)
 }
 
-func (p *Pools) tell(folder string, change func(m *Move)) {
+func (p *Pools) tell(folder string, m Move) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m := p.moving[folder]
-	change(&m)
 	p.moving[folder] = m
 }
 
@@ -86,7 +84,7 @@ func (p *Pools) KeepMoving(ctx context.Context, m Movers) {
 					wait.failed(p.cfg.Now())
 					p.cfg.Logger.Warn("a volume stays on its pool for now", "volume", volume, "pool", p.Of(volume).Name, "to", to.Name,
 						"error", err)
-					p.tell(volume, func(m *Move) { *m = Move{To: to.Name, Problem: err.Error()} })
+					p.tell(volume, Move{To: to.Name, Problem: err.Error()})
 				}
 			}
 		}
@@ -252,7 +250,11 @@ func (p *Pools) tidy(lost func(volume string, why error)) (more bool) {
 		}
 		if err := p.leave(folder, lost); err != nil {
 			p.cfg.Logger.Warn("what a move has left stays for now", "volume", folder, "error", err)
+			continue
 		}
+		p.mu.Lock()
+		delete(p.moved, folder)
+		p.mu.Unlock()
 	}
 	return more
 }
@@ -312,7 +314,7 @@ func (p *Pools) beginMove(folder string, to *Pool, m Movers, cancel func()) (*co
 	p.mu.Lock()
 	p.copied[folder] = c
 	p.mu.Unlock()
-	c.told = func(n int64) { p.tell(folder, func(m *Move) { *m = Move{To: to.Name, Bytes: n} }) }
+	c.told = func(n int64) { p.tell(folder, Move{To: to.Name, Bytes: n}) }
 	c.told(0)
 	return c, nil
 }
