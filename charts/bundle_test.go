@@ -104,11 +104,13 @@ func TestBundle(t *testing.T) {
 		return all
 	}
 	got := secrets("-f", file)
-	for secret, name := range map[string]string{"weir-gateway-tls": "utr-0", "weir-operator-tls": "utr-operator",
-		"weir-csi-controller-tls": "utr-csi-controller", "weir-csi-node-tls": "utr-csi-node"} {
+	for secret, of := range map[string]pki.Identity{"weir-gateway-tls": {Gateway: "utr-0", Part: pki.PartGateway},
+		"weir-operator-tls":       {Gateway: "utr-operator", Part: pki.PartOperator},
+		"weir-csi-controller-tls": {Gateway: "utr-csi-controller", Part: pki.PartController},
+		"weir-csi-node-tls":       {Gateway: "utr-csi-node", Part: pki.PartNode}} {
 		s := got[secret]
 		c, err := pki.Load(s["ca.crt"], pki.Pair{Cert: s["tls.crt"], Key: s["tls.key"]}, time.Now)
-		want := pki.Identity{Federation: "demo", Organization: "Universiteit Utrecht", Site: "utr", Gateway: name}
+		want := pki.Identity{Federation: "demo", Organization: "Universiteit Utrecht", Site: "utr", Gateway: of.Gateway, Part: of.Part}
 		if err != nil || c.Identity() != want {
 			t.Errorf("Secret %s: %v; want the certificate of %v", secret, err, want)
 		}

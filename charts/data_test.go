@@ -156,6 +156,13 @@ func TestCertificates(t *testing.T) {
 			!slices.Equal(c.Spec.Subject.Organizations, []string{id.Organization}) {
 			t.Errorf("%s is of %q and %q, want %s", c.Name, c.Spec.URIs, c.Spec.Subject.Organizations, id)
 		}
+		want := pki.PartGateway
+		if part, ok := strings.CutPrefix(id.Gateway, "ams-"); ok && part != "0" {
+			want = pki.Part(part)
+		}
+		if !slices.Equal(c.Spec.Subject.OrganizationalUnits, []string{string(want)}) {
+			t.Errorf("%s is of parts %q, want %q", c.Name, c.Spec.Subject.OrganizationalUnits, want)
+		}
 		names[id.Gateway] = true
 	}
 	for _, want := range []string{"ams-0", "ams-operator", "ams-csi-controller", "ams-csi-node"} {

@@ -179,8 +179,9 @@ func checkTarget(t *testing.T, s *corev1.Service, p corev1.ServicePort, pods []w
 		if !selects([]workload{w}, s.Spec.Selector) {
 			continue
 		}
-		if !slices.ContainsFunc(w.pod.Spec.Containers[0].Ports,
-			func(c corev1.ContainerPort) bool { return c.Name == p.TargetPort.StrVal }) {
+		if !slices.ContainsFunc(w.pod.Spec.Containers, func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.Ports, func(c corev1.ContainerPort) bool { return c.Name == p.TargetPort.StrVal })
+		}) {
 			t.Errorf("%s leads to port %q of %s, which has none of that name", kindAndName(s), p.TargetPort.StrVal, w.name)
 		}
 	}

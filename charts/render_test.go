@@ -157,7 +157,8 @@ type certificate struct {
 		SecretName string `json:"secretName"`
 		CommonName string `json:"commonName"`
 		Subject    struct {
-			Organizations []string `json:"organizations"`
+			Organizations       []string `json:"organizations"`
+			OrganizationalUnits []string `json:"organizationalUnits"`
 		} `json:"subject"`
 		IsCA        bool            `json:"isCA"`
 		URIs        []string        `json:"uris"`

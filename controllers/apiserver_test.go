@@ -295,7 +295,7 @@ func TestSteadyStateOnARealServer(t *testing.T) {
 	v := f.record(g.Status.Volume)
 	v.UUID, v.Name, v.Grants = "0a6b4c1e-7a0b-5a42-9a2e-1f6d0c8a9b10", "app.theirs", nil
 	v.OwnerSite, v.OwnerCluster = "utr", "uid-utr"
-	rev, err := f.reg.CreateVolume(t.Context(), v)
+	rev, err := f.reg.CreateVolume(t.Context(), v, federation.Keyring{})
 	f.ok(err)
 	settleAll(ams)
 	v.OwnerSite, v.OwnerCluster = "ams", "uid-ams"

@@ -137,9 +137,12 @@ func (c *counted) note(what string) {
 	c.writes = append(c.writes, what)
 }
 
-func (c *counted) CreateVolume(ctx context.Context, v federation.Volume) (federation.Revision, error) {
-	c.note("create volume")
-	return c.Client.CreateVolume(ctx, v)
+func (c *counted) CreateVolume(ctx context.Context, v federation.Volume, k federation.Keyring) (federation.Revision, error) {
+	rev, err := c.Client.CreateVolume(ctx, v, k)
+	if !errors.Is(err, federation.ErrUnavailable) { // it is tried again and again until it is there
+		c.note("create volume")
+	}
+	return rev, err
 }
 
 func (c *counted) UpdateVolume(ctx context.Context, prev federation.Revision, v federation.Volume) (federation.Revision, error) {
@@ -160,11 +163,6 @@ func (c *counted) DeleteClaim(ctx context.Context, volume, site, namespace, name
 func (c *counted) Register(ctx context.Context, s federation.Site) error {
 	c.note("register")
 	return c.Client.Register(ctx, s)
-}
-
-func (c *counted) PutKeyring(ctx context.Context, prev federation.Revision, k federation.Keyring) (federation.Revision, error) {
-	c.note("put keyring")
-	return c.Client.PutKeyring(ctx, prev, k)
 }
 
 func testScheme(t testing.TB) *runtime.Scheme {

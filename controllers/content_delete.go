@@ -40,8 +40,6 @@ func (r *contents) remove(ctx context.Context, c *content) error {
 		err = r.keep(ctx, *v, rev)
 	case plan.Trash:
 		err = r.trash(ctx, *v, rev, func(claim federation.Claim) bool { return claim.Site == r.Site && claim.Kind == federation.ClaimPVC })
-	case plan.LetGo:
-		err = r.dropKeyring(ctx, c.Name, v)
 	}
 	if err != nil {
 		return err
@@ -123,16 +121,4 @@ func (o *operator) trash(ctx context.Context, v federation.Volume, rev federatio
 		o.mirror.Note(v, rev)
 	}
 	return err
-}
-
-// dropKeyring removes the keyring of a volume that was never made.
-func (o *operator) dropKeyring(ctx context.Context, uuid string, v *federation.Volume) error {
-	if v != nil {
-		return nil
-	}
-	_, rev, err := o.Registry.GetKeyring(ctx, uuid)
-	if err == nil {
-		err = o.Registry.DeleteKeyring(ctx, uuid, rev)
-	}
-	return ignoreAbsent(err)
 }

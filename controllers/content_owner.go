@@ -71,13 +71,10 @@ func (r *contents) resolve(ctx context.Context, c *content) (plan.Resolved, int6
 
 // place chooses sites for the volume as it is wished for, and reserves room at those that are new,
 // until the caller releases it.
-func (r *contents) place(c *content, p plan.Resolved, only func(plan.Candidate) bool) (plan.Placement, error) {
+func (r *contents) place(c *content, p plan.Resolved) (plan.Placement, error) {
 	r.placing.Lock()
 	defer r.placing.Unlock()
 	req := plan.Request{Spec: p.Spec, Selector: p.Selector, Near: r.Site, Sites: r.mirror.Candidates(c.Name)}
-	if only != nil {
-		req.Sites = slices.DeleteFunc(req.Sites, func(s plan.Candidate) bool { return !only(s) })
-	}
 	if v := c.record(); v != nil {
 		req.Present, req.PresentSize = v.Sites, v.Spec.Size
 		if ctl := c.seen.Control; ctl != nil {
@@ -99,37 +96,25 @@ func (r *contents) place(c *content, p plan.Resolved, only func(plan.Candidate) 
 	return out, err
 }
 
-// create makes the volume: its keyring, so that no gateway ever finds a volume without keys, then
-// the record with its name. It can be repeated: an earlier try may have been applied without an
-// answer. A keyring that is there is kept, and sites it is wrapped for are taken if they will do,
-// because an earlier try's record, still on its way, would refer to it.
+// create makes the volume, with its name and its keyring. It can be repeated: if an earlier try was
+// applied without an answer, this one changes nothing.
 func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) error {
-	ring, rev, err := r.Registry.GetKeyring(ctx, c.Name)
-	if err != nil && !errors.Is(err, federation.ErrNotFound) {
+	defer r.mirror.Release(c.Name)
+	placed, err := r.place(c, p)
+	if err != nil {
 		return err
 	}
-	defer r.mirror.Release(c.Name)
-	placed, perr := plan.Placement{}, error(nil)
-	if rev != 0 {
-		placed, perr = r.place(c, p, func(s plan.Candidate) bool { return ring.Wrapped[s.Name] != nil })
-	}
-	if rev == 0 || perr != nil {
-		if placed, err = r.place(c, p, nil); err != nil {
-			return err
-		}
-	}
-	if rev == 0 || perr != nil {
-		if rev, err = r.putKeyring(ctx, c.Name, placed.Sites, ring.Generation, rev); err != nil {
-			return err
-		}
+	ring, err := r.newKeyring(c.Name, placed.Sites)
+	if err != nil {
+		return err
 	}
 	v := federation.Volume{UUID: c.Name, Name: c.Spec.FederationName, Owner: r.Organization, OwnerSite: r.Site,
 		OwnerCluster: r.self.Cluster,
 		Grants:       plan.Grants(c.Spec.Grants), Generation: 1, Spec: p.Spec, Sites: placed.Sites, CreatedAt: r.Now().UTC()}
-	at, err := r.Registry.CreateVolume(ctx, v)
+	at, err := r.Registry.CreateVolume(ctx, v, ring)
 	switch {
 	case errors.Is(err, federation.ErrNameTaken):
-		return r.taken(ctx, v, rev, err)
+		return r.taken(ctx, v, err)
 	case err != nil:
 		return err // ErrConflict: an earlier try was applied; the watch will show it
 	}
@@ -138,29 +123,22 @@ func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) erro
 	return r.claims(ctx, c)
 }
 
-func (r *contents) putKeyring(ctx context.Context, uuid string, sites []string, generation uint64,
-	prev federation.Revision) (federation.Revision, error) {
+// newKeyring draws a data key, and wraps it for sites.
+func (r *contents) newKeyring(uuid string, sites []string) (federation.Keyring, error) {
 	keys := map[string][]byte{}
 	for _, s := range sites {
 		site, ok := r.mirror.Site(s)
 		if !ok {
-			return 0, federation.ErrConflict // it has just gone: choose again
+			return federation.Keyring{}, federation.ErrConflict // it has just gone: choose again
 		}
 		keys[s] = site.WrapKey
 	}
 	ring, _, err := keyring.New(uuid, keys, r.Random)
-	if err != nil {
-		return 0, err
-	}
-	ring.Generation = generation + 1
-	return r.Registry.PutKeyring(ctx, prev, ring)
+	return ring, err
 }
 
-// taken: another was faster with the name. Nobody refers to the keyring, which goes.
-func (r *contents) taken(ctx context.Context, v federation.Volume, ring federation.Revision, taken error) error {
-	if err := r.Registry.DeleteKeyring(ctx, v.UUID, ring); err != nil && !errors.Is(err, federation.ErrConflict) {
-		return err
-	}
+// taken: another was faster with the name.
+func (r *contents) taken(ctx context.Context, v federation.Volume, taken error) error {
 	old, _, err := r.Registry.FindVolume(ctx, v.Name)
 	if errors.Is(err, federation.ErrNotFound) {
 		return federation.ErrConflict // and gave it back
@@ -191,7 +169,7 @@ func (r *contents) update(ctx context.Context, c *content) error {
 	}
 	var placed plan.Placement
 	if err == nil {
-		placed, err = r.place(c, resolved, nil)
+		placed, err = r.place(c, resolved)
 	}
 	if v := (*plan.Verdict)(nil); errors.As(err, &v) {
 		c.trouble, err = v, nil

@@ -75,7 +75,8 @@ func TestANameThatWasTakenJustNow(t *testing.T) {
 	f.site("ams", "uva")
 	ams := f.cluster("ams")
 	settleAll(ams)
-	_, err := f.reg.CreateVolume(t.Context(), federation.Volume{UUID: "other", Name: "ns.data", Owner: "uva", Generation: 1})
+	_, err := f.reg.CreateVolume(t.Context(), federation.Volume{UUID: "other", Name: "ns.data", Owner: "uva", Generation: 1},
+		federation.Keyring{})
 	f.ok(err)
 	c := &content{GeoVolumeContent: contentOf("0a6b4c1e-7a0b-5a42-9a2e-1f6d0c8a9b10")}
 	c.Spec = v1alpha1.GeoVolumeContentSpec{FederationName: "ns.data", Owner: "ams", Size: resource.MustParse("1Gi"),

@@ -24,7 +24,7 @@
 //	claim/<volume>/<site>/<namespace>/<name>  Claim        the site's operator
 //	lost/<site>                               Lost         a person
 //	purged/<volume>                           Purge        a gateway; each leaves it (swap)
-//	keyring/<volume>                          Keyring      who creates the volume, its home (swap)
+//	keyring/<volume>                          Keyring      with volume/…, then its home (swap)
 //	observed/<volume>/<gateway>               Observed     that gateway
 //	rewound/<gateway>                         Notice       that gateway (protocol-7)
 //	testimony/<gateway>/<key>                 Testimony    that gateway

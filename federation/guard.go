@@ -60,6 +60,16 @@ func NewGuard(load func() (GuardState, error), save func(GuardState) error, arch
 	if s.Changes == nil {
 		s.Changes = map[string]uint64{}
 	}
+	// Most revisions are seen unsaved. What was archived shows that they were.
+	if archive != nil {
+		kept, err := archive.List("")
+		if err != nil {
+			return nil, fmt.Errorf("load registry guard: %w", err)
+		}
+		for _, r := range kept {
+			s.Revision = max(s.Revision, r.Revision)
+		}
+	}
 	return &Guard{archive: archive, state: s, saved: s.Revision, save: save, unsaved: map[string]uint64{},
 		turned: make(chan struct{})}, nil
 }

@@ -28,9 +28,10 @@ type ControlStore interface {
 
 // Volumes has the desired state.
 type Volumes interface {
-	// CreateVolume writes the record and takes its name, both or neither. ErrNameTaken; ErrConflict
-	// when the uuid exists.
-	CreateVolume(ctx context.Context, v Volume) (Revision, error)
+	// CreateVolume writes the record and its keyring, and takes its name, all or nothing. A keyring
+	// that is there without a volume, of an earlier release's try, is replaced. The zero Keyring
+	// writes none: then nobody can open the volume. ErrNameTaken; ErrConflict when the uuid exists.
+	CreateVolume(ctx context.Context, v Volume, k Keyring) (Revision, error)
 	// GetVolume returns ErrNotFound for an unknown uuid. A deleted volume is still found.
 	GetVolume(ctx context.Context, uuid string) (Volume, Revision, error)
 	// UpdateVolume replaces the record that has revision prev, as CheckUpdate allows. ErrConflict.
@@ -107,9 +108,6 @@ type Keyrings interface {
 	GetKeyring(ctx context.Context, volume string) (Keyring, Revision, error)
 	// PutKeyring replaces the one that has revision prev; 0 creates it. ErrConflict.
 	PutKeyring(ctx context.Context, prev Revision, k Keyring) (Revision, error)
-	// DeleteKeyring destroys the one that has revision prev: the volume's contents are then lost.
-	// ErrConflict.
-	DeleteKeyring(ctx context.Context, volume string, prev Revision) error
 }
 
 // Statuses has the observed state.

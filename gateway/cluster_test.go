@@ -288,11 +288,8 @@ func (c *cluster) createAt(name, manifest string, sites []string) string {
 		c.t.Fatal(err)
 	}
 	ctx := context.Background()
-	if _, err := reg.PutKeyring(ctx, 0, ring); err != nil {
-		c.t.Fatal(err)
-	}
 	if _, err := reg.CreateVolume(ctx, federation.Volume{UUID: id, Name: name, Owner: "org-a", Generation: 1, Spec: m.Spec,
-		Sites: sites, CreatedAt: time.Now()}); err != nil {
+		Sites: sites, CreatedAt: time.Now()}, ring); err != nil {
 		c.t.Fatal(err)
 	}
 	return id

@@ -83,7 +83,8 @@ func TestRestoredRegistry(t *testing.T) {
 				}
 				return err
 			})
-			if _, err := person.CreateVolume(context.Background(), federation.Volume{UUID: "x", Name: "x", Owner: "o"}); !errors.Is(err,
+			if _, err := person.CreateVolume(context.Background(), federation.Volume{UUID: "x", Name: "x", Owner: "o"},
+				federation.Keyring{}); !errors.Is(err,
 				federation.ErrRewound) {
 				t.Errorf("a volume is made meanwhile: %v", err)
 			}

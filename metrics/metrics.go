@@ -43,9 +43,10 @@ type Part string
 
 // The parts.
 const (
-	Gateway  Part = "gateway"
-	Operator Part = "operator"
-	CSI      Part = "CSI driver"
+	Gateway    Part = "gateway"
+	Operator   Part = "operator"
+	CSI        Part = "CSI driver"
+	Gatekeeper Part = "registry's gatekeeper"
 )
 
 // Definition is one metric.

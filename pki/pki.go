@@ -8,7 +8,8 @@
 //
 //	weir://<federation>/<organization>/<site>/<gateway>
 //
-// besides the addresses at which it is reached. Both must name the same organization. Connections
+// besides the addresses at which it is reached. Both must name the same organization. What its
+// owner is, its Part, is in Subject.OU; certificates of earlier releases have none. Connections
 // are TLS 1.3 with certificates on both sides; after the chain, each side checks the other's
 // Identity against what it Expects. The authority's key is the federation's trust: keep it off the
 // gateways.
@@ -37,6 +38,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -48,7 +50,33 @@ var ErrInvalid = errors.New("invalid")
 type Identity struct {
 	// Federation, Site and Gateway are DNS labels; Organization is any text without a slash.
 	Federation, Organization, Site, Gateway string
+	// Part is what the owner is, which its certificate says beside the URI.
+	Part Part
 }
+
+// Part is what the owner of a certificate is: what it may do follows from it.
+type Part string
+
+// Parts.
+const (
+	PartUnknown       Part = "" // a certificate of an earlier release
+	PartGateway       Part = "gateway"
+	PartOperator      Part = "operator"
+	PartController    Part = "csi-controller"
+	PartNode          Part = "csi-node"
+	PartRegistry      Part = "registry" // a member of the registry, and the gatekeeper beside it
+	PartPerson        Part = "person"
+	PartAdministrator Part = "administrator" // a person who administers the federation
+)
+
+// Parts are all that a certificate may name.
+func Parts() []Part {
+	return []Part{PartGateway, PartOperator, PartController, PartNode, PartRegistry, PartPerson, PartAdministrator}
+}
+
+// RegistryName is a DNS name that all certificates of part registry have, and no others. Members of
+// the registry know each other by it, and their gatekeepers.
+func RegistryName(federation string) string { return "registry." + federation + ".weir" }
 
 const scheme = "weir"
 
@@ -71,6 +99,9 @@ func (i Identity) Validate() error {
 	}
 	if i.Organization == "" || strings.ContainsAny(i.Organization, "/\r\n\x00") {
 		return fmt.Errorf("check certificate: %w: organization is %q: name the institution, without a slash", ErrInvalid, i.Organization)
+	}
+	if i.Part != PartUnknown && !slices.Contains(Parts(), i.Part) {
+		return fmt.Errorf("check certificate: %w: part is %q: write one of %q", ErrInvalid, i.Part, Parts())
 	}
 	return nil
 }
@@ -174,7 +205,11 @@ func (a *Authority) Issue(id Identity, hosts []string, now time.Time, validFor t
 	if err != nil {
 		return Pair{}, fmt.Errorf("issue certificate %v: %w", id, err)
 	}
-	tmpl, err := template(pkix.Name{CommonName: id.Gateway, Organization: []string{id.Organization}}, now, validFor)
+	name := pkix.Name{CommonName: id.Gateway, Organization: []string{id.Organization}}
+	if id.Part != PartUnknown {
+		name.OrganizationalUnit = []string{string(id.Part)}
+	}
+	tmpl, err := template(name, now, validFor)
 	if err != nil {
 		return Pair{}, fmt.Errorf("issue certificate %v: %w", id, err)
 	}
@@ -185,10 +220,18 @@ func (a *Authority) Issue(id Identity, hosts []string, now time.Time, validFor t
 	tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	tmpl.BasicConstraintsValid = true
 	tmpl.URIs = []*url.URL{id.uri()}
+	if id.Part == PartRegistry {
+		tmpl.DNSNames = append(tmpl.DNSNames, RegistryName(a.federation))
+	}
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
 			tmpl.IPAddresses = append(tmpl.IPAddresses, ip)
-		} else if h != "" && !strings.ContainsAny(h, " /:") {
+		} else if h == RegistryName(a.federation) {
+			if id.Part != PartRegistry {
+				return Pair{}, fmt.Errorf("issue certificate %v: %w: host %q: members of the registry have that name: issue it for "+
+					"part %s", id, ErrInvalid, h, PartRegistry)
+			}
+		} else if h != "" && !strings.ContainsAny(h, " /:*") {
 			tmpl.DNSNames = append(tmpl.DNSNames, h)
 		} else {
 			return Pair{}, fmt.Errorf("issue certificate %v: %w: host %q: give IP addresses and DNS names, without port", id, ErrInvalid, h)

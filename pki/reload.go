@@ -147,6 +147,9 @@ func (w *watched) renewed(self Identity, now time.Time) *set {
 		return nil // they are being written
 	}
 	w.seen, w.read = is, now
+	if self.Part == PartUnknown {
+		self.Part = id.Part // the certificate of before was of an earlier release
+	}
 	if err == nil && id != self {
 		err = fmt.Errorf("load certificate: %w: %s is of %v, and this process is %v: put its own certificate there, or start it anew",
 			ErrInvalid, w.Cert, id, self)

@@ -20,6 +20,8 @@ type Expect struct {
 	Organizations []string
 	// Site and Gateway; empty: any.
 	Site, Gateway string
+	// Part; empty: any.
+	Part Part
 }
 
 // Server returns a configuration that demands certificates of those expected.
@@ -121,6 +123,8 @@ func (e Expect) Check(federation string, peer Identity) error {
 			"add that organization to the ones expected here, or issue the peer a certificate in the right organization's name")
 	case e.Site != "" && peer.Site != e.Site:
 		return refuse("site", peer.Site, fmt.Sprintf("%q", e.Site), "correct the address that the site registered")
+	case e.Part != PartUnknown && peer.Part != e.Part:
+		return refuse("part", string(peer.Part), fmt.Sprintf("%q", e.Part), "issue it a certificate of that part")
 	case e.Gateway != "" && peer.Gateway != e.Gateway:
 		return refuse("gateway", peer.Gateway, fmt.Sprintf("%q", e.Gateway), "correct the address that the gateway registered")
 	}
@@ -152,6 +156,11 @@ func identify(cert *x509.Certificate) (Identity, error) {
 			return refuse("its URI %s does not name organization, site and gateway", u)
 		}
 		id := Identity{Federation: u.Host, Organization: parts[1], Site: parts[2], Gateway: parts[3]}
+		if units := cert.Subject.OrganizationalUnit; len(units) > 1 {
+			return refuse("its subject names %d parts, %q, not one", len(units), units)
+		} else if len(units) == 1 {
+			id.Part = Part(units[0])
+		}
 		if err := id.Validate(); err != nil {
 			return refuse("%v", err)
 		}

@@ -20,19 +20,24 @@ import (
 
 // Wanted is a certificate that a site needs.
 type Wanted struct {
-	// Name is the last part of its identity, and Secret is where it is kept.
+	// Part and Name are those of its identity, and Secret is where it is kept.
+	Part         pki.Part
 	Name, Secret string
 	// Hosts are the IP addresses and DNS names at which its owner is reached.
 	Hosts []string
 }
 
-// ParseWanted reads NAME=SECRET or NAME=SECRET=HOST,HOST.
+// ParseWanted reads PART/NAME=SECRET or PART/NAME=SECRET=HOST,HOST.
 func ParseWanted(text string) (Wanted, error) {
 	parts := strings.SplitN(text, "=", 3)
-	if len(parts) < 2 || parts[0] == "" || parts[1] == "" {
-		return Wanted{}, fmt.Errorf("--issue %q: write NAME=SECRET or NAME=SECRET=HOST,HOST", text)
+	part, name, ok := strings.Cut(parts[0], "/")
+	if len(parts) < 2 || !ok || name == "" || parts[1] == "" {
+		return Wanted{}, fmt.Errorf("--issue %q: write PART/NAME=SECRET or PART/NAME=SECRET=HOST,HOST", text)
 	}
-	w := Wanted{Name: parts[0], Secret: parts[1]}
+	if !slices.Contains(pki.Parts(), pki.Part(part)) {
+		return Wanted{}, fmt.Errorf("--issue %q: part %q: write one of %q", text, part, pki.Parts())
+	}
+	w := Wanted{Part: pki.Part(part), Name: name, Secret: parts[1]}
 	if len(parts) == 3 {
 		w.Hosts = strings.Split(parts[2], ",")
 	}
@@ -153,7 +158,7 @@ func (i *Issuer) ensure(ctx context.Context, a *authority, w Wanted) error {
 	if err != nil {
 		return err
 	}
-	id := pki.Identity{Federation: i.Federation, Organization: i.Organization, Site: i.Site, Gateway: w.Name}
+	id := pki.Identity{Federation: i.Federation, Organization: i.Organization, Site: i.Site, Gateway: w.Name, Part: w.Part}
 	if old != nil {
 		done, err := i.keep(ctx, a, old, id, w.Hosts)
 		if done || err != nil {
@@ -204,6 +209,7 @@ func (i *Issuer) good(c *x509.Certificate, a *authority, id pki.Identity, hosts 
 	whole, left := c.NotAfter.Sub(c.NotBefore), c.NotAfter.Sub(i.Now())
 	inTime := left >= whole/3 || !c.NotAfter.Before(a.cert.NotAfter)
 	return inTime && len(c.URIs) == 1 && c.URIs[0].String() == id.String() &&
+		strings.Join(c.Subject.OrganizationalUnit, ",") == string(id.Part) &&
 		!slices.ContainsFunc(hosts, func(h string) bool { return c.VerifyHostname(h) != nil })
 }
 

@@ -64,7 +64,8 @@ func newSite(t *testing.T) *site {
 // setup does what `weir setup` does.
 func (s *site) setup() {
 	s.t.Helper()
-	wanted := []Wanted{{"ams-0", "weir-gateway-tls", []string{"192.0.2.7", "gateway.ams"}}, {"ams-operator", "weir-operator-tls", nil}}
+	wanted := []Wanted{{pki.PartGateway, "ams-0", "weir-gateway-tls", []string{"192.0.2.7", "gateway.ams"}},
+		{pki.PartOperator, "ams-operator", "weir-operator-tls", nil}}
 	if err := s.renewal.Ensure(s.t.Context(), wanted, 3650*day); err != nil {
 		s.t.Fatal(err)
 	}
@@ -99,7 +100,8 @@ func (s *site) valid(name, gateway string) *pki.Credentials {
 	s.t.Helper()
 	d := s.secret(name).Data
 	c, err := pki.Load(d["ca.crt"], pki.Pair{Cert: d["tls.crt"], Key: d["tls.key"]}, s.renewal.Now)
-	want := pki.Identity{Federation: "demo", Organization: "SURF", Site: "ams", Gateway: gateway}
+	want := pki.Identity{Federation: "demo", Organization: "SURF", Site: "ams", Gateway: gateway,
+		Part: map[string]pki.Part{"weir-gateway-tls": pki.PartGateway, "weir-operator-tls": pki.PartOperator}[name]}
 	if err != nil || c.Identity() != want {
 		s.t.Fatalf("at %v, secret %s: %v; want a valid certificate of %v", s.now, name, err, want)
 	}

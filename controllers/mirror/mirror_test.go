@@ -140,7 +140,7 @@ func BenchmarkMirror10000(b *testing.B) {
 		id := fmt.Sprintf("0a6b4c1e-7a0b-5a42-9a2e-%012d", i)
 		m := federation.Member{Gateway: "ams-1", Site: "ams", Incarnation: "1"}
 		v := *volumeEvent(id, fmt.Sprintf("ns.v%d", i), 0, "ams", "utr", "gro").Volume
-		if _, err := reg.CreateVolume(ctx, v); err != nil {
+		if _, err := reg.CreateVolume(ctx, v, federation.Keyring{}); err != nil {
 			b.Fatal(err)
 		}
 		if _, err := reg.SwapControl(ctx, id, 0, federation.Control{Volume: id, Epoch: 1, Home: m,

@@ -181,7 +181,7 @@ func watch(f *fixture) {
 	c := Control("v1", 1, 1)
 	rev, err := f.r.SwapControl(f.ctx, "v1", 0, c)
 	f.ok(err)
-	vrev, err := f.r.CreateVolume(f.ctx, Volume("v1", "home"))
+	vrev, err := f.r.CreateVolume(f.ctx, Volume("v1", "home"), federation.Keyring{})
 	f.ok(err)
 	f.ok(f.r.Register(f.ctx, Site("ams", "ams-1")))
 	s := f.watch(f.open())

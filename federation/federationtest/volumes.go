@@ -16,7 +16,7 @@ func volumeCreate(f *fixture) {
 	v := Volume("u1", "home")
 	v.CreatedAt = time.Unix(1e9, 0).UTC()
 	v.Spec.Durability.MaxLag = federation.MaxLag{Time: federation.Duration(time.Minute), Bytes: 500e6}
-	rev, err := f.r.CreateVolume(f.ctx, v)
+	rev, err := f.r.CreateVolume(f.ctx, v, federation.Keyring{})
 	f.ok(err)
 	got, grev, err := f.r.GetVolume(f.ctx, "u1")
 	f.ok(err)
@@ -28,22 +28,22 @@ func volumeCreate(f *fixture) {
 	if got.UUID != "u1" {
 		f.Fatalf("found %+v", got)
 	}
-	_, err = f.r.CreateVolume(f.ctx, Volume("u2", "home"))
+	_, err = f.r.CreateVolume(f.ctx, Volume("u2", "home"), federation.Keyring{})
 	f.is(err, federation.ErrNameTaken)
 	_, _, err = f.r.GetVolume(f.ctx, "u2")
 	f.is(err, federation.ErrNotFound)
-	_, err = f.r.CreateVolume(f.ctx, Volume("u1", "home"))
+	_, err = f.r.CreateVolume(f.ctx, Volume("u1", "home"), federation.Keyring{})
 	f.is(err, federation.ErrConflict)
-	_, err = f.r.CreateVolume(f.ctx, Volume("u1", "other"))
+	_, err = f.r.CreateVolume(f.ctx, Volume("u1", "other"), federation.Keyring{})
 	f.is(err, federation.ErrConflict)
 	_, _, err = f.r.FindVolume(f.ctx, "other")
 	f.is(err, federation.ErrNotFound)
 	for _, bad := range []federation.Volume{Volume("", "a"), Volume("a/b", "a"), Volume("u3", "Home"), Volume("u3", "a..b"),
 		Volume("u3", "a.b.c"), Volume("u3", "")} {
-		_, err := f.r.CreateVolume(f.ctx, bad)
+		_, err := f.r.CreateVolume(f.ctx, bad, federation.Keyring{})
 		f.is(err, federation.ErrInvalid)
 	}
-	_, err = f.r.CreateVolume(f.ctx, Volume("u0", "aa"))
+	_, err = f.r.CreateVolume(f.ctx, Volume("u0", "aa"), federation.Keyring{})
 	f.ok(err)
 	all, err := f.r.ListVolumes(f.ctx)
 	f.ok(err)
@@ -54,7 +54,7 @@ func volumeCreate(f *fixture) {
 
 func volumeUpdate(f *fixture) {
 	v := Volume("u1", "home")
-	rev, err := f.r.CreateVolume(f.ctx, v)
+	rev, err := f.r.CreateVolume(f.ctx, v, federation.Keyring{})
 	f.ok(err)
 	bigger := v
 	bigger.Spec.Size *= 2
@@ -79,7 +79,7 @@ func volumeUpdate(f *fixture) {
 
 func volumePurge(f *fixture) {
 	v := Volume("u1", "home")
-	rev, err := f.r.CreateVolume(f.ctx, v)
+	rev, err := f.r.CreateVolume(f.ctx, v, federation.Keyring{})
 	f.ok(err)
 	p := federation.Purge{Volume: "u1", Name: "home", At: time.Unix(2e9, 0).UTC(), Size: v.Spec.Size, Sites: v.Sites,
 		Pending: []string{"ams-1", "fra-1"}}
@@ -87,7 +87,7 @@ func volumePurge(f *fixture) {
 	v.Deleted, v.DeletedAt = true, time.Unix(1e9, 0).UTC()
 	rev2, err := f.r.UpdateVolume(f.ctx, rev, v)
 	f.ok(err)
-	_, err = f.r.CreateVolume(f.ctx, Volume("u2", "home"))
+	_, err = f.r.CreateVolume(f.ctx, Volume("u2", "home"), federation.Keyring{})
 	f.is(err, federation.ErrNameTaken) // still in the trash
 	_, err = f.r.SwapControl(f.ctx, "u1", 0, Control("u1", 1, 1))
 	f.ok(err)
@@ -103,7 +103,7 @@ func volumePurge(f *fixture) {
 	f.is(f.r.PurgeVolume(f.ctx, rev, p), federation.ErrConflict)
 	f.ok(f.r.PurgeVolume(f.ctx, rev2, p))
 	f.is(f.r.PurgeVolume(f.ctx, rev2, p), federation.ErrNotFound)
-	_, err = f.r.CreateVolume(f.ctx, Volume("u2", "home"))
+	_, err = f.r.CreateVolume(f.ctx, Volume("u2", "home"), federation.Keyring{})
 	f.ok(err)
 	_, _, err = f.r.GetControl(f.ctx, "u1")
 	f.is(err, federation.ErrNotFound)
@@ -147,7 +147,9 @@ func nameRace(f *fixture) {
 	var wg sync.WaitGroup
 	for i := range racers {
 		r := f.open()
-		wg.Go(func() { _, errs[i] = r.CreateVolume(f.ctx, Volume("u"+string(rune('0'+i)), "home")) })
+		wg.Go(func() {
+			_, errs[i] = r.CreateVolume(f.ctx, Volume("u"+string(rune('0'+i)), "home"), federation.Keyring{})
+		})
 	}
 	wg.Wait()
 	won := 0
@@ -218,8 +220,25 @@ func keyrings(f *fixture) {
 	k.Generation = 2
 	rev2, err := f.r.PutKeyring(f.ctx, rev, k)
 	f.ok(err)
-	f.is(f.r.DeleteKeyring(f.ctx, "v1", rev), federation.ErrConflict)
-	f.ok(f.r.DeleteKeyring(f.ctx, "v1", rev2))
+	_, err = f.r.PutKeyring(f.ctx, rev, federation.Keyring{Volume: "v1", Generation: 3, Wrapped: k.Wrapped})
+	f.is(err, federation.ErrConflict)
+	// A volume and its keyring are made together. One that is there without a volume is replaced.
+	k.Generation, k.Wrapped = 1, map[string][]byte{"site2": {9}}
+	_, err = f.r.CreateVolume(f.ctx, Volume("v2", "other"), k)
+	f.is(err, federation.ErrInvalid) // another volume's
+	made, err := f.r.CreateVolume(f.ctx, Volume("v1", "home"), k)
+	f.ok(err)
+	got, grev, err = f.r.GetKeyring(f.ctx, "v1")
+	f.ok(err)
+	if !reflect.DeepEqual(got, k) || grev != made || grev <= rev2 {
+		f.Fatalf("after the volume was made at %d: %+v of %d", made, got, grev)
+	}
+	_, err = f.r.CreateVolume(f.ctx, Volume("v1", "home"), federation.Keyring{Volume: "v1", Wrapped: map[string][]byte{"site3": {1}}})
+	f.is(err, federation.ErrConflict)
+	_, err = f.r.CreateVolume(f.ctx, Volume("v3", "home"), federation.Keyring{Volume: "v3", Wrapped: map[string][]byte{"site3": {1}}})
+	f.is(err, federation.ErrNameTaken)
+	_, _, err = f.r.GetKeyring(f.ctx, "v3")
+	f.is(err, federation.ErrNotFound)
 	_, err = f.r.PutKeyring(f.ctx, 0, federation.Keyring{Volume: "v2"})
 	f.is(err, federation.ErrInvalid)
 }

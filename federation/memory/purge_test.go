@@ -178,7 +178,7 @@ func TestPurgeIsNoRewind(t *testing.T) {
 	if err := cl.Tend(t.Context(), "a", time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := person.CreateVolume(t.Context(), federationtest.Volume("v9", "nine")); err != nil {
+	if _, err := person.CreateVolume(t.Context(), federationtest.Volume("v9", "nine"), federation.Keyring{}); err != nil {
 		t.Errorf("nobody can change anything any more: %v", err)
 	}
 }
@@ -191,7 +191,7 @@ func TestUUIDIsNotUsedAgain(t *testing.T) {
 	purge(t, person, "v1")
 	ring := federation.Keyring{Volume: "v1", Generation: 1, Wrapped: map[string][]byte{"site-a": []byte("x")}}
 	_, err := person.PutKeyring(t.Context(), 0, ring)
-	_, err2 := person.CreateVolume(t.Context(), federationtest.Volume("v1", "one"))
+	_, err2 := person.CreateVolume(t.Context(), federationtest.Volume("v1", "one"), federation.Keyring{})
 	if err == nil || err2 == nil {
 		t.Errorf("keyring: %v, volume: %v: both want a conflict", err, err2)
 	}

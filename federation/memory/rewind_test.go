@@ -130,10 +130,7 @@ func change(t *testing.T, r federation.Registry, volume string, epoch uint64, ho
 func create(t *testing.T, r federation.Registry, uuid, name string) {
 	t.Helper()
 	ring := federation.Keyring{Volume: uuid, Generation: 1, Wrapped: map[string][]byte{"site-a": []byte(uuid)}}
-	if _, err := r.PutKeyring(t.Context(), 0, ring); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.CreateVolume(t.Context(), federationtest.Volume(uuid, name)); err != nil {
+	if _, err := r.CreateVolume(t.Context(), federationtest.Volume(uuid, name), ring); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -219,7 +216,7 @@ func TestRewoundRegistryIsRefused(t *testing.T) {
 	}
 	ctl.Epoch, ctl.History = 2, append(ctl.History, federation.EpochStart{Epoch: 2})
 	_, swap := person.SwapControl(t.Context(), "v1", rev, ctl)
-	_, made := person.CreateVolume(t.Context(), federationtest.Volume("v3", "three"))
+	_, made := person.CreateVolume(t.Context(), federationtest.Volume("v3", "three"), federation.Keyring{})
 	for _, err := range []error{swap, made, person.DeleteAdmission(t.Context(), "v1", "site-a", "10.0.0.1")} {
 		if !errors.Is(err, federation.ErrRewound) {
 			t.Errorf("a change is answered with %v, want %v", err, federation.ErrRewound)

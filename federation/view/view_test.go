@@ -458,7 +458,8 @@ func TestReadersBesideAWatch(t *testing.T) {
 	}
 	for i := range n {
 		id := fmt.Sprintf("0a6b4c1e-7a0b-5a42-9a2e-%012d", i)
-		if _, err := reg.CreateVolume(ctx, federation.Volume{UUID: id, Name: fmt.Sprint("ns.v", i), Sites: []string{"ams"}}); err != nil {
+		if _, err := reg.CreateVolume(ctx, federation.Volume{UUID: id, Name: fmt.Sprint("ns.v", i), Sites: []string{"ams"}},
+			federation.Keyring{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -136,11 +136,15 @@ func copyTree(ctx context.Context, from, to string) error {
 		if err != nil {
 			return err
 		}
+		info, err := os.Stat(filepath.Join(from, name))
+		if err != nil {
+			return err
+		}
 		dst := filepath.Join(to, name)
 		if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(dst, text, 0o644); err != nil {
+		if err := os.WriteFile(dst, text, info.Mode().Perm()|0o600); err != nil { // tests run programs of hack/tools
 			return err
 		}
 	}

@@ -236,18 +236,18 @@ spec:
 {{- end }}
 {{- end }}
 
-{{/* weir.certificates: who needs a certificate, a JSON list of {name, secret, key, hosts}; key is
-     the one in values. */}}
+{{/* weir.certificates: who needs a certificate, a JSON list of {part, name, secret, key, hosts}; key
+     is the one in values. */}}
 {{- define "weir.certificates" -}}
 {{- $s := .Values.certificates.secrets }}{{ $site := .Values.site.name }}
 {{- $all := list
-  (dict "name" (include "weir.gatewayName" .) "secret" $s.gateway "key" "gateway" "hosts" (include "weir.gatewayHosts" . | fromJsonArray))
-  (dict "name" (printf "%s-operator" $site) "secret" $s.operator "key" "operator" "hosts" (list (include "weir.metricsHost" (list . "operator"))))
-  (dict "name" (printf "%s-csi-controller" $site) "secret" $s.csiController "key" "csiController" "hosts" (list (include "weir.metricsHost" (list . "csi-controller"))))
-  (dict "name" (printf "%s-csi-node" $site) "secret" $s.csiNode "key" "csiNode" "hosts" (list (include "weir.metricsHost" (list . "csi-node")))) }}
+  (dict "part" "gateway" "name" (include "weir.gatewayName" .) "secret" $s.gateway "key" "gateway" "hosts" (include "weir.gatewayHosts" . | fromJsonArray))
+  (dict "part" "operator" "name" (printf "%s-operator" $site) "secret" $s.operator "key" "operator" "hosts" (list (include "weir.metricsHost" (list . "operator"))))
+  (dict "part" "csi-controller" "name" (printf "%s-csi-controller" $site) "secret" $s.csiController "key" "csiController" "hosts" (list (include "weir.metricsHost" (list . "csi-controller"))))
+  (dict "part" "csi-node" "name" (printf "%s-csi-node" $site) "secret" $s.csiNode "key" "csiNode" "hosts" (list (include "weir.metricsHost" (list . "csi-node")))) }}
 {{- if .Values.bundled.registry.enabled }}
 {{- $hosts := concat (list "weir-registry" (printf "weir-registry.%s.svc" .Release.Namespace) "127.0.0.1") .Values.bundled.registry.hosts }}
-{{- $all = append $all (dict "name" (printf "%s-registry" $site) "secret" $s.registry "key" "registry" "hosts" $hosts) }}
+{{- $all = append $all (dict "part" "registry" "name" (printf "%s-registry" $site) "secret" $s.registry "key" "registry" "hosts" $hosts) }}
 {{- end }}
 {{- toJson $all }}
 {{- end }}

@@ -155,7 +155,8 @@ func (b *bundle) issue(a *pki.Authority, ca []byte, now time.Time) (bundleValues
 		if i == 0 { // nobody but Prometheus calls the other parts
 			hosts = append(hosts, b.hosts...)
 		}
-		id := pki.Identity{Federation: b.of.Federation, Organization: b.of.Organization, Site: b.of.Site, Gateway: b.parts()[i]}
+		id := pki.Identity{Federation: b.of.Federation, Organization: b.of.Organization, Site: b.of.Site, Gateway: b.parts()[i],
+			Part: pki.Part(components[i])}
 		pair, err := a.Issue(id, hosts, now, b.valid)
 		if err != nil {
 			return v, err

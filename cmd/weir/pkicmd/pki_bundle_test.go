@@ -57,14 +57,16 @@ func TestPKIBundle(t *testing.T) {
 	hosts := []string{"gateway.utr.example.org", "203.0.113.20", "2001:db8::20"}
 	for name, part := range map[string]struct {
 		pairValues
+		part  pki.Part
 		hosts []string
-	}{"utr-0": {p.Gateway, append([]string{"weir-gateway-metrics.weir-system.svc"}, hosts...)},
-		"utr-operator":       {p.Operator, []string{"weir-operator-metrics.weir-system.svc"}},
-		"utr-csi-controller": {p.CSIController, []string{"weir-csi-controller-metrics.weir-system.svc"}},
-		"utr-csi-node":       {p.CSINode, []string{"weir-csi-node-metrics.weir-system.svc"}}} {
+	}{"utr-0": {p.Gateway, pki.PartGateway, append([]string{"weir-gateway-metrics.weir-system.svc"}, hosts...)},
+		"utr-operator":       {p.Operator, pki.PartOperator, []string{"weir-operator-metrics.weir-system.svc"}},
+		"utr-csi-controller": {p.CSIController, pki.PartController, []string{"weir-csi-controller-metrics.weir-system.svc"}},
+		"utr-csi-node":       {p.CSINode, pki.PartNode, []string{"weir-csi-node-metrics.weir-system.svc"}}} {
 		c, err := pki.Load([]byte(p.CA), pki.Pair{Cert: []byte(part.Cert), Key: []byte(part.Key)}, func() time.Time { return clitest.Time })
 		if err != nil ||
-			c.Identity() != (pki.Identity{Federation: "demo", Organization: "Universiteit Utrecht", Site: "utr", Gateway: name}) {
+			c.Identity() != (pki.Identity{Federation: "demo", Organization: "Universiteit Utrecht", Site: "utr", Gateway: name,
+				Part: part.part}) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}

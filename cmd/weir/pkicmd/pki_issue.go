@@ -4,6 +4,7 @@ package pkicmd
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,16 +19,21 @@ func issueCommand(sh *cli.Shell) *cobra.Command {
 	var hosts []string
 	var valid time.Duration
 	c := &cobra.Command{
-		Use:   "issue --dir D --organization O --site S --gateway G --host H...",
+		Use:   "issue --dir D --organization O --site S --gateway G [--part P] --host H...",
 		Short: "Issue a certificate: D/G.crt and D/G.key", Args: cli.Args(cobra.NoArgs),
-		Long: "Issues a certificate with the authority in folder D: for a gateway, a member of the registry, or an\n" +
-			"operator, who needs no --host.",
-		Example: "  weir pki issue --dir authority --organization SURF --site ams --gateway ams-1 --host 10.0.1.10",
+		Long: "Issues a certificate with the authority in folder D: for a gateway, a member of the registry, or a\n" +
+			"person, who needs no --host. What its owner may do in the federation follows from --part:\n" +
+			"docs/trust.md has the list.",
+		Example: "  weir pki issue --dir authority --organization SURF --site ams --gateway ams-1 --host 10.0.1.10\n" +
+			"  weir pki issue --dir authority --organization SURF --site ams --gateway alice --part person",
 		RunE: func(*cobra.Command, []string) error {
 			for _, f := range [][2]string{{"--organization", id.Organization}, {"--site", id.Site}, {"--gateway", id.Gateway}} {
 				if f[1] == "" {
 					return cli.Usage("pki issue: no %s: give organization, site and gateway", f[0])
 				}
+			}
+			if !slices.Contains(pki.Parts(), id.Part) {
+				return cli.Usage("pki issue: --part %q: write one of %q", id.Part, pki.Parts())
 			}
 			if id.Gateway == authorityName {
 				return cli.Usage("pki issue: --gateway %s: the authority's files have that name: choose another", id.Gateway)
@@ -52,7 +58,9 @@ func issueCommand(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&dir, "dir", ".", "`FOLDER` with the authority's files, to write to")
 	f.StringVar(&id.Organization, "organization", "", "`NAME` of the institution")
 	f.StringVar(&id.Site, "site", "", "`NAME` of the site")
-	f.StringVar(&id.Gateway, "gateway", "", "`NAME` of the gateway, registry member or operator")
+	f.StringVar(&id.Gateway, "gateway", "", "`NAME` of the gateway, registry member or person")
+	f.StringVar((*string)(&id.Part), "part", string(pki.PartGateway), "`PART` that it is: gateway, operator, csi-controller, csi-node, "+
+		"registry, person or administrator")
 	f.StringSliceVar(&hosts, "host", nil, "IP `ADDRESS` or DNS name at which it is reached; may be repeated")
 	f.DurationVar(&valid, "valid-for", CertificateTime, "`TIME` until it expires, at most the authority's")
 	return c

@@ -31,7 +31,7 @@ func backupCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	return &cobra.Command{
 		Use: "backup FILE", Short: "Write a snapshot of the registry to a file", Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Writes a snapshot of the registry's etcd, with everything that is in it, to a new file, as\n" +
-			"`etcdctl snapshot save` does. Who may do that is for etcd to say.",
+			"`etcdctl snapshot save` does. It needs a certificate of part administrator.",
 		Example: "  weir registry backup registry.db",
 		RunE: func(c *cobra.Command, a []string) error {
 			cl, err := opener.Open()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registrycmd has `weir registry`: back the registry up, restore it, and bring one that
-// went back forward again (protocol-7).
+// Package registrycmd has `weir registry`: stand beside a member as its gatekeeper, back the
+// registry up, restore it, and bring one that went back forward again (protocol-7).
 package registrycmd
 
 import (
@@ -21,8 +21,8 @@ import (
 // Command is `weir registry`.
 func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 	o := access.NewOpener(sh.Getenv, connect)
-	c := cli.Group(&cobra.Command{Use: "registry", Short: "Back the registry up, restore it, and reconcile one that went back"},
-		statusCommand(sh, o), backupCommand(sh, o), restoreCommand(sh), reconcileCommand(sh, o))
+	c := cli.Group(&cobra.Command{Use: "registry", Short: "Serve the registry, back it up, restore it, and reconcile one that went back"},
+		serveCommand(sh, o), statusCommand(sh, o), backupCommand(sh, o), restoreCommand(sh), reconcileCommand(sh, o))
 	o.Flags(c)
 	return c
 }

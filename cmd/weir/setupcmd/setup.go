@@ -65,7 +65,7 @@ func Command(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&s.authority, "authority", "",
 		"`SECRET` with the federation's authority, made if it is not there; empty: issue nothing")
 	f.DurationVar(&s.validFor, "valid-for", pkicmd.CertificateTime, "`TIME` until a certificate expires")
-	f.StringArrayVar(&s.issue, "issue", nil, "`NAME=SECRET[=HOST,HOST]` of a certificate; may be repeated")
+	f.StringArrayVar(&s.issue, "issue", nil, "`PART/NAME=SECRET[=HOST,HOST]` of a certificate; may be repeated")
 	return c
 }
 

@@ -33,7 +33,7 @@ func newSetup(t *testing.T, now *time.Time) *setup {
 	return &setup{
 		namespace: "weir", federation: "research", organization: "surf", site: "ams",
 		siteKey: "weir-site-key", objects: dir, authority: "weir-authority", validFor: 90 * 24 * time.Hour,
-		issue:  []string{"ams-0=weir-gateway-tls=10.0.0.7,gateway.weir", "ams-operator=weir-operator-tls"},
+		issue:  []string{"gateway/ams-0=weir-gateway-tls=10.0.0.7,gateway.weir", "operator/ams-operator=weir-operator-tls"},
 		client: fake.NewClientBuilder().WithScheme(process.Scheme()).Build(),
 		now:    func() time.Time { return *now }, tell: t.Logf, pause: func(context.Context, time.Duration) bool { return false },
 	}
@@ -60,7 +60,8 @@ func TestSetup(t *testing.T) {
 	run()
 	key, ca, cert := secretOf(t, s, "weir-site-key"), secretOf(t, s, "weir-authority"), secretOf(t, s, "weir-gateway-tls")
 	creds, err := pki.Load(cert.Data["ca.crt"], pki.Pair{Cert: cert.Data["tls.crt"], Key: cert.Data["tls.key"]}, s.now)
-	if err != nil || creds.Identity() != (pki.Identity{Federation: "research", Organization: "surf", Site: "ams", Gateway: "ams-0"}) {
+	if err != nil || creds.Identity() != (pki.Identity{Federation: "research", Organization: "surf", Site: "ams", Gateway: "ams-0",
+		Part: pki.PartGateway}) {
 		t.Fatalf("%v, %v", creds, err)
 	}
 	if _, ok := cert.Data["ca.key"]; ok {
@@ -103,8 +104,9 @@ func TestSetupRefuses(t *testing.T) {
 		{"no site", "--site", func(s *setup) { s.site = "" }},
 		{"an issue without a secret", `--issue "x"`, func(s *setup) { s.issue = []string{"x"} }},
 		{"an address that is not known yet", "it is tried again", func(s *setup) {
-			s.issue = []string{"a=b=$(WEIR_GATEWAY_SERVICE_HOST)"}
+			s.issue = []string{"gateway/a=b=$(WEIR_GATEWAY_SERVICE_HOST)"}
 		}},
+		{"a part that is none", `part "node": write one of ["gateway"`, func(s *setup) { s.issue = []string{"node/a=b"} }},
 		{"no authority", "--issue without --authority", func(s *setup) { s.authority = "" }},
 		{"no objects", "no .yaml file", func(s *setup) { s.objects = t.TempDir() }},
 		{"a damaged site key", "put the site's key back", func(s *setup) {

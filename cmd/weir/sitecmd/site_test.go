@@ -63,7 +63,7 @@ func TestSiteRemove(t *testing.T) {
 	ctx := t.Context()
 	v := federation.Volume{UUID: "u1", Name: "team.data", Owner: "PSNC", OwnerSite: "waw", OwnerCluster: "uid-waw", Generation: 1,
 		Sites: []string{"waw", "ams"}}
-	rev, err := b.Registry.CreateVolume(ctx, v)
+	rev, err := b.Registry.CreateVolume(ctx, v, federation.Keyring{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestSiteRemove(t *testing.T) {
 	b.Want(cli.ExitError, "site ams has no gateway of this name", "", "site", "remove", "ams", "--gateway", "ams-old")
 	gone := federation.Volume{UUID: "u2", Name: "team.old", Owner: "PSNC", Generation: 1, Sites: []string{"waw"}, Deleted: true,
 		DeletedAt: clitest.Time}
-	if rev, err = b.Registry.CreateVolume(ctx, gone); err != nil {
+	if rev, err = b.Registry.CreateVolume(ctx, gone, federation.Keyring{}); err != nil {
 		t.Fatal(err)
 	}
 	b.Want(cli.ExitError, "deleted volumes in the trash have copies there: team.old", "", "site", "remove", "waw")

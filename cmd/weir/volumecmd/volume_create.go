@@ -89,8 +89,7 @@ func inManifest(file string, err error) error {
 	return errors.New(strings.Join(lines, "\n      "))
 }
 
-// create makes a volume. It writes the keyring first, so that no gateway finds a volume without
-// keys.
+// create makes a volume.
 func create(
 	ctx context.Context, cl *access.Client, m spec.VolumeManifest, now time.Time, random io.Reader,
 ) (federation.Volume, error) {
@@ -129,25 +128,18 @@ func create(
 	if err != nil {
 		return v, fmt.Errorf("create volume %s: %w", name, err)
 	}
-	rev, err := cl.Registry.PutKeyring(ctx, 0, ring)
-	if err != nil {
-		return v, fmt.Errorf("create volume %s: %w: nothing was created; try again", name, err)
-	}
-	_, err = cl.Registry.CreateVolume(ctx, v)
-	if errors.Is(err, federation.ErrUnknown) {
+	_, err = cl.Registry.CreateVolume(ctx, v, ring)
+	switch {
+	case errors.Is(err, federation.ErrUnknown):
 		return v, readBack(ctx, cl, v, err)
-	}
-	if err == nil {
-		return v, nil
-	}
-	// Nothing refers to the keyring. If it cannot be removed, a few unused bytes stay.
-	gone := cl.Registry.DeleteKeyring(ctx, v.UUID, rev)
-	if errors.Is(err, federation.ErrNameTaken) {
+	case errors.Is(err, federation.ErrUnavailable):
+		err = fmt.Errorf("create volume %s: %w: nothing was created; try again", name, err)
+	case errors.Is(err, federation.ErrNameTaken):
 		if old, _, ferr := cl.Registry.FindVolume(ctx, name); ferr == nil {
 			err = nameTaken(old)
 		}
 	}
-	return v, errors.Join(err, gone)
+	return v, err
 }
 
 // readBack looks for a volume after the answer to its creation was lost.

@@ -21,8 +21,9 @@ func transferCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	c := &cobra.Command{
 		Use: "transfer NAME --to SITE", Short: "Make another site's cluster a volume's owner", Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Makes the Kubernetes cluster of a site the owner of a volume: from then on only its operator changes\n" +
-			"the volume's desired state. The home and the data stay where they are. The owner's organization may\n" +
-			"do that. To take a volume whose owner is lost, declare that with `weir site lost`, and give --force.",
+			"the volume's desired state. The home and the data stay where they are. A person of the organization\n" +
+			"that owns it does that, and nobody else. With --force it is done only if the site that owns it was\n" +
+			"declared lost (`weir site lost`).",
 		Example: "  weir volume transfer data --to fra",
 		RunE: func(c *cobra.Command, a []string) error {
 			if to == "" {
@@ -41,7 +42,7 @@ func transferCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&to, "to", "", "`SITE` whose cluster is to own the volume")
-	c.Flags().BoolVar(&force, "force", false, "take the volume from a site that was declared lost")
+	c.Flags().BoolVar(&force, "force", false, "only from a site that was declared lost")
 	return c
 }
 
@@ -67,7 +68,7 @@ func transfer(ctx context.Context, cl *access.Client, name, to string, force boo
 		if v.OwnerSite == to && v.OwnerCluster == s.Site.Cluster {
 			return fmt.Sprintf("volume %s: site %s owns it already", name, to), nil
 		}
-		if err := mayTransfer(ctx, cl, v, s.Site, force); err != nil {
+		if err := mayTransfer(ctx, cl, v, force); err != nil {
 			return "", err
 		}
 		from := cli.With(v.Owner, v.OwnerSite)
@@ -83,23 +84,19 @@ func transfer(ctx context.Context, cl *access.Client, name, to string, force boo
 }
 
 // mayTransfer returns why the caller may not give the volume to a site.
-func mayTransfer(ctx context.Context, cl *access.Client, v federation.Volume, to federation.Site, force bool) error {
+func mayTransfer(ctx context.Context, cl *access.Client, v federation.Volume, force bool) error {
 	me := cl.Self.Organization
 	switch {
 	case v.Deleted:
 		return fmt.Errorf("volume %s: it was deleted at %s", v.Name, cli.Stamp(v.DeletedAt))
 	case v.Closing:
 		return fmt.Errorf("volume %s: its owner is deleting it: take that back there first", v.Name)
-	case !force && v.Owner != me:
-		return fmt.Errorf("volume %s: it belongs to %s, and your certificate is of %s: ask a person there; "+
-			"if site %s is gone, `weir site lost %[4]s` and then --force takes it", v.Name, v.Owner, me, v.OwnerSite)
+	case v.Owner != me:
+		return fmt.Errorf("volume %s: it belongs to %s, and your certificate is of %s: ask a person there", v.Name, v.Owner, me)
 	case !force:
 		return nil
 	case v.OwnerSite == "":
 		return fmt.Errorf("volume %s: no site owns it, so none can be lost: leave --force out, with a certificate of %s", v.Name, v.Owner)
-	case me != v.Owner && me != to.Organization:
-		return fmt.Errorf("volume %s: your certificate is of %s: use one of its owner %s or of %s, to whom site %s belongs",
-			v.Name, me, v.Owner, to.Organization, to.Name)
 	}
 	losses, err := cl.Registry.ListLost(ctx)
 	if err != nil {

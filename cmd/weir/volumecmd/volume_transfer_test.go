@@ -18,7 +18,7 @@ func TestVolumeTransfer(t *testing.T) {
 	b.Cluster("ams", "SURF", "uid-ams")
 	b.Cluster("waw", "PSNC", "uid-waw")
 	v := federation.Volume{UUID: "u1", Name: "team.data", Owner: "SURF", Generation: 1, Sites: []string{"ams"}}
-	if _, err := b.Registry.CreateVolume(t.Context(), v); err != nil {
+	if _, err := b.Registry.CreateVolume(t.Context(), v, federation.Keyring{}); err != nil {
 		t.Fatal(err)
 	}
 	owner := func(organization, site, cluster string) {
@@ -39,10 +39,20 @@ func TestVolumeTransfer(t *testing.T) {
 	b.Want(cli.ExitOK, "owner is PSNC (waw), was SURF (ams)", "", "volume", "transfer", "team.data", "--to", "waw")
 	owner("PSNC", "waw", "uid-waw")
 	b.Want(cli.ExitError, "it belongs to PSNC, and your certificate is of SURF", "", "volume", "transfer", "team.data", "--to", "ams")
+	b.Want(cli.ExitOK, "declared lost", "", "site", "lost", "waw", "--yes")
+	b.Want(cli.ExitError, "it belongs to PSNC", "", "volume", "transfer", "team.data", "--to", "ams", "--force")
+	back, rev, err := b.Registry.GetVolume(t.Context(), v.UUID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back.Owner = "SURF" // the site is another one of the owner's, from now on
+	if _, err := b.Registry.UpdateVolume(t.Context(), rev, back); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitOK, "is not lost any more", "", "site", "found", "waw")
 	b.Want(cli.ExitError, "was not declared lost", "", "volume", "transfer", "team.data", "--to", "ams", "--force")
 	b.Want(cli.ExitOK, "declared lost", "", "site", "lost", "waw", "--yes")
-	b.Want(cli.ExitError, "it belongs to PSNC", "", "volume", "transfer", "team.data", "--to", "ams")
-	b.Want(cli.ExitOK, "owner is SURF (ams), was PSNC (waw)", "", "volume", "transfer", "team.data", "--to", "ams", "--force")
+	b.Want(cli.ExitOK, "owner is SURF (ams), was SURF (waw)", "", "volume", "transfer", "team.data", "--to", "ams", "--force")
 	owner("SURF", "ams", "uid-ams")
 
 	b.Serve(nil)
@@ -52,7 +62,7 @@ func TestVolumeTransfer(t *testing.T) {
 	b.Want(cli.ExitOK, "may not use volume team.data", "", "volume", "expel", "team.data", "--site", "ams", "--client", "10.0.0.9")
 	b.Want(cli.ExitOK, "team.data  Pending", "", "status", "team.data")
 	b.Want(cli.ExitError, "it belongs to the cluster of site ams", "team.data\n", "volume", "delete", "team.data")
-	v, rev, err := b.Registry.FindVolume(t.Context(), "team.data")
+	v, rev, err = b.Registry.FindVolume(t.Context(), "team.data")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,19 +95,6 @@ func (r *Registry) PutKeyring(ctx context.Context, prev federation.Revision, k f
 	return r.put(ctx, "put", "keyring", k.Volume, kk, conds, k)
 }
 
-// DeleteKeyring implements federation.Keyrings.
-func (r *Registry) DeleteKeyring(ctx context.Context, volume string, prev federation.Revision) error {
-	if err := checkNames("volume", volume); err != nil {
-		return err
-	}
-	if prev == 0 {
-		return conflict("delete", "keyring", volume)
-	}
-	k := key(federation.KindKeyring, volume)
-	_, err := r.commit(ctx, "delete", "keyring", volume, []Condition{{Key: k, Revision: prev}}, Write{Key: k, Delete: true})
-	return err
-}
-
 // PutObserved implements federation.Statuses.
 func (r *Registry) PutObserved(ctx context.Context, o federation.Observed) error {
 	if err := checkNames("observed", o.Volume, o.Gateway); err != nil {

@@ -12,7 +12,7 @@ import (
 const namePrefix = "name/"
 
 // CreateVolume implements federation.Volumes.
-func (r *Registry) CreateVolume(ctx context.Context, v federation.Volume) (federation.Revision, error) {
+func (r *Registry) CreateVolume(ctx context.Context, v federation.Volume, ring federation.Keyring) (federation.Revision, error) {
 	if err := v.Validate(); err != nil {
 		return 0, err
 	}
@@ -20,15 +20,29 @@ func (r *Registry) CreateVolume(ctx context.Context, v federation.Volume) (feder
 	if err != nil {
 		return 0, wrap("create", "volume", v.Name, err)
 	}
-	k, n := key(federation.KindVolume, v.UUID), namePrefix+v.Name
-	rev, err := r.commit(ctx, "create", "volume", v.Name, []Condition{{Key: k}, {Key: n}, {Key: key(federation.KindPurged, v.UUID)}},
-		Write{Key: k, Value: value}, Write{Key: n, Value: []byte(v.UUID)})
+	k, n, kk := key(federation.KindVolume, v.UUID), namePrefix+v.Name, key(federation.KindKeyring, v.UUID)
+	conds := []Condition{{Key: k}, {Key: n}, {Key: key(federation.KindPurged, v.UUID)}}
+	writes := []Write{{Key: k, Value: value}, {Key: n, Value: []byte(v.UUID)}}
+	if ring.Volume != "" {
+		if err := checkRing(v, ring); err != nil {
+			return 0, err
+		}
+		if value, err = federation.Encode(ring); err != nil {
+			return 0, wrap("create", "volume", v.Name, err)
+		}
+		conds, writes = append(conds, Condition{Key: kk}), append(writes, Write{Key: kk, Value: value})
+	}
+	rev, err := r.commit(ctx, "create", "volume", v.Name, conds, writes...)
 	if err == nil || !isConflict(err) {
 		return rev, err
 	}
-	res, _, err := r.get(ctx, "create", "volume", v.Name, Read{Key: n})
+	res, _, err := r.get(ctx, "create", "volume", v.Name, Read{Key: n}, Read{Key: k}, Read{Key: kk})
 	if err != nil {
 		return 0, err
+	}
+	if len(res[0]) == 0 && len(res[1]) == 0 && len(res[2]) > 0 && ring.Volume != "" {
+		conds[len(conds)-1].Revision = res[2][0].Revision
+		return r.commit(ctx, "create", "volume", v.Name, conds, writes...)
 	}
 	if len(res[0]) == 0 {
 		return 0, conflict("create", "volume", v.Name)
@@ -40,6 +54,15 @@ func (r *Registry) CreateVolume(ctx context.Context, v federation.Volume) (feder
 	}
 	return 0, &federation.Error{Op: "create", Kind: "volume", Name: v.Name, Err: federation.ErrNameTaken,
 		Detail: "it names volume " + owner + ": choose another name, or import that volume; a deleted one frees its name when it is purged"}
+}
+
+// checkRing checks that a keyring is that of a volume which is made.
+func checkRing(v federation.Volume, ring federation.Keyring) error {
+	if ring.Volume != v.UUID {
+		return &federation.Error{Op: "create", Kind: "keyring", Name: ring.Volume, Err: federation.ErrInvalid,
+			Detail: "it is another volume's than " + v.UUID + ": give the volume's own"}
+	}
+	return federation.CheckKeyring(nil, ring)
 }
 
 // GetVolume implements federation.Volumes.

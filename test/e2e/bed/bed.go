@@ -68,6 +68,8 @@ type Bed struct {
 	tls   map[string]stage.TLS // by gateway name; "admin" is the operator's
 	mu    sync.Mutex
 	sites map[string]*Site
+	// owners are the sites whose persons made volumes, by the volume's name.
+	owners map[string]string
 }
 
 // Site is a site of the federation. Its organization is "org-" and its name.
@@ -89,7 +91,7 @@ func Up(ctx context.Context, cfg Config) (_ *Bed, err error) {
 	if cfg.Lease == "" {
 		cfg.Lease = "20s"
 	}
-	b := &Bed{cfg: cfg, tls: map[string]stage.TLS{}, sites: map[string]*Site{}}
+	b := &Bed{cfg: cfg, tls: map[string]stage.TLS{}, sites: map[string]*Site{}, owners: map[string]string{}}
 	root, err := stage.ModuleRoot(".")
 	if err != nil {
 		return nil, err
@@ -123,9 +125,9 @@ func Up(ctx context.Context, cfg Config) (_ *Bed, err error) {
 	}
 	for _, name := range cfg.Sites {
 		b.sites[name] = &Site{Site: b.Stage.Site(name), bed: b, guests: map[string]*stage.Guest{}}
-		for who, addr := range map[string]string{"g" + name: b.Stage.Site(name).Addr(), "registry-" + name: b.Stage.Site(name).Addr(),
-			"admin-" + name: "127.0.0.1"} {
-			if b.tls[who], err = b.Issue("org-"+name, name, who, addr); err != nil {
+		for who, part := range map[string]pki.Part{"g" + name: pki.PartGateway, "registry-" + name: pki.PartRegistry,
+			"admin-" + name: pki.PartPerson} {
+			if b.tls[who], err = b.Issue("org-"+name, name, part, who, b.Stage.Site(name).Addr()); err != nil {
 				return nil, err
 			}
 		}
@@ -134,7 +136,7 @@ func Up(ctx context.Context, cfg Config) (_ *Bed, err error) {
 }
 
 func (b *Bed) start(ctx context.Context) error {
-	b.say("starting the registry: etcd at %s", strings.Join(b.cfg.Sites, ", "))
+	b.say("starting the registry: etcd and gatekeepers at %s", strings.Join(b.cfg.Sites, ", "))
 	tls := map[string]stage.TLS{}
 	var at []*stage.Site
 	for _, name := range b.cfg.Sites {
@@ -142,7 +144,7 @@ func (b *Bed) start(ctx context.Context) error {
 		at = append(at, b.sites[name].Site)
 	}
 	var err error
-	if b.Etcd, err = b.Stage.StartEtcd(ctx, tls, at...); err != nil {
+	if b.Etcd, err = b.Stage.StartEtcd(ctx, Gatekeeper(Federation, b.weir), tls, at...); err != nil {
 		return err
 	}
 	b.say("starting a store and a gateway at each site")
@@ -167,8 +169,18 @@ const (
 	SecretKey = "weir-demo-secret"
 )
 
+// Gatekeeper stands in front of each member of the registry.
+func Gatekeeper(federation, weir string) *stage.Front {
+	name := pki.RegistryName(federation)
+	return &stage.Front{Args: []string{"--client-cert-allowed-hostname=" + name, "--peer-cert-allowed-hostname=" + name},
+		Command: func(site *stage.Site, files stage.TLS, listen, etcd string) *exec.Cmd {
+			return site.Command(context.Background(), weir, "registry", "serve", "--listen", listen, "--etcd", etcd, "--ca", files.CA,
+				"--cert", files.Cert, "--key", files.Key)
+		}}
+}
+
 // Issue makes a certificate and returns its files.
-func (b *Bed) Issue(organization, site, gateway string, hosts ...string) (stage.TLS, error) {
+func (b *Bed) Issue(organization, site string, part pki.Part, gateway string, hosts ...string) (stage.TLS, error) {
 	dir := filepath.Join(b.Stage.Dir(), "pki")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return stage.TLS{}, err
@@ -181,7 +193,8 @@ func (b *Bed) Issue(organization, site, gateway string, hosts ...string) (stage.
 	if err := os.WriteFile(caFile, root.Cert, 0o644); err != nil {
 		return stage.TLS{}, err
 	}
-	pair, err := b.ca.Issue(pki.Identity{Federation: Federation, Organization: organization, Site: site, Gateway: gateway}, hosts,
+	pair, err := b.ca.Issue(pki.Identity{Federation: Federation, Organization: organization, Site: site, Gateway: gateway,
+		Part: part}, hosts,
 		time.Now().Add(-time.Hour), 240*time.Hour)
 	if err != nil {
 		return stage.TLS{}, err

@@ -146,7 +146,7 @@ func (s *Site) Kill() {
 	s.bed.mu.Unlock()
 	s.Gateway().Kill()
 	s.S3.Proc().Kill()
-	s.bed.Etcd.Member(s.Name()).Proc().Kill()
+	s.bed.Etcd.Member(s.Name()).Kill()
 	for _, g := range guests {
 		g.Kill()
 	}

@@ -4,6 +4,7 @@ package bed
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 // Weir runs the weir program at a site, as an operator of that site's organization, and returns
@@ -43,8 +46,21 @@ func (b *Bed) Create(ctx context.Context, site, manifest string) error {
 	if err := b.AwaitSites(ctx); err != nil {
 		return err
 	}
-	_, err = b.Weir(ctx, site, "volume", "create", "-f", filepath.Clean(f.Name()))
-	return err
+	if _, err = b.Weir(ctx, site, "volume", "create", "-f", filepath.Clean(f.Name())); err != nil {
+		return err
+	}
+	var v struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+	}
+	if err := yaml.Unmarshal([]byte(manifest), &v); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.owners[v.Metadata.Name] = site
+	return nil
 }
 
 // AwaitSites waits until every site's gateway answers.
@@ -68,9 +84,12 @@ func (b *Bed) AwaitSites(ctx context.Context) error {
 	}
 }
 
-// Admit lets a client address of a site use a volume.
+// Admit lets a client address of a site use a volume, by a person of its owner.
 func (b *Bed) Admit(ctx context.Context, volume, site, client string) error {
-	_, err := b.Weir(ctx, site, "volume", "admit", volume, "--site", site, "--client", client)
+	b.mu.Lock()
+	owner := b.owners[volume]
+	b.mu.Unlock()
+	_, err := b.Weir(ctx, cmp.Or(owner, site), "volume", "admit", volume, "--site", site, "--client", client)
 	return err
 }
 

@@ -107,7 +107,7 @@ func gatewayStopped(r *run) (func(), string) {
 func etcdKilled(r *run) (func(), string) {
 	site := r.site()
 	m := r.Bed.Etcd.Member(site)
-	m.Proc().Kill()
+	m.Kill()
 	return func() { r.must(m.Start()) }, site
 }
 

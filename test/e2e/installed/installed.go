@@ -11,7 +11,6 @@
 package installed
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/test/e2e/bed"
 	"github.com/weir-storage/weir/test/e2e/kube"
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
@@ -47,6 +47,7 @@ type Federated struct {
 	ca      *pki.Authority
 	release *kube.Release
 	dir     string
+	weir    string // path of the program
 	say     func(format string, a ...any)
 	sites   map[string]*site
 }
@@ -79,13 +80,16 @@ func Install(ctx context.Context, c *kube.Clusters, say func(format string, a ..
 	var at []*stage.Site
 	for _, name := range c.Names() {
 		s := c.Site(name)
-		if tls[name], err = f.issue(name, "registry-"+name, s.Addr()); err != nil {
+		if tls[name], err = f.issue(name, pki.PartRegistry, "registry-"+name, s.Addr()); err != nil {
 			return nil, err
 		}
 		at = append(at, s.Site)
 	}
-	say("starting the registry: etcd at %s", strings.Join(c.Names(), ", "))
-	if f.Etcd, err = c.Stage.StartEtcd(ctx, tls, at...); err != nil {
+	if f.weir, err = c.Weir(ctx); err != nil {
+		return nil, err
+	}
+	say("starting the registry: etcd and gatekeepers at %s", strings.Join(c.Names(), ", "))
+	if f.Etcd, err = c.Stage.StartEtcd(ctx, bed.Gatekeeper(Federation, f.weir), tls, at...); err != nil {
 		return nil, err
 	}
 	say("making a release: image and chart")
@@ -115,8 +119,8 @@ func (f *Federated) each(fn func(name string) error) error {
 }
 
 // issue makes a certificate of a site's part, and returns its files.
-func (f *Federated) issue(site, who string, hosts ...string) (stage.TLS, error) {
-	pair, err := f.ca.Issue(pki.Identity{Federation: Federation, Organization: "org-" + site, Site: site, Gateway: who}, hosts,
+func (f *Federated) issue(site string, part pki.Part, who string, hosts ...string) (stage.TLS, error) {
+	pair, err := f.ca.Issue(pki.Identity{Federation: Federation, Organization: "org-" + site, Site: site, Gateway: who, Part: part}, hosts,
 		time.Now().Add(-time.Hour), 240*time.Hour)
 	if err != nil {
 		return stage.TLS{}, err
@@ -220,10 +224,13 @@ csi:
 		return nil, err
 	}
 	flags := []string{"--values", file}
-	for key, who := range map[string]string{"gateway": name + "-0", "operator": name + "-operator",
-		"csiController": name + "-csi-controller", "csiNode": name + "-csi-node"} {
-		part := map[string]string{"csiController": "csi-controller", "csiNode": "csi-node"}[key]
-		tls, err := f.issue(name, who, s.Addr(), fmt.Sprintf("weir-%s-metrics.%s.svc", cmp.Or(part, key), Namespace))
+	for key, part := range map[string]pki.Part{"gateway": pki.PartGateway, "operator": pki.PartOperator,
+		"csiController": pki.PartController, "csiNode": pki.PartNode} {
+		who := name + "-" + string(part)
+		if part == pki.PartGateway {
+			who = name + "-0"
+		}
+		tls, err := f.issue(name, part, who, s.Addr(), fmt.Sprintf("weir-%s-metrics.%s.svc", part, Namespace))
 		if err != nil {
 			return nil, err
 		}
@@ -233,11 +240,31 @@ csi:
 	return append(flags, "--set-file", "certificates.provided.ca="+f.caFile()), nil
 }
 
+// Person runs the weir program at a site, as a person of an organization, which is that of another
+// site perhaps.
+func (f *Federated) Person(ctx context.Context, organization, at string, args ...string) (string, error) {
+	who := "person-" + organization
+	files := stage.TLS{CA: f.caFile(), Cert: filepath.Join(f.dir, who+".crt"), Key: filepath.Join(f.dir, who+".key")}
+	if _, err := os.Stat(files.Cert); err != nil {
+		if files, err = f.issue(organization, pki.PartPerson, who); err != nil {
+			return "", err
+		}
+	}
+	cmd := f.Site(at).Command(ctx, f.weir, args...)
+	cmd.Env = append(cmd.Environ(), "WEIR_REGISTRY="+strings.Join(f.Etcd.Endpoints(), ","), "WEIR_CA="+files.CA, "WEIR_CERT="+files.Cert,
+		"WEIR_KEY="+files.Key)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("weir %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), err
+}
+
 // Lose ends a site as a power cut would: cluster, store and registry member.
 func (f *Federated) Lose(name string) {
 	f.Site(name).Kill()
 	f.sites[name].s3.Proc().Kill()
-	f.Etcd.Member(name).Proc().Kill()
+	f.Etcd.Member(name).Kill()
 }
 
 // Return starts what Lose ended.

@@ -53,15 +53,19 @@ func lost() {
 		Expect(after).To(BeNumerically("<=", time.Minute))
 
 		By("it is declared lost, and b owns the volume")
-		said, err := weir("b", "volume", "transfer", "default.inherited", "--to", "b", "--force")
+		said, err := f.Person(bounded(), "b", "b", "volume", "transfer", "default.inherited", "--to", "b", "--force")
+		Expect(err).To(MatchError(ContainSubstring("ask a person there")), said)
+		said, err = f.Person(bounded(), "b", "b", "site", "lost", "a", "--yes")
+		Expect(err).To(HaveOccurred(), said)
+		said, err = f.Person(bounded(), "a", "b", "volume", "transfer", "default.inherited", "--to", "b", "--force")
 		Expect(err).To(MatchError(ContainSubstring("weir site lost a")), said)
 		until("its last heartbeat is over", func() (string, bool) {
-			said, err := weir("b", "site", "lost", "a", "--yes")
+			said, err := f.Person(bounded(), "a", "b", "site", "lost", "a", "--yes")
 			Expect(err).To(Or(BeNil(), MatchError(ContainSubstring("it is not lost: the registry hears of a-0"))), said)
 			return said, err == nil
 		})
 		Expect(says("b", "site/a", "default", "Lost")).NotTo(BeEmpty())
-		_, err = weir("b", "volume", "transfer", "default.inherited", "--to", "b", "--force")
+		_, err = f.Person(bounded(), "a", "b", "volume", "transfer", "default.inherited", "--to", "b", "--force")
 		Expect(err).NotTo(HaveOccurred())
 		kubectl("b", "wait", "--for=jsonpath={.spec.owner}=b", "--timeout=60s", "gvc/"+content)
 
@@ -75,7 +79,7 @@ func lost() {
 		figure("Superseded: %s", said)
 		Expect(said).To(ContainSubstring("site b"))
 		kubectl("a", "delete", "gv/inherited", "gvc/"+content, "--timeout=60s")
-		_, err = weir("b", "site", "found", "a")
+		_, err = f.Person(bounded(), "a", "a", "site", "found", "a")
 		Expect(err).NotTo(HaveOccurred())
 		apply("b", pod("heir", "inherited", "default"))
 		ready("b", "pod/heir")

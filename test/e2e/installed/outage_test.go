@@ -32,7 +32,7 @@ func outages() {
 		a, b := begin("a", "at-a", "write", "registry-a"), begin("b", "at-b", "write", "registry-b")
 		held := begin("b", "at-b", "lock", "registry-lock")
 		for _, name := range f.Names() {
-			f.Etcd.Member(name).Proc().Kill()
+			f.Etcd.Member(name).Kill()
 		}
 		DeferCleanup(func() { // for what comes, if this fails
 			for _, name := range f.Names() {

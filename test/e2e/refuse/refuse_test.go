@@ -200,7 +200,7 @@ func (s *scene) wrongStoreKey(t *testing.T) {
 func (s *scene) wrongOrganization(t *testing.T) {
 	s.stopGateway(t)
 	own := s.Bed.TLS("gc")
-	theirs, err := s.Bed.Issue("org-x", "c", "gc", s.Bed.Site("c").Addr())
+	theirs, err := s.Bed.Issue("org-x", "c", pki.PartGateway, "gc", s.Bed.Site("c").Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func (s *scene) wrongOrganization(t *testing.T) {
 func (s *scene) takenSite(t *testing.T) {
 	c := s.Bed.Site("c")
 	own := s.Bed.TLS("gc")
-	theirs, err := s.Bed.Issue("org-x", "c", "gx", c.Addr())
+	theirs, err := s.Bed.Issue("org-x", "c", pki.PartGateway, "gx", c.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,8 @@ func (s *scene) wrongFederation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := other.Issue(pki.Identity{Federation: bed.Federation, Organization: "org-c", Site: "c", Gateway: "gc"}, nil,
+	pair, err := other.Issue(pki.Identity{Federation: bed.Federation, Organization: "org-c", Site: "c", Gateway: "gc",
+		Part: pki.PartGateway}, nil,
 		time.Now().Add(-time.Hour), time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +277,7 @@ func (s *scene) notAdmitted(t *testing.T) {
 func (s *scene) registryDown(t *testing.T) {
 	s.whole()
 	for _, m := range s.Bed.Etcd.Members() {
-		m.Proc().Kill()
+		m.Kill()
 	}
 	ctx, cancel := context.WithTimeout(s.Ctx, time.Minute)
 	defer cancel()

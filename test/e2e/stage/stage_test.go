@@ -381,7 +381,7 @@ func testEtcd(t *testing.T, s *Stage) {
 		}
 	}
 	begin := time.Now()
-	e, err := s.StartEtcd(ctx, files, s.Sites()...)
+	e, err := s.StartEtcd(ctx, nil, files, s.Sites()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +403,7 @@ func testEtcd(t *testing.T, s *Stage) {
 		t.Fatal(err)
 	}
 	defer func() { _ = client.Close() }()
-	e.Member("a").Proc().Kill()
+	e.Member("a").Kill()
 	for { // an election may be due
 		putCtx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		_, err = client.Put(putCtx, "key", "value")
@@ -424,7 +424,7 @@ func testEtcd(t *testing.T, s *Stage) {
 	if err := e.Member("a").Start(); err == nil {
 		t.Error("a member was started twice")
 	}
-	if _, err := s.StartEtcd(ctx, nil, s.Sites()...); err == nil {
+	if _, err := s.StartEtcd(ctx, nil, nil, s.Sites()...); err == nil {
 		t.Error("etcd was started without certificates")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-storage/weir/test/e2e/bed"
 	"github.com/weir-storage/weir/test/e2e/kube"
 	"github.com/weir-storage/weir/test/e2e/stage"
 )
@@ -89,11 +90,13 @@ func (i *institution) certificates(c *kube.Clusters) string {
 	const who = "Universiteit Utrecht"
 	ca, file := filepath.Join(i.dir, "ca"), filepath.Join(i.dir, "certificates.yaml")
 	i.run(i.weir, "pki", "init", "--dir", ca, "--federation", "demo")
-	i.run(i.weir, "pki", "issue", "--dir", ca, "--organization", who, "--site", site, "--gateway", "registry", "--host", i.Addr())
+	i.run(i.weir, "pki", "issue", "--dir", ca, "--organization", who, "--site", site, "--gateway", "registry", "--part", "registry",
+		"--host",
+		i.Addr())
 	i.run(i.weir, "pki", "bundle", "--dir", ca, "--organization", who, "--site", site, "--host", i.Addr(), "--out", file)
 	name := func(f string) string { return filepath.Join(ca, f) }
 	var err error
-	i.etcd, err = c.Stage.StartEtcd(i.bounded(),
+	i.etcd, err = c.Stage.StartEtcd(i.bounded(), bed.Gatekeeper("demo", i.weir),
 		map[string]stage.TLS{site: {CA: name("ca.crt"), Cert: name("registry.crt"), Key: name("registry.key")}}, i.Site.Site)
 	if err != nil {
 		i.t.Fatal(err)

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gatekeeper_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/etcd"
+	"github.com/weir-storage/weir/federation/etcd/etcdtest"
+	"github.com/weir-storage/weir/federation/gatekeeper"
+	"github.com/weir-storage/weir/pki"
+)
+
+// rig is a real etcd with a gatekeeper beside it, and an authority.
+type rig struct {
+	testing.TB
+	etcd    *etcdtest.Server
+	ca      *pki.Authority
+	address string
+	log     *lines
+	meter   *counts
+
+	mu      sync.Mutex
+	now     time.Time
+	between func() // when a change was judged and is not sent yet, once
+}
+
+// interfere runs what is to happen between.
+func (r *rig) interfere() {
+	r.mu.Lock()
+	f := r.between
+	r.between = nil
+	r.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
+
+// lines are what was logged.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// last returns the last line.
+func (l *lines) last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := strings.Split(strings.TrimSpace(l.text.String()), "\n")
+	return all[len(all)-1]
+}
+
+// counts are what the gatekeeper told its meter.
+type counts struct {
+	mu      sync.Mutex
+	refused map[string]int // by part and kind
+}
+
+func (c *counts) Asked(string, pki.Part, codes.Code, time.Duration) {}
+
+func (c *counts) Refused(by pki.Part, kind string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused[string(by)+" "+kind]++
+}
+
+func (c *counts) all() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range c.refused {
+		n += x
+	}
+	return n
+}
+
+// newRig starts both. They end with the test.
+func newRig(t *testing.T) *rig {
+	r := &rig{TB: t, etcd: etcdtest.Start(t, nil), log: new(lines), meter: &counts{refused: map[string]int{}}, now: time.Now()}
+	var err error
+	if r.ca, err = pki.NewAuthority("demo", time.Now(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	g, err := gatekeeper.New(gatekeeper.Config{Federation: "demo", Etcd: strings.TrimPrefix(r.etcd.Endpoint, "http://"),
+		Credentials: r.credentials("SURF", "ams", pki.PartRegistry, "registry-ams"), Now: r.clock, Meter: r.meter,
+		Log: slog.New(slog.NewTextHandler(r.log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.BeforeChanges(r.interfere)
+	ctx, cancel := context.WithCancel(context.Background())
+	listening, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		ended <- g.Serve(ctx, func(ctx context.Context) (net.Listener, error) {
+			at := r.address
+			if at == "" {
+				at = "127.0.0.1:0"
+			}
+			var lc net.ListenConfig
+			l, err := lc.Listen(ctx, "tcp", at)
+			if err == nil && r.address == "" {
+				listening <- l.Addr().String()
+			}
+			return l, err
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, g.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	r.address = <-listening
+	return r
+}
+
+func (r *rig) clock() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now
+}
+
+func (r *rig) pass(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now = r.now.Add(d)
+}
+
+// credentials are of a certificate that the authority issues.
+func (r *rig) credentials(organization, site string, part pki.Part, name string) *pki.Credentials {
+	r.Helper()
+	p, err := r.ca.Issue(pki.Identity{Federation: "demo", Organization: organization, Site: site, Gateway: name, Part: part},
+		[]string{"127.0.0.1"}, time.Now(), time.Hour)
+	if err != nil {
+		r.Fatal(err)
+	}
+	root, err := r.ca.Pair()
+	if err != nil {
+		r.Fatal(err)
+	}
+	c, err := pki.Load(root.Cert, p, time.Now)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return c
+}
+
+// one is somebody with a certificate, as the programs of the federation reach the registry, and as
+// somebody who wrote a program of his own does.
+type one struct {
+	*etcd.Registry
+	raw *clientv3.Client
+	id  pki.Identity
+	rig *rig
+}
+
+func (r *rig) as(organization, site string, part pki.Part, name string) *one {
+	r.Helper()
+	c := r.credentials(organization, site, part, name)
+	reg, err := etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + r.address}, Federation: "demo",
+		TLS: c.Client(pki.Expect{}, "127.0.0.1")})
+	if err != nil {
+		r.Fatal(err)
+	}
+	raw, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + r.address}, TLS: c.Client(pki.Expect{}, "127.0.0.1"),
+		DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _, _ = reg.Close(), raw.Close() })
+	return &one{reg, raw, c.Identity(), r}
+}
+
+// world is a federation of three organizations with a site each, and a fourth that has none yet.
+type world struct {
+	*rig
+	ga, gb, gc             *one // gateways
+	oa, ob                 *one // operators
+	ca, cb                 *one // CSI controllers
+	pa, pb                 *one // persons
+	node, admin, old, gone *one
+}
+
+func must[T any](w *world) func(T, error) T {
+	return func(v T, err error) T {
+		w.Helper()
+		if err != nil {
+			w.Fatal(err)
+		}
+		return v
+	}
+}
+
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func siteOf(name, organization string) federation.Site {
+	return federation.Site{Name: name, Organization: organization, WrapKey: []byte("key of " + name),
+		Gateways: []federation.Gateway{{Name: "g" + name, Addr: "127.0.0.1:7001", Incarnation: "i"}}}
+}
+
+func newWorld(t *testing.T) *world {
+	r := newRig(t)
+	w := &world{rig: r, ga: r.as("A", "a", pki.PartGateway, "ga"), gb: r.as("B", "b", pki.PartGateway, "gb"),
+		gc: r.as("C", "c", pki.PartGateway, "gc"),
+		oa: r.as("A", "a", pki.PartOperator, "a-operator"), ob: r.as("B", "b", pki.PartOperator, "b-operator"),
+		ca: r.as("A", "a", pki.PartController, "a-csi"), cb: r.as("B", "b", pki.PartController, "b-csi"),
+		pa: r.as("A", "a", pki.PartPerson, "alice"), pb: r.as("B", "b", pki.PartPerson, "bob"),
+		node: r.as("A", "a", pki.PartNode, "a-csi-node"), admin: r.as("A", "a", pki.PartAdministrator, "root"),
+		old: r.as("A", "a", pki.PartUnknown, "ga")}
+	ctx := t.Context()
+	w.ok(w.ga.Register(ctx, siteOf("a", "A")))
+	w.ok(w.gb.Register(ctx, siteOf("b", "B")))
+	w.ok(w.gc.Register(ctx, siteOf("c", "C")))
+	w.ok(w.oa.Register(ctx, federation.Site{Name: "a", Organization: "A", Region: "ra", Cluster: "uid-a"}))
+	w.ok(w.ob.Register(ctx, federation.Site{Name: "b", Organization: "B", Region: "rb", Cluster: "uid-b"}))
+	return w
+}

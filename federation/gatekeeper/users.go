@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gatekeeper
+
+import (
+	"slices"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/pki"
+)
+
+// personLeaves judges a person who takes gateways away that are gone: of his own site.
+func (q *request) personLeaves(w write, left []string) error {
+	if q.who.Part == pki.PartAdministrator {
+		return nil
+	}
+	s, err := q.site()
+	if err != nil {
+		return err
+	}
+	for _, g := range left {
+		if s == nil || !slices.ContainsFunc(s.Gateways, func(x federation.Gateway) bool { return x.Name == g }) {
+			return q.deny(w.key, "a person takes away gateways of his own site, and %s is none", g)
+		}
+	}
+	return nil
+}
+
+// mayDelete judges the deletion of what a site wrote about a volume: that site's part may, a person
+// of its organization, the owner, and a gateway when the volume was purged.
+func (q *request) mayDelete(w write, uuid, site string, part pki.Part) error {
+	if q.purged(uuid) && q.who.Part == pki.PartGateway {
+		return q.gatewaysOnly(w)
+	}
+	ok, err := q.at(site, part)
+	if err != nil || ok {
+		return err
+	}
+	s, err := before[federation.Site](q, join(federation.KindSite, site))
+	if err != nil {
+		return err
+	}
+	v, err := before[federation.Volume](q, join(federation.KindVolume, uuid))
+	if err != nil {
+		return err
+	}
+	organization := ""
+	if s != nil {
+		organization = s.Organization
+	}
+	if q.removes(organization) {
+		return nil
+	}
+	if v != nil {
+		if ok, err = q.owner(v); err != nil || ok {
+			return err
+		}
+	}
+	return q.deny(w.key, "it is site %s's, or the volume's owner's, to delete", site)
+}
+
+// user reads the volume that somebody is to use, and judges who says so, and how much.
+func (q *request) user(w write, uuid, site, namespace string, access federation.Access, parts ...pki.Part) error {
+	v, err := before[federation.Volume](q, join(federation.KindVolume, uuid))
+	if err != nil {
+		return err
+	}
+	if v == nil || v.Deleted {
+		return q.deny(w.key, "there is no such volume, or it is deleted")
+	}
+	if slices.Contains(parts, pki.PartPerson) && q.personOf(v.Owner) {
+		return nil
+	}
+	mine, err := q.at(site, parts...)
+	if err != nil {
+		return err
+	}
+	if !mine {
+		return q.deny(w.key, "it is written at site %s", site)
+	}
+	most, err := q.allowed(v, site, namespace)
+	switch {
+	case err != nil:
+		return err
+	case most == "":
+		return q.deny(w.key, "volume %s belongs to %s, who grants site %s nothing: ask the owner for a grant", v.Name, v.Owner, site)
+	case !within(access, most):
+		return q.deny(w.key, "volume %s is granted to site %s for %q, and this is %q: ask the owner for more", v.Name, site, most, access)
+	}
+	return nil
+}
+
+// admission is gatekeeper-6. One of a node needs an attachment that allows as much.
+func (q *request) admission(w write) error {
+	p := path(w.key, 3)
+	if p == nil {
+		return q.deny(w.key, "there is no such record")
+	}
+	site, uuid := p[0], p[1]
+	if w.deletes {
+		return q.mayDelete(w, uuid, site, pki.PartGateway)
+	}
+	a, err := after[federation.Admission](q, w)
+	if err != nil {
+		return err
+	}
+	if err := a.Validate(); err != nil {
+		return q.deny(w.key, "%v", err)
+	}
+	if join(federation.KindAdmission, a.Site, a.Volume, a.Client) != w.key {
+		return q.deny(w.key, "its value is of %s at %s to volume %s", a.Client, a.Site, a.Volume)
+	}
+	if a.Node == "" {
+		return q.user(w, uuid, site, "", a.Access, pki.PartPerson)
+	}
+	at, err := before[federation.Attachment](q, join(federation.KindAttachment, site, uuid, a.Node))
+	if err != nil {
+		return err
+	}
+	if at == nil || !within(a.Access, at.Access) {
+		return q.deny(w.key, "node %s is not attached, or not for %q", a.Node, a.Access)
+	}
+	return q.user(w, uuid, site, "", a.Access, pki.PartGateway)
+}
+
+// attachment is gatekeeper-6.
+func (q *request) attachment(w write) error {
+	p := path(w.key, 3)
+	if p == nil {
+		return q.deny(w.key, "there is no such record")
+	}
+	if w.deletes {
+		return q.mayDelete(w, p[1], p[0], pki.PartController)
+	}
+	a, err := after[federation.Attachment](q, w)
+	if err != nil {
+		return err
+	}
+	if err := a.Validate(); err != nil {
+		return q.deny(w.key, "%v", err)
+	}
+	if join(federation.KindAttachment, a.Site, a.Volume, a.Node) != w.key {
+		return q.deny(w.key, "its value is of node %s at %s to volume %s", a.Node, a.Site, a.Volume)
+	}
+	return q.user(w, a.Volume, a.Site, "", a.Access, pki.PartController)
+}
+
+// claim is gatekeeper-6.
+func (q *request) claim(w write) error {
+	p := path(w.key, 4)
+	if p == nil {
+		return q.deny(w.key, "there is no such record")
+	}
+	if w.deletes {
+		return q.mayDelete(w, p[0], p[1], pki.PartOperator)
+	}
+	c, err := after[federation.Claim](q, w)
+	if err != nil {
+		return err
+	}
+	if err := c.Validate(); err != nil {
+		return q.deny(w.key, "%v", err)
+	}
+	if join(federation.KindClaim, c.Volume, c.Site, c.Namespace, c.Name) != w.key {
+		return q.deny(w.key, "its value is of %s/%s at %s to volume %s", c.Namespace, c.Name, c.Site, c.Volume)
+	}
+	return q.user(w, c.Volume, c.Site, c.Namespace, c.Access, pki.PartOperator)
+}
