@@ -162,7 +162,8 @@ func (c *cluster) start(site string) {
 	if c.pool != nil {
 		pool = c.pool(site, opened)
 	}
-	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: "org-" + site, Site: site, Gateway: "g" + site},
+	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: "org-" + site, Site: site, Gateway: "g" + site,
+		Part: pki.PartGateway},
 		[]string{netip.MustParseAddrPort(n.grpc).Addr().String()}, time.Now(), time.Hour)
 	fail(err)
 	root, err := c.ca.Pair()

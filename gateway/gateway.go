@@ -88,7 +88,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 			err = errors.Join(err, g.release())
 		}
 	}()
-	g.peers = peers.New(cfg.Federation, cfg.Name, cfg.Credentials, g.view, watching(cfg.Tracer))
+	g.peers = peers.New(cfg.Federation, cfg.Name, cfg.Credentials, g.view, watching(cfg.Tracer, cfg.Meters, cfg.Logger))
 	if g.pools, err = pools.Open(pools.Config{Pools: cfg.Pools, Wanted: g.poolOf, Now: cfg.Now, Random: cfg.Rand,
 		Logger: cfg.Logger}); err != nil {
 		return nil, err

@@ -4,10 +4,13 @@ package gateway
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/meters"
 	"github.com/weir-storage/weir/gateway/peers"
 	"github.com/weir-storage/weir/gateway/pools"
+	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/replica"
 )
 
@@ -53,9 +56,13 @@ func (g *Gateway) told() (out []federation.Pool) {
 	return out
 }
 
-func watching(t Tracer) (w peers.Watch) {
+func watching(t Tracer, m *meters.Meters, log *slog.Logger) (w peers.Watch) {
 	if t != nil {
 		w = peers.Watch{Client: t.Client(), Server: t.Server()}
+	}
+	w.Refused = func(id pki.Identity, method string) {
+		m.Refused(id, method)
+		log.Warn("refused", "audit", "refused", "identity", id.String(), "part", string(id.Part), "method", method)
 	}
 	return w
 }

@@ -50,6 +50,12 @@ var (
 		Help: "Ranges of files that clients have locked."})
 )
 
+// CallsRefused are of other processes of the federation.
+var CallsRefused = define(Definition{Name: "weir_gateway_calls_refused_total", Parts: gateway, Kind: Counter,
+	Labels: []string{"by", "method"},
+	Help: "Calls of other processes of the federation that were refused because of what their certificates are of: of which part, " +
+		"and which method. The log says whose each was."})
+
 // Volumes and their copies.
 var (
 	VolumeRole = define(Definition{Name: "weir_volume_role", Parts: gateway, Kind: Gauge, Labels: []string{"volume", "role"},

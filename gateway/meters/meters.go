@@ -4,6 +4,7 @@ package meters
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/metrics"
+	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/protocol"
 	"github.com/weir-storage/weir/volume"
@@ -24,7 +26,7 @@ type Meters struct {
 	most int // volumes that have metrics of their own
 
 	operation, volumeOperation, commit, commitPart, logSync, forwarded, registry *prometheus.HistogramVec
-	errors, read, written, roles, swaps, uploads, uploaded                       *prometheus.CounterVec
+	errors, read, written, roles, swaps, uploads, uploaded, refused              *prometheus.CounterVec
 
 	mu     sync.Mutex
 	source func() State // nil: the gateway does not run
@@ -58,7 +60,7 @@ func New(now func() time.Time) *Meters {
 	for to, d := range map[**prometheus.CounterVec]*metrics.Definition{
 		&m.errors: metrics.VolumeErrors, &m.read: metrics.VolumeReadBytes, &m.written: metrics.VolumeWrittenBytes,
 		&m.roles: metrics.RoleChanges, &m.swaps: metrics.ControlSwaps, &m.uploads: metrics.Uploads,
-		&m.uploaded: metrics.UploadedBytes,
+		&m.uploaded: metrics.UploadedBytes, &m.refused: metrics.CallsRefused,
 	} {
 		*to = d.NewCounter()
 	}
@@ -77,8 +79,14 @@ func New(now func() time.Time) *Meters {
 		m.commitPart.WithLabelValues(p)
 	}
 	m.uploaded.WithLabelValues()
+	m.refused.WithLabelValues(string(pki.PartNode), "Carry")
 	m.logSync.WithLabelValues()
 	return m
+}
+
+// Refused is peers.Watch's Refused.
+func (m *Meters) Refused(id pki.Identity, method string) {
+	m.refused.WithLabelValues(string(id.Part), method[strings.LastIndexByte(method, '/')+1:]).Inc()
 }
 
 // Values of labels.

@@ -50,7 +50,11 @@ type connection struct {
 }
 
 // Watch watches the calls between gateways. Fields may be nil.
-type Watch struct{ Client, Server stats.Handler }
+type Watch struct {
+	Client, Server stats.Handler
+	// Refused is told of each call that was refused because of what its caller is.
+	Refused func(id pki.Identity, method string)
+}
 
 // New returns the connections of a gateway. The view has the others' addresses. Close ends the
 // connections.
@@ -145,6 +149,7 @@ func (p *Peers) ServerOptions() []grpc.ServerOption {
 	}
 	return append(more,
 		grpc.Creds(credentials.NewTLS(p.creds.Server(pki.Expect{}))),
+		grpc.ChainUnaryInterceptor(p.unary), grpc.ChainStreamInterceptor(p.stream),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.MaxRecvMsgSize(maxMessage),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 4 * time.Second}),
