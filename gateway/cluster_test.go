@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -289,7 +291,11 @@ func (c *cluster) createAt(name, manifest string, sites []string) string {
 		c.t.Fatal(err)
 	}
 	ctx := context.Background()
-	if _, err := reg.CreateVolume(ctx, federation.Volume{UUID: id, Name: name, Owner: "org-a", Generation: 1, Spec: m.Spec,
+	var grants []federation.Grant // its owner lets all sites write
+	for _, s := range slices.Sorted(maps.Keys(c.nodes)) {
+		grants = append(grants, federation.Grant{Site: s, Namespace: "test", Access: federation.ReadWrite})
+	}
+	if _, err := reg.CreateVolume(ctx, federation.Volume{UUID: id, Name: name, Owner: "org-a", Grants: grants, Generation: 1, Spec: m.Spec,
 		Sites: sites, CreatedAt: time.Now()}, ring); err != nil {
 		c.t.Fatal(err)
 	}

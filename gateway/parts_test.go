@@ -20,8 +20,8 @@ import (
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 )
 
-// A certificate opens at a gateway's port what its owner is for, and no more: a worker's node plugin
-// sends no records and reads no segment, and what it tries is logged and counted.
+// A certificate opens at a gateway's port what its owner is for, and no more: a worker's node
+// plugin sends no records and reads no segment, and what it tries is logged and counted.
 func TestPartsAtGateways(t *testing.T) {
 	c := newCluster(t, "a")
 	people := []pki.Part{pki.PartGateway, pki.PartOperator, pki.PartPerson, pki.PartAdministrator}
@@ -64,7 +64,8 @@ func TestPartsAtGateways(t *testing.T) {
 			before := c.refusals()
 			err := conn.Invoke(t.Context(), method, &emptypb.Empty{}, &emptypb.Empty{})
 			counted := c.refusals() > before
-			// Who may call is told something else about an empty request, perhaps also that it may not.
+			// Who may call is told something else about an empty request, perhaps also that it may
+			// not.
 			if counted == want || !want && status.Code(err) != codes.PermissionDenied {
 				t.Errorf("%q calls %s: %v, refused for its part: %t", part, method, err, counted)
 			}

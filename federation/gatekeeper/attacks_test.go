@@ -240,6 +240,7 @@ func TestAttacks(t *testing.T) {
 		{"an admission beyond the grant", w.gb, []any{"admission/b/v1/10.0.0.9", admission("b", "n", federation.ReadWrite)}},
 		{"an admission of a node that is not attached", w.gb, []any{"admission/b/v1/10.0.0.9", admission("b", "m", federation.ReadOnly)}},
 		{"an importer's person admits beyond the grant", w.pb, []any{"admission/b/v1/10.0.0.9", admission("b", "", federation.ReadWrite)}},
+		{"an importer's person admits an address himself", w.pb, []any{"admission/b/v1/10.0.0.9", admission("b", "", federation.ReadOnly)}},
 		{"a gateway admits a client without a node", w.gb, []any{"admission/b/v1/10.0.0.9", admission("b", "", federation.ReadOnly)}},
 		{"an admission at another site", w.gb, []any{"admission/a/v1/10.0.0.9", admission("a", "n", federation.ReadOnly)}},
 		{"an admission that says another thing than its key", w.pa, []any{"admission/b/v1/10.0.0.8", admission("b", "",

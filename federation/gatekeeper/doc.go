@@ -27,8 +27,9 @@
 //     written by it.
 //   - gatekeeper-6: an admission, an attachment and a claim of a site are written there, and
 //     allow no more than the owner: all at its own sites, and elsewhere what a grant of the
-//     volume's record says. A person of the owner admits anywhere. Who may write one may delete
-//     it, and so may the owner, and a gateway when the volume was purged.
+//     volume's record says. A client that is no node is admitted by a person of the owner, at any
+//     site. Who may write one may delete it, and so may the site's organization, the owner, and a
+//     gateway when the volume was purged.
 //   - gatekeeper-7: a site is declared lost, found or removed by a person of its organization, or
 //     by an administrator.
 //   - gatekeeper-8: gateways purge a deleted volume when its time is over, by this machine's

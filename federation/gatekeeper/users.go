@@ -59,7 +59,8 @@ func (q *request) mayDelete(w write, uuid, site string, part pki.Part) error {
 	return q.deny(w.key, "it is site %s's, or the volume's owner's, to delete", site)
 }
 
-// user reads the volume that somebody is to use, and judges who says so, and how much.
+// user reads the volume that somebody is to use, and judges who says so, and how much: a part of
+// the site, or without parts a person of the volume's owner.
 func (q *request) user(w write, uuid, site, namespace string, access federation.Access, parts ...pki.Part) error {
 	v, err := before[federation.Volume](q, join(federation.KindVolume, uuid))
 	if err != nil {
@@ -68,7 +69,10 @@ func (q *request) user(w write, uuid, site, namespace string, access federation.
 	if v == nil || v.Deleted {
 		return q.deny(w.key, "there is no such volume, or it is deleted")
 	}
-	if slices.Contains(parts, pki.PartPerson) && q.personOf(v.Owner) {
+	if len(parts) == 0 {
+		if !q.personOf(v.Owner) {
+			return q.deny(w.key, "a person of its owner %q admits clients that are no nodes", v.Owner)
+		}
 		return nil
 	}
 	mine, err := q.at(site, parts...)
@@ -111,7 +115,7 @@ func (q *request) admission(w write) error {
 		return q.deny(w.key, "its value is of %s at %s to volume %s", a.Client, a.Site, a.Volume)
 	}
 	if a.Node == "" {
-		return q.user(w, uuid, site, "", a.Access, pki.PartPerson)
+		return q.user(w, uuid, site, "", a.Access)
 	}
 	at, err := before[federation.Attachment](q, join(federation.KindAttachment, site, uuid, a.Node))
 	if err != nil {

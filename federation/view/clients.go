@@ -15,8 +15,8 @@ import (
 type clients struct {
 	admitted map[clientKey]federation.Admission // of this site
 	attached map[Node]attachment                // of this site
-	all      map[string]bool                    // names of all sites' admissions
-	users    map[siteKey]int                    // how many of them each site has
+	all      map[string]admitted                // all sites' admissions, by name
+	users    map[siteKey]tally                  // how many of them each site has
 	detached map[Node]federation.Revision       // see Detach
 	oldest   federation.Revision                // of detached; 0: there is none
 }
@@ -44,14 +44,33 @@ type clientKey struct {
 
 type siteKey struct{ volume, site string }
 
+// admitted is what counts of an admission of any site.
+type admitted struct {
+	person bool // a person of the volume's owner wrote it, for a client that is no node
+	writes bool
+}
+
+// tally counts admissions: all, and of those that persons wrote, by what they allow.
+type tally struct{ all, read, write int }
+
+func (t *tally) add(a admitted, n int) {
+	t.all += n
+	switch {
+	case a.person && a.writes:
+		t.write += n
+	case a.person:
+		t.read += n
+	}
+}
+
 type attachment struct {
 	access   federation.Access
 	revision federation.Revision
 }
 
 func newClients() clients {
-	return clients{admitted: map[clientKey]federation.Admission{}, attached: map[Node]attachment{}, all: map[string]bool{},
-		users: map[siteKey]int{}, detached: map[Node]federation.Revision{}}
+	return clients{admitted: map[clientKey]federation.Admission{}, attached: map[Node]attachment{}, all: map[string]admitted{},
+		users: map[siteKey]tally{}, detached: map[Node]federation.Revision{}}
 }
 
 // names calls f with every record that is kept of clients.
@@ -90,16 +109,18 @@ func (c *clients) apply(e federation.Event, own string) (site string) {
 // admit counts an admission, of any site.
 func (c *clients) admit(e federation.Event, volume, site string) {
 	k := siteKey{volume, site}
-	switch is := e.Admission != nil; {
-	case is == c.all[e.Name]:
-	case is:
-		c.all[e.Name] = true
-		c.users[k]++
-	default:
+	t := c.users[k]
+	if was, there := c.all[e.Name]; there {
+		t.add(was, -1)
 		delete(c.all, e.Name)
-		if c.users[k]--; c.users[k] == 0 {
-			delete(c.users, k)
-		}
+	}
+	if a := e.Admission; a != nil {
+		is := admitted{person: a.Node == "", writes: a.Access == federation.ReadWrite}
+		t.add(is, 1)
+		c.all[e.Name] = is
+	}
+	if c.users[k] = t; t.all == 0 {
+		delete(c.users, k)
 	}
 }
 
@@ -150,8 +171,24 @@ func (v *View) Use(volume string, client netip.Addr) (u Use) {
 		u.Record = e.Record
 	}
 	u.Synced = v.synced
-	u.Access, u.Recorded, u.Admitted = v.clients.use(volume, client)
+	u.Access, u.Recorded, u.Admitted = v.used(u.Record, volume, client)
 	return u
+}
+
+// used is clients.use within what the volume's owner allows at this site. The caller holds mu.
+func (v *View) used(record *federation.Volume, volume string, client netip.Addr) (access federation.Access,
+	recorded *federation.Admission, ok bool) {
+	access, recorded, ok = v.clients.use(volume, client)
+	if !ok || record == nil {
+		return access, recorded, ok
+	}
+	switch v.allowed(record, v.site) {
+	case "":
+		return "", recorded, false
+	case federation.ReadOnly:
+		access = federation.ReadOnly
+	}
+	return access, recorded, true
 }
 
 // Uses returns the uses of all volumes with a record to which the client is admitted at this site,
@@ -164,7 +201,7 @@ func (v *View) Uses(client netip.Addr) (out []Use) {
 		if k.client != client || e == nil || e.Record == nil {
 			continue
 		}
-		if access, recorded, ok := v.clients.use(k.volume, client); ok {
+		if access, recorded, ok := v.used(e.Record, k.volume, client); ok {
 			out = append(out, Use{Record: e.Record, Synced: v.synced, Admitted: true, Access: access, Recorded: recorded})
 		}
 	}
@@ -204,15 +241,59 @@ func (v *View) HasAddress(client netip.Addr, except string) (other Node, found b
 	return other, found
 }
 
+// Allowed is the most that a volume's owner allows to the clients of a site: everything at the
+// sites of its own organization, and elsewhere what a grant says, or an admission that a person of
+// the owner wrote. "": nothing, or the volume's record is not known.
+func (v *View) Allowed(volume, site string) federation.Access {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if e := v.volumes.all[volume]; e != nil && e.Record != nil {
+		return v.allowed(e.Record, site)
+	}
+	return ""
+}
+
+// allowed is Allowed. The caller holds mu.
+func (v *View) allowed(record *federation.Volume, site string) federation.Access {
+	t := v.clients.users[siteKey{record.UUID, site}]
+	reads := t.read > 0
+	if s, ok := v.sites.all[site]; ok && s.Organization == record.Owner || t.write > 0 {
+		return federation.ReadWrite
+	}
+	for _, g := range record.Grants {
+		if g.Site == site && g.Access == federation.ReadWrite {
+			return federation.ReadWrite
+		}
+		reads = reads || g.Site == site
+	}
+	if reads {
+		return federation.ReadOnly
+	}
+	return ""
+}
+
+// Forbidden reports whether a volume's owner allows nothing to a site, also if clients there are
+// admitted; a site that is to have a copy is not meant.
+func (v *View) Forbidden(volume, site string) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	e := v.volumes.all[volume]
+	return e != nil && e.Record != nil && !slices.Contains(e.Record.Sites, site) && v.allowed(e.Record, site) == ""
+}
+
 // MayUse reports whether the gateways of a site may use a volume: the site is to have a copy, or it
-// has an admission of a client.
+// has an admission of a client, as far as the volume's owner allows any.
 func (v *View) MayUse(volume, site string) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	if e := v.volumes.all[volume]; e != nil && e.Record != nil && slices.Contains(e.Record.Sites, site) {
-		return true
-	}
-	return v.clients.users[siteKey{volume, site}] > 0
+	e := v.volumes.all[volume]
+	known := e != nil && e.Record != nil
+	return known && slices.Contains(e.Record.Sites, site) || v.uses(e, volume, site)
+}
+
+// uses reports whether a site has clients of a volume that its owner allows. The caller holds mu.
+func (v *View) uses(e *Volume, volume, site string) bool {
+	return v.clients.users[siteKey{volume, site}].all > 0 && (e == nil || e.Record == nil || v.allowed(e.Record, site) != "")
 }
 
 // Detach notes that a node had no attachment at that revision, as read from the registry with a

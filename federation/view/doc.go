@@ -15,6 +15,9 @@
 //     unless it comes in the list of a new watch: the registry may have been restored.
 //   - view-4: A detached node stays out. After Detach no older attachment of the node counts,
 //     whatever the watch sends later.
+//   - view-5: The owner bounds. What clients of a site may do is no more than the volume's record
+//     grants to the site, or a person of the owner wrote in an admission; sites of the owner's own
+//     organization may do everything.
 //
 // # Changes
 //

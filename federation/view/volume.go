@@ -168,7 +168,7 @@ func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 		return nil
 	}
 	for name, s := range v.sites.all {
-		if !e.wrapped[name] && len(s.WrapKey) > 0 && (slices.Contains(of.Sites, name) || v.clients.users[siteKey{of.UUID, name}] > 0) {
+		if !e.wrapped[name] && len(s.WrapKey) > 0 && (slices.Contains(of.Sites, name) || v.uses(e, of.UUID, name)) {
 			if out == nil {
 				out = map[string][]byte{}
 			}

@@ -5,6 +5,7 @@ package admission
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,9 +22,9 @@ type Server interface {
 	Expel(ctx context.Context, id volume.ID) error
 }
 
-// Expeller ends the opens and locks of clients that lost their admission in the registry, so that
-// others get the locks. When a volume is deleted, it ends all of them. Nodes.Revoke does the same
-// for a node that is detached, and returns when it is done.
+// Expeller ends the opens and locks of clients that lost their admission in the registry, or whose
+// site lost its grant, so that others get the locks. When a volume is deleted, it ends all of them.
+// Nodes.Revoke does the same for a node that is detached, and returns when it is done.
 type Expeller struct {
 	site   string
 	server Server
@@ -53,7 +54,10 @@ func (e *Expeller) heard(c view.Change) {
 		}
 	case federation.KindVolume:
 		served := c.Before != nil && c.Before.Record != nil && !c.Before.Record.Deleted
-		if served && (c.After == nil || c.After.Record == nil || c.After.Record.Deleted) {
+		gone := c.After == nil || c.After.Record == nil || c.After.Record.Deleted
+		// A grant that was taken back may have been this site's.
+		if served && (gone || c.Before.Record.Owner != c.After.Record.Owner ||
+			!slices.Equal(c.Before.Record.Grants, c.After.Record.Grants)) {
 			e.end(c.Name)
 		}
 	}

@@ -3,6 +3,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -292,6 +293,11 @@ func (n *Nodes) admit(ctx context.Context, k view.Node, client netip.Addr, acces
 				return "", registryError(err)
 			}
 			put = true
+		}
+		if most := n.cfg.View.Allowed(k.Volume, n.cfg.Site); known && most != federation.ReadWrite && most != access {
+			return "", status.Errorf(codes.PermissionDenied,
+				"volume %s belongs to %s, who grants site %s %q of it, and node %s is attached for %q: ask the owner for a grant",
+				v.Name, v.Owner, n.cfg.Site, cmp.Or(most, "nothing"), k.Node, access)
 		}
 		there := use.Record != nil && !use.Record.Deleted && n.cfg.Routers.Get(k.Volume) != nil
 		if there && use.Admitted && use.Recorded.Node == k.Node && use.Access == access {

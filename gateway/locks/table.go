@@ -106,9 +106,14 @@ func Uses(v *view.View, volume, gateway string) bool {
 }
 
 // gone reports whether others may be granted the locks of a gateway's clients, because its
-// heartbeat has ended.
+// heartbeat has ended, or because the volume's owner took back what its site was granted: nothing
+// that it sends is executed any more.
 func (t *Table) gone(gateway string) bool {
-	return gateway != t.cfg.Gateway && t.cfg.View.Gone(gateway)
+	if gateway == t.cfg.Gateway {
+		return false
+	}
+	_, site, known := t.cfg.View.Gateway(gateway)
+	return t.cfg.View.Gone(gateway) || known && t.cfg.View.Forbidden(t.cfg.Volume, site.Name)
 }
 
 // freeing calls f. If f conflicts with locks of a gateway that is gone, freeing removes those and

@@ -14,8 +14,8 @@
 //   - routing-3: After a change at a home elsewhere, the client is answered when the change is
 //     applied here (protocol-25).
 //   - routing-4: A home executes a gateway's operation only if that gateway's site has a copy of
-//     the volume or admitted clients (protocol-18). An operation that ends earlier work is always
-//     executed.
+//     the volume or admitted clients (protocol-18), and a change only if the volume's owner lets
+//     that site write (view-5). An operation that ends earlier work is always executed.
 //   - routing-5: A change or a lock operation belongs to a registration of its gateway: see package
 //     locks.
 package routing

@@ -128,6 +128,7 @@ func (t *Routers) usesNow(ctx context.Context, id, gateway string) (bool, error)
 	if err != nil || slices.Contains(v.Sites, site.Name) {
 		return true, err
 	}
+	granted := site.Organization == v.Owner || slices.ContainsFunc(v.Grants, func(g federation.Grant) bool { return g.Site == site.Name })
 	all, err := t.cfg.Registry.ListAdmissions(ctx, site.Name)
-	return slices.ContainsFunc(all, func(a federation.Admission) bool { return a.Volume == id }), err
+	return slices.ContainsFunc(all, func(a federation.Admission) bool { return a.Volume == id && (granted || a.Node == "") }), err
 }

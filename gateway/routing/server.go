@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
@@ -152,9 +153,17 @@ func holdForCaller(c *copies.Copy, q *forwardpb.CallRequest) (release func()) {
 // as lost.
 func (s *Server) admit(ctx context.Context, from string, q *forwardpb.CallRequest) (lost []*forwardpb.HeldLock, err error) {
 	registers, recovering := q.GetMethod() == forwardpb.Method_METHOD_REGISTER_LOCKS, q.GetFlag()
+	_, site, _ := s.Routers.cfg.View.Gateway(from)
 	switch {
-	case locks.Uses(s.Routers.cfg.View, q.GetVolume(), from), q.GetMethod() == forwardpb.Method_METHOD_UNLOCK:
+	case q.GetMethod() == forwardpb.Method_METHOD_UNLOCK, q.GetMethod() == forwardpb.Method_METHOD_FORGET:
 		return nil, nil
+	case !locks.Uses(s.Routers.cfg.View, q.GetVolume(), from):
+	case forward.Changes(q.GetMethod()) && s.Routers.cfg.View.Allowed(q.GetVolume(), site.Name) != federation.ReadWrite:
+		return nil, fmt.Errorf("%w: its owner lets site %s read it, and no more", volume.ErrReadOnly, site.Name)
+	default:
+		return nil, nil
+	}
+	switch {
 	case registers && (recovering || len(q.GetLocks()) == 0): // a recovering gateway's locks are ignored
 		return nil, nil
 	case registers:
