@@ -93,7 +93,7 @@ func (c *counts) all() (n int) {
 }
 
 // newRig starts both. They end with the test.
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	r := &rig{TB: t, etcd: etcdtest.Start(t, nil), log: new(lines), meter: &counts{refused: map[string]int{}}, now: time.Now()}
 	var err error
 	if r.ca, err = pki.NewAuthority("demo", time.Now(), time.Hour); err != nil {
@@ -221,7 +221,7 @@ func siteOf(name, organization string) federation.Site {
 		Gateways: []federation.Gateway{{Name: "g" + name, Addr: "127.0.0.1:7001", Incarnation: "i"}}}
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	r := newRig(t)
 	w := &world{rig: r, ga: r.as("A", "a", pki.PartGateway, "ga"), gb: r.as("B", "b", pki.PartGateway, "gb"),
 		gc: r.as("C", "c", pki.PartGateway, "gc"),

@@ -25,7 +25,7 @@ type Server struct {
 	// Endpoint is its client URL, PeerURL that for other members. Its name is "test".
 	Endpoint, PeerURL string
 
-	t       *testing.T
+	t       testing.TB
 	args    []string
 	metrics string
 	mu      sync.Mutex
@@ -38,7 +38,7 @@ type Server struct {
 type Files struct{ CA, Cert, Key string }
 
 // Start runs an etcd until the test ends. With files it demands client certificates.
-func Start(t *testing.T, files *Files) *Server {
+func Start(t testing.TB, files *Files) *Server {
 	t.Helper()
 	bin := Program(t, "etcd")
 	dir := t.TempDir()
@@ -133,7 +133,7 @@ func ready(ctx context.Context, url string) bool {
 	return res.StatusCode == http.StatusOK
 }
 
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -145,7 +145,7 @@ func freePort(t *testing.T) string {
 
 // Program makes a program of etcd (etcd, etcdctl, etcdutl) if it is not there yet, and returns its
 // path.
-func Program(t *testing.T, name string) string {
+func Program(t testing.TB, name string) string {
 	t.Helper()
 	root, err := os.Getwd()
 	if err != nil {

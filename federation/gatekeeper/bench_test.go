@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gatekeeper_test
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+var benchKeys = flag.Int("keys", 20_000, "records in the registry of the benchmark: a million for a federation of 100 organizations, "+
+	"1 000 sites and 10 000 volumes")
+
+// BenchmarkRequests compares requests through a gatekeeper, over TLS, with the same ones to etcd
+// itself, without, in turns: a read of two records, and an attachment that is judged by the
+// volume's record and the site's.
+func BenchmarkRequests(b *testing.B) {
+	w := newWorld(b)
+	ctx := b.Context()
+	must[federation.Revision](w)(w.pa.CreateVolume(ctx, volumeOf("v1", "one", "A", "a"), ringOf("v1", "a")))
+	plain, err := clientv3.New(clientv3.Config{Endpoints: []string{w.etcd.Endpoint}, Logger: zap.NewNop()})
+	w.ok(err)
+	defer func() { w.ok(plain.Close()) }()
+	began := time.Now()
+	value := string(must[[]byte](w)(federation.Encode(federation.Observed{Volume: "x", Gateway: "ga", Home: "ga", Epoch: 7, Generation: 3,
+		Replicas: []federation.ObservedReplica{{Gateway: "gb", Site: "b", State: federation.ReplicaMember, LagSeconds: 0.2}}})))
+	for i := 0; i < *benchKeys; {
+		var ops []clientv3.Op
+		for range min(100, *benchKeys-i) {
+			ops = append(ops, clientv3.OpPut(fmt.Sprintf("%sobserved/volume-%05d/gateway-%03d", prefix, i/100, i%100), value))
+			i++
+		}
+		_, err := plain.Txn(ctx).Then(ops...).Commit()
+		w.ok(err)
+	}
+	b.Logf("%d records of others were made in %v", *benchKeys, time.Since(began).Round(time.Millisecond))
+	attach := func(i int) clientv3.Op {
+		a := federation.Attachment{Volume: "v1", Site: "a", Node: fmt.Sprint("n", i%100), Access: federation.ReadWrite}
+		value := must[[]byte](w)(federation.Encode(a))
+		return clientv3.OpPut(prefix+"attachment/a/v1/"+a.Node, string(value))
+	}
+	for name, op := range map[string]func(c *clientv3.Client, i int) error{
+		"read": func(c *clientv3.Client, _ int) error {
+			_, err := c.Txn(ctx).Then(clientv3.OpGet(prefix+"volume/v1"), clientv3.OpGet(prefix+"keyring/v1")).Commit()
+			return err
+		},
+		"change": func(c *clientv3.Client, i int) error {
+			_, err := c.Txn(ctx).Then(attach(i)).Commit()
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			var took [2][]time.Duration
+			var cpu [2]time.Duration
+			for i := range b.N {
+				for side, c := range []*clientv3.Client{plain, w.ca.raw} {
+					before, began := used(), time.Now()
+					if err := op(c, i); err != nil {
+						b.Fatal(err)
+					}
+					took[side] = append(took[side], time.Since(began))
+					cpu[side] += used() - before
+				}
+			}
+			at := func(side int, part float64) float64 {
+				slices.Sort(took[side])
+				return float64(took[side][int(part*float64(len(took[side])-1))].Microseconds())
+			}
+			for _, p := range []float64{0.5, 0.99} {
+				b.ReportMetric(at(0, p), fmt.Sprintf("plain-p%.0f-µs", p*100))
+				b.ReportMetric(at(1, p), fmt.Sprintf("gate-p%.0f-µs", p*100))
+				b.ReportMetric(at(1, p)-at(0, p), fmt.Sprintf("added-p%.0f-µs", p*100))
+			}
+			b.ReportMetric(float64((cpu[1]-cpu[0]).Microseconds())/float64(b.N), "added-cpu-µs/op")
+		})
+	}
+}
+
+// used is the time that this process was on a processor: the clients and the gatekeeper, not etcd.
+func used() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it has no error for itself
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
