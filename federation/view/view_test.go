@@ -350,7 +350,6 @@ func TestDetach(t *testing.T) {
 		equal(t, "another node's address", []any{other, found}, []any{node, true})
 		_, found = v.HasAddress(client, "n1")
 		equal(t, "its own address", found, false)
-
 		v.Detach(node, 8)
 		may("detached before the watch tells", false)
 		_ = fn(volumeEvent("b", 7, "ams"))
