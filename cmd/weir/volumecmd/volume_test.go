@@ -297,3 +297,31 @@ func TestMountCommand(t *testing.T) {
 		}
 	}
 }
+
+// Who has a volume's key is shown, and why, also if nobody knows why any more.
+func TestVolumeKeys(t *testing.T) {
+	b := clitest.New(t, tree)
+	b.Site("ams", "SURF")
+	b.Site("waw", "PSNC")
+	b.Site("fra", "DFN")
+	v := federationtest.Volume("u1", "data")
+	v.Owner, v.Sites = "SURF", []string{"ams"}
+	v.Grants = []federation.Grant{{Site: "fra", Namespace: "lab", Access: federation.ReadOnly}}
+	ring := federation.Keyring{Volume: "u1", Generation: 3, Wrapped: map[string][]byte{"ams": {1}, "waw": {2}}}
+	if _, err := b.Registry.CreateVolume(t.Context(), v, ring); err != nil {
+		t.Fatal(err)
+	}
+	a := federation.Admission{Volume: "u1", Site: "fra", Client: "10.0.0.1", Access: federation.ReadOnly}
+	if err := b.Registry.PutAdmission(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitOK, "SITE  ORGANIZATION  KEY  WHY\nams   SURF          yes  copy\nfra   DFN           no   granted to read, admitted clients\n"+
+		"waw   PSNC          yes  no reason any more\n", "", "volume", "keys", "data")
+	b.Want(cli.ExitOK, `"generation": 3`, "", "volume", "keys", "data", "-o", "json")
+	b.Want(cli.ExitError, "there is no volume of this name", "", "volume", "keys", "x")
+	bare := federationtest.Volume("u2", "bare")
+	if _, err := b.Registry.CreateVolume(t.Context(), bare, federation.Keyring{}); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitError, "it has no keyring", "", "volume", "keys", "bare")
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-storage/weir/cmd/weir/internal/access"
+	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/federation"
+)
+
+// Keys is what `weir volume keys -o json` prints.
+type Keys struct {
+	Volume string `json:"volume"`
+	UUID   string `json:"uuid"`
+	Owner  string `json:"owner"`
+	// Generation of the keyring: it grows when a key is wrapped for a site.
+	Generation uint64    `json:"generation"`
+	Sites      []KeySite `json:"sites"` // by name
+}
+
+// KeySite is a site that has the volume's key, or waits for it.
+type KeySite struct {
+	Site         string `json:"site"`
+	Organization string `json:"organization,omitempty"` // empty: no such site is registered any more
+	// HasKey: the volume's key is wrapped for it, so it can read all of the volume that it can get.
+	HasKey bool `json:"hasKey"`
+	// Why it has the key now: copy, home, member, granted to read, granted to write, admitted clients.
+	// Empty: it had a reason once.
+	Why []string `json:"why"`
+}
+
+func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use: "keys NAME", Short: "Show who can read a volume", Args: cli.Args(cobra.ExactArgs(1)),
+		Long: "Shows the sites that a volume's key is wrapped for, and why. Such a site can read all of the volume\n" +
+			"whose sealed data it can get. A key is not taken back: a site that has no reason any more keeps it.",
+		Example: "  weir volume keys data",
+		RunE: func(c *cobra.Command, a []string) error {
+			if err := cli.CheckOutput(output); err != nil {
+				return err
+			}
+			cl, err := opener.Open()
+			if err != nil {
+				return err
+			}
+			defer cl.Close()
+			k, err := keysOf(c.Context(), cl, a[0])
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return cli.WriteJSON(sh.Out, k)
+			}
+			var t cli.Table
+			t.Row("SITE", "ORGANIZATION", "KEY", "WHY")
+			for _, s := range k.Sites {
+				has := "no"
+				if s.HasKey {
+					has = "yes"
+				}
+				why := strings.Join(s.Why, ", ")
+				if why == "" {
+					why = "no reason any more"
+				}
+				t.Row(s.Site, s.Organization, has, why)
+			}
+			return t.Write(sh.Out)
+		},
+	}
+	cli.OutputFlag(c, &output)
+	return c
+}
+
+// keysOf finds the sites that have a volume's key, and those that have a reason to.
+func keysOf(ctx context.Context, cl *access.Client, name string) (Keys, error) {
+	v, _, err := cl.Find(ctx, name)
+	if err != nil {
+		return Keys{}, err
+	}
+	ring, _, err := cl.Registry.GetKeyring(ctx, v.UUID)
+	if errors.Is(err, federation.ErrNotFound) {
+		return Keys{}, fmt.Errorf("volume %s: it has no keyring: nobody can read it, restore it with the registry's backup", name)
+	}
+	if err != nil {
+		return Keys{}, err
+	}
+	why, err := reasons(ctx, cl, v)
+	if err != nil {
+		return Keys{}, err
+	}
+	all, err := cl.Registry.Sites(ctx)
+	if err != nil {
+		return Keys{}, err
+	}
+	for s := range ring.Wrapped {
+		why[s] = append(why[s], "")
+	}
+	k := Keys{Volume: v.Name, UUID: v.UUID, Owner: v.Owner, Generation: ring.Generation}
+	for _, s := range slices.Sorted(maps.Keys(why)) {
+		one := KeySite{Site: s, HasKey: len(ring.Wrapped[s]) > 0, Why: slices.DeleteFunc(why[s], func(w string) bool { return w == "" })}
+		if i := slices.IndexFunc(all, func(x federation.SiteStatus) bool { return x.Site.Name == s }); i >= 0 {
+			one.Organization = all[i].Site.Organization
+		}
+		k.Sites = append(k.Sites, one)
+	}
+	return k, nil
+}
+
+// reasons are why sites are to have a volume's key, by site.
+func reasons(ctx context.Context, cl *access.Client, v federation.Volume) (map[string][]string, error) {
+	why := map[string][]string{}
+	add := func(site, reason string) {
+		if !slices.Contains(why[site], reason) {
+			why[site] = append(why[site], reason)
+		}
+	}
+	for _, s := range v.Sites {
+		add(s, "copy")
+	}
+	ctl, _, err := cl.Registry.GetControl(ctx, v.UUID)
+	if err != nil && !errors.Is(err, federation.ErrNotFound) {
+		return nil, err
+	}
+	for _, m := range ctl.Members {
+		if m == ctl.Home {
+			add(m.Site, "home")
+		} else {
+			add(m.Site, "member")
+		}
+	}
+	for _, g := range v.Grants {
+		if g.Access == federation.ReadWrite {
+			add(g.Site, "granted to write")
+		} else {
+			add(g.Site, "granted to read")
+		}
+	}
+	admitted, err := cl.Registry.ListAdmissions(ctx, "")
+	for _, a := range admitted {
+		if a.Volume == v.UUID {
+			add(a.Site, "admitted clients")
+		}
+	}
+	return why, err
+}
