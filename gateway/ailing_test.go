@@ -232,7 +232,10 @@ func TestWallClockJumps(t *testing.T) {
 	l := c.at("a").copies.Copy(id).Log
 	before := l.End().Seq
 	ahead.Store(int64(time.Minute))
-	c.until("its segment is ended", func() error {
+	records := 0
+	c.until("its segment is ended by the next record", func() error {
+		file(t, c.router("a", id), cl, fmt.Sprint("record", records)) // an idle segment ends by itself
+		records++
 		if l.End().Seq == before {
 			return errors.New("not yet")
 		}
