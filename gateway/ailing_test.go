@@ -232,8 +232,11 @@ func TestWallClockJumps(t *testing.T) {
 	l := c.at("a").copies.Copy(id).Log
 	before := l.End().Seq
 	ahead.Store(int64(time.Minute))
-	records := 0
+	records, began := 0, time.Now()
 	c.until("its segment is ended by the next record", func() error {
+		if time.Since(began) > hang/2 {
+			t.Fatal("it is not, and may soon be for its age")
+		}
 		file(t, c.router("a", id), cl, fmt.Sprint("record", records)) // an idle segment ends by itself
 		records++
 		if l.End().Seq == before {
