@@ -85,3 +85,38 @@ func TestGraceUntilTheRegistryIsHeard(t *testing.T) {
 		}
 	}
 }
+
+// TestLocksOfAForbiddenSite: what a site holds is others' as soon as the volume's owner lets it do
+// nothing any more, also while its gateway lives and gives nothing back.
+func TestLocksOfAForbiddenSite(t *testing.T) {
+	site := func(name, organization string) federation.Event {
+		return federation.Event{Kind: federation.KindSite, Name: name, Site: &federation.Site{Name: name, Organization: organization,
+			Gateways: []federation.Gateway{{Name: "g" + name, Incarnation: "i"}}}}
+	}
+	for _, granted := range []bool{true, false} {
+		record := &federation.Volume{UUID: "v", Owner: "A", Sites: []string{"a"}}
+		if granted {
+			record.Grants = []federation.Grant{{Site: "b", Namespace: "lab", Access: federation.ReadWrite}}
+		}
+		v := heard(site("a", "A"), site("b", "B"), federation.Event{Kind: federation.KindVolume, Name: "v", Volume: record},
+			federation.Event{Kind: federation.KindAlive, Name: "gb", Alive: &federation.Alive{Gateway: "gb", Site: "b", Incarnation: "i"}},
+			federation.Event{Kind: federation.KindSynced})
+		l := NewTable(Config{Volume: "v", Gateway: "ga", View: v, Copy: &fakeCopy{epoch: 1}})
+		if err := l.Begin(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		take := func(gateway string) error {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.freeing(func() error {
+				return l.table.Set(volume.Handle{Ino: 7}, volume.Lock{Owner: volume.LockOwner{Gateway: gateway, Owner: "o"}, End: 9, Exclusive: true})
+			})
+		}
+		if err := take("gb"); err != nil {
+			t.Fatal(err)
+		}
+		if err := take("ga"); (err == nil) == granted {
+			t.Errorf("granted: %t, and another is told: %v", granted, err)
+		}
+	}
+}
