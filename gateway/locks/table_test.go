@@ -109,7 +109,8 @@ func TestLocksOfAForbiddenSite(t *testing.T) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return l.freeing(func() error {
-				return l.table.Set(volume.Handle{Ino: 7}, volume.Lock{Owner: volume.LockOwner{Gateway: gateway, Owner: "o"}, End: 9, Exclusive: true})
+				return l.table.Set(volume.Handle{Ino: 7}, volume.Lock{Owner: volume.LockOwner{Gateway: gateway, Owner: "o"}, End: 9,
+					Exclusive: true})
 			})
 		}
 		if err := take("gb"); err != nil {
