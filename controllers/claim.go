@@ -4,20 +4,12 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"reflect"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 )
-
-func ignoreAbsent(err error) error {
-	if errors.Is(err, federation.ErrNotFound) {
-		return nil
-	}
-	return err
-}
 
 // putClaim writes a claim of this cluster, unless the registry has it. cache is what it says of the
 // cache at this site; nil: nothing.

@@ -192,11 +192,11 @@ func (r *rig) as(organization, site string, part pki.Part, name string) *one {
 // world is a federation of three organizations with a site each, and a fourth that has none yet.
 type world struct {
 	*rig
-	ga, gb, gc             *one // gateways
-	oa, ob                 *one // operators
-	ca, cb                 *one // CSI controllers
-	pa, pb                 *one // persons
-	node, admin, old, gone *one
+	ga, gb, gc       *one // gateways
+	oa, ob           *one // operators
+	ca, cb           *one // CSI controllers
+	pa, pb           *one // persons
+	node, admin, old *one
 }
 
 func must[T any](w *world) func(T, error) T {

@@ -33,8 +33,8 @@ type KeySite struct {
 	Organization string `json:"organization,omitempty"` // empty: no such site is registered any more
 	// HasKey: the volume's key is wrapped for it, so it can read all of the volume that it can get.
 	HasKey bool `json:"hasKey"`
-	// Why it has the key now: copy, home, member, granted to read, granted to write, admitted clients.
-	// Empty: it had a reason once.
+	// Why it has the key now: copy, home, member, granted to read, granted to write, admitted
+	// clients. Empty: it had a reason once.
 	Why []string `json:"why"`
 }
 

@@ -317,7 +317,7 @@ func TestVolumeKeys(t *testing.T) {
 	}
 	b.Want(cli.ExitOK,
 		"SITE  ORGANIZATION  KEY  WHY\nams   SURF          yes  copy\nfra   DFN           no   granted to read, admitted clients\n"+
-		"waw   PSNC          yes  no reason any more\n", "", "volume", "keys", "data")
+			"waw   PSNC          yes  no reason any more\n", "", "volume", "keys", "data")
 	b.Want(cli.ExitOK, `"generation": 3`, "", "volume", "keys", "data", "-o", "json")
 	b.Want(cli.ExitError, "there is no volume of this name", "", "volume", "keys", "x")
 	bare := federationtest.Volume("u2", "bare")
