@@ -71,6 +71,7 @@ func (f *fed) site(name, organization string) {
 	key, err := keyring.NewSiteKey()
 	f.ok(err)
 	f.ok(f.reg.Register(f.t.Context(), federation.Site{Name: name, Organization: organization, WrapKey: key.Public(),
+		Lends:    []string{federation.LendsToAll},
 		Gateways: []federation.Gateway{{Name: name + "-1", Addr: name + ":7440", Incarnation: "1"}}}))
 	_, err = f.reg.Heartbeat(f.t.Context(), federation.Alive{Gateway: name + "-1", Site: name, Incarnation: "1"}, time.Hour)
 	f.ok(err)

@@ -74,7 +74,7 @@ func (r *contents) resolve(ctx context.Context, c *content) (plan.Resolved, int6
 func (r *contents) place(c *content, p plan.Resolved) (plan.Placement, error) {
 	r.placing.Lock()
 	defer r.placing.Unlock()
-	req := plan.Request{Spec: p.Spec, Selector: p.Selector, Near: r.Site, Sites: r.mirror.Candidates(c.Name)}
+	req := plan.Request{Spec: p.Spec, Selector: p.Selector, Near: r.Site, Sites: r.mirror.Candidates(c.Name, r.Organization)}
 	if v := c.record(); v != nil {
 		req.Present, req.PresentSize = v.Sites, v.Spec.Size
 		if ctl := c.seen.Control; ctl != nil {

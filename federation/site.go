@@ -26,6 +26,17 @@ type Site struct {
 	Cluster string `json:"cluster,omitempty"`
 	// Capacity is how much the site gives to copies of volumes; 0: not limited.
 	Capacity Bytes `json:"capacity,omitempty"`
+	// Lends are the organizations, besides its own, whose volumes may have copies at the site: "*" is
+	// all. Its gateways write it, each the same.
+	Lends []string `json:"lends,omitempty"`
+}
+
+// LendsToAll in Site.Lends stands for all organizations.
+const LendsToAll = "*"
+
+// Takes reports whether volumes of an organization may have copies at the site.
+func (s Site) Takes(organization string) bool {
+	return s.Organization == organization || slices.Contains(s.Lends, organization) || slices.Contains(s.Lends, LendsToAll)
 }
 
 // Gateway is a gateway process at a site.
@@ -86,6 +97,12 @@ func (s Site) Validate() error {
 	if s.Organization == "" || strings.ContainsAny(s.Organization, "/\n") {
 		return invalid("check", "site", s.Name, fmt.Sprintf("organization is %q: name the institution, without a slash", s.Organization))
 	}
+	for _, o := range s.Lends {
+		if o == "" || strings.ContainsAny(o, "/\n") {
+			return invalid("check", "site", s.Name, fmt.Sprintf("lends has %q: name institutions, without a slash, or %q for all", o,
+				LendsToAll))
+		}
+	}
 	seen := map[string]bool{}
 	for _, g := range s.Gateways {
 		if err := CheckLabel("gateway", g.Name); err != nil {
@@ -134,7 +151,7 @@ func MergeSite(prev, next Site) (Site, error) {
 		named[g.Name] = true
 	}
 	out := next
-	out.Labels = maps.Clone(next.Labels)
+	out.Labels, out.Lends = maps.Clone(next.Labels), slices.Clone(next.Lends)
 	out.Gateways = slices.Clone(next.Gateways)
 	for _, g := range prev.Gateways {
 		if !named[g.Name] {

@@ -30,6 +30,7 @@ type Config struct {
 	Name         string // of this gateway, unique in the federation
 	Labels       map[string]string
 	Capacity     federation.Bytes // that the site gives to copies; 0: not limited
+	Lends        []string         // see federation.Site
 
 	Addr    string // host:port where other gateways reach GRPC
 	NFSAddr string // host:port where clients of this site reach NFS

@@ -128,7 +128,7 @@ func TestVolumesMoveToThePoolOfTheirPolicy(t *testing.T) {
 		for _, s := range statuses {
 			all = append(all, s.Site)
 		}
-		_, refused := spec.Place(m, all)
+		_, refused := spec.Place(m, "org-a", all)
 		if !errors.As(refused, &none) || !strings.Contains(refused.Error(), "spec.cache.pool (tier=tape)") {
 			t.Errorf("a new volume for a pool that is nowhere: %v", refused)
 		}

@@ -58,7 +58,7 @@ func (g *Gateway) changed(c view.Change) {
 func (g *Gateway) site() federation.Site {
 	cfg := g.cfg
 	return federation.Site{
-		Name: cfg.Site, Organization: cfg.Organization, Region: cfg.Region, Labels: cfg.Labels, Capacity: cfg.Capacity,
+		Name: cfg.Site, Organization: cfg.Organization, Region: cfg.Region, Labels: cfg.Labels, Capacity: cfg.Capacity, Lends: cfg.Lends,
 		Store:   cfg.StoreInfo,
 		WrapKey: cfg.SiteKey.Public(),
 		Gateways: []federation.Gateway{{Name: cfg.Name, Addr: cfg.Addr, NFSAddr: cfg.NFSAddr, Incarnation: g.self.Incarnation,

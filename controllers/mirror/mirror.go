@@ -66,9 +66,9 @@ func (m *Mirror) Release(uuid string) {
 	delete(m.pending, uuid)
 }
 
-// Candidates returns the sites where a volume may be placed, by name. What is reserved for other
-// volumes counts as promised.
-func (m *Mirror) Candidates(uuid string) []plan.Candidate {
+// Candidates returns the sites where a volume of an organization may be placed, by name. What is
+// reserved for other volumes counts as promised.
+func (m *Mirror) Candidates(uuid, owner string) []plan.Candidate {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []plan.Candidate
@@ -81,7 +81,7 @@ func (m *Mirror) Candidates(uuid string) []plan.Candidate {
 			}
 		}
 		c := plan.Candidate{Name: s.Name, Organization: s.Organization, Region: s.Region, Labels: s.Labels,
-			Keyed: len(s.WrapKey) > 0, Lost: lost, Capacity: s.Capacity, Promised: promised}
+			Keyed: len(s.WrapKey) > 0, Closed: !s.Takes(owner), Lost: lost, Capacity: s.Capacity, Promised: promised}
 		for _, g := range s.Gateways {
 			c.Pools = append(c.Pools, g.Pools...)
 		}

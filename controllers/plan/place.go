@@ -24,6 +24,8 @@ type Candidate struct {
 	Keyed bool
 	// Pools are those of its gateways.
 	Pools []federation.Pool
+	// Closed: it belongs to another organization than the volume, which it lends no room to.
+	Closed bool
 	// Lost: a person said that the site does not come back soon.
 	Lost bool
 	// Capacity is what the site gives to copies; 0: no limit. Promised is what all volumes, with
@@ -65,6 +67,7 @@ type Rule string
 const (
 	RuleForbidden Rule = "sites.forbidden"
 	RuleSelector  Rule = "sites.selector"
+	RuleLends     Rule = "lends"
 	RulePool      Rule = "cache.pool"
 	RuleSpread    Rule = "spread"
 	RuleCapacity  Rule = "capacity"
@@ -241,6 +244,8 @@ func (p *placer) refuse(c *Candidate) (Rule, string) {
 	case len(p.Spec.Cache.Pool) > 0 && !(present && len(c.Pools) == 0) && !slices.ContainsFunc(c.Pools, p.suits):
 		return RulePool, fmt.Sprintf("none of its pools has the labels of spec.cache.pool (%s); it has %s", labels.Set(p.Spec.Cache.Pool),
 			poolsOf(c))
+	case c.Closed && !present:
+		return RuleLends, fmt.Sprintf("it belongs to %s, and lends no room to the volume's organization", c.Organization)
 	case c.Lost && !(present && slices.Contains(p.Needed, c.Name)):
 		return RuleLost, "it was declared lost"
 	case !c.Keyed && !present:
@@ -353,6 +358,7 @@ func (p *placer) remedies() string {
 	}{
 		{RuleSpread, "spread over Site"}, {RuleForbidden, "forbid fewer sites"}, {RuleSelector, "select more sites"},
 		{RulePool, "give a CachePool there these labels (the chart's gateway.pool.labels), or select others"},
+		{RuleLends, "ask another organization to lend (the chart's gateway.lends)"},
 		{RuleCapacity, "give a site more capacity"}, {RuleNoKey, "start a gateway at a site without one"},
 	} {
 		if rules[r.rule] != "" && !(r.rule == RuleSpread && p.Spec.Replication.Spread == federation.SpreadSite) {

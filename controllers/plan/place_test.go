@@ -67,6 +67,15 @@ func TestPlace(t *testing.T) {
 			}), wish: func(r *req) { r.Present, r.Spec.Cache.Pool = []string{"ams"}, map[string]string{"tier": "nvme"} }},
 		{name: "a pool that no site has", fail: true, want: "give a CachePool there these labels",
 			wish: func(r *req) { r.Spec.Cache.Pool = map[string]string{"tier": "tape"} }},
+		{name: "a site that lends nothing is passed over", fail: true, want: "gro: it belongs to rug, and lends no room",
+			sites: testSites(func(s map[string]*Candidate) { s["gro"].Closed = true }),
+			wish:  func(r *req) { r.Spec.Replication.Copies = 5 }},
+		{name: "a site that lends nothing any more keeps what it has", want: "gro utr", sites: testSites(func(s map[string]*Candidate) {
+			s["gro"].Closed = true
+		}), wish: func(r *req) { r.Present = []string{"gro"} }},
+		{name: "a required site that lends nothing", fail: true, want: "lends no room to the volume's organization",
+			sites: testSites(func(s map[string]*Candidate) { s["gro"].Closed = true }),
+			wish:  func(r *req) { rules(r, func(s *federation.SiteRules) { s.Required = []string{"gro"} }) }},
 		{name: "spread over regions", want: "utr ein gro lei", wish: func(r *req) {
 			r.Spec.Replication.Copies, r.Spec.Replication.Spread = 4, federation.SpreadRegion
 		}},

@@ -139,6 +139,16 @@ func TestAttacks(t *testing.T) {
 		{"another organization's operator places a volume", w.ob, []any{"volume/v1", placed}},
 		{"a gateway that has a copy places a volume", w.gb, []any{"volume/v1", placed}},
 		{"the owner's own gateway places a volume", w.ga, []any{"volume/v1", placed}},
+		{"a policy places copies at a site that lends nothing to its organization", w.ob, []any{"volume/v7", func() federation.Volume {
+			v := volumeOf("v7", "seven", "B", "b", "c")
+			v.OwnerSite, v.OwnerCluster = "b", "uid-b"
+			return v
+		}(), "name/seven", "v7", "keyring/v7", ringOf("v7", "b")}},
+		{"copies at a site that nobody knows", w.oa, []any{"volume/v1", func() federation.Volume {
+			v := v1
+			v.Sites, v.Generation = []string{"a", "b", "x"}, 2
+			return v
+		}()}},
 		{"an impostor of the owner's site", impostorOperator, []any{"volume/v1", placed}},
 		{"the owner's operator gives a volume away", w.oa, []any{"volume/v1", stolen}},
 		{"a record of before is written again", w.oa, []any{"volume/v1",

@@ -12,7 +12,8 @@
 //   - gatekeeper-2: a volume's record is its owner's: of the operator at the cluster that owns
 //     it, or of a person of the owner. It is made together with its name and its keyring. Others
 //     change nothing of it, but for a gateway that sets when a deleted volume is purged, where
-//     nobody did.
+//     nobody did. Sites that it names anew are registered, and take copies of the owner's volumes
+//     (federation.Site.Takes).
 //   - gatekeeper-3: a control record is made by the gateway of the volume's first site, for
 //     itself. In an epoch only the home changes it. The next epoch is taken by a member for
 //     itself, which leaves out the former home at most, or by force by a gateway that may have a

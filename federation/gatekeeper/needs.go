@@ -90,6 +90,11 @@ func (n *needed) single(kind federation.Kind, name string, w write) {
 		}
 	case federation.KindVolume, federation.KindPurged, federation.KindKeyring:
 		n.volume(name)
+		if v, err := decode[federation.Volume](w.key, w.value); kind == federation.KindVolume && err == nil && v != nil {
+			for _, s := range v.Sites {
+				n.add(join(federation.KindSite, s))
+			}
+		}
 		n.add(join(federation.KindControl, name))
 	case federation.KindControl:
 		n.volume(name)

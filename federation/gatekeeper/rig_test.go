@@ -217,7 +217,7 @@ func (w *world) ok(err error) {
 }
 
 func siteOf(name, organization string) federation.Site {
-	return federation.Site{Name: name, Organization: organization, WrapKey: []byte("key of " + name),
+	return federation.Site{Name: name, Organization: organization, Lends: []string{"A"}, WrapKey: []byte("key of " + name),
 		Gateways: []federation.Gateway{{Name: "g" + name, Addr: "127.0.0.1:7001", Incarnation: "i"}}}
 }
 

@@ -50,6 +50,9 @@ func (q *request) volume(w write) error {
 		return q.gatewaysOnly(w)
 	}
 	ok, err := q.owner(prev)
+	if ok && err == nil {
+		err = q.placed(w, prev, next)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -59,6 +62,27 @@ func (q *request) volume(w write) error {
 	case q.who.Part == pki.PartOperator &&
 		(prev.Owner != next.Owner || prev.OwnerSite != next.OwnerSite || prev.OwnerCluster != next.OwnerCluster):
 		return q.deny(w.key, "a person of its owner gives a volume to another site, an operator does not")
+	}
+	return nil
+}
+
+// placed judges the sites that a volume is to have copies at: each is the owner's own, or lends to
+// it. Those that have one keep it.
+func (q *request) placed(w write, prev, next *federation.Volume) error {
+	for _, name := range next.Sites {
+		if prev != nil && slices.Contains(prev.Sites, name) {
+			continue
+		}
+		s, err := before[federation.Site](q, join(federation.KindSite, name))
+		if err != nil {
+			return err
+		}
+		if s == nil {
+			return q.deny(w.key, "site %s is not registered", name)
+		}
+		if !s.Takes(next.Owner) {
+			return q.deny(w.key, "site %s belongs to %q, and lends no room to %q: ask there", name, s.Organization, next.Owner)
+		}
 	}
 	return nil
 }
@@ -79,11 +103,14 @@ func (q *request) makes(w write, v *federation.Volume) error {
 	case v.Owner != q.who.Organization:
 		return q.deny(w.key, "its owner is %q, and the certificate is of organization %q", v.Owner, q.who.Organization)
 	case q.who.Part == pki.PartPerson && v.OwnerSite == "":
-		return nil
+		return q.placed(w, nil, v)
 	case q.who.Part != pki.PartOperator:
 		return q.deny(w.key, "an operator makes a volume of its site, or a person one of no site")
 	}
 	ok, err := q.owner(v)
+	if ok && err == nil {
+		err = q.placed(w, nil, v)
+	}
 	if err == nil && !ok {
 		err = q.deny(w.key, "its owner is site %s with cluster %s, which the operator is not of", v.OwnerSite, v.OwnerCluster)
 	}

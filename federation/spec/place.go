@@ -39,8 +39,9 @@ func (e *PlaceError) Error() string {
 // then of those that are not forbidden and share no domain of the spread with one taken, in order:
 // preferred as home, preferred, by name. Equal input gives equal output. It does not look at who is
 // alive: a site that is down for a moment is still a good place. The error is a *PlaceError, or
-// joined FieldErrors for names of sites that are not known.
-func Place(m VolumeManifest, sites []federation.Site) ([]string, error) {
+// joined FieldErrors for names of sites that are not known. A site of another organization than
+// owner is chosen only if it lends to that.
+func Place(m VolumeManifest, owner string, sites []federation.Site) ([]string, error) {
 	r, home := m.Spec.Replication, m.Spec.Home.PreferredSites
 	known := make(map[string]federation.Site, len(sites))
 	names := make([]string, 0, len(sites))
@@ -64,7 +65,14 @@ func Place(m VolumeManifest, sites []federation.Site) ([]string, error) {
 
 	taken := map[string]string{} // domain → site
 	var chosen []string
+	noRoom := func(name string) string {
+		return fmt.Sprintf("it belongs to %s, and lends no room to %s", known[name].Organization, owner)
+	}
 	for _, name := range r.Sites.Required {
+		if !known[name].Takes(owner) {
+			return nil, fail([]Refusal{{name, noRoom(name)}}, "site %s is required and takes no copies of this organization's volumes: ask %s "+
+				"to lend (`lends` of its gateways), or require another", name, known[name].Organization)
+		}
 		if lacks(name) {
 			return nil, fail([]Refusal{{name, noPool}}, "site %s is required and has no such pool: give one of its pools these labels "+
 				"(pool.labels of its gateway), or change spec.cache.pool", name)
@@ -94,6 +102,8 @@ func Place(m VolumeManifest, sites []federation.Site) ([]string, error) {
 		case slices.Contains(chosen, name) || len(chosen) == r.Copies:
 		case slices.Contains(r.Sites.Forbidden, name):
 			refused = append(refused, Refusal{name, "forbidden by spec.replication.sites.forbidden"})
+		case !known[name].Takes(owner):
+			refused = append(refused, Refusal{name, noRoom(name)})
 		case lacks(name):
 			refused = append(refused, Refusal{name, noPool})
 		case taken[d] != "":

@@ -15,7 +15,7 @@ import (
 )
 
 // Commands of testdata: parse reads a manifest and prints it with defaults, or what is wrong; sites
-// sets the known sites, one "name organization region" a line; place parses a manifest (spec only)
+// sets the known sites, one "name organization [region [lends]]" a line; place parses a manifest (spec only)
 // and prints the chosen sites.
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -36,9 +36,12 @@ func TestStories(t *testing.T) {
 				sites = nil
 				for line := range strings.Lines(d.Input) {
 					f := strings.Fields(line)
-					s := federation.Site{Name: f[0], Organization: f[1]}
-					if len(f) > 2 {
+					s := federation.Site{Name: f[0], Organization: f[1], Lends: []string{federation.LendsToAll}}
+					if len(f) > 2 && f[2] != "-" {
 						s.Region = f[2]
+					}
+					if len(f) > 3 { // whom it lends to
+						s.Lends = strings.Split(f[3], ",")
 					}
 					sites = append(sites, s)
 				}
@@ -49,7 +52,7 @@ func TestStories(t *testing.T) {
 				if err != nil {
 					return err.Error() + "\n"
 				}
-				got, err := spec.Place(m, sites)
+				got, err := spec.Place(m, "owner", sites)
 				if err != nil {
 					return err.Error() + "\n"
 				}

@@ -171,7 +171,7 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		"boot", opened[0].Boot(), "store", info.Endpoint, "version", sh.Version)
 	cfg := gateway.Config{
 		Federation: c.Federation, Organization: c.Organization, Region: c.Region, Site: c.Site, Name: c.Gateway,
-		Labels: c.Labels, Capacity: c.Capacity, Health: health, Meters: measured,
+		Labels: c.Labels, Capacity: c.Capacity, Lends: c.Lends, Health: health, Meters: measured,
 		Addr: c.Advertise.GRPC, NFSAddr: c.Advertise.NFS, GRPC: grpcListener, NFS: nfsListener,
 		Registry: registry, Pools: opened, FS: vfs.Default, StateDir: c.StateDir,
 		Store: objects, StoreInfo: info, Credentials: creds, SiteKey: key,

@@ -110,7 +110,7 @@ func create(
 		sites[i] = s.Site
 		keys[s.Site.Name] = s.Site.WrapKey
 	}
-	chosen, err := spec.Place(m, sites)
+	chosen, err := spec.Place(m, cl.Self.Organization, sites)
 	if err != nil {
 		return v, err
 	}

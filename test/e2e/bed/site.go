@@ -55,6 +55,7 @@ promise: %s
 lease: %s
 aliveFor: 5s
 metrics: {listen: "%s"}
+lends: ["*"]
 logLevel: info
 `, Federation, s.Name(), s.Name(), s.Name(), s.GatewayName(), s.Addr(), grpcPort, s.Addr(), nfsPort, strings.Join(b.Etcd.Endpoints(), ", "),
 		files.CA, files.Cert, files.Key, filepath.Join(s.Dir(),

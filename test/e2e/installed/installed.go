@@ -210,6 +210,7 @@ gateway:
   address: %s
   nodeSelector: %s
   lease: 20s
+  lends: ["*"]
   pool: %s
   pools: %s
   resources: {requests: {cpu: 10m, memory: 64Mi}, limits: {memory: 2Gi}}

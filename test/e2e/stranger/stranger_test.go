@@ -124,6 +124,7 @@ registry: {endpoints: [%[3]q]}
 tls: {ca: %[4]s/ca.crt, cert: %[4]s/%[1]s.crt, key: %[4]s/%[1]s.key}
 siteKey: %[5]s/site.key
 pool: {path: %[5]s/pool, size: 2Gi}
+lends: [Universiteit Utrecht]
 `, name, addr, i.etcd.Endpoints()[0], ca, dir)
 	config := filepath.Join(dir, "gateway.yaml")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {

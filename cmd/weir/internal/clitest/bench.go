@@ -69,7 +69,8 @@ func (b *Bench) Site(name, organization string) federation.Member {
 	}
 	b.Keys[name] = k
 	g := federation.Gateway{Name: name + "-1", Addr: name + "-1:7400", NFSAddr: "10.0.0.1:2049", Incarnation: "i-" + name}
-	s := federation.Site{Name: name, Organization: organization, WrapKey: k.Public(), Gateways: []federation.Gateway{g}}
+	s := federation.Site{Name: name, Organization: organization, WrapKey: k.Public(), Gateways: []federation.Gateway{g},
+		Lends: []string{federation.LendsToAll}}
 	if err := b.Registry.Register(b.t.Context(), s); err != nil {
 		b.t.Fatal(err)
 	}
@@ -93,7 +94,8 @@ func (b *Bench) Cluster(site, organization, uid string) {
 func (b *Bench) Silent(name, organization string) {
 	b.t.Helper()
 	g := federation.Gateway{Name: name + "-1", Addr: name + "-1:7400", Incarnation: "i"}
-	s := federation.Site{Name: name, Organization: organization, Capacity: 40 << 40, Gateways: []federation.Gateway{g}}
+	s := federation.Site{Name: name, Organization: organization, Capacity: 40 << 40, Gateways: []federation.Gateway{g},
+		Lends: []string{federation.LendsToAll}}
 	if err := b.Registry.Register(b.t.Context(), s); err != nil {
 		b.t.Fatal(err)
 	}

@@ -33,7 +33,9 @@ type Config struct {
 	Store    Store    `json:"store"`
 	// Capacity is how much space the site gives to copies of volumes. 0 is no limit.
 	Capacity federation.Bytes `json:"capacity"`
-	Health   string           `json:"health"` // host:port of /healthz and /readyz; empty: nowhere
+	// Lends are other organizations whose volumes may have copies here; "*" is all.
+	Lends  []string `json:"lends"`
+	Health string   `json:"health"` // host:port of /healthz and /readyz; empty: nowhere
 
 	Metrics Metrics `json:"metrics"`
 

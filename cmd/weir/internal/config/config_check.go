@@ -81,6 +81,12 @@ func (c *Config) Check() error {
 		p.Add("capacity", c.Capacity,
 			"negative: write how much this site gives to copies of volumes, such as 40Ti, or leave it out for no limit")
 	}
+	for i, o := range c.Lends {
+		if o == "" || strings.ContainsAny(o, "/\n") {
+			p.Add(fmt.Sprintf("lends[%d]", i), o, "name an institution as in its certificates, without a slash, or write %q for all",
+				federation.LendsToAll)
+		}
+	}
 	if c.Health != "" {
 		listen(&p, "health", c.Health, "0.0.0.0:8081")
 	}
