@@ -282,7 +282,8 @@ func TestMergeSiteKeepsWhatIsNotSaid(t *testing.T) {
 
 func TestMergeSiteOfAnOperator(t *testing.T) {
 	gw := federation.Site{Name: "ams", Organization: "o", Region: "west", Labels: map[string]string{"a": "gateway"},
-		Gateways: []federation.Gateway{{Name: "g", Addr: "h:1"}}, Store: federation.SiteStore{Endpoint: "s"}, Capacity: 9, Lends: []string{"p"}}
+		Gateways: []federation.Gateway{{Name: "g", Addr: "h:1"}}, Store: federation.SiteStore{Endpoint: "s"}, Capacity: 9,
+		Lends: []string{"p"}}
 	op := federation.Site{Name: "ams", Organization: "o", Region: "east", Labels: map[string]string{"a": "operator"}, Cluster: "uid"}
 	both, err := federation.MergeSite(gw, op)
 	if err != nil || both.Region != "east" || both.Labels["a"] != "operator" || len(both.Gateways) != 1 || both.Store.Endpoint != "s" ||
@@ -291,7 +292,8 @@ func TestMergeSiteOfAnOperator(t *testing.T) {
 	}
 	gw.Capacity, gw.Lends = 10, []string{federation.LendsToAll}
 	both, err = federation.MergeSite(both, gw)
-	if err != nil || both.Region != "east" || both.Labels["a"] != "operator" || both.Cluster != "uid" || both.Capacity != 10 || !both.Takes("q") {
+	if err != nil || both.Region != "east" || both.Labels["a"] != "operator" || both.Cluster != "uid" || both.Capacity != 10 ||
+		!both.Takes("q") {
 		t.Fatalf("after the gateway's: %+v, %v", both, err)
 	}
 	op.Cluster = "other"

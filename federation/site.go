@@ -26,8 +26,8 @@ type Site struct {
 	Cluster string `json:"cluster,omitempty"`
 	// Capacity is how much the site gives to copies of volumes; 0: not limited.
 	Capacity Bytes `json:"capacity,omitempty"`
-	// Lends are the organizations, besides its own, whose volumes may have copies at the site: "*" is
-	// all. Its gateways write it, each the same.
+	// Lends are the organizations, besides its own, whose volumes may have copies at the site: "*"
+	// is all. Its gateways write it, each the same.
 	Lends []string `json:"lends,omitempty"`
 }
 

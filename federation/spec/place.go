@@ -70,8 +70,9 @@ func Place(m VolumeManifest, owner string, sites []federation.Site) ([]string, e
 	}
 	for _, name := range r.Sites.Required {
 		if !known[name].Takes(owner) {
-			return nil, fail([]Refusal{{name, noRoom(name)}}, "site %s is required and takes no copies of this organization's volumes: ask %s "+
-				"to lend (`lends` of its gateways), or require another", name, known[name].Organization)
+			return nil, fail([]Refusal{{name, noRoom(name)}},
+				"site %s is required and takes no copies of this organization's volumes: ask %s "+
+					"to lend (`lends` of its gateways), or require another", name, known[name].Organization)
 		}
 		if lacks(name) {
 			return nil, fail([]Refusal{{name, noPool}}, "site %s is required and has no such pool: give one of its pools these labels "+

@@ -15,8 +15,8 @@ import (
 )
 
 // Commands of testdata: parse reads a manifest and prints it with defaults, or what is wrong; sites
-// sets the known sites, one "name organization [region [lends]]" a line; place parses a manifest (spec only)
-// and prints the chosen sites.
+// sets the known sites, one "name organization [region [lends]]" a line; place parses a manifest
+// (spec only) and prints the chosen sites.
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var sites []federation.Site

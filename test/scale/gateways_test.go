@@ -88,7 +88,8 @@ func (g *gateways) register(i int, port string) error {
 	name := siteName(i)
 	g.writes.Add(1)
 	return g.reg.Register(g.t.Context(),
-		federation.Site{Name: name, Organization: fmt.Sprintf("org-%d", i%10), Lends: []string{federation.LendsToAll}, Region: fmt.Sprintf("region-%d", i%7),
+		federation.Site{Name: name, Organization: fmt.Sprintf("org-%d", i%10), Lends: []string{federation.LendsToAll},
+			Region: fmt.Sprintf("region-%d", i%7),
 			Labels: map[string]string{"tier": "research"}, WrapKey: g.keys[name], Capacity: 1 << 50,
 			Store: federation.SiteStore{Endpoint: "https://s3." + name + ".example.org", Bucket: "weir"},
 			Gateways: []federation.Gateway{{Name: name + "-0", Addr: name + ".example.org:" + port, NFSAddr: name + ".example.org:2049",
