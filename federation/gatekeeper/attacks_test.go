@@ -270,6 +270,9 @@ func TestAttacks(t *testing.T) {
 		{"a kind that does not exist", w.admin, []any{"secret/x", "y"}},
 		{"a good write takes a bad one along", w.gb, []any{"observed/v1/gb", federation.Observed{Volume: "v1", Gateway: "gb"}, "volume/v1",
 			stolen}},
+		{"keys that are cut off", w.gb, []any{"volume", "x"}},
+		{"keys with parts too few", w.gb, []any{"attachment/b/v1", "x"}},
+		{"a value that is no record", w.gb, []any{"observed/v1/gc", "x"}},
 		{"one key twice", w.gb, []any{"observed/v1/gb", federation.Observed{Volume: "v1", Gateway: "gb"}, "observed/v1/gb", nil}},
 	}
 	head, err := w.admin.Head(ctx)
@@ -334,6 +337,10 @@ func TestOtherAttacks(t *testing.T) {
 		"a plain write": func() error { _, err := w.pa.raw.Put(ctx, prefix+"volume/v1", "x"); return err },
 		"another gateway's beat": func() error {
 			_, err := w.gb.raw.Put(ctx, prefix+"alive/ga", string(value), clientv3.WithLease(lease.ID))
+			return err
+		},
+		"a key that is cut off": func() error {
+			_, err := w.ga.raw.Put(ctx, prefix+"alive", "{}", clientv3.WithLease(lease.ID))
 			return err
 		},
 		"another gateway's lease":   func() error { _, err := w.gb.raw.Revoke(ctx, lease.ID); return err },

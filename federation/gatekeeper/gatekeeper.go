@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -262,10 +263,26 @@ func (g *Gatekeeper) unary(ctx context.Context, in any, info *grpc.UnaryServerIn
 	ctx, err := g.admit(ctx, method)
 	var out any
 	if err == nil {
-		out, err = handle(ctx, in)
+		err = g.safely(ctx, method, func() (err error) {
+			out, err = handle(ctx, in)
+			return err
+		})
 	}
 	g.asked(ctx, method, begun, err)
 	return out, err
+}
+
+// safely runs a handler. What a mistake here ends is one request, and not the gatekeeper.
+func (g *Gatekeeper) safely(ctx context.Context, method string, f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			g.cfg.Log.Error("a mistake in the gatekeeper ended a request: please report it", "identity", who(ctx).String(), "method",
+				method,
+				"panic", p, "stack", string(debug.Stack()))
+			err = status.Error(codes.Internal, "the gatekeeper made a mistake, which its log has: what came of the request is not known")
+		}
+	}()
+	return f()
 }
 
 // admitted is a stream whose asker is known.
@@ -280,7 +297,7 @@ func (g *Gatekeeper) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServ
 	begun, method := time.Now(), methodOf(info.FullMethod)
 	ctx, err := g.admit(ss.Context(), method)
 	if err == nil {
-		err = handle(srv, &admitted{ss, ctx})
+		err = g.safely(ctx, method, func() error { return handle(srv, &admitted{ss, ctx}) })
 	}
 	g.asked(ctx, method, begun, err)
 	return err

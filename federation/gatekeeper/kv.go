@@ -74,7 +74,8 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
 	id := who(ctx)
 	at, ok := s.g.span(r.GetKey(), nil)
-	if !ok || kindOf(at.key) != string(federation.KindAlive) || r.GetLease() == 0 || r.GetIgnoreLease() || r.GetIgnoreValue() {
+	if !ok || kindOf(at.key) != string(federation.KindAlive) || path(at.key, 1) == nil || r.GetLease() == 0 || r.GetIgnoreLease() ||
+		r.GetIgnoreValue() {
 		return nil, s.g.refuse(id, "Put", kindOf(at.key), "only a heartbeat is written without a transaction, with its lease")
 	}
 	w := write{key: at.key, value: r.GetValue()}

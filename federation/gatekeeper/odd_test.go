@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gatekeeper
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/pki"
+)
+
+// TestOddRequests: whatever key and value somebody sends, there is an answer: no part of the
+// federation may write it, but for deletions of what is not there.
+func TestOddRequests(t *testing.T) {
+	record, err := federation.Encode(struct{}{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append([]string{"", "nothing", "rewound", "testimony", "canary", "reconciled", "name", "gateway"}, kinds...)
+	n := 0
+	for _, kind := range all {
+		for _, rest := range []string{"", "/", "//", "/x", "/x/", "/x//", "/x/y", "/x/y/z", "/x/y/z/", "/x/y/z/v", "/../x", "/x\x00"} {
+			for _, value := range [][]byte{nil, {}, []byte("x"), []byte("{}"), []byte(`{"version":1}`),
+				[]byte(`{"version":9,"record":{}}`), record} {
+				for _, part := range append(pki.Parts(), pki.PartUnknown) {
+					for _, refused := range []bool{false, true} {
+						w := write{key: kind + rest, value: value, deletes: value == nil}
+						q := &request{who: pki.Identity{Federation: "demo", Organization: "A", Site: "x", Gateway: "x", Part: part},
+							now: time.Unix(1, 0), writes: []write{w}, facts: map[string]fact{}, refused: refused}
+						for _, k := range needs(q.who, q.writes) {
+							q.facts[k] = fact{}
+						}
+						n++
+						if err := judge(q); err == nil && !w.deletes && !(refused && part == pki.PartAdministrator) {
+							t.Errorf("%q may write %q to %q", part, value, w.key)
+						}
+					}
+				}
+			}
+		}
+	}
+	// Prefixes are deleted by an administrator who ends a reconciliation.
+	for _, key := range []string{"", "volume/", "rewound/", "testimony/", "rewound/x"} {
+		q := &request{who: pki.Identity{Part: pki.PartAdministrator}, writes: []write{{key: key, deletes: true, prefixed: true}},
+			refused: true,
+			facts:   map[string]fact{}}
+		if d := (*denial)(nil); !errors.As(judge(q), &d) {
+			t.Errorf("all of %q are deleted alone", key)
+		}
+	}
+	t.Logf("%d requests", n)
+}
