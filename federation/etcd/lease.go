@@ -24,9 +24,9 @@ type beat struct {
 	stop context.CancelFunc
 	done chan struct{}
 
-	// doubtful is a lease to which a request on its way may still bind the key. Only who runs begin
-	// uses it.
-	doubtful clientv3.LeaseID
+	// doubtful are leases of tries that failed, to which the key may be bound, or be bound yet by a
+	// request on its way. Only who runs begin uses it.
+	doubtful []clientv3.LeaseID
 
 	mu    sync.Mutex
 	lease clientv3.LeaseID
@@ -53,18 +53,26 @@ func (b *beat) begin(ctx, run context.Context, limit time.Duration) (<-chan *cli
 	if err != nil {
 		return nil, b.c.readError(ctx, err)
 	}
-	// A late request of the try before would bind the key to a lease that nobody keeps. One that
-	// has ended refuses it.
-	if b.doubtful != 0 {
-		if _, err := b.c.client.Revoke(call, b.doubtful); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	again := len(b.doubtful) > 0
+	b.doubtful = append(b.doubtful, l.ID)
+	if err := b.put(call, l.ID); err != nil {
+		return nil, b.c.changeError(ctx, err)
+	}
+	// A late request of a try before would bind the key to a lease that nobody keeps. One that has
+	// ended refuses it. The key is bound to the new lease by now, so that it stays when the former
+	// ones end, unless such a request came in between: then it is put once more.
+	for len(b.doubtful) > 1 {
+		if _, err := b.c.client.Revoke(call, b.doubtful[0]); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return nil, b.c.changeError(ctx, err)
+		}
+		b.doubtful = b.doubtful[1:]
+	}
+	if again {
+		if err := b.put(call, l.ID); err != nil {
 			return nil, b.c.changeError(ctx, err)
 		}
 	}
-	b.doubtful = l.ID
-	if _, err := b.c.client.Put(call, b.key, b.value, clientv3.WithLease(l.ID)); err != nil {
-		return nil, b.c.changeError(ctx, err)
-	}
-	b.doubtful = 0
+	b.doubtful = nil
 	b.mu.Lock()
 	b.lease = l.ID
 	b.mu.Unlock()
@@ -73,6 +81,12 @@ func (b *beat) begin(ctx, run context.Context, limit time.Duration) (<-chan *cli
 		return nil, b.c.readError(ctx, err)
 	}
 	return alive, nil
+}
+
+// put binds the key to a lease.
+func (b *beat) put(ctx context.Context, lease clientv3.LeaseID) error {
+	_, err := b.c.client.Put(ctx, b.key, b.value, clientv3.WithLease(lease))
+	return err
 }
 
 func (b *beat) run(ctx context.Context, alive <-chan *clientv3.LeaseKeepAliveResponse) {
