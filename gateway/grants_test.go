@@ -126,6 +126,7 @@ func TestGrants(t *testing.T) {
 		t.Errorf("the owner's writer: %v", err)
 	}
 	says(forwardpb.Method_METHOD_READ, "no client that is admitted to it")
+	says(forwardpb.Method_METHOD_FORGET, "no client that is admitted to it") // it would forget others' results
 	_, err := peerpb.NewPeerClient(b).Fetch(ctx, &peerpb.FetchRequest{Volume: id, Segment: "x", Length: 1})
 	if err == nil || !strings.Contains(err.Error(), "no client that is admitted to it") {
 		t.Errorf("segments are sent to a site without a grant: %v", err)

@@ -226,7 +226,7 @@ func (a *Authority) Issue(id Identity, hosts []string, now time.Time, validFor t
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
 			tmpl.IPAddresses = append(tmpl.IPAddresses, ip)
-		} else if h == RegistryName(a.federation) {
+		} else if strings.EqualFold(strings.TrimSuffix(h, "."), RegistryName(a.federation)) {
 			if id.Part != PartRegistry {
 				return Pair{}, fmt.Errorf("issue certificate %v: %w: host %q: members of the registry have that name: issue it for "+
 					"part %s", id, ErrInvalid, h, PartRegistry)

@@ -279,6 +279,10 @@ func TestIssueRefuses(t *testing.T) {
 		{id("surf", "SURF", "g"), []string{"10.0.0.1:7001"}, time.Hour},
 		{id("surf", "SURF", "g"), []string{""}, time.Hour},
 		{id("surf", "SURF", "g"), nil, 0},
+		{id("surf", "SURF", "g"), []string{"registry.surf.weir"}, time.Hour}, // a member of the registry's name
+		{id("surf", "SURF", "g"), []string{"Registry.SURF.weir."}, time.Hour},
+		{id("surf", "SURF", "g"), []string{"*.surf.weir"}, time.Hour},
+		{pki.Identity{Federation: "surf", Organization: "SURF", Site: "ams", Gateway: "g", Part: "king"}, nil, time.Hour},
 	} {
 		if _, err := a.Issue(tt.id, tt.hosts, now, tt.valid); !errors.Is(err, pki.ErrInvalid) {
 			t.Errorf("%+v: %v", tt, err)
@@ -372,6 +376,24 @@ func TestPeerIdentityRefuses(t *testing.T) {
 		got, err := pki.PeerIdentity(tls.ConnectionState{PeerCertificates: []*x509.Certificate{&tt.cert}})
 		if (err == nil) != tt.ok || err != nil && !errors.Is(err, pki.ErrPeer) || tt.ok && got != id("surf", "SURF", "ams-1") {
 			t.Errorf("%s: %v, %v", tt.name, got, err)
+		}
+	}
+}
+
+// A certificate says what its owner is, and only those of the registry's members have its name.
+func TestParts(t *testing.T) {
+	a := authority(t, "surf")
+	for _, part := range append(pki.Parts(), pki.PartUnknown) {
+		who := id("surf", "SURF", "g")
+		who.Part = part
+		c := credentials(t, a, who)
+		if c.Identity() != who {
+			t.Errorf("%q: its certificate is of %+v", part, c.Identity())
+		}
+		server := credentials(t, a, id("surf", "SURF", "s"))
+		peer, err, _ := connect(t, server.Server(pki.Expect{Part: pki.PartRegistry}), c.Client(pki.Expect{}, "127.0.0.1"))
+		if (err == nil) != (part == pki.PartRegistry) || err == nil && peer.Part != part {
+			t.Errorf("%q is let in where the registry is expected: %+v, %v", part, peer, err)
 		}
 	}
 }

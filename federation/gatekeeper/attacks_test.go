@@ -119,6 +119,22 @@ func TestAttacks(t *testing.T) {
 		return federation.Admission{Volume: "v1", Site: site, Client: "10.0.0.9", Access: access, Node: node}
 	}
 	purge := federation.Purge{Volume: "v3", Name: "three", At: w.clock(), Size: v3.Spec.Size, Sites: v3.Sites, Generation: v3.Generation}
+	due := volumeOf("v4", "four", "A", "a") // deleted, and its time is over
+	rev4 := must[federation.Revision](w)(w.pa.CreateVolume(ctx, due, ringOf("v4", "a")))
+	due.Deleted, due.DeletedAt, due.PurgeAfter = true, w.clock().Add(-time.Hour), w.clock().Add(-time.Minute)
+	must[federation.Revision](w)(w.pa.UpdateVolume(ctx, rev4, due))
+	four := federation.Control{Volume: "v4", Epoch: 1, Home: member("a"), Members: []federation.Member{member("a")},
+		History: []federation.EpochStart{{Epoch: 1}}}
+	four.Succeed(nil)
+	value4 := must[[]byte](w)(federation.Encode(four)) // from before it was deleted
+	_, err = w.plain.Put(ctx, prefix+"control/v4", string(value4))
+	w.ok(err)
+	goes := func(p federation.Purge) []any {
+		return []any{"purged/v4", p, "volume/v4", nil, "name/four", nil, "keyring/v4", nil, "control/v4", nil}
+	}
+	gone4 := federation.Purge{Volume: "v4", Name: "four", At: w.clock(), Size: due.Spec.Size, Sites: due.Sites, Generation: due.Generation,
+		Change: 1, Pending: []string{"ga"}}
+	with := func(change func(*federation.Purge)) federation.Purge { p := gone4; change(&p); return p }
 	impostor := w.as("B", "a", pki.PartGateway, "ga") // B's authority names A's site
 	impostorOperator := w.as("B", "a", pki.PartOperator, "a-operator")
 	never := w.as("C", "c", pki.PartGateway, "gc2") // a gateway that did not register
@@ -235,6 +251,17 @@ func TestAttacks(t *testing.T) {
 			Gateway: "gc2"}}},
 		{"another gateway's notice", w.gb, []any{"rewound/ga", federation.Notice{Gateway: "ga", Why: "x"}}},
 		{"another gateway's testimony", w.gb, []any{"testimony/ga/volume/v1", federation.Testimony{Gateway: "ga", Key: "volume/v1"}}},
+		{"a notice that nobody can read", w.gc, []any{"rewound/gc", "junk"}},
+		{"a notice in another's name", w.gc, []any{"rewound/gc", federation.Notice{Gateway: "ga", Why: "x", Complete: true}}},
+		{"a notice that knows of a later reconciliation", w.gc, []any{"rewound/gc", federation.Notice{Gateway: "gc", Why: "x",
+			Reconciled: "zzz"}}},
+		{"a testimony without a notice", w.gc, []any{"testimony/gc/volume/v1", federation.Testimony{Gateway: "gc", Key: "volume/v1"}}},
+		{"a testimony about another record", w.gc, []any{"rewound/gc", federation.Notice{Gateway: "gc", Why: "x"}, "testimony/gc/volume/v1",
+			federation.Testimony{Gateway: "gc", Key: "volume/v3"}}},
+		{"observed state of a volume that there is not", w.gc, []any{"observed/nothing/gc", federation.Observed{Volume: "nothing",
+			Gateway: "gc"}}},
+		{"a record that fills the registry", w.gc, []any{"observed/v1/gc", federation.Observed{Volume: "v1", Gateway: "gc",
+			Message: strings.Repeat("x", 300<<10)}}},
 		{"another gateway's canary", w.gb, []any{"canary/ga", "{}"}},
 		{"a heartbeat without a lease", w.gb, []any{"alive/gb", federation.Alive{Gateway: "gb", Site: "b"}}},
 
@@ -260,6 +287,13 @@ func TestAttacks(t *testing.T) {
 		{"a purge before its time", w.gc, []any{"purged/v3", purge, "volume/v3", nil, "name/three", nil, "keyring/v3", nil}},
 		{"a purge of a volume in use", w.gc, []any{"purged/v1", federation.Purge{Volume: "v1", Name: "a.one", At: w.clock()},
 			"volume/v1", nil}},
+		{"a purge leaves the name and the key", w.gc, []any{"purged/v4", gone4, "volume/v4", nil, "control/v4", nil}},
+		{"a purge leaves the control record", w.gc, []any{"purged/v4", gone4, "volume/v4", nil, "name/four", nil, "keyring/v4", nil}},
+		{"a purge of long ago, to be forgotten at once", w.gc, goes(with(func(p *federation.Purge) { p.At = time.Unix(1, 0) }))},
+		{"a purge after which a member keeps its copy", w.gc, goes(with(func(p *federation.Purge) { p.Pending = nil }))},
+		{"a deleted volume's UUID is taken again", w.pb, []any{"volume/v5", volumeOf("v5", "five", "B", "b"), "name/five", "v5",
+			"keyring/v5",
+			ringOf("v5", "b")}},
 		{"a mark of a purge that never was", w.gc, []any{"purged/v9", federation.Purge{Volume: "v9", Name: "nine", At: w.clock()}}},
 		{"a person ends a reconciliation", w.pa, []any{"reconciled", federation.Reconciliation{ID: "9", By: w.pa.id.String()}}},
 		{"an administrator writes a volume, when nothing went back", w.admin, []any{"control/v1", epoch2("a", true, "a")}},
@@ -275,6 +309,11 @@ func TestAttacks(t *testing.T) {
 		{"a value that is no record", w.gb, []any{"observed/v1/gc", "x"}},
 		{"one key twice", w.gb, []any{"observed/v1/gb", federation.Observed{Volume: "v1", Gateway: "gb"}, "observed/v1/gb", nil}},
 	}
+	five := four
+	five.Volume = "v5"
+	value5 := must[[]byte](w)(federation.Encode(five)) // of a volume whose records are gone otherwise
+	_, err = w.plain.Put(ctx, prefix+"control/v5", string(value5))
+	w.ok(err)
 	head, err := w.admin.Head(ctx)
 	w.ok(err)
 	for _, a := range attacks {
@@ -341,6 +380,12 @@ func TestOtherAttacks(t *testing.T) {
 		},
 		"a key that is cut off": func() error {
 			_, err := w.ga.raw.Put(ctx, prefix+"alive", "{}", clientv3.WithLease(lease.ID))
+			return err
+		},
+		"a heartbeat is bound to another's lease": func() error {
+			_, err := w.gb.raw.Put(ctx, prefix+"alive/gb", strings.ReplaceAll(strings.ReplaceAll(string(value), `"ga"`, `"gb"`),
+				`"a"`, `"b"`),
+				clientv3.WithLease(lease.ID))
 			return err
 		},
 		"another gateway's lease":   func() error { _, err := w.gb.raw.Revoke(ctx, lease.ID); return err },

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/weir-storage/weir/federation"
 )
@@ -26,9 +25,7 @@ func BenchmarkRequests(b *testing.B) {
 	w := newWorld(b)
 	ctx := b.Context()
 	must[federation.Revision](w)(w.pa.CreateVolume(ctx, volumeOf("v1", "one", "A", "a"), ringOf("v1", "a")))
-	plain, err := clientv3.New(clientv3.Config{Endpoints: []string{w.etcd.Endpoint}, Logger: zap.NewNop()})
-	w.ok(err)
-	defer func() { w.ok(plain.Close()) }()
+	plain := w.plain
 	began := time.Now()
 	value := string(must[[]byte](w)(federation.Encode(federation.Observed{Volume: "x", Gateway: "ga", Home: "ga", Epoch: 7, Generation: 3,
 		Replicas: []federation.ObservedReplica{{Gateway: "gb", Site: "b", State: federation.ReplicaMember, LagSeconds: 0.2}}})))

@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -68,6 +69,47 @@ type Gatekeeper struct {
 	lease  pb.LeaseClient
 	watch  pb.WatchClient
 	upkeep pb.MaintenanceClient
+	conns  sync.Map // net.Conn by its remote address
+}
+
+// listener notes connections, so that they can be closed.
+type listener struct {
+	net.Listener
+	g *Gatekeeper
+}
+
+type noted struct {
+	net.Conn
+	g *Gatekeeper
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	n := &noted{c, l.g}
+	l.g.conns.Store(c.RemoteAddr().String(), n)
+	return n, nil
+}
+
+// Close forgets the connection.
+func (n *noted) Close() error {
+	n.g.conns.CompareAndDelete(n.RemoteAddr().String(), n)
+	return n.Conn.Close()
+}
+
+// refusalTime is how long a connection stays whose certificate may do nothing here: until the
+// answer has arrived that says so. A new connection shows a new certificate, if there is one.
+const refusalTime = time.Second
+
+// closeSoon closes the connection of a call.
+func (g *Gatekeeper) closeSoon(ctx context.Context) {
+	if from, ok := grpcpeer.FromContext(ctx); ok {
+		if c, ok := g.conns.Load(from.Addr.String()); ok {
+			time.AfterFunc(refusalTime, func() { _ = c.(net.Conn).Close() })
+		}
+	}
 }
 
 // Bounds of one request: etcd takes 1.5 MiB, and 128 operations.
@@ -137,14 +179,15 @@ func (g *Gatekeeper) serve(ctx context.Context, listen func(context.Context) (ne
 	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(g.cfg.Credentials.Server(pki.Expect{}))),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second,
+			MaxConnectionAge: 30 * time.Minute, MaxConnectionAgeGrace: time.Minute}), // certificates end
 		grpc.UnaryInterceptor(g.unary), grpc.StreamInterceptor(g.stream))
 	pb.RegisterKVServer(s, &kvServer{g: g})
 	pb.RegisterLeaseServer(s, &leaseServer{g: g})
 	pb.RegisterWatchServer(s, &watchServer{g: g})
 	pb.RegisterMaintenanceServer(s, &upkeepServer{g: g})
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
+	go func() { done <- s.Serve(listener{l, g}) }()
 	for state := connectivity.Ready; state == connectivity.Ready && g.etcd.WaitForStateChange(ctx, state); {
 		state = g.etcd.GetState()
 	}
@@ -195,6 +238,7 @@ func (g *Gatekeeper) admit(ctx context.Context, method string) (context.Context,
 		if part == "" {
 			part = "no part: it is of an earlier release, have it issued again"
 		}
+		g.closeSoon(ctx)
 		return ctx, g.refuse(id, method, "registry", "certificates of %s have no access to the registry", part)
 	}
 	if method == "Snapshot" && id.Part != pki.PartAdministrator {

@@ -34,9 +34,15 @@ func judge(q *request) error {
 	return nil
 }
 
+// mostValue is how large a record may be, in bytes: a registry is no place for more.
+const mostValue = 256 << 10
+
 func (q *request) judge(w write) error {
 	if q.who.Part == pki.PartAdministrator && (q.refused || w.prefixed || w.key == kindReconciled) {
 		return q.reconciles(w)
+	}
+	if len(w.value) > mostValue {
+		return q.deny(w.key, "it has %d bytes, and %d are the most", len(w.value), mostValue)
 	}
 	if w.prefixed {
 		return q.deny(w.key, "many records at once are deleted by an administrator only, to end a reconciliation")
@@ -100,10 +106,77 @@ func (q *request) reconciles(w write) error {
 func (q *request) own(w write) error {
 	name := path(w.key+"/", 2)[0]
 	ok, err := q.gateway(name)
-	if err != nil || ok {
+	if err != nil {
 		return err
 	}
-	return q.deny(w.key, "it is written by gateway %s, registered at its site, and nobody else", name)
+	if !ok {
+		return q.deny(w.key, "it is written by gateway %s, registered at its site, and nobody else", name)
+	}
+	if w.deletes {
+		return nil
+	}
+	switch kindOf(w.key) {
+	case kindNotice:
+		return q.notice(w, name)
+	case kindTestimony:
+		return q.testimony(w, name)
+	}
+	_, err = after[struct {
+		After federation.Revision `json:"after"`
+	}](q, w)
+	return q.unreadable(w, err)
+}
+
+// unreadable refuses a value that is no record: who reads it could not go on.
+func (q *request) unreadable(w write, err error) error {
+	if err != nil {
+		err = q.deny(w.key, "%v", err)
+	}
+	return err
+}
+
+// notice judges what a gateway says of a registry that went back: in its own name, and knowing of
+// no reconciliation that was not.
+func (q *request) notice(w write, name string) error {
+	n, err := after[federation.Notice](q, w)
+	if err != nil {
+		return q.unreadable(w, err)
+	}
+	last, err := before[federation.Reconciliation](q, kindReconciled)
+	if err != nil {
+		return err
+	}
+	known := ""
+	if last != nil {
+		known = last.ID
+	}
+	if n.Gateway != name || n.Reconciled > known && n.Reconciled != q.formerly(w) {
+		return q.deny(w.key, "it is of gateway %q, and knows of reconciliation %q; the last one was %q", n.Gateway, n.Reconciled, known)
+	}
+	return nil
+}
+
+// formerly is what the notice of before said of reconciliations.
+func (q *request) formerly(w write) string {
+	if old, err := before[federation.Notice](q, w.key); err == nil && old != nil {
+		return old.Reconciled
+	}
+	return ""
+}
+
+// testimony judges what a gateway knows better than a registry that went back, which it said first.
+func (q *request) testimony(w write, name string) error {
+	t, err := after[federation.Testimony](q, w)
+	if err != nil {
+		return q.unreadable(w, err)
+	}
+	if p := path(w.key, 2); p == nil || t.Gateway != name || t.Key != p[1] {
+		return q.deny(w.key, "it is of gateway %q about %q", t.Gateway, t.Key)
+	}
+	if q.facts[kindNotice+"/"+name].revision == 0 && q.written(kindNotice+"/"+name) == nil {
+		return q.deny(w.key, "gateway %s does not say that the registry went back", name)
+	}
+	return nil
 }
 
 func (q *request) observed(w write) error {
@@ -120,6 +193,9 @@ func (q *request) observed(w write) error {
 	}
 	if !ok || w.deletes {
 		return q.deny(w.key, "it is written by gateway %s, registered at its site, and nobody else", p[1])
+	}
+	if q.facts[join(federation.KindVolume, p[0])].revision == 0 {
+		return q.deny(w.key, "there is no such volume")
 	}
 	o, err := after[federation.Observed](q, w)
 	if err == nil && (o.Volume != p[0] || o.Gateway != p[1]) {

@@ -87,6 +87,9 @@ func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, 
 		err = q.heartbeat(w)
 		switch d := (*denial)(nil); {
 		case err == nil:
+			if err := s.g.owns(ctx, "Put", r.GetLease()); err != nil {
+				return nil, err
+			}
 			return s.g.kv.Put(ctx, r)
 		case !serializable && errors.As(err, &d):
 			return nil, s.g.refuse(id, "Put", kindOf(d.key), "%v", d)
@@ -114,6 +117,9 @@ func (q *request) heartbeat(w write) error {
 // Txn answers a transaction: a read, or a change.
 func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	id := who(ctx)
+	if len(r.GetCompare()) > maxOps || len(r.GetSuccess()) > maxOps {
+		return nil, malformed("a transaction has at most 128 conditions and 128 operations")
+	}
 	conditions, err := s.g.conditions(id, r)
 	if err != nil {
 		return nil, err
@@ -187,35 +193,61 @@ func (g *Gatekeeper) writes(id pki.Identity, r *pb.TxnRequest) (out []write, err
 func (g *Gatekeeper) facts(ctx context.Context, writes []write, serializable bool) (*request, error) {
 	id := who(ctx)
 	q := &request{who: id, now: g.cfg.Now(), writes: writes, facts: map[string]fact{}}
-	keys := needs(id, writes)
-	var ops []*pb.RequestOp
-	for _, k := range keys {
-		ops = append(ops, g.get(span{key: k}, serializable, false))
-	}
-	if id.Part == pki.PartAdministrator {
-		ops = append(ops, g.get(span{key: kindNotice + "/", prefixed: true}, serializable, true))
-	}
-	if len(ops) > maxOps {
-		return nil, malformed("one request changes too many records: send several")
-	}
-	res, err := g.kv.Txn(ctx, &pb.TxnRequest{Success: ops})
+	res, err := g.kv.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{g.get(notices, serializable, true)}})
 	if err != nil {
 		return nil, err
 	}
 	q.header = res.GetHeader()
-	for i, r := range res.GetResponses() {
-		found := r.GetResponseRange().GetKvs()
-		if i == len(keys) {
-			q.refused = len(found) > 0
-			continue
+	if found := res.GetResponses()[0].GetResponseRange().GetKvs(); len(found) > 0 {
+		q.refused = true
+		if id.Part == pki.PartAdministrator { // then nothing else decides
+			q.facts[strings.TrimPrefix(string(found[0].GetKey()), g.prefix)] = fact{revision: found[0].GetModRevision()}
+			return q, nil
 		}
+		if q.halted() {
+			return q, nil
+		}
+	}
+	// What the rules look at may show what else they look at, and that once more.
+	for keys, round := needs(id, writes), 0; len(keys) > 0 && round < 3; keys, round = q.more(), round+1 {
+		if err := g.read(ctx, q, keys, serializable); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+// notices are what gateways say of a registry that went back.
+var notices = span{key: kindNotice + "/", prefixed: true}
+
+// read adds the facts of keys to a request.
+func (g *Gatekeeper) read(ctx context.Context, q *request, keys []string, serializable bool) error {
+	if len(keys)+len(q.facts) > maxOps {
+		return malformed("one request changes too many records: send several")
+	}
+	var ops []*pb.RequestOp
+	for _, k := range keys {
+		ops = append(ops, g.get(span{key: k}, serializable, false))
+	}
+	res, err := g.kv.Txn(ctx, &pb.TxnRequest{Success: ops})
+	if err != nil {
+		return err
+	}
+	q.header = res.GetHeader()
+	for i, r := range res.GetResponses() {
 		f := fact{}
-		if len(found) > 0 {
+		if found := r.GetResponseRange().GetKvs(); len(found) > 0 {
 			f = fact{found[0].GetValue(), found[0].GetModRevision()}
 		}
 		q.facts[keys[i]] = f
 	}
-	return q, nil
+	return nil
+}
+
+// halted reports whether a request is about volumes, which nobody but an administrator changes
+// while a gateway says that the registry went back (protocol-7).
+func (q *request) halted() bool {
+	return q.who.Part != pki.PartAdministrator && slices.ContainsFunc(q.writes, func(w write) bool { return ofVolumes(w.key) })
 }
 
 // errOvertaken: a condition of the asker does not hold. His change is not judged: it may be refused
@@ -230,12 +262,16 @@ func (g *Gatekeeper) judged(ctx context.Context, asked *pb.TxnRequest, condition
 	if err != nil {
 		return nil, err
 	}
-	overtaken := false
+	overtaken := q.refused && q.halted() && slices.Contains(conditions, notices)
 	for i, c := range asked.GetCompare() {
 		f, known := q.facts[conditions[i].key]
 		overtaken = overtaken || known && !conditions[i].prefixed && f.revision != c.GetModRevision()
 	}
-	if !overtaken {
+	switch {
+	case overtaken:
+	case q.refused && q.halted():
+		err = q.deny(q.writes[0].key, "a gateway says that the registry went back, and nothing about volumes changes")
+	default:
 		err = judge(q)
 	}
 	switch {
@@ -275,6 +311,12 @@ func (s *kvServer) change(ctx context.Context, r *pb.TxnRequest, conditions []sp
 					Target:      pb.Compare_MOD,
 					TargetUnion: &pb.Compare_ModRevision{ModRevision: f.revision}})
 			}
+		}
+		if q.halted() && !slices.Contains(conditions, notices) {
+			at := []byte(s.g.prefix + notices.key)
+			sent.Compare = append(sent.Compare, &pb.Compare{Key: at, RangeEnd: prefixEnd(at), Result: pb.Compare_EQUAL,
+				Target:      pb.Compare_MOD,
+				TargetUnion: &pb.Compare_ModRevision{}})
 		}
 		for _, c := range conditions {
 			sent.Failure = append(sent.Failure, s.g.get(c, false, true))

@@ -3,12 +3,16 @@
 package gatekeeper_test
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/etcd"
+	"github.com/weir-storage/weir/pki"
 )
 
 // TestRegistryOfBefore: a registry that programs of earlier releases wrote, to etcd itself, goes on
@@ -64,4 +68,44 @@ func TestRegistryOfBefore(t *testing.T) {
 	at = must[federation.Revision](w)(before.UpdateVolume(ctx, at, v))
 	v.PurgeAfter = w.clock().Add(federation.TrashTime)
 	must[federation.Revision](w)(w.gc.UpdateVolume(ctx, at, v))
+}
+
+// TestLateCertificate: a process that began with a certificate of an earlier release goes on by
+// itself when it has one that names its part.
+func TestLateCertificate(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // guards against a hang only
+	defer cancel()
+	dir := t.TempDir()
+	root := must[pki.Pair](w)(w.rig.ca.Pair())
+	_, _, err := pki.Pair{Cert: root.Cert, Key: root.Key}.Write(dir, "ca")
+	w.ok(err)
+	issue := func(part pki.Part) {
+		t.Helper()
+		p := must[pki.Pair](w)(w.rig.ca.Issue(pki.Identity{Federation: "demo", Organization: "A", Site: "a", Gateway: "ga", Part: part},
+			[]string{"127.0.0.1"}, time.Now(), time.Hour))
+		for name, text := range map[string][]byte{"ga.crt": p.Cert, "ga.key": p.Key} {
+			w.ok(os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		}
+	}
+	issue(pki.PartUnknown)
+	creds := must[*pki.Credentials](w)(pki.LoadFiles(pki.Files{CA: filepath.Join(dir, "ca.crt"), Cert: filepath.Join(dir, "ga.crt"),
+		Key: filepath.Join(dir, "ga.key")}, time.Now))
+	r := must[*etcd.Registry](w)(etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + w.address}, Federation: "demo",
+		TLS: creds.Client(pki.Expect{}, "127.0.0.1")}))
+	defer func() { w.ok(r.Close()) }()
+	if _, err := r.Sites(ctx); !errors.Is(err, federation.ErrAccess) {
+		t.Fatalf("a certificate without a part: %v", err)
+	}
+	issue(pki.PartGateway)
+	for {
+		_, err := r.Sites(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }

@@ -3,8 +3,6 @@
 package gatekeeper
 
 import (
-	"slices"
-
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/pki"
 )
@@ -12,7 +10,7 @@ import (
 // needs returns the keys that the rules look at for a request, each once. Values that cannot be
 // read need nothing: judge refuses them.
 func needs(who pki.Identity, writes []write) []string {
-	var n needed
+	n := needed{has: map[string]bool{}}
 	n.add(join(federation.KindSite, who.Site))
 	for _, w := range writes {
 		if !w.prefixed {
@@ -22,12 +20,16 @@ func needs(who pki.Identity, writes []write) []string {
 	return n.keys
 }
 
-type needed struct{ keys []string }
+type needed struct {
+	keys []string
+	has  map[string]bool
+}
 
+// add stops at more keys than a request can have.
 func (n *needed) add(keys ...string) {
 	for _, k := range keys {
-		if !slices.Contains(n.keys, k) {
-			n.keys = append(n.keys, k)
+		if len(n.keys) <= maxOps && !n.has[k] {
+			n.keys, n.has[k] = append(n.keys, k), true
 		}
 	}
 }
@@ -55,10 +57,15 @@ func (n *needed) of(w write) {
 		}
 	case federation.KindAlive, kindNotice, kindCanary:
 		n.add(kindGateway + "/" + first[0])
+		if kind == kindNotice {
+			n.add(w.key, kindReconciled)
+		}
 	case kindTestimony:
-		n.add(kindGateway + "/" + path(w.key+"/", 2)[0])
+		g := path(w.key+"/", 2)[0]
+		n.add(kindGateway+"/"+g, kindNotice+"/"+g)
 	case federation.KindAdmission, federation.KindAttachment:
 		if p := path(w.key, 3); p != nil {
+			n.gone(w)
 			n.add(join(federation.KindSite, p[0]))
 			n.volume(p[1])
 			if a, err := decode[federation.Admission](w.key, w.value); kind == federation.KindAdmission && err == nil && a != nil &&
@@ -68,6 +75,7 @@ func (n *needed) of(w write) {
 		}
 	case federation.KindClaim:
 		if p := path(w.key, 4); p != nil {
+			n.gone(w)
 			n.add(join(federation.KindSite, p[1]))
 			n.volume(p[0])
 		}
@@ -76,6 +84,13 @@ func (n *needed) of(w write) {
 			n.add(kindGateway + "/" + p[1])
 			n.volume(p[0])
 		}
+	}
+}
+
+// gone adds what a deletion deletes: if it is not there, anybody may.
+func (n *needed) gone(w write) {
+	if w.deletes {
+		n.add(w.key)
 	}
 }
 

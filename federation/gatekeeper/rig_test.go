@@ -192,10 +192,11 @@ func (r *rig) as(organization, site string, part pki.Part, name string) *one {
 // world is a federation of three organizations with a site each, and a fourth that has none yet.
 type world struct {
 	*rig
-	ga, gb, gc       *one // gateways
-	oa, ob           *one // operators
-	ca, cb           *one // CSI controllers
-	pa, pb           *one // persons
+	plain            *clientv3.Client // past the gatekeeper
+	ga, gb, gc       *one             // gateways
+	oa, ob           *one             // operators
+	ca, cb           *one             // CSI controllers
+	pa, pb           *one             // persons
 	node, admin, old *one
 }
 
@@ -231,6 +232,10 @@ func newWorld(t testing.TB) *world {
 		node: r.as("A", "a", pki.PartNode, "a-csi-node"), admin: r.as("A", "a", pki.PartAdministrator, "root"),
 		old: r.as("A", "a", pki.PartUnknown, "ga")}
 	ctx := t.Context()
+	var err error
+	w.plain, err = clientv3.New(clientv3.Config{Endpoints: []string{r.etcd.Endpoint}, Logger: zap.NewNop()})
+	w.ok(err)
+	t.Cleanup(func() { _ = w.plain.Close() })
 	w.ok(w.ga.Register(ctx, siteOf("a", "A")))
 	w.ok(w.gb.Register(ctx, siteOf("b", "B")))
 	w.ok(w.gc.Register(ctx, siteOf("c", "C")))

@@ -4,6 +4,7 @@ package gatekeeper_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,10 @@ func TestLife(t *testing.T) {
 	ring.Generation, ring.Wrapped["c"] = 2, []byte("wrapped for c")
 	must[federation.Revision](w)(w.gc.PutKeyring(ctx, at2, ring))
 
+	// What is not there may be deleted by anybody.
+	w.ok(w.ob.DeleteClaim(ctx, "v2", "a", "lab", "nobody"))
+	w.ok(w.cb.DeleteAttachment(ctx, "a", "nothing", "nobody"))
+
 	// Who uses it.
 	claim := federation.Claim{Volume: "v2", Site: "b", Namespace: "lab", Name: "two", Kind: federation.ClaimGeoVolume,
 		Access: federation.ReadOnly}
@@ -91,14 +96,17 @@ func TestLife(t *testing.T) {
 	// It is deleted, and any gateway purges it when its time is over, with what others wrote.
 	owned.Deleted, owned.DeletedAt, owned.PurgeAfter = true, w.clock(), w.clock().Add(time.Hour)
 	at = must[federation.Revision](w)(w.oa.UpdateVolume(ctx, at, owned))
-	p := federation.Purge{Volume: "v2", Name: "ns.two", At: w.clock(), Size: 1 << 30, Sites: owned.Sites, Pending: []string{"ga", "gb"}}
+	p := federation.Purge{Volume: "v2", Name: "ns.two", At: w.clock(), Size: 1 << 30, Sites: owned.Sites, Pending: []string{"ga",
+		"gb", "gc"}}
 	if err := w.gc.PurgeVolume(ctx, at, p); !errors.Is(err, federation.ErrAccess) {
 		t.Errorf("purged before its time: %v", err)
 	}
 	w.pass(2 * time.Hour)
+	p.At = w.clock()
 	w.ok(w.gc.PurgeVolume(ctx, at, p))
 	w.ok(w.gb.LeavePurge(ctx, "v2", "gb"))
 	w.ok(w.pa.LeavePurge(ctx, "v2", "ga"))
+	w.ok(w.gc.LeavePurge(ctx, "v2", "gc"))
 	if err := w.gb.DeletePurge(ctx, "v2"); !errors.Is(err, federation.ErrAccess) {
 		t.Errorf("forgotten at once: %v", err)
 	}
@@ -132,9 +140,23 @@ func TestReconciled(t *testing.T) {
 	if err := w.gb.put("rewound/gb", notice, "testimony/gb/volume/v9", said); err != nil {
 		t.Fatal(err)
 	}
+	for i := range 70 {
+		c := federation.Control{Volume: fmt.Sprint("r", i), Epoch: 1, Home: member("b"), Members: []federation.Member{member("b")},
+			History: []federation.EpochStart{{Epoch: 1}}}
+		c.Succeed(nil)
+		value := must[[]byte](w)(federation.Encode(c))
+		k := "control/" + c.Volume
+		if err := w.gb.put("testimony/gb/"+k, federation.Testimony{Gateway: "gb", Key: k, Value: value, Revision: 5}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	v := volumeOf("v8", "eight", "A", "a")
 	if _, err := w.pa.CreateVolume(ctx, v, ringOf("v8", "a")); !errors.Is(err, federation.ErrRewound) {
 		t.Errorf("made while the registry is refused: %v", err)
+	}
+	if err := w.pa.put("admission/a/v1/10.0.0.1", federation.Admission{Volume: "v1", Site: "a", Client: "10.0.0.1",
+		Access: federation.ReadOnly}); !errors.Is(err, federation.ErrAccess) {
+		t.Errorf("who does not look whether the registry is refused changes it: %v", err)
 	}
 	rewind := must[federation.Rewind](w)(w.admin.ReadRewind(ctx))
 	plan, _, err := rewind.Plan()
@@ -147,6 +169,12 @@ func TestReconciled(t *testing.T) {
 	w.ok(w.admin.Reconcile(ctx, rewind, plan, last))
 	if _, _, err := w.gb.GetVolume(ctx, "v9"); err != nil {
 		t.Errorf("it was not brought forward: %v", err)
+	}
+	for i := range 70 { // more than one request has
+		c, err := control(w.ga, fmt.Sprint("r", i))
+		if err != nil || c.Epoch != 1 {
+			t.Fatalf("control record %d: %+v, %v", i, c, err)
+		}
 	}
 	if err := w.admin.put("volume/v9", lost); !errors.Is(err, federation.ErrAccess) {
 		t.Errorf("an administrator writes what is not his, when nothing went back: %v", err)
@@ -211,4 +239,9 @@ func TestRace(t *testing.T) {
 	if _, err := w.pa.UpdateVolume(ctx, at, next); !errors.Is(err, federation.ErrConflict) {
 		t.Errorf("written over another's change: %v", err)
 	}
+}
+
+func control(o *one, volume string) (federation.Control, error) {
+	c, _, err := o.GetControl(o.rig.Context(), volume)
+	return c, err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -35,32 +36,30 @@ func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (
 	return s.g.lease.LeaseGrant(ctx, r)
 }
 
-// owns refuses a lease that has another key than the asker's heartbeat. A lease that is not there
-// is for etcd to answer about.
-func (s *leaseServer) owns(ctx context.Context, method string, lease int64) error {
+// owns refuses a lease that has keys, and not the asker's heartbeat among them. A lease that is not
+// there is for etcd to answer about.
+func (g *Gatekeeper) owns(ctx context.Context, method string, lease int64) error {
 	id := who(ctx)
 	if id.Part != pki.PartGateway {
-		return s.g.refuse(id, method, "lease", "only gateways have heartbeats")
+		return g.refuse(id, method, "lease", "only gateways have heartbeats")
 	}
-	is, err := s.g.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: lease, Keys: true})
+	is, err := g.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: lease, Keys: true})
 	if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	mine := s.g.prefix + join(federation.KindAlive, id.Gateway)
-	for _, k := range is.GetKeys() {
-		if string(k) != mine {
-			return s.g.refuse(id, method, "lease", "it is another gateway's")
-		}
+	mine := g.prefix + join(federation.KindAlive, id.Gateway)
+	if len(is.GetKeys()) > 0 && !slices.ContainsFunc(is.GetKeys(), func(k []byte) bool { return string(k) == mine }) {
+		return g.refuse(id, method, "lease", "it is another gateway's")
 	}
 	return nil
 }
 
 // LeaseRevoke ends the asker's lease.
 func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
-	if err := s.owns(ctx, "LeaseRevoke", r.GetID()); err != nil {
+	if err := s.g.owns(ctx, "LeaseRevoke", r.GetID()); err != nil {
 		return nil, err
 	}
 	return s.g.lease.LeaseRevoke(ctx, r)
@@ -75,13 +74,13 @@ func (s *leaseServer) LeaseKeepAlive(in pb.Lease_LeaseKeepAliveServer) error {
 		return err
 	}
 	known := map[int64]bool{}
-	return relay(cancel, func() error {
+	return s.g.relay(ctx, cancel, func() error {
 		r, err := in.Recv()
 		if err != nil {
 			return err
 		}
 		if !known[r.GetID()] {
-			if err := s.owns(ctx, "LeaseKeepAlive", r.GetID()); err != nil {
+			if err := s.g.owns(ctx, "LeaseKeepAlive", r.GetID()); err != nil {
 				return err
 			}
 			known[r.GetID()] = true
@@ -98,16 +97,17 @@ func (s *leaseServer) LeaseKeepAlive(in pb.Lease_LeaseKeepAliveServer) error {
 
 // relay runs what brings messages to etcd, and what brings them back, until one of them fails. It
 // returns why, nil if the asker ended it. cancel ends both.
-func relay(cancel func(), there, back func() error) error {
+func (g *Gatekeeper) relay(ctx context.Context, cancel func(), there, back func() error) error {
 	first := make(chan error, 2)
 	for _, bring := range []func() error{there, back} {
 		go func() {
-			for {
-				if err := bring(); err != nil {
-					first <- err
-					return
+			first <- g.safely(ctx, "stream", func() error {
+				for {
+					if err := bring(); err != nil {
+						return err
+					}
 				}
-			}
+			})
 		}()
 	}
 	err := <-first
@@ -131,7 +131,7 @@ func (s *watchServer) Watch(in pb.Watch_WatchServer) error {
 	if err != nil {
 		return err
 	}
-	return relay(cancel, func() error {
+	return s.g.relay(ctx, cancel, func() error {
 		r, err := in.Recv()
 		if err != nil {
 			return err

@@ -4,32 +4,73 @@ package gatekeeper
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/pki"
 )
 
-// personLeaves judges a person who takes gateways away that are gone: of his own site.
+// personLeaves judges a person who takes gateways away that are gone: of his own organization.
 func (q *request) personLeaves(w write, left []string) error {
-	if q.who.Part == pki.PartAdministrator {
-		return nil
-	}
-	s, err := q.site()
-	if err != nil {
-		return err
-	}
 	for _, g := range left {
-		if s == nil || !slices.ContainsFunc(s.Gateways, func(x federation.Gateway) bool { return x.Name == g }) {
-			return q.deny(w.key, "a person takes away gateways of his own site, and %s is none", g)
+		s, err := before[federation.Site](q, join(federation.KindSite, q.siteOf(g)))
+		if err != nil {
+			return err
+		}
+		organization := ""
+		if s != nil {
+			organization = s.Organization
+		}
+		if !q.removes(organization) {
+			return q.deny(w.key, "a person takes away gateways of his own organization, and %s is none", g)
 		}
 	}
 	return nil
 }
 
+// more returns keys that the rules look at, and that only the facts so far show.
+func (q *request) more() (keys []string) {
+	for _, w := range q.writes {
+		if kindOf(w.key) != string(federation.KindPurged) || w.prefixed || w.deletes {
+			continue
+		}
+		gone := map[string]bool{}
+		if prev, err := before[federation.Purge](q, w.key); err == nil && prev != nil {
+			for _, g := range prev.Pending {
+				gone[g] = true
+			}
+		}
+		if next, err := decode[federation.Purge](w.key, w.value); err == nil && next != nil {
+			for _, g := range next.Pending {
+				delete(gone, g)
+			}
+		}
+		uuid := strings.TrimPrefix(w.key, string(federation.KindPurged)+"/")
+		if c, err := before[federation.Control](q, join(federation.KindControl, uuid)); err == nil && c != nil {
+			for _, m := range c.Members {
+				gone[m.Gateway] = true
+			}
+		}
+		for g := range gone {
+			keys = append(keys, kindGateway+"/"+g)
+			if s := q.siteOf(g); s != "" {
+				keys = append(keys, join(federation.KindSite, s))
+			}
+		}
+	}
+	return slices.DeleteFunc(keys, func(k string) bool { _, known := q.facts[k]; return known })
+}
+
 // mayDelete judges the deletion of what a site wrote about a volume: that site's part may, a person
 // of its organization, the owner, and a gateway when the volume was purged.
 func (q *request) mayDelete(w write, uuid, site string, part pki.Part) error {
-	if q.purged(uuid) && q.who.Part == pki.PartGateway {
+	if f, known := q.facts[w.key]; known && f.revision == 0 {
+		return nil // it is not there
+	}
+	if q.purged(uuid) {
+		if q.who.Part == pki.PartPerson {
+			return nil // nobody can use it any more
+		}
 		return q.gatewaysOnly(w)
 	}
 	ok, err := q.at(site, part)

@@ -45,8 +45,8 @@ func (q *request) volume(w write) error {
 	}
 	was := *prev
 	was.PurgeAfter = next.PurgeAfter
-	if prev.Deleted && prev.PurgeAfter.IsZero() && same(was, *next) &&
-		next.PurgeAfter.After(q.now.Add(federation.TrashTime-time.Hour)) && q.who.Part == pki.PartGateway {
+	if prev.Deleted && prev.PurgeAfter.IsZero() && same(was, *next) && q.who.Part == pki.PartGateway &&
+		next.PurgeAfter.Sub(q.now.Add(federation.TrashTime)).Abs() <= time.Hour {
 		return q.gatewaysOnly(w)
 	}
 	ok, err := q.owner(prev)
@@ -96,6 +96,8 @@ func (q *request) makes(w write, v *federation.Volume) error {
 	switch {
 	case join(federation.KindVolume, v.UUID) != w.key:
 		return q.deny(w.key, "its value is of volume %s", v.UUID)
+	case q.facts[join(federation.KindControl, v.UUID)].revision != 0:
+		return q.deny(w.key, "there is a control record of a volume with this UUID")
 	case q.facts[join(federation.KindPurged, v.UUID)].revision != 0:
 		return q.deny(w.key, "the volume was purged, and a UUID is never used again")
 	case name == nil || name.deletes || ring == nil || ring.deletes:
@@ -359,17 +361,28 @@ func (q *request) purge(w write) error {
 	if err := next.Validate(); err != nil {
 		return q.deny(w.key, "%v", err)
 	}
-	record := q.written(join(federation.KindVolume, uuid))
+	goes := func(key string) bool {
+		x := q.written(key)
+		return x != nil && x.deletes
+	}
 	switch {
-	case v == nil || record == nil || !record.deletes:
-		return q.deny(w.key, "a purge is written when the volume's record goes")
-	case !v.Deleted || q.now.Before(v.PurgeAt()):
+	case v == nil || !goes(join(federation.KindVolume, uuid)) || !goes(kindName+"/"+v.Name) || !goes(join(federation.KindKeyring, uuid)) ||
+		!goes(join(federation.KindControl, uuid)):
+		return q.deny(w.key, "a purge is written when the volume's record, name, keyring and control record go")
+	case !v.Deleted || v.PurgeAfter.IsZero() || q.now.Before(v.PurgeAfter):
 		return q.deny(w.key, "the volume is not deleted, or its time is not over")
+	case next.At.Sub(q.now).Abs() > time.Hour:
+		return q.deny(w.key, "it is of %s, and now it is %s", next.At.Format(time.RFC3339), q.now.Format(time.RFC3339))
 	}
 	want := federation.Purge{Volume: uuid, Name: v.Name, At: next.At, Size: v.Spec.Size, Sites: v.Sites, Generation: v.Generation,
 		Pending: next.Pending}
 	if c != nil {
 		want.Change = c.Change
+		for _, m := range c.Members {
+			if !slices.Contains(next.Pending, m.Gateway) && q.siteOf(m.Gateway) != "" {
+				return q.deny(w.key, "member %s has a copy, and is not among those that are to delete theirs", m.Gateway)
+			}
+		}
 	}
 	if !same(want, *next) {
 		return q.deny(w.key, "it does not say what the volume's record said")

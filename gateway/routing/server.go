@@ -155,9 +155,11 @@ func (s *Server) admit(ctx context.Context, from string, q *forwardpb.CallReques
 	registers, recovering := q.GetMethod() == forwardpb.Method_METHOD_REGISTER_LOCKS, q.GetFlag()
 	_, site, _ := s.Routers.cfg.View.Gateway(from)
 	switch {
-	case q.GetMethod() == forwardpb.Method_METHOD_UNLOCK, q.GetMethod() == forwardpb.Method_METHOD_FORGET:
+	case q.GetMethod() == forwardpb.Method_METHOD_UNLOCK:
 		return nil, nil
 	case !locks.Uses(s.Routers.cfg.View, q.GetVolume(), from):
+	case q.GetMethod() == forwardpb.Method_METHOD_FORGET:
+		return nil, nil
 	case forward.Changes(q.GetMethod()) && s.Routers.cfg.View.Allowed(q.GetVolume(), site.Name) != federation.ReadWrite:
 		return nil, fmt.Errorf("%w: its owner lets site %s read it, and no more", volume.ErrReadOnly, site.Name)
 	default:
