@@ -4,6 +4,7 @@ package gatekeeper
 
 import (
 	"slices"
+	"time"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/pki"
@@ -135,34 +136,21 @@ func (q *request) unreadable(w write, err error) error {
 	return err
 }
 
-// notice judges what a gateway says of a registry that went back: in its own name, and knowing of
-// no reconciliation that was not.
+// notice judges what a gateway says of a registry that went back: in its own name. It may know of a
+// later reconciliation than the registry, but of none that is still to come.
 func (q *request) notice(w write, name string) error {
 	n, err := after[federation.Notice](q, w)
 	if err != nil {
 		return q.unreadable(w, err)
 	}
-	last, err := before[federation.Reconciliation](q, kindReconciled)
-	if err != nil {
-		return err
-	}
-	known := ""
-	if last != nil {
-		known = last.ID
-	}
-	if n.Gateway != name || n.Reconciled > known && n.Reconciled != q.formerly(w) {
-		return q.deny(w.key, "it is of gateway %q, and knows of reconciliation %q; the last one was %q", n.Gateway, n.Reconciled, known)
+	if n.Gateway != name || n.Reconciled > q.now.Add(time.Hour).UTC().Format(reconciliationForm) {
+		return q.deny(w.key, "it is of gateway %q, and knows of reconciliation %q", n.Gateway, n.Reconciled)
 	}
 	return nil
 }
 
-// formerly is what the notice of before said of reconciliations.
-func (q *request) formerly(w write) string {
-	if old, err := before[federation.Notice](q, w.key); err == nil && old != nil {
-		return old.Reconciled
-	}
-	return ""
-}
+// reconciliationForm is how IDs of reconciliations begin, which ascend: with the time.
+const reconciliationForm = "20060102T150405"
 
 // testimony judges what a gateway knows better than a registry that went back, which it said first.
 func (q *request) testimony(w write, name string) error {

@@ -57,9 +57,6 @@ func (n *needed) of(w write) {
 		}
 	case federation.KindAlive, kindNotice, kindCanary:
 		n.add(kindGateway + "/" + first[0])
-		if kind == kindNotice {
-			n.add(w.key, kindReconciled)
-		}
 	case kindTestimony:
 		g := path(w.key+"/", 2)[0]
 		n.add(kindGateway+"/"+g, kindNotice+"/"+g)

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gatekeeper_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/etcd"
+	"github.com/weir-storage/weir/federation/etcd/etcdtest"
+	"github.com/weir-storage/weir/federation/memory"
+	"github.com/weir-storage/weir/pki"
+)
+
+// watching is a gateway with a guard, which keeps an archive, and its watch.
+func (w *world) watching(name, organization string) *etcd.Registry {
+	w.Helper()
+	guard := must[*federation.Guard](w)(federation.NewGuard(func() (federation.GuardState, error) { return federation.GuardState{}, nil },
+		func(federation.GuardState) error { return nil }, memory.NewArchive()))
+	creds := w.credentials(organization, name, pki.PartGateway, "g"+name)
+	r := must[*etcd.Registry](w)(etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + w.address}, Federation: "demo",
+		TLS: creds.Client(pki.Expect{}, "127.0.0.1"), Guard: guard}))
+	ctx, cancel := context.WithCancel(context.Background())
+	done, synced := make(chan struct{}), make(chan struct{}, 100)
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			_ = r.Watch(ctx, func(e federation.Event) error {
+				if e.Kind == federation.KindSynced {
+					synced <- struct{}{}
+				}
+				return nil
+			})
+		}
+	}()
+	w.Cleanup(func() { cancel(); <-done; _ = r.Close() })
+	<-synced
+	return r
+}
+
+// TestWentBack: gateways notice through a gatekeeper that the registry went back, say what they
+// know, and believe it again when an administrator has brought it forward.
+func TestWentBack(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	must[federation.Revision](w)(w.pa.CreateVolume(ctx, volumeOf("v1", "one", "A", "a"), ringOf("v1", "a")))
+	ctl := federation.Control{Volume: "v1", Epoch: 1, Home: member("a"), Members: []federation.Member{member("a")},
+		History: []federation.EpochStart{{Epoch: 1}}}
+	rev := must[federation.Revision](w)(w.ga.SwapControl(ctx, "v1", 0, ctl))
+	dir := t.TempDir()
+	snapshot := must[io.ReadCloser](w)(w.admin.Snapshot(ctx))
+	file := must[*os.File](w)(os.Create(filepath.Join(dir, "registry.db")))
+	_, err := io.Copy(file, snapshot)
+	w.ok(errors.Join(err, snapshot.Close(), file.Close()))
+	all := map[string]*etcd.Registry{"a": w.watching("a", "A"), "b": w.watching("b", "B"), "c": w.watching("c", "C")}
+	ctl.Epoch = 2
+	ctl.Begin(federation.EpochStart{Epoch: 2})
+	must[federation.Revision](w)(w.ga.SwapControl(ctx, "v1", rev, ctl))
+	for name, r := range all {
+		for { // until its archive has the new record
+			w.ok(r.Tend(ctx, "g"+name, w.clock()))
+			if c, _, err := r.GetControl(ctx, "v1"); err == nil && c.Epoch == 2 {
+				break
+			}
+		}
+		w.ok(r.Tend(ctx, "g"+name, w.clock()))
+	}
+	// It is restored from the backup, and is another registry then (ADR 16).
+	w.etcd.Stop()
+	data := filepath.Join(dir, "data")
+	out, err := exec.Command(etcdtest.Program(t, "etcdutl"), "snapshot", "restore", file.Name(), "--data-dir", data, "--name", "test",
+		"--initial-cluster", "test="+w.etcd.PeerURL, "--initial-advertise-peer-urls", w.etcd.PeerURL,
+		"--initial-cluster-token", "another").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	w.etcd.RestartOn(data)
+	for until := time.Now().Add(30 * time.Second); ; { // a hang guard
+		said := 0
+		for name, r := range all {
+			_ = r.Tend(ctx, "g"+name, w.clock()) // until the gatekeeper listens again, an error
+			if r.Trusted() != nil {
+				said++
+			}
+		}
+		rewind, err := w.admin.ReadRewind(ctx)
+		if err == nil && said == len(all) && len(rewind.Notices) == len(all) && len(rewind.Missing()) == 0 {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%d refuse it, notices %+v, missing %v", said, rewind.Notices, rewind.Missing())
+		}
+	}
+	if _, err := w.pa.CreateVolume(ctx, volumeOf("v2", "two", "A", "a"), ringOf("v2", "a")); !errors.Is(err, federation.ErrRewound) {
+		t.Errorf("made while it is refused: %v", err)
+	}
+	rewind := must[federation.Rewind](w)(w.admin.ReadRewind(ctx))
+	plan, missing, err := rewind.Plan()
+	if err != nil || len(missing) > 0 || len(plan) != 1 || plan[0].Key != "control/v1" {
+		t.Fatalf("plan %+v, missing %v, %v", plan, missing, err)
+	}
+	w.ok(w.admin.Reconcile(ctx, rewind, plan, federation.Reconciliation{ID: w.clock().UTC().Format("20060102T150405.000000000Z"),
+		By: w.admin.id.String(), At: w.clock()}))
+	for until := time.Now().Add(30 * time.Second); ; { // a hang guard
+		trusted := 0
+		for name, r := range all {
+			w.ok(r.Tend(ctx, "g"+name, w.clock()))
+			if r.Trusted() == nil {
+				trusted++
+			}
+		}
+		if trusted == len(all) {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%d believe it", trusted)
+		}
+	}
+	if c, _, err := all["b"].GetControl(ctx, "v1"); err != nil || c.Epoch != 2 {
+		t.Errorf("the record is of epoch %d, %v", c.Epoch, err)
+	}
+	must[federation.Revision](w)(w.pa.CreateVolume(ctx, volumeOf("v2", "two", "A", "a"), ringOf("v2", "a")))
+}
