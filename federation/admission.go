@@ -17,8 +17,8 @@ const (
 	ReadWrite Access = "rw"
 )
 
-// Admission lets one client address of one site use a volume. Its writer is a person, or with Node
-// the site's gateway, at which that node's plugin asked.
+// Admission lets one client address of one site use a volume. Its writer is a person of the
+// volume's owner, or with Node the site's gateway, at which that node's plugin asked.
 type Admission struct {
 	Volume string `json:"volume"`
 	Site   string `json:"site"`

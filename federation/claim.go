@@ -93,8 +93,8 @@ func (a Attachment) Validate() error {
 	return checkAccess("attachment", a.Volume, a.Access)
 }
 
-// Lost is a person's word that a site does not come back soon. While it is there, others may take
-// its volumes' ownership.
+// Lost is the word of a person of a site's organization, or of an administrator, that the site does
+// not come back soon. No volume gets a copy there meanwhile.
 type Lost struct {
 	Site string    `json:"site"`
 	By   string    `json:"by"` // who said so, as in the certificate

@@ -49,8 +49,8 @@ type Guard struct {
 	turned  chan struct{} // closed and replaced when the verdict changes, or what the archive says
 }
 
-// wholeArchive is the key with which an archive notes that it listed everything once.
-const wholeArchive = "whole"
+// WholeArchive is the key with which an archive notes that it listed everything once.
+const WholeArchive = "whole"
 
 // NewGuard loads the state; load returns the zero state when there is none yet. Save must be
 // durable when it returns. Archive may be nil: then a registry that is refused is still read.
@@ -70,7 +70,7 @@ func NewGuard(load func() (GuardState, error), save func(GuardState) error, arch
 			return nil, fmt.Errorf("load registry guard: %w", err)
 		}
 		for _, r := range kept {
-			if r.Key == wholeArchive {
+			if r.Key == WholeArchive {
 				continue // it is no record of the registry, and its revision says nothing
 			}
 			s.Revision = max(s.Revision, r.Revision)

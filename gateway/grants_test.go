@@ -90,7 +90,7 @@ func TestGrants(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What b's gateway sends by itself is judged by the home.
-	b := c.dialAs(pki.Identity{Federation: "test", Organization: "org-b", Site: "b", Gateway: "gb", Part: pki.PartGateway})
+	b := c.dialAs(pki.Identity{Federation: "test", Organization: "org-b", Site: "b", Gateway: "gb", Part: pki.PartGateway}, "a")
 	says := func(m forwardpb.Method, words string) {
 		t.Helper()
 		c.until("the home answers "+words, func() error {

@@ -15,7 +15,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
@@ -39,25 +38,8 @@ func from(addr string) func(context.Context, string) (net.Conn, error) {
 // address.
 func (c *cluster) node(site, organization, addr string) nodepb.NodeClient {
 	c.t.Helper()
-	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: organization, Site: site, Gateway: "csi"},
-		[]string{"127.0.0.1"}, time.Now(), time.Hour)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	root, err := c.ca.Pair()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	creds, err := pki.Load(root.Cert, pair, time.Now)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	conn, err := grpc.NewClient("passthrough:///"+c.nodes[site].grpc, grpc.WithContextDialer(from(addr)),
-		grpc.WithTransportCredentials(credentials.NewTLS(creds.Client(pki.Expect{Site: site}))))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(func() { _ = conn.Close() })
+	conn := c.dialAs(pki.Identity{Federation: "test", Organization: organization, Site: site, Gateway: "csi"}, site,
+		grpc.WithContextDialer(from(addr)))
 	return nodepb.NewNodeClient(conn)
 }
 

@@ -58,7 +58,7 @@ func TestPartsAtGateways(t *testing.T) {
 		if part == pki.PartUnknown {
 			name = "a-csi-node" // of an earlier release
 		}
-		conn := c.dialAs(pki.Identity{Federation: "test", Organization: "org-a", Site: "a", Gateway: name, Part: part})
+		conn := c.dialAs(pki.Identity{Federation: "test", Organization: "org-a", Site: "a", Gateway: name, Part: part}, "a")
 		for method, may := range methods {
 			want := slices.Contains(may, part) || part == pki.PartUnknown && slices.Contains(may, pki.PartNode)
 			before := c.refusals()
@@ -73,8 +73,8 @@ func TestPartsAtGateways(t *testing.T) {
 	}
 }
 
-// dialAs connects to the gateway at a with a certificate of an identity.
-func (c *cluster) dialAs(id pki.Identity) *grpc.ClientConn {
+// dialAs connects to the gateway of a site with a certificate of an identity.
+func (c *cluster) dialAs(id pki.Identity, site string, more ...grpc.DialOption) *grpc.ClientConn {
 	c.t.Helper()
 	pair, err := c.ca.Issue(id, []string{"127.0.0.1"}, time.Now(), time.Hour)
 	if err != nil {
@@ -88,8 +88,8 @@ func (c *cluster) dialAs(id pki.Identity) *grpc.ClientConn {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+c.nodes["a"].grpc,
-		grpc.WithTransportCredentials(credentials.NewTLS(creds.Client(pki.Expect{Site: "a"}))))
+	conn, err := grpc.NewClient("passthrough:///"+c.nodes[site].grpc,
+		append(more, grpc.WithTransportCredentials(credentials.NewTLS(creds.Client(pki.Expect{Site: site}))))...)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func (c *kv) definite(err error) error {
 	}
 	switch code {
 	case codes.PermissionDenied, codes.Unauthenticated:
-		return fmt.Errorf("%w: %w (registry %s): check this gateway's certificate and its role there", federation.ErrAccess, err,
+		return fmt.Errorf("%w: %w (registry %s): docs/trust.md says who may do what", federation.ErrAccess, err,
 			c.endpoints())
 	case codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented:
 		return fmt.Errorf("%w: the registry %s refused the request: %w", federation.ErrInvalid, c.endpoints(), err)

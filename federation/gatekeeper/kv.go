@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/internal/records"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -247,7 +248,7 @@ func (g *Gatekeeper) read(ctx context.Context, q *request, keys []string, serial
 // halted reports whether a request is about volumes, which nobody but an administrator changes
 // while a gateway says that the registry went back (protocol-7).
 func (q *request) halted() bool {
-	return q.who.Part != pki.PartAdministrator && slices.ContainsFunc(q.writes, func(w write) bool { return ofVolumes(w.key) })
+	return q.who.Part != pki.PartAdministrator && slices.ContainsFunc(q.writes, func(w write) bool { return records.OfVolumes(w.key) })
 }
 
 // errOvertaken: a condition of the asker does not hold. His change is not judged: it may be refused

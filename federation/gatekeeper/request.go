@@ -57,16 +57,6 @@ func kindOf(key string) string {
 	return kind
 }
 
-// ofVolumes reports whether a key's record is about volumes, as package records has it.
-func ofVolumes(key string) bool {
-	switch federation.Kind(kindOf(key)) {
-	case federation.KindControl, federation.KindVolume, kindName, federation.KindKeyring, federation.KindAdmission,
-		federation.KindAttachment, federation.KindClaim, federation.KindLost, federation.KindPurged:
-		return true
-	}
-	return false
-}
-
 // path splits a key behind its kind into n parts, of which the last may have slashes; nil if it has
 // fewer.
 func path(key string, n int) []string {

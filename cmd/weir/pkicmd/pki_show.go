@@ -3,6 +3,7 @@
 package pkicmd
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -57,7 +58,9 @@ func showCertificate(text []byte, now time.Time) (string, error) {
 		for _, ip := range cert.IPAddresses {
 			hosts = append(hosts, ip.String())
 		}
-		fmt.Fprintf(&out, "identity:   %s\nhosts:      %s\nissued by:  %s\n", id, strings.Join(hosts, ", "), cert.Issuer.CommonName)
+		part := cmp.Or(string(id.Part), "none: it is of an earlier release")
+		fmt.Fprintf(&out, "identity:   %s\npart:       %s\nhosts:      %s\nissued by:  %s\n", id, part, strings.Join(hosts, ", "),
+			cert.Issuer.CommonName)
 	}
 	state := "valid"
 	if now.After(cert.NotAfter) {

@@ -31,7 +31,7 @@ func TestPKI(t *testing.T) {
 		"--gateway", "ams-1", "--host", "10.0.1.10,ams-1.example.org", "--host", "::1")
 	b.Want(cli.ExitUsage, "the authority's files have that name", "", "pki", "issue", "--dir", dir, "--organization", "SURF", "--site",
 		"ams", "--gateway", "ca")
-	b.Want(cli.ExitOK, "identity:   weir://demo/SURF/ams/ams-1\nhosts:      ams-1.example.org, 10.0.1.10, ::1\n"+
+	b.Want(cli.ExitOK, "identity:   weir://demo/SURF/ams/ams-1\npart:       gateway\nhosts:      ams-1.example.org, 10.0.1.10, ::1\n"+
 		"issued by:  Weir federation demo\n", "", "pki", "show", dir+"/ams-1.crt")
 	b.Want(cli.ExitOK, "(valid)", "", "pki", "show", dir+"/ams-1.crt")
 	b.Want(cli.ExitOK, "authority:  Weir federation demo", "", "pki", "show", dir+"/ca.crt")

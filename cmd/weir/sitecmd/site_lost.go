@@ -18,9 +18,9 @@ func lostCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	var yes bool
 	c := oneSiteCommand(sh, opener, &cobra.Command{
 		Use: "lost SITE", Short: "Declare that a site does not come back soon",
-		Long: "Declares a site lost. As long as it is lost, others may take its volumes with `weir volume\n" +
-			"transfer --force`. No data moves by that: `weir failover` moves homes. `weir site found` takes the\n" +
-			"declaration back.",
+		Long: "Declares a site lost, which a person of its organization may do, or an administrator. No volume gets\n" +
+			"a copy there then, and `weir volume transfer --force` gives its volumes to another site. No data\n" +
+			"moves by that: `weir failover` moves homes. `weir site found` takes the declaration back.",
 		Example: "  weir site lost waw",
 	}, func(ctx context.Context, cl *access.Client, name string) (string, error) {
 		s, err := deadSite(ctx, cl, name, "it is not lost")

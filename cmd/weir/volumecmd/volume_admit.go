@@ -22,7 +22,8 @@ func admitCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	c := admissionCommand(sh, opener, &o, admit)
 	c.Use, c.Short = "admit NAME --site SITE --client ADDRESS", "Let a client of a site use a volume"
 	c.Long = "Lets a client, known by its address, use a volume at the gateways of its site. The site needs no\n" +
-		"copy of the volume. Typed again, the command changes what the client may do."
+		"copy of the volume. A person of the organization that owns the volume admits, at any site. Typed\n" +
+		"again, the command changes what the client may do."
 	c.Example = "  weir volume admit data --site ams --client 10.0.1.20\n  weir volume admit data --site ams --client 10.0.1.20 --read-only"
 	c.Flags().BoolVar(&o.readOnly, "read-only", false, "the client may not write")
 	return c

@@ -20,7 +20,6 @@ const (
 	kindGateway     federation.Kind = "gateway"
 	kindReconciled  federation.Kind = "reconciled" // one key, the last federation.Reconciliation
 	kindCanary      federation.Kind = "canary"     // by gateway, never deleted; see Registry.sing
-	kindWhole       federation.Kind = "whole"      // in archives only: one that listed everything once
 	noticePrefix                    = "rewound/"   // federation.Notice by gateway
 	testimonyPrefix                 = "testimony/" // federation.Testimony by gateway and key
 )
@@ -30,9 +29,9 @@ func kindOf(key string) federation.Kind {
 	return federation.Kind(kind)
 }
 
-// ofVolumes reports whether a key's record is about volumes. Such records are read from the archive
+// OfVolumes reports whether a key's record is about volumes. Such records are read from the archive
 // while the registry is refused, and do not change while anybody refuses it.
-func ofVolumes(key string) bool {
+func OfVolumes(key string) bool {
 	switch kindOf(key) {
 	case federation.KindControl, federation.KindVolume, kindName, federation.KindKeyring, federation.KindAdmission,
 		federation.KindAttachment, federation.KindClaim, federation.KindLost, federation.KindPurged:
@@ -43,12 +42,12 @@ func ofVolumes(key string) bool {
 
 // whole is the record of an archive that had everything once. Without it, an archive was lost, or
 // never begun.
-var whole = federation.Record{Key: string(kindWhole), Revision: 1}
+var whole = federation.Record{Key: federation.WholeArchive, Revision: 1}
 
 // archived reports whether an archive keeps a key's record.
 func archived(key string) bool {
 	k := kindOf(key)
-	return ofVolumes(key) || k == federation.KindSite || k == kindGateway || k == kindReconciled || k == kindCanary
+	return OfVolumes(key) || k == federation.KindSite || k == kindGateway || k == kindReconciled || k == kindCanary
 }
 
 // keeper is a KV that a guard watches over. It keeps the guard's archive, and answers from it while
@@ -251,7 +250,7 @@ func (k *keeper) put(records []federation.Record) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range records {
-		if ofVolumes(r.Key) {
+		if OfVolumes(r.Key) {
 			k.newest = max(k.newest, r.Revision)
 		}
 	}
@@ -277,7 +276,7 @@ func (k *keeper) overlay(reads []Read, res [][]Pair) error {
 		return err
 	}
 	for i, r := range reads {
-		if !r.Prefix && !ofVolumes(r.Key) {
+		if !r.Prefix && !OfVolumes(r.Key) {
 			continue
 		}
 		var kept []federation.Record
@@ -300,7 +299,7 @@ func (k *keeper) overlay(reads []Read, res [][]Pair) error {
 			known[x.Key] = true
 		}
 		// Of an archive that was lost, what the registry has is better than nothing.
-		out := slices.DeleteFunc(res[i], func(p Pair) bool { return ofVolumes(p.Key) && (isWhole || known[p.Key]) })
+		out := slices.DeleteFunc(res[i], func(p Pair) bool { return OfVolumes(p.Key) && (isWhole || known[p.Key]) })
 		there := map[string]bool{}
 		for _, p := range out {
 			there[p.Key] = true
@@ -318,7 +317,7 @@ func (k *keeper) overlay(reads []Read, res [][]Pair) error {
 
 // Commit implements KV. What is about volumes changes only while nobody refuses the registry.
 func (k *keeper) Commit(ctx context.Context, conds []Condition, writes []Write) (bool, federation.Head, error) {
-	guarded := slices.ContainsFunc(writes, func(w Write) bool { return ofVolumes(w.Key) })
+	guarded := slices.ContainsFunc(writes, func(w Write) bool { return OfVolumes(w.Key) })
 	var asked federation.Asked
 	if k.guard != nil {
 		asked = k.guard.Ask()
@@ -430,7 +429,7 @@ func (k *keeper) followSince(ctx context.Context, was since, after federation.Re
 			pairs[i].Revision += was.asked.Offset
 		}
 		if was.refused {
-			pairs = slices.DeleteFunc(pairs, func(p Pair) bool { return ofVolumes(p.Key) })
+			pairs = slices.DeleteFunc(pairs, func(p Pair) bool { return OfVolumes(p.Key) })
 		} else if err := k.follow(was.asked, h, pairs); err != nil {
 			return err
 		}

@@ -112,7 +112,7 @@ func (t *tending) testify(ctx context.Context, now time.Time) error {
 		case x.Key == whole.Key:
 			lost = false
 			continue
-		case kindOf(x.Key) == kindReconciled, kindOf(x.Key) == kindCanary, there && !ofVolumes(x.Key):
+		case kindOf(x.Key) == kindReconciled, kindOf(x.Key) == kindCanary, there && !OfVolumes(x.Key):
 			continue
 		case named[x.Key]:
 		case x.Deleted && !there, there && !x.Deleted && bytes.Equal(p.Value, x.Value):
