@@ -21,6 +21,9 @@ type Options struct {
 	Federation, Organization, Site string
 	// Registry is the operator's connection. It stays the caller's, who closes it.
 	Registry federation.Registry
+	// Charter takes charters that the registry has, and says whom the one in force does not allow;
+	// nil: there are none.
+	Charter Charter
 	// AskPool asks a gateway of this site how its pool of that name is. It ends within some
 	// seconds.
 	AskPool func(ctx context.Context, s federation.Site, g federation.Gateway, pool string) (plan.Pool, error)
@@ -39,6 +42,14 @@ type Options struct {
 	Ping time.Duration
 	// Trash is how long this cluster's deleted volumes stay before they are purged; 0: a week.
 	Trash time.Duration
+}
+
+// Charter is what the operator asks of its credentials (pki.Credentials).
+type Charter interface {
+	// Adopt takes a signed charter, if it is newer than the one in force.
+	Adopt(signed string) (news bool, err error)
+	// Expelled reports whether an organization is not of the federation any more.
+	Expelled(organization string) bool
 }
 
 func (o *Options) check() error {

@@ -23,6 +23,8 @@ import (
 	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/pace"
 	"github.com/weir-storage/weir/controllers/plan"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/view"
 )
 
 // What the operator may do. It writes by patches (server-side apply is one), and deletes in erase
@@ -101,7 +103,27 @@ func newOperator(o Options, cluster string, c client.Client) *operator {
 	self := plan.Self{Organization: o.Organization, Site: o.Site, Cluster: cluster}
 	op := &operator{Options: o, Writer: object.Writer{Client: c, Reader: c}, self: self, mirror: mirror.New(self), lags: pace.NewLags()}
 	op.rollout = pace.NewRollout(o.Rollout)
+	if o.Charter != nil {
+		op.mirror.Expel(o.Charter.Expelled)
+		op.mirror.Listen(op.charter)
+	}
 	return op
+}
+
+// charter takes a charter that the registry has, and has everything looked at again: copies at
+// organizations that were expelled do not count.
+func (o *operator) charter(c view.Change) {
+	if c.Kind != federation.KindCharter || c.Charter == nil {
+		return
+	}
+	news, err := o.Charter.Adopt(c.Charter.Signed)
+	if err != nil {
+		log.Log.Error(err, "the registry has a charter that is not taken")
+	}
+	if news {
+		log.Log.Info("a charter is in force", "serial", c.Charter.Serial)
+		o.mirror.Again()
+	}
 }
 
 // everywhere runs on every replica, not only on the leader.

@@ -200,6 +200,10 @@ func (r *sites) ready(name string, rec federation.Site, known bool, alive int) (
 		return plan.State{Reason: v1alpha1.ReasonRegistryUnavailable, Message: down.Error() +
 			": volumes that run go on; nothing is created, deleted or moved until it is back"}, false
 	}
+	if r.mirror.Expelled(name) {
+		return plan.State{Reason: v1alpha1.ReasonLost, Message: fmt.Sprintf("organization %q is not of the federation any more: its "+
+			"copies are placed elsewhere; an administrator lets it in again with `weir federation admit`", rec.Organization)}, true
+	}
 	if l, lost := r.mirror.Lost(name); lost {
 		return plan.State{Reason: v1alpha1.ReasonLost, Message: fmt.Sprintf("declared lost by %s at %s: its copies are placed "+
 			"elsewhere, and others may take its volumes; when it is back, `weir site found %s`", l.By, l.At.UTC().Format(time.RFC3339),

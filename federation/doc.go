@@ -30,6 +30,7 @@
 //	testimony/<gateway>/<key>                 Testimony    that gateway
 //	canary/<gateway>                          a revision   that gateway (protocol-7)
 //	reconciled                                a Reconciliation, by a person
+//	charter                                   Charter      an administrator (swap)
 //
 // The last column names the one writer. A swap is a compare-and-swap. A name and its volume change
 // together, as do a site and its gateways: a gateway is at one site. An alive key is bound to a

@@ -18,6 +18,7 @@ const (
 	KindAttachment Kind = "attachment"
 	KindLost       Kind = "lost"
 	KindPurged     Kind = "purged"
+	KindCharter    Kind = "charter"
 	// KindSynced is no record: the watch has listed all that existed.
 	KindSynced Kind = "synced"
 )
@@ -28,7 +29,7 @@ type Event struct {
 	Kind Kind
 	// Name is the key behind the kind: a volume, site or gateway; "site/volume/client" for
 	// admissions, "volume/gateway" for observed states, "volume/site/namespace/name" for claims,
-	// "site/volume/node" for attachments.
+	// "site/volume/node" for attachments. Empty for the charter.
 	Name    string
 	Deleted bool
 	// Revision is the record's; of a deletion, the one that removed it, or after a compaction of
@@ -51,6 +52,7 @@ type Event struct {
 	Attachment *Attachment
 	Lost       *Lost
 	Purged     *Purge
+	Charter    *Charter
 }
 
 // Head is how far a registry is.

@@ -151,6 +151,14 @@ type Losses interface {
 	ListLost(ctx context.Context) ([]Lost, error)
 }
 
+// Charters has the federation's charter.
+type Charters interface {
+	// GetCharter returns ErrNotFound when there is none. The caller checks its signature.
+	GetCharter(ctx context.Context) (Charter, Revision, error)
+	// PutCharter replaces the one that has revision prev; 0 creates it. ErrConflict.
+	PutCharter(ctx context.Context, prev Revision, c Charter) (Revision, error)
+}
+
 // Watcher follows changes without polling.
 type Watcher interface {
 	// Watch calls fn, from one goroutine, for every record that exists, then once with Kind
@@ -197,6 +205,7 @@ type Registry interface {
 	Claims
 	Attachments
 	Losses
+	Charters
 	Watcher
 	Rewinds
 	// Close ends watches and heartbeats (whose keys then expire) and connections.

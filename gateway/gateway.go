@@ -76,7 +76,8 @@ func Run(ctx context.Context, cfg Config) error {
 
 // kinds are the kinds of records that a gateway watches.
 var kinds = []federation.Kind{federation.KindSite, federation.KindAlive, federation.KindVolume, federation.KindControl,
-	federation.KindAdmission, federation.KindKeyring, federation.KindAttachment, federation.KindPurged, federation.KindClaim}
+	federation.KindAdmission, federation.KindKeyring, federation.KindAttachment, federation.KindPurged, federation.KindClaim,
+	federation.KindCharter}
 
 // newGateway makes the parts, each from those before it. If it fails, it closes what it made.
 func newGateway(cfg Config) (_ *Gateway, err error) {

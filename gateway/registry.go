@@ -51,6 +51,10 @@ func (g *Gateway) changed(c view.Change) {
 		g.node.SetPeers(g.view.Members())
 	case federation.KindSite:
 		g.node.SetPeers(g.view.Members())
+	case federation.KindCharter:
+		if c.Charter != nil {
+			g.peers.Adopt(c.Charter.Signed, g.cfg.Logger)
+		}
 	}
 }
 

@@ -3,12 +3,10 @@
 package pki
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -20,12 +18,18 @@ type Credentials struct {
 	clock func() time.Time
 	set   atomic.Pointer[set]
 	files *watched // nil: of memory
+
+	adopting sync.Mutex                // held by who takes a charter
+	save     func(signed string) error // keeps a charter; nil: it is not kept
+	charter  atomic.Pointer[charter]
+	mu       sync.Mutex
+	open     map[*Conn]struct{} // connections that end when their peer is not accepted any more
 }
 
 // set is what is in force at one time. It does not change.
 type set struct {
 	cert  tls.Certificate
-	roots *x509.CertPool
+	roots *roots
 }
 
 // Load checks a certificate and its key against the certificates of the authority (PEM; while one
@@ -69,53 +73,34 @@ func parseSet(authority []byte, p Pair, now time.Time) (*set, Identity, error) {
 		chain = append(chain, between)
 	}
 	s := &set{cert: cert, roots: roots}
-	if err := s.verify(chain, now, x509.ExtKeyUsageAny); err != nil {
+	if err := s.verify(chain, now, x509.ExtKeyUsageAny, id, nil); err != nil {
 		return fail("%v was not issued by that authority (%v): give the file ca.crt of federation %s", id, err, id.Federation)
 	}
 	return s, id, nil
 }
 
-// parseRoots reads all certificates of a text. One that is cut off is an error: it may be the one
-// that is needed.
-func parseRoots(text []byte) (*x509.CertPool, error) {
-	roots := x509.NewCertPool()
-	n := 0
-	for {
-		b, rest := pem.Decode(text)
-		if b == nil {
-			break
-		}
-		if text = rest; b.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("a PEM block %s is among the certificates", b.Type)
-		}
-		cert, err := x509.ParseCertificate(b.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		roots.AddCert(cert)
-		n++
+// verify checks a chain, leaf first: those vouch for it who may, for the organization that it
+// names.
+func (s *set) verify(chain []*x509.Certificate, now time.Time, usage x509.ExtKeyUsage, self Identity, c *charter) error {
+	id, err := identify(chain[0])
+	if err != nil {
+		return err
 	}
-	switch {
-	case bytes.Contains(text, []byte("-----BEGIN")):
-		return nil, errors.New("its last PEM block is cut off")
-	case n == 0:
-		return nil, errors.New("no PEM block CERTIFICATE")
+	vouch, err := s.roots.of(id, self, c)
+	if err != nil {
+		return fmt.Errorf("accept %v: %w", id, err)
 	}
-	return roots, nil
-}
-
-// verify checks a chain, leaf first.
-func (s *set) verify(chain []*x509.Certificate, now time.Time, usage x509.ExtKeyUsage) error {
 	between := x509.NewCertPool()
 	for _, other := range chain[1:] {
 		between.AddCert(other)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: s.roots, Intermediates: between, CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{usage}})
-	if err != nil {
-		return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
+	for _, pool := range vouch {
+		if _, err = chain[0].Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, CurrentTime: now,
+			KeyUsages: []x509.ExtKeyUsage{usage}}); err == nil {
+			return nil
+		}
 	}
-	return nil
+	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 }
 
 // Identity is whom the credentials are of.

@@ -3,8 +3,9 @@
 // Package pki makes and checks the certificates with which gateways, operators and the registry
 // know each other.
 //
-// One certificate authority per federation (ECDSA P-256) issues one certificate per gateway. A
-// certificate has the organization in Subject.O, and who it is in exactly one URI SAN,
+// A certificate authority (ECDSA P-256), that of the federation or of the organization, issues one
+// certificate per gateway. A certificate has the organization in Subject.O, and who it is in
+// exactly one URI SAN,
 //
 //	weir://<federation>/<organization>/<site>/<gateway>
 //
@@ -22,6 +23,16 @@
 // trusts what is in force then. An authority is replaced in three steps, each of which is
 // everywhere before the next: the new one's certificate is put beside the old one's in the file of
 // the authority; certificates are issued by the new one; the old one's is taken out.
+//
+// # Several authorities
+//
+// A federation begins with one authority, the founding one, which vouches for everybody. Then it
+// may sign a Charter: a list of the organizations, with the authorities that vouch for each. Where
+// a process has taken one (Credentials.Adopt), a certificate counts only if an authority of the
+// organization that it names has issued it; certificates of parts registry and administrator are
+// the founding authority's. Connections whose peer is not accepted any more are closed then. Of two
+// charters the higher serial counts, so that none can be taken back but by a new one. The file of
+// the authority has the founding one's certificate, and that of the own organization.
 package pki
 
 import (
@@ -97,8 +108,8 @@ func (i Identity) Validate() error {
 				f[0], f[1])
 		}
 	}
-	if i.Organization == "" || strings.ContainsAny(i.Organization, "/\r\n\x00") {
-		return fmt.Errorf("check certificate: %w: organization is %q: name the institution, without a slash", ErrInvalid, i.Organization)
+	if err := checkOrganization(i.Organization); err != nil {
+		return err
 	}
 	if i.Part != PartUnknown && !slices.Contains(Parts(), i.Part) {
 		return fmt.Errorf("check certificate: %w: part is %q: write one of %q", ErrInvalid, i.Part, Parts())
@@ -109,11 +120,12 @@ func (i Identity) Validate() error {
 // Pair is a certificate and its private key, both PEM.
 type Pair struct{ Cert, Key []byte }
 
-// Authority issues a federation's certificates.
+// Authority issues certificates: a founding authority those of a federation, and another those of
+// one organization in it.
 type Authority struct {
-	federation string
-	cert       *x509.Certificate
-	key        crypto.Signer
+	federation, organization string // organization: empty for a founding authority
+	cert                     *x509.Certificate
+	key                      crypto.Signer
 }
 
 // skew is how far clocks may differ when a certificate is new.
@@ -122,6 +134,19 @@ const skew = 10 * time.Minute
 // NewAuthority makes the authority of a federation, valid from now. Keys come from the operating
 // system's source: since Go 1.26 the crypto packages accept no other.
 func NewAuthority(federation string, now time.Time, validFor time.Duration) (*Authority, error) {
+	return newAuthority(federation, "", now, validFor)
+}
+
+// NewOrganizationAuthority makes the authority of one organization. Nothing that it issues counts
+// for another organization, or for parts registry and administrator.
+func NewOrganizationAuthority(federation, organization string, now time.Time, validFor time.Duration) (*Authority, error) {
+	if err := checkOrganization(organization); err != nil {
+		return nil, err
+	}
+	return newAuthority(federation, organization, now, validFor)
+}
+
+func newAuthority(federation, organization string, now time.Time, validFor time.Duration) (*Authority, error) {
 	if !labelForm.MatchString(federation) {
 		return nil, fmt.Errorf("make authority: %w: federation is %q: use a DNS label, 1 to 63 lower-case letters, digits and '-'",
 			ErrInvalid, federation)
@@ -130,13 +155,17 @@ func NewAuthority(federation string, now time.Time, validFor time.Duration) (*Au
 	if err != nil {
 		return nil, fmt.Errorf("make authority: %w", err)
 	}
-	tmpl, err := template(pkix.Name{CommonName: "Weir federation " + federation}, now, validFor)
+	name := pkix.Name{CommonName: "Weir federation " + federation}
+	if organization != "" {
+		name.Organization = []string{organization}
+	}
+	tmpl, err := template(name, now, validFor)
 	if err != nil {
 		return nil, fmt.Errorf("make authority: %w", err)
 	}
 	tmpl.IsCA, tmpl.BasicConstraintsValid, tmpl.MaxPathLenZero = true, true, true
 	tmpl.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
-	tmpl.URIs = []*url.URL{{Scheme: scheme, Host: federation}}
+	tmpl.URIs = []*url.URL{authorityOf{federation, organization}.uri()}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("make authority: %w", err)
@@ -145,7 +174,7 @@ func NewAuthority(federation string, now time.Time, validFor time.Duration) (*Au
 	if err != nil {
 		return nil, fmt.Errorf("make authority: %w", err)
 	}
-	return &Authority{federation: federation, cert: cert, key: key}, nil
+	return &Authority{federation: federation, organization: organization, cert: cert, key: key}, nil
 }
 
 func template(name pkix.Name, now time.Time, validFor time.Duration) (*x509.Certificate, error) {
@@ -178,7 +207,8 @@ func ParseAuthority(p Pair) (*Authority, error) {
 	if pub, ok := key.Public().(*ecdsa.PublicKey); !ok || !pub.Equal(cert.PublicKey) {
 		return nil, fail("key", errors.New("does not belong to the certificate"))
 	}
-	return &Authority{federation: cert.URIs[0].Host, cert: cert, key: key}, nil
+	of := ofAuthority(cert)
+	return &Authority{federation: of.Federation, organization: of.Organization, cert: cert, key: key}, nil
 }
 
 // Pair returns the authority's own certificate and key. Gateways need the certificate only.
@@ -186,6 +216,9 @@ func (a *Authority) Pair() (Pair, error) { return encode(a.cert.Raw, a.key) }
 
 // Federation is the name of the federation.
 func (a *Authority) Federation() string { return a.federation }
+
+// Organization is whose authority it is; empty: that of the whole federation.
+func (a *Authority) Organization() string { return a.organization }
 
 // Issue makes a certificate, for both ends of connections, that is reached at the hosts: IP
 // addresses and DNS names. It does not outlast the authority's.
@@ -196,6 +229,16 @@ func (a *Authority) Issue(id Identity, hosts []string, now time.Time, validFor t
 	if id.Federation != a.federation {
 		return Pair{}, fmt.Errorf("issue certificate %v: %w: this is the authority of federation %s: use that of %s", id, ErrInvalid,
 			a.federation, id.Federation)
+	}
+	switch {
+	case a.organization == "":
+	case id.Organization != a.organization:
+		return Pair{}, fmt.Errorf("issue certificate %v: %w: this is the authority of organization %q: use that of %q, or the federation's",
+			id, ErrInvalid, a.organization, id.Organization)
+	case federal(id.Part):
+		return Pair{},
+			fmt.Errorf("issue certificate %v: %w: only the federation's founding authority issues those of part %s: ask whoever "+
+				"has it", id, ErrInvalid, id.Part)
 	}
 	if now.After(a.cert.NotAfter) {
 		return Pair{}, fmt.Errorf("issue certificate %v: %w: the authority has expired at %s: make another, or set the clock", id,

@@ -22,6 +22,9 @@ type Expect struct {
 	Site, Gateway string
 	// Part; empty: any.
 	Part Part
+	// Partless: a certificate of a release before there were parts will do too, while one
+	// authority vouches for everybody.
+	Partless bool
 }
 
 // Server returns a configuration that demands certificates of those expected.
@@ -49,7 +52,7 @@ func (c *Credentials) ServerOfAnybody() *tls.Config {
 func (c *Credentials) Client(want Expect, hosts ...string) *tls.Config {
 	if len(hosts) == 0 && (want.Site == "" || want.Gateway == "") {
 		cfg := c.client(want, nil)
-		cfg.InsecureSkipVerify, cfg.RootCAs = false, c.current().roots
+		cfg.InsecureSkipVerify, cfg.RootCAs = false, c.current().roots.all
 		return cfg
 	}
 	return c.client(want, func(server *x509.Certificate) error {
@@ -91,7 +94,7 @@ func (c *Credentials) config(want Expect, usage x509.ExtKeyUsage, at func(*x509.
 		// Runs for resumed connections too, unlike VerifyPeerCertificate.
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) > 0 {
-				if err := c.current().verify(s.PeerCertificates, c.clock(), usage); err != nil {
+				if err := c.current().verify(s.PeerCertificates, c.clock(), usage, c.self, c.charter.Load()); err != nil {
 					return err
 				}
 				if at != nil {
@@ -103,6 +106,9 @@ func (c *Credentials) config(want Expect, usage x509.ExtKeyUsage, at func(*x509.
 			peer, err := PeerIdentity(s)
 			if err != nil {
 				return err
+			}
+			if c.charter.Load() != nil {
+				want.Partless = false // an organization's authority writes any address into a certificate
 			}
 			return want.Check(c.self.Federation, peer)
 		},
@@ -123,7 +129,7 @@ func (e Expect) Check(federation string, peer Identity) error {
 			"add that organization to the ones expected here, or issue the peer a certificate in the right organization's name")
 	case e.Site != "" && peer.Site != e.Site:
 		return refuse("site", peer.Site, fmt.Sprintf("%q", e.Site), "correct the address that the site registered")
-	case e.Part != PartUnknown && peer.Part != e.Part:
+	case e.Part != PartUnknown && peer.Part != e.Part && !(e.Partless && peer.Part == PartUnknown):
 		return refuse("part", string(peer.Part), fmt.Sprintf("%q", e.Part), "issue it a certificate of that part")
 	case e.Gateway != "" && peer.Gateway != e.Gateway:
 		return refuse("gateway", peer.Gateway, fmt.Sprintf("%q", e.Gateway), "correct the address that the gateway registered")

@@ -24,6 +24,7 @@ import (
 
 	"github.com/weir-storage/weir/cmd/weir/cachecmd"
 	"github.com/weir-storage/weir/cmd/weir/csicmd"
+	"github.com/weir-storage/weir/cmd/weir/federationcmd"
 	"github.com/weir-storage/weir/cmd/weir/gatewaycmd"
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
@@ -69,6 +70,7 @@ func commands(sh *cli.Shell, connect access.Connector) []*cobra.Command {
 	return []*cobra.Command{
 		volumecmd.Command(sh, connect),
 		sitecmd.Command(sh, connect),
+		federationcmd.Command(sh, connect),
 		registrycmd.Command(sh, connect),
 		statuscmd.Command(sh, connect),
 		statuscmd.FailoverCommand(sh, connect),

@@ -27,6 +27,8 @@ type Mirror struct {
 	down    error // why the registry does not answer; nil: it does
 	pending map[string]reservation
 	listen  []func(News)
+
+	expelled func(organization string) bool // nil: nobody is
 }
 
 // reservation is room for a volume whose record is not in the registry yet.
@@ -39,9 +41,27 @@ type reservation struct {
 func New(self plan.Self) *Mirror {
 	m := &Mirror{self: self, pending: map[string]reservation{},
 		View: view.New(self.Site, federation.KindVolume, federation.KindControl, federation.KindObserved, federation.KindClaim,
-			federation.KindSite, federation.KindAlive, federation.KindLost, federation.KindPurged)}
+			federation.KindSite, federation.KindAlive, federation.KindLost, federation.KindPurged,
+			federation.KindCharter)}
 	m.View.Listen(m.changed)
 	return m
+}
+
+// Expel has f say which organizations are not of the federation any more. f is called with locks
+// held, and must not call the mirror. Call it before Watch.
+func (m *Mirror) Expel(f func(organization string) bool) { m.expelled = f }
+
+// Expelled reports whether a site's organization is not of the federation any more.
+func (m *Mirror) Expelled(site string) bool {
+	s, ok := m.Site(site)
+	return ok && m.expelled != nil && m.expelled(s.Organization)
+}
+
+// IsLost reports whether the copies of a site do not count: it was declared lost, or its
+// organization was expelled.
+func (m *Mirror) IsLost(site string) bool {
+	_, lost := m.Lost(site)
+	return lost || m.Expelled(site)
 }
 
 // Note takes in what this operator has just written, and ends the volume's reservation.
@@ -73,7 +93,6 @@ func (m *Mirror) Candidates(uuid, owner string) []plan.Candidate {
 	defer m.mu.Unlock()
 	var out []plan.Candidate
 	for _, s := range m.Sites() {
-		_, lost := m.Lost(s.Name)
 		promised, _ := m.Promised(s.Name)
 		for id, r := range m.pending {
 			if id != uuid && slices.Contains(r.sites, s.Name) {
@@ -81,7 +100,7 @@ func (m *Mirror) Candidates(uuid, owner string) []plan.Candidate {
 			}
 		}
 		c := plan.Candidate{Name: s.Name, Organization: s.Organization, Region: s.Region, Labels: s.Labels,
-			Keyed: len(s.WrapKey) > 0, Closed: !s.Takes(owner), Lost: lost, Capacity: s.Capacity, Promised: promised}
+			Keyed: len(s.WrapKey) > 0, Closed: !s.Takes(owner), Lost: m.IsLost(s.Name), Capacity: s.Capacity, Promised: promised}
 		for _, g := range s.Gateways {
 			c.Pools = append(c.Pools, g.Pools...)
 		}
@@ -150,6 +169,6 @@ func (m *Mirror) Look(v *view.Volume) plan.View {
 			}
 			return out
 		},
-		Lost: func(site string) bool { _, ok := m.Lost(site); return ok },
+		Lost: m.IsLost,
 	})
 }

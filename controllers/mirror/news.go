@@ -46,7 +46,7 @@ func (m *Mirror) changed(c view.Change) {
 	switch {
 	case c.Kind == federation.KindSynced && c.Listing:
 		m.tell(m.everything()...)
-	case c.Kind == federation.KindSynced || !m.Synced():
+	case c.Kind == federation.KindSynced || c.Kind == federation.KindCharter || !m.Synced(): // of a charter: see Again
 	case c.Site != "" || c.Kind == federation.KindAlive:
 		if !c.Listing && c.Kind != federation.KindSite { // the end of the list is news of all volumes
 			m.tell(m.at(c.Site)...)
@@ -80,6 +80,13 @@ func (m *Mirror) news(c view.Change, record bool) News {
 		n.Volume, _, _ = strings.Cut(c.Name, "/") // nothing was known of it, and nothing is
 	}
 	return n
+}
+
+// Again makes news of everything.
+func (m *Mirror) Again() {
+	if m.Synced() {
+		m.tell(m.everything()...)
+	}
 }
 
 // everything is about all volumes and sites.

@@ -23,7 +23,7 @@ type Seen struct {
 	Alive func(gateway, incarnation string) bool
 	// Gateways returns the names of a site's gateways.
 	Gateways func(site string) []string
-	// Lost reports whether a person declared the site lost.
+	// Lost reports whether a person declared the site lost, or its organization was expelled.
 	Lost func(site string) bool
 }
 
@@ -223,7 +223,7 @@ func (s Seen) replica(site string, homeAlive bool) (v1alpha1.Replica, float64, s
 	switch {
 	case s.Lost(site):
 		r.State = string(federation.ReplicaLost)
-		return r, -1, "the site was declared lost"
+		return r, -1, "the site was declared lost, or its organization was expelled"
 	case r.Gateway != "" && !s.Alive(r.Gateway, ""):
 		r.State = string(federation.ReplicaLost)
 		return r, -1, r.Gateway + " does not answer"

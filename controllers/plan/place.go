@@ -247,7 +247,7 @@ func (p *placer) refuse(c *Candidate) (Rule, string) {
 	case c.Closed && !present:
 		return RuleLends, fmt.Sprintf("it belongs to %s, and lends no room to the volume's organization", c.Organization)
 	case c.Lost && !(present && slices.Contains(p.Needed, c.Name)):
-		return RuleLost, "it was declared lost"
+		return RuleLost, "it was declared lost, or its organization was expelled"
 	case !c.Keyed && !present:
 		return RuleNoKey, "no gateway has registered its key yet: start one there"
 	case need > 0 && c.Capacity > 0 && c.Promised+need > c.Capacity:

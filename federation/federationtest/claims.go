@@ -3,6 +3,7 @@
 package federationtest
 
 import (
+	"context"
 	"reflect"
 	"strings"
 	"time"
@@ -99,5 +100,44 @@ func losses(f *fixture) {
 	f.ok(err)
 	if len(got) != 1 {
 		f.Fatalf("%+v", got)
+	}
+}
+
+func charters(f *fixture) {
+	_, _, err := f.r.GetCharter(f.ctx)
+	f.is(err, federation.ErrNotFound)
+	first := federation.Charter{Serial: 1, Signed: "a.b.c"}
+	rev, err := f.r.PutCharter(f.ctx, 0, first)
+	f.ok(err)
+	got, at, err := f.r.GetCharter(f.ctx)
+	f.ok(err)
+	if got != first || at != rev {
+		f.Fatalf("%+v at %d, want %+v at %d", got, at, first, rev)
+	}
+	_, err = f.r.PutCharter(f.ctx, 0, federation.Charter{Serial: 2, Signed: "d"})
+	f.is(err, federation.ErrConflict)
+	for _, bad := range []federation.Charter{{Signed: "x"}, {Serial: 3}} {
+		_, err = f.r.PutCharter(f.ctx, rev, bad)
+		f.is(err, federation.ErrInvalid)
+	}
+	// A watch shows the one that is there, and each that follows.
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	var seen []federation.Charter
+	err = f.r.Watch(ctx, func(e federation.Event) error {
+		switch e.Kind {
+		case federation.KindSynced:
+			_, err := f.r.PutCharter(ctx, rev, federation.Charter{Serial: 2, Signed: "d"})
+			return err
+		case federation.KindCharter:
+			if seen = append(seen, *e.Charter); len(seen) == 2 {
+				return errEnough
+			}
+		}
+		return nil
+	})
+	f.is(err, errEnough)
+	if seen[0] != first || seen[1].Serial != 2 {
+		f.Fatalf("%+v", seen)
 	}
 }

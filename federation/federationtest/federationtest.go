@@ -48,6 +48,7 @@ func Run(t *testing.T, start func(t *testing.T) Harness) {
 		{"Claims", claims},
 		{"Attachments", attachments},
 		{"Losses", losses},
+		{"Charters", charters},
 		{"Watch", watch},
 		{"WatchEnds", watchEnds},
 		{"GuardSees", guardSees},

@@ -38,6 +38,9 @@
 //   - gatekeeper-9: an administrator removes what an organization that is gone has left: its
 //     sites, gateways, admissions, attachments and claims. He writes no volume's record, but any
 //     record while a gateway says that the registry went back (protocol-7).
+//   - gatekeeper-10: the charter is put there by an administrator, signed by the founding
+//     authority, with a higher serial than the one before it. A gatekeeper follows it, and does not
+//     listen before it has read it.
 //
 // What a change is judged by is a condition of it, so what was true then is true when it is
 // applied. A gatekeeper keeps nothing, and any number may be there. Its methods may be called

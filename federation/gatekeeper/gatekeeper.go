@@ -30,6 +30,7 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/pki/transport"
 )
 
 // Meter is told what happens. Its methods must not block.
@@ -171,12 +172,29 @@ func (g *Gatekeeper) Serve(ctx context.Context, listen func(context.Context) (ne
 
 // serve answers requests until etcd cannot be reached, or ctx ends.
 func (g *Gatekeeper) serve(ctx context.Context, listen func(context.Context) (net.Listener, error)) error {
+	// Who was expelled is not let in for a moment either.
+	reading, done := context.WithTimeout(ctx, charterTime)
+	at, err := g.readCharter(reading)
+	done()
+	if err != nil {
+		g.cfg.Log.Warn("the gatekeeper does not listen yet: its etcd does not say whether there is a charter", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(charterAgain):
+		}
+		return nil
+	}
 	l, err := listen(ctx)
 	if err != nil {
 		return err
 	}
+	var following sync.WaitGroup
+	defer following.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	following.Go(func() { g.followCharter(ctx, at) })
 	g.cfg.Log.Info("the gatekeeper listens", "address", l.Addr().String(), "etcd", g.cfg.Etcd)
-	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(g.cfg.Credentials.Server(pki.Expect{}))),
+	s := grpc.NewServer(grpc.Creds(transport.Server(g.cfg.Credentials, pki.Expect{})),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second,
@@ -186,13 +204,13 @@ func (g *Gatekeeper) serve(ctx context.Context, listen func(context.Context) (ne
 	pb.RegisterLeaseServer(s, &leaseServer{g: g})
 	pb.RegisterWatchServer(s, &watchServer{g: g})
 	pb.RegisterMaintenanceServer(s, &upkeepServer{g: g})
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(listener{l, g}) }()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener{l, g}) }()
 	for state := connectivity.Ready; state == connectivity.Ready && g.etcd.WaitForStateChange(ctx, state); {
 		state = g.etcd.GetState()
 	}
 	s.Stop()
-	err = <-done
+	err = <-served
 	if ctx.Err() == nil {
 		g.cfg.Log.Warn("the gatekeeper does not listen: its etcd cannot be reached", "etcd", g.cfg.Etcd)
 	}
@@ -258,7 +276,7 @@ func (g *Gatekeeper) admit(ctx context.Context, method string) (context.Context,
 var kinds = []string{"registry", "lease", string(federation.KindControl), string(federation.KindVolume), string(federation.KindSite),
 	string(federation.KindAlive), string(federation.KindAdmission), string(federation.KindKeyring), string(federation.KindObserved),
 	string(federation.KindClaim), string(federation.KindAttachment), string(federation.KindLost), string(federation.KindPurged), kindName,
-	kindGateway, kindNotice, kindTestimony, kindCanary, kindReconciled}
+	kindGateway, kindNotice, kindTestimony, kindCanary, kindReconciled, kindCharter}
 
 // refuse logs and counts a refusal, and returns it. kind is that of the record.
 func (g *Gatekeeper) refuse(id pki.Identity, method, kind, format string, a ...any) error {

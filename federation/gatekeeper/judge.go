@@ -39,6 +39,9 @@ func judge(q *request) error {
 const mostValue = 256 << 10
 
 func (q *request) judge(w write) error {
+	if w.key == kindCharter && !w.prefixed {
+		return q.charter(w)
+	}
 	if q.who.Part == pki.PartAdministrator && (q.refused || w.prefixed || w.key == kindReconciled) {
 		return q.reconciles(w)
 	}

@@ -40,6 +40,10 @@ func (n *needed) volume(uuid string) {
 }
 
 func (n *needed) of(w write) {
+	if w.key == kindCharter {
+		n.add(w.key)
+		return
+	}
 	first := path(w.key, 1)
 	if first == nil {
 		return

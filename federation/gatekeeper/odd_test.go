@@ -18,6 +18,23 @@ func TestOddRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ca, err := pki.NewAuthority("demo", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := ca.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Issue(pki.Identity{Federation: "demo", Organization: "A", Site: "x", Gateway: "r", Part: pki.PartRegistry}, nil,
+		time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds, err := pki.Load(root.Cert, pair, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := append([]string{"", "nothing", "rewound", "testimony", "canary", "reconciled", "name", "gateway"}, kinds...)
 	n := 0
 	for _, kind := range all {
@@ -28,7 +45,7 @@ func TestOddRequests(t *testing.T) {
 					for _, refused := range []bool{false, true} {
 						w := write{key: kind + rest, value: value, deletes: value == nil}
 						q := &request{who: pki.Identity{Federation: "demo", Organization: "A", Site: "x", Gateway: "x", Part: part},
-							now: time.Unix(1, 0), writes: []write{w}, facts: map[string]fact{}, refused: refused}
+							now: time.Unix(1, 0), writes: []write{w}, facts: map[string]fact{}, refused: refused, credentials: creds}
 						for _, k := range needs(q.who, q.writes) {
 							q.facts[k] = fact{}
 						}

@@ -35,6 +35,8 @@ type request struct {
 	// facts has all keys that the rules look at, as needs returned them.
 	facts  map[string]fact
 	header *pb.ResponseHeader // of etcd's answer with the facts
+	// credentials are the gatekeeper's, by which a charter is checked.
+	credentials *pki.Credentials
 	// refused: a gateway says that the registry went back.
 	refused bool
 }

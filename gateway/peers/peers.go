@@ -9,6 +9,7 @@ package peers
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/pki/transport"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 )
 
@@ -75,7 +77,7 @@ func (p *Peers) Dial(name string) (*grpc.ClientConn, error) {
 		more = append(more, grpc.WithStatsHandler(p.watch.Client))
 	}
 	return grpc.NewClient("passthrough:///"+g.Addr, append(more,
-		grpc.WithTransportCredentials(credentials.NewTLS(p.creds.Client(want))),
+		grpc.WithTransportCredentials(transport.Client(p.creds, p.creds.Client(want))),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 2 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second,
@@ -132,6 +134,18 @@ func (p *Peers) Forward(name string) (forwardpb.ForwardClient, error) {
 	return forwardpb.NewForwardClient(c), nil
 }
 
+// Adopt takes a charter that the registry has: connections that it does not allow end. One that was
+// forged, or is an old one, changes nothing.
+func (p *Peers) Adopt(charter string, log *slog.Logger) {
+	news, err := p.creds.Adopt(charter)
+	if err != nil {
+		log.Error("the registry has a charter that is not taken or not kept", "error", err)
+	}
+	if is, ok := p.creds.Charter(); ok && news {
+		log.Info("a charter is in force", "serial", is.Serial)
+	}
+}
+
 // Close ends the shared connections.
 func (p *Peers) Close() {
 	p.mu.Lock()
@@ -148,7 +162,7 @@ func (p *Peers) ServerOptions() []grpc.ServerOption {
 		more = append(more, grpc.StatsHandler(p.watch.Server))
 	}
 	return append(more,
-		grpc.Creds(credentials.NewTLS(p.creds.Server(pki.Expect{}))),
+		grpc.Creds(transport.Server(p.creds, pki.Expect{})),
 		grpc.ChainUnaryInterceptor(p.unary), grpc.ChainStreamInterceptor(p.stream),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.MaxRecvMsgSize(maxMessage),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),

@@ -42,7 +42,6 @@ var kept = map[string]string{
 	"hack/image.Manifest":          "it implements remote.Taggable of go-containerregistry",
 
 	"cachepool.Identity.NewIncarnation":     "the contract has it for a pool whose content is in doubt; no process asks for it yet",
-	"engine/log.Log.Adopt":                  "a gateway that starts from a checkpoint will fill its log by it",
 	"federation.ControlStore.DeleteControl": "the suite of a registry makes a record go back behind a guard with it",
 	"gateway/nfs/xdr.Decoder.ReplyHeader":   "gateway/nfs/client reads replies with it",
 	"hack/image.Archive.Blobs":              "the registry that test/e2e/kube runs serves them",

@@ -129,6 +129,9 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 	if err != nil {
 		return err
 	}
+	if err := charterFile(filepath.Join(c.Pool.Path, charterName)).follow(creds); err != nil {
+		return fmt.Errorf("pool.path: %w", err)
+	}
 	file := guardFile(filepath.Join(c.Pool.Path, guardName))
 	kept, err := archive.Open(vfs.Default, filepath.Join(c.Pool.Path, archiveName), sh.Now)
 	if err != nil {

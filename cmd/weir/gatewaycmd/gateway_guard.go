@@ -17,6 +17,7 @@ import (
 // the archive.
 const (
 	guardName   = "registry-guard.json"
+	charterName = "charter.jws"
 	archiveName = "registry-archive"
 )
 

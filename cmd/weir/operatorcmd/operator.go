@@ -124,7 +124,8 @@ func (o *operator) operate(ctx context.Context, sh *cli.Shell, cluster *rest.Con
 	}
 	if err := controllers.Setup(ctx, mgr, controllers.Options{
 		Federation: id.Federation, Organization: id.Organization, Site: o.Site, Registry: registry, Random: sh.Random, Now: sh.Now,
-		After: time.After, Trash: o.trash, AskPool: asker(&access.Client{Registry: registry, Self: id, Dial: access.Dialer(creds)}),
+		After: time.After, Trash: o.trash, Charter: creds, AskPool: asker(&access.Client{Registry: registry, Self: id,
+			Dial: access.Dialer(creds)}),
 	}); err != nil {
 		return err
 	}

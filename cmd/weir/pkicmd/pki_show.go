@@ -4,6 +4,7 @@ package pkicmd
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -49,6 +50,10 @@ func showCertificate(text []byte, now time.Time) (string, error) {
 	var out strings.Builder
 	if cert.IsCA {
 		fmt.Fprintf(&out, "authority:  %s\n", cert.Subject.CommonName)
+		if o := cert.Subject.Organization; len(o) > 0 {
+			fmt.Fprintf(&out, "of:         organization %s\n", strings.Join(o, ", "))
+		}
+		fmt.Fprintf(&out, "SHA-256:    %x\n", sha256.Sum256(cert.Raw))
 	} else {
 		id, err := pki.PeerIdentity(tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}})
 		if err != nil {

@@ -183,6 +183,10 @@ func event(p Pair) (federation.Event, bool) {
 		if v := new(federation.Purge); decode(v) {
 			e.Purged = v
 		}
+	case federation.KindCharter:
+		if v := new(federation.Charter); decode(v) {
+			e.Charter = v
+		}
 	default:
 		return e, false
 	}

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -64,7 +63,7 @@ type Bed struct {
 
 	cfg   Config
 	weir  string // program
-	ca    *pki.Authority
+	ca    *Authorities
 	tls   map[string]stage.TLS // by gateway name; "admin" is the operator's
 	mu    sync.Mutex
 	sites map[string]*Site
@@ -119,8 +118,7 @@ func Up(ctx context.Context, cfg Config) (_ *Bed, err error) {
 			err = errors.Join(err, b.Stage.Down())
 		}
 	}()
-	b.ca, err = pki.NewAuthority(Federation, time.Now().Add(-time.Hour), 240*time.Hour)
-	if err != nil {
+	if b.ca, err = NewAuthorities(Federation, filepath.Join(b.Stage.Dir(), "pki")); err != nil {
 		return nil, err
 	}
 	for _, name := range cfg.Sites {
@@ -145,6 +143,14 @@ func (b *Bed) start(ctx context.Context) error {
 	}
 	var err error
 	if b.Etcd, err = b.Stage.StartEtcd(ctx, Gatekeeper(Federation, b.weir), tls, at...); err != nil {
+		return err
+	}
+	var all []string
+	for _, name := range b.cfg.Sites {
+		all = append(all, "org-"+name)
+	}
+	b.say("admitting organizations, each with its own authority: %s", strings.Join(all, ", "))
+	if err := b.AdmitOrganizations(ctx, all...); err != nil {
 		return err
 	}
 	b.say("starting a store and a gateway at each site")
@@ -179,32 +185,35 @@ func Gatekeeper(federation, weir string) *stage.Front {
 		}}
 }
 
-// Issue makes a certificate and returns its files.
+// Issue makes a certificate and returns its files. That of a new organization counts after
+// AdmitOrganizations.
 func (b *Bed) Issue(organization, site string, part pki.Part, gateway string, hosts ...string) (stage.TLS, error) {
-	dir := filepath.Join(b.Stage.Dir(), "pki")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return stage.TLS{}, err
-	}
-	root, err := b.ca.Pair()
-	if err != nil {
-		return stage.TLS{}, err
-	}
-	caFile := filepath.Join(dir, "ca.crt")
-	if err := os.WriteFile(caFile, root.Cert, 0o644); err != nil {
-		return stage.TLS{}, err
-	}
-	pair, err := b.ca.Issue(pki.Identity{Federation: Federation, Organization: organization, Site: site, Gateway: gateway,
-		Part: part}, hosts,
-		time.Now().Add(-time.Hour), 240*time.Hour)
-	if err != nil {
-		return stage.TLS{}, err
-	}
-	cert, key, err := pair.Write(dir, organization+"."+gateway)
-	if err != nil {
-		return stage.TLS{}, err
-	}
-	return stage.TLS{CA: caFile, Cert: cert, Key: key}, nil
+	return b.ca.Issue(organization, site, part, gateway, hosts...)
 }
+
+// AdmitOrganizations lets the authorities of organizations vouch for them.
+func (b *Bed) AdmitOrganizations(ctx context.Context, organizations ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return b.ca.Admit(ctx, b.anywhere(), b.registry(), organizations...)
+}
+
+// Federation changes the charter, as `weir federation` does with these arguments.
+func (b *Bed) Federation(ctx context.Context, args ...string) error {
+	return b.ca.Change(ctx, b.anywhere(), b.registry(), args...)
+}
+
+// NewAuthority makes an organization's authority, which takes the place of the one that it had, and
+// is to be admitted.
+func (b *Bed) NewAuthority(organization string) error { return b.ca.NewAuthority(organization) }
+
+// Former is the file of the authority that an organization had before NewAuthority.
+func (b *Bed) Former(organization string) string { return b.ca.Former(organization) }
+
+// anywhere runs the weir program at the first site.
+func (b *Bed) anywhere() Program { return At(b.sites[b.cfg.Sites[0]].Site, b.weir) }
+
+func (b *Bed) registry() string { return strings.Join(b.Etcd.Endpoints(), ",") }
 
 // TLS are the files that a gateway or an operator of the bed uses.
 func (b *Bed) TLS(name string) stage.TLS { return b.tls[name] }

@@ -44,7 +44,7 @@ type Federated struct {
 	*kube.Clusters
 	Etcd *stage.Etcd
 
-	ca      *pki.Authority
+	ca      *bed.Authorities
 	release *kube.Release
 	dir     string
 	weir    string // path of the program
@@ -64,16 +64,7 @@ func Install(ctx context.Context, c *kube.Clusters, say func(format string, a ..
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return nil, err
 	}
-	if f.ca, err = pki.NewAuthority(Federation, time.Now().Add(-time.Hour), 240*time.Hour); err != nil {
-		return nil, err
-	}
-	root, err := f.ca.Pair()
-	if err != nil {
-		return nil, err
-	}
-	// Once: who wrote it again would empty it for a moment, in which helm may read it for another
-	// site.
-	if err := os.WriteFile(f.caFile(), root.Cert, 0o644); err != nil {
+	if f.ca, err = bed.NewAuthorities(Federation, f.dir); err != nil {
 		return nil, err
 	}
 	tls := map[string]stage.TLS{}
@@ -90,6 +81,17 @@ func Install(ctx context.Context, c *kube.Clusters, say func(format string, a ..
 	}
 	say("starting the registry: etcd and gatekeepers at %s", strings.Join(c.Names(), ", "))
 	if f.Etcd, err = c.Stage.StartEtcd(ctx, bed.Gatekeeper(Federation, f.weir), tls, at...); err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, name := range c.Names() {
+		if err := f.ca.NewAuthority("org-" + name); err != nil {
+			return nil, err
+		}
+		all = append(all, "org-"+name)
+	}
+	say("admitting organizations, each with its own authority: %s", strings.Join(all, ", "))
+	if err := f.admit(ctx, all...); err != nil {
 		return nil, err
 	}
 	say("making a release: image and chart")
@@ -120,17 +122,21 @@ func (f *Federated) each(fn func(name string) error) error {
 
 // issue makes a certificate of a site's part, and returns its files.
 func (f *Federated) issue(site string, part pki.Part, who string, hosts ...string) (stage.TLS, error) {
-	pair, err := f.ca.Issue(pki.Identity{Federation: Federation, Organization: "org-" + site, Site: site, Gateway: who, Part: part}, hosts,
-		time.Now().Add(-time.Hour), 240*time.Hour)
-	if err != nil {
-		return stage.TLS{}, err
-	}
-	cert, key, err := pair.Write(f.dir, who)
-	return stage.TLS{CA: f.caFile(), Cert: cert, Key: key}, err
+	return f.ca.Issue("org-"+site, site, part, who, hosts...)
 }
 
-// caFile is where the federation's authority is.
-func (f *Federated) caFile() string { return filepath.Join(f.dir, "ca.crt") }
+// trust is the file of what a site's organization trusts: its own authority, and the founding one.
+func (f *Federated) trust(site string) string { return f.ca.Trust("org-" + site) }
+
+// file is one of a site's certificates and keys.
+func (f *Federated) file(site, name string) string { return filepath.Join(f.dir, "org-"+site, name) }
+
+// admit lets organizations' authorities vouch for them.
+func (f *Federated) admit(ctx context.Context, organizations ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	return f.ca.Admit(ctx, bed.At(f.Site(f.Names()[0]).Site, f.weir), strings.Join(f.Etcd.Endpoints(), ","), organizations...)
+}
 
 func (f *Federated) install(ctx context.Context, name string) (err error) {
 	s, mine := f.Site(name), f.sites[name]
@@ -238,14 +244,14 @@ csi:
 		flags = append(flags, "--set-file", "certificates.provided."+key+".cert="+tls.Cert, "--set-file",
 			"certificates.provided."+key+".key="+tls.Key)
 	}
-	return append(flags, "--set-file", "certificates.provided.ca="+f.caFile()), nil
+	return append(flags, "--set-file", "certificates.provided.ca="+f.trust(name)), nil
 }
 
 // Person runs the weir program at a site, as a person of an organization, which is that of another
 // site perhaps.
 func (f *Federated) Person(ctx context.Context, organization, at string, args ...string) (string, error) {
 	who := "person-" + organization
-	files := stage.TLS{CA: f.caFile(), Cert: filepath.Join(f.dir, who+".crt"), Key: filepath.Join(f.dir, who+".key")}
+	files := stage.TLS{CA: f.trust(organization), Cert: f.file(organization, who+".crt"), Key: f.file(organization, who+".key")}
 	if _, err := os.Stat(files.Cert); err != nil {
 		if files, err = f.issue(organization, pki.PartPerson, who); err != nil {
 			return "", err

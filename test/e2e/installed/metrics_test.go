@@ -30,7 +30,7 @@ var shows = []struct {
 // Service.
 func scrape(site, addr, component string, port int, token string) (int, string) {
 	GinkgoHelper()
-	ca, err := os.ReadFile(f.caFile())
+	ca, err := os.ReadFile(f.trust(site))
 	Expect(err).NotTo(HaveOccurred())
 	roots := x509.NewCertPool()
 	Expect(roots.AppendCertsFromPEM(ca)).To(BeTrue())

@@ -15,7 +15,6 @@ import (
 // preflight runs `weir preflight` on real nodes, as before an install.
 func preflight() {
 	It("is judged by weir preflight, node by node", func() {
-		file := func(name string) string { return filepath.Join(f.dir, name) } // as Install issued them
 		key, config := filepath.Join(f.dir, "store-key"), filepath.Join(f.dir, "preflight.yaml")
 		Expect(os.WriteFile(key, []byte(secretKey), 0o600)).To(Succeed())
 		var endpoints []string
@@ -33,7 +32,7 @@ tls: {ca: %s, cert: %s, key: %s}
 siteKey: /nowhere/site.key
 pool: {path: /var/lib/weir, size: 1Gi}
 store: {endpoint: %q, bucket: weir, accessKey: %s, secretKeyFile: %s}
-`, Federation, f.Site("a").Addr(), strings.Join(endpoints, ", "), file("ca.crt"), file("a-0.crt"), file("a-0.key"),
+`, Federation, f.Site("a").Addr(), strings.Join(endpoints, ", "), f.trust("a"), f.file("a", "a-0.crt"), f.file("a", "a-0.key"),
 			f.sites["a"].s3.Endpoint(), accessKey, key), 0o600)).To(Succeed())
 		program, err := f.Weir(bounded())
 		Expect(err).NotTo(HaveOccurred())

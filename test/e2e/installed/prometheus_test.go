@@ -61,7 +61,7 @@ func watchWith(site string) *prometheus {
     authorization: {credentials_file: %[2]s}
     tls_config: {ca_file: %[3]s, server_name: weir-%[1]s-metrics.%[4]s.svc}
     static_configs: [{targets: [%[5]s]}]
-`, s.component, token, f.caFile(), Namespace, strings.Join(targets, ", "))
+`, s.component, token, f.trust(site), Namespace, strings.Join(targets, ", "))
 	}
 	p := &prometheus{site: site, addr: f.Site(site).Addr() + ":9090"}
 	p.proc, err = f.Site(site).Start("prometheus", f.Site(site).Command(context.Background(),

@@ -103,12 +103,11 @@ func supported() {
 	It("gives away no secret in a bundle for support", func() {
 		dir := GinkgoT().TempDir()
 		path := filepath.Join(dir, "bundle.tar.gz")
-		file := func(name string) string { return filepath.Join(f.dir, name) } // as Install issued them
 		program, err := f.Weir(bounded())
 		Expect(err).NotTo(HaveOccurred())
 		said, err := f.Site("a").HostNode().Output(bounded(), fmt.Sprintf("%s support-bundle --file %s --registry https://%s:2379 "+
-			"--ca %s --cert %s --key %s --kubeconfig %s --namespace %s 2>&1", program, path, f.Site("a").Addr(), file("ca.crt"),
-			file("a-0.crt"), file("a-0.key"), f.Site("a").Kubeconfig(), Namespace))
+			"--ca %s --cert %s --key %s --kubeconfig %s --namespace %s 2>&1", program, path, f.Site("a").Addr(), f.trust("a"),
+			f.file("a", "a-0.crt"), f.file("a", "a-0.key"), f.Site("a").Kubeconfig(), Namespace))
 		Expect(err).NotTo(HaveOccurred(), said)
 		files := unpack(path)
 		GinkgoWriter.Println(files["bundle.txt"])

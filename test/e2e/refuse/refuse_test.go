@@ -164,6 +164,8 @@ func TestBadInput(t *testing.T) {
 	t.Run("site of another organization", s.takenSite)
 	t.Run("certificate of another federation", s.wrongFederation)
 	t.Run("client that was not admitted", s.notAdmitted)
+	t.Run("organization that was expelled", s.expelled)
+	t.Run("authority that was replaced", s.replaced)
 	t.Run("registry down", s.registryDown)
 
 	s.grows(t)
@@ -204,7 +206,7 @@ func (s *scene) wrongOrganization(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := s.fails(t, own.Cert, theirs.Cert, own.Key, theirs.Key)
+	out := s.fails(t, own.CA, theirs.CA, own.Cert, theirs.Cert, own.Key, theirs.Key)
 	wants(t, out, "organization", "org-c", "org-x", theirs.Cert, "issue a certificate")
 	s.startGateway(t)
 }
@@ -218,7 +220,11 @@ func (s *scene) takenSite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := s.start(t, own.Cert, theirs.Cert, own.Key, theirs.Key, "organization: org-c", "organization: org-x", "gateway: gc", "gateway: gx",
+	if err := s.Bed.AdmitOrganizations(s.Ctx, "org-x"); err != nil {
+		t.Fatal(err)
+	}
+	p := s.start(t, own.CA, theirs.CA, own.Cert, theirs.Cert, own.Key, theirs.Key, "organization: org-c", "organization: org-x",
+		"gateway: gc", "gateway: gx",
 		":7001", ":7009", ":2049", ":2059", c.PoolDir(), c.PoolDir()+"-x")
 	s.says(t, p, "not registered", "site c", `organization: \"org-x\"`, `belongs to organization \"org-c\"`, "correct organization",
 		"choose another site name")

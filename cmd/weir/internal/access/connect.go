@@ -145,11 +145,11 @@ func Connect(n Connection, now func() time.Time) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Registry: registry, Self: id, Dial: Dialer(creds)}, nil
+	return &Client{Registry: registry, Self: id, Dial: trusting(registry, creds)}, nil
 }
 
 // RegistryTLS configures TLS towards the registry: nil when its URLs are http. A member's
-// certificate must have the address of one of the endpoints.
+// certificate must be of part registry, and have the address of one of the endpoints.
 func RegistryTLS(endpoints []string, creds *pki.Credentials) *tls.Config {
 	if len(endpoints) > 0 && strings.HasPrefix(endpoints[0], "http:") {
 		return nil
@@ -160,5 +160,5 @@ func RegistryTLS(endpoints []string, creds *pki.Credentials) *tls.Config {
 			hosts = append(hosts, u.Hostname())
 		}
 	}
-	return creds.Client(pki.Expect{}, hosts...)
+	return creds.Client(pki.Expect{Part: pki.PartRegistry, Partless: true}, hosts...)
 }

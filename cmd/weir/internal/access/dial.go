@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,6 +27,40 @@ func Dialer(creds *pki.Credentials) func(federation.Site, federation.Gateway) (*
 		return grpc.NewClient("passthrough:///"+g.Addr, grpc.WithTransportCredentials(credentials.NewTLS(creds.Client(want))),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(8<<20)))
 	}
+}
+
+// trusting dials gateways of other organizations too: before the first time it takes the charter
+// that the registry has, which says who vouches for them.
+func trusting(registry federation.Charters, creds *pki.Credentials) func(federation.Site, federation.Gateway) (*grpc.ClientConn, error) {
+	dial := Dialer(creds)
+	var once sync.Once
+	var failed error
+	return func(site federation.Site, g federation.Gateway) (*grpc.ClientConn, error) {
+		once.Do(func() { failed = adopt(registry, creds) })
+		if failed != nil {
+			return nil, failed
+		}
+		return dial(site, g)
+	}
+}
+
+// charterTime is how long a command waits for the registry's charter.
+const charterTime = 10 * time.Second
+
+func adopt(registry federation.Charters, creds *pki.Credentials) error {
+	ctx, cancel := context.WithTimeout(context.Background(), charterTime)
+	defer cancel()
+	c, _, err := registry.GetCharter(ctx)
+	if errors.Is(err, federation.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := creds.Adopt(c.Signed); err != nil {
+		return fmt.Errorf("the registry's charter: %w: --ca is to name a file that has the founding authority's certificate", err)
+	}
+	return nil
 }
 
 // Refusal is why a gateway refused a call, or did not answer it. Text is the gateway's own, if any.

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package federationcmd_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-storage/weir/cmd/weir/federationcmd"
+	"github.com/weir-storage/weir/cmd/weir/internal/access"
+	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/cmd/weir/internal/clitest"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/pki"
+)
+
+type bench struct {
+	*clitest.Bench
+	*testing.T
+	dir string // the founding authority's
+}
+
+// run runs `weir federation` with the founding authority.
+func (b *bench) run(code int, text string, args ...string) string {
+	b.Helper()
+	args = append([]string{"federation", args[0], "--ca", filepath.Join(b.dir, "ca.crt")}, args[1:]...)
+	if args[1] != "show" {
+		args = append(args, "--dir", b.dir)
+	}
+	return b.Want(code, text, "", args...)
+}
+
+// charter is what the registry has.
+func (b *bench) charter() *pki.Charter {
+	b.Helper()
+	c, _, err := b.Registry.GetCharter(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	roots, err := os.ReadFile(filepath.Join(b.dir, "ca.crt"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	is, err := pki.ReadCharter(roots, "demo", c.Signed)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if is.Serial != c.Serial {
+		b.Fatalf("serial %d is said to be %d", is.Serial, c.Serial)
+	}
+	return &is
+}
+
+// authority writes an authority into a new folder, with what else its file has.
+func authority(t *testing.T, organization string, also ...byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	a, err := pki.NewAuthority("demo", clitest.Time, 24*time.Hour)
+	if organization != "" {
+		a, err = pki.NewOrganizationAuthority("demo", organization, clitest.Time, 24*time.Hour)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := a.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Cert = append(p.Cert, also...)
+	if _, _, err := p.Write(dir, "ca"); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{Bench: clitest.New(t, func(sh *cli.Shell, connect access.Connector) []*cobra.Command {
+		return []*cobra.Command{federationcmd.Command(sh, connect)}
+	}), T: t, dir: authority(t, "")}
+	b.Site("ams", "SURF")
+	b.Site("ein", "TUe")
+	return b
+}
+
+func TestCharter(t *testing.T) {
+	b := newBench(t)
+	founding, err := os.ReadFile(filepath.Join(b.dir, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	uva := filepath.Join(authority(t, "UvA", founding...), "ca.crt") // with what UvA trusts behind it
+	tue, tue2 := filepath.Join(authority(t, "TUe"), "ca.crt"), filepath.Join(authority(t, "TUe"), "ca.crt")
+
+	b.run(cli.ExitOK, "has no charter: its founding authority vouches for everybody", "show")
+	b.run(cli.ExitUsage, "no --authority", "admit", "UvA")
+	b.run(cli.ExitError, `"UvA": the charter has SURF, TUe`, "expel", "UvA", "--why", "x")
+
+	// The first one: those that have sites stay.
+	b.run(cli.ExitOK, "organization UvA is of the federation, with authority", "admit", "UvA", "--authority", uva)
+	is := b.charter()
+	if is.Serial != 1 || len(is.Organizations) != 3 || is.Find("SURF").Authorities[0] != string(founding) ||
+		strings.Count(is.Find("UvA").Authorities[0], "BEGIN") != 1 {
+		t.Fatalf("%+v", is)
+	}
+	b.run(cli.ExitOK, "nothing to do", "admit", "UvA", "--authority", uva)
+	if b.charter().Serial != 1 {
+		t.Error("nothing was to do, and there is another charter")
+	}
+
+	// An authority takes over.
+	b.run(cli.ExitError, "has no other authority", "drop", "TUe", "--authority", filepath.Join(b.dir, "ca.crt"))
+	b.run(cli.ExitOK, "TUe is of the federation, with authority", "admit", "TUe", "--authority", tue)
+	b.run(cli.ExitOK, "does not vouch for organization TUe any more", "drop", "TUe", "--authority", filepath.Join(b.dir, "ca.crt"))
+	b.run(cli.ExitOK, "nothing to do", "drop", "TUe", "--authority", filepath.Join(b.dir, "ca.crt"))
+	b.run(cli.ExitOK, "with authority", "admit", "TUe", "--authority", tue2)
+	b.run(cli.ExitOK, "any more", "drop", "TUe", "--authority", tue)
+	text, err := os.ReadFile(tue2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.charter().Find("TUe").Authorities; !slices.Equal(got, []string{string(text)}) {
+		t.Errorf("TUe's authorities are %q", got)
+	}
+
+	// Out and in again.
+	b.run(cli.ExitUsage, "no --why", "expel", "TUe")
+	b.run(cli.ExitError, "your own certificate", "expel", "SURF", "--why", "x")
+	b.run(cli.ExitOK, "organization TUe is expelled; its sites: ein", "expel", "TUe", "--why", "key stolen")
+	b.run(cli.ExitOK, "expelled already", "expel", "TUe", "--why", "again")
+	b.run(cli.ExitOK, "key stolen", "show")
+	b.run(cli.ExitOK, `"why": "key stolen"`, "show", "-o", "json")
+	b.run(cli.ExitOK, "organization TUe is of the federation again", "admit", "TUe")
+	if o := b.charter().Find("TUe"); o.Expelled != nil || len(o.Authorities) != 1 {
+		t.Errorf("%+v", o)
+	}
+	serial := b.charter().Serial
+
+	// What cannot be an authority of that organization.
+	for text, file := range map[string]string{
+		"is of organization \"UvA\"": uva,
+		"no PEM block":               filepath.Join(b.dir, "ca.key"),
+		"no such file":               filepath.Join(b.dir, "none"),
+	} {
+		b.run(cli.ExitError, text, "admit", "TUe", "--authority", file)
+	}
+	if b.charter().Serial != serial {
+		t.Error("what was refused changed the charter")
+	}
+
+	// The registry has an old one, or one that nobody signed: the founding authority's folder
+	// knows.
+	old, rev, err := b.Registry.GetCharter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.run(cli.ExitOK, "is of the federation, with", "admit", "KNMI", "--authority", filepath.Join(authority(t, "KNMI"), "ca.crt"))
+	for name, put := range map[string]federation.Charter{"an old one": old, "a forged one": {Serial: 1, Signed: "x"}} {
+		if _, rev, err = b.Registry.GetCharter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Registry.PutCharter(t.Context(), rev, put); err != nil {
+			t.Fatal(err)
+		}
+		if name == "a forged one" {
+			b.run(cli.ExitError, "charter refused", "show")
+		}
+		b.run(cli.ExitOK, "published again", "admit", "UvA", "--authority", uva)
+		if is := b.charter(); is.Serial <= serial || len(is.Organizations) != 4 {
+			t.Errorf("%s: %+v", name, is)
+		}
+	}
+}
+
+// Another founding authority takes over: it signs the charter anew, when both are trusted.
+func TestAnotherFounder(t *testing.T) {
+	b := newBench(t)
+	uva := filepath.Join(authority(t, "UvA"), "ca.crt")
+	b.run(cli.ExitOK, "UvA", "admit", "UvA", "--authority", uva)
+	next := authority(t, "")
+	b.Want(cli.ExitError, "is not one that --ca", "", "federation", "sign", "--ca", filepath.Join(b.dir, "ca.crt"), "--dir", next)
+	both := filepath.Join(t.TempDir(), "both.crt")
+	var text []byte
+	for _, dir := range []string{b.dir, next} {
+		p, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, p...)
+	}
+	if err := os.WriteFile(both, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitOK, "the charter is signed (charter 2)", "", "federation", "sign", "--ca", both, "--dir", next)
+	b.dir = next
+	if is := b.charter(); is.Serial != 2 || is.Find("UvA") == nil {
+		t.Errorf("%+v", is)
+	}
+	organization := authority(t, "UvA")
+	b.Want(cli.ExitError, "the founding authority of federation demo signs", "", "federation", "sign", "--ca", both, "--dir", organization)
+}

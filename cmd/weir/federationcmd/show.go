@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package federationcmd
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-storage/weir/cmd/weir/internal/access"
+	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/pki"
+)
+
+// Shown is what `weir federation show -o json` prints.
+type Shown struct {
+	Federation string `json:"federation"`
+	// Serial is 0 when there is no charter.
+	Serial        uint64      `json:"serial"`
+	Made          time.Time   `json:"made,omitzero"`
+	Organizations []ShownLine `json:"organizations"`
+}
+
+// ShownLine is one organization.
+type ShownLine struct {
+	Name        string           `json:"name"`
+	Authorities []ShownAuthority `json:"authorities"`
+	Expelled    *pki.Expulsion   `json:"expelled,omitempty"`
+}
+
+// ShownAuthority is one authority of an organization.
+type ShownAuthority struct {
+	// Fingerprint is the SHA-256 of its certificate.
+	Fingerprint string    `json:"fingerprint"`
+	Subject     string    `json:"subject"`
+	Expires     time.Time `json:"expires"`
+}
+
+func showCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use: "show", Short: "Show the organizations and who vouches for each", Args: cli.Args(cobra.NoArgs),
+		Long:    "Shows the charter that the registry has, if a founding authority in --ca has signed it.",
+		Example: "  weir federation show",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := cli.CheckOutput(output); err != nil {
+				return err
+			}
+			cl, err := opener.Open()
+			if err != nil {
+				return err
+			}
+			defer cl.Close()
+			roots, err := os.ReadFile(opener.CA)
+			if err != nil {
+				return fmt.Errorf("--ca: %w", err)
+			}
+			shown := Shown{Federation: cl.Self.Federation, Organizations: []ShownLine{}}
+			there, _, err := cl.Registry.GetCharter(c.Context())
+			switch {
+			case errors.Is(err, federation.ErrNotFound):
+			case err != nil:
+				return err
+			default:
+				is, err := pki.ReadCharter(roots, cl.Self.Federation, there.Signed)
+				if err != nil {
+					return fmt.Errorf("the registry's charter: %w", err)
+				}
+				if shown, err = show(is); err != nil {
+					return err
+				}
+			}
+			if output == "json" {
+				return cli.WriteJSON(sh.Out, shown)
+			}
+			return shown.write(sh)
+		},
+	}
+	cli.OutputFlag(c, &output)
+	return c
+}
+
+func show(c pki.Charter) (Shown, error) {
+	s := Shown{Federation: c.Federation, Serial: c.Serial, Made: c.Made}
+	for _, o := range c.Organizations {
+		l := ShownLine{Name: o.Name, Authorities: []ShownAuthority{}, Expelled: o.Expelled}
+		for _, text := range o.Authorities {
+			print, err := pki.Fingerprint(text)
+			if err != nil {
+				return s, err
+			}
+			b, _ := pem.Decode([]byte(text))
+			cert, err := x509.ParseCertificate(b.Bytes)
+			if err != nil {
+				return s, err
+			}
+			l.Authorities = append(l.Authorities, ShownAuthority{print, cert.Subject.String(), cert.NotAfter.UTC()})
+		}
+		s.Organizations = append(s.Organizations, l)
+	}
+	return s, nil
+}
+
+func (s Shown) write(sh *cli.Shell) error {
+	if s.Serial == 0 {
+		return sh.Say("Federation %s has no charter: its founding authority vouches for everybody. `weir federation admit` makes one.\n",
+			s.Federation)
+	}
+	if err := sh.Say("Federation %s, charter %d of %s\n\n", s.Federation, s.Serial, cli.Stamp(s.Made)); err != nil {
+		return err
+	}
+	var t cli.Table
+	t.Row("ORGANIZATION", "AUTHORITIES", "EXPIRES", "STATE")
+	for _, o := range s.Organizations {
+		var prints, ends []string
+		for _, a := range o.Authorities {
+			prints, ends = append(prints, short(a.Fingerprint)), append(ends, cli.Stamp(a.Expires))
+		}
+		state := "admitted"
+		if o.Expelled != nil {
+			state = fmt.Sprintf("expelled at %s: %s", cli.Stamp(o.Expelled.At), o.Expelled.Why)
+		}
+		t.Row(o.Name, strings.Join(prints, ","), strings.Join(ends, ","), state)
+	}
+	return t.Write(sh.Out)
+}
