@@ -39,6 +39,8 @@ type fed struct {
 	reg    *memory.Client // a person's, and the gateways'
 	mu     sync.Mutex
 	now    time.Time
+
+	charter Charter // nil: operators follow none
 }
 
 func newFed(t *testing.T) *fed {
@@ -196,7 +198,7 @@ func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 	c := &cluster{fed: f, name: name, api: api, reg: &counted{Client: f.server.Client(nil)}, events: events.NewFakeRecorder(1000),
 		results: map[string]ctrl.Result{}}
 	o := Options{Federation: "demo", Organization: "uva", Site: site, Registry: c.reg, Random: rand.Reader, Now: f.clock, After: time.After,
-		AskPool: c.askPool}
+		AskPool: c.askPool, Charter: f.charter}
 	f.ok(o.check())
 	c.op = newOperator(o, "uid-"+name, c.watched())
 	c.op.Events = c.events

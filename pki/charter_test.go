@@ -3,9 +3,9 @@
 package pki_test
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
-	"io"
 	"net"
 	"slices"
 	"strings"
@@ -14,8 +14,10 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/pki/transport"
@@ -302,7 +304,9 @@ func TestConnectionsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		s, err := healthpb.NewHealthClient(conn).Watch(t.Context(), new(healthpb.HealthCheckRequest))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		t.Cleanup(cancel)
+		s, err := healthpb.NewHealthClient(conn).Watch(ctx, new(healthpb.HealthCheckRequest))
 		if err == nil {
 			_, err = s.Recv()
 		}
@@ -319,7 +323,7 @@ func TestConnectionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, s := range map[string]healthpb.Health_WatchClient{"to its server": in, "of its client": out} {
-		if _, err := s.Recv(); err == nil || errors.Is(err, io.EOF) {
+		if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
 			t.Errorf("the connection %s: %v", name, err)
 		}
 	}
@@ -340,4 +344,54 @@ func TestConnectionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	watch(cb, atA, "ga")
+}
+
+// Once there is a charter, only members of the registry are taken for such, whatever address an
+// organization's authority writes into a certificate.
+func TestRegistryIsTold(t *testing.T) {
+	founding, a := authority(t, "surf"), ofOrganization(t, "A")
+	trust := slices.Concat(root(t, a), root(t, founding))
+	named := func(by *pki.Authority, part pki.Part) *pki.Credentials {
+		t.Helper()
+		p, err := by.Issue(pki.Identity{Federation: "surf", Organization: "A", Site: "ams", Gateway: "x", Part: part},
+			[]string{"registry.example.org"}, now, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := pki.Load(trust, p, clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	client := named(a, pki.PartGateway)
+	ask := func(server *pki.Credentials) error {
+		t.Helper()
+		if _, err := server.Adopt(sign(t, founding, charter(1, member(t, "A", a)))); err != nil && !errors.Is(err, pki.ErrCharter) {
+			t.Fatal(err)
+		}
+		_, _, err := connect(t, server.Server(pki.Expect{}),
+			client.Client(pki.Expect{Part: pki.PartRegistry, IfChartered: true}, "registry.example.org"))
+		return err
+	}
+	for _, part := range []pki.Part{pki.PartUnknown, pki.PartGateway, pki.PartRegistry} {
+		by := a
+		if part == pki.PartRegistry {
+			by = founding
+		}
+		if err := ask(named(by, part)); err != nil {
+			t.Errorf("part %q, without a charter: %v", part, err)
+		}
+	}
+	if _, err := client.Adopt(sign(t, founding, charter(1, member(t, "A", a)))); err != nil {
+		t.Fatal(err)
+	}
+	for part, by := range map[pki.Part]*pki.Authority{pki.PartUnknown: a, pki.PartGateway: a, pki.PartPerson: a} {
+		if err := ask(named(by, part)); err == nil || !strings.Contains(err.Error(), `expected is "registry"`) {
+			t.Errorf("part %q: %v", part, err)
+		}
+	}
+	if err := ask(named(founding, pki.PartRegistry)); err != nil {
+		t.Error(err)
+	}
 }

@@ -27,12 +27,20 @@
 // # Several authorities
 //
 // A federation begins with one authority, the founding one, which vouches for everybody. Then it
-// may sign a Charter: a list of the organizations, with the authorities that vouch for each. Where
-// a process has taken one (Credentials.Adopt), a certificate counts only if an authority of the
-// organization that it names has issued it; certificates of parts registry and administrator are
-// the founding authority's. Connections whose peer is not accepted any more are closed then. Of two
-// charters the higher serial counts, so that none can be taken back but by a new one. The file of
-// the authority has the founding one's certificate, and that of the own organization.
+// may sign a Charter: a list of the organizations, with the authorities that vouch for each (ADR
+// 26). The file of the authority has the founding one's certificate, and that of the own
+// organization.
+//
+//   - pki-1: a charter counts if a founding authority of the file signed it, for this use and this
+//     federation, and if its serial is higher than that of the one in force. So none is taken back
+//     but by a new one.
+//   - pki-2: with a charter, a certificate counts if an authority that the charter has for the
+//     organization in it issued it. Those of parts registry and administrator are the founding
+//     authority's. Without a charter the founding authority vouches for all others too. An
+//     authority whose own certificate names an organization vouches for that one only. The own
+//     organization's, in the file, counts for it with any charter.
+//   - pki-3: when a charter is taken (Credentials.Adopt), open connections are looked at again, and
+//     those whose peer does not count any more are closed (Credentials.Keep).
 package pki
 
 import (

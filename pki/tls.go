@@ -22,9 +22,9 @@ type Expect struct {
 	Site, Gateway string
 	// Part; empty: any.
 	Part Part
-	// Partless: a certificate of a release before there were parts will do too, while one
-	// authority vouches for everybody.
-	Partless bool
+	// IfChartered: Part counts where a charter is in force only. Before, one authority vouches for
+	// addresses too, and earlier releases did not look at the parts of the registry's members.
+	IfChartered bool
 }
 
 // Server returns a configuration that demands certificates of those expected.
@@ -107,8 +107,9 @@ func (c *Credentials) config(want Expect, usage x509.ExtKeyUsage, at func(*x509.
 			if err != nil {
 				return err
 			}
-			if c.charter.Load() != nil {
-				want.Partless = false // an organization's authority writes any address into a certificate
+			want := want
+			if want.IfChartered && c.charter.Load() == nil {
+				want.Part = PartUnknown
 			}
 			return want.Check(c.self.Federation, peer)
 		},
@@ -129,7 +130,7 @@ func (e Expect) Check(federation string, peer Identity) error {
 			"add that organization to the ones expected here, or issue the peer a certificate in the right organization's name")
 	case e.Site != "" && peer.Site != e.Site:
 		return refuse("site", peer.Site, fmt.Sprintf("%q", e.Site), "correct the address that the site registered")
-	case e.Part != PartUnknown && peer.Part != e.Part && !(e.Partless && peer.Part == PartUnknown):
+	case e.Part != PartUnknown && peer.Part != e.Part:
 		return refuse("part", string(peer.Part), fmt.Sprintf("%q", e.Part), "issue it a certificate of that part")
 	case e.Gateway != "" && peer.Gateway != e.Gateway:
 		return refuse("gateway", peer.Gateway, fmt.Sprintf("%q", e.Gateway), "correct the address that the gateway registered")

@@ -100,7 +100,8 @@ func (m *Mirror) Candidates(uuid, owner string) []plan.Candidate {
 			}
 		}
 		c := plan.Candidate{Name: s.Name, Organization: s.Organization, Region: s.Region, Labels: s.Labels,
-			Keyed: len(s.WrapKey) > 0, Closed: !s.Takes(owner), Lost: m.IsLost(s.Name), Capacity: s.Capacity, Promised: promised}
+			Keyed: len(s.WrapKey) > 0, Closed: !s.Takes(owner), Lost: m.IsLost(s.Name), Expelled: m.Expelled(s.Name),
+			Capacity: s.Capacity, Promised: promised}
 		for _, g := range s.Gateways {
 			c.Pools = append(c.Pools, g.Pools...)
 		}

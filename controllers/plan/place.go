@@ -26,8 +26,9 @@ type Candidate struct {
 	Pools []federation.Pool
 	// Closed: it belongs to another organization than the volume, which it lends no room to.
 	Closed bool
-	// Lost: a person said that the site does not come back soon.
-	Lost bool
+	// Lost: a person said that the site does not come back soon, or, with Expelled, its
+	// organization is not of the federation any more.
+	Lost, Expelled bool
 	// Capacity is what the site gives to copies; 0: no limit. Promised is what all volumes, with
 	// this one, may take of it.
 	Capacity, Promised federation.Bytes
@@ -247,7 +248,10 @@ func (p *placer) refuse(c *Candidate) (Rule, string) {
 	case c.Closed && !present:
 		return RuleLends, fmt.Sprintf("it belongs to %s, and lends no room to the volume's organization", c.Organization)
 	case c.Lost && !(present && slices.Contains(p.Needed, c.Name)):
-		return RuleLost, "it was declared lost, or its organization was expelled"
+		if c.Expelled {
+			return RuleLost, fmt.Sprintf("organization %q is not of the federation any more", c.Organization)
+		}
+		return RuleLost, "it was declared lost"
 	case !c.Keyed && !present:
 		return RuleNoKey, "no gateway has registered its key yet: start one there"
 	case need > 0 && c.Capacity > 0 && c.Promised+need > c.Capacity:

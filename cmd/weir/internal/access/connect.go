@@ -149,7 +149,8 @@ func Connect(n Connection, now func() time.Time) (*Client, error) {
 }
 
 // RegistryTLS configures TLS towards the registry: nil when its URLs are http. A member's
-// certificate must be of part registry, and have the address of one of the endpoints.
+// certificate must have the address of one of the endpoints, and be of part registry if there is a
+// charter.
 func RegistryTLS(endpoints []string, creds *pki.Credentials) *tls.Config {
 	if len(endpoints) > 0 && strings.HasPrefix(endpoints[0], "http:") {
 		return nil
@@ -160,5 +161,5 @@ func RegistryTLS(endpoints []string, creds *pki.Credentials) *tls.Config {
 			hosts = append(hosts, u.Hostname())
 		}
 	}
-	return creds.Client(pki.Expect{Part: pki.PartRegistry, Partless: true}, hosts...)
+	return creds.Client(pki.Expect{Part: pki.PartRegistry, IfChartered: true}, hosts...)
 }

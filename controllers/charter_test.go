@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/pki"
+)
+
+// Copies at the sites of an organization that is expelled do not count: they are placed elsewhere.
+// A charter that nobody signed changes nothing.
+func TestAnExpelledOrganizationIsReplaced(t *testing.T) {
+	f := newFed(t)
+	founding, err := pki.NewAuthority("demo", time.Now(), time.Hour)
+	f.ok(err)
+	other, err := pki.NewAuthority("demo", time.Now(), time.Hour)
+	f.ok(err)
+	root, err := founding.Pair()
+	f.ok(err)
+	pair, err := founding.Issue(pki.Identity{Federation: "demo", Organization: "uva", Site: "ams", Gateway: "ams-operator",
+		Part: pki.PartOperator}, nil, time.Now(), time.Hour)
+	f.ok(err)
+	creds, err := pki.Load(root.Cert, pair, time.Now)
+	f.ok(err)
+	f.charter = creds
+	sign := func(by *pki.Authority, serial uint64, out ...string) federation.Charter {
+		c := pki.Charter{Federation: "demo", Serial: serial}
+		for _, name := range []string{"rug", "uva", "uu"} {
+			o := pki.Organization{Name: name, Authorities: []string{string(root.Cert)}}
+			if slices.Contains(out, name) {
+				o.Expelled = &pki.Expulsion{At: f.clock(), Why: "a test"}
+			}
+			c.Set(o)
+		}
+		signed, err := by.SignCharter(c)
+		f.ok(err)
+		return federation.Charter{Serial: serial, Signed: signed}
+	}
+	f.site("ams", "uva")
+	f.site("gro", "rug")
+	ams := f.cluster("ams")
+	g := gv("ns", "data", nil)
+	ams.create(g)
+	settleAll(ams)
+	uuid := v1alpha1.VolumeUUID("uid-ams", string(g.UID))
+	f.serve(uuid, 0)
+	f.site("utr", "uu")
+	settleAll(ams)
+	is := func(when, want string) {
+		t.Helper()
+		if got := strings.Join(f.record(uuid).Sites, " "); got != want {
+			t.Errorf("%s: sites %s, want %s", when, got, want)
+		}
+	}
+	is("at first", "ams gro")
+	rev, err := f.reg.PutCharter(t.Context(), 0, sign(founding, 1))
+	f.ok(err)
+	settleAll(ams)
+	is("with a charter", "ams gro")
+	rev, err = f.reg.PutCharter(t.Context(), rev, sign(other, 2, "rug"))
+	f.ok(err)
+	settleAll(ams)
+	is("a forged one", "ams gro")
+	rev, err = f.reg.PutCharter(t.Context(), rev, sign(founding, 3, "rug"))
+	f.ok(err)
+	settleAll(ams)
+	is("expelled", "ams utr")
+	gro := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "gro"}}
+	ams.get(gro)
+	if c := gro.Status.Conditions; len(c) == 0 || !strings.Contains(c[0].Message, `"rug" is not of the federation`) {
+		t.Errorf("the site says %+v", c)
+	}
+	_, err = f.reg.PutCharter(t.Context(), rev, sign(founding, 4))
+	f.ok(err)
+	f.serve(uuid, 0)
+	settleAll(ams)
+	is("back", "ams utr") // what is placed stays
+}
