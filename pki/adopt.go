@@ -4,11 +4,9 @@ package pki
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"time"
 )
 
 // Adopt takes a charter that somebody handed over: from then on it says who vouches for whom, and
@@ -43,6 +41,8 @@ func (c *Credentials) newer(signed string) (*charter, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case is != nil && next.text == is.text:
+		return nil, nil // signed twice, or by somebody who can make one signature of another
 	case is != nil && next.Serial < is.Serial:
 		return nil, fmt.Errorf("adopt charter: %w: its serial is %d, and the one in force has %d: the registry went back, or somebody "+
 			"put an old one there", ErrCharter, next.Serial, is.Serial)
@@ -80,35 +80,26 @@ func (c *Credentials) Expelled(organization string) bool {
 // Conn is a connection that ends when its peer is not accepted any more.
 type Conn struct {
 	net.Conn
-	of    *Credentials
-	chain []*x509.Certificate
-	usage x509.ExtKeyUsage
-	at    time.Time // of the handshake: certificates may end meanwhile
+	of     *Credentials
+	state  tls.ConnectionState
+	verify func(tls.ConnectionState) error
 }
 
-// Keep watches over a connection after its handshake, that of a server's or a client's side.
-func (c *Credentials) Keep(conn net.Conn, s tls.ConnectionState, server bool) (*Conn, error) {
-	k := &Conn{Conn: conn, of: c, chain: s.PeerCertificates, usage: x509.ExtKeyUsageServerAuth, at: c.clock()}
-	if server {
-		k.usage = x509.ExtKeyUsageClientAuth
-	}
+// Keep watches over a connection after its handshake, that of a server's or a client's side. verify
+// is that of the configuration with which it was made: it is asked again when a charter is taken,
+// and when the files of the authority change.
+func (c *Credentials) Keep(conn net.Conn, s tls.ConnectionState, verify func(tls.ConnectionState) error) (*Conn, error) {
+	k := &Conn{Conn: conn, of: c, state: s, verify: verify}
 	c.mu.Lock()
 	if c.open == nil {
 		c.open = map[*Conn]struct{}{}
 	}
 	c.open[k] = struct{}{}
 	c.mu.Unlock()
-	if err := k.check(); err != nil { // a charter may have come between the handshake and here
+	if err := verify(s); err != nil { // a charter may have come between the handshake and here
 		return nil, errors.Join(err, k.Close())
 	}
 	return k, nil
-}
-
-func (k *Conn) check() error {
-	if len(k.chain) == 0 {
-		return nil
-	}
-	return k.of.current().verify(k.chain, k.at, k.usage, k.of.self, k.of.charter.Load())
 }
 
 // Close ends the connection.
@@ -128,7 +119,7 @@ func (c *Credentials) cut() {
 	}
 	c.mu.Unlock()
 	for _, k := range all {
-		if k.check() != nil {
+		if k.verify(k.state) != nil {
 			go func() { _ = k.Close() }() // within 5 s, after which crypto/tls waits for no peer
 		}
 	}

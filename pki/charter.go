@@ -140,6 +140,9 @@ func parseAuthorityCert(text string) (*x509.Certificate, authorityOf, error) {
 	if !cert.IsCA {
 		return nil, authorityOf{}, errors.New("its certificate may not issue others")
 	}
+	if err := onlyOne(cert); err != nil {
+		return nil, authorityOf{}, err
+	}
 	return cert, ofAuthority(cert), nil
 }
 
@@ -184,6 +187,7 @@ func (a *Authority) SignCharter(c Charter) (string, error) {
 type charter struct {
 	Charter
 	signed string
+	text   string                    // what was signed
 	vouch  map[string]*x509.CertPool // by organization
 }
 
@@ -211,7 +215,7 @@ func (r *roots) readCharter(federation, signed string) (*charter, error) {
 	if text == nil {
 		return fail("no founding authority that is trusted here signed it")
 	}
-	out := &charter{signed: signed}
+	out := &charter{signed: signed, text: string(text)}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields() // of a later release, whose meaning is not known
 	if err := d.Decode(&out.Charter); err != nil {

@@ -76,6 +76,11 @@ func parseSet(authority []byte, p Pair, now time.Time) (*set, Identity, error) {
 	if err := s.verify(chain, now, x509.ExtKeyUsageAny, id, nil); err != nil {
 		return fail("%v was not issued by that authority (%v): give the file ca.crt of federation %s", id, err, id.Federation)
 	}
+	for _, f := range roots.founders {
+		if of := ofAuthority(f); of.Federation != "" && of.Federation != id.Federation {
+			return fail("among the authorities is that of %s, and %v is of federation %s: take it out", of, id, id.Federation)
+		}
+	}
 	return s, id, nil
 }
 

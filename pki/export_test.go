@@ -4,7 +4,14 @@ package pki
 
 import (
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"net/url"
 	"testing"
 	"time"
 )
@@ -44,4 +51,29 @@ func KeyOf(t *testing.T, p Pair) crypto.Signer {
 		t.Fatal(err)
 	}
 	return k
+}
+
+// AuthorityWith is the certificate of an authority with these URIs.
+func AuthorityWith(now time.Time, uris ...string) ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	tmpl, err := template(pkix.Name{CommonName: "unclear"}, now, time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	tmpl.IsCA, tmpl.BasicConstraintsValid = true, true
+	for _, u := range uris {
+		at, err := url.Parse(u)
+		if err != nil {
+			return nil, err
+		}
+		tmpl.URIs = append(tmpl.URIs, at)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }

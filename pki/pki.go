@@ -38,9 +38,10 @@
 //     organization in it issued it. Those of parts registry and administrator are the founding
 //     authority's. Without a charter the founding authority vouches for all others too. An
 //     authority whose own certificate names an organization vouches for that one only. The own
-//     organization's, in the file, counts for it with any charter.
-//   - pki-3: when a charter is taken (Credentials.Adopt), open connections are looked at again, and
-//     those whose peer does not count any more are closed (Credentials.Keep).
+//     organization's, in the file, counts for it if the charter does not have the organization.
+//   - pki-3: when a charter is taken (Credentials.Adopt), or the file of the authority changes,
+//     open connections are looked at again, and those whose peer does not count any more are closed
+//     (Credentials.Keep).
 package pki
 
 import (

@@ -55,7 +55,8 @@ type look [3]fs.FileInfo
 
 // LoadFiles is Load of files, and follows them: at a handshake, at most every two seconds, it looks
 // whether they changed. What is new is taken if Load would take it and if it is of the same
-// identity; else the error is logged, and the old is kept. Connections stay as they are.
+// identity; else the error is logged, and the old is kept. Connections stay as they are, but for
+// those of Keep whose peers the authorities do not vouch for any more.
 func LoadFiles(f Files, clock func() time.Time) (*Credentials, error) {
 	if f.Log == nil {
 		f.Log = slog.New(slog.DiscardHandler)
@@ -127,6 +128,7 @@ func (c *Credentials) current() *set {
 	w.looked = now
 	if s := w.renewed(c.self, now); s != nil {
 		c.set.Store(s)
+		c.cut() // of peers whom the authorities do not vouch for any more
 		w.toldEnd = time.Time{}
 	}
 	s := c.set.Load()

@@ -48,6 +48,22 @@ func ofAuthority(cert *x509.Certificate) authorityOf {
 	return authorityOf{}
 }
 
+// onlyOne refuses a certificate that says of several things that it is their authority, or says it
+// in another form than this package writes.
+func onlyOne(cert *x509.Certificate) error {
+	n := 0
+	for _, u := range cert.URIs {
+		if u.Scheme != scheme {
+			continue
+		}
+		if n++; n > 1 || u.Opaque != "" || u.Host == "" || strings.Count(u.Path, "/") > 1 || u.Path == "/" {
+			return fmt.Errorf("certificate %q says with %v of what it is the authority: have it made by `weir pki init`",
+				cert.Subject, cert.URIs)
+		}
+	}
+	return nil
+}
+
 // parseRoots reads all certificates of a text. One that is cut off is an error: it may be the one
 // that is needed.
 func parseRoots(text []byte) (*roots, error) {
@@ -63,6 +79,9 @@ func parseRoots(text []byte) (*roots, error) {
 		}
 		cert, err := x509.ParseCertificate(b.Bytes)
 		if err != nil {
+			return nil, err
+		}
+		if err := onlyOne(cert); err != nil {
 			return nil, err
 		}
 		r.all.AddCert(cert)
@@ -87,8 +106,8 @@ func parseRoots(text []byte) (*roots, error) {
 }
 
 // of returns who may vouch for an identity: one of these. self is whose process this is: what the
-// file has of its own organization's authorities counts for itself, also if the charter does not
-// have them, so that its own parts go on.
+// file has of its own organization's authorities counts for itself if the charter does not have the
+// organization, so that its own parts go on.
 func (r *roots) of(id, self Identity, c *charter) ([]*x509.CertPool, error) {
 	if federal(id.Part) {
 		if c != nil {
@@ -98,18 +117,29 @@ func (r *roots) of(id, self Identity, c *charter) ([]*x509.CertPool, error) {
 		}
 		return []*x509.CertPool{r.founding}, nil
 	}
-	var out []*x509.CertPool
-	if own := r.organized[id.Organization]; own != nil && (c == nil || id.Organization == self.Organization) {
-		out = append(out, own)
+	own := r.organized[id.Organization]
+	switch {
+	case c == nil && own == nil:
+		return []*x509.CertPool{r.founding}, nil
+	case c == nil:
+		return []*x509.CertPool{own, r.founding}, nil
+	case c.vouch[id.Organization] != nil:
+		return []*x509.CertPool{c.vouch[id.Organization]}, nil
+	case own != nil && id.Organization == self.Organization:
+		return []*x509.CertPool{own}, nil
 	}
-	if c == nil {
-		return append(out, r.founding), nil
+	return nil, c.expelled(id.Organization, id.Part)
+}
+
+// Founders returns the certificates (PEM) of founding authorities that a text has. ErrInvalid.
+func Founders(text []byte) ([]string, error) {
+	r, err := parseRoots(text)
+	if err != nil {
+		return nil, fmt.Errorf("read authorities: %w: %w", ErrInvalid, err)
 	}
-	if pool := c.vouch[id.Organization]; pool != nil {
-		out = append(out, pool)
-	}
-	if len(out) == 0 {
-		return nil, c.expelled(id.Organization, id.Part)
+	var out []string
+	for _, f := range r.founders {
+		out = append(out, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.Raw})))
 	}
 	return out, nil
 }

@@ -72,6 +72,15 @@ func (c *kv) definite(err error) error {
 	return nil
 }
 
+// away reports whether a member did not answer, or had no leader.
+func away(err error) bool {
+	var e rpctypes.EtcdError
+	if errors.As(err, &e) {
+		return e.Code() == codes.Unavailable
+	}
+	return status.Code(err) == codes.Unavailable
+}
+
 func (c *kv) noSpace(outcome, err error) error {
 	return fmt.Errorf("%w: %s has no space left (%w): give its database more room, or compact and defragment it; running volumes go on",
 		outcome, c.endpoints(), err)

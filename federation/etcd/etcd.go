@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/internal/records"
@@ -36,6 +37,8 @@ type Config struct {
 	Federation string
 	// TLS is the client's side of mutual TLS; nil only for tests on one machine.
 	TLS *tls.Config
+	// Transport makes the credentials of connections from TLS; nil: those that gRPC has.
+	Transport func(*tls.Config) credentials.TransportCredentials
 	// CallTimeout bounds each call; 0: 5 s.
 	CallTimeout time.Duration
 	// After is a timer, as time.After is. It is required.
@@ -85,7 +88,11 @@ func Open(cfg Config) (*Registry, error) {
 			Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}}),
 	}
 	if cfg.TLS != nil {
-		dial = append(dial, grpc.WithTransportCredentials(newRecorder(cfg.TLS, shakes)))
+		by := credentials.NewTLS
+		if cfg.Transport != nil {
+			by = cfg.Transport
+		}
+		dial = append(dial, grpc.WithTransportCredentials(newRecorder(by(cfg.TLS), shakes)))
 	}
 	if cfg.Observe != nil {
 		dial = append(dial, grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any,
@@ -142,6 +149,10 @@ func (c *kv) Close() error {
 	return nil
 }
 
+// readAgain is after how long a read is tried again that met a member which went away, or a change
+// of leader: others answer.
+var readAgain = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond}
+
 func (c *kv) Get(ctx context.Context, reads ...records.Read) ([][]records.Pair, federation.Head, error) {
 	call, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
 	defer cancel()
@@ -154,6 +165,13 @@ func (c *kv) Get(ctx context.Context, reads ...records.Read) ([][]records.Pair, 
 		ops[i] = clientv3.OpGet(c.prefix+r.Key, opts...)
 	}
 	res, err := c.client.Txn(call).Then(ops...).Commit()
+	for try := 0; err != nil && try < len(readAgain) && away(err); try++ {
+		select {
+		case <-call.Done():
+		case <-c.cfg.After(readAgain[try]):
+		}
+		res, err = c.client.Txn(call).Then(ops...).Commit()
+	}
 	if err != nil {
 		return nil, federation.Head{}, c.readError(ctx, err)
 	}

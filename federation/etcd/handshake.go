@@ -4,7 +4,6 @@ package etcd
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"sync"
 
@@ -36,8 +35,8 @@ type recorder struct {
 	to *handshakes
 }
 
-func newRecorder(cfg *tls.Config, to *handshakes) credentials.TransportCredentials {
-	return recorder{credentials.NewTLS(cfg), to}
+func newRecorder(by credentials.TransportCredentials, to *handshakes) credentials.TransportCredentials {
+	return recorder{by, to}
 }
 
 func (r recorder) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {

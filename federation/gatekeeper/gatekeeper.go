@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -71,6 +72,8 @@ type Gatekeeper struct {
 	watch  pb.WatchClient
 	upkeep pb.MaintenanceClient
 	conns  sync.Map // net.Conn by its remote address
+
+	listening atomic.Bool
 }
 
 // listener notes connections, so that they can be closed.
@@ -145,8 +148,11 @@ func New(cfg Config) (*Gatekeeper, error) {
 // Close ends the connection to etcd.
 func (g *Gatekeeper) Close() error { return g.etcd.Close() }
 
-// Ready is nil while etcd can be reached.
+// Ready is nil while the gatekeeper listens.
 func (g *Gatekeeper) Ready() error {
+	if !g.listening.Load() {
+		return fmt.Errorf("the gatekeeper does not listen: etcd at %s did not answer yet", g.cfg.Etcd)
+	}
 	if s := g.etcd.GetState(); s != connectivity.Ready {
 		return fmt.Errorf("etcd at %s cannot be reached (%v)", g.cfg.Etcd, s)
 	}
@@ -193,6 +199,8 @@ func (g *Gatekeeper) serve(ctx context.Context, listen func(context.Context) (ne
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	following.Go(func() { g.followCharter(ctx, at) })
+	g.listening.Store(true)
+	defer g.listening.Store(false)
 	g.cfg.Log.Info("the gatekeeper listens", "address", l.Addr().String(), "etcd", g.cfg.Etcd)
 	s := grpc.NewServer(grpc.Creds(transport.Server(g.cfg.Credentials, pki.Expect{})),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxSendMsgSize(math.MaxInt32),

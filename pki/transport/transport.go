@@ -19,18 +19,21 @@ import (
 // kept is TLS whose connections are watched over.
 type kept struct {
 	credentials.TransportCredentials
-	of *pki.Credentials
+	of  *pki.Credentials
+	cfg *tls.Config
 }
 
 // Server returns the credentials of a server that demands certificates of those expected.
 func Server(c *pki.Credentials, want pki.Expect) credentials.TransportCredentials {
-	return kept{credentials.NewTLS(c.Server(want)), c}
+	return newKept(c, c.Server(want))
 }
 
 // Client returns the credentials of a client with cfg, which is of c.
 func Client(c *pki.Credentials, cfg *tls.Config) credentials.TransportCredentials {
-	return kept{credentials.NewTLS(cfg), c}
+	return newKept(c, cfg)
 }
+
+func newKept(c *pki.Credentials, cfg *tls.Config) kept { return kept{credentials.NewTLS(cfg), c, cfg} }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (k kept) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -38,7 +41,7 @@ func (k kept) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, err
 	if err != nil {
 		return nil, nil, err
 	}
-	return k.keep(conn, info, true)
+	return k.keep(conn, info)
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
@@ -47,15 +50,15 @@ func (k kept) ClientHandshake(ctx context.Context, authority string, raw net.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	return k.keep(conn, info, false)
+	return k.keep(conn, info)
 }
 
-func (k kept) keep(conn net.Conn, info credentials.AuthInfo, server bool) (net.Conn, credentials.AuthInfo, error) {
+func (k kept) keep(conn net.Conn, info credentials.AuthInfo) (net.Conn, credentials.AuthInfo, error) {
 	is, ok := info.(credentials.TLSInfo)
 	if !ok {
 		return nil, nil, errors.Join(fmt.Errorf("connection of %T, not of TLS", info), conn.Close())
 	}
-	c, err := k.of.Keep(conn, is.State, server)
+	c, err := k.of.Keep(conn, is.State, k.cfg.VerifyConnection)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,5 +67,5 @@ func (k kept) keep(conn net.Conn, info credentials.AuthInfo, server bool) (net.C
 
 // Clone implements credentials.TransportCredentials.
 func (k kept) Clone() credentials.TransportCredentials {
-	return kept{k.TransportCredentials.Clone(), k.of}
+	return kept{k.TransportCredentials.Clone(), k.of, k.cfg}
 }

@@ -18,7 +18,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
@@ -26,6 +25,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
 	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/pki/transport"
 )
 
 // attachmentRegistry is the part of the registry that attaching needs.
@@ -135,7 +135,7 @@ func (n *nodeClients) Close() (err error) {
 // dialNode dials a gateway and checks its identity, not its address: no certificate has the address
 // of a Service.
 func dialNode(creds *pki.Credentials, addr string, want pki.Expect) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(credentials.NewTLS(creds.ClientByIdentity(want))),
+	return grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(transport.Client(creds, creds.ClientByIdentity(want))),
 		// Keepalive notices a gateway that fell silent, for instance because its Service leads
 		// elsewhere.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))

@@ -48,6 +48,7 @@ type change struct {
 	sh     *cli.Shell
 	opener *access.Opener
 	dir    string
+	serial uint64 // the lowest that the next charter may have
 
 	cl        *access.Client
 	authority *pki.Authority
@@ -60,6 +61,8 @@ type change struct {
 func (g *change) command(c *cobra.Command, apply func(context.Context, *pki.Charter, []string) (done string, err error),
 	otherwise string) *cobra.Command {
 	c.Flags().StringVar(&g.dir, "dir", ".", "`FOLDER` with the founding authority's files")
+	c.Flags().Uint64Var(&g.serial, "serial", 0, "begin anew with a first charter of this serial `NUMBER`: when the registry has one that "+
+		"nobody can read, and the one of before is lost")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var err error
 		if g.authority, err = pki.ReadAuthority(g.dir, authorityName); err != nil {
@@ -100,7 +103,7 @@ func (g *change) run(ctx context.Context, apply func(*pki.Charter) (string, erro
 	if err != nil || done == "" && published {
 		return "", err
 	}
-	next.Serial++
+	next.Serial = max(next.Serial+1, g.serial)
 	next.Made = g.now
 	signed, err := g.authority.SignCharter(next)
 	if err != nil {
@@ -110,11 +113,15 @@ func (g *change) run(ctx context.Context, apply func(*pki.Charter) (string, erro
 		return "", fmt.Errorf("%w: the authority in %s is not one that --ca %q has: give the federation's founding one", err, g.dir,
 			g.opener.CA)
 	}
-	// Here first: who does not know the last serial could not sign the next.
-	if err := machine.WriteFile(filepath.Join(g.dir, charterName), []byte(signed), false); err != nil {
-		return "", fmt.Errorf("--dir %q: %w", g.dir, err)
+	_, failed := g.cl.Registry.PutCharter(ctx, rev, federation.Charter{Serial: next.Serial, Signed: signed})
+	if failed != nil && !errors.Is(failed, federation.ErrUnknown) {
+		return "", failed // it is nowhere, and what it says is not carried along by the next
 	}
-	if _, err := g.cl.Registry.PutCharter(ctx, rev, federation.Charter{Serial: next.Serial, Signed: signed}); err != nil {
+	err = machine.WriteFile(filepath.Join(g.dir, charterName), []byte(signed), false)
+	if err != nil {
+		err = fmt.Errorf("--dir %q: the charter is in force, and could not be kept: %w", g.dir, err)
+	}
+	if err := errors.Join(failed, err); err != nil {
 		return "", err
 	}
 	if done == "" {
@@ -129,16 +136,26 @@ func (g *change) read(ctx context.Context) (newest pki.Charter, rev federation.R
 	fed := g.authority.Federation()
 	newest.Federation = fed
 	there, rev, err := g.cl.Registry.GetCharter(ctx)
-	if err != nil && !errors.Is(err, federation.ErrNotFound) {
+	if err != nil && !errors.Is(err, federation.ErrNotFound) && !errors.Is(err, federation.ErrInvalid) {
 		return newest, 0, false, err
 	}
-	if err == nil {
-		if c, err := pki.ReadCharter(g.roots, fed, there.Signed); err == nil {
+	unreadable := err // of a record that is there
+	if rev != 0 && err == nil {
+		var c pki.Charter
+		if c, unreadable = pki.ReadCharter(g.roots, fed, there.Signed); unreadable == nil {
 			newest, published = c, true
 		}
 	}
+	if errors.Is(err, federation.ErrNotFound) {
+		unreadable = nil
+	}
 	text, err := os.ReadFile(filepath.Join(g.dir, charterName))
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && unreadable != nil && g.serial == 0:
+		return newest, rev, false,
+			fmt.Errorf("the registry has a charter that cannot be read, and folder %s has none: %w: give the --ca that "+
+				"has the founding authority which signed it, or the folder that has file %s; if both are lost, begin anew with --serial "+
+				"and a number that is higher than any before", g.dir, unreadable, charterName)
 	case errors.Is(err, fs.ErrNotExist):
 		return newest, rev, published, nil
 	case err != nil:
@@ -154,10 +171,10 @@ func (g *change) read(ctx context.Context) (newest pki.Charter, rev federation.R
 	return newest, rev, published, nil
 }
 
-// begin fills a federation's first charter: the founding authority goes on vouching for the
+// begin fills a federation's first charter: the authorities that --ca has go on vouching for the
 // organizations that have sites.
 func (g *change) begin(ctx context.Context, c *pki.Charter) error {
-	founding, err := g.founding()
+	founding, err := pki.Founders(g.roots)
 	if err != nil {
 		return err
 	}
@@ -166,16 +183,30 @@ func (g *change) begin(ctx context.Context, c *pki.Charter) error {
 		return err
 	}
 	for _, s := range sites {
-		c.Set(pki.Organization{Name: s.Site.Organization, Authorities: []string{founding}})
+		c.Set(pki.Organization{Name: s.Site.Organization, Authorities: founding})
 	}
-	c.Set(pki.Organization{Name: g.cl.Self.Organization, Authorities: []string{founding}})
+	c.Set(pki.Organization{Name: g.cl.Self.Organization, Authorities: founding})
 	return nil
 }
 
-// founding is the founding authority's certificate.
-func (g *change) founding() (string, error) {
-	p, err := g.authority.Pair()
-	return string(p.Cert), err
+// succeed has all founding authorities of --ca vouch for the organizations for which one of them
+// does.
+func (g *change) succeed(c *pki.Charter) error {
+	founding, err := pki.Founders(g.roots)
+	if err != nil {
+		return err
+	}
+	for i, o := range c.Organizations {
+		if !slices.ContainsFunc(o.Authorities, func(a string) bool { return slices.Contains(founding, a) }) {
+			continue
+		}
+		for _, f := range founding {
+			if !slices.Contains(o.Authorities, f) {
+				c.Organizations[i].Authorities = append(slices.Clone(c.Organizations[i].Authorities), f)
+			}
+		}
+	}
+	return nil
 }
 
 // authorityFile reads the file of an organization's authority.
@@ -204,8 +235,8 @@ func admitCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		Example: "  weir federation admit UvA --authority uva.crt --dir authority",
 	}
 	c.Flags().StringVar(&file, "authority", "",
-		"`FILE` with the certificate of the organization's authority; without it, one that was expelled "+
-			"is let in with the authorities that it had")
+		"`FILE` with the certificate of the organization's authority: of one that was expelled, the only "+
+			"one from now on; without FILE it is let in with the authorities that it had")
 	return g.command(c, func(_ context.Context, next *pki.Charter, args []string) (string, error) {
 		o := pki.Organization{Name: args[0]}
 		if was := next.Find(args[0]); was != nil {
@@ -230,7 +261,10 @@ func admitCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 			if err != nil || at >= 0 && !back {
 				return "", err
 			}
-			if at < 0 {
+			switch {
+			case back: // those that it had may be why it was expelled
+				o.Authorities = []string{text}
+			case at < 0:
 				o.Authorities = append(slices.Clone(o.Authorities), text)
 			}
 			said = ", with authority " + short(print)
@@ -288,7 +322,7 @@ func dropCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		switch {
 		case err != nil || i < 0:
 			return "", err
-		case len(o.Authorities) == 1:
+		case len(o.Authorities) == 1 && o.Expelled == nil:
 			return "", fmt.Errorf("organization %s has no other authority: admit another first, or expel it", o.Name)
 		}
 		o.Authorities = slices.Delete(slices.Clone(o.Authorities), i, i+1)
@@ -307,6 +341,7 @@ func unknown(c *pki.Charter, name string) error {
 func expelCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	g := &change{sh: sh, opener: opener}
 	var why string
+	var unlisted bool
 	c := &cobra.Command{
 		Use: "expel ORGANIZATION --why TEXT", Short: "Put an organization out of the federation", Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Nobody accepts the organization's certificates any more, those that the founding authority issued\n" +
@@ -316,21 +351,26 @@ func expelCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		Example: "  weir federation expel UvA --why 'its authority was stolen' --dir authority",
 	}
 	c.Flags().StringVar(&why, "why", "", "`TEXT` that people see")
+	c.Flags().BoolVar(&unlisted, "unlisted", false, "also one that the charter does not have")
 	return g.command(c, func(ctx context.Context, next *pki.Charter, args []string) (string, error) {
 		o := next.Find(args[0])
 		switch {
-		case o == nil:
-			return "", unknown(next, args[0])
+		case o == nil && !unlisted:
+			return "", fmt.Errorf("%w; one that has members of the registry and administrators only is expelled with --unlisted",
+				unknown(next, args[0]))
 		case why == "":
 			return "", cli.Usage("no --why: say why, for those who see it")
-		case o.Name == g.cl.Self.Organization:
+		case args[0] == g.cl.Self.Organization:
 			return "",
 				fmt.Errorf("organization %s is that of your own certificate: nobody would hear you then; let an administrator of another "+
-					"organization do it", o.Name)
+					"organization do it", args[0])
+		case o == nil:
+			o = &pki.Organization{Name: args[0]}
 		case o.Expelled != nil:
 			return "", nil
 		}
 		o.Expelled = &pki.Expulsion{At: g.now, Why: why}
+		next.Set(*o)
 		sites, err := g.sites(ctx, o.Name)
 		return fmt.Sprintf("organization %s is expelled; its sites: %s", o.Name, sites), err
 	}, "the organization is expelled already: nothing to do")
@@ -359,8 +399,11 @@ func signCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	return g.command(&cobra.Command{
 		Use: "sign", Short: "Sign the charter anew, as it is", Args: cli.Args(cobra.NoArgs),
 		Long: "Signs the charter with the founding authority in --dir and publishes it: when another founding\n" +
-			"authority takes over, once every site has both in its file of authorities and before the old one is\n" +
-			"taken out; and when the registry has lost it.",
+			"authority takes over, once every site has both in its file of authorities, which --ca then is, and\n" +
+			"before any certificate of the new one is used: it then vouches for the same organizations. And when\n" +
+			"the registry has lost it, or was restored.",
 		Example: "  weir federation sign --dir new-authority",
-	}, func(context.Context, *pki.Charter, []string) (string, error) { return "the charter is signed", nil }, "")
+	}, func(_ context.Context, next *pki.Charter, _ []string) (string, error) {
+		return "the charter is signed", g.succeed(next)
+	}, "")
 }

@@ -139,6 +139,18 @@ func TestCharter(t *testing.T) {
 	if o := b.charter().Find("TUe"); o.Expelled != nil || len(o.Authorities) != 1 {
 		t.Errorf("%+v", o)
 	}
+	// A key that was stolen does not come back with the organization.
+	b.run(cli.ExitOK, "is expelled", "expel", "TUe", "--why", "key stolen")
+	b.run(cli.ExitOK, "is of the federation again, with authority", "admit", "TUe", "--authority", tue)
+	if text, err = os.ReadFile(tue); err != nil || !slices.Equal(b.charter().Find("TUe").Authorities, []string{string(text)}) {
+		t.Errorf("TUe's authorities are %q: %v", b.charter().Find("TUe").Authorities, err)
+	}
+	b.run(cli.ExitOK, "is expelled", "expel", "TUe", "--why", "key stolen")
+	b.run(cli.ExitOK, "does not vouch", "drop", "TUe", "--authority", tue)
+	b.run(cli.ExitUsage, "no --authority", "admit", "TUe")
+	b.run(cli.ExitOK, "with authority", "admit", "TUe", "--authority", tue2)
+	b.run(cli.ExitError, "--unlisted", "expel", "Registrar", "--why", "x")
+	b.run(cli.ExitOK, "organization Registrar is expelled; its sites: none", "expel", "Registrar", "--why", "x", "--unlisted")
 	serial := b.charter().Serial
 
 	// What cannot be an authority of that organization.
@@ -171,7 +183,7 @@ func TestCharter(t *testing.T) {
 			b.run(cli.ExitError, "charter refused", "show")
 		}
 		b.run(cli.ExitOK, "published again", "admit", "UvA", "--authority", uva)
-		if is := b.charter(); is.Serial <= serial || len(is.Organizations) != 4 {
+		if is := b.charter(); is.Serial <= serial || len(is.Organizations) != 5 {
 			t.Errorf("%s: %+v", name, is)
 		}
 	}
@@ -196,11 +208,44 @@ func TestAnotherFounder(t *testing.T) {
 	if err := os.WriteFile(both, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	was, err := os.ReadFile(filepath.Join(b.dir, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	b.Want(cli.ExitOK, "the charter is signed (charter 2)", "", "federation", "sign", "--ca", both, "--dir", next)
 	b.dir = next
-	if is := b.charter(); is.Serial != 2 || is.Find("UvA") == nil {
+	founding, err := os.ReadFile(filepath.Join(next, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is := b.charter(); is.Serial != 2 || len(is.Find("UvA").Authorities) != 1 ||
+		!slices.Equal(is.Find("TUe").Authorities, []string{string(was), string(founding)}) {
 		t.Errorf("%+v", is)
 	}
 	organization := authority(t, "UvA")
 	b.Want(cli.ExitError, "the founding authority of federation demo signs", "", "federation", "sign", "--ca", both, "--dir", organization)
+}
+
+// A record that nobody can read does not begin a federation anew by itself.
+func TestNoCharterByAccident(t *testing.T) {
+	b := newBench(t)
+	uva := filepath.Join(authority(t, "UvA"), "ca.crt")
+	b.run(cli.ExitOK, "UvA", "admit", "UvA", "--authority", uva)
+	b.run(cli.ExitOK, "expelled", "expel", "TUe", "--why", "x")
+	if err := os.Remove(filepath.Join(b.dir, "charter.jws")); err != nil {
+		t.Fatal(err)
+	}
+	_, rev, err := b.Registry.GetCharter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := federation.Charter{Serial: 9, Signed: "x"}
+	if _, err := b.Registry.PutCharter(t.Context(), rev, forged); err != nil {
+		t.Fatal(err)
+	}
+	b.run(cli.ExitError, "begin anew with --serial", "admit", "UvA", "--authority", uva)
+	if c, _, err := b.Registry.GetCharter(t.Context()); err != nil || c != forged {
+		t.Errorf("%+v: %v", c, err)
+	}
+	b.run(cli.ExitOK, "(charter 12)", "admit", "UvA", "--authority", uva, "--serial", "12")
 }

@@ -143,7 +143,7 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		return err
 	}
 	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: c.Registry.Endpoints, Federation: c.Federation,
-		TLS: access.RegistryTLS(c.Registry.Endpoints, creds), Guard: guard, Log: logger,
+		TLS: access.RegistryTLS(c.Registry.Endpoints, creds), Transport: access.Kept(creds), Guard: guard, Log: logger,
 		Observe: measured.Registry})
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ func (b *Bed) Create(ctx context.Context, site, manifest string) error {
 // AwaitSites waits until every site's gateway answers.
 func (b *Bed) AwaitSites(ctx context.Context) error {
 	for {
-		r, err := b.report(ctx, b.cfg.Sites[0])
+		r, err := b.Report(ctx, b.cfg.Sites[0])
 		alive := 0
 		for _, g := range r.Gateways {
 			if g.Alive && g.Answered {
@@ -124,7 +124,8 @@ type Report struct {
 	} `json:"gateways"`
 }
 
-func (b *Bed) report(ctx context.Context, site string, args ...string) (Report, error) {
+// Report asks for the state of everything, from a site.
+func (b *Bed) Report(ctx context.Context, site string, args ...string) (Report, error) {
 	out, err := b.Weir(ctx, site, append(append([]string{"status"}, args...), "-o", "json")...)
 	if err != nil {
 		return Report{}, err
@@ -138,7 +139,7 @@ func (b *Bed) report(ctx context.Context, site string, args ...string) (Report, 
 
 // Status asks for a volume's state, from a site.
 func (b *Bed) Status(ctx context.Context, site, volume string) (Status, error) {
-	r, err := b.report(ctx, site, volume)
+	r, err := b.Report(ctx, site, volume)
 	if err != nil {
 		return Status{}, err
 	}

@@ -166,6 +166,7 @@ func TestBadInput(t *testing.T) {
 	t.Run("client that was not admitted", s.notAdmitted)
 	t.Run("organization that was expelled", s.expelled)
 	t.Run("authority that was replaced", s.replaced)
+	t.Run("a member of the registry is killed", s.memberKilled)
 	t.Run("registry down", s.registryDown)
 
 	s.grows(t)
@@ -278,6 +279,49 @@ func (s *scene) notAdmitted(t *testing.T) {
 	if _, err := b.Mount(s.Ctx, g, "v"); err != nil {
 		t.Error(err)
 	}
+}
+
+// memberKilled: etcd and gatekeeper of one site are killed, each site's in turn, while people read
+// the registry. No command fails, no gateway counts as gone, and writing goes on.
+func (s *scene) memberKilled(t *testing.T) {
+	s.whole()
+	ctx, stop := context.WithCancel(s.Ctx)
+	defer stop()
+	asked := make(chan int, 1)
+	go func() {
+		n := 0
+		for ctx.Err() == nil {
+			for _, command := range [][]string{{"volume", "list"}, {"site", "list"}} {
+				if out, err := s.Bed.Weir(s.Ctx, "a", command...); err != nil {
+					t.Errorf("%v: %v: %s", command, err, out)
+				}
+				n++
+			}
+			if r, err := s.Bed.Report(s.Ctx, "b"); err == nil {
+				for _, g := range r.Gateways {
+					if !g.Alive {
+						t.Errorf("gateway %s counts as gone", g.Name)
+					}
+				}
+			}
+		}
+		asked <- n
+	}()
+	for _, m := range s.Bed.Etcd.Members() {
+		s.grows(t)
+		m.Kill()
+		s.grows(t)
+		time.Sleep(2 * time.Second) // as long as a power cut that people see
+		if err := m.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Ready(s.Ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	t.Logf("%d commands, none of which failed", <-asked)
+	s.whole()
 }
 
 func (s *scene) registryDown(t *testing.T) {

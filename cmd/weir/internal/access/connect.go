@@ -15,12 +15,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/config"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/etcd"
 	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/pki/transport"
 )
 
 // Connection says how to reach a federation. Flags come first, then the environment, then a file.
@@ -141,11 +143,17 @@ func Connect(n Connection, now func() time.Time) (*Client, error) {
 			"give the certificate of that federation, or leave --federation out", n.Federation, n.Cert, id.Federation)
 	}
 	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: n.Registry, Federation: id.Federation,
-		TLS: RegistryTLS(n.Registry, creds)})
+		TLS: RegistryTLS(n.Registry, creds), Transport: Kept(creds)})
 	if err != nil {
 		return nil, err
 	}
 	return &Client{Registry: registry, Self: id, Dial: trusting(registry, creds)}, nil
+}
+
+// Kept makes the credentials of connections to the registry that end when a charter does not allow
+// their server any more.
+func Kept(creds *pki.Credentials) func(*tls.Config) credentials.TransportCredentials {
+	return func(cfg *tls.Config) credentials.TransportCredentials { return transport.Client(creds, cfg) }
 }
 
 // RegistryTLS configures TLS towards the registry: nil when its URLs are http. A member's

@@ -12,19 +12,19 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/pki/transport"
 )
 
 // Dialer dials gateways with mutual TLS.
 func Dialer(creds *pki.Credentials) func(federation.Site, federation.Gateway) (*grpc.ClientConn, error) {
 	return func(site federation.Site, g federation.Gateway) (*grpc.ClientConn, error) {
 		want := pki.Expect{Organizations: []string{site.Organization}, Site: site.Name, Gateway: g.Name}
-		return grpc.NewClient("passthrough:///"+g.Addr, grpc.WithTransportCredentials(credentials.NewTLS(creds.Client(want))),
+		return grpc.NewClient("passthrough:///"+g.Addr, grpc.WithTransportCredentials(transport.Client(creds, creds.Client(want))),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(8<<20)))
 	}
 }

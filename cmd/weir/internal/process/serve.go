@@ -92,7 +92,7 @@ func (o *Options) Credentials(sh *cli.Shell, log *slog.Logger) (*pki.Credentials
 // OpenRegistry opens the registry with the process's certificate. The caller closes it.
 func (o *Options) OpenRegistry(creds *pki.Credentials, log *slog.Logger) (federation.Registry, error) {
 	return etcd.Open(etcd.Config{After: time.After, Endpoints: o.Registry, Federation: creds.Identity().Federation,
-		TLS: access.RegistryTLS(o.Registry, creds), Log: log})
+		TLS: access.RegistryTLS(o.Registry, creds), Transport: access.Kept(creds), Log: log})
 }
 
 // OperatorLease is the name of the Lease that the operator which works holds.
