@@ -14,21 +14,45 @@ import (
 // (KeepCharter); it counts also if that fails.
 // ErrCharter: it is not taken, since no founding authority that is trusted here signed it, or it is
 // older than the one in force. That one again is no error. It reports whether the charter is new.
+// One that is not taken is looked at again when the file of the authority changes: the authority
+// that signed it may come later.
 func (c *Credentials) Adopt(signed string) (news bool, err error) {
 	c.adopting.Lock()
 	defer c.adopting.Unlock()
 	next, err := c.newer(signed)
-	if next == nil || err != nil {
+	if err != nil {
+		c.refused = signed
 		return false, err
 	}
-	c.charter.Store(next)
-	c.cut()
-	if c.save != nil {
-		if err := c.save(signed); err != nil {
-			return true, fmt.Errorf("keep charter: %w: it is in force until this process ends", err)
+	c.refused = ""
+	if next != nil {
+		c.charter.Store(next)
+		c.cut()
+	}
+	if c.save != nil && (next != nil || c.unsaved) {
+		err := c.save(c.charter.Load().signed)
+		if c.unsaved = err != nil; err != nil {
+			return next != nil, fmt.Errorf("keep charter: %w: it is in force until this process ends", err)
 		}
 	}
-	return true, nil
+	return next != nil, nil
+}
+
+// again looks once more at a charter that was not taken.
+func (c *Credentials) again() {
+	c.adopting.Lock()
+	signed := c.refused
+	c.adopting.Unlock()
+	if signed == "" {
+		return
+	}
+	news, err := c.Adopt(signed)
+	if is, ok := c.Charter(); ok && news {
+		c.files.Log.Info("a charter that was not taken before is in force", "serial", is.Serial)
+	}
+	if err != nil {
+		c.files.Log.Error("the charter that was not taken before is not taken or not kept", "error", err)
+	}
 }
 
 // newer reads a charter and compares it with the one in force; nil: it is the same.

@@ -21,6 +21,8 @@ type Credentials struct {
 
 	adopting sync.Mutex                // held by who takes a charter
 	save     func(signed string) error // keeps a charter; nil: it is not kept
+	refused  string                    // the last charter that no founding authority signed, as far as is known
+	unsaved  bool                      // the charter in force is not kept yet
 	charter  atomic.Pointer[charter]
 	mu       sync.Mutex
 	open     map[*Conn]struct{} // connections that end when their peer is not accepted any more

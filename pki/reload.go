@@ -128,7 +128,8 @@ func (c *Credentials) current() *set {
 	w.looked = now
 	if s := w.renewed(c.self, now); s != nil {
 		c.set.Store(s)
-		c.cut() // of peers whom the authorities do not vouch for any more
+		c.cut()      // of peers whom the authorities do not vouch for any more
+		go c.again() // with the new authorities; it takes locks, and maybe a disk
 		w.toldEnd = time.Time{}
 	}
 	s := c.set.Load()
