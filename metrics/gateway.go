@@ -157,6 +157,8 @@ var (
 		Help: "Volumes that this gateway or operator has no metrics of, because there are too many."})
 	CertificateEnd = define(Definition{Name: "weir_certificate_expiry_timestamp_seconds", Parts: []Part{Gateway, Operator, CSI},
 		Kind: Gauge, Help: "When the certificate of the process ends, in seconds since 1970."})
+	CharterSerial = define(Definition{Name: "weir_charter_serial", Parts: []Part{Gateway, Operator, CSI}, Kind: Gauge,
+		Help: "Serial of the federation's charter that the process goes by; 0: it knows none. CSI drivers follow none."})
 	Info = define(Definition{Name: "weir_info", Parts: []Part{Gateway, Operator, CSI}, Kind: Gauge,
 		Labels: []string{"part", "version", "federation", "organization", "site", "name"},
 		Help:   "1. Which process it is. Join others with it by instance."})

@@ -102,8 +102,8 @@ func (m Metrics) Keep(ctx context.Context, pause func(context.Context, time.Dura
 	}
 }
 
-// Describe registers what all parts have: which process it is, when its certificate ends, and what
-// Go and the system know of it.
+// Describe registers what all parts have: which process it is, when its certificate ends, which
+// charter it goes by, and what Go and the system know of it.
 func Describe(to prometheus.Registerer, part, version, name string, creds *pki.Credentials, also ...prometheus.Collector) error {
 	id := creds.Identity()
 	also = append(also, about{[]string{part, version, id.Federation, id.Organization, id.Site, name}, creds})
@@ -127,16 +127,19 @@ type about struct {
 	creds  *pki.Credentials
 }
 
-var infoDesc, endDesc = metrics.Info.Desc(), metrics.CertificateEnd.Desc()
+var infoDesc, endDesc, charterDesc = metrics.Info.Desc(), metrics.CertificateEnd.Desc(), metrics.CharterSerial.Desc()
 
 // Describe implements prometheus.Collector.
 func (a about) Describe(ch chan<- *prometheus.Desc) {
 	ch <- infoDesc
 	ch <- endDesc
+	ch <- charterDesc
 }
 
 // Collect implements prometheus.Collector.
 func (a about) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(infoDesc, prometheus.GaugeValue, 1, a.labels...)
 	ch <- prometheus.MustNewConstMetric(endDesc, prometheus.GaugeValue, float64(a.creds.Expires().Unix()))
+	charter, _ := a.creds.Charter()
+	ch <- prometheus.MustNewConstMetric(charterDesc, prometheus.GaugeValue, float64(charter.Serial))
 }

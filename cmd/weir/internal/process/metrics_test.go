@@ -124,7 +124,8 @@ func TestMetricsByCertificate(t *testing.T) {
 	if err != nil || code != http.StatusOK {
 		t.Fatalf("%d, %v", code, err)
 	}
-	for _, line := range []string{infoLine, "\nweir_certificate_expiry_timestamp_seconds 1.", "\ngo_goroutines ",
+	for _, line := range []string{infoLine, "\nweir_certificate_expiry_timestamp_seconds 1.", "\nweir_charter_serial 0\n",
+		"\ngo_goroutines ",
 		"\nprocess_resident_memory_bytes "} {
 		if !strings.Contains(text, line) {
 			t.Errorf("there is no line %s", strings.TrimSpace(line))
