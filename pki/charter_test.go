@@ -280,6 +280,41 @@ func TestCharterIsKept(t *testing.T) {
 	}
 }
 
+// serve answers health checks over gRPC until the test ends, and returns where.
+func serve(t *testing.T, c *pki.Credentials) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer(grpc.Creds(transport.Server(c, pki.Expect{})))
+	healthpb.RegisterHealthServer(s, health.NewServer())
+	go func() { _ = s.Serve(l) }() // ends with Stop
+	t.Cleanup(s.Stop)
+	return l.Addr().String()
+}
+
+// watch opens a stream to a server, which has answered once.
+func watch(t *testing.T, c *pki.Credentials, at, peer string) healthpb.Health_WatchClient {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+at,
+		grpc.WithTransportCredentials(transport.Client(c, c.Client(pki.Expect{Site: "ams", Gateway: peer}))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	s, err := healthpb.NewHealthClient(conn).Watch(ctx, new(healthpb.HealthCheckRequest))
+	if err == nil {
+		_, err = s.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // Connections of an organization that is expelled end, at servers and at clients, and no others do.
 func TestConnectionsEnd(t *testing.T) {
 	founding, a, b := authority(t, "surf"), ofOrganization(t, "A"), ofOrganization(t, "B")
@@ -293,37 +328,8 @@ func TestConnectionsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	serve := func(c *pki.Credentials) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := grpc.NewServer(grpc.Creds(transport.Server(c, pki.Expect{})))
-		healthpb.RegisterHealthServer(s, health.NewServer())
-		go func() { _ = s.Serve(l) }() // ends with Stop
-		t.Cleanup(s.Stop)
-		return l.Addr().String()
-	}
-	watch := func(c *pki.Credentials, at string, peer string) healthpb.Health_WatchClient {
-		conn, err := grpc.NewClient("passthrough:///"+at,
-			grpc.WithTransportCredentials(transport.Client(c, c.Client(pki.Expect{Site: "ams", Gateway: peer}))))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		t.Cleanup(cancel)
-		s, err := healthpb.NewHealthClient(conn).Watch(ctx, new(healthpb.HealthCheckRequest))
-		if err == nil {
-			_, err = s.Recv()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	atA, atB := serve(ca), serve(cb)
-	in, out, ours := watch(cb, atA, "ga"), watch(ca, atB, "gb"), watch(ca2, atA, "ga")
+	atA, atB := serve(t, ca), serve(t, cb)
+	in, out, ours := watch(t, cb, atA, "ga"), watch(t, ca, atB, "gb"), watch(t, ca2, atA, "ga")
 	gone := member(t, "B", b)
 	gone.Expelled = &pki.Expulsion{At: now, Why: "a test"}
 	if _, err := ca.Adopt(sign(t, founding, charter(2, member(t, "A", a), gone))); err != nil {
@@ -339,7 +345,7 @@ func TestConnectionsEnd(t *testing.T) {
 		_, err := ours.Recv()
 		heard <- err
 	}()
-	again := watch(ca2, atA, "ga") // and after the other was heard to live for a round trip
+	again := watch(t, ca2, atA, "ga") // and after the other was heard to live for a round trip
 	_ = again
 	select {
 	case err := <-heard:
@@ -350,5 +356,5 @@ func TestConnectionsEnd(t *testing.T) {
 	if _, err := ca.Adopt(sign(t, founding, charter(3, member(t, "A", a), member(t, "B", b)))); err != nil {
 		t.Fatal(err)
 	}
-	watch(cb, atA, "ga")
+	watch(t, cb, atA, "ga")
 }

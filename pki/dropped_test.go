@@ -3,22 +3,16 @@
 package pki_test
 
 import (
-	"context"
 	"errors"
-	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/pki"
-	"github.com/weir-storage/weir/pki/transport"
 )
 
 // A charter that comes before the authority that signed it is taken when that has come.
@@ -120,35 +114,13 @@ func TestDroppedAtHome(t *testing.T) {
 	files = newSecret(t)
 	files.put(both, issue(t, next, id("surf", "A", "ga"), now, time.Hour))
 	server = files.load(w.now, log)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := grpc.NewServer(grpc.Creds(transport.Server(server, pki.Expect{})))
-	healthpb.RegisterHealthServer(s, health.NewServer())
-	go func() { _ = s.Serve(l) }() // ends with Stop
-	t.Cleanup(s.Stop)
-	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(),
-		grpc.WithTransportCredentials(transport.Client(thief, thief.Client(pki.Expect{Site: "ams", Gateway: "ga"}))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	watch, err := healthpb.NewHealthClient(conn).Watch(ctx, new(healthpb.HealthCheckRequest))
-	if err == nil {
-		_, err = watch.Recv()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := watch(t, thief, serve(t, server), "ga")
 	files.put(slices.Concat(root(t, next), root(t, founding)), issue(t, next, id("surf", "A", "ga"), now, time.Hour))
 	w.advance(3 * time.Second)
 	if accepted() { // it looks at its files now
 		t.Error("the authority that was taken out of the file still counts")
 	}
-	if _, err := watch.Recv(); status.Code(err) != codes.Unavailable {
+	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("the open connection: %v", err)
 	}
 }

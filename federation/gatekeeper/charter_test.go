@@ -10,11 +10,7 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/federation/etcd"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -54,22 +50,6 @@ func (r *rig) by(o own, organization, site string, part pki.Part, name string) *
 		r.Fatal(err)
 	}
 	return r.with(c)
-}
-
-func (r *rig) with(c *pki.Credentials) *one {
-	r.Helper()
-	tls := c.Client(pki.Expect{Part: pki.PartRegistry}, "127.0.0.1")
-	reg, err := etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + r.address}, Federation: "demo", TLS: tls})
-	if err != nil {
-		r.Fatal(err)
-	}
-	raw, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + r.address}, TLS: tls, DialTimeout: 10 * time.Second,
-		Logger: zap.NewNop()})
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() { _, _ = reg.Close(), raw.Close() })
-	return &one{reg, raw, c.Identity(), r}
 }
 
 func (r *rig) charter(serial uint64, all ...pki.Organization) federation.Charter {

@@ -174,14 +174,18 @@ type one struct {
 
 func (r *rig) as(organization, site string, part pki.Part, name string) *one {
 	r.Helper()
-	c := r.credentials(organization, site, part, name)
-	reg, err := etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + r.address}, Federation: "demo",
-		TLS: c.Client(pki.Expect{}, "127.0.0.1")})
+	return r.with(r.credentials(organization, site, part, name))
+}
+
+func (r *rig) with(c *pki.Credentials) *one {
+	r.Helper()
+	tls := c.Client(pki.Expect{Part: pki.PartRegistry}, "127.0.0.1")
+	reg, err := etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + r.address}, Federation: "demo", TLS: tls})
 	if err != nil {
 		r.Fatal(err)
 	}
-	raw, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + r.address}, TLS: c.Client(pki.Expect{}, "127.0.0.1"),
-		DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	raw, err := clientv3.New(clientv3.Config{Endpoints: []string{"https://" + r.address}, TLS: tls, DialTimeout: 10 * time.Second,
+		Logger: zap.NewNop()})
 	if err != nil {
 		r.Fatal(err)
 	}
