@@ -39,7 +39,8 @@ type Config struct {
 	TLS *tls.Config
 	// Transport makes the credentials of connections from TLS; nil: those that gRPC has.
 	Transport func(*tls.Config) credentials.TransportCredentials
-	// CallTimeout bounds each call; 0: 5 s.
+	// CallTimeout bounds each call; 0: 5 s. The registry answers nothing while its members elect a
+	// leader, which takes 2 to 4 s, and as long again when no majority agreed.
 	CallTimeout time.Duration
 	// After is a timer, as time.After is. It is required.
 	After func(time.Duration) <-chan time.Time
@@ -60,7 +61,14 @@ type Registry struct {
 
 var _ federation.Registry = (*Registry)(nil)
 
-const defaultCallTimeout = 5 * time.Second
+const (
+	defaultCallTimeout = 5 * time.Second
+	// connectTime is how long a member may take until it is connected, at most a call's time.
+	connectTime = 5 * time.Second
+	// tryTime is how long a read waits for one member before it asks the next one: it may have been
+	// stopped, or cut off from the others.
+	tryTime = 3 * time.Second
+)
 
 // Open prepares a connection. It does not wait for the registry: a gateway starts without it.
 func Open(cfg Config) (*Registry, error) {
@@ -84,7 +92,7 @@ func Open(cfg Config) (*Registry, error) {
 	dial := []grpc.DialOption{
 		// gRPC's own default waits up to two minutes before it tries a registry that was down
 		// again.
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: cfg.CallTimeout,
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: min(connectTime, cfg.CallTimeout),
 			Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}}),
 	}
 	if cfg.TLS != nil {
@@ -106,7 +114,7 @@ func Open(cfg Config) (*Registry, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            cfg.Endpoints,
 		TLS:                  cfg.TLS,
-		DialTimeout:          cfg.CallTimeout,
+		DialTimeout:          min(connectTime, cfg.CallTimeout),
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 5 * time.Second,
 		Logger:               zap.NewNop(), // it logs each retry; callers get the errors
@@ -153,6 +161,32 @@ func (c *kv) Close() error {
 // of leader: others answer.
 var readAgain = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond}
 
+// read asks members until one answers, in the time of ctx. Those that are away are asked again as
+// readAgain says. When one keeps silent, the next is asked, unless it may have a long list to send.
+func (c *kv) read(ctx context.Context, ops []clientv3.Op, long bool) (*clientv3.TxnResponse, error) {
+	patience := tryTime
+	if long {
+		patience = c.cfg.CallTimeout
+	}
+	for left := readAgain; ; {
+		try, cancel := context.WithTimeout(ctx, patience)
+		res, err := c.client.Txn(try).Then(ops...).Commit()
+		silent := try.Err() != nil
+		cancel()
+		switch {
+		case err == nil, ctx.Err() != nil, !silent && (len(left) == 0 || !away(err)):
+			return res, err
+		case silent:
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.cfg.After(left[0]):
+		}
+		left = left[1:]
+	}
+}
+
 func (c *kv) Get(ctx context.Context, reads ...records.Read) ([][]records.Pair, federation.Head, error) {
 	call, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
 	defer cancel()
@@ -164,14 +198,7 @@ func (c *kv) Get(ctx context.Context, reads ...records.Read) ([][]records.Pair, 
 		}
 		ops[i] = clientv3.OpGet(c.prefix+r.Key, opts...)
 	}
-	res, err := c.client.Txn(call).Then(ops...).Commit()
-	for try := 0; err != nil && try < len(readAgain) && away(err); try++ {
-		select {
-		case <-call.Done():
-		case <-c.cfg.After(readAgain[try]):
-		}
-		res, err = c.client.Txn(call).Then(ops...).Commit()
-	}
+	res, err := c.read(call, ops, slices.ContainsFunc(reads, func(r records.Read) bool { return r.Prefix }))
 	if err != nil {
 		return nil, federation.Head{}, c.readError(ctx, err)
 	}

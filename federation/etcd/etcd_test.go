@@ -115,6 +115,32 @@ func TestFollowCompacted(t *testing.T) {
 	}
 }
 
+// Of a member that keeps silent, a read goes on to the next one.
+func TestReadPassesASilentMember(t *testing.T) {
+	silent, other := etcdtest.Start(t, nil), etcdtest.Start(t, nil)
+	at := func(endpoints ...string) *Registry {
+		return open(t, Config{Endpoints: endpoints, CallTimeout: 2*tryTime + 10*time.Second})
+	}
+	both := at(silent.Endpoint, other.Endpoint)
+	// Reads go around: after some, both are connected.
+	for volume, s := range map[string]*etcdtest.Server{"silent": silent, "other": other} {
+		if _, err := at(s.Endpoint).SwapControl(t.Context(), volume, 0, federationtest.Control(volume, 1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		for err := federation.ErrNotFound; err != nil; {
+			if _, _, err = both.GetControl(t.Context(), volume); err != nil && !errors.Is(err, federation.ErrNotFound) {
+				t.Fatal(err)
+			}
+		}
+	}
+	silent.Pause()
+	for range 4 { // some are sent to it
+		if _, _, err := both.GetControl(t.Context(), "v"); !errors.Is(err, federation.ErrNotFound) {
+			t.Errorf("error %v, want that there is none", err)
+		}
+	}
+}
+
 func TestDown(t *testing.T) {
 	server := etcdtest.Start(t, nil)
 	r := open(t, Config{Endpoints: []string{server.Endpoint}, CallTimeout: time.Second})

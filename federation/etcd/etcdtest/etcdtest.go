@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -74,6 +75,16 @@ func (s *Server) Stop() {
 	_ = s.cmd.Process.Kill()
 	<-s.dead
 	s.cmd = nil
+}
+
+// Pause stops it without ending it: it keeps its connections and says nothing. Stop ends it.
+func (s *Server) Pause() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // Restart runs it again on the same data and port, after a Stop.

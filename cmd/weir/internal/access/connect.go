@@ -131,6 +131,10 @@ func (n *Connection) Complete(getenv func(string) string) error {
 	return nil
 }
 
+// electionTime is how long a person's command waits for an answer of the registry: as long as its
+// members need to elect a leader, also when they do not agree at once.
+const electionTime = 15 * time.Second
+
 // Connect reads the certificate and opens the registry. Nothing is dialed before the first call.
 func Connect(n Connection, now func() time.Time) (*Client, error) {
 	creds, err := pki.LoadFiles(pki.Files{CA: n.CA, Cert: n.Cert, Key: n.Key}, now)
@@ -143,7 +147,7 @@ func Connect(n Connection, now func() time.Time) (*Client, error) {
 			"give the certificate of that federation, or leave --federation out", n.Federation, n.Cert, id.Federation)
 	}
 	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: n.Registry, Federation: id.Federation,
-		TLS: RegistryTLS(n.Registry, creds), Transport: Kept(creds)})
+		TLS: RegistryTLS(n.Registry, creds), Transport: Kept(creds), CallTimeout: electionTime})
 	if err != nil {
 		return nil, err
 	}
