@@ -109,8 +109,8 @@ func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) erro
 		return err
 	}
 	v := federation.Volume{UUID: c.Name, Name: c.Spec.FederationName, Owner: r.Organization, OwnerSite: r.Site,
-		OwnerCluster: r.self.Cluster,
-		Grants:       plan.Grants(c.Spec.Grants), Generation: 1, Spec: p.Spec, Sites: placed.Sites, CreatedAt: r.Now().UTC()}
+		OwnerCluster: r.self.Cluster, Generation: 1, Spec: p.Spec, Sites: placed.Sites, CreatedAt: r.Now().UTC()}
+	v.Grants, v.Clients = plan.Grants(c.Spec.Grants, nil)
 	at, err := r.Registry.CreateVolume(ctx, v, ring)
 	switch {
 	case errors.Is(err, federation.ErrNameTaken):
@@ -161,7 +161,7 @@ func (r *contents) update(ctx context.Context, c *content) error {
 	}
 	defer r.mirror.Release(c.Name)
 	next := old
-	next.Grants = plan.Grants(c.Spec.Grants)
+	next.Grants, next.Clients = plan.Grants(c.Spec.Grants, old.Clients)
 	resolved, generation, err := r.resolve(ctx, c)
 	if err == nil && resolved.Spec.Size < old.Spec.Size {
 		err = outcome.Stopped(v1alpha1.ReasonInvalid, fmt.Sprintf("spec.size: a volume does not shrink: it has %s; write that or more",
@@ -189,7 +189,7 @@ func (r *contents) update(ctx context.Context, c *content) error {
 			next.Generation = old.Generation + 1
 		}
 	}
-	if next.Generation == old.Generation && slices.Equal(next.Grants, old.Grants) {
+	if next.Generation == old.Generation && slices.Equal(next.Grants, old.Grants) && reflect.DeepEqual(next.Clients, old.Clients) {
 		return nil
 	}
 	rev, err := r.Registry.UpdateVolume(ctx, c.seen.Revision, next)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/federationtest"
+	"github.com/weir-storage/weir/federation/quantity"
 )
 
 func TestPositionOrder(t *testing.T) {
@@ -29,13 +30,13 @@ func TestBytes(t *testing.T) {
 	for in, want := range map[string]federation.Bytes{
 		"0": 0, "1": 1, "-3": -3, "10Gi": 10 << 30, "500M": 500e6, "1.5Ki": 1536, "7Ei": 7 << 60, "1k": 1000, "0.5T": 5e11,
 	} {
-		if got, err := federation.ParseBytes(in); err != nil || got != want {
+		if got, err := quantity.ParseBytes(in); err != nil || got != want {
 			t.Errorf("%q is %d, %v, want %d", in, got, err, want)
 		}
 	}
 	for _, in := range []string{"", "Gi", "1 Gi", "1gi", "1K", "1e3", "0x10", "1/2", "8Ei", "0.1", "--1", "1.2.3", "NaN",
 		strings.Repeat("9", 40)} {
-		if got, err := federation.ParseBytes(in); err == nil {
+		if got, err := quantity.ParseBytes(in); err == nil {
 			t.Errorf("%q is read as %d", in, got)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/weir-storage/weir/federation/users"
 )
 
 // Volume is a volume's desired state. Only its owner writes it.
@@ -22,6 +24,8 @@ type Volume struct {
 	OwnerCluster string `json:"ownerCluster,omitempty"`
 	// Grants let others claim it.
 	Grants []Grant `json:"grants,omitempty"`
+	// Clients says, by site, who the users of clients there are; of other sites Spec.Clients does.
+	Clients map[string]users.Policy `json:"clients,omitempty"`
 	// Generation grows with every change of Spec or Sites; observed state refers to it.
 	Generation uint64     `json:"generation"`
 	Spec       VolumeSpec `json:"spec"`
@@ -55,6 +59,9 @@ func (v Volume) Validate() error {
 			return err
 		}
 	}
+	if err := v.checkClients(); err != nil {
+		return err
+	}
 	for _, s := range v.Sites {
 		if err := CheckLabel("site", s); err != nil {
 			return err
@@ -81,6 +88,26 @@ func CheckUpdate(prev, next Volume) error {
 		return bad("generation goes back from %d to %d: read the record again", prev.Generation, next.Generation)
 	case changed && next.Generation == prev.Generation:
 		return bad("spec or sites change in generation %d: raise the generation", prev.Generation)
+	}
+	return nil
+}
+
+// ClientsAt says who the users of a site's clients are to the volume.
+func (v Volume) ClientsAt(site string) users.Policy {
+	if c, ok := v.Clients[site]; ok {
+		return c
+	}
+	return v.Spec.Clients
+}
+
+func (v Volume) checkClients() error {
+	for site, c := range v.Clients {
+		if err := CheckLabel("site", site); err != nil {
+			return err
+		}
+		for _, p := range c.Problems() {
+			return invalid("check", "volume", v.Name, fmt.Sprintf("clients at site %s: %s: %s: %s", site, p[0], p[1], p[2]))
+		}
 	}
 	return nil
 }

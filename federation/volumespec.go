@@ -2,16 +2,19 @@
 
 package federation
 
+import "github.com/weir-storage/weir/federation/users"
+
 // VolumeSpec is what an application asked for: the policy dimensions of architecture.md. Package
 // federation/spec reads, defaults and checks it; the names are those of the GeoVolume kind.
 type VolumeSpec struct {
 	// Size is the volume's capacity, in bytes.
-	Size        Bytes       `json:"size"`
-	Replication Replication `json:"replication"`
-	Durability  Durability  `json:"durability"`
-	Consistency Consistency `json:"consistency"`
-	Cache       Cache       `json:"cache"`
-	Home        HomeRules   `json:"home"`
+	Size        Bytes        `json:"size"`
+	Replication Replication  `json:"replication"`
+	Durability  Durability   `json:"durability"`
+	Consistency Consistency  `json:"consistency"`
+	Cache       Cache        `json:"cache"`
+	Home        HomeRules    `json:"home"`
+	Clients     users.Policy `json:"clients,omitzero"`
 }
 
 // Replication says how many copies there are and where they may be.

@@ -35,7 +35,7 @@ func Permits(a Attr, c Caller, want Access) bool {
 	if c.UID == 0 {
 		return want&Exec == 0 || a.Type == Directory || a.Mode&0o111 != 0
 	}
-	bits := a.Mode
+	bits := a.Mode &^ c.Mask
 	switch {
 	case c.UID == a.UID:
 		bits >>= 6

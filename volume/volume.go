@@ -75,6 +75,8 @@ type Caller struct {
 	UID    uint32
 	GID    uint32
 	Groups []uint32 // supplementary, at most 64
+	// Mask has the bits of files' modes that do not count for him.
+	Mask uint32
 }
 
 // OpID names one change, so that a repeat of it is recognized (protocol-22). Its

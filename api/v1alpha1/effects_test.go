@@ -50,6 +50,17 @@ var effects = map[string][2]string{
 	"VolumePolicy.cache.pin.path":              {"what is kept whatever is read", "gateway TestPins"},
 	"VolumePolicy.cache.pin.sites":             {"where", "gateway TestPins"},
 	"VolumePolicy.home.preferredSites":         {"where a volume begins", "controllers/plan TestPlace"},
+	"VolumePolicy.clients.squash":              {"who is nobody", "gateway/identity TestMap"},
+	"VolumePolicy.clients.anonymousUID":        {"who nobody is", "gateway/identity TestMap"},
+	"VolumePolicy.clients.anonymousGID":        {"who nobody is", "gateway/identity TestMap"},
+	"VolumePolicy.clients.uids.client":         {"who a user is", "gateway/identity TestMap"},
+	"VolumePolicy.clients.uids.volume":         {"who a user is", "gateway/identity TestMap"},
+	"VolumePolicy.clients.uids.count":          {"who a user is", "gateway/identity TestMap"},
+	"VolumePolicy.clients.gids.client":         {"which group is which", "gateway/identity TestMap"},
+	"VolumePolicy.clients.gids.volume":         {"which group is which", "gateway/identity TestMap"},
+	"VolumePolicy.clients.gids.count":          {"which group is which", "gateway/identity TestMap"},
+	"VolumePolicy.clients.mask":                {"which permissions count", "gateway/identity TestMap"},
+	"VolumePolicy.clients.ports":               {"from where requests are taken", "gateway/nfs TestPorts"},
 
 	"CachePool.size":               {"is compared with what the gateway keeps to", "controllers/plan TestPoolDiffers"},
 	"CachePool.directory":          {"is compared with the pool", "controllers/plan TestPoolDiffers"},
@@ -106,7 +117,7 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 			next := at + "." + name
 			switch f.Type {
 			case reflect.TypeFor[*Replication](), reflect.TypeFor[*Durability](), reflect.TypeFor[*Consistency](),
-				reflect.TypeFor[*Cache](), reflect.TypeFor[*Home]():
+				reflect.TypeFor[*Cache](), reflect.TypeFor[*Home](), reflect.TypeFor[*Clients](): // of a grant too
 				next = "VolumePolicy." + name
 			}
 			walk(next, f.Type)

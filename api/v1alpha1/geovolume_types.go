@@ -33,7 +33,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.import) || has(self.size)",message="size is missing: write how much the volume may hold, such as 10Gi; or name another site's volume in import"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.size)",message="size is the owner's to set: an import has only import, access and cache; remove size"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.policy)",message="policy is the owner's to set: an import has only import, access and cache; remove policy"
-// +kubebuilder:validation:XValidation:rule="!has(self.import) || (!has(self.replication) && !has(self.durability) && !has(self.consistency) && !has(self.home))",message="replication, durability, consistency and home are the owner's to set: an import has only import, access and cache; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.import) || (!has(self.replication) && !has(self.durability) && !has(self.consistency) && !has(self.home) && !has(self.clients))",message="replication, durability, consistency, home and clients are the owner's to set: an import has only import, access and cache; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.cache) || (!has(self.cache.blockSize) && !has(self.cache.compression))",message="cache.blockSize and cache.compression are the owner's to set: an import's cache is what its own site keeps; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.grants)",message="grants are the owner's to give: an import has only import, access and cache; remove grants"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.reclaimPolicy) || self.reclaimPolicy == 'Retain'",message="deleting an import never deletes the volume: remove reclaimPolicy"
@@ -66,6 +66,7 @@ type GeoVolumeSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(g, self.exists_one(h, h.site == g.site && h.__namespace__ == g.__namespace__))",message="the same site and namespace are granted twice: keep one of them"
+	// +kubebuilder:validation:XValidation:rule="self.all(g, self.all(h, h.site != g.site || has(h.clients) == has(g.clients) && (!has(g.clients) || h.clients == g.clients)))",message="grants to one site say different things of clients: pods of its namespaces have the same addresses; write the same in all"
 	Grants []Grant `json:"grants,omitempty"`
 	// What becomes of the volume when this GeoVolume, or its namespace, is deleted. Live: what it
 	// says at that time counts.
@@ -73,7 +74,7 @@ type GeoVolumeSpec struct {
 	// +kubebuilder:default=Retain
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// How many copies there are, and at which sites. In this field and the four after it, what is
+	// How many copies there are, and at which sites. In this field and the five after it, what is
 	// given comes before what the VolumePolicy says.
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`
@@ -90,6 +91,9 @@ type GeoVolumeSpec struct {
 	// Where the volume should be at home.
 	// +optional
 	Home *Home `json:"home,omitempty"`
+	// Who the users of clients are to the volume. Live.
+	// +optional
+	Clients *Clients `json:"clients,omitempty"`
 }
 
 // Import names a volume of the federation.
@@ -114,6 +118,11 @@ type Grant struct {
 	// +optional
 	// +kubebuilder:default=ReadWrite
 	Access Access `json:"access,omitempty"`
+	// Who the users of clients of that site are to the volume, instead of what its policy says. All
+	// grants to a site say the same, since pods of its namespaces call from the same addresses. It
+	// also counts for clients there that somebody admitted otherwise.
+	// +optional
+	Clients *Clients `json:"clients,omitempty"`
 }
 
 // GeoVolumeStatus is what became of the wish.

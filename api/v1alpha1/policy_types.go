@@ -27,6 +27,87 @@ type VolumePolicySpec struct {
 	// Where the volume should be at home.
 	// +optional
 	Home Home `json:"home,omitzero"`
+	// Who the users of clients are to the volume, at all sites but those whose grants say it.
+	// +optional
+	Clients Clients `json:"clients,omitzero"`
+}
+
+// Squash is which users of clients are nobody.
+// +kubebuilder:validation:Enum=None;Root;All
+type Squash string
+
+// Who is squashed.
+const (
+	SquashNone Squash = "None"
+	// user 0, and group 0
+	SquashRoot Squash = "Root"
+	SquashAll  Squash = "All"
+)
+
+// Ports are those that clients call from.
+// +kubebuilder:validation:Enum=Any;Privileged
+type Ports string
+
+// The values of Ports.
+const (
+	PortsAny Ports = "Any"
+	// below 1024
+	PortsPrivileged Ports = "Privileged"
+)
+
+// Clients says who the users of clients are to a volume. Clients send numbers, and whoever has the
+// address of a node that is admitted can send any.
+// +kubebuilder:validation:XValidation:rule="!has(self.squash) || self.squash != 'All' || (!has(self.uids) && !has(self.gids))",message="squash: All leaves nobody for uids and gids: remove them, or write squash: None"
+type Clients struct {
+	// Which users are nobody. Root: user 0, and group 0. Default None. Live.
+	// +optional
+	Squash Squash `json:"squash,omitempty"`
+	// Who nobody is in the volume. Default 65534. Live.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483646
+	AnonymousUID *int32 `json:"anonymousUID,omitempty"`
+	// The group of nobody in the volume. Default 65534. Live.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483646
+	AnonymousGID *int32 `json:"anonymousGID,omitempty"`
+	// Which users of clients are which of the volume. With any, in uids or gids, who is in none is
+	// nobody, and what belongs to others is shown as nobody's (65534). Live.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	UIDs []IDRange `json:"uids,omitempty"`
+	// Which groups of clients are which of the volume. Live.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	GIDs []IDRange `json:"gids,omitempty"`
+	// Permissions of groups and others that do not count for clients, in octal: with 077 only
+	// owners have any, and what clients create is their owners' only. Live.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^0?[0-7]{1,2}$`
+	Mask string `json:"mask,omitempty"`
+	// Privileged: requests are taken from ports below 1024 only, as kernels use that do not mount
+	// with noresvport. Default Any. Live.
+	// +optional
+	Ports Ports `json:"ports,omitempty"`
+}
+
+// IDRange says which users of clients are which of the volume.
+type IDRange struct {
+	// The first user of clients. Live.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483646
+	Client int32 `json:"client"`
+	// The user of the volume that it is. Live.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483646
+	Volume int32 `json:"volume"`
+	// How many follow each other. Default 1. Live.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Count *int32 `json:"count,omitempty"`
 }
 
 // Spread is what no two copies may share.

@@ -35,6 +35,7 @@ func Content(g *v1alpha1.GeoVolume, site, name string) v1alpha1.GeoVolumeContent
 	override(&o.Consistency, s.Consistency)
 	override(&o.Cache, s.Cache)
 	override(&o.Home, s.Home)
+	override(&o.Clients, s.Clients)
 	if !apiequality.Semantic.DeepEqual(o, v1alpha1.VolumePolicySpec{}) {
 		out.Overrides = &o
 	}
@@ -58,7 +59,7 @@ func Mirrored(v *view.Volume, site string, old []v1alpha1.ClaimReference) v1alph
 		Owner:          v1alpha1.SiteName(r.OwnerSite),
 		Size:           *plan.Quantity(r.Spec.Size),
 		Overrides:      &policy,
-		Grants:         plan.DescribeGrants(r.Grants),
+		Grants:         plan.DescribeGrants(r.Grants, r.Clients),
 		ReclaimPolicy:  v1alpha1.Retain,
 		Claims:         References(v, site, old),
 	}

@@ -55,7 +55,8 @@ func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpe
 			ARC: federation.Kept(m.Cache.ARC), L2ARC: federation.Kept(m.Cache.L2ARC), Log: federation.LogBias(m.Cache.Log),
 			Prefetch:  federation.Prefetch(m.Cache.Prefetch),
 			BlockSize: amount(m.Cache.BlockSize), Compression: federation.Compression(m.Cache.Compression)},
-		Home: federation.HomeRules{PreferredSites: names(m.Home.PreferredSites)},
+		Home:    federation.HomeRules{PreferredSites: names(m.Home.PreferredSites)},
+		Clients: clients(m.Clients),
 	}}
 	if m.Cache.Pool != nil {
 		out.Spec.Cache.Pool = m.Cache.Pool.MatchLabels
@@ -120,6 +121,13 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	over(&p.Cache.Compression, o.Cache.Compression)
 	overList(&p.Cache.Pin, o.Cache.Pin)
 	overList(&p.Home.PreferredSites, o.Home.PreferredSites)
+	over(&p.Clients.Squash, o.Clients.Squash)
+	over(&p.Clients.AnonymousUID, o.Clients.AnonymousUID)
+	over(&p.Clients.AnonymousGID, o.Clients.AnonymousGID)
+	overList(&p.Clients.UIDs, o.Clients.UIDs)
+	overList(&p.Clients.GIDs, o.Clients.GIDs)
+	over(&p.Clients.Mask, o.Clients.Mask)
+	over(&p.Clients.Ports, o.Clients.Ports)
 	return p
 }
 
@@ -159,6 +167,7 @@ func Describe(s federation.VolumeSpec) v1alpha1.VolumePolicySpec {
 		},
 		Consistency: v1alpha1.Consistency{Mode: v1alpha1.ConsistencyMode(s.Consistency.Mode)},
 		Home:        v1alpha1.Home{PreferredSites: siteNames(s.Home.PreferredSites)},
+		Clients:     describeClients(s.Clients),
 	}
 	if s.Durability.Sites > 0 {
 		d.Durability.Sites = ptr(int32(s.Durability.Sites))
@@ -207,24 +216,6 @@ func Quantity(b federation.Bytes) *resource.Quantity {
 	// structures.
 	q = resource.MustParse(q.String())
 	return &q
-}
-
-// Grants are grants as the registry has them.
-func Grants(list []v1alpha1.Grant) []federation.Grant {
-	var out []federation.Grant
-	for _, g := range list {
-		out = append(out, federation.Grant{Site: string(g.Site), Namespace: g.Namespace, Access: Access(g.Access)})
-	}
-	return out
-}
-
-// DescribeGrants is the inverse of Grants.
-func DescribeGrants(list []federation.Grant) []v1alpha1.Grant {
-	var out []v1alpha1.Grant
-	for _, g := range list {
-		out = append(out, v1alpha1.Grant{Site: v1alpha1.SiteName(g.Site), Namespace: g.Namespace, Access: DescribeAccess(g.Access)})
-	}
-	return out
 }
 
 // Access is an access as the registry has it.

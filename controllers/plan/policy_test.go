@@ -117,6 +117,9 @@ func TestEveryFieldCounts(t *testing.T) {
 		"cache.blockSize": "8Ki", "cache.compression": "Strong",
 		"cache.pin":           "[{path: /a, sites: [x]}, {path: '/b/**'}]",
 		"home.preferredSites": "[a]",
+		"clients.squash":      "Root", "clients.anonymousUID": "99", "clients.anonymousGID": "98",
+		"clients.uids": "[{client: 1, volume: 5}]", "clients.gids": "[{client: 1, volume: 5, count: 3}]",
+		"clients.mask": "'077'", "clients.ports": "Privileged",
 	}
 	beside := map[string]string{"durability.sites": "durability: {acknowledge: Sites}",
 		"consistency.maxStaleness": "consistency: {mode: Bounded}"}

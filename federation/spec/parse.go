@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/quantity"
 )
 
 // notYet are fields of the plan that this release does not have; they deserve a better answer than
@@ -87,14 +88,14 @@ func (p *problems) walk(path string, v any, t reflect.Type) {
 	}
 	switch t {
 	case reflect.TypeFor[federation.Bytes]():
-		p.quantity(path, v, func(s string) error { _, err := federation.ParseBytes(s); return err })
+		p.quantity(path, v, func(s string) error { _, err := quantity.ParseBytes(s); return err })
 		return
 	case reflect.TypeFor[federation.Duration]():
 		if _, ok := v.(json.Number); ok {
 			p.wrong(path, v, "a time span with its unit, such as 30s")
 			return
 		}
-		p.quantity(path, v, func(s string) error { _, err := federation.ParseDuration(s); return err })
+		p.quantity(path, v, func(s string) error { _, err := quantity.ParseDuration(s); return err })
 		return
 	}
 	switch t.Kind() {

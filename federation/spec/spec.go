@@ -160,6 +160,9 @@ func validateSpec(p *problems, s federation.VolumeSpec) {
 			p.add("spec.cache.pool."+k, v, "not a label as pools have them: write one such as tier: nvme")
 		}
 	}
+	for _, x := range s.Clients.Problems() {
+		p.add("spec.clients."+x[0], x[1], "%s", x[2])
+	}
 	validateTiers(p, s.Cache)
 	validatePins(p, s.Cache.Pin)
 }

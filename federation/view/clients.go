@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/users"
 )
 
 // clients says who may use which volume. Every NFS request is checked against it. An admission with
@@ -35,6 +36,8 @@ type Use struct {
 	Access   federation.Access
 	// Recorded is the admission as it was written, in force or not; nil: there is none.
 	Recorded *federation.Admission
+	// Clients says who the client's users are to the volume.
+	Clients users.Policy
 }
 
 type clientKey struct {
@@ -167,8 +170,8 @@ func (c *clients) heard(rev federation.Revision) {
 func (v *View) Use(volume string, client netip.Addr) (u Use) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	if e := v.volumes.all[volume]; e != nil {
-		u.Record = e.Record
+	if e := v.volumes.all[volume]; e != nil && e.Record != nil {
+		u.Record, u.Clients = e.Record, e.Record.ClientsAt(v.site)
 	}
 	u.Synced = v.synced
 	u.Access, u.Recorded, u.Admitted = v.used(u.Record, volume, client)
@@ -202,7 +205,8 @@ func (v *View) Uses(client netip.Addr) (out []Use) {
 			continue
 		}
 		if access, recorded, ok := v.used(e.Record, k.volume, client); ok {
-			out = append(out, Use{Record: e.Record, Synced: v.synced, Admitted: true, Access: access, Recorded: recorded})
+			out = append(out, Use{Record: e.Record, Synced: v.synced, Admitted: true, Access: access, Recorded: recorded,
+				Clients: e.Record.ClientsAt(v.site)})
 		}
 	}
 	slices.SortFunc(out, func(a, b Use) int { return strings.Compare(a.Record.UUID, b.Record.UUID) })
@@ -270,6 +274,21 @@ func (v *View) allowed(record *federation.Volume, site string) federation.Access
 		return federation.ReadOnly
 	}
 	return ""
+}
+
+// Foreign is what a volume's owner says of clients of another organization's site. It is nothing
+// for sites of his own, which do as he says, and for volumes that are not known.
+func (v *View) Foreign(volume, site string) users.Policy {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	e := v.volumes.all[volume]
+	if e == nil || e.Record == nil {
+		return users.Policy{}
+	}
+	if s, ok := v.sites.all[site]; ok && s.Organization == e.Record.Owner {
+		return users.Policy{}
+	}
+	return e.Record.ClientsAt(site)
 }
 
 // Forbidden reports whether a volume's owner allows nothing to a site, also if clients there are

@@ -6,7 +6,9 @@ import (
 	"net/netip"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/users"
 	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/identity"
 	"github.com/weir-storage/weir/gateway/nfs"
 	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/volume"
@@ -22,7 +24,7 @@ type Exports struct {
 func (x Exports) Exports(client netip.Addr) (out []nfs.Export) {
 	for _, u := range x.View.Uses(client) {
 		if x.Routers.Get(u.Record.UUID) != nil && !u.Record.Deleted {
-			out = append(out, nfs.Export{Name: u.Record.Name, ID: volumeID(u.Record.UUID), ReadOnly: u.Access != federation.ReadWrite})
+			out = append(out, export(u))
 		}
 	}
 	return out
@@ -58,5 +60,11 @@ func (x Exports) Open(client netip.Addr, id volume.ID) (volume.Volume, nfs.Expor
 	if v == nil {
 		return nil, nfs.Export{}, nfs.ErrNoVolume
 	}
-	return v, nfs.Export{Name: u.Record.Name, ID: id, ReadOnly: u.Access != federation.ReadWrite}, nil
+	return v, export(u), nil
+}
+
+// export is a use as clients see it.
+func export(u view.Use) nfs.Export {
+	return nfs.Export{Name: u.Record.Name, ID: volumeID(u.Record.UUID), ReadOnly: u.Access != federation.ReadWrite,
+		IDs: identity.New(u.Clients), Privileged: u.Clients.Ports == users.PortsPrivileged}
 }

@@ -178,10 +178,10 @@ func (n *Nodes) Admit(ctx context.Context, q *nodepb.AdmitRequest) (*nodepb.Admi
 	if err != nil {
 		return nil, err
 	}
-	if q.MountGroup != nil && access == federation.ReadWrite {
+	if group, ok := n.rootGroup(k.Volume, q); ok && access == federation.ReadWrite {
 		yields := writers(claims) > 1 && !n.made(k.Volume, q.GetNamespace(), claims)
-		if err := n.giveRoot(ctx, k.Volume, q.GetMountGroup(), yields); err != nil {
-			return nil, status.Errorf(codes.Unavailable, "volume %s: its root is not group %d's yet: %v", name, q.GetMountGroup(), err)
+		if err := n.giveRoot(ctx, k.Volume, group, yields); err != nil {
+			return nil, status.Errorf(codes.Unavailable, "volume %s: its root is not group %d's yet: %v", name, group, err)
 		}
 	}
 	_, text, err := net.SplitHostPort(n.cfg.NFSAddr)

@@ -12,7 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/users"
 	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/identity"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
 	"github.com/weir-storage/weir/volume"
 )
@@ -99,6 +101,25 @@ func (n *Nodes) reported(ctx context.Context, v federation.Volume, reply *nodepb
 		return
 	}
 	reply.Known, reply.Earlier, reply.UsedBytes = true, true, min(uint64(last.Used), reply.GetCapacityBytes())
+}
+
+// rootGroup is the volume's group for which a node asks to make the root writable; false: none, or
+// the volume's owner makes the root of this site's clients nobody, and so they do not decide about
+// its root.
+func (n *Nodes) rootGroup(id string, q *nodepb.AdmitRequest) (uint32, bool) {
+	if q.MountGroup == nil {
+		return 0, false
+	}
+	if identity.New(n.cfg.View.Foreign(id, n.cfg.Site)).Squashes() {
+		n.cfg.Logger.Info("the root keeps its group: the volume's owner makes root of this site's clients nobody", "volume", id,
+			"asked", q.GetMountGroup())
+		return 0, false
+	}
+	clients := identity.New(users.Policy{})
+	if v, ok := n.cfg.View.Record(id); ok {
+		clients = identity.New(v.ClientsAt(n.cfg.Site))
+	}
+	return clients.Caller(volume.Caller{GID: q.GetMountGroup()}).GID, true
 }
 
 // rootTries is how often setting the root's group is tried while its outcome is not known.

@@ -49,7 +49,7 @@ func (c *Call) do(ctx context.Context, r volume.Request, q *forwardpb.CallReques
 	q.Volume, q.Epoch = c.Volume, c.Epoch
 	q.TargetHeld = c.Held != nil && q.Target != nil && c.Held(toHandle(q.GetTarget()))
 	q.Held = c.Held != nil && q.Handle != nil && c.Held(toHandle(q.GetHandle()))
-	q.Caller = &forwardpb.Caller{Uid: r.Caller.UID, Gid: r.Caller.GID, Groups: r.Caller.Groups}
+	q.Caller = &forwardpb.Caller{Uid: r.Caller.UID, Gid: r.Caller.GID, Groups: r.Caller.Groups, Mask: r.Caller.Mask}
 	q.Slot, q.Seq, q.Index = []byte(r.ID.Slot), r.ID.Seq, r.ID.Index
 	changes := Changes(q.Method)
 	if changes {

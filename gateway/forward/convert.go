@@ -88,11 +88,16 @@ func toLock(l *forwardpb.Lock) volume.Lock {
 		End: l.GetEnd(), Exclusive: l.GetExclusive()}
 }
 
+// CallerOf is the user on whose behalf a gateway asks.
+func CallerOf(q *forwardpb.CallRequest) volume.Caller {
+	c := q.GetCaller()
+	return volume.Caller{UID: c.GetUid(), GID: c.GetGid(), Groups: c.GetGroups(), Mask: c.GetMask()}
+}
+
 // fromRequest returns the request in q.
 func fromRequest(q *forwardpb.CallRequest) volume.Request {
-	c := q.GetCaller()
 	return volume.Request{
-		Caller: volume.Caller{UID: c.GetUid(), GID: c.GetGid(), Groups: c.GetGroups()},
+		Caller: CallerOf(q),
 		ID:     volume.OpID{Slot: string(q.GetSlot()), Seq: q.GetSeq(), Index: q.GetIndex()},
 	}
 }

@@ -114,9 +114,18 @@ var fileTypes = map[volume.Type]uint32{
 	volume.Char: xdr.NF4CHR, volume.FIFO: xdr.NF4FIFO, volume.Socket: xdr.NF4SOCK,
 }
 
+// shown are the attributes as the client's users see them.
+func (d *described) shown() *volume.Attr {
+	if d.export.IDs == nil {
+		return &d.attr
+	}
+	a := d.export.IDs.Shown(d.attr)
+	return &a
+}
+
 // encode appends the value of attribute n.
 func (d *described) encode(e *xdr.Encoder, n uint32) {
-	a := &d.attr
+	a := d.shown()
 	switch n {
 	case xdr.FATTR4_SUPPORTED_ATTRS:
 		e.Bitmap(supportedAttrs(d.minor))

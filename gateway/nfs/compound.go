@@ -19,16 +19,16 @@ import (
 
 // call is one COMPOUND that is being executed. It belongs to one goroutine.
 type call struct {
-	s      *Server
-	conn   *conn
-	ctx    context.Context // of the present operation; it ends with the server
-	track  track.Op
-	doing  atomic.Pointer[doing]
-	caller volume.Caller
-	minor  uint32
-	size   int // of the request in bytes
-	count  uint32
-	index  uint32 // of the present operation
+	s     *Server
+	conn  *conn
+	ctx   context.Context // of the present operation; it ends with the server
+	track track.Op
+	doing atomic.Pointer[doing]
+	sent  volume.Caller // who asks, as the client says
+	minor uint32
+	size  int // of the request in bytes
+	count uint32
+	index uint32 // of the present operation
 
 	in  *xdr.Decoder
 	out *reply
@@ -91,7 +91,7 @@ const fingerprinted = 512
 
 // compound executes a COMPOUND, RFC 8881 section 16.2.
 func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *reply) (out outcome) {
-	k := &call{s: c.s, conn: c, ctx: c.s.ctx, caller: caller, in: d, out: r, size: d.Offset() + d.Len(), limit: maxReply}
+	k := &call{s: c.s, conn: c, ctx: c.s.ctx, sent: caller, in: d, out: r, size: d.Offset() + d.Len(), limit: maxReply}
 	defer func() {
 		if v := recover(); v != nil { // outside an operation: some of them may have been executed
 			c.panicked("nfs request panicked", v)
@@ -326,15 +326,18 @@ func (k *call) fingerprint() uint64 {
 	var h maphash.Hash
 	h.SetSeed(k.s.seed)
 	rest := k.in.Rest()
-	maphash.WriteComparable(&h, k.caller.UID)
+	maphash.WriteComparable(&h, k.sent.UID)
 	maphash.WriteComparable(&h, len(rest))
 	_, _ = h.Write(rest[:min(len(rest), fingerprinted)]) // never fails
 	return h.Sum64()
 }
 
+// caller is who asks, to the current file's volume.
+func (k *call) caller() volume.Caller { return k.cur.export.IDs.Caller(k.sent) }
+
 // read returns the volume.Request of an operation that changes nothing.
 func (k *call) read() volume.Request {
-	r := volume.Request{Caller: k.caller, Revoked: k.revoked()}
+	r := volume.Request{Caller: k.caller(), Revoked: k.revoked()}
 	if !k.changing {
 		r.Yield = k.yield
 	}
@@ -368,4 +371,4 @@ func (k *call) status(err error) xdr.Status {
 }
 
 // principal names the sender of the request.
-func (k *call) principal() string { return "sys:" + strconv.FormatUint(uint64(k.caller.UID), 10) }
+func (k *call) principal() string { return "sys:" + strconv.FormatUint(uint64(k.sent.UID), 10) }

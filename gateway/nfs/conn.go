@@ -34,7 +34,10 @@ type conn struct {
 	nc   net.Conn
 	addr netip.Addr
 	name string // addr, as text
-	room room   // for requests under way
+	// privileged: it comes from a port that only root may use.
+	privileged bool
+
+	room room // for requests under way
 
 	write   sync.Mutex
 	writing atomic.Pointer[time.Time] // since when a reply is being written; nil if none is
@@ -83,6 +86,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{s: s, nc: nc, room: room{freed: make(chan struct{}, 1)}}
 	if ap, err := netip.ParseAddrPort(nc.RemoteAddr().String()); err == nil {
 		c.addr = ap.Addr().Unmap().WithZone("")
+		c.privileged = ap.Port() != 0 && ap.Port() < 1024
 	}
 	c.name = c.addr.String()
 	return c

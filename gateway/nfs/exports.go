@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-storage/weir/gateway/identity"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -26,11 +27,18 @@ var (
 	ErrDeleted = fmt.Errorf("%w: it was deleted, or never was", ErrNoVolume)
 )
 
+// errPort says that the volume takes requests from privileged ports only.
+var errPort = errors.New("the volume takes requests from ports below 1024 only: mount it without noresvport")
+
 // Export is a volume as clients see it.
 type Export struct {
 	Name     string // in the pseudo root; one path component
 	ID       volume.ID
 	ReadOnly bool
+	// IDs says who the client's users are to the volume; nil: who they say.
+	IDs *identity.Map
+	// Privileged: requests are taken from ports below 1024 only.
+	Privileged bool
 }
 
 // Exports says which client may use which volume. Its methods are called for
@@ -93,10 +101,11 @@ const (
 	Slots                     // the volume holds its share of the session's slots
 	Connections               // the address has too many
 	Credential                // it is not AUTH_SYS, or does not parse
+	Port                      // the volume takes requests from privileged ports only
 	Reasons                   // their number
 )
 
-var reasonNames = [Reasons]string{"not_admitted", "unknown", "not_served", "slots", "connections", "credential"}
+var reasonNames = [Reasons]string{"not_admitted", "unknown", "not_served", "slots", "connections", "credential", "port"}
 
 func (r Reason) String() string { return reasonNames[r] }
 
@@ -128,7 +137,12 @@ func (r *refusals) first(what string, now time.Time) bool {
 // refuse logs that a client asked for a volume that it may not use. what is the
 // volume's name or identity.
 func (s *Server) refuse(client netip.Addr, what string, err error) {
+	remedy := fmt.Sprintf("admit it with: weir volume admit %s --site SITE --client %s (in Kubernetes attaching does that); "+
+		"or correct the name in the mount", what, client)
 	switch {
+	case errors.Is(err, errPort):
+		s.refusedFor[Port].Add(1)
+		remedy = "mount it without noresvport, or write ports: Any into the volume's clients"
 	case errors.Is(err, ErrNotAdmitted):
 		s.refusedFor[NotAdmitted].Add(1)
 	case errors.Is(err, ErrDeleted):
@@ -137,8 +151,6 @@ func (s *Server) refuse(client netip.Addr, what string, err error) {
 		s.refusedFor[NotServed].Add(1)
 	}
 	if s.refused.first(client.String()+" "+what, s.cfg.Clock.Now()) {
-		s.cfg.Log.Warn("nfs client refused", "client", client, "volume", what, "err", err,
-			"remedy", fmt.Sprintf("admit it with: weir volume admit %s --site SITE --client %s (in Kubernetes attaching does that); "+
-				"or correct the name in the mount", what, client))
+		s.cfg.Log.Warn("nfs client refused", "client", client, "volume", what, "err", err, "remedy", remedy)
 	}
 }

@@ -85,6 +85,12 @@ func (k *call) decodeSetAttr() (set volume.SetAttr, mask xdr.Bitmap, st xdr.Stat
 	case d.Err() != nil, d.Len() != 0:
 		st = xdr.NFS4ERR_BADXDR
 	}
+	if st == xdr.NFS4_OK {
+		var err error
+		if set, err = k.cur.export.IDs.Set(set); err != nil {
+			st = k.status(err)
+		}
+	}
 	return set, mask, st
 }
 
@@ -215,7 +221,7 @@ func (k *call) access() xdr.Status {
 		supported &^= xdr.ACCESS4_LOOKUP | xdr.ACCESS4_DELETE
 	}
 	k.out.Uint32(supported)
-	k.out.Uint32(granted(d.attr, k.caller, k.cur.pseudo || k.cur.export.ReadOnly) & supported)
+	k.out.Uint32(granted(d.attr, k.caller(), k.cur.pseudo || k.cur.export.ReadOnly) & supported)
 	return xdr.NFS4_OK
 }
 

@@ -73,6 +73,9 @@ func (k *call) enter(id volume.ID, h volume.Handle) xdr.Status {
 		return xdr.NFS4ERR_DELAY
 	}
 	v, x, err := k.s.cfg.Exports.Open(k.conn.addr, id)
+	if err == nil && x.Privileged && !k.conn.privileged {
+		err = errPort
+	}
 	if err != nil {
 		g.refused, k.refused = true, id
 		k.s.refuse(k.conn.addr, id.String(), err)

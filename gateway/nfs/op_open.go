@@ -164,8 +164,8 @@ func (o *opening) reclaimed() xdr.Status {
 	}
 	o.attr, o.checked = a, true
 	if a.Type == volume.Regular &&
-		(o.access&xdr.OPEN4_SHARE_ACCESS_READ != 0 && !volume.PermitsIO(a, k.caller, false) ||
-			o.access&xdr.OPEN4_SHARE_ACCESS_WRITE != 0 && !volume.PermitsIO(a, k.caller, true)) {
+		(o.access&xdr.OPEN4_SHARE_ACCESS_READ != 0 && !volume.PermitsIO(a, k.caller(), false) ||
+			o.access&xdr.OPEN4_SHARE_ACCESS_WRITE != 0 && !volume.PermitsIO(a, k.caller(), true)) {
 		return xdr.NFS4ERR_ACCESS
 	}
 	return xdr.NFS4_OK
@@ -296,7 +296,7 @@ func (o *opening) permitted() xdr.Status {
 	if o.checked {
 		return xdr.NFS4_OK
 	}
-	c := o.k.caller
+	c := o.k.caller()
 	if o.access&xdr.OPEN4_SHARE_ACCESS_READ != 0 && !volume.Permits(o.attr, c, volume.Read) && !volume.Permits(o.attr, c, volume.Exec) {
 		return xdr.NFS4ERR_ACCESS
 	}

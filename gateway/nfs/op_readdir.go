@@ -153,7 +153,7 @@ func (k *call) describeRoots(list []Export, mask xdr.Bitmap) []describedRoot {
 				out[i].err = err
 				return
 			}
-			a, err := v.GetAttr(k.ctx, volume.Request{Caller: k.caller, Yield: wait}, volume.Root)
+			a, err := v.GetAttr(k.ctx, volume.Request{Caller: x.IDs.Caller(k.sent), Yield: wait}, volume.Root)
 			if err == nil {
 				out[i].described, err = k.describeAttr(place{set: true, vol: v, export: x, h: volume.Root}, a, mask)
 			}

@@ -42,6 +42,7 @@ type rig struct {
 	refused map[netip.Addr]bool
 	ro      bool
 	deleted bool
+	export  Export // IDs and Privileged of the volume
 }
 
 var volID = volume.ID{1, 2, 3, 15: 9}
@@ -108,7 +109,7 @@ func (r *rig) Exports(client netip.Addr) []Export {
 	if r.refused[client] {
 		return nil
 	}
-	return []Export{{Name: "vol", ID: volID, ReadOnly: r.ro}}
+	return []Export{r.exported()}
 }
 
 func (r *rig) Named(name string) error {
@@ -129,7 +130,21 @@ func (r *rig) Open(client netip.Addr, id volume.ID) (volume.Volume, Export, erro
 	case r.refused[client]:
 		return nil, Export{}, ErrNotAdmitted
 	}
-	return r.vol, Export{Name: "vol", ID: volID, ReadOnly: r.ro}, nil
+	return r.vol, r.exported(), nil
+}
+
+// exported is the volume as clients see it. The caller holds mu.
+func (r *rig) exported() Export {
+	x := r.export
+	x.Name, x.ID, x.ReadOnly = "vol", volID, r.ro
+	return x
+}
+
+// says changes who clients are.
+func (r *rig) says(x Export) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.export = x
 }
 
 // remove deletes the volume.
@@ -220,9 +235,11 @@ type peer struct {
 	nc net.Conn
 }
 
-func (r *rig) connect(addr string) *peer {
+func (r *rig) connect(addr string) *peer { return r.connectFrom(addr + ":700") }
+
+func (r *rig) connectFrom(from string) *peer {
 	client, server := net.Pipe()
-	r.srv.serveConn(pipeConn{server, addr + ":700"})
+	r.srv.serveConn(pipeConn{server, from})
 	r.t.Cleanup(func() { _ = client.Close() })
 	return &peer{r.t, client}
 }

@@ -13,6 +13,7 @@ var statuses = []struct {
 	err    error
 	status xdr.Status
 }{
+	{errPort, xdr.NFS4ERR_ACCESS},
 	{volume.ErrNotExist, xdr.NFS4ERR_NOENT},
 	{volume.ErrExist, xdr.NFS4ERR_EXIST},
 	{volume.ErrNotDir, xdr.NFS4ERR_NOTDIR},

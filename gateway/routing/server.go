@@ -16,6 +16,7 @@ import (
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/gateway/identity"
 	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/track"
@@ -47,6 +48,7 @@ func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb
 	if err != nil {
 		return forward.Refused(err), nil
 	}
+	s.bound(from, q)
 	// An operation goes on when its caller is gone: its outcome is recorded, and the caller sends
 	// it again.
 	ctx, done, err := c.Use(context.WithoutCancel(ctx))
@@ -181,6 +183,18 @@ func (s *Server) admit(ctx context.Context, from string, q *forwardpb.CallReques
 	return nil, fmt.Errorf(
 		"%w: as far as gateway %s has heard, the site of gateway %s has no copy of volume %s and no client that is admitted to it",
 		volume.ErrDelay, s.Routers.cfg.Gateway, from, q.GetVolume())
+}
+
+// bound makes the user on whose behalf another organization's gateway asks one that its clients can
+// be, as identity-2 says.
+func (s *Server) bound(from string, q *forwardpb.CallRequest) {
+	_, site, _ := s.Routers.cfg.View.Gateway(from)
+	m := identity.New(s.Routers.cfg.View.Foreign(q.GetVolume(), site.Name))
+	if m == nil {
+		return
+	}
+	c := m.Bound(forward.CallerOf(q))
+	q.Caller = &forwardpb.Caller{Uid: c.UID, Gid: c.GID, Groups: c.Groups, Mask: c.Mask}
 }
 
 // heldWithin is how long Held waits until the local copy has what the home has.

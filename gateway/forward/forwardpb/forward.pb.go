@@ -197,6 +197,7 @@ type Caller struct {
 	Uid           uint32                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Gid           uint32                 `protobuf:"varint,2,opt,name=gid,proto3" json:"gid,omitempty"`
 	Groups        []uint32               `protobuf:"varint,3,rep,packed,name=groups,proto3" json:"groups,omitempty"`
+	Mask          uint32                 `protobuf:"varint,4,opt,name=mask,proto3" json:"mask,omitempty"` // bits of files' modes that do not count for him
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -250,6 +251,13 @@ func (x *Caller) GetGroups() []uint32 {
 		return x.Groups
 	}
 	return nil
+}
+
+func (x *Caller) GetMask() uint32 {
+	if x != nil {
+		return x.Mask
+	}
+	return 0
 }
 
 type Attr struct {
@@ -1902,11 +1910,12 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"'gateway/forward/forwardpb/forward.proto\x12\x0fweir.forward.v1\",\n" +
 	"\x06Handle\x12\x10\n" +
 	"\x03ino\x18\x01 \x01(\x04R\x03ino\x12\x10\n" +
-	"\x03gen\x18\x02 \x01(\x04R\x03gen\"D\n" +
+	"\x03gen\x18\x02 \x01(\x04R\x03gen\"X\n" +
 	"\x06Caller\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x16\n" +
-	"\x06groups\x18\x03 \x03(\rR\x06groups\"\xc5\x02\n" +
+	"\x06groups\x18\x03 \x03(\rR\x06groups\x12\x12\n" +
+	"\x04mask\x18\x04 \x01(\rR\x04mask\"\xc5\x02\n" +
 	"\x04Attr\x12/\n" +
 	"\x06handle\x18\x01 \x01(\v2\x17.weir.forward.v1.HandleR\x06handle\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\rR\x04type\x12\x12\n" +

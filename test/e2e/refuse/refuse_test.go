@@ -167,6 +167,7 @@ func TestBadInput(t *testing.T) {
 	t.Run("organization that was expelled", s.expelled)
 	t.Run("authority that was replaced", s.replaced)
 	t.Run("a member of the registry is killed", s.memberKilled)
+	t.Run("users of another organization", s.users)
 	t.Run("registry down", s.registryDown)
 
 	s.grows(t)

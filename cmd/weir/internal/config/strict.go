@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/quantity"
 	"github.com/weir-storage/weir/federation/spec"
 )
 
@@ -64,14 +65,14 @@ func (p *Problems) walk(path string, v any, t reflect.Type) {
 	wrong := func(want string) { p.Add(path, show(v), "not the right form: write %s", want) }
 	switch t {
 	case reflect.TypeFor[federation.Bytes]():
-		if _, err := federation.ParseBytes(plain(v)); err != nil {
+		if _, err := quantity.ParseBytes(plain(v)); err != nil {
 			p.Add(path, nil, "%v", err)
 		}
 		return
 	case reflect.TypeFor[federation.Duration]():
 		if s, ok := v.(string); !ok {
 			wrong("a time span with its unit, such as 30s")
-		} else if _, err := federation.ParseDuration(s); err != nil {
+		} else if _, err := quantity.ParseDuration(s); err != nil {
 			p.Add(path, nil, "%v", err)
 		}
 		return
