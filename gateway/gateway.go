@@ -133,6 +133,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		Boot:  main.Boot(),
 		Lease: cfg.Lease, Exports: admission.Exports{View: g.view, Routers: g.routers}, State: records, Clock: clock{cfg}, Rand: cfg.Rand,
 		Log: cfg.Logger, Observe: cfg.Meters.Operation, Slow: cfg.Slow, Tracer: cfg.Tracer,
+		StartTLS: peers.Clients(cfg.Credentials, cfg.Organization, cfg.Site),
 	})
 	if err != nil {
 		return nil, err

@@ -87,11 +87,12 @@ const (
 	PartRegistry      Part = "registry" // a member of the registry, and the gatekeeper beside it
 	PartPerson        Part = "person"
 	PartAdministrator Part = "administrator" // a person who administers the federation
+	PartClient        Part = "client"        // a machine that mounts volumes with a certificate
 )
 
 // Parts are all that a certificate may name.
 func Parts() []Part {
-	return []Part{PartGateway, PartOperator, PartController, PartNode, PartRegistry, PartPerson, PartAdministrator}
+	return []Part{PartGateway, PartOperator, PartController, PartNode, PartRegistry, PartPerson, PartAdministrator, PartClient}
 }
 
 // RegistryName is a DNS name that all certificates of part registry have, and no others. Members of

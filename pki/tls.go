@@ -35,6 +35,21 @@ func (c *Credentials) Server(want Expect) *tls.Config {
 	return cfg
 }
 
+// ServerOfClients is Server for clients that may show no certificate. One that they show is looked
+// at as there.
+func (c *Credentials) ServerOfClients(want Expect) *tls.Config {
+	cfg := c.Server(want)
+	verify := cfg.VerifyConnection
+	cfg.ClientAuth = tls.RequestClientCert
+	cfg.VerifyConnection = func(s tls.ConnectionState) error {
+		if len(s.PeerCertificates) == 0 {
+			return nil
+		}
+		return verify(s)
+	}
+	return cfg
+}
+
 // ServerOfAnybody returns a configuration for a server that demands no certificate, because it
 // learns in another way who calls.
 func (c *Credentials) ServerOfAnybody() *tls.Config {

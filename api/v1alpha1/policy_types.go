@@ -44,15 +44,14 @@ const (
 	SquashAll  Squash = "All"
 )
 
-// Ports are those that clients call from.
-// +kubebuilder:validation:Enum=Any;Privileged
-type Ports string
+// Certificates says what connections of clients show.
+// +kubebuilder:validation:Enum=None;Required
+type Certificates string
 
-// The values of Ports.
+// The values of Certificates.
 const (
-	PortsAny Ports = "Any"
-	// below 1024
-	PortsPrivileged Ports = "Privileged"
+	CertificatesNone     Certificates = "None"
+	CertificatesRequired Certificates = "Required"
 )
 
 // Clients says who the users of clients are to a volume. Clients send numbers, and whoever has the
@@ -88,10 +87,10 @@ type Clients struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^0?[0-7]{1,2}$`
 	Mask string `json:"mask,omitempty"`
-	// Privileged: requests are taken from ports below 1024 only, as kernels use that do not mount
-	// with noresvport. Default Any. Live.
+	// Required: requests are taken on connections only that show a certificate of the client's
+	// site (RPC with TLS, RFC 9289). Nodes need Linux 6.5 or later, and tlshd. Default None. Live.
 	// +optional
-	Ports Ports `json:"ports,omitempty"`
+	Certificates Certificates `json:"certificates,omitempty"`
 }
 
 // IDRange says which users of clients are which of the volume.

@@ -26,6 +26,8 @@ type Policy struct {
 	Mask string `json:"mask,omitempty"`
 	// Ports are those that clients call from; "" is PortsAny.
 	Ports Ports `json:"ports,omitempty"`
+	// Certificates is what connections of clients show; "" is CertificatesNone.
+	Certificates Certificates `json:"certificates,omitempty"`
 }
 
 // Squash is which users of clients are nobody.
@@ -45,6 +47,15 @@ type Ports string
 const (
 	PortsAny        Ports = "Any"
 	PortsPrivileged Ports = "Privileged" // below 1024, which only root may use
+)
+
+// Certificates is what connections of clients show.
+type Certificates string
+
+// The values of Certificates.
+const (
+	CertificatesNone     Certificates = "None"
+	CertificatesRequired Certificates = "Required" // one of the client's site, of part client
 )
 
 // Range says that users from Client on are those of the volume from Volume on, Count of them (0:
@@ -125,6 +136,11 @@ func (c Policy) Problems() (out [][3]string) {
 	case "", PortsAny, PortsPrivileged:
 	default:
 		bad("ports", c.Ports, "not known: write Any or Privileged")
+	}
+	switch c.Certificates {
+	case "", CertificatesNone, CertificatesRequired:
+	default:
+		bad("certificates", c.Certificates, "not known: write None or Required")
 	}
 	return out
 }

@@ -66,5 +66,6 @@ func (x Exports) Open(client netip.Addr, id volume.ID) (volume.Volume, nfs.Expor
 // export is a use as clients see it.
 func export(u view.Use) nfs.Export {
 	return nfs.Export{Name: u.Record.Name, ID: volumeID(u.Record.UUID), ReadOnly: u.Access != federation.ReadWrite,
-		IDs: identity.New(u.Clients), Privileged: u.Clients.Ports == users.PortsPrivileged}
+		IDs: identity.New(u.Clients), Privileged: u.Clients.Ports == users.PortsPrivileged,
+		Certified: u.Clients.Certificates == users.CertificatesRequired}
 }

@@ -36,10 +36,15 @@ type conn struct {
 	name string // addr, as text
 	// privileged: it comes from a port that only root may use.
 	privileged bool
+	// certified: it is one of TLS, and the client showed a certificate. Set before any request is
+	// executed.
+	certified bool
 
 	room room // for requests under way
 
 	write   sync.Mutex
+	out     io.Writer // what replies go to; guarded by write
+	flush   func() error
 	writing atomic.Pointer[time.Time] // since when a reply is being written; nil if none is
 	once    sync.Once
 }
@@ -83,7 +88,7 @@ func (r *room) put(n int) {
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{s: s, nc: nc, room: room{freed: make(chan struct{}, 1)}}
+	c := &conn{s: s, nc: nc, room: room{freed: make(chan struct{}, 1)}, out: nc, flush: func() error { return nil }}
 	if ap, err := netip.ParseAddrPort(nc.RemoteAddr().String()); err == nil {
 		c.addr = ap.Addr().Unmap().WithZone("")
 		c.privileged = ap.Port() != 0 && ap.Port() < 1024
@@ -106,13 +111,24 @@ func (c *conn) serve() {
 		c.s.left(c)
 	}()
 	r := bufio.NewReaderSize(c.nc, readBuffer)
-	for {
+	for first := true; ; first = false {
 		buf, err := xdr.ReadRecord(r, maxRecord)
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 				c.s.cfg.Log.Debug("nfs connection ends", "client", c.addr, "err", err)
 			}
 			return
+		}
+		if xid, ok := asksForTLS(buf.B); ok && first && c.s.cfg.StartTLS != nil {
+			buf.Free()
+			secured, err := c.startTLS(xid, r)
+			if err != nil {
+				c.notSecured(err)
+				return
+			}
+			defer func() { _ = secured.Close() }() // the client repeats requests without an answer
+			r = bufio.NewReaderSize(secured, readBuffer)
+			continue
 		}
 		takes := cap(buf.B) + maxReply
 		if !c.room.take(takes, maxInFlight, c.s.ctx.Done()) {
@@ -156,7 +172,10 @@ func (c *conn) answer(r *reply) error {
 	now := c.s.cfg.Clock.Now()
 	c.writing.Store(&now)
 	defer c.writing.Store(nil)
-	return xdr.WriteRecord(c.nc, r.Encoder)
+	if err := xdr.WriteRecord(c.out, r.Encoder); err != nil {
+		return err
+	}
+	return c.flush()
 }
 
 // panicked counts a panic, and logs the stack of the function that deferred the caller.

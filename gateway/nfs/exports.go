@@ -30,6 +30,21 @@ var (
 // errPort says that the volume takes requests from privileged ports only.
 var errPort = errors.New("the volume takes requests from ports below 1024 only: mount it without noresvport")
 
+// errCertificate says that the volume takes requests on certified connections only.
+var errCertificate = errors.New("the volume takes requests only of clients that show a certificate of their site: mount it with " +
+	"xprtsec=mtls")
+
+// admits returns why requests on a connection are refused for what it is.
+func (x Export) admits(c *conn) error {
+	switch {
+	case x.Privileged && !c.privileged:
+		return errPort
+	case x.Certified && !c.certified:
+		return errCertificate
+	}
+	return nil
+}
+
 // Export is a volume as clients see it.
 type Export struct {
 	Name     string // in the pseudo root; one path component
@@ -39,6 +54,8 @@ type Export struct {
 	IDs *identity.Map
 	// Privileged: requests are taken from ports below 1024 only.
 	Privileged bool
+	// Certified: requests are taken on connections only that Config.StartTLS certified.
+	Certified bool
 }
 
 // Exports says which client may use which volume. Its methods are called for
@@ -102,10 +119,11 @@ const (
 	Connections               // the address has too many
 	Credential                // it is not AUTH_SYS, or does not parse
 	Port                      // the volume takes requests from privileged ports only
+	Certificate               // the volume takes requests on certified connections only
 	Reasons                   // their number
 )
 
-var reasonNames = [Reasons]string{"not_admitted", "unknown", "not_served", "slots", "connections", "credential", "port"}
+var reasonNames = [Reasons]string{"not_admitted", "unknown", "not_served", "slots", "connections", "credential", "port", "certificate"}
 
 func (r Reason) String() string { return reasonNames[r] }
 
@@ -143,6 +161,9 @@ func (s *Server) refuse(client netip.Addr, what string, err error) {
 	case errors.Is(err, errPort):
 		s.refusedFor[Port].Add(1)
 		remedy = "mount it without noresvport, or write ports: Any into the volume's clients"
+	case errors.Is(err, errCertificate):
+		s.refusedFor[Certificate].Add(1)
+		remedy = "give the client a certificate (weir pki issue --part client), and mount with xprtsec=mtls"
 	case errors.Is(err, ErrNotAdmitted):
 		s.refusedFor[NotAdmitted].Add(1)
 	case errors.Is(err, ErrDeleted):

@@ -73,8 +73,8 @@ func (k *call) enter(id volume.ID, h volume.Handle) xdr.Status {
 		return xdr.NFS4ERR_DELAY
 	}
 	v, x, err := k.s.cfg.Exports.Open(k.conn.addr, id)
-	if err == nil && x.Privileged && !k.conn.privileged {
-		err = errPort
+	if err == nil {
+		err = x.admits(k.conn)
 	}
 	if err != nil {
 		g.refused, k.refused = true, id

@@ -149,6 +149,9 @@ func (k *call) describeRoots(list []Export, mask xdr.Bitmap) []describedRoot {
 				}
 			}()
 			v, _, err := k.s.cfg.Exports.Open(k.conn.addr, x.ID)
+			if err == nil {
+				err = x.admits(k.conn)
+			}
 			if err != nil {
 				out[i].err = err
 				return

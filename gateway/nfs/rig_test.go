@@ -35,6 +35,8 @@ type rig struct {
 
 	slow    time.Duration
 	observe func(Operation)
+	// startTLS is Config.StartTLS.
+	startTLS func(context.Context, net.Conn) (net.Conn, bool, error)
 
 	mu      sync.Mutex
 	before  func(op string, h volume.Handle) error
@@ -70,7 +72,7 @@ func (r *rig) start() {
 	srv, err := New(Config{
 		Gateway: "g1", ServerOwner: "owner", ServerScope: "scope", Boot: r.boot, Lease: 10 * time.Second,
 		Exports: r, State: &r.store, Clock: &r.clock, Rand: rand.Reader, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
-		Slow: r.slow, Observe: r.observe,
+		Slow: r.slow, Observe: r.observe, StartTLS: r.startTLS,
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -14,6 +14,7 @@ var statuses = []struct {
 	status xdr.Status
 }{
 	{errPort, xdr.NFS4ERR_ACCESS},
+	{errCertificate, xdr.NFS4ERR_ACCESS},
 	{volume.ErrNotExist, xdr.NFS4ERR_NOENT},
 	{volume.ErrExist, xdr.NFS4ERR_EXIST},
 	{volume.ErrNotDir, xdr.NFS4ERR_NOTDIR},

@@ -4,6 +4,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -25,6 +26,8 @@ type Options struct {
 	Flags    uint32  // of CREATE_SESSION; 0 asks for a persistent session
 	NoWait   bool    // return NFS4ERR_DELAY and NFS4ERR_GRACE instead of asking again
 
+	// TLS: each connection asks for TLS first (RFC 9289). nil: none does.
+	TLS *tls.Config
 	// DialContext connects to addr; nil means TCP.
 	DialContext func(ctx context.Context, addr string) (net.Conn, error)
 	// After is the clock for the time between two attempts; nil means time.After.
@@ -89,7 +92,13 @@ func Dial(ctx context.Context, addr string, opts Options) (*Client, error) {
 		}
 	}
 	c := &Client{core: &core{opts: opts}}
-	c.t = &transport{after: opts.After, dial: func(ctx context.Context) (net.Conn, error) { return opts.DialContext(ctx, addr) }}
+	c.t = &transport{after: opts.After, dial: func(ctx context.Context) (net.Conn, error) {
+		raw, err := opts.DialContext(ctx, addr)
+		if err != nil || opts.TLS == nil {
+			return raw, err
+		}
+		return startTLS(ctx, raw, opts.TLS)
+	}}
 	c = c.As(opts.Caller)
 	err := c.ExchangeID(ctx)
 	if err == nil {

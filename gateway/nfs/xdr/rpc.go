@@ -37,7 +37,11 @@ const (
 	AUTH_NONE  = 0
 	AUTH_SYS   = 1
 	RPCSEC_GSS = 6
+	AUTH_TLS   = 7 // RFC 9289 section 4.1
 )
+
+// StartTLS is the body of the verifier with which a server agrees to TLS, RFC 9289 section 4.1.
+const StartTLS = "STARTTLS"
 
 // The NFS program, RFC 8881 section 1.
 const (
@@ -133,6 +137,15 @@ func (e *Encoder) AcceptedHeader(xid, stat uint32) {
 	for _, v := range []uint32{xid, RPC_REPLY, MSG_ACCEPTED, AUTH_NONE, 0, stat} {
 		e.Uint32(v)
 	}
+}
+
+// StartTLSHeader appends the whole reply to a probe for TLS: the verifier says StartTLS.
+func (e *Encoder) StartTLSHeader(xid uint32) {
+	for _, v := range []uint32{xid, RPC_REPLY, MSG_ACCEPTED, AUTH_NONE} {
+		e.Uint32(v)
+	}
+	e.String(StartTLS)
+	e.Uint32(SUCCESS)
 }
 
 // DeniedHeader appends a denied reply: RPC_MISMATCH with versions low and high,

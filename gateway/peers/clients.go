@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peers
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/weir-storage/weir/pki"
+)
+
+// rpcProtocol is what RPC names itself in TLS (RFC 9289 section 4.3.1).
+const rpcProtocol = "sunrpc"
+
+// handshakeTime is how long a client may take to begin TLS.
+const handshakeTime = 10 * time.Second
+
+// Clients makes connections of NFS clients ones of TLS (nfs.Config.StartTLS). A client of this
+// gateway's site shows a certificate of part client, or none: then what it sends cannot be read by
+// others, and it is not certified. A connection ends when its certificate does not count any more,
+// as those of gateways do.
+func Clients(creds *pki.Credentials, organization, site string) func(context.Context, net.Conn) (net.Conn, bool, error) {
+	cfg := creds.ServerOfClients(pki.Expect{Organizations: []string{organization}, Site: site, Part: pki.PartClient})
+	cfg.NextProtos = []string{rpcProtocol}
+	return func(ctx context.Context, raw net.Conn) (net.Conn, bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+		defer cancel()
+		conn := tls.Server(raw, cfg)
+		if err := conn.HandshakeContext(ctx); err != nil {
+			return nil, false, fmt.Errorf("tls: %w", err)
+		}
+		s := conn.ConnectionState()
+		if s.NegotiatedProtocol != rpcProtocol {
+			return nil, false, errors.Join(fmt.Errorf("tls: the client does not name the protocol %q", rpcProtocol), conn.Close())
+		}
+		kept, err := creds.Keep(conn, s, cfg.VerifyConnection)
+		if err != nil {
+			return nil, false, err
+		}
+		if len(s.PeerCertificates) == 0 {
+			return kept, false, nil
+		}
+		ends := time.AfterFunc(time.Until(s.PeerCertificates[0].NotAfter), func() { _ = kept.Close() })
+		return certified{kept, ends}, true, nil
+	}
+}
+
+// certified is a connection that ends with its client's certificate.
+type certified struct {
+	net.Conn
+	ends *time.Timer
+}
+
+// Close ends the connection.
+func (c certified) Close() error {
+	c.ends.Stop()
+	return c.Conn.Close()
+}
