@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/weir-storage/weir/federation"
@@ -99,8 +100,9 @@ func TestForeignUsers(t *testing.T) {
 		})
 	}
 	is(0, 0, "0:0 660 at b, 0:0 660 at a")
-	mapped(&users.Policy{UIDs: []users.Range{{Client: 1000, Volume: 5000, Count: 9}},
-		GIDs: []users.Range{{Client: 100, Volume: 600}}, Mask: "020"})
+	ranges := users.Policy{UIDs: []users.Range{{Client: 1000, Volume: 5000, Count: 9}}, GIDs: []users.Range{{Client: 100, Volume: 600}},
+		Mask: "020"}
+	mapped(&ranges)
 	is(1000, 100, "1000:100 640 at b, 5000:600 640 at a")
 	is(0, 0, "65534:65534 640 at b, 65534:65534 640 at a")
 	is(7777, 600, "65534:65534 640 at b, 65534:65534 640 at a")
@@ -111,6 +113,20 @@ func TestForeignUsers(t *testing.T) {
 	if err := errors.Join(err, err2); err != nil || a.GID != 0 || a.Mode != 0o755 {
 		t.Errorf("the root has group %d and mode %o, %v", a.GID, a.Mode, err)
 	}
+
+	// Nodes do not mount what takes no requests of theirs.
+	for words, clients := range map[string]*users.Policy{"show a certificate": {Certificates: users.CertificatesRequired},
+		"ports below 1024": {Ports: users.PortsPrivileged}} {
+		mapped(clients)
+		c.until("a node is told of "+words, func() error {
+			if _, err := b.Admit(ctx, &nodepb.AdmitRequest{Volume: id, Node: "n1"}); err == nil || !strings.Contains(err.Error(), words) {
+				return fmt.Errorf("it is told %w", err)
+			}
+			return nil
+		})
+	}
+	mapped(&ranges)
+	is(7777, 600, "65534:65534 640 at b, 65534:65534 640 at a")
 
 	// What b's gateway sends by itself: as root, as users that are others', as one of its own.
 	hostile := forwardpb.NewForwardClient(c.dialAs(pki.Identity{Federation: "test", Organization: "org-b", Site: "b", Gateway: "gb",

@@ -60,7 +60,6 @@ var effects = map[string][2]string{
 	"VolumePolicy.clients.gids.volume":         {"which group is which", "gateway/identity TestMap"},
 	"VolumePolicy.clients.gids.count":          {"which group is which", "gateway/identity TestMap"},
 	"VolumePolicy.clients.mask":                {"which permissions count", "gateway/identity TestMap"},
-	"VolumePolicy.clients.certificates":        {"whose requests are taken", "gateway TestCertificatesOfClients"},
 
 	"CachePool.size":               {"is compared with what the gateway keeps to", "controllers/plan TestPoolDiffers"},
 	"CachePool.directory":          {"is compared with the pool", "controllers/plan TestPoolDiffers"},

@@ -44,16 +44,6 @@ const (
 	SquashAll  Squash = "All"
 )
 
-// Certificates says what connections of clients show.
-// +kubebuilder:validation:Enum=None;Required
-type Certificates string
-
-// The values of Certificates.
-const (
-	CertificatesNone     Certificates = "None"
-	CertificatesRequired Certificates = "Required"
-)
-
 // Clients says who the users of clients are to a volume. Clients send numbers, and whoever has the
 // address of a node that is admitted can send any.
 // +kubebuilder:validation:XValidation:rule="!has(self.squash) || self.squash != 'All' || (!has(self.uids) && !has(self.gids))",message="squash: All leaves nobody for uids and gids: remove them, or write squash: None"
@@ -87,10 +77,6 @@ type Clients struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^0?[0-7]{1,2}$`
 	Mask string `json:"mask,omitempty"`
-	// Required: requests are taken on connections only that show a certificate of the client's
-	// site (RPC with TLS, RFC 9289). Nodes need Linux 6.5 or later, and tlshd. Default None. Live.
-	// +optional
-	Certificates Certificates `json:"certificates,omitempty"`
 }
 
 // IDRange says which users of clients are which of the volume.

@@ -119,7 +119,7 @@ func TestEveryFieldCounts(t *testing.T) {
 		"home.preferredSites": "[a]",
 		"clients.squash":      "Root", "clients.anonymousUID": "99", "clients.anonymousGID": "98",
 		"clients.uids": "[{client: 1, volume: 5}]", "clients.gids": "[{client: 1, volume: 5, count: 3}]",
-		"clients.mask": "'077'", "clients.certificates": "Required",
+		"clients.mask": "'077'",
 	}
 	beside := map[string]string{"durability.sites": "durability: {acknowledge: Sites}",
 		"consistency.maxStaleness": "consistency: {mode: Bounded}"}

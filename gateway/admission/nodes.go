@@ -174,6 +174,9 @@ func (n *Nodes) Admit(ctx context.Context, q *nodepb.AdmitRequest) (*nodepb.Admi
 		}
 		access = lesser(access, claimed)
 	}
+	if err := n.mounts(k.Volume); err != nil {
+		return nil, err
+	}
 	name, err := n.admit(ctx, k, client, attachment.Access)
 	if err != nil {
 		return nil, err

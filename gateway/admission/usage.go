@@ -103,6 +103,20 @@ func (n *Nodes) reported(ctx context.Context, v federation.Volume, reply *nodepb
 	reply.Known, reply.Earlier, reply.UsedBytes = true, true, min(uint64(last.Used), reply.GetCapacityBytes())
 }
 
+// mounts refuses volumes that take no requests of the kind that nodes send.
+func (n *Nodes) mounts(id string) error {
+	v, _ := n.cfg.View.Record(id)
+	switch c := v.ClientsAt(n.cfg.Site); {
+	case c.Ports == users.PortsPrivileged:
+		return status.Errorf(codes.FailedPrecondition, "volume %s takes requests from ports below 1024 only, and nodes of Kubernetes send "+
+			"none: its owner says otherwise with `weir volume clients`", v.Name)
+	case c.Certificates == users.CertificatesRequired:
+		return status.Errorf(codes.FailedPrecondition, "volume %s takes requests of clients only that show a certificate, and nodes of "+
+			"Kubernetes show none: its owner says otherwise with `weir volume clients`", v.Name)
+	}
+	return nil
+}
+
 // rootGroup is the volume's group for which a node asks to make the root writable; false: none, or
 // the volume's owner makes the root of this site's clients nobody, and so they do not decide about
 // its root.

@@ -99,9 +99,8 @@ func TestNoTLS(t *testing.T) {
 	r := newRig(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err := client.Dial(ctx, "", client.Options{Owner: "c", TLS: new(tls.Config), DialContext: func(context.Context, string) (net.Conn, error) {
-		return r.connect("10.0.0.1").nc, nil
-	}})
+	_, err := client.Dial(ctx, "", client.Options{Owner: "c", TLS: new(tls.Config),
+		DialContext: func(context.Context, string) (net.Conn, error) { return r.connect("10.0.0.1").nc, nil }})
 	if !errors.Is(err, client.ErrNoTLS) {
 		t.Errorf("it is told %v", err)
 	}

@@ -26,6 +26,7 @@ const handshakeTime = 10 * time.Second
 func Clients(creds *pki.Credentials, organization, site string) func(context.Context, net.Conn) (net.Conn, bool, error) {
 	cfg := creds.ServerOfClients(pki.Expect{Organizations: []string{organization}, Site: site, Part: pki.PartClient})
 	cfg.NextProtos = []string{rpcProtocol}
+	cfg.SessionTicketsDisabled = true // a kernel that has the keys already would get them
 	return func(ctx context.Context, raw net.Conn) (net.Conn, bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 		defer cancel()

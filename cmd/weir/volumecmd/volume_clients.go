@@ -22,6 +22,7 @@ import (
 type identities struct {
 	site           string
 	squash, mask   string
+	certificates   string
 	uid, gid       int
 	uids, gids     []string
 	low, forgotten bool
@@ -64,13 +65,15 @@ func clientsCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	f.StringSliceVar(&o.gids, "gids", nil, "groups of clients: `CLIENT:VOLUME[:COUNT]`; others are nobody")
 	f.StringVar(&o.mask, "mask", "", "`PERMISSIONS` of groups and others, in octal, that do not count for clients")
 	f.BoolVar(&o.low, "privileged-ports", false, "take requests from ports below 1024 only")
+	f.StringVar(&o.certificates, "certificates", "", "`WHAT` connections of clients show: None or Required")
 	f.BoolVar(&o.forgotten, "forget", false, "with --site: nothing is said of that site any more")
 	return c
 }
 
 // policy reads the flags.
 func (o identities) policy() (p users.Policy, err error) {
-	p = users.Policy{Squash: users.Squash(o.squash), AnonymousUID: o.uid, AnonymousGID: o.gid, Mask: o.mask}
+	p = users.Policy{Squash: users.Squash(o.squash), AnonymousUID: o.uid, AnonymousGID: o.gid, Mask: o.mask,
+		Certificates: users.Certificates(o.certificates)}
 	if o.low {
 		p.Ports = users.PortsPrivileged
 	}
@@ -203,6 +206,9 @@ func describe(p users.Policy) string {
 	}
 	if p.Ports == users.PortsPrivileged {
 		add("from ports below 1024 only")
+	}
+	if p.Certificates == users.CertificatesRequired {
+		add("on connections with a certificate of the site only")
 	}
 	return strings.Join(parts, "; ")
 }

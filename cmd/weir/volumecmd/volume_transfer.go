@@ -13,6 +13,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/users"
 )
 
 func transferCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
@@ -93,6 +94,9 @@ func mayTransfer(ctx context.Context, cl *access.Client, v federation.Volume, fo
 		return fmt.Errorf("volume %s: its owner is deleting it: take that back there first", v.Name)
 	case v.Owner != me:
 		return fmt.Errorf("volume %s: it belongs to %s, and your certificate is of %s: ask a person there", v.Name, v.Owner, me)
+	case v.Spec.Clients.Certificates == users.CertificatesRequired, v.Spec.Clients.Ports == users.PortsPrivileged:
+		return fmt.Errorf("volume %s: it asks its clients for certificates or privileged ports, which volumes of clusters cannot yet: take that "+
+			"back first, with weir volume clients", v.Name)
 	case !force:
 		return nil
 	case v.OwnerSite == "":

@@ -15,7 +15,8 @@ import (
 // ErrNoTLS is returned when the server does not agree to TLS.
 var ErrNoTLS = errors.New("the nfs server has no TLS")
 
-// startTLS asks the server for TLS, and begins it (RFC 9289 section 4.1). It closes raw on an error.
+// startTLS asks the server for TLS, and begins it (RFC 9289 section 4.1). On an error it closes
+// raw.
 func startTLS(ctx context.Context, raw net.Conn, cfg *tls.Config) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	err := probe(raw)

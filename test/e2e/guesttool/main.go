@@ -15,6 +15,7 @@
 //	guesttool killer PART WORDS ARMED  make ARMED; kill the process WORDS when an NFS mount comes or
 //	                                   goes at a path with PART
 //	guesttool excl DIR RECORD STOP     create names with O_EXCL; each must be new
+//	guesttool tlshd CA CERT KEY READY  make handshakes of TLS for the kernel, READY once it listens
 package main
 
 import (
@@ -45,6 +46,7 @@ func run(args []string) error {
 		"check":      {3, func(a []string) error { return check(a[0], a[1], a[2]) }},
 		"killer":     {3, func(a []string) error { return killer(a[0], a[1], a[2]) }},
 		"excl":       {3, func(a []string) error { return excl(a[0], a[1], a[2]) }},
+		"tlshd":      {4, func(a []string) error { return tlshd(a[0], a[1], a[2], a[3]) }},
 	}
 	if len(args) == 0 {
 		return fmt.Errorf("no command: see the package comment")

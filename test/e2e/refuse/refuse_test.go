@@ -168,6 +168,7 @@ func TestBadInput(t *testing.T) {
 	t.Run("authority that was replaced", s.replaced)
 	t.Run("a member of the registry is killed", s.memberKilled)
 	t.Run("users of another organization", s.users)
+	t.Run("clients without a certificate", s.certificates)
 	t.Run("registry down", s.registryDown)
 
 	s.grows(t)
