@@ -110,7 +110,7 @@ func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) erro
 	}
 	v := federation.Volume{UUID: c.Name, Name: c.Spec.FederationName, Owner: r.Organization, OwnerSite: r.Site,
 		OwnerCluster: r.self.Cluster, Generation: 1, Spec: p.Spec, Sites: placed.Sites, CreatedAt: r.Now().UTC()}
-	v.Grants, v.Clients = plan.Grants(c.Spec.Grants, nil)
+	v.Grants, v.Clients = plan.Grants(c.Spec.Grants, federation.Volume{})
 	at, err := r.Registry.CreateVolume(ctx, v, ring)
 	switch {
 	case errors.Is(err, federation.ErrNameTaken):
@@ -161,8 +161,15 @@ func (r *contents) update(ctx context.Context, c *content) error {
 	}
 	defer r.mirror.Release(c.Name)
 	next := old
-	next.Grants, next.Clients = plan.Grants(c.Spec.Grants, old.Clients)
+	next.Grants, next.Clients = plan.Grants(c.Spec.Grants, old)
+	wrong := plan.CheckClients(next.Clients)
+	if wrong != nil {
+		next.Clients = old.Clients
+	}
 	resolved, generation, err := r.resolve(ctx, c)
+	if err == nil { // also if the rest of the wish cannot be fulfilled
+		next.Spec.Clients = resolved.Spec.Clients
+	}
 	if err == nil && resolved.Spec.Size < old.Spec.Size {
 		err = outcome.Stopped(v1alpha1.ReasonInvalid, fmt.Sprintf("spec.size: a volume does not shrink: it has %s; write that or more",
 			old.Spec.Size))
@@ -178,6 +185,9 @@ func (r *contents) update(ctx context.Context, c *content) error {
 	}
 	if err != nil {
 		return err
+	}
+	if c.trouble == nil {
+		c.trouble = wrong
 	}
 	if !reflect.DeepEqual(old.Spec, next.Spec) || !slices.Equal(old.Sites, next.Sites) {
 		// A change that is not of this volume's own wish is that of its policy, or of the sites.

@@ -101,6 +101,9 @@ func (v Volume) ClientsAt(site string) users.Policy {
 }
 
 func (v Volume) checkClients() error {
+	for _, p := range v.Spec.Clients.Problems() {
+		return invalid("check", "volume", v.Name, fmt.Sprintf("clients: %s: %s: %s", p[0], p[1], p[2]))
+	}
 	for site, c := range v.Clients {
 		if err := CheckLabel("site", site); err != nil {
 			return err

@@ -3,7 +3,9 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/federation"
@@ -11,12 +13,16 @@ import (
 )
 
 // Grants are grants as the registry has them, and what is said of clients, by site: what grants
-// say, of several to one site the first that does, and what was said of sites without a grant.
-func Grants(list []v1alpha1.Grant, said map[string]users.Policy) ([]federation.Grant, map[string]users.Policy) {
+// say, of several to one site the first that does, and what a person said of sites that have no
+// grant and had none in old, the volume's record (zero: there is none).
+func Grants(list []v1alpha1.Grant, old federation.Volume) ([]federation.Grant, map[string]users.Policy) {
 	var out []federation.Grant
-	at := maps.Clone(said)
+	at := maps.Clone(old.Clients)
 	for _, g := range list {
 		delete(at, string(g.Site))
+	}
+	for _, g := range old.Grants {
+		delete(at, g.Site)
 	}
 	for _, g := range list {
 		out = append(out, federation.Grant{Site: string(g.Site), Namespace: g.Namespace, Access: Access(g.Access)})
@@ -46,6 +52,16 @@ func DescribeGrants(list []federation.Grant, at map[string]users.Policy) []v1alp
 		out = append(out, one)
 	}
 	return out
+}
+
+// CheckClients returns why what is said of clients cannot be, nil if it can.
+func CheckClients(at map[string]users.Policy) *Verdict {
+	for _, site := range slices.Sorted(maps.Keys(at)) {
+		for _, p := range at[site].Problems() {
+			return &Verdict{v1alpha1.ReasonInvalid, fmt.Sprintf("spec.grants: clients of site %s: %s: %s: %s", site, p[0], p[1], p[2])}
+		}
+	}
+	return nil
 }
 
 // clients are clients as the registry has them.

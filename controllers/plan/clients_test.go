@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/users"
 )
 
@@ -16,7 +17,9 @@ func TestGrantsSayWhoClientsAre(t *testing.T) {
 	root := &v1alpha1.Clients{Squash: v1alpha1.SquashRoot, AnonymousGID: new(int32(5))}
 	list := []v1alpha1.Grant{{Site: "b", Namespace: "x", Access: v1alpha1.ReadWrite, Clients: root},
 		{Site: "b", Namespace: "y", Access: v1alpha1.ReadOnly, Clients: root}, {Site: "c", Namespace: "x", Access: v1alpha1.ReadWrite}}
-	grants, at := Grants(list, map[string]users.Policy{"c": {Mask: "077"}, "d": {Mask: "007"}})
+	old := federation.Volume{Clients: map[string]users.Policy{"c": {Mask: "077"}, "d": {Mask: "007"}, "e": {Mask: "070"}},
+		Grants: []federation.Grant{{Site: "e", Namespace: "x"}}} // which is taken back
+	grants, at := Grants(list, old)
 	want := map[string]users.Policy{"b": {Squash: users.SquashRoot, AnonymousGID: 5}, "d": {Mask: "007"}}
 	if len(grants) != 3 || !reflect.DeepEqual(at, want) {
 		t.Errorf("%v, %v; want %v", grants, at, want)
@@ -24,10 +27,10 @@ func TestGrantsSayWhoClientsAre(t *testing.T) {
 	if got := DescribeGrants(grants, at); !reflect.DeepEqual(got, list) {
 		t.Errorf("described: %+v, want %+v", got, list)
 	}
-	if _, at := Grants([]v1alpha1.Grant{{Site: "b"}}, map[string]users.Policy{"b": {Mask: "077"}}); at != nil {
+	if _, at := Grants([]v1alpha1.Grant{{Site: "b"}}, federation.Volume{Clients: map[string]users.Policy{"b": {Mask: "077"}}}); at != nil {
 		t.Errorf("a grant that says nothing leaves %v", at)
 	}
-	if grants, at := Grants(nil, nil); grants != nil || at != nil {
+	if grants, at := Grants(nil, federation.Volume{}); grants != nil || at != nil {
 		t.Errorf("no grants are %v, %v", grants, at)
 	}
 }

@@ -162,11 +162,11 @@ func (c *kv) Close() error {
 var readAgain = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond}
 
 // read asks members until one answers, in the time of ctx. Those that are away are asked again as
-// readAgain says. When one keeps silent, the next is asked, unless it may have a long list to send.
+// readAgain says. When one keeps silent, the next is asked: later of a long list than of a record.
 func (c *kv) read(ctx context.Context, ops []clientv3.Op, long bool) (*clientv3.TxnResponse, error) {
 	patience := tryTime
-	if long {
-		patience = c.cfg.CallTimeout
+	if long { // it may have much to send
+		patience = max(defaultCallTimeout, c.cfg.CallTimeout/3)
 	}
 	for left := readAgain; ; {
 		try, cancel := context.WithTimeout(ctx, patience)

@@ -69,11 +69,15 @@ type Range struct {
 // Length is how many users the range has.
 func (r Range) Length() int { return max(r.Count, 1) }
 
+// DefaultNobody is who nobody is in a volume, if its owner does not say otherwise, and whom clients
+// are shown as the owner of what belongs to no user of theirs.
+const DefaultNobody = 65534
+
 // Bounds of Policy.
 const (
 	mostRanges = 64
-	// mostID is the last user that a range may have: 65534 and what is above 31 bits have meanings
-	// of their own on clients.
+	// mostID is the last user that a range may have: what is above 31 bits has meanings of its own
+	// on clients.
 	mostID = 1<<31 - 2
 )
 
@@ -102,7 +106,7 @@ func (c Policy) Problems() (out [][3]string) {
 	}
 	anonymous("anonymousUID", c.AnonymousUID)
 	anonymous("anonymousGID", c.AnonymousGID)
-	ranges := func(field string, list []Range) {
+	ranges := func(field string, list []Range, nobody int) {
 		if len(list) > mostRanges {
 			bad(field, len(list), "more than %d ranges: join those that follow each other", mostRanges)
 			return
@@ -120,6 +124,12 @@ func (c Policy) Problems() (out [][3]string) {
 				bad(at+".volume", r.Volume, "its %d users are not all from 1 to %d, and nobody becomes root: write the first user of the "+
 					"volume", r.Length(), mostID)
 			}
+			for _, n := range []int{nobody, DefaultNobody} {
+				if r.Volume <= n && n < r.Volume+r.Length() {
+					bad(at+".volume", r.Volume, "its %d users have %d among them, who is nobody: leave that out", r.Length(), n)
+					break
+				}
+			}
 			for j, s := range list[:i] {
 				if overlap(r.Client, s.Client, r.Length(), s.Length()) || overlap(r.Volume, s.Volume, r.Length(), s.Length()) {
 					bad(at, fmt.Sprintf("%d to %d", r.Client, r.Volume), "has users of %s[%d] too: give each a place once", field, j)
@@ -127,8 +137,8 @@ func (c Policy) Problems() (out [][3]string) {
 			}
 		}
 	}
-	ranges("uids", c.UIDs)
-	ranges("gids", c.GIDs)
+	ranges("uids", c.UIDs, c.AnonymousUID)
+	ranges("gids", c.GIDs, c.AnonymousGID)
 	if c.Mask != "" && !maskForm.MatchString(c.Mask) {
 		bad("mask", c.Mask, "no permissions of groups and others in octal: write one such as 077 or 007")
 	}

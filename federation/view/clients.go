@@ -277,18 +277,19 @@ func (v *View) allowed(record *federation.Volume, site string) federation.Access
 }
 
 // Foreign is what a volume's owner says of clients of another organization's site. It is nothing
-// for sites of his own, which do as he says, and for volumes that are not known.
-func (v *View) Foreign(volume, site string) users.Policy {
+// for sites of his own, which do as he says. known is false if volume or site are not known, now.
+func (v *View) Foreign(volume, site string) (said users.Policy, known bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	e := v.volumes.all[volume]
-	if e == nil || e.Record == nil {
-		return users.Policy{}
+	s, ok := v.sites.all[site]
+	if e == nil || e.Record == nil || !ok {
+		return users.Policy{}, false
 	}
-	if s, ok := v.sites.all[site]; ok && s.Organization == e.Record.Owner {
-		return users.Policy{}
+	if s.Organization == e.Record.Owner {
+		return users.Policy{}, true
 	}
-	return e.Record.ClientsAt(site)
+	return e.Record.ClientsAt(site), true
 }
 
 // Forbidden reports whether a volume's owner allows nothing to a site, also if clients there are

@@ -117,23 +117,21 @@ func (n *Nodes) mounts(id string) error {
 	return nil
 }
 
-// rootGroup is the volume's group for which a node asks to make the root writable; false: none, or
-// the volume's owner makes the root of this site's clients nobody, and so they do not decide about
-// its root.
+// rootGroup is the volume's group for which a node asks to make the root writable; false: none. It
+// is none too where the volume's owner says who the users of another organization's clients are:
+// then they do not decide about its root; and for a group that is nobody's.
 func (n *Nodes) rootGroup(id string, q *nodepb.AdmitRequest) (uint32, bool) {
 	if q.MountGroup == nil {
 		return 0, false
 	}
-	if identity.New(n.cfg.View.Foreign(id, n.cfg.Site)).Squashes() {
-		n.cfg.Logger.Info("the root keeps its group: the volume's owner makes root of this site's clients nobody", "volume", id,
+	v, _ := n.cfg.View.Record(id)
+	foreign, _ := n.cfg.View.Foreign(id, n.cfg.Site)
+	group, ok := identity.New(v.ClientsAt(n.cfg.Site)).Group(q.GetMountGroup())
+	if ok = ok && identity.New(foreign) == nil; !ok {
+		n.cfg.Logger.Info("the root keeps its group: the volume's owner says who the users of this site's clients are", "volume", id,
 			"asked", q.GetMountGroup())
-		return 0, false
 	}
-	clients := identity.New(users.Policy{})
-	if v, ok := n.cfg.View.Record(id); ok {
-		clients = identity.New(v.ClientsAt(n.cfg.Site))
-	}
-	return clients.Caller(volume.Caller{GID: q.GetMountGroup()}).GID, true
+	return group, ok
 }
 
 // rootTries is how often setting the root's group is tried while its outcome is not known.

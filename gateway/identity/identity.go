@@ -13,6 +13,9 @@
 //     Others are nobody: that gateway may not translate as it should.
 //   - identity-3: nothing that a client sends makes it root of the volume, once root is squashed or
 //     there are ranges.
+//   - identity-4: a volume that asks for certificates takes requests only on connections of TLS
+//     whose client showed one of this site, of part client (gateway/peers.Clients). What was sent
+//     before TLS began counts for nothing. Only what a client has may be released on others.
 package identity
 
 import (
@@ -23,9 +26,6 @@ import (
 	"github.com/weir-storage/weir/federation/users"
 	"github.com/weir-storage/weir/volume"
 )
-
-// Nobody is whom clients are shown as the owner of what belongs to no user of theirs.
-const Nobody = 65534
 
 // Map is what a volume's owner says of the users of a site's clients. It does not change, and nil
 // leaves everybody who he is.
@@ -39,7 +39,7 @@ type Map struct {
 
 // New reads what a volume's record says, which is valid.
 func New(c users.Policy) *Map {
-	m := &Map{all: c.Squash == users.SquashAll, root: c.Squash == users.SquashRoot, uid: Nobody, gid: Nobody,
+	m := &Map{all: c.Squash == users.SquashAll, root: c.Squash == users.SquashRoot, uid: users.DefaultNobody, gid: users.DefaultNobody,
 		uids: c.UIDs, gids: c.GIDs}
 	mask, _ := strconv.ParseUint(c.Mask, 8, 32) // "" is 0
 	m.mask = uint32(mask)
@@ -58,9 +58,6 @@ func New(c users.Policy) *Map {
 // mapped: there are ranges, and so who is in none is nobody.
 func (m *Map) mapped() bool { return len(m.uids)+len(m.gids) > 0 }
 
-// Squashes reports whether no client is root of the volume.
-func (m *Map) Squashes() bool { return m != nil && (m.all || m.root || m.mapped()) }
-
 // in translates a number of a client into the volume's; false: it is nobody's.
 func (m *Map) in(list []users.Range, id uint32) (uint32, bool) {
 	switch {
@@ -77,7 +74,8 @@ func (m *Map) in(list []users.Range, id uint32) (uint32, bool) {
 	return 0, false
 }
 
-// out is the inverse of in: Nobody for a number of the volume that no user of a client has.
+// out is the inverse of in: users.DefaultNobody for a number of the volume that no user of a client
+// has.
 func (m *Map) out(list []users.Range, id uint32) uint32 {
 	if m == nil || !m.mapped() {
 		return id
@@ -87,12 +85,24 @@ func (m *Map) out(list []users.Range, id uint32) uint32 {
 			return uint32(int64(r.Client) + at)
 		}
 	}
-	return Nobody
+	return users.DefaultNobody
 }
 
 // Caller is who a client's user is to the volume (identity-1).
 func (m *Map) Caller(c volume.Caller) volume.Caller {
 	return m.translate(c, func(list []users.Range, id uint32) (uint32, bool) { return m.in(list, id) })
+}
+
+// Group is which group of the volume one of a client's is; false: it is nobody's, and everybody is
+// not nobody.
+func (m *Map) Group(id uint32) (uint32, bool) {
+	if m == nil {
+		return id, true
+	}
+	if m.all {
+		return m.gid, true
+	}
+	return m.in(m.gids, id)
 }
 
 // Bound is who a user is whom another gateway names, of a site for which m is (identity-2). Of what

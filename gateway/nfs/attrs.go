@@ -53,6 +53,7 @@ type described struct {
 	lease     time.Duration
 	mountedOn uint64
 	rdattr    xdr.Status
+	seen      *volume.Attr // attr, as the client's users see it; nil: not translated yet
 }
 
 // describe reads what is needed for the attributes in mask of p.
@@ -119,8 +120,11 @@ func (d *described) shown() *volume.Attr {
 	if d.export.IDs == nil {
 		return &d.attr
 	}
-	a := d.export.IDs.Shown(d.attr)
-	return &a
+	if d.seen == nil {
+		a := d.export.IDs.Shown(d.attr)
+		d.seen = &a
+	}
+	return d.seen
 }
 
 // encode appends the value of attribute n.

@@ -69,6 +69,9 @@ type place struct {
 	h      volume.Handle
 	id     xdr.Stateid
 	hasID  bool
+	// ending: the volume takes no requests on this connection. What the client has may be released,
+	// so that others need not wait for it.
+	ending bool
 }
 
 // at returns the place of another file of p's volume.
@@ -238,6 +241,8 @@ func (k *call) step(op xdr.Op) xdr.Status {
 		st = xdr.NFS4ERR_NOTSUPP
 	case expelled != nil:
 		st = k.status(expelled)
+	case k.cur.ending && !ends(op):
+		st = xdr.NFS4ERR_ACCESS
 	case e.changes && before-k.base+smallResult > k.limit:
 		st = k.tooBig() // before anything is changed
 	default:
@@ -263,6 +268,15 @@ func (k *call) step(op xdr.Op) xdr.Status {
 	}
 	k.out.PatchUint32(statusAt, uint32(st))
 	return st
+}
+
+// ends reports whether an operation releases what the client has, or goes to another file.
+func ends(op xdr.Op) bool {
+	switch op {
+	case xdr.OP_CLOSE, xdr.OP_LOCKU, xdr.OP_PUTFH, xdr.OP_PUTROOTFH, xdr.OP_RESTOREFH:
+		return true
+	}
+	return false
 }
 
 // guarded runs an operation. If it panics, only this operation fails: the process serves other

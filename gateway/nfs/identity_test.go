@@ -194,3 +194,32 @@ func TestPorts(t *testing.T) {
 		t.Errorf("the log says %s", r.log.String())
 	}
 }
+
+// TestReleaseWithoutCertificate: what a client had when its volume began to ask for certificates
+// can be released, and nothing else be done by the way.
+func TestReleaseWithoutCertificate(t *testing.T) {
+	r := newRig(t)
+	h, other := r.host("10.0.0.1"), r.host("10.0.0.2")
+	fh, id := h.open("f", 3, 0)
+	_, otherID := other.open("f", 3, 0)
+	put, root := op(xdr.OP_PUTFH, fh), op(xdr.OP_PUTFH, encodeHandle(place{export: Export{ID: volID}, h: volume.Root}))
+	lock := lockStateid(h.call(put, lockOp(xdr.WRITE_LT, false, 0, 10, id, "me")).ok(xdr.OP_PUTFH))
+	closing := op(xdr.OP_CLOSE, 0, id)
+	r.says(Export{Certified: true})
+	for what, then := range map[string]arg{"reads": op(xdr.OP_READ, id, uint64(0), 1),
+		"looks": op(xdr.OP_GETATTR, xdr.NewBitmap(xdr.FATTR4_SIZE)), "saves": op(xdr.OP_SAVEFH), "removes": op(xdr.OP_REMOVE, "f")} {
+		h.call(put, then).want(xdr.OP_PUTFH, xdr.NFS4ERR_ACCESS)
+		bad := op(xdr.OP_LOCKU, xdr.WRITE_LT, 0, lock, uint64(20), uint64(1)) // it has no lock there
+		a := h.call(put, bad, then).ok(xdr.OP_PUTFH).ok(xdr.OP_LOCKU)
+		lock = a.Stateid()
+		if a.Uint32(); a.status != xdr.NFS4ERR_ACCESS {
+			t.Errorf("it unlocks, and then %s: %v", what, a.status)
+		}
+	}
+	unlock := op(xdr.OP_LOCKU, xdr.WRITE_LT, 0, lock, uint64(0), uint64(10))
+	h.call(root, op(xdr.OP_GETATTR, xdr.NewBitmap(xdr.FATTR4_SIZE))).want(xdr.OP_PUTFH, xdr.NFS4ERR_ACCESS)
+	h.call(put, unlock).ok(xdr.OP_PUTFH).ok(xdr.OP_LOCKU)
+	h.call(put, closing).ok(xdr.OP_PUTFH).ok(xdr.OP_CLOSE)
+	r.says(Export{})
+	lockStateid(other.call(put, lockOp(xdr.WRITE_LT, false, 0, 10, otherID, "you")).ok(xdr.OP_PUTFH))
+}

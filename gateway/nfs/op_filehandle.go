@@ -73,8 +73,12 @@ func (k *call) enter(id volume.ID, h volume.Handle) xdr.Status {
 		return xdr.NFS4ERR_DELAY
 	}
 	v, x, err := k.s.cfg.Exports.Open(k.conn.addr, id)
+	ending := false
 	if err == nil {
 		err = x.admits(k.conn)
+		if next := k.next(); err != nil && (next == xdr.OP_CLOSE || next == xdr.OP_LOCKU) {
+			ending, err = true, nil
+		}
 	}
 	if err != nil {
 		g.refused, k.refused = true, id
@@ -85,7 +89,7 @@ func (k *call) enter(id volume.ID, h volume.Handle) xdr.Status {
 		}
 		return k.status(err)
 	}
-	k.cur = place{set: true, vol: v, export: x, guest: g.guest, h: h}
+	k.cur = place{set: true, vol: v, export: x, guest: g.guest, h: h, ending: ending}
 	if d := k.doing.Load(); d == nil || d.volume != x.Name {
 		k.doing.Store(&doing{x.Name, k.s.cfg.Clock.Now()})
 	}

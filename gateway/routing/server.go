@@ -48,7 +48,9 @@ func (s *Server) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb
 	if err != nil {
 		return forward.Refused(err), nil
 	}
-	s.bound(from, q)
+	if err := s.bound(from, q); err != nil {
+		return forward.Refused(err), nil
+	}
 	// An operation goes on when its caller is gone: its outcome is recorded, and the caller sends
 	// it again.
 	ctx, done, err := c.Use(context.WithoutCancel(ctx))
@@ -186,15 +188,23 @@ func (s *Server) admit(ctx context.Context, from string, q *forwardpb.CallReques
 }
 
 // bound makes the user on whose behalf another organization's gateway asks one that its clients can
-// be, as identity-2 says.
-func (s *Server) bound(from string, q *forwardpb.CallRequest) {
+// be, as identity-2 says. What ends earlier work asks on behalf of no user.
+func (s *Server) bound(from string, q *forwardpb.CallRequest) error {
 	_, site, _ := s.Routers.cfg.View.Gateway(from)
-	m := identity.New(s.Routers.cfg.View.Foreign(q.GetVolume(), site.Name))
-	if m == nil {
-		return
+	said, known := s.Routers.cfg.View.Foreign(q.GetVolume(), site.Name)
+	switch q.GetMethod() {
+	case forwardpb.Method_METHOD_UNLOCK, forwardpb.Method_METHOD_FORGET, forwardpb.Method_METHOD_REGISTER_LOCKS:
+		return nil
 	}
-	c := m.Bound(forward.CallerOf(q))
-	q.Caller = &forwardpb.Caller{Uid: c.UID, Gid: c.GID, Groups: c.Groups, Mask: c.Mask}
+	if !known {
+		return fmt.Errorf("%w: gateway %s does not know, now, whose gateway %s or volume %s is", volume.ErrDelay,
+			s.Routers.cfg.Gateway, from, q.GetVolume())
+	}
+	if m := identity.New(said); m != nil {
+		c := m.Bound(forward.CallerOf(q))
+		q.Caller = &forwardpb.Caller{Uid: c.UID, Gid: c.GID, Groups: c.Groups, Mask: c.Mask}
+	}
+	return nil
 }
 
 // heldWithin is how long Held waits until the local copy has what the home has.

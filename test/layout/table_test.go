@@ -161,7 +161,7 @@ var table = []row{
 	{pkg: "api/v1alpha1", outside: []string{"github.com/google/uuid", "k8s.io/apimachinery"}},
 	{pkg: "controllers", project: []string{"api/v1alpha1", "controllers/...", "federation", "federation/keyring", "federation/view",
 		"metrics"},
-		tests: []string{"cachepool", "pki", "test/apiserver"}},
+		tests: []string{"cachepool", "federation/users", "pki", "test/apiserver"}},
 	{pkg: "controllers/certificates", project: []string{"pki"}},
 	{pkg: "controllers/desired", project: []string{"api/v1alpha1", "controllers/plan", "federation", "federation/view"}},
 	{pkg: "controllers/mirror", project: []string{"controllers/plan", "federation", "federation/view"}, outside: stdlib},

@@ -22,7 +22,7 @@ func issueCommand(sh *cli.Shell) *cobra.Command {
 		Use:   "issue --dir D --organization O --site S --gateway G [--part P] --host H...",
 		Short: "Issue a certificate: D/G.crt and D/G.key", Args: cli.Args(cobra.NoArgs),
 		Long: "Issues a certificate with the authority in folder D: for a gateway, a member of the registry, or a\n" +
-			"person, who needs no --host. What its owner may do in the federation follows from --part:\n" +
+			"person or a client, who need no --host. What its owner may do in the federation follows from --part:\n" +
 			"docs/trust.md has the list.",
 		Example: "  weir pki issue --dir authority --organization SURF --site ams --gateway ams-1 --host 10.0.1.10\n" +
 			"  weir pki issue --dir authority --organization SURF --site ams --gateway alice --part person",
@@ -58,9 +58,9 @@ func issueCommand(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&dir, "dir", ".", "`FOLDER` with the authority's files, to write to")
 	f.StringVar(&id.Organization, "organization", "", "`NAME` of the institution")
 	f.StringVar(&id.Site, "site", "", "`NAME` of the site")
-	f.StringVar(&id.Gateway, "gateway", "", "`NAME` of the gateway, registry member or person")
+	f.StringVar(&id.Gateway, "gateway", "", "`NAME` of the gateway, registry member, person or client")
 	f.StringVar((*string)(&id.Part), "part", string(pki.PartGateway), "`PART` that it is: gateway, operator, csi-controller, csi-node, "+
-		"registry, person or administrator")
+		"registry, person, administrator or client")
 	f.StringSliceVar(&hosts, "host", nil, "IP `ADDRESS` or DNS name at which it is reached; may be repeated")
 	f.DurationVar(&valid, "valid-for", CertificateTime, "`TIME` until it expires, at most the authority's")
 	return c

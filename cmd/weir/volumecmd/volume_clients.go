@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,11 +36,17 @@ func clientsCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		Long: "Says who the users of clients are to a volume: at one site, or without --site at all of which\n" +
 			"nothing is said. What was said before is replaced as a whole; without any of the other flags\n" +
 			"everybody is who he says he is. It counts at once, for files that are open too. Volumes of a\n" +
-			"cluster have this in their GeoVolume, in clients and grants.",
+			"cluster have this in their GeoVolume, in clients and grants; of sites without a grant this command\n" +
+			"says it. Upgrade all sites first: gateways of earlier releases do not know of it.",
 		Example: "  weir volume clients data --squash Root\n" +
 			"  weir volume clients data --site utr --uids 1000:20000:100 --gids 1000:20000 --mask 007\n" +
 			"  weir volume clients data --site utr --forget",
 		RunE: func(c *cobra.Command, a []string) error {
+			for _, name := range []string{"anonymous-uid", "anonymous-gid"} {
+				if f := c.Flags().Lookup(name); f.Changed && f.Value.String() == "0" {
+					return cli.Usage("--%s 0: nobody does not become root: give another, or leave it out for 65534", name)
+				}
+			}
 			said, err := o.policy()
 			if err != nil {
 				return err
@@ -144,9 +151,15 @@ func sayClients(ctx context.Context, cl *access.Client, name string, o identitie
 			return "", fmt.Errorf("the name %s now means another volume, %s: look at it, and type the command again", name, v.UUID)
 		case v.Deleted:
 			return "", fmt.Errorf("volume %s is deleted: take it out of the trash first, with weir volume undelete", v.Name)
-		case v.OwnerSite != "":
-			return "", fmt.Errorf("volume %s belongs to the cluster of site %s: write clients into its GeoVolume there, or into "+
-				"the grants of that", v.Name, v.OwnerSite)
+		case v.OwnerSite != "" && o.site == "":
+			return "", fmt.Errorf("volume %s belongs to the cluster of site %s: write clients into its GeoVolume there", v.Name,
+				v.OwnerSite)
+		case v.OwnerSite != "" && slices.ContainsFunc(v.Grants, func(g federation.Grant) bool { return g.Site == o.site }):
+			return "", fmt.Errorf("volume %s belongs to the cluster of site %s, which grants it to site %s: write clients into that grant",
+				v.Name, v.OwnerSite, o.site)
+		case v.OwnerSite != "" && (said.Ports == users.PortsPrivileged || said.Certificates == users.CertificatesRequired):
+			return "", fmt.Errorf("volume %s belongs to the cluster of site %s, whose nodes have neither certificates nor privileged "+
+				"ports for it", v.Name, v.OwnerSite)
 		}
 		where := "at all sites of which nothing else is said"
 		switch {

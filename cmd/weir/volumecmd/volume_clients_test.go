@@ -17,7 +17,8 @@ func TestVolumeClients(t *testing.T) {
 	b.Site("ams", "SURF")
 	b.Site("fra", "DFN")
 	for _, v := range []federation.Volume{{UUID: "u1", Name: "data", Owner: "SURF", Generation: 1, Sites: []string{"ams"}},
-		{UUID: "u2", Name: "lab.pvc", Owner: "SURF", OwnerSite: "ams", OwnerCluster: "c", Generation: 1, Sites: []string{"ams"}}} {
+		{UUID: "u2", Name: "lab.pvc", Owner: "SURF", OwnerSite: "ams", OwnerCluster: "c", Generation: 1, Sites: []string{"ams"},
+			Grants: []federation.Grant{{Site: "fra", Namespace: "x", Access: federation.ReadOnly}}}} {
 		if _, err := b.Registry.CreateVolume(t.Context(), v, federation.Keyring{}); err != nil {
 			t.Fatal(err)
 		}
@@ -41,6 +42,11 @@ func TestVolumeClients(t *testing.T) {
 	clients(cli.ExitUsage, "--forget goes with --site", "data", "--forget", "--site", "fra", "--squash", "Root")
 	clients(cli.ExitError, "nowhere", "data", "--site", "nowhere", "--squash", "Root")
 	clients(cli.ExitError, "write clients into its GeoVolume there", "lab.pvc", "--squash", "Root")
+	clients(cli.ExitError, "write clients into that grant", "lab.pvc", "--squash", "Root", "--site", "fra")
+	clients(cli.ExitError, "neither certificates nor privileged ports", "lab.pvc", "--site", "ams", "--certificates", "Required")
+	clients(cli.ExitOK, "root is nobody", "lab.pvc", "--site", "ams", "--squash", "Root")
+	clients(cli.ExitUsage, "nobody does not become root", "data", "--anonymous-uid", "0")
+	clients(cli.ExitUsage, "65534 among them, who is nobody", "data", "--uids", "0:60000:10000")
 	clients(cli.ExitError, "none", "none", "--squash", "Root")
 	has(users.Policy{}, nil, 1)
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -74,6 +75,11 @@ func transfer(ctx context.Context, cl *access.Client, name, to string, force boo
 		}
 		from := cli.With(v.Owner, v.OwnerSite)
 		v.Owner, v.OwnerSite, v.OwnerCluster = s.Site.Organization, to, s.Site.Cluster
+		v.Clients = maps.Clone(v.Clients)
+		maps.DeleteFunc(v.Clients, func(site string, _ users.Policy) bool { // its own users are who they are
+			s, err := access.SiteNamed(all, site)
+			return err == nil && s.Site.Organization == v.Owner
+		})
 		_, err = cl.Registry.UpdateVolume(ctx, rev, v)
 		switch {
 		case err == nil:
@@ -95,8 +101,8 @@ func mayTransfer(ctx context.Context, cl *access.Client, v federation.Volume, fo
 	case v.Owner != me:
 		return fmt.Errorf("volume %s: it belongs to %s, and your certificate is of %s: ask a person there", v.Name, v.Owner, me)
 	case v.Spec.Clients.Certificates == users.CertificatesRequired, v.Spec.Clients.Ports == users.PortsPrivileged:
-		return fmt.Errorf("volume %s: it asks its clients for certificates or privileged ports, which volumes of clusters cannot yet: take that "+
-			"back first, with weir volume clients", v.Name)
+		return fmt.Errorf("volume %s: it asks its clients for certificates or privileged ports, which volumes of clusters cannot yet: "+
+			"take that back first, with weir volume clients", v.Name)
 	case !force:
 		return nil
 	case v.OwnerSite == "":
