@@ -4,8 +4,8 @@ package federation
 
 import "github.com/weir-storage/weir/federation/quantity"
 
-// Amounts and time spans in records.
-type (
-	Bytes    = quantity.Bytes
-	Duration = quantity.Duration
-)
+// Bytes is an amount of bytes, in records.
+type Bytes = quantity.Bytes
+
+// Duration is a time span, in records.
+type Duration = quantity.Duration
