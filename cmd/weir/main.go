@@ -22,6 +22,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-storage/weir/cmd/weir/auditcmd"
 	"github.com/weir-storage/weir/cmd/weir/cachecmd"
 	"github.com/weir-storage/weir/cmd/weir/csicmd"
 	"github.com/weir-storage/weir/cmd/weir/federationcmd"
@@ -71,6 +72,7 @@ func commands(sh *cli.Shell, connect access.Connector) []*cobra.Command {
 		volumecmd.Command(sh, connect),
 		sitecmd.Command(sh, connect),
 		federationcmd.Command(sh, connect),
+		auditcmd.Command(sh, connect),
 		registrycmd.Command(sh, connect),
 		statuscmd.Command(sh, connect),
 		statuscmd.FailoverCommand(sh, connect),

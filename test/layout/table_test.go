@@ -219,6 +219,8 @@ var table = []row{
 	{pkg: "cmd/weir/setupcmd",
 		project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "cmd/weir/pkicmd", "controllers/certificates",
 			"federation/keyring", "pki"}, tests: []string{"api/v1alpha1"}},
+	{pkg: "cmd/weir/auditcmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "federation", "federation/users",
+		"pki"}},
 	{pkg: "cmd/weir/federationcmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/machine",
 		"federation", "pki"}},
 	{pkg: "cmd/weir/registrycmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/config",

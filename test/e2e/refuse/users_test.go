@@ -112,6 +112,11 @@ func (s *scene) users(t *testing.T) {
 			t.Errorf("%s gives its file to group %s and user %s, and it is %s at a, want %s", what, x.chgrp, x.chown, got, x.then)
 		}
 	}
+	out, err := s.Bed.Weir(s.Ctx, "a", "audit")
+	if err != nil {
+		t.Error(err)
+	}
+	wants(t, out, "volume u: root of the clients at site b (org-b) is root of the volume", "volume u: 1 clients at site b are known by")
 	// The owner's own users are who they are all the time.
 	if got := run("a", "touch own && "+stat, "own"); got != "0:0 644" {
 		t.Errorf("at a root makes a file that is %s", got)
