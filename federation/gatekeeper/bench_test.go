@@ -3,9 +3,12 @@
 package gatekeeper_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -13,10 +16,55 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/pki"
 )
 
 var benchKeys = flag.Int("keys", 20_000, "records in the registry of the benchmark: a million for a federation of 100 organizations, "+
 	"1 000 sites and 10 000 volumes")
+
+var benchSites = flag.Int("sites", 0, "sites that use the registry meanwhile, through the gatekeeper: each has a connection, a heartbeat, "+
+	"and reports of ten volumes every 30 s")
+
+// reportEvery is how often a site with ten volumes reports one.
+const reportEvery = 3 * time.Second
+
+// busy lets sites use the registry until the benchmark ends, and returns how many reports they made.
+func busy(b *testing.B, w *world) (reports *atomic.Int64) {
+	reports = new(atomic.Int64)
+	ctx, stop := context.WithCancel(b.Context())
+	var all sync.WaitGroup
+	b.Cleanup(func() { stop(); all.Wait() })
+	ready := make(chan error, *benchSites)
+	for i := range *benchSites {
+		name := fmt.Sprintf("s%04d", i)
+		s := w.as(fmt.Sprintf("O%02d", i%100), name, pki.PartGateway, "g"+name)
+		all.Go(func() {
+			err := s.Register(ctx, siteOf(name, s.id.Organization))
+			if err == nil {
+				_, err = s.Heartbeat(ctx, federation.Alive{Gateway: "g" + name, Site: name, Incarnation: "i"}, 10*time.Second)
+			}
+			ready <- err
+			wait := time.Duration(i) * reportEvery / time.Duration(*benchSites) // not all at once
+			for n := uint64(0); err == nil; n++ {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(wait):
+				}
+				wait = reportEvery
+				err = s.PutObserved(ctx, federation.Observed{Volume: "v1", Gateway: "g" + name, Home: "g" + name, Epoch: n, Generation: 3})
+				if err != nil && ctx.Err() == nil {
+					b.Error(err)
+				}
+				reports.Add(1)
+			}
+		})
+	}
+	for range *benchSites {
+		w.ok(<-ready)
+	}
+	return reports
+}
 
 // BenchmarkRequests compares requests through a gatekeeper, over TLS, with the same ones to etcd
 // itself, without, in turns: a read of two records, and an attachment that is judged by the
@@ -39,6 +87,7 @@ func BenchmarkRequests(b *testing.B) {
 		w.ok(err)
 	}
 	b.Logf("%d records of others were made in %v", *benchKeys, time.Since(began).Round(time.Millisecond))
+	reports := busy(b, w)
 	attach := func(i int) clientv3.Op {
 		a := federation.Attachment{Volume: "v1", Site: "a", Node: fmt.Sprint("n", i%100), Access: federation.ReadWrite}
 		value := must[[]byte](w)(federation.Encode(a))
@@ -57,6 +106,7 @@ func BenchmarkRequests(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var took [2][]time.Duration
 			var cpu [2]time.Duration
+			began, busy, before := time.Now(), used(), reports.Load()
 			for i := range b.N {
 				for side, c := range []*clientv3.Client{plain, w.ca.raw} {
 					before, began := used(), time.Now()
@@ -76,7 +126,13 @@ func BenchmarkRequests(b *testing.B) {
 				b.ReportMetric(at(1, p), fmt.Sprintf("gate-p%.0f-µs", p*100))
 				b.ReportMetric(at(1, p)-at(0, p), fmt.Sprintf("added-p%.0f-µs", p*100))
 			}
-			b.ReportMetric(float64((cpu[1]-cpu[0]).Microseconds())/float64(b.N), "added-cpu-µs/op")
+			if *benchSites == 0 {
+				b.ReportMetric(float64((cpu[1]-cpu[0]).Microseconds())/float64(b.N), "added-cpu-µs/op")
+				return
+			}
+			span := time.Since(began)
+			b.ReportMetric(float64(reports.Load()-before)/span.Seconds(), "reports/s")
+			b.ReportMetric(100*float64(used()-busy)/float64(span), "processor-%") // of clients and gatekeeper
 		})
 	}
 }

@@ -119,7 +119,11 @@ func (c *conn) serve() {
 			}
 			return
 		}
-		if xid, ok := asksForTLS(buf.B); ok && first && c.s.cfg.StartTLS != nil {
+		xid, asks := uint32(0), false
+		if first && c.s.cfg.StartTLS != nil {
+			xid, asks = asksForTLS(buf.B)
+		}
+		if asks {
 			buf.Free()
 			secured, err := c.startTLS(xid, r)
 			if err != nil {
