@@ -22,13 +22,14 @@ import (
 var benchKeys = flag.Int("keys", 20_000, "records in the registry of the benchmark: a million for a federation of 100 organizations, "+
 	"1 000 sites and 10 000 volumes")
 
-var benchSites = flag.Int("sites", 0, "sites that use the registry meanwhile, through the gatekeeper: each has a connection, a heartbeat, "+
-	"and reports of ten volumes every 30 s")
+var benchSites = flag.Int("sites", 0, "sites that use the registry meanwhile, through the gatekeeper: each has a connection, "+
+	"a heartbeat, and reports of ten volumes every 30 s")
 
 // reportEvery is how often a site with ten volumes reports one.
 const reportEvery = 3 * time.Second
 
-// busy lets sites use the registry until the benchmark ends, and returns how many reports they made.
+// busy lets sites use the registry until the benchmark ends, and returns how many reports they
+// made.
 func busy(b *testing.B, w *world) (reports *atomic.Int64) {
 	reports = new(atomic.Int64)
 	ctx, stop := context.WithCancel(b.Context())
