@@ -110,7 +110,10 @@ func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) erro
 	}
 	v := federation.Volume{UUID: c.Name, Name: c.Spec.FederationName, Owner: r.Organization, OwnerSite: r.Site,
 		OwnerCluster: r.self.Cluster, Generation: 1, Spec: p.Spec, Sites: placed.Sites, CreatedAt: r.Now().UTC()}
-	v.Grants, v.Clients = plan.Grants(c.Spec.Grants, federation.Volume{})
+	var wrong *plan.Verdict
+	if v.Grants, v.Clients, wrong = plan.Grants(c.Spec.Grants, federation.Volume{}); wrong != nil {
+		return &outcome.Stop{Verdict: wrong}
+	}
 	at, err := r.Registry.CreateVolume(ctx, v, ring)
 	switch {
 	case errors.Is(err, federation.ErrNameTaken):
@@ -161,14 +164,13 @@ func (r *contents) update(ctx context.Context, c *content) error {
 	}
 	defer r.mirror.Release(c.Name)
 	next := old
-	next.Grants, next.Clients = plan.Grants(c.Spec.Grants, old)
-	wrong := plan.CheckClients(next.Clients)
-	if wrong != nil {
-		next.Clients = old.Clients
-	}
+	var wrong *plan.Verdict
+	next.Grants, next.Clients, wrong = plan.Grants(c.Spec.Grants, old)
 	resolved, generation, err := r.resolve(ctx, c)
 	if err == nil { // also if the rest of the wish cannot be fulfilled
 		next.Spec.Clients = resolved.Spec.Clients
+	} else { // what it says of all clients is not known
+		next.Grants = plan.Fewer(next.Grants, old.Grants)
 	}
 	if err == nil && resolved.Spec.Size < old.Spec.Size {
 		err = outcome.Stopped(v1alpha1.ReasonInvalid, fmt.Sprintf("spec.size: a volume does not shrink: it has %s; write that or more",

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -98,6 +99,21 @@ func TestCertificatesOfClients(t *testing.T) {
 	none := pki.Identity{Federation: "test", Organization: "org-a", Site: "a", Gateway: "n1"} // then it shows none
 	nobody := must(dial("nobody", config(c.ca, &none, hour), hang))
 	node := must(dial("node", config(c.ca, nil, hour), hang))
+	for protocol, want := range map[string]bool{"": true, "sunrpc": true, "h2": false} { // tlshd names none
+		raw, err := new(net.Dialer).DialContext(ctx, "tcp", c.nodes["a"].nfs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := config(c.ca, nil, hour)
+		if protocol != "" {
+			cfg.NextProtos = []string{protocol}
+		}
+		err = startTLS(raw, cfg)
+		if (err == nil) != want {
+			t.Errorf("a client that names protocol %q: %v", protocol, err)
+		}
+		_ = raw.Close()
+	}
 	file := func(cl *nfsclient.Client, volume string) (*nfsclient.File, error) {
 		root, err := cl.Mount(ctx, volume)
 		if err != nil {
@@ -174,7 +190,7 @@ func TestCertificatesOfClients(t *testing.T) {
 		return nil
 	})
 	// One that ends while it is used.
-	brief := must(dial("brief", config(c.ca, nil, earlier+5*time.Second), hang))
+	brief := must(dial("brief", config(c.ca, nil, earlier+10*time.Second), hang))
 	f, err := file(brief, "v")
 	if err != nil {
 		t.Fatal(err)
@@ -189,4 +205,30 @@ func TestCertificatesOfClients(t *testing.T) {
 	})
 	requires(users.CertificatesNone)
 	c.until("nobody needs a certificate any more", func() error { return write("plain") })
+}
+
+// startTLS asks a server for TLS, and begins it.
+func startTLS(raw net.Conn, cfg *tls.Config) error {
+	var e xdr.Encoder
+	e.CallHeader(xdr.CallHeader{XID: 1, Program: xdr.NFS4_PROGRAM, Version: xdr.NFS_V4, Cred: xdr.OpaqueAuth{Flavor: xdr.AUTH_TLS}})
+	if err := raw.SetDeadline(time.Now().Add(hang)); err != nil {
+		return err
+	}
+	if err := xdr.WriteRecord(raw, &e); err != nil {
+		return err
+	}
+	if _, err := xdr.ReadRecord(raw, 1000); err != nil {
+		return err
+	}
+	conn := tls.Client(raw, cfg)
+	if err := conn.Handshake(); err != nil {
+		return err
+	}
+	e = xdr.Encoder{}
+	e.CallHeader(xdr.CallHeader{XID: 2, Program: xdr.NFS4_PROGRAM, Version: xdr.NFS_V4}) // NULL
+	if err := xdr.WriteRecord(conn, &e); err != nil {
+		return err
+	}
+	_, err := xdr.ReadRecord(conn, 1000)
+	return err
 }

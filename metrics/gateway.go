@@ -34,9 +34,8 @@ var (
 	NFSRefused = define(Definition{Name: "weir_nfs_refused_total", Parts: gateway, Kind: Counter, Labels: []string{"reason"},
 		Help: "What was refused before it was executed. Of requests for a volume the reason is not_admitted, unknown (there is no " +
 			"such volume, or it is deleted), not_served (not by this gateway, or not yet), slots (the volume waits, and holds its " +
-			"share of what the client may ask for at a time), port or certificate (the volume asks for another one). Others are " +
-			"connections (the client has too many) and credential " +
-			"(it is not AUTH_SYS)."})
+			"share of what the client may ask for at a time), port or certificate (the volume asks for another one, or TLS did not " +
+			"begin). Others are connections (the client has too many) and credential (it is not AUTH_SYS)."})
 	NFSConnections = define(Definition{Name: "weir_nfs_connections", Parts: gateway, Kind: Gauge,
 		Help: "Open connections of NFS clients."})
 	NFSClients = define(Definition{Name: "weir_nfs_clients", Parts: gateway, Kind: Gauge,

@@ -271,6 +271,9 @@ func (a *Authority) Issue(id Identity, hosts []string, now time.Time, validFor t
 	}
 	tmpl.KeyUsage = x509.KeyUsageDigitalSignature
 	tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	if id.Part == PartClient { // it is on machines that many use
+		tmpl.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	}
 	tmpl.BasicConstraintsValid = true
 	tmpl.URIs = []*url.URL{id.uri()}
 	if id.Part == PartRegistry {

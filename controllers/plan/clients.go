@@ -4,7 +4,6 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
@@ -15,29 +14,60 @@ import (
 // Grants are grants as the registry has them, and what is said of clients, by site: what grants
 // say, of several to one site the first that does, and what a person said of sites that have no
 // grant and had none in old, the volume's record (zero: there is none).
-func Grants(list []v1alpha1.Grant, old federation.Volume) ([]federation.Grant, map[string]users.Policy) {
-	var out []federation.Grant
-	at := maps.Clone(old.Clients)
-	for _, g := range list {
-		delete(at, string(g.Site))
-	}
-	for _, g := range old.Grants {
-		delete(at, g.Site)
-	}
-	for _, g := range list {
-		out = append(out, federation.Grant{Site: string(g.Site), Namespace: g.Namespace, Access: Access(g.Access)})
-		if _, said := at[string(g.Site)]; said || g.Clients == nil {
+//
+// Where a grant says of clients what cannot be, wrong says why: what was said of that site stays,
+// and nothing more is granted to it than before.
+func Grants(list []v1alpha1.Grant, old federation.Volume) (out []federation.Grant, at map[string]users.Policy, wrong *Verdict) {
+	bad := map[string]bool{}
+	for i, g := range list {
+		if g.Clients == nil {
 			continue
 		}
-		if at == nil {
-			at = map[string]users.Policy{}
+		for _, p := range clients(*g.Clients).Problems() {
+			bad[string(g.Site)] = true
+			if wrong == nil {
+				wrong = &Verdict{v1alpha1.ReasonInvalid, fmt.Sprintf("spec.grants[%d].clients.%s: %s: %s", i, p[0], p[1], p[2])}
+			}
 		}
-		at[string(g.Site)] = clients(*g.Clients)
+	}
+	at = map[string]users.Policy{}
+	for site, c := range old.Clients {
+		granted := slices.ContainsFunc(list, func(g v1alpha1.Grant) bool { return string(g.Site) == site }) ||
+			slices.ContainsFunc(old.Grants, func(g federation.Grant) bool { return g.Site == site })
+		if !granted || bad[site] {
+			at[site] = c
+		}
+	}
+	for _, g := range list {
+		one := federation.Grant{Site: string(g.Site), Namespace: g.Namespace, Access: Access(g.Access)}
+		if bad[one.Site] {
+			out = append(out, Fewer([]federation.Grant{one}, old.Grants)...)
+			continue
+		}
+		out = append(out, one)
+		if _, said := at[one.Site]; !said && g.Clients != nil {
+			at[one.Site] = clients(*g.Clients)
+		}
 	}
 	if len(at) == 0 {
 		at = nil
 	}
-	return out, at
+	return out, at, wrong
+}
+
+// Fewer are those of some grants that are in old too, for no more access than there.
+func Fewer(list, old []federation.Grant) (out []federation.Grant) {
+	for _, g := range list {
+		i := slices.IndexFunc(old, func(o federation.Grant) bool { return o.Site == g.Site && o.Namespace == g.Namespace })
+		if i < 0 {
+			continue
+		}
+		if old[i].Access == federation.ReadOnly {
+			g.Access = federation.ReadOnly
+		}
+		out = append(out, g)
+	}
+	return out
 }
 
 // DescribeGrants is the inverse of Grants. What is said of clients of a site without a grant is
@@ -52,16 +82,6 @@ func DescribeGrants(list []federation.Grant, at map[string]users.Policy) []v1alp
 		out = append(out, one)
 	}
 	return out
-}
-
-// CheckClients returns why what is said of clients cannot be, nil if it can.
-func CheckClients(at map[string]users.Policy) *Verdict {
-	for _, site := range slices.Sorted(maps.Keys(at)) {
-		for _, p := range at[site].Problems() {
-			return &Verdict{v1alpha1.ReasonInvalid, fmt.Sprintf("spec.grants: clients of site %s: %s: %s: %s", site, p[0], p[1], p[2])}
-		}
-	}
-	return nil
 }
 
 // clients are clients as the registry has them.

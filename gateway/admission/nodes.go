@@ -174,11 +174,11 @@ func (n *Nodes) Admit(ctx context.Context, q *nodepb.AdmitRequest) (*nodepb.Admi
 		}
 		access = lesser(access, claimed)
 	}
-	if err := n.mounts(k.Volume); err != nil {
-		return nil, err
-	}
 	name, err := n.admit(ctx, k, client, attachment.Access)
 	if err != nil {
+		return nil, err
+	}
+	if err := n.mounts(k.Volume); err != nil { // admit has waited until its record is here
 		return nil, err
 	}
 	if group, ok := n.rootGroup(k.Volume, q); ok && access == federation.ReadWrite {

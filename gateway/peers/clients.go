@@ -5,7 +5,6 @@ package peers
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -13,7 +12,8 @@ import (
 	"github.com/weir-storage/weir/pki"
 )
 
-// rpcProtocol is what RPC names itself in TLS (RFC 9289 section 4.3.1).
+// rpcProtocol is what RPC names itself in TLS (RFC 9289 section 4.3.1). A client that names others
+// is refused. Programs are about that name none, as tlshd, so those are not.
 const rpcProtocol = "sunrpc"
 
 // handshakeTime is how long a client may take to begin TLS.
@@ -35,9 +35,6 @@ func Clients(creds *pki.Credentials, organization, site string) func(context.Con
 			return nil, false, fmt.Errorf("tls: %w", err)
 		}
 		s := conn.ConnectionState()
-		if s.NegotiatedProtocol != rpcProtocol {
-			return nil, false, errors.Join(fmt.Errorf("tls: the client does not name the protocol %q", rpcProtocol), conn.Close())
-		}
 		kept, err := creds.Keep(conn, s, cfg.VerifyConnection)
 		if err != nil {
 			return nil, false, err

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -117,35 +118,40 @@ func audit(ctx context.Context, sh *cli.Shell, cl *access.Client, ca, organizati
 		}
 		l.charter = &is
 	}
+	if !l.knows(organization) && organization != cl.Self.Organization {
+		return Report{}, cli.Usage("--organization %q: the federation has none of this name, by its sites, volumes and charter",
+			organization)
+	}
 	return l.report(cl.Self.Federation), nil
 }
 
 // everything is what the registry has that says who can do what.
 type everything struct {
-	volumes    []federation.Volume
+	volumes    map[string]federation.Volume
 	controls   map[string]federation.Control
 	keyrings   map[string]federation.Keyring
 	sites      map[string]federation.Site
 	admissions map[string][]federation.Admission // by volume
 	charter    *federation.Charter
+	unread     []string // records that cannot be read
 }
 
 // errSynced ends a watch that has listed everything.
 var errSynced = errors.New("everything is listed")
 
-// gather reads it at one revision. A record that cannot be read is an error: what it allows would
-// be missing.
+// gather reads it. Of a registry that goes away meanwhile it may be of two moments.
 func gather(ctx context.Context, w federation.Watcher) (everything, error) {
-	e := everything{controls: map[string]federation.Control{}, keyrings: map[string]federation.Keyring{},
-		sites: map[string]federation.Site{}, admissions: map[string][]federation.Admission{}}
+	e := everything{volumes: map[string]federation.Volume{}, controls: map[string]federation.Control{},
+		keyrings: map[string]federation.Keyring{},
+		sites:    map[string]federation.Site{}, admissions: map[string][]federation.Admission{}}
 	err := w.Watch(ctx, func(v federation.Event) error {
 		switch {
-		case v.Err != nil:
-			return v.Err
 		case v.Kind == federation.KindSynced:
 			return errSynced
+		case v.Err != nil || v.Deleted: // of the second list, if the first was not finished
+			e.forget(v)
 		case v.Volume != nil:
-			e.volumes = append(e.volumes, *v.Volume)
+			e.volumes[v.Volume.UUID] = *v.Volume
 		case v.Control != nil:
 			e.controls[v.Control.Volume] = *v.Control
 		case v.Keyring != nil:
@@ -153,6 +159,7 @@ func gather(ctx context.Context, w federation.Watcher) (everything, error) {
 		case v.Site != nil:
 			e.sites[v.Site.Name] = *v.Site
 		case v.Admission != nil:
+			e.forget(v) // it may be there, if this is the second list
 			e.admissions[v.Admission.Volume] = append(e.admissions[v.Admission.Volume], *v.Admission)
 		case v.Charter != nil:
 			e.charter = v.Charter
@@ -163,6 +170,32 @@ func gather(ctx context.Context, w federation.Watcher) (everything, error) {
 		err = nil
 	}
 	return e, err
+}
+
+// forget takes a record out that is gone, or that cannot be read.
+func (e *everything) forget(v federation.Event) {
+	switch v.Kind {
+	case federation.KindVolume:
+		delete(e.volumes, v.Name)
+	case federation.KindControl:
+		delete(e.controls, v.Name)
+	case federation.KindKeyring:
+		delete(e.keyrings, v.Name)
+	case federation.KindSite:
+		delete(e.sites, v.Name)
+	case federation.KindAdmission:
+		for id, all := range e.admissions {
+			e.admissions[id] = slices.DeleteFunc(all,
+				func(a federation.Admission) bool { return a.Site+"/"+a.Volume+"/"+a.Client == v.Name })
+		}
+	case federation.KindCharter:
+		e.charter = nil
+	default:
+		return // it says nothing of who can do what
+	}
+	if v.Err != nil {
+		e.unread = append(e.unread, fmt.Sprintf("%s %s", v.Kind, v.Name))
+	}
 }
 
 func (r Report) write(sh *cli.Shell) error {

@@ -132,6 +132,13 @@ func TestAudit(t *testing.T) {
 		`{"site":"typo","keys":0,"copies":0,"homes":0,"writes":0,"reads":1,"clients":0}`,
 		`{"site":"waw","organization":"PSNC","keys":2,"copies":0,"homes":0,"writes":1,"reads":0,"clients":1}`,
 	})
+	// What a site wrote itself is no reason, once the owner's grant is taken back.
+	must(b.Registry.PutAdmission(ctx, federation.Admission{Volume: "u2", Site: "waw", Client: "10.0.0.7", Access: federation.ReadWrite,
+		Node: "n"}))
+	if again := audit(); !slices.Equal(told(again), told(r)) || !slices.Equal(again.Sites, r.Sites) {
+		t.Errorf("an admission that a foreign site wrote changes it: %v, %v", told(again), again.Sites)
+	}
+	b.Want(cli.ExitUsage, "the federation has none of this name", "", "audit", "--ca", ca, "--organization", "Surf")
 	b.Want(cli.ExitError, "there are 10 findings", "", "audit", "--ca", ca, "--check")
 	b.Want(cli.ExitOK, "Organization SURF has 2 volumes in federation demo", "", "audit", "--ca", ca)
 	b.Want(cli.ExitOK, "Organization TUe has 1 volumes", "", "audit", "--ca", ca, "--organization", "TUe")

@@ -42,8 +42,10 @@ func (l *look) report(federation string) Report {
 	for _, name := range slices.Sorted(maps.Keys(l.everything.sites)) {
 		l.lender(l.everything.sites[name])
 	}
-	slices.SortFunc(l.volumes, func(a, b volume) int { return strings.Compare(a.Name, b.Name) })
-	for _, v := range l.volumes {
+	for _, record := range l.unread {
+		l.find("record "+record, "Upgrade this program, or restore the record", "it cannot be read, so what it allows is not seen here")
+	}
+	for _, v := range slices.SortedFunc(maps.Values(l.volumes), func(a, b volume) int { return strings.Compare(a.Name, b.Name) }) {
 		if v.Owner == l.organization {
 			r.Volumes++
 			l.volume(v)
@@ -110,13 +112,33 @@ func (l *look) federation() {
 	}
 }
 
-// expelled reports whether the charter has an organization no more.
-func (l *look) expelled(organization string) bool {
+// outside says why an organization is not of the federation; "": it is.
+func (l *look) outside(organization string) string {
 	if l.charter == nil {
-		return false
+		return ""
 	}
-	o := l.charter.Find(organization)
-	return o == nil || o.Expelled != nil
+	switch o := l.charter.Find(organization); {
+	case o == nil:
+		return "which the charter does not have"
+	case o.Expelled != nil:
+		return "which was expelled"
+	}
+	return ""
+}
+
+// knows reports whether anything says that there is an organization.
+func (l *look) knows(organization string) bool {
+	for _, s := range l.everything.sites {
+		if s.Organization == organization {
+			return true
+		}
+	}
+	for _, v := range l.volumes {
+		if v.Owner == organization {
+			return true
+		}
+	}
+	return l.charter != nil && l.charter.Find(organization) != nil
 }
 
 // lender looks at what a site of the organization lends.
@@ -135,6 +157,10 @@ func (l *look) volume(v volume) {
 		why[s] = true
 	}
 	l.home(about, v, why)
+	if v.Deleted { // nobody uses it
+		l.keys(about, v, why)
+		return
+	}
 	writes, reads := map[string]bool{}, map[string]bool{}
 	for _, g := range v.Grants {
 		why[g.Site] = true
@@ -149,6 +175,9 @@ func (l *look) volume(v volume) {
 	}
 	bare := map[string]int{}
 	for _, a := range l.admissions[v.UUID] {
+		if a.Node != "" && l.foreign(a.Site) && !writes[a.Site] && !reads[a.Site] {
+			continue // its site wrote it, and the owner allows nothing there
+		}
 		why[a.Site] = true
 		l.at(a.Site).Clients++
 		if a.Node != "" && l.foreign(a.Site) {
@@ -172,8 +201,11 @@ func (l *look) volume(v volume) {
 		}
 	}
 	for _, s := range slices.Sorted(maps.Keys(bare)) {
-		l.find(about, "Ask for certificates: weir volume clients "+v.Name+" --site "+s+" --certificates Required",
-			"%d clients at site %s are known by their address only", bare[s], s)
+		do := "Ask for certificates: weir volume clients " + v.Name + " --site " + s + " --certificates Required"
+		if v.OwnerSite != "" { // which it cannot
+			do = "Let clusters claim it instead, and take these back: weir volume expel"
+		}
+		l.find(about, do, "%d clients at site %s are known by their address only", bare[s], s)
 	}
 	for _, s := range slices.Sorted(maps.Keys(writes)) {
 		c := v.ClientsAt(s)
@@ -199,11 +231,9 @@ func (l *look) home(about string, v volume, why map[string]bool) {
 		l.find(about, "Move it, if that is not meant: weir failover "+v.Name+" --to SITE", "its home is at site %s (%s), which decides "+
 			"what it has", c.Home.Site, l.of(c.Home.Site))
 	}
-	for _, e := range c.History {
-		if e.Forced {
-			l.find(about, "See what was set aside: weir status "+v.Name, "epoch %d began by force: writes of before may be missing",
-				e.Epoch)
-		}
+	if n := len(c.History); n > 0 && c.History[n-1].Forced { // until the next epoch
+		l.find(about, "See what was set aside: weir status "+v.Name, "epoch %d began by force: writes of before may be missing",
+			c.History[n-1].Epoch)
 	}
 }
 
@@ -215,8 +245,8 @@ func (l *look) keys(about string, v volume, why map[string]bool) {
 		switch {
 		case !registered:
 			l.find(about, notTakenBack, "site %s, which is not registered any more, has its key", s)
-		case l.foreign(s) && l.expelled(l.of(s)):
-			l.find(about, notTakenBack, "site %s of %s, which was expelled, has its key", s, l.of(s))
+		case l.foreign(s) && l.outside(l.of(s)) != "":
+			l.find(about, notTakenBack, "site %s of %s, %s, has its key", s, l.of(s), l.outside(l.of(s)))
 		case !why[s]:
 			l.find(about, notTakenBack, "site %s (%s) has its key, and no reason to have it any more", s, l.of(s))
 		}

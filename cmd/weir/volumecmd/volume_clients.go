@@ -186,7 +186,11 @@ func sayClients(ctx context.Context, cl *access.Client, name string, o identitie
 		if err != nil {
 			return "", access.Repeatable(err)
 		}
-		return fmt.Sprintf("users of clients of volume %s, %s: %s\n", v.Name, where, describe(said)), nil
+		text := fmt.Sprintf("users of clients of volume %s, %s: %s\n", v.Name, where, describe(said))
+		if v.OwnerSite != "" && !o.forgotten {
+			text += fmt.Sprintf("When the cluster of site %s grants it to site %s, that grant says it instead.\n", v.OwnerSite, o.site)
+		}
+		return text, nil
 	}
 }
 

@@ -146,8 +146,15 @@ func reasons(ctx context.Context, cl *access.Client, v federation.Volume) (map[s
 		}
 	}
 	admitted, err := cl.Registry.ListAdmissions(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	sites, err := cl.Registry.Sites(ctx)
 	for _, a := range admitted {
-		if a.Volume == v.UUID {
+		s, unknown := access.SiteNamed(sites, a.Site)
+		own := unknown == nil && s.Site.Organization == v.Owner
+		granted := slices.ContainsFunc(v.Grants, func(g federation.Grant) bool { return g.Site == a.Site })
+		if a.Volume == v.UUID && (a.Node == "" || own || granted) { // else its site wrote it, and the owner allows nothing
 			add(a.Site, "admitted clients")
 		}
 	}

@@ -90,6 +90,17 @@ func transfer(ctx context.Context, cl *access.Client, name, to string, force boo
 	}
 }
 
+// asking are the sites whose clients a volume asks for more than requests.
+func asking(v federation.Volume) (sites []string) {
+	for s, c := range v.Clients {
+		if c.Certificates == users.CertificatesRequired || c.Ports == users.PortsPrivileged {
+			sites = append(sites, s)
+		}
+	}
+	slices.Sort(sites)
+	return sites
+}
+
 // mayTransfer returns why the caller may not give the volume to a site.
 func mayTransfer(ctx context.Context, cl *access.Client, v federation.Volume, force bool) error {
 	me := cl.Self.Organization
@@ -103,6 +114,9 @@ func mayTransfer(ctx context.Context, cl *access.Client, v federation.Volume, fo
 	case v.Spec.Clients.Certificates == users.CertificatesRequired, v.Spec.Clients.Ports == users.PortsPrivileged:
 		return fmt.Errorf("volume %s: it asks its clients for certificates or privileged ports, which volumes of clusters cannot yet: "+
 			"take that back first, with weir volume clients", v.Name)
+	case len(asking(v)) > 0:
+		return fmt.Errorf("volume %s: it asks clients at sites %v for certificates or privileged ports, which volumes of clusters cannot "+
+			"yet: take that back first, with weir volume clients --site", v.Name, asking(v))
 	case !force:
 		return nil
 	case v.OwnerSite == "":

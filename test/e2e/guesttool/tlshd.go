@@ -159,7 +159,8 @@ func (d *handshaker) shake(fd int, peer string) error {
 		return err
 	}
 	var keys secrets
-	conn := tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"sunrpc"}, KeyLogWriter: &keys,
+	// It names no protocol, as ktls-utils does not.
+	conn := tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS13, KeyLogWriter: &keys,
 		InsecureSkipVerify: true, // it is looked at below
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if _, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: d.roots}); err != nil {
