@@ -72,6 +72,11 @@ func (c *kv) definite(err error) error {
 	return nil
 }
 
+// leaderless reports whether a member answered that it has no leader, or another one than before.
+func leaderless(err error) bool {
+	return errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, rpctypes.ErrLeaderChanged)
+}
+
 // away reports whether a member did not answer, or had no leader.
 func away(err error) bool {
 	var e rpctypes.EtcdError

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/etcd/etcdtest"
@@ -96,5 +98,55 @@ func TestChangeWithoutSpace(t *testing.T) {
 	}
 	if _, _, err := c.Commit(t.Context(), nil, []records.Write{{Key: "k", Value: []byte("y")}}); !errors.Is(err, federation.ErrUnknown) {
 		t.Errorf("a change of which nothing shows whether it was made ends with %v", err)
+	}
+}
+
+// electorate is an etcd without a leader, for some requests.
+type electorate struct {
+	etcdserverpb.UnimplementedKVServer
+	left atomic.Int64
+}
+
+// Txn implements etcdserverpb.KVServer.
+func (e *electorate) Txn(context.Context, *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	switch n := e.left.Add(-1); {
+	case n < 0:
+		return &etcdserverpb.TxnResponse{Header: &etcdserverpb.ResponseHeader{ClusterId: 1, Revision: 1},
+			Responses: []*etcdserverpb.ResponseOp{{Response: &etcdserverpb.ResponseOp_ResponseRange{
+				ResponseRange: &etcdserverpb.RangeResponse{}}}}}, nil
+	case n%2 == 0:
+		return nil, rpctypes.ErrGRPCLeaderChanged
+	default:
+		return nil, rpctypes.ErrGRPCNoLeader
+	}
+}
+
+// TestReadWaitsForALeader: a read is asked again while members elect a leader, more often than it
+// would be of a member that went away; and no longer than a call may take.
+func TestReadWaitsForALeader(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := new(electorate)
+	s := grpc.NewServer()
+	etcdserverpb.RegisterKVServer(s, e)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	var waited []time.Duration
+	r := open(t, Config{Endpoints: []string{"http://" + l.Addr().String()}, CallTimeout: time.Minute})
+	r.kv.cfg.After = func(d time.Duration) <-chan time.Time {
+		waited = append(waited, d)
+		return time.After(0)
+	}
+	e.left.Store(10)
+	if _, _, err := r.GetControl(t.Context(), "v"); !errors.Is(err, federation.ErrNotFound) || len(waited) != 10 {
+		t.Errorf("error %v, after %v", err, waited)
+	}
+	e.left.Store(1 << 40)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, _, err := r.GetControl(ctx, "v"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want the end of time", err)
 	}
 }

@@ -157,12 +157,16 @@ func (c *kv) Close() error {
 	return nil
 }
 
-// readAgain is after how long a read is tried again that met a member which went away, or a change
-// of leader: others answer.
-var readAgain = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond}
+// readAgain is after how long a read is tried again that met a member which went away: others
+// answer.
+var readAgain = []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, time.Second}
+
+// electing is how often a read is tried again while the members elect a leader.
+const electing = 300 * time.Millisecond
 
 // read asks members until one answers, in the time of ctx. Those that are away are asked again as
-// readAgain says. When one keeps silent, the next is asked: later of a long list than of a record.
+// readAgain says, and those that have no leader as long as there is time. When one keeps silent,
+// the next is asked: later of a long list than of a record.
 func (c *kv) read(ctx context.Context, ops []clientv3.Op, long bool) (*clientv3.TxnResponse, error) {
 	patience := tryTime
 	if long { // it may have much to send
@@ -174,16 +178,22 @@ func (c *kv) read(ctx context.Context, ops []clientv3.Op, long bool) (*clientv3.
 		silent := try.Err() != nil
 		cancel()
 		switch {
-		case err == nil, ctx.Err() != nil, !silent && (len(left) == 0 || !away(err)):
+		case err == nil, ctx.Err() != nil:
 			return res, err
 		case silent:
 			continue
 		}
+		wait := electing
+		if !leaderless(err) {
+			if len(left) == 0 || !away(err) {
+				return res, err
+			}
+			wait, left = left[0], left[1:]
+		}
 		select {
 		case <-ctx.Done():
-		case <-c.cfg.After(left[0]):
+		case <-c.cfg.After(wait):
 		}
-		left = left[1:]
 	}
 }
 
