@@ -5,6 +5,7 @@
 package users
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -85,6 +86,11 @@ var maskForm = regexp.MustCompile(`^0?[0-7]{1,2}$`)
 
 // IsZero reports whether c says nothing.
 func (c Policy) IsZero() bool { return reflect.ValueOf(c).IsZero() }
+
+// Nobody is who nobody is in the volume.
+func (c Policy) Nobody() (uid, gid int) {
+	return cmp.Or(c.AnonymousUID, DefaultNobody), cmp.Or(c.AnonymousGID, DefaultNobody)
+}
 
 // Problems returns what is wrong with c: the field below clients, its value, and what to do.
 func (c Policy) Problems() (out [][3]string) {

@@ -39,18 +39,13 @@ type Map struct {
 
 // New reads what a volume's record says, which is valid.
 func New(c users.Policy) *Map {
-	m := &Map{all: c.Squash == users.SquashAll, root: c.Squash == users.SquashRoot, uid: users.DefaultNobody, gid: users.DefaultNobody,
+	uid, gid := c.Nobody()
+	m := &Map{all: c.Squash == users.SquashAll, root: c.Squash == users.SquashRoot, uid: uint32(uid), gid: uint32(gid),
 		uids: c.UIDs, gids: c.GIDs}
 	mask, _ := strconv.ParseUint(c.Mask, 8, 32) // "" is 0
 	m.mask = uint32(mask)
 	if !m.all && !m.root && !m.mapped() && m.mask == 0 {
 		return nil
-	}
-	if c.AnonymousUID != 0 {
-		m.uid = uint32(c.AnonymousUID)
-	}
-	if c.AnonymousGID != 0 {
-		m.gid = uint32(c.AnonymousGID)
 	}
 	return m
 }

@@ -21,9 +21,9 @@ func issueCommand(sh *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "issue --dir D --organization O --site S --gateway G [--part P] --host H...",
 		Short: "Issue a certificate: D/G.crt and D/G.key", Args: cli.Args(cobra.NoArgs),
-		Long: "Issues a certificate with the authority in folder D: for a gateway, a member of the registry, or a\n" +
-			"person or a client, who need no --host. What its owner may do in the federation follows from --part:\n" +
-			"docs/trust.md has the list.",
+		Long: "Issues a certificate with the authority in folder D: for a gateway, a member of the registry, a\n" +
+			"person or a client; the last two need no --host. What its owner may do in the federation follows\n" +
+			"from --part: docs/trust.md has the list.",
 		Example: "  weir pki issue --dir authority --organization SURF --site ams --gateway ams-1 --host 10.0.1.10\n" +
 			"  weir pki issue --dir authority --organization SURF --site ams --gateway alice --part person",
 		RunE: func(*cobra.Command, []string) error {

@@ -198,13 +198,6 @@ func sayClients(ctx context.Context, cl *access.Client, name string, o identitie
 func describe(p users.Policy) string {
 	var parts []string
 	add := func(format string, a ...any) { parts = append(parts, fmt.Sprintf(format, a...)) }
-	nobody := users.Policy{AnonymousUID: 65534, AnonymousGID: 65534}
-	if p.AnonymousUID != 0 {
-		nobody.AnonymousUID = p.AnonymousUID
-	}
-	if p.AnonymousGID != 0 {
-		nobody.AnonymousGID = p.AnonymousGID
-	}
 	switch {
 	case p.Squash == users.SquashAll:
 		add("everybody is nobody")
@@ -216,7 +209,8 @@ func describe(p users.Policy) string {
 		add("everybody is who he says he is")
 	}
 	if parts[0] != "everybody is who he says he is" {
-		add("nobody is %d:%d", nobody.AnonymousUID, nobody.AnonymousGID)
+		uid, gid := p.Nobody()
+		add("nobody is %d:%d", uid, gid)
 	}
 	if p.Mask != "" {
 		add("without permissions %s", p.Mask)

@@ -94,11 +94,11 @@ func keysOf(ctx context.Context, cl *access.Client, name string) (Keys, error) {
 	if err != nil {
 		return Keys{}, err
 	}
-	why, err := reasons(ctx, cl, v)
+	all, err := cl.Registry.Sites(ctx)
 	if err != nil {
 		return Keys{}, err
 	}
-	all, err := cl.Registry.Sites(ctx)
+	why, err := reasons(ctx, cl, v, all)
 	if err != nil {
 		return Keys{}, err
 	}
@@ -117,7 +117,7 @@ func keysOf(ctx context.Context, cl *access.Client, name string) (Keys, error) {
 }
 
 // reasons are why sites are to have a volume's key, by site.
-func reasons(ctx context.Context, cl *access.Client, v federation.Volume) (map[string][]string, error) {
+func reasons(ctx context.Context, cl *access.Client, v federation.Volume, all []federation.SiteStatus) (map[string][]string, error) {
 	why := map[string][]string{}
 	add := func(site, reason string) {
 		if !slices.Contains(why[site], reason) {
@@ -146,12 +146,8 @@ func reasons(ctx context.Context, cl *access.Client, v federation.Volume) (map[s
 		}
 	}
 	admitted, err := cl.Registry.ListAdmissions(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	sites, err := cl.Registry.Sites(ctx)
 	for _, a := range admitted {
-		s, unknown := access.SiteNamed(sites, a.Site)
+		s, unknown := access.SiteNamed(all, a.Site)
 		own := unknown == nil && s.Site.Organization == v.Owner
 		granted := slices.ContainsFunc(v.Grants, func(g federation.Grant) bool { return g.Site == a.Site })
 		if a.Volume == v.UUID && (a.Node == "" || own || granted) { // else its site wrote it, and the owner allows nothing
