@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,7 @@ type operator struct {
 	mirror  *mirror.Mirror
 	rollout *pace.Rollout
 	lags    *pace.Lags
+	serial  atomic.Uint64 // of the charter that was looked at
 }
 
 // await returns why nothing can be decided yet: the registry was not read, or this cluster is not

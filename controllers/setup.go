@@ -116,11 +116,11 @@ func (o *operator) charter(c view.Change) {
 	if c.Kind != federation.KindCharter || c.Charter == nil {
 		return
 	}
-	news, err := o.Charter.Adopt(c.Charter.Signed)
+	_, err := o.Charter.Adopt(c.Charter.Signed)
 	if err != nil {
 		log.Log.Error(err, "the registry has a charter that is not taken")
 	}
-	if news {
+	if err == nil && o.serial.Swap(c.Charter.Serial) != c.Charter.Serial { // it may be in force already
 		log.Log.Info("a charter is in force", "serial", c.Charter.Serial)
 		o.mirror.Again()
 	}

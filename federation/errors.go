@@ -30,6 +30,8 @@ var (
 	ErrVersion = errors.New("record is newer than this program")
 	// ErrRewound: the registry is older than what was already seen (protocol-7).
 	ErrRewound = errors.New("registry went back")
+	// ErrForged: nobody who may write the record has signed it. Treat it as unknown.
+	ErrForged = errors.New("record is not signed by who may write it")
 )
 
 // Error is what every registry call returns: operation, kind, name, what is wrong and what to do.

@@ -53,7 +53,7 @@ type Rewind struct {
 	Revisions   []Revision  // of the notices
 	Testimonies []Testimony // by gateway and key
 	// Records are all that there are of the kinds that archives keep, with the registry's own
-	// revisions.
+	// revisions. One without a value does not count, and is in the way.
 	Records []Record
 	Last    Reconciliation
 }
@@ -193,7 +193,9 @@ func (r Rewind) purged() (gone map[string]string, back map[string]Purge, err err
 	gone, back = map[string]string{}, map[string]Purge{}
 	all := slices.Clone(r.Testimonies)
 	for _, x := range r.Records {
-		all = append(all, Testimony{Key: x.Key, Value: x.Value})
+		if x.Value != nil {
+			all = append(all, Testimony{Key: x.Key, Value: x.Value})
+		}
 	}
 	purges := map[string]Purge{}
 	for _, t := range all {
@@ -334,7 +336,8 @@ func correctControl(c Correction, there Record, all []Testimony) (Correction, bo
 		records = append(records, known)
 	}
 	c.Why = "is not there"
-	if there.Revision != 0 {
+	exists := there.Revision != 0 && there.Value != nil
+	if exists {
 		var err error
 		if has, err = controlOf(c.Key, there.Value); err != nil {
 			return c, false, err
@@ -347,7 +350,7 @@ func correctControl(c Correction, there Record, all []Testimony) (Correction, bo
 		return c, true, nil
 	}
 	i := slices.IndexFunc(records, func(x Control) bool { return x.ancestor() == tips[0].ancestor() })
-	if there.Revision != 0 {
+	if exists {
 		if has.DescendsFrom(tips[0]) {
 			return c, false, nil
 		}

@@ -56,6 +56,12 @@ var CallsRefused = define(Definition{Name: "weir_gateway_calls_refused_total", P
 	Help: "Calls of other processes of the federation that were refused because of what their certificates are of: of which part, " +
 		"and which method. The log says whose each was."})
 
+// RecordsForged are of the registry.
+var RecordsForged = define(Definition{Name: "weir_registry_records_forged_total", Parts: gateway, Kind: Counter,
+	Labels: []string{"kind"},
+	Help: "Records of the registry that do not count, since nobody has signed them who may write them: of which kind. Somebody wrote " +
+		"them past the gatekeepers. The log says which. A gateway puts back what it knows."})
+
 // Volumes and their copies.
 var (
 	VolumeRole = define(Definition{Name: "weir_volume_role", Parts: gateway, Kind: Gauge, Labels: []string{"volume", "role"},

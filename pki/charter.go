@@ -28,6 +28,9 @@ type Charter struct {
 	Made time.Time `json:"made"`
 	// Organizations are in order of their names.
 	Organizations []Organization `json:"organizations"`
+	// SignedSince is from when on records of the registry count only with a signature of who may
+	// write them; zero: those without one count too.
+	SignedSince time.Time `json:"signedSince,omitzero"`
 }
 
 // Organization is one of a federation.
@@ -36,8 +39,17 @@ type Organization struct {
 	// Authorities are certificates, PEM, one each: whoever one of them vouches for is of the
 	// organization. There are several while one takes over from another.
 	Authorities []string `json:"authorities"`
+	// Former are authorities that vouched for the organization: what was signed meanwhile still
+	// counts.
+	Former []Former `json:"former,omitempty"`
 	// Expelled is set of one whose certificates count no more.
 	Expelled *Expulsion `json:"expelled,omitempty"`
+}
+
+// Former is an authority that does not vouch for an organization any more.
+type Former struct {
+	Authority string    `json:"authority"` // its certificate, PEM
+	Until     time.Time `json:"until"`
 }
 
 // Expulsion says why an organization is not of the federation any more, for people.
@@ -76,10 +88,17 @@ func Fingerprint(certificate string) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// check returns the authorities of each organization that is not expelled.
-func (c *Charter) check() (map[string]*x509.CertPool, error) {
-	fail := func(format string, a ...any) (map[string]*x509.CertPool, error) {
-		return nil, fmt.Errorf("check charter: %w: %s", ErrInvalid, fmt.Sprintf(format, a...))
+// former are authorities that vouched for an organization until then.
+type former struct {
+	pool  *x509.CertPool
+	until time.Time
+}
+
+// check returns the authorities of each organization that is not expelled, and those that vouched
+// for one before.
+func (c *Charter) check() (map[string]*x509.CertPool, map[string][]former, error) {
+	fail := func(format string, a ...any) (map[string]*x509.CertPool, map[string][]former, error) {
+		return nil, nil, fmt.Errorf("check charter: %w: %s", ErrInvalid, fmt.Sprintf(format, a...))
 	}
 	if !labelForm.MatchString(c.Federation) {
 		return fail("federation is %q: use a DNS label", c.Federation)
@@ -87,33 +106,55 @@ func (c *Charter) check() (map[string]*x509.CertPool, error) {
 	if c.Serial == 0 {
 		return fail("serial is 0: count from 1")
 	}
-	vouch := map[string]*x509.CertPool{}
+	vouch, vouched := map[string]*x509.CertPool{}, map[string][]former{}
 	for i, o := range c.Organizations {
 		if i > 0 && o.Name <= c.Organizations[i-1].Name {
 			return fail("organization %q comes after %q: list each once, in order", o.Name, c.Organizations[i-1].Name)
 		}
 		if err := checkOrganization(o.Name); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		pool := x509.NewCertPool()
 		for _, text := range o.Authorities {
-			cert, of, err := parseAuthorityCert(text)
+			cert, err := c.authority(o.Name, text)
 			if err != nil {
-				return fail("organization %q has an authority that is none (%v): give the file ca.crt of its authority", o.Name, err)
-			}
-			if of.Federation != "" && of.Federation != c.Federation || of.Organization != "" && of.Organization != o.Name {
-				return fail("organization %q has an authority that is of %s: give its own", o.Name, of)
+				return nil, nil, err
 			}
 			pool.AddCert(cert)
 		}
-		if o.Expelled == nil {
+		for _, f := range o.Former {
+			cert, err := c.authority(o.Name, f.Authority)
+			if err != nil {
+				return nil, nil, err
+			}
+			one := x509.NewCertPool()
+			one.AddCert(cert)
+			vouched[o.Name] = append(vouched[o.Name], former{one, f.Until})
+		}
+		if o.Expelled != nil {
+			vouched[o.Name] = append(vouched[o.Name], former{pool, o.Expelled.At})
+		} else {
 			if len(o.Authorities) == 0 {
 				return fail("organization %q has no authority: give the file ca.crt of its authority", o.Name)
 			}
 			vouch[o.Name] = pool
 		}
 	}
-	return vouch, nil
+	return vouch, vouched, nil
+}
+
+// authority reads the certificate of an organization's authority.
+func (c *Charter) authority(organization, text string) (*x509.Certificate, error) {
+	cert, of, err := parseAuthorityCert(text)
+	if err != nil {
+		return nil, fmt.Errorf("check charter: %w: organization %q has an authority that is none (%w): give the file ca.crt of its authority",
+			ErrInvalid, organization, err)
+	}
+	if of.Federation != "" && of.Federation != c.Federation || of.Organization != "" && of.Organization != organization {
+		return nil, fmt.Errorf("check charter: %w: organization %q has an authority that is of %s: give its own", ErrInvalid, organization,
+			of)
+	}
+	return cert, nil
 }
 
 // FirstCertificate is the first certificate of a text (PEM), as Charter has them: in an
@@ -156,7 +197,7 @@ func (a *Authority) SignCharter(c Charter) (string, error) {
 		return "", fmt.Errorf("sign charter: %w: it is of federation %q, and the authority of %q: use that federation's", ErrInvalid,
 			c.Federation, a.federation)
 	}
-	if _, err := c.check(); err != nil {
+	if _, _, err := c.check(); err != nil {
 		return "", err
 	}
 	text, err := json.Marshal(c)
@@ -189,6 +230,7 @@ type charter struct {
 	signed string
 	text   string                    // what was signed
 	vouch  map[string]*x509.CertPool // by organization
+	former map[string][]former       // by organization
 }
 
 // readCharter checks a signed charter: by whom it is, of what, and what it says.
@@ -224,7 +266,7 @@ func (r *roots) readCharter(federation, signed string) (*charter, error) {
 	if out.Federation != federation {
 		return fail("it is of federation %q, and this is %q", out.Federation, federation)
 	}
-	if out.vouch, err = out.check(); err != nil {
+	if out.vouch, out.former, err = out.check(); err != nil {
 		return fail("%v", err)
 	}
 	return out, nil

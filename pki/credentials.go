@@ -26,6 +26,7 @@ type Credentials struct {
 	charter  atomic.Pointer[charter]
 	mu       sync.Mutex
 	open     map[*Conn]struct{} // connections that end when their peer is not accepted any more
+	chains   chains             // of signatures
 }
 
 // set is what is in force at one time. It does not change.

@@ -27,6 +27,8 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/internal/records"
+	"github.com/weir-storage/weir/federation/internal/sieve"
+	"github.com/weir-storage/weir/federation/signed"
 )
 
 // Config is how to reach the registry.
@@ -46,6 +48,9 @@ type Config struct {
 	After func(time.Duration) <-chan time.Time
 	// Guard may be nil: then a registry that went back is not noticed.
 	Guard *federation.Guard
+	// Seal signs what is written, and checks what is read; nil: nothing is signed, and everything
+	// counts.
+	Seal *signed.Seal
 	// Observe is told when a call of etcd's API begins. What it returns is called when that ends.
 	// nil: nobody is told.
 	Observe func(method string) (ended func(error))
@@ -126,7 +131,11 @@ func Open(cfg Config) (*Registry, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	c := &kv{client: client, cfg: cfg, prefix: "/weir/" + cfg.Federation + "/", shakes: shakes, ctx: ctx, stop: stop}
-	return &Registry{records.New(c, cfg.Guard, c.pause), c}, nil
+	var over records.KV = c
+	if cfg.Seal != nil {
+		over = sieve.New(c, cfg.Seal, cfg.Guard)
+	}
+	return &Registry{records.New(over, cfg.Guard, c.pause), c}, nil
 }
 
 // kv implements records.KV.

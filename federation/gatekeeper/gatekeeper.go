@@ -30,6 +30,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/pki/transport"
 )
@@ -71,7 +72,8 @@ type Gatekeeper struct {
 	lease  pb.LeaseClient
 	watch  pb.WatchClient
 	upkeep pb.MaintenanceClient
-	conns  sync.Map // net.Conn by its remote address
+	seal   *signed.Seal // to check what others signed
+	conns  sync.Map     // net.Conn by its remote address
 
 	listening atomic.Bool
 }
@@ -142,7 +144,7 @@ func New(cfg Config) (*Gatekeeper, error) {
 		return nil, fmt.Errorf("connect to etcd at %s: %w", cfg.Etcd, err)
 	}
 	return &Gatekeeper{cfg: cfg, prefix: "/weir/" + cfg.Federation + "/", etcd: conn, kv: pb.NewKVClient(conn),
-		lease: pb.NewLeaseClient(conn), watch: pb.NewWatchClient(conn), upkeep: pb.NewMaintenanceClient(conn)}, nil
+		lease: pb.NewLeaseClient(conn), watch: pb.NewWatchClient(conn), upkeep: pb.NewMaintenanceClient(conn), seal: signed.New(cfg.Credentials, nil, nil)}, nil
 }
 
 // Close ends the connection to etcd.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -41,6 +42,9 @@ const mostValue = 256 << 10
 func (q *request) judge(w write) error {
 	if w.key == kindCharter && !w.prefixed {
 		return q.charter(w)
+	}
+	if done, err := q.signature(w); done || err != nil {
+		return err
 	}
 	if q.who.Part == pki.PartAdministrator && (q.refused || w.prefixed || w.key == kindReconciled) {
 		return q.reconciles(w)
@@ -244,7 +248,7 @@ func (q *request) siteRecord(w write) error {
 	}
 	switch {
 	case q.who.Part == pki.PartPerson || q.who.Part == pki.PartAdministrator:
-		if prev == nil || !q.removes(prev.Organization) || !onlyRemoves(*prev, *next) {
+		if prev == nil || !q.removes(prev.Organization) || !signed.OnlyRemoves(*prev, *next) {
 			return q.deny(w.key, "a person of its organization may take gateways out of it, and no more")
 		}
 		return nil
@@ -258,7 +262,7 @@ func (q *request) siteRecord(w write) error {
 		}
 		was.Name, was.Organization = next.Name, next.Organization
 		was.Cluster, was.Region, was.Labels = next.Cluster, next.Region, next.Labels
-		if prev != nil && prev.Cluster != "" && prev.Cluster != next.Cluster || !same(was, *next) {
+		if prev != nil && prev.Cluster != "" && prev.Cluster != next.Cluster || !signed.Same(was, *next) {
 			return q.deny(w.key, "an operator writes cluster, region and labels of its own cluster's site")
 		}
 		return nil
@@ -278,26 +282,15 @@ func (q *request) registers(w write, prev, next *federation.Site) error {
 	switch {
 	case !slices.ContainsFunc(next.Gateways, mine):
 		return q.deny(w.key, "a gateway registers itself, and %s is not in it", q.who.Gateway)
-	case !slices.EqualFunc(others(prev), others(next), func(a, b federation.Gateway) bool { return same(a, b) }):
+	case !slices.EqualFunc(others(prev), others(next), func(a, b federation.Gateway) bool { return signed.Same(a, b) }):
 		return q.deny(w.key, "a gateway registers itself, and changes no other gateway's entry")
 	case prev == nil && next.Cluster != "":
 		return q.deny(w.key, "the operator says which cluster the site is")
-	case prev != nil && prev.Cluster != "" && (prev.Cluster != next.Cluster || prev.Region != next.Region || !same(prev.Labels,
+	case prev != nil && prev.Cluster != "" && (prev.Cluster != next.Cluster || prev.Region != next.Region || !signed.Same(prev.Labels,
 		next.Labels)):
 		return q.deny(w.key, "cluster, region and labels are written by the site's operator")
 	}
 	return nil
-}
-
-// onlyRemoves reports whether next is prev without some gateways.
-func onlyRemoves(prev, next federation.Site) bool {
-	for _, g := range next.Gateways {
-		if !slices.ContainsFunc(prev.Gateways, func(x federation.Gateway) bool { return same(x, g) }) {
-			return false
-		}
-	}
-	prev.Gateways, next.Gateways = nil, nil
-	return same(prev, next)
 }
 
 // gatewayName is gatekeeper-5 for the index of gateways.

@@ -193,7 +193,7 @@ func (g *Gatekeeper) writes(id pki.Identity, r *pb.TxnRequest) (out []write, err
 // no round trip, and may be old.
 func (g *Gatekeeper) facts(ctx context.Context, writes []write, serializable bool) (*request, error) {
 	id := who(ctx)
-	q := &request{who: id, now: g.cfg.Now(), writes: writes, facts: map[string]fact{}, credentials: g.cfg.Credentials}
+	q := &request{who: id, now: g.cfg.Now(), writes: writes, facts: map[string]fact{}, credentials: g.cfg.Credentials, seal: g.seal}
 	res, err := g.kv.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{g.get(notices, serializable, true)}})
 	if err != nil {
 		return nil, err

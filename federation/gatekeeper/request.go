@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -37,6 +38,7 @@ type request struct {
 	header *pb.ResponseHeader // of etcd's answer with the facts
 	// credentials are the gatekeeper's, by which a charter is checked.
 	credentials *pki.Credentials
+	seal        *signed.Seal
 	// refused: a gateway says that the registry went back.
 	refused bool
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-storage/weir/federation/etcd"
 	"github.com/weir-storage/weir/federation/etcd/etcdtest"
 	"github.com/weir-storage/weir/federation/gatekeeper"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -92,11 +93,14 @@ func (c *counts) all() (n int) {
 	return n
 }
 
+// validFor is longer than any test lets pass.
+const validFor = 2000 * 24 * time.Hour
+
 // newRig starts both. They end with the test.
 func newRig(t testing.TB) *rig {
 	r := &rig{TB: t, etcd: etcdtest.Start(t, nil), log: new(lines), meter: &counts{refused: map[string]int{}}, now: time.Now()}
 	var err error
-	if r.ca, err = pki.NewAuthority("demo", time.Now(), time.Hour); err != nil {
+	if r.ca, err = pki.NewAuthority("demo", time.Now(), validFor); err != nil {
 		t.Fatal(err)
 	}
 	g, err := gatekeeper.New(gatekeeper.Config{Federation: "demo", Etcd: strings.TrimPrefix(r.etcd.Endpoint, "http://"),
@@ -148,7 +152,7 @@ func (r *rig) pass(d time.Duration) {
 func (r *rig) credentials(organization, site string, part pki.Part, name string) *pki.Credentials {
 	r.Helper()
 	p, err := r.ca.Issue(pki.Identity{Federation: "demo", Organization: organization, Site: site, Gateway: name, Part: part},
-		[]string{"127.0.0.1"}, time.Now(), time.Hour)
+		[]string{"127.0.0.1"}, time.Now(), validFor)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -156,7 +160,7 @@ func (r *rig) credentials(organization, site string, part pki.Part, name string)
 	if err != nil {
 		r.Fatal(err)
 	}
-	c, err := pki.Load(root.Cert, p, time.Now)
+	c, err := pki.Load(root.Cert, p, r.clock)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -180,7 +184,8 @@ func (r *rig) as(organization, site string, part pki.Part, name string) *one {
 func (r *rig) with(c *pki.Credentials) *one {
 	r.Helper()
 	tls := c.Client(pki.Expect{Part: pki.PartRegistry}, "127.0.0.1")
-	reg, err := etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + r.address}, Federation: "demo", TLS: tls})
+	reg, err := etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + r.address}, Federation: "demo", TLS: tls,
+		Seal: signed.New(c, nil, nil)})
 	if err != nil {
 		r.Fatal(err)
 	}

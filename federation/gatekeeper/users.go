@@ -30,6 +30,7 @@ func (q *request) personLeaves(w write, left []string) error {
 
 // more returns keys that the rules look at, and that only the facts so far show.
 func (q *request) more() (keys []string) {
+	keys = q.signers()
 	for _, w := range q.writes {
 		if kindOf(w.key) != string(federation.KindPurged) || w.prefixed || w.deletes {
 			continue

@@ -3,22 +3,14 @@
 package gatekeeper
 
 import (
-	"bytes"
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
-
-// same reports whether two values are the same in the registry.
-func same(a, b any) bool {
-	x, err := json.Marshal(a)
-	y, err2 := json.Marshal(b)
-	return err == nil && err2 == nil && bytes.Equal(x, y)
-}
 
 // volume is gatekeeper-2.
 func (q *request) volume(w write) error {
@@ -45,7 +37,7 @@ func (q *request) volume(w write) error {
 	}
 	was := *prev
 	was.PurgeAfter = next.PurgeAfter
-	if prev.Deleted && prev.PurgeAfter.IsZero() && same(was, *next) && q.who.Part == pki.PartGateway &&
+	if prev.Deleted && prev.PurgeAfter.IsZero() && signed.Same(was, *next) && q.who.Part == pki.PartGateway &&
 		next.PurgeAfter.Sub(q.now.Add(federation.TrashTime)).Abs() <= time.Hour {
 		return q.gatewaysOnly(w)
 	}
@@ -182,7 +174,7 @@ func (q *request) control(w write) error {
 		return q.deny(w.key, "its value is of volume %s", next.Volume)
 	case v == nil:
 		return q.deny(w.key, "there is no such volume")
-	case !same(heir, *next):
+	case !signed.Same(heir, *next):
 		return q.deny(w.key, "its change is %d and its trail does not end with the record that it replaces: read that again", next.Change)
 	}
 	if ok, err := q.at(q.who.Site, pki.PartGateway); err != nil || !ok {
@@ -320,7 +312,7 @@ func (q *request) grows(w write, prev, next *federation.Keyring) error {
 	}
 	kept := maps.Clone(next.Wrapped)
 	maps.DeleteFunc(kept, func(site string, _ []byte) bool { return len(prev.Wrapped[site]) == 0 })
-	if !same(kept, prev.Wrapped) {
+	if !signed.Same(kept, prev.Wrapped) {
 		return q.deny(w.key, "a home changes no key that is wrapped, and takes none away")
 	}
 	return nil
@@ -384,7 +376,7 @@ func (q *request) purge(w write) error {
 			}
 		}
 	}
-	if !same(want, *next) {
+	if !signed.Same(want, *next) {
 		return q.deny(w.key, "it does not say what the volume's record said")
 	}
 	return q.gatewaysOnly(w)
@@ -396,7 +388,7 @@ func (q *request) leaves(w write, prev, next *federation.Purge) error {
 	was.Pending = next.Pending
 	left := slices.DeleteFunc(slices.Clone(prev.Pending), func(g string) bool { return slices.Contains(next.Pending, g) })
 	more := slices.ContainsFunc(next.Pending, func(g string) bool { return !slices.Contains(prev.Pending, g) })
-	if more || !same(was, *next) {
+	if more || !signed.Same(was, *next) {
 		return q.deny(w.key, "of a purge only gateways are taken away")
 	}
 	if q.who.Part == pki.PartPerson || q.who.Part == pki.PartAdministrator {

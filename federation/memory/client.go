@@ -5,6 +5,8 @@ package memory
 import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/internal/records"
+	"github.com/weir-storage/weir/federation/internal/sieve"
+	"github.com/weir-storage/weir/federation/signed"
 )
 
 // Fault is what goes wrong with one change (never with a read).
@@ -55,6 +57,12 @@ var _ federation.Registry = (*Client)(nil)
 func (s *Server) Client(guard *federation.Guard) *Client {
 	c := &kv{s: s, done: make(chan struct{})}
 	return &Client{Registry: records.New(c, guard, c.pause), kv: c}
+}
+
+// Sealed is Client with a seal, which signs what is written, and checks what is read.
+func (s *Server) Sealed(guard *federation.Guard, seal *signed.Seal) *Client {
+	c := &kv{s: s, done: make(chan struct{})}
+	return &Client{Registry: records.New(sieve.New(c, seal, guard), guard, c.pause), kv: c}
 }
 
 // SetDown cuts this client from the registry (ErrUnavailable, nothing applied), or heals the link.

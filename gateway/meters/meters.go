@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/nfs"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/metrics"
@@ -26,7 +27,7 @@ type Meters struct {
 	most int // volumes that have metrics of their own
 
 	operation, volumeOperation, commit, commitPart, logSync, forwarded, registry *prometheus.HistogramVec
-	errors, read, written, roles, swaps, uploads, uploaded, refused              *prometheus.CounterVec
+	errors, read, written, roles, swaps, uploads, uploaded, refused, forged      *prometheus.CounterVec
 
 	mu     sync.Mutex
 	source func() State // nil: the gateway does not run
@@ -60,7 +61,7 @@ func New(now func() time.Time) *Meters {
 	for to, d := range map[**prometheus.CounterVec]*metrics.Definition{
 		&m.errors: metrics.VolumeErrors, &m.read: metrics.VolumeReadBytes, &m.written: metrics.VolumeWrittenBytes,
 		&m.roles: metrics.RoleChanges, &m.swaps: metrics.ControlSwaps, &m.uploads: metrics.Uploads,
-		&m.uploaded: metrics.UploadedBytes, &m.refused: metrics.CallsRefused,
+		&m.uploaded: metrics.UploadedBytes, &m.refused: metrics.CallsRefused, &m.forged: metrics.RecordsForged,
 	} {
 		*to = d.NewCounter()
 	}
@@ -80,8 +81,17 @@ func New(now func() time.Time) *Meters {
 	}
 	m.uploaded.WithLabelValues()
 	m.refused.WithLabelValues(string(pki.PartNode), "Carry")
+	for _, k := range []federation.Kind{federation.KindControl, federation.KindVolume, federation.KindKeyring, federation.KindSite,
+		federation.KindPurged} {
+		m.Forged(k, 0)
+	}
 	m.logSync.WithLabelValues()
 	return m
+}
+
+// Forged counts records of the registry that do not count (signed.New).
+func (m *Meters) Forged(kind federation.Kind, n int) {
+	m.forged.WithLabelValues(string(kind)).Add(float64(n))
 }
 
 // Refused is peers.Watch's Refused.

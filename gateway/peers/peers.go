@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,6 +42,7 @@ type Peers struct {
 	creds               *pki.Credentials
 	view                *view.View
 	watch               Watch
+	serial              atomic.Uint64 // of the charter that was told
 
 	mu    sync.Mutex
 	conns map[string]connection // for calls, by gateway
@@ -137,11 +139,11 @@ func (p *Peers) Forward(name string) (forwardpb.ForwardClient, error) {
 // Adopt takes a charter that the registry has: connections that it does not allow end. One that was
 // forged, or is an old one, changes nothing.
 func (p *Peers) Adopt(charter string, log *slog.Logger) {
-	news, err := p.creds.Adopt(charter)
+	_, err := p.creds.Adopt(charter)
 	if err != nil {
 		log.Error("the registry has a charter that is not taken or not kept", "error", err)
 	}
-	if is, ok := p.creds.Charter(); ok && news {
+	if is, ok := p.creds.Charter(); ok && p.serial.Swap(is.Serial) != is.Serial {
 		log.Info("a charter is in force", "serial", is.Serial)
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/archive"
 	"github.com/weir-storage/weir/federation/etcd"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/gateway"
 	"github.com/weir-storage/weir/gateway/meters"
 	"github.com/weir-storage/weir/gateway/traces"
@@ -144,7 +145,7 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 	}
 	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: c.Registry.Endpoints, Federation: c.Federation,
 		TLS: access.RegistryTLS(c.Registry.Endpoints, creds), Transport: access.Kept(creds), Guard: guard, Log: logger,
-		Observe: measured.Registry})
+		Seal: signed.New(creds, logger, func(k federation.Kind) { measured.Forged(k, 1) }), Observe: measured.Registry})
 	if err != nil {
 		return err
 	}

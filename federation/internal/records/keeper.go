@@ -130,7 +130,7 @@ func (k *keeper) shifted(ctx context.Context, offset federation.Revision, reads 
 // reads them sees the error.
 func controls(pairs ...Pair) (out []federation.Control) {
 	for _, p := range pairs {
-		if kindOf(p.Key) == federation.KindControl && !p.Deleted {
+		if kindOf(p.Key) == federation.KindControl && !p.Deleted && p.Err == nil {
 			if c, err := control(p.Key, p.Value); err == nil {
 				out = append(out, c)
 			}
@@ -205,7 +205,7 @@ func (k *keeper) learn(h federation.Head, all []Pair) error {
 		was, known := old[p.Key]
 		delete(old, p.Key)
 		switch {
-		case !archived(p.Key):
+		case !archived(p.Key), p.Err != nil:
 		case !known || was.Revision < p.Revision:
 			news = append(news, record(p))
 		case was.Revision > p.Revision && was.Revision <= h.Revision && !was.Deleted:
@@ -361,7 +361,7 @@ func (k *keeper) halted(ctx context.Context) error {
 		return nil //nolint:nilerr // then it is a conflict, as far as is known: nothing was changed in either case
 	}
 	var n federation.Notice
-	if err := federation.Decode("notice", res[0][0].Key, res[0][0].Value, &n); err != nil {
+	if err := res[0][0].decode("notice", res[0][0].Key, &n); err != nil {
 		return err
 	}
 	return fmt.Errorf("%w: gateway %s says: %s; nothing changes until `weir registry reconcile` has brought it forward",
@@ -452,7 +452,7 @@ func (k *keeper) follow(asked federation.Asked, h federation.Head, pairs []Pair)
 	}
 	var news []federation.Record
 	for _, p := range pairs {
-		if archived(p.Key) {
+		if archived(p.Key) && p.Err == nil {
 			news = append(news, record(p))
 		}
 	}

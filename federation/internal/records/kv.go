@@ -23,6 +23,16 @@ type Pair struct {
 	Revision federation.Revision
 	// Deleted pairs appear only in Follow; Revision is then that of the deletion.
 	Deleted bool
+	// Err says why the value does not count, whatever it is.
+	Err error
+}
+
+// decode reads the record of a pair.
+func (p Pair) decode(kind, name string, rec any) error {
+	if p.Err != nil {
+		return &federation.Error{Op: "read", Kind: kind, Name: name, Err: federation.ErrForged, Detail: p.Err.Error()}
+	}
+	return federation.Decode(kind, name, p.Value, rec)
 }
 
 // Read asks for one key, or with Prefix for all that begin with it.
@@ -45,6 +55,7 @@ type Write struct {
 	Key            string
 	Value          []byte
 	Delete, Prefix bool
+	Verbatim       bool // the value is somebody else's word, and is written as it is
 }
 
 // KV is an ordered key-value store. Keys are relative to the federation's prefix. Errors are those
@@ -63,4 +74,13 @@ type KV interface {
 	Lease(ctx context.Context, key string, value []byte, ttl time.Duration) (federation.Heartbeat, error)
 	// Close ends leases and follows.
 	Close() error
+}
+
+// sealing is a KV that signs what is written, and can put back what somebody overwrote past the
+// gatekeepers.
+type sealing interface {
+	Sealed(key string, value []byte) ([]byte, error)
+	// Counts returns why a value does not count that somebody says was there.
+	Counts(key string, value []byte) error
+	Heal(ctx context.Context) error
 }

@@ -52,7 +52,7 @@ func (r *Registry) one(ctx context.Context, op, kind, name, key string, rec any)
 	if err != nil || len(res[0]) == 0 {
 		return 0, err
 	}
-	return res[0][0].Revision, federation.Decode(kind, name, res[0][0].Value, rec)
+	return res[0][0].Revision, res[0][0].decode(kind, name, rec)
 }
 
 // commit turns a failed condition into ErrConflict.

@@ -49,7 +49,7 @@ func list[T any](ctx context.Context, r *Registry, kind, prefix string) ([]T, er
 	}
 	out := make([]T, len(res[0]))
 	for i, p := range res[0] {
-		if err := federation.Decode(kind, strings.TrimPrefix(p.Key, kind+"/"), p.Value, &out[i]); err != nil {
+		if err := p.decode(kind, strings.TrimPrefix(p.Key, kind+"/"), &out[i]); err != nil {
 			return nil, err
 		}
 	}

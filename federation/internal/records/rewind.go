@@ -4,6 +4,7 @@ package records
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,15 +42,19 @@ func (r *Registry) Tend(ctx context.Context, gateway string, now time.Time) erro
 	if r.guard.Err() == nil && own.Key != "" && (len(res[1]) == 0 || res[1][0].Revision < own.Revision) {
 		_ = r.guard.Refuse(fmt.Sprintf("it does not have the record %s of revision %d any more", own.Key, own.Revision))
 	}
-	if r.guard.Err() == nil && len(res[0]) > 0 {
+	notices := slices.DeleteFunc(res[0], func(p Pair) bool { return p.Err != nil })
+	if r.guard.Err() == nil && len(notices) > 0 {
 		var n federation.Notice
-		if err := federation.Decode("notice", res[0][0].Key, res[0][0].Value, &n); err != nil {
+		if err := notices[0].decode("notice", notices[0].Key, &n); err != nil {
 			return err
 		}
 		_ = r.guard.Refuse(fmt.Sprintf("gateway %s noticed that it went back (%s)", n.Gateway, n.Why))
 	}
 	if r.guard.Err() == nil {
-		return r.sing(ctx, gateway, own.Revision)
+		if s, ok := r.kv.KV.(sealing); ok {
+			err = s.Heal(ctx)
+		}
+		return errors.Join(err, r.sing(ctx, gateway, own.Revision))
 	}
 	r.said.Lock()
 	defer r.said.Unlock()
@@ -99,6 +104,9 @@ func (r *Registry) everything(ctx context.Context) (map[string]Pair, federation.
 	}
 	all := make(map[string]Pair, len(res[0]))
 	for _, p := range res[0] {
+		if p.Err != nil {
+			p.Value = nil // it says nothing, but is in the way
+		}
 		all[p.Key] = p
 	}
 	return all, h, nil
@@ -142,7 +150,7 @@ func (t *tending) accept(h federation.Head) (bool, error) {
 	}
 	changes := map[string]uint64{}
 	for _, p := range t.all {
-		if !archived(p.Key) {
+		if !archived(p.Key) || p.Err != nil {
 			continue
 		}
 		if kindOf(p.Key) == federation.KindControl {
@@ -210,7 +218,7 @@ func (t *tending) forgotten() (bool, error) {
 			continue
 		}
 		p, ok := t.all[key(federation.KindControl, v)]
-		if !ok {
+		if !ok || p.Err != nil {
 			return true, nil
 		}
 		if c, err := control(p.Key, p.Value); err != nil || c.Change < change {
@@ -250,7 +258,7 @@ func (r *Registry) swapTestimony(ctx context.Context, old, next federation.Contr
 	if err != nil {
 		return 0, err
 	}
-	w, err := rewindOf(t.all)
+	w, err := r.rewindOf(t.all)
 	if err != nil {
 		return 0, err
 	}
@@ -291,6 +299,11 @@ func (r *Registry) swapTestimony(ctx context.Context, old, next federation.Contr
 	if x.Value, err = federation.Encode(next); err != nil {
 		return 0, wrap("swap", "control", next.Volume, err)
 	}
+	if s, ok := r.kv.KV.(sealing); ok { // it is handed on as it is
+		if x.Value, err = s.Sealed(k, x.Value); err != nil {
+			return 0, wrap("swap", "control", next.Volume, err)
+		}
+	}
 	said, err := federation.Encode(federation.Testimony{Gateway: self, Key: k, Value: x.Value, Revision: x.Revision - t.state.Offset})
 	if err != nil {
 		return 0, wrap("swap", "control", next.Volume, err)
@@ -321,7 +334,7 @@ func control(key string, value []byte) (c federation.Control, err error) {
 }
 
 func reconciliation(all map[string]Pair) (d federation.Reconciliation, err error) {
-	if p, ok := all[string(kindReconciled)]; ok {
+	if p, ok := all[string(kindReconciled)]; ok && p.Err == nil {
 		err = federation.Decode("reconciliation", p.Key, p.Value, &d)
 	}
 	return d, err
@@ -338,14 +351,15 @@ func (r *Registry) ReadRewind(ctx context.Context) (federation.Rewind, error) {
 	if err != nil {
 		return federation.Rewind{}, err
 	}
-	return rewindOf(all)
+	return r.rewindOf(all)
 }
 
 // rewindOf returns what the registry has about having gone back.
-func rewindOf(all map[string]Pair) (out federation.Rewind, err error) {
+func (r *Registry) rewindOf(all map[string]Pair) (out federation.Rewind, err error) {
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		p := all[k]
 		switch {
+		case p.Err != nil && !archived(k):
 		case strings.HasPrefix(k, noticePrefix):
 			var n federation.Notice
 			if err := federation.Decode("notice", k, p.Value, &n); err != nil {
@@ -357,7 +371,9 @@ func rewindOf(all map[string]Pair) (out federation.Rewind, err error) {
 			if err := federation.Decode("testimony", k, p.Value, &t); err != nil {
 				return out, err
 			}
-			out.Testimonies = append(out.Testimonies, t)
+			if r.counts(t.Key, t.Value) == nil || t.Deleted {
+				out.Testimonies = append(out.Testimonies, t)
+			}
 		case archived(k) && kindOf(k) != kindReconciled:
 			out.Records = append(out.Records, record(p))
 		}
@@ -379,7 +395,7 @@ func (r *Registry) Reconcile(ctx context.Context, w federation.Rewind, plan []fe
 		conds, writes := make([]Condition, len(part)), make([]Write, len(part))
 		for i, c := range part {
 			conds[i] = Condition{Key: c.Key, Revision: c.Was}
-			writes[i] = Write{Key: c.Key, Value: c.Value, Delete: c.Deleted}
+			writes[i] = Write{Key: c.Key, Value: c.Value, Delete: c.Deleted, Verbatim: len(c.Branches) == 0}
 		}
 		if err := r.decide(ctx, conds, writes); err != nil {
 			return err

@@ -54,7 +54,7 @@ func (r *Registry) register(ctx context.Context, s federation.Site) (retry bool,
 	}
 	if len(res[0]) > 0 {
 		var old federation.Site
-		if err := federation.Decode("site", s.Name, res[0][0].Value, &old); err != nil {
+		if err := res[0][0].decode("site", s.Name, &old); err != nil {
 			return false, err
 		}
 		if s, err = federation.MergeSite(old, s); err != nil {
@@ -95,7 +95,7 @@ func (r *Registry) Sites(ctx context.Context) ([]federation.SiteStatus, error) {
 	out := make([]federation.SiteStatus, len(res[0]))
 	for i, p := range res[0] {
 		s := &out[i]
-		if err := federation.Decode("site", strings.TrimPrefix(p.Key, sites), p.Value, &s.Site); err != nil {
+		if err := p.decode("site", strings.TrimPrefix(p.Key, sites), &s.Site); err != nil {
 			return nil, err
 		}
 		s.Revision, s.Alive = p.Revision, map[string]bool{}
@@ -139,7 +139,7 @@ func (r *Registry) RemoveGateway(ctx context.Context, site, gateway string) erro
 	}
 	rev := res[0][0].Revision
 	var s federation.Site
-	if err := federation.Decode("site", site, res[0][0].Value, &s); err != nil {
+	if err := res[0][0].decode("site", site, &s); err != nil {
 		return err
 	}
 	n := len(s.Gateways)

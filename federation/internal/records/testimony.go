@@ -17,19 +17,23 @@ import (
 // newer if the archive failed. Where they branched since, a person decides.
 func (t *tending) absorb() error {
 	claims := map[string][]federation.Control{}
+	said := map[string][][]byte{} // as they were signed
 	for k, p := range t.all {
+		if p.Err != nil {
+			continue
+		}
 		k, value, err := claimed(k, p)
 		if err != nil {
 			return err
 		}
-		if k == "" {
+		if k == "" || t.r.counts(k, value) != nil {
 			continue
 		}
 		c, err := control(k, value)
 		if err != nil {
 			return err
 		}
-		claims[k] = append(claims[k], c)
+		claims[k], said[k] = append(claims[k], c), append(said[k], value)
 	}
 	kept := map[string]int{}
 	for i, x := range t.archive {
@@ -53,11 +57,7 @@ func (t *tending) absorb() error {
 		if len(tips) != 1 {
 			continue
 		}
-		value, err := federation.Encode(tips[0])
-		if err != nil {
-			return err
-		}
-		x := federation.Record{Key: k, Value: value, Revision: top + 1}
+		x := federation.Record{Key: k, Value: valueOf(k, said[k], tips[0]), Revision: top + 1}
 		news = append(news, x)
 		if known {
 			t.archive[i] = x
@@ -72,6 +72,24 @@ func (t *tending) absorb() error {
 		return err
 	}
 	t.r.guard.Turn()
+	return nil
+}
+
+// valueOf returns that of some values which a control record has.
+func valueOf(key string, values [][]byte, is federation.Control) []byte {
+	for _, v := range values {
+		if c, err := control(key, v); err == nil && c.DescendsFrom(is) && is.DescendsFrom(c) {
+			return v
+		}
+	}
+	return nil
+}
+
+// counts returns why a value does not count that a gateway testifies.
+func (r *Registry) counts(key string, value []byte) error {
+	if s, ok := r.kv.KV.(sealing); ok {
+		return s.Counts(key, value)
+	}
 	return nil
 }
 

@@ -90,7 +90,12 @@ func (r *Registry) FindVolume(ctx context.Context, name string) (federation.Volu
 	if len(res[0]) == 0 {
 		return federation.Volume{}, 0, notFound("find", "volume", name)
 	}
-	return r.GetVolume(ctx, string(res[0][0].Value))
+	v, rev, err := r.GetVolume(ctx, string(res[0][0].Value))
+	if err == nil && v.Name != name { // the name is not signed, the record is
+		err = &federation.Error{Op: "find", Kind: "volume", Name: name, Err: federation.ErrForged,
+			Detail: "the name stands for volume " + v.UUID + ", which is called " + v.Name}
+	}
+	return v, rev, err
 }
 
 // UpdateVolume implements federation.Volumes.
@@ -119,7 +124,7 @@ func (r *Registry) ListVolumes(ctx context.Context) ([]federation.VolumeAt, erro
 	out := make([]federation.VolumeAt, len(res[0]))
 	for i, p := range res[0] {
 		out[i].Revision = p.Revision
-		if err := federation.Decode("volume", strings.TrimPrefix(p.Key, prefix), p.Value, &out[i].Volume); err != nil {
+		if err := p.decode("volume", strings.TrimPrefix(p.Key, prefix), &out[i].Volume); err != nil {
 			return nil, err
 		}
 	}

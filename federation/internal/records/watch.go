@@ -135,7 +135,7 @@ func event(p Pair) (federation.Event, bool) {
 		if p.Deleted {
 			return false
 		}
-		e.Err = federation.Decode(kind, name, p.Value, rec)
+		e.Err = p.decode(kind, name, rec)
 		return e.Err == nil
 	}
 	switch e.Kind {

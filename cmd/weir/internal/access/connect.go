@@ -21,6 +21,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/config"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/etcd"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/pki/transport"
 )
@@ -147,7 +148,7 @@ func Connect(n Connection, now func() time.Time) (*Client, error) {
 			"give the certificate of that federation, or leave --federation out", n.Federation, n.Cert, id.Federation)
 	}
 	registry, err := etcd.Open(etcd.Config{After: time.After, Endpoints: n.Registry, Federation: id.Federation,
-		TLS: RegistryTLS(n.Registry, creds), Transport: Kept(creds), CallTimeout: electionTime})
+		TLS: RegistryTLS(n.Registry, creds), Transport: Kept(creds), CallTimeout: electionTime, Seal: signed.New(creds, nil, nil)})
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/config"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/etcd"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -92,7 +93,7 @@ func (o *Options) Credentials(sh *cli.Shell, log *slog.Logger) (*pki.Credentials
 // OpenRegistry opens the registry with the process's certificate. The caller closes it.
 func (o *Options) OpenRegistry(creds *pki.Credentials, log *slog.Logger) (federation.Registry, error) {
 	return etcd.Open(etcd.Config{After: time.After, Endpoints: o.Registry, Federation: creds.Identity().Federation,
-		TLS: access.RegistryTLS(o.Registry, creds), Transport: access.Kept(creds), Log: log})
+		TLS: access.RegistryTLS(o.Registry, creds), Transport: access.Kept(creds), Log: log, Seal: signed.New(creds, log, nil)})
 }
 
 // OperatorLease is the name of the Lease that the operator which works holds.

@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signed
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/pki"
+)
+
+// Lookup returns the value of another record, as far as it counts; nil: there is none. A nil Lookup
+// knows of no other: then only what the record says of itself is checked.
+type Lookup func(key string) []byte
+
+// look reads another record; nil: there is none that can be read.
+func look[T any](l Lookup, kind federation.Kind, name string) (*T, envelope) {
+	if l == nil {
+		return nil, envelope{}
+	}
+	value := l(string(kind) + "/" + name)
+	if value == nil {
+		return nil, envelope{}
+	}
+	e, err := open(value)
+	if err != nil {
+		return nil, e
+	}
+	out, err := recordOf[T](e)
+	if err != nil {
+		return nil, e
+	}
+	return out, e
+}
+
+// checked is one value that is checked.
+type checked struct {
+	*Seal
+	key    string
+	value  envelope
+	number uint64
+	at     time.Time
+	who    pki.Identity
+	before *envelope // nil: nothing is known of the key
+	look   Lookup
+}
+
+// Check returns why a value does not count, as signed-2 to signed-4 say; nil: it does. before is
+// the value of the key that is known, nil for none: that one counts without being checked.
+func (s *Seal) Check(key string, value, before []byte, look Lookup) error {
+	if s == nil || !Covers(key) || before != nil && bytes.Equal(value, before) {
+		return nil
+	}
+	e, err := open(value)
+	if err != nil {
+		return nil //nolint:nilerr // who decodes it gets the error
+	}
+	c := &checked{Seal: s, key: key, value: e, look: look}
+	if before != nil {
+		if was, err := open(before); err == nil {
+			c.before = &was
+		}
+	}
+	if e.Signature == "" {
+		if s.Since().IsZero() {
+			return nil
+		}
+		return errors.New("it has no signature")
+	}
+	st, who, err := s.creds.Verified(e.Signature)
+	if err != nil {
+		return err
+	}
+	if st.Key != key || !bytes.Equal(st.Digest, digest(e.Record)) {
+		return fmt.Errorf("its signature, by %s, is of %s and of another record", who, st.Key)
+	}
+	c.number, c.who, c.at = st.Number, who, time.Unix(st.At, 0)
+	if who.Part == pki.PartAdministrator && c.endorsed() {
+		return nil
+	}
+	if err := c.follows(); err != nil {
+		return err
+	}
+	return c.writer()
+}
+
+// endorsed reports whether an administrator signed what had no signature (signed-7).
+func (c *checked) endorsed() bool {
+	since := c.Since()
+	return !since.IsZero() && !c.at.After(since) &&
+		(c.before == nil || c.before.Signature == "" || bytes.Equal(c.before.Record, c.value.Record))
+}
+
+// follows checks the number of a record against that of the one which is known.
+func (c *checked) follows() error {
+	if c.before == nil || !counted(c.key) {
+		return nil
+	}
+	if n, _, err := c.Seal.number(c.key, *c.before); err == nil && c.number <= n {
+		return fmt.Errorf("it is write %d of %s, and write %d is known", c.number, c.who, n)
+	}
+	return nil
+}
+
+func (c *checked) deny(format string, a ...any) error {
+	return fmt.Errorf("it is signed by %s as %q: %s", c.who, c.who.Part, fmt.Sprintf(format, a...))
+}
+
+// names are the words of the key behind its kind, of which there are n.
+func (c *checked) names(n int) ([]string, error) {
+	parts := strings.SplitN(c.key, "/", n+1)
+	if len(parts) != n+1 {
+		return nil, c.deny("there is no such record")
+	}
+	return parts[1:], nil
+}
+
+func (c *checked) writer() error {
+	switch KindOf(c.key) {
+	case federation.KindVolume:
+		return c.volume()
+	case federation.KindKeyring:
+		return c.keyring()
+	case federation.KindControl:
+		return c.control()
+	case federation.KindSite:
+		return c.site()
+	case federation.KindAdmission:
+		return c.admission()
+	case federation.KindAttachment:
+		return c.part(0, 3, pki.PartController)
+	case federation.KindClaim:
+		return c.part(1, 4, pki.PartOperator)
+	case federation.KindLost:
+		return c.lost()
+	case federation.KindPurged:
+		return c.purged()
+	case federation.KindObserved:
+		return c.gateway(1, 2)
+	case kindNotice, kindCanary:
+		return c.gateway(0, 1)
+	case kindTestimony:
+		return c.gateway(0, 2)
+	case kindReconciled:
+		if c.who.Part != pki.PartAdministrator {
+			return c.deny("an administrator says that the registry was reconciled")
+		}
+	}
+	return nil
+}
+
+// organization checks that the signer is of the organization which a site belongs to.
+func (c *checked) organization(site string) error {
+	if c.look == nil {
+		return nil
+	}
+	s, _ := look[federation.Site](c.look, federation.KindSite, site)
+	switch {
+	case s == nil:
+		return c.deny("no site %s is known", site)
+	case s.Organization != c.who.Organization:
+		return c.deny("site %s belongs to %q", site, s.Organization)
+	}
+	return nil
+}
+
+// part checks that a part of the site which the key names signed.
+func (c *checked) part(at, of int, p pki.Part) error {
+	names, err := c.names(of)
+	if err != nil {
+		return err
+	}
+	if c.who.Part != p || c.who.Site != names[at] {
+		return c.deny("the %s of site %s writes it", p, names[at])
+	}
+	return c.organization(names[at])
+}
+
+// gateway checks that the gateway which the key names signed, and is registered.
+func (c *checked) gateway(at, of int) error {
+	names, err := c.names(of)
+	if err != nil {
+		return err
+	}
+	if c.who.Part != pki.PartGateway || c.who.Gateway != names[at] {
+		return c.deny("gateway %s writes it", names[at])
+	}
+	if err := c.organization(c.who.Site); err != nil || c.look == nil {
+		return err
+	}
+	s, _ := look[federation.Site](c.look, federation.KindSite, c.who.Site)
+	if !slices.ContainsFunc(s.Gateways, func(g federation.Gateway) bool { return g.Name == names[at] }) {
+		return c.deny("site %s has no gateway %s", s.Name, names[at])
+	}
+	return nil
+}
+
+// owners are the organizations that a volume belongs to, and belonged to before.
+func owners(v *federation.Volume, e envelope) []string {
+	out := []string{v.Owner}
+	for _, d := range e.Deeds {
+		out = append(out, d.From)
+	}
+	return out
+}
+
+func (c *checked) volume() error {
+	v, err := recordOf[federation.Volume](c.value)
+	if err != nil {
+		return err
+	}
+	if string(federation.KindVolume)+"/"+v.UUID != c.key {
+		return c.deny("it is volume %s", v.UUID)
+	}
+	if err := c.titles(v); err != nil {
+		return err
+	}
+	var was *federation.Volume
+	if c.before != nil {
+		if was, err = recordOf[federation.Volume](*c.before); err != nil {
+			was = nil
+		}
+	}
+	if was != nil {
+		if err := federation.CheckUpdate(*was, *v); err != nil {
+			return c.deny("%v", err)
+		}
+		if err := c.given(was, v); err != nil {
+			return err
+		}
+	}
+	switch n := len(c.value.Deeds); {
+	case c.who.Part == pki.PartPerson && (c.who.Organization == v.Owner || n > 0 && c.value.Deeds[n-1].From == c.who.Organization &&
+		(was == nil || was.Owner == c.who.Organization)):
+	case c.who.Part == pki.PartOperator && c.who.Organization == v.Owner && v.OwnerSite != "" && c.who.Site == v.OwnerSite:
+	case c.who.Part == pki.PartGateway && was != nil && timed(*was, *v):
+	default:
+		return c.deny("it belongs to %q, site %q: its operator writes it, or a person of its owner", v.Owner, v.OwnerSite)
+	}
+	return nil
+}
+
+// timed reports whether a deleted volume only got its time: a gateway gives it, if the release did
+// not that deleted it.
+func timed(was, is federation.Volume) bool {
+	if !was.Deleted || !was.PurgeAfter.IsZero() {
+		return false
+	}
+	was.PurgeAfter = is.PurgeAfter
+	return Same(was, is) && is.PurgeAfter.Sub(was.DeletedAt) >= federation.TrashTime
+}
+
+// given checks that a volume belongs to whom it did, or was given away.
+func (c *checked) given(was, is *federation.Volume) error {
+	kept := len(c.before.Deeds)
+	if len(c.value.Deeds) < kept || !slices.Equal(c.value.Deeds[:kept], c.before.Deeds) {
+		return c.deny("it does not have the deeds that it had")
+	}
+	owner := was.Owner
+	for _, d := range c.value.Deeds[kept:] {
+		if d.From != owner {
+			return c.deny("it belonged to %q, and %q gave it to %q", owner, d.From, d.To)
+		}
+		owner = d.To
+	}
+	if owner != is.Owner {
+		return c.deny("it belongs to %q, who did not give it to %q", owner, is.Owner)
+	}
+	return nil
+}
+
+// titles checks the deeds of a volume: each is signed by a person of who gave it.
+func (c *checked) titles(v *federation.Volume) error {
+	for i, d := range c.value.Deeds {
+		st, who, err := c.creds.Verified(d.Signature)
+		switch {
+		case err != nil:
+			return c.deny("the deed from %q to %q: %v", d.From, d.To, err)
+		case who.Part != pki.PartPerson || who.Organization != d.From || st.Key != deedKey(v.UUID) || st.Number != uint64(i)+1 ||
+			!bytes.Equal(st.Digest, d.digest()) || i > 0 && c.value.Deeds[i-1].To != d.From:
+			return c.deny("the deed from %q to %q is none: %s signed it", d.From, d.To, who)
+		}
+	}
+	if n := len(c.value.Deeds); n > 0 && c.value.Deeds[n-1].To != v.Owner {
+		return c.deny("it was given to %q, and its owner is %q", c.value.Deeds[n-1].To, v.Owner)
+	}
+	return nil
+}
+
+func (c *checked) keyring() error {
+	k, err := recordOf[federation.Keyring](c.value)
+	if err != nil {
+		return err
+	}
+	if string(federation.KindKeyring)+"/"+k.Volume != c.key {
+		return c.deny("it is of volume %s", k.Volume)
+	}
+	var was *federation.Keyring
+	if c.before != nil {
+		if was, err = recordOf[federation.Keyring](*c.before); err != nil {
+			was = nil
+		}
+	}
+	if was != nil && k.Generation <= was.Generation {
+		return c.deny("it is generation %d, and %d is known", k.Generation, was.Generation)
+	}
+	if c.look == nil {
+		return nil
+	}
+	v, ve := look[federation.Volume](c.look, federation.KindVolume, k.Volume)
+	if v == nil {
+		return c.deny("no such volume is known")
+	}
+	may := []string{v.Owner}
+	if was == nil { // the one who gave the volume away made it
+		may = owners(v, ve)
+	}
+	switch {
+	case c.who.Part == pki.PartPerson && slices.Contains(may, c.who.Organization):
+		return nil
+	case c.who.Part == pki.PartOperator && slices.Contains(may, c.who.Organization) && (c.who.Site == v.OwnerSite || len(ve.Deeds) > 0):
+		return nil
+	case c.who.Part != pki.PartGateway || !c.holds(v):
+		return c.deny("its owner %q writes it, and its home adds to it", v.Owner)
+	}
+	if was != nil {
+		for site, w := range was.Wrapped {
+			if !bytes.Equal(k.Wrapped[site], w) {
+				return c.deny("a home changes no key that is wrapped, and takes none away: that of site %s", site)
+			}
+		}
+	}
+	return c.organization(c.who.Site)
+}
+
+// holds reports whether a volume is to have a copy at the signer's site, or its home is there.
+func (c *checked) holds(v *federation.Volume) bool {
+	if slices.Contains(v.Sites, c.who.Site) {
+		return true
+	}
+	ctl, _ := look[federation.Control](c.look, federation.KindControl, v.UUID)
+	return ctl != nil && ctl.Home.Site == c.who.Site && ctl.Home.Gateway == c.who.Gateway
+}
+
+func (c *checked) control() error {
+	ctl, err := recordOf[federation.Control](c.value)
+	if err != nil {
+		return err
+	}
+	home := ctl.Home
+	n := len(ctl.History)
+	forced := n > 0 && ctl.History[n-1].Forced && ctl.History[n-1].Epoch == ctl.Epoch
+	switch {
+	case string(federation.KindControl)+"/"+ctl.Volume != c.key || c.number != ctl.Change:
+		return c.deny("it is of volume %s and change %d", ctl.Volume, ctl.Change)
+	case c.who.Part == pki.PartAdministrator && forced && len(ctl.Members) == 1: // he decided between branches
+	case c.who.Part != pki.PartGateway || c.who.Gateway != home.Gateway || c.who.Site != home.Site:
+		return c.deny("its home, %s at %s, writes it", home.Gateway, home.Site)
+	}
+	if c.look == nil {
+		return nil
+	}
+	if c.who.Part == pki.PartGateway {
+		if err := c.organization(home.Site); err != nil {
+			return err
+		}
+	}
+	v, _ := look[federation.Volume](c.look, federation.KindVolume, ctl.Volume)
+	if v == nil {
+		return c.deny("no such volume is known")
+	}
+	if c.before == nil || slices.Contains(v.Sites, home.Site) {
+		return nil
+	}
+	was, err := recordOf[federation.Control](*c.before)
+	if err != nil || was.CountsOn(home) {
+		return nil //nolint:nilerr // as if it were not known
+	}
+	return c.deny("the volume is to have no copy at site %s, and %s was no member", home.Site, home.Gateway)
+}
+
+func (c *checked) site() error {
+	s, err := recordOf[federation.Site](c.value)
+	if err != nil {
+		return err
+	}
+	if string(federation.KindSite)+"/"+s.Name != c.key {
+		return c.deny("it is site %s", s.Name)
+	}
+	var was *federation.Site
+	if c.before != nil {
+		if was, err = recordOf[federation.Site](*c.before); err != nil {
+			was = nil
+		}
+	}
+	if was != nil && was.Organization != s.Organization {
+		return c.deny("it belongs to %q, and not to %q", was.Organization, s.Organization)
+	}
+	switch p := c.who.Part; {
+	case p == pki.PartAdministrator && (was == nil || OnlyRemoves(*was, *s)):
+	case c.who.Organization != s.Organization:
+		return c.deny("it is a site of %q", s.Organization)
+	case p == pki.PartPerson && (was == nil || OnlyRemoves(*was, *s)):
+	case (p == pki.PartGateway || p == pki.PartOperator) && c.who.Site == s.Name:
+	default:
+		return c.deny("its gateways and its operator write it")
+	}
+	return nil
+}
+
+func (c *checked) admission() error {
+	a, err := recordOf[federation.Admission](c.value)
+	if err != nil {
+		return err
+	}
+	if strings.Join([]string{string(federation.KindAdmission), a.Site, a.Volume, a.Client}, "/") != c.key {
+		return c.deny("it is of %s at %s to volume %s", a.Client, a.Site, a.Volume)
+	}
+	if a.Node != "" {
+		return c.part(0, 3, pki.PartGateway)
+	}
+	if c.who.Part != pki.PartPerson {
+		return c.deny("a person of the volume's owner admits clients that are no nodes")
+	}
+	if c.look == nil {
+		return nil
+	}
+	if v, _ := look[federation.Volume](c.look, federation.KindVolume, a.Volume); v == nil || v.Owner != c.who.Organization {
+		return c.deny("a person of the volume's owner admits clients that are no nodes")
+	}
+	return nil
+}
+
+func (c *checked) lost() error {
+	names, err := c.names(1)
+	if err != nil || c.who.Part == pki.PartAdministrator {
+		return err
+	}
+	if c.who.Part != pki.PartPerson {
+		return c.deny("a person says that a site is lost")
+	}
+	return c.organization(names[0])
+}
+
+func (c *checked) purged() error {
+	p, err := recordOf[federation.Purge](c.value)
+	if err != nil {
+		return err
+	}
+	if string(federation.KindPurged)+"/"+p.Volume != c.key {
+		return c.deny("it is of volume %s", p.Volume)
+	}
+	if c.before != nil {
+		if was, err := recordOf[federation.Purge](*c.before); err == nil {
+			fewer := *was
+			fewer.Pending = p.Pending
+			if !Same(fewer, *p) || slices.ContainsFunc(p.Pending, func(g string) bool { return !slices.Contains(was.Pending, g) }) {
+				return c.deny("of a purge only gateways are taken away")
+			}
+		}
+	}
+	switch c.who.Part {
+	case pki.PartGateway:
+		if err := c.organization(c.who.Site); err != nil {
+			return err
+		}
+	case pki.PartPerson, pki.PartAdministrator: // of a gateway that is gone
+	default:
+		return c.deny("a gateway purges")
+	}
+	if c.before != nil {
+		return nil
+	}
+	return c.deletion(p)
+}
+
+// deletion checks what a purge follows from.
+func (c *checked) deletion(p *federation.Purge) error {
+	key := string(federation.KindVolume) + "/" + p.Volume
+	if c.value.Because == nil {
+		if c.Since().IsZero() {
+			return nil
+		}
+		return c.deny("it does not have the word of the volume's owner, who deleted it")
+	}
+	var known []byte
+	if c.look != nil {
+		known = c.look(key)
+	}
+	if err := c.Check(key, c.value.Because, known, c.look); err != nil {
+		return c.deny("the word of the volume's owner, who deleted it: %v", err)
+	}
+	e, err := open(c.value.Because)
+	if err != nil {
+		return c.deny("the word of the volume's owner, who deleted it: %v", err)
+	}
+	v, err := recordOf[federation.Volume](e)
+	if err != nil || !v.Deleted || v.UUID != p.Volume || p.At.Before(v.PurgeAt()) {
+		return c.deny("its owner did not delete the volume, or its time is not over")
+	}
+	if now := c.creds.Now(); now.Add(time.Hour).Before(v.PurgeAt()) {
+		return c.deny("the volume's time is over at %s, and now it is %s", v.PurgeAt(), now)
+	}
+	return nil
+}
