@@ -16,10 +16,21 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
 
 const prefix = "/weir/demo/"
+
+// value is a record with his signature: whoever has a certificate can sign what he likes.
+func (o *one) value(key string, record any) []byte {
+	o.rig.Helper()
+	value, err := federation.Encode(record)
+	o.rig.ok(err)
+	value, err = signed.New(o.creds, nil, nil).Sign(key, value, o.rig.plainly)
+	o.rig.ok(err)
+	return value
+}
 
 // put writes keys and values past everything that the programs check themselves.
 func (o *one) put(kvs ...any) error {
@@ -33,11 +44,7 @@ func (o *one) put(kvs ...any) error {
 		case string:
 			ops = append(ops, clientv3.OpPut(prefix+kvs[i].(string), v))
 		default:
-			value, err := federation.Encode(v)
-			if err != nil {
-				return err
-			}
-			ops = append(ops, clientv3.OpPut(prefix+kvs[i].(string), string(value)))
+			ops = append(ops, clientv3.OpPut(prefix+kvs[i].(string), string(o.value(kvs[i].(string), v))))
 		}
 	}
 	ctx, cancel := context.WithTimeout(o.rig.Context(), 10*time.Second) // guards against a hang only

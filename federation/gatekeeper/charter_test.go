@@ -154,7 +154,7 @@ func (r *rig) ok(err error) {
 // Each way to put a charter there that is none is refused, logged and counted; and what is written
 // behind the gatekeeper changes nothing.
 func TestCharterAttacks(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldOfBefore(t)
 	ctx := t.Context()
 	founding, err := w.rig.ca.Pair()
 	w.ok(err)

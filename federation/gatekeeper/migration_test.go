@@ -18,7 +18,7 @@ import (
 // TestRegistryOfBefore: a registry that programs of earlier releases wrote, to etcd itself, goes on
 // behind a gatekeeper, also while some still write past it. Nothing is converted.
 func TestRegistryOfBefore(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldOfBefore(t)
 	ctx := t.Context()
 	before, err := etcd.Open(etcd.Config{After: time.After, Endpoints: []string{w.etcd.Endpoint}, Federation: "demo"})
 	w.ok(err)

@@ -60,6 +60,7 @@ func (n *needed) of(w write) {
 			n.add(join(federation.KindSite, string(w.value)))
 		}
 	case federation.KindAlive, kindNotice, kindCanary:
+		n.gone(w)
 		n.add(kindGateway + "/" + first[0])
 	case kindTestimony:
 		g := path(w.key+"/", 2)[0]

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-storage/weir/federation/etcd"
 	"github.com/weir-storage/weir/federation/etcd/etcdtest"
 	"github.com/weir-storage/weir/federation/memory"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -26,7 +27,8 @@ func (w *world) watching(name, organization string) *etcd.Registry {
 		func(federation.GuardState) error { return nil }, memory.NewArchive()))
 	creds := w.credentials(organization, name, pki.PartGateway, "g"+name)
 	r := must[*etcd.Registry](w)(etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + w.address}, Federation: "demo",
-		TLS: creds.Client(pki.Expect{}, "127.0.0.1"), Guard: guard}))
+		TLS: creds.Client(pki.Expect{}, "127.0.0.1"), Guard: guard,
+		Seal: signed.New(creds, nil, nil)}))
 	ctx, cancel := context.WithCancel(context.Background())
 	done, synced := make(chan struct{}), make(chan struct{}, 100)
 	go func() {

@@ -33,6 +33,7 @@ type rig struct {
 	address string
 	log     *lines
 	meter   *counts
+	plain   *clientv3.Client // past the gatekeeper
 
 	mu      sync.Mutex
 	now     time.Time
@@ -103,6 +104,11 @@ func newRig(t testing.TB) *rig {
 	if r.ca, err = pki.NewAuthority("demo", time.Now(), validFor); err != nil {
 		t.Fatal(err)
 	}
+	r.plain, err = clientv3.New(clientv3.Config{Endpoints: []string{r.etcd.Endpoint}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.plain.Close() })
 	g, err := gatekeeper.New(gatekeeper.Config{Federation: "demo", Etcd: strings.TrimPrefix(r.etcd.Endpoint, "http://"),
 		Credentials: r.credentials("SURF", "ams", pki.PartRegistry, "registry-ams"), Now: r.clock, Meter: r.meter,
 		Log: slog.New(slog.NewTextHandler(r.log, nil))})
@@ -174,6 +180,8 @@ type one struct {
 	raw *clientv3.Client
 	id  pki.Identity
 	rig *rig
+
+	creds *pki.Credentials
 }
 
 func (r *rig) as(organization, site string, part pki.Part, name string) *one {
@@ -195,17 +203,16 @@ func (r *rig) with(c *pki.Credentials) *one {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _, _ = reg.Close(), raw.Close() })
-	return &one{reg, raw, c.Identity(), r}
+	return &one{reg, raw, c.Identity(), r, c}
 }
 
 // world is a federation of three organizations with a site each, and a fourth that has none yet.
 type world struct {
 	*rig
-	plain            *clientv3.Client // past the gatekeeper
-	ga, gb, gc       *one             // gateways
-	oa, ob           *one             // operators
-	ca, cb           *one             // CSI controllers
-	pa, pb           *one             // persons
+	ga, gb, gc       *one // gateways
+	oa, ob           *one // operators
+	ca, cb           *one // CSI controllers
+	pa, pb           *one // persons
 	node, admin, old *one
 }
 
@@ -219,19 +226,20 @@ func must[T any](w *world) func(T, error) T {
 	}
 }
 
-func (w *world) ok(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
 func siteOf(name, organization string) federation.Site {
 	return federation.Site{Name: name, Organization: organization, Lends: []string{"A"}, WrapKey: []byte("key of " + name),
 		Gateways: []federation.Gateway{{Name: "g" + name, Addr: "127.0.0.1:7001", Incarnation: "i"}}}
 }
 
+// newWorld is a world whose charter asks for signatures.
 func newWorld(t testing.TB) *world {
+	w := newWorldOfBefore(t)
+	w.signed()
+	return w
+}
+
+// newWorldOfBefore is a world without a charter.
+func newWorldOfBefore(t testing.TB) *world {
 	r := newRig(t)
 	w := &world{rig: r, ga: r.as("A", "a", pki.PartGateway, "ga"), gb: r.as("B", "b", pki.PartGateway, "gb"),
 		gc: r.as("C", "c", pki.PartGateway, "gc"),
@@ -241,14 +249,36 @@ func newWorld(t testing.TB) *world {
 		node: r.as("A", "a", pki.PartNode, "a-csi-node"), admin: r.as("A", "a", pki.PartAdministrator, "root"),
 		old: r.as("A", "a", pki.PartUnknown, "ga")}
 	ctx := t.Context()
-	var err error
-	w.plain, err = clientv3.New(clientv3.Config{Endpoints: []string{r.etcd.Endpoint}, Logger: zap.NewNop()})
-	w.ok(err)
-	t.Cleanup(func() { _ = w.plain.Close() })
 	w.ok(w.ga.Register(ctx, siteOf("a", "A")))
 	w.ok(w.gb.Register(ctx, siteOf("b", "B")))
 	w.ok(w.gc.Register(ctx, siteOf("c", "C")))
 	w.ok(w.oa.Register(ctx, federation.Site{Name: "a", Organization: "A", Region: "ra", Cluster: "uid-a"}))
 	w.ok(w.ob.Register(ctx, federation.Site{Name: "b", Organization: "B", Region: "rb", Cluster: "uid-b"}))
 	return w
+}
+
+// signed has the world's charter ask for signatures.
+func (w *world) signed() {
+	w.Helper()
+	root, err := w.rig.ca.Pair()
+	w.ok(err)
+	c := pki.Charter{Federation: "demo", Serial: 1, SignedSince: w.clock()}
+	for _, name := range []string{"A", "B", "C"} {
+		c.Set(of(name, root.Cert))
+	}
+	s, err := w.rig.ca.SignCharter(c)
+	w.ok(err)
+	_, err = w.admin.PutCharter(w.Context(), 0, federation.Charter{Serial: 1, Signed: s})
+	w.ok(err)
+}
+
+// plainly is what etcd has of a key.
+func (r *rig) plainly(key string) []byte {
+	r.Helper()
+	res, err := r.plain.Get(r.Context(), prefix+key)
+	r.ok(err)
+	if len(res.Kvs) == 0 {
+		return nil
+	}
+	return res.Kvs[0].Value
 }

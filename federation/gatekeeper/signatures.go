@@ -13,7 +13,10 @@ import (
 
 // signature is gatekeeper-11. done: the write needs no other judgement.
 func (q *request) signature(w write) (done bool, err error) {
-	if w.deletes || w.prefixed || !signed.Covers(w.key) {
+	if w.deletes {
+		return q.clears(w), nil
+	}
+	if w.prefixed || !signed.Covers(w.key) {
 		return false, nil
 	}
 	by, at, err := q.seal.By(w.key, w.value)
@@ -47,8 +50,8 @@ const mostWrites = 1000
 
 // heals judges a gateway that puts back what somebody else signed (signed-6).
 func (q *request) heals(w write, by pki.Identity) error {
-	if ok, err := q.at(q.who.Site, pki.PartGateway); err != nil || !ok {
-		return q.denied(w, err, "it is signed by "+by.String()+", and only a gateway of a registered site puts back what somebody else signed")
+	if q.who.Part != pki.PartGateway { // also one whose own site's record was overwritten
+		return q.deny(w.key, "it is signed by %s, and only gateways put back what somebody else signed", by)
 	}
 	_, known := q.facts[w.key]
 	there := q.facts[w.key].value
@@ -67,11 +70,24 @@ func (q *request) heals(w write, by pki.Identity) error {
 	return nil
 }
 
+// clears reports whether a gateway takes away a notice that does not count: nothing changes while
+// there is one.
+func (q *request) clears(w write) bool {
+	f, known := q.facts[w.key]
+	return known && !w.prefixed && kindOf(w.key) == kindNotice && q.who.Part == pki.PartGateway &&
+		q.seal.Check(w.key, f.value, nil, func(key string) []byte { return q.facts[key].value }) != nil
+}
+
 func purgeOf(key string) string { return join(federation.KindPurged, path(key, 1)[0]) }
 
 // signers returns keys by which the signature of somebody else than the requester is judged.
 func (q *request) signers() (keys []string) {
 	for _, w := range q.writes {
+		if w.deletes && kindOf(w.key) == kindNotice {
+			if by, _, err := q.seal.By(w.key, q.facts[w.key].value); err == nil {
+				keys = append(keys, join(federation.KindSite, by.Site))
+			}
+		}
 		if w.deletes || w.prefixed || !signed.Has(w.value) {
 			continue
 		}

@@ -134,9 +134,9 @@ func TestReconciled(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	must[federation.Revision](w)(w.pa.CreateVolume(ctx, volumeOf("v1", "one", "A", "a"), ringOf("v1", "a")))
-	notice := must[[]byte](w)(federation.Encode(federation.Notice{Gateway: "gb", Why: "it went back", Complete: true}))
-	lost := must[[]byte](w)(federation.Encode(volumeOf("v9", "nine", "B", "b")))
-	said := must[[]byte](w)(federation.Encode(federation.Testimony{Gateway: "gb", Key: "volume/v9", Value: lost, Revision: 5}))
+	notice := federation.Notice{Gateway: "gb", Why: "it went back", Complete: true}
+	lost := w.pb.value("volume/v9", volumeOf("v9", "nine", "B", "b"))
+	said := federation.Testimony{Gateway: "gb", Key: "volume/v9", Value: lost, Revision: 5}
 	if err := w.gb.put("rewound/gb", notice, "testimony/gb/volume/v9", said); err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +144,8 @@ func TestReconciled(t *testing.T) {
 		c := federation.Control{Volume: fmt.Sprint("r", i), Epoch: 1, Home: member("b"), Members: []federation.Member{member("b")},
 			History: []federation.EpochStart{{Epoch: 1}}}
 		c.Succeed(nil)
-		value := must[[]byte](w)(federation.Encode(c))
 		k := "control/" + c.Volume
+		value := w.gb.value(k, c)
 		if err := w.gb.put("testimony/gb/"+k, federation.Testimony{Gateway: "gb", Key: k, Value: value, Revision: 5}); err != nil {
 			t.Fatal(err)
 		}

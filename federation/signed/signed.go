@@ -74,6 +74,9 @@ func Stays(key string) bool {
 	return false
 }
 
+// Blocks reports whether nothing about volumes changes while there is a record of that key.
+func Blocks(key string) bool { return KindOf(key) == kindNotice }
+
 // counted reports whether a record's signature has a number.
 func counted(key string) bool {
 	switch KindOf(key) {

@@ -5,6 +5,7 @@
 package sieve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -396,17 +397,21 @@ func (s *Sieve) Heal(ctx context.Context) error {
 		}
 	}
 	s.mu.Unlock()
-	slices.Sort(keys)
+	slices.SortFunc(keys, func(a, b string) int { // sites first: by them others are judged
+		return cmp.Or(rank(records.Pair{Key: a})-rank(records.Pair{Key: b}), strings.Compare(a, b))
+	})
+	var all error
 	for _, k := range keys {
-		if err := s.heal(ctx, k); err != nil {
-			return err
-		}
+		all = errors.Join(all, s.heal(ctx, k))
 	}
-	return nil
+	return all
 }
 
 func (s *Sieve) heal(ctx context.Context, key string) error {
 	r, ok := s.kept(key)
+	if signed.Blocks(key) {
+		return s.clear(ctx, key)
+	}
 	if !ok || !signed.Has(r.Value) {
 		s.good(key) // nothing can be put back
 		return nil
@@ -431,5 +436,20 @@ func (s *Sieve) heal(ctx context.Context, key string) error {
 	if ok && err == nil {
 		s.good(key)
 	}
+	return err
+}
+
+// clear takes away a notice that does not count.
+func (s *Sieve) clear(ctx context.Context, key string) error {
+	res, _, err := s.KV.Get(ctx, records.Read{Key: key})
+	if err != nil {
+		return err
+	}
+	b := &batch{Sieve: s, ctx: ctx, accepted: map[string][]byte{}}
+	if len(res[0]) == 0 || b.judge(res[0][0]).why == nil {
+		s.good(key)
+		return nil
+	}
+	_, _, err = s.KV.Commit(ctx, []records.Condition{{Key: key, Revision: res[0][0].Revision}}, []records.Write{{Key: key, Delete: true}})
 	return err
 }

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gatekeeper_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/archive"
+	"github.com/weir-storage/weir/federation/etcd"
+	"github.com/weir-storage/weir/federation/signed"
+	"github.com/weir-storage/weir/pki"
+)
+
+// reader is a gateway with an archive, which follows the registry.
+type reader struct {
+	*etcd.Registry
+	w     *world
+	guard *federation.Guard
+	log   *lines
+
+	mu      sync.Mutex
+	forged  map[federation.Kind]int
+	told    []federation.Event
+	synced  chan struct{}
+	watched chan error
+}
+
+func (w *world) reader(organization, site, name string) *reader {
+	w.Helper()
+	creds := w.credentials(organization, site, pki.PartGateway, name)
+	kept, err := archive.Open(vfs.Default, filepath.Join(w.TempDir(), "archive"), w.clock)
+	w.ok(err)
+	guard, err := federation.NewGuard(func() (s federation.GuardState, _ error) { return s, nil },
+		func(federation.GuardState) error { return nil }, kept)
+	w.ok(err)
+	r := &reader{w: w, guard: guard, log: new(lines), forged: map[federation.Kind]int{}, synced: make(chan struct{}),
+		watched: make(chan error, 1)}
+	r.Registry, err = etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + w.address}, Federation: "demo", Guard: guard,
+		TLS: creds.Client(pki.Expect{Part: pki.PartRegistry}, "127.0.0.1"),
+		Seal: signed.New(creds, slog.New(slog.NewTextHandler(r.log, nil)), func(k federation.Kind) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.forged[k]++
+		})})
+	w.ok(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { r.watched <- r.Watch(ctx, r.hear) }()
+	w.Cleanup(func() {
+		cancel()
+		<-r.watched
+		if err := errors.Join(r.Close(), kept.Close()); err != nil {
+			w.Error(err)
+		}
+	})
+	<-r.synced
+	return r
+}
+
+func (r *reader) hear(e federation.Event) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Kind == federation.KindSynced {
+		select {
+		case <-r.synced:
+		default:
+			close(r.synced)
+		}
+		return nil
+	}
+	r.told = append(r.told, e)
+	return nil
+}
+
+// refusals is how many records of a kind did not count.
+func (r *reader) refusals(k federation.Kind) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.forged[k]
+}
+
+// after waits until the reader has heard of all that there is, and returns what it was told since n
+// events.
+func (r *reader) after(n int) []federation.Event {
+	r.w.Helper()
+	mark := federation.Lost{Site: "c", By: r.w.admin.id.String(), At: time.Now().UTC()}
+	r.w.ok(r.w.admin.PutLost(r.w.Context(), mark))
+	var out []federation.Event
+	r.w.eventually("the reader hears of a mark", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		i := slices.IndexFunc(r.told, func(e federation.Event) bool { return e.Lost != nil && e.Lost.At.Equal(mark.At) })
+		if i < 0 {
+			return false
+		}
+		out = slices.DeleteFunc(slices.Clone(r.told[n:]), func(e federation.Event) bool { return e.Lost != nil })
+		return true
+	})
+	return out
+}
+
+func (r *reader) heard() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.told)
+}
+
+// forge makes a value that somebody signed who may sign whatever he likes with his certificate.
+func (o *one) forge(key string, number uint64, record any) []byte {
+	o.rig.Helper()
+	text, err := json.Marshal(record)
+	o.rig.ok(err)
+	sum := sha256.Sum256(text)
+	signature, err := o.creds.Sign(pki.Statement{Key: key, Number: number, Digest: sum[:]})
+	o.rig.ok(err)
+	value, err := json.Marshal(map[string]any{"version": 1, "record": json.RawMessage(text), "signature": signature})
+	o.rig.ok(err)
+	return value
+}
+
+// Who runs a member of the registry writes its etcd behind the gatekeeper: each kind of record, in
+// each way that he can. Readers that know better go on by what they know, tell it, and put it back;
+// nobody takes anything new from him.
+func TestBehindTheGatekeeper(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	v1 := volumeOf("v1", "a.one", "A", "a", "b")
+	v1.OwnerSite, v1.OwnerCluster = "a", "uid-a"
+	v1.Grants = []federation.Grant{{Site: "b", Namespace: "lab", Access: federation.ReadOnly}}
+	rev := must[federation.Revision](w)(w.oa.CreateVolume(ctx, v1, ringOf("v1", "a")))
+	older := w.plainly("volume/v1")
+	v1.Grants = nil
+	must[federation.Revision](w)(w.oa.UpdateVolume(ctx, rev, v1))
+	ctl := federation.Control{Volume: "v1", Epoch: 1, Home: member("a"), Members: []federation.Member{member("a")},
+		History: []federation.EpochStart{{Epoch: 1}}}
+	rev = must[federation.Revision](w)(w.ga.SwapControl(ctx, "v1", 0, ctl))
+	ctl.Members = append(ctl.Members, member("b"))
+	must[federation.Revision](w)(w.ga.SwapControl(ctx, "v1", rev, ctl))
+	now, _, err := w.ga.GetControl(ctx, "v1")
+	w.ok(err)
+	w.ok(w.ca.PutAttachment(ctx, federation.Attachment{Volume: "v1", Site: "a", Node: "n", Access: federation.ReadOnly}))
+	w.ok(w.oa.PutClaim(ctx, federation.Claim{Volume: "v1", Site: "a", Namespace: "lab", Name: "x", Kind: federation.ClaimGeoVolume,
+		Access: federation.ReadOnly}))
+	w.ok(w.pa.PutAdmission(ctx, federation.Admission{Volume: "v1", Site: "b", Client: "10.0.0.9", Access: federation.ReadOnly}))
+	r := w.reader("B", "b", "gb")
+	fresh := w.as("C", "c", pki.PartPerson, "carol") // knows nothing from before
+
+	swap := func(change func(*federation.Control)) federation.Control {
+		next := now.Clone()
+		change(&next)
+		next.Succeed(&now)
+		return next
+	}
+	mine := swap(func(c *federation.Control) {
+		c.Epoch, c.Home, c.Members = 2, member("c"), []federation.Member{member("c")}
+		c.Begin(federation.EpochStart{Epoch: 2, Forced: true})
+	})
+	alone := swap(func(c *federation.Control) { c.Members = []federation.Member{member("a")} })
+	stolen := v1
+	stolen.Owner, stolen.OwnerSite, stolen.OwnerCluster = "C", "", ""
+	granted := v1
+	granted.Grants = []federation.Grant{{Site: "c", Namespace: "lab", Access: federation.ReadWrite}}
+	placed := v1
+	placed.Sites, placed.Generation = []string{"a", "b", "c"}, 2
+	ring := federation.Keyring{Volume: "v1", Generation: 9, Wrapped: map[string][]byte{"a": []byte("known to C"), "b": []byte("too")}}
+	lure := siteOf("b", "B")
+	lure.WrapKey = []byte("C's own")
+	taken := siteOf("b", "C")
+	new2 := volumeOf("v2", "two", "A", "a")
+	purge := federation.Purge{Volume: "v1", Name: "a.one", At: w.clock(), Size: v1.Spec.Size, Sites: v1.Sites, Generation: v1.Generation}
+	admission := func(volume, site, node string) federation.Admission {
+		return federation.Admission{Volume: volume, Site: site, Client: "10.0.0.66", Access: federation.ReadWrite, Node: node}
+	}
+	impostor := w.as("C", "a", pki.PartGateway, "ga")         // C's authority names A's site
+	impostorOperator := w.as("C", "a", pki.PartOperator, "o") // and its operator
+	const much = 1 << 40
+	for _, x := range []struct {
+		name, key string
+		record    any
+		by        *one // nil: it has no signature
+		number    uint64
+		known     bool // there is such a record, which goes on
+	}{
+		{"volume, unsigned", "volume/v1", granted, nil, 0, true},
+		{"volume, by a stranger who names himself its owner", "volume/v1", stolen, w.as("C", "c", pki.PartPerson, "carol"), much, true},
+		{"volume, by a stranger", "volume/v1", granted, w.as("C", "c", pki.PartPerson, "carol"), much, true},
+		{"volume, placed by a stranger's operator", "volume/v1", placed, w.as("C", "c", pki.PartOperator, "o"), much, true},
+		{"volume, by another's operator at that site", "volume/v1", placed, impostorOperator, much, true},
+		{"volume, by a gateway of its home", "volume/v1", placed, w.ga, much, true},
+		{"volume, by an administrator", "volume/v1", granted, w.admin, much, true},
+		{"volume, with a signature of an earlier write", "volume/v1", v1, w.oa, 1, true},
+		{"volume, new, unsigned", "volume/v2", new2, nil, 0, false},
+		{"volume, new, in another's name", "volume/v2", new2, w.as("C", "c", pki.PartPerson, "carol"), 1, false},
+		{"control, unsigned", "control/v1", mine, nil, 0, true},
+		{"control, taken by who may have no copy", "control/v1", mine, w.gc, mine.Change, true},
+		{"control, by the home's name of another organization", "control/v1", alone, impostor, alone.Change, true},
+		{"control, by a member in the home's name", "control/v1", alone, w.gb, alone.Change, true},
+		{"control, for a volume that is not there", "control/v7", federation.Control{Volume: "v7", Epoch: 1, Change: 1, Home: member("c"),
+			Members: []federation.Member{member("c")}}, w.gc, 1, false},
+		{"keyring, unsigned", "keyring/v1", ring, nil, 0, true},
+		{"keyring, by a stranger", "keyring/v1", ring, w.gc, much, true},
+		{"keyring, replaced by a member", "keyring/v1", ring, w.gb, much, true},
+		{"keyring, by an administrator", "keyring/v1", ring, w.admin, much, true},
+		{"site, unsigned", "site/b", lure, nil, 0, true},
+		{"site, another's key", "site/b", lure, w.gc, much, true},
+		{"site, taken over", "site/b", taken, w.as("C", "b", pki.PartGateway, "gb"), much, true},
+		{"site, another's key by an administrator", "site/b", lure, w.admin, much, true},
+		{"admission, unsigned", "admission/b/v1/10.0.0.66", admission("v1", "b", ""), nil, 0, false},
+		{"admission, by a stranger", "admission/b/v1/10.0.0.66", admission("v1", "b", ""), w.as("C", "c", pki.PartPerson, "carol"), 0, false},
+		{"admission, by the site itself", "admission/b/v1/10.0.0.66", admission("v1", "b", ""), w.pb, 0, false},
+		{"admission of a node, by another site", "admission/b/v1/10.0.0.66", admission("v1", "b", "n"), w.gc, 0, false},
+		{"attachment, unsigned", "attachment/b/v1/m", federation.Attachment{Volume: "v1", Site: "b", Node: "m",
+			Access: federation.ReadWrite}, nil, 0, false},
+		{"attachment, by another site", "attachment/b/v1/m", federation.Attachment{Volume: "v1", Site: "b", Node: "m",
+			Access: federation.ReadWrite}, w.ca, 0, false},
+		{"claim, by another site", "claim/v1/b/lab/y", federation.Claim{Volume: "v1", Site: "b", Namespace: "lab", Name: "y",
+			Kind: federation.ClaimGeoVolume, Access: federation.ReadOnly}, w.oa, 0, false},
+		{"lost, unsigned", "lost/a", federation.Lost{Site: "a", By: "x"}, nil, 0, false},
+		{"lost, by another organization", "lost/a", federation.Lost{Site: "a", By: "x"}, w.pb, 0, false},
+		{"purged, unsigned", "purged/v1", purge, nil, 0, false},
+		{"purged, by a gateway, not deleted", "purged/v1", purge, w.gb, 0, false},
+		{"observed, of another gateway", "observed/v1/ga", federation.Observed{Volume: "v1", Gateway: "ga", Epoch: 1}, w.gb, 0, false},
+		{"notice, in another's name", "rewound/ga", federation.Notice{Gateway: "ga", Complete: true}, w.gc, 0, false},
+		{"testimony, in another's name", "testimony/ga/control/v1", federation.Testimony{Gateway: "ga", Key: "control/v1",
+			Deleted: true}, w.gc, 0, false},
+		{"canary, in another's name", "canary/ga", map[string]any{"after": 1 << 40}, w.gc, 0, false},
+		{"reconciled, by a gateway", "reconciled", federation.Reconciliation{ID: "99991231T000000", By: "x"}, w.gc, 0, false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			kind := signed.KindOf(x.key)
+			was := w.plainly(x.key)
+			if x.known != (was != nil) {
+				t.Fatalf("there is %q at %s", was, x.key)
+			}
+			value := must[[]byte](w)(federation.Encode(x.record))
+			if x.by != nil {
+				value = x.by.forge(x.key, x.number, x.record)
+			}
+			n, refusals := r.heard(), r.refusals(kind)
+			_, err := w.plain.Put(ctx, prefix+x.key, string(value))
+			w.ok(err)
+			if kind == "rewound" { // nothing about volumes changes while it is there
+				w.eventually("the reader hears of the notice", func() bool { return r.refusals(kind) > refusals })
+				if err := w.pb.PutLost(ctx, federation.Lost{Site: "b", By: w.pb.id.String()}); !errors.Is(err, federation.ErrForged) {
+					t.Errorf("in spite of the notice: %v", err)
+				}
+				w.ok(r.Tend(ctx, "gb", w.clock()))
+			}
+			for _, e := range r.after(n) {
+				if kind != federation.KindObserved && (x.known || e.Err == nil) {
+					t.Errorf("the reader was told of %s %s: %+v", e.Kind, e.Name, e)
+				}
+			}
+			if kind == federation.KindObserved { // it is checked when somebody decides by it
+				if all, err := r.ListObserved(ctx, "v1"); !errors.Is(err, federation.ErrForged) {
+					t.Errorf("read %+v (%v)", all, err)
+				}
+			}
+			if got := r.refusals(kind); got != refusals+1 {
+				t.Errorf("%d refusals were counted, not 1", got-refusals)
+			}
+			if line := r.log.last(); !strings.Contains(line, "audit=forged") || !strings.Contains(line, x.key) {
+				t.Errorf("the last line of the log is %s", line)
+			}
+			if err := r.Trusted(); err != nil {
+				t.Fatal(err)
+			}
+			if x.known && x.by != w.admin {
+				w.readAsBefore(t, r, x.key, was)
+			}
+			// A reader that knows nothing takes it neither, if the record itself shows it.
+			if _, err := readOne(ctx, fresh, x.key); err != nil && !errors.Is(err, federation.ErrForged) {
+				t.Errorf("a reader without an archive: %v", err)
+			}
+			w.ok(r.Tend(ctx, "gb", w.clock()))
+			if is := w.plainly(x.key); x.known && !bytes.Equal(is, was) {
+				t.Errorf("it was not put back: %s", is)
+			} else if !x.known {
+				_, err = w.plain.Delete(ctx, prefix+x.key)
+				w.ok(err)
+				r.after(r.heard())
+			}
+		})
+	}
+
+	// What was signed earlier is an older state, and is not believed either.
+	t.Run("volume, rolled back", func(t *testing.T) {
+		was := w.plainly("volume/v1")
+		_, err := w.plain.Put(ctx, prefix+"volume/v1", string(older))
+		w.ok(err)
+		r.after(r.heard())
+		w.readAsBefore(t, r, "volume/v1", was)
+		w.ok(r.Tend(ctx, "gb", w.clock()))
+		if is := w.plainly("volume/v1"); !bytes.Equal(is, was) {
+			t.Errorf("it was not put back: %s", is)
+		}
+	})
+	for _, key := range []string{"volume/v1", "control/v1", "keyring/v1"} {
+		t.Run(key+", deleted", func(t *testing.T) {
+			was, n := w.plainly(key), r.heard()
+			_, err := w.plain.Delete(ctx, prefix+key)
+			w.ok(err)
+			if told := r.after(n); len(told) > 0 {
+				t.Errorf("the reader was told of %+v", told)
+			}
+			w.readAsBefore(t, r, key, was)
+			w.ok(r.Tend(ctx, "gb", w.clock()))
+			if is := w.plainly(key); !bytes.Equal(is, was) {
+				t.Errorf("it was not put back: %s", is)
+			}
+		})
+	}
+	t.Run("name, of another volume", func(t *testing.T) {
+		_, err := w.plain.Put(ctx, prefix+"name/two", "v1")
+		w.ok(err)
+		if v, _, err := r.FindVolume(ctx, "two"); !errors.Is(err, federation.ErrForged) {
+			t.Errorf("found %+v (%v)", v, err)
+		}
+	})
+	t.Run("charter, without a signature", func(t *testing.T) {
+		value := must[[]byte](w)(federation.Encode(federation.Charter{Serial: 99, Signed: "eyJ.eyJ.x"}))
+		was := w.plainly("charter")
+		_, err := w.plain.Put(ctx, prefix+"charter", string(value))
+		w.ok(err)
+		r.after(r.heard())
+		if _, _, err := r.GetVolume(ctx, "v1"); err != nil {
+			t.Error(err)
+		}
+		_, err = w.plain.Put(ctx, prefix+"charter", string(was))
+		w.ok(err)
+	})
+	// The owner goes on as if nothing had been.
+	v, at, err := w.oa.GetVolume(ctx, "v1")
+	w.ok(err)
+	v.Spec.Size, v.Generation = 2<<30, v.Generation+1
+	must[federation.Revision](w)(w.oa.UpdateVolume(ctx, at, v))
+	n := r.heard()
+	w.eventually("the reader hears of it", func() bool { g, _, err := r.GetVolume(ctx, "v1"); return err == nil && g.Generation == v.Generation })
+	_ = r.after(n)
+}
+
+// readOne reads a record as its kind is read.
+func readOne(ctx context.Context, o interface{ federation.Registry }, key string) (any, error) {
+	_, name, _ := strings.Cut(key, "/")
+	switch signed.KindOf(key) {
+	case federation.KindVolume:
+		v, _, err := o.GetVolume(ctx, name)
+		return v, err
+	case federation.KindControl:
+		c, _, err := o.GetControl(ctx, name)
+		return c, err
+	case federation.KindKeyring:
+		k, _, err := o.GetKeyring(ctx, name)
+		return k, err
+	case federation.KindSite:
+		all, err := o.Sites(ctx)
+		for _, s := range all {
+			if s.Site.Name == name {
+				return s.Site, err
+			}
+		}
+		return nil, err
+	}
+	return nil, nil
+}
+
+// readAsBefore checks that a reader reads what there was.
+func (w *world) readAsBefore(t *testing.T, r *reader, key string, was []byte) {
+	t.Helper()
+	got, err := readOne(t.Context(), r, key)
+	if err != nil {
+		t.Fatalf("the reader knows better: %v", err)
+	}
+	value := must[[]byte](w)(federation.Encode(got))
+	if !signed.SameRecord(value, was) {
+		t.Errorf("the reader reads %s, and there was %s", value, was)
+	}
+}
