@@ -159,6 +159,16 @@ type Charters interface {
 	PutCharter(ctx context.Context, prev Revision, c Charter) (Revision, error)
 }
 
+// Signatures has which records nobody signed (package signed).
+type Signatures interface {
+	// Unsigned returns the keys of records without a signature, but for those that gateways write
+	// again by themselves.
+	Unsigned(ctx context.Context) ([]string, error)
+	// Endorse signs such a record as it is, which an administrator may. One that is gone or signed
+	// is no error. ErrConflict: it changed meanwhile.
+	Endorse(ctx context.Context, key string) error
+}
+
 // Watcher follows changes without polling.
 type Watcher interface {
 	// Watch calls fn, from one goroutine, for every record that exists, then once with Kind
@@ -206,6 +216,7 @@ type Registry interface {
 	Attachments
 	Losses
 	Charters
+	Signatures
 	Watcher
 	Rewinds
 	// Close ends watches and heartbeats (whose keys then expire) and connections.

@@ -28,9 +28,9 @@ import (
 // reader is a gateway with an archive, which follows the registry.
 type reader struct {
 	*etcd.Registry
-	w     *world
-	guard *federation.Guard
-	log   *lines
+	w    *world
+	name string
+	log  *lines
 
 	mu      sync.Mutex
 	forged  map[federation.Kind]int
@@ -47,7 +47,7 @@ func (w *world) reader(organization, site, name string) *reader {
 	guard, err := federation.NewGuard(func() (s federation.GuardState, _ error) { return s, nil },
 		func(federation.GuardState) error { return nil }, kept)
 	w.ok(err)
-	r := &reader{w: w, guard: guard, log: new(lines), forged: map[federation.Kind]int{}, synced: make(chan struct{}),
+	r := &reader{w: w, name: name, log: new(lines), forged: map[federation.Kind]int{}, synced: make(chan struct{}),
 		watched: make(chan error, 1)}
 	r.Registry, err = etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + w.address}, Federation: "demo", Guard: guard,
 		TLS: creds.Client(pki.Expect{Part: pki.PartRegistry}, "127.0.0.1"),
@@ -265,7 +265,7 @@ func TestBehindTheGatekeeper(t *testing.T) {
 				}
 			}
 			if kind == federation.KindObserved { // it is checked when somebody decides by it
-				if all, err := r.ListObserved(ctx, "v1"); !errors.Is(err, federation.ErrForged) {
+				if all, err := r.ListObserved(ctx, "v1"); err != nil || len(all) > 0 {
 					t.Errorf("read %+v (%v)", all, err)
 				}
 			}
@@ -387,5 +387,89 @@ func (w *world) readAsBefore(t *testing.T, r *reader, key string, was []byte) {
 	value := must[[]byte](w)(federation.Encode(got))
 	if !signed.SameRecord(value, was) {
 		t.Errorf("the reader reads %s, and there was %s", value, was)
+	}
+}
+
+// A volume's life, as readers follow it: none of what is right is refused, by those that have an
+// archive and by those that begin in the middle; and who gave the volume away writes it no more.
+func TestReadersFollow(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	old := w.reader("C", "c", "gc")
+	v := volumeOf("v1", "one", "A", "a", "b")
+	at := must[federation.Revision](w)(w.pa.CreateVolume(ctx, v, ringOf("v1", "a")))
+	ctl := federation.Control{Volume: "v1", Epoch: 1, Home: member("a"), Members: []federation.Member{member("a")},
+		History: []federation.EpochStart{{Epoch: 1}}}
+	rev := must[federation.Revision](w)(w.ga.SwapControl(ctx, "v1", 0, ctl))
+	ring, ringAt, err := w.ga.GetKeyring(ctx, "v1")
+	w.ok(err)
+	ring.Generation, ring.Wrapped["b"] = 2, []byte("wrapped for b")
+	must[federation.Revision](w)(w.ga.PutKeyring(ctx, ringAt, ring))
+	ctl.Members = append(ctl.Members, member("b"))
+	rev = must[federation.Revision](w)(w.ga.SwapControl(ctx, "v1", rev, ctl))
+	v.Sites, v.Generation = []string{"b"}, 2 // its home is to leave
+	at = must[federation.Revision](w)(w.pa.UpdateVolume(ctx, at, v))
+	w.ok(w.pa.PutAdmission(ctx, federation.Admission{Volume: "v1", Site: "b", Client: "10.0.0.9", Access: federation.ReadOnly}))
+	ctl.Epoch, ctl.Home = 2, member("b")
+	ctl.Begin(federation.EpochStart{Epoch: 2})
+	rev = must[federation.Revision](w)(w.gb.SwapControl(ctx, "v1", rev, ctl))
+	ctl.Members = []federation.Member{member("b")}
+	must[federation.Revision](w)(w.gb.SwapControl(ctx, "v1", rev, ctl))
+	// It is given to B, whose operator goes on, deletes it, and a gateway purges it.
+	mine := w.plainly("volume/v1") // the record when A owned it
+	v.Owner, v.OwnerSite, v.OwnerCluster = "B", "b", "uid-b"
+	at = must[federation.Revision](w)(w.pa.UpdateVolume(ctx, at, v))
+	v.Generation++
+	at = must[federation.Revision](w)(w.ob.UpdateVolume(ctx, at, v))
+	for name, r := range map[string]*reader{"an old reader": old, "a new reader": w.reader("B", "b", "gb")} {
+		r.after(0)
+		is, _, err := r.GetVolume(ctx, "v1")
+		if err != nil || is.Owner != "B" || is.Generation != v.Generation {
+			t.Errorf("%s: %+v, %v", name, is, err)
+		}
+		if c, _, err := r.GetControl(ctx, "v1"); err != nil || c.Home != member("b") || len(c.Members) != 1 {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+		if k, _, err := r.GetKeyring(ctx, "v1"); err != nil || k.Generation != 2 {
+			t.Errorf("%s: %+v, %v", name, k, err)
+		}
+		// A wants it back, with what he once signed, and with what he signs now.
+		again := v
+		again.Owner, again.OwnerSite, again.OwnerCluster = "A", "", ""
+		for _, value := range [][]byte{mine, w.pa.forge("volume/v1", 1<<40, again), w.pa.forge("volume/v1", 1<<40, v)} {
+			was := w.plainly("volume/v1")
+			_, err := w.plain.Put(ctx, prefix+"volume/v1", string(value))
+			w.ok(err)
+			r.after(r.heard())
+			w.readAsBefore(t, r, "volume/v1", was)
+			w.ok(r.Tend(ctx, r.name, w.clock()))
+			if !bytes.Equal(w.plainly("volume/v1"), was) {
+				t.Errorf("%s: it was not put back", name)
+			}
+		}
+		r.mu.Lock()
+		for k, n := range r.forged {
+			if k != federation.KindVolume {
+				t.Errorf("%s: %d records %s were refused", name, n, k)
+			}
+		}
+		r.mu.Unlock()
+	}
+	_, at, err = w.ob.GetVolume(ctx, "v1")
+	w.ok(err)
+	v.Deleted, v.DeletedAt, v.PurgeAfter = true, w.clock(), w.clock().Add(time.Minute)
+	at = must[federation.Revision](w)(w.ob.UpdateVolume(ctx, at, v))
+	old.after(0)
+	w.pass(2 * time.Minute)
+	purge := federation.Purge{Volume: "v1", Name: "one", At: w.clock(), Size: v.Spec.Size, Sites: v.Sites, Pending: []string{"gb"}}
+	w.ok(w.gb.PurgeVolume(ctx, at, purge))
+	w.eventually("the reader hears of the purge", func() bool { _, _, err := old.GetVolume(ctx, "v1"); return errors.Is(err, federation.ErrNotFound) })
+	w.ok(w.gb.LeavePurge(ctx, "v1", "gb"))
+	if all := must[[]federation.Purge](w)(w.reader("C", "c", "gc").ListPurges(ctx)); len(all) != 1 || len(all[0].Pending) > 0 {
+		t.Errorf("purges: %+v", all)
+	}
+	old.after(0)
+	if old.refusals(federation.KindVolume) != 6 || len(old.forged) != 1 { // what A wanted back
+		t.Errorf("refused: %v", old.forged)
 	}
 }

@@ -68,6 +68,51 @@ func TestRegistryOfBefore(t *testing.T) {
 	at = must[federation.Revision](w)(before.UpdateVolume(ctx, at, v))
 	v.PurgeAfter = w.clock().Add(federation.TrashTime)
 	must[federation.Revision](w)(w.gc.UpdateVolume(ctx, at, v))
+
+	// An administrator signs what has no signature, and the charter asks for one: all goes on. Then
+	// nobody endorses anything any more.
+	if err := w.ga.Endorse(ctx, "volume/v2"); err != nil {
+		t.Errorf("it is signed already: %v", err)
+	}
+	must[federation.Revision](w)(before.PutKeyring(ctx, 0, ringOf("v3", "a")))
+	must[federation.Revision](w)(before.CreateVolume(ctx, volumeOf("v3", "three", "A", "a"), federation.Keyring{}))
+	if err := w.ga.Endorse(ctx, "volume/v3"); !errors.Is(err, federation.ErrAccess) {
+		t.Errorf("a gateway endorses: %v", err)
+	}
+	keys := must[[]string](w)(w.admin.Unsigned(ctx))
+	if len(keys) < 3 {
+		t.Errorf("without a signature are %v", keys)
+	}
+	for _, k := range keys {
+		w.ok(w.admin.Endorse(ctx, k))
+	}
+	w.signed()
+	if keys := must[[]string](w)(w.admin.Unsigned(ctx)); len(keys) > 0 {
+		t.Errorf("without a signature are still %v", keys)
+	}
+	r := w.reader("B", "b", "gb")
+	for _, uuid := range []string{"v1", "v2", "v3"} {
+		if _, _, err := r.GetVolume(ctx, uuid); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := r.GetKeyring(ctx, uuid); err != nil {
+			t.Error(err)
+		}
+	}
+	if ctl, _, err := r.GetControl(ctx, "v1"); err != nil || ctl.Home != member("b") {
+		t.Errorf("%+v, %v", ctl, err)
+	}
+	if _, err := before.CreateVolume(ctx, volumeOf("v4", "four", "A", "a"), federation.Keyring{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.GetVolume(ctx, "v4"); !errors.Is(err, federation.ErrForged) {
+		t.Errorf("written past the gatekeeper by an earlier release, it counts: %v", err)
+	}
+	w.pass(10 * time.Second)
+	w.ok(w.admin.Endorse(ctx, "volume/v4")) // too late
+	if _, _, err := r.GetVolume(ctx, "v4"); !errors.Is(err, federation.ErrForged) {
+		t.Errorf("endorsed too late, it counts: %v", err)
+	}
 }
 
 // TestLateCertificate: a process that began with a certificate of an earlier release goes on by

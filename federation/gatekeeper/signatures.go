@@ -39,7 +39,7 @@ func (q *request) signature(w write) (done bool, err error) {
 		return false, q.deny(w.key, "its signature says that it is write %d of it, and %d was the last", n, was)
 	}
 	if q.who.Part == pki.PartAdministrator && w.key != kindReconciled && signed.SameRecord(w.value, q.facts[w.key].value) &&
-		!signed.Has(q.facts[w.key].value) {
+		!signed.Settled(q.facts[w.key].value) {
 		return true, nil // he endorses it
 	}
 	return false, nil

@@ -46,7 +46,8 @@ type checked struct {
 	number uint64
 	at     time.Time
 	who    pki.Identity
-	before *envelope // nil: nothing is known of the key
+	known  []byte    // what is known of the key
+	before *envelope // that; nil: nothing is
 	look   Lookup
 }
 
@@ -60,7 +61,7 @@ func (s *Seal) Check(key string, value, before []byte, look Lookup) error {
 	if err != nil {
 		return nil //nolint:nilerr // who decodes it gets the error
 	}
-	c := &checked{Seal: s, key: key, value: e, look: look}
+	c := &checked{Seal: s, key: key, value: e, known: before, look: look}
 	if before != nil {
 		if was, err := open(before); err == nil {
 			c.before = &was
@@ -238,7 +239,7 @@ func (c *checked) volume() error {
 	case c.who.Part == pki.PartPerson && (c.who.Organization == v.Owner || n > 0 && c.value.Deeds[n-1].From == c.who.Organization &&
 		(was == nil || was.Owner == c.who.Organization)):
 	case c.who.Part == pki.PartOperator && c.who.Organization == v.Owner && v.OwnerSite != "" && c.who.Site == v.OwnerSite:
-	case c.who.Part == pki.PartGateway && was != nil && timed(*was, *v):
+	case c.who.Part == pki.PartGateway && c.timed(v):
 	default:
 		return c.deny("it belongs to %q, site %q: its operator writes it, or a person of its owner", v.Owner, v.OwnerSite)
 	}
@@ -247,8 +248,16 @@ func (c *checked) volume() error {
 
 // timed reports whether a deleted volume only got its time: a gateway gives it, if the release did
 // not that deleted it.
-func timed(was, is federation.Volume) bool {
-	if !was.Deleted || !was.PurgeAfter.IsZero() {
+func (c *checked) timed(is *federation.Volume) bool {
+	if c.value.Because == nil || c.Check(c.key, c.value.Because, c.known, c.look) != nil {
+		return false
+	}
+	e, err := open(c.value.Because)
+	if err != nil {
+		return false
+	}
+	was, err := recordOf[federation.Volume](e)
+	if err != nil || !was.Deleted || !was.PurgeAfter.IsZero() {
 		return false
 	}
 	was.PurgeAfter = is.PurgeAfter
@@ -325,26 +334,38 @@ func (c *checked) keyring() error {
 		return nil
 	case c.who.Part == pki.PartOperator && slices.Contains(may, c.who.Organization) && (c.who.Site == v.OwnerSite || len(ve.Deeds) > 0):
 		return nil
-	case c.who.Part != pki.PartGateway || !c.holds(v):
+	case c.who.Part != pki.PartGateway:
 		return c.deny("its owner %q writes it, and its home adds to it", v.Owner)
 	}
-	if was != nil {
-		for site, w := range was.Wrapped {
-			if !bytes.Equal(k.Wrapped[site], w) {
-				return c.deny("a home changes no key that is wrapped, and takes none away: that of site %s", site)
-			}
-		}
-	}
-	return c.organization(c.who.Site)
+	return c.adds(k)
 }
 
-// holds reports whether a volume is to have a copy at the signer's site, or its home is there.
-func (c *checked) holds(v *federation.Volume) bool {
-	if slices.Contains(v.Sites, c.who.Site) {
-		return true
+// adds checks that a home added wraps to a keyring, which is beside its own, and took none away.
+// Only who has the key can wrap it.
+func (c *checked) adds(k *federation.Keyring) error {
+	if c.value.Because == nil {
+		return c.deny("it does not have the keyring that it adds to")
 	}
-	ctl, _ := look[federation.Control](c.look, federation.KindControl, v.UUID)
-	return ctl != nil && ctl.Home.Site == c.who.Site && ctl.Home.Gateway == c.who.Gateway
+	if err := c.Check(c.key, c.value.Because, c.known, c.look); err != nil {
+		return c.deny("the keyring that it adds to: %v", err)
+	}
+	e, err := open(c.value.Because)
+	if err != nil {
+		return c.deny("the keyring that it adds to: %v", err)
+	}
+	to, err := recordOf[federation.Keyring](e)
+	if err != nil || len(to.Wrapped[c.who.Site]) == 0 || k.Generation != to.Generation+1 {
+		return c.deny("its site does not have the key in the keyring that it adds to, or that is not the one before")
+	}
+	for site, w := range to.Wrapped {
+		if !bytes.Equal(k.Wrapped[site], w) {
+			return c.deny("a home changes no key that is wrapped, and takes none away: that of site %s", site)
+		}
+	}
+	if s, _ := look[federation.Site](c.look, federation.KindSite, c.who.Site); s == nil {
+		return nil // it was removed since
+	}
+	return c.organization(c.who.Site)
 }
 
 func (c *checked) control() error {
@@ -430,10 +451,19 @@ func (c *checked) admission() error {
 	if c.look == nil {
 		return nil
 	}
-	if v, _ := look[federation.Volume](c.look, federation.KindVolume, a.Volume); v == nil || v.Owner != c.who.Organization {
+	v, ve := look[federation.Volume](c.look, federation.KindVolume, a.Volume)
+	if v == nil || v.Owner != c.who.Organization && !c.owned(ve) {
 		return c.deny("a person of the volume's owner admits clients that are no nodes")
 	}
 	return nil
+}
+
+// owned reports whether the signer's organization owned a volume when it signed.
+func (c *checked) owned(v envelope) bool {
+	return slices.ContainsFunc(v.Deeds, func(d deed) bool {
+		st, _, err := c.creds.Verified(d.Signature)
+		return err == nil && d.From == c.who.Organization && !c.at.After(time.Unix(st.At, 0))
+	})
 }
 
 func (c *checked) lost() error {

@@ -93,7 +93,8 @@ type envelope struct {
 	Signature string          `json:"signature,omitempty"`
 	// Deeds are of a volume that organizations gave away, the first first.
 	Deeds []deed `json:"deeds,omitempty"`
-	// Because is what a purge follows from: the value of the deleted volume's record.
+	// Because is what a purge follows from, and what a gateway changes of its owner's word: the
+	// record of a deleted volume, or the keyring to which a home added.
 	Because json.RawMessage `json:"because,omitempty"`
 }
 
@@ -128,6 +129,12 @@ func digest(record []byte) []byte {
 func Has(value []byte) bool {
 	e, err := open(value)
 	return err == nil && e.Signature != ""
+}
+
+// Settled reports whether a value has a signature, and so has what it follows from.
+func Settled(value []byte) bool {
+	e, err := open(value)
+	return err == nil && e.Signature != "" && (e.Because == nil || Settled(e.Because))
 }
 
 // SameRecord reports whether two values say the same, whoever signed them.
@@ -213,6 +220,7 @@ func (s *Seal) Endorse(key string, value []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.Because = nil
 	return s.sign(key, e, func(k string) []byte {
 		if k == key {
 			return value
@@ -249,6 +257,9 @@ func (s *Seal) sign(key string, e envelope, look func(key string) []byte) (_ []b
 			if e.Deeds, err = s.deeds(prev, e); err != nil {
 				return nil, err
 			}
+		}
+		if kind != federation.KindSite && s.creds.Identity().Part == pki.PartGateway { // it changes the owner's word
+			e.Because = look(key)
 		}
 	}
 	if e.Signature, err = s.creds.Sign(st); err != nil {

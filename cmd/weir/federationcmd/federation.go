@@ -38,7 +38,7 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 			"that vouch for each. The founding authority signs it, and all processes of the federation follow it\n" +
 			"within seconds. Without a charter the founding authority vouches for everybody.\n" +
 			"Changes need the founding authority's files (--dir), and a certificate of part administrator.",
-	}, showCommand(sh, o), admitCommand(sh, o), dropCommand(sh, o), expelCommand(sh, o), signCommand(sh, o))
+	}, showCommand(sh, o), admitCommand(sh, o), dropCommand(sh, o), expelCommand(sh, o), signCommand(sh, o), requireCommand(sh, o))
 	o.Flags(c)
 	return c
 }
@@ -186,7 +186,12 @@ func (g *change) begin(ctx context.Context, c *pki.Charter) error {
 		c.Set(pki.Organization{Name: s.Site.Organization, Authorities: founding})
 	}
 	c.Set(pki.Organization{Name: g.cl.Self.Organization, Authorities: founding})
-	return nil
+	// A federation that begins with this release has no record without a signature.
+	unsigned, err := g.cl.Registry.Unsigned(ctx)
+	if err == nil && len(unsigned) == 0 {
+		c.SignedSince = g.now
+	}
+	return err
 }
 
 // succeed has all founding authorities of --ca vouch for the organizations for which one of them
@@ -245,7 +250,10 @@ func admitCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		if file == "" && (o.Expelled == nil || len(o.Authorities) == 0) {
 			return "", cli.Usage("no --authority: give the file ca.crt of the organization's authority")
 		}
-		back := o.Expelled != nil
+		back, until := o.Expelled != nil, g.now
+		if back {
+			until = o.Expelled.At
+		}
 		o.Expelled = nil
 		said := ""
 		if file != "" {
@@ -263,6 +271,10 @@ func admitCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 			}
 			switch {
 			case back: // those that it had may be why it was expelled
+				o.Former = slices.Clone(o.Former)
+				for _, a := range o.Authorities {
+					o.Former = append(o.Former, pki.Former{Authority: a, Until: until})
+				}
 				o.Authorities = []string{text}
 			case at < 0:
 				o.Authorities = append(slices.Clone(o.Authorities), text)
@@ -301,7 +313,8 @@ func dropCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		Use: "drop ORGANIZATION --authority FILE", Short: "Let an authority vouch for an organization no more",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Takes an authority from an organization that has another: the last step when one takes over from\n" +
-			"another, or at once when its key was stolen. Connections that show its certificates are closed.",
+			"another, or at once when its key was stolen. Connections that show its certificates are closed.\n" +
+			"What was signed with them until now still counts in the registry.",
 		Example: "  weir federation drop UvA --authority uva-old.crt --dir authority",
 	}
 	c.Flags().StringVar(&file, "authority", "", "`FILE` with the certificate of the authority")
@@ -325,6 +338,11 @@ func dropCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		case len(o.Authorities) == 1 && o.Expelled == nil:
 			return "", fmt.Errorf("organization %s has no other authority: admit another first, or expel it", o.Name)
 		}
+		until := g.now
+		if o.Expelled != nil {
+			until = o.Expelled.At
+		}
+		o.Former = append(slices.Clone(o.Former), pki.Former{Authority: o.Authorities[i], Until: until})
 		o.Authorities = slices.Delete(slices.Clone(o.Authorities), i, i+1)
 		return fmt.Sprintf("authority %s does not vouch for organization %s any more", short(print), o.Name), nil
 	}, "that authority does not vouch for the organization: nothing to do")

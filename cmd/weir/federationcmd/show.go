@@ -25,6 +25,7 @@ type Shown struct {
 	// Serial is 0 when there is no charter.
 	Serial        uint64      `json:"serial"`
 	Made          time.Time   `json:"made,omitzero"`
+	SignedSince   time.Time   `json:"signedSince,omitzero"`
 	Organizations []ShownLine `json:"organizations"`
 }
 
@@ -88,7 +89,7 @@ func showCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 }
 
 func show(c pki.Charter) (Shown, error) {
-	s := Shown{Federation: c.Federation, Serial: c.Serial, Made: c.Made}
+	s := Shown{Federation: c.Federation, Serial: c.Serial, Made: c.Made, SignedSince: c.SignedSince}
 	for _, o := range c.Organizations {
 		l := ShownLine{Name: o.Name, Authorities: []ShownAuthority{}, Expelled: o.Expelled}
 		for _, text := range o.Authorities {
@@ -129,5 +130,11 @@ func (s Shown) write(sh *cli.Shell) error {
 		}
 		t.Row(o.Name, strings.Join(prints, ","), strings.Join(ends, ","), state)
 	}
-	return t.Write(sh.Out)
+	if err := t.Write(sh.Out); err != nil {
+		return err
+	}
+	if s.SignedSince.IsZero() {
+		return sh.Say("\nRecords of the registry count without a signature: `weir federation require-signatures` ends that.\n")
+	}
+	return sh.Say("\nRecords of the registry count only with a signature, since %s.\n", cli.Stamp(s.SignedSince))
 }

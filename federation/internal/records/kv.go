@@ -23,8 +23,9 @@ type Pair struct {
 	Revision federation.Revision
 	// Deleted pairs appear only in Follow; Revision is then that of the deletion.
 	Deleted bool
-	// Err says why the value does not count, whatever it is.
+	// Err says why the value does not count, which then is Raw.
 	Err error
+	Raw []byte
 }
 
 // decode reads the record of a pair.
@@ -80,6 +81,8 @@ type KV interface {
 // gatekeepers.
 type sealing interface {
 	Sealed(key string, value []byte) ([]byte, error)
+	// Endorsed returns a value with this process's signature, instead of any that it has.
+	Endorsed(key string, value []byte) ([]byte, error)
 	// Counts returns why a value does not count that somebody says was there.
 	Counts(key string, value []byte) error
 	Heal(ctx context.Context) error

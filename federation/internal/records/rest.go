@@ -4,6 +4,7 @@ package records
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
@@ -47,8 +48,12 @@ func list[T any](ctx context.Context, r *Registry, kind, prefix string) ([]T, er
 	if err != nil {
 		return nil, err
 	}
-	out := make([]T, len(res[0]))
-	for i, p := range res[0] {
+	return decoded[T](kind, res[0])
+}
+
+func decoded[T any](kind string, pairs []Pair) ([]T, error) {
+	out := make([]T, len(pairs))
+	for i, p := range pairs {
 		if err := p.decode(kind, strings.TrimPrefix(p.Key, kind+"/"), &out[i]); err != nil {
 			return nil, err
 		}
@@ -109,5 +114,9 @@ func (r *Registry) ListObserved(ctx context.Context, volume string) ([]federatio
 	if err := checkNames("volume", volume); err != nil {
 		return nil, err
 	}
-	return list[federation.Observed](ctx, r, "observed", key(federation.KindObserved, volume, ""))
+	res, _, err := r.get(ctx, "list", "observed", volume, Read{Key: key(federation.KindObserved, volume, ""), Prefix: true})
+	if err != nil {
+		return nil, err
+	}
+	return decoded[federation.Observed]("observed", slices.DeleteFunc(res[0], func(p Pair) bool { return p.Err != nil }))
 }

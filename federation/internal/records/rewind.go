@@ -104,9 +104,6 @@ func (r *Registry) everything(ctx context.Context) (map[string]Pair, federation.
 	}
 	all := make(map[string]Pair, len(res[0]))
 	for _, p := range res[0] {
-		if p.Err != nil {
-			p.Value = nil // it says nothing, but is in the way
-		}
 		all[p.Key] = p
 	}
 	return all, h, nil

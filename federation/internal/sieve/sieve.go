@@ -260,7 +260,7 @@ func (b *batch) all(res [][]records.Pair, lazily bool) [][]fate {
 // instead is what is answered in place of a pair.
 func (s *Sieve) instead(p records.Pair, f fate) records.Pair {
 	if f.kept == nil {
-		p.Err = f.why
+		p.Err, p.Raw, p.Value = f.why, p.Value, nil // it says nothing, but is in the way
 		return p
 	}
 	return s.pair(*f.kept)
@@ -320,7 +320,7 @@ func (s *Sieve) Follow(ctx context.Context, after federation.Revision, fn func(f
 			case f.kept != nil:
 				continue
 			default:
-				p.Err = f.why
+				p = s.instead(p, f)
 			}
 			out = append(out, p)
 		}
@@ -378,6 +378,9 @@ func (s *Sieve) sign(ctx context.Context, writes []records.Write) error {
 func (s *Sieve) Sealed(key string, value []byte) ([]byte, error) {
 	return s.seal.Sign(key, value, func(string) []byte { return nil })
 }
+
+// Endorsed returns a value with this process's signature, instead of any that it has.
+func (s *Sieve) Endorsed(key string, value []byte) ([]byte, error) { return s.seal.Endorse(key, value) }
 
 // Counts returns why a value does not count that somebody says was at a key.
 func (s *Sieve) Counts(key string, value []byte) error {

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package records
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
+)
+
+// Unsigned implements federation.Signatures.
+func (r *Registry) Unsigned(ctx context.Context) (out []string, err error) {
+	all, _, err := r.everything(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		if lasts(k) && !signed.Settled(all[k].signed()) {
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+// lasts reports whether a record is signed, and stays until somebody changes it.
+func lasts(k string) bool {
+	return signed.Covers(k) && (archived(k) && kindOf(k) != kindCanary || kindOf(k) == federation.KindLost)
+}
+
+// signed is the value as it is, also of one that does not count.
+func (p Pair) signed() []byte {
+	if p.Err != nil {
+		return p.Raw
+	}
+	return p.Value
+}
+
+// Endorse implements federation.Signatures.
+func (r *Registry) Endorse(ctx context.Context, k string) error {
+	s, ok := r.kv.KV.(sealing)
+	if !ok {
+		return &federation.Error{Op: "endorse", Kind: string(kindOf(k)), Name: k, Err: federation.ErrInvalid,
+			Detail: "this process has no certificate to sign with"}
+	}
+	res, _, err := r.kv.KV.Get(ctx, Read{Key: k})
+	if err != nil {
+		return wrap("endorse", string(kindOf(k)), k, err)
+	}
+	if len(res[0]) == 0 || signed.Settled(res[0][0].signed()) {
+		return nil
+	}
+	value, err := s.Endorsed(k, res[0][0].signed())
+	if err != nil {
+		return wrap("endorse", string(kindOf(k)), k, err)
+	}
+	_, err = r.commit(ctx, "endorse", string(kindOf(k)), k, []Condition{{Key: k, Revision: res[0][0].Revision}},
+		Write{Key: k, Value: value})
+	return err
+}
