@@ -147,8 +147,9 @@ func (c *Charter) check() (map[string]*x509.CertPool, map[string][]former, error
 func (c *Charter) authority(organization, text string) (*x509.Certificate, error) {
 	cert, of, err := parseAuthorityCert(text)
 	if err != nil {
-		return nil, fmt.Errorf("check charter: %w: organization %q has an authority that is none (%w): give the file ca.crt of its authority",
-			ErrInvalid, organization, err)
+		return nil,
+			fmt.Errorf("check charter: %w: organization %q has an authority that is none (%w): give the file ca.crt of its authority",
+				ErrInvalid, organization, err)
 	}
 	if of.Federation != "" && of.Federation != c.Federation || of.Organization != "" && of.Organization != organization {
 		return nil, fmt.Errorf("check charter: %w: organization %q has an authority that is of %s: give its own", ErrInvalid, organization,

@@ -246,8 +246,14 @@ func (s *set) vouched(chain []*x509.Certificate, at time.Time, self Identity, c 
 			return out, nil
 		}
 	}
-	if c != nil && !federal(id.Part) {
-		for _, f := range c.former[id.Organization] {
+	if c != nil {
+		all := c.former[id.Organization]
+		if o := c.Find(id.Organization); federal(id.Part) {
+			if all = nil; o != nil && o.Expelled != nil {
+				all = []former{{s.roots.founding, o.Expelled.At}}
+			}
+		}
+		for _, f := range all {
 			if try(f.pool, f.until) == nil {
 				return out, nil
 			}

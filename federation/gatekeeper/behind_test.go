@@ -4,132 +4,15 @@ package gatekeeper_test
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
-	"log/slog"
-	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/federation/archive"
-	"github.com/weir-storage/weir/federation/etcd"
 	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
-
-// reader is a gateway with an archive, which follows the registry.
-type reader struct {
-	*etcd.Registry
-	w    *world
-	name string
-	log  *lines
-
-	mu      sync.Mutex
-	forged  map[federation.Kind]int
-	told    []federation.Event
-	synced  chan struct{}
-	watched chan error
-}
-
-func (w *world) reader(organization, site, name string) *reader {
-	w.Helper()
-	creds := w.credentials(organization, site, pki.PartGateway, name)
-	kept, err := archive.Open(vfs.Default, filepath.Join(w.TempDir(), "archive"), w.clock)
-	w.ok(err)
-	guard, err := federation.NewGuard(func() (s federation.GuardState, _ error) { return s, nil },
-		func(federation.GuardState) error { return nil }, kept)
-	w.ok(err)
-	r := &reader{w: w, name: name, log: new(lines), forged: map[federation.Kind]int{}, synced: make(chan struct{}),
-		watched: make(chan error, 1)}
-	r.Registry, err = etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + w.address}, Federation: "demo", Guard: guard,
-		TLS: creds.Client(pki.Expect{Part: pki.PartRegistry}, "127.0.0.1"),
-		Seal: signed.New(creds, slog.New(slog.NewTextHandler(r.log, nil)), func(k federation.Kind) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.forged[k]++
-		})})
-	w.ok(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { r.watched <- r.Watch(ctx, r.hear) }()
-	w.Cleanup(func() {
-		cancel()
-		<-r.watched
-		if err := errors.Join(r.Close(), kept.Close()); err != nil {
-			w.Error(err)
-		}
-	})
-	<-r.synced
-	return r
-}
-
-func (r *reader) hear(e federation.Event) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.Kind == federation.KindSynced {
-		select {
-		case <-r.synced:
-		default:
-			close(r.synced)
-		}
-		return nil
-	}
-	r.told = append(r.told, e)
-	return nil
-}
-
-// refusals is how many records of a kind did not count.
-func (r *reader) refusals(k federation.Kind) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.forged[k]
-}
-
-// after waits until the reader has heard of all that there is, and returns what it was told since n
-// events.
-func (r *reader) after(n int) []federation.Event {
-	r.w.Helper()
-	mark := federation.Lost{Site: "c", By: r.w.admin.id.String(), At: time.Now().UTC()}
-	r.w.ok(r.w.admin.PutLost(r.w.Context(), mark))
-	var out []federation.Event
-	r.w.eventually("the reader hears of a mark", func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		i := slices.IndexFunc(r.told, func(e federation.Event) bool { return e.Lost != nil && e.Lost.At.Equal(mark.At) })
-		if i < 0 {
-			return false
-		}
-		out = slices.DeleteFunc(slices.Clone(r.told[n:]), func(e federation.Event) bool { return e.Lost != nil })
-		return true
-	})
-	return out
-}
-
-func (r *reader) heard() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.told)
-}
-
-// forge makes a value that somebody signed who may sign whatever he likes with his certificate.
-func (o *one) forge(key string, number uint64, record any) []byte {
-	o.rig.Helper()
-	text, err := json.Marshal(record)
-	o.rig.ok(err)
-	sum := sha256.Sum256(text)
-	signature, err := o.creds.Sign(pki.Statement{Key: key, Number: number, Digest: sum[:]})
-	o.rig.ok(err)
-	value, err := json.Marshal(map[string]any{"version": 1, "record": json.RawMessage(text), "signature": signature})
-	o.rig.ok(err)
-	return value
-}
 
 // Who runs a member of the registry writes its etcd behind the gatekeeper: each kind of record, in
 // each way that he can. Readers that know better go on by what they know, tell it, and put it back;
@@ -219,7 +102,8 @@ func TestBehindTheGatekeeper(t *testing.T) {
 		{"site, taken over", "site/b", taken, w.as("C", "b", pki.PartGateway, "gb"), much, true},
 		{"site, another's key by an administrator", "site/b", lure, w.admin, much, true},
 		{"admission, unsigned", "admission/b/v1/10.0.0.66", admission("v1", "b", ""), nil, 0, false},
-		{"admission, by a stranger", "admission/b/v1/10.0.0.66", admission("v1", "b", ""), w.as("C", "c", pki.PartPerson, "carol"), 0, false},
+		{"admission, by a stranger", "admission/b/v1/10.0.0.66", admission("v1", "b", ""), w.as("C", "c", pki.PartPerson, "carol"), 0,
+			false},
 		{"admission, by the site itself", "admission/b/v1/10.0.0.66", admission("v1", "b", ""), w.pb, 0, false},
 		{"admission of a node, by another site", "admission/b/v1/10.0.0.66", admission("v1", "b", "n"), w.gc, 0, false},
 		{"attachment, unsigned", "attachment/b/v1/m", federation.Attachment{Volume: "v1", Site: "b", Node: "m",
@@ -348,46 +232,12 @@ func TestBehindTheGatekeeper(t *testing.T) {
 	v.Spec.Size, v.Generation = 2<<30, v.Generation+1
 	must[federation.Revision](w)(w.oa.UpdateVolume(ctx, at, v))
 	n := r.heard()
-	w.eventually("the reader hears of it", func() bool { g, _, err := r.GetVolume(ctx, "v1"); return err == nil && g.Generation == v.Generation })
+	w.eventually("the reader hears of it", func() bool {
+		g, _, err := r.GetVolume(ctx, "v1")
+		return err == nil &&
+			g.Generation == v.Generation
+	})
 	_ = r.after(n)
-}
-
-// readOne reads a record as its kind is read.
-func readOne(ctx context.Context, o interface{ federation.Registry }, key string) (any, error) {
-	_, name, _ := strings.Cut(key, "/")
-	switch signed.KindOf(key) {
-	case federation.KindVolume:
-		v, _, err := o.GetVolume(ctx, name)
-		return v, err
-	case federation.KindControl:
-		c, _, err := o.GetControl(ctx, name)
-		return c, err
-	case federation.KindKeyring:
-		k, _, err := o.GetKeyring(ctx, name)
-		return k, err
-	case federation.KindSite:
-		all, err := o.Sites(ctx)
-		for _, s := range all {
-			if s.Site.Name == name {
-				return s.Site, err
-			}
-		}
-		return nil, err
-	}
-	return nil, nil
-}
-
-// readAsBefore checks that a reader reads what there was.
-func (w *world) readAsBefore(t *testing.T, r *reader, key string, was []byte) {
-	t.Helper()
-	got, err := readOne(t.Context(), r, key)
-	if err != nil {
-		t.Fatalf("the reader knows better: %v", err)
-	}
-	value := must[[]byte](w)(federation.Encode(got))
-	if !signed.SameRecord(value, was) {
-		t.Errorf("the reader reads %s, and there was %s", value, was)
-	}
 }
 
 // A volume's life, as readers follow it: none of what is right is refused, by those that have an
@@ -463,7 +313,11 @@ func TestReadersFollow(t *testing.T) {
 	w.pass(2 * time.Minute)
 	purge := federation.Purge{Volume: "v1", Name: "one", At: w.clock(), Size: v.Spec.Size, Sites: v.Sites, Pending: []string{"gb"}}
 	w.ok(w.gb.PurgeVolume(ctx, at, purge))
-	w.eventually("the reader hears of the purge", func() bool { _, _, err := old.GetVolume(ctx, "v1"); return errors.Is(err, federation.ErrNotFound) })
+	w.eventually("the reader hears of the purge", func() bool {
+		_, _, err := old.GetVolume(ctx, "v1")
+		return errors.Is(err,
+			federation.ErrNotFound)
+	})
 	w.ok(w.gb.LeavePurge(ctx, "v1", "gb"))
 	if all := must[[]federation.Purge](w)(w.reader("C", "c", "gc").ListPurges(ctx)); len(all) != 1 || len(all[0].Pending) > 0 {
 		t.Errorf("purges: %+v", all)
@@ -472,4 +326,61 @@ func TestReadersFollow(t *testing.T) {
 	if old.refusals(federation.KindVolume) != 6 || len(old.forged) != 1 { // what A wanted back
 		t.Errorf("refused: %v", old.forged)
 	}
+}
+
+// Putting back what somebody else signed is no way past the rules: not over what counts, not what
+// was deleted, and not for everybody.
+func TestPuttingBack(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	v := volumeOf("v1", "one", "A", "a", "b")
+	v.Grants = []federation.Grant{{Site: "c", Namespace: "lab", Access: federation.ReadWrite}}
+	at := must[federation.Revision](w)(w.pa.CreateVolume(ctx, v, ringOf("v1", "a")))
+	older := w.plainly("volume/v1")
+	v.Grants = nil
+	must[federation.Revision](w)(w.pa.UpdateVolume(ctx, at, v))
+	ctl := federation.Control{Volume: "v1", Epoch: 1, Home: member("a"), Members: []federation.Member{member("a")},
+		History: []federation.EpochStart{{Epoch: 1}}}
+	rev := must[federation.Revision](w)(w.ga.SwapControl(ctx, "v1", 0, ctl))
+	before := w.plainly("control/v1")
+	ctl.Members = append(ctl.Members, member("b"))
+	must[federation.Revision](w)(w.ga.SwapControl(ctx, "v1", rev, ctl))
+	admitted := federation.Admission{Volume: "v1", Site: "c", Client: "10.0.0.9", Access: federation.ReadOnly}
+	w.ok(w.pa.PutAdmission(ctx, admitted))
+	admission := w.plainly("admission/c/v1/10.0.0.9")
+	w.ok(w.pa.DeleteAdmission(ctx, "v1", "c", "10.0.0.9"))
+	stranger := w.as("C", "c", pki.PartPerson, "carol")
+	granted := v
+	granted.Grants = []federation.Grant{{Site: "c", Namespace: "lab", Access: federation.ReadWrite}}
+	refused := func(name string, by *one, kvs ...any) {
+		t.Helper()
+		if err := by.put(kvs...); !errors.Is(err, federation.ErrAccess) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	refused("an older record over a newer", w.gc, "volume/v1", older)
+	refused("an older control record over a newer", w.gb, "control/v1", before)
+	refused("an admission that was deleted", w.gc, "admission/c/v1/10.0.0.9", admission)
+	refused("what a stranger signed", w.gc, "volume/v1", stranger.forge("volume/v1", 9, granted))
+	refused("what he says that the owner signed", w.gc, "volume/v1", w.gc.forge("volume/v1", 9, granted))
+	refused("of another key", w.gc, "volume/v2", older)
+	// Now it is overwritten behind the gatekeeper: what counts comes back, by a gateway's hand.
+	counts := w.plainly("volume/v1")
+	_, err := w.plain.Put(ctx, prefix+"volume/v1", string(stranger.forge("volume/v1", 9, granted)))
+	w.ok(err)
+	refused("by a person", stranger, "volume/v1", counts)
+	refused("what another stranger signed", w.gc, "volume/v1", w.pb.forge("volume/v1", 10, granted))
+	w.ok(w.gc.put("volume/v1", counts))
+
+	// A volume that was purged does not come back.
+	_, at, err = w.pa.GetVolume(ctx, "v1")
+	w.ok(err)
+	v.Deleted, v.DeletedAt, v.PurgeAfter = true, w.clock(), w.clock().Add(time.Minute)
+	at = must[federation.Revision](w)(w.pa.UpdateVolume(ctx, at, v))
+	last, ring := w.plainly("volume/v1"), w.plainly("keyring/v1")
+	w.pass(2 * time.Minute)
+	w.ok(w.gb.PurgeVolume(ctx, at, federation.Purge{Volume: "v1", Name: "one", At: w.clock(), Size: v.Spec.Size, Sites: v.Sites,
+		Pending: []string{"ga", "gb"}}))
+	refused("a volume that was purged", w.gb, "volume/v1", last)
+	refused("its keyring", w.gb, "keyring/v1", ring)
 }

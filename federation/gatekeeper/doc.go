@@ -41,6 +41,11 @@
 //   - gatekeeper-10: the charter is put there by an administrator, signed by the founding
 //     authority, with a higher serial than the one before it. A gatekeeper follows it, and does not
 //     listen before it has read it.
+//   - gatekeeper-11: a value has its writer's signature (package signed) if the charter asks for
+//     one, and if it has one, it is the asker's. A gateway puts back what somebody else signed
+//     where what is there can not follow it, or was deleted although its volume was not purged;
+//     and takes away a notice that does not count. An administrator signs what has no signature,
+//     as it is.
 //
 // What a change is judged by is a condition of it, so what was true then is true when it is
 // applied. A gatekeeper keeps nothing, and any number may be there. Its methods may be called

@@ -144,7 +144,8 @@ func New(cfg Config) (*Gatekeeper, error) {
 		return nil, fmt.Errorf("connect to etcd at %s: %w", cfg.Etcd, err)
 	}
 	return &Gatekeeper{cfg: cfg, prefix: "/weir/" + cfg.Federation + "/", etcd: conn, kv: pb.NewKVClient(conn),
-		lease: pb.NewLeaseClient(conn), watch: pb.NewWatchClient(conn), upkeep: pb.NewMaintenanceClient(conn), seal: signed.New(cfg.Credentials, nil, nil)}, nil
+		lease: pb.NewLeaseClient(conn), watch: pb.NewWatchClient(conn), upkeep: pb.NewMaintenanceClient(conn),
+		seal: signed.New(cfg.Credentials, nil, nil)}, nil
 }
 
 // Close ends the connection to etcd.

@@ -33,7 +33,8 @@ func (q *request) signature(w write) (done bool, err error) {
 	case by != q.who:
 		return true, q.heals(w, by)
 	case at.Sub(q.now).Abs() > time.Hour:
-		return false, q.deny(w.key, "it was signed at %s, and now it is %s: set the clock", at.Format(time.RFC3339), q.now.Format(time.RFC3339))
+		return false, q.deny(w.key, "it was signed at %s, and now it is %s: set the clock", at.Format(time.RFC3339),
+			q.now.Format(time.RFC3339))
 	}
 	if n, was := q.seal.Number(w.key, w.value), q.seal.Number(w.key, q.facts[w.key].value); n > 0 && (n <= was || n > was+mostWrites) {
 		return false, q.deny(w.key, "its signature says that it is write %d of it, and %d was the last", n, was)

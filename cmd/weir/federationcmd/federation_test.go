@@ -3,6 +3,7 @@
 package federationcmd_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,8 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/clitest"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/memory"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -249,4 +252,70 @@ func TestNoCharterByAccident(t *testing.T) {
 		t.Errorf("%+v: %v", c, err)
 	}
 	b.run(cli.ExitOK, "(charter 12)", "admit", "UvA", "--authority", uva, "--serial", "12")
+}
+
+// Records that nobody signed are signed by an administrator, and then the charter asks for
+// signatures; a federation that has none such begins with that.
+func TestRequireSignatures(t *testing.T) {
+	b := newBench(t)
+	load := func(dir string) *pki.Credentials {
+		t.Helper()
+		a, err := pki.ReadAuthority(dir, "ca")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := a.Issue(pki.Identity{Federation: "demo", Organization: "SURF", Site: "ams", Gateway: "root",
+			Part: pki.PartAdministrator}, nil,
+			clitest.Time, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := pki.Load(roots, p, func() time.Time { return clitest.Time })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	server := memory.NewServer(1)
+	b.Registry = server.Client(nil) // of an earlier release
+	b.Site("ams", "SURF")
+	b.Site("ein", "TUe")
+	b.Registry = server.Sealed(nil, signed.New(load(b.dir), nil, nil))
+	b.run(cli.ExitOK, "is of the federation, with authority", "admit", "UvA", "--authority", filepath.Join(authority(t, "UvA"), "ca.crt"))
+	if !b.charter().SignedSince.IsZero() {
+		t.Error("records have no signature, and the first charter asks for one")
+	}
+	b.run(cli.ExitOK, "count without a signature", "show")
+	b.run(cli.ExitOK, "2 had none, and have yours", "require-signatures")
+	if b.charter().SignedSince.IsZero() {
+		t.Error("the charter does not ask for signatures")
+	}
+	b.run(cli.ExitOK, "count only with a signature", "show")
+	b.run(cli.ExitOK, "nothing to do", "require-signatures")
+	if all, err := b.Registry.Sites(t.Context()); err != nil || len(all) != 2 {
+		t.Errorf("sites %+v, %v", all, err)
+	}
+	other := federation.Site{Name: "gro", Organization: "RUG"}
+	if err := server.Client(nil).Register(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Registry.Sites(t.Context()); !errors.Is(err, federation.ErrForged) {
+		t.Errorf("written without a signature: %v", err)
+	}
+	b.run(cli.ExitOK, "1 had none, and have yours", "require-signatures")
+	if all, err := b.Registry.Sites(t.Context()); err != nil || len(all) != 3 {
+		t.Errorf("sites %+v, %v", all, err)
+	}
+
+	fresh := newBench(t)
+	fresh.Registry = memory.NewServer(1).Sealed(nil, signed.New(load(fresh.dir), nil, nil))
+	fresh.Site("ams", "SURF")
+	fresh.run(cli.ExitOK, "with authority", "admit", "UvA", "--authority", filepath.Join(authority(t, "UvA"), "ca.crt"))
+	if fresh.charter().SignedSince.IsZero() {
+		t.Error("all records have a signature, and the first charter does not ask for one")
+	}
 }

@@ -23,11 +23,12 @@ func requireCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	g := &change{sh: sh, opener: opener}
 	return g.command(&cobra.Command{
 		Use: "require-signatures", Short: "Let records of the registry count only with a signature", Args: cli.Args(cobra.NoArgs),
-		Long: "Every program of this release signs what it writes to the registry, and checks who signed what it\n" +
-			"reads. From now on a record without a signature does not count, so that who runs a member of the\n" +
-			"registry cannot write records behind its gatekeeper. Records that earlier releases wrote are signed\n" +
-			"as they are, with your certificate of part administrator. Upgrade all sites first: what an earlier\n" +
-			"release writes is refused from then on. A federation that began with this release needs no such step.",
+		Long: "Every program of this release signs what it writes to the registry, and checks who signed what\n" +
+			"it reads. From now on a record without a signature does not count, so that who runs a member of\n" +
+			"the registry cannot write records behind its gatekeeper. Records that earlier releases wrote are\n" +
+			"signed as they are, with your certificate of part administrator. Upgrade all sites first: what an\n" +
+			"earlier release writes is refused from then on. A federation that began with this release needs no\n" +
+			"such step.",
 		Example: "  weir federation require-signatures --dir authority",
 	}, func(ctx context.Context, next *pki.Charter, _ []string) (string, error) {
 		keys, err := g.cl.Registry.Unsigned(ctx)

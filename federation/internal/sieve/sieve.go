@@ -367,7 +367,8 @@ func (s *Sieve) sign(ctx context.Context, writes []records.Write) error {
 		}
 		value, err := s.seal.Sign(w.Key, w.Value, func(k string) []byte { return values[k] })
 		if err != nil {
-			return &federation.Error{Op: "sign", Kind: string(signed.KindOf(w.Key)), Name: w.Key, Err: federation.ErrInvalid, Detail: err.Error()}
+			return &federation.Error{Op: "sign", Kind: string(signed.KindOf(w.Key)), Name: w.Key, Err: federation.ErrInvalid,
+				Detail: err.Error()}
 		}
 		writes[i].Value = value
 	}
