@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,9 @@ func TestSignatureIsRefused(t *testing.T) {
 	}
 	text := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 	key := pki.KeyOf(t, mine)
+	says := func(key string, at time.Time, more string) string {
+		return fmt.Sprintf(`{"key":%q,"sha256":"ZA==","iat":%d%s}`, key, at.Unix(), more)
+	}
 	as := func(typ string) string {
 		t.Helper()
 		var chain any
@@ -141,7 +145,7 @@ func TestSignatureIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := s.Sign([]byte(`{"key":"volume/v1","sha256":"ZA==","iat":1}`))
+		out, err := s.Sign([]byte(says("volume/v1", now, "")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,15 +156,17 @@ func TestSignatureIsRefused(t *testing.T) {
 		return compact
 	}
 	reader := load(other)
-	if _, _, err := reader.Verified(signature); err != nil {
-		t.Fatal(err)
+	for _, s := range []string{signature, as("weir-record")} {
+		if _, _, err := reader.Verified(s); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for name, s := range map[string]string{
 		"nothing":                    "",
 		"no signature":               "abc",
-		"another key":                part[0] + "." + text(`{"key":"volume/v2","sha256":"ZA==","iat":1}`) + "." + part[2],
-		"another time":               part[0] + "." + text(`{"key":"volume/v1","sha256":"ZA==","iat":2}`) + "." + part[2],
-		"a field of a later release": part[0] + "." + text(`{"key":"volume/v1","sha256":"ZA==","iat":1,"unless":"x"}`) + "." + part[2],
+		"another key":                part[0] + "." + text(says("volume/v2", now, "")) + "." + part[2],
+		"another time":               part[0] + "." + text(says("volume/v1", now.Add(time.Second), "")) + "." + part[2],
+		"a field of a later release": part[0] + "." + text(says("volume/v1", now, `,"unless":"x"`)) + "." + part[2],
 		"another's certificate":      strings.Split(theirs, ".")[0] + "." + part[1] + "." + part[2],
 		"no certificate":             header(func(h map[string]any) { delete(h, "x5c") }) + "." + part[1] + "." + part[2],
 		"no algorithm":               header(func(h map[string]any) { h["alg"] = "none" }) + "." + part[1] + ".",
