@@ -48,26 +48,48 @@ func (a Admission) Validate() error {
 	return nil
 }
 
-// Keyring holds a volume's data key, wrapped for each site that may be home (protocol-17). Written
-// once, when the volume is created; a later one has a higher generation.
+// Keyring holds a volume's data keys, wrapped for each site that may be home (protocol-17). Written
+// when the volume is created; a later one has a higher generation.
 type Keyring struct {
 	Volume     string            `json:"volume"`
 	Generation uint64            `json:"generation"`
-	Wrapped    map[string][]byte `json:"wrapped"` // by site
+	Wrapped    map[string][]byte `json:"wrapped"` // the first data key, by site
+	// Later are the data keys after the first, in order. New data is sealed with the last.
+	Later []LaterKey `json:"later,omitempty"`
 }
+
+// LaterKey is a data key that replaced another.
+type LaterKey struct {
+	At      time.Time         `json:"at"`
+	Wrapped map[string][]byte `json:"wrapped"` // by site
+}
+
+// Keys are the wraps of all data keys, in order.
+func (k Keyring) Keys() []map[string][]byte {
+	out := []map[string][]byte{k.Wrapped}
+	for _, l := range k.Later {
+		out = append(out, l.Wrapped)
+	}
+	return out
+}
+
+// Newest are the wraps of the data key that new data is sealed with.
+func (k Keyring) Newest() map[string][]byte { return k.Keys()[len(k.Later)] }
 
 // CheckKeyring checks that next may replace prev (nil: next is the first); errors wrap ErrInvalid.
 func CheckKeyring(prev *Keyring, next Keyring) error {
 	if err := CheckName("volume", next.Volume); err != nil {
 		return err
 	}
-	if len(next.Wrapped) == 0 {
-		return invalid("put", "keyring", next.Volume, "it is wrapped for no site: nobody could read the volume; wrap it for each of "+
-			"its sites")
-	}
-	for s := range next.Wrapped {
-		if err := CheckLabel("site", s); err != nil {
-			return err
+	for _, key := range next.Keys() {
+		if len(key) == 0 {
+			return invalid("put", "keyring", next.Volume, "it is wrapped for no site: nobody could read the volume; wrap it for each of "+
+				"its sites")
+		}
+		for s := range key {
+			if err := CheckLabel("site", s); err != nil {
+				return err
+			}
 		}
 	}
 	if prev != nil && next.Generation <= prev.Generation {

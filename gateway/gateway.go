@@ -117,7 +117,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		Store: cfg.Store, SiteKey: cfg.SiteKey, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now,
 		Timers: cfg.Timers, Rand: cfg.Rand, Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering,
 		Clock: cfg.Clock, Heartbeat: cfg.Heartbeat, Follow: g.routers.Follow,
-		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced,
+		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced, Rotates: g.peers.Signed,
 	})
 	if err != nil {
 		return nil, err

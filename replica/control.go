@@ -115,6 +115,18 @@ func proof(key [32]byte, volume string, m protocol.Member, epoch uint64) []byte 
 	return h.Sum(nil)
 }
 
+// proves reports whether a message comes with a proof. A follower that has not heard of the newest
+// data key yet may prove with the one before. A refusal needs the newest: who has only an older one
+// is not to know anything of the volume any more.
+func (r *Replica) proves(given []byte, m protocol.Message) bool {
+	number, key := r.cfg.Keys.Newest()
+	if proves(given, key, r.cfg.Volume, m.From, m.Epoch) {
+		return true
+	}
+	before, ok := r.cfg.Keys.Get(number - 1)
+	return ok && m.Kind == protocol.Welcome && proves(given, before, r.cfg.Volume, m.From, m.Epoch)
+}
+
 func proves(given []byte, key [32]byte, volume string, m protocol.Member, epoch uint64) bool {
 	return hmac.Equal(given, proof(key, volume, m, epoch))
 }

@@ -26,7 +26,7 @@ func (r *Replica) received(env Envelope) {
 		r.mu.Unlock()
 	}
 	if proved(m.Kind) {
-		m.Proved = proves(env.Proof, r.cfg.DataKey, r.cfg.Volume, m.From, m.Epoch)
+		m.Proved = r.proves(env.Proof, m)
 		switch {
 		case m.Proved:
 		case m.Kind == protocol.Welcome:
@@ -59,6 +59,11 @@ func (r *Replica) ingest(env *Envelope) {
 	case isFull(err):
 		// Sealed segments must reach the store before they can be evicted.
 		r.stuck.is(err, r.cfg.Logger)
+		r.rest(env.Message)
+		err = nil
+	case errors.Is(err, log.ErrNoKey):
+		// The key comes with the registry's next word. Until then the home is asked again.
+		r.cfg.Logger.Warn("what the home sends is sealed with a data key that is not here yet", "error", err)
 		r.rest(env.Message)
 		err = nil
 	case errors.Is(err, log.ErrUnreadable):

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jonboulle/clockwork"
 
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/replica/protocol"
 )
@@ -84,6 +85,9 @@ func newNode(cfg NodeConfig) *Node {
 // caller can connect the machine with the replica.
 func (n *Node) Open(cfg Config) *Replica {
 	ctx, cancel := context.WithCancel(n.ctx)
+	if cfg.Keys == nil {
+		cfg.Keys = segment.NewKeys(cfg.DataKey)
+	}
 	r := &Replica{node: n, cfg: cfg, maxLag: cfg.MaxLag, staleness: cfg.Staleness,
 		streams: map[string]*stream{}, changed: make(chan struct{}), ctx: ctx,
 		cancel: cancel}

@@ -29,7 +29,10 @@ type Config struct {
 	Machine journal.Machine
 	Policy  protocol.Policy
 	DataKey [32]byte // proves to a home that this site can unwrap it (protocol-17)
-	MaxLag  MaxLag
+	// Keys has the volume's data keys, of which DataKey is the first; nil: there is no other. The
+	// newest is what proves.
+	Keys   *segment.Keys
+	MaxLag MaxLag
 	// Staleness is how old what readers of this copy are shown may be; 0: they are shown all that
 	// was acknowledged. See SetStaleness.
 	Staleness time.Duration
@@ -161,7 +164,8 @@ func (r *Replica) logState() protocol.LogState {
 func (r *Replica) send(e protocol.Send) {
 	env := Envelope{Volume: r.cfg.Volume, Message: e.Message}
 	if proved(e.Message.Kind) {
-		env.Proof = proof(r.cfg.DataKey, r.cfg.Volume, e.Message.From, e.Message.Epoch)
+		_, key := r.cfg.Keys.Newest()
+		env.Proof = proof(key, r.cfg.Volume, e.Message.From, e.Message.Epoch)
 	}
 	r.node.cfg.Transport.Send(e.To, env)
 }

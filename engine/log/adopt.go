@@ -28,7 +28,7 @@ func (l *Log) Adopt(infos []SegmentInfo) error {
 	var segs []seg
 	for _, in := range infos {
 		s := seg{
-			header: segment.Header{Volume: l.cfg.Volume, Seq: in.Seq, Epoch: in.Epoch, Salt: in.Salt, Prev: in.Prev},
+			header: segment.Header{Volume: l.cfg.Volume, Seq: in.Seq, Epoch: in.Epoch, Key: in.Key, Salt: in.Salt, Prev: in.Prev},
 			len:    in.Len, hash: in.Hash, closed: true, uploaded: true,
 		}
 		if in.Seq != link.Seq+1 || in.Prev != link || in.Len < segment.HeaderSize || in.Len > segment.MaxOffset {

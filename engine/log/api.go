@@ -40,6 +40,7 @@ type Entry = journal.Entry
 // SegmentInfo describes a closed segment.
 type SegmentInfo struct {
 	Seq, Epoch uint64
+	Key        uint32 // number of the data key
 	Salt       [32]byte
 	Prev       segment.Link
 	Len        uint64
@@ -70,6 +71,9 @@ type Config struct {
 	Room    Room
 	Volume  segment.VolumeID
 	DataKey segment.DataKey
+	// Keys has the volume's data keys, of which DataKey is the first; nil: there is no other. More
+	// may come. See NewSalt.
+	Keys *segment.Keys
 	// Sources returns the present sources, nearest first; nil: none. It is called without locks.
 	Sources func() []Source
 	// Cache keeps blocks on the pool that were read from Sources; nil: nothing does.
@@ -138,6 +142,8 @@ var (
 	ErrUnreadable = errors.New("no readable copy")
 	// ErrNotLocal: the segment's file is not on this pool. Heal fetches it.
 	ErrNotLocal = errors.New("segment is not local")
+	// ErrNoKey: the segment is sealed with a data key that is not known here.
+	ErrNoKey = errors.New("data key is not known")
 	// ErrNotClosed: the segment may still grow, or there is no such segment.
 	ErrNotClosed = errors.New("segment is not closed")
 	// ErrNotUploaded: the segment exists nowhere else.

@@ -153,8 +153,9 @@ func (l *Log) next(epoch uint64) (err error) {
 			}
 		}()
 	}
-	h := segment.Header{Volume: l.cfg.Volume, Seq: l.End().Seq + 1, Epoch: epoch, Prev: l.nextLink()}
-	s, err := segment.NewSealer(&l.cfg.DataKey, h, l.cfg.Rand)
+	number, key := l.cfg.Keys.Newest()
+	h := segment.Header{Volume: l.cfg.Volume, Seq: l.End().Seq + 1, Epoch: epoch, Key: number, Prev: l.nextLink()}
+	s, err := segment.NewSealer(&key, h, l.cfg.Rand)
 	if err != nil {
 		return err
 	}

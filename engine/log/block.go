@@ -119,7 +119,7 @@ func (l *Log) readNear(refs []segment.BlockRef, order []int, out [][]byte, how r
 			return nil, fmt.Errorf("read block: %w", &segment.CorruptError{Seq: seq, Off: ref.Off, Field: "block reference"})
 		}
 	}
-	o, err := l.openers.get(&l.cfg.DataKey, s.header)
+	o, err := l.opener(s.header)
 	if err != nil {
 		return nil, err
 	}

@@ -93,6 +93,21 @@ type openers struct {
 // maxOpeners bounds the cache. One opener takes about 1 KiB.
 const maxOpeners = 256
 
+// reads reports whether a segment can be opened here.
+func (l *Log) reads(h segment.Header) bool {
+	_, ok := l.cfg.Keys.Get(h.Key)
+	return ok
+}
+
+// opener returns what opens a segment. ErrNoKey.
+func (l *Log) opener(h segment.Header) (*segment.Opener, error) {
+	key, ok := l.cfg.Keys.Get(h.Key)
+	if !ok {
+		return nil, fmt.Errorf("segment %d is sealed with data key %d: %w", h.Seq, h.Key, ErrNoKey)
+	}
+	return l.openers.get(&key, h)
+}
+
 func (os *openers) get(key *segment.DataKey, h segment.Header) (*segment.Opener, error) {
 	os.mu.Lock()
 	defer os.mu.Unlock()

@@ -23,6 +23,9 @@
 //	60 …  n × { 8 sequence · 8 epoch · 32 salt · 8 length · 32 BLAKE3 · 1 flags: 1 = evicted }
 //	   4  CRC-32C of all before
 //
+// With the magic "WEIRTAB" 0x02 each of the n ends with the number of its data key, 4 bytes. So it
+// is written once a segment has another than the volume's first.
+//
 // If the table is lost, the local segments still describe themselves. Only what was evicted is then
 // unknown, and Open reports that.
 //

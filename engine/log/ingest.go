@@ -158,6 +158,9 @@ func (in *ingest) header(frame []byte) error {
 	if last := l.last(); last != nil && h.Epoch < last.header.Epoch || h.Epoch == 0 {
 		return fmt.Errorf("segment %d is of epoch %d: %w", h.Seq, h.Epoch, ErrStaleEpoch)
 	}
+	if _, err := l.opener(h); err != nil { // a copy that cannot read it does not count on it
+		return err
+	}
 	if err := l.begin(h); err != nil {
 		return err
 	}

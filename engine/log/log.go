@@ -101,7 +101,7 @@ func (s *seg) name() string { return segment.Name(s.header.Volume, s.header.Seq,
 
 func (s *seg) info() SegmentInfo {
 	return SegmentInfo{
-		Seq: s.header.Seq, Epoch: s.header.Epoch, Salt: s.header.Salt, Prev: s.header.Prev,
+		Seq: s.header.Seq, Epoch: s.header.Epoch, Key: s.header.Key, Salt: s.header.Salt, Prev: s.header.Prev,
 		Len: s.len, Hash: s.hash, Name: s.name(), Local: s.local, Uploaded: s.uploaded,
 	}
 }
@@ -137,6 +137,9 @@ func (l *Log) path(seq uint64) string { return l.cfg.Dir.Path() + "/" + fileName
 func (c *Config) setDefaults() error {
 	if c.Dir == nil || c.Room == nil || c.Rand == nil {
 		return fmt.Errorf("open log: Dir, Room and Rand are required")
+	}
+	if c.Keys == nil {
+		c.Keys = segment.NewKeys(c.DataKey)
 	}
 	if c.Volume == (segment.VolumeID{}) || c.DataKey == (segment.DataKey{}) {
 		return fmt.Errorf("open log: Volume and DataKey are required")

@@ -156,6 +156,8 @@ func (l *Log) outlineHeader(frame []byte) (Entry, error) {
 	switch {
 	case err != nil:
 		return Entry{}, err
+	case !l.reads(h):
+		return Entry{}, fmt.Errorf("segment %d is sealed with data key %d: %w", h.Seq, h.Key, ErrNoKey)
 	case !fits:
 		return Entry{}, fmt.Errorf("segment %d of epoch %d does not follow: %w", h.Seq, h.Epoch, ErrDiverged)
 	}
@@ -185,7 +187,7 @@ func (l *Log) outlineRecord(at Position, frame []byte) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	o, err := l.openers.get(&l.cfg.DataKey, s.header)
+	o, err := l.opener(s.header)
 	if err != nil {
 		return Entry{}, err
 	}

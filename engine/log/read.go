@@ -245,7 +245,7 @@ func (l *Log) decode(seq uint64, frame []byte, off uint64, header bool) (Entry, 
 	if !ok {
 		return e, fmt.Errorf("decode record at %v: %w", e.End, ErrGap) // truncated meanwhile
 	}
-	o, err := l.openers.get(&l.cfg.DataKey, h)
+	o, err := l.opener(h)
 	if err != nil {
 		return e, err
 	}

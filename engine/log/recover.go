@@ -199,7 +199,7 @@ func (l *Log) examine(seq uint64, link segment.Link, isLocal, isLast bool) (s *s
 	if inTable {
 		e := l.table.entries[i]
 		s = &seg{
-			header: segment.Header{Volume: l.cfg.Volume, Seq: seq, Epoch: e.epoch, Salt: e.salt, Prev: link},
+			header: e.header(l.cfg.Volume, link),
 			len:    e.len, hash: e.hash, closed: true, uploaded: true, local: isLocal && !e.evicted,
 		}
 		switch {

@@ -24,7 +24,8 @@ const (
 )
 
 var (
-	tableMagic = []byte("WEIRTAB\x01")
+	tableMagic  = []byte("WEIRTAB\x01")
+	tableOfKeys = []byte("WEIRTAB\x02") // with the numbers of data keys
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
@@ -36,14 +37,20 @@ type table struct {
 
 type tableEntry struct {
 	seq, epoch uint64
+	key        uint32
 	salt       [32]byte
 	len        uint64
 	hash       segment.Hash
 	evicted    bool
 }
 
+// header is the header of the entry's segment, which follows prev.
+func (e *tableEntry) header(volume segment.VolumeID, prev segment.Link) segment.Header {
+	return segment.Header{Volume: volume, Seq: e.seq, Epoch: e.epoch, Key: e.key, Salt: e.salt, Prev: prev}
+}
+
 func entryOf(s *seg) tableEntry {
-	return tableEntry{seq: s.header.Seq, epoch: s.header.Epoch, salt: s.header.Salt, len: s.len, hash: s.hash, evicted: !s.local}
+	return tableEntry{seq: s.header.Seq, epoch: s.header.Epoch, key: s.header.Key, salt: s.header.Salt, len: s.len, hash: s.hash, evicted: !s.local}
 }
 
 // find returns the index at which seq is, or would be, and reports whether it is there.
@@ -76,8 +83,14 @@ func (t *table) without(seq uint64) (table, bool) {
 }
 
 func (t *table) encode() []byte {
-	b := make([]byte, 0, tableHead+len(t.entries)*entrySize+4)
-	b = append(b, tableMagic...)
+	// While all segments have the volume's first key, releases that know no other can read it.
+	keys := slices.ContainsFunc(t.entries, func(e tableEntry) bool { return e.key != 0 })
+	b := make([]byte, 0, tableHead+len(t.entries)*(entrySize+4)+4)
+	if keys {
+		b = append(b, tableOfKeys...)
+	} else {
+		b = append(b, tableMagic...)
+	}
 	b = binary.BigEndian.AppendUint64(b, t.base.Seq)
 	b = binary.BigEndian.AppendUint64(b, t.base.Len)
 	b = append(b, t.base.Hash[:]...)
@@ -94,6 +107,9 @@ func (t *table) encode() []byte {
 		} else {
 			b = append(b, 0)
 		}
+		if keys {
+			b = binary.BigEndian.AppendUint32(b, e.key)
+		}
 	}
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
@@ -103,7 +119,13 @@ func decodeTable(b []byte) (table, error) {
 	bad := func(field string) (table, error) {
 		return table{}, fmt.Errorf("segment table: corrupt %s", field)
 	}
-	if len(b) < tableHead+4 || !bytes.Equal(b[:8], tableMagic) {
+	size := entrySize
+	switch {
+	case len(b) < tableHead+4:
+		return bad("magic")
+	case bytes.Equal(b[:8], tableOfKeys):
+		size += 4
+	case !bytes.Equal(b[:8], tableMagic):
 		return bad("magic")
 	}
 	body := b[:len(b)-4]
@@ -114,13 +136,13 @@ func decodeTable(b []byte) (table, error) {
 	t.base.Len = binary.BigEndian.Uint64(b[16:])
 	copy(t.base.Hash[:], b[24:])
 	n := uint64(binary.BigEndian.Uint32(b[56:]))
-	if uint64(len(body)-tableHead) != n*entrySize {
+	if uint64(len(body)-tableHead) != n*uint64(size) {
 		return bad("length")
 	}
 	t.entries = make([]tableEntry, n)
 	prev := t.base.Seq
 	for i := range t.entries {
-		e, p := &t.entries[i], body[tableHead+i*entrySize:]
+		e, p := &t.entries[i], body[tableHead+i*size:]
 		e.seq = binary.BigEndian.Uint64(p)
 		e.epoch = binary.BigEndian.Uint64(p[8:])
 		copy(e.salt[:], p[16:])
@@ -130,6 +152,9 @@ func decodeTable(b []byte) (table, error) {
 			return bad("flags")
 		}
 		e.evicted = p[88] == 1
+		if size > entrySize {
+			e.key = binary.BigEndian.Uint32(p[entrySize:])
+		}
 		if e.seq <= prev || e.len < segment.HeaderSize || e.len > segment.MaxOffset {
 			return bad("entry")
 		}

@@ -17,7 +17,7 @@
 // # Header frame, 128 bytes, plain
 //
 //	 0   8  magic "WEIRSEG" 0x01 (format 1)
-//	 8   4  reserved, zero
+//	 8   4  number of the data key, from 0; releases that know one key per volume refuse others
 //	12  16  volume
 //	28   8  sequence, from 1
 //	36   8  epoch of every record in the segment

@@ -41,6 +41,7 @@ type Header struct {
 	Volume VolumeID
 	Seq    uint64   // from 1
 	Epoch  uint64   // of every record in the segment
+	Key    uint32   // number of the data key
 	Salt   [32]byte // of the segment key
 	Prev   Link
 }
@@ -49,7 +50,7 @@ type Header struct {
 func AppendHeader(dst []byte, h Header) []byte {
 	n := len(dst)
 	dst = append(dst, magic...)
-	dst = append(dst, 0, 0, 0, 0)
+	dst = binary.BigEndian.AppendUint32(dst, h.Key)
 	dst = append(dst, h.Volume[:]...)
 	dst = binary.BigEndian.AppendUint64(dst, h.Seq)
 	dst = binary.BigEndian.AppendUint64(dst, h.Epoch)
@@ -73,9 +74,7 @@ func DecodeHeader(b []byte) (Header, error) {
 	if crc32.Checksum(b[:124], castagnoli) != binary.BigEndian.Uint32(b[124:]) {
 		return h, &CorruptError{Field: "header crc"}
 	}
-	if binary.BigEndian.Uint32(b[8:]) != 0 {
-		return h, &CorruptError{Field: "header reserved", Why: "not zero; written by a newer version?"}
-	}
+	h.Key = binary.BigEndian.Uint32(b[8:])
 	copy(h.Volume[:], b[12:])
 	h.Seq = binary.BigEndian.Uint64(b[28:])
 	h.Epoch = binary.BigEndian.Uint64(b[36:])

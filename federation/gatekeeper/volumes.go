@@ -3,11 +3,11 @@
 package gatekeeper
 
 import (
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
@@ -310,10 +310,11 @@ func (q *request) grows(w write, prev, next *federation.Keyring) error {
 	if prev == nil || next.Generation != prev.Generation+1 {
 		return q.deny(w.key, "a home adds to the keyring that is there, as its next generation")
 	}
-	kept := maps.Clone(next.Wrapped)
-	maps.DeleteFunc(kept, func(site string, _ []byte) bool { return len(prev.Wrapped[site]) == 0 })
-	if !signed.Same(kept, prev.Wrapped) {
-		return q.deny(w.key, "a home changes no key that is wrapped, and takes none away")
+	if err := keyring.Grown(*prev, *next); err != nil {
+		return q.deny(w.key, "a home changes no key that is wrapped, and takes none away: %v", err)
+	}
+	if len(next.Later) > len(prev.Later)+1 {
+		return q.deny(w.key, "it has %d data keys more, and a home adds one", len(next.Later)-len(prev.Later))
 	}
 	return nil
 }

@@ -5,14 +5,19 @@
 // bytes, is sealed for the public key of every site that may be its home; the sealed keys, and only
 // they, are in the registry. The info of the sealing binds volume and site, so that a wrapped key
 // can not be passed off as another volume's.
+//
+// When a site is not to read the volume any more, another data key follows (Rotate), and what is
+// sealed from then on is sealed with that. What is there stays as it is, and the site has its key.
 package keyring
 
 import (
+	"bytes"
 	"crypto/ecdh"
 	"crypto/hpke"
 	"fmt"
 	"io"
 	"maps"
+	"time"
 
 	"github.com/weir-storage/weir/federation"
 )
@@ -49,8 +54,12 @@ func (s SiteKey) Bytes() ([]byte, error) { return s.key.Bytes() }
 // Public is what the site registers.
 func (s SiteKey) Public() []byte { return s.key.PublicKey().Bytes() }
 
-func info(volume, site string) []byte {
-	return fmt.Appendf(nil, "weir data key 1\n%s\n%s", volume, site)
+// info is what a wrap is bound to: the volume, the site, and of later keys the number.
+func info(volume, site string, number int) []byte {
+	if number == 0 {
+		return fmt.Appendf(nil, "weir data key 1\n%s\n%s", volume, site)
+	}
+	return fmt.Appendf(nil, "weir data key 2\n%s\n%s\n%d", volume, site, number)
 }
 
 // New draws a data key for a volume and wraps it for sites, given by name and public key.
@@ -60,49 +69,128 @@ func New(volume string, sites map[string][]byte, random io.Reader) (federation.K
 		return federation.Keyring{}, key, fmt.Errorf("draw data key: %w", err)
 	}
 	ring := federation.Keyring{Volume: volume, Generation: 1, Wrapped: map[string][]byte{}}
-	return ring, key, wrap(ring, key, sites)
+	return ring, key, wrap(ring.Wrapped, volume, 0, key, sites)
 }
 
-// wrap adds the key, wrapped for sites, to ring.
-func wrap(ring federation.Keyring, key DataKey, sites map[string][]byte) error {
+// wrap adds a key, wrapped for sites, to others.
+func wrap(wrapped map[string][]byte, volume string, number int, key DataKey, sites map[string][]byte) error {
 	for site, public := range sites {
 		pk, err := kem().NewPublicKey(public)
 		if err != nil {
 			return fmt.Errorf("wrap data key for site %s: its public key is not one (%w): start a gateway there once, which registers it",
 				site, err)
 		}
-		w, err := hpke.Seal(pk, hpke.HKDFSHA256(), hpke.AES256GCM(), info(ring.Volume, site), key[:])
+		w, err := hpke.Seal(pk, hpke.HKDFSHA256(), hpke.AES256GCM(), info(volume, site, number), key[:])
 		if err != nil {
 			return fmt.Errorf("wrap data key for site %s: %w", site, err)
 		}
-		ring.Wrapped[site] = w
+		wrapped[site] = w
 	}
 	return nil
 }
 
-// Extend returns ring's successor, in which the data key is wrapped also for sites, given by name
-// and public key. What is wrapped already stays as it is. The site self, whose private key s is,
-// unwraps the data key for that.
-func (s SiteKey) Extend(ring federation.Keyring, self string, sites map[string][]byte) (federation.Keyring, error) {
-	key, err := s.Unwrap(ring, self)
-	if err != nil {
-		return ring, err
-	}
+// clone copies a keyring deeply, but for the wraps themselves, into its next generation.
+func clone(ring federation.Keyring) federation.Keyring {
 	next := federation.Keyring{Volume: ring.Volume, Generation: ring.Generation + 1, Wrapped: maps.Clone(ring.Wrapped)}
-	missing := maps.Clone(sites)
-	maps.DeleteFunc(missing, func(site string, _ []byte) bool { return len(ring.Wrapped[site]) > 0 })
-	return next, wrap(next, key, missing)
+	for _, l := range ring.Later {
+		l.Wrapped = maps.Clone(l.Wrapped)
+		next.Later = append(next.Later, l)
+	}
+	return next
 }
 
-// Unwrap opens a volume's data key with the site's private key.
-func (s SiteKey) Unwrap(ring federation.Keyring, site string) (DataKey, error) {
+// Extend returns ring's successor, in which each data key is wrapped also for sites, given by name
+// and public key. What is wrapped already stays as it is. The site self, whose private key s is,
+// unwraps the data keys for that.
+func (s SiteKey) Extend(ring federation.Keyring, self string, sites map[string][]byte) (federation.Keyring, error) {
+	next := clone(ring)
+	for number, wrapped := range next.Keys() {
+		missing := maps.Clone(sites)
+		maps.DeleteFunc(missing, func(site string, _ []byte) bool { return len(wrapped[site]) > 0 })
+		if len(missing) == 0 {
+			continue
+		}
+		key, err := s.unwrap(ring, self, number)
+		if err != nil {
+			return ring, err
+		}
+		if err := wrap(wrapped, ring.Volume, number, key, missing); err != nil {
+			return ring, err
+		}
+	}
+	return next, nil
+}
+
+// Rotate returns ring's successor, which has another data key for what is sealed from now on. It is
+// wrapped for sites, given by name and public key. The site self is one of them, and has the key
+// before.
+func (s SiteKey) Rotate(ring federation.Keyring, self string, sites map[string][]byte, now time.Time, random io.Reader) (federation.Keyring,
+	error) {
+	if _, err := s.unwrap(ring, self, len(ring.Later)); err != nil {
+		return ring, err
+	}
 	var key DataKey
-	w, ok := ring.Wrapped[site]
+	if _, err := io.ReadFull(random, key[:]); err != nil {
+		return ring, fmt.Errorf("draw data key: %w", err)
+	}
+	next := clone(ring)
+	l := federation.LaterKey{At: now.UTC(), Wrapped: map[string][]byte{}}
+	next.Later = append(next.Later, l)
+	return next, wrap(l.Wrapped, ring.Volume, len(next.Later), key, sites)
+}
+
+// Grown returns why next is not prev with more: wraps for more sites, and more keys. It changes and
+// takes away nothing.
+func Grown(prev, next federation.Keyring) error {
+	before, after := prev.Keys(), next.Keys()
+	if len(after) < len(before) {
+		return fmt.Errorf("it has %d data keys, and had %d", len(after), len(before))
+	}
+	for number, wrapped := range before {
+		if number > 0 && !next.Later[number-1].At.Equal(prev.Later[number-1].At) {
+			return fmt.Errorf("data key %d is of another time", number)
+		}
+		for site, w := range wrapped {
+			if !bytes.Equal(after[number][site], w) {
+				return fmt.Errorf("data key %d is wrapped otherwise, or no more, for site %s", number, site)
+			}
+		}
+	}
+	return nil
+}
+
+// Unwrap opens a volume's first data key with the site's private key.
+func (s SiteKey) Unwrap(ring federation.Keyring, site string) (DataKey, error) {
+	return s.unwrap(ring, site, 0)
+}
+
+// UnwrapAll opens those of a volume's data keys that the site has, by number. The first must be
+// among them.
+func (s SiteKey) UnwrapAll(ring federation.Keyring, site string) (map[uint32]DataKey, error) {
+	first, err := s.Unwrap(ring, site)
+	if err != nil {
+		return nil, err
+	}
+	out := map[uint32]DataKey{0: first}
+	for i, l := range ring.Later {
+		if len(l.Wrapped[site]) == 0 {
+			continue
+		}
+		if out[uint32(i)+1], err = s.unwrap(ring, site, i+1); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (s SiteKey) unwrap(ring federation.Keyring, site string, number int) (DataKey, error) {
+	var key DataKey
+	w, ok := ring.Keys()[number][site]
 	if !ok {
 		return key, fmt.Errorf("unwrap data key of volume %s: it is not wrapped for site %s: it may hold copies but not serve the volume",
 			ring.Volume, site)
 	}
-	b, err := hpke.Open(s.key, hpke.HKDFSHA256(), hpke.AES256GCM(), info(ring.Volume, site), w)
+	b, err := hpke.Open(s.key, hpke.HKDFSHA256(), hpke.AES256GCM(), info(ring.Volume, site, number), w)
 	if err != nil {
 		return key, fmt.Errorf("unwrap data key of volume %s: %w: it was wrapped for another key than this site has now", ring.Volume, err)
 	}

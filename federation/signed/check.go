@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -354,13 +355,11 @@ func (c *checked) adds(k *federation.Keyring) error {
 		return c.deny("the keyring that it adds to: %v", err)
 	}
 	to, err := recordOf[federation.Keyring](e)
-	if err != nil || len(to.Wrapped[c.who.Site]) == 0 || k.Generation != to.Generation+1 {
+	if err != nil || len(to.Newest()[c.who.Site]) == 0 || k.Generation != to.Generation+1 {
 		return c.deny("its site does not have the key in the keyring that it adds to, or that is not the one before")
 	}
-	for site, w := range to.Wrapped {
-		if !bytes.Equal(k.Wrapped[site], w) {
-			return c.deny("a home changes no key that is wrapped, and takes none away: that of site %s", site)
-		}
+	if err := keyring.Grown(*to, *k); err != nil {
+		return c.deny("a home changes no key that is wrapped, and takes none away: %v", err)
 	}
 	if s, _ := look[federation.Site](c.look, federation.KindSite, c.who.Site); s == nil {
 		return nil // it was removed since

@@ -27,8 +27,10 @@ type Volume struct {
 	// Claims are by "site/namespace/name".
 	Claims map[string]federation.Claim
 
-	wrapped map[string]bool // sites for which the data key is wrapped; nil: there is no keyring
-	noted   bool            // Record comes from Note, and the watch has not sent it yet
+	wrapped map[string]bool   // sites for which all data keys are wrapped; nil: there is no keyring
+	newest  map[string][]byte // wraps of the newest data key, by site
+	keys    int               // how many data keys there are
+	noted   bool              // Record comes from Note, and the watch has not sent it yet
 }
 
 // Name is the volume's name in the federation; empty without a Record.
@@ -148,7 +150,8 @@ func (v *View) Reign(uuid string) (gateway string, epoch uint64, over context.Co
 	return e.Control.Home.Gateway, e.Control.Epoch, v.volumes.reign(uuid)
 }
 
-// Keyring returns the sites for which a volume's data key is wrapped; false: there is no keyring.
+// Keyring returns the sites for which all of a volume's data keys are wrapped; false: there is no
+// keyring.
 func (v *View) Keyring(uuid string) (sites map[string]bool, known bool) {
 	e := v.Volume(uuid)
 	if e == nil || e.wrapped == nil {
@@ -176,6 +179,37 @@ func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 		}
 	}
 	return out
+}
+
+// Surplus reports whether a site has a volume's newest data key, and is not to read what is written
+// from now on: it is to have no copy, has no member, and the owner allows nothing to it. keep has
+// the public keys of the others that have it.
+func (v *View) Surplus(of federation.Volume) (surplus bool, keep map[string][]byte) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	e := v.volumes.all[of.UUID]
+	if e == nil || e.Record == nil {
+		return false, nil
+	}
+	keep = map[string][]byte{}
+	for name := range e.newest {
+		s, registered := v.sites.all[name]
+		switch {
+		case !slices.Contains(of.Sites, name) && !e.IsAt(name) && v.allowed(e.Record, name) == "":
+			surplus = true
+		case registered && len(s.WrapKey) > 0:
+			keep[name] = s.WrapKey
+		}
+	}
+	return surplus, keep
+}
+
+// Keys is how many data keys a volume has.
+func (v *View) Keys(uuid string) int {
+	if e := v.Volume(uuid); e != nil {
+		return e.keys
+	}
+	return 0
 }
 
 // Note takes in a desired state that this process has just written, and its revision (view-3). It

@@ -122,7 +122,10 @@ func (vs *volumes) apply(e federation.Event, site string, listing bool) (before,
 			}
 			next.Claims = with(next.Claims, rest, c, e.Claim != nil)
 		case federation.KindKeyring:
-			next.wrapped = wrappedFor(e.Keyring)
+			next.wrapped, next.newest, next.keys = wrappedFor(e.Keyring), nil, 0
+			if e.Keyring != nil {
+				next.newest, next.keys = e.Keyring.Newest(), len(e.Keyring.Later)+1
+			}
 		}
 		vs.put(&next)
 	}
@@ -230,7 +233,7 @@ func (vs *volumes) claim(uuid, name, site string, deleted bool) {
 	}
 }
 
-// wrappedFor returns the sites that have a key in the keyring; nil: there is no keyring.
+// wrappedFor returns the sites that have all keys in the keyring; nil: there is no keyring.
 func wrappedFor(k *federation.Keyring) map[string]bool {
 	if k == nil {
 		return nil
@@ -238,6 +241,9 @@ func wrappedFor(k *federation.Keyring) map[string]bool {
 	out := make(map[string]bool, len(k.Wrapped))
 	for s, w := range k.Wrapped {
 		out[s] = len(w) > 0
+	}
+	for _, l := range k.Later {
+		maps.DeleteFunc(out, func(s string, _ bool) bool { return len(l.Wrapped[s]) == 0 })
 	}
 	return out
 }

@@ -50,6 +50,8 @@ type ManagerConfig struct {
 	Heartbeat time.Duration // between questions to a home whose log is followed
 	Rand      io.Reader
 	Logger    *slog.Logger
+	// Rotates reports whether data keys may be replaced: all gateways know later ones.
+	Rotates func() bool
 	// Verifier is engine.Config's.
 	Verifier func(epoch uint64) volume.Verifier
 	// Recovering reports whether clients of this gateway still reclaim what they held.
@@ -343,13 +345,16 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 		}
 		if s.copy != nil {
 			m.shareKey(ctx, s.copy, v) // the site that is to have a copy instead needs the key
+			m.renewKeys(ctx, &s.copy.Local, v)
 		}
 		return true
 	}
 	if s.leaving != nil {
 		m.setLeaving(s, nil)
 	}
-	return m.shareKey(ctx, s.copy, v)
+	again = m.shareKey(ctx, s.copy, v)
+	again = m.rotate(ctx, s.copy, v) || again
+	return m.renewKeys(ctx, &s.copy.Local, v) || again
 }
 
 // openCopy opens the copy of a volume that has none open, and reports whether it did.

@@ -122,7 +122,7 @@ func (m *Manager) follow(ctx context.Context, s *managed, v federation.Volume) (
 			s.outline.Follower.SetStaleness(staleness(v))
 			s.outline.tune(v, m.cfg.Pool)
 		}
-		return false
+		return m.renewKeys(ctx, &s.outline.Local, v)
 	}
 	if m.awaitsKey(v.UUID) {
 		return false // reads go to the home meanwhile
@@ -254,11 +254,12 @@ func (m *Manager) openOutline(ctx context.Context, v federation.Volume) (*Outlin
 }
 
 func (m *Manager) openThatOutline(ctx context.Context, v federation.Volume) (_ *Outline, err error) {
-	key, id, dir, err := m.placed(ctx, v)
+	keys, id, dir, err := m.placed(ctx, v)
 	if err != nil {
 		return nil, err
 	}
-	o := &Outline{Local: Local{UUID: v.UUID, users: inuse.New(), kept: v.Spec.Cache}}
+	key, _ := keys.Get(0)
+	o := &Outline{Local: Local{UUID: v.UUID, users: inuse.New(), kept: v.Spec.Cache, Keys: keys, told: len(keys.All())}}
 	o.generation.Store(v.Generation)
 	defer func() {
 		if err != nil {
@@ -289,7 +290,7 @@ func (m *Manager) openThatOutline(ctx context.Context, v federation.Volume) (_ *
 		logger.Warn("nothing that is read is kept on the pool", "error", err)
 	}
 	o.Log, err = log.OpenOutline(log.Config{Dir: dir, Room: m.cfg.Pool.Room(v.UUID), Volume: segment.VolumeID(id), DataKey: key,
-		Cache: o.Cache, Sources: func() []log.Source { return m.copiesOf(v.UUID) }, Rand: m.cfg.Rand, Now: m.cfg.Now, Logger: logger,
+		Keys: keys, Cache: o.Cache, Sources: func() []log.Source { return m.copiesOf(v.UUID) }, Rand: m.cfg.Rand, Now: m.cfg.Now, Logger: logger,
 		KnownApplied: o.Engine.Applied()})
 	if err != nil {
 		return nil, err

@@ -148,6 +148,13 @@ func (p *Peers) Adopt(charter string, log *slog.Logger) {
 	}
 }
 
+// Signed reports whether the charter asks for signatures. Then all processes are of a release that
+// knows them, and what came with them.
+func (p *Peers) Signed() bool {
+	c, ok := p.creds.Charter()
+	return ok && !c.SignedSince.IsZero()
+}
+
 // Close ends the shared connections.
 func (p *Peers) Close() {
 	p.mu.Lock()
