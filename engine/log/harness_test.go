@@ -91,6 +91,7 @@ type setup struct {
 	believe Belief
 	logger  *bytes.Buffer
 	wrap    func(cachepool.Dir) cachepool.Dir
+	keys    *segment.Keys
 }
 
 var salts = rand.NewChaCha8([32]byte{99})
@@ -111,6 +112,7 @@ func (s setup) open() (*Log, cachepool.Pool, error) {
 	cfg := Config{
 		Dir: dir, Room: pool.Room(), Volume: testVolume, DataKey: testKey, Sources: func() []Source { return s.sources }, Rand: s.rand,
 		SegmentSize: s.size, SyncBytes: 1 << 40, KnownApplied: s.known, Believe: s.believe, Now: time.Now,
+		Keys: s.keys,
 	}
 	if cfg.Rand == nil {
 		cfg.Rand = salts

@@ -26,7 +26,7 @@ const (
 var (
 	tableMagic  = []byte("WEIRTAB\x01")
 	tableOfKeys = []byte("WEIRTAB\x02") // with the numbers of data keys
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
 )
 
 // table is the segment table: what is stored elsewhere, in ascending order.

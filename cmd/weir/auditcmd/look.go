@@ -18,7 +18,7 @@ import (
 )
 
 // notTakenBack is what to do about a key that somebody should not have.
-const notTakenBack = "A key is not taken back: copy what must not be read to a new volume"
+const notTakenBack = "What it has it can read; when the home has replaced the key, nothing later: see weir volume keys"
 
 // expiresSoon is how long before an authority's end it is told.
 const expiresSoon = 60 * 24 * time.Hour
@@ -239,7 +239,9 @@ func (l *look) home(about string, v volume, why map[string]bool) {
 
 // keys looks at who can read a volume.
 func (l *look) keys(about string, v volume, why map[string]bool) {
-	for _, s := range slices.Sorted(maps.Keys(l.keyrings[v.UUID].Wrapped)) {
+	// Who has only an earlier data key reads nothing that is written now: that was looked at before.
+	newest := l.keyrings[v.UUID].Newest()
+	for _, s := range slices.Sorted(maps.Keys(newest)) {
 		l.at(s).Keys++
 		_, registered := l.everything.sites[s]
 		switch {

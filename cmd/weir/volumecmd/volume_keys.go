@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,16 +24,21 @@ type Keys struct {
 	UUID   string `json:"uuid"`
 	Owner  string `json:"owner"`
 	// Generation of the keyring: it grows when a key is wrapped for a site.
-	Generation uint64    `json:"generation"`
-	Sites      []KeySite `json:"sites"` // by name
+	Generation uint64 `json:"generation"`
+	// DataKeys is how many data keys it has had: what is written is sealed with the last.
+	DataKeys int       `json:"dataKeys"`
+	Sites    []KeySite `json:"sites"` // by name
 }
 
 // KeySite is a site that has the volume's key, or waits for it.
 type KeySite struct {
 	Site         string `json:"site"`
 	Organization string `json:"organization,omitempty"` // empty: no such site is registered any more
-	// HasKey: the volume's key is wrapped for it, so it can read all of the volume that it can get.
+	// HasKey: the volume's newest data key is wrapped for it, so it can read what is written now.
 	HasKey bool `json:"hasKey"`
+	// Until is when a data key replaced the last one that is wrapped for it: it can read what was
+	// written before. Zero with HasKey, and when it has none.
+	Until time.Time `json:"until,omitzero"`
 	// Why it has the key now: copy, home, member, granted to read, granted to write, admitted
 	// clients. Empty: it had a reason once.
 	Why []string `json:"why"`
@@ -43,7 +49,8 @@ func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	c := &cobra.Command{
 		Use: "keys NAME", Short: "Show who can read a volume", Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Shows the sites that a volume's key is wrapped for, and why. Such a site can read all of the volume\n" +
-			"whose sealed data it can get. A key is not taken back: a site that has no reason any more keeps it.",
+			"whose sealed data it can get. A key is not taken back: of a site that has no reason any more, it\n" +
+			"says until when what was written can be read there. What is written later has another key.",
 		Example: "  weir volume keys data",
 		RunE: func(c *cobra.Command, a []string) error {
 			if err := cli.CheckOutput(output); err != nil {
@@ -67,6 +74,8 @@ func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 				has := "no"
 				if s.HasKey {
 					has = "yes"
+				} else if !s.Until.IsZero() {
+					has = "until " + cli.Stamp(s.Until)
 				}
 				why := strings.Join(s.Why, ", ")
 				if why == "" {
@@ -105,15 +114,29 @@ func keysOf(ctx context.Context, cl *access.Client, name string) (Keys, error) {
 	for s := range ring.Wrapped {
 		why[s] = append(why[s], "")
 	}
-	k := Keys{Volume: v.Name, UUID: v.UUID, Owner: v.Owner, Generation: ring.Generation}
+	k := Keys{Volume: v.Name, UUID: v.UUID, Owner: v.Owner, Generation: ring.Generation, DataKeys: len(ring.Keys())}
 	for _, s := range slices.Sorted(maps.Keys(why)) {
-		one := KeySite{Site: s, HasKey: len(ring.Wrapped[s]) > 0, Why: slices.DeleteFunc(why[s], func(w string) bool { return w == "" })}
+		one := KeySite{Site: s, HasKey: len(ring.Newest()[s]) > 0, Until: until(ring, s), Why: slices.DeleteFunc(why[s], func(w string) bool { return w == "" })}
 		if i := slices.IndexFunc(all, func(x federation.SiteStatus) bool { return x.Site.Name == s }); i >= 0 {
 			one.Organization = all[i].Site.Organization
 		}
 		k.Sites = append(k.Sites, one)
 	}
 	return k, nil
+}
+
+// until is when a data key replaced the last one that a site has; zero: it has the newest, or none.
+func until(ring federation.Keyring, site string) (end time.Time) {
+	for i, wrapped := range ring.Keys() {
+		if len(wrapped[site]) == 0 {
+			continue
+		}
+		end = time.Time{}
+		if i < len(ring.Later) {
+			end = ring.Later[i].At
+		}
+	}
+	return end
 }
 
 // reasons are why sites are to have a volume's key, by site.

@@ -319,6 +319,17 @@ func TestVolumeKeys(t *testing.T) {
 		"SITE  ORGANIZATION  KEY  WHY\nams   SURF          yes  copy\nfra   DFN           no   granted to read, admitted clients\n"+
 			"waw   PSNC          yes  no reason any more\n", "", "volume", "keys", "data")
 	b.Want(cli.ExitOK, `"generation": 3`, "", "volume", "keys", "data", "-o", "json")
+	ring.Generation = 4
+	ring.Later = []federation.LaterKey{{At: time.Date(2026, 5, 3, 9, 0, 0, 0, time.UTC), Wrapped: map[string][]byte{"ams": {3}}}}
+	_, rev, err := b.Registry.GetKeyring(t.Context(), "u1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Registry.PutKeyring(t.Context(), rev, ring); err != nil {
+		t.Fatal(err)
+	}
+	b.Want(cli.ExitOK, "waw   PSNC          until 2026-05-03T09:00:00Z  no reason any more", "", "volume", "keys", "data")
+	b.Want(cli.ExitOK, `"dataKeys": 2`, "", "volume", "keys", "data", "-o", "json")
 	b.Want(cli.ExitError, "there is no volume of this name", "", "volume", "keys", "x")
 	bare := federationtest.Volume("u2", "bare")
 	if _, err := b.Registry.CreateVolume(t.Context(), bare, federation.Keyring{}); err != nil {
