@@ -103,6 +103,9 @@ func clone(ring federation.Keyring) federation.Keyring {
 // and public key. What is wrapped already stays as it is. The site self, whose private key s is,
 // unwraps the data keys for that.
 func (s SiteKey) Extend(ring federation.Keyring, self string, sites map[string][]byte) (federation.Keyring, error) {
+	if _, err := s.Unwrap(ring, self); err != nil {
+		return ring, err
+	}
 	next := clone(ring)
 	for number, wrapped := range next.Keys() {
 		missing := maps.Clone(sites)

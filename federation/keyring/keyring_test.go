@@ -6,6 +6,9 @@ import (
 	"crypto/rand"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
 )
 
 func TestWrapAndUnwrap(t *testing.T) {
@@ -74,5 +77,70 @@ func TestExtend(t *testing.T) {
 	}
 	if _, err := a.Extend(ring, "a", map[string][]byte{"c": []byte("no key")}); err == nil || !strings.Contains(err.Error(), "site c") {
 		t.Errorf("for what is no public key: %v", err)
+	}
+}
+
+// A site that is not to read what is written from now on gets no later key, and cannot pass for one
+// that has it; one that gets a copy later gets all.
+func TestRotate(t *testing.T) {
+	var keys [3]SiteKey
+	for i := range keys {
+		var err error
+		if keys[i], err = NewSiteKey(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b, c := keys[0], keys[1], keys[2]
+	ring, first, err := New("v1", map[string][]byte{"a": a.Public(), "b": b.Public()}, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
+	next, err := a.Rotate(ring, "a", map[string][]byte{"a": a.Public()}, now, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ring.Later) != 0 || len(next.Later) != 1 || next.Generation != 2 || !next.Later[0].At.Equal(now) || len(next.Newest()) != 1 {
+		t.Fatalf("%+v", next)
+	}
+	all, err := a.UnwrapAll(next, "a")
+	if err != nil || len(all) != 2 || all[0] != first || all[1] == first {
+		t.Errorf("a has %d keys, %v", len(all), err)
+	}
+	if theirs, err := b.UnwrapAll(next, "b"); err != nil || len(theirs) != 1 {
+		t.Errorf("b has %d keys, %v", len(theirs), err)
+	}
+	if _, err := b.Rotate(next, "b", map[string][]byte{"b": b.Public()}, now, rand.Reader); err == nil {
+		t.Error("a site without the newest key makes another")
+	}
+	if _, err := b.Extend(next, "b", map[string][]byte{"c": c.Public()}); err == nil {
+		t.Error("a site without the newest key wraps it")
+	}
+	swapped := clone(next)
+	swapped.Wrapped["a"], swapped.Later[0].Wrapped["a"] = next.Later[0].Wrapped["a"], next.Wrapped["a"]
+	if _, err := a.UnwrapAll(swapped, "a"); err == nil {
+		t.Error("one key's wrap passes for another's")
+	}
+	more, err := a.Extend(next, "a", map[string][]byte{"a": c.Public(), "c": c.Public()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if theirs, err := c.UnwrapAll(more, "c"); err != nil || len(theirs) != 2 || theirs[1] != all[1] {
+		t.Errorf("c has %d keys, %v", len(theirs), err)
+	}
+	for name, x := range map[string]struct {
+		next federation.Keyring
+		ok   bool
+	}{
+		"more wraps": {more, true}, "another key": {next, true}, "the same": {clone(ring), true},
+		"a wrap less": {federation.Keyring{Volume: "v1", Wrapped: map[string][]byte{"a": ring.Wrapped["a"]}}, false},
+		"swapped":     {swapped, false},
+	} {
+		if err := Grown(ring, x.next); (err == nil) != x.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := Grown(next, ring); err == nil {
+		t.Error("a key less counts as grown")
 	}
 }
