@@ -53,6 +53,7 @@ func (n *needed) of(w write) {
 		n.add(w.key)
 		n.single(kind, first[0], w)
 	case federation.KindLost:
+		n.gone(w)
 		n.add(join(federation.KindSite, first[0]))
 	case kindGateway:
 		n.add(w.key)
@@ -64,6 +65,7 @@ func (n *needed) of(w write) {
 		n.add(kindGateway + "/" + first[0])
 	case kindTestimony:
 		g := path(w.key+"/", 2)[0]
+		n.gone(w)
 		n.add(kindGateway+"/"+g, kindNotice+"/"+g)
 	case federation.KindAdmission, federation.KindAttachment:
 		if p := path(w.key, 3); p != nil {
@@ -83,6 +85,7 @@ func (n *needed) of(w write) {
 		}
 	case federation.KindObserved:
 		if p := path(w.key, 2); p != nil {
+			n.gone(w)
 			n.add(kindGateway + "/" + p[1])
 			n.volume(p[0])
 		}

@@ -4,6 +4,7 @@ package signed
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,9 +16,38 @@ import (
 	"github.com/weir-storage/weir/pki"
 )
 
-// Lookup returns the value of another record, as far as it counts; nil: there is none. A nil Lookup
-// knows of no other: then only what the record says of itself is checked.
+// Lookup returns the value of another record, as far as it counts; nil: there is none, or none is
+// known. "gateway/NAME" is the site that a gateway is known to be of, "name/NAME" the volume that is
+// known by a name. A nil Lookup knows of nothing: then only what the record says of itself is
+// checked.
 type Lookup func(key string) []byte
+
+// Known is what a reader knows of a key.
+type Known struct {
+	Value []byte // what counts; nil: nothing
+	Grave []byte // what counted last of a record that was deleted; nil: nothing
+	// First: the reader has seen nothing yet, and takes what may well be in the middle of a story.
+	First bool
+}
+
+// Forgery is why a value does not count whatever came before it: nobody signed it, or who may not.
+// Other errors of Check say that it does not follow what is known, or that too little is.
+type Forgery struct{ why error }
+
+func (f *Forgery) Error() string { return f.why.Error() }
+
+// Unwrap returns the reason.
+func (f *Forgery) Unwrap() error { return f.why }
+
+// IsForgery reports whether an error of Check says that a value is forged.
+func IsForgery(err error) bool { return errors.As(err, new(*Forgery)) }
+
+func forged(err error) error {
+	if err == nil || IsForgery(err) {
+		return err
+	}
+	return &Forgery{err}
+}
 
 // look reads another record; nil: there is none that can be read.
 func look[T any](l Lookup, kind federation.Kind, name string) (*T, envelope) {
@@ -47,48 +77,92 @@ type checked struct {
 	number uint64
 	at     time.Time
 	who    pki.Identity
-	known  []byte    // what is known of the key
-	before *envelope // that; nil: nothing is
+	is     Known
+	before *envelope // what is known of the key; nil: nothing
 	look   Lookup
 }
 
-// Check returns why a value does not count, as signed-2 to signed-4 say; nil: it does. before is
-// the value of the key that is known, nil for none: that one counts without being checked.
-func (s *Seal) Check(key string, value, before []byte, look Lookup) error {
-	if s == nil || !Covers(key) || before != nil && bytes.Equal(value, before) {
+// ahead is how much later than now a signature may be: clocks differ.
+const ahead = time.Hour
+
+// Check returns why a value does not count, as signed-2 to signed-4 say; nil: it does. What is known
+// counts without being checked.
+func (s *Seal) Check(key string, value []byte, is Known, look Lookup) error {
+	if s == nil || !Covers(key) || is.Value != nil && bytes.Equal(value, is.Value) {
 		return nil
 	}
-	e, err := open(value)
-	if err != nil {
-		return nil //nolint:nilerr // who decodes it gets the error
-	}
-	c := &checked{Seal: s, key: key, value: e, known: before, look: look}
-	if before != nil {
-		if was, err := open(before); err == nil {
+	required := !s.Since().IsZero()
+	c := &checked{Seal: s, key: key, is: is, look: look}
+	if is.Value != nil {
+		if was, err := open(is.Value); err == nil {
 			c.before = &was
 		}
 	}
-	if e.Signature == "" {
-		if s.Since().IsZero() {
-			return nil
+	var err error
+	if c.value, err = open(value); err != nil {
+		if required || c.before != nil {
+			return forged(err)
 		}
-		return errors.New("it has no signature")
+		return nil // who decodes it gets the error
 	}
-	st, who, err := s.creds.Verified(e.Signature)
-	if err != nil {
-		return err
-	}
-	if st.Key != key || !bytes.Equal(st.Digest, digest(e.Record)) {
-		return fmt.Errorf("its signature, by %s, is of %s and of another record", who, st.Key)
-	}
-	c.number, c.who, c.at = st.Number, who, time.Unix(st.At, 0)
-	if who.Part == pki.PartAdministrator && c.endorsed() {
+	if c.value.Signature == "" {
+		if required {
+			return forged(errors.New("it has no signature"))
+		}
 		return nil
 	}
-	if err := c.follows(); err != nil {
+	st, who, err := s.creds.Verified(c.value.Signature)
+	if err == nil {
+		err = c.value.covered(key, st, who)
+	}
+	if err != nil {
+		return forged(err)
+	}
+	c.number, c.who, c.at = st.Number, who, time.Unix(st.At, 0)
+	if c.at.After(s.creds.Now().Add(ahead)) || c.number > uint64(c.at.Add(ahead).UnixMilli()) && counted(key) {
+		return forged(c.deny("it was signed at %s, as write %d", c.at.UTC().Format(time.RFC3339), c.number))
+	}
+	if who.Part == pki.PartAdministrator && c.endorsed() {
+		return c.readable()
+	}
+	if err := c.writer(); err != nil {
 		return err
 	}
-	return c.writer()
+	if err := c.follows(required); err != nil {
+		return err
+	}
+	return c.readable()
+}
+
+// covered checks that a statement is of this value.
+func (e envelope) covered(key string, st pki.Statement, who pki.Identity) error {
+	if st.Key != key || !bytes.Equal(st.Digest, e.digest()) {
+		return fmt.Errorf("its signature, by %s, is of %s and of another record", who, st.Key)
+	}
+	return nil
+}
+
+// readable checks that this release reads the record as others do that count on it.
+func (c *checked) readable() error {
+	kind := KindOf(c.key)
+	rec := map[federation.Kind]any{federation.KindVolume: new(federation.Volume), federation.KindControl: new(federation.Control),
+		federation.KindKeyring: new(federation.Keyring), federation.KindSite: new(federation.Site),
+		federation.KindAdmission: new(federation.Admission), federation.KindAttachment: new(federation.Attachment),
+		federation.KindClaim: new(federation.Claim), federation.KindLost: new(federation.Lost), federation.KindPurged: new(federation.Purge),
+		kindNotice: new(federation.Notice), kindTestimony: new(federation.Testimony),
+		kindReconciled: new(federation.Reconciliation)}[kind]
+	if c.value.Version != 1 {
+		return fmt.Errorf("it has format version %d: upgrade this program", c.value.Version)
+	}
+	if rec == nil {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(c.value.Record))
+	d.DisallowUnknownFields()
+	if err := d.Decode(rec); err != nil {
+		return fmt.Errorf("%w: upgrade this program", err)
+	}
+	return nil
 }
 
 // endorsed reports whether an administrator signed what had no signature (signed-7).
@@ -98,13 +172,28 @@ func (c *checked) endorsed() bool {
 		(c.before == nil || c.before.Signature == "" || bytes.Equal(c.before.Record, c.value.Record))
 }
 
-// follows checks the number of a record against that of the one which is known.
-func (c *checked) follows() error {
-	if c.before == nil || !counted(c.key) {
+// overlap is how much earlier than a record that was deleted its successor may be signed.
+const overlap = time.Minute
+
+// follows checks a record against the one which is known, or was, by what the signatures say.
+func (c *checked) follows(required bool) error {
+	if c.before != nil && counted(c.key) {
+		if n, _, err := c.Seal.number(c.key, *c.before); err == nil && c.number <= n && required {
+			return c.deny("it is write %d, and write %d is known", c.number, n)
+		}
+	}
+	if c.is.Value != nil || c.is.Grave == nil {
 		return nil
 	}
-	if n, _, err := c.Seal.number(c.key, *c.before); err == nil && c.number <= n {
-		return fmt.Errorf("it is write %d of %s, and write %d is known", c.number, c.who, n)
+	grave, err := open(c.is.Grave)
+	if err != nil || grave.Signature == "" {
+		return nil //nolint:nilerr // then nothing is known of it
+	}
+	st, _, err := c.creds.Verified(grave.Signature)
+	if err == nil && (bytes.Equal(grave.Record, c.value.Record) && grave.Signature == c.value.Signature ||
+		c.at.Before(time.Unix(st.At, 0).Add(-overlap))) {
+		return c.deny("it is of %s, and what was signed at %s was deleted", c.at.UTC().Format(time.RFC3339),
+			time.Unix(st.At, 0).UTC().Format(time.RFC3339))
 	}
 	return nil
 }
@@ -113,13 +202,24 @@ func (c *checked) deny(format string, a ...any) error {
 	return fmt.Errorf("it is signed by %s as %q: %s", c.who, c.who.Part, fmt.Sprintf(format, a...))
 }
 
+// never is deny for what does not count whatever came before.
+func (c *checked) never(format string, a ...any) error { return forged(c.deny(format, a...)) }
+
 // names are the words of the key behind its kind, of which there are n.
 func (c *checked) names(n int) ([]string, error) {
 	parts := strings.SplitN(c.key, "/", n+1)
 	if len(parts) != n+1 {
-		return nil, c.deny("there is no such record")
+		return nil, c.never("there is no such record")
 	}
 	return parts[1:], nil
+}
+
+// called checks that the record says of itself what its key says.
+func (c *checked) called(kind federation.Kind, names ...string) error {
+	if is := string(kind) + "/" + strings.Join(names, "/"); is != c.key {
+		return c.never("it says that it is %s", is)
+	}
+	return nil
 }
 
 func (c *checked) writer() error {
@@ -135,22 +235,48 @@ func (c *checked) writer() error {
 	case federation.KindAdmission:
 		return c.admission()
 	case federation.KindAttachment:
-		return c.part(0, 3, pki.PartController)
+		a, err := recordOf[federation.Attachment](c.value)
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.called(federation.KindAttachment, a.Site, a.Volume, a.Node), c.part(a.Site, pki.PartController))
 	case federation.KindClaim:
-		return c.part(1, 4, pki.PartOperator)
+		a, err := recordOf[federation.Claim](c.value)
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.called(federation.KindClaim, a.Volume, a.Site, a.Namespace, a.Name), c.part(a.Site, pki.PartOperator))
 	case federation.KindLost:
 		return c.lost()
 	case federation.KindPurged:
 		return c.purged()
 	case federation.KindObserved:
-		return c.gateway(1, 2)
-	case kindNotice, kindCanary:
-		return c.gateway(0, 1)
+		o, err := recordOf[federation.Observed](c.value)
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.called(federation.KindObserved, o.Volume, o.Gateway), c.gateway(o.Gateway))
+	case kindNotice:
+		n, err := recordOf[federation.Notice](c.value)
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.called(kindNotice, n.Gateway), c.gateway(n.Gateway))
 	case kindTestimony:
-		return c.gateway(0, 2)
+		t, err := recordOf[federation.Testimony](c.value)
+		if err != nil {
+			return err
+		}
+		return errors.Join(c.called(kindTestimony, t.Gateway, t.Key), c.gateway(t.Gateway))
+	case kindCanary:
+		names, err := c.names(1)
+		if err != nil {
+			return err
+		}
+		return c.gateway(names[0])
 	case kindReconciled:
 		if c.who.Part != pki.PartAdministrator {
-			return c.deny("an administrator says that the registry was reconciled")
+			return c.never("an administrator says that the registry was reconciled")
 		}
 	}
 	return nil
@@ -163,141 +289,37 @@ func (c *checked) organization(site string) error {
 	}
 	s, _ := look[federation.Site](c.look, federation.KindSite, site)
 	switch {
-	case s == nil:
-		return c.deny("no site %s is known", site)
-	case s.Organization != c.who.Organization:
-		return c.deny("site %s belongs to %q", site, s.Organization)
+	case s != nil && s.Organization != c.who.Organization:
+		return c.never("site %s belongs to %q", site, s.Organization)
+	case s != nil:
+		return nil
+	case c.before != nil: // the site was removed since
+		if _, who, err := c.Seal.number(c.key, *c.before); err == nil && who == c.who {
+			return nil
+		}
 	}
-	return nil
+	return c.deny("no site %s is known", site)
 }
 
-// part checks that a part of the site which the key names signed.
-func (c *checked) part(at, of int, p pki.Part) error {
-	names, err := c.names(of)
-	if err != nil {
-		return err
+// part checks that a part of a site signed.
+func (c *checked) part(site string, p pki.Part) error {
+	if c.who.Part != p || c.who.Site != site {
+		return c.never("the %s of site %s writes it", p, site)
 	}
-	if c.who.Part != p || c.who.Site != names[at] {
-		return c.deny("the %s of site %s writes it", p, names[at])
-	}
-	return c.organization(names[at])
+	return c.organization(site)
 }
 
-// gateway checks that the gateway which the key names signed, and is registered.
-func (c *checked) gateway(at, of int) error {
-	names, err := c.names(of)
-	if err != nil {
-		return err
-	}
-	if c.who.Part != pki.PartGateway || c.who.Gateway != names[at] {
-		return c.deny("gateway %s writes it", names[at])
+// gateway checks that a gateway signed which is registered.
+func (c *checked) gateway(name string) error {
+	if c.who.Part != pki.PartGateway || c.who.Gateway != name {
+		return c.never("gateway %s writes it", name)
 	}
 	if err := c.organization(c.who.Site); err != nil || c.look == nil {
 		return err
 	}
 	s, _ := look[federation.Site](c.look, federation.KindSite, c.who.Site)
-	if !slices.ContainsFunc(s.Gateways, func(g federation.Gateway) bool { return g.Name == names[at] }) {
-		return c.deny("site %s has no gateway %s", s.Name, names[at])
-	}
-	return nil
-}
-
-// owners are the organizations that a volume belongs to, and belonged to before.
-func owners(v *federation.Volume, e envelope) []string {
-	out := []string{v.Owner}
-	for _, d := range e.Deeds {
-		out = append(out, d.From)
-	}
-	return out
-}
-
-func (c *checked) volume() error {
-	v, err := recordOf[federation.Volume](c.value)
-	if err != nil {
-		return err
-	}
-	if string(federation.KindVolume)+"/"+v.UUID != c.key {
-		return c.deny("it is volume %s", v.UUID)
-	}
-	if err := c.titles(v); err != nil {
-		return err
-	}
-	var was *federation.Volume
-	if c.before != nil {
-		if was, err = recordOf[federation.Volume](*c.before); err != nil {
-			was = nil
-		}
-	}
-	if was != nil {
-		if err := federation.CheckUpdate(*was, *v); err != nil {
-			return c.deny("%v", err)
-		}
-		if err := c.given(was, v); err != nil {
-			return err
-		}
-	}
-	switch n := len(c.value.Deeds); {
-	case c.who.Part == pki.PartPerson && (c.who.Organization == v.Owner || n > 0 && c.value.Deeds[n-1].From == c.who.Organization &&
-		(was == nil || was.Owner == c.who.Organization)):
-	case c.who.Part == pki.PartOperator && c.who.Organization == v.Owner && v.OwnerSite != "" && c.who.Site == v.OwnerSite:
-	case c.who.Part == pki.PartGateway && c.timed(v):
-	default:
-		return c.deny("it belongs to %q, site %q: its operator writes it, or a person of its owner", v.Owner, v.OwnerSite)
-	}
-	return nil
-}
-
-// timed reports whether a deleted volume only got its time: a gateway gives it, if the release did
-// not that deleted it.
-func (c *checked) timed(is *federation.Volume) bool {
-	if c.value.Because == nil || c.Check(c.key, c.value.Because, c.known, c.look) != nil {
-		return false
-	}
-	e, err := open(c.value.Because)
-	if err != nil {
-		return false
-	}
-	was, err := recordOf[federation.Volume](e)
-	if err != nil || !was.Deleted || !was.PurgeAfter.IsZero() {
-		return false
-	}
-	was.PurgeAfter = is.PurgeAfter
-	return Same(was, is) && is.PurgeAfter.Sub(was.DeletedAt) >= federation.TrashTime
-}
-
-// given checks that a volume belongs to whom it did, or was given away.
-func (c *checked) given(was, is *federation.Volume) error {
-	kept := len(c.before.Deeds)
-	if len(c.value.Deeds) < kept || !slices.Equal(c.value.Deeds[:kept], c.before.Deeds) {
-		return c.deny("it does not have the deeds that it had")
-	}
-	owner := was.Owner
-	for _, d := range c.value.Deeds[kept:] {
-		if d.From != owner {
-			return c.deny("it belonged to %q, and %q gave it to %q", owner, d.From, d.To)
-		}
-		owner = d.To
-	}
-	if owner != is.Owner {
-		return c.deny("it belongs to %q, who did not give it to %q", owner, is.Owner)
-	}
-	return nil
-}
-
-// titles checks the deeds of a volume: each is signed by a person of who gave it.
-func (c *checked) titles(v *federation.Volume) error {
-	for i, d := range c.value.Deeds {
-		st, who, err := c.creds.Verified(d.Signature)
-		switch {
-		case err != nil:
-			return c.deny("the deed from %q to %q: %v", d.From, d.To, err)
-		case who.Part != pki.PartPerson || who.Organization != d.From || st.Key != deedKey(v.UUID) || st.Number != uint64(i)+1 ||
-			!bytes.Equal(st.Digest, d.digest()) || i > 0 && c.value.Deeds[i-1].To != d.From:
-			return c.deny("the deed from %q to %q is none: %s signed it", d.From, d.To, who)
-		}
-	}
-	if n := len(c.value.Deeds); n > 0 && c.value.Deeds[n-1].To != v.Owner {
-		return c.deny("it was given to %q, and its owner is %q", c.value.Deeds[n-1].To, v.Owner)
+	if s != nil && !slices.ContainsFunc(s.Gateways, func(g federation.Gateway) bool { return g.Name == name }) {
+		return c.deny("site %s has no gateway %s", s.Name, name)
 	}
 	return nil
 }
@@ -307,62 +329,100 @@ func (c *checked) keyring() error {
 	if err != nil {
 		return err
 	}
-	if string(federation.KindKeyring)+"/"+k.Volume != c.key {
-		return c.deny("it is of volume %s", k.Volume)
+	if err := c.called(federation.KindKeyring, k.Volume); err != nil {
+		return err
 	}
-	var was *federation.Keyring
+	switch c.who.Part {
+	case pki.PartPerson, pki.PartOperator, pki.PartGateway:
+	default:
+		return c.never("its owner writes it, and its home adds to it")
+	}
 	if c.before != nil {
-		if was, err = recordOf[federation.Keyring](*c.before); err != nil {
-			was = nil
+		if was, err := recordOf[federation.Keyring](*c.before); err == nil && k.Generation <= was.Generation {
+			return c.deny("it is generation %d, and %d is known", k.Generation, was.Generation)
 		}
 	}
-	if was != nil && k.Generation <= was.Generation {
-		return c.deny("it is generation %d, and %d is known", k.Generation, was.Generation)
+	if c.who.Part == pki.PartGateway {
+		return c.adds(k)
 	}
 	if c.look == nil {
 		return nil
 	}
 	v, ve := look[federation.Volume](c.look, federation.KindVolume, k.Volume)
-	if v == nil {
-		return c.deny("no such volume is known")
-	}
-	may := []string{v.Owner}
-	if was == nil { // the one who gave the volume away made it
-		may = owners(v, ve)
-	}
 	switch {
-	case c.who.Part == pki.PartPerson && slices.Contains(may, c.who.Organization):
+	case v == nil:
+		return c.deny("no such volume is known")
+	case c.owned(ve): // the one who gave the volume away made it
 		return nil
-	case c.who.Part == pki.PartOperator && slices.Contains(may, c.who.Organization) && (c.who.Site == v.OwnerSite || len(ve.Deeds) > 0):
-		return nil
-	case c.who.Part != pki.PartGateway:
-		return c.deny("its owner %q writes it, and its home adds to it", v.Owner)
+	case c.who.Organization != v.Owner:
+		return c.never("its owner %q writes it, and its home adds to it", v.Owner)
+	case c.who.Part == pki.PartOperator && c.who.Site != v.OwnerSite:
+		return c.deny("the operator of site %q writes it", v.OwnerSite)
 	}
-	return c.adds(k)
+	return nil
 }
 
-// adds checks that a home added wraps to a keyring, which is beside its own, and took none away.
-// Only who has the key can wrap it.
+// adds checks that a home added wraps or a key to a keyring, which is beside its own, and took none
+// away. Only who has the key can wrap it.
 func (c *checked) adds(k *federation.Keyring) error {
 	if c.value.Because == nil {
-		return c.deny("it does not have the keyring that it adds to")
+		return c.never("it does not have the keyring that it adds to")
 	}
-	if err := c.Check(c.key, c.value.Because, c.known, c.look); err != nil {
+	if err := c.Check(c.key, c.value.Because, Known{Value: c.is.Value, First: c.is.First}, c.look); err != nil && !c.passed(err) {
+		if IsForgery(err) {
+			return c.never("the keyring that it adds to: %v", err)
+		}
 		return c.deny("the keyring that it adds to: %v", err)
 	}
 	e, err := open(c.value.Because)
 	if err != nil {
-		return c.deny("the keyring that it adds to: %v", err)
+		return c.never("the keyring that it adds to: %v", err)
 	}
 	to, err := recordOf[federation.Keyring](e)
 	if err != nil || len(to.Newest()[c.who.Site]) == 0 || k.Generation != to.Generation+1 {
-		return c.deny("its site does not have the key in the keyring that it adds to, or that is not the one before")
+		return c.never("its site does not have the key in the keyring that it adds to, or that is not the one before")
 	}
 	if err := keyring.Grown(*to, *k); err != nil {
-		return c.deny("a home changes no key that is wrapped, and takes none away: %v", err)
+		return c.never("a home changes no key that is wrapped, and takes none away: %v", err)
 	}
-	if s, _ := look[federation.Site](c.look, federation.KindSite, c.who.Site); s == nil {
-		return nil // it was removed since
+	if s, _ := look[federation.Site](c.look, federation.KindSite, c.who.Site); s != nil {
+		if err := c.organization(c.who.Site); err != nil {
+			return err
+		}
 	}
-	return c.organization(c.who.Site)
+	if c.look == nil || c.is.Value == nil || !bytes.Equal(c.value.Because, c.is.Value) {
+		return nil // or it was home once
+	}
+	v, _ := look[federation.Volume](c.look, federation.KindVolume, k.Volume)
+	ctl, _ := look[federation.Control](c.look, federation.KindControl, k.Volume)
+	at := func(m federation.Member) bool { return m.Site == c.who.Site }
+	if v != nil && !slices.Contains(v.Sites, c.who.Site) && (ctl == nil || !slices.ContainsFunc(ctl.Members, at)) {
+		return c.deny("its home adds to it")
+	}
+	return nil
+}
+
+// passed reports whether the keyring that was added to is only older than what is known.
+func (c *checked) passed(err error) bool {
+	if IsForgery(err) || c.before == nil {
+		return false
+	}
+	was, err := recordOf[federation.Keyring](*c.before)
+	if err != nil {
+		return false
+	}
+	e, err := open(c.value.Because)
+	if err != nil {
+		return false
+	}
+	to, err := recordOf[federation.Keyring](e)
+	return err == nil && to.Generation <= was.Generation && keyring.Grown(*to, *was) == nil
+}
+
+// owned reports whether the signer's organization owned a volume when it signed.
+func (c *checked) owned(v envelope) bool {
+	return slices.ContainsFunc(v.Deeds, func(d deed) bool {
+		st, _, err := c.creds.Verified(d.Signature)
+		return err == nil && d.From == c.who.Organization && !c.at.After(time.Unix(st.At, 0))
+	})
 }

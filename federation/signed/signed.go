@@ -33,6 +33,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,9 +74,6 @@ func Stays(key string) bool {
 	}
 	return false
 }
-
-// Blocks reports whether nothing about volumes changes while there is a record of that key.
-func Blocks(key string) bool { return KindOf(key) == kindNotice }
 
 // counted reports whether a record's signature has a number.
 func counted(key string) bool {
@@ -120,8 +118,14 @@ func open(value []byte) (e envelope, err error) {
 	return e, nil
 }
 
-func digest(record []byte) []byte {
-	sum := sha256.Sum256(record)
+// digest is what a value's signature is over: its record, and the deeds if there are any.
+func (e envelope) digest() []byte {
+	text := []byte(e.Record)
+	if len(e.Deeds) > 0 {
+		deeds, _ := json.Marshal(e.Deeds) // strings only
+		text = slices.Concat(text, []byte{0}, deeds)
+	}
+	sum := sha256.Sum256(text)
 	return sum[:]
 }
 
@@ -214,29 +218,45 @@ func (s *Seal) Sign(key string, value []byte, look func(key string) []byte) ([]b
 	return s.sign(key, e, look)
 }
 
-// Endorse returns a value with this process's signature, instead of any that it has.
+// Endorse returns a value with this process's signature, instead of any that it has, and of what it
+// followed from.
 func (s *Seal) Endorse(key string, value []byte) ([]byte, error) {
 	e, err := open(value)
 	if err != nil {
 		return nil, err
 	}
 	e.Because = nil
-	return s.sign(key, e, func(k string) []byte {
-		if k == key {
-			return value
+	st := pki.Statement{Key: key, Digest: e.digest()}
+	switch {
+	case KindOf(key) == federation.KindControl:
+		c, err := recordOf[federation.Control](e)
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
+		st.Number = c.Change
+	case counted(key):
+		n, _, err := s.number(key, e)
+		if err != nil {
+			n = 0
+		}
+		st.Number = max(n+1, uint64(s.creds.Now().UnixMilli()))
+	}
+	if e.Signature, err = s.creds.Sign(st); err != nil {
+		return nil, err
+	}
+	return json.Marshal(e)
 }
 
 func (s *Seal) sign(key string, e envelope, look func(key string) []byte) (_ []byte, err error) {
-	st := pki.Statement{Key: key, Digest: digest(e.Record)}
+	st := pki.Statement{Key: key}
+	var was []byte
 	var prev envelope
-	if keys := Needs(key); len(keys) > 0 {
-		if was := look(key); was != nil {
+	if len(Needs(key)) > 0 {
+		if was = look(key); was != nil {
 			prev, _ = open(was) // what nobody can read is replaced
 		}
 	}
+	gateway := s.creds.Identity().Part == pki.PartGateway
 	switch kind := KindOf(key); {
 	case kind == federation.KindControl:
 		var c federation.Control
@@ -245,23 +265,30 @@ func (s *Seal) sign(key string, e envelope, look func(key string) []byte) (_ []b
 		}
 		st.Number = c.Change
 	case kind == federation.KindPurged:
-		if e.Because = prev.Because; e.Because == nil {
+		switch e.Because = prev.Because; {
+		case e.Because != nil:
+		case was != nil:
+			e.Because = was // an administrator signed it, or a release that signed nothing
+		default:
 			e.Because = look(Needs(key)[1])
 		}
 	case counted(key):
-		if n, _, err := s.number(key, prev); err == nil {
-			st.Number = n
+		n, _, err := s.number(key, prev)
+		if err != nil {
+			n = 0
 		}
-		st.Number++
+		// By the time, so that it is higher too than what is not known here.
+		st.Number = max(n+1, uint64(s.creds.Now().UnixMilli()))
 		if kind == federation.KindVolume {
 			if e.Deeds, err = s.deeds(prev, e); err != nil {
 				return nil, err
 			}
 		}
-		if kind != federation.KindSite && s.creds.Identity().Part == pki.PartGateway { // it changes the owner's word
-			e.Because = look(key)
+		if kind != federation.KindSite && gateway { // it changes the owner's word
+			e.Because = was
 		}
 	}
+	st.Digest = e.digest()
 	if e.Signature, err = s.creds.Sign(st); err != nil {
 		return nil, err
 	}
@@ -277,10 +304,7 @@ func (s *Seal) number(key string, e envelope) (uint64, pki.Identity, error) {
 	if err != nil {
 		return 0, who, err
 	}
-	if st.Key != key || !bytes.Equal(st.Digest, digest(e.Record)) {
-		return 0, who, fmt.Errorf("its signature, by %s, is of %s and of another record", who, st.Key)
-	}
-	return st.Number, who, nil
+	return st.Number, who, e.covered(key, st, who)
 }
 
 // deeds returns those of the record that replaces prev.
@@ -316,8 +340,8 @@ func (s *Seal) By(key string, value []byte) (pki.Identity, time.Time, error) {
 		return pki.Identity{}, time.Time{}, errors.New("it has no signature")
 	}
 	st, who, err := s.creds.Verified(e.Signature)
-	if err == nil && (st.Key != key || !bytes.Equal(st.Digest, digest(e.Record))) {
-		err = fmt.Errorf("its signature, by %s, is of %s and of another record", who, st.Key)
+	if err == nil {
+		err = e.covered(key, st, who)
 	}
 	return who, time.Unix(st.At, 0), err
 }
@@ -366,4 +390,52 @@ func About(key string, value []byte) (keys []string) {
 		add(federation.KindSite, parts[1])
 	}
 	return keys
+}
+
+// Older reports whether a value is an earlier write of a record than another, as both say.
+func (s *Seal) Older(key string, value, than []byte) bool {
+	e, err := open(value)
+	other, err2 := open(than)
+	if err != nil || err2 != nil {
+		return false
+	}
+	st, _, err := s.creds.Verified(e.Signature)
+	later, _, err2 := s.creds.Verified(other.Signature)
+	switch {
+	case err != nil || err2 != nil:
+		return false
+	case counted(key) || KindOf(key) == federation.KindControl:
+		return st.Number < later.Number
+	}
+	return st.At < later.At
+}
+
+// Now is the time by which signatures are judged.
+func (s *Seal) Now() time.Time { return s.creds.Now() }
+
+// GatewaysOf are the names of gateways in the value of a site's record.
+func GatewaysOf(value []byte) (out []string) {
+	e, err := open(value)
+	if err != nil {
+		return nil
+	}
+	if site, err := recordOf[federation.Site](e); err == nil {
+		for _, g := range site.Gateways {
+			out = append(out, g.Name)
+		}
+	}
+	return out
+}
+
+// NameOf is the name in the value of a volume's record.
+func NameOf(value []byte) string {
+	e, err := open(value)
+	if err != nil {
+		return ""
+	}
+	v, err := recordOf[federation.Volume](e)
+	if err != nil {
+		return ""
+	}
+	return v.Name
 }

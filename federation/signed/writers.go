@@ -4,27 +4,134 @@ package signed
 
 import (
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/pki"
 )
+
+func (c *checked) volume() error {
+	v, err := recordOf[federation.Volume](c.value)
+	if err != nil {
+		return err
+	}
+	if err := c.called(federation.KindVolume, v.UUID); err != nil {
+		return err
+	}
+	if err := c.titles(v); err != nil {
+		return err
+	}
+	n := len(c.value.Deeds)
+	switch {
+	case c.who.Part == pki.PartPerson && c.who.Organization == v.Owner:
+	case c.who.Part == pki.PartPerson && n > 0 && c.value.Deeds[n-1].From == c.who.Organization: // he gives it away with it
+		if c.before != nil && len(c.before.Deeds) >= n {
+			return c.never("it belongs to %q", v.Owner)
+		}
+	case c.who.Part == pki.PartOperator && c.who.Organization == v.Owner && v.OwnerSite != "" && c.who.Site == v.OwnerSite:
+	case c.who.Part == pki.PartGateway && c.value.Because != nil:
+		if err := c.timed(v); err != nil {
+			return err
+		}
+	default:
+		return c.never("it belongs to %q, site %q: its operator writes it, or a person of its owner", v.Owner, v.OwnerSite)
+	}
+	if c.before == nil {
+		if c.look != nil && !c.is.First {
+			if other := c.look("name/" + v.Name); other != nil && string(other) != v.UUID {
+				return c.never("volume %s is known by its name %s", other, v.Name)
+			}
+		}
+		return nil
+	}
+	was, err := recordOf[federation.Volume](*c.before)
+	if err != nil {
+		return nil //nolint:nilerr // as if it were not known
+	}
+	if err := c.given(was, v); err != nil {
+		return err
+	}
+	if err := federation.CheckUpdate(*was, *v); err != nil {
+		return c.deny("%v", err)
+	}
+	return nil
+}
+
+// timed checks that a deleted volume only got its time: a gateway gives it, if the release did not
+// that deleted it. What it was is beside it.
+func (c *checked) timed(is *federation.Volume) error {
+	if err := c.Check(c.key, c.value.Because, Known{Value: c.is.Value, First: true}, c.look); err != nil {
+		if IsForgery(err) {
+			return c.never("what it follows from: %v", err)
+		}
+		return c.deny("what it follows from: %v", err)
+	}
+	e, err := open(c.value.Because)
+	if err != nil {
+		return c.never("what it follows from: %v", err)
+	}
+	was, err := recordOf[federation.Volume](e)
+	if err != nil || !was.Deleted || !was.PurgeAfter.IsZero() {
+		return c.never("a gateway writes only when a deleted volume is purged")
+	}
+	was.PurgeAfter = is.PurgeAfter
+	if !Same(*was, *is) || is.PurgeAfter.Sub(was.DeletedAt) < federation.TrashTime {
+		return c.never("a gateway writes only when a deleted volume is purged")
+	}
+	return nil
+}
+
+// given checks that a volume belongs to whom it did, or was given away.
+func (c *checked) given(was, is *federation.Volume) error {
+	kept := len(c.before.Deeds)
+	if len(c.value.Deeds) < kept || !slices.Equal(c.value.Deeds[:kept], c.before.Deeds) {
+		return c.never("it does not have the deeds that it had")
+	}
+	owner := was.Owner
+	for _, d := range c.value.Deeds[kept:] {
+		if d.From != owner {
+			return c.never("it belonged to %q, and %q gave it to %q", owner, d.From, d.To)
+		}
+		owner = d.To
+	}
+	if owner != is.Owner {
+		return c.never("it belongs to %q, who did not give it to %q", owner, is.Owner)
+	}
+	return nil
+}
+
+// titles checks the deeds of a volume: each is signed by a person of who gave it.
+func (c *checked) titles(v *federation.Volume) error {
+	for i, d := range c.value.Deeds {
+		st, who, err := c.creds.Verified(d.Signature)
+		switch {
+		case err != nil:
+			return c.never("the deed from %q to %q: %v", d.From, d.To, err)
+		case who.Part != pki.PartPerson || who.Organization != d.From || st.Key != deedKey(v.UUID) || st.Number != uint64(i)+1 ||
+			!slices.Equal(st.Digest, d.digest()) || i > 0 && c.value.Deeds[i-1].To != d.From:
+			return c.never("the deed from %q to %q is none: %s signed it", d.From, d.To, who)
+		}
+	}
+	if n := len(c.value.Deeds); n > 0 && c.value.Deeds[n-1].To != v.Owner {
+		return c.never("it was given to %q, and its owner is %q", c.value.Deeds[n-1].To, v.Owner)
+	}
+	return nil
+}
 
 func (c *checked) control() error {
 	ctl, err := recordOf[federation.Control](c.value)
 	if err != nil {
 		return err
 	}
+	if err := c.called(federation.KindControl, ctl.Volume); err != nil {
+		return err
+	}
 	home := ctl.Home
-	n := len(ctl.History)
-	forced := n > 0 && ctl.History[n-1].Forced && ctl.History[n-1].Epoch == ctl.Epoch
 	switch {
-	case string(federation.KindControl)+"/"+ctl.Volume != c.key || c.number != ctl.Change:
-		return c.deny("it is of volume %s and change %d", ctl.Volume, ctl.Change)
-	case c.who.Part == pki.PartAdministrator && forced && len(ctl.Members) == 1: // he decided between branches
+	case c.number != ctl.Change:
+		return c.never("it is of change %d", ctl.Change)
+	case c.who.Part == pki.PartAdministrator && forces(ctl) && len(ctl.Members) == 1: // he decided between branches
 	case c.who.Part != pki.PartGateway || c.who.Gateway != home.Gateway || c.who.Site != home.Site:
-		return c.deny("its home, %s at %s, writes it", home.Gateway, home.Site)
+		return c.never("its home, %s at %s, writes it", home.Gateway, home.Site)
 	}
 	if c.look == nil {
 		return nil
@@ -38,14 +145,56 @@ func (c *checked) control() error {
 	if v == nil {
 		return c.deny("no such volume is known")
 	}
-	if c.before == nil || slices.Contains(v.Sites, home.Site) {
+	if c.before == nil {
+		// A home that is to leave is none of the volume's sites any more.
+		if !slices.Contains(v.Sites, home.Site) && (!c.is.First || ctl.Change == 1) {
+			return c.deny("the volume is to have no copy at site %s", home.Site)
+		}
 		return nil
 	}
 	was, err := recordOf[federation.Control](*c.before)
-	if err != nil || was.CountsOn(home) {
+	if err != nil {
 		return nil //nolint:nilerr // as if it were not known
 	}
-	return c.deny("the volume is to have no copy at site %s, and %s was no member", home.Site, home.Gateway)
+	return c.swapped(v, was, ctl)
+}
+
+// forces reports whether a control record's epoch began by force.
+func forces(c *federation.Control) bool {
+	n := len(c.History)
+	return n > 0 && c.History[n-1].Forced && c.History[n-1].Epoch == c.Epoch
+}
+
+// swapped checks a control record against the one that is known, of which it need not be the next.
+func (c *checked) swapped(v *federation.Volume, was, is *federation.Control) error {
+	switch {
+	case is.Change <= was.Change:
+		return c.deny("it is change %d, and %d is known", is.Change, was.Change)
+	case !is.DescendsFrom(*was):
+		return nil // a branch, which is told otherwise (protocol-7)
+	case is.Epoch < was.Epoch, is.Epoch == was.Epoch && is.Home != was.Home:
+		return c.never("home is %v in epoch %d, and it was %v in %d", is.Home, is.Epoch, was.Home, was.Epoch)
+	}
+	may := slices.Contains(v.Sites, is.Home.Site) || was.CountsOn(is.Home)
+	if is.Change != was.Change+1 {
+		if !may {
+			return c.deny("the volume is to have no copy at site %s, and %s was no member", is.Home.Site, is.Home.Gateway)
+		}
+		return nil
+	}
+	// It claims to be the next.
+	if err := federation.CheckSwap(was, *is); err != nil {
+		return c.never("%v", err)
+	}
+	switch {
+	case c.who.Part == pki.PartAdministrator, is.Epoch == was.Epoch:
+	case forces(is) && (!may || len(is.Members) != 1):
+		return c.never("a gateway that may have a copy takes over by force, for itself alone")
+	case !forces(is) && (!was.IsMember(is.Home) ||
+		slices.ContainsFunc(is.Members, func(m federation.Member) bool { return !was.IsMember(m) })):
+		return c.never("%v is no member, and takes over", is.Home)
+	}
+	return nil
 }
 
 func (c *checked) site() error {
@@ -53,26 +202,46 @@ func (c *checked) site() error {
 	if err != nil {
 		return err
 	}
-	if string(federation.KindSite)+"/"+s.Name != c.key {
-		return c.deny("it is site %s", s.Name)
+	if err := c.called(federation.KindSite, s.Name); err != nil {
+		return err
 	}
-	var was *federation.Site
-	if c.before != nil {
-		if was, err = recordOf[federation.Site](*c.before); err != nil {
-			was = nil
+	was := &federation.Site{}
+	if text := c.is.Value; text != nil || c.is.Grave != nil {
+		if text == nil { // a name stays with its organization
+			text = c.is.Grave
+		}
+		e, err := open(text)
+		if err == nil {
+			was, err = recordOf[federation.Site](e)
+		}
+		if err != nil {
+			was = &federation.Site{}
 		}
 	}
-	if was != nil && was.Organization != s.Organization {
-		return c.deny("it belongs to %q, and not to %q", was.Organization, s.Organization)
+	if was.Organization != "" && was.Organization != s.Organization {
+		return c.never("it belongs to %q, and not to %q", was.Organization, s.Organization)
 	}
 	switch p := c.who.Part; {
-	case p == pki.PartAdministrator && (was == nil || OnlyRemoves(*was, *s)):
+	case p == pki.PartAdministrator: // he takes gateways out
+		if was.Organization != "" && (!Same(was.WrapKey, s.WrapKey) || slices.ContainsFunc(s.Gateways, func(g federation.Gateway) bool {
+			return !slices.ContainsFunc(was.Gateways, func(x federation.Gateway) bool { return x.Name == g.Name })
+		})) {
+			return c.deny("an administrator takes gateways out, and no more")
+		}
 	case c.who.Organization != s.Organization:
-		return c.deny("it is a site of %q", s.Organization)
-	case p == pki.PartPerson && (was == nil || OnlyRemoves(*was, *s)):
+		return c.never("it is a site of %q", s.Organization)
+	case p == pki.PartPerson:
 	case (p == pki.PartGateway || p == pki.PartOperator) && c.who.Site == s.Name:
 	default:
-		return c.deny("its gateways and its operator write it")
+		return c.never("its gateways and its operator write it")
+	}
+	if c.look == nil {
+		return nil
+	}
+	for _, g := range s.Gateways {
+		if at := c.look("gateway/" + g.Name); at != nil && string(at) != s.Name {
+			return c.never("gateway %s is of site %s", g.Name, at)
+		}
 	}
 	return nil
 }
@@ -82,42 +251,40 @@ func (c *checked) admission() error {
 	if err != nil {
 		return err
 	}
-	if strings.Join([]string{string(federation.KindAdmission), a.Site, a.Volume, a.Client}, "/") != c.key {
-		return c.deny("it is of %s at %s to volume %s", a.Client, a.Site, a.Volume)
+	if err := c.called(federation.KindAdmission, a.Site, a.Volume, a.Client); err != nil {
+		return err
 	}
 	if a.Node != "" {
-		return c.part(0, 3, pki.PartGateway)
+		return c.part(a.Site, pki.PartGateway)
 	}
 	if c.who.Part != pki.PartPerson {
-		return c.deny("a person of the volume's owner admits clients that are no nodes")
+		return c.never("a person of the volume's owner admits clients that are no nodes")
 	}
 	if c.look == nil {
 		return nil
 	}
 	v, ve := look[federation.Volume](c.look, federation.KindVolume, a.Volume)
-	if v == nil || v.Owner != c.who.Organization && !c.owned(ve) {
-		return c.deny("a person of the volume's owner admits clients that are no nodes")
+	switch {
+	case v == nil:
+		return c.deny("no such volume is known")
+	case v.Owner != c.who.Organization && !c.owned(ve):
+		return c.never("a person of the volume's owner admits clients that are no nodes")
 	}
 	return nil
 }
 
-// owned reports whether the signer's organization owned a volume when it signed.
-func (c *checked) owned(v envelope) bool {
-	return slices.ContainsFunc(v.Deeds, func(d deed) bool {
-		st, _, err := c.creds.Verified(d.Signature)
-		return err == nil && d.From == c.who.Organization && !c.at.After(time.Unix(st.At, 0))
-	})
-}
-
 func (c *checked) lost() error {
-	names, err := c.names(1)
-	if err != nil || c.who.Part == pki.PartAdministrator {
+	l, err := recordOf[federation.Lost](c.value)
+	if err != nil {
+		return err
+	}
+	if err := c.called(federation.KindLost, l.Site); err != nil || c.who.Part == pki.PartAdministrator {
 		return err
 	}
 	if c.who.Part != pki.PartPerson {
-		return c.deny("a person says that a site is lost")
+		return c.never("a person says that a site is lost")
 	}
-	return c.organization(names[0])
+	return c.organization(l.Site)
 }
 
 func (c *checked) purged() error {
@@ -125,58 +292,66 @@ func (c *checked) purged() error {
 	if err != nil {
 		return err
 	}
-	if string(federation.KindPurged)+"/"+p.Volume != c.key {
-		return c.deny("it is of volume %s", p.Volume)
-	}
-	if c.before != nil {
-		if was, err := recordOf[federation.Purge](*c.before); err == nil {
-			fewer := *was
-			fewer.Pending = p.Pending
-			if !Same(fewer, *p) || slices.ContainsFunc(p.Pending, func(g string) bool { return !slices.Contains(was.Pending, g) }) {
-				return c.deny("of a purge only gateways are taken away")
-			}
-		}
+	if err := c.called(federation.KindPurged, p.Volume); err != nil {
+		return err
 	}
 	switch c.who.Part {
-	case pki.PartGateway:
-		if err := c.organization(c.who.Site); err != nil {
-			return err
-		}
-	case pki.PartPerson, pki.PartAdministrator: // of a gateway that is gone
+	case pki.PartGateway, pki.PartPerson, pki.PartAdministrator: // a person, of a gateway that is gone
 	default:
-		return c.deny("a gateway purges")
+		return c.never("a gateway purges")
 	}
 	if c.before != nil {
+		was, err := recordOf[federation.Purge](*c.before)
+		if err == nil && !shrinks(was, p) {
+			return c.never("of a purge only gateways are taken away")
+		}
 		return nil
 	}
 	return c.deletion(p)
 }
 
-// deletion checks what a purge follows from.
+// shrinks reports whether a purge is another from which gateways were taken away.
+func shrinks(was, is *federation.Purge) bool {
+	fewer := *was
+	fewer.Pending = is.Pending
+	return Same(fewer, *is) && !slices.ContainsFunc(is.Pending, func(g string) bool { return !slices.Contains(was.Pending, g) })
+}
+
+// deletion checks what a purge follows from: the owner's word, or a purge of before, which an
+// administrator has signed.
 func (c *checked) deletion(p *federation.Purge) error {
-	key := string(federation.KindVolume) + "/" + p.Volume
 	if c.value.Because == nil {
 		if c.Since().IsZero() {
 			return nil
 		}
-		return c.deny("it does not have the word of the volume's owner, who deleted it")
-	}
-	var known []byte
-	if c.look != nil {
-		known = c.look(key)
-	}
-	if err := c.Check(key, c.value.Because, known, c.look); err != nil {
-		return c.deny("the word of the volume's owner, who deleted it: %v", err)
+		return c.never("it does not have the word of the volume's owner, who deleted it")
 	}
 	e, err := open(c.value.Because)
 	if err != nil {
+		return c.never("what it follows from: %v", err)
+	}
+	if was, err := recordOf[federation.Purge](e); err == nil && was.Volume == p.Volume {
+		if err := c.Check(c.key, c.value.Because, Known{}, c.look); err != nil || !shrinks(was, p) {
+			return c.never("the purge of before: %v", err)
+		}
+		return nil
+	}
+	key := string(federation.KindVolume) + "/" + p.Volume
+	is := Known{First: true}
+	if c.look != nil {
+		is.Value = c.look(key)
+	}
+	if err := c.Check(key, c.value.Because, is, c.look); err != nil {
+		if IsForgery(err) {
+			return c.never("the word of the volume's owner, who deleted it: %v", err)
+		}
 		return c.deny("the word of the volume's owner, who deleted it: %v", err)
 	}
 	v, err := recordOf[federation.Volume](e)
 	if err != nil || !v.Deleted || v.UUID != p.Volume || p.At.Before(v.PurgeAt()) {
-		return c.deny("its owner did not delete the volume, or its time is not over")
+		return c.never("its owner did not delete the volume, or its time is not over")
 	}
-	if now := c.creds.Now(); now.Add(time.Hour).Before(v.PurgeAt()) {
+	if now := c.creds.Now(); now.Add(ahead).Before(v.PurgeAt()) {
 		return c.deny("the volume's time is over at %s, and now it is %s", v.PurgeAt(), now)
 	}
 	return nil

@@ -219,7 +219,8 @@ func (k *keeper) learn(h federation.Head, all []Pair) error {
 			return k.guard.Refuse(fmt.Sprintf("it had a record %s and has none", r.Key))
 		}
 		if !r.Deleted && r.Revision <= h.Revision {
-			news = append(news, federation.Record{Key: r.Key, Revision: h.Revision, Deleted: true})
+			// What it was stays: it is not believed again (package signed).
+			news = append(news, federation.Record{Key: r.Key, Value: r.Value, Revision: h.Revision, Deleted: true})
 		}
 	}
 	return k.put(append(news, whole))
@@ -255,6 +256,15 @@ func (k *keeper) put(records []federation.Record) error {
 		}
 	}
 	return nil
+}
+
+// buried is what the archive has of a record that is deleted now; nil: nothing.
+func (k *keeper) buried(key string) []byte {
+	r, _, err := k.archive().Get(key)
+	if err != nil {
+		return nil
+	}
+	return r.Value
 }
 
 // archivedUpTo returns the newest revision of what this process archived about volumes.
@@ -377,7 +387,11 @@ func (k *keeper) note(h federation.Head, writes []Write) error {
 	var news []federation.Record
 	for _, w := range writes {
 		if archived(w.Key) && !w.Prefix {
-			news = append(news, federation.Record{Key: w.Key, Value: w.Value, Revision: h.Revision, Deleted: w.Delete})
+			r := federation.Record{Key: w.Key, Value: w.Value, Revision: h.Revision, Deleted: w.Delete}
+			if w.Delete {
+				r.Value = k.buried(w.Key)
+			}
+			news = append(news, r)
 		}
 	}
 	if err := k.put(news); err != nil {
@@ -453,7 +467,11 @@ func (k *keeper) follow(asked federation.Asked, h federation.Head, pairs []Pair)
 	var news []federation.Record
 	for _, p := range pairs {
 		if archived(p.Key) && p.Err == nil {
-			news = append(news, record(p))
+			r := record(p)
+			if p.Deleted {
+				r.Value = k.buried(p.Key)
+			}
+			news = append(news, r)
 		}
 	}
 	return k.put(news)

@@ -4,7 +4,6 @@ package records
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,9 +51,9 @@ func (r *Registry) Tend(ctx context.Context, gateway string, now time.Time) erro
 	}
 	if r.guard.Err() == nil {
 		if s, ok := r.kv.KV.(sealing); ok {
-			err = s.Heal(ctx)
+			_ = s.Heal(ctx) // it is tried again, and says nothing of the registry
 		}
-		return errors.Join(err, r.sing(ctx, gateway, own.Revision))
+		return r.sing(ctx, gateway, own.Revision)
 	}
 	r.said.Lock()
 	defer r.said.Unlock()

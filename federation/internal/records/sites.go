@@ -62,7 +62,16 @@ func (r *Registry) register(ctx context.Context, s federation.Site) (retry bool,
 		}
 	}
 	for i, rd := range reads[1:] {
-		if found := res[i+1]; len(found) > 0 && string(found[0].Value) != s.Name {
+		found := res[i+1]
+		if len(found) > 0 && string(found[0].Value) != s.Name {
+			if taken, err := r.hasGateway(ctx, string(found[0].Value), strings.TrimPrefix(rd.Key, gatewayPrefix)); err != nil || !taken {
+				if err != nil {
+					return false, err
+				}
+				found = nil // the index is not signed, and says what is not so
+			}
+		}
+		if len(found) > 0 && string(found[0].Value) != s.Name {
 			return false, &federation.Error{Op: "register", Kind: "gateway", Name: strings.TrimPrefix(rd.Key, gatewayPrefix),
 				Err:    federation.ErrNameTaken,
 				Detail: fmt.Sprintf("site %s has a gateway of that name: choose another name than at any other site", found[0].Value)}
@@ -75,6 +84,15 @@ func (r *Registry) register(ctx context.Context, s federation.Site) (retry bool,
 	}
 	_, err = r.commit(ctx, "register", "site", s.Name, conds, append(writes, Write{Key: k, Value: value})...)
 	return true, err
+}
+
+// hasGateway reports whether a site's record has a gateway.
+func (r *Registry) hasGateway(ctx context.Context, site, gateway string) (bool, error) {
+	var s federation.Site
+	if _, err := r.one(ctx, "register", "site", site, key(federation.KindSite, site), &s); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(s.Gateways, func(g federation.Gateway) bool { return g.Name == gateway }), nil
 }
 
 // Sites implements federation.Sites.

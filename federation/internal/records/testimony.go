@@ -136,6 +136,9 @@ func (t *tending) testify(ctx context.Context, now time.Time) error {
 		case x.Deleted && !there, there && !x.Deleted && bytes.Equal(p.Value, x.Value):
 			continue
 		}
+		if x.Deleted {
+			x.Value = nil
+		}
 		value, err := federation.Encode(federation.Testimony{Gateway: t.gateway, Key: x.Key, Value: x.Value,
 			Revision: x.Revision - t.state.Offset, Deleted: x.Deleted})
 		if err != nil {

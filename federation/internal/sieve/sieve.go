@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/internal/records"
@@ -23,15 +24,20 @@ type Sieve struct {
 	seal  *signed.Seal
 	guard *federation.Guard // nil: nothing is kept to compare with, or to put back
 
-	mu     sync.Mutex
-	asked  bool            // for the charter
-	forged map[string]mark // what does not count, by key
+	reading sync.Mutex // held while the charter is read for the first time
+	asked   bool       // for the charter; guarded by reading
+
+	mu       sync.Mutex
+	forged   map[string]mark   // what does not count, by key
+	gateways map[string]string // sites by gateway, of what counts; nil: not read yet
+	names    map[string]string // volumes by name
+	again    time.Time         // when something was last read again because it did not count
 }
 
 // mark is what the registry has of a key that does not count.
 type mark struct {
 	at   federation.Revision // 0: the key is gone
-	heal bool                // it is to be put back
+	heal bool                // it is to be put back, or taken away
 }
 
 // New wraps kv. The archive is that of guard, which may be nil, and may have none.
@@ -39,35 +45,91 @@ func New(kv records.KV, seal *signed.Seal, guard *federation.Guard) *Sieve {
 	return &Sieve{KV: kv, seal: seal, guard: guard, forged: map[string]mark{}}
 }
 
-// kept is the archive's record of a key; false: there is none, or it was deleted.
-func (s *Sieve) kept(key string) (federation.Record, bool) {
-	if s.guard == nil || s.guard.Archive() == nil {
-		return federation.Record{}, false
-	}
-	r, ok, err := s.guard.Archive().Get(key)
-	return r, err == nil && ok && !r.Deleted
-}
-
 func (s *Sieve) archives() bool { return s.guard != nil && s.guard.Archive() != nil }
 
-// charter takes the charter that the registry has: who signs what follows from it.
-func (s *Sieve) charter(ctx context.Context, again bool) {
-	s.mu.Lock()
-	was := s.asked
-	s.asked = true
-	s.mu.Unlock()
-	if was && !again {
-		return
+// refused reports whether the registry went back: then what it has is older than what is known, and
+// nobody forged it.
+func (s *Sieve) refused() bool { return s.guard != nil && s.guard.Err() != nil }
+
+// archived is the archive's record of a key; no key: there is none.
+func (s *Sieve) archived(key string) (federation.Record, error) {
+	if !s.archives() {
+		return federation.Record{}, nil
 	}
+	r, _, err := s.guard.Archive().Get(key)
+	return r, err
+}
+
+// first reports whether the archive has not listed everything yet.
+func (s *Sieve) first() bool {
+	r, err := s.archived(federation.WholeArchive)
+	return err == nil && r.Key == ""
+}
+
+// charter takes the charter that the registry has, once: who signs what follows from it.
+func (s *Sieve) charter(ctx context.Context) error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if s.asked {
+		return nil
+	}
+	if err := s.rereadCharter(ctx); err != nil {
+		return err
+	}
+	s.asked = true
+	return nil
+}
+
+func (s *Sieve) rereadCharter(ctx context.Context) error {
 	res, _, err := s.KV.Get(ctx, records.Read{Key: string(federation.KindCharter)})
 	if err == nil && len(res[0]) > 0 {
 		s.seal.Adopt(res[0][0].Value)
+	}
+	return err
+}
+
+// index reads what the archive knows by other names than its keys. The caller holds mu.
+func (s *Sieve) index() {
+	if s.gateways != nil {
 		return
 	}
-	if err != nil && !was {
-		s.mu.Lock()
-		s.asked = false
-		s.mu.Unlock()
+	s.gateways, s.names = map[string]string{}, map[string]string{}
+	if !s.archives() {
+		return
+	}
+	for _, kind := range []federation.Kind{federation.KindSite, federation.KindVolume} {
+		all, err := s.guard.Archive().List(string(kind) + "/")
+		if err != nil {
+			continue
+		}
+		for _, r := range all {
+			if !r.Deleted {
+				s.named(r.Key, nil, r.Value)
+			}
+		}
+	}
+}
+
+// named notes what a record says of names. The caller holds mu.
+func (s *Sieve) named(key string, was, is []byte) {
+	_, name, _ := strings.Cut(key, "/")
+	switch signed.KindOf(key) {
+	case federation.KindSite:
+		for _, g := range signed.GatewaysOf(was) {
+			if s.gateways[g] == name {
+				delete(s.gateways, g)
+			}
+		}
+		for _, g := range signed.GatewaysOf(is) {
+			s.gateways[g] = name
+		}
+	case federation.KindVolume:
+		if n := signed.NameOf(was); n != "" && s.names[n] == name {
+			delete(s.names, n)
+		}
+		if n := signed.NameOf(is); n != "" {
+			s.names[n] = name
+		}
 	}
 }
 
@@ -77,16 +139,52 @@ type batch struct {
 	ctx      context.Context
 	accepted map[string][]byte // of this batch; nil: deleted
 	whole    bool              // it has everything there is
-	reread   bool              // the charter was read again for it
+	first    bool              // nothing was known before
+	reread   bool              // what it is judged by was read again
+	err      error             // of the archive: nothing can be said
+}
+
+func (s *Sieve) batch(ctx context.Context, whole bool) *batch {
+	return &batch{Sieve: s, ctx: ctx, accepted: map[string][]byte{}, whole: whole, first: s.archives() && s.first()}
+}
+
+// known is what counts of a key so far.
+func (b *batch) known(key string) (is signed.Known, r federation.Record) {
+	is.First = b.first
+	if v, ok := b.accepted[key]; ok {
+		is.Value = v
+		return is, federation.Record{Key: key, Value: v}
+	}
+	r, err := b.archived(key)
+	if err != nil {
+		b.err = errors.Join(b.err, err)
+	}
+	if r.Deleted {
+		is.Grave, r = r.Value, federation.Record{}
+	} else {
+		is.Value = r.Value
+	}
+	return is, r
 }
 
 // look is what counts of another key.
 func (b *batch) look(key string) []byte {
-	if v, ok := b.accepted[key]; ok || b.whole {
-		return v
+	kind, name, _ := strings.Cut(key, "/")
+	if kind == "gateway" || kind == "name" {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.index()
+		by := b.gateways
+		if kind == "name" {
+			by = b.names
+		}
+		if at := by[name]; at != "" {
+			return []byte(at)
+		}
+		return nil
 	}
-	r, _ := b.kept(key)
-	return r.Value
+	is, _ := b.known(key)
+	return is.Value
 }
 
 // lookup is look, if there is anything to look at.
@@ -101,7 +199,7 @@ func (b *batch) lookup() signed.Lookup {
 // is judged by what is known of its volume, and says that its records are gone.
 func rank(p records.Pair) int {
 	if p.Deleted {
-		return 5
+		return 6
 	}
 	switch signed.KindOf(p.Key) {
 	case federation.KindCharter:
@@ -112,8 +210,10 @@ func rank(p records.Pair) int {
 		return 2
 	case federation.KindVolume:
 		return 3
+	case federation.KindControl:
+		return 4
 	}
-	return 4
+	return 5
 }
 
 // sift looks at pairs, and returns for each what becomes of it. lazily leaves out the kind that is
@@ -146,44 +246,101 @@ type fate struct {
 	kept *federation.Record // what goes on in its place; nil: nothing is known
 }
 
-func (b *batch) judge(p records.Pair) fate {
-	before, known := b.kept(p.Key)
-	check := func() error { return b.seal.Check(p.Key, p.Value, before.Value, b.lookup()) }
-	err := check()
-	if err != nil && !b.reread {
-		b.reread = true
-		b.charter(b.ctx, true) // the signer's organization may be new
-		err = check()
+// rereadEvery bounds how often what does not count makes this process read something again.
+const rereadEvery = 2 * time.Second
+
+// readAgain reads what a pair is judged by, which may have changed since it was archived.
+func (b *batch) readAgain(p records.Pair) bool {
+	b.mu.Lock()
+	due := !b.reread && b.seal.Now().Sub(b.again).Abs() >= rereadEvery
+	if due {
+		b.again = b.seal.Now()
 	}
-	if err == nil {
-		b.accepted[p.Key] = p.Value
-		b.good(p.Key)
-		return fate{}
+	b.mu.Unlock()
+	if !due {
+		return false
 	}
-	return b.refuse(p.Key, p.Revision, err, before, known)
+	b.reread = true
+	if err := b.rereadCharter(b.ctx); err != nil {
+		return false
+	}
+	var reads []records.Read
+	for _, k := range signed.About(p.Key, p.Value) {
+		if _, there := b.accepted[k]; !there && k != p.Key && !b.whole {
+			reads = append(reads, records.Read{Key: k})
+		}
+	}
+	if len(reads) == 0 {
+		return true
+	}
+	res, _, err := b.KV.Get(b.ctx, reads...)
+	if err != nil {
+		return false
+	}
+	more := slices.Concat(res...)
+	slices.SortStableFunc(more, func(x, y records.Pair) int { return rank(x) - rank(y) })
+	for _, q := range more {
+		b.judge(q)
+	}
+	return true
 }
 
-func (b *batch) refuse(key string, at federation.Revision, why error, before federation.Record, known bool) fate {
-	b.bad(key, mark{at, true}, why)
-	if !known {
-		b.accepted[key] = nil
-		return fate{why: why}
+func (b *batch) judge(p records.Pair) fate {
+	is, r := b.known(p.Key)
+	// Older than what is archived: the registry went back, which others tell.
+	if b.refused() || r.Revision > 0 && p.Revision+b.offset() < r.Revision {
+		if err := b.seal.Check(p.Key, p.Value, signed.Known{First: true}, b.lookup()); signed.IsForgery(err) {
+			return fate{why: err}
+		}
+		b.accepted[p.Key] = p.Value
+		return fate{}
 	}
-	b.accepted[key] = before.Value
-	return fate{why: why, kept: &before}
+	err := b.seal.Check(p.Key, p.Value, is, b.lookup())
+	if err != nil && b.readAgain(p) {
+		err = b.seal.Check(p.Key, p.Value, is, b.lookup())
+	}
+	if err == nil {
+		b.accept(p.Key, is.Value, p.Value)
+		return fate{}
+	}
+	b.bad(p.Key, mark{p.Revision, true}, err)
+	b.accepted[p.Key] = is.Value
+	if is.Value == nil {
+		return fate{why: err}
+	}
+	return fate{why: err, kept: &r}
+}
+
+func (s *Sieve) offset() federation.Revision {
+	if s.guard == nil {
+		return 0
+	}
+	return s.guard.Ask().Offset
+}
+
+// accept notes what counts of a key.
+func (b *batch) accept(key string, was, is []byte) {
+	b.accepted[key] = is
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.forged, key)
+	if k := signed.KindOf(key); k == federation.KindSite || k == federation.KindVolume {
+		b.index()
+		b.named(key, was, is)
+	}
 }
 
 var errGone = errors.New("it was deleted, and its volume was not purged")
 
 // deleted judges that a record is gone.
 func (b *batch) deleted(p records.Pair) fate {
-	if signed.Stays(p.Key) && !b.seal.Since().IsZero() {
-		if before, known := b.kept(p.Key); known && !b.purged(p.Key) {
-			return b.refuse(p.Key, 0, errGone, before, true)
-		}
+	is, r := b.known(p.Key)
+	if signed.Stays(p.Key) && !b.seal.Since().IsZero() && !b.refused() && is.Value != nil && !b.purged(p.Key) {
+		b.bad(p.Key, mark{0, true}, errGone)
+		b.accepted[p.Key] = is.Value
+		return fate{why: errGone, kept: &r}
 	}
-	b.accepted[p.Key] = nil
-	b.good(p.Key)
+	b.accept(p.Key, is.Value, nil)
 	return fate{}
 }
 
@@ -205,13 +362,6 @@ func (b *batch) purged(key string) bool {
 	return err == nil && len(res[0]) > 0 && b.judge(res[0][0]).why == nil
 }
 
-// good notes that what the registry has of a key counts.
-func (s *Sieve) good(key string) {
-	s.mu.Lock()
-	delete(s.forged, key)
-	s.mu.Unlock()
-}
-
 // bad notes that what the registry has of a key does not count, and tells it once.
 func (s *Sieve) bad(key string, is mark, why error) {
 	s.mu.Lock()
@@ -227,13 +377,15 @@ func (s *Sieve) bad(key string, is mark, why error) {
 // Get implements records.KV. In place of what does not count it answers with what the archive has,
 // or with a pair that has an error.
 func (s *Sieve) Get(ctx context.Context, reads ...records.Read) ([][]records.Pair, federation.Head, error) {
-	s.charter(ctx, false)
+	if err := s.charter(ctx); err != nil {
+		return nil, federation.Head{}, err
+	}
 	res, h, err := s.KV.Get(ctx, reads...)
 	if err != nil {
 		return res, h, err
 	}
 	whole := slices.ContainsFunc(reads, func(r records.Read) bool { return r.Prefix && r.Key == "" })
-	b := &batch{Sieve: s, ctx: ctx, accepted: map[string][]byte{}, whole: whole}
+	b := s.batch(ctx, whole)
 	for i, fates := range b.all(res, whole) {
 		for j, f := range fates {
 			if f.why != nil {
@@ -244,7 +396,14 @@ func (s *Sieve) Get(ctx context.Context, reads ...records.Read) ([][]records.Pai
 			return nil, h, err
 		}
 	}
+	if b.err != nil {
+		return nil, h, unreadable(b.err)
+	}
 	return res, h, nil
+}
+
+func unreadable(err error) error {
+	return &federation.Error{Op: "check", Kind: "registry", Err: federation.ErrUnavailable, Detail: "this gateway's archive of it: " + err.Error()}
 }
 
 // all sifts several answers as one.
@@ -259,7 +418,7 @@ func (b *batch) all(res [][]records.Pair, lazily bool) [][]fate {
 
 // instead is what is answered in place of a pair.
 func (s *Sieve) instead(p records.Pair, f fate) records.Pair {
-	if f.kept == nil {
+	if f.kept == nil || f.kept.Revision == 0 {
 		p.Err, p.Raw, p.Value = f.why, p.Value, nil // it says nothing, but is in the way
 		return p
 	}
@@ -268,22 +427,22 @@ func (s *Sieve) instead(p records.Pair, f fate) records.Pair {
 
 // pair is an archived record as the registry had it.
 func (s *Sieve) pair(r federation.Record) records.Pair {
-	return records.Pair{Key: r.Key, Value: r.Value, Revision: r.Revision - s.guard.Ask().Offset}
+	return records.Pair{Key: r.Key, Value: r.Value, Revision: r.Revision - s.offset()}
 }
 
 // missing adds records that the registry lacks, although nobody purged their volumes.
 func (b *batch) missing(r records.Read, pairs []records.Pair) ([]records.Pair, error) {
-	if !b.archives() || b.seal.Since().IsZero() || r.Key != "" && !signed.Stays(r.Key) || b.guard.Err() != nil {
+	if !b.archives() || b.seal.Since().IsZero() || r.Key != "" && !signed.Stays(r.Key) || b.refused() {
 		return pairs, nil
 	}
 	var kept []federation.Record
 	if r.Prefix {
 		var err error
 		if kept, err = b.guard.Archive().List(r.Key); err != nil {
-			return nil, err
+			return nil, unreadable(err)
 		}
 	} else if len(pairs) == 0 {
-		if one, ok := b.kept(r.Key); ok {
+		if _, one := b.known(r.Key); one.Key != "" {
 			kept = append(kept, one)
 		}
 	}
@@ -311,18 +470,25 @@ func (b *batch) missing(r records.Read, pairs []records.Pair) ([]records.Pair, e
 // their keys.
 func (s *Sieve) Follow(ctx context.Context, after federation.Revision, fn func(federation.Head, []records.Pair) error) error {
 	return s.KV.Follow(ctx, after, func(h federation.Head, pairs []records.Pair) error {
-		b := &batch{Sieve: s, ctx: ctx, accepted: map[string][]byte{}}
+		b := s.batch(ctx, false)
 		out := make([]records.Pair, 0, len(pairs))
-		for i, f := range b.sift(pairs, true) {
-			p := pairs[i]
-			switch {
-			case f.why == nil:
-			case f.kept != nil:
-				continue
-			default:
-				p = s.instead(p, f)
+		for len(pairs) > 0 { // one revision after the other
+			n := 1
+			for n < len(pairs) && pairs[n].Revision == pairs[0].Revision {
+				n++
 			}
-			out = append(out, p)
+			for i, f := range b.sift(pairs[:n], true) {
+				switch {
+				case f.why == nil:
+					out = append(out, pairs[i])
+				case f.kept == nil:
+					out = append(out, s.instead(pairs[i], f))
+				}
+			}
+			pairs = pairs[n:]
+		}
+		if b.err != nil {
+			return unreadable(b.err)
 		}
 		return fn(h, out)
 	})
@@ -385,9 +551,12 @@ func (s *Sieve) Endorsed(key string, value []byte) ([]byte, error) { return s.se
 
 // Counts returns why a value does not count that somebody says was at a key.
 func (s *Sieve) Counts(key string, value []byte) error {
-	before, _ := s.kept(key)
-	b := &batch{Sieve: s, accepted: map[string][]byte{}}
-	return s.seal.Check(key, value, before.Value, b.lookup())
+	b := s.batch(context.Background(), false)
+	err := s.seal.Check(key, value, signed.Known{First: true}, b.lookup())
+	if !signed.IsForgery(err) {
+		return nil // whether it is newer than what is known, others compare
+	}
+	return err
 }
 
 // Heal puts back what the archive has in place of what does not count (signed-6). Somebody else may
@@ -412,48 +581,44 @@ func (s *Sieve) Heal(ctx context.Context) error {
 }
 
 func (s *Sieve) heal(ctx context.Context, key string) error {
-	r, ok := s.kept(key)
-	if signed.Blocks(key) {
-		return s.clear(ctx, key)
-	}
-	if !ok || !signed.Has(r.Value) {
-		s.good(key) // nothing can be put back
-		return nil
-	}
 	res, _, err := s.KV.Get(ctx, records.Read{Key: key})
 	if err != nil {
 		return err
 	}
-	cond := records.Condition{Key: key}
-	b := &batch{Sieve: s, ctx: ctx, accepted: map[string][]byte{}}
+	b := s.batch(ctx, false)
+	is, _ := b.known(key)
+	if b.err != nil {
+		return b.err
+	}
+	cond, write := records.Condition{Key: key}, records.Write{Key: key, Value: is.Value}
 	if len(res[0]) > 0 {
 		p := res[0][0]
-		if b.judge(p).why == nil {
-			return nil
-		}
 		cond.Revision = p.Revision
-	} else if !signed.Stays(key) || b.purged(key) {
+		why := s.seal.Check(key, p.Value, is, b.lookup())
+		switch {
+		case why == nil:
+			s.good(key)
+			return nil
+		case is.Value != nil && signed.Has(is.Value) && (signed.IsForgery(why) || s.seal.Older(key, p.Value, is.Value)):
+		case is.Value == nil && signed.IsForgery(why) && !b.first:
+			write = records.Write{Key: key, Delete: true} // it never was
+		default:
+			return nil // something may have happened that is not known here
+		}
+	} else if is.Value == nil || !signed.Has(is.Value) || !signed.Stays(key) || b.purged(key) {
 		s.good(key)
 		return nil
 	}
-	ok, _, err = s.KV.Commit(ctx, []records.Condition{cond}, []records.Write{{Key: key, Value: r.Value}})
+	ok, _, err := s.KV.Commit(ctx, []records.Condition{cond}, []records.Write{write})
 	if ok && err == nil {
 		s.good(key)
 	}
 	return err
 }
 
-// clear takes away a notice that does not count.
-func (s *Sieve) clear(ctx context.Context, key string) error {
-	res, _, err := s.KV.Get(ctx, records.Read{Key: key})
-	if err != nil {
-		return err
-	}
-	b := &batch{Sieve: s, ctx: ctx, accepted: map[string][]byte{}}
-	if len(res[0]) == 0 || b.judge(res[0][0]).why == nil {
-		s.good(key)
-		return nil
-	}
-	_, _, err = s.KV.Commit(ctx, []records.Condition{{Key: key, Revision: res[0][0].Revision}}, []records.Write{{Key: key, Delete: true}})
-	return err
+// good forgets a mark.
+func (s *Sieve) good(key string) {
+	s.mu.Lock()
+	delete(s.forged, key)
+	s.mu.Unlock()
 }
