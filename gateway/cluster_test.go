@@ -219,7 +219,7 @@ func (c *cluster) start(site string) {
 		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pools: all, FS: metadata, Store: objects,
 		StateDir: filepath.Join(c.dir, site, "clients"), Credentials: creds, SiteKey: n.key,
-		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease,
+		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease, Lends: []string{federation.LendsToAll},
 		AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
 		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer, CacheBytes: c.memory,
 	})

@@ -218,7 +218,7 @@ func (s *set) vouched(chain []*x509.Certificate, at time.Time, self Identity, c 
 	}
 	out := chained{id: id, leaf: chain[0]}
 	try := func(pool *x509.CertPool, until time.Time) error {
-		if !until.IsZero() && at.After(until) {
+		if !until.IsZero() && at.After(until.Add(skew)) {
 			return fmt.Errorf("its authority did not vouch for %s any more at %s", id, at.UTC().Format(time.RFC3339))
 		}
 		paths, err := chain[0].Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, CurrentTime: at,

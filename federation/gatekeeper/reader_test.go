@@ -36,6 +36,7 @@ type reader struct {
 	told    []federation.Event
 	synced  chan struct{}
 	watched chan error
+	sleep   context.CancelFunc
 }
 
 func (w *world) reader(organization, site, name string) *reader {
@@ -57,17 +58,31 @@ func (w *world) reader(organization, site, name string) *reader {
 			r.forged[k]++
 		})})
 	w.ok(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { r.watched <- r.Watch(ctx, r.hear) }()
+	r.wake()
 	w.Cleanup(func() {
-		cancel()
-		<-r.watched
+		r.rest()
 		if err := errors.Join(r.Close(), kept.Close()); err != nil {
 			w.Error(err)
 		}
 	})
-	<-r.synced
 	return r
+}
+
+// wake has the reader follow the registry, and returns when it has listed everything.
+func (r *reader) wake() {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.mu.Lock()
+	r.sleep, r.synced = cancel, make(chan struct{})
+	synced := r.synced
+	r.mu.Unlock()
+	go func() { r.watched <- r.Watch(ctx, r.hear) }()
+	<-synced
+}
+
+// rest has it follow no more.
+func (r *reader) rest() {
+	r.sleep()
+	<-r.watched
 }
 
 func (r *reader) hear(e federation.Event) error {

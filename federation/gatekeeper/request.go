@@ -164,8 +164,17 @@ func (q *request) gateway(name string) (bool, error) {
 }
 
 // siteOf is the site of which a gateway is, as the registry has it.
+// The index is not signed: a site that has no such gateway is not meant.
 func (q *request) siteOf(gateway string) string {
-	return string(q.facts[kindGateway+"/"+gateway].value)
+	at := string(q.facts[kindGateway+"/"+gateway].value)
+	f, known := q.facts[join(federation.KindSite, at)]
+	if !known {
+		return at
+	}
+	if !slices.Contains(signed.GatewaysOf(f.value), gateway) {
+		return ""
+	}
+	return at
 }
 
 // owner reports whether the requester may write a volume's record.

@@ -62,6 +62,18 @@ func TestWentBack(t *testing.T) {
 	_, err := io.Copy(file, snapshot)
 	w.ok(errors.Join(err, snapshot.Close(), file.Close()))
 	all := map[string]*etcd.Registry{"a": w.watching("a", "A"), "b": w.watching("b", "B"), "c": w.watching("c", "C")}
+	// What changes after the backup: a volume's record, its keyring, a site's, and the home.
+	v, at, err := w.pa.GetVolume(ctx, "v1")
+	w.ok(err)
+	v.Generation++
+	must[federation.Revision](w)(w.pa.UpdateVolume(ctx, at, v))
+	ring, ringAt, err := w.ga.GetKeyring(ctx, "v1")
+	w.ok(err)
+	ring.Generation, ring.Wrapped["c"] = 2, []byte("wrapped for c")
+	must[federation.Revision](w)(w.ga.PutKeyring(ctx, ringAt, ring))
+	moved := siteOf("c", "C")
+	moved.Gateways[0].Addr = "127.0.0.1:7009"
+	w.ok(w.gc.Register(ctx, moved))
 	ctl.Epoch = 2
 	ctl.Begin(federation.EpochStart{Epoch: 2})
 	must[federation.Revision](w)(w.ga.SwapControl(ctx, "v1", rev, ctl))
@@ -105,7 +117,8 @@ func TestWentBack(t *testing.T) {
 	}
 	rewind := must[federation.Rewind](w)(w.admin.ReadRewind(ctx))
 	plan, missing, err := rewind.Plan()
-	if err != nil || len(missing) > 0 || len(plan) != 1 || plan[0].Key != "control/v1" {
+	if err != nil || len(missing) > 0 || len(plan) != 3 || plan[0].Key != "control/v1" || plan[1].Key != "keyring/v1" ||
+		plan[2].Key != "volume/v1" {
 		t.Fatalf("plan %+v, missing %v, %v", plan, missing, err)
 	}
 	w.ok(w.admin.Reconcile(ctx, rewind, plan, federation.Reconciliation{ID: w.clock().UTC().Format("20060102T150405.000000000Z"),
@@ -128,5 +141,12 @@ func TestWentBack(t *testing.T) {
 	if c, _, err := all["b"].GetControl(ctx, "v1"); err != nil || c.Epoch != 2 {
 		t.Errorf("the record is of epoch %d, %v", c.Epoch, err)
 	}
+	if is, _, err := all["b"].GetVolume(ctx, "v1"); err != nil || is.Generation != v.Generation {
+		t.Errorf("the volume is of generation %d, %v", is.Generation, err)
+	}
+	if is, _, err := all["b"].GetKeyring(ctx, "v1"); err != nil || is.Generation != 2 {
+		t.Errorf("the keyring is of generation %d, %v", is.Generation, err)
+	}
+	w.ok(w.gc.Register(ctx, moved)) // as a gateway does then
 	must[federation.Revision](w)(w.pa.CreateVolume(ctx, volumeOf("v2", "two", "A", "a"), ringOf("v2", "a")))
 }

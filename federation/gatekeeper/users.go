@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -30,7 +31,7 @@ func (q *request) personLeaves(w write, left []string) error {
 
 // more returns keys that the rules look at, and that only the facts so far show.
 func (q *request) more() (keys []string) {
-	keys = q.signers()
+	keys = append(q.signers(), q.named()...)
 	for _, w := range q.writes {
 		if kindOf(w.key) != string(federation.KindPurged) || w.prefixed || w.deletes {
 			continue
@@ -60,6 +61,28 @@ func (q *request) more() (keys []string) {
 		}
 	}
 	return slices.DeleteFunc(keys, func(k string) bool { _, known := q.facts[k]; return known })
+}
+
+// named returns the sites that the index names for gateways which a request registers: it is not
+// signed.
+func (q *request) named() (keys []string) {
+	for _, w := range q.writes {
+		names := []string{}
+		switch kindOf(w.key) {
+		case string(federation.KindSite):
+			names = signed.GatewaysOf(w.value)
+		case kindGateway:
+			if p := path(w.key, 1); p != nil {
+				names = p
+			}
+		}
+		for _, g := range names {
+			if at := string(q.facts[kindGateway+"/"+g].value); federation.CheckLabel("site", at) == nil {
+				keys = append(keys, join(federation.KindSite, at))
+			}
+		}
+	}
+	return keys
 }
 
 // mayDelete judges the deletion of what a site wrote about a volume: that site's part may, a person

@@ -115,7 +115,12 @@ func (s *Seal) Check(key string, value []byte, is Known, look Lookup) error {
 	if err == nil {
 		err = c.value.covered(key, st, who)
 	}
-	if err != nil {
+	switch v := c.value.Version; { // what a later release signs says of which format it is
+	case v != 1 && err == nil:
+		return forged(fmt.Errorf("it says that it has format version %d, and %s signed it in another", v, who))
+	case v != 1:
+		return fmt.Errorf("it has format version %d: upgrade this program", v)
+	case err != nil:
 		return forged(err)
 	}
 	c.number, c.who, c.at = st.Number, who, time.Unix(st.At, 0)
@@ -151,9 +156,6 @@ func (c *checked) readable() error {
 		federation.KindClaim: new(federation.Claim), federation.KindLost: new(federation.Lost), federation.KindPurged: new(federation.Purge),
 		kindNotice: new(federation.Notice), kindTestimony: new(federation.Testimony),
 		kindReconciled: new(federation.Reconciliation)}[kind]
-	if c.value.Version != 1 {
-		return fmt.Errorf("it has format version %d: upgrade this program", c.value.Version)
-	}
 	if rec == nil {
 		return nil
 	}

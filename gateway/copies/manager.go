@@ -5,6 +5,7 @@ package copies
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -357,11 +358,28 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 	return m.renewKeys(ctx, &s.copy.Local, v) || again
 }
 
+// lends returns why this site gives a volume no room: it has no copy of it yet, and lends nothing to
+// its owner, whatever the volume's record says.
+func (m *Manager) lends(v federation.Volume) error {
+	_, site, known := m.cfg.View.Gateway(m.cfg.Self.Gateway)
+	if m.kept[v.UUID] || !known || site.Takes(v.Owner) || m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
+		return nil
+	}
+	return fmt.Errorf("volume %s belongs to %s, to whom site %s lends no room: name it in lends of the gateway's configuration", v.Name,
+		v.Owner, site.Name)
+}
+
 // openCopy opens the copy of a volume that has none open, and reports whether it did.
 func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume) bool {
 	// A copy that ended because its log is in doubt is not opened before a home goes on without it.
 	_, epoch := m.cfg.View.Home(v.UUID)
 	if s.doubted && s.epoch == epoch && m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
+		return false
+	}
+	if err := m.lends(v); err != nil {
+		m.mu.Lock()
+		s.problem = err
+		m.mu.Unlock()
 		return false
 	}
 	if m.awaitsKey(v.UUID) {

@@ -387,12 +387,18 @@ func (s *Sieve) Get(ctx context.Context, reads ...records.Read) ([][]records.Pai
 	whole := slices.ContainsFunc(reads, func(r records.Read) bool { return r.Prefix && r.Key == "" })
 	b := s.batch(ctx, whole)
 	for i, fates := range b.all(res, whole) {
+		kept := res[i][:0:0]
 		for j, f := range fates {
+			p := res[i][j]
 			if f.why != nil {
-				res[i][j] = s.instead(res[i][j], f)
+				p = s.instead(p, f)
+			}
+			// Who has an archive knows that there was nothing.
+			if p.Err == nil || !reads[i].Prefix || !b.archives() || b.first || b.refused() {
+				kept = append(kept, p)
 			}
 		}
-		if res[i], err = b.missing(reads[i], res[i]); err != nil {
+		if res[i], err = b.missing(reads[i], kept); err != nil {
 			return nil, h, err
 		}
 	}
