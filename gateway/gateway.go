@@ -21,6 +21,7 @@ import (
 	"github.com/weir-storage/weir/gateway/caching"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/gateway/moving"
 	"github.com/weir-storage/weir/gateway/nfs"
@@ -114,10 +115,12 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	g.cache = engine.NewBlockCache(cfg.CacheBytes)
 	g.copies, err = copies.NewManager(copies.ManagerConfig{
 		Self: g.self, Promise: cfg.Promise, View: g.view, Registry: cfg.Registry, Peers: g.peers, Node: g.node, Pool: g.pools, FS: cfg.FS,
-		Store: cfg.Store, SiteKey: cfg.SiteKey, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now,
+		Store: cfg.Store, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now,
 		Timers: cfg.Timers, Rand: cfg.Rand, Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering,
 		Clock: cfg.Clock, Heartbeat: cfg.Heartbeat, Follow: g.routers.Follow,
-		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced, Rotates: g.peers.Signed,
+		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced,
+		Keys: &keys.Keeper{Self: g.self, View: g.view, Registry: cfg.Registry, SiteKey: cfg.SiteKey, Now: cfg.Now, Rand: cfg.Rand,
+			Rotates: g.peers.Signed, Logger: cfg.Logger},
 	})
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/report"
 	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/volume"
@@ -274,7 +274,7 @@ func TestACopyWaitsForItsKey(t *testing.T) {
 	c.stop("a")
 	c.change(id, func(v *federation.Volume) { v.Spec.Replication.Copies, v.Sites = 2, []string{"a", "b"} })
 	c.until("it says what it waits for", func() error {
-		if s := c.nodes["b"].gateway.reporter.Status(id); len(s) != 1 || s[0].Problem != copies.ErrAwaitsKey.Error() {
+		if s := c.nodes["b"].gateway.reporter.Status(id); len(s) != 1 || s[0].Problem != keys.ErrAwaited.Error() {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil

@@ -88,9 +88,9 @@ func (c *cluster) sealedFor(site, id string, keys map[uint32]segment.DataKey) (o
 }
 
 // TestRevokedSiteLosesTheKey: when the owner takes a grant back, what is written from then on is
-// sealed with a data key that the site does not have. The owner's writers notice nothing; all copies
-// read everything, also after a takeover and a restart; and a site that gets a grant again reads
-// everything too.
+// sealed with a data key that the site does not have. The owner's writers notice nothing; all
+// copies read everything, also after a takeover and a restart; and a site that gets a grant again
+// reads everything too.
 func TestRevokedSiteLosesTheKey(t *testing.T) {
 	c := newCluster(t, "a", "b", "c")
 	c.signed()
@@ -110,7 +110,9 @@ func TestRevokedSiteLosesTheKey(t *testing.T) {
 		return nil
 	})
 	stop := c.load(a, "f")
-	c.with(func(r federation.Registry) error { return r.DeleteAdmission(context.Background(), id, "b", "127.0.0.1") })
+	c.with(func(r federation.Registry) error {
+		return r.DeleteAdmission(context.Background(), id, "b", "127.0.0.1")
+	})
 	others := []federation.Grant{{Site: "c", Namespace: "lab", Access: federation.ReadWrite}}
 	c.change(id, func(v *federation.Volume) { v.Grants = others })
 	c.until("another data key follows", func() error {
@@ -186,7 +188,9 @@ func TestNoKeyIsReplacedBeforeAllKnowIt(t *testing.T) {
 		}
 		return nil
 	})
-	c.with(func(r federation.Registry) error { return r.DeleteAdmission(context.Background(), id, "b", "127.0.0.1") })
+	c.with(func(r federation.Registry) error {
+		return r.DeleteAdmission(context.Background(), id, "b", "127.0.0.1")
+	})
 	c.change(id, func(v *federation.Volume) { v.Grants = nil })
 	c.until("the home has taken that up", func() error { return c.inForce(id, 2) })
 	if r := c.ring(id); len(r.Later) > 0 {

@@ -362,7 +362,8 @@ func FuzzTable(f *testing.F) {
 	f.Add(tab.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := decodeTable(b)
-		if err == nil && bytes.HasPrefix(b, tableOfKeys) && !slices.ContainsFunc(got.entries, func(e tableEntry) bool { return e.key != 0 }) {
+		if err == nil && bytes.HasPrefix(b, tableOfKeys) && !slices.ContainsFunc(got.entries,
+			func(e tableEntry) bool { return e.key != 0 }) {
 			return // it is written the other way
 		}
 		if err == nil && string(got.encode()) != string(b) {

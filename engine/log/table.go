@@ -50,7 +50,8 @@ func (e *tableEntry) header(volume segment.VolumeID, prev segment.Link) segment.
 }
 
 func entryOf(s *seg) tableEntry {
-	return tableEntry{seq: s.header.Seq, epoch: s.header.Epoch, key: s.header.Key, salt: s.header.Salt, len: s.len, hash: s.hash, evicted: !s.local}
+	return tableEntry{seq: s.header.Seq, epoch: s.header.Epoch, key: s.header.Key, salt: s.header.Salt, len: s.len, hash: s.hash,
+		evicted: !s.local}
 }
 
 // find returns the index at which seq is, or would be, and reports whether it is there.

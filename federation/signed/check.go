@@ -17,8 +17,8 @@ import (
 )
 
 // Lookup returns the value of another record, as far as it counts; nil: there is none, or none is
-// known. "gateway/NAME" is the site that a gateway is known to be of, "name/NAME" the volume that is
-// known by a name. A nil Lookup knows of nothing: then only what the record says of itself is
+// known. "gateway/NAME" is the site that a gateway is known to be of, "name/NAME" the volume that
+// is known by a name. A nil Lookup knows of nothing: then only what the record says of itself is
 // checked.
 type Lookup func(key string) []byte
 
@@ -85,8 +85,8 @@ type checked struct {
 // ahead is how much later than now a signature may be: clocks differ.
 const ahead = time.Hour
 
-// Check returns why a value does not count, as signed-2 to signed-4 say; nil: it does. What is known
-// counts without being checked.
+// Check returns why a value does not count, as signed-2 to signed-4 say; nil: it does. What is
+// known counts without being checked.
 func (s *Seal) Check(key string, value []byte, is Known, look Lookup) error {
 	if s == nil || !Covers(key) || is.Value != nil && bytes.Equal(value, is.Value) {
 		return nil
@@ -153,8 +153,9 @@ func (c *checked) readable() error {
 	rec := map[federation.Kind]any{federation.KindVolume: new(federation.Volume), federation.KindControl: new(federation.Control),
 		federation.KindKeyring: new(federation.Keyring), federation.KindSite: new(federation.Site),
 		federation.KindAdmission: new(federation.Admission), federation.KindAttachment: new(federation.Attachment),
-		federation.KindClaim: new(federation.Claim), federation.KindLost: new(federation.Lost), federation.KindPurged: new(federation.Purge),
-		kindNotice: new(federation.Notice), kindTestimony: new(federation.Testimony),
+		federation.KindClaim: new(federation.Claim), federation.KindLost: new(federation.Lost),
+		federation.KindPurged: new(federation.Purge),
+		kindNotice:            new(federation.Notice), kindTestimony: new(federation.Testimony),
 		kindReconciled: new(federation.Reconciliation)}[kind]
 	if rec == nil {
 		return nil

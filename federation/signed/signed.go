@@ -6,24 +6,31 @@
 //
 //   - signed-1: beside the record, a value has a signature with the certificate of its writer: over
 //     the key, the record's SHA-256, the time, and for records that are replaced by who read them a
-//     number that grows with each write. Names, the index of gateways and heartbeats have none:
-//     nothing is believed by them alone. The charter has its own.
+//     number that grows with each write: the time in milliseconds, or one more than the last.
+//
+// Names,     the index of gateways and heartbeats have none: nothing is believed by them alone. The
+// charter     has its own.
 //   - signed-2: a signature counts if the federation vouched for its certificate when it was made
-//     (pki.Credentials.Verified).
+//     (pki.Credentials.Verified), and if that is not later than now.
 //   - signed-3: who may have signed a record, the record itself says, and the records of its volume
 //     and its site (Seal.Check). A volume that an organization gave to another has a deed beside
 //     its record, by a person of the one that gave it. A purge has beside it the record with which
-//     the owner deleted the volume.
+//     the owner deleted the volume, and a keyring to which a home added the one that it added to.
 //   - signed-4: a record follows the one that is known: its number is higher, a volume's owner is
-//     the same or has a deed, a site's organization is the same, a home was a member or is at a
-//     site that the volume's record names, a keyring loses no wrap but by its owner.
+//     the same or has a deed, a site's organization is the same, a control record swaps the one
+//     before as the protocol allows, a keyring loses no wrap but by its owner. One that was deleted
+//     comes back only by what is signed later, and a site's name stays with its organization. A
+//     gateway's name is that of the site which had it first, and so is a volume's.
 //   - signed-5: what does not count is as if it had not been written: whoever keeps records goes on
 //     by the one that he has, and others get an error. A volume's records are gone only with a
 //     purge that counts.
-//   - signed-6: a gateway puts back what it has, as it was signed, where what is in the registry
-//     can not follow it.
+//   - signed-6: a gateway puts back what it has, as it was signed, where what is in the registry is
+//     forged, or an earlier write; and takes away what is forged where nothing was. What only does
+//     not follow may be right, and stays.
 //   - signed-7: records without a signature count until a charter says since when they do not
 //     (pki.Charter.SignedSince). What there is then without, an administrator signs before.
+//   - signed-8: what a registry has that went back is older, and not forged: all that is signed by
+//     who may is left to the guard (protocol-7).
 package signed
 
 import (
@@ -73,6 +80,12 @@ func Stays(key string) bool {
 		return true
 	}
 	return false
+}
+
+// PurgeOf is the key of the purge of a record's volume, for records that Stay.
+func PurgeOf(key string) string {
+	_, volume, _ := strings.Cut(key, "/")
+	return string(federation.KindPurged) + "/" + volume
 }
 
 // counted reports whether a record's signature has a number.

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/inuse"
+	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/replica"
@@ -33,15 +34,13 @@ type Local struct {
 	Log    *log.Log
 	Engine *engine.Engine
 	Cache  *readcache.Volume
-	Keys   *segment.Keys // the volume's data keys that this site has
 
 	meta       atomic.Int64 // bytes of metadata on the pool
 	users      *inuse.Users
 	prefetch   atomic.Value     // federation.Prefetch
 	generation atomic.Uint64    // generation of the desired state that is in force
 	kept       federation.Cache // what is in force of that; used by Manager.Run only
-	told       int              // how many data keys there were when Keys was last brought up; used by Manager.Run only
-	keyDue     time.Time        // when the home begins to use the newest; used by Manager.Run only
+	keys       keys.Held        // the volume's data keys; used by Manager.Run only
 }
 
 // Copy is one volume's copy at this gateway.

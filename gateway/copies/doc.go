@@ -21,8 +21,8 @@
 //     its clients have open: it does not answer, or its clients still reclaim (protocol-23).
 //   - copies-6: What this gateway has of a purged volume is deleted only when the registry itself
 //     says so, and is believed afterwards. The salvage and the site's store go with it.
-//   - copies-7: When a site has the volume's newest data key and is not to read what is written from
-//     now on (no copy, no member, nothing that the owner allows), the home has another follow, which
+//   - copies-7: When a site has the volume's newest data key and is not to read what is written
+//     later (no copy, no member, nothing that the owner allows), the home has another follow, which
 //     it wraps for the others. What is sealed a second later is sealed with that.
 //
 // # Locking and lifetime

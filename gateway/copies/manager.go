@@ -19,9 +19,9 @@ import (
 	"github.com/weir-storage/weir/cachepool/failstop"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/backoff"
+	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/peers"
 	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/replica"
@@ -41,7 +41,7 @@ type ManagerConfig struct {
 	Pool     *pools.Pools
 	FS       vfs.FS      // that the pools' directories are on
 	Store    store.Store // of this site; nil: it has none
-	SiteKey  keyring.SiteKey
+	Keys     *keys.Keeper
 	Cache    *engine.BlockCache
 	Pebble   *pebble.Cache
 	Now      func() time.Time
@@ -51,8 +51,6 @@ type ManagerConfig struct {
 	Heartbeat time.Duration // between questions to a home whose log is followed
 	Rand      io.Reader
 	Logger    *slog.Logger
-	// Rotates reports whether data keys may be replaced: all gateways know later ones.
-	Rotates func() bool
 	// Verifier is engine.Config's.
 	Verifier func(epoch uint64) volume.Verifier
 	// Recovering reports whether clients of this gateway still reclaim what they held.
@@ -333,7 +331,7 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 		}
 	}
 	if s.copy == nil && (s.backoff.Waits(m.cfg.Now()) || !m.openCopy(ctx, s, v)) {
-		return !errors.Is(s.problem, ErrAwaitsKey)
+		return !errors.Is(s.problem, keys.ErrAwaited)
 	}
 	if s.copy.differs(v) {
 		s.copy.Replica.SetPolicy(Policy(v), maxLag(v))
@@ -345,21 +343,24 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 			return m.follow(ctx, s, v)
 		}
 		if s.copy != nil {
-			m.shareKey(ctx, s.copy, v) // the site that is to have a copy instead needs the key
-			m.renewKeys(ctx, &s.copy.Local, v)
+			m.keys(ctx, s.copy, v) // the site that is to have a copy instead needs the key
 		}
 		return true
 	}
 	if s.leaving != nil {
 		m.setLeaving(s, nil)
 	}
-	again = m.shareKey(ctx, s.copy, v)
-	again = m.rotate(ctx, s.copy, v) || again
-	return m.renewKeys(ctx, &s.copy.Local, v) || again
+	return m.keys(ctx, s.copy, v)
 }
 
-// lends returns why this site gives a volume no room: it has no copy of it yet, and lends nothing to
-// its owner, whatever the volume's record says.
+// keys brings the data keys of a copy in line with the registry (copies-4, copies-7).
+func (m *Manager) keys(ctx context.Context, c *Copy, v federation.Volume) (again bool) {
+	again = m.cfg.Keys.Share(ctx, v, func() bool { _, ok := c.Leading(); return ok })
+	return m.cfg.Keys.Renew(ctx, v, &c.keys, c.Log.NewSalt) || again
+}
+
+// lends returns why this site gives a volume no room: it has no copy of it yet, and lends nothing
+// to its owner, whatever the volume's record says.
 func (m *Manager) lends(v federation.Volume) error {
 	_, site, known := m.cfg.View.Gateway(m.cfg.Self.Gateway)
 	if m.kept[v.UUID] || !known || site.Takes(v.Owner) || m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
@@ -382,9 +383,9 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 		m.mu.Unlock()
 		return false
 	}
-	if m.awaitsKey(v.UUID) {
+	if m.cfg.Keys.Awaited(v.UUID) {
 		m.mu.Lock()
-		s.problem = ErrAwaitsKey
+		s.problem = keys.ErrAwaited
 		m.mu.Unlock()
 		return false
 	}

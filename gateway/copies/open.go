@@ -19,6 +19,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/inuse"
+	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica"
@@ -33,11 +34,11 @@ const metaFolder = "meta"
 // reach; the log, which the engine replays; and the replica, which is the engine's journal. The
 // copy takes part in the protocol when its replica is started.
 func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err error) {
-	keys, id, dir, err := m.placed(ctx, v)
+	held, id, dir, err := m.placed(ctx, v)
 	if err != nil {
 		return nil, err
 	}
-	key, _ := keys.Get(0)
+	key, _ := held.Get(0)
 	if err := m.dropOld(dir, v.UUID); err != nil {
 		return nil, fmt.Errorf("remove former metadata of volume %s: %w", v.Name, err)
 	}
@@ -47,7 +48,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	}
 	lost := m.cfg.Pool.Rewound(v.UUID)
 	logger := m.cfg.Logger.With("volume", v.Name)
-	c := &Copy{Local: Local{UUID: v.UUID, users: inuse.New(), kept: v.Spec.Cache, Keys: keys, told: len(keys.All())}}
+	c := &Copy{Local: Local{UUID: v.UUID, users: inuse.New(), kept: v.Spec.Cache, keys: held}}
 	c.generation.Store(v.Generation)
 	c.Locks = locks.NewTable(locks.Config{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, View: m.cfg.View, Copy: c})
 	c.reaper.init()
@@ -71,7 +72,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		logger.Warn("nothing that is read is kept on the pool", "error", err)
 	}
 	c.Log, err = log.Open(log.Config{
-		Dir: dir, Room: m.cfg.Pool.Room(v.UUID), Volume: segment.VolumeID(id), DataKey: key, Keys: keys, Cache: c.Cache,
+		Dir: dir, Room: m.cfg.Pool.Room(v.UUID), Volume: segment.VolumeID(id), DataKey: key, Keys: held.Keys, Cache: c.Cache,
 		Sources: func() []log.Source { return m.sources(v.UUID) }, Rand: m.cfg.Rand,
 		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(), Synced: m.cfg.Synced, Lost: lost, Believe: belief,
 	})
@@ -104,7 +105,8 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		uploads = m.cfg.Store
 	}
 	c.Replica = m.cfg.Node.Open(replica.Config{
-		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Policy: Policy(v), DataKey: key, Keys: keys, MaxLag: maxLag(v),
+		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Policy: Policy(v), DataKey: key, Keys: held.Keys,
+		MaxLag:    maxLag(v),
 		Staleness: staleness(v),
 		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
 		Ended: func(why error) {
@@ -119,21 +121,16 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	return c, nil
 }
 
-// placed returns the data keys of a volume that this site has, the volume's identity, and its folder
-// on the pool.
-func (m *Manager) placed(ctx context.Context, v federation.Volume) (keys *segment.Keys, id uuid.UUID, dir cachepool.Dir, err error) {
-	all, err := m.dataKeys(ctx, v)
-	if err != nil {
-		return nil, id, nil, err
+// placed returns a volume's data keys, the volume's identity, and its folder on the pool.
+func (m *Manager) placed(ctx context.Context, v federation.Volume) (held keys.Held, id uuid.UUID, dir cachepool.Dir, err error) {
+	if held, err = m.cfg.Keys.Open(ctx, v); err != nil {
+		return held, id, nil, err
 	}
-	keys = segment.NewKeys(all[0])
-	keys.Add(all)
-	keys.Use(uint32(len(all)) - 1)
 	if id, err = uuid.Parse(v.UUID); err != nil {
-		return keys, id, nil, fmt.Errorf("volume %s: UUID %q: %w", v.Name, v.UUID, err)
+		return held, id, nil, fmt.Errorf("volume %s: UUID %q: %w", v.Name, v.UUID, err)
 	}
 	dir, err = m.cfg.Pool.Volume(v.UUID)
-	return keys, id, dir, err
+	return held, id, dir, err
 }
 
 // openEngine opens the metadata of c in cfg.Dir, and counts in the pool's room what they take.

@@ -122,9 +122,9 @@ func (m *Manager) follow(ctx context.Context, s *managed, v federation.Volume) (
 			s.outline.Follower.SetStaleness(staleness(v))
 			s.outline.tune(v, m.cfg.Pool)
 		}
-		return m.renewKeys(ctx, &s.outline.Local, v)
+		return m.cfg.Keys.Renew(ctx, v, &s.outline.keys, s.outline.Log.NewSalt)
 	}
-	if m.awaitsKey(v.UUID) {
+	if m.cfg.Keys.Awaited(v.UUID) {
 		return false // reads go to the home meanwhile
 	}
 	o, err := m.openOutline(ctx, v)
@@ -254,12 +254,12 @@ func (m *Manager) openOutline(ctx context.Context, v federation.Volume) (*Outlin
 }
 
 func (m *Manager) openThatOutline(ctx context.Context, v federation.Volume) (_ *Outline, err error) {
-	keys, id, dir, err := m.placed(ctx, v)
+	held, id, dir, err := m.placed(ctx, v)
 	if err != nil {
 		return nil, err
 	}
-	key, _ := keys.Get(0)
-	o := &Outline{Local: Local{UUID: v.UUID, users: inuse.New(), kept: v.Spec.Cache, Keys: keys, told: len(keys.All())}}
+	key, _ := held.Get(0)
+	o := &Outline{Local: Local{UUID: v.UUID, users: inuse.New(), kept: v.Spec.Cache, keys: held}}
 	o.generation.Store(v.Generation)
 	defer func() {
 		if err != nil {
@@ -290,7 +290,8 @@ func (m *Manager) openThatOutline(ctx context.Context, v federation.Volume) (_ *
 		logger.Warn("nothing that is read is kept on the pool", "error", err)
 	}
 	o.Log, err = log.OpenOutline(log.Config{Dir: dir, Room: m.cfg.Pool.Room(v.UUID), Volume: segment.VolumeID(id), DataKey: key,
-		Keys: keys, Cache: o.Cache, Sources: func() []log.Source { return m.copiesOf(v.UUID) }, Rand: m.cfg.Rand, Now: m.cfg.Now, Logger: logger,
+		Keys: held.Keys, Cache: o.Cache, Sources: func() []log.Source { return m.copiesOf(v.UUID) }, Rand: m.cfg.Rand, Now: m.cfg.Now,
+		Logger:       logger,
 		KnownApplied: o.Engine.Applied()})
 	if err != nil {
 		return nil, err

@@ -239,7 +239,8 @@ func (l *look) home(about string, v volume, why map[string]bool) {
 
 // keys looks at who can read a volume.
 func (l *look) keys(about string, v volume, why map[string]bool) {
-	// Who has only an earlier data key reads nothing that is written now: that was looked at before.
+	// Who has only an earlier data key reads nothing that is written now: that was looked at
+	// before.
 	newest := l.keyrings[v.UUID].Newest()
 	for _, s := range slices.Sorted(maps.Keys(newest)) {
 		l.at(s).Keys++

@@ -116,7 +116,8 @@ func keysOf(ctx context.Context, cl *access.Client, name string) (Keys, error) {
 	}
 	k := Keys{Volume: v.Name, UUID: v.UUID, Owner: v.Owner, Generation: ring.Generation, DataKeys: len(ring.Keys())}
 	for _, s := range slices.Sorted(maps.Keys(why)) {
-		one := KeySite{Site: s, HasKey: len(ring.Newest()[s]) > 0, Until: until(ring, s), Why: slices.DeleteFunc(why[s], func(w string) bool { return w == "" })}
+		one := KeySite{Site: s, HasKey: len(ring.Newest()[s]) > 0, Until: until(ring, s), Why: slices.DeleteFunc(why[s],
+			func(w string) bool { return w == "" })}
 		if i := slices.IndexFunc(all, func(x federation.SiteStatus) bool { return x.Site.Name == s }); i >= 0 {
 			one.Organization = all[i].Site.Organization
 		}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package keys has the data keys of a gateway's volumes: it unwraps them, wraps them for sites that
+// are to have them, and has another follow when a site has the newest that is not to read what is
+// written from now on (protocol-17, ADR 30).
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/keyring"
+	"github.com/weir-storage/weir/federation/view"
+)
+
+// ErrAwaited reports that a volume cannot be opened yet. It can when the keyring changes.
+var ErrAwaited = errors.New("waits for the volume's key: its home wraps it for this site")
+
+// Keeper is for one gateway. Its fields do not change. Its methods may be called from many
+// goroutines, but for those that have a Held: one goroutine at a time has that.
+type Keeper struct {
+	Self     federation.Member
+	View     *view.View
+	Registry federation.Keyrings
+	SiteKey  keyring.SiteKey
+	Now      func() time.Time
+	Rand     io.Reader
+	// Rotates reports whether data keys may be replaced: all gateways know later ones.
+	Rotates func() bool
+	Logger  *slog.Logger
+}
+
+// Held are the data keys of a volume that is open here.
+type Held struct {
+	*segment.Keys
+	told int       // how many there were when they were last brought up
+	due  time.Time // when the home begins to use the newest
+}
+
+// delay is how long the home waits with a new data key, so that others have it when they need it.
+const delay = time.Second
+
+// Open returns all data keys of a volume. A site that has not all of them opens nothing:
+// ErrAwaited.
+func (k *Keeper) Open(ctx context.Context, v federation.Volume) (Held, error) {
+	all, err := k.read(ctx, v)
+	if err != nil {
+		return Held{}, err
+	}
+	keys := segment.NewKeys(all[0])
+	keys.Add(all)
+	keys.Use(uint32(len(all)) - 1)
+	return Held{Keys: keys, told: len(all)}, nil
+}
+
+func (k *Keeper) read(ctx context.Context, v federation.Volume) (map[uint32]segment.DataKey, error) {
+	ring, _, err := k.Registry.GetKeyring(ctx, v.UUID)
+	if err != nil {
+		return nil, fmt.Errorf("read the keyring of volume %s: %w", v.Name, err)
+	}
+	all, err := k.SiteKey.UnwrapAll(ring, k.Self.Site)
+	if err == nil && len(all) <= len(ring.Later) {
+		err = fmt.Errorf("open the keyring of volume %s: %w", v.Name, ErrAwaited)
+	}
+	return all, err
+}
+
+// Awaited reports whether the volume's keyring, as last heard, lacks a key for this site.
+func (k *Keeper) Awaited(volume string) bool {
+	sites, known := k.View.Keyring(volume)
+	return known && !sites[k.Self.Site]
+}
+
+// home reports whether this gateway is a volume's home, as was last heard.
+func (k *Keeper) home(volume string) bool {
+	home, _ := k.View.Home(volume)
+	return home == k.Self.Gateway
+}
+
+// Renew takes in data keys that came, and begins to seal with the newest: then it calls newSalt. It
+// reports whether it must be tried again.
+func (k *Keeper) Renew(ctx context.Context, v federation.Volume, held *Held, newSalt func()) (again bool) {
+	if k.View.Keys(v.UUID) > held.told && !k.Awaited(v.UUID) {
+		all, err := k.read(ctx, v)
+		if err != nil {
+			k.Logger.Warn("a new data key cannot be read yet; trying again", "volume", v.Name, "error", err)
+			return true
+		}
+		held.Add(all)
+		held.told, held.due = len(all), k.Now().Add(delay)
+	}
+	newest := uint32(held.told) - 1
+	if used, _ := held.Newest(); used >= newest {
+		return false
+	}
+	if k.home(v.UUID) && k.Now().Before(held.due) {
+		return true
+	}
+	if held.Use(newest) {
+		newSalt() // the next record begins a segment
+		k.Logger.Info("another data key is used from now on", "volume", v.Name, "number", newest)
+	}
+	return false
+}
+
+// Share wraps the data keys of a volume whose home is here for sites that do not have them yet, and
+// has another follow if a site has the newest that is not to. It reports whether it must be tried
+// again. A site without a public key gets the keys when its public key is registered. leading
+// reports whether the copy here leads.
+func (k *Keeper) Share(ctx context.Context, v federation.Volume, leading func() bool) (again bool) {
+	if !k.home(v.UUID) {
+		return false
+	}
+	if missing := k.View.Keyless(v); len(missing) > 0 {
+		again = k.change(ctx, v, leading, "data keys are wrapped for sites that are new", len(missing),
+			func(ring federation.Keyring) (federation.Keyring, error) {
+				return k.SiteKey.Extend(ring, k.Self.Site, missing)
+			})
+	}
+	surplus, keep := k.View.Surplus(v)
+	if !surplus || !k.Rotates() || keep[k.Self.Site] == nil {
+		return again
+	}
+	return k.change(ctx, v, leading, "another data key follows: a site is not to read the volume any more", len(keep),
+		func(ring federation.Keyring) (federation.Keyring, error) {
+			if len(ring.Keys()) != k.View.Keys(v.UUID) {
+				return ring, federation.ErrConflict // it is not what was decided by
+			}
+			return k.SiteKey.Rotate(ring, k.Self.Site, keep, k.Now(), k.Rand)
+		}) || again
+}
+
+// change replaces a volume's keyring.
+func (k *Keeper) change(ctx context.Context, v federation.Volume, leading func() bool, done string, sites int,
+	next func(federation.Keyring) (federation.Keyring, error)) (again bool) {
+	if !leading() {
+		return true
+	}
+	err := func() error {
+		ring, rev, err := k.Registry.GetKeyring(ctx, v.UUID)
+		if err != nil {
+			return fmt.Errorf("read the keyring: %w", err)
+		}
+		ring, err = next(ring)
+		if err != nil {
+			return err
+		}
+		_, err = k.Registry.PutKeyring(ctx, rev, ring)
+		return err
+	}()
+	switch {
+	case err == nil:
+		k.Logger.Info(done, "volume", v.Name, "sites", sites)
+		return false // the registry tells of it, which has all looked at again
+	case ctx.Err() == nil && !errors.Is(err, federation.ErrConflict):
+		k.Logger.Warn("the volume's keyring is not changed yet; trying again", "volume", v.Name, "error", err)
+	}
+	return true
+}
