@@ -161,11 +161,11 @@ type Charters interface {
 
 // Signatures has which records nobody signed (package signed).
 type Signatures interface {
-	// Unsigned returns the keys of records without a signature, but for those that gateways write
-	// again by themselves.
+	// Unsigned returns the keys of records that have no signature of who may write them, but for
+	// those that gateways write again by themselves.
 	Unsigned(ctx context.Context) ([]string, error)
-	// Endorse signs such a record as it is, which an administrator may. One that is gone or signed
-	// is no error. ErrConflict: it changed meanwhile.
+	// Endorse signs a record as it is, which an administrator may. One that is gone is no error.
+	// ErrConflict: it changed meanwhile.
 	Endorse(ctx context.Context, key string) error
 }
 

@@ -86,12 +86,19 @@ type checked struct {
 const ahead = time.Hour
 
 // Check returns why a value does not count, as signed-2 to signed-4 say; nil: it does. What is
-// known counts without being checked.
+// known counts without being checked, and all counts while no charter asks for signatures.
 func (s *Seal) Check(key string, value []byte, is Known, look Lookup) error {
+	if s.Since().IsZero() {
+		return nil
+	}
+	return s.Strict(key, value, is, look)
+}
+
+// Strict is Check as if a charter asked for signatures.
+func (s *Seal) Strict(key string, value []byte, is Known, look Lookup) error {
 	if s == nil || !Covers(key) || is.Value != nil && bytes.Equal(value, is.Value) {
 		return nil
 	}
-	required := !s.Since().IsZero()
 	c := &checked{Seal: s, key: key, is: is, look: look}
 	if is.Value != nil {
 		if was, err := open(is.Value); err == nil {
@@ -100,16 +107,10 @@ func (s *Seal) Check(key string, value []byte, is Known, look Lookup) error {
 	}
 	var err error
 	if c.value, err = open(value); err != nil {
-		if required || c.before != nil {
-			return forged(err)
-		}
-		return nil // who decodes it gets the error
+		return forged(err)
 	}
 	if c.value.Signature == "" {
-		if required {
-			return forged(errors.New("it has no signature"))
-		}
-		return nil
+		return forged(errors.New("it has no signature"))
 	}
 	st, who, err := s.creds.Verified(c.value.Signature)
 	if err == nil {
@@ -133,7 +134,7 @@ func (s *Seal) Check(key string, value []byte, is Known, look Lookup) error {
 	if err := c.writer(); err != nil {
 		return err
 	}
-	if err := c.follows(required); err != nil {
+	if err := c.follows(); err != nil {
 		return err
 	}
 	return c.readable()
@@ -179,9 +180,9 @@ func (c *checked) endorsed() bool {
 const overlap = time.Minute
 
 // follows checks a record against the one which is known, or was, by what the signatures say.
-func (c *checked) follows(required bool) error {
+func (c *checked) follows() error {
 	if c.before != nil && counted(c.key) {
-		if n, _, err := c.Seal.number(c.key, *c.before); err == nil && c.number <= n && required {
+		if n, _, err := c.Seal.number(c.key, *c.before); err == nil && c.number <= n {
 			return c.deny("it is write %d, and write %d is known", c.number, n)
 		}
 	}
@@ -371,7 +372,7 @@ func (c *checked) adds(k *federation.Keyring) error {
 	if c.value.Because == nil {
 		return c.never("it does not have the keyring that it adds to")
 	}
-	if err := c.Check(c.key, c.value.Because, Known{Value: c.is.Value, First: c.is.First}, c.look); err != nil && !c.passed(err) {
+	if err := c.Strict(c.key, c.value.Because, Known{Value: c.is.Value, First: c.is.First}, c.look); err != nil && !c.passed(err) {
 		if IsForgery(err) {
 			return c.never("the keyring that it adds to: %v", err)
 		}

@@ -72,8 +72,9 @@ func (s *Seal) Admit(a Asked) (done bool, err error) {
 	if n > 0 && (n <= was || n > uint64(a.Now.Add(tolerance).UnixMilli())) {
 		return false, fmt.Errorf("its signature says that it is write %d of it, and %d was the last", n, was)
 	}
-	// An administrator endorses what has no signature, as it is.
-	return a.By.Part == pki.PartAdministrator && KindOf(a.Key) != kindReconciled && SameRecord(a.Value, a.There) && !Settled(a.There), nil
+	// An administrator endorses what has no signature of who may write it, as it is.
+	return a.By.Part == pki.PartAdministrator && KindOf(a.Key) != kindReconciled && SameRecord(a.Value, a.There) &&
+		(!Settled(a.There) || s.Since().IsZero()), nil
 }
 
 // putBack judges a gateway that puts back what was signed before (signed-6): where what is there is

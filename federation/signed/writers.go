@@ -59,7 +59,7 @@ func (c *checked) volume() error {
 // timed checks that a deleted volume only got its time: a gateway gives it, if the release did not
 // that deleted it. What it was is beside it.
 func (c *checked) timed(is *federation.Volume) error {
-	if err := c.Check(c.key, c.value.Because, Known{Value: c.is.Value, First: true}, c.look); err != nil {
+	if err := c.Strict(c.key, c.value.Because, Known{Value: c.is.Value, First: true}, c.look); err != nil {
 		if IsForgery(err) {
 			return c.never("what it follows from: %v", err)
 		}
@@ -321,9 +321,6 @@ func shrinks(was, is *federation.Purge) bool {
 // administrator has signed.
 func (c *checked) deletion(p *federation.Purge) error {
 	if c.value.Because == nil {
-		if c.Since().IsZero() {
-			return nil
-		}
 		return c.never("it does not have the word of the volume's owner, who deleted it")
 	}
 	e, err := open(c.value.Because)
@@ -331,7 +328,7 @@ func (c *checked) deletion(p *federation.Purge) error {
 		return c.never("what it follows from: %v", err)
 	}
 	if was, err := recordOf[federation.Purge](e); err == nil && was.Volume == p.Volume {
-		if err := c.Check(c.key, c.value.Because, Known{}, c.look); err != nil || !shrinks(was, p) {
+		if err := c.Strict(c.key, c.value.Because, Known{}, c.look); err != nil || !shrinks(was, p) {
 			return c.never("the purge of before: %v", err)
 		}
 		return nil
@@ -341,7 +338,7 @@ func (c *checked) deletion(p *federation.Purge) error {
 	if c.look != nil {
 		is.Value = c.look(key)
 	}
-	if err := c.Check(key, c.value.Because, is, c.look); err != nil {
+	if err := c.Strict(key, c.value.Because, is, c.look); err != nil {
 		if IsForgery(err) {
 			return c.never("the word of the volume's owner, who deleted it: %v", err)
 		}

@@ -290,7 +290,7 @@ func TestRequireSignatures(t *testing.T) {
 		t.Error("records have no signature, and the first charter asks for one")
 	}
 	b.run(cli.ExitOK, "count without a signature", "show")
-	b.run(cli.ExitOK, "2 had none, and have yours", "require-signatures")
+	b.run(cli.ExitOK, "2 had none of who may write them, and have yours", "require-signatures")
 	if b.charter().SignedSince.IsZero() {
 		t.Error("the charter does not ask for signatures")
 	}
@@ -306,7 +306,8 @@ func TestRequireSignatures(t *testing.T) {
 	if _, err := b.Registry.Sites(t.Context()); !errors.Is(err, federation.ErrForged) {
 		t.Errorf("written without a signature: %v", err)
 	}
-	b.run(cli.ExitOK, "1 had none, and have yours", "require-signatures")
+	b.run(cli.ExitError, "have none that counts: site/gro: somebody may have written them", "require-signatures")
+	b.run(cli.ExitOK, "1 had none of who may write them, and have yours", "require-signatures", "--again")
 	if all, err := b.Registry.Sites(t.Context()); err != nil || len(all) != 3 {
 		t.Errorf("sites %+v, %v", all, err)
 	}

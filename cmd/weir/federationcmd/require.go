@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,8 @@ const endorseTries = 5
 
 func requireCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	g := &change{sh: sh, opener: opener}
-	return g.command(&cobra.Command{
+	var again bool
+	c := &cobra.Command{
 		Use: "require-signatures", Short: "Let records of the registry count only with a signature", Args: cli.Args(cobra.NoArgs),
 		Long: "Every program of this release signs what it writes to the registry, and checks who signed what\n" +
 			"it reads. From now on a record without a signature does not count, so that who runs a member of\n" +
@@ -30,10 +32,16 @@ func requireCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 			"earlier release writes is refused from then on. A federation that began with this release needs no\n" +
 			"such step.",
 		Example: "  weir federation require-signatures --dir authority",
-	}, func(ctx context.Context, next *pki.Charter, _ []string) (string, error) {
+	}
+	c.Flags().BoolVar(&again, "again", false, "sign also what was written since records count only with a signature")
+	return g.command(c, func(ctx context.Context, next *pki.Charter, _ []string) (string, error) {
 		keys, err := g.cl.Registry.Unsigned(ctx)
 		if err != nil || len(keys) == 0 && !next.SignedSince.IsZero() {
 			return "", err
+		}
+		if len(keys) > 0 && !next.SignedSince.IsZero() && !again {
+			return "", fmt.Errorf("records count only with a signature already, and these have none that counts: %s: somebody may have "+
+				"written them past the gatekeepers; look at each, and sign them with --again if they are right", strings.Join(keys, ", "))
 		}
 		for _, k := range keys {
 			if err := g.endorse(ctx, k); err != nil {
@@ -41,7 +49,7 @@ func requireCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 			}
 		}
 		next.SignedSince = sh.Now().UTC().Truncate(time.Second)
-		return fmt.Sprintf("records count only with a signature; %d had none, and have yours", len(keys)), nil
+		return fmt.Sprintf("records count only with a signature; %d had none of who may write them, and have yours", len(keys)), nil
 	}, "records count only with a signature already, and all have one: nothing to do")
 }
 

@@ -83,6 +83,8 @@ type sealing interface {
 	Sealed(key string, value []byte) ([]byte, error)
 	// Endorsed returns a value with this process's signature, instead of any that it has.
 	Endorsed(key string, value []byte) ([]byte, error)
+	// Lacks reports whether a value has no signature that would count, if a charter asked for one.
+	Lacks(key string, value []byte, look func(key string) []byte) bool
 	// Counts returns why a value does not count that somebody says was there.
 	Counts(key string, value []byte) error
 	Heal(ctx context.Context) error

@@ -17,8 +17,18 @@ func (r *Registry) Unsigned(ctx context.Context) (out []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	lacks := func(_ string, value []byte, _ func(string) []byte) bool { return !signed.Settled(value) }
+	if s, ok := r.kv.KV.(sealing); ok {
+		lacks = s.Lacks
+	}
+	look := func(k string) []byte {
+		if kind := kindOf(k); kind == kindName || kind == kindGateway { // they are not signed
+			return nil
+		}
+		return all[k].signed()
+	}
 	for _, k := range slices.Sorted(maps.Keys(all)) {
-		if lasts(k) && !signed.Settled(all[k].signed()) {
+		if lasts(k) && lacks(k, all[k].signed(), look) {
 			out = append(out, k)
 		}
 	}
@@ -49,7 +59,7 @@ func (r *Registry) Endorse(ctx context.Context, k string) error {
 	if err != nil {
 		return wrap("endorse", string(kindOf(k)), k, err)
 	}
-	if len(res[0]) == 0 || signed.Settled(res[0][0].signed()) {
+	if len(res[0]) == 0 {
 		return nil
 	}
 	value, err := s.Endorsed(k, res[0][0].signed())

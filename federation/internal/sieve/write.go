@@ -69,6 +69,11 @@ func (s *Sieve) Sealed(key string, value []byte) ([]byte, error) {
 // Endorsed returns a value with this process's signature, instead of any that it has.
 func (s *Sieve) Endorsed(key string, value []byte) ([]byte, error) { return s.seal.Endorse(key, value) }
 
+// Lacks reports whether a value has no signature that would count, if a charter asked for one.
+func (s *Sieve) Lacks(key string, value []byte, look func(key string) []byte) bool {
+	return !signed.Settled(value) || s.seal.Strict(key, value, signed.Known{First: true}, look) != nil
+}
+
 // Counts returns why a value does not count that somebody says was at a key.
 func (s *Sieve) Counts(key string, value []byte) error {
 	b := s.batch(context.Background(), false)
