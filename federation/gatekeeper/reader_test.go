@@ -146,6 +146,9 @@ func (o *one) forge(key string, number uint64, record any) []byte {
 	return value
 }
 
+// later is the number of a write that comes after all that there is.
+func (w *world) later() uint64 { return uint64(w.clock().Add(time.Minute).UnixMilli()) }
+
 // readOne reads a record as its kind is read.
 func readOne(ctx context.Context, o interface{ federation.Registry }, key string) (any, error) {
 	_, name, _ := strings.Cut(key, "/")

@@ -49,12 +49,12 @@ func TestSequencesBehindTheGatekeeper(t *testing.T) {
 			made := volumeOf("v1", "one", "C", "a", "b")
 			made.Deleted, made.DeletedAt, made.PurgeAfter = true, w.clock().Add(-48*time.Hour), w.clock().Add(-24*time.Hour)
 			p := federation.Purge{Volume: "v1", Name: "one", At: w.clock(), Size: made.Spec.Size, Sites: made.Sites, Generation: 1}
-			raw(w, "purged/v1", because(t, carol(w).forge("purged/v1", 0, p), carol(w).forge("volume/v1", 1, made)))
+			raw(w, "purged/v1", because(t, carol(w).forge("purged/v1", 0, p), carol(w).forge("volume/v1", w.later(), made)))
 			gone(w, "volume/v1", "control/v1", "keyring/v1", "name/one")
 		},
 		"a site that is deleted and made anew": func(_ *testing.T, w *world, _ *reader) {
 			gone(w, "site/b")
-			raw(w, "site/b", w.as("C", "b", pki.PartGateway, "gb").forge("site/b", 1, siteOf("b", "C")))
+			raw(w, "site/b", w.as("C", "b", pki.PartGateway, "gb").forge("site/b", w.later(), siteOf("b", "C")))
 		},
 		"a record that nobody reads, and then an old one": func(_ *testing.T, w *world, _ *reader) {
 			first := w.plainly("volume/v1")
@@ -65,7 +65,7 @@ func TestSequencesBehindTheGatekeeper(t *testing.T) {
 			raw(w, "volume/v1", []byte("xx"))
 			raw(w, "volume/v1", first)
 			raw(w, "site/b", []byte(`{"version":1}`))
-			raw(w, "site/b", w.as("C", "b", pki.PartGateway, "gb").forge("site/b", 1, siteOf("b", "C")))
+			raw(w, "site/b", w.as("C", "b", pki.PartGateway, "gb").forge("site/b", w.later(), siteOf("b", "C")))
 		},
 		"a format of a later release": func(_ *testing.T, w *world, _ *reader) {
 			raw(w, "control/v1", bytes.Replace(w.plainly("control/v1"), []byte(`"version":1`), []byte(`"version":2`), 1))
@@ -73,7 +73,7 @@ func TestSequencesBehindTheGatekeeper(t *testing.T) {
 		"another's gateway at a site of his own": func(_ *testing.T, w *world, _ *reader) {
 			s := siteOf("c", "C")
 			s.Gateways = append(s.Gateways, federation.Gateway{Name: "ga", Addr: "127.0.0.1:6666", Incarnation: "i"})
-			raw(w, "site/c", w.gc.forge("site/c", 2, s))
+			raw(w, "site/c", w.gc.forge("site/c", w.later(), s))
 		},
 		"another epoch without force, a home that changes in one, and an old record": func(_ *testing.T, w *world, _ *reader) {
 			now, _, err := w.ga.GetControl(w.Context(), "v1")

@@ -167,6 +167,7 @@ func TestBadInput(t *testing.T) {
 	t.Run("organization that was expelled", s.expelled)
 	t.Run("authority that was replaced", s.replaced)
 	t.Run("a member of the registry is killed", s.memberKilled)
+	t.Run("a member of the registry writes what it likes", s.behind)
 	t.Run("users of another organization", s.users)
 	t.Run("clients without a certificate", s.certificates)
 	t.Run("registry down", s.registryDown)

@@ -178,6 +178,23 @@ func (m *EtcdMember) Kill() {
 	}
 }
 
+// Ctl runs etcdctl with the member's certificate, at the member itself, past what is in front of it:
+// what who runs the machine can do. It returns the output.
+func (m *EtcdMember) Ctl(ctx context.Context, args ...string) (string, error) {
+	bin, err := m.site.stage.program("etcdctl")
+	if err != nil {
+		return "", err
+	}
+	c := m.site.Command(ctx, bin, append([]string{"--endpoints", m.listens(), "--cacert", m.tls.CA, "--cert", m.tls.Cert, "--key", m.tls.Key},
+		args...)...)
+	var out, errs strings.Builder
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil {
+		return "", fmt.Errorf("etcdctl %s at site %s: %w: %s", args[0], m.site.name, err, errs.String())
+	}
+	return out.String(), nil
+}
+
 // Front is the process in front of the member, nil if there is none.
 func (m *EtcdMember) Front() *Proc {
 	m.mu.Lock()
