@@ -77,7 +77,8 @@ func TestBehindTheGatekeeper(t *testing.T) {
 		known     bool // there is such a record, which goes on
 	}{
 		{"volume, unsigned", "volume/v1", granted, nil, 0, true},
-		{"volume, by a stranger who names himself its owner", "volume/v1", stolen, w.as("C", "c", pki.PartPerson, "carol"), w.later(), true},
+		{"volume, by a stranger who names himself its owner", "volume/v1", stolen, w.as("C", "c", pki.PartPerson, "carol"), w.later(),
+			true},
 		{"volume, by a stranger", "volume/v1", granted, w.as("C", "c", pki.PartPerson, "carol"), w.later(), true},
 		{"volume, placed by a stranger's operator", "volume/v1", placed, w.as("C", "c", pki.PartOperator, "o"), w.later(), true},
 		{"volume, by another's operator at that site", "volume/v1", placed, impostorOperator, w.later(), true},

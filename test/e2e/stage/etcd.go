@@ -185,7 +185,8 @@ func (m *EtcdMember) Ctl(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := m.site.Command(ctx, bin, append([]string{"--endpoints", m.listens(), "--cacert", m.tls.CA, "--cert", m.tls.Cert, "--key", m.tls.Key},
+	c := m.site.Command(ctx, bin, append([]string{"--endpoints", m.listens(), "--cacert", m.tls.CA, "--cert", m.tls.Cert, "--key",
+		m.tls.Key},
 		args...)...)
 	var out, errs strings.Builder
 	c.Stdout, c.Stderr = &out, &errs
