@@ -185,7 +185,7 @@ func (m *EtcdMember) Ctl(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := m.site.Command(ctx, bin, append([]string{"--endpoints", m.listens(), "--cacert", m.tls.CA, "--cert", m.tls.Cert, "--key",
+	c := m.site.Command(ctx, bin, append([]string{"--endpoints", m.listens(), "--insecure-skip-tls-verify", "--cert", m.tls.Cert, "--key",
 		m.tls.Key},
 		args...)...)
 	var out, errs strings.Builder
