@@ -178,8 +178,8 @@ func (m *EtcdMember) Kill() {
 	}
 }
 
-// Ctl runs etcdctl with the member's certificate, at the member itself, past what is in front of it:
-// what who runs the machine can do. It returns the output.
+// Ctl runs etcdctl with the member's certificate, at the member itself, past what is in front of
+// it: what who runs the machine can do. It returns the output.
 func (m *EtcdMember) Ctl(ctx context.Context, args ...string) (string, error) {
 	bin, err := m.site.stage.program("etcdctl")
 	if err != nil {
