@@ -276,7 +276,7 @@ func TestReadersFollow(t *testing.T) {
 	v.Owner, v.OwnerSite, v.OwnerCluster = "B", "b", "uid-b"
 	at = must[federation.Revision](w)(w.pa.UpdateVolume(ctx, at, v))
 	v.Generation++
-	at = must[federation.Revision](w)(w.ob.UpdateVolume(ctx, at, v))
+	must[federation.Revision](w)(w.ob.UpdateVolume(ctx, at, v))
 	for name, r := range map[string]*reader{"an old reader": old, "a new reader": w.reader("B", "b", "gb")} {
 		r.after(0)
 		is, _, err := r.GetVolume(ctx, "v1")

@@ -82,7 +82,7 @@ func (r *reader) wake() {
 // rest has it follow no more.
 func (r *reader) rest() {
 	r.sleep()
-	<-r.watched
+	_ = <-r.watched // it was ended
 }
 
 func (r *reader) hear(e federation.Event) error {
