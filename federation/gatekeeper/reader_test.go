@@ -82,7 +82,9 @@ func (r *reader) wake() {
 // rest has it follow no more.
 func (r *reader) rest() {
 	r.sleep()
-	_ = <-r.watched // it was ended
+	if err := <-r.watched; err == nil {
+		r.w.Error("a watch ended without a reason")
+	}
 }
 
 func (r *reader) hear(e federation.Event) error {
