@@ -38,6 +38,7 @@ func TestBehindTheGatekeeper(t *testing.T) {
 	w.ok(w.oa.PutClaim(ctx, federation.Claim{Volume: "v1", Site: "a", Namespace: "lab", Name: "x", Kind: federation.ClaimGeoVolume,
 		Access: federation.ReadOnly}))
 	w.ok(w.pa.PutAdmission(ctx, federation.Admission{Volume: "v1", Site: "b", Client: "10.0.0.9", Access: federation.ReadOnly}))
+	w.pass(10 * time.Second) // what an administrator signs from now on endorses nothing
 	r := w.reader("B", "b", "gb")
 	fresh := w.as("C", "c", pki.PartPerson, "carol") // knows nothing from before
 

@@ -3,6 +3,7 @@
 package gatekeeper
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -46,6 +47,15 @@ func (q *request) judge(w write) error {
 	if done, err := q.signature(w); done || err != nil {
 		return err
 	}
+	err := q.rules(w)
+	if d := (*denial)(nil); errors.As(err, &d) && q.putsBack(w) {
+		return nil // its own word, over what somebody forged
+	}
+	return err
+}
+
+// rules judges a write by the rules of its kind.
+func (q *request) rules(w write) error {
 	if q.who.Part == pki.PartAdministrator && (q.refused || w.prefixed || w.key == kindReconciled) {
 		return q.reconciles(w)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weir-storage/weir/federation/signed"
+	"github.com/weir-storage/weir/pki"
 )
 
 // asked is a write as package signed judges it.
@@ -29,6 +30,15 @@ func (q *request) signature(w write) (done bool, err error) {
 		err = q.deny(w.key, "%v", err)
 	}
 	return done, err
+}
+
+// putsBack reports whether a gateway puts back what counts over what is forged.
+func (q *request) putsBack(w write) bool {
+	if w.prefixed || w.deletes || q.who.Part != pki.PartGateway || !signed.Covers(w.key) || !signed.Has(w.value) {
+		return false
+	}
+	a := q.asked(w)
+	return a.There != nil && signed.IsForgery(q.seal.Check(w.key, a.There, signed.Known{First: true}, a.Look)) && q.seal.PutsBack(a) == nil
 }
 
 // signers returns keys by which signatures are judged that were not made for this request.

@@ -26,16 +26,12 @@ type Asked struct {
 	Look Lookup
 }
 
-const (
-	// tolerance is how much clocks may differ.
-	tolerance = time.Hour
-	// justNow is how old a signature is at most that somebody made for this very request.
-	justNow = 5 * time.Minute
-)
+// tolerance is how much clocks may differ.
+const tolerance = time.Hour
 
 // handsOn reports whether what is asked for was signed by somebody else, or long ago.
 func (a Asked) handsOn(by pki.Identity, at time.Time) bool {
-	return by != a.By || a.By.Part == pki.PartGateway && a.Now.Sub(at) > justNow
+	return by != a.By || a.By.Part == pki.PartGateway && a.Now.Sub(at) > tolerance
 }
 
 // Admit is gatekeeper-11: it returns why what is asked for is refused. done: it is allowed, and
@@ -60,7 +56,7 @@ func (s *Seal) Admit(a Asked) (done bool, err error) {
 	case a.By.Part == pki.PartAdministrator && a.Refused:
 		return false, nil // he brings forward what others know
 	case a.handsOn(by, at):
-		return true, s.putBack(a, by)
+		return true, s.PutsBack(a)
 	case at.Sub(a.Now).Abs() > tolerance:
 		return false, fmt.Errorf("it was signed at %s, and now it is %s: set the clock", at.Format(time.RFC3339),
 			a.Now.Format(time.RFC3339))
@@ -77,9 +73,13 @@ func (s *Seal) Admit(a Asked) (done bool, err error) {
 		(!Settled(a.There) || s.Since().IsZero()), nil
 }
 
-// putBack judges a gateway that puts back what was signed before (signed-6): where what is there is
+// PutsBack judges a gateway that puts back what was signed before (signed-6): where what is there is
 // forged, or is an earlier write of the record, or was deleted although its volume was not purged.
-func (s *Seal) putBack(a Asked, by pki.Identity) error {
+func (s *Seal) PutsBack(a Asked) error {
+	by, _, err := s.By(a.Key, a.Value)
+	if err != nil {
+		return err
+	}
 	if a.By.Part != pki.PartGateway { // also one whose own site's record was overwritten
 		return fmt.Errorf("it is signed by %s, and only gateways put back what somebody else signed", by)
 	}
@@ -97,8 +97,18 @@ func (s *Seal) putBack(a Asked, by pki.Identity) error {
 	}
 	switch purge := PurgeOf(a.Key); {
 	case a.There != nil:
-		if s.Check(a.Key, a.There, Known{Value: a.Value}, look) == nil || !s.Replaceable(a.Key, a.There, a.Value, look) {
+		switch why := s.Check(a.Key, a.There, Known{Value: a.Value}, look); {
+		case IsForgery(why):
+		case why == nil, !s.Older(a.Key, a.There, a.Value):
 			return fmt.Errorf("it is signed by %s, and what is there counts, or may", by)
+		default: // what is there is an earlier one
+			if err := s.Check(a.Key, a.Value, Known{Value: a.There}, look); err != nil {
+				return err
+			}
+			// Whether it ever was there nobody can be asked: so not who could have made it up.
+			if by.Organization == a.By.Organization {
+				return fmt.Errorf("it is signed by %s, and another organization's gateway has to put it back", by)
+			}
 		}
 	case !Stays(a.Key):
 		return errors.New("it was deleted, and is not put back")

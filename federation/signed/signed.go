@@ -297,8 +297,10 @@ func (s *Seal) sign(key string, e envelope, look func(key string) []byte) (_ []b
 				return nil, err
 			}
 		}
-		if kind != federation.KindSite && gateway { // it changes the owner's word
-			e.Because = was
+		if kind != federation.KindSite && gateway { // it changes the owner's word, perhaps not as the first
+			if e.Because = was; prev.Because != nil {
+				e.Because = prev.Because
+			}
 		}
 	}
 	st.Digest = e.digest()

@@ -147,7 +147,7 @@ func (c *checked) control() error {
 	}
 	if c.before == nil {
 		// A home that is to leave is none of the volume's sites any more.
-		if !slices.Contains(v.Sites, home.Site) && (!c.is.First || ctl.Change == 1) {
+		if !slices.Contains(v.Sites, home.Site) && (!c.is.First && !c.keyed(ctl.Volume, home.Site) || ctl.Change == 1) {
 			return c.deny("the volume is to have no copy at site %s", home.Site)
 		}
 		return nil
@@ -165,31 +165,40 @@ func forces(c *federation.Control) bool {
 	return n > 0 && c.History[n-1].Forced && c.History[n-1].Epoch == c.Epoch
 }
 
+// keyed reports whether a site has a volume's newest data key, as far as is known: then it was to
+// have a copy, whatever the volume's record says now.
+func (c *checked) keyed(volume, site string) bool {
+	k, _ := look[federation.Keyring](c.look, federation.KindKeyring, volume)
+	return k != nil && len(k.Newest()[site]) > 0
+}
+
 // swapped checks a control record against the one that is known, of which it need not be the next.
 func (c *checked) swapped(v *federation.Volume, was, is *federation.Control) error {
+	decided := c.who.Part == pki.PartAdministrator
+	may := decided || slices.Contains(v.Sites, is.Home.Site) || was.CountsOn(is.Home) || c.keyed(v.UUID, is.Home.Site)
+	next := is.Change == was.Change+1 && is.DescendsFrom(*was)
 	switch {
 	case is.Change <= was.Change:
 		return c.deny("it is change %d, and %d is known", is.Change, was.Change)
+	case !may && !next:
+		return c.deny("the volume is to have no copy at site %s, and %s was no member", is.Home.Site, is.Home.Gateway)
 	case !is.DescendsFrom(*was):
 		return nil // a branch, which is told otherwise (protocol-7)
 	case is.Epoch < was.Epoch, is.Epoch == was.Epoch && is.Home != was.Home:
 		return c.never("home is %v in epoch %d, and it was %v in %d", is.Home, is.Epoch, was.Home, was.Epoch)
-	}
-	may := slices.Contains(v.Sites, is.Home.Site) || was.CountsOn(is.Home)
-	if is.Change != was.Change+1 {
-		if !may {
-			return c.deny("the volume is to have no copy at site %s, and %s was no member", is.Home.Site, is.Home.Gateway)
-		}
+	case !next || decided:
 		return nil
 	}
 	// It claims to be the next.
 	if err := federation.CheckSwap(was, *is); err != nil {
 		return c.never("%v", err)
 	}
-	switch {
-	case c.who.Part == pki.PartAdministrator, is.Epoch == was.Epoch:
-	case forces(is) && (!may || len(is.Members) != 1):
-		return c.never("a gateway that may have a copy takes over by force, for itself alone")
+	switch placed := slices.Contains(v.Sites, is.Home.Site) || was.CountsOn(is.Home); {
+	case is.Epoch == was.Epoch:
+	case forces(is) && len(is.Members) != 1:
+		return c.never("a gateway takes over by force for itself alone")
+	case forces(is) && !placed && !c.keyed(v.UUID, is.Home.Site):
+		return c.never("a gateway that may have a copy takes over by force")
 	case !forces(is) && (!was.IsMember(is.Home) ||
 		slices.ContainsFunc(is.Members, func(m federation.Member) bool { return !was.IsMember(m) })):
 		return c.never("%v is no member, and takes over", is.Home)

@@ -26,11 +26,10 @@ type Sieve struct {
 	reading sync.Mutex // held while the charter is read for the first time
 	asked   bool       // for the charter; guarded by reading
 
-	mu       sync.Mutex
-	forged   map[string]mark   // what does not count, by key
-	gateways map[string]string // sites by gateway, of what counts; nil: not read yet
-	names    map[string]string // volumes by name
-	again    time.Time         // when something was last read again because it did not count
+	mu     sync.Mutex
+	forged map[string]mark // what does not count, by key
+	names  *names          // of what counts; nil: not read yet
+	again  time.Time       // when something was last read again because it did not count
 }
 
 // mark is what the registry has of a key that does not count.
@@ -123,16 +122,10 @@ func (b *batch) known(key string) (is signed.Known, r federation.Record) {
 
 // look is what counts of another key.
 func (b *batch) look(key string) []byte {
-	kind, name, _ := strings.Cut(key, "/")
-	if kind == "gateway" || kind == "name" {
+	if kind := signed.KindOf(key); kind == "gateway" || kind == "name" {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.index()
-		by := b.gateways
-		if kind == "name" {
-			by = b.names
-		}
-		if at := by[name]; at != "" {
+		if at := b.index().known(key); at != "" {
 			return []byte(at)
 		}
 		return nil
@@ -189,6 +182,13 @@ func (b *batch) sift(pairs []records.Pair, lazily bool) []fate {
 			out[i] = b.deleted(p)
 		default:
 			out[i] = b.judge(p)
+		}
+	}
+	// A gateway may have moved from a site that was looked at later.
+	for _, i := range order {
+		if b.whole && out[i].why != nil && signed.KindOf(pairs[i].Key) == federation.KindSite {
+			delete(b.accepted, pairs[i].Key)
+			out[i] = b.judge(pairs[i])
 		}
 	}
 	return out
@@ -254,7 +254,7 @@ func (b *batch) judge(p records.Pair) fate {
 		err = b.seal.Check(p.Key, p.Value, is, b.lookup())
 	}
 	if err == nil {
-		b.accept(p.Key, is.Value, p.Value)
+		b.accept(p.Key, p.Value)
 		return fate{}
 	}
 	b.bad(p.Key, mark{p.Revision, true}, err)
@@ -273,14 +273,13 @@ func (s *Sieve) offset() federation.Revision {
 }
 
 // accept notes what counts of a key.
-func (b *batch) accept(key string, was, is []byte) {
+func (b *batch) accept(key string, is []byte) {
 	b.accepted[key] = is
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.forged, key)
 	if k := signed.KindOf(key); k == federation.KindSite || k == federation.KindVolume {
-		b.index()
-		b.named(key, was, is)
+		b.index().note(key, is)
 	}
 }
 
@@ -294,7 +293,7 @@ func (b *batch) deleted(p records.Pair) fate {
 		b.accepted[p.Key] = is.Value
 		return fate{why: errGone, kept: &r}
 	}
-	b.accept(p.Key, is.Value, nil)
+	b.accept(p.Key, nil)
 	return fate{}
 }
 
@@ -335,6 +334,9 @@ func (s *Sieve) Get(ctx context.Context, reads ...records.Read) ([][]records.Pai
 	}
 	whole := slices.ContainsFunc(reads, func(r records.Read) bool { return r.Prefix && r.Key == "" })
 	b := s.batch(ctx, whole)
+	if whole {
+		s.renamed(slices.Concat(res...))
+	}
 	for i, fates := range b.all(res, whole) {
 		kept := res[i][:0:0]
 		for j, f := range fates {

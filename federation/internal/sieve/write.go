@@ -121,8 +121,11 @@ func (s *Sieve) heal(ctx context.Context, key string) error {
 		cond.Revision = p.Revision
 		why := s.seal.Check(key, p.Value, is, b.lookup())
 		switch {
-		case why == nil:
+		case why == nil: // it does count, by what is known now: all is to be looked at again
 			s.good(key)
+			if s.guard != nil {
+				s.guard.Turn()
+			}
 			return nil
 		case is.Value != nil && signed.Has(is.Value) && s.seal.Replaceable(key, p.Value, is.Value, b.lookup()):
 		case is.Value == nil && signed.IsForgery(why) && !b.first:
