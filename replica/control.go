@@ -123,8 +123,13 @@ func (r *Replica) proves(given []byte, m protocol.Message) bool {
 	if proves(given, key, r.cfg.Volume, m.From, m.Epoch) {
 		return true
 	}
-	before, ok := r.cfg.Keys.Get(number - 1)
-	return ok && m.Kind == protocol.Welcome && proves(given, before, r.cfg.Volume, m.From, m.Epoch)
+	for _, n := range []uint32{number + 1, number - 1} { // followers begin with a new one before the home does
+		other, ok := r.cfg.Keys.Get(n)
+		if ok && (m.Kind == protocol.Welcome || n == number+1) && proves(given, other, r.cfg.Volume, m.From, m.Epoch) {
+			return true
+		}
+	}
+	return false
 }
 
 func proves(given []byte, key [32]byte, volume string, m protocol.Member, epoch uint64) bool {

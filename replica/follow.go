@@ -64,6 +64,9 @@ func (r *Replica) ingest(env *Envelope) {
 	case errors.Is(err, log.ErrNoKey):
 		// The key comes with the registry's next word. Until then the home is asked again.
 		r.cfg.Logger.Warn("what the home sends is sealed with a data key that is not here yet", "error", err)
+		if r.cfg.WantKey != nil {
+			r.cfg.WantKey()
+		}
 		r.rest(env.Message)
 		err = nil
 	case errors.Is(err, log.ErrUnreadable):

@@ -31,8 +31,11 @@ type Config struct {
 	DataKey [32]byte // proves to a home that this site can unwrap it (protocol-17)
 	// Keys has the volume's data keys, of which DataKey is the first; nil: there is no other. The
 	// newest is what proves.
-	Keys   *segment.Keys
-	MaxLag MaxLag
+	Keys *segment.Keys
+	// WantKey is called when the home sends what is sealed with a data key that is not here; nil:
+	// nobody is. It must not wait.
+	WantKey func()
+	MaxLag  MaxLag
 	// Staleness is how old what readers of this copy are shown may be; 0: they are shown all that
 	// was acknowledged. See SetStaleness.
 	Staleness time.Duration

@@ -73,8 +73,9 @@ func (s *Seal) Admit(a Asked) (done bool, err error) {
 		(!Settled(a.There) || s.Since().IsZero()), nil
 }
 
-// PutsBack judges a gateway that puts back what was signed before (signed-6): where what is there is
-// forged, or is an earlier write of the record, or was deleted although its volume was not purged.
+// PutsBack judges a gateway that puts back what was signed before (signed-6): where what is there
+// is forged, or is an earlier write of the record, or was deleted although its volume was not
+// purged.
 func (s *Seal) PutsBack(a Asked) error {
 	by, _, err := s.By(a.Key, a.Value)
 	if err != nil {

@@ -171,7 +171,7 @@ func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 		return nil
 	}
 	for name, s := range v.sites.all {
-		if !e.wrapped[name] && len(s.WrapKey) > 0 && (slices.Contains(of.Sites, name) || v.uses(e, of.UUID, name)) {
+		if !e.wrapped[name] && len(s.WrapKey) > 0 && (slices.Contains(of.Sites, name) || e.IsAt(name) || v.uses(e, of.UUID, name)) {
 			if out == nil {
 				out = map[string][]byte{}
 			}
@@ -199,6 +199,18 @@ func (v *View) Surplus(of federation.Volume) (surplus bool, keep map[string][]by
 			surplus = true
 		case registered && len(s.WrapKey) > 0:
 			keep[name] = s.WrapKey
+		}
+	}
+	// A copy that would be left out could not read what comes.
+	needed := slices.Clone(of.Sites)
+	if e.Control != nil {
+		for _, m := range e.Control.Members {
+			needed = append(needed, m.Site)
+		}
+	}
+	for _, name := range needed {
+		if keep[name] == nil {
+			return false, nil
 		}
 	}
 	return surplus, keep

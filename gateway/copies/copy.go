@@ -40,7 +40,7 @@ type Local struct {
 	prefetch   atomic.Value     // federation.Prefetch
 	generation atomic.Uint64    // generation of the desired state that is in force
 	kept       federation.Cache // what is in force of that; used by Manager.Run only
-	keys       keys.Held        // the volume's data keys; used by Manager.Run only
+	keys       *keys.Held       // the volume's data keys; used by Manager.Run only
 }
 
 // Copy is one volume's copy at this gateway.

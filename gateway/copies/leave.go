@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/keys"
 )
 
 // leaving is the state of a copy at a site that is not in the volume's desired state any more
@@ -152,4 +153,24 @@ func (m *Manager) setLeaving(s *managed, l *leaving) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.leaving = l
+}
+
+// dropUnread deletes a copy that cannot be opened any more: the site is not to have it, and has not
+// all data keys. It reports whether it is gone.
+func (m *Manager) dropUnread(ctx context.Context, s *managed, v federation.Volume) bool {
+	m.mu.Lock()
+	s.problem = keys.ErrAwaited
+	m.mu.Unlock()
+	err := m.unneeded(ctx, v)
+	if err == nil {
+		err = m.cfg.Pool.Remove(v.UUID)
+	}
+	if err != nil {
+		m.cfg.Logger.Debug("copy is not given up yet", "volume", v.Name, "why", err)
+		return false
+	}
+	m.setLeaving(s, nil)
+	delete(m.kept, v.UUID)
+	m.cfg.Logger.Info("copy is deleted, which this site cannot read any more, and is not to have", "volume", v.Name)
+	return true
 }

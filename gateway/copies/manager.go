@@ -330,6 +330,9 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 			return true
 		}
 	}
+	if s.copy == nil && !slices.Contains(v.Sites, m.cfg.Self.Site) && m.cfg.Keys.Awaited(v.UUID) {
+		return !m.dropUnread(ctx, s, v)
+	}
 	if s.copy == nil && (s.backoff.Waits(m.cfg.Now()) || !m.openCopy(ctx, s, v)) {
 		return !errors.Is(s.problem, keys.ErrAwaited)
 	}
@@ -356,7 +359,7 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 // keys brings the data keys of a copy in line with the registry (copies-4, copies-7).
 func (m *Manager) keys(ctx context.Context, c *Copy, v federation.Volume) (again bool) {
 	again = m.cfg.Keys.Share(ctx, v, func() bool { _, ok := c.Leading(); return ok })
-	return m.cfg.Keys.Renew(ctx, v, &c.keys, c.Log.NewSalt) || again
+	return m.cfg.Keys.Renew(ctx, v, c.keys, c.Log.NewSalt) || again
 }
 
 // lends returns why this site gives a volume no room: it has no copy of it yet, and lends nothing

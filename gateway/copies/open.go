@@ -106,6 +106,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	}
 	c.Replica = m.cfg.Node.Open(replica.Config{
 		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Policy: Policy(v), DataKey: key, Keys: held.Keys,
+		WantKey:   func() { m.cfg.Keys.Want(v, held) },
 		MaxLag:    maxLag(v),
 		Staleness: staleness(v),
 		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
@@ -122,7 +123,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 }
 
 // placed returns a volume's data keys, the volume's identity, and its folder on the pool.
-func (m *Manager) placed(ctx context.Context, v federation.Volume) (held keys.Held, id uuid.UUID, dir cachepool.Dir, err error) {
+func (m *Manager) placed(ctx context.Context, v federation.Volume) (held *keys.Held, id uuid.UUID, dir cachepool.Dir, err error) {
 	if held, err = m.cfg.Keys.Open(ctx, v); err != nil {
 		return held, id, nil, err
 	}

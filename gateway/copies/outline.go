@@ -122,7 +122,7 @@ func (m *Manager) follow(ctx context.Context, s *managed, v federation.Volume) (
 			s.outline.Follower.SetStaleness(staleness(v))
 			s.outline.tune(v, m.cfg.Pool)
 		}
-		return m.cfg.Keys.Renew(ctx, v, &s.outline.keys, s.outline.Log.NewSalt)
+		return m.cfg.Keys.Renew(ctx, v, s.outline.keys, s.outline.Log.NewSalt)
 	}
 	if m.cfg.Keys.Awaited(v.UUID) {
 		return false // reads go to the home meanwhile

@@ -6,11 +6,13 @@
 package keys
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/weir-storage/weir/engine/segment"
@@ -23,7 +25,7 @@ import (
 var ErrAwaited = errors.New("waits for the volume's key: its home wraps it for this site")
 
 // Keeper is for one gateway. Its fields do not change. Its methods may be called from many
-// goroutines, but for those that have a Held: one goroutine at a time has that.
+// goroutines.
 type Keeper struct {
 	Self     federation.Member
 	View     *view.View
@@ -39,8 +41,11 @@ type Keeper struct {
 // Held are the data keys of a volume that is open here.
 type Held struct {
 	*segment.Keys
-	told int       // how many there were when they were last brought up
-	due  time.Time // when the home begins to use the newest
+
+	mu      sync.Mutex
+	told    int       // how many there were when they were last brought up
+	due     time.Time // when the home begins to use the newest
+	wanting bool      // somebody reads them
 }
 
 // delay is how long the home waits with a new data key, so that others have it when they need it.
@@ -48,15 +53,15 @@ const delay = time.Second
 
 // Open returns all data keys of a volume. A site that has not all of them opens nothing:
 // ErrAwaited.
-func (k *Keeper) Open(ctx context.Context, v federation.Volume) (Held, error) {
+func (k *Keeper) Open(ctx context.Context, v federation.Volume) (*Held, error) {
 	all, err := k.read(ctx, v)
 	if err != nil {
-		return Held{}, err
+		return nil, err
 	}
 	keys := segment.NewKeys(all[0])
 	keys.Add(all)
 	keys.Use(uint32(len(all)) - 1)
-	return Held{Keys: keys, told: len(all)}, nil
+	return &Held{Keys: keys, told: len(all)}, nil
 }
 
 func (k *Keeper) read(ctx context.Context, v federation.Volume) (map[uint32]segment.DataKey, error) {
@@ -83,18 +88,35 @@ func (k *Keeper) home(volume string) bool {
 	return home == k.Self.Gateway
 }
 
+// take takes in the data keys that the registry has now.
+func (k *Keeper) take(ctx context.Context, v federation.Volume, held *Held) error {
+	all, err := k.read(ctx, v)
+	if err != nil {
+		return err
+	}
+	held.mu.Lock()
+	defer held.mu.Unlock()
+	held.Add(all)
+	if len(all) > held.told {
+		held.told, held.due = len(all), k.Now().Add(delay)
+	}
+	return nil
+}
+
 // Renew takes in data keys that came, and begins to seal with the newest: then it calls newSalt. It
 // reports whether it must be tried again.
 func (k *Keeper) Renew(ctx context.Context, v federation.Volume, held *Held, newSalt func()) (again bool) {
-	if k.View.Keys(v.UUID) > held.told && !k.Awaited(v.UUID) {
-		all, err := k.read(ctx, v)
-		if err != nil {
+	held.mu.Lock()
+	told := held.told
+	held.mu.Unlock()
+	if k.View.Keys(v.UUID) > told && !k.Awaited(v.UUID) {
+		if err := k.take(ctx, v, held); err != nil {
 			k.Logger.Warn("a new data key cannot be read yet; trying again", "volume", v.Name, "error", err)
 			return true
 		}
-		held.Add(all)
-		held.told, held.due = len(all), k.Now().Add(delay)
 	}
+	held.mu.Lock()
+	defer held.mu.Unlock()
 	newest := uint32(held.told) - 1
 	if used, _ := held.Newest(); used >= newest {
 		return false
@@ -107,6 +129,30 @@ func (k *Keeper) Renew(ctx context.Context, v federation.Volume, held *Held, new
 		k.Logger.Info("another data key is used from now on", "volume", v.Name, "number", newest)
 	}
 	return false
+}
+
+// wantTime bounds how long a key that is wanted at once is waited for.
+const wantTime = 10 * time.Second
+
+// Want takes in data keys at once, which what came from the home was sealed with. It does not wait.
+func (k *Keeper) Want(v federation.Volume, held *Held) {
+	held.mu.Lock()
+	defer held.mu.Unlock()
+	if held.wanting {
+		return
+	}
+	held.wanting = true
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), wantTime)
+		defer cancel()
+		err := k.take(ctx, v, held)
+		held.mu.Lock()
+		held.wanting = false
+		held.mu.Unlock()
+		if err != nil {
+			k.Logger.Warn("a data key that is needed cannot be read yet", "volume", v.Name, "error", err)
+		}
+	}()
 }
 
 // Share wraps the data keys of a volume whose home is here for sites that do not have them yet, and
@@ -124,8 +170,12 @@ func (k *Keeper) Share(ctx context.Context, v federation.Volume, leading func() 
 			})
 	}
 	surplus, keep := k.View.Surplus(v)
-	if !surplus || !k.Rotates() || keep[k.Self.Site] == nil {
+	if !surplus || !k.Rotates() {
 		return again
+	}
+	if !bytes.Equal(keep[k.Self.Site], k.SiteKey.Public()) {
+		k.Logger.Warn("the data key is not replaced: the site's key in the registry is not this gateway's", "volume", v.Name)
+		return true
 	}
 	return k.change(ctx, v, leading, "another data key follows: a site is not to read the volume any more", len(keep),
 		func(ring federation.Keyring) (federation.Keyring, error) {
