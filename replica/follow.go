@@ -30,6 +30,9 @@ func (r *Replica) received(env Envelope) {
 		switch {
 		case m.Proved:
 		case m.Kind == protocol.Welcome:
+			if r.cfg.WantKey != nil { // it may prove with a key that has not come here yet
+				r.cfg.WantKey()
+			}
 			r.cfg.Logger.Warn("follower does not prove that it can unwrap the volume's key; it stays without a vote",
 				"from", m.From.String())
 		default: // anybody can send many

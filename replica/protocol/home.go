@@ -145,6 +145,8 @@ func (c *Core) beat() {
 	}
 	for g, p := range c.peersInOrder() {
 		switch {
+		case p.joined && !p.proved && slices.Contains(c.policy.Sites, p.member.Site) && c.now-p.greeted >= c.proofAgain():
+			c.greet(g, p) // the volume's keys may have come since it was asked
 		case p.joined:
 			c.send(g, c.withLease(p, Message{Kind: Beat, Commit: c.commit, End: c.log.End, Current: c.MayServe(c.now)}))
 		case c.now-p.greeted >= c.cfg.Heartbeat || p.greeted == 0:
@@ -152,6 +154,10 @@ func (c *Core) beat() {
 		}
 	}
 }
+
+// proofAgain is how long a home waits until it asks a follower that did not prove its key again
+// (protocol-17): keys come to gateways at different times.
+func (c *Core) proofAgain() time.Duration { return max(4*c.cfg.Promise, 4*time.Second) }
 
 // Stamp returns the Append message for frames that begin at start. The shell calls it for each
 // message of a stream.
