@@ -26,7 +26,7 @@
 //     purge that counts.
 //   - signed-6: a gateway puts back what it has, as it was signed, where what is in the registry is
 //     forged, or an earlier write of another organization's; and takes away what is forged where
-// nothing was. What only does     not follow may be right, and stays.
+//     nothing was. What only does not follow may be right, and stays.
 //   - signed-7: records without a signature count until a charter says since when they do not
 //     (pki.Charter.SignedSince). What there is then without, an administrator signs before.
 //   - signed-8: what a registry has that went back is older, and not forged: all that is signed by
