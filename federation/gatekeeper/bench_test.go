@@ -71,7 +71,12 @@ func busy(b *testing.B, w *world) (reports *atomic.Int64) {
 // itself, without, in turns: a read of two records, and an attachment that is judged by the
 // volume's record and the site's.
 func BenchmarkRequests(b *testing.B) {
-	w := newWorld(b)
+	w := newWorldOfBefore(b)
+	var organizations []string
+	for i := range 100 {
+		organizations = append(organizations, fmt.Sprintf("O%02d", i))
+	}
+	w.signed(organizations...)
 	ctx := b.Context()
 	must[federation.Revision](w)(w.pa.CreateVolume(ctx, volumeOf("v1", "one", "A", "a"), ringOf("v1", "a")))
 	plain := w.plain
@@ -89,11 +94,13 @@ func BenchmarkRequests(b *testing.B) {
 	}
 	b.Logf("%d records of others were made in %v", *benchKeys, time.Since(began).Round(time.Millisecond))
 	reports := busy(b, w)
-	attach := func(i int) clientv3.Op {
-		a := federation.Attachment{Volume: "v1", Site: "a", Node: fmt.Sprint("n", i%100), Access: federation.ReadWrite}
-		value := must[[]byte](w)(federation.Encode(a))
-		return clientv3.OpPut(prefix+"attachment/a/v1/"+a.Node, string(value))
+	var attachments []clientv3.Op // signed before, by who writes them
+	for i := range 100 {
+		a := federation.Attachment{Volume: "v1", Site: "a", Node: fmt.Sprint("n", i), Access: federation.ReadWrite}
+		key := "attachment/a/v1/" + a.Node
+		attachments = append(attachments, clientv3.OpPut(prefix+key, string(w.ca.value(key, a))))
 	}
+	attach := func(i int) clientv3.Op { return attachments[i%len(attachments)] }
 	for name, op := range map[string]func(c *clientv3.Client, i int) error{
 		"read": func(c *clientv3.Client, _ int) error {
 			_, err := c.Txn(ctx).Then(clientv3.OpGet(prefix+"volume/v1"), clientv3.OpGet(prefix+"keyring/v1")).Commit()

@@ -258,12 +258,12 @@ func newWorldOfBefore(t testing.TB) *world {
 }
 
 // signed has the world's charter ask for signatures.
-func (w *world) signed() {
+func (w *world) signed(more ...string) {
 	w.Helper()
 	root, err := w.rig.ca.Pair()
 	w.ok(err)
 	c := pki.Charter{Federation: "demo", Serial: 1, SignedSince: w.clock()}
-	for _, name := range []string{"A", "B", "C"} {
+	for _, name := range append([]string{"A", "B", "C"}, more...) {
 		c.Set(of(name, root.Cert))
 	}
 	s, err := w.rig.ca.SignCharter(c)
