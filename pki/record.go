@@ -101,23 +101,67 @@ type chained struct {
 	leaf        *x509.Certificate
 }
 
-// chains remembers chains: most records have one of few. What it knows is forgotten when
-// authorities change.
+// verified is a signature that was looked at.
+type verified struct {
+	says Statement
+	by   Identity
+}
+
+// chains remembers chains, of which most records have one of few, and signatures, which are looked
+// at more than once. What it knows is forgotten when authorities change.
 type chains struct {
 	mu      sync.Mutex
 	set     *set
 	charter *charter
 	known   map[[sha256.Size]byte]chained
+	signed  map[[sha256.Size]byte]verified // by signature
 }
 
-// mostChains is how many chains are remembered: more than a large federation has writers.
+// mostChains is how many chains, and how many signatures, are remembered: more than a large
+// federation has writers.
 const mostChains = 1 << 14
+
+// fresh forgets what does not hold any more. The caller holds mu.
+func (m *chains) fresh(set *set, is *charter) {
+	if m.set != set || m.charter != is {
+		m.set, m.charter, m.known, m.signed = set, is, nil, nil
+	}
+	if len(m.known) >= mostChains || m.known == nil {
+		m.known = map[[sha256.Size]byte]chained{}
+	}
+	if len(m.signed) >= mostChains || m.signed == nil {
+		m.signed = map[[sha256.Size]byte]verified{}
+	}
+}
 
 // Verified reads a signature of a record: what it states, and who signed. ErrSignature: it does not
 // count, since its certificate is none of the federation, or was none when it was signed. A
 // certificate that has ended since counts, as do those of an authority that was dropped since
 // (Former), and of an organization that was expelled since.
 func (c *Credentials) Verified(signature string) (Statement, Identity, error) {
+	set, is := c.current(), c.charter.Load()
+	print := sha256.Sum256([]byte(signature))
+	m := &c.chains
+	m.mu.Lock()
+	m.fresh(set, is)
+	seen, ok := m.signed[print]
+	m.mu.Unlock()
+	if ok {
+		return seen.says, seen.by, nil
+	}
+	says, by, err := c.verify(signature)
+	if err != nil {
+		return says, by, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.set == set && m.charter == is {
+		m.signed[print] = verified{says, by}
+	}
+	return says, by, nil
+}
+
+func (c *Credentials) verify(signature string) (Statement, Identity, error) {
 	fail := func(format string, a ...any) (Statement, Identity, error) {
 		return Statement{}, Identity{}, fmt.Errorf("%w: %s", ErrSignature, fmt.Sprintf(format, a...))
 	}
@@ -171,9 +215,7 @@ func (c *Credentials) chain(encoded []string, at time.Time) (chained, error) {
 	print := sha256.Sum256([]byte(strings.Join(encoded, "\n")))
 	m := &c.chains
 	m.mu.Lock()
-	if m.set != set || m.charter != is || len(m.known) >= mostChains {
-		m.set, m.charter, m.known = set, is, map[[sha256.Size]byte]chained{}
-	}
+	m.fresh(set, is)
 	known, ok := m.known[print]
 	m.mu.Unlock()
 	if ok && !at.Before(known.first) && !at.After(known.last) {

@@ -62,7 +62,7 @@ func (s *Seal) Admit(a Asked) (done bool, err error) {
 			a.Now.Format(time.RFC3339))
 	}
 	n, was := s.Number(a.Key, a.Value), uint64(0)
-	if !IsForgery(s.Check(a.Key, a.There, Known{First: true}, a.Look)) {
+	if n > 0 && !IsForgery(s.Check(a.Key, a.There, Known{First: true}, a.Look)) {
 		was = s.Number(a.Key, a.There)
 	}
 	if n > 0 && (n <= was || n > uint64(a.Now.Add(tolerance).UnixMilli())) {
