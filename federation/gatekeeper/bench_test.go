@@ -95,7 +95,7 @@ func BenchmarkRequests(b *testing.B) {
 	b.Logf("%d records of others were made in %v", *benchKeys, time.Since(began).Round(time.Millisecond))
 	reports := busy(b, w)
 	var attachments []clientv3.Op // signed before, by who writes them
-	for i := range 5000 { // each is checked anew
+	for i := range 5000 {         // each is checked anew
 		a := federation.Attachment{Volume: "v1", Site: "a", Node: fmt.Sprint("n", i), Access: federation.ReadWrite}
 		key := "attachment/a/v1/" + a.Node
 		attachments = append(attachments, clientv3.OpPut(prefix+key, string(w.ca.value(key, a))))
