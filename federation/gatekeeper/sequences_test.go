@@ -13,7 +13,7 @@ import (
 	"github.com/weir-storage/weir/pki"
 )
 
-// with returns a value with what it follows from.
+// because returns a value with what it follows from.
 func because(t *testing.T, value, of []byte) []byte {
 	t.Helper()
 	e := map[string]json.RawMessage{}

@@ -187,6 +187,11 @@ func (s *Seal) Refuse(key string, why error) {
 	}
 }
 
+// Unhealed logs that a record that does not count was not replaced.
+func (s *Seal) Unhealed(key string, why error) {
+	s.log.Warn("a record of the registry that does not count is not replaced yet", "record", key, "error", why)
+}
+
 // Adopt takes a charter that is in the registry. One that nobody trusts changes nothing.
 func (s *Seal) Adopt(value []byte) {
 	var c federation.Charter

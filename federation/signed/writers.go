@@ -193,11 +193,11 @@ func (c *checked) swapped(v *federation.Volume, was, is *federation.Control) err
 	if err := federation.CheckSwap(was, *is); err != nil {
 		return c.never("%v", err)
 	}
-	switch placed := slices.Contains(v.Sites, is.Home.Site) || was.CountsOn(is.Home); {
+	switch {
 	case is.Epoch == was.Epoch:
 	case forces(is) && len(is.Members) != 1:
 		return c.never("a gateway takes over by force for itself alone")
-	case forces(is) && !placed && !c.keyed(v.UUID, is.Home.Site):
+	case forces(is) && !may:
 		return c.never("a gateway that may have a copy takes over by force")
 	case !forces(is) && (!was.IsMember(is.Home) ||
 		slices.ContainsFunc(is.Members, func(m federation.Member) bool { return !was.IsMember(m) })):

@@ -136,10 +136,17 @@ func (m *Manager) dropCopy(ctx context.Context, s *managed, v federation.Volume)
 		_, err = m.notMember(ctx, v) // now it is closed, so it acknowledges nothing any more
 	}
 	if err == nil {
-		err = m.cfg.Pool.Remove(v.UUID)
+		err = m.remove(s, v)
 	}
 	if err != nil {
 		m.cfg.Logger.Warn("copy is not deleted yet; it opens again", "volume", v.Name, "error", err)
+	}
+	return err
+}
+
+// remove deletes a copy that is closed.
+func (m *Manager) remove(s *managed, v federation.Volume) error {
+	if err := m.cfg.Pool.Remove(v.UUID); err != nil {
 		return err
 	}
 	m.setLeaving(s, nil)
@@ -155,22 +162,15 @@ func (m *Manager) setLeaving(s *managed, l *leaving) {
 	s.leaving = l
 }
 
-// dropUnread deletes a copy that cannot be opened any more: the site is not to have it, and has not
-// all data keys. It reports whether it is gone.
+// dropUnread deletes a copy that cannot be opened any more, and that the site is not to have. It
+// reports whether it is gone.
 func (m *Manager) dropUnread(ctx context.Context, s *managed, v federation.Volume) bool {
 	m.mu.Lock()
 	s.problem = keys.ErrAwaited
 	m.mu.Unlock()
 	err := m.unneeded(ctx, v)
 	if err == nil {
-		err = m.cfg.Pool.Remove(v.UUID)
+		err = m.remove(s, v)
 	}
-	if err != nil {
-		m.cfg.Logger.Debug("copy is not given up yet", "volume", v.Name, "why", err)
-		return false
-	}
-	m.setLeaving(s, nil)
-	delete(m.kept, v.UUID)
-	m.cfg.Logger.Info("copy is deleted, which this site cannot read any more, and is not to have", "volume", v.Name)
-	return true
+	return err == nil
 }

@@ -106,7 +106,9 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	}
 	c.Replica = m.cfg.Node.Open(replica.Config{
 		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Policy: Policy(v), DataKey: key, Keys: held.Keys,
-		WantKey:   func() { m.cfg.Keys.Want(v, held) },
+		WantKey: func() {
+			m.cfg.Keys.Want(v, held, func() (context.Context, func(), error) { return c.Use(context.Background()) })
+		},
 		MaxLag:    maxLag(v),
 		Staleness: staleness(v),
 		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,

@@ -135,21 +135,27 @@ func (k *Keeper) Renew(ctx context.Context, v federation.Volume, held *Held, new
 const wantTime = 10 * time.Second
 
 // Want takes in data keys at once, which what came from the home was sealed with. It does not wait.
-func (k *Keeper) Want(v federation.Volume, held *Held) {
+// use keeps the volume open until done is called, which closing it waits for.
+func (k *Keeper) Want(v federation.Volume, held *Held, use func() (ctx context.Context, done func(), err error)) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
 	if held.wanting {
 		return
 	}
+	ctx, done, err := use()
+	if err != nil {
+		return // it is being closed
+	}
 	held.wanting = true
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), wantTime)
+		defer done()
+		ctx, cancel := context.WithTimeout(ctx, wantTime)
 		defer cancel()
 		err := k.take(ctx, v, held)
 		held.mu.Lock()
 		held.wanting = false
 		held.mu.Unlock()
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			k.Logger.Warn("a data key that is needed cannot be read yet", "volume", v.Name, "error", err)
 		}
 	}()

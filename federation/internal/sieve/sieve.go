@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-storage/weir/federation"
@@ -23,8 +24,7 @@ type Sieve struct {
 	seal  *signed.Seal
 	guard *federation.Guard // nil: nothing is kept to compare with, or to put back
 
-	reading sync.Mutex // held while the charter is read for the first time
-	asked   bool       // for the charter; guarded by reading
+	asked atomic.Bool // the charter was read
 
 	mu     sync.Mutex
 	forged map[string]mark // what does not count, by key
@@ -66,15 +66,13 @@ func (s *Sieve) first() bool {
 
 // charter takes the charter that the registry has, once: who signs what follows from it.
 func (s *Sieve) charter(ctx context.Context) error {
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	if s.asked {
+	if s.asked.Load() {
 		return nil
 	}
 	if err := s.rereadCharter(ctx); err != nil {
 		return err
 	}
-	s.asked = true
+	s.asked.Store(true)
 	return nil
 }
 
@@ -104,13 +102,15 @@ func (s *Sieve) batch(ctx context.Context, whole bool) *batch {
 // known is what counts of a key so far.
 func (b *batch) known(key string) (is signed.Known, r federation.Record) {
 	is.First = b.first
-	if v, ok := b.accepted[key]; ok {
-		is.Value = v
-		return is, federation.Record{Key: key, Value: v}
-	}
 	r, err := b.archived(key)
 	if err != nil {
 		b.err = errors.Join(b.err, err)
+	}
+	if v, ok := b.accepted[key]; ok {
+		if is.Value = v; v == nil { // it was deleted in this batch, or there was none
+			is.Grave = r.Value
+		}
+		return is, federation.Record{Key: key, Value: v}
 	}
 	if r.Deleted {
 		is.Grave, r = r.Value, federation.Record{}

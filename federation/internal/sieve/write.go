@@ -100,7 +100,10 @@ func (s *Sieve) Heal(ctx context.Context) error {
 	})
 	var all error
 	for _, k := range keys {
-		all = errors.Join(all, s.heal(ctx, k))
+		if err := s.heal(ctx, k); err != nil {
+			s.seal.Unhealed(k, err)
+			all = errors.Join(all, err)
+		}
 	}
 	return all
 }
