@@ -26,9 +26,10 @@ func (r *Replica) received(env Envelope) {
 		r.mu.Unlock()
 	}
 	if proved(m.Kind) {
-		m.Proved = r.proves(env.Proof, m)
+		m.Proved = !r.cfg.Blind && r.proves(env.Proof, m)
 		switch {
-		case m.Proved:
+		case m.Proved, r.cfg.Blind:
+		case m.Kind == protocol.Welcome && len(env.Proof) == 0: // it is blind; the policy says whether it counts
 		case m.Kind == protocol.Welcome:
 			if r.cfg.WantKey != nil { // it may prove with a key that has not come here yet
 				r.cfg.WantKey()

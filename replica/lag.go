@@ -89,8 +89,7 @@ func (r *Replica) tick() {
 	r.lag.sample(end, now)
 	age := r.lag.age(end, now)
 	stale := r.maxLag.Time > 0 && age > r.maxLag.Time/2
-	if leading {
-		s := r.core.Status(now)
+	if s := r.core.Status(now); leading || r.cfg.Blind && s.Role == protocol.Home {
 		r.lag.follow(s.Peers, s.Commit, end, now, r.cfg.Log.Distance)
 	} else {
 		r.lag.catching = nil

@@ -25,7 +25,7 @@ func (r *Replica) roleChanged(e protocol.RoleChanged) {
 	r.node.cfg.Meter.Role(r.cfg.Volume, e.Role)
 	r.mu.Lock()
 	r.timed = timed{}
-	if e.Role == protocol.Home {
+	if e.Role == protocol.Home && !r.cfg.Blind {
 		defer r.mu.Unlock()
 		if r.closed {
 			return

@@ -85,7 +85,9 @@ func newNode(cfg NodeConfig) *Node {
 // caller can connect the machine with the replica.
 func (n *Node) Open(cfg Config) *Replica {
 	ctx, cancel := context.WithCancel(n.ctx)
-	if cfg.Keys == nil {
+	if cfg.Blind {
+		cfg.Machine = &blind{committed: cfg.Log.Recovered().Committed}
+	} else if cfg.Keys == nil {
 		cfg.Keys = segment.NewKeys(cfg.DataKey)
 	}
 	r := &Replica{node: n, cfg: cfg, maxLag: cfg.MaxLag, staleness: cfg.Staleness,
@@ -95,7 +97,7 @@ func (n *Node) Open(cfg Config) *Replica {
 	r.self = n.cfg.Self
 	r.self.Log = cfg.Log.Identity()
 	core, effects := protocol.New(protocol.Config{Self: r.self, Volume: cfg.Volume, Promise: n.cfg.Promise, Former: n.cfg.Former,
-		Heartbeat: n.cfg.Heartbeat, Lent: cfg.Log.Loans()}, cfg.Policy, r.logState(), n.cfg.Clock())
+		Heartbeat: n.cfg.Heartbeat, Lent: cfg.Log.Loans(), Blind: cfg.Blind}, cfg.Policy, r.logState(), n.cfg.Clock())
 	r.core, r.first = core, effects
 	return r
 }

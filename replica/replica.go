@@ -27,6 +27,8 @@ type Config struct {
 	Volume  string // UUID
 	Log     *log.Log
 	Machine journal.Machine
+	// Blind: Log has no key, and there is no Machine (protocol-28). DataKey and Keys are not used.
+	Blind   bool
 	Policy  protocol.Policy
 	DataKey [32]byte // proves to a home that this site can unwrap it (protocol-17)
 	// Keys has the volume's data keys, of which DataKey is the first; nil: there is no other. The
@@ -166,7 +168,7 @@ func (r *Replica) logState() protocol.LogState {
 
 func (r *Replica) send(e protocol.Send) {
 	env := Envelope{Volume: r.cfg.Volume, Message: e.Message}
-	if proved(e.Message.Kind) {
+	if proved(e.Message.Kind) && !r.cfg.Blind {
 		_, key := r.cfg.Keys.Newest()
 		env.Proof = proof(key, r.cfg.Volume, e.Message.From, e.Message.Epoch)
 	}

@@ -77,6 +77,8 @@ type site struct {
 	staleness time.Duration
 	// key is the data key that this site has; testKey unless a test says otherwise.
 	key [32]byte
+	// blind: it has no key, and no machine.
+	blind bool
 }
 
 // newWorld makes a world of sites, one letter each, of which want are members. None is up.
@@ -162,9 +164,13 @@ func (s *site) start() {
 			sources = append(sources, source{o, s})
 		}
 	}
-	opened, err := log.Open(log.Config{Dir: dir, Room: pool.Room(), Volume: segment.VolumeID{0xaa, 1}, DataKey: testKey,
+	logConfig := log.Config{Dir: dir, Room: pool.Room(), Volume: segment.VolumeID{0xaa, 1}, DataKey: testKey,
 		Sources: func() []log.Source { return sources },
-		Rand:    rand.Reader, Now: time.Now, SegmentSize: segmentSize})
+		Rand:    rand.Reader, Now: time.Now, SegmentSize: segmentSize, Blind: s.blind}
+	if s.blind {
+		logConfig.DataKey = segment.DataKey{}
+	}
+	opened, err := log.Open(logConfig)
 	w.must(err)
 	s.cache = readcache.New(readcache.Config{Room: pool.Room()})
 	cached, err := s.cache.Open(testVolume, dir, readcache.Share{})
@@ -174,7 +180,9 @@ func (s *site) start() {
 	w.net.mu.Unlock()
 	w.must(s.log.Recovered().Doubt)
 	s.machine = newMachine(w)
-	w.must(s.log.Replay(context.Background(), Position{}, func(e log.Entry) error { return s.machine.Ingest([]log.Entry{e}) }))
+	if !s.blind {
+		w.must(s.log.Replay(context.Background(), Position{}, func(e log.Entry) error { return s.machine.Ingest([]log.Entry{e}) }))
+	}
 	s.member = protocol.Member{Gateway: s.name, Site: s.name, Incarnation: pool.Incarnation().String()}
 	var registry Controls = s.reg
 	if s.swaps != nil {
@@ -189,9 +197,13 @@ func (s *site) start() {
 	if s.other != nil {
 		m = s.other
 	}
-	s.replica = s.node.Open(Config{Volume: testVolume, Log: s.log, Machine: m, Policy: w.policy, DataKey: s.key, MaxLag: w.maxLag,
-		Staleness: s.staleness,
-		Store:     s.store, Aside: func(Position) { s.aside.Add(1) }, Ended: func(error) { s.ended.Add(1) }, Logger: w.logger(s.name)})
+	cfg := Config{Volume: testVolume, Log: s.log, Machine: m, Policy: w.policy, DataKey: s.key, MaxLag: w.maxLag,
+		Staleness: s.staleness, Blind: s.blind,
+		Store: s.store, Aside: func(Position) { s.aside.Add(1) }, Ended: func(error) { s.ended.Add(1) }, Logger: w.logger(s.name)}
+	if s.blind {
+		cfg.Machine, cfg.DataKey = nil, [32]byte{}
+	}
+	s.replica = s.node.Open(cfg)
 	s.machine.replica = s.replica
 	cached.Attach(s.replica)
 	s.seen = 0

@@ -65,7 +65,8 @@ type Belief struct {
 	End      Position     // of what was left; not zero
 }
 
-// Config is what a Log needs. Dir, Room, Volume, DataKey and Rand are required.
+// Config is what a Log needs. Dir, Room, Volume, DataKey and Rand are required. A blind log has no
+// DataKey.
 type Config struct {
 	Dir     cachepool.Dir
 	Room    Room
@@ -74,6 +75,10 @@ type Config struct {
 	// Keys has the volume's data keys, of which DataKey is the first; nil: there is no other. More
 	// may come. See NewSalt.
 	Keys *segment.Keys
+	// Blind: no data key is known here, and none will be (protocol-28). What Ingest takes in is
+	// verified by checksum, length and hash. Its entries have no Record. Nothing can be appended or
+	// decrypted.
+	Blind bool
 	// Sources returns the present sources, nearest first; nil: none. It is called without locks.
 	Sources func() []Source
 	// Cache keeps blocks on the pool that were read from Sources; nil: nothing does.

@@ -155,6 +155,9 @@ func (l *Log) next(epoch uint64) (err error) {
 	}
 	number, key := l.cfg.Keys.Newest()
 	h := segment.Header{Volume: l.cfg.Volume, Seq: l.End().Seq + 1, Epoch: epoch, Key: number, Prev: l.nextLink()}
+	if l.cfg.Blind {
+		return l.nextBlind(h)
+	}
 	s, err := segment.NewSealer(&key, h, l.cfg.Rand)
 	if err != nil {
 		return err
@@ -164,6 +167,17 @@ func (l *Log) next(epoch uint64) (err error) {
 	}
 	l.sealer = s
 	return nil
+}
+
+// nextBlind begins a segment in which nothing will be sealed.
+func (l *Log) nextBlind(h segment.Header) (err error) {
+	if last := l.last(); last != nil {
+		h.Key = last.header.Key
+	}
+	if h.Salt, err = segment.NewSalt(l.cfg.Rand); err != nil {
+		return fmt.Errorf("begin segment %d: %w", h.Seq, err)
+	}
+	return l.begin(h)
 }
 
 // nextLink returns the link to the predecessor for the next segment's header. The caller holds

@@ -92,6 +92,7 @@ type setup struct {
 	logger  *bytes.Buffer
 	wrap    func(cachepool.Dir) cachepool.Dir
 	keys    *segment.Keys
+	blind   bool
 }
 
 var salts = rand.NewChaCha8([32]byte{99})
@@ -116,6 +117,9 @@ func (s setup) open() (*Log, cachepool.Pool, error) {
 	}
 	if cfg.Rand == nil {
 		cfg.Rand = salts
+	}
+	if s.blind {
+		cfg.Blind, cfg.DataKey = true, segment.DataKey{}
 	}
 	if s.logger != nil {
 		cfg.Logger = textLogger(s.logger)

@@ -12,7 +12,7 @@ import (
 
 // Ingest adds whole frames, as Read returned them elsewhere, to a follower's log. from is their
 // start, and must not lie after the end. Frames that the log already has are compared and skipped.
-// New frames are verified and decoded with the key. A header must name this log's last segment,
+// New frames are verified, and decoded with the key if there is one. A header must name this log's last segment,
 // hash included. Ingest returns the new entries. They are valid, and in the log, even with an
 // error. Nothing is durable before a Sync. The caller keeps ownership of frames.
 //
@@ -77,7 +77,13 @@ type ingest struct {
 	l       *Log
 	entries []Entry // in the log
 	pending []byte
-	waiting []Entry // of pending
+	waiting []arrived // of pending
+}
+
+// arrived is a record that may use the room that is reserved for removals, if it is urgent.
+type arrived struct {
+	Entry
+	urgent bool
 }
 
 func (in *ingest) frame(f segment.Frame) error {
@@ -95,12 +101,16 @@ func (in *ingest) frame(f segment.Frame) error {
 		return fmt.Errorf("a record of epoch %d, segment %d here is of epoch %d: %w", e, last.header.Seq, last.header.Epoch, ErrDiverged)
 	}
 	off := last.len + uint64(len(in.pending))
-	e, err := l.decode(last.header.Seq, f.Bytes, off, false)
-	if err != nil {
-		return err
+	e := Entry{End: Position{Seq: last.header.Seq, Off: off + uint64(len(f.Bytes))}}
+	if !l.cfg.Blind {
+		var err error
+		if e, err = l.decode(last.header.Seq, f.Bytes, off, false); err != nil {
+			return err
+		}
 	}
+	urgent := removes(e.Record) || l.cfg.Blind && segment.FrameBlocks(f.Bytes) == 0 // it may remove something
 	in.pending = append(in.pending, f.Bytes...)
-	in.waiting = append(in.waiting, e)
+	in.waiting = append(in.waiting, arrived{e, urgent})
 	return nil
 }
 
@@ -108,7 +118,7 @@ func (in *ingest) frame(f segment.Frame) error {
 // finds no room. After an error nothing is left to flush.
 func (in *ingest) flush() error {
 	l := in.l
-	n, entries, full := in.admit()
+	n, waiting, full := in.admit()
 	frames := in.pending[:n]
 	in.pending, in.waiting = in.pending[:0], nil
 	if n > 0 {
@@ -118,21 +128,23 @@ func (in *ingest) flush() error {
 		l.mu.Lock()
 		l.grown(n)
 		l.mu.Unlock()
-		in.entries = append(in.entries, entries...)
+		for _, w := range waiting {
+			in.entries = append(in.entries, w.Entry)
+		}
 	}
 	return full
 }
 
 // admit reserves room for what was collected. It returns what found room, and why the rest did not.
-func (in *ingest) admit() (n int, entries []Entry, full error) {
+func (in *ingest) admit() (n int, found []arrived, full error) {
 	l := in.l
 	if len(in.pending) == 0 || l.reserve(len(in.pending), false) == nil {
 		return len(in.pending), in.waiting, nil
 	}
 	start := l.last().len
-	for i, e := range in.waiting {
-		size := int(e.End.Off-start) - n
-		if err := l.reserve(size, removes(e.Record)); err != nil {
+	for i, w := range in.waiting {
+		size := int(w.End.Off-start) - n
+		if err := l.reserve(size, w.urgent); err != nil {
 			return n, in.waiting[:i], err
 		}
 		n += size
@@ -158,7 +170,7 @@ func (in *ingest) header(frame []byte) error {
 	if last := l.last(); last != nil && h.Epoch < last.header.Epoch || h.Epoch == 0 {
 		return fmt.Errorf("segment %d is of epoch %d: %w", h.Seq, h.Epoch, ErrStaleEpoch)
 	}
-	if _, err := l.opener(h); err != nil { // a copy that cannot read it does not count on it
+	if _, err := l.opener(h); err != nil && !l.cfg.Blind { // a copy that cannot read it does not count on it
 		return err
 	}
 	if err := l.begin(h); err != nil {

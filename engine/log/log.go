@@ -138,11 +138,13 @@ func (c *Config) setDefaults() error {
 	if c.Dir == nil || c.Room == nil || c.Rand == nil {
 		return fmt.Errorf("open log: Dir, Room and Rand are required")
 	}
-	if c.Keys == nil {
-		c.Keys = segment.NewKeys(c.DataKey)
+	if c.Volume == (segment.VolumeID{}) || (c.DataKey == (segment.DataKey{})) != c.Blind || c.Blind && c.Keys != nil {
+		return fmt.Errorf("open log: Volume and DataKey are required; a blind log has no keys")
 	}
-	if c.Volume == (segment.VolumeID{}) || c.DataKey == (segment.DataKey{}) {
-		return fmt.Errorf("open log: Volume and DataKey are required")
+	if c.Keys == nil && c.Blind {
+		c.Keys = new(segment.Keys)
+	} else if c.Keys == nil {
+		c.Keys = segment.NewKeys(c.DataKey)
 	}
 	if c.SegmentSize == 0 {
 		c.SegmentSize = segment.MaxSize

@@ -70,6 +70,9 @@ func FrameSize(b []byte) (n int, header bool, err error) {
 // FrameEpoch returns the epoch in a record frame that Next returned.
 func FrameEpoch(frame []byte) uint64 { return binary.BigEndian.Uint64(frame[9:]) }
 
+// FrameBlocks returns how many blocks a record frame has that Next returned.
+func FrameBlocks(frame []byte) int { return int(binary.BigEndian.Uint16(frame[29:])) }
+
 // layout is the offsets of the parts of a record frame.
 type layout struct {
 	epoch   uint64

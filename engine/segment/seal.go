@@ -4,6 +4,7 @@ package segment
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,17 +24,27 @@ func NewSealer(key *DataKey, h Header, rand io.Reader) (*Sealer, error) {
 	if h.Salt != ([32]byte{}) {
 		return nil, fmt.Errorf("begin segment %d: the header has a salt already, a Sealer draws its own", h.Seq)
 	}
-	if _, err := io.ReadFull(rand, h.Salt[:]); err != nil {
-		return nil, fmt.Errorf("begin segment %d: read randomness: %w", h.Seq, err)
+	salt, err := NewSalt(rand)
+	if err != nil {
+		return nil, fmt.Errorf("begin segment %d: %w", h.Seq, err)
 	}
-	if h.Salt == ([32]byte{}) {
-		return nil, fmt.Errorf("begin segment %d: the source of randomness returns zeros", h.Seq)
-	}
+	h.Salt = salt
 	o, err := NewOpener(key, h)
 	if err != nil {
 		return nil, err
 	}
 	return &Sealer{Opener: o, counter: firstCounter(&h)}, nil
+}
+
+// NewSalt reads a segment's salt from rand.
+func NewSalt(rand io.Reader) (salt [32]byte, err error) {
+	if _, err := io.ReadFull(rand, salt[:]); err != nil {
+		return salt, fmt.Errorf("read randomness: %w", err)
+	}
+	if salt == ([32]byte{}) {
+		return salt, errors.New("the source of randomness returns zeros")
+	}
+	return salt, nil
 }
 
 // Stop makes every later Seal fail, because the segment is closed.

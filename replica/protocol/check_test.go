@@ -16,6 +16,7 @@ type truth struct {
 	reads     int
 	lent      int // of which at a gateway without a vote
 	fresh     int
+	stewards  int // reigns of blind copies that began
 }
 
 // committed is a node's Committed effect.
@@ -83,6 +84,9 @@ func (s *sim) began(n *node, epoch uint64) {
 // leads checks that a home that begins to serve has its epoch's header on all members of the
 // record.
 func (s *sim) leads(n *node) {
+	if n.blind {
+		s.stewards++
+	}
 	record := s.authority()
 	if s.outside(n) || record == nil || record.Epoch != n.core.epoch || len(s.rivals) > 0 {
 		return
@@ -134,7 +138,7 @@ func (s *sim) check() {
 		}
 		now := n.clock()
 		// protocol-4: one home serves.
-		if n.core.MayServe(now) {
+		if n.core.reigns(now) {
 			if serving != nil {
 				s.fail("%s and %s both serve, in epochs %d and %d", serving.name, n.name, serving.core.epoch, n.core.epoch)
 			}
@@ -181,7 +185,7 @@ func (s *sim) check() {
 			if o == n || o.core == nil || o.core.epoch < s.forced {
 				continue
 			}
-			if o.core.MayServe(o.clock()) || o.core.MayRead(o.clock()) && !n.core.released && !s.isHome(n) {
+			if o.core.reigns(o.clock()) || o.core.MayRead(o.clock()) && !n.core.released && !s.isHome(n) {
 				s.fail("%s may take over while %s, in epoch %d, serves or reads", n.name, o.name, o.core.epoch)
 			}
 		}

@@ -159,9 +159,7 @@ func (c *Core) Step(now Time, e Event) []Effect {
 	case Force:
 		c.force()
 	case Move:
-		if c.leading() {
-			c.moving, c.moveEnd = e.To, max(c.now, c.quietEnd)+2*c.cfg.Promise
-		}
+		c.move(e.To)
 	}
 	c.advance()
 	return c.out
@@ -242,7 +240,7 @@ func (c *Core) adopt(e ControlRead) {
 }
 
 func (c *Core) maybeCreate() {
-	if !c.read || c.ctl != nil || c.swap != nil || c.role != Follower ||
+	if !c.read || c.ctl != nil || c.swap != nil || c.role != Follower || c.cfg.Blind ||
 		c.policy.FirstHome != c.cfg.Self.Site || c.log.End != (Position{}) {
 		return
 	}
@@ -465,6 +463,7 @@ func (c *Core) tick() {
 		c.beat()
 		c.noteIdle()
 		c.noteReaders()
+		c.handOn()
 		c.manageMembers()
 		c.handOver()
 	default:

@@ -322,7 +322,7 @@ func (c *Core) mayTakeOver() bool {
 	if c.ctl.Home == c.cfg.Self && c.began(c.ctl.Epoch) {
 		return c.now >= c.yieldUntil
 	}
-	return c.released || c.now >= c.promiseUntil
+	return c.released || c.now >= c.promiseUntil+c.yields()
 }
 
 // began reports whether the log's newest epoch is epoch.

@@ -145,10 +145,10 @@ func (c *Core) beat() {
 	}
 	for g, p := range c.peersInOrder() {
 		switch {
-		case p.joined && !p.proved && slices.Contains(c.policy.Sites, p.member.Site) && c.now-p.greeted >= c.proofAgain():
+		case p.joined && !c.vouched(p) && slices.Contains(c.policy.Sites, p.member.Site) && c.now-p.greeted >= c.proofAgain():
 			c.greet(g, p) // the volume's keys may have come since it was asked
 		case p.joined:
-			c.send(g, c.withLease(p, Message{Kind: Beat, Commit: c.commit, End: c.log.End, Current: c.MayServe(c.now)}))
+			c.send(g, c.withLease(p, Message{Kind: Beat, Commit: c.commit, End: c.log.End, Current: c.reigns(c.now)}))
 		case c.now-p.greeted >= c.cfg.Heartbeat || p.greeted == 0:
 			c.greet(g, p)
 		}
@@ -325,16 +325,24 @@ func (c *Core) stuck(p *peer) bool { return p != nil && p.matched && c.now-p.mov
 // not committed yet takes only one that has the whole log: it knows no better what is committed,
 // and the beginning of its epoch would wait for the follower.
 func (c *Core) candidate() string {
-	fits := func(p *peer) bool {
-		return c.live(p) && !c.stuck(p) && p.proved && !c.ctl.IsMember(p.member) && c.commit.Seq <= p.match.Seq+1 && c.outlasts(p) &&
-			slices.Contains(c.policy.Sites, p.member.Site) && (c.role == Home || !p.match.Less(c.begun))
-	}
-	if p := c.peers[c.moving]; p != nil && fits(p) {
+	if p := c.peers[c.moving]; p != nil && c.fits(p) {
 		return c.moving
 	}
-	for _, site := range c.policy.Sites {
+	return c.best(c.policy.Sites, c.fits)
+}
+
+// fits reports whether p could become a member now.
+func (c *Core) fits(p *peer) bool {
+	return c.live(p) && !c.stuck(p) && c.vouched(p) && !c.ctl.IsMember(p.member) && c.commit.Seq <= p.match.Seq+1 && c.outlasts(p) &&
+		slices.Contains(c.policy.Sites, p.member.Site) && (c.role == Home || !p.match.Less(c.begun))
+}
+
+// best returns the gateway of the first of the sites, which are in order of preference, that is
+// good; "": none is.
+func (c *Core) best(sites []string, good func(*peer) bool) string {
+	for _, site := range sites {
 		for g, p := range c.peersInOrder() {
-			if p.member.Site == site && fits(p) {
+			if p.member.Site == site && good(p) {
 				return g
 			}
 		}
@@ -449,7 +457,7 @@ func (c *Core) handOver() {
 	if c.moving == "" {
 		return
 	}
-	if c.now >= c.moveEnd {
+	if c.now >= c.moveEnd || c.isBlind(c.moving) {
 		c.moving = ""
 		c.emit(Resume{})
 		return

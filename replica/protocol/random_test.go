@@ -25,6 +25,11 @@ func schedule(seed uint64) *sim {
 		sites = "abcd"
 	}
 	policy := Policy{Want: 1 + int(seed%3), FirstHome: "a", Sites: strings.Split(sites, "")}
+	if seed%2 == 0 { // one copy is blind, of four perhaps two
+		for i := range 1 + int(seed/20%2)*(len(sites)-3) {
+			policy.Blind = append(policy.Blind, policy.Sites[len(sites)-1-i])
+		}
+	}
 	s := newSim(seed, policy, sites)
 	s.policy.Continue = s.chance(60)
 	for _, n := range s.nodes {
@@ -109,7 +114,7 @@ func (s *sim) fault() {
 	}
 	n := s.pick(nil)
 	o := s.pick(n)
-	kind := s.rnd.IntN(21)
+	kind := s.rnd.IntN(22)
 	if s.wentBack && (kind == 13 || kind > 14 && kind != 18 && kind != 19) {
 		return // no person or disk does more harm before it is brought forward
 	}
@@ -175,7 +180,32 @@ func (s *sim) fault() {
 				s.remedy()
 			}
 		}
+	case 21:
+		s.turn(n)
 	}
+}
+
+// turn makes a copy blind that has a key, or the other way round. A home hands over before. The
+// sites' order says where the home should be, blind copies last.
+func (s *sim) turn(n *node) {
+	blind := slices.Contains(s.policy.Blind, n.name)
+	if len(s.policy.Blind) == 0 || !blind && (n.name == "a" || n.core == nil || n.core.leading() || n.core.role == Candidate) {
+		return
+	}
+	without := func(list []string) []string {
+		return slices.DeleteFunc(slices.Clone(list), func(site string) bool { return site == n.name })
+	}
+	s.policy.Sites, s.policy.Blind = without(s.policy.Sites), without(s.policy.Blind)
+	if blind {
+		s.policy.Sites = slices.Insert(s.policy.Sites, 1, n.name)
+	} else {
+		s.policy.Sites, s.policy.Blind = append(s.policy.Sites, n.name), append(s.policy.Blind, n.name)
+	}
+	s.logf("blind copies: %v", s.policy.Blind)
+	for _, n := range s.nodes {
+		n.run(func() { n.step(PolicyChanged{s.policy}) })
+	}
+	s.restart(n, false, s.between(0, 300*ms))
 }
 
 // remedy reconciles the registry as soon as that can be, some time after it went back.
@@ -399,6 +429,9 @@ func (s *sim) settle() {
 		return
 	}
 	switch {
+	case home != nil && home.blind:
+		s.fail("%s, which is blind, is home at the end", home.name)
+		return
 	case home == nil || gained == 0 || !home.core.MayServe(home.clock()):
 		s.fail("the volume does not come back: home %v, %d acknowledged, record %v", home != nil, gained, s.registry)
 		return
@@ -415,8 +448,8 @@ func (s *sim) settle() {
 		if !slices.Equal(n.log.entries, home.log.entries[:have]) {
 			s.fail("%s ends at %v and differs from the home, which ends at %v", n.name, n.log.end(), home.log.end())
 		}
-		if s.ctl.IsMember(n.member) && !n.core.MayRead(n.clock()) {
-			s.fail("%s, a member, may not read", n.name)
+		if s.ctl.IsMember(n.member) && n.core.MayRead(n.clock()) == n.blind {
+			s.fail("%s, a member, may read: %t; it is blind: %t", n.name, !n.blind, n.blind)
 		}
 	}
 }
@@ -439,6 +472,12 @@ func (s *sim) waitsForRoom(gained int) bool {
 		return false
 	}
 	home := s.nodes[i]
+	if home.blind {
+		if j := slices.IndexFunc(s.nodes, func(n *node) bool { return !n.blind && n.full <= s.now }); j >= 0 {
+			s.fail("%s, which is blind, leads, and %s could", home.name, s.nodes[j].name)
+		}
+		return true
+	}
 	status := home.core.Status(home.clock())
 	stuck := func(p PeerStatus) bool {
 		return p.Vote && p.Answers && p.Stuck > 0 && s.node(p.Member.Gateway).full > s.now
@@ -460,7 +499,7 @@ func (s *sim) report(t *testing.T, what string, seed uint64) {
 }
 
 func TestRandomSchedules(t *testing.T) {
-	var acked, reads, lent, far, fresh, told, epochs, back, branched int
+	var acked, reads, lent, far, fresh, told, epochs, back, branched, stewards int
 	for i := range *seeds {
 		seed := *first + uint64(i)
 		s := schedule(seed)
@@ -486,12 +525,15 @@ func TestRandomSchedules(t *testing.T) {
 		s.report(t, "random schedule", seed)
 		acked, reads, lent, fresh, epochs = acked+s.acked, reads+s.reads, lent+s.lent, fresh+s.fresh, epochs+len(s.homes)
 		told, far = told+s.outliners.told, far+s.outliners.reads
-		back, branched = back+s.times, branched+s.branched
+		back, branched, stewards = back+s.times, branched+s.branched, stewards+s.stewards
 	}
 	if fresh == 0 || reads == 0 || lent == 0 || far == 0 || told == 0 {
 		t.Error("nobody read")
 	}
+	if stewards == 0 {
+		t.Error("no blind copy led and handed on")
+	}
 	t.Logf("%d schedules: %d acknowledged, %d times reading was allowed, %d of them without a vote, %d without a copy, and %d times "+
-		"a state was known to be of some time, %d times told how far the log reaches; %d epochs; the registry went back %d times, and "+
-		"branched %d times", *seeds, acked, reads, lent, far, fresh, told, epochs, back, branched)
+		"a state was known to be of some time, %d times told how far the log reaches; %d epochs, %d of them begun by blind copies; the registry went back %d "+
+		"times, and branched %d times", *seeds, acked, reads, lent, far, fresh, told, epochs, stewards, back, branched)
 }

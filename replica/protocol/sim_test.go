@@ -170,6 +170,7 @@ type node struct {
 	refuses     bool   // it does not believe the registry
 	accepted    int    // times that it believed it again
 	seen        []Time // what its clock showed when each of truth.committed was
+	blind       bool   // since it was started
 }
 
 func (n *node) clock() Time { return n.offset + time.Duration(float64(n.sim.now)*n.rate) }
@@ -189,7 +190,9 @@ func (n *node) config() Config {
 		n.sim.logf("%s promises for %v", n.name, n.promise)
 	}
 	n.former = max(n.former, n.promise)
-	return Config{Self: n.member, Volume: "v", Promise: n.promise, Former: n.former, Heartbeat: beat, Lent: n.sim.outliners.rnd != nil}
+	n.blind = slices.Contains(n.sim.policy.Blind, n.name)
+	return Config{Self: n.member, Volume: "v", Promise: n.promise, Former: n.former, Heartbeat: beat, Lent: n.sim.outliners.rnd != nil,
+		Blind: n.blind}
 }
 
 func (n *node) start() {
@@ -418,7 +421,7 @@ func (n *node) send(to string, m Message, frames []entry) {
 			o := s.node(to)
 			o.run(func() {
 				o.arrived = frames
-				m.Proved = true
+				m.Proved = !n.blind && !o.blind // who has no key neither proves nor checks
 				o.step(Received{Message: m})
 			})
 		}
@@ -453,7 +456,7 @@ func (s *sim) reset(a, b string) {
 
 // write appends a client's change if n is the home.
 func (n *node) write() bool {
-	if n.core == nil || n.paused > n.sim.now || n.core.role != Home || n.stopped {
+	if n.core == nil || n.paused > n.sim.now || n.core.role != Home || n.stopped || n.blind {
 		return false
 	}
 	n.sim.written++

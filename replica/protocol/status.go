@@ -68,13 +68,16 @@ func (c *Core) answers(p *peer, now Time) bool {
 }
 
 // MayServe reports whether at time now this gateway may, as home, answer a read (protocol-4).
-func (c *Core) MayServe(now Time) bool { return c.role == Home && now < c.servingUntil() }
+func (c *Core) MayServe(now Time) bool { return !c.cfg.Blind && c.reigns(now) }
+
+// reigns reports whether at time now no other gateway acknowledges anything.
+func (c *Core) reigns(now Time) bool { return c.role == Home && now < c.servingUntil() }
 
 // MayRead reports whether at time now this gateway may answer a read from its own copy, as home or
 // under a lease (protocol-26). The answer must include every record that its log had when the read
 // began.
 func (c *Core) MayRead(now Time) bool {
-	return c.MayServe(now) || c.role == Follower && now < c.leaseUntil
+	return c.MayServe(now) || c.role == Follower && now < c.leaseUntil && !c.cfg.Blind
 }
 
 // Lent reports whether at time now a gateway without a copy may have a lease that this gateway, or

@@ -16,7 +16,7 @@ import (
 // ms, an fsync 10 ms, the way to the registry and back 20 ms each; a promise lasts 2 s. A story
 // consists of blocks of commands. Below each block comes what happened, and what status shows.
 //
-//	policy want=2 continue sites=a,b,c   sets the policy, before the first up or later
+//	policy want=2 continue sites=a,b,c blind=c   sets the policy, before the first up or later
 //	up a b; kill a; power a; wipe a      start, SIGKILL, power cut, new disk and incarnation
 //	damage a 3; rewind a 3               power cut, after which 3 entries can be read, or are there
 //	pause a 5s; disk a hang 5s; full a 5s; clock a 1.03
@@ -177,6 +177,8 @@ func (s *sim) tellPolicy(words []string) (err error) {
 			s.policy.Continue = true
 		case "sites":
 			s.policy.Sites = strings.Split(v, ",")
+		case "blind": // before their first up
+			s.policy.Blind = strings.Split(v, ",")
 		default:
 			err = fmt.Errorf("unknown part %s", w)
 		}
@@ -212,6 +214,8 @@ func (s *sim) status() {
 			line += fmt.Sprintf("%v, epoch %d, %d entries, %d durable, %d committed", st.Role, st.Epoch, len(n.log.entries),
 				n.log.durable, n.log.index(st.Commit))
 			switch {
+			case n.blind:
+				line += ", blind"
 			case n.core.MayServe(n.clock()):
 				line += ", serves"
 			case n.core.MayRead(n.clock()):

@@ -27,13 +27,15 @@ type Config struct {
 	Former    time.Duration // the longest Promise of earlier processes, whose promises may last; 0: none
 	Heartbeat time.Duration // between messages to a follower; at most a quarter of Promise
 	Lent      bool          // earlier processes may have lent leases to gateways without a copy
+	Blind     bool          // the log has no key: this gateway leads only to hand on (protocol-28)
 }
 
 // Policy is the part of the volume's durability policy that the protocol needs.
 type Policy struct {
 	Want      int      // members wanted, the home included: 1 for acknowledge Gateway
 	Continue  bool     // whenDegraded: Continue
-	Sites     []string // sites that hold copies, most preferred home first
+	Sites     []string // sites that hold copies, most preferred home first, blind ones last
+	Blind     []string // those of Sites whose copies are blind
 	FirstHome string   // site whose gateway makes the first control record
 }
 
@@ -93,7 +95,7 @@ type Message struct {
 	End    Position         // Hello, Beat: where the home's log ends; Welcome, Ack: durable up to here; Refuse: where the log ends
 	Commit Position         // Append, Advance, Beat, Release, Refuse
 	Grant  time.Duration    // promise (Ack, Welcome) or lease (Append, Beat), counted from Echo
-	// Current: Beat: at Stamp the sender served, so all that was acknowledged by then is at or
+	// Current: Beat: at Stamp the sender reigned, so all that was acknowledged by then is at or
 	// before Commit, and what is not stable at or before End.
 	Current bool
 	Proved  bool // Welcome, Refuse: the sender proved to the shell that it can unwrap the data key

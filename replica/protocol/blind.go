@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protocol
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+)
+
+// The rules for copies without a key (protocol-28). A blind member that takes over is a steward: it
+// begins an epoch, and hands it on.
+
+// vouched reports whether p may become a member as far as the key is concerned (protocol-17). A
+// blind copy has none to prove. A steward cannot check a proof, and goes by the sites that the
+// volume's owner named.
+func (c *Core) vouched(p *peer) bool {
+	return p.proved || c.cfg.Blind || slices.Contains(c.policy.Blind, p.member.Site)
+}
+
+// isBlind reports whether a gateway's copy is blind, as far as is known.
+func (c *Core) isBlind(gateway string) bool {
+	p := c.peers[gateway]
+	return p != nil && slices.Contains(c.policy.Blind, p.member.Site)
+}
+
+// move makes the home hand over to another gateway. A blind copy does not become home.
+func (c *Core) move(to string) {
+	if c.leading() && !c.isBlind(to) {
+		c.moving, c.moveEnd = to, max(c.now, c.quietEnd)+2*c.cfg.Promise
+	}
+}
+
+// handOn makes a steward hand over to the keyed copy that the policy prefers, of those that are
+// members or have nearly all. Until there is one, it waits.
+func (c *Core) handOn() {
+	if !c.cfg.Blind || c.role != Home || c.moving != "" || c.swap != nil {
+		return
+	}
+	keyed := slices.DeleteFunc(slices.Clone(c.policy.Sites), func(site string) bool { return slices.Contains(c.policy.Blind, site) })
+	heir := c.best(keyed, func(p *peer) bool {
+		return c.fits(p) || c.ctl.IsMember(p.member) && c.live(p) && !c.stuck(p)
+	})
+	if heir != "" {
+		c.move(heir)
+	}
+}
+
+// yields is how much longer than its promise a blind member waits before it takes over: until a
+// keyed member, which can serve at once, had the time to.
+func (c *Core) yields() time.Duration {
+	keyed := func(m federation.Member) bool {
+		return m != c.cfg.Self && m != c.ctl.Home && !slices.Contains(c.policy.Blind, m.Site)
+	}
+	if !c.cfg.Blind || !slices.ContainsFunc(c.ctl.Members, keyed) {
+		return 0
+	}
+	return c.cfg.Promise
+}
