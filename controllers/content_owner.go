@@ -74,7 +74,8 @@ func (r *contents) resolve(ctx context.Context, c *content) (plan.Resolved, int6
 func (r *contents) place(c *content, p plan.Resolved) (plan.Placement, error) {
 	r.placing.Lock()
 	defer r.placing.Unlock()
-	req := plan.Request{Spec: p.Spec, Selector: p.Selector, Near: r.Site, Sites: r.mirror.Candidates(c.Name, r.Organization)}
+	req := plan.Request{Spec: p.Spec, Selector: p.Selector, Owner: r.Organization, Near: r.Site, Sites: r.mirror.Candidates(c.Name,
+		r.Organization)}
 	if v := c.record(); v != nil {
 		req.Present, req.PresentSize = v.Sites, v.Spec.Size
 		if ctl := c.seen.Control; ctl != nil {
@@ -104,14 +105,18 @@ func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) erro
 	if err != nil {
 		return err
 	}
-	ring, err := r.newKeyring(c.Name, placed.Sites)
+	ring, err := r.newKeyring(c.Name, slices.DeleteFunc(slices.Clone(placed.Sites),
+		func(s string) bool { return slices.Contains(placed.Blind, s) }))
 	if err != nil {
 		return err
 	}
 	v := federation.Volume{UUID: c.Name, Name: c.Spec.FederationName, Owner: r.Organization, OwnerSite: r.Site,
-		OwnerCluster: r.self.Cluster, Generation: 1, Spec: p.Spec, Sites: placed.Sites, CreatedAt: r.Now().UTC()}
+		OwnerCluster: r.self.Cluster, Generation: 1, Spec: p.Spec, Sites: placed.Sites, Blind: placed.Blind, CreatedAt: r.Now().UTC()}
 	var wrong *plan.Verdict
 	if v.Grants, v.Clients, wrong = plan.Grants(c.Spec.Grants, federation.Volume{}); wrong != nil {
+		return &outcome.Stop{Verdict: wrong}
+	}
+	if v.Grants, wrong = plan.Seeing(v.Grants, v.Blind); wrong != nil {
 		return &outcome.Stop{Verdict: wrong}
 	}
 	at, err := r.Registry.CreateVolume(ctx, v, ring)
@@ -183,7 +188,7 @@ func (r *contents) update(ctx context.Context, c *content) error {
 	if v := (*plan.Verdict)(nil); errors.As(err, &v) {
 		c.trouble, err = v, nil
 	} else if err == nil {
-		next.Spec, next.Sites, c.policy = resolved.Spec, placed.Sites, generation
+		next.Spec, next.Sites, next.Blind, c.policy = resolved.Spec, placed.Sites, placed.Blind, generation
 	}
 	if err != nil {
 		return err
@@ -191,15 +196,18 @@ func (r *contents) update(ctx context.Context, c *content) error {
 	if c.trouble == nil {
 		c.trouble = wrong
 	}
-	if !reflect.DeepEqual(old.Spec, next.Spec) || !slices.Equal(old.Sites, next.Sites) {
+	if !reflect.DeepEqual(old.Spec, next.Spec) || !slices.Equal(old.Sites, next.Sites) || !slices.Equal(old.Blind, next.Blind) {
 		// A change that is not of this volume's own wish is that of its policy, or of the sites.
 		policys := c.Spec.Policy != "" && c.Status.ObservedPolicyGeneration != generation && c.Generation == c.Status.ObservedGeneration
 		if policys && !r.rollout.Begin(c.Spec.Policy, c.Name) {
 			c.taking = true
-			next.Spec, next.Sites = old.Spec, old.Sites
+			next.Spec, next.Sites, next.Blind = old.Spec, old.Sites, old.Blind
 		} else {
 			next.Generation = old.Generation + 1
 		}
+	}
+	if next.Grants, wrong = plan.Seeing(next.Grants, next.Blind); c.trouble == nil {
+		c.trouble = wrong
 	}
 	if next.Generation == old.Generation && slices.Equal(next.Grants, old.Grants) && reflect.DeepEqual(next.Clients, old.Clients) {
 		return nil

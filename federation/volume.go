@@ -5,6 +5,7 @@ package federation
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/weir-storage/weir/federation/users"
@@ -30,7 +31,9 @@ type Volume struct {
 	Generation uint64     `json:"generation"`
 	Spec       VolumeSpec `json:"spec"`
 	// Sites were chosen to have a copy (spec.Place); the first is where the volume starts.
-	Sites     []string  `json:"sites"`
+	Sites []string `json:"sites"`
+	// Blind are those of Sites whose copies hold ciphertext only, and get no key (protocol-28).
+	Blind     []string  `json:"blind,omitempty"`
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 	// Closing: the owner wants to delete it, and lists the claims after it has written this.
 	// Whoever adds a claim reads this record afterwards.
@@ -67,8 +70,26 @@ func (v Volume) Validate() error {
 			return err
 		}
 	}
+	return v.checkBlind()
+}
+
+// checkBlind: one copy at least has the key, and a site whose copy has none serves no client.
+func (v Volume) checkBlind() error {
+	for i, s := range v.Blind {
+		switch {
+		case !slices.Contains(v.Sites, s) || slices.Contains(v.Blind[:i], s):
+			return invalid("check", "volume", v.Name, "blind: "+s+" is not one of its sites, or is there twice")
+		case len(v.Blind) == len(v.Sites):
+			return invalid("check", "volume", v.Name, "blind: all copies would be: one site at least has to have the key")
+		case slices.ContainsFunc(v.Grants, func(g Grant) bool { return g.Site == s }):
+			return invalid("check", "volume", v.Name, "grants: the copy at site "+s+" is blind and serves nobody: take the grant back")
+		}
+	}
 	return nil
 }
+
+// IsBlind reports whether a site's copy is to hold ciphertext only.
+func (v Volume) IsBlind(site string) bool { return slices.Contains(v.Blind, site) }
 
 // CheckUpdate checks that next may replace prev; errors wrap ErrInvalid.
 func CheckUpdate(prev, next Volume) error {
@@ -78,7 +99,7 @@ func CheckUpdate(prev, next Volume) error {
 	bad := func(format string, a ...any) error {
 		return invalid("update", "volume", prev.Name, fmt.Sprintf(format, a...))
 	}
-	changed := !reflect.DeepEqual(prev.Spec, next.Spec) || !reflect.DeepEqual(prev.Sites, next.Sites)
+	changed := !reflect.DeepEqual([]any{prev.Spec, prev.Sites, prev.Blind}, []any{next.Spec, next.Sites, next.Blind})
 	switch {
 	case next.UUID != prev.UUID:
 		return bad("uuid changes from %s to %s: it is the volume's identity", prev.UUID, next.UUID)

@@ -22,6 +22,8 @@ type Replication struct {
 	Copies int       `json:"copies"`
 	Spread Spread    `json:"spread"`
 	Sites  SiteRules `json:"sites"`
+	// OtherOrganizations says what copies at sites of others than the owner are; "": Keyed.
+	OtherOrganizations Copies `json:"otherOrganizations,omitempty"`
 }
 
 // Spread is what no two copies may share.
@@ -34,11 +36,18 @@ const (
 	SpreadSite         Spread = "Site"
 )
 
-// SiteRules name sites that must, should and must not have a copy.
+// Copies says whether copies are keyed: have the data keys; or blind: ciphertext (protocol-28).
+type Copies string
+
+// Kinds of copies.
+const CopiesKeyed, CopiesBlind Copies = "Keyed", "Blind"
+
+// SiteRules name sites that must, should and must not have a copy, and whose copies are blind.
 type SiteRules struct {
 	Required  []string `json:"required,omitempty"`
 	Preferred []string `json:"preferred,omitempty"`
 	Forbidden []string `json:"forbidden,omitempty"`
+	Blind     []string `json:"blind,omitempty"`
 }
 
 // Durability says what a stable write waits for.

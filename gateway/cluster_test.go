@@ -275,6 +275,12 @@ func (c *cluster) create(name, manifest string) string {
 // createAt makes a volume with copies at some sites.
 func (c *cluster) createAt(name, manifest string, sites []string) string {
 	c.t.Helper()
+	return c.createBlind(name, manifest, sites)
+}
+
+// createBlind makes a volume with copies at some sites, of which some are blind.
+func (c *cluster) createBlind(name, manifest string, sites []string, blind ...string) string {
+	c.t.Helper()
 	m, err := spec.Parse([]byte(manifest))
 	if err != nil {
 		c.t.Fatal(err)
@@ -284,7 +290,9 @@ func (c *cluster) createAt(name, manifest string, sites []string) string {
 	id := uuid.NewString()
 	keys := map[string][]byte{}
 	for _, s := range sites {
-		keys[s] = c.nodes[s].key.Public()
+		if !slices.Contains(blind, s) {
+			keys[s] = c.nodes[s].key.Public()
+		}
 	}
 	ring, _, err := keyring.New(id, keys, rand.Reader)
 	if err != nil {
@@ -293,10 +301,12 @@ func (c *cluster) createAt(name, manifest string, sites []string) string {
 	ctx := context.Background()
 	var grants []federation.Grant // its owner lets all sites write
 	for _, s := range slices.Sorted(maps.Keys(c.nodes)) {
-		grants = append(grants, federation.Grant{Site: s, Namespace: "test", Access: federation.ReadWrite})
+		if !slices.Contains(blind, s) {
+			grants = append(grants, federation.Grant{Site: s, Namespace: "test", Access: federation.ReadWrite})
+		}
 	}
 	if _, err := reg.CreateVolume(ctx, federation.Volume{UUID: id, Name: name, Owner: "org-a", Grants: grants, Generation: 1, Spec: m.Spec,
-		Sites: sites, CreatedAt: time.Now()}, ring); err != nil {
+		Sites: sites, Blind: blind, CreatedAt: time.Now()}, ring); err != nil {
 		c.t.Fatal(err)
 	}
 	return id

@@ -88,7 +88,8 @@ func (w *world) same(want []int64) {
 			if s.node == nil {
 				continue
 			}
-			if !s.blind && !slices.Equal(s.machine.ids(), want) || s.log.Durable() != s.log.End() || end != (Position{}) && end != s.log.End() {
+			if !s.blind && !slices.Equal(s.machine.ids(), want) || s.log.Durable() != s.log.End() || end != (Position{}) &&
+				end != s.log.End() {
 				return false
 			}
 			end = s.log.End()

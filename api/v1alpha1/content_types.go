@@ -136,6 +136,9 @@ type Replica struct {
 	Gateway string `json:"gateway,omitempty"`
 	// Home, Member (counts before a write is acknowledged), Follower, Joining, Lost, or Unknown.
 	State string `json:"state"`
+	// It holds ciphertext only.
+	// +optional
+	Blind bool `json:"blind,omitempty"`
 	// How far it is behind in time, as the home last reported it.
 	// +optional
 	Lag string `json:"lag,omitempty"`

@@ -121,7 +121,24 @@ type Replication struct {
 	// Sites that must, should and must not have a copy.
 	// +optional
 	Sites SiteRules `json:"sites,omitzero"`
+	// What copies at sites of other organizations than the volume's are. Default Keyed. Live: a
+	// copy that becomes blind gives its key up, and what is written from then on has another one; a
+	// home moves before. One copy at least is keyed.
+	// +optional
+	OtherOrganizations Copies `json:"otherOrganizations,omitempty"`
 }
+
+// Copies is a kind of copies.
+// +kubebuilder:validation:Enum=Keyed;Blind
+type Copies string
+
+// Kinds of copies.
+const (
+	// it has the volume's key: it may become home, and serve its site
+	CopiesKeyed Copies = "Keyed"
+	// it holds ciphertext only: it counts for durability, and nobody there can read it
+	CopiesBlind Copies = "Blind"
+)
 
 // SiteName is the name of a Site.
 // +kubebuilder:validation:MinLength=1
@@ -150,6 +167,12 @@ type SiteRules struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Forbidden []SiteName `json:"forbidden,omitempty"`
+	// Sites whose copies hold ciphertext only, whichever organization they are of. Live, as
+	// otherOrganizations.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	Blind []SiteName `json:"blind,omitempty"`
 	// Labels that a site must have to get a copy, for instance its jurisdiction. A site's
 	// organization and region are labels too: organization.weir.dev and region.weir.dev. Live:
 	// copies at sites that do not have them move.

@@ -1014,6 +1014,11 @@ func (in *SiteRules) DeepCopyInto(out *SiteRules) {
 		*out = make([]SiteName, len(*in))
 		copy(*out, *in)
 	}
+	if in.Blind != nil {
+		in, out := &in.Blind, &out.Blind
+		*out = make([]SiteName, len(*in))
+		copy(*out, *in)
+	}
 	if in.Selector != nil {
 		in, out := &in.Selector, &out.Selector
 		*out = new(v1.LabelSelector)

@@ -55,6 +55,21 @@ func Grants(list []v1alpha1.Grant, old federation.Volume) (out []federation.Gran
 	return out, at, wrong
 }
 
+// Seeing are those of some grants that are not for sites whose copies are blind. If there are
+// others, wrong says so: no client of such a site can use the volume.
+func Seeing(list []federation.Grant, blind []string) (out []federation.Grant, wrong *Verdict) {
+	for _, g := range list {
+		if !slices.Contains(blind, g.Site) {
+			out = append(out, g)
+		} else if wrong == nil {
+			wrong = verdict(v1alpha1.ReasonInvalid, "spec.grants: site %s has a blind copy, which no client there can use, so nothing is "+
+				"granted to it: take the grant back, or let the copy have the key (replication.otherOrganizations, sites.blind)",
+				g.Site)
+		}
+	}
+	return out, wrong
+}
+
 // Fewer are those of some grants that are in old too, for no more access than there.
 func Fewer(list, old []federation.Grant) (out []federation.Grant) {
 	for _, g := range list {

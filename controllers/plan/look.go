@@ -200,7 +200,7 @@ func (v *View) replicas(s Seen, homeAlive bool) (good int, missing []string) {
 // replica returns one site's copy, how many seconds it is behind (−1: not known), and why it is not
 // a good copy.
 func (s Seen) replica(site string, homeAlive bool) (v1alpha1.Replica, float64, string) {
-	r := v1alpha1.Replica{Site: v1alpha1.SiteName(site), State: replicaUnknown}
+	r := v1alpha1.Replica{Site: v1alpha1.SiteName(site), State: replicaUnknown, Blind: s.Volume.IsBlind(site)}
 	c := s.Control
 	if c != nil && c.Home.Site == site {
 		r.Gateway, r.State = c.Home.Gateway, string(federation.ReplicaHome)

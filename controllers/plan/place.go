@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/spec"
 )
 
 // Candidate is a site that is registered.
@@ -38,8 +39,8 @@ type Candidate struct {
 type Request struct {
 	Spec     federation.VolumeSpec
 	Selector *metav1.LabelSelector
-	// Near is the owner's site.
-	Near string
+	// Owner is the volume's organization, and Near the owner's site.
+	Owner, Near string
 	// Present are the volume's sites now; the first is where it began. PresentSize is its size now.
 	Present     []string
 	PresentSize federation.Bytes
@@ -57,6 +58,8 @@ type Placement struct {
 	// Sites are those that stay, in the order they had, then the new ones. A new volume begins at
 	// the first.
 	Sites []string
+	// Blind are those of Sites whose copies hold ciphertext only.
+	Blind []string
 	// Refused says for each site that was not chosen why.
 	Refused []Refusal
 }
@@ -138,7 +141,18 @@ func Place(r Request) (Placement, error) {
 		}
 	}
 	slices.SortFunc(order, p.better)
+	if !slices.ContainsFunc(p.chosen, p.keyed) { // first one that has the key
+		for _, c := range order {
+			if rule, _ := p.refuse(c); rule == "" && p.keyed(c.Name) && len(p.chosen) < r.Spec.Replication.Copies {
+				p.take(c)
+				break
+			}
+		}
+	}
 	for _, c := range order {
+		if slices.Contains(p.chosen, c.Name) {
+			continue
+		}
 		rule, why := p.refuse(c)
 		if rule == "" && len(p.chosen) == r.Spec.Replication.Copies {
 			rule, why = RuleNotWanted, "the copies are at sites that come before it"
@@ -154,7 +168,19 @@ func Place(r Request) (Placement, error) {
 			"%d copies are wanted, but only %d of %d sites can have one (%s): %s",
 			want, len(p.chosen), len(r.Sites), cmp.Or(strings.Join(p.chosen, ", "), "none"), p.remedies())}
 	}
-	return Placement{Sites: p.order(), Refused: p.refused}, nil
+	out := Placement{Sites: p.order(), Refused: p.refused}
+	for _, name := range out.Sites {
+		if !p.keyed(name) {
+			out.Blind = append(out.Blind, name)
+		}
+	}
+	if len(out.Blind) > 0 && len(out.Blind) == len(out.Sites) {
+		return Placement{}, &Unplaceable{Refused: p.refused,
+			Problem: fmt.Sprintf("all copies would be blind (%s), and one at least has to "+
+				"have the key: require fewer of these sites, or see spec.replication.otherOrganizations and sites.blind",
+				strings.Join(out.Sites, ", "))}
+	}
+	return out, nil
 }
 
 type placer struct {
@@ -328,6 +354,12 @@ func rank(list []string, name string) int {
 	return len(list)
 }
 
+// keyed reports whether the copy at a site is to have the volume's key.
+func (p *placer) keyed(name string) bool {
+	c := p.find(name)
+	return c != nil && !spec.Blind(p.Spec.Replication, p.Owner, name, c.Organization)
+}
+
 // order returns the chosen sites. The present ones keep their order, since a volume without a home
 // begins at the first. Of a new volume the first is the best home among the chosen.
 func (p *placer) order() []string {
@@ -345,7 +377,7 @@ func (p *placer) order() []string {
 	}
 	slices.SortStableFunc(added, func(a, b string) int {
 		home := p.Spec.Home.PreferredSites
-		return cmp.Or(cmp.Compare(rank(home, a), rank(home, b)), first(a == p.Near, b == p.Near))
+		return cmp.Or(first(p.keyed(a), p.keyed(b)), cmp.Compare(rank(home, a), rank(home, b)), first(a == p.Near, b == p.Near))
 	})
 	return append(out, added...)
 }

@@ -39,7 +39,9 @@ func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpe
 				Required:  names(m.Replication.Sites.Required),
 				Preferred: names(m.Replication.Sites.Preferred),
 				Forbidden: names(m.Replication.Sites.Forbidden),
+				Blind:     names(m.Replication.Sites.Blind),
 			},
+			OtherOrganizations: federation.Copies(m.Replication.OtherOrganizations),
 		},
 		Durability: federation.Durability{
 			Acknowledge:  federation.Acknowledge(m.Durability.Acknowledge),
@@ -94,6 +96,8 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	overList(&p.Replication.Sites.Required, o.Replication.Sites.Required)
 	overList(&p.Replication.Sites.Preferred, o.Replication.Sites.Preferred)
 	overList(&p.Replication.Sites.Forbidden, o.Replication.Sites.Forbidden)
+	overList(&p.Replication.Sites.Blind, o.Replication.Sites.Blind)
+	over(&p.Replication.OtherOrganizations, o.Replication.OtherOrganizations)
 	over(&p.Replication.Sites.Selector, o.Replication.Sites.Selector)
 	if o.Durability.Acknowledge != "" && o.Durability.Acknowledge != v1alpha1.AcknowledgeSites {
 		p.Durability.Sites = nil
@@ -154,7 +158,9 @@ func Describe(s federation.VolumeSpec) v1alpha1.VolumePolicySpec {
 				Required:  siteNames(s.Replication.Sites.Required),
 				Preferred: siteNames(s.Replication.Sites.Preferred),
 				Forbidden: siteNames(s.Replication.Sites.Forbidden),
+				Blind:     siteNames(s.Replication.Sites.Blind),
 			},
+			OtherOrganizations: v1alpha1.Copies(s.Replication.OtherOrganizations),
 		},
 		Durability: v1alpha1.Durability{
 			Acknowledge:  v1alpha1.Acknowledge(s.Durability.Acknowledge),

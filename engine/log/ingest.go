@@ -12,9 +12,9 @@ import (
 
 // Ingest adds whole frames, as Read returned them elsewhere, to a follower's log. from is their
 // start, and must not lie after the end. Frames that the log already has are compared and skipped.
-// New frames are verified, and decoded with the key if there is one. A header must name this log's last segment,
-// hash included. Ingest returns the new entries. They are valid, and in the log, even with an
-// error. Nothing is durable before a Sync. The caller keeps ownership of frames.
+// New frames are verified, and decoded with the key if there is one. A header must name this log's
+// last segment, hash included. Ingest returns the new entries. They are valid, and in the log, even
+// with an error. Nothing is durable before a Sync. The caller keeps ownership of frames.
 //
 // Errors: ErrGap; ErrDiverged (find the common prefix and truncate); ErrStaleEpoch;
 // segment.ErrCorrupt or segment.ErrShort when frames are damaged; cachepool.ErrFull; ErrDoubt.

@@ -40,7 +40,7 @@ func (e *PlaceError) Error() string {
 // preferred as home, preferred, by name. Equal input gives equal output. It does not look at who is
 // alive: a site that is down for a moment is still a good place. The error is a *PlaceError, or
 // joined FieldErrors for names of sites that are not known. A site of another organization than
-// owner is chosen only if it lends to that.
+// owner is chosen only if it lends to that. One site at least is chosen whose copy is not blind.
 func Place(m VolumeManifest, owner string, sites []federation.Site) ([]string, error) {
 	r, home := m.Spec.Replication, m.Spec.Home.PreferredSites
 	known := make(map[string]federation.Site, len(sites))
@@ -97,31 +97,67 @@ func Place(m VolumeManifest, owner string, sites []federation.Site) ([]string, e
 		return cmp.Or(cmp.Compare(rank(home, a), rank(home, b)), cmp.Compare(rank(r.Sites.Preferred, a), rank(r.Sites.Preferred, b)))
 	})
 	var refused []Refusal
-	for _, name := range order {
+	// take takes a site, or says why it cannot be.
+	take := func(name string) (why string) {
 		d := domain(r.Spread, known[name])
 		switch {
-		case slices.Contains(chosen, name) || len(chosen) == r.Copies:
 		case slices.Contains(r.Sites.Forbidden, name):
-			refused = append(refused, Refusal{name, "forbidden by spec.replication.sites.forbidden"})
+			return "forbidden by spec.replication.sites.forbidden"
 		case !known[name].Takes(owner):
-			refused = append(refused, Refusal{name, noRoom(name)})
+			return noRoom(name)
 		case lacks(name):
-			refused = append(refused, Refusal{name, noPool})
+			return noPool
 		case taken[d] != "":
-			refused = append(refused, Refusal{name, fmt.Sprintf("in %s, which has a copy at %s", d, taken[d])})
-		default:
-			taken[d] = name
-			chosen = append(chosen, name)
+			return fmt.Sprintf("in %s, which has a copy at %s", d, taken[d])
 		}
+		taken[d] = name
+		chosen = append(chosen, name)
+		return ""
+	}
+	blind := func(name string) bool { return Blind(r, owner, name, known[name].Organization) }
+	if !slices.ContainsFunc(chosen, not(blind)) { // first one that has the key
+		for _, name := range order {
+			if len(chosen) < r.Copies && !blind(name) && take(name) == "" {
+				break
+			}
+		}
+	}
+	for _, name := range order {
+		if slices.Contains(chosen, name) || len(chosen) == r.Copies {
+			continue
+		}
+		if why := take(name); why != "" {
+			refused = append(refused, Refusal{name, why})
+		}
+	}
+	if len(chosen) > 0 && !slices.ContainsFunc(chosen, not(blind)) {
+		return nil, fail(refused, "all copies would be blind (%s), and one at least has to have the key: require fewer of these sites, "+
+			"or see spec.replication.otherOrganizations and sites.blind", strings.Join(chosen, ", "))
 	}
 	if len(chosen) < r.Copies {
 		return nil, fail(refused, "%d copies are wanted, but only %d of the %d known sites can have one (%s): register another site, or "+
 			"lower spec.replication.copies%s",
 			r.Copies, len(chosen), len(names), cmp.Or(strings.Join(chosen, ", "), "none"), otherRemedies(r, m.Spec.Cache))
 	}
-	slices.SortStableFunc(chosen, func(a, b string) int { return cmp.Compare(rank(home, a), rank(home, b)) })
+	last := func(name string) int {
+		if blind(name) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(chosen, func(a, b string) int {
+		return cmp.Or(cmp.Compare(last(a), last(b)), cmp.Compare(rank(home, a), rank(home, b)))
+	})
 	return chosen, nil
 }
+
+// Blind reports whether the copy at a site of an organization holds ciphertext only: the site is
+// named, or the organization is another than the volume's owner and those are blind.
+func Blind(r federation.Replication, owner, site, organization string) bool {
+	return slices.Contains(r.Sites.Blind, site) || r.OtherOrganizations == federation.CopiesBlind && organization != owner
+}
+
+func not(f func(string) bool) func(string) bool { return func(s string) bool { return !f(s) } }
 
 func otherRemedies(r federation.Replication, c federation.Cache) string {
 	s := ""
@@ -171,6 +207,7 @@ func checkKnown(m VolumeManifest, known map[string]federation.Site, names []stri
 	check("spec.replication.sites.required", m.Spec.Replication.Sites.Required)
 	check("spec.replication.sites.preferred", m.Spec.Replication.Sites.Preferred)
 	check("spec.replication.sites.forbidden", m.Spec.Replication.Sites.Forbidden)
+	check("spec.replication.sites.blind", m.Spec.Replication.Sites.Blind)
 	check("spec.home.preferredSites", m.Spec.Home.PreferredSites)
 	return errors.Join(p...)
 }

@@ -5,9 +5,9 @@
 // what cannot be: a message names the field, the value and what to write instead. It also chooses
 // sites (Place).
 //
-// Defaults: 2 copies, spread over Site; acknowledge Gateway (Sites: 2 sites), whenDegraded Stall,
-// maxLag 1m and 1Gi; consistency Strong (Bounded: maxStaleness 5s); cache without a limit of its
-// own; no preferred home.
+// Defaults: 2 copies, spread over Site, Keyed; acknowledge Gateway (Sites: 2 sites), whenDegraded
+// Stall, maxLag 1m and 1Gi; consistency Strong (Bounded: maxStaleness 5s); cache without a limit of
+// its own; no preferred home.
 package spec
 
 import (
@@ -130,6 +130,9 @@ func validateSpec(p *problems, s federation.VolumeSpec) {
 	}
 	if s.Replication.Copies < 1 {
 		p.add("spec.replication.copies", s.Replication.Copies, "a volume has at least 1 copy")
+	}
+	if o := s.Replication.OtherOrganizations; o != "" {
+		oneOf(p, "spec.replication.otherOrganizations", o, federation.CopiesKeyed, federation.CopiesBlind)
 	}
 	oneOf(p, "spec.replication.spread", s.Replication.Spread, federation.SpreadOrganization, federation.SpreadRegion, federation.SpreadSite)
 	validateSites(p, s)
@@ -282,6 +285,7 @@ func validateSites(p *problems, s federation.VolumeSpec) {
 		{"spec.replication.sites.required", r.Required},
 		{"spec.replication.sites.preferred", r.Preferred},
 		{"spec.replication.sites.forbidden", r.Forbidden},
+		{"spec.replication.sites.blind", r.Blind},
 		{"spec.home.preferredSites", s.Home.PreferredSites},
 	}
 	for _, l := range lists {
@@ -294,6 +298,8 @@ func validateSites(p *problems, s federation.VolumeSpec) {
 				p.add(field, name, "there twice: name each site once")
 			case !strings.HasSuffix(l.field, "forbidden") && slices.Contains(r.Forbidden, name):
 				p.add(field, name, "also in spec.replication.sites.forbidden: remove it from one of them")
+			case l.field == "spec.home.preferredSites" && slices.Contains(r.Blind, name):
+				p.add(field, name, "also in spec.replication.sites.blind: a blind copy is never home; remove it from one of them")
 			}
 		}
 	}

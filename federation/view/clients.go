@@ -247,7 +247,8 @@ func (v *View) HasAddress(client netip.Addr, except string) (other Node, found b
 
 // Allowed is the most that a volume's owner allows to the clients of a site: everything at the
 // sites of its own organization, and elsewhere what a grant says, or an admission that a person of
-// the owner wrote. "": nothing, or the volume's record is not known.
+// the owner wrote. Where the copy is blind, that is nothing. "": nothing, or the volume's record is
+// not known.
 func (v *View) Allowed(volume, site string) federation.Access {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -259,6 +260,9 @@ func (v *View) Allowed(volume, site string) federation.Access {
 
 // allowed is Allowed. The caller holds mu.
 func (v *View) allowed(record *federation.Volume, site string) federation.Access {
+	if record.IsBlind(site) {
+		return ""
+	}
 	t := v.clients.users[siteKey{record.UUID, site}]
 	reads := t.read > 0
 	if s, ok := v.sites.all[site]; ok && s.Organization == record.Owner || t.write > 0 {
@@ -293,22 +297,27 @@ func (v *View) Foreign(volume, site string) (said users.Policy, known bool) {
 }
 
 // Forbidden reports whether a volume's owner allows nothing to a site, also if clients there are
-// admitted; a site that is to have a copy is not meant.
+// admitted; a site that is to have a copy with the key is not meant.
 func (v *View) Forbidden(volume, site string) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	e := v.volumes.all[volume]
-	return e != nil && e.Record != nil && !slices.Contains(e.Record.Sites, site) && v.allowed(e.Record, site) == ""
+	return e != nil && e.Record != nil && !hasKey(e.Record, site) && v.allowed(e.Record, site) == ""
 }
 
-// MayUse reports whether the gateways of a site may use a volume: the site is to have a copy, or it
-// has an admission of a client, as far as the volume's owner allows any.
+// hasKey reports whether a site is to have a copy with the key.
+func hasKey(r *federation.Volume, site string) bool {
+	return slices.Contains(r.Sites, site) && !r.IsBlind(site)
+}
+
+// MayUse reports whether the gateways of a site may use a volume: the site is to have a copy with
+// the key, or it has an admission of a client, as far as the volume's owner allows any.
 func (v *View) MayUse(volume, site string) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	e := v.volumes.all[volume]
 	known := e != nil && e.Record != nil
-	return known && slices.Contains(e.Record.Sites, site) || v.uses(e, volume, site)
+	return known && hasKey(e.Record, site) || v.uses(e, volume, site)
 }
 
 // uses reports whether a site has clients of a volume that its owner allows. The caller holds mu.

@@ -161,7 +161,8 @@ func (v *View) Keyring(uuid string) (sites map[string]bool, known bool) {
 }
 
 // Keyless returns the public keys of those sites that have one, and for which a volume's data key
-// is not wrapped: sites that are to have a copy, and those whose clients use the volume. nil: none,
+// is not wrapped: sites that are to have a copy with the key, and those whose clients use the
+// volume. nil: none,
 // or there is no keyring.
 func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 	v.mu.RLock()
@@ -171,7 +172,8 @@ func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 		return nil
 	}
 	for name, s := range v.sites.all {
-		if !e.wrapped[name] && len(s.WrapKey) > 0 && (slices.Contains(of.Sites, name) || e.IsAt(name) || v.uses(e, of.UUID, name)) {
+		if !of.IsBlind(name) && !e.wrapped[name] && len(s.WrapKey) > 0 && (slices.Contains(of.Sites, name) || e.IsAt(name) ||
+			v.uses(e, of.UUID, name)) {
 			if out == nil {
 				out = map[string][]byte{}
 			}
@@ -182,7 +184,8 @@ func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 }
 
 // Surplus reports whether a site has a volume's newest data key, and is not to read what is written
-// from now on: it is to have no copy, has no member, and the owner allows nothing to it. keep has
+// from now on: it is to have no copy or a blind one, has no member, and the owner allows nothing to
+// it. keep has
 // the public keys of the others that have it.
 func (v *View) Surplus(of federation.Volume) (surplus bool, keep map[string][]byte) {
 	v.mu.RLock()
@@ -195,7 +198,7 @@ func (v *View) Surplus(of federation.Volume) (surplus bool, keep map[string][]by
 	for name := range e.newest {
 		s, registered := v.sites.all[name]
 		switch {
-		case !slices.Contains(of.Sites, name) && !e.IsAt(name) && v.allowed(e.Record, name) == "":
+		case of.IsBlind(name), !slices.Contains(of.Sites, name) && !e.IsAt(name) && v.allowed(e.Record, name) == "":
 			surplus = true
 		case registered && len(s.WrapKey) > 0:
 			keep[name] = s.WrapKey
@@ -209,7 +212,7 @@ func (v *View) Surplus(of federation.Volume) (surplus bool, keep map[string][]by
 		}
 	}
 	for _, name := range needed {
-		if keep[name] == nil {
+		if keep[name] == nil && !of.IsBlind(name) {
 			return false, nil
 		}
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/users"
-	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/identity"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
+	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -56,7 +56,7 @@ func (n *Nodes) Usage(ctx context.Context, q *nodepb.UsageRequest) (*nodepb.Usag
 	case err != nil:
 		reply.Message = err.Error()
 	default:
-		reply.Message = home.Trouble(home.Silent(), copies.Policy(v).Want)
+		reply.Message = home.Trouble(home.Silent(), settings.Policy(v).Want)
 	}
 	if reply.Message == "" && (!reply.Known || reply.Earlier) {
 		reply.Message = "its home does not say how full it is"

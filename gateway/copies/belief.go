@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 
@@ -14,15 +13,7 @@ import (
 	"github.com/weir-storage/weir/cachepool/counted"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
-)
-
-// A person who goes on with what is left of a log in doubt says so to the registry first: a forced
-// takeover, whose home is this pool with a log of another identity. That identity is noted beside
-// the log before. The copy is opened with what is left as soon as the record names it, also after a
-// crash, and not before. Whoever changed the record meanwhile makes the takeover fail.
-const (
-	beliefName = "believed"
-	beliefTemp = "believed.tmp"
+	"github.com/weir-storage/weir/gateway/belief"
 )
 
 // Believe returns the identity that the log of a volume in doubt gets when a person goes on with
@@ -32,39 +23,12 @@ func (m *Manager) Believe(id string) (cachepool.ID, error) {
 	if err != nil {
 		return cachepool.ID{}, err
 	}
-	if belief, err := readBelief(dir); err != nil || !belief.IsZero() {
-		return belief, err
-	}
-	belief, err := cachepool.NewID(m.cfg.Rand)
-	if err != nil {
-		return belief, err
-	}
-	err = cachepool.Replace(dir, beliefTemp, beliefName, belief[:])
-	if err != nil {
-		return cachepool.ID{}, fmt.Errorf("note the log's new identity: %w", err)
-	}
-	return belief, nil
-}
-
-// readBelief returns the identity that is noted; zero: none.
-func readBelief(dir cachepool.Dir) (id cachepool.ID, err error) {
-	b, err := cachepool.ReadAll(dir, beliefName)
-	if errors.Is(err, fs.ErrNotExist) {
-		return id, nil
-	}
-	if err == nil && len(b) < len(id) {
-		err = fmt.Errorf("read %s: %w", beliefName, io.ErrUnexpectedEOF)
-	}
-	if err != nil {
-		return id, err
-	}
-	copy(id[:], b)
-	return id, nil
+	return belief.Note(dir, m.cfg.Rand)
 }
 
 // belief returns how the log of a copy is to be believed; zero: it is not.
 func (m *Manager) belief(ctx context.Context, dir cachepool.Dir, id string) (log.Belief, error) {
-	noted, err := readBelief(dir)
+	noted, err := belief.Noted(dir)
 	if err != nil || noted.IsZero() {
 		return log.Belief{}, err
 	}
@@ -72,23 +36,7 @@ func (m *Manager) belief(ctx context.Context, dir cachepool.Dir, id string) (log
 	if err != nil {
 		return log.Belief{}, fmt.Errorf("read the control record of volume %s: %w", id, err)
 	}
-	var last federation.EpochStart
-	if n := len(ctl.History); n > 0 {
-		last = ctl.History[n-1]
-	}
-	if ctl.Home.Pool() != m.cfg.Self.Pool() || ctl.Home.Log != noted.String() || !last.Forced || last.Epoch != ctl.Epoch {
-		return log.Belief{}, nil
-	}
-	return log.Belief{Identity: noted, End: log.Position(last.Start)}, nil
-}
-
-// forgetBelief removes the note when the copy is open, so that nothing that is lost later is
-// believed.
-func forgetBelief(dir cachepool.Dir) error {
-	if err := dir.Remove(beliefName); err != nil {
-		return fmt.Errorf("remove %s: %w", beliefName, err)
-	}
-	return dir.Sync()
+	return belief.By(ctl, m.cfg.Self, noted), nil
 }
 
 // errAhead reports metadata that are not of their log any more.
@@ -105,15 +53,22 @@ func (m *Manager) openBelieved(ctx context.Context, v federation.Volume) (*Copy,
 	if err != nil {
 		return nil, err
 	}
-	folder := filepath.Join(dir.Path(), metaFolder)
-	err = m.cfg.FS.Rename(folder, folder+oldSuffix) // a part of it could not be opened
-	if err == nil {
-		err = dir.Sync()
-	}
-	if err != nil {
+	if err := m.retireMeta(dir); err != nil {
 		return nil, fmt.Errorf("make the metadata of volume %s anew: %w", v.Name, err)
 	}
 	return m.open(ctx, v)
+}
+
+// retireMeta marks a copy's metadata, if there are any, as not used any more.
+func (m *Manager) retireMeta(dir cachepool.Dir) error {
+	folder := filepath.Join(dir.Path(), metaFolder)
+	if _, err := m.cfg.FS.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := m.cfg.FS.Rename(folder, folder+oldSuffix); err != nil { // a part of it could not be opened
+		return err
+	}
+	return dir.Sync()
 }
 
 // oldSuffix marks metadata that are not used any more.

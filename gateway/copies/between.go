@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/gateway/settings"
 )
 
 // Opened returns the volumes of which a copy or an outline is open here.
@@ -112,5 +113,5 @@ func (m *Manager) doBetween() {
 // Tuning returns how the storage below a pool is to treat a volume.
 func (m *Manager) Tuning(id string) cachepool.Tuning {
 	r, _ := m.cfg.View.Record(id) // the empty record asks for nothing
-	return below(m.cfg.View.Here(r))
+	return settings.Below(m.cfg.View.Here(r))
 }

@@ -11,19 +11,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
-	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/inuse"
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/gateway/pools"
+	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/replica"
-	"github.com/weir-storage/weir/replica/protocol"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -40,10 +38,10 @@ type Local struct {
 	prefetch   atomic.Value     // federation.Prefetch
 	generation atomic.Uint64    // generation of the desired state that is in force
 	kept       federation.Cache // what is in force of that; used by Manager.Run only
-	keys       *keys.Held       // the volume's data keys; used by Manager.Run only
+	keys       *keys.Held       // the volume's data keys, of a blind copy none; used by Manager.Run only
 }
 
-// Copy is one volume's copy at this gateway.
+// Copy is one volume's copy at this gateway. A blind one has no Engine and no Locks.
 type Copy struct {
 	Local
 	Replica *replica.Replica
@@ -80,10 +78,12 @@ func (c *Local) differs(v federation.Volume) bool {
 
 // tune applies what a volume's desired state says of its cache and its room.
 func (c *Local) tune(v federation.Volume, pool *pools.Pools) {
-	c.Engine.SetRoom(uint64(v.Spec.Size), 1<<32)
-	c.Cache.SetShare(share(v))
-	c.Engine.Tune(tuning(v))
-	pool.Tune(v.UUID, below(v))
+	if c.Engine != nil {
+		c.Engine.SetRoom(uint64(v.Spec.Size), 1<<32)
+		c.Engine.Tune(settings.Tuning(v))
+	}
+	c.Cache.SetShare(settings.Share(v))
+	pool.Tune(v.UUID, settings.Below(v))
 	c.kept = v.Spec.Cache
 	c.prefetch.Store(v.Spec.Cache.Prefetch)
 	c.generation.Store(v.Generation)
@@ -99,6 +99,11 @@ func (c *Copy) Replicas(v federation.Volume) []federation.ObservedReplica {
 		return x.State == federation.ReplicaLost && !member && !slices.Contains(v.Sites, x.Site)
 	})
 }
+
+// Blind reports whether the copy holds ciphertext only (protocol-28).
+func (c *Copy) Blind() bool { return c.Engine == nil }
+
+var errBlind = errors.New("the copy holds ciphertext only")
 
 // GetAttr implements volume.Reader's method.
 func (c *Copy) GetAttr(ctx context.Context, r volume.Request, h volume.Handle) (volume.Attr, error) {
@@ -141,6 +146,9 @@ func (h home) Locks(reg forward.Registration) forward.Locks {
 
 // Space returns how much of the volume is used, according to this copy.
 func (c *Copy) Space(ctx context.Context) (volume.Space, error) {
+	if c.Blind() {
+		return volume.Space{}, errBlind
+	}
 	ctx, done, err := c.Use(ctx)
 	if err != nil {
 		return volume.Space{}, err
@@ -211,56 +219,4 @@ func (c *Copy) close() error {
 		err = errors.Join(err, c.Log.Close())
 	}
 	return err
-}
-
-// Policy returns the protocol's policy for a volume's desired state.
-func Policy(v federation.Volume) protocol.Policy {
-	p := protocol.Policy{Want: 1, Sites: v.Sites, Continue: v.Spec.Durability.WhenDegraded == federation.WhenDegradedContinue}
-	if v.Spec.Durability.Acknowledge == federation.AcknowledgeSites {
-		p.Want = v.Spec.Durability.Sites
-	}
-	if len(v.Sites) > 0 {
-		p.FirstHome = v.Sites[0]
-	}
-	return p
-}
-
-// staleness is how old what the volume's readers are shown may be.
-func staleness(v federation.Volume) time.Duration {
-	if v.Spec.Consistency.Mode != federation.ConsistencyBounded {
-		return 0
-	}
-	return time.Duration(v.Spec.Consistency.MaxStaleness)
-}
-
-// share is how much of the pool the volume's read cache may take.
-func share(v federation.Volume) readcache.Share {
-	return readcache.Share{Limit: int64(v.Spec.Cache.Size), Reserve: int64(v.Spec.Cache.Reserve)}
-}
-
-// tuning is how the volume's engine works.
-func tuning(v federation.Volume) engine.Tuning {
-	c := v.Spec.Cache
-	t := engine.Tuning{BlockSize: int(c.BlockSize), ReadAhead: engine.DefaultReadAhead, Memory: int64(c.Memory)}
-	if c.ReadAhead != nil {
-		t.ReadAhead = int64(*c.ReadAhead)
-	}
-	if c.Compression != federation.CompressionFast {
-		t.Compression = segment.Compression(c.Compression)
-	}
-	return t
-}
-
-// below is how the storage below the pool treats the volume.
-func below(v federation.Volume) cachepool.Tuning {
-	c := v.Spec.Cache
-	t := cachepool.Tuning{ARC: string(c.ARC), L2ARC: string(c.L2ARC), Log: string(c.Log)}
-	if c.BlockSize > 0 { // smaller records would take much more room on a raidz than the pool counts
-		t.RecordSize = int(max(c.BlockSize, 32<<10))
-	}
-	return t
-}
-
-func maxLag(v federation.Volume) replica.MaxLag {
-	return replica.MaxLag{Bytes: int64(v.Spec.Durability.MaxLag.Bytes), Time: time.Duration(v.Spec.Durability.MaxLag.Time)}
 }

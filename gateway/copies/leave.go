@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/gateway/keys"
 )
 
 // leaving is the state of a copy at a site that is not in the volume's desired state any more
@@ -66,6 +65,9 @@ func (m *Manager) handOver(c *Copy, v federation.Volume) error {
 	copies := c.Replica.Lag()
 	for _, state := range []federation.ReplicaState{federation.ReplicaMember, federation.ReplicaFollower} {
 		for _, site := range v.Sites {
+			if v.IsBlind(site) {
+				continue
+			}
 			i := slices.IndexFunc(copies, func(r federation.ObservedReplica) bool { return r.Site == site && r.State == state })
 			if i >= 0 {
 				c.Replica.Move(copies[i].Gateway)
@@ -160,17 +162,4 @@ func (m *Manager) setLeaving(s *managed, l *leaving) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.leaving = l
-}
-
-// dropUnread deletes a copy that cannot be opened any more, and that the site is not to have. It
-// reports whether it is gone.
-func (m *Manager) dropUnread(ctx context.Context, s *managed, v federation.Volume) bool {
-	m.mu.Lock()
-	s.problem = keys.ErrAwaited
-	m.mu.Unlock()
-	err := m.unneeded(ctx, v)
-	if err == nil {
-		err = m.remove(s, v)
-	}
-	return err == nil
 }

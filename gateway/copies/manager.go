@@ -24,6 +24,7 @@ import (
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/peers"
 	"github.com/weir-storage/weir/gateway/pools"
+	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/protocol"
 	"github.com/weir-storage/weir/store"
@@ -146,8 +147,16 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	return m, nil
 }
 
-// Copy returns a volume's copy; nil: none is open.
+// Copy returns a volume's copy that has the key; nil: none is open.
 func (m *Manager) Copy(uuid string) *Copy {
+	if c := m.opened(uuid); c != nil && !c.Blind() {
+		return c
+	}
+	return nil
+}
+
+// opened returns a volume's copy, blind or not; nil: none is open.
+func (m *Manager) opened(uuid string) *Copy {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.volumes[uuid]; s != nil {
@@ -174,13 +183,13 @@ func (m *Manager) State(uuid string) (State, bool) {
 	return out, true
 }
 
-// Leading returns the copies of volumes whose home is here.
+// Leading returns the copies of volumes whose home is here; of a blind one, if it is steward.
 func (m *Manager) Leading() (out []*Copy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range m.volumes {
 		if s.copy != nil {
-			if _, ok := s.copy.Leading(); ok {
+			if _, ok := s.copy.Replica.Reigns(); ok {
 				out = append(out, s.copy)
 			}
 		}
@@ -330,15 +339,20 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 			return true
 		}
 	}
-	if s.copy == nil && !slices.Contains(v.Sites, m.cfg.Self.Site) && m.cfg.Keys.Awaited(v.UUID) {
-		return !m.dropUnread(ctx, s, v)
+	if s.copy != nil && !m.turn(s.copy, v) {
+		return true
+	}
+	if s.copy != nil && s.copy.Blind() != m.isBlind(v) && slices.Contains(v.Sites, m.cfg.Self.Site) {
+		if err := m.detach(v.UUID, s); err != nil {
+			m.cfg.Logger.Warn("copy did not close cleanly", "volume", v.Name, "error", err)
+		}
 	}
 	if s.copy == nil && (s.backoff.Waits(m.cfg.Now()) || !m.openCopy(ctx, s, v)) {
 		return !errors.Is(s.problem, keys.ErrAwaited)
 	}
 	if s.copy.differs(v) {
-		s.copy.Replica.SetPolicy(Policy(v), maxLag(v))
-		s.copy.Replica.SetStaleness(staleness(v))
+		s.copy.Replica.SetPolicy(settings.Policy(v), settings.MaxLag(v))
+		s.copy.Replica.SetStaleness(settings.Staleness(v))
 		s.copy.tune(v, m.cfg.Pool)
 	}
 	if !slices.Contains(v.Sites, m.cfg.Self.Site) {
@@ -354,12 +368,6 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 		m.setLeaving(s, nil)
 	}
 	return m.keys(ctx, s.copy, v)
-}
-
-// keys brings the data keys of a copy in line with the registry (copies-4, copies-7).
-func (m *Manager) keys(ctx context.Context, c *Copy, v federation.Volume) (again bool) {
-	again = m.cfg.Keys.Share(ctx, v, func() bool { _, ok := c.Leading(); return ok })
-	return m.cfg.Keys.Renew(ctx, v, c.keys, c.Log.NewSalt) || again
 }
 
 // lends returns why this site gives a volume no room: it has no copy of it yet, and lends nothing
@@ -386,7 +394,7 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 		m.mu.Unlock()
 		return false
 	}
-	if m.cfg.Keys.Awaited(v.UUID) {
+	if m.cfg.Keys.Awaited(v.UUID) && !m.isBlind(v) {
 		m.mu.Lock()
 		s.problem = keys.ErrAwaited
 		m.mu.Unlock()
@@ -403,7 +411,7 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 			"volume", v.Name, "error", err)
 		err = errors.Join(err, m.renew(v.UUID, "doubt"))
 	}
-	if err == nil {
+	if err == nil && !c.Blind() {
 		m.cfg.Attach(v.UUID, c) // before anybody can ask the copy what its clients have open
 	}
 	m.mu.Lock()

@@ -18,9 +18,11 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/belief"
 	"github.com/weir-storage/weir/gateway/inuse"
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/locks"
+	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/peer"
@@ -32,17 +34,32 @@ const metaFolder = "meta"
 
 // open opens a volume's copy on the pool: the engine, whose metadata say how far the log must
 // reach; the log, which the engine replays; and the replica, which is the engine's journal. The
-// copy takes part in the protocol when its replica is started.
+// copy takes part in the protocol when its replica is started. A blind copy has no engine.
 func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err error) {
-	held, id, dir, err := m.placed(ctx, v)
+	held := new(keys.Held)
+	var key segment.DataKey
+	blind := m.isBlind(v)
+	if !blind {
+		if held, err = m.cfg.Keys.Open(ctx, v); err != nil {
+			return nil, err
+		}
+		key, _ = held.Get(0)
+	}
+	id, dir, err := m.placed(v)
 	if err != nil {
 		return nil, err
 	}
-	key, _ := held.Get(0)
-	if err := m.dropOld(dir, v.UUID); err != nil {
+	err = m.dropOld(dir, v.UUID)
+	if err == nil && blind { // what it had with the key
+		err = m.retireMeta(dir)
+		if err == nil {
+			err = m.dropOld(dir, v.UUID)
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("remove former metadata of volume %s: %w", v.Name, err)
 	}
-	belief, err := m.belief(ctx, dir, v.UUID)
+	believed, err := m.belief(ctx, dir, v.UUID)
 	if err != nil {
 		return nil, err
 	}
@@ -50,12 +67,18 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	logger := m.cfg.Logger.With("volume", v.Name)
 	c := &Copy{Local: Local{UUID: v.UUID, users: inuse.New(), kept: v.Spec.Cache, keys: held}}
 	c.generation.Store(v.Generation)
-	c.Locks = locks.NewTable(locks.Config{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, View: m.cfg.View, Copy: c})
-	c.reaper.init()
-	m.cfg.Pool.Tune(v.UUID, below(v))
-	folder := filepath.Join(dir.Path(), metaFolder)
-	c.Engine, err = m.openEngine(&c.Local, v, engine.Config{ID: volume.ID(id), Dir: folder, DataKey: key, Logger: logger,
-		MayBeHeld: c.reaper.mayBeHeld, Failed: func(why error) { m.Reopen(v.UUID, why) }})
+	m.cfg.Pool.Tune(v.UUID, settings.Below(v))
+	var applied log.Position
+	if !blind {
+		c.Locks = locks.NewTable(locks.Config{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, View: m.cfg.View, Copy: c})
+		c.reaper.init()
+		folder := filepath.Join(dir.Path(), metaFolder)
+		c.Engine, err = m.openEngine(&c.Local, v, engine.Config{ID: volume.ID(id), Dir: folder, DataKey: key, Logger: logger,
+			MayBeHeld: c.reaper.mayBeHeld, Failed: func(why error) { m.Reopen(v.UUID, why) }})
+		if err == nil {
+			applied = c.Engine.Applied()
+		}
+	}
 	if lost != nil && err != nil && !failstop.OfTheMoment(err) {
 		return nil, fmt.Errorf("%w: %w: %w", errAhead, lost, err) // they went back while they were open
 	}
@@ -67,36 +90,38 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 			err = errors.Join(err, c.close())
 		}
 	}()
-	c.Cache, err = m.cfg.Pool.Of(v.UUID).Reads.Open(v.UUID, dir, share(v))
+	c.Cache, err = m.cfg.Pool.Of(v.UUID).Reads.Open(v.UUID, dir, settings.Share(v))
 	if err != nil {
 		logger.Warn("nothing that is read is kept on the pool", "error", err)
 	}
 	c.Log, err = log.Open(log.Config{
 		Dir: dir, Room: m.cfg.Pool.Room(v.UUID), Volume: segment.VolumeID(id), DataKey: key, Keys: held.Keys, Cache: c.Cache,
-		Sources: func() []log.Source { return m.sources(v.UUID) }, Rand: m.cfg.Rand,
-		Now: m.cfg.Now, Logger: logger, KnownApplied: c.Engine.Applied(), Synced: m.cfg.Synced, Lost: lost, Believe: belief,
+		Sources: func() []log.Source { return m.sources(v.UUID) }, Rand: m.cfg.Rand, Blind: blind,
+		Now: m.cfg.Now, Logger: logger, KnownApplied: applied, Synced: m.cfg.Synced, Lost: lost, Believe: believed,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := m.doubtful(ctx, c.Log, v.UUID, belief); err != nil {
+	if err := m.doubtful(ctx, c.Log, v.UUID, believed); err != nil {
 		return nil, err
 	}
-	if c.Log.End().Less(c.Engine.Applied()) {
+	if c.Log.End().Less(applied) {
 		return nil, errAhead // the log was in doubt, and is believed
 	}
-	told := m.tellReplay(c)
-	err = c.Engine.Replay(ctx, c.Log, c.Log.Recovered().Committed)
-	told()
-	if err != nil {
-		return nil, fmt.Errorf("replay the log of volume %s: %w", v.Name, err)
+	if !blind {
+		told := m.tellReplay(c)
+		err = c.Engine.Replay(ctx, c.Log, c.Log.Recovered().Committed)
+		told()
+		if err != nil {
+			return nil, fmt.Errorf("replay the log of volume %s: %w", v.Name, err)
+		}
 	}
-	if !belief.Identity.IsZero() {
+	if !believed.Identity.IsZero() {
 		logger.Warn("the log goes on with what was left of it, by a person's word", "end", c.Log.End(), "was", c.Log.Recovered().Doubt)
 		if err := m.cfg.Pool.Settled(v.UUID, lost); err != nil {
 			return nil, err
 		}
-		if err := forgetBelief(dir); err != nil {
+		if err := belief.Forget(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -104,13 +129,14 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	if m.cfg.Store != nil {
 		uploads = m.cfg.Store
 	}
-	c.Replica = m.cfg.Node.Open(replica.Config{
-		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Policy: Policy(v), DataKey: key, Keys: held.Keys,
+	cfg := replica.Config{
+		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Blind: blind, Policy: settings.Policy(v), DataKey: key,
+		Keys: held.Keys,
 		WantKey: func() {
 			m.cfg.Keys.Want(v, held, func() (context.Context, func(), error) { return c.Use(context.Background()) })
 		},
-		MaxLag:    maxLag(v),
-		Staleness: staleness(v),
+		MaxLag:    settings.MaxLag(v),
+		Staleness: settings.Staleness(v),
 		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
 		Ended: func(why error) {
 			if e := (*replica.UnnotedError)(nil); errors.As(why, &e) {
@@ -118,22 +144,25 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 			}
 			m.Reopen(v.UUID, why)
 		},
-	})
-	c.Engine.Attach(c.Replica)
+	}
+	if blind {
+		cfg.Machine, cfg.WantKey = nil, nil
+	}
+	c.Replica = m.cfg.Node.Open(cfg)
+	if !blind {
+		c.Engine.Attach(c.Replica)
+	}
 	c.Cache.Attach(c.Replica)
 	return c, nil
 }
 
-// placed returns a volume's data keys, the volume's identity, and its folder on the pool.
-func (m *Manager) placed(ctx context.Context, v federation.Volume) (held *keys.Held, id uuid.UUID, dir cachepool.Dir, err error) {
-	if held, err = m.cfg.Keys.Open(ctx, v); err != nil {
-		return held, id, nil, err
-	}
+// placed returns a volume's identity, and its folder on the pool.
+func (m *Manager) placed(v federation.Volume) (id uuid.UUID, dir cachepool.Dir, err error) {
 	if id, err = uuid.Parse(v.UUID); err != nil {
-		return held, id, nil, fmt.Errorf("volume %s: UUID %q: %w", v.Name, v.UUID, err)
+		return id, nil, fmt.Errorf("volume %s: UUID %q: %w", v.Name, v.UUID, err)
 	}
 	dir, err = m.cfg.Pool.Volume(v.UUID)
-	return held, id, dir, err
+	return id, dir, err
 }
 
 // openEngine opens the metadata of c in cfg.Dir, and counts in the pool's room what they take.
@@ -148,7 +177,7 @@ func (m *Manager) openEngine(c *Local, v federation.Volume, cfg engine.Config) (
 		room.Count(n)
 		c.meta.Add(n)
 	})
-	cfg.Now, cfg.Clock, cfg.Rand, cfg.Bytes, cfg.Tuning = m.cfg.Now, m.cfg.Timers, m.cfg.Rand, uint64(v.Spec.Size), tuning(v)
+	cfg.Now, cfg.Clock, cfg.Rand, cfg.Bytes, cfg.Tuning = m.cfg.Now, m.cfg.Timers, m.cfg.Rand, uint64(v.Spec.Size), settings.Tuning(v)
 	cfg.Cache, cfg.Pebble, cfg.Verifier = m.cfg.Cache, m.cfg.Pebble, m.cfg.Verifier
 	return engine.Open(cfg)
 }
@@ -202,7 +231,7 @@ func (m *Manager) May(id, gateway string) bool {
 
 // Fetch reads a range of a sealed segment from this gateway's pool, or else from its site's store.
 func (m *Manager) Fetch(ctx context.Context, id, name string, off int64, p []byte) error {
-	c := m.Copy(id)
+	c := m.opened(id)
 	if c == nil {
 		return fmt.Errorf("volume %s has no copy at gateway %s", id, m.cfg.Self.Gateway)
 	}

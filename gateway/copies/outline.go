@@ -19,6 +19,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/inuse"
+	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica/outline"
 	"github.com/weir-storage/weir/replica/peer"
@@ -119,7 +120,7 @@ func (m *Manager) follow(ctx context.Context, s *managed, v federation.Volume) (
 	s.unused = time.Time{}
 	if s.outline != nil {
 		if s.outline.differs(v) {
-			s.outline.Follower.SetStaleness(staleness(v))
+			s.outline.Follower.SetStaleness(settings.Staleness(v))
 			s.outline.tune(v, m.cfg.Pool)
 		}
 		return m.cfg.Keys.Renew(ctx, v, s.outline.keys, s.outline.Log.NewSalt)
@@ -254,7 +255,11 @@ func (m *Manager) openOutline(ctx context.Context, v federation.Volume) (*Outlin
 }
 
 func (m *Manager) openThatOutline(ctx context.Context, v federation.Volume) (_ *Outline, err error) {
-	held, id, dir, err := m.placed(ctx, v)
+	held, err := m.cfg.Keys.Open(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	id, dir, err := m.placed(v)
 	if err != nil {
 		return nil, err
 	}
@@ -284,8 +289,8 @@ func (m *Manager) openThatOutline(ctx context.Context, v federation.Volume) (_ *
 	if err != nil {
 		return nil, err
 	}
-	m.cfg.Pool.Tune(v.UUID, below(v))
-	o.Cache, err = m.cfg.Pool.Of(v.UUID).Reads.Open(v.UUID, dir, share(v))
+	m.cfg.Pool.Tune(v.UUID, settings.Below(v))
+	o.Cache, err = m.cfg.Pool.Of(v.UUID).Reads.Open(v.UUID, dir, settings.Share(v))
 	if err != nil {
 		logger.Warn("nothing that is read is kept on the pool", "error", err)
 	}
@@ -296,7 +301,7 @@ func (m *Manager) openThatOutline(ctx context.Context, v federation.Volume) (_ *
 	if err != nil {
 		return nil, err
 	}
-	o.Follower = outline.Follow(outline.Config{Volume: v.UUID, Log: o.Log, Machine: o.Engine, Staleness: staleness(v),
+	o.Follower = outline.Follow(outline.Config{Volume: v.UUID, Log: o.Log, Machine: o.Engine, Staleness: settings.Staleness(v),
 		Home: func() (peerpb.OutlinesClient, uint64, context.Context, error) {
 			home, epoch, over := m.cfg.View.Reign(v.UUID)
 			if home == "" || home == m.cfg.Self.Gateway {

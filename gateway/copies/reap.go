@@ -58,6 +58,9 @@ func (m *Manager) KeepReaping(ctx context.Context) {
 		case <-t.Chan():
 		}
 		for _, c := range m.Leading() {
+			if c.Blind() {
+				continue
+			}
 			if err := m.Reap(ctx, c); err != nil && ctx.Err() == nil {
 				m.cfg.Logger.Debug("files without names are looked at later", "volume", c.UUID, "error", err)
 			}

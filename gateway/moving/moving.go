@@ -58,7 +58,14 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 	if err := m.mayMove(ctx, v); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	c := m.cfg.Copies.Copy(q.GetVolume())
+	if _, site, ok := m.cfg.View.Gateway(q.GetTo()); ok && v.IsBlind(site.Name) && !q.GetAcceptLoss() {
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"volume %s: the copy at site %s is blind: it has no key and cannot be its home: "+
+				"choose a site whose copy has the key; if no other copy is left, --accept-loss has it hand on what it has to the next copy "+
+				"that comes", v.Name, site.Name)
+	}
+	state, _ := m.cfg.Copies.State(q.GetVolume())
+	c := state.Copy
 	if c == nil && q.GetTo() == m.cfg.Self.Gateway {
 		if m.cfg.Copies.Doubt(q.GetVolume()).Why != nil {
 			return m.believe(ctx, v, q.GetAcceptLoss())

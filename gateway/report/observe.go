@@ -15,6 +15,7 @@ import (
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/peers"
+	"github.com/weir-storage/weir/gateway/settings"
 )
 
 // How often a home writes what it observes to the registry. A notable change is written at once,
@@ -179,7 +180,7 @@ func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.O
 	s := VolumeStatus{Gateway: p.cfg.Gateway}
 	s.describe(c, v)
 	o := federation.Observed{Volume: c.UUID, Gateway: p.cfg.Gateway, Generation: c.Generation(), Epoch: s.Epoch, Home: p.cfg.Gateway,
-		Commit: s.Commit, Replicas: s.Replicas, Message: s.Trouble(s.Silent(), copies.Policy(v).Want)}
+		Commit: s.Commit, Replicas: s.Replicas, Message: s.Trouble(s.Silent(), settings.Policy(v).Want)}
 	if state, ok := p.cfg.Copies.State(c.UUID); ok && o.Message == "" {
 		o.Message = state.Leaving
 	}

@@ -32,6 +32,7 @@ type VolumeStatus struct {
 	UUID     string                       `json:"uuid"`
 	Gateway  string                       `json:"gateway"` // the one that reports
 	Role     string                       `json:"role"`
+	Blind    bool                         `json:"blind,omitempty"` // the copy holds ciphertext only
 	Epoch    uint64                       `json:"epoch"`
 	Home     string                       `json:"home"`
 	HomeSite string                       `json:"homeSite"`
@@ -87,7 +88,10 @@ func (p *Reporter) Status(id string) []VolumeStatus {
 // describe fills in the state of the local copy.
 func (s *VolumeStatus) describe(c *copies.Copy, v federation.Volume) {
 	st := c.Replica.Status()
-	s.Role, s.Epoch, s.Stalled = st.Role.String(), st.Epoch, st.Stalled
+	s.Role, s.Epoch, s.Stalled, s.Blind = st.Role.String(), st.Epoch, st.Stalled, c.Blind()
+	if s.Blind && st.Role == protocol.Home {
+		s.Role = "Steward"
+	}
 	s.Commit, s.End, s.LogEpoch = federation.Position(st.Commit), federation.Position(st.End), c.LogEpoch()
 	s.Waiting, s.Serving = c.Replica.Waiting(), c.MayServe() == nil
 	if st.Control != nil {
@@ -103,6 +107,8 @@ func (s *VolumeStatus) describe(c *copies.Copy, v federation.Volume) {
 // members that do not answer.
 func (s VolumeStatus) Trouble(silent []string, wanted int) string {
 	switch {
+	case s.Blind:
+		return "its copy holds ciphertext only: all waits until a copy that has the key can be home, to which it hands on"
 	case len(silent) > 0:
 		return fmt.Sprintf("%s does not answer: writes wait until it does, or until the home goes on without it, as "+
 			"the volume's durability says", strings.Join(silent, ", "))

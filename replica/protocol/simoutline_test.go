@@ -28,6 +28,7 @@ type reader struct {
 	known  Position
 	lease  Time
 	lentIn uint64
+	lentBy *node
 	hard   bool // its clients read hard
 	silent time.Duration
 }
@@ -137,17 +138,18 @@ func (r *reader) inform(echo Time, grant time.Duration, end Position) {
 		t.heard = later(t.heard, end)
 		r.known = later(r.known, end)
 		if grant > 0 {
-			r.lease, r.lentIn = max(r.lease, echo+relied(grant)), t.epoch
+			r.lease, r.lentIn, r.lentBy = max(r.lease, echo+relied(grant)), t.epoch, t.home
 		}
 		r.tell(0)
 	})
 }
 
-// checkReaders: a reader with a lease knows of all that was acknowledged (protocol-26).
+// checkReaders: a reader with a lease knows of all that was acknowledged (protocol-26), but in a
+// branch that may be given up.
 func (s *sim) checkReaders() {
 	k := len(s.truth.committed)
 	for _, r := range s.outliners.readers {
-		if r.clock() >= r.lease || r.lentIn < s.forced || k == 0 {
+		if r.clock() >= r.lease || r.lentIn < s.forced || k == 0 || s.rival(r.lentBy) {
 			continue
 		}
 		s.outliners.reads++

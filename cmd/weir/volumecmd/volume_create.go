@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,15 +116,21 @@ func create(
 		return v, err
 	}
 	wrap := map[string][]byte{}
+	var blind []string
 	for _, s := range chosen {
-		wrap[s] = keys[s]
+		i := slices.IndexFunc(sites, func(x federation.Site) bool { return x.Name == s })
+		if spec.Blind(m.Spec.Replication, cl.Self.Organization, s, sites[i].Organization) {
+			blind = append(blind, s)
+		} else {
+			wrap[s] = keys[s]
+		}
 	}
 	id, err := uuid.NewRandomFromReader(random)
 	if err != nil {
 		return v, fmt.Errorf("create volume %s: draw a UUID: %w", name, err)
 	}
 	v = federation.Volume{UUID: id.String(), Name: name, Owner: cl.Self.Organization, Generation: 1,
-		Spec: m.Spec, Sites: chosen, CreatedAt: now.UTC()}
+		Spec: m.Spec, Sites: chosen, Blind: blind, CreatedAt: now.UTC()}
 	ring, _, err := keyring.New(v.UUID, wrap, random)
 	if err != nil {
 		return v, fmt.Errorf("create volume %s: %w", name, err)

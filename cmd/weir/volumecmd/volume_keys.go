@@ -40,7 +40,7 @@ type KeySite struct {
 	// written before. Zero with HasKey, and when it has none.
 	Until time.Time `json:"until,omitzero"`
 	// Why it has the key now: copy, home, member, granted to read, granted to write, admitted
-	// clients. Empty: it had a reason once.
+	// clients. Empty: it had a reason once. A blind copy has none: it holds ciphertext only.
 	Why []string `json:"why"`
 }
 
@@ -50,7 +50,8 @@ func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		Use: "keys NAME", Short: "Show who can read a volume", Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Shows the sites that a volume's key is wrapped for, and why. Such a site can read all of the volume\n" +
 			"whose sealed data it can get. A key is not taken back: of a site that has no reason any more, it\n" +
-			"says until when what was written can be read there. What is written later has another key.",
+			"says until when what was written can be read there. What is written later has another key.\n" +
+			"A blind copy holds ciphertext only.",
 		Example: "  weir volume keys data",
 		RunE: func(c *cobra.Command, a []string) error {
 			if err := cli.CheckOutput(output); err != nil {
@@ -149,7 +150,11 @@ func reasons(ctx context.Context, cl *access.Client, v federation.Volume, all []
 		}
 	}
 	for _, s := range v.Sites {
-		add(s, "copy")
+		if v.IsBlind(s) {
+			add(s, "blind copy")
+		} else {
+			add(s, "copy")
+		}
 	}
 	ctl, _, err := cl.Registry.GetControl(ctx, v.UUID)
 	if err != nil && !errors.Is(err, federation.ErrNotFound) {

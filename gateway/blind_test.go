@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+)
+
+// blind makes the copies of a volume at some sites blind, and no others.
+func (c *cluster) blind(id string, sites ...string) {
+	c.t.Helper()
+	c.change(id, func(v *federation.Volume) {
+		v.Blind = sites
+		v.Grants = slices.DeleteFunc(v.Grants, func(g federation.Grant) bool { return v.IsBlind(g.Site) })
+	})
+}
+
+// isBlind waits until the copy at a site is, or is not.
+func (c *cluster) isBlind(id, site string, want bool) {
+	c.t.Helper()
+	c.until(fmt.Sprintf("the copy at %s is blind: %t", site, want), func() error {
+		s := c.at(site).reporter.Status(id)
+		if len(s) != 1 || s[0].Problem != "" || s[0].Role == "None" || s[0].Blind != want {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+}
+
+// newBlindCluster returns a cluster with a volume at a, b and c, of which b is blind, in an order
+// in which it would be member, and home.
+func newBlindCluster(t *testing.T, members int) (*cluster, string) {
+	t.Helper()
+	c := newCluster(t, "a", "b", "c")
+	c.signed()
+	id := c.createAt("v", manifest("v", members), []string{"a", "b", "c"})
+	c.router("a", id)
+	c.blind(id, "b")
+	c.isBlind(id, "b", true)
+	return c, id
+}
+
+// TestBlindCopy: the owner makes a copy blind. What is written from then on is sealed with a key
+// that its site does not have, its metadata go, and it goes on as a member. The home is lost: the
+// blind member hands on to the third copy, which reads everything. The copy gets the key back, and
+// reads everything too.
+func TestBlindCopy(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	c.signed()
+	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
+	a := c.router("a", id)
+	c.router("b", id)
+	c.members(id, "a", "b")
+	names := c.load(a, "before")()
+	stop := c.load(a, "while")
+	c.blind(id, "b")
+	c.isBlind(id, "b", true)
+	c.until("another data key follows", func() error {
+		if r := c.ring(id); len(r.Later) != 1 || len(r.Newest()["b"]) > 0 || len(r.Newest()["a"]) == 0 {
+			return fmt.Errorf("there are %d, the newest for %d sites", len(r.Later)+1, len(r.Newest()))
+		}
+		return nil
+	})
+	theirs, err := c.nodes["b"].key.UnwrapAll(c.ring(id), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.until("new data is sealed with it", func() error {
+		if _, closed := c.sealedFor("b", id, theirs); closed[1] < 10 {
+			return fmt.Errorf("b cannot read %v", closed)
+		}
+		return nil
+	})
+	names = append(names, stop()...)
+	c.members(id, "a", "b")
+	if _, err := os.Stat(filepath.Join(c.dir, "b", "volumes", id, "meta")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its metadata are still there: %v", err)
+	}
+
+	c.change(id, func(v *federation.Volume) {
+		v.Sites = append(v.Sites, "c")
+	})
+	has(t, c.router("c", id), names)
+	c.stop("a")
+	r := c.router("c", id)
+	has(t, r, names)
+	names = append(names, c.load(r, "after")()...)
+	c.members(id, "b", "c")
+
+	// The blind copy starts again, and then gets the key.
+	c.stop("b")
+	c.start("b")
+	c.isBlind(id, "b", true)
+	c.blind(id)
+	c.isBlind(id, "b", false)
+	has(t, c.router("b", id), names)
+	c.start("a")
+	has(t, c.router("a", id), names)
+}
+
+// TestBlindHomeHandsOver: the owner makes the home's copy blind. It hands over before.
+func TestBlindHomeHandsOver(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	c.signed()
+	id := c.createAt("v", manifest("v", 2), []string{"a", "b"})
+	a := c.router("a", id)
+	c.members(id, "a", "b")
+	names := c.load(a, "f")()
+	c.blind(id, "a")
+	c.until("b is home", func() error {
+		if home, _ := c.at("b").view.Home(id); home != "gb" {
+			return fmt.Errorf("it is %s", home)
+		}
+		return nil
+	})
+	c.isBlind(id, "a", true)
+	c.members(id, "a", "b")
+	has(t, c.router("b", id), names)
+}
+
+// TestBlindGatewayGetsNothing: what a hostile gateway at a site with a blind copy asks the home for
+// is refused, and so is a move of the home there.
+func TestBlindGatewayGetsNothing(t *testing.T) {
+	c, id := newBlindCluster(t, 2)
+	b := c.at("b")
+	c.until("the home has heard that the copy is blind", func() error { return c.inForce(id, 2) })
+	client, err := b.peers.Forward("ga")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	for _, m := range []forwardpb.Method{forwardpb.Method_METHOD_GET_ATTR, forwardpb.Method_METHOD_READ, forwardpb.Method_METHOD_READ_DIR,
+		forwardpb.Method_METHOD_CREATE} {
+		reply, err := client.Call(ctx, &forwardpb.CallRequest{Volume: id, Method: m, Handle: &forwardpb.Handle{Ino: 1, Gen: 1},
+			Name: []byte("f")})
+		if err == nil && reply.GetOutcome() == 0 {
+			t.Errorf("%v: %+v", m, reply)
+		}
+	}
+	if err := c.failover(t, "b", id, false); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "blind") {
+		t.Errorf("a move to it: %v", err)
+	}
+	if b.copies.Copy(id) != nil {
+		t.Error("it serves")
+	}
+}
+
+// TestBlindPoolHasNoName: nothing on the pool, and nothing in the store, of a site whose copy was
+// always blind has a name or contents, and the key is nowhere. A copy with the key has, for whoever
+// has the key.
+func TestBlindPoolHasNoName(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	c.signed()
+	id := c.createBlind("v", manifest("v", 2), []string{"a", "b"}, "b")
+	a := c.router("a", id)
+	c.members(id, "a", "b")
+	names := c.load(a, "a-name-that-nobody-else-has")()
+	keys, err := c.nodes["a"].key.UnwrapAll(c.ring(id), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	needles := [][]byte{[]byte("a-name-that-nobody-else-has"), []byte(names[0])}
+	for _, k := range keys {
+		needles = append(needles, k[:])
+	}
+	if len(c.ring(id).Wrapped["b"]) > 0 {
+		t.Error("the key is wrapped for the blind copy")
+	}
+	files := 0
+	err = filepath.WalkDir(filepath.Join(c.dir, "b"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files++
+		for _, n := range needles {
+			if bytes.Contains(text, n) {
+				t.Errorf("%s has %q", path, n)
+			}
+		}
+		return err
+	})
+	if err != nil || files < 3 {
+		t.Errorf("%d files, %v", files, err)
+	}
+	if opened, closed := c.sealedFor("b", id, keys); opened[0] < len(names) || len(closed) > 0 {
+		t.Errorf("it has %v that the key opens, and %v that it does not", opened, closed)
+	}
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package settings says what a volume's desired state means for each of the parts of its copy.
+package settings
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/readcache"
+	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/replica"
+	"github.com/weir-storage/weir/replica/protocol"
+)
+
+// Policy returns the protocol's policy for a volume's desired state.
+func Policy(v federation.Volume) protocol.Policy {
+	p := protocol.Policy{Want: 1, Blind: v.Blind, Continue: v.Spec.Durability.WhenDegraded == federation.WhenDegradedContinue}
+	p.Sites = append(slices.DeleteFunc(slices.Clone(v.Sites), v.IsBlind), v.Blind...)
+	if v.Spec.Durability.Acknowledge == federation.AcknowledgeSites {
+		p.Want = v.Spec.Durability.Sites
+	}
+	if len(p.Sites) > 0 {
+		p.FirstHome = p.Sites[0]
+	}
+	return p
+}
+
+// Staleness is how old what the volume's readers are shown may be.
+func Staleness(v federation.Volume) time.Duration {
+	if v.Spec.Consistency.Mode != federation.ConsistencyBounded {
+		return 0
+	}
+	return time.Duration(v.Spec.Consistency.MaxStaleness)
+}
+
+// Share is how much of the pool the volume's read cache may take.
+func Share(v federation.Volume) readcache.Share {
+	return readcache.Share{Limit: int64(v.Spec.Cache.Size), Reserve: int64(v.Spec.Cache.Reserve)}
+}
+
+// Tuning is how the volume's engine works.
+func Tuning(v federation.Volume) engine.Tuning {
+	c := v.Spec.Cache
+	t := engine.Tuning{BlockSize: int(c.BlockSize), ReadAhead: engine.DefaultReadAhead, Memory: int64(c.Memory)}
+	if c.ReadAhead != nil {
+		t.ReadAhead = int64(*c.ReadAhead)
+	}
+	if c.Compression != federation.CompressionFast {
+		t.Compression = segment.Compression(c.Compression)
+	}
+	return t
+}
+
+// Below is how the storage below the pool treats the volume.
+func Below(v federation.Volume) cachepool.Tuning {
+	c := v.Spec.Cache
+	t := cachepool.Tuning{ARC: string(c.ARC), L2ARC: string(c.L2ARC), Log: string(c.Log)}
+	if c.BlockSize > 0 { // smaller records would take much more room on a raidz than the pool counts
+		t.RecordSize = int(max(c.BlockSize, 32<<10))
+	}
+	return t
+}
+
+// MaxLag is how far a copy may trail.
+func MaxLag(v federation.Volume) replica.MaxLag {
+	return replica.MaxLag{Bytes: int64(v.Spec.Durability.MaxLag.Bytes), Time: time.Duration(v.Spec.Durability.MaxLag.Time)}
+}
