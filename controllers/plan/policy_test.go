@@ -107,8 +107,9 @@ func TestEveryFieldCounts(t *testing.T) {
 	values := map[string]string{
 		"replication.copies": "3", "replication.spread": "Region", "replication.sites.required": "[a]",
 		"replication.sites.preferred": "[a]",
-		"replication.sites.forbidden": "[a]", "replication.sites.selector": "{matchLabels: {a: b}}",
-		"durability.acknowledge": "Sites", "durability.sites": "1", "durability.whenDegraded": "Continue",
+		"replication.sites.forbidden": "[a]", "replication.sites.blind": "[a]", "replication.otherOrganizations": "Blind",
+		"replication.sites.selector": "{matchLabels: {a: b}}",
+		"durability.acknowledge":     "Sites", "durability.sites": "1", "durability.whenDegraded": "Continue",
 		"durability.maxLag.time": "9s", "durability.maxLag.bytes": "5Mi",
 		"consistency.mode": "Bounded", "consistency.maxStaleness": "9s",
 		"cache.pool": "{matchLabels: {tier: nvme}}",

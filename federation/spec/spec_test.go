@@ -4,6 +4,7 @@ package spec_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,12 @@ func TestStories(t *testing.T) {
 				got, err := spec.Place(m, "owner", sites)
 				if err != nil {
 					return err.Error() + "\n"
+				}
+				for i, name := range got {
+					at := slices.IndexFunc(sites, func(s federation.Site) bool { return s.Name == name })
+					if spec.Blind(m.Spec.Replication, "owner", name, sites[at].Organization) {
+						got[i] += "(blind)"
+					}
 				}
 				return fmt.Sprintln(strings.Join(got, " "))
 			}

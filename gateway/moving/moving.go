@@ -61,8 +61,8 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 	if _, site, ok := m.cfg.View.Gateway(q.GetTo()); ok && v.IsBlind(site.Name) && !q.GetAcceptLoss() {
 		return nil, status.Errorf(codes.FailedPrecondition,
 			"volume %s: the copy at site %s is blind: it has no key and cannot be its home: "+
-				"choose a site whose copy has the key; if no other copy is left, --accept-loss has it hand on what it has to the next copy "+
-				"that comes", v.Name, site.Name)
+				"choose a site whose copy has the key; if no other copy is left, --accept-loss has it hand on what it has to the next "+
+				"copy that comes", v.Name, site.Name)
 	}
 	state, _ := m.cfg.Copies.State(q.GetVolume())
 	c := state.Copy
