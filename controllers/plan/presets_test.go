@@ -35,7 +35,7 @@ func TestPresets(t *testing.T) {
 			t.Errorf("policy %s: %v", p.Name, err)
 		}
 	}
-	if got := strings.Join(names, " "); got != "database homes dataset scratch archive" {
+	if got := strings.Join(names, " "); got != "database kept-by-others homes dataset scratch archive" {
 		t.Errorf("the page has %s", got)
 	}
 }

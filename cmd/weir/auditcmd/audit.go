@@ -36,7 +36,8 @@ type Site struct {
 	Site         string `json:"site"`
 	Organization string `json:"organization,omitempty"` // empty: it is not registered any more
 	Keys         int    `json:"keys"`                   // it can read all of the volume
-	Copies       int    `json:"copies"`                 // it is to have a copy
+	Copies       int    `json:"copies"`                 // it is to have a copy, with the key
+	Blind        int    `json:"blind"`                  // it is to have a copy of ciphertext only
 	Homes        int    `json:"homes"`                  // it decides what the volume has
 	Writes       int    `json:"writes"`                 // its clients may write
 	Reads        int    `json:"reads"`                  // its clients may read, and not write
@@ -204,13 +205,14 @@ func (r Report) write(sh *cli.Shell) error {
 		return err
 	}
 	var t cli.Table
-	t.Row("SITE", "ORGANIZATION", "HAVE KEYS", "HAVE COPIES", "ARE HOME", "WRITE", "READ ONLY", "CLIENTS")
+	t.Row("SITE", "ORGANIZATION", "HAVE KEYS", "HAVE COPIES", "BLIND", "ARE HOME", "WRITE", "READ ONLY", "CLIENTS")
 	for _, s := range r.Sites {
 		of := s.Organization
 		if of == "" {
 			of = "(not registered)"
 		}
-		t.Row(s.Site, of, number(s.Keys), number(s.Copies), number(s.Homes), number(s.Writes), number(s.Reads), number(s.Clients))
+		t.Row(s.Site, of, number(s.Keys), number(s.Copies), number(s.Blind), number(s.Homes), number(s.Writes), number(s.Reads),
+			number(s.Clients))
 	}
 	if err := t.Write(sh.Out); err != nil {
 		return err

@@ -77,7 +77,7 @@ func TestAudit(t *testing.T) {
 			Grants: []federation.Grant{{Site: "ein", Namespace: "lab", Access: federation.ReadWrite},
 				{Site: "waw", Namespace: "lab", Access: federation.ReadOnly},
 				{Site: "typo", Namespace: "lab", Access: federation.ReadOnly}}},
-		{UUID: "u2", Name: "own", Owner: "SURF", Generation: 1, Sites: []string{"ams"}},
+		{UUID: "u2", Name: "own", Owner: "SURF", Generation: 1, Sites: []string{"ams", "waw"}, Blind: []string{"waw"}},
 		{UUID: "u3", Name: "theirs", Owner: "TUe", Generation: 1, Sites: []string{"ein"}},
 	} {
 		_, err := b.Registry.CreateVolume(ctx, v, federation.Keyring{})
@@ -126,11 +126,11 @@ func TestAudit(t *testing.T) {
 		sites = append(sites, string(text))
 	}
 	is("sites", sites, []string{
-		`{"site":"ams","organization":"SURF","keys":2,"copies":2,"homes":1,"writes":0,"reads":0,"clients":0}`,
-		`{"site":"ein","organization":"TUe","keys":1,"copies":1,"homes":1,"writes":1,"reads":0,"clients":1}`,
-		`{"site":"gone","keys":1,"copies":0,"homes":0,"writes":0,"reads":0,"clients":0}`,
-		`{"site":"typo","keys":0,"copies":0,"homes":0,"writes":0,"reads":1,"clients":0}`,
-		`{"site":"waw","organization":"PSNC","keys":2,"copies":0,"homes":0,"writes":1,"reads":0,"clients":1}`,
+		`{"site":"ams","organization":"SURF","keys":2,"copies":2,"blind":0,"homes":1,"writes":0,"reads":0,"clients":0}`,
+		`{"site":"ein","organization":"TUe","keys":1,"copies":1,"blind":0,"homes":1,"writes":1,"reads":0,"clients":1}`,
+		`{"site":"gone","keys":1,"copies":0,"blind":0,"homes":0,"writes":0,"reads":0,"clients":0}`,
+		`{"site":"typo","keys":0,"copies":0,"blind":0,"homes":0,"writes":0,"reads":1,"clients":0}`,
+		`{"site":"waw","organization":"PSNC","keys":2,"copies":0,"blind":1,"homes":0,"writes":1,"reads":0,"clients":1}`,
 	})
 	// What a site wrote itself is no reason, once the owner's grant is taken back.
 	must(b.Registry.PutAdmission(ctx, federation.Admission{Volume: "u2", Site: "waw", Client: "10.0.0.7", Access: federation.ReadWrite,

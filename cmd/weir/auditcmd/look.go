@@ -153,10 +153,17 @@ func (l *look) volume(v volume) {
 	about := "volume " + v.Name
 	why := map[string]bool{} // sites with a reason to have its key
 	for _, s := range v.Sites {
-		l.at(s).Copies++
-		why[s] = true
+		if v.IsBlind(s) {
+			l.at(s).Blind++
+		} else {
+			l.at(s).Copies++
+			why[s] = true
+		}
 	}
 	l.home(about, v, why)
+	for _, s := range v.Blind { // also as member, or steward
+		delete(why, s)
+	}
 	if v.Deleted { // nobody uses it
 		l.keys(about, v, why)
 		return
@@ -175,6 +182,9 @@ func (l *look) volume(v volume) {
 	}
 	bare := map[string]int{}
 	for _, a := range l.admissions[v.UUID] {
+		if v.IsBlind(a.Site) {
+			continue // the owner allows nothing there
+		}
 		if a.Node != "" && l.foreign(a.Site) && !writes[a.Site] && !reads[a.Site] {
 			continue // its site wrote it, and the owner allows nothing there
 		}

@@ -179,7 +179,8 @@ func reasons(ctx context.Context, cl *access.Client, v federation.Volume, all []
 		s, unknown := access.SiteNamed(all, a.Site)
 		own := unknown == nil && s.Site.Organization == v.Owner
 		granted := slices.ContainsFunc(v.Grants, func(g federation.Grant) bool { return g.Site == a.Site })
-		if a.Volume == v.UUID && (a.Node == "" || own || granted) { // else its site wrote it, and the owner allows nothing
+		// If its site alone wrote it, or the copy there is blind, the owner allows nothing.
+		if a.Volume == v.UUID && !v.IsBlind(a.Site) && (a.Node == "" || own || granted) {
 			add(a.Site, "admitted clients")
 		}
 	}
