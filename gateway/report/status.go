@@ -85,12 +85,15 @@ func (p *Reporter) Status(id string) []VolumeStatus {
 	return out
 }
 
+// Steward is the Role of a gateway that leads with a blind copy (protocol-28).
+const Steward = "Steward"
+
 // describe fills in the state of the local copy.
 func (s *VolumeStatus) describe(c *copies.Copy, v federation.Volume) {
 	st := c.Replica.Status()
 	s.Role, s.Epoch, s.Stalled, s.Blind = st.Role.String(), st.Epoch, st.Stalled, c.Blind()
 	if s.Blind && st.Role == protocol.Home {
-		s.Role = "Steward"
+		s.Role = Steward
 	}
 	s.Commit, s.End, s.LogEpoch = federation.Position(st.Commit), federation.Position(st.End), c.LogEpoch()
 	s.Waiting, s.Serving = c.Replica.Waiting(), c.MayServe() == nil
@@ -188,6 +191,8 @@ func (p *Reporter) HomeStatus(ctx context.Context, v federation.Volume) (s Volum
 		return s, fmt.Errorf("home %s does not know it yet", home)
 	case all[0].Problem != "":
 		return s, fmt.Errorf("home %s can not open it: %s", home, all[0].Problem)
+	case all[0].Role == Steward:
+		return s, fmt.Errorf("%s: %s", home, all[0].Trouble(nil, 0))
 	case all[0].Role != protocol.Home.String():
 		return s, fmt.Errorf("%s begins a new epoch", home)
 	}

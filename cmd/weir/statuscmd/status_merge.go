@@ -129,6 +129,8 @@ func (v view) judgeIdle(out *VolumeReport, home report.VolumeStatus) {
 	switch {
 	case home.Problem != "":
 		out.State, out.Message = StateNotServing, fmt.Sprintf("home %s can not open it: %s", out.Home, home.Problem)
+	case home.Role == report.Steward:
+		out.State, out.Message = StateTakingOver, out.Home+": "+home.Trouble(nil, 0)
 	case home.Role == protocol.Failed.String():
 		out.State, out.Message = StateNotServing, fmt.Sprintf("home %s does not trust its log: its pool failed", out.Home)
 	default:
