@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/volume"
 )
 
 // blind makes the copies of a volume at some sites blind, and no others.
@@ -133,23 +134,33 @@ func TestBlindHomeHandsOver(t *testing.T) {
 	has(t, c.router("b", id), names)
 }
 
+// asks sends an operation on the root from a site's gateway to the one at a, as a hostile one might.
+func (c *cluster) asks(site, id string, m forwardpb.Method) error {
+	client, err := c.at(site).peers.Forward("ga")
+	if err != nil {
+		return err
+	}
+	reply, err := client.Call(context.Background(), &forwardpb.CallRequest{Volume: id, Method: m,
+		Handle: &forwardpb.Handle{Ino: volume.Root.Ino, Gen: volume.Root.Gen}, Length: 100})
+	if err == nil && reply.GetOutcome() != 0 {
+		err = errors.New(reply.GetDetail())
+	}
+	return err
+}
+
 // TestBlindGatewayGetsNothing: what a hostile gateway at a site with a blind copy asks the home for
 // is refused, and so is a move of the home there.
 func TestBlindGatewayGetsNothing(t *testing.T) {
 	c, id := newBlindCluster(t, 2)
 	b := c.at("b")
 	c.until("the home has heard that the copy is blind", func() error { return c.inForce(id, 2) })
-	client, err := b.peers.Forward("ga")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx := context.Background()
-	for _, m := range []forwardpb.Method{forwardpb.Method_METHOD_GET_ATTR, forwardpb.Method_METHOD_READ, forwardpb.Method_METHOD_READ_DIR,
-		forwardpb.Method_METHOD_CREATE} {
-		reply, err := client.Call(ctx, &forwardpb.CallRequest{Volume: id, Method: m, Handle: &forwardpb.Handle{Ino: 1, Gen: 1},
-			Name: []byte("f")})
-		if err == nil && reply.GetOutcome() == 0 {
-			t.Errorf("%v: %+v", m, reply)
+	c.until("c may ask", func() error { return c.asks("c", id, forwardpb.Method_METHOD_GET_ATTR) })
+	for _, m := range []forwardpb.Method{forwardpb.Method_METHOD_GET_ATTR, forwardpb.Method_METHOD_READ_DIR, forwardpb.Method_METHOD_SPACE} {
+		if err := c.asks("c", id, m); err != nil {
+			t.Errorf("c, %v: %v", m, err)
+		}
+		if err := c.asks("b", id, m); err == nil {
+			t.Errorf("the home answers b, %v", m)
 		}
 	}
 	if err := c.failover(t, "b", id, false); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "blind") {

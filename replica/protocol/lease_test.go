@@ -220,3 +220,24 @@ func TestIdleReaderIsNotBarred(t *testing.T) {
 		t.Errorf("it gets no lease: %+v", h.readers["x"])
 	}
 }
+
+// TestBeatTellsWhetherTheHomeReigns: a home without its members' promises does not say that what it
+// has is all that was acknowledged.
+func TestBeatTellsWhetherTheHomeReigns(t *testing.T) {
+	told := func(effects []Effect) (current, any bool) {
+		for _, e := range effects {
+			if s, ok := e.(Send); ok && s.Message.Kind == Beat {
+				current, any = s.Message.Current, true
+			}
+		}
+		return current, any
+	}
+	h := home(t, 2, "a", "b")
+	if current, any := told(h.do(Tick{})); !current || !any {
+		t.Errorf("with its member's promise it tells: %t, %t", any, current)
+	}
+	h.wait(promise) // b is silent, and the registry too
+	if current, any := told(h.do(Tick{})); current || !any {
+		t.Errorf("without its member's promise it tells: %t, %t", any, current)
+	}
+}
