@@ -30,7 +30,7 @@ type Volume struct {
 	// Generation grows with every change of Spec or Sites; observed state refers to it.
 	Generation uint64     `json:"generation"`
 	Spec       VolumeSpec `json:"spec"`
-	// Sites were chosen to have a copy (spec.Place); the first is where the volume starts.
+	// Sites were chosen to have a copy (spec.Place); the first, not blind, is where it starts.
 	Sites []string `json:"sites"`
 	// Blind are those of Sites whose copies hold ciphertext only, and get no key (protocol-28).
 	Blind     []string  `json:"blind,omitempty"`
@@ -73,14 +73,14 @@ func (v Volume) Validate() error {
 	return v.checkBlind()
 }
 
-// checkBlind: one copy at least has the key, and a site whose copy has none serves no client.
+// checkBlind: the first copy has the key, and a site whose copy has none serves no client.
 func (v Volume) checkBlind() error {
 	for i, s := range v.Blind {
 		switch {
 		case !slices.Contains(v.Sites, s) || slices.Contains(v.Blind[:i], s):
 			return invalid("check", "volume", v.Name, "blind: "+s+" is not one of its sites, or is there twice")
-		case len(v.Blind) == len(v.Sites):
-			return invalid("check", "volume", v.Name, "blind: all copies would be: one site at least has to have the key")
+		case s == v.Sites[0]:
+			return invalid("check", "volume", v.Name, "blind: "+s+" is the first of its sites, which has to have the key")
 		case slices.ContainsFunc(v.Grants, func(g Grant) bool { return g.Site == s }):
 			return invalid("check", "volume", v.Name, "grants: the copy at site "+s+" is blind and serves nobody: take the grant back")
 		}

@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +28,18 @@ func (c *cluster) blind(id string, sites ...string) {
 	c.t.Helper()
 	c.change(id, func(v *federation.Volume) {
 		v.Blind = sites
+		slices.SortStableFunc(v.Sites, func(a, b string) int { // the first has the key
+			return cmp.Compare(btoi(v.IsBlind(a)), btoi(v.IsBlind(b)))
+		})
 		v.Grants = slices.DeleteFunc(v.Grants, func(g federation.Grant) bool { return v.IsBlind(g.Site) })
 	})
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // isBlind waits until the copy at a site is, or is not.
@@ -134,7 +145,8 @@ func TestBlindHomeHandsOver(t *testing.T) {
 	has(t, c.router("b", id), names)
 }
 
-// asks sends an operation on the root from a site's gateway to the one at a, as a hostile one might.
+// asks sends an operation on the root from a site's gateway to the one at a, as a hostile one
+// might.
 func (c *cluster) asks(site, id string, m forwardpb.Method) error {
 	client, err := c.at(site).peers.Forward("ga")
 	if err != nil {
@@ -155,7 +167,8 @@ func TestBlindGatewayGetsNothing(t *testing.T) {
 	b := c.at("b")
 	c.until("the home has heard that the copy is blind", func() error { return c.inForce(id, 2) })
 	c.until("c may ask", func() error { return c.asks("c", id, forwardpb.Method_METHOD_GET_ATTR) })
-	for _, m := range []forwardpb.Method{forwardpb.Method_METHOD_GET_ATTR, forwardpb.Method_METHOD_READ_DIR, forwardpb.Method_METHOD_SPACE} {
+	for _, m := range []forwardpb.Method{forwardpb.Method_METHOD_GET_ATTR, forwardpb.Method_METHOD_READ_DIR,
+		forwardpb.Method_METHOD_SPACE} {
 		if err := c.asks("c", id, m); err != nil {
 			t.Errorf("c, %v: %v", m, err)
 		}

@@ -29,13 +29,13 @@ func TestPlaceBlind(t *testing.T) {
 		{name: "a site that is named", want: "ams utr", blind: "utr", wish: func(r *federation.Replication, q *Request) {
 			r.Sites.Blind = []string{"utr"}
 		}},
-		{name: "what is there stays, and becomes blind", want: "gro ams", blind: "gro", wish: func(r *federation.Replication, q *Request) {
+		{name: "what is there stays, and becomes blind", want: "ams gro", blind: "gro", wish: func(r *federation.Replication, q *Request) {
 			q.Present, r.OtherOrganizations = []string{"gro", "ams"}, federation.CopiesBlind
 		}},
 		{name: "all would be blind", fails: "all copies would be blind", wish: func(r *federation.Replication, q *Request) {
 			r.Sites.Required, r.OtherOrganizations = []string{"gro", "ein"}, federation.CopiesBlind
 		}},
-		{name: "the present ones would all be blind: one gives way", want: "gro utr", blind: "gro",
+		{name: "the present ones would all be blind: one gives way", want: "utr gro", blind: "gro",
 			wish: func(r *federation.Replication, q *Request) {
 				q.Present, q.Home, r.OtherOrganizations = []string{"ein", "gro"}, "gro", federation.CopiesBlind
 			}},

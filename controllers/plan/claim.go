@@ -31,6 +31,11 @@ func Admit(v federation.Volume, self Self, namespace string, access v1alpha1.Acc
 		return verdict(v1alpha1.ReasonDeleting, "volume %s is being deleted by its owner %s: "+
 			"no new import begins; delete this GeoVolume, or ask the owner", v.Name, owner(v))
 	}
+	if v.IsBlind(self.Site) {
+		return verdict(v1alpha1.ReasonNotGranted,
+			"the copy of volume %s at site %s is blind: nobody can use it there; its owner %s has to let "+
+				"it have the key first (replication.otherOrganizations, sites.blind)", v.Name, self.Site, owner(v))
+	}
 	made, _, _ := strings.Cut(v.Name, ".")
 	own := self.Owns(v)
 	if own && made == namespace && made != v.Name {

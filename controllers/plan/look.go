@@ -95,6 +95,9 @@ func (v *View) ready(s Seen, homeAlive bool) {
 		if s.Observed.Replay != (federation.Progress{}) {
 			v.Progress = s.Observed.Replay.String()
 		}
+	case s.Volume.IsBlind(s.Control.Home.Site):
+		v.Ready, v.Working = state(false, v1alpha1.ReasonMoving, "%s leads, and its copy at site %s is blind: it hands on to the first "+
+			"copy that has the key, and nothing is served until then", s.Control.Home.Gateway, s.Control.Home.Site), true
 	case s.Observed != nil && s.Observed.Message != "":
 		v.Ready, v.Working = state(false, v1alpha1.ReasonWritesWait,
 			"reads are served by home %s: %s", s.Control.Home.Gateway, s.Observed.Message), true

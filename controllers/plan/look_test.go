@@ -72,6 +72,8 @@ func TestLook(t *testing.T) {
 			reason: v1alpha1.ReasonDegraded, says: "utr-1 is Joining", copies: "2/3", lag: "12s", working: true},
 		{name: "writes wait", change: func(w *world) { w.Observed.Message = "fewer members than wanted: writes wait" },
 			reason: v1alpha1.ReasonWritesWait, says: "fewer members than wanted", copies: "3/3", lag: "12s", working: true},
+		{name: "a blind copy leads", change: func(w *world) { w.Volume.Blind, w.Observed.Message = []string{"ams"}, "x" },
+			reason: v1alpha1.ReasonMoving, says: "its copy at site ams is blind", copies: "3/3", lag: "12s", working: true},
 		{name: "the home replays its log", change: func(w *world) {
 			w.Observed.Message, w.Observed.Opening = "its log is replayed: 37%", "its log is replayed: 37%"
 			w.Observed.Replay = federation.Progress{Copied: 37, Total: 100}

@@ -361,7 +361,8 @@ func (p *placer) keyed(name string) bool {
 }
 
 // order returns the chosen sites. The present ones keep their order, since a volume without a home
-// begins at the first. Of a new volume the first is the best home among the chosen.
+// begins at the first. Of a new volume the first is the best home among the chosen. Sites whose
+// copies are blind come last.
 func (p *placer) order() []string {
 	var out []string
 	for _, name := range p.Present {
@@ -377,9 +378,11 @@ func (p *placer) order() []string {
 	}
 	slices.SortStableFunc(added, func(a, b string) int {
 		home := p.Spec.Home.PreferredSites
-		return cmp.Or(first(p.keyed(a), p.keyed(b)), cmp.Compare(rank(home, a), rank(home, b)), first(a == p.Near, b == p.Near))
+		return cmp.Or(cmp.Compare(rank(home, a), rank(home, b)), first(a == p.Near, b == p.Near))
 	})
-	return append(out, added...)
+	out = append(out, added...)
+	slices.SortStableFunc(out, func(a, b string) int { return first(p.keyed(a), p.keyed(b)) })
+	return out
 }
 
 func (p *placer) remedies() string {

@@ -58,12 +58,6 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 	if err := m.mayMove(ctx, v); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	if _, site, ok := m.cfg.View.Gateway(q.GetTo()); ok && v.IsBlind(site.Name) && !q.GetAcceptLoss() {
-		return nil, status.Errorf(codes.FailedPrecondition,
-			"volume %s: the copy at site %s is blind: it has no key and cannot be its home: "+
-				"choose a site whose copy has the key; if no other copy is left, --accept-loss has it hand on what it has to the next "+
-				"copy that comes", v.Name, site.Name)
-	}
 	state, _ := m.cfg.Copies.State(q.GetVolume())
 	c := state.Copy
 	if c == nil && q.GetTo() == m.cfg.Self.Gateway {
@@ -81,6 +75,12 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 			v.Name, v.Sites)
 	}
 	home := st.Control.Home
+	blind := m.blind(v, q.GetTo())
+	if blind && m.cfg.View.IsAlive(home.Gateway, home.Incarnation) {
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"volume %s: the copy of gateway %s is blind: it has no key and cannot be its home: choose a site whose copy has the key",
+			v.Name, q.GetTo())
+	}
 	if q.GetTo() != m.cfg.Self.Gateway { // asked of the home: hand over
 		if _, ok := c.Leading(); !ok {
 			return nil, status.Errorf(codes.FailedPrecondition, "volume %s: gateway %s is not its home, %s is: ask that one",
@@ -115,13 +115,21 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 	return m.await(ctx, v, m.cfg.Self.Gateway, st.Epoch)
 }
 
-// await waits until the volume is served by gateway to in an epoch after epoch.
+// blind reports whether a gateway's copy of a volume is blind: it can only hand on.
+func (m *Mover) blind(v federation.Volume, gateway string) bool {
+	_, site, ok := m.cfg.View.Gateway(gateway)
+	return ok && v.IsBlind(site.Name)
+}
+
+// await waits until the volume is served by gateway to in an epoch after epoch, or was taken over by
+// it, if its copy is blind.
 func (m *Mover) await(ctx context.Context, v federation.Volume, to string, epoch uint64) (*forwardpb.FailoverReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*m.cfg.Promise)
 	defer cancel()
 	for {
 		changed := m.cfg.View.Changed()
-		if home, e := m.cfg.View.Home(v.UUID); home == to && e > epoch {
+		home, e := m.cfg.View.Home(v.UUID)
+		if e > epoch && (home == to || m.blind(v, to)) { // a blind copy hands on, perhaps before this is seen
 			return &forwardpb.FailoverReply{Epoch: e, Home: home}, nil
 		}
 		select {

@@ -73,6 +73,9 @@ func planFailover(v view, to string, acceptLoss bool) (failover, error) {
 func chooseTarget(v view, vol federation.Volume, r *VolumeReport, ctl federation.Control, to string) (candidate, error) {
 	list := v.candidates(r, ctl)
 	if to == "" {
+		if v.alive(ctl.Home) { // a blind copy cannot be home, and only keeps what is left
+			list = slices.DeleteFunc(list, func(c candidate) bool { return c.blind })
+		}
 		best, ok := bestReplica(list)
 		if doubted := v.doubted(r, ""); !ok && len(doubted) > 0 {
 			return doubted[0], nil

@@ -63,6 +63,8 @@ type ReplicaReport struct {
 	// State is Home, Member, Follower, Joining or Lost as the home sees it, or Down (not alive), or
 	// Unknown (nobody said anything of it).
 	State string `json:"state"`
+	// Blind: it holds ciphertext only, and is never home.
+	Blind bool `json:"blind,omitempty"`
 	// LagSeconds and LagBytes are how far it trails the home. They are missing when that is not
 	// known.
 	LagSeconds *float64 `json:"lagSeconds,omitempty"`

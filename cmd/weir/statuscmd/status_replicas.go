@@ -36,6 +36,7 @@ func (v view) replicas(vol federation.Volume, out *VolumeReport, listed []federa
 	}
 	old := !out.AsOf.IsZero() || listed == nil // the states are out of date
 	for i := range rows {
+		rows[i].Blind = vol.IsBlind(rows[i].Site)
 		v.refresh(&rows[i], vol.UUID, out, old)
 	}
 	slices.SortFunc(rows, func(a, b ReplicaReport) int {
@@ -106,6 +107,7 @@ type candidate struct {
 	order         int                 // of its site in the volume's list
 	doubt         bool                // it is closed: its log lost something
 	epoch         uint64              // of the last of its log, if it is in doubt
+	blind         bool                // it can only hand on
 }
 
 // candidates are the copies, without the home's, whose gateway is alive and whose end of log is
@@ -128,7 +130,8 @@ func (v view) candidates(out *VolumeReport, ctl federation.Control) []candidate 
 			continue
 		}
 		member := ctl.CountsOn(federation.Member{Gateway: g.Name, Site: s.Name, Incarnation: g.Incarnation})
-		list = append(list, candidate{gateway: g.Name, site: s.Name, member: member, end: *end, order: slices.Index(sites, s.Name)})
+		list = append(list, candidate{gateway: g.Name, site: s.Name, member: member, end: *end, order: slices.Index(sites, s.Name),
+			blind: r.Blind})
 	}
 	return list
 }
@@ -142,6 +145,12 @@ func bestReplica(list []candidate) (candidate, bool) {
 	return slices.MinFunc(list, func(a, b candidate) int {
 		if a.member != b.member {
 			if a.member {
+				return -1
+			}
+			return 1
+		}
+		if a.end == b.end && a.blind != b.blind {
+			if b.blind {
 				return -1
 			}
 			return 1

@@ -66,7 +66,11 @@ func writeVolumeTables(w io.Writer, r Report) error {
 			if c.Serving != nil {
 				reads = map[bool]string{true: "yes", false: "no"}[*c.Serving]
 			}
-			replicas.Row(v.Name, c.Gateway, c.Site, c.State, lag, behind, reads)
+			state := c.State
+			if c.Blind {
+				state += ", blind"
+			}
+			replicas.Row(v.Name, c.Gateway, c.Site, state, lag, behind, reads)
 			if c.Progress != nil {
 				notes = append(notes, fmt.Sprintf("%s at %s: it catches up: %s", v.Name, c.Gateway, c.Progress))
 			}

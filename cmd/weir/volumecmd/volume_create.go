@@ -51,7 +51,7 @@ func createCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = sh.Say("volume %s created\n  uuid   %s\n  sites  %s\n", v.Name, v.UUID, strings.Join(v.Sites, ", "))
+			err = sh.Say("volume %s created\n  uuid   %s\n  sites  %s\n", v.Name, v.UUID, strings.Join(marked(v.Sites, v.Blind), ", "))
 			if err != nil || wait <= 0 {
 				return err
 			}

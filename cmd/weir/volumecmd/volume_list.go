@@ -27,6 +27,7 @@ type VolumeLine struct {
 	OwnerSite string           `json:"ownerSite,omitempty"` // its cluster changes the volume; empty: a person of Owner does
 	Size      federation.Bytes `json:"size"`                // as in volume.yaml
 	Sites     []string         `json:"sites"`
+	Blind     []string         `json:"blind,omitempty"` // those of Sites whose copies hold ciphertext only
 	Home      string           `json:"home,omitempty"` // gateway; empty while it has none
 	HomeSite  string           `json:"homeSite,omitempty"`
 	Epoch     uint64           `json:"epoch,omitempty"`
@@ -75,6 +76,7 @@ func list(ctx context.Context, cl *access.Client) ([]VolumeLine, error) {
 	for _, a := range all {
 		v := a.Volume
 		l := VolumeLine{Name: v.Name, UUID: v.UUID, Owner: v.Owner, OwnerSite: v.OwnerSite, Size: v.Spec.Size, Sites: v.Sites,
+			Blind: v.Blind,
 			CreatedAt: v.CreatedAt, Deleted: v.Deleted, DeletedAt: v.DeletedAt}
 		if v.Deleted {
 			l.PurgeAt = v.PurgeAt()
@@ -92,6 +94,17 @@ func list(ctx context.Context, cl *access.Client) ([]VolumeLine, error) {
 	return lines, nil
 }
 
+// marked are the names of sites, and which have a blind copy.
+func marked(sites, blind []string) (out []string) {
+	for _, s := range sites {
+		if slices.Contains(blind, s) {
+			s += "(blind)"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
 func writeVolumes(w io.Writer, lines []VolumeLine) error {
 	if len(lines) == 0 {
 		_, err := fmt.Fprintln(w, "There are no volumes. `weir volume create -f volume.yaml` makes one.")
@@ -106,7 +119,7 @@ func writeVolumes(w io.Writer, lines []VolumeLine) error {
 		} else if l.Home == "" {
 			home, epoch = "none yet", "-"
 		}
-		b.Row(l.Name, l.UUID, cli.With(l.Owner, l.OwnerSite), l.Size.String(), strings.Join(l.Sites, ","), home, epoch)
+		b.Row(l.Name, l.UUID, cli.With(l.Owner, l.OwnerSite), l.Size.String(), strings.Join(marked(l.Sites, l.Blind), ","), home, epoch)
 	}
 	return b.Write(w)
 }

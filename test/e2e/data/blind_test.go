@@ -163,7 +163,8 @@ setfattr -n user.KnownXattrNameFrotz -v KnownXattrValueQuux KnownFileNameXyzzy; 
 			t.Errorf("only %d bytes of the memory of the %s were there", n, what)
 		}
 	}
-	// This shows that the check can fail: who has the key has names, contents and the key in memory.
+	// This shows that the check can fail: who has the key has names, contents and the key in
+	// memory.
 	_, found := memory(t, s.Bed.Site("a").Gateway(), words)
 	for _, w := range [][]byte{words[0], []byte("KnownFileNameXyzzy"), []byte("KnownContentPlugh")} {
 		if found[string(w)] == 0 {

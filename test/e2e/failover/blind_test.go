@@ -26,7 +26,9 @@ func (s *scene) onlyBlind() {
 	s.T.Helper()
 	b := s.Bed.Site("b")
 	b.Gateway().Kill()
-	s.Await("a", func(st bed.Status) bool { return slices.Equal(slices.Sorted(slices.Values(st.Members)), []string{"ga", "gc"}) })
+	s.Await("a", func(st bed.Status) bool {
+		return slices.Equal(slices.Sorted(slices.Values(st.Members)), []string{"ga", "gc"})
+	})
 	if err := b.StartGateway(); err != nil {
 		s.T.Fatal(err)
 	}
