@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/gateway/report"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -225,4 +226,40 @@ func TestBlindPoolHasNoName(t *testing.T) {
 	if opened, closed := c.sealedFor("b", id, keys); opened[0] < len(names) || len(closed) > 0 {
 		t.Errorf("it has %v that the key opens, and %v that it does not", opened, closed)
 	}
+}
+
+// TestBlindCopyByForce: the home, the only member, is lost. A person has the blind copy keep what it
+// has: it leads, and hands on to the first copy with the key that comes.
+func TestBlindCopyByForce(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	c.signed()
+	id := c.createBlind("v", manifest("v", 1), []string{"a", "b"}, "b")
+	names := c.load(c.router("a", id), "f")()
+	c.until("b has everything", func() error {
+		a, b := c.at("a").reporter.Status(id), c.at("b").reporter.Status(id)
+		if len(a) != 1 || len(b) != 1 || a[0].End != b[0].End {
+			return fmt.Errorf("%+v, %+v", a, b)
+		}
+		return nil
+	})
+	c.stop("a")
+	c.until("a is taken for lost", func() error {
+		err := c.failover(t, "b", id, false)
+		if err == nil || !strings.Contains(err.Error(), "HomeLost") {
+			return fmt.Errorf("it says %w", err)
+		}
+		return nil
+	})
+	if err := c.failover(t, "b", id, true); err != nil {
+		t.Fatal(err)
+	}
+	c.until("b leads and says what it waits for", func() error {
+		if s := c.at("b").reporter.Status(id); len(s) != 1 || s[0].Role != report.Steward {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	c.start("a")
+	has(t, c.router("a", id), names)
+	c.members(id, "a")
 }

@@ -121,8 +121,8 @@ func (m *Mover) blind(v federation.Volume, gateway string) bool {
 	return ok && v.IsBlind(site.Name)
 }
 
-// await waits until the volume is served by gateway to in an epoch after epoch, or was taken over by
-// it, if its copy is blind.
+// await waits until the volume is served by gateway to in an epoch after epoch, or was taken over
+// by it, if its copy is blind.
 func (m *Mover) await(ctx context.Context, v federation.Volume, to string, epoch uint64) (*forwardpb.FailoverReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*m.cfg.Promise)
 	defer cancel()

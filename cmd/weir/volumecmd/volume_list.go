@@ -28,7 +28,7 @@ type VolumeLine struct {
 	Size      federation.Bytes `json:"size"`                // as in volume.yaml
 	Sites     []string         `json:"sites"`
 	Blind     []string         `json:"blind,omitempty"` // those of Sites whose copies hold ciphertext only
-	Home      string           `json:"home,omitempty"` // gateway; empty while it has none
+	Home      string           `json:"home,omitempty"`  // gateway; empty while it has none
 	HomeSite  string           `json:"homeSite,omitempty"`
 	Epoch     uint64           `json:"epoch,omitempty"`
 	CreatedAt time.Time        `json:"createdAt,omitzero"`
@@ -76,7 +76,7 @@ func list(ctx context.Context, cl *access.Client) ([]VolumeLine, error) {
 	for _, a := range all {
 		v := a.Volume
 		l := VolumeLine{Name: v.Name, UUID: v.UUID, Owner: v.Owner, OwnerSite: v.OwnerSite, Size: v.Spec.Size, Sites: v.Sites,
-			Blind: v.Blind,
+			Blind:     v.Blind,
 			CreatedAt: v.CreatedAt, Deleted: v.Deleted, DeletedAt: v.DeletedAt}
 		if v.Deleted {
 			l.PurgeAt = v.PurgeAt()
