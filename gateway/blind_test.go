@@ -228,8 +228,8 @@ func TestBlindPoolHasNoName(t *testing.T) {
 	}
 }
 
-// TestBlindCopyByForce: the home, the only member, is lost. A person has the blind copy keep what it
-// has: it leads, and hands on to the first copy with the key that comes.
+// TestBlindCopyByForce: the home, the only member, is lost. A person has the blind copy keep what
+// it has: it leads, and hands on to the first copy with the key that comes.
 func TestBlindCopyByForce(t *testing.T) {
 	c := newCluster(t, "a", "b")
 	c.signed()
