@@ -84,6 +84,15 @@ func (r *contents) place(c *content, p plan.Resolved) (plan.Placement, error) {
 				req.Needed = append(req.Needed, m.Site)
 			}
 		}
+		// Without one that has the key, nobody reads what the others hold.
+		if !slices.ContainsFunc(req.Needed, func(s string) bool { return !v.IsBlind(s) }) {
+			req.Needed = append(req.Needed, slices.DeleteFunc(slices.Clone(v.Sites), v.IsBlind)...)
+		}
+	}
+	for _, g := range c.Spec.Grants {
+		if v := c.record(); v == nil || slices.ContainsFunc(v.Grants, func(old federation.Grant) bool { return old.Site == string(g.Site) }) {
+			req.Granted = append(req.Granted, string(g.Site))
+		}
 	}
 	out, err := plan.Place(req)
 	if u := (*plan.Unplaceable)(nil); errors.As(err, &u) {

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"strings"
 	"sync"
 	"time"
@@ -115,6 +116,13 @@ type chains struct {
 	charter *charter
 	known   map[[sha256.Size]byte]chained
 	signed  map[[sha256.Size]byte]verified // by signature
+	headers map[string]header              // protected headers of signatures that were good
+}
+
+// header is what the protected header of a signature says.
+type header struct {
+	x5c []string
+	alg jose.SignatureAlgorithm
 }
 
 // mostChains is how many chains, and how many signatures, are remembered: more than a large
@@ -124,13 +132,16 @@ const mostChains = 1 << 14
 // fresh forgets what does not hold any more. The caller holds mu.
 func (m *chains) fresh(set *set, is *charter) {
 	if m.set != set || m.charter != is {
-		m.set, m.charter, m.known, m.signed = set, is, nil, nil
+		m.set, m.charter, m.known, m.signed, m.headers = set, is, nil, nil, nil
 	}
 	if len(m.known) >= mostChains || m.known == nil {
 		m.known = map[[sha256.Size]byte]chained{}
 	}
 	if len(m.signed) >= mostChains || m.signed == nil {
 		m.signed = map[[sha256.Size]byte]verified{}
+	}
+	if len(m.headers) >= mostChains || m.headers == nil {
+		m.headers = map[string]header{}
 	}
 }
 
@@ -165,18 +176,25 @@ func (c *Credentials) verify(signature string) (Statement, Identity, error) {
 	fail := func(format string, a ...any) (Statement, Identity, error) {
 		return Statement{}, Identity{}, fmt.Errorf("%w: %s", ErrSignature, fmt.Sprintf(format, a...))
 	}
-	header, rest, ok := strings.Cut(signature, ".")
-	raw, err := base64.RawURLEncoding.DecodeString(header)
-	if !ok || err != nil {
+	protected, rest, ok := strings.Cut(signature, ".")
+	if !ok {
 		return fail("it is no signature")
 	}
-	var h struct {
-		X5c []string `json:"x5c"`
+	h, known := c.header(protected)
+	if !known {
+		raw, err := base64.RawURLEncoding.DecodeString(protected)
+		if err != nil {
+			return fail("it is no signature")
+		}
+		var says struct {
+			X5c []string `json:"x5c"`
+		}
+		if err := json.Unmarshal(raw, &says); err != nil || len(says.X5c) == 0 || len(says.X5c) > 8 {
+			return fail("it has no certificate")
+		}
+		h.x5c = says.X5c
 	}
-	if err := json.Unmarshal(raw, &h); err != nil || len(h.X5c) == 0 || len(h.X5c) > 8 {
-		return fail("it has no certificate")
-	}
-	payload, _, _ := strings.Cut(rest, ".")
+	payload, mac, _ := strings.Cut(rest, ".")
 	text, err := base64.RawURLEncoding.DecodeString(payload)
 	if err != nil {
 		return fail("it is no signature")
@@ -187,13 +205,19 @@ func (c *Credentials) verify(signature string) (Statement, Identity, error) {
 	if err := d.Decode(&s); err != nil {
 		return fail("%v: upgrade this program", err)
 	}
-	who, err := c.chain(h.X5c, time.Unix(s.At, 0))
+	who, err := c.chain(h.x5c, time.Unix(s.At, 0))
 	if err != nil {
 		return fail("%v", err)
 	}
 	alg, err := algorithm(who.leaf.PublicKey)
 	if err != nil {
 		return fail("%v", err)
+	}
+	if known && h.alg == alg && alg == jose.ES256 {
+		if !es256(who.leaf.PublicKey, signature[:len(protected)+1+len(payload)], mac) {
+			return fail("it was not made with the key of its certificate, %s", who.id)
+		}
+		return s, who.id, nil
 	}
 	parsed, err := jose.ParseSignedCompact(signature, []jose.SignatureAlgorithm{alg})
 	if err != nil {
@@ -206,7 +230,35 @@ func (c *Credentials) verify(signature string) (Statement, Identity, error) {
 	if err != nil || !bytes.Equal(signed, text) {
 		return fail("it was not made with the key of its certificate, %s", who.id)
 	}
+	m := &c.chains
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fresh(c.current(), c.charter.Load())
+	m.headers[strings.Clone(protected)] = header{h.x5c, alg}
 	return s, who.id, nil
+}
+
+// header returns what a protected header says that a good signature had before. All that one writer
+// signs with one certificate has the same, and reading it takes as long as the signature itself: it
+// has certificates.
+func (c *Credentials) header(protected string) (header, bool) {
+	m := &c.chains
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fresh(c.current(), c.charter.Load())
+	h, ok := m.headers[protected]
+	return h, ok
+}
+
+// es256 checks the signature of a text (RFC 7518, section 3.4).
+func es256(public crypto.PublicKey, text, signature string) bool {
+	key, ok := public.(*ecdsa.PublicKey)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(signature)
+	if !ok || err != nil || len(raw) != 64 {
+		return false
+	}
+	sum := sha256.Sum256([]byte(text))
+	return ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(raw[:32]), new(big.Int).SetBytes(raw[32:]))
 }
 
 // chain checks a chain of certificates (base64 of DER, leaf first), for what was signed at a time.

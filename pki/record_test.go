@@ -156,7 +156,12 @@ func TestSignatureIsRefused(t *testing.T) {
 		return compact
 	}
 	reader := load(other)
-	for _, s := range []string{signature, as("weir-record")} {
+	second, err := writer.Sign(pki.Statement{Key: "volume/v2", Digest: []byte("d")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// After these, a header that comes again is not read again.
+	for _, s := range []string{signature, second, theirs, as("weir-record")} {
 		if _, _, err := reader.Verified(s); err != nil {
 			t.Fatal(err)
 		}
@@ -168,6 +173,11 @@ func TestSignatureIsRefused(t *testing.T) {
 		"another time":               part[0] + "." + text(says("volume/v1", now.Add(time.Second), "")) + "." + part[2],
 		"a field of a later release": part[0] + "." + text(says("volume/v1", now, `,"unless":"x"`)) + "." + part[2],
 		"another's certificate":      strings.Split(theirs, ".")[0] + "." + part[1] + "." + part[2],
+		"a part more":                signature + ".x",
+		"no end":                     part[0] + "." + part[1],
+		"an empty end":               part[0] + "." + part[1] + ".",
+		"a short end":                part[0] + "." + part[1] + "." + part[2][:80],
+		"the end of another":         part[0] + "." + part[1] + "." + strings.Split(second, ".")[2],
 		"no certificate":             header(func(h map[string]any) { delete(h, "x5c") }) + "." + part[1] + "." + part[2],
 		"no algorithm":               header(func(h map[string]any) { h["alg"] = "none" }) + "." + part[1] + ".",
 		"a secret's algorithm":       header(func(h map[string]any) { h["alg"] = "HS256" }) + "." + part[1] + "." + part[2],

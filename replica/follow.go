@@ -29,7 +29,7 @@ func (r *Replica) received(env Envelope) {
 		m.Proved = !r.cfg.Blind && r.proves(env.Proof, m)
 		switch {
 		case m.Proved, r.cfg.Blind:
-		case m.Kind == protocol.Welcome && len(env.Proof) == 0: // it is blind; the policy says whether it counts
+		case m.Blind: // the policy says whether it counts
 		case m.Kind == protocol.Welcome:
 			if r.cfg.WantKey != nil { // it may prove with a key that has not come here yet
 				r.cfg.WantKey()

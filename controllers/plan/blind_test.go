@@ -32,6 +32,18 @@ func TestPlaceBlind(t *testing.T) {
 		{name: "what is there stays, and becomes blind", want: "ams gro", blind: "gro", wish: func(r *federation.Replication, q *Request) {
 			q.Present, r.OtherOrganizations = []string{"gro", "ams"}, federation.CopiesBlind
 		}},
+		{name: "where clients may use it no copy is blind", want: "utr ein", blind: "ein", wish: func(r *federation.Replication, q *Request) {
+			q.Granted, r.Spread, r.Sites.Preferred = []string{"gro"}, federation.SpreadOrganization, []string{"gro"}
+			r.OtherOrganizations = federation.CopiesBlind
+		}},
+		{name: "a copy goes where it may be blind", want: "ams ein", blind: "ein", wish: func(r *federation.Replication, q *Request) {
+			q.Present, q.Granted, r.Spread = []string{"ams", "gro"}, []string{"gro"}, federation.SpreadOrganization
+			r.OtherOrganizations = federation.CopiesBlind
+		}},
+		{name: "a site without a public key, for a blind copy", want: "utr gro", blind: "gro", wish: func(r *federation.Replication, q *Request) {
+			q.Sites = testSites(func(m map[string]*Candidate) { m["gro"].Keyed, m["ein"].Lost = false, true })
+			r.OtherOrganizations, r.Spread = federation.CopiesBlind, federation.SpreadOrganization
+		}},
 		{name: "all would be blind", fails: "all copies would be blind", wish: func(r *federation.Replication, q *Request) {
 			r.Sites.Required, r.OtherOrganizations = []string{"gro", "ein"}, federation.CopiesBlind
 		}},

@@ -49,6 +49,8 @@ type Request struct {
 	// else has.
 	Home   string
 	Needed []string
+	// Granted are sites whose clients may use the volume: there no copy can be blind.
+	Granted []string
 	// Sites are in the order of their names. Place does not change them.
 	Sites []Candidate
 }
@@ -77,6 +79,7 @@ const (
 	RuleCapacity  Rule = "capacity"
 	RuleLost      Rule = "lost"
 	RuleNoKey     Rule = "key"
+	RuleGranted   Rule = "grants"
 	RuleUnknown   Rule = "unknown"
 	// RuleNotWanted: sites that come before it have all the copies.
 	RuleNotWanted Rule = "copies"
@@ -278,7 +281,9 @@ func (p *placer) refuse(c *Candidate) (Rule, string) {
 			return RuleLost, fmt.Sprintf("organization %q is not of the federation any more", c.Organization)
 		}
 		return RuleLost, "it was declared lost"
-	case !c.Keyed && !present:
+	case !p.keyed(c.Name) && slices.Contains(p.Granted, c.Name):
+		return RuleGranted, "its clients may use the volume, and its copy would be blind"
+	case !c.Keyed && !present && p.keyed(c.Name):
 		return RuleNoKey, "no gateway has registered its key yet: start one there"
 	case need > 0 && c.Capacity > 0 && c.Promised+need > c.Capacity:
 		return RuleCapacity, fmt.Sprintf("it lacks room: %s more are needed, and of its %s, %s are promised", need, c.Capacity, c.Promised)
@@ -398,6 +403,7 @@ func (p *placer) remedies() string {
 		{RuleSpread, "spread over Site"}, {RuleForbidden, "forbid fewer sites"}, {RuleSelector, "select more sites"},
 		{RulePool, "give a CachePool there these labels (the chart's gateway.pool.labels), or select others"},
 		{RuleLends, "ask another organization to lend (the chart's gateway.lends)"},
+		{RuleGranted, "let copies there have the key"},
 		{RuleCapacity, "give a site more capacity"}, {RuleNoKey, "start a gateway at a site without one"},
 	} {
 		if rules[r.rule] != "" && !(r.rule == RuleSpread && p.Spec.Replication.Spread == federation.SpreadSite) {

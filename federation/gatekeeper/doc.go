@@ -18,10 +18,11 @@
 //     itself. In an epoch only the home changes it. The next epoch is taken by a member for
 //     itself, which leaves out the former home at most, or by force by a gateway that may have a
 //     copy. Members that come in are registered gateways of sites which the volume's record
-//     names. Change and trail follow the record before (federation.Control.Succeed), and
+//     names, or, at a home whose copy is blind, of sites that have the newest data key. Change and trail follow the record before (federation.Control.Succeed), and
 //     federation.CheckSwap holds.
-//   - gatekeeper-4: a keyring grows by the home's hand, which adds wraps and changes none; the
-//     owner may replace it.
+//   - gatekeeper-4: a keyring grows by the hand of a home whose site has the newest data key. It
+//     adds wraps and changes none, and adds none for sites whose copies are blind; the owner may
+//     replace it.
 //   - gatekeeper-5: a site's record is that site's, and its organization never changes. A gateway
 //     changes its own entry, an operator cluster, region and labels. A gateway's name is one
 //     site's. What is a gateway's (heartbeat, observed state, notice, testimony, canary) is

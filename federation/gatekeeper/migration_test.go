@@ -25,7 +25,7 @@ func TestRegistryOfBefore(t *testing.T) {
 	defer func() { w.ok(before.Close()) }()
 	made := func(uuid, name string) (federation.Volume, federation.Revision) {
 		t.Helper()
-		must[federation.Revision](w)(before.PutKeyring(ctx, 0, ringOf(uuid, "a"))) // it used to come first
+		must[federation.Revision](w)(before.PutKeyring(ctx, 0, ringOf(uuid, "b"))) // it used to come first
 		v := volumeOf(uuid, name, "A", "a", "b")
 		v.OwnerSite, v.OwnerCluster = "a", "uid-a"
 		return v, must[federation.Revision](w)(before.CreateVolume(ctx, v, federation.Keyring{}))
@@ -53,7 +53,7 @@ func TestRegistryOfBefore(t *testing.T) {
 	}
 	ring, ringAt, err := w.gb.GetKeyring(ctx, "v1")
 	w.ok(err)
-	ring.Generation, ring.Wrapped["b"] = 2, []byte("wrapped for b")
+	ring.Generation, ring.Wrapped["a"] = 2, []byte("wrapped for a")
 	must[federation.Revision](w)(w.gb.PutKeyring(ctx, ringAt, ring))
 	w.ok(w.pa.DeleteAdmission(ctx, "v1", "b", "10.0.0.1"))
 

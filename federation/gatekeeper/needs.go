@@ -118,6 +118,7 @@ func (n *needed) single(kind federation.Kind, name string, w write) {
 		n.add(join(federation.KindControl, name))
 	case federation.KindControl:
 		n.volume(name)
+		n.add(join(federation.KindKeyring, name))
 		n.add(kindReconciled)
 		if c, err := decode[federation.Control](w.key, w.value); err == nil && c != nil {
 			for _, m := range c.Members {

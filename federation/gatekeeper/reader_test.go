@@ -143,7 +143,11 @@ func (o *one) forge(key string, number uint64, record any) []byte {
 	sum := sha256.Sum256(text)
 	signature, err := o.creds.Sign(pki.Statement{Key: key, Number: number, Digest: sum[:]})
 	o.rig.ok(err)
-	value, err := json.Marshal(map[string]any{"version": 1, "record": json.RawMessage(text), "signature": signature})
+	is := map[string]any{"version": 1, "record": json.RawMessage(text), "signature": signature}
+	if was := o.rig.plainly(key); signed.KindOf(key) == federation.KindKeyring && was != nil { // from which it says it grew
+		is["because"] = json.RawMessage(was)
+	}
+	value, err := json.Marshal(is)
 	o.rig.ok(err)
 	return value
 }

@@ -43,7 +43,7 @@ func TestLife(t *testing.T) {
 	must[federation.Revision](w)(w.pa.CreateVolume(ctx, volumeOf("v1", "one", "A", "a", "b"), ringOf("v1", "a", "b")))
 	owned := volumeOf("v2", "ns.two", "A", "a", "b")
 	owned.OwnerSite, owned.OwnerCluster = "a", "uid-a"
-	at := must[federation.Revision](w)(w.oa.CreateVolume(ctx, owned, ringOf("v2", "a")))
+	at := must[federation.Revision](w)(w.oa.CreateVolume(ctx, owned, ringOf("v2", "a", "c")))
 	if _, err := w.oa.CreateVolume(ctx, owned, ringOf("v2", "a")); !errors.Is(err, federation.ErrConflict) {
 		t.Errorf("made again: %v", err)
 	}
@@ -71,7 +71,7 @@ func TestLife(t *testing.T) {
 	// The home wraps the key for the others.
 	ring, at2, err := w.gc.GetKeyring(ctx, "v2")
 	w.ok(err)
-	ring.Generation, ring.Wrapped["c"] = 2, []byte("wrapped for c")
+	ring.Generation, ring.Wrapped["b"] = 2, []byte("wrapped for b")
 	must[federation.Revision](w)(w.gc.PutKeyring(ctx, at2, ring))
 
 	// What is not there may be deleted by anybody.

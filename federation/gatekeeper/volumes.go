@@ -211,16 +211,27 @@ func (q *request) denied(w write, err error, why string) error {
 
 // mayComeIn judges the members that were none before.
 func (q *request) mayComeIn(w write, v *federation.Volume, prev, next *federation.Control) error {
+	ring, err := before[federation.Keyring](q, join(federation.KindKeyring, v.UUID))
+	if err != nil {
+		return err
+	}
 	for _, m := range next.Members {
 		switch {
 		case prev != nil && prev.IsMember(m):
 		case q.siteOf(m.Gateway) != m.Site:
 			return q.deny(w.key, "member %s is not a registered gateway of site %s", m.Gateway, m.Site)
-		case !slices.Contains(v.Sites, m.Site) && (prev == nil || !prev.CountsOn(m)):
+		case slices.Contains(v.Sites, m.Site), prev != nil && prev.CountsOn(m):
+		case prev != nil && v.IsBlind(q.who.Site) && keyed(ring, m.Site): // a steward hands on to a copy that is to go
+		default:
 			return q.deny(w.key, "member %s is at site %s, where the volume is to have no copy", m.Gateway, m.Site)
 		}
 	}
 	return nil
+}
+
+// keyed reports whether a site has a volume's newest data key.
+func keyed(ring *federation.Keyring, site string) bool {
+	return ring != nil && len(ring.Newest()[site]) > 0
 }
 
 // begins judges the first control record.
@@ -291,11 +302,11 @@ func (q *request) keyring(w write) error {
 	if ok, err := q.owner(v); err != nil || ok {
 		return err
 	}
-	return q.grows(w, prev, next)
+	return q.grows(w, v, prev, next)
 }
 
 // grows judges a keyring to which a home adds wraps.
-func (q *request) grows(w write, prev, next *federation.Keyring) error {
+func (q *request) grows(w write, v *federation.Volume, prev, next *federation.Keyring) error {
 	c, err := before[federation.Control](q, join(federation.KindControl, next.Volume))
 	if err != nil {
 		return err
@@ -309,6 +320,14 @@ func (q *request) grows(w write, prev, next *federation.Keyring) error {
 	}
 	if prev == nil || next.Generation != prev.Generation+1 {
 		return q.deny(w.key, "a home adds to the keyring that is there, as its next generation")
+	}
+	if !keyed(prev, q.who.Site) {
+		return q.deny(w.key, "site %s has no key of the volume, and who has it adds to the keyring", q.who.Site)
+	}
+	for _, s := range v.Blind {
+		if len(next.Newest()[s]) > 0 && (len(prev.Newest()[s]) == 0 || len(next.Later) > len(prev.Later)) {
+			return q.deny(w.key, "the copy at site %s is blind, and gets no key", s)
+		}
 	}
 	if err := keyring.Grown(*prev, *next); err != nil {
 		return q.deny(w.key, "a home changes no key that is wrapped, and takes none away: %v", err)

@@ -426,12 +426,10 @@ func (c *checked) adds(k *federation.Keyring) error {
 	return c.deny("its site is not known to have the key")
 }
 
-// holds reports whether a volume is to have a copy at the signer's site, or has a member there.
+// holds reports whether a volume is to have a copy with the key at the signer's site.
 func (c *checked) holds(volume string) bool {
 	v, _ := look[federation.Volume](c.look, federation.KindVolume, volume)
-	ctl, _ := look[federation.Control](c.look, federation.KindControl, volume)
-	return v != nil && slices.Contains(v.Sites, c.who.Site) ||
-		ctl != nil && slices.ContainsFunc(ctl.Members, func(m federation.Member) bool { return m.Site == c.who.Site })
+	return v != nil && slices.Contains(v.Sites, c.who.Site) && !v.IsBlind(c.who.Site)
 }
 
 // owned reports whether the signer's organization owned a volume when it signed.

@@ -27,7 +27,7 @@ type Volume struct {
 	// Claims are by "site/namespace/name".
 	Claims map[string]federation.Claim
 
-	wrapped map[string]bool   // sites for which all data keys are wrapped; nil: there is no keyring
+	wrapped map[string]bool   // sites for which data keys are wrapped: true, all; nil: there is no keyring
 	newest  map[string][]byte // wraps of the newest data key, by site
 	keys    int               // how many data keys there are
 	noted   bool              // Record comes from Note, and the watch has not sent it yet
@@ -150,8 +150,8 @@ func (v *View) Reign(uuid string) (gateway string, epoch uint64, over context.Co
 	return e.Control.Home.Gateway, e.Control.Epoch, v.volumes.reign(uuid)
 }
 
-// Keyring returns the sites for which all of a volume's data keys are wrapped; false: there is no
-// keyring.
+// Keyring returns the sites for which a volume's data keys are wrapped, and whether all are; false:
+// there is no keyring.
 func (v *View) Keyring(uuid string) (sites map[string]bool, known bool) {
 	e := v.Volume(uuid)
 	if e == nil || e.wrapped == nil {
@@ -162,8 +162,7 @@ func (v *View) Keyring(uuid string) (sites map[string]bool, known bool) {
 
 // Keyless returns the public keys of those sites that have one, and for which a volume's data key
 // is not wrapped: sites that are to have a copy with the key, and those whose clients use the
-// volume. nil: none,
-// or there is no keyring.
+// volume. nil: none, or there is no keyring.
 func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -172,8 +171,9 @@ func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 		return nil
 	}
 	for name, s := range v.sites.all {
-		if !of.IsBlind(name) && !e.wrapped[name] && len(s.WrapKey) > 0 && (slices.Contains(of.Sites, name) || e.IsAt(name) ||
-			v.uses(e, of.UUID, name)) {
+		_, had := e.wrapped[name] // a member that is to go follows as far as it could before
+		is := hasKey(&of, name) || had && e.IsAt(name) || v.uses(e, of.UUID, name)
+		if is && !of.IsBlind(name) && !e.wrapped[name] && len(s.WrapKey) > 0 {
 			if out == nil {
 				out = map[string][]byte{}
 			}
@@ -185,8 +185,7 @@ func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 
 // Surplus reports whether a site has a volume's newest data key, and is not to read what is written
 // from now on: it is to have no copy or a blind one, has no member, and the owner allows nothing to
-// it. keep has
-// the public keys of the others that have it.
+// it. keep has the public keys of the others that have it.
 func (v *View) Surplus(of federation.Volume) (surplus bool, keep map[string][]byte) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -212,7 +211,7 @@ func (v *View) Surplus(of federation.Volume) (surplus bool, keep map[string][]by
 		}
 	}
 	for _, name := range needed {
-		if keep[name] == nil && !of.IsBlind(name) {
+		if _, had := e.wrapped[name]; keep[name] == nil && !of.IsBlind(name) && (had || slices.Contains(of.Sites, name)) {
 			return false, nil
 		}
 	}

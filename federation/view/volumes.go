@@ -233,17 +233,22 @@ func (vs *volumes) claim(uuid, name, site string, deleted bool) {
 	}
 }
 
-// wrappedFor returns the sites that have all keys in the keyring; nil: there is no keyring.
+// wrappedFor returns the sites that have keys in the keyring, and which of them have all; nil: there
+// is no keyring.
 func wrappedFor(k *federation.Keyring) map[string]bool {
 	if k == nil {
 		return nil
 	}
 	out := make(map[string]bool, len(k.Wrapped))
 	for s, w := range k.Wrapped {
-		out[s] = len(w) > 0
+		if len(w) > 0 {
+			out[s] = true
+		}
 	}
 	for _, l := range k.Later {
-		maps.DeleteFunc(out, func(s string, _ bool) bool { return len(l.Wrapped[s]) == 0 })
+		for s := range out {
+			out[s] = out[s] && len(l.Wrapped[s]) > 0
+		}
 	}
 	return out
 }

@@ -339,10 +339,7 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 			return true
 		}
 	}
-	if s.copy != nil && !m.turn(s.copy, v) {
-		return true
-	}
-	if s.copy != nil && s.copy.Blind() != m.isBlind(v) && slices.Contains(v.Sites, m.cfg.Self.Site) {
+	if s.copy != nil && m.turns(s.copy, v) {
 		if err := m.detach(v.UUID, s); err != nil {
 			m.cfg.Logger.Warn("copy did not close cleanly", "volume", v.Name, "error", err)
 		}
@@ -362,6 +359,11 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 		if s.copy != nil {
 			m.keys(ctx, s.copy, v) // the site that is to have a copy instead needs the key
 		}
+		return true
+	}
+	if why := m.staysKeyed(s.copy, v); why != nil {
+		m.setLeaving(s, &leaving{why: why.Error(), after: leaveFirst})
+		m.keys(ctx, s.copy, v) // a site that is to have the key instead needs it
 		return true
 	}
 	if s.leaving != nil {

@@ -82,7 +82,7 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 			v.Name, q.GetTo())
 	}
 	if q.GetTo() != m.cfg.Self.Gateway { // asked of the home: hand over
-		if _, ok := c.Leading(); !ok {
+		if _, ok := c.Replica.Reigns(); !ok {
 			return nil, status.Errorf(codes.FailedPrecondition, "volume %s: gateway %s is not its home, %s is: ask that one",
 				v.Name, m.cfg.Self.Gateway, home.Gateway)
 		}

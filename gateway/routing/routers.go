@@ -125,8 +125,11 @@ func (t *Routers) KeepRegistered(ctx context.Context, before func()) {
 func (t *Routers) usesNow(ctx context.Context, id, gateway string) (bool, error) {
 	_, site, _ := t.cfg.View.Gateway(gateway)
 	v, _, err := t.cfg.Registry.GetVolume(ctx, id)
-	if err != nil || slices.Contains(v.Sites, site.Name) {
+	if err != nil || slices.Contains(v.Sites, site.Name) && !v.IsBlind(site.Name) {
 		return true, err
+	}
+	if v.IsBlind(site.Name) {
+		return false, nil
 	}
 	granted := site.Organization == v.Owner || slices.ContainsFunc(v.Grants, func(g federation.Grant) bool { return g.Site == site.Name })
 	all, err := t.cfg.Registry.ListAdmissions(ctx, site.Name)

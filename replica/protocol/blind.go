@@ -19,10 +19,11 @@ func (c *Core) vouched(p *peer) bool {
 	return p.proved || c.cfg.Blind || slices.Contains(c.policy.Blind, p.member.Site)
 }
 
-// isBlind reports whether a gateway's copy is blind, as far as is known.
+// isBlind reports whether a gateway's copy is blind, as far as is known: the policy says so, or the
+// gateway itself, which may be behind or ahead of the policy here.
 func (c *Core) isBlind(gateway string) bool {
 	p := c.peers[gateway]
-	return p != nil && slices.Contains(c.policy.Blind, p.member.Site)
+	return p != nil && (p.blind || slices.Contains(c.policy.Blind, p.member.Site))
 }
 
 // move makes the home hand over to another gateway. A blind copy does not become home.
@@ -33,19 +34,24 @@ func (c *Core) move(to string) {
 }
 
 // handOn makes a steward hand over to the keyed copy that the policy prefers, of those that are
-// members or have nearly all. Until there is one, it waits.
+// members or have nearly all. A copy that is to go, at a site that the policy does not name any
+// more, is better than none: it has the key, and hands over in its turn. Until there is one, the
+// steward waits.
 func (c *Core) handOn() {
 	if !c.cfg.Blind || c.role != Home || c.moving != "" || c.swap != nil {
 		return
 	}
-	keyed := slices.DeleteFunc(slices.Clone(c.policy.Sites), func(site string) bool { return slices.Contains(c.policy.Blind, site) })
-	heir := c.best(keyed, func(p *peer) bool {
-		return c.fits(p) || c.ctl.IsMember(p.member) && c.live(p) && !c.stuck(p)
-	})
-	if heir != "" {
-		c.move(heir)
+	sites := slices.Clone(c.policy.Sites)
+	for _, p := range c.peersInOrder() {
+		sites = append(sites, p.member.Site)
 	}
+	c.move(c.best(sites, func(p *peer) bool {
+		return !c.isBlind(p.member.Gateway) && (c.couldJoin(p) || c.ctl.IsMember(p.member) && c.live(p) && !c.stuck(p))
+	}))
 }
+
+// inherits reports whether this steward hands on to p.
+func (c *Core) inherits(p *peer) bool { return c.cfg.Blind && p.member.Gateway == c.moving }
 
 // yields is how much longer than its promise a blind member waits before it takes over: until a
 // keyed member, which can serve at once, had the time to.

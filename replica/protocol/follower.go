@@ -202,7 +202,8 @@ func (c *Core) welcome() {
 	m := *c.greeting
 	c.greeting = nil
 	c.joined = true
-	c.sendTo(m, Message{Kind: Welcome, Start: c.log.End, End: c.log.Durable, Echo: m.Stamp, Grant: c.promise()})
+	c.sendTo(m, Message{Kind: Welcome, Start: c.log.End, End: c.log.Durable, Echo: m.Stamp, Grant: c.promise(),
+		Blind: c.cfg.Blind})
 }
 
 // promise extends our promise to the home and returns its length. It returns 0 without recent

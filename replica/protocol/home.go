@@ -55,6 +55,7 @@ func (c *Core) fromFollower(m Message, end Position) {
 		}
 		p.joined, p.matched, p.match, p.stamp = true, true, m.End, m.Stamp
 		p.proved = p.proved || m.Proved
+		p.blind = m.Blind
 		c.emit(Stream{To: m.From.Gateway, Epoch: c.epoch, From: m.Start})
 	case Ack:
 		if !p.joined {
@@ -333,8 +334,13 @@ func (c *Core) candidate() string {
 
 // fits reports whether p could become a member now.
 func (c *Core) fits(p *peer) bool {
+	return c.couldJoin(p) && (slices.Contains(c.policy.Sites, p.member.Site) || c.inherits(p))
+}
+
+// couldJoin is fits, whichever sites are to have a copy.
+func (c *Core) couldJoin(p *peer) bool {
 	return c.live(p) && !c.stuck(p) && c.vouched(p) && !c.ctl.IsMember(p.member) && c.commit.Seq <= p.match.Seq+1 && c.outlasts(p) &&
-		slices.Contains(c.policy.Sites, p.member.Site) && (c.role == Home || !p.match.Less(c.begun))
+		(c.role == Home || !p.match.Less(c.begun))
 }
 
 // best returns the gateway of the first of the sites, which are in order of preference, that is

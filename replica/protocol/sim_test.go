@@ -190,7 +190,9 @@ func (n *node) config() Config {
 		n.sim.logf("%s promises for %v", n.name, n.promise)
 	}
 	n.former = max(n.former, n.promise)
-	n.blind = slices.Contains(n.sim.policy.Blind, n.name)
+	if slices.Contains(n.sim.policy.Sites, n.name) { // one that leaves stays as it is
+		n.blind = slices.Contains(n.sim.policy.Blind, n.name)
+	}
 	return Config{Self: n.member, Volume: "v", Promise: n.promise, Former: n.former, Heartbeat: beat, Lent: n.sim.outliners.rnd != nil,
 		Blind: n.blind}
 }

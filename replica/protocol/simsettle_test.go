@@ -29,6 +29,10 @@ func (s *sim) even() {
 // with everything that was committed, or says for what it waits, and then stays as it is.
 func (s *sim) settle() {
 	s.bias = func(string, *node, *node) {}
+	for _, n := range s.nodes {
+		s.returns(n)
+	}
+	s.tellPolicyOf(s.nodes[0])
 	s.mishap = 0
 	filled := s.chance(25)
 	if filled {
@@ -126,7 +130,7 @@ func (s *sim) waitsForRoom(gained int) bool {
 		return false
 	}
 	home := s.nodes[i]
-	if home.blind {
+	if home.blind && home.core.role == Home { // else it waits for a member that is full
 		if j := slices.IndexFunc(s.nodes, func(n *node) bool { return !n.blind && n.full <= s.now }); j >= 0 {
 			s.fail("%s, which is blind, leads, and %s could", home.name, s.nodes[j].name)
 		}

@@ -99,6 +99,7 @@ type Message struct {
 	// before Commit, and what is not stable at or before End.
 	Current bool
 	Proved  bool // Welcome, Refuse: the sender proved to the shell that it can unwrap the data key
+	Blind   bool // Welcome: the sender's copy has no key
 	Reads   int  // Ack: how many reads clients of the sender asked for since the last one
 }
 

@@ -99,6 +99,9 @@ func admit(ctx context.Context, cl *access.Client, name string, o admission, ip 
 	if err != nil {
 		return "", err
 	}
+	if v.IsBlind(o.site) {
+		return "", fmt.Errorf("--site %s: its copy of volume %s is blind: no client there can use it; nothing was changed", o.site, v.Name)
+	}
 	former, err := cl.Registry.ListAdmissions(ctx, o.site)
 	if err != nil {
 		return "", err

@@ -47,6 +47,7 @@ type Envelope struct {
 	// commit. A gateway of an earlier version does not say so.
 	Current       bool  `protobuf:"varint,15,opt,name=current,proto3" json:"current,omitempty"`
 	Reads         int64 `protobuf:"varint,16,opt,name=reads,proto3" json:"reads,omitempty"` // with Ack: how often clients of the sender read since the last one
+	Blind         bool  `protobuf:"varint,17,opt,name=blind,proto3" json:"blind,omitempty"` // with Welcome: the sender's copy has no key
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -191,6 +192,13 @@ func (x *Envelope) GetReads() int64 {
 		return x.Reads
 	}
 	return 0
+}
+
+func (x *Envelope) GetBlind() bool {
+	if x != nil {
+		return x.Blind
+	}
+	return false
 }
 
 type CarryReply struct {
@@ -706,7 +714,7 @@ var File_replica_peer_peerpb_peer_proto protoreflect.FileDescriptor
 
 const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1ereplica/peer/peerpb/peer.proto\x12\fweir.peer.v1\"\xe6\x03\n" +
+	"\x1ereplica/peer/peerpb/peer.proto\x12\fweir.peer.v1\"\xfc\x03\n" +
 	"\bEnvelope\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12(\n" +
@@ -724,7 +732,8 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x06frames\x18\r \x01(\fR\x06frames\x12\x16\n" +
 	"\x06forced\x18\x0e \x03(\x04R\x06forced\x12\x18\n" +
 	"\acurrent\x18\x0f \x01(\bR\acurrent\x12\x14\n" +
-	"\x05reads\x18\x10 \x01(\x03R\x05reads\"\f\n" +
+	"\x05reads\x18\x10 \x01(\x03R\x05reads\x12\x14\n" +
+	"\x05blind\x18\x11 \x01(\bR\x05blind\"\f\n" +
 	"\n" +
 	"CarryReply\"j\n" +
 	"\x06Member\x12\x18\n" +
