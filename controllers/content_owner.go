@@ -90,7 +90,8 @@ func (r *contents) place(c *content, p plan.Resolved) (plan.Placement, error) {
 		}
 	}
 	for _, g := range c.Spec.Grants {
-		if v := c.record(); v == nil || slices.ContainsFunc(v.Grants, func(old federation.Grant) bool { return old.Site == string(g.Site) }) {
+		if v := c.record(); v == nil || slices.ContainsFunc(v.Grants,
+			func(old federation.Grant) bool { return old.Site == string(g.Site) }) {
 			req.Granted = append(req.Granted, string(g.Site))
 		}
 	}

@@ -263,3 +263,81 @@ func TestBlindCopyByForce(t *testing.T) {
 	has(t, c.router("a", id), names)
 	c.members(id, "a")
 }
+
+// TestKeysTurnAround: in one change the copy with the key, which is home, becomes blind, and the
+// blind one gets the key. The home wraps it, hands over, and becomes blind.
+func TestKeysTurnAround(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	c.signed()
+	id := c.createBlind("v", manifest("v", 2), []string{"a", "b"}, "b")
+	a := c.router("a", id)
+	c.members(id, "a", "b")
+	names := c.load(a, "f")()
+	c.blind(id, "a")
+	c.isBlind(id, "a", true)
+	c.isBlind(id, "b", false)
+	has(t, c.router("b", id), names)
+	c.members(id, "a", "b")
+	c.until("another data key follows", func() error {
+		if r := c.ring(id); len(r.Later) != 1 || len(r.Newest()["a"]) > 0 {
+			return fmt.Errorf("there are %d, the newest for %d sites", len(r.Later)+1, len(r.Newest()))
+		}
+		return nil
+	})
+	names = append(names, c.load(c.router("b", id), "g")()...)
+	has(t, c.router("b", id), names)
+}
+
+// TestStewardIsToGetTheKey: the home is lost, and the owner lets the blind copy, which leads, have
+// the key. It stays as it is until somebody is back who has the key.
+func TestStewardIsToGetTheKey(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	c.signed()
+	id := c.createBlind("v", manifest("v", 2), []string{"a", "b"}, "b")
+	a := c.router("a", id)
+	c.members(id, "a", "b")
+	names := c.load(a, "f")()
+	c.stop("a")
+	steward := func() error {
+		if s := c.at("b").reporter.Status(id); len(s) != 1 || s[0].Role != report.Steward {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	}
+	c.until("b leads", steward)
+	c.blind(id)
+	c.stop("b") // also after a restart
+	c.start("b")
+	c.until("b leads again", steward)
+	c.start("a")
+	has(t, c.router("a", id), names)
+	c.isBlind(id, "b", false)
+	has(t, c.router("b", id), names)
+	c.members(id, "a", "b")
+}
+
+// TestLeavingBlindCopyGetsNoKey: a blind copy is to go. While it is a member still, it gets no key,
+// also not after a restart; and it goes.
+func TestLeavingBlindCopyGetsNoKey(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	c.signed()
+	id := c.createBlind("v", manifest("v", 2), []string{"a", "b"}, "b")
+	a := c.router("a", id)
+	c.members(id, "a", "b")
+	names := c.load(a, "f")()
+	c.stop("c") // which is to have one instead, and is away
+	c.change(id, func(v *federation.Volume) { v.Sites, v.Blind = []string{"a", "c"}, nil })
+	c.until("the home has taken that up", func() error { return c.inForce(id, 2) })
+	c.stop("b")
+	c.start("b")
+	c.isBlind(id, "b", true)
+	names = append(names, c.load(a, "g")()...)
+	c.members(id, "a", "b")
+	c.start("c")
+	has(t, c.router("c", id), names)
+	c.members(id, "a", "c")
+	c.dropped("b", id)
+	if r := c.ring(id); len(r.Wrapped["b"]) > 0 || len(r.Later) > 0 {
+		t.Errorf("the key is wrapped for %d sites, and there are %d", len(r.Wrapped), len(r.Later)+1)
+	}
+}

@@ -122,8 +122,9 @@ type Replication struct {
 	// +optional
 	Sites SiteRules `json:"sites,omitzero"`
 	// What copies at sites of other organizations than the volume's are. Default Keyed. Live: a
-	// copy that becomes blind gives its key up, and what is written from then on has another one; a
-	// home moves before. One copy at least is keyed.
+	// copy that becomes blind gives its key up, and what is written from then on has another one,
+	// if the federation's records are signed; a home moves before. One copy at least is keyed. No
+	// blind copy is made where a site was granted something.
 	// +optional
 	OtherOrganizations Copies `json:"otherOrganizations,omitempty"`
 }

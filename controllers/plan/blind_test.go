@@ -32,7 +32,8 @@ func TestPlaceBlind(t *testing.T) {
 		{name: "what is there stays, and becomes blind", want: "ams gro", blind: "gro", wish: func(r *federation.Replication, q *Request) {
 			q.Present, r.OtherOrganizations = []string{"gro", "ams"}, federation.CopiesBlind
 		}},
-		{name: "where clients may use it no copy is blind", want: "utr ein", blind: "ein", wish: func(r *federation.Replication, q *Request) {
+		{name: "where clients may use it no copy is blind", want: "utr ein", blind: "ein", wish: func(r *federation.Replication,
+			q *Request) {
 			q.Granted, r.Spread, r.Sites.Preferred = []string{"gro"}, federation.SpreadOrganization, []string{"gro"}
 			r.OtherOrganizations = federation.CopiesBlind
 		}},
@@ -40,7 +41,8 @@ func TestPlaceBlind(t *testing.T) {
 			q.Present, q.Granted, r.Spread = []string{"ams", "gro"}, []string{"gro"}, federation.SpreadOrganization
 			r.OtherOrganizations = federation.CopiesBlind
 		}},
-		{name: "a site without a public key, for a blind copy", want: "utr gro", blind: "gro", wish: func(r *federation.Replication, q *Request) {
+		{name: "a site without a public key, for a blind copy", want: "utr gro", blind: "gro", wish: func(r *federation.Replication,
+			q *Request) {
 			q.Sites = testSites(func(m map[string]*Candidate) { m["gro"].Keyed, m["ein"].Lost = false, true })
 			r.OtherOrganizations, r.Spread = federation.CopiesBlind, federation.SpreadOrganization
 		}},

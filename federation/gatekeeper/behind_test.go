@@ -178,8 +178,8 @@ func TestBehindTheGatekeeper(t *testing.T) {
 				t.Errorf("a reader without an archive: %v", err)
 			}
 			w.ok(r.Tend(ctx, "gb", w.clock()))
-			// The site may have made another key, and the administrator took a gateway out; and the host may
-			// have got the key, and been home.
+			// The site may have made another key, and the administrator took a gateway out; and the
+			// host may have got the key, and been home.
 			if x.by == w.admin && kind == federation.KindSite || x.key == "keyring/v9" {
 				_, err = w.plain.Put(ctx, prefix+x.key, string(was))
 				w.ok(err)

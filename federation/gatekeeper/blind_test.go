@@ -12,8 +12,8 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// TestBlindAttacks: the host of a blind copy, which leads for a moment, draws no key and wraps none,
-// and takes in whom the owner named, or who has the key. Nobody wraps a key for it.
+// TestBlindAttacks: the host of a blind copy, which leads for a moment, draws no key and wraps
+// none, and takes in whom the owner named, or who has the key. Nobody wraps a key for it.
 func TestBlindAttacks(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()

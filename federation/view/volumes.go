@@ -233,8 +233,8 @@ func (vs *volumes) claim(uuid, name, site string, deleted bool) {
 	}
 }
 
-// wrappedFor returns the sites that have keys in the keyring, and which of them have all; nil: there
-// is no keyring.
+// wrappedFor returns the sites that have keys in the keyring, and which of them have all; nil:
+// there is no keyring.
 func wrappedFor(k *federation.Keyring) map[string]bool {
 	if k == nil {
 		return nil

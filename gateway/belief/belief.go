@@ -76,3 +76,17 @@ func Forget(dir cachepool.Dir) error {
 	}
 	return dir.Sync()
 }
+
+// HadLog reports whether a member of the volume must have something in its log. A first home that
+// died between its swap and the beginning of its epoch has nothing.
+func HadLog(ctl federation.Control) bool {
+	if len(ctl.Members) > 1 {
+		return true
+	}
+	for _, e := range ctl.History {
+		if e.Start != (federation.Position{}) {
+			return true
+		}
+	}
+	return false
+}

@@ -14,9 +14,9 @@ import (
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
-// isBlind reports whether this site's copy of a volume, which is not open, is to be blind: the owner
-// says so; or there is no key to open it with, and it is to go, or was blind before. A home opens
-// with the key, and hands over, before it becomes blind.
+// isBlind reports whether this site's copy of a volume, which is not open, is to be blind: the
+// owner says so; or there is no key to open it with, and it is to go, or was blind before. A home
+// opens with the key, and hands over, before it becomes blind.
 func (m *Manager) isBlind(v federation.Volume) bool {
 	if m.cfg.Keys.Awaited(v.UUID) {
 		return v.IsBlind(m.cfg.Self.Site) || m.kept[v.UUID] && (!slices.Contains(v.Sites, m.cfg.Self.Site) || !m.hasMeta(v.UUID))
@@ -35,8 +35,8 @@ func (m *Manager) hasMeta(id string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// turns reports whether an open copy is to be opened anew, because it becomes blind, or gets the key
-// that it did not have. One that is not to be blind any more stays so until the key is there.
+// turns reports whether an open copy is to be opened anew, because it becomes blind, or gets the
+// key that it did not have. One that is not to be blind any more stays so until the key is there.
 func (m *Manager) turns(c *Copy, v federation.Volume) bool {
 	switch {
 	case !slices.Contains(v.Sites, m.cfg.Self.Site):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/belief"
 )
 
 // doubtError reports that a log on the pool has lost something that it had (copies-1).
@@ -37,8 +38,8 @@ func (e *doubtError) Error() string {
 }
 
 // doubtful returns a *doubtError if the log must not be continued at its end, or why that is not
-// known. With a belief, a person gave up what is lost.
-func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, belief log.Belief) error {
+// known. With as, a person gave up what is lost.
+func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, as log.Belief) error {
 	unnoted, err := m.noteAgain(l, id)
 	if err != nil {
 		return err
@@ -56,11 +57,11 @@ func (m *Manager) doubtful(ctx context.Context, l *log.Log, id string, belief lo
 		return fmt.Errorf("read the control record of volume %s: %w", id, err)
 	case unnoted != nil:
 		return &doubtError{unnoted, l.End(), lastEpoch(l), ctl.CountsOn(m.cfg.Self), true}
-	case found.Doubt != nil && !belief.Identity.IsZero() && !l.End().Less(belief.End):
+	case found.Doubt != nil && !as.Identity.IsZero() && !l.End().Less(as.End):
 		return nil // a person gave up what is lost
 	case found.Doubt != nil:
 		return &doubtError{found.Doubt, found.End, lastEpoch(l), ctl.CountsOn(m.cfg.Self), false}
-	case ctl.CountsOn(m.cfg.Self) && hadLog(ctl):
+	case ctl.CountsOn(m.cfg.Self) && belief.HadLog(ctl):
 		return &doubtError{errors.New("it is empty"), log.Position{}, 0, true, false}
 	}
 	return nil
@@ -88,20 +89,6 @@ func (m *Manager) noteAgain(l *log.Log, id string) (why, err error) {
 	}
 	delete(m.unnoted, key(id, l))
 	return nil, err
-}
-
-// hadLog reports whether a member of the volume must have something in its log. A first home that
-// died between its swap and the beginning of its epoch has nothing.
-func hadLog(ctl federation.Control) bool {
-	if len(ctl.Members) > 1 {
-		return true
-	}
-	for _, e := range ctl.History {
-		if e.Start != (federation.Position{}) {
-			return true
-		}
-	}
-	return false
 }
 
 // lastEpoch returns the epoch of the last of a log; 0: it is empty.

@@ -12,7 +12,8 @@ func (s *sim) turn(n *node) {
 		return
 	}
 	blind := slices.Contains(s.policy.Blind, n.name)
-	if !slices.Contains(s.policy.Sites, n.name) || len(s.policy.Blind) == 0 || !blind && (n.name == "a" || n.core == nil || n.core.leading() || n.core.role == Candidate) {
+	if !slices.Contains(s.policy.Sites, n.name) || len(s.policy.Blind) == 0 || !blind && (n.name == "a" || n.core == nil ||
+		n.core.leading() || n.core.role == Candidate) {
 		return
 	}
 	without := func(list []string) []string {
