@@ -84,3 +84,52 @@ func TestAnExpelledOrganizationIsReplaced(t *testing.T) {
 	settleAll(ams)
 	is("back", "ams utr") // what is placed stays
 }
+
+// TestALabelThatLies: once the federation's authority says a label of any site, what sites say of
+// themselves by that name does not choose them; other labels still do.
+func TestALabelThatLies(t *testing.T) {
+	f := newFed(t)
+	founding, err := pki.NewAuthority("demo", time.Now(), time.Hour)
+	f.ok(err)
+	root, err := founding.Pair()
+	f.ok(err)
+	pair, err := founding.Issue(pki.Identity{Federation: "demo", Organization: "uva", Site: "ams", Gateway: "ams-operator",
+		Part: pki.PartOperator}, nil, time.Now(), time.Hour)
+	f.ok(err)
+	creds, err := pki.Load(root.Cert, pair, time.Now)
+	f.ok(err)
+	f.charter = creds
+	charter := pki.Charter{Federation: "demo", Serial: 1}
+	for _, name := range []string{"rug", "uva", "uu"} {
+		charter.Set(pki.Organization{Name: name, Authorities: []string{string(root.Cert)}})
+	}
+	charter.Say("ams", "jurisdiction", "nl")
+	charter.Say("utr", "jurisdiction", "nl")
+	signed, err := founding.SignCharter(charter)
+	f.ok(err)
+	for site, organization := range map[string]string{"ams": "uva", "gro": "rug", "utr": "uu"} {
+		f.site(site, organization)
+	}
+	f.ok(f.reg.Register(t.Context(), federation.Site{Name: "gro", Organization: "rug", Cluster: "uid-gro",
+		Labels: map[string]string{"jurisdiction": "nl", "disks": "fast"}}))
+	_, err = f.reg.PutCharter(t.Context(), 0, federation.Charter{Serial: 1, Signed: signed})
+	f.ok(err)
+	ams := f.cluster("ams")
+	settleAll(ams)
+	for want, labels := range map[string]map[string]string{"ams utr": {"jurisdiction": "nl"}, "gro": {"disks": "fast"}} {
+		g := gv("ns", strings.ReplaceAll(want, " ", "-"), func(s *v1alpha1.GeoVolumeSpec) {
+			s.Replication = &v1alpha1.Replication{Copies: ptrTo(int32(len(strings.Fields(want)))),
+				Sites: v1alpha1.SiteRules{Selector: &metav1.LabelSelector{MatchLabels: labels}}}
+		})
+		ams.create(g)
+		settleAll(ams)
+		if got := strings.Join(f.record(v1alpha1.VolumeUUID("uid-ams", string(g.UID))).Sites, " "); got != want {
+			t.Errorf("with %v: sites %s, want %s", labels, got, want)
+		}
+	}
+	gro := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "gro"}}
+	ams.get(gro)
+	if gro.Labels["jurisdiction"] != "" || gro.Labels["disks"] != "fast" {
+		t.Errorf("the site is shown with %v", gro.Labels)
+	}
+}

@@ -50,6 +50,8 @@ type Charter interface {
 	Adopt(signed string) (news bool, err error)
 	// Expelled reports whether an organization is not of the federation any more.
 	Expelled(organization string) bool
+	// Labels returns which of a site's labels count, and those that the charter says of it.
+	Labels(site string, own map[string]string) map[string]string
 }
 
 func (o *Options) check() error {

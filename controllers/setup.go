@@ -105,6 +105,7 @@ func newOperator(o Options, cluster string, c client.Client) *operator {
 	op.rollout = pace.NewRollout(o.Rollout)
 	if o.Charter != nil {
 		op.mirror.Expel(o.Charter.Expelled)
+		op.mirror.Vouch(o.Charter.Labels)
 		op.mirror.Listen(op.charter)
 	}
 	return op

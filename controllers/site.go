@@ -115,7 +115,8 @@ func (r *sites) absent(ctx context.Context, name string) error {
 		return nil
 	}
 	obj := &v1alpha1.Site{Spec: desired.Site(s, r.Federation)}
-	obj.Name, obj.Labels, obj.Annotations = name, desired.ObjectLabels(s.Labels), map[string]string{mirrorAnnotation: r.Federation}
+	obj.Name, obj.Labels, obj.Annotations = name, desired.ObjectLabels(r.mirror.Labels(s)),
+		map[string]string{mirrorAnnotation: r.Federation}
 	return r.Ensure(ctx, obj)
 }
 
@@ -152,7 +153,7 @@ func (r *sites) register(ctx context.Context, obj *v1alpha1.Site) error {
 // restore undoes changes of a site's object that mirrors the registry. It is a patch, because an
 // apply would leave labels that somebody else has added.
 func (r *sites) restore(ctx context.Context, obj *v1alpha1.Site, s federation.Site) error {
-	spec, labels := desired.Site(s, r.Federation), desired.ObjectLabels(s.Labels)
+	spec, labels := desired.Site(s, r.Federation), desired.ObjectLabels(r.mirror.Labels(s))
 	if apiequality.Semantic.DeepEqual(obj.Spec, spec) && maps.Equal(obj.Labels, labels) &&
 		obj.Annotations[mirrorAnnotation] == r.Federation {
 		return nil

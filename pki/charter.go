@@ -31,6 +31,9 @@ type Charter struct {
 	// SignedSince is from when on records of the registry count only with a signature of who may
 	// write them; zero: those without one count too.
 	SignedSince time.Time `json:"signedSince,omitzero"`
+	// Labels are what the federation says of sites, by site. A label of which it says something for
+	// any site counts at each site only as it says, whatever the site says of itself.
+	Labels map[string]map[string]string `json:"labels,omitempty"`
 }
 
 // Organization is one of a federation.
@@ -105,6 +108,9 @@ func (c *Charter) check() (map[string]*x509.CertPool, map[string][]former, error
 	}
 	if c.Serial == 0 {
 		return fail("serial is 0: count from 1")
+	}
+	if err := c.checkLabels(); err != nil {
+		return nil, nil, err
 	}
 	vouch, vouched := map[string]*x509.CertPool{}, map[string][]former{}
 	for i, o := range c.Organizations {

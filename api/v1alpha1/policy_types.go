@@ -175,8 +175,9 @@ type SiteRules struct {
 	// +kubebuilder:validation:MaxItems=64
 	Blind []SiteName `json:"blind,omitempty"`
 	// Labels that a site must have to get a copy, for instance its jurisdiction. A site's
-	// organization and region are labels too: organization.weir.dev and region.weir.dev. Live:
-	// copies at sites that do not have them move.
+	// organization and region are labels too: organization.weir.dev and region.weir.dev. A label
+	// that the federation's charter says of any site counts only as the charter says. Live: copies
+	// at sites that do not have them move.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }

@@ -29,6 +29,8 @@ type Mirror struct {
 	listen  []func(News)
 
 	expelled func(organization string) bool // nil: nobody is
+	// vouched says which labels of a site count; nil: all that it says of itself.
+	vouched func(site string, own map[string]string) map[string]string
 }
 
 // reservation is room for a volume whose record is not in the registry yet.
@@ -50,6 +52,18 @@ func New(self plan.Self) *Mirror {
 // Expel has f say which organizations are not of the federation any more. f is called with locks
 // held, and must not call the mirror. Call it before Watch.
 func (m *Mirror) Expel(f func(organization string) bool) { m.expelled = f }
+
+// Vouch has f say which labels of a site count, in place of those that it says of itself. f is
+// called with locks held, and must not call the mirror. Call it before Watch.
+func (m *Mirror) Vouch(f func(site string, own map[string]string) map[string]string) { m.vouched = f }
+
+// Labels are those of a site that count.
+func (m *Mirror) Labels(s federation.Site) map[string]string {
+	if m.vouched == nil {
+		return s.Labels
+	}
+	return m.vouched(s.Name, s.Labels)
+}
 
 // Expelled reports whether a site's organization is not of the federation any more.
 func (m *Mirror) Expelled(site string) bool {
@@ -99,7 +113,7 @@ func (m *Mirror) Candidates(uuid, owner string) []plan.Candidate {
 				promised += r.size
 			}
 		}
-		c := plan.Candidate{Name: s.Name, Organization: s.Organization, Region: s.Region, Labels: s.Labels,
+		c := plan.Candidate{Name: s.Name, Organization: s.Organization, Region: s.Region, Labels: m.Labels(s),
 			Keyed: len(s.WrapKey) > 0, Closed: !s.Takes(owner), Lost: m.IsLost(s.Name), Expelled: m.Expelled(s.Name),
 			Capacity: s.Capacity, Promised: promised}
 		for _, g := range s.Gateways {

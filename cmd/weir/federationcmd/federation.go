@@ -38,7 +38,8 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 			"that vouch for each. The founding authority signs it, and all processes of the federation follow it\n" +
 			"within seconds. Without a charter the founding authority vouches for everybody.\n" +
 			"Changes need the founding authority's files (--dir), and a certificate of part administrator.",
-	}, showCommand(sh, o), admitCommand(sh, o), dropCommand(sh, o), expelCommand(sh, o), signCommand(sh, o), requireCommand(sh, o))
+	}, showCommand(sh, o), admitCommand(sh, o), dropCommand(sh, o), expelCommand(sh, o), signCommand(sh, o), requireCommand(sh, o),
+		vouchCommand(sh, o))
 	o.Flags(c)
 	return c
 }

@@ -320,3 +320,23 @@ func TestRequireSignatures(t *testing.T) {
 		t.Error("all records have a signature, and the first charter does not ask for one")
 	}
 }
+
+// TestVouch: what the charter says of sites is added, changed and taken back.
+func TestVouch(t *testing.T) {
+	b := newBench(t)
+	b.run(cli.ExitError, `site "amss"`, "vouch", "amss", "jurisdiction=nl")
+	b.run(cli.ExitUsage, "write LABEL=VALUE", "vouch", "ams", "jurisdiction")
+	b.run(cli.ExitError, "as Kubernetes has them", "vouch", "ams", "jurisdiction=no value")
+	b.run(cli.ExitError, "choose another name", "vouch", "ams", "region.weir.dev=nl")
+	b.run(cli.ExitOK, "of site ams count the labels that the charter says: disks=fast, jurisdiction=nl", "vouch", "ams",
+		"jurisdiction=nl", "disks=fast")
+	b.run(cli.ExitOK, "nothing to do", "vouch", "ams", "jurisdiction=nl")
+	b.run(cli.ExitOK, "disks=fast, jurisdiction=de", "vouch", "ams", "jurisdiction=de")
+	b.run(cli.ExitOK, "Of site ams the charter says disks=fast, jurisdiction=de", "show")
+	b.run(cli.ExitOK, "that the charter says: jurisdiction=de", "vouch", "ams", "disks-")
+	b.run(cli.ExitOK, "that the charter says: none", "vouch", "ams", "jurisdiction-")
+	b.run(cli.ExitOK, "nothing to do", "vouch", "ams", "jurisdiction-")
+	if c := b.charter(); len(c.Labels) != 0 || c.Find("SURF") == nil {
+		t.Errorf("the charter is %+v", c)
+	}
+}

@@ -3,11 +3,14 @@
 package federationcmd
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +30,8 @@ type Shown struct {
 	Made          time.Time   `json:"made,omitzero"`
 	SignedSince   time.Time   `json:"signedSince,omitzero"`
 	Organizations []ShownLine `json:"organizations"`
+	// Labels are what the charter says of sites, by site.
+	Labels map[string]map[string]string `json:"labels,omitempty"`
 }
 
 // ShownLine is one organization.
@@ -88,8 +93,17 @@ func showCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	return c
 }
 
+// labels lists labels in the order of their names.
+func labels(all map[string]string) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, name+"="+all[name])
+	}
+	return cmp.Or(strings.Join(out, ", "), "none")
+}
+
 func show(c pki.Charter) (Shown, error) {
-	s := Shown{Federation: c.Federation, Serial: c.Serial, Made: c.Made, SignedSince: c.SignedSince}
+	s := Shown{Federation: c.Federation, Serial: c.Serial, Made: c.Made, SignedSince: c.SignedSince, Labels: c.Labels}
 	for _, o := range c.Organizations {
 		l := ShownLine{Name: o.Name, Authorities: []ShownAuthority{}, Expelled: o.Expelled}
 		for _, text := range o.Authorities {
@@ -132,6 +146,16 @@ func (s Shown) write(sh *cli.Shell) error {
 	}
 	if err := t.Write(sh.Out); err != nil {
 		return err
+	}
+	for _, site := range slices.Sorted(maps.Keys(s.Labels)) {
+		if err := sh.Say("\nOf site %s the charter says %s", site, labels(s.Labels[site])); err != nil {
+			return err
+		}
+	}
+	if len(s.Labels) > 0 {
+		if err := sh.Say("\n"); err != nil {
+			return err
+		}
 	}
 	if s.SignedSince.IsZero() {
 		return sh.Say("\nRecords of the registry count without a signature: `weir federation require-signatures` ends that.\n")
