@@ -36,14 +36,17 @@ func busy(b *testing.B, w *world) (reports *atomic.Int64) {
 	var all sync.WaitGroup
 	b.Cleanup(func() { stop(); all.Wait() })
 	ready := make(chan error, *benchSites)
+	begins := make(chan struct{}, 32) // so many sites begin at once
 	for i := range *benchSites {
 		name := fmt.Sprintf("s%04d", i)
 		s := w.as(fmt.Sprintf("O%02d", i%100), name, pki.PartGateway, "g"+name)
 		all.Go(func() {
+			begins <- struct{}{}
 			err := s.Register(ctx, siteOf(name, s.id.Organization))
 			if err == nil {
 				_, err = s.Heartbeat(ctx, federation.Alive{Gateway: "g" + name, Site: name, Incarnation: "i"}, 10*time.Second)
 			}
+			<-begins
 			ready <- err
 			wait := time.Duration(i) * reportEvery / time.Duration(*benchSites) // not all at once
 			for n := uint64(0); err == nil; n++ {

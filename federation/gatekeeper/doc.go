@@ -19,6 +19,7 @@
 //     itself, which leaves out the former home at most, or by force by a gateway that may have a
 //     copy. Members that come in are registered gateways of sites which the volume's record
 //     names, or, at a home whose copy is blind, of sites that have the newest data key. Change and
+//
 // trail follow the record before (federation.Control.Succeed), and     federation.CheckSwap holds.
 //   - gatekeeper-4: a keyring grows by the hand of a home whose site has the newest data key. It
 //     adds wraps and changes none, and adds none for sites whose copies are blind; the owner may

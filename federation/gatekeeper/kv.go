@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/internal/records"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -194,7 +195,13 @@ func (g *Gatekeeper) writes(id pki.Identity, r *pb.TxnRequest) (out []write, err
 func (g *Gatekeeper) facts(ctx context.Context, writes []write, serializable bool) (*request, error) {
 	id := who(ctx)
 	q := &request{who: id, now: g.cfg.Now(), writes: writes, facts: map[string]fact{}, credentials: g.cfg.Credentials, seal: g.seal}
-	res, err := g.kv.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{g.get(notices, serializable, true)}})
+	keys := needs(id, writes)
+	ops := []*pb.RequestOp{g.get(notices, serializable, true)}
+	together := len(keys) < maxOps // one question less
+	if together {
+		ops = append(ops, g.gets(keys, serializable)...)
+	}
+	res, err := g.kv.Txn(ctx, &pb.TxnRequest{Success: ops})
 	if err != nil {
 		return nil, err
 	}
@@ -209,8 +216,13 @@ func (g *Gatekeeper) facts(ctx context.Context, writes []write, serializable boo
 			return q, nil
 		}
 	}
+	round := 0
+	if together {
+		q.take(keys, res.GetResponses()[1:])
+		keys, round = q.more(), 1
+	}
 	// What the rules look at may show what else they look at, and that once more.
-	for keys, round := needs(id, writes), 0; len(keys) > 0 && round < 3; keys, round = q.more(), round+1 {
+	for ; len(keys) > 0 && round < 3; keys, round = q.more(), round+1 {
 		if err := g.read(ctx, q, keys, serializable); err != nil {
 			return nil, err
 		}
@@ -226,23 +238,32 @@ func (g *Gatekeeper) read(ctx context.Context, q *request, keys []string, serial
 	if len(keys)+len(q.facts) > maxOps {
 		return malformed("one request changes too many records: send several")
 	}
-	var ops []*pb.RequestOp
-	for _, k := range keys {
-		ops = append(ops, g.get(span{key: k}, serializable, false))
-	}
-	res, err := g.kv.Txn(ctx, &pb.TxnRequest{Success: ops})
+	res, err := g.kv.Txn(ctx, &pb.TxnRequest{Success: g.gets(keys, serializable)})
 	if err != nil {
 		return err
 	}
 	q.header = res.GetHeader()
-	for i, r := range res.GetResponses() {
+	q.take(keys, res.GetResponses())
+	return nil
+}
+
+// gets reads keys.
+func (g *Gatekeeper) gets(keys []string, serializable bool) (ops []*pb.RequestOp) {
+	for _, k := range keys {
+		ops = append(ops, g.get(span{key: k}, serializable, false))
+	}
+	return ops
+}
+
+// take adds what was read of keys.
+func (q *request) take(keys []string, read []*pb.ResponseOp) {
+	for i, r := range read {
 		f := fact{}
 		if found := r.GetResponseRange().GetKvs(); len(found) > 0 {
 			f = fact{found[0].GetValue(), found[0].GetModRevision()}
 		}
 		q.facts[keys[i]] = f
 	}
-	return nil
 }
 
 // halted reports whether a request is about volumes, which nobody but an administrator changes
@@ -255,11 +276,31 @@ func (q *request) halted() bool {
 // for what he could not know.
 var errOvertaken = errors.New("a condition does not hold")
 
+// warm checks signatures while facts are read. What it finds is remembered (pki.Credentials), so that
+// who judges by them does not wait for it.
+func (g *Gatekeeper) warm(ctx context.Context, writes []write) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = g.safely(ctx, "Txn", func() error { // who judges by it hears of it
+			for _, w := range writes {
+				if signed.Has(w.value) && signed.Covers(w.key) {
+					_, _, _ = g.seal.By(w.key, w.value)
+				}
+			}
+			return nil
+		})
+	}()
+	return done
+}
+
 // judged reads facts and judges by them, first by what this member remembers. Besides refusals and
 // errors of etcd it returns errOvertaken.
 func (g *Gatekeeper) judged(ctx context.Context, asked *pb.TxnRequest, conditions []span, writes []write,
 	serializable bool) (*request, error) {
+	warm := g.warm(ctx, writes)
 	q, err := g.facts(ctx, writes, serializable)
+	<-warm
 	if err != nil {
 		return nil, err
 	}
