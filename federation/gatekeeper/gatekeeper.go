@@ -73,50 +73,14 @@ type Gatekeeper struct {
 	watch  pb.WatchClient
 	upkeep pb.MaintenanceClient
 	seal   *signed.Seal // to check what others signed
-	conns  sync.Map     // net.Conn by its remote address
+	conns  transport.Conns
 
 	listening atomic.Bool
-}
-
-// listener notes connections, so that they can be closed.
-type listener struct {
-	net.Listener
-	g *Gatekeeper
-}
-
-type noted struct {
-	net.Conn
-	g *Gatekeeper
-}
-
-func (l listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	n := &noted{c, l.g}
-	l.g.conns.Store(c.RemoteAddr().String(), n)
-	return n, nil
-}
-
-// Close forgets the connection.
-func (n *noted) Close() error {
-	n.g.conns.CompareAndDelete(n.RemoteAddr().String(), n)
-	return n.Conn.Close()
 }
 
 // refusalTime is how long a connection stays whose certificate may do nothing here: until the
 // answer has arrived that says so. A new connection shows a new certificate, if there is one.
 const refusalTime = time.Second
-
-// closeSoon closes the connection of a call.
-func (g *Gatekeeper) closeSoon(ctx context.Context) {
-	if from, ok := grpcpeer.FromContext(ctx); ok {
-		if c, ok := g.conns.Load(from.Addr.String()); ok {
-			time.AfterFunc(refusalTime, func() { _ = c.(net.Conn).Close() })
-		}
-	}
-}
 
 // Bounds of one request: etcd takes 1.5 MiB, and 128 operations.
 const (
@@ -216,7 +180,7 @@ func (g *Gatekeeper) serve(ctx context.Context, listen func(context.Context) (ne
 	pb.RegisterWatchServer(s, &watchServer{g: g})
 	pb.RegisterMaintenanceServer(s, &upkeepServer{g: g})
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(listener{l, g}) }()
+	go func() { served <- s.Serve(g.conns.On(l)) }()
 	for state := connectivity.Ready; state == connectivity.Ready && g.etcd.WaitForStateChange(ctx, state); {
 		state = g.etcd.GetState()
 	}
@@ -267,7 +231,7 @@ func (g *Gatekeeper) admit(ctx context.Context, method string) (context.Context,
 		if part == "" {
 			part = "no part: it is of an earlier release, have it issued again"
 		}
-		g.closeSoon(ctx)
+		g.conns.CloseSoon(ctx, refusalTime)
 		return ctx, g.refuse(id, method, "registry", "certificates of %s have no access to the registry", part)
 	}
 	if method == "Snapshot" && id.Part != pki.PartAdministrator {

@@ -276,8 +276,8 @@ func (q *request) halted() bool {
 // for what he could not know.
 var errOvertaken = errors.New("a condition does not hold")
 
-// warm checks signatures while facts are read. What it finds is remembered (pki.Credentials), so that
-// who judges by them does not wait for it.
+// warm checks signatures while facts are read. What it finds is remembered (pki.Credentials), so
+// that who judges by them does not wait for it.
 func (g *Gatekeeper) warm(ctx context.Context, writes []write) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {

@@ -321,15 +321,7 @@ func (q *request) grows(w write, v *federation.Volume, prev, next *federation.Ke
 	if prev == nil || next.Generation != prev.Generation+1 {
 		return q.deny(w.key, "a home adds to the keyring that is there, as its next generation")
 	}
-	if !keyed(prev, q.who.Site) {
-		return q.deny(w.key, "site %s has no key of the volume, and who has it adds to the keyring", q.who.Site)
-	}
-	for _, s := range v.Blind {
-		if len(next.Newest()[s]) > 0 && (len(prev.Newest()[s]) == 0 || len(next.Later) > len(prev.Later)) {
-			return q.deny(w.key, "the copy at site %s is blind, and gets no key", s)
-		}
-	}
-	if err := keyring.Grown(*prev, *next); err != nil {
+	if err := keyring.GrownBy(q.who.Site, v.Blind, *prev, *next); err != nil {
 		return q.deny(w.key, "a home changes no key that is wrapped, and takes none away: %v", err)
 	}
 	if len(next.Later) > len(prev.Later)+1 {

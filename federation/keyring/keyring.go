@@ -142,6 +142,20 @@ func (s SiteKey) Rotate(ring federation.Keyring, self string, sites map[string][
 	return next, wrap(l.Wrapped, ring.Volume, len(next.Later), key, sites)
 }
 
+// GrownBy is Grown by the hand of a site: it has the newest key, and wraps none for sites whose
+// copies are blind.
+func GrownBy(site string, blind []string, prev, next federation.Keyring) error {
+	if len(prev.Newest()[site]) == 0 {
+		return fmt.Errorf("site %s has no key of the volume, and who has it adds to the keyring", site)
+	}
+	for _, s := range blind {
+		if len(next.Newest()[s]) > 0 && (len(prev.Newest()[s]) == 0 || len(next.Later) > len(prev.Later)) {
+			return fmt.Errorf("the copy at site %s is blind, and gets no key", s)
+		}
+	}
+	return Grown(prev, next)
+}
+
 // Grown returns why next is not prev with more: wraps for more sites, and more keys. It changes and
 // takes away nothing.
 func Grown(prev, next federation.Keyring) error {
