@@ -19,9 +19,9 @@ func TestBlindSites(t *testing.T) {
 		{"none", "", func(v *federation.Volume) { v.Blind = nil }},
 		{"one", "", func(*federation.Volume) {}},
 		{"all but the first", "", func(v *federation.Volume) { v.Blind = []string{"b", "c"} }},
-		{"the first", "a is the first of its sites", func(v *federation.Volume) { v.Blind = []string{"a"} }},
-		{"no copy at all", "d is not one of its sites", func(v *federation.Volume) { v.Blind = []string{"c", "d"} }},
-		{"twice", "c is not one of its sites, or is there twice", func(v *federation.Volume) { v.Blind = []string{"c", "c"} }},
+		{"the first", "a is none of its sites after the first", func(v *federation.Volume) { v.Blind = []string{"a"} }},
+		{"no copy at all", "d is none of its sites after the first", func(v *federation.Volume) { v.Blind = []string{"c", "d"} }},
+		{"twice", "c is none of its sites after the first, or is there twice", func(v *federation.Volume) { v.Blind = []string{"c", "c"} }},
 		{"with a grant", "at site c is blind and serves nobody", func(v *federation.Volume) {
 			v.Grants = []federation.Grant{{Site: "b", Namespace: "x", Access: federation.ReadOnly},
 				{Site: "c", Namespace: "x", Access: federation.ReadOnly}}

@@ -77,10 +77,8 @@ func (v Volume) Validate() error {
 func (v Volume) checkBlind() error {
 	for i, s := range v.Blind {
 		switch {
-		case !slices.Contains(v.Sites, s) || slices.Contains(v.Blind[:i], s):
-			return invalid("check", "volume", v.Name, "blind: "+s+" is not one of its sites, or is there twice")
-		case s == v.Sites[0]:
-			return invalid("check", "volume", v.Name, "blind: "+s+" is the first of its sites, which has to have the key")
+		case slices.Index(v.Sites, s) < 1 || slices.Contains(v.Blind[:i], s): // none, or the first, which has the key
+			return invalid("check", "volume", v.Name, "blind: "+s+" is none of its sites after the first, or is there twice")
 		case slices.ContainsFunc(v.Grants, func(g Grant) bool { return g.Site == s }):
 			return invalid("check", "volume", v.Name, "grants: the copy at site "+s+" is blind and serves nobody: take the grant back")
 		}

@@ -40,7 +40,10 @@ const (
 type Copies string
 
 // Kinds of copies.
-const CopiesKeyed, CopiesBlind Copies = "Keyed", "Blind"
+const (
+	CopiesKeyed Copies = "Keyed"
+	CopiesBlind Copies = "Blind"
+)
 
 // SiteRules name sites that must, should and must not have a copy, and whose copies are blind.
 type SiteRules struct {
