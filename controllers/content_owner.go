@@ -85,7 +85,7 @@ func (r *contents) place(c *content, p plan.Resolved) (plan.Placement, error) {
 			}
 		}
 		// Without one that has the key, nobody reads what the others hold.
-		if !slices.ContainsFunc(req.Needed, func(s string) bool { return !v.IsBlind(s) }) {
+		if len(req.Needed) > 0 && !slices.ContainsFunc(req.Needed, func(s string) bool { return !v.IsBlind(s) }) {
 			req.Needed = append(req.Needed, slices.DeleteFunc(slices.Clone(v.Sites), v.IsBlind)...)
 		}
 	}

@@ -341,3 +341,30 @@ func TestLeavingBlindCopyGetsNoKey(t *testing.T) {
 		t.Errorf("the key is wrapped for %d sites, and there are %d", len(r.Wrapped), len(r.Later)+1)
 	}
 }
+
+// TestHomeThatIsToBeBlindRestarts: the copy that is to be home instead is away. The home serves
+// meanwhile, also after a restart, and hands over when that is back.
+func TestHomeThatIsToBeBlindRestarts(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	c.signed()
+	id := c.createAt("v", manifest("v", 1), []string{"a", "b"})
+	names := c.load(c.router("a", id), "f")()
+	c.router("b", id)
+	c.stop("b")
+	c.blind(id, "a")
+	c.until("it says why it is not blind yet", func() error {
+		if s := c.at("a").reporter.Status(id); len(s) != 1 || !strings.Contains(s[0].Leaving, "to be blind") {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	for i := range 2 {
+		c.stop("a")
+		c.start("a")
+		has(t, c.router("a", id), names)
+		names = append(names, c.load(c.router("a", id), fmt.Sprint("g", i, "-"))()...)
+	}
+	c.start("b")
+	c.isBlind(id, "a", true)
+	has(t, c.router("b", id), names)
+}

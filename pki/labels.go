@@ -34,13 +34,14 @@ func (c *Charter) checkLabels() error {
 	return nil
 }
 
-// CheckLabel checks a label that a charter may say of a site. ErrInvalid.
+// CheckLabel checks a label that a charter may say of a site; without a value the site is not to
+// have it. ErrInvalid.
 func CheckLabel(name, value string) error {
 	domain, _, _ := strings.Cut(name, "/")
 	switch {
 	case strings.HasSuffix(domain, ownLabels):
 		return fmt.Errorf("%w: label %s: certificates and the sites themselves say that: choose another name", ErrInvalid, name)
-	case !labelName.MatchString(name) || !labelValue.MatchString(value):
+	case !labelName.MatchString(name) || value != "" && !labelValue.MatchString(value):
 		return fmt.Errorf("%w: label %s=%s: write one as Kubernetes has them, such as jurisdiction=nl", ErrInvalid, name, value)
 	}
 	return nil
@@ -61,7 +62,11 @@ func (c *Charter) Counting(site string, own map[string]string) map[string]string
 	if out == nil {
 		out = map[string]string{}
 	}
-	maps.Copy(out, c.Labels[site])
+	for name, value := range c.Labels[site] {
+		if value != "" {
+			out[name] = value
+		}
+	}
 	return out
 }
 
@@ -77,6 +82,16 @@ func (c *Charter) Say(site, name, value string) {
 	}
 	of[name], next[site] = value, of
 	c.Labels = next
+}
+
+// Says reports whether the charter says a label of any site.
+func (c *Charter) Says(name string) bool {
+	for _, said := range c.Labels {
+		if _, ok := said[name]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 // Unsay has the charter say nothing of a label of a site any more. It reports whether it did.

@@ -129,6 +129,13 @@ type header struct {
 // federation has writers.
 const mostChains = 1 << 14
 
+// mostRemembered is how long a signature may be, in bytes, of which anything is remembered: who
+// signs chooses how long it is.
+const mostRemembered = 16 << 10
+
+// mostHeaders is how many protected headers are remembered.
+const mostHeaders = 1 << 11
+
 // fresh forgets what does not hold any more. The caller holds mu.
 func (m *chains) fresh(set *set, is *charter) {
 	if m.set != set || m.charter != is {
@@ -140,7 +147,7 @@ func (m *chains) fresh(set *set, is *charter) {
 	if len(m.signed) >= mostChains || m.signed == nil {
 		m.signed = map[[sha256.Size]byte]verified{}
 	}
-	if len(m.headers) >= mostChains || m.headers == nil {
+	if len(m.headers) >= mostHeaders || m.headers == nil {
 		m.headers = map[string]header{}
 	}
 }
@@ -166,7 +173,7 @@ func (c *Credentials) Verified(signature string) (Statement, Identity, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.set == set && m.charter == is {
+	if m.set == set && m.charter == is && len(signature) <= mostRemembered {
 		m.signed[print] = verified{says, by}
 	}
 	return says, by, nil
@@ -213,10 +220,7 @@ func (c *Credentials) verify(signature string) (Statement, Identity, error) {
 	if err != nil {
 		return fail("%v", err)
 	}
-	if known && h.alg == alg && alg == jose.ES256 {
-		if !es256(who.leaf.PublicKey, signature[:len(protected)+1+len(payload)], mac) {
-			return fail("it was not made with the key of its certificate, %s", who.id)
-		}
+	if known && h.alg == alg && alg == jose.ES256 && es256(who.leaf.PublicKey, signature[:len(protected)+1+len(payload)], mac) {
 		return s, who.id, nil
 	}
 	parsed, err := jose.ParseSignedCompact(signature, []jose.SignatureAlgorithm{alg})
@@ -233,8 +237,9 @@ func (c *Credentials) verify(signature string) (Statement, Identity, error) {
 	m := &c.chains
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fresh(c.current(), c.charter.Load())
-	m.headers[strings.Clone(protected)] = header{h.x5c, alg}
+	if m.fresh(c.current(), c.charter.Load()); len(signature) <= mostRemembered {
+		m.headers[strings.Clone(protected)] = header{h.x5c, alg}
+	}
 	return s, who.id, nil
 }
 

@@ -122,7 +122,7 @@ func (n *needed) single(kind federation.Kind, name string, w write) {
 		n.add(kindReconciled)
 		if c, err := decode[federation.Control](w.key, w.value); err == nil && c != nil {
 			for _, m := range c.Members {
-				n.add(kindGateway + "/" + m.Gateway)
+				n.add(kindGateway+"/"+m.Gateway, join(federation.KindSite, m.Site))
 			}
 		}
 	}

@@ -211,17 +211,13 @@ func (q *request) denied(w write, err error, why string) error {
 
 // mayComeIn judges the members that were none before.
 func (q *request) mayComeIn(w write, v *federation.Volume, prev, next *federation.Control) error {
-	ring, err := before[federation.Keyring](q, join(federation.KindKeyring, v.UUID))
-	if err != nil {
-		return err
-	}
 	for _, m := range next.Members {
 		switch {
 		case prev != nil && prev.IsMember(m):
 		case q.siteOf(m.Gateway) != m.Site:
 			return q.deny(w.key, "member %s is not a registered gateway of site %s", m.Gateway, m.Site)
 		case slices.Contains(v.Sites, m.Site), prev != nil && prev.CountsOn(m):
-		case prev != nil && v.IsBlind(q.who.Site) && keyed(ring, m.Site): // a steward hands on to a copy that is to go
+		case prev != nil && v.IsBlind(q.who.Site) && q.inherits(v, m): // a steward hands on to a copy that is to go
 		default:
 			return q.deny(w.key, "member %s is at site %s, where the volume is to have no copy", m.Gateway, m.Site)
 		}
@@ -229,9 +225,12 @@ func (q *request) mayComeIn(w write, v *federation.Volume, prev, next *federatio
 	return nil
 }
 
-// keyed reports whether a site has a volume's newest data key.
-func keyed(ring *federation.Keyring, site string) bool {
-	return ring != nil && len(ring.Newest()[site]) > 0
+// inherits reports whether a member is at a site of the volume's organization that has the newest
+// data key.
+func (q *request) inherits(v *federation.Volume, m federation.Member) bool {
+	ring, err := before[federation.Keyring](q, join(federation.KindKeyring, v.UUID))
+	s, err2 := before[federation.Site](q, join(federation.KindSite, m.Site))
+	return err == nil && err2 == nil && ring != nil && s != nil && s.Organization == v.Owner && len(ring.Newest()[m.Site]) > 0
 }
 
 // begins judges the first control record.

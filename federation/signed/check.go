@@ -408,7 +408,7 @@ func (c *checked) adds(k *federation.Keyring) error {
 			if err := keyring.Grown(*was, *k); err != nil {
 				return c.deny("a home changes no key that is wrapped, and takes none away: %v", err)
 			}
-			has = has || len(was.Newest()[c.who.Site]) > 0
+			has = len(was.Newest()[c.who.Site]) > 0 // it may have lost what it had when the owner made it
 		}
 	}
 	if c.look == nil {

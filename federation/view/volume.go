@@ -171,8 +171,8 @@ func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 		return nil
 	}
 	for name, s := range v.sites.all {
-		_, had := e.wrapped[name] // a member that is to go follows as far as it could before
-		is := hasKey(&of, name) || had && e.IsAt(name) || v.uses(e, of.UUID, name)
+		// A member that is to go gets none that it does not have.
+		is := hasKey(&of, name) || v.uses(e, of.UUID, name)
 		if is && !of.IsBlind(name) && !e.wrapped[name] && len(s.WrapKey) > 0 {
 			if out == nil {
 				out = map[string][]byte{}

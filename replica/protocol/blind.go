@@ -34,24 +34,21 @@ func (c *Core) move(to string) {
 }
 
 // handOn makes a steward hand over to the keyed copy that the policy prefers, of those that are
-// members or have nearly all. A copy that is to go, at a site that the policy does not name any
-// more, is better than none: it has the key, and hands over in its turn. Until there is one, the
-// steward waits.
+// members or have nearly all. A copy that is to go, at a site of Policy.Heirs, is better than none:
+// it has the key, and hands over in its turn. Until there is one, the steward waits.
 func (c *Core) handOn() {
 	if !c.cfg.Blind || c.role != Home || c.moving != "" || c.swap != nil {
 		return
 	}
-	sites := slices.Clone(c.policy.Sites)
-	for _, p := range c.peersInOrder() {
-		sites = append(sites, p.member.Site)
-	}
-	c.move(c.best(sites, func(p *peer) bool {
+	c.move(c.best(slices.Concat(c.policy.Sites, c.policy.Heirs), func(p *peer) bool {
 		return !c.isBlind(p.member.Gateway) && (c.couldJoin(p) || c.ctl.IsMember(p.member) && c.live(p) && !c.stuck(p))
 	}))
 }
 
 // inherits reports whether this steward hands on to p.
-func (c *Core) inherits(p *peer) bool { return c.cfg.Blind && p.member.Gateway == c.moving }
+func (c *Core) inherits(p *peer) bool {
+	return c.cfg.Blind && p.member.Gateway == c.moving && slices.Contains(c.policy.Heirs, p.member.Site)
+}
 
 // yields is how much longer than its promise a blind member waits before it takes over: until a
 // keyed member, which can serve at once, had the time to.

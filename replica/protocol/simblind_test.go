@@ -42,6 +42,7 @@ func (s *sim) leaves(n *node) {
 		return
 	default:
 		s.policy.Sites = slices.DeleteFunc(slices.Clone(s.policy.Sites), without)
+		s.policy.Heirs = append(slices.Clone(s.policy.Heirs), n.name)
 		s.policy.Blind = slices.DeleteFunc(slices.Clone(s.policy.Blind), without)
 	}
 	s.tellPolicyOf(n)
@@ -52,6 +53,7 @@ func (s *sim) returns(n *node) {
 	if slices.Contains(s.policy.Sites, n.name) {
 		return
 	}
+	s.policy.Heirs = slices.DeleteFunc(slices.Clone(s.policy.Heirs), func(site string) bool { return site == n.name })
 	if n.blind {
 		s.policy.Sites, s.policy.Blind = append(slices.Clone(s.policy.Sites), n.name), append(slices.Clone(s.policy.Blind), n.name)
 	} else {

@@ -4,6 +4,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -176,7 +177,12 @@ func (s *sim) tellPolicy(words []string) (err error) {
 		case "continue":
 			s.policy.Continue = true
 		case "sites":
-			s.policy.Sites = strings.Split(v, ",")
+			s.policy.Sites, s.policy.Heirs = strings.Split(v, ","), nil
+			for _, n := range s.nodes {
+				if !slices.Contains(s.policy.Sites, n.name) {
+					s.policy.Heirs = append(s.policy.Heirs, n.name)
+				}
+			}
 		case "blind": // before their first up
 			s.policy.Blind = strings.Split(v, ",")
 		default:

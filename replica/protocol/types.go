@@ -36,6 +36,7 @@ type Policy struct {
 	Continue  bool     // whenDegraded: Continue
 	Sites     []string // sites that hold copies, most preferred home first, blind ones last
 	Blind     []string // those of Sites whose copies are blind
+	Heirs     []string // other sites to which a steward may hand on, if a copy is there still
 	FirstHome string   // site whose gateway makes the first control record
 }
 

@@ -324,18 +324,19 @@ func TestRequireSignatures(t *testing.T) {
 // TestVouch: what the charter says of sites is added, changed and taken back.
 func TestVouch(t *testing.T) {
 	b := newBench(t)
-	b.run(cli.ExitError, `site "amss"`, "vouch", "amss", "jurisdiction=nl")
-	b.run(cli.ExitUsage, "write LABEL=VALUE", "vouch", "ams", "jurisdiction")
-	b.run(cli.ExitError, "as Kubernetes has them", "vouch", "ams", "jurisdiction=no value")
-	b.run(cli.ExitError, "choose another name", "vouch", "ams", "region.weir.dev=nl")
-	b.run(cli.ExitOK, "of site ams count the labels that the charter says: disks=fast, jurisdiction=nl", "vouch", "ams",
-		"jurisdiction=nl", "disks=fast")
-	b.run(cli.ExitOK, "nothing to do", "vouch", "ams", "jurisdiction=nl")
-	b.run(cli.ExitOK, "disks=fast, jurisdiction=de", "vouch", "ams", "jurisdiction=de")
-	b.run(cli.ExitOK, "Of site ams the charter says disks=fast, jurisdiction=de", "show")
-	b.run(cli.ExitOK, "that the charter says: jurisdiction=de", "vouch", "ams", "disks-")
-	b.run(cli.ExitOK, "that the charter says: none", "vouch", "ams", "jurisdiction-")
-	b.run(cli.ExitOK, "nothing to do", "vouch", "ams", "jurisdiction-")
+	b.run(cli.ExitError, `site "amss"`, "vouch", "jurisdiction=nl", "amss")
+	b.run(cli.ExitUsage, "write LABEL=VALUE", "vouch", "jurisdiction", "ams")
+	b.run(cli.ExitError, "as Kubernetes has them", "vouch", "jurisdiction=no value", "ams")
+	b.run(cli.ExitError, "choose another name", "vouch", "region.weir.dev=nl", "ams")
+	b.run(cli.ExitOK, "label jurisdiction counts as the charter says: ams jurisdiction=nl, ein jurisdiction=nl", "vouch", "jurisdiction=nl",
+		"ein", "ams")
+	b.run(cli.ExitOK, "nothing to do", "vouch", "jurisdiction=nl", "ams")
+	b.run(cli.ExitOK, "ams jurisdiction=de, ein jurisdiction=nl", "vouch", "jurisdiction=de", "ams")
+	b.run(cli.ExitOK, "ein does not have jurisdiction", "vouch", "jurisdiction=", "ein")
+	b.run(cli.ExitOK, "Of site ein the charter says: does not have jurisdiction", "show")
+	b.run(cli.ExitOK, "as the charter says: ein does not have jurisdiction", "vouch", "jurisdiction-", "ams")
+	b.run(cli.ExitOK, "of no site any more, and what sites say of themselves counts again", "vouch", "jurisdiction-", "ein")
+	b.run(cli.ExitOK, "nothing to do", "vouch", "jurisdiction-", "ein")
 	if c := b.charter(); len(c.Labels) != 0 || c.Find("SURF") == nil {
 		t.Errorf("the charter is %+v", c)
 	}

@@ -3,7 +3,6 @@
 package federationcmd
 
 import (
-	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -97,9 +96,9 @@ func showCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 func labels(all map[string]string) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, name+"="+all[name])
+		out = append(out, labelled(name, all[name]))
 	}
-	return cmp.Or(strings.Join(out, ", "), "none")
+	return strings.Join(out, ", ")
 }
 
 func show(c pki.Charter) (Shown, error) {
@@ -148,7 +147,7 @@ func (s Shown) write(sh *cli.Shell) error {
 		return err
 	}
 	for _, site := range slices.Sorted(maps.Keys(s.Labels)) {
-		if err := sh.Say("\nOf site %s the charter says %s", site, labels(s.Labels[site])); err != nil {
+		if err := sh.Say("\nOf site %s the charter says: %s", site, labels(s.Labels[site])); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ package federationcmd
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,40 +18,71 @@ import (
 func vouchCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	g := &change{sh: sh, opener: opener}
 	return g.command(&cobra.Command{
-		Use: "vouch SITE LABEL=VALUE...", Short: "Say what a site's labels are", Args: cli.Args(cobra.MinimumNArgs(2)),
+		Use: "vouch LABEL=VALUE SITE...", Short: "Say which sites have a label", Args: cli.Args(cobra.MinimumNArgs(2)),
 		Long: "Volumes choose sites by labels, such as jurisdiction. A site's operator sets them as he likes. Once\n" +
-			"the charter says a label of any site, that label counts at every site only as the charter says:\n" +
-			"say it of all sites that are to have it. LABEL- takes back what was said.",
-		Example: "  weir federation vouch ams jurisdiction=nl --dir authority\n  weir federation vouch ams jurisdiction- --dir authority",
+			"the charter says a label of any site, that label counts at every site only as the charter says, and\n" +
+			"copies at others move: name all sites that have it at once. LABEL= says that sites do not have it.\n" +
+			"LABEL- takes back what was said; when it is said of no site, their own word counts again.",
+		Example: "  weir federation vouch jurisdiction=nl ams utr --dir authority\n" +
+			"  weir federation vouch jurisdiction= ams --dir authority",
 	}, func(ctx context.Context, next *pki.Charter, args []string) (string, error) {
-		site, changed := args[0], false
+		name, value, says := strings.Cut(args[0], "=")
+		sites := slices.Compact(slices.Sorted(slices.Values(args[1:])))
+		bare, back := strings.CutSuffix(args[0], "-")
+		switch {
+		case !says && !back:
+			return "", cli.Usage("%q: write LABEL=VALUE, LABEL= for sites without it, or LABEL- to take back what was said", args[0])
+		case says:
+			if err := pki.CheckLabel(name, value); err != nil {
+				return "", err
+			}
+		default:
+			name = bare
+		}
 		all, err := g.cl.Registry.Sites(ctx)
 		if err != nil {
 			return "", err
 		}
-		for _, text := range args[1:] {
-			name, value, says := strings.Cut(text, "=")
-			if bare, back := strings.CutSuffix(text, "-"); back && !says {
-				changed = next.Unsay(site, bare) || changed
-				continue
-			}
+		changed := false
+		for _, site := range sites {
 			if !says {
-				return "", cli.Usage("%q: write LABEL=VALUE, or LABEL- to take back what was said", text)
-			}
-			if err := pki.CheckLabel(name, value); err != nil {
-				return "", err
+				changed = next.Unsay(site, name) || changed
+				continue
 			}
 			if _, err := access.SiteNamed(all, site); err != nil {
 				return "", err
 			}
-			if next.Labels[site][name] != value {
+			if is, said := next.Labels[site][name]; !said || is != value {
 				next.Say(site, name, value)
 				changed = true
 			}
 		}
-		if !changed {
+		switch {
+		case !changed:
 			return "", nil
+		case !next.Says(name):
+			return fmt.Sprintf("the charter says label %s of no site any more, and what sites say of themselves counts again", name), nil
 		}
-		return fmt.Sprintf("of site %s count the labels that the charter says: %s", site, labels(next.Labels[site])), nil
+		return fmt.Sprintf("label %s counts as the charter says: %s", name, said(next, name)), nil
 	}, "the charter says that already: nothing to do")
+}
+
+// said lists of which sites the charter says a label.
+func said(c *pki.Charter, name string) string {
+	var out []string
+	for site, labels := range c.Labels {
+		if value, ok := labels[name]; ok {
+			out = append(out, site+" "+labelled(name, value))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// labelled is how people read a label of a site.
+func labelled(name, value string) string {
+	if value == "" {
+		return "does not have " + name
+	}
+	return name + "=" + value
 }
