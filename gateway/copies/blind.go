@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
@@ -24,18 +23,6 @@ func (m *Manager) isBlind(v federation.Volume) bool {
 	}
 	home, _ := m.cfg.View.Home(v.UUID)
 	return v.IsBlind(m.cfg.Self.Site) && (home != m.cfg.Self.Gateway || !m.hasMeta(v.UUID))
-}
-
-// policy is the protocol's policy. A steward may hand on to a copy that is to go, at a site of the
-// owner's own organization.
-func (m *Manager) policy(v federation.Volume) protocol.Policy {
-	p := settings.Policy(v)
-	for _, s := range m.cfg.View.Sites() {
-		if s.Organization == v.Owner && !slices.Contains(v.Sites, s.Name) {
-			p.Heirs = append(p.Heirs, s.Name)
-		}
-	}
-	return p
 }
 
 // hasMeta reports whether a copy has metadata on the pool, as none has that is blind.

@@ -103,8 +103,6 @@ func (c *Copy) Replicas(v federation.Volume) []federation.ObservedReplica {
 // Blind reports whether the copy holds ciphertext only (protocol-28).
 func (c *Copy) Blind() bool { return c.Engine == nil }
 
-var errBlind = errors.New("the copy holds ciphertext only")
-
 // GetAttr implements volume.Reader's method.
 func (c *Copy) GetAttr(ctx context.Context, r volume.Request, h volume.Handle) (volume.Attr, error) {
 	return c.Engine.GetAttr(ctx, r, h)
@@ -147,7 +145,7 @@ func (h home) Locks(reg forward.Registration) forward.Locks {
 // Space returns how much of the volume is used, according to this copy.
 func (c *Copy) Space(ctx context.Context) (volume.Space, error) {
 	if c.Blind() {
-		return volume.Space{}, errBlind
+		return volume.Space{}, errors.New("the copy holds ciphertext only")
 	}
 	ctx, done, err := c.Use(ctx)
 	if err != nil {

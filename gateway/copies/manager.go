@@ -348,7 +348,7 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 		return !errors.Is(s.problem, keys.ErrAwaited)
 	}
 	if s.copy.differs(v) {
-		s.copy.Replica.SetPolicy(m.policy(v), settings.MaxLag(v))
+		s.copy.Replica.SetPolicy(settings.PolicyOf(v, m.cfg.View.Sites()), settings.MaxLag(v))
 		s.copy.Replica.SetStaleness(settings.Staleness(v))
 		s.copy.tune(v, m.cfg.Pool)
 	}

@@ -130,8 +130,9 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		uploads = m.cfg.Store
 	}
 	cfg := replica.Config{
-		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Blind: blind, Policy: m.policy(v), DataKey: key,
-		Keys: held.Keys,
+		Volume: v.UUID, Log: c.Log, Machine: machine{c.Engine, c.Locks}, Blind: blind, Policy: settings.PolicyOf(v, m.cfg.View.Sites()),
+		DataKey: key,
+		Keys:    held.Keys,
 		WantKey: func() {
 			m.cfg.Keys.Want(v, held, func() (context.Context, func(), error) { return c.Use(context.Background()) })
 		},

@@ -29,6 +29,18 @@ func Policy(v federation.Volume) protocol.Policy {
 	return p
 }
 
+// PolicyOf is Policy in a federation of these sites. A steward may hand on to a copy that is to go,
+// at a site of the owner's own organization.
+func PolicyOf(v federation.Volume, sites []federation.Site) protocol.Policy {
+	p := Policy(v)
+	for _, s := range sites {
+		if s.Organization == v.Owner && !slices.Contains(v.Sites, s.Name) {
+			p.Heirs = append(p.Heirs, s.Name)
+		}
+	}
+	return p
+}
+
 // Staleness is how old what the volume's readers are shown may be.
 func Staleness(v federation.Volume) time.Duration {
 	if v.Spec.Consistency.Mode != federation.ConsistencyBounded {
