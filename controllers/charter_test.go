@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
@@ -131,5 +132,22 @@ func TestALabelThatLies(t *testing.T) {
 	ams.get(gro)
 	if gro.Labels["jurisdiction"] != "" || gro.Labels["disks"] != "fast" {
 		t.Errorf("the site is shown with %v", gro.Labels)
+	}
+	// It is told, and counted.
+	if got := gro.Annotations[refusedAnnotation]; got != "jurisdiction=nl" {
+		t.Errorf("it is told that %q is refused", got)
+	}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(NewCollector(ams.api))
+	all, err := metrics.Gather()
+	f.ok(err)
+	counted := 0.0
+	for _, m := range all {
+		if m.GetName() == "weir_site_labels_refused" && len(m.GetMetric()) == 1 {
+			counted = m.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	if counted != 1 {
+		t.Errorf("%v labels are counted", counted)
 	}
 }

@@ -30,6 +30,7 @@ func NewCollector(from client.Reader) Collector { return Collector{from} }
 var (
 	readyDesc, copiesDesc     = metrics.ContentReady.Desc(), metrics.ContentCopies.Desc()
 	contentsDesc, withoutDesc = metrics.Contents.Desc(), metrics.VolumesWithout.Desc()
+	labelsDesc                = metrics.SiteLabelsRefused.Desc()
 )
 
 // collectTime bounds a read, also while the cache is not filled yet.
@@ -41,12 +42,14 @@ func (c Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- copiesDesc
 	ch <- contentsDesc
 	ch <- withoutDesc
+	ch <- labelsDesc
 }
 
 // Collect implements prometheus.Collector. An error is what the reader of the metrics gets.
 func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
 	defer cancel()
+	c.collectSites(ctx, ch)
 	var all v1alpha1.GeoVolumeContentList
 	if err := c.from.List(ctx, &all); err != nil {
 		ch <- prometheus.NewInvalidMetric(contentsDesc, err)
@@ -71,6 +74,21 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 			if n, err := strconv.Atoi(text); ok && err == nil {
 				ch <- prometheus.MustNewConstMetric(copiesDesc, prometheus.GaugeValue, float64(n), v.Name, what)
 			}
+		}
+	}
+}
+
+// collectSites measures the sites of the federation.
+func (c Collector) collectSites(ctx context.Context, ch chan<- prometheus.Metric) {
+	var all v1alpha1.SiteList
+	if err := c.from.List(ctx, &all); err != nil {
+		ch <- prometheus.NewInvalidMetric(labelsDesc, err)
+		return
+	}
+	for _, s := range all.Items {
+		if refused := s.Annotations[refusedAnnotation]; refused != "" {
+			n := strings.Count(refused, ",") + 1
+			ch <- prometheus.MustNewConstMetric(labelsDesc, prometheus.GaugeValue, float64(n), s.Name)
 		}
 	}
 }

@@ -24,7 +24,9 @@ type shuffled struct {
 
 func (s *shuffled) List(_ context.Context, to client.ObjectList, _ ...client.ListOption) error {
 	rand.Shuffle(len(s.all), func(i, j int) { s.all[i], s.all[j] = s.all[j], s.all[i] })
-	to.(*v1alpha1.GeoVolumeContentList).Items = append([]v1alpha1.GeoVolumeContent{}, s.all...)
+	if contents, ok := to.(*v1alpha1.GeoVolumeContentList); ok { // there are no sites
+		contents.Items = append([]v1alpha1.GeoVolumeContent{}, s.all...)
+	}
 	return nil
 }
 

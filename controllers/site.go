@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -14,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
@@ -30,6 +33,10 @@ type sites struct{ *operator }
 
 // mirrorAnnotation is on Sites that the operator made; its value is the federation.
 const mirrorAnnotation = v1alpha1.Group + "/mirror-of"
+
+// refusedAnnotation is on Sites that the operator made: labels that the site says of itself, and
+// that do not count, since the charter says something else.
+const refusedAnnotation = v1alpha1.Group + "/refused-labels"
 
 // loadEvery is how often what is promised at a site is looked at, which changes with every volume.
 const loadEvery = 30 * time.Second
@@ -150,13 +157,29 @@ func (r *sites) register(ctx context.Context, obj *v1alpha1.Site) error {
 	return err
 }
 
+// refusedLabels lists the labels that a site says of itself, and that do not count.
+func (r *sites) refusedLabels(s federation.Site) string {
+	counts := r.mirror.Labels(s)
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
+		if value, ok := counts[name]; !ok || value != s.Labels[name] {
+			out = append(out, name+"="+s.Labels[name])
+		}
+	}
+	return strings.Join(out, ",")
+}
+
 // restore undoes changes of a site's object that mirrors the registry. It is a patch, because an
 // apply would leave labels that somebody else has added.
 func (r *sites) restore(ctx context.Context, obj *v1alpha1.Site, s federation.Site) error {
-	spec, labels := desired.Site(s, r.Federation), desired.ObjectLabels(r.mirror.Labels(s))
+	spec, labels, refused := desired.Site(s, r.Federation), desired.ObjectLabels(r.mirror.Labels(s)), r.refusedLabels(s)
 	if apiequality.Semantic.DeepEqual(obj.Spec, spec) && maps.Equal(obj.Labels, labels) &&
-		obj.Annotations[mirrorAnnotation] == r.Federation {
+		obj.Annotations[mirrorAnnotation] == r.Federation && obj.Annotations[refusedAnnotation] == refused {
 		return nil
+	}
+	if refused != "" && refused != obj.Annotations[refusedAnnotation] {
+		log.Log.Info("labels that a site says of itself do not count: the charter says something else", "audit", "refused", "site", s.Name,
+			"organization", s.Organization, "labels", refused)
 	}
 	before := obj.DeepCopy()
 	obj.Spec, obj.Labels = spec, labels
@@ -164,6 +187,9 @@ func (r *sites) restore(ctx context.Context, obj *v1alpha1.Site, s federation.Si
 		obj.Annotations = map[string]string{}
 	}
 	obj.Annotations[mirrorAnnotation] = r.Federation
+	if delete(obj.Annotations, refusedAnnotation); refused != "" {
+		obj.Annotations[refusedAnnotation] = refused
+	}
 	return r.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), object.FieldOwner)
 }
 

@@ -10,6 +10,9 @@ var (
 		Help: "How many copies a volume of this cluster has. What is wanted, or healthy."})
 	Contents = define(Definition{Name: "weir_contents", Parts: []Part{Operator}, Kind: Gauge,
 		Help: "GeoVolumeContents of this cluster."})
+	SiteLabelsRefused = define(Definition{Name: "weir_site_labels_refused", Parts: []Part{Operator}, Kind: Gauge, Labels: []string{"site"},
+		Help: "Labels that another site says of itself, and that do not count: the federation's charter says something else. " +
+			"Only sites with such labels are shown."})
 )
 
 // CSICallSeconds is of the CSI driver.
