@@ -5,6 +5,8 @@ package federation
 import (
 	"fmt"
 	"slices"
+
+	"github.com/weir-storage/weir/federation/epoch"
 )
 
 // Revision is a registry revision: of a record, the one that last changed it. Zero means "does not
@@ -37,15 +39,11 @@ func (m Member) Pool() Member {
 	return m
 }
 
-// EpochStart says where in the log an epoch's first record is. A forced takeover may start an epoch
-// before the start of the one it replaces: then nothing of that one is left.
-type EpochStart struct {
-	Epoch uint64   `json:"epoch"`
-	Start Position `json:"start"`
-	// Forced: a person had it begin, whatever the members had. What an earlier epoch's log has
-	// beyond may have been acknowledged, and is kept aside (protocol-6).
-	Forced bool `json:"forced,omitempty"`
-}
+// EpochStart says where in the log an epoch's first record is.
+type EpochStart = epoch.Start
+
+// Position is a place in a volume's log.
+type Position = epoch.Position
 
 // Control is a volume's control record (protocol-1): who may append, who must have fsynced, and how
 // it came to that.

@@ -87,9 +87,13 @@ func (c Correction) Homes() (out []string) {
 	return out
 }
 
+// Say has a person say that a gateway takes a volume over by force, which replaces what is known of
+// that epoch and change (signed.Takeover). It returns his word.
+type Say func(volume, gateway string, epoch, change uint64) (string, error)
+
 // Keep decides for the branch with that home: a gateway, or one of Homes if it is home in more than
-// one. Errors wrap ErrInvalid.
-func (c *Correction) Keep(home string) (err error) {
+// one. Errors wrap ErrInvalid, or are those of say.
+func (c *Correction) Keep(home string, say Say) (err error) {
 	var found []Control
 	names := c.Homes()
 	for i, b := range c.Branches {
@@ -101,7 +105,12 @@ func (c *Correction) Keep(home string) (err error) {
 		return invalid("reconcile", "control", strings.TrimPrefix(c.Key, string(KindControl)+"/"),
 			fmt.Sprintf("keep %q: the branches are those of %s: give one of these", home, strings.Join(names, ", ")))
 	}
-	c.Value, err = Encode(found[0].keep(c.Branches))
+	next := found[0].keep(c.Branches)
+	begun := &next.History[len(next.History)-1]
+	if begun.Word, err = say(next.Volume, next.Home.Gateway, next.Epoch-1, next.Change-1); err != nil {
+		return err
+	}
+	c.Value, err = Encode(next)
 	return err
 }
 

@@ -250,6 +250,7 @@ func TestBlindCopyByForce(t *testing.T) {
 		}
 		return nil
 	})
+	c.unforced(t, "b", id)
 	if err := c.failover(t, "b", id, true); err != nil {
 		t.Fatal(err)
 	}

@@ -164,14 +164,7 @@ func (c *cluster) start(site string) {
 	if c.pool != nil {
 		pool = c.pool(site, opened)
 	}
-	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: "org-" + site, Site: site, Gateway: "g" + site,
-		Part: pki.PartGateway},
-		[]string{netip.MustParseAddrPort(n.grpc).Addr().String()}, time.Now(), time.Hour)
-	fail(err)
-	root, err := c.ca.Pair()
-	fail(err)
-	creds, err := pki.Load(root.Cert, pair, time.Now)
-	fail(err)
+	creds := c.credentials(pki.PartGateway, site, "g"+site, netip.MustParseAddrPort(n.grpc).Addr().String())
 	grpcL, err := net.Listen("tcp", n.grpc)
 	fail(err)
 	nfsL, err := net.Listen("tcp", n.nfs)

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/cachepool"
-	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/store"
 	"github.com/weir-storage/weir/volume"
 )
@@ -343,17 +342,6 @@ func (c *cluster) doubted(id string, sites ...string) {
 			return nil
 		})
 	}
-}
-
-// failover asks a site's gateway to become home.
-func (c *cluster) failover(t *testing.T, site, id string, acceptLoss bool) error {
-	t.Helper()
-	client, err := c.at(site).peers.Forward("g" + site)
-	if err != nil {
-		return err
-	}
-	_, err = client.Failover(within(t, hang), &forwardpb.FailoverRequest{Volume: id, To: "g" + site, AcceptLoss: acceptLoss})
-	return err
 }
 
 // damage changes a byte of a log's last segment; at counts from its end if it is negative.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/admission"
 	"github.com/weir-storage/weir/gateway/caching"
@@ -146,7 +147,8 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	g.reporter = report.New(report.Config{Gateway: cfg.Name, View: g.view, Copies: g.copies, Peers: g.peers, Registry: cfg.Registry,
 		Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger})
 	g.mover = moving.New(moving.Config{Self: g.self, Organization: cfg.Organization, Promise: cfg.Promise, View: g.view,
-		Registry: cfg.Registry, Copies: g.copies, Peers: g.peers, Reporter: g.reporter, Timers: cfg.Timers, Logger: cfg.Logger})
+		Registry: cfg.Registry, Copies: g.copies, Peers: g.peers, Reporter: g.reporter, Timers: cfg.Timers, Logger: cfg.Logger,
+		Seal: signed.New(cfg.Credentials, nil, nil), Now: cfg.Now})
 	return g, nil
 }
 

@@ -459,5 +459,8 @@ func (r *Replica) SetPolicy(p protocol.Policy, lag MaxLag) {
 func (r *Replica) Move(to string) { r.post(protocol.Move{To: to}) }
 
 // Force makes this gateway home without the members' consent. Only a person may ask for it
-// (protocol-4).
-func (r *Replica) Force() { r.post(protocol.Force{}) }
+// (protocol-4), in place of the control record of that epoch and change. word is with what he said
+// so (signed.Takeover).
+func (r *Replica) Force(epoch, change uint64, word string) {
+	r.post(protocol.Force{Epoch: epoch, Change: change, Word: word})
+}

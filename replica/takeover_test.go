@@ -150,7 +150,8 @@ func TestForcedTakeoverLeavesSalvage(t *testing.T) {
 			if c.restarted {
 				a.kill(true)
 			}
-			w.site("b").replica.Force()
+			ctl := w.site("b").replica.Control()
+			w.site("b").replica.Force(ctl.Epoch, ctl.Change, "")
 			w.leads("b", 1)
 			w.writes(w.site("b"), 9, 9, 0)
 			w.net.heal()

@@ -90,15 +90,24 @@ func TestAttacks(t *testing.T) {
 		next.Succeed(&now)
 		return next
 	}
-	epoch2 := func(home string, forced bool, members ...string) federation.Control {
+	epoch := func(home string, began federation.EpochStart, members ...string) federation.Control {
 		return swap(func(c *federation.Control) {
 			c.Epoch, c.Home, c.Members = 2, member(home), nil
 			for _, m := range members {
 				c.Members = append(c.Members, member(m))
 			}
-			c.Begin(federation.EpochStart{Epoch: 2, Forced: forced})
+			c.Begin(began)
 		})
 	}
+	epoch2 := func(home string, forced bool, members ...string) federation.Control {
+		return epoch(home, federation.EpochStart{Epoch: 2, Forced: forced}, members...)
+	}
+	said := signed.Takeover{Volume: "v1", Gateway: "gb", Epoch: 1, Change: now.Change}
+	byForce := func(home, word string) federation.Control {
+		return epoch(home, federation.EpochStart{Epoch: 2, Forced: true, Word: word}, home)
+	}
+	before := said
+	before.Change--
 	stolen := v1
 	stolen.Owner = "B"
 	placed := v1
@@ -193,6 +202,12 @@ func TestAttacks(t *testing.T) {
 		// A control record.
 		{"a site without a copy takes a volume over", w.gc, []any{"control/v1", epoch2("c", false, "c")}},
 		{"a site without a copy takes a volume over by force", w.gc, []any{"control/v1", epoch2("c", true, "c")}},
+		{"a member takes a volume over by force without a person's word", w.gb, []any{"control/v1", byForce("b", "")}},
+		{"by the word of its own organization's person", w.gb, []any{"control/v1", byForce("b", w.pb.says(said))}},
+		{"by an administrator's word", w.gb, []any{"control/v1", byForce("b", w.admin.says(said))}},
+		{"by the word of the owner's gateway", w.gb, []any{"control/v1", byForce("b", w.ga.says(said))}},
+		{"by the owner's word about another gateway", w.ga, []any{"control/v1", byForce("a", w.pa.says(said))}},
+		{"by the owner's word of before", w.gb, []any{"control/v1", byForce("b", w.pa.says(before))}},
 		{"a member makes another the home", w.gb, []any{"control/v1", epoch2("a", false, "a", "b")}},
 		{"a member takes a stranger in at takeover", w.gb, []any{"control/v1", epoch2("b", false, "b", "c")}},
 		{"a member that is not home changes members", w.gb, []any{"control/v1", swap(func(c *federation.Control) {

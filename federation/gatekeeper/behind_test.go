@@ -58,6 +58,18 @@ func TestBehindTheGatekeeper(t *testing.T) {
 		c.Epoch, c.Home, c.Members = 2, member("c"), []federation.Member{member("c")}
 		c.Begin(federation.EpochStart{Epoch: 2, Forced: true})
 	})
+	forced := func(word string) federation.Control {
+		return swap(func(c *federation.Control) {
+			c.Epoch, c.Home, c.Members = 2, member("b"), []federation.Member{member("b")}
+			c.Begin(federation.EpochStart{Epoch: 2, Forced: true, Word: word})
+		})
+	}
+	said := signed.Takeover{Volume: "v1", Gateway: "gb", Epoch: 1, Change: now.Change}
+	with := func(change func(*signed.Takeover)) string { x := said; change(&x); return w.pa.says(x) }
+	jumps := forced("")
+	middle := jumps
+	jumps.Epoch, jumps.History = 3, append(jumps.History[:1:1], federation.EpochStart{Epoch: 3, Forced: true})
+	jumps.Succeed(&middle)
 	alone := swap(func(c *federation.Control) { c.Members = []federation.Member{member("a")} })
 	stolen := v1
 	stolen.Owner, stolen.OwnerSite, stolen.OwnerCluster = "C", "", ""
@@ -98,6 +110,17 @@ func TestBehindTheGatekeeper(t *testing.T) {
 		{"control, taken by who may have no copy", "control/v1", mine, w.gc, mine.Change, true},
 		{"control, by the home's name of another organization", "control/v1", alone, impostor, alone.Change, true},
 		{"control, by a member in the home's name", "control/v1", alone, w.gb, alone.Change, true},
+		{"control, by force, without a person's word", "control/v1", forced(""), w.gb, now.Change + 1, true},
+		{"control, by force, with a stranger's word", "control/v1", forced(fresh.says(said)), w.gb, now.Change + 1, true},
+		{"control, by force, with the word of the host's person", "control/v1", forced(w.pb.says(said)), w.gb, now.Change + 1, true},
+		{"control, by force, with a gateway's word", "control/v1", forced(w.ga.says(said)), w.gb, now.Change + 1, true},
+		{"control, by force, with a word about another gateway", "control/v1",
+			forced(with(func(x *signed.Takeover) { x.Gateway = "ga" })), w.gb, now.Change + 1, true},
+		{"control, by force, with a word about another volume", "control/v1",
+			forced(with(func(x *signed.Takeover) { x.Volume = "v9" })), w.gb, now.Change + 1, true},
+		{"control, by force, with a word about a record of before", "control/v1",
+			forced(with(func(x *signed.Takeover) { x.Change-- })), w.gb, now.Change + 1, true},
+		{"control, by force, after a record that nobody saw", "control/v1", jumps, w.gb, jumps.Change, true},
 		{"control, for a volume that is not there", "control/v7", federation.Control{Volume: "v7", Epoch: 1, Change: 1, Home: member("c"),
 			Members: []federation.Member{member("c")}}, w.gc, 1, false},
 		{"keyring, unsigned", "keyring/v1", ring, nil, 0, true},
@@ -254,6 +277,35 @@ func TestBehindTheGatekeeper(t *testing.T) {
 			g.Generation == v.Generation
 	})
 	_ = r.after(n)
+	// So does a person of it who forces an epoch; and who was away sees it by what is there later.
+	n = r.heard()
+	is, at, err := w.gb.GetControl(ctx, "v1")
+	w.ok(err)
+	if !is.Same(now) || is.Change != now.Change {
+		t.Fatalf("the record is %+v", is)
+	}
+	must[federation.Revision](w)(w.gb.SwapControl(ctx, "v1", at, forced(w.pa.says(said))))
+	next, at, err := w.gb.GetControl(ctx, "v1")
+	w.ok(err)
+	next.Members = append(next.Members, member("a"))
+	at = must[federation.Revision](w)(w.gb.SwapControl(ctx, "v1", at, next))
+	if told := r.after(n); len(told) != 2 || told[0].Err != nil || told[1].Err != nil {
+		t.Errorf("the reader was told of %+v", told)
+	}
+	r.rest()
+	said.Epoch, said.Change, said.Gateway = 2, next.Change+1, "ga"
+	next.Epoch, next.Home, next.Members = 3, member("a"), []federation.Member{member("a")}
+	next.Begin(federation.EpochStart{Epoch: 3, Forced: true, Word: w.pa.says(said)})
+	at = must[federation.Revision](w)(w.ga.SwapControl(ctx, "v1", at, next))
+	next.Epoch = 4
+	next.Begin(federation.EpochStart{Epoch: 4})
+	must[federation.Revision](w)(w.ga.SwapControl(ctx, "v1", at, next))
+	n, refused := r.heard(), r.refusals(federation.KindControl)
+	r.wake()
+	r.after(n)
+	if got, _, err := r.GetControl(ctx, "v1"); err != nil || got.Epoch != 4 || r.refusals(federation.KindControl) != refused {
+		t.Errorf("who was away reads %+v (%v)", got, err)
+	}
 }
 
 // A volume's life, as readers follow it: none of what is right is refused, by those that have an

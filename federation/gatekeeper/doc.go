@@ -17,9 +17,9 @@
 //   - gatekeeper-3: a control record is made by the gateway of the volume's first site, for
 //     itself. In an epoch only the home changes it. The next epoch is taken by a member for
 //     itself, which leaves out the former home at most, or by force by a gateway that may have a
-//     copy. Members that come in are registered gateways of sites which the volume's record
-//     names, or, at a home whose copy is blind, of sites of the owner's organization that have
-//     the newest data key. Change and
+//     copy, with the word of a person of the owner. Members that come in are registered gateways of
+// sites which the volume's record     names, or, at a home whose copy is blind, of sites of the
+// owner's organization that have     the newest data key. Change and
 //
 // trail follow the record before (federation.Control.Succeed), and     federation.CheckSwap holds.
 //   - gatekeeper-4: a keyring grows by the hand of a home whose site has the newest data key. It

@@ -60,7 +60,9 @@ func (w *world) reader(organization, site, name string) *reader {
 	w.ok(err)
 	r.wake()
 	w.Cleanup(func() {
-		r.rest()
+		if r.sleep != nil {
+			r.rest()
+		}
 		if err := errors.Join(r.Close(), kept.Close()); err != nil {
 			w.Error(err)
 		}
@@ -82,6 +84,7 @@ func (r *reader) wake() {
 // rest has it follow no more.
 func (r *reader) rest() {
 	r.sleep()
+	r.sleep = nil
 	if err := <-r.watched; err == nil {
 		r.w.Error("a watch ended without a reason")
 	}

@@ -184,6 +184,16 @@ type one struct {
 	creds *pki.Credentials
 }
 
+// says returns his word for a takeover by force.
+func (o *one) says(is signed.Takeover) string {
+	o.rig.Helper()
+	word, err := signed.New(o.creds, nil, nil).Say(is)
+	if err != nil {
+		o.rig.Fatal(err)
+	}
+	return word
+}
+
 func (r *rig) as(organization, site string, part pki.Part, name string) *one {
 	r.Helper()
 	return r.with(r.credentials(organization, site, part, name))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 )
 
 func member(site string) federation.Member {
@@ -65,7 +66,8 @@ func TestLife(t *testing.T) {
 	ctl.Begin(federation.EpochStart{Epoch: 2, Start: federation.Position{Seq: 1, Off: 9}})
 	rev = must[federation.Revision](w)(w.gb.SwapControl(ctx, "v2", rev, ctl))
 	ctl.Epoch, ctl.Home, ctl.Members = 3, member("c"), []federation.Member{member("c")}
-	ctl.Begin(federation.EpochStart{Epoch: 3, Forced: true})
+	ctl.Begin(federation.EpochStart{Epoch: 3, Forced: true,
+		Word: w.pa.says(signed.Takeover{Volume: "v2", Gateway: "gc", Epoch: 2, Change: 3})})
 	must[federation.Revision](w)(w.gc.SwapControl(ctx, "v2", rev, ctl))
 
 	// The home wraps the key for the others.

@@ -177,8 +177,10 @@ func (q *request) control(w write) error {
 	case !signed.Same(heir, *next):
 		return q.deny(w.key, "its change is %d and its trail does not end with the record that it replaces: read that again", next.Change)
 	}
-	if ok, err := q.at(q.who.Site, pki.PartGateway); err != nil || !ok {
-		return q.denied(w, err, "only a gateway of a registered site changes it")
+	if ok, err := q.at(q.who.Site, pki.PartGateway); err != nil {
+		return err
+	} else if !ok {
+		return q.deny(w.key, "only a gateway of a registered site changes it")
 	}
 	if err := q.mayComeIn(w, v, prev, next); err != nil {
 		return err
@@ -200,13 +202,6 @@ func (q *request) control(w write) error {
 		return q.deny(w.key, "epoch %d does not follow %d", next.Epoch, prev.Epoch)
 	}
 	return q.takes(w, v, prev, next)
-}
-
-func (q *request) denied(w write, err error, why string) error {
-	if err == nil {
-		err = q.deny(w.key, "%s", why)
-	}
-	return err
 }
 
 // mayComeIn judges the members that were none before.
@@ -249,6 +244,10 @@ func (q *request) takes(w write, v *federation.Volume, prev, next *federation.Co
 	if began && last[len(last)-1].Forced {
 		if !slices.Contains(v.Sites, q.who.Site) && !prev.CountsOn(next.Home) || len(next.Members) != 1 {
 			return q.deny(w.key, "a gateway that may have a copy takes over by force, for itself alone")
+		}
+		said := signed.Takeover{Volume: v.UUID, Gateway: q.who.Gateway, Epoch: prev.Epoch, Change: prev.Change}
+		if err := q.seal.Allowed(last[len(last)-1].Word, said, v.Owner, q.now); err != nil {
+			return q.deny(w.key, "epoch %d begins by force: %v", next.Epoch, err)
 		}
 		return nil
 	}

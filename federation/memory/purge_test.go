@@ -355,11 +355,11 @@ func TestSameGatewayTwice(t *testing.T) {
 		Trail: []federation.Ancestor{{Change: 3, Digest: "a"}}}
 	tips := federation.Branches([]federation.Control{x, y})
 	c := federation.Correction{Key: "control/v", Branches: tips}
-	if homes := c.Homes(); len(homes) != 2 || homes[0] == homes[1] || c.Keep(homes[1]) != nil {
+	if homes := c.Homes(); len(homes) != 2 || homes[0] == homes[1] || c.Keep(homes[1], unsaid) != nil {
 		t.Errorf("the branches are called %v", homes)
 	}
 	c.Value = nil
-	if err := c.Keep("k"); err == nil {
+	if err := c.Keep("k", unsaid); err == nil {
 		t.Errorf("%d branches of one home in one epoch: the first is kept, unasked: %s", len(tips), c.Value)
 	}
 }

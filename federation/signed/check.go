@@ -433,9 +433,4 @@ func (c *checked) holds(volume string) bool {
 }
 
 // owned reports whether the signer's organization owned a volume when it signed.
-func (c *checked) owned(v envelope) bool {
-	return slices.ContainsFunc(v.Deeds, func(d deed) bool {
-		st, _, err := c.creds.Verified(d.Signature)
-		return err == nil && d.From == c.who.Organization && !c.at.After(time.Unix(st.At, 0))
-	})
-}
+func (c *checked) owned(v envelope) bool { return c.ownedBy(v, c.who.Organization, c.at) }

@@ -21,6 +21,8 @@
 //     before as the protocol allows, a keyring loses no wrap but by its owner. One that was deleted
 //     comes back only by what is signed later, and a site's name stays with its organization. A
 //     gateway's name is that of the site which had it first, and so is a volume's.
+//     An epoch that began by force has the word of a person of the owner, about exactly that
+//     (Takeover), or of an administrator who decided between branches.
 //   - signed-5: what does not count is as if it had not been written: whoever keeps records goes on
 //     by the one that he has, and others get an error. A volume's records are gone only with a
 //     purge that counts.

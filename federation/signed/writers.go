@@ -141,7 +141,7 @@ func (c *checked) control() error {
 			return err
 		}
 	}
-	v, _ := look[federation.Volume](c.look, federation.KindVolume, ctl.Volume)
+	v, ve := look[federation.Volume](c.look, federation.KindVolume, ctl.Volume)
 	if v == nil {
 		return c.deny("no such volume is known")
 	}
@@ -156,7 +156,10 @@ func (c *checked) control() error {
 	if err != nil {
 		return nil //nolint:nilerr // as if it were not known
 	}
-	return c.swapped(v, was, ctl)
+	if err := c.swapped(v, was, ctl); err != nil || c.who.Part == pki.PartAdministrator || !ctl.DescendsFrom(*was) {
+		return err
+	}
+	return c.words(v, ve, was, ctl)
 }
 
 // forces reports whether a control record's epoch began by force.

@@ -23,7 +23,7 @@ import (
 // believe makes this gateway home with what is left of its log, which is in doubt. A person must
 // accept the loss, and no other copy may have more. The takeover is a swap of the record that the
 // decision was about: it fails if anything changed hands meanwhile.
-func (m *Mover) believe(ctx context.Context, v federation.Volume, acceptLoss bool) (*forwardpb.FailoverReply, error) {
+func (m *Mover) believe(ctx context.Context, v federation.Volume, q *forwardpb.FailoverRequest) (*forwardpb.FailoverReply, error) {
 	m.believing.Lock() // else a second call could note another identity when the first one is done
 	defer m.believing.Unlock()
 	if err := m.cfg.Registry.Trusted(); err != nil {
@@ -44,7 +44,7 @@ func (m *Mover) believe(ctx context.Context, v federation.Volume, acceptLoss boo
 	if err != nil {
 		return nil, err
 	}
-	if !acceptLoss {
+	if !q.GetAcceptLoss() {
 		return nil, refusal(v, "%v. With --accept-loss it goes on with what is left; keep a copy of its folder on the pool before, "+
 			"if somebody may want to look at it.%s", left.Why, alsoLost(unheard))
 	}
@@ -55,10 +55,14 @@ func (m *Mover) believe(ctx context.Context, v federation.Volume, acceptLoss boo
 	self := m.cfg.Self
 	self.Log = belief.String()
 	if ctl.Home != self { // else an earlier call did it
+		if err := m.said(v, ctl, q.GetWord()); err != nil {
+			return nil, err
+		}
 		next := ctl.Clone()
 		next.Epoch++
 		next.Home, next.Members = self, []federation.Member{self}
-		next.Begin(federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(left.End), Forced: true})
+		next.Begin(federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(left.End), Forced: true,
+			Word: q.GetWord()})
 		m.cfg.Logger.Warn("a log in doubt is believed by a person's word", "volume", v.Name, "end", left.End, "why", left.Why)
 		switch _, err := m.cfg.Registry.SwapControl(ctx, v.UUID, rev, next); {
 		case errors.Is(err, federation.ErrConflict):

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
@@ -34,6 +35,8 @@ type Config struct {
 	Copies       *copies.Manager
 	Peers        *peers.Peers
 	Reporter     *report.Reporter
+	Seal         *signed.Seal // checks the words of persons
+	Now          func() time.Time
 	Timers       clockwork.Clock
 	Logger       *slog.Logger
 }
@@ -62,7 +65,7 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 	c := state.Copy
 	if c == nil && q.GetTo() == m.cfg.Self.Gateway {
 		if m.cfg.Copies.Doubt(q.GetVolume()).Why != nil {
-			return m.believe(ctx, v, q.GetAcceptLoss())
+			return m.believe(ctx, v, q)
 		}
 	}
 	if c == nil {
@@ -110,9 +113,22 @@ func (m *Mover) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*fo
 				"Bring %s back, or give up what it alone has with --accept-loss.%s", v.Name, home.Gateway, home.Site,
 			m.cfg.Reporter.MaybeLost(ctx, c.UUID, home.Gateway), home.Gateway, alsoLost(unheard))
 	}
+	if err := m.said(v, *st.Control, q.GetWord()); err != nil {
+		return nil, err
+	}
 	m.cfg.Logger.Warn("takeover by a person's word", "volume", v.Name, "lost home", home.Gateway, "from", c.Log.End())
-	c.Replica.Force()
+	c.Replica.Force(st.Control.Epoch, st.Control.Change, q.GetWord())
 	return m.await(ctx, v, m.cfg.Self.Gateway, st.Epoch)
+}
+
+// said checks that a person of the volume's owner says that this gateway takes over by force, in
+// place of that control record. The registry and all other gateways check it too.
+func (m *Mover) said(v federation.Volume, ctl federation.Control, word string) error {
+	is := signed.Takeover{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, Epoch: ctl.Epoch, Change: ctl.Change}
+	if err := m.cfg.Seal.Allowed(word, is, v.Owner, m.cfg.Now()); err != nil {
+		return status.Errorf(codes.PermissionDenied, "volume %s: gateway %s does not take over by force: %v", v.Name, is.Gateway, err)
+	}
+	return nil
 }
 
 // blind reports whether a gateway's copy of a volume is blind: it can only hand on.

@@ -158,7 +158,7 @@ func (c *Core) Step(now Time, e Event) []Effect {
 	case Tick:
 		c.tick()
 	case Force:
-		c.force()
+		c.force(e)
 	case Move:
 		c.move(e.To)
 	}

@@ -274,9 +274,10 @@ func TestPeersKnownLateMayHoldLeases(t *testing.T) {
 
 func TestCommitGoesBackAfterForce(t *testing.T) {
 	h := home(t, 1, "a")
-	h.do(ControlRead{control(3, "b", "b"), 13})
-	cut, ok := effect[Truncate](h.from("b", Message{Kind: Hello, Epoch: 3, Stamp: 1, Epochs: begun(5, 1).Epochs, End: position(5),
-		Forced: []uint64{3}}))
+	forced := control(3, "b", "b")
+	forced.History[len(forced.History)-1].Forced = true
+	h.do(ControlRead{forced, 13})
+	cut, ok := effect[Truncate](h.from("b", Message{Kind: Hello, Epoch: 3, Stamp: 1, Epochs: begun(5, 1).Epochs, End: position(5)}))
 	if !ok || !cut.Forced {
 		t.Fatal("does not cut")
 	}

@@ -34,7 +34,8 @@
 //     epoch's beginning.
 //
 //   - protocol-6: A follower truncates its log to the longest prefix that it shares with the home's
-//     log. The prefix is found by comparing which epoch began where in both logs.
+//     log. The prefix is found by comparing which epoch began where in both logs. What is committed
+//     is cut only after an epoch that a person forced, by the control record.
 //
 //   - protocol-7: Without the registry no swap succeeds, so nothing changes hands. Serving goes on.
 //

@@ -75,9 +75,9 @@ func (c *Core) hello(m Message) {
 	if n := len(c.log.Epochs); n > 0 && c.log.Epochs[n-1].Epoch == m.Epoch && slices.ContainsFunc(m.Epochs, c.log.Epochs[n-1].Same) {
 		c.cut = c.log.End // what we have of this epoch is in the home's log, even if frames came before this Hello
 	}
-	forced := c.leftOut(m.Forced, c.log.End)
+	forced := c.leftOut(c.log.End)
 	if c.cut.Less(c.known) {
-		forced = c.leftOut(m.Forced, c.known)
+		forced = c.leftOut(c.known)
 	}
 	if c.cut.Less(c.known) && !forced {
 		// The home's log lacks what is committed. Only a person may give that up.
@@ -92,17 +92,17 @@ func (c *Core) hello(m Message) {
 	c.welcome()
 }
 
-// leftOut reports whether a person forced an epoch later than all epochs of this log up to pos.
-// Then the home that was left out may have acknowledged what is cut. What is committed in a forced
-// epoch or later cannot be left out by it.
-func (c *Core) leftOut(forced []uint64, pos Position) bool {
+// leftOut reports whether a person forced an epoch later than all epochs of this log up to pos, by
+// the control record: a home's word for it is none. Then the home that was left out may have
+// acknowledged what is cut. What is committed in a forced epoch or later cannot be left out by it.
+func (c *Core) leftOut(pos Position) bool {
 	var last uint64
 	for _, e := range c.log.Epochs {
 		if e.Start.Less(pos) {
 			last = e.Epoch
 		}
 	}
-	return last > 0 && slices.ContainsFunc(forced, func(e uint64) bool { return e > last })
+	return last > 0 && slices.ContainsFunc(c.forced(), func(e uint64) bool { return e > last })
 }
 
 // shared returns the end of the longest prefix that log own shares with a log that has these epochs
@@ -351,15 +351,17 @@ func (c *Core) takeOver() {
 	c.propose(next, true)
 }
 
-// force is takeOver by a person's decision, without regard to the members.
-func (c *Core) force() {
-	if c.role != Follower || c.swap != nil || !c.read || c.ctl == nil {
+// force is takeOver by a person's decision, without regard to the members. It was about one record,
+// and holds for no other.
+func (c *Core) force(e Force) {
+	if c.role != Follower || c.swap != nil || !c.read || c.ctl == nil || c.ctl.Epoch != e.Epoch || c.ctl.Change != e.Change {
 		return
 	}
 	next := c.ctl.Clone()
 	next.Epoch = max(c.epoch, c.ctl.Epoch) + 1
 	next.Home, next.Members = c.cfg.Self, []Member{c.cfg.Self}
-	next.Begin(federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(c.log.End), Forced: true})
+	next.Begin(federation.EpochStart{Epoch: next.Epoch, Start: federation.Position(c.log.End), Forced: true,
+		Word: e.Word})
 	c.leaseUntil, c.joined, c.greeting = 0, false, nil
 	c.propose(next, true)
 }

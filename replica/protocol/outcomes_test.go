@@ -23,9 +23,19 @@ func TestAnotherHomeOfTheEpoch(t *testing.T) {
 	if !slices.ContainsFunc(out, func(e Effect) bool { s, ok := e.(Send); return ok && s.Message.Kind == Refuse }) {
 		t.Errorf("what is committed here is cut: %v", out)
 	}
+	// The home's word that a person did so is none.
 	hello.Forced, hello.Epoch = []uint64{3}, 4
 	hello.Epochs = append(hello.Epochs, log.EpochStart{Epoch: 4, Start: position(7)})
 	h.do(ControlRead{control(4, "b", "b"), 2})
+	out = h.from("b", hello)
+	if !slices.ContainsFunc(out, func(e Effect) bool { s, ok := e.(Send); return ok && s.Message.Kind == Refuse }) {
+		t.Errorf("what is committed here is cut, since the home says that a person forced it: %v", out)
+	}
+	hello.Forced, hello.Epoch = nil, 5
+	hello.Epochs = append(hello.Epochs, log.EpochStart{Epoch: 5, Start: position(7)})
+	forced := control(5, "b", "b")
+	forced.History[len(forced.History)-2].Forced = true
+	h.do(ControlRead{forced, 3})
 	if out := h.from("b", hello); !slices.Contains(out, Effect(Truncate{To: position(3), Forced: true})) {
 		t.Errorf("what a person gave up is not set aside: %v", out)
 	}

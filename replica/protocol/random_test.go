@@ -263,7 +263,9 @@ func (s *sim) force(n *node) {
 	}
 	s.logf("force %s", n.name)
 	n.forcing = true
-	n.step(Force{})
+	if ctl := n.core.ctl; ctl != nil {
+		n.step(Force{Epoch: ctl.Epoch, Change: ctl.Change})
+	}
 	n.forcing = false
 }
 

@@ -91,7 +91,7 @@ type Message struct {
 	Stamp  Time             // sender's clock
 	Echo   Time             // newest Stamp that the sender had of the receiver, 0 for none
 	Epochs []log.EpochStart // Hello; Refuse to a home
-	Forced []uint64         // Hello: the epochs that a person forced
+	Forced []uint64         // Hello: the epochs that a person forced. Releases of before believe it
 	Start  Position         // Append: where the frames begin; Welcome: where the follower's log ends
 	End    Position         // Hello, Beat: where the home's log ends; Welcome, Ack: durable up to here; Refuse: where the log ends
 	Commit Position         // Append, Advance, Beat, Release, Refuse
@@ -160,8 +160,12 @@ type (
 	NotLent struct{ Gateway string }
 	// Tick comes at least every Heartbeat.
 	Tick struct{}
-	// Force makes this gateway home without the members' consent: a person accepted the loss.
-	Force struct{}
+	// Force makes this gateway home without the members' consent: a person accepted the loss, in
+	// place of the control record of that epoch and change. His word goes into the record.
+	Force struct {
+		Epoch, Change uint64
+		Word          string
+	}
 	// Move makes the home hand over to another gateway.
 	Move struct{ To string }
 )

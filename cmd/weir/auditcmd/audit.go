@@ -108,7 +108,7 @@ func audit(ctx context.Context, sh *cli.Shell, cl *access.Client, ca, organizati
 	if err != nil {
 		return Report{}, err
 	}
-	l := look{everything: e, organization: organization, now: sh.Now()}
+	l := look{everything: e, organization: organization, now: sh.Now(), said: cl.Said}
 	if l.founders, err = pki.Founders(roots); err != nil {
 		return Report{}, fmt.Errorf("--ca: %w", err)
 	}

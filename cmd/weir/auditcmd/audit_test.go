@@ -67,6 +67,7 @@ func TestAudit(t *testing.T) {
 		}
 	}
 
+	const forced = "epoch 3 began by force by the word of weir://demo/SURF//kim at 2026-05-04T10:00:00Z: writes of before may be missing"
 	// Nothing but a federation as it begins.
 	is("at first", told(audit()), []string{"the federation: it has no charter, so who has the founding authority's key can be anybody"})
 
@@ -83,15 +84,15 @@ func TestAudit(t *testing.T) {
 		_, err := b.Registry.CreateVolume(ctx, v, federation.Keyring{})
 		must(err)
 	}
-	swap := func(volume string, home federation.Member, forced bool) {
+	swap := func(volume string, home federation.Member, forced bool, word string) {
 		t.Helper()
 		_, err := b.Registry.SwapControl(ctx, volume, 0, federation.Control{Volume: volume, Epoch: 3, Home: home,
-			Members: []federation.Member{home}, History: []federation.EpochStart{{Epoch: 1}, {Epoch: 3, Forced: forced}}})
+			Members: []federation.Member{home}, History: []federation.EpochStart{{Epoch: 1}, {Epoch: 3, Forced: forced, Word: word}}})
 		must(err)
 	}
 	ein.Site, ams.Site = "ein", "ams"
-	swap("u1", ein, true)
-	swap("u2", ams, false)
+	swap("u1", ein, true, "kim")
+	swap("u2", ams, false, "")
 	ring := func(volume string, sites ...string) {
 		t.Helper()
 		k := federation.Keyring{Volume: volume, Generation: 1, Wrapped: map[string][]byte{}}
@@ -112,7 +113,7 @@ func TestAudit(t *testing.T) {
 		"site ams: every organization may have copies there",
 		"volume own: site waw (PSNC) has its key, and no reason to have it any more",
 		"volume shared: its home is at site ein (TUe), which decides what it has",
-		"volume shared: epoch 3 began by force: writes of before may be missing",
+		"volume shared: " + forced,
 		"volume shared: it is granted to site typo, which is not registered",
 		"volume shared: 1 clients at site waw are known by their address only",
 		"volume shared: root of the clients at site ein (TUe) is root of the volume",
@@ -183,7 +184,7 @@ func TestAudit(t *testing.T) {
 		"site ams: every organization may have copies there",
 		"volume own: site waw of PSNC, which was expelled, has its key",
 		"volume shared: its home is at site ein (TUe), which decides what it has",
-		"volume shared: epoch 3 began by force: writes of before may be missing",
+		"volume shared: " + forced,
 		"volume shared: site gone, which is not registered any more, has its key",
 		"volume shared: site waw of PSNC, which was expelled, has its key",
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 )
 
 // Command is `weir registry`.
@@ -194,7 +195,10 @@ func (o *reconcileOptions) run(ctx context.Context, sh *cli.Shell, cl *access.Cl
 	if err := say(sh, s); err != nil || !s.WentBack {
 		return err
 	}
-	if err := o.check(plan, missing); err != nil {
+	say := func(volume, gateway string, epoch, change uint64) (string, error) {
+		return cl.Say(signed.Takeover{Volume: volume, Gateway: gateway, Epoch: epoch, Change: change})
+	}
+	if err := o.check(plan, missing, say); err != nil {
 		return err
 	}
 	if !o.yes {
@@ -217,7 +221,7 @@ func (o *reconcileOptions) run(ctx context.Context, sh *cli.Shell, cl *access.Cl
 }
 
 // check refuses to reconcile when something is not known or not decided.
-func (o *reconcileOptions) check(plan []federation.Correction, missing []string) error {
+func (o *reconcileOptions) check(plan []federation.Correction, missing []string, say federation.Say) error {
 	for _, g := range o.without {
 		if !slices.Contains(missing, g) {
 			return cli.Usage("--without %s: no such gateway is waited for: leave it out", g)
@@ -234,7 +238,7 @@ func (o *reconcileOptions) check(plan []federation.Correction, missing []string)
 		volume := strings.TrimPrefix(c.Key, string(federation.KindControl)+"/")
 		if home, ok := o.keep[volume]; ok && len(c.Branches) > 0 {
 			kept[volume] = true
-			if err := c.Keep(home); err != nil {
+			if err := c.Keep(home, say); err != nil {
 				return err
 			}
 		}

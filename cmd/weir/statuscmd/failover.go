@@ -60,10 +60,17 @@ func FailoverCommand(sh *cli.Shell, connect access.Connector) *cobra.Command {
 
 // askFailover asks the gateway that the plan names. An error is in the gateway's own words.
 func askFailover(ctx context.Context, cl *access.Client, p failover, limit time.Duration) (*forwardpb.FailoverReply, error) {
+	q := &forwardpb.FailoverRequest{Volume: p.uuid, To: p.target, AcceptLoss: p.acceptLoss}
+	if p.acceptLoss && p.ask == p.target {
+		var err error
+		if q.Word, err = cl.Say(p.takeover); err != nil {
+			return nil, err
+		}
+	}
 	var reply *forwardpb.FailoverReply
 	err := cl.Call(ctx, limit, p.site, p.gateway, func(ctx context.Context, f forwardpb.ForwardClient) error {
 		var err error
-		reply, err = f.Failover(ctx, &forwardpb.FailoverRequest{Volume: p.uuid, To: p.target, AcceptLoss: p.acceptLoss})
+		reply, err = f.Failover(ctx, q)
 		return err
 	})
 	return reply, err

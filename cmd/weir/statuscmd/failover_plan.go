@@ -11,6 +11,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
@@ -22,7 +23,8 @@ type failover struct {
 	site               federation.Site
 	gateway            federation.Gateway
 	acceptLoss         bool
-	done               string // not empty: there is nothing to do
+	takeover           signed.Takeover // what the person says, with acceptLoss
+	done               string          // not empty: there is nothing to do
 }
 
 func (p failover) intent() string {
@@ -40,12 +42,13 @@ func planFailover(v view, to string, acceptLoss bool) (failover, error) {
 	if !ok {
 		return p, fmt.Errorf("volume %s: it has no home yet: %s", vol.Name, access.MissingHome(vol, v.sites))
 	}
+	p.takeover = signed.Takeover{Volume: vol.UUID, Epoch: ctl.Epoch, Change: ctl.Change}
 	report := v.volume(vol)
 	target, err := chooseTarget(v, vol, &report, ctl, to)
 	if err != nil {
 		return p, err
 	}
-	p.target, p.targetSite = target.gateway, target.site
+	p.target, p.targetSite, p.takeover.Gateway = target.gateway, target.site, target.gateway
 	// A home that is cut off from the registry can still hand over, unless the person gives it up.
 	answer, answered := v.answers[ctl.Home.Gateway].volume(vol.UUID)
 	serving := answered && answer.Role == protocol.Home.String()

@@ -5,6 +5,7 @@ package statuscmd
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -114,7 +115,8 @@ func TestFailoverWithLoss(t *testing.T) {
 	b.Serve(map[string]forwardpb.ForwardServer{"fra-1": there})
 	b.Want(cli.ExitOK, "    weir failover data --to fra --accept-loss\n", "", "status", "data")
 	b.Want(cli.ExitOK, "home is fra-1 (fra), epoch 5", "", "failover", "data", "--to", "fra", "--accept-loss")
-	if len(there.asked) != 1 || !there.asked[0].GetAcceptLoss() || there.asked[0].GetTo() != "fra-1" {
+	word := fmt.Sprintf("{Volume:%s Gateway:fra-1 Epoch:4 Change:1}", v.UUID)
+	if len(there.asked) != 1 || !there.asked[0].GetAcceptLoss() || there.asked[0].GetTo() != "fra-1" || there.asked[0].GetWord() != word {
 		t.Errorf("asked %v", there.asked)
 	}
 }

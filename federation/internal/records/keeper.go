@@ -215,7 +215,8 @@ func (k *keeper) learn(h federation.Head, all []Pair) error {
 		}
 	}
 	for _, r := range old {
-		if kindOf(r.Key) == kindCanary && r.Revision <= h.Revision {
+		forged := r.Deleted && r.Value == nil // it never counted, and who wrote it took it away
+		if kindOf(r.Key) == kindCanary && r.Revision <= h.Revision && !forged {
 			return k.guard.Refuse(fmt.Sprintf("it had a record %s and has none", r.Key))
 		}
 		if !r.Deleted && r.Revision <= h.Revision {

@@ -1397,10 +1397,12 @@ func (x *StatusReply) GetJson() []byte {
 }
 
 type FailoverRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
-	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"` // gateway that is to be home
-	AcceptLoss    bool                   `protobuf:"varint,3,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Volume     string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	To         string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"` // gateway that is to be home
+	AcceptLoss bool                   `protobuf:"varint,3,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
+	// With accept_loss: the word of a person of the volume's owner (federation/signed.Takeover).
+	Word          string `protobuf:"bytes,4,opt,name=word,proto3" json:"word,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1454,6 +1456,13 @@ func (x *FailoverRequest) GetAcceptLoss() bool {
 		return x.AcceptLoss
 	}
 	return false
+}
+
+func (x *FailoverRequest) GetWord() string {
+	if x != nil {
+		return x.Word
+	}
+	return ""
 }
 
 type FailoverReply struct {
@@ -2024,12 +2033,13 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\rStatusRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\"!\n" +
 	"\vStatusReply\x12\x12\n" +
-	"\x04json\x18\x01 \x01(\fR\x04json\"Z\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"n\n" +
 	"\x0fFailoverRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1f\n" +
 	"\vaccept_loss\x18\x03 \x01(\bR\n" +
-	"acceptLoss\"9\n" +
+	"acceptLoss\x12\x12\n" +
+	"\x04word\x18\x04 \x01(\tR\x04word\"9\n" +
 	"\rFailoverReply\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\tR\x04home\"\x11\n" +

@@ -40,6 +40,9 @@ type Connection struct {
 type Client struct {
 	Registry federation.Registry
 	Self     pki.Identity // of the caller's certificate
+	// Say is the caller's word for a takeover by force, and Said is whose and of when one is.
+	Say  func(signed.Takeover) (string, error)
+	Said func(word string) (pki.Identity, time.Time, error)
 	// Dial makes a connection to a gateway, whose certificate must be that gateway's.
 	Dial func(federation.Site, federation.Gateway) (*grpc.ClientConn, error)
 }
@@ -152,7 +155,12 @@ func Connect(n Connection, now func() time.Time) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Registry: registry, Self: id, Dial: trusting(registry, creds)}, nil
+	seal := signed.New(creds, nil, nil)
+	said := func(word string) (pki.Identity, time.Time, error) {
+		_, who, at, err := seal.Said(word)
+		return who, at, err
+	}
+	return &Client{Registry: registry, Self: id, Say: seal.Say, Said: said, Dial: trusting(registry, creds)}, nil
 }
 
 // Kept makes the credentials of connections to the registry that end when a charter does not allow

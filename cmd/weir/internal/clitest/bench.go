@@ -8,6 +8,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -24,6 +26,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/memory"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/pki"
 )
@@ -140,6 +143,13 @@ func (b *Bench) Run(input string, args ...string) (code int, out, errs string) {
 	}
 	connect := func(access.Connection) (*access.Client, error) {
 		return &access.Client{Registry: borrowed{b.Registry}, Dial: b.dial,
+			Say: func(t signed.Takeover) (string, error) { return fmt.Sprintf("%+v", t), nil },
+			Said: func(word string) (pki.Identity, time.Time, error) {
+				if word == "" {
+					return pki.Identity{}, time.Time{}, errors.New("nobody said so")
+				}
+				return pki.Identity{Federation: "demo", Organization: "SURF", Gateway: word, Part: pki.PartPerson}, Time, nil
+			},
 			Self: pki.Identity{Federation: "demo", Organization: "SURF", Site: "ams", Gateway: "operator"}}, nil
 	}
 	code = sh.Run(b.t.Context(), sh.Root(&cobra.Command{Use: "weir"}, b.tree(sh, connect)...), args)
