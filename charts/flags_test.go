@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,36 @@ func TestGatewayConfig(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Nodes that mount over TLS look for a name that the gateway's certificate has.
+func TestNodesOverTLS(t *testing.T) {
+	render := func(args ...string) (looked string, names []string) {
+		t.Helper()
+		all := render(t, append([]string{"-f", "weir/ci/cert-manager-values.yaml"}, args...)...)
+		for _, w := range workloads(all) {
+			for _, a := range w.pod.Spec.Containers[0].Args {
+				if name, ok := strings.CutPrefix(a, "--nfs-tls-name="); ok && w.name == "DaemonSet weir-csi-node" {
+					looked += name
+				}
+			}
+		}
+		for _, c := range of[certificate](all) {
+			if c.Name == "weir-gateway" {
+				names = c.Spec.DNSNames
+			}
+		}
+		return looked, names
+	}
+	if looked, names := render(); looked == "" || !slices.Contains(names, looked) {
+		t.Errorf("they look for %q, and it has %q", looked, names)
+	}
+	if looked, _ := render("--set", "csi.node.tlsName=other.example.org"); looked != "other.example.org" {
+		t.Errorf("they look for %q", looked)
+	}
+	if looked, _ := render("--set", "csi.node.tls=false"); looked != "" {
+		t.Errorf("in the clear they look for %q", looked)
 	}
 }
 

@@ -52,6 +52,8 @@ func TestRefusals(t *testing.T) {
 		{"port", append(trial, "--set", "gateway.address=10.0.0.1:7001"), []string{"/gateway/address"}},
 		{"key", append(trial, "--set", "certificates.provided.ca=secret"), []string{"/certificates/provided/ca"}},
 		{"connections", append(trial, "--set", "csi.node.nconnect=17"), []string{"/csi/node/nconnect"}},
+		{"TLS or not", append(trial, "--set", "csi.node.tls=maybe"), []string{"/csi/node/tls"}},
+		{"a name with a port", append(trial, "--set", "csi.node.tlsName=gateway:2049"), []string{"/csi/node/tlsName"}},
 		{"two registries", append(trial, "--set", "registry.endpoints={https://10.0.0.1:2379}"),
 			[]string{"bundled.registry.enabled: registry.endpoints is there too"}},
 		{"bundled registry, other certificates", append(trial, "--set", "certificates.mode=certManager"),

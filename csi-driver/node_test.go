@@ -265,6 +265,47 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// A node that mounts over TLS says so to the gateway, and to the kernel, with the name that the
+// gateway's certificate has to have.
+func TestStageOverTLS(t *testing.T) {
+	for _, refused := range []error{nil, syscall.EACCES} {
+		s := newStage(t, manyWriters)
+		m := &table{refuse: map[string]error{}}
+		if refused != nil {
+			m.refuse["4"] = refused
+		}
+		cfg := nodeConfig(s.w, m)
+		cfg.TLSName = "weir.gateway.svc"
+		n := newNode(t, cfg)
+		q := &csi.NodeStageVolumeRequest{VolumeId: s.handle, StagingTargetPath: s.staging, VolumeCapability: capability(manyWriters)}
+		_, err := n.NodeStageVolume(t.Context(), q)
+		if refused != nil {
+			wantCode(t, err, codes.PermissionDenied)
+			if !strings.Contains(err.Error(), "tlshd") || !strings.Contains(err.Error(), "weir preflight --nfs-tls") {
+				t.Errorf("the error is %v", err)
+			}
+			continue
+		}
+		wantCode(t, err, codes.OK)
+		if len(m.data) != 1 || !strings.HasSuffix(m.data[0], ",addr=10.0.0.9,hard,proto=tcp,noresvport,timeo=150,retrans=2,xprtsec=mtls") {
+			t.Errorf("options: %q", m.data)
+		}
+		points, err := m.Mounts()
+		if p, ok := mount.At(points, s.staging); err != nil || !ok || !strings.HasPrefix(p.Source, "weir.gateway.svc:/") {
+			t.Errorf("mounted is %v (%v)", points, err)
+		}
+		if asked := s.w.gateway.asked; !asked.TLS {
+			t.Errorf("the gateway was asked %+v", asked)
+		}
+		// It is mounted, and stays so.
+		_, err = n.NodeStageVolume(t.Context(), q)
+		wantCode(t, err, codes.OK)
+		if len(m.data) != 1 {
+			t.Errorf("mounted again: %q", m.data)
+		}
+	}
+}
+
 // stuck is a kernel in which some calls hang until release is closed.
 type stuck struct {
 	*table

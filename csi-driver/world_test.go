@@ -191,6 +191,7 @@ type gateway struct {
 	mu     sync.Mutex
 	groups map[string]string // by volume, the last that a node asked for
 	fail   error
+	asked  node.AdmitRequest // last
 	// unknown: it does not know how full volumes are.
 	unknown bool
 }
@@ -198,6 +199,7 @@ type gateway struct {
 func (g *gateway) Admit(ctx context.Context, r node.AdmitRequest) (node.Export, error) {
 	g.mu.Lock()
 	fail := g.fail
+	g.asked = r
 	g.mu.Unlock()
 	if fail != nil {
 		return node.Export{}, fail

@@ -124,6 +124,11 @@ func TestForeignUsers(t *testing.T) {
 			}
 			return nil
 		})
+		// One that mounts over TLS has a certificate to show there.
+		_, err := b.Admit(ctx, &nodepb.AdmitRequest{Volume: id, Node: "n1", Tls: true})
+		if certified := clients.Certificates == users.CertificatesRequired; (err == nil) != certified {
+			t.Errorf("a node that mounts over TLS is told, of %s: %v", words, err)
+		}
 	}
 	mapped(&ranges)
 	is(7777, 600, "65534:65534 640 at b, 65534:65534 640 at a")

@@ -19,6 +19,8 @@ type AdmitRequest struct {
 	// MountGroup is the number of the group that shall be able to write (fsGroup). Empty: the
 	// permissions of the root directory stay as they are.
 	MountGroup string
+	// TLS: what the node mounts, it mounts over TLS, with a certificate of its own.
+	TLS bool
 }
 
 // Export is where a volume is mounted from.

@@ -32,6 +32,9 @@ type Config struct {
 	SetIdentifier func(id string) error
 	// NConnect is how many connections a mount has; 0: the kernel's default, one.
 	NConnect int
+	// TLSName: mounts begin TLS, in which this name has to be in the gateway's certificate, and the
+	// node shows its own (RFC 9289). The node's tlshd does that. Empty: mounts are in the clear.
+	TLSName string
 	// CallLimit is how long each kernel call may take; 0: 20 s.
 	CallLimit time.Duration
 	// After is time.After.

@@ -40,7 +40,8 @@ func (s *service) NodeStageVolume(ctx context.Context, q *csi.NodeStageVolumeReq
 	}
 	// A volume that is mounted already may have been detached and attached since: it asks again.
 	x, err := s.cfg.Gateway.Admit(ctx, AdmitRequest{
-		Volume: id, Node: s.cfg.Node, MountGroup: mountGroup(q.GetVolumeCapability(), flags.ReadOnly)})
+		Volume: id, Node: s.cfg.Node, MountGroup: mountGroup(q.GetVolumeCapability(), flags.ReadOnly),
+		TLS: s.cfg.TLSName != ""})
 	if err != nil {
 		return nil, rpc.FromPort(err, "ask the gateway to admit node %s to volume %s", s.cfg.Node, q.GetVolumeId())
 	}
@@ -86,10 +87,10 @@ func (s *service) mount(ctx context.Context, path string, addr netip.Addr, x Exp
 	if f.Version != "" {
 		versions = []string{f.Version}
 	}
-	source := mountSource(addr, x.Path)
+	source := mountSource(addr, s.cfg.TLSName, x.Path)
 	var err error
 	for _, v := range versions {
-		data := mountData(v, addr, x.Port, s.cfg.NConnect, f.NFS)
+		data := mountData(v, addr, x.Port, s.cfg.NConnect, s.cfg.TLSName != "", f.NFS)
 		err = s.kernel.mount(ctx, path, fmt.Sprintf("mount of %s at %s", source, path), func() error {
 			return s.cfg.Mounter.Mount(source, path, f.VFS, data)
 		})
@@ -97,7 +98,11 @@ func (s *service) mount(ctx context.Context, path string, addr netip.Addr, x Exp
 			break
 		}
 	}
-	return kernelError(err, "mount "+source+" at "+path)
+	if err = kernelError(err, "mount "+source+" at "+path); err != nil && s.cfg.TLSName != "" {
+		return status.Errorf(status.Code(err), "%s; mounts of this node begin TLS (xprtsec=mtls), so that it needs tlshd with a "+
+			"certificate: `weir preflight --nfs-tls` on it says what is missing", status.Convert(err).Message())
+	}
+	return err
 }
 
 // refusedVersion reports whether the kernel or the gateway does not speak the version of NFS that

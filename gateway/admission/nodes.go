@@ -178,7 +178,7 @@ func (n *Nodes) Admit(ctx context.Context, q *nodepb.AdmitRequest) (*nodepb.Admi
 	if err != nil {
 		return nil, err
 	}
-	if err := n.mounts(k.Volume); err != nil { // admit has waited until its record is here
+	if err := n.mounts(k.Volume, q.GetTls()); err != nil { // admit has waited until its record is here
 		return nil, err
 	}
 	if group, ok := n.rootGroup(k.Volume, q); ok && access == federation.ReadWrite {

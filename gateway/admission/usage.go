@@ -104,15 +104,15 @@ func (n *Nodes) reported(ctx context.Context, v federation.Volume, reply *nodepb
 }
 
 // mounts refuses volumes that take no requests of the kind that nodes send.
-func (n *Nodes) mounts(id string) error {
+func (n *Nodes) mounts(id string, tls bool) error {
 	v, _ := n.cfg.View.Record(id)
 	switch c := v.ClientsAt(n.cfg.Site); {
 	case c.Ports == users.PortsPrivileged:
 		return status.Errorf(codes.FailedPrecondition, "volume %s takes requests from ports below 1024 only, and nodes of Kubernetes send "+
 			"none: its owner says otherwise with `weir volume clients`", v.Name)
-	case c.Certificates == users.CertificatesRequired:
-		return status.Errorf(codes.FailedPrecondition, "volume %s takes requests of clients only that show a certificate, and nodes of "+
-			"Kubernetes show none: its owner says otherwise with `weir volume clients`", v.Name)
+	case c.Certificates == users.CertificatesRequired && !tls:
+		return status.Errorf(codes.FailedPrecondition, "volume %s takes requests of clients only that show a certificate, and this site's "+
+			"nodes show none: set csi.node.tls of the chart, or its owner says otherwise with `weir volume clients`", v.Name)
 	}
 	return nil
 }

@@ -37,6 +37,7 @@ type part struct {
 	node, registrationSocket, kubeletDir, identifier string
 	nfsPort                                          uint16
 	nconnect                                         int
+	tlsName                                          string
 }
 
 // Command is `weir csi`.

@@ -54,6 +54,7 @@ func nodeCommand(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&p.identifier, "identifier", "/sys/fs/nfs/net/nfs_client/identifier",
 		"`FILE` with the identity of the kernel's NFS client")
 	f.Uint16Var(&p.nfsPort, "nfs-port", 2049, "`PORT` of NFS at the Service")
+	f.StringVar(&p.tlsName, "nfs-tls-name", "", "mount over TLS, with this `NAME` in the gateway's certificate")
 	f.IntVar(&p.nconnect, "nconnect", 0, "`NUMBER` of connections of a mount; 0: the kernel's default")
 	return c
 }
@@ -92,7 +93,7 @@ func runNode(ctx context.Context, sh *cli.Shell, p *part) (err error) {
 		Gateway: &siteGateway{client: nodepb.NewNodeClient(conn), host: host, port: p.nfsPort},
 		Mounter: mount.Kernel{}, Resolver: net.DefaultResolver,
 		Federation: creds.Identity().Federation, Site: p.Site, Cluster: uid, Node: p.node, NodeUID: string(node.UID),
-		SetIdentifier: mount.IdentifierSetter(p.identifier), NConnect: p.nconnect, After: time.After,
+		SetIdentifier: mount.IdentifierSetter(p.identifier), NConnect: p.nconnect, TLSName: p.tlsName, After: time.After,
 	})
 	if err != nil {
 		return err

@@ -161,7 +161,7 @@ func serviceAddress(addr string) (host string, err error) {
 
 // Admit returns the gateway's error with its gRPC code.
 func (g *siteGateway) Admit(ctx context.Context, r csinode.AdmitRequest) (csinode.Export, error) {
-	q := &nodepb.AdmitRequest{Volume: r.Volume, Node: r.Node, Namespace: r.Namespace}
+	q := &nodepb.AdmitRequest{Volume: r.Volume, Node: r.Node, Namespace: r.Namespace, Tls: r.TLS}
 	if r.MountGroup != "" {
 		group, err := strconv.ParseUint(r.MountGroup, 10, 32)
 		if err != nil {

@@ -43,6 +43,7 @@ type preflight struct {
 	kubeconfig string
 	namespace  string
 	node, far  bool
+	nfsTLS     bool
 	machine    machine
 }
 
@@ -68,6 +69,7 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 	f.StringVar(&p.kubeconfig, "kubeconfig", sh.Getenv("KUBECONFIG"), "`FILE` with the cluster's address [KUBECONFIG]")
 	f.StringVar(&p.namespace, "namespace", defaultNamespace, "`NAMESPACE` in which the chart is installed, for --kubeconfig")
 	f.BoolVar(&noNode, "no-node", false, "do not check this machine: it is no node of the cluster")
+	f.BoolVar(&p.nfsTLS, "nfs-tls", false, "check also what this node needs to mount over TLS (csi.node.tls of the chart)")
 	f.BoolVar(&noFar, "no-far", false, "do not check registry, store and other sites")
 	return c
 }
@@ -82,12 +84,15 @@ func (p *preflight) run(ctx context.Context) error {
 		c.SetDefaults()
 		cfg = &c
 	}
-	if cfg == nil && !p.node && p.kubeconfig == "" {
+	if cfg == nil && !p.node && !p.nfsTLS && p.kubeconfig == "" {
 		return cli.Usage("preflight: nothing to check: give --config, --kubeconfig, or leave --no-node out")
 	}
 	var found []finding
 	if p.node {
 		found = append(found, p.machine.check(ctx, cfg)...)
+	}
+	if p.nfsTLS {
+		found = append(found, p.machine.nfsTLS(p.sh.Now())...)
 	}
 	if cfg != nil && p.far {
 		found = append(found, p.checkFar(ctx, *cfg)...)

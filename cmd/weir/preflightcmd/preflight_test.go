@@ -4,8 +4,10 @@ package preflightcmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,6 +24,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/config"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/pki"
 )
 
 func TestPreflightNode(t *testing.T) {
@@ -61,6 +64,81 @@ func TestPreflightNode(t *testing.T) {
 			}
 			if text := nfs.Found + nfs.Mend + clock.Found + clock.Mend; !strings.Contains(text, c.says) {
 				t.Errorf("%q does not say %q", text, c.says)
+			}
+		})
+	}
+}
+
+// What a node needs to mount over TLS: each thing that may be missing is told by itself.
+func TestPreflightTLS(t *testing.T) {
+	now := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
+	ca, err := pki.NewAuthority("demo", now, 48*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := ca.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := func(part pki.Part) map[string]string {
+		pair, err := ca.Issue(pki.Identity{Federation: "demo", Organization: "SURF", Site: "ams", Gateway: "w1", Part: part}, nil, now,
+			time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return map[string]string{"proc/net/tls_stat": "", "proc/7/comm": "tlshd\n", "etc/weir/ca.crt": string(root.Cert),
+			"etc/weir/w1.crt": string(pair.Cert), "etc/weir/w1.key": string(pair.Key),
+			"etc/tlshd.conf": "[debug]\nloglevel=0\n[authenticate.client]\n# x509.certificate=/old\nx509.truststore = /etc/weir/ca.crt\n" +
+				"x509.certificate=\"/etc/weir/w1.crt\"\nx509.private_key=/etc/weir/w1.key\n[authenticate.server]\n"}
+	}
+	none := map[string]string{}
+	for _, c := range []struct {
+		name, kernel string
+		part         pki.Part
+		with         map[string]string // "-": it is not there
+		later        time.Duration
+		verdicts     [3]verdict
+		says         string
+	}{
+		{"all is there", "6.12.1-cloud", pki.PartClient, none, 0, [3]verdict{fine, fine, fine},
+			"weir://demo/SURF/ams/w1, until 2026-05-04T11:00:00Z"},
+		{"a module", "7.0.0", pki.PartClient,
+			map[string]string{"proc/net/tls_stat": "-", "lib/modules/7.0.0/kernel/net/tls/tls.ko.zst": ""}, 0,
+			[3]verdict{fine, fine, fine}, "kernel 7.0.0"},
+		{"no module", "6.5.0", pki.PartClient, map[string]string{"proc/net/tls_stat": "-"}, 0, [3]verdict{broken, fine, fine},
+			"CONFIG_TLS"},
+		{"an old kernel", "6.4.9", pki.PartClient, none, 0, [3]verdict{broken, fine, fine}, "Linux 6.5"},
+		{"no tlshd", "6.5.0", pki.PartClient, map[string]string{"proc/7/comm": "tlshd-helper"}, 0, [3]verdict{fine, broken, fine},
+			"ktls-utils"},
+		{"no configuration", "6.5.0", pki.PartClient, map[string]string{"etc/tlshd.conf": "-"}, 0, [3]verdict{fine, fine, broken},
+			"neither /etc/tlshd/config nor /etc/tlshd.conf"},
+		{"no certificate", "6.5.0", pki.PartClient, map[string]string{"etc/tlshd/config": "[authenticate.server]\nx509.truststore=/x\n"}, 0,
+			[3]verdict{fine, fine, broken}, "/etc/tlshd/config has no x509.truststore"},
+		{"no such file", "6.5.0", pki.PartClient, map[string]string{"etc/weir/w1.key": "-"}, 0, [3]verdict{fine, fine, broken}, "w1.key"},
+		{"another part's", "6.5.0", pki.PartNode, none, 0, [3]verdict{fine, fine, broken}, "of part client"},
+		{"it has ended", "6.5.0", pki.PartClient, none, 2 * time.Hour, [3]verdict{fine, fine, broken}, "ended at 2026-05-04T11:00:00Z"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, all := t.TempDir(), files(c.part)
+			maps.Copy(all, c.with)
+			for name, text := range all {
+				if text == "-" {
+					continue
+				}
+				p := filepath.Join(dir, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m := machine{root: dir, release: func() (string, error) { return c.kernel, nil }}
+			said := ""
+			for i, f := range m.nfsTLS(now.Add(c.later)) {
+				if said += f.Found + " " + f.Mend + "\n"; cmp.Or(f.Verdict, fine) != c.verdicts[i] {
+					t.Errorf("found %+v", f)
+				}
+			}
+			if !strings.Contains(said, c.says) {
+				t.Errorf("%q does not say %q", said, c.says)
 			}
 		})
 	}

@@ -82,7 +82,9 @@ type AdmitRequest struct {
 	// Of the pod; empty when the volume is staged. It must have a claim of the volume at this site.
 	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Group that is to own the root directory and may write there (fsGroup). Ignored with read-only access.
-	MountGroup    *uint32 `protobuf:"varint,4,opt,name=mount_group,json=mountGroup,proto3,oneof" json:"mount_group,omitempty"`
+	MountGroup *uint32 `protobuf:"varint,4,opt,name=mount_group,json=mountGroup,proto3,oneof" json:"mount_group,omitempty"`
+	// What the node mounts, it mounts over TLS, with a certificate of its own.
+	Tls           bool `protobuf:"varint,5,opt,name=tls,proto3" json:"tls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -143,6 +145,13 @@ func (x *AdmitRequest) GetMountGroup() uint32 {
 		return *x.MountGroup
 	}
 	return 0
+}
+
+func (x *AdmitRequest) GetTls() bool {
+	if x != nil {
+		return x.Tls
+	}
+	return false
 }
 
 type AdmitReply struct {
@@ -451,13 +460,14 @@ var File_gateway_node_nodepb_node_proto protoreflect.FileDescriptor
 
 const file_gateway_node_nodepb_node_proto_rawDesc = "" +
 	"\n" +
-	"\x1egateway/node/nodepb/node.proto\x12\fweir.node.v1\"\x8e\x01\n" +
+	"\x1egateway/node/nodepb/node.proto\x12\fweir.node.v1\"\xa0\x01\n" +
 	"\fAdmitRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1c\n" +
 	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12$\n" +
 	"\vmount_group\x18\x04 \x01(\rH\x00R\n" +
-	"mountGroup\x88\x01\x01B\x0e\n" +
+	"mountGroup\x88\x01\x01\x12\x10\n" +
+	"\x03tls\x18\x05 \x01(\bR\x03tlsB\x0e\n" +
 	"\f_mount_group\"\x87\x01\n" +
 	"\n" +
 	"AdmitReply\x12\x16\n" +
