@@ -125,7 +125,7 @@ func Up(ctx context.Context, cfg Config) (_ *Bed, err error) {
 		b.sites[name] = &Site{Site: b.Stage.Site(name), bed: b, guests: map[string]*stage.Guest{}}
 		for who, part := range map[string]pki.Part{"g" + name: pki.PartGateway, "registry-" + name: pki.PartRegistry,
 			"admin-" + name: pki.PartPerson} {
-			if b.tls[who], err = b.Issue("org-"+name, name, part, who, b.Stage.Site(name).Addr()); err != nil {
+			if b.tls[who], err = b.Issue("org-"+name, name, part, who, b.Stage.Site(name).Addr(), "gateway-"+name+".test"); err != nil {
 				return nil, err
 			}
 		}

@@ -37,7 +37,6 @@ const (
 	secretKey = "weir-demo-secret"
 	poolDir   = "/var/lib/weir"       // of the host node: see package kube
 	plainDir  = "/var/lib/weir-plain" // the second pool of a site with ZFS
-	overTLS   = "b"                   // the site whose nodes mount over TLS
 )
 
 // Federated are clusters with Weir.
@@ -158,30 +157,7 @@ func (f *Federated) install(ctx context.Context, name string) (err error) {
 	if err := f.provide(ctx, name); err != nil {
 		return err
 	}
-	if name == overTLS {
-		if err := f.shakeHands(ctx, name); err != nil {
-			return err
-		}
-	}
 	return f.Upgrade(ctx, name)
-}
-
-// shakeHands gives a site's guest what a node needs to mount over TLS: a certificate of part
-// client, and a program in the place of tlshd.
-func (f *Federated) shakeHands(ctx context.Context, name string) error {
-	f.say("site %s mounts over TLS", name)
-	tls, err := f.issue(name, pki.PartClient, "node-"+name)
-	if err != nil {
-		return err
-	}
-	out, err := f.Site(name).GuestNode().Output(ctx, fmt.Sprintf(`modprobe tls
-setsid %s tlshd %s %s %s /run/tlshd.ready >/var/log/tlshd.log 2>&1 </dev/null &
-for i in $(seq 200); do [ -e /run/tlshd.ready ] && exit 0; sleep 0.1; done
-cat /var/log/tlshd.log; exit 1`, f.Tool(), f.trust(name), tls.Cert, tls.Key))
-	if err != nil {
-		return fmt.Errorf("start what makes handshakes: %w: %s", err, out)
-	}
-	return nil
 }
 
 // provide puts into the registry what the chart names, as one fills a mirror: see
@@ -247,10 +223,9 @@ gateway:
 operator: {nodeSelector: %[8]s, replicas: 1, resources: {requests: {cpu: 10m, memory: 32Mi}}}
 csi:
   controller: {nodeSelector: %[8]s, resources: {requests: {cpu: 10m, memory: 32Mi}}}
-  node: {nodeSelector: %[11]s, tls: %[12]t}
+  node: {nodeSelector: %[11]s}
   sidecarResources: {requests: {cpu: 10m, memory: 16Mi}}
-`, Federation, name, strings.Join(endpoints, ", "), f.sites[name].s3.Endpoint(), accessKey, secretKey, s.Addr(), host, pool, pools, guest,
-		name == overTLS)
+`, Federation, name, strings.Join(endpoints, ", "), f.sites[name].s3.Endpoint(), accessKey, secretKey, s.Addr(), host, pool, pools, guest)
 	file := filepath.Join(f.dir, name+".yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err

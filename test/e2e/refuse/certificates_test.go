@@ -68,6 +68,16 @@ func (s *scene) certificates(t *testing.T) {
 	if _, err := b.Mount(s.Ctx, node, "v"); err != nil {
 		t.Error(err)
 	}
+	// As the node plugin mounts: by mount(2) itself, and by a name of the gateway's certificate that
+	// no DNS knows; by another one it does not.
+	plugin := machine("tp", own.Cert, own.Key)
+	for _, name := range []string{"elsewhere.test", "gateway-b.test"} {
+		_, err := plugin.Output(s.Ctx, fmt.Sprintf("mkdir -p /mnt/t && mount -i -t nfs4 -o vers=4.2,addr=%s,hard,proto=tcp,noresvport,"+
+			"timeo=150,retrans=2,xprtsec=mtls %s:/t /mnt/t && sha256sum </mnt/t/f", b.Addr(), name))
+		if fine := name == "gateway-b.test"; (err == nil) != fine {
+			t.Errorf("looking for %s in the gateway's certificate: %v", name, err)
+		}
+	}
 	bare := machine("tx", "none", "none")
 	for name, how := range map[string]string{"without TLS": "none", "without a certificate": "tls"} {
 		err := bare.Mount(s.Ctx, b.Addr(), "/t", "/mnt/t", options+how)
