@@ -160,6 +160,9 @@ func (r *contents) taken(ctx context.Context, v federation.Volume, taken error) 
 	old, _, err := r.Registry.FindVolume(ctx, v.Name)
 	if errors.Is(err, federation.ErrNotFound) {
 		return federation.ErrConflict // and gave it back
+	} else if errors.Is(err, federation.ErrAccess) {
+		return outcome.Stopped(v1alpha1.ReasonNameTaken, fmt.Sprintf("the name %s is taken by a volume that does not concern this "+
+			"organization: choose another name", v.Name))
 	} else if err != nil {
 		return errors.Join(taken, err)
 	}

@@ -53,6 +53,15 @@ type Event struct {
 	Lost       *Lost
 	Purged     *Purge
 	Charter    *Charter
+	// Elsewhere is set of a volume that is there and does not concern this organization, which is
+	// not shown it: Deleted is set too, and Volume is not.
+	Elsewhere *Elsewhere
+}
+
+// Elsewhere is what is shown to all of a volume: what was promised for it.
+type Elsewhere struct {
+	Sites []string `json:"sites,omitempty"`
+	Size  Bytes    `json:"size,omitempty"`
 }
 
 // Head is how far a registry is.

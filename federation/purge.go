@@ -19,7 +19,7 @@ const PurgeKept = 400 * 24 * time.Hour
 // what they have of it.
 type Purge struct {
 	Volume string    `json:"volume"` // UUID
-	Name   string    `json:"name"`   // which it had
+	Name   string    `json:"name"`   // which it had, if an earlier release wrote this: all are shown it
 	At     time.Time `json:"at"`
 	// Size and Sites are what was promised for it.
 	Size  Bytes    `json:"size"`

@@ -64,7 +64,8 @@ type VolumeAt struct {
 
 // Names finds volumes by name.
 type Names interface {
-	// FindVolume returns ErrNotFound for an unknown name. A deleted volume is still found.
+	// FindVolume returns ErrNotFound for an unknown name, and ErrAccess for that of a volume that
+	// this organization is not shown. A deleted volume is still found.
 	FindVolume(ctx context.Context, name string) (Volume, Revision, error)
 }
 

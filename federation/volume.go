@@ -33,7 +33,10 @@ type Volume struct {
 	// Sites were chosen to have a copy (spec.Place); the first, not blind, is where it starts.
 	Sites []string `json:"sites"`
 	// Blind are those of Sites whose copies hold ciphertext only, and get no key (protocol-28).
-	Blind     []string  `json:"blind,omitempty"`
+	Blind []string `json:"blind,omitempty"`
+	// Former had copies and are to have none: they go on being shown the volume, to see that.
+	// UpdateVolume writes it.
+	Former    []string  `json:"former,omitempty"`
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 	// Closing: the owner wants to delete it, and lists the claims after it has written this.
 	// Whoever adds a claim reads this record afterwards.

@@ -31,6 +31,8 @@ type Charter struct {
 	// SignedSince is from when on records of the registry count only with a signature of who may
 	// write them; zero: those without one count too.
 	SignedSince time.Time `json:"signedSince,omitzero"`
+	// Conceals: an organization is shown only the volumes that concern it.
+	Conceals bool `json:"conceals,omitempty"`
 	// Labels are what the federation says of sites, by site. A label of which it says something for
 	// any site counts at each site only as it says, whatever the site says of itself.
 	Labels map[string]map[string]string `json:"labels,omitempty"`

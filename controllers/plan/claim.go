@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -146,7 +147,7 @@ func Forgotten(volume string) *Verdict {
 // Purged says that a volume is gone for good.
 func Purged(p federation.Purge) *Verdict {
 	return verdict(v1alpha1.ReasonDeleted, "volume %s was deleted, and purged at %s: its data is gone; delete this object",
-		p.Name, stamp(p.At))
+		cmp.Or(p.Name, p.Volume), stamp(p.At))
 }
 
 func owner(v federation.Volume) string {

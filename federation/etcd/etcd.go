@@ -225,7 +225,7 @@ func (c *kv) Get(ctx context.Context, reads ...records.Read) ([][]records.Pair, 
 	for i, r := range res.Responses {
 		for _, p := range r.GetResponseRange().Kvs {
 			out[i] = append(out[i], records.Pair{Key: strings.TrimPrefix(string(p.Key), c.prefix), Value: p.Value,
-				Revision: federation.Revision(p.ModRevision)})
+				Revision: federation.Revision(p.ModRevision), Hidden: signed.Hidden(p.Value)})
 		}
 	}
 	return out, federation.Head{Cluster: res.Header.ClusterId, Revision: federation.Revision(res.Header.Revision)}, nil
@@ -295,7 +295,8 @@ func (c *kv) Follow(ctx context.Context, after federation.Revision, fn func(fede
 		pairs := make([]records.Pair, len(res.Events))
 		for i, e := range res.Events {
 			pairs[i] = records.Pair{Key: strings.TrimPrefix(string(e.Kv.Key), c.prefix), Value: e.Kv.Value,
-				Revision: federation.Revision(e.Kv.ModRevision), Deleted: e.Type == clientv3.EventTypeDelete}
+				Revision: federation.Revision(e.Kv.ModRevision), Deleted: e.Type == clientv3.EventTypeDelete,
+				Hidden: signed.Hidden(e.Kv.Value)}
 		}
 		if err := fn(federation.Head{Cluster: res.Header.ClusterId, Revision: federation.Revision(res.Header.Revision)},
 			pairs); err != nil {

@@ -18,7 +18,7 @@ import (
 // each way that he can. Readers that know better go on by what they know, tell it, and put it back;
 // nobody takes anything new from him.
 func TestBehindTheGatekeeper(t *testing.T) {
-	w := newWorld(t)
+	w := newConcealing(t)
 	ctx := t.Context()
 	v1 := volumeOf("v1", "a.one", "A", "a", "b")
 	v1.OwnerSite, v1.OwnerCluster = "a", "uid-a"
@@ -39,7 +39,7 @@ func TestBehindTheGatekeeper(t *testing.T) {
 		Access: federation.ReadOnly}))
 	w.ok(w.pa.PutAdmission(ctx, federation.Admission{Volume: "v1", Site: "b", Client: "10.0.0.9", Access: federation.ReadOnly}))
 	v9 := volumeOf("v9", "nine", "A", "a", "c")
-	v9.Blind = []string{"c"}
+	v9.Blind, v9.Grants = []string{"c"}, []federation.Grant{{Site: "b", Namespace: "lab", Access: federation.ReadOnly}}
 	must[federation.Revision](w)(w.pa.CreateVolume(ctx, v9, ringOf("v9", "a")))
 	grown := ringOf("v9", "a")
 	grown.Generation = 2

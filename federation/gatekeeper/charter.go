@@ -3,11 +3,6 @@
 package gatekeeper
 
 import (
-	"context"
-	"time"
-
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/pki"
 )
@@ -45,23 +40,15 @@ func (q *request) charter(w write) error {
 	return nil
 }
 
-// readCharter takes the charter that is in etcd, and returns the revision up to which it was read.
-func (g *Gatekeeper) readCharter(ctx context.Context) (int64, error) {
-	res, err := g.kv.Range(ctx, &pb.RangeRequest{Key: []byte(g.prefix + kindCharter)})
-	if err != nil {
-		return 0, err
+// adopt takes a charter that etcd has. One that was forged, or is an old one, is told and changes
+// nothing.
+func (g *Gatekeeper) adopt(key string, value []byte, at int64) {
+	if key != kindCharter {
+		return
 	}
-	for _, kv := range res.GetKvs() {
-		g.adopt(kv.GetValue())
-	}
-	return res.GetHeader().GetRevision(), nil
-}
-
-// adopt takes a charter. One that was forged, or is an old one, is told and changes nothing.
-func (g *Gatekeeper) adopt(value []byte) {
 	c, err := decode[federation.Charter](kindCharter, value)
 	news := false
-	if err == nil {
+	if err == nil && c != nil {
 		news, err = g.cfg.Credentials.Adopt(c.Signed)
 	}
 	switch {
@@ -70,51 +57,6 @@ func (g *Gatekeeper) adopt(value []byte) {
 	case news:
 		g.cfg.Log.Info("a charter is in force", "serial", c.Serial)
 	}
-}
-
-// followCharter takes each charter that comes after a revision, until ctx ends.
-func (g *Gatekeeper) followCharter(ctx context.Context, after int64) {
-	for ctx.Err() == nil {
-		_ = g.watchCharter(ctx, after) // it ended: what came meanwhile is read
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(charterAgain):
-		}
-		if at, err := g.readCharter(ctx); err == nil {
-			after = at
-		}
-	}
-}
-
-const (
-	// charterTime is how long etcd may take to say whether there is a charter: it may be without a
-	// majority.
-	charterTime = 5 * time.Second
-	// charterAgain is how long to wait before it is asked again.
-	charterAgain = time.Second
-)
-
-func (g *Gatekeeper) watchCharter(ctx context.Context, after int64) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	w, err := g.watch.Watch(ctx)
-	if err != nil {
-		return err
-	}
-	if err := w.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
-		Key: []byte(g.prefix + kindCharter), StartRevision: after + 1}}}); err != nil {
-		return err
-	}
-	for {
-		r, err := w.Recv()
-		if err != nil || r.GetCanceled() {
-			return err
-		}
-		for _, e := range r.GetEvents() {
-			if len(e.GetKv().GetValue()) > 0 {
-				g.adopt(e.GetKv().GetValue())
-			}
-		}
-	}
+	is, _ := g.cfg.Credentials.Charter()
+	g.shown.Hide(is.Conceals, at)
 }

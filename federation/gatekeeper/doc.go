@@ -17,11 +17,10 @@
 //   - gatekeeper-3: a control record is made by the gateway of the volume's first site, for
 //     itself. In an epoch only the home changes it. The next epoch is taken by a member for
 //     itself, which leaves out the former home at most, or by force by a gateway that may have a
-//     copy, with the word of a person of the owner. Members that come in are registered gateways of
-// sites which the volume's record     names, or, at a home whose copy is blind, of sites of the
-// owner's organization that have     the newest data key. Change and
-//
-// trail follow the record before (federation.Control.Succeed), and     federation.CheckSwap holds.
+//     copy, with the word of a person of the owner. Members that come in are registered gateways
+//     of sites which the volume's record names, or, at a home whose copy is blind, of sites of the
+//     owner's organization that have the newest data key. Change and trail follow the record
+//     before (federation.Control.Succeed), and federation.CheckSwap holds.
 //   - gatekeeper-4: a keyring grows by the hand of a home whose site has the newest data key. It
 //     adds wraps and changes none, and adds none for sites whose copies are blind; the owner may
 //     replace it.
@@ -49,8 +48,12 @@
 //     where what is there can not follow it, or was deleted although its volume was not purged;
 //     and takes away a notice that does not count. An administrator signs what has no signature,
 //     as it is.
+//   - gatekeeper-12: if the charter says so, an organization is shown only volumes that concern it
+//     (package shown): of others what planners need, and no name, no record and nobody who uses
+//     them. Administrators are shown everything. Sites that had a copy stay in a volume's record,
+//     so that they are shown that they are to have none.
 //
 // What a change is judged by is a condition of it, so what was true then is true when it is
-// applied. A gatekeeper keeps nothing, and any number may be there. Its methods may be called
-// from many goroutines.
+// applied. A gatekeeper keeps nothing that etcd has not, and any number may be there. Its methods
+// may be called from many goroutines.
 package gatekeeper

@@ -30,6 +30,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/gatekeeper/shown"
 	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/pki/transport"
@@ -73,6 +74,7 @@ type Gatekeeper struct {
 	watch  pb.WatchClient
 	upkeep pb.MaintenanceClient
 	seal   *signed.Seal // to check what others signed
+	shown  *shown.Index
 	conns  transport.Conns
 
 	listening atomic.Bool
@@ -81,6 +83,13 @@ type Gatekeeper struct {
 // refusalTime is how long a connection stays whose certificate may do nothing here: until the
 // answer has arrived that says so. A new connection shows a new certificate, if there is one.
 const refusalTime = time.Second
+
+const (
+	// listTime is how long etcd may take to say what there is: it may be without a majority.
+	listTime = 20 * time.Second
+	// listAgain is how long to wait before it is asked again.
+	listAgain = time.Second
+)
 
 // Bounds of one request: etcd takes 1.5 MiB, and 128 operations.
 const (
@@ -107,9 +116,11 @@ func New(cfg Config) (*Gatekeeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %s: %w", cfg.Etcd, err)
 	}
-	return &Gatekeeper{cfg: cfg, prefix: "/weir/" + cfg.Federation + "/", etcd: conn, kv: pb.NewKVClient(conn),
+	g := &Gatekeeper{cfg: cfg, prefix: "/weir/" + cfg.Federation + "/", etcd: conn, kv: pb.NewKVClient(conn),
 		lease: pb.NewLeaseClient(conn), watch: pb.NewWatchClient(conn), upkeep: pb.NewMaintenanceClient(conn),
-		seal: signed.New(cfg.Credentials, nil, nil)}, nil
+		seal: signed.New(cfg.Credentials, nil, nil)}
+	g.shown = shown.New(g.prefix, g.kv, g.watch, g.seal, g.adopt)
+	return g, nil
 }
 
 // Close ends the connection to etcd.
@@ -146,14 +157,14 @@ func (g *Gatekeeper) Serve(ctx context.Context, listen func(context.Context) (ne
 // serve answers requests until etcd cannot be reached, or ctx ends.
 func (g *Gatekeeper) serve(ctx context.Context, listen func(context.Context) (net.Listener, error)) error {
 	// Who was expelled is not let in for a moment either.
-	reading, done := context.WithTimeout(ctx, charterTime)
-	at, err := g.readCharter(reading)
+	reading, done := context.WithTimeout(ctx, listTime)
+	err := g.shown.List(reading)
 	done()
 	if err != nil {
-		g.cfg.Log.Warn("the gatekeeper does not listen yet: its etcd does not say whether there is a charter", "error", err)
+		g.cfg.Log.Warn("the gatekeeper does not listen yet: its etcd does not say what there is", "error", err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(charterAgain):
+		case <-time.After(listAgain):
 		}
 		return nil
 	}
@@ -165,7 +176,7 @@ func (g *Gatekeeper) serve(ctx context.Context, listen func(context.Context) (ne
 	defer following.Wait()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	following.Go(func() { g.followCharter(ctx, at) })
+	following.Go(func() { g.shown.Run(ctx) })
 	g.listening.Store(true)
 	defer g.listening.Store(false)
 	g.cfg.Log.Info("the gatekeeper listens", "address", l.Addr().String(), "etcd", g.cfg.Etcd)

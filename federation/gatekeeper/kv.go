@@ -69,7 +69,19 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 	if _, ok := s.g.span(r.GetKey(), r.GetRangeEnd()); !ok {
 		return nil, s.g.refuse(who(ctx), "Range", "foreign", "key %q is not of this federation", r.GetKey())
 	}
-	return s.g.kv.Range(ctx, r)
+	out, err := s.g.kv.Range(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return out, s.g.conceal(ctx, out.GetHeader().GetRevision(), []bool{len(r.GetRangeEnd()) == 0}, out)
+}
+
+// conceal takes what the asker is not shown out of answers (gatekeeper-12).
+func (g *Gatekeeper) conceal(ctx context.Context, at int64, one []bool, answers ...*pb.RangeResponse) error {
+	if id := who(ctx); id.Part != pki.PartAdministrator {
+		return g.shown.Read(ctx, id.Organization, at, one, answers...)
+	}
+	return nil
 }
 
 // Put writes a heartbeat: the only key that is bound to a lease.
@@ -131,9 +143,24 @@ func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, 
 		return nil, err
 	}
 	if len(writes) == 0 {
-		return s.g.kv.Txn(ctx, r)
+		return s.read(ctx, r)
 	}
 	return s.change(ctx, r, conditions, writes)
+}
+
+// read answers a transaction that changes nothing.
+func (s *kvServer) read(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	out, err := s.g.kv.Txn(ctx, r)
+	if err != nil || !out.GetSucceeded() {
+		return out, err
+	}
+	var one []bool
+	var answers []*pb.RangeResponse
+	for i, op := range r.GetSuccess() {
+		one = append(one, len(op.GetRequestRange().GetRangeEnd()) == 0)
+		answers = append(answers, out.GetResponses()[i].GetResponseRange())
+	}
+	return out, s.g.conceal(ctx, out.GetHeader().GetRevision(), one, answers...)
 }
 
 // conditions reads the conditions of a transaction: that of keys, or of all that begin with one,

@@ -224,6 +224,8 @@ type world struct {
 	ca, cb           *one // CSI controllers
 	pa, pb           *one // persons
 	node, admin, old *one
+
+	conceals bool // its charter says so
 }
 
 func must[T any](w *world) func(T, error) T {
@@ -244,6 +246,15 @@ func siteOf(name, organization string) federation.Site {
 // newWorld is a world whose charter asks for signatures.
 func newWorld(t testing.TB) *world {
 	w := newWorldOfBefore(t)
+	w.signed()
+	return w
+}
+
+// newConcealing is a world whose charter asks for signatures, and shows an organization only what
+// concerns it.
+func newConcealing(t testing.TB) *world {
+	w := newWorldOfBefore(t)
+	w.conceals = true
 	w.signed()
 	return w
 }
@@ -272,7 +283,7 @@ func (w *world) signed(more ...string) {
 	w.Helper()
 	root, err := w.rig.ca.Pair()
 	w.ok(err)
-	c := pki.Charter{Federation: "demo", Serial: 1, SignedSince: w.clock()}
+	c := pki.Charter{Federation: "demo", Serial: 1, SignedSince: w.clock(), Conceals: w.conceals}
 	for _, name := range append([]string{"A", "B", "C"}, more...) {
 		c.Set(of(name, root.Cert))
 	}

@@ -131,12 +131,16 @@ func (s *watchServer) Watch(in pb.Watch_WatchServer) error {
 	if err != nil {
 		return err
 	}
+	watches := s.g.shown.Watches(who(ctx).Organization, who(ctx).Part == pki.PartAdministrator)
 	return s.g.relay(ctx, cancel, func() error {
 		r, err := in.Recv()
 		if err != nil {
 			return err
 		}
 		if c := r.GetCreateRequest(); c != nil {
+			if err := watches.Begin(c); err != nil {
+				return err
+			}
 			if _, ok := s.g.span(c.GetKey(), c.GetRangeEnd()); !ok {
 				return s.g.refuse(who(ctx), "Watch", "foreign", "key %q is not of this federation", c.GetKey())
 			}
@@ -147,7 +151,11 @@ func (s *watchServer) Watch(in pb.Watch_WatchServer) error {
 		if err != nil {
 			return err
 		}
-		return in.Send(r)
+		all, err := watches.Show(ctx, r)
+		for i := 0; i < len(all) && err == nil; i++ {
+			err = in.Send(all[i])
+		}
+		return err
 	})
 }
 

@@ -61,6 +61,13 @@ func (q *request) volume(w write) error {
 // placed judges the sites that a volume is to have copies at: each is the owner's own, or lends to
 // it. Those that have one keep it.
 func (q *request) placed(w write, prev, next *federation.Volume) error {
+	if c, _ := q.credentials.Charter(); c.Conceals && prev != nil {
+		for _, s := range slices.Concat(prev.Sites, prev.Former) {
+			if !slices.Contains(next.Sites, s) && !slices.Contains(next.Former, s) {
+				return q.deny(w.key, "former does not have site %s, which had a copy and would not see that it is to have none", s)
+			}
+		}
+	}
 	for _, name := range next.Sites {
 		if prev != nil && slices.Contains(prev.Sites, name) {
 			continue
@@ -376,8 +383,10 @@ func (q *request) purge(w write) error {
 	case next.At.Sub(q.now).Abs() > time.Hour:
 		return q.deny(w.key, "it is of %s, and now it is %s", next.At.Format(time.RFC3339), q.now.Format(time.RFC3339))
 	}
-	want := federation.Purge{Volume: uuid, Name: v.Name, At: next.At, Size: v.Spec.Size, Sites: v.Sites, Generation: v.Generation,
-		Pending: next.Pending}
+	want := federation.Purge{Volume: uuid, At: next.At, Size: v.Spec.Size, Sites: v.Sites, Generation: v.Generation, Pending: next.Pending}
+	if next.Name == v.Name {
+		want.Name = v.Name
+	}
 	if c != nil {
 		want.Change = c.Change
 		for _, m := range c.Members {

@@ -7,9 +7,8 @@
 //   - signed-1: beside the record, a value has a signature with the certificate of its writer: over
 //     the key, the record's SHA-256, the time, and for records that are replaced by who read them a
 //     number that grows with each write: the time in milliseconds, or one more than the last.
-//
-// Names,     the index of gateways and heartbeats have none: nothing is believed by them alone. The
-// charter     has its own.
+//     Names, the index of gateways and heartbeats have none: nothing is believed by them alone.
+//     The charter has its own.
 //   - signed-2: a signature counts if the federation vouched for its certificate when it was made
 //     (pki.Credentials.Verified), and if that is not later than now.
 //   - signed-3: who may have signed a record, the record itself says, and the records of its volume
@@ -33,6 +32,9 @@
 //     (pki.Charter.SignedSince). What there is then without, an administrator signs before.
 //   - signed-8: what a registry has that went back is older, and not forged: all that is signed by
 //     who may is left to the guard (protocol-7).
+//   - signed-9: a record that is not shown (Stub) is neither changed nor deleted: whoever keeps
+//     records keeps what he has of it, and goes on as if there were none. Of a volume that is known
+//     to concern him for good (Seal.Concerns) it is as if it were forged.
 package signed
 
 import (

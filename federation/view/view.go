@@ -130,7 +130,7 @@ func (v *View) take(e federation.Event) {
 
 // list notes that the list of a new watch has a record. The caller has locked v.mu.
 func (v *View) list(e federation.Event) {
-	if r := (record{e.Kind, e.Name}); e.Deleted {
+	if r := (record{e.Kind, e.Name}); e.Deleted && e.Elsewhere == nil {
 		delete(v.listing, r)
 	} else {
 		v.listing[r] = true

@@ -19,6 +19,8 @@ type volumes struct {
 	claims map[string]map[string]bool // UUIDs by namespace/name of this site's objects
 	reigns map[string]reign           // of volumes for which somebody asked
 	purges map[string]federation.Purge
+	// elsewhere are volumes that are not shown here; they count in loads.
+	elsewhere map[string]federation.Elsewhere
 }
 
 // load is what volumes take of a site.
@@ -35,7 +37,8 @@ type reign struct {
 
 func newVolumes() volumes {
 	return volumes{all: map[string]*Volume{}, byName: map[string]string{}, loads: map[string]load{},
-		claims: map[string]map[string]bool{}, reigns: map[string]reign{}, purges: map[string]federation.Purge{}}
+		claims: map[string]map[string]bool{}, reigns: map[string]reign{}, purges: map[string]federation.Purge{},
+		elsewhere: map[string]federation.Elsewhere{}}
 }
 
 // names calls f with every record that is kept of volumes.
@@ -59,6 +62,9 @@ func (vs *volumes) names(f func(federation.Kind, string)) {
 	}
 	for uuid := range vs.purges {
 		f(federation.KindPurged, uuid)
+	}
+	for uuid := range vs.elsewhere {
+		f(federation.KindVolume, uuid)
 	}
 }
 
@@ -100,6 +106,7 @@ func (vs *volumes) apply(e federation.Event, site string, listing bool) (before,
 	before = vs.all[uuid]
 	switch {
 	case e.Kind == federation.KindVolume:
+		vs.hide(uuid, e.Elsewhere)
 		if before == nil || !before.noted || listing || e.Revision >= before.Revision {
 			vs.set(uuid, e.Volume, e.Revision, e.Err, false)
 		}
@@ -156,13 +163,13 @@ func (vs *volumes) set(uuid string, r *federation.Volume, rev federation.Revisio
 	next.Revision, next.Problem, next.noted = rev, problem, noted
 	if problem == nil {
 		if next.Record != nil {
-			vs.count(*next.Record, -1)
+			vs.count(next.Record.Sites, next.Record.Spec.Size, -1)
 			if vs.byName[next.Record.Name] == uuid { // a volume made since may have the name
 				delete(vs.byName, next.Record.Name)
 			}
 		}
 		if next.Record = r; r != nil {
-			vs.count(*r, 1)
+			vs.count(r.Sites, r.Spec.Size, 1)
 			vs.byName[r.Name] = uuid
 		}
 	}
@@ -179,15 +186,27 @@ func (vs *volumes) put(v *Volume) {
 }
 
 // count adds a volume to the loads of its sites, or takes it away.
-func (vs *volumes) count(r federation.Volume, sign int32) {
-	for _, s := range r.Sites {
+func (vs *volumes) count(sites []string, size federation.Bytes, sign int32) {
+	for _, s := range sites {
 		l := vs.loads[s]
-		l.promised += r.Spec.Size * federation.Bytes(sign)
+		l.promised += size * federation.Bytes(sign)
 		if l.copies += sign; l.copies == 0 {
 			delete(vs.loads, s)
 		} else {
 			vs.loads[s] = l
 		}
+	}
+}
+
+// hide notes what is shown of a volume that is not shown here; nil: it is, or there is none.
+func (vs *volumes) hide(uuid string, is *federation.Elsewhere) {
+	if was, ok := vs.elsewhere[uuid]; ok {
+		vs.count(was.Sites, was.Size, -1)
+		delete(vs.elsewhere, uuid)
+	}
+	if is != nil {
+		vs.count(is.Sites, is.Size, 1)
+		vs.elsewhere[uuid] = *is
 	}
 }
 

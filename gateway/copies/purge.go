@@ -114,7 +114,7 @@ func (m *Manager) end(ctx context.Context, uuid string, now time.Time) (again bo
 			return false
 		}
 	}
-	p := federation.Purge{Volume: uuid, Name: v.Name, At: now.UTC(), Size: v.Spec.Size, Sites: v.Sites}
+	p := federation.Purge{Volume: uuid, At: now.UTC(), Size: v.Spec.Size, Sites: v.Sites}
 	if err == nil {
 		for _, member := range m.cfg.View.Members() {
 			p.Pending = append(p.Pending, member.Gateway)

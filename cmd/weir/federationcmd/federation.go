@@ -39,6 +39,7 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 			"within seconds. Without a charter the founding authority vouches for everybody.\n" +
 			"Changes need the founding authority's files (--dir), and a certificate of part administrator.",
 	}, showCommand(sh, o), admitCommand(sh, o), dropCommand(sh, o), expelCommand(sh, o), signCommand(sh, o), requireCommand(sh, o),
+		concealCommand(sh, o),
 		vouchCommand(sh, o))
 	o.Flags(c)
 	return c
@@ -190,7 +191,7 @@ func (g *change) begin(ctx context.Context, c *pki.Charter) error {
 	// A federation that begins with this release has no record without a signature.
 	unsigned, err := g.cl.Registry.Unsigned(ctx)
 	if err == nil && len(unsigned) == 0 {
-		c.SignedSince = g.now
+		c.SignedSince, c.Conceals = g.now, true
 	}
 	return err
 }

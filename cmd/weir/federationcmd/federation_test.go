@@ -319,6 +319,27 @@ func TestRequireSignatures(t *testing.T) {
 	if fresh.charter().SignedSince.IsZero() {
 		t.Error("all records have a signature, and the first charter does not ask for one")
 	}
+	if !fresh.charter().Conceals {
+		t.Error("the first charter shows all volumes to all")
+	}
+}
+
+// TestConceal: a federation that begins now conceals volumes, and an older one when it is told to.
+func TestConceal(t *testing.T) {
+	b := newBench(t)
+	b.run(cli.ExitOK, "ams", "vouch", "jurisdiction=nl", "ams") // sites of an earlier release are there
+	b.run(cli.ExitOK, "All organizations are shown all volumes: `weir federation conceal` ends that", "show")
+	b.run(cli.ExitOK, "nothing to do", "conceal", "--end")
+	b.run(cli.ExitOK, "an organization is shown only the volumes that concern it", "conceal")
+	b.run(cli.ExitOK, "nothing to do", "conceal")
+	b.run(cli.ExitOK, "An organization is shown only the volumes that concern it.", "show")
+	if c := b.charter(); !c.Conceals || c.Find("SURF") == nil {
+		t.Errorf("the charter is %+v", c)
+	}
+	b.run(cli.ExitOK, "all organizations are shown all volumes", "conceal", "--end")
+	if b.charter().Conceals {
+		t.Errorf("the charter is %+v", b.charter())
+	}
 }
 
 // TestVouch: what the charter says of sites is added, changed and taken back.

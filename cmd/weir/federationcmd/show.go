@@ -28,6 +28,7 @@ type Shown struct {
 	Serial        uint64      `json:"serial"`
 	Made          time.Time   `json:"made,omitzero"`
 	SignedSince   time.Time   `json:"signedSince,omitzero"`
+	Conceals      bool        `json:"conceals"`
 	Organizations []ShownLine `json:"organizations"`
 	// Labels are what the charter says of sites, by site.
 	Labels map[string]map[string]string `json:"labels,omitempty"`
@@ -102,7 +103,7 @@ func labels(all map[string]string) string {
 }
 
 func show(c pki.Charter) (Shown, error) {
-	s := Shown{Federation: c.Federation, Serial: c.Serial, Made: c.Made, SignedSince: c.SignedSince, Labels: c.Labels}
+	s := Shown{Federation: c.Federation, Serial: c.Serial, Made: c.Made, SignedSince: c.SignedSince, Conceals: c.Conceals, Labels: c.Labels}
 	for _, o := range c.Organizations {
 		l := ShownLine{Name: o.Name, Authorities: []ShownAuthority{}, Expelled: o.Expelled}
 		for _, text := range o.Authorities {
@@ -155,6 +156,13 @@ func (s Shown) write(sh *cli.Shell) error {
 		if err := sh.Say("\n"); err != nil {
 			return err
 		}
+	}
+	who := "All organizations are shown all volumes: `weir federation conceal` ends that."
+	if s.Conceals {
+		who = "An organization is shown only the volumes that concern it."
+	}
+	if err := sh.Say("\n%s", who); err != nil {
+		return err
 	}
 	if s.SignedSince.IsZero() {
 		return sh.Say("\nRecords of the registry count without a signature: `weir federation require-signatures` ends that.\n")

@@ -130,7 +130,7 @@ func (k *keeper) shifted(ctx context.Context, offset federation.Revision, reads 
 // reads them sees the error.
 func controls(pairs ...Pair) (out []federation.Control) {
 	for _, p := range pairs {
-		if kindOf(p.Key) == federation.KindControl && !p.Deleted && p.Err == nil {
+		if kindOf(p.Key) == federation.KindControl && !p.Deleted && p.Err == nil && p.Hidden == nil {
 			if c, err := control(p.Key, p.Value); err == nil {
 				out = append(out, c)
 			}
@@ -200,11 +200,15 @@ func (k *keeper) learn(h federation.Head, all []Pair) error {
 		old[r.Key] = r
 	}
 	delete(old, whole.Key)
+	hidden := map[string]bool{}
 	var news []federation.Record
 	for _, p := range all {
 		was, known := old[p.Key]
 		delete(old, p.Key)
 		switch {
+		case p.Hidden != nil:
+			_, volume, _ := strings.Cut(p.Key, "/")
+			hidden[volume] = true
 		case !archived(p.Key), p.Err != nil:
 		case !known || was.Revision < p.Revision:
 			news = append(news, record(p))
@@ -219,12 +223,26 @@ func (k *keeper) learn(h federation.Head, all []Pair) error {
 		if kindOf(r.Key) == kindCanary && r.Revision <= h.Revision && !forged {
 			return k.guard.Refuse(fmt.Sprintf("it had a record %s and has none", r.Key))
 		}
-		if !r.Deleted && r.Revision <= h.Revision {
+		if !r.Deleted && r.Revision <= h.Revision && !hidden[volumeOf(r)] {
 			// What it was stays: it is not believed again (package signed).
 			news = append(news, federation.Record{Key: r.Key, Value: r.Value, Revision: h.Revision, Deleted: true})
 		}
 	}
 	return k.put(append(news, whole))
+}
+
+// volumeOf is the volume that a record is about; "": none.
+func volumeOf(r federation.Record) string {
+	parts := strings.Split(r.Key, "/")
+	switch k := kindOf(r.Key); {
+	case k == kindName:
+		return string(r.Value)
+	case k == federation.KindAdmission && len(parts) > 2, k == federation.KindAttachment && len(parts) > 2:
+		return parts[2]
+	case k == federation.KindLost || !OfVolumes(r.Key) || len(parts) < 2:
+		return ""
+	}
+	return parts[1]
 }
 
 // put archives records, and notes the newest. The guard learns first of a reconciliation, of a
@@ -467,7 +485,7 @@ func (k *keeper) follow(asked federation.Asked, h federation.Head, pairs []Pair)
 	}
 	var news []federation.Record
 	for _, p := range pairs {
-		if archived(p.Key) && p.Err == nil {
+		if archived(p.Key) && p.Err == nil && p.Hidden == nil {
 			r := record(p)
 			if p.Deleted {
 				r.Value = k.buried(p.Key)

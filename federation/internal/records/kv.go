@@ -26,6 +26,8 @@ type Pair struct {
 	// Err says why the value does not count, which then is Raw.
 	Err error
 	Raw []byte
+	// Hidden is set of a record that is there and is not shown to this organization.
+	Hidden *federation.Elsewhere
 }
 
 // decode reads the record of a pair.

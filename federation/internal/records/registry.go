@@ -5,6 +5,7 @@ package records
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -42,6 +43,9 @@ func (r *Registry) get(ctx context.Context, op, kind, name string, reads ...Read
 	res, h, err := r.kv.Get(ctx, reads...)
 	if err != nil {
 		return nil, h, wrap(op, kind, name, err)
+	}
+	for i, pairs := range res { // only that a name is taken says something
+		res[i] = slices.DeleteFunc(pairs, func(p Pair) bool { return p.Hidden != nil && kindOf(p.Key) != kindName })
 	}
 	return res, h, nil
 }

@@ -139,6 +139,11 @@ func (t *tending) accept(h federation.Head) (bool, error) {
 		return false, err
 	}
 	records := []federation.Record{whole}
+	for _, x := range t.archive {
+		if t.all[x.Key].Hidden != nil { // it may be shown again
+			records = append(records, x)
+		}
+	}
 	for _, x := range t.archive { // else what was deleted could come back when the registry goes back once more
 		if _, ok := t.all[x.Key]; x.Deleted && !ok {
 			records = append(records, x)
@@ -146,7 +151,7 @@ func (t *tending) accept(h federation.Head) (bool, error) {
 	}
 	changes := map[string]uint64{}
 	for _, p := range t.all {
-		if !archived(p.Key) || p.Err != nil {
+		if !archived(p.Key) || p.Err != nil || p.Hidden != nil {
 			continue
 		}
 		if kindOf(p.Key) == federation.KindControl {
@@ -179,7 +184,7 @@ func (t *tending) behind(x federation.Record) (bool, error) {
 		return false, nil
 	}
 	p, ok := t.all[x.Key]
-	if !ok || k != federation.KindControl {
+	if !ok || k != federation.KindControl || p.Hidden != nil {
 		return !ok, nil
 	}
 	has, err := control(p.Key, p.Value)
@@ -214,6 +219,9 @@ func (t *tending) forgotten() (bool, error) {
 			continue
 		}
 		p, ok := t.all[key(federation.KindControl, v)]
+		if ok && p.Hidden != nil {
+			continue
+		}
 		if !ok || p.Err != nil {
 			return true, nil
 		}
@@ -266,7 +274,7 @@ func (r *Registry) swapTestimony(ctx context.Context, old, next federation.Contr
 		return 0, fmt.Errorf("%w; gateways %v may know of a later home, and have not said what they know", refused, missing)
 	}
 	k := key(federation.KindControl, next.Volume)
-	if p, ok := t.all[k]; ok { // gateways that have the same do not testify it
+	if p, ok := t.all[k]; ok && p.Hidden == nil { // gateways that have the same do not testify it
 		there, err := control(k, p.Value)
 		if err != nil {
 			return 0, err
@@ -355,7 +363,7 @@ func (r *Registry) rewindOf(all map[string]Pair) (out federation.Rewind, err err
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		p := all[k]
 		switch {
-		case p.Err != nil && !archived(k):
+		case p.Err != nil && !archived(k), p.Hidden != nil:
 		case strings.HasPrefix(k, noticePrefix):
 			var n federation.Notice
 			if err := federation.Decode("notice", k, p.Value, &n); err != nil {

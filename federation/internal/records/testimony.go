@@ -19,7 +19,7 @@ func (t *tending) absorb() error {
 	claims := map[string][]federation.Control{}
 	said := map[string][][]byte{} // as they were signed
 	for k, p := range t.all {
-		if p.Err != nil {
+		if p.Err != nil || p.Hidden != nil {
 			continue
 		}
 		k, value, err := claimed(k, p)

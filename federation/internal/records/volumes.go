@@ -4,6 +4,7 @@ package records
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
@@ -48,6 +49,10 @@ func (r *Registry) CreateVolume(ctx context.Context, v federation.Volume, ring f
 		return 0, conflict("create", "volume", v.Name)
 	}
 	owner := string(res[0][0].Value)
+	if res[0][0].Hidden != nil {
+		return 0, &federation.Error{Op: "create", Kind: "volume", Name: v.Name, Err: federation.ErrNameTaken,
+			Detail: "it names a volume that does not concern this organization: choose another name"}
+	}
 	if owner == v.UUID {
 		return 0, &federation.Error{Op: "create", Kind: "volume", Name: v.Name, Err: federation.ErrConflict,
 			Detail: "volume " + v.UUID + " is already registered: read it instead"}
@@ -90,6 +95,10 @@ func (r *Registry) FindVolume(ctx context.Context, name string) (federation.Volu
 	if len(res[0]) == 0 {
 		return federation.Volume{}, 0, notFound("find", "volume", name)
 	}
+	if res[0][0].Hidden != nil {
+		return federation.Volume{}, 0, &federation.Error{Op: "find", Kind: "volume", Name: name, Err: federation.ErrAccess,
+			Detail: "a volume has this name that does not concern this organization: ask its owner for a grant"}
+	}
 	v, rev, err := r.GetVolume(ctx, string(res[0][0].Value))
 	if err == nil && v.Name != name { // the name is not signed, the record is
 		err = &federation.Error{Op: "find", Kind: "volume", Name: name, Err: federation.ErrForged,
@@ -110,8 +119,19 @@ func (r *Registry) UpdateVolume(ctx context.Context, prev federation.Revision, v
 	if err := federation.CheckUpdate(old, v); err != nil {
 		return 0, err
 	}
+	v.Former = former(old, v)
 	k := key(federation.KindVolume, v.UUID)
 	return r.put(ctx, "update", "volume", v.Name, k, []Condition{{Key: k, Revision: prev}}, v)
+}
+
+// former are the sites that had copies of a volume, and are to have none any more.
+func former(old, next federation.Volume) (out []string) {
+	for _, s := range slices.Concat(old.Former, old.Sites) {
+		if !slices.Contains(next.Sites, s) && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // ListVolumes implements federation.Volumes.

@@ -66,6 +66,7 @@ func (m *listing) relist(ctx context.Context) error {
 	}
 	m.head = h
 	there := map[string]bool{}
+	res[0] = slices.DeleteFunc(res[0], func(p Pair) bool { return p.Hidden != nil && kindOf(p.Key) != federation.KindVolume })
 	for _, p := range res[0] {
 		there[p.Key] = true
 	}
@@ -83,7 +84,7 @@ func (m *listing) relist(ctx context.Context) error {
 	}
 	for _, p := range res[0] {
 		// Not "older than": the new list may be of a restored registry.
-		if m.known[p.Key] != p.Revision {
+		if m.known[p.Key] != p.version() {
 			if err := m.tell(p); err != nil {
 				return err
 			}
@@ -111,10 +112,13 @@ func (m *listing) follow(h federation.Head, pairs []Pair) error {
 
 func (m *listing) tell(p Pair) error {
 	m.head.Revision = max(m.head.Revision, p.Revision)
+	if p.Hidden != nil && kindOf(p.Key) != federation.KindVolume {
+		p = Pair{Key: p.Key, Revision: p.Revision, Deleted: true} // as far as this organization knows
+	}
 	if p.Deleted {
 		delete(m.known, p.Key)
 	} else {
-		m.known[p.Key] = p.Revision
+		m.known[p.Key] = p.version()
 	}
 	e, ok := event(p)
 	if !ok {
@@ -127,10 +131,22 @@ func (m *listing) tell(p Pair) error {
 	return nil
 }
 
+// version tells what was sent of a record: at a revision it may have been shown or not.
+func (p Pair) version() federation.Revision {
+	if p.Hidden != nil {
+		return -p.Revision
+	}
+	return p.Revision
+}
+
 // event decodes a pair; false for the indexes, of which no event is sent.
 func event(p Pair) (federation.Event, bool) {
 	kind, name, _ := strings.Cut(p.Key, "/")
 	e := federation.Event{Kind: federation.Kind(kind), Name: name, Deleted: p.Deleted, Revision: p.Revision}
+	if p.Hidden != nil { // a volume
+		e.Deleted, e.Elsewhere = true, p.Hidden
+		return e, true
+	}
 	decode := func(rec any) bool {
 		if p.Deleted {
 			return false

@@ -175,6 +175,8 @@ func (b *batch) sift(pairs []records.Pair, lazily bool) []fate {
 	for _, i := range order {
 		p := pairs[i]
 		switch {
+		case p.Hidden != nil:
+			out[i] = b.hidden(p)
 		case signed.KindOf(p.Key) == federation.KindCharter && !p.Deleted:
 			b.seal.Adopt(p.Value)
 		case !signed.Covers(p.Key), lazily && signed.KindOf(p.Key) == federation.KindObserved:
@@ -263,6 +265,20 @@ func (b *batch) judge(p records.Pair) fate {
 		return fate{why: err}
 	}
 	return fate{why: err, kept: &r}
+}
+
+var errHidden = errors.New("the registry does not show it, and it concerns this organization")
+
+// hidden judges a record that is not shown. What concerns this organization is, so that it is then
+// as if somebody had changed it past the gatekeepers (signed-9).
+func (b *batch) hidden(p records.Pair) fate {
+	is, r := b.known(p.Key)
+	_, volume, _ := strings.Cut(p.Key, "/")
+	if !signed.Stays(p.Key) || is.Value == nil || b.refused() || !b.seal.Concerns(volume, b.look) {
+		return fate{}
+	}
+	b.bad(p.Key, mark{p.Revision, true}, errHidden)
+	return fate{why: errHidden, kept: &r}
 }
 
 func (s *Sieve) offset() federation.Revision {

@@ -122,6 +122,9 @@ func (s *Sieve) heal(ctx context.Context, key string) error {
 	if len(res[0]) > 0 {
 		p := res[0][0]
 		cond.Revision = p.Revision
+		if p.Hidden != nil { // what is there is not known here: the gatekeeper judges
+			return s.unhide(ctx, cond, write)
+		}
 		why := s.seal.Check(key, p.Value, is, b.lookup())
 		switch {
 		case why == nil: // it does count, by what is known now: all is to be looked at again
@@ -144,6 +147,15 @@ func (s *Sieve) heal(ctx context.Context, key string) error {
 	if ok && err == nil {
 		s.good(key)
 	}
+	return err
+}
+
+// unhide puts back what is known where the registry shows nothing.
+func (s *Sieve) unhide(ctx context.Context, cond records.Condition, write records.Write) error {
+	if write.Value == nil || !signed.Has(write.Value) {
+		return nil
+	}
+	_, _, err := s.KV.Commit(ctx, []records.Condition{cond}, []records.Write{write})
 	return err
 }
 

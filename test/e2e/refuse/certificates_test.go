@@ -68,8 +68,8 @@ func (s *scene) certificates(t *testing.T) {
 	if _, err := b.Mount(s.Ctx, node, "v"); err != nil {
 		t.Error(err)
 	}
-	// As the node plugin mounts: by mount(2) itself, and by a name of the gateway's certificate that
-	// no DNS knows; by another one it does not.
+	// As the node plugin mounts: by mount(2) itself, and by a name of the gateway's certificate
+	// that is in no DNS; by another one it does not.
 	plugin := machine("tp", own.Cert, own.Key)
 	for _, name := range []string{"elsewhere.test", "gateway-b.test"} {
 		_, err := plugin.Output(s.Ctx, fmt.Sprintf("mkdir -p /mnt/t && mount -i -t nfs4 -o vers=4.2,addr=%s,hard,proto=tcp,noresvport,"+
