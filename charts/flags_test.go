@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/weir-storage/weir/pki"
 )
 
 // Commands and flags that pods run with are those that the program has.
@@ -100,7 +102,7 @@ func TestNodesOverTLS(t *testing.T) {
 			}
 		}
 		for _, c := range of[certificate](all) {
-			if c.Name == "weir-gateway" {
+			if slices.Contains(c.Spec.Subject.OrganizationalUnits, string(pki.PartGateway)) {
 				names = c.Spec.DNSNames
 			}
 		}

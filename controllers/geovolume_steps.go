@@ -28,8 +28,9 @@ func (r *geoVolumes) identify(ctx context.Context, g *geoVolume) error {
 	default:
 		e := r.mirror.Named(g.Spec.Import.Volume)
 		if e == nil {
-			return outcome.Stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("spec.import.volume: the federation has no volume %s: check the "+
-				"name, NAMESPACE.NAME of the GeoVolume that makes it, or wait until it is made", g.Spec.Import.Volume))
+			return outcome.Stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("spec.import.volume: the federation has no volume %s, or does "+
+				"not show it to this organization: check the name, NAMESPACE.NAME of the GeoVolume that makes it; its owner makes it, "+
+				"and grants it to site %s", g.Spec.Import.Volume, r.self.Site))
 		}
 		g.uuid = e.Record.UUID
 	}
@@ -42,8 +43,8 @@ func (r *geoVolumes) identify(ctx context.Context, g *geoVolume) error {
 		g.content = &c
 	}
 	if g.Spec.Import != nil && (g.seen == nil || g.seen.Record == nil) {
-		return outcome.Stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("volume %s, which was imported here, is no longer in the registry: "+
-			"delete this GeoVolume, or ask its owner", g.uuid))
+		return outcome.Stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("volume %s, which was imported here, is no longer in the registry, "+
+			"or not shown to this organization: its owner purged it, or took the grant back; ask there, or delete this GeoVolume", g.uuid))
 	}
 	return client.IgnoreNotFound(err)
 }

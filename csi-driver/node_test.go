@@ -297,6 +297,10 @@ func TestStageOverTLS(t *testing.T) {
 		if asked := s.w.gateway.asked; !asked.TLS {
 			t.Errorf("the gateway was asked %+v", asked)
 		}
+		// Publishing says so too.
+		if err := s.publish(n, "p", manyWriters, false); err != nil || !s.w.gateway.asked.TLS {
+			t.Errorf("published: %v, and the gateway was asked %+v", err, s.w.gateway.asked)
+		}
 		// It is mounted, and stays so.
 		_, err = n.NodeStageVolume(t.Context(), q)
 		wantCode(t, err, codes.OK)

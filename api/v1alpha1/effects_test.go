@@ -62,6 +62,7 @@ var effects = map[string][2]string{
 	"VolumePolicy.clients.gids.volume":            {"which group is which", "gateway/identity TestMap"},
 	"VolumePolicy.clients.gids.count":             {"which group is which", "gateway/identity TestMap"},
 	"VolumePolicy.clients.mask":                   {"which permissions count", "gateway/identity TestMap"},
+	"VolumePolicy.clients.certificates":           {"who is refused without one", "gateway TestForeignUsers"},
 
 	"CachePool.size":               {"is compared with what the gateway keeps to", "controllers/plan TestPoolDiffers"},
 	"CachePool.directory":          {"is compared with the pool", "controllers/plan TestPoolDiffers"},

@@ -77,7 +77,21 @@ type Clients struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^0?[0-7]{1,2}$`
 	Mask string `json:"mask,omitempty"`
+	// Whether a client has to show a certificate of its site, on a connection of TLS. Nodes do it
+	// where the chart's csi.node.tls is set; others are refused. Default None. Live.
+	// +optional
+	Certificates Certificates `json:"certificates,omitempty"`
 }
+
+// Certificates is which clients have to show one.
+// +kubebuilder:validation:Enum=None;Required
+type Certificates string
+
+// Who shows a certificate.
+const (
+	CertificatesNone     Certificates = "None"
+	CertificatesRequired Certificates = "Required"
+)
 
 // IDRange says which users of clients are which of the volume.
 type IDRange struct {

@@ -103,6 +103,9 @@ func DescribeGrants(list []federation.Grant, at map[string]users.Policy) []v1alp
 func clients(c v1alpha1.Clients) users.Policy {
 	out := users.Policy{Squash: users.Squash(c.Squash), AnonymousUID: count(c.AnonymousUID), AnonymousGID: count(c.AnonymousGID),
 		Mask: c.Mask}
+	if c.Certificates == v1alpha1.CertificatesRequired {
+		out.Certificates = users.CertificatesRequired
+	}
 	for _, r := range c.UIDs {
 		out.UIDs = append(out.UIDs, users.Range{Client: int(r.Client), Volume: int(r.Volume), Count: count(r.Count)})
 	}
@@ -121,7 +124,7 @@ func describeClients(c users.Policy) v1alpha1.Clients {
 		return ptr(int32(n))
 	}
 	out := v1alpha1.Clients{Squash: v1alpha1.Squash(c.Squash), AnonymousUID: some(c.AnonymousUID), AnonymousGID: some(c.AnonymousGID),
-		Mask: c.Mask}
+		Mask: c.Mask, Certificates: v1alpha1.Certificates(c.Certificates)}
 	for _, r := range c.UIDs {
 		out.UIDs = append(out.UIDs, v1alpha1.IDRange{Client: int32(r.Client), Volume: int32(r.Volume), Count: some(r.Count)})
 	}

@@ -131,6 +131,7 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	overList(&p.Clients.UIDs, o.Clients.UIDs)
 	overList(&p.Clients.GIDs, o.Clients.GIDs)
 	over(&p.Clients.Mask, o.Clients.Mask)
+	over(&p.Clients.Certificates, o.Clients.Certificates)
 	return p
 }
 

@@ -120,7 +120,7 @@ func TestEveryFieldCounts(t *testing.T) {
 		"home.preferredSites": "[a]",
 		"clients.squash":      "Root", "clients.anonymousUID": "99", "clients.anonymousGID": "98",
 		"clients.uids": "[{client: 1, volume: 5}]", "clients.gids": "[{client: 1, volume: 5, count: 3}]",
-		"clients.mask": "'077'",
+		"clients.mask": "'077'", "clients.certificates": "Required",
 	}
 	beside := map[string]string{"durability.sites": "durability: {acknowledge: Sites}",
 		"consistency.maxStaleness": "consistency: {mode: Bounded}"}

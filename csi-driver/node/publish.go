@@ -45,7 +45,8 @@ func (s *service) NodePublishVolume(ctx context.Context, q *csi.NodePublishVolum
 		return nil, err
 	}
 	x, err := s.cfg.Gateway.Admit(ctx, AdmitRequest{
-		Volume: p.id, Node: s.cfg.Node, Namespace: p.namespace, MountGroup: mountGroup(q.GetVolumeCapability(), p.readOnly)})
+		Volume: p.id, Node: s.cfg.Node, Namespace: p.namespace, MountGroup: mountGroup(q.GetVolumeCapability(), p.readOnly),
+		TLS: s.cfg.TLSName != ""})
 	if err != nil {
 		return nil, rpc.FromPort(err, "ask the gateway whether pods of namespace %s on node %s may use volume %s",
 			p.namespace, s.cfg.Node, p.handle)

@@ -100,7 +100,8 @@ func (s *service) mount(ctx context.Context, path string, addr netip.Addr, x Exp
 	}
 	if err = kernelError(err, "mount "+source+" at "+path); err != nil && s.cfg.TLSName != "" {
 		return status.Errorf(status.Code(err), "%s; mounts of this node begin TLS (xprtsec=mtls), so that it needs tlshd with a "+
-			"certificate: `weir preflight --nfs-tls` on it says what is missing", status.Convert(err).Message())
+			"certificate: `weir preflight --nfs-tls` on it says what is missing; if volumes of this gateway are mounted in the clear "+
+			"here, drain the node first", status.Convert(err).Message())
 	}
 	return err
 }

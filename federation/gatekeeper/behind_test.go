@@ -68,6 +68,11 @@ func TestBehindTheGatekeeper(t *testing.T) {
 	with := func(change func(*signed.Takeover)) string { x := said; change(&x); return w.pa.says(x) }
 	jumps := forced("")
 	middle := jumps
+	replayed := forced(with(func(x *signed.Takeover) { x.Change-- })) // of before what is known
+	between := replayed
+	replayed.Epoch = 4
+	replayed.Begin(federation.EpochStart{Epoch: 4})
+	replayed.Succeed(&between)
 	jumps.Epoch, jumps.History = 3, append(jumps.History[:1:1], federation.EpochStart{Epoch: 3, Forced: true})
 	jumps.Succeed(&middle)
 	alone := swap(func(c *federation.Control) { c.Members = []federation.Member{member("a")} })
@@ -121,6 +126,7 @@ func TestBehindTheGatekeeper(t *testing.T) {
 		{"control, by force, with a word about a record of before", "control/v1",
 			forced(with(func(x *signed.Takeover) { x.Change-- })), w.gb, now.Change + 1, true},
 		{"control, by force, after a record that nobody saw", "control/v1", jumps, w.gb, jumps.Change, true},
+		{"control, by force, with the word that began an earlier epoch", "control/v1", replayed, w.gb, replayed.Change, true},
 		{"control, for a volume that is not there", "control/v7", federation.Control{Volume: "v7", Epoch: 1, Change: 1, Home: member("c"),
 			Members: []federation.Member{member("c")}}, w.gc, 1, false},
 		{"keyring, unsigned", "keyring/v1", ring, nil, 0, true},

@@ -43,6 +43,9 @@ func (q *request) charter(w write) error {
 // adopt takes a charter that etcd has. One that was forged, or is an old one, is told and changes
 // nothing.
 func (g *Gatekeeper) adopt(key string, value []byte, at int64) {
+	if kindOf(key) == kindNotice {
+		g.cfg.Log.Warn("a gateway says that the registry went back: gateways are shown everything until it is reconciled", "record", key)
+	}
 	if key != kindCharter {
 		return
 	}

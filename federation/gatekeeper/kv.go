@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/gatekeeper/shown"
 	"github.com/weir-storage/weir/federation/internal/records"
 	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
@@ -78,10 +79,12 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 
 // conceal takes what the asker is not shown out of answers (gatekeeper-12).
 func (g *Gatekeeper) conceal(ctx context.Context, at int64, one []bool, answers ...*pb.RangeResponse) error {
-	if id := who(ctx); id.Part != pki.PartAdministrator {
-		return g.shown.Read(ctx, id.Organization, at, one, answers...)
-	}
-	return nil
+	return g.shown.Read(ctx, g.viewer(ctx), at, one, answers...)
+}
+
+func (g *Gatekeeper) viewer(ctx context.Context) shown.Viewer {
+	id := who(ctx)
+	return shown.Viewer{Organization: id.Organization, Gateway: id.Part == pki.PartGateway, All: id.Part == pki.PartAdministrator}
 }
 
 // Put writes a heartbeat: the only key that is bound to a lease.
@@ -171,7 +174,8 @@ func (g *Gatekeeper) conditions(id pki.Identity, r *pb.TxnRequest) (out []span, 
 		if !ok {
 			return nil, g.refuse(id, "Txn", "foreign", "key %q is not of this federation", c.GetKey())
 		}
-		if c.GetResult() != pb.Compare_EQUAL || c.GetTarget() != pb.Compare_MOD || at.prefixed && c.GetModRevision() != 0 {
+		if c.GetResult() != pb.Compare_EQUAL || c.GetTarget() != pb.Compare_MOD ||
+			at.prefixed && (c.GetModRevision() != 0 || at != notices) {
 			return nil, malformed("a condition is that a key has a revision, or that there is none")
 		}
 		out = append(out, at)
@@ -194,11 +198,13 @@ func (g *Gatekeeper) writes(id pki.Identity, r *pb.TxnRequest) (out []write, err
 			reads++
 		case op.GetRequestPut() != nil:
 			p := op.GetRequestPut()
-			if key, w.value = p.GetKey(), p.GetValue(); p.GetLease() != 0 || p.GetIgnoreLease() || p.GetIgnoreValue() {
-				return nil, malformed("a transaction puts values, without leases")
+			if key, w.value = p.GetKey(), p.GetValue(); p.GetLease() != 0 || p.GetIgnoreLease() || p.GetIgnoreValue() || p.GetPrevKv() {
+				return nil, malformed("a transaction puts values, without leases, and is not told what there was")
 			}
 		case op.GetRequestDeleteRange() != nil:
-			key, end, w.deletes = op.GetRequestDeleteRange().GetKey(), op.GetRequestDeleteRange().GetRangeEnd(), true
+			d := op.GetRequestDeleteRange()
+			d.PrevKv, w.deletes = false, true
+			key, end = d.GetKey(), d.GetRangeEnd()
 		default:
 			return nil, malformed("transactions in transactions are not offered")
 		}
@@ -352,7 +358,13 @@ func (g *Gatekeeper) judged(ctx context.Context, asked *pb.TxnRequest, condition
 		return q, nil
 	}
 	if d := (*denial)(nil); errors.As(err, &d) {
-		return nil, g.refuse(q.who, "Txn", kindOf(d.key), "%v", d)
+		err = g.refuse(q.who, "Txn", kindOf(d.key), "%v", d)
+		for _, w := range q.writes { // what the log has, he is not told
+			if !g.shown.Tells(g.viewer(ctx), w.key) {
+				err = status.Errorf(codes.PermissionDenied, "%s as %q: %s is not for this organization to write", q.who, q.who.Part, w.key)
+			}
+		}
+		return nil, err
 	}
 	return nil, status.Error(codes.FailedPrecondition, err.Error())
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/etcd"
 	"github.com/weir-storage/weir/federation/etcd/etcdtest"
@@ -151,4 +153,66 @@ func TestWentBack(t *testing.T) {
 	}
 	w.ok(w.gc.Register(ctx, moved)) // as a gateway does then
 	must[federation.Revision](w)(w.pa.CreateVolume(ctx, volumeOf("v2", "two", "A", "a"), ringOf("v2", "a")))
+}
+
+// TestForcedByATestimony: while the registry is refused, a gateway that may have a copy testifies
+// an epoch that it begins by force, and no person said so. Nobody takes it, and no plan has it.
+func TestForcedByATestimony(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	must[federation.Revision](w)(w.pa.CreateVolume(ctx, volumeOf("v1", "one", "A", "a", "b"), ringOf("v1", "a")))
+	ctl := federation.Control{Volume: "v1", Epoch: 1, Home: member("a"), Members: []federation.Member{member("a")},
+		History: []federation.EpochStart{{Epoch: 1}}}
+	must[federation.Revision](w)(w.ga.SwapControl(ctx, "v1", 0, ctl))
+	now, _, err := w.ga.GetControl(ctx, "v1")
+	w.ok(err)
+	a := w.watching("a", "A")
+	taken := func(word string) federation.Control {
+		next := now.Clone()
+		next.Epoch, next.Home, next.Members = 2, member("b"), []federation.Member{member("b")}
+		next.Begin(federation.EpochStart{Epoch: 2, Forced: true, Word: word})
+		next.Succeed(&now)
+		further := next.Clone()
+		further.Succeed(&next)
+		return further
+	}
+	said := signed.Takeover{Volume: "v1", Gateway: "gb", Epoch: 1, Change: now.Change}
+	for name, x := range map[string]struct {
+		is   federation.Control
+		want uint64 // epoch
+	}{"nobody said so": {taken(""), 1}, "a person of the host said so": {taken(w.pb.says(said)), 1},
+		"its owner": {taken(w.pa.says(said)), 2}} {
+		w.write(w.gb, "rewound/gb", federation.Notice{Gateway: "gb", Why: "a test", At: w.clock()})
+		w.write(w.gb, "testimony/gb/control/v1", federation.Testimony{Gateway: "gb", Key: "control/v1", Revision: 1 << 30,
+			Value: w.gb.forge("control/v1", x.is.Change, x.is)})
+		if x.want == 1 { // what is taken stays
+			w.ok(a.Tend(ctx, "ga", w.clock()))
+			w.ok(a.Tend(ctx, "ga", w.clock()))
+			if c, _, err := a.GetControl(ctx, "v1"); err != nil || c.Epoch != 1 {
+				t.Errorf("%s: a gateway believes epoch %d (%v)", name, c.Epoch, err)
+			}
+		}
+		rewind := must[federation.Rewind](w)(w.admin.ReadRewind(ctx))
+		plan, _, err := rewind.Plan()
+		w.ok(err)
+		planned := uint64(1)
+		for _, c := range plan {
+			var is federation.Control
+			if c.Key == "control/v1" && federation.Decode("control", "v1", c.Value, &is) == nil {
+				planned = is.Epoch
+			}
+		}
+		if planned != x.want {
+			t.Errorf("%s: the plan has epoch %d, and not %d", name, planned, x.want)
+		}
+	}
+}
+
+// write puts a record as somebody with a program of his own does, with his signature.
+func (w *world) write(o *one, key string, rec any) {
+	w.Helper()
+	value := must[[]byte](w)(federation.Encode(rec))
+	value = must[[]byte](w)(signed.New(o.creds, nil, nil).Sign(key, value, w.plainly))
+	_, err := o.raw.Txn(w.Context()).Then(clientv3.OpPut(prefix+key, string(value))).Commit()
+	w.ok(err)
 }

@@ -152,6 +152,90 @@ func TestShown(t *testing.T) {
 		Access: federation.ReadOnly}); !errors.Is(err, federation.ErrAccess) {
 		t.Errorf("admitted by a stranger: %v", err)
 	}
+	// Nor does he learn by trying.
+	tries := map[string]error{
+		"an attachment": w.as("C", "c", pki.PartController, "c-csi").PutAttachment(ctx, federation.Attachment{Volume: "v1", Site: "c",
+			Node: "n", Access: federation.ReadOnly}),
+		"a claim": w.as("C", "c", pki.PartOperator, "o").PutClaim(ctx, federation.Claim{Volume: "v1", Site: "c", Namespace: "lab",
+			Name: "x", Kind: federation.ClaimGeoVolume, Access: federation.ReadOnly}),
+	}
+	for key, value := range map[string]any{"volume/v1": volumeOf("v1", "another", "C", "c"), "control/v1": federation.Control{Volume: "v1",
+		Epoch: 1, Change: 1, Home: member("c"), Members: []federation.Member{member("c")}}} {
+		_, tries[key] = pc.raw.Txn(ctx).Then(clientv3.OpPut(prefix+key, string(pc.forge(key, w.later(), value)))).Commit()
+	}
+	for what, err := range tries {
+		if err == nil || !strings.Contains(err.Error(), "not for this organization to write") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	count, err := pc.raw.Get(ctx, prefix+"name/secret-o", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || count.Count != 0 {
+		t.Errorf("names are counted: %d (%v)", count.Count, err)
+	}
+	if _, err := pc.raw.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(prefix+"name/secret-o"), "=", 0).WithPrefix()).
+		Then(clientv3.OpGet(prefix + "charter")).Commit(); err == nil {
+		t.Error("names are found by conditions")
+	}
+	stub, err := pc.raw.Get(ctx, prefix+"name/secret-own")
+	if err != nil || len(stub.Kvs) != 1 || stub.Kvs[0].CreateRevision != 0 || bytes.Contains(stub.Kvs[0].Value, []byte("v1")) {
+		t.Errorf("of a name he is told %v (%v)", stub.Kvs, err)
+	}
+	// A record that says it is a stub is none.
+	value := pc.forge("lost/c", 0, federation.Lost{Site: "c", By: pc.id.String()})
+	value = append([]byte(`{"version":1,"elsewhere":{},`), value[1:]...)
+	_, _ = pc.raw.Txn(ctx).Then(clientv3.OpPut(prefix+"lost/c", string(value))).Commit()
+	if lost, err := w.pa.ListLost(ctx); err != nil || (len(lost) > 0) != (w.plainly("lost/c") != nil) {
+		t.Errorf("what is lost: %v (%v), and there is %s", lost, err, w.plainly("lost/c"))
+	}
+}
+
+// A person of the owner admits a client at another organization's site, which has neither copy nor
+// grant: it is shown the volume while he does.
+func TestShownForAClient(t *testing.T) {
+	w := newConcealing(t)
+	ctx := t.Context()
+	w.used("v1", "one", nil, nil, "a")
+	r := w.reader("C", "c", "gc")
+	n := r.heard()
+	w.ok(w.pa.PutAdmission(ctx, federation.Admission{Volume: "v1", Site: "c", Client: "10.0.0.7", Access: federation.ReadOnly}))
+	kinds := map[federation.Kind]bool{}
+	w.eventually("it is shown", func() bool {
+		for _, e := range r.after(n) {
+			kinds[e.Kind] = kinds[e.Kind] || !e.Deleted
+		}
+		return kinds[federation.KindVolume] && kinds[federation.KindAdmission] && kinds[federation.KindControl]
+	})
+	w.ok(w.pa.DeleteAdmission(ctx, "v1", "c", "10.0.0.7"))
+	w.eventually("it is not any more", func() bool { return w.sees(w.gc, "v1", "one") == "" })
+}
+
+// A name is used again when its volume was purged, and whoever watches is shown the new volume as
+// any other. What is left of the old one is cleaned up by who is shown it.
+func TestNameAgain(t *testing.T) {
+	w := newConcealing(t)
+	ctx := t.Context()
+	w.used("v1", "one", nil, nil, "a")
+	v, _, err := w.pa.GetVolume(ctx, "v1")
+	w.ok(err)
+	v.Deleted, v.DeletedAt, v.PurgeAfter = true, w.clock(), w.clock().Add(time.Hour)
+	_, at, err := w.pa.GetVolume(ctx, "v1")
+	w.ok(err)
+	at = must[federation.Revision](w)(w.pa.UpdateVolume(ctx, at, v))
+	w.pass(2 * time.Hour)
+	w.ok(w.ga.PurgeVolume(ctx, at, federation.Purge{Volume: "v1", At: w.clock(), Size: v.Spec.Size, Sites: v.Sites,
+		Pending: []string{"ga"}}))
+	w.used("v2", "one", nil, []string{"b"}, "a")
+	for o, want := range map[*one]string{w.pa: everything, w.gb: everything, w.gc: ""} {
+		if got := w.sees(o, "v2", "one"); got != want {
+			t.Errorf("%s sees %q, and not %q", o.id, got, want)
+		}
+	}
+	if all, err := w.gc.ListPurges(ctx); err != nil || len(all) > 0 {
+		t.Errorf("a stranger is shown the purge %+v (%v)", all, err)
+	}
+	if all, err := w.ga.ListPurges(ctx); err != nil || len(all) != 1 || all[0].Name != "" {
+		t.Errorf("its owner is shown purges %+v (%v)", all, err)
+	}
 }
 
 // everything watches all records as somebody with a program of his own does, and returns what shows
@@ -351,17 +435,17 @@ func TestHiddenByAMember(t *testing.T) {
 	}
 }
 
-// While a gateway says that the registry went back, everything is shown, and then no more; so it is
-// when a charter says so.
+// While a gateway says that the registry went back, gateways are shown everything, and then no
+// more. Everybody is when a charter says so.
 func TestShownToAll(t *testing.T) {
 	w := newConcealing(t)
 	ctx := t.Context()
 	w.used("v1", "one", nil, nil, "a")
 	pc := w.as("C", "c", pki.PartPerson, "carol")
 	r := w.reader("C", "c", "gc")
-	shown := func(when, want string) {
+	shown := func(when, person, want string) {
 		t.Helper()
-		w.eventually(when, func() bool { return w.sees(pc, "v1", "one") == want })
+		w.eventually(when, func() bool { return w.sees(pc, "v1", "one") == person && w.sees(w.gc, "v1", "one") == want })
 		w.eventually(when+", to who watches", func() bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -376,17 +460,17 @@ func TestShownToAll(t *testing.T) {
 			return last == want
 		})
 	}
-	shown("at first", "")
+	shown("at first", "", "")
 	value := must[[]byte](w)(federation.Encode(federation.Notice{Gateway: "ga", Why: "a test", At: w.clock()}))
 	value, err := signed.New(w.ga.creds, nil, nil).Sign("rewound/ga", value, nil)
 	w.ok(err)
 	_, err = w.ga.raw.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(prefix+"reconciled"), "=", 0)).
 		Then(clientv3.OpPut(prefix+"rewound/ga", string(value))).Commit()
 	w.ok(err)
-	shown("while it is refused", everything)
+	shown("while it is refused", "", everything)
 	_, err = w.plain.Delete(ctx, prefix+"rewound/ga")
 	w.ok(err)
-	shown("when it is not any more", "")
+	shown("when it is not any more", "", "")
 	root, err := w.rig.ca.Pair()
 	w.ok(err)
 	for i, conceals := range []bool{false, true} {
@@ -400,6 +484,7 @@ func TestShownToAll(t *testing.T) {
 		w.ok(err)
 		_, err = w.admin.PutCharter(ctx, at, federation.Charter{Serial: c.Serial, Signed: s})
 		w.ok(err)
-		shown(fmt.Sprintf("conceals: %v", conceals), map[bool]string{false: everything}[conceals])
+		all := map[bool]string{false: everything}[conceals]
+		shown(fmt.Sprintf("conceals: %v", conceals), all, all)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/gatekeeper/relay"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -74,7 +75,7 @@ func (s *leaseServer) LeaseKeepAlive(in pb.Lease_LeaseKeepAliveServer) error {
 		return err
 	}
 	known := map[int64]bool{}
-	return s.g.relay(ctx, cancel, func() error {
+	return relay.Run(ctx, cancel, s.g.safely, func() error {
 		r, err := in.Recv()
 		if err != nil {
 			return err
@@ -95,29 +96,6 @@ func (s *leaseServer) LeaseKeepAlive(in pb.Lease_LeaseKeepAliveServer) error {
 	})
 }
 
-// relay runs what brings messages to etcd, and what brings them back, until one of them fails. It
-// returns why, nil if the asker ended it. cancel ends both.
-func (g *Gatekeeper) relay(ctx context.Context, cancel func(), there, back func() error) error {
-	first := make(chan error, 2)
-	for _, bring := range []func() error{there, back} {
-		go func() {
-			first <- g.safely(ctx, "stream", func() error {
-				for {
-					if err := bring(); err != nil {
-						return err
-					}
-				}
-			})
-		}()
-	}
-	err := <-first
-	cancel()
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
-}
-
 type watchServer struct {
 	pb.UnimplementedWatchServer
 	g *Gatekeeper
@@ -131,8 +109,8 @@ func (s *watchServer) Watch(in pb.Watch_WatchServer) error {
 	if err != nil {
 		return err
 	}
-	watches := s.g.shown.Watches(who(ctx).Organization, who(ctx).Part == pki.PartAdministrator)
-	return s.g.relay(ctx, cancel, func() error {
+	watches := s.g.shown.Watches(s.g.viewer(ctx))
+	return relay.Run(ctx, cancel, s.g.safely, func() error {
 		r, err := in.Recv()
 		if err != nil {
 			return err

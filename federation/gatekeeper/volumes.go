@@ -246,6 +246,11 @@ func (q *request) begins(w write, v *federation.Volume, next *federation.Control
 
 // takes judges a takeover.
 func (q *request) takes(w write, v *federation.Volume, prev, next *federation.Control) error {
+	for _, e := range next.History {
+		if e.Epoch != next.Epoch && !slices.Contains(prev.History, e) {
+			return q.deny(w.key, "its history gains epoch %d, and what begins is epoch %d", e.Epoch, next.Epoch)
+		}
+	}
 	last := next.History
 	began := len(last) > 0 && last[len(last)-1].Epoch == next.Epoch
 	if began && last[len(last)-1].Forced {

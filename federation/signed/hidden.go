@@ -34,8 +34,8 @@ func Stub(is federation.Elsewhere) []byte {
 // Hidden reads a stub; nil: the value is none.
 func Hidden(value []byte) *federation.Elsewhere {
 	var s stub
-	if !bytes.HasPrefix(value, stubBegins) || json.Unmarshal(value, &s) != nil {
-		return nil
+	if !bytes.HasPrefix(value, stubBegins) || json.Unmarshal(value, &s) != nil || !bytes.Equal(value, Stub(s.Elsewhere)) {
+		return nil // also a record that begins so
 	}
 	return &s.Elsewhere
 }

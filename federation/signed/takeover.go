@@ -79,33 +79,96 @@ func (s *Seal) Allowed(word string, t Takeover, owner string, now time.Time) err
 }
 
 // words checks that a person said so of each epoch that began by force, as far as it is not known:
-// one of the volume's owner, or an administrator who decided between branches.
+// one of the volume's owner, or an administrator who decided between branches. A record for which
+// nobody did is forged, whichever of those that it came from is known. Whose authority a word is of
+// may have been forgotten since, and clocks differ: then the record only does not follow.
 func (c *checked) words(v *federation.Volume, ve envelope, was, is *federation.Control) error {
+	used := map[string]bool{}
 	for i, e := range is.History {
 		if !e.Forced || slices.Contains(was.History, e) {
+			used[e.Word] = true
 			continue
 		}
 		t, who, at, err := c.Said(e.Word)
 		switch {
+		case err != nil && e.Word != "" && is.Change != was.Change+1:
+			return c.deny("epoch %d began by force: %v", e.Epoch, err)
 		case err != nil:
 			return c.never("epoch %d began by force: %v", e.Epoch, err)
 		case who.Part == pki.PartAdministrator:
 		case who.Part != pki.PartPerson || who.Organization != v.Owner && !c.ownedBy(ve, who.Organization, at):
 			return c.never("epoch %d began by force, by the word of %s, and the volume belongs to %q", e.Epoch, who, v.Owner)
 		}
-		next := is.Change == was.Change+1
-		if t.Volume != is.Volume || t.Epoch >= e.Epoch || i > 0 && is.History[i-1].Epoch > t.Epoch ||
-			e.Epoch == is.Epoch && t.Gateway != is.Home.Gateway || next && (t.Epoch != was.Epoch || t.Change != was.Change) {
+		if used[e.Word] || !c.about(t, was, is, i) {
 			return c.never("epoch %d began by force, and the word of %s is about another", e.Epoch, who)
 		}
+		if c.outdated(at) {
+			return c.deny("epoch %d began by force, and %s said so at %s", e.Epoch, who, at.UTC().Format(time.RFC3339))
+		}
+		used[e.Word] = true
 	}
 	return nil
+}
+
+// about reports whether a word may be about entry i of a control record's history: it replaced what
+// is known, or something later.
+func (c *checked) about(t Takeover, was, is *federation.Control, i int) bool {
+	e := is.History[i]
+	switch {
+	case t.Volume != is.Volume, t.Epoch >= e.Epoch, i > 0 && is.History[i-1].Epoch > t.Epoch,
+		e.Epoch == is.Epoch && t.Gateway != is.Home.Gateway:
+		return false
+	case is.Change == was.Change+1:
+		return t.Epoch == was.Epoch && t.Change == was.Change
+	}
+	return t.Epoch >= was.Epoch && t.Change >= was.Change && t.Change < is.Change
+}
+
+// outdated reports whether something was said before the record that is known was written, or after
+// the one that is to show it.
+func (c *checked) outdated(at time.Time) bool {
+	if at.After(c.at.Add(tolerance)) {
+		return true
+	}
+	if c.before == nil {
+		return false
+	}
+	st, _, err := c.creds.Verified(c.before.Signature)
+	return err == nil && at.Before(time.Unix(st.At, 0).Add(-tolerance))
+}
+
+// Forced returns why a control record's words do not count, by what is known; nil: they do, or it
+// does not follow that.
+func (s *Seal) Forced(key string, value, known []byte, lookup Lookup) error {
+	e, err := open(value)
+	before, err2 := open(known)
+	if s.Since().IsZero() || KindOf(key) != federation.KindControl || errors.Join(err, err2) != nil {
+		return nil
+	}
+	is, err := recordOf[federation.Control](e)
+	was, err2 := recordOf[federation.Control](before)
+	if errors.Join(err, err2) != nil || is.Change <= was.Change || !is.DescendsFrom(*was) {
+		return nil
+	}
+	st, who, err := s.creds.Verified(e.Signature)
+	if err != nil {
+		return err
+	}
+	c := &checked{Seal: s, key: key, value: e, who: who, at: time.Unix(st.At, 0), before: &before, look: lookup}
+	if who.Part == pki.PartAdministrator { // he decided
+		return nil
+	}
+	v, ve := look[federation.Volume](lookup, federation.KindVolume, is.Volume)
+	if v == nil {
+		v = new(federation.Volume)
+	}
+	return c.words(v, ve, was, is)
 }
 
 // ownedBy reports whether an organization owned a volume at a time.
 func (c *checked) ownedBy(v envelope, organization string, at time.Time) bool {
 	return slices.ContainsFunc(v.Deeds, func(d deed) bool {
 		st, _, err := c.creds.Verified(d.Signature)
-		return err == nil && d.From == organization && !at.After(time.Unix(st.At, 0))
+		return err == nil && d.From == organization && !at.After(time.Unix(st.At, 0).Add(tolerance))
 	})
 }

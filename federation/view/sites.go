@@ -138,6 +138,17 @@ func (v *View) Living() (_ []string, synced bool) {
 	return slices.Sorted(maps.Keys(v.sites.alive)), v.synced
 }
 
+// First reports whether a gateway is the first of its organization that lives.
+func (v *View) First(gateway string) bool {
+	living, _ := v.Living()
+	_, own, _ := v.Gateway(gateway)
+	i := slices.IndexFunc(living, func(g string) bool {
+		_, site, ok := v.Gateway(g)
+		return ok && site.Organization == own.Organization
+	})
+	return i >= 0 && living[i] == gateway
+}
+
 // Gone reports whether a gateway had a heartbeat that ended. A gateway that never had one here may
 // just have started.
 func (v *View) Gone(gateway string) bool {

@@ -377,11 +377,12 @@ func (n *Nodes) Revoke(ctx context.Context, q *nodepb.RevokeRequest) (*nodepb.Re
 		return nil, err
 	}
 	n.cfg.View.Detach(k, revision)
-	if v, ok := n.cfg.View.Record(k.Volume); ok && !v.Deleted { // a deleted volume has no opens and locks
+	if v, ok := n.cfg.View.Record(k.Volume); !ok || !v.Deleted { // a deleted volume has no opens and locks
 		if err := n.cfg.Server.Expel(ctx, volumeID(k.Volume)); err != nil {
 			return nil, status.Errorf(codes.Unavailable, "node %s is not fenced from volume %s yet: %v: ask again", k.Node, v.Name, err)
 		}
-		if r := n.cfg.Routers.Get(k.Volume); r != nil { // without one, the volume is new and nobody has used it
+		// A home took the locks back with the grant, and the volume is not shown any more.
+		if r := n.cfg.Routers.Get(k.Volume); ok && r != nil { // without one, the volume is new and nobody has used it
 			if err := r.Locks.Fence(ctx); err != nil {
 				return nil, status.Errorf(codes.Unavailable, "node %s is not fenced from volume %s yet: %v: ask again", k.Node, v.Name, err)
 			}

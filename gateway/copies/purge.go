@@ -91,11 +91,10 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 // overdue is how late something is that the chosen gateway should have done. Then others do it.
 const overdue = 10 * time.Minute
 
-// chosen reports whether this gateway is the one to do what is late for so long. Two that both
-// think so do no harm.
+// chosen reports whether this gateway is the one of its organization to do what is late for so
+// long: others may not be shown the volume. Several that think so do no harm.
 func (m *Manager) chosen(late time.Duration) bool {
-	living, _ := m.cfg.View.Living()
-	return late >= overdue || late >= 0 && len(living) > 0 && living[0] == m.cfg.Self.Gateway
+	return late >= overdue || late >= 0 && m.cfg.View.First(m.cfg.Self.Gateway)
 }
 
 // end purges a volume, if the registry itself still says that it is deleted and its time has come.
@@ -117,7 +116,9 @@ func (m *Manager) end(ctx context.Context, uuid string, now time.Time) (again bo
 	p := federation.Purge{Volume: uuid, At: now.UTC(), Size: v.Spec.Size, Sites: v.Sites}
 	if err == nil {
 		for _, member := range m.cfg.View.Members() {
-			p.Pending = append(p.Pending, member.Gateway)
+			if m.cfg.View.MayHave(v, member) {
+				p.Pending = append(p.Pending, member.Gateway)
+			}
 		}
 		err = m.cfg.Registry.PurgeVolume(ctx, rev, p)
 	}

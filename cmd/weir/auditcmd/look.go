@@ -30,8 +30,8 @@ type look struct {
 	charter      *pki.Charter // nil: there is none
 	founders     []string     // certificates (PEM) of founding authorities
 	now          time.Time
-	// said reads a word for a takeover by force.
-	said func(word string) (pki.Identity, time.Time, error)
+	// said reads the word for an epoch that began by force.
+	said func(federation.Control, federation.EpochStart) (pki.Identity, time.Time, error)
 
 	sites    map[string]*Site
 	findings []Finding
@@ -244,8 +244,8 @@ func (l *look) home(about string, v volume, why map[string]bool) {
 			"what it has", c.Home.Site, l.of(c.Home.Site))
 	}
 	if n := len(c.History); n > 0 && c.History[n-1].Forced { // until the next epoch
-		by := ""
-		if who, at, err := l.said(c.History[n-1].Word); err == nil {
+		by := ", and no word of a person shows that"
+		if who, at, err := l.said(c, c.History[n-1]); err == nil {
 			by = fmt.Sprintf(" by the word of %s at %s", who, cli.Stamp(at))
 		}
 		l.find(about, "See what was set aside: weir status "+v.Name, "epoch %d began by force%s: writes of before may be missing",

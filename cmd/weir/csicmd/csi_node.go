@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/weir-storage/weir/csi-driver/mount"
@@ -83,6 +84,9 @@ func runNode(ctx context.Context, sh *cli.Shell, p *part) (err error) {
 	var node corev1.Node
 	if err := c.Get(ctx, kube.ObjectKey{Name: p.node}, &node); err != nil {
 		return fmt.Errorf("--node %q: read the Node: %w", p.node, err)
+	}
+	if strings.ContainsAny(p.tlsName, ":/") {
+		return cli.Usage("--nfs-tls-name %q: write the name alone, without a port or a path", p.tlsName)
 	}
 	conn, err := dialNode(creds, p.gateway, pki.Expect{Organizations: []string{creds.Identity().Organization}, Site: p.Site})
 	if err != nil {

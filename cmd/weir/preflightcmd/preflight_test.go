@@ -89,7 +89,7 @@ func TestPreflightTLS(t *testing.T) {
 		return map[string]string{"proc/net/tls_stat": "", "proc/7/comm": "tlshd\n", "etc/weir/ca.crt": string(root.Cert),
 			"etc/weir/w1.crt": string(pair.Cert), "etc/weir/w1.key": string(pair.Key),
 			"etc/tlshd.conf": "[debug]\nloglevel=0\n[authenticate.client]\n# x509.certificate=/old\nx509.truststore = /etc/weir/ca.crt\n" +
-				"x509.certificate=\"/etc/weir/w1.crt\"\nx509.private_key=/etc/weir/w1.key\n[authenticate.server]\n"}
+				"x509.certificate=/etc/weir/w1.crt\nx509.private_key=/etc/weir/w1.key\n[authenticate.server]\n"}
 	}
 	none := map[string]string{}
 	for _, c := range []struct {
@@ -114,6 +114,9 @@ func TestPreflightTLS(t *testing.T) {
 			"neither /etc/tlshd/config nor /etc/tlshd.conf"},
 		{"no certificate", "6.5.0", pki.PartClient, map[string]string{"etc/tlshd/config": "[authenticate.server]\nx509.truststore=/x\n"}, 0,
 			[3]verdict{fine, fine, broken}, "/etc/tlshd/config has no x509.truststore"},
+		{"a path in quotes", "6.5.0", pki.PartClient, map[string]string{"etc/tlshd.conf": "[authenticate.client]\n" +
+			"x509.truststore=/etc/weir/ca.crt\nx509.certificate=\"/etc/weir/w1.crt\"\nx509.private_key=/etc/weir/w1.key\n"}, 0,
+			[3]verdict{fine, fine, broken}, "w1.crt\""},
 		{"no such file", "6.5.0", pki.PartClient, map[string]string{"etc/weir/w1.key": "-"}, 0, [3]verdict{fine, fine, broken}, "w1.key"},
 		{"another part's", "6.5.0", pki.PartNode, none, 0, [3]verdict{fine, fine, broken}, "of part client"},
 		{"it has ended", "6.5.0", pki.PartClient, none, 2 * time.Hour, [3]verdict{fine, fine, broken}, "ended at 2026-05-04T11:00:00Z"},

@@ -82,7 +82,8 @@ func (m machine) nodeCertificate(now time.Time) finding {
 		f.Found, f.Mend = "there is neither /"+strings.Join(names, " nor /"), "write one: "+howTo
 		return f
 	}
-	parsed, err := ini.Load(conf)
+	// As GLib reads it, which tlshd does: quotes and comments behind a value are of the value.
+	parsed, err := ini.LoadSources(ini.LoadOptions{PreserveSurroundedQuote: true, IgnoreInlineComment: true}, conf)
 	if err != nil {
 		f.Found, f.Mend = from+": "+err.Error(), "correct it: "+howTo
 		return f

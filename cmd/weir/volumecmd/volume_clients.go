@@ -157,9 +157,9 @@ func sayClients(ctx context.Context, cl *access.Client, name string, o identitie
 		case v.OwnerSite != "" && slices.ContainsFunc(v.Grants, func(g federation.Grant) bool { return g.Site == o.site }):
 			return "", fmt.Errorf("volume %s belongs to the cluster of site %s, which grants it to site %s: write clients into that grant",
 				v.Name, v.OwnerSite, o.site)
-		case v.OwnerSite != "" && (said.Ports == users.PortsPrivileged || said.Certificates == users.CertificatesRequired):
-			return "", fmt.Errorf("volume %s belongs to the cluster of site %s, whose nodes have neither certificates nor privileged "+
-				"ports for it", v.Name, v.OwnerSite)
+		case v.OwnerSite != "" && said.Ports == users.PortsPrivileged:
+			return "", fmt.Errorf("volume %s belongs to the cluster of site %s, whose nodes have no privileged ports for it", v.Name,
+				v.OwnerSite)
 		}
 		where := "at all sites of which nothing else is said"
 		switch {

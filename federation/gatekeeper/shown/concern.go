@@ -4,6 +4,7 @@ package shown
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,11 +14,36 @@ import (
 
 // apply takes in one change. What cannot be read changes nothing. x.mu is held.
 func (x *Index) apply(key string, value []byte, deleted bool, at int64) {
-	kind, name, _ := strings.Cut(key, "/")
+	defer func() {
+		if recover() != nil { // somebody wrote past the gatekeepers what this program cannot take
+			x.forged[key] = change{value, deleted}
+		}
+	}()
 	if !x.counts(key, value, deleted) {
-		x.forged[key] = true
+		x.forged[key] = change{value, deleted}
 		return
 	}
+	_, was := x.forged[key]
+	delete(x.forged, key)
+	x.keep(key, value, deleted, at, was)
+	if was {
+		x.turn(at) // it was shown to all
+	}
+	switch signed.KindOf(key) {
+	case federation.KindSite, federation.KindVolume, federation.KindPurged, federation.KindCharter: // others are judged by it
+		for k, c := range maps.Clone(x.forged) {
+			if x.counts(k, c.value, c.deleted) {
+				delete(x.forged, k)
+				x.keep(k, c.value, c.deleted, at, true)
+				x.turn(at)
+			}
+		}
+	}
+}
+
+// keep takes in what counts. before: something else was shown of the key. x.mu is held.
+func (x *Index) keep(key string, value []byte, deleted bool, at int64, before bool) {
+	kind, name, _ := strings.Cut(key, "/")
 	switch federation.Kind(kind) {
 	case federation.KindSite:
 		x.site(name, value, deleted, at)
@@ -29,13 +55,15 @@ func (x *Index) apply(key string, value []byte, deleted bool, at int64) {
 		if some != (len(x.notices) > 0) {
 			x.turn(at)
 		}
+	case federation.KindAdmission:
+		x.admission(key, value, deleted, at)
 	case federation.KindVolume, federation.KindControl, federation.KindPurged:
 		uuid := name
 		v, known := x.volumes[uuid]
 		if !known {
 			v = new(volume)
 		}
-		before := x.concerned(v)
+		were := x.concerned(v)
 		v.apply(federation.Kind(kind), value, deleted)
 		if v.gone() {
 			delete(x.volumes, uuid)
@@ -48,38 +76,66 @@ func (x *Index) apply(key string, value []byte, deleted bool, at int64) {
 		if v.name != "" && v.there {
 			x.names[v.name] = uuid
 		}
-		if !known { // nothing of it was hidden
-			return
-		}
-		after := x.concerned(v)
-		for o := range before {
-			if !after[o] {
-				x.shift(o, at)
-			}
-		}
-		for o := range after {
-			if !before[o] {
-				x.shift(o, at)
-			}
+		if known || before { // else nothing of it was hidden
+			x.changed(were, x.concerned(v), at)
 		}
 	}
+}
+
+// changed notes whom a volume begins or ends to concern. x.mu is held.
+func (x *Index) changed(before, after map[string]bool, at int64) {
+	for o := range before {
+		if !after[o] {
+			x.shift(o, at)
+		}
+	}
+	for o := range after {
+		if !before[o] {
+			x.shift(o, at)
+		}
+	}
+}
+
+// admission takes in who may use a volume. One that a person of the owner wrote, of a client that
+// is no node, is enough for its site to use the volume. x.mu is held.
+func (x *Index) admission(key string, value []byte, deleted bool, at int64) {
+	parts := strings.SplitN(key, "/", 4) // admission/SITE/VOLUME/CLIENT
+	if len(parts) != 4 {
+		return
+	}
+	var is federation.Admission
+	v := x.volumes[parts[2]]
+	if !deleted && !record(value, &is) || v == nil {
+		return
+	}
+	before := x.concerned(v)
+	if delete(v.clients, key); !deleted && is.Node == "" {
+		if v.clients == nil {
+			v.clients = map[string]string{}
+		}
+		v.clients[key] = parts[1]
+	}
+	x.changed(before, x.concerned(v), at)
 }
 
 // counts reports whether a change counts of what an index keeps, and then keeps it. x.mu is held.
 func (x *Index) counts(key string, value []byte, deleted bool) bool {
 	switch signed.KindOf(key) {
 	case federation.KindSite, federation.KindVolume, federation.KindControl, federation.KindKeyring, federation.KindPurged:
+	case federation.KindAdmission, kindNotice: // they are not kept
+		return deleted || x.seal.Check(key, value, signed.Known{First: true}, x.look) == nil
 	default:
 		return true
 	}
 	is := x.values[key]
 	if deleted && signed.Stays(key) && is != nil && x.values[signed.PurgeOf(key)] == nil && !x.seal.Since().IsZero() ||
-		!deleted && x.seal.Check(key, value, signed.Known{Value: is, First: x.first}, x.look) != nil {
+		!deleted && x.seal.Check(key, value, signed.Known{Value: is, Grave: x.graves[key], First: x.first}, x.look) != nil {
 		return false
 	}
-	delete(x.forged, key)
 	if x.values[key] = value; deleted {
-		delete(x.values, key)
+		if delete(x.values, key); signed.KindOf(key) == federation.KindSite { // its name stays with its organization
+			x.graves[key] = is
+		}
 	}
 	return true
 }
@@ -91,8 +147,10 @@ func (x *Index) look(key string) []byte {
 	switch {
 	case kind == "gateway" && x.at[name] != "":
 		known = []byte(x.at[name])
-	case kind == string(kindName) && x.names[name] != "":
-		known = []byte(x.names[name])
+	case kind == string(kindName):
+		if v := x.volumes[x.names[name]]; v != nil && v.there {
+			known = []byte(x.names[name])
+		}
 	}
 	return known
 }
@@ -141,8 +199,21 @@ func (v *volume) apply(kind federation.Kind, value []byte, deleted bool) {
 		}
 	case federation.KindPurged:
 		var is federation.Purge
-		if v.purged = !deleted; !deleted && len(v.owners) == 0 && record(value, &is) {
-			v.named = slices.Clone(is.Sites)
+		if v.purged = !deleted; deleted || !record(value, &is) {
+			return
+		}
+		v.pending = is.Pending
+		if len(v.owners) == 0 { // nothing else is known of it: what it was is beside its purge
+			var e struct {
+				Because json.RawMessage `json:"because"`
+			}
+			if json.Unmarshal(value, &e) == nil && e.Because != nil {
+				v.apply(federation.KindVolume, e.Because, false)
+				v.there = false
+			}
+			for _, s := range is.Sites {
+				v.named = with(v.named, s)
+			}
 		}
 	}
 }
@@ -170,6 +241,9 @@ func (x *Index) concerned(v *volume) map[string]bool {
 			out[x.sites[s].organization] = true
 		}
 	}
+	for _, s := range v.clients {
+		out[x.sites[s].organization] = true
+	}
 	delete(out, "")
 	return out
 }
@@ -180,6 +254,11 @@ func (x *Index) concerns(v *volume, organization string) bool {
 		return false
 	}
 	own := func(site string) bool { return x.sites[site].organization == organization }
+	for _, s := range v.clients {
+		if own(s) {
+			return true
+		}
+	}
 	return slices.Contains(v.owners, organization) || slices.ContainsFunc(v.named, own) || slices.ContainsFunc(v.members, own)
 }
 
@@ -224,7 +303,10 @@ func (x *Index) shift(organization string, at int64) {
 func (x *Index) shifted(organization string, after place, upTo int64) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	if after.era != x.era || after.at < x.since || after.at < x.floors[organization] {
+	if !x.hides || after.era != x.era {
+		return after.era != x.era
+	}
+	if after.at < x.since || after.at < x.floors[organization] {
 		return true
 	}
 	all := x.shifts[organization]

@@ -62,13 +62,14 @@ type state struct {
 	names   map[string]string // volumes, also those that were purged
 	notices map[string]bool
 	values  map[string][]byte // what counts, by key
-	forged  map[string]bool   // keys that have what does not count
+	graves  map[string][]byte // of sites that were removed
+	forged  map[string]change // what does not count, by key
 	first   bool              // nothing was known before
 }
 
 func newState() *state {
 	return &state{volumes: map[string]*volume{}, sites: map[string]site{}, at: map[string]string{}, names: map[string]string{},
-		notices: map[string]bool{}, values: map[string][]byte{}, forged: map[string]bool{}}
+		notices: map[string]bool{}, values: map[string][]byte{}, graves: map[string][]byte{}, forged: map[string]change{}}
 }
 
 // volume is whom a volume concerns.
@@ -79,7 +80,16 @@ type volume struct {
 	named   []string // sites of its record
 	members []string // sites of its control record
 
+	clients map[string]string // sites whose clients a person of the owner admitted, by key
+	pending []string          // gateways that are to delete what they have of it
+
 	there, ruled, purged bool // there is a record of the volume, of its control, of its purge
+}
+
+// change is what was written to a key.
+type change struct {
+	value   []byte
+	deleted bool
 }
 
 type site struct {
@@ -104,15 +114,18 @@ func (x *Index) Hide(hides bool, at int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.hides != hides {
-		x.hides = hides
+		x.hides = true // or it would not turn
 		x.turn(at)
+		x.hides = hides
 	}
 }
 
 // turn ends all watches of before a revision. x.mu is held.
 func (x *Index) turn(at int64) {
 	x.since = at
-	x.era++
+	if x.hides {
+		x.era++
+	}
 	x.shifts, x.floors = map[string][]int64{}, map[string]int64{}
 }
 
@@ -122,7 +135,7 @@ var lists = []struct {
 	kind federation.Kind
 	keys bool
 }{{federation.KindSite, false}, {federation.KindVolume, false}, {federation.KindKeyring, false}, {federation.KindControl, false},
-	{federation.KindPurged, false}, {kindNotice, true}}
+	{federation.KindPurged, false}, {federation.KindAdmission, false}, {kindNotice, false}}
 
 // Kinds of keys that are no federation.Kind.
 const (

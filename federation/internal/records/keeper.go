@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/internal/about"
 )
 
 // Keys that are no federation.Kind.
@@ -206,9 +207,10 @@ func (k *keeper) learn(h federation.Head, all []Pair) error {
 		was, known := old[p.Key]
 		delete(old, p.Key)
 		switch {
-		case p.Hidden != nil:
-			_, volume, _ := strings.Cut(p.Key, "/")
-			hidden[volume] = true
+		case p.Hidden != nil, p.Withheld:
+			if _, volume, _ := strings.Cut(p.Key, "/"); kindOf(p.Key) != federation.KindPurged {
+				hidden[volume] = true
+			}
 		case !archived(p.Key), p.Err != nil:
 		case !known || was.Revision < p.Revision:
 			news = append(news, record(p))
@@ -223,26 +225,12 @@ func (k *keeper) learn(h federation.Head, all []Pair) error {
 		if kindOf(r.Key) == kindCanary && r.Revision <= h.Revision && !forged {
 			return k.guard.Refuse(fmt.Sprintf("it had a record %s and has none", r.Key))
 		}
-		if !r.Deleted && r.Revision <= h.Revision && !hidden[volumeOf(r)] {
+		if !r.Deleted && r.Revision <= h.Revision && !hidden[about.Volume(r.Key, r.Value)] {
 			// What it was stays: it is not believed again (package signed).
 			news = append(news, federation.Record{Key: r.Key, Value: r.Value, Revision: h.Revision, Deleted: true})
 		}
 	}
 	return k.put(append(news, whole))
-}
-
-// volumeOf is the volume that a record is about; "": none.
-func volumeOf(r federation.Record) string {
-	parts := strings.Split(r.Key, "/")
-	switch k := kindOf(r.Key); {
-	case k == kindName:
-		return string(r.Value)
-	case k == federation.KindAdmission && len(parts) > 2, k == federation.KindAttachment && len(parts) > 2:
-		return parts[2]
-	case k == federation.KindLost || !OfVolumes(r.Key) || len(parts) < 2:
-		return ""
-	}
-	return parts[1]
 }
 
 // put archives records, and notes the newest. The guard learns first of a reconciliation, of a

@@ -28,6 +28,8 @@ type Pair struct {
 	Raw []byte
 	// Hidden is set of a record that is there and is not shown to this organization.
 	Hidden *federation.Elsewhere
+	// Withheld: it is what is known of a record that is not shown.
+	Withheld bool
 }
 
 // decode reads the record of a pair.
@@ -87,7 +89,12 @@ type sealing interface {
 	Endorsed(key string, value []byte) ([]byte, error)
 	// Lacks reports whether a value has no signature that would count, if a charter asked for one.
 	Lacks(key string, value []byte, look func(key string) []byte) bool
-	// Counts returns why a value does not count that somebody says was there.
-	Counts(key string, value []byte) error
+	// Counts returns why a value does not count that somebody says was there. known is what is
+	// known of the key, nil: nothing; look is for other keys, nil: what this process knows.
+	Counts(key string, value, known []byte, look func(key string) []byte) error
+	// Follows returns why a value does not count after another.
+	Follows(key string, value, known []byte) error
+	// Conceals reports whether the charter says that an organization is not shown all.
+	Conceals() bool
 	Heal(ctx context.Context) error
 }

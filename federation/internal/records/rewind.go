@@ -360,6 +360,7 @@ func (r *Registry) ReadRewind(ctx context.Context) (federation.Rewind, error) {
 
 // rewindOf returns what the registry has about having gone back.
 func (r *Registry) rewindOf(all map[string]Pair) (out federation.Rewind, err error) {
+	knows := r.knows(all)
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		p := all[k]
 		switch {
@@ -375,7 +376,7 @@ func (r *Registry) rewindOf(all map[string]Pair) (out federation.Rewind, err err
 			if err := federation.Decode("testimony", k, p.Value, &t); err != nil {
 				return out, err
 			}
-			if r.counts(t.Key, t.Value) == nil || t.Deleted {
+			if t.Deleted || r.counts(t.Key, t.Value, knows(t.Key), knows) == nil {
 				out.Testimonies = append(out.Testimonies, t)
 			}
 		case archived(k) && kindOf(k) != kindReconciled:

@@ -5,17 +5,23 @@ package records
 import (
 	"bytes"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/internal/about"
 )
 
 // absorb takes newer control records from testimonies, and from the registry, into the archive:
 // this gateway may have slept when they changed, or a home changed them since. One of its own is
 // newer if the archive failed. Where they branched since, a person decides.
 func (t *tending) absorb() error {
+	kept := map[string]int{}
+	for i, x := range t.archive {
+		kept[x.Key] = i
+	}
 	claims := map[string][]federation.Control{}
 	said := map[string][][]byte{} // as they were signed
 	for k, p := range t.all {
@@ -26,7 +32,11 @@ func (t *tending) absorb() error {
 		if err != nil {
 			return err
 		}
-		if k == "" || t.r.counts(k, value) != nil {
+		var known []byte
+		if i, ok := kept[k]; ok && !t.archive[i].Deleted {
+			known = t.archive[i].Value
+		}
+		if k == "" || t.r.counts(k, value, known, nil) != nil {
 			continue
 		}
 		c, err := control(k, value)
@@ -34,10 +44,6 @@ func (t *tending) absorb() error {
 			return err
 		}
 		claims[k], said[k] = append(claims[k], c), append(said[k], value)
-	}
-	kept := map[string]int{}
-	for i, x := range t.archive {
-		kept[x.Key] = i
 	}
 	top := t.top()
 	var news []federation.Record
@@ -85,12 +91,30 @@ func valueOf(key string, values [][]byte, is federation.Control) []byte {
 	return nil
 }
 
-// counts returns why a value does not count that a gateway testifies.
-func (r *Registry) counts(key string, value []byte) error {
+// counts returns why a value does not count that a gateway testifies. See sealing.Counts.
+func (r *Registry) counts(key string, value, known []byte, look func(key string) []byte) error {
 	if s, ok := r.kv.KV.(sealing); ok {
-		return s.Counts(key, value)
+		return s.Counts(key, value, known, look)
 	}
 	return nil
+}
+
+// knows is about.Known of what the registry has.
+func (r *Registry) knows(all map[string]Pair) func(key string) []byte {
+	has, said := map[string][]byte{}, []federation.Testimony(nil)
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		var t federation.Testimony
+		if p := all[k]; p.Err == nil && strings.HasPrefix(k, testimonyPrefix) && federation.Decode("testimony", k, p.Value, &t) == nil {
+			said = append(said, t)
+		} else if p.Err == nil {
+			has[k] = p.Value
+		}
+	}
+	follows := func(string, []byte, []byte) error { return nil }
+	if s, ok := r.kv.KV.(sealing); ok {
+		follows = s.Follows
+	}
+	return about.Known(has, said, follows)
 }
 
 // claimed returns the key and the value of the control record that a pair of the registry is, or

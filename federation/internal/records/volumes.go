@@ -4,10 +4,10 @@ package records
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/internal/about"
 )
 
 const namePrefix = "name/"
@@ -119,19 +119,12 @@ func (r *Registry) UpdateVolume(ctx context.Context, prev federation.Revision, v
 	if err := federation.CheckUpdate(old, v); err != nil {
 		return 0, err
 	}
-	v.Former = former(old, v)
+	v.Former = old.Former
+	if s, ok := r.kv.KV.(sealing); ok && s.Conceals() { // earlier releases do not know it
+		v.Former = about.Former(old, v)
+	}
 	k := key(federation.KindVolume, v.UUID)
 	return r.put(ctx, "update", "volume", v.Name, k, []Condition{{Key: k, Revision: prev}}, v)
-}
-
-// former are the sites that had copies of a volume, and are to have none any more.
-func former(old, next federation.Volume) (out []string) {
-	for _, s := range slices.Concat(old.Former, old.Sites) {
-		if !slices.Contains(next.Sites, s) && !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // ListVolumes implements federation.Volumes.

@@ -25,6 +25,7 @@ type listing struct {
 	fn    func(federation.Event) error
 	known map[string]federation.Revision
 	head  federation.Head
+	again bool // it had to list anew already
 }
 
 // stopped is an error of fn: it ends the watch.
@@ -46,10 +47,11 @@ func (m *listing) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if errors.Is(err, ErrCompacted) {
+		if errors.Is(err, ErrCompacted) && !m.again {
+			m.again = true
 			continue
 		}
-		if !errors.Is(err, federation.ErrUnavailable) {
+		if !errors.Is(err, ErrCompacted) && !errors.Is(err, federation.ErrUnavailable) {
 			return wrap("watch", "registry", "", err)
 		}
 		if err := m.pause(ctx); err != nil {

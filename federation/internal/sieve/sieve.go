@@ -5,6 +5,7 @@
 package sieve
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -200,6 +201,8 @@ func (b *batch) sift(pairs []records.Pair, lazily bool) []fate {
 type fate struct {
 	why  error
 	kept *federation.Record // what goes on in its place; nil: nothing is known
+	// withheld: the registry does not show it.
+	withheld bool
 }
 
 // rereadEvery bounds how often what does not count makes this process read something again.
@@ -244,7 +247,9 @@ func (b *batch) readAgain(p records.Pair) bool {
 func (b *batch) judge(p records.Pair) fate {
 	is, r := b.known(p.Key)
 	// Older than what is archived: the registry went back, which others tell.
-	if b.refused() || r.Revision > 0 && p.Revision+b.offset() < r.Revision {
+	older := r.Revision > 0 && p.Revision+b.offset() < r.Revision && (!signed.Has(is.Value) || b.seal.Older(p.Key, p.Value, is.Value) ||
+		bytes.Equal(p.Value, is.Value))
+	if b.refused() || older {
 		if err := b.seal.Check(p.Key, p.Value, signed.Known{First: true}, b.lookup()); signed.IsForgery(err) {
 			return fate{why: err}
 		}
@@ -274,11 +279,15 @@ var errHidden = errors.New("the registry does not show it, and it concerns this 
 func (b *batch) hidden(p records.Pair) fate {
 	is, r := b.known(p.Key)
 	_, volume, _ := strings.Cut(p.Key, "/")
+	if signed.KindOf(p.Key) == federation.KindPurged && !b.seal.Concerns(volume, b.look) {
+		b.accepted[p.Key] = p.Value // what was known of the volume once is gone
+		return fate{}
+	}
 	if !signed.Stays(p.Key) || is.Value == nil || b.refused() || !b.seal.Concerns(volume, b.look) {
 		return fate{}
 	}
 	b.bad(p.Key, mark{p.Revision, true}, errHidden)
-	return fate{why: errHidden, kept: &r}
+	return fate{why: errHidden, kept: &r, withheld: true}
 }
 
 func (s *Sieve) offset() federation.Revision {
@@ -323,6 +332,10 @@ func (b *batch) purged(key string) bool {
 		return false
 	}
 	res, _, err := b.KV.Get(b.ctx, records.Read{Key: k})
+	if err == nil && len(res[0]) > 0 && res[0][0].Hidden != nil {
+		b.hidden(res[0][0])
+		return b.look(k) != nil
+	}
 	return err == nil && len(res[0]) > 0 && b.judge(res[0][0]).why == nil
 }
 
@@ -396,7 +409,9 @@ func (s *Sieve) instead(p records.Pair, f fate) records.Pair {
 		p.Err, p.Raw, p.Value = f.why, p.Value, nil // it says nothing, but is in the way
 		return p
 	}
-	return s.pair(*f.kept)
+	p = s.pair(*f.kept)
+	p.Withheld = f.withheld
+	return p
 }
 
 // pair is an archived record as the registry had it.

@@ -74,14 +74,28 @@ func (s *Sieve) Lacks(key string, value []byte, look func(key string) []byte) bo
 	return !signed.Settled(value) || s.seal.Strict(key, value, signed.Known{First: true}, look) != nil
 }
 
-// Counts returns why a value does not count that somebody says was at a key.
-func (s *Sieve) Counts(key string, value []byte) error {
-	b := s.batch(context.Background(), false)
-	err := s.seal.Check(key, value, signed.Known{First: true}, b.lookup())
-	if !signed.IsForgery(err) {
-		return nil // whether it is newer than what is known, others compare
+// Counts returns why a value does not count that somebody says was at a key. Whether it is newer
+// than what is known, others compare; but what began by force since then has a person's word.
+func (s *Sieve) Counts(key string, value, known []byte, look func(key string) []byte) error {
+	lookup := signed.Lookup(look)
+	if look == nil {
+		lookup = s.batch(context.Background(), false).lookup()
 	}
-	return err
+	if err := s.seal.Check(key, value, signed.Known{First: true}, lookup); signed.IsForgery(err) {
+		return err
+	}
+	if known == nil {
+		return nil
+	}
+	return s.seal.Forced(key, value, known, lookup)
+}
+
+// Conceals reports whether the charter says that an organization is not shown all.
+func (s *Sieve) Conceals() bool { return s.seal.Conceals() }
+
+// Follows returns why a value does not count after another.
+func (s *Sieve) Follows(key string, value, known []byte) error {
+	return s.seal.Check(key, value, signed.Known{Value: known}, nil)
 }
 
 // Heal puts back what the archive has in place of what does not count (signed-6). Somebody else may

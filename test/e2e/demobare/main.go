@@ -268,7 +268,8 @@ func (s *show) gatewayOnly(ctx context.Context) error {
 	} else {
 		fmt.Println("  " + err.Error())
 	}
-	if _, err := s.bed.Weir(ctx, "b", "failover", "scratch", "--to", "b", "--accept-loss"); err != nil {
+	// A person of the organization that owns it gives that up.
+	if _, err := s.bed.Weir(ctx, "c", "failover", "scratch", "--to", "b", "--accept-loss"); err != nil {
 		return err
 	}
 	st, err = s.bed.Await(ctx, "b", "scratch", func(st bed.Status) bool { return st.HomeSite == "b" })

@@ -42,7 +42,7 @@ type Client struct {
 	Self     pki.Identity // of the caller's certificate
 	// Say is the caller's word for a takeover by force, and Said is whose and of when one is.
 	Say  func(signed.Takeover) (string, error)
-	Said func(word string) (pki.Identity, time.Time, error)
+	Said func(is federation.Control, began federation.EpochStart) (pki.Identity, time.Time, error)
 	// Dial makes a connection to a gateway, whose certificate must be that gateway's.
 	Dial func(federation.Site, federation.Gateway) (*grpc.ClientConn, error)
 }
@@ -156,8 +156,11 @@ func Connect(n Connection, now func() time.Time) (*Client, error) {
 		return nil, err
 	}
 	seal := signed.New(creds, nil, nil)
-	said := func(word string) (pki.Identity, time.Time, error) {
-		_, who, at, err := seal.Said(word)
+	said := func(is federation.Control, began federation.EpochStart) (pki.Identity, time.Time, error) {
+		t, who, at, err := seal.Said(began.Word)
+		if err == nil && (t.Volume != is.Volume || t.Epoch >= began.Epoch || began.Epoch == is.Epoch && t.Gateway != is.Home.Gateway) {
+			err = fmt.Errorf("what %s said is about another takeover", who)
+		}
 		return who, at, err
 	}
 	return &Client{Registry: registry, Self: id, Say: seal.Say, Said: said, Dial: trusting(registry, creds)}, nil

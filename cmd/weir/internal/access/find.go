@@ -19,7 +19,8 @@ func (c *Client) Find(ctx context.Context, name string) (federation.Volume, fede
 	v, rev, err := c.Registry.FindVolume(ctx, name)
 	switch {
 	case errors.Is(err, federation.ErrNotFound):
-		return v, rev, fmt.Errorf("volume %s: there is no volume of this name: `weir volume list` shows which there are", name)
+		return v, rev, fmt.Errorf("volume %s: there is no volume of this name: `weir volume list` shows which there are, and your "+
+			"organization is shown", name)
 	case err != nil:
 		return v, rev, err
 	}

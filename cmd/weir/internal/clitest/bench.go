@@ -144,11 +144,11 @@ func (b *Bench) Run(input string, args ...string) (code int, out, errs string) {
 	connect := func(access.Connection) (*access.Client, error) {
 		return &access.Client{Registry: borrowed{b.Registry}, Dial: b.dial,
 			Say: func(t signed.Takeover) (string, error) { return fmt.Sprintf("%+v", t), nil },
-			Said: func(word string) (pki.Identity, time.Time, error) {
-				if word == "" {
+			Said: func(_ federation.Control, began federation.EpochStart) (pki.Identity, time.Time, error) {
+				if began.Word == "" {
 					return pki.Identity{}, time.Time{}, errors.New("nobody said so")
 				}
-				return pki.Identity{Federation: "demo", Organization: "SURF", Gateway: word, Part: pki.PartPerson}, Time, nil
+				return pki.Identity{Federation: "demo", Organization: "SURF", Gateway: began.Word, Part: pki.PartPerson}, Time, nil
 			},
 			Self: pki.Identity{Federation: "demo", Organization: "SURF", Site: "ams", Gateway: "operator"}}, nil
 	}
