@@ -123,6 +123,10 @@ func (x *Index) counts(key string, value []byte, deleted bool) bool {
 	switch signed.KindOf(key) {
 	case federation.KindSite, federation.KindVolume, federation.KindControl, federation.KindKeyring, federation.KindPurged:
 	case federation.KindAdmission, kindNotice: // they are not kept
+		var is federation.Admission
+		if signed.KindOf(key) == federation.KindAdmission && record(value, &is) && is.Node != "" {
+			return true // most are of nodes, and concern nobody by themselves
+		}
 		return deleted || x.seal.Check(key, value, signed.Known{First: true}, x.look) == nil
 	default:
 		return true

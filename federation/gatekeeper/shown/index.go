@@ -4,16 +4,18 @@
 // volumes that concern it, and all that is about no volume.
 //
 // A volume concerns its owner and those that gave it away, and the organizations of sites that have
-// a copy, had one, are to have one, or have a grant. All others see that there is a volume, where,
-// and how large: planners count with that. While a gateway says that the registry went back,
-// everything is shown, because gateways then compare all they know.
+// a copy, had one, are to have one, have a grant, or a client that a person of the owner admitted.
+// All others see that there is a volume, where, and how large: planners count with that. While a
+// gateway says that the registry went back, gateways are shown everything: they then compare all
+// that they know.
 //
 // # How it is kept right
 //
-// An Index follows one etcd. What it shows may be newer than the answer or the change that it is
-// asked about, and never older: it waits until it knows as much. A change of what an organization
-// is shown is a shift. A watch of the organization's processes ends at each, as if etcd had
-// forgotten the past, so that they list anew: what is shown now may not have changed since long.
+// An Index follows one etcd. It may be newer than the answer or the change that it is asked about.
+// It is older only where all that was asked for by name is shown by what it knows: else it waits
+// until it knows as much. A change of what an organization is shown is a shift. A watch of the
+// organization's processes ends at each, as if etcd had forgotten the past, so that they list anew:
+// what is shown now may not have changed since long.
 //
 // An Index only remembers what etcd has, as far as it counts (package signed): who writes etcd past
 // the gatekeepers hides nothing by it. What does not count is shown to all, so that those tell it
