@@ -79,6 +79,7 @@ func BenchmarkRequests(b *testing.B) {
 	for i := range 100 {
 		organizations = append(organizations, fmt.Sprintf("O%02d", i))
 	}
+	w.conceals = true
 	w.signed(organizations...)
 	ctx := b.Context()
 	must[federation.Revision](w)(w.pa.CreateVolume(ctx, volumeOf("v1", "one", "A", "a"), ringOf("v1", "a")))
