@@ -49,7 +49,7 @@ func (w *world) reader(organization, site, name string) *reader {
 	w.ok(err)
 	r := &reader{w: w, name: name, log: new(lines), forged: map[federation.Kind]int{}, synced: make(chan struct{}),
 		watched: make(chan error, 1)}
-	r.Registry, err = etcd.Open(etcd.Config{After: time.After, Endpoints: []string{"https://" + w.address}, Federation: "demo",
+	r.Registry, err = etcd.Open(etcd.Config{After: soon, Endpoints: []string{"https://" + w.address}, Federation: "demo",
 		Guard: guard,
 		TLS:   creds.Client(pki.Expect{Part: pki.PartRegistry}, "127.0.0.1"),
 		Seal: signed.New(creds, slog.New(slog.NewTextHandler(r.log, nil)), func(k federation.Kind) {
@@ -69,6 +69,9 @@ func (w *world) reader(organization, site, name string) *reader {
 	})
 	return r
 }
+
+// soon is a timer for who does not want to wait as long as a program does that lists anew.
+func soon(d time.Duration) <-chan time.Time { return time.After(d / 20) }
 
 // wake has the reader follow the registry, and returns when it has listed everything.
 func (r *reader) wake() {
