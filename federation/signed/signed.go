@@ -213,15 +213,6 @@ func (s *Seal) Since() time.Time {
 	return c.SignedSince
 }
 
-// Conceals reports whether the charter says that an organization is shown only what concerns it.
-func (s *Seal) Conceals() bool {
-	if s == nil {
-		return false
-	}
-	c, _ := s.creds.Charter()
-	return c.Conceals
-}
-
 // Signs reports whether the process signs: its certificate says of which part it is.
 func (s *Seal) Signs() bool { return s != nil && s.creds.Identity().Part != pki.PartUnknown }
 

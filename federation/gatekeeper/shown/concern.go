@@ -206,7 +206,9 @@ func (v *volume) apply(kind federation.Kind, value []byte, deleted bool) {
 		if v.purged = !deleted; deleted || !record(value, &is) {
 			return
 		}
-		v.pending = is.Pending
+		for _, g := range is.Pending { // who left sees that it did
+			v.pending = with(v.pending, g)
+		}
 		if len(v.owners) == 0 { // nothing else is known of it: what it was is beside its purge
 			var e struct {
 				Because json.RawMessage `json:"because"`

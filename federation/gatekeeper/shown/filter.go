@@ -144,12 +144,18 @@ const askAgain = 10 * time.Millisecond
 
 // wait returns when everything up to a revision is known.
 func (x *Index) wait(ctx context.Context, upTo int64) error {
-	for {
+	for begun := -1; ; {
 		x.mu.RLock()
-		reached, news := x.applied >= upTo, x.news
+		reached, news, filled := x.applied >= upTo, x.news, x.filled
 		x.mu.RUnlock()
 		if reached {
 			return nil
+		}
+		if begun < 0 {
+			begun = filled
+		}
+		if filled != begun { // etcd may have gone back, and not get there
+			return status.Error(codes.Unavailable, "the gatekeeper has read anew what etcd has: try again")
 		}
 		select {
 		case x.ask <- struct{}{}:

@@ -49,6 +49,7 @@ type Index struct {
 	applied int64         // up to this revision everything is known; 0: nothing is
 	news    chan struct{} // closed and replaced when applied grows
 	ask     chan struct{} // how far etcd is
+	filled  int           // counts what began anew with what etcd has
 	since   int64         // of shifts before it nothing is known
 	era     int           // counts what set since
 	shifts  map[string][]int64
@@ -182,6 +183,7 @@ func (x *Index) fill(res *pb.TxnResponse) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.state = fresh
+	x.filled++
 	x.turn(at)
 	x.reached(at)
 }

@@ -94,7 +94,5 @@ type sealing interface {
 	Counts(key string, value, known []byte, look func(key string) []byte) error
 	// Follows returns why a value does not count after another.
 	Follows(key string, value, known []byte) error
-	// Conceals reports whether the charter says that an organization is not shown all.
-	Conceals() bool
 	Heal(ctx context.Context) error
 }

@@ -119,10 +119,7 @@ func (r *Registry) UpdateVolume(ctx context.Context, prev federation.Revision, v
 	if err := federation.CheckUpdate(old, v); err != nil {
 		return 0, err
 	}
-	v.Former = old.Former
-	if s, ok := r.kv.KV.(sealing); ok && s.Conceals() { // earlier releases do not know it
-		v.Former = about.Former(old, v)
-	}
+	v.Former = about.Former(old, v) // also while nothing is concealed: that may begin
 	k := key(federation.KindVolume, v.UUID)
 	return r.put(ctx, "update", "volume", v.Name, k, []Condition{{Key: k, Revision: prev}}, v)
 }
