@@ -70,8 +70,7 @@ func (s *scene) certificates(t *testing.T) {
 	}
 	// As the node plugin mounts: by mount(2) itself, and by a name of the gateway's certificate
 	// that is in no DNS; by another one it does not.
-	// A kernel does not soon begin TLS anew with a gateway that showed the wrong name: each has a
-	// machine.
+	// A machine has one connection: each name has its own.
 	for name, g := range map[string]*stage.Guest{"elsewhere.test": machine("te", own.Cert, own.Key),
 		"gateway-b.test": machine("tp", own.Cert, own.Key)} {
 		_, err := g.Output(s.Ctx, fmt.Sprintf("mkdir -p /mnt/t && mount -i -t nfs4 -o vers=4.2,addr=%s,hard,proto=tcp,noresvport,"+
