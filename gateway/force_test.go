@@ -87,8 +87,13 @@ func (c *cluster) word(site string, is signed.Takeover) string {
 // credentials are those of a part at a site, whose organization is org-SITE.
 func (c *cluster) credentials(part pki.Part, site, name string, hosts ...string) *pki.Credentials {
 	c.t.Helper()
-	pair, err := c.ca.Issue(pki.Identity{Federation: "test", Organization: "org-" + site, Site: site, Gateway: name, Part: part}, hosts,
-		time.Now(), time.Hour)
+	return c.credentialsOf(pki.Identity{Federation: "test", Organization: "org-" + site, Site: site, Gateway: name, Part: part}, hosts...)
+}
+
+// credentialsOf are of a new certificate of an identity.
+func (c *cluster) credentialsOf(id pki.Identity, hosts ...string) *pki.Credentials {
+	c.t.Helper()
+	pair, err := c.ca.Issue(id, hosts, time.Now(), time.Hour)
 	if err != nil {
 		c.t.Fatal(err)
 	}

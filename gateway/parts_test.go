@@ -5,7 +5,6 @@ package gateway
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -76,18 +75,7 @@ func TestPartsAtGateways(t *testing.T) {
 // dialAs connects to the gateway of a site with a certificate of an identity.
 func (c *cluster) dialAs(id pki.Identity, site string, more ...grpc.DialOption) *grpc.ClientConn {
 	c.t.Helper()
-	pair, err := c.ca.Issue(id, []string{"127.0.0.1"}, time.Now(), time.Hour)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	root, err := c.ca.Pair()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	creds, err := pki.Load(root.Cert, pair, time.Now)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	creds := c.credentialsOf(id, "127.0.0.1")
 	conn, err := grpc.NewClient("passthrough:///"+c.nodes[site].grpc,
 		append(more, grpc.WithTransportCredentials(credentials.NewTLS(creds.Client(pki.Expect{Site: site}))))...)
 	if err != nil {

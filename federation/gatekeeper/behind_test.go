@@ -20,6 +20,9 @@ import (
 func TestBehindTheGatekeeper(t *testing.T) {
 	w := newConcealing(t)
 	ctx := t.Context()
+	// Said before the record that it is about was written, as who knows its number can.
+	early := w.pa.says(signed.Takeover{Volume: "v1", Gateway: "gb", Epoch: 1, Change: 2})
+	w.pass(3 * time.Hour)
 	v1 := volumeOf("v1", "a.one", "A", "a", "b")
 	v1.OwnerSite, v1.OwnerCluster = "a", "uid-a"
 	v1.Grants = []federation.Grant{{Site: "b", Namespace: "lab", Access: federation.ReadOnly}}
@@ -234,6 +237,22 @@ func TestBehindTheGatekeeper(t *testing.T) {
 		if is := w.plainly("volume/v1"); !bytes.Equal(is, was) {
 			t.Errorf("it was not put back: %s", is)
 		}
+		r.after(r.heard())
+	})
+	// A word that is too old is not forged: clocks differ. It is not believed, and stays.
+	t.Run("control, by force, with a word of long ago", func(t *testing.T) {
+		was, n := w.plainly("control/v1"), r.heard()
+		if now.Change != 2 {
+			t.Fatalf("the record is of change %d", now.Change)
+		}
+		_, err := w.plain.Put(ctx, prefix+"control/v1", string(w.gb.forge("control/v1", now.Change+1, forced(early))))
+		w.ok(err)
+		if told := r.after(n); len(told) > 0 {
+			t.Errorf("the reader was told of %+v", told)
+		}
+		w.readAsBefore(t, r, "control/v1", was)
+		_, err = w.plain.Put(ctx, prefix+"control/v1", string(was))
+		w.ok(err)
 		r.after(r.heard())
 	})
 	for _, key := range []string{"volume/v1", "control/v1", "keyring/v1"} {

@@ -119,7 +119,7 @@ func New(cfg Config) (*Gatekeeper, error) {
 	g := &Gatekeeper{cfg: cfg, prefix: "/weir/" + cfg.Federation + "/", etcd: conn, kv: pb.NewKVClient(conn),
 		lease: pb.NewLeaseClient(conn), watch: pb.NewWatchClient(conn), upkeep: pb.NewMaintenanceClient(conn),
 		seal: signed.New(cfg.Credentials, nil, nil)}
-	g.shown = shown.New(g.prefix, g.kv, g.watch, g.seal, g.adopt)
+	g.shown = shown.New(g.prefix, g.kv, g.watch, g.seal, cfg.Log, g.adopt)
 	return g, nil
 }
 

@@ -18,10 +18,11 @@ func concealCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	c := &cobra.Command{
 		Use: "conceal", Short: "Show an organization only the volumes that concern it", Args: cli.Args(cobra.NoArgs),
 		Long: "From now on the registry shows an organization those volumes that it owns, those that its sites\n" +
-			"have copies of, and those that its sites are granted. Of others it shows where they are and how\n" +
-			"large, so that room is counted. Administrators see everything, and so does everybody while a\n" +
-			"gateway says that the registry went back. Upgrade all sites first: earlier releases take what they\n" +
-			"are not shown for forged. A federation that began with this release needs no such step.",
+			"have or had copies of, and those that its sites are granted or its clients admitted to. Of others\n" +
+			"it shows where they are and how large, so that room is counted. Administrators see everything,\n" +
+			"and so do gateways while one says that the registry went back. Upgrade all sites first: earlier\n" +
+			"releases take what they are not shown for forged. A federation that began with this release needs\n" +
+			"no such step.",
 		Example: "  weir federation conceal --dir authority",
 	}
 	c.Flags().BoolVar(&end, "end", false, "show all volumes to all again")

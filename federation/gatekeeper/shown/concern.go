@@ -5,6 +5,7 @@ package shown
 import (
 	"encoding/json"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -15,7 +16,8 @@ import (
 // apply takes in one change. What cannot be read changes nothing. x.mu is held.
 func (x *Index) apply(key string, value []byte, deleted bool, at int64) {
 	defer func() {
-		if recover() != nil { // somebody wrote past the gatekeepers what this program cannot take
+		if p := recover(); p != nil { // it ends one record, and not the gatekeeper
+			x.log.Error("a mistake in the gatekeeper's index: please report it", "record", key, "panic", p, "stack", string(debug.Stack()))
 			x.forged[key] = change{value, deleted}
 		}
 	}()

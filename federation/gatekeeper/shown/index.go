@@ -25,6 +25,7 @@ package shown
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +44,7 @@ type Index struct {
 	watch  pb.WatchClient
 	seal   *signed.Seal
 	put    func(key string, value []byte, at int64) // hears of what is written besides
+	log    *slog.Logger
 
 	mu      sync.RWMutex
 	hides   bool          // it hides what does not concern who asks
@@ -106,10 +108,11 @@ const mostShifts = 1000
 
 // New returns an index of the keys below a prefix, which knows nothing before List. put is told of
 // the charter that List finds, and of each key that is written later, relative to the prefix, with
-// its revision. seal says what counts.
-func New(prefix string, kv pb.KVClient, watch pb.WatchClient, seal *signed.Seal, put func(key string, value []byte, at int64)) *Index {
-	return &Index{prefix: prefix, kv: kv, watch: watch, seal: seal, put: put, news: make(chan struct{}), ask: make(chan struct{}, 1),
-		shifts: map[string][]int64{}, floors: map[string]int64{}, state: newState()}
+// its revision. seal says what counts. log hears of this program's own mistakes.
+func New(prefix string, kv pb.KVClient, watch pb.WatchClient, seal *signed.Seal, log *slog.Logger,
+	put func(key string, value []byte, at int64)) *Index {
+	return &Index{prefix: prefix, kv: kv, watch: watch, seal: seal, put: put, log: log,
+		news: make(chan struct{}), ask: make(chan struct{}, 1), shifts: map[string][]int64{}, floors: map[string]int64{}, state: newState()}
 }
 
 // Hide says whether anything is hidden from a revision on.
@@ -173,7 +176,7 @@ func (x *Index) fill(res *pb.TxnResponse) {
 	at := res.GetHeader().GetRevision()
 	fresh := newState()
 	fresh.first = true
-	one := &Index{seal: x.seal, state: fresh, shifts: map[string][]int64{}, floors: map[string]int64{}} // nobody waits for it
+	one := &Index{seal: x.seal, log: x.log, state: fresh, shifts: map[string][]int64{}, floors: map[string]int64{}} // nobody waits for it
 	for _, r := range res.GetResponses()[:len(lists)] {
 		for _, kv := range r.GetResponseRange().GetKvs() {
 			one.apply(strings.TrimPrefix(string(kv.GetKey()), x.prefix), kv.GetValue(), false, at)

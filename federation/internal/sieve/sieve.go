@@ -201,8 +201,6 @@ func (b *batch) sift(pairs []records.Pair, lazily bool) []fate {
 type fate struct {
 	why  error
 	kept *federation.Record // what goes on in its place; nil: nothing is known
-	// withheld: the registry does not show it.
-	withheld bool
 }
 
 // rereadEvery bounds how often what does not count makes this process read something again.
@@ -287,7 +285,7 @@ func (b *batch) hidden(p records.Pair) fate {
 		return fate{}
 	}
 	b.bad(p.Key, mark{p.Revision, true}, errHidden)
-	return fate{why: errHidden, kept: &r, withheld: true}
+	return fate{why: errHidden, kept: &r}
 }
 
 func (s *Sieve) offset() federation.Revision {
@@ -410,7 +408,7 @@ func (s *Sieve) instead(p records.Pair, f fate) records.Pair {
 		return p
 	}
 	p = s.pair(*f.kept)
-	p.Withheld = f.withheld
+	p.Withheld = errors.Is(f.why, errHidden)
 	return p
 }
 
