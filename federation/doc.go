@@ -31,6 +31,7 @@
 //	canary/<gateway>                          a revision   that gateway (protocol-7)
 //	reconciled                                a Reconciliation, by a person
 //	charter                                   Charter      an administrator (swap)
+//	paper/<name>                              paper.Paper  an organization (swap)
 //
 // The last column names the one writer. A swap is a compare-and-swap. A name and its volume change
 // together, as do a site and its gateways: a gateway is at one site. An alive key is bound to a

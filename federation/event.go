@@ -2,6 +2,8 @@
 
 package federation
 
+import "github.com/weir-storage/weir/federation/paper"
+
 // Kind is a kind of record.
 type Kind string
 
@@ -19,6 +21,7 @@ const (
 	KindLost       Kind = "lost"
 	KindPurged     Kind = "purged"
 	KindCharter    Kind = "charter"
+	KindPaper      Kind = "paper"
 	// KindSynced is no record: the watch has listed all that existed.
 	KindSynced Kind = "synced"
 )
@@ -29,7 +32,7 @@ type Event struct {
 	Kind Kind
 	// Name is the key behind the kind: a volume, site or gateway; "site/volume/client" for
 	// admissions, "volume/gateway" for observed states, "volume/site/namespace/name" for claims,
-	// "site/volume/node" for attachments. Empty for the charter.
+	// "site/volume/node" for attachments, that of a paper. Empty for the charter.
 	Name    string
 	Deleted bool
 	// Revision is the record's; of a deletion, the one that removed it, or after a compaction of
@@ -53,6 +56,7 @@ type Event struct {
 	Lost       *Lost
 	Purged     *Purge
 	Charter    *Charter
+	Paper      *paper.Paper
 	// Elsewhere is set of a volume that is there and does not concern this organization, which is
 	// not shown it: Deleted is set too, and Volume is not.
 	Elsewhere *Elsewhere

@@ -5,6 +5,8 @@ package federation
 import (
 	"context"
 	"time"
+
+	"github.com/weir-storage/weir/federation/paper"
 )
 
 // Every method may return, besides what it lists: ErrUnavailable (no answer; nothing was changed),
@@ -217,6 +219,7 @@ type Registry interface {
 	Attachments
 	Losses
 	Charters
+	paper.Book
 	Signatures
 	Watcher
 	Rewinds

@@ -88,11 +88,13 @@ const (
 	PartPerson        Part = "person"
 	PartAdministrator Part = "administrator" // a person who administers the federation
 	PartClient        Part = "client"        // a machine that mounts volumes with a certificate
+	PartStore         Part = "store"         // room that a site lends to other organizations
 )
 
 // Parts are all that a certificate may name.
 func Parts() []Part {
-	return []Part{PartGateway, PartOperator, PartController, PartNode, PartRegistry, PartPerson, PartAdministrator, PartClient}
+	return []Part{PartGateway, PartOperator, PartController, PartNode, PartRegistry, PartPerson, PartAdministrator, PartClient,
+		PartStore}
 }
 
 // RegistryName is a DNS name that all certificates of part registry have, and no others. Members of

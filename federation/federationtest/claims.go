@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/paper"
 )
 
 func claims(f *fixture) {
@@ -139,5 +140,68 @@ func charters(f *fixture) {
 	f.is(err, errEnough)
 	if seen[0] != first || seen[1].Serial != 2 {
 		f.Fatalf("%+v", seen)
+	}
+}
+
+func papers(f *fixture) {
+	offer := func(name string) paper.Paper {
+		return paper.Paper{Offer: &paper.Offer{Organization: "A", Name: name, Kind: paper.KindStore, Site: "ams", Amount: 1 << 40}}
+	}
+	list := func(prefix string) (out []string) {
+		all, err := f.r.ListPapers(f.ctx, prefix)
+		f.ok(err)
+		for _, p := range all {
+			out = append(out, p.Name())
+		}
+		return out
+	}
+	f.ok(f.r.PutPapers(f.ctx))
+	f.ok(f.r.PutPapers(f.ctx, paper.At{Paper: offer("one")}, paper.At{Paper: offer("two")}))
+	f.is(f.r.PutPapers(f.ctx, paper.At{Paper: offer("three")}, paper.At{Paper: offer("two")}), federation.ErrConflict)
+	if got := list("offer/A/"); !reflect.DeepEqual(got, []string{"offer/A/one", "offer/A/two"}) {
+		f.Fatalf("%q", got)
+	}
+	if got := list("request/"); len(got) > 0 {
+		f.Fatalf("%q", got)
+	}
+	one, err := f.r.GetPaper(f.ctx, "offer/A/one")
+	f.ok(err)
+	if !reflect.DeepEqual(one.Paper, offer("one")) || len(one.Value) == 0 {
+		f.Fatalf("%+v", one)
+	}
+	_, err = f.r.GetPaper(f.ctx, "offer/A/three")
+	f.is(err, federation.ErrNotFound)
+	one.Offer.Price = "much"
+	f.ok(f.r.PutPapers(f.ctx, one))
+	f.is(f.r.PutPapers(f.ctx, one), federation.ErrConflict)
+	f.is(f.r.DeletePaper(f.ctx, one.Name(), one.Revision), federation.ErrConflict)
+	one, err = f.r.GetPaper(f.ctx, one.Name())
+	f.ok(err)
+	f.ok(f.r.DeletePaper(f.ctx, one.Name(), one.Revision))
+	f.is(f.r.PutPapers(f.ctx, paper.At{}), federation.ErrInvalid)
+	bad := offer("Bad")
+	f.is(f.r.PutPapers(f.ctx, paper.At{Paper: bad}), federation.ErrInvalid)
+	// A watch shows what there is, and what follows.
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	var seen []string
+	err = f.r.Watch(ctx, func(e federation.Event) error {
+		switch {
+		case e.Kind == federation.KindSynced:
+			two, err := f.r.GetPaper(ctx, "offer/A/two")
+			f.ok(err)
+			return f.r.DeletePaper(ctx, two.Name(), two.Revision)
+		case e.Kind != federation.KindPaper:
+		case e.Deleted:
+			seen = append(seen, "-"+e.Name)
+			return errEnough
+		default:
+			seen = append(seen, e.Paper.Name())
+		}
+		return nil
+	})
+	f.is(err, errEnough)
+	if want := []string{"offer/A/two", "-offer/A/two"}; !reflect.DeepEqual(seen, want) {
+		f.Fatalf("%q", seen)
 	}
 }

@@ -49,6 +49,7 @@ func Run(t *testing.T, start func(t *testing.T) Harness) {
 		{"Attachments", attachments},
 		{"Losses", losses},
 		{"Charters", charters},
+		{"Papers", papers},
 		{"Watch", watch},
 		{"WatchEnds", watchEnds},
 		{"GuardSees", guardSees},

@@ -6,7 +6,8 @@
 //
 // # Rules
 //
-//   - gatekeeper-1: only gateways, operators, CSI controllers, persons and administrators read.
+//   - gatekeeper-1: only gateways, operators, CSI controllers, stores, persons and administrators
+//     read.
 //     Nobody reads or writes outside of the federation's keys. A change is refused if any write
 //     of it is.
 //   - gatekeeper-2: a volume's record is its owner's: of the operator at the cluster that owns
@@ -52,6 +53,9 @@
 //     (package shown): of others what planners need, and no name, no record and nobody who uses
 //     them. Administrators are shown everything. Sites that had a copy stay in a volume's record,
 //     so that they are shown that they are to have none.
+//   - gatekeeper-13: a paper of the exchange is written by who speaks for its organization, as the
+//     rules of package federation/paper say, by this machine's clock. A request, its answer, and
+//     what is counted are shown to guest and host only, if the charter hides anything.
 //
 // What a change is judged by is a condition of it, so what was true then is true when it is
 // applied. A gatekeeper keeps nothing that etcd has not, and any number may be there. Its methods

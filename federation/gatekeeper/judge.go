@@ -15,7 +15,7 @@ import (
 // reads reports whether a part of the federation may read the registry (gatekeeper-1).
 func reads(p pki.Part) bool {
 	switch p {
-	case pki.PartGateway, pki.PartOperator, pki.PartController, pki.PartPerson, pki.PartAdministrator:
+	case pki.PartGateway, pki.PartOperator, pki.PartController, pki.PartPerson, pki.PartAdministrator, pki.PartStore:
 		return true
 	}
 	return false
@@ -93,6 +93,8 @@ func (q *request) rules(w write) error {
 		return q.purge(w)
 	case federation.KindObserved:
 		return q.observed(w)
+	case federation.KindPaper:
+		return q.paper(w)
 	case kindNotice, kindTestimony, kindCanary:
 		return q.own(w)
 	case federation.KindAlive:

@@ -14,8 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/gatekeeper/relay"
 	"github.com/weir-storage/weir/federation/gatekeeper/shown"
-	"github.com/weir-storage/weir/federation/internal/records"
+	"github.com/weir-storage/weir/federation/internal/about"
 	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
@@ -302,7 +303,7 @@ func (q *request) take(keys []string, read []*pb.ResponseOp) {
 // halted reports whether a request is about volumes, which nobody but an administrator changes
 // while a gateway says that the registry went back (protocol-7).
 func (q *request) halted() bool {
-	return q.who.Part != pki.PartAdministrator && slices.ContainsFunc(q.writes, func(w write) bool { return records.OfVolumes(w.key) })
+	return q.who.Part != pki.PartAdministrator && slices.ContainsFunc(q.writes, func(w write) bool { return about.OfVolumes(w.key) })
 }
 
 // errOvertaken: a condition of the asker does not hold. His change is not judged: it may be refused
@@ -409,26 +410,11 @@ func (s *kvServer) change(ctx context.Context, r *pb.TxnRequest, conditions []sp
 		if err != nil || out.GetSucceeded() {
 			return out, err
 		}
-		if !held(r.GetCompare(), out.GetResponses()) {
+		if !relay.Held(r.GetCompare(), out.GetResponses()) {
 			out.Responses = nil
 			return out, nil
 		}
 	}
 	return nil, status.Error(codes.Unavailable,
 		"the gatekeeper: what decides about this change keeps changing: nothing was changed; try again")
-}
-
-// held reports whether the asker's own conditions held when a transaction failed, as the answers
-// about their keys say.
-func held(conditions []*pb.Compare, answers []*pb.ResponseOp) bool {
-	for i, c := range conditions {
-		var is int64
-		if found := answers[i].GetResponseRange().GetKvs(); len(found) > 0 {
-			is = found[0].GetModRevision()
-		}
-		if is != c.GetModRevision() {
-			return false
-		}
-	}
-	return true
 }

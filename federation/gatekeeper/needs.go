@@ -4,6 +4,7 @@ package gatekeeper
 
 import (
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/gatekeeper/papers"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -83,6 +84,9 @@ func (n *needed) of(w write) {
 			n.add(join(federation.KindSite, p[1]))
 			n.volume(p[0])
 		}
+	case federation.KindPaper:
+		n.add(w.key)
+		n.add(papers.Keys(w.key, w.value, nil)...)
 	case federation.KindObserved:
 		if p := path(w.key, 2); p != nil {
 			n.gone(w)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -35,6 +36,7 @@ func TestOddRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	seal := signed.New(creds, nil, nil)
 	all := append([]string{"", "nothing", "rewound", "testimony", "canary", "reconciled", "name", "gateway"}, kinds...)
 	n := 0
 	for _, kind := range all {
@@ -45,7 +47,8 @@ func TestOddRequests(t *testing.T) {
 					for _, refused := range []bool{false, true} {
 						w := write{key: kind + rest, value: value, deletes: value == nil}
 						q := &request{who: pki.Identity{Federation: "demo", Organization: "A", Site: "x", Gateway: "x", Part: part},
-							now: time.Unix(1, 0), writes: []write{w}, facts: map[string]fact{}, refused: refused, credentials: creds}
+							now: time.Unix(1, 0), writes: []write{w}, facts: map[string]fact{}, refused: refused, credentials: creds,
+							seal: seal}
 						for _, k := range needs(q.who, q.writes) {
 							q.facts[k] = fact{}
 						}

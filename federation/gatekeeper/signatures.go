@@ -5,6 +5,7 @@ package gatekeeper
 import (
 	"slices"
 
+	"github.com/weir-storage/weir/federation/gatekeeper/papers"
 	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
@@ -50,4 +51,30 @@ func (q *request) signers() (keys []string) {
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
+}
+
+// paper is gatekeeper-13.
+func (q *request) paper(w write) error {
+	s, err := q.site()
+	if err != nil {
+		return err
+	}
+	known := s != nil
+	if known && q.who.Part == pki.PartGateway {
+		known, err = q.gateway(q.who.Gateway)
+	}
+	c := papers.Change{Who: q.who, Author: signed.AuthorOf(q.who), Registered: known, Now: q.now, Key: w.key, Value: w.value,
+		There: q.facts[w.key].value, Is: func(key string) []byte { return q.facts[key].value }, Written: func(key string) []byte {
+			if x := q.written(key); x != nil {
+				return x.value
+			}
+			return nil
+		}}
+	if err == nil {
+		err = papers.Judge(c)
+	}
+	if err != nil {
+		err = q.deny(w.key, "%v", err)
+	}
+	return err
 }

@@ -5,13 +5,10 @@ package gatekeeper
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/gatekeeper/relay"
@@ -150,16 +147,5 @@ func (s *upkeepServer) Snapshot(r *pb.SnapshotRequest, in pb.Maintenance_Snapsho
 	if err != nil {
 		return err
 	}
-	for {
-		part, err := out.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return status.Error(status.Code(err), err.Error())
-		}
-		if err := in.Send(part); err != nil {
-			return status.Error(codes.Canceled, err.Error())
-		}
-	}
+	return relay.All(out.Recv, in.Send)
 }

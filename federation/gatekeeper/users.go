@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/gatekeeper/papers"
 	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
@@ -33,6 +34,9 @@ func (q *request) personLeaves(w write, left []string) error {
 func (q *request) more() (keys []string) {
 	keys = append(q.signers(), q.named()...)
 	for _, w := range q.writes {
+		if kindOf(w.key) == string(federation.KindPaper) && !w.prefixed {
+			keys = append(keys, papers.Keys(w.key, w.value, q.facts[w.key].value)...)
+		}
 		if kindOf(w.key) != string(federation.KindPurged) || w.prefixed || w.deletes {
 			continue
 		}

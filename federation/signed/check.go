@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
+	"github.com/weir-storage/weir/federation/paper"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -158,8 +159,8 @@ func (c *checked) readable() error {
 		federation.KindKeyring: new(federation.Keyring), federation.KindSite: new(federation.Site),
 		federation.KindAdmission: new(federation.Admission), federation.KindAttachment: new(federation.Attachment),
 		federation.KindClaim: new(federation.Claim), federation.KindLost: new(federation.Lost),
-		federation.KindPurged: new(federation.Purge),
-		kindNotice:            new(federation.Notice), kindTestimony: new(federation.Testimony),
+		federation.KindPurged: new(federation.Purge), federation.KindPaper: new(paper.Paper),
+		kindNotice: new(federation.Notice), kindTestimony: new(federation.Testimony),
 		kindReconciled: new(federation.Reconciliation)}[kind]
 	if rec == nil {
 		return nil
@@ -291,6 +292,8 @@ func (c *checked) writer() error {
 			return err
 		}
 		return c.gateway(names[0])
+	case federation.KindPaper:
+		return c.paper()
 	case kindReconciled:
 		if c.who.Part != pki.PartAdministrator {
 			return c.never("an administrator says that the registry was reconciled")

@@ -20,6 +20,7 @@
 //     before as the protocol allows, a keyring loses no wrap but by its owner. One that was deleted
 //     comes back only by what is signed later, and a site's name stays with its organization. A
 //     gateway's name is that of the site which had it first, and so is a volume's.
+//     A paper of the exchange is its organization's, and what was said in it stays (package paper).
 //     An epoch that began by force has the word of a person of the owner, about exactly that
 //     (Takeover), or of an administrator who decided between branches.
 //   - signed-5: what does not count is as if it had not been written: whoever keeps records goes on
@@ -71,7 +72,7 @@ func Covers(key string) bool {
 	switch KindOf(key) {
 	case federation.KindControl, federation.KindVolume, federation.KindKeyring, federation.KindSite, federation.KindAdmission,
 		federation.KindAttachment, federation.KindClaim, federation.KindLost, federation.KindPurged, federation.KindObserved,
-		kindNotice, kindTestimony, kindCanary, kindReconciled:
+		federation.KindPaper, kindNotice, kindTestimony, kindCanary, kindReconciled:
 		return true
 	}
 	return false
@@ -95,7 +96,7 @@ func PurgeOf(key string) string {
 // counted reports whether a record's signature has a number.
 func counted(key string) bool {
 	switch KindOf(key) {
-	case federation.KindVolume, federation.KindKeyring, federation.KindSite:
+	case federation.KindVolume, federation.KindKeyring, federation.KindSite, federation.KindPaper:
 		return true
 	}
 	return false
@@ -204,6 +205,28 @@ func (s *Seal) Adopt(value []byte) {
 	}
 }
 
+// CheckCharter returns why a charter may not replace the one in force, and the one that is there,
+// nil: none. What is there and was forged says nothing.
+func (s *Seal) CheckCharter(there *federation.Charter, next federation.Charter) error {
+	says, err := s.creds.CheckCharter(next.Signed)
+	if err != nil {
+		return err
+	}
+	if says.Serial != next.Serial {
+		return fmt.Errorf("it says serial %d, and what is signed has %d", next.Serial, says.Serial)
+	}
+	if is, ok := s.creds.Charter(); ok && says.Serial <= is.Serial {
+		return fmt.Errorf("its serial is %d, and the one in force has %d: sign one with a higher serial", says.Serial, is.Serial)
+	}
+	if there == nil {
+		return nil
+	}
+	if was, err := s.creds.CheckCharter(there.Signed); err == nil && says.Serial <= was.Serial {
+		return fmt.Errorf("its serial is %d, and the one before has %d: sign one with a higher serial", says.Serial, was.Serial)
+	}
+	return nil
+}
+
 // Since is from when on records without a signature do not count; zero: they do.
 func (s *Seal) Since() time.Time {
 	if s == nil {
@@ -306,7 +329,7 @@ func (s *Seal) sign(key string, e envelope, look func(key string) []byte) (_ []b
 				return nil, err
 			}
 		}
-		if kind != federation.KindSite && gateway { // it changes the owner's word, perhaps not as the first
+		if kind != federation.KindSite && kind != federation.KindPaper && gateway { // it changes the owner's word, perhaps not as the first
 			if e.Because = was; prev.Because != nil {
 				e.Because = prev.Because
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/paper"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -362,6 +363,37 @@ func (c *checked) deletion(p *federation.Purge) error {
 	}
 	if now := c.creds.Now(); now.Add(ahead).Before(v.PurgeAt()) {
 		return c.deny("the volume's time is over at %s, and now it is %s", v.PurgeAt(), now)
+	}
+	return nil
+}
+
+// AuthorOf is somebody as the writer of a paper.
+func AuthorOf(who pki.Identity) paper.Author {
+	return paper.Author{Organization: who.Organization, Part: paper.Part(who.Part), Site: who.Site, Name: who.Gateway}
+}
+
+// paper checks a paper of the exchange (paper-1). Whose word it is, the certificate says.
+func (c *checked) paper() error {
+	p, err := recordOf[paper.Paper](c.value)
+	if err != nil {
+		return err
+	}
+	if err := p.Validate(); err != nil {
+		return c.never("%v", err)
+	}
+	if err := c.called(federation.KindPaper, p.Name()); err != nil {
+		return err
+	}
+	if err := p.WrittenBy(AuthorOf(c.who)); err != nil {
+		return c.never("%v", err)
+	}
+	if c.before == nil {
+		return nil
+	}
+	if was, err := recordOf[paper.Paper](*c.before); err == nil && was.Validate() == nil {
+		if err := paper.Follows(*was, *p); err != nil {
+			return c.deny("%v", err)
+		}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/paper"
 	"github.com/weir-storage/weir/federation/signed"
 )
 
@@ -59,6 +60,10 @@ func (x *Index) keep(key string, value []byte, deleted bool, at int64, before bo
 		}
 	case federation.KindAdmission:
 		x.admission(key, value, deleted, at)
+	case federation.KindPaper:
+		if p := parties(value); !deleted && len(p) > 0 {
+			x.papers[key] = p
+		}
 	case federation.KindVolume, federation.KindControl, federation.KindPurged:
 		uuid := name
 		v, known := x.volumes[uuid]
@@ -320,4 +325,27 @@ func (x *Index) shifted(organization string, after place, upTo int64) bool {
 	all := x.shifts[organization]
 	i, _ := slices.BinarySearch(all, after.at+1)
 	return i < len(all) && all[i] <= upTo
+}
+
+// parties are the organizations that alone are shown a paper; none: all are.
+func parties(value []byte) []string {
+	var is paper.Paper
+	if !record(value, &is) {
+		return nil
+	}
+	guest, host := is.Parties()
+	if guest == "" && host == "" {
+		return nil
+	}
+	return []string{guest, host}
+}
+
+// party reports whether an organization is shown a paper; a nil value is that of one that is
+// deleted, or not there. x.mu is held.
+func (x *Index) party(key string, value []byte, organization string) bool {
+	of := parties(value)
+	if value == nil {
+		of = x.papers[key]
+	}
+	return len(of) == 0 || slices.Contains(of, organization)
 }

@@ -52,6 +52,8 @@ func (x *Index) Tells(v Viewer, key string) bool {
 		if len(parts) > 1 {
 			uuid = parts[1]
 		}
+	case federation.KindPaper:
+		return x.all(v) || x.party(key, nil, v.Organization)
 	case federation.KindVolume, federation.KindControl, federation.KindKeyring, federation.KindClaim, federation.KindObserved,
 		federation.KindPurged:
 	default:
@@ -115,6 +117,10 @@ func (x *Index) judge(organization, key string, value []byte, one bool) (what, f
 			return show, federation.Elsewhere{}
 		}
 		return stub, federation.Elsewhere{}
+	case federation.KindPaper:
+		if x.party(key, value, organization) {
+			return show, federation.Elsewhere{}
+		}
 	case kindTestimony:
 		gateway, about, _ := strings.Cut(name, "/")
 		if own(x.at[gateway]) {

@@ -66,15 +66,16 @@ type state struct {
 	at      map[string]string // sites by gateway
 	names   map[string]string // volumes, also those that were purged
 	notices map[string]bool
-	values  map[string][]byte // what counts, by key
-	graves  map[string][]byte // of sites that were removed
-	forged  map[string]change // what does not count, by key
-	first   bool              // nothing was known before
+	values  map[string][]byte   // what counts, by key
+	graves  map[string][]byte   // of sites that were removed
+	forged  map[string]change   // what does not count, by key
+	papers  map[string][]string // whom alone papers concern, by key, also of those that were deleted
+	first   bool                // nothing was known before
 }
 
 func newState() *state {
 	return &state{volumes: map[string]*volume{}, sites: map[string]site{}, at: map[string]string{}, names: map[string]string{},
-		notices: map[string]bool{}, values: map[string][]byte{}, graves: map[string][]byte{}, forged: map[string]change{}}
+		notices: map[string]bool{}, values: map[string][]byte{}, graves: map[string][]byte{}, forged: map[string]change{}, papers: map[string][]string{}}
 }
 
 // volume is whom a volume concerns.
@@ -141,7 +142,7 @@ var lists = []struct {
 	kind federation.Kind
 	keys bool
 }{{federation.KindSite, false}, {federation.KindVolume, false}, {federation.KindKeyring, false}, {federation.KindControl, false},
-	{federation.KindPurged, false}, {federation.KindAdmission, false}, {kindNotice, false}}
+	{federation.KindPurged, false}, {federation.KindAdmission, false}, {kindNotice, false}, {federation.KindPaper, false}}
 
 // Kinds of keys that are no federation.Kind.
 const (

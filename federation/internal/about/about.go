@@ -10,6 +10,36 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
+// Keys that are no federation.Kind.
+const (
+	kindName       federation.Kind = "name"
+	kindGateway    federation.Kind = "gateway"
+	kindReconciled federation.Kind = "reconciled"
+	kindCanary     federation.Kind = "canary"
+)
+
+func kindOf(key string) federation.Kind {
+	kind, _, _ := strings.Cut(key, "/")
+	return federation.Kind(kind)
+}
+
+// OfVolumes reports whether a key's record is about volumes. Such records are read from the archive
+// while the registry is refused, and do not change while anybody refuses it.
+func OfVolumes(key string) bool {
+	switch kindOf(key) {
+	case federation.KindControl, federation.KindVolume, kindName, federation.KindKeyring, federation.KindAdmission,
+		federation.KindAttachment, federation.KindClaim, federation.KindLost, federation.KindPurged:
+		return true
+	}
+	return false
+}
+
+// Archived reports whether an archive keeps a key's record.
+func Archived(key string) bool {
+	k := kindOf(key)
+	return OfVolumes(key) || k == federation.KindSite || k == kindGateway || k == kindReconciled || k == kindCanary
+}
+
 // Volume is the volume that the record of a key is about; "": none. A loss is about a site.
 func Volume(key string, value []byte) string {
 	kind, name, _ := strings.Cut(key, "/")

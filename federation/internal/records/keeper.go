@@ -30,26 +30,9 @@ func kindOf(key string) federation.Kind {
 	return federation.Kind(kind)
 }
 
-// OfVolumes reports whether a key's record is about volumes. Such records are read from the archive
-// while the registry is refused, and do not change while anybody refuses it.
-func OfVolumes(key string) bool {
-	switch kindOf(key) {
-	case federation.KindControl, federation.KindVolume, kindName, federation.KindKeyring, federation.KindAdmission,
-		federation.KindAttachment, federation.KindClaim, federation.KindLost, federation.KindPurged:
-		return true
-	}
-	return false
-}
-
 // whole is the record of an archive that had everything once. Without it, an archive was lost, or
 // never begun.
 var whole = federation.Record{Key: federation.WholeArchive, Revision: 1}
-
-// archived reports whether an archive keeps a key's record.
-func archived(key string) bool {
-	k := kindOf(key)
-	return OfVolumes(key) || k == federation.KindSite || k == kindGateway || k == kindReconciled || k == kindCanary
-}
 
 // keeper is a KV that a guard watches over. It keeps the guard's archive, and answers from it while
 // the guard refuses the registry (protocol-7). All revisions that it returns and takes have the
@@ -211,7 +194,7 @@ func (k *keeper) learn(h federation.Head, all []Pair) error {
 			if _, volume, _ := strings.Cut(p.Key, "/"); kindOf(p.Key) != federation.KindPurged {
 				hidden[volume] = true
 			}
-		case !archived(p.Key), p.Err != nil:
+		case !about.Archived(p.Key), p.Err != nil:
 		case !known || was.Revision < p.Revision:
 			news = append(news, record(p))
 		case was.Revision > p.Revision && was.Revision <= h.Revision && !was.Deleted:
@@ -258,7 +241,7 @@ func (k *keeper) put(records []federation.Record) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range records {
-		if OfVolumes(r.Key) {
+		if about.OfVolumes(r.Key) {
 			k.newest = max(k.newest, r.Revision)
 		}
 	}
@@ -293,7 +276,7 @@ func (k *keeper) overlay(reads []Read, res [][]Pair) error {
 		return err
 	}
 	for i, r := range reads {
-		if !r.Prefix && !OfVolumes(r.Key) {
+		if !r.Prefix && !about.OfVolumes(r.Key) {
 			continue
 		}
 		var kept []federation.Record
@@ -316,7 +299,7 @@ func (k *keeper) overlay(reads []Read, res [][]Pair) error {
 			known[x.Key] = true
 		}
 		// Of an archive that was lost, what the registry has is better than nothing.
-		out := slices.DeleteFunc(res[i], func(p Pair) bool { return OfVolumes(p.Key) && (isWhole || known[p.Key]) })
+		out := slices.DeleteFunc(res[i], func(p Pair) bool { return about.OfVolumes(p.Key) && (isWhole || known[p.Key]) })
 		there := map[string]bool{}
 		for _, p := range out {
 			there[p.Key] = true
@@ -334,7 +317,7 @@ func (k *keeper) overlay(reads []Read, res [][]Pair) error {
 
 // Commit implements KV. What is about volumes changes only while nobody refuses the registry.
 func (k *keeper) Commit(ctx context.Context, conds []Condition, writes []Write) (bool, federation.Head, error) {
-	guarded := slices.ContainsFunc(writes, func(w Write) bool { return OfVolumes(w.Key) })
+	guarded := slices.ContainsFunc(writes, func(w Write) bool { return about.OfVolumes(w.Key) })
 	var asked federation.Asked
 	if k.guard != nil {
 		asked = k.guard.Ask()
@@ -393,7 +376,7 @@ func (k *keeper) note(h federation.Head, writes []Write) error {
 	}
 	var news []federation.Record
 	for _, w := range writes {
-		if archived(w.Key) && !w.Prefix {
+		if about.Archived(w.Key) && !w.Prefix {
 			r := federation.Record{Key: w.Key, Value: w.Value, Revision: h.Revision, Deleted: w.Delete}
 			if w.Delete {
 				r.Value = k.buried(w.Key)
@@ -450,7 +433,7 @@ func (k *keeper) followSince(ctx context.Context, was since, after federation.Re
 			pairs[i].Revision += was.asked.Offset
 		}
 		if was.refused {
-			pairs = slices.DeleteFunc(pairs, func(p Pair) bool { return OfVolumes(p.Key) })
+			pairs = slices.DeleteFunc(pairs, func(p Pair) bool { return about.OfVolumes(p.Key) })
 		} else if err := k.follow(was.asked, h, pairs); err != nil {
 			return err
 		}
@@ -473,7 +456,7 @@ func (k *keeper) follow(asked federation.Asked, h federation.Head, pairs []Pair)
 	}
 	var news []federation.Record
 	for _, p := range pairs {
-		if archived(p.Key) && p.Err == nil && p.Hidden == nil {
+		if about.Archived(p.Key) && p.Err == nil && p.Hidden == nil {
 			r := record(p)
 			if p.Deleted {
 				r.Value = k.buried(p.Key)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/internal/about"
 )
 
 // batch is how many records one transaction writes; etcd takes 128.
@@ -151,7 +152,7 @@ func (t *tending) accept(h federation.Head) (bool, error) {
 	}
 	changes := map[string]uint64{}
 	for _, p := range t.all {
-		if !archived(p.Key) || p.Err != nil || p.Hidden != nil {
+		if !about.Archived(p.Key) || p.Err != nil || p.Hidden != nil {
 			continue
 		}
 		if kindOf(p.Key) == federation.KindControl {
@@ -364,7 +365,7 @@ func (r *Registry) rewindOf(all map[string]Pair) (out federation.Rewind, err err
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		p := all[k]
 		switch {
-		case p.Err != nil && !archived(k), p.Hidden != nil:
+		case p.Err != nil && !about.Archived(k), p.Hidden != nil:
 		case strings.HasPrefix(k, noticePrefix):
 			var n federation.Notice
 			if err := federation.Decode("notice", k, p.Value, &n); err != nil {
@@ -379,7 +380,7 @@ func (r *Registry) rewindOf(all map[string]Pair) (out federation.Rewind, err err
 			if t.Deleted || r.counts(t.Key, t.Value, knows(t.Key), knows) == nil {
 				out.Testimonies = append(out.Testimonies, t)
 			}
-		case archived(k) && kindOf(k) != kindReconciled:
+		case about.Archived(k) && kindOf(k) != kindReconciled:
 			out.Records = append(out.Records, record(p))
 		}
 	}

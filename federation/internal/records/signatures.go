@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/internal/about"
 	"github.com/weir-storage/weir/federation/signed"
 )
 
@@ -37,7 +38,7 @@ func (r *Registry) Unsigned(ctx context.Context) (out []string, err error) {
 
 // lasts reports whether a record is signed, and stays until somebody changes it.
 func lasts(k string) bool {
-	return signed.Covers(k) && (archived(k) && kindOf(k) != kindCanary || kindOf(k) == federation.KindLost)
+	return signed.Covers(k) && (about.Archived(k) && kindOf(k) != kindCanary || kindOf(k) == federation.KindLost)
 }
 
 // signed is the value as it is, also of one that does not count.

@@ -154,7 +154,7 @@ func (t *tending) testify(ctx context.Context, now time.Time) error {
 		case x.Key == whole.Key:
 			lost = false
 			continue
-		case kindOf(x.Key) == kindReconciled, kindOf(x.Key) == kindCanary, there && !OfVolumes(x.Key):
+		case kindOf(x.Key) == kindReconciled, kindOf(x.Key) == kindCanary, there && !about.OfVolumes(x.Key):
 			continue
 		case named[x.Key]:
 		case x.Deleted && !there, there && !x.Deleted && bytes.Equal(p.Value, x.Value):

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/internal/events"
 )
 
 // Watch implements federation.Watcher. It ends when the guard refused or accepted the registry:
@@ -149,64 +150,6 @@ func event(p Pair) (federation.Event, bool) {
 		e.Deleted, e.Elsewhere = true, p.Hidden
 		return e, true
 	}
-	decode := func(rec any) bool {
-		if p.Deleted {
-			return false
-		}
-		e.Err = p.decode(kind, name, rec)
-		return e.Err == nil
-	}
-	switch e.Kind {
-	case federation.KindControl:
-		if v := new(federation.Control); decode(v) {
-			e.Control = v
-		}
-	case federation.KindVolume:
-		if v := new(federation.Volume); decode(v) {
-			e.Volume = v
-		}
-	case federation.KindSite:
-		if v := new(federation.Site); decode(v) {
-			e.Site = v
-		}
-	case federation.KindAlive:
-		if v := new(federation.Alive); decode(v) {
-			e.Alive = v
-		}
-	case federation.KindAdmission:
-		if v := new(federation.Admission); decode(v) {
-			e.Admission = v
-		}
-	case federation.KindKeyring:
-		if v := new(federation.Keyring); decode(v) {
-			e.Keyring = v
-		}
-	case federation.KindObserved:
-		if v := new(federation.Observed); decode(v) {
-			e.Observed = v
-		}
-	case federation.KindClaim:
-		if v := new(federation.Claim); decode(v) {
-			e.Claim = v
-		}
-	case federation.KindAttachment:
-		if v := new(federation.Attachment); decode(v) {
-			e.Attachment = v
-		}
-	case federation.KindLost:
-		if v := new(federation.Lost); decode(v) {
-			e.Lost = v
-		}
-	case federation.KindPurged:
-		if v := new(federation.Purge); decode(v) {
-			e.Purged = v
-		}
-	case federation.KindCharter:
-		if v := new(federation.Charter); decode(v) {
-			e.Charter = v
-		}
-	default:
-		return e, false
-	}
-	return e, true
+	ok := events.Fill(&e, func(rec any) error { return p.decode(kind, name, rec) })
+	return e, ok
 }

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package papers judges changes of papers of the exchange for a gatekeeper (gatekeeper-13), by the
+// rules of package federation/paper.
+package papers
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/pki"
+)
+
+const prefix = string(federation.KindPaper) + "/"
+
+// Change is a change of a paper. Values are as the registry has them; nil: there is none.
+type Change struct {
+	Who    pki.Identity
+	Author paper.Author
+	// Registered: his site is known, as one of his organization, and he as its gateway, if he is
+	// one.
+	Registered bool
+	Now        time.Time
+	Key        string
+	// Value is what is written, nil: it is deleted. There is what is there.
+	Value, There []byte
+	// Is returns what is there of another key, and Written what the same request writes.
+	Is, Written func(key string) []byte
+}
+
+func read(key string, value []byte) (*paper.Paper, error) {
+	if value == nil {
+		return nil, nil
+	}
+	out := new(paper.Paper)
+	return out, federation.Decode(string(federation.KindPaper), strings.TrimPrefix(key, prefix), value, out)
+}
+
+// known is read for papers by which others are judged: one that cannot be read is none.
+func known(of func(key string) []byte) func(name string) *paper.Paper {
+	return func(name string) *paper.Paper {
+		p, err := read(prefix+name, of(prefix+name))
+		if err != nil {
+			return nil
+		}
+		return p
+	}
+}
+
+// Judge returns why a change is refused.
+func Judge(c Change) error {
+	after, err := read(c.Key, c.Value)
+	if err != nil {
+		return err
+	}
+	before, err := read(c.Key, c.There)
+	if err != nil && after == nil || c.Who.Part == pki.PartAdministrator && after == nil {
+		if c.Who.Part == pki.PartAdministrator { // what an organization left that is gone
+			return nil
+		}
+		return err
+	}
+	of := after
+	if of == nil {
+		of = before
+	}
+	if of == nil {
+		return nil
+	}
+	if prefix+of.Name() != c.Key {
+		return errors.New("its value is of " + of.Name())
+	}
+	switch may := of.WrittenBy(c.Author); {
+	case after == nil && of.Usage != nil && c.Author.Organization == of.Writer() &&
+		(c.Who.Part == pki.PartPerson || c.Who.Part == pki.PartOperator && c.Registered): // they clean up
+	case may != nil:
+		return may
+	case c.Who.Part != pki.PartPerson && !c.Registered:
+		return errors.New("its site is not registered as one of its organization")
+	}
+	return paper.Case{Now: c.Now, By: c.Who.String(), Person: c.Who.Part == pki.PartPerson, Is: known(c.Is), Written: known(c.Written)}.
+		Judge(before, after)
+}
+
+// Keys are those by which a change is judged, besides its own.
+func Keys(key string, value, there []byte) (out []string) {
+	add := func(names ...string) {
+		for _, n := range names {
+			out = append(out, prefix+n)
+		}
+	}
+	after, err := read(key, value)
+	if err != nil || after == nil {
+		after = &paper.Paper{}
+	}
+	before, err := read(key, there)
+	if err != nil || before == nil {
+		before = &paper.Paper{}
+	}
+	if r := after.Request; r != nil {
+		add(paper.OfferName(r.Host, r.Offer))
+	}
+	_, name, _ := strings.Cut(strings.TrimPrefix(key, prefix), "/")
+	switch form, _, _ := strings.Cut(strings.TrimPrefix(key, prefix), "/"); paper.Form(form) {
+	case paper.FormOffer:
+		if before.Offer == nil || after.Offer == nil {
+			break
+		}
+		for id := range before.Offer.Given {
+			if _, stays := after.Offer.Given[id]; !stays {
+				add(paper.RequestName(id), paper.AnswerName(id))
+			}
+		}
+	case paper.FormRequest, paper.FormAnswer, paper.FormRoom, paper.FormUsage:
+		id, _, _ := strings.Cut(name, "/")
+		add(paper.RequestName(id), paper.AnswerName(id))
+	}
+	return out
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package paper
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weir-storage/weir/federation/quantity"
+)
+
+// Room is how much of an agreement one of the guest's gateways may fill: room that the guest's
+// manager set aside for it (escrow). Its writer is the guest.
+type Room struct {
+	ID      string `json:"id"`
+	Guest   string `json:"guest"`
+	Host    string `json:"host"`
+	Gateway string `json:"gateway"`
+	// Bytes is how much may be there at a time of what the gateway put there.
+	Bytes quantity.Bytes `json:"bytes"`
+}
+
+func (r *Room) name() string                  { return RoomName(r.ID, r.Gateway) }
+func (r *Room) writer() string                { return r.Guest }
+func (r *Room) parties() (guest, host string) { return r.Guest, r.Host }
+
+// RoomName is the name of a room's paper.
+func RoomName(id, gateway string) string { return string(FormRoom) + "/" + id + "/" + gateway }
+
+func (r *Room) validate() error {
+	of := "room " + r.ID
+	if err := first(id(of, r.ID), organization(of, "guest", r.Guest), organization(of, "host", r.Host),
+		label(of, "gateway", r.Gateway)); err != nil {
+		return err
+	}
+	if r.Bytes < 0 {
+		return bad(of, "bytes", r.Bytes.String(), "use 0 or more")
+	}
+	return nil
+}
+
+// Counters are what was done and kept under an agreement since it began.
+type Counters struct {
+	Puts    int64 `json:"puts,omitempty"`
+	Gets    int64 `json:"gets,omitempty"`
+	Deletes int64 `json:"deletes,omitempty"`
+	// In and Out are bytes of objects that were put and read.
+	In  quantity.Bytes `json:"in,omitempty"`
+	Out quantity.Bytes `json:"out,omitempty"`
+	// Stored is how much is there, in bytes; ByteHours how much was there how long, in bytes times
+	// hours.
+	Stored    quantity.Bytes `json:"stored,omitempty"`
+	ByteHours float64        `json:"byteHours,omitempty"`
+}
+
+// Plus adds counters.
+func (c Counters) Plus(o Counters) Counters {
+	return Counters{Puts: c.Puts + o.Puts, Gets: c.Gets + o.Gets, Deletes: c.Deletes + o.Deletes, In: c.In + o.In, Out: c.Out + o.Out,
+		Stored: c.Stored + o.Stored, ByteHours: c.ByteHours + o.ByteHours}
+}
+
+// grown reports whether counters are those of before, later (paper-6).
+func (c Counters) grown(before Counters) bool {
+	return c.Puts >= before.Puts && c.Gets >= before.Gets && c.Deletes >= before.Deletes && c.In >= before.In && c.Out >= before.Out &&
+		c.ByteHours >= before.ByteHours
+}
+
+// Usage is what a gateway of the guest, or a store or gateway of the host, counted. It writes it
+// once an hour.
+type Usage struct {
+	ID    string `json:"id"`
+	Guest string `json:"guest"`
+	Host  string `json:"host"`
+	// By is who counted: a gateway, or the site of a store. Organization is whose that is.
+	By           string `json:"by"`
+	Organization string `json:"organization"`
+	// At is up to when.
+	At time.Time `json:"at"`
+	// Of are the counters by gateway of the guest: the writer's own only, if it is one.
+	Of map[string]Counters `json:"of,omitempty"`
+	// Taken are the gateways whose counters the writer had lost and took from the other side, and
+	// when it did last.
+	Taken map[string]time.Time `json:"taken,omitempty"`
+	// Erased: a store deleted everything that was there, as the host's answer asked.
+	Erased *Deletion `json:"erased,omitempty"`
+}
+
+func (u *Usage) name() string                  { return UsageName(u.ID, u.By) }
+func (u *Usage) writer() string                { return u.Organization }
+func (u *Usage) parties() (guest, host string) { return u.Guest, u.Host }
+
+// UsageName is the name of a paper with usage.
+func UsageName(id, by string) string { return string(FormUsage) + "/" + id + "/" + by }
+
+// All are the counters of all gateways together.
+func (u *Usage) All() (sum Counters) {
+	for _, c := range u.Of {
+		sum = sum.Plus(c)
+	}
+	return sum
+}
+
+// mostGateways bounds how many gateways of a guest are counted.
+const mostGateways = 256
+
+func (u *Usage) validate() error {
+	of := "usage " + u.ID
+	if err := first(id(of, u.ID), organization(of, "guest", u.Guest), organization(of, "host", u.Host), label(of, "by", u.By)); err != nil {
+		return err
+	}
+	switch {
+	case u.Organization != u.Guest && u.Organization != u.Host:
+		return bad(of, "organization", fmt.Sprintf("%q", u.Organization), "guest and host count")
+	case u.At.IsZero():
+		return bad(of, "at", "missing", "say up to when was counted")
+	case len(u.Of) > mostGateways:
+		return bad(of, "of", fmt.Sprintf("%d gateways", len(u.Of)), fmt.Sprintf("count %d at most", mostGateways))
+	case u.Erased != nil && u.Organization != u.Host:
+		return bad(of, "erased", "said by the guest", "the host erases")
+	case u.Organization == u.Guest && (len(u.Of) > 1 || len(u.Of) == 1 && !has(u.Of, u.By)):
+		return bad(of, "of", "counted for others", "a gateway of the guest counts for itself")
+	}
+	for g, c := range u.Of {
+		if err := label(of, "of", g); err != nil {
+			return err
+		}
+		if !c.grown(Counters{}) || c.Stored < 0 {
+			return bad(of, "of."+g, "less than nothing", "counters begin with 0")
+		}
+	}
+	for g := range u.Taken {
+		if !has(u.Of, g) {
+			return bad(of, "taken", fmt.Sprintf("%q", g), "name gateways that are counted")
+		}
+	}
+	if u.Erased != nil {
+		return said(of, "erased", &u.Erased.Moment)
+	}
+	return nil
+}
+
+func has[V any](m map[string]V, k string) bool { _, ok := m[k]; return ok }
