@@ -25,6 +25,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/auditcmd"
 	"github.com/weir-storage/weir/cmd/weir/cachecmd"
 	"github.com/weir-storage/weir/cmd/weir/csicmd"
+	"github.com/weir-storage/weir/cmd/weir/exchangecmd"
 	"github.com/weir-storage/weir/cmd/weir/federationcmd"
 	"github.com/weir-storage/weir/cmd/weir/gatewaycmd"
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
@@ -72,6 +73,7 @@ func commands(sh *cli.Shell, connect access.Connector) []*cobra.Command {
 		volumecmd.Command(sh, connect),
 		sitecmd.Command(sh, connect),
 		federationcmd.Command(sh, connect),
+		exchangecmd.Command(sh, connect),
 		auditcmd.Command(sh, connect),
 		registrycmd.Command(sh, connect),
 		statuscmd.Command(sh, connect),

@@ -20,12 +20,12 @@ type Terms struct {
 	ID    string `json:"id"` // a UUID, which the guest draws
 	Guest string `json:"guest"`
 	Host  string `json:"host"`
-	// Offer, Kind, Site and the texts are those of the host's offer.
+	// Offer, Kind, Site, Price and Text are those of the host's offer, whose Terms the text is.
 	Offer string `json:"offer"`
 	Kind  Kind   `json:"kind"`
 	Site  string `json:"site"`
 	Price string `json:"price,omitempty"`
-	Terms string `json:"terms,omitempty"`
+	Text  string `json:"terms,omitempty"`
 	// Amount is how much, in bytes.
 	Amount quantity.Bytes `json:"amount"`
 	// Until is when the agreement ends if nobody gives notice.
@@ -61,8 +61,8 @@ func (t Terms) Matches(o *Offer) error {
 		return differs("site", t.Site, o.Site)
 	case t.Price != o.Price:
 		return differs("price", t.Price, o.Price)
-	case t.Terms != o.Terms:
-		return differs("terms", t.Terms, o.Terms)
+	case t.Text != o.Terms:
+		return differs("terms", t.Text, o.Terms)
 	case t.Notice != o.Notice:
 		return differs("notice", t.Notice.String(), o.Notice.String())
 	case t.Grace != o.Grace:
@@ -83,7 +83,7 @@ func (t Terms) Matches(o *Offer) error {
 func (t Terms) validate() error {
 	of := "request " + t.ID
 	if err := first(id(of, t.ID), organization(of, "guest", t.Guest), organization(of, "host", t.Host), label(of, "offer", t.Offer),
-		label(of, "site", t.Site), text(of, "price", t.Price, mostText), text(of, "terms", t.Terms, mostText),
+		label(of, "site", t.Site), text(of, "price", t.Price, mostText), text(of, "terms", t.Text, mostText),
 		span(of, "notice", t.Notice), span(of, "grace", t.Grace)); err != nil {
 		return err
 	}

@@ -68,9 +68,6 @@ func (l Life) Erases(now time.Time) bool {
 	return l.begun && (l.Phase == Drained || l.Phase == Ended || l.Breach == Host || !now.Before(l.Grace))
 }
 
-// Places reports whether the guest may place more there.
-func (l Life) Places() bool { return l.Phase == Active }
-
 // Over reports whether nothing is there any more, or never was.
 func (l Life) Over() bool { return l.Phase == Ended || l.Phase == Declined || l.Phase == Expired }
 

@@ -23,7 +23,6 @@ type View struct {
 	volumes volumes
 	sites   sites
 	clients clients
-	papers  papers
 }
 
 // record names one record of the registry.
@@ -51,8 +50,7 @@ type Change struct {
 // site's own have indexes: see Claimed, Claims and Use.
 func New(site string, kinds ...federation.Kind) *View {
 	v := &View{site: site, kinds: map[federation.Kind]bool{federation.KindSynced: true}, changed: make(chan struct{}),
-		volumes: newVolumes(), sites: newSites(), clients: newClients(),
-		papers: papers{}}
+		volumes: newVolumes(), sites: newSites(), clients: newClients()}
 	for _, k := range kinds {
 		v.kinds[k] = true
 	}
@@ -153,9 +151,6 @@ func (v *View) forget(at federation.Revision) (all []Change) {
 	v.volumes.names(keep)
 	v.sites.names(keep)
 	v.clients.names(v.site, keep)
-	for name := range v.papers {
-		keep(federation.KindPaper, name)
-	}
 	v.listing = nil
 	for _, r := range gone {
 		all = append(all, v.apply(federation.Event{Kind: r.kind, Name: r.name, Deleted: true, Revision: at}))
@@ -172,10 +167,6 @@ func (v *View) apply(e federation.Event) Change {
 	case federation.KindPurged:
 		if e.Err == nil { // view-2
 			put(v.volumes.purges, e.Name, e.Purged)
-		}
-	case federation.KindPaper:
-		if e.Err == nil { // view-2
-			put(v.papers, e.Name, e.Paper)
 		}
 	case federation.KindSite, federation.KindAlive, federation.KindLost:
 		c.Site = v.sites.apply(e)

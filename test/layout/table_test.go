@@ -92,12 +92,12 @@ var table = []row{
 		"federation/gatekeeper/shown", "federation/internal/about", "federation/keyring", "federation/signed", "pki", "pki/transport"},
 		outside: []string{"go.etcd.io/etcd/api",
 			"google.golang.org/grpc"},
-		tests: []string{"federation/archive", "federation/etcd"}},
+		tests: []string{"federation/archive", "federation/etcd", "federation/paper", "federation/quantity"}},
 	{pkg: "federation/keyring", project: []string{"federation"}, outside: stdlib},
 	{pkg: "federation/memory", project: []string{"federation", "federation/internal/records", "federation/internal/sieve",
 		"federation/signed"}},
 	{pkg: "federation/spec", project: []string{"federation", "federation/quantity"}, outside: []string{"sigs.k8s.io/yaml"}},
-	{pkg: "federation/view", project: []string{"federation", "federation/paper", "federation/users"}, outside: stdlib},
+	{pkg: "federation/view", project: []string{"federation", "federation/users"}, outside: stdlib},
 	{pkg: "pki", outside: []string{"github.com/go-jose/go-jose/v4"}, tests: []string{"pki/transport"}},
 	{pkg: "pki/transport", project: []string{"pki"}, outside: []string{"google.golang.org/grpc"}},
 
@@ -203,6 +203,9 @@ var table = []row{
 	{pkg: "csi-driver/health", project: []string{"api/v1alpha1"}},
 	{pkg: "csi-driver/internal/rpc", project: []string{"api/v1alpha1"}},
 
+	// The exchange.
+	{pkg: "exchange", project: []string{"federation", "federation/paper", "federation/quantity"}, outside: stdlib},
+
 	// The program, and what looks at all of it from outside.
 	{pkg: "cmd/weir", project: []string{"cmd/weir/..."}, outside: []string{"github.com/spf13/cobra"}},
 	// What all commands share. Only process, for the processes of a cluster, knows Kubernetes;
@@ -250,6 +253,9 @@ var table = []row{
 			"federation/keyring", "pki"}, tests: []string{"api/v1alpha1"}},
 	{pkg: "cmd/weir/auditcmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "federation", "federation/users",
 		"pki"}},
+	{pkg: "cmd/weir/exchangecmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "exchange",
+		"federation/paper", "federation/quantity"}, outside: []string{"github.com/google/uuid", "github.com/spf13/cobra"},
+		tests: []string{"federation"}},
 	{pkg: "cmd/weir/federationcmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/machine",
 		"federation", "pki"}, tests: []string{"federation/signed"}},
 	{pkg: "cmd/weir/registrycmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/config",

@@ -75,7 +75,8 @@ type state struct {
 
 func newState() *state {
 	return &state{volumes: map[string]*volume{}, sites: map[string]site{}, at: map[string]string{}, names: map[string]string{},
-		notices: map[string]bool{}, values: map[string][]byte{}, graves: map[string][]byte{}, forged: map[string]change{}, papers: map[string][]string{}}
+		notices: map[string]bool{}, values: map[string][]byte{}, graves: map[string][]byte{}, forged: map[string]change{},
+		papers: map[string][]string{}}
 }
 
 // volume is whom a volume concerns.

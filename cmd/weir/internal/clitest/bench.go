@@ -49,6 +49,9 @@ var Time = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
 type Bench struct {
 	Registry *memory.Client
 	Keys     map[string]keyring.SiteKey // by site
+	// Self is who calls, and Now when.
+	Self pki.Identity
+	Now  time.Time
 
 	t    *testing.T
 	tree Tree
@@ -60,7 +63,8 @@ type Tree func(sh *cli.Shell, connect access.Connector) []*cobra.Command
 
 // New makes a Bench for the commands of tree.
 func New(t *testing.T, tree Tree) *Bench {
-	return &Bench{t: t, tree: tree, Registry: memory.New(), Keys: map[string]keyring.SiteKey{}}
+	return &Bench{t: t, tree: tree, Registry: memory.New(), Keys: map[string]keyring.SiteKey{}, Now: Time,
+		Self: pki.Identity{Federation: "demo", Organization: "SURF", Site: "ams", Gateway: "operator"}}
 }
 
 // Site registers a site with one gateway, which is alive.
@@ -139,7 +143,7 @@ func (b *Bench) Run(input string, args ...string) (code int, out, errs string) {
 	env := map[string]string{"WEIR_REGISTRY": "https://r:2379", "WEIR_CA": "ca", "WEIR_CERT": "cert", "WEIR_KEY": "key"}
 	sh := &cli.Shell{
 		In: strings.NewReader(input), Out: &stdout, Err: &stderr, Getenv: func(k string) string { return env[k] }, Version: "of a test",
-		Now: func() time.Time { return Time }, Boottime: machine.Boottime, Pause: machine.Pause, Random: rand.Reader,
+		Now: func() time.Time { return b.Now }, Boottime: machine.Boottime, Pause: machine.Pause, Random: rand.Reader,
 	}
 	connect := func(access.Connection) (*access.Client, error) {
 		return &access.Client{Registry: borrowed{b.Registry}, Dial: b.dial,
@@ -150,7 +154,7 @@ func (b *Bench) Run(input string, args ...string) (code int, out, errs string) {
 				}
 				return pki.Identity{Federation: "demo", Organization: "SURF", Gateway: began.Word, Part: pki.PartPerson}, Time, nil
 			},
-			Self: pki.Identity{Federation: "demo", Organization: "SURF", Site: "ams", Gateway: "operator"}}, nil
+			Self: b.Self}, nil
 	}
 	code = sh.Run(b.t.Context(), sh.Root(&cobra.Command{Use: "weir"}, b.tree(sh, connect)...), args)
 	return code, stdout.String(), stderr.String()

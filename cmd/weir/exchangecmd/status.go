@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exchangecmd
+
+import (
+	"cmp"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/exchange"
+	"github.com/weir-storage/weir/federation/paper"
+)
+
+// AgreementLine is an agreement in `weir exchange status`. With -o json the command prints a list
+// of them.
+type AgreementLine struct {
+	ID      string        `json:"id"`
+	Phase   paper.Phase   `json:"phase"`
+	Move    string        `json:"move"`
+	Why     string        `json:"why"`
+	Ends    time.Time     `json:"ends,omitzero"`
+	Request paper.Request `json:"request"`
+	Answer  *paper.Answer `json:"answer,omitempty"`
+}
+
+func (g group) status() *cobra.Command {
+	var output string
+	var all bool
+	c := &cobra.Command{
+		Use: "status [ID]", Short: "Show agreements, and whose move it is", Args: cli.Args(cobra.MaximumNArgs(1)),
+		Long: "Shows the agreements of your organization, and whose move it is, or one agreement with all that\n" +
+			"was said.",
+		Example: "  weir exchange status\n  weir exchange status 3f9c02d7",
+		RunE: g.run(func(ctx context.Context, d *exchange.Desk, args []string) (string, error) {
+			if err := cli.CheckOutput(output); err != nil {
+				return "", err
+			}
+			if len(args) == 1 {
+				a, err := d.Find(ctx, args[0])
+				if err != nil {
+					return "", err
+				}
+				if output == "json" {
+					return "", cli.WriteJSON(g.sh.Out, line(a, d.Organization))
+				}
+				return "", writeAgreement(g.sh.Out, a, d.Organization)
+			}
+			agreements, err := d.Agreements(ctx)
+			if err != nil {
+				return "", err
+			}
+			lines := []AgreementLine{}
+			for _, a := range agreements {
+				if all || !a.Over() {
+					lines = append(lines, line(a, d.Organization))
+				}
+			}
+			if output == "json" {
+				return "", cli.WriteJSON(g.sh.Out, lines)
+			}
+			return "", writeAgreements(g.sh.Out, lines, d.Organization)
+		}),
+	}
+	cli.OutputFlag(c, &output)
+	c.Flags().BoolVar(&all, "all", false, "also those that are over")
+	return c
+}
+
+func line(a exchange.Agreement, organization string) AgreementLine {
+	return AgreementLine{ID: a.Request.ID, Phase: a.Phase, Move: move(a, organization), Why: a.Why, Ends: a.Ends, Request: a.Request,
+		Answer: a.Answer}
+}
+
+func writeAgreements(w io.Writer, lines []AgreementLine, organization string) error {
+	if len(lines) == 0 {
+		_, err := fmt.Fprintln(w, "There are no agreements. `weir exchange find` shows what is offered.")
+		return err
+	}
+	var b cli.Table
+	b.Row("ID", "WITH", "AS", "KIND", "SITE", "AMOUNT", "STATE", "MOVE", "WHY")
+	for _, l := range lines {
+		with, as := l.Request.Host, "guest"
+		if l.Request.Host == organization {
+			with, as = l.Request.Guest, "host"
+		}
+		b.Row(short(l.ID), with, as, string(l.Request.Kind), l.Request.Site, l.Request.Amount.String(), string(l.Phase), l.Move, l.Why)
+	}
+	return b.Write(w)
+}
+
+// writeAgreement shows the terms of an agreement, and what was said in order.
+func writeAgreement(w io.Writer, a exchange.Agreement, organization string) error {
+	r := a.Request
+	var b cli.Table
+	for _, row := range [][2]string{
+		{"Agreement", r.ID}, {"Guest", r.Guest}, {"Host", r.Host}, {"Offer", r.Offer}, {"Kind", string(r.Kind)}, {"Site", r.Site},
+		{"Amount", r.Amount.String()}, {"Until", cli.Stamp(r.Until)}, {"Notice", spanned(r.Notice)}, {"Grace", spanned(r.Grace)},
+		{"Price", cmp.Or(r.Price, "-")}, {"Terms", cmp.Or(r.Text, "-")}, {"Purpose", cmp.Or(r.Purpose, "-")}, {"Digest", r.Digest()},
+		{"State", string(a.Phase)}, {"Move", move(a, organization)}, {"Why", a.Why},
+	} {
+		b.Row(row[0], row[1])
+	}
+	if err := b.Write(w); err != nil {
+		return err
+	}
+	var told cli.Table
+	told.Row("", "", "")
+	for _, s := range said(a) {
+		told.Row(cli.Stamp(s.At), s.What, s.By+because(s.Why))
+	}
+	return told.Write(w)
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
+// statement is something that a side said.
+type statement struct {
+	paper.Moment
+	What string
+}
+
+// said is what was said of an agreement, in order of time.
+func said(a exchange.Agreement) (out []statement) {
+	add := func(what string, m *paper.Moment) {
+		if m != nil {
+			out = append(out, statement{*m, what})
+		}
+	}
+	r := a.Request
+	add("asked", &r.Made)
+	add("withdrawn", r.Withdrawn)
+	add("notice by the guest", r.Noticed)
+	add("the host is gone", r.HostGone)
+	add("drained", r.Drained)
+	add("confirmed", r.Confirmed)
+	if x := a.Answer; x != nil {
+		add("declined", x.Declined)
+		if x.Accepted != nil {
+			add("accepted", &x.Accepted.Moment)
+		}
+		add("notice by the host", x.Noticed)
+		add("not paid", x.Unpaid)
+		add("the host deletes", x.Deleting)
+		if x.Deleted != nil {
+			add(fmt.Sprintf("deleted, %d objects of %v", x.Deleted.Objects, x.Deleted.Bytes), &x.Deleted.Moment)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b statement) int { return a.At.Compare(b.At) })
+	return out
+}
+
+// UsageLine is what one side counted of one gateway, in `weir exchange usage`. With -o json the
+// command prints a list of them.
+type UsageLine struct {
+	Agreement string      `json:"agreement"`
+	Side      paper.Party `json:"side"`
+	Gateway   string      `json:"gateway"`
+	At        time.Time   `json:"at"`
+	paper.Counters
+	// Differs says by what both sides disagree.
+	Differs string `json:"differs,omitempty"`
+}
+
+func (g group) usage() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use: "usage [ID]", Short: "Show what both sides counted", Args: cli.Args(cobra.MaximumNArgs(1)),
+		Long: "Shows what guest and host counted of your organization's agreements, or of one, and by what they\n" +
+			"disagree.",
+		Example: "  weir exchange usage\n  weir exchange usage 3f9c02d7 -o csv",
+		RunE: g.run(func(ctx context.Context, d *exchange.Desk, args []string) (string, error) {
+			if output != "csv" {
+				if err := cli.CheckOutput(output); err != nil {
+					return "", err
+				}
+			}
+			var all []exchange.Agreement
+			var err error
+			if len(args) == 1 {
+				all = make([]exchange.Agreement, 1)
+				all[0], err = d.Find(ctx, args[0])
+			} else {
+				all, err = d.Agreements(ctx)
+			}
+			if err != nil {
+				return "", err
+			}
+			lines := []UsageLine{}
+			for _, a := range all {
+				u, err := d.Usage(ctx, a)
+				if err != nil {
+					return "", err
+				}
+				lines = append(lines, counted(a, paper.Guest, u.Guest, u.Differs)...)
+				lines = append(lines, counted(a, paper.Host, u.Host, u.Differs)...)
+			}
+			switch output {
+			case "json":
+				return "", cli.WriteJSON(g.sh.Out, lines)
+			case "csv":
+				return "", writeCSV(g.sh.Out, lines)
+			}
+			return "", writeUsage(g.sh.Out, lines)
+		}),
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "json or csv; otherwise a table")
+	return c
+}
+
+func counted(a exchange.Agreement, side paper.Party, s exchange.Sum, differs string) (out []UsageLine) {
+	for _, g := range slices.Sorted(maps.Keys(s.Of)) {
+		out = append(out, UsageLine{Agreement: a.Request.ID, Side: side, Gateway: g, At: s.At, Counters: s.Of[g], Differs: differs})
+	}
+	return out
+}
+
+func writeUsage(w io.Writer, lines []UsageLine) error {
+	if len(lines) == 0 {
+		_, err := fmt.Fprintln(w, "Nothing was counted yet.")
+		return err
+	}
+	var b cli.Table
+	b.Row("ID", "SIDE", "GATEWAY", "STORED", "BYTE-HOURS", "WRITES", "WRITTEN", "READS", "READ", "DELETIONS", "AT")
+	differ := map[string]string{}
+	for _, l := range lines {
+		b.Row(short(l.Agreement), string(l.Side), l.Gateway, cli.Bytes(int64(l.Stored)), strconv.FormatFloat(l.ByteHours, 'f', 0, 64),
+			fmt.Sprint(l.Puts), cli.Bytes(int64(l.In)), fmt.Sprint(l.Gets), cli.Bytes(int64(l.Out)), fmt.Sprint(l.Deletes), cli.Stamp(l.At))
+		if l.Differs != "" {
+			differ[l.Agreement] = l.Differs
+		}
+	}
+	if err := b.Write(w); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(differ)) {
+		if _, err := fmt.Fprintf(w, "agreement %s: both sides disagree about %s\n", short(id), differ[id]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeCSV(w io.Writer, lines []UsageLine) error {
+	c := csv.NewWriter(w)
+	_ = c.Write([]string{"agreement", "side", "gateway", "at", "stored_bytes", "byte_hours", "writes", "written_bytes", "reads",
+		"read_bytes", "deletions"})
+	for _, l := range lines {
+		_ = c.Write([]string{l.Agreement, string(l.Side), l.Gateway, cli.Stamp(l.At), fmt.Sprint(int64(l.Stored)),
+			strconv.FormatFloat(l.ByteHours, 'f', 0, 64), fmt.Sprint(l.Puts), fmt.Sprint(int64(l.In)), fmt.Sprint(l.Gets),
+			fmt.Sprint(int64(l.Out)), fmt.Sprint(l.Deletes)})
+	}
+	c.Flush()
+	return c.Error()
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exchange
+
+import (
+	"context"
+	"maps"
+
+	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/federation/quantity"
+)
+
+// Accept accepts a request, and takes its room from the offer. Repeating it changes nothing.
+// automatic: nobody but the offer's own word decides.
+func (d *Desk) Accept(ctx context.Context, id string, automatic bool) error {
+	return d.write(ctx, func() ([]paper.At, error) {
+		a, err := d.Agreement(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		switch r := &a.Request; {
+		case r.Host != d.Organization:
+			return nil, refused("agreement %s: %q accepts or declines, and not %q", id, r.Host, d.Organization)
+		case r.Agrees(a.Answer):
+			return nil, nil
+		case a.Phase != paper.Requested || a.Answer != nil:
+			return nil, refused("agreement %s is %s: %s", id, a.Phase, a.Why)
+		}
+		offer, err := d.offer(ctx, d.Organization, a.Request.Offer)
+		if err != nil {
+			return nil, err
+		}
+		o := offer.Offer
+		switch {
+		case o == nil:
+			return nil, refused("agreement %s: offer %s is gone: make it again, or decline", id, a.Request.Offer)
+		case o.Free() < a.Request.Amount:
+			return nil, refused("agreement %s: it is about %v, and offer %s has %v left: offer more, or decline", id, a.Request.Amount,
+				o.Name, o.Free())
+		case automatic && a.Request.Amount > o.Automatic:
+			return nil, refused("agreement %s: it is about %v, and offer %s accepts %v by itself", id, a.Request.Amount, o.Name,
+				o.Automatic)
+		}
+		if o.Given = maps.Clone(o.Given); o.Given == nil {
+			o.Given = map[string]quantity.Bytes{}
+		}
+		o.Given[id] = a.Request.Amount
+		answer := &paper.Answer{ID: id, Guest: a.Request.Guest, Host: a.Request.Host,
+			Accepted: &paper.Acceptance{Moment: *d.moment(""), Terms: a.Request.Digest(), Automatic: automatic}}
+		return []paper.At{offer, {Paper: paper.Paper{Answer: answer}}}, nil
+	})
+}
+
+// Decline declines a request.
+func (d *Desk) Decline(ctx context.Context, id, why string) error {
+	return d.write(ctx, func() ([]paper.At, error) {
+		a, err := d.Agreement(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case a.Request.Host != d.Organization:
+			return nil, refused("agreement %s: %q accepts or declines, and not %q", id, a.Request.Host, d.Organization)
+		case a.Answer != nil && a.Answer.Declined != nil:
+			return nil, nil
+		case a.Answer != nil:
+			return nil, refused("agreement %s is %s: give notice", id, a.Phase)
+		}
+		answer := &paper.Answer{ID: id, Guest: a.Request.Guest, Host: a.Request.Host, Declined: d.moment(why)}
+		return []paper.At{{Paper: paper.Paper{Answer: answer}}}, nil
+	})
+}
+
+// guest changes this organization's request. change returns false: nothing is to be said.
+func (d *Desk) guest(ctx context.Context, id string, change func(a Agreement, r *paper.Request) (bool, error)) error {
+	return d.write(ctx, func() ([]paper.At, error) {
+		a, err := d.Agreement(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if a.Request.Guest != d.Organization {
+			return nil, refused("agreement %s: that is for %q to say, its guest", id, a.Request.Guest)
+		}
+		r := a.Request
+		if say, err := change(a, &r); err != nil || !say {
+			return nil, err
+		}
+		return []paper.At{{Paper: paper.Paper{Request: &r}, Revision: a.request}}, nil
+	})
+}
+
+// host changes this organization's answer, in an agreement that was accepted, and what else it
+// returns.
+func (d *Desk) host(ctx context.Context, id string, change func(a Agreement, is *paper.Answer) (bool, []paper.At, error)) error {
+	return d.write(ctx, func() ([]paper.At, error) {
+		a, err := d.Agreement(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case a.Request.Host != d.Organization:
+			return nil, refused("agreement %s: that is for %q to say, its host", id, a.Request.Host)
+		case !a.Request.Agrees(a.Answer):
+			return nil, refused("agreement %s is %s: %s", id, a.Phase, a.Why)
+		}
+		is := *a.Answer
+		say, more, err := change(a, &is)
+		if err != nil || !say {
+			return nil, err
+		}
+		return append([]paper.At{{Paper: paper.Paper{Answer: &is}, Revision: a.answer}}, more...), nil
+	})
+}
+
+// Ready says where the room of an agreement is.
+func (d *Desk) Ready(ctx context.Context, id string, at paper.Place) error {
+	return d.host(ctx, id, func(_ Agreement, is *paper.Answer) (bool, []paper.At, error) {
+		if is.Ready != nil && *is.Ready == at {
+			return false, nil, nil
+		}
+		is.Ready = &at
+		return true, nil, nil
+	})
+}
+
+// End gives notice, by either side. A guest whose request was not answered withdraws it.
+func (d *Desk) End(ctx context.Context, id, why string) error {
+	a, err := d.Agreement(ctx, id)
+	if err != nil {
+		return err
+	}
+	if a.Request.Host == d.Organization {
+		return d.host(ctx, id, func(_ Agreement, is *paper.Answer) (bool, []paper.At, error) {
+			if is.Noticed != nil {
+				return false, nil, nil
+			}
+			is.Noticed = d.moment(why)
+			return true, nil, nil
+		})
+	}
+	return d.guest(ctx, id, func(a Agreement, r *paper.Request) (bool, error) {
+		switch {
+		case a.Answer == nil && r.Withdrawn == nil:
+			r.Withdrawn = d.moment(why)
+		case r.Agrees(a.Answer) && r.Noticed == nil:
+			r.Noticed = d.moment(why)
+		default:
+			return false, nil
+		}
+		return true, nil
+	})
+}
+
+// Unpaid says that the guest did not pay, which is notice. HostGone says that the host does not
+// keep the agreement. Both are for persons.
+func (d *Desk) Unpaid(ctx context.Context, id, why string) error {
+	return d.host(ctx, id, func(_ Agreement, is *paper.Answer) (bool, []paper.At, error) {
+		if is.Unpaid != nil {
+			return false, nil, nil
+		}
+		is.Unpaid = d.moment(why)
+		return true, nil, nil
+	})
+}
+
+// HostGone says that the host does not keep the agreement: the guest goes on without it.
+func (d *Desk) HostGone(ctx context.Context, id, why string) error {
+	return d.agreed(ctx, id, func(r *paper.Request) **paper.Moment { return &r.HostGone }, why)
+}
+
+// Drained says that the guest needs nothing there any more.
+func (d *Desk) Drained(ctx context.Context, id, why string) error {
+	return d.agreed(ctx, id, func(r *paper.Request) **paper.Moment { return &r.Drained }, why)
+}
+
+// agreed has the guest say something once of what was agreed on.
+func (d *Desk) agreed(ctx context.Context, id string, what func(*paper.Request) **paper.Moment, why string) error {
+	return d.guest(ctx, id, func(a Agreement, r *paper.Request) (bool, error) {
+		if !r.Agrees(a.Answer) {
+			return false, refused("agreement %s is %s: %s", id, a.Phase, a.Why)
+		}
+		say := what(r)
+		if *say != nil {
+			return false, nil
+		}
+		*say = d.moment(why)
+		return true, nil
+	})
+}
+
+// Confirm is the guest's receipt.
+func (d *Desk) Confirm(ctx context.Context, id string) error {
+	return d.guest(ctx, id, func(a Agreement, r *paper.Request) (bool, error) {
+		if a.Answer == nil || a.Answer.Deleted == nil {
+			return false, refused("agreement %s: the host did not say that it deleted everything: there is nothing to confirm", id)
+		}
+		if r.Confirmed != nil {
+			return false, nil
+		}
+		r.Confirmed = d.moment("")
+		return true, nil
+	})
+}
+
+// Delete says that the host deletes what is there, which is refused while the guest may need it.
+func (d *Desk) Delete(ctx context.Context, id string) error {
+	return d.host(ctx, id, func(a Agreement, is *paper.Answer) (bool, []paper.At, error) {
+		if is.Deleting != nil {
+			return false, nil, nil
+		}
+		if is.Ready != nil && !a.Erases(d.Now()) {
+			return false, nil, refused("agreement %s: the guest may have something there until %s: %s", id,
+				a.Grace.Format("2006-01-02 15:04 MST"), a.Why)
+		}
+		is.Deleting = d.moment("")
+		return true, nil, nil
+	})
+}
+
+// Deleted is the host's receipt. What the agreement took is the offer's again.
+func (d *Desk) Deleted(ctx context.Context, id string, objects int64, bytes quantity.Bytes) error {
+	return d.host(ctx, id, func(a Agreement, is *paper.Answer) (bool, []paper.At, error) {
+		if is.Deleted != nil {
+			return false, nil, nil
+		}
+		if is.Deleting == nil {
+			return false, nil, refused("agreement %s: say first that you delete", id)
+		}
+		is.Deleted = &paper.Deletion{Moment: *d.moment(""), Objects: objects, Bytes: bytes}
+		offer, err := d.offer(ctx, d.Organization, a.Request.Offer)
+		if err != nil || offer.Offer == nil {
+			return err == nil, nil, err
+		}
+		o := *offer.Offer
+		if _, took := o.Given[id]; !took {
+			return true, nil, nil
+		}
+		o.Given = maps.Clone(o.Given)
+		delete(o.Given, id)
+		offer.Paper = paper.Paper{Offer: &o}
+		return true, []paper.At{offer}, nil
+	})
+}
