@@ -47,6 +47,7 @@ const (
 	Operator   Part = "operator"
 	CSI        Part = "CSI driver"
 	Gatekeeper Part = "registry's gatekeeper"
+	LentStore  Part = "lent store"
 )
 
 // Definition is one metric.

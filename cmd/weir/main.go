@@ -38,6 +38,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/setupcmd"
 	"github.com/weir-storage/weir/cmd/weir/sitecmd"
 	"github.com/weir-storage/weir/cmd/weir/statuscmd"
+	"github.com/weir-storage/weir/cmd/weir/storecmd"
 	"github.com/weir-storage/weir/cmd/weir/supportcmd"
 	"github.com/weir-storage/weir/cmd/weir/topcmd"
 	"github.com/weir-storage/weir/cmd/weir/volumecmd"
@@ -88,6 +89,7 @@ func commands(sh *cli.Shell, connect access.Connector) []*cobra.Command {
 		gatewaycmd.Command(sh),
 		operatorcmd.Command(sh),
 		csicmd.Command(sh),
+		storecmd.Command(sh),
 		versionCommand(sh),
 	}
 }

@@ -66,7 +66,7 @@ const seriesPerVolume = 100
 func page() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, intro, metrics.MaxVolumes, metrics.OtherVolumes, seriesPerVolume)
-	for _, p := range []metrics.Part{metrics.Gateway, metrics.Operator, metrics.CSI, metrics.Gatekeeper} {
+	for _, p := range []metrics.Part{metrics.Gateway, metrics.Operator, metrics.CSI, metrics.Gatekeeper, metrics.LentStore} {
 		fmt.Fprintf(&b, "\n## Of the %s\n\n| metric | kind | labels | meaning |\n| --- | --- | --- | --- |\n", p)
 		for _, d := range metrics.Catalog() {
 			if !slices.Contains(d.Parts, p) {

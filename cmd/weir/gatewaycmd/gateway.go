@@ -130,7 +130,7 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 	if err != nil {
 		return err
 	}
-	if err := charterFile(filepath.Join(c.Pool.Path, charterName)).follow(creds); err != nil {
+	if err := process.KeepCharter(creds, filepath.Join(c.Pool.Path, charterName)); err != nil {
 		return fmt.Errorf("pool.path: %w", err)
 	}
 	file := guardFile(filepath.Join(c.Pool.Path, guardName))

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lent_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/exchange/lent"
+	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/pki"
+	"github.com/weir-storage/weir/store"
+)
+
+func TestLent(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	ctx := t.Context()
+	b := r.as("B", "b-0", pki.PartGateway).bucket(deal)
+	r.ok(put(ctx, b, "b-0/volumes/x/0001", 400))
+	r.ok(put(ctx, b, "b-0/volumes/x/0001", 400)) // again
+	if err := put(ctx, b, "b-0/volumes/x/0001", 401); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("an object is replaced: %v", err)
+	}
+	text := make([]byte, 100)
+	r.ok(b.GetRange(ctx, "b-0/volumes/x/0001", 300, text))
+	if string(text) != strings.Repeat("x", 100) {
+		t.Errorf("%q", text)
+	}
+	if err := b.GetRange(ctx, "b-0/volumes/x/0001", 350, text); !errors.Is(err, store.ErrShort) {
+		t.Errorf("it is longer: %v", err)
+	}
+	if _, err := b.Stat(ctx, "b-0/none"); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	second := r.as("B", "b-1", pki.PartGateway).bucket(deal)
+	r.ok(put(ctx, second, "b-1/volumes/x/0002", 100))
+	var all []string
+	r.ok(second.List(ctx, "", func(i store.Info) error { all = append(all, i.Name); return nil }))
+	if strings.Join(all, " ") != "b-0/volumes/x/0001 b-1/volumes/x/0002" {
+		t.Errorf("%q", all)
+	}
+	r.ok(second.Delete(ctx, "b-0/volumes/x/0001"))
+	r.ok(second.Delete(ctx, "b-0/volumes/x/0001"))
+	if _, err := b.Stat(ctx, "b-0/volumes/x/0001"); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
+
+// eventually waits until something is so.
+func (r *rig) eventually(what string, is func() bool) {
+	r.Helper()
+	for range 200 {
+		if is() {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	r.Fatalf("it does not come true that %s", what)
+}
+
+// stored is what the store below has of an agreement.
+func (r *rig) stored(id string) (objects int, bytes int64) {
+	r.Helper()
+	r.ok(r.below.List(r.Context(), "lent/"+id+"/", func(i store.Info) error {
+		objects++
+		bytes += i.Size
+		return nil
+	}))
+	return objects, bytes
+}
+
+// met meets the store, as a gateway that counted nothing.
+func (o *one) met(id string) (m lent.Met) {
+	o.Helper()
+	o.ok(o.ask("/.weir/count", lent.Counted{Agreement: id}, &m))
+	return m
+}
+
+// 16 writers fill an agreement while the registry is away, and the store ends and begins again: not
+// one byte more is stored than was agreed, and not much less.
+func TestRoomUnderManyWriters(t *testing.T) {
+	const amount, most = 64 << 10, 3 << 10
+	r := newRig(t)
+	r.agree(ended, "B", amount, "b-0")
+	r.start()
+	g := r.as("B", "b-0", pki.PartGateway)
+	_ = g.granted(ended)
+	r.eventually("the room is known", func() bool { return put(t.Context(), g.bucket(ended), "b-0/first", 1) == nil })
+	r.registry.SetDown(true)
+	r.stop()
+	r.start()
+	b := g.bucket(ended)
+	var all sync.WaitGroup
+	var full atomic.Int64
+	for i := range 16 {
+		all.Go(func() {
+			for n := 0; ; n++ {
+				err := put(t.Context(), b, fmt.Sprintf("b-0/w%d/%d", i, n), 1+(i*997+n*331)%most)
+				if errors.Is(err, store.ErrUnavailable) && strings.Contains(err.Error(), "no room") {
+					full.Add(1)
+					return
+				}
+				if err != nil {
+					t.Errorf("writer %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	objects, bytes := r.stored(ended)
+	if full.Load() != 16 || bytes > amount || bytes < amount-most {
+		t.Errorf("%d writers were refused; %d of %d bytes are there", full.Load(), bytes, amount)
+	}
+	if m := g.met(ended); int64(m.Stored) != bytes || int64(m.Puts) != int64(objects) || int64(m.In) != bytes {
+		t.Errorf("%d objects of %d bytes are counted as %+v", objects, bytes, m)
+	}
+	left := int(amount - bytes)
+	if err := put(t.Context(), b, "b-0/beyond", left+1); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("one byte more is taken: %v", err)
+	}
+	r.ok(put(t.Context(), b, "b-0/last", left))
+	if err := put(t.Context(), b, "b-0/more", 1); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("one byte more is taken: %v", err)
+	}
+	if _, bytes = r.stored(ended); bytes != amount {
+		t.Errorf("%d bytes are there", bytes)
+	}
+}
+
+// A clock that is wrong refuses, and says so. It deletes nothing, and revives nothing.
+func TestClock(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	ctx := t.Context()
+	g := r.as("B", "b-0", pki.PartGateway)
+	early := g.granted(deal)
+	b := g.with(early, deal)
+	r.eventually("an object is put", func() bool { return put(ctx, b, "b-0/x", 100) == nil })
+	r.set(25 * time.Hour)
+	if err := put(ctx, b, "b-0/y", 1); !errors.Is(err, store.ErrAccess) || !strings.Contains(err.Error(), "by this store's clock it is") {
+		t.Errorf("a capability that ended is good: %v", err)
+	}
+	r.ok(put(ctx, g.bucket(deal), "b-0/y", 1)) // with another one
+	r.eventually("the time is proved", func() bool {
+		u, err := r.registry.GetPaper(ctx, paper.UsageName(deal, "ams"))
+		return err == nil && u.Usage.At.After(time.Now().Add(24*time.Hour+time.Minute))
+	})
+	r.set(0)
+	if err := put(ctx, b, "b-0/z", 1); !errors.Is(err, store.ErrAccess) {
+		t.Errorf("a clock that is set back revives a capability: %v", err)
+	}
+	r.stop()
+	r.start()
+	if err := put(ctx, g.with(early, deal), "b-0/z", 1); !errors.Is(err, store.ErrAccess) {
+		t.Errorf("a new start revives a capability: %v", err)
+	}
+	r.set(9999 * time.Hour)
+	late := g.bucket(deal)
+	if err := put(ctx, late, "b-0/z", 1); !errors.Is(err, store.ErrAccess) || !strings.Contains(err.Error(), "Breached") {
+		t.Errorf("it is written after the end: %v", err)
+	}
+	time.Sleep(time.Second) // some rounds
+	r.ok(late.GetRange(ctx, "b-0/x", 0, make([]byte, 100)))
+	if n, _ := r.stored(deal); n != 2 {
+		t.Errorf("%d objects are there", n)
+	}
+}
+
+// A store that was killed counts again what is there, and takes from the gateway what it lost.
+func TestKilled(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	ctx := t.Context()
+	g := r.as("B", "b-0", pki.PartGateway)
+	b := g.bucket(deal)
+	r.eventually("an object is put", func() bool { return put(ctx, b, "b-0/x", 100) == nil })
+	_ = g.met(deal)
+	r.eventually("it is saved", func() bool {
+		text, err := os.ReadFile(filepath.Join(r.dir, "own", "ledger.json"))
+		return err == nil && bytes.Contains(text, []byte(`"stored":"100"`))
+	})
+	before, err := os.ReadFile(filepath.Join(r.dir, "own", "ledger.json"))
+	r.ok(err)
+	r.ok(put(ctx, b, "b-0/y", 50))
+	for range 3 {
+		r.ok(b.GetRange(ctx, "b-0/x", 0, make([]byte, 10)))
+	}
+	now := g.met(deal)
+	r.stop()
+	r.ok(os.WriteFile(filepath.Join(r.dir, "own", "ledger.json"), before, 0o600)) // as a crash leaves it
+	r.start()
+	var m lent.Met
+	r.ok(g.ask("/.weir/count", lent.Counted{Agreement: deal, Counters: now.Counters}, &m))
+	if m.Puts != 2 || m.In != 150 || m.Stored != 150 || m.Gets != 3 || m.Out != 30 || m.ByteHours < now.ByteHours {
+		t.Errorf("%+v, before it was killed %+v", m, now)
+	}
+	r.ok(os.WriteFile(filepath.Join(r.dir, "own", "key"), []byte("short"), 0o600))
+	r.stop()
+	if _, err := lent.Open(ctx, lent.Config{Organization: "A", Site: "ams", Store: r.below, Dir: filepath.Join(r.dir, "own"),
+		Now: r.now}); err == nil || !strings.Contains(err.Error(), "has 5 bytes, not 32: delete it") {
+		t.Errorf("%v", err)
+	}
+}
+
+// At the end of an agreement nothing of the guest stays, and the store signs how much it was.
+func TestErased(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	ctx := t.Context()
+	g := r.as("B", "b-0", pki.PartGateway)
+	b := g.bucket(deal)
+	r.eventually("an object is put", func() bool { return put(ctx, b, "b-0/x", 100) == nil })
+	r.ok(put(ctx, b, "b-0/deep/er/y", 50))
+	c := r.as("C", "c-0", pki.PartGateway).bucket(other)
+	r.eventually("another puts one", func() bool { return put(ctx, c, "c-0/x", 10) == nil })
+	r.change(paper.RequestName(deal), func(p *paper.Paper) { p.Request.Drained = &paper.Moment{At: time.Now().UTC(), By: "b"} })
+	r.change(paper.AnswerName(deal), func(p *paper.Paper) { p.Answer.Deleting = &paper.Moment{At: time.Now().UTC(), By: "a"} })
+	var u *paper.Usage
+	erased := func() bool {
+		p, err := r.registry.GetPaper(ctx, paper.UsageName(deal, "ams"))
+		u = p.Usage
+		return err == nil && u.Erased != nil
+	}
+	r.eventually("the store says that it deleted everything", erased)
+	if u.Erased.Objects != 2 || u.Erased.Bytes != 150 || u.All().Stored != 0 || u.Erased.By != "weir://demo/A/ams/a-store" {
+		t.Errorf("%+v", u.Erased)
+	}
+	if n, _ := r.stored(deal); n != 0 {
+		t.Errorf("%d objects are left", n)
+	}
+	if err := b.GetRange(ctx, "b-0/x", 0, make([]byte, 1)); !errors.Is(err, store.ErrAccess) {
+		t.Errorf("it is read: %v", err)
+	}
+	r.ok(c.GetRange(ctx, "c-0/x", 0, make([]byte, 10)))
+	was := *u.Erased
+	r.stop()
+	r.start()
+	r.eventually("it is told again", func() bool { return erased() && u.At.After(was.At) })
+	if *u.Erased != was {
+		t.Errorf("%+v, and before it began again %+v", u.Erased, was)
+	}
+}
