@@ -73,6 +73,15 @@ func TestRoom(t *testing.T) {
 	if err := put(l, "a", 60, limit); err != nil {
 		t.Error(err)
 	}
+	l.Deleted(deal, "b", "b", 40)
+	onItsWay, err := l.Reserve(deal, "b", 30, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := put(l, "c", 11, limit); !errors.Is(err, ErrRoom) {
+		t.Errorf("what is on its way does not count: %v", err)
+	}
+	onItsWay(true)
 	done, err := l.Reserve(deal, "a", 0, limit)
 	if err != nil {
 		t.Fatal(err)
