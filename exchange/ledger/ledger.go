@@ -8,6 +8,7 @@
 //   - ledger-2: what is stored is counted again from a list of the objects when the ledger was
 //     opened. So what changed after the last save is not lost.
 //   - ledger-3: calls of after the last save are lost with the process: then the account is torn.
+//     So it is if a call's outcome is not known.
 //     If the file is lost, everything but what is stored is: then it is lost. Both end when the two
 //     sides meet: each then takes what the other counted more.
 //   - ledger-4: time counts only forwards.
@@ -144,11 +145,9 @@ func (l *Ledger) Recount(agreement string, found map[string]Tally) {
 	}
 	for g := range gateways {
 		a, is := l.of(agreement, g), found[g]
-		if more := is.Objects - a.Objects; more > 0 {
+		if more := is.Objects - a.Objects; more > 0 { // who deleted those that are missing is not known
 			a.Puts += more
 			a.In += max(is.Bytes-a.Stored, 0)
-		} else {
-			a.Deletes -= more
 		}
 		if a.Stored != is.Bytes || a.Objects != is.Objects {
 			a.Stored, a.Objects, l.dirty = is.Bytes, is.Objects, true
@@ -214,6 +213,14 @@ func (l *Ledger) Deleted(agreement, by, folder string, size quantity.Bytes) {
 	l.pass(a)
 	a.Stored = max(a.Stored-size, 0)
 	a.Objects = max(a.Objects-1, 0)
+	l.dirty = true
+}
+
+// Doubt notes that a call's outcome is not known: the other side may have counted it.
+func (l *Ledger) Doubt(agreement, gateway string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.of(agreement, gateway).Torn = true
 	l.dirty = true
 }
 

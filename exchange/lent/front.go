@@ -141,10 +141,10 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch r.URL.Path {
-	case capabilityPath:
+	case CapabilityPath:
 		answer(s, w, r, peer, s.grant)
 		return
-	case countPath:
+	case CountPath:
 		answer(s, w, r, peer, s.count)
 		return
 	}
@@ -172,8 +172,8 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 
 // Paths of the store's own service. No bucket is named so.
 const (
-	capabilityPath = "/.weir/capability"
-	countPath      = "/.weir/count"
+	CapabilityPath = "/.weir/capability"
+	CountPath      = "/.weir/count"
 )
 
 // Asked asks for a capability.

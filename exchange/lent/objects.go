@@ -53,10 +53,11 @@ func (o *objects) Put(ctx context.Context, access, bucket, name string, size int
 	if size > mostObject {
 		return fmt.Errorf("%w: an object of %d bytes, and %d are the most", s3gw.ErrRefused, size, mostObject)
 	}
-	if !o.busy.begin(bucket, name) {
-		return fmt.Errorf("%w (it is being put or deleted)", s3gw.ErrExists)
+	end, err := o.busy.begin(ctx, bucket, name)
+	if err != nil {
+		return err
 	}
-	defer o.busy.end(bucket, name)
+	defer end()
 	if _, err := o.s.cfg.Store.Stat(ctx, key(bucket, name)); !errors.Is(err, store.ErrNotExist) {
 		if err == nil {
 			err = s3gw.ErrExists
@@ -71,8 +72,11 @@ func (o *objects) Put(ctx context.Context, access, bucket, name string, size int
 	defer func() { done(stored) }()
 	once := &once{body: body, size: size}
 	err = o.s.cfg.Store.Put(ctx, key(bucket, name), size, once)
-	if stored = err == nil; once.failed != nil { // what was sent is not what was signed
+	switch stored = err == nil; {
+	case once.failed != nil: // what was sent is not what was signed
 		err = once.failed
+	case errors.Is(err, store.ErrInvalid):
+		err = fmt.Errorf("%w: %w", s3gw.ErrRefused, err)
 	}
 	return err
 }
@@ -218,10 +222,11 @@ func (o *objects) Delete(ctx context.Context, access, bucket, name string) error
 	if err != nil {
 		return err
 	}
-	if !o.busy.begin(bucket, name) {
-		return fmt.Errorf("%w: it is being put or deleted: try again", store.ErrUnavailable)
+	end, err := o.busy.begin(ctx, bucket, name)
+	if err != nil {
+		return err
 	}
-	defer o.busy.end(bucket, name)
+	defer end()
 	i, err := o.s.cfg.Store.Stat(ctx, key(bucket, name))
 	if err != nil {
 		return missing(err)
@@ -237,26 +242,35 @@ func (o *objects) Delete(ctx context.Context, access, bucket, name string) error
 // names are objects that somebody is busy with.
 type names struct {
 	mu  sync.Mutex
-	all map[string]bool
+	all map[string]chan struct{} // closed at the end
 }
 
-// begin reports whether nobody else is busy with an object.
-func (n *names) begin(bucket, name string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// begin waits until nobody else is busy with an object, and returns what ends that. It fails only
+// with ctx.
+func (n *names) begin(ctx context.Context, bucket, name string) (end func(), err error) {
 	k := key(bucket, name)
-	if n.all == nil {
-		n.all = map[string]bool{}
+	for {
+		n.mu.Lock()
+		other := n.all[k]
+		if other == nil {
+			if n.all == nil {
+				n.all = map[string]chan struct{}{}
+			}
+			mine := make(chan struct{})
+			n.all[k] = mine
+			n.mu.Unlock()
+			return func() {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				delete(n.all, k)
+				close(mine)
+			}, nil
+		}
+		n.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	if n.all[k] {
-		return false
-	}
-	n.all[k] = true
-	return true
-}
-
-func (n *names) end(bucket, name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.all, key(bucket, name))
 }

@@ -205,6 +205,8 @@ var table = []row{
 
 	// The exchange.
 	{pkg: "exchange", project: []string{"federation", "federation/paper", "federation/quantity"}, outside: stdlib},
+	{pkg: "exchange/borrowed", project: []string{"exchange/ledger", "exchange/lent", "federation", "federation/paper",
+		"federation/quantity", "pki", "store", "store/s3"}, outside: stdlib, tests: []string{"exchange", "store/dir"}},
 	{pkg: "exchange/capability", outside: stdlib},
 	{pkg: "exchange/ledger", project: []string{"federation/paper", "federation/quantity"}, outside: stdlib,
 		tests: []string{"pgregory.net/rapid"}},
