@@ -4,8 +4,10 @@ package exchange
 
 import (
 	"context"
+	"errors"
 	"maps"
 
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/paper"
 	"github.com/weir-storage/weir/federation/quantity"
 )
@@ -240,4 +242,54 @@ func (d *Desk) Deleted(ctx context.Context, id string, objects int64, bytes quan
 		offer.Paper = paper.Paper{Offer: &o}
 		return true, []paper.At{offer}, nil
 	})
+}
+
+// Room says how much of an agreement one of this organization's gateways may fill.
+func (d *Desk) Room(ctx context.Context, id, gateway string, bytes quantity.Bytes) error {
+	return d.write(ctx, func() ([]paper.At, error) {
+		a, err := d.Agreement(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		r := a.Request
+		switch {
+		case r.Guest != d.Organization:
+			return nil, refused("agreement %s: that is for %q to say, its guest", id, r.Guest)
+		case !r.Agrees(a.Answer):
+			return nil, refused("agreement %s is %s: %s", id, a.Phase, a.Why)
+		case bytes > r.Amount:
+			return nil, refused("agreement %s is about %v: a gateway cannot fill %v of it", id, r.Amount, bytes)
+		}
+		p := paper.Paper{Room: &paper.Room{ID: id, Guest: r.Guest, Host: r.Host, Gateway: gateway, Bytes: bytes}}
+		is, err := d.Book.GetPaper(ctx, p.Name())
+		if err != nil && !errors.Is(err, federation.ErrNotFound) {
+			return nil, err
+		}
+		if is.Room != nil && is.Room.Bytes == bytes {
+			return nil, nil
+		}
+		return []paper.At{{Paper: p, Revision: is.Revision}}, nil
+	})
+}
+
+// Finish gives the host's receipt, if its store says that it deleted everything, and reports
+// whether it did. Of room that is no store's a person says it himself.
+func (d *Desk) Finish(ctx context.Context, id string) (done bool, err error) {
+	a, err := d.Agreement(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	if a.Answer == nil || a.Answer.Deleting == nil || a.Answer.Deleted != nil {
+		return a.Answer != nil && a.Answer.Deleted != nil, nil
+	}
+	all, err := d.Book.ListPapers(ctx, string(paper.FormUsage)+"/"+id+"/")
+	if err != nil {
+		return false, err
+	}
+	for _, p := range all {
+		if u := p.Usage; u != nil && u.Organization == d.Organization && u.Erased != nil {
+			return true, d.Deleted(ctx, id, u.Erased.Objects, u.Erased.Bytes)
+		}
+	}
+	return false, nil
 }

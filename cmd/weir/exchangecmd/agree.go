@@ -143,7 +143,9 @@ func (g group) end() *cobra.Command {
 		case gone:
 			err = d.HostGone(ctx, id, why)
 		case deleting:
-			err = d.Delete(ctx, id)
+			if err = d.Delete(ctx, id); err == nil {
+				_, err = d.Finish(ctx, id)
+			}
 		default:
 			err = d.End(ctx, id, why)
 		}
@@ -161,7 +163,7 @@ func (g group) end() *cobra.Command {
 	f.BoolVar(&confirm, "confirm", false, "guest: the host has deleted everything")
 	f.BoolVar(&gone, "host-gone", false, "guest: the host does not keep the agreement")
 	f.BoolVar(&unpaid, "unpaid", false, "host: the guest did not pay")
-	f.BoolVar(&deleting, "delete", false, "host: delete everything, when the guest drained or its time is over")
+	f.BoolVar(&deleting, "delete", false, "host: delete everything, when the guest drained or its time is over; again for the receipt")
 	c.MarkFlagsMutuallyExclusive("drained", "confirm", "host-gone", "unpaid", "delete")
 	return c
 }

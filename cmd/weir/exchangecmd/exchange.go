@@ -23,7 +23,8 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 	o := access.NewOpener(sh.Getenv, connect)
 	g := group{sh, o}
 	c := cli.Group(&cobra.Command{Use: "exchange", Short: "Lend room to other organizations, and borrow it"},
-		g.offer(), g.withdraw(), g.find(), g.request(), g.accept(), g.decline(), g.ready(), g.status(), g.usage(), g.end())
+		g.offer(), g.withdraw(), g.find(), g.request(), g.accept(), g.decline(), g.ready(), g.room(), g.status(), g.usage(), g.try(),
+		g.end())
 	o.Flags(c)
 	return c
 }

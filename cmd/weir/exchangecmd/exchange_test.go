@@ -82,6 +82,12 @@ func TestLifeOfAnAgreement(t *testing.T) {
 		t.Errorf("%v: %+v", err, lines)
 	}
 	d.says("SURF", "Nothing was counted yet.", "usage")
+	d.says("DFN", "gateway dfn-1 may fill 2Ti of agreement", "room", short, "dfn-1", "--amount", "2Ti")
+	d.says("DFN", "gateway dfn-1 may fill 2Ti of agreement", "room", short, "dfn-1", "--amount", "2Ti")
+	d.fails("DFN", cli.ExitError, "a gateway cannot fill 11Ti of it", "room", short, "dfn-1", "--amount", "11Ti")
+	d.fails("SURF", cli.ExitError, `that is for "DFN" to say, its guest`, "room", short, "dfn-1", "--amount", "1Ti")
+	d.fails("DFN", cli.ExitUsage, "a lent store knows gateways: give a gateway's certificate", "try", short)
+	d.fails("DFN", cli.ExitUsage, "--amount is 1Gi: write from 1 byte to 64Mi", "try", short, "--amount", "1Gi")
 	for _, u := range []paper.Usage{
 		{By: "ams", Organization: "SURF",
 			Of: map[string]paper.Counters{"b-0": {Puts: 5, In: 1 << 30, Stored: 1 << 30, ByteHours: 1 << 30}}},

@@ -40,6 +40,8 @@ type Connection struct {
 type Client struct {
 	Registry federation.Registry
 	Self     pki.Identity // of the caller's certificate
+	// Credentials are the caller's.
+	Credentials *pki.Credentials
 	// Say is the caller's word for a takeover by force, and Said is whose and of when one is.
 	Say  func(signed.Takeover) (string, error)
 	Said func(is federation.Control, began federation.EpochStart) (pki.Identity, time.Time, error)
@@ -163,7 +165,7 @@ func Connect(n Connection, now func() time.Time) (*Client, error) {
 		}
 		return who, at, err
 	}
-	return &Client{Registry: registry, Self: id, Say: seal.Say, Said: said, Dial: trusting(registry, creds)}, nil
+	return &Client{Registry: registry, Self: id, Credentials: creds, Say: seal.Say, Said: said, Dial: trusting(registry, creds)}, nil
 }
 
 // Kept makes the credentials of connections to the registry that end when a charter does not allow
