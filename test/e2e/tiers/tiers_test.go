@@ -82,6 +82,7 @@ func TestPoolOfZFS(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := site{t, f.Site("a")}
+	s.looksAtZFS()
 	s.saysHowItIs()
 	s.editedUnderLoad()
 }
