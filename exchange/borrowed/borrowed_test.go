@@ -89,7 +89,7 @@ func (r *rig) start() {
 	c := r.credentials("A", "ams", "a-store", pki.PartStore)
 	ctx, cancel := context.WithCancel(context.Background())
 	s, err := lent.Open(ctx, lent.Config{Organization: "A", Site: "ams", By: c.Identity().String(), Store: r.below,
-		Dir: filepath.Join(r.dir, "own"), Credentials: c, Registry: r.registry, Now: time.Now,
+		Dir: filepath.Join(r.dir, "own"), Credentials: c, Registry: r.registry, Now: time.Now, Tell: time.Millisecond,
 		Pause: func(ctx context.Context, d time.Duration) bool {
 			select {
 			case <-ctx.Done():

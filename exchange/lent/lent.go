@@ -4,6 +4,7 @@ package lent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/xml"
@@ -55,6 +56,8 @@ type Config struct {
 	Now         func() time.Time
 	// Pause waits, and reports whether ctx goes on.
 	Pause func(ctx context.Context, d time.Duration) bool
+	// Tell is how often it says in the registry what it counted; 0: once an hour.
+	Tell time.Duration
 	// Meter may be nil.
 	Meter Meter
 	Log   *slog.Logger
@@ -72,6 +75,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	erased map[string]paper.Deletion // by agreement
+	told   map[string]time.Time      // when what was counted was said last, by agreement
 }
 
 // Open reads what the store has kept in its folder, and counts what is stored.
@@ -79,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, erased: map[string]paper.Deletion{}, socket: filepath.Join(cfg.Dir, "s3.sock")}
+	s := &Store{cfg: cfg, erased: map[string]paper.Deletion{}, told: map[string]time.Time{}, socket: filepath.Join(cfg.Dir, "s3.sock")}
 	var err error
 	if s.key, err = openKey(filepath.Join(cfg.Dir, "key")); err != nil {
 		return nil, err
@@ -185,11 +189,12 @@ func (s *Store) refused(op, organization, gateway, agreement, why string) {
 	}
 }
 
-// How often the store saves what it counted, says it in the registry, and looks for what is to be
-// deleted.
+// How often the store saves what it counted, says it in the registry, looks for agreements of which
+// it said nothing yet, and for what is to be deleted.
 const (
 	saveEvery  = time.Second
 	tellEvery  = time.Hour
+	lookEvery  = time.Minute
 	eraseEvery = 5 * time.Second
 	watchAgain = time.Second
 )
@@ -211,7 +216,7 @@ func (s *Store) Serve(ctx context.Context, l net.Listener) error {
 	parts.Go(func() { s.watch(ctx) })
 	parts.Go(func() { s.every(ctx, saveEvery, s.save) })
 	parts.Go(func() { s.every(ctx, eraseEvery, s.erase) })
-	parts.Go(func() { s.every(ctx, tellEvery, s.tell) })
+	parts.Go(func() { s.every(ctx, lookEvery, s.tell) })
 	h := &http.Server{Handler: http.HandlerFunc(s.serve), TLSConfig: s.tls, ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = h.Close() })
@@ -284,7 +289,18 @@ func (s *Store) watch(ctx context.Context) {
 func (s *Store) tell(ctx context.Context) error {
 	var errs []error
 	for _, id := range s.ledger.Agreements() {
-		errs = append(errs, s.tellOf(ctx, id))
+		s.mu.Lock()
+		last, now := s.told[id], s.cfg.Now()
+		s.mu.Unlock()
+		if !last.IsZero() && now.Sub(last) < cmp.Or(s.cfg.Tell, tellEvery) && !now.Before(last) {
+			continue
+		}
+		err := s.tellOf(ctx, id)
+		if errs = append(errs, err); err == nil {
+			s.mu.Lock()
+			s.told[id] = now
+			s.mu.Unlock()
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -162,7 +162,7 @@ func (r *rig) start() {
 	c := r.credentials("A", "ams", "a-store", pki.PartStore)
 	ctx, cancel := context.WithCancel(context.Background())
 	s, err := lent.Open(ctx, lent.Config{Organization: "A", Site: "ams", By: c.Identity().String(), Store: r.below,
-		Dir: filepath.Join(r.dir, "own"), Credentials: c, Registry: r.registry, Now: r.now, Meter: r.meter,
+		Dir: filepath.Join(r.dir, "own"), Credentials: c, Registry: r.registry, Now: r.now, Meter: r.meter, Tell: time.Millisecond,
 		Pause: func(ctx context.Context, d time.Duration) bool {
 			select {
 			case <-ctx.Done():
