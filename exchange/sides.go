@@ -39,9 +39,21 @@ func (d *Desk) Accept(ctx context.Context, id string, automatic bool) error {
 		case o.Free() < a.Request.Amount:
 			return nil, refused("agreement %s: it is about %v, and offer %s has %v left: offer more, or decline", id, a.Request.Amount,
 				o.Name, o.Free())
-		case automatic && a.Request.Amount > o.Automatic:
-			return nil, refused("agreement %s: it is about %v, and offer %s accepts %v by itself", id, a.Request.Amount, o.Name,
-				o.Automatic)
+		case automatic && o.Closed:
+			return nil, refused("agreement %s: offer %s is closed", id, o.Name)
+		}
+		if err := a.Request.Matches(o); err != nil { // the offer changed, or nobody judged the request
+			return nil, refused("agreement %s: %v: decline it, or offer that", id, err)
+		}
+		if automatic {
+			took, err := d.taken(ctx, o, a.Request.Guest)
+			if err != nil {
+				return nil, err
+			}
+			if took+a.Request.Amount > o.Automatic {
+				return nil, refused("agreement %s: it is about %v, of offer %s %q has %v, and %v are accepted by themselves", id,
+					a.Request.Amount, o.Name, a.Request.Guest, took, o.Automatic)
+			}
 		}
 		if o.Given = maps.Clone(o.Given); o.Given == nil {
 			o.Given = map[string]quantity.Bytes{}
@@ -51,6 +63,17 @@ func (d *Desk) Accept(ctx context.Context, id string, automatic bool) error {
 			Accepted: &paper.Acceptance{Moment: *d.moment(""), Terms: a.Request.Digest(), Automatic: automatic}}
 		return []paper.At{offer, {Paper: paper.Paper{Answer: answer}}}, nil
 	})
+}
+
+// taken is how much of an offer an organization has.
+func (d *Desk) taken(ctx context.Context, o *paper.Offer, guest string) (sum quantity.Bytes, err error) {
+	all, err := d.Agreements(ctx)
+	for _, a := range all {
+		if a.Request.Guest == guest && a.Request.Offer == o.Name {
+			sum += o.Given[a.Request.ID]
+		}
+	}
+	return sum, err
 }
 
 // Decline declines a request.

@@ -185,7 +185,7 @@ func (s *Store) Put(ctx context.Context, name string, size int64, body io.ReadSe
 	s.counting.RLock()
 	defer s.counting.RUnlock()
 	return s.fail("put", name, s.with(ctx, func(b *s3.Store) error {
-		i, err := s.stat(ctx, b, name)
+		i, err := s.stat(ctx, b, name, false) // what is put twice harms nobody
 		switch {
 		case err == nil && i.Size == size:
 			return nil
@@ -212,27 +212,28 @@ func (s *Store) ledger(size quantity.Bytes) {
 }
 
 // stat finds an object in this gateway's folder, or in another's.
-func (s *Store) stat(ctx context.Context, b *s3.Store, name string) (store.Info, error) {
+func (s *Store) stat(ctx context.Context, b *s3.Store, name string, everywhere bool) (store.Info, error) {
 	i, err := b.Stat(ctx, s.own(name))
 	if !errors.Is(err, store.ErrNotExist) {
 		return i, err
 	}
-	place, err := s.place(ctx, b, name)
+	place, err := s.place(ctx, b, name, everywhere)
 	if err != nil {
 		return i, err
 	}
 	return b.Stat(ctx, place)
 }
 
-// place is where another gateway of this organization has put an object. ErrNotExist.
-func (s *Store) place(ctx context.Context, b *s3.Store, name string) (string, error) {
+// place is where another gateway of this organization has put an object. ErrNotExist. everywhere:
+// the bucket is asked too who has a folder.
+func (s *Store) place(ctx context.Context, b *s3.Store, name string, everywhere bool) (string, error) {
 	s.mu.Lock()
 	is := s.places[name]
 	s.mu.Unlock()
 	if is != "" {
 		return is, nil
 	}
-	all, err := s.folders(ctx, b)
+	all, err := s.folders(ctx, b, everywhere)
 	if err != nil {
 		return "", err
 	}
@@ -257,7 +258,7 @@ func (s *Store) place(ctx context.Context, b *s3.Store, name string) (string, er
 const mostPlaces = 10_000
 
 // folders are those of other gateways: the first object after one folder is in the next.
-func (s *Store) folders(ctx context.Context, b *s3.Store) (out []string, err error) {
+func (s *Store) folders(ctx context.Context, b *s3.Store, everywhere bool) (out []string, err error) {
 	seen := map[string]bool{s.cfg.Gateway: true}
 	rooms, err := s.cfg.Book.ListPapers(ctx, string(paper.FormRoom)+"/"+s.cfg.Agreement+"/")
 	if err == nil {
@@ -267,9 +268,11 @@ func (s *Store) folders(ctx context.Context, b *s3.Store) (out []string, err err
 				out = append(out, p.Room.Gateway)
 			}
 		}
-		return out, nil
+		if !everywhere {
+			return out, nil
+		}
 	}
-	// The registry is away: the bucket tells.
+	// The registry is away, or does not show all: the bucket tells.
 	err = b.List(ctx, "", func(i store.Info) error {
 		if f, _, ok := strings.Cut(i.Name, "/"); ok && !seen[f] {
 			seen[f] = true
@@ -288,7 +291,7 @@ func (s *Store) GetRange(ctx context.Context, name string, off int64, p []byte) 
 	return s.fail("get", name, s.with(ctx, func(b *s3.Store) error {
 		err := b.GetRange(ctx, s.own(name), off, p)
 		if errors.Is(err, store.ErrNotExist) {
-			at, place := s.place(ctx, b, name)
+			at, place := s.place(ctx, b, name, true)
 			if place != nil {
 				return place
 			}
@@ -311,7 +314,7 @@ func (s *Store) Stat(ctx context.Context, name string) (i store.Info, err error)
 		return i, err
 	}
 	err = s.fail("stat", name, s.with(ctx, func(b *s3.Store) error {
-		i, err = s.stat(ctx, b, name)
+		i, err = s.stat(ctx, b, name, true)
 		return err
 	}))
 	i.Name = name
@@ -349,7 +352,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	s.counting.RLock()
 	defer s.counting.RUnlock()
 	return s.fail("delete", name, s.with(ctx, func(b *s3.Store) error {
-		others, err := s.folders(ctx, b)
+		others, err := s.folders(ctx, b, true)
 		if err != nil {
 			return err
 		}

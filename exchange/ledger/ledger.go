@@ -75,6 +75,7 @@ type Ledger struct {
 	// first may have been counted before.
 	fresh, torn bool
 	dirty       bool
+	saved       bool // by this process
 }
 
 // Open reads the ledger at a path, or begins it. A file that cannot be read is kept beside the new
@@ -104,7 +105,9 @@ func Open(path string, now func() time.Time) (*Ledger, error) {
 		}
 	}
 	l.torn = !f.Clean
-	l.dirty = f.Clean // from now on it is not
+	if f.Clean { // from now on it is not
+		return l, l.save(false)
+	}
 	return l, nil
 }
 
@@ -156,6 +159,12 @@ func (l *Ledger) Recount(agreement string, found map[string]Tally) {
 	}
 }
 
+// An account may have mostObjects objects, and one more for each leastMean bytes of the agreement.
+const (
+	mostObjects = 4096
+	leastMean   = 64 << 10
+)
+
 // Reserve keeps room for an object (ledger-1). done is called once: with true when it is stored.
 func (l *Ledger) Reserve(agreement, gateway string, size quantity.Bytes, limit Limit) (done func(stored bool), err error) {
 	l.mu.Lock()
@@ -168,6 +177,9 @@ func (l *Ledger) Reserve(agreement, gateway string, size quantity.Bytes, limit L
 	switch {
 	case size < 0:
 		return nil, fmt.Errorf("%w: an object of %d bytes", ErrRoom, size)
+	case a.Objects >= mostObjects+int64(limit.Amount)/leastMean:
+		return nil, fmt.Errorf("%w: %d objects, and %d are the most of gateway %s: put fewer, larger ones", ErrRoom, a.Objects,
+			mostObjects+int64(limit.Amount)/leastMean, gateway)
 	case size > limit.Room-a.Stored-a.pending:
 		return nil, fmt.Errorf("%w: %d bytes more than the %d that gateway %s may fill of the agreement, of which %d are", ErrRoom,
 			int64(size),
@@ -216,6 +228,17 @@ func (l *Ledger) Deleted(agreement, by, folder string, size quantity.Bytes) {
 	l.dirty = true
 }
 
+// Floor takes what this side has signed as counted before, as far as it is more.
+func (l *Ledger) Floor(agreement, gateway string, signed paper.Counters) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.of(agreement, gateway)
+	was := a.Counters
+	a.Puts, a.Gets, a.Deletes = max(a.Puts, signed.Puts), max(a.Gets, signed.Gets), max(a.Deletes, signed.Deletes)
+	a.In, a.Out, a.ByteHours = max(a.In, signed.In), max(a.Out, signed.Out), max(a.ByteHours, signed.ByteHours)
+	l.dirty = l.dirty || a.Counters != was
+}
+
 // Doubt notes that a call's outcome is not known: the other side may have counted it.
 func (l *Ledger) Doubt(agreement, gateway string) {
 	l.mu.Lock()
@@ -231,7 +254,7 @@ func (l *Ledger) Meet(agreement, gateway string, theirs paper.Counters) Account 
 	defer l.mu.Unlock()
 	a := l.of(agreement, gateway)
 	l.pass(a)
-	if a.Torn || a.Lost {
+	if (a.Torn || a.Lost) && theirs.Check() == nil {
 		was := a.Counters
 		a.Puts, a.Gets, a.Deletes = max(a.Puts, theirs.Puts), max(a.Gets, theirs.Gets), max(a.Deletes, theirs.Deletes)
 		a.In, a.Out = max(a.In, theirs.In), max(a.Out, theirs.Out)
@@ -285,10 +308,11 @@ func (l *Ledger) Close() error { return l.save(true) }
 
 func (l *Ledger) save(clean bool) error {
 	l.mu.Lock()
-	if !l.dirty && !clean {
+	if !l.dirty && !clean && l.saved {
 		l.mu.Unlock()
 		return nil
 	}
+	l.saved = true
 	for _, by := range l.all {
 		for _, a := range by {
 			l.pass(a)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -82,6 +83,15 @@ func TestRoom(t *testing.T) {
 		t.Errorf("what is on its way does not count: %v", err)
 	}
 	onItsWay(true)
+	few := Limit{Amount: 100, Room: 100}
+	for n := 0; ; n++ {
+		if err := put(l, "many", 0, few); err != nil {
+			if n != mostObjects || !strings.Contains(err.Error(), "put fewer, larger ones") {
+				t.Errorf("after %d objects: %v", n, err)
+			}
+			break
+		}
+	}
 	done, err := l.Reserve(deal, "a", 0, limit)
 	if err != nil {
 		t.Fatal(err)

@@ -81,15 +81,17 @@ func (d *deals) take(name string, p *paper.Paper) (agreement string) {
 		return ""
 	}
 	id, _, _ := strings.Cut(rest, "/")
-	if p == nil {
-		if _, ok := d.papers[name]; !ok {
-			return ""
-		}
+	is, known := d.papers[name]
+	switch {
+	case p == nil && (!known || !d.over(id)): // somebody may keep it back, or have deleted it past the gatekeepers
+		return ""
+	case p == nil:
 		delete(d.papers, name)
-	} else {
-		if !d.mine(*p) {
-			return ""
-		}
+	case !d.mine(*p):
+		return ""
+	case known && paper.Follows(is, *p) != nil: // an earlier one, or another
+		return ""
+	default:
 		d.papers[name] = *p
 		d.saw(*p)
 	}
@@ -100,8 +102,8 @@ func (d *deals) take(name string, p *paper.Paper) (agreement string) {
 // saw notes the times that a paper says. d.mu is held.
 func (d *deals) saw(p paper.Paper) {
 	note := func(m *paper.Moment) {
-		if m != nil && m.At.After(d.newest) && m.At.Before(d.clock().Add(paper.Slack)) {
-			d.newest = m.At
+		if m != nil && m.At.Add(-paper.Slack).After(d.newest) { // a gatekeeper's clock may be behind as much
+			d.newest = m.At.Add(-paper.Slack)
 		}
 	}
 	if r := p.Request; r != nil {
@@ -118,12 +120,19 @@ func (d *deals) saw(p paper.Paper) {
 	}
 }
 
-// only forgets papers that the registry does not have.
+// over reports whether nothing holds of an agreement any more, by what is known. d.mu is held.
+func (d *deals) over(id string) bool {
+	r := d.papers[paper.RequestName(id)].Request
+	return r == nil || r.Life(d.papers[paper.AnswerName(id)].Answer, d.time()).Over()
+}
+
+// only forgets papers that the registry does not have, of agreements that are over.
 func (d *deals) only(names map[string]bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name := range d.papers {
-		if !names[name] {
+		_, rest, _ := strings.Cut(name, "/")
+		if id, _, _ := strings.Cut(rest, "/"); !names[name] && d.over(id) {
 			delete(d.papers, name)
 			d.dirty = true
 		}
@@ -143,7 +152,7 @@ func (d *deals) time() time.Time {
 func (d *deals) proved(at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if at.After(d.newest) {
+	if at = at.Add(-paper.Slack); at.After(d.newest) {
 		d.newest, d.dirty = at, true
 	}
 }
@@ -154,6 +163,7 @@ type deal struct {
 	answer  *paper.Answer
 	life    paper.Life
 	room    quantity.Bytes // of the gateway
+	roomed  bool           // the guest says how much that is
 	now     time.Time
 }
 
@@ -166,9 +176,12 @@ func (d *deals) of(id, gateway string) *deal {
 		return nil
 	}
 	out := &deal{request: *r, answer: d.papers[paper.AnswerName(id)].Answer, now: d.time()}
+	if !r.Agrees(out.answer) {
+		return nil
+	}
 	out.life = r.Life(out.answer, out.now)
 	if room := d.papers[paper.RoomName(id, gateway)].Room; room != nil {
-		out.room = room.Bytes
+		out.room, out.roomed = room.Bytes, true
 	}
 	return out
 }

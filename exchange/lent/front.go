@@ -8,6 +8,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,6 +19,12 @@ import (
 	"github.com/weir-storage/weir/federation/paper"
 	"github.com/weir-storage/weir/pki"
 	"github.com/weir-storage/weir/store"
+)
+
+// Bounds of an object's name, with its gateway's folder: folders are not counted.
+const (
+	mostName  = 200
+	mostParts = 6
 )
 
 // operation is what somebody does with a bucket.
@@ -33,8 +40,8 @@ const (
 // may returns why a capability does not allow an operation now; "": it does (lent-1, lent-2).
 func (s *Store) may(c capability.Capability, bucket, name string, op operation) (*deal, string) {
 	d := s.deals.of(c.Agreement, c.Gateway)
-	if d == nil {
-		return nil, fmt.Sprintf("this store, of %s at site %s, knows no agreement %s", s.cfg.Organization, s.cfg.Site, c.Agreement)
+	if d == nil || d.request.Guest != c.Organization { // strangers learn nothing of it
+		return nil, s.unknown(c.Agreement, c.Organization)
 	}
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	switch {
@@ -42,8 +49,6 @@ func (s *Store) may(c capability.Capability, bucket, name string, op operation) 
 		return d, fmt.Sprintf("the capability is of the store at site %s", c.Store)
 	case c.Agreement != bucket:
 		return d, fmt.Sprintf("the capability is for agreement %s", c.Agreement)
-	case c.Organization != d.request.Guest:
-		return d, fmt.Sprintf("the agreement is with %q", d.request.Guest)
 	case !c.Ends().After(d.now):
 		return d, fmt.Sprintf("the capability ended at %s, and by this store's clock it is %s: ask for another, or set the clock",
 			stamp(c.Ends()), stamp(d.now))
@@ -55,8 +60,15 @@ func (s *Store) may(c capability.Capability, bucket, name string, op operation) 
 		return d, fmt.Sprintf("the agreement is %s: %s", d.life.Phase, d.life.Why)
 	case op != opList && store.CheckName(key(bucket, name)) != nil:
 		return d, "this is no name of an object"
+	case op == opPut && (len(name) > mostName || strings.Count(name, "/") >= mostParts):
+		return d, fmt.Sprintf("a name has %d bytes and %d parts at most", mostName, mostParts)
 	}
 	return d, ""
+}
+
+// unknown is said of agreements that there are not, and of those of others.
+func (s *Store) unknown(agreement, organization string) string {
+	return fmt.Sprintf("this store, of %s at site %s, has no agreement %s with %q", s.cfg.Organization, s.cfg.Site, agreement, organization)
 }
 
 // request is what an HTTP request asks for, as far as it is let in.
@@ -112,12 +124,30 @@ func read(r *http.Request) (q request, err error) {
 	default:
 		return q, fmt.Errorf("%s is not offered: a lent store puts, gets, heads, lists and deletes objects", r.Method)
 	}
+	switch {
+	case q.op != opPut && r.ContentLength != 0: // the library would read all of it
+		return q, errors.New("only what puts an object has a body")
+	case q.op == opPut && (r.ContentLength < 0 || r.ContentLength > mostObject+mostFraming):
+		return q, fmt.Errorf("an object of %d bytes: send Content-Length, %d at most", r.ContentLength, mostObject)
+	}
 	return q, nil
+}
+
+// mostFraming is what signatures of parts add to a body, in bytes.
+const mostFraming = 1 << 20
+
+// opOf is what a method does, of a few that are counted.
+func opOf(method string) string {
+	switch method {
+	case http.MethodPut, http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodPost:
+		return strings.ToLower(method)
+	}
+	return "other"
 }
 
 // refuse tells why a request is refused, as S3 does.
 func (s *Store) refuse(w http.ResponseWriter, r *http.Request, peer pki.Identity, agreement, why string) {
-	s.refused(r.Method, peer.Organization, peer.Gateway, agreement, why)
+	s.refused(opOf(r.Method), peer.Organization, peer.Gateway, agreement, why)
 	w.Header().Set("Content-Type", "application/xml")
 	w.Header().Set("Connection", "close") // its body is not read
 	w.WriteHeader(http.StatusForbidden)
@@ -167,7 +197,59 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, peer, q.bucket, why)
 		return
 	}
+	if !s.begin(peer.Organization) {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many requests of this organization at once: try again", http.StatusServiceUnavailable)
+		return
+	}
+	defer s.end(peer.Organization)
+	c2 := http.NewResponseController(w)
+	_ = c2.SetWriteDeadline(time.Now().Add(answerTime))
+	r.Body = &hasty{r.Body, c2}
 	s.behind.ServeHTTP(w, r)
+}
+
+// How many requests of one organization are served at once; how long an answer may take; how long
+// nothing of a body may come.
+const (
+	mostAtOnce = 64
+	answerTime = 10 * time.Minute
+	stallTime  = 30 * time.Second
+)
+
+// begin takes a place among the requests that are served.
+func (s *Store) begin(organization string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serving[organization] >= mostAtOnce {
+		return false
+	}
+	s.serving[organization]++
+	return true
+}
+
+func (s *Store) end(organization string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serving[organization]--; s.serving[organization] == 0 {
+		delete(s.serving, organization)
+	}
+}
+
+// hasty is a body of which something has to come now and then.
+type hasty struct {
+	io.ReadCloser
+	c *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (h *hasty) Read(p []byte) (int, error) {
+	_ = h.c.SetReadDeadline(time.Now().Add(stallTime))
+	n, err := h.ReadCloser.Read(p)
+	if err != nil {
+		_ = h.c.SetReadDeadline(time.Time{})
+	}
+	return n, err
 }
 
 // Paths of the store's own service. No bucket is named so.
@@ -232,11 +314,12 @@ const capabilityTime = 24 * time.Hour
 // grant makes a capability for a gateway of the guest.
 func (s *Store) grant(_ context.Context, peer pki.Identity, q Asked) (Granted, string) {
 	d := s.deals.of(q.Agreement, peer.Gateway)
-	if d == nil || d.request.Guest != peer.Organization {
-		return Granted{}, fmt.Sprintf("this store, of %s at site %s, has no agreement %s with %q", s.cfg.Organization, s.cfg.Site,
-			q.Agreement, peer.Organization)
-	}
-	if !d.life.Reads() {
+	switch {
+	case d == nil || d.request.Guest != peer.Organization:
+		return Granted{}, s.unknown(q.Agreement, peer.Organization)
+	case !d.roomed:
+		return Granted{}, fmt.Sprintf("its organization says no room for gateway %s: `weir exchange room`", peer.Gateway)
+	case !d.life.Reads():
 		return Granted{}, fmt.Sprintf("the agreement is %s: %s", d.life.Phase, d.life.Why)
 	}
 	until := d.now.Add(capabilityTime).Truncate(time.Second)
@@ -251,9 +334,14 @@ func (s *Store) grant(_ context.Context, peer pki.Identity, q Asked) (Granted, s
 // count meets a gateway of the guest.
 func (s *Store) count(_ context.Context, peer pki.Identity, q Counted) (Met, string) {
 	d := s.deals.of(q.Agreement, peer.Gateway)
-	if d == nil || d.request.Guest != peer.Organization {
-		return Met{}, fmt.Sprintf("this store, of %s at site %s, has no agreement %s with %q", s.cfg.Organization, s.cfg.Site, q.Agreement,
-			peer.Organization)
+	switch {
+	case d == nil || d.request.Guest != peer.Organization:
+		return Met{}, s.unknown(q.Agreement, peer.Organization)
+	case !d.roomed:
+		return Met{}, fmt.Sprintf("its organization says no room for gateway %s: `weir exchange room`", peer.Gateway)
+	}
+	if err := q.Check(); err != nil {
+		return Met{}, err.Error()
 	}
 	if err := d.request.Bounds(d.answer, &paper.Usage{At: d.now, Of: map[string]paper.Counters{peer.Gateway: q.Counters}}); err != nil {
 		return Met{}, err.Error()

@@ -73,9 +73,11 @@ type Store struct {
 	tls    *tls.Config
 	socket string
 
-	mu     sync.Mutex
-	erased map[string]paper.Deletion // by agreement
-	told   map[string]time.Time      // when what was counted was said last, by agreement
+	mu      sync.Mutex
+	erased  map[string]paper.Deletion // by agreement
+	erasing map[string]paper.Deletion // what there was when it began
+	serving map[string]int            // requests, by organization
+	told    map[string]time.Time      // when what was counted was said last, by agreement
 }
 
 // Open reads what the store has kept in its folder, and counts what is stored.
@@ -83,7 +85,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, erased: map[string]paper.Deletion{}, told: map[string]time.Time{}, socket: filepath.Join(cfg.Dir, "s3.sock")}
+	s := &Store{cfg: cfg, erased: map[string]paper.Deletion{}, erasing: map[string]paper.Deletion{}, told: map[string]time.Time{},
+		serving: map[string]int{}, socket: filepath.Join(cfg.Dir, "s3.sock")}
 	var err error
 	if s.key, err = openKey(filepath.Join(cfg.Dir, "key")); err != nil {
 		return nil, err
@@ -134,7 +137,7 @@ func (s *Store) look(r *http.Response) error {
 	_ = xml.Unmarshal(text, &told) // an answer to a HEAD has none
 	peer, _ := pki.PeerIdentity(*r.Request.TLS)
 	bucket, _, _ := strings.Cut(strings.TrimPrefix(r.Request.URL.Path, "/"), "/")
-	s.refused(r.Request.Method, peer.Organization, peer.Gateway, bucket, strings.TrimSpace(told.Code+" "+told.Message+" "+r.Status))
+	s.refused(opOf(r.Request.Method), peer.Organization, peer.Gateway, bucket, strings.TrimSpace(told.Code+" "+told.Message+" "+r.Status))
 	return err
 }
 
@@ -317,7 +320,23 @@ func (s *Store) tellOf(ctx context.Context, id string) error {
 		return nil
 	}
 	u := &paper.Usage{ID: id, Guest: d.request.Guest, Host: d.request.Host, By: s.cfg.Site, Organization: s.cfg.Organization,
-		At: s.cfg.Now().UTC().Truncate(time.Second), Of: map[string]paper.Counters{}}
+		At: d.now.UTC().Truncate(time.Second), Of: map[string]paper.Counters{}}
+	p := paper.Paper{Usage: u}
+	is, err := s.cfg.Registry.GetPaper(ctx, p.Name())
+	if err != nil && !errors.Is(err, federation.ErrNotFound) {
+		return err
+	}
+	if is.Usage != nil { // what this store signed, it has counted, whatever its disk has
+		for g, c := range is.Usage.Of {
+			s.ledger.Floor(id, g, c)
+		}
+		if u.At.Before(is.Usage.At) {
+			u.At = is.Usage.At
+		}
+	}
+	if err := s.ledger.Save(); err != nil { // before anybody hears of it
+		return err
+	}
 	for g, a := range s.ledger.Of(id) {
 		u.Of[g] = a.Counters
 		if !a.Taken.IsZero() {
@@ -332,11 +351,6 @@ func (s *Store) tellOf(ctx context.Context, id string) error {
 		u.Erased = &e
 	}
 	s.mu.Unlock()
-	p := paper.Paper{Usage: u}
-	is, err := s.cfg.Registry.GetPaper(ctx, p.Name())
-	if err != nil && !errors.Is(err, federation.ErrNotFound) {
-		return err
-	}
 	if is.Usage != nil && is.Usage.Erased != nil { // a process of before did it
 		u.Erased = is.Usage.Erased
 	}
@@ -352,15 +366,17 @@ func (s *Store) erase(ctx context.Context) error {
 	var errs []error
 	for _, id := range s.deals.ids() {
 		d := s.deals.of(id, "")
-		if d == nil || d.answer == nil || d.answer.Deleting == nil || d.answer.Deleted != nil {
+		if d == nil || d.answer == nil || d.answer.Deleting == nil {
 			continue
 		}
 		s.mu.Lock()
 		_, done := s.erased[id]
 		s.mu.Unlock()
-		if !done {
-			errs = append(errs, s.eraseOf(ctx, id))
+		if done { // what was under way then
+			errs = append(errs, s.cfg.Store.List(ctx, key(id, ""), func(i store.Info) error { return s.cfg.Store.Delete(ctx, i.Name) }))
+			continue
 		}
+		errs = append(errs, s.eraseOf(ctx, id))
 	}
 	return errors.Join(errs...)
 }
@@ -372,7 +388,7 @@ func (s *Store) eraseOf(ctx context.Context, id string) error {
 		return err
 	}
 	var gone paper.Deletion
-	was, err := s.cfg.Registry.GetPaper(ctx, paper.UsageName(id, s.cfg.Site))
+	was, err := s.cfg.Registry.GetPaper(ctx, paper.UsageName(id, paper.Host, s.cfg.Site))
 	switch {
 	case err == nil && was.Usage != nil && was.Usage.Erased != nil: // a process of before did it
 		s.note(id, *was.Usage.Erased)
@@ -388,11 +404,19 @@ func (s *Store) eraseOf(ctx context.Context, id string) error {
 		return err
 	}
 	for _, i := range all {
+		gone.Objects++
+		gone.Bytes += quantity.Bytes(i.Size)
+	}
+	s.mu.Lock()
+	if before := s.erasing[id]; before.Objects > gone.Objects { // some of it went, in a try of before
+		gone = before
+	}
+	s.erasing[id] = gone
+	s.mu.Unlock()
+	for _, i := range all {
 		if err := s.cfg.Store.Delete(ctx, i.Name); err != nil {
 			return err
 		}
-		gone.Objects++
-		gone.Bytes += quantity.Bytes(i.Size)
 	}
 	if err := s.cfg.Store.List(ctx, key(id, ""), func(i store.Info) error {
 		return fmt.Errorf("object %s is there still",

@@ -4,8 +4,13 @@ package lent_test
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,14 +151,14 @@ func TestClock(t *testing.T) {
 	early := g.granted(deal)
 	b := g.with(early, deal)
 	r.eventually("an object is put", func() bool { return put(ctx, b, "b-0/x", 100) == nil })
-	r.set(25 * time.Hour)
+	r.set(26 * time.Hour)
 	if err := put(ctx, b, "b-0/y", 1); !errors.Is(err, store.ErrAccess) || !strings.Contains(err.Error(), "by this store's clock it is") {
 		t.Errorf("a capability that ended is good: %v", err)
 	}
 	r.ok(put(ctx, g.bucket(deal), "b-0/y", 1)) // with another one
 	r.eventually("the time is proved", func() bool {
-		u, err := r.registry.GetPaper(ctx, paper.UsageName(deal, "ams"))
-		return err == nil && u.Usage.At.After(time.Now().Add(24*time.Hour+time.Minute))
+		u, err := r.registry.GetPaper(ctx, paper.UsageName(deal, paper.Host, "ams"))
+		return err == nil && u.Usage.At.After(time.Now().Add(25*time.Hour+time.Minute))
 	})
 	r.set(0)
 	if err := put(ctx, b, "b-0/z", 1); !errors.Is(err, store.ErrAccess) {
@@ -227,7 +232,7 @@ func TestErased(t *testing.T) {
 	r.change(paper.AnswerName(deal), func(p *paper.Paper) { p.Answer.Deleting = &paper.Moment{At: time.Now().UTC(), By: "a"} })
 	var u *paper.Usage
 	erased := func() bool {
-		p, err := r.registry.GetPaper(ctx, paper.UsageName(deal, "ams"))
+		p, err := r.registry.GetPaper(ctx, paper.UsageName(deal, paper.Host, "ams"))
 		u = p.Usage
 		return err == nil && u.Erased != nil
 	}
@@ -249,4 +254,136 @@ func TestErased(t *testing.T) {
 	if *u.Erased != was {
 		t.Errorf("%+v, and before it began again %+v", u.Erased, was)
 	}
+}
+
+// slow is a body whose last bytes come when it is told.
+type slow struct {
+	left    int
+	release chan struct{}
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	if s.left <= 10 {
+		<-s.release
+	}
+	if s.left == 0 {
+		return 0, io.EOF
+	}
+	n := min(len(p), max(s.left-10, 1), s.left)
+	for i := range p[:n] {
+		p[i] = 'x'
+	}
+	s.left -= n
+	return n, nil
+}
+
+// An object that is on its way when everything is deleted does not come after all.
+func TestPutOutlivesTheEnd(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	ctx := t.Context()
+	g := r.as("B", "b-0", pki.PartGateway)
+	granted := g.granted(deal)
+	r.eventually("an object is put", func() bool { return put(ctx, g.with(granted, deal), "b-0/x", 100) == nil })
+	body := &slow{left: 500, release: make(chan struct{})}
+	done := make(chan error, 1)
+	go func() {
+		done <- g.raw(granted, http.MethodPut, "/"+deal+"/b-0/late", "", func(q *http.Request) {
+			q.Body, q.ContentLength = io.NopCloser(body), 500
+			sum := sha256.Sum256(bytes.Repeat([]byte("x"), 500))
+			q.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum[:]))
+		}, nil)
+	}()
+	time.Sleep(200 * time.Millisecond)
+	r.change(paper.RequestName(deal), func(p *paper.Paper) { p.Request.Drained = &paper.Moment{At: time.Now().UTC(), By: "b"} })
+	r.change(paper.AnswerName(deal), func(p *paper.Paper) { p.Answer.Deleting = &paper.Moment{At: time.Now().UTC(), By: "a"} })
+	r.eventually("the store says that it deleted everything", func() bool {
+		p, err := r.registry.GetPaper(ctx, paper.UsageName(deal, paper.Host, "ams"))
+		return err == nil && p.Usage.Erased != nil
+	})
+	close(body.release)
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "is Drained") {
+		t.Errorf("it comes after all: %v", err)
+	}
+	if n, _ := r.stored(deal); n != 0 {
+		t.Errorf("%d objects are there", n)
+	}
+}
+
+// failing is a store that does what it is asked, and then says that it did not.
+type failing struct {
+	store.Store
+	mu sync.Mutex
+	on bool
+}
+
+func (f *failing) fails() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.on
+}
+
+func (f *failing) set(on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.on = on
+}
+
+func (f *failing) Put(ctx context.Context, name string, size int64, body io.ReadSeeker) error {
+	err := f.Store.Put(ctx, name, size, body)
+	if err == nil && f.fails() {
+		err = store.ErrUnavailable
+	}
+	return err
+}
+
+func (f *failing) Delete(ctx context.Context, name string) error {
+	err := f.Store.Delete(ctx, name)
+	if err == nil && f.fails() {
+		err = store.ErrUnavailable
+	}
+	return err
+}
+
+// What the store below has counts, whatever it says.
+func TestStoreBelowLies(t *testing.T) {
+	r := newRig(t)
+	f := &failing{Store: r.below}
+	r.below = f
+	r.start()
+	ctx := t.Context()
+	g := r.as("B", "b-0", pki.PartGateway)
+	b := g.bucket(deal)
+	r.eventually("an object is put", func() bool { return put(ctx, b, "b-0/x", 100) == nil })
+	f.set(true)
+	r.ok(put(ctx, b, "b-0/y", 800))
+	if err := put(ctx, b, "b-0/z", 101); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("more than was agreed is taken: %v", err)
+	}
+	r.ok(b.Delete(ctx, "b-0/x"))
+	if m := g.met(deal); m.Stored != 800 || m.Puts != 2 || m.Deletes != 1 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// A registry that hides what both signed, or shows something earlier, ends nothing.
+func TestRegistryHides(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	ctx := t.Context()
+	b := r.as("B", "b-0", pki.PartGateway).bucket(deal)
+	r.eventually("an object is put", func() bool { return put(ctx, b, "b-0/x", 100) == nil })
+	for _, name := range []string{paper.RequestName(deal), paper.AnswerName(deal), paper.RoomName(deal, "b-0")} {
+		p, err := r.registry.GetPaper(ctx, name)
+		r.ok(err)
+		r.ok(r.registry.DeletePaper(ctx, name, p.Revision))
+	}
+	time.Sleep(300 * time.Millisecond)
+	r.ok(put(ctx, b, "b-0/y", 100))
+	r.stop()
+	r.start()
+	time.Sleep(300 * time.Millisecond)
+	again := r.as("B", "b-0", pki.PartGateway).bucket(deal)
+	r.ok(again.GetRange(ctx, "b-0/y", 0, make([]byte, 100)))
+	r.ok(put(ctx, again, "b-0/z", 100))
 }

@@ -50,8 +50,8 @@ func (o *objects) Put(ctx context.Context, access, bucket, name string, size int
 	if err != nil {
 		return err
 	}
-	if size > mostObject {
-		return fmt.Errorf("%w: an object of %d bytes, and %d are the most", s3gw.ErrRefused, size, mostObject)
+	if size < 0 || size > mostObject {
+		return fmt.Errorf("%w: an object of %d bytes: put %d at most", s3gw.ErrRefused, size, mostObject)
 	}
 	end, err := o.busy.begin(ctx, bucket, name)
 	if err != nil {
@@ -68,15 +68,31 @@ func (o *objects) Put(ctx context.Context, access, bucket, name string, size int
 	if err != nil {
 		return fmt.Errorf("%w: %w", s3gw.ErrNoRoom, err)
 	}
-	stored := false
-	defer func() { done(stored) }()
-	once := &once{body: body, size: size}
+	once := &once{body: body, size: size, allowed: func() error {
+		_, _, err := o.use(access, bucket, name, opPut) // it may have taken long
+		return err
+	}}
 	err = o.s.cfg.Store.Put(ctx, key(bucket, name), size, once)
-	switch stored = err == nil; {
+	switch {
+	case err == nil:
+		done(true)
+		return nil
 	case once.failed != nil: // what was sent is not what was signed
-		err = once.failed
+		done(false)
+		return once.failed
 	case errors.Is(err, store.ErrInvalid):
-		err = fmt.Errorf("%w: %w", s3gw.ErrRefused, err)
+		done(false)
+		return fmt.Errorf("%w: %w", s3gw.ErrRefused, err)
+	}
+	// The store below may have it all the same.
+	switch i, there := o.s.cfg.Store.Stat(context.WithoutCancel(ctx), key(bucket, name)); {
+	case there == nil && i.Size == size:
+		done(true)
+		return nil
+	case errors.Is(there, store.ErrNotExist):
+		done(false)
+	default: // the room stays reserved until what is stored is counted again
+		o.s.ledger.Doubt(bucket, c.Gateway)
 	}
 	return err
 }
@@ -142,6 +158,7 @@ type once struct {
 	body      io.Reader
 	size, got int64
 	failed    error
+	allowed   func() error // at the end
 }
 
 var errLength = errors.New("it has another length than it says")
@@ -153,6 +170,10 @@ func (b *once) Read(p []byte) (int, error) {
 	switch {
 	case b.got > b.size, errors.Is(err, io.EOF) && b.got < b.size:
 		err = fmt.Errorf("%w: %w", s3gw.ErrRefused, errLength)
+	case errors.Is(err, io.EOF):
+		if why := b.allowed(); why != nil {
+			err = why
+		}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		b.failed = err
@@ -232,7 +253,10 @@ func (o *objects) Delete(ctx context.Context, access, bucket, name string) error
 		return missing(err)
 	}
 	if err := o.s.cfg.Store.Delete(ctx, key(bucket, name)); err != nil {
-		return err
+		_, there := o.s.cfg.Store.Stat(context.WithoutCancel(ctx), key(bucket, name))
+		if !errors.Is(there, store.ErrNotExist) { // else it is gone all the same
+			return err
+		}
 	}
 	folder, _, _ := strings.Cut(name, "/")
 	o.s.ledger.Deleted(bucket, c.Gateway, folder, quantity.Bytes(i.Size))

@@ -61,10 +61,17 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-func (l *lines) has(text string) bool {
+func (l *lines) length() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Contains(l.text.String(), text)
+	return l.text.Len()
+}
+
+// since is what was logged after a mark.
+func (l *lines) since(mark int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()[mark:]
 }
 
 type meter struct {

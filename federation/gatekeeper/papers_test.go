@@ -117,12 +117,12 @@ func TestLending(t *testing.T) {
 	w.ok(w.ob.PutPapers(ctx, request))
 
 	// Long after, both clean up: what they counted, and then what they said.
-	w.ok(w.pb.DeletePaper(ctx, paper.UsageName(lent, "gb"), w.paper(w.pb, paper.UsageName(lent, "gb")).Revision))
+	w.ok(w.pb.DeletePaper(ctx, paper.UsageName(lent, paper.Guest, "gb"), w.paper(w.pb, paper.UsageName(lent, paper.Guest, "gb")).Revision))
 	w.pass(paper.KeptEnded + time.Hour)
 	for _, name := range []string{paper.RequestName(lent), paper.RoomName(lent, "gb")} {
 		w.ok(w.pb.DeletePaper(ctx, name, w.paper(w.pb, name).Revision))
 	}
-	for _, name := range []string{paper.UsageName(lent, "a"), paper.AnswerName(lent), "offer/A/disks"} {
+	for _, name := range []string{paper.UsageName(lent, paper.Host, "a"), paper.AnswerName(lent), "offer/A/disks"} {
 		w.ok(w.pa.DeletePaper(ctx, name, w.paper(w.pa, name).Revision))
 	}
 	if left := must[[]paper.At](w)(w.admin.ListPapers(ctx, "")); len(left) > 0 {
@@ -221,15 +221,16 @@ func TestAttacksOnLending(t *testing.T) {
 		{"more room than was agreed", w.pb, []any{"paper/room/" + lent + "/gb", room("gb", 4<<30+1)}},
 		{"the host makes room", w.pa, []any{"paper/room/" + lent + "/gb", room("gb", 1)}},
 		{"a gateway makes room for itself", w.gb, []any{"paper/room/" + lent + "/gb", room("gb", 1)}},
-		{"usage of another gateway", w.ga, []any{"paper/usage/" + lent + "/gb", usage("gb", "B", paper.Counters{Gets: 9})}},
-		{"usage of another gateway of the guest", g2, []any{"paper/usage/" + lent + "/gb2", usage("gb2", "B", paper.Counters{Gets: 9})}},
-		{"usage by a person", w.pa, []any{"paper/usage/" + lent + "/a", usage("a", "A", paper.Counters{Gets: 9})}},
-		{"usage by the store of a site that is none", stray, []any{"paper/usage/" + lent + "/elsewhere",
+		{"usage of another gateway", w.ga, []any{"paper/usage/" + lent + "/guest/gb", usage("gb", "B", paper.Counters{Gets: 9})}},
+		{"usage of another gateway of the guest", g2, []any{"paper/usage/" + lent + "/guest/gb2", usage("gb2", "B",
+			paper.Counters{Gets: 9})}},
+		{"usage by a person", w.pa, []any{"paper/usage/" + lent + "/host/a", usage("a", "A", paper.Counters{Gets: 9})}},
+		{"usage by the store of a site that is none", stray, []any{"paper/usage/" + lent + "/host/elsewhere",
 			usage("elsewhere", "A", paper.Counters{})}},
-		{"the guest's store counts", sb, []any{"paper/usage/" + lent + "/b", usage("b", "B", paper.Counters{})}},
-		{"the host counts more than there can be", sa, []any{"paper/usage/" + lent + "/a",
+		{"the guest's store counts", sb, []any{"paper/usage/" + lent + "/guest/b", usage("b", "B", paper.Counters{})}},
+		{"the host counts more than there can be", sa, []any{"paper/usage/" + lent + "/host/a",
 			usage("a", "A", paper.Counters{ByteHours: 1e18})}},
-		{"erased what was to stay", sa, []any{"paper/usage/" + lent + "/a", changedUsage(usage("a", "A", paper.Counters{}), sa)}},
+		{"erased what was to stay", sa, []any{"paper/usage/" + lent + "/host/a", changedUsage(usage("a", "A", paper.Counters{}), sa)}},
 		{"no paper", w.pa, []any{"paper/nothing", "{}"}},
 		{"no name", w.pa, []any{"paper/", paper.Paper{Offer: disks()}}},
 		{"a store writes something else", sa, []any{"observed/v1/ga", federation.Observed{Volume: "v1", Gateway: "ga"}}},
@@ -248,6 +249,35 @@ func TestAttacksOnLending(t *testing.T) {
 		})
 	}
 	fresh := w.as("B", "b", pki.PartOperator, "b-operator")
+	// A third organization's gateway hands nothing on, which its writer could not write himself.
+	t.Run("handed on by another", func(t *testing.T) {
+		p := w.paper(w.admin, paper.AnswerName(lent)).Paper
+		p.Answer.Noticed = &paper.Moment{At: w.clock().Add(-900 * time.Hour), By: w.oa.id.String()}
+		is := w.oa.says0("")
+		p.Answer.Deleting = &is
+		value := w.oa.forge("paper/answer/"+lent, w.later(), p)
+		for _, by := range []*one{w.oa, w.ga, w.gc, w.gb} {
+			if err := by.put("paper/answer/"+lent, value); !errors.Is(err, federation.ErrAccess) {
+				t.Errorf("by %s: %v", by.id, err)
+			}
+		}
+	})
+	// What is there and was forged is as if it were not there.
+	t.Run("a request by a forged offer", func(t *testing.T) {
+		is := w.plainly("paper/offer/A/disks")
+		cheap := disks()
+		cheap.Price = "nothing"
+		_, err := w.plain.Put(t.Context(), prefix+"paper/offer/A/disks", string(pc.forge("paper/offer/A/disks", w.later(),
+			paper.Paper{Offer: cheap})))
+		w.ok(err)
+		r := w.pb.request("6f1c2b6e-0000-4000-8000-00000000000e", 1<<20)
+		r.Price = "nothing"
+		if err := w.pb.put("paper/request/"+r.ID, paper.Paper{Request: r}); !errors.Is(err, federation.ErrAccess) {
+			t.Errorf("%v", err)
+		}
+		_, err = w.plain.Put(t.Context(), prefix+"paper/offer/A/disks", string(is))
+		w.ok(err)
+	})
 	// Past the gatekeeper, as who runs a member of the registry can: nobody believes it.
 	for _, x := range []struct {
 		name, key string
@@ -257,7 +287,7 @@ func TestAttacksOnLending(t *testing.T) {
 		{"accepted by the guest", "paper/answer/" + asked, answer(w.pb).(paper.Paper), w.pb},
 		{"taken by a stranger", "paper/offer/A/disks", paper.Paper{Offer: disks()}, pc},
 		{"room by the host", "paper/room/" + lent + "/gb", room("gb", 1).(paper.Paper), w.pa},
-		{"counted by another", "paper/usage/" + lent + "/gb", usage("gb", "B", paper.Counters{Gets: 1 << 40}).(paper.Paper), w.ga},
+		{"counted by another", "paper/usage/" + lent + "/guest/gb", usage("gb", "B", paper.Counters{Gets: 1 << 40}).(paper.Paper), w.ga},
 	} {
 		t.Run("behind, "+x.name, func(t *testing.T) {
 			is := w.plainly(x.key)
@@ -277,6 +307,24 @@ func TestAttacksOnLending(t *testing.T) {
 	}
 }
 
+// A request that somebody deleted past the gatekeepers comes back by its guest's hand: its host has
+// it signed.
+func TestLostRequest(t *testing.T) {
+	w := lending(t)
+	is := w.paper(w.pb, paper.RequestName(lent))
+	_, err := w.plain.Delete(t.Context(), prefix+"paper/"+paper.RequestName(lent))
+	w.ok(err)
+	other := is
+	other.Paper.Request = &paper.Request{Terms: is.Request.Terms, Purpose: is.Request.Purpose, Made: is.Request.Made}
+	other.Paper.Request.Amount++
+	other.Revision = 0
+	if err := w.pb.PutPapers(t.Context(), other); !errors.Is(err, federation.ErrAccess) {
+		t.Errorf("another comes back: %v", err)
+	}
+	is.Revision = 0
+	w.ok(w.pb.PutPapers(t.Context(), is))
+}
+
 func changedUsage(p any, by *one) any {
 	u := p.(paper.Paper)
 	u.Usage.Erased = &paper.Deletion{Moment: by.says0("")}
@@ -288,13 +336,21 @@ func TestAgreementsAreShownToTheirParties(t *testing.T) {
 	w := newConcealing(t)
 	ctx := t.Context()
 	pc := w.as("C", "c", pki.PartPerson, "carol")
+	for _, o := range []*one{pc, w.gb} { // the gatekeeper knows of the charter then
+		must[[]paper.At](w)(o.ListPapers(ctx, ""))
+	}
 	changes := pc.everything(t)
 	partner := w.gb.everything(t)
 	w.ok(w.oa.puts(paper.Paper{Offer: disks()}))
 	w.ok(w.pb.puts(paper.Paper{Request: w.pb.request(lent, 4<<30)}))
 	w.ok(w.oa.PutPapers(ctx, w.accepts(w.oa, lent)...))
 	w.ok(w.ob.puts(paper.Paper{Room: &paper.Room{ID: lent, Guest: "B", Host: "A", Gateway: "gb", Bytes: 1 << 30}}))
-	w.ok(w.admin.DeletePaper(ctx, paper.RoomName(lent, "gb"), w.paper(w.admin, paper.RoomName(lent, "gb")).Revision))
+	if err := w.admin.DeletePaper(ctx, paper.RoomName(lent, "gb"), w.paper(w.admin, paper.RoomName(lent, "gb")).Revision); !errors.Is(err,
+		federation.ErrAccess) {
+		t.Errorf("an administrator deletes what is in force: %v", err)
+	}
+	_, err := w.plain.Delete(ctx, prefix+"paper/"+paper.RoomName(lent, "gb"))
+	w.ok(err)
 	for _, x := range []struct {
 		o    *one
 		want int
@@ -314,7 +370,7 @@ func TestAgreementsAreShownToTheirParties(t *testing.T) {
 		bytes.Contains(changes(), []byte("paper/room")) {
 		t.Error("a stranger hears of the agreement")
 	}
-	err := pc.put("paper/request/"+lent, nil)
+	err = pc.put("paper/request/"+lent, nil)
 	if !errors.Is(err, federation.ErrAccess) || strings.Contains(err.Error(), "B") && strings.Contains(err.Error(), "word of") {
 		t.Errorf("a refusal tells whose it is: %v", err)
 	}

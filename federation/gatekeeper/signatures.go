@@ -5,6 +5,7 @@ package gatekeeper
 import (
 	"slices"
 
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/gatekeeper/papers"
 	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
@@ -35,7 +36,8 @@ func (q *request) signature(w write) (done bool, err error) {
 
 // putsBack reports whether a gateway puts back what counts over what is forged.
 func (q *request) putsBack(w write) bool {
-	if w.prefixed || w.deletes || q.who.Part != pki.PartGateway || !signed.Covers(w.key) || !signed.Has(w.value) {
+	if w.prefixed || w.deletes || q.who.Part != pki.PartGateway || !signed.Covers(w.key) || !signed.Has(w.value) ||
+		kindOf(w.key) == string(federation.KindPaper) {
 		return false
 	}
 	a := q.asked(w)
@@ -63,15 +65,15 @@ func (q *request) paper(w write) error {
 	if known && q.who.Part == pki.PartGateway {
 		known, err = q.gateway(q.who.Gateway)
 	}
-	c := papers.Change{Who: q.who, Author: signed.AuthorOf(q.who), Registered: known, Now: q.now, Key: w.key, Value: w.value,
-		There: q.facts[w.key].value, Is: func(key string) []byte { return q.facts[key].value }, Written: func(key string) []byte {
-			if x := q.written(key); x != nil {
-				return x.value
-			}
-			return nil
-		}}
 	if err == nil {
-		err = papers.Judge(c)
+		err = papers.Judge(papers.Change{Who: q.who, Registered: known, Now: q.now, Key: w.key, Value: w.value, Seal: q.seal,
+			Expelled: q.credentials.Expelled, Read: func(key string) []byte { return q.facts[key].value },
+			Written: func(key string) []byte {
+				if x := q.written(key); x != nil {
+					return x.value
+				}
+				return nil
+			}})
 	}
 	if err != nil {
 		err = q.deny(w.key, "%v", err)

@@ -179,6 +179,10 @@ func (c Case) over(id string) bool {
 }
 
 func (c Case) request(before, after *Request) error {
+	_, a := c.agreement(after.ID)
+	if before == nil && after.Agrees(a) { // it was lost, and its host has it signed
+		before = &Request{Terms: after.Terms}
+	}
 	if before == nil {
 		before = &Request{Terms: after.Terms}
 		if err := c.moment("made", nil, &after.Made); err != nil {
@@ -198,7 +202,7 @@ func (c Case) request(before, after *Request) error {
 		if err := after.Matches(p.Offer); err != nil {
 			return err
 		}
-		if _, a := c.agreement(after.ID); a != nil {
+		if a != nil {
 			return deny("there is an answer already: draw another ID")
 		}
 	}
@@ -207,7 +211,6 @@ func (c Case) request(before, after *Request) error {
 		c.moment("confirmed", before.Confirmed, after.Confirmed)); err != nil {
 		return err
 	}
-	_, a := c.agreement(after.ID)
 	agreed := after.Agrees(a)
 	switch {
 	case before.Withdrawn == nil && after.Withdrawn != nil && a != nil:
@@ -240,19 +243,26 @@ func (c Case) answer(before, after *Answer) error {
 		c.moment("deleting", before.Deleting, after.Deleting)); err != nil {
 		return err
 	}
-	switch {
-	case before.Unpaid == nil && after.Unpaid != nil && !c.Person:
+	if before.Unpaid == nil && after.Unpaid != nil && !c.Person {
 		return deny("a person says that it was not paid, and no program")
-	case before.Deleting == nil && after.Deleting != nil:
+	}
+	if before.Deleting == nil && after.Deleting != nil {
 		sofar := *after
 		sofar.Deleting, sofar.Deleted = nil, nil
 		if l := r.Life(&sofar, c.Now); !l.Erases(c.Now) && after.Ready != nil {
 			return deny("the guest may have something there until %s: %s", l.Grace.UTC().Format(time.RFC3339), l.Why)
 		}
-	case before.Deleted == nil && after.Deleted != nil:
-		return c.moment("deleted", nil, &after.Deleted.Moment)
 	}
-	return nil
+	switch {
+	case after.Deleted == nil || before.Deleted != nil:
+		return nil
+	case before.Deleting == nil:
+		return deny("say first that you delete, and then that nothing is there")
+	case after.Deleted.At.Before(after.Deleting.At):
+		return deny("everything was deleted at %s, and the deletion began at %s", after.Deleted.At.UTC().Format(time.RFC3339),
+			after.Deleting.At.UTC().Format(time.RFC3339))
+	}
+	return c.moment("deleted", nil, &after.Deleted.Moment)
 }
 
 // decides judges the first answer to a request (paper-2, paper-4).
@@ -271,6 +281,11 @@ func (c Case) decides(r *Request, a *Answer) error {
 		return deny("it accepts other terms than those of the request: read it again")
 	case p == nil || p.Offer == nil || p.Offer.Given[a.ID] != r.Amount:
 		return deny("what an agreement takes is written into offer %s with it", r.Offer)
+	case a.Accepted.Automatic && (p.Offer.Closed || r.Amount > p.Offer.Automatic):
+		return deny("offer %s accepts %v by itself, if it is open", r.Offer, p.Offer.Automatic)
+	}
+	if err := r.Matches(p.Offer); err != nil {
+		return err
 	}
 	return c.moment("accepted", nil, &a.Accepted.Moment)
 }
@@ -359,7 +374,9 @@ func (c Case) forgets(id string) error {
 	case l.Phase == Ended:
 		last, keep = a.Deleted.At, KeptEnded
 	case a != nil:
-		last = a.Declined.At
+		if last = a.Declined.At; r.AnswerBy.After(last) { // else it could be accepted after all
+			last = r.AnswerBy
+		}
 	case r.Withdrawn != nil:
 		last = r.Withdrawn.At
 	case r.AnswerBy.After(last):

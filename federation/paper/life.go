@@ -55,7 +55,7 @@ type Life struct {
 
 // Writes reports whether the guest may put something there.
 func (l Life) Writes(now time.Time) bool {
-	return l.begun && l.Phase != Drained && l.Phase != Ended && now.Before(l.Ends)
+	return l.begun && !l.erase && l.Phase != Drained && l.Phase != Ended && now.Before(l.Ends)
 }
 
 // Reads reports whether the guest may read what is there: until the host deletes it.
@@ -82,6 +82,10 @@ func (r *Request) Life(a *Answer, now time.Time) Life {
 	switch {
 	case a != nil && a.Declined != nil:
 		return Life{Phase: Declined, Why: "the host declined" + because(a.Declined)}
+	case a != nil && r.Withdrawn != nil && r.Withdrawn.At.Before(a.said()):
+		return Life{Phase: Declined, Why: "the guest had withdrawn the request" + because(r.Withdrawn)}
+	case a != nil && !a.said().Before(r.AnswerBy):
+		return Life{Phase: Expired, Why: "the host answered after " + day(r.AnswerBy)}
 	case a != nil && !r.Agrees(a):
 		return Life{Phase: Requested, Move: Host, Why: "the host's answer is to other terms: it has to answer these"}
 	case a == nil && r.Withdrawn != nil:
@@ -109,6 +113,8 @@ func (r *Request) Life(a *Answer, now time.Time) Life {
 	switch {
 	case r.HostGone != nil:
 		l.Breach = Host
+	case a.Deleting != nil && a.Ready != nil && r.Drained == nil && a.Deleting.At.Before(l.Grace):
+		l.Breach = Host
 	case a.Unpaid != nil, r.Drained == nil && a.Deleting == nil && !now.Before(l.Grace):
 		l.Breach = Guest
 	}
@@ -118,6 +124,8 @@ func (r *Request) Life(a *Answer, now time.Time) Life {
 		l.Phase, l.Why = Ended, "nothing is there any more"
 	case a.Deleted != nil:
 		l.Phase, l.Move, l.Why = Drained, Guest, "the host deleted everything: the guest confirms it"
+	case a.Deleting != nil && l.Breach == Host && r.HostGone == nil:
+		l.Phase, l.Move, l.Why = Breached, Host, "the host deletes everything, before the time was over"
 	case a.Deleting != nil:
 		l.Phase, l.Move, l.Why = Drained, Host, "the host deletes everything"
 	case r.Drained != nil:
@@ -139,6 +147,17 @@ func (r *Request) Life(a *Answer, now time.Time) Life {
 		l.Phase, l.Why = Active, "until "+day(l.Ends)
 	}
 	return l
+}
+
+// said is when the host decided.
+func (a *Answer) said() time.Time {
+	switch {
+	case a.Accepted != nil:
+		return a.Accepted.At
+	case a.Declined != nil:
+		return a.Declined.At
+	}
+	return time.Time{}
 }
 
 func because(m *Moment) string {

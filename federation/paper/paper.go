@@ -8,7 +8,7 @@
 //	request/ID                Request   the guest: the terms, and later what it says of them
 //	answer/ID                 Answer    the host
 //	room/ID/GATEWAY           Room      the guest: what one of its gateways may fill
-//	usage/ID/NAME             Usage     a gateway or store: what it counted
+//	usage/ID/SIDE/NAME        Usage     a gateway or store of the guest or the host: what it counted
 //
 // # Rules
 //

@@ -319,6 +319,20 @@ func TestAttacks(t *testing.T) {
 		{"deleted without saying", func(w *world) error {
 			return w.host(func(a *paper.Answer) { a.Deleted = &paper.Deletion{Moment: *w.says("A", "")} })
 		}, "say first that you delete"},
+		{"deleted at once, long ago", func(w *world) error {
+			w.ok(w.guest(func(r *paper.Request) { r.Drained = w.says("B", "") }))
+			return w.host(func(a *paper.Answer) {
+				a.Deleting = w.says("A", "")
+				a.Deleted = &paper.Deletion{Moment: paper.Moment{At: w.now.Add(-900 * day), By: by("B")}}
+			})
+		}, "say first that you delete"},
+		{"deleted long ago", func(w *world) error {
+			w.ok(w.guest(func(r *paper.Request) { r.Drained = w.says("B", "") }))
+			w.ok(w.host(func(a *paper.Answer) { a.Deleting = w.says("A", "") }))
+			return w.host(func(a *paper.Answer) {
+				a.Deleted = &paper.Deletion{Moment: paper.Moment{At: w.now.Add(-900 * day), By: by("A")}}
+			})
+		}, "and the deletion began at"},
 		{"a receipt for nothing", func(w *world) error { return w.guest(func(r *paper.Request) { r.Confirmed = w.says("B", "") }) },
 			"nothing to confirm"},
 		{"the offer forgets", func(w *world) error {
@@ -422,6 +436,27 @@ func TestAttacks(t *testing.T) {
 			w := active(t)
 			w.denied(tt.attack(w), tt.why)
 		})
+	}
+}
+
+// TestNotBelieved: what no gatekeeper takes, and somebody wrote past them, says who did not keep
+// the agreement.
+func TestNotBelieved(t *testing.T) {
+	w := active(t)
+	r, a := w.is(paper.RequestName(agreed)).Request, w.is(paper.AnswerName(agreed)).Answer
+	a.Deleting = w.says("A", "")
+	if l := r.Life(a, w.now); l.Phase != paper.Breached || l.Breach != paper.Host || l.Writes(w.now) {
+		t.Errorf("deleted before the time: %+v", l)
+	}
+	a.Deleting = nil
+	r.Withdrawn = &paper.Moment{At: a.Accepted.At.Add(-time.Hour), By: by("B")}
+	if l := r.Life(a, w.now); l.Phase != paper.Declined {
+		t.Errorf("accepted after it was withdrawn: %+v", l)
+	}
+	r.Withdrawn = nil
+	a.Accepted.At = r.AnswerBy
+	if l := r.Life(a, w.now); l.Phase != paper.Expired {
+		t.Errorf("accepted too late: %+v", l)
 	}
 }
 

@@ -4,6 +4,7 @@ package paper
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weir-storage/weir/federation/quantity"
@@ -85,12 +86,37 @@ type Usage struct {
 	Erased *Deletion `json:"erased,omitempty"`
 }
 
-func (u *Usage) name() string                  { return UsageName(u.ID, u.By) }
+func (u *Usage) name() string                  { return UsageName(u.ID, u.side(), u.By) }
 func (u *Usage) writer() string                { return u.Organization }
 func (u *Usage) parties() (guest, host string) { return u.Guest, u.Host }
 
-// UsageName is the name of a paper with usage.
-func UsageName(id, by string) string { return string(FormUsage) + "/" + id + "/" + by }
+func (u *Usage) side() Party {
+	if u.Organization == u.Host {
+		return Host
+	}
+	return Guest
+}
+
+// UsageName is the name of a paper with usage, of one side.
+func UsageName(id string, side Party, by string) string {
+	return string(FormUsage) + "/" + id + "/" + strings.ToLower(string(side)) + "/" + by
+}
+
+// mostCounted bounds each count: no agreement is as large.
+const mostCounted = 1 << 50
+
+// Check returns why these are no counters of one gateway.
+func (c Counters) Check() error {
+	for _, n := range []int64{c.Puts, c.Gets, c.Deletes, int64(c.In), int64(c.Out), int64(c.Stored)} {
+		if n < 0 || n > mostCounted {
+			return deny("a counter is %d", n)
+		}
+	}
+	if !(c.ByteHours >= 0 && c.ByteHours <= mostCounted*mostCounted) { // also what is no number
+		return deny("%v byte-hours", c.ByteHours)
+	}
+	return nil
+}
 
 // All are the counters of all gateways together.
 func (u *Usage) All() (sum Counters) {
@@ -124,8 +150,8 @@ func (u *Usage) validate() error {
 		if err := label(of, "of", g); err != nil {
 			return err
 		}
-		if !c.grown(Counters{}) || c.Stored < 0 {
-			return bad(of, "of."+g, "less than nothing", "counters begin with 0")
+		if err := c.Check(); err != nil {
+			return bad(of, "of."+g, err.Error(), "counters begin with 0")
 		}
 	}
 	for g := range u.Taken {

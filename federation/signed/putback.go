@@ -55,6 +55,8 @@ func (s *Seal) Admit(a Asked) (done bool, err error) {
 		return false, err
 	case a.By.Part == pki.PartAdministrator && a.Refused:
 		return false, nil // he brings forward what others know
+	case a.handsOn(by, at) && KindOf(a.Key) == federation.KindPaper: // its rules judge who asks, and when
+		return false, fmt.Errorf("it is signed by %s at %s, and a paper is written by who says it", by, at.Format(time.RFC3339))
 	case a.handsOn(by, at):
 		return true, s.PutsBack(a)
 	case at.Sub(a.Now).Abs() > tolerance:

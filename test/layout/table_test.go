@@ -84,7 +84,7 @@ var table = []row{
 		"federation/signed"}, tests: []string{"pki"}},
 	{pkg: "federation/etcd/etcdtest"},
 	{pkg: "federation/federationtest", project: []string{"federation", "federation/paper"}},
-	{pkg: "federation/gatekeeper/papers", project: []string{"federation", "federation/paper", "pki"}, outside: stdlib},
+	{pkg: "federation/gatekeeper/papers", project: []string{"federation", "federation/paper", "federation/signed", "pki"}, outside: stdlib},
 	{pkg: "federation/gatekeeper/relay"},
 	{pkg: "federation/gatekeeper/shown", project: []string{"federation", "federation/paper", "federation/signed"},
 		outside: []string{"go.etcd.io/etcd/api", "google.golang.org/grpc"}},

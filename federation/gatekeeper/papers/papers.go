@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -18,17 +19,18 @@ const prefix = string(federation.KindPaper) + "/"
 
 // Change is a change of a paper. Values are as the registry has them; nil: there is none.
 type Change struct {
-	Who    pki.Identity
-	Author paper.Author
+	Who pki.Identity
 	// Registered: his site is known, as one of his organization, and he as its gateway, if he is
 	// one.
 	Registered bool
 	Now        time.Time
 	Key        string
-	// Value is what is written, nil: it is deleted. There is what is there.
-	Value, There []byte
-	// Is returns what is there of another key, and Written what the same request writes.
-	Is, Written func(key string) []byte
+	// Expelled reports whether an organization is not of the federation any more.
+	Expelled func(organization string) bool
+	Value    []byte // what is written, nil: it is deleted
+	// Read returns what is there of a key, and Written what the same request writes.
+	Read, Written func(key string) []byte
+	Seal          *signed.Seal // says what counts
 }
 
 func read(key string, value []byte) (*paper.Paper, error) {
@@ -50,18 +52,27 @@ func known(of func(key string) []byte) func(name string) *paper.Paper {
 	}
 }
 
+// counts is what is there of a key. What was forged is as if it were not there.
+func (c Change) counts(key string) []byte {
+	if value := c.Read(key); value != nil && c.Seal.Check(key, value, signed.Known{First: true}, nil) == nil {
+		return value
+	}
+	return nil
+}
+
 // Judge returns why a change is refused.
 func Judge(c Change) error {
 	after, err := read(c.Key, c.Value)
 	if err != nil {
 		return err
 	}
-	before, err := read(c.Key, c.There)
-	if err != nil && after == nil || c.Who.Part == pki.PartAdministrator && after == nil {
-		if c.Who.Part == pki.PartAdministrator { // what an organization left that is gone
-			return nil
-		}
-		return err
+	before, err := read(c.Key, c.counts(c.Key))
+	if err != nil {
+		before = nil
+	}
+	if admin := c.Who.Part == pki.PartAdministrator; admin && after == nil &&
+		(before == nil || c.Expelled(before.Writer())) { // what nobody can read, or whose organization is gone
+		return nil
 	}
 	of := after
 	if of == nil {
@@ -73,15 +84,15 @@ func Judge(c Change) error {
 	if prefix+of.Name() != c.Key {
 		return errors.New("its value is of " + of.Name())
 	}
-	switch may := of.WrittenBy(c.Author); {
-	case after == nil && of.Usage != nil && c.Author.Organization == of.Writer() &&
+	switch may := of.WrittenBy(signed.AuthorOf(c.Who)); {
+	case after == nil && of.Usage != nil && c.Who.Organization == of.Writer() &&
 		(c.Who.Part == pki.PartPerson || c.Who.Part == pki.PartOperator && c.Registered): // they clean up
 	case may != nil:
 		return may
 	case c.Who.Part != pki.PartPerson && !c.Registered:
 		return errors.New("its site is not registered as one of its organization")
 	}
-	return paper.Case{Now: c.Now, By: c.Who.String(), Person: c.Who.Part == pki.PartPerson, Is: known(c.Is), Written: known(c.Written)}.
+	return paper.Case{Now: c.Now, By: c.Who.String(), Person: c.Who.Part == pki.PartPerson, Is: known(c.counts), Written: known(c.Written)}.
 		Judge(before, after)
 }
 
