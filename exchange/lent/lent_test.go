@@ -279,33 +279,35 @@ func (s *slow) Read(p []byte) (int, error) {
 
 // An object that is on its way when everything is deleted does not come after all.
 func TestPutOutlivesTheEnd(t *testing.T) {
+	const size = 300_000 // more than the library reads ahead
 	r := newRig(t)
+	r.agree(ended, "B", 1<<20, "b-0")
 	r.start()
 	ctx := t.Context()
 	g := r.as("B", "b-0", pki.PartGateway)
-	granted := g.granted(deal)
-	r.eventually("an object is put", func() bool { return put(ctx, g.with(granted, deal), "b-0/x", 100) == nil })
-	body := &slow{left: 500, release: make(chan struct{})}
+	granted := g.granted(ended)
+	r.eventually("an object is put", func() bool { return put(ctx, g.with(granted, ended), "b-0/x", 100) == nil })
+	body := &slow{left: size, release: make(chan struct{})}
 	done := make(chan error, 1)
 	go func() {
-		done <- g.raw(granted, http.MethodPut, "/"+deal+"/b-0/late", "", func(q *http.Request) {
-			q.Body, q.ContentLength = io.NopCloser(body), 500
-			sum := sha256.Sum256(bytes.Repeat([]byte("x"), 500))
+		done <- g.raw(granted, http.MethodPut, "/"+ended+"/b-0/late", "", func(q *http.Request) {
+			q.Body, q.ContentLength = io.NopCloser(body), size
+			sum := sha256.Sum256(bytes.Repeat([]byte("x"), size))
 			q.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum[:]))
 		}, nil)
 	}()
-	time.Sleep(200 * time.Millisecond)
-	r.change(paper.RequestName(deal), func(p *paper.Paper) { p.Request.Drained = &paper.Moment{At: time.Now().UTC(), By: "b"} })
-	r.change(paper.AnswerName(deal), func(p *paper.Paper) { p.Answer.Deleting = &paper.Moment{At: time.Now().UTC(), By: "a"} })
+	time.Sleep(300 * time.Millisecond)
+	r.change(paper.RequestName(ended), func(p *paper.Paper) { p.Request.Drained = &paper.Moment{At: time.Now().UTC(), By: "b"} })
+	r.change(paper.AnswerName(ended), func(p *paper.Paper) { p.Answer.Deleting = &paper.Moment{At: time.Now().UTC(), By: "a"} })
 	r.eventually("the store says that it deleted everything", func() bool {
-		p, err := r.registry.GetPaper(ctx, paper.UsageName(deal, paper.Host, "ams"))
+		p, err := r.registry.GetPaper(ctx, paper.UsageName(ended, paper.Host, "ams"))
 		return err == nil && p.Usage.Erased != nil
 	})
 	close(body.release)
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "is Drained") {
 		t.Errorf("it comes after all: %v", err)
 	}
-	if n, _ := r.stored(deal); n != 0 {
+	if n, _ := r.stored(ended); n != 0 {
 		t.Errorf("%d objects are there", n)
 	}
 }
