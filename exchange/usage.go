@@ -37,33 +37,34 @@ type Usage struct {
 	Differs string
 }
 
-// Usage reads what both sides of an agreement counted.
-func (d *Desk) Usage(ctx context.Context, a Agreement) (Usage, error) {
-	all, err := d.Book.ListPapers(ctx, string(paper.FormUsage)+"/"+a.Request.ID+"/")
+// Usages are what both sides counted, by agreement: of one, or of all for "".
+func (d *Desk) Usages(ctx context.Context, id string) (map[string]Usage, error) {
+	prefix := string(paper.FormUsage) + "/"
+	if id != "" {
+		prefix += id + "/"
+	}
+	all, err := d.Book.ListPapers(ctx, prefix)
 	if err != nil {
-		return Usage{}, err
+		return nil, err
 	}
-	papers := make([]paper.Paper, len(all))
-	for i, p := range all {
-		papers[i] = p.Paper
-	}
-	return Count(papers), nil
-}
-
-// Count adds up papers with usage of one agreement.
-func Count(papers []paper.Paper) (u Usage) {
-	for _, p := range papers {
+	out := map[string]Usage{}
+	for _, p := range all {
 		if p.Usage == nil {
 			continue
 		}
-		side := &u.Host
+		u := out[p.Usage.ID]
 		if p.Usage.Organization == p.Usage.Guest {
-			side = &u.Guest
+			u.Guest.add(p.Usage)
+		} else {
+			u.Host.add(p.Usage)
 		}
-		side.add(p.Usage)
+		out[p.Usage.ID] = u
 	}
-	u.Differs = differ(u.Guest, u.Host)
-	return u
+	for id, u := range out {
+		u.Differs = differ(u.Guest, u.Host)
+		out[id] = u
+	}
+	return out, nil
 }
 
 func (s *Sum) add(u *paper.Usage) {

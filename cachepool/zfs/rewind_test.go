@@ -96,14 +96,15 @@ func TestRewoundWhileClosed(t *testing.T) {
 }
 
 // TestRewoundInUse: a dataset that goes back while it is used is told of, once it happened, and
-// over restarts.
+// over restarts. It goes back between two marks: zfs-fuse, while it unmounts a dataset, waits for
+// ever if something is asked in it at that moment.
 func TestRewoundInUse(t *testing.T) {
 	name, config, p := rewindable(t)
 	ctx, stop := context.WithCancel(t.Context())
 	heard := make(chan string, 1000)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		p.Watch(ctx, 50*time.Millisecond, func(volume string, why error) { heard <- volume + ": " + why.Error() })
+		p.Watch(ctx, time.Second, func(volume string, why error) { heard <- volume + ": " + why.Error() })
 	})
 	defer watching.Wait()
 	defer stop()

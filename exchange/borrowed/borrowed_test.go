@@ -295,11 +295,10 @@ func agree(t *testing.T, seed uint64) {
 	r.ok(g.Count(ctx))
 	r.ok(g.Tell(ctx))
 	desk := &exchange.Desk{Book: r.registry, Organization: "B", Now: time.Now}
-	deals, err := desk.Agreements(ctx)
-	r.ok(err)
 	var u exchange.Usage
 	for range 100 { // until the host has told it since
-		if u, err = desk.Usage(ctx, deals[0]); err == nil && u.Host.At.After(u.Guest.At) {
+		all, err := desk.Usages(ctx, deal)
+		if u = all[deal]; err == nil && u.Host.At.After(u.Guest.At) {
 			break
 		}
 		time.Sleep(50 * time.Millisecond)

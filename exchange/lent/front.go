@@ -293,6 +293,7 @@ const mostAsked = 64 << 10
 func answer[Q, A any](s *Store, w http.ResponseWriter, r *http.Request, peer pki.Identity,
 	do func(ctx context.Context, peer pki.Identity, q Q) (A, string)) {
 	var q Q
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(stallTime))
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostAsked))
 	d.DisallowUnknownFields()
 	if r.Method != http.MethodPost || d.Decode(&q) != nil {

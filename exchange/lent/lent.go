@@ -310,7 +310,10 @@ func (s *Store) tell(ctx context.Context) error {
 
 func (s *Store) tellOf(ctx context.Context, id string) error {
 	d := s.deals.of(id, "")
-	if d == nil || d.life.Over() {
+	if d == nil { // it is not known here yet, or somebody keeps it back
+		return nil
+	}
+	if d.life.Over() {
 		for _, a := range s.ledger.Of(id) {
 			if a.Objects > 0 { // nobody said that it is to go
 				return nil
@@ -334,9 +337,6 @@ func (s *Store) tellOf(ctx context.Context, id string) error {
 			u.At = is.Usage.At
 		}
 	}
-	if err := s.ledger.Save(); err != nil { // before anybody hears of it
-		return err
-	}
 	for g, a := range s.ledger.Of(id) {
 		u.Of[g] = a.Counters
 		if !a.Taken.IsZero() {
@@ -345,6 +345,9 @@ func (s *Store) tellOf(ctx context.Context, id string) error {
 			}
 			u.Taken[g] = a.Taken
 		}
+	}
+	if err := s.ledger.Save(); err != nil { // before anybody hears of it
+		return err
 	}
 	s.mu.Lock()
 	if e, ok := s.erased[id]; ok {
@@ -366,7 +369,7 @@ func (s *Store) erase(ctx context.Context) error {
 	var errs []error
 	for _, id := range s.deals.ids() {
 		d := s.deals.of(id, "")
-		if d == nil || d.answer == nil || d.answer.Deleting == nil {
+		if d == nil || d.answer.Deleting == nil || d.answer.Deleted != nil && d.now.Sub(d.answer.Deleted.At) > 2*answerTime {
 			continue
 		}
 		s.mu.Lock()

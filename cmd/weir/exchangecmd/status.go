@@ -188,25 +188,23 @@ func (g group) usage() *cobra.Command {
 					return "", err
 				}
 			}
-			var all []exchange.Agreement
-			var err error
+			id := ""
 			if len(args) == 1 {
-				all = make([]exchange.Agreement, 1)
-				all[0], err = d.Find(ctx, args[0])
-			} else {
-				all, err = d.Agreements(ctx)
+				a, err := d.Find(ctx, args[0])
+				if err != nil {
+					return "", err
+				}
+				id = a.Request.ID
 			}
+			all, err := d.Usages(ctx, id)
 			if err != nil {
 				return "", err
 			}
 			lines := []UsageLine{}
-			for _, a := range all {
-				u, err := d.Usage(ctx, a)
-				if err != nil {
-					return "", err
-				}
-				lines = append(lines, counted(a, paper.Guest, u.Guest, u.Differs)...)
-				lines = append(lines, counted(a, paper.Host, u.Host, u.Differs)...)
+			for _, id := range slices.Sorted(maps.Keys(all)) {
+				u := all[id]
+				lines = append(lines, counted(id, paper.Guest, u.Guest, u.Differs)...)
+				lines = append(lines, counted(id, paper.Host, u.Host, u.Differs)...)
 			}
 			switch output {
 			case "json":
@@ -221,9 +219,9 @@ func (g group) usage() *cobra.Command {
 	return c
 }
 
-func counted(a exchange.Agreement, side paper.Party, s exchange.Sum, differs string) (out []UsageLine) {
+func counted(id string, side paper.Party, s exchange.Sum, differs string) (out []UsageLine) {
 	for _, g := range slices.Sorted(maps.Keys(s.Of)) {
-		out = append(out, UsageLine{Agreement: a.Request.ID, Side: side, Gateway: g, At: s.At, Counters: s.Of[g], Differs: differs})
+		out = append(out, UsageLine{Agreement: id, Side: side, Gateway: g, At: s.At, Counters: s.Of[g], Differs: differs})
 	}
 	return out
 }

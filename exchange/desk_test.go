@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exchange_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/exchange"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/memory"
+	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/federation/quantity"
+)
+
+const gib = quantity.Bytes(1 << 30)
+
+// desks are those of a host and a guest at one registry.
+type desks struct {
+	*testing.T
+	registry    *memory.Client
+	host, guest *exchange.Desk
+	n           int
+}
+
+func opened(t *testing.T) *desks {
+	r := memory.New()
+	now := func() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }
+	d := &desks{T: t, registry: r, host: &exchange.Desk{Book: r, Organization: "A", By: "weir://demo/A/a/ann", Now: now},
+		guest: &exchange.Desk{Book: r, Organization: "B", By: "weir://demo/B/b/bob", Now: now}}
+	if changed, err := d.host.Offer(t.Context(), offer()); err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	return d
+}
+
+func offer() paper.Offer {
+	return paper.Offer{Name: "disks", Kind: paper.KindStore, Site: "a", Amount: 10 * gib, Automatic: 3 * gib, Price: "free"}
+}
+
+// asks makes a request, and returns its ID.
+func (d *desks) asks(amount quantity.Bytes) string {
+	d.Helper()
+	d.n++
+	id := fmt.Sprintf("6f1c2b6e-0000-4000-8000-%012d", d.n)
+	for range 2 { // asking again is recognised
+		if _, err := d.guest.Ask(d.Context(), exchange.Want{ID: id, Host: "A", Offer: "disks", Amount: amount,
+			Until: d.guest.Now().Add(999 * time.Hour)}); err != nil {
+			d.Fatal(err)
+		}
+	}
+	return id
+}
+
+func (d *desks) refused(err error, why string) {
+	d.Helper()
+	if !errors.Is(err, exchange.ErrRefused) || !strings.Contains(err.Error(), why) {
+		d.Errorf("%v, want %q", err, why)
+	}
+}
+
+func (d *desks) ok(err error) {
+	d.Helper()
+	if err != nil {
+		d.Fatal(err)
+	}
+}
+
+// What an offer accepts by itself is bounded for each guest in all, and by the offer's words.
+func TestAutomatic(t *testing.T) {
+	d := opened(t)
+	ctx := t.Context()
+	d.ok(d.host.Accept(ctx, d.asks(2*gib), true))
+	second := d.asks(2 * gib)
+	d.refused(d.host.Accept(ctx, second, true), "are accepted by themselves")
+	d.ok(d.host.Accept(ctx, second, false))
+	changed := d.asks(gib)
+	dearer := offer()
+	dearer.Price = "a cake"
+	if _, err := d.host.Offer(ctx, dearer); err != nil {
+		t.Fatal(err)
+	}
+	for _, automatic := range []bool{true, false} {
+		d.refused(d.host.Accept(ctx, changed, automatic), `price is "free": the offer says "a cake"`)
+	}
+	d.refused(d.guest.Accept(ctx, changed, false), `"A" accepts or declines, and not "B"`)
+	d.ok(d.host.Decline(ctx, changed, "dearer now"))
+	d.refused(d.host.Accept(ctx, changed, false), "is Declined")
+	d.refused(d.host.Accept(ctx, d.asksDearly(7*gib), false), "has 6Gi left: offer more, or decline")
+	if gone, err := d.host.Withdraw(ctx, "disks"); gone || err != nil {
+		t.Fatal(gone, err)
+	}
+	offers, err := d.guest.Offers(ctx, "A")
+	if err != nil || len(offers) != 1 || !offers[0].Closed || offers[0].Free() != 6*gib {
+		t.Errorf("%v: %+v", err, offers)
+	}
+}
+
+// asksDearly writes a request that no desk would make.
+func (d *desks) asksDearly(amount quantity.Bytes) string {
+	d.Helper()
+	id := "6f1c2b6e-0000-4000-8000-0000000000ff"
+	now := d.guest.Now()
+	r := &paper.Request{Terms: paper.Terms{ID: id, Guest: "B", Host: "A", Offer: "disks", Kind: paper.KindStore, Site: "a", Price: "a cake",
+		Amount: amount, Until: now.Add(99 * time.Hour), AnswerBy: now.Add(time.Hour)}, Made: paper.Moment{At: now, By: "b"}}
+	d.ok(d.registry.PutPapers(d.Context(), paper.At{Paper: paper.Paper{Request: r}}))
+	return id
+}
+
+// Somebody else was faster: it is decided anew, and not for ever.
+func TestConflicts(t *testing.T) {
+	d := opened(t)
+	ctx := t.Context()
+	id := d.asks(gib)
+	d.registry.Script(memory.ConflictFault, memory.ConflictFault)
+	d.ok(d.host.Accept(ctx, id, false))
+	a, err := d.host.Agreement(ctx, id)
+	if err != nil || a.Phase != paper.Agreed {
+		t.Fatalf("%v: %+v", err, a.Life)
+	}
+	d.registry.Script(memory.ConflictFault, memory.ConflictFault, memory.ConflictFault, memory.ConflictFault, memory.ConflictFault)
+	if err := d.host.Ready(ctx, id, paper.Place{}); !errors.Is(err, federation.ErrConflict) {
+		t.Errorf("%v", err)
+	}
+	d.ok(d.host.Ready(ctx, id, paper.Place{}))
+	d.registry.Script(memory.UnknownApplied) // the answer is lost: saying it again changes nothing
+	if err := d.host.End(ctx, id, "old"); !errors.Is(err, federation.ErrUnknown) {
+		t.Errorf("%v", err)
+	}
+	d.ok(d.host.End(ctx, id, "older"))
+	if a, err = d.guest.Agreement(ctx, id); err != nil || a.Answer.Noticed.Why != "old" {
+		t.Errorf("%v: %+v", err, a.Answer)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := d.guest.Find(ctx, id[:8]); err == nil {
+		t.Error("it is found after it was given up")
+	}
+}
