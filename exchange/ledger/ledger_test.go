@@ -304,3 +304,17 @@ func TestBothAgree(t *testing.T) {
 		}
 	})
 }
+
+// What a side has signed it has counted, whatever its disk has.
+func TestFloor(t *testing.T) {
+	l := opened(t, filepath.Join(t.TempDir(), "ledger"), newClock())
+	if err := put(l, "a", 100, Limit{Amount: 1000, Room: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	l.Floor(deal, "a", paper.Counters{Puts: 5, Gets: 7, Deletes: 4, In: 50, Out: 9, Stored: 999, ByteHours: 3})
+	l.Floor(deal, "gone", paper.Counters{Gets: 2})
+	want := paper.Counters{Puts: 5, Gets: 7, Deletes: 4, In: 100, Out: 9, Stored: 100, ByteHours: 3}
+	if all := l.Of(deal); all["a"].Counters != want || all["gone"].Gets != 2 {
+		t.Errorf("%+v", all)
+	}
+}

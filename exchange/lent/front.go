@@ -203,9 +203,9 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.end(peer.Organization)
-	c2 := http.NewResponseController(w)
-	_ = c2.SetWriteDeadline(time.Now().Add(answerTime))
-	r.Body = &hasty{r.Body, c2}
+	conn := http.NewResponseController(w)
+	_ = conn.SetWriteDeadline(time.Now().Add(answerTime))
+	r.Body = &hasty{r.Body, conn}
 	s.behind.ServeHTTP(w, r)
 }
 

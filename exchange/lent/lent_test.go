@@ -312,6 +312,43 @@ func TestPutOutlivesTheEnd(t *testing.T) {
 	}
 }
 
+// One organization's requests that do not go on keep another's from nothing.
+func TestManyStall(t *testing.T) {
+	const size = 300_000
+	r := newRig(t)
+	r.agree(ended, "B", 1<<30, "b-0")
+	r.start()
+	ctx := t.Context()
+	g := r.as("B", "b-0", pki.PartGateway)
+	granted := g.granted(ended)
+	c := r.as("C", "c-0", pki.PartGateway).bucket(other)
+	r.eventually("objects are put", func() bool {
+		return put(ctx, g.with(granted, ended), "b-0/x", 1) == nil && put(ctx, c, "c-0/x", 1) == nil
+	})
+	release := make(chan struct{})
+	var all sync.WaitGroup
+	var refused atomic.Int64
+	for n := range 80 {
+		all.Go(func() {
+			err := g.raw(granted, http.MethodPut, fmt.Sprintf("/%s/b-0/s%d", ended, n), "", func(q *http.Request) {
+				q.Body, q.ContentLength = io.NopCloser(&slow{left: size, release: release}), size
+				q.Header.Set("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD")
+			}, nil)
+			if err != nil {
+				refused.Add(1)
+			}
+		})
+	}
+	r.eventually("there are too many", func() bool { return refused.Load() > 0 })
+	r.ok(c.GetRange(ctx, "c-0/x", 0, make([]byte, 1)))
+	r.ok(put(ctx, c, "c-0/y", 1))
+	close(release)
+	all.Wait()
+	if n := refused.Load(); n != 80-64 {
+		t.Errorf("%d of 80 are refused", n)
+	}
+}
+
 // failing is a store that does what it is asked, and then says that it did not.
 type failing struct {
 	store.Store

@@ -65,7 +65,7 @@ func (w *world) accepts(o *one, id string) []paper.At {
 	}
 	offer.Offer.Given[id] = r.Amount
 	return []paper.At{offer, {Paper: paper.Paper{Answer: &paper.Answer{ID: id, Guest: r.Guest, Host: "A",
-		Accepted: &paper.Acceptance{Moment: o.says0(""), Terms: r.Digest()}, Ready: &paper.Place{Control: "127.0.0.1:7005"}}}}}
+		Accepted: &paper.Acceptance{Moment: o.says0(""), Terms: r.Digest()}, Ready: &paper.Place{Endpoint: "https://127.0.0.1:7005"}}}}}
 }
 
 // lending has an agreement between A, the host, and B.

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"time"
@@ -152,9 +151,7 @@ type Deletion struct {
 
 // Place is where the room is.
 type Place struct {
-	// Control is host:port of the store's own service, Endpoint the URL of its S3. Both are empty
-	// of room at a gateway.
-	Control  string `json:"control,omitempty"`
+	// Endpoint is the URL of the store; empty of room at a gateway.
 	Endpoint string `json:"endpoint,omitempty"`
 }
 
@@ -213,11 +210,6 @@ func (a *Answer) validate() error {
 	}
 	if a.Ready == nil {
 		return nil
-	}
-	if c := a.Ready.Control; c != "" {
-		if _, _, err := net.SplitHostPort(c); err != nil {
-			return bad(of, "ready.control", fmt.Sprintf("%q", c), "write it as host:port")
-		}
 	}
 	if e := a.Ready.Endpoint; e != "" {
 		if u, err := url.Parse(e); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {

@@ -56,7 +56,7 @@ func TestInvalid(t *testing.T) {
 		{request(func(r *paper.Request) { r.Made.By = "" }), "made is a statement without a time or a name: say when and who"},
 		{answer(func(a *paper.Answer) { a.Declined = w.says("A", "") }), "either decline or accept"},
 		{answer(func(a *paper.Answer) { a.Accepted.Terms = "x" }), `accepted.terms is "x": give the digest of the request's terms`},
-		{answer(func(a *paper.Answer) { a.Ready = &paper.Place{Control: "here"} }), `ready.control is "here": write it as host:port`},
+		{answer(func(a *paper.Answer) { a.Ready = &paper.Place{Endpoint: "ftp://here"} }), `ready.endpoint is "ftp://here": write a URL`},
 		{answer(func(a *paper.Answer) { a.Ready = &paper.Place{Endpoint: "here"} }), `ready.endpoint is "here": write a URL`},
 		{paper.Paper{Room: &paper.Room{ID: agreed, Guest: "B", Host: "A", Gateway: "b-0", Bytes: -1}},
 			"bytes is -1: use 0 or more"},

@@ -143,7 +143,7 @@ func active(t *testing.T) *world {
 	o, a := w.accepts(agreed)
 	w.ok(w.put("A", paper.Paper{Offer: &o}, paper.Paper{Answer: &a}))
 	w.phase(paper.Agreed, paper.Host)
-	a.Ready = &paper.Place{Control: "ams.example:7005", Endpoint: "https://ams.example:7006"}
+	a.Ready = &paper.Place{Endpoint: "https://ams.example:7005"}
 	w.ok(w.put("A", paper.Paper{Answer: &a}))
 	w.phase(paper.Active, paper.Nobody)
 	return w

@@ -107,15 +107,14 @@ func (g group) ready() *cobra.Command {
 		Use: "ready ID", Short: "Say where the room of an agreement is",
 		Long: "Says that the room is there, and where: an agreement that was accepted is active from then on. An\n" +
 			"operator does it by itself; this is for sites without Kubernetes.",
-		Example: "  weir exchange ready 3f9c02d7 --control store.ams.org:7005 --endpoint https://store.ams.org:7006",
+		Example: "  weir exchange ready 3f9c02d7 --endpoint https://store.ams.example.org:7005",
 	}, func(ctx context.Context, d *exchange.Desk, a exchange.Agreement) (string, error) {
 		if err := d.Ready(ctx, a.Request.ID, at); err != nil {
 			return "", err
 		}
 		return fmt.Sprintf("agreement %s is active", short(a.Request.ID)), nil
 	})
-	c.Flags().StringVar(&at.Control, "control", "", "host:port of the store's own service")
-	c.Flags().StringVar(&at.Endpoint, "endpoint", "", "`URL` of its S3")
+	c.Flags().StringVar(&at.Endpoint, "endpoint", "", "`URL` of the store")
 	return c
 }
 

@@ -74,11 +74,11 @@ func TestLifeOfAnAgreement(t *testing.T) {
 	d.says("SURF", "is accepted", "accept", short)
 	d.says("SURF", "90Ti", "find", "--mine")
 	d.fails("SURF", cli.ExitError, "give notice", "decline", short)
-	d.says("SURF", "is active", "ready", short, "--control", "store:7005", "--endpoint", "https://store:7006")
+	d.says("SURF", "is active", "ready", short, "--endpoint", "https://store:7005")
 	d.says("DFN", "Active", "status", short)
 	var lines []AgreementLine
 	if err := json.Unmarshal([]byte(d.says("DFN", "[", "status", "-o", "json")), &lines); err != nil || len(lines) != 1 ||
-		lines[0].Phase != paper.Active || lines[0].Answer.Ready.Control != "store:7005" {
+		lines[0].Phase != paper.Active || lines[0].Answer.Ready.Endpoint != "https://store:7005" {
 		t.Errorf("%v: %+v", err, lines)
 	}
 	d.says("SURF", "Nothing was counted yet.", "usage")
