@@ -29,7 +29,7 @@ func TestUserRoles(t *testing.T) {
 		}
 	}
 	for name, part := range map[string][]string{"weir-view": {"view", "edit", "admin"}, "weir-edit": {"edit", "admin"},
-		"weir-storage-admin": nil} {
+		"weir-storage-admin": nil, "weir-exchange": nil} {
 		r := roles[name]
 		if r == nil {
 			t.Errorf("there is no ClusterRole %s", name)
@@ -68,7 +68,7 @@ func (c cluster) userRoles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, role := range []string{"weir-view", "weir-edit", "weir-storage-admin"} {
+	for _, role := range []string{"weir-view", "weir-edit", "weir-storage-admin", "weir-exchange"} {
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
 		subject := func(user string) []rbacv1.Subject {
 			return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}

@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/lending"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
@@ -40,7 +42,8 @@ type fed struct {
 	mu     sync.Mutex
 	now    time.Time
 
-	charter Charter // nil: operators follow none
+	charter Charter           // nil: operators follow none
+	of      map[string]string // organizations of sites; those that are not in it are of uva
 }
 
 func newFed(t *testing.T) *fed {
@@ -125,7 +128,8 @@ type reconciler interface {
 	Reconcile(context.Context, ctrl.Request) (ctrl.Result, error)
 }
 
-var kinds = []string{"Site", "CachePool", "VolumePolicy", "GeoVolume", "GeoVolumeContent"}
+var kinds = []string{"Site", "CachePool", "VolumePolicy", "GeoVolume", "GeoVolumeContent", "StorageOffer", "StorageRequest",
+	"StorageAgreement", "StorageUsage"}
 
 // counted counts what is written to the registry.
 type counted struct {
@@ -168,23 +172,14 @@ func (c *counted) Register(ctx context.Context, s federation.Site) error {
 	return c.Client.Register(ctx, s)
 }
 
-func testScheme(t testing.TB) *runtime.Scheme {
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return s
-}
-
 // cluster makes the cluster of a site. Its UID is "uid-" and a name: the name of the site, or
 // another.
 func (f *fed) cluster(site string, another ...string) *cluster {
 	f.t.Helper()
 	b := fake.NewClientBuilder().WithScheme(testScheme(f.t)).
 		WithStatusSubresource(&v1alpha1.Site{}, &v1alpha1.CachePool{}, &v1alpha1.VolumePolicy{}, &v1alpha1.GeoVolume{},
-			&v1alpha1.GeoVolumeContent{},
+			&v1alpha1.GeoVolumeContent{}, &v1alpha1.StorageOffer{}, &v1alpha1.StorageRequest{}, &v1alpha1.StorageAgreement{},
+			&v1alpha1.StorageUsage{},
 			&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{})
 	for n, i := range indexes() {
 		b = b.WithIndex(i.object, n, i.by)
@@ -197,7 +192,9 @@ func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 	f.t.Helper()
 	c := &cluster{fed: f, name: name, api: api, reg: &counted{Client: f.server.Client(nil)}, events: events.NewFakeRecorder(1000),
 		results: map[string]ctrl.Result{}}
-	o := Options{Federation: "demo", Organization: "uva", Site: site, Registry: c.reg, Random: rand.Reader, Now: f.clock, After: time.After,
+	organization := cmp.Or(f.of[site], "uva")
+	o := Options{Federation: "demo", Organization: organization, By: "weir://demo/" + site, LentStore: "https://store." + site + ":7005",
+		Site: site, Registry: c.reg, Random: rand.Reader, Now: f.clock, After: time.After,
 		AskPool: c.askPool, Charter: f.charter}
 	f.ok(o.check())
 	c.op = newOperator(o, "uid-"+name, c.watched())
@@ -206,6 +203,9 @@ func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 	c.recs = map[string]reconciler{"Site": &sites{c.op}, "CachePool": &pools{operator: c.op}, "VolumePolicy": &policies{c.op},
 		"GeoVolume":        &geoVolumes{c.op},
 		"GeoVolumeContent": &contents{operator: c.op}}
+	for kind, rec := range lending.New(&c.op.Writer, c.op.lending()) {
+		c.recs[kind] = rec
+	}
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -214,7 +214,7 @@ func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 	}()
 	f.t.Cleanup(func() { cancel(); <-done })
 	c.create(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: site, Labels: map[string]string{"jurisdiction": "nl"}},
-		Spec: v1alpha1.SiteSpec{Organization: "uva", Region: site, Federation: "demo"}})
+		Spec: v1alpha1.SiteSpec{Organization: organization, Region: site, Federation: "demo"}})
 	return c
 }
 
@@ -425,7 +425,9 @@ func (c *cluster) round() {
 		todo := map[types.NamespacedName]bool{}
 		list := map[string]client.ObjectList{"Site": &v1alpha1.SiteList{}, "CachePool": &v1alpha1.CachePoolList{},
 			"VolumePolicy": &v1alpha1.VolumePolicyList{},
-			"GeoVolume":    &v1alpha1.GeoVolumeList{}, "GeoVolumeContent": &v1alpha1.GeoVolumeContentList{}}[kind]
+			"GeoVolume":    &v1alpha1.GeoVolumeList{}, "GeoVolumeContent": &v1alpha1.GeoVolumeContentList{},
+			"StorageOffer": &v1alpha1.StorageOfferList{}, "StorageRequest": &v1alpha1.StorageRequestList{},
+			"StorageAgreement": &v1alpha1.StorageAgreementList{}, "StorageUsage": &v1alpha1.StorageUsageList{}}[kind]
 		if err := c.api.List(ctx, list); err != nil {
 			c.t.Fatal(err)
 		}
@@ -443,6 +445,10 @@ func (c *cluster) round() {
 			for _, cl := range claims {
 				ns, n, _ := strings.Cut(cl, "/")
 				todo[types.NamespacedName{Namespace: ns, Name: n}] = true
+			}
+		case "StorageOffer", "StorageAgreement", "StorageUsage":
+			for _, name := range c.papers(kind) {
+				todo[types.NamespacedName{Name: name}] = true
 			}
 		case "Site":
 			for _, s := range c.op.mirror.Sites() {
@@ -473,12 +479,6 @@ func (c *cluster) reconcile(kind, key string) ctrl.Result {
 	}
 	return res
 }
-
-type faultKind = memory.Fault
-
-var faults = map[string]faultKind{"conflict": memory.ConflictFault, "unavailable": memory.UnavailableFault,
-	"unknown, applied": memory.UnknownApplied,
-	"unknown, lost":    memory.UnknownLost, "unknown, late": memory.UnknownLate}
 
 // bindClaims plays the controllers of Kubernetes that bind claims and collect garbage.
 func (c *cluster) bindClaims() {

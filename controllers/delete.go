@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +39,14 @@ func notOurs(obj client.Object) string {
 		}
 	case *v1alpha1.Site:
 		if o.Annotations[mirrorAnnotation] == "" {
+			return "it lacks the annotation " + mirrorAnnotation
+		}
+	case *v1alpha1.StorageOffer:
+		if o.Annotations[mirrorAnnotation] == "" || !strings.Contains(o.Name, ".") {
+			return "it lacks the annotation " + mirrorAnnotation + ", or a dot in its name"
+		}
+	case *v1alpha1.StorageAgreement, *v1alpha1.StorageUsage:
+		if o.GetAnnotations()[mirrorAnnotation] == "" {
 			return "it lacks the annotation " + mirrorAnnotation
 		}
 	case *v1alpha1.GeoVolumeContent:

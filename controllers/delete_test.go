@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
@@ -39,6 +40,9 @@ func TestEraseOnlyWhatItMade(t *testing.T) {
 	content := func(labels map[string]string) client.Object {
 		return &v1alpha1.GeoVolumeContent{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: labels}}
 	}
+	mirrors := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Annotations: map[string]string{mirrorAnnotation: "demo"}}
+	}
 	yes, marked := true, map[string]string{v1alpha1.VolumeLabel: "x"}
 	geoVolume := &metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GeoVolume", Name: "x", UID: "1",
 		Controller: &yes}
@@ -62,6 +66,13 @@ func TestEraseOnlyWhatItMade(t *testing.T) {
 		{"content that the operator made", content(contentLabels()), true},
 		{"content that the CSI controller made", content(nil), false},
 		{"content of another manager", content(map[string]string{managedByLabel: "Helm"}), false},
+		{"mirror of an offer", &v1alpha1.StorageOffer{ObjectMeta: mirrors("ams.x")}, true},
+		{"offer that a person made", &v1alpha1.StorageOffer{ObjectMeta: mirrors("x")}, false},
+		{"offer without the mark", &v1alpha1.StorageOffer{ObjectMeta: meta("ams.x")}, false},
+		{"agreement", &v1alpha1.StorageAgreement{ObjectMeta: mirrors("x")}, true},
+		{"agreement that a person made", &v1alpha1.StorageAgreement{ObjectMeta: meta("x")}, false},
+		{"usage", &v1alpha1.StorageUsage{ObjectMeta: mirrors("x")}, true},
+		{"request", &v1alpha1.StorageRequest{ObjectMeta: mirrors("x")}, false},
 		{"policy", &v1alpha1.VolumePolicy{ObjectMeta: meta("x")}, false},
 		{"geovolume", &v1alpha1.GeoVolume{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "x"}}, false},
 	} {
@@ -104,4 +115,14 @@ func TestAdopt(t *testing.T) {
 	if err := ams.op.erase(t.Context(), obj); err != nil {
 		t.Error(err)
 	}
+}
+
+func testScheme(t testing.TB) *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"time"
 
 	"github.com/weir-storage/weir/controllers/plan"
@@ -21,6 +22,10 @@ type Options struct {
 	Federation, Organization, Site string
 	// Registry is the operator's connection. It stays the caller's, who closes it.
 	Registry federation.Registry
+	// By is the URI of the operator's certificate, which is in what it says to other organizations.
+	By string
+	// LentStore is the URL of this site's store for others (`weir store`); empty: it has none.
+	LentStore string
 	// Charter takes charters that the registry has, and says whom the one in force does not allow;
 	// nil: there are none.
 	Charter Charter
@@ -60,6 +65,10 @@ func (o *Options) check() error {
 		if v == "" {
 			problems = append(problems, fmt.Errorf("controllers: option %s is empty: give it, as in the cluster's certificate", name))
 		}
+	}
+	if u, err := url.Parse(o.LentStore); o.LentStore != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		problems = append(problems, fmt.Errorf("controllers: option LentStore is %q: give a URL such as https://store.example.org:7005",
+			o.LentStore))
 	}
 	if err := federation.CheckLabel("site", o.Site); err != nil {
 		problems = append(problems, fmt.Errorf("controllers: option Site: %w", err))

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/lending"
 	"github.com/weir-storage/weir/controllers/mirror"
 	"github.com/weir-storage/weir/controllers/object"
 	"github.com/weir-storage/weir/controllers/outcome"
@@ -96,7 +97,18 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 			return err
 		}
 	}
-	return nil
+	return lending.Setup(mgr, &op.Writer, op.lending())
+}
+
+// lending is the operator's part in the exchange of storage.
+func (o *operator) lending() lending.Options {
+	return lending.Options{Federation: o.Federation, Organization: o.Organization, Site: o.Site, By: o.By, Endpoint: o.LentStore,
+		Book: o.Registry, Mirror: o.mirror, Now: o.Now, Erase: o.erase, Await: func() error {
+			if err := o.await(); err != nil {
+				return err
+			}
+			return o.registered()
+		}}
 }
 
 func newOperator(o Options, cluster string, c client.Client) *operator {

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/controllers/object"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/memory"
 )
 
 func typeName(v any) string { return fmt.Sprintf("%T", v) }
@@ -171,3 +172,9 @@ func TestWellFromTheStartIsNoNews(t *testing.T) {
 		t.Errorf("%d events tell of what is well, such as %s", n, <-utr.events.Events)
 	}
 }
+
+type faultKind = memory.Fault
+
+var faults = map[string]faultKind{"conflict": memory.ConflictFault, "unavailable": memory.UnavailableFault,
+	"unknown, applied": memory.UnknownApplied,
+	"unknown, lost":    memory.UnknownLost, "unknown, late": memory.UnknownLate}

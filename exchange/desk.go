@@ -54,6 +54,14 @@ func (a Agreement) Other(organization string) string {
 	return a.Request.Guest
 }
 
+// Noticed reports whether the guest, or the host, gave notice or withdrew.
+func (a Agreement) Noticed(guest bool) bool {
+	if guest {
+		return a.Request.Noticed != nil || a.Request.Withdrawn != nil
+	}
+	return a.Answer != nil && a.Answer.Noticed != nil
+}
+
 func (d *Desk) moment(why string) *paper.Moment {
 	return &paper.Moment{At: d.Now().UTC().Truncate(time.Second), By: d.By, Why: why}
 }
@@ -162,6 +170,7 @@ type Want struct {
 	Until       time.Time
 	AnswerBy    time.Time // zero: in 30 days, or at Until
 	Purpose     string
+	Price       *string // that was read in the offer; nil: any
 }
 
 // answerTime is how long a guest waits for an answer who does not say.
@@ -184,6 +193,10 @@ func (d *Desk) Ask(ctx context.Context, w Want) (paper.Request, error) {
 	}
 	if p.Offer == nil || p.Offer.Closed {
 		return paper.Request{}, refused("%q has no open offer %s: `weir exchange find` shows those that there are", w.Host, w.Offer)
+	}
+	if w.Price != nil && *w.Price != p.Offer.Price {
+		return paper.Request{}, refused("offer %s of %q costs %q by now, and not %q: read it again, and ask anew", w.Offer, w.Host,
+			p.Offer.Price, *w.Price)
 	}
 	if w.Host == d.Organization {
 		return paper.Request{}, refused("offer %s is your own organization's: an offer is not for who makes it", w.Offer)

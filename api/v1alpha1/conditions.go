@@ -45,6 +45,14 @@ const (
 	// ConditionRewound, of a CachePool of ZFS: datasets of volumes went back to an earlier state;
 	// their copies are made anew. Polarity: False is good.
 	ConditionRewound = "Rewound"
+	// ConditionUsable, of a StorageAgreement: the guest can write there. Polarity: True is good.
+	ConditionUsable = "Usable"
+	// ConditionMoveNeeded, of a StorageAgreement: it is the move of this cluster's side; the
+	// message says what is to be done, and the reason is the phase. Polarity: False is good.
+	ConditionMoveNeeded = "MoveNeeded"
+	// ConditionCountsAgree, of a StorageUsage: both sides counted the same, but for one in a
+	// thousand. Polarity: True is good.
+	ConditionCountsAgree = "CountsAgree"
 	// ConditionStalled: a person has to do something; the message says what. Polarity: True means
 	// that it does not go on by itself; absent otherwise.
 	ConditionStalled = "Stalled"
@@ -126,6 +134,19 @@ const (
 	ReasonTooMuch = "TooMuch"
 	// ReasonLost, of a Site: a person declared it lost.
 	ReasonLost = "Lost"
+	// ReasonRefused, of a StorageOffer, StorageRequest or StorageAgreement: what the spec says is
+	// not possible, by what both sides have said before; the message says why.
+	ReasonRefused = "Refused"
+	// ReasonExhausted, of a StorageOffer with True: all of it went to agreements.
+	ReasonExhausted = "Exhausted"
+	// ReasonClosed, of a StorageOffer with True: nobody may ask any more.
+	ReasonClosed = "Closed"
+	// ReasonNotForUs, of a StorageOffer with True: this cluster's organization may not ask for it.
+	ReasonNotForUs = "NotForUs"
+	// ReasonNothingCounted, of a StorageUsage with True: a side has counted nothing yet.
+	ReasonNothingCounted = "NothingCounted"
+	// ReasonDisagree, of CountsAgree with False: the message says by what both sides disagree.
+	ReasonDisagree = "Disagree"
 	// ReasonUpdating, of Ready with True: a new policy or size is not in force at all gateways yet.
 	ReasonUpdating = "Updating"
 )

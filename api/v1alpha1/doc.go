@@ -8,10 +8,16 @@
 //	VolumePolicy      cluster     copies, durability, consistency, cache, home; of this cluster only
 //	GeoVolume         namespaced  the claim: a new volume, or the import of another site's volume
 //	GeoVolumeContent  cluster     the volume; a read-only mirror where this cluster is not its owner
+//	StorageOffer      cluster     room that an organization lends; a read-only mirror elsewhere
+//	StorageRequest    cluster     asks for room that another organization offers
+//	StorageAgreement  cluster     what both sides said, and in its spec what this side decides
+//	StorageUsage      cluster     what both sides counted of an agreement
 //
 // The chart writes the spec of the local Site, and the operator those of the others. Administrators
 // write CachePools and VolumePolicies, users write GeoVolumes, and the operator and the CSI
-// controller write GeoVolumeContents. The operator writes every status.
+// controller write GeoVolumeContents. Who may lend and borrow for the organization writes
+// StorageOffers, StorageRequests and the spec of StorageAgreements, which the operator makes. The
+// operator writes every status.
 //
 // GeoVolume is to GeoVolumeContent what PersistentVolumeClaim is to PersistentVolume. The truth
 // about a volume that several clusters share is in the registry; the objects here are one cluster's
@@ -44,8 +50,8 @@ const (
 	// PolicyParameter is the parameter of StorageClass and VolumeAttributesClass that names a
 	// VolumePolicy. There is no other parameter.
 	PolicyParameter = "policy"
-	// Finalizer is the finalizer of GeoVolumes, and of GeoVolumeContents of which this cluster is
-	// the owner.
+	// Finalizer is the finalizer of GeoVolumes, of GeoVolumeContents of which this cluster is the
+	// owner, and of what was said to other organizations in StorageOffers and StorageRequests.
 	Finalizer = Group + "/volume"
 	// VolumeLabel is a label of the PersistentVolume and the PersistentVolumeClaim that a GeoVolume
 	// makes; its value is the volume's UUID.
@@ -53,8 +59,8 @@ const (
 	// ForceAnnotation is an annotation of a GeoVolume or GeoVolumeContent, with the volume's UUID
 	// as its value: it may be deleted although the registry does not know the volume any more.
 	ForceAnnotation = Group + "/forget"
-	// MirrorAnnotation is an annotation of Sites that the operator keeps as the registry has them;
-	// its value is the federation.
+	// MirrorAnnotation is an annotation of Sites, StorageOffers, StorageAgreements and
+	// StorageUsages that the operator makes by what the registry has; its value is the federation.
 	MirrorAnnotation = Group + "/mirror-of"
 	// OrganizationLabel is what replication.sites.selector calls a site's organization. No object
 	// needs to have the label.
@@ -71,7 +77,9 @@ var GroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&Site{}, &SiteList{}, &CachePool{}, &CachePoolList{}, &VolumePolicy{}, &VolumePolicyList{},
-		&GeoVolume{}, &GeoVolumeList{}, &GeoVolumeContent{}, &GeoVolumeContentList{})
+		&GeoVolume{}, &GeoVolumeList{}, &GeoVolumeContent{}, &GeoVolumeContentList{},
+		&StorageOffer{}, &StorageOfferList{}, &StorageRequest{}, &StorageRequestList{},
+		&StorageAgreement{}, &StorageAgreementList{}, &StorageUsage{}, &StorageUsageList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -23,6 +23,38 @@ var effects = map[string][2]string{
 	"GeoVolume.grants.access":    {"what an import may do", "controllers TestImports"},
 	"GeoVolume.reclaimPolicy":    {"what becomes of the data", "controllers/plan TestDispose"},
 
+	"StorageOffer.kind":              {"what is lent", "controllers TestLending"},
+	"StorageOffer.amount":            {"how much is lent", "controllers TestLending"},
+	"StorageOffer.price":             {"what it costs", "controllers TestLending"},
+	"StorageOffer.notice":            {"how long before its end", "controllers TestLending"},
+	"StorageOffer.grace":             {"how long after its end", "controllers TestLending"},
+	"StorageOffer.least":             {"the smallest request", "controllers TestBadPapers"},
+	"StorageOffer.to":                {"who may ask", "controllers TestBadPapers"},
+	"StorageOffer.automatic":         {"what is accepted by itself", "controllers TestLendingByItself"},
+	"StorageOffer.closed":            {"that nobody may ask", "controllers TestOfferFields"},
+	"StorageOffer.media":             {"on what it is", "controllers TestOfferFields"},
+	"StorageOffer.class":             {"how fast it is", "controllers TestOfferFields"},
+	"StorageOffer.terms":             {"what else is agreed on", "controllers TestOfferFields"},
+	"StorageOffer.from":              {"when it begins", "controllers TestOfferFields"},
+	"StorageOffer.until":             {"when it ends", "controllers TestOfferFields"},
+	"StorageRequest.offer":           {"what is asked for", "controllers TestLending"},
+	"StorageRequest.amount":          {"how much", "controllers TestLending"},
+	"StorageRequest.until":           {"until when", "controllers TestLending"},
+	"StorageRequest.purpose":         {"what for", "controllers TestLending"},
+	"StorageRequest.answerBy":        {"how long it waits", "controllers TestBadPapers"},
+	"StorageRequest.price":           {"that nothing else is signed", "controllers TestBadPapers"},
+	"StorageAgreement.decision":      {"what the host says", "controllers TestLending"},
+	"StorageAgreement.notice.why":    {"notice", "controllers TestLending"},
+	"StorageAgreement.drained.why":   {"that it is needed no more", "controllers TestLending"},
+	"StorageAgreement.delete.why":    {"that the host deletes", "controllers TestLending"},
+	"StorageAgreement.why":           {"what is said", "controllers TestWhatPeopleSay"},
+	"StorageAgreement.endpoint":      {"what is said", "controllers TestWhatPeopleSay"},
+	"StorageAgreement.unpaid.why":    {"what is said", "controllers TestWhatPeopleSay"},
+	"StorageAgreement.hostGone.why":  {"what is said", "controllers TestWhatPeopleSay"},
+	"StorageAgreement.rooms.gateway": {"what is said", "controllers TestWhatPeopleSay"},
+	"StorageAgreement.rooms.amount":  {"what is said", "controllers TestWhatPeopleSay"},
+	"StorageUsage.agreement":         {"what is counted", "controllers TestLending"},
+
 	"VolumePolicy.replication.copies":             {"how many sites have a copy", "controllers/plan TestPlace"},
 	"VolumePolicy.replication.spread":             {"how the copies are spread", "controllers/plan TestPlace"},
 	"VolumePolicy.replication.sites.required":     {"sites that have a copy", "controllers/plan TestPlace"},
@@ -127,7 +159,9 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 	}
 	for kind, spec := range map[string]reflect.Type{"GeoVolume": reflect.TypeFor[GeoVolumeSpec](),
 		"GeoVolumeContent": reflect.TypeFor[GeoVolumeContentSpec](), "VolumePolicy": reflect.TypeFor[VolumePolicySpec](),
-		"CachePool": reflect.TypeFor[CachePoolSpec](), "Site": reflect.TypeFor[SiteSpec]()} {
+		"CachePool": reflect.TypeFor[CachePoolSpec](), "Site": reflect.TypeFor[SiteSpec](),
+		"StorageOffer": reflect.TypeFor[StorageOfferSpec](), "StorageRequest": reflect.TypeFor[StorageRequestSpec](),
+		"StorageAgreement": reflect.TypeFor[StorageAgreementSpec](), "StorageUsage": reflect.TypeFor[StorageUsageSpec]()} {
 		walk(kind, spec)
 	}
 	for at := range seen {
@@ -168,7 +202,8 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range regexp.MustCompile(`(?m)^type (\w+)Spec struct`).FindAllStringSubmatch(string(text), -1) {
-			if !strings.Contains("GeoVolume GeoVolumeContent VolumePolicy CachePool Site", m[1]) {
+			if !strings.Contains("GeoVolume GeoVolumeContent VolumePolicy CachePool Site StorageOffer StorageRequest StorageAgreement "+
+				"StorageUsage", m[1]) {
 				t.Errorf("%s: kind %s is not walked", f, m[1])
 			}
 		}

@@ -44,7 +44,7 @@ func New(self plan.Self) *Mirror {
 	m := &Mirror{self: self, pending: map[string]reservation{},
 		View: view.New(self.Site, federation.KindVolume, federation.KindControl, federation.KindObserved, federation.KindClaim,
 			federation.KindSite, federation.KindAlive, federation.KindLost, federation.KindPurged,
-			federation.KindCharter)}
+			federation.KindCharter, federation.KindPaper)}
 	m.View.Listen(m.changed)
 	return m
 }

@@ -7,10 +7,11 @@ import (
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/paper"
 	"github.com/weir-storage/weir/federation/view"
 )
 
-// News says which volume or site has changed. Exactly one of Volume and Site is set.
+// News says which volume, site or paper has changed. Exactly one of Volume, Site and Paper is set.
 type News struct {
 	// Volume is a UUID, and Name the volume's name if it is known.
 	Volume, Name string
@@ -19,6 +20,8 @@ type News struct {
 	// Mine: the volume concerns this cluster, or did before the change. See Concerns.
 	Mine bool
 	Site string
+	// Paper is a paper of the exchange; one that was deleted as it was last.
+	Paper *paper.Paper
 }
 
 // OnNews has f called with all news from now on. f must not wait. Call it before Watch, or when f
@@ -52,6 +55,13 @@ func (m *Mirror) changed(c view.Change) {
 			m.tell(m.at(c.Site)...)
 		}
 		m.tell(News{Site: c.Site})
+	case c.Kind == federation.KindPaper:
+		switch {
+		case c.Paper != nil:
+			m.tell(News{Paper: c.Paper})
+		case c.Deleted && c.Was != nil:
+			m.tell(News{Paper: c.Was})
+		}
 	case c.Kind == federation.KindVolume:
 		m.tell(m.news(c, true))
 	case c.Err != nil: // the last readable value stays
@@ -89,7 +99,7 @@ func (m *Mirror) Again() {
 	}
 }
 
-// everything is about all volumes and sites.
+// everything is about all volumes, sites and papers.
 func (m *Mirror) everything() (out []News) {
 	all, _ := m.Volumes()
 	for _, v := range all {
@@ -97,6 +107,9 @@ func (m *Mirror) everything() (out []News) {
 	}
 	for _, s := range m.Sites() {
 		out = append(out, News{Site: s.Name})
+	}
+	for _, p := range m.Papers("") {
+		out = append(out, News{Paper: &p.Paper})
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/paper"
 )
 
 // View is a copy of the registry. See the package comment for its rules and its locking.
@@ -23,6 +24,7 @@ type View struct {
 	volumes volumes
 	sites   sites
 	clients clients
+	papers  papers
 }
 
 // record names one record of the registry.
@@ -42,6 +44,8 @@ type Change struct {
 	// Site is the site that the change is about: of a site, heartbeat, admission or attachment, and
 	// of a declaration that the site is lost. Empty for other kinds.
 	Site string
+	// Was is the paper of the exchange that the change is about, before it; nil: there was none.
+	Was *paper.Paper
 	// Listing: a new watch is still listing everything. KindSynced with Listing ends that list.
 	Listing bool
 }
@@ -50,7 +54,7 @@ type Change struct {
 // site's own have indexes: see Claimed, Claims and Use.
 func New(site string, kinds ...federation.Kind) *View {
 	v := &View{site: site, kinds: map[federation.Kind]bool{federation.KindSynced: true}, changed: make(chan struct{}),
-		volumes: newVolumes(), sites: newSites(), clients: newClients()}
+		volumes: newVolumes(), sites: newSites(), clients: newClients(), papers: papers{}}
 	for _, k := range kinds {
 		v.kinds[k] = true
 	}
@@ -151,6 +155,7 @@ func (v *View) forget(at federation.Revision) (all []Change) {
 	v.volumes.names(keep)
 	v.sites.names(keep)
 	v.clients.names(v.site, keep)
+	v.papers.names(keep)
 	v.listing = nil
 	for _, r := range gone {
 		all = append(all, v.apply(federation.Event{Kind: r.kind, Name: r.name, Deleted: true, Revision: at}))
@@ -172,6 +177,8 @@ func (v *View) apply(e federation.Event) Change {
 		c.Site = v.sites.apply(e)
 	case federation.KindAdmission, federation.KindAttachment:
 		c.Site = v.clients.apply(e, v.site)
+	case federation.KindPaper:
+		c.Was = v.papers.apply(e)
 	}
 	return c
 }

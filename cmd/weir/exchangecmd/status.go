@@ -114,7 +114,7 @@ func writeAgreement(w io.Writer, a exchange.Agreement, organization string) erro
 	}
 	var told cli.Table
 	told.Row("", "", "")
-	for _, s := range said(a) {
+	for _, s := range a.Said() {
 		told.Row(cli.Stamp(s.At), s.What, s.By+because(s.Why))
 	}
 	return told.Write(w)
@@ -125,42 +125,6 @@ func because(why string) string {
 		return ""
 	}
 	return ": " + why
-}
-
-// statement is something that a side said.
-type statement struct {
-	paper.Moment
-	What string
-}
-
-// said is what was said of an agreement, in order of time.
-func said(a exchange.Agreement) (out []statement) {
-	add := func(what string, m *paper.Moment) {
-		if m != nil {
-			out = append(out, statement{*m, what})
-		}
-	}
-	r := a.Request
-	add("asked", &r.Made)
-	add("withdrawn", r.Withdrawn)
-	add("notice by the guest", r.Noticed)
-	add("the host is gone", r.HostGone)
-	add("drained", r.Drained)
-	add("confirmed", r.Confirmed)
-	if x := a.Answer; x != nil {
-		add("declined", x.Declined)
-		if x.Accepted != nil {
-			add("accepted", &x.Accepted.Moment)
-		}
-		add("notice by the host", x.Noticed)
-		add("not paid", x.Unpaid)
-		add("the host deletes", x.Deleting)
-		if x.Deleted != nil {
-			add(fmt.Sprintf("deleted, %d objects of %v", x.Deleted.Objects, x.Deleted.Bytes), &x.Deleted.Moment)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b statement) int { return a.At.Compare(b.At) })
-	return out
 }
 
 // UsageLine is what one side counted of one gateway, in `weir exchange usage`. With -o json the

@@ -30,6 +30,7 @@ import (
 type operator struct {
 	process.Options
 	organization, namespace, metrics string
+	lentStore                        string
 	elect                            bool
 	trash                            time.Duration
 	renewal                          renewal
@@ -56,6 +57,7 @@ func Command(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&o.organization, "organization", "", "`NAME` of the site's organization, by default the certificate's")
 	f.StringVar(&o.namespace, "namespace", "", "`NAMESPACE` of the operator's own objects, by default the pod's")
 	f.StringVar(&o.metrics, "metrics", "", "`ADDRESS` of the metrics; empty: none")
+	f.StringVar(&o.lentStore, "lent-store", "", "`URL` of this site's `weir store`, for agreements; empty: it has none")
 	o.renewal.flags(c)
 	f.DurationVar(&o.trash, "trash", 0, "how long deleted volumes of this cluster keep their data and names; 0: a week")
 	f.BoolVar(&o.elect, "leader-elect", false, "let one of several operators lead")
@@ -123,7 +125,8 @@ func (o *operator) operate(ctx context.Context, sh *cli.Shell, cluster *rest.Con
 		return err
 	}
 	if err := controllers.Setup(ctx, mgr, controllers.Options{
-		Federation: id.Federation, Organization: id.Organization, Site: o.Site, Registry: registry, Random: sh.Random, Now: sh.Now,
+		Federation: id.Federation, Organization: id.Organization, Site: o.Site, By: id.String(), LentStore: o.lentStore,
+		Registry: registry, Random: sh.Random, Now: sh.Now,
 		After: time.After, Trash: o.trash, Charter: creds, AskPool: asker(&access.Client{Registry: registry, Self: id,
 			Dial: access.Dialer(creds)}),
 	}); err != nil {

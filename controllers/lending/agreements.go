@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lending
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/outcome"
+	"github.com/weir-storage/weir/controllers/plan"
+	"github.com/weir-storage/weir/exchange"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/paper"
+)
+
+// agreements reconciles StorageAgreements: it makes them by the papers of both sides, and says what
+// people decide in them.
+type agreements struct{ *room }
+
+// agreed is an agreement as it is.
+type agreed struct{ exchange.Agreement }
+
+// next are the times at which its state may change by itself.
+func (a agreed) next(now time.Time) []time.Time {
+	at := []time.Time{a.Ends, a.Grace}
+	if a.Answer == nil {
+		at = append(at, a.Request.AnswerBy)
+	}
+	if !a.Ends.IsZero() {
+		at = append(at, a.Ends.Add(-time.Duration(a.Request.Notice)))
+	}
+	if a.Answer != nil && a.Answer.Deleted != nil {
+		at = append(at, a.Answer.Deleted.At.Add(paper.Unconfirmed))
+	}
+	return slices.DeleteFunc(at, func(t time.Time) bool { return !t.After(now) })
+}
+
+// Setup implements Reconciler.
+func (r *agreements) Setup(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("storageagreement").For(&v1alpha1.StorageAgreement{}).
+		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
+			r.on(func(p paper.Paper) {
+				for _, id := range r.concerned(p) {
+					q.Add(request(id))
+				}
+			})
+			return nil
+		})).
+		Complete(r)
+}
+
+// concerned are the agreements that a paper is about. An offer that changed may accept more.
+func (r *agreements) concerned(p paper.Paper) (ids []string) {
+	if p.Offer == nil {
+		_, rest, _ := strings.Cut(p.Name(), "/")
+		id, _, _ := strings.Cut(rest, "/")
+		return []string{id}
+	}
+	if p.Offer.Organization != r.Organization {
+		return nil
+	}
+	for _, q := range r.Mirror.Papers(string(paper.FormRequest) + "/") {
+		if q.Request == nil || q.Request.Offer != p.Offer.Name || q.Request.Host != r.Organization {
+			continue
+		}
+		if _, answered := r.Mirror.Paper(paper.AnswerName(q.Request.ID)); !answered {
+			ids = append(ids, q.Request.ID)
+		}
+	}
+	return ids
+}
+
+func agreementStatus(obj client.Object) (any, []metav1.Condition) {
+	s := obj.(*v1alpha1.StorageAgreement).Status
+	return s, s.Conditions
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	obj := &v1alpha1.StorageAgreement{}
+	if err := client.IgnoreNotFound(r.Get(ctx, req.NamespacedName, obj)); err != nil {
+		return ctrl.Result{}, err
+	}
+	if out := settle(r.Await()); out.Verdict != nil || out.Quiet || out.Err != nil {
+		return out.Result, out.Err // what is shown is what was last heard: Sites tell that the registry is away
+	}
+	a, err := r.desk.Agreement(ctx, req.Name)
+	switch {
+	case errors.Is(err, federation.ErrNotFound) && obj.ResourceVersion == "":
+		return ctrl.Result{}, nil
+	case errors.Is(err, federation.ErrNotFound):
+		return r.lost(ctx, obj)
+	case err != nil:
+		return ctrl.Result{}, err
+	case a.Request.Guest != r.Organization && a.Request.Host != r.Organization:
+		return r.gone(ctx, obj)
+	}
+	if obj.ResourceVersion == "" {
+		want := &v1alpha1.StorageAgreement{ObjectMeta: metav1.ObjectMeta{Name: req.Name, Annotations: r.marks()}}
+		out := settle(r.Ensure(ctx, want))
+		return out.Result, out.Err // its event has it looked at again
+	}
+	before := obj.DeepCopy()
+	out := settle(r.says(ctx, obj, agreed{a}))
+	if out.Quiet || out.Err != nil {
+		return out.Result, out.Err
+	}
+	if out.Verdict == nil { // what is said by itself is no person's mistake
+		out = r.moves(ctx, agreed{a})
+		if out.Quiet || out.Err != nil {
+			return out.Result, out.Err
+		}
+	}
+	r.show(obj, agreed{a}, out)
+	if err := r.keep(ctx, obj, agreed{a}); err != nil {
+		if again := settle(err); again.Err != nil || again.Quiet {
+			return again.Result, again.Err
+		}
+	}
+	out.Result = wake(out.Result, r.Now(), agreed{a}.next(r.Now())...)
+	return r.Report(ctx, out, before, obj, agreementStatus)
+}
+
+// lost shows that the registry has nothing of an agreement any more. One that is over goes.
+func (r *agreements) lost(ctx context.Context, obj *v1alpha1.StorageAgreement) (ctrl.Result, error) {
+	switch paper.Phase(obj.Status.Phase) {
+	case paper.Ended, paper.Declined, paper.Expired, "":
+		return r.gone(ctx, obj)
+	}
+	before := obj.DeepCopy()
+	out := settle(outcome.Stopped(v1alpha1.ReasonNotFound, "the registry has no request of that ID, or does not show it: what both sides "+
+		"signed is in status.papers; see why the registry lost it before you delete this object"))
+	show(&obj.Status.Conditions, obj.Generation, r.Now(), out, plan.State{})
+	return r.Report(ctx, out, before, obj, agreementStatus)
+}
+
+// says has the registry hear what people decided.
+func (r *agreements) says(ctx context.Context, obj *v1alpha1.StorageAgreement, a agreed) error {
+	if a.Over() {
+		return nil
+	}
+	s, id := obj.Spec, a.Request.ID
+	guest := a.Request.Guest == r.Organization
+	for _, d := range []struct {
+		field string
+		said  *v1alpha1.Statement
+		guest bool
+		done  bool
+		say   func(context.Context, string, string) error
+	}{
+		{"unpaid", s.Unpaid, false, a.Answer != nil && a.Answer.Unpaid != nil, r.desk.Unpaid},
+		{"hostGone", s.HostGone, true, a.Request.HostGone != nil, r.desk.HostGone},
+		{"drained", s.Drained, true, a.Request.Drained != nil, r.desk.Drained},
+		{"delete", s.Delete, false, a.Answer != nil && a.Answer.Deleting != nil, func(ctx context.Context, id, _ string) error {
+			return r.desk.Delete(ctx, id)
+		}},
+		{"notice", s.Notice, guest, a.Noticed(guest), r.desk.End},
+	} {
+		switch {
+		case d.said == nil || d.done:
+		case d.guest != guest:
+			return outcome.Stopped(v1alpha1.ReasonRefused, fmt.Sprintf("spec.%s: that is for %q to say", d.field, with(a.Request.Terms,
+				r.Organization)))
+		default:
+			if err := d.say(ctx, id, d.said.Why); err != nil {
+				return fmt.Errorf("spec.%s: %w", d.field, err)
+			}
+		}
+	}
+	if s.Decision == "" || a.Answer != nil {
+		return nil
+	}
+	if guest {
+		return outcome.Stopped(v1alpha1.ReasonRefused, fmt.Sprintf("spec.decision: %q accepts or declines", a.Request.Host))
+	}
+	err := error(nil)
+	if s.Decision == v1alpha1.DecisionAccept {
+		err = r.desk.Accept(ctx, id, false)
+	} else {
+		err = r.desk.Decline(ctx, id, s.Why)
+	}
+	if err != nil {
+		return fmt.Errorf("spec.decision: %w", err)
+	}
+	return nil
+}
+
+// moves says what follows by itself (lending-2).
+func (r *agreements) moves(ctx context.Context, a agreed) outcome.Outcome {
+	id, err := a.Request.ID, error(nil)
+	if a.Request.Guest == r.Organization {
+		if x := a.Answer; x != nil && x.Deleted != nil && a.Request.Confirmed == nil {
+			err = r.desk.Confirm(ctx, id)
+		} else {
+			err = r.gives(ctx, a)
+		}
+		return settle(err)
+	}
+	if a.Request.Site != r.Site {
+		return outcome.Outcome{}
+	}
+	switch {
+	case a.Phase == paper.Requested && a.Answer == nil:
+		if err = r.desk.Accept(ctx, id, true); errors.Is(err, exchange.ErrRefused) || errors.Is(err, paper.ErrInvalid) {
+			err = nil // it waits for a person
+		}
+	case a.Phase == paper.Agreed && a.Answer.Ready == nil:
+		err = r.ready(ctx, a)
+	case a.Phase == paper.Drained && a.Answer.Deleting == nil:
+		err = r.desk.Delete(ctx, id)
+	case a.Answer != nil && a.Answer.Deleting != nil && a.Answer.Deleted == nil:
+		if a.Answer.Ready == nil { // there never was any room
+			err = r.desk.Deleted(ctx, id, 0, 0)
+		} else {
+			_, err = r.desk.Finish(ctx, id)
+		}
+	}
+	return settle(err)
+}
+
+// ready says where the room is.
+func (r *agreements) ready(ctx context.Context, a agreed) error {
+	obj := &v1alpha1.StorageAgreement{}
+	if err := r.Get(ctx, client.ObjectKey{Name: a.Request.ID}, obj); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	at := paper.Place{Endpoint: r.Endpoint}
+	if obj.Spec.Endpoint != "" {
+		at.Endpoint = obj.Spec.Endpoint
+	}
+	if at.Endpoint == "" {
+		return outcome.Stopped(v1alpha1.ReasonRefused, "this site has no store for others: run one (lending.enabled in the chart, or "+
+			"`weir store`), or say in spec.endpoint where it is")
+	}
+	return r.desk.Ready(ctx, a.Request.ID, at)
+}

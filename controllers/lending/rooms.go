@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lending
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/outcome"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/federation/quantity"
+)
+
+// slices of an agreement: into how many it is cut, and the smallest.
+const (
+	cuts  = 16
+	least = quantity.Bytes(1 << 30)
+)
+
+// slice is the amount in which gateways get room of an agreement.
+func slice(amount quantity.Bytes) quantity.Bytes { return min(max(amount/cuts, least), amount) }
+
+// wanted is how much room a gateway should have that has some now, and uses so much: what it uses
+// and a slice. It gets more when half a slice is left, and gives back what is two slices too much;
+// free is what nobody has.
+func wanted(amount, now, used, free quantity.Bytes) quantity.Bytes {
+	cut := slice(amount)
+	target := now
+	if now-used < (cut+1)/2 || now-used > 2*cut {
+		target = used + cut
+	}
+	return max(min(target, now+max(free, 0)), 0)
+}
+
+// gives gives this cluster's gateways room of an agreement: what its object says, and otherwise in
+// slices, at the site that asked.
+func (r *agreements) gives(ctx context.Context, a agreed) error {
+	if a.Request.Kind != paper.KindStore || !a.Writes(r.Now()) {
+		return nil
+	}
+	obj := &v1alpha1.StorageAgreement{}
+	if err := r.Get(ctx, client.ObjectKey{Name: a.Request.ID}, obj); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	asked, err := r.asked(ctx, a.Request.ID)
+	if err != nil {
+		return err
+	}
+	site, _ := r.Mirror.Site(r.Site)
+	id, amount := a.Request.ID, a.Request.Amount
+	free := amount
+	has := map[string]quantity.Bytes{}
+	for _, p := range r.Mirror.Papers(paper.RoomName(id, "")) {
+		if p.Room != nil {
+			has[p.Room.Gateway] = p.Room.Bytes
+			free -= p.Room.Bytes
+		}
+	}
+	for _, said := range obj.Spec.Rooms {
+		if !slices.ContainsFunc(site.Gateways, func(g federation.Gateway) bool { return g.Name == said.Gateway }) {
+			return outcome.Stopped(v1alpha1.ReasonRefused, fmt.Sprintf("spec.rooms: site %s has no gateway %q: name one of this site's",
+				r.Site, said.Gateway))
+		}
+		if err := r.gave(ctx, id, said.Gateway, has, bytes(&said.Amount)); err != nil {
+			return fmt.Errorf("spec.rooms: %w", err)
+		}
+	}
+	for _, g := range site.Gateways {
+		if slices.ContainsFunc(obj.Spec.Rooms, func(said v1alpha1.AgreementRoom) bool { return said.Gateway == g.Name }) {
+			continue
+		}
+		now, given := has[g.Name]
+		if !given && !asked || a.Phase != paper.Active {
+			continue
+		}
+		want := wanted(amount, now, r.used(id, g.Name), free)
+		free -= want - now
+		if err := r.gave(ctx, id, g.Name, has, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *agreements) gave(ctx context.Context, id, gateway string, has map[string]quantity.Bytes, bytes quantity.Bytes) error {
+	if now, given := has[gateway]; given && now == bytes {
+		return nil
+	}
+	return r.desk.Room(ctx, id, gateway, bytes)
+}
+
+// used is how much a gateway has there, by the larger count of both sides.
+func (r *agreements) used(id, gateway string) (most quantity.Bytes) {
+	for _, p := range r.Mirror.Papers(string(paper.FormUsage) + "/" + id + "/") {
+		if p.Usage != nil {
+			most = max(most, p.Usage.Of[gateway].Stored)
+		}
+	}
+	return most
+}
+
+// asked reports whether this cluster has the object that asked for an agreement.
+func (r *agreements) asked(ctx context.Context, id string) (bool, error) {
+	var list v1alpha1.StorageRequestList
+	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list.Items, func(q v1alpha1.StorageRequest) bool { return string(q.UID) == id }), nil
+}
+
+// aged thins samples: one of each hour for two days, and one of each day for three months.
+func aged(all []v1alpha1.UsageSample, now time.Time) (out []v1alpha1.UsageSample) {
+	const days, hours = 92 * 24 * time.Hour, 48 * time.Hour
+	var last time.Time
+	for i, s := range all {
+		age, every := now.Sub(s.At.Time), 24*time.Hour
+		if age > days {
+			continue
+		}
+		if age <= hours {
+			every = time.Hour
+		}
+		if i < len(all)-1 && !last.IsZero() && s.At.Truncate(every).Equal(last.Truncate(every)) {
+			continue
+		}
+		out, last = append(out, s), s.At.Time
+	}
+	return out
+}

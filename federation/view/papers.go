@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/paper"
+)
+
+// papers are those of the exchange that are shown here, by the first two words of their names, and
+// then by name. View.mu guards it.
+type papers map[string]map[string]paper.At
+
+// group is the first two words of a paper's name.
+func group(name string) string {
+	form, rest, _ := strings.Cut(name, "/")
+	who, _, _ := strings.Cut(rest, "/")
+	return form + "/" + who
+}
+
+// names calls f with every paper.
+func (ps papers) names(f func(federation.Kind, string)) {
+	for _, of := range ps {
+		for name := range of {
+			f(federation.KindPaper, name)
+		}
+	}
+}
+
+// apply takes in a paper, and returns what it was before.
+func (ps papers) apply(e federation.Event) *paper.Paper {
+	g := group(e.Name)
+	var was *paper.Paper
+	if old, ok := ps[g][e.Name]; ok {
+		was = &old.Paper
+	}
+	switch {
+	case e.Err != nil: // view-2
+	case e.Paper == nil:
+		if delete(ps[g], e.Name); len(ps[g]) == 0 {
+			delete(ps, g)
+		}
+	default:
+		if ps[g] == nil {
+			ps[g] = map[string]paper.At{}
+		}
+		ps[g][e.Name] = paper.At{Paper: *e.Paper, Revision: int64(e.Revision)}
+	}
+	return was
+}
+
+// Paper returns a paper of the exchange, without its signature; false: it is not there, or not
+// shown here.
+func (v *View) Paper(name string) (paper.At, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	p, ok := v.papers[group(name)][name]
+	return p, ok
+}
+
+// Papers returns those whose names begin with a prefix, by name.
+func (v *View) Papers(prefix string) (out []paper.At) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	look := func(of map[string]paper.At) {
+		for name, p := range of {
+			if strings.HasPrefix(name, prefix) {
+				out = append(out, p)
+			}
+		}
+	}
+	if strings.Count(prefix, "/") >= 2 { // one group has them all
+		look(v.papers[group(prefix)])
+	} else {
+		for _, of := range v.papers {
+			look(of)
+		}
+	}
+	slices.SortFunc(out, func(a, b paper.At) int { return cmp.Compare(a.Name(), b.Name()) })
+	return out
+}
