@@ -75,8 +75,11 @@ func (f *fed) site(name, organization string) {
 	f.t.Helper()
 	key, err := keyring.NewSiteKey()
 	f.ok(err)
-	f.ok(f.reg.Register(f.t.Context(), federation.Site{Name: name, Organization: organization, WrapKey: key.Public(),
-		Lends:    []string{federation.LendsToAll},
+	lends := []string{federation.LendsToAll}
+	if f.of[name] != "" { // each keeps to itself
+		lends = nil
+	}
+	f.ok(f.reg.Register(f.t.Context(), federation.Site{Name: name, Organization: organization, WrapKey: key.Public(), Lends: lends,
 		Gateways: []federation.Gateway{{Name: name + "-1", Addr: name + ":7440", Incarnation: "1"}}}))
 	_, err = f.reg.Heartbeat(f.t.Context(), federation.Alive{Gateway: name + "-1", Site: name, Incarnation: "1"}, time.Hour)
 	f.ok(err)
@@ -478,22 +481,4 @@ func (c *cluster) reconcile(kind, key string) ctrl.Result {
 		c.t.Fatalf("%s: %s %s: %v", c.name, kind, key, err)
 	}
 	return res
-}
-
-// bindClaims plays the controllers of Kubernetes that bind claims and collect garbage.
-func (c *cluster) bindClaims() {
-	var list corev1.PersistentVolumeClaimList
-	if err := c.api.List(c.t.Context(), &list); err != nil {
-		c.t.Fatal(err)
-	}
-	for i := range list.Items {
-		pvc := &list.Items[i]
-		if pvc.Status.Phase == corev1.ClaimBound || pvc.Spec.VolumeName == "" {
-			continue
-		}
-		pvc.Status.Phase = corev1.ClaimBound
-		if err := c.api.Status().Update(c.t.Context(), pvc); err != nil {
-			c.t.Fatal(err)
-		}
-	}
 }

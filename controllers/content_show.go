@@ -108,6 +108,9 @@ func steady(s v1alpha1.GeoVolumeContentStatus) v1alpha1.GeoVolumeContentStatus {
 	for i := range s.Replicas {
 		s.Replicas[i].Lag, s.Replicas[i].Progress, s.Replicas[i].LagBytes = "", "", nil
 	}
+	for i := range s.Stores {
+		s.Stores[i].Lag = ""
+	}
 	for i := range s.Conditions {
 		s.Conditions[i].Message = ""
 	}

@@ -113,6 +113,7 @@ func observed(c *content, v *plan.View) {
 		s.Claims = append(s.Claims, plan.ClaimName(claim))
 	}
 	s.Home, s.Replicas, s.Copies, s.Lag, s.Progress, s.Used = v.Home, v.Replicas, v.Copies, v.Lag, v.Progress, plan.Quantity(v.Used)
+	s.Stores = v.Stores
 }
 
 // removeStale takes InSync away when the owner has changed the volume since.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -384,68 +383,4 @@ func TestOfferFields(t *testing.T) {
 		!s.Until.Time.Equal(until) {
 		t.Errorf("the guest sees %+v", s)
 	}
-}
-
-// TestWhatPeopleSay: what each side may say of an agreement besides, and what comes of it.
-func TestWhatPeopleSay(t *testing.T) {
-	f, host, guest := lenders(t)
-	host.create(anOffer("disks"))
-	settleAll(host, guest)
-	next := 10
-	agree := func(change func(*v1alpha1.StorageAgreementSpec)) string {
-		t.Helper()
-		next++
-		id := strings.Replace(anID, "aa", strconv.Itoa(next), 1)
-		guest.create(f.aRequest(id, "ams.disks", "10Ti"))
-		settleAll(host, guest)
-		edit(host, agreementOf(host, id), func(a *v1alpha1.StorageAgreement) { change(&a.Spec) })
-		settleAll(host, guest)
-		return id
-	}
-	accept := func(s *v1alpha1.StorageAgreementSpec) { s.Decision = v1alpha1.DecisionAccept }
-	say := func(c *cluster, id string, change func(*v1alpha1.StorageAgreementSpec)) {
-		edit(c, agreementOf(c, id), func(a *v1alpha1.StorageAgreement) { change(&a.Spec) })
-		settleAll(host, guest)
-	}
-	refused := func(c *cluster, id, want string) {
-		t.Helper()
-		if r := object.Ready(agreementOf(c, id).Status.Conditions); r.Reason != v1alpha1.ReasonRefused || !strings.Contains(r.Message,
-			want) {
-			t.Errorf("%s: %+v, want a refusal with %q", c.name, r, want)
-		}
-	}
-
-	id := agree(func(s *v1alpha1.StorageAgreementSpec) {
-		s.Decision, s.Why = v1alpha1.DecisionDecline, "the disks are full"
-	})
-	wantPhase(id, paper.Declined, "", host, guest)
-	if why := object.Ready(agreementOf(guest, id).Status.Conditions).Message; why != "the host declined (the disks are full)" {
-		t.Errorf("the guest reads %q", why)
-	}
-
-	id = agree(func(s *v1alpha1.StorageAgreementSpec) { accept(s); s.Endpoint = "https://elsewhere:7005" })
-	if is := agreementOf(guest, id).Status.Endpoint; is != "https://elsewhere:7005" {
-		t.Errorf("the room is at %q", is)
-	}
-	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) {
-		s.Rooms = []v1alpha1.AgreementRoom{{Gateway: "gro-1", Amount: resource.MustParse("3Ti")}}
-	})
-	if r := agreementOf(host, id).Status.Rooms; len(r) != 1 || r[0].Amount.String() != "3Ti" {
-		t.Errorf("the host sees rooms %v", r)
-	}
-	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) { s.Rooms[0].Amount = resource.MustParse("11Ti") })
-	refused(guest, id, "spec.rooms: not possible: agreement "+id+" is about 10Ti: a gateway cannot fill 11Ti of it")
-	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) { s.Rooms[0] = v1alpha1.AgreementRoom{Gateway: "ams-1"} })
-	refused(guest, id, `spec.rooms: site gro has no gateway "ams-1": name one of this site's`)
-	say(host, id, func(s *v1alpha1.StorageAgreementSpec) { s.Unpaid = &v1alpha1.Statement{Why: "invoice 7"} })
-	wantPhase(id, paper.Breached, v1alpha1.AgreementGuest, host, guest)
-	say(host, id, func(s *v1alpha1.StorageAgreementSpec) { s.Drained = &v1alpha1.Statement{} })
-	refused(host, id, `spec.drained: that is for "RUG" to say`)
-
-	id = agree(accept)
-	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) { s.Unpaid = &v1alpha1.Statement{} })
-	refused(guest, id, `spec.unpaid: that is for "SURF" to say`)
-	id = agree(accept)
-	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) { s.HostGone = &v1alpha1.Statement{Why: "no answer since May"} })
-	wantPhase(id, paper.Breached, v1alpha1.AgreementHost, host, guest)
 }

@@ -143,3 +143,21 @@ func TestAKeptVolumeIsGivenUp(t *testing.T) {
 		t.Errorf("record %+v, content is there: %t", v, ams.has(c))
 	}
 }
+
+// bindClaims plays the controllers of Kubernetes that bind claims and collect garbage.
+func (c *cluster) bindClaims() {
+	var list corev1.PersistentVolumeClaimList
+	if err := c.api.List(c.t.Context(), &list); err != nil {
+		c.t.Fatal(err)
+	}
+	for i := range list.Items {
+		pvc := &list.Items[i]
+		if pvc.Status.Phase == corev1.ClaimBound || pvc.Spec.VolumeName == "" {
+			continue
+		}
+		pvc.Status.Phase = corev1.ClaimBound
+		if err := c.api.Status().Update(c.t.Context(), pvc); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}

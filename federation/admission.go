@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/weir-storage/weir/federation/quantity"
 )
 
 // Access is what an admitted client may do.
@@ -111,6 +113,7 @@ type Observed struct {
 	Home       string            `json:"home"` // gateway
 	Commit     Position          `json:"commit"`
 	Replicas   []ObservedReplica `json:"replicas,omitempty"`
+	Stores     []ObservedStore   `json:"stores,omitempty"`
 	Used       Bytes             `json:"used"`
 	// Opening says why the gateway, which is home, has not opened its copy yet; empty: it has, or
 	// is an older program. At and the figures are then those of before.
@@ -140,36 +143,20 @@ type ObservedReplica struct {
 	Progress Progress `json:"progress,omitzero"`
 }
 
-// Progress is how far a copy has come that catches up with its home's log.
-type Progress struct {
-	Copied         int64 `json:"copied"` // bytes, since it began
-	Total          int64 `json:"total"`  // Copied, and what it lacks now: it grows with each write
-	BytesPerSecond int64 `json:"bytesPerSecond"`
-	// SecondsLeft is how long it still takes if all goes on as it does; 0: it does not get nearer.
-	SecondsLeft float64 `json:"secondsLeft,omitempty"`
+// ObservedStore is how far a lent store has a volume's log, as the home sees it.
+type ObservedStore struct {
+	Agreement string `json:"agreement"`
+	Site      string `json:"site"` // of its host
+	// Whole: it has every segment that is sealed and committed.
+	Whole      bool    `json:"whole,omitempty"`
+	LagBytes   int64   `json:"lagBytes"`
+	LagSeconds float64 `json:"lagSeconds"`
+	// Problem says why it gets no more; empty: it does, or has everything.
+	Problem string `json:"problem,omitempty"`
 }
 
-// String is the progress for people: 37%, 52MiB/s, 1m12s left.
-func (p Progress) String() string {
-	if p == (Progress{}) {
-		return ""
-	}
-	left := "falls behind"
-	if p.SecondsLeft > 0 || p.Copied >= p.Total {
-		left = time.Duration(p.SecondsLeft*float64(time.Second)).Round(time.Second).String() + " left"
-	} else if p.BytesPerSecond == 0 {
-		left = "waits"
-	}
-	const kib, mib = 1 << 10, 1 << 20
-	rate := fmt.Sprintf("%.1fMiB/s", float64(p.BytesPerSecond)/mib)
-	switch {
-	case p.BytesPerSecond < mib:
-		rate = fmt.Sprintf("%.0fKiB/s", float64(p.BytesPerSecond)/kib)
-	case p.BytesPerSecond >= 10*mib:
-		rate = fmt.Sprintf("%.0fMiB/s", float64(p.BytesPerSecond)/mib)
-	}
-	return fmt.Sprintf("%d%%, %s, %s", p.Copied*100/max(p.Total, 1), rate, left)
-}
+// Progress is how far a copy has come that catches up with its home's log.
+type Progress = quantity.Progress
 
 // ReplicaState is what a copy counts for.
 type ReplicaState string

@@ -3,6 +3,7 @@
 package federation
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -27,13 +28,15 @@ type Volume struct {
 	Grants []Grant `json:"grants,omitempty"`
 	// Clients says, by site, who the users of clients there are; of other sites Spec.Clients does.
 	Clients map[string]users.Policy `json:"clients,omitempty"`
-	// Generation grows with every change of Spec or Sites; observed state refers to it.
+	// Generation grows with every change of Spec, Sites or Stores; observed state refers to it.
 	Generation uint64     `json:"generation"`
 	Spec       VolumeSpec `json:"spec"`
 	// Sites were chosen to have a copy (spec.Place); the first, not blind, is where it starts.
 	Sites []string `json:"sites"`
 	// Blind are those of Sites whose copies hold ciphertext only, and get no key (protocol-28).
 	Blind []string `json:"blind,omitempty"`
+	// Stores are the agreements in whose lent stores its sealed segments are (protocol-10).
+	Stores []string `json:"stores,omitempty"`
 	// Former had copies and are to have none: they go on being shown the volume, to see that.
 	// UpdateVolume writes it.
 	Former    []string  `json:"former,omitempty"`
@@ -73,6 +76,11 @@ func (v Volume) Validate() error {
 			return err
 		}
 	}
+	for i, id := range v.Stores {
+		if err := CheckName("agreement", id); err != nil || slices.Contains(v.Stores[:i], id) {
+			return cmp.Or(err, invalid("check", "volume", v.Name, "stores: agreement "+id+" is there twice: name each once"))
+		}
+	}
 	return v.checkBlind()
 }
 
@@ -100,7 +108,8 @@ func CheckUpdate(prev, next Volume) error {
 	bad := func(format string, a ...any) error {
 		return invalid("update", "volume", prev.Name, fmt.Sprintf(format, a...))
 	}
-	changed := !reflect.DeepEqual([]any{prev.Spec, prev.Sites, prev.Blind}, []any{next.Spec, next.Sites, next.Blind})
+	changed := !reflect.DeepEqual([]any{prev.Spec, prev.Sites, prev.Blind, prev.Stores},
+		[]any{next.Spec, next.Sites, next.Blind, next.Stores})
 	switch {
 	case next.UUID != prev.UUID:
 		return bad("uuid changes from %s to %s: it is the volume's identity", prev.UUID, next.UUID)
@@ -109,7 +118,7 @@ func CheckUpdate(prev, next Volume) error {
 	case next.Generation < prev.Generation:
 		return bad("generation goes back from %d to %d: read the record again", prev.Generation, next.Generation)
 	case changed && next.Generation == prev.Generation:
-		return bad("spec or sites change in generation %d: raise the generation", prev.Generation)
+		return bad("spec, sites or stores change in generation %d: raise the generation", prev.Generation)
 	}
 	return nil
 }

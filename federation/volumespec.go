@@ -24,6 +24,8 @@ type Replication struct {
 	Sites  SiteRules `json:"sites"`
 	// OtherOrganizations says what copies at sites of others than the owner are; "": Keyed.
 	OtherOrganizations Copies `json:"otherOrganizations,omitempty"`
+	// Stores is how many lent stores have its sealed segments besides the copies.
+	Stores int `json:"stores,omitempty"`
 }
 
 // Spread is what no two copies may share.

@@ -70,6 +70,8 @@ type cluster struct {
 	tracer func(site string) Tracer
 	links  *links        // not nil: gateways reach each other by these
 	asked  *atomic.Int64 // not nil: gateways that start count there how often they ask for a control record
+	of     string        // organization of gateways that start; empty: org- and the site
+	lent   *lentRooms    // not nil: stores that others lend to gateways that start
 }
 
 type clusterNode struct {
@@ -209,7 +211,8 @@ func (c *cluster) start(site string) {
 		}
 	}
 	n.gateway, err = newGateway(Config{
-		Federation: "test", Organization: "org-" + site, Site: site, Name: "g" + site, Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
+		Borrow: c.lent.open("g" + site), Federation: "test", Organization: cmp.Or(c.of, "org-"+site), Site: site, Name: "g" + site,
+		Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pools: all, FS: metadata, Store: objects,
 		StateDir: filepath.Join(c.dir, site, "clients"), Credentials: creds, SiteKey: n.key,
 		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease, Lends: []string{federation.LendsToAll},

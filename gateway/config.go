@@ -14,6 +14,8 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
+	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/gateway/borrowing"
 	"github.com/weir-storage/weir/gateway/meters"
 	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/pki"
@@ -40,9 +42,10 @@ type Config struct {
 	Registry    federation.Registry
 	Pools       []pools.Pool // open, the main one first
 	FS          vfs.FS       // that the pools' directories are on
-	StateDir    string       // for records of NFS clients; durable, of this gateway alone
+	StateDir    string       // for records of NFS clients and what is borrowed; durable, of this gateway alone
 	Store       store.Store
 	StoreInfo   federation.SiteStore
+	Borrow      func(terms paper.Terms, endpoint string) (borrowing.Room, error) // nil: at the host's store
 	Credentials *pki.Credentials
 	SiteKey     keyring.SiteKey
 

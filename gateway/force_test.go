@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,8 @@ func (c *cluster) word(site string, is signed.Takeover) string {
 // credentials are those of a part at a site, whose organization is org-SITE.
 func (c *cluster) credentials(part pki.Part, site, name string, hosts ...string) *pki.Credentials {
 	c.t.Helper()
-	return c.credentialsOf(pki.Identity{Federation: "test", Organization: "org-" + site, Site: site, Gateway: name, Part: part}, hosts...)
+	return c.credentialsOf(pki.Identity{Federation: "test", Organization: cmp.Or(c.of, "org-"+site), Site: site, Gateway: name,
+		Part: part}, hosts...)
 }
 
 // credentialsOf are of a new certificate of an identity.

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/admission"
+	"github.com/weir-storage/weir/gateway/borrowing"
 	"github.com/weir-storage/weir/gateway/caching"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
@@ -60,6 +61,7 @@ type Gateway struct {
 	expeller  *admission.Expeller
 	reporter  *report.Reporter
 	mover     *moving.Mover
+	borrower  *borrowing.Borrower
 	ready     chan struct{} // closed when every volume of the registry has its Router
 	// reclaiming is the last result of recovering. The NFS server calls for it with its locks held.
 	reclaiming atomic.Bool
@@ -79,7 +81,7 @@ func Run(ctx context.Context, cfg Config) error {
 // kinds are the kinds of records that a gateway watches.
 var kinds = []federation.Kind{federation.KindSite, federation.KindAlive, federation.KindVolume, federation.KindControl,
 	federation.KindAdmission, federation.KindKeyring, federation.KindAttachment, federation.KindPurged, federation.KindClaim,
-	federation.KindCharter}
+	federation.KindCharter, federation.KindPaper}
 
 // newGateway makes the parts, each from those before it. If it fails, it closes what it made.
 func newGateway(cfg Config) (_ *Gateway, err error) {
@@ -114,9 +116,15 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	})
 	g.pebble = pebble.NewCache(64 << 20)
 	g.cache = engine.NewBlockCache(cfg.CacheBytes)
+	g.borrower, err = borrowing.New(borrowing.Config{Gateway: cfg.Name, Organization: cfg.Organization, View: g.view,
+		Registry: cfg.Registry, Credentials: cfg.Credentials, Dir: cfg.StateDir, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger,
+		Open: cfg.Borrow})
+	if err != nil {
+		return nil, err
+	}
 	g.copies, err = copies.NewManager(copies.ManagerConfig{
 		Self: g.self, Promise: cfg.Promise, View: g.view, Registry: cfg.Registry, Peers: g.peers, Node: g.node, Pool: g.pools, FS: cfg.FS,
-		Store: cfg.Store, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now,
+		Store: cfg.Store, Lent: g.borrower.Sources, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now,
 		Timers: cfg.Timers, Rand: cfg.Rand, Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering,
 		Clock: cfg.Clock, Heartbeat: cfg.Heartbeat, Follow: g.routers.Follow,
 		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced,
@@ -180,7 +188,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer cfg.Meters.Watch(g.state, g.nameOf)()
-	server := grpc.NewServer(append(g.peers.ServerOptions(), guarded(cfg.Logger, func() { g.panics.Add(1) })...)...)
+	server := grpc.NewServer(append(g.peers.ServerOptions(), peers.Guarded(cfg.Logger, func() { g.panics.Add(1) })...)...)
 	peerpb.RegisterPeerServer(server, &peer.Server{Caller: g.peers.Caller, Deliver: g.node.Deliver,
 		Fetched: g.copies.Fetch, May: g.copies.May})
 	peerpb.RegisterOutlinesServer(server, &outline.Server{Caller: g.peers.Caller, Open: g.copies.Home,
@@ -195,7 +203,8 @@ func (g *Gateway) run(ctx context.Context) error {
 	var work sync.WaitGroup
 	failed := make(chan error, 2)
 	for _, loop := range []func(context.Context){g.watch, g.register, g.tend, g.copies.Run, g.copies.KeepReaping, g.copies.KeepPurging,
-		g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks, g.caching.Run, g.watchPools, g.movePools} {
+		g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks, g.caching.Run, g.watchPools, g.movePools,
+		func(ctx context.Context) { g.borrower.Run(ctx, g.copies) }} {
 		work.Go(func() { loop(ctx) })
 	}
 	work.Go(func() {

@@ -94,8 +94,9 @@ func (r *Replica) tick() {
 	} else {
 		r.lag.catching = nil
 	}
+	stores := r.cfg.Store != nil || len(r.lent) > 0
 	r.mu.Unlock()
-	if leading && stale && r.cfg.Store != nil {
+	if leading && stale && stores {
 		r.rollSoon()
 	}
 	r.upload()
@@ -210,7 +211,7 @@ func (r *Replica) tooFar() bool {
 			return true
 		}
 	}
-	return false
+	return r.storesTrail(end, now)
 }
 
 // trails reports whether a copy that ends at pos trails further than the policy allows. The caller

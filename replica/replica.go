@@ -100,6 +100,7 @@ type Replica struct {
 	lentAt    time.Duration   // when the newest was lent
 	unknown   int             // calls of WaitKnown that wait
 	uploader  uploader
+	lent      map[string]*lentStore // by agreement
 	syncSoon  clockwork.Timer
 	full      pause // no frames are accepted for lack of room; only the event loop uses it
 	stuck     stuck // why writers wait for room

@@ -96,6 +96,11 @@ type GeoVolumeContentStatus struct {
 	// +listType=map
 	// +listMapKey=site
 	Replicas []Replica `json:"replicas,omitempty"`
+	// The lent stores that have its sealed segments, by agreement.
+	// +optional
+	// +listType=map
+	// +listMapKey=agreement
+	Stores []StoreReplica `json:"stores,omitempty"`
 	// Copies that are alive and not behind, and how many the policy wants: 3/3.
 	// +optional
 	Copies string `json:"copies,omitempty"`
@@ -148,6 +153,20 @@ type Replica struct {
 	// How far it has come, if it catches up: part, rate and time left.
 	// +optional
 	Progress string `json:"progress,omitempty"`
+}
+
+// StoreReplica is what a lent store has of a volume.
+type StoreReplica struct {
+	// The StorageAgreement under which it is lent.
+	Agreement string `json:"agreement"`
+	// The site where the store is, once that is known.
+	// +optional
+	Site SiteName `json:"site,omitempty"`
+	// Whole, Filling, Failing, or Unknown.
+	State string `json:"state"`
+	// How far it is behind in time, as the home last reported it.
+	// +optional
+	Lag string `json:"lag,omitempty"`
 }
 
 // GeoVolumeContent is a volume; its name is the volume's UUID, the same at all sites.

@@ -62,6 +62,7 @@ var effects = map[string][2]string{
 	"VolumePolicy.replication.sites.forbidden":    {"sites without a copy", "controllers/plan TestPlace"},
 	"VolumePolicy.replication.sites.blind":        {"copies without the key", "controllers/plan TestPlaceBlind"},
 	"VolumePolicy.replication.otherOrganizations": {"copies without the key", "controllers/plan TestPlaceBlind"},
+	"VolumePolicy.replication.stores":             {"in how many lent stores it is", "controllers/plan TestPlaceStores"},
 	"VolumePolicy.replication.sites.selector":     {"sites that may have a copy", "controllers/plan TestSelectorIsTheOverrides"},
 	"VolumePolicy.durability.acknowledge":         {"who must have a write", "gateway TestAcknowledgeAtTwoSites"},
 	"VolumePolicy.durability.sites":               {"at how many sites", "gateway TestAcknowledgeAtTwoSites"},

@@ -141,6 +141,13 @@ type Replication struct {
 	// blind copy is made where a site was granted something.
 	// +optional
 	OtherOrganizations Copies `json:"otherOrganizations,omitempty"`
+	// In how many stores, which other organizations lend by a StorageAgreement, the volume's sealed
+	// segments are besides its copies. They hold ciphertext only, count as copies, and acknowledge
+	// nothing. A copy for which there is no site is in such a store too. Default 0. Live.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16
+	Stores *int32 `json:"stores,omitempty"`
 }
 
 // Copies is a kind of copies.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/mirror"
 	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/exchange"
@@ -51,6 +52,11 @@ func (r *agreements) Setup(mgr ctrl.Manager) error {
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			r.on(func(p paper.Paper) {
 				for _, id := range r.concerned(p) {
+					q.Add(request(id))
+				}
+			})
+			r.Mirror.OnNews(func(n mirror.News) {
+				for _, id := range n.Stores {
 					q.Add(request(id))
 				}
 			})
@@ -120,6 +126,9 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if out.Quiet || out.Err != nil {
 			return out.Result, out.Err
 		}
+	}
+	if was := obj.Status.Phase; was != v1alpha1.AgreementPhase(a.Phase) {
+		defer r.Mirror.Stir(a.Request.ID)
 	}
 	r.show(obj, agreed{a}, out)
 	if err := r.keep(ctx, obj, agreed{a}); err != nil {
@@ -201,6 +210,8 @@ func (r *agreements) moves(ctx context.Context, a agreed) outcome.Outcome {
 	if a.Request.Guest == r.Organization {
 		if x := a.Answer; x != nil && x.Deleted != nil && a.Request.Confirmed == nil {
 			err = r.desk.Confirm(ctx, id)
+		} else if a.Phase == paper.Ending && r.empty(a) {
+			err = r.desk.Drained(ctx, id, "nothing is there any more")
 		} else {
 			err = r.gives(ctx, a)
 		}

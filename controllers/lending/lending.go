@@ -19,8 +19,9 @@
 //   - lending-1: who speaks is told by the object. A paper is written only for what an object's
 //     spec says, or by itself as told below; what a person said in a shell stays.
 //   - lending-2: by itself the operator accepts what an offer accepts, says where the site's store
-//     is, deletes what the guest has drained, confirms what the host has deleted, and gives this
-//     site's gateways room in slices. Of a host, the operator of the offer's site does so.
+//     is, deletes what the guest has drained, and confirms what the host has deleted. It gives this
+//     site's gateways room in slices, and says that all is drained when they have counted nothing.
+//     Of a host, the operator of the offer's site does so.
 //   - lending-3: a request is named by its object's UID, so asking again is recognised.
 //   - lending-4: deleting an object takes nothing back that was agreed on.
 //   - lending-5: nothing is written while nothing was said.
@@ -33,7 +34,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -105,7 +105,7 @@ type Reconciler interface {
 // New makes the controllers, by kind.
 func New(w *object.Writer, o Options) map[string]Reconciler {
 	r := &room{Options: o, Writer: w}
-	r.desk = &exchange.Desk{Book: book{o.Book, o.Mirror}, Organization: o.Organization, By: o.By, Now: o.Now}
+	r.desk = &exchange.Desk{Book: o.Mirror.Book(o.Book), Organization: o.Organization, By: o.By, Now: o.Now}
 	return map[string]Reconciler{"StorageOffer": &offers{r}, "StorageRequest": &requests{r}, "StorageAgreement": &agreements{r},
 		"StorageUsage": &usages{r}}
 }
@@ -127,27 +127,6 @@ func (r *room) on(f func(paper.Paper)) {
 	for _, p := range r.Mirror.Papers("") {
 		f(p.Paper)
 	}
-}
-
-// book reads papers from the mirror, and writes them to the registry. What was read may be old:
-// then writing is a conflict, and it is decided anew when the mirror has heard of it.
-type book struct {
-	paper.Book
-	mirror *mirror.Mirror
-}
-
-// GetPaper implements paper.Book.
-func (b book) GetPaper(_ context.Context, name string) (paper.At, error) {
-	p, ok := b.mirror.Paper(name)
-	if !ok {
-		return p, fmt.Errorf("read paper %s: %w", name, federation.ErrNotFound)
-	}
-	return p, nil
-}
-
-// ListPapers implements paper.Book.
-func (b book) ListPapers(_ context.Context, prefix string) ([]paper.At, error) {
-	return b.mirror.Papers(prefix), nil
 }
 
 // settle reads the error of a reconcile's steps. What the papers or a gatekeeper do not allow is

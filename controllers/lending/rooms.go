@@ -15,6 +15,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/paper"
 	"github.com/weir-storage/weir/federation/quantity"
+	"github.com/weir-storage/weir/federation/view"
 )
 
 // slices of an agreement: into how many it is cut, and the smallest.
@@ -105,8 +106,29 @@ func (r *agreements) used(id, gateway string) (most quantity.Bytes) {
 	return most
 }
 
-// asked reports whether this cluster has the object that asked for an agreement.
+// empty reports whether nothing of this organization is there, nor will be, although the agreement
+// can be used: no volume is to be in its store, and each gateway that has room has counted since
+// notice was given, and found nothing.
+func (r *agreements) empty(a agreed) bool {
+	id, noticed := a.Request.ID, a.Ends.Add(-time.Duration(a.Request.Notice))
+	if _, volumes := r.Mirror.Promised(view.StoreLoad(id)); volumes > 0 {
+		return false
+	}
+	for _, p := range r.Mirror.Papers(paper.RoomName(id, "")) {
+		u, told := r.Mirror.Paper(paper.UsageName(id, paper.Guest, p.Room.Gateway))
+		if !told || u.Usage.At.Before(noticed) || u.Usage.All().Stored > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// asked reports whether this cluster's gateways need room of an agreement: it has the object that
+// asked for it, or a volume that is to be in its store has a copy here.
 func (r *agreements) asked(ctx context.Context, id string) (bool, error) {
+	if r.Mirror.Stored(id) {
+		return true, nil
+	}
 	var list v1alpha1.StorageRequestList
 	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return false, err

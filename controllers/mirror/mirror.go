@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/paper"
 	"github.com/weir-storage/weir/federation/view"
 )
 
@@ -122,6 +124,58 @@ func (m *Mirror) Candidates(uuid, owner string) []plan.Candidate {
 		out = append(out, c)
 	}
 	return out
+}
+
+// Rooms are the lent stores that this cluster's organization has by agreement at a time, for
+// placing a volume.
+func (m *Mirror) Rooms(uuid string, now time.Time) (out []plan.Room) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.Papers(string(paper.FormRequest) + "/") {
+		r := p.Request
+		if r == nil || r.Guest != m.self.Organization || r.Kind != paper.KindStore {
+			continue
+		}
+		a, _ := m.Paper(paper.AnswerName(r.ID))
+		life := r.Life(a.Answer, now)
+		if !life.Reads() {
+			continue
+		}
+		site, _ := m.Site(r.Site)
+		x := plan.Room{Agreement: r.ID, Site: r.Site, Organization: r.Host, Region: site.Region, Labels: m.Labels(site), Amount: r.Amount,
+			Ending: life.Phase != paper.Active || m.IsLost(r.Site)}
+		x.Promised, _ = m.Promised(view.StoreLoad(r.ID))
+		for id, reserved := range m.pending {
+			if id != uuid && slices.Contains(reserved.sites, r.ID) {
+				x.Promised += reserved.size
+			}
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// Stored reports whether a volume that has a copy at this site is to be in an agreement's store.
+func (m *Mirror) Stored(agreement string) bool {
+	if _, n := m.Promised(view.StoreLoad(agreement)); n == 0 {
+		return false
+	}
+	all, _ := m.Volumes()
+	return slices.ContainsFunc(all, func(v *view.Volume) bool {
+		return v.Record != nil && slices.Contains(v.Record.Stores, agreement) && v.IsAt(m.self.Site)
+	})
+}
+
+// Stir has everything looked at again that an agreement is for, which has another state: volumes
+// that are in its store, and those for which there was no room.
+func (m *Mirror) Stir(agreement string) {
+	all, _ := m.Volumes()
+	for _, v := range all {
+		if v.Record != nil && slices.Contains(v.Record.Stores, agreement) {
+			m.tell(News{Volume: v.UUID, Name: v.Name(), Record: true, Mine: m.Concerns(v)})
+		}
+	}
+	m.tell(News{Site: m.self.Site})
 }
 
 // Down returns why the registry does not answer; nil: it does.

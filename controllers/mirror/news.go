@@ -19,7 +19,9 @@ type News struct {
 	Record bool
 	// Mine: the volume concerns this cluster, or did before the change. See Concerns.
 	Mine bool
-	Site string
+	// Stores are the agreements in whose stores the volume is to be, or was.
+	Stores []string
+	Site   string
 	// Paper is a paper of the exchange; one that was deleted as it was last.
 	Paper *paper.Paper
 }
@@ -83,6 +85,9 @@ func (m *Mirror) news(c view.Change, record bool) News {
 			n.Volume = v.UUID
 			if name := v.Name(); name != "" {
 				n.Name = name
+			}
+			if v.Record != nil && record {
+				n.Stores = append(n.Stores, v.Record.Stores...)
 			}
 		}
 	}

@@ -31,6 +31,7 @@ type Seen struct {
 type View struct {
 	Home     v1alpha1.VolumeHome
 	Replicas []v1alpha1.Replica
+	Stores   []v1alpha1.StoreReplica
 	Copies   string
 	Lag      string
 	Progress string // of the copy that catches up and has most to do
@@ -70,7 +71,9 @@ func Look(s Seen) View {
 		homeAlive = s.Alive(c.Home.Gateway, c.Home.Incarnation)
 	}
 	good, missing := v.replicas(s, homeAlive)
-	want := s.Volume.Spec.Replication.Copies
+	goodStores, missingStores := v.stores(s)
+	good, missing = good+goodStores, append(missing, missingStores...)
+	want := s.Volume.Spec.Replication.Copies + s.Volume.Spec.Replication.Stores
 	v.Copies = fmt.Sprintf("%d/%d", good, want)
 	v.Protected = State{true, v1alpha1.ReasonProtected, v.Copies + " copies are alive and not behind"}
 	if good < want {

@@ -53,6 +53,9 @@ type Request struct {
 	Granted []string
 	// Sites are in the order of their names. Place does not change them.
 	Sites []Candidate
+	// Rooms are lent stores that there are, and PresentStores those that the volume is in now.
+	Rooms         []Room
+	PresentStores []string
 }
 
 // Placement is a choice of sites.
@@ -62,6 +65,8 @@ type Placement struct {
 	Sites []string
 	// Blind are those of Sites whose copies hold ciphertext only.
 	Blind []string
+	// Stores are the agreements whose lent stores have the volume.
+	Stores []string
 	// Refused says for each site that was not chosen why.
 	Refused []Refusal
 }
@@ -81,6 +86,7 @@ const (
 	RuleNoKey     Rule = "key"
 	RuleGranted   Rule = "grants"
 	RuleUnknown   Rule = "unknown"
+	RuleEnding    Rule = "ending"
 	// RuleNotWanted: sites that come before it have all the copies.
 	RuleNotWanted Rule = "copies"
 )
@@ -166,12 +172,17 @@ func Place(r Request) (Placement, error) {
 		}
 		p.take(c)
 	}
-	if want := r.Spec.Replication.Copies; len(p.chosen) < want {
+	want := r.Spec.Replication.Copies
+	stores, err := p.stores(want - len(p.chosen))
+	if err != nil {
+		return Placement{}, err
+	}
+	if len(p.chosen) == 0 || len(p.chosen)+len(stores) < want+r.Spec.Replication.Stores {
 		return Placement{}, &Unplaceable{Refused: p.refused, Problem: fmt.Sprintf(
 			"%d copies are wanted, but only %d of %d sites can have one (%s): %s",
 			want, len(p.chosen), len(r.Sites), cmp.Or(strings.Join(p.chosen, ", "), "none"), p.remedies())}
 	}
-	out := Placement{Sites: p.order(), Refused: p.refused}
+	out := Placement{Sites: p.order(), Stores: stores, Refused: p.refused}
 	for _, name := range out.Sites {
 		if !p.keyed(name) {
 			out.Blind = append(out.Blind, name)
@@ -391,7 +402,7 @@ func (p *placer) order() []string {
 }
 
 func (p *placer) remedies() string {
-	s := "register another site, or lower spec.replication.copies"
+	s := "register another site, borrow room for objects (StorageRequest), or lower spec.replication.copies"
 	rules := map[Rule]string{}
 	for _, r := range p.refused {
 		rules[r.Rule] = r.Site

@@ -123,21 +123,26 @@ func TestPlace(t *testing.T) {
 
 		{name: "too few domains", fail: true, wish: func(r *req) {
 			r.Spec.Replication.Copies, r.Spec.Replication.Spread = 4, federation.SpreadOrganization
-		}, want: "4 copies are wanted, but only 3 of 5 sites can have one (utr, ein, gro): register another site, or lower " +
-			"spec.replication.copies, or spread over Site; " +
-			"ams: in organization uva, which has a copy at utr; lei: in organization uva, which has a copy at utr"},
+		},
+			want: "4 copies are wanted, but only 3 of 5 sites can have one (utr, ein, gro): register another site, borrow " +
+				"room for objects (StorageRequest), or lower " +
+				"spec.replication.copies, or spread over Site; " +
+				"ams: in organization uva, which has a copy at utr; lei: in organization uva, which has a copy at utr"},
 		{name: "everything refused, each by its rule", fail: true, sites: testSites(func(m map[string]*Candidate) {
 			m["ein"].Lost, m["gro"].Keyed = true, false
 			m["utr"].Capacity, m["utr"].Promised = 10, 5
 		}), wish: func(r *req) {
 			r.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"jurisdiction": "nl"}}
-			rules(r, func(s *federation.SiteRules) { s.Forbidden = []string{"ams"} })
-		}, want: "2 copies are wanted, but only 0 of 5 sites can have one (none): register another site, or lower " +
-			"spec.replication.copies, or forbid fewer sites, or select more sites, " +
-			"or give a site more capacity, or start a gateway at a site without one; utr: it lacks room: 1Gi more are needed, and of " +
-			"its 10, 5 are promised; ams: forbidden by spec.replication.sites.forbidden; " +
-			"ein: it was declared lost; gro: no gateway has registered its key yet: start one there; lei: its labels do not match " +
-			"spec.replication.sites.selector (jurisdiction=nl)"},
+			rules(r,
+				func(s *federation.SiteRules) { s.Forbidden = []string{"ams"} })
+		},
+			want: "2 copies are wanted, but only 0 of 5 sites can have one (none): register another site, borrow " +
+				"room for objects (StorageRequest), or lower " +
+				"spec.replication.copies, or forbid fewer sites, or select more sites, " +
+				"or give a site more capacity, or start a gateway at a site without one; utr: it lacks room: 1Gi more are needed, and of " +
+				"its 10, 5 are promised; ams: forbidden by spec.replication.sites.forbidden; " +
+				"ein: it was declared lost; gro: no gateway has registered its key yet: start one there; lei: its labels do not match " +
+				"spec.replication.sites.selector (jurisdiction=nl)"},
 		{name: "required sites in one domain", fail: true, wish: func(r *req) {
 			r.Spec.Replication.Spread = federation.SpreadRegion
 			rules(r, func(s *federation.SiteRules) { s.Required = []string{"ams", "utr"} })

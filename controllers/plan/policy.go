@@ -42,6 +42,7 @@ func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpe
 				Blind:     names(m.Replication.Sites.Blind),
 			},
 			OtherOrganizations: federation.Copies(m.Replication.OtherOrganizations),
+			Stores:             count(m.Replication.Stores),
 		},
 		Durability: federation.Durability{
 			Acknowledge:  federation.Acknowledge(m.Durability.Acknowledge),
@@ -98,6 +99,7 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	overList(&p.Replication.Sites.Forbidden, o.Replication.Sites.Forbidden)
 	overList(&p.Replication.Sites.Blind, o.Replication.Sites.Blind)
 	over(&p.Replication.OtherOrganizations, o.Replication.OtherOrganizations)
+	over(&p.Replication.Stores, o.Replication.Stores)
 	over(&p.Replication.Sites.Selector, o.Replication.Sites.Selector)
 	if o.Durability.Acknowledge != "" && o.Durability.Acknowledge != v1alpha1.AcknowledgeSites {
 		p.Durability.Sites = nil
@@ -174,6 +176,9 @@ func Describe(s federation.VolumeSpec) v1alpha1.VolumePolicySpec {
 		Consistency: v1alpha1.Consistency{Mode: v1alpha1.ConsistencyMode(s.Consistency.Mode)},
 		Home:        v1alpha1.Home{PreferredSites: siteNames(s.Home.PreferredSites)},
 		Clients:     describeClients(s.Clients),
+	}
+	if s.Replication.Stores > 0 {
+		d.Replication.Stores = ptr(int32(s.Replication.Stores))
 	}
 	if s.Durability.Sites > 0 {
 		d.Durability.Sites = ptr(int32(s.Durability.Sites))

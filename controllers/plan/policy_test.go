@@ -108,6 +108,7 @@ func TestEveryFieldCounts(t *testing.T) {
 		"replication.copies": "3", "replication.spread": "Region", "replication.sites.required": "[a]",
 		"replication.sites.preferred": "[a]",
 		"replication.sites.forbidden": "[a]", "replication.sites.blind": "[a]", "replication.otherOrganizations": "Blind",
+		"replication.stores":         "2",
 		"replication.sites.selector": "{matchLabels: {a: b}}",
 		"durability.acknowledge":     "Sites", "durability.sites": "1", "durability.whenDegraded": "Continue",
 		"durability.maxLag.time": "9s", "durability.maxLag.bytes": "5Mi",

@@ -63,6 +63,10 @@ func Place(m VolumeManifest, owner string, sites []federation.Site) ([]string, e
 		return &PlaceError{Volume: m.Metadata.Name, Problem: fmt.Sprintf(format, a...), Refused: refused}
 	}
 
+	if r.Stores > 0 {
+		return nil, fail(nil, "spec.replication.stores is %d: lent stores are chosen by a cluster's operator: make the volume as a "+
+			"GeoVolume, or take the field out", r.Stores)
+	}
 	taken := map[string]string{} // domain → site
 	var chosen []string
 	noRoom := func(name string) string {

@@ -131,6 +131,9 @@ func validateSpec(p *problems, s federation.VolumeSpec) {
 	if s.Replication.Copies < 1 {
 		p.add("spec.replication.copies", s.Replication.Copies, "a volume has at least 1 copy")
 	}
+	if n := s.Replication.Stores; n < 0 || n > 16 {
+		p.add("spec.replication.stores", n, "not from 0 to 16: write in how many lent stores the volume is to be")
+	}
 	if o := s.Replication.OtherOrganizations; o != "" {
 		oneOf(p, "spec.replication.otherOrganizations", o, federation.CopiesKeyed, federation.CopiesBlind)
 	}

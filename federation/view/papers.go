@@ -4,6 +4,7 @@ package view
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
@@ -82,4 +83,27 @@ func (v *View) Papers(prefix string) (out []paper.At) {
 	}
 	slices.SortFunc(out, func(a, b paper.At) int { return cmp.Compare(a.Name(), b.Name()) })
 	return out
+}
+
+// Book reads papers from the view, and writes them by b. What was read may be old: then a change is
+// a conflict, and who made it decides anew when the view has heard of what is new.
+func (v *View) Book(b paper.Book) paper.Book { return book{b, v} }
+
+type book struct {
+	paper.Book
+	view *View
+}
+
+// GetPaper implements paper.Book.
+func (b book) GetPaper(_ context.Context, name string) (paper.At, error) {
+	p, ok := b.view.Paper(name)
+	if !ok {
+		return p, &federation.Error{Op: "get", Kind: string(federation.KindPaper), Name: name, Err: federation.ErrNotFound}
+	}
+	return p, nil
+}
+
+// ListPapers implements paper.Book.
+func (b book) ListPapers(_ context.Context, prefix string) ([]paper.At, error) {
+	return b.view.Papers(prefix), nil
 }

@@ -250,7 +250,8 @@ func (v *View) Claims() []string {
 	return slices.Sorted(maps.Keys(v.volumes.claims))
 }
 
-// Promised returns how much of a site's capacity volumes may take, and how many have a copy there.
+// Promised returns how much of a site's capacity, or of a StoreLoad, volumes may take, and how many
+// have a copy there.
 // A deleted volume counts until it is purged and its data is gone from the site's gateways.
 func (v *View) Promised(site string) (federation.Bytes, int32) {
 	v.mu.RLock()

@@ -15,7 +15,7 @@ import (
 type volumes struct {
 	all    map[string]*Volume
 	byName map[string]string          // UUID by name
-	loads  map[string]load            // by site
+	loads  map[string]load            // by site, or StoreLoad
 	claims map[string]map[string]bool // UUIDs by namespace/name of this site's objects
 	reigns map[string]reign           // of volumes for which somebody asked
 	purges map[string]federation.Purge
@@ -163,13 +163,13 @@ func (vs *volumes) set(uuid string, r *federation.Volume, rev federation.Revisio
 	next.Revision, next.Problem, next.noted = rev, problem, noted
 	if problem == nil {
 		if next.Record != nil {
-			vs.count(next.Record.Sites, next.Record.Spec.Size, -1)
+			vs.count(takes(next.Record), next.Record.Spec.Size, -1)
 			if vs.byName[next.Record.Name] == uuid { // a volume made since may have the name
 				delete(vs.byName, next.Record.Name)
 			}
 		}
 		if next.Record = r; r != nil {
-			vs.count(r.Sites, r.Spec.Size, 1)
+			vs.count(takes(r), r.Spec.Size, 1)
 			vs.byName[r.Name] = uuid
 		}
 	}
@@ -183,6 +183,18 @@ func (vs *volumes) put(v *Volume) {
 		return
 	}
 	vs.all[v.UUID] = v
+}
+
+// StoreLoad is what Promised calls the lent store of an agreement.
+func StoreLoad(agreement string) string { return "store/" + agreement }
+
+// takes are the sites and lent stores that a volume takes room of.
+func takes(r *federation.Volume) []string {
+	out := slices.Clone(r.Sites)
+	for _, id := range r.Stores {
+		out = append(out, StoreLoad(id))
+	}
+	return out
 }
 
 // count adds a volume to the loads of its sites, or takes it away.

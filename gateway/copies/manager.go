@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-storage/weir/cachepool/failstop"
 	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/backoff"
@@ -42,22 +43,21 @@ type ManagerConfig struct {
 	Pool     *pools.Pools
 	FS       vfs.FS      // that the pools' directories are on
 	Store    store.Store // of this site; nil: it has none
-	Keys     *keys.Keeper
-	Cache    *engine.BlockCache
-	Pebble   *pebble.Cache
-	Now      func() time.Time
-	Timers   clockwork.Clock
+	// Lent returns stores of other organizations that may have segments of a volume.
+	Lent   func(uuid string) []log.Source
+	Keys   *keys.Keeper
+	Cache  *engine.BlockCache
+	Pebble *pebble.Cache
+	Now    func() time.Time
+	Timers clockwork.Clock
 	// Clock is a monotonic clock that counts suspend.
-	Clock     func() time.Duration
-	Heartbeat time.Duration // between questions to a home whose log is followed
-	Rand      io.Reader
-	Logger    *slog.Logger
-	// Verifier is engine.Config's.
-	Verifier func(epoch uint64) volume.Verifier
-	// Recovering reports whether clients of this gateway still reclaim what they held.
-	Recovering func() bool
-	// Synced is log.Config's.
-	Synced func(took time.Duration)
+	Clock      func() time.Duration
+	Heartbeat  time.Duration // between questions to a home whose log is followed
+	Rand       io.Reader
+	Logger     *slog.Logger
+	Verifier   func(epoch uint64) volume.Verifier // engine.Config's
+	Recovering func() bool                        // clients of this gateway still reclaim what they held
+	Synced     func(took time.Duration)           // log.Config's
 	// Serve is called with every volume of the registry, before anything else is done with it. It
 	// reports whether the volume can be served.
 	Serve func(v federation.Volume) bool

@@ -216,7 +216,7 @@ func (m *Manager) sources(id string) (out []log.Source) {
 			out = append(out, peer.Source{Gateway: g.Gateway, Volume: id, Client: m.cfg.Peers.Segments})
 		}
 	}
-	return out
+	return append(out, m.cfg.Lent(id)...)
 }
 
 // May reports whether another gateway may have segments of a volume: its site uses it, or counts as

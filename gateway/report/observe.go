@@ -180,7 +180,7 @@ func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.O
 	s := VolumeStatus{Gateway: p.cfg.Gateway}
 	s.describe(c, v)
 	o := federation.Observed{Volume: c.UUID, Gateway: p.cfg.Gateway, Generation: c.Generation(), Epoch: s.Epoch, Home: p.cfg.Gateway,
-		Commit: s.Commit, Replicas: s.Replicas, Message: s.Trouble(s.Silent(), settings.Policy(v).Want)}
+		Commit: s.Commit, Replicas: s.Replicas, Stores: c.Replica.Stores(), Message: s.Trouble(s.Silent(), settings.Policy(v).Want)}
 	if state, ok := p.cfg.Copies.State(c.UUID); ok && o.Message == "" {
 		o.Message = state.Leaving
 	}
@@ -204,10 +204,13 @@ func notable(was, is federation.Observed) bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(is.Stores, func(r federation.ObservedStore) bool {
+		i := slices.IndexFunc(was.Stores, func(w federation.ObservedStore) bool { return w.Agreement == r.Agreement })
+		return i < 0 || was.Stores[i].Problem != r.Problem || r.Whole && !was.Stores[i].Whole
+	})
 }
 
 // same reports whether two reports are equal.
 func same(a, b federation.Observed) bool {
-	return a.Commit == b.Commit && slices.Equal(a.Replicas, b.Replicas)
+	return a.Commit == b.Commit && slices.Equal(a.Replicas, b.Replicas) && slices.Equal(a.Stores, b.Stores)
 }

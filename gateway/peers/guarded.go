@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package peers
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// guarded returns options with which a call that panics fails alone: the process serves other
+// Guarded returns options with which a call that panics fails alone: the process serves other
 // volumes. It ends with Aborted, which gRPC itself never says, and is not to be repeated: it would
 // panic again. count is called for each.
-func guarded(log *slog.Logger, count func()) []grpc.ServerOption {
+func Guarded(log *slog.Logger, count func()) []grpc.ServerOption {
 	ended := func(method string, err *error) {
 		if v := recover(); v != nil {
 			count()

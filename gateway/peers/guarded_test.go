@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gateway
+package peers
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ func TestPanicEndsOneCall(t *testing.T) {
 	var log bytes.Buffer
 	var counted atomic.Int32
 	l := bufconn.Listen(1 << 16)
-	s := grpc.NewServer(guarded(slog.New(slog.NewTextHandler(&log, nil)), func() { counted.Add(1) })...)
+	s := grpc.NewServer(Guarded(slog.New(slog.NewTextHandler(&log, nil)), func() { counted.Add(1) })...)
 	forwardpb.RegisterForwardServer(s, panics{})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
@@ -59,7 +59,7 @@ func TestPanicEndsOneCall(t *testing.T) {
 	if n := counted.Load(); n != 2 {
 		t.Errorf("%d panics are counted", n)
 	}
-	if !strings.Contains(log.String(), "panics_test.go") {
+	if !strings.Contains(log.String(), "guarded_test.go") {
 		t.Errorf("the log lacks the stack: %s", log.String())
 	}
 }

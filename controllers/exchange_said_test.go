@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+	"github.com/weir-storage/weir/controllers/object"
+	"github.com/weir-storage/weir/federation/paper"
+)
+
+// TestWhatPeopleSay: what each side may say of an agreement besides, and what comes of it.
+func TestWhatPeopleSay(t *testing.T) {
+	f, host, guest := lenders(t)
+	host.create(anOffer("disks"))
+	settleAll(host, guest)
+	next := 10
+	agree := func(change func(*v1alpha1.StorageAgreementSpec)) string {
+		t.Helper()
+		next++
+		id := strings.Replace(anID, "aa", strconv.Itoa(next), 1)
+		guest.create(f.aRequest(id, "ams.disks", "10Ti"))
+		settleAll(host, guest)
+		edit(host, agreementOf(host, id), func(a *v1alpha1.StorageAgreement) { change(&a.Spec) })
+		settleAll(host, guest)
+		return id
+	}
+	accept := func(s *v1alpha1.StorageAgreementSpec) { s.Decision = v1alpha1.DecisionAccept }
+	say := func(c *cluster, id string, change func(*v1alpha1.StorageAgreementSpec)) {
+		edit(c, agreementOf(c, id), func(a *v1alpha1.StorageAgreement) { change(&a.Spec) })
+		settleAll(host, guest)
+	}
+	refused := func(c *cluster, id, want string) {
+		t.Helper()
+		if r := object.Ready(agreementOf(c, id).Status.Conditions); r.Reason != v1alpha1.ReasonRefused || !strings.Contains(r.Message,
+			want) {
+			t.Errorf("%s: %+v, want a refusal with %q", c.name, r, want)
+		}
+	}
+
+	id := agree(func(s *v1alpha1.StorageAgreementSpec) {
+		s.Decision, s.Why = v1alpha1.DecisionDecline, "the disks are full"
+	})
+	wantPhase(id, paper.Declined, "", host, guest)
+	if why := object.Ready(agreementOf(guest, id).Status.Conditions).Message; why != "the host declined (the disks are full)" {
+		t.Errorf("the guest reads %q", why)
+	}
+
+	id = agree(func(s *v1alpha1.StorageAgreementSpec) { accept(s); s.Endpoint = "https://elsewhere:7005" })
+	if is := agreementOf(guest, id).Status.Endpoint; is != "https://elsewhere:7005" {
+		t.Errorf("the room is at %q", is)
+	}
+	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) {
+		s.Rooms = []v1alpha1.AgreementRoom{{Gateway: "gro-1", Amount: resource.MustParse("3Ti")}}
+	})
+	if r := agreementOf(host, id).Status.Rooms; len(r) != 1 || r[0].Amount.String() != "3Ti" {
+		t.Errorf("the host sees rooms %v", r)
+	}
+	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) { s.Rooms[0].Amount = resource.MustParse("11Ti") })
+	refused(guest, id, "spec.rooms: not possible: agreement "+id+" is about 10Ti: a gateway cannot fill 11Ti of it")
+	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) { s.Rooms[0] = v1alpha1.AgreementRoom{Gateway: "ams-1"} })
+	refused(guest, id, `spec.rooms: site gro has no gateway "ams-1": name one of this site's`)
+	say(host, id, func(s *v1alpha1.StorageAgreementSpec) { s.Unpaid = &v1alpha1.Statement{Why: "invoice 7"} })
+	wantPhase(id, paper.Breached, v1alpha1.AgreementGuest, host, guest)
+	say(host, id, func(s *v1alpha1.StorageAgreementSpec) { s.Drained = &v1alpha1.Statement{} })
+	refused(host, id, `spec.drained: that is for "RUG" to say`)
+
+	id = agree(accept)
+	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) { s.Unpaid = &v1alpha1.Statement{} })
+	refused(guest, id, `spec.unpaid: that is for "SURF" to say`)
+	id = agree(accept)
+	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) { s.HostGone = &v1alpha1.Statement{Why: "no answer since May"} })
+	wantPhase(id, paper.Breached, v1alpha1.AgreementHost, host, guest)
+}
+
+// TestVolumesInLentStores: a copy for which there is no site is in a lent store. When that
+// agreement ends it is in another one, and the first is drained by itself, when this site's gateway
+// has counted that nothing is there.
+func TestVolumesInLentStores(t *testing.T) {
+	f, host, guest := lenders(t)
+	third := f.cluster("utr")
+	automatic := func(s *v1alpha1.StorageOfferSpec) { s.Automatic = new(resource.MustParse("50Ti")) }
+	g := gv("lab", "runs", func(s *v1alpha1.GeoVolumeSpec) { s.Size = new(resource.MustParse("1Ti")) })
+	guest.create(g)
+	settleAll(host, guest, third)
+	uuid := v1alpha1.VolumeUUID("uid-gro", string(g.UID))
+	c := contentOf(uuid)
+	guest.get(c)
+	if r := object.Ready(c.Status.Conditions); r.Reason != v1alpha1.ReasonUnplaceable || !strings.Contains(r.Message, "borrow room") {
+		t.Fatalf("two copies at one site: %+v", r)
+	}
+	host.create(anOffer("disks", automatic))
+	third.create(anOffer("tapes", automatic))
+	settleAll(host, guest, third)
+	guest.create(f.aRequest(anID, "ams.disks", "10Ti"))
+	settleAll(host, guest, third)
+	wantPhase(anID, paper.Active, "", host, guest)
+	guest.reconcile("GeoVolumeContent", uuid) // as Stir has it
+	settleAll(host, guest, third)
+	if v := f.record(uuid); !slices.Equal(v.Sites, []string{"gro"}) || !slices.Equal(v.Stores, []string{anID}) {
+		t.Fatalf("it is at %q and in stores %q", v.Sites, v.Stores)
+	}
+	if host.has(c) {
+		t.Error("the host is shown the volume")
+	}
+	f.serve(uuid, 0)
+	settleAll(host, guest, third)
+	guest.get(c)
+	if len(c.Status.Stores) != 1 || c.Status.Copies != "1/2" {
+		t.Errorf("status is %+v", c.Status)
+	}
+
+	edit(host, agreementOf(host, anID),
+		func(a *v1alpha1.StorageAgreement) { a.Spec.Notice = &v1alpha1.Statement{Why: "the disks are old"} })
+	settleAll(host, guest, third)
+	if v := f.record(uuid); !slices.Equal(v.Stores, []string{anID}) {
+		t.Fatalf("there is no other store, and it is in %q", v.Stores)
+	}
+	other := strings.Replace(anID, "aa", "bb", 1)
+	guest.create(f.aRequest(other, "utr.tapes", "10Ti"))
+	settleAll(host, guest, third)
+	guest.reconcile("GeoVolumeContent", uuid)
+	settleAll(host, guest, third)
+	if v := f.record(uuid); !slices.Equal(v.Stores, []string{other}) {
+		t.Fatalf("it is in stores %q, want the other", v.Stores)
+	}
+	wantPhase(anID, paper.Ending, v1alpha1.AgreementGuest, host, guest)
+	f.advance(time.Minute)
+	f.count(anID, 0, 5<<20, "gro-1", "RUG")
+	settleAll(host, guest, third)
+	wantPhase(anID, paper.Ending, v1alpha1.AgreementGuest, host, guest)
+	f.advance(time.Minute)
+	f.count(anID, 0, 0, "gro-1", "RUG")
+	settleAll(host, guest, third)
+	wantPhase(anID, paper.Drained, v1alpha1.AgreementHost, host, guest)
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/gateway/borrowing"
+	"github.com/weir-storage/weir/store"
+	storemem "github.com/weir-storage/weir/store/memory"
+)
+
+// lentRooms are stores that another organization lends, by agreement, in memory. Package
+// exchange/lent has the real ones, and test/e2e uses them from gateways.
+type lentRooms struct {
+	mu   sync.Mutex
+	all  map[string]*storemem.Store
+	told map[string]int
+}
+
+// room is one of them at a gateway.
+type room struct {
+	store.Store
+	l  *lentRooms
+	id string
+}
+
+func (room) Count(context.Context) error { return nil }
+
+func (r room) Tell(context.Context) error {
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	r.l.told[r.id]++
+	return nil
+}
+
+func (l *lentRooms) open(string) func(paper.Terms, string) (borrowing.Room, error) {
+	return func(t paper.Terms, endpoint string) (borrowing.Room, error) {
+		if l == nil || endpoint != "https://store" {
+			return nil, fmt.Errorf("no store at %q", endpoint)
+		}
+		return room{l.at(t.ID), l, t.ID}, nil
+	}
+}
+
+func (l *lentRooms) at(id string) *storemem.Store {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all[id] == nil {
+		l.all[id] = storemem.New()
+	}
+	return l.all[id]
+}
+
+// has lists what an agreement's store has of a volume.
+func (l *lentRooms) has(t *testing.T, agreement, volume string) (names []string) {
+	t.Helper()
+	if err := l.at(agreement).List(t.Context(), volume+"/", func(i store.Info) error {
+		names = append(names, i.Name)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// borrowers are gateways of one organization, which others lend room.
+func borrowers(t *testing.T, sites ...string) *cluster {
+	c := newCluster(t)
+	c.of, c.lent = "org-a", &lentRooms{all: map[string]*storemem.Store{}, told: map[string]int{}}
+	c.memory = 1 << 20
+	for _, s := range sites {
+		c.add(s)
+	}
+	return c
+}
+
+// agree has both sides sign an agreement, whose room is at a URL, and returns its ID.
+func (c *cluster) agree(endpoint string) (id string) {
+	c.t.Helper()
+	now := time.Now().UTC().Truncate(time.Second)
+	r := paper.Request{Terms: paper.Terms{ID: uuid.NewString(), Guest: "org-a", Host: "SURF", Offer: "disks", Kind: paper.KindStore,
+		Site: "ams", Amount: 1 << 40, Until: now.Add(24 * time.Hour), AnswerBy: now.Add(time.Hour)},
+		Made: paper.Moment{At: now, By: "a person"}}
+	a := paper.Answer{ID: r.ID, Guest: r.Guest, Host: r.Host, Accepted: &paper.Acceptance{Moment: paper.Moment{At: now, By: "another"},
+		Terms: r.Digest()}, Ready: &paper.Place{Endpoint: endpoint}}
+	c.with(func(reg federation.Registry) error {
+		return reg.PutPapers(context.Background(), paper.At{Paper: paper.Paper{Request: &r}}, paper.At{Paper: paper.Paper{Answer: &a}})
+	})
+	return r.ID
+}
+
+// stored waits until lent stores have all that is written, as the home sees it.
+func (c *cluster) stored(home, id string, agreements ...string) {
+	c.t.Helper()
+	c.until("the stores have everything", func() error {
+		cp := c.at(home).copies.Copy(id)
+		if cp == nil {
+			return errors.New("no copy is open")
+		}
+		all := cp.Replica.Stores()
+		if len(all) != len(agreements) {
+			return fmt.Errorf("%+v", all)
+		}
+		for _, s := range all {
+			if !s.Whole || s.LagBytes > 0 || s.Problem != "" || !slices.Contains(agreements, s.Agreement) {
+				return fmt.Errorf("%+v", all)
+			}
+		}
+		return nil
+	})
+}
+
+// TestBorrowedStore: the home puts what is sealed into a lent store; another home goes on; what a
+// store is to have no more leaves it when another has it; what is nowhere else is read from there.
+func TestBorrowedStore(t *testing.T) {
+	c := borrowers(t, "a", "b", "c")
+	x, y := c.agree("https://store"), c.agree("https://store")
+	id := c.createAt("v", rolling("v", 2), c.order)
+	c.change(id, func(v *federation.Volume) { v.Stores = []string{x} })
+	const size = 4
+	f := fill(t, c.router("a", id), &client{name: "x"}, "f", size)
+	c.stored("a", id, x)
+	if n := len(c.lent.has(t, x, id)); n == 0 || n != len(c.at("a").copies.Copy(id).Log.Segments()) {
+		t.Errorf("%d objects are in the store, and the log has %d", n, len(c.at("a").copies.Copy(id).Log.Segments()))
+	}
+	c.until("the home reports it", func() error {
+		var all []federation.Observed
+		c.with(func(reg federation.Registry) (err error) {
+			all, err = reg.ListObserved(t.Context(), id)
+			return err
+		})
+		for _, o := range all {
+			if len(o.Stores) == 1 && o.Stores[0].Whole && o.Stores[0].Site == "ams" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", all)
+	})
+
+	// Another home puts there what comes then, and what is there once.
+	before := c.lent.has(t, x, id)
+	c.stop("a")
+	g := fill(t, c.router("b", id), &client{name: "y"}, "g", size)
+	home := "b"
+	if _, leads := c.at("c").copies.Copy(id).Leading(); leads {
+		home = "c"
+	}
+	c.stored(home, id, x)
+	if after := c.lent.has(t, x, id); len(after) <= len(before) || !contains(after, before) {
+		t.Errorf("the other home has put %d objects to the %d", len(after), len(before))
+	}
+
+	// The volume is to be in another store. Nothing leaves the first one while that gets nothing.
+	c.lent.at(y).SetFault(func(op, _ string) error {
+		if op == "put" {
+			return store.ErrUnavailable
+		}
+		return nil
+	})
+	c.change(id, func(v *federation.Volume) { v.Stores = []string{y} })
+	c.until("the home tells that it takes nothing", func() error {
+		if s := c.at(home).copies.Copy(id).Replica.Stores(); len(s) != 1 || s[0].Agreement != y || s[0].Problem == "" || s[0].Whole {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	fill(t, c.router(home, id), &client{name: "z"}, "h", 1) // nobody waits for it
+	if n := len(c.lent.has(t, x, id)); n < len(before) {
+		t.Fatalf("%d objects are left in the first store", n)
+	}
+	c.lent.at(y).SetFault(nil)
+	c.stored(home, id, y)
+	if n := len(c.lent.has(t, x, id)); n < len(before) {
+		t.Errorf("a copy is away, and %d objects are left in the first store", n)
+	}
+	c.start("a")
+	c.until("the first store is empty", func() error {
+		if n := len(c.lent.has(t, x, id)); n > 0 {
+			return fmt.Errorf("%d objects", n)
+		}
+		return nil
+	})
+
+	// All else loses what is sealed.
+	push(c, home, id)
+	for _, site := range c.order {
+		for _, name := range c.left(site, id) {
+			if strings.HasPrefix(name, id+"/") {
+				if err := c.nodes[site].store.Delete(t.Context(), name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if site != home {
+			push(c, site, id)
+		}
+	}
+	for n := range size {
+		same(t, c.router(home, id), &client{name: "r"}, f, n)
+		same(t, c.router(home, id), &client{name: "r"}, g, n)
+	}
+}
+
+func contains(all, some []string) bool {
+	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
+}
+
+// TestBorrowedStoreIsPurged: of a volume that was purged nothing stays in a lent store.
+func TestBorrowedStoreIsPurged(t *testing.T) {
+	c := borrowers(t, "a")
+	x, nowhere := c.agree("https://store"), c.agree("https://elsewhere")
+	id := c.createAt("v", rolling("v", 1), []string{"a"})
+	c.change(id, func(v *federation.Volume) { v.Stores = []string{x} })
+	fill(t, c.router("a", id), &client{name: "x"}, "f", 2)
+	c.stored("a", id, x)
+	c.change(id, func(v *federation.Volume) { v.Stores = []string{x, nowhere, "0a6b4c1e-7a0b-4a42-9a2e-0000000000aa"} })
+	c.until("what cannot be used is told", func() error {
+		said := map[string]string{}
+		for _, s := range c.at("a").copies.Copy(id).Replica.Stores() {
+			said[s.Agreement] = s.Problem
+		}
+		if len(said) != 3 || said[x] != "" || !strings.Contains(said[nowhere], "until") ||
+			said["0a6b4c1e-7a0b-4a42-9a2e-0000000000aa"] != "this site is not shown the agreement" {
+			return fmt.Errorf("%q", said)
+		}
+		return nil
+	})
+	c.with(func(reg federation.Registry) error {
+		v, rev, err := reg.GetVolume(context.Background(), id)
+		if err != nil {
+			return err
+		}
+		v.Deleted, v.DeletedAt, v.PurgeAfter = true, time.Now().UTC(), time.Now().UTC()
+		_, err = reg.UpdateVolume(context.Background(), rev, v)
+		return err
+	})
+	c.until("the store is empty", func() error {
+		if n := len(c.lent.has(t, x, id)); n > 0 {
+			return fmt.Errorf("%d objects", n)
+		}
+		return nil
+	})
+}
