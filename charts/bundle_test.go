@@ -73,7 +73,7 @@ var handOver = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	return out, told(exec.Command(weir, "pki", "bundle", "--dir", ca, "--organization", "Universiteit Utrecht", "--site", "utr", "--host",
-		"203.0.113.20", "--out", out))
+		"203.0.113.20", "--store-host", "203.0.113.21", "--out", out))
 })
 
 // certificates is the file for site utr that `weir pki bundle` writes, with the commands of
@@ -94,7 +94,7 @@ func TestBundle(t *testing.T) {
 	if i, err := os.Stat(file); err != nil || i.Mode().Perm() != 0o600 {
 		t.Errorf("its mode is %v, %v; want 0600", i.Mode(), err)
 	}
-	site := []string{"-f", "weir/ci/join-values.yaml"}
+	site := []string{"-f", "weir/ci/join-values.yaml", "--set", "lending.enabled=true,lending.address=203.0.113.21"}
 	secrets := func(args ...string) map[string]map[string][]byte {
 		t.Helper()
 		all := map[string]map[string][]byte{}
@@ -107,7 +107,8 @@ func TestBundle(t *testing.T) {
 	for secret, of := range map[string]pki.Identity{"weir-gateway-tls": {Gateway: "utr-0", Part: pki.PartGateway},
 		"weir-operator-tls":       {Gateway: "utr-operator", Part: pki.PartOperator},
 		"weir-csi-controller-tls": {Gateway: "utr-csi-controller", Part: pki.PartController},
-		"weir-csi-node-tls":       {Gateway: "utr-csi-node", Part: pki.PartNode}} {
+		"weir-csi-node-tls":       {Gateway: "utr-csi-node", Part: pki.PartNode},
+		"weir-lending-tls":        {Gateway: "utr-store", Part: pki.PartStore}} {
 		s := got[secret]
 		c, err := pki.Load(s["ca.crt"], pki.Pair{Cert: s["tls.crt"], Key: s["tls.key"]}, time.Now)
 		want := pki.Identity{Federation: "demo", Organization: "Universiteit Utrecht", Site: "utr", Gateway: of.Gateway, Part: of.Part}
@@ -139,7 +140,7 @@ func TestBundle(t *testing.T) {
 		args = append(args, "--set-file", "certificates.provided."+name+"="+path)
 	}
 	give("ca", values.Certificates.Provided["ca"])
-	for _, part := range []string{"gateway", "operator", "csiController", "csiNode"} {
+	for _, part := range []string{"gateway", "operator", "csiController", "csiNode", "lending"} {
 		pair := values.Certificates.Provided[part].(map[string]any)
 		give(part+".cert", pair["cert"])
 		give(part+".key", pair["key"])

@@ -92,7 +92,7 @@ func TestRightsOfTheOperator(t *testing.T) {
 		t.Fatalf("found %d rights in markers of %q: the search misses most", len(want), files)
 	}
 	got := map[string]bool{}
-	all := render(t, trial()...)
+	all := render(t, trial("--set", "lending.enabled=true,lending.address=192.0.2.20")...)
 	for _, r := range of[rbacv1.ClusterRole](all) {
 		if r.Name == "weir-operator" {
 			rights(got, r.Rules...)

@@ -101,6 +101,9 @@ func TestRefusals(t *testing.T) {
 		{"default class of its own pool", append(trial, "--set", "storageClass.isDefault=true,bundled.store.storageClassName=weir"),
 			[]string{"gateway.pool.claim.storageClassName: \"\": with storageClass.isDefault", "bundled.registry.storageClassName",
 				"bundled.store.storageClassName: \"weir\""}},
+		{"room that nobody reaches", append(out, "--set", "lending.enabled=true,store.endpoint=,store.bucket=,store.accessKey=,"+
+			"store.existingSecret=,store.secretKey="),
+			[]string{"lending.address: missing", "lending.room.claim.size: missing"}},
 		{"no policy", append(out, "--set", "storageClass.policy="), []string{"storageClass.policy: missing"}},
 	} {
 		_, stderr, err := run(t, append([]string{"template", "weir", "weir", "--kube-version", kubeVersion}, c.args...)...)
@@ -168,6 +171,43 @@ func TestExpose(t *testing.T) {
 			if n != want.services {
 				t.Errorf("%s: %d Services of the gateway, want %d", name, n, want.services)
 			}
+		}
+	}
+}
+
+// The room that a site lends is on a claim, or in the site's store, and the operator tells guests
+// where.
+func TestLending(t *testing.T) {
+	for room, flags := range map[string][]string{
+		"5Ti": {"--folder=/var/lib/weir/room/objects"},
+		"":    {"--config=/etc/weir/gateway.yaml", "--store-endpoint=http://$(WEIR_STORE_SERVICE_HOST):7070"},
+	} {
+		all := render(t, trial("--set", "lending.enabled=true,lending.address=192.0.2.20,lending.room.claim.size="+room)...)
+		sets, claims := of[appsv1.StatefulSet](all), of[corev1.PersistentVolumeClaim](all)
+		i := slices.IndexFunc(sets, func(s *appsv1.StatefulSet) bool { return s.Name == "weir-lending" })
+		if i < 0 {
+			t.Fatalf("room %q: no store is there", room)
+		}
+		args := sets[i].Spec.Template.Spec.Containers[0].Args
+		for _, f := range flags {
+			if !slices.Contains(args, f) {
+				t.Errorf("room %q: arguments %q lack %s", room, args, f)
+			}
+		}
+		claimed := slices.ContainsFunc(claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name == "weir-lending-room" })
+		if claimed != (room != "") {
+			t.Errorf("room %q: a claim for it is there: %v", room, claimed)
+		}
+		for _, d := range of[appsv1.Deployment](all) {
+			if d.Name == "weir-operator" && !slices.Contains(d.Spec.Template.Spec.Containers[0].Args,
+				"--lent-store=https://192.0.2.20:30705") {
+				t.Errorf("the operator's arguments are %q", d.Spec.Template.Spec.Containers[0].Args)
+			}
+		}
+	}
+	for _, s := range of[appsv1.StatefulSet](render(t, trial()...)) {
+		if s.Name == "weir-lending" {
+			t.Error("a site that lends nothing runs a store for others")
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 // the authority's, by name. The names are the chart's values; these are their defaults.
 //
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get,resourceNames=weir-authority
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;update,resourceNames=weir-gateway-tls;weir-operator-tls;weir-csi-controller-tls;weir-csi-node-tls;weir-registry-tls
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;update,resourceNames=weir-gateway-tls;weir-operator-tls;weir-csi-controller-tls;weir-csi-node-tls;weir-registry-tls;weir-lending-tls
 
 const (
 	// lookEvery is how often certificates are looked at, unless they are valid for less than six

@@ -177,7 +177,7 @@ func Place(r Request) (Placement, error) {
 	if err != nil {
 		return Placement{}, err
 	}
-	if len(p.chosen) == 0 || len(p.chosen)+len(stores) < want+r.Spec.Replication.Stores {
+	if len(p.chosen) < p.voices() || len(p.chosen)+len(stores) < want+r.Spec.Replication.Stores {
 		return Placement{}, &Unplaceable{Refused: p.refused, Problem: fmt.Sprintf(
 			"%d copies are wanted, but only %d of %d sites can have one (%s): %s",
 			want, len(p.chosen), len(r.Sites), cmp.Or(strings.Join(p.chosen, ", "), "none"), p.remedies())}
@@ -203,6 +203,14 @@ type placer struct {
 	taken    map[string]string // by domain, its site
 	chosen   []string
 	refused  []Refusal
+}
+
+// voices is how many copies at sites there have to be: lent stores acknowledge nothing.
+func (p *placer) voices() int {
+	if p.Spec.Durability.Acknowledge == federation.AcknowledgeSites {
+		return max(p.Spec.Durability.Sites, 1)
+	}
+	return 1
 }
 
 // require takes the required sites. It refuses a name in required or forbidden that no site has:

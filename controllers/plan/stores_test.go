@@ -72,6 +72,9 @@ func TestPlaceStores(t *testing.T) {
 		}},
 		{name: "too few besides", wish: func(r *federation.Replication, _ *Request) { r.Stores = 3 },
 			fails: "3 lent stores are wanted, and 1 more than there are: borrow more room (StorageRequest)"},
+		{name: "stores acknowledge nothing", wish: func(_ *federation.Replication, q *Request) {
+			q.Sites, q.Spec.Durability.Acknowledge, q.Spec.Durability.Sites = few("utr"), federation.AcknowledgeSites, 2
+		}, fails: "2 copies are wanted, but only 1 of 5 sites can have one (utr)"},
 		{name: "no site at all", wish: func(_ *federation.Replication, q *Request) { q.Sites = few("-") },
 			fails: "2 copies are wanted, but only 0 of 5 sites can have one"},
 	} {

@@ -249,5 +249,15 @@ spec:
 {{- $hosts := concat (list "weir-registry" (printf "weir-registry.%s.svc" .Release.Namespace) "127.0.0.1") .Values.bundled.registry.hosts }}
 {{- $all = append $all (dict "part" "registry" "name" (printf "%s-registry" $site) "secret" $s.registry "key" "registry" "hosts" $hosts) }}
 {{- end }}
+{{- if .Values.lending.enabled }}
+{{- $hosts := list (include "weir.metricsHost" (list . "lending")) }}
+{{- with .Values.lending.address }}{{ $hosts = append $hosts (trimAll "[]" .) }}{{ end }}
+{{- $all = append $all (dict "part" "store" "name" (printf "%s-store" $site) "secret" $s.lending "key" "lending" "hosts" $hosts) }}
+{{- end }}
 {{- toJson $all }}
+{{- end }}
+
+{{/* weir.lentStore: URL of the store for others. */}}
+{{- define "weir.lentStore" -}}
+{{- $l := .Values.lending }}https://{{ $l.address }}:{{ eq $l.expose "NodePort" | ternary $l.nodePort $l.port }}
 {{- end }}

@@ -86,6 +86,15 @@
 {{- $p = append $p "store.endpoint: missing: write the URL of the S3 server, or bundled.store.enabled=true for a trial; or remove the rest of store" }}
 {{- end }}
 
+{{- $l := $v.lending }}
+{{- if $l.enabled }}
+{{- if not $l.address }}{{ $p = append $p "lending.address: missing: write the address at which guests' gateways reach the store" }}{{ end }}
+{{- if not (or $l.room.claim.size (include "weir.hasStore" .)) }}
+{{- $p = append $p "lending.room.claim.size: missing: write how much room there is; or give the site a store (store.endpoint), in which the room then is" }}
+{{- end }}
+{{- if not $l.claim.size }}{{ $p = append $p "lending.claim.size: missing: write how much room there is for what the store counts, such as 1Gi" }}{{ end }}
+{{- end }}
+
 {{- if eq $v.certificates.mode "auto" }}
 {{- $have := lookup "v1" "Secret" .Release.Namespace $v.certificates.secrets.gateway | default dict }}
 {{- if eq (dig "metadata" "labels" "app.kubernetes.io/managed-by" "" $have) "Helm" }}

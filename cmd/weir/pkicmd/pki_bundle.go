@@ -35,6 +35,8 @@ type providedValues struct {
 	Operator      pairValues `json:"operator"`
 	CSIController pairValues `json:"csiController"`
 	CSINode       pairValues `json:"csiNode"`
+	// Lending is of the store for others, if the site has one.
+	Lending *pairValues `json:"lending,omitempty"`
 }
 
 // issuedFor lets the chart refuse another site's certificates. The chart cannot read them.
@@ -56,6 +58,7 @@ type bundle struct {
 	namespace    string
 	of           issuedFor
 	hosts        []string
+	lent         []string // hosts of the store for others; none: there is none
 	valid        time.Duration
 }
 
@@ -89,6 +92,8 @@ func bundleCommand(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&b.of.Gateway, "gateway", "", "`NAME` of the gateway, if it is not SITE-0: gateway.name of the site's values")
 	f.StringSliceVar(&b.hosts, "host", nil,
 		"IP `ADDRESS` or DNS name at which other sites reach the gateway (gateway.address); may be repeated")
+	f.StringSliceVar(&b.lent, "store-host", nil,
+		"IP `ADDRESS` or DNS name at which guests reach the site's store for others (lending.address), if it has one")
 	f.StringVar(&b.namespace, "namespace", "weir-system", "`NAMESPACE` of the chart's release, for the names at which metrics are read")
 	f.StringVar(&b.out, "out", "", "`FILE` to write, such as certificates.yaml; it is never replaced")
 	f.DurationVar(&b.valid, "valid-for", CertificateTime, "`TIME` until the certificates expire, at most the authority's")
@@ -162,6 +167,15 @@ func (b *bundle) issue(a *pki.Authority, ca []byte, now time.Time) (bundleValues
 			return v, err
 		}
 		*to = pairValues{string(pair.Cert), string(pair.Key)}
+	}
+	if len(b.lent) > 0 {
+		pair, err := a.Issue(pki.Identity{Federation: b.of.Federation, Organization: b.of.Organization, Site: b.of.Site,
+			Gateway: b.of.Site + "-store", Part: pki.PartStore},
+			append([]string{fmt.Sprintf("weir-lending-metrics.%s.svc", b.namespace)}, b.lent...), now, b.valid)
+		if err != nil {
+			return v, err
+		}
+		p.Lending = &pairValues{string(pair.Cert), string(pair.Key)}
 	}
 	return v, nil
 }

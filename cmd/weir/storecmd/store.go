@@ -4,6 +4,7 @@
 package storecmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ import (
 type serving struct {
 	access.Connection
 	listen, dir, folder, health, metrics, logLevel, logFormat string
+	storeURL                                                  string
 }
 
 // Command is `weir store`.
@@ -53,6 +55,7 @@ func Command(sh *cli.Shell) *cobra.Command {
 	f.StringVar(&s.listen, "listen", ":7005", "`ADDRESS` at which gateways ask")
 	f.StringVar(&s.dir, "dir", "", "`FOLDER` of its own, for its key, what it counted and what was agreed on")
 	f.StringVar(&s.folder, "folder", "", "`FOLDER` with the room; empty: the store of --config")
+	f.StringVar(&s.storeURL, "store-endpoint", "", "`URL` of the store of --config, in place of what that says")
 	f.StringVar(&s.health, "health", "", "`ADDRESS` that answers /healthz and /readyz; empty: none")
 	f.StringVar(&s.metrics, "metrics", "", "`ADDRESS` of /metrics, over TLS, for holders of a certificate; empty: none")
 	f.StringVar(&s.logLevel, "log-level", "info", "`LEVEL`: debug, info, warn or error")
@@ -76,6 +79,7 @@ func (s *serving) below(ctx context.Context, log *slog.Logger) (store.Store, err
 	if err != nil {
 		return nil, err
 	}
+	c.Store.Endpoint = cmp.Or(s.storeURL, c.Store.Endpoint)
 	is, _, err := gatewaycmd.OpenStore(ctx, c.Store, log)
 	if err == nil && is == nil {
 		err = fmt.Errorf("--config %q: it has no store: give it one, or give --folder", s.Config)
