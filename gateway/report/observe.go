@@ -180,7 +180,7 @@ func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.O
 	s := VolumeStatus{Gateway: p.cfg.Gateway}
 	s.describe(c, v)
 	o := federation.Observed{Volume: c.UUID, Gateway: p.cfg.Gateway, Generation: c.Generation(), Epoch: s.Epoch, Home: p.cfg.Gateway,
-		Commit: s.Commit, Replicas: s.Replicas, Stores: c.Replica.Stores(), Message: s.Trouble(s.Silent(), settings.Policy(v).Want)}
+		Commit: s.Commit, Replicas: s.Replicas, Stores: s.Stores, Message: s.Trouble(s.Silent(), settings.Policy(v).Want)}
 	if state, ok := p.cfg.Copies.State(c.UUID); ok && o.Message == "" {
 		o.Message = state.Leaving
 	}

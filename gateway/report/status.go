@@ -44,6 +44,7 @@ type VolumeStatus struct {
 	Waiting  string                       `json:"waiting,omitempty"` // why writes wait, or this copy, if for room
 	Serving  bool                         `json:"serving"`           // reads are answered here
 	Replicas []federation.ObservedReplica `json:"replicas,omitempty"`
+	Stores   []federation.ObservedStore   `json:"stores,omitempty"`  // lent ones
 	Salvage  []string                     `json:"salvage,omitempty"` // copies set aside at this gateway
 	Problem  string                       `json:"problem,omitempty"`
 	Doubt    bool                         `json:"doubt,omitempty"`   // Problem is that a member's log lost something
@@ -103,7 +104,7 @@ func (s *VolumeStatus) describe(c *copies.Copy, v federation.Volume) {
 			s.Members = append(s.Members, m.Gateway)
 		}
 	}
-	s.Replicas = c.Replicas(v)
+	s.Replicas, s.Stores = c.Replicas(v), c.Replica.Stores()
 }
 
 // Trouble returns why a volume is not healthy according to its home; empty if it is. silent are

@@ -52,8 +52,9 @@ type VolumeReport struct {
 	Commit *federation.Position `json:"commit,omitempty"`
 	// AsOf is set when the home did not answer. Commit and lags are what it wrote to the registry
 	// then.
-	AsOf     time.Time       `json:"asOf,omitzero"`
-	Replicas []ReplicaReport `json:"replicas"` // home first, then by gateway
+	AsOf     time.Time                  `json:"asOf,omitzero"`
+	Replicas []ReplicaReport            `json:"replicas"`         // home first, then by gateway
+	Stores   []federation.ObservedStore `json:"stores,omitempty"` // lent ones
 }
 
 // ReplicaReport is one copy.

@@ -70,10 +70,11 @@ func (v view) volume(vol federation.Volume) VolumeReport {
 	home, answered := v.answers[out.Home].volume(vol.UUID)
 	answered = answered && home.Epoch >= ctl.Epoch
 	lag := home.Replicas
+	out.Stores = home.Stores
 	if answered && home.Role == protocol.Home.String() {
 		out.Commit = &home.Commit
 	} else if o, ok := v.lastReport(vol.UUID, out.Home); ok {
-		out.Commit, out.AsOf, lag = &o.Commit, o.At, o.Replicas
+		out.Commit, out.AsOf, lag, out.Stores = &o.Commit, o.At, o.Replicas, o.Stores
 	}
 	out.Replicas = v.replicas(vol, &out, lag)
 	switch {

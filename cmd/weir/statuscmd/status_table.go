@@ -81,6 +81,18 @@ func writeVolumeTables(w io.Writer, r Report) error {
 				notes = append(notes, fmt.Sprintf("%s at %s: a copy was set aside: %s", v.Name, c.Gateway, s))
 			}
 		}
+		for _, l := range v.Stores {
+			state := "Filling"
+			if l.Whole {
+				state = "Whole"
+			}
+			if l.Problem != "" {
+				state = "Failing"
+				notes = append(notes, fmt.Sprintf("%s in the store of agreement %s: %s", v.Name, l.Agreement, l.Problem))
+			}
+			id, _, _ := strings.Cut(l.Agreement, "-")
+			replicas.Row(v.Name, "store "+id, cmp.Or(l.Site, "-"), state, cli.Span(l.LagSeconds), cli.Bytes(l.LagBytes), "-")
+		}
 		if v.Message != "" {
 			notes = append(notes, fmt.Sprintf("%s: %s: %s", v.Name, v.State, v.Message))
 		}

@@ -112,6 +112,11 @@ type Status struct {
 		Salvage    []string `json:"salvage"`
 		Problem    string   `json:"problem"`
 	} `json:"replicas"`
+	Stores []struct {
+		Agreement string `json:"agreement"`
+		Whole     bool   `json:"whole"`
+		Problem   string `json:"problem"`
+	} `json:"stores"`
 }
 
 // Report is what `weir status -o json` prints.
