@@ -24,6 +24,7 @@ import (
 
 	"github.com/weir-storage/weir/cmd/weir/auditcmd"
 	"github.com/weir-storage/weir/cmd/weir/cachecmd"
+	"github.com/weir-storage/weir/cmd/weir/consolecmd"
 	"github.com/weir-storage/weir/cmd/weir/csicmd"
 	"github.com/weir-storage/weir/cmd/weir/exchangecmd"
 	"github.com/weir-storage/weir/cmd/weir/federationcmd"
@@ -90,6 +91,7 @@ func commands(sh *cli.Shell, connect access.Connector) []*cobra.Command {
 		operatorcmd.Command(sh),
 		csicmd.Command(sh),
 		storecmd.Command(sh),
+		consolecmd.Command(sh),
 		versionCommand(sh),
 	}
 }

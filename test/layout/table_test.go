@@ -221,6 +221,9 @@ var table = []row{
 	// The only one that knows the library which speaks S3.
 	{pkg: "exchange/lent/s3gw", outside: []string{"github.com/aws/aws-sdk-go-v2", "github.com/versity/versitygw"}},
 
+	{pkg: "console", project: []string{"api/v1alpha1"}, tests: []string{"controllers", "controllers/plan", "federation",
+		"federation/keyring", "federation/paper", "federation/quantity", "test/apiserver"}},
+
 	// The program, and what looks at all of it from outside.
 	{pkg: "cmd/weir", project: []string{"cmd/weir/..."}, outside: []string{"github.com/spf13/cobra"}},
 	// What all commands share. Only process, for the processes of a cluster, knows Kubernetes;
@@ -253,6 +256,8 @@ var table = []row{
 		"cmd/weir/internal/process", "cmd/weir/gatewaycmd", "exchange/lent", "federation/etcd", "federation/signed", "metrics", "pki",
 		"store",
 		"store/dir"}, outside: []string{"github.com/prometheus/client_golang", "github.com/spf13/cobra"}},
+	{pkg: "cmd/weir/consolecmd", project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/config", "cmd/weir/internal/process",
+		"console"}, outside: []string{"github.com/spf13/cobra"}},
 	{pkg: "cmd/weir/csicmd",
 		project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/process", "api/v1alpha1", "csi-driver", "csi-driver/...",
 			"federation", "gateway/node/nodepb", "metrics", "pki", "pki/transport"}},

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/weir-storage/weir/api/v1alpha1"
+)
+
+// scheme has the kinds that pages are about.
+func scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme} {
+		if err := add(s); err != nil {
+			panic(err) // they are constants
+		}
+	}
+	return s
+}
+
+// mapper knows where the kinds are, so that nobody has to be asked.
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion, authenticationv1.SchemeGroupVersion,
+		authorizationv1.SchemeGroupVersion})
+	for _, kind := range []string{"Site", "GeoVolumeContent", "StorageOffer", "StorageRequest", "StorageAgreement", "StorageUsage"} {
+		m.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
+	m.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
+	m.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
+	return m
+}
+
+// connect is the API server for who has a token (console-1).
+func (c *Console) connect(token string) (client.Client, error) {
+	cfg := rest.AnonymousClientConfig(c.cfg.Cluster)
+	cfg.BearerToken, cfg.QPS, cfg.UserAgent, cfg.Timeout = token, -1, "weir-console", 30*time.Second
+	return client.New(cfg, client.Options{Scheme: scheme(), Mapper: mapper()})
+}
+
+func unauthorized(err error) bool {
+	f := (*failed)(nil)
+	return apierrors.IsUnauthorized(err) || errors.As(err, &f) && f.code == http.StatusUnauthorized
+}
+
+// explain is an error of the API server for people.
+func explain(err error) (code int, what string) {
+	switch {
+	case apierrors.IsForbidden(err):
+		return http.StatusForbidden, "You may not do that: " + err.Error() + ". Whoever administers this cluster can give you the right " +
+			"(ClusterRole weir-exchange)."
+	case apierrors.IsNotFound(err):
+		return http.StatusNotFound, "There is no such thing here: " + err.Error() + "."
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return http.StatusBadRequest, err.Error()
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return http.StatusConflict, "Somebody else was faster: " + err.Error() + ". Look again."
+	}
+	if f := (*failed)(nil); errors.As(err, &f) {
+		return f.code, f.what
+	}
+	return http.StatusBadGateway, "The API server does not answer as it should: " + err.Error() + "."
+}
+
+// asked is an answer of the API server, which counts for a while.
+type asked struct {
+	may bool
+	at  time.Time
+}
+
+// askedFor is how long an answer counts.
+const askedFor = 30 * time.Second
+
+// may reports whether who is signed in may do something with a kind (console-5).
+func (v *visit) may(verb, resource string) bool {
+	key, now := verb+" "+resource, v.c.cfg.Now()
+	v.s.mu.Lock()
+	a, ok := v.s.may[key]
+	v.s.mu.Unlock()
+	if ok && now.Sub(a.at) < askedFor {
+		return a.may
+	}
+	r := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: v1alpha1.Group, Verb: verb, Resource: resource}}}
+	if err := v.s.api.Create(v.Context(), r); err != nil {
+		return false
+	}
+	v.s.mu.Lock()
+	defer v.s.mu.Unlock()
+	v.s.may[key] = asked{r.Status.Allowed, now}
+	return r.Status.Allowed
+}
+
+// home is the site whose cluster this is.
+type home struct{ Site, Organization, Federation string }
+
+func (v *visit) home() (h home) {
+	var list v1alpha1.SiteList
+	if v.s.api.List(v.Context(), &list) != nil {
+		return h
+	}
+	for i := range list.Items {
+		if s := &list.Items[i]; s.Status.Local {
+			h = home{s.Name, s.Spec.Organization, s.Spec.Federation}
+		}
+	}
+	return h
+}
+
+// list reads all objects of a kind. Who may not see them gets none, and is told so.
+func list(ctx context.Context, api client.Client, into client.ObjectList) (forbidden string, err error) {
+	err = api.List(ctx, into)
+	if apierrors.IsForbidden(err) {
+		return "You may not see them: " + err.Error() + ".", nil
+	}
+	return "", err
+}
