@@ -31,10 +31,9 @@ type OrganizationName string
 // +kubebuilder:validation:XValidation:rule="!has(self.automatic) || quantity(string(self.automatic)).compareTo(quantity(string(self.amount))) <= 0",message="automatic is more than amount: lower it, or raise amount"
 // +kubebuilder:validation:XValidation:rule="!has(self.until) || !has(self.from) || self.until > self.from",message="until is not after from: write a later time, or leave it out"
 type StorageOfferSpec struct {
-	// What is lent: Store, room for objects. Immutable.
+	// What is lent: Store, room for objects; there is no other yet. Immutable.
 	// +optional
 	// +kubebuilder:default=Store
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an offer does not change its kind: make another"
 	Kind RoomKind `json:"kind,omitempty"`
 	// How much in all. Live: it shrinks no further than to what agreements took.
 	Amount resource.Quantity `json:"amount"`

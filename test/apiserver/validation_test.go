@@ -107,9 +107,44 @@ var refusals = []struct {
 	{"content without a UUID", strings.Replace(content("a.b"), "4b8cd7a4-6a3f-4a9b-8f0e-3f8d1f3f0d43", "data", 1), "",
 		"a GeoVolumeContent's name is its volume's UUID"},
 	{"content changes its name", content("a.b"), content("a.c"), "a volume keeps its name"},
+
+	{"offer's name with a dot too many", offer("a.b.c", "{amount: 1Ti}"), "", "an offer's name is a DNS label"},
+	{"offer of another kind", offer("x", "{kind: Copy, amount: 1Ti}"), "", "spec.kind"},
+	{"offer of nothing", offer("x", "{amount: 0}"), "", "amount must be more than 0: write how much is lent, such as 10Ti"},
+	{"offer whose least is more", offer("x", "{amount: 1Ti, least: 2Ti}"), "", "least is more than amount, so nobody could ask"},
+	{"offer that accepts more", offer("x", "{amount: 1Ti, automatic: 2Ti}"), "", "automatic is more than amount"},
+	{"offer that ends first", offer("x", `{amount: 1Ti, from: "2027-01-02T00:00:00Z", until: "2027-01-01T00:00:00Z"}`), "",
+		"until is not after from"},
+	{"request of nothing", borrow("{offer: a.b, amount: 0, until: \"2030-01-01T00:00:00Z\"}"), "",
+		"amount must be more than 0: write how much is wanted, such as 1Ti"},
+	{"request of what is no offer", borrow("{offer: disks, amount: 1Ti, until: \"2030-01-01T00:00:00Z\"}"), "", "spec.offer"},
+	{"request changes", borrow("{offer: a.b, amount: 1Ti, until: \"2030-01-01T00:00:00Z\"}"),
+		borrow("{offer: a.b, amount: 2Ti, until: \"2030-01-01T00:00:00Z\"}"), "a request is signed and never changes"},
+	{"decision changes", agreement("{decision: Accept}"), agreement("{decision: Decline}"), "a decision is signed and never changes"},
+	{"decision is taken back", agreement("{decision: Accept}"), agreement("{why: x}"), "decision was said, and is not taken back"},
+	{"notice is taken back", agreement("{notice: {}}"), agreement("{why: x}"), "notice was given, and is not taken back"},
+	{"notice changes", agreement("{notice: {why: a}}"), agreement("{notice: {why: b}}"), "what was said is signed and never changes"},
+	{"unpaid is taken back", agreement("{unpaid: {}}"), agreement("{why: x}"), "unpaid was said, and is not taken back"},
+	{"hostGone is taken back", agreement("{hostGone: {}}"), agreement("{why: x}"), "hostGone was said, and is not taken back"},
+	{"drained is taken back", agreement("{drained: {}}"), agreement("{why: x}"), "drained was said, and is not taken back"},
+	{"delete is taken back", agreement("{delete: {}}"), agreement("{why: x}"), "delete was said, and is not taken back"},
+	{"notice is taken back with the whole spec", agreement("{notice: {}}"), agreement("{}"), "notice was given, and is not taken back"},
+	{"usage of another agreement", exchange("StorageUsage", "u", "{agreement: a}"), exchange("StorageUsage", "u", "{agreement: b}"),
+		"what was counted is of one agreement"},
 }
 
 const apiVersion = "apiVersion: storage.weir.dev/v1alpha1\n"
+
+// exchange is an object of the exchange of storage.
+func exchange(kind, name, spec string) string {
+	return apiVersion + "kind: " + kind + "\nmetadata: {name: " + name + "}\nspec: " + spec
+}
+
+func offer(name, spec string) string { return exchange("StorageOffer", name, spec) }
+
+func borrow(spec string) string { return exchange("StorageRequest", "r", spec) }
+
+func agreement(spec string) string { return exchange("StorageAgreement", "a", spec) }
 
 func gv(spec string) string {
 	return apiVersion + "kind: GeoVolume\nmetadata: {name: v, namespace: default}\n" + spec
@@ -258,6 +293,10 @@ func TestAccepted(t *testing.T) {
 		vp("cache: {prefetch: Directory, readAhead: 64Mi, blockSize: 65536}"),
 		site("ams", "surf", "research"), pool("10Gi", "/pool"), content("default.v"),
 		zfs("tank/weir", "layout: Mirror, data: [/dev/sda, /dev/sdb], log: [/dev/sdc], cache: [/dev/sdd]"),
+		offer("disks",
+			"{amount: 100Ti, automatic: 5Ti, least: 1Ti, class: Archive, to: [RUG], notice: 720h, from: \"2027-01-01T00:00:00Z\"}"),
+		offer("ams.disks", "{amount: 100Ti}"), borrow("{offer: ams.disks, amount: 1Ti, until: \"2030-01-01T00:00:00Z\", price: \"\"}"),
+		agreement("{decision: Accept, endpoint: \"https://store:7005\", rooms: [{gateway: g, amount: 1Ti}]}"),
 	} {
 		o := object(t, text)
 		if err := c.Create(t.Context(), o, client.DryRunAll); err != nil {
