@@ -57,6 +57,10 @@ func TestWhatPeopleSay(t *testing.T) {
 	if is := agreementOf(guest, id).Status.Endpoint; is != "https://elsewhere:7005" {
 		t.Errorf("the room is at %q", is)
 	}
+	say(host, id, func(s *v1alpha1.StorageAgreementSpec) { s.Endpoint = "https://moved:7005" })
+	if is := agreementOf(guest, id).Status.Endpoint; is != "https://moved:7005" {
+		t.Errorf("the room has moved, and is at %q", is)
+	}
 	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) {
 		s.Rooms = []v1alpha1.AgreementRoom{{Gateway: "gro-1", Amount: resource.MustParse("3Ti")}}
 	})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ type lentRooms struct {
 	mu   sync.Mutex
 	all  map[string]*storemem.Store
 	told map[string]int
+	hung atomic.Bool // whatever is put takes for ever
 }
 
 // room is one of them at a gateway.
@@ -35,6 +37,15 @@ type room struct {
 	store.Store
 	l  *lentRooms
 	id string
+}
+
+// Put implements store.Store.
+func (r room) Put(ctx context.Context, name string, size int64, body io.ReadSeeker) error {
+	if r.l.hung.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return r.Store.Put(ctx, name, size, body)
 }
 
 func (room) Count(context.Context) error { return nil }
@@ -267,4 +278,25 @@ func TestBorrowedStoreIsPurged(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestHungStore: a lent store that takes for ever is given up soon, so that no writer waits for it.
+func TestHungStore(t *testing.T) {
+	c := borrowers(t, "a")
+	x := c.agree("https://store")
+	id := c.createAt("v", rolling("v", 1), []string{"a"})
+	c.change(id, func(v *federation.Volume) { v.Stores = []string{x} })
+	fill(t, c.router("a", id), &client{name: "x"}, "f", 1)
+	c.stored("a", id, x)
+	c.lent.hung.Store(true)
+	fill(t, c.router("a", id), &client{name: "x"}, "g", 1)
+	c.until("the home tells that it takes nothing", func() error {
+		if s := c.at("a").copies.Copy(id).Replica.Stores(); len(s) != 1 || s[0].Problem == "" {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	fill(t, c.router("a", id), &client{name: "x"}, "h", 1)
+	c.lent.hung.Store(false)
+	c.stored("a", id, x)
 }

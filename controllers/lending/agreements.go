@@ -3,6 +3,7 @@
 package lending
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,8 +122,9 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if out.Quiet || out.Err != nil {
 		return out.Result, out.Err
 	}
-	if out.Verdict == nil { // what is said by itself is no person's mistake
-		out = r.moves(ctx, agreed{a})
+	decided := obj.Spec.Decision != "" && a.Answer == nil // by a person: it is signed, and not heard of yet
+	if out.Verdict == nil && !decided {                   // what is said by itself is no person's mistake
+		out = r.moves(ctx, obj, agreed{a})
 		if out.Quiet || out.Err != nil {
 			return out.Result, out.Err
 		}
@@ -205,7 +207,7 @@ func (r *agreements) says(ctx context.Context, obj *v1alpha1.StorageAgreement, a
 }
 
 // moves says what follows by itself (lending-2).
-func (r *agreements) moves(ctx context.Context, a agreed) outcome.Outcome {
+func (r *agreements) moves(ctx context.Context, obj *v1alpha1.StorageAgreement, a agreed) outcome.Outcome {
 	id, err := a.Request.ID, error(nil)
 	if a.Request.Guest == r.Organization {
 		if x := a.Answer; x != nil && x.Deleted != nil && a.Request.Confirmed == nil {
@@ -213,7 +215,7 @@ func (r *agreements) moves(ctx context.Context, a agreed) outcome.Outcome {
 		} else if a.Phase == paper.Ending && r.empty(a) {
 			err = r.desk.Drained(ctx, id, "nothing is there any more")
 		} else {
-			err = r.gives(ctx, a)
+			err = r.gives(ctx, obj, a)
 		}
 		return settle(err)
 	}
@@ -225,8 +227,8 @@ func (r *agreements) moves(ctx context.Context, a agreed) outcome.Outcome {
 		if err = r.desk.Accept(ctx, id, true); errors.Is(err, exchange.ErrRefused) || errors.Is(err, paper.ErrInvalid) {
 			err = nil // it waits for a person
 		}
-	case a.Phase == paper.Agreed && a.Answer.Ready == nil:
-		err = r.ready(ctx, a)
+	case a.Phase == paper.Agreed && a.Answer.Ready == nil, r.moved(obj, a):
+		err = r.ready(ctx, obj, a)
 	case a.Phase == paper.Drained && a.Answer.Deleting == nil:
 		err = r.desk.Delete(ctx, id)
 	case a.Answer != nil && a.Answer.Deleting != nil && a.Answer.Deleted == nil:
@@ -239,16 +241,14 @@ func (r *agreements) moves(ctx context.Context, a agreed) outcome.Outcome {
 	return settle(err)
 }
 
+// moved reports whether a person says that the room is elsewhere than was said.
+func (r *agreements) moved(obj *v1alpha1.StorageAgreement, a agreed) bool {
+	return obj.Spec.Endpoint != "" && a.Reads() && a.Answer.Ready.Endpoint != obj.Spec.Endpoint
+}
+
 // ready says where the room is.
-func (r *agreements) ready(ctx context.Context, a agreed) error {
-	obj := &v1alpha1.StorageAgreement{}
-	if err := r.Get(ctx, client.ObjectKey{Name: a.Request.ID}, obj); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	at := paper.Place{Endpoint: r.Endpoint}
-	if obj.Spec.Endpoint != "" {
-		at.Endpoint = obj.Spec.Endpoint
-	}
+func (r *agreements) ready(ctx context.Context, obj *v1alpha1.StorageAgreement, a agreed) error {
+	at := paper.Place{Endpoint: cmp.Or(obj.Spec.Endpoint, r.Endpoint)}
 	if at.Endpoint == "" {
 		return outcome.Stopped(v1alpha1.ReasonRefused, "this site has no store for others: run one (lending.enabled in the chart, or "+
 			"`weir store`), or say in spec.endpoint where it is")

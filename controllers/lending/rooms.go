@@ -41,13 +41,9 @@ func wanted(amount, now, used, free quantity.Bytes) quantity.Bytes {
 
 // gives gives this cluster's gateways room of an agreement: what its object says, and otherwise in
 // slices, at the site that asked.
-func (r *agreements) gives(ctx context.Context, a agreed) error {
+func (r *agreements) gives(ctx context.Context, obj *v1alpha1.StorageAgreement, a agreed) error {
 	if a.Request.Kind != paper.KindStore || !a.Writes(r.Now()) {
 		return nil
-	}
-	obj := &v1alpha1.StorageAgreement{}
-	if err := r.Get(ctx, client.ObjectKey{Name: a.Request.ID}, obj); err != nil {
-		return client.IgnoreNotFound(err)
 	}
 	asked, err := r.asked(ctx, a.Request.ID)
 	if err != nil {

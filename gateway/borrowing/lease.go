@@ -173,8 +173,12 @@ func (l *lease) fill(ctx context.Context, c *copies.Copy) error {
 	return err
 }
 
-// putTime bounds one object's way.
-const putTime = 10 * time.Minute
+// putTime bounds one object's way, and stuckTime how long none of it may go (borrowing-4): writers
+// wait for a store that takes segments.
+const (
+	putTime   = 10 * time.Minute
+	stuckTime = 10 * time.Second
+)
 
 // put puts a segment there, unless it is there.
 func (l *lease) put(ctx context.Context, c *copies.Copy, s log.SegmentInfo) error {
@@ -194,7 +198,10 @@ func (l *lease) put(ctx context.Context, c *copies.Copy, s log.SegmentInfo) erro
 	if err := c.Log.Heal(ctx, s.Seq); err != nil {
 		return fmt.Errorf("read segment %s: %w", s.Name, err)
 	}
-	err := l.room.Put(ctx, s.Name, int64(s.Len), io.NewSectionReader(file{c.Log, s.Seq}, 0, int64(s.Len)))
+	stuck := l.b.cfg.Timers.AfterFunc(stuckTime, cancel)
+	defer stuck.Stop()
+	body := file{c.Log, s.Seq, func() { stuck.Reset(stuckTime) }}
+	err := l.room.Put(ctx, s.Name, int64(s.Len), io.NewSectionReader(body, 0, int64(s.Len)))
 	if !s.Local { // it was brought back for this
 		c.Replica.Evict(s.Seq, func() {})
 	}
@@ -211,13 +218,17 @@ func (l *lease) put(ctx context.Context, c *copies.Copy, s log.SegmentInfo) erro
 	return nil
 }
 
-// file reads a segment's file.
+// file reads a segment's file, and tells each time.
 type file struct {
-	log *log.Log
-	seq uint64
+	log  *log.Log
+	seq  uint64
+	read func()
 }
 
-func (f file) ReadAt(p []byte, off int64) (int, error) { return f.log.ReadSegmentFile(f.seq, p, off) }
+func (f file) ReadAt(p []byte, off int64) (int, error) {
+	f.read()
+	return f.log.ReadSegmentFile(f.seq, p, off)
+}
 
 // sweep deletes what is not to be there any more (borrowing-3).
 func (l *lease) sweep(ctx context.Context) error {
