@@ -289,14 +289,14 @@ func TestHungStore(t *testing.T) {
 	fill(t, c.router("a", id), &client{name: "x"}, "f", 1)
 	c.stored("a", id, x)
 	c.lent.hung.Store(true)
-	fill(t, c.router("a", id), &client{name: "x"}, "g", 1)
+	fill(t, c.router("a", id), &client{name: "y"}, "g", 1)
 	c.until("the home tells that it takes nothing", func() error {
 		if s := c.at("a").copies.Copy(id).Replica.Stores(); len(s) != 1 || s[0].Problem == "" {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
-	fill(t, c.router("a", id), &client{name: "x"}, "h", 1)
+	fill(t, c.router("a", id), &client{name: "z"}, "h", 1)
 	c.lent.hung.Store(false)
 	c.stored("a", id, x)
 }
