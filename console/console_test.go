@@ -198,6 +198,21 @@ func TestTextIsNoMarkup(t *testing.T) {
 	}
 }
 
+// TestAccounts: a name that looks like a formula is none in a table.
+func TestAccounts(t *testing.T) {
+	c, s, _ := before(t)
+	u := v1alpha1.StorageUsage{Status: v1alpha1.StorageUsageStatus{Guest: "=cmd()", Host: "SURF",
+		ByHost: &v1alpha1.UsageCounters{Stored: 7}}}
+	u.Name = "x"
+	s.objects[kindsPath+"storageusages"] = v1alpha1.StorageUsageList{TypeMeta: listOf("storageusages"), Items: []v1alpha1.StorageUsage{u}}
+	w := asks(t, c, "GET", "/usage.csv", "", signIn(t,
+		c))
+	if !strings.Contains(w.Body.String(), "\nx,'=cmd(),SURF,host,") || !strings.Contains(w.Header().Get("Content-Disposition"),
+		"attachment") {
+		t.Errorf("%s", w.Body)
+	}
+}
+
 // TestBadForms: what is wrong in a form is said by field, with what to write.
 func TestBadForms(t *testing.T) {
 	c, _, _ := before(t)

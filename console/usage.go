@@ -10,6 +10,7 @@ import (
 	"image/color"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -84,7 +85,8 @@ func usageCSV(v *visit) error {
 	for _, u := range all {
 		for side, c := range map[string]*v1alpha1.UsageCounters{"guest": u.Status.ByGuest, "host": u.Status.ByHost} {
 			if c != nil {
-				rows = append(rows, []string{u.Name, u.Status.Guest, u.Status.Host, side, c.At.UTC().Format(time.RFC3339), n(c.Stored),
+				rows = append(rows, []string{u.Name, cell(u.Status.Guest), cell(u.Status.Host), side, c.At.UTC().Format(time.RFC3339),
+					n(c.Stored),
 					c.GibibyteHours, n(c.Written), n(c.Read), n(c.Writes), n(c.Reads), n(c.Deletions)})
 			}
 		}
@@ -97,6 +99,14 @@ func usageCSV(v *visit) error {
 	v.w.Header().Set("Content-Disposition", `attachment; filename="weir-usage.csv"`)
 	_, _ = b.WriteTo(v.w) // who went does not read it
 	return nil
+}
+
+// cell is a text that no table takes for a formula.
+func cell(s string) string {
+	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return "'" + s
+	}
+	return s
 }
 
 // chart draws what was stored over time, as SVG; "": there is nothing to draw.
