@@ -20,6 +20,8 @@ type StoreAt struct {
 	Whole bool
 	// Problem is why the last try to put a segment there failed; empty: it did not.
 	Problem string
+	// Idle: nothing of this volume was on its way lately, since others are: no writer waits for it.
+	Idle bool
 }
 
 // lentStore is a lent store at the home. Replica.mu guards it.
@@ -79,7 +81,7 @@ func (*Replica) sealedEnd(s StoreAt, end Position) Position {
 func (r *Replica) storesTrail(end Position, now time.Duration) bool {
 	for _, s := range r.lent {
 		switch {
-		case s.Problem != "":
+		case s.Problem != "" || s.Idle:
 		case !r.trails(r.sealedEnd(s.StoreAt, end), end, now):
 			s.caught = true
 		case s.caught:

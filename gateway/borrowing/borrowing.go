@@ -74,6 +74,7 @@ type Borrower struct {
 	mu     sync.Mutex
 	leases map[string]*lease                     // by agreement, of those that can be used
 	at     map[string]map[string]replica.StoreAt // by volume and agreement
+	when   map[[2]string]time.Time               // something went, or was looked at, of a volume and an agreement
 }
 
 // New makes a Borrower, which reads what it counted before.
@@ -82,7 +83,8 @@ func New(cfg Config) (*Borrower, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Borrower{cfg: cfg, ledger: counted, leases: map[string]*lease{}, at: map[string]map[string]replica.StoreAt{}}
+	b := &Borrower{cfg: cfg, ledger: counted, leases: map[string]*lease{}, at: map[string]map[string]replica.StoreAt{},
+		when: map[[2]string]time.Time{}}
 	if cfg.Open == nil {
 		b.cfg.Open = func(t paper.Terms, endpoint string) (Room, error) {
 			return borrowed.New(borrowed.Config{Agreement: t.ID, Guest: t.Guest, Host: t.Host, Site: t.Site, Endpoint: endpoint,
@@ -176,6 +178,9 @@ func (b *Borrower) open() (all []*lease) {
 		if !usable[id] {
 			l.end()
 			delete(b.leases, id)
+			for _, at := range b.at {
+				delete(at, id)
+			}
 		}
 	}
 	return all
@@ -194,9 +199,10 @@ func (b *Borrower) note() {
 		b.mu.Lock()
 		for _, id := range v.Stores {
 			at, known := b.at[c.UUID][id]
-			if !known {
+			if !known || b.leases[id] == nil { // what was known before counts no more
 				at = replica.StoreAt{Agreement: id, Problem: b.unusable(id)}
 			}
+			at.Idle = b.cfg.Now().Sub(b.when[[2]string{c.UUID, id}]) > idleTime
 			all = append(all, at)
 		}
 		b.mu.Unlock()
@@ -209,6 +215,17 @@ func (b *Borrower) note() {
 			delete(b.at, id)
 		}
 	}
+	maps.DeleteFunc(b.when, func(k [2]string, _ time.Time) bool { return !led[k[0]] })
+}
+
+// idleTime is after how long a volume's writers do not wait for a store that does something else.
+const idleTime = 15 * time.Second
+
+// goes notes that something of a volume goes to an agreement's store, or that there is nothing to.
+func (b *Borrower) goes(uuid, agreement string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.when[[2]string{uuid, agreement}] = b.cfg.Now()
 }
 
 // unusable says why an agreement's room has nothing yet. The caller holds b.mu.
@@ -233,6 +250,7 @@ func (b *Borrower) reached(uuid string, at replica.StoreAt) {
 		b.at[uuid] = map[string]replica.StoreAt{}
 	}
 	b.at[uuid][at.Agreement] = at
+	b.when[[2]string{uuid, at.Agreement}] = b.cfg.Now()
 }
 
 // Sources are the lent stores that may have segments of a volume.

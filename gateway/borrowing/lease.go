@@ -130,6 +130,8 @@ func (l *lease) list(ctx context.Context) error {
 		return nil
 	}
 	all := map[string]map[string]int64{}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
 	if err := l.room.List(ctx, "", func(i store.Info) error {
 		if uuid, _, ok := strings.Cut(i.Name, "/"); ok {
 			if all[uuid] == nil {
@@ -161,12 +163,14 @@ func (l *lease) fill(ctx context.Context, c *copies.Copy) error {
 		if commit.Less(end) {
 			break
 		}
-		if err = l.put(ctx, c, s); err != nil {
+		var put bool
+		if put, err = l.put(ctx, c, s); err != nil {
 			at.Problem = err.Error()
 			break
 		}
-		at.End = end
-		l.b.reached(c.UUID, at)
+		if at.End = end; put { // what was there before is no news
+			l.b.reached(c.UUID, at)
+		}
 	}
 	at.Whole = err == nil
 	l.b.reached(c.UUID, at)
@@ -178,35 +182,40 @@ func (l *lease) fill(ctx context.Context, c *copies.Copy) error {
 const (
 	putTime   = 10 * time.Minute
 	stuckTime = 10 * time.Second
+	// askTime bounds a list, a count or a deletion.
+	askTime = time.Minute
 )
 
-// put puts a segment there, unless it is there.
-func (l *lease) put(ctx context.Context, c *copies.Copy, s log.SegmentInfo) error {
+// put puts a segment there, unless it is there, and reports whether it did.
+func (l *lease) put(ctx context.Context, c *copies.Copy, s log.SegmentInfo) (put bool, err error) {
 	l.mu.Lock()
 	size, there := l.listed[c.UUID][s.Name]
 	writes := l.life.Writes(l.b.cfg.Now())
 	why := l.life.Why
 	l.mu.Unlock()
 	if there && uint64(size) == s.Len {
-		return nil
+		return false, nil
 	}
 	if !writes {
-		return fmt.Errorf("agreement %s takes nothing any more: %s", l.terms.ID, why)
+		return false, fmt.Errorf("agreement %s takes nothing any more: %s", l.terms.ID, why)
 	}
 	ctx, cancel := context.WithTimeout(ctx, putTime)
 	defer cancel()
 	if err := c.Log.Heal(ctx, s.Seq); err != nil {
-		return fmt.Errorf("read segment %s: %w", s.Name, err)
+		return false, fmt.Errorf("read segment %s: %w", s.Name, err)
 	}
 	stuck := l.b.cfg.Timers.AfterFunc(stuckTime, cancel)
 	defer stuck.Stop()
-	body := file{c.Log, s.Seq, func() { stuck.Reset(stuckTime) }}
-	err := l.room.Put(ctx, s.Name, int64(s.Len), io.NewSectionReader(body, 0, int64(s.Len)))
+	body := file{c.Log, s.Seq, func() {
+		stuck.Reset(stuckTime)
+		l.b.goes(c.UUID, l.terms.ID)
+	}}
+	err = l.room.Put(ctx, s.Name, int64(s.Len), io.NewSectionReader(body, 0, int64(s.Len)))
 	if !s.Local { // it was brought back for this
 		c.Replica.Evict(s.Seq, func() {})
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	l.b.cfg.Logger.Debug("segment is in a borrowed store", "segment", s.Name, "bytes", s.Len, "agreement", l.terms.ID)
 	l.mu.Lock()
@@ -215,7 +224,7 @@ func (l *lease) put(ctx context.Context, c *copies.Copy, s log.SegmentInfo) erro
 		l.listed[c.UUID] = map[string]int64{}
 	}
 	l.listed[c.UUID][s.Name] = int64(s.Len)
-	return nil
+	return true, nil
 }
 
 // file reads a segment's file, and tells each time.
@@ -313,7 +322,10 @@ func (l *lease) drop(ctx context.Context, uuid string) error {
 	l.mu.Unlock()
 	slices.Sort(names)
 	for _, name := range names {
-		if err := l.room.Delete(ctx, name); err != nil {
+		ask, cancel := context.WithTimeout(ctx, askTime)
+		err := l.room.Delete(ask, name)
+		cancel()
+		if err != nil {
 			return err
 		}
 		l.mu.Lock()
@@ -346,7 +358,10 @@ func (l *lease) count(ctx context.Context) error {
 	}
 	since := now.Sub(l.metAt)
 	if is != l.counted && since >= meetEvery || since >= tellEvery {
-		if err := l.room.Count(ctx); err != nil {
+		ask, cancel := context.WithTimeout(ctx, askTime)
+		err := l.room.Count(ask)
+		cancel()
+		if err != nil {
 			return err
 		}
 		is = of()
