@@ -170,6 +170,16 @@ func listOf(resource string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: lists[resource], APIVersion: v1alpha1.GroupVersion.String()}
 }
 
+// TestLocal: after signing in nobody is led elsewhere.
+func TestLocal(t *testing.T) {
+	for to, want := range map[string]string{"/agreements?which=ours": "/agreements?which=ours", "": "/", "x": "/", "//evil": "/",
+		"https://evil": "/", "/\\evil": "/", "/\t/evil": "/", "/\n/evil": "/", "/\x00/evil": "/"} {
+		if got := local(to); got != want {
+			t.Errorf("%q leads to %q, want %q", to, got, want)
+		}
+	}
+}
+
 // TestTextIsNoMarkup: what somebody wrote is shown as it is.
 func TestTextIsNoMarkup(t *testing.T) {
 	c, s, _ := before(t)

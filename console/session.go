@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -177,7 +178,9 @@ func (c *Console) login(w http.ResponseWriter, code int, p loginPage) {
 
 // local is a path of the console itself; others are none.
 func local(path string) string {
-	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n") {
+	u, err := url.Parse(path) // which refuses what browsers leave out, such as tabulators
+	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") ||
+		strings.Contains(path, "\\") {
 		return "/"
 	}
 	return path

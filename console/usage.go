@@ -8,6 +8,7 @@ import (
 	"encoding/csv"
 	"html/template"
 	"image/color"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,9 +74,12 @@ func usages(v *visit) error {
 
 // usageCSV is the same for accounts.
 func usageCSV(v *visit) error {
-	all, _, err := allUsage(v)
+	all, forbidden, err := allUsage(v)
 	if err != nil {
 		return err
+	}
+	if forbidden != "" { // an empty table would say that nothing was used
+		return &failed{http.StatusForbidden, forbidden}
 	}
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)

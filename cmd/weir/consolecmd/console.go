@@ -69,7 +69,8 @@ func (s *serving) oidc() (*console.OIDC, error) {
 	case !strings.HasPrefix(s.issuer, "https://"):
 		return nil, cli.Usage("--oidc-issuer %q: give a URL that begins with https://", s.issuer)
 	}
-	o := &console.OIDC{Issuer: s.issuer, Client: s.client, Scopes: s.scopes}
+	o := &console.OIDC{Issuer: s.issuer, Client: s.client, Scopes: s.scopes,
+		HTTP: &http.Client{Timeout: 15 * time.Second}} // one that hangs keeps nobody out
 	if s.secretFile != "" {
 		text, err := os.ReadFile(s.secretFile)
 		if err != nil {
