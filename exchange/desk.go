@@ -156,7 +156,8 @@ func (d *Desk) Withdraw(ctx context.Context, name string) (gone bool, err error)
 		if err != nil || is.Offer == nil || is.Offer.Closed {
 			return nil, err
 		}
-		is.Offer.Closed = true
+		next := *is.Offer // what was read is shared
+		next.Closed, is.Paper = true, paper.Paper{Offer: &next}
 		return []paper.At{is}, nil
 	})
 }

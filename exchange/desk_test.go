@@ -141,3 +141,43 @@ func TestConflicts(t *testing.T) {
 		t.Error("it is found after it was given up")
 	}
 }
+
+// shared is a book that gives everybody the same papers, as an operator's view does, and takes
+// nothing.
+type shared struct {
+	paper.Book
+	all map[string]paper.At
+}
+
+func (s *shared) GetPaper(ctx context.Context, name string) (paper.At, error) {
+	if p, ok := s.all[name]; ok {
+		return p, nil
+	}
+	p, err := s.Book.GetPaper(ctx, name)
+	if err == nil {
+		s.all[name] = p
+	}
+	return p, err
+}
+
+func (*shared) PutPapers(context.Context, ...paper.At) error { return federation.ErrUnavailable }
+
+// What was read is not changed by what is not written.
+func TestWhatWasReadStays(t *testing.T) {
+	d := opened(t)
+	id := d.asks(gib)
+	d.ok(d.host.Accept(t.Context(), d.asks(gib), false)) // the offer gives something, so it is closed and not deleted
+	book := &shared{d.registry, map[string]paper.At{}}
+	d.host.Book = book
+	for range 2 {
+		if err := d.host.Accept(t.Context(), id, false); !errors.Is(err, federation.ErrUnavailable) {
+			t.Errorf("accept: %v", err)
+		}
+		if gone, err := d.host.Withdraw(t.Context(), "disks"); gone || !errors.Is(err, federation.ErrUnavailable) {
+			t.Errorf("withdraw: %v, %v", gone, err)
+		}
+	}
+	if o := book.all[paper.OfferName("A", "disks")].Offer; o.Free() != 9*gib || len(o.Given) != 1 || o.Closed {
+		t.Errorf("nothing was written, and what was read is %+v", o)
+	}
+}

@@ -55,10 +55,12 @@ func (d *Desk) Accept(ctx context.Context, id string, automatic bool) error {
 					a.Request.Amount, o.Name, a.Request.Guest, took, o.Automatic)
 			}
 		}
-		if o.Given = maps.Clone(o.Given); o.Given == nil {
-			o.Given = map[string]quantity.Bytes{}
+		next := *o // what was read is shared
+		if next.Given = maps.Clone(o.Given); next.Given == nil {
+			next.Given = map[string]quantity.Bytes{}
 		}
-		o.Given[id] = a.Request.Amount
+		next.Given[id] = a.Request.Amount
+		offer.Paper = paper.Paper{Offer: &next}
 		answer := &paper.Answer{ID: id, Guest: a.Request.Guest, Host: a.Request.Host,
 			Accepted: &paper.Acceptance{Moment: *d.moment(""), Terms: a.Request.Digest(), Automatic: automatic}}
 		return []paper.At{offer, {Paper: paper.Paper{Answer: answer}}}, nil
