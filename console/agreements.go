@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,7 +113,7 @@ func agreement(v *visit) error {
 		refresh = 2
 	}
 	if v.may("patch", "storageagreements") {
-		p.Moves = moves(a)
+		p.Moves = moves(a, v.c.cfg.Now())
 	}
 	u := &v1alpha1.StorageUsage{}
 	if err := v.s.api.Get(v.Context(), client.ObjectKey{Name: id}, u); err == nil {
@@ -167,8 +168,9 @@ func unsigned(a v1alpha1.StorageAgreement) string {
 }
 
 // moves are what this side can say of an agreement as it is. What it can not say after all, the
-// operator tells.
-func moves(a v1alpha1.StorageAgreement) (out []move) {
+// operator tells. That the guest did not pay, or that the host is gone, persons say in a shell,
+// with certificates of their own.
+func moves(a v1alpha1.StorageAgreement, now time.Time) (out []move) {
 	s, spec := a.Status, a.Spec
 	host, phase := s.Role == v1alpha1.AgreementHost, string(s.Phase)
 	on := slices.Contains([]string{"Agreed", "Active", "Ending", "Breached"}, phase)
@@ -188,12 +190,9 @@ func moves(a v1alpha1.StorageAgreement) (out []move) {
 		Help: fmt.Sprintf("The agreement ends when %s are over. It is not taken back.", daysText(s.Notice))})
 	add(!host && on && spec.Drained == nil, move{What: "drained", Label: "Nothing is needed there any more", Grave: true, Asks: true,
 		Help: "The host deletes everything that is there, at once. The operator says this by itself when volumes have left."})
-	add(host && (phase == "Active" || phase == "Ending") && spec.Unpaid == nil, move{What: "unpaid", Label: "It was not paid", Grave: true,
-		Asks: true, Help: "That is notice, too: the guest can read until notice and grace are over."})
-	add(!host && on && spec.HostGone == nil && phase != "Agreed", move{What: "hostGone", Label: "The host is gone", Grave: true, Asks: true,
-		Help: "Nothing is placed there any more. It is not taken back."})
-	add(host && phase == "Breached" && spec.Delete == nil, move{What: "delete", Label: "Delete everything", Grave: true,
-		Help: "The guest did not bring it elsewhere in time. What is deleted is gone."})
+	add(host && phase == "Breached" && spec.Delete == nil && s.GraceEnds != nil && !now.Before(s.GraceEnds.Time),
+		move{What: "delete", Label: "Delete everything", Grave: true,
+			Help: "The guest did not bring it elsewhere in time. What is deleted is gone."})
 	return out
 }
 
@@ -207,7 +206,7 @@ func say(v *visit) error {
 		spec["decision"] = v1alpha1.DecisionAccept
 	case "decline":
 		spec["decision"], spec["why"] = v1alpha1.DecisionDecline, why
-	case "notice", "drained", "unpaid", "hostGone", "delete":
+	case "notice", "drained", "delete":
 		if v.FormValue("sure") != "yes" {
 			return wrong("Nothing was said: tick that you are sure, and send the form again.")
 		}

@@ -79,6 +79,9 @@ func TestWhatPeopleSay(t *testing.T) {
 	id = agree(accept)
 	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) { s.Unpaid = &v1alpha1.Statement{} })
 	refused(guest, id, `spec.unpaid: that is for "SURF" to say`)
+	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) { s.Notice = &v1alpha1.Statement{Why: "we move"} })
+	wantPhase(id, paper.Ending, v1alpha1.AgreementGuest, host, guest) // what is refused keeps nothing else from being said
+	refused(guest, id, `spec.unpaid: that is for "SURF" to say`)
 	id = agree(accept)
 	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) { s.HostGone = &v1alpha1.Statement{Why: "no answer since May"} })
 	wantPhase(id, paper.Breached, v1alpha1.AgreementHost, host, guest)

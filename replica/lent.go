@@ -14,10 +14,8 @@ import (
 // StoreAt is how far a lent store has the log (protocol-10). It never acknowledges anything.
 type StoreAt struct {
 	Agreement, Site string
-	// End is the end of the segments that it has without a gap; Whole: nothing sealed and committed
-	// lies after it.
-	End   Position
-	Whole bool
+	// End is the end of the segments that it has without a gap.
+	End Position
 	// Problem is why the last try to put a segment there failed; empty: it did not.
 	Problem string
 	// Idle: nothing of this volume was on its way lately, since others are: no writer waits for it.
@@ -56,8 +54,20 @@ func (r *Replica) Stores() (out []federation.ObservedStore) {
 	if !r.leading {
 		return nil
 	}
+	if len(r.lent) == 0 {
+		return nil
+	}
+	var sealed Position // end of what could be there
+	commit := r.core.Commit()
+	for _, s := range slices.Backward(r.cfg.Log.Segments()) {
+		if last := (Position{Seq: s.Seq, Off: s.Len}); !commit.Less(last) {
+			sealed = last
+			break
+		}
+	}
 	for _, s := range r.lent {
-		o := federation.ObservedStore{Agreement: s.Agreement, Site: s.Site, Whole: s.Whole, Problem: s.Problem}
+		o := federation.ObservedStore{Agreement: s.Agreement, Site: s.Site, Problem: s.Problem}
+		o.Whole = s.Problem == "" && !s.End.Less(sealed)
 		if at := r.sealedEnd(s.StoreAt, end); at.Less(end) {
 			o.LagBytes, o.LagSeconds = r.cfg.Log.Distance(at, end), r.lag.behind(at, now).Seconds()
 		}
@@ -67,10 +77,10 @@ func (r *Replica) Stores() (out []federation.ObservedStore) {
 	return out
 }
 
-// sealedEnd is where a store's copy ends. One that has all segments before the one that the log
-// ends in lacks nothing before that one's first record.
+// sealedEnd is where a store's copy ends. One that has the segment before the one that the log ends
+// in lacks nothing before that one's first record.
 func (*Replica) sealedEnd(s StoreAt, end Position) Position {
-	if s.Whole && s.End.Seq+1 == end.Seq {
+	if s.End.Seq+1 == end.Seq {
 		return Position{Seq: end.Seq, Off: segment.HeaderSize}
 	}
 	return s.End

@@ -58,10 +58,14 @@ type StorageAgreementSpec struct {
 	// Notice by this side: the agreement ends when the notice is over. Immutable.
 	// +optional
 	Notice *Statement `json:"notice,omitempty"`
-	// The host says that it was not paid, which is notice too. Immutable.
+	// The host says that it was not paid, which is notice too. A gatekeeper takes this from a
+	// person's certificate only, and refuses the operator's: say it with
+	// `weir exchange end ID --unpaid`. Immutable.
 	// +optional
 	Unpaid *Statement `json:"unpaid,omitempty"`
-	// The guest says that the host is gone: it goes on without. Immutable.
+	// The guest says that the host is gone: it goes on without. A gatekeeper takes this from a
+	// person's certificate only, and refuses the operator's: say it with
+	// `weir exchange end ID --host-gone`. Immutable.
 	// +optional
 	HostGone *Statement `json:"hostGone,omitempty"`
 	// The guest says that it needs nothing there any more: the host deletes it. Immutable.
@@ -170,8 +174,7 @@ type StorageAgreementStatus struct {
 	// +optional
 	// +listType=atomic
 	Said []AgreementStatement `json:"said,omitempty"`
-	// Both sides' papers as they were signed: what each holds in its hand. `weir exchange verify`
-	// checks them.
+	// Both sides' papers as they were signed: what each holds in its hand.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

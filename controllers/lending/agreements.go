@@ -123,10 +123,13 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return out.Result, out.Err
 	}
 	decided := obj.Spec.Decision != "" && a.Answer == nil // by a person: it is signed, and not heard of yet
-	if out.Verdict == nil && !decided {                   // what is said by itself is no person's mistake
-		out = r.moves(ctx, obj, agreed{a})
-		if out.Quiet || out.Err != nil {
-			return out.Result, out.Err
+	if (out.Verdict == nil || out.Stalled) && !decided {  // what is refused is a person's mistake, and stops nothing else
+		moved := r.moves(ctx, obj, agreed{a})
+		if moved.Quiet || moved.Err != nil {
+			return moved.Result, moved.Err
+		}
+		if out.Verdict == nil {
+			out = moved
 		}
 	}
 	if was := obj.Status.Phase; was != v1alpha1.AgreementPhase(a.Phase) {
@@ -155,10 +158,18 @@ func (r *agreements) lost(ctx context.Context, obj *v1alpha1.StorageAgreement) (
 	return r.Report(ctx, out, before, obj, agreementStatus)
 }
 
-// says has the registry hear what people decided.
-func (r *agreements) says(ctx context.Context, obj *v1alpha1.StorageAgreement, a agreed) error {
+// says has the registry hear what people decided. What is refused keeps nothing else from being
+// said; the first refusal is returned.
+func (r *agreements) says(ctx context.Context, obj *v1alpha1.StorageAgreement, a agreed) (refused error) {
 	if a.Over() {
 		return nil
+	}
+	stops := func(err error) bool {
+		if err != nil && settle(err).Stalled {
+			refused = cmp.Or(refused, err)
+			return false
+		}
+		return err != nil
 	}
 	s, id := obj.Spec, a.Request.ID
 	guest := a.Request.Guest == r.Organization
@@ -180,19 +191,22 @@ func (r *agreements) says(ctx context.Context, obj *v1alpha1.StorageAgreement, a
 		switch {
 		case d.said == nil || d.done:
 		case d.guest != guest:
-			return outcome.Stopped(v1alpha1.ReasonRefused, fmt.Sprintf("spec.%s: that is for %q to say", d.field, with(a.Request.Terms,
-				r.Organization)))
+			stops(outcome.Stopped(v1alpha1.ReasonRefused, fmt.Sprintf("spec.%s: that is for %q to say", d.field, with(a.Request.Terms,
+				r.Organization))))
 		default:
 			if err := d.say(ctx, id, d.said.Why); err != nil {
-				return fmt.Errorf("spec.%s: %w", d.field, err)
+				if err = fmt.Errorf("spec.%s: %w", d.field, err); stops(err) {
+					return err
+				}
 			}
 		}
 	}
 	if s.Decision == "" || a.Answer != nil {
-		return nil
+		return refused
 	}
 	if guest {
-		return outcome.Stopped(v1alpha1.ReasonRefused, fmt.Sprintf("spec.decision: %q accepts or declines", a.Request.Host))
+		return cmp.Or(refused, outcome.Stopped(v1alpha1.ReasonRefused, fmt.Sprintf("spec.decision: %q accepts or declines",
+			a.Request.Host)))
 	}
 	err := error(nil)
 	if s.Decision == v1alpha1.DecisionAccept {
@@ -203,7 +217,7 @@ func (r *agreements) says(ctx context.Context, obj *v1alpha1.StorageAgreement, a
 	if err != nil {
 		return fmt.Errorf("spec.decision: %w", err)
 	}
-	return nil
+	return refused
 }
 
 // moves says what follows by itself (lending-2).

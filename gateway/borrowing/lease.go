@@ -172,7 +172,6 @@ func (l *lease) fill(ctx context.Context, c *copies.Copy) error {
 			l.b.reached(c.UUID, at)
 		}
 	}
-	at.Whole = err == nil
 	l.b.reached(c.UUID, at)
 	return err
 }
