@@ -130,6 +130,19 @@ func TestLending(t *testing.T) {
 	}
 }
 
+// An operator passes on what a person said in a spec, also what is worst (ADR 36).
+func TestOperatorsPassOnWhatPeopleSay(t *testing.T) {
+	w := lending(t)
+	answer := w.paper(w.oa, paper.AnswerName(lent))
+	unpaid := w.oa.says0("invoice 7")
+	answer.Answer.Unpaid = &unpaid
+	w.ok(w.oa.PutPapers(t.Context(), answer))
+	request := w.paper(w.ob, paper.RequestName(lent))
+	gone := w.ob.says0("no answer since May")
+	request.Request.HostGone = &gone
+	w.ok(w.ob.PutPapers(t.Context(), request))
+}
+
 // Two who accept at the same time accept once, and not more than there is.
 func TestAcceptedTwice(t *testing.T) {
 	w := lending(t)
@@ -209,9 +222,9 @@ func TestAttacksOnLending(t *testing.T) {
 			func(p *paper.Paper) { p.Request.Drained = &byA })}},
 		{"a receipt for nothing", w.pb, []any{"paper/request/" + lent, changed(paper.RequestName(lent),
 			func(p *paper.Paper) { p.Request.Confirmed = &moment })}},
-		{"an operator says that the host is gone", w.ob, []any{"paper/request/" + lent,
+		{"a gateway says that the host is gone", w.gb, []any{"paper/request/" + lent,
 			changed(paper.RequestName(lent), func(p *paper.Paper) {
-				is := w.ob.says0("")
+				is := w.gb.says0("")
 				p.Request.HostGone = &is
 			})}},
 		{"the agreement goes", w.pb, []any{"paper/request/" + lent, nil}},

@@ -19,9 +19,8 @@ const (
 // Case is what a change is judged by.
 type Case struct {
 	Now time.Time
-	// By is the URI of who makes it; Person: he is one, and no program.
-	By     string
-	Person bool
+	// By is the URI of who makes it: a person, or the operator that passes on what he said.
+	By string
 	// Is returns the paper of a name as it is; nil: there is none. Written is what the same request
 	// writes.
 	Is, Written func(name string) *Paper
@@ -217,8 +216,6 @@ func (c Case) request(before, after *Request) error {
 		return deny("it was answered: it can not be withdrawn, but notice can be given")
 	case !agreed && (after.Noticed != nil || after.Drained != nil || after.HostGone != nil || after.Confirmed != nil):
 		return deny("it is not agreed on: withdraw it")
-	case before.HostGone == nil && after.HostGone != nil && !c.Person:
-		return deny("a person says that a host is gone, and no program")
 	case after.Confirmed != nil && a.Deleted == nil:
 		return deny("the host did not say that it deleted everything: there is nothing to confirm")
 	}
@@ -242,9 +239,6 @@ func (c Case) answer(before, after *Answer) error {
 	if err := first(c.moment("noticed", before.Noticed, after.Noticed), c.moment("unpaid", before.Unpaid, after.Unpaid),
 		c.moment("deleting", before.Deleting, after.Deleting)); err != nil {
 		return err
-	}
-	if before.Unpaid == nil && after.Unpaid != nil && !c.Person {
-		return deny("a person says that it was not paid, and no program")
 	}
 	if before.Deleting == nil && after.Deleting != nil {
 		sofar := *after

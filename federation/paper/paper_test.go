@@ -62,7 +62,7 @@ func (w *world) put(organization string, all ...paper.Paper) error {
 }
 
 func (w *world) judge(organization string, written func(string) *paper.Paper) paper.Case {
-	return paper.Case{Now: w.now, By: by(organization), Person: true, Is: w.is, Written: written}
+	return paper.Case{Now: w.now, By: by(organization), Is: w.is, Written: written}
 }
 
 func (w *world) is(name string) *paper.Paper {
@@ -417,20 +417,16 @@ func TestAttacks(t *testing.T) {
 			o, a := w.accepts(other)
 			return w.put("A", paper.Paper{Offer: &o}, paper.Paper{Answer: &a})
 		}, "the guest waited until"},
-		{"a program says that the host is gone", func(w *world) error {
+		{"another says that the host is gone", func(w *world) error {
 			r := *w.is(paper.RequestName(agreed)).Request
-			r.HostGone = w.says("B", "")
-			c := w.judge("B", func(string) *paper.Paper { return nil })
-			c.Person = false
-			return c.Judge(w.is(paper.RequestName(agreed)), &paper.Paper{Request: &r})
-		}, "a person says"},
-		{"a program says that it was not paid", func(w *world) error {
+			r.HostGone = w.says("A", "")
+			return w.put("B", paper.Paper{Request: &r})
+		}, "hostGone is said by"},
+		{"another says that it was not paid", func(w *world) error {
 			a := *w.is(paper.AnswerName(agreed)).Answer
-			a.Unpaid = w.says("A", "")
-			c := w.judge("A", func(string) *paper.Paper { return nil })
-			c.Person = false
-			return c.Judge(w.is(paper.AnswerName(agreed)), &paper.Paper{Answer: &a})
-		}, "a person says"},
+			a.Unpaid = w.says("B", "")
+			return w.put("A", paper.Paper{Answer: &a})
+		}, "unpaid is said by"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := active(t)

@@ -92,7 +92,7 @@ func Judge(c Change) error {
 	case c.Who.Part != pki.PartPerson && !c.Registered:
 		return errors.New("its site is not registered as one of its organization")
 	}
-	return paper.Case{Now: c.Now, By: c.Who.String(), Person: c.Who.Part == pki.PartPerson, Is: known(c.counts), Written: known(c.Written)}.
+	return paper.Case{Now: c.Now, By: c.Who.String(), Is: known(c.counts), Written: known(c.Written)}.
 		Judge(before, after)
 }
 
