@@ -58,14 +58,11 @@ type StorageAgreementSpec struct {
 	// Notice by this side: the agreement ends when the notice is over. Immutable.
 	// +optional
 	Notice *Statement `json:"notice,omitempty"`
-	// The host says that it was not paid, which is notice too. A gatekeeper takes this from a
-	// person's certificate only, and refuses the operator's: say it with
-	// `weir exchange end ID --unpaid`. Immutable.
+	// The host says that it was not paid, which is notice too. Immutable.
 	// +optional
 	Unpaid *Statement `json:"unpaid,omitempty"`
-	// The guest says that the host is gone: it goes on without. A gatekeeper takes this from a
-	// person's certificate only, and refuses the operator's: say it with
-	// `weir exchange end ID --host-gone`. Immutable.
+	// The guest says that the host is gone: the agreement is over for it, and the host deletes
+	// everything when it is back. Immutable.
 	// +optional
 	HostGone *Statement `json:"hostGone,omitempty"`
 	// The guest says that it needs nothing there any more: the host deletes it. Immutable.
@@ -214,6 +211,7 @@ type SignedPaper struct {
 
 // StorageAgreement is an agreement of this cluster's organization with another. The operator makes
 // it from what both sides signed; its name is the agreement's ID. People decide in its spec.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || has(self.spec)",message="spec has what was said and signed: keep it, and take out only what may go"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,categories=weir

@@ -129,6 +129,8 @@ var refusals = []struct {
 	{"drained is taken back", agreement("{drained: {}}"), agreement("{why: x}"), "drained was said, and is not taken back"},
 	{"delete is taken back", agreement("{delete: {}}"), agreement("{why: x}"), "delete was said, and is not taken back"},
 	{"notice is taken back with the whole spec", agreement("{notice: {}}"), agreement("{}"), "notice was given, and is not taken back"},
+	{"all that was said is taken out", agreement("{notice: {}}"), apiVersion + "kind: StorageAgreement\nmetadata: {name: a}\n",
+		"spec has what was said and signed"},
 	{"usage of another agreement", exchange("StorageUsage", "u", "{agreement: a}"), exchange("StorageUsage", "u", "{agreement: b}"),
 		"what was counted is of one agreement"},
 }
