@@ -5,6 +5,7 @@ package exchange
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -17,6 +18,9 @@ import (
 const (
 	Disagreement = 0.001
 	Trifle       = 1000
+	// Overdue is how much later one side may say its counts than the other, which then may have
+	// counted less: each says them hourly, at times of its own.
+	Overdue = 2 * time.Hour
 )
 
 // Sum is what one side counted of an agreement in all.
@@ -28,6 +32,9 @@ type Sum struct {
 	Of map[string]paper.Counters
 	// Taken are the gateways whose counters it took from the other side.
 	Taken []string
+
+	at   map[string]time.Time // up to when, by gateway
+	last time.Time            // up to when the newest of its counts goes
 }
 
 // Usage is what both sides counted of an agreement.
@@ -69,14 +76,17 @@ func (d *Desk) Usages(ctx context.Context, id string) (map[string]Usage, error) 
 
 func (s *Sum) add(u *paper.Usage) {
 	if s.Of == nil {
-		s.Of = map[string]paper.Counters{}
+		s.Of, s.at = map[string]paper.Counters{}, map[string]time.Time{}
 	}
 	for g, c := range u.Of {
-		s.Of[g] = s.Of[g].Plus(c)
+		s.Of[g], s.at[g] = s.Of[g].Plus(c), u.At
 		s.Counters = s.Plus(c)
 	}
 	if s.At.IsZero() || u.At.Before(s.At) {
 		s.At = u.At
+	}
+	if u.At.After(s.last) {
+		s.last = u.At
 	}
 	for g := range u.Taken {
 		s.Taken = append(s.Taken, g)
@@ -84,43 +94,79 @@ func (s *Sum) add(u *paper.Usage) {
 	slices.Sort(s.Taken)
 }
 
-// until is what a side counts up to a time, if nothing changes meanwhile.
-func (s Sum) until(t time.Time) paper.Counters {
-	c := s.Counters
-	if t.After(s.At) {
-		c.ByteHours += float64(c.Stored) * t.Sub(s.At).Hours()
+// counted is what a side counted of a gateway, and up to when.
+func (s Sum) counted(gateway string) (paper.Counters, time.Time) {
+	if at, ok := s.at[gateway]; ok {
+		return s.Of[gateway], at
 	}
+	return paper.Counters{}, s.last
+}
+
+// until is what was counted up to a time, if nothing changed since.
+func until(c paper.Counters, since, t time.Time) paper.Counters {
+	c.ByteHours += float64(c.Stored) * t.Sub(since).Hours()
 	return c
 }
 
-// differ says by what two sides disagree, at the later of their times. A side that counted nothing
-// yet disagrees with nothing.
-func differ(guest, host Sum) string {
+// differ says by what two sides disagree most. A side that counted nothing yet disagrees with
+// nothing.
+func differ(guest, host Sum) (worst string) {
 	if guest.At.IsZero() || host.At.IsZero() {
 		return ""
 	}
-	at := guest.At
-	if host.At.After(at) {
-		at = host.At
+	all := map[string]bool{}
+	for g := range guest.Of {
+		all[g] = true
 	}
-	g, h := guest.until(at), host.until(at)
-	var worst string
+	for g := range host.Of {
+		all[g] = true
+	}
 	most := 0.0
+	for _, g := range slices.Sorted(maps.Keys(all)) {
+		if part, what := differs(guest, host, g); part > most {
+			most, worst = part, what
+		}
+	}
+	return worst
+}
+
+// differs says by what part of it two sides disagree about what a gateway did. Counts only grow: so
+// who spoke first has not counted more than the other, and may have counted less. If nothing was
+// written or deleted in between, what is stored and byte-hours are the same too, at the later time.
+func differs(guest, host Sum, gateway string) (most float64, worst string) {
+	g, gAt := guest.counted(gateway)
+	h, hAt := host.counted(gateway)
+	still := g.Puts == h.Puts && g.Deletes == h.Deletes
+	apart := gAt.Sub(hAt).Abs()
+	late := apart > Overdue
+	if still || late {
+		at := gAt
+		if hAt.After(at) {
+			at = hAt
+		}
+		g, h = until(g, gAt, at), until(h, hAt, at)
+	}
 	for _, x := range []struct {
 		what string
 		g, h float64
 		unit float64
+		both bool // they are the same at both times, or too long went by
 	}{
-		{"bytes stored", float64(g.Stored), float64(h.Stored), Trifle}, {"byte-hours", g.ByteHours, h.ByteHours, Trifle},
-		{"bytes written", float64(g.In), float64(h.In), Trifle}, {"bytes read", float64(g.Out), float64(h.Out), Trifle},
-		{"writes", float64(g.Puts), float64(h.Puts), 1}, {"reads", float64(g.Gets), float64(h.Gets), 1},
-		{"deletions", float64(g.Deletes), float64(h.Deletes), 1},
+		{"bytes stored", float64(g.Stored), float64(h.Stored), Trifle, still || late},
+		{"byte-hours", g.ByteHours, h.ByteHours, Trifle, still || late},
+		{"bytes written", float64(g.In), float64(h.In), Trifle, late}, {"bytes read", float64(g.Out), float64(h.Out), Trifle, late},
+		{"writes", float64(g.Puts), float64(h.Puts), 1, late}, {"reads", float64(g.Gets), float64(h.Gets), 1, late},
+		{"deletions", float64(g.Deletes), float64(h.Deletes), 1, late},
 	} {
 		by := math.Abs(x.g - x.h)
-		if part := by / max(x.g, x.h, 1); by > x.unit && part > Disagreement && part > most {
+		first := apart == 0 || gAt.Before(hAt) && x.g > x.h || hAt.Before(gAt) && x.h > x.g // who spoke first counted more
+		if x.what == "bytes stored" {
+			first = apart == 0
+		}
+		if part := by / max(x.g, x.h, 1); (first || x.both) && by > x.unit && part > Disagreement && part > most {
 			most = part
-			worst = fmt.Sprintf("%s: the guest counted %.0f, the host %.0f (%.2f %%)", x.what, x.g, x.h, 100*part)
+			worst = fmt.Sprintf("%s: the guest counted %.0f, the host %.0f (%.2f %%), of gateway %s", x.what, x.g, x.h, 100*part, gateway)
 		}
 	}
-	return worst
+	return most, worst
 }

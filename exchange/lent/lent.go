@@ -77,7 +77,13 @@ type Store struct {
 	erased  map[string]paper.Deletion // by agreement
 	erasing map[string]paper.Deletion // what there was when it began
 	serving map[string]int            // requests, by organization
-	told    map[string]time.Time      // when what was counted was said last, by agreement
+	told    map[string]told           // what was counted and said last, by agreement
+}
+
+// told is what a store said of an agreement.
+type told struct {
+	at     time.Time
+	stored quantity.Bytes
 }
 
 // Open reads what the store has kept in its folder, and counts what is stored.
@@ -85,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, erased: map[string]paper.Deletion{}, erasing: map[string]paper.Deletion{}, told: map[string]time.Time{},
+	s := &Store{cfg: cfg, erased: map[string]paper.Deletion{}, erasing: map[string]paper.Deletion{}, told: map[string]told{},
 		serving: map[string]int{}, socket: filepath.Join(cfg.Dir, "s3.sock")}
 	var err error
 	if s.key, err = openKey(filepath.Join(cfg.Dir, "key")); err != nil {
@@ -197,6 +203,7 @@ func (s *Store) refused(op, organization, gateway, agreement, why string) {
 const (
 	saveEvery  = time.Second
 	tellEvery  = time.Hour
+	tellPart   = 64
 	lookEvery  = time.Minute
 	eraseEvery = 5 * time.Second
 	watchAgain = time.Second
@@ -295,17 +302,28 @@ func (s *Store) tell(ctx context.Context) error {
 		s.mu.Lock()
 		last, now := s.told[id], s.cfg.Now()
 		s.mu.Unlock()
-		if !last.IsZero() && now.Sub(last) < cmp.Or(s.cfg.Tell, tellEvery) && !now.Before(last) {
+		is := told{at: now}
+		for _, a := range s.ledger.Of(id) {
+			is.stored += a.Stored
+		}
+		if now.Sub(last.at) < cmp.Or(s.cfg.Tell, tellEvery) && !now.Before(last.at) && !s.much(id, last.stored, is.stored) {
 			continue
 		}
 		err := s.tellOf(ctx, id)
 		if errs = append(errs, err); err == nil {
 			s.mu.Lock()
-			s.told[id] = now
+			s.told[id] = is
 			s.mu.Unlock()
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// much reports whether what is stored changed so much that it is said at once: a 64th of the
+// agreement, or to or from nothing.
+func (s *Store) much(id string, was, is quantity.Bytes) bool {
+	d := s.deals.of(id, "")
+	return d != nil && max(was-is, is-was) > d.request.Amount/tellPart || (was == 0) != (is == 0)
 }
 
 func (s *Store) tellOf(ctx context.Context, id string) error {

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exchange
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/federation/quantity"
+)
+
+// Both sides say their counts at times of their own: what happened in between is no disagreement,
+// and what cannot have happened is one.
+func TestWhatDiffers(t *testing.T) {
+	begin := time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)
+	type side struct {
+		minute int
+		c      paper.Counters
+	}
+	much := paper.Counters{Puts: 100, In: 100 << 20, Stored: 100 << 20, ByteHours: 1 << 30}
+	later := paper.Counters{Puts: 200, In: 200 << 20, Stored: 200 << 20, ByteHours: 2 << 30}
+	with := func(c paper.Counters, change func(*paper.Counters)) paper.Counters { change(&c); return c }
+	for _, tt := range []struct {
+		name        string
+		guest, host side
+		want        string
+	}{
+		{"the same at once", side{0, much}, side{0, much}, ""},
+		{"the host spoke before the guest wrote more", side{30, later}, side{0, much}, ""},
+		{"the guest spoke before it wrote more", side{0, much}, side{30, later}, ""},
+		{"the host spoke before anything was there", side{30, much}, side{0, paper.Counters{}}, ""},
+		{"deleted in between", side{0, much}, side{30, with(much, func(c *paper.Counters) { c.Deletes, c.Stored = 50, 50<<20 })}, ""},
+		{"nothing happened, and it was there for so long", side{0, much},
+			side{60, with(much, func(c *paper.Counters) { c.ByteHours += 100 << 20 })}, ""},
+		{"nothing happened, and more is counted", side{0, much},
+			side{60, with(much, func(c *paper.Counters) { c.ByteHours += 200 << 20 })}, "byte-hours: the guest counted"},
+		{"nothing happened, and more is there", side{30, much},
+			side{0, with(much, func(c *paper.Counters) { c.Stored += 1 << 20 })}, "the guest counted"},
+		{"the host counts more than there was yet", side{30, much}, side{0, later}, "of gateway g"},
+		{"the guest counts more than there was yet", side{0, later}, side{30, much}, "of gateway g"},
+		{"reads that the guest knows nothing of", side{30, much}, side{0, with(much, func(c *paper.Counters) { c.Gets = 9 })},
+			"reads: the guest counted 0, the host 9"},
+		{"the host says nothing any more", side{121, later}, side{0, much}, "bytes"},
+		{"less than one in a thousand", side{0, much}, side{0, with(much, func(c *paper.Counters) { c.Out = 999 })}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var guest, host Sum
+			guest.add(&paper.Usage{At: begin.Add(time.Duration(tt.guest.minute) * time.Minute), Of: map[string]paper.Counters{"g": tt.guest.c}})
+			host.add(&paper.Usage{At: begin.Add(time.Duration(tt.host.minute) * time.Minute), Of: map[string]paper.Counters{"g": tt.host.c}})
+			if got := differ(guest, host); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+				t.Errorf("it says %q, want %q", got, tt.want)
+			}
+		})
+	}
+	// Gateways speak at times of their own too.
+	var guest, host Sum
+	for g, minute := range map[string]int{"g": 0, "h": 50} {
+		guest.add(&paper.Usage{At: begin.Add(time.Duration(minute) * time.Minute), Of: map[string]paper.Counters{g: much}})
+	}
+	host.add(&paper.Usage{At: begin.Add(25 * time.Minute), Of: map[string]paper.Counters{"g": much, "h": {}}})
+	if got := differ(guest, host); strings.Contains(got, "gateway h") {
+		t.Errorf("it says %q", got)
+	}
+	if guest.Stored != quantity.Bytes(200<<20) {
+		t.Errorf("the guest has %v", guest.Stored)
+	}
+}
