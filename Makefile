@@ -17,7 +17,7 @@ UNIT = $$($(GO) list ./... | grep -v -e /test/ -e /charts -e /hack -e /replica/p
 SAME = CGO_ENABLED=0 GOFLAGS=-trimpath
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help images release kube-tools zfs demo demo-bare test verify generate bench soak build clean mutations deps tools modules fit-bare fit-clusters
+.PHONY: help images release kube-tools zfs demo demo-bare demo-exchange test verify generate bench soak build clean mutations deps tools modules fit-bare fit-clusters
 
 help: ## show this list
 	@printf 'Weir: a POSIX file system that lives at several sites at once.\n\nUsage: make TARGET\n\n'
@@ -32,6 +32,10 @@ demo: fit-clusters modules tools kube-tools zfs build ## three Kubernetes cluste
 demo-bare: fit-bare modules tools build ## the same without Kubernetes: three sites, machines that mount (KEEP=1 leaves them running)
 	$(call say,demonstration without Kubernetes)
 	@KEEP=$(KEEP) $(SAME) $(GO) run ./test/e2e/demobare
+
+demo-exchange: fit-clusters modules tools kube-tools build ## three organizations lend each other storage (KEEP=1 leaves it running)
+	$(call say,demonstration of the exchange)
+	@KEEP=$(KEEP) $(SAME) $(GO) run ./test/e2e/demoexchange
 
 # The clusters with Weir installed take nearly as long as everything else, and wait half of that time: so two halves run at once, clusters and the rest.
 CLUSTERS = ./test/e2e/installed

@@ -35,6 +35,7 @@ func TestWhatDiffers(t *testing.T) {
 		{"nothing happened, and it was there for so long", side{0, much},
 			side{60, with(much, func(c *paper.Counters) { c.ByteHours += 100 << 20 })}, ""},
 		{"nothing happened, and more is counted", side{0, much},
+
 			side{60, with(much, func(c *paper.Counters) { c.ByteHours += 200 << 20 })}, "byte-hours: the guest counted"},
 		{"nothing happened, and more is there", side{30, much},
 			side{0, with(much, func(c *paper.Counters) { c.Stored += 1 << 20 })}, "the guest counted"},
@@ -47,8 +48,11 @@ func TestWhatDiffers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var guest, host Sum
-			guest.add(&paper.Usage{At: begin.Add(time.Duration(tt.guest.minute) * time.Minute), Of: map[string]paper.Counters{"g": tt.guest.c}})
-			host.add(&paper.Usage{At: begin.Add(time.Duration(tt.host.minute) * time.Minute), Of: map[string]paper.Counters{"g": tt.host.c}})
+			says := func(s side) *paper.Usage {
+				return &paper.Usage{At: begin.Add(time.Duration(s.minute) * time.Minute), Of: map[string]paper.Counters{"g": s.c}}
+			}
+			guest.add(says(tt.guest))
+			host.add(says(tt.host))
 			if got := differ(guest, host); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("it says %q, want %q", got, tt.want)
 			}

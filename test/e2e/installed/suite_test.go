@@ -23,7 +23,7 @@ func TestInstalled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*hang)
 	defer cancel()
 	var err error
-	if f, err = Install(ctx, c, t.Logf); err != nil {
+	if f, err = Install(ctx, c, Config{}, t.Logf); err != nil {
 		t.Fatal(err)
 	}
 	gomega.RegisterFailHandler(Fail)
