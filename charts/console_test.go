@@ -90,7 +90,8 @@ func TestConsoleInTheOpen(t *testing.T) {
 		"console.loadBalancer.annotations.a=b,console.loadBalancer.sourceRanges={192.0.2.0/24}"} {
 		all := render(t, trial("--set", open+expose+more)...)
 		d, c, s := consoleOf(t, all)
-		for _, want := range []string{"--url=https://weir.example.org:30843/", "--cert=/etc/weir/tls/tls.crt", "--key=/etc/weir/tls/tls.key"} {
+		for _, want := range []string{"--url=https://weir.example.org:30843/", "--cert=/etc/weir/tls/tls.crt",
+			"--key=/etc/weir/tls/tls.key"} {
 			if !slices.Contains(c.Args, want) {
 				t.Errorf("%s: the arguments %q lack %s", expose, c.Args, want)
 			}
@@ -225,14 +226,14 @@ func TestRefusalsOfTheConsole(t *testing.T) {
 		"console.url=https://192.0.2.7:8443":   {"console.ingress.host: \"\": an Ingress wants a name, and 192.0.2.7 is an address"},
 		"console.url=https://[2001:db8::1]":    {"console.ingress.host: \"\"", "[2001:db8::1] is an address"},
 		"console.ingress.host=192.0.2.7":       {"console.ingress.host: \"192.0.2.7\""},
-		"console.expose=NodePort":              {"console.tls.secret: missing: with expose NodePort", "kubernetes.io/tls", "expose=ClusterIP"},
+		"console.expose=NodePort":              {"console.tls.secret: missing: with expose NodePort", "kubernetes.io/tls"},
 		"console.expose=LoadBalancer":          {"console.tls.secret: missing: with expose LoadBalancer"},
 		"console.expose=HostNetwork":           {"/console/expose", "ClusterIP"},
 		"console.oidc.issuer=http://x.example": {"console.oidc.issuer: http://x.example: write a URL that begins with https://"},
 		"console.oidc.issuer=https://[::1":     {"console.oidc.issuer: https://[::1"},
 		"console.oidc.issuer=": {"console.oidc.issuer: missing: with console.oidc.client weir",
 			"console.oidc.issuer: missing: with console.oidc.secret weir-console-oidc", "sign in with a token"},
-		"console.oidc.client=":               {"console.oidc.client: missing: with console.oidc.issuer https://login.example.org/realms/surf"},
+		"console.oidc.client=":               {"console.oidc.client: missing: with console.oidc.issuer https://login.example.org/"},
 		"console.oidc.scopes={email groups}": {"/console/oidc/scopes/0"},
 		"console.replicas=2":                 {"/console", "replicas"},
 		"console.tls.secret=A_b":             {"/console/tls/secret"},

@@ -26,8 +26,8 @@ import (
 // authority is where the kubelet puts that of the API server.
 const authority = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 
-// InCluster says where the API server is, as the environment of each pod does. It needs no token, so
-// that the console's pod can be without one (console-1).
+// InCluster says where the API server is, as the environment of each pod does. It needs no token,
+// so that the console's pod can be without one (console-1).
 func InCluster(getenv func(string) string) (*rest.Config, error) { return inCluster(getenv, authority) }
 
 func inCluster(getenv func(string) string, authority string) (*rest.Config, error) {
