@@ -122,6 +122,7 @@ func flows(t *testing.T, e example, all []runtime.Object) map[string][]far {
 		"StatefulSet weir-gateway":       slices.Concat(registry, dns, store, []far{apis, host, node}), // who may read metrics
 		"Deployment weir-operator":       slices.Concat(registry, dns, mine, []far{apis, host, node}),
 		"Deployment weir-csi-controller": slices.Concat(registry, dns, mine, []far{apis}),
+		"Deployment weir-console":        {apis},
 	}
 }
 

@@ -21,6 +21,7 @@ func TestReferences(t *testing.T) {
 		"join":          {"utr-s3"},
 		"stranger":      {"utr-s3"},
 		"load-balancer": {"lie-0", "lie-operator", "lie-csi-controller", "lie-csi-node"},
+		"console":       {"weir-console-oidc"},
 	}
 	for _, e := range examples(t) {
 		t.Run(e.name, func(t *testing.T) {
@@ -40,6 +41,7 @@ func TestReferences(t *testing.T) {
 					switch {
 					case v.Secret != nil:
 						wanted = append(wanted, "Secret "+v.Secret.SecretName)
+					case v.ConfigMap != nil && v.ConfigMap.Name == "kube-root-ca.crt": // Kubernetes makes it in each namespace
 					case v.ConfigMap != nil:
 						wanted = append(wanted, "ConfigMap "+v.ConfigMap.Name)
 					case v.PersistentVolumeClaim != nil:

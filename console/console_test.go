@@ -6,13 +6,16 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -269,5 +272,43 @@ func TestSessionsEnd(t *testing.T) {
 		if got := expires(token); got.IsZero() != (want == 0) || want != 0 && got.Unix() != want {
 			t.Errorf("%s ends at %v", token, got)
 		}
+	}
+}
+
+// TestPodWithoutAToken: a console finds its cluster by what each pod is told, and asks it with the
+// tokens of people only.
+func TestPodWithoutAToken(t *testing.T) {
+	s := &standIn{objects: map[string]any{}}
+	api := httptest.NewTLSServer(s)
+	t.Cleanup(api.Close)
+	at, err := url.Parse(api.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"KUBERNETES_SERVICE_HOST": at.Hostname(), "KUBERNETES_SERVICE_PORT": at.Port()}
+	getenv := func(name string) string { return env[name] }
+	cluster, err := inCluster(getenv, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Config{Cluster: cluster, URL: "https://weir.example.org", Now: time.Now, Random: rand.Reader,
+		Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := asks(t, c, "GET", "/offers", "", signIn(t, c)); w.Code != http.StatusOK {
+		t.Errorf("with a token that counts: %d: %s", w.Code, w.Body)
+	}
+
+	if _, err := inCluster(getenv, file+"x"); err == nil || !strings.Contains(err.Error(), "kube-root-ca.crt") {
+		t.Errorf("without the authority: %v", err)
+	}
+	env["KUBERNETES_SERVICE_PORT"] = ""
+	if _, err := inCluster(getenv, file); err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
+		t.Errorf("outside of a cluster: %v", err)
 	}
 }

@@ -5,6 +5,8 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -15,10 +17,31 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 )
+
+// authority is where the kubelet puts that of the API server.
+const authority = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+
+// InCluster says where the API server is, as the environment of each pod does. It needs no token,
+// so that the console's pod can be without one (console-1).
+func InCluster(getenv func(string) string) (*rest.Config, error) { return inCluster(getenv, authority) }
+
+func inCluster(getenv func(string) string, authority string) (*rest.Config, error) {
+	host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT")
+	if host == "" || port == "" {
+		return nil, errors.New("find the cluster: KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is empty: " +
+			"run this in a pod, or give --kubeconfig")
+	}
+	if _, err := certutil.NewPool(authority); err != nil {
+		return nil, fmt.Errorf("find the cluster: read the authority of its API server: %w: mount the ConfigMap kube-root-ca.crt there, "+
+			"or give --kubeconfig", err)
+	}
+	return &rest.Config{Host: "https://" + net.JoinHostPort(host, port), TLSClientConfig: rest.TLSClientConfig{CAFile: authority}}, nil
+}
 
 // scheme has the kinds that pages are about.
 func scheme() *runtime.Scheme {

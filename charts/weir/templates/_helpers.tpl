@@ -261,3 +261,13 @@ spec:
 {{- define "weir.lentStore" -}}
 {{- $l := .Values.lending }}https://{{ $l.address }}:{{ eq $l.expose "NodePort" | ternary $l.nodePort $l.port }}
 {{- end }}
+
+{{/* weir.consoleScheme: what the console speaks. */}}
+{{- define "weir.consoleScheme" -}}
+{{ .Values.console.tls.secret | empty | ternary "http" "https" }}
+{{- end }}
+
+{{/* weir.consoleHost: the host of its Ingress. */}}
+{{- define "weir.consoleHost" -}}
+{{ .Values.console.ingress.host | default (regexReplaceAll "^https://(.*?)(:[0-9]+)?/?$" .Values.console.url "${1}" | lower) }}
+{{- end }}

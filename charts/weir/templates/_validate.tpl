@@ -95,6 +95,36 @@
 {{- if not $l.claim.size }}{{ $p = append $p "lending.claim.size: missing: write how much room there is for what the store counts, such as 1Gi" }}{{ end }}
 {{- end }}
 
+{{- $c := $v.console }}
+{{- if $c.enabled }}
+{{- $host := `([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?` }}
+{{- if not $c.url }}
+{{- $p = append $p "console.url: missing: write where people reach the console, such as https://weir.example.org" }}
+{{- else if not (regexMatch (printf "^https://%s/?$" $host) $c.url) }}
+{{- $p = append $p (printf "console.url: %s: write https://, a name and perhaps a port, and no path, such as https://weir.example.org: people's tokens go there" $c.url) }}
+{{- else if and $c.ingress.enabled (regexMatch "^(\\[.*\\]|[0-9.]+)$" (include "weir.consoleHost" .)) }}
+{{- $p = append $p (printf "console.ingress.host: %q: an Ingress wants a name, and %s is an address: write a name here, or in console.url" $c.ingress.host (include "weir.consoleHost" .)) }}
+{{- end }}
+{{- if and (ne $c.expose "ClusterIP") (not $c.tls.secret) }}
+{{- $p = append $p (printf "console.tls.secret: missing: with expose %s, people's tokens would go there in the clear: name a Secret of type kubernetes.io/tls; or expose=ClusterIP, behind an ingress that speaks HTTPS" $c.expose) }}
+{{- end }}
+{{- $o := $c.oidc }}
+{{- if $o.issuer }}
+{{- if not (regexMatch (printf "^https://%s(/[^?# ]*)?$" $host) $o.issuer) }}
+{{- $p = append $p (printf "console.oidc.issuer: %s: write a URL that begins with https://, such as https://login.example.org" $o.issuer) }}
+{{- end }}
+{{- if not $o.client }}
+{{- $p = append $p (printf "console.oidc.client: missing: with console.oidc.issuer %s, write the console's name at the issuer" $o.issuer) }}
+{{- end }}
+{{- else }}
+{{- range $key := list "client" "secret" "ca" }}
+{{- if index $o $key }}
+{{- $p = append $p (printf "console.oidc.issuer: missing: with console.oidc.%s %s, write the issuer's URL, such as https://login.example.org; or remove that one, and people sign in with a token" $key (index $o $key)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- if eq $v.certificates.mode "auto" }}
 {{- $have := lookup "v1" "Secret" .Release.Namespace $v.certificates.secrets.gateway | default dict }}
 {{- if eq (dig "metadata" "labels" "app.kubernetes.io/managed-by" "" $have) "Helm" }}

@@ -96,7 +96,10 @@ func (s *serving) run(ctx context.Context, sh *cli.Shell) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := process.Cluster(s.kubeconfig)
+	cluster, err := console.InCluster(sh.Getenv)
+	if s.kubeconfig != "" {
+		cluster, err = process.Cluster(s.kubeconfig)
+	}
 	if err != nil {
 		return err
 	}
