@@ -203,7 +203,6 @@ func (s *Store) refused(op, organization, gateway, agreement, why string) {
 const (
 	saveEvery  = time.Second
 	tellEvery  = time.Hour
-	tellPart   = 64
 	lookEvery  = time.Minute
 	eraseEvery = 5 * time.Second
 	watchAgain = time.Second
@@ -306,7 +305,7 @@ func (s *Store) tell(ctx context.Context) error {
 		for _, a := range s.ledger.Of(id) {
 			is.stored += a.Stored
 		}
-		if now.Sub(last.at) < cmp.Or(s.cfg.Tell, tellEvery) && !now.Before(last.at) && !s.much(id, last.stored, is.stored) {
+		if now.Sub(last.at) < cmp.Or(s.cfg.Tell, tellEvery) && !now.Before(last.at) && !much(s.deals.of(id, ""), last.stored, is.stored) {
 			continue
 		}
 		err := s.tellOf(ctx, id)
@@ -319,12 +318,7 @@ func (s *Store) tell(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// much reports whether what is stored changed so much that it is said at once: a 64th of the
-// agreement, or to or from nothing.
-func (s *Store) much(id string, was, is quantity.Bytes) bool {
-	d := s.deals.of(id, "")
-	return d != nil && max(was-is, is-was) > d.request.Amount/tellPart || (was == 0) != (is == 0)
-}
+func much(d *deal, said, is quantity.Bytes) bool { return d != nil && paper.Much(d.request.Amount, said, is) }
 
 func (s *Store) tellOf(ctx context.Context, id string) error {
 	d := s.deals.of(id, "")

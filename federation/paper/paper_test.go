@@ -472,3 +472,17 @@ func TestOtherTerms(t *testing.T) {
 		}
 	}
 }
+
+func TestMuch(t *testing.T) {
+	for _, x := range []struct {
+		amount, said, is quantity.Bytes
+		want             bool
+	}{
+		{6400, 0, 0, false}, {6400, 0, 1, true}, {6400, 1, 0, true}, {6400, 40, 50, false}, {6400, 40, 51, true}, {6400, 40, 29, true},
+		{6400, 4000, 4100, false}, {6400, 4000, 4101, true}, {6400, 4000, 3899, true},
+	} {
+		if got := paper.Much(x.amount, x.said, x.is); got != x.want {
+			t.Errorf("of %d, %d was said and %d is there: %v", x.amount, x.said, x.is, got)
+		}
+	}
+}

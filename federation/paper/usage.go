@@ -166,3 +166,10 @@ func (u *Usage) validate() error {
 }
 
 func has[V any](m map[string]V, k string) bool { _, ok := m[k]; return ok }
+
+// Much reports whether what is stored of an agreement changed so much since it was said that it is
+// said at once: by a 64th of the amount, by a quarter of what was said, or to or from nothing.
+func Much(amount, said, is quantity.Bytes) bool {
+	by := max(said-is, is-said)
+	return by > min(amount/64, said/4)
+}

@@ -55,14 +55,12 @@ func (l *lease) has(uuid string) bool {
 	return len(l.listed[uuid]) > 0
 }
 
-// How often both sides meet, when something was done, and how often counts are told: at once if the
-// first or the last object comes or goes, or so small a part of the agreement, or when the
-// agreement ends.
+// How often both sides meet, when something was done, and how often counts are told: at once if
+// much changed (paper.Much), or when the agreement ends.
 const (
 	meetEvery = time.Minute
 	tellEvery = time.Hour
 	tellSoon  = 5 * time.Second
-	tellPart  = 64
 	failAgain = 5 * time.Second
 )
 
@@ -366,7 +364,7 @@ func (l *lease) count(ctx context.Context) error {
 		is = of()
 		l.counted, l.metAt = is, now
 	}
-	more := max(is.Stored-l.told.Stored, l.told.Stored-is.Stored) > l.terms.Amount/tellPart || (is.Stored == 0) != (l.told.Stored == 0)
+	more := paper.Much(l.terms.Amount, l.told.Stored, is.Stored)
 	since = now.Sub(l.toldAt)
 	if since < tellSoon || !more && !noticed && since < tellEvery {
 		return nil

@@ -73,7 +73,7 @@ func demo(ctx context.Context, p *playbill.Play, dir string) (err error) {
 	}, func(format string, a ...any) { fmt.Printf("  "+format+"\n", a...) }); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{s.offer, s.agree, s.use, s.lose, s.account, s.end} {
+	for _, step := range []func(context.Context) error{s.offer, s.agree, s.use, s.lose, s.comeBack, s.account, s.end} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func (s *show) whole(ctx context.Context, agreement string) error {
 		return err
 	}
 	out, err := s.Kubectl(ctx, siteB2, "get", "gvc", "-o",
-		`jsonpath={range .items[0].status.stores[*]}{.agreement} at {.site} of {.host}: {.state}{"\n"}{end}`)
+		`jsonpath={range .items[0].status.stores[*]}agreement {.agreement}, at {.site}: {.state}{"\n"}{end}`)
 	fmt.Print(playbill.Indent(out))
 	return err
 }
@@ -328,6 +328,18 @@ func (s *show) lose(ctx context.Context) error {
 		return fmt.Errorf("the files' hash at b2 is %s, and the original's %s: %w", got, want, err)
 	}
 	return s.Write(ctx, siteB2, "at-b2", "/data/more", "20ms")
+}
+
+// comeBack starts site b1 again.
+func (s *show) comeBack(ctx context.Context) error {
+	s.Title("b1 comes back")
+	if err := s.Return(ctx, siteB1); err != nil {
+		return err
+	}
+	if err := s.Wait(ctx, siteB2, "gv/runs", "jsonpath={.status.copies}=4/4"); err != nil {
+		return err
+	}
+	return s.Table(ctx, siteB2, "gv,gvc")
 }
 
 // account shows what both sides counted.

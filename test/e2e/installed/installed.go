@@ -49,7 +49,7 @@ type Config struct {
 	Organizations map[string]string   // of sites; others have their own
 	Members       []string            // sites with a member of the registry; nil: all
 	Lends         map[string][]string // by site: to whom it lends copies; nil: each site to all
-	Stores        []string            // sites that run a store for other organizations
+	Stores        []string            // sites that run a store for other organizations, and the console
 }
 
 // Federated are clusters with Weir.
@@ -288,7 +288,9 @@ csi:
 	parts := map[string]pki.Part{"gateway": pki.PartGateway, "operator": pki.PartOperator, "csiController": pki.PartController,
 		"csiNode": pki.PartNode}
 	if slices.Contains(f.cfg.Stores, name) {
-		text += fmt.Sprintf("lending: {enabled: true, address: %s, nodePort: %d, nodeSelector: %s}\n", s.Addr(), lentPort, host)
+		text += fmt.Sprintf("lending: {enabled: true, address: %s, nodePort: %d, nodeSelector: %s}\n"+
+			"console: {enabled: true, url: https://weir.example.org, nodeSelector: %[3]s, resources: {requests: {cpu: 10m, memory: 32Mi}}}\n",
+			s.Addr(), lentPort, host)
 		parts["lending"] = pki.PartStore
 	}
 	file := filepath.Join(f.dir, name+".yaml")

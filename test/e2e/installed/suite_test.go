@@ -23,7 +23,7 @@ func TestInstalled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*hang)
 	defer cancel()
 	var err error
-	if f, err = Install(ctx, c, Config{}, t.Logf); err != nil {
+	if f, err = Install(ctx, c, Config{Stores: []string{"b", "c"}}, t.Logf); err != nil {
 		t.Fatal(err)
 	}
 	gomega.RegisterFailHandler(Fail)
@@ -40,6 +40,7 @@ var _ = Describe("three clusters", Ordered, ContinueOnFailure, func() {
 	Context("volumes", volumes)
 	Context("a copy that is made", copied)
 	Context("who may use a volume, and how", access)
+	Context("room that is lent", lending)
 	Context("deletion and ownership", deletion)
 	Context("the node plugin", plugin)
 	Context("the node plugin and packets", killing)
