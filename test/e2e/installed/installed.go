@@ -289,7 +289,7 @@ csi:
 		"csiNode": pki.PartNode}
 	if slices.Contains(f.cfg.Stores, name) {
 		text += fmt.Sprintf("lending: {enabled: true, address: %s, nodePort: %d, nodeSelector: %s}\n"+
-			"console: {enabled: true, url: https://weir.example.org, nodeSelector: %[3]s, resources: {requests: {cpu: 10m, memory: 32Mi}}}\n",
+			"console: {enabled: true, url: https://weir.example.org, nodeSelector: %[3]s}\n",
 			s.Addr(), lentPort, host)
 		parts["lending"] = pki.PartStore
 	}
