@@ -75,6 +75,10 @@ func TestWhatPeopleSay(t *testing.T) {
 	wantPhase(id, paper.Breached, v1alpha1.AgreementGuest, host, guest)
 	say(host, id, func(s *v1alpha1.StorageAgreementSpec) { s.Drained = &v1alpha1.Statement{} })
 	refused(host, id, `spec.drained: that is for "RUG" to say`)
+	f.advance(time.Minute)
+	f.count(id, 0, 0, "gro-1", "RUG")
+	settleAll(host, guest)
+	wantPhase(id, paper.Drained, v1alpha1.AgreementHost, host, guest) // nothing is there: it says so by itself
 
 	id = agree(accept)
 	say(guest, id, func(s *v1alpha1.StorageAgreementSpec) { s.Unpaid = &v1alpha1.Statement{} })

@@ -257,6 +257,22 @@ func TestLendingByItself(t *testing.T) {
 	f.advance(400 * 24 * time.Hour)
 	settleAll(host, guest)
 	wantPhase(anID, paper.Breached, v1alpha1.AgreementHost, host, guest)
+
+	// What the registry lost is not asked for anew, perhaps by other terms.
+	for _, name := range []string{paper.AnswerName(anID), paper.RequestName(anID)} {
+		p, err := f.reg.GetPaper(t.Context(), name)
+		f.ok(err)
+		f.ok(f.reg.DeletePaper(t.Context(), name, p.Revision))
+	}
+	settleAll(host, guest)
+	first := f.aRequest(anID, "ams.disks", "4Ti")
+	guest.get(first)
+	if r := object.Ready(first.Status.Conditions); r.Reason != v1alpha1.ReasonNotFound || !strings.Contains(r.Message, "status.papers") {
+		t.Errorf("the request that was lost: %+v", r)
+	}
+	if _, err := f.reg.GetPaper(t.Context(), paper.RequestName(anID)); !errors.Is(err, federation.ErrNotFound) {
+		t.Errorf("it was asked anew: %v", err)
+	}
 }
 
 // TestAnOfferIsDeleted: it goes at once if nothing was given of it; else it is closed, and shown

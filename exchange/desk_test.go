@@ -100,6 +100,21 @@ func TestAutomatic(t *testing.T) {
 	}
 }
 
+// Who takes a request back when it is answered already takes nothing back.
+func TestRecall(t *testing.T) {
+	d := opened(t)
+	ctx := t.Context()
+	first, second := d.asks(gib), d.asks(gib)
+	d.ok(d.host.Accept(ctx, first, false))
+	d.ok(d.guest.Recall(ctx, first, "never mind"))
+	d.ok(d.guest.Recall(ctx, second, "never mind"))
+	for id, want := range map[string]paper.Phase{first: paper.Agreed, second: paper.Declined} {
+		if a, err := d.guest.Agreement(ctx, id); err != nil || a.Phase != want || a.Request.Noticed != nil {
+			t.Errorf("%v: it is %s, want %s", err, a.Phase, want)
+		}
+	}
+}
+
 // asksDearly writes a request that no desk would make.
 func (d *desks) asksDearly(amount quantity.Bytes) string {
 	d.Helper()

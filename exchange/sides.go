@@ -150,6 +150,17 @@ func (d *Desk) Ready(ctx context.Context, id string, at paper.Place) error {
 	})
 }
 
+// Recall withdraws a request that nobody has answered; what was answered stays as it is.
+func (d *Desk) Recall(ctx context.Context, id, why string) error {
+	return d.guest(ctx, id, func(a Agreement, r *paper.Request) (bool, error) {
+		if a.Answer != nil || r.Withdrawn != nil {
+			return false, nil
+		}
+		r.Withdrawn = d.moment(why)
+		return true, nil
+	})
+}
+
 // End gives notice, by either side. A guest whose request was not answered withdraws it.
 func (d *Desk) End(ctx context.Context, id, why string) error {
 	a, err := d.Agreement(ctx, id)

@@ -52,7 +52,7 @@ type StorageAgreementSpec struct {
 	Why string `json:"why,omitempty"`
 	// Where the host's store is, as a URL, if it is not the site's own. Live.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^https?://.+`
+	// +kubebuilder:validation:Pattern=`^https://.+`
 	// +kubebuilder:validation:MaxLength=256
 	Endpoint string `json:"endpoint,omitempty"`
 	// Notice by this side: the agreement ends when the notice is over. Immutable.

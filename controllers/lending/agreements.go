@@ -133,7 +133,7 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	if was := obj.Status.Phase; was != v1alpha1.AgreementPhase(a.Phase) {
-		defer r.Mirror.Stir(a.Request.ID)
+		defer r.Mirror.Stir(a.Request.ID, r.Now())
 	}
 	r.show(obj, agreed{a}, out)
 	if err := r.keep(ctx, obj, agreed{a}); err != nil {
@@ -226,7 +226,7 @@ func (r *agreements) moves(ctx context.Context, obj *v1alpha1.StorageAgreement, 
 	if a.Request.Guest == r.Organization {
 		if x := a.Answer; x != nil && x.Deleted != nil && a.Request.Confirmed == nil {
 			err = r.desk.Confirm(ctx, id)
-		} else if a.Phase == paper.Ending && r.empty(a) {
+		} else if (a.Phase == paper.Ending || a.Phase == paper.Breached && a.Breach == paper.Guest) && r.empty(a) {
 			err = r.desk.Drained(ctx, id, "nothing is there any more")
 		} else {
 			err = r.gives(ctx, obj, a)

@@ -129,12 +129,19 @@ func (r *room) on(f func(paper.Paper)) {
 	}
 }
 
+// refusedAgain is when the registry is asked again for what it refused.
+const refusedAgain = 5 * time.Minute
+
 // settle reads the error of a reconcile's steps. What the papers or a gatekeeper do not allow is
 // for a person to see.
 func settle(err error) outcome.Outcome {
 	if errors.Is(err, exchange.ErrRefused) || errors.Is(err, paper.ErrInvalid) || errors.Is(err, federation.ErrAccess) ||
 		errors.Is(err, federation.ErrInvalid) {
-		return outcome.Settle(outcome.Stopped(v1alpha1.ReasonRefused, err.Error()))
+		out := outcome.Settle(outcome.Stopped(v1alpha1.ReasonRefused, err.Error()))
+		if errors.Is(err, federation.ErrAccess) { // the gatekeeper judges by the time, and by what others wrote
+			out.Result.RequeueAfter = refusedAgain
+		}
+		return out
 	}
 	return outcome.Settle(err)
 }

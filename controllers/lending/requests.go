@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -105,7 +106,7 @@ func (r *requests) steps(ctx context.Context, obj *v1alpha1.StorageRequest) (*ag
 	}
 	if !obj.DeletionTimestamp.IsZero() {
 		if known && a.Answer == nil && !a.Over() {
-			if err := r.desk.End(ctx, id, "the request was deleted"); err != nil {
+			if err := r.desk.Recall(ctx, id, "the request was deleted"); err != nil {
 				return &agreed{a}, err
 			}
 		}
@@ -113,6 +114,14 @@ func (r *requests) steps(ctx context.Context, obj *v1alpha1.StorageRequest) (*ag
 	}
 	if known {
 		return &agreed{a}, nil
+	}
+	switch paper.Phase(obj.Status.Phase) {
+	case "":
+	case paper.Ended, paper.Declined, paper.Expired: // what is shown stays
+		return nil, &outcome.Wait{After: time.Hour}
+	default: // it was asked, and what both signed stays in the StorageAgreement
+		return nil, outcome.Stopped(v1alpha1.ReasonNotFound, "the registry has this request no more, or does not show it: what both sides "+
+			"signed is in status.papers of StorageAgreement "+id+"; make another StorageRequest to ask anew")
 	}
 	o := r.offerOf(obj.Spec.Offer)
 	if o == nil {

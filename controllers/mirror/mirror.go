@@ -167,11 +167,17 @@ func (m *Mirror) Stored(agreement string) bool {
 }
 
 // Stir has everything looked at again that an agreement is for, which has another state: volumes
-// that are in its store, and those for which there was no room.
-func (m *Mirror) Stir(agreement string) {
+// that are in its store, those in a store that ends, and those for which there was no room.
+func (m *Mirror) Stir(agreement string, now time.Time) {
+	moves := []string{agreement}
+	for _, r := range m.Rooms("", now) {
+		if r.Ending {
+			moves = append(moves, r.Agreement)
+		}
+	}
 	all, _ := m.Volumes()
 	for _, v := range all {
-		if v.Record != nil && slices.Contains(v.Record.Stores, agreement) {
+		if v.Record != nil && slices.ContainsFunc(v.Record.Stores, func(id string) bool { return slices.Contains(moves, id) }) {
 			m.tell(News{Volume: v.UUID, Name: v.Name(), Record: true, Mine: m.Concerns(v)})
 		}
 	}

@@ -318,7 +318,9 @@ func (s *Store) tell(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func much(d *deal, said, is quantity.Bytes) bool { return d != nil && paper.Much(d.request.Amount, said, is) }
+func much(d *deal, said, is quantity.Bytes) bool {
+	return d != nil && paper.Much(d.request.Amount, said, is)
+}
 
 func (s *Store) tellOf(ctx context.Context, id string) error {
 	d := s.deals.of(id, "")

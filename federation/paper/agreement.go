@@ -212,7 +212,7 @@ func (a *Answer) validate() error {
 		return nil
 	}
 	if e := a.Ready.Endpoint; e != "" {
-		if u, err := url.Parse(e); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		if u, err := url.Parse(e); err != nil || u.Scheme != "https" || u.Host == "" {
 			return bad(of, "ready.endpoint", fmt.Sprintf("%q", e), "write a URL, such as https://store.example.org")
 		}
 	}

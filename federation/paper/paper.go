@@ -195,7 +195,7 @@ func said(of, field string, m *Moment) error {
 
 // How long texts may be, in bytes, and how many organizations an offer may name.
 const (
-	mostText  = 4096
+	mostText  = 1024
 	mostWord  = 64
 	mostNamed = 256
 )
