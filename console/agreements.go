@@ -40,18 +40,32 @@ func agreementOf(a v1alpha1.StorageAgreement) agreementLine {
 // over are the states in which nothing is there any more.
 var over = []v1alpha1.AgreementPhase{"Declined", "Expired", "Ended"}
 
+// agreements reads all, each with what lists show.
+func (v *visit) agreements() (all []agreementLine, forbidden string, err error) {
+	rows, forbidden, err := v.rows("storageagreements", "With", "As", "Site", "Amount", "Phase", "Move", "Purpose", "Message")
+	for _, r := range rows {
+		a := v1alpha1.StorageAgreement{Status: v1alpha1.StorageAgreementStatus{With: r["With"], Role: v1alpha1.AgreementParty(r["As"]),
+			Site: r["Site"], Amount: r.amount("Amount"), Phase: v1alpha1.AgreementPhase(r["Phase"]),
+			Move: v1alpha1.AgreementParty(r["Move"]), Purpose: r["Purpose"]}}
+		a.Name = r["Name"]
+		l := agreementOf(a)
+		l.Why = r["Message"]
+		all = append(all, l)
+	}
+	return all, forbidden, err
+}
+
 // agreements shows those of this cluster's organization.
 func agreements(v *visit) error {
-	var all v1alpha1.StorageAgreementList
-	forbidden, err := list(v.Context(), v.s.api, &all)
+	all, forbidden, err := v.agreements()
 	if err != nil {
 		return err
 	}
 	q := v.URL.Query()
 	p := agreementsPage{Q: q.Get("q"), Which: cmp.Or(q.Get("which"), "open")}
 	var lines []agreementLine
-	for _, a := range all.Items {
-		l, is := agreementOf(a), slices.Contains(over, a.Status.Phase)
+	for _, l := range all {
+		a, is := l.StorageAgreement, slices.Contains(over, l.Status.Phase)
 		if p.Which == "open" && is || p.Which == "over" && !is || p.Which == "ours" && !l.Ours {
 			continue
 		}

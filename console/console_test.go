@@ -33,6 +33,7 @@ type standIn struct {
 	mu      sync.Mutex
 	objects map[string]any // by path
 	asked   []string
+	without string // a column that lists do not have
 	// anyToken is a token that counts besides "good"; nil: none does.
 	anyToken func() string
 }
@@ -57,6 +58,14 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"/selfsubjectaccessreviews"):
 		_, _ = io.WriteString(w,
 			`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{},"status":{"allowed":true}}`)
+	case strings.Contains(r.Header.Get("Accept"), "as=Table"):
+		t := printed(path.Base(r.URL.Path), s.objects[r.URL.Path])
+		for i, c := range t.ColumnDefinitions {
+			if c.Name == s.without {
+				t.ColumnDefinitions[i].Name = ""
+			}
+		}
+		_ = json.NewEncoder(w).Encode(t)
 	case s.objects[r.URL.Path] != nil:
 		_ = json.NewEncoder(w).Encode(s.objects[r.URL.Path])
 	default:

@@ -26,6 +26,7 @@ func functions() template.FuncMap {
 		"short": short,
 		"bytes": bytesText,
 		"days":  daysText,
+		"brief": brief,
 		"tone":  tone,
 		"at": func(path, prefix string) bool {
 			return path == prefix || prefix != "/" && strings.HasPrefix(path, prefix)
@@ -55,6 +56,17 @@ func day(v any, form string) string {
 func short(id string) string {
 	out, _, _ := strings.Cut(id, "-")
 	return out
+}
+
+// longest is how much of a text a list has, in letters. Its own page has all of it.
+const longest = 120
+
+// brief is enough of a text for a list.
+func brief(s string) string {
+	if r := []rune(s); len(r) > longest {
+		return string(r[:longest-1]) + "…"
+	}
+	return s
 }
 
 // bytesText is an amount as people read it.
@@ -119,14 +131,20 @@ type paged[T any] struct {
 	Query       url.Values
 	Page, Pages int
 	Forbidden   string
+	key         string // of the query: which part it is
 }
 
 // perPage is how much of a list a page has.
 const perPage = 50
 
-// page cuts a list.
+// page cuts a page's list.
 func page[T any](all []T, q url.Values, forbidden string) paged[T] {
-	n, err := strconv.Atoi(q.Get("page"))
+	return pageBy("page", all, q, forbidden)
+}
+
+// pageBy cuts one of several lists, whose part is in the query by a name of its own.
+func pageBy[T any](key string, all []T, q url.Values, forbidden string) paged[T] {
+	n, err := strconv.Atoi(q.Get(key))
 	pages := max((len(all)+perPage-1)/perPage, 1)
 	if err != nil || n < 1 {
 		n = 1
@@ -134,7 +152,7 @@ func page[T any](all []T, q url.Values, forbidden string) paged[T] {
 	n = min(n, pages)
 	from := (n - 1) * perPage
 	return paged[T]{Items: all[from:min(from+perPage, len(all))], All: len(all), From: from + 1, Query: q, Page: n, Pages: pages,
-		Forbidden: forbidden}
+		Forbidden: forbidden, key: key}
 }
 
 // Link is the address of another part of the same list.
@@ -143,7 +161,7 @@ func (p paged[T]) Link(n int) string {
 	for k, v := range p.Query {
 		q[k] = slices.Clone(v)
 	}
-	q.Set("page", strconv.Itoa(n))
+	q.Set(p.key, strconv.Itoa(n))
 	return "?" + q.Encode()
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,11 +67,19 @@ func mapper() meta.RESTMapper {
 	return m
 }
 
-// connect is the API server for who has a token (console-1).
-func (c *Console) connect(token string) (client.Client, error) {
+// connect is the API server for who has a token (console-1): for objects, and for rows of them.
+func (c *Console) connect(token string) (client.Client, rest.Interface, error) {
 	cfg := rest.AnonymousClientConfig(c.cfg.Cluster)
 	cfg.BearerToken, cfg.QPS, cfg.UserAgent, cfg.Timeout = token, -1, "weir-console", 30*time.Second
-	return client.New(cfg, client.Options{Scheme: scheme(), Mapper: mapper()})
+	s := scheme()
+	api, err := client.New(cfg, client.Options{Scheme: s, Mapper: mapper()})
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.APIPath, cfg.GroupVersion = "/apis", &v1alpha1.GroupVersion
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(s).WithoutConversion()
+	rows, err := rest.RESTClientFor(cfg)
+	return api, rows, err
 }
 
 func unauthorized(err error) bool {
@@ -127,18 +136,33 @@ func (v *visit) may(verb, resource string) bool {
 }
 
 // home is the site whose cluster this is.
-type home struct{ Site, Organization, Federation string }
+type home struct {
+	Site, Organization, Federation string
+	at                             time.Time // when it was found
+}
 
-func (v *visit) home() (h home) {
-	var list v1alpha1.SiteList
-	if v.s.api.List(v.Context(), &list) != nil {
+// home looks for the local site, and remembers it for a while.
+func (v *visit) home() home {
+	now := v.c.cfg.Now()
+	v.s.mu.Lock()
+	h := v.s.home
+	v.s.mu.Unlock()
+	if h.Site != "" && now.Sub(h.at) < askedFor {
 		return h
 	}
+	var list v1alpha1.SiteList
+	if v.s.api.List(v.Context(), &list) != nil {
+		return home{}
+	}
+	h = home{}
 	for i := range list.Items {
 		if s := &list.Items[i]; s.Status.Local {
-			h = home{s.Name, s.Spec.Organization, s.Spec.Federation}
+			h = home{s.Name, s.Spec.Organization, s.Spec.Federation, now}
 		}
 	}
+	v.s.mu.Lock()
+	defer v.s.mu.Unlock()
+	v.s.home = h
 	return h
 }
 

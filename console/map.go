@@ -18,6 +18,8 @@ type drawing struct {
 	Width, Height int
 	Dots          []dot
 	Lines         []line
+	// Left is how many lines are not drawn.
+	Left int
 }
 
 // dot is a site.
@@ -45,6 +47,9 @@ const (
 	longitude = "geo.weir.dev/longitude"
 )
 
+// mostLines is how many are drawn; more than that nobody can tell from each other.
+const mostLines = 150
+
 const mapWidth, mapHeight, mapEdge = 720, 360, 70.0
 
 // drawMap places sites, and draws what is between them.
@@ -65,8 +70,8 @@ func drawMap(sites []v1alpha1.Site, volumes []v1alpha1.GeoVolumeContent) drawing
 	d.locate(order)
 	between := map[[2]string]*line{}
 	var pairs [][2]string
+	rank := map[string]int{"good": 0, "plain": 0, "mind": 1, "bad": 2}
 	worse := func(l *line, t string) {
-		rank := map[string]int{"good": 0, "plain": 0, "mind": 1, "bad": 2}
 		if rank[t] >= rank[l.Tone] {
 			l.Tone = t
 		}
@@ -105,7 +110,14 @@ func drawMap(sites []v1alpha1.Site, volumes []v1alpha1.GeoVolumeContent) drawing
 			add(home, string(s.Site), s.State, s.Lag)
 		}
 	}
-	slices.SortFunc(pairs, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	slices.SortFunc(pairs, func(a, b [2]string) int {
+		x, y := between[a], between[b]
+		return cmp.Or(cmp.Compare(rank[y.Tone], rank[x.Tone]), cmp.Compare(y.Copies, x.Copies), cmp.Compare(a[0], b[0]),
+			cmp.Compare(a[1], b[1]))
+	})
+	d.Left = max(0, len(pairs)-mostLines)
+	pairs = pairs[:len(pairs)-d.Left]
+	slices.Reverse(pairs) // what is not well lies on top
 	for _, k := range pairs {
 		l := between[k]
 		l.Wide = 1.5 + math.Log2(float64(l.Copies))

@@ -38,10 +38,26 @@ func lineOf(o v1alpha1.StorageOffer) offerLine {
 	return offerLine{o, r.Reason, r.Message, o.Annotations[v1alpha1.MirrorAnnotation] == ""}
 }
 
+// offers reads all, each with what lists show.
+func (v *visit) offers() (all []offerLine, forbidden string, err error) {
+	rows, forbidden, err := v.rows("storageoffers", "Host", "Site", "Amount", "Free", "Reason", "Price", "Terms", "Media", "Class")
+	for _, r := range rows {
+		l := offerLine{Reason: r["Reason"], StorageOffer: v1alpha1.StorageOffer{
+			Spec: v1alpha1.StorageOfferSpec{Price: r["Price"], Terms: r["Terms"], Media: r["Media"],
+				Class: v1alpha1.RoomClass(r["Class"])},
+			Status: v1alpha1.StorageOfferStatus{Host: r["Host"], Site: r["Site"], Free: r.amount("Free")}}}
+		if q := r.amount("Amount"); q != nil {
+			l.Spec.Amount = *q
+		}
+		l.Name = r["Name"]
+		all = append(all, l)
+	}
+	return all, forbidden, err
+}
+
 // offers shows what organizations lend.
 func offers(v *visit) error {
-	var all v1alpha1.StorageOfferList
-	forbidden, err := list(v.Context(), v.s.api, &all)
+	all, forbidden, err := v.offers()
 	if err != nil {
 		return err
 	}
@@ -55,7 +71,7 @@ func offers(v *visit) error {
 	}
 	us := v.home().Organization
 	var lines []offerLine
-	for _, o := range all.Items {
+	for _, o := range all {
 		ours := o.Status.Host == us
 		free := resource.Quantity{}
 		if o.Status.Free != nil {
@@ -63,7 +79,7 @@ func offers(v *visit) error {
 		}
 		if ours == p.Ours && free.Cmp(least) >= 0 &&
 			matches(p.Q, o.Name, o.Status.Host, o.Status.Site, o.Spec.Media, string(o.Spec.Class), o.Spec.Price, o.Spec.Terms) {
-			lines = append(lines, lineOf(o))
+			lines = append(lines, o)
 		}
 	}
 	p.Offers = page(lines, q, forbidden)

@@ -5,6 +5,7 @@ package console
 import (
 	"cmp"
 	"slices"
+	"sync"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 )
@@ -12,11 +13,15 @@ import (
 // overviewPage is what the page of that name shows.
 type overviewPage struct {
 	Map     drawing
-	Sites   []v1alpha1.Site
+	Sites   paged[v1alpha1.Site]
 	Volumes paged[volumeLine]
-	// Moves are agreements in which it is this side's move.
-	Moves []v1alpha1.StorageAgreement
+	// Moves are agreements in which it is this side's move: the first few of AllMoves.
+	Moves    []agreementLine
+	AllMoves int
 }
+
+// fewMoves is how many the overview shows.
+const fewMoves = 10
 
 // volumeLine is a volume in the overview.
 type volumeLine struct {
@@ -28,19 +33,29 @@ type volumeLine struct {
 func overview(v *visit) error {
 	var sites v1alpha1.SiteList
 	var volumes v1alpha1.GeoVolumeContentList
-	var agreements v1alpha1.StorageAgreementList
-	if _, err := list(v.Context(), v.s.api, &sites); err != nil {
+	var agreements []agreementLine
+	var forbidden string
+	if err := together(func() (err error) { // most of the time goes by at the API server
+		forbidden, err = list(v.Context(), v.s.api, &volumes)
+		return err
+	}, func() error {
+		_, err := list(v.Context(), v.s.api, &sites)
+		return err
+	}, func() (err error) {
+		agreements, _, err = v.agreements()
+		return err
+	}); err != nil {
 		return err
 	}
-	forbidden, err := list(v.Context(), v.s.api, &volumes)
-	if err != nil {
-		return err
-	}
-	if _, err := list(v.Context(), v.s.api, &agreements); err != nil {
-		return err
-	}
-	p := overviewPage{Sites: sites.Items, Map: drawMap(sites.Items, volumes.Items)}
 	q := v.URL.Query()
+	p := overviewPage{Map: drawMap(sites.Items, volumes.Items)}
+	worse := func(reason string) int {
+		return map[string]int{"bad": 0, "mind": 1, "good": 2, "plain": 2}[tone(reason)]
+	}
+	slices.SortStableFunc(sites.Items, func(a, b v1alpha1.Site) int {
+		return cmp.Compare(worse(ready(a.Status.Conditions).Reason), worse(ready(b.Status.Conditions).Reason))
+	})
+	p.Sites = pageBy("sites", sites.Items, q, "")
 	var lines []volumeLine
 	for _, c := range volumes.Items {
 		r := ready(c.Status.Conditions)
@@ -49,16 +64,22 @@ func overview(v *visit) error {
 		}
 	}
 	slices.SortFunc(lines, func(a, b volumeLine) int {
-		worse := func(l volumeLine) int {
-			return map[string]int{"bad": 0, "mind": 1}[tone(l.Reason)] + map[string]int{"good": 2, "plain": 2}[tone(l.Reason)]
-		}
-		return cmp.Or(cmp.Compare(worse(a), worse(b)), cmp.Compare(a.Spec.FederationName, b.Spec.FederationName))
+		return cmp.Or(cmp.Compare(worse(a.Reason), worse(b.Reason)), cmp.Compare(a.Spec.FederationName, b.Spec.FederationName))
 	})
 	p.Volumes = page(lines, q, forbidden)
-	for _, a := range agreements.Items {
-		if a.Status.Move != "" && a.Status.Move == a.Status.Role {
-			p.Moves = append(p.Moves, a)
-		}
-	}
+	p.Moves = slices.DeleteFunc(agreements, func(l agreementLine) bool { return !l.Ours })
+	p.AllMoves = len(p.Moves)
+	p.Moves = p.Moves[:min(fewMoves, len(p.Moves))]
 	return v.show("overview", "Overview", p, 0)
+}
+
+// together does all at once, and returns the first error.
+func together(all ...func() error) error {
+	errs := make([]error, len(all))
+	var work sync.WaitGroup
+	for i, f := range all {
+		work.Go(func() { errs[i] = f() })
+	}
+	work.Wait()
+	return cmp.Or(errs...)
 }

@@ -41,7 +41,7 @@ import (
 
 // fed is a federation whose registry is in memory, and a clock that tests set.
 type fed struct {
-	t      *testing.T
+	t      testing.TB
 	server *memory.Server
 	reg    *memory.Client
 	mu     sync.Mutex
@@ -82,6 +82,21 @@ type house struct {
 	url                string
 }
 
+// cluster starts an API server.
+func (f *fed) cluster() *house {
+	f.t.Helper()
+	h := &house{fed: f, cfg: apiserver.Start(f.t)}
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme, rbacv1.AddToScheme, v1alpha1.AddToScheme,
+		authenticationv1.AddToScheme} {
+		f.ok(add(s))
+	}
+	var err error
+	h.api, err = client.New(h.cfg, client.Options{Scheme: s})
+	f.ok(err)
+	return h
+}
+
 // house builds one. Its gateway lives.
 func (f *fed) house(organization, site string, labels map[string]string) *house {
 	f.t.Helper()
@@ -92,16 +107,10 @@ func (f *fed) house(organization, site string, labels map[string]string) *house 
 		Gateways: []federation.Gateway{{Name: site + "-1", Addr: site + ":7440", Incarnation: "1"}}}))
 	_, err = f.reg.Heartbeat(ctx, federation.Alive{Gateway: site + "-1", Site: site, Incarnation: "1"}, time.Hour)
 	f.ok(err)
-	h := &house{fed: f, organization: organization, site: site, cfg: apiserver.Start(f.t)}
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme, rbacv1.AddToScheme, v1alpha1.AddToScheme,
-		authenticationv1.AddToScheme} {
-		f.ok(add(s))
-	}
-	h.api, err = client.New(h.cfg, client.Options{Scheme: s})
-	f.ok(err)
+	h := f.cluster()
+	h.organization, h.site = organization, site
 	skip := true // names of controllers are checked per process, of which these are two clusters
-	mgr, err := ctrl.NewManager(h.cfg, ctrl.Options{Scheme: s, Cache: controllers.CacheOptions(),
+	mgr, err := ctrl.NewManager(h.cfg, ctrl.Options{Scheme: h.api.Scheme(), Cache: controllers.CacheOptions(),
 		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: &skip}})
 	f.ok(err)
 	f.ok(controllers.Setup(ctx, mgr, controllers.Options{Federation: "demo", Organization: organization, Site: site,
@@ -173,7 +182,7 @@ func (h *house) person(name string, rules []rbacv1.PolicyRule) (token string) {
 }
 
 // chromium is the browser.
-func chromium(t *testing.T) string {
+func chromium(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil && os.Geteuid() == 0 { // as continuous integration, which installs it

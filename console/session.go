@@ -15,6 +15,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -28,10 +29,12 @@ const (
 type session struct {
 	user string
 	api  client.Client
+	rest rest.Interface // see rows
 	ends time.Time
 
-	mu  sync.Mutex
-	may map[string]asked // what the API server said that he may do
+	mu   sync.Mutex
+	may  map[string]asked // what the API server said that he may do
+	home home
 }
 
 // sessions are all, by the name that the browser has.
@@ -80,7 +83,7 @@ func (c *Console) random() (string, error) {
 
 // begin signs somebody in by a token that the API server takes.
 func (c *Console) begin(ctx context.Context, w http.ResponseWriter, token string) error {
-	api, err := c.connect(token)
+	api, rows, err := c.connect(token)
 	if err != nil {
 		return err
 	}
@@ -96,7 +99,7 @@ func (c *Console) begin(ctx context.Context, w http.ResponseWriter, token string
 		return err
 	}
 	now := c.cfg.Now()
-	s := &session{user: review.Status.UserInfo.Username, api: api, ends: now.Add(sessionTime), may: map[string]asked{}}
+	s := &session{user: review.Status.UserInfo.Username, api: api, rest: rows, ends: now.Add(sessionTime), may: map[string]asked{}}
 	if exp := expires(token); !exp.IsZero() && exp.Before(s.ends) {
 		s.ends = exp
 	}

@@ -223,6 +223,7 @@ type SignedPaper struct {
 // +kubebuilder:printcolumn:name="Move",type=string,JSONPath=`.status.move`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Ends",type=string,JSONPath=`.status.ends`
+// +kubebuilder:printcolumn:name="Purpose",type=string,JSONPath=`.status.purpose`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 type StorageAgreement struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -321,6 +322,8 @@ type UsageSample struct {
 // +kubebuilder:printcolumn:name="GiB-hours",type=string,JSONPath=`.status.byHost.gibibyteHours`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Differs",type=string,JSONPath=`.status.differs`,priority=1
+// +kubebuilder:printcolumn:name="ByGuest",type=string,JSONPath=`.status.byGuest`,priority=1
+// +kubebuilder:printcolumn:name="ByHost",type=string,JSONPath=`.status.byHost`,priority=1
 type StorageUsage struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -128,6 +128,9 @@ type StorageOfferStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Price",type=string,JSONPath=`.spec.price`,priority=1
+// +kubebuilder:printcolumn:name="Terms",type=string,JSONPath=`.spec.terms`,priority=1
+// +kubebuilder:printcolumn:name="Media",type=string,JSONPath=`.spec.media`,priority=1
+// +kubebuilder:printcolumn:name="Class",type=string,JSONPath=`.spec.class`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$')",message="an offer's name is a DNS label: at most 63 lower-case letters, digits and '-', without a dot"
 type StorageOffer struct {

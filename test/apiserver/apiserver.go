@@ -22,7 +22,7 @@ import (
 const hangGuard = 3 * time.Minute
 
 // Start runs an API server until the test ends. It returns how to reach it as an administrator.
-func Start(t *testing.T) *rest.Config {
+func Start(t testing.TB) *rest.Config {
 	t.Helper()
 	root := source(t)
 	bin := tools(t, root)
@@ -54,7 +54,7 @@ func Start(t *testing.T) *rest.Config {
 }
 
 // source is the tree's root.
-func source(t *testing.T) string {
+func source(t testing.TB) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMOD").Output()
 	if err != nil {
@@ -64,7 +64,7 @@ func source(t *testing.T) string {
 }
 
 // tools builds what is missing, and returns the folder.
-func tools(t *testing.T, root string) string {
+func tools(t testing.TB, root string) string {
 	t.Helper()
 	build := filepath.Join(root, "hack", "tools", "build")
 	cmd := exec.CommandContext(t.Context(), build, "etcd", "kube")
