@@ -255,6 +255,14 @@ func (b *Borrower) begins(uuid string, at replica.StoreAt) {
 	b.at[uuid][at.Agreement] = at
 }
 
+// forgets has nothing known any more of what a volume has in a store. If its record names the
+// agreement again, it is looked.
+func (b *Borrower) forgets(uuid, agreement string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.at[uuid], agreement)
+}
+
 // Sources are the lent stores that may have segments of a volume.
 func (b *Borrower) Sources(uuid string) (out []log.Source) {
 	v, _ := b.cfg.View.Record(uuid)

@@ -129,8 +129,16 @@ func (f *filling) fill(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // the copy is closed, or all ends
 	}
-	f.l.reached(f.c.UUID, f.at)
+	f.tells()
 	return f.err
+}
+
+// tells says how far the volume is there, if its home has been here all the time: others may have
+// deleted what was there before. f.mu is held, or nothing is being put.
+func (f *filling) tells() {
+	if epoch, leads := f.c.Leading(); leads && epoch == f.epoch {
+		f.l.reached(f.c.UUID, f.at)
+	}
 }
 
 // slot waits until an object may be put, and reports whether ctx goes on.
@@ -172,7 +180,7 @@ func (f *filling) came(i int, err error) {
 	f.there[i] = true
 	f.pass()
 	if f.err == nil {
-		f.l.reached(f.c.UUID, f.at)
+		f.tells()
 	}
 }
 

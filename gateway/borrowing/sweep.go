@@ -133,8 +133,14 @@ func (l *lease) sweep(ctx context.Context) error {
 }
 
 // spare reports whether what a volume has there may be deleted by this gateway, as far as is known
-// here.
+// here. What is being put counts on what is there: then it is not.
 func (l *lease) spare(uuid string) bool {
+	l.mu.Lock()
+	busy := l.busy[uuid]
+	l.mu.Unlock()
+	if busy {
+		return false
+	}
 	v, known := l.b.cfg.View.Record(uuid)
 	if _, purged := l.b.cfg.View.Purged(uuid); purged && !known {
 		return l.purged[uuid]
@@ -206,6 +212,7 @@ func (l *lease) drop(ctx context.Context, uuid string, began time.Time) error {
 	if may, err := l.needless(ctx, uuid); err != nil || !may {
 		return err
 	}
+	l.b.forgets(uuid, l.terms.ID)
 	for _, name := range names {
 		if !l.spare(uuid) || l.b.cfg.Now().Sub(began) > sweepTime {
 			return nil
