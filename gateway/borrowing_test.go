@@ -26,17 +26,21 @@ import (
 // lentRooms are stores that another organization lends, by agreement, in memory. Package
 // exchange/lent has the real ones, and test/e2e uses them from gateways.
 type lentRooms struct {
-	mu   sync.Mutex
-	all  map[string]*storemem.Store
-	told map[string]int
-	hung atomic.Bool // whatever is put takes for ever
+	mu     sync.Mutex
+	all    map[string]*storemem.Store
+	told   map[string]int
+	closed map[string]bool // gateways without room
+	lists  map[string]int  // how often everything was listed, by agreement and gateway
+	hung   atomic.Bool     // whatever is put takes for ever
+	// putting, if it is not nil, is called while an object is being put. Set it under mu.
+	putting func(ctx context.Context, name string) error
 }
 
 // room is one of them at a gateway.
 type room struct {
 	store.Store
-	l  *lentRooms
-	id string
+	l           *lentRooms
+	gateway, id string
 }
 
 // Put implements store.Store.
@@ -45,7 +49,38 @@ func (r room) Put(ctx context.Context, name string, size int64, body io.ReadSeek
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	r.l.mu.Lock()
+	putting := r.l.putting
+	r.l.mu.Unlock()
+	if putting != nil {
+		if err := putting(ctx, name); err != nil {
+			return err
+		}
+	}
 	return r.Store.Put(ctx, name, size, body)
+}
+
+// List implements store.Store.
+func (r room) List(ctx context.Context, prefix string, f func(store.Info) error) error {
+	r.l.mu.Lock()
+	closed := r.l.closed[r.gateway]
+	defer func() {
+		r.l.mu.Lock()
+		defer r.l.mu.Unlock()
+		r.l.lists[r.id+" "+r.gateway]++
+	}()
+	r.l.mu.Unlock()
+	if closed {
+		return fmt.Errorf("%w: its organization says no room for gateway %s", store.ErrAccess, r.gateway)
+	}
+	return r.Store.List(ctx, prefix, f)
+}
+
+// onPut has f called while an object is being put.
+func (l *lentRooms) onPut(f func(ctx context.Context, name string) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.putting = f
 }
 
 func (room) Count(context.Context) error { return nil }
@@ -57,12 +92,12 @@ func (r room) Tell(context.Context) error {
 	return nil
 }
 
-func (l *lentRooms) open(string) func(paper.Terms, string) (borrowing.Room, error) {
+func (l *lentRooms) open(gateway string) func(paper.Terms, string) (borrowing.Room, error) {
 	return func(t paper.Terms, endpoint string) (borrowing.Room, error) {
 		if l == nil || endpoint != "https://store" {
 			return nil, fmt.Errorf("no store at %q", endpoint)
 		}
-		return room{l.at(t.ID), l, t.ID}, nil
+		return room{l.at(t.ID), l, gateway, t.ID}, nil
 	}
 }
 
@@ -76,7 +111,7 @@ func (l *lentRooms) at(id string) *storemem.Store {
 }
 
 // has lists what an agreement's store has of a volume.
-func (l *lentRooms) has(t *testing.T, agreement, volume string) (names []string) {
+func (l *lentRooms) has(t testing.TB, agreement, volume string) (names []string) {
 	t.Helper()
 	if err := l.at(agreement).List(t.Context(), volume+"/", func(i store.Info) error {
 		names = append(names, i.Name)
@@ -90,7 +125,8 @@ func (l *lentRooms) has(t *testing.T, agreement, volume string) (names []string)
 // borrowers are gateways of one organization, which others lend room.
 func borrowers(t *testing.T, sites ...string) *cluster {
 	c := newCluster(t)
-	c.of, c.lent = "org-a", &lentRooms{all: map[string]*storemem.Store{}, told: map[string]int{}}
+	c.of, c.lent = "org-a", &lentRooms{all: map[string]*storemem.Store{}, told: map[string]int{}, closed: map[string]bool{},
+		lists: map[string]int{}}
 	c.memory = 1 << 20
 	for _, s := range sites {
 		c.add(s)
@@ -263,17 +299,36 @@ func TestBorrowedStoreIsPurged(t *testing.T) {
 		}
 		return nil
 	})
-	c.with(func(reg federation.Registry) error {
-		v, rev, err := reg.GetVolume(context.Background(), id)
-		if err != nil {
-			return err
+	c.purged(id)
+	c.emptied(x, id)
+}
+
+// looked waits until a gateway has listed what is in a lent store.
+func (c *cluster) looked(agreement, site string) {
+	c.t.Helper()
+	c.until("a gateway has listed what is there", func() error {
+		c.lent.mu.Lock()
+		defer c.lent.mu.Unlock()
+		if c.lent.lists[agreement+" g"+site] == 0 {
+			return errors.New("not yet")
 		}
-		v.Deleted, v.DeletedAt, v.PurgeAfter = true, time.Now().UTC(), time.Now().UTC()
-		_, err = reg.UpdateVolume(context.Background(), rev, v)
-		return err
+		return nil
 	})
+}
+
+// purged has a volume purged now.
+func (c *cluster) purged(id string) {
+	c.t.Helper()
+	c.change(id, func(v *federation.Volume) {
+		v.Deleted, v.DeletedAt, v.PurgeAfter = true, time.Now().UTC(), time.Now().UTC()
+	})
+}
+
+// emptied waits until a volume has nothing in a lent store.
+func (c *cluster) emptied(agreement, id string) {
+	c.t.Helper()
 	c.until("the store is empty", func() error {
-		if n := len(c.lent.has(t, x, id)); n > 0 {
+		if n := len(c.lent.has(c.t, agreement, id)); n > 0 {
 			return fmt.Errorf("%d objects", n)
 		}
 		return nil

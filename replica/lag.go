@@ -89,6 +89,7 @@ func (r *Replica) tick() {
 	r.lag.sample(end, now)
 	age := r.lag.age(end, now)
 	stale := r.maxLag.Time > 0 && age > r.maxLag.Time/2
+	full := len(r.lent) > 0 && r.maxLag.Bytes > 0 && int64(end.Off) > r.maxLag.Bytes/2
 	if s := r.core.Status(now); leading || r.cfg.Blind && s.Role == protocol.Home {
 		r.lag.follow(s.Peers, s.Commit, end, now, r.cfg.Log.Distance)
 	} else {
@@ -96,7 +97,7 @@ func (r *Replica) tick() {
 	}
 	stores := r.cfg.Store != nil || len(r.lent) > 0
 	r.mu.Unlock()
-	if leading && stale && stores {
+	if leading && (stale && stores || full) {
 		r.rollSoon()
 	}
 	r.upload()

@@ -86,3 +86,46 @@ func TestLentStores(t *testing.T) {
 	w.must(w.outcome("writes beside a store that is busy with others", done))
 	w.same(numbers(1, 120))
 }
+
+// A lent store has only what is sealed: so a bound that is smaller than a segment does not stop the
+// volume, though nothing else seals anything.
+func TestLentStoresGetSmallSegments(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", 1)
+	const limit, record = segmentSize / 4, 200
+	w.maxLag = MaxLag{Bytes: limit}
+	w.up("a")
+	w.leads("a", 0)
+	a := w.site("a")
+	at := StoreAt{Agreement: "x", Site: "host"}
+	takes := func() { // all that is sealed and committed
+		for _, s := range a.log.Segments() {
+			if end := (Position{Seq: s.Seq, Off: s.Len}); !a.replica.Status().Commit.Less(end) {
+				at.End = end
+			}
+		}
+		a.replica.NoteStores([]StoreAt{at})
+	}
+	takes()
+	done := make(chan error, 1)
+	go func() {
+		for id := int64(1); id <= 200; id++ {
+			if _, _, err := a.machine.append(context.Background(), id, record); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	w.until("all is written", func() bool {
+		takes()
+		return len(done) > 0
+	})
+	w.must(<-done)
+	w.same(numbers(1, 200))
+	for _, s := range a.log.Segments() {
+		if s.Len > 2*limit {
+			t.Errorf("a segment has %d bytes", s.Len)
+		}
+	}
+}

@@ -59,6 +59,13 @@ type Store struct {
 	client *s3.Store // nil: there is no capability
 	renew  time.Time // by this gateway's clock
 	places map[string]string
+	spots  map[string]spot // by name, of when everything was listed last
+}
+
+// spot is where an object is, if it is in one folder only.
+type spot struct {
+	folder string // "": in several
+	size   int64
 }
 
 var _ store.Store = (*Store)(nil)
@@ -199,6 +206,13 @@ func (s *Store) Put(ctx context.Context, name string, size int64, body io.ReadSe
 			return err
 		}
 		s.ledger(quantity.Bytes(size))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if _, elsewhere := s.spots[name]; elsewhere { // or it was
+			delete(s.spots, name)
+		} else if s.spots != nil {
+			s.spots[name] = spot{s.cfg.Gateway, size}
+		}
 		return nil
 	}))
 }
@@ -321,14 +335,24 @@ func (s *Store) Stat(ctx context.Context, name string) (i store.Info, err error)
 	return i, err
 }
 
-// List implements store.Store: objects of all gateways of this organization.
+// List implements store.Store: objects of all gateways of this organization. It remembers where
+// they are, so that each is deleted with one request.
 func (s *Store) List(ctx context.Context, prefix string, fn func(store.Info) error) error {
 	all := map[string]store.Info{}
+	spots := map[string]spot{}
 	if err := s.fail("list", prefix, s.with(ctx, func(b *s3.Store) error {
 		clear(all)
+		clear(spots)
 		return b.List(ctx, "", func(i store.Info) error {
-			if _, name, ok := strings.Cut(i.Name, "/"); ok && strings.HasPrefix(name, prefix) {
-				i.Name = name
+			f, name, ok := strings.Cut(i.Name, "/")
+			if !ok {
+				return nil
+			}
+			if _, twice := spots[name]; twice {
+				f = ""
+			}
+			spots[name] = spot{f, i.Size}
+			if i.Name = name; strings.HasPrefix(name, prefix) {
 				all[name] = i
 			}
 			return nil
@@ -336,6 +360,9 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(store.Info) err
 	})); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.spots = spots
+	s.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if err := fn(all[name]); err != nil {
 			return err
@@ -352,28 +379,54 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	s.counting.RLock()
 	defer s.counting.RUnlock()
 	return s.fail("delete", name, s.with(ctx, func(b *s3.Store) error {
-		others, err := s.folders(ctx, b, true)
+		s.mu.Lock()
+		is := s.spots[name]
+		s.mu.Unlock()
+		var err error
+		if is.folder != "" {
+			err = s.delete(ctx, b, is.folder, name, is.size)
+		} else {
+			err = s.search(ctx, b, name)
+		}
 		if err != nil {
 			return err
-		}
-		for _, f := range append([]string{s.cfg.Gateway}, others...) {
-			i, err := b.Stat(ctx, f+"/"+name)
-			if errors.Is(err, store.ErrNotExist) {
-				continue
-			}
-			if err == nil {
-				err = b.Delete(ctx, f+"/"+name)
-			}
-			if err != nil {
-				return err
-			}
-			s.cfg.Ledger.Deleted(s.cfg.Agreement, s.cfg.Gateway, f, quantity.Bytes(i.Size))
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.places, name)
+		delete(s.spots, name)
 		return nil
 	}))
+}
+
+// search deletes an object in all folders that have it.
+func (s *Store) search(ctx context.Context, b *s3.Store, name string) error {
+	others, err := s.folders(ctx, b, true)
+	if err != nil {
+		return err
+	}
+	for _, f := range append([]string{s.cfg.Gateway}, others...) {
+		i, err := b.Stat(ctx, f+"/"+name)
+		if errors.Is(err, store.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = s.delete(ctx, b, f, name, i.Size)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delete deletes an object in a folder, and counts it.
+func (s *Store) delete(ctx context.Context, b *s3.Store, folder, name string, size int64) error {
+	err := b.Delete(ctx, folder+"/"+name)
+	if err == nil {
+		s.cfg.Ledger.Deleted(s.cfg.Agreement, s.cfg.Gateway, folder, quantity.Bytes(size))
+	}
+	return err
 }
 
 // Count counts again what is stored in this gateway's folder, and meets the store: whoever lost its

@@ -183,6 +183,81 @@ func TestOthers(t *testing.T) {
 	r.registry.SetDown(false)
 }
 
+// asked counts requests to a bucket by method, and lists.
+type asked struct {
+	under http.RoundTripper
+	mu    sync.Mutex
+	n     map[string]int
+}
+
+func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	a.n[r.Method]++
+	if r.URL.Query().Has("list-type") {
+		a.n["list"]++
+	}
+	a.mu.Unlock()
+	return a.under.RoundTrip(r)
+}
+
+func (a *asked) since() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	defer clear(a.n)
+	return fmt.Sprint(a.n)
+}
+
+// What was listed is deleted with one request each, in whoever's folder it is. An object that is in
+// two folders goes from both, and so does one of which nothing is known.
+func TestDeletionIsOneRequest(t *testing.T) {
+	r := newRig(t)
+	r.start()
+	ctx := t.Context()
+	links := &asked{n: map[string]int{}}
+	lb := r.ledger("b-1")
+	a := r.guest("b-0", r.ledger("b-0"), nil)
+	b := r.guest("b-1", lb, func(under http.RoundTripper) http.RoundTripper { links.under = under; return links })
+	r.ok(put(ctx, a, "v/1", 10))
+	r.ok(put(ctx, b, "v/2", 20))
+	r.ok(put(ctx, a, "v/3", 30))
+	copied := strings.Repeat("x", 30)
+	r.ok(r.below.Put(ctx, "lent/"+deal+"/b-1/v/3", 30, strings.NewReader(copied)))
+	all := func() (names string) {
+		r.ok(a.List(ctx, "", func(i store.Info) error { names += i.Name + " "; return nil }))
+		return names
+	}
+	nothing := func(store.Info) error { return nil }
+	r.ok(b.List(ctx, "", nothing))
+	r.ok(put(ctx, b, "v/4", 40))
+	links.since()
+	for _, name := range []string{"v/1", "v/2", "v/4"} {
+		r.ok(b.Delete(ctx, name))
+		if is := links.since(); is != "map[DELETE:1]" {
+			t.Errorf("%s: %s", name, is)
+		}
+	}
+	r.ok(b.Delete(ctx, "v/3"))
+	if is := links.since(); !strings.Contains(is, "list:1") || !strings.Contains(is, "DELETE:2") {
+		t.Error(is)
+	}
+	if is := all(); is != "" {
+		t.Errorf("%s is left", is)
+	}
+	if n := lb.Of(deal)["b-1"].Deletes; n != 5 {
+		t.Errorf("%d deletions are counted", n)
+	}
+
+	// It was in another's folder, and is in this gateway's now.
+	r.ok(put(ctx, a, "v/5", 50))
+	r.ok(b.List(ctx, "", nothing))
+	r.ok(a.Delete(ctx, "v/5"))
+	r.ok(put(ctx, b, "v/5", 50))
+	r.ok(b.Delete(ctx, "v/5"))
+	if is := all(); is != "" {
+		t.Errorf("%s is left", is)
+	}
+}
+
 // flaky fails requests before they are sent, and answers after they came.
 type flaky struct {
 	under http.RoundTripper

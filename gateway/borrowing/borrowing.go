@@ -11,12 +11,13 @@
 //   - borrowing-2: a lent store counts for lag, and never acknowledges (protocol-10).
 //   - borrowing-3: what a volume has in a store that its record names no more is deleted when the
 //     registry itself says so, and every copy and store that the record names has everything. What
-//     a purged volume has there is deleted when the registry itself says that it was purged.
+//     a purged volume has there is deleted when the registry itself says that it was purged. Both
+//     are looked at again before each object.
 //   - borrowing-4: nobody waits for a lent store that does not take anything. The volume's status
 //     says why.
 //
-// A Borrower has one goroutine for each agreement that can be used. Its methods may be called from
-// many goroutines.
+// A Borrower has one goroutine for each agreement that can be used, and while something is put one
+// for each volume and each object. Its methods may be called from many goroutines.
 package borrowing
 
 import (
@@ -169,8 +170,7 @@ func (b *Borrower) open() (all []*lease) {
 			b.cfg.Logger.Warn("borrowed room cannot be used", "agreement", r.ID, "host", r.Host, "error", err)
 			continue
 		}
-		l := &lease{b: b, terms: r.Terms, endpoint: endpoint, room: room, listed: map[string]map[string]int64{}, seen: map[string]uint64{}}
-		l.set(life)
+		l := newLease(b, r.Terms, endpoint, room, life)
 		b.leases[r.ID], usable[r.ID] = l, true
 		all = append(all, l)
 	}
@@ -242,15 +242,25 @@ func (b *Borrower) unusable(id string) string {
 	return string(life.Phase) + ": " + life.Why
 }
 
-// reached notes how far a store has a volume's log.
-func (b *Borrower) reached(uuid string, at replica.StoreAt) {
+// begins notes that a volume is being put into a store of which nothing was known yet.
+func (b *Borrower) begins(uuid string, at replica.StoreAt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if _, known := b.at[uuid][at.Agreement]; known {
+		return
+	}
 	if b.at[uuid] == nil {
 		b.at[uuid] = map[string]replica.StoreAt{}
 	}
 	b.at[uuid][at.Agreement] = at
-	b.when[[2]string{uuid, at.Agreement}] = b.cfg.Now()
+}
+
+// forgets has nothing known any more of what a volume has in a store. If its record names the
+// agreement again, it is looked.
+func (b *Borrower) forgets(uuid, agreement string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.at[uuid], agreement)
 }
 
 // Sources are the lent stores that may have segments of a volume.
