@@ -111,7 +111,7 @@ func (f *filling) fill(ctx context.Context) error {
 		case mine <- struct{}{}:
 		case <-ctx.Done():
 		}
-		if !f.l.slot(ctx) {
+		if ctx.Err() != nil || !f.l.slot(ctx) {
 			break
 		}
 		if !f.goesOn() {
