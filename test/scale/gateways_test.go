@@ -53,6 +53,9 @@ func siteName(i int) string {
 	return fmt.Sprintf("site-%03d", i)
 }
 
+// orgName is the organization of a site: each has one.
+func orgName(i int) string { return fmt.Sprintf("org-%d", i) }
+
 func newGateways(r *rig) *gateways {
 	g := &gateways{t: r.t, reg: r.registry(), keys: map[string][]byte{}, served: map[string]federation.Observed{}}
 	var err error
@@ -88,7 +91,7 @@ func (g *gateways) register(i int, port string) error {
 	name := siteName(i)
 	g.writes.Add(1)
 	return g.reg.Register(g.t.Context(),
-		federation.Site{Name: name, Organization: fmt.Sprintf("org-%d", i%10), Lends: []string{federation.LendsToAll},
+		federation.Site{Name: name, Organization: orgName(i), Lends: []string{federation.LendsToAll},
 			Region: fmt.Sprintf("region-%d", i%7),
 			Labels: map[string]string{"tier": "research"}, WrapKey: g.keys[name], Capacity: 1 << 50,
 			Store: federation.SiteStore{Endpoint: "https://s3." + name + ".example.org", Bucket: "weir"},
@@ -129,7 +132,7 @@ func (g *gateways) write(ctx context.Context, puts ...put) error {
 // served for long. Nobody here opens its keyring.
 func (g *gateways) theirs(name string, owner int, at ...string) []put {
 	v := federation.Volume{UUID: uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String(), Name: name,
-		Owner: fmt.Sprintf("org-%d", owner%10), OwnerSite: siteName(owner),
+		Owner: orgName(owner), OwnerSite: siteName(owner),
 		OwnerCluster: uuid.NewSHA1(uuid.NameSpaceDNS,
 			[]byte(siteName(owner))).String(), Generation: 1, Spec: federation.VolumeSpec{Size: 100 << 30},
 		Sites: append([]string{siteName(owner)}, at...), Grants: []federation.Grant{{Site: here, Namespace: namespace,

@@ -140,18 +140,21 @@ func (r *rig) settled(p parts, loads func() (map[string]int32, error)) (bool, st
 	if !maps.Equal(shown, want) {
 		return false, fmt.Sprintf("Sites have %v copies, the registry has %v", shown, want)
 	}
-	return true, ""
+	return r.papersSettled()
 }
 
-// rows counts the objects of a kind by their column Ready, which is less to read than the objects.
-func (r *rig) rows(kind string) (map[string]int, error) {
+// rows counts the objects of a kind by their column Ready.
+func (r *rig) rows(kind string) (map[string]int, error) { return r.rowsBy(kind, "Ready") }
+
+// rowsBy counts the objects of a kind by a column, which is less to read than the objects.
+func (r *rig) rowsBy(kind, by string) (map[string]int, error) {
 	table, err := r.table(kind)
 	if err != nil {
 		return nil, err
 	}
 	column := -1
 	for i, c := range table.ColumnDefinitions {
-		if c.Name == "Ready" {
+		if c.Name == by {
 			column = i
 		}
 	}
@@ -169,6 +172,7 @@ func (r *rig) versions() map[string]string {
 	weir := v1alpha1.GroupVersion
 	for _, kind := range []schema.GroupVersionKind{weir.WithKind("GeoVolumeContent"), weir.WithKind("GeoVolume"), weir.WithKind("Site"),
 		weir.WithKind("VolumePolicy"), weir.WithKind("CachePool"),
+		weir.WithKind("StorageOffer"), weir.WithKind("StorageRequest"), weir.WithKind("StorageAgreement"), weir.WithKind("StorageUsage"),
 		{Version: "v1", Kind: "PersistentVolume"}, {Version: "v1", Kind: "PersistentVolumeClaim"}} {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))

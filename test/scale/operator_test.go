@@ -46,7 +46,7 @@ func (r *rig) start(kubeconfig string) *operator {
 	o.cmd = exec.Command(r.program, "operator", "--federation="+federationName, "--organization="+organization, "--site="+here,
 		"--registry="+r.server.Endpoint,
 		"--ca="+r.files.CA, "--cert="+r.files.Cert, "--key="+r.files.Key, "--kubeconfig="+kubeconfig, "--namespace="+metav1.NamespaceSystem,
-		"--leader-elect", "--metrics="+address)
+		"--lent-store="+lentStore, "--leader-elect", "--metrics="+address)
 	o.cmd.Stderr, o.cmd.Env = log, r.env
 	r.ok(o.cmd.Start())
 	go func() {
@@ -157,8 +157,13 @@ func (o *operator) pulse() (pulse, bool) {
 		"controller_runtime_active_workers", "workqueue_depth") {
 		switch s.name {
 		case "controller_runtime_reconcile_total":
-			if c := s.labels["controller"]; s.labels["result"] == "success" || c == "site" { // which is looked at again
+			switch c := s.labels["controller"]; c {
+			case "site", "storageagreement", "storagerequest": // which are looked at again
 				p.reconciles[c] += int(s.value)
+			default:
+				if s.labels["result"] == "success" {
+					p.reconciles[c] += int(s.value)
+				}
 			}
 		case "controller_runtime_reconcile_errors_total":
 			p.failed += int(s.value)

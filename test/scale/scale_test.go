@@ -75,10 +75,12 @@ func (w *world) grow() {
 	w.ok(w.follow(ctx, &play))
 	play.Go(func() { w.bind(ctx) })
 
+	w.ok(w.papers())
 	began := time.Now()
 	op := w.start(w.kubeconfig("direct", w.host, w.cfg.CAData, w.cfg.CertData, w.cfg.KeyData))
 	w.ok(w.rig.objects(w.parts))
 	w.ok(w.fill(w.parts))
+	w.ask()
 	filled := since(began)
 	// What is shown of sites is looked at every 30 s, so it comes last.
 	w.until("wait until the operator has made all", func() (bool, string) {
@@ -103,12 +105,19 @@ func (w *world) begin() {
 	w.remember()
 	began := time.Now()
 	w.op = w.start(w.kubeconfig("gate", w.gate.server.URL, w.gate.pem, nil, nil))
-	p := w.op.idle(pulse{}, map[string]int{"geovolumecontent": w.contents(), "geovolume": w.made + w.imports, "site": sites})
+	p := w.op.idle(pulse{}, w.everything())
 	took := since(began)
 	now, most := w.op.memory()
 	reads := w.nothingWritten("another operator has started")
 	w.rig.t.Logf("another operator has looked at everything after %v: %d requests to read, none to write, %v reconciles; "+
 		"memory: %d MiB, at most %d MiB", took, reads, p.reconciles, now, most)
+}
+
+// everything is how many objects there are, by the controllers that look at them.
+func (w *world) everything() map[string]int {
+	_, _, all := papersShown()
+	all["geovolumecontent"], all["geovolume"], all["site"] = w.contents(), w.made+w.imports, sites
+	return all
 }
 
 // steady has happen what happens when nothing happens.
@@ -130,11 +139,11 @@ func (w *world) steady() {
 	looks := p.reconciles["geovolumecontent"] - before.reconciles["geovolumecontent"]
 
 	lists := w.gate.expire()
-	if len(lists) < 7 {
-		t.Errorf("the operator watches %v, want seven kinds", slices.Sorted(maps.Keys(lists)))
+	if len(lists) < 11 {
+		t.Errorf("the operator watches %v, want eleven kinds", slices.Sorted(maps.Keys(lists)))
 	}
 	w.until("wait until the operator lists again", func() (bool, string) { w.op.alive(); return w.gate.listed(lists) })
-	p = w.op.idle(p, map[string]int{"geovolumecontent": w.contents(), "geovolume": w.made + w.imports, "site": sites})
+	p = w.op.idle(p, w.everything())
 	reads := w.nothingWritten("homes have reported, and everything was listed again")
 	now, most := w.op.memory()
 	t.Logf("in %v of steady state, with %d reports of homes (in %v, for which %d volumes were looked at) "+
@@ -192,6 +201,7 @@ func (w *world) change() {
 	})
 	w.op.idle(pulse{}, nil)
 	w.onlyWritten("a volume was edited here", 1, 1, "GeoVolumeContent /"+ours.Name)
+	w.say()
 }
 
 // remember takes note of what is there.
