@@ -45,6 +45,10 @@ func (d *Desk) Accept(ctx context.Context, id string, automatic bool) error {
 		if err := a.Request.Matches(o); err != nil { // the offer changed, or nobody judged the request
 			return nil, refused("agreement %s: %v: decline it, or offer that", id, err)
 		}
+		if automatic && a.Request.Amount > o.Automatic { // whoever asks, and whatever it has
+			return nil, refused("agreement %s: it is about %v, of which offer %s accepts %v by itself", id, a.Request.Amount, o.Name,
+				o.Automatic)
+		}
 		if automatic {
 			took, err := d.taken(ctx, o, a.Request.Guest)
 			if err != nil {

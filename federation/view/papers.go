@@ -3,7 +3,6 @@
 package view
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -67,21 +66,27 @@ func (v *View) Paper(name string) (paper.At, bool) {
 func (v *View) Papers(prefix string) (out []paper.At) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
+	var names []string
 	look := func(of map[string]paper.At) {
-		for name, p := range of {
+		for name := range of {
 			if strings.HasPrefix(name, prefix) {
-				out = append(out, p)
+				names = append(names, name)
 			}
 		}
 	}
 	if strings.Count(prefix, "/") >= 2 { // one group has them all
 		look(v.papers[group(prefix)])
 	} else {
-		for _, of := range v.papers {
-			look(of)
+		for g, of := range v.papers {
+			if strings.HasPrefix(g, prefix) {
+				look(of)
+			}
 		}
 	}
-	slices.SortFunc(out, func(a, b paper.At) int { return cmp.Compare(a.Name(), b.Name()) })
+	slices.Sort(names)
+	for _, name := range names {
+		out = append(out, v.papers[group(name)][name])
+	}
 	return out
 }
 
