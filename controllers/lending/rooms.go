@@ -18,29 +18,38 @@ import (
 	"github.com/weir-storage/weir/federation/view"
 )
 
-// slices of an agreement: into how many it is cut, and the smallest.
+// slices of an agreement: into how many it is cut. The smallest is least, or of a small agreement a
+// quarter, into which a segment fits.
 const (
-	cuts  = 16
-	least = quantity.Bytes(1 << 30)
+	cuts     = 16
+	least    = quantity.Bytes(1 << 30)
+	smallest = quantity.Bytes(128 << 20)
 )
 
 // slice is the amount in which gateways get room of an agreement.
-func slice(amount quantity.Bytes) quantity.Bytes { return min(max(amount/cuts, least), amount) }
+func slice(amount quantity.Bytes) quantity.Bytes {
+	return min(max(amount/cuts, min(least, max(amount/4, smallest))), amount)
+}
 
 // wanted is how much room a gateway should have that has some now, and uses so much: what it uses
 // and a slice. It gets more when half a slice is left, and gives back what is two slices too much;
-// free is what nobody has.
-func wanted(amount, now, used, free quantity.Bytes) quantity.Bytes {
+// free is what nobody has. A gateway that fills nothing, since it is the home of no volume that is
+// to be there, gets some while two slices are free, so that it has some when it needs it. It gives
+// back what it does not use when less than one is: others need it.
+func wanted(amount, now, used, free quantity.Bytes, fills bool) quantity.Bytes {
 	cut := slice(amount)
 	target := now
-	if now-used < (cut+1)/2 || now-used > 2*cut {
+	switch left := now - used; {
+	case !fills && free < cut:
+		target = min(now, used)
+	case left > 2*cut, left < (cut+1)/2 && (fills || free >= 2*cut):
 		target = used + cut
 	}
 	return max(min(target, now+max(free, 0)), 0)
 }
 
 // gives gives this cluster's gateways room of an agreement: what its object says, and otherwise in
-// slices, at the site that asked.
+// slices, at the site that asked. Gateways that no site has any more keep what the store counted.
 func (r *agreements) gives(ctx context.Context, obj *v1alpha1.StorageAgreement, a agreed) error {
 	if a.Request.Kind != paper.KindStore || !a.Writes(r.Now()) {
 		return nil
@@ -68,6 +77,17 @@ func (r *agreements) gives(ctx context.Context, obj *v1alpha1.StorageAgreement, 
 			return fmt.Errorf("spec.rooms: %w", err)
 		}
 	}
+	if asked {
+		for g, now := range has {
+			if used := r.by(paper.UsageName(id, paper.Host, a.Request.Site), g); now > used && !r.lives(g) {
+				free += now - used
+				if err := r.gave(ctx, id, g, has, used); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	fills := r.Mirror.Fills(id)
 	for _, g := range site.Gateways {
 		if slices.ContainsFunc(obj.Spec.Rooms, func(said v1alpha1.AgreementRoom) bool { return said.Gateway == g.Name }) {
 			continue
@@ -76,7 +96,7 @@ func (r *agreements) gives(ctx context.Context, obj *v1alpha1.StorageAgreement, 
 		if !given && !asked || a.Phase != paper.Active {
 			continue
 		}
-		want := wanted(amount, now, r.used(id, g.Name), free)
+		want := wanted(amount, now, r.used(id, g.Name), free, fills[g.Name])
 		free -= want - now
 		if err := r.gave(ctx, id, g.Name, has, want); err != nil {
 			return err
@@ -102,17 +122,39 @@ func (r *agreements) used(id, gateway string) (most quantity.Bytes) {
 	return most
 }
 
+// by is how much a gateway has there, as one counted.
+func (r *agreements) by(usage, gateway string) quantity.Bytes {
+	u, told := r.Mirror.Paper(usage)
+	if !told {
+		return 0
+	}
+	return u.Usage.Of[gateway].Stored
+}
+
+// lives reports whether a site of this organization has a gateway. One that is gone for ever is
+// taken out of the site's record (`weir site remove`).
+func (r *agreements) lives(gateway string) bool {
+	_, site, ok := r.Mirror.Gateway(gateway)
+	return ok && site.Organization == r.Organization
+}
+
 // empty reports whether nothing of this organization is there, nor will be, although the agreement
 // can be used: no volume is to be in its store, and each gateway that has room has counted since
-// notice was given, and found nothing.
+// notice was given, and found nothing. For a gateway that no site has any more the store has
+// counted: nobody else can, and what it keeps or loses is the host's anyway.
 func (r *agreements) empty(a agreed) bool {
 	id, noticed := a.Request.ID, a.Ends.Add(-time.Duration(a.Request.Notice))
 	if _, volumes := r.Mirror.Promised(view.StoreLoad(id)); volumes > 0 {
 		return false
 	}
 	for _, p := range r.Mirror.Papers(paper.RoomName(id, "")) {
-		u, told := r.Mirror.Paper(paper.UsageName(id, paper.Guest, p.Room.Gateway))
-		if !told || u.Usage.At.Before(noticed) || u.Usage.All().Stored > 0 {
+		g := p.Room.Gateway
+		by := paper.UsageName(id, paper.Guest, g)
+		if !r.lives(g) {
+			by = paper.UsageName(id, paper.Host, a.Request.Site)
+		}
+		u, told := r.Mirror.Paper(by)
+		if !told || u.Usage.At.Before(noticed) || u.Usage.Of[g].Stored > 0 {
 			return false
 		}
 	}

@@ -166,6 +166,21 @@ func (m *Mirror) Stored(agreement string) bool {
 	})
 }
 
+// Fills are the gateways that are the home of a volume that is to be in an agreement's store.
+func (m *Mirror) Fills(agreement string) map[string]bool {
+	out := map[string]bool{}
+	if _, n := m.Promised(view.StoreLoad(agreement)); n == 0 {
+		return out
+	}
+	all, _ := m.Volumes()
+	for _, v := range all {
+		if v.Record != nil && v.Control != nil && slices.Contains(v.Record.Stores, agreement) {
+			out[v.Control.Home.Gateway] = true
+		}
+	}
+	return out
+}
+
 // Stir has everything looked at again that an agreement is for, which has another state: volumes
 // that are in its store, those in a store that ends, and those for which there was no room.
 func (m *Mirror) Stir(agreement string, now time.Time) {

@@ -19,7 +19,8 @@ type News struct {
 	Record bool
 	// Mine: the volume concerns this cluster, or did before the change. See Concerns.
 	Mine bool
-	// Stores are the agreements in whose stores the volume is to be, or was.
+	// Stores are the agreements in whose stores the volume is to be, or was, if that changed or its
+	// home did.
 	Stores []string
 	Site   string
 	// Paper is a paper of the exchange; one that was deleted as it was last.
@@ -86,7 +87,7 @@ func (m *Mirror) news(c view.Change, record bool) News {
 			if name := v.Name(); name != "" {
 				n.Name = name
 			}
-			if v.Record != nil && record {
+			if v.Record != nil && (record || home(c.Before) != home(c.After)) {
 				n.Stores = append(n.Stores, v.Record.Stores...)
 			}
 		}
@@ -95,6 +96,14 @@ func (m *Mirror) news(c view.Change, record bool) News {
 		n.Volume, _, _ = strings.Cut(c.Name, "/") // nothing was known of it, and nothing is
 	}
 	return n
+}
+
+// home is a volume's home; empty: none is known.
+func home(v *view.Volume) string {
+	if v == nil || v.Control == nil {
+		return ""
+	}
+	return v.Control.Home.Gateway
 }
 
 // Again makes news of everything.
