@@ -166,7 +166,7 @@ func (l *lease) count(ctx context.Context) error {
 	if len(l.slots) > 0 {
 		pause = meetBusy
 	}
-	if is != l.counted && since >= pause || since >= tellEvery {
+	if meets(life.Phase, is, l.counted, since, pause) {
 		if err := l.meet(ctx); err != nil {
 			return err
 		}
@@ -183,6 +183,14 @@ func (l *lease) count(ctx context.Context) error {
 	}
 	l.told, l.toldAt = is, now
 	return nil
+}
+
+// meets reports whether both sides are to meet, that long after they last did: when something was
+// done, and hourly. While an agreement ends, others of this organization may delete what this
+// gateway has there: then it counts anew until nothing is left.
+func meets(phase paper.Phase, is, counted paper.Counters, since, pause time.Duration) bool {
+	ends := phase == paper.Ending || phase == paper.Breached
+	return (is != counted || ends && is.Stored > 0) && since >= pause || since >= tellEvery
 }
 
 // meet has both sides meet, when nothing is being put.
