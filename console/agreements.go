@@ -159,6 +159,9 @@ func (v *visit) asked(id string, missing error) error {
 
 // unsigned tells what was decided here and is not signed yet.
 func unsigned(a v1alpha1.StorageAgreement) string {
+	if slices.Contains(over, a.Status.Phase) { // it came too late
+		return ""
+	}
 	said := func(what string) bool {
 		return slices.ContainsFunc(a.Status.Said, func(s v1alpha1.AgreementStatement) bool {
 			return s.Side == a.Status.Role && strings.HasPrefix(s.What, what)
@@ -182,8 +185,7 @@ func unsigned(a v1alpha1.StorageAgreement) string {
 }
 
 // moves are what this side can say of an agreement as it is. What it can not say after all, the
-// operator tells. That the guest did not pay, or that the host is gone, persons say in a shell,
-// with certificates of their own.
+// operator tells.
 func moves(a v1alpha1.StorageAgreement, now time.Time) (out []move) {
 	s, spec := a.Status, a.Spec
 	host, phase := s.Role == v1alpha1.AgreementHost, string(s.Phase)
@@ -199,11 +201,16 @@ func moves(a v1alpha1.StorageAgreement, now time.Time) (out []move) {
 		bytesText(s.Amount),
 		s.Offer, s.Guest, day(s.Until, "2006-01-02"))})
 	add(host && undecided, move{What: "decline", Label: "Decline", Asks: true, Help: "The guest can ask anew."})
-	add(!host && phase == "Requested" && spec.Notice == nil, move{What: "notice", Label: "Withdraw the request", Asks: true})
+	add(!host && phase == "Requested" && spec.Notice == nil, move{What: "withdraw", Label: "Withdraw the request",
+		Help: "If the host has answered meanwhile, the agreement stays."})
 	add(on && spec.Notice == nil && phase != "Breached", move{What: "notice", Label: "Give notice", Asks: true, Grave: true,
 		Help: fmt.Sprintf("The agreement ends when %s are over. It is not taken back.", daysText(s.Notice))})
 	add(!host && on && spec.Drained == nil, move{What: "drained", Label: "Nothing is needed there any more", Grave: true, Asks: true,
 		Help: "The host deletes everything that is there, at once. The operator says this by itself when volumes have left."})
+	add(host && on && spec.Unpaid == nil, move{What: "unpaid", Label: "It was not paid", Grave: true, Asks: true,
+		Help: fmt.Sprintf("This is notice too: the agreement ends when %s are over. It is not taken back.", daysText(s.Notice))})
+	add(!host && on && spec.HostGone == nil, move{What: "hostGone", Label: "The host is gone", Grave: true, Asks: true,
+		Help: "The agreement is over for us, and the host deletes everything when it is back. It is not taken back."})
 	add(host && phase == "Breached" && spec.Delete == nil && s.GraceEnds != nil && !now.Before(s.GraceEnds.Time),
 		move{What: "delete", Label: "Delete everything", Grave: true,
 			Help: "The guest did not bring it elsewhere in time. What is deleted is gone."})
@@ -220,7 +227,9 @@ func say(v *visit) error {
 		spec["decision"] = v1alpha1.DecisionAccept
 	case "decline":
 		spec["decision"], spec["why"] = v1alpha1.DecisionDecline, why
-	case "notice", "drained", "delete":
+	case "withdraw":
+		return v.recall(id)
+	case "notice", "drained", "delete", "unpaid", "hostGone":
 		if v.FormValue("sure") != "yes" {
 			return wrong("Nothing was said: tick that you are sure, and send the form again.")
 		}
@@ -234,6 +243,24 @@ func say(v *visit) error {
 	}
 	a := &v1alpha1.StorageAgreement{ObjectMeta: metav1.ObjectMeta{Name: id}}
 	if err := v.s.api.Patch(v.Context(), a, client.RawPatch(types.MergePatchType, text)); err != nil {
+		return err
+	}
+	return v.to("/agreements/" + id)
+}
+
+// recall withdraws a request: its object is deleted, and the operator takes back what nobody has
+// answered.
+func (v *visit) recall(id string) error {
+	var all v1alpha1.StorageRequestList
+	if _, err := list(v.Context(), v.s.api, &all); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all.Items, func(r v1alpha1.StorageRequest) bool { return string(r.UID) == id })
+	if i < 0 {
+		return wrong("The request was not made in this cluster: withdraw it where it was, or with `weir exchange end %s`.", short(id))
+	}
+	uid := all.Items[i].UID
+	if err := v.s.api.Delete(v.Context(), &all.Items[i], client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	return v.to("/agreements/" + id)

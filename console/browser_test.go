@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -346,6 +347,24 @@ func TestAgreementInABrowser(t *testing.T) {
 	lender.waits(path, "Ended")
 	lender.pictures("story")
 	borrower.waits("/agreements?which=over", "Ended")
+
+	// A form that is sent twice asks once; what nobody answered is withdrawn.
+	borrower.goes("/offers/ams.disks")
+	var read, key string
+	borrower.asks("document.querySelector('input[name=read]').value", &read)
+	borrower.asks("document.querySelector('input[name=key]').value", &key)
+	form := "amount=10Ti&until=2099-01-01&read=" + read + "&key=" + key
+	first, text := guest.do("POST", "/offers/ams.disks", borrower.mustCookie(), form, guest.url)
+	again, _ := guest.do("POST", "/offers/ams.disks", borrower.mustCookie(), form, guest.url)
+	path = first.Header.Get("Location")
+	if first.StatusCode != http.StatusSeeOther || again.StatusCode != http.StatusSeeOther || again.Header.Get("Location") != path {
+		t.Fatalf("sent twice: %s, %s: %s", first.Status, again.Status, text)
+	}
+	borrower.waits(path, "Withdraw the request")
+	borrower.presses("main form button")
+	borrower.waits(path, "the guest withdrew the request")
+	lender.waits(path, "the guest withdrew the request")
+
 	lender.presses(".who button")
 	if text := lender.reads(); !strings.Contains(text, "Token of this cluster") {
 		t.Errorf("who signed out reads %q", text)

@@ -237,9 +237,14 @@ func TestAccounts(t *testing.T) {
 
 // TestBadForms: what is wrong in a form is said by field, with what to write.
 func TestBadForms(t *testing.T) {
-	c, _, _ := before(t)
+	c, s, _ := before(t)
+	s.objects["/apis/storage.weir.dev/v1alpha1/storageoffers/ams.x"] = map[string]any{"kind": "StorageOffer",
+		"apiVersion": "storage.weir.dev/v1alpha1", "metadata": map[string]any{"name": "ams.x"}}
 	in := signIn(t, c)
 	for _, x := range []struct{ path, body, want string }{
+		{"/offers/ams.x", "amount=1Ti&until=2030-01-01", "key: &#34;&#34;: open the offer&#39;s page, and use its form"},
+		{"/offers/ams.x", "amount=1Ti&until=2030-01-01&key=0123456789ab&read=x", "The offer was changed since you read it"},
+		{"/agreements/x", "say=withdraw", "was not made in this cluster"},
 		{"/lend", "name=disks&amount=lots", `Amount: &#34;lots&#34;: write an amount, such as 10Ti or 500Gi.`},
 		{"/lend", "name=disks&amount=-1Ti", "write an amount"},
 		{"/lend", "amount=1Ti", "Name: missing"},
@@ -276,6 +281,25 @@ func TestSessionsEnd(t *testing.T) {
 	now = now.Add(sessionTime)
 	if w := asks(t, c, "GET", "/", "", in); w.Code != http.StatusSeeOther || len(c.sessions.all) != 0 {
 		t.Errorf("after %v: %d, and %d sessions", sessionTime, w.Code, len(c.sessions.all))
+	}
+	// One account takes no room from others, and who left without a word takes none.
+	var firstIn func(*http.Request)
+	for i := range mostOfUser + 5 {
+		now = now.Add(time.Second)
+		if in := signIn(t, c); i == 0 {
+			firstIn = in
+		}
+	}
+	if n := len(c.sessions.all); n != mostOfUser {
+		t.Errorf("one account has %d sessions", n)
+	}
+	if w := asks(t, c, "GET", "/", "", firstIn); w.Code != http.StatusSeeOther {
+		t.Errorf("the oldest session is there: %d", w.Code)
+	}
+	now = now.Add(sessionTime)
+	signIn(t, c)
+	if n := len(c.sessions.all); n != 1 {
+		t.Errorf("%d sessions are over, and there", n-1)
 	}
 	for token, want := range map[string]int64{"x": 0, "a.b.c": 0, "e30.eyJleHAiOjE3MDB9.s": 1700} {
 		if got := expires(token); got.IsZero() != (want == 0) || want != 0 && got.Unix() != want {

@@ -3,12 +3,18 @@
 package console
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,9 +96,24 @@ func offers(v *visit) error {
 type offerPage struct {
 	offerLine
 	MayAsk, MayWithdraw bool
-	// Until is what a form begins with.
-	Until string
+	// Until is what a form begins with. Read is what was read when it was filled in, and Key names
+	// the request: who sends the form twice asks once.
+	Until, Read, Key string
 }
+
+// terms are what an offer says, in short: another price, term or notice gives other words.
+func terms(o v1alpha1.StorageOffer) string {
+	s := o.Spec
+	text, err := json.Marshal([]any{s.Price, s.Terms, s.Notice, s.Grace, s.Media, s.Class})
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:12])
+}
+
+// keyForm is how a form's key looks.
+var keyForm = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
 // offer shows one, with a form to ask for it.
 func offer(v *visit) error {
@@ -100,13 +121,21 @@ func offer(v *visit) error {
 	if err := v.s.api.Get(v.Context(), client.ObjectKey{Name: v.PathValue("name")}, &o); err != nil {
 		return err
 	}
-	p := offerPage{offerLine: lineOf(o), Until: v.c.cfg.Now().AddDate(1, 0, 0).UTC().Format("2006-01-02")}
+	until := v.c.cfg.Now().AddDate(1, 0, 0)
+	if o.Spec.Until != nil && o.Spec.Until.Time.Before(until) {
+		until = o.Spec.Until.AddDate(0, 0, -1)
+	}
+	key := make([]byte, 6)
+	if _, err := io.ReadFull(v.c.cfg.Random, key); err != nil {
+		return err
+	}
+	p := offerPage{offerLine: lineOf(o), Until: until.UTC().Format("2006-01-02"), Read: terms(o), Key: hex.EncodeToString(key)}
 	p.MayAsk = o.Status.ForUs && !o.Spec.Closed && v.may("create", "storagerequests")
 	p.MayWithdraw = p.Own && v.may("delete", "storageoffers")
 	return v.show("offer", "Offer "+o.Name, p, 0)
 }
 
-// ask asks for an offer, by the price that was shown.
+// ask asks for an offer, by the terms that were shown.
 func ask(v *visit) error {
 	want, err := amount("Amount", v.FormValue("amount"))
 	if err != nil {
@@ -116,12 +145,25 @@ func ask(v *visit) error {
 	if err != nil {
 		return err
 	}
-	price := v.FormValue("price")
-	name := v.PathValue("name")
-	r := &v1alpha1.StorageRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: strings.ReplaceAll(name, ".", "-") + "-"},
-		Spec: v1alpha1.StorageRequestSpec{Offer: name, Amount: want, Until: metav1.Time{Time: until}, Purpose: v.FormValue("purpose"),
-			Price: &price}}
-	if err := v.s.api.Create(v.Context(), r); err != nil {
+	var o v1alpha1.StorageOffer
+	if err := v.s.api.Get(v.Context(), client.ObjectKey{Name: v.PathValue("name")}, &o); err != nil {
+		return err
+	}
+	key := v.FormValue("key")
+	if !keyForm.MatchString(key) {
+		return wrong("key: %q: open the offer's page, and use its form.", key)
+	}
+	if v.FormValue("read") != terms(o) {
+		return wrong("The offer was changed since you read it: read it again, and ask then.")
+	}
+	r := &v1alpha1.StorageRequest{ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(o.Name, ".", "-") + "-" + key},
+		Spec: v1alpha1.StorageRequestSpec{Offer: o.Name, Amount: want, Until: metav1.Time{Time: until}, Purpose: v.FormValue("purpose"),
+			Price: &o.Spec.Price}}
+	err = v.s.api.Create(v.Context(), r)
+	if apierrors.IsAlreadyExists(err) { // the form was sent twice
+		err = v.s.api.Get(v.Context(), client.ObjectKeyFromObject(r), r)
+	}
+	if err != nil {
 		return err
 	}
 	return v.to("/agreements/" + string(r.UID))

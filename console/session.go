@@ -23,6 +23,7 @@ import (
 const (
 	sessionTime  = 8 * time.Hour
 	mostSessions = 10_000
+	mostOfUser   = 50 // of one account; another takes the place of the oldest
 )
 
 // session is somebody who is signed in.
@@ -105,12 +106,19 @@ func (c *Console) begin(ctx context.Context, w http.ResponseWriter, token string
 	}
 	c.sessions.mu.Lock()
 	defer c.sessions.mu.Unlock()
-	if len(c.sessions.all) >= mostSessions {
-		for n, old := range c.sessions.all {
-			if !now.Before(old.ends) {
-				delete(c.sessions.all, n)
+	oldest, own := "", 0
+	for n, old := range c.sessions.all {
+		switch {
+		case !now.Before(old.ends):
+			delete(c.sessions.all, n)
+		case old.user == s.user:
+			if own++; oldest == "" || old.ends.Before(c.sessions.all[oldest].ends) {
+				oldest = n
 			}
 		}
+	}
+	if own >= mostOfUser {
+		delete(c.sessions.all, oldest)
 	}
 	if len(c.sessions.all) >= mostSessions {
 		return &failed{http.StatusServiceUnavailable, "too many people are signed in: try again later"}
