@@ -218,6 +218,25 @@ func TestLending(t *testing.T) {
 	if s := offer.Status; s.Free.String() != "100Ti" || s.Agreements != 0 {
 		t.Errorf("the offer is %+v", s)
 	}
+
+	// Both keep it for a year, and delete what they said then.
+	f.advance(paper.KeptEnded - time.Hour)
+	settleAll(host, guest)
+	wantPhase(anID, paper.Ended, "", host, guest)
+	f.advance(3 * time.Hour)
+	settleAll(host, guest)
+	for _, form := range []paper.Form{paper.FormRequest, paper.FormAnswer, paper.FormRoom, paper.FormUsage} {
+		left, err := f.reg.ListPapers(t.Context(), string(form)+"/"+anID)
+		if f.ok(err); len(left) > 0 {
+			t.Errorf("%d papers are left of form %s", len(left), form)
+		}
+	}
+	for _, c := range []*cluster{host, guest} {
+		if c.has(&v1alpha1.StorageAgreement{ObjectMeta: metav1.ObjectMeta{Name: anID}}) ||
+			c.has(&v1alpha1.StorageUsage{ObjectMeta: metav1.ObjectMeta{Name: anID}}) {
+			t.Errorf("%s: it is shown still", c.name)
+		}
+	}
 }
 
 // TestLendingByItself: an offer accepts by itself as far as it says; the rest waits for a person,

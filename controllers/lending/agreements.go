@@ -44,7 +44,16 @@ func (a agreed) next(now time.Time) []time.Time {
 	if a.Answer != nil && a.Answer.Deleted != nil {
 		at = append(at, a.Answer.Deleted.At.Add(paper.Unconfirmed))
 	}
+	if a.Over() {
+		at = append(at, a.forgotten(now))
+	}
 	return slices.DeleteFunc(at, func(t time.Time) bool { return !t.After(now) })
+}
+
+// forgotten is when this side deletes its papers of an agreement that is over: somewhat later than
+// it may, since clocks differ.
+func (a agreed) forgotten(now time.Time) time.Time {
+	return a.Request.KeptUntil(a.Answer, now).Add(paper.Slack)
 }
 
 // Setup implements Reconciler.
@@ -117,6 +126,10 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		out := settle(r.Ensure(ctx, want))
 		return out.Result, out.Err // its event has it looked at again
 	}
+	if now := r.Now(); a.Over() && !now.Before(agreed{a}.forgotten(now)) {
+		out := settle(r.forgets(ctx, req.Name))
+		return out.Result, out.Err // what is shown goes with the papers
+	}
 	before := obj.DeepCopy()
 	out := settle(r.says(ctx, obj, agreed{a}))
 	if out.Quiet || out.Err != nil {
@@ -148,7 +161,12 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // lost shows that the registry has nothing of an agreement any more. One that is over goes.
 func (r *agreements) lost(ctx context.Context, obj *v1alpha1.StorageAgreement) (ctrl.Result, error) {
 	switch paper.Phase(obj.Status.Phase) {
-	case paper.Ended, paper.Declined, paper.Expired, "":
+	case paper.Ended, paper.Declined, paper.Expired:
+		if out := settle(r.forgets(ctx, obj.Name)); out.Verdict != nil || out.Quiet || out.Err != nil {
+			return out.Result, out.Err
+		}
+		return r.gone(ctx, obj)
+	case "":
 		return r.gone(ctx, obj)
 	}
 	before := obj.DeepCopy()
@@ -156,6 +174,26 @@ func (r *agreements) lost(ctx context.Context, obj *v1alpha1.StorageAgreement) (
 		"signed is in status.papers; see why the registry lost it before you delete this object"))
 	show(&obj.Status.Conditions, obj.Generation, r.Now(), out, plan.State{})
 	return r.Report(ctx, out, before, obj, agreementStatus)
+}
+
+// forgets deletes what this organization said and counted of an agreement that is over: its side of
+// the agreement last.
+func (r *agreements) forgets(ctx context.Context, id string) error {
+	own := append(r.Mirror.Papers(string(paper.FormUsage)+"/"+id+"/"), r.Mirror.Papers(paper.RoomName(id, ""))...)
+	for _, name := range []string{paper.AnswerName(id), paper.RequestName(id)} {
+		if p, ok := r.Mirror.Paper(name); ok {
+			own = append(own, p)
+		}
+	}
+	for _, p := range own {
+		if p.Writer() != r.Organization {
+			continue
+		}
+		if err := r.Book.DeletePaper(ctx, p.Name(), p.Revision); err != nil && !errors.Is(err, federation.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // says has the registry hear what people decided. What is refused keeps nothing else from being

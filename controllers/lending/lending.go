@@ -21,7 +21,8 @@
 //   - lending-2: by itself the operator accepts what an offer accepts, says where the site's store
 //     is, deletes what the guest has drained, and confirms what the host has deleted. It gives this
 //     site's gateways room in slices, and says that all is drained when they have counted nothing.
-//     Of a host, the operator of the offer's site does so.
+//     Of a host, the operator of the offer's site does so. What its organization said of an
+//     agreement that is over it deletes after a year, or a month if it never began.
 //   - lending-3: a request is named by its object's UID, so asking again is recognised.
 //   - lending-4: deleting an object takes nothing back that was agreed on.
 //   - lending-5: nothing is written while nothing was said.

@@ -359,16 +359,23 @@ func (c Case) forgets(id string) error {
 	if r == nil {
 		return nil
 	}
-	l := r.Life(a, c.Now)
-	if !l.Over() {
+	if !r.Life(a, c.Now).Over() {
 		return deny("the agreement is not over")
 	}
+	if until := r.KeptUntil(a, c.Now); c.Now.Before(until) {
+		return deny("it is kept until %s", until.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// KeptUntil is when both sides may delete what they said of an agreement that is over now.
+func (r *Request) KeptUntil(a *Answer, now time.Time) time.Time {
 	last, keep := r.Made.At, KeptNever
 	switch {
-	case l.Phase == Ended:
+	case r.Life(a, now).Phase == Ended:
 		last, keep = a.Deleted.At, KeptEnded
 	case a != nil:
-		if last = a.Declined.At; r.AnswerBy.After(last) { // else it could be accepted after all
+		if last = a.said(); r.AnswerBy.After(last) { // else it could be accepted after all
 			last = r.AnswerBy
 		}
 	case r.Withdrawn != nil:
@@ -376,8 +383,5 @@ func (c Case) forgets(id string) error {
 	case r.AnswerBy.After(last):
 		last = r.AnswerBy
 	}
-	if c.Now.Before(last.Add(keep)) {
-		return deny("it is kept until %s", last.Add(keep).UTC().Format(time.RFC3339))
-	}
-	return nil
+	return last.Add(keep)
 }
