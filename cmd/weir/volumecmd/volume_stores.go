@@ -51,6 +51,7 @@ func storesCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 // sayStores writes it into the volume's record.
 func sayStores(ctx context.Context, cl *access.Client, d *exchange.Desk, name string, agreements []string) (string, error) {
 	var ids, where []string
+	ending := map[string]string{}
 	for _, prefix := range agreements {
 		a, err := d.Find(ctx, prefix)
 		switch {
@@ -65,7 +66,9 @@ func sayStores(ctx context.Context, cl *access.Client, d *exchange.Desk, name st
 		case slices.Contains(ids, a.Request.ID):
 			return "", cli.Usage("volume stores: agreement %s is named twice: name each once", a.Request.ID)
 		}
-		ids = append(ids, a.Request.ID)
+		if ids = append(ids, a.Request.ID); a.Phase != paper.Active {
+			ending[a.Request.ID] = fmt.Sprintf("agreement %s is %s: %s: name one that goes on", a.Request.ID, a.Phase, a.Why)
+		}
 		where = append(where, fmt.Sprintf("%s at site %s", a.Request.Host, a.Request.Site))
 	}
 	slices.Sort(ids)
@@ -81,6 +84,11 @@ func sayStores(ctx context.Context, cl *access.Client, d *exchange.Desk, name st
 				v.OwnerSite)
 		case slices.Equal(v.Stores, ids):
 			return fmt.Sprintf("volume %s is in these stores already\n", v.Name), nil
+		}
+		for _, id := range ids {
+			if why := ending[id]; why != "" && !slices.Contains(v.Stores, id) {
+				return "", errors.New(why)
+			}
 		}
 		v.Stores = ids
 		v.Spec.Replication.Stores = len(ids)

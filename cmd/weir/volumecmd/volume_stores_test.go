@@ -11,6 +11,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/clitest"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/federation/quantity"
 )
 
 func TestVolumeStores(t *testing.T) {
@@ -18,10 +19,13 @@ func TestVolumeStores(t *testing.T) {
 	b.Site("ams", "SURF")
 	b.Now = time.Now()
 	now := b.Now.UTC().Truncate(time.Second)
-	agree := func(id, guest, host string, ready bool) {
+	agree := func(id, guest, host string, ready bool, notice ...time.Duration) {
 		t.Helper()
 		r := paper.Request{Terms: paper.Terms{ID: id, Guest: guest, Host: host, Offer: "disks", Kind: paper.KindStore, Site: "ein",
 			Amount: 1 << 40, Until: now.Add(time.Hour), AnswerBy: now.Add(time.Minute)}, Made: paper.Moment{At: now, By: "x"}}
+		for _, n := range notice {
+			r.Notice = quantity.Duration(n)
+		}
 		a := paper.Answer{ID: id, Guest: guest, Host: host, Accepted: &paper.Acceptance{Moment: paper.Moment{At: now, By: "y"},
 			Terms: r.Digest()}}
 		if ready {
@@ -36,6 +40,7 @@ func TestVolumeStores(t *testing.T) {
 	agree(id("0001"), "SURF", "TUE", true)
 	agree(id("0002"), "TUE", "SURF", true)
 	agree(id("0003"), "SURF", "TUE", false)
+	agree(id("0004"), "SURF", "TUE", true, 2*time.Hour) // its end is near
 	for _, v := range []federation.Volume{{UUID: "u1", Name: "data", Owner: "SURF", Generation: 1, Sites: []string{"ams"}},
 		{UUID: "u2", Name: "team.data", Owner: "SURF", Generation: 1, Sites: []string{"ams"}, OwnerSite: "ams", OwnerCluster: "c"}} {
 		if _, err := b.Registry.CreateVolume(t.Context(), v, federation.Keyring{}); err != nil {
@@ -47,6 +52,7 @@ func TestVolumeStores(t *testing.T) {
 	b.Want(cli.ExitError, "no agreement has an ID that begins with", "", "volume", "stores", "data", "ffffffff")
 	b.Want(cli.ExitError, `"TUE" borrows by it, and not "SURF"`, "", "volume", "stores", "data", "00024c1e")
 	b.Want(cli.ExitError, "is Agreed, and takes nothing: the host makes the room", "", "volume", "stores", "data", "00034c1e")
+	b.Want(cli.ExitError, "is Ending: ", "", "volume", "stores", "data", "00044c1e")
 	b.Want(cli.ExitUsage, "is named twice", "", "volume", "stores", "data", "00014c1e", "00014c1")
 	b.Want(cli.ExitError, "write replication.stores into its policy there", "", "volume", "stores", "team.data", "00014c1e")
 	b.Want(cli.ExitOK, "is in stores of TUE at site ein", "", "volume", "stores", "data", "00014c1e")
