@@ -11,7 +11,6 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/clitest"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/paper"
-	"github.com/weir-storage/weir/federation/quantity"
 )
 
 func TestVolumeStores(t *testing.T) {
@@ -19,12 +18,12 @@ func TestVolumeStores(t *testing.T) {
 	b.Site("ams", "SURF")
 	b.Now = time.Now()
 	now := b.Now.UTC().Truncate(time.Second)
-	agree := func(id, guest, host string, ready bool, notice ...time.Duration) {
+	agree := func(id, guest, host string, ready bool, terms ...func(*paper.Terms)) {
 		t.Helper()
 		r := paper.Request{Terms: paper.Terms{ID: id, Guest: guest, Host: host, Offer: "disks", Kind: paper.KindStore, Site: "ein",
 			Amount: 1 << 40, Until: now.Add(time.Hour), AnswerBy: now.Add(time.Minute)}, Made: paper.Moment{At: now, By: "x"}}
-		for _, n := range notice {
-			r.Notice = quantity.Duration(n)
+		for _, change := range terms {
+			change(&r.Terms)
 		}
 		a := paper.Answer{ID: id, Guest: guest, Host: host, Accepted: &paper.Acceptance{Moment: paper.Moment{At: now, By: "y"},
 			Terms: r.Digest()}}
@@ -40,7 +39,7 @@ func TestVolumeStores(t *testing.T) {
 	agree(id("0001"), "SURF", "TUE", true)
 	agree(id("0002"), "TUE", "SURF", true)
 	agree(id("0003"), "SURF", "TUE", false)
-	agree(id("0004"), "SURF", "TUE", true, 2*time.Hour) // its end is near
+	agree(id("0004"), "SURF", "TUE", true, func(r *paper.Terms) { r.Notice = 7200e9 }) // its end is near
 	for _, v := range []federation.Volume{{UUID: "u1", Name: "data", Owner: "SURF", Generation: 1, Sites: []string{"ams"}},
 		{UUID: "u2", Name: "team.data", Owner: "SURF", Generation: 1, Sites: []string{"ams"}, OwnerSite: "ams", OwnerCluster: "c"}} {
 		if _, err := b.Registry.CreateVolume(t.Context(), v, federation.Keyring{}); err != nil {

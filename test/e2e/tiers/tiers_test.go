@@ -77,7 +77,7 @@ func TestPoolOfZFS(t *testing.T) {
 	c := kube.Test(t, kube.Config{Sites: []string{"a"}, ZFS: []string{"a"}})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*hang)
 	defer cancel()
-	f, err := installed.Install(ctx, c, t.Logf)
+	f, err := installed.Install(ctx, c, installed.Config{}, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
