@@ -4,6 +4,7 @@ package console
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -78,7 +79,14 @@ func together(all ...func() error) error {
 	errs := make([]error, len(all))
 	var work sync.WaitGroup
 	for i, f := range all {
-		work.Go(func() { errs[i] = f() })
+		work.Go(func() {
+			defer func() { // as net/http does: one page that fails is not all
+				if why := recover(); why != nil {
+					errs[i] = fmt.Errorf("the page failed: %v", why)
+				}
+			}()
+			errs[i] = f()
+		})
 	}
 	work.Wait()
 	return cmp.Or(errs...)

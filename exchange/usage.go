@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/federation/quantity"
 )
 
 // Disagreement is above how much two counts differ, as a part of the larger one. What is less than
@@ -40,19 +41,35 @@ type Sum struct {
 // Usage is what both sides counted of an agreement.
 type Usage struct {
 	Guest, Host Sum
-	// Differs says by what they disagree; "": by nothing that counts.
+	// Differs says by what they disagree; "": by nothing that counts. More is who counted more of
+	// that.
 	Differs string
+	More    paper.Party
 }
 
 // Usages are what both sides counted, by agreement: of one, or of all for "".
 func (d *Desk) Usages(ctx context.Context, id string) (map[string]Usage, error) {
-	prefix := string(paper.FormUsage) + "/"
+	of := ""
 	if id != "" {
-		prefix += id + "/"
+		of = id + "/"
 	}
-	all, err := d.Book.ListPapers(ctx, prefix)
+	all, err := d.Book.ListPapers(ctx, string(paper.FormUsage)+"/"+of)
 	if err != nil {
 		return nil, err
+	}
+	given, err := d.Book.ListPapers(ctx, string(paper.FormRoom)+"/"+of)
+	if err != nil {
+		return nil, err
+	}
+	rooms := map[string]map[string]bool{}
+	for _, p := range given {
+		if p.Room == nil {
+			continue
+		}
+		if rooms[p.Room.ID] == nil {
+			rooms[p.Room.ID] = map[string]bool{}
+		}
+		rooms[p.Room.ID][p.Room.Gateway] = true
 	}
 	out := map[string]Usage{}
 	for _, p := range all {
@@ -68,7 +85,7 @@ func (d *Desk) Usages(ctx context.Context, id string) (map[string]Usage, error) 
 		out[p.Usage.ID] = u
 	}
 	for id, u := range out {
-		u.Differs = differ(u.Guest, u.Host)
+		u.Differs, u.More = differ(u.Guest, u.Host, rooms[id])
 		out[id] = u
 	}
 	return out, nil
@@ -94,79 +111,98 @@ func (s *Sum) add(u *paper.Usage) {
 	slices.Sort(s.Taken)
 }
 
-// counted is what a side counted of a gateway, and up to when.
-func (s Sum) counted(gateway string) (paper.Counters, time.Time) {
-	if at, ok := s.at[gateway]; ok {
-		return s.Of[gateway], at
-	}
-	return paper.Counters{}, s.last
-}
-
 // until is what was counted up to a time, if nothing changed since.
 func until(c paper.Counters, since, t time.Time) paper.Counters {
 	c.ByteHours += float64(c.Stored) * t.Sub(since).Hours()
 	return c
 }
 
-// differ says by what two sides disagree most. A side that counted nothing yet disagrees with
-// nothing.
-func differ(guest, host Sum) (worst string) {
+// differ says by what two sides disagree most, and who counted more of it. A side that counted
+// nothing yet disagrees with nothing, nor does a gateway that has room: it counts soon.
+func differ(guest, host Sum, rooms map[string]bool) (worst string, more paper.Party) {
+	for _, g := range slices.Sorted(maps.Keys(host.Of)) {
+		if _, counts := guest.Of[g]; !counts && !rooms[g] && host.Of[g] != (paper.Counters{}) {
+			return fmt.Sprintf("the host counted what gateway %s did, which has no room, and counted nothing", g), paper.Host
+		}
+	}
 	if guest.At.IsZero() || host.At.IsZero() {
-		return ""
-	}
-	all := map[string]bool{}
-	for g := range guest.Of {
-		all[g] = true
-	}
-	for g := range host.Of {
-		all[g] = true
+		return "", paper.Nobody
 	}
 	most := 0.0
-	for _, g := range slices.Sorted(maps.Keys(all)) {
-		if part, what := differs(guest, host, g); part > most {
-			most, worst = part, what
+	for _, g := range slices.Sorted(maps.Keys(guest.Of)) {
+		d := difference{guest: guest.Of[g], host: host.Of[g], gAt: guest.at[g], hAt: host.last, gateway: g}
+		// Who deletes what another gateway has counts that, and the other one hears of it later.
+		if host.Deletes > 0 || guest.Deletes > 0 {
+			d.deleted = max(host.In-host.Stored, guest.In-guest.Stored, 0)
+		}
+		if part, what, who := d.worst(); part > most {
+			most, worst, more = part, what, who
 		}
 	}
-	return worst
+	return worst, more
 }
 
-// differs says by what part of it two sides disagree about what a gateway did. Counts only grow: so
-// who spoke first has not counted more than the other, and may have counted less. If nothing was
-// written or deleted in between, what is stored and byte-hours are the same too, at the later time.
-func differs(guest, host Sum, gateway string) (most float64, worst string) {
-	g, gAt := guest.counted(gateway)
-	h, hAt := host.counted(gateway)
+// difference is what two sides counted of a gateway, up to when, and how much was deleted of the
+// agreement in all.
+type difference struct {
+	guest, host paper.Counters
+	gAt, hAt    time.Time
+	gateway     string
+	deleted     quantity.Bytes
+}
+
+// worst says by what part of it two sides disagree most. Counts only grow: so who spoke first has
+// not counted more than the other, and may have counted less. If nothing was written or deleted in
+// between, what is stored and byte-hours are the same too, at the later time.
+func (d difference) worst() (most float64, worst string, more paper.Party) {
+	g, h := d.guest, d.host
 	still := g.Puts == h.Puts && g.Deletes == h.Deletes
-	apart := gAt.Sub(hAt).Abs()
-	late := apart > Overdue
+	late := d.gAt.Sub(d.hAt).Abs() > Overdue
 	if still || late {
-		at := gAt
-		if hAt.After(at) {
-			at = hAt
+		at := d.gAt
+		if d.hAt.After(at) {
+			at = d.hAt
 		}
-		g, h = until(g, gAt, at), until(h, hAt, at)
+		g, h = until(g, d.gAt, at), until(h, d.hAt, at)
 	}
+	stale := float64(d.deleted) // what the guest may count more, as long as it has not heard of deletions
 	for _, x := range []struct {
-		what string
-		g, h float64
-		unit float64
-		both bool // they are the same at both times, or too long went by
+		what    string
+		g, h    float64
+		unit    float64
+		both    bool // they are the same at both times, or too long went by
+		level   bool // it goes up and down
+		because float64
 	}{
-		{"bytes stored", float64(g.Stored), float64(h.Stored), Trifle, still || late},
-		{"byte-hours", g.ByteHours, h.ByteHours, Trifle, still || late},
-		{"bytes written", float64(g.In), float64(h.In), Trifle, late}, {"bytes read", float64(g.Out), float64(h.Out), Trifle, late},
-		{"writes", float64(g.Puts), float64(h.Puts), 1, late}, {"reads", float64(g.Gets), float64(h.Gets), 1, late},
-		{"deletions", float64(g.Deletes), float64(h.Deletes), 1, late},
+		{"bytes stored", float64(g.Stored), float64(h.Stored), Trifle, still || late, true, stale},
+		{"byte-hours", g.ByteHours, h.ByteHours, Trifle, still || late, false, stale * Overdue.Hours()},
+		{"bytes written", float64(g.In), float64(h.In), Trifle, late, false, 0},
+		{"bytes read", float64(g.Out), float64(h.Out), Trifle, late, false, 0},
+		{"writes", float64(g.Puts), float64(h.Puts), 1, late, false, 0}, {"reads", float64(g.Gets), float64(h.Gets), 1, late, false, 0},
+		{"deletions", float64(g.Deletes), float64(h.Deletes), 1, late, false, 0},
 	} {
-		by := math.Abs(x.g - x.h)
-		first := apart == 0 || gAt.Before(hAt) && x.g > x.h || hAt.Before(gAt) && x.h > x.g // who spoke first counted more
-		if x.what == "bytes stored" {
-			first = apart == 0
+		who, first, by := paper.Guest, !d.gAt.After(d.hAt), x.g-x.h-x.because
+		if x.h > x.g {
+			who, first, by = paper.Host, !d.hAt.After(d.gAt), x.h-x.g
 		}
-		if part := by / max(x.g, x.h, 1); (first || x.both) && by > x.unit && part > Disagreement && part > most {
-			most = part
-			worst = fmt.Sprintf("%s: the guest counted %.0f, the host %.0f (%.2f %%), of gateway %s", x.what, x.g, x.h, 100*part, gateway)
+		counts := x.both || first && (!x.level || d.gAt.Equal(d.hAt))
+		if part := by / max(x.g, x.h, 1); counts && by > x.unit && part > Disagreement && part > most {
+			most, more = part, who
+			worst = fmt.Sprintf("%s: the guest counted %.0f, the host %.0f (%.2f %%), of gateway %s", x.what, x.g, x.h,
+				100*math.Abs(x.g-x.h)/max(x.g, x.h, 1), d.gateway)
 		}
 	}
-	return most, worst
+	return most, worst, more
+}
+
+// Clears reports whether these counts show that a side does not count more than the other: it spoke
+// first in all. While it speaks last, what it counts more may have happened since.
+func (u Usage) Clears(side paper.Party) bool {
+	switch {
+	case u.Differs != "" || u.Guest.At.IsZero() || u.Host.At.IsZero():
+		return false
+	case side == paper.Host:
+		return !u.Host.last.After(u.Guest.At)
+	}
+	return !u.Guest.last.After(u.Host.At)
 }

@@ -53,10 +53,52 @@ func TestWhatDiffers(t *testing.T) {
 			}
 			guest.add(says(tt.guest))
 			host.add(says(tt.host))
-			if got := differ(guest, host); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			if got, _ := differ(guest, host, nil); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("it says %q, want %q", got, tt.want)
 			}
 		})
+	}
+	// What another gateway deletes, its owner hears of later; what nobody deleted is there.
+	for deletes, want := range map[int64]paper.Party{1: paper.Nobody, 0: paper.Guest} {
+		var guest, host Sum
+		guest.add(&paper.Usage{At: begin, Of: map[string]paper.Counters{"g": much}})
+		guest.add(&paper.Usage{At: begin, Of: map[string]paper.Counters{"h": {Deletes: deletes}}})
+		host.add(&paper.Usage{At: begin, Of: map[string]paper.Counters{"h": {Deletes: deletes},
+			"g": {Puts: 100, In: 100 << 20, Stored: 60 << 20, ByteHours: 1 << 30}}})
+		if got, who := differ(guest, host, nil); who != want {
+			t.Errorf("%d deleted by another: %q by %q", deletes, got, who)
+		}
+	}
+	// Who has no room did nothing.
+	for room, want := range map[bool]paper.Party{true: paper.Nobody, false: paper.Host} {
+		var guest, host Sum
+		guest.add(&paper.Usage{At: begin, Of: map[string]paper.Counters{"g": much}})
+		host.add(&paper.Usage{At: begin, Of: map[string]paper.Counters{"g": much, "ghost": much}})
+		if got, who := differ(guest, host, map[string]bool{"g": true, "ghost": room}); who != want {
+			t.Errorf("a gateway that says nothing, with room %v: %q by %q", room, got, who)
+		}
+	}
+	// A host that always speaks a second later is found out when the guest speaks, and stays so.
+	var said Usage
+	word := func(side *Sum, second int, c paper.Counters) Usage {
+		*side = Sum{}
+		side.add(&paper.Usage{At: begin.Add(time.Duration(second) * time.Second), Of: map[string]paper.Counters{"g": c}})
+		said.Differs, said.More = differ(said.Guest, said.Host, nil)
+		return said
+	}
+	word(&said.Guest, 0, much)
+	if u := word(&said.Host, 1, later); u.Differs != "" || u.Clears(paper.Host) {
+		t.Errorf("it may have happened: %q", u.Differs)
+	}
+	if u := word(&said.Guest, 3600, much); u.More != paper.Host || u.Clears(paper.Host) {
+		t.Errorf("the host counted more: %q by %q", u.Differs, u.More)
+	}
+	if u := word(&said.Host, 3601, later); u.Clears(paper.Host) {
+		t.Error("who speaks last is cleared")
+	}
+	later.ByteHours += 200 << 20
+	if u := word(&said.Guest, 7200, later); u.Differs != "" || !u.Clears(paper.Host) {
+		t.Errorf("the guest counted it too: %q", u.Differs)
 	}
 	// Gateways speak at times of their own too.
 	var guest, host Sum
@@ -64,7 +106,7 @@ func TestWhatDiffers(t *testing.T) {
 		guest.add(&paper.Usage{At: begin.Add(time.Duration(minute) * time.Minute), Of: map[string]paper.Counters{g: much}})
 	}
 	host.add(&paper.Usage{At: begin.Add(25 * time.Minute), Of: map[string]paper.Counters{"g": much, "h": {}}})
-	if got := differ(guest, host); strings.Contains(got, "gateway h") {
+	if got, _ := differ(guest, host, nil); strings.Contains(got, "gateway h") {
 		t.Errorf("it says %q", got)
 	}
 	if guest.Stored != quantity.Bytes(200<<20) {

@@ -187,3 +187,103 @@ func TestBorrowedStoreIsToStay(t *testing.T) {
 	}
 	c.stored("a", id, x)
 }
+
+// lentTo is how a volume's home sees the one lent store that it has.
+func (c *cluster) lentTo(site, id string) (out federation.ObservedStore) {
+	if all := c.at(site).copies.Copy(id).Replica.Stores(); len(all) == 1 {
+		out = all[0]
+	}
+	return out
+}
+
+// TestBorrowedStoreLosesSomething: what the host has lost is not whole from when a list tells it,
+// though what is put anew takes its time. A list that fails changes nothing.
+func TestBorrowedStoreLosesSomething(t *testing.T) {
+	c := borrowers(t)
+	var later atomic.Int64
+	c.now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	c.add("a")
+	x := c.agree("https://store")
+	id := c.createAt("v", rolling("v", 1), []string{"a"})
+	c.change(id, func(v *federation.Volume) { v.Stores = []string{x} })
+	c.sealed("a", id, 3)
+	c.stored("a", id, x)
+
+	var lists atomic.Int64
+	c.lent.at(x).SetFault(func(op, _ string) error {
+		if op == "list" {
+			lists.Add(1)
+			return store.ErrUnavailable
+		}
+		return nil
+	})
+	later.Add(int64(61 * time.Minute))
+	c.until("a list fails", func() error {
+		if lists.Load() == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	fill(t, c.router("a", id), &client{name: "z"}, "z", 1)
+	c.stored("a", id, x) // what is put meanwhile comes
+
+	c.lent.at(x).SetFault(nil)
+	end := make(chan struct{})
+	c.lent.onPut(func(ctx context.Context, _ string) error {
+		select {
+		case <-end:
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	})
+	for _, name := range c.lent.has(t, x, id) {
+		if err := c.lent.at(x).Delete(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later.Add(int64(61 * time.Minute))
+	c.until("it is known that something is lost", func() error {
+		if s := c.lentTo("a", id); s.Whole {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	close(end)
+	c.stored("a", id, x)
+}
+
+// TestDeletionWithoutAnAnswer: an object may be gone though its deletion failed. If the volume is to
+// be there after all, it is put again.
+func TestDeletionWithoutAnAnswer(t *testing.T) {
+	c := borrowers(t, "a")
+	x := c.agree("https://store")
+	id := c.createAt("v", rolling("v", 1), []string{"a"})
+	c.change(id, func(v *federation.Volume) { v.Stores = []string{x} })
+	c.sealed("a", id, 4)
+	c.stored("a", id, x)
+	all := c.lent.has(t, x, id)
+	var once atomic.Bool
+	c.lent.mu.Lock()
+	c.lent.deleted = func(string) error {
+		if once.Swap(true) {
+			return nil
+		}
+		c.change(id, func(v *federation.Volume) { v.Stores = []string{x} })
+		return store.ErrUnavailable
+	}
+	c.lent.mu.Unlock()
+	c.change(id, func(v *federation.Volume) { v.Stores = nil })
+	c.until("a deletion has failed", func() error {
+		if !once.Load() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	c.until("everything is there", func() error {
+		if is := c.lent.has(t, x, id); len(is) < len(all) {
+			return fmt.Errorf("%d of %d", len(is), len(all))
+		}
+		return nil
+	})
+	c.stored("a", id, x)
+}

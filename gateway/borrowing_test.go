@@ -34,6 +34,9 @@ type lentRooms struct {
 	hung   atomic.Bool     // whatever is put takes for ever
 	// putting, if it is not nil, is called while an object is being put. Set it under mu.
 	putting func(ctx context.Context, name string) error
+	// deleted, if it is not nil, is called when an object was deleted, and says what comes of it. Set
+	// it under mu.
+	deleted func(name string) error
 }
 
 // room is one of them at a gateway.
@@ -58,6 +61,18 @@ func (r room) Put(ctx context.Context, name string, size int64, body io.ReadSeek
 		}
 	}
 	return r.Store.Put(ctx, name, size, body)
+}
+
+// Delete implements store.Store.
+func (r room) Delete(ctx context.Context, name string) error {
+	err := r.Store.Delete(ctx, name)
+	r.l.mu.Lock()
+	deleted := r.l.deleted
+	r.l.mu.Unlock()
+	if err == nil && deleted != nil {
+		err = deleted(name)
+	}
+	return err
 }
 
 // List implements store.Store.

@@ -270,6 +270,10 @@ type StorageUsageStatus struct {
 	// By what both disagree; empty: by nothing that counts.
 	// +optional
 	Differs string `json:"differs,omitempty"`
+	// Who counted more of that. It stays until counts show that this is over.
+	// +optional
+	// +kubebuilder:validation:Enum=Guest;Host
+	More AgreementParty `json:"more,omitempty"`
 	// How it was before: of each hour for two days, and of each day for three months.
 	// +optional
 	// +listType=atomic

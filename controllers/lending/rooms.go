@@ -34,16 +34,20 @@ func slice(amount quantity.Bytes) quantity.Bytes {
 // wanted is how much room a gateway should have that has some now, and uses so much: what it uses
 // and a slice. It gets more when half a slice is left, and gives back what is two slices too much;
 // free is what nobody has. A gateway that fills nothing, since it is the home of no volume that is
-// to be there, gets some while two slices are free, so that it has some when it needs it. It gives
-// back what it does not use when less than one is: others need it.
-func wanted(amount, now, used, free quantity.Bytes, fills bool) quantity.Bytes {
+// to be there, gets some while that leaves a slice to others, also if all do the same: so that it
+// has some when it needs it. It gives back what it does not use when less than one is: others need
+// it. all is how many gateways have room. What is more than the agreement, by a mistake, goes back.
+func wanted(amount, now, used, free quantity.Bytes, fills bool, all int) quantity.Bytes {
 	cut := slice(amount)
 	target := now
 	switch left := now - used; {
 	case !fills && free < cut:
 		target = min(now, used)
-	case left > 2*cut, left < (cut+1)/2 && (fills || free >= 2*cut):
+	case left > 2*cut, left < (cut+1)/2 && (fills || free >= quantity.Bytes(max(all, 1)+1)*cut):
 		target = used + cut
+	}
+	if free < 0 {
+		target = min(target, max(used, now+free))
 	}
 	return max(min(target, now+max(free, 0)), 0)
 }
@@ -76,6 +80,7 @@ func (r *agreements) gives(ctx context.Context, obj *v1alpha1.StorageAgreement, 
 		if err := r.gave(ctx, id, said.Gateway, has, bytes(&said.Amount)); err != nil {
 			return fmt.Errorf("spec.rooms: %w", err)
 		}
+		free -= bytes(&said.Amount) - has[said.Gateway]
 	}
 	if asked {
 		for g, now := range has {
@@ -96,7 +101,7 @@ func (r *agreements) gives(ctx context.Context, obj *v1alpha1.StorageAgreement, 
 		if !given && !asked || a.Phase != paper.Active {
 			continue
 		}
-		want := wanted(amount, now, r.used(id, g.Name), free, fills[g.Name])
+		want := wanted(amount, now, r.used(id, g.Name), free, fills[g.Name], len(has))
 		free -= want - now
 		if err := r.gave(ctx, id, g.Name, has, want); err != nil {
 			return err

@@ -78,7 +78,11 @@ func (r *usages) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 
 func (r *usages) show(obj *v1alpha1.StorageUsage, a exchange.Agreement, u exchange.Usage) {
 	s := &obj.Status
-	s.Guest, s.Host, s.ByGuest, s.ByHost, s.Differs = a.Request.Guest, a.Request.Host, counters(u.Guest), counters(u.Host), u.Differs
+	s.Guest, s.Host, s.ByGuest, s.ByHost = a.Request.Guest, a.Request.Host, counters(u.Guest), counters(u.Host)
+	// Who counts too much, and always speaks last, stays found out.
+	if u.Differs != "" || s.More == "" || u.Clears(paper.Party(s.More)) {
+		s.Differs, s.More = u.Differs, party(u.More)
+	}
 	by := s.ByHost
 	if by == nil {
 		by = s.ByGuest
@@ -88,8 +92,8 @@ func (r *usages) show(obj *v1alpha1.StorageUsage, a exchange.Agreement, u exchan
 	}
 	agree := plan.State{True: true, Reason: v1alpha1.ReasonReady, Message: "both sides counted the same"}
 	switch {
-	case u.Differs != "":
-		agree = plan.State{Reason: v1alpha1.ReasonDisagree, Message: u.Differs}
+	case s.Differs != "":
+		agree = plan.State{Reason: v1alpha1.ReasonDisagree, Message: s.Differs}
 	case s.ByGuest == nil || s.ByHost == nil:
 		agree = plan.State{True: true, Reason: v1alpha1.ReasonNothingCounted, Message: "one side has counted nothing yet"}
 	}

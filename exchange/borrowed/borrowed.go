@@ -59,13 +59,7 @@ type Store struct {
 	client *s3.Store // nil: there is no capability
 	renew  time.Time // by this gateway's clock
 	places map[string]string
-	spots  map[string]spot // by name, of when everything was listed last
-}
-
-// spot is where an object is, if it is in one folder only.
-type spot struct {
-	folder string // "": in several
-	size   int64
+	spots  map[string]string // folders of objects when all were listed last; "": of one in several
 }
 
 var _ store.Store = (*Store)(nil)
@@ -211,7 +205,7 @@ func (s *Store) Put(ctx context.Context, name string, size int64, body io.ReadSe
 		if _, elsewhere := s.spots[name]; elsewhere { // or it was
 			delete(s.spots, name)
 		} else if s.spots != nil {
-			s.spots[name] = spot{s.cfg.Gateway, size}
+			s.spots[name] = s.cfg.Gateway
 		}
 		return nil
 	}))
@@ -336,10 +330,10 @@ func (s *Store) Stat(ctx context.Context, name string) (i store.Info, err error)
 }
 
 // List implements store.Store: objects of all gateways of this organization. It remembers where
-// they are, so that each is deleted with one request.
+// they are, so that each is deleted without a search.
 func (s *Store) List(ctx context.Context, prefix string, fn func(store.Info) error) error {
 	all := map[string]store.Info{}
-	spots := map[string]spot{}
+	spots := map[string]string{}
 	if err := s.fail("list", prefix, s.with(ctx, func(b *s3.Store) error {
 		clear(all)
 		clear(spots)
@@ -351,7 +345,7 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(store.Info) err
 			if _, twice := spots[name]; twice {
 				f = ""
 			}
-			spots[name] = spot{f, i.Size}
+			spots[name] = f
 			if i.Name = name; strings.HasPrefix(name, prefix) {
 				all[name] = i
 			}
@@ -380,11 +374,11 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	defer s.counting.RUnlock()
 	return s.fail("delete", name, s.with(ctx, func(b *s3.Store) error {
 		s.mu.Lock()
-		is := s.spots[name]
+		folder := s.spots[name]
 		s.mu.Unlock()
 		var err error
-		if is.folder != "" {
-			err = s.delete(ctx, b, is.folder, name, is.size)
+		if folder != "" {
+			err = s.delete(ctx, b, folder, name)
 		} else {
 			err = s.search(ctx, b, name)
 		}
@@ -406,25 +400,25 @@ func (s *Store) search(ctx context.Context, b *s3.Store, name string) error {
 		return err
 	}
 	for _, f := range append([]string{s.cfg.Gateway}, others...) {
-		i, err := b.Stat(ctx, f+"/"+name)
-		if errors.Is(err, store.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = s.delete(ctx, b, f, name, i.Size)
-		}
-		if err != nil {
+		if err := s.delete(ctx, b, f, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// delete deletes an object in a folder, and counts it.
-func (s *Store) delete(ctx context.Context, b *s3.Store, folder, name string, size int64) error {
-	err := b.Delete(ctx, folder+"/"+name)
+// delete deletes an object in a folder, if it is there, and counts it: the store counts no deletion
+// of what is not there.
+func (s *Store) delete(ctx context.Context, b *s3.Store, folder, name string) error {
+	i, err := b.Stat(ctx, folder+"/"+name)
+	if errors.Is(err, store.ErrNotExist) {
+		return nil
+	}
 	if err == nil {
-		s.cfg.Ledger.Deleted(s.cfg.Agreement, s.cfg.Gateway, folder, quantity.Bytes(size))
+		err = b.Delete(ctx, folder+"/"+name)
+	}
+	if err == nil {
+		s.cfg.Ledger.Deleted(s.cfg.Agreement, s.cfg.Gateway, folder, quantity.Bytes(i.Size))
 	}
 	return err
 }

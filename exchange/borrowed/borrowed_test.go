@@ -207,9 +207,10 @@ func (a *asked) since() string {
 	return fmt.Sprint(a.n)
 }
 
-// What was listed is deleted with one request each, in whoever's folder it is. An object that is in
-// two folders goes from both, and so does one of which nothing is known.
-func TestDeletionIsOneRequest(t *testing.T) {
+// What was listed is deleted without a search, in whoever's folder it is. An object that is in two
+// folders goes from both, and so does one of which nothing is known. What another deleted before is
+// not counted.
+func TestDeletionOfWhatWasListed(t *testing.T) {
 	r := newRig(t)
 	r.start()
 	ctx := t.Context()
@@ -232,7 +233,7 @@ func TestDeletionIsOneRequest(t *testing.T) {
 	links.since()
 	for _, name := range []string{"v/1", "v/2", "v/4"} {
 		r.ok(b.Delete(ctx, name))
-		if is := links.since(); is != "map[DELETE:1]" {
+		if is := links.since(); is != "map[DELETE:1 HEAD:1]" {
 			t.Errorf("%s: %s", name, is)
 		}
 	}
@@ -245,6 +246,14 @@ func TestDeletionIsOneRequest(t *testing.T) {
 	}
 	if n := lb.Of(deal)["b-1"].Deletes; n != 5 {
 		t.Errorf("%d deletions are counted", n)
+	}
+
+	r.ok(put(ctx, a, "v/6", 60))
+	r.ok(b.List(ctx, "", nothing))
+	r.ok(a.Delete(ctx, "v/6"))
+	r.ok(b.Delete(ctx, "v/6"))
+	if n := lb.Of(deal)["b-1"].Deletes; n != 5 {
+		t.Errorf("%d deletions are counted, of one that was another's too", n)
 	}
 
 	// It was in another's folder, and is in this gateway's now.

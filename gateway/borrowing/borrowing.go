@@ -242,11 +242,12 @@ func (b *Borrower) unusable(id string) string {
 	return string(life.Phase) + ": " + life.Why
 }
 
-// begins notes that a volume is being put into a store of which nothing was known yet.
+// begins notes how much is there of a volume that is being put into a store, if nothing was known
+// yet, or more: something is lost there.
 func (b *Borrower) begins(uuid string, at replica.StoreAt) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, known := b.at[uuid][at.Agreement]; known {
+	if is, known := b.at[uuid][at.Agreement]; known && !at.End.Less(is.End) {
 		return
 	}
 	if b.at[uuid] == nil {

@@ -48,7 +48,8 @@ func (l *lease) turn(ctx context.Context, c *copies.Copy, puts *sync.WaitGroup) 
 	}
 	f := &filling{l: l, c: c, at: replica.StoreAt{Agreement: l.terms.ID, Site: l.terms.Site}}
 	var leads bool
-	if f.epoch, leads = c.Leading(); busy || !leads {
+	f.epoch, leads = c.Leading()
+	if busy || !leads || l.seen[c.UUID] != f.epoch { // what its former home deleted may be on the list
 		done()
 		return
 	}
@@ -143,12 +144,25 @@ func (f *filling) tells() {
 
 // slot waits until an object may be put, and reports whether ctx goes on.
 func (l *lease) slot(ctx context.Context) bool {
-	select {
-	case l.slots <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
+	for ctx.Err() == nil {
+		select {
+		case l.slots <- struct{}{}:
+		case <-ctx.Done():
+			return false
+		}
+		l.mu.Lock()
+		met := l.met
+		l.mu.Unlock()
+		if met == nil {
+			return true
+		}
+		<-l.slots // both sides meet first
+		select {
+		case <-met:
+		case <-ctx.Done():
+		}
 	}
+	return false
 }
 
 func (f *filling) has(i int) bool {

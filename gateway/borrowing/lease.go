@@ -29,6 +29,7 @@ type lease struct {
 	came   []store.Info                // was put while it is being listed; nil: it is not
 	busy   map[string]bool             // volumes of which something is being put
 	failed map[string]string           // what was logged, by volume; "": of all else
+	met    chan struct{}               // is closed when both sides have met; nil: they do not meet now
 
 	slots chan struct{} // one for each object that is being put
 
@@ -38,6 +39,7 @@ type lease struct {
 	seen     map[string]uint64 // epoch of each volume's home here when everything was listed
 	purged   map[string]bool   // volumes whose objects this gateway was to delete then
 	soon     time.Time         // when it is looked again whether the list is old
+	swept    string            // the last volume that was looked at, to delete
 	told     paper.Counters    // to the registry
 	toldAt   time.Time
 	counted  paper.Counters // when the store was met
@@ -158,15 +160,17 @@ func (l *lease) count(ctx context.Context) error {
 	l.mu.Unlock()
 	is := of()
 	// When the agreement ends, what is there is told anew: nothing, at last.
-	noticed := life.Phase == paper.Ending && l.toldAt.Before(life.Ends.Add(-time.Duration(l.terms.Notice)))
-	if empty && is == (paper.Counters{}) && !noticed {
+	noticed := ends(life.Phase) && l.toldAt.Before(life.Ends.Add(-time.Duration(l.terms.Notice)))
+	theirs, at := l.byHost()
+	if empty && is == (paper.Counters{}) && theirs == is && !noticed {
 		return nil // it never used any
 	}
 	since, pause := now.Sub(l.metAt), meetEvery
 	if len(l.slots) > 0 {
 		pause = meetBusy
 	}
-	if meets(life.Phase, is, l.counted, since, pause) {
+	fewer := at.After(l.metAt) && theirs.Stored < is.Stored // another may have deleted it
+	if meets(life.Phase, is, l.counted, since, pause) || fewer && since >= pause {
 		if err := l.meet(ctx); err != nil {
 			return err
 		}
@@ -185,24 +189,48 @@ func (l *lease) count(ctx context.Context) error {
 	return nil
 }
 
+// byHost is what the host has said last that this gateway did, and when.
+func (l *lease) byHost() (paper.Counters, time.Time) {
+	p, ok := l.b.cfg.View.Paper(paper.UsageName(l.terms.ID, paper.Host, l.terms.Site))
+	if !ok || p.Usage == nil {
+		return paper.Counters{}, time.Time{}
+	}
+	c := p.Usage.Of[l.b.cfg.Gateway]
+	c.ByteHours = 0
+	return c, p.Usage.At
+}
+
+// ends reports whether what is there is to go.
+func ends(p paper.Phase) bool { return p == paper.Ending || p == paper.Breached }
+
 // meets reports whether both sides are to meet, that long after they last did: when something was
 // done, and hourly. While an agreement ends, others of this organization may delete what this
 // gateway has there: then it counts anew until nothing is left.
 func meets(phase paper.Phase, is, counted paper.Counters, since, pause time.Duration) bool {
-	ends := phase == paper.Ending || phase == paper.Breached
-	return (is != counted || ends && is.Stored > 0) && since >= pause || since >= tellEvery
+	return (is != counted || ends(phase) && is.Stored > 0) && since >= pause || since >= tellEvery
 }
 
-// meet has both sides meet, when nothing is being put.
+// meet has both sides meet, when nothing is being put: what is under way ends before, and nothing
+// begins meanwhile.
 func (l *lease) meet(ctx context.Context) error {
+	met := make(chan struct{})
+	l.mu.Lock()
+	l.met = met
+	l.mu.Unlock()
 	var held int
 	defer func() {
+		l.mu.Lock()
+		l.met = nil
+		l.mu.Unlock()
+		close(met)
 		for range held {
 			<-l.slots
 		}
 	}()
 	for ; held < cap(l.slots); held++ {
-		if !l.slot(ctx) {
+		select {
+		case l.slots <- struct{}{}:
+		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}

@@ -22,6 +22,10 @@ const (
 	listEvery = time.Hour
 	soonEvery = 5 * time.Second
 	soonPart  = 20
+	// listAgain is when a list is tried again that failed, and listLate how old the one before may
+	// be.
+	listAgain = time.Minute
+	listLate  = 3 * listEvery
 )
 
 // list lists what is in the store if that is not known: at first, at once when a volume that is to
@@ -47,9 +51,12 @@ func (l *lease) list(ctx context.Context) error {
 	l.came = []store.Info{}
 	l.mu.Unlock()
 	all := map[string]map[string]int64{}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ask, cancel := context.WithCancel(ctx)
 	defer cancel()
+	stuck := l.b.cfg.Timers.AfterFunc(askTime, cancel)
+	defer stuck.Stop()
 	add := func(i store.Info) error {
+		stuck.Reset(askTime)
 		if uuid, _, ok := strings.Cut(i.Name, "/"); ok {
 			if all[uuid] == nil {
 				all[uuid] = map[string]int64{}
@@ -58,16 +65,21 @@ func (l *lease) list(ctx context.Context) error {
 		}
 		return nil
 	}
-	err := l.room.List(ctx, "", add)
+	err := l.room.List(ask, "", add)
+	now := l.b.cfg.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, i := range l.came {
 		_ = add(i)
 	}
 	if l.came = nil; err != nil {
+		if l.soon = now.Add(listAgain); fresh && ctx.Err() == nil && now.Sub(l.listedAt) < listLate {
+			l.b.cfg.Logger.Info("borrowed room does not say what is there; what was listed before counts on", "agreement", l.terms.ID,
+				"host", l.terms.Host, "site", l.terms.Site, "error", err)
+			return nil
+		}
 		return err
 	}
-	now := l.b.cfg.Now()
 	l.listed, l.whole, l.listedAt, l.seen, l.purged = all, true, began, leading, purged
 	l.soon = now.Add(max(soonEvery, soonPart*now.Sub(began)))
 	return nil
@@ -120,16 +132,21 @@ func (l *lease) sweep(ctx context.Context) error {
 	l.mu.Lock()
 	there := slices.Sorted(maps.Keys(l.listed))
 	l.mu.Unlock()
+	if i, _ := slices.BinarySearch(there, l.swept); i < len(there) { // on from where the last look ended
+		there = append(slices.Clone(there[i:]), there[:i]...)
+	}
 	began := l.b.cfg.Now()
+	var errs []error
 	for _, uuid := range there {
 		if l.b.cfg.Now().Sub(began) > sweepTime {
 			break // the next look goes on
 		}
 		if err := l.drop(ctx, uuid, began); err != nil {
-			return fmt.Errorf("delete what volume %s does not need there: %w", uuid, err)
+			errs = append(errs, fmt.Errorf("delete what volume %s does not need there: %w", uuid, err))
 		}
+		l.swept = uuid + "\x00" // the next one
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // spare reports whether what a volume has there may be deleted by this gateway, as far as is known
@@ -217,15 +234,16 @@ func (l *lease) drop(ctx context.Context, uuid string, began time.Time) error {
 		if !l.spare(uuid) || l.b.cfg.Now().Sub(began) > sweepTime {
 			return nil
 		}
+		l.mu.Lock()
+		delete(l.listed[uuid], name) // whatever comes of it
+		l.mu.Unlock()
 		ask, cancel := context.WithTimeout(ctx, askTime)
 		err := l.room.Delete(ask, name)
 		cancel()
 		if err != nil {
+			l.whole = false // it may be there, or not
 			return err
 		}
-		l.mu.Lock()
-		delete(l.listed[uuid], name)
-		l.mu.Unlock()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,6 +13,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,7 +41,8 @@ const (
 // show is the demonstration while it runs.
 type show struct {
 	*installed.Show
-	first string // the agreement of B with A
+	first  string // the agreement of B with A
+	sample []byte // of what A holds
 }
 
 func demo(ctx context.Context, p *playbill.Play, dir string) (err error) {
@@ -238,8 +240,8 @@ func (s *show) use(ctx context.Context) error {
 		}
 	}
 	began := time.Now()
-	count, err := s.Exec(ctx, siteB1, "at-b1", "set -e; cd /source; for d in "+tree+
-		"; do echo $d; done | xargs -P 4 -I {} cp -R {} /data; sync; cd /data; find . -type f | wc -l")
+	count, err := s.Exec(ctx, siteB1, "at-b1", "set -e; cd /source; for d in "+tree+"; do echo $d; done"+
+		" | xargs -P 4 -I {} cp -R {} /data; head -c 8M /dev/urandom >/data/random; sync; cd /data; find . -type f | wc -l")
 	if err != nil {
 		return err
 	}
@@ -250,7 +252,7 @@ func (s *show) use(ctx context.Context) error {
 	if err := s.Table(ctx, siteB2, "gv,gvc"); err != nil {
 		return err
 	}
-	return s.hidden()
+	return s.hidden(ctx)
 }
 
 // whole waits until the volume has its copies, and everything is in the store of an agreement.
@@ -265,7 +267,7 @@ func (s *show) whole(ctx context.Context, agreement string) error {
 }
 
 // hidden shows that A sees nothing of what it stores.
-func (s *show) hidden() error {
+func (s *show) hidden(ctx context.Context) error {
 	files, err := s.Lent(siteA)
 	if err != nil {
 		return err
@@ -276,18 +278,31 @@ func (s *show) hidden() error {
 		if err != nil {
 			return err
 		}
-		size += int64(len(b))
+		if size += int64(len(b)); len(b) > 64<<10 {
+			s.sample = b[32<<10 : 32<<10+64]
+		}
 	}
-	if size == 0 {
+	if s.sample == nil {
 		return fmt.Errorf("nothing of B is in A's store: %d files", len(files))
 	}
-	found, err := s.OnDisk(siteA, []byte("The Go Authors"))
-	if err == nil && found {
-		err = errors.New("a line of B's files is on A's disks")
+	text, err := s.Exec(ctx, siteB1, "at-b1", "head -c 32 /data/random | od -An -v -tx1 | tr -d ' \\n'")
+	if err != nil {
+		return err
 	}
-	s.Fact("A holds %d objects of B with %d MiB, and a blind copy; words that are in every file of B are nowhere on its disks",
-		len(files), size>>20)
-	return err
+	plain, err := hex.DecodeString(text)
+	if err != nil || len(plain) != 32 {
+		return fmt.Errorf("the file begins with %q: %w", text, err)
+	}
+	for _, x := range []struct {
+		what []byte
+		want bool
+	}{{s.sample, true}, {plain, false}} { // what is there sealed is found
+		if found, err := s.OnDisk(siteA, x.what); err != nil || found != x.want {
+			return fmt.Errorf("bytes %x are on A's disks: %v, want %v: %w", x.what[:8], found, x.want, err)
+		}
+	}
+	s.Fact("A holds %d objects of B with %d MiB, and a blind copy; what B wrote is nowhere on its disks but sealed", len(files), size>>20)
+	return nil
 }
 
 // lose takes site b1 away, while b2 lacks what b1 acknowledged last.
