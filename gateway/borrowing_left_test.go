@@ -252,8 +252,8 @@ func TestBorrowedStoreLosesSomething(t *testing.T) {
 	c.stored("a", id, x)
 }
 
-// TestDeletionWithoutAnAnswer: an object may be gone though its deletion failed. If the volume is to
-// be there after all, it is put again.
+// TestDeletionWithoutAnAnswer: an object may be gone though its deletion failed. If the volume is
+// to be there after all, it is put again.
 func TestDeletionWithoutAnAnswer(t *testing.T) {
 	c := borrowers(t, "a")
 	x := c.agree("https://store")

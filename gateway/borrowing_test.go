@@ -34,8 +34,8 @@ type lentRooms struct {
 	hung   atomic.Bool     // whatever is put takes for ever
 	// putting, if it is not nil, is called while an object is being put. Set it under mu.
 	putting func(ctx context.Context, name string) error
-	// deleted, if it is not nil, is called when an object was deleted, and says what comes of it. Set
-	// it under mu.
+	// deleted, if it is not nil, is called when an object was deleted, and says what comes of it.
+	// Set it under mu.
 	deleted func(name string) error
 }
 

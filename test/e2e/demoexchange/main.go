@@ -426,7 +426,7 @@ func (s *show) end(ctx context.Context) error {
 	fmt.Printf("  the receipt, as both hold it:\n%s", playbill.Indent(receipt))
 	files, err := s.Lent(siteA)
 	if err != nil || len(files) > 0 {
-		return fmt.Errorf("A's store still has %d objects of others: %w", len(files), err)
+		return fmt.Errorf("there are still %d objects of others in the store of A: %w", len(files), err)
 	}
 	s.Fact("nothing of B is in A's store any more; A's blind copy stays")
 	return nil
