@@ -277,6 +277,23 @@ func TestLendingByItself(t *testing.T) {
 	settleAll(host, guest)
 	wantPhase(anID, paper.Breached, v1alpha1.AgreementHost, host, guest)
 
+	// An answer that the registry lost makes no agreement expired: nothing is deleted.
+	answer, err := f.reg.GetPaper(t.Context(), paper.AnswerName(anID))
+	f.ok(err)
+	f.ok(f.reg.DeletePaper(t.Context(), paper.AnswerName(anID), answer.Revision))
+	settleAll(host, guest)
+	if r := object.Ready(agreementOf(guest, anID).Status.Conditions); r.Reason != v1alpha1.ReasonNotFound ||
+		!strings.Contains(r.Message, "the registry has no answer of that ID any more") {
+		t.Errorf("the answer that was lost: %+v", r)
+	}
+	if _, err := f.reg.GetPaper(t.Context(), paper.RequestName(anID)); err != nil {
+		t.Errorf("the request went too: %v", err)
+	}
+	answer.Revision = 0
+	f.ok(f.reg.PutPapers(t.Context(), answer))
+	settleAll(host, guest)
+	wantPhase(anID, paper.Breached, v1alpha1.AgreementHost, host, guest)
+
 	// What the registry lost is not asked for anew, perhaps by other terms.
 	for _, name := range []string{paper.AnswerName(anID), paper.RequestName(anID)} {
 		p, err := f.reg.GetPaper(t.Context(), name)

@@ -34,8 +34,9 @@ type Sum struct {
 	// Taken are the gateways whose counters it took from the other side.
 	Taken []string
 
-	at   map[string]time.Time // up to when, by gateway
-	last time.Time            // up to when the newest of its counts goes
+	at     map[string]time.Time // up to when, by gateway
+	last   time.Time            // up to when the newest of its counts goes
+	erased bool                 // everything was deleted, and counts as no deletion
 }
 
 // Usage is what both sides counted of an agreement.
@@ -105,6 +106,7 @@ func (s *Sum) add(u *paper.Usage) {
 	if u.At.After(s.last) {
 		s.last = u.At
 	}
+	s.erased = s.erased || u.Erased != nil
 	for g := range u.Taken {
 		s.Taken = append(s.Taken, g)
 	}
@@ -132,9 +134,7 @@ func differ(guest, host Sum, rooms map[string]bool) (worst string, more paper.Pa
 	for _, g := range slices.Sorted(maps.Keys(guest.Of)) {
 		d := difference{guest: guest.Of[g], host: host.Of[g], gAt: guest.at[g], hAt: host.last, gateway: g}
 		// Who deletes what another gateway has counts that, and the other one hears of it later.
-		if host.Deletes > 0 || guest.Deletes > 0 {
-			d.deleted = max(host.In-host.Stored, guest.In-guest.Stored, 0)
-		}
+		d.deleted, d.erased = max(host.In-host.Stored, guest.In-guest.Stored, 0), host.erased
 		if part, what, who := d.worst(); part > most {
 			most, worst, more = part, what, who
 		}
@@ -149,6 +149,7 @@ type difference struct {
 	gAt, hAt    time.Time
 	gateway     string
 	deleted     quantity.Bytes
+	erased      bool
 }
 
 // worst says by what part of it two sides disagree most. Counts only grow: so who spoke first has
@@ -157,7 +158,8 @@ type difference struct {
 func (d difference) worst() (most float64, worst string, more paper.Party) {
 	g, h := d.guest, d.host
 	still := g.Puts == h.Puts && g.Deletes == h.Deletes
-	late := d.gAt.Sub(d.hAt).Abs() > Overdue
+	apart := d.gAt.Sub(d.hAt).Abs()
+	late := apart > Overdue
 	if still || late {
 		at := d.gAt
 		if d.hAt.After(at) {
@@ -165,7 +167,8 @@ func (d difference) worst() (most float64, worst string, more paper.Party) {
 		}
 		g, h = until(g, d.gAt, at), until(h, d.hAt, at)
 	}
-	stale := float64(d.deleted) // what the guest may count more, as long as it has not heard of deletions
+	// What a side may count more, as long as it has not heard of what other gateways deleted.
+	stale := float64(d.deleted)
 	for _, x := range []struct {
 		what    string
 		g, h    float64
@@ -174,8 +177,8 @@ func (d difference) worst() (most float64, worst string, more paper.Party) {
 		level   bool // it goes up and down
 		because float64
 	}{
-		{"bytes stored", float64(g.Stored), float64(h.Stored), Trifle, still || late, true, stale},
-		{"byte-hours", g.ByteHours, h.ByteHours, Trifle, still || late, false, stale * Overdue.Hours()},
+		{"bytes stored", float64(g.Stored), float64(h.Stored), Trifle, (still || late) && !d.erased, true, stale},
+		{"byte-hours", g.ByteHours, h.ByteHours, Trifle, (still || late) && !d.erased, false, stale * max(apart, Overdue).Hours()},
 		{"bytes written", float64(g.In), float64(h.In), Trifle, late, false, 0},
 		{"bytes read", float64(g.Out), float64(h.Out), Trifle, late, false, 0},
 		{"writes", float64(g.Puts), float64(h.Puts), 1, late, false, 0}, {"reads", float64(g.Gets), float64(h.Gets), 1, late, false, 0},
@@ -184,8 +187,11 @@ func (d difference) worst() (most float64, worst string, more paper.Party) {
 		who, first, by := paper.Guest, !d.gAt.After(d.hAt), x.g-x.h-x.because
 		if x.h > x.g {
 			who, first, by = paper.Host, !d.hAt.After(d.gAt), x.h-x.g
+			if first && x.both { // of what is the same at both times if nobody deletes anything
+				by -= x.because
+			}
 		}
-		counts := x.both || first && (!x.level || d.gAt.Equal(d.hAt))
+		counts := x.both || first && (!x.level || d.gAt.Equal(d.hAt) && !d.erased)
 		if part := by / max(x.g, x.h, 1); counts && by > x.unit && part > Disagreement && part > most {
 			most, more = part, who
 			worst = fmt.Sprintf("%s: the guest counted %.0f, the host %.0f (%.2f %%), of gateway %s", x.what, x.g, x.h,
@@ -196,13 +202,24 @@ func (d difference) worst() (most float64, worst string, more paper.Party) {
 }
 
 // Clears reports whether these counts show that a side does not count more than the other: it spoke
-// first in all. While it speaks last, what it counts more may have happened since.
+// first of each gateway. While it speaks last, what it counts more may have happened since. A
+// gateway that says nothing any more is left out.
 func (u Usage) Clears(side paper.Party) bool {
-	switch {
-	case u.Differs != "" || u.Guest.At.IsZero() || u.Host.At.IsZero():
+	if u.Differs != "" || u.Guest.At.IsZero() || u.Host.At.IsZero() {
 		return false
-	case side == paper.Host:
-		return !u.Host.last.After(u.Guest.At)
 	}
-	return !u.Guest.last.After(u.Host.At)
+	if side == paper.Guest {
+		return !u.Guest.last.After(u.Host.last)
+	}
+	heard := false
+	for g := range u.Host.Of {
+		switch at := u.Guest.at[g]; {
+		case u.Host.last.Sub(at) > Overdue:
+		case at.Before(u.Host.last):
+			return false
+		default:
+			heard = true
+		}
+	}
+	return heard
 }

@@ -58,15 +58,27 @@ func TestWhatDiffers(t *testing.T) {
 			}
 		})
 	}
-	// What another gateway deletes, its owner hears of later; what nobody deleted is there.
-	for deletes, want := range map[int64]paper.Party{1: paper.Nobody, 0: paper.Guest} {
+	// What another gateway deletes, its owner hears of later, as the host says it later.
+	less := paper.Counters{Puts: 100, In: 100 << 20, Stored: 60 << 20, ByteHours: 1 << 30}
+	for _, x := range []struct {
+		guest, host paper.Counters
+		second      int // when the guest speaks
+		erased      bool
+		want        paper.Party
+	}{
+		{much, less, 0, false, paper.Nobody}, {much, less, -60, false, paper.Nobody}, {less, much, 60, false, paper.Nobody},
+		{less, much, -60, false, paper.Host}, // the host has heard of it, and counts it still
+		{much, paper.Counters{Puts: 100, In: 100 << 20, ByteHours: 1 << 30}, 0, true, paper.Nobody},
+	} {
 		var guest, host Sum
-		guest.add(&paper.Usage{At: begin, Of: map[string]paper.Counters{"g": much}})
-		guest.add(&paper.Usage{At: begin, Of: map[string]paper.Counters{"h": {Deletes: deletes}}})
-		host.add(&paper.Usage{At: begin, Of: map[string]paper.Counters{"h": {Deletes: deletes},
-			"g": {Puts: 100, In: 100 << 20, Stored: 60 << 20, ByteHours: 1 << 30}}})
-		if got, who := differ(guest, host, nil); who != want {
-			t.Errorf("%d deleted by another: %q by %q", deletes, got, who)
+		guest.add(&paper.Usage{At: begin.Add(time.Duration(x.second) * time.Second), Of: map[string]paper.Counters{"g": x.guest}})
+		u := &paper.Usage{At: begin, Of: map[string]paper.Counters{"g": x.host}}
+		if x.erased {
+			u.Erased = &paper.Deletion{}
+		}
+		host.add(u)
+		if got, who := differ(guest, host, nil); who != x.want {
+			t.Errorf("%+v: %q by %q", x, got, who)
 		}
 	}
 	// Who has no room did nothing.

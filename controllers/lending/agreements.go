@@ -115,7 +115,7 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case errors.Is(err, federation.ErrNotFound) && obj.ResourceVersion == "":
 		return ctrl.Result{}, nil
 	case errors.Is(err, federation.ErrNotFound):
-		return r.lost(ctx, obj)
+		return r.lost(ctx, obj, "request")
 	case err != nil:
 		return ctrl.Result{}, err
 	case a.Request.Guest != r.Organization && a.Request.Host != r.Organization:
@@ -125,6 +125,11 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		want := &v1alpha1.StorageAgreement{ObjectMeta: metav1.ObjectMeta{Name: req.Name, Annotations: r.marks()}}
 		out := settle(r.Ensure(ctx, want))
 		return out.Result, out.Err // its event has it looked at again
+	}
+	if a.Answer == nil && slices.ContainsFunc(obj.Status.Papers, func(p v1alpha1.SignedPaper) bool {
+		return p.Name == paper.AnswerName(req.Name)
+	}) {
+		return r.lost(ctx, obj, "answer")
 	}
 	if now := r.Now(); a.Over() && !now.Before(agreed{a}.forgotten(now)) {
 		out := settle(r.forgets(ctx, req.Name))
@@ -158,10 +163,24 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.Report(ctx, out, before, obj, agreementStatus)
 }
 
-// lost shows that the registry has nothing of an agreement any more. One that is over goes.
-func (r *agreements) lost(ctx context.Context, obj *v1alpha1.StorageAgreement) (ctrl.Result, error) {
-	switch paper.Phase(obj.Status.Phase) {
+// lost shows that the registry has a side of an agreement no more, which was there. One that is over
+// goes, when both may forget it: the other side has.
+func (r *agreements) lost(ctx context.Context, obj *v1alpha1.StorageAgreement, what string) (ctrl.Result, error) {
+	keep := paper.KeptNever
+	switch phase := paper.Phase(obj.Status.Phase); phase {
 	case paper.Ended, paper.Declined, paper.Expired:
+		if phase == paper.Ended {
+			keep = paper.KeptEnded
+		}
+		var last time.Time
+		for _, s := range obj.Status.Said {
+			if s.At.After(last) {
+				last = s.At.Time
+			}
+		}
+		if left := last.Add(keep).Sub(r.Now()); left > 0 { // what is shown stays
+			return ctrl.Result{RequeueAfter: left}, nil
+		}
 		if out := settle(r.forgets(ctx, obj.Name)); out.Verdict != nil || out.Quiet || out.Err != nil {
 			return out.Result, out.Err
 		}
@@ -169,9 +188,13 @@ func (r *agreements) lost(ctx context.Context, obj *v1alpha1.StorageAgreement) (
 	case "":
 		return r.gone(ctx, obj)
 	}
+	return r.missing(ctx, obj, what)
+}
+
+func (r *agreements) missing(ctx context.Context, obj *v1alpha1.StorageAgreement, what string) (ctrl.Result, error) {
 	before := obj.DeepCopy()
-	out := settle(outcome.Stopped(v1alpha1.ReasonNotFound, "the registry has no request of that ID, or does not show it: what both sides "+
-		"signed is in status.papers; see why the registry lost it before you delete this object"))
+	out := settle(outcome.Stopped(v1alpha1.ReasonNotFound, "the registry has no "+what+" of that ID any more, or does not show it: what "+
+		"both sides signed is in status.papers; see why the registry lost it before you delete this object"))
 	show(&obj.Status.Conditions, obj.Generation, r.Now(), out, plan.State{})
 	return r.Report(ctx, out, before, obj, agreementStatus)
 }

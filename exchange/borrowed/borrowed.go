@@ -329,15 +329,28 @@ func (s *Store) Stat(ctx context.Context, name string) (i store.Info, err error)
 	return i, err
 }
 
+// askTime is how long a list or a count waits for what comes next. It may have many parts.
+const askTime = time.Minute
+
+// progress returns a context that ends when goes was not called for askTime. Call done at the end.
+func progress(ctx context.Context) (_ context.Context, goes, done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stuck := time.AfterFunc(askTime, cancel)
+	return ctx, func() { stuck.Reset(askTime) }, func() { stuck.Stop(); cancel() }
+}
+
 // List implements store.Store: objects of all gateways of this organization. It remembers where
 // they are, so that each is deleted without a search.
 func (s *Store) List(ctx context.Context, prefix string, fn func(store.Info) error) error {
+	ctx, goes, done := progress(ctx)
+	defer done()
 	all := map[string]store.Info{}
 	spots := map[string]string{}
 	if err := s.fail("list", prefix, s.with(ctx, func(b *s3.Store) error {
 		clear(all)
 		clear(spots)
 		return b.List(ctx, "", func(i store.Info) error {
+			goes()
 			f, name, ok := strings.Cut(i.Name, "/")
 			if !ok {
 				return nil
@@ -428,10 +441,13 @@ func (s *Store) delete(ctx context.Context, b *s3.Store, folder, name string) er
 func (s *Store) Count(ctx context.Context) error {
 	s.counting.Lock()
 	defer s.counting.Unlock()
+	ctx, goes, done := progress(ctx)
+	defer done()
 	var is ledger.Tally
 	if err := s.fail("list", "", s.with(ctx, func(b *s3.Store) error {
 		is = ledger.Tally{}
 		return b.List(ctx, s.own(""), func(i store.Info) error {
+			goes()
 			is.Objects++
 			is.Bytes += quantity.Bytes(i.Size)
 			return nil
@@ -440,6 +456,7 @@ func (s *Store) Count(ctx context.Context) error {
 		return err
 	}
 	s.cfg.Ledger.Recount(s.cfg.Agreement, map[string]ledger.Tally{s.cfg.Gateway: is})
+	goes()
 	var m lent.Met
 	if err := s.ask(ctx, lent.CountPath, lent.Counted{Agreement: s.cfg.Agreement,
 		Counters: s.cfg.Ledger.Of(s.cfg.Agreement)[s.cfg.Gateway].Counters}, &m); err != nil {

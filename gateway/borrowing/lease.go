@@ -35,6 +35,7 @@ type lease struct {
 
 	// Used by run only.
 	whole    bool              // listed has had everything
+	again    bool              // an object may be there that listed does not have
 	listedAt time.Time         // when that was
 	seen     map[string]uint64 // epoch of each volume's home here when everything was listed
 	purged   map[string]bool   // volumes whose objects this gateway was to delete then
@@ -73,7 +74,7 @@ const (
 	tellEvery = time.Hour
 	tellSoon  = 5 * time.Second
 	failAgain = 5 * time.Second
-	// askTime bounds a list, a count or a deletion.
+	// askTime bounds a deletion. Lists and counts are bounded by the room.
 	askTime = time.Minute
 )
 
@@ -160,33 +161,34 @@ func (l *lease) count(ctx context.Context) error {
 	l.mu.Unlock()
 	is := of()
 	// When the agreement ends, what is there is told anew: nothing, at last.
-	noticed := ends(life.Phase) && l.toldAt.Before(life.Ends.Add(-time.Duration(l.terms.Notice)))
+	noticed := ends(life.Phase) && life.Breach != paper.Host && l.toldAt.Before(life.Ends.Add(-time.Duration(l.terms.Notice)))
 	theirs, at := l.byHost()
 	if empty && is == (paper.Counters{}) && theirs == is && !noticed {
 		return nil // it never used any
 	}
+	var failed error
 	since, pause := now.Sub(l.metAt), meetEvery
 	if len(l.slots) > 0 {
 		pause = meetBusy
 	}
 	fewer := at.After(l.metAt) && theirs.Stored < is.Stored // another may have deleted it
 	if meets(life.Phase, is, l.counted, since, pause) || fewer && since >= pause {
-		if err := l.meet(ctx); err != nil {
-			return err
+		l.metAt = now // also if it fails: puts wait for it
+		if failed = l.meet(ctx); failed == nil {
+			is = of()
+			l.counted = is
 		}
-		is = of()
-		l.counted, l.metAt = is, now
 	}
 	more := paper.Much(l.terms.Amount, l.told.Stored, is.Stored)
 	since = now.Sub(l.toldAt)
 	if since < tellSoon || !more && !noticed && since < tellEvery {
-		return nil
+		return failed
 	}
-	if err := l.room.Tell(ctx); err != nil {
-		return err
+	err := l.room.Tell(ctx)
+	if err == nil {
+		l.told, l.toldAt = is, now
 	}
-	l.told, l.toldAt = is, now
-	return nil
+	return errors.Join(failed, err)
 }
 
 // byHost is what the host has said last that this gateway did, and when.
@@ -234,7 +236,5 @@ func (l *lease) meet(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
 	return l.room.Count(ctx)
 }

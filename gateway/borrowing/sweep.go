@@ -51,12 +51,7 @@ func (l *lease) list(ctx context.Context) error {
 	l.came = []store.Info{}
 	l.mu.Unlock()
 	all := map[string]map[string]int64{}
-	ask, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stuck := l.b.cfg.Timers.AfterFunc(askTime, cancel)
-	defer stuck.Stop()
 	add := func(i store.Info) error {
-		stuck.Reset(askTime)
 		if uuid, _, ok := strings.Cut(i.Name, "/"); ok {
 			if all[uuid] == nil {
 				all[uuid] = map[string]int64{}
@@ -65,7 +60,7 @@ func (l *lease) list(ctx context.Context) error {
 		}
 		return nil
 	}
-	err := l.room.List(ask, "", add)
+	err := l.room.List(ctx, "", add)
 	now := l.b.cfg.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +75,7 @@ func (l *lease) list(ctx context.Context) error {
 		}
 		return err
 	}
-	l.listed, l.whole, l.listedAt, l.seen, l.purged = all, true, began, leading, purged
+	l.listed, l.whole, l.again, l.listedAt, l.seen, l.purged = all, true, false, began, leading, purged
 	l.soon = now.Add(max(soonEvery, soonPart*now.Sub(began)))
 	return nil
 }
@@ -92,7 +87,7 @@ func (l *lease) old(now time.Time, leading map[string]uint64) bool {
 		return false
 	}
 	l.soon = now.Add(soonEvery)
-	if age := now.Sub(l.listedAt); age >= listEvery || age < 0 {
+	if age := now.Sub(l.listedAt); l.again || age >= listEvery || age < 0 {
 		return true
 	}
 	for uuid, epoch := range leading {
@@ -241,7 +236,7 @@ func (l *lease) drop(ctx context.Context, uuid string, began time.Time) error {
 		err := l.room.Delete(ask, name)
 		cancel()
 		if err != nil {
-			l.whole = false // it may be there, or not
+			l.again, l.soon = true, l.b.cfg.Now().Add(listAgain) // it may be there, or not
 			return err
 		}
 	}
