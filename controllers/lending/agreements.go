@@ -163,7 +163,7 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.Report(ctx, out, before, obj, agreementStatus)
 }
 
-// lost shows that the registry has a side of an agreement no more, which was there. One that is over
+// lost shows that the registry has a side of an agreement no more. One that is over
 // goes, when both may forget it: the other side has.
 func (r *agreements) lost(ctx context.Context, obj *v1alpha1.StorageAgreement, what string) (ctrl.Result, error) {
 	keep := paper.KeptNever
