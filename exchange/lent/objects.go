@@ -44,8 +44,17 @@ func (o *objects) use(access, bucket, name string, op operation) (capability.Cap
 	return c, d, nil
 }
 
-// Put implements s3gw.Objects.
+// Put implements s3gw.Objects. What is refused is read to its end all the same: who sends to one
+// that does not read sees a broken pipe, and not the answer.
 func (o *objects) Put(ctx context.Context, access, bucket, name string, size int64, body io.Reader) error {
+	err := o.put(ctx, access, bucket, name, size, body)
+	if err != nil {
+		_, _ = io.CopyN(io.Discard, body, min(size, mostObject)) // it may have been cut
+	}
+	return err
+}
+
+func (o *objects) put(ctx context.Context, access, bucket, name string, size int64, body io.Reader) error {
 	c, d, err := o.use(access, bucket, name, opPut)
 	if err != nil {
 		return err
