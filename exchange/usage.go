@@ -22,6 +22,9 @@ const (
 	// Overdue is how much later one side may say its counts than the other, which then may have
 	// counted less: each says them hourly, at times of its own.
 	Overdue = 2 * time.Hour
+	// Moment is by how much the times differ at which both sides take an object to come or go, when
+	// one of them was down.
+	Moment = time.Minute
 )
 
 // Sum is what one side counted of an agreement in all.
@@ -192,6 +195,9 @@ func (d difference) worst() (most float64, worst string, more paper.Party) {
 			}
 		}
 		counts := x.both || first && (!x.level || d.gAt.Equal(d.hAt) && !d.erased)
+		if x.what == "byte-hours" {
+			by -= float64(max(g.Stored, h.Stored)) * Moment.Hours()
+		}
 		if part := by / max(x.g, x.h, 1); counts && by > x.unit && part > Disagreement && part > most {
 			most, more = part, who
 			worst = fmt.Sprintf("%s: the guest counted %.0f, the host %.0f (%.2f %%), of gateway %s", x.what, x.g, x.h,

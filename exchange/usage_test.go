@@ -69,6 +69,8 @@ func TestWhatDiffers(t *testing.T) {
 		{much, less, 0, false, paper.Nobody}, {much, less, -60, false, paper.Nobody}, {less, much, 60, false, paper.Nobody},
 		{less, much, -60, false, paper.Host}, // the host has heard of it, and counts it still
 		{much, paper.Counters{Puts: 100, In: 100 << 20, ByteHours: 1 << 30}, 0, true, paper.Nobody},
+		{much, paper.Counters{Puts: 100, In: 100 << 20, Stored: 100 << 20, ByteHours: 1<<30 + (100<<20)/70}, 0, false, paper.Nobody},
+		{much, paper.Counters{Puts: 100, In: 100 << 20, Stored: 100 << 20, ByteHours: 1<<30 + (100<<20)/20}, 0, false, paper.Host},
 	} {
 		var guest, host Sum
 		guest.add(&paper.Usage{At: begin.Add(time.Duration(x.second) * time.Second), Of: map[string]paper.Counters{"g": x.guest}})

@@ -241,7 +241,8 @@ func (s *show) use(ctx context.Context) error {
 	}
 	began := time.Now()
 	count, err := s.Exec(ctx, siteB1, "at-b1", "set -e; cd /source; for d in "+tree+"; do echo $d; done"+
-		" | xargs -P 4 -I {} cp -R {} /data; dd if=/dev/urandom of=/data/random bs=1M count=8 2>/dev/null; sync; cd /data; find . -type f | wc -l")
+		" | xargs -P 4 -I {} cp -R {} /data; "+
+		"dd if=/dev/urandom of=/data/random bs=1M count=8 2>/dev/null; sync; cd /data; find . -type f | wc -l")
 	if err != nil {
 		return err
 	}
