@@ -22,8 +22,8 @@ say = @printf '\n== %s\n' "$(1)"
 help: ## show this list
 	@printf 'Weir: a POSIX file system that lives at several sites at once.\n\nUsage: make TARGET\n\n'
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | \
-		while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
-	@printf '\ndemo, demo-bare, test and soak need root on Debian 12 (amd64); they install the packages that they need,\nand say within seconds what this machine lacks.\n'
+		while IFS=$$'\t' read -r name text; do printf '  %-13s %s\n' "$$name" "$$text"; done
+	@printf '\ndemo, demo-exchange, demo-bare, test and soak need root on Debian 12 (amd64); they install the packages that they need,\nand say within seconds what this machine lacks.\n'
 
 demo: fit-clusters modules tools kube-tools zfs build ## three Kubernetes clusters share a volume, and one is lost (KEEP=1 leaves them running)
 	$(call say,demonstration)
