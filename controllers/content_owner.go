@@ -75,9 +75,9 @@ func (r *contents) place(c *content, p plan.Resolved) (plan.Placement, error) {
 	r.placing.Lock()
 	defer r.placing.Unlock()
 	req := plan.Request{Spec: p.Spec, Selector: p.Selector, Owner: r.Organization, Near: r.Site, Sites: r.mirror.Candidates(c.Name,
-		r.Organization), Rooms: r.mirror.Rooms(c.Name, r.Now())}
+		r.Organization, r.Now()), Rooms: r.mirror.Rooms(c.Name, r.Now())}
 	if v := c.record(); v != nil {
-		req.Present, req.PresentStores, req.PresentSize = v.Sites, v.Stores, v.Spec.Size
+		req.Present, req.PresentStores, req.PresentAgreed, req.PresentSize = v.Sites, v.Stores, v.Agreed, v.Spec.Size
 		if ctl := c.seen.Control; ctl != nil {
 			req.Home = ctl.Home.Site
 			for _, m := range ctl.Members {
@@ -102,7 +102,8 @@ func (r *contents) place(c *content, p plan.Resolved) (plan.Placement, error) {
 	}
 	r.unplaced.Delete(c.Name)
 	if err == nil {
-		r.mirror.Reserve(c.Name, append(added(req.Present, out.Sites), added(req.PresentStores, out.Stores)...), p.Spec.Size)
+		r.mirror.Reserve(c.Name, slices.Concat(added(req.Present, out.Sites), added(req.PresentStores, out.Stores),
+			added(req.PresentAgreed, out.Agreed)), p.Spec.Size)
 	}
 	return out, err
 }
@@ -122,7 +123,7 @@ func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) erro
 	}
 	v := federation.Volume{UUID: c.Name, Name: c.Spec.FederationName, Owner: r.Organization, OwnerSite: r.Site,
 		OwnerCluster: r.self.Cluster, Generation: 1, Spec: p.Spec, Sites: placed.Sites, Blind: placed.Blind, Stores: placed.Stores,
-		CreatedAt: r.Now().UTC()}
+		Agreed: placed.Agreed, CreatedAt: r.Now().UTC()}
 	var wrong *plan.Verdict
 	if v.Grants, v.Clients, wrong = plan.Grants(c.Spec.Grants, federation.Volume{}); wrong != nil {
 		return &outcome.Stop{Verdict: wrong}
@@ -203,6 +204,7 @@ func (r *contents) update(ctx context.Context, c *content) error {
 		c.trouble, err = v, nil
 	} else if err == nil {
 		next.Spec, next.Sites, next.Blind, next.Stores = resolved.Spec, placed.Sites, placed.Blind, placed.Stores
+		next.Agreed = placed.Agreed
 		c.policy = generation
 	}
 	if err != nil {
@@ -212,12 +214,12 @@ func (r *contents) update(ctx context.Context, c *content) error {
 		c.trouble = wrong
 	}
 	if !reflect.DeepEqual(old.Spec, next.Spec) || !slices.Equal(old.Sites, next.Sites) || !slices.Equal(old.Blind, next.Blind) ||
-		!slices.Equal(old.Stores, next.Stores) {
+		!slices.Equal(old.Stores, next.Stores) || !slices.Equal(old.Agreed, next.Agreed) {
 		// A change that is not of this volume's own wish is that of its policy, or of the sites.
 		policys := c.Spec.Policy != "" && c.Status.ObservedPolicyGeneration != generation && c.Generation == c.Status.ObservedGeneration
 		if policys && !r.rollout.Begin(c.Spec.Policy, c.Name) {
 			c.taking = true
-			next.Spec, next.Sites, next.Blind, next.Stores = old.Spec, old.Sites, old.Blind, old.Stores
+			next.Spec, next.Sites, next.Blind, next.Stores, next.Agreed = old.Spec, old.Sites, old.Blind, old.Stores, old.Agreed
 		} else {
 			next.Generation = old.Generation + 1
 		}

@@ -152,3 +152,59 @@ func TestVolumesInLentStores(t *testing.T) {
 	settleAll(host, guest, third)
 	wantPhase(anID, paper.Drained, v1alpha1.AgreementHost, host, guest)
 }
+
+// TestCopiesByAgreement: an organization has a copy at another's site, which lends nothing else, by
+// an agreement about that, as far as its amount goes. When it ends the copy goes elsewhere, and both
+// operators say the rest by themselves.
+func TestCopiesByAgreement(t *testing.T) {
+	f, host, guest := lenders(t)
+	third := f.cluster("utr")
+	kind := func(s *v1alpha1.StorageOfferSpec) {
+		s.Kind, s.Automatic = v1alpha1.RoomCopy, new(resource.MustParse("2Ti"))
+	}
+	host.create(anOffer("copies", kind))
+	third.create(anOffer("others", kind))
+	settleAll(host, guest, third)
+	guest.create(f.aRequest(anID, "ams.copies", "2Ti"))
+	settleAll(host, guest, third)
+	wantPhase(anID, paper.Active, "", host, guest)
+	made := func(name, size string) (*v1alpha1.GeoVolume, string) {
+		g := gv("lab", name, func(s *v1alpha1.GeoVolumeSpec) { s.Size = new(resource.MustParse(size)) })
+		guest.create(g)
+		settleAll(host, guest, third)
+		return g, v1alpha1.VolumeUUID("uid-gro", string(g.UID))
+	}
+	_, first := made("runs", "1536Gi")
+	if v := f.record(first); !slices.Equal(v.Sites, []string{"gro", "ams"}) || !slices.Equal(v.Agreed, []string{anID}) {
+		t.Fatalf("it is at %q by %q", v.Sites, v.Agreed)
+	}
+	_, second := made("more", "1Ti")
+	c := contentOf(second)
+	guest.get(c)
+	if r := object.Ready(c.Status.Conditions); r.Reason != v1alpha1.ReasonUnplaceable ||
+		!strings.Contains(r.Message, `of the 2Ti agreed on with SURF, 1536Gi are promised, and 512Gi too little is left`) {
+		t.Errorf("a volume beyond the agreement: %+v", r)
+	}
+
+	edit(host, agreementOf(host, anID),
+		func(a *v1alpha1.StorageAgreement) { a.Spec.Notice = &v1alpha1.Statement{Why: "the disks are old"} })
+	settleAll(host, guest, third)
+	if v := f.record(first); !slices.Equal(v.Sites, []string{"gro", "ams"}) {
+		t.Fatalf("there is no other site, and it is at %q", v.Sites)
+	}
+	other := strings.Replace(anID, "aa", "bb", 1)
+	guest.create(f.aRequest(other, "utr.others", "2Ti"))
+	settleAll(host, guest, third)
+	guest.reconcile("GeoVolumeContent", first) // as Stir has it
+	settleAll(host, guest, third)
+	v := f.record(first)
+	if !slices.Contains(v.Sites, "utr") || slices.Contains(v.Sites, "ams") || !slices.Equal(v.Agreed, []string{other}) {
+		t.Fatalf("it is at %q by %q", v.Sites, v.Agreed)
+	}
+	wantPhase(anID, paper.Drained, v1alpha1.AgreementHost, host, guest) // what is left there, its gateways delete
+	f.left(first)
+	settleAll(host, guest, third)
+	host.reconcile("StorageAgreement", anID)
+	settleAll(host, guest, third)
+	wantPhase(anID, paper.Ended, "", host, guest)
+}

@@ -112,9 +112,8 @@ func (d *Desk) offer(ctx context.Context, organization, name string) (paper.At, 
 // reports whether anything changed.
 func (d *Desk) Offer(ctx context.Context, o paper.Offer) (changed bool, err error) {
 	o.Organization = d.Organization
-	if o.Kind == paper.KindCopy || o.Kind == paper.KindCache {
-		return false, refused("offer %s: kind is %q, which is not there yet: offer a Store; to let copies of others' volumes be at a "+
-			"site, name their organizations in lends of its gateways", o.Name, o.Kind)
+	if o.Kind == paper.KindCache {
+		return false, refused("offer %s: kind is %q, which is not there yet: offer a Store or a Copy", o.Name, o.Kind)
 	}
 	err = d.write(ctx, func() ([]paper.At, error) {
 		is, err := d.offer(ctx, o.Organization, o.Name)

@@ -28,7 +28,7 @@ type Volume struct {
 	Grants []Grant `json:"grants,omitempty"`
 	// Clients says, by site, who the users of clients there are; of other sites Spec.Clients does.
 	Clients map[string]users.Policy `json:"clients,omitempty"`
-	// Generation grows with every change of Spec, Sites or Stores; observed state refers to it.
+	// Generation grows with every change of Spec, Sites, Stores or Agreed; observed state refers to it.
 	Generation uint64     `json:"generation"`
 	Spec       VolumeSpec `json:"spec"`
 	// Sites were chosen to have a copy (spec.Place); the first, not blind, is where it starts.
@@ -37,6 +37,8 @@ type Volume struct {
 	Blind []string `json:"blind,omitempty"`
 	// Stores are the agreements in whose lent stores its sealed segments are (protocol-10).
 	Stores []string `json:"stores,omitempty"`
+	// Agreed are the agreements by which sites of others have copies, which do not lend otherwise.
+	Agreed []string `json:"agreed,omitempty"`
 	// Former had copies and are to have none: they go on being shown the volume, to see that.
 	// UpdateVolume writes it.
 	Former    []string  `json:"former,omitempty"`
@@ -76,9 +78,10 @@ func (v Volume) Validate() error {
 			return err
 		}
 	}
-	for i, id := range v.Stores {
-		if err := CheckName("agreement", id); err != nil || slices.Contains(v.Stores[:i], id) {
-			return cmp.Or(err, invalid("check", "volume", v.Name, "stores: agreement "+id+" is there twice: name each once"))
+	all := slices.Concat(v.Stores, v.Agreed)
+	for i, id := range all {
+		if err := CheckName("agreement", id); err != nil || slices.Contains(all[:i], id) {
+			return cmp.Or(err, invalid("check", "volume", v.Name, "agreement "+id+" is there twice: name each once"))
 		}
 	}
 	return v.checkBlind()
@@ -108,8 +111,8 @@ func CheckUpdate(prev, next Volume) error {
 	bad := func(format string, a ...any) error {
 		return invalid("update", "volume", prev.Name, fmt.Sprintf(format, a...))
 	}
-	changed := !reflect.DeepEqual([]any{prev.Spec, prev.Sites, prev.Blind, prev.Stores},
-		[]any{next.Spec, next.Sites, next.Blind, next.Stores})
+	changed := !reflect.DeepEqual([]any{prev.Spec, prev.Sites, prev.Blind, prev.Stores, prev.Agreed},
+		[]any{next.Spec, next.Sites, next.Blind, next.Stores, next.Agreed})
 	switch {
 	case next.UUID != prev.UUID:
 		return bad("uuid changes from %s to %s: it is the volume's identity", prev.UUID, next.UUID)

@@ -8,11 +8,16 @@ import (
 )
 
 // RoomKind is what is lent.
-// +kubebuilder:validation:Enum=Store
+// +kubebuilder:validation:Enum=Store;Copy
 type RoomKind string
 
-// RoomStore is room for objects, behind S3: sealed segments, which the guest's gateways write.
-const RoomStore RoomKind = "Store"
+// Kinds of room.
+const (
+	// room for objects, behind S3: sealed segments, which the guest's gateways write
+	RoomStore RoomKind = "Store"
+	// room for copies of the guest's volumes at the site's gateways, by the volumes' sizes
+	RoomCopy RoomKind = "Copy"
+)
 
 // RoomClass is how fast room is, as its host says.
 // +kubebuilder:validation:Enum=Archive;Standard;Fast
@@ -31,7 +36,7 @@ type OrganizationName string
 // +kubebuilder:validation:XValidation:rule="!has(self.automatic) || quantity(string(self.automatic)).compareTo(quantity(string(self.amount))) <= 0",message="automatic is more than amount: lower it, or raise amount"
 // +kubebuilder:validation:XValidation:rule="!has(self.until) || !has(self.from) || self.until > self.from",message="until is not after from: write a later time, or leave it out"
 type StorageOfferSpec struct {
-	// What is lent: Store, room for objects; there is no other yet. Immutable.
+	// What is lent. Default Store. Immutable.
 	// +optional
 	// +kubebuilder:default=Store
 	Kind RoomKind `json:"kind,omitempty"`

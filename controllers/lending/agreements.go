@@ -307,9 +307,9 @@ func (r *agreements) moves(ctx context.Context, obj *v1alpha1.StorageAgreement, 
 	case a.Phase == paper.Drained && a.Answer.Deleting == nil:
 		err = r.desk.Delete(ctx, id)
 	case a.Answer != nil && a.Answer.Deleting != nil && a.Answer.Deleted == nil:
-		if a.Answer.Ready == nil { // there never was any room
-			err = r.desk.Deleted(ctx, id, 0, 0)
-		} else {
+		if a.Answer.Ready == nil || a.Request.Kind == paper.KindCopy && r.Mirror.Left(a.Request.Guest, r.Site) {
+			err = r.desk.Deleted(ctx, id, 0, 0) // there never was anything, or gateways have deleted it
+		} else if a.Request.Kind != paper.KindCopy {
 			_, err = r.desk.Finish(ctx, id)
 		}
 	}
@@ -323,6 +323,9 @@ func (r *agreements) moved(obj *v1alpha1.StorageAgreement, a agreed) bool {
 
 // ready says where the room is.
 func (r *agreements) ready(ctx context.Context, obj *v1alpha1.StorageAgreement, a agreed) error {
+	if a.Request.Kind == paper.KindCopy { // it is at the site's gateways
+		return r.desk.Ready(ctx, a.Request.ID, paper.Place{})
+	}
 	at := paper.Place{Endpoint: cmp.Or(obj.Spec.Endpoint, r.Endpoint)}
 	if at.Endpoint == "" {
 		return outcome.Stopped(v1alpha1.ReasonRefused, "this site has no store for others: run one (lending.enabled in the chart, or "+

@@ -104,9 +104,15 @@ func (m *Mirror) Release(uuid string) {
 
 // Candidates returns the sites where a volume of an organization may be placed, by name. What is
 // reserved for other volumes counts as promised.
-func (m *Mirror) Candidates(uuid, owner string) []plan.Candidate {
+func (m *Mirror) Candidates(uuid, owner string, now time.Time) []plan.Candidate {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	rooms := map[string][]plan.Room{}
+	if owner == m.self.Organization {
+		for _, r := range m.rooms(uuid, paper.KindCopy, now) {
+			rooms[r.Site] = append(rooms[r.Site], r)
+		}
+	}
 	var out []plan.Candidate
 	for _, s := range m.Sites() {
 		promised, _ := m.Promised(s.Name)
@@ -117,7 +123,7 @@ func (m *Mirror) Candidates(uuid, owner string) []plan.Candidate {
 		}
 		c := plan.Candidate{Name: s.Name, Organization: s.Organization, Region: s.Region, Labels: m.Labels(s),
 			Keyed: len(s.WrapKey) > 0, Closed: !s.Takes(owner), Lost: m.IsLost(s.Name), Expelled: m.Expelled(s.Name),
-			Capacity: s.Capacity, Promised: promised}
+			Capacity: s.Capacity, Promised: promised, Rooms: rooms[s.Name]}
 		for _, g := range s.Gateways {
 			c.Pools = append(c.Pools, g.Pools...)
 		}
@@ -128,12 +134,17 @@ func (m *Mirror) Candidates(uuid, owner string) []plan.Candidate {
 
 // Rooms are the lent stores that this cluster's organization has by agreement at a time, for
 // placing a volume.
-func (m *Mirror) Rooms(uuid string, now time.Time) (out []plan.Room) {
+func (m *Mirror) Rooms(uuid string, now time.Time) []plan.Room {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.rooms(uuid, paper.KindStore, now)
+}
+
+// rooms are those of a kind. m.mu is held.
+func (m *Mirror) rooms(uuid string, kind paper.Kind, now time.Time) (out []plan.Room) {
 	for _, p := range m.Papers(string(paper.FormRequest) + "/") {
 		r := p.Request
-		if r == nil || r.Guest != m.self.Organization || r.Kind != paper.KindStore {
+		if r == nil || r.Guest != m.self.Organization || r.Kind != kind {
 			continue
 		}
 		a, _ := m.Paper(paper.AnswerName(r.ID))
@@ -185,14 +196,17 @@ func (m *Mirror) Fills(agreement string) map[string]bool {
 // that are in its store, those in a store that ends, and those for which there was no room.
 func (m *Mirror) Stir(agreement string, now time.Time) {
 	moves := []string{agreement}
-	for _, r := range m.Rooms("", now) {
+	m.mu.Lock()
+	for _, r := range append(m.rooms("", paper.KindStore, now), m.rooms("", paper.KindCopy, now)...) {
 		if r.Ending {
 			moves = append(moves, r.Agreement)
 		}
 	}
+	m.mu.Unlock()
 	all, _ := m.Volumes()
 	for _, v := range all {
-		if v.Record != nil && slices.ContainsFunc(v.Record.Stores, func(id string) bool { return slices.Contains(moves, id) }) {
+		if v.Record != nil && slices.ContainsFunc(slices.Concat(v.Record.Stores, v.Record.Agreed),
+			func(id string) bool { return slices.Contains(moves, id) }) {
 			m.tell(News{Volume: v.UUID, Name: v.Name(), Record: true, Mine: m.Concerns(v)})
 		}
 	}
@@ -260,5 +274,13 @@ func (m *Mirror) Look(v *view.Volume) plan.View {
 			return out
 		},
 		Lost: m.IsLost,
+	})
+}
+
+// Left reports whether no volume of an organization has a copy at a site, nor the rest of one.
+func (m *Mirror) Left(organization, site string) bool {
+	all, _ := m.Volumes()
+	return !slices.ContainsFunc(all, func(v *view.Volume) bool {
+		return v.Record != nil && v.Record.Owner == organization && slices.Contains(slices.Concat(v.Record.Sites, v.Record.Former), site)
 	})
 }

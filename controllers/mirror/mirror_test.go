@@ -76,20 +76,20 @@ func TestReservations(t *testing.T) {
 	m := New(plan.Self{Site: "ams", Cluster: "uid-ams"})
 	_ = m.Watch(t.Context(), told{{Kind: federation.KindSite, Name: "ams", Site: &federation.Site{Name: "ams", Capacity: 100}}, synced})
 	m.Reserve("a", []string{"ams"}, 60)
-	if got := m.Candidates("b", "")[0].Promised; got != 60 {
+	if got := m.Candidates("b", "", time.Time{})[0].Promised; got != 60 {
 		t.Errorf("%v are promised to others", got)
 	}
-	if got := m.Candidates("a", "")[0].Promised; got != 0 {
+	if got := m.Candidates("a", "", time.Time{})[0].Promised; got != 0 {
 		t.Errorf("%v are promised besides one's own", got)
 	}
 	v := *volumeEvent("a", "ns.a", 5, "ams").Volume
 	m.Note(v, 5)
-	if got := m.Candidates("b", "")[0].Promised; got != 10 {
+	if got := m.Candidates("b", "", time.Time{})[0].Promised; got != 10 {
 		t.Errorf("%v are promised when it is made", got)
 	}
 	m.Reserve("c", []string{"ams"}, 60)
 	m.Release("c")
-	if got := m.Candidates("b", "")[0].Promised; got != 10 {
+	if got := m.Candidates("b", "", time.Time{})[0].Promised; got != 10 {
 		t.Errorf("%v are promised after a release", got)
 	}
 }

@@ -4,6 +4,7 @@ package mirror
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
@@ -88,7 +89,7 @@ func (m *Mirror) news(c view.Change, record bool) News {
 				n.Name = name
 			}
 			if v.Record != nil && (record || home(c.Before) != home(c.After)) {
-				n.Stores = append(n.Stores, v.Record.Stores...)
+				n.Stores = slices.Concat(n.Stores, v.Record.Stores, v.Record.Agreed)
 			}
 		}
 	}

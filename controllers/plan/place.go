@@ -25,8 +25,10 @@ type Candidate struct {
 	Keyed bool
 	// Pools are those of its gateways.
 	Pools []federation.Pool
-	// Closed: it belongs to another organization than the volume, which it lends no room to.
+	// Closed: it belongs to another organization than the volume, which it lends no room to, but by
+	// the agreements of Rooms.
 	Closed bool
+	Rooms  []Room
 	// Lost: a person said that the site does not come back soon, or, with Expelled, its
 	// organization is not of the federation any more.
 	Lost, Expelled bool
@@ -56,6 +58,8 @@ type Request struct {
 	// Rooms are lent stores that there are, and PresentStores those that the volume is in now.
 	Rooms         []Room
 	PresentStores []string
+	// PresentAgreed are the agreements by which the volume has copies at sites of others.
+	PresentAgreed []string
 }
 
 // Placement is a choice of sites.
@@ -67,6 +71,8 @@ type Placement struct {
 	Blind []string
 	// Stores are the agreements whose lent stores have the volume.
 	Stores []string
+	// Agreed are the agreements by which sites of others have copies.
+	Agreed []string
 	// Refused says for each site that was not chosen why.
 	Refused []Refusal
 }
@@ -184,10 +190,14 @@ func Place(r Request) (Placement, error) {
 	}
 	out := Placement{Sites: p.order(), Stores: stores, Refused: p.refused}
 	for _, name := range out.Sites {
+		if by := p.by(p.find(name)); by != nil {
+			out.Agreed = append(out.Agreed, by.Agreement)
+		}
 		if !p.keyed(name) {
 			out.Blind = append(out.Blind, name)
 		}
 	}
+	slices.Sort(out.Agreed)
 	if len(out.Blind) > 0 && len(out.Blind) == len(out.Sites) {
 		return Placement{}, &Unplaceable{Refused: p.refused,
 			Problem: fmt.Sprintf("all copies would be blind (%s), and one at least has to "+
@@ -280,7 +290,7 @@ func (p *placer) take(c *Candidate) {
 
 // refuse returns the hard rule that forbids a site beside those that are chosen, or "".
 func (p *placer) refuse(c *Candidate) (Rule, string) {
-	present := slices.Contains(p.Present, c.Name)
+	present, by := slices.Contains(p.Present, c.Name), p.by(c)
 	need := p.Spec.Size
 	if present {
 		need -= p.PresentSize
@@ -293,7 +303,12 @@ func (p *placer) refuse(c *Candidate) (Rule, string) {
 	case len(p.Spec.Cache.Pool) > 0 && !(present && len(c.Pools) == 0) && !slices.ContainsFunc(c.Pools, p.suits):
 		return RulePool, fmt.Sprintf("none of its pools has the labels of spec.cache.pool (%s); it has %s", labels.Set(p.Spec.Cache.Pool),
 			poolsOf(c))
-	case c.Closed && !present:
+	case by != nil && by.Ending && !present:
+		return RuleEnding, "the agreement with " + c.Organization + " ends"
+	case by != nil && p.lacks(by) > 0:
+		return RuleCapacity, fmt.Sprintf("it lacks room: of the %s agreed on with %s, %s are promised, and %s too little is left", by.Amount,
+			c.Organization, by.Promised, p.lacks(by))
+	case c.Closed && by == nil && !present:
 		return RuleLends, fmt.Sprintf("it belongs to %s, and lends no room to the volume's organization", c.Organization)
 	case c.Lost && !(present && slices.Contains(p.Needed, c.Name)):
 		if c.Expelled {
@@ -311,6 +326,33 @@ func (p *placer) refuse(c *Candidate) (Rule, string) {
 		return RuleSpread, fmt.Sprintf("in %s, which has a copy at %s", p.domain(c), other)
 	}
 	return "", ""
+}
+
+// by is the agreement by which a site of another organization has the volume's copy, or would: the
+// one by which it has it now, before others that do not end, and of those the one with most room.
+// Nil: there is none, or it needs none.
+func (p *placer) by(c *Candidate) *Room {
+	if c == nil || !c.Closed || len(c.Rooms) == 0 {
+		return nil
+	}
+	best := slices.MinFunc(c.Rooms, func(a, b Room) int {
+		now := func(r Room) bool { return slices.Contains(p.PresentAgreed, r.Agreement) }
+		return cmp.Or(first(!a.Ending, !b.Ending), first(now(a), now(b)), cmp.Compare(b.Amount-b.Promised, a.Amount-a.Promised),
+			cmp.Compare(a.Agreement, b.Agreement))
+	})
+	return &best
+}
+
+// lacks is how much of an agreement is missing for the volume's copy.
+func (p *placer) lacks(by *Room) federation.Bytes {
+	need := p.Spec.Size
+	if slices.Contains(p.PresentAgreed, by.Agreement) {
+		need -= p.PresentSize
+	}
+	if need <= 0 {
+		return 0
+	}
+	return by.Promised + need - by.Amount
 }
 
 // suits reports whether the volume may be on a pool.
@@ -342,7 +384,9 @@ func (p *placer) domain(c *Candidate) string {
 func (p *placer) better(a, b *Candidate) int {
 	home, preferred := p.Spec.Home.PreferredSites, p.Spec.Replication.Sites.Preferred
 	present := func(c *Candidate) bool { return slices.Contains(p.Present, c.Name) }
+	goes := func(c *Candidate) bool { by := p.by(c); return by != nil && by.Ending }
 	return cmp.Or(
+		first(!goes(a), !goes(b)),
 		first(present(a), present(b)),
 		first(a.Name == p.Home, b.Name == p.Home),
 		cmp.Compare(rank(home, a.Name), rank(home, b.Name)),
@@ -421,7 +465,7 @@ func (p *placer) remedies() string {
 	}{
 		{RuleSpread, "spread over Site"}, {RuleForbidden, "forbid fewer sites"}, {RuleSelector, "select more sites"},
 		{RulePool, "give a CachePool there these labels (the chart's gateway.pool.labels), or select others"},
-		{RuleLends, "ask another organization to lend (the chart's gateway.lends)"},
+		{RuleLends, "ask another organization to lend (StorageRequest for an offer of kind Copy, or the chart's gateway.lends there)"},
 		{RuleGranted, "let copies there have the key"},
 		{RuleCapacity, "give a site more capacity"}, {RuleNoKey, "start a gateway at a site without one"},
 	} {

@@ -12,9 +12,9 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// Room is a lent store that the volume's organization has by agreement.
+// Room is a lent store, or room for copies, that the volume's organization has by agreement.
 type Room struct {
-	// Agreement is its ID, and the rest of the site where the store is.
+	// Agreement is its ID, and the rest of the site where the room is.
 	Agreement, Site, Organization, Region string
 	Labels                                map[string]string
 	// Ending: it gets nothing that is new, since the agreement ends.

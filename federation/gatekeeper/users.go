@@ -34,7 +34,7 @@ func (q *request) personLeaves(w write, left []string) error {
 func (q *request) more() (keys []string) {
 	keys = append(q.signers(), q.named()...)
 	for _, w := range q.writes {
-		if kindOf(w.key) == string(federation.KindPaper) && !w.prefixed {
+		if k := kindOf(w.key); (k == string(federation.KindPaper) || k == string(federation.KindVolume)) && !w.prefixed {
 			keys = append(keys, papers.Keys(w.key, w.value, q.facts[w.key].value)...)
 		}
 		if kindOf(w.key) != string(federation.KindPurged) || w.prefixed || w.deletes {

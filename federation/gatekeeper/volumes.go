@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/gatekeeper/papers"
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
@@ -79,7 +80,7 @@ func (q *request) placed(w write, prev, next *federation.Volume) error {
 		if s == nil {
 			return q.deny(w.key, "site %s is not registered", name)
 		}
-		if !s.Takes(next.Owner) {
+		if !s.Takes(next.Owner) && !papers.Takes(*next, name, q.now, q.seal, func(key string) []byte { return q.facts[key].value }) {
 			return q.deny(w.key, "site %s belongs to %q, and lends no room to %q: ask there", name, s.Organization, next.Owner)
 		}
 	}

@@ -76,6 +76,12 @@ func (r *Request) Agrees(a *Answer) bool {
 	return a != nil && a.Accepted != nil && a.ID == r.ID && a.Guest == r.Guest && a.Host == r.Host && a.Accepted.Terms == r.Digest()
 }
 
+// Takes reports whether, by this agreement, another copy of a volume of an organization may be at a
+// site of the host at a time.
+func (r *Request) Takes(a *Answer, owner, site string, now time.Time) bool {
+	return r.Kind == KindCopy && r.Guest == owner && r.Site == site && r.Life(a, now).Writes(now)
+}
+
 // Life is how the agreement is at a time, with the host's answer, nil for none.
 func (r *Request) Life(a *Answer, now time.Time) Life {
 	day := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }

@@ -185,13 +185,13 @@ func (vs *volumes) put(v *Volume) {
 	vs.all[v.UUID] = v
 }
 
-// StoreLoad is what Promised calls the lent store of an agreement.
+// StoreLoad is what Promised calls the room of an agreement.
 func StoreLoad(agreement string) string { return "store/" + agreement }
 
 // takes are the sites and lent stores that a volume takes room of.
 func takes(r *federation.Volume) []string {
 	out := slices.Clone(r.Sites)
-	for _, id := range r.Stores {
+	for _, id := range slices.Concat(r.Stores, r.Agreed) {
 		out = append(out, StoreLoad(id))
 	}
 	return out

@@ -376,10 +376,10 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 // to its owner, whatever the volume's record says.
 func (m *Manager) lends(v federation.Volume) error {
 	_, site, known := m.cfg.View.Gateway(m.cfg.Self.Gateway)
-	if m.kept[v.UUID] || !known || site.Takes(v.Owner) || m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
+	if m.kept[v.UUID] || !known || m.cfg.View.Takes(site, v, m.cfg.Now()) || m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
 		return nil
 	}
-	return fmt.Errorf("volume %s belongs to %s, to whom site %s lends no room: name it in lends of the gateway's configuration", v.Name,
+	return fmt.Errorf("volume %s belongs to %s, to whom site %s lends no room: agree on some, or name it in lends of the gateway's configuration", v.Name,
 		v.Owner, site.Name)
 }
 

@@ -6,6 +6,7 @@ package papers
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 )
 
 const prefix = string(federation.KindPaper) + "/"
+
+// mostAgreed is by how many agreements a volume may be at others.
+const mostAgreed = 16
 
 // Change is a change of a paper. Values are as the registry has them; nil: there is none.
 type Change struct {
@@ -96,12 +100,32 @@ func Judge(c Change) error {
 		Judge(before, after)
 }
 
-// Keys are those by which a change is judged, besides its own.
+// Takes reports whether another copy of a volume may be at a site by an agreement that the volume's
+// record names. How much is there, the site's gateways look at. read is what is there of a key.
+func Takes(v federation.Volume, site string, now time.Time, seal *signed.Seal, read func(key string) []byte) bool {
+	is := known(Change{Seal: seal, Read: read}.counts)
+	return slices.ContainsFunc(v.Agreed, func(id string) bool {
+		r, a := is(paper.RequestName(id)), is(paper.AnswerName(id))
+		return r != nil && r.Request != nil && a != nil && r.Request.Takes(a.Answer, v.Owner, site, now)
+	})
+}
+
+// Keys are those by which a change of a paper or of a volume's record is judged, besides its own.
 func Keys(key string, value, there []byte) (out []string) {
 	add := func(names ...string) {
 		for _, n := range names {
 			out = append(out, prefix+n)
 		}
+	}
+	if !strings.HasPrefix(key, prefix) {
+		var v federation.Volume
+		if len(value) == 0 || federation.Decode(string(federation.KindVolume), key, value, &v) != nil {
+			return nil
+		}
+		for _, id := range v.Agreed[:min(len(v.Agreed), mostAgreed)] {
+			add(paper.RequestName(id), paper.AnswerName(id))
+		}
+		return out
 	}
 	after, err := read(key, value)
 	if err != nil || after == nil {
