@@ -3,6 +3,8 @@
 package controllers
 
 import (
+	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,10 +12,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/controllers/object"
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/federation/quantity"
 )
 
 // TestWhatPeopleSay: what each side may say of an agreement besides, and what comes of it.
@@ -202,9 +207,79 @@ func TestCopiesByAgreement(t *testing.T) {
 		t.Fatalf("it is at %q by %q", v.Sites, v.Agreed)
 	}
 	wantPhase(anID, paper.Drained, v1alpha1.AgreementHost, host, guest) // what is left there, its gateways delete
-	f.left(first)
-	settleAll(host, guest, third)
-	host.reconcile("StorageAgreement", anID)
+	f.advance(time.Minute)
+	f.ok(f.reg.PutPapers(t.Context(), paper.At{Paper: paper.Paper{Usage: &paper.Usage{ID: anID, Guest: "RUG", Host: "SURF", By: "ams-1",
+		Organization: "SURF", At: f.clock(), Erased: &paper.Deletion{Moment: paper.Moment{At: f.clock(), By: "gateway"}, Objects: 1,
+			Bytes: 1536 << 30}}}}))
 	settleAll(host, guest, third)
 	wantPhase(anID, paper.Ended, "", host, guest)
+	if said := agreementOf(guest, anID).Status.Said; !slices.ContainsFunc(said, func(s v1alpha1.AgreementStatement) bool {
+		return s.What == "deleted, 1 objects of 1536Gi"
+	}) {
+		t.Errorf("the story is %+v", said)
+	}
+}
+
+// TestLodgedRoomIsCounted: the guest's operator counts what its volumes take of room that is no
+// store's, by their records, and goes on from what it said after a restart. Its count and that of
+// the host's gateway are the same, or a difference is shown.
+func TestLodgedRoomIsCounted(t *testing.T) {
+	f, host, guest := lenders(t)
+	host.create(anOffer("copies", func(s *v1alpha1.StorageOfferSpec) {
+		s.Kind, s.Automatic = v1alpha1.RoomCopy, new(resource.MustParse("2Ti"))
+	}))
+	settleAll(host, guest)
+	guest.create(f.aRequest(anID, "ams.copies", "2Ti"))
+	settleAll(host, guest)
+	g := gv("lab", "runs", func(s *v1alpha1.GeoVolumeSpec) { s.Size = new(resource.MustParse("1Ti")) })
+	guest.create(g)
+	settleAll(host, guest)
+	uuid := v1alpha1.VolumeUUID("uid-gro", string(g.UID))
+	name := paper.UsageName(anID, paper.Guest, "gro")
+	if _, err := f.reg.GetPaper(t.Context(), name); !errors.Is(err, federation.ErrNotFound) {
+		t.Fatalf("a copy that is not there yet is counted: %v", err)
+	}
+	f.serve(uuid, 0)
+	settleAll(host, guest)
+	wants := func(name string, stored quantity.Bytes, hours float64) {
+		t.Helper()
+		settleAll(host, guest)
+		p, err := f.reg.GetPaper(t.Context(), name)
+		f.ok(err)
+		if c := p.Usage.Of["ams"]; len(p.Usage.Of) != 1 || c.Stored != stored || math.Abs(c.ByteHours/(1<<40)-hours) > 0.001 {
+			t.Errorf("%s: counted %+v, want %v and %v TiB-hours", name, p.Usage.Of, stored, hours)
+		}
+	}
+	wants(name, 1<<40, 0)
+	before := len(guest.writes)
+	f.advance(30 * time.Minute)
+	settleAll(host, guest)
+	if n := len(guest.writes); n != before {
+		t.Errorf("nothing changed, and it wrote %q", guest.writes[before:])
+	}
+	f.advance(30 * time.Minute)
+	guest.reconcile("StorageAgreement", anID)
+	wants(name, 1<<40, 1)
+
+	// The host's gateway says the same, and then more.
+	said := func(stored quantity.Bytes, hours float64) *v1alpha1.StorageUsage {
+		u := paper.Usage{ID: anID, Guest: "RUG", Host: "SURF", By: "ams-1", Organization: "SURF", At: f.clock(),
+			Of: map[string]paper.Counters{"ams": {Stored: stored, ByteHours: hours * (1 << 40)}}}
+		p := paper.At{Paper: paper.Paper{Usage: &u}}
+		if is, err := f.reg.GetPaper(t.Context(), p.Name()); err == nil {
+			p.Revision = is.Revision
+		}
+		f.ok(f.reg.PutPapers(t.Context(), p))
+		settleAll(host, guest)
+		shown := &v1alpha1.StorageUsage{ObjectMeta: metav1.ObjectMeta{Name: anID}}
+		host.get(shown)
+		return shown
+	}
+	if u := said(1<<40, 1); u.Status.Differs != "" || u.Status.ByHost.Stored != 1<<40 || u.Status.ByGuest.Stored != 1<<40 {
+		t.Errorf("both counted the same, and usage is %+v", u.Status)
+	}
+	f.advance(2 * time.Hour)
+	if u := said(1<<40, 4); !strings.Contains(u.Status.Differs, "byte-hours: the guest counted") || u.Status.More != "Host" {
+		t.Errorf("the host counted an hour more, and usage is %+v", u.Status)
+	}
 }

@@ -28,6 +28,8 @@ type Desk struct {
 	// By is the URI of the certificate that writes.
 	By  string
 	Now func() time.Time
+	// Gateways are those of a site, which say that copies are deleted; nil: Finish cannot ask.
+	Gateways func(ctx context.Context, site string) ([]string, error)
 }
 
 // ErrRefused is wrapped by errors about what the papers do not allow.
@@ -112,9 +114,6 @@ func (d *Desk) offer(ctx context.Context, organization, name string) (paper.At, 
 // reports whether anything changed.
 func (d *Desk) Offer(ctx context.Context, o paper.Offer) (changed bool, err error) {
 	o.Organization = d.Organization
-	if o.Kind == paper.KindCache {
-		return false, refused("offer %s: kind is %q, which is not there yet: offer a Store or a Copy", o.Name, o.Kind)
-	}
 	err = d.write(ctx, func() ([]paper.At, error) {
 		is, err := d.offer(ctx, o.Organization, o.Name)
 		if err != nil {

@@ -313,7 +313,8 @@ func (d *Desk) Room(ctx context.Context, id, gateway string, bytes quantity.Byte
 }
 
 // Finish gives the host's receipt, if its store says that it deleted everything, and reports
-// whether it did. Of room that is no store's a person says it himself.
+// whether it did. Of copies all gateways of the site must say so. Of a cache pool there is
+// nothing to delete: what is there belongs to who may read it.
 func (d *Desk) Finish(ctx context.Context, id string) (done bool, err error) {
 	a, err := d.Agreement(ctx, id)
 	if err != nil {
@@ -322,14 +323,37 @@ func (d *Desk) Finish(ctx context.Context, id string) (done bool, err error) {
 	if a.Answer == nil || a.Answer.Deleting == nil || a.Answer.Deleted != nil {
 		return a.Answer != nil && a.Answer.Deleted != nil, nil
 	}
+	if a.Answer.Ready == nil || a.Request.Kind == paper.KindCache {
+		return true, d.Deleted(ctx, id, 0, 0)
+	}
 	all, err := d.Book.ListPapers(ctx, string(paper.FormUsage)+"/"+id+"/")
 	if err != nil {
 		return false, err
 	}
+	said := map[string]*paper.Deletion{}
 	for _, p := range all {
 		if u := p.Usage; u != nil && u.Organization == d.Organization && u.Erased != nil {
-			return true, d.Deleted(ctx, id, u.Erased.Objects, u.Erased.Bytes)
+			if a.Request.Kind == paper.KindStore {
+				return true, d.Deleted(ctx, id, u.Erased.Objects, u.Erased.Bytes)
+			}
+			said[u.By] = u.Erased
 		}
 	}
-	return false, nil
+	if d.Gateways == nil {
+		return false, refused("agreement %s: nobody here knows which gateways site %s has", id, a.Request.Site)
+	}
+	gateways, err := d.Gateways(ctx, a.Request.Site)
+	if err != nil || len(gateways) == 0 {
+		return false, err
+	}
+	var objects int64
+	var bytes quantity.Bytes
+	for _, g := range gateways {
+		x := said[g]
+		if x == nil {
+			return false, nil
+		}
+		objects, bytes = max(objects, x.Objects), max(bytes, x.Bytes) // each looked for the same copies
+	}
+	return true, d.Deleted(ctx, id, objects, bytes)
 }

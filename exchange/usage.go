@@ -75,6 +75,10 @@ func (d *Desk) Usages(ctx context.Context, id string) (map[string]Usage, error) 
 		}
 		rooms[p.Room.ID][p.Room.Gateway] = true
 	}
+	kinds, err := d.kinds(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	out := map[string]Usage{}
 	for _, p := range all {
 		if p.Usage == nil {
@@ -89,8 +93,27 @@ func (d *Desk) Usages(ctx context.Context, id string) (map[string]Usage, error) 
 		out[p.Usage.ID] = u
 	}
 	for id, u := range out {
-		u.Differs, u.More = differ(u.Guest, u.Host, rooms[id])
+		if kind := kinds[id]; kind == "" || kind == paper.KindStore {
+			u.Differs, u.More = differ(u.Guest, u.Host, rooms[id])
+		} else {
+			u.Differs, u.More = differLodged(u.Guest, u.Host)
+		}
 		out[id] = u
+	}
+	return out, nil
+}
+
+// kinds are those of the agreements: of one, or of all for "".
+func (d *Desk) kinds(ctx context.Context, id string) (map[string]paper.Kind, error) {
+	all, err := d.Book.ListPapers(ctx, paper.RequestName(id))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]paper.Kind{}
+	for _, p := range all {
+		if p.Request != nil {
+			out[p.Request.ID] = p.Request.Kind
+		}
 	}
 	return out, nil
 }
@@ -100,8 +123,15 @@ func (s *Sum) add(u *paper.Usage) {
 		s.Of, s.at = map[string]paper.Counters{}, map[string]time.Time{}
 	}
 	for g, c := range u.Of {
-		s.Of[g], s.at[g] = s.Of[g].Plus(c), u.At
 		s.Counters = s.Plus(c)
+		at := u.At
+		if was, several := s.at[g]; several {
+			if was.After(at) {
+				at = was
+			}
+			c = until(s.Of[g], was, at).Plus(until(c, u.At, at))
+		}
+		s.Of[g], s.at[g] = c, at
 	}
 	if s.At.IsZero() || u.At.Before(s.At) {
 		s.At = u.At
@@ -143,6 +173,36 @@ func differ(guest, host Sum, rooms map[string]bool) (worst string, more paper.Pa
 		}
 	}
 	return worst, more
+}
+
+// differLodged says by what two sides disagree about room that is no store's. How much is taken
+// goes by the registry's records, and either side says so as soon as it hears of a change: so the
+// byte-hours of both are the same, up to when the later one counted, but for a moment.
+func differLodged(guest, host Sum) (worst string, more paper.Party) {
+	if guest.At.IsZero() || host.At.IsZero() {
+		return "", paper.Nobody
+	}
+	last := guest.last
+	if host.last.After(last) {
+		last = host.last
+	}
+	sum := func(s Sum) (all paper.Counters) {
+		for of, c := range s.Of {
+			all = all.Plus(until(c, s.at[of], last))
+		}
+		return all
+	}
+	g, h := sum(guest), sum(host)
+	by := math.Abs(g.ByteHours-h.ByteHours) - float64(max(g.Stored, h.Stored))*Moment.Hours()
+	most := max(g.ByteHours, h.ByteHours)
+	if by <= Trifle || by/most <= Disagreement {
+		return "", paper.Nobody
+	}
+	if more = paper.Guest; h.ByteHours > g.ByteHours {
+		more = paper.Host
+	}
+	return fmt.Sprintf("byte-hours: the guest counted %.0f, the host %.0f (%.2f %%)", g.ByteHours, h.ByteHours,
+		100*math.Abs(g.ByteHours-h.ByteHours)/most), more
 }
 
 // difference is what two sides counted of a gateway, up to when, and how much was deleted of the

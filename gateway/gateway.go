@@ -25,6 +25,7 @@ import (
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/locks"
+	"github.com/weir-storage/weir/gateway/lodging"
 	"github.com/weir-storage/weir/gateway/moving"
 	"github.com/weir-storage/weir/gateway/nfs"
 	"github.com/weir-storage/weir/gateway/nfs/state"
@@ -62,6 +63,7 @@ type Gateway struct {
 	reporter  *report.Reporter
 	mover     *moving.Mover
 	borrower  *borrowing.Borrower
+	lodging   *lodging.Host
 	ready     chan struct{} // closed when every volume of the registry has its Router
 	// reclaiming is the last result of recovering. The NFS server calls for it with its locks held.
 	reclaiming atomic.Bool
@@ -88,6 +90,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	cfg.setDefaults()
 	g := &Gateway{cfg: cfg, view: view.New(cfg.Site, kinds...), ready: make(chan struct{})}
 	g.answers.Begin(cfg.Now())
+	g.view.SetClock(cfg.Now)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.release())
@@ -134,6 +137,9 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	if err != nil {
 		return nil, err
 	}
+	g.lodging = lodging.New(lodging.Config{Gateway: cfg.Name, Site: cfg.Site, Organization: cfg.Organization,
+		By: cfg.Credentials.Identity().String(), View: g.view, Registry: cfg.Registry, Copies: g.copies, Pools: g.pools, Store: cfg.Store,
+		Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger})
 	g.caching = caching.New(caching.Config{Gateway: cfg.Name, Site: cfg.Site, Incarnation: g.self.Incarnation, View: g.view,
 		Copies: g.copies, Pools: g.pools, Memory: g.cache, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger, Own: g.ownOrganization})
 	records, err := state.NewDirStore(cfg.StateDir)
@@ -204,7 +210,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	failed := make(chan error, 2)
 	for _, loop := range []func(context.Context){g.watch, g.register, g.tend, g.copies.Run, g.copies.KeepReaping, g.copies.KeepPurging,
 		g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks, g.caching.Run, g.watchPools, g.movePools,
-		func(ctx context.Context) { g.borrower.Run(ctx, g.copies) }} {
+		g.lodging.Run, func(ctx context.Context) { g.borrower.Run(ctx, g.copies) }} {
 		work.Go(func() { loop(ctx) })
 	}
 	work.Go(func() {

@@ -8,7 +8,7 @@ import (
 )
 
 // RoomKind is what is lent.
-// +kubebuilder:validation:Enum=Store;Copy
+// +kubebuilder:validation:Enum=Store;Copy;Cache
 type RoomKind string
 
 // Kinds of room.
@@ -17,6 +17,9 @@ const (
 	RoomStore RoomKind = "Store"
 	// room for copies of the guest's volumes at the site's gateways, by the volumes' sizes
 	RoomCopy RoomKind = "Copy"
+	// room in the cache pools of the site's gateways that is kept for the guest's volumes, as far as
+	// they reserve it
+	RoomCache RoomKind = "Cache"
 )
 
 // RoomClass is how fast room is, as its host says.

@@ -150,6 +150,15 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			out = moved
 		}
 	}
+	counted, wait := settle(nil), time.Duration(0)
+	if err := r.counts(ctx, agreed{a}, &wait); err != nil {
+		if counted = settle(err); counted.Quiet || counted.Err != nil {
+			return counted.Result, counted.Err
+		}
+	}
+	if out.Verdict == nil && counted.Verdict != nil {
+		out = counted
+	}
 	if was := obj.Status.Phase; was != v1alpha1.AgreementPhase(a.Phase) {
 		defer r.Mirror.Stir(a.Request.ID, r.Now())
 	}
@@ -159,7 +168,7 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return again.Result, again.Err
 		}
 	}
-	out.Result = wake(out.Result, r.Now(), agreed{a}.next(r.Now())...)
+	out.Result = wake(out.Result, r.Now(), append(agreed{a}.next(r.Now()), r.Now().Add(wait))...)
 	return r.Report(ctx, out, before, obj, agreementStatus)
 }
 
@@ -307,11 +316,7 @@ func (r *agreements) moves(ctx context.Context, obj *v1alpha1.StorageAgreement, 
 	case a.Phase == paper.Drained && a.Answer.Deleting == nil:
 		err = r.desk.Delete(ctx, id)
 	case a.Answer != nil && a.Answer.Deleting != nil && a.Answer.Deleted == nil:
-		if a.Answer.Ready == nil || a.Request.Kind == paper.KindCopy && r.Mirror.Left(a.Request.Guest, r.Site) {
-			err = r.desk.Deleted(ctx, id, 0, 0) // there never was anything, or gateways have deleted it
-		} else if a.Request.Kind != paper.KindCopy {
-			_, err = r.desk.Finish(ctx, id)
-		}
+		_, err = r.desk.Finish(ctx, id)
 	}
 	return settle(err)
 }
@@ -323,7 +328,7 @@ func (r *agreements) moved(obj *v1alpha1.StorageAgreement, a agreed) bool {
 
 // ready says where the room is.
 func (r *agreements) ready(ctx context.Context, obj *v1alpha1.StorageAgreement, a agreed) error {
-	if a.Request.Kind == paper.KindCopy { // it is at the site's gateways
+	if a.Request.Kind != paper.KindStore { // it is at the site's gateways
 		return r.desk.Ready(ctx, a.Request.ID, paper.Place{})
 	}
 	at := paper.Place{Endpoint: cmp.Or(obj.Spec.Endpoint, r.Endpoint)}

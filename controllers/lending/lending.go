@@ -106,7 +106,7 @@ type Reconciler interface {
 // New makes the controllers, by kind.
 func New(w *object.Writer, o Options) map[string]Reconciler {
 	r := &room{Options: o, Writer: w}
-	r.desk = &exchange.Desk{Book: o.Mirror.Book(o.Book), Organization: o.Organization, By: o.By, Now: o.Now}
+	r.desk = &exchange.Desk{Book: o.Mirror.Book(o.Book), Organization: o.Organization, By: o.By, Now: o.Now, Gateways: r.gateways}
 	return map[string]Reconciler{"StorageOffer": &offers{r}, "StorageRequest": &requests{r}, "StorageAgreement": &agreements{r},
 		"StorageUsage": &usages{r}}
 }

@@ -62,7 +62,7 @@ func (r *offers) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 			err = outcome.Stopped(v1alpha1.ReasonInvalid, "metadata.name: names with a dot are those of other sites' offers: delete this "+
 				"one, and make it under a name without a dot")
 		} else if err = r.Await(); err == nil {
-			if is = r.offerOf(req.Name); is == nil || is.Kind == paper.KindCache { // which is not there yet
+			if is = r.offerOf(req.Name); is == nil {
 				return r.gone(ctx, obj)
 			}
 			if done, err := r.ours(ctx, is); done || err != nil {

@@ -148,6 +148,9 @@ func (r *agreements) lives(gateway string) bool {
 // notice was given, and found nothing. For a gateway that no site has any more the store has
 // counted: nobody else can, and what it keeps or loses is the host's anyway.
 func (r *agreements) empty(a agreed) bool {
+	if a.Request.Kind == paper.KindCache {
+		return !r.Now().Before(a.Ends) // what is kept is kept until then
+	}
 	id, noticed := a.Request.ID, a.Ends.Add(-time.Duration(a.Request.Notice))
 	if _, volumes := r.Mirror.Promised(view.StoreLoad(id)); volumes > 0 {
 		return false

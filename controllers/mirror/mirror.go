@@ -276,11 +276,3 @@ func (m *Mirror) Look(v *view.Volume) plan.View {
 		Lost: m.IsLost,
 	})
 }
-
-// Left reports whether no volume of an organization has a copy at a site, nor the rest of one.
-func (m *Mirror) Left(organization, site string) bool {
-	all, _ := m.Volumes()
-	return !slices.ContainsFunc(all, func(v *view.Volume) bool {
-		return v.Record != nil && v.Record.Owner == organization && slices.Contains(slices.Concat(v.Record.Sites, v.Record.Former), site)
-	})
-}

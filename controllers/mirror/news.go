@@ -4,7 +4,6 @@ package mirror
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
@@ -21,7 +20,7 @@ type News struct {
 	// Mine: the volume concerns this cluster, or did before the change. See Concerns.
 	Mine bool
 	// Stores are the agreements in whose stores the volume is to be, or was, if that changed or its
-	// home did.
+	// home did, and those by which it has copies, or had.
 	Stores []string
 	Site   string
 	// Paper is a paper of the exchange; one that was deleted as it was last.
@@ -89,7 +88,10 @@ func (m *Mirror) news(c view.Change, record bool) News {
 				n.Name = name
 			}
 			if v.Record != nil && (record || home(c.Before) != home(c.After)) {
-				n.Stores = slices.Concat(n.Stores, v.Record.Stores, v.Record.Agreed)
+				n.Stores = append(n.Stores, v.Record.Stores...)
+			}
+			if v.Record != nil {
+				n.Stores = append(n.Stores, v.Record.Agreed...)
 			}
 		}
 	}

@@ -303,10 +303,25 @@ func (c Case) usage(u *Usage) error {
 	if u.At.After(c.Now.Add(Slack)) {
 		return deny("it is of %s, and now it is %s: set the clock", u.At.UTC().Format(time.RFC3339), c.Now.UTC().Format(time.RFC3339))
 	}
+	if own := q.counts(u); own != "" && (len(u.Of) > 1 || len(u.Of) == 1 && !has(u.Of, own)) {
+		return deny("of: it counts for others: count what is of %s", own)
+	}
 	if u.Erased != nil && (a.Deleting == nil || u.All().Stored != 0) {
 		return deny("the host did not say that it deletes, or there is something left")
 	}
 	return q.Bounds(a, u)
+}
+
+// counts is of what somebody counts; "": of several. A gateway of the guest counts for itself, and a
+// store for all of them. What is no store's is counted by its site.
+func (r *Request) counts(u *Usage) string {
+	switch {
+	case r.Kind != KindStore:
+		return r.Site
+	case u.Organization == u.Guest:
+		return u.By
+	}
+	return ""
 }
 
 // Bounds returns why counters can not be right (paper-6).

@@ -8,7 +8,7 @@
 //	request/ID                Request   the guest: the terms, and later what it says of them
 //	answer/ID                 Answer    the host
 //	room/ID/GATEWAY           Room      the guest: what one of its gateways may fill
-//	usage/ID/SIDE/NAME        Usage     a gateway or store of the guest or the host: what it counted
+//	usage/ID/SIDE/NAME        Usage     a gateway, store or operator of the guest or the host: what it counted
 //
 // # Rules
 //
@@ -149,7 +149,8 @@ func (p Paper) WrittenBy(a Author) error {
 		return nil
 	}
 	if a.Part == PartGateway && a.Name == p.Usage.By ||
-		a.Part == PartStore && a.Site == p.Usage.By && p.Usage.Organization == p.Usage.Host {
+		a.Part == PartStore && a.Site == p.Usage.By && p.Usage.Organization == p.Usage.Host ||
+		a.Part == PartOperator && a.Site == p.Usage.By && p.Usage.Organization == p.Usage.Guest {
 		return nil
 	}
 	return deny("%s counted, and writes it", p.Usage.By)

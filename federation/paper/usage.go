@@ -66,23 +66,26 @@ func (c Counters) grown(before Counters) bool {
 		c.ByteHours >= before.ByteHours
 }
 
-// Usage is what a gateway of the guest, or a store or gateway of the host, counted. It writes it
-// once an hour.
+// Usage is what a gateway or operator of the guest, or a store or gateway of the host, counted. It
+// writes it once an hour. Of a lent store the guest's gateways count, and the host's store. Of
+// other room the guest's operators count, and the host's gateways (Request.Lodged).
 type Usage struct {
 	ID    string `json:"id"`
 	Guest string `json:"guest"`
 	Host  string `json:"host"`
-	// By is who counted: a gateway, or the site of a store. Organization is whose that is.
+	// By is who counted: a gateway, or the site of a store or an operator. Organization is whose that
+	// is.
 	By           string `json:"by"`
 	Organization string `json:"organization"`
 	// At is up to when.
 	At time.Time `json:"at"`
-	// Of are the counters by gateway of the guest: the writer's own only, if it is one.
+	// Of are the counters by gateway of the guest: the writer's own only, if it is one. Of other room
+	// than a store's it is all by the site where the room is.
 	Of map[string]Counters `json:"of,omitempty"`
 	// Taken are the gateways whose counters the writer had lost and took from the other side, and
 	// when it did last.
 	Taken map[string]time.Time `json:"taken,omitempty"`
-	// Erased: a store deleted everything that was there, as the host's answer asked.
+	// Erased: a store or gateway deleted everything that was there, as the host's answer asked.
 	Erased *Deletion `json:"erased,omitempty"`
 }
 
@@ -143,8 +146,6 @@ func (u *Usage) validate() error {
 		return bad(of, "of", fmt.Sprintf("%d gateways", len(u.Of)), fmt.Sprintf("count %d at most", mostGateways))
 	case u.Erased != nil && u.Organization != u.Host:
 		return bad(of, "erased", "said by the guest", "the host erases")
-	case u.Organization == u.Guest && (len(u.Of) > 1 || len(u.Of) == 1 && !has(u.Of, u.By)):
-		return bad(of, "of", "counted for others", "a gateway of the guest counts for itself")
 	}
 	for g, c := range u.Of {
 		if err := label(of, "of", g); err != nil {
@@ -172,4 +173,42 @@ func has[V any](m map[string]V, k string) bool { _, ok := m[k]; return ok }
 func Much(amount, said, is quantity.Bytes) bool {
 	by := max(said-is, is-said)
 	return by > min(amount/64, said/4)
+}
+
+// How soon it is said that another amount is taken of room that is no store's, and how often what
+// is taken is said anew.
+const (
+	SaidSoon  = 10 * time.Second
+	SaidAgain = time.Hour
+)
+
+// Lodged is what somebody says who counts room of this agreement that is no store's: so much of it
+// is taken from now on. before is what he said before, nil for nothing. It goes on from there, so
+// it is an account that outlives him. wait is how long it is until it is to be said; 0: now. nil:
+// there is nothing to say.
+func (r *Request) Lodged(by, organization string, before *Usage, stored quantity.Bytes, now time.Time) (_ *Usage, wait time.Duration) {
+	u := &Usage{ID: r.ID, Guest: r.Guest, Host: r.Host, By: by, Organization: organization, At: now.UTC().Truncate(time.Second)}
+	stored = min(stored, r.Amount)
+	if before == nil {
+		u.Of = map[string]Counters{r.Site: {Stored: stored}}
+		if stored == 0 {
+			return nil, 0
+		}
+		return u, 0
+	}
+	c := before.Of[r.Site]
+	since := SaidAgain
+	if c.Stored != stored {
+		since = SaidSoon
+	} else if stored == 0 {
+		return nil, 0
+	}
+	if u.At.After(before.At) {
+		c.ByteHours += float64(c.Stored) * u.At.Sub(before.At).Hours()
+	} else {
+		u.At = before.At // a clock went back
+	}
+	c.Stored = stored
+	u.Of = map[string]Counters{r.Site: c}
+	return u, max(since-now.Sub(before.At), 0)
 }

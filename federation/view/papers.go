@@ -6,7 +6,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/paper"
@@ -112,19 +111,4 @@ func (b book) GetPaper(_ context.Context, name string) (paper.At, error) {
 // ListPapers implements paper.Book.
 func (b book) ListPapers(_ context.Context, prefix string) ([]paper.At, error) {
 	return b.view.Papers(prefix), nil
-}
-
-// Takes reports whether a site may have another copy of a volume at a time: it is its owner's, or
-// lends to it, or to its owner by an agreement that the volume's record names. What volumes take of
-// that agreement, with this one, is no more than was agreed on.
-func (v *View) Takes(site federation.Site, r federation.Volume, now time.Time) bool {
-	return site.Takes(r.Owner) || slices.ContainsFunc(r.Agreed, func(id string) bool {
-		p, _ := v.Paper(paper.RequestName(id))
-		a, _ := v.Paper(paper.AnswerName(id))
-		if p.Request == nil || !p.Request.Takes(a.Answer, r.Owner, site.Name, now) {
-			return false
-		}
-		promised, _ := v.Promised(StoreLoad(id))
-		return promised <= federation.Bytes(p.Request.Amount)
-	})
 }

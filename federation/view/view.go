@@ -5,6 +5,7 @@ package view
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/paper"
@@ -25,6 +26,7 @@ type View struct {
 	sites   sites
 	clients clients
 	papers  papers
+	now     func() time.Time
 }
 
 // record names one record of the registry.
@@ -54,12 +56,15 @@ type Change struct {
 // site's own have indexes: see Claimed, Claims and Use.
 func New(site string, kinds ...federation.Kind) *View {
 	v := &View{site: site, kinds: map[federation.Kind]bool{federation.KindSynced: true}, changed: make(chan struct{}),
-		volumes: newVolumes(), sites: newSites(), clients: newClients(), papers: papers{}}
+		volumes: newVolumes(), sites: newSites(), clients: newClients(), papers: papers{}, now: time.Now}
 	for _, k := range kinds {
 		v.kinds[k] = true
 	}
 	return v
 }
+
+// SetClock says by which clock agreements are in force. Call it before anything else.
+func (v *View) SetClock(now func() time.Time) { v.now = now }
 
 // Listen has f called with every change from now on. The goroutine of Watch calls f without a lock,
 // after the change is visible: f may call the view's methods, but must not wait. Call Listen before

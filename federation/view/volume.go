@@ -49,8 +49,10 @@ func (v *Volume) IsAt(site string) bool {
 
 // Here returns a volume's desired state as it is in force at this site: what an import here says of
 // the cache comes before what the owner says. Of several imports that say something, the first by
-// namespace and name counts.
+// namespace and name counts. What another organization's volume reserves counts as far as its room
+// goes here.
 func (v *View) Here(r federation.Volume) federation.Volume {
+	r.Spec.Cache.Reserve = v.kept(&r, v.now())
 	if e := v.Volume(r.UUID); e != nil {
 		for _, c := range e.ClaimsOf(v.site) {
 			if c.Cache != nil {

@@ -3,35 +3,16 @@
 package copies
 
 import (
-	"context"
 	"fmt"
-	"strings"
-	"time"
 
-	"github.com/google/uuid"
-
-	"github.com/weir-storage/weir/engine/log"
-	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/gateway/pools"
-	"github.com/weir-storage/weir/store"
 )
 
 // salvagePrefix marks a folder of the pool that holds a copy which was set aside.
 const salvagePrefix = pools.SalvagePrefix
 
 // Salvaged returns the folders of the pool that hold copies of a volume which were set aside.
-func (m *Manager) Salvaged(id string) (out []string) {
-	all, err := m.cfg.Pool.ListVolumes()
-	if err != nil {
-		return nil
-	}
-	for _, n := range all {
-		if rest, ok := strings.CutPrefix(n, salvagePrefix+id); ok && rest != "" {
-			out = append(out, n)
-		}
-	}
-	return out
-}
+func (m *Manager) Salvaged(id string) []string { return m.salvage.Of(id) }
 
 // SetAside asks Run to close a volume's copy and to keep it aside, because its log has changes that
 // a forced takeover left out. It does not wait.
@@ -111,70 +92,11 @@ func (m *Manager) renew(id, why string) error {
 	if err := m.cfg.Pool.RenameVolume(id, to); err != nil {
 		return fmt.Errorf("set the copy of volume %s aside: %w", id, err)
 	}
-	if m.shedAll([]string{to}) {
+	if m.salvage.Shed([]string{to}) {
 		select {
 		case m.unshed <- struct{}{}:
 		default: // KeepPurging is to look anyway
 		}
 	}
 	return nil
-}
-
-// shedEvery is how often a copy that was set aside leaves what its site's store has. The new copy
-// uploads what the one before it had not.
-const shedEvery = 10 * time.Minute
-
-// shedAll removes from the pool what the site's store has of the copies that were set aside, among
-// these folders of the pool: of each after a start and from time to time. It reports whether it did
-// not go well, and is to be tried again.
-func (m *Manager) shedAll(folders []string) (again bool) {
-	m.shedding.Lock()
-	defer m.shedding.Unlock()
-	now := m.cfg.Now()
-	for _, folder := range folders {
-		name, aside := strings.CutPrefix(folder, salvagePrefix)
-		if !aside || len(name) < uuidLength || now.Sub(m.shed[folder]) < shedEvery {
-			continue
-		}
-		if err := m.shedOne(name[:uuidLength], folder); err != nil {
-			m.cfg.Logger.Warn("a copy that was set aside stays on the pool as a whole for now", "folder", folder, "error", err)
-			again = true
-			continue
-		}
-		m.shed[folder] = now
-	}
-	return again
-}
-
-const uuidLength = len("00000000-0000-0000-0000-000000000000")
-
-// shedTime bounds the question what a store has.
-const shedTime = 30 * time.Second
-
-// shedOne removes from the pool what the site's store has of a copy that was set aside, and its
-// read cache. The store itself is asked: nobody else may have it.
-func (m *Manager) shedOne(id, folder string) error {
-	volume, err := uuid.Parse(id)
-	if err != nil {
-		return err
-	}
-	aside, err := m.cfg.Pool.Volume(folder)
-	if err != nil {
-		return err
-	}
-	if err := m.cfg.Pool.Of(folder).Reads.Drop(folder, aside); err != nil || m.cfg.Store == nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), shedTime)
-	defer cancel()
-	stored := map[string]int64{}
-	if err := m.cfg.Store.List(ctx, id+"/", func(i store.Info) error {
-		stored[i.Name] = i.Size
-		return nil
-	}); err != nil {
-		return err
-	}
-	freed, err := log.Shed(aside, segment.VolumeID(volume), stored)
-	m.cfg.Pool.Room(folder).Release(freed)
-	return err
 }

@@ -10,7 +10,8 @@
 //   - copies-1: A log that is in doubt or gone is not replaced by an empty one while the control
 //     record counts on it (protocol-3). See doubt.go.
 //   - copies-2: A copy that a forced takeover left out is kept aside under another name. It is
-//     deleted by no program before its volume is purged.
+//     deleted by no program before its volume is purged, or the agreement is over by which it was
+//     here.
 //   - copies-3: A copy is deleted only when, as read with a quorum, the site is not to have it, the
 //     control record does not name this gateway, and the home has reported that every site which is
 //     to have a copy has all that is committed. The volume's segments in the site's store stay
@@ -24,6 +25,9 @@
 //   - copies-7: When a site has the volume's newest data key and is not to read what is written
 //     later (no copy, no member, nothing that the owner allows), the home has another follow, which
 //     it wraps for the others. What is sealed a second later is sealed with that.
+//   - copies-8: A copy that is here by an agreement goes, whatever the volume's record says, when the
+//     guest let its time go by and the host deletes everything. A home hands over before that, and
+//     stays if it cannot.
 //
 // # Locking and lifetime
 //

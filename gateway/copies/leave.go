@@ -3,6 +3,7 @@
 package copies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/salvage"
 )
 
 // leaving is the state of a copy at a site that is not in the volume's desired state any more
@@ -155,6 +157,53 @@ func (m *Manager) remove(s *managed, v federation.Volume) error {
 	delete(m.kept, v.UUID)
 	m.cfg.Logger.Info("copy is deleted: this site is not to have one any more", "volume", v.Name)
 	return nil
+}
+
+// evict deletes a copy that is here by an agreement which is over, whatever the volume's record
+// says (copies-8). A home hands over first. It reports whether it is to be tried again.
+func (m *Manager) evict(s *managed, v federation.Volume) (again bool) {
+	err := m.cfg.Registry.Trusted()
+	if s.copy != nil && err == nil {
+		if _, leading := s.copy.Leading(); leading {
+			err = m.handOver(s.copy, v)
+		} else {
+			err = m.detach(v.UUID, s)
+		}
+	}
+	if err == nil && m.kept[v.UUID] {
+		err = m.remove(s, v)
+	}
+	m.mu.Lock()
+	s.problem = fmt.Errorf("it was here by an agreement that is over: %w", cmp.Or(err, errEvicted))
+	m.mu.Unlock()
+	return err != nil
+}
+
+var errEvicted = errors.New("nothing of it is here any more")
+
+// Held are the volumes of which the pools have a copy, open or not, or one that was set aside.
+func (m *Manager) Held() (map[string]bool, error) {
+	all, err := m.cfg.Pool.ListVolumes()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, folder := range all {
+		if id, aside := strings.CutPrefix(folder, salvagePrefix); aside {
+			out[salvage.Volume(id)] = true
+			continue
+		}
+		dir, err := m.cfg.Pool.Volume(folder)
+		if err != nil {
+			return nil, err
+		}
+		isCopy, _, err := m.has(dir.Path())
+		if err != nil {
+			return nil, err
+		}
+		out[folder] = out[folder] || isCopy
+	}
+	return out, nil
 }
 
 // setLeaving is called by Run alone; others read.

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/peers"
 	"github.com/weir-storage/weir/gateway/pools"
+	"github.com/weir-storage/weir/gateway/salvage"
 	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/protocol"
@@ -83,9 +84,8 @@ type Manager struct {
 
 	unnoted map[string]error // why logs were given up of whose pools that could not be noted, see key; used by Run only
 
-	shedding sync.Mutex
-	shed     map[string]time.Time // when folders that were set aside last left what the store has; guarded by shedding
-	unshed   chan struct{}        // KeepPurging is to shed what is left
+	salvage *salvage.Copies
+	unshed  chan struct{} // KeepPurging is to shed what is left
 
 	mu      sync.Mutex
 	volumes map[string]*managed // by UUID
@@ -125,7 +125,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, outlined: map[string]bool{},
 		aside: make(chan string, 16),
 		wake:  make(chan struct{}, 1), reopen: map[string]error{}, between: map[string]func(){}, unnoted: map[string]error{},
-		shed: map[string]time.Time{}, unshed: make(chan struct{}, 1)}
+		unshed: make(chan struct{}, 1), salvage: salvage.New(salvage.Config{Pool: cfg.Pool, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger})}
 	for _, id := range there {
 		dir, err := cfg.Pool.Volume(id)
 		isOutline := false
@@ -326,6 +326,9 @@ func (m *Manager) manage(id string) *managed {
 // bring brings one volume's copy in line with the registry, and reports whether something must be
 // tried again.
 func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (again bool) {
+	if _, site, known := m.cfg.View.Gateway(m.cfg.Self.Gateway); known && m.cfg.View.Evicts(site, v, m.cfg.Now()) {
+		return m.evict(s, v)
+	}
 	if m.outlined[v.UUID] { // the site is to have a copy now
 		err := m.cfg.Registry.Trusted() // one that went back does not know what the site is to have
 		if err == nil && s.outline != nil {
@@ -379,8 +382,8 @@ func (m *Manager) lends(v federation.Volume) error {
 	if m.kept[v.UUID] || !known || m.cfg.View.Takes(site, v, m.cfg.Now()) || m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
 		return nil
 	}
-	return fmt.Errorf("volume %s belongs to %s, to whom site %s lends no room: agree on some, or name it in lends of the gateway's configuration", v.Name,
-		v.Owner, site.Name)
+	return fmt.Errorf("volume %s belongs to %s, to whom site %s lends no room: agree on some, or name it in lends of the gateway's "+
+		"configuration", v.Name, v.Owner, site.Name)
 }
 
 // openCopy opens the copy of a volume that has none open, and reports whether it did.

@@ -43,7 +43,18 @@ func (g group) run(do func(ctx context.Context, d *exchange.Desk, args []string)
 			return err
 		}
 		defer cl.Close()
-		d := &exchange.Desk{Book: cl.Registry, Organization: cl.Self.Organization, By: cl.Self.String(), Now: g.sh.Now}
+		d := &exchange.Desk{Book: cl.Registry, Organization: cl.Self.Organization, By: cl.Self.String(), Now: g.sh.Now,
+			Gateways: func(ctx context.Context, name string) (names []string, _ error) {
+				all, err := cl.Registry.Sites(ctx)
+				if err != nil {
+					return nil, err
+				}
+				site, err := access.SiteNamed(all, name)
+				for _, gw := range site.Site.Gateways {
+					names = append(names, gw.Name)
+				}
+				return names, err
+			}}
 		text, err := do(c.Context(), d, args)
 		if err != nil {
 			return access.Repeatable(err)

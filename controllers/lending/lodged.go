@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lending
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/federation/view"
+)
+
+// counts has the registry hear what this site's volumes take of room that is no store's, by their
+// records: of copies those that the volume's home has heard of. wait becomes how long it is until
+// something is to be said, 0 for never.
+func (r *agreements) counts(ctx context.Context, a agreed, wait *time.Duration) error {
+	q := a.Request
+	if q.Kind == paper.KindStore || q.Guest != r.Organization || a.Answer == nil || a.Answer.Ready == nil || a.Answer.Deleted != nil {
+		return nil
+	}
+	is, _ := r.Mirror.Paper(paper.UsageName(q.ID, paper.Guest, r.Site))
+	taken := r.Mirror.Lodged(&q, func(v *view.Volume) bool {
+		return v.Record.OwnerSite == r.Site && (q.Kind == paper.KindCache || isAt(v, q.Site))
+	})
+	u, later := q.Lodged(r.Site, r.Organization, is.Usage, taken, r.Now())
+	if *wait = later; u == nil || later > 0 {
+		return nil
+	}
+	if err := r.Book.PutPapers(ctx, paper.At{Paper: paper.Paper{Usage: u}, Revision: is.Revision}); err != nil {
+		return err
+	}
+	*wait = paper.SaidAgain
+	return nil
+}
+
+// isAt reports whether a volume's home has heard of its copy at a site.
+func isAt(v *view.Volume, site string) bool {
+	o := v.ObservedByHome()
+	return o != nil && slices.ContainsFunc(o.Replicas, func(c federation.ObservedReplica) bool { return c.Site == site && !c.Unheard })
+}
+
+// gateways are those of a site of this organization: each says when it has deleted everything.
+func (r *room) gateways(_ context.Context, name string) (names []string, _ error) {
+	site, _ := r.Mirror.Site(name)
+	for _, g := range site.Gateways {
+		names = append(names, g.Name)
+	}
+	return names, nil
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package salvage has the copies that a gateway set aside: because their logs have changes that a
+// forced takeover left out, or are in doubt. A person takes out of them what he needs. Meanwhile
+// they are kept small.
+package salvage
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/gateway/pools"
+	"github.com/weir-storage/weir/store"
+)
+
+// Config has what Copies need.
+type Config struct {
+	Pool   *pools.Pools
+	Store  store.Store // of the site; nil: it has none
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Copies are those that were set aside. Its methods may be called from many goroutines.
+type Copies struct {
+	cfg Config
+
+	mu   sync.Mutex
+	shed map[string]time.Time // when folders last left what the store has
+}
+
+// New makes Copies of what is on the pools.
+func New(cfg Config) *Copies { return &Copies{cfg: cfg, shed: map[string]time.Time{}} }
+
+// Of returns the folders of the pools that hold copies of a volume which were set aside.
+func (s *Copies) Of(id string) (out []string) {
+	all, err := s.cfg.Pool.ListVolumes()
+	if err != nil {
+		return nil
+	}
+	for _, n := range all {
+		if rest, ok := strings.CutPrefix(n, pools.SalvagePrefix+id); ok && rest != "" {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// shedEvery is how often a copy that was set aside leaves what its site's store has. The new copy
+// uploads what the one before it had not.
+const shedEvery = 10 * time.Minute
+
+// Shed removes from the pools what the site's store has of the copies that were set aside, among
+// these folders of the pool: of each after a start and from time to time. It reports whether it did
+// not go well, and is to be tried again.
+func (s *Copies) Shed(folders []string) (again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.cfg.Now()
+	for _, folder := range folders {
+		name, aside := strings.CutPrefix(folder, pools.SalvagePrefix)
+		if !aside || len(name) < uuidLength || now.Sub(s.shed[folder]) < shedEvery {
+			continue
+		}
+		if err := s.shedOne(Volume(name), folder); err != nil {
+			s.cfg.Logger.Warn("a copy that was set aside stays on the pool as a whole for now", "folder", folder, "error", err)
+			again = true
+			continue
+		}
+		s.shed[folder] = now
+	}
+	return again
+}
+
+const uuidLength = len("00000000-0000-0000-0000-000000000000")
+
+// Volume is the volume of a folder, by what follows the prefix of its name.
+func Volume(rest string) string { return rest[:min(len(rest), uuidLength)] }
+
+// shedTime bounds the question what a store has.
+const shedTime = 30 * time.Second
+
+// shedOne removes from the pool what the site's store has of a copy that was set aside, and its
+// read cache. The store itself is asked: nobody else may have it.
+func (s *Copies) shedOne(id, folder string) error {
+	volume, err := uuid.Parse(id)
+	if err != nil {
+		return err
+	}
+	aside, err := s.cfg.Pool.Volume(folder)
+	if err != nil {
+		return err
+	}
+	if err := s.cfg.Pool.Of(folder).Reads.Drop(folder, aside); err != nil || s.cfg.Store == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), shedTime)
+	defer cancel()
+	stored := map[string]int64{}
+	if err := s.cfg.Store.List(ctx, id+"/", func(i store.Info) error {
+		stored[i.Name] = i.Size
+		return nil
+	}); err != nil {
+		return err
+	}
+	freed, err := log.Shed(aside, segment.VolumeID(volume), stored)
+	s.cfg.Pool.Room(folder).Release(freed)
+	return err
+}
