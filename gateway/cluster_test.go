@@ -72,6 +72,7 @@ type cluster struct {
 	asked  *atomic.Int64 // not nil: gateways that start count there how often they ask for a control record
 	of     string        // organization of gateways that start; empty: org- and the site
 	lent   *lentRooms    // not nil: stores that others lend to gateways that start
+	own    bool          // gateways that start lend nothing to others
 }
 
 type clusterNode struct {
@@ -210,12 +211,16 @@ func (c *cluster) start(site string) {
 			all = append(all, pools.Pool{Name: name, Labels: map[string]string{"tier": name}, Pool: more, Report: more.Report})
 		}
 	}
+	lends := []string{federation.LendsToAll}
+	if c.own {
+		lends = nil
+	}
 	n.gateway, err = newGateway(Config{
 		Borrow: c.lent.open("g" + site), Federation: "test", Organization: cmp.Or(c.of, "org-"+site), Site: site, Name: "g" + site,
 		Addr: n.grpc, NFSAddr: n.nfs, GRPC: grpcL, NFS: nfsL,
 		Registry: registry, Pools: all, FS: metadata, Store: objects,
 		StateDir: filepath.Join(c.dir, site, "clients"), Credentials: creds, SiteKey: n.key,
-		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease, Lends: []string{federation.LendsToAll},
+		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease, Lends: lends,
 		AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
 		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer, CacheBytes: c.memory,
 	})
