@@ -159,8 +159,8 @@ func TestVolumesInLentStores(t *testing.T) {
 }
 
 // TestCopiesByAgreement: an organization has a copy at another's site, which lends nothing else, by
-// an agreement about that, as far as its amount goes. When it ends the copy goes elsewhere, and both
-// operators say the rest by themselves.
+// an agreement about that, as far as its amount goes. When it ends the copy goes elsewhere, and
+// both operators say the rest by themselves.
 func TestCopiesByAgreement(t *testing.T) {
 	f, host, guest := lenders(t)
 	third := f.cluster("utr")
@@ -221,8 +221,8 @@ func TestCopiesByAgreement(t *testing.T) {
 }
 
 // TestLodgedRoomIsCounted: the guest's operator counts what its volumes take of room that is no
-// store's, by their records, and goes on from what it said after a restart. Its count and that of
-// the host's gateway are the same, or a difference is shown.
+// store's, by their records, and goes on from what it said. Its count and that of the host's
+// gateway are the same, or a difference is shown.
 func TestLodgedRoomIsCounted(t *testing.T) {
 	f, host, guest := lenders(t)
 	host.create(anOffer("copies", func(s *v1alpha1.StorageOfferSpec) {

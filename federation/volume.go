@@ -28,7 +28,8 @@ type Volume struct {
 	Grants []Grant `json:"grants,omitempty"`
 	// Clients says, by site, who the users of clients there are; of other sites Spec.Clients does.
 	Clients map[string]users.Policy `json:"clients,omitempty"`
-	// Generation grows with every change of Spec, Sites, Stores or Agreed; observed state refers to it.
+	// Generation grows with every change of Spec, Sites, Stores or Agreed. Observed state refers to
+	// it.
 	Generation uint64     `json:"generation"`
 	Spec       VolumeSpec `json:"spec"`
 	// Sites were chosen to have a copy (spec.Place); the first, not blind, is where it starts.

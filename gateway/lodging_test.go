@@ -103,8 +103,8 @@ func (c *cluster) whole(home, id, site string) {
 	})
 }
 
-// TestLodgedCopy: a site that lends nothing takes a copy by an agreement, counts what it takes, also
-// after a restart, and deletes everything when the copy is elsewhere and the agreement is over.
+// TestLodgedCopy: a site that lends nothing takes a copy by an agreement, counts what it takes,
+// also after a restart, and deletes everything when the copy is elsewhere and the agreement over.
 func TestLodgedCopy(t *testing.T) {
 	c := newCluster(t)
 	c.own = true

@@ -17,8 +17,8 @@ const (
 	RoomStore RoomKind = "Store"
 	// room for copies of the guest's volumes at the site's gateways, by the volumes' sizes
 	RoomCopy RoomKind = "Copy"
-	// room in the cache pools of the site's gateways that is kept for the guest's volumes, as far as
-	// they reserve it
+	// room in the cache pools of the site's gateways that is kept for the guest's volumes, as far
+	// as they reserve it
 	RoomCache RoomKind = "Cache"
 )
 

@@ -79,7 +79,8 @@ func TestPlaceByAgreement(t *testing.T) {
 				}
 				return
 			}
-			if got, agreed := strings.Join(p.Sites, " "), strings.Join(p.Agreed, " "); err != nil || got != tt.sites || agreed != tt.agreed {
+			got, agreed := strings.Join(p.Sites, " "), strings.Join(p.Agreed, " ")
+			if err != nil || got != tt.sites || agreed != tt.agreed {
 				t.Fatalf("placed at %q by %q, %v; want %q by %q", got, agreed, err, tt.sites, tt.agreed)
 			}
 		})

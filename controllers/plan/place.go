@@ -306,8 +306,8 @@ func (p *placer) refuse(c *Candidate) (Rule, string) {
 	case by != nil && by.Ending && !present:
 		return RuleEnding, "the agreement with " + c.Organization + " ends"
 	case by != nil && p.lacks(by) > 0:
-		return RuleCapacity, fmt.Sprintf("it lacks room: of the %s agreed on with %s, %s are promised, and %s too little is left", by.Amount,
-			c.Organization, by.Promised, p.lacks(by))
+		return RuleCapacity, fmt.Sprintf("it lacks room: of the %s agreed on with %s, %s are promised, and %s too little is left",
+			by.Amount, c.Organization, by.Promised, p.lacks(by))
 	case c.Closed && by == nil && !present:
 		return RuleLends, fmt.Sprintf("it belongs to %s, and lends no room to the volume's organization", c.Organization)
 	case c.Lost && !(present && slices.Contains(p.Needed, c.Name)):
@@ -326,33 +326,6 @@ func (p *placer) refuse(c *Candidate) (Rule, string) {
 		return RuleSpread, fmt.Sprintf("in %s, which has a copy at %s", p.domain(c), other)
 	}
 	return "", ""
-}
-
-// by is the agreement by which a site of another organization has the volume's copy, or would: the
-// one by which it has it now, before others that do not end, and of those the one with most room.
-// Nil: there is none, or it needs none.
-func (p *placer) by(c *Candidate) *Room {
-	if c == nil || !c.Closed || len(c.Rooms) == 0 {
-		return nil
-	}
-	best := slices.MinFunc(c.Rooms, func(a, b Room) int {
-		now := func(r Room) bool { return slices.Contains(p.PresentAgreed, r.Agreement) }
-		return cmp.Or(first(!a.Ending, !b.Ending), first(now(a), now(b)), cmp.Compare(b.Amount-b.Promised, a.Amount-a.Promised),
-			cmp.Compare(a.Agreement, b.Agreement))
-	})
-	return &best
-}
-
-// lacks is how much of an agreement is missing for the volume's copy.
-func (p *placer) lacks(by *Room) federation.Bytes {
-	need := p.Spec.Size
-	if slices.Contains(p.PresentAgreed, by.Agreement) {
-		need -= p.PresentSize
-	}
-	if need <= 0 {
-		return 0
-	}
-	return by.Promised + need - by.Amount
 }
 
 // suits reports whether the volume may be on a pool.

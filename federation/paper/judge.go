@@ -312,8 +312,8 @@ func (c Case) usage(u *Usage) error {
 	return q.Bounds(a, u)
 }
 
-// counts is of what somebody counts; "": of several. A gateway of the guest counts for itself, and a
-// store for all of them. What is no store's is counted by its site.
+// counts is of what somebody counts; "": of several. A gateway of the guest counts for itself, and
+// a store for all of them. What is no store's is counted by its site.
 func (r *Request) counts(u *Usage) string {
 	switch {
 	case r.Kind != KindStore:

@@ -8,7 +8,7 @@
 //	request/ID                Request   the guest: the terms, and later what it says of them
 //	answer/ID                 Answer    the host
 //	room/ID/GATEWAY           Room      the guest: what one of its gateways may fill
-//	usage/ID/SIDE/NAME        Usage     a gateway, store or operator of the guest or the host: what it counted
+//	usage/ID/SIDE/NAME        Usage     who counts for a side: what he counted
 //
 // # Rules
 //

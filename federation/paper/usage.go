@@ -73,14 +73,14 @@ type Usage struct {
 	ID    string `json:"id"`
 	Guest string `json:"guest"`
 	Host  string `json:"host"`
-	// By is who counted: a gateway, or the site of a store or an operator. Organization is whose that
-	// is.
+	// By is who counted: a gateway, or the site of a store or an operator. Organization is whose
+	// that is.
 	By           string `json:"by"`
 	Organization string `json:"organization"`
 	// At is up to when.
 	At time.Time `json:"at"`
-	// Of are the counters by gateway of the guest: the writer's own only, if it is one. Of other room
-	// than a store's it is all by the site where the room is.
+	// Of are the counters by gateway of the guest: the writer's own only, if it is one. Of other
+	// room than a store's it is all by the site where the room is.
 	Of map[string]Counters `json:"of,omitempty"`
 	// Taken are the gateways whose counters the writer had lost and took from the other side, and
 	// when it did last.

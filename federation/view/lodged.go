@@ -24,8 +24,8 @@ func (v *View) Takes(site federation.Site, r federation.Volume, now time.Time) b
 	})
 }
 
-// Evicts reports whether a volume's copy goes from a site although the volume's record names it: the
-// agreement by which it is there is over, its guest did not drain, and its host deletes everything.
+// Evicts reports whether a volume's copy goes from a site although the volume's record names it:
+// the agreement by which it is there is over, its guest did not drain, and its host deletes.
 func (v *View) Evicts(site federation.Site, r federation.Volume, now time.Time) bool {
 	return slices.Contains(r.Sites, site.Name) && !v.Takes(site, r, now) && slices.ContainsFunc(r.Agreed, func(id string) bool {
 		q, a := v.agreement(id)
@@ -39,8 +39,8 @@ func (v *View) agreement(id string) (*paper.Request, *paper.Answer) {
 	return q.Request, a.Answer
 }
 
-// Lodged is how much volumes take by an agreement about copies, or of the site's cache pools, as far
-// as one of them counts by what is known of it; nil: all do.
+// Lodged is how much volumes take by an agreement about copies, or of the site's cache pools. A
+// volume counts if counts says so of what is known of it; nil: all do.
 func (v *View) Lodged(q *paper.Request, counts func(*Volume) bool) (sum federation.Bytes) {
 	all, _ := v.Volumes()
 	for _, e := range all {

@@ -125,7 +125,8 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, outlined: map[string]bool{},
 		aside: make(chan string, 16),
 		wake:  make(chan struct{}, 1), reopen: map[string]error{}, between: map[string]func(){}, unnoted: map[string]error{},
-		unshed: make(chan struct{}, 1), salvage: salvage.New(salvage.Config{Pool: cfg.Pool, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger})}
+		unshed:  make(chan struct{}, 1),
+		salvage: salvage.New(salvage.Config{Pool: cfg.Pool, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger})}
 	for _, id := range there {
 		dir, err := cfg.Pool.Volume(id)
 		isOutline := false

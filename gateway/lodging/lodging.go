@@ -90,8 +90,8 @@ func (h *Host) look(ctx context.Context) {
 			delete(h.failed, r.ID)
 		case ctx.Err() == nil && h.failed[r.ID] != err.Error():
 			h.failed[r.ID] = err.Error()
-			h.cfg.Logger.Warn("what an agreement asks of this gateway is not done yet; it is tried again", "agreement", r.ID, "guest", r.Guest,
-				"error", err)
+			h.cfg.Logger.Warn("what an agreement asks of this gateway is not done yet; it is tried again", "agreement", r.ID,
+				"guest", r.Guest, "error", err)
 		}
 	}
 }
