@@ -5,6 +5,7 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -122,7 +124,7 @@ func (r *pools) look(ctx context.Context, obj *v1alpha1.CachePool) plan.State {
 	}
 	p, err := r.AskPool(ctx, site, g, cmp.Or(obj.Spec.Name, mainPool))
 	if err != nil {
-		return r.unanswered(obj, name, err)
+		return r.unanswered(ctx, obj, name, err)
 	}
 	r.note(obj.Name)
 	obj.Status.Incarnation = p.Incarnation
@@ -132,6 +134,10 @@ func (r *pools) look(ctx context.Context, obj *v1alpha1.CachePool) plan.State {
 	}
 	return ready
 }
+
+// ErrSilent says that a gateway is not reached, or gives no answer in time. How that comes out
+// differs from try to try, so a status has these words alone: else each look would write.
+var ErrSilent = errors.New("the operator does not reach it, or gets no answer in time")
 
 // mainPool is what a gateway calls its main pool unless its configuration says otherwise.
 const mainPool = "main"
@@ -147,13 +153,24 @@ func (r *pools) note(pool string) {
 }
 
 // unanswered leaves what was known of a pool for a while.
-func (r *pools) unanswered(obj *v1alpha1.CachePool, gateway string, err error) plan.State {
+func (r *pools) unanswered(ctx context.Context, obj *v1alpha1.CachePool, gateway string, err error) plan.State {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	last, ok := r.answered[obj.Name]
-	if was := object.Ready(obj.Status.Conditions); ok && r.Now().Sub(last) < silentFor && was.Reason != "" {
+	r.mu.Unlock()
+	was := object.Ready(obj.Status.Conditions)
+	brief := ok && r.Now().Sub(last) < silentFor && was.Reason != ""
+	level := 1
+	if !brief && was.Reason != v1alpha1.ReasonNoAnswer {
+		level = 0 // it is news
+	}
+	why := err.Error()
+	log.FromContext(ctx).V(level).Info("a gateway does not say how its pool is", "gateway", gateway, "why", why)
+	if brief {
 		return plan.State{True: was.Status == metav1.ConditionTrue, Reason: was.Reason, Message: was.Message}
 	}
-	return plan.State{Reason: v1alpha1.ReasonNoAnswer, Message: fmt.Sprintf("gateway %s is alive, and does not say how its pool is: %v: "+
-		"see its log, and whether the operator may reach it", gateway, err)}
+	if errors.Is(err, ErrSilent) {
+		why = ErrSilent.Error()
+	}
+	return plan.State{Reason: v1alpha1.ReasonNoAnswer, Message: fmt.Sprintf("gateway %s is alive, and does not say how its pool is: %s: "+
+		"see its log and the operator's, and whether the operator may reach it", gateway, why)}
 }

@@ -3,6 +3,8 @@
 package controllers
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -131,4 +133,55 @@ func TestCachePool(t *testing.T) {
 	settleAll(ams)
 	ams.get(p)
 	ams.ready(p, metav1.ConditionFalse, v1alpha1.ReasonNoGateway)
+}
+
+// A gateway that is not reached is written down once, however each try ends, also by an operator
+// that has started anew. What a gateway says is shown.
+func TestCachePoolSilent(t *testing.T) {
+	f := newFed(t)
+	f.site("ams", "uva")
+	ams := f.cluster("ams")
+	n := 0
+	ams.deaf = func() error {
+		n++
+		return fmt.Errorf("%w: read udp 10.0.0.1:%d->10.0.0.10:53: i/o timeout", ErrSilent, 40000+n)
+	}
+	p := zfsPool("pool")
+	ams.create(p)
+	writes := func() int { return strings.Count(strings.Join(ams.writes, " "), "CachePool") }
+	for round := range 4 {
+		if round == 2 { // what an operator that is started anew knows
+			ams.recs["CachePool"] = &pools{operator: ams.op}
+		}
+		settleAll(ams)
+		f.advance(silentFor)
+	}
+	ams.get(p)
+	ams.ready(p, metav1.ConditionFalse, v1alpha1.ReasonNoAnswer,
+		"gateway ams-1 is alive, and does not say how its pool is: "+ErrSilent.Error()+":")
+	if writes() != 1 || n < 4 {
+		t.Errorf("%d writes after %d tries: %v", writes(), n, ams.writes)
+	}
+	ams.deaf = func() error { return errors.New("you are of another organization") }
+	settleAll(ams)
+	ams.get(p)
+	ams.ready(p, metav1.ConditionFalse, v1alpha1.ReasonNoAnswer, "you are of another organization")
+
+	// So it is once a pool was known.
+	ams.pools = map[string]plan.Pool{"ams-1": says()}
+	settleAll(ams)
+	ams.get(p)
+	ams.ready(p, metav1.ConditionTrue, v1alpha1.ReasonReady)
+	delete(ams.pools, "ams-1")
+	before := writes()
+	ams.deaf = func() error { n++; return fmt.Errorf("%w: try %d", ErrSilent, n) }
+	for range 8 {
+		f.advance(askEvery)
+		settleAll(ams)
+	}
+	ams.get(p)
+	ams.ready(p, metav1.ConditionFalse, v1alpha1.ReasonNoAnswer, ErrSilent.Error())
+	if writes() != before+1 {
+		t.Errorf("%d writes since: %v", writes()-before, ams.writes)
+	}
 }

@@ -123,6 +123,7 @@ type cluster struct {
 
 	mu      sync.Mutex
 	pools   map[string]plan.Pool // what gateways say; others do not answer
+	deaf    func() error         // why they do not; nil: they say "no answer"
 	writes  []string             // to the API server, by the operator
 	results map[string]ctrl.Result
 }
@@ -234,6 +235,9 @@ func (c *cluster) askPool(_ context.Context, s federation.Site, g federation.Gat
 	}
 	if p, ok := c.pools[name]; ok {
 		return p, nil
+	}
+	if c.deaf != nil {
+		return plan.Pool{}, c.deaf()
 	}
 	return plan.Pool{}, errors.New("no answer")
 }

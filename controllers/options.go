@@ -30,7 +30,8 @@ type Options struct {
 	// nil: there are none.
 	Charter Charter
 	// AskPool asks a gateway of this site how its pool of that name is. It ends within some
-	// seconds.
+	// seconds. An error that is ErrSilent is logged. The text of another is shown, and is to be the
+	// same each time while the reason is.
 	AskPool func(ctx context.Context, s federation.Site, g federation.Gateway, pool string) (plan.Pool, error)
 	// Random is where data keys come from.
 	Random io.Reader

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
+	"github.com/weir-storage/weir/controllers"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/caching"
@@ -35,6 +36,9 @@ func asker(cl *access.Client) func(context.Context, federation.Site, federation.
 			}
 			return nil
 		})
+		if r := (*access.Refusal)(nil); errors.As(err, &r) && r.Silent() {
+			return p, fmt.Errorf("%w: %w", controllers.ErrSilent, err)
+		}
 		if err != nil {
 			return p, err
 		}

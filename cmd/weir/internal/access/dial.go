@@ -71,6 +71,13 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Text }
 
+// Silent reports whether the gateway was not reached, or gave no answer in time. Then Text may
+// differ from try to try: names, ports and timeouts are in it. Some calls are answered with these
+// codes by gateways themselves.
+func (r *Refusal) Silent() bool {
+	return r.Code == codes.Unavailable || r.Code == codes.DeadlineExceeded || r.Code == codes.Canceled
+}
+
 // fromGateway turns the gRPC error of a call with ctx into a Refusal.
 func fromGateway(ctx context.Context, g federation.Gateway, err error) error {
 	s := status.Convert(err)
