@@ -127,3 +127,44 @@ func TestWhatDiffers(t *testing.T) {
 		t.Errorf("the guest has %v", guest.Stored)
 	}
 }
+
+// TestLodgedDiffers: of room that is no store's, byte-hours are compared up to the same moment,
+// whoever counts for a side, and however many do.
+func TestLodgedDiffers(t *testing.T) {
+	begin := time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)
+	const tib = 1 << 40
+	says := func(minute int, stored quantity.Bytes, hours float64) *paper.Usage {
+		return &paper.Usage{At: begin.Add(time.Duration(minute) * time.Minute),
+			Of: map[string]paper.Counters{"ams": {Stored: stored, ByteHours: hours * tib}}}
+	}
+	for _, tt := range []struct {
+		name        string
+		guest, host []*paper.Usage
+		want        paper.Party
+	}{
+		{"the same at once", []*paper.Usage{says(0, tib, 10)}, []*paper.Usage{says(0, tib, 10)}, paper.Nobody},
+		{"the host spoke later", []*paper.Usage{says(0, tib, 10)}, []*paper.Usage{says(60, tib, 11)}, paper.Nobody},
+		{"a copy came, and the host has not said so yet", []*paper.Usage{says(60, 2*tib, 11)}, []*paper.Usage{says(0, tib, 10)}, paper.Nobody},
+		{"a moment apart", []*paper.Usage{says(0, tib, 0)}, []*paper.Usage{says(1, tib, 0)}, paper.Nobody},
+		{"the host keeps counting what is gone", []*paper.Usage{says(0, 0, 10)}, []*paper.Usage{says(60, tib, 11)}, paper.Host},
+		{"the guest does not count what is there", []*paper.Usage{says(0, 0, 10)}, []*paper.Usage{says(0, tib, 10), says(90, 0, 0)}, paper.Host},
+		{"the guest counts more", []*paper.Usage{says(0, tib, 12)}, []*paper.Usage{says(0, tib, 10)}, paper.Guest},
+		{"two sites of the guest, two gateways of the host", []*paper.Usage{says(0, tib, 5), says(30, tib, 5.5)},
+			[]*paper.Usage{says(60, tib, 6), says(0, tib, 5)}, paper.Nobody},
+		{"one side says nothing yet", nil, []*paper.Usage{says(0, tib, 10)}, paper.Nobody},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var guest, host Sum
+			for _, u := range tt.guest {
+				guest.add(u)
+			}
+			for _, u := range tt.host {
+				host.add(u)
+			}
+			why, more := differLodged(guest, host)
+			if more != tt.want || (why == "") != (tt.want == paper.Nobody) {
+				t.Errorf("it says %q of %q, want %q", why, more, tt.want)
+			}
+		})
+	}
+}

@@ -56,6 +56,21 @@ func TestCopiesByAgreement(t *testing.T) {
 	_, err := w.as("C", "c", pki.PartPerson, "carol").CreateVolume(ctx, stolen, ringOf("v7", "c", "a"))
 	refused("by another's", err)
 
+	// What is taken is counted by the guest's operators and the host's gateways, for the site.
+	counts := func(by, organization, of string, erased *paper.Deletion) paper.Paper {
+		return paper.Paper{Usage: &paper.Usage{ID: lent, Guest: "B", Host: "A", By: by, Organization: organization, At: w.clock(),
+			Of: map[string]paper.Counters{of: {Stored: 1 << 30}}, Erased: erased}}
+	}
+	w.ok(w.ob.puts(counts("b", "B", "a", nil)))
+	w.ok(w.ga.puts(counts("ga", "A", "a", nil)))
+	refused("counted by the guest's operator for the host", w.ob.puts(counts("a", "A", "a", nil)))
+	refused("counted by the host's operator", w.oa.puts(counts("a", "A", "a", nil)))
+	refused("counted by the host's operator for its gateway", w.oa.puts(counts("ga", "A", "a", nil)))
+	refused("counted by the guest's gateway for its operator", w.gb.puts(counts("b", "B", "a", nil)))
+	refused("counted by the guest by its own gateway", w.gb.puts(counts("gb", "B", "gb", nil)))
+	refused("counted by the host by its own gateway", w.ga.puts(counts("ga", "A", "ga", nil)))
+	refused("erased what was to stay", w.ga.puts(counts("ga", "A", "a", &paper.Deletion{Moment: w.ga.says0("")})))
+
 	// What is there stays, and nothing new comes.
 	v, rev, err := w.pb.GetVolume(ctx, "v8")
 	w.ok(err)

@@ -191,7 +191,8 @@ func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.O
 }
 
 // notable reports whether a change is to be written at once. A copy that has all that is committed
-// falls a little behind with every write, and catches up: only the latter is notable.
+// falls a little behind with every write, and catches up: only the latter is notable. A store that
+// takes nothing may say why in other words each time.
 func notable(was, is federation.Observed) bool {
 	if was.Epoch != is.Epoch || was.Home != is.Home || was.Generation != is.Generation || was.Message != is.Message ||
 		len(was.Replicas) != len(is.Replicas) {
@@ -206,7 +207,7 @@ func notable(was, is federation.Observed) bool {
 	}
 	return slices.ContainsFunc(is.Stores, func(r federation.ObservedStore) bool {
 		i := slices.IndexFunc(was.Stores, func(w federation.ObservedStore) bool { return w.Agreement == r.Agreement })
-		return i < 0 || was.Stores[i].Problem != r.Problem || r.Whole && !was.Stores[i].Whole
+		return i < 0 || (was.Stores[i].Problem == "") != (r.Problem == "") || r.Whole && !was.Stores[i].Whole
 	})
 }
 
