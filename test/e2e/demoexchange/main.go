@@ -41,7 +41,8 @@ const (
 // show is the demonstration while it runs.
 type show struct {
 	*installed.Show
-	first  string // the agreement of B with A
+	first  string // the agreement of B with A about objects
+	copies string // and that about copies
 	sample []byte // of what A holds
 }
 
@@ -70,7 +71,7 @@ func demo(ctx context.Context, p *playbill.Play, dir string) (err error) {
 	s.Title("helm install at each; every organization has an authority of its own, and A and C run a store for others")
 	if s.Federated, err = installed.Install(ctx, clusters, installed.Config{
 		Organizations: map[string]string{siteA: "A", siteB1: "B", siteB2: "B", siteC: "C"}, Members: []string{siteA, siteB1, siteC},
-		Lends: map[string][]string{siteA: {"B"}}, Stores: []string{siteA, siteC},
+		Stores: []string{siteA, siteC},
 	}, func(format string, a ...any) { fmt.Printf("  "+format+"\n", a...) }); err != nil {
 		return err
 	}
@@ -117,24 +118,34 @@ const offers = `apiVersion: storage.weir.dev/v1alpha1
 kind: StorageOffer
 metadata: {name: disks}
 spec: {amount: 6Gi, automatic: 1Gi, media: HDD, price: free until 2028, notice: 2m, grace: 1m}
+---
+apiVersion: storage.weir.dev/v1alpha1
+kind: StorageOffer
+metadata: {name: copies}
+spec: {kind: Copy, amount: 8Gi, automatic: 4Gi, media: SSD, price: free, notice: 2m, grace: 1m}
 `
 
 const attic = `apiVersion: storage.weir.dev/v1alpha1
 kind: StorageOffer
 metadata: {name: attic}
 spec: {amount: 4Gi, automatic: 2Gi, price: free, notice: 24h, grace: 24h}
+---
+apiVersion: storage.weir.dev/v1alpha1
+kind: StorageOffer
+metadata: {name: vault}
+spec: {kind: Copy, amount: 8Gi, automatic: 4Gi, price: free, notice: 24h, grace: 24h}
 `
 
-// offer has A and C offer room, which B finds.
+// offer has A and C offer room for objects and for copies, which B finds.
 func (s *show) offer(ctx context.Context) error {
-	s.Title("A offers 6 GiB, and accepts by itself who asks for 1 GiB; C offers some too")
+	s.Title("A offers 6 GiB for objects, of which it gives 1 GiB by itself, and 8 GiB for copies; C offers some too")
 	if err := s.Apply(ctx, siteA, offers); err != nil {
 		return err
 	}
 	if err := s.Site(siteC).Apply(ctx, attic); err != nil {
 		return err
 	}
-	for _, name := range []string{"a.disks", "c.attic"} {
+	for _, name := range []string{"a.disks", "a.copies", "c.attic", "c.vault"} {
 		if err := s.shows(ctx, siteB2, "storageoffers", ".items[?(@.metadata.name==\""+name+"\")].metadata.name", name); err != nil {
 			return err
 		}
@@ -155,19 +166,26 @@ func (s *show) id(ctx context.Context, site, name string) (string, error) {
 	return s.Kubectl(ctx, site, "get", "storagerequest/"+name, "-o", "jsonpath={.metadata.uid}")
 }
 
-// agree has B ask A for more than A gives by itself, and C for less.
+// agree has B ask A for more than A gives by itself, and C for less. Room for copies A gives B by
+// itself.
 func (s *show) agree(ctx context.Context) (err error) {
-	s.Title("B asks A for 4 GiB, which a person of A has to accept; C asks A for 1 GiB, which is accepted by itself")
+	s.Title("B asks A for 4 GiB for objects, which a person of A has to accept; for copies, and for 1 GiB of C, A does it by itself")
 	if err := s.Apply(ctx, siteB2, ask("climate", "a.disks", "4Gi", "climate runs")); err != nil {
 		return err
 	}
 	if err := s.shows(ctx, siteC, "storageoffers", `.items[?(@.metadata.name=="a.disks")].metadata.name`, "a.disks"); err != nil {
 		return err
 	}
+	if err := s.Apply(ctx, siteB2, ask("copies", "a.copies", "4Gi", "climate runs")); err != nil {
+		return err
+	}
 	if err := s.Apply(ctx, siteC, ask("scratch", "a.disks", "1Gi", "a test")); err != nil {
 		return err
 	}
 	if s.first, err = s.id(ctx, siteB2, "climate"); err != nil {
+		return err
+	}
+	if s.copies, err = s.id(ctx, siteB2, "copies"); err != nil {
 		return err
 	}
 	if err := s.shows(ctx, siteA, "storageagreements", `.items[?(@.metadata.name=="`+s.first+`")].status.move`, "Host"); err != nil {
@@ -185,12 +203,12 @@ func (s *show) agree(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, at := range [][2]string{{siteB2, s.first}, {siteA, s.first}, {siteA, second}} {
+	for _, at := range [][2]string{{siteB2, s.first}, {siteB2, s.copies}, {siteA, s.first}, {siteA, s.copies}, {siteA, second}} {
 		if err := s.shows(ctx, at[0], "storageagreements", `.items[?(@.metadata.name=="`+at[1]+`")].status.phase`, "Active"); err != nil {
 			return err
 		}
 	}
-	s.Fact("A lends 4 GiB to B, which a person accepted, and 1 GiB to C, which the offer accepted by itself")
+	s.Fact("A lends B 4 GiB for objects, which a person accepted, and 4 GiB for copies, and C 1 GiB, which the offers accepted by themselves")
 	return s.Table(ctx, siteA, "storageagreements")
 }
 
@@ -363,11 +381,21 @@ func (s *show) comeBack(ctx context.Context) error {
 // account shows what both sides counted.
 func (s *show) account(ctx context.Context) error {
 	s.Title("What both sides counted, each with its own signature")
+	for _, id := range []string{s.first, s.copies} {
+		if err := s.counted(ctx, id); err != nil {
+			return err
+		}
+	}
+	return s.Table(ctx, siteA, "storageusages")
+}
+
+// counted shows what both sides counted of an agreement.
+func (s *show) counted(ctx context.Context, id string) error {
 	line := `jsonpath={.status.byGuest.stored} {.status.byHost.stored} {.status.byGuest.at} {.status.byHost.at} ` +
 		`{.status.conditions[?(@.type=="CountsAgree")].status}`
 	for _, site := range []string{siteA, siteB2} {
 		out, err := until(ctx, "both count at "+site, func() (string, bool, error) {
-			out, err := s.Kubectl(ctx, site, "get", "storageusage/"+s.first, "-o", line)
+			out, err := s.Kubectl(ctx, site, "get", "storageusage/"+id, "-o", line)
 			var guest, host int64
 			n, _ := fmt.Sscan(out, &guest, &host)
 			return out, n == 2 && guest > 0 && host > 0 && strings.HasSuffix(out, " True"), err
@@ -379,18 +407,21 @@ func (s *show) account(ctx context.Context) error {
 		s.Fact("at %s: the guest counted %s bytes stored up to %s, the host %s up to %s; their counts agree: %s", site, f[0], f[2], f[1],
 			f[3], f[4])
 	}
-	return s.Table(ctx, siteA, "storageusages")
+	return nil
 }
 
 // end has A give notice while a pod of B writes.
 func (s *show) end(ctx context.Context) error {
-	s.Title("A gives notice, while a pod of B writes; B asks C for room, and what is at A goes there")
+	s.Title("A gives notice of both, while a pod of B writes; B asks C for room, and what is at A goes there")
 	patch := `{"spec":{"notice":{"why":"the disks are old"}}}`
-	fmt.Printf("  kubectl patch storageagreement %s --type merge -p '%s'\n", s.first, patch)
-	if _, err := s.Kubectl(ctx, siteA, "patch", "storageagreement/"+s.first, "--type=merge", "-p", patch); err != nil {
-		return err
+	for _, id := range []string{s.first, s.copies} {
+		fmt.Printf("  kubectl patch storageagreement %s --type merge -p '%s'\n", id, patch)
+		if _, err := s.Kubectl(ctx, siteA, "patch", "storageagreement/"+id, "--type=merge", "-p", patch); err != nil {
+			return err
+		}
 	}
-	if err := s.Apply(ctx, siteB2, ask("instead", "c.attic", "2Gi", "climate runs")); err != nil {
+	if err := s.Apply(ctx, siteB2, ask("instead", "c.attic", "2Gi", "climate runs")+"---\n"+
+		ask("elsewhere", "c.vault", "4Gi", "climate runs")); err != nil {
 		return err
 	}
 	next, err := s.id(ctx, siteB2, "instead")
@@ -407,9 +438,14 @@ func (s *show) end(ctx context.Context) error {
 		return err
 	}
 	for _, site := range []string{siteA, siteB2} {
-		if err := s.shows(ctx, site, "storageagreement/"+s.first, ".status.phase", "Ended"); err != nil {
-			return err
+		for _, id := range []string{s.first, s.copies} {
+			if err := s.shows(ctx, site, "storageagreement/"+id, ".status.phase", "Ended"); err != nil {
+				return err
+			}
 		}
+	}
+	if err := s.Wait(ctx, siteB2, "gv/runs", "jsonpath={.status.copies}=4/4"); err != nil {
+		return err
 	}
 	noted, err := s.Lines(ctx, siteB2, "at-b2", 50)
 	if err != nil {
@@ -418,17 +454,22 @@ func (s *show) end(ctx context.Context) error {
 	if err := s.EndWriting(ctx, siteB2, "at-b2", "/data/more"); err != nil {
 		return err
 	}
-	s.Fact("the agreement ended while the pod at b2 wrote: no error, %d noted lines, all there", noted)
-	receipt, err := s.Kubectl(ctx, siteB2, "get", "storageagreement/"+s.first, "-o",
-		`jsonpath={range .status.said[*]}{.at} {.side}: {.what} ({.by}) {.why}{"\n"}{end}`)
-	if err != nil {
-		return err
+	s.Fact("the agreements ended while the pod at b2 wrote: no error, %d noted lines, all there", noted)
+	for _, id := range []string{s.first, s.copies} {
+		receipt, err := s.Kubectl(ctx, siteB2, "get", "storageagreement/"+id, "-o",
+			`jsonpath={range .status.said[*]}{.at} {.side}: {.what} ({.by}) {.why}{"\n"}{end}`)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("  the receipt, as both hold it:\n%s", playbill.Indent(receipt))
 	}
-	fmt.Printf("  the receipt, as both hold it:\n%s", playbill.Indent(receipt))
 	files, err := s.Lent(siteA)
 	if err != nil || len(files) > 0 {
 		return fmt.Errorf("there are still %d objects of others in the store of A: %w", len(files), err)
 	}
-	s.Fact("nothing of B is in A's store any more; A's blind copy stays")
+	if found, err := s.OnDisk(siteA, s.sample); err != nil || found {
+		return fmt.Errorf("what B stored is on A's disks: %v: %w", found, err)
+	}
+	s.Fact("nothing of B is on A's disks any more; C has a store and a blind copy instead")
 	return nil
 }
