@@ -17,12 +17,12 @@ import (
 // something is to be said, 0 for never.
 func (r *agreements) counts(ctx context.Context, a agreed, wait *time.Duration) error {
 	q := a.Request
-	if q.Kind == paper.KindStore || q.Guest != r.Organization || a.Answer == nil || a.Answer.Ready == nil || a.Answer.Deleted != nil {
+	if q.Kind == paper.KindStore || q.Guest != r.Organization || a.Answer == nil || a.Answer.Ready == nil {
 		return nil
 	}
 	is, _ := r.Mirror.Paper(paper.UsageName(q.ID, paper.Guest, r.Site))
 	taken := r.Mirror.Lodged(&q, func(v *view.Volume) bool {
-		return v.Record.OwnerSite == r.Site && (q.Kind == paper.KindCache || isAt(v, q.Site))
+		return v.Record.OwnerSite == r.Site && a.Answer.Deleted == nil && (q.Kind == paper.KindCache || isAt(v, q.Site))
 	})
 	u, later := q.Lodged(r.Site, r.Organization, is.Usage, taken, r.Now())
 	if *wait = later; u == nil || later > 0 {

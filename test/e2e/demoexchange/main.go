@@ -208,7 +208,7 @@ func (s *show) agree(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	s.Fact("A lends B 4 GiB for objects, which a person accepted, and 4 GiB for copies, and C 1 GiB, which the offers accepted by themselves")
+	s.Fact("A lends B 4 GiB for objects, which a person accepted, 4 GiB for copies, and C 1 GiB, which its offers accepted by themselves")
 	return s.Table(ctx, siteA, "storageagreements")
 }
 
