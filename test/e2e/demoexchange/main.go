@@ -71,7 +71,7 @@ func demo(ctx context.Context, p *playbill.Play, dir string) (err error) {
 	s.Title("helm install at each; every organization has an authority of its own, and A and C run a store for others")
 	if s.Federated, err = installed.Install(ctx, clusters, installed.Config{
 		Organizations: map[string]string{siteA: "A", siteB1: "B", siteB2: "B", siteC: "C"}, Members: []string{siteA, siteB1, siteC},
-		Stores: []string{siteA, siteC},
+		Lends: map[string][]string{}, Stores: []string{siteA, siteC}, // copies are lent by agreement only
 	}, func(format string, a ...any) { fmt.Printf("  "+format+"\n", a...) }); err != nil {
 		return err
 	}
