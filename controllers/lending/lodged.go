@@ -13,7 +13,7 @@ import (
 )
 
 // counts has the registry hear what this site's volumes take of room that is no store's, by their
-// records: of copies those that the volume's home has heard of. wait becomes how long it is until
+// records: of copies those that a home of the volume has heard of. wait becomes how long it is until
 // something is to be said, 0 for never.
 func (r *agreements) counts(ctx context.Context, a agreed, wait *time.Duration) error {
 	q := a.Request
@@ -35,10 +35,15 @@ func (r *agreements) counts(ctx context.Context, a agreed, wait *time.Duration) 
 	return nil
 }
 
-// isAt reports whether a volume's home has heard of its copy at a site.
+// isAt reports whether a volume's home has heard of its copy at a site, or a former home: a new one
+// has not heard of any yet.
 func isAt(v *view.Volume, site string) bool {
-	o := v.ObservedByHome()
-	return o != nil && slices.ContainsFunc(o.Replicas, func(c federation.ObservedReplica) bool { return c.Site == site && !c.Unheard })
+	for _, o := range v.Observed {
+		if slices.ContainsFunc(o.Replicas, func(c federation.ObservedReplica) bool { return c.Site == site && !c.Unheard }) {
+			return true
+		}
+	}
+	return false
 }
 
 // gateways are those of a site of this organization: each says when it has deleted everything.
