@@ -56,6 +56,29 @@ func TestCopiesByAgreement(t *testing.T) {
 	_, err := w.as("C", "c", pki.PartPerson, "carol").CreateVolume(ctx, stolen, ringOf("v7", "c", "a"))
 	refused("by another's", err)
 
+	// Nobody takes room of another's agreement, and nobody keeps a copy by none, or a larger one.
+	full := volumeOf("v6", "c.six", "C", "c")
+	full.Agreed, full.Spec.Size = []string{lent}, 1<<60
+	_, err = w.as("C", "c", pki.PartPerson, "carol").CreateVolume(ctx, full, ringOf("v6", "c"))
+	refused("another's, at one's own site", err)
+	full.Agreed, full.Stores = nil, []string{store}
+	_, err = w.as("C", "c", pki.PartPerson, "carol").CreateVolume(ctx, full, ringOf("v6", "c"))
+	refused("another's store", err)
+	change := func(f func(*federation.Volume)) error {
+		v, rev, err := w.pb.GetVolume(ctx, "v8")
+		w.ok(err)
+		v.Generation++
+		f(&v)
+		_, err = w.pb.UpdateVolume(ctx, rev, v)
+		return err
+	}
+	refused("by none any more", change(func(v *federation.Volume) { v.Agreed = nil }))
+	refused("by one that is none", change(func(v *federation.Volume) { v.Agreed = []string{"nothing"} }))
+	refused("by a store's in its place", change(func(v *federation.Volume) { v.Agreed = []string{store} }))
+	refused("larger than the agreement", change(func(v *federation.Volume) { v.Spec.Size = 4<<30 + 1 }))
+	refused("given away", change(func(v *federation.Volume) { v.Owner, v.OwnerSite = "C", "" }))
+	w.ok(change(func(v *federation.Volume) { v.Spec.Size = 4 << 30 }))
+
 	// What is taken is counted by the guest's operators and the host's gateways, for the site.
 	counts := func(by, organization, of string, erased *paper.Deletion) paper.Paper {
 		return paper.Paper{Usage: &paper.Usage{ID: lent, Guest: "B", Host: "A", By: by, Organization: organization, At: w.clock(),
@@ -79,8 +102,9 @@ func TestCopiesByAgreement(t *testing.T) {
 	request.Request.Drained = &drained
 	w.ok(w.pb.PutPapers(ctx, request))
 	refused("of one that is drained", place("v9", lent))
-	v.Generation, v.Spec.Size = 2, v.Spec.Size+1
+	v.Generation, v.Sites = v.Generation+1, []string{"b", "a"}
 	if _, err := w.pb.UpdateVolume(ctx, rev, v); err != nil {
 		t.Errorf("a copy that is there: %v", err)
 	}
+	refused("a copy that grows", change(func(v *federation.Volume) { v.Spec.Size = 5 << 30 }))
 }

@@ -59,8 +59,7 @@ func (q *request) volume(w write) error {
 	return nil
 }
 
-// placed judges the sites that a volume is to have copies at: each is the owner's own, or lends to
-// it. Those that have one keep it.
+// placed judges where a volume is to be.
 func (q *request) placed(w write, prev, next *federation.Volume) error {
 	if c, _ := q.credentials.Charter(); c.Conceals && prev != nil {
 		for _, s := range slices.Concat(prev.Sites, prev.Former) {
@@ -69,20 +68,12 @@ func (q *request) placed(w write, prev, next *federation.Volume) error {
 			}
 		}
 	}
-	for _, name := range next.Sites {
-		if prev != nil && slices.Contains(prev.Sites, name) {
-			continue
-		}
-		s, err := before[federation.Site](q, join(federation.KindSite, name))
-		if err != nil {
-			return err
-		}
-		if s == nil {
-			return q.deny(w.key, "site %s is not registered", name)
-		}
-		if !s.Takes(next.Owner) && !papers.Takes(*next, name, q.now, q.seal, func(key string) []byte { return q.facts[key].value }) {
-			return q.deny(w.key, "site %s belongs to %q, and lends no room to %q: ask there", name, s.Organization, next.Owner)
-		}
+	if err := (papers.Placing{Prev: prev, Next: *next, Now: q.now, Seal: q.seal,
+		Site: func(name string) (*federation.Site, error) {
+			return before[federation.Site](q, join(federation.KindSite, name))
+		},
+		Read: func(key string) []byte { return q.facts[key].value }}).Judge(); err != nil {
+		return q.deny(w.key, "%v", err)
 	}
 	return nil
 }

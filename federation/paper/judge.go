@@ -289,6 +289,8 @@ func (c Case) room(r *Room) error {
 	switch {
 	case q == nil || q.Guest != r.Guest || q.Host != r.Host || !q.Agrees(a):
 		return deny("there is no such agreement of %q with %q", r.Guest, r.Host)
+	case q.Kind != KindStore:
+		return deny("the agreement is about a %s: gateways have rooms in stores only", q.Kind)
 	case r.Bytes > q.Amount:
 		return deny("%v are more than the %v of the agreement", r.Bytes, q.Amount)
 	}

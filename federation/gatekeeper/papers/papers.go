@@ -6,7 +6,6 @@ package papers
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,9 +16,6 @@ import (
 )
 
 const prefix = string(federation.KindPaper) + "/"
-
-// mostAgreed is by how many agreements a volume may be at others.
-const mostAgreed = 16
 
 // Change is a change of a paper. Values are as the registry has them; nil: there is none.
 type Change struct {
@@ -100,16 +96,6 @@ func Judge(c Change) error {
 		Judge(before, after)
 }
 
-// Takes reports whether another copy of a volume may be at a site by an agreement that the volume's
-// record names. How much is there, the site's gateways look at. read is what is there of a key.
-func Takes(v federation.Volume, site string, now time.Time, seal *signed.Seal, read func(key string) []byte) bool {
-	is := known(Change{Seal: seal, Read: read}.counts)
-	return slices.ContainsFunc(v.Agreed, func(id string) bool {
-		r, a := is(paper.RequestName(id)), is(paper.AnswerName(id))
-		return r != nil && r.Request != nil && a != nil && r.Request.Takes(a.Answer, v.Owner, site, now)
-	})
-}
-
 // Keys are those by which a change of a paper or of a volume's record is judged, besides its own.
 func Keys(key string, value, there []byte) (out []string) {
 	add := func(names ...string) {
@@ -122,8 +108,14 @@ func Keys(key string, value, there []byte) (out []string) {
 		if len(value) == 0 || federation.Decode(string(federation.KindVolume), key, value, &v) != nil {
 			return nil
 		}
-		for _, id := range v.Agreed[:min(len(v.Agreed), mostAgreed)] {
-			add(paper.RequestName(id), paper.AnswerName(id))
+		was := federation.Volume{}
+		if len(there) > 0 && federation.Decode(string(federation.KindVolume), key, there, &was) != nil {
+			return nil
+		}
+		for _, ids := range [][]string{v.Agreed, v.Stores, was.Agreed} {
+			for _, id := range ids[:min(len(ids), mostAgreed)] {
+				add(paper.RequestName(id), paper.AnswerName(id))
+			}
 		}
 		return out
 	}
