@@ -218,6 +218,8 @@ var table = []row{
 	{pkg: "exchange/lent", project: []string{"exchange/capability", "exchange/ledger", "exchange/lent/s3gw", "federation",
 		"federation/paper",
 		"federation/quantity", "pki", "store"}, outside: stdlib, tests: []string{"github.com/minio/minio-go", "store/dir", "store/s3"}},
+	{pkg: "exchange/proof", project: []string{"exchange", "federation", "federation/paper", "federation/signed", "pki"}, outside: stdlib,
+		tests: []string{"federation/quantity"}},
 	// The only one that knows the library which speaks S3.
 	{pkg: "exchange/lent/s3gw", outside: []string{"github.com/aws/aws-sdk-go-v2", "github.com/versity/versitygw"}},
 
@@ -277,10 +279,10 @@ var table = []row{
 			"federation/keyring", "pki"}, tests: []string{"api/v1alpha1"}},
 	{pkg: "cmd/weir/auditcmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "federation", "federation/users",
 		"pki"}},
-	{pkg: "cmd/weir/exchangecmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "exchange",
-		"exchange/borrowed", "exchange/ledger", "federation/paper", "federation/quantity", "pki", "store"},
-		outside: []string{"github.com/google/uuid", "github.com/spf13/cobra"},
-		tests:   []string{"federation"}},
+	{pkg: "cmd/weir/exchangecmd", project: []string{"api/v1alpha1", "cmd/weir/internal/access", "cmd/weir/internal/cli", "exchange",
+		"exchange/borrowed", "exchange/ledger", "exchange/proof", "federation", "federation/paper", "federation/quantity",
+		"federation/signed", "pki", "store"},
+		outside: []string{"github.com/google/uuid", "github.com/spf13/cobra"}},
 	{pkg: "cmd/weir/federationcmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/machine",
 		"federation", "pki"}, tests: []string{"federation/signed"}},
 	{pkg: "cmd/weir/registrycmd", project: []string{"cmd/weir/internal/access", "cmd/weir/internal/cli", "cmd/weir/internal/config",
