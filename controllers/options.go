@@ -26,6 +26,9 @@ type Options struct {
 	By string
 	// LentStore is the URL of this site's store for others (`weir store`); empty: it has none.
 	LentStore string
+	// Signed returns why a paper of the exchange is not what its organization signed; nil: nothing
+	// is signed.
+	Signed func(name string, value []byte) error
 	// Charter takes charters that the registry has, and says whom the one in force does not allow;
 	// nil: there are none.
 	Charter Charter

@@ -103,7 +103,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 // lending is the operator's part in the exchange of storage.
 func (o *operator) lending() lending.Options {
 	return lending.Options{Federation: o.Federation, Organization: o.Organization, Site: o.Site, By: o.By, Endpoint: o.LentStore,
-		Book: o.Registry, Mirror: o.mirror, Now: o.Now, Erase: o.erase, Await: func() error {
+		Signed: o.Signed, Book: o.Registry, Mirror: o.mirror, Now: o.Now, Erase: o.erase, Await: func() error {
 			if err := o.await(); err != nil {
 				return err
 			}

@@ -71,6 +71,9 @@ func (c *Credentials) Sign(s Statement) (string, error) {
 		return fail(err)
 	}
 	cert := c.current().cert
+	if cert.Leaf == nil {
+		return fail(errors.New("these credentials have no certificate: they only check what others signed"))
+	}
 	alg, err := algorithm(cert.Leaf.PublicKey)
 	if err != nil {
 		return fail(err)

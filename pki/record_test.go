@@ -189,3 +189,47 @@ func TestSignatureIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Who has the authorities only can check what others signed, and sign nothing.
+func TestReader(t *testing.T) {
+	founding, a := authority(t, "surf"), ofOrganization(t, "A")
+	who := pki.Identity{Federation: "surf", Organization: "A", Site: "s", Gateway: "x", Part: pki.PartPerson}
+	writer, err := pki.LoadAnyway(issue(t, a, who, now, time.Hour), root(t, founding), clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, err := writer.Sign(pki.Statement{Key: "paper/x", Digest: []byte("d")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := pki.Reader(root(t, founding), "", func() time.Time { return now.Add(1000 * time.Hour) })
+	if err != nil || r.Identity() != (pki.Identity{Federation: "surf"}) {
+		t.Fatal(r, err)
+	}
+	if _, _, err := r.Verified(signature); !errors.Is(err, pki.ErrSignature) {
+		t.Errorf("without a charter: %v", err)
+	}
+	if _, err := r.Adopt(sign(t, founding, charter(1, member(t, "A", a)))); err != nil {
+		t.Fatal(err)
+	}
+	if _, by, err := r.Verified(signature); err != nil || by != who {
+		t.Errorf("with the charter: %v: %v", by, err)
+	}
+	if _, err := r.Sign(pki.Statement{Key: "paper/x"}); err == nil {
+		t.Error("nobody signed")
+	}
+	for name, c := range map[string]struct {
+		ca         []byte
+		federation string
+	}{
+		"nothing":                     {nil, ""},
+		"an organization's authority": {root(t, a), "surf"},
+		"another federation":          {root(t, founding), "other"},
+		"two federations":             {append(root(t, founding), root(t, authority(t, "other"))...), ""},
+		"a key":                       {[]byte("-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"), ""},
+	} {
+		if _, err := pki.Reader(c.ca, c.federation, clock); !errors.Is(err, pki.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -163,10 +163,14 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		defer r.Mirror.Stir(a.Request.ID, r.Now())
 	}
 	r.show(obj, agreed{a}, out)
-	if err := r.keep(ctx, obj, agreed{a}); err != nil {
+	earlier, err := r.keep(ctx, obj, agreed{a})
+	if err != nil {
 		if again := settle(err); again.Err != nil || again.Quiet {
 			return again.Result, again.Err
 		}
+	}
+	if earlier != nil && out.Verdict == nil {
+		show(&obj.Status.Conditions, obj.Generation, r.Now(), settle(earlier), plan.State{})
 	}
 	out.Result = wake(out.Result, r.Now(), append(agreed{a}.next(r.Now()), r.Now().Add(wait))...)
 	return r.Report(ctx, out, before, obj, agreementStatus)
@@ -197,13 +201,43 @@ func (r *agreements) lost(ctx context.Context, obj *v1alpha1.StorageAgreement, w
 	case "":
 		return r.gone(ctx, obj)
 	}
-	return r.missing(ctx, obj, what)
+	if what == "answer" {
+		return r.missing(ctx, obj, what, nil)
+	}
+	err := r.putsBack(ctx, obj)
+	switch out := settle(err); {
+	case err == nil:
+		return ctrl.Result{}, nil // its event has it looked at again
+	case out.Err != nil, out.Quiet && !errors.Is(err, federation.ErrConflict): // of a conflict there is one that is not shown
+		return out.Result, out.Err
+	}
+	return r.missing(ctx, obj, what, err)
 }
 
-func (r *agreements) missing(ctx context.Context, obj *v1alpha1.StorageAgreement, what string) (ctrl.Result, error) {
+// putsBack has the registry have the guest's request again that it lost (lending-6).
+func (r *agreements) putsBack(ctx context.Context, obj *v1alpha1.StorageAgreement) error {
+	p := r.kept(obj, paper.RequestName(obj.Name))
+	if p == nil || p.Request == nil {
+		return outcome.Stopped(v1alpha1.ReasonNotFound, "status.papers has no request that counts")
+	}
+	return r.desk.PutBack(ctx, *p.Request)
+}
+
+// missing shows what the registry has not any more, and why it is not put back.
+func (r *agreements) missing(ctx context.Context, obj *v1alpha1.StorageAgreement, what string, why error) (ctrl.Result, error) {
 	before := obj.DeepCopy()
-	out := settle(outcome.Stopped(v1alpha1.ReasonNotFound, "the registry has no "+what+" of that ID any more, or does not show it: what "+
-		"both sides signed is in status.papers; see why the registry lost it before you delete this object"))
+	text := "the registry has no " + what + " of that ID any more, or does not show it: what both sides signed is in status.papers; "
+	if why != nil {
+		text += "it is not put back (" + why.Error() + "); "
+	} else {
+		text += "the host's acceptance is not put back, since a gatekeeper takes it only when it is given; "
+	}
+	out := settle(outcome.Stopped(v1alpha1.ReasonNotFound, text+"see why the registry lost it, and keep a copy of this object, which "+
+		"`weir exchange verify` checks, before you delete it; to go on, both agree anew: the guest by another StorageRequest, to which it "+
+		"copies what it has there"))
+	if again := settle(why).Result.RequeueAfter; again > 0 { // a gatekeeper judges by the time
+		out.Result.RequeueAfter = again
+	}
 	show(&obj.Status.Conditions, obj.Generation, r.Now(), out, plan.State{})
 	return r.Report(ctx, out, before, obj, agreementStatus)
 }

@@ -26,6 +26,9 @@
 //   - lending-3: a request is named by its object's UID, so asking again is recognised.
 //   - lending-4: deleting an object takes nothing back that was agreed on.
 //   - lending-5: nothing is written while nothing was said.
+//   - lending-6: what is in an object's papers is what was signed last: it stays when the registry
+//     has an earlier paper, or none. A request that the registry lost the guest's operator puts
+//     back, where a gatekeeper takes it (exchange.Desk.PutBack).
 //
 // Reconcilers may run at the same time, also those of other clusters of the organization: what is
 // said once is recognised, and the registry has one writer at a time for each paper.
@@ -69,6 +72,8 @@ type Options struct {
 	Now    func() time.Time
 	// Await returns why nothing can be decided or said yet.
 	Await func() error
+	// Signed returns why a paper is not what its organization signed; nil: nothing is signed.
+	Signed func(name string, value []byte) error
 	// Erase deletes an object that the operator made.
 	Erase func(context.Context, client.Object) error
 }

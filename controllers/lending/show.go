@@ -14,6 +14,7 @@ import (
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/plan"
+	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/paper"
 )
 
@@ -50,8 +51,24 @@ func (r *agreements) show(obj *v1alpha1.StorageAgreement, a agreed, out outcome.
 	show(&s.Conditions, obj.Generation, now, out, plan.State{True: a.Breach == paper.Nobody, Reason: string(a.Phase), Message: a.Why})
 }
 
+// kept is a paper that an object has, as it was signed; nil: it has none that counts.
+func (r *agreements) kept(obj *v1alpha1.StorageAgreement, name string) *paper.Paper {
+	i := slices.IndexFunc(obj.Status.Papers, func(k v1alpha1.SignedPaper) bool { return k.Name == name })
+	if i < 0 {
+		return nil
+	}
+	p, value := new(paper.Paper), []byte(obj.Status.Papers[i].Value)
+	if federation.Decode(string(federation.KindPaper), name, value, p) != nil || p.Name() != name ||
+		r.Signed != nil && r.Signed(name, value) != nil {
+		return nil
+	}
+	return p
+}
+
 // keep puts both sides' papers, as they were signed, into the status. Only what changed is read.
-func (r *agreements) keep(ctx context.Context, obj *v1alpha1.StorageAgreement, a agreed) error {
+// One that does not say any more what was signed before does not replace that (lending-6): earlier
+// tells it.
+func (r *agreements) keep(ctx context.Context, obj *v1alpha1.StorageAgreement, a agreed) (earlier, err error) {
 	names := []string{paper.AnswerName(a.Request.ID), paper.RequestName(a.Request.ID)}
 	kept := slices.DeleteFunc(slices.Clone(obj.Status.Papers), func(p v1alpha1.SignedPaper) bool {
 		return !slices.Contains(names, p.Name)
@@ -62,9 +79,20 @@ func (r *agreements) keep(ctx context.Context, obj *v1alpha1.StorageAgreement, a
 		if !ok || i >= 0 && kept[i].Revision == p.Revision {
 			continue
 		}
-		is, err := r.Book.GetPaper(ctx, name)
-		if err != nil {
-			return fmt.Errorf("keep paper %s: %w", name, err)
+		was := r.kept(obj, name)
+		less := was != nil && paper.Follows(*was, p.Paper) != nil
+		var is paper.At
+		if !less {
+			if is, err = r.Book.GetPaper(ctx, name); err != nil {
+				return earlier, fmt.Errorf("keep paper %s: %w", name, err)
+			}
+			less = was != nil && paper.Follows(*was, is.Paper) != nil // it changed since
+		}
+		if less {
+			earlier = outcome.Stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("the registry has another %s than the one in status.papers, "+
+				"and it does not say all that was signed then: the registry went back, or somebody took words away; see why, keep a copy "+
+				"of this object, which `weir exchange verify` checks, and delete it to go on by what the registry has", name))
+			continue
 		}
 		if i >= 0 {
 			kept = slices.Delete(kept, i, i+1)
@@ -73,5 +101,5 @@ func (r *agreements) keep(ctx context.Context, obj *v1alpha1.StorageAgreement, a
 	}
 	slices.SortFunc(kept, func(a, b v1alpha1.SignedPaper) int { return strings.Compare(a.Name, b.Name) })
 	obj.Status.Papers = kept
-	return nil
+	return earlier, nil
 }

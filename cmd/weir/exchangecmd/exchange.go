@@ -24,7 +24,7 @@ func Command(sh *cli.Shell, connect access.Connector) *cobra.Command {
 	g := group{sh, o}
 	c := cli.Group(&cobra.Command{Use: "exchange", Short: "Lend room to other organizations, and borrow it"},
 		g.offer(), g.withdraw(), g.find(), g.request(), g.accept(), g.decline(), g.ready(), g.room(), g.status(), g.usage(), g.try(),
-		g.end())
+		g.end(), g.verify())
 	o.Flags(c)
 	return c
 }

@@ -101,6 +101,8 @@ func TestCharter(t *testing.T) {
 	tue, tue2 := filepath.Join(authority(t, "TUe"), "ca.crt"), filepath.Join(authority(t, "TUe"), "ca.crt")
 
 	b.run(cli.ExitOK, "has no charter: its founding authority vouches for everybody", "show")
+	saved := filepath.Join(t.TempDir(), "charter.jws")
+	b.run(cli.ExitError, "--save: federation demo has no charter", "show", "--save", saved)
 	b.run(cli.ExitUsage, "no --authority", "admit", "UvA")
 	b.run(cli.ExitError, `"UvA": the charter has SURF, TUe`, "expel", "UvA", "--why", "x")
 
@@ -110,6 +112,10 @@ func TestCharter(t *testing.T) {
 	if is.Serial != 1 || len(is.Organizations) != 3 || is.Find("SURF").Authorities[0] != string(founding) ||
 		strings.Count(is.Find("UvA").Authorities[0], "BEGIN") != 1 {
 		t.Fatalf("%+v", is)
+	}
+	b.run(cli.ExitOK, "charter 1", "show", "--save", saved)
+	if c, err := pki.ReadCharter(founding, "demo", string(clitest.Read(t, saved))); err != nil || c.Serial != 1 {
+		t.Errorf("the charter that was saved is %+v: %v", c, err)
 	}
 	b.run(cli.ExitOK, "nothing to do", "admit", "UvA", "--authority", uva)
 	if b.charter().Serial != 1 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
+	"github.com/weir-storage/weir/cmd/weir/internal/machine"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/pki"
 )
@@ -50,11 +51,12 @@ type ShownAuthority struct {
 }
 
 func showCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
-	var output string
+	var output, save string
 	c := &cobra.Command{
 		Use: "show", Short: "Show the organizations and who vouches for each", Args: cli.Args(cobra.NoArgs),
-		Long:    "Shows the charter that the registry has, if a founding authority in --ca has signed it.",
-		Example: "  weir federation show",
+		Long: "Shows the charter that the registry has, if a founding authority in --ca has signed it. With --save\n" +
+			"it is written to a file, as it was signed: `weir exchange verify --charter` reads that.",
+		Example: "  weir federation show\n  weir federation show --save charter.jws",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.CheckOutput(output); err != nil {
 				return err
@@ -71,6 +73,8 @@ func showCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 			shown := Shown{Federation: cl.Self.Federation, Organizations: []ShownLine{}}
 			there, _, err := cl.Registry.GetCharter(c.Context())
 			switch {
+			case errors.Is(err, federation.ErrNotFound) && save != "":
+				return fmt.Errorf("--save: federation %s has no charter: leave --save out", cl.Self.Federation)
 			case errors.Is(err, federation.ErrNotFound):
 			case err != nil:
 				return err
@@ -82,6 +86,11 @@ func showCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 				if shown, err = show(is); err != nil {
 					return err
 				}
+				if save != "" {
+					if err := machine.WriteFile(save, []byte(there.Signed), false); err != nil {
+						return fmt.Errorf("--save: %w", err)
+					}
+				}
 			}
 			if output == "json" {
 				return cli.WriteJSON(sh.Out, shown)
@@ -90,6 +99,7 @@ func showCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		},
 	}
 	cli.OutputFlag(c, &output)
+	c.Flags().StringVar(&save, "save", "", "`FILE` to write the signed charter to")
 	return c
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/process"
 	"github.com/weir-storage/weir/controllers"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/signed"
 	"github.com/weir-storage/weir/pki"
 )
 
@@ -127,7 +128,10 @@ func (o *operator) operate(ctx context.Context, sh *cli.Shell, cluster *rest.Con
 	if err := controllers.Setup(ctx, mgr, controllers.Options{
 		Federation: id.Federation, Organization: id.Organization, Site: o.Site, By: id.String(), LentStore: o.lentStore,
 		Registry: registry, Random: sh.Random, Now: sh.Now,
-		After: time.After, Trash: o.trash, Charter: creds, AskPool: asker(&access.Client{Registry: registry, Self: id,
+		After: time.After, Trash: o.trash, Charter: creds,
+		Signed: func(name string, value []byte) error {
+			return signed.New(creds, nil, nil).Strict(string(federation.KindPaper)+"/"+name, value, signed.Known{First: true}, nil)
+		}, AskPool: asker(&access.Client{Registry: registry, Self: id,
 			Dial: access.Dialer(creds)}),
 	}); err != nil {
 		return err

@@ -86,8 +86,20 @@ func (n *Connection) Flags(c *cobra.Command) {
 	f.StringVar(&n.Config, "config", "", "`FILE` that has registry, tls, federation and site, such as a gateway's [WEIR_CONFIG]")
 }
 
-// Complete fills the fields that no flag has set, and returns a cli.UsageError when one is missing.
-func (n *Connection) Complete(getenv func(string) string) error {
+// Alone completes the connection for a command that asks nobody, and has no certificate: it needs
+// the authorities' file only.
+func (o *Opener) Alone() error {
+	if err := o.fill(o.getenv); err != nil {
+		return err
+	}
+	if o.CA == "" {
+		return cli.Usage("it is not known whom to trust: give --ca (WEIR_CA), the file ca.crt of the federation")
+	}
+	return nil
+}
+
+// fill fills the fields that no flag has set.
+func (n *Connection) fill(getenv func(string) string) error {
 	n.Config = cmp.Or(n.Config, getenv("WEIR_CONFIG"))
 	var file config.Config
 	if n.Config != "" {
@@ -109,7 +121,14 @@ func (n *Connection) Complete(getenv func(string) string) error {
 	n.Key = cmp.Or(n.Key, getenv("WEIR_KEY"), file.TLS.Key)
 	n.Federation = cmp.Or(n.Federation, getenv("WEIR_FEDERATION"), file.Federation)
 	n.Site = file.Site
+	return nil
+}
 
+// Complete fills the fields that no flag has set, and returns a cli.UsageError when one is missing.
+func (n *Connection) Complete(getenv func(string) string) error {
+	if err := n.fill(getenv); err != nil {
+		return err
+	}
 	var missing []string
 	registry := strings.Join(n.Registry, "")
 	if n.NoRegistry {
