@@ -51,8 +51,8 @@ func TestPagesOfKinds(t *testing.T) {
 				Status:     v1alpha1.StorageOfferStatus{Host: "SURF", Site: "ams", Free: new(resource.MustParse("20Ti"))}}
 			a := v1alpha1.StorageAgreement{TypeMeta: metav1.TypeMeta{Kind: "StorageAgreement", APIVersion: api},
 				ObjectMeta: metav1.ObjectMeta{Name: anID},
-				Status: v1alpha1.StorageAgreementStatus{Phase: "Active", Role: "Guest", Guest: "RUG", Host: "SURF", With: "SURF", Site: "ams",
-					Kind: string(x.kind), Amount: new(resource.MustParse("10Ti")), Ends: &now, GraceEnds: &now}}
+				Status: v1alpha1.StorageAgreementStatus{Phase: "Active", Role: "Guest", Guest: "RUG", Host: "SURF", With: "SURF",
+					Site: "ams", Kind: string(x.kind), Amount: new(resource.MustParse("10Ti")), Ends: &now, GraceEnds: &now}}
 			u := v1alpha1.StorageUsage{TypeMeta: metav1.TypeMeta{Kind: "StorageUsage", APIVersion: api}, ObjectMeta: a.ObjectMeta,
 				Status: v1alpha1.StorageUsageStatus{Guest: "RUG", Host: "SURF", Kind: string(x.kind), ByGuest: counted, ByHost: counted,
 					History: history}}
