@@ -42,10 +42,10 @@ var over = []v1alpha1.AgreementPhase{"Declined", "Expired", "Ended"}
 
 // agreements reads all, each with what lists show.
 func (v *visit) agreements() (all []agreementLine, forbidden string, err error) {
-	rows, forbidden, err := v.rows("storageagreements", "With", "As", "Site", "Amount", "Phase", "Move", "Purpose", "Message")
+	rows, forbidden, err := v.rows("storageagreements", "With", "As", "Kind", "Site", "Amount", "Phase", "Move", "Purpose", "Message")
 	for _, r := range rows {
 		a := v1alpha1.StorageAgreement{Status: v1alpha1.StorageAgreementStatus{With: r["With"], Role: v1alpha1.AgreementParty(r["As"]),
-			Site: r["Site"], Amount: r.amount("Amount"), Phase: v1alpha1.AgreementPhase(r["Phase"]),
+			Kind: r["Kind"], Site: r["Site"], Amount: r.amount("Amount"), Phase: v1alpha1.AgreementPhase(r["Phase"]),
 			Move: v1alpha1.AgreementParty(r["Move"]), Purpose: r["Purpose"]}}
 		a.Name = r["Name"]
 		l := agreementOf(a)
@@ -69,7 +69,7 @@ func agreements(v *visit) error {
 		if p.Which == "open" && is || p.Which == "over" && !is || p.Which == "ours" && !l.Ours {
 			continue
 		}
-		if matches(p.Q, a.Name, a.Status.With, a.Status.Site, string(a.Status.Phase), a.Status.Purpose) {
+		if matches(p.Q, a.Name, a.Status.With, a.Status.Kind, a.Status.Site, string(a.Status.Phase), a.Status.Purpose) {
 			lines = append(lines, l)
 		}
 	}
@@ -132,7 +132,7 @@ func agreement(v *visit) error {
 	u := &v1alpha1.StorageUsage{}
 	if err := v.s.api.Get(v.Context(), client.ObjectKey{Name: id}, u); err == nil {
 		p.Counts = u
-		if p.Chart, err = chart(u.Status.History); err != nil {
+		if p.Chart, err = chart(u.Status.History, kindOf(a.Status.Kind).GiB); err != nil {
 			return err
 		}
 	}
@@ -188,6 +188,7 @@ func unsigned(a v1alpha1.StorageAgreement) string {
 // operator tells.
 func moves(a v1alpha1.StorageAgreement, now time.Time) (out []move) {
 	s, spec := a.Status, a.Spec
+	kind := kindOf(s.Kind)
 	host, phase := s.Role == v1alpha1.AgreementHost, string(s.Phase)
 	on := slices.Contains([]string{"Agreed", "Active", "Ending", "Breached"}, phase)
 	add := func(is bool, m move) {
@@ -206,14 +207,13 @@ func moves(a v1alpha1.StorageAgreement, now time.Time) (out []move) {
 	add(on && spec.Notice == nil && phase != "Breached", move{What: "notice", Label: "Give notice", Asks: true, Grave: true,
 		Help: fmt.Sprintf("The agreement ends when %s are over. It is not taken back.", daysText(s.Notice))})
 	add(!host && on && spec.Drained == nil, move{What: "drained", Label: "Nothing is needed there any more", Grave: true, Asks: true,
-		Help: "The host deletes everything that is there, at once. The operator says this by itself when volumes have left."})
+		Help: kind.Drained})
 	add(host && on && spec.Unpaid == nil, move{What: "unpaid", Label: "It was not paid", Grave: true, Asks: true,
 		Help: fmt.Sprintf("This is notice too: the agreement ends when %s are over. It is not taken back.", daysText(s.Notice))})
 	add(!host && on && spec.HostGone == nil, move{What: "hostGone", Label: "The host is gone", Grave: true, Asks: true,
-		Help: "The agreement is over for us, and the host deletes everything when it is back. It is not taken back."})
+		Help: kind.Gone})
 	add(host && phase == "Breached" && spec.Delete == nil && s.GraceEnds != nil && !now.Before(s.GraceEnds.Time),
-		move{What: "delete", Label: "Delete everything", Grave: true,
-			Help: "The guest did not bring it elsewhere in time. What is deleted is gone."})
+		move{What: "delete", Label: "Delete everything", Grave: true, Help: kind.Delete})
 	return out
 }
 

@@ -365,6 +365,8 @@ func TestAgreementInABrowser(t *testing.T) {
 	borrower.waits(path, "the guest withdrew the request")
 	lender.waits(path, "the guest withdrew the request")
 
+	lodges(t, f, lender, borrower)
+
 	lender.presses(".who button")
 	if text := lender.reads(); !strings.Contains(text, "Token of this cluster") {
 		t.Errorf("who signed out reads %q", text)

@@ -248,6 +248,7 @@ func TestBadForms(t *testing.T) {
 		{"/lend", "name=disks&amount=lots", `Amount: &#34;lots&#34;: write an amount, such as 10Ti or 500Gi.`},
 		{"/lend", "name=disks&amount=-1Ti", "write an amount"},
 		{"/lend", "amount=1Ti", "Name: missing"},
+		{"/lend", "name=disks&amount=1Ti&kind=Tape", "Kind: &#34;Tape&#34;: choose Store, Copy or Cache."},
 		{"/lend", "name=disks&amount=1Ti&notice=soon", "Notice: &#34;soon&#34;: write a number of days, such as 30."},
 		{"/lend", "name=disks&amount=1Ti&notice=3&grace=9999", "Grace: &#34;9999&#34;"},
 		{"/lend", "name=disks&amount=1Ti&automatic=x", "Accepted by itself"},

@@ -169,7 +169,7 @@ func crowdUsage(i int) *v1alpha1.StorageUsage {
 	a := crowdAgreement(i).Status
 	by := v1alpha1.UsageCounters{At: metav1.NewTime(now), Stored: 1 << 40, GibibyteHours: "123456.789", Written: 1 << 41, Read: 1 << 39,
 		Writes: 1 << 18, Reads: 1 << 16, Deletions: 1 << 17}
-	u.Status = v1alpha1.StorageUsageStatus{Guest: a.Guest, Host: a.Host, ByGuest: &by, ByHost: &by,
+	u.Status = v1alpha1.StorageUsageStatus{Guest: a.Guest, Host: a.Host, Kind: a.Kind, ByGuest: &by, ByHost: &by,
 		Conditions: crowdReady("Ready", "both sides counted the same")}
 	if i%20 == 0 {
 		u.Status.Differs = "bytes stored: the guest counted 1099511627776, the host 1209462790553 (9.09 %)"

@@ -28,6 +28,8 @@ func functions() template.FuncMap {
 		"days":  daysText,
 		"brief": brief,
 		"tone":  tone,
+		"kind":  kindOf,
+		"kinds": func() []kind { return allKinds },
 		"at": func(path, prefix string) bool {
 			return path == prefix || prefix != "/" && strings.HasPrefix(path, prefix)
 		},

@@ -3,6 +3,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -27,6 +28,7 @@ type offersPage struct {
 	Offers  paged[offerLine]
 	Q       string
 	Amount  string
+	Kind    v1alpha1.RoomKind
 	Ours    bool
 	MayLend bool
 }
@@ -46,10 +48,10 @@ func lineOf(o v1alpha1.StorageOffer) offerLine {
 
 // offers reads all, each with what lists show.
 func (v *visit) offers() (all []offerLine, forbidden string, err error) {
-	rows, forbidden, err := v.rows("storageoffers", "Host", "Site", "Amount", "Free", "Reason", "Price", "Terms", "Media", "Class")
+	rows, forbidden, err := v.rows("storageoffers", "Host", "Site", "Kind", "Amount", "Free", "Reason", "Price", "Terms", "Media", "Class")
 	for _, r := range rows {
 		l := offerLine{Reason: r["Reason"], StorageOffer: v1alpha1.StorageOffer{
-			Spec: v1alpha1.StorageOfferSpec{Price: r["Price"], Terms: r["Terms"], Media: r["Media"],
+			Spec: v1alpha1.StorageOfferSpec{Kind: v1alpha1.RoomKind(r["Kind"]), Price: r["Price"], Terms: r["Terms"], Media: r["Media"],
 				Class: v1alpha1.RoomClass(r["Class"])},
 			Status: v1alpha1.StorageOfferStatus{Host: r["Host"], Site: r["Site"], Free: r.amount("Free")}}}
 		if q := r.amount("Amount"); q != nil {
@@ -75,6 +77,9 @@ func offers(v *visit) error {
 			return err
 		}
 	}
+	if p.Kind, err = chosen(q.Get("kind")); err != nil {
+		return err
+	}
 	us := v.home().Organization
 	var lines []offerLine
 	for _, o := range all {
@@ -83,7 +88,7 @@ func offers(v *visit) error {
 		if o.Status.Free != nil {
 			free = *o.Status.Free
 		}
-		if ours == p.Ours && free.Cmp(least) >= 0 &&
+		if ours == p.Ours && free.Cmp(least) >= 0 && (p.Kind == "" || o.Spec.Kind == p.Kind) &&
 			matches(p.Q, o.Name, o.Status.Host, o.Status.Site, o.Spec.Media, string(o.Spec.Class), o.Spec.Price, o.Spec.Terms) {
 			lines = append(lines, o)
 		}
@@ -101,10 +106,11 @@ type offerPage struct {
 	Until, Read, Key string
 }
 
-// terms are what an offer says, in short: another price, term or notice gives other words.
+// terms are what an offer says, in short: another price, term or notice gives other words, and so
+// does an offer of another kind, made anew under the same name.
 func terms(o v1alpha1.StorageOffer) string {
 	s := o.Spec
-	text, err := json.Marshal([]any{s.Price, s.Terms, s.Notice, s.Grace, s.Media, s.Class})
+	text, err := json.Marshal([]any{s.Kind, s.Price, s.Terms, s.Notice, s.Grace, s.Media, s.Class})
 	if err != nil {
 		panic(err) // strings and numbers
 	}
@@ -179,7 +185,11 @@ func makeOffer(v *visit) error {
 	if err != nil {
 		return err
 	}
-	o := &v1alpha1.StorageOffer{ObjectMeta: metav1.ObjectMeta{Name: in("name")}, Spec: v1alpha1.StorageOfferSpec{Kind: v1alpha1.RoomStore,
+	kind, err := chosen(cmp.Or(in("kind"), string(v1alpha1.RoomStore)))
+	if err != nil {
+		return err
+	}
+	o := &v1alpha1.StorageOffer{ObjectMeta: metav1.ObjectMeta{Name: in("name")}, Spec: v1alpha1.StorageOfferSpec{Kind: kind,
 		Amount: all, Media: in("media"), Class: v1alpha1.RoomClass(in("class")), Price: in("price"), Terms: in("terms")}}
 	if o.Name == "" {
 		return wrong("Name: missing: give the offer a name, such as disks.")

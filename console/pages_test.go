@@ -18,8 +18,8 @@ import (
 
 // crowdPages are the pages that show much, each by every part and filter that it has.
 var crowdPages = []string{"/", "/?q=data-09", "/?page=20", "/?sites=2",
-	"/offers", "/offers?q=org-042", "/offers?q=nvme&amount=50Ti", "/offers?amount=20Ti", "/offers?whose=ours", "/offers?page=20",
-	"/offers/site-042.disks-3",
+	"/offers", "/offers?q=org-042", "/offers?q=nvme&amount=50Ti", "/offers?amount=20Ti", "/offers?whose=ours",
+	"/offers?kind=Store&q=tape", "/offers?page=20", "/offers/site-042.disks-3",
 	"/agreements", "/agreements?q=org-042&which=all", "/agreements?which=ours", "/agreements?which=over",
 	"/agreements?which=all&page=20", "/agreements/" + crowdID(1),
 	"/usage", "/usage?q=org-042", "/usage?page=20", "/usage.csv"}

@@ -28,16 +28,30 @@ import (
 type usagePage struct {
 	Usage paged[v1alpha1.StorageUsage]
 	Q     string
-	// Stored is all together, in bytes, by the hosts' counts.
-	Borrowed, Lent int64
+	// Borrowed and Lent are all together, by the hosts' counts.
+	Borrowed, Lent []string
 	Differ         int
+}
+
+// sums are what is used of each kind, in words.
+func sums(used map[v1alpha1.RoomKind]int64, words func(kind) string) (out []string) {
+	for _, k := range allKinds {
+		if n := used[k.Name]; n > 0 {
+			out = append(out, bytesText(n)+" "+words(k))
+		}
+	}
+	if len(out) == 0 {
+		out = []string{"nothing"}
+	}
+	return out
 }
 
 // allUsage reads all counts, without how it was before, which is most of what the objects are.
 func allUsage(v *visit) (all []v1alpha1.StorageUsage, forbidden string, err error) {
-	rows, forbidden, err := v.rows("storageusages", "Guest", "Host", "Differs", "ByGuest", "ByHost")
+	rows, forbidden, err := v.rows("storageusages", "Guest", "Host", "Kind", "Differs", "ByGuest", "ByHost")
 	for _, r := range rows {
-		u := v1alpha1.StorageUsage{Status: v1alpha1.StorageUsageStatus{Guest: r["Guest"], Host: r["Host"], Differs: r["Differs"]}}
+		u := v1alpha1.StorageUsage{Status: v1alpha1.StorageUsageStatus{Guest: r["Guest"], Host: r["Host"], Kind: r["Kind"],
+			Differs: r["Differs"]}}
 		u.Name = r["Name"]
 		if u.Status.ByGuest, err = r.counters("ByGuest"); err != nil {
 			return nil, "", err
@@ -63,8 +77,9 @@ func usages(v *visit) error {
 	p := usagePage{Q: q.Get("q")}
 	us := v.home().Organization
 	var lines []v1alpha1.StorageUsage
+	borrowed, lent := map[v1alpha1.RoomKind]int64{}, map[v1alpha1.RoomKind]int64{}
 	for _, u := range all {
-		if !matches(p.Q, u.Name, u.Status.Guest, u.Status.Host) {
+		if !matches(p.Q, u.Name, u.Status.Guest, u.Status.Host, u.Status.Kind) {
 			continue
 		}
 		lines = append(lines, u)
@@ -72,14 +87,16 @@ func usages(v *visit) error {
 		switch {
 		case by == nil:
 		case u.Status.Host == us:
-			p.Lent += by.Stored
+			lent[kindOf(u.Status.Kind).Name] += by.Stored
 		default:
-			p.Borrowed += by.Stored
+			borrowed[kindOf(u.Status.Kind).Name] += by.Stored
 		}
 		if u.Status.Differs != "" {
 			p.Differ++
 		}
 	}
+	p.Borrowed = sums(borrowed, func(k kind) string { return k.Borrowed })
+	p.Lent = sums(lent, func(k kind) string { return k.Lends })
 	p.Usage = page(lines, q, forbidden)
 	return v.show("usage", "Usage", p, 0)
 }
@@ -96,15 +113,19 @@ func usageCSV(v *visit) error {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	rows := [][]string{{"agreement", "guest", "host", "side", "at", "stored", "gibibyte_hours", "written", "read", "writes", "reads",
-		"deletions"}}
+		"deletions", "kind"}}
 	n := func(v int64) string { return strconv.FormatInt(v, 10) }
 	for _, u := range all {
 		for side, c := range map[string]*v1alpha1.UsageCounters{"guest": u.Status.ByGuest, "host": u.Status.ByHost} {
-			if c != nil {
-				rows = append(rows, []string{u.Name, cell(u.Status.Guest), cell(u.Status.Host), side, c.At.UTC().Format(time.RFC3339),
-					n(c.Stored),
-					c.GibibyteHours, n(c.Written), n(c.Read), n(c.Writes), n(c.Reads), n(c.Deletions)})
+			if c == nil {
+				continue
 			}
+			k, calls := kindOf(u.Status.Kind), []string{"", "", "", "", ""}
+			if k.Store {
+				calls = []string{n(c.Written), n(c.Read), n(c.Writes), n(c.Reads), n(c.Deletions)}
+			}
+			rows = append(rows, slices.Concat([]string{u.Name, cell(u.Status.Guest), cell(u.Status.Host), side,
+				c.At.UTC().Format(time.RFC3339), n(c.Stored), c.GibibyteHours}, calls, []string{string(k.Name)}))
 		}
 	}
 	slices.SortFunc(rows[1:], func(a, b []string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[3], b[3])) })
@@ -133,8 +154,8 @@ func cell(s string) string {
 	return s
 }
 
-// chart draws what was stored over time, as SVG; "": there is nothing to draw.
-func chart(history []v1alpha1.UsageSample) (template.HTML, error) {
+// chart draws what was used over time, as SVG; "": there is nothing to draw. label is a constant.
+func chart(history []v1alpha1.UsageSample, label string) (template.HTML, error) {
 	if len(history) < 2 {
 		return "", nil
 	}
@@ -143,7 +164,7 @@ func chart(history []v1alpha1.UsageSample) (template.HTML, error) {
 		points[i].X, points[i].Y = float64(s.At.Unix()), float64(s.Stored)/(1<<30)
 	}
 	p := plot.New()
-	p.Y.Label.Text, p.Y.Min = "GiB stored", 0
+	p.Y.Label.Text, p.Y.Min = label, 0
 	p.X.Tick.Marker = plot.TimeTicks{Format: "01-02 15:04"}
 	if span := history[len(history)-1].At.Sub(history[0].At.Time); span > 96*time.Hour {
 		p.X.Tick.Marker = plot.TimeTicks{Format: "2006-01-02"}
@@ -163,5 +184,5 @@ func chart(history []v1alpha1.UsageSample) (template.HTML, error) {
 	}
 	_, svg, _ := bytes.Cut(b.Bytes(), []byte("<svg"))
 	// It is made here, of numbers and times.
-	return template.HTML("<svg role=\"img\" aria-label=\"GiB stored over time\"" + string(svg)), nil //nolint:gosec // see above
+	return template.HTML("<svg role=\"img\" aria-label=\"" + label + " over time\"" + string(svg)), nil //nolint:gosec // see above
 }

@@ -214,7 +214,7 @@ func TestCopiesByAgreement(t *testing.T) {
 	settleAll(host, guest, third)
 	wantPhase(anID, paper.Ended, "", host, guest)
 	if said := agreementOf(guest, anID).Status.Said; !slices.ContainsFunc(said, func(s v1alpha1.AgreementStatement) bool {
-		return s.What == "deleted, 1 objects of 1536Gi"
+		return s.What == "deleted, copies of 1 volumes, of 1536Gi"
 	}) {
 		t.Errorf("the story is %+v", said)
 	}

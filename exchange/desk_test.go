@@ -138,10 +138,11 @@ func TestConflicts(t *testing.T) {
 		t.Fatalf("%v: %+v", err, a.Life)
 	}
 	d.registry.Script(memory.ConflictFault, memory.ConflictFault, memory.ConflictFault, memory.ConflictFault, memory.ConflictFault)
-	if err := d.host.Ready(ctx, id, paper.Place{}); !errors.Is(err, federation.ErrConflict) {
+	at := paper.Place{Endpoint: "https://store:7005"}
+	if err := d.host.Ready(ctx, id, at); !errors.Is(err, federation.ErrConflict) {
 		t.Errorf("%v", err)
 	}
-	d.ok(d.host.Ready(ctx, id, paper.Place{}))
+	d.ok(d.host.Ready(ctx, id, at))
 	d.registry.Script(memory.UnknownApplied) // the answer is lost: saying it again changes nothing
 	if err := d.host.End(ctx, id, "old"); !errors.Is(err, federation.ErrUnknown) {
 		t.Errorf("%v", err)
@@ -154,6 +155,56 @@ func TestConflicts(t *testing.T) {
 	cancel()
 	if _, err := d.guest.Find(ctx, id[:8]); err == nil {
 		t.Error("it is found after it was given up")
+	}
+}
+
+// A store is somewhere, and its room is cut by gateway. Copies and cache room are at the site's
+// gateways, for all volumes together. Who says anything else is told what to say.
+func TestWhatKindsAreWithout(t *testing.T) {
+	d := opened(t)
+	ctx := t.Context()
+	for _, x := range []struct {
+		kind                 paper.Kind
+		good, bad            string
+		ready, room, receipt string
+	}{
+		{paper.KindStore, "https://store:7005", "", "kind is Store, and endpoint is missing: write the URL of the store, such as https://",
+			"", "deleted, 3 objects of 2Gi"},
+		{paper.KindCopy, "", "https://store:7005", `kind is Copy, and endpoint is "https://store:7005": leave endpoint out`,
+			"kind is Copy: its room is for all volumes together", "deleted, copies of 3 volumes, of 2Gi"},
+		{paper.KindCache, "", "https://store:7005", `kind is Cache, and endpoint is "https://store:7005": leave endpoint out`,
+			"kind is Cache: its room is for all volumes together", "the room is given back"},
+	} {
+		t.Run(string(x.kind), func(t *testing.T) {
+			o := offer()
+			o.Name, o.Kind = strings.ToLower(string(x.kind)), x.kind
+			_, err := d.host.Offer(ctx, o)
+			d.ok(err)
+			d.n++
+			id := fmt.Sprintf("6f1c2b6e-0000-4000-8000-%012d", d.n)
+			_, err = d.guest.Ask(ctx, exchange.Want{ID: id, Host: "A", Offer: o.Name, Amount: 2 * gib,
+				Until: d.guest.Now().Add(999 * time.Hour)})
+			d.ok(err)
+			d.ok(d.host.Accept(ctx, id, false))
+			d.refused(d.host.Ready(ctx, id, paper.Place{Endpoint: x.bad}), x.ready)
+			if a, err := d.host.Agreement(ctx, id); err != nil || a.Phase != paper.Agreed {
+				t.Fatalf("%v: it is %s", err, a.Phase)
+			}
+			d.ok(d.host.Ready(ctx, id, paper.Place{Endpoint: x.good}))
+			if err := d.guest.Room(ctx, id, "g", gib); x.room == "" {
+				d.ok(err)
+			} else {
+				d.refused(err, x.room)
+			}
+			d.ok(d.guest.Drained(ctx, id, ""))
+			d.ok(d.host.Delete(ctx, id))
+			d.ok(d.host.Deleted(ctx, id, 3, 2*gib))
+			a, err := d.guest.Agreement(ctx, id)
+			d.ok(err)
+			if said := a.Said(); said[len(said)-1].What != x.receipt {
+				t.Errorf("the receipt is %q, want %q", said[len(said)-1].What, x.receipt)
+			}
+		})
 	}
 }
 

@@ -16,6 +16,17 @@ type Statement struct {
 	What string
 }
 
+// deleted is a host's receipt, in words. Of copies the objects are volumes, and bytes their sizes.
+func deleted(kind paper.Kind, d *paper.Deletion) string {
+	switch kind {
+	case paper.KindCopy:
+		return fmt.Sprintf("deleted, copies of %d volumes, of %v", d.Objects, d.Bytes)
+	case paper.KindCache:
+		return "the room is given back"
+	}
+	return fmt.Sprintf("deleted, %d objects of %v", d.Objects, d.Bytes)
+}
+
 // Said is what was said of an agreement, in order of time.
 func (a Agreement) Said() (out []Statement) {
 	add := func(side paper.Party, what string, m *paper.Moment) {
@@ -43,7 +54,7 @@ func (a Agreement) Said() (out []Statement) {
 		add(paper.Host, "not paid", x.Unpaid)
 		add(paper.Host, "the host deletes", x.Deleting)
 		if x.Deleted != nil {
-			add(paper.Host, fmt.Sprintf("deleted, %d objects of %v", x.Deleted.Objects, x.Deleted.Bytes), &x.Deleted.Moment)
+			add(paper.Host, deleted(r.Kind, x.Deleted), &x.Deleted.Moment)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Statement) int { return a.At.Compare(b.At) })

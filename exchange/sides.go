@@ -143,9 +143,18 @@ func (d *Desk) host(ctx context.Context, id string, change func(a Agreement, is 
 	})
 }
 
-// Ready says where the room of an agreement is.
+// Ready says that the room of an agreement is there: of a store where, and of other kinds nowhere
+// but at the gateways of its site.
 func (d *Desk) Ready(ctx context.Context, id string, at paper.Place) error {
-	return d.host(ctx, id, func(_ Agreement, is *paper.Answer) (bool, []paper.At, error) {
+	return d.host(ctx, id, func(a Agreement, is *paper.Answer) (bool, []paper.At, error) {
+		switch r := a.Request; {
+		case r.Kind == paper.KindStore && at.Endpoint == "":
+			return false, nil, refused("agreement %s: kind is %s, and endpoint is missing: write the URL of the store, such as "+
+				"https://store.%s.example.org:7005", id, r.Kind, r.Site)
+		case r.Kind != paper.KindStore && at.Endpoint != "":
+			return false, nil, refused("agreement %s: kind is %s, and endpoint is %q: leave endpoint out, the room is at the gateways of "+
+				"site %s", id, r.Kind, at.Endpoint, r.Site)
+		}
 		if is.Ready != nil && *is.Ready == at {
 			return false, nil, nil
 		}
@@ -284,7 +293,7 @@ func (d *Desk) Deleted(ctx context.Context, id string, objects int64, bytes quan
 	})
 }
 
-// Room says how much of an agreement one of this organization's gateways may fill.
+// Room says how much of an agreement about a store one of this organization's gateways may fill.
 func (d *Desk) Room(ctx context.Context, id, gateway string, bytes quantity.Bytes) error {
 	return d.write(ctx, func() ([]paper.At, error) {
 		a, err := d.Agreement(ctx, id)
@@ -295,6 +304,9 @@ func (d *Desk) Room(ctx context.Context, id, gateway string, bytes quantity.Byte
 		switch {
 		case r.Guest != d.Organization:
 			return nil, refused("agreement %s: that is for %q to say, its guest", id, r.Guest)
+		case r.Kind != paper.KindStore:
+			return nil, refused("agreement %s: kind is %s: its room is for all volumes together, and no gateway needs a part of it", id,
+				r.Kind)
 		case !r.Agrees(a.Answer):
 			return nil, refused("agreement %s is %s: %s", id, a.Phase, a.Why)
 		case bytes > r.Amount:

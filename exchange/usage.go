@@ -44,6 +44,8 @@ type Sum struct {
 
 // Usage is what both sides counted of an agreement.
 type Usage struct {
+	// Kind is what is counted; empty: the agreement is not known.
+	Kind        paper.Kind
 	Guest, Host Sum
 	// Differs says by what they disagree; "": by nothing that counts. More is who counted more of
 	// that.
@@ -93,7 +95,7 @@ func (d *Desk) Usages(ctx context.Context, id string) (map[string]Usage, error) 
 		out[p.Usage.ID] = u
 	}
 	for id, u := range out {
-		if kind := kinds[id]; kind == "" || kind == paper.KindStore {
+		if u.Kind = kinds[id]; u.Kind == "" || u.Kind == paper.KindStore {
 			u.Differs, u.More = differ(u.Guest, u.Host, rooms[id])
 		} else {
 			u.Differs, u.More = differLodged(u.Guest, u.Host)

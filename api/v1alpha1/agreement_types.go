@@ -50,7 +50,7 @@ type StorageAgreementSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Why string `json:"why,omitempty"`
-	// Where the host's store is, as a URL, if it is not the site's own. Live.
+	// Where the host's store is, as a URL, if it is not the site's own. Of kind Store only. Live.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^https://.+`
 	// +kubebuilder:validation:MaxLength=256
@@ -73,7 +73,7 @@ type StorageAgreementSpec struct {
 	// +optional
 	Delete *Statement `json:"delete,omitempty"`
 	// How much of the agreement this cluster's gateways may fill, of a guest. By default the
-	// operator gives them room in slices, at the site that asked for it. Live.
+	// operator gives them room in slices, at the site that asked for it. Of kind Store only. Live.
 	// +optional
 	// +listType=map
 	// +listMapKey=gateway
@@ -120,7 +120,7 @@ type StorageAgreementStatus struct {
 	// The name of the host's offer.
 	// +optional
 	Offer string `json:"offer,omitempty"`
-	// What is lent.
+	// What is lent: Store, Copy or Cache.
 	// +optional
 	Kind string `json:"kind,omitempty"`
 	// The site where the room is.
@@ -159,10 +159,10 @@ type StorageAgreementStatus struct {
 	// When the guest can read no more.
 	// +optional
 	GraceEnds *metav1.Time `json:"graceEnds,omitempty"`
-	// Where the room is, as a URL.
+	// Where the host's store is, as a URL. Of kind Store only.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
-	// How much the guest's gateways may fill.
+	// How much the guest's gateways may fill. Of kind Store only.
 	// +optional
 	// +listType=map
 	// +listMapKey=gateway
@@ -217,6 +217,7 @@ type SignedPaper struct {
 // +kubebuilder:resource:scope=Cluster,categories=weir
 // +kubebuilder:printcolumn:name="With",type=string,JSONPath=`.status.with`
 // +kubebuilder:printcolumn:name="As",type=string,JSONPath=`.status.role`
+// +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.status.kind`
 // +kubebuilder:printcolumn:name="Site",type=string,JSONPath=`.status.site`
 // +kubebuilder:printcolumn:name="Amount",type=string,JSONPath=`.status.amount`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
@@ -261,10 +262,13 @@ type StorageUsageStatus struct {
 	// The organization that lends.
 	// +optional
 	Host string `json:"host,omitempty"`
-	// What the guest's gateways counted together.
+	// What is lent: Store, Copy or Cache.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// What the guest's gateways counted together, or its operators of copies and cache room.
 	// +optional
 	ByGuest *UsageCounters `json:"byGuest,omitempty"`
-	// What the host's store counted.
+	// What the host's store counted, or its gateways of copies and cache room.
 	// +optional
 	ByHost *UsageCounters `json:"byHost,omitempty"`
 	// By what both disagree; empty: by nothing that counts.
@@ -289,11 +293,12 @@ type StorageUsageStatus struct {
 type UsageCounters struct {
 	// Up to when.
 	At metav1.Time `json:"at"`
-	// Bytes that are there.
+	// Bytes that are there: stored ones of kind Store, the volumes' sizes of kind Copy, and what
+	// volumes reserve of kind Cache.
 	Stored int64 `json:"stored"`
 	// Bytes times hours, in gibibyte-hours, as a decimal number.
 	GibibyteHours string `json:"gibibyteHours"`
-	// Bytes that were written.
+	// Bytes that were written. Of kind Store only, as what follows.
 	Written int64 `json:"written"`
 	// Bytes that were read.
 	Read int64 `json:"read"`
@@ -322,6 +327,7 @@ type UsageSample struct {
 // +kubebuilder:resource:scope=Cluster,categories=weir
 // +kubebuilder:printcolumn:name="Guest",type=string,JSONPath=`.status.guest`
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.host`
+// +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.status.kind`
 // +kubebuilder:printcolumn:name="Stored",type=integer,JSONPath=`.status.byHost.stored`
 // +kubebuilder:printcolumn:name="GiB-hours",type=string,JSONPath=`.status.byHost.gibibyteHours`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`

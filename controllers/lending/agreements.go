@@ -277,6 +277,7 @@ func (r *agreements) says(ctx context.Context, obj *v1alpha1.StorageAgreement, a
 	}
 	s, id := obj.Spec, a.Request.ID
 	guest := a.Request.Guest == r.Organization
+	stops(r.misplaced(obj, a))
 	for _, d := range []struct {
 		field string
 		said  *v1alpha1.Statement
@@ -324,6 +325,29 @@ func (r *agreements) says(ctx context.Context, obj *v1alpha1.StorageAgreement, a
 	return refused
 }
 
+// misplaced refuses fields of the spec that are the other side's, or that there are not for a kind.
+func (r *agreements) misplaced(obj *v1alpha1.StorageAgreement, a agreed) error {
+	guest := a.Request.Guest == r.Organization
+	for _, f := range []struct {
+		field, remedy string
+		is, guest     bool
+	}{
+		{"endpoint", "the room is at the gateways of site " + a.Request.Site, obj.Spec.Endpoint != "", false},
+		{"rooms", "the room is for all volumes together, and no gateway needs a part of it", len(obj.Spec.Rooms) > 0, true},
+	} {
+		switch {
+		case !f.is:
+		case f.guest != guest:
+			return outcome.Stopped(v1alpha1.ReasonRefused, fmt.Sprintf("spec.%s: that is for %q to say: take it out", f.field,
+				with(a.Request.Terms, r.Organization)))
+		case a.Request.Kind != paper.KindStore:
+			return outcome.Stopped(v1alpha1.ReasonRefused, fmt.Sprintf("spec.%s: kind is %s: take it out, %s", f.field, a.Request.Kind,
+				f.remedy))
+		}
+	}
+	return nil
+}
+
 // moves says what follows by itself (lending-2).
 func (r *agreements) moves(ctx context.Context, obj *v1alpha1.StorageAgreement, a agreed) outcome.Outcome {
 	id, err := a.Request.ID, error(nil)
@@ -355,9 +379,9 @@ func (r *agreements) moves(ctx context.Context, obj *v1alpha1.StorageAgreement, 
 	return settle(err)
 }
 
-// moved reports whether a person says that the room is elsewhere than was said.
+// moved reports whether a person says that a store is elsewhere than was said.
 func (r *agreements) moved(obj *v1alpha1.StorageAgreement, a agreed) bool {
-	return obj.Spec.Endpoint != "" && a.Reads() && a.Answer.Ready.Endpoint != obj.Spec.Endpoint
+	return a.Request.Kind == paper.KindStore && obj.Spec.Endpoint != "" && a.Reads() && a.Answer.Ready.Endpoint != obj.Spec.Endpoint
 }
 
 // ready says where the room is.

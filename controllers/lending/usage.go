@@ -78,7 +78,8 @@ func (r *usages) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 
 func (r *usages) show(obj *v1alpha1.StorageUsage, a exchange.Agreement, u exchange.Usage) {
 	s := &obj.Status
-	s.Guest, s.Host, s.ByGuest, s.ByHost = a.Request.Guest, a.Request.Host, counters(u.Guest), counters(u.Host)
+	s.Guest, s.Host, s.Kind = a.Request.Guest, a.Request.Host, string(a.Request.Kind)
+	s.ByGuest, s.ByHost = counters(u.Guest), counters(u.Host)
 	// Who counts too much, and always speaks last, stays found out.
 	if u.Differs != "" || s.More == "" || u.Clears(paper.Party(s.More)) {
 		s.Differs, s.More = u.Differs, party(u.More)

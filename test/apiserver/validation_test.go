@@ -109,7 +109,7 @@ var refusals = []struct {
 	{"content changes its name", content("a.b"), content("a.c"), "a volume keeps its name"},
 
 	{"offer's name with a dot too many", offer("a.b.c", "{amount: 1Ti}"), "", "an offer's name is a DNS label"},
-	{"offer of another kind", offer("x", "{kind: Copy, amount: 1Ti}"), "", "spec.kind"},
+	{"offer of another kind", offer("x", "{kind: Tape, amount: 1Ti}"), "", `supported values: "Store", "Copy", "Cache"`},
 	{"offer of nothing", offer("x", "{amount: 0}"), "", "amount must be more than 0: write how much is lent, such as 10Ti"},
 	{"offer whose least is more", offer("x", "{amount: 1Ti, least: 2Ti}"), "", "least is more than amount, so nobody could ask"},
 	{"offer that accepts more", offer("x", "{amount: 1Ti, automatic: 2Ti}"), "", "automatic is more than amount"},
@@ -297,6 +297,7 @@ func TestAccepted(t *testing.T) {
 		zfs("tank/weir", "layout: Mirror, data: [/dev/sda, /dev/sdb], log: [/dev/sdc], cache: [/dev/sdd]"),
 		offer("disks",
 			"{amount: 100Ti, automatic: 5Ti, least: 1Ti, class: Archive, to: [RUG], notice: 720h, from: \"2027-01-01T00:00:00Z\"}"),
+		offer("copies", "{kind: Copy, amount: 1Ti}"), offer("room", "{kind: Cache, amount: 1Ti}"),
 		offer("ams.disks", "{amount: 100Ti}"), borrow("{offer: ams.disks, amount: 1Ti, until: \"2030-01-01T00:00:00Z\", price: \"\"}"),
 		agreement("{decision: Accept, endpoint: \"https://store:7005\", rooms: [{gateway: g, amount: 1Ti}]}"),
 	} {

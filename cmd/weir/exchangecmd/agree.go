@@ -104,17 +104,18 @@ func (g group) decline() *cobra.Command {
 func (g group) ready() *cobra.Command {
 	var at paper.Place
 	c := g.one(&cobra.Command{
-		Use: "ready ID", Short: "Say where the room of an agreement is",
-		Long: "Says that the room is there, and where: an agreement that was accepted is active from then on. An\n" +
+		Use: "ready ID", Short: "Say that the room of an agreement is there",
+		Long: "Says that the room is there: an agreement that was accepted is active from then on. Of kind Store\n" +
+			"--endpoint says where; Copy and Cache have none, since the room is at the site's gateways. An\n" +
 			"operator does it by itself; this is for sites without Kubernetes.",
-		Example: "  weir exchange ready 3f9c02d7 --endpoint https://store.ams.example.org:7005",
+		Example: "  weir exchange ready 3f9c02d7 --endpoint https://store.ams.example.org:7005\n  weir exchange ready 81d0aa34",
 	}, func(ctx context.Context, d *exchange.Desk, a exchange.Agreement) (string, error) {
 		if err := d.Ready(ctx, a.Request.ID, at); err != nil {
 			return "", err
 		}
 		return fmt.Sprintf("agreement %s is active", short(a.Request.ID)), nil
 	})
-	c.Flags().StringVar(&at.Endpoint, "endpoint", "", "`URL` of the store")
+	c.Flags().StringVar(&at.Endpoint, "endpoint", "", "`URL` of the store, of kind Store")
 	return c
 }
 

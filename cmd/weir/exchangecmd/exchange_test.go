@@ -100,7 +100,7 @@ func TestLifeOfAnAgreement(t *testing.T) {
 		}
 	}
 	d.says("SURF", "both sides disagree about byte-hours: the guest counted 536870912, the host 1073741824 (50.00 %)", "usage", short)
-	d.says("SURF", ",Host,b-0,2026-05-04T10:00:00Z,1073741824,1073741824,5,1073741824,0,0,0", "usage", "-o", "csv")
+	d.says("SURF", ",Host,b-0,2026-05-04T10:00:00Z,1073741824,1073741824,5,1073741824,0,0,0,Store", "usage", "-o", "csv")
 	d.says("SURF", `"differs": "byte-hours`, "usage", "-o", "json")
 	d.fails("SURF", cli.ExitError, "the guest may have something there until 2027-05-11 10:00 UTC", "end", short, "--delete")
 	d.says("SURF", "is Ending: the host gave notice (old disks)", "end", short, "--why", "old disks")
@@ -110,6 +110,50 @@ func TestLifeOfAnAgreement(t *testing.T) {
 	d.says("DFN", "is Drained", "end", short, "--drained")
 	d.says("SURF", "is Drained: the host deletes everything", "end", short, "--delete")
 	d.says("SURF", "the host deletes", "status", short)
+}
+
+// TestRoomAtGateways: of copies and cache room there is no store: nobody says where it is, gives
+// gateways parts of it, or tries it; and what is counted is how much there is, and for how long.
+func TestRoomAtGateways(t *testing.T) {
+	for kind, offered := range map[paper.Kind]string{paper.KindCopy: "20Ti for copies at site ams are offered as room",
+		paper.KindCache: "20Ti of cache at site ams are offered as room"} {
+		t.Run(string(kind), func(t *testing.T) {
+			d := desk{clitest.New(t, tree), t}
+			d.says("SURF", offered, "offer", "room", "--site", "ams", "--amount", "20Ti", "--kind", string(kind))
+			d.says("DFN", "SURF/room", "find", "--kind", string(kind))
+			d.says("DFN", "There are no such offers.", "find", "--kind", "Store")
+			id := idForm.FindString(d.says("DFN", "is asked for", "request", "SURF/room", "--amount", "10Ti", "--until", "365d"))
+			d.says("SURF", "is accepted", "accept", id[:8])
+			is := "kind is " + string(kind)
+			d.fails("SURF", cli.ExitError, is+`, and endpoint is "https://store:7005": leave endpoint out, the room is at the gateways of `+
+				"site ams", "ready", id[:8], "--endpoint", "https://store:7005")
+			d.says("SURF", "is active", "ready", id[:8])
+			d.says("DFN", "Active", "status", id[:8])
+			d.fails("DFN", cli.ExitError, is+": its room is for all volumes together, and no gateway needs a part of it",
+				"room", id[:8], "dfn-1", "--amount", "1Ti")
+			d.fails("DFN", cli.ExitError, is+": there is no store to try, the room is at the gateways of site ams",
+				"try", id[:8])
+			for by, organization := range map[string]string{"ams-1": "SURF", "dfn": "DFN"} {
+				u := paper.Usage{ID: id, Guest: "DFN", Host: "SURF", By: by, Organization: organization, At: d.Now,
+					Of: map[string]paper.Counters{"ams": {Stored: 1 << 40, ByteHours: 1 << 41}}}
+				if err := d.Registry.PutPapers(t.Context(), paper.At{Paper: paper.Paper{Usage: &u}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var lines []string
+			for l := range strings.Lines(d.says("DFN", "KIND", "usage", id[:8])) {
+				lines = append(lines, strings.Join(strings.Fields(l), " "))
+			}
+			if want := id[:8] + " " + string(kind) + " Host all 1.0 TiB 2199023255552 2026-05-04"; lines[0] !=
+				"ID KIND SIDE GATEWAY STORED BYTE-HOURS AT" || len(lines) != 3 || !strings.HasPrefix(lines[2], want) {
+				t.Errorf("usage is %q, want %q", lines, want)
+			}
+			d.says("SURF", id+",Host,,2026-05-04T10:00:00Z,1099511627776,2199023255552,,,,,,"+string(kind), "usage", "-o", "csv")
+			if out := d.says("SURF", `"kind": "`+string(kind)+`"`, "usage", "-o", "json"); strings.Contains(out, "gateway") {
+				t.Errorf("it is of no gateway: %s", out)
+			}
+		})
+	}
 }
 
 func TestOtherEnds(t *testing.T) {
@@ -128,7 +172,8 @@ func TestOtherEnds(t *testing.T) {
 	d.fails("SURF", cli.ExitError, "is Expired: the host did not answer", "accept", id[:8])
 	id = ask()
 	d.says("SURF", "is accepted", "accept", id[:8])
-	d.says("SURF", "is active", "ready", id[:8])
+	d.fails("SURF", cli.ExitError, "kind is Store, and endpoint is missing: write the URL of the store", "ready", id[:8])
+	d.says("SURF", "is active", "ready", id[:8], "--endpoint", "https://store:7005")
 	d.says("SURF", "is Breached: the host says that it was not paid (invoice 7)", "end", id[:8], "--unpaid", "--why", "invoice 7")
 	id = ask()
 	d.says("SURF", "is accepted", "accept", id[:8])

@@ -18,6 +18,9 @@ import (
 	"github.com/weir-storage/weir/federation/quantity"
 )
 
+// lentAs is what an amount of a kind is of.
+var lentAs = map[paper.Kind]string{paper.KindStore: "of store", paper.KindCopy: "for copies", paper.KindCache: "of cache"}
+
 func (g group) offer() *cobra.Command {
 	var o paper.Offer
 	var kind, class, all, least, automatic, from, until, notice, grace string
@@ -25,7 +28,8 @@ func (g group) offer() *cobra.Command {
 		Use: "offer NAME", Short: "Offer room, or change an offer", Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Offers room at a site of your organization to others, or changes an offer. Agreements that were made\n" +
 			"go on by their own words. --kind Store is room for objects, behind `weir store`; Copy is room for\n" +
-			"copies of volumes at your gateway; Cache is room in its cache.",
+			"copies of volumes at the site's gateways, by the volumes' sizes; Cache is room in their cache pools,\n" +
+			"by what volumes reserve.",
 		Example: "  weir exchange offer disks --site ams --amount 100Ti --automatic 5Ti --price 'free until 2028'",
 		RunE: g.run(func(ctx context.Context, d *exchange.Desk, args []string) (string, error) {
 			o.Name, o.Kind, o.Class = args[0], paper.Kind(kind), paper.Class(class)
@@ -57,7 +61,7 @@ func (g group) offer() *cobra.Command {
 			case !changed:
 				return fmt.Sprintf("offer %s is so already", o.Name), nil
 			}
-			return fmt.Sprintf("%s of %s at site %s are offered as %s", o.Amount, strings.ToLower(kind), o.Site, o.Name), nil
+			return fmt.Sprintf("%s %s at site %s are offered as %s", o.Amount, lentAs[o.Kind], o.Site, o.Name), nil
 		}),
 	}
 	f := c.Flags()

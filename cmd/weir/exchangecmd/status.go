@@ -127,13 +127,15 @@ func because(why string) string {
 	return ": " + why
 }
 
-// UsageLine is what one side counted of one gateway, in `weir exchange usage`. With -o json the
-// command prints a list of them.
+// UsageLine is what one side counted, in `weir exchange usage`. With -o json the command prints a
+// list of them.
 type UsageLine struct {
 	Agreement string      `json:"agreement"`
+	Kind      paper.Kind  `json:"kind"`
 	Side      paper.Party `json:"side"`
-	Gateway   string      `json:"gateway"`
-	At        time.Time   `json:"at"`
+	// Gateway is that of the guest which it is of. Of copies and cache room it is of all together.
+	Gateway string    `json:"gateway,omitempty"`
+	At      time.Time `json:"at"`
 	paper.Counters
 	// Differs says by what both sides disagree.
 	Differs string `json:"differs,omitempty"`
@@ -144,7 +146,8 @@ func (g group) usage() *cobra.Command {
 	c := &cobra.Command{
 		Use: "usage [ID]", Short: "Show what both sides counted", Args: cli.Args(cobra.MaximumNArgs(1)),
 		Long: "Shows what guest and host counted of your organization's agreements, or of one, and by what they\n" +
-			"disagree.",
+			"disagree. Of kind Store it is what each gateway stored, wrote and read; of kind Copy the sizes of\n" +
+			"the volumes, and of kind Cache what they reserve.",
 		Example: "  weir exchange usage\n  weir exchange usage 3f9c02d7 -o csv",
 		RunE: g.run(func(ctx context.Context, d *exchange.Desk, args []string) (string, error) {
 			if output != "csv" {
@@ -167,8 +170,8 @@ func (g group) usage() *cobra.Command {
 			lines := []UsageLine{}
 			for _, id := range slices.Sorted(maps.Keys(all)) {
 				u := all[id]
-				lines = append(lines, counted(id, paper.Guest, u.Guest, u.Differs)...)
-				lines = append(lines, counted(id, paper.Host, u.Host, u.Differs)...)
+				lines = append(lines, counted(id, paper.Guest, u.Guest, u)...)
+				lines = append(lines, counted(id, paper.Host, u.Host, u)...)
 			}
 			switch output {
 			case "json":
@@ -183,11 +186,24 @@ func (g group) usage() *cobra.Command {
 	return c
 }
 
-func counted(id string, side paper.Party, s exchange.Sum, differs string) (out []UsageLine) {
+func counted(id string, side paper.Party, s exchange.Sum, u exchange.Usage) (out []UsageLine) {
+	kind := cmp.Or(u.Kind, paper.KindStore)
 	for _, g := range slices.Sorted(maps.Keys(s.Of)) {
-		out = append(out, UsageLine{Agreement: id, Side: side, Gateway: g, At: s.At, Counters: s.Of[g], Differs: differs})
+		l := UsageLine{Agreement: id, Kind: kind, Side: side, Gateway: g, At: s.At, Counters: s.Of[g], Differs: u.Differs}
+		if kind != paper.KindStore { // it is by the site where the room is
+			l.Gateway = ""
+		}
+		out = append(out, l)
 	}
 	return out
+}
+
+// calls are what was done with a store, by columns; nothing is done with other room.
+func (l UsageLine) calls(none string, bytes func(int64) string) []string {
+	if l.Kind != paper.KindStore {
+		return []string{none, none, none, none, none}
+	}
+	return []string{fmt.Sprint(l.Puts), bytes(int64(l.In)), fmt.Sprint(l.Gets), bytes(int64(l.Out)), fmt.Sprint(l.Deletes)}
 }
 
 func writeUsage(w io.Writer, lines []UsageLine) error {
@@ -196,11 +212,19 @@ func writeUsage(w io.Writer, lines []UsageLine) error {
 		return err
 	}
 	var b cli.Table
-	b.Row("ID", "SIDE", "GATEWAY", "STORED", "BYTE-HOURS", "WRITES", "WRITTEN", "READS", "READ", "DELETIONS", "AT")
+	stores := slices.ContainsFunc(lines, func(l UsageLine) bool { return l.Kind == paper.KindStore })
+	row := func(before, calls []string, at string) {
+		if stores {
+			before = append(before, calls...)
+		}
+		b.Row(append(before, at)...)
+	}
+	row([]string{"ID", "KIND", "SIDE", "GATEWAY", "STORED", "BYTE-HOURS"}, []string{"WRITES", "WRITTEN", "READS", "READ", "DELETIONS"},
+		"AT")
 	differ := map[string]string{}
 	for _, l := range lines {
-		b.Row(short(l.Agreement), string(l.Side), l.Gateway, cli.Bytes(int64(l.Stored)), strconv.FormatFloat(l.ByteHours, 'f', 0, 64),
-			fmt.Sprint(l.Puts), cli.Bytes(int64(l.In)), fmt.Sprint(l.Gets), cli.Bytes(int64(l.Out)), fmt.Sprint(l.Deletes), cli.Stamp(l.At))
+		row([]string{short(l.Agreement), string(l.Kind), string(l.Side), cmp.Or(l.Gateway, "all"), cli.Bytes(int64(l.Stored)),
+			strconv.FormatFloat(l.ByteHours, 'f', 0, 64)}, l.calls("-", cli.Bytes), cli.Stamp(l.At))
 		if l.Differs != "" {
 			differ[l.Agreement] = l.Differs
 		}
@@ -219,11 +243,11 @@ func writeUsage(w io.Writer, lines []UsageLine) error {
 func writeCSV(w io.Writer, lines []UsageLine) error {
 	c := csv.NewWriter(w)
 	_ = c.Write([]string{"agreement", "side", "gateway", "at", "stored_bytes", "byte_hours", "writes", "written_bytes", "reads",
-		"read_bytes", "deletions"})
+		"read_bytes", "deletions", "kind"})
 	for _, l := range lines {
-		_ = c.Write([]string{l.Agreement, string(l.Side), l.Gateway, cli.Stamp(l.At), fmt.Sprint(int64(l.Stored)),
-			strconv.FormatFloat(l.ByteHours, 'f', 0, 64), fmt.Sprint(l.Puts), fmt.Sprint(int64(l.In)), fmt.Sprint(l.Gets),
-			fmt.Sprint(int64(l.Out)), fmt.Sprint(l.Deletes)})
+		row := append([]string{l.Agreement, string(l.Side), l.Gateway, cli.Stamp(l.At), fmt.Sprint(int64(l.Stored)),
+			strconv.FormatFloat(l.ByteHours, 'f', 0, 64)}, l.calls("", func(n int64) string { return fmt.Sprint(n) })...)
+		_ = c.Write(append(row, string(l.Kind)))
 	}
 	c.Flush()
 	return c.Error()

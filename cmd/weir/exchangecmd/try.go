@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,8 +28,8 @@ func (g group) room() *cobra.Command {
 	var much string
 	c := &cobra.Command{
 		Use: "room ID GATEWAY", Short: "Say how much of an agreement one of your gateways may fill", Args: cli.Args(cobra.ExactArgs(2)),
-		Long: "Says how much of the room of an agreement one of your gateways may fill. The host's store takes no\n" +
-			"more from it, also while the registry is away.",
+		Long: "Says how much of the room of an agreement of kind Store one of your gateways may fill. The host's\n" +
+			"store takes no more from it, also while the registry is away.",
 		Example: "  weir exchange room 3f9c02d7 gw-1 --amount 2Ti",
 		RunE: g.run(func(ctx context.Context, d *exchange.Desk, args []string) (string, error) {
 			n, err := amount("amount", much)
@@ -58,7 +57,7 @@ func (g group) try() *cobra.Command {
 	var much string
 	var keep bool
 	c := &cobra.Command{
-		Use: "try ID", Short: "Write, read and delete an object in borrowed room", Args: cli.Args(cobra.ExactArgs(1)),
+		Use: "try ID", Short: "Write, read and delete an object in a borrowed store", Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Does what a gateway does with a lent store: gets keys, writes an object, reads it back, lists and\n" +
 			"deletes it, and says how long that took. It needs a gateway's certificate (--cert, or --config with\n" +
 			"a gateway's file). It uses room that the gateway may fill, and is counted.",
@@ -77,13 +76,16 @@ func (g group) try() *cobra.Command {
 			return err
 		}
 		defer cl.Close()
-		if cl.Self.Part != pki.PartGateway {
-			return cli.Usage("--cert: it is of part %q: a lent store knows gateways: give a gateway's certificate", cl.Self.Part)
-		}
 		d := &exchange.Desk{Book: cl.Registry, Organization: cl.Self.Organization, By: cl.Self.String(), Now: g.sh.Now}
 		a, err := d.Find(c.Context(), args[0])
-		if err != nil {
+		switch {
+		case err != nil:
 			return access.Repeatable(err)
+		case a.Request.Kind != paper.KindStore:
+			return fmt.Errorf("agreement %s: kind is %s: there is no store to try, the room is at the gateways of site %s",
+				short(a.Request.ID), a.Request.Kind, a.Request.Site)
+		case cl.Self.Part != pki.PartGateway:
+			return cli.Usage("--cert: it is of part %q: a lent store knows gateways: give a gateway's certificate", cl.Self.Part)
 		}
 		return g.tries(c.Context(), cl, a, int(size), keep)
 	}
@@ -98,8 +100,6 @@ func (g group) tries(ctx context.Context, cl *access.Client, a exchange.Agreemen
 	switch {
 	case r.Guest != cl.Self.Organization:
 		return fmt.Errorf("agreement %s: %q borrows by it, and this certificate is of %q", short(r.ID), r.Guest, cl.Self.Organization)
-	case r.Kind != paper.KindStore:
-		return fmt.Errorf("agreement %s is about a %s: there is no store to try", short(r.ID), strings.ToLower(string(r.Kind)))
 	case a.Answer == nil || a.Answer.Ready == nil:
 		return fmt.Errorf("agreement %s is %s: %s", short(r.ID), a.Phase, a.Why)
 	}
