@@ -3,6 +3,7 @@
 package lending
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -13,17 +14,20 @@ import (
 )
 
 // counts has the registry hear what this site's volumes take of room that is no store's, by their
-// records: of copies those that a home of the volume has heard of. wait becomes how long it is until
-// something is to be said, 0 for never.
+// records: of copies those that a home of the volume has heard of. wait becomes how long it is
+// until something is to be said, 0 for never.
 func (r *agreements) counts(ctx context.Context, a agreed, wait *time.Duration) error {
 	q := a.Request
 	if q.Kind == paper.KindStore || q.Guest != r.Organization || a.Answer == nil || a.Answer.Ready == nil {
 		return nil
 	}
 	is, _ := r.Mirror.Paper(paper.UsageName(q.ID, paper.Guest, r.Site))
-	taken := r.Mirror.Lodged(&q, func(v *view.Volume) bool {
-		return v.Record.OwnerSite == r.Site && a.Answer.Deleted == nil && (q.Kind == paper.KindCache || isAt(v, q.Site))
-	})
+	there := func(v *view.Volume) bool {
+		return a.Answer.Deleted == nil && (q.Kind == paper.KindCache || isAt(v, q.Site))
+	}
+	taken := view.Part(q.Amount, r.Mirror.Lodged(&q, func(v *view.Volume) bool {
+		return cmp.Or(v.Record.OwnerSite, v.Record.Sites[0]) == r.Site && there(v)
+	}), r.Mirror.Lodged(&q, there))
 	u, later := q.Lodged(r.Site, r.Organization, is.Usage, taken, r.Now())
 	if *wait = later; u == nil || later > 0 {
 		return nil

@@ -3,7 +3,10 @@
 package view
 
 import (
+	"cmp"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-storage/weir/federation"
@@ -11,26 +14,61 @@ import (
 )
 
 // Takes reports whether a site may have another copy of a volume at a time: it is its owner's, or
-// lends to it, or to its owner by an agreement that the volume's record names. What volumes take of
-// that agreement, with this one, is no more than was agreed on.
+// lends to it, or to its owner by an agreement that the volume's record names. What volumes that
+// are older take of that agreement, with this one, is no more than was agreed on.
 func (v *View) Takes(site federation.Site, r federation.Volume, now time.Time) bool {
 	return site.Takes(r.Owner) || slices.ContainsFunc(r.Agreed, func(id string) bool {
 		q, a := v.agreement(id)
 		if q == nil || !q.Takes(a, r.Owner, site.Name, now) {
 			return false
 		}
-		promised, _ := v.Promised(StoreLoad(id))
-		return promised <= federation.Bytes(q.Amount)
+		taken := r.Spec.Size
+		v.each(func(e *Volume) {
+			if e.UUID != r.UUID && lodges(e.Record, q) && older(e.Record, &r) {
+				taken += e.Record.Spec.Size
+			}
+		})
+		return taken <= q.Amount
 	})
 }
 
+// older reports whether a volume has its place before another: so that of two that came at the same
+// time, and do not fit together, one has it.
+func older(a, b *federation.Volume) bool {
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.UUID, b.UUID)) < 0
+}
+
 // Evicts reports whether a volume's copy goes from a site although the volume's record names it:
-// the agreement by which it is there is over, its guest did not drain, and its host deletes.
+// the agreement by which it is there is over, its guest did not drain, and its host deletes. While
+// the record names another about that site, by which the guest can read, it does not.
 func (v *View) Evicts(site federation.Site, r federation.Volume, now time.Time) bool {
-	return slices.Contains(r.Sites, site.Name) && !v.Takes(site, r, now) && slices.ContainsFunc(r.Agreed, func(id string) bool {
+	if !slices.Contains(r.Sites, site.Name) || site.Takes(r.Owner) {
+		return false
+	}
+	over := false
+	for _, id := range r.Agreed {
 		q, a := v.agreement(id)
-		return q != nil && q.Kind == paper.KindCopy && q.Guest == r.Owner && q.Site == site.Name && q.Agrees(a) && a.Deleting != nil
-	})
+		switch {
+		case q == nil:
+			return false // nobody knows what it says
+		case q.Kind != paper.KindCopy || q.Guest != r.Owner || q.Site != site.Name || !q.Agrees(a):
+		case a.Deleting == nil:
+			return false
+		default:
+			over = true
+		}
+	}
+	return over
+}
+
+// Rightly reports whether a site may have a copy of a volume that is there: it is its owner's, or
+// lends to it, or the record names an agreement about copies there by which its host does not
+// delete.
+func (v *View) Rightly(site federation.Site, r federation.Volume) bool {
+	return slices.Contains(r.Sites, site.Name) && (site.Takes(r.Owner) || slices.ContainsFunc(r.Agreed, func(id string) bool {
+		q, a := v.agreement(id)
+		return q != nil && q.Kind == paper.KindCopy && q.Guest == r.Owner && q.Site == site.Name && q.Agrees(a) && a.Deleting == nil
+	}))
 }
 
 func (v *View) agreement(id string) (*paper.Request, *paper.Answer) {
@@ -39,22 +77,49 @@ func (v *View) agreement(id string) (*paper.Request, *paper.Answer) {
 	return q.Request, a.Answer
 }
 
+// each calls f with the volumes that have a record, in no order.
+func (v *View) each(f func(*Volume)) {
+	v.mu.RLock()
+	all := slices.Collect(maps.Values(v.volumes.all))
+	v.mu.RUnlock()
+	for _, e := range all {
+		if e.Record != nil {
+			f(e)
+		}
+	}
+}
+
+// lodges reports whether a volume has a copy by an agreement.
+func lodges(r *federation.Volume, q *paper.Request) bool {
+	return r.Owner == q.Guest && slices.Contains(r.Agreed, q.ID) && slices.Contains(r.Sites, q.Site)
+}
+
 // Lodged is how much volumes take by an agreement about copies, or of the site's cache pools. A
 // volume counts if counts says so of what is known of it; nil: all do.
 func (v *View) Lodged(q *paper.Request, counts func(*Volume) bool) (sum federation.Bytes) {
-	all, _ := v.Volumes()
-	for _, e := range all {
-		if e.Record == nil || e.Record.Owner != q.Guest || counts != nil && !counts(e) {
-			continue
+	v.each(func(e *Volume) {
+		r := e.Record
+		var takes federation.Bytes
+		switch {
+		case q.Kind == paper.KindCopy && lodges(r, q):
+			takes = r.Spec.Size
+		case q.Kind == paper.KindCache && r.Owner == q.Guest:
+			takes = reserves(r, q.Site)
 		}
-		switch r := e.Record; {
-		case q.Kind == paper.KindCopy && slices.Contains(r.Agreed, q.ID) && slices.Contains(r.Sites, q.Site):
-			sum += r.Spec.Size
-		case q.Kind == paper.KindCache:
-			sum += reserves(r, q.Site)
+		if takes > 0 && (counts == nil || counts(e)) {
+			sum += takes
 		}
-	}
+	})
 	return sum
+}
+
+// Part is how much of an agreement somebody counts: what he sees taken, of all that is taken; if
+// that is more than was agreed on, his part of the amount.
+func Part(amount, mine, all federation.Bytes) federation.Bytes {
+	if all <= amount || all == 0 {
+		return mine
+	}
+	return federation.Bytes(float64(mine) / float64(all) * float64(amount))
 }
 
 // reserves is how much a volume's owner has another's site keep for it. Who may use it there has
@@ -66,6 +131,36 @@ func reserves(r *federation.Volume, site string) federation.Bytes {
 	return r.Spec.Cache.Reserve
 }
 
+// lodged is what is kept at this site for others.
+type lodged struct {
+	reserved map[string]federation.Bytes // by volumes, by owner
+	pools    []*paper.Request            // about its cache pools
+}
+
+// lodgings looks at it if something changed.
+func (v *View) lodgings() *lodged {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.lodged != nil {
+		return v.lodged
+	}
+	l := &lodged{reserved: map[string]federation.Bytes{}}
+	for _, e := range v.volumes.all {
+		if e.Record != nil {
+			l.reserved[e.Record.Owner] += reserves(e.Record, v.site)
+		}
+	}
+	for _, of := range v.papers {
+		for _, p := range of {
+			if q := p.Request; q != nil && q.Kind == paper.KindCache && q.Site == v.site {
+				l.pools = append(l.pools, q)
+			}
+		}
+	}
+	v.lodged = l
+	return l
+}
+
 // kept is how much each gateway of this site keeps for a volume of another organization: all that
 // its owner asks for if the site lends to that. Otherwise it is what was agreed on about the
 // site's cache pools, of which each volume has its part, and each gateway.
@@ -75,17 +170,14 @@ func (v *View) kept(r *federation.Volume, now time.Time) federation.Bytes {
 	if asked == 0 || !known || site.Takes(r.Owner) {
 		return asked
 	}
-	var kept federation.Bytes
-	for _, p := range v.Papers(string(paper.FormRequest) + "/") {
-		q := p.Request
-		if q == nil || q.Kind != paper.KindCache || q.Guest != r.Owner || q.Site != v.site {
-			continue
-		}
-		_, a := v.agreement(q.ID)
-		if all := v.Lodged(q, nil); all > 0 && q.Life(a, now).Writes(now) {
-			part := float64(reserves(r, v.site)) / float64(all) * float64(min(all, federation.Bytes(q.Amount)))
-			kept += federation.Bytes(part / float64(max(len(site.Gateways), 1)))
+	var agreed federation.Bytes
+	l := v.lodgings()
+	for _, q := range l.pools {
+		if q.Guest == r.Owner {
+			if _, a := v.agreement(q.ID); q.Life(a, now).Writes(now) {
+				agreed += q.Amount
+			}
 		}
 	}
-	return min(kept, asked)
+	return min(asked, Part(agreed, reserves(r, v.site), l.reserved[r.Owner])/federation.Bytes(max(len(site.Gateways), 1)))
 }

@@ -26,6 +26,7 @@ type View struct {
 	sites   sites
 	clients clients
 	papers  papers
+	lodged  *lodged // nil: something changed since it was looked at
 	now     func() time.Time
 }
 
@@ -171,6 +172,9 @@ func (v *View) forget(at federation.Revision) (all []Change) {
 // apply changes what is known. The caller has locked v.mu.
 func (v *View) apply(e federation.Event) Change {
 	c := Change{Event: e}
+	if e.Kind == federation.KindVolume || e.Kind == federation.KindPaper {
+		v.lodged = nil
+	}
 	switch e.Kind {
 	case federation.KindVolume, federation.KindControl, federation.KindObserved, federation.KindClaim, federation.KindKeyring:
 		c.Before, c.After = v.volumes.apply(e, v.site, v.listing != nil)

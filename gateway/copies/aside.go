@@ -12,7 +12,10 @@ import (
 const salvagePrefix = pools.SalvagePrefix
 
 // Salvaged returns the folders of the pool that hold copies of a volume which were set aside.
-func (m *Manager) Salvaged(id string) []string { return m.salvage.Of(id) }
+func (m *Manager) Salvaged(id string) []string { return m.folders.Aside(id) }
+
+// Held is Folders.Held.
+func (m *Manager) Held(of func(id string) bool) (map[string]bool, error) { return m.folders.Held(of) }
 
 // SetAside asks Run to close a volume's copy and to keep it aside, because its log has changes that
 // a forced takeover left out. It does not wait.
@@ -92,7 +95,7 @@ func (m *Manager) renew(id, why string) error {
 	if err := m.cfg.Pool.RenameVolume(id, to); err != nil {
 		return fmt.Errorf("set the copy of volume %s aside: %w", id, err)
 	}
-	if m.salvage.Shed([]string{to}) {
+	if m.folders.Shed([]string{to}) {
 		select {
 		case m.unshed <- struct{}{}:
 		default: // KeepPurging is to look anyway

@@ -3,7 +3,6 @@
 package copies
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/gateway/salvage"
 )
 
 // leaving is the state of a copy at a site that is not in the volume's desired state any more
@@ -159,51 +157,64 @@ func (m *Manager) remove(s *managed, v federation.Volume) error {
 	return nil
 }
 
+// evicts reports whether a volume's copy is to go from here although its record names the site.
+func (m *Manager) evicts(v federation.Volume) bool {
+	_, site, known := m.cfg.View.Gateway(m.cfg.Self.Gateway)
+	return known && m.cfg.View.Evicts(site, v, m.cfg.Now())
+}
+
 // evict deletes a copy that is here by an agreement which is over, whatever the volume's record
-// says (copies-8). A home hands over first. It reports whether it is to be tried again.
-func (m *Manager) evict(s *managed, v federation.Volume) (again bool) {
-	err := m.cfg.Registry.Trusted()
-	if s.copy != nil && err == nil {
-		if _, leading := s.copy.Leading(); leading {
-			err = m.handOver(s.copy, v)
-		} else {
-			err = m.detach(v.UUID, s)
+// says, if that is safe (copies-8). It reports whether nothing is here any more.
+func (m *Manager) evict(ctx context.Context, s *managed, v federation.Volume) (gone bool) {
+	now := m.cfg.Now()
+	if s.leaving == nil {
+		m.setLeaving(s, &leaving{after: leaveFirst})
+	} else if now.Before(s.leaving.next) {
+		return false
+	}
+	err := error(nil)
+	if m.kept[v.UUID] || s.copy != nil {
+		err = m.mayEvict(ctx, s, v)
+	}
+	if err == nil && s.copy != nil {
+		if err = m.detach(v.UUID, s); err == nil {
+			err = m.mayEvict(ctx, s, v) // now it is closed, so it acknowledges nothing any more
 		}
 	}
 	if err == nil && m.kept[v.UUID] {
 		err = m.remove(s, v)
 	}
 	m.mu.Lock()
-	s.problem = fmt.Errorf("it was here by an agreement that is over: %w", cmp.Or(err, errEvicted))
-	m.mu.Unlock()
-	return err != nil
+	defer m.mu.Unlock()
+	if err == nil {
+		s.leaving, s.problem = nil, errEvicted
+		return true
+	}
+	s.leaving = &leaving{why: fmt.Sprintf("the agreement by which it is here is over; it stays for now: %v", err),
+		next: now.Add(s.leaving.after), after: min(2*s.leaving.after, leaveMost)}
+	return false
 }
 
-var errEvicted = errors.New("nothing of it is here any more")
+var errEvicted = errors.New("it was here by an agreement that is over, and nothing of it is here any more")
 
-// Held are the volumes of which the pools have a copy, open or not, or one that was set aside.
-func (m *Manager) Held() (map[string]bool, error) {
-	all, err := m.cfg.Pool.ListVolumes()
-	if err != nil {
-		return nil, err
+// mayEvict returns why a copy stays: it is the volume's home, as read with a quorum, or the home is
+// not there, and nobody else may have everything.
+func (m *Manager) mayEvict(ctx context.Context, s *managed, v federation.Volume) error {
+	ctl, _, err := m.cfg.Registry.GetControl(ctx, v.UUID)
+	if err == nil {
+		err = m.cfg.Registry.Trusted()
 	}
-	out := map[string]bool{}
-	for _, folder := range all {
-		if id, aside := strings.CutPrefix(folder, salvagePrefix); aside {
-			out[salvage.Volume(id)] = true
-			continue
-		}
-		dir, err := m.cfg.Pool.Volume(folder)
-		if err != nil {
-			return nil, err
-		}
-		isCopy, _, err := m.has(dir.Path())
-		if err != nil {
-			return nil, err
-		}
-		out[folder] = out[folder] || isCopy
+	switch {
+	case err != nil:
+		return err
+	case ctl.Home.Gateway != m.cfg.Self.Gateway && m.cfg.View.IsAlive(ctl.Home.Gateway, ctl.Home.Incarnation):
+		return nil
+	case ctl.Home.Gateway != m.cfg.Self.Gateway:
+		return fmt.Errorf("its home %s is not alive", ctl.Home.Gateway)
+	case s.copy != nil:
+		return m.handOver(s.copy, v)
 	}
-	return out, nil
+	return errors.New("it is home")
 }
 
 // setLeaving is called by Run alone; others read.

@@ -22,10 +22,10 @@ import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/backoff"
+	"github.com/weir-storage/weir/gateway/folders"
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/peers"
 	"github.com/weir-storage/weir/gateway/pools"
-	"github.com/weir-storage/weir/gateway/salvage"
 	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/protocol"
@@ -84,7 +84,7 @@ type Manager struct {
 
 	unnoted map[string]error // why logs were given up of whose pools that could not be noted, see key; used by Run only
 
-	salvage *salvage.Copies
+	folders *folders.Folders
 	unshed  chan struct{} // KeepPurging is to shed what is left
 
 	mu      sync.Mutex
@@ -126,16 +126,16 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 		aside: make(chan string, 16),
 		wake:  make(chan struct{}, 1), reopen: map[string]error{}, between: map[string]func(){}, unnoted: map[string]error{},
 		unshed:  make(chan struct{}, 1),
-		salvage: salvage.New(salvage.Config{Pool: cfg.Pool, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger})}
+		folders: folders.New(folders.Config{Pool: cfg.Pool, FS: cfg.FS, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger})}
 	for _, id := range there {
 		dir, err := cfg.Pool.Volume(id)
-		isOutline := false
+		isCopy, isOutline := true, false
 		if err == nil {
-			_, isOutline, err = m.has(dir.Path())
+			isCopy, isOutline, err = folders.Content(cfg.FS, dir.Path())
 		}
 		if isOutline {
 			m.outlined[id] = true
-		} else {
+		} else if isCopy || err != nil {
 			m.kept[id] = true
 		}
 		if err == nil {
@@ -327,8 +327,9 @@ func (m *Manager) manage(id string) *managed {
 // bring brings one volume's copy in line with the registry, and reports whether something must be
 // tried again.
 func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (again bool) {
-	if _, site, known := m.cfg.View.Gateway(m.cfg.Self.Gateway); known && m.cfg.View.Evicts(site, v, m.cfg.Now()) {
-		return m.evict(s, v)
+	evicts := m.evicts(v)
+	if evicts && m.evict(ctx, s, v) {
+		return false
 	}
 	if m.outlined[v.UUID] { // the site is to have a copy now
 		err := m.cfg.Registry.Trusted() // one that went back does not know what the site is to have
@@ -370,15 +371,18 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 		m.keys(ctx, s.copy, v) // a site that is to have the key instead needs it
 		return true
 	}
-	if s.leaving != nil {
+	if s.leaving != nil && !evicts {
 		m.setLeaving(s, nil)
 	}
-	return m.keys(ctx, s.copy, v)
+	return m.keys(ctx, s.copy, v) || evicts
 }
 
 // lends returns why this site gives a volume no room: it has no copy of it yet, and lends nothing
 // to its owner, whatever the volume's record says.
 func (m *Manager) lends(v federation.Volume) error {
+	if !m.kept[v.UUID] && m.evicts(v) {
+		return errEvicted
+	}
 	_, site, known := m.cfg.View.Gateway(m.cfg.Self.Gateway)
 	if m.kept[v.UUID] || !known || m.cfg.View.Takes(site, v, m.cfg.Now()) || m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
 		return nil

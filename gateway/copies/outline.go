@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/gateway/folders"
 	"github.com/weir-storage/weir/gateway/inuse"
 	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/journal"
@@ -79,21 +79,6 @@ func (m *Manager) Local(uuid string) *Local {
 		return &o.Local
 	}
 	return nil
-}
-
-// has reports whether a folder of the pool has a copy, or an outline or what the read cache kept of
-// one. A copy comes first: whatever is beside it, it is never taken for an outline.
-func (m *Manager) has(dir string) (isCopy, isOutline bool, err error) {
-	names, err := m.cfg.FS.List(dir)
-	for _, name := range names {
-		switch {
-		case strings.HasPrefix(name, "outline"), strings.HasSuffix(name, ".cache"):
-			isOutline = true
-		default:
-			isCopy = true
-		}
-	}
-	return isCopy, isOutline && !isCopy, err
 }
 
 // forgetAfter is how long an outline that no client of the site uses stays on the pool.
@@ -171,7 +156,7 @@ func (m *Manager) beginAnew(id string) error {
 	if err != nil {
 		return err
 	}
-	if isCopy, _, err := m.has(dir.Path()); err != nil || isCopy {
+	if isCopy, _, err := folders.Content(m.cfg.FS, dir.Path()); err != nil || isCopy {
 		return errors.Join(err, fmt.Errorf("folder %s has a copy (%t): it stays as it is", dir.Path(), isCopy))
 	}
 	err = counted.New(m.cfg.FS, m.cfg.Pool.Room(id).Count).RemoveAll(filepath.Join(dir.Path(), outlineFolder))
@@ -230,7 +215,7 @@ func (m *Manager) openOutline(ctx context.Context, v federation.Volume) (*Outlin
 	if err != nil {
 		return nil, err
 	}
-	if isCopy, _, err := m.has(dir.Path()); err != nil || isCopy {
+	if isCopy, _, err := folders.Content(m.cfg.FS, dir.Path()); err != nil || isCopy {
 		m.kept[v.UUID] = m.kept[v.UUID] || isCopy // one that was begun, and could not be opened: it leaves as any other
 		return nil, errors.Join(err, fmt.Errorf("folder %s has a copy (%t)", dir.Path(), isCopy))
 	}

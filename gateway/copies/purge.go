@@ -64,7 +64,7 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 		m.cfg.Logger.Warn("the pool's volumes cannot be listed", "error", err)
 		return true
 	}
-	again = m.salvage.Shed(there) || again
+	again = m.folders.Shed(there) || again
 	for _, p := range m.cfg.View.Purges() {
 		// A gateway that registered later may have some of it, and one that just heard of the purge
 		// may have opened it once more.

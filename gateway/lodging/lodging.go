@@ -10,10 +10,14 @@
 //     since what is on the disks stays there meanwhile.
 //   - lodging-3: it says that all was deleted when the host deletes, and nothing is left of any
 //     volume of the guest that was here: no copy, none that was set aside, and nothing in the
-//     site's store. What is here by another right stays.
+//     site's store. What is here by another right stays. Copies it deletes none: the Manager does,
+//     when it is safe (copies-3, copies-8), or a purge.
+//   - lodging-4: a copy that was set aside has changes that a forced takeover left out. It goes when
+//     the grace of the agreement is over, not before.
 package lodging
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,16 +53,18 @@ type Config struct {
 type Host struct {
 	cfg    Config
 	failed map[string]string // what was logged, by agreement
+	next   int               // which of those that are over has its turn
 }
 
 // New makes a Host.
 func New(cfg Config) *Host { return &Host{cfg: cfg, failed: map[string]string{}} }
 
-// lookEvery is how often it looks what there is to say, and eraseTime bounds a look at what is to
-// be deleted.
+// lookEvery is how often it looks what there is to say. eraseTime bounds what is deleted in a look,
+// and deleteTime one object.
 const (
-	lookEvery = 5 * time.Second
-	eraseTime = 5 * time.Minute
+	lookEvery  = 5 * time.Second
+	eraseTime  = 30 * time.Second
+	deleteTime = 5 * time.Second
 )
 
 // Run counts, until ctx ends.
@@ -74,140 +80,152 @@ func (h *Host) Run(ctx context.Context) {
 	}
 }
 
+// deal is an agreement with the host's answer, and what this gateway said of it last.
+type deal struct {
+	*paper.Request
+	answer *paper.Answer
+	is     paper.At
+}
+
+// look counts for all agreements, and then goes on with deleting for one that is over.
 func (h *Host) look(ctx context.Context) {
+	var all, over []deal
+	guests := map[string]bool{}
 	for _, p := range h.cfg.View.Papers(string(paper.FormRequest) + "/") {
 		r := p.Request
 		if r == nil || r.Host != h.cfg.Organization || r.Site != h.cfg.Site || r.Kind == paper.KindStore {
 			continue
 		}
 		a, _ := h.cfg.View.Paper(paper.AnswerName(r.ID))
-		if a.Answer == nil || a.Answer.Ready == nil || !r.Agrees(a.Answer) || a.Answer.Deleted != nil {
+		d := deal{Request: r, answer: a.Answer}
+		d.is, _ = h.cfg.View.Paper(paper.UsageName(r.ID, paper.Host, h.cfg.Gateway))
+		if a.Answer == nil || a.Answer.Ready == nil || !r.Agrees(a.Answer) || a.Answer.Deleted != nil ||
+			d.is.Usage != nil && d.is.Usage.Erased != nil {
 			continue
 		}
-		err := h.agreement(ctx, r, a.Answer)
-		switch {
-		case err == nil:
-			delete(h.failed, r.ID)
-		case ctx.Err() == nil && h.failed[r.ID] != err.Error():
-			h.failed[r.ID] = err.Error()
-			h.cfg.Logger.Warn("what an agreement asks of this gateway is not done yet; it is tried again", "agreement", r.ID,
-				"guest", r.Guest, "error", err)
+		all = append(all, d)
+		guests[r.Guest] = guests[r.Guest] || r.Kind == paper.KindCopy
+	}
+	if len(all) == 0 {
+		return
+	}
+	held, err := h.cfg.Copies.Held(func(id string) bool {
+		v, ok := h.cfg.View.Record(id)
+		return ok && guests[v.Owner]
+	})
+	if err != nil {
+		h.notes(ctx, deal{Request: &paper.Request{}}, err)
+		return
+	}
+	for _, d := range all {
+		said, err := h.count(ctx, d, held)
+		if h.notes(ctx, d, err); err == nil && !said && d.answer.Deleting != nil && d.Kind == paper.KindCopy {
+			over = append(over, d)
 		}
+	}
+	if len(over) > 0 {
+		h.next = (h.next + 1) % len(over)
+		h.notes(ctx, over[h.next], h.erase(ctx, over[h.next], held))
 	}
 }
 
-// agreement counts for one agreement, and says it when it is time for that.
-func (h *Host) agreement(ctx context.Context, r *paper.Request, a *paper.Answer) error {
-	name := paper.UsageName(r.ID, paper.Host, h.cfg.Gateway)
-	is, _ := h.cfg.View.Paper(name)
-	if is.Usage != nil && is.Usage.Erased != nil {
-		return nil
+// notes logs what failed of an agreement, once.
+func (h *Host) notes(ctx context.Context, d deal, err error) {
+	switch {
+	case err == nil:
+		delete(h.failed, d.ID)
+	case ctx.Err() == nil && h.failed[d.ID] != err.Error():
+		h.failed[d.ID] = err.Error()
+		h.cfg.Logger.Warn("what an agreement asks of this gateway is not done yet; it is tried again", "agreement", d.ID,
+			"guest", d.Guest, "error", err)
 	}
-	if a.Deleting != nil && r.Kind == paper.KindCopy {
-		return h.erase(ctx, r, is)
+}
+
+// count says what is taken here, when it is time for that, and reports whether it did or will soon.
+func (h *Host) count(ctx context.Context, d deal, held map[string]bool) (said bool, err error) {
+	all := h.cfg.View.Lodged(d.Request, nil)
+	taken := all
+	if d.Kind == paper.KindCopy {
+		taken = h.cfg.View.Lodged(d.Request, func(v *view.Volume) bool { return held[v.UUID] })
 	}
-	taken, err := h.taken(r)
-	if err != nil {
-		return err
+	taken = view.Part(d.Amount, taken, all)
+	if d.Kind == paper.KindCache {
+		_, site, _ := h.cfg.View.Gateway(h.cfg.Gateway)
+		taken /= federation.Bytes(max(len(site.Gateways), 1))
 	}
-	u, wait := r.Lodged(h.cfg.Gateway, h.cfg.Organization, is.Usage, taken, h.cfg.Now())
+	u, wait := d.Lodged(h.cfg.Gateway, h.cfg.Organization, d.is.Usage, taken, h.cfg.Now())
 	if u == nil || wait > 0 {
-		return nil
+		return u != nil && u.Of[d.Site].Stored != d.is.Usage.Of[d.Site].Stored, nil
 	}
-	return h.say(ctx, is, u)
+	return true, h.say(ctx, d, u)
 }
 
 // say writes what was counted in place of what was said before.
-func (h *Host) say(ctx context.Context, before paper.At, u *paper.Usage) error {
-	return h.cfg.Registry.PutPapers(ctx, paper.At{Paper: paper.Paper{Usage: u}, Revision: before.Revision})
+func (h *Host) say(ctx context.Context, d deal, u *paper.Usage) error {
+	return h.cfg.Registry.PutPapers(ctx, paper.At{Paper: paper.Paper{Usage: u}, Revision: d.is.Revision})
 }
 
-// taken is how much is taken here: of the cache pools, this gateway's part.
-func (h *Host) taken(r *paper.Request) (federation.Bytes, error) {
-	if r.Kind == paper.KindCache {
-		_, site, _ := h.cfg.View.Gateway(h.cfg.Gateway)
-		all := min(h.cfg.View.Lodged(r, nil), r.Amount)
-		return all / federation.Bytes(max(len(site.Gateways), 1)), nil
-	}
-	held, err := h.cfg.Copies.Held()
-	if err != nil {
-		return 0, err
-	}
-	return h.cfg.View.Lodged(r, func(v *view.Volume) bool { return held[v.UUID] }), nil
-}
-
-// erase deletes what is left of the guest's volumes, and says so when it is gone. Open copies the
-// Manager closes and deletes.
-func (h *Host) erase(ctx context.Context, r *paper.Request, before paper.At) error {
+// erase deletes what is left of the guest's volumes, and says so when it is gone.
+func (h *Host) erase(ctx context.Context, d deal, held map[string]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, eraseTime)
 	defer cancel()
+	if err := h.cfg.Registry.Trusted(); err != nil {
+		return err
+	}
 	site, known := h.cfg.View.Site(h.cfg.Site)
-	if err := h.cfg.Registry.Trusted(); err != nil || !known {
-		return err
+	if !known {
+		return errors.New("this site is not registered")
 	}
-	there, err := h.cfg.Pools.ListVolumes()
-	if err != nil {
-		return err
-	}
-	for _, id := range there {
-		if _, ok := h.cfg.View.Purged(id); ok {
-			return fmt.Errorf("volume %s was purged, and is not gone yet", id)
+	for _, p := range h.cfg.View.Purges() {
+		if slices.Contains(p.Pending, h.cfg.Gateway) {
+			return fmt.Errorf("volume %s was purged, and is not gone yet", p.Volume)
 		}
-	}
-	held, err := h.cfg.Copies.Held()
-	if err != nil {
-		return err
 	}
 	var objects int64
 	var bytes federation.Bytes
 	all, _ := h.cfg.View.Volumes()
 	for _, v := range all {
 		is := v.Record
-		if is == nil || is.Owner != r.Guest || !slices.Contains(slices.Concat(is.Former, is.Sites), h.cfg.Site) ||
-			slices.Contains(is.Sites, h.cfg.Site) && !h.cfg.View.Evicts(site, *is, h.cfg.Now()) { // it is here by another right
+		if is == nil || is.Owner != d.Guest || !slices.Contains(slices.Concat(is.Former, is.Sites), h.cfg.Site) ||
+			h.cfg.View.Rightly(site, *is) {
 			continue
 		}
-		if err := h.gone(ctx, is, held[is.UUID]); err != nil {
+		if err := h.gone(ctx, d, is, held[is.UUID]); err != nil {
 			return fmt.Errorf("volume %s: %w", is.Name, err)
 		}
 		objects++
 		bytes += is.Spec.Size
 	}
 	now := h.cfg.Now().UTC().Truncate(time.Second)
-	u, _ := r.Lodged(h.cfg.Gateway, h.cfg.Organization, before.Usage, 0, now)
-	if u == nil {
-		u = &paper.Usage{ID: r.ID, Guest: r.Guest, Host: r.Host, By: h.cfg.Gateway, Organization: h.cfg.Organization, At: now}
-		if before.Usage != nil {
-			u.Of = before.Usage.Of
+	u := &paper.Usage{ID: d.ID, Guest: d.Guest, Host: d.Host, By: h.cfg.Gateway, Organization: h.cfg.Organization, At: now,
+		Erased: &paper.Deletion{Moment: paper.Moment{At: now, By: h.cfg.By}, Objects: objects, Bytes: bytes}}
+	if was := d.is.Usage; was != nil {
+		if u.Of = was.Of; was.At.After(now) { // a clock went back
+			u.At = was.At
 		}
 	}
-	u.Erased = &paper.Deletion{Moment: paper.Moment{At: now, By: h.cfg.By}, Objects: objects, Bytes: bytes}
-	h.cfg.Logger.Info("nothing is here any more by an agreement that is over", "agreement", r.ID, "guest", r.Guest, "volumes", objects)
-	return h.say(ctx, before, u)
+	h.cfg.Logger.Info("nothing is here any more by an agreement that is over", "agreement", d.ID, "guest", d.Guest, "volumes", objects)
+	return h.say(ctx, d, u)
 }
 
-// gone deletes what is left of a volume, and returns why something is.
-func (h *Host) gone(ctx context.Context, v *federation.Volume, held bool) error {
-	state, managed := h.cfg.Copies.State(v.UUID)
+// gone deletes what is left of a volume besides its copy, and returns why something is.
+func (h *Host) gone(ctx context.Context, d deal, v *federation.Volume, held bool) error {
+	state, _ := h.cfg.Copies.State(v.UUID)
 	if state.Copy != nil {
 		return errors.New("its copy is open, and goes when no other waits for it: " + state.Leaving)
 	}
-	if held {
-		folders := h.cfg.Copies.Salvaged(v.UUID)
-		if v.Deleted && !managed { // nobody opens it any more
-			folders = append(folders, v.UUID)
-		}
-		for _, folder := range folders {
-			if err := h.cfg.Pools.Remove(folder); err != nil {
-				return err
-			}
-		}
-		now, err := h.cfg.Copies.Held()
-		if err != nil {
+	aside := h.cfg.Copies.Salvaged(v.UUID)
+	if grace := d.Life(d.answer, h.cfg.Now()).Grace; len(aside) > 0 && h.cfg.Now().Before(grace) {
+		return fmt.Errorf("a copy that was set aside is kept until %s, when the grace is over", grace.UTC().Format(time.RFC3339))
+	}
+	for _, folder := range aside {
+		if err := h.cfg.Pools.Remove(folder); err != nil {
 			return err
 		}
-		if now[v.UUID] {
-			return errors.New("its copy is not deleted yet")
+	}
+	if held {
+		if now, err := h.cfg.Copies.Held(func(id string) bool { return id == v.UUID }); err != nil || now[v.UUID] {
+			return cmp.Or(err, errors.New("its copy is not deleted yet: it goes when no other waits for it, or when it is purged"))
 		}
 	}
 	if h.cfg.Store == nil {
@@ -221,9 +239,35 @@ func (h *Host) gone(ctx context.Context, v *federation.Volume, held bool) error 
 		return fmt.Errorf("list the site's store: %w", err)
 	}
 	for _, name := range names {
-		if err := h.cfg.Store.Delete(ctx, name); err != nil {
+		if err := h.unused(v); err != nil {
+			return err
+		}
+		if err := h.drop(ctx, name); err != nil {
 			return fmt.Errorf("delete it from the site's store: %w", err)
 		}
 	}
 	return nil
+}
+
+// unused returns why the site's store may be used for a volume: the site is to have a copy again,
+// or one is open here, or another gateway of the site has one.
+func (h *Host) unused(v *federation.Volume) error {
+	is := h.cfg.View.Volume(v.UUID)
+	site, known := h.cfg.View.Site(h.cfg.Site)
+	state, _ := h.cfg.Copies.State(v.UUID)
+	switch {
+	case is == nil || is.Record == nil || !known:
+		return errors.New("nothing is known of it any more")
+	case h.cfg.View.Rightly(site, *is.Record), state.Copy != nil:
+		return errors.New("the site is to have a copy again")
+	case is.Control != nil && slices.ContainsFunc(is.Control.Members, func(m federation.Member) bool { return m.Site == h.cfg.Site }):
+		return errors.New("a gateway of this site is a member")
+	}
+	return nil
+}
+
+func (h *Host) drop(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, deleteTime)
+	defer cancel()
+	return h.cfg.Store.Delete(ctx, name)
 }
