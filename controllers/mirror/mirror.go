@@ -213,6 +213,9 @@ func (m *Mirror) Stir(agreement string, now time.Time) {
 	m.tell(News{Site: m.self.Site})
 }
 
+// StirUnplaced has volumes looked at again for which there was no choice of sites.
+func (m *Mirror) StirUnplaced() { m.tell(News{Site: m.self.Site}) }
+
 // Down returns why the registry does not answer; nil: it does.
 func (m *Mirror) Down() error {
 	m.mu.Lock()
