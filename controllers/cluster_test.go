@@ -133,13 +133,14 @@ type reconciler interface {
 }
 
 var kinds = []string{"Site", "CachePool", "VolumePolicy", "GeoVolume", "GeoVolumeContent", "StorageOffer", "StorageRequest",
-	"StorageAgreement", "StorageUsage"}
+	"StorageAgreement", "StorageUsage", "PlacementQuota"}
 
 // counted counts what is written to the registry.
 type counted struct {
 	*memory.Client
 	mu     sync.Mutex
 	writes []string
+	before func(volume string) // a volume is created; nil: nothing
 }
 
 func (c *counted) note(what string) {
@@ -149,6 +150,9 @@ func (c *counted) note(what string) {
 }
 
 func (c *counted) CreateVolume(ctx context.Context, v federation.Volume, k federation.Keyring) (federation.Revision, error) {
+	if c.before != nil {
+		c.before(v.UUID)
+	}
 	rev, err := c.Client.CreateVolume(ctx, v, k)
 	if !errors.Is(err, federation.ErrUnavailable) { // it is tried again and again until it is there
 		c.note("create volume")
@@ -183,7 +187,7 @@ func (f *fed) cluster(site string, another ...string) *cluster {
 	b := fake.NewClientBuilder().WithScheme(testScheme(f.t)).
 		WithStatusSubresource(&v1alpha1.Site{}, &v1alpha1.CachePool{}, &v1alpha1.VolumePolicy{}, &v1alpha1.GeoVolume{},
 			&v1alpha1.GeoVolumeContent{}, &v1alpha1.StorageOffer{}, &v1alpha1.StorageRequest{}, &v1alpha1.StorageAgreement{},
-			&v1alpha1.StorageUsage{},
+			&v1alpha1.StorageUsage{}, &v1alpha1.PlacementQuota{},
 			&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{})
 	for n, i := range indexes() {
 		b = b.WithIndex(i.object, n, i.by)
@@ -206,7 +210,7 @@ func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 	c.op.mirror.Listen(func(change view.Change) { c.seen.Store(max(c.seen.Load(), int64(change.Revision))) })
 	c.recs = map[string]reconciler{"Site": &sites{c.op}, "CachePool": &pools{operator: c.op}, "VolumePolicy": &policies{c.op},
 		"GeoVolume":        &geoVolumes{c.op},
-		"GeoVolumeContent": &contents{operator: c.op}}
+		"GeoVolumeContent": &contents{operator: c.op}, "PlacementQuota": c.op.placementQuotas()}
 	for kind, rec := range lending.New(&c.op.Writer, c.op.lending()) {
 		c.recs[kind] = rec
 	}
@@ -434,7 +438,8 @@ func (c *cluster) round() {
 			"VolumePolicy": &v1alpha1.VolumePolicyList{},
 			"GeoVolume":    &v1alpha1.GeoVolumeList{}, "GeoVolumeContent": &v1alpha1.GeoVolumeContentList{},
 			"StorageOffer": &v1alpha1.StorageOfferList{}, "StorageRequest": &v1alpha1.StorageRequestList{},
-			"StorageAgreement": &v1alpha1.StorageAgreementList{}, "StorageUsage": &v1alpha1.StorageUsageList{}}[kind]
+			"StorageAgreement": &v1alpha1.StorageAgreementList{}, "StorageUsage": &v1alpha1.StorageUsageList{},
+			"PlacementQuota": &v1alpha1.PlacementQuotaList{}}[kind]
 		if err := c.api.List(ctx, list); err != nil {
 			c.t.Fatal(err)
 		}

@@ -70,12 +70,17 @@ func (r *contents) resolve(ctx context.Context, c *content) (plan.Resolved, int6
 }
 
 // place chooses sites for the volume as it is wished for, and reserves room at those that are new,
-// until the caller releases it.
-func (r *contents) place(c *content, p plan.Resolved) (plan.Placement, error) {
+// and its quotas, until the caller releases them.
+func (r *contents) place(ctx context.Context, c *content, p plan.Resolved) (plan.Placement, error) {
 	r.placing.Lock()
 	defer r.placing.Unlock()
+	r.unplaced.Store(c.Name, true) // before anything is read: what changes from now on is news of it
+	quotas, err := r.quotas.Of(ctx, c.GeoVolumeContent)
+	if err != nil {
+		return plan.Placement{}, err
+	}
 	req := plan.Request{Spec: p.Spec, Selector: p.Selector, Owner: r.Organization, Near: r.Site, Sites: r.mirror.Candidates(c.Name,
-		r.Organization, r.Now()), Rooms: r.mirror.Rooms(c.Name, r.Now())}
+		r.Organization, r.Now()), Rooms: r.mirror.Rooms(c.Name, r.Now()), Quotas: quotas}
 	if v := c.record(); v != nil {
 		req.Present, req.PresentStores, req.PresentAgreed, req.PresentSize = v.Sites, v.Stores, v.Agreed, v.Spec.Size
 		if ctl := c.seen.Control; ctl != nil {
@@ -97,22 +102,28 @@ func (r *contents) place(c *content, p plan.Resolved) (plan.Placement, error) {
 	}
 	out, err := plan.Place(req)
 	if u := (*plan.Unplaceable)(nil); errors.As(err, &u) {
-		r.unplaced.Store(c.Name, true)
 		return out, &outcome.Stop{Verdict: &plan.Verdict{Reason: v1alpha1.ReasonUnplaceable, Message: u.Error()}}
 	}
 	r.unplaced.Delete(c.Name)
 	if err == nil {
 		r.mirror.Reserve(c.Name, slices.Concat(added(req.Present, out.Sites), added(req.PresentStores, out.Stores),
 			added(req.PresentAgreed, out.Agreed)), p.Spec.Size)
+		r.quotas.Reserve(c.GeoVolumeContent, out.Sites, out.Stores, out.Agreed, p.Spec.Size)
 	}
 	return out, err
+}
+
+// release ends what place reserved for a volume.
+func (r *contents) release(uuid string) {
+	r.mirror.Release(uuid)
+	r.quotas.Release(uuid)
 }
 
 // create makes the volume, with its name and its keyring. It can be repeated: if an earlier try was
 // applied without an answer, this one changes nothing.
 func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) error {
-	defer r.mirror.Release(c.Name)
-	placed, err := r.place(c, p)
+	defer r.release(c.Name)
+	placed, err := r.place(ctx, c, p)
 	if err != nil {
 		return err
 	}
@@ -182,7 +193,7 @@ func (r *contents) update(ctx context.Context, c *content) error {
 	if old.Closing || old.Deleted {
 		return nil
 	}
-	defer r.mirror.Release(c.Name)
+	defer r.release(c.Name)
 	next := old
 	var wrong *plan.Verdict
 	next.Grants, next.Clients, wrong = plan.Grants(c.Spec.Grants, old)
@@ -198,7 +209,7 @@ func (r *contents) update(ctx context.Context, c *content) error {
 	}
 	var placed plan.Placement
 	if err == nil {
-		placed, err = r.place(c, resolved)
+		placed, err = r.place(ctx, c, resolved)
 	}
 	if v := (*plan.Verdict)(nil); errors.As(err, &v) {
 		c.trouble, err = v, nil

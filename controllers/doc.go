@@ -17,6 +17,8 @@
 //	mirror         the view of the registry, and which objects a change is about
 //	outcome, pace  what a reconcile came to, and how much is done at a time
 //	object         writing objects, status and events
+//	lending        the objects of the exchange
+//	quota          PlacementQuota: what namespaces may place where, and what is used of it
 //
 // Decisions are those of controllers/plan. What goes where, who is the one writer of what, and the
 // orders in which two writers do not miss each other, is in docs/adr/0007.

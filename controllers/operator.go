@@ -17,6 +17,7 @@ import (
 	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/pace"
 	"github.com/weir-storage/weir/controllers/plan"
+	"github.com/weir-storage/weir/controllers/quota"
 	"github.com/weir-storage/weir/federation"
 )
 
@@ -26,6 +27,7 @@ type operator struct {
 	object.Writer
 	self    plan.Self
 	mirror  *mirror.Mirror
+	quotas  *quota.Book
 	rollout *pace.Rollout
 	lags    *pace.Lags
 	serial  atomic.Uint64 // of the charter that was looked at

@@ -24,6 +24,7 @@ import (
 	"github.com/weir-storage/weir/controllers/outcome"
 	"github.com/weir-storage/weir/controllers/pace"
 	"github.com/weir-storage/weir/controllers/plan"
+	"github.com/weir-storage/weir/controllers/quota"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/view"
 )
@@ -31,7 +32,6 @@ import (
 // What the operator may do. It writes by patches (server-side apply is one), and deletes in erase
 // only.
 //
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get,resourceNames=kube-system
 // +kubebuilder:rbac:groups="",resources=persistentvolumes;persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create
@@ -97,7 +97,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 			return err
 		}
 	}
+	if err := op.placementQuotas().Setup(mgr); err != nil {
+		return err
+	}
 	return lending.Setup(mgr, &op.Writer, op.lending())
+}
+
+// placementQuotas is the controller of PlacementQuotas.
+func (o *operator) placementQuotas() *quota.Controller {
+	return quota.New(&o.Writer, o.quotas, quota.Options{Mirror: o.mirror, Now: o.Now, Await: o.await})
 }
 
 // lending is the operator's part in the exchange of storage.
@@ -114,7 +122,7 @@ func (o *operator) lending() lending.Options {
 func newOperator(o Options, cluster string, c client.Client) *operator {
 	self := plan.Self{Organization: o.Organization, Site: o.Site, Cluster: cluster}
 	op := &operator{Options: o, Writer: object.Writer{Client: c, Reader: c}, self: self, mirror: mirror.New(self), lags: pace.NewLags()}
-	op.rollout = pace.NewRollout(o.Rollout)
+	op.rollout, op.quotas = pace.NewRollout(o.Rollout), quota.NewBook(self, op.mirror, &op.Writer)
 	if o.Charter != nil {
 		op.mirror.Expel(o.Charter.Expelled)
 		op.mirror.Vouch(o.Charter.Labels)

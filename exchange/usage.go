@@ -179,11 +179,9 @@ func differ(guest, host Sum, rooms map[string]bool) (worst string, more paper.Pa
 
 // differLodged says by what two sides disagree about room that is no store's. How much is taken
 // goes by the registry's records, and either side says so as soon as it hears of a change: so the
-// byte-hours of both are the same, up to when the later one counted, but for a moment.
+// byte-hours of both are the same, up to when the later one counted, but for a moment. Who says
+// nothing counts nothing: that is a difference when the other has counted for longer than Overdue.
 func differLodged(guest, host Sum) (worst string, more paper.Party) {
-	if guest.At.IsZero() || host.At.IsZero() {
-		return "", paper.Nobody
-	}
 	last := guest.last
 	if host.last.After(last) {
 		last = host.last
@@ -195,7 +193,11 @@ func differLodged(guest, host Sum) (worst string, more paper.Party) {
 		return all
 	}
 	g, h := sum(guest), sum(host)
-	by := math.Abs(g.ByteHours-h.ByteHours) - float64(max(g.Stored, h.Stored))*Moment.Hours()
+	moment := Moment
+	if guest.At.IsZero() || host.At.IsZero() {
+		moment = Overdue
+	}
+	by := math.Abs(g.ByteHours-h.ByteHours) - float64(max(g.Stored, h.Stored))*moment.Hours()
 	most := max(g.ByteHours, h.ByteHours)
 	if by <= Trifle || by/most <= Disagreement {
 		return "", paper.Nobody

@@ -153,7 +153,8 @@ func TestLodgedDiffers(t *testing.T) {
 		{"the guest counts more", []*paper.Usage{says(0, tib, 12)}, []*paper.Usage{says(0, tib, 10)}, paper.Guest},
 		{"two sites of the guest, two gateways of the host", []*paper.Usage{says(0, tib, 5), says(30, tib, 5.5)},
 			[]*paper.Usage{says(60, tib, 6), says(0, tib, 5)}, paper.Nobody},
-		{"one side says nothing yet", nil, []*paper.Usage{says(0, tib, 10)}, paper.Nobody},
+		{"one side says nothing yet", nil, []*paper.Usage{says(0, tib, 2)}, paper.Nobody},
+		{"one side never says anything", nil, []*paper.Usage{says(0, tib, 3)}, paper.Host},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var guest, host Sum

@@ -53,6 +53,9 @@ const (
 	// ConditionCountsAgree, of a StorageUsage: both sides counted the same, but for one in a
 	// thousand. Polarity: True is good.
 	ConditionCountsAgree = "CountsAgree"
+	// ConditionExceeded, of a PlacementQuota: more is placed than it allows, since it was lowered
+	// or selects more; what is placed stays, and nothing is added. Polarity: False is good.
+	ConditionExceeded = "Exceeded"
 	// ConditionStalled: a person has to do something; the message says what. Polarity: True means
 	// that it does not go on by itself; absent otherwise.
 	ConditionStalled = "Stalled"
@@ -137,7 +140,8 @@ const (
 	// ReasonRefused, of a StorageOffer, StorageRequest or StorageAgreement: what the spec says is
 	// not possible, by what both sides have said before; the message says why.
 	ReasonRefused = "Refused"
-	// ReasonExhausted, of a StorageOffer with True: all of it went to agreements.
+	// ReasonExhausted, of a StorageOffer with True: all of it went to agreements. Of a
+	// PlacementQuota with True: all of it is used, with per: Namespace by a namespace at least.
 	ReasonExhausted = "Exhausted"
 	// ReasonClosed, of a StorageOffer with True: nobody may ask any more.
 	ReasonClosed = "Closed"
@@ -147,6 +151,11 @@ const (
 	ReasonNothingCounted = "NothingCounted"
 	// ReasonDisagree, of CountsAgree with False: the message says by what both sides disagree.
 	ReasonDisagree = "Disagree"
+	// ReasonExceeded, of a PlacementQuota with True, and of Exceeded with True: more is placed than
+	// it allows.
+	ReasonExceeded = "Exceeded"
+	// ReasonWithin, of Exceeded with False: no more is placed than the quota allows.
+	ReasonWithin = "Within"
 	// ReasonUpdating, of Ready with True: a new policy or size is not in force at all gateways yet.
 	ReasonUpdating = "Updating"
 )

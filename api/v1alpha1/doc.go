@@ -12,12 +12,13 @@
 //	StorageRequest    cluster     asks for room that another organization offers
 //	StorageAgreement  cluster     what both sides said, and in its spec what this side decides
 //	StorageUsage      cluster     what both sides counted of an agreement
+//	PlacementQuota    cluster     how much namespaces of this cluster may place where
 //
 // The chart writes the spec of the local Site, and the operator those of the others. Administrators
-// write CachePools and VolumePolicies, users write GeoVolumes, and the operator and the CSI
-// controller write GeoVolumeContents. Who may lend and borrow for the organization writes
-// StorageOffers, StorageRequests and the spec of StorageAgreements, which the operator makes. The
-// operator writes every status.
+// write CachePools, VolumePolicies and PlacementQuotas, users write GeoVolumes, and the operator
+// and the CSI controller write GeoVolumeContents. Who may lend and borrow for the organization
+// writes StorageOffers, StorageRequests and the spec of StorageAgreements, which the operator
+// makes. The operator writes every status.
 //
 // GeoVolume is to GeoVolumeContent what PersistentVolumeClaim is to PersistentVolume. The truth
 // about a volume that several clusters share is in the registry; the objects here are one cluster's
@@ -79,7 +80,8 @@ func AddToScheme(s *runtime.Scheme) error {
 		&Site{}, &SiteList{}, &CachePool{}, &CachePoolList{}, &VolumePolicy{}, &VolumePolicyList{},
 		&GeoVolume{}, &GeoVolumeList{}, &GeoVolumeContent{}, &GeoVolumeContentList{},
 		&StorageOffer{}, &StorageOfferList{}, &StorageRequest{}, &StorageRequestList{},
-		&StorageAgreement{}, &StorageAgreementList{}, &StorageUsage{}, &StorageUsageList{})
+		&StorageAgreement{}, &StorageAgreementList{}, &StorageUsage{}, &StorageUsageList{},
+		&PlacementQuota{}, &PlacementQuotaList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

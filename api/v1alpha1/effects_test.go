@@ -55,6 +55,17 @@ var effects = map[string][2]string{
 	"StorageAgreement.rooms.amount":  {"what is said", "controllers TestWhatPeopleSay"},
 	"StorageUsage.agreement":         {"what is counted", "controllers TestLending"},
 
+	"PlacementQuota.namespaces.names":    {"whose volumes count", "controllers TestQuotaOfNamespaces"},
+	"PlacementQuota.namespaces.selector": {"whose volumes count", "controllers TestQuotaOfNamespaces"},
+	"PlacementQuota.per":                 {"what counts together", "controllers TestQuotaOfNamespaces"},
+	"PlacementQuota.amount":              {"how much", "controllers TestQuota"},
+	"PlacementQuota.where.sites":         {"where it counts", "controllers/plan TestQuotaWhere"},
+	"PlacementQuota.where.selector":      {"where it counts", "controllers/plan TestQuotaWhere"},
+	"PlacementQuota.where.organizations": {"where it counts", "controllers/plan TestQuotaWhere"},
+	"PlacementQuota.where.agreements":    {"where it counts", "controllers/plan TestQuotaWhere"},
+	"PlacementQuota.where.whose":         {"where it counts", "controllers/plan TestQuotaWhere"},
+	"PlacementQuota.where.kind":          {"where it counts", "controllers/plan TestQuotaWhere"},
+
 	"VolumePolicy.replication.copies":             {"how many sites have a copy", "controllers/plan TestPlace"},
 	"VolumePolicy.replication.spread":             {"how the copies are spread", "controllers/plan TestPlace"},
 	"VolumePolicy.replication.sites.required":     {"sites that have a copy", "controllers/plan TestPlace"},
@@ -162,7 +173,8 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 		"GeoVolumeContent": reflect.TypeFor[GeoVolumeContentSpec](), "VolumePolicy": reflect.TypeFor[VolumePolicySpec](),
 		"CachePool": reflect.TypeFor[CachePoolSpec](), "Site": reflect.TypeFor[SiteSpec](),
 		"StorageOffer": reflect.TypeFor[StorageOfferSpec](), "StorageRequest": reflect.TypeFor[StorageRequestSpec](),
-		"StorageAgreement": reflect.TypeFor[StorageAgreementSpec](), "StorageUsage": reflect.TypeFor[StorageUsageSpec]()} {
+		"StorageAgreement": reflect.TypeFor[StorageAgreementSpec](), "StorageUsage": reflect.TypeFor[StorageUsageSpec](),
+		"PlacementQuota": reflect.TypeFor[PlacementQuotaSpec]()} {
 		walk(kind, spec)
 	}
 	for at := range seen {
@@ -204,7 +216,7 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile(`(?m)^type (\w+)Spec struct`).FindAllStringSubmatch(string(text), -1) {
 			if !strings.Contains("GeoVolume GeoVolumeContent VolumePolicy CachePool Site StorageOffer StorageRequest StorageAgreement "+
-				"StorageUsage", m[1]) {
+				"StorageUsage PlacementQuota", m[1]) {
 				t.Errorf("%s: kind %s is not walked", f, m[1])
 			}
 		}

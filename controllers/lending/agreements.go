@@ -23,6 +23,7 @@ import (
 	"github.com/weir-storage/weir/exchange"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/paper"
+	"github.com/weir-storage/weir/federation/view"
 )
 
 // agreements reconciles StorageAgreements: it makes them by the papers of both sides, and says what
@@ -372,7 +373,10 @@ func (r *agreements) moves(ctx context.Context, obj *v1alpha1.StorageAgreement, 
 	case a.Phase == paper.Agreed && a.Answer.Ready == nil, r.moved(obj, a):
 		err = r.ready(ctx, obj, a)
 	case a.Phase == paper.Drained && a.Answer.Deleting == nil:
-		err = r.desk.Delete(ctx, id)
+		// A volume may have come by it at the same time. Then it is for a person to say.
+		if _, volumes := r.Mirror.Promised(view.StoreLoad(id)); volumes == 0 {
+			err = r.desk.Delete(ctx, id)
+		}
 	case a.Answer != nil && a.Answer.Deleting != nil && a.Answer.Deleted == nil:
 		_, err = r.desk.Finish(ctx, id)
 	}

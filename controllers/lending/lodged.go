@@ -3,7 +3,6 @@
 package lending
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -26,7 +25,7 @@ func (r *agreements) counts(ctx context.Context, a agreed, wait *time.Duration) 
 		return a.Answer.Deleted == nil && (q.Kind == paper.KindCache || isAt(v, q.Site))
 	}
 	taken := view.Part(q.Amount, r.Mirror.Lodged(&q, func(v *view.Volume) bool {
-		return cmp.Or(v.Record.OwnerSite, v.Record.Sites[0]) == r.Site && there(v)
+		return ownerSite(v.Record) == r.Site && there(v)
 	}), r.Mirror.Lodged(&q, there))
 	u, later := q.Lodged(r.Site, r.Organization, is.Usage, taken, r.Now())
 	if *wait = later; u == nil || later > 0 {
@@ -37,6 +36,14 @@ func (r *agreements) counts(ctx context.Context, a agreed, wait *time.Duration) 
 	}
 	*wait = paper.SaidAgain
 	return nil
+}
+
+// ownerSite is the site whose operator counts for a volume: of one that a person made, its first.
+func ownerSite(v *federation.Volume) string {
+	if v.OwnerSite == "" && len(v.Sites) > 0 {
+		return v.Sites[0]
+	}
+	return v.OwnerSite
 }
 
 // isAt reports whether a volume's home has heard of its copy at a site, or a former home: a new one

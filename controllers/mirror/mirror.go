@@ -149,7 +149,9 @@ func (m *Mirror) rooms(uuid string, kind paper.Kind, now time.Time) (out []plan.
 		}
 		a, _ := m.Paper(paper.AnswerName(r.ID))
 		life := r.Life(a.Answer, now)
-		if !life.Reads() {
+		// A copy stays by an agreement that is over, until it is elsewhere or its host deletes it.
+		stays := kind == paper.KindCopy && r.Agrees(a.Answer) && a.Answer.Ready != nil && a.Answer.Deleted == nil
+		if !life.Reads() && !stays {
 			continue
 		}
 		site, _ := m.Site(r.Site)
@@ -212,6 +214,9 @@ func (m *Mirror) Stir(agreement string, now time.Time) {
 	}
 	m.tell(News{Site: m.self.Site})
 }
+
+// StirUnplaced has volumes looked at again for which there was no choice of sites.
+func (m *Mirror) StirUnplaced() { m.tell(News{Site: m.self.Site}) }
 
 // Down returns why the registry does not answer; nil: it does.
 func (m *Mirror) Down() error {

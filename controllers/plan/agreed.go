@@ -9,18 +9,27 @@ import (
 	"github.com/weir-storage/weir/federation"
 )
 
-// by is the agreement by which a site of another organization has the volume's copy, or would: the
-// one by which it has it now, before others that do not end, and of those the one with most room.
-// Nil: there is none, or it needs none.
+// by is the agreement by which a site of another organization has the volume's copy, or would: one
+// that does not end, and has enough room, before others; then the one by which it has it now, then
+// one that no quota forbids, and of those the one with most room. Nil: there is none, or it needs
+// none, since it is there by another right.
 func (p *placer) by(c *Candidate) *Room {
 	if c == nil || !c.Closed || len(c.Rooms) == 0 {
 		return nil
 	}
+	if by, ok := p.settled[c.Name]; ok {
+		return by
+	}
+	now := func(r Room) bool { return slices.Contains(p.PresentAgreed, r.Agreement) }
+	good := func(r Room) bool { return !r.Ending && p.lacks(&r) <= 0 }
 	best := slices.MinFunc(c.Rooms, func(a, b Room) int {
-		now := func(r Room) bool { return slices.Contains(p.PresentAgreed, r.Agreement) }
-		return cmp.Or(first(!a.Ending, !b.Ending), first(now(a), now(b)), cmp.Compare(b.Amount-b.Promised, a.Amount-a.Promised),
-			cmp.Compare(a.Agreement, b.Agreement))
+		may := func(r Room) bool { return p.over(c.spot(&r), now(r)) == "" }
+		return cmp.Or(first(good(a), good(b)), first(now(a), now(b)), first(may(a), may(b)),
+			cmp.Compare(b.Amount-b.Promised, a.Amount-a.Promised), cmp.Compare(a.Agreement, b.Agreement))
 	})
+	if slices.Contains(p.Present, c.Name) && !slices.ContainsFunc(c.Rooms, now) && !good(best) {
+		return nil
+	}
 	return &best
 }
 

@@ -4,7 +4,7 @@
 // arguments, return what they decide, and read or write nothing else.
 //
 //	Resolve    the policy in force: GeoVolume over VolumePolicy over defaults
-//	Place      the sites of a volume's copies, or which rule refuses which site
+//	Place      the sites of a volume's copies, within its quotas, or which rule refuses which site
 //	Admit      whether a claim may use a volume
 //	Named      what to say to who creates a volume whose name is taken
 //	Dispose    what becomes of a volume when its owner's object is deleted

@@ -60,6 +60,8 @@ type Request struct {
 	PresentStores []string
 	// PresentAgreed are the agreements by which the volume has copies at sites of others.
 	PresentAgreed []string
+	// Quotas are those that are about the volume, by name.
+	Quotas []Quota
 }
 
 // Placement is a choice of sites.
@@ -77,70 +79,27 @@ type Placement struct {
 	Refused []Refusal
 }
 
-// Rule is why a site was refused.
-type Rule string
-
-// Rules. All but RuleNotWanted are hard: no choice breaks them.
-const (
-	RuleForbidden Rule = "sites.forbidden"
-	RuleSelector  Rule = "sites.selector"
-	RuleLends     Rule = "lends"
-	RulePool      Rule = "cache.pool"
-	RuleSpread    Rule = "spread"
-	RuleCapacity  Rule = "capacity"
-	RuleLost      Rule = "lost"
-	RuleNoKey     Rule = "key"
-	RuleGranted   Rule = "grants"
-	RuleUnknown   Rule = "unknown"
-	RuleEnding    Rule = "ending"
-	// RuleNotWanted: sites that come before it have all the copies.
-	RuleNotWanted Rule = "copies"
-)
-
-// Refusal is why a site gets no copy.
-type Refusal struct {
-	Site string
-	Rule Rule
-	Why  string
-}
-
-func (r Refusal) String() string { return fmt.Sprintf("%s: %s", r.Site, r.Why) }
-
-// Unplaceable says why no choice of sites satisfies a request.
-type Unplaceable struct {
-	// Problem says what is wrong and what to do.
-	Problem string
-	Refused []Refusal
-}
-
-// shownRefusals bounds a message: a condition is for people.
-const shownRefusals = 24
-
-func (e *Unplaceable) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Problem)
-	for i, r := range e.Refused {
-		if i == shownRefusals {
-			fmt.Fprintf(&b, "; and %d more", len(e.Refused)-i)
-			break
-		}
-		b.WriteString("; ")
-		b.WriteString(r.String())
-	}
-	return b.String()
-}
-
 // Place chooses the sites of a volume's copies. It takes the required sites, then the others in the
 // order of placer.better. It skips a site that a hard rule refuses, and ends at the wanted number.
 //
 // This greedy choice finds sites whenever a choice exists, and keeps as many present sites as any
 // choice could. Each site is in one domain of the spread. So the sets of sites without two of one
 // domain are a matroid, and those of them that contain the required sites are one too. In a matroid
-// the greedy choice is optimal (Edmonds 1971).
+// the greedy choice is optimal (Edmonds 1971). With quotas it may not be: see sparingly.
 //
 // The error is an *Unplaceable. Equal requests get equal answers.
 func Place(r Request) (Placement, error) {
-	p := &placer{Request: r, taken: map[string]string{}}
+	out, err := place(r, false)
+	if err != nil {
+		return sparingly(r, err)
+	}
+	return out, nil
+}
+
+// place chooses; sparing: sites that few quotas are about come first.
+func place(r Request, sparing bool) (Placement, error) {
+	p := &placer{Request: r, sparing: sparing, taken: map[string]string{}, settled: map[string]*Room{},
+		placed: make([]federation.Bytes, len(r.Quotas))}
 	sel, err := selector(r.Selector)
 	if err != nil {
 		return Placement{}, &Unplaceable{Problem: "spec.replication.sites.selector: " + err.Error() + ": correct it"}
@@ -213,6 +172,9 @@ type placer struct {
 	taken    map[string]string // by domain, its site
 	chosen   []string
 	refused  []Refusal
+	settled  map[string]*Room // the agreements of sites that are chosen
+	sparing  bool
+	placed   []federation.Bytes // what is chosen of each quota
 }
 
 // voices is how many copies at sites there have to be: lent stores acknowledge nothing.
@@ -286,6 +248,8 @@ func (p *placer) known() string {
 func (p *placer) take(c *Candidate) {
 	p.taken[p.domain(c)] = c.Name
 	p.chosen = append(p.chosen, c.Name)
+	p.settled[c.Name] = p.by(c)
+	p.count(c.spot(p.by(c)))
 }
 
 // refuse returns the hard rule that forbids a site beside those that are chosen, or "".
@@ -321,6 +285,9 @@ func (p *placer) refuse(c *Candidate) (Rule, string) {
 		return RuleNoKey, "no gateway has registered its key yet: start one there"
 	case need > 0 && c.Capacity > 0 && c.Promised+need > c.Capacity:
 		return RuleCapacity, fmt.Sprintf("it lacks room: %s more are needed, and of its %s, %s are promised", need, c.Capacity, c.Promised)
+	}
+	if why := p.over(c.spot(by), present && (by == nil || slices.Contains(p.PresentAgreed, by.Agreement))); why != "" {
+		return RuleQuota, why
 	}
 	if other := p.taken[p.domain(c)]; other != "" && other != c.Name {
 		return RuleSpread, fmt.Sprintf("in %s, which has a copy at %s", p.domain(c), other)
@@ -361,6 +328,7 @@ func (p *placer) better(a, b *Candidate) int {
 	return cmp.Or(
 		first(!goes(a), !goes(b)),
 		first(present(a), present(b)),
+		cmp.Compare(p.quotas(a), p.quotas(b)),
 		first(a.Name == p.Home, b.Name == p.Home),
 		cmp.Compare(rank(home, a.Name), rank(home, b.Name)),
 		cmp.Compare(rank(preferred, a.Name), rank(preferred, b.Name)),
@@ -424,29 +392,6 @@ func (p *placer) order() []string {
 	out = append(out, added...)
 	slices.SortStableFunc(out, func(a, b string) int { return first(p.keyed(a), p.keyed(b)) })
 	return out
-}
-
-func (p *placer) remedies() string {
-	s := "register another site, borrow room for objects (StorageRequest), or lower spec.replication.copies"
-	rules := map[Rule]string{}
-	for _, r := range p.refused {
-		rules[r.Rule] = r.Site
-	}
-	for _, r := range []struct {
-		rule   Rule
-		remedy string
-	}{
-		{RuleSpread, "spread over Site"}, {RuleForbidden, "forbid fewer sites"}, {RuleSelector, "select more sites"},
-		{RulePool, "give a CachePool there these labels (the chart's gateway.pool.labels), or select others"},
-		{RuleLends, "ask another organization to lend (StorageRequest for an offer of kind Copy, or the chart's gateway.lends there)"},
-		{RuleGranted, "let copies there have the key"},
-		{RuleCapacity, "give a site more capacity"}, {RuleNoKey, "start a gateway at a site without one"},
-	} {
-		if rules[r.rule] != "" && !(r.rule == RuleSpread && p.Spec.Replication.Spread == federation.SpreadSite) {
-			s += ", or " + r.remedy
-		}
-	}
-	return s
 }
 
 func selector(s *metav1.LabelSelector) (labels.Selector, error) {

@@ -64,6 +64,7 @@ func (p *placer) stores(lacking int) (chosen []string, err error) {
 				continue
 			}
 			chosen, taken[d] = append(chosen, r.Agreement), r.Site
+			p.count(r.spot())
 			want--
 		}
 		if want > 0 && !instead {
@@ -95,6 +96,9 @@ func (p *placer) refuseRoom(r Room, present bool) (Rule, string) {
 	case need > 0 && r.Promised+need > r.Amount:
 		return RuleCapacity, fmt.Sprintf("it lacks room: %s more are needed, and of the %s agreed on, %s are promised", need, r.Amount,
 			r.Promised)
+	}
+	if why := p.over(r.spot(), present); why != "" {
+		return RuleQuota, why
 	}
 	return "", ""
 }

@@ -157,6 +157,20 @@ func (m *Manager) remove(s *managed, v federation.Volume) error {
 	return nil
 }
 
+// lends returns why this site gives a volume no room: it has no copy of it yet, and lends nothing
+// to its owner, whatever the volume's record says.
+func (m *Manager) lends(v federation.Volume) error {
+	if !m.kept[v.UUID] && m.evicts(v) {
+		return errEvicted
+	}
+	_, site, known := m.cfg.View.Gateway(m.cfg.Self.Gateway)
+	if m.kept[v.UUID] || !known || m.cfg.View.Takes(site, v, m.cfg.Now()) || m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
+		return nil
+	}
+	return fmt.Errorf("volume %s belongs to %s, to whom site %s lends no room: agree on some, or name it in lends of the gateway's "+
+		"configuration", v.Name, v.Owner, site.Name)
+}
+
 // evicts reports whether a volume's copy is to go from here although its record names the site.
 func (m *Manager) evicts(v federation.Volume) bool {
 	_, site, known := m.cfg.View.Gateway(m.cfg.Self.Gateway)

@@ -377,20 +377,6 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 	return m.keys(ctx, s.copy, v) || evicts
 }
 
-// lends returns why this site gives a volume no room: it has no copy of it yet, and lends nothing
-// to its owner, whatever the volume's record says.
-func (m *Manager) lends(v federation.Volume) error {
-	if !m.kept[v.UUID] && m.evicts(v) {
-		return errEvicted
-	}
-	_, site, known := m.cfg.View.Gateway(m.cfg.Self.Gateway)
-	if m.kept[v.UUID] || !known || m.cfg.View.Takes(site, v, m.cfg.Now()) || m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
-		return nil
-	}
-	return fmt.Errorf("volume %s belongs to %s, to whom site %s lends no room: agree on some, or name it in lends of the gateway's "+
-		"configuration", v.Name, v.Owner, site.Name)
-}
-
 // openCopy opens the copy of a volume that has none open, and reports whether it did.
 func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume) bool {
 	// A copy that ended because its log is in doubt is not opened before a home goes on without it.

@@ -55,8 +55,8 @@ func (s *Folders) Aside(id string) (out []string) {
 	return out
 }
 
-// Content reports whether a folder of the pool has a copy, or an outline or what the read cache kept
-// of one. A copy comes first: whatever is beside it, it is never taken for an outline.
+// Content reports whether a folder of the pool has a copy, or an outline or what the read cache
+// kept of one. A copy comes first: whatever is beside it, it is never taken for an outline.
 func Content(fs vfs.FS, dir string) (isCopy, isOutline bool, err error) {
 	names, err := fs.List(dir)
 	for _, name := range names {

@@ -12,8 +12,8 @@
 //     volume of the guest that was here: no copy, none that was set aside, and nothing in the
 //     site's store. What is here by another right stays. Copies it deletes none: the Manager does,
 //     when it is safe (copies-3, copies-8), or a purge.
-//   - lodging-4: a copy that was set aside has changes that a forced takeover left out. It goes when
-//     the grace of the agreement is over, not before.
+//   - lodging-4: a copy that was set aside has changes that a forced takeover left out. It goes
+//     when the grace of the agreement is over, not before.
 package lodging
 
 import (

@@ -131,6 +131,16 @@ var refusals = []struct {
 	{"notice is taken back with the whole spec", agreement("{notice: {}}"), agreement("{}"), "notice was given, and is not taken back"},
 	{"all that was said is taken out", agreement("{notice: {}}"), apiVersion + "kind: StorageAgreement\nmetadata: {name: a}\n",
 		"spec has what was said and signed"},
+	{"quota of less than nothing", quota("{per: All, amount: -1}"), "", "amount must not be negative"},
+	{"quota without per", quota("{amount: 1Ti}"), "", "spec.per"},
+	{"quota per what nobody knows", quota("{per: Pod, amount: 1Ti}"), "", "spec.per"},
+	{"quota of agreements of one's own", quota("{per: All, amount: 1Ti, where: {whose: Own, agreements: [x]}}"), "",
+		"room by agreement is that of others, so nothing would count"},
+	{"quota of stores of one's own", quota("{per: All, amount: 1Ti, where: {whose: Own, kind: Store}}"), "",
+		"room by agreement is that of others, so nothing would count"},
+	{"quota of a namespace that cannot be", quota("{per: All, amount: 1Ti, namespaces: {names: [A_1]}}"), "", "spec.namespaces.names[0]"},
+	{"quota at a site that cannot be", quota("{per: All, amount: 1Ti, where: {sites: [A_1]}}"), "", "spec.where.sites[0]"},
+
 	{"usage of another agreement", exchange("StorageUsage", "u", "{agreement: a}"), exchange("StorageUsage", "u", "{agreement: b}"),
 		"what was counted is of one agreement"},
 }
@@ -145,6 +155,8 @@ func exchange(kind, name, spec string) string {
 func offer(name, spec string) string { return exchange("StorageOffer", name, spec) }
 
 func borrow(spec string) string { return exchange("StorageRequest", "r", spec) }
+
+func quota(spec string) string { return exchange("PlacementQuota", "q", spec) }
 
 func agreement(spec string) string { return exchange("StorageAgreement", "a", spec) }
 
@@ -299,6 +311,10 @@ func TestAccepted(t *testing.T) {
 			"{amount: 100Ti, automatic: 5Ti, least: 1Ti, class: Archive, to: [RUG], notice: 720h, from: \"2027-01-01T00:00:00Z\"}"),
 		offer("copies", "{kind: Copy, amount: 1Ti}"), offer("room", "{kind: Cache, amount: 1Ti}"),
 		offer("ams.disks", "{amount: 100Ti}"), borrow("{offer: ams.disks, amount: 1Ti, until: \"2030-01-01T00:00:00Z\", price: \"\"}"),
+		quota("{per: All, amount: 0}"),
+		quota("{per: Namespace, amount: 10Ti, namespaces: {names: [lab], selector: {matchLabels: {team: climate}}}, " +
+			"where: {sites: [ams], selector: {matchLabels: {tier: nvme}}, organizations: [SURF B.V.], whose: Own, kind: Copy}}"),
+		quota("{per: Namespace, amount: 10Ti, where: {agreements: [0a6b4c1e-7a0b-4a42-9a2e-0000000000aa], whose: Others}}"),
 		agreement("{decision: Accept, endpoint: \"https://store:7005\", rooms: [{gateway: g, amount: 1Ti}]}"),
 	} {
 		o := object(t, text)

@@ -205,6 +205,8 @@ var table = []row{
 	{pkg: "controllers/pace", outside: stdlib},
 	{pkg: "controllers/plan", project: []string{"api/v1alpha1", "cachepool", "federation", "federation/spec", "federation/users"},
 		outside: []string{"k8s.io/apimachinery"}},
+	{pkg: "controllers/quota", project: []string{"api/v1alpha1", "controllers/mirror", "controllers/object", "controllers/outcome",
+		"controllers/plan", "federation", "federation/paper"}},
 	{pkg: "csi-driver", project: []string{"api/v1alpha1"}, tests: []string{"csi-driver/..."}},
 	{pkg: "csi-driver/controller", project: []string{"api/v1alpha1", "csi-driver/health", "csi-driver/internal/rpc"}},
 	{pkg: "csi-driver/node", project: []string{"csi-driver/health", "csi-driver/internal/rpc", "csi-driver/mount"}},

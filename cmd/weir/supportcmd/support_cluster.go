@@ -57,6 +57,7 @@ func objects(ctx context.Context, b *bundle, c client.Client, namespace string) 
 		{"geovolumes", new(v1alpha1.GeoVolumeList), nil},
 		{"geovolumecontents", new(v1alpha1.GeoVolumeContentList), nil},
 		{"volumepolicies", new(v1alpha1.VolumePolicyList), nil},
+		{"placementquotas", new(v1alpha1.PlacementQuotaList), nil},
 		{"sites", new(v1alpha1.SiteList), nil},
 		{"cachepools", new(v1alpha1.CachePoolList), nil},
 		{"persistentvolumes", new(corev1.PersistentVolumeList), nil},

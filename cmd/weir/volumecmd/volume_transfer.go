@@ -75,8 +75,8 @@ func transfer(ctx context.Context, cl *access.Client, name, to string, force boo
 			return "", err
 		}
 		if ids := slices.Concat(v.Agreed, v.Stores); s.Site.Organization != v.Owner && len(ids) > 0 {
-			return "", fmt.Errorf("volume %s: it is at others by agreements of %s, which another organization does not have (%s): have its "+
-				"copies elsewhere first", name, v.Owner, strings.Join(ids, ", "))
+			return "", fmt.Errorf("volume %s: it is at others by agreements of %s, which another organization does not have (%s): have "+
+				"its copies elsewhere first", name, v.Owner, strings.Join(ids, ", "))
 		}
 		from := cli.With(v.Owner, v.OwnerSite)
 		v.Owner, v.OwnerSite, v.OwnerCluster = s.Site.Organization, to, s.Site.Cluster

@@ -27,9 +27,9 @@ type Placing struct {
 	Seal *signed.Seal
 }
 
-// Judge returns why a volume may not be there (gatekeeper-2). Each site is the owner's own, or lends
-// to it, or there is an agreement about copies there which the record names: one that can be used,
-// if the copy is new or grows, and is large enough for this volume. How much all volumes of an
+// Judge returns why a volume may not be there (gatekeeper-2). Each site is the owner's own, or
+// lends to it, or there is an agreement about copies there which the record names: one that can be
+// used, if the copy is new or grows, and is large enough for this volume. How much all volumes of an
 // agreement take, the site's gateways look at. A copy that is there stays; if that was by an
 // agreement, it is so by one still.
 func (p Placing) Judge() error {
@@ -53,8 +53,8 @@ func (p Placing) Judge() error {
 		grows := p.Prev == nil || p.Next.Spec.Size > p.Prev.Spec.Size
 		switch {
 		case here && by == nil && about(is, p.Prev.Agreed, name) != nil:
-			return fmt.Errorf("the copy at site %s is there by agreement %s: name it in agreed, or another about copies there, or take the "+
-				"copy away", name, about(is, p.Prev.Agreed, name).ID)
+			return fmt.Errorf("the copy at site %s is there by agreement %s: name it in agreed, or another about copies there, or take "+
+				"the copy away", name, about(is, p.Prev.Agreed, name).ID)
 		case here && (by == nil || !grows && slices.Contains(p.Prev.Agreed, by.ID)):
 			continue
 		case by == nil || !p.takes(is, by, name):
@@ -106,8 +106,8 @@ func (p Placing) names() error {
 					return fmt.Errorf("%s: there is no agreement %s", x.field, id)
 				}
 			case r.Request.Guest != p.Next.Owner || r.Request.Kind != x.kind:
-				return fmt.Errorf("%s: agreement %s lends %q a %s, and the volume is of %q: name one of its own, or take it out first", x.field,
-					id, r.Request.Guest, r.Request.Kind, p.Next.Owner)
+				return fmt.Errorf("%s: agreement %s lends %q a %s, and the volume is of %q: name one of its own, or take it out first",
+					x.field, id, r.Request.Guest, r.Request.Kind, p.Next.Owner)
 			}
 		}
 	}
