@@ -14,11 +14,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jonboulle/clockwork"
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/paper"
 	"github.com/weir-storage/weir/federation/quantity"
+	"github.com/weir-storage/weir/gateway/lodging"
+	"github.com/weir-storage/weir/gateway/report"
 	"github.com/weir-storage/weir/store"
+	"github.com/weir-storage/weir/volume"
 )
 
 // lodge has org-a and a site's organization sign an agreement about room there, and returns its ID.
@@ -103,7 +107,7 @@ func (c *cluster) whole(home, id, site string) {
 	})
 }
 
-// TestLodgedCopy: a site that lends nothing takes a copy by an agreement, counts what it takes,
+// TestLodgedCopy: a site that lends nothing takes a copy by an agreement, counts what it takes
 // also after a restart, and deletes everything when the copy is elsewhere and the agreement over.
 func TestLodgedCopy(t *testing.T) {
 	c := newCluster(t)
@@ -129,7 +133,8 @@ func TestLodgedCopy(t *testing.T) {
 	c.change(id, func(v *federation.Volume) { v.Spec.Size += 1 << 30 })
 	c.counted(x, "b", func(u *paper.Usage) bool { return u.Of["b"].Stored == size+1<<30 && u.Of["b"].ByteHours > 0 })
 
-	// The copy is to be elsewhere. Until it is, nothing goes, whatever the host says.
+	// The copy is to be elsewhere. Until it is, nothing goes, whatever the host says, and nothing is
+	// counted.
 	y := c.lodge(paper.KindCopy, "c", 15<<30)
 	c.stop("c")
 	c.change(id, func(v *federation.Volume) {
@@ -142,6 +147,7 @@ func TestLodgedCopy(t *testing.T) {
 		}
 		return nil
 	})
+	c.counted(x, "b", func(u *paper.Usage) bool { return u.Of["b"].Stored == 0 && u.Erased == nil })
 	c.start("c")
 	c.counted(x, "b", func(u *paper.Usage) bool {
 		return u.Erased != nil && u.Erased.Objects == 1 && u.Erased.Bytes == size+1<<30 && u.Of["b"].Stored == 0
@@ -177,6 +183,110 @@ func TestLodgedCopyIsEvicted(t *testing.T) {
 		return nil
 	})
 	c.nothing("b", id)
+}
+
+// TestLodgedHomeIsNotEvicted: the copy that is the volume's home stays when the host deletes, also
+// a blind one that took over, and after a restart. When another goes on, it goes.
+func TestLodgedHomeIsNotEvicted(t *testing.T) {
+	c := newCluster(t)
+	c.own = true
+	c.add("a")
+	c.add("b")
+	x := c.lodge(paper.KindCopy, "b", 25<<30)
+	only := c.createAt("only", manifest("only", 1), []string{"b"})
+	id := c.createBlind("v", manifest("v", 2), []string{"a", "b"}, "b")
+	for _, v := range []string{only, id} {
+		c.change(v, func(v *federation.Volume) { v.Agreed = []string{x} })
+	}
+	fill(t, c.router("b", only), &client{name: "x"}, "f", 1)
+	a := c.router("a", id)
+	c.members(id, "a", "b")
+	written := c.load(a, "f")()
+	c.stop("a")
+	c.until("b has taken over", func() error {
+		if s := c.at("b").reporter.Status(id); len(s) != 1 || s[0].Role != report.Steward {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	c.deletes(x)
+	stays := func() {
+		t.Helper()
+		c.until("b keeps both, and says why", func() error {
+			for _, v := range []string{only, id} {
+				if s, _ := c.at("b").copies.State(v); s.Copy == nil || !strings.Contains(s.Leaving, "it is home") {
+					return fmt.Errorf("%+v", s)
+				}
+			}
+			return nil
+		})
+	}
+	stays()
+	c.stop("b")
+	c.start("b")
+	stays()
+	c.start("a")
+	c.until("b's copy of the volume that a has goes", func() error {
+		if held, err := c.at("b").copies.Held(func(v string) bool { return v == id }); err != nil || held[id] {
+			return fmt.Errorf("it is there: %w", err)
+		}
+		return nil
+	})
+	r := c.router("a", id)
+	for _, name := range written {
+		if _, err := r.Lookup(within(t, hang), volume.Request{}, volume.Root, name); err != nil {
+			t.Errorf("%s is lost: %v", name, err)
+		}
+	}
+	if held, err := c.at("b").copies.Held(func(v string) bool { return v == only }); err != nil || !held[only] {
+		t.Errorf("the only copy of a volume is gone: %v", err)
+	}
+}
+
+// TestLodgedCopyInTheTrash: a copy that others wait for stays while its volume is in the trash,
+// whatever the host says.
+func TestLodgedCopyInTheTrash(t *testing.T) {
+	c := newCluster(t)
+	c.own = true
+	for _, s := range []string{"a", "b", "c"} {
+		c.add(s)
+	}
+	x := c.lodge(paper.KindCopy, "b", 15<<30)
+	id := c.createAt("v", manifest("v", 1), []string{"b"})
+	c.change(id, func(v *federation.Volume) { v.Agreed = []string{x} })
+	written := c.load(c.router("b", id), "f")()
+	c.stop("c")
+	c.change(id, func(v *federation.Volume) { v.Sites, v.Agreed = []string{"c"}, nil })
+	c.deletes(x)
+	c.delete(id)
+	c.until("it is closed", func() error {
+		if _, managed := c.at("b").copies.State(id); managed {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	// Another Host of this gateway looks once at everything.
+	clock, looked := clockwork.NewFakeClock(), make(chan struct{})
+	b := c.at("b")
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		defer close(looked)
+		lodging.New(lodging.Config{Gateway: "gb", Site: "b", Organization: "org-b", By: "gb", View: b.view, Registry: b.cfg.Registry,
+			Copies: b.copies, Pools: b.pools, Store: b.cfg.Store, Now: time.Now, Timers: clock, Logger: b.cfg.Logger}).Run(ctx)
+	}()
+	if err := clock.BlockUntilContext(within(t, hang), 1); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	<-looked
+	c.change(id, func(v *federation.Volume) { v.Deleted, v.DeletedAt = false, time.Time{} })
+	c.start("c")
+	r := c.router("c", id)
+	for _, name := range written {
+		if _, err := r.Lookup(within(t, hang), volume.Request{}, volume.Root, name); err != nil {
+			t.Errorf("%s is lost: %v", name, err)
+		}
+	}
 }
 
 // TestLodgedReserve: a site that lends nothing keeps nothing of its cache pool for another

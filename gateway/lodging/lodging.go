@@ -52,12 +52,12 @@ type Config struct {
 // Host counts for agreements of which this gateway's site is the host.
 type Host struct {
 	cfg    Config
-	failed map[string]string // what was logged, by agreement
-	next   int               // which of those that are over has its turn
+	failed map[[2]string]string // what was logged, by agreement and what was to be done
+	next   int                  // which of those that are over has its turn
 }
 
 // New makes a Host.
-func New(cfg Config) *Host { return &Host{cfg: cfg, failed: map[string]string{}} }
+func New(cfg Config) *Host { return &Host{cfg: cfg, failed: map[[2]string]string{}} }
 
 // lookEvery is how often it looks what there is to say. eraseTime bounds what is deleted in a look,
 // and deleteTime one object.
@@ -114,30 +114,31 @@ func (h *Host) look(ctx context.Context) {
 		return ok && guests[v.Owner]
 	})
 	if err != nil {
-		h.notes(ctx, deal{Request: &paper.Request{}}, err)
+		h.notes(ctx, deal{Request: &paper.Request{}}, "list", err)
 		return
 	}
 	for _, d := range all {
 		said, err := h.count(ctx, d, held)
-		if h.notes(ctx, d, err); err == nil && !said && d.answer.Deleting != nil && d.Kind == paper.KindCopy {
+		if h.notes(ctx, d, "count", err); err == nil && !said && d.answer.Deleting != nil && d.Kind == paper.KindCopy {
 			over = append(over, d)
 		}
 	}
 	if len(over) > 0 {
 		h.next = (h.next + 1) % len(over)
-		h.notes(ctx, over[h.next], h.erase(ctx, over[h.next], held))
+		h.notes(ctx, over[h.next], "delete", h.erase(ctx, over[h.next], held))
 	}
 }
 
 // notes logs what failed of an agreement, once.
-func (h *Host) notes(ctx context.Context, d deal, err error) {
+func (h *Host) notes(ctx context.Context, d deal, what string, err error) {
+	key := [2]string{d.ID, what}
 	switch {
 	case err == nil:
-		delete(h.failed, d.ID)
-	case ctx.Err() == nil && h.failed[d.ID] != err.Error():
-		h.failed[d.ID] = err.Error()
+		delete(h.failed, key)
+	case ctx.Err() == nil && h.failed[key] != err.Error():
+		h.failed[key] = err.Error()
 		h.cfg.Logger.Warn("what an agreement asks of this gateway is not done yet; it is tried again", "agreement", d.ID,
-			"guest", d.Guest, "error", err)
+			"guest", d.Guest, "to", what, "error", err)
 	}
 }
 

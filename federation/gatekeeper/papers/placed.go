@@ -28,8 +28,8 @@ type Placing struct {
 }
 
 // Judge returns why a volume may not be there (gatekeeper-2). Each site is the owner's own, or
-// lends to it, or there is an agreement about copies there which the record names: one that can be
-// used, if the copy is new or grows, and is large enough for this volume. How much all volumes of an
+// lends to it, or there is an agreement about copies there which the record names. If the copy is
+// new or grows, that can be used, and is large enough for this volume. How much all volumes of an
 // agreement take, the site's gateways look at. A copy that is there stays; if that was by an
 // agreement, it is so by one still.
 func (p Placing) Judge() error {
