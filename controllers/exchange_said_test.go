@@ -283,3 +283,38 @@ func TestLodgedRoomIsCounted(t *testing.T) {
 		t.Errorf("the host counted an hour more, and usage is %+v", u.Status)
 	}
 }
+
+// TestACopyStaysByItsAgreement: a copy for which there is no other place is by its agreement also
+// when that is over and the host deletes. So the host's gateway knows that it is to go.
+func TestACopyStaysByItsAgreement(t *testing.T) {
+	f, host, guest := lenders(t)
+	host.create(anOffer("copies", func(s *v1alpha1.StorageOfferSpec) {
+		s.Kind, s.Automatic = v1alpha1.RoomCopy, new(resource.MustParse("2Ti"))
+	}))
+	settleAll(host, guest)
+	guest.create(f.aRequest(anID, "ams.copies", "2Ti"))
+	settleAll(host, guest)
+	g := gv("lab", "runs", func(s *v1alpha1.GeoVolumeSpec) { s.Size = new(resource.MustParse("1Ti")) })
+	guest.create(g)
+	settleAll(host, guest)
+	uuid := v1alpha1.VolumeUUID("uid-gro", string(g.UID))
+	stays := func(phase paper.Phase, move v1alpha1.AgreementParty) {
+		t.Helper()
+		settleAll(host, guest)
+		guest.reconcile("GeoVolumeContent", uuid)
+		settleAll(host, guest)
+		wantPhase(anID, phase, move, host, guest)
+		if v := f.record(uuid); !slices.Equal(v.Sites, []string{"gro", "ams"}) || !slices.Equal(v.Agreed, []string{anID}) {
+			t.Errorf("it is at %q by %q", v.Sites, v.Agreed)
+		}
+	}
+	edit(host, agreementOf(host, anID), func(a *v1alpha1.StorageAgreement) { a.Spec.Notice = &v1alpha1.Statement{Why: "old"} })
+	stays(paper.Ending, v1alpha1.AgreementGuest)
+	f.advance(39 * 24 * time.Hour)
+	for _, c := range []*cluster{host, guest} {
+		c.reconcile("StorageAgreement", anID)
+	}
+	stays(paper.Breached, v1alpha1.AgreementHost)
+	edit(host, agreementOf(host, anID), func(a *v1alpha1.StorageAgreement) { a.Spec.Delete = &v1alpha1.Statement{} })
+	stays(paper.Drained, v1alpha1.AgreementHost)
+}

@@ -133,8 +133,8 @@ func TestLodgedCopy(t *testing.T) {
 	c.change(id, func(v *federation.Volume) { v.Spec.Size += 1 << 30 })
 	c.counted(x, "b", func(u *paper.Usage) bool { return u.Of["b"].Stored == size+1<<30 && u.Of["b"].ByteHours > 0 })
 
-	// The copy is to be elsewhere. Until it is, nothing goes, whatever the host says, and nothing is
-	// counted.
+	// The copy is to be elsewhere. Until it is, nothing goes, whatever the host says, and nothing
+	// is counted.
 	y := c.lodge(paper.KindCopy, "c", 15<<30)
 	c.stop("c")
 	c.change(id, func(v *federation.Volume) {
