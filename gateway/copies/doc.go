@@ -10,8 +10,8 @@
 //   - copies-1: A log that is in doubt or gone is not replaced by an empty one while the control
 //     record counts on it (protocol-3). See doubt.go.
 //   - copies-2: A copy that a forced takeover left out is kept aside under another name. It is
-//     deleted by no program before its volume is purged, or the agreement is over by which it was
-//     here.
+//     deleted by no program before its volume is purged, or the grace is over of the agreement by
+//     which it was here.
 //   - copies-3: A copy is deleted only when, as read with a quorum, the site is not to have it, the
 //     control record does not name this gateway, and the home has reported that every site which is
 //     to have a copy has all that is committed. The volume's segments in the site's store stay
