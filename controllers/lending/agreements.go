@@ -173,7 +173,12 @@ func (r *agreements) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if earlier != nil && out.Verdict == nil {
 		show(&obj.Status.Conditions, obj.Generation, r.Now(), settle(earlier), plan.State{})
 	}
-	out.Result = wake(out.Result, r.Now(), append(agreed{a}.next(r.Now()), r.Now().Add(wait))...)
+	now := r.Now()
+	next := agreed{a}.next(now)
+	if wait > 0 {
+		next = append(next, now.Add(wait))
+	}
+	out.Result = wake(out.Result, now, next...)
 	return r.Report(ctx, out, before, obj, agreementStatus)
 }
 

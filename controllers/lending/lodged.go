@@ -25,7 +25,7 @@ func (r *agreements) counts(ctx context.Context, a agreed, wait *time.Duration) 
 		return a.Answer.Deleted == nil && (q.Kind == paper.KindCache || isAt(v, q.Site))
 	}
 	taken := view.Part(q.Amount, r.Mirror.Lodged(&q, func(v *view.Volume) bool {
-		return ownerSite(v.Record) == r.Site && there(v)
+		return r.ownerSite(v.Record) == r.Site && there(v)
 	}), r.Mirror.Lodged(&q, there))
 	u, later := q.Lodged(r.Site, r.Organization, is.Usage, taken, r.Now())
 	if *wait = later; u == nil || later > 0 {
@@ -38,12 +38,20 @@ func (r *agreements) counts(ctx context.Context, a agreed, wait *time.Duration) 
 	return nil
 }
 
-// ownerSite is the site whose operator counts for a volume: of one that a person made, its first.
-func ownerSite(v *federation.Volume) string {
-	if v.OwnerSite == "" && len(v.Sites) > 0 {
-		return v.Sites[0]
+// ownerSite is the site whose operator counts for a volume: of one that a person made, the first
+// of its organization.
+func (r *agreements) ownerSite(v *federation.Volume) string {
+	if v.OwnerSite != "" {
+		return v.OwnerSite
 	}
-	return v.OwnerSite
+	i := slices.IndexFunc(v.Sites, func(name string) bool {
+		s, _ := r.Mirror.Site(name)
+		return s.Organization == r.Organization
+	})
+	if i < 0 {
+		return ""
+	}
+	return v.Sites[i]
 }
 
 // isAt reports whether a volume's home has heard of its copy at a site, or a former home: a new one

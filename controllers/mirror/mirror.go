@@ -149,8 +149,8 @@ func (m *Mirror) rooms(uuid string, kind paper.Kind, now time.Time) (out []plan.
 		}
 		a, _ := m.Paper(paper.AnswerName(r.ID))
 		life := r.Life(a.Answer, now)
-		// A copy stays by an agreement that is over, until it is elsewhere or its host deletes it.
-		stays := kind == paper.KindCopy && r.Agrees(a.Answer) && a.Answer.Ready != nil && a.Answer.Deleted == nil
+		// A copy stays by an agreement that is over, until it is elsewhere.
+		stays := kind == paper.KindCopy && r.Agrees(a.Answer) && a.Answer.Ready != nil
 		if !life.Reads() && !stays {
 			continue
 		}

@@ -44,3 +44,16 @@ func (p *placer) lacks(by *Room) federation.Bytes {
 	}
 	return by.Promised + need - by.Amount
 }
+
+// lost are the agreements by which the volume has copies, and of which nothing is known: they stay
+// in its record.
+func (p *placer) lost() (ids []string) {
+	for _, id := range p.PresentAgreed {
+		if !slices.ContainsFunc(p.Sites, func(c Candidate) bool {
+			return slices.ContainsFunc(c.Rooms, func(r Room) bool { return r.Agreement == id })
+		}) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

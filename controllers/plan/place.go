@@ -151,12 +151,15 @@ func place(r Request, sparing bool) (Placement, error) {
 	for _, name := range out.Sites {
 		if by := p.by(p.find(name)); by != nil {
 			out.Agreed = append(out.Agreed, by.Agreement)
+		} else if c := p.find(name); c != nil && c.Closed {
+			out.Agreed = append(out.Agreed, p.lost()...)
 		}
 		if !p.keyed(name) {
 			out.Blind = append(out.Blind, name)
 		}
 	}
 	slices.Sort(out.Agreed)
+	out.Agreed = slices.Compact(out.Agreed)
 	if len(out.Blind) > 0 && len(out.Blind) == len(out.Sites) {
 		return Placement{}, &Unplaceable{Refused: p.refused,
 			Problem: fmt.Sprintf("all copies would be blind (%s), and one at least has to "+

@@ -75,6 +75,10 @@ func TestCopiesByAgreement(t *testing.T) {
 	refused("by none any more", change(func(v *federation.Volume) { v.Agreed = nil }))
 	refused("by one that is none", change(func(v *federation.Volume) { v.Agreed = []string{"nothing"} }))
 	refused("by a store's in its place", change(func(v *federation.Volume) { v.Agreed = []string{store} }))
+	unanswered := w.pb.request("6f1c2b6e-0000-4000-8000-000000000004", 1<<30)
+	unanswered.Offer, unanswered.Kind = "copies", paper.KindCopy
+	w.ok(w.pb.puts(paper.Paper{Request: unanswered}))
+	refused("by one that nobody accepted too", change(func(v *federation.Volume) { v.Agreed = []string{lent, unanswered.ID} }))
 	refused("larger than the agreement", change(func(v *federation.Volume) { v.Spec.Size = 4<<30 + 1 }))
 	refused("given away", change(func(v *federation.Volume) { v.Owner, v.OwnerSite = "C", "" }))
 	w.ok(change(func(v *federation.Volume) { v.Spec.Size = 4 << 30 }))

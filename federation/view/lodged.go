@@ -14,9 +14,9 @@ import (
 )
 
 // Takes reports whether a site may have another copy of a volume at a time: it is its owner's, or
-// lends to it, or to its owner by an agreement that the volume's record names. What volumes that
-// are older take of that agreement, with this one, is no more than was agreed on.
-func (v *View) Takes(site federation.Site, r federation.Volume, now time.Time) bool {
+// lends to it, or to its owner by an agreement that the volume's record names. What is held there
+// by that agreement, and volumes that are older, with this one take no more than was agreed on.
+func (v *View) Takes(site federation.Site, r federation.Volume, now time.Time, held func(uuid string) bool) bool {
 	return site.Takes(r.Owner) || slices.ContainsFunc(r.Agreed, func(id string) bool {
 		q, a := v.agreement(id)
 		if q == nil || !q.Takes(a, r.Owner, site.Name, now) {
@@ -24,7 +24,7 @@ func (v *View) Takes(site federation.Site, r federation.Volume, now time.Time) b
 		}
 		taken := r.Spec.Size
 		v.each(func(e *Volume) {
-			if e.UUID != r.UUID && lodges(e.Record, q) && older(e.Record, &r) {
+			if e.UUID != r.UUID && lodges(e.Record, q) && (held(e.UUID) || older(e.Record, &r)) {
 				taken += e.Record.Spec.Size
 			}
 		})
@@ -32,43 +32,10 @@ func (v *View) Takes(site federation.Site, r federation.Volume, now time.Time) b
 	})
 }
 
-// older reports whether a volume has its place before another: so that of two that came at the same
+// older reports whether a volume has its place before another: so that of two that come at the same
 // time, and do not fit together, one has it.
 func older(a, b *federation.Volume) bool {
 	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.UUID, b.UUID)) < 0
-}
-
-// Evicts reports whether a volume's copy goes from a site although the volume's record names it:
-// the agreement by which it is there is over, its guest did not drain, and its host deletes. While
-// the record names another about that site, by which the guest can read, it does not.
-func (v *View) Evicts(site federation.Site, r federation.Volume, now time.Time) bool {
-	if !slices.Contains(r.Sites, site.Name) || site.Takes(r.Owner) {
-		return false
-	}
-	over := false
-	for _, id := range r.Agreed {
-		q, a := v.agreement(id)
-		switch {
-		case q == nil:
-			return false // nobody knows what it says
-		case q.Kind != paper.KindCopy || q.Guest != r.Owner || q.Site != site.Name || !q.Agrees(a):
-		case a.Deleting == nil:
-			return false
-		default:
-			over = true
-		}
-	}
-	return over
-}
-
-// Rightly reports whether a site may have a copy of a volume that is there: it is its owner's, or
-// lends to it, or the record names an agreement about copies there by which its host does not
-// delete.
-func (v *View) Rightly(site federation.Site, r federation.Volume) bool {
-	return slices.Contains(r.Sites, site.Name) && (site.Takes(r.Owner) || slices.ContainsFunc(r.Agreed, func(id string) bool {
-		q, a := v.agreement(id)
-		return q != nil && q.Kind == paper.KindCopy && q.Guest == r.Owner && q.Site == site.Name && q.Agrees(a) && a.Deleting == nil
-	}))
 }
 
 func (v *View) agreement(id string) (*paper.Request, *paper.Answer) {

@@ -25,10 +25,6 @@
 //   - copies-7: When a site has the volume's newest data key and is not to read what is written
 //     later (no copy, no member, nothing that the owner allows), the home has another follow, which
 //     it wraps for the others. What is sealed a second later is sealed with that.
-//   - copies-8: A copy that is here by an agreement goes, whatever the volume's record says, when
-//     the guest let its time go by and the host deletes everything. It goes only when the control
-//     record, as read with a quorum, has another home, and that one lives. A home hands over before
-//     that, and stays if it cannot.
 //
 // # Locking and lifetime
 //

@@ -160,76 +160,15 @@ func (m *Manager) remove(s *managed, v federation.Volume) error {
 // lends returns why this site gives a volume no room: it has no copy of it yet, and lends nothing
 // to its owner, whatever the volume's record says.
 func (m *Manager) lends(v federation.Volume) error {
-	if !m.kept[v.UUID] && m.evicts(v) {
-		return errEvicted
-	}
 	_, site, known := m.cfg.View.Gateway(m.cfg.Self.Gateway)
-	if m.kept[v.UUID] || !known || m.cfg.View.Takes(site, v, m.cfg.Now()) || m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
+	if m.kept[v.UUID] || !known || m.cfg.View.Takes(site, v, m.cfg.Now(), m.keeps) || m.cfg.View.CountsOn(v.UUID, m.cfg.Self) {
 		return nil
 	}
 	return fmt.Errorf("volume %s belongs to %s, to whom site %s lends no room: agree on some, or name it in lends of the gateway's "+
 		"configuration", v.Name, v.Owner, site.Name)
 }
 
-// evicts reports whether a volume's copy is to go from here although its record names the site.
-func (m *Manager) evicts(v federation.Volume) bool {
-	_, site, known := m.cfg.View.Gateway(m.cfg.Self.Gateway)
-	return known && m.cfg.View.Evicts(site, v, m.cfg.Now())
-}
-
-// evict deletes a copy that is here by an agreement which is over, whatever the volume's record
-// says, if that is safe (copies-8). It reports whether nothing is here any more.
-func (m *Manager) evict(ctx context.Context, s *managed, v federation.Volume) (gone bool) {
-	now := m.cfg.Now()
-	if s.leaving == nil {
-		m.setLeaving(s, &leaving{after: leaveFirst})
-	} else if now.Before(s.leaving.next) {
-		return false
-	}
-	err := error(nil)
-	if m.kept[v.UUID] || s.copy != nil {
-		err = m.mayEvict(ctx, s, v)
-	}
-	if err == nil && s.copy != nil {
-		if err = m.detach(v.UUID, s); err == nil {
-			err = m.mayEvict(ctx, s, v) // now it is closed, so it acknowledges nothing any more
-		}
-	}
-	if err == nil && m.kept[v.UUID] {
-		err = m.remove(s, v)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err == nil {
-		s.leaving, s.problem = nil, errEvicted
-		return true
-	}
-	s.leaving = &leaving{why: fmt.Sprintf("the agreement by which it is here is over; it stays for now: %v", err),
-		next: now.Add(s.leaving.after), after: min(2*s.leaving.after, leaveMost)}
-	return false
-}
-
-var errEvicted = errors.New("it was here by an agreement that is over, and nothing of it is here any more")
-
-// mayEvict returns why a copy stays: it is the volume's home, as read with a quorum, or the home is
-// not there, and nobody else may have everything.
-func (m *Manager) mayEvict(ctx context.Context, s *managed, v federation.Volume) error {
-	ctl, _, err := m.cfg.Registry.GetControl(ctx, v.UUID)
-	if err == nil {
-		err = m.cfg.Registry.Trusted()
-	}
-	switch {
-	case err != nil:
-		return err
-	case ctl.Home.Gateway != m.cfg.Self.Gateway && m.cfg.View.IsAlive(ctl.Home.Gateway, ctl.Home.Incarnation):
-		return nil
-	case ctl.Home.Gateway != m.cfg.Self.Gateway:
-		return fmt.Errorf("its home %s is not alive", ctl.Home.Gateway)
-	case s.copy != nil:
-		return m.handOver(s.copy, v)
-	}
-	return errors.New("it is home")
-}
+func (m *Manager) keeps(id string) bool { return m.kept[id] }
 
 // setLeaving is called by Run alone; others read.
 func (m *Manager) setLeaving(s *managed, l *leaving) {

@@ -326,10 +326,6 @@ func (m *Manager) manage(id string) *managed {
 // bring brings one volume's copy in line with the registry, and reports whether something must be
 // tried again.
 func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (again bool) {
-	evicts := m.evicts(v)
-	if evicts && m.evict(ctx, s, v) {
-		return false
-	}
 	if m.outlined[v.UUID] { // the site is to have a copy now
 		err := m.cfg.Registry.Trusted() // one that went back does not know what the site is to have
 		if err == nil && s.outline != nil {
@@ -370,10 +366,10 @@ func (m *Manager) bring(ctx context.Context, s *managed, v federation.Volume) (a
 		m.keys(ctx, s.copy, v) // a site that is to have the key instead needs it
 		return true
 	}
-	if s.leaving != nil && !evicts {
+	if s.leaving != nil {
 		m.setLeaving(s, nil)
 	}
-	return m.keys(ctx, s.copy, v) || evicts
+	return m.keys(ctx, s.copy, v)
 }
 
 // openCopy opens the copy of a volume that has none open, and reports whether it did.

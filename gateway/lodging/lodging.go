@@ -10,8 +10,9 @@
 //     since what is on the disks stays there meanwhile.
 //   - lodging-3: it says that all was deleted when the host deletes, and nothing is left of any
 //     volume of the guest that was here: no copy, none that was set aside, and nothing in the
-//     site's store. What is here by another right stays. Copies it deletes none: the Manager does,
-//     when it is safe (copies-3, copies-8), or a purge.
+//     site's store. What is here by another right stays. It deletes no copy: that leaves when the
+//     volume's record does not name the site, and no other waits for it (copies-3), or by a purge.
+//     So the copies of a guest that takes none away stay, and are counted.
 //   - lodging-4: a copy that was set aside has changes that a forced takeover left out. It goes
 //     when the grace of the agreement is over, not before.
 package lodging
@@ -90,7 +91,6 @@ type deal struct {
 // look counts for all agreements, and then goes on with deleting for one that is over.
 func (h *Host) look(ctx context.Context) {
 	var all, over []deal
-	guests := map[string]bool{}
 	for _, p := range h.cfg.View.Papers(string(paper.FormRequest) + "/") {
 		r := p.Request
 		if r == nil || r.Host != h.cfg.Organization || r.Site != h.cfg.Site || r.Kind == paper.KindStore {
@@ -104,14 +104,13 @@ func (h *Host) look(ctx context.Context) {
 			continue
 		}
 		all = append(all, d)
-		guests[r.Guest] = guests[r.Guest] || r.Kind == paper.KindCopy
 	}
 	if len(all) == 0 {
 		return
 	}
 	held, err := h.cfg.Copies.Held(func(id string) bool {
 		v, ok := h.cfg.View.Record(id)
-		return ok && guests[v.Owner]
+		return ok && v.Owner != h.cfg.Organization
 	})
 	if err != nil {
 		h.notes(ctx, deal{Request: &paper.Request{}}, "list", err)
@@ -149,11 +148,8 @@ func (h *Host) count(ctx context.Context, d deal, held map[string]bool) (said bo
 	if d.Kind == paper.KindCopy {
 		taken = h.cfg.View.Lodged(d.Request, func(v *view.Volume) bool { return held[v.UUID] })
 	}
-	taken = view.Part(d.Amount, taken, all)
-	if d.Kind == paper.KindCache {
-		_, site, _ := h.cfg.View.Gateway(h.cfg.Gateway)
-		taken /= federation.Bytes(max(len(site.Gateways), 1))
-	}
+	_, site, _ := h.cfg.View.Gateway(h.cfg.Gateway) // each gateway of it has the same copies
+	taken = view.Part(d.Amount, taken, all) / federation.Bytes(max(len(site.Gateways), 1))
 	u, wait := d.Lodged(h.cfg.Gateway, h.cfg.Organization, d.is.Usage, taken, h.cfg.Now())
 	if u == nil || wait > 0 {
 		return u != nil && u.Of[d.Site].Stored != d.is.Usage.Of[d.Site].Stored, nil
@@ -173,10 +169,6 @@ func (h *Host) erase(ctx context.Context, d deal, held map[string]bool) error {
 	if err := h.cfg.Registry.Trusted(); err != nil {
 		return err
 	}
-	site, known := h.cfg.View.Site(h.cfg.Site)
-	if !known {
-		return errors.New("this site is not registered")
-	}
 	for _, p := range h.cfg.View.Purges() {
 		if slices.Contains(p.Pending, h.cfg.Gateway) {
 			return fmt.Errorf("volume %s was purged, and is not gone yet", p.Volume)
@@ -187,15 +179,22 @@ func (h *Host) erase(ctx context.Context, d deal, held map[string]bool) error {
 	all, _ := h.cfg.View.Volumes()
 	for _, v := range all {
 		is := v.Record
-		if is == nil || is.Owner != d.Guest || !slices.Contains(slices.Concat(is.Former, is.Sites), h.cfg.Site) ||
-			h.cfg.View.Rightly(site, *is) {
-			continue
+		switch {
+		case is == nil || is.Owner == h.cfg.Organization:
+		case slices.Contains(is.Sites, h.cfg.Site) && is.Owner == d.Guest && slices.Contains(is.Agreed, d.ID):
+			return fmt.Errorf("volume %s is to have a copy here, by its record: its owner takes that away", is.Name)
+		case slices.Contains(is.Sites, h.cfg.Site), !slices.Contains(is.Former, h.cfg.Site): // by another right, or never
+		case is.Owner != d.Guest: // it was the guest's before, maybe
+			if held[is.UUID] {
+				return fmt.Errorf("volume %s: its copy is not deleted yet", is.Name)
+			}
+		default:
+			if err := h.gone(ctx, d, is, held[is.UUID]); err != nil {
+				return fmt.Errorf("volume %s: %w", is.Name, err)
+			}
+			objects++
+			bytes += is.Spec.Size
 		}
-		if err := h.gone(ctx, d, is, held[is.UUID]); err != nil {
-			return fmt.Errorf("volume %s: %w", is.Name, err)
-		}
-		objects++
-		bytes += is.Spec.Size
 	}
 	now := h.cfg.Now().UTC().Truncate(time.Second)
 	u := &paper.Usage{ID: d.ID, Guest: d.Guest, Host: d.Host, By: h.cfg.Gateway, Organization: h.cfg.Organization, At: now,
@@ -232,6 +231,23 @@ func (h *Host) gone(ctx context.Context, d deal, v *federation.Volume, held bool
 	if h.cfg.Store == nil {
 		return nil
 	}
+	is, _, err := h.cfg.Registry.GetVolume(ctx, v.UUID)
+	if err != nil {
+		return err
+	}
+	ctl, _, err := h.cfg.Registry.GetControl(ctx, v.UUID)
+	if err != nil {
+		return err
+	}
+	switch {
+	case h.cfg.Registry.Trusted() != nil:
+		return h.cfg.Registry.Trusted()
+	case is.Deleted:
+		return errors.New("it is in the trash: what is in the site's store goes with it")
+	case slices.Contains(is.Sites, h.cfg.Site),
+		slices.ContainsFunc(ctl.Members, func(m federation.Member) bool { return m.Site == h.cfg.Site }):
+		return errors.New("the site is to have a copy again, or still counts as a member")
+	}
 	var names []string
 	if err := h.cfg.Store.List(ctx, v.UUID+"/", func(i store.Info) error {
 		names = append(names, i.Name)
@@ -250,17 +266,16 @@ func (h *Host) gone(ctx context.Context, d deal, v *federation.Volume, held bool
 	return nil
 }
 
-// unused returns why the site's store may be used for a volume: the site is to have a copy again,
-// or one is open here, or another gateway of the site has one.
+// unused returns why the site's store may be used for a volume since: the site is to have a copy
+// again, or one is open here, or another gateway of the site is a member.
 func (h *Host) unused(v *federation.Volume) error {
 	is := h.cfg.View.Volume(v.UUID)
-	site, known := h.cfg.View.Site(h.cfg.Site)
 	state, _ := h.cfg.Copies.State(v.UUID)
 	switch {
-	case is == nil || is.Record == nil || !known:
+	case is == nil || is.Record == nil:
 		return errors.New("nothing is known of it any more")
-	case h.cfg.View.Rightly(site, *is.Record), state.Copy != nil:
-		return errors.New("the site is to have a copy again")
+	case slices.Contains(is.Record.Sites, h.cfg.Site), is.Record.Deleted, state.Copy != nil:
+		return errors.New("the site is to have a copy again, or it is in the trash")
 	case is.Control != nil && slices.ContainsFunc(is.Control.Members, func(m federation.Member) bool { return m.Site == h.cfg.Site }):
 		return errors.New("a gateway of this site is a member")
 	}

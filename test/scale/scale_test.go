@@ -85,7 +85,8 @@ func (w *world) grow() {
 	// What is shown of sites is looked at every 30 s, so it comes last.
 	w.until("wait until the operator has made all", func() (bool, string) {
 		if p, ok := op.pulse(); !ok || p.busy > 0 {
-			return false, fmt.Sprintf("the operator serves its metrics: %v; it has %d objects to look at", ok, p.busy)
+			return false, fmt.Sprintf("the operator serves its metrics: %v; it has %d objects to look at, and has looked at %v", ok, p.busy,
+				p.reconciles)
 		}
 		return w.settled(w.parts, w.loads)
 	})

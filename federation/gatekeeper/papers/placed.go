@@ -3,6 +3,7 @@
 package papers
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -49,12 +50,12 @@ func (p Placing) Judge() error {
 		case s == nil:
 			return fmt.Errorf("site %s is not registered", name)
 		}
-		by := about(is, p.Next.Agreed, name)
+		by := about(is, p.Next.Agreed, name, p.takes)
 		grows := p.Prev == nil || p.Next.Spec.Size > p.Prev.Spec.Size
 		switch {
-		case here && by == nil && about(is, p.Prev.Agreed, name) != nil:
+		case here && by == nil && about(is, p.Prev.Agreed, name, nil) != nil:
 			return fmt.Errorf("the copy at site %s is there by agreement %s: name it in agreed, or another about copies there, or take "+
-				"the copy away", name, about(is, p.Prev.Agreed, name).ID)
+				"the copy away", name, about(is, p.Prev.Agreed, name, nil).ID)
 		case here && (by == nil || !grows && slices.Contains(p.Prev.Agreed, by.ID)):
 			continue
 		case by == nil || !p.takes(is, by, name):
@@ -67,17 +68,25 @@ func (p Placing) Judge() error {
 	return nil
 }
 
-// about is an agreement about copies at a site, of these; nil: none is.
-func about(is func(string) *paper.Paper, ids []string, site string) *paper.Request {
+type papersBy = func(name string) *paper.Paper
+
+// about is an agreement about copies at a site, of these: one that is good, if any is; nil: none is
+// about that.
+func about(is papersBy, ids []string, site string, good func(is papersBy, r *paper.Request, site string) bool) (first *paper.Request) {
 	for _, id := range ids {
-		if r := is(paper.RequestName(id)); r != nil && r.Request != nil && r.Request.Kind == paper.KindCopy && r.Request.Site == site {
+		r := is(paper.RequestName(id))
+		if r == nil || r.Request == nil || r.Request.Kind != paper.KindCopy || r.Request.Site != site {
+			continue
+		}
+		if good != nil && good(is, r.Request, site) {
 			return r.Request
 		}
+		first = cmp.Or(first, r.Request)
 	}
-	return nil
+	return first
 }
 
-func (p Placing) takes(is func(string) *paper.Paper, r *paper.Request, site string) bool {
+func (p Placing) takes(is papersBy, r *paper.Request, site string) bool {
 	a := is(paper.AnswerName(r.ID))
 	return a != nil && r.Takes(a.Answer, p.Next.Owner, site, p.Now)
 }
@@ -108,6 +117,8 @@ func (p Placing) names() error {
 			case r.Request.Guest != p.Next.Owner || r.Request.Kind != x.kind:
 				return fmt.Errorf("%s: agreement %s lends %q a %s, and the volume is of %q: name one of its own, or take it out first",
 					x.field, id, r.Request.Guest, r.Request.Kind, p.Next.Owner)
+			case x.kind == paper.KindCopy && !slices.Contains(x.was, id) && !p.takes(is, r.Request, r.Request.Site):
+				return fmt.Errorf("%s: agreement %s cannot be used: %q has not accepted it, or it ends", x.field, id, r.Request.Host)
 			}
 		}
 	}
