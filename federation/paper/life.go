@@ -140,7 +140,11 @@ func (r *Request) Life(a *Answer, now time.Time) Life {
 		l.Phase, l.Move, l.Why = Breached, Host, "the guest says that the host is gone"+because(r.HostGone)+
 			": it goes on without; the host deletes everything when it is back"
 	case !now.Before(l.Grace):
-		l.Phase, l.Move, l.Why = Breached, Host, what+", and the guest did not drain by "+day(l.Grace)+": the host may delete everything"
+		may := "the host may delete everything"
+		if r.Kind == KindCopy { // nobody deletes a copy by force
+			may = "its copies stay, and are counted, until it takes them away"
+		}
+		l.Phase, l.Move, l.Why = Breached, Host, what+", and the guest did not drain by "+day(l.Grace)+": "+may
 	case a.Unpaid != nil:
 		l.Phase, l.Move, l.Why = Breached, Guest, fmt.Sprintf("%s: the guest can write until %s, and read until %s", what, day(l.Ends),
 			day(l.Grace))
