@@ -316,5 +316,5 @@ func TestACopyStaysByItsAgreement(t *testing.T) {
 	}
 	stays(paper.Breached, v1alpha1.AgreementHost)
 	edit(host, agreementOf(host, anID), func(a *v1alpha1.StorageAgreement) { a.Spec.Delete = &v1alpha1.Statement{} })
-	stays(paper.Drained, v1alpha1.AgreementHost)
+	stays(paper.Breached, v1alpha1.AgreementGuest)
 }

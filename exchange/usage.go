@@ -77,25 +77,33 @@ func (d *Desk) Usages(ctx context.Context, id string) (map[string]Usage, error) 
 		}
 		rooms[p.Room.ID][p.Room.Gateway] = true
 	}
-	kinds, err := d.kinds(ctx, id)
+	requests, err := d.requests(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]Usage{}
+	out, gateways := map[string]Usage{}, map[string][]string{}
 	for _, p := range all {
 		if p.Usage == nil {
 			continue
 		}
-		u := out[p.Usage.ID]
-		if p.Usage.Organization == p.Usage.Guest {
-			u.Guest.add(p.Usage)
+		u, counted := out[p.Usage.ID], p.Usage
+		if r := requests[p.Usage.ID]; r != nil && r.Kind != paper.KindStore {
+			if counted, err = d.present(ctx, r, counted, gateways); err != nil {
+				return nil, err
+			}
+		}
+		if counted.Organization == counted.Guest {
+			u.Guest.add(counted)
 		} else {
-			u.Host.add(p.Usage)
+			u.Host.add(counted)
 		}
 		out[p.Usage.ID] = u
 	}
 	for id, u := range out {
-		if u.Kind = kinds[id]; u.Kind == "" || u.Kind == paper.KindStore {
+		if r := requests[id]; r != nil {
+			u.Kind = r.Kind
+		}
+		if u.Kind == "" || u.Kind == paper.KindStore {
 			u.Differs, u.More = differ(u.Guest, u.Host, rooms[id])
 		} else {
 			u.Differs, u.More = differLodged(u.Guest, u.Host)
@@ -105,19 +113,49 @@ func (d *Desk) Usages(ctx context.Context, id string) (map[string]Usage, error) 
 	return out, nil
 }
 
-// kinds are those of the agreements: of one, or of all for "".
-func (d *Desk) kinds(ctx context.Context, id string) (map[string]paper.Kind, error) {
+// requests are those of the agreements: of one, or of all for "".
+func (d *Desk) requests(ctx context.Context, id string) (map[string]*paper.Request, error) {
 	all, err := d.Book.ListPapers(ctx, paper.RequestName(id))
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]paper.Kind{}
+	out := map[string]*paper.Request{}
 	for _, p := range all {
 		if p.Request != nil {
-			out[p.Request.ID] = p.Request.Kind
+			out[p.Request.ID] = p.Request
 		}
 	}
 	return out, nil
+}
+
+// present is what somebody counted of room that is no store's, who may be gone: a gateway that its
+// site has no more, or an operator of a site without gateways. What he saw last is not there any
+// more then.
+func (d *Desk) present(ctx context.Context, r *paper.Request, u *paper.Usage, known map[string][]string) (_ *paper.Usage, err error) {
+	if d.Gateways == nil {
+		return u, nil
+	}
+	site := r.Site
+	if u.Organization == u.Guest {
+		site = u.By
+	}
+	gateways, asked := known[site]
+	if !asked {
+		if gateways, err = d.Gateways(ctx, site); err != nil {
+			return nil, err
+		}
+		known[site] = gateways
+	}
+	if u.Organization == u.Guest && len(gateways) > 0 || slices.Contains(gateways, u.By) {
+		return u, nil
+	}
+	gone := *u
+	gone.Of = map[string]paper.Counters{}
+	for of, c := range u.Of {
+		c.Stored = 0
+		gone.Of[of] = c
+	}
+	return &gone, nil
 }
 
 func (s *Sum) add(u *paper.Usage) {

@@ -70,6 +70,13 @@ func (r *agreements) Setup(mgr ctrl.Manager) error {
 				for _, id := range n.Stores {
 					q.Add(request(id))
 				}
+				if n.Site == r.Site { // it may have fewer gateways, which say that nothing is left
+					for _, p := range r.Mirror.Papers(string(paper.FormAnswer) + "/") {
+						if a := p.Answer; a != nil && a.Host == r.Organization && a.Deleting != nil && a.Deleted == nil {
+							q.Add(request(a.ID))
+						}
+					}
+				}
 			})
 			return nil
 		})).

@@ -156,7 +156,7 @@ func (m *Mirror) rooms(uuid string, kind paper.Kind, now time.Time) (out []plan.
 		}
 		site, _ := m.Site(r.Site)
 		x := plan.Room{Agreement: r.ID, Site: r.Site, Organization: r.Host, Region: site.Region, Labels: m.Labels(site), Amount: r.Amount,
-			Ending: life.Phase != paper.Active || m.IsLost(r.Site)}
+			Writes: life.Writes(now), Ending: life.Phase != paper.Active || m.IsLost(r.Site)}
 		x.Promised, _ = m.Promised(view.StoreLoad(r.ID))
 		for id, reserved := range m.pending {
 			if id != uuid && slices.Contains(reserved.sites, r.ID) {

@@ -22,13 +22,13 @@ func TestPlaceByAgreement(t *testing.T) {
 		})
 	}
 	room := func(id string, change ...func(*Room)) Room {
-		r := Room{Agreement: id, Site: "ein", Organization: "tue", Region: "south", Amount: 4 << 30}
+		r := Room{Agreement: id, Site: "ein", Organization: "tue", Region: "south", Amount: 4 << 30, Writes: true}
 		for _, f := range change {
 			f(&r)
 		}
 		return r
 	}
-	ends := func(r *Room) { r.Ending = true }
+	ends := func(r *Room) { r.Ending, r.Writes = true, false }
 	full := func(r *Room) { r.Promised = 4<<30 - 1 }
 	for _, tt := range []struct {
 		name, sites, agreed string

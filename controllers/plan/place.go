@@ -272,6 +272,8 @@ func (p *placer) refuse(c *Candidate) (Rule, string) {
 			poolsOf(c))
 	case by != nil && by.Ending && !present:
 		return RuleEnding, "the agreement with " + c.Organization + " ends"
+	case by != nil && !by.Writes && present && p.Spec.Size > p.PresentSize:
+		return RuleEnding, "the agreement with " + c.Organization + " ends: a copy there does not grow"
 	case by != nil && p.lacks(by) > 0:
 		return RuleCapacity, fmt.Sprintf("it lacks room: of the %s agreed on with %s, %s are promised, and %s too little is left",
 			by.Amount, c.Organization, by.Promised, p.lacks(by))

@@ -17,6 +17,8 @@ type Room struct {
 	// Agreement is its ID, and the rest of the site where the room is.
 	Agreement, Site, Organization, Region string
 	Labels                                map[string]string
+	// Writes: what is there may grow.
+	Writes bool
 	// Ending: it gets nothing that is new, since the agreement ends.
 	Ending bool
 	// Amount is what was agreed on, and Promised what all volumes, with this one, may take of it.

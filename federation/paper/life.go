@@ -121,7 +121,7 @@ func (r *Request) Life(a *Answer, now time.Time) Life {
 		l.Breach = Host
 	case a.Deleting != nil && a.Ready != nil && r.Drained == nil && a.Deleting.At.Before(l.Grace):
 		l.Breach = Host
-	case a.Unpaid != nil, r.Drained == nil && a.Deleting == nil && !now.Before(l.Grace):
+	case a.Unpaid != nil, r.Drained == nil && (a.Deleting == nil || r.Kind == KindCopy) && !now.Before(l.Grace):
 		l.Breach = Guest
 	}
 	noticed := r.Noticed != nil || a.Noticed != nil
@@ -132,6 +132,8 @@ func (r *Request) Life(a *Answer, now time.Time) Life {
 		l.Phase, l.Move, l.Why = Drained, Guest, "the host deleted everything: the guest confirms it"
 	case a.Deleting != nil && l.Breach == Host && r.HostGone == nil:
 		l.Phase, l.Move, l.Why = Breached, Host, "the host deletes everything, before the time was over"
+	case a.Deleting != nil && r.Kind == KindCopy && r.Drained == nil:
+		l.Phase, l.Move, l.Why = Breached, Guest, "the host deletes; the guest's copies stay, and are counted, until it takes them away"
 	case a.Deleting != nil:
 		l.Phase, l.Move, l.Why = Drained, Host, "the host deletes everything"
 	case r.Drained != nil:

@@ -14,7 +14,10 @@
 //     volume's record does not name the site, and no other waits for it (copies-3), or by a purge.
 //     So the copies of a guest that takes none away stay, and are counted.
 //   - lodging-4: a copy that was set aside has changes that a forced takeover left out. It goes
-//     when the grace of the agreement is over, not before.
+//     when the grace of the agreement is over, not before, and stays while it may be here by
+//     another right.
+//   - lodging-5: the site's store is emptied by the first gateway of the site, when all others have
+//     said that their pools have nothing.
 package lodging
 
 import (
@@ -55,17 +58,30 @@ type Host struct {
 	cfg    Config
 	failed map[[2]string]string // what was logged, by agreement and what was to be done
 	next   int                  // which of those that are over has its turn
+	// empty are volumes of which the store has nothing, by agreement and UUID: in which generation
+	// of its record that was seen.
+	empty map[[2]string]uint64
+	again map[string]pause // when an agreement that is over is looked at again
+}
+
+// pause is a wait that becomes longer.
+type pause struct {
+	until time.Time
+	long  time.Duration
 }
 
 // New makes a Host.
-func New(cfg Config) *Host { return &Host{cfg: cfg, failed: map[[2]string]string{}} }
+func New(cfg Config) *Host {
+	return &Host{cfg: cfg, failed: map[[2]string]string{}, empty: map[[2]string]uint64{}, again: map[string]pause{}}
+}
 
 // lookEvery is how often it looks what there is to say. eraseTime bounds what is deleted in a look,
 // and deleteTime one object.
 const (
 	lookEvery  = 5 * time.Second
-	eraseTime  = 30 * time.Second
+	eraseTime  = 10 * time.Second
 	deleteTime = 5 * time.Second
+	pauseMost  = time.Minute
 )
 
 // Run counts, until ctx ends.
@@ -108,9 +124,10 @@ func (h *Host) look(ctx context.Context) {
 	if len(all) == 0 {
 		return
 	}
+	copies := slices.ContainsFunc(all, func(d deal) bool { return d.Kind == paper.KindCopy })
 	held, err := h.cfg.Copies.Held(func(id string) bool {
 		v, ok := h.cfg.View.Record(id)
-		return ok && v.Owner != h.cfg.Organization
+		return copies && ok && v.Owner != h.cfg.Organization
 	})
 	if err != nil {
 		h.notes(ctx, deal{Request: &paper.Request{}}, "list", err)
@@ -118,13 +135,20 @@ func (h *Host) look(ctx context.Context) {
 	}
 	for _, d := range all {
 		said, err := h.count(ctx, d, held)
-		if h.notes(ctx, d, "count", err); err == nil && !said && d.answer.Deleting != nil && d.Kind == paper.KindCopy {
+		h.notes(ctx, d, "count", err)
+		if err == nil && !said && d.answer.Deleting != nil && d.Kind == paper.KindCopy && !h.cfg.Now().Before(h.again[d.ID].until) {
 			over = append(over, d)
 		}
 	}
-	if len(over) > 0 {
-		h.next = (h.next + 1) % len(over)
-		h.notes(ctx, over[h.next], "delete", h.erase(ctx, over[h.next], held))
+	if len(over) == 0 {
+		return
+	}
+	h.next = (h.next + 1) % len(over)
+	d := over[h.next]
+	err = h.erase(ctx, d, held)
+	if h.notes(ctx, d, "delete", err); err != nil {
+		long := min(max(2*h.again[d.ID].long, lookEvery), pauseMost)
+		h.again[d.ID] = pause{h.cfg.Now().Add(long), long}
 	}
 }
 
@@ -143,13 +167,9 @@ func (h *Host) notes(ctx context.Context, d deal, what string, err error) {
 
 // count says what is taken here, when it is time for that, and reports whether it did or will soon.
 func (h *Host) count(ctx context.Context, d deal, held map[string]bool) (said bool, err error) {
-	all := h.cfg.View.Lodged(d.Request, nil)
-	taken := all
-	if d.Kind == paper.KindCopy {
-		taken = h.cfg.View.Lodged(d.Request, func(v *view.Volume) bool { return held[v.UUID] })
-	}
+	taken := h.cfg.View.Lodged(d.Request, func(v *view.Volume) bool { return d.Kind != paper.KindCopy || held[v.UUID] })
 	_, site, _ := h.cfg.View.Gateway(h.cfg.Gateway) // each gateway of it has the same copies
-	taken = view.Part(d.Amount, taken, all) / federation.Bytes(max(len(site.Gateways), 1))
+	taken = min(taken, d.Amount) / federation.Bytes(max(len(site.Gateways), 1))
 	u, wait := d.Lodged(h.cfg.Gateway, h.cfg.Organization, d.is.Usage, taken, h.cfg.Now())
 	if u == nil || wait > 0 {
 		return u != nil && u.Of[d.Site].Stored != d.is.Usage.Of[d.Site].Stored, nil
@@ -174,69 +194,144 @@ func (h *Host) erase(ctx context.Context, d deal, held map[string]bool) error {
 			return fmt.Errorf("volume %s was purged, and is not gone yet", p.Volume)
 		}
 	}
-	var objects int64
+	left, err := h.left(ctx, d, held)
+	if err != nil {
+		return err
+	}
+	first, err := h.first(d)
+	if err != nil {
+		return err
+	}
 	var bytes federation.Bytes
-	all, _ := h.cfg.View.Volumes()
-	for _, v := range all {
-		is := v.Record
-		switch {
-		case is == nil || is.Owner == h.cfg.Organization:
-		case slices.Contains(is.Sites, h.cfg.Site) && is.Owner == d.Guest && slices.Contains(is.Agreed, d.ID):
-			return fmt.Errorf("volume %s is to have a copy here, by its record: its owner takes that away", is.Name)
-		case slices.Contains(is.Sites, h.cfg.Site), !slices.Contains(is.Former, h.cfg.Site): // by another right, or never
-		case is.Owner != d.Guest: // it was the guest's before, maybe
-			if held[is.UUID] {
-				return fmt.Errorf("volume %s: its copy is not deleted yet", is.Name)
-			}
-		default:
-			if err := h.gone(ctx, d, is, held[is.UUID]); err != nil {
-				return fmt.Errorf("volume %s: %w", is.Name, err)
-			}
-			objects++
-			bytes += is.Spec.Size
+	for _, v := range left {
+		bytes += v.Spec.Size
+		key := [2]string{d.ID, v.UUID}
+		if generation, seen := h.empty[key]; !first || h.cfg.Store == nil || seen && generation == v.Generation {
+			continue
 		}
+		if err := h.emptyStore(ctx, v); err != nil {
+			return fmt.Errorf("volume %s: %w", v.Name, err)
+		}
+		h.empty[key] = v.Generation
 	}
 	now := h.cfg.Now().UTC().Truncate(time.Second)
 	u := &paper.Usage{ID: d.ID, Guest: d.Guest, Host: d.Host, By: h.cfg.Gateway, Organization: h.cfg.Organization, At: now,
-		Erased: &paper.Deletion{Moment: paper.Moment{At: now, By: h.cfg.By}, Objects: objects, Bytes: bytes}}
+		Erased: &paper.Deletion{Moment: paper.Moment{At: now, By: h.cfg.By}, Objects: int64(len(left)), Bytes: bytes}}
 	if was := d.is.Usage; was != nil {
 		if u.Of = was.Of; was.At.After(now) { // a clock went back
 			u.At = was.At
 		}
 	}
-	h.cfg.Logger.Info("nothing is here any more by an agreement that is over", "agreement", d.ID, "guest", d.Guest, "volumes", objects)
+	h.cfg.Logger.Info("nothing is here any more by an agreement that is over", "agreement", d.ID, "guest", d.Guest, "volumes", len(left))
 	return h.say(ctx, d, u)
 }
 
-// gone deletes what is left of a volume besides its copy, and returns why something is.
-func (h *Host) gone(ctx context.Context, d deal, v *federation.Volume, held bool) error {
-	state, _ := h.cfg.Copies.State(v.UUID)
-	if state.Copy != nil {
-		return errors.New("its copy is open, and goes when no other waits for it: " + state.Leaving)
+// left are the guest's volumes that were here, and of which the pools have nothing any more: what
+// was set aside goes. It returns why something stays.
+func (h *Host) left(ctx context.Context, d deal, held map[string]bool) (out []*federation.Volume, err error) {
+	all, _ := h.cfg.View.Volumes()
+	for _, v := range all {
+		is := v.Record
+		switch {
+		case is == nil && v.Problem != nil:
+			return nil, fmt.Errorf("volume %s: its record cannot be read: %w", v.UUID, v.Problem)
+		case is == nil || is.Owner == h.cfg.Organization:
+		case slices.Contains(is.Sites, h.cfg.Site) && is.Owner == d.Guest && slices.Contains(is.Agreed, d.ID):
+			return nil, fmt.Errorf("volume %s is to have a copy here, by its record: its owner takes that away", is.Name)
+		case slices.Contains(is.Sites, h.cfg.Site), !slices.Contains(is.Former, h.cfg.Site): // by another right, or never
+		case is.Owner != d.Guest: // it was the guest's before, maybe
+			if held[is.UUID] {
+				return nil, fmt.Errorf("volume %s: its copy is not deleted yet", is.Name)
+			}
+		default:
+			stays, err := h.pools(ctx, d, is, held[is.UUID])
+			if err != nil {
+				return nil, fmt.Errorf("volume %s: %w", is.Name, err)
+			}
+			if !stays {
+				out = append(out, is)
+			}
+		}
+	}
+	return out, nil
+}
+
+// pools deletes what was set aside of a volume. stays: that may be here by another right. It
+// returns why something else is on the pools.
+func (h *Host) pools(ctx context.Context, d deal, v *federation.Volume, held bool) (stays bool, err error) {
+	if state, _ := h.cfg.Copies.State(v.UUID); state.Copy != nil {
+		return false, errors.New("its copy is open, and goes when no other waits for it: " + state.Leaving)
+	}
+	if !held {
+		return false, nil
 	}
 	aside := h.cfg.Copies.Salvaged(v.UUID)
+	if len(aside) > 0 && h.otherRight(d) {
+		return true, nil
+	}
 	if grace := d.Life(d.answer, h.cfg.Now()).Grace; len(aside) > 0 && h.cfg.Now().Before(grace) {
-		return fmt.Errorf("a copy that was set aside is kept until %s, when the grace is over", grace.UTC().Format(time.RFC3339))
+		return false, fmt.Errorf("a copy that was set aside is kept until %s, when the grace is over", grace.UTC().Format(time.RFC3339))
+	}
+	if len(aside) > 0 {
+		if err := h.goes(ctx, v); err != nil {
+			return false, err
+		}
 	}
 	for _, folder := range aside {
 		if err := h.cfg.Pools.Remove(folder); err != nil {
-			return err
+			return false, err
 		}
 	}
-	if held {
-		if now, err := h.cfg.Copies.Held(func(id string) bool { return id == v.UUID }); err != nil || now[v.UUID] {
-			return cmp.Or(err, errors.New("its copy is not deleted yet: it goes when no other waits for it, or when it is purged"))
+	if now, err := h.cfg.Copies.Held(func(id string) bool { return id == v.UUID }); err != nil || now[v.UUID] {
+		return false, cmp.Or(err, errors.New("its copy is not deleted yet: it goes when no other waits for it, or when it is purged"))
+	}
+	return false, nil
+}
+
+// otherRight reports whether what the guest has here may be here by another right than an
+// agreement: the site lends to it, or there is another one of which the grace is not over.
+func (h *Host) otherRight(d deal) bool {
+	if site, _ := h.cfg.View.Site(h.cfg.Site); site.Takes(d.Guest) {
+		return true
+	}
+	now := h.cfg.Now()
+	return slices.ContainsFunc(h.cfg.View.Papers(string(paper.FormRequest)+"/"), func(p paper.At) bool {
+		r := p.Request
+		if r == nil || r.ID == d.ID || r.Kind != paper.KindCopy || r.Guest != d.Guest || r.Site != h.cfg.Site {
+			return false
+		}
+		a, _ := h.cfg.View.Paper(paper.AnswerName(r.ID))
+		return r.Agrees(a.Answer) && now.Before(r.Life(a.Answer, now).Grace)
+	})
+}
+
+// first reports whether this gateway empties the site's store. The first one of the site does, when
+// all others have said that their pools have nothing; until then err says who has not.
+func (h *Host) first(d deal) (is bool, err error) {
+	_, site, _ := h.cfg.View.Gateway(h.cfg.Gateway)
+	var names []string
+	for _, g := range site.Gateways {
+		names = append(names, g.Name)
+	}
+	if slices.Sort(names); len(names) == 0 || names[0] != h.cfg.Gateway {
+		return false, nil
+	}
+	for _, g := range names[1:] {
+		if p, _ := h.cfg.View.Paper(paper.UsageName(d.ID, paper.Host, g)); p.Usage == nil || p.Usage.Erased == nil {
+			return false, fmt.Errorf("gateway %s of this site has not said yet that nothing is on its pools", g)
 		}
 	}
-	if h.cfg.Store == nil {
-		return nil
-	}
+	return true, nil
+}
+
+// goes returns why a volume may have something here, as read with a quorum.
+func (h *Host) goes(ctx context.Context, v *federation.Volume) error {
 	is, _, err := h.cfg.Registry.GetVolume(ctx, v.UUID)
 	if err != nil {
 		return err
 	}
 	ctl, _, err := h.cfg.Registry.GetControl(ctx, v.UUID)
-	if err != nil {
+	if err != nil && !errors.Is(err, federation.ErrNotFound) { // nobody ever led it
 		return err
 	}
 	switch {
@@ -247,6 +342,14 @@ func (h *Host) gone(ctx context.Context, d deal, v *federation.Volume, held bool
 	case slices.Contains(is.Sites, h.cfg.Site),
 		slices.ContainsFunc(ctl.Members, func(m federation.Member) bool { return m.Site == h.cfg.Site }):
 		return errors.New("the site is to have a copy again, or still counts as a member")
+	}
+	return nil
+}
+
+// emptyStore deletes what the site's store has of a volume.
+func (h *Host) emptyStore(ctx context.Context, v *federation.Volume) error {
+	if err := h.goes(ctx, v); err != nil {
+		return err
 	}
 	var names []string
 	if err := h.cfg.Store.List(ctx, v.UUID+"/", func(i store.Info) error {

@@ -49,11 +49,14 @@ func (g group) run(do func(ctx context.Context, d *exchange.Desk, args []string)
 				if err != nil {
 					return nil, err
 				}
-				site, err := access.SiteNamed(all, name)
-				for _, gw := range site.Site.Gateways {
-					names = append(names, gw.Name)
+				for _, s := range all {
+					for _, gw := range s.Site.Gateways {
+						if s.Site.Name == name {
+							names = append(names, gw.Name)
+						}
+					}
 				}
-				return names, err
+				return names, nil // of a site that is gone none
 			}}
 		text, err := do(c.Context(), d, args)
 		if err != nil {

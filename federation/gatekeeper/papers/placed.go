@@ -91,8 +91,8 @@ func (p Placing) takes(is papersBy, r *paper.Request, site string) bool {
 	return a != nil && r.Takes(a.Answer, p.Next.Owner, site, p.Now)
 }
 
-// names judges which agreements the record names: its owner's, of the right kind. One that the
-// registry has lost stays.
+// names judges the agreements that the record names anew: its owner's, of the right kind, and of
+// copies one that can be used. What it names stays, also if the registry has lost it.
 func (p Placing) names() error {
 	var was federation.Volume
 	if p.Prev != nil {
@@ -108,12 +108,13 @@ func (p Placing) names() error {
 			return fmt.Errorf("%s: %d agreements: name %d at most", x.field, len(x.ids), mostAgreed)
 		}
 		for _, id := range x.ids {
+			if slices.Contains(x.was, id) && was.Owner == p.Next.Owner { // it was judged
+				continue
+			}
 			r := is(paper.RequestName(id))
 			switch {
 			case r == nil || r.Request == nil:
-				if !slices.Contains(x.was, id) {
-					return fmt.Errorf("%s: there is no agreement %s", x.field, id)
-				}
+				return fmt.Errorf("%s: there is no agreement %s", x.field, id)
 			case r.Request.Guest != p.Next.Owner || r.Request.Kind != x.kind:
 				return fmt.Errorf("%s: agreement %s lends %q a %s, and the volume is of %q: name one of its own, or take it out first",
 					x.field, id, r.Request.Guest, r.Request.Kind, p.Next.Owner)
