@@ -128,25 +128,20 @@ func (d *Desk) requests(ctx context.Context, id string) (map[string]*paper.Reque
 	return out, nil
 }
 
-// present is what somebody counted of room that is no store's, who may be gone: a gateway that its
-// site has no more, or an operator of a site without gateways. What he saw last is not there any
-// more then.
+// present is what somebody counted of room that is no store's. A gateway of the host may be one
+// that its site has no more: what it saw last is not there any more then.
 func (d *Desk) present(ctx context.Context, r *paper.Request, u *paper.Usage, known map[string][]string) (_ *paper.Usage, err error) {
-	if d.Gateways == nil {
+	if d.Gateways == nil || u.Organization == u.Guest {
 		return u, nil
 	}
-	site := r.Site
-	if u.Organization == u.Guest {
-		site = u.By
-	}
-	gateways, asked := known[site]
+	gateways, asked := known[r.Site]
 	if !asked {
-		if gateways, err = d.Gateways(ctx, site); err != nil {
+		if gateways, err = d.Gateways(ctx, r.Site); err != nil {
 			return nil, err
 		}
-		known[site] = gateways
+		known[r.Site] = gateways
 	}
-	if u.Organization == u.Guest && len(gateways) > 0 || slices.Contains(gateways, u.By) {
+	if len(gateways) == 0 || slices.Contains(gateways, u.By) {
 		return u, nil
 	}
 	gone := *u
