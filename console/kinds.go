@@ -48,9 +48,9 @@ var allKinds = []kind{
 		Guest: "Its operator places copies of its volumes there: blind ones, if their policy keeps the key from the site.",
 		Host:  "The site's gateways take the copies, and delete them at the end. There is no store to run.",
 		Used:  "Volumes' sizes", GiB: "GiB of volumes",
-		Ends: "no other copies can be placed there", Grace: "the host may delete the copies", Read: "in which copies stay",
+		Ends: "no other copies can be placed there", Grace: "the host may say that it deletes", Read: "in which copies stay",
 		Drained: deletes, Gone: "The agreement is over for us, and the host deletes the copies when it is back. It is not taken back.",
-		Delete:   "The guest did not have its copies elsewhere in time. What is deleted is gone.",
+		Delete:   "The guest did not have its copies elsewhere in time. They stay, and are counted, until it takes them away.",
 		Borrowed: "of volumes copied at others", Lends: "of volumes copied for others",
 	}, {
 		Name:  v1alpha1.RoomCache,

@@ -35,11 +35,11 @@ func TestPagesOfKinds(t *testing.T) {
 			"3 TiB stored at others", ",17.000,5497558138880,7696581394432,0,0,0,Store"},
 		{v1alpha1.RoomCopy, []string{"Copy: Copies of the guest", "There is no store to run"},
 			[]string{"Volumes&#39; sizes", "GiB of volumes over time", "no other copies can be placed there",
-				"the host may delete the copies"},
+				"the host may say that it deletes"},
 			stored, "3 TiB of volumes copied at others", ",17.000,,,,,,Copy"},
 		{v1alpha1.RoomCache, []string{"Cache: Room in the cache pools", "Nothing has to be deleted then"},
 			[]string{`data-is="Reserved"`, "GiB reserved over time", "the room is not kept any more"},
-			append(stored, "can read no more", "may delete"), "3 TiB of cache reserved at others", ",17.000,,,,,,Cache"},
+			append(stored, "can read no more", "may delete", "may say that it deletes"), "3 TiB of cache reserved at others", ",17.000,,,,,,Cache"},
 	} {
 		t.Run(string(x.kind), func(t *testing.T) {
 			c, s, _ := before(t)

@@ -285,7 +285,7 @@ func TestLodgedRoomIsCounted(t *testing.T) {
 }
 
 // TestACopyStaysByItsAgreement: a copy for which there is no other place is by its agreement also
-// when that is over and the host deletes. So the host's gateway knows that it is to go.
+// when that is over and the host deletes. So everybody knows by what right it is there.
 func TestACopyStaysByItsAgreement(t *testing.T) {
 	f, host, guest := lenders(t)
 	host.create(anOffer("copies", func(s *v1alpha1.StorageOfferSpec) {

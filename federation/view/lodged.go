@@ -62,7 +62,7 @@ func lodges(r *federation.Volume, q *paper.Request) bool {
 }
 
 // Lodged is how much volumes take by an agreement about copies, or of the site's cache pools. A
-// volume counts if counts says so of what is known of it; nil: all do.
+// volume counts if counts says so of what is known of it.
 func (v *View) Lodged(q *paper.Request, counts func(*Volume) bool) (sum federation.Bytes) {
 	v.each(func(e *Volume) {
 		r := e.Record
@@ -73,7 +73,7 @@ func (v *View) Lodged(q *paper.Request, counts func(*Volume) bool) (sum federati
 		case q.Kind == paper.KindCache && r.Owner == q.Guest:
 			takes = reserves(r, q.Site)
 		}
-		if takes > 0 && (counts == nil || counts(e)) {
+		if takes > 0 && counts(e) {
 			sum += takes
 		}
 	})
