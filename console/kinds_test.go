@@ -39,7 +39,8 @@ func TestPagesOfKinds(t *testing.T) {
 			stored, "3 TiB of volumes copied at others", ",17.000,,,,,,Copy"},
 		{v1alpha1.RoomCache, []string{"Cache: Room in the cache pools", "Nothing has to be deleted then"},
 			[]string{`data-is="Reserved"`, "GiB reserved over time", "the room is not kept any more"},
-			append(stored, "can read no more", "may delete", "may say that it deletes"), "3 TiB of cache reserved at others", ",17.000,,,,,,Cache"},
+			append(stored, "can read no more", "may delete", "may say that it deletes"),
+			"3 TiB of cache reserved at others", ",17.000,,,,,,Cache"},
 	} {
 		t.Run(string(x.kind), func(t *testing.T) {
 			c, s, _ := before(t)
