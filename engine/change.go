@@ -25,6 +25,7 @@ type tx struct {
 	gone   []volume.Handle // inodes that the record deletes; they are marked for deletion
 	ops    []segment.Op
 	blocks []segment.Block
+	keeping
 }
 
 // begin returns a change on top of everything that was appended. The caller holds turn.
@@ -40,7 +41,7 @@ func (e *Engine) begin() (*tx, error) {
 	// Round and UTC strip the monotonic reading and the zone, which the record does not carry. So a
 	// repeat gets the same times as the first execution.
 	t := &tx{now: e.cfg.Now().Round(0).UTC()}
-	t.engine, t.home, t.epoch, t.end, t.applied = e, true, e.epoch, e.end, e.applied
+	t.engine, t.home, t.changing, t.epoch, t.end, t.applied = e, true, true, e.epoch, e.end, e.applied
 	var over *meta.Overlay
 	if !e.overlay.Empty() {
 		over = e.overlay.Copy()
@@ -64,13 +65,21 @@ func (t *tx) number() (uint64, error) {
 }
 
 func (t *tx) set(key, value []byte) {
+	t.preserve(key)
 	t.ops = append(t.ops, segment.Op{Kind: segment.Set, Key: key, Value: value})
 }
 
+func (t *tx) setBlock(key, value []byte, block int) {
+	t.preserve(key)
+	t.ops = append(t.ops, segment.Op{Kind: segment.SetBlock, Key: key, Value: value, Block: block})
+}
+
 func (t *tx) delete(key []byte) {
+	t.preserve(key)
 	t.ops = append(t.ops, segment.Op{Kind: segment.Delete, Key: key})
 }
 
+// deleteRange deletes what no snapshot can show.
 func (t *tx) deleteRange(lo, hi []byte) {
 	t.ops = append(t.ops, segment.Op{Kind: segment.DeleteRange, Key: lo, End: hi})
 }
@@ -119,8 +128,8 @@ func (t *tx) account(bytes, inodes int64) error {
 }
 
 // record returns t as a record, or nil if t changes nothing.
-func (t *tx) record(id volume.OpID, result []byte) *segment.Record {
-	rec := &segment.Record{Epoch: t.engine.epoch, Time: t.now.UnixNano(), Blocks: t.blocks}
+func (t *tx) record(id volume.OpID, result []byte) (*segment.Record, error) {
+	rec := &segment.Record{Epoch: t.engine.epoch, Time: t.now.UnixNano(), Blocks: t.blocks, Touched: t.touched}
 	for _, h := range t.gone {
 		rec.Touched = append(rec.Touched, h.Ino)
 	}
@@ -131,14 +140,14 @@ func (t *tx) record(id volume.OpID, result []byte) *segment.Record {
 	if t.used != nil {
 		t.set(t.used.Encode())
 	}
-	if len(t.ops) == 0 {
-		return nil
+	if t.broken != nil || len(t.ops) == 0 {
+		return nil, t.broken
 	}
 	rec.Ops = t.ops
 	if id.Slot != "" {
 		rec.Slot, rec.Seq, rec.Index, rec.Result = id.Slot, id.Seq, id.Index, result
 	}
-	return rec
+	return rec, nil
 }
 
 // appendRecord appends a record. The caller holds turn, so the log and the overlay have the same
@@ -341,7 +350,7 @@ func inTurn[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T],
 	x.value, err = f(t)
 	var rec *segment.Record
 	if err == nil {
-		rec = t.record(r.ID, c.encode(x.value))
+		rec, err = t.record(r.ID, c.encode(x.value))
 	}
 	x.shown = e.waitFor(&t.tree)
 	if rec == nil {

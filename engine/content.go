@@ -12,12 +12,12 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// extents iterates over the extents of a file that share a byte with [off, end), in order. An error
-// ends the iteration and comes last.
-func (t *tree) extents(ino, off, end uint64) iter.Seq2[meta.Extent, error] {
+// extents iterates over the extents of a content that share a byte with [off, end), in order. An
+// error ends the iteration and comes last.
+func (t *tree) extents(content, off, end uint64) iter.Seq2[meta.Extent, error] {
 	return func(yield func(meta.Extent, error) bool) {
 		// An extent does not cross the border of a run, so none that matters begins earlier.
-		lo, hi := meta.ExtentRange(ino, off-off%run, end)
+		lo, hi := meta.ExtentRange(content, off-off%run, end)
 		last := uint64(0)
 		for pair, err := range t.view.Range(lo, hi) {
 			if err != nil {
@@ -26,7 +26,7 @@ func (t *tree) extents(ino, off, end uint64) iter.Seq2[meta.Extent, error] {
 			}
 			x, err := meta.DecodeExtent(pair.Key, pair.Value)
 			if err == nil && x.Off < last {
-				err = fmt.Errorf("extents of inode %d overlap at byte %d: %w", ino, x.Off, errDamaged)
+				err = fmt.Errorf("extents of content %d overlap at byte %d: %w", content, x.Off, errDamaged)
 			}
 			if err != nil {
 				yield(meta.Extent{}, err)
@@ -71,13 +71,13 @@ func (e *Engine) Read(ctx context.Context, r volume.Request, h volume.Handle, of
 		serve = content{n: int(min(uint64(len(p)), n.Size-off))}
 		end := off + uint64(serve.n)
 		serve.eof = end == n.Size
-		for x, err := range t.extents(h.Ino, off, end) {
+		for x, err := range t.extents(n.ContentID(), off, end) {
 			if err != nil {
 				return struct{}{}, err
 			}
 			serve.extents = append(serve.extents, x)
 		}
-		e.ahead.note(e, t, h.Ino, off, end, n.Size)
+		e.ahead.note(e, t, n.ContentID(), off, end, n.Size)
 		return struct{}{}, e.fill(ctx, t.cacheGen, serve.extents, off, p[:serve.n])
 	})
 	if err != nil {
@@ -147,10 +147,11 @@ func (e *Engine) blocks(ctx context.Context, gen uint64, extents []meta.Extent) 
 func (e *Engine) Blocks(ctx context.Context, h volume.Handle, off uint64, limit int) (refs []segment.BlockRef, next uint64, err error) {
 	_, err = read(ctx, e, place{op: "blocks", ino: h.Ino}, func(t *tree) (struct{}, error) {
 		refs, next = nil, 0
-		if _, err := t.file(h); err != nil {
+		n, err := t.file(h)
+		if err != nil {
 			return struct{}{}, err
 		}
-		for x, err := range t.extents(h.Ino, off, endOfFile) {
+		for x, err := range t.extents(n.ContentID(), off, endOfFile) {
 			if err != nil {
 				return struct{}{}, err
 			}
@@ -180,7 +181,7 @@ func (e *Engine) Seek(ctx context.Context, r volume.Request, h volume.Handle, of
 		if off >= n.Size {
 			return 0, volume.ErrNoData
 		}
-		for x, err := range t.extents(h.Ino, off, endOfFile) {
+		for x, err := range t.extents(n.ContentID(), off, endOfFile) {
 			switch {
 			case err != nil:
 				return 0, err

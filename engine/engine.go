@@ -47,6 +47,10 @@ type Config struct {
 	// gateway.
 	MayBeHeld func(h volume.Handle) bool
 
+	// Level returns the newest format level that all copies of the volume know. It must not block.
+	// The default returns meta.Format, which suits a volume with one copy.
+	Level func() uint32
+
 	// Failed is called once when the metadata on the pool cannot be written, when committed records
 	// cannot be applied, or when a change panicked, so that the log may have a record that was not
 	// shown. Nothing works from then on, until the engine is opened again. It must not
@@ -134,6 +138,9 @@ func Open(cfg Config) (*Engine, error) {
 	}
 	if cfg.MayBeHeld == nil {
 		cfg.MayBeHeld = func(volume.Handle) bool { return false }
+	}
+	if cfg.Level == nil {
+		cfg.Level = func() uint32 { return meta.Format }
 	}
 	if cfg.Failed == nil {
 		cfg.Failed = func(error) {}

@@ -130,6 +130,11 @@ func TestVolume(t *testing.T) {
 				return withLocks(h.Engine)
 			},
 			SetReadOnly: func(on bool) { h.setReadOnly(on) },
+			Tidy: func() {
+				if _, err := h.Clean(context.Background()); err != nil {
+					t.Error(err)
+				}
+			},
 			Small: func(bytes uint64) volume.Volume {
 				return withLocks(newHost(t, func(c *Config) { c.Bytes = bytes }).Engine)
 			},

@@ -40,7 +40,7 @@ func (e *Engine) hold(h volume.Handle, elsewhere bool) error {
 	if err != nil {
 		return e.wrap(p, err)
 	}
-	n, err := t.find(h.Ino)
+	n, err := t.holdable(h)
 	if cerr := t.view.Close(); err == nil {
 		err = cerr
 	}
@@ -53,6 +53,17 @@ func (e *Engine) hold(h volume.Handle, elsewhere bool) error {
 	}
 	e.holds.count[h]++
 	return nil
+}
+
+// holdable returns the inode that h may be of; nil: there is none.
+func (t *tree) holdable(h volume.Handle) (*meta.Inode, error) {
+	if h.Snap == volume.SnapshotDir {
+		return t.snapshotDir(h)
+	}
+	if err := t.enter(h.Snap); err != nil {
+		return nil, err
+	}
+	return t.find(h.Ino)
 }
 
 // held reports whether a client of this gateway holds h.
@@ -191,13 +202,15 @@ func (t *tx) purge(n *meta.Inode) error {
 	switch n.Type {
 	case volume.Regular:
 		if n.Used > 0 {
-			t.deleteRange(meta.AllExtents(n.Ino))
+			t.discard(n.ContentID())
 		}
 	case volume.Symlink:
 		t.delete(meta.TargetKey(n.Ino))
 	}
 	if n.Xattrs > 0 {
-		t.deleteRange(meta.XattrRange(n.Ino))
+		if err := t.discardXattrs(n.Ino); err != nil {
+			return err
+		}
 	}
 	t.delete(meta.InodeKey(n.Ino))
 	return t.account(-int64(n.Used), -1)

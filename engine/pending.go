@@ -410,8 +410,12 @@ func (e *Engine) makeRoot(ctx context.Context) error {
 		Handle: volume.Root, Type: volume.Directory, Mode: e.cfg.RootMode, Nlink: 2, Change: number,
 		Atime: t.now, Mtime: t.now, Ctime: t.now, Btime: t.now,
 	}}
+	t.versions = &meta.VersionsOf{Level: 1} // there is nothing before it that a moment could have
 	t.add(root)
 	t.used = &meta.Accounting{Inodes: 1}
-	_, _, err = e.appendRecord(ctx, t.record(volume.OpID{}, nil), false)
+	rec, err := t.record(volume.OpID{}, nil)
+	if err == nil {
+		_, _, err = e.appendRecord(ctx, rec, false)
+	}
 	return err
 }

@@ -35,6 +35,8 @@ func (e *Engine) Lookup(ctx context.Context, r volume.Request, dir volume.Handle
 		}
 		n := d
 		switch {
+		case dir.Snap == volume.SnapshotDir:
+			n, err = t.lookupSnapshot(d, name)
 		case name == ".":
 		case name == ".." && d.Nlink == 0:
 			n = nil
@@ -42,6 +44,10 @@ func (e *Engine) Lookup(ctx context.Context, r volume.Request, dir volume.Handle
 			n, err = t.target(d, meta.Dirent{Handle: d.Parent})
 		default:
 			_, n, err = t.entry(d, name)
+			if err == nil && n == nil && name == SnapshotDirName && t.hasSnapshotDir(dir) {
+				dir.Snap = volume.SnapshotDir
+				n, err = t.snapshotDir(dir)
+			}
 		}
 		if err != nil {
 			return volume.Attr{}, err
@@ -93,6 +99,9 @@ func (e *Engine) ReadDir(ctx context.Context, r volume.Request, dir volume.Handl
 		if after == ^uint64(0) {
 			return listing{eof: true}, nil
 		}
+		if dir.Snap == volume.SnapshotDir {
+			return t.listSnapshots(d, after, limit)
+		}
 		var l listing
 		lo, hi := meta.CookieRange(dir.Ino, after+1)
 		for pair, err := range t.view.Range(lo, hi) {
@@ -135,7 +144,7 @@ func (e *Engine) GetXattr(ctx context.Context, r volume.Request, h volume.Handle
 		if err != nil {
 			return nil, err
 		}
-		if !ok {
+		if !ok || h.Snap == volume.SnapshotDir {
 			return nil, volume.ErrNoXattr
 		}
 		return append([]byte{}, value...), nil
@@ -153,6 +162,9 @@ func (e *Engine) ListXattr(ctx context.Context, r volume.Request, h volume.Handl
 			return nil, err
 		}
 		var names []string
+		if h.Snap == volume.SnapshotDir {
+			return names, nil
+		}
 		lo, hi := meta.XattrRange(h.Ino)
 		for pair, err := range t.view.Range(lo, hi) {
 			if err != nil {

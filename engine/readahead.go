@@ -24,7 +24,7 @@ type readahead struct {
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex
-	readers map[uint64]*reader
+	readers map[uint64]*reader // by content
 }
 
 // reader records where the last reads of a file ended.
@@ -46,16 +46,16 @@ func (a *readahead) stop() {
 	a.wg.Wait()
 }
 
-// note records a read of [off, end) of a file of the given size. It may begin to fetch what
+// note records a read of [off, end) of a content of a file of the given size. It may begin to fetch what
 // follows.
-func (a *readahead) note(e *Engine, t *tree, ino, off, end, size uint64) {
+func (a *readahead) note(e *Engine, t *tree, content, off, end, size uint64) {
 	a.mu.Lock()
-	r := a.readers[ino]
+	r := a.readers[content]
 	if r == nil || r.next != off {
 		if len(a.readers) >= aheadReaders {
 			clear(a.readers)
 		}
-		a.readers[ino] = &reader{next: end, fetched: end}
+		a.readers[content] = &reader{next: end, fetched: end}
 		a.mu.Unlock()
 		return
 	}
@@ -81,7 +81,7 @@ func (a *readahead) note(e *Engine, t *tree, ino, off, end, size uint64) {
 		return
 	}
 	var extents []meta.Extent
-	for x, err := range t.extents(ino, from, to) {
+	for x, err := range t.extents(content, from, to) {
 		if err != nil {
 			break // the reader that comes there will get the error
 		}

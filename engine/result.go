@@ -54,6 +54,27 @@ var (
 		func(d *decoder) renamed { return renamed{src: getDir(d), dst: getDir(d)} }}
 )
 
+var countResult = codec[int]{8,
+	func(b []byte, n int) []byte { return binary.BigEndian.AppendUint64(b, uint64(n)) },
+	func(d *decoder) int { return int(d.u64()) }}
+
+var snapshotResult = codec[volume.Snapshot]{7,
+	func(b []byte, s volume.Snapshot) []byte {
+		b = binary.BigEndian.AppendUint32(b, s.Snap)
+		b = binary.BigEndian.AppendUint64(b, uint64(s.Time.Unix()))
+		b = binary.BigEndian.AppendUint32(b, uint32(s.Time.Nanosecond()))
+		b = binary.BigEndian.AppendUint64(b, s.Bytes)
+		return append(binary.BigEndian.AppendUint64(b, s.Inodes), s.Name...)
+	},
+	func(d *decoder) volume.Snapshot {
+		s := volume.Snapshot{Snap: d.u32()}
+		sec := d.u64()
+		s.Time = time.Unix(int64(sec), int64(d.u32())).UTC()
+		s.Bytes, s.Inodes = d.u64(), d.u64()
+		s.Name = string(d.take(len(d.left)))
+		return s
+	}}
+
 // renamed is the result of Rename.
 type renamed struct{ src, dst volume.DirChange }
 

@@ -28,10 +28,17 @@ type tree struct {
 	cacheGen uint64
 	inodes   map[uint64]*meta.Inode
 	seen     []uint64
+	past     *meta.Snapshot // view is that of a snapshot; nil: of the present
+	changing bool           // it is a change's, which is about the present
 }
 
-// reveal notes that the outcome says something about ino.
-func (t *tree) reveal(ino uint64) { t.seen = append(t.seen, ino) }
+// reveal notes that the outcome says something about ino. What a snapshot has does not change any
+// more: it is there if its own record is.
+func (t *tree) reveal(ino uint64) {
+	if t.past == nil {
+		t.seen = append(t.seen, ino)
+	}
+}
 
 // find returns the inode with the given number, or nil.
 func (t *tree) find(ino uint64) (*meta.Inode, error) {
@@ -48,6 +55,9 @@ func (t *tree) find(ino uint64) (*meta.Inode, error) {
 	if err != nil {
 		return nil, err
 	}
+	if t.past != nil {
+		n.Snap, n.Parent.Snap = t.past.Gen, t.past.Gen
+	}
 	if t.inodes == nil {
 		t.inodes = make(map[uint64]*meta.Inode, 4)
 	}
@@ -58,6 +68,12 @@ func (t *tree) find(ino uint64) (*meta.Inode, error) {
 // inode returns the inode of h. It returns ErrStale if there is none, and ErrDelay for the root of
 // a volume without one: its first home has not begun, or this gateway has not heard of it.
 func (t *tree) inode(h volume.Handle) (*meta.Inode, error) {
+	if h.Snap == volume.SnapshotDir {
+		return t.snapshotDir(h)
+	}
+	if err := t.enter(h.Snap); err != nil {
+		return nil, err
+	}
 	n, err := t.find(h.Ino)
 	switch {
 	case err != nil:
@@ -116,6 +132,7 @@ func (t *tree) entry(dir *meta.Inode, name string) (*meta.Dirent, *meta.Inode, e
 // target returns the inode of an entry of dir.
 func (t *tree) target(dir *meta.Inode, d meta.Dirent) (*meta.Inode, error) {
 	n, err := t.find(d.Handle.Ino)
+	d.Handle.Snap = dir.Snap
 	if err == nil && (n == nil || n.Handle != d.Handle) {
 		err = fmt.Errorf("inode %d, which an entry of directory %d names, is not there: %w", d.Handle.Ino, dir.Ino, errDamaged)
 	}

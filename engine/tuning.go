@@ -2,9 +2,13 @@
 
 package engine
 
-import "github.com/weir-storage/weir/engine/segment"
+import (
+	"time"
 
-// Tuning is how an engine does its work. None of it changes what is read or written.
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// Tuning is how an engine does its work. None of it changes what is read or written of the present.
 type Tuning struct {
 	// BlockSize is how many bytes of a file a new block has at most: a power of two from MinBlock
 	// to segment.MaxBlock; 0: segment.MaxBlock. A read fetches whole blocks. Other values count as
@@ -18,6 +22,10 @@ type Tuning struct {
 	// Memory is how many bytes of the volume's blocks the cache in memory keeps; 0: as many as it
 	// has room for.
 	Memory int64
+	// Window is for how long the volume can be looked at as of any second; 0: not at all.
+	Window time.Duration
+	// NoSnapshotDir: directories have no directory of snapshots.
+	NoSnapshotDir bool
 }
 
 // MinBlock is the least size of new blocks, in bytes.

@@ -91,7 +91,7 @@ func (e *Engine) WriteAt(ctx context.Context, r volume.Request, h volume.Handle,
 func (t *tx) write(n *meta.Inode, c volume.Caller, pieces []piece, blocks []segment.Block) error {
 	last := pieces[len(pieces)-1]
 	off, end := pieces[0].off, last.off+uint64(len(last.raw))
-	removed, err := t.cut(n.Ino, off, end, false)
+	removed, err := t.cut(n.ContentID(), off, end, false)
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ func (t *tx) write(n *meta.Inode, c volume.Caller, pieces []piece, blocks []segm
 	}
 	for i, s := range pieces {
 		x := meta.Extent{Off: s.off, Len: uint32(len(s.raw)), Raw: uint32(len(s.raw))}
-		key, head := x.EncodeHead(n.Ino)
-		t.ops = append(t.ops, segment.Op{Kind: segment.SetBlock, Key: key, Value: head, Block: i})
+		key, head := x.EncodeHead(n.ContentID())
+		t.setBlock(key, head, i)
 	}
 	t.blocks = blocks
 	number, err := t.number()
@@ -152,10 +152,12 @@ func (e *Engine) Punch(ctx context.Context, r volume.Request, h volume.Handle, o
 func (t *tx) punch(n *meta.Inode, off, end uint64) error {
 	removed := n.Used
 	if off == 0 && end >= n.Size {
-		t.deleteRange(meta.AllExtents(n.Ino))
+		if err := t.empty(n); err != nil {
+			return err
+		}
 	} else {
 		var err error
-		if removed, err = t.cut(n.Ino, off, end, true); err != nil {
+		if removed, err = t.cut(n.ContentID(), off, end, true); err != nil {
 			return err
 		}
 	}
@@ -167,14 +169,14 @@ func (t *tx) punch(n *meta.Inode, off, end uint64) error {
 	return t.account(-int64(removed), 0)
 }
 
-// cut removes [off, end) from the extents of a file and returns how many recorded bytes that
+// cut removes [off, end) from the extents of a content and returns how many recorded bytes that
 // removes. It trims extents that reach out of the range. If ranged, one operation deletes all
 // extents that begin in the range, which suits a large range. The same happens if there are very
 // many extents, because the record could otherwise become too large for the log.
-func (t *tx) cut(ino, off, end uint64, ranged bool) (removed uint64, err error) {
+func (t *tx) cut(content, off, end uint64, ranged bool) (removed uint64, err error) {
 	var left, right *meta.Extent
 	var starts []uint64
-	for x, err := range t.extents(ino, off, end) {
+	for x, err := range t.extents(content, off, end) {
 		if err != nil {
 			return 0, err
 		}
@@ -190,17 +192,20 @@ func (t *tx) cut(ino, off, end uint64, ranged bool) (removed uint64, err error) 
 		}
 	}
 	if ranged && len(starts) > 0 || len(starts) > maxPoints {
-		t.deleteRange(meta.ExtentRange(ino, off, end))
+		for _, start := range starts {
+			t.preserve(meta.ExtentKey(content, start))
+		}
+		t.deleteRange(meta.ExtentRange(content, off, end))
 	} else {
 		for _, start := range starts {
-			t.delete(meta.ExtentKey(ino, start))
+			t.delete(meta.ExtentKey(content, start))
 		}
 	}
 	if left != nil {
-		t.set(left.Encode(ino))
+		t.set(left.Encode(content))
 	}
 	if right != nil {
-		t.set(right.Encode(ino))
+		t.set(right.Encode(content))
 	}
 	return removed, nil
 }

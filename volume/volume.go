@@ -21,7 +21,14 @@ func (id ID) String() string {
 type Handle struct {
 	Ino uint64 // never used again, not even after a crash
 	Gen uint64 // the epoch that created the inode; 0 for the root
+	// Snap is the snapshot in which the inode is looked at; 0: the present. Only what changes
+	// nothing takes a handle of a snapshot; anything else returns ErrReadOnly. SnapshotDir makes of
+	// the handle of a directory that of its directory of snapshots.
+	Snap uint32
 }
+
+// SnapshotDir is in place of a snapshot in the handle of the directory of a directory's snapshots.
+const SnapshotDir = ^uint32(0)
 
 // Root is the handle of every volume's root directory.
 var Root = Handle{Ino: 1}

@@ -5,22 +5,29 @@
 //
 // # Keys
 //
-// A key is a table's letter, its fields and the snapshot generation. The generation is a number of
-// four bytes that is 0 until there are snapshots. A key does not name the volume (protocol-12).
-// Numbers are big endian. A name contains no NUL, and one NUL follows it. A slot is escaped, NUL as
+// A key is a table's letter, its fields and a generation of four bytes, which is 0 in all tables but
+// the history. A key does not name the volume (protocol-12). Numbers are big endian. A name contains no NUL, and one NUL follows it. A slot is escaped, NUL as
 // 00 FF, and ended with 00 01, so that a prefix of slots is a range of keys.
 //
 //	a                            accounting
 //	c  dir u64, cookie u64       directory entry by cookie
-//	e  inode u64, offset u64     extent
+//	d  content u64               content that no inode has any more, and snapshots may show
+//	e  content u64, offset u64   extent
+//	h  another key up to its generation   what that key had in snapshots
 //	i  inode u64                 inode
+//	l  name 00                   snapshot by its name
 //	n  dir u64, name 00          directory entry by name
 //	o  slot, index u32           result of a change (protocol-22)
 //	p                            applied position; local, in no record
 //	q  slot                      newest sequence number of a slot
 //	s  inode u64                 target of a symbolic link
+//	t  snapshot u32              snapshot
 //	u  inode u64                 orphan: an inode without a name
+//	v                            versions: format level, and what snapshots have in common
 //	x  inode u64, name 00        extended attribute
+//
+// A content is the number under which a file's extents are: first the file's own, later that of the
+// record that gave it another one.
 //
 // # Values
 //
@@ -31,15 +38,23 @@
 //
 //	a  used bytes u64, inodes u64
 //	c  inode u64, generation u64, name
+//	d  snapshot u32
 //	e  length u32, skip u32, raw u32 | CRC | segment.BlockRef
+//	h  0: the key had nothing; or 1, the value that it had
 //	i  see Inode
+//	l  snapshot u32
 //	n  inode u64, generation u64, cookie u64, type u8
 //	o  sequence u32, result
 //	p  segment u64, offset u64, epoch u64
 //	q  sequence u32
 //	s  target
+//	t  number u64, time, used bytes u64, inodes u64, moment u8, name
 //	u  generation u64
+//	v  level u32, last u32, newest u32, number u64, changed u64, time, covered time,
+//	   flags u8 (1 idle, 2 stale)
 //	x  value
+//
+// A time is seconds u64 and nanoseconds u32.
 //
 // # Rules
 //
@@ -55,4 +70,13 @@
 //     are newer than what Pebble has.
 //   - meta-5. Used bytes are the sum of the lengths of extents, in an inode and in the accounting.
 //     The accounting's inodes are those with and without a name.
+//   - meta-6. The tables have the present. Before a record changes what a key of a versioned table
+//     has, it puts that into the history, under the newest snapshot that is kept, unless the
+//     history has an entry of the key for that snapshot or a later one. So what a key had in a
+//     snapshot is the first entry of its history that is not of an earlier snapshot; if there is
+//     none, it is what the key has now. Versioned are c, e, i, n, s, u and x.
+//   - meta-7. Numbers of inodes, cookies and contents only grow. What has a greater number than a
+//     snapshot was made later, and needs no history for it.
+//   - meta-8. An entry of the history, and a dead content, go when no snapshot needs them that is
+//     kept. Records of the home remove them.
 package meta

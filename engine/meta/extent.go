@@ -19,9 +19,9 @@ type Extent struct {
 // End returns the offset in the file at which the extent ends.
 func (e *Extent) End() uint64 { return e.Off + uint64(e.Len) }
 
-// EncodeHead returns the key of e, and its value without the block reference, for segment.SetBlock.
-func (e *Extent) EncodeHead(ino uint64) (key, value []byte) {
-	key = ExtentKey(ino, e.Off)
+// EncodeHead returns the key of e in a content, and its value without the block reference, for segment.SetBlock.
+func (e *Extent) EncodeHead(content uint64) (key, value []byte) {
+	key = ExtentKey(content, e.Off)
 	b := append(make([]byte, 0, 1+12+sumSize+segment.BlockRefSize), version)
 	b = binary.BigEndian.AppendUint32(b, e.Len)
 	b = binary.BigEndian.AppendUint32(b, e.Skip)
@@ -30,8 +30,8 @@ func (e *Extent) EncodeHead(ino uint64) (key, value []byte) {
 }
 
 // Encode returns the key and the value of e, whose block reference is known.
-func (e *Extent) Encode(ino uint64) (key, value []byte) {
-	key, b := e.EncodeHead(ino)
+func (e *Extent) Encode(content uint64) (key, value []byte) {
+	key, b := e.EncodeHead(content)
 	return key, segment.AppendBlockRef(b, e.Ref)
 }
 

@@ -15,7 +15,7 @@ import (
 //	rdev u64, size u64, used u64, change u64, xattrs u64,
 //	atime, mtime, ctime, btime (each: seconds u64, nanoseconds u32),
 //	parent inode u64, parent generation u64, entries u64 (directories only),
-//	verifier 8 bytes (flag 1 only)
+//	verifier 8 bytes (flag 1 only), content u64 (flag 2 only)
 type Inode struct {
 	volume.Attr
 
@@ -25,12 +25,23 @@ type Inode struct {
 
 	Exclusive bool // made by an exclusive create, with Verf
 	Verf      [8]byte
+
+	Content uint64 // which extents are the file's; 0: those of the number Ino
 }
 
 const (
 	flagExclusive = 1
-	inodeSize     = 158
+	flagContent   = 2
+	inodeSize     = 166
 )
+
+// ContentID returns the content that has n's extents.
+func (n *Inode) ContentID() uint64 {
+	if n.Content != 0 {
+		return n.Content
+	}
+	return n.Ino
+}
 
 // Encode returns the key and the value of n.
 func (n *Inode) Encode() (key, value []byte) {
@@ -41,6 +52,9 @@ func (n *Inode) Encode() (key, value []byte) {
 	if n.Exclusive {
 		flags |= flagExclusive
 	}
+	if n.Content != 0 {
+		flags |= flagContent
+	}
 	b = append(b, uint8(n.Type), flags)
 	for _, v := range []uint32{n.Mode, n.Nlink, n.UID, n.GID} {
 		b = binary.BigEndian.AppendUint32(b, v)
@@ -49,8 +63,7 @@ func (n *Inode) Encode() (key, value []byte) {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
 	for _, t := range []time.Time{n.Atime, n.Mtime, n.Ctime, n.Btime} {
-		b = binary.BigEndian.AppendUint64(b, uint64(t.Unix()))
-		b = binary.BigEndian.AppendUint32(b, uint32(t.Nanosecond()))
+		b = appendTime(b, t)
 	}
 	if n.Type == volume.Directory {
 		for _, v := range []uint64{n.Parent.Ino, n.Parent.Gen, n.Entries} {
@@ -59,6 +72,9 @@ func (n *Inode) Encode() (key, value []byte) {
 	}
 	if n.Exclusive {
 		b = append(b, n.Verf[:]...)
+	}
+	if n.Content != 0 {
+		b = binary.BigEndian.AppendUint64(b, n.Content)
 	}
 	return key, seal(key, b)
 }
@@ -81,8 +97,7 @@ func DecodeInode(key, value []byte) (*Inode, error) {
 		*v = r.u64()
 	}
 	for _, t := range []*time.Time{&n.Atime, &n.Mtime, &n.Ctime, &n.Btime} {
-		sec := r.u64()
-		*t = time.Unix(int64(sec), int64(r.u32())).UTC()
+		*t = r.time()
 	}
 	if n.Type == volume.Directory {
 		for _, v := range []*uint64{&n.Parent.Ino, &n.Parent.Gen, &n.Entries} {
@@ -92,7 +107,10 @@ func DecodeInode(key, value []byte) (*Inode, error) {
 	if n.Exclusive = flags&flagExclusive != 0; n.Exclusive {
 		copy(n.Verf[:], r.take(8))
 	}
-	if n.Type < volume.Regular || n.Type > volume.Socket || flags&^flagExclusive != 0 {
+	if flags&flagContent != 0 {
+		n.Content = r.u64()
+	}
+	if n.Type < volume.Regular || n.Type > volume.Socket || flags&^(flagExclusive|flagContent) != 0 || (flags&flagContent != 0) != (n.Content != 0) {
 		return nil, corrupt(key, "type %d, flags %#x", n.Type, flags)
 	}
 	return n, r.done()

@@ -14,21 +14,27 @@ type Table byte
 const (
 	Accountings Table = 'a'
 	Cookies     Table = 'c'
+	Dead        Table = 'd'
 	Extents     Table = 'e'
+	Histories   Table = 'h'
 	Inodes      Table = 'i'
+	Named       Table = 'l'
 	Names       Table = 'n'
 	Results     Table = 'o'
 	Applied     Table = 'p'
 	Slots       Table = 'q'
 	Targets     Table = 's'
+	Snapshots   Table = 't'
 	Orphans     Table = 'u'
+	Versions    Table = 'v'
 	Xattrs      Table = 'x'
 )
 
 var tableNames = map[Table]string{
-	Accountings: "accounting", Cookies: "entry by cookie", Extents: "extent", Inodes: "inode",
-	Names: "entry by name", Results: "result", Applied: "applied position", Slots: "slot",
-	Targets: "link target", Orphans: "orphan", Xattrs: "extended attribute",
+	Accountings: "accounting", Cookies: "entry by cookie", Dead: "dead content", Extents: "extent",
+	Histories: "history", Inodes: "inode", Named: "snapshot by name", Names: "entry by name", Results: "result",
+	Applied: "applied position", Slots: "slot", Targets: "link target", Snapshots: "snapshot", Orphans: "orphan",
+	Versions: "versions", Xattrs: "extended attribute",
 }
 
 func (t Table) String() string {
@@ -38,7 +44,7 @@ func (t Table) String() string {
 	return fmt.Sprintf("table %q", byte(t))
 }
 
-// generation ends every key (protocol-12).
+// generation ends every key but those of the history (protocol-12).
 const generation = uint32(0)
 
 const generationSize = 4
@@ -99,23 +105,27 @@ func CookieRange(dir, from uint64) (lo, hi []byte) {
 	return number(number(key(Cookies, 16), dir), from), hi
 }
 
-// ExtentKey is the key of an extent that begins at byte off of the file.
-func ExtentKey(ino, off uint64) []byte {
-	return finish(number(number(key(Extents, 16), ino), off))
+// ExtentKey is the key of an extent of a content that begins at byte off of the file.
+func ExtentKey(content, off uint64) []byte {
+	return finish(number(number(key(Extents, 16), content), off))
 }
 
-// ExtentRange is the range of a file's extents that begin in [off, end).
-func ExtentRange(ino, off, end uint64) (lo, hi []byte) {
-	return number(number(key(Extents, 16), ino), off), number(number(key(Extents, 16), ino), end)
+// ExtentRange is the range of a content's extents that begin in [off, end).
+func ExtentRange(content, off, end uint64) (lo, hi []byte) {
+	return number(number(key(Extents, 16), content), off), number(number(key(Extents, 16), content), end)
 }
 
-// AllExtents is the range of all extents of a file.
-func AllExtents(ino uint64) (lo, hi []byte) { return inodeRange(Extents, ino) }
+// AllExtents is the range of all extents of a content.
+func AllExtents(content uint64) (lo, hi []byte) { return inodeRange(Extents, content) }
+
+// first returns the first number of a key.
+func first(k []byte) uint64 { return binary.BigEndian.Uint64(k[1:9]) }
 
 // second returns the second number of a key that has two.
 func second(k []byte) uint64 { return binary.BigEndian.Uint64(k[9:17]) }
 
-// inodeRange is the range of everything in t that belongs to ino.
+// inodeRange is the range of everything in t that belongs to ino, which is the first number of its
+// keys.
 func inodeRange(t Table, ino uint64) (lo, hi []byte) {
 	lo = number(key(t, 8), ino)
 	if ino == ^uint64(0) {

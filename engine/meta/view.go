@@ -18,6 +18,7 @@ type View struct {
 	over *Overlay // nil: none
 	base pebble.Reader
 	snap *pebble.Snapshot // closed by Close; nil if base is the database itself
+	past *Snapshot        // the view shows the volume as of it; nil: the present
 }
 
 // Close releases the view's snapshot.
@@ -31,6 +32,10 @@ func (v *View) Close() error {
 // Get returns the value of k, and reports whether there is one. The caller must not change the
 // value. pos is the end of the pending record that decided it, or zero if Pebble did.
 func (v *View) Get(k []byte) (value []byte, ok bool, pos segment.Position, err error) {
+	if v.past != nil && versioned(Table(k[0])) {
+		value, ok, err := v.getPast(k)
+		return value, ok, segment.Position{}, err
+	}
 	if v.over != nil {
 		if value, ok, known, pos := v.over.get(k); known {
 			return value, ok, pos, nil
@@ -54,6 +59,10 @@ type Pair struct{ Key, Value []byte }
 // Range iterates over the keys in [lo, hi) in order. An error ends the iteration and comes last.
 func (v *View) Range(lo, hi []byte) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
+		if v.past != nil && versioned(Table(lo[0])) {
+			v.rangePast(lo, hi, yield)
+			return
+		}
 		it, err := v.base.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
 		if err != nil {
 			yield(Pair{}, err)

@@ -45,6 +45,9 @@ type Volume struct {
 	table    map[uint64]*inode
 	slots    map[string]*slot
 	running  *result // of the change that runs now; nil if it has no OpID
+	changing bool    // a change runs now
+	snaps    []*snapshot
+	lastSnap uint32
 	locks    locktable.Table
 	grace    Grace
 }
@@ -191,6 +194,9 @@ func (v *Volume) SetReadOnly(on bool) {
 
 // get returns the inode of h.
 func (v *Volume) get(h volume.Handle) (*inode, error) {
+	if h.Snap != 0 {
+		return v.past(h)
+	}
 	n := v.table[h.Ino]
 	if n == nil || n.attr.Gen != h.Gen {
 		return nil, volume.ErrStale

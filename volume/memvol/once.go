@@ -58,6 +58,8 @@ func change[T any](v *Volume, r volume.Request, p place, f func() (T, error)) (T
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.changing = true
+	defer func() { v.changing = false }()
 	if r.ID == (volume.OpID{}) {
 		t, err := f()
 		return t, p.wrap(err)

@@ -25,6 +25,7 @@ func testModel(e *env) {
 		slots++
 		m := &model{
 			trails: e.s.Trails,
+			tidy:   e.s.Tidy,
 			ctx:    e.ctx,
 			sides:  [2]volume.Volume{e.v, reference},
 			ids:    make(map[volume.Handle]int),
@@ -51,6 +52,7 @@ func testModel(e *env) {
 // model is one sequence of operations on both sides: 0 is the subject, 1 the reference.
 type model struct {
 	trails bool // of Subject
+	tidy   func()
 	ctx    context.Context
 	sides  [2]volume.Volume
 	inode  [][2]volume.Handle    // every inode that was ever created, on both sides
@@ -59,6 +61,14 @@ type model struct {
 	last   map[volume.Handle]seen
 	slot   string
 	seq    uint32
+	snaps  []kept // snapshots that are kept
+	taken  int
+}
+
+// kept is a snapshot on both sides.
+type kept struct {
+	name string
+	gen  [2]uint32
 }
 
 // seen is the newest state of an inode that the subject returned.
@@ -77,6 +87,7 @@ var past = time.Date(2001, 2, 3, 4, 5, 6, 7, time.UTC)
 
 // shape describes what must be equal on both sides, with inodes by their index.
 func (m *model) shape(side int, a volume.Attr) string {
+	a.Snap = 0
 	id := slices.IndexFunc(m.inode, func(h [2]volume.Handle) bool { return h[side] == a.Handle })
 	if a.Handle == volume.Root {
 		return "root"
@@ -96,6 +107,7 @@ type answer struct {
 	text  string
 	dirs  []volume.DirChange
 	fresh *volume.Attr // a new inode
+	snap  *volume.Snapshot
 }
 
 // operation runs on one side and uses the handles of that side.
@@ -120,6 +132,9 @@ func (m *model) step(t *rapid.T) {
 	}
 	if f := [2]*volume.Attr{answers[0].fresh, answers[1].fresh}; f[0] != nil && f[1] != nil {
 		m.add([2]volume.Handle{f[0].Handle, f[1].Handle})
+	}
+	if s := [2]*volume.Snapshot{answers[0].snap, answers[1].snap}; s[0] != nil && s[1] != nil {
+		m.snaps = append(m.snaps, kept{name: s[0].Name, gen: [2]uint32{s[0].Snap, s[1].Snap}})
 	}
 	var text [2]string
 	for side := range m.sides {
@@ -178,6 +193,19 @@ func (m *model) compareAll(t *rapid.T) {
 			t.Fatalf("at the end, inode #%d:\nsubject %s\nmemvol  %s", i, text[0], text[1])
 		}
 	}
+	for _, s := range m.snaps {
+		for i := range m.inode {
+			var text [2]string
+			for side, v := range m.sides {
+				h := m.inode[i][side]
+				h.Snap = s.gen[side]
+				text[side] = m.whole(side, v, h)
+			}
+			if text[0] != text[1] {
+				t.Fatalf("at the end, inode #%d in snapshot %s:\nsubject %s\nmemvol  %s", i, s.name, text[0], text[1])
+			}
+		}
+	}
 }
 
 func (m *model) whole(side int, v volume.Volume, h volume.Handle) string {
@@ -217,6 +245,11 @@ func (m *model) releaseAll() {
 			for side, v := range m.sides {
 				v.Release(m.inode[i][side])
 			}
+		}
+	}
+	for _, s := range m.snaps {
+		for _, v := range m.sides {
+			_ = v.(volume.Snapshotter).DropSnapshot(m.ctx, volume.Request{}, s.name)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package volumetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ var (
 
 // kinds are the operations, by name.
 func (m *model) kinds() map[string]func(*rapid.T) operation {
-	return map[string]func(*rapid.T) operation{
+	kinds := map[string]func(*rapid.T) operation{
 		"create file":      m.create(volume.Regular),
 		"create file 2":    m.create(volume.Regular),
 		"create directory": m.create(volume.Directory),
@@ -129,6 +130,44 @@ func (m *model) kinds() map[string]func(*rapid.T) operation {
 		},
 		"hold":    func(*rapid.T) operation { return m.hold },
 		"release": func(*rapid.T) operation { return m.release },
+	}
+	if _, ok := m.sides[0].(volume.Snapshotter); ok {
+		kinds["take snapshot"], kinds["drop snapshot"] = m.takeSnapshot, m.dropSnapshot
+	}
+	if m.tidy != nil {
+		kinds["tidy"] = func(*rapid.T) operation {
+			return func(v volume.Volume, _ volume.Request, _, _ volume.Handle) answer {
+				if v == m.sides[0] {
+					m.tidy()
+				}
+				return answer{}
+			}
+		}
+	}
+	return kinds
+}
+
+func (m *model) takeSnapshot(*rapid.T) operation {
+	m.taken++
+	name := fmt.Sprintf("%s %d", m.slot, m.taken)
+	return func(v volume.Volume, r volume.Request, _, _ volume.Handle) answer {
+		s, err := v.(volume.Snapshotter).TakeSnapshot(m.ctx, r, name)
+		if err != nil {
+			return answer{err: err}
+		}
+		return answer{text: s.Name, snap: &s}
+	}
+}
+
+func (m *model) dropSnapshot(t *rapid.T) operation {
+	name := "none"
+	if n := len(m.snaps); n > 0 {
+		i := rapid.IntRange(0, n-1).Draw(t, "snapshot")
+		name = m.snaps[i].name
+		m.snaps = slices.Delete(m.snaps, i, i+1)
+	}
+	return func(v volume.Volume, r volume.Request, _, _ volume.Handle) answer {
+		return answer{err: v.(volume.Snapshotter).DropSnapshot(m.ctx, r, name)}
 	}
 }
 

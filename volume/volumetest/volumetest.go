@@ -39,6 +39,8 @@ type Subject struct {
 	// SetReadOnly makes the volume refuse changes, or accept them again. Nil if not
 	// supported.
 	SetReadOnly func(on bool)
+	// Tidy does what the volume otherwise does in the background. Nil if there is nothing.
+	Tidy func()
 	// Trails says that the volume's home may be elsewhere. Then Hold may succeed for
 	// an inode that is gone already.
 	Trails bool
@@ -82,6 +84,7 @@ func Run(t *testing.T, subject func(t *testing.T) Subject) {
 		{"ReadOnly", testReadOnly},
 		{"Concurrent", testConcurrent},
 		{"ConcurrentOnce", testConcurrentOnce},
+		{"Snapshots", testSnapshots},
 		{"Model", testModel},
 	}
 	for _, p := range parts {

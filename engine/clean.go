@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"sort"
+	"time"
+
+	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/volume"
+)
+
+const (
+	// cleanBatch is the most keys that one record of Clean deletes.
+	cleanBatch = 512
+	// cleanLook is the most keys that one critical section of Clean looks at.
+	cleanLook = 4096
+)
+
+// Clean does what snapshots need now and then, at the home. It takes a moment when nothing changed
+// for a second, drops moments that are older than the volume's window, and removes what no snapshot
+// that is kept shows. It returns how many keys it removed. It works in small records, and ends with
+// ctx.
+func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
+	if e.home() != nil {
+		return 0, nil // the home cleans
+	}
+	p := place{op: "clean", ino: volume.Root.Ino}
+	step := func(f func(t *tx) (int, error)) (int, error) {
+		return change(ctx, e, volume.Request{}, p, countResult, false, f)
+	}
+	if _, err := step(func(t *tx) (int, error) { return 0, t.idle() }); err != nil {
+		return 0, err
+	}
+	for {
+		n, err := step((*tx).expire)
+		if err != nil {
+			return removed, err
+		}
+		if n == 0 {
+			break
+		}
+	}
+	c := cleaner{}
+	for !c.done {
+		n, err := step(c.step)
+		removed += n
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// idle takes a moment if there were changes since the last one, and none of this second.
+func (t *tx) idle() error {
+	v, err := t.versionsOf()
+	if err != nil || t.engine.tuned.Load().Window <= 0 || v.Covered.IsZero() || v.Idle || v.Newest != v.Last {
+		return err
+	}
+	second := t.now.Truncate(time.Second)
+	if !second.After(v.Time) {
+		return nil
+	}
+	t.versions = &v
+	_, err = t.take(meta.Snapshot{Time: second, Moment: true}, true)
+	return err
+}
+
+// expire drops moments that are older than the window, and returns how many.
+func (t *tx) expire() (int, error) {
+	v, err := t.versionsOf()
+	if err != nil || v.Newest == 0 {
+		return 0, err
+	}
+	oldest := t.now.Add(-t.engine.tuned.Load().Window)
+	var gens []uint32
+	var last time.Time
+	lo, hi := meta.SnapshotRange(1)
+	for pair, err := range t.view.Range(lo, hi) {
+		if err != nil {
+			return 0, err
+		}
+		s, err := meta.DecodeSnapshot(pair.Key, pair.Value)
+		if err != nil {
+			return 0, err
+		}
+		if !s.Time.Before(oldest) || len(gens) == cleanBatch {
+			break
+		}
+		if s.Moment {
+			gens, last = append(gens, s.Gen), s.Time
+		}
+	}
+	if len(gens) == 0 {
+		return 0, nil
+	}
+	if err := t.drop(gens...); err != nil {
+		return 0, err
+	}
+	if !t.versions.Covered.IsZero() && t.versions.Covered.Before(last) {
+		t.versions.Covered = last.Add(time.Second)
+		t.set(t.versions.Encode())
+	}
+	return len(gens), nil
+}
+
+// cleaner removes what no snapshot shows. It goes through the dead contents, then through the
+// history.
+type cleaner struct {
+	changed uint64 // the snapshots are those of then
+	kept    []meta.Snapshot
+	from    []byte // the next key of the history; nil: dead contents come first
+	key     []byte // of which the last entry of the history was
+	before  uint32 // that entry's generation
+	dead    []byte // the next dead content
+	history bool
+	done    bool
+}
+
+// step looks at some keys, and removes those that are not needed.
+func (c *cleaner) step(t *tx) (int, error) {
+	v, err := t.versionsOf()
+	if err != nil {
+		return 0, err
+	}
+	if !v.Stale {
+		c.done = true
+		return 0, nil
+	}
+	if v.Changed != c.changed || c.kept == nil && v.Newest != 0 {
+		*c = cleaner{changed: v.Changed}
+		if c.kept, err = t.allSnapshots(); err != nil {
+			return 0, err
+		}
+	}
+	t.versions = &v // no moment is taken for this
+	if !c.history {
+		return c.stepDead(t)
+	}
+	return c.stepHistory(t, &v)
+}
+
+func (c *cleaner) stepDead(t *tx) (n int, err error) {
+	lo, hi := meta.AllDead()
+	if c.dead != nil {
+		lo = c.dead
+	}
+	looked := 0
+	for pair, err := range t.view.Range(lo, hi) {
+		if err != nil {
+			return 0, err
+		}
+		if looked++; looked > cleanLook || n >= cleanBatch {
+			c.dead = append([]byte(nil), pair.Key...)
+			return n, nil
+		}
+		content, gen, err := meta.DecodeDead(pair.Key, pair.Value)
+		if err != nil {
+			return 0, err
+		}
+		// Some snapshot from the content's beginning to its end has it.
+		i := sort.Search(len(c.kept), func(i int) bool { return c.kept[i].Number >= content })
+		if i < len(c.kept) && c.kept[i].Gen <= gen {
+			continue
+		}
+		elo, ehi := meta.AllExtents(content)
+		t.deleteRange(elo, ehi)
+		t.deleteRange(meta.HistoryRange(elo, ehi))
+		t.delete(append([]byte(nil), pair.Key...))
+		n++
+	}
+	c.history = true
+	return n, nil
+}
+
+func (c *cleaner) stepHistory(t *tx, v *meta.VersionsOf) (n int, err error) {
+	looked := 0
+	lo, hi := meta.AllHistory(c.from)
+	for pair, err := range t.view.Range(lo, hi) {
+		if err != nil {
+			return 0, err
+		}
+		if looked++; looked > cleanLook || n >= cleanBatch {
+			c.from = append([]byte(nil), pair.Key...)
+			return n, nil
+		}
+		k, gen := meta.SplitHistory(pair.Key)
+		if string(k) != string(c.key) {
+			c.key, c.before = k, 0
+		}
+		i := sort.Search(len(c.kept), func(i int) bool { return c.kept[i].Gen > c.before })
+		c.before = gen
+		if i < len(c.kept) && c.kept[i].Gen <= gen {
+			continue
+		}
+		t.delete(append([]byte(nil), pair.Key...))
+		n++
+	}
+	c.done = true
+	v.Stale = false
+	t.set(v.Encode())
+	return n, nil
+}

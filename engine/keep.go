@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/volume"
+)
+
+// keeping is what a change knows of the volume's snapshots.
+type keeping struct {
+	versions *meta.VersionsOf // nil: not read yet
+	kept     map[string]bool  // keys that the change has put into the history
+	touched  []uint64         // inodes besides those of the change
+	broken   error            // why the change cannot be made
+}
+
+// snapshotsIno stands for the list of snapshots among the inodes that records touch. No inode has
+// this number.
+const snapshotsIno = 2
+
+// versionsOf returns what the volume's snapshots have in common.
+func (t *tree) versionsOf() (meta.VersionsOf, error) {
+	key := meta.VersionsKey()
+	value, ok, _, err := t.view.Get(key)
+	if err != nil || !ok {
+		return meta.VersionsOf{Level: 1}, err
+	}
+	return meta.DecodeVersions(key, value)
+}
+
+// newest returns what the volume's snapshots have in common. If the volume can be looked at as of
+// any second, the first change of a second takes a moment before itself.
+func (t *tx) newest() (*meta.VersionsOf, error) {
+	if t.versions != nil {
+		return t.versions, nil
+	}
+	v, err := t.versionsOf()
+	if err != nil {
+		return nil, err
+	}
+	t.versions = &v
+	second := t.now.Truncate(time.Second)
+	if second.Before(v.Time) { // the clock of an earlier home was ahead
+		second = v.Time
+	}
+	on := t.engine.tuned.Load().Window > 0 && t.raise()
+	switch {
+	case !on && !v.Covered.IsZero(): // from now on seconds are missing
+		v.Covered = time.Time{}
+		t.set(v.Encode())
+	case on && (second.After(v.Time) || v.Idle || v.Covered.IsZero()):
+		if v.Covered.IsZero() {
+			v.Covered = second
+		}
+		_, err = t.take(meta.Snapshot{Time: second, Moment: true}, false)
+	}
+	return t.versions, err
+}
+
+// raise raises the volume's format level to what snapshots need, and reports whether it has that
+// now. The change has read the versions.
+func (t *tx) raise() bool {
+	if t.versions.Level < meta.Format && t.engine.cfg.Level() >= meta.Format {
+		t.versions.Level = meta.Format // take writes it
+	}
+	return t.versions.Level >= meta.Format
+}
+
+// take adds a snapshot of what is there before the change. What the change itself makes has the
+// number of its record, and is not in the snapshot.
+func (t *tx) take(s meta.Snapshot, idle bool) (meta.Snapshot, error) {
+	used, err := t.accounting()
+	if err != nil {
+		return s, err
+	}
+	number, err := t.number()
+	if err != nil {
+		return s, err
+	}
+	v := t.versions
+	s.Gen, s.Used, s.Number = v.Last+1, used, number-1
+	if s.Gen == volume.SnapshotDir {
+		return s, fmt.Errorf("the volume had %d snapshots, which is the most there can be: %w", v.Last, volume.ErrNoSpace)
+	}
+	v.Last, v.Newest, v.Number, v.Changed, v.Time, v.Idle = s.Gen, s.Gen, s.Number, number, s.Time, idle
+	t.touched = append(t.touched, snapshotsIno)
+	t.set(s.Encode())
+	t.set(v.Encode())
+	return s, nil
+}
+
+// preserve puts what a key has into the history, if the newest snapshot shows it and the history
+// does not have it (meta-6). It is called before each change of a key.
+func (t *tx) preserve(key []byte) {
+	if t.broken != nil || !meta.Seen(key, ^uint64(0)) {
+		return
+	}
+	v, err := t.newest()
+	if err == nil && v.Newest != 0 && meta.Seen(key, v.Number) && !t.kept[string(key)] {
+		err = t.keep(key, v.Newest)
+	}
+	if err != nil {
+		t.broken = err
+	}
+}
+
+func (t *tx) keep(key []byte, gen uint32) error {
+	if t.kept == nil {
+		t.kept = map[string]bool{}
+	}
+	t.kept[string(key)] = true
+	if has, err := t.view.Preserved(key, gen); err != nil || has {
+		return err
+	}
+	value, ok, _, err := t.view.Get(key)
+	if err != nil {
+		return err
+	}
+	h := meta.HistoryKey(key, gen)
+	t.set(h, meta.EncodeHistory(h, value, ok))
+	return nil
+}
+
+// shown reports whether the newest snapshot shows what has the given number.
+func (t *tx) shown(number uint64) bool {
+	v, err := t.newest()
+	if err != nil {
+		t.broken = errors.Join(t.broken, err)
+		return true
+	}
+	return v.Newest != 0 && number <= v.Number
+}
+
+// discard deletes a content that no inode has any more. What a snapshot shows stays until that is
+// dropped.
+func (t *tx) discard(content uint64) {
+	if t.shown(content) {
+		t.set(meta.EncodeDead(content, t.versions.Newest))
+		return
+	}
+	t.deleteRange(meta.AllExtents(content))
+}
+
+// empty gives a file a content without extents.
+func (t *tx) empty(n *meta.Inode) error {
+	if n.Used == 0 {
+		return nil
+	}
+	t.discard(n.ContentID())
+	if !t.shown(n.ContentID()) {
+		return nil
+	}
+	number, err := t.number()
+	n.Content = number
+	return err
+}
+
+// discardXattrs deletes all extended attributes of an inode.
+func (t *tx) discardXattrs(ino uint64) error {
+	lo, hi := meta.XattrRange(ino)
+	if !t.shown(ino) {
+		t.deleteRange(lo, hi)
+		return nil
+	}
+	for pair, err := range t.view.Range(lo, hi) {
+		if err != nil {
+			return err
+		}
+		t.delete(append([]byte(nil), pair.Key...))
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Snapshot is the state of a volume at one moment, which is kept until it is dropped. Nothing of it
+// changes.
+type Snapshot struct {
+	Name string
+	Snap uint32 // in the handles of what is in it
+	Time time.Time
+	// Bytes and Inodes are what the volume used.
+	Bytes, Inodes uint64
+}
+
+// Snapshotter is a volume that keeps snapshots. What is in one is read with handles that have its
+// number, from Root's on. Each method is one atomic change, and is executed once for each
+// Request.ID.
+type Snapshotter interface {
+	// TakeSnapshot keeps the volume's present state under a name. ErrExist, ErrNameTooLong,
+	// ErrInvalid (see CheckSnapshotName), ErrNoSpace.
+	TakeSnapshot(ctx context.Context, r Request, name string) (Snapshot, error)
+	// Snapshots returns the snapshots that have names, sorted by them.
+	Snapshots(ctx context.Context) ([]Snapshot, error)
+	// DropSnapshot ends a snapshot. Its handles are stale from then on. ErrNotExist.
+	DropSnapshot(ctx context.Context, r Request, name string) error
+}
+
+// CheckSnapshotName returns ErrInvalid for a name that no snapshot can have: what no entry of a
+// directory can have, and what begins with "@", which stands for times. It returns ErrNameTooLong
+// for more than MaxName bytes.
+func CheckSnapshotName(name string) error {
+	if strings.HasPrefix(name, "@") {
+		return ErrInvalid
+	}
+	return CheckEntryName(name)
+}
