@@ -42,13 +42,17 @@ func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
 			break
 		}
 	}
-	c := cleaner{}
-	for !c.done {
-		n, err := step(c.step)
-		removed += n
+	for c := (cleaner{}); !c.done; {
+		next := c
+		n, err := step(func(t *tx) (int, error) {
+			next = c // a change may be computed again
+			return next.step(t)
+		})
 		if err != nil {
 			return removed, err
 		}
+		c = next
+		removed += n
 	}
 	return removed, nil
 }

@@ -119,6 +119,8 @@ var (
 	_ volume.Reader   = (*Engine)(nil)
 	_ volume.Changer  = (*Engine)(nil)
 	_ journal.Machine = (*Engine)(nil)
+
+	_ volume.Snapshotter = (*Engine)(nil)
 )
 
 // Open opens the volume's metadata. The engine is a follower until Lead. The caller ingests the

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -168,7 +169,10 @@ func (e *Engine) apply() {
 			after.Epoch = max(after.Epoch, p.epoch)
 		}
 		e.mu.Unlock()
-		err := e.store.Apply(ops, after)
+		err := known(ops)
+		if err == nil {
+			err = e.store.Apply(ops, after)
+		}
 		if err != nil {
 			e.fail(fmt.Errorf("apply records up to %s: %w", after.Position, err))
 		}
@@ -190,6 +194,22 @@ func (e *Engine) apply() {
 		e.pending = append([]pendingRecord(nil), e.pending[n:]...)
 		e.notify()
 	}
+}
+
+// known returns a *meta.NewerError if a record raises the volume's format level beyond what this
+// release knows.
+func known(records [][]segment.Op) error {
+	versions := meta.VersionsKey()
+	for _, ops := range records {
+		for _, op := range ops {
+			if op.Kind == segment.Set && bytes.Equal(op.Key, versions) {
+				if _, err := meta.DecodeVersions(op.Key, op.Value); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // fail ends the work of the engine, once. The caller does not hold mu: whoever hears of it may hold

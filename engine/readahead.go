@@ -46,8 +46,8 @@ func (a *readahead) stop() {
 	a.wg.Wait()
 }
 
-// note records a read of [off, end) of a content of a file of the given size. It may begin to fetch what
-// follows.
+// note records a read of [off, end) of a content of a file of the given size. It may begin to fetch
+// what follows.
 func (a *readahead) note(e *Engine, t *tree, content, off, end, size uint64) {
 	a.mu.Lock()
 	r := a.readers[content]

@@ -5,9 +5,10 @@
 //
 // # Keys
 //
-// A key is a table's letter, its fields and a generation of four bytes, which is 0 in all tables but
-// the history. A key does not name the volume (protocol-12). Numbers are big endian. A name contains no NUL, and one NUL follows it. A slot is escaped, NUL as
-// 00 FF, and ended with 00 01, so that a prefix of slots is a range of keys.
+// A key is a table's letter, its fields and a generation of four bytes, which is 0 in all tables
+// but the history. A key does not name the volume (protocol-12). Numbers are big endian. A name
+// contains no NUL, and one NUL follows it. A slot is escaped, NUL as 00 FF, and ended with 00 01,
+// so that a prefix of slots is a range of keys.
 //
 //	a                            accounting
 //	c  dir u64, cookie u64       directory entry by cookie

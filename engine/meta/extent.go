@@ -19,7 +19,8 @@ type Extent struct {
 // End returns the offset in the file at which the extent ends.
 func (e *Extent) End() uint64 { return e.Off + uint64(e.Len) }
 
-// EncodeHead returns the key of e in a content, and its value without the block reference, for segment.SetBlock.
+// EncodeHead returns the key of e in a content, and its value without the block reference, for
+// segment.SetBlock.
 func (e *Extent) EncodeHead(content uint64) (key, value []byte) {
 	key = ExtentKey(content, e.Off)
 	b := append(make([]byte, 0, 1+12+sumSize+segment.BlockRefSize), version)

@@ -110,7 +110,8 @@ func DecodeInode(key, value []byte) (*Inode, error) {
 	if flags&flagContent != 0 {
 		n.Content = r.u64()
 	}
-	if n.Type < volume.Regular || n.Type > volume.Socket || flags&^(flagExclusive|flagContent) != 0 || (flags&flagContent != 0) != (n.Content != 0) {
+	known := flags&^(flagExclusive|flagContent) == 0 && (flags&flagContent != 0) == (n.Content != 0)
+	if n.Type < volume.Regular || n.Type > volume.Socket || !known {
 		return nil, corrupt(key, "type %d, flags %#x", n.Type, flags)
 	}
 	return n, r.done()

@@ -121,7 +121,8 @@ func DecodeSnapshot(key, value []byte) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	s := Snapshot{Gen: binary.BigEndian.Uint32(key[1:5]), Number: r.u64(), Time: r.time(), Used: Accounting{Bytes: r.u64(), Inodes: r.u64()}}
+	s := Snapshot{Gen: binary.BigEndian.Uint32(key[1:5]), Number: r.u64(), Time: r.time()}
+	s.Used = Accounting{Bytes: r.u64(), Inodes: r.u64()}
 	s.Moment = r.u8() == 1
 	s.Name = string(r.rest())
 	return s, r.done()

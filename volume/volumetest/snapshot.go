@@ -34,8 +34,10 @@ func testSnapshots(e *env) {
 	}
 	_, err = s.TakeSnapshot(e.ctx, e.req(), "one")
 	e.fails(err, volume.ErrExist)
-	for name, want := range map[string]error{"": volume.ErrInvalid, ".": volume.ErrInvalid, "a/b": volume.ErrInvalid, "@12": volume.ErrInvalid,
-		strings.Repeat("n", 256): volume.ErrNameTooLong} {
+	for name, want := range map[string]error{
+		"": volume.ErrInvalid, ".": volume.ErrInvalid, "a/b": volume.ErrInvalid, "@12": volume.ErrInvalid,
+		strings.Repeat("n", 256): volume.ErrNameTooLong,
+	} {
 		_, err := s.TakeSnapshot(e.ctx, e.req(), name)
 		e.fails(err, want)
 	}
