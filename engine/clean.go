@@ -23,8 +23,8 @@ const (
 // that is kept shows. It returns how many keys it removed. It works in small records, and ends with
 // ctx.
 func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
-	if e.home() != nil {
-		return 0, nil // the home cleans
+	if v, err := read(Recent(ctx), e, place{op: "clean"}, (*tree).versionsOf); e.home() != nil || err != nil || v.Last == 0 {
+		return 0, err // the home cleans, if there is something
 	}
 	p := place{op: "clean", ino: volume.Root.Ino}
 	step := func(f func(t *tx) (int, error)) (int, error) {

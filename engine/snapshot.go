@@ -16,6 +16,9 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
+// Format is the newest format level of a volume's metadata that this release knows.
+const Format = meta.Format
+
 // maxSnapshots bounds the snapshots with names of a volume.
 const maxSnapshots = 4096
 

@@ -48,7 +48,8 @@ type Gateway struct {
 	Incarnation string `json:"incarnation"`
 	// Pools are its pools, by which policies choose sites; none: it is of a release that did not
 	// tell.
-	Pools []Pool `json:"pools,omitempty"`
+	Pools  []Pool `json:"pools,omitempty"`
+	Format uint32 `json:"format,omitempty"` // newest format level of metadata that it knows; 0: 1
 }
 
 // Pool is one of a gateway's pools.

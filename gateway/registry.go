@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/view"
 )
@@ -65,7 +66,7 @@ func (g *Gateway) site() federation.Site {
 		Name: cfg.Site, Organization: cfg.Organization, Region: cfg.Region, Labels: cfg.Labels, Capacity: cfg.Capacity, Lends: cfg.Lends,
 		Store:   cfg.StoreInfo,
 		WrapKey: cfg.SiteKey.Public(),
-		Gateways: []federation.Gateway{{Name: cfg.Name, Addr: cfg.Addr, NFSAddr: cfg.NFSAddr, Incarnation: g.self.Incarnation,
+		Gateways: []federation.Gateway{{Name: cfg.Name, Addr: cfg.Addr, NFSAddr: cfg.NFSAddr, Incarnation: g.self.Incarnation, Format: engine.Format,
 			Pools: g.told()}},
 	}
 }

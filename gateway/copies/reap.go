@@ -46,8 +46,8 @@ func (r *reaper) asked(hs, held []volume.Handle) {
 // reapEvery is how often a home looks for files without a name that nobody has open any more.
 const reapEvery = 5 * time.Second
 
-// KeepReaping deletes files that have no name and that nobody has open, in volumes whose home is
-// here. It returns when ctx ends.
+// KeepReaping deletes files that have no name and that nobody has open, and what no snapshot shows
+// any more, in volumes whose home is here. It returns when ctx ends.
 func (m *Manager) KeepReaping(ctx context.Context) {
 	t := m.cfg.Timers.NewTicker(reapEvery)
 	defer t.Stop()
@@ -63,6 +63,9 @@ func (m *Manager) KeepReaping(ctx context.Context) {
 			}
 			if err := m.Reap(ctx, c); err != nil && ctx.Err() == nil {
 				m.cfg.Logger.Debug("files without names are looked at later", "volume", c.UUID, "error", err)
+			}
+			if err := m.clean(ctx, c); err != nil && ctx.Err() == nil {
+				m.cfg.Logger.Debug("what no snapshot shows is looked at later", "volume", c.UUID, "error", err)
 			}
 		}
 	}
@@ -86,6 +89,17 @@ func (m *Manager) Reap(ctx context.Context, c *Copy) error {
 		c.reaper.asked(hs, held)
 		return held, nil
 	})
+	return err
+}
+
+// clean has the engine do what snapshots need.
+func (m *Manager) clean(ctx context.Context, c *Copy) error {
+	ctx, done, err := c.Use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = c.Engine.Clean(ctx)
 	return err
 }
 

@@ -10,11 +10,11 @@ import (
 )
 
 func fromHandle(h volume.Handle) *forwardpb.Handle {
-	return &forwardpb.Handle{Ino: h.Ino, Gen: h.Gen}
+	return &forwardpb.Handle{Ino: h.Ino, Gen: h.Gen, Snap: h.Snap}
 }
 
 func toHandle(h *forwardpb.Handle) volume.Handle {
-	return volume.Handle{Ino: h.GetIno(), Gen: h.GetGen()}
+	return volume.Handle{Ino: h.GetIno(), Gen: h.GetGen(), Snap: h.GetSnap()}
 }
 
 func fromAttr(a volume.Attr) *forwardpb.Attr {

@@ -70,10 +70,13 @@ func (k *call) describe(p place, mask xdr.Bitmap) (described, error) {
 
 // describeAttr is describe for attributes that were read already.
 func (k *call) describeAttr(p place, a volume.Attr, mask xdr.Bitmap) (described, error) {
-	d := described{place: p, attr: a, minor: k.minor, lease: k.s.cfg.Lease, mountedOn: a.Ino}
+	d := described{place: p, attr: a, minor: k.minor, lease: k.s.cfg.Lease, mountedOn: fileid(a.Handle)}
 	d.h = a.Handle
-	if a.Handle == volume.Root {
+	switch {
+	case a.Handle == volume.Root:
 		d.mountedOn = mountFileid(p.export.ID)
+	case p.h.Snap == volume.SnapshotDir && a.Snap != p.h.Snap: // an entry of a directory of snapshots
+		d.mountedOn = snapshotFileid | uint64(a.Snap)
 	}
 	if mask.And(spaceAttrs).Empty() {
 		return d, nil
@@ -165,7 +168,7 @@ func (d *described) encode(e *xdr.Encoder, n uint32) {
 	case xdr.FATTR4_FILEHANDLE:
 		e.Opaque(encodeHandle(d.place))
 	case xdr.FATTR4_FILEID:
-		e.Uint64(a.Ino)
+		e.Uint64(fileid(a.Handle))
 	case xdr.FATTR4_MOUNTED_ON_FILEID:
 		e.Uint64(d.mountedOn)
 	case xdr.FATTR4_FILES_AVAIL, xdr.FATTR4_FILES_FREE:
@@ -214,11 +217,31 @@ func (d *described) encode(e *xdr.Encoder, n uint32) {
 	}
 }
 
-// fsid is (0, 0) for the pseudo root, and else made from the volume's id.
+// No inode of a volume has these bits in its number.
+const (
+	snapshotsFileid = 1 << 63 // of a directory of snapshots
+	snapshotFileid  = 1 << 62 // of a snapshot in such a directory
+)
+
+// fileid is a file's number within its fsid. A directory and the directory of its snapshots are of
+// one fsid.
+func fileid(h volume.Handle) uint64 {
+	if h.Snap == volume.SnapshotDir {
+		return h.Ino | snapshotsFileid
+	}
+	return h.Ino
+}
+
+// fsid is (0, 0) for the pseudo root, and else made from the volume's id and the snapshot
+// (protocol-20): a file and what it was in a snapshot have the same fileid, and programs must not
+// take them for one file.
 func (d *described) fsid() (id [2]uint64) {
 	if !d.pseudo {
 		for i, b := range d.export.ID {
 			id[i/8] = id[i/8]<<8 | uint64(b)
+		}
+		if d.h.Snap != volume.SnapshotDir {
+			id[1] ^= uint64(d.h.Snap) * 0x9e3779b97f4a7c15 // odd: no two snapshots give one number
 		}
 	}
 	return id

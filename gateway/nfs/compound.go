@@ -79,6 +79,9 @@ func (p place) at(h volume.Handle) place {
 	return place{set: true, vol: p.vol, export: p.export, guest: p.guest, h: h}
 }
 
+// readOnly reports whether nobody may change what is there.
+func (p place) readOnly() bool { return p.pseudo || p.export.ReadOnly || p.h.Snap != 0 }
+
 func (p place) key() state.FileKey {
 	if p.pseudo {
 		return state.FileKey{Handle: volume.Root} // not the zero key, which means any file

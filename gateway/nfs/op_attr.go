@@ -221,7 +221,7 @@ func (k *call) access() xdr.Status {
 		supported &^= xdr.ACCESS4_LOOKUP | xdr.ACCESS4_DELETE
 	}
 	k.out.Uint32(supported)
-	k.out.Uint32(granted(d.attr, k.caller(), k.cur.pseudo || k.cur.export.ReadOnly) & supported)
+	k.out.Uint32(granted(d.attr, k.caller(), k.cur.readOnly()) & supported)
 	return xdr.NFS4_OK
 }
 

@@ -15,8 +15,8 @@ const (
 	handleSize    = 1 + 16 + 4 + 8 + 8
 )
 
-// encodeHandle returns a file handle (nfs-1): version ‖ volume id ‖ snapshot (0: the live
-// volume) ‖ inode ‖ generation. The pseudo root is inode 1 of the zero volume.
+// encodeHandle returns a file handle (nfs-1): version ‖ volume id ‖ snapshot (0: the present) ‖
+// inode ‖ generation. The pseudo root is inode 1 of the zero volume.
 func encodeHandle(p place) []byte {
 	b := make([]byte, 0, handleSize)
 	b = append(b, handleVersion)
@@ -24,17 +24,18 @@ func encodeHandle(p place) []byte {
 		p.export.ID, p.h = volume.ID{}, volume.Root
 	}
 	b = append(b, p.export.ID[:]...)
-	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint32(b, p.h.Snap)
 	b = binary.BigEndian.AppendUint64(b, p.h.Ino)
 	return binary.BigEndian.AppendUint64(b, p.h.Gen)
 }
 
 // decodeHandle reads a file handle. ok is false for one that no server made.
 func decodeHandle(b []byte) (id volume.ID, h volume.Handle, ok bool) {
-	if len(b) != handleSize || b[0] != handleVersion || binary.BigEndian.Uint32(b[17:]) != 0 {
+	if len(b) != handleSize || b[0] != handleVersion {
 		return id, h, false
 	}
 	copy(id[:], b[1:])
+	h.Snap = binary.BigEndian.Uint32(b[17:])
 	h.Ino, h.Gen = binary.BigEndian.Uint64(b[21:]), binary.BigEndian.Uint64(b[29:])
 	return id, h, id != volume.ID{} || h == volume.Root
 }

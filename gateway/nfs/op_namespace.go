@@ -13,7 +13,7 @@ func (k *call) writable(p place) xdr.Status {
 	switch {
 	case !p.set:
 		return xdr.NFS4ERR_NOFILEHANDLE
-	case p.pseudo, p.export.ReadOnly:
+	case p.readOnly():
 		return xdr.NFS4ERR_ROFS
 	}
 	k.s.table.Changes(k.client, p.vol)

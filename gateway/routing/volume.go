@@ -103,7 +103,7 @@ func (v *Router) Lookup(ctx context.Context, r volume.Request, dir volume.Handle
 	if err == nil && v.awaitFresh(ctx, out.Handle) {
 		return v.Lookup(ctx, r, dir, name)
 	}
-	if l := v.here(); err == nil && l != nil {
+	if l := v.here(); err == nil && l != nil && out.Snap == 0 {
 		v.cfg.Prefetch().Found(l, dir, name, out)
 	}
 	return out, err
@@ -132,7 +132,7 @@ func (v *Router) ReadDir(ctx context.Context, r volume.Request, dir volume.Handl
 	if waited && ctx.Err() == nil {
 		return v.ReadDir(ctx, r, dir, after, limit)
 	}
-	if l := v.here(); l != nil {
+	if l := v.here(); l != nil && dir.Snap == 0 {
 		for _, e := range out {
 			v.cfg.Prefetch().Found(l, dir, e.Name, e.Attr)
 		}
@@ -143,7 +143,7 @@ func (v *Router) ReadDir(ctx context.Context, r volume.Request, dir volume.Handl
 // Read implements volume.Reader.
 func (v *Router) Read(ctx context.Context, r volume.Request, h volume.Handle, off uint64, p []byte) (n int, eof bool, err error) {
 	v.awaitFresh(ctx, h)
-	if l := v.here(); l != nil {
+	if l := v.here(); l != nil && h.Snap == 0 {
 		v.cfg.Prefetch().Reads(l, h)
 	}
 	err = v.read(ctx, r, func(ctx context.Context, t volume.Reader) (err error) {

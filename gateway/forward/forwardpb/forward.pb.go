@@ -144,6 +144,7 @@ type Handle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ino           uint64                 `protobuf:"varint,1,opt,name=ino,proto3" json:"ino,omitempty"`
 	Gen           uint64                 `protobuf:"varint,2,opt,name=gen,proto3" json:"gen,omitempty"`
+	Snap          uint32                 `protobuf:"varint,3,opt,name=snap,proto3" json:"snap,omitempty"` // the snapshot in which the inode is looked at; 0: the present
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -188,6 +189,13 @@ func (x *Handle) GetIno() uint64 {
 func (x *Handle) GetGen() uint64 {
 	if x != nil {
 		return x.Gen
+	}
+	return 0
+}
+
+func (x *Handle) GetSnap() uint32 {
+	if x != nil {
+		return x.Snap
 	}
 	return 0
 }
@@ -1916,10 +1924,11 @@ var File_gateway_forward_forwardpb_forward_proto protoreflect.FileDescriptor
 
 const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\n" +
-	"'gateway/forward/forwardpb/forward.proto\x12\x0fweir.forward.v1\",\n" +
+	"'gateway/forward/forwardpb/forward.proto\x12\x0fweir.forward.v1\"@\n" +
 	"\x06Handle\x12\x10\n" +
 	"\x03ino\x18\x01 \x01(\x04R\x03ino\x12\x10\n" +
-	"\x03gen\x18\x02 \x01(\x04R\x03gen\"X\n" +
+	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12\x12\n" +
+	"\x04snap\x18\x03 \x01(\rR\x04snap\"X\n" +
 	"\x06Caller\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x16\n" +
