@@ -110,9 +110,12 @@ var table = []row{
 	{pkg: "journal", project: []string{"engine/segment"}, outside: stdlib},
 	{pkg: "journal/journaltest", project: []string{"journal", "engine/segment"}, outside: stdlib},
 
-	{pkg: "engine", project: []string{"volume", "journal", "track", "engine/segment", "engine/meta", "engine/meta/cryptfs"},
+	{pkg: "engine", project: []string{"volume", "journal", "track", "engine/segment", "engine/meta", "engine/meta/cryptfs",
+		"engine/checkpoint"},
 		tests: []string{"volume/locktable", "engine/log", "cachepool", "cachepool/failstop"}},
 	{pkg: "engine/segment", outside: []string{"github.com/klauspost/compress", "github.com/zeebo/blake3"}},
+	{pkg: "engine/checkpoint", project: []string{"engine/segment"},
+		outside: []string{"github.com/klauspost/compress", "github.com/zeebo/blake3", "golang.org/x/sync"}},
 	{pkg: "engine/log", project: []string{"journal", "track", "engine/segment", "cachepool", "cachepool/readcache"},
 		outside: []string{"github.com/zeebo/blake3", "golang.org/x/sync"},
 		tests:   []string{"cachepool/dir"}},
