@@ -178,6 +178,16 @@ func (e *Engine) Show(rec *segment.Record, end segment.Position) {
 	e.kick()
 }
 
+// notRolling returns ErrDelay while the volume is being rolled back, but to who does that.
+func (e *Engine) notRolling(ctx context.Context) error {
+	if e.rolling.Load() != 0 && ctx.Value(rollingKey{}) == nil {
+		return fmt.Errorf("the volume is being made what it was in a snapshot: %w", volume.ErrDelay)
+	}
+	return nil
+}
+
+type rollingKey struct{}
+
 // change runs f in the critical section, once for each r.ID (protocol-22). It returns when the
 // outcome is committed. An unstable change returns earlier, when the changes that its outcome
 // reveals are committed.
@@ -333,6 +343,9 @@ func inTurn[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T],
 		return x, err
 	}
 	x.epoch = t.epoch
+	if err := e.notRolling(ctx); err != nil {
+		return x, err
+	}
 	defer func() { e.undoom(t.gone) }()
 	if done, err := e.recorded(t, r.ID); err != nil {
 		return x, err

@@ -26,6 +26,11 @@ func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
 	if v, err := read(Recent(ctx), e, place{op: "clean"}, (*tree).versionsOf); e.home() != nil || err != nil || v.Last == 0 {
 		return 0, err // the home cleans, if there is something
 	}
+	if e.rolling.Load() != 0 {
+		if err := e.roll(ctx); err != nil {
+			return 0, err
+		}
+	}
 	p := place{op: "clean", ino: volume.Root.Ino}
 	step := func(f func(t *tx) (int, error)) (int, error) {
 		return change(ctx, e, volume.Request{}, p, countResult, false, f)

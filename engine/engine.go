@@ -81,6 +81,8 @@ type Engine struct {
 
 	// A lock whose wait can end with a context. See the package comment.
 	turn chan struct{}
+	// The snapshot that the volume is being rolled back to, as far as this engine has it; 0: none.
+	rolling atomic.Uint32
 	// For Show: the properties of the record that appendRecord is adding. Guarded by turn.
 	appending struct{ unstable, shown, under bool }
 	// How many numbers were used in the epoch numbered. Guarded by turn.
@@ -172,6 +174,9 @@ func Open(cfg Config) (*Engine, error) {
 	state := store.State()
 	e.store, e.epoch, e.end = store, state.Epoch, state.Position
 	e.commit, e.applied, e.kept = state.Position, state.Position, state.Position
+	if e.failed == nil {
+		e.failed = e.openVersions()
+	}
 	if e.failed != nil {
 		return nil, errors.Join(fmt.Errorf("open volume %s: %w", cfg.ID, e.failed), store.Close())
 	}
@@ -181,6 +186,14 @@ func Open(cfg Config) (*Engine, error) {
 	e.Tune(cfg.Tuning)
 	e.SetRoom(cfg.Bytes, cfg.Inodes)
 	return e, nil
+}
+
+// openVersions reads what the volume's snapshots have in common. Only Open calls it.
+func (e *Engine) openVersions() error {
+	t := &tree{engine: e, view: e.store.Live(nil)}
+	v, err := t.versionsOf()
+	e.rolling.Store(v.Rolling)
+	return err
 }
 
 // Attach sets the journal of the volume's log. It is called once, before any operation and before

@@ -169,7 +169,7 @@ func (e *Engine) apply() {
 			after.Epoch = max(after.Epoch, p.epoch)
 		}
 		e.mu.Unlock()
-		err := known(ops)
+		versions, err := versionsIn(ops)
 		if err == nil {
 			err = e.store.Apply(ops, after)
 		}
@@ -181,6 +181,9 @@ func (e *Engine) apply() {
 			continue
 		}
 		e.applied = after.Position
+		if versions != nil && !e.leading { // a home knew it when it made the record
+			e.rolling.Store(versions.Rolling)
+		}
 		for _, p := range batch {
 			e.lag -= p.size
 			if e.overlay != nil {
@@ -196,20 +199,22 @@ func (e *Engine) apply() {
 	}
 }
 
-// known returns a *meta.NewerError if a record raises the volume's format level beyond what this
-// release knows.
-func known(records [][]segment.Op) error {
-	versions := meta.VersionsKey()
+// versionsIn returns what records say last of the volume's snapshots; nil: nothing. It returns a
+// *meta.NewerError if one raises the volume's format level beyond what this release knows.
+func versionsIn(records [][]segment.Op) (last *meta.VersionsOf, err error) {
+	key := meta.VersionsKey()
 	for _, ops := range records {
 		for _, op := range ops {
-			if op.Kind == segment.Set && bytes.Equal(op.Key, versions) {
-				if _, err := meta.DecodeVersions(op.Key, op.Value); err != nil {
-					return err
+			if op.Kind == segment.Set && bytes.Equal(op.Key, key) {
+				v, err := meta.DecodeVersions(op.Key, op.Value)
+				if err != nil {
+					return nil, err
 				}
+				last = &v
 			}
 		}
 	}
-	return nil
+	return last, nil
 }
 
 // fail ends the work of the engine, once. The caller does not hold mu: whoever hears of it may hold
@@ -352,6 +357,9 @@ func (e *Engine) follow() {
 	e.leading = false
 	e.overlay = nil
 	e.transient = nil
+	if v, err := (&tree{engine: e, view: e.store.Live(nil)}).versionsOf(); err == nil {
+		e.rolling.Store(v.Rolling) // what was not applied may be dropped
+	}
 	// A follower shows nothing before it is applied, stable or not. That also holds after Drop,
 	// which queues the records again.
 	for i := range e.pending {

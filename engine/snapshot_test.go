@@ -3,9 +3,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -20,6 +22,9 @@ import (
 	"github.com/weir-storage/weir/volume"
 	"github.com/weir-storage/weir/volume/memvol"
 )
+
+// histories is how many random histories TestSnapshotsOfARandomHistory makes.
+var histories = flag.Uint64("histories", 12, "random histories of snapshots")
 
 // look describes everything below a directory, by names.
 func look(t testing.TB, v volume.Volume, dir volume.Handle) string {
@@ -150,6 +155,84 @@ func (h *host) leftovers() (n int) {
 	return n
 }
 
+// newestOf returns the name of a volume's newest snapshot.
+func newestOf(t testing.TB, v *memvol.Volume) string {
+	t.Helper()
+	all, err := v.Snapshots(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.MaxFunc(all, func(a, b volume.Snapshot) int { return cmp.Compare(a.Snap, b.Snap) }).Name
+}
+
+// rollBack rolls the volume back. The home is lost after that many of its records, and the next one
+// goes on.
+func (h *host) rollBack(name string, after int) {
+	h.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	h.journal.appended = func() {
+		if after--; after < 0 {
+			cancel()
+		}
+	}
+	err := h.Rollback(ctx, asRoot, name)
+	h.journal.appended = nil
+	if err == nil {
+		return
+	}
+	if ctx.Err() == nil {
+		h.Fatal(err)
+	}
+	if _, err := h.GetAttr(context.Background(), asRoot, volume.Root); !errors.Is(err, volume.ErrDelay) {
+		h.Fatalf("in the middle of a rollback: %v", err)
+	}
+	h.crash()
+	_, err = h.Create(context.Background(), asRoot, volume.Root, "meanwhile", volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded})
+	if !errors.Is(err, volume.ErrDelay) {
+		h.Fatalf("a change in the middle of a rollback: %v", err)
+	}
+	if _, err := h.Clean(context.Background()); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// checkUsed compares what the volume says that it uses with what its inodes have.
+func (h *host) checkUsed() {
+	h.Helper()
+	t, err := h.look()
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer func() { _ = t.view.Close() }()
+	var used meta.Accounting
+	lo, hi := meta.After(meta.Inodes, 0)
+	for pair, err := range t.view.Range(lo, hi) {
+		if err != nil {
+			h.Fatal(err)
+		}
+		n, err := meta.DecodeInode(pair.Key, pair.Value)
+		if err != nil {
+			h.Fatal(err)
+		}
+		used.Inodes++
+		used.Bytes += n.Used
+		var bytes uint64
+		for x, err := range t.extents(n.ContentID(), 0, endOfFile) {
+			if err != nil {
+				h.Fatal(err)
+			}
+			bytes += uint64(x.Len)
+		}
+		if n.Type == volume.Regular && bytes != n.Used {
+			h.Fatalf("inode %d has extents of %d bytes and says %d", n.Ino, bytes, n.Used)
+		}
+	}
+	if got, err := t.accounting(); err != nil || got != used {
+		h.Fatalf("the volume says that it uses %+v, %v; its inodes use %+v", got, err, used)
+	}
+}
+
 func at(h volume.Handle, snap uint32) volume.Handle {
 	h.Snap = snap
 	return h
@@ -161,8 +244,9 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 	type kept struct {
 		volume.Snapshot
 		want string
+		ref  string // its name at the reference
 	}
-	for seed := range uint64(12) {
+	for seed := range *histories {
 		h := newHost(t, nil)
 		reference := memvol.New(volume.ID{9})
 		s := newStirrer(t, seed, withLocks(h.Engine), reference)
@@ -177,7 +261,10 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				snaps = append(snaps, kept{snap, look(t, reference, volume.Root)})
+				if _, err := reference.TakeSnapshot(context.Background(), asRoot, snap.Name); err != nil {
+					t.Fatal(err)
+				}
+				snaps = append(snaps, kept{snap, look(t, reference, volume.Root), snap.Name})
 			case 2:
 				if n := len(snaps); n > 0 {
 					i := s.r.IntN(n)
@@ -194,6 +281,25 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 				if s.r.IntN(4) == 0 {
 					h.crash()
 					s.sides[0] = withLocks(h.Engine)
+				}
+			case 5:
+				if n := len(snaps); n > 0 && s.r.IntN(3) == 0 {
+					k, before := snaps[s.r.IntN(n)], look(t, reference, volume.Root)
+					h.rollBack(k.Name, s.r.IntN(6))
+					s.sides[0] = withLocks(h.Engine)
+					if err := reference.Rollback(context.Background(), asRoot, k.ref); err != nil {
+						t.Fatal(err)
+					}
+					all, err := h.Snapshots(context.Background())
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, x := range all {
+						if strings.HasPrefix(x.Name, beforeRollback) && !slices.ContainsFunc(snaps, func(k kept) bool { return k.Name == x.Name }) {
+							snaps = append(snaps, kept{x, before, newestOf(t, reference)})
+						}
+					}
+					h.checkUsed()
 				}
 			}
 		}
@@ -288,6 +394,7 @@ func TestAnySecond(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	h.checkUsed()
 	h.Tune(Tuning{})
 	clock.Advance(time.Hour)
 	s.stir()

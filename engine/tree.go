@@ -74,6 +74,9 @@ func (t *tree) inode(h volume.Handle) (*meta.Inode, error) {
 	if err := t.enter(h.Snap); err != nil {
 		return nil, err
 	}
+	if h.Snap == 0 && !t.changing && t.engine.rolling.Load() != 0 {
+		return nil, fmt.Errorf("the volume is being made what it was in a snapshot: %w", volume.ErrDelay)
+	}
 	n, err := t.find(h.Ino)
 	switch {
 	case err != nil:

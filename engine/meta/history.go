@@ -97,6 +97,12 @@ func (v *View) Preserved(k []byte, gen uint32) (bool, error) {
 	return false, nil
 }
 
+// After is the range of all keys of a table whose first number is greater than number.
+func After(t Table, number uint64) (lo, hi []byte) {
+	_, hi = prefixRange([]byte{byte(t)})
+	return binary.BigEndian.AppendUint64([]byte{byte(t)}, number+1), hi
+}
+
 // historyEnd is the upper bound of the history of k.
 func historyEnd(k []byte) []byte {
 	_, hi := prefixRange(append(historyOf(k), 0xff, 0xff, 0xff, 0xff))

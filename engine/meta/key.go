@@ -121,6 +121,9 @@ func AllExtents(content uint64) (lo, hi []byte) { return inodeRange(Extents, con
 // first returns the first number of a key.
 func first(k []byte) uint64 { return binary.BigEndian.Uint64(k[1:9]) }
 
+// Of returns the number of what a key is for, in the tables whose keys begin with one.
+func Of(k []byte) uint64 { return first(k) }
+
 // second returns the second number of a key that has two.
 func second(k []byte) uint64 { return binary.BigEndian.Uint64(k[9:17]) }
 

@@ -33,6 +33,7 @@ type VersionsOf struct {
 	Time    time.Time // that of Last; none that is taken later has an earlier one
 	Covered time.Time // since then the state of each second is kept; zero: it is not
 	Idle    bool      // nothing had changed for a while when Last was taken
+	Rolling uint32    // the volume is being made what it was in this snapshot; 0: it is not
 	Stale   bool      // a snapshot was dropped, and the history was not cleaned since
 }
 
@@ -47,12 +48,13 @@ func VersionsKey() []byte { return finish(key(Versions, 0)) }
 // Encode returns the key and the value of v.
 func (v VersionsOf) Encode() (key, value []byte) {
 	key = VersionsKey()
-	b := binary.BigEndian.AppendUint32(begin(53), v.Level)
+	b := binary.BigEndian.AppendUint32(begin(57), v.Level)
 	b = binary.BigEndian.AppendUint32(b, v.Last)
 	b = binary.BigEndian.AppendUint32(b, v.Newest)
 	b = binary.BigEndian.AppendUint64(b, v.Number)
 	b = binary.BigEndian.AppendUint64(b, v.Changed)
 	b = appendTime(appendTime(b, v.Time), v.Covered)
+	b = binary.BigEndian.AppendUint32(b, v.Rolling)
 	var flags uint8
 	if v.Idle {
 		flags |= flagIdle
@@ -74,6 +76,7 @@ func DecodeVersions(key, value []byte) (VersionsOf, error) {
 		return VersionsOf{}, &NewerError{Level: v.Level}
 	}
 	v.Last, v.Newest, v.Number, v.Changed, v.Time, v.Covered = r.u32(), r.u32(), r.u64(), r.u64(), r.time(), r.time()
+	v.Rolling = r.u32()
 	flags := r.u8()
 	v.Idle, v.Stale = flags&flagIdle != 0, flags&flagStale != 0
 	return v, r.done()

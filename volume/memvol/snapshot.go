@@ -4,6 +4,7 @@ package memvol
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -29,7 +30,7 @@ func (v *Volume) TakeSnapshot(_ context.Context, r volume.Request, name string) 
 		}
 		v.lastSnap++
 		s := &snapshot{volume.Snapshot{
-			Name: name, Snap: v.lastSnap, Time: v.now(), Bytes: v.used, Inodes: uint64(len(v.table))}, v.copy(v.lastSnap)}
+			Name: name, Snap: v.lastSnap, Time: v.now(), Bytes: v.used, Inodes: uint64(len(v.table))}, copyOf(v.table, v.lastSnap)}
 		v.snaps = append(v.snaps, s)
 		return s.Snapshot, nil
 	})
@@ -63,6 +64,33 @@ func (v *Volume) DropSnapshot(_ context.Context, r volume.Request, name string) 
 	return err
 }
 
+// Rollback implements volume.Snapshotter.
+func (v *Volume) Rollback(_ context.Context, r volume.Request, name string) error {
+	_, err := change(v, r, place{op: "rollback", h: volume.Root, name: name}, func() (struct{}, error) {
+		s := v.snapshotNamed(name)
+		if s == nil {
+			return struct{}{}, volume.ErrNotExist
+		}
+		v.lastSnap++
+		now := v.now()
+		before := fmt.Sprintf("before-rollback-%s-%x", now.Format("2006-01-02T15-04-05Z"), v.lastSnap)
+		v.snaps = append(v.snaps, &snapshot{volume.Snapshot{
+			Name: before, Snap: v.lastSnap, Time: now, Bytes: v.used, Inodes: uint64(len(v.table)),
+		}, copyOf(v.table, v.lastSnap)})
+		v.table, v.used = copyOf(s.table, 0), s.Bytes
+		for ino, n := range v.table {
+			if n.attr.Nlink == 0 {
+				v.used -= n.attr.Used
+				delete(v.table, ino)
+				continue
+			}
+			n.attr.Change = v.nextChange()
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
 func (v *Volume) snapshotNamed(name string) *snapshot {
 	for _, s := range v.snaps {
 		if s.Name == name {
@@ -87,11 +115,11 @@ func (v *Volume) past(h volume.Handle) (*inode, error) {
 	return nil, volume.ErrStale
 }
 
-// copy returns a copy of all inodes, with handles of a snapshot.
-func (v *Volume) copy(snap uint32) map[uint64]*inode {
+// copyOf returns a copy of all inodes, with handles of a snapshot.
+func copyOf(table map[uint64]*inode, snap uint32) map[uint64]*inode {
 	out := map[uint64]*inode{}
-	for ino, n := range v.table {
-		c := &inode{attr: n.attr, target: n.target, xattrs: maps.Clone(n.xattrs)}
+	for ino, n := range table {
+		c := &inode{attr: n.attr, target: n.target, xattrs: maps.Clone(n.xattrs), verf: n.verf}
 		c.attr.Snap = snap
 		c.data = content{pages: map[uint64]*page{}, spans: slices.Clone(n.data.spans)}
 		for i, p := range n.data.pages {
@@ -100,11 +128,12 @@ func (v *Volume) copy(snap uint32) map[uint64]*inode {
 		}
 		out[ino] = c
 	}
-	for ino, n := range v.table {
+	for ino, n := range table {
 		if n.dir == nil {
 			continue
 		}
 		d := newDirectory()
+		d.cookie = n.dir.cookie
 		if n.dir.parent != nil {
 			d.parent = out[n.dir.parent.attr.Ino]
 		}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/volume"
+)
+
+// rollBatch is about how many keys one record of a rollback changes.
+const rollBatch = 256
+
+// beforeRollback is what the name begins with of the snapshot that Rollback takes first.
+const beforeRollback = "before-rollback-"
+
+// Rollback implements volume.Snapshotter. Its first record says that the volume is being rolled
+// back. Small records follow, each of which may come twice, and a last one that says that it is
+// done. A home that begins meanwhile goes on with it (Clean).
+func (e *Engine) Rollback(ctx context.Context, r volume.Request, name string) error {
+	p := place{op: "rollback", ino: volume.Root.Ino, name: name}
+	_, err := change(ctx, e, r, p, noResult, false, func(t *tx) (struct{}, error) {
+		to, err := t.snapshotNamed(name)
+		if err == nil && to == nil {
+			err = volume.ErrNotExist
+		}
+		if err != nil {
+			return struct{}{}, err
+		}
+		v, err := t.versionsOf()
+		if err != nil {
+			return struct{}{}, err
+		}
+		t.versions = &v
+		v.Rolling = to.Gen
+		at := t.now
+		if at.Before(v.Time) {
+			at = v.Time
+		}
+		number, err := t.number()
+		if err != nil {
+			return struct{}{}, err
+		}
+		before := fmt.Sprintf("%s%s-%x", beforeRollback, at.Format("2006-01-02T15-04-05Z"), number)
+		s, err := t.take(meta.Snapshot{Time: at, Name: before}, false)
+		if err != nil {
+			return struct{}{}, err
+		}
+		t.set(meta.EncodeNamed(before, s.Gen))
+		e.rolling.Store(to.Gen) // the turn is held: no change comes between; if the record does not, roll says so
+		return struct{}{}, nil
+	})
+	if err != nil {
+		return err
+	}
+	return e.roll(ctx)
+}
+
+// roll goes on with a rollback that was begun, to its end.
+func (e *Engine) roll(ctx context.Context) error {
+	ctx = context.WithValue(ctx, rollingKey{}, true)
+	p := place{op: "roll back", ino: volume.Root.Ino}
+	for r := (roller{}); !r.done; {
+		next := r
+		_, err := change(ctx, e, volume.Request{}, p, countResult, false, func(t *tx) (int, error) {
+			next = r // a change may be computed again
+			return 0, next.step(t)
+		})
+		if err != nil {
+			return err
+		}
+		r = next
+	}
+	return nil
+}
+
+// roller makes a volume what it was in a snapshot. It goes through the history, then through what
+// was made later.
+type roller struct {
+	from  []byte // the next key of the history; nil: the first
+	last  []byte // the key that the last entry was of
+	later int    // which of laterTables is next
+	phase int
+	done  bool
+}
+
+// laterTables are those whose keys begin with a number that only grows, in which what is greater
+// than a snapshot's number is deleted one by one.
+var laterTables = []meta.Table{meta.Names, meta.Cookies, meta.Targets, meta.Xattrs, meta.Orphans, meta.Inodes}
+
+func (r *roller) step(t *tx) error {
+	v, err := t.versionsOf()
+	if err != nil {
+		return err
+	}
+	t.versions = &v // no moment is taken for this
+	if v.Rolling == 0 {
+		t.engine.rolling.Store(0)
+		r.done = true
+		return nil
+	}
+	to, err := t.snapshot(v.Rolling)
+	if err == nil && to == nil {
+		err = fmt.Errorf("snapshot %d, which the volume is rolled back to, is not there: %w", v.Rolling, errDamaged)
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.phase == 0:
+		return r.restore(t, to)
+	case r.later < len(laterTables):
+		return r.removeLater(t, to)
+	}
+	v.Rolling = 0
+	t.set(v.Encode())
+	t.used = &to.Used
+	t.touched = append(t.touched, snapshotsIno)
+	t.engine.rolling.Store(0)
+	r.done = true
+	return nil
+}
+
+// restore gives keys what they had in the snapshot, of which the history speaks.
+func (r *roller) restore(t *tx, to *meta.Snapshot) error {
+	n := 0
+	lo, hi := meta.AllHistory(r.from)
+	for pair, err := range t.view.Range(lo, hi) {
+		if err != nil {
+			return err
+		}
+		k, gen := meta.SplitHistory(pair.Key)
+		if gen < to.Gen || bytes.Equal(k, r.last) {
+			continue
+		}
+		if n >= rollBatch {
+			r.from = bytes.Clone(pair.Key)
+			return nil
+		}
+		r.last = k
+		value, exists, err := meta.DecodeHistory(pair.Key, pair.Value)
+		if err != nil {
+			return err
+		}
+		if !meta.Seen(k, to.Number) {
+			continue
+		}
+		if err := t.restoreKey(k, bytes.Clone(value), exists, to); err != nil {
+			return err
+		}
+		n++
+	}
+	r.phase = 1
+	return nil
+}
+
+// restoreKey gives one key what it had in a snapshot.
+func (t *tx) restoreKey(k, value []byte, exists bool, to *meta.Snapshot) error {
+	now, is, _, err := t.view.Get(k)
+	if err != nil || is == exists && bytes.Equal(now, value) {
+		return err
+	}
+	switch meta.Table(k[0]) {
+	case meta.Names:
+		if is { // the cookie of what was made later is in no history
+			name := meta.XattrName(k)
+			d, err := meta.DecodeName(k, now, name)
+			if err != nil {
+				return err
+			}
+			if d.Cookie > to.Number {
+				t.delete(meta.CookieKey(meta.Of(k), d.Cookie))
+			}
+		}
+	case meta.Inodes:
+		if value, err = t.restoreInode(k, now, is, value, exists); err != nil {
+			return err
+		}
+	}
+	if exists {
+		t.set(k, value)
+	} else {
+		t.delete(k)
+	}
+	t.touched = append(t.touched, meta.Of(k))
+	return nil
+}
+
+// restoreInode returns the value that an inode gets. It has a new change attribute: clients take
+// one that went back for an old answer (protocol-21).
+func (t *tx) restoreInode(k, now []byte, is bool, value []byte, exists bool) ([]byte, error) {
+	var was, n *meta.Inode
+	var err error
+	if is {
+		if n, err = meta.DecodeInode(k, now); err != nil {
+			return nil, err
+		}
+	}
+	if exists {
+		if was, err = meta.DecodeInode(k, value); err != nil {
+			return nil, err
+		}
+	}
+	if n != nil && n.Type == volume.Regular && (was == nil || was.ContentID() != n.ContentID()) {
+		t.discard(n.ContentID())
+	}
+	if was == nil {
+		return nil, nil
+	}
+	if was.Type == volume.Regular && (n == nil || n.ContentID() != was.ContentID()) {
+		t.delete(meta.DeadKey(was.ContentID())) // it lives again
+	}
+	if was.Change, err = t.number(); err != nil {
+		return nil, err
+	}
+	_, value = was.Encode()
+	return value, nil
+}
+
+// removeLater deletes what was made after the snapshot.
+func (r *roller) removeLater(t *tx, to *meta.Snapshot) error {
+	table := laterTables[r.later]
+	n := 0
+	lo, hi := meta.After(table, to.Number)
+	for pair, err := range t.view.Range(lo, hi) {
+		if err != nil {
+			return err
+		}
+		if n++; n > rollBatch {
+			return nil // what is deleted is not there the next time
+		}
+		k := bytes.Clone(pair.Key)
+		if table == meta.Inodes {
+			i, err := meta.DecodeInode(k, pair.Value)
+			if err != nil {
+				return err
+			}
+			if i.Type == volume.Regular && i.Used > 0 {
+				t.discard(i.ContentID())
+			}
+		}
+		t.delete(k)
+		t.touched = append(t.touched, meta.Of(k))
+	}
+	r.later++
+	return nil
+}
