@@ -107,13 +107,16 @@ func TestRebuiltFromCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%80 == 40 {
+			if err := h.WaitApplied(t.Context(), h.lastEnd()); err != nil {
+				t.Fatal(err)
+			}
 			made = append(made, takeCheckpoint(t, h.Engine, store))
 		}
 	}
 	want, seen := everything(t, h.Engine), picture(t, h)
 	for _, m := range made {
 		opened := openCheckpoint(t, m.Hash(), store)
-		if opened.At != m.At || opened.Epoch != h.epoch || opened.Pairs != m.Pairs {
+		if opened.Head != m.Head || opened.Epoch != h.epoch || opened.Pairs != m.Pairs {
 			t.Fatalf("opened %+v, made %+v", opened.Head, m.Head)
 		}
 		disk := vfs.NewCrashableMem()

@@ -79,7 +79,8 @@
 //	n uvarint, n × chunk
 //	chunk: bytes of content uvarint · pairs uvarint · length of key uvarint · first key
 //
-// The hashes of the chunks are in the plain part, so that a host without keys can copy a checkpoint.
+// The hashes of the chunks are in the plain part, so that a host without keys can copy a
+// checkpoint.
 //
 // # Rules
 //
