@@ -66,8 +66,8 @@ func (g *Gateway) site() federation.Site {
 		Name: cfg.Site, Organization: cfg.Organization, Region: cfg.Region, Labels: cfg.Labels, Capacity: cfg.Capacity, Lends: cfg.Lends,
 		Store:   cfg.StoreInfo,
 		WrapKey: cfg.SiteKey.Public(),
-		Gateways: []federation.Gateway{{Name: cfg.Name, Addr: cfg.Addr, NFSAddr: cfg.NFSAddr, Incarnation: g.self.Incarnation, Format: engine.Format,
-			Pools: g.told()}},
+		Gateways: []federation.Gateway{{Name: cfg.Name, Addr: cfg.Addr, NFSAddr: cfg.NFSAddr, Incarnation: g.self.Incarnation,
+			Format: engine.Format, Pools: g.told()}},
 	}
 }
 

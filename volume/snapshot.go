@@ -29,9 +29,9 @@ type Snapshotter interface {
 	Snapshots(ctx context.Context) ([]Snapshot, error)
 	// DropSnapshot ends a snapshot. Its handles are stale from then on. ErrNotExist.
 	DropSnapshot(ctx context.Context, r Request, name string) error
-	// Rollback makes the volume what it was in a snapshot. Snapshots stay, and one of what was there
-	// before is taken first, named "before-rollback-" and the time. Other changes, and reads of the
-	// present, return ErrDelay meanwhile. If it ends with ctx, the volume goes on with it by
+	// Rollback makes the volume what it was in a snapshot. Snapshots stay, and one of what was
+	// there before is taken first, named "before-rollback-" and the time. Other changes, and reads
+	// of the present, return ErrDelay meanwhile. If it ends with ctx, the volume goes on with it by
 	// itself. ErrNotExist.
 	Rollback(ctx context.Context, r Request, name string) error
 }
