@@ -50,21 +50,9 @@ func (r *Replica) upload() {
 }
 
 // pending returns up to limit segments after segment number after that are to be uploaded: sealed,
-// with all records committed (protocol-9). A limit of 0 is none. The caller holds r.mu.
+// with all records committed (protocol-9). The caller holds r.mu.
 func (r *Replica) pending(after uint64, limit int) []log.SegmentInfo {
-	commit := r.core.Commit()
-	var out []log.SegmentInfo
-	for _, s := range r.cfg.Log.Segments() {
-		if commit.Less(Position{Seq: s.Seq, Off: s.Len}) {
-			break
-		}
-		if s.Seq > after && !s.Uploaded && s.Local {
-			if out = append(out, s); len(out) == limit {
-				break
-			}
-		}
-	}
-	return out
+	return r.cfg.Log.Unstored(after, r.core.Commit(), limit)
 }
 
 // UploadQueue returns how many bytes of sealed and committed segments are not in the store yet.
@@ -74,10 +62,7 @@ func (r *Replica) UploadQueue() (bytes uint64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.pending(0, 0) {
-		bytes += s.Len
-	}
-	return bytes
+	return r.cfg.Log.UnstoredBytes(r.core.Commit())
 }
 
 func (r *Replica) uploads() {
@@ -187,18 +172,7 @@ var _ readcache.Segments = (*Replica)(nil)
 // Evictable implements readcache.Segments: the files of segments that are in the store, and
 // applied.
 func (r *Replica) Evictable() (files []readcache.File, settled bool) {
-	applied := r.cfg.Machine.Applied()
-	settled = true
-	for _, s := range r.cfg.Log.Segments() {
-		switch {
-		case !s.Uploaded || !s.Local:
-		case applied.Less(Position{Seq: s.Seq, Off: s.Len}):
-			settled = false
-		default:
-			files = append(files, readcache.File{Segment: readcache.Segment{Seq: s.Seq, Hash: s.Hash}, Len: int64(s.Len)})
-		}
-	}
-	return files, settled
+	return r.cfg.Log.Evictable(r.cfg.Machine.Applied())
 }
 
 // Evict implements readcache.Segments.

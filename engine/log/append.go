@@ -135,7 +135,7 @@ func (l *Log) write(b []byte) error {
 // grown publishes n bytes that were written. The caller holds writer and mu.
 func (l *Log) grown(n int) {
 	last := l.last()
-	last.len += uint64(n)
+	l.update(last, func(s *seg) { s.len += uint64(n) })
 	l.end = last.end()
 	l.unsynced += int64(n)
 	if l.unsynced >= l.cfg.SyncBytes {
@@ -197,11 +197,17 @@ func (l *Log) nextLink() segment.Link {
 // begin closes the current segment and starts the file of the next one with its header h. The
 // caller holds writer.
 func (l *Log) begin(h segment.Header) error {
-	for i := range l.segs {
-		if l.segs[i].header.Salt == h.Salt {
-			return fmt.Errorf("begin segment %d: its salt is that of segment %d (protocol-16): the source of randomness repeats itself",
-				h.Seq, l.segs[i].header.Seq)
-		}
+	if err := l.start(h); err != nil {
+		return err
+	}
+	return l.noteClosed()
+}
+
+// start is begin without the note of what was closed.
+func (l *Log) start(h segment.Header) error {
+	if other, ok := l.sealedUnder(h.Salt); ok {
+		return fmt.Errorf("begin segment %d: its salt is that of segment %d (protocol-16): the source of randomness repeats itself",
+			h.Seq, other)
 	}
 	// The header may use the reserve. Without it no gateway could lead, and no segment could be
 	// closed for upload.
@@ -250,7 +256,8 @@ func (l *Log) begin(h segment.Header) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if last := l.last(); last != nil {
-		last.closed, last.hash = true, h.Prev.Hash
+		l.update(last, func(s *seg) { s.closed, s.hash = true, h.Prev.Hash })
+		l.unnoted = append(l.unnoted, last.header.Seq)
 	}
 	if l.cur != nil {
 		l.files.release(l.cur)
