@@ -114,7 +114,8 @@ func (l *Log) rewriteTable(t table) error {
 	return nil
 }
 
-// removeTable removes the table of an empty log. The caller holds tableMu, and fsyncs the directory.
+// removeTable removes the table of an empty log. The caller holds tableMu, and fsyncs the
+// directory.
 func (l *Log) removeTable() error {
 	err := l.closeTable()
 	if removed := l.cfg.Dir.Remove(tableName); !errors.Is(removed, fs.ErrNotExist) {

@@ -263,7 +263,8 @@ func (l *Log) examine(t *table, heads map[uint64]head, seq uint64, link segment.
 		case read && h.Header == s.header && uint64(h.size) == s.len:
 			return s, nil, nil
 		case read && s.uploaded:
-			return nil, fmt.Errorf("%s is not what the segment table says: %d bytes, want %d; header %+v", l.path(seq), h.size, s.len, h.Header), nil
+			return nil, fmt.Errorf("%s is not what the segment table says: %d bytes, want %d; header %+v",
+				l.path(seq), h.size, s.len, h.Header), nil
 		}
 	}
 	h, err := l.files.acquire(seq)
@@ -311,7 +312,8 @@ func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.L
 		return nil, fmt.Errorf("segment %d in %s: epoch goes back from %d to %d",
 			seq, l.path(seq), l.last().header.Epoch, got.Header.Epoch), nil
 	case known != nil && (known.header != got.Header || known.len != s.len || known.hash != s.hash):
-		return s, fmt.Errorf("segment %d in %s: %d valid bytes are not the %d that the segment table says", seq, l.path(seq), s.len, known.len), nil
+		return s, fmt.Errorf("segment %d in %s: %d valid bytes are not the %d that the segment table says",
+			seq, l.path(seq), s.len, known.len), nil
 	case !isLast && got.Tail != segment.Clean:
 		return s, fmt.Errorf("segment %d in %s is not the last and ends %v: %w", seq, l.path(seq), got.Tail, got.Why), nil
 	}
