@@ -229,6 +229,7 @@ func (r *Replica) WaitRoom(ctx context.Context) error {
 	if gone || r.makeRoom(segment.MaxSize) > 0 {
 		return nil
 	}
+	r.stuck.is(nil, r.cfg.Logger)
 	if r.cfg.Store == nil {
 		return journal.ErrFull
 	}
@@ -246,14 +247,28 @@ func (r *Replica) WaitRoom(ctx context.Context) error {
 // stuck records why writers wait for room. The zero value means that they do not wait.
 type stuck struct {
 	mu     sync.Mutex
+	wanted error // the pool's error when a record last found no room
 	full   error // the pool's error
 	upload error // error of the last upload; nil: it succeeded
 }
 
-// is records that there is no room.
+// wants records that a record found no room, before anybody tried to make some.
+func (s *stuck) wants(full error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted = full
+}
+
+// is records that there is no room, and none can be made. full is nil if wants said why.
 func (s *stuck) is(full error, logger *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if full == nil {
+		full = s.wanted
+	}
+	if full == nil {
+		return
+	}
 	if s.full == nil {
 		logger.Warn("what is written here, or follows, waits for room on the pool", "error", full, "store", s.upload)
 	}

@@ -122,13 +122,21 @@ func (l *Log) Append(rec *segment.Record) (end Position, err error) {
 	return l.end, nil
 }
 
-// write puts bytes at the end of the current segment. The caller has reserved room for them, and
-// calls grown afterwards.
+// SealAhead seals the blocks of one record, so that Append need not do it while others wait. It
+// does nothing if Append would begin another segment, or not seal at all. See segment.Sealer.Ahead.
+func (l *Log) SealAhead(blocks []segment.Block) {
+	if s := l.newest.Load(); s != nil && !l.saltDue.Load() {
+		s.Ahead(blocks)
+	}
+}
+
+// write puts bytes at the end of the current segment. They must not change any more. The caller has
+// reserved room for them, and calls grown afterwards.
 func (l *Log) write(b []byte) error {
 	if _, err := l.cur.WriteAt(b, int64(l.last().len)); err != nil {
 		return l.fail("write "+fileName(l.cur.seq), err)
 	}
-	_, _ = l.hash.Write(b) // never fails
+	l.hash.add(b)
 	return nil
 }
 
@@ -166,6 +174,7 @@ func (l *Log) next(epoch uint64) (err error) {
 		return err
 	}
 	l.sealer = s
+	l.newest.Store(s)
 	return nil
 }
 
@@ -189,7 +198,7 @@ func (l *Log) nextLink() segment.Link {
 	}
 	link := last.link()
 	if !last.closed {
-		link.Hash = sum(l.hash)
+		link.Hash = l.hash.sum()
 	}
 	return link
 }
@@ -246,8 +255,8 @@ func (l *Log) start(h segment.Header) error {
 		l.sealer.Stop()
 		l.sealer = nil
 	}
-	l.hash = blake3.New()
-	_, _ = l.hash.Write(frame) // never fails
+	l.hash = newHasher(blake3.New())
+	l.hash.add(frame)
 	if err := l.advance(Position{Seq: h.Seq, Off: uint64(len(frame))}); err != nil {
 		l.files.release(cur)
 		return err
@@ -285,7 +294,7 @@ func (l *Log) checkClosing() {
 	if n, err := io.Copy(h, io.NewSectionReader(l.cur, 0, int64(last.len))); err != nil || uint64(n) != last.len {
 		return // a read error is not a broken invariant
 	}
-	if sum(h) != sum(l.hash) {
+	if sum(h) != l.hash.sum() {
 		panic(fmt.Sprintf("log: file and hash of segment %d differ (protocol-9)", last.header.Seq))
 	}
 }

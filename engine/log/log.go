@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/engine/segment"
 )
@@ -27,11 +25,13 @@ type Log struct {
 	// Guarded by writer.
 	writer sync.Mutex
 	sealer *segment.Sealer // of the last segment; nil unless this Log began it
+	// newest is the last that sealer was, for SealAhead. It may be stopped.
+	newest atomic.Pointer[segment.Sealer]
 	// saltDue: nothing is sealed under the salt of sealer any more. Who begins a segment clears it.
 	saltDue atomic.Bool
-	viewer  Viewer         // nil: records are shown to nobody
-	hash    *blake3.Hasher // over the last segment; nil when that is closed
-	unnoted []uint64       // segments that were closed, and may not be in the segment table yet
+	viewer  Viewer   // nil: records are shown to nobody
+	hash    *hasher  // over the last segment; nil when that is closed
+	unnoted []uint64 // segments that were closed, and may not be in the segment table yet
 
 	tableMu sync.Mutex
 	notes   notes

@@ -319,7 +319,7 @@ func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.L
 	}
 	if isLast {
 		l.recovered.CutBytes = size - int64(got.Valid)
-		l.hash = hash
+		l.hash = newHasher(hash)
 		if got.Tail != segment.Clean {
 			l.cfg.Logger.Warn("cutting the end of the log", slog.String("path", l.path(seq)), slog.String("tail", got.Tail.String()),
 				slog.Uint64("valid", got.Valid), slog.Int64("cut", l.recovered.CutBytes), slog.Any("why", got.Why))
@@ -399,8 +399,9 @@ func (l *Log) reopenLast() error {
 		err = h.Sync()
 	}
 	if err == nil && l.hash == nil {
-		l.hash = blake3.New()
-		_, err = io.Copy(l.hash, io.NewSectionReader(h, 0, int64(last.len)))
+		sofar := blake3.New()
+		_, err = io.Copy(sofar, io.NewSectionReader(h, 0, int64(last.len)))
+		l.hash = newHasher(sofar)
 	}
 	if err != nil {
 		l.files.release(h)

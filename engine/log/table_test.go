@@ -381,3 +381,98 @@ func TestTally(t *testing.T) {
 		}
 	}
 }
+
+// TestNotedSegmentGrows: when the segment after a noted one is cut, or its file was never durable,
+// the noted one may grow again. The table does not say then that it is shorter.
+func TestNotedSegmentGrows(t *testing.T) {
+	home := newSetup(1)
+	home.size = 1 << 20
+	a := home.mustOpen(t)
+	_, err := a.BeginEpoch(1)
+	must(t, err)
+	appendSync(t, a, 1, 2)
+	first := allFrames(t, a, 1<<20)
+	end := a.End()
+	appendSync(t, a, 4)
+	more := allFrames(t, a, 1<<20)[len(first):]
+	branch := newSetup(2)
+	branch.size = 1 << 20
+	b := branch.mustOpen(t)
+	_, err = b.Ingest(Position{}, first)
+	must(t, err)
+	_, err = b.BeginEpoch(2)
+	must(t, err)
+	header := allFrames(t, b, 1<<20)[len(first):]
+
+	for name, undo := range map[string]func(*testing.T, setup, *Log) *Log{
+		"cut": func(t *testing.T, _ setup, l *Log) *Log {
+			must(t, l.Truncate(end))
+			return l
+		},
+		"never there": func(t *testing.T, s setup, _ *Log) *Log {
+			behind(t, s, func(d cachepool.Dir) error { return errors.Join(d.Remove(fileName(2)), d.Remove(watermarkName)) })
+			return s.mustOpen(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetup(3)
+			s.size = 1 << 20
+			l := s.mustOpen(t)
+			_, err := l.Ingest(Position{}, append(slices.Clone(first), header...))
+			must(t, err)
+			if !l.segs[0].noted {
+				t.Fatal("segment 1 is not noted")
+			}
+			l = undo(t, s, l)
+			must(t, l.Recovered().Doubt)
+			_, err = l.Ingest(end, more)
+			must(t, err)
+			must(t, l.Wait(t.Context(), l.End()))
+			s.disk.Crash()
+			l = s.mustOpen(t)
+			must(t, l.Recovered().Doubt)
+			wantLines(t, l, "segment 1 epoch 1", "record 1", "record 2", "record 4")
+		})
+	}
+}
+
+// TestCrashInTruncateOfEvicted cuts the power at each step of a Truncate that drops segments with
+// and without files. What is left has no hole.
+func TestCrashInTruncateOfEvicted(t *testing.T) {
+	for seed := range uint64(10) {
+		for at := 1; ; at++ {
+			s := newSetup(seed)
+			store := newSource("store")
+			s.sources = []Source{store}
+			l := s.mustOpen(t)
+			_, err := l.BeginEpoch(1)
+			must(t, err)
+			for id := 1; id <= 8; id++ {
+				appendSync(t, l, id)
+				must(t, l.Roll())
+			}
+			for seq := uint64(1); seq <= 7; seq++ {
+				must(t, store.upload(l, seq))
+			}
+			must(t, l.Evict(3, 4, 6))
+			want := lines(t, l, Position{})
+			s.disk.CrashAt(at)
+			err = l.Truncate(Position{Seq: 2})
+			if done := !s.disk.Crashed(); done != (err == nil) {
+				t.Fatal(err)
+			}
+			s.disk.Crash()
+			l = s.mustOpen(t)
+			if l.Recovered().Doubt != nil {
+				t.Fatalf("seed %d, crash at step %d: %v", seed, at, l.Recovered().Doubt)
+			}
+			got := lines(t, l, Position{})
+			if len(got) < 2 || !slices.Equal(got, want[:len(got)]) || err == nil && len(got) != 2 {
+				t.Fatalf("seed %d, crash at step %d: %v", seed, at, got)
+			}
+			if err == nil {
+				break
+			}
+		}
+	}
+}

@@ -111,7 +111,7 @@ var table = []row{
 	{pkg: "journal/journaltest", project: []string{"journal", "engine/segment"}, outside: stdlib},
 
 	{pkg: "engine", project: []string{"volume", "journal", "track", "engine/segment", "engine/meta", "engine/meta/cryptfs"},
-		tests: []string{"volume/locktable", "engine/log", "cachepool", "cachepool/failstop"}},
+		tests: []string{"volume/locktable", "engine/log", "cachepool", "cachepool/dir", "cachepool/failstop"}},
 	{pkg: "engine/segment", outside: []string{"github.com/klauspost/compress", "github.com/zeebo/blake3"}},
 	{pkg: "engine/log", project: []string{"journal", "track", "engine/segment", "cachepool", "cachepool/readcache"},
 		outside: []string{"github.com/zeebo/blake3", "golang.org/x/sync"},
