@@ -320,6 +320,9 @@ func execute[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T]
 	if err := e.throttle(ctx); err != nil {
 		return x, err
 	}
+	if err := e.journal.Ready(ctx); err != nil {
+		return x, err
+	}
 	if err := e.lock(ctx); err != nil {
 		return x, err
 	}

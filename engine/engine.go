@@ -102,13 +102,15 @@ type Engine struct {
 	// it.
 	names map[uint64]segment.Position
 	// For each inode, the end of the last pending record of unstable data.
-	data      map[uint64]segment.Position
-	applying  bool
-	moved     chan struct{} // closed and replaced when applied or pending changes
-	failed    error         // the store refused a record; nothing works after that
-	closed    bool
-	cacheGen  uint64 // namespace in the cache; new when positions may be used again
-	transient map[string]*transientSlot
+	data     map[uint64]segment.Position
+	applying bool
+	// persisting: a flush of the metadata is under way. Nothing but the applier begins one.
+	persisting bool
+	moved      chan struct{} // closed and replaced when applied or pending changes
+	failed     error         // the store refused a record; nothing works after that
+	closed     bool
+	cacheGen   uint64 // namespace in the cache; new when positions may be used again
+	transient  map[string]*transientSlot
 
 	holds struct {
 		sync.Mutex
@@ -222,7 +224,7 @@ func (e *Engine) Flush() error { return e.store.Flush() }
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
-	for e.applying {
+	for e.applying || e.persisting {
 		ch := e.moved
 		e.mu.Unlock()
 		<-ch

@@ -145,6 +145,10 @@ func (j *memJournal) truncate() {
 	}
 }
 
+func (j *memJournal) Ready(ctx context.Context) error { return ctx.Err() }
+
+func (j *memJournal) SealAhead([]segment.Block) {}
+
 func (j *memJournal) WaitKnown(ctx context.Context, pos segment.Position) error {
 	j.mu.Lock()
 	known := j.known

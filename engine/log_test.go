@@ -41,6 +41,8 @@ func (j logJournal) Append(_ context.Context, rec *segment.Record) (segment.Posi
 	return end, nil
 }
 
+func (j logJournal) Ready(context.Context) error { return nil }
+
 func (j logJournal) WaitKnown(context.Context, segment.Position) error { return nil }
 
 func (j logJournal) WaitCommitted(ctx context.Context, pos segment.Position) error {

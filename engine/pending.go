@@ -26,6 +26,12 @@ type pendingRecord struct {
 }
 
 const (
+	// persistAfter is how many segments may be applied and not durable. Then the metadata are
+	// flushed, so that little is replayed after a crash.
+	persistAfter = 4
+	// persistMost is when the applier waits for that flush.
+	persistMost = 8
+
 	applyBytes = 1 << 20  // about the most bytes of keys and values in one batch
 	lagBytes   = 32 << 20 // changes wait while this much is committed and not applied
 )
@@ -137,11 +143,12 @@ func (e *Engine) kick() {
 	go e.apply()
 }
 
-// committed returns how many pending records can be applied in one batch of about limit bytes. The
-// caller holds mu.
+// committed returns how many pending records can be applied in one batch of about limit bytes,
+// which ends in the segment in which it begins or in the next one. The caller holds mu.
 func (e *Engine) committed(limit int) int {
 	n, size := 0, 0
-	for n < len(e.pending) && size < limit && e.pending[n].end.Compare(e.commit) <= 0 {
+	for n < len(e.pending) && size < limit && e.pending[n].end.Compare(e.commit) <= 0 &&
+		e.pending[n].end.Seq <= e.pending[0].end.Seq+1 {
 		size += e.pending[n].size
 		n++
 	}
@@ -154,6 +161,13 @@ func (e *Engine) apply() {
 	defer e.mu.Unlock()
 	for {
 		n := e.committed(applyBytes)
+		if n > 0 && e.persisting && e.failed == nil && e.applied.Seq >= e.kept.Seq+persistMost {
+			ch := e.moved
+			e.mu.Unlock()
+			<-ch
+			e.mu.Lock()
+			continue
+		}
 		if n == 0 || e.failed != nil {
 			e.applying = false
 			e.notify()
@@ -195,6 +209,10 @@ func (e *Engine) apply() {
 			}
 		}
 		e.pending = append([]pendingRecord(nil), e.pending[n:]...)
+		if !e.persisting && e.unkept() {
+			e.persisting = true
+			go e.persist()
+		}
 		e.notify()
 	}
 }
@@ -215,6 +233,28 @@ func versionsIn(records [][]segment.Op) (last *meta.VersionsOf, err error) {
 		}
 	}
 	return last, nil
+}
+
+// unkept reports that much is applied and not durable. The caller holds mu.
+func (e *Engine) unkept() bool { return e.applied.Seq >= e.kept.Seq+persistAfter }
+
+// persist makes durable what is applied, while the applier goes on, until little is not.
+func (e *Engine) persist() {
+	var err error
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for err == nil && e.failed == nil && e.unkept() {
+		pos := e.applied
+		e.mu.Unlock()
+		_, err = e.Persist(pos)
+		e.mu.Lock()
+		e.notify()
+	}
+	if err != nil {
+		e.log.Warn("more than usual is replayed after a crash", "error", err)
+	}
+	e.persisting = false
+	e.notify()
 }
 
 // fail ends the work of the engine, once. The caller does not hold mu: whoever hears of it may hold

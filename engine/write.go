@@ -61,13 +61,15 @@ func (e *Engine) WriteAt(ctx context.Context, r volume.Request, h volume.Handle,
 	if err := e.home(); err != nil {
 		return fail(err)
 	}
-	// Compression takes the longest, so it is done before the critical section.
+	// Compressing and sealing take the longest, so they are done before the critical section.
 	tuned := e.tuned.Load()
 	pieces := split(off, data, tuned.BlockSize)
 	blocks := make([]segment.Block, len(pieces))
 	for i, s := range pieces {
-		blocks[i] = segment.Block{Raw: s.raw, Pack: segment.Pack(s.raw, tuned.Compression)}
+		blocks[i].Raw = s.raw
 	}
+	segment.PackAll(blocks, tuned.Compression)
+	e.journal.SealAhead(blocks)
 	return changeAt(ctx, e, r, p, writtenResult, !stable, func(t *tx) (volume.Written, error) {
 		n, err := t.file(h)
 		switch {

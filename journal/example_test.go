@@ -30,6 +30,8 @@ func (l *log) Append(_ context.Context, rec *journal.Record) (journal.Position, 
 	return l.end, nil
 }
 
+func (l *log) Ready(context.Context) error                           { return nil }
+func (l *log) SealAhead([]segment.Block)                             {}
 func (l *log) WaitCommitted(context.Context, journal.Position) error { return nil }
 func (l *log) WaitKnown(context.Context, journal.Position) error     { return nil }
 func (l *log) WaitRoom(context.Context) error                        { return journal.ErrFull }

@@ -71,9 +71,17 @@ var (
 // Journal is a volume's log as an engine sees it. Any goroutine may call its methods, but only one
 // at a time may call Append.
 type Journal interface {
+	// Ready is called before the critical section in which Append may be. It waits while another
+	// copy trails too far, or while much is not committed (protocol-11), so that nobody else waits
+	// for the critical section meanwhile. It returns the error of ctx.
+	Ready(ctx context.Context) error
+	// SealAhead does with the blocks of one record, which have their Pack, what Append would else
+	// do with them in the critical section. Nobody changes them until Append has returned. There
+	// need not be an Append. It does not wait.
+	SealAhead(blocks []segment.Block)
 	// Append puts rec at the end of the log. rec has the epoch in which the machine leads. Append
 	// sets the Ref of rec's blocks and returns the position at which rec ends. It does not wait for
-	// the commit. It does wait while another copy trails too far.
+	// the commit.
 	//
 	// Errors are ErrNotHome, ErrFull, segment.ErrTooLarge and the error of ctx. Then rec is not in
 	// the log, and never will be. If the log does not know whether it has rec, Append returns a

@@ -164,11 +164,12 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 	return out
 }
 
-// throttle makes a writer wait while a copy that answers trails further than the policy allows
-// (protocol-11). A copy that does not answer, or that has not caught up since its stream began,
-// does not stop the volume. The status shows it as such. It also makes one wait while much is not
-// committed: what cannot be committed, for lack of members, must not fill memory and the pool.
-func (r *Replica) throttle(ctx context.Context) error {
+// Ready implements journal.Journal. It makes a writer wait while a copy that answers trails further
+// than the policy allows (protocol-11). A copy that does not answer, or that has not caught up
+// since its stream began, does not stop the volume. The status shows it as such. It also makes one
+// wait while much is not committed: what cannot be committed, for lack of members, must not fill
+// memory and the pool.
+func (r *Replica) Ready(ctx context.Context) error {
 	if !r.tooFar() {
 		return nil
 	}

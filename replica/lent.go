@@ -57,14 +57,7 @@ func (r *Replica) Stores() (out []federation.ObservedStore) {
 	if len(r.lent) == 0 {
 		return nil
 	}
-	var sealed Position // end of what could be there
-	commit := r.core.Commit()
-	for _, s := range slices.Backward(r.cfg.Log.Segments()) {
-		if last := (Position{Seq: s.Seq, Off: s.Len}); !commit.Less(last) {
-			sealed = last
-			break
-		}
-	}
+	sealed := r.cfg.Log.Sealed(r.core.Commit()) // end of what could be there
 	for _, s := range r.lent {
 		o := federation.ObservedStore{Agreement: s.Agreement, Site: s.Site, Problem: s.Problem}
 		o.Whole = s.Problem == "" && !s.End.Less(sealed)

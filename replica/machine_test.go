@@ -203,6 +203,9 @@ func (m *machine) append(ctx context.Context, id int64, size int) (Position, uin
 		rec.Blocks = []segment.Block{{Raw: raw}}
 		rec.Ops = append(rec.Ops, segment.Op{Kind: segment.SetBlock, Key: []byte("block"), Block: 0})
 	}
+	if err := m.replica.Ready(ctx); err != nil {
+		return Position{}, 0, err
+	}
 	end, err := m.replica.Append(ctx, rec)
 	return end, epoch, err
 }

@@ -267,45 +267,43 @@ func (r *Replica) signal() {
 
 // Append implements journal.Journal. If the log fails in the middle of an append, the record may
 // come back when the log is opened again. So it counts as appended, and is not committed in this
-// reign.
+// reign. If there is no room, WaitRoom makes some: nobody waits for that in a critical section.
 func (r *Replica) Append(ctx context.Context, rec *segment.Record) (Position, error) {
-	if err := r.throttle(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return Position{}, err
 	}
-	for {
-		r.mu.Lock()
-		if !r.accepts || r.paused || r.closed {
-			r.mu.Unlock()
-			return Position{}, journal.ErrNotHome
-		}
-		rec.Epoch = r.epoch
+	r.mu.Lock()
+	if !r.accepts || r.paused || r.closed {
 		r.mu.Unlock()
-		end, err := r.cfg.Log.Append(rec)
-		switch {
-		case isFull(err):
-			if r.makeRoom(segment.MaxSize) > 0 {
-				continue
-			}
-			r.stuck.is(err, r.cfg.Logger)
-			return Position{}, fmt.Errorf("%w: %w", journal.ErrFull, err)
-		case errors.Is(err, log.ErrPoisoned):
-			r.fail(err)
-			end = r.cfg.Log.End()
-			return Position{Seq: end.Seq, Off: end.Off + 1}, nil // is not committed in this reign
-		case errors.Is(err, log.ErrNoEpoch), errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrDoubt):
-			return Position{}, fmt.Errorf("%w: append: %v", journal.ErrNotHome, err)
-		case err != nil:
-			return Position{}, fmt.Errorf("append to the log: %w", err)
-		}
-		if len(rec.Blocks) > 0 {
-			r.stuck.over(r.cfg.Logger)
-		}
-		r.post(protocol.Appended{})
-		r.kickStreams()
-		r.syncLater()
-		return end, nil
+		return Position{}, journal.ErrNotHome
 	}
+	rec.Epoch = r.epoch
+	r.mu.Unlock()
+	end, err := r.cfg.Log.Append(rec)
+	switch {
+	case isFull(err):
+		r.stuck.wants(err)
+		return Position{}, fmt.Errorf("%w: %w", journal.ErrFull, err)
+	case errors.Is(err, log.ErrPoisoned):
+		r.fail(err)
+		end = r.cfg.Log.End()
+		return Position{Seq: end.Seq, Off: end.Off + 1}, nil // is not committed in this reign
+	case errors.Is(err, log.ErrNoEpoch), errors.Is(err, log.ErrClosed), errors.Is(err, log.ErrDoubt):
+		return Position{}, fmt.Errorf("%w: append: %v", journal.ErrNotHome, err)
+	case err != nil:
+		return Position{}, fmt.Errorf("append to the log: %w", err)
+	}
+	if len(rec.Blocks) > 0 {
+		r.stuck.over(r.cfg.Logger)
+	}
+	r.post(protocol.Appended{})
+	r.kickStreams()
+	r.syncLater()
+	return end, nil
 }
+
+// SealAhead implements journal.Journal.
+func (r *Replica) SealAhead(blocks []segment.Block) { r.cfg.Log.SealAhead(blocks) }
 
 // syncLater syncs the log soon, so that unstable data does not stay in memory for long.
 func (r *Replica) syncLater() {

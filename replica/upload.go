@@ -50,21 +50,9 @@ func (r *Replica) upload() {
 }
 
 // pending returns up to limit segments after segment number after that are to be uploaded: sealed,
-// with all records committed (protocol-9). A limit of 0 is none. The caller holds r.mu.
+// with all records committed (protocol-9). The caller holds r.mu.
 func (r *Replica) pending(after uint64, limit int) []log.SegmentInfo {
-	commit := r.core.Commit()
-	var out []log.SegmentInfo
-	for _, s := range r.cfg.Log.Segments() {
-		if commit.Less(Position{Seq: s.Seq, Off: s.Len}) {
-			break
-		}
-		if s.Seq > after && !s.Uploaded && s.Local {
-			if out = append(out, s); len(out) == limit {
-				break
-			}
-		}
-	}
-	return out
+	return r.cfg.Log.Unstored(after, r.core.Commit(), limit)
 }
 
 // UploadQueue returns how many bytes of sealed and committed segments are not in the store yet.
@@ -74,10 +62,7 @@ func (r *Replica) UploadQueue() (bytes uint64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.pending(0, 0) {
-		bytes += s.Len
-	}
-	return bytes
+	return r.cfg.Log.UnstoredBytes(r.core.Commit())
 }
 
 func (r *Replica) uploads() {
@@ -187,18 +172,7 @@ var _ readcache.Segments = (*Replica)(nil)
 // Evictable implements readcache.Segments: the files of segments that are in the store, and
 // applied.
 func (r *Replica) Evictable() (files []readcache.File, settled bool) {
-	applied := r.cfg.Machine.Applied()
-	settled = true
-	for _, s := range r.cfg.Log.Segments() {
-		switch {
-		case !s.Uploaded || !s.Local:
-		case applied.Less(Position{Seq: s.Seq, Off: s.Len}):
-			settled = false
-		default:
-			files = append(files, readcache.File{Segment: readcache.Segment{Seq: s.Seq, Hash: s.Hash}, Len: int64(s.Len)})
-		}
-	}
-	return files, settled
+	return r.cfg.Log.Evictable(r.cfg.Machine.Applied())
 }
 
 // Evict implements readcache.Segments.
@@ -255,6 +229,7 @@ func (r *Replica) WaitRoom(ctx context.Context) error {
 	if gone || r.makeRoom(segment.MaxSize) > 0 {
 		return nil
 	}
+	r.stuck.is(nil, r.cfg.Logger)
 	if r.cfg.Store == nil {
 		return journal.ErrFull
 	}
@@ -272,14 +247,28 @@ func (r *Replica) WaitRoom(ctx context.Context) error {
 // stuck records why writers wait for room. The zero value means that they do not wait.
 type stuck struct {
 	mu     sync.Mutex
+	wanted error // the pool's error when a record last found no room
 	full   error // the pool's error
 	upload error // error of the last upload; nil: it succeeded
 }
 
-// is records that there is no room.
+// wants records that a record found no room, before anybody tried to make some.
+func (s *stuck) wants(full error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted = full
+}
+
+// is records that there is no room, and none can be made. full is nil if wants said why.
 func (s *stuck) is(full error, logger *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if full == nil {
+		full = s.wanted
+	}
+	if full == nil {
+		return
+	}
 	if s.full == nil {
 		logger.Warn("what is written here, or follows, waits for room on the pool", "error", full, "store", s.upload)
 	}

@@ -29,7 +29,7 @@ func (l *Log) Adopt(infos []SegmentInfo) error {
 	for _, in := range infos {
 		s := seg{
 			header: segment.Header{Volume: l.cfg.Volume, Seq: in.Seq, Epoch: in.Epoch, Key: in.Key, Salt: in.Salt, Prev: in.Prev},
-			len:    in.Len, hash: in.Hash, closed: true, uploaded: true,
+			len:    in.Len, hash: in.Hash, closed: true, uploaded: true, noted: true,
 		}
 		if in.Seq != link.Seq+1 || in.Prev != link || in.Len < segment.HeaderSize || in.Len > segment.MaxOffset {
 			return fmt.Errorf("adopt segments in %s: segment %d does not follow %d", l.cfg.Dir.Path(), in.Seq, link.Seq)
@@ -43,7 +43,7 @@ func (l *Log) Adopt(infos []SegmentInfo) error {
 	}
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()
-	if err := l.setTable(t); err != nil {
+	if err := l.rewriteTable(t); err != nil {
 		return err
 	}
 	l.syncMu.Lock()

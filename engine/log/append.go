@@ -122,20 +122,28 @@ func (l *Log) Append(rec *segment.Record) (end Position, err error) {
 	return l.end, nil
 }
 
-// write puts bytes at the end of the current segment. The caller has reserved room for them, and
-// calls grown afterwards.
+// SealAhead seals the blocks of one record, so that Append need not do it while others wait. It
+// does nothing if Append would begin another segment, or not seal at all. See segment.Sealer.Ahead.
+func (l *Log) SealAhead(blocks []segment.Block) {
+	if s := l.newest.Load(); s != nil && !l.saltDue.Load() {
+		s.Ahead(blocks)
+	}
+}
+
+// write puts bytes at the end of the current segment. They must not change any more. The caller has
+// reserved room for them, and calls grown afterwards.
 func (l *Log) write(b []byte) error {
 	if _, err := l.cur.WriteAt(b, int64(l.last().len)); err != nil {
 		return l.fail("write "+fileName(l.cur.seq), err)
 	}
-	_, _ = l.hash.Write(b) // never fails
+	l.hash.add(b)
 	return nil
 }
 
 // grown publishes n bytes that were written. The caller holds writer and mu.
 func (l *Log) grown(n int) {
 	last := l.last()
-	last.len += uint64(n)
+	l.update(last, func(s *seg) { s.len += uint64(n) })
 	l.end = last.end()
 	l.unsynced += int64(n)
 	if l.unsynced >= l.cfg.SyncBytes {
@@ -166,6 +174,7 @@ func (l *Log) next(epoch uint64) (err error) {
 		return err
 	}
 	l.sealer = s
+	l.newest.Store(s)
 	return nil
 }
 
@@ -189,7 +198,7 @@ func (l *Log) nextLink() segment.Link {
 	}
 	link := last.link()
 	if !last.closed {
-		link.Hash = sum(l.hash)
+		link.Hash = l.hash.sum()
 	}
 	return link
 }
@@ -197,11 +206,17 @@ func (l *Log) nextLink() segment.Link {
 // begin closes the current segment and starts the file of the next one with its header h. The
 // caller holds writer.
 func (l *Log) begin(h segment.Header) error {
-	for i := range l.segs {
-		if l.segs[i].header.Salt == h.Salt {
-			return fmt.Errorf("begin segment %d: its salt is that of segment %d (protocol-16): the source of randomness repeats itself",
-				h.Seq, l.segs[i].header.Seq)
-		}
+	if err := l.start(h); err != nil {
+		return err
+	}
+	return l.noteClosed()
+}
+
+// start is begin without the note of what was closed.
+func (l *Log) start(h segment.Header) error {
+	if other, ok := l.sealedUnder(h.Salt); ok {
+		return fmt.Errorf("begin segment %d: its salt is that of segment %d (protocol-16): the source of randomness repeats itself",
+			h.Seq, other)
 	}
 	// The header may use the reserve. Without it no gateway could lead, and no segment could be
 	// closed for upload.
@@ -240,8 +255,8 @@ func (l *Log) begin(h segment.Header) error {
 		l.sealer.Stop()
 		l.sealer = nil
 	}
-	l.hash = blake3.New()
-	_, _ = l.hash.Write(frame) // never fails
+	l.hash = newHasher(blake3.New())
+	l.hash.add(frame)
 	if err := l.advance(Position{Seq: h.Seq, Off: uint64(len(frame))}); err != nil {
 		l.files.release(cur)
 		return err
@@ -250,7 +265,8 @@ func (l *Log) begin(h segment.Header) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if last := l.last(); last != nil {
-		last.closed, last.hash = true, h.Prev.Hash
+		l.update(last, func(s *seg) { s.closed, s.hash = true, h.Prev.Hash })
+		l.unnoted = append(l.unnoted, last.header.Seq)
 	}
 	if l.cur != nil {
 		l.files.release(l.cur)
@@ -278,7 +294,7 @@ func (l *Log) checkClosing() {
 	if n, err := io.Copy(h, io.NewSectionReader(l.cur, 0, int64(last.len))); err != nil || uint64(n) != last.len {
 		return // a read error is not a broken invariant
 	}
-	if sum(h) != sum(l.hash) {
+	if sum(h) != l.hash.sum() {
 		panic(fmt.Sprintf("log: file and hash of segment %d differ (protocol-9)", last.header.Seq))
 	}
 }

@@ -67,29 +67,45 @@ func (l *Log) readBlocks(ctx context.Context, refs []segment.BlockRef, how readi
 		order = order[n:]
 	}
 	var far []blockRun
+	var near [][]blockRun // those of one element are read one after the other
 	for _, r := range runs {
-		if !r.s.local {
+		switch k := len(near); {
+		case !r.s.local:
 			far = append(far, r)
-		} else if err := l.readRun(ctx, r, refs, out, how); err != nil {
-			return nil, err
+		case k == 0 || len(near[k-1]) == nearRuns:
+			near = append(near, []blockRun{r})
+		default:
+			near[k-1] = append(near[k-1], r)
 		}
 	}
-	if len(far) == 1 {
-		if err := l.readFar(ctx, far[0], refs, out, how); err != nil {
-			return nil, err
+	readAll := func(ctx context.Context, some []blockRun) error {
+		for _, r := range some {
+			if err := l.readRun(ctx, r, refs, out, how); err != nil {
+				return err
+			}
 		}
-		return out, nil
+		return nil
+	}
+	switch {
+	case len(near) == 1 && len(far) == 0:
+		return out, readAll(ctx, near[0])
+	case len(near) == 0 && len(far) == 1:
+		return out, l.readFar(ctx, far[0], refs, out, how)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxFetches)
+	for _, some := range near {
+		g.Go(func() error { return readAll(ctx, some) })
+	}
 	for _, r := range far {
 		g.Go(func() error { return l.readFar(ctx, r, refs, out, how) })
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return out, g.Wait()
 }
+
+// nearRuns is how many runs of blocks in files one goroutine reads: so many take longer than a
+// goroutine costs.
+const nearRuns = 4
 
 // blockRun is blocks of one segment, by their number in a list, that one read may cover.
 type blockRun struct {

@@ -13,18 +13,29 @@
 //	loans                           gateways without a copy may read under leases; see NoteLoans
 //	*.tmp                           unfinished; removed by Open
 //
-// The segment table lists the segments that are stored elsewhere, whether or not a copy is still
-// here. It is replaced as a whole: temporary file, fsync, rename, fsync of the directory. Integers
-// are big endian:
+// The segment table lists the closed segments, wherever they are. Changes are appended to it, and
+// the last slot of a segment counts. It is written anew when most slots count no more: temporary
+// file, fsync, rename, fsync of the directory. Integers are big endian:
 //
-//	0  8  magic "WEIRTAB" 0x01
+//	0  8  magic "WEIRTAB" 0x03
 //	8 48  link (sequence, length, BLAKE3) of the segment before the first known; normally zero
-//	56 4  n
-//	60 …  n × { 8 sequence · 8 epoch · 32 salt · 8 length · 32 BLAKE3 · 1 flags: 1 = evicted }
-//	   4  CRC-32C of all before
+//	56 4  CRC-32C of all before
+//	60 …  slots of 97 bytes:
+//	      1 state · 8 sequence · 8 epoch · 4 number of the data key · 32 salt · 8 length ·
+//	      32 BLAKE3 · 4 CRC-32C of all before
 //
-// With the magic "WEIRTAB" 0x02 each of the n ends with the number of its data key, 4 bytes. So it
-// is written once a segment has another than the volume's first.
+// The states are 1: the segment is closed, and its file is here; 2: it is also in a store; 3: it is
+// only in a store; 4: what the table says of segments after this sequence counts no more. A slot
+// that does not verify is left out. A crash tears only slots that nothing relies on yet.
+//
+// A slot of state 1 is written after the segment was fsynced and the next one begun, and before the
+// segment could grow again a slot of state 4 is durable. So a slot never claims what the disk may
+// not have. It is not fsynced by itself: if a crash takes it, Open reads that segment.
+//
+// Earlier releases replaced the table as a whole. The table was then, with the magic "WEIRTAB" 0x01
+// or 0x02: the link · 4 n · n × { 8 sequence · 8 epoch · 32 salt · 8 length · 32 BLAKE3 · 1 flags:
+// 1 = evicted · with 0x02: 4 number of the data key } · 4 CRC-32C of all before. It listed what is
+// in a store. It is still read.
 //
 // If the table is lost, the local segments still describe themselves. Only what was evicted is then
 // unknown, and Open reports that.

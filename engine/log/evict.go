@@ -24,8 +24,7 @@ func (l *Log) closedSegment(seq uint64) (seg, error) {
 
 // MarkStored records durably that closed segments are in a store under these names. It returns
 // ErrNotClosed if this log has no closed segment of that name: a Truncate during the upload may
-// have put another one in its place. Pass many names at once, since each call rewrites the segment
-// table.
+// have put another one in its place. Each call fsyncs the segment table.
 func (l *Log) MarkStored(names ...string) error {
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()
@@ -44,27 +43,29 @@ func (l *Log) MarkStored(names ...string) error {
 		}
 		seqs[i] = seq
 	}
-	t, changed := l.table, false
+	var entries []tableEntry
 	for _, seq := range seqs {
 		s, err := l.closedSegment(seq)
 		if err != nil {
 			return fmt.Errorf("mark stored: %w", err)
 		}
 		if !s.uploaded {
-			t, changed = t.with(entryOf(&s)), true
+			s.uploaded = true
+			entries = append(entries, entryOf(&s))
 		}
 	}
-	if !changed {
+	if len(entries) == 0 {
 		return nil
 	}
-	if err := l.setTable(t); err != nil {
+	if err := l.note(entries...); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, seq := range seqs {
-		if s, ok := l.find(seq); ok {
-			s.uploaded = true
+	l.setNoted(entries)
+	for i := range entries {
+		if s, ok := l.find(entries[i].seq); ok {
+			l.update(s, func(s *seg) { s.uploaded = true })
 		}
 	}
 	return nil
@@ -76,7 +77,7 @@ func (l *Log) MarkStored(names ...string) error {
 func (l *Log) Evict(seqs ...uint64) error {
 	l.tableMu.Lock()
 	defer l.tableMu.Unlock()
-	t := l.table
+	var entries []tableEntry
 	var evict []seg
 	for _, seq := range seqs {
 		s, err := l.closedSegment(seq)
@@ -88,20 +89,20 @@ func (l *Log) Evict(seqs ...uint64) error {
 		}
 		if s.local {
 			s.local = false
-			t = t.with(entryOf(&s))
+			entries = append(entries, entryOf(&s))
 			evict = append(evict, s)
 		}
 	}
 	if len(evict) == 0 {
 		return nil
 	}
-	if err := l.setTable(t); err != nil {
+	if err := l.note(entries...); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	for i := range evict {
 		if s, ok := l.find(evict[i].header.Seq); ok {
-			s.local = false
+			l.update(s, func(s *seg) { s.local = false })
 		}
 	}
 	l.mu.Unlock()

@@ -116,6 +116,7 @@ func (l *Log) install(s *seg, temp string) error {
 	if err != nil {
 		return err
 	}
+	now.noted = s.noted // noteClosed may have come between
 	if now != *s {
 		return fmt.Errorf("segment %d changed meanwhile; try again", s.header.Seq)
 	}
@@ -128,14 +129,14 @@ func (l *Log) install(s *seg, temp string) error {
 	l.files.drop(s.header.Seq)
 	s.local = true
 	if s.uploaded {
-		if err := l.setTable(l.table.with(entryOf(s))); err != nil {
+		if err := l.note(entryOf(s)); err != nil {
 			return err
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if here, ok := l.find(s.header.Seq); ok {
-		here.local = true
+		l.update(here, func(s *seg) { s.local = true })
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (in *ingest) flush() error {
 	l := in.l
 	n, waiting, full := in.admit()
 	frames := in.pending[:n]
-	in.pending, in.waiting = in.pending[:0], nil
+	in.pending, in.waiting = nil, nil // what is in the log must not change
 	if n > 0 {
 		if err := l.write(frames); err != nil {
 			return err

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/zeebo/blake3"
-
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/engine/segment"
 )
@@ -27,13 +25,16 @@ type Log struct {
 	// Guarded by writer.
 	writer sync.Mutex
 	sealer *segment.Sealer // of the last segment; nil unless this Log began it
+	// newest is the last that sealer was, for SealAhead. It may be stopped.
+	newest atomic.Pointer[segment.Sealer]
 	// saltDue: nothing is sealed under the salt of sealer any more. Who begins a segment clears it.
 	saltDue atomic.Bool
-	viewer  Viewer         // nil: records are shown to nobody
-	hash    *blake3.Hasher // over the last segment; nil when that is closed
+	viewer  Viewer   // nil: records are shown to nobody
+	hash    *hasher  // over the last segment; nil when that is closed
+	unnoted []uint64 // segments that were closed, and may not be in the segment table yet
 
 	tableMu sync.Mutex
-	table   table
+	notes   notes
 
 	healMu sync.Mutex
 
@@ -44,6 +45,7 @@ type Log struct {
 	mu      sync.Mutex
 	base    segment.Link // the segment before the first; normally zero
 	segs    []seg        // with consecutive sequences
+	tally   tally        // of segs
 	epochs  []EpochStart // of segs
 	end     Position
 	durable Position
@@ -89,6 +91,8 @@ type seg struct {
 	closed   bool
 	local    bool
 	uploaded bool
+	noted    bool   // the segment table has it, as it is
+	before   uint64 // bytes of the known segments before it
 }
 
 func (s *seg) link() segment.Link {
@@ -123,12 +127,7 @@ func Size(dir cachepool.Dir) (n int64, err error) {
 func (l *Log) LocalBytes() (n uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range l.segs {
-		if l.segs[i].local {
-			n += l.segs[i].len
-		}
-	}
-	return n
+	return l.tally.local
 }
 
 // path returns the name of a segment's file, for messages.
@@ -202,7 +201,7 @@ func (l *Log) Epochs() []EpochStart {
 // setSegs replaces the segments. The caller holds mu. It also computes the epochs, because they are
 // needed for each record, and computing them each time costs too much in a long log.
 func (l *Log) setSegs(segs []seg) {
-	l.segs, l.epochs = nil, nil
+	l.segs, l.epochs, l.tally = make([]seg, 0, len(segs)), nil, tally{}
 	for i := range segs {
 		l.addSeg(segs[i])
 	}
@@ -210,7 +209,13 @@ func (l *Log) setSegs(segs []seg) {
 
 // addSeg adds a segment. The caller holds mu.
 func (l *Log) addSeg(s seg) {
+	s.before = 0
+	if last := l.last(); last != nil {
+		s.before = last.before + last.len
+	}
 	l.segs = append(l.segs, s)
+	l.tally.add(&s)
+	l.tally.salt(&s)
 	if n := len(l.epochs); n == 0 || l.epochs[n-1].Epoch != s.header.Epoch {
 		l.epochs = append(l.epochs, EpochStart{Epoch: s.header.Epoch, Start: Position{Seq: s.header.Prev.Seq, Off: s.header.Prev.Len},
 			Salt: s.header.Salt})
@@ -324,7 +329,7 @@ func (l *Log) Close() error {
 	if cur != nil {
 		l.files.release(cur)
 	}
-	return errors.Join(err, l.mark.close(), l.files.closeAll())
+	return errors.Join(err, l.mark.close(), l.closeTable(), l.files.closeAll())
 }
 
 // stop makes everything but Close fail from now on. It returns the current file.
@@ -339,7 +344,7 @@ func (l *Log) stop() (cur *handle, err error) {
 		return nil, nil
 	}
 	if err == nil {
-		err = errors.Join(l.syncNow(), l.syncWatermark())
+		err = errors.Join(l.syncNow(), l.syncWatermark(), l.noteAll())
 	}
 	if l.sealer != nil {
 		l.sealer.Stop()

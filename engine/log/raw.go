@@ -36,23 +36,17 @@ func (l *Log) ReadSegmentFile(seq uint64, p []byte, off int64) (int, error) {
 func (l *Log) Distance(from, to Position) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var n int64
-	if len(l.segs) == 0 {
-		return 0
+	return max(0, int64(l.bytesBefore(to)-l.bytesBefore(from)))
+}
+
+// bytesBefore returns how many bytes of the known segments lie before a position. The caller holds
+// mu.
+func (l *Log) bytesBefore(p Position) uint64 {
+	if s, ok := l.find(p.Seq); ok {
+		return s.before + min(p.Off, s.len)
 	}
-	first := l.segs[0].header.Seq
-	for seq := max(first, from.Seq); seq <= to.Seq && seq-first < uint64(len(l.segs)); seq++ {
-		s := &l.segs[seq-first]
-		a, b := uint64(0), s.len
-		if seq == from.Seq {
-			a = from.Off
-		}
-		if seq == to.Seq {
-			b = min(b, to.Off)
-		}
-		if a < b {
-			n += int64(b - a)
-		}
+	if last := l.last(); last != nil && last.header.Seq < p.Seq {
+		return last.before + last.len
 	}
-	return n
+	return 0
 }

@@ -175,52 +175,6 @@ func wholeFrames(s *seg, b []byte, off uint64, limit int) ([]byte, error) {
 	return b[:n:n], nil
 }
 
-// Replay calls fn for everything after from, up to the end that the log has when Replay is called.
-// fn gets headers and decoded records. Replay stops at fn's first error, and with ErrGap if the log
-// is truncated meanwhile.
-func (l *Log) Replay(ctx context.Context, from Position, fn func(Entry) error) error {
-	l.mu.Lock()
-	end, gen := l.end, l.gen
-	l.mu.Unlock()
-	pos := from
-	for pos.Less(end) {
-		b, next, err := l.read(ctx, pos, maxRead/4, true)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if l.truncatedSince(gen) {
-			return fmt.Errorf("replay after %v: the log was truncated: %w", pos, ErrGap)
-		}
-		if err != nil {
-			return err
-		}
-		off := next.Off - uint64(len(b))
-		for len(b) > 0 {
-			size, header, err := segment.FrameSize(b)
-			if err != nil {
-				return err
-			}
-			e, err := l.decode(next.Seq, b[:size], off, header)
-			if err != nil && l.truncatedSince(gen) {
-				err = fmt.Errorf("replay after %v: the log was truncated: %w", pos, ErrGap)
-			}
-			if err != nil {
-				return err
-			}
-			if end.Less(e.End) {
-				return nil
-			}
-			if err := fn(e); err != nil {
-				return err
-			}
-			off += uint64(size)
-			b = b[size:]
-		}
-		pos = next
-	}
-	return nil
-}
-
 func (l *Log) truncatedSince(gen uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/zeebo/blake3"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/engine/segment"
@@ -24,10 +26,10 @@ import (
 // and then changes nothing on the pool. It returns an error only if something keeps it from finding
 // out.
 //
-// Open reads the last segment whole, and each one that is not uploaded yet, since these may be the
-// only copy. Of an uploaded one it compares the header and the length with the segment table. The
-// contents of that are verified when they are read, or by Heal. The last segment counts as closed
-// only when the next one follows.
+// Open reads the last segment whole, and each one that the segment table does not list: a crash may
+// have taken the note of the last ones. Of one that is listed it compares the header and the length
+// with the table. The contents of that are verified when they are read, and by Heal, which comes
+// before each upload. The last segment counts as closed only when the next one follows.
 func Open(cfg Config) (*Log, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
@@ -38,6 +40,7 @@ func Open(cfg Config) (*Log, error) {
 		if l.mark != nil {
 			err = errors.Join(err, l.mark.close())
 		}
+		err = errors.Join(err, l.closeTable())
 		return nil, errors.Join(err, l.files.closeAll())
 	}
 	return l, nil
@@ -60,23 +63,28 @@ func (l *Log) recover() error {
 	} else if err != nil {
 		return err
 	}
-	l.table, err = readTable(l.cfg.Dir)
+	t, f, slots, err := readTable(l.cfg.Dir)
 	if err != nil && !errors.Is(err, errTable) {
 		return err // it may be there the next time
 	}
 	if err != nil {
 		// Without the table, what was evicted is missing. If that matters, it is found below.
 		l.cfg.Logger.Warn("segment table is unreadable; rebuilding it", slog.String("path", l.cfg.Dir.Path()), slog.Any("error", err))
-		l.table = table{}
+		t = table{}
 	}
-	l.base = l.table.base
+	l.notes = notes{base: t.base, file: f, slots: slots, live: len(t.entries)}
+	l.base = t.base
 	seqs := slices.Clone(local)
-	for i := range l.table.entries {
-		if _, ok := slices.BinarySearch(local, l.table.entries[i].seq); !ok {
-			seqs = append(seqs, l.table.entries[i].seq)
+	for i := range t.entries {
+		if _, ok := slices.BinarySearch(local, t.entries[i].seq); !ok {
+			seqs = append(seqs, t.entries[i].seq)
 		}
 	}
 	slices.Sort(seqs)
+	heads, err := l.readHeads(&t, local, sizes)
+	if err != nil {
+		return err
+	}
 
 	link := l.base
 	for i, seq := range seqs {
@@ -85,7 +93,7 @@ func (l *Log) recover() error {
 			break
 		}
 		_, isLocal := slices.BinarySearch(local, seq)
-		s, found, err := l.examine(seq, link, isLocal, i == len(seqs)-1)
+		s, found, err := l.examine(&t, heads, seq, link, isLocal, i == len(seqs)-1)
 		if err != nil {
 			return err
 		}
@@ -116,6 +124,8 @@ func (l *Log) recover() error {
 			return err
 		}
 	}
+	i, _ := t.find(l.end.Seq + 1)
+	l.notes.beyond = t.entries[i:]
 	switch {
 	case l.cfg.Lost != nil:
 		doubt("%w", l.cfg.Lost)
@@ -192,21 +202,69 @@ func parseFileName(name string) (uint64, bool) {
 	return seq, ok && err == nil && seq > 0 && fileName(seq) == name
 }
 
+// head is the header of a file that the table lists, and the file's length. Header is zero if it
+// does not decode.
+type head struct {
+	segment.Header
+	size int64
+}
+
+// headsAtOnce is how many headers Open reads at a time.
+const headsAtOnce = 16
+
+// readHeads reads the headers of the files that the table lists, but for the last one, which is
+// read whole.
+func (l *Log) readHeads(t *table, local []uint64, sizes map[uint64]int64) (map[uint64]head, error) {
+	var mu sync.Mutex
+	heads := map[uint64]head{}
+	var g errgroup.Group
+	g.SetLimit(headsAtOnce)
+	for _, seq := range local {
+		if i, ok := t.find(seq); !ok || t.entries[i].state == evicted || seq == local[len(local)-1] {
+			continue
+		}
+		g.Go(func() error {
+			f, err := l.cfg.Dir.Open(fileName(seq))
+			if err != nil {
+				return err
+			}
+			b := make([]byte, min(sizes[seq], segment.HeaderSize))
+			if err := errors.Join(readFull(f, b, 0), f.Close()); err != nil {
+				return fmt.Errorf("read %s: %w", l.path(seq), err)
+			}
+			h, _ := segment.DecodeHeader(b) // what does not decode is zero, which is no segment's
+			mu.Lock()
+			defer mu.Unlock()
+			heads[seq] = head{h, sizes[seq]}
+			return nil
+		})
+	}
+	return heads, g.Wait()
+}
+
 // examine inspects segment seq, which must follow link. It returns nil if nothing of the segment is
 // usable. found is a doubt.
-func (l *Log) examine(seq uint64, link segment.Link, isLocal, isLast bool) (s *seg, found, err error) {
-	i, inTable := l.table.find(seq)
+func (l *Log) examine(t *table, heads map[uint64]head, seq uint64, link segment.Link, isLocal, isLast bool) (s *seg, found, err error) {
+	i, inTable := t.find(seq)
 	if inTable {
-		e := l.table.entries[i]
+		e := t.entries[i]
 		s = &seg{
 			header: e.header(l.cfg.Volume, link),
-			len:    e.len, hash: e.hash, closed: true, uploaded: true, local: isLocal && !e.evicted,
+			len:    e.len, hash: e.hash, closed: true, noted: true, uploaded: e.state != closedHere, local: isLocal && e.state != evicted,
 		}
 		switch {
-		case e.evicted: // a file is left if Evict or Heal did not finish
+		case e.state == evicted: // a file is left if Evict or Heal did not finish
 			return s, nil, nil
 		case !isLocal:
 			return nil, fmt.Errorf("the file of segment %d is missing and was not evicted", seq), nil
+		}
+		h, read := heads[seq]
+		switch {
+		case read && h.Header == s.header && uint64(h.size) == s.len:
+			return s, nil, nil
+		case read && s.uploaded:
+			return nil, fmt.Errorf("%s is not what the segment table says: %d bytes, want %d; header %+v",
+				l.path(seq), h.size, s.len, h.Header), nil
 		}
 	}
 	h, err := l.files.acquire(seq)
@@ -223,17 +281,6 @@ func (l *Log) examine(seq uint64, link segment.Link, isLocal, isLast bool) (s *s
 	size, err := h.Size()
 	if err != nil {
 		return nil, nil, err
-	}
-	if inTable && !isLast {
-		b := make([]byte, min(size, segment.HeaderSize))
-		if err := readFull(h, b, 0); err != nil {
-			return nil, nil, err
-		}
-		if head, err := segment.DecodeHeader(b); err != nil || head != s.header || uint64(size) != s.len {
-			return nil, fmt.Errorf("%s is not what the segment table says: %d bytes, want %d; header %+v, %v",
-				l.path(seq), size, s.len, head, err), nil
-		}
-		return s, nil, nil
 	}
 	return l.scan(h, seq, size, s, link, isLast)
 }
@@ -254,7 +301,7 @@ func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.L
 		}
 		return nil, fmt.Errorf("segment %d in %s: %w", seq, l.path(seq), got.Why), nil
 	}
-	s = &seg{header: got.Header, len: got.Valid, hash: sum(hash), local: true, closed: !isLast}
+	s = &seg{header: got.Header, len: got.Valid, hash: sum(hash), local: true, closed: !isLast, noted: known != nil}
 	switch {
 	case got.Header.Volume != l.cfg.Volume:
 		return nil, fmt.Errorf("segment %d in %s is of volume %x", seq, l.path(seq), got.Header.Volume), nil
@@ -265,13 +312,14 @@ func (l *Log) scan(h *handle, seq uint64, size int64, known *seg, link segment.L
 		return nil, fmt.Errorf("segment %d in %s: epoch goes back from %d to %d",
 			seq, l.path(seq), l.last().header.Epoch, got.Header.Epoch), nil
 	case known != nil && (known.header != got.Header || known.len != s.len || known.hash != s.hash):
-		return s, fmt.Errorf("segment %d in %s: %d valid bytes are not the %d that were uploaded", seq, l.path(seq), s.len, known.len), nil
+		return s, fmt.Errorf("segment %d in %s: %d valid bytes are not the %d that the segment table says",
+			seq, l.path(seq), s.len, known.len), nil
 	case !isLast && got.Tail != segment.Clean:
 		return s, fmt.Errorf("segment %d in %s is not the last and ends %v: %w", seq, l.path(seq), got.Tail, got.Why), nil
 	}
 	if isLast {
 		l.recovered.CutBytes = size - int64(got.Valid)
-		l.hash = hash
+		l.hash = newHasher(hash)
 		if got.Tail != segment.Clean {
 			l.cfg.Logger.Warn("cutting the end of the log", slog.String("path", l.path(seq)), slog.String("tail", got.Tail.String()),
 				slog.Uint64("valid", got.Valid), slog.Int64("cut", l.recovered.CutBytes), slog.Any("why", got.Why))
@@ -294,18 +342,18 @@ func (l *Log) settle() error {
 	if err := l.removeFiles(nil); err != nil {
 		return err
 	}
+	if last := l.last(); last != nil && last.local {
+		// The segment may grow again, so what was noted or uploaded of it may differ from it.
+		if err := l.forgetAfter(last.header.Seq - 1); err != nil {
+			return err
+		}
+	}
 	if err := l.copyLast(); err != nil {
 		return err
 	}
 	if last := l.last(); last != nil && last.local {
 		if err := l.reopenLast(); err != nil {
 			return err
-		}
-		// The segment may grow again, so what was uploaded of it may differ from it.
-		if t, ok := l.table.without(last.header.Seq); ok {
-			if err := l.setTable(t); err != nil {
-				return err
-			}
 		}
 	}
 	if err := l.cfg.Dir.Sync(); err != nil {
@@ -325,7 +373,12 @@ func (l *Log) settle() error {
 		return err
 	}
 	l.durable, l.committed, l.settled, l.identity = l.end, l.mark.committed, true, l.mark.identity
-	return nil
+	for i := range l.segs {
+		if s := &l.segs[i]; s.closed && !s.noted {
+			l.unnoted = append(l.unnoted, s.header.Seq)
+		}
+	}
+	return l.noteClosed()
 }
 
 // reopenLast makes the last segment, whose file is here, the current one. It cuts the file to its
@@ -346,8 +399,9 @@ func (l *Log) reopenLast() error {
 		err = h.Sync()
 	}
 	if err == nil && l.hash == nil {
-		l.hash = blake3.New()
-		_, err = io.Copy(l.hash, io.NewSectionReader(h, 0, int64(last.len)))
+		sofar := blake3.New()
+		_, err = io.Copy(sofar, io.NewSectionReader(h, 0, int64(last.len)))
+		l.hash = newHasher(sofar)
 	}
 	if err != nil {
 		l.files.release(h)
@@ -356,7 +410,7 @@ func (l *Log) reopenLast() error {
 	l.cfg.Room.Release(size - int64(last.len))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last.closed, last.uploaded, last.hash = false, false, segment.Hash{}
+	l.update(last, func(s *seg) { s.closed, s.uploaded, s.hash = false, false, segment.Hash{} })
 	if l.cur != nil {
 		l.files.release(l.cur)
 	}

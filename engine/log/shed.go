@@ -3,6 +3,7 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weir-storage/weir/cachepool"
@@ -15,7 +16,10 @@ import (
 // What is left, and the store, are still the whole log. With an error, what was removed before
 // counts too.
 func Shed(dir cachepool.Dir, volume segment.VolumeID, stored map[string]int64) (freed int64, err error) {
-	t, err := readTable(dir)
+	t, f, _, err := readTable(dir)
+	if f != nil {
+		err = errors.Join(err, f.Close())
+	}
 	if err != nil {
 		return 0, fmt.Errorf("shed the log in %s: %w", dir.Path(), err)
 	}
@@ -34,7 +38,7 @@ func Shed(dir cachepool.Dir, volume segment.VolumeID, stored map[string]int64) (
 			continue
 		}
 		if size, there := stored[segment.Name(volume, seq, t.entries[i].hash)]; there && size == f.Size {
-			t.entries[i].evicted = true
+			t.entries[i].state = evicted
 			shed[f.Name] = f.Size
 		}
 	}

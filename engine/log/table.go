@@ -4,13 +4,14 @@ package log
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"maps"
 	"slices"
-	"sort"
 
 	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/engine/segment"
@@ -19,29 +20,43 @@ import (
 const (
 	tableName = "segments"
 	tableTemp = "segments.tmp"
-	entrySize = 8 + 8 + 32 + 8 + 32 + 1
-	tableHead = 8 + 48 + 4
+	// The table of earlier releases was replaced as a whole.
+	oldEntrySize = 8 + 8 + 32 + 8 + 32 + 1
+	oldTableHead = 8 + 48 + 4
+	tableHead    = 8 + 48 + 4
+	entrySize    = 1 + 8 + 8 + 4 + 32 + 8 + 32 + 4
 )
 
 var (
-	tableMagic  = []byte("WEIRTAB\x01")
-	tableOfKeys = []byte("WEIRTAB\x02") // with the numbers of data keys
-	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
+	tableMagic    = []byte("WEIRTAB\x03")
+	oldTableMagic = []byte("WEIRTAB\x01")
+	oldTableKeys  = []byte("WEIRTAB\x02") // with the numbers of data keys
+	castagnoli    = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// table is the segment table: what is stored elsewhere, in ascending order.
+// state is what a slot of the table says of a segment. The numbers are part of the format.
+type state uint8
+
+const (
+	closedHere state = 1 // closed; the only copy may be the file here
+	storedToo  state = 2 // also in a store
+	evicted    state = 3 // only in a store
+	cutAfter   state = 4 // what the table says of later segments counts no more
+)
+
+// table is what a segment table says, in ascending order.
 type table struct {
 	base    segment.Link
 	entries []tableEntry
 }
 
 type tableEntry struct {
+	state      state
 	seq, epoch uint64
 	key        uint32
 	salt       [32]byte
 	len        uint64
 	hash       segment.Hash
-	evicted    bool
 }
 
 // header is the header of the entry's segment, which follows prev.
@@ -49,112 +64,149 @@ func (e *tableEntry) header(volume segment.VolumeID, prev segment.Link) segment.
 	return segment.Header{Volume: volume, Seq: e.seq, Epoch: e.epoch, Key: e.key, Salt: e.salt, Prev: prev}
 }
 
+// entryOf is the entry of a closed segment.
 func entryOf(s *seg) tableEntry {
-	return tableEntry{seq: s.header.Seq, epoch: s.header.Epoch, key: s.header.Key, salt: s.header.Salt, len: s.len, hash: s.hash,
-		evicted: !s.local}
+	e := tableEntry{state: closedHere, seq: s.header.Seq, epoch: s.header.Epoch, key: s.header.Key, salt: s.header.Salt,
+		len: s.len, hash: s.hash}
+	switch {
+	case s.uploaded && !s.local:
+		e.state = evicted
+	case s.uploaded:
+		e.state = storedToo
+	}
+	return e
 }
+
+// cutEntry is the entry that ends what the table says of the segments after seq.
+func cutEntry(seq uint64) tableEntry { return tableEntry{state: cutAfter, seq: seq} }
 
 // find returns the index at which seq is, or would be, and reports whether it is there.
 func (t *table) find(seq uint64) (int, bool) {
-	i := sort.Search(len(t.entries), func(i int) bool { return t.entries[i].seq >= seq })
-	return i, i < len(t.entries) && t.entries[i].seq == seq
+	return slices.BinarySearchFunc(t.entries, seq, func(e tableEntry, seq uint64) int { return cmp.Compare(e.seq, seq) })
 }
 
-// with returns a copy of t that includes e.
-func (t *table) with(e tableEntry) table {
-	c := table{base: t.base, entries: slices.Clone(t.entries)}
-	i, ok := c.find(e.seq)
-	if ok {
-		c.entries[i] = e
-	} else {
-		c.entries = slices.Insert(c.entries, i, e)
-	}
-	return c
+func appendTableHead(b []byte, base segment.Link) []byte {
+	n := len(b)
+	b = append(b, tableMagic...)
+	b = binary.BigEndian.AppendUint64(b, base.Seq)
+	b = binary.BigEndian.AppendUint64(b, base.Len)
+	b = append(b, base.Hash[:]...)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[n:], castagnoli))
 }
 
-// without returns a copy of t that lacks seq, and reports whether t had it.
-func (t *table) without(seq uint64) (table, bool) {
-	i, ok := t.find(seq)
-	if !ok {
-		return *t, false
-	}
-	c := table{base: t.base, entries: slices.Clone(t.entries)}
-	c.entries = slices.Delete(c.entries, i, i+1)
-	return c, true
+func appendSlot(b []byte, e *tableEntry) []byte {
+	n := len(b)
+	b = append(b, byte(e.state))
+	b = binary.BigEndian.AppendUint64(b, e.seq)
+	b = binary.BigEndian.AppendUint64(b, e.epoch)
+	b = binary.BigEndian.AppendUint32(b, e.key)
+	b = append(b, e.salt[:]...)
+	b = binary.BigEndian.AppendUint64(b, e.len)
+	b = append(b, e.hash[:]...)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b[n:], castagnoli))
 }
 
 func (t *table) encode() []byte {
-	// While all segments have the volume's first key, releases that know no other can read it.
-	keys := slices.ContainsFunc(t.entries, func(e tableEntry) bool { return e.key != 0 })
-	b := make([]byte, 0, tableHead+len(t.entries)*(entrySize+4)+4)
-	if keys {
-		b = append(b, tableOfKeys...)
-	} else {
-		b = append(b, tableMagic...)
-	}
-	b = binary.BigEndian.AppendUint64(b, t.base.Seq)
-	b = binary.BigEndian.AppendUint64(b, t.base.Len)
-	b = append(b, t.base.Hash[:]...)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(t.entries)))
+	b := appendTableHead(make([]byte, 0, tableHead+len(t.entries)*entrySize), t.base)
 	for i := range t.entries {
-		e := &t.entries[i]
-		b = binary.BigEndian.AppendUint64(b, e.seq)
-		b = binary.BigEndian.AppendUint64(b, e.epoch)
-		b = append(b, e.salt[:]...)
-		b = binary.BigEndian.AppendUint64(b, e.len)
-		b = append(b, e.hash[:]...)
-		if e.evicted {
-			b = append(b, 1)
-		} else {
-			b = append(b, 0)
-		}
-		if keys {
-			b = binary.BigEndian.AppendUint32(b, e.key)
-		}
+		b = appendSlot(b, &t.entries[i])
 	}
-	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return b
 }
 
-func decodeTable(b []byte) (table, error) {
+// decodeTable decodes a table. A slot that does not verify is left out: a crash may have torn it,
+// before anything relied on it. whole is false if there is one, or if the format is an earlier one:
+// then nothing can be appended to it.
+func decodeTable(b []byte) (t table, whole bool, err error) {
+	if len(b) < tableHead || !bytes.Equal(b[:8], tableMagic) {
+		t, err = decodeOldTable(b)
+		return t, false, err
+	}
+	if crc32.Checksum(b[:tableHead-4], castagnoli) != binary.BigEndian.Uint32(b[tableHead-4:]) {
+		return t, false, errors.New("segment table: corrupt head")
+	}
+	t.base = decodeBase(b)
+	whole = (len(b)-tableHead)%entrySize == 0
+	found := map[uint64]tableEntry{}
+	for b = b[tableHead:]; len(b) >= entrySize; b = b[entrySize:] {
+		e, ok := decodeSlot(b[:entrySize])
+		switch {
+		case !ok || e.state != cutAfter && e.seq <= t.base.Seq:
+			whole = false
+		case e.state == cutAfter:
+			maps.DeleteFunc(found, func(seq uint64, _ tableEntry) bool { return seq > e.seq })
+		default:
+			found[e.seq] = e
+		}
+	}
+	for _, seq := range slices.Sorted(maps.Keys(found)) {
+		t.entries = append(t.entries, found[seq])
+	}
+	return t, whole, nil
+}
+
+func decodeBase(b []byte) segment.Link {
+	return segment.Link{Seq: binary.BigEndian.Uint64(b[8:]), Len: binary.BigEndian.Uint64(b[16:]), Hash: segment.Hash(b[24:56])}
+}
+
+// decodeSlot decodes one slot; false: it does not verify.
+func decodeSlot(p []byte) (e tableEntry, ok bool) {
+	if crc32.Checksum(p[:entrySize-4], castagnoli) != binary.BigEndian.Uint32(p[entrySize-4:]) {
+		return e, false
+	}
+	e = tableEntry{
+		state: state(p[0]), seq: binary.BigEndian.Uint64(p[1:]), epoch: binary.BigEndian.Uint64(p[9:]),
+		key: binary.BigEndian.Uint32(p[17:]), salt: [32]byte(p[21:53]), len: binary.BigEndian.Uint64(p[53:]), hash: segment.Hash(p[61:93]),
+	}
+	switch e.state {
+	case closedHere, storedToo, evicted:
+		return e, e.seq > 0 && e.len >= segment.HeaderSize && e.len <= segment.MaxOffset
+	case cutAfter:
+		return e, true
+	}
+	return e, false
+}
+
+// decodeOldTable decodes the table of an earlier release. What it lists is stored elsewhere.
+func decodeOldTable(b []byte) (table, error) {
 	var t table
 	bad := func(field string) (table, error) {
 		return table{}, fmt.Errorf("segment table: corrupt %s", field)
 	}
-	size := entrySize
+	size := oldEntrySize
 	switch {
-	case len(b) < tableHead+4:
+	case len(b) < oldTableHead+4:
 		return bad("magic")
-	case bytes.Equal(b[:8], tableOfKeys):
+	case bytes.Equal(b[:8], oldTableKeys):
 		size += 4
-	case !bytes.Equal(b[:8], tableMagic):
+	case !bytes.Equal(b[:8], oldTableMagic):
 		return bad("magic")
 	}
 	body := b[:len(b)-4]
 	if crc32.Checksum(body, castagnoli) != binary.BigEndian.Uint32(b[len(body):]) {
 		return bad("crc")
 	}
-	t.base.Seq = binary.BigEndian.Uint64(b[8:])
-	t.base.Len = binary.BigEndian.Uint64(b[16:])
-	copy(t.base.Hash[:], b[24:])
+	t.base = decodeBase(b)
 	n := uint64(binary.BigEndian.Uint32(b[56:]))
-	if uint64(len(body)-tableHead) != n*uint64(size) {
+	if uint64(len(body)-oldTableHead) != n*uint64(size) {
 		return bad("length")
 	}
 	t.entries = make([]tableEntry, n)
 	prev := t.base.Seq
 	for i := range t.entries {
-		e, p := &t.entries[i], body[tableHead+i*size:]
-		e.seq = binary.BigEndian.Uint64(p)
-		e.epoch = binary.BigEndian.Uint64(p[8:])
-		copy(e.salt[:], p[16:])
-		e.len = binary.BigEndian.Uint64(p[48:])
-		copy(e.hash[:], p[56:])
+		e, p := &t.entries[i], body[oldTableHead+i*size:]
+		*e = tableEntry{
+			state: storedToo, seq: binary.BigEndian.Uint64(p), epoch: binary.BigEndian.Uint64(p[8:]), salt: [32]byte(p[16:48]),
+			len: binary.BigEndian.Uint64(p[48:]), hash: segment.Hash(p[56:88]),
+		}
 		if p[88] > 1 {
 			return bad("flags")
 		}
-		e.evicted = p[88] == 1
-		if size > entrySize {
-			e.key = binary.BigEndian.Uint32(p[entrySize:])
+		if p[88] == 1 {
+			e.state = evicted
+		}
+		if size > oldEntrySize {
+			e.key = binary.BigEndian.Uint32(p[oldEntrySize:])
 		}
 		if e.seq <= prev || e.len < segment.HeaderSize || e.len > segment.MaxOffset {
 			return bad("entry")
@@ -164,42 +216,40 @@ func decodeTable(b []byte) (table, error) {
 	return t, nil
 }
 
-// setTable makes t the durable table. An error poisons the log. The caller holds tableMu.
-func (l *Log) setTable(t table) error {
-	if err := writeTable(l.cfg.Dir, t); err != nil {
-		return l.fail("write segment table", err)
-	}
-	l.table = t
-	return nil
-}
-
 func writeTable(dir cachepool.Dir, t table) error {
 	return cachepool.Replace(dir, tableTemp, tableName, t.encode())
 }
 
-// readTable reads the table. It returns an empty one if there is none.
-func readTable(dir cachepool.Dir) (table, error) {
-	f, err := dir.Open(tableName)
+// readTable reads the table, and returns its open file if it can be appended to, and how many slots
+// that has. It returns an empty one if there is none.
+func readTable(dir cachepool.Dir) (t table, f cachepool.File, slots int, err error) {
+	f, err = dir.Open(tableName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return table{}, nil
+		return table{}, nil, 0, nil
 	}
 	if err != nil {
-		return table{}, err
+		return table{}, nil, 0, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	keep := false
+	defer func() {
+		if !keep {
+			_ = f.Close() // it was only read
+			f = nil
+		}
+	}()
 	size, err := f.Size()
 	if err != nil {
-		return table{}, err
+		return table{}, f, 0, err
 	}
 	b := make([]byte, size)
 	if err := readFull(f, b, 0); err != nil {
-		return table{}, fmt.Errorf("read segment table: %w", err)
+		return table{}, f, 0, fmt.Errorf("read segment table: %w", err)
 	}
-	t, err := decodeTable(b)
+	t, keep, err = decodeTable(b)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", errTable, err)
 	}
-	return t, err
+	return t, f, (len(b) - tableHead) / entrySize, err
 }
 
 // errTable reports a segment table that does not decode.

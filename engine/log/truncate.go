@@ -54,13 +54,13 @@ func (l *Log) Truncate(to Position) error {
 	if err := l.removeFiles(dropped); err != nil {
 		return err
 	}
-	if to == (Position{}) && l.table.base != (segment.Link{}) {
-		if err := l.setTable(table{}); err != nil {
+	if to == (Position{}) {
+		if err := l.removeTable(); err != nil {
 			return err
 		}
 	}
 	if last := l.last(); last != nil && last.local {
-		if err := l.forgetUpload(last.header.Seq); err != nil {
+		if err := l.forgetAfter(last.header.Seq - 1); err != nil { // before its file changes
 			return err
 		}
 		l.hash = nil
@@ -133,7 +133,7 @@ func (l *Log) shorten(to Position) []seg {
 	dropped := slices.Clone(l.segs[keep:])
 	l.setSegs(l.segs[:keep])
 	if last := l.last(); last != nil {
-		last.len = to.Off
+		l.update(last, func(s *seg) { s.len = to.Off })
 	}
 	l.end = to
 	if to == (Position{}) {
@@ -157,28 +157,39 @@ func (l *Log) shorten(to Position) []seg {
 // removeFiles removes the files of dropped segments and strays, last first. Each removal is durable
 // before the next, so that a crash leaves no hole. The caller holds writer, tableMu and syncMu.
 func (l *Log) removeFiles(dropped []seg) error {
+	var were []tableEntry
 	for i := range dropped {
 		if dropped[i].local {
 			l.strays = append(l.strays, cachepool.FileInfo{Name: fileName(dropped[i].header.Seq), Size: int64(dropped[i].len)})
 		}
+		if dropped[i].noted {
+			were = append(were, entryOf(&dropped[i]))
+		}
 	}
+	l.notes.beyond = append(were, l.notes.beyond...)
 	slices.SortFunc(l.strays, func(a, b cachepool.FileInfo) int { return strings.Compare(a.Name, b.Name) })
 	files := l.strays
-	entries := l.table.entries
-	for len(files) > 0 || len(entries) > 0 && entries[len(entries)-1].seq > l.end.Seq {
+	var seqs []uint64 // of files
+	for _, f := range files {
+		if seq, ok := parseFileName(f.Name); ok {
+			seqs = append(seqs, seq)
+		}
+	}
+	for {
 		// The table goes first, since every local file that it lists must exist.
-		if k := len(entries) - 1; k >= 0 && entries[k].seq > l.end.Seq &&
-			(len(files) == 0 || fileName(entries[k].seq) >= files[len(files)-1].Name) {
-			if err := l.forgetUpload(entries[k].seq); err != nil {
+		for after, ok := l.forgettable(seqs); ok; after, ok = l.forgettable(seqs) {
+			if err := l.forgetAfter(after); err != nil {
 				return err
 			}
-			entries = l.table.entries
-			continue
+		}
+		if len(files) == 0 {
+			break
 		}
 		f := files[len(files)-1]
 		files = files[:len(files)-1]
 		if seq, ok := parseFileName(f.Name); ok {
 			l.files.drop(seq)
+			seqs = seqs[:len(seqs)-1]
 		}
 		if err := l.cfg.Dir.Remove(f.Name); err != nil {
 			return l.fail("remove "+f.Name, err)
@@ -192,13 +203,27 @@ func (l *Log) removeFiles(dropped []seg) error {
 	return nil
 }
 
-// forgetUpload removes a segment from the table. The caller holds tableMu.
-func (l *Log) forgetUpload(seq uint64) error {
-	t, ok := l.table.without(seq)
-	if !ok {
-		return nil
+// forgettable returns the segment after which the table may forget all now; false: there is
+// nothing. Given are the files that are to be removed, in order. A segment that has a file is one
+// without its entry too, so a run of files at the end may lose theirs at once. Of what was evicted
+// the log knows by the entry alone: it goes when no file is left behind it, or Open would find a
+// hole.
+func (l *Log) forgettable(files []uint64) (after uint64, ok bool) {
+	b, n := l.notes.beyond, len(files)
+	if len(b) == 0 {
+		return 0, false
 	}
-	return l.setTable(t)
+	last := b[len(b)-1].seq
+	if n == 0 || files[n-1] < last {
+		after = l.end.Seq
+		if n > 0 {
+			after = max(after, files[n-1])
+		}
+		return after, true
+	}
+	for n--; n > 0 && files[n-1] == files[n]-1; n-- {
+	}
+	return max(l.end.Seq, files[n]-1), files[n] <= last
 }
 
 // rehash returns the hash of the first n bytes of r.

@@ -53,11 +53,13 @@
 //	                          record frame from byte 8 up to the first sealed byte
 //
 // The counter of a segment starts at the salt's first five bytes followed by three zero bytes.
-// Sealing a block or a meta consumes one number, whether or not the bytes reach a disk. The start
-// is random so that a reference to a truncated block fails in the segment that took its sequence.
-// Secrecy does not depend on that. Only a Sealer seals. It makes its own fresh salt, so no process
-// can seal under a salt that it did not make. Meta's associated data ties a record to its place, so
-// that frames that were moved, dropped or put under another header do not open.
+// Sealing a block or a meta consumes one number, whether or not the bytes reach a disk. Blocks may
+// be sealed before their record has its place, so numbers need not ascend along a segment.
+//
+// The start is random so that a reference to a truncated block fails in the segment that took its
+// sequence. Secrecy does not depend on that. Only a Sealer seals. It makes its own fresh salt,
+// so no process can seal under a salt that it did not make. Meta's associated data ties a record to
+// its place, so that frames that were moved, dropped or put under another header do not open.
 //
 // # Block, before sealing
 //

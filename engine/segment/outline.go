@@ -2,6 +2,8 @@
 
 package segment
 
+import "encoding/binary"
+
 // Outline returns a record frame, as Next returned it, without its sealed blocks: what is before
 // them, and the sealed meta. It is enough to know what the record changes, and where its blocks
 // lie. The result does not share frame's memory. An error is a CorruptError without a place.
@@ -12,6 +14,26 @@ func Outline(frame []byte) ([]byte, error) {
 	}
 	out := make([]byte, 0, l.sealed+len(frame)-l.meta)
 	return append(append(out, frame[:l.sealed]...), frame[l.meta:]...), nil
+}
+
+// OutlinePrefix is how many bytes of a frame OutlineParts needs.
+const OutlinePrefix = framePrefix
+
+// OutlineParts returns the length of a record frame, of which b has at least the first
+// OutlinePrefix bytes, and of the two parts of its outline: the plain one, at its beginning, and
+// the sealed meta, at its end. It verifies nothing: DecodeOutline does. ok is false if this is no
+// record, or if its lengths are impossible.
+func OutlineParts(b []byte) (size, plain, meta int, ok bool) {
+	size, header, err := FrameSize(b)
+	if err != nil || header || len(b) < OutlinePrefix {
+		return 0, 0, 0, false
+	}
+	plain = framePrefix + 4*FrameBlocks(b)
+	sealed := binary.BigEndian.Uint32(b[25:])
+	if uint64(plain)+uint64(sealed) > uint64(size) {
+		return 0, 0, 0, false
+	}
+	return size, plain, int(sealed), true
 }
 
 // DecodeOutline verifies and decodes the outline of the record frame that starts at offset off of

@@ -80,6 +80,9 @@ type Block struct {
 	Pack []byte // codec byte and compressed bytes, made by Pack; sealing encrypts this
 	Size int    // plaintext bytes; sealing sets it from Raw if Raw is set
 	Ref  BlockRef
+
+	ahead *ahead // what Sealer.Ahead made of it, and of the other blocks of its record
+	index int    // among those
 }
 
 // MaxBlock is the most plaintext bytes in one block.

@@ -8,15 +8,17 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
 )
 
 // Sealer seals the records of one new segment. It is the only type that seals, and it makes its own
 // salt. So sealing can never continue under a salt that an earlier process used (protocol-16). Only
-// one goroutine at a time may call Seal. Any goroutine may call the methods of Opener.
+// one goroutine at a time may call Seal. Any goroutine may call Ahead, Stop and the methods of
+// Opener.
 type Sealer struct {
 	*Opener
-	counter uint64 // next nonce
-	dead    bool
+	counter atomic.Uint64 // next nonce
+	dead    atomic.Bool
 }
 
 // NewSealer begins a segment: h with a fresh salt read from rand. h.Salt must be zero.
@@ -33,7 +35,9 @@ func NewSealer(key *DataKey, h Header, rand io.Reader) (*Sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sealer{Opener: o, counter: firstCounter(&h)}, nil
+	s := &Sealer{Opener: o}
+	s.counter.Store(firstCounter(&h))
+	return s, nil
 }
 
 // NewSalt reads a segment's salt from rand.
@@ -48,7 +52,16 @@ func NewSalt(rand io.Reader) (salt [32]byte, err error) {
 }
 
 // Stop makes every later Seal fail, because the segment is closed.
-func (s *Sealer) Stop() { s.dead = true }
+func (s *Sealer) Stop() { s.dead.Store(true) }
+
+// take consumes n nonce counters, and returns the first. Nobody gets one of them again.
+func (s *Sealer) take(n int) (first uint64) {
+	next := s.counter.Add(uint64(n))
+	if next-firstCounter(&s.header) > 1<<counterBits {
+		panic("segment: nonce counter overflow (protocol-16)")
+	}
+	return next - uint64(n)
+}
 
 // Prepared is a record that was checked, packed and encoded, but not sealed.
 type Prepared struct {
@@ -110,17 +123,17 @@ func Prepare(rec *Record) (Prepared, error) {
 // consumed, whatever happens to the bytes.
 func (s *Sealer) Seal(dst []byte, p Prepared, off uint64) ([]byte, error) {
 	rec, n := p.rec, len(p.rec.Blocks)
-	if s.dead {
+	if s.dead.Load() {
 		return dst, fmt.Errorf("seal record: segment %d is closed", s.header.Seq)
 	}
 	if off < HeaderSize || off > MaxSize {
 		return dst, fmt.Errorf("seal record: offset %d lies outside segment %d", off, s.header.Seq)
 	}
-	first := s.counter
-	s.counter += uint64(n) + 1
-	if s.counter-firstCounter(&s.header) > 1<<counterBits {
-		panic("segment: nonce counter overflow (protocol-16)")
+	a := s.claim(rec.Blocks)
+	if a == nil {
+		a = &ahead{first: s.take(n + 1)}
 	}
+	first := a.first
 	rec.Epoch = s.header.Epoch
 
 	start := len(dst)
@@ -137,14 +150,20 @@ func (s *Sealer) Seal(dst []byte, p Prepared, off uint64) ([]byte, error) {
 	}
 	plainEnd := len(dst)
 
-	sc := scratches.Get().(*scratch)
-	defer scratches.Put(sc)
+	at := off + uint64(plainEnd-start)
 	for i := range rec.Blocks {
 		b := &rec.Blocks[i]
-		c := first + uint64(i)
-		b.Ref = BlockRef{Seq: s.header.Seq, Off: off + uint64(len(dst)-start), Len: uint32(len(b.Pack) + TagSize), Counter: c}
-		dst = s.aead.Seal(dst, sc.setNonce(c), b.Pack, s.blockAAD(sc, c))
+		b.Ref = BlockRef{Seq: s.header.Seq, Off: at, Len: uint32(len(b.Pack) + TagSize), Counter: first + uint64(i)}
+		at += uint64(b.Ref.Len)
 	}
+	if a.sealed != nil {
+		dst = append(dst, a.sealed...)
+		a.release()
+	} else {
+		dst = s.sealBlocks(dst, rec.Blocks, first)
+	}
+	sc := scratches.Get().(*scratch)
+	defer scratches.Put(sc)
 	c := first + uint64(n)
 	dst = s.aead.Seal(dst, sc.setNonce(c), p.meta, s.metaAAD(sc, c, off, dst[start+8:plainEnd]))
 	frame := dst[start:]

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-storage/weir/engine/log"
-	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 )
@@ -474,26 +473,4 @@ func (f *Follower) Current(ctx context.Context) (Position, error) {
 			return Position{}, ctx.Err()
 		}
 	}
-}
-
-// Append implements journal.Journal: it never does.
-func (f *Follower) Append(context.Context, *journal.Record) (Position, error) {
-	return Position{}, journal.ErrNotHome
-}
-
-// WaitCommitted implements journal.Journal.
-func (f *Follower) WaitCommitted(context.Context, Position) error { return journal.ErrNotHome }
-
-// WaitKnown implements journal.Journal.
-func (f *Follower) WaitKnown(context.Context, Position) error { return journal.ErrNotHome }
-
-// WaitRoom implements journal.Journal.
-func (f *Follower) WaitRoom(context.Context) error { return nil }
-
-// MayServe implements journal.Journal: a follower without a copy has no lease.
-func (f *Follower) MayServe() error { return journal.ErrNoLease }
-
-// ReadBlocks implements journal.Journal.
-func (f *Follower) ReadBlocks(ctx context.Context, refs []segment.BlockRef) ([][]byte, error) {
-	return f.cfg.Log.ReadBlocks(ctx, refs)
 }

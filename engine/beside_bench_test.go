@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/weir-storage/weir/cachepool"
+	"github.com/weir-storage/weir/cachepool/dir"
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
+)
+
+// beside is an engine over a log in a directory, and a plain directory beside it.
+type beside struct {
+	*Engine
+	plain  string // in the directory whose files are forget's
+	dirs   []cachepool.Dir
+	fsyncs atomic.Int64
+}
+
+func newBeside(b *testing.B) *beside {
+	h := &beside{}
+	ok := func(err error) {
+		b.Helper()
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	pool, err := dir.Open(dir.Config{Path: b.TempDir(), Gateway: "gateway", Limit: 1 << 40, Random: rand.Reader})
+	ok(err)
+	d, err := pool.Volume(testID.String())
+	ok(err)
+	other, err := pool.Volume("plain")
+	ok(err)
+	h.plain, h.dirs = other.Path(), []cachepool.Dir{d, other}
+	var j logJournal
+	h.Engine = openEngine(b, vfs.Default, &j, func(c *Config) {
+		c.Dir, c.Cache, c.Logger = filepath.Join(b.TempDir(), "meta"), NewBlockCache(16<<20), slog.New(slog.DiscardHandler)
+	})
+	j.Log, err = log.Open(log.Config{Dir: d, Room: pool.Room(), Volume: segment.VolumeID(testID), DataKey: testKey, Rand: rand.Reader,
+		Now: time.Now, Synced: func(time.Duration) { h.fsyncs.Add(1) }})
+	ok(err)
+	j.ShowTo(h.Engine)
+	_, err = j.BeginEpoch(1)
+	ok(err)
+	ok(j.Replay(b.Context(), segment.Position{}, func(e log.Entry) error { return h.Ingest([]log.Entry{e}) }))
+	h.Committed(j.End())
+	ok(h.WaitApplied(b.Context(), j.End()))
+	j.OnDurable(func(pos segment.Position, err error) {
+		if err == nil {
+			h.Committed(pos)
+		}
+	})
+	ok(h.Lead(context.Background(), 1))
+	b.Cleanup(func() { ok(errors.Join(j.Log.Close(), h.Engine.Close(), pool.Close())) })
+	return h
+}
+
+// forget has the next reads of all files come from the disk.
+func (h *beside) forget(b *testing.B) {
+	b.Helper()
+	for _, d := range h.dirs {
+		files, err := d.List()
+		for _, i := range files {
+			var f cachepool.File
+			if f, err = d.Open(i.Name); err == nil {
+				err = errors.Join(f.Sync(), f.Forget(), f.Close())
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// ratio runs n operations of both sorts, and reports how many times as fast the engine's are.
+func ratio(b *testing.B, workers, n int, ours, plain func(worker, i int) error) {
+	b.Helper()
+	var took [2]time.Duration
+	for k, op := range []func(worker, i int) error{ours, plain} {
+		began := time.Now()
+		var all sync.WaitGroup
+		for w := range workers {
+			all.Go(func() {
+				for i := w; i < n; i += workers {
+					if err := op(w, i); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		took[k] = time.Since(began)
+	}
+	b.ReportMetric(float64(took[1])/float64(took[0]), "x-plain")
+	b.ReportMetric(float64(took[0].Microseconds())/float64(n), "us/op")
+	b.ReportMetric(float64(took[1].Microseconds())/float64(n), "plain-us/op")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkBeside compares with a plain directory on the same disk, in one run. Reads come from the
+// disk, as far as the kernel forgets what it has in memory when it is asked to.
+func BenchmarkBeside(b *testing.B) {
+	for _, workers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("create-write-fsync/workers=%d", workers), func(b *testing.B) {
+			h := newBeside(b)
+			p, n := make([]byte, 4<<10), 60*workers
+			_, _ = rand.Read(p) // never fails
+			before, mode := h.fsyncs.Load(), uint32(0o644)
+			ratio(b, workers, n, func(w, i int) error {
+				r := volume.Request{ID: volume.OpID{Slot: fmt.Sprint(w), Seq: uint32(2*i + 1)}}
+				c, err := h.Create(b.Context(), r, volume.Root, fmt.Sprint(i),
+					volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded, Attr: volume.SetAttr{Mode: &mode}})
+				if err != nil {
+					return err
+				}
+				r.ID.Seq++
+				_, err = h.Write(b.Context(), r, c.Attr.Handle, 0, p, true)
+				return err
+			}, func(_, i int) error {
+				f, err := os.OpenFile(filepath.Join(h.plain, fmt.Sprint(i)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+				if err != nil {
+					return err
+				}
+				_, err = f.Write(p)
+				return errors.Join(err, f.Sync(), f.Close())
+			})
+			b.ReportMetric(float64(2*n)/float64(h.fsyncs.Load()-before), "records/fsync")
+		})
+	}
+	h := newBeside(b)
+	f := newFile(b, h, volume.Root, "f")
+	plain, err := os.Create(filepath.Join(h.plain, "f"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = plain.Close() }() // nothing in it is kept
+	const size = 256 << 20
+	p := make([]byte, 1<<20)
+	_, _ = rand.Read(p) // never fails
+	b.Run("write-1MiB", func(b *testing.B) {
+		n := size >> 20
+		ratio(b, 1, n, func(_, i int) error {
+			if _, err := h.Write(b.Context(), asRoot, f, uint64(i)<<20, p, false); err != nil || i < n-1 {
+				return err
+			}
+			_, err := h.Commit(b.Context(), asRoot, f)
+			return err
+		}, func(_, i int) error {
+			if _, err := plain.WriteAt(p, int64(i)<<20); err != nil || i < n-1 {
+				return err
+			}
+			return plain.Sync()
+		})
+	})
+	b.Run("read-1MiB", func(b *testing.B) {
+		h.forget(b)
+		ratio(b, 1, size>>20, func(_, i int) error {
+			_, _, err := h.Read(b.Context(), asRoot, f, uint64(i)<<20, p)
+			return err
+		}, func(_, i int) error {
+			_, err := plain.ReadAt(p, int64(i)<<20)
+			return err
+		})
+	})
+	b.Run("read-4KiB-anywhere", func(b *testing.B) {
+		h.forget(b)
+		at := func(i int) int64 { return mathrand.New(mathrand.NewPCG(uint64(i), 1)).Int64N(size>>12) << 12 }
+		ratio(b, 1, 4000, func(_, i int) error {
+			_, _, err := h.Read(b.Context(), asRoot, f, uint64(at(i)), p[:4<<10])
+			return err
+		}, func(_, i int) error {
+			_, err := plain.ReadAt(p[:4<<10], at(i))
+			return err
+		})
+	})
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package segment
+
+import (
+	"runtime"
+	"sync"
+)
+
+// ahead is the blocks of one record, sealed before the record has its place.
+type ahead struct {
+	sealer *Sealer
+	first  uint64 // counter of the first block; the one after the blocks' is for the record's meta
+	blocks int
+	sealed []byte  // the sealed blocks, one after the other
+	pooled *[]byte // sealed's memory
+	used   bool    // a record was sealed with the counters; only Seal changes and reads it
+}
+
+// aheadMost is how many counters of a segment Ahead takes at most. The rest is for Seal: blocks
+// that are sealed ahead need not become part of a record.
+const aheadMost = 1 << (counterBits - 1)
+
+// aheads has memory for sealed blocks of a record of a megabyte.
+var aheads = sync.Pool{New: func() any { b := make([]byte, 0, 1<<20+64*TagSize); return &b }}
+
+// Ahead seals the blocks of one record, which have their Pack, and which nobody changes until the
+// record is sealed. Seal then uses what Ahead made, if the record has all these blocks in this
+// order, and no others. If not, as when another segment has begun, Seal seals them again under
+// other counters. Ahead may do nothing.
+func (s *Sealer) Ahead(blocks []Block) {
+	if len(blocks) == 0 || s.dead.Load() || s.counter.Load()-firstCounter(&s.header) > aheadMost {
+		return
+	}
+	for i := range blocks {
+		if len(blocks[i].Pack) < 2 || len(blocks[i].Pack) > MaxBlock+1 {
+			return // Prepare says what is wrong
+		}
+	}
+	a := &ahead{sealer: s, blocks: len(blocks), first: s.take(len(blocks) + 1), pooled: aheads.Get().(*[]byte)}
+	a.sealed = s.sealBlocks((*a.pooled)[:0], blocks, a.first)
+	for i := range blocks {
+		blocks[i].ahead, blocks[i].index = a, i
+	}
+}
+
+// claim returns what Ahead made of the blocks under this Sealer; nil: nothing that fits. It returns
+// it once: its counters are used then.
+func (s *Sealer) claim(blocks []Block) *ahead {
+	if len(blocks) == 0 {
+		return nil
+	}
+	a, size := blocks[0].ahead, 0
+	for i := range blocks {
+		if blocks[i].ahead != a || blocks[i].index != i {
+			return nil
+		}
+		size += len(blocks[i].Pack) + TagSize
+	}
+	if a == nil || a.sealer != s || a.used || a.blocks != len(blocks) || len(a.sealed) != size {
+		return nil
+	}
+	a.used = true
+	return a
+}
+
+// release gives the memory back.
+func (a *ahead) release() {
+	if a.pooled != nil {
+		*a.pooled = a.sealed[:0]
+		aheads.Put(a.pooled)
+	}
+	a.sealed, a.pooled = nil, nil
+}
+
+// sealBlocks appends the sealed blocks to dst, under counters from first on. It uses several
+// processors if there are many.
+func (s *Sealer) sealBlocks(dst []byte, blocks []Block, first uint64) []byte {
+	start, size := len(dst), 0
+	ends := make([]int, len(blocks))
+	for i := range blocks {
+		size += len(blocks[i].Pack) + TagSize
+		ends[i] = size
+	}
+	if cap(dst)-start < size {
+		dst = append(make([]byte, 0, start+size), dst...)
+	}
+	dst = dst[:start+size]
+	inParallel(len(blocks), size, func(i int) {
+		sc := scratches.Get().(*scratch)
+		defer scratches.Put(sc)
+		c, n := first+uint64(i), len(blocks[i].Pack)+TagSize
+		at := dst[start+ends[i]-n : start+ends[i]-n : start+ends[i]]
+		s.aead.Seal(at, sc.setNonce(c), blocks[i].Pack, s.blockAAD(sc, c))
+	})
+	return dst
+}
+
+// share is about how many bytes one processor seals or packs, if there is another one.
+const share = 128 << 10
+
+// inParallel calls f for each i below n, on as many processors as that is worth for size bytes.
+func inParallel(n, size int, f func(i int)) {
+	workers := min(n, size/share, runtime.GOMAXPROCS(0))
+	if workers < 2 {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	var all sync.WaitGroup
+	for w := range workers {
+		work := func() {
+			for i := w * n / workers; i < (w+1)*n/workers; i++ {
+				f(i)
+			}
+		}
+		if w == workers-1 {
+			work()
+		} else {
+			all.Go(work)
+		}
+	}
+	all.Wait()
+}
+
+// PackAll is Pack for the blocks of one record, which have Raw: it sets their Pack and Size.
+func PackAll(blocks []Block, how Compression) {
+	size := 0
+	for i := range blocks {
+		size += len(blocks[i].Raw)
+	}
+	inParallel(len(blocks), size, func(i int) {
+		blocks[i].Pack, blocks[i].Size = Pack(blocks[i].Raw, how), len(blocks[i].Raw)
+	})
+}
