@@ -87,6 +87,9 @@ func NewDisk(cfg Config) *Disk {
 	return &Disk{cfg: cfg, vols: map[string]*directory{}, faults: map[Op][]fault{}}
 }
 
+// Gateway returns Config.Gateway.
+func (d *Disk) Gateway() string { return d.cfg.Gateway }
+
 // Open starts a process on the disk: cachepool.ErrLocked while another one runs.
 func (d *Disk) Open() (cachepool.Pool, error) {
 	d.mu.Lock()
