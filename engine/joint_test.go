@@ -87,12 +87,12 @@ func (j *joint) Show(rec *segment.Record, end segment.Position) {
 type lies int
 
 const (
-	honest   lies = iota
-	away          // it fails
-	empty         // it says that it has nothing
-	zeros         // it returns zeros
-	damaged       // it returns bytes of which one is wrong
-	allLies       // how many there are
+	honest  lies = iota
+	away         // it fails
+	empty        // it says that it has nothing
+	zeros        // it returns zeros
+	damaged      // it returns bytes of which one is wrong
+	allLies      // how many there are
 )
 
 // jointSource reads segments from the store.
