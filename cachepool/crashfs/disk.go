@@ -17,7 +17,11 @@
 // nothing is lost.
 //
 // Every change counts as one step (Steps); CrashAt cuts the power at one of them, so that a test
-// can try them all.
+// can try them all. Watch looks at the disk at each of them, so that one run is enough.
+//
+// A Disk also serves databases, through FS: their files lie in directories below a volume's, on the
+// same disk, under the same rules and the same count of steps. So a crash takes what was not synced
+// of logs and databases together.
 package crashfs
 
 import (
@@ -70,6 +74,7 @@ type Disk struct {
 	crashAt int
 	crashed bool
 	faults  map[Op][]fault
+	watcher func(Step)
 }
 
 type fault struct {
@@ -81,6 +86,9 @@ type fault struct {
 func NewDisk(cfg Config) *Disk {
 	return &Disk{cfg: cfg, vols: map[string]*directory{}, faults: map[Op][]fault{}}
 }
+
+// Gateway returns Config.Gateway.
+func (d *Disk) Gateway() string { return d.cfg.Gateway }
 
 // Open starts a process on the disk: cachepool.ErrLocked while another one runs.
 func (d *Disk) Open() (cachepool.Pool, error) {
@@ -96,11 +104,9 @@ func (d *Disk) Open() (cachepool.Pool, error) {
 	d.crashed, d.crashAt = false, 0
 	var used int64
 	for _, v := range d.vols {
-		for _, n := range v.names {
-			used += int64(len(n.data))
-		}
+		used += v.size()
 	}
-	d.session = &pool{disk: d, room: cachepool.NewRoom(d.cfg.Gateway, d.cfg.Limit, used)}
+	d.session = &pool{disk: d, room: cachepool.NewRoom(d.cfg.Gateway, d.cfg.Limit, used), locked: map[string]bool{}}
 	return d.session, nil
 }
 
@@ -170,6 +176,36 @@ func (d *Disk) CrashAt(step int) {
 	d.crashAt = d.steps + step
 }
 
+// Step is a change of the disk that is about to happen.
+type Step struct {
+	Number int // Steps at that moment, this one included
+	Op     Op
+	Name   string // volume and path of what is changed
+	disk   *Disk
+}
+
+// Watch has f called before each step from now on, until Watch(nil). F must not call the disk, but
+// may call Clone of its Step.
+func (d *Disk) Watch(f func(Step)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.watcher = f
+}
+
+// Clone returns a disk with all that the disk has at this moment, in memory and durably, for
+// another gateway, whose name is in all paths. No process runs on it, and it has no faults: Crash
+// or Kill makes of it what a power failure or the end of the process would have left. It is called
+// inside Watch's function only.
+func (s Step) Clone(gateway string, r *rand.Rand) *Disk {
+	out := NewDisk(Config{Gateway: gateway, Limit: s.disk.cfg.Limit, Rand: r})
+	out.id, out.boot, out.steps = s.disk.id, s.disk.boot, s.disk.steps
+	c := copier{}
+	for uuid, v := range s.disk.vols {
+		out.vols[uuid] = c.directory(v)
+	}
+	return out
+}
+
 // Crashed reports whether the power went and nobody opened the disk since.
 func (d *Disk) Crashed() bool {
 	d.mu.Lock()
@@ -197,7 +233,7 @@ func (d *Disk) FailWrite(nth int) { d.Fail(OpWrite, nth, ErrIO) }
 // step begins an operation of a session, with the lock held. Do is the operation; it is called,
 // too, for the half of the steps at which the power goes that still happen. A scripted fault goes
 // to failed instead, if that is not nil.
-func (d *Disk) step(s *pool, op Op, do func() error, failed func()) error {
+func (d *Disk) step(s *pool, op Op, name string, do func() error, failed func()) error {
 	if d.session != s {
 		if s.closed {
 			return cachepool.ErrClosed
@@ -206,6 +242,9 @@ func (d *Disk) step(s *pool, op Op, do func() error, failed func()) error {
 	}
 	if op != OpRead {
 		d.steps++
+		if d.watcher != nil {
+			d.watcher(Step{Number: d.steps, Op: op, Name: name, disk: d})
+		}
 		if d.steps == d.crashAt {
 			if d.cfg.Rand.IntN(2) == 0 {
 				_ = do() // nobody is left to hear of it

@@ -35,12 +35,13 @@ func resize(p []byte, size int64) []byte {
 	return append(p, make([]byte, size-int64(len(p)))...)
 }
 
-// inode is a file, with or without a name.
+// inode is a file or a directory, with or without a name.
 type inode struct {
-	data    []byte   // what reads see
-	durable []byte   // what the disk has
-	pending []change // since the last Sync
-	failed  []change // of Syncs that failed; no later one brings them to the disk
+	dir     *directory // nil: a file; else nothing below is used
+	data    []byte     // what reads see
+	durable []byte     // what the disk has
+	pending []change   // since the last Sync
+	failed  []change   // of Syncs that failed; no later one brings them to the disk
 }
 
 func (n *inode) change(c change) {
@@ -73,6 +74,10 @@ func (n *inode) forget(r *rand.Rand) {
 
 // crash brings an arbitrary part of what was not synced to the disk.
 func (n *inode) crash(r *rand.Rand) {
+	if n.dir != nil {
+		n.dir.crash(r)
+		return
+	}
 	all := slices.Concat(n.failed, n.pending)
 	switch r.IntN(4) {
 	case 0: // nothing
@@ -132,7 +137,7 @@ func (c naming) apply(names map[string]*inode) {
 	}
 }
 
-// directory is one volume's.
+// directory is one volume's, or one in it.
 type directory struct {
 	names   map[string]*inode
 	durable map[string]*inode
@@ -163,4 +168,51 @@ func (v *directory) crash(r *rand.Rand) {
 	for _, name := range sortedKeys(v.names) {
 		v.names[name].crash(r)
 	}
+}
+
+// copier copies directories. It keeps which names are of one inode.
+type copier map[*inode]*inode
+
+func (c copier) inode(n *inode) *inode {
+	if n == nil {
+		return nil
+	}
+	if c[n] != nil {
+		return c[n]
+	}
+	// What was written is never changed, so it is shared.
+	out := &inode{data: slices.Clone(n.data), durable: slices.Clone(n.durable), pending: slices.Clone(n.pending),
+		failed: slices.Clone(n.failed)}
+	c[n] = out
+	if n.dir != nil {
+		out.dir = c.directory(n.dir)
+	}
+	return out
+}
+
+func (c copier) names(names map[string]*inode) map[string]*inode {
+	out := make(map[string]*inode, len(names))
+	for name, n := range names {
+		out[name] = c.inode(n)
+	}
+	return out
+}
+
+func (c copier) directory(v *directory) *directory {
+	out := &directory{names: c.names(v.names), durable: c.names(v.durable), pending: slices.Clone(v.pending)}
+	for i := range out.pending {
+		out.pending[i].node = c.inode(out.pending[i].node)
+	}
+	return out
+}
+
+// size returns the bytes of all files below.
+func (v *directory) size() (n int64) {
+	for _, child := range v.names {
+		if child.dir != nil {
+			n += child.dir.size()
+		}
+		n += int64(len(child.data))
+	}
+	return n
 }

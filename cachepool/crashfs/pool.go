@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
 	"github.com/weir-storage/weir/cachepool"
 )
@@ -15,7 +16,8 @@ import (
 type pool struct {
 	disk   *Disk
 	room   *cachepool.Room
-	closed bool // guarded by disk.mu
+	closed bool            // guarded by disk.mu
+	locked map[string]bool // files that a database locked; guarded by disk.mu
 }
 
 var _ cachepool.Pool = (*pool)(nil)
@@ -149,7 +151,7 @@ func (v *dir) do(op Op, names []string, f func() error) error {
 	}
 	v.pool.disk.mu.Lock()
 	defer v.pool.disk.mu.Unlock()
-	return v.pool.disk.step(v.pool, op, f, nil)
+	return v.pool.disk.step(v.pool, op, v.uuid+"/"+strings.Join(names, " "), f, nil)
 }
 
 func (v *dir) Sync() error {
@@ -157,7 +159,7 @@ func (v *dir) Sync() error {
 }
 
 func (v *dir) Create(name string) (cachepool.File, error) {
-	f := &file{pool: v.pool, n: &inode{}, name: name}
+	f := &file{pool: v.pool, n: &inode{}, name: v.uuid + "/" + name}
 	err := v.do(OpCreate, []string{name}, func() error {
 		if v.d.names[name] != nil {
 			return &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
@@ -172,9 +174,9 @@ func (v *dir) Create(name string) (cachepool.File, error) {
 }
 
 func (v *dir) Open(name string) (cachepool.File, error) {
-	f := &file{pool: v.pool, name: name}
+	f := &file{pool: v.pool, name: v.uuid + "/" + name}
 	err := v.do(OpRead, []string{name}, func() error {
-		if f.n = v.d.names[name]; f.n == nil {
+		if f.n = v.d.names[name]; f.n == nil || f.n.dir != nil {
 			return &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 		}
 		return nil
@@ -187,7 +189,7 @@ func (v *dir) Open(name string) (cachepool.File, error) {
 
 func (v *dir) Remove(name string) error {
 	return v.do(OpRemove, []string{name}, func() error {
-		if v.d.names[name] == nil {
+		if n := v.d.names[name]; n == nil || n.dir != nil {
 			return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
 		}
 		v.d.change(naming{from: name})
@@ -198,7 +200,7 @@ func (v *dir) Remove(name string) error {
 func (v *dir) Rename(from, to string) error {
 	return v.do(OpRename, []string{from, to}, func() error {
 		n := v.d.names[from]
-		if n == nil {
+		if n == nil || n.dir != nil {
 			return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
 		}
 		v.d.change(naming{from: from, to: to, node: n})
@@ -210,7 +212,9 @@ func (v *dir) List() ([]cachepool.FileInfo, error) {
 	out := []cachepool.FileInfo{}
 	err := v.do(OpRead, nil, func() error {
 		for _, name := range sortedKeys(v.d.names) {
-			out = append(out, cachepool.FileInfo{Name: name, Size: int64(len(v.d.names[name].data))})
+			if n := v.d.names[name]; n.dir == nil {
+				out = append(out, cachepool.FileInfo{Name: name, Size: int64(len(n.data))})
+			}
 		}
 		return nil
 	})
@@ -221,7 +225,7 @@ func (v *dir) List() ([]cachepool.FileInfo, error) {
 type file struct {
 	pool   *pool
 	n      *inode
-	name   string
+	name   string // volume and path
 	closed bool
 	failed error // of a Sync
 }
@@ -233,7 +237,7 @@ func (f *file) do(op Op, do func() error, failed func()) error {
 	if f.closed {
 		return fmt.Errorf("%s file %s: %w", op, f.name, cachepool.ErrClosed)
 	}
-	if err := f.pool.disk.step(f.pool, op, do, failed); err != nil {
+	if err := f.pool.disk.step(f.pool, op, f.name, do, failed); err != nil {
 		if errors.Is(err, io.EOF) {
 			return err
 		}

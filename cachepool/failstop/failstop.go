@@ -23,7 +23,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// FS is a vfs.FS for one opened database. Its methods may be called from many goroutines.
+// FS is a vfs.FS for one opened database. Its methods may be called from many goroutines. Those of
+// directories are called from goroutines of the database or of Do only.
 type FS struct {
 	vfs.FS
 	folder string
@@ -226,7 +227,7 @@ func (s *FS) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &file{d, s}, nil
+	return &folder{file{d, s}}, nil
 }
 
 // Link implements vfs.FS.
@@ -273,7 +274,23 @@ func (unlocked) Close() error { return nil }
 // Unwrap implements vfs.FS.
 func (s *FS) Unwrap() vfs.FS { return s.FS }
 
-// file is a file that is written, or a directory that is synced.
+// folder is a directory that is synced.
+type folder struct{ file }
+
+// Sync implements vfs.File. If it fails it does not return, as Fatal: Pebble would panic, and with
+// it end the process and all its other volumes.
+func (f *folder) Sync() error {
+	err := f.file.Sync()
+	if err != nil && f.fs.Err() != nil {
+		runtime.Goexit()
+	}
+	return err
+}
+
+// SyncData implements vfs.File.
+func (f *folder) SyncData() error { return f.Sync() }
+
+// file is a file that is written.
 type file struct {
 	vfs.File
 	fs *FS

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -51,13 +53,16 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open metadata: %w", err)
 	}
-	fs, err := cryptfs.New(disk, o.DataKey, o.Rand)
+	if err := removeLogs(disk, o.Dir); err != nil {
+		return nil, fmt.Errorf("open metadata %s: %w", o.Dir, err)
+	}
+	encrypted, err := cryptfs.New(disk, o.DataKey, o.Rand)
 	if err != nil {
 		return nil, err
 	}
 	var stalled atomic.Bool // somebody waits for the background
 	opts := &pebble.Options{
-		FS: fs, Cache: o.Cache, Logger: logger{o.Logger, disk},
+		FS: encrypted, Cache: o.Cache, Logger: logger{o.Logger, disk},
 		FormatMajorVersion: pebble.FormatTableFormatV6,
 		DisableWAL:         true,
 		MemTableSize:       memTableSize,
@@ -110,6 +115,23 @@ func Open(o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open metadata %s: %w", o.Dir, err), s.Close())
 	}
 	return s, nil
+}
+
+// removeLogs removes the logs that Pebble makes although it keeps none. They have no records, and a
+// loss of power may have left one that does not open.
+func removeLogs(disk vfs.FS, dir string) error {
+	names, err := disk.List(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") {
+			if err := disk.Remove(disk.PathJoin(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // State returns how far records were applied. After Open it is the state that a crash left.

@@ -50,7 +50,7 @@ var table = []row{
 
 	// Ports: where bytes are kept, and where sites agree.
 	{pkg: "cachepool", outside: stdlib},
-	{pkg: "cachepool/crashfs", project: []string{"cachepool"}, outside: stdlib},
+	{pkg: "cachepool/crashfs", project: []string{"cachepool"}, outside: []string{"github.com/cockroachdb/pebble/v2"}},
 	{pkg: "cachepool/dir", project: []string{"cachepool"}},
 	{pkg: "cachepool/counted", outside: []string{"github.com/cockroachdb/pebble/v2"}, tests: []string{"cachepool"}},
 	{pkg: "cachepool/failstop", outside: []string{"github.com/cockroachdb/pebble/v2"}},
