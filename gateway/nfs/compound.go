@@ -57,6 +57,7 @@ type call struct {
 
 	repeat []byte // the reply of a repeated request
 	drop   bool   // do not answer
+	deny   bool   // answer that the credential does not do here
 }
 
 // A place is a current or saved file handle with its stateid.
@@ -132,6 +133,12 @@ func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *rep
 		return k.dropped()
 	}
 	k.end()
+	if k.deny {
+		// EXCHANGE_ID has no error for it. Linux takes this one for EACCES, and so does a mount.
+		r.Reset()
+		r.DeniedHeader(xid, xdr.AUTH_ERROR, xdr.AUTH_TOOWEAK, 0)
+		return answered
+	}
 	if k.repeat != nil {
 		c.s.repeats.Add(1)
 		r.Reset()

@@ -36,9 +36,9 @@ type conn struct {
 	name string // addr, as text
 	// privileged: it comes from a port that only root may use.
 	privileged bool
-	// certified: it is one of TLS, and the client showed a certificate. Set before any request is
-	// executed.
-	certified bool
+	// certificate names the one that the client showed: then it is one of TLS. Set before any
+	// request is executed.
+	certificate string
 
 	room room // for requests under way
 

@@ -36,7 +36,7 @@ type rig struct {
 	slow    time.Duration
 	observe func(Operation)
 	// startTLS is Config.StartTLS.
-	startTLS func(context.Context, net.Conn) (net.Conn, bool, error)
+	startTLS func(context.Context, net.Conn) (net.Conn, string, error)
 
 	mu      sync.Mutex
 	before  func(op string, h volume.Handle) error

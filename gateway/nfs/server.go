@@ -50,10 +50,10 @@ type Config struct {
 	Observe func(Operation)
 	Slow    time.Duration // an operation that takes as long is logged; 0: none is
 	Tracer  track.Tracer  // nil: nobody follows requests
-	// StartTLS makes a connection one of TLS, at a client's wish (RFC 9289), and reports whether
-	// the client showed a certificate that counts here. nil: there is no TLS. The server closes
-	// what it returns. It must not wait for a client for long.
-	StartTLS func(context.Context, net.Conn) (secured net.Conn, certified bool, err error)
+	// StartTLS makes a connection one of TLS, at a client's wish (RFC 9289), and names the
+	// certificate that counts here and that the client showed; "": none. nil: there is no TLS. The
+	// server closes what it returns. It must not wait for a client for long.
+	StartTLS func(context.Context, net.Conn) (secured net.Conn, certificate string, err error)
 }
 
 // Operation is one operation of a COMPOUND that was executed.

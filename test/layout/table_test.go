@@ -133,7 +133,7 @@ var table = []row{
 		"federation", "federation/signed", "federation/keyring", "federation/view", "cachepool", "cachepool/readcache", "store",
 		"pki", "federation/paper", "gateway/admission", "gateway/borrowing",
 		"gateway/caching", "gateway/copies", "gateway/forward/forwardpb", "gateway/keys", "gateway/lodging", "gateway/meters",
-		"gateway/nfs", "gateway/nfs/state",
+		"gateway/nfs", "gateway/nfs/state/records",
 		"gateway/node/nodepb", "gateway/peers", "gateway/moving", "gateway/pools",
 		"gateway/report", "gateway/routing", "gateway/locks", "replica/outline"},
 		tests: []string{"cachepool/dir", "federation/quantity", "federation/spec", "federation/users", "engine/log", "engine/segment",
@@ -186,6 +186,7 @@ var table = []row{
 		tests: []string{"federation/users", "gateway/nfs/..."}},
 	{pkg: "gateway/nfs/client", project: []string{"volume", "gateway/nfs/xdr"}, outside: stdlib, tests: []string{"gateway/nfs/..."}},
 	{pkg: "gateway/nfs/state", project: []string{"volume", "gateway/nfs/xdr"}, outside: stdlib},
+	{pkg: "gateway/nfs/state/records", outside: stdlib, tests: []string{"gateway/nfs/..."}},
 	{pkg: "gateway/nfs/state/statetest", outside: stdlib},
 	{pkg: "gateway/nfs/xdr", outside: stdlib},
 

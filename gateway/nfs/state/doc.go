@@ -43,6 +43,11 @@
 //     open.
 //   - state-7. What one client or address can make the table remember is bounded
 //     (client.go).
+//   - state-8. A client is who says a name from an address (ADR 43). Nobody replaces
+//     or uses a client of another address, whatever it says. At one address, another
+//     user, or another certificate with another verifier, replaces it only once the
+//     client has no state or its lease is over (RFC 8881 section 18.35.4).
+//   - state-9. Who is admitted to no volume causes no write, and is not remembered.
 //
 // # Locking
 //

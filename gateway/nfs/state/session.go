@@ -60,6 +60,8 @@ type CreateArgs struct {
 	ClientID  uint64
 	Sequence  uint32
 	Principal string
+	Address   string // of the sender
+	Stranger  bool   // as in ExchangeArgs
 	Flags     uint32
 	Fore      xdr.ChannelAttrs
 	Back      xdr.ChannelAttrs
@@ -67,7 +69,9 @@ type CreateArgs struct {
 }
 
 // CreateSession implements CREATE_SESSION (RFC 8881 section 18.36.4). The session
-// is durable when it returns.
+// is durable when it returns. Others learn a client's id, from the answer that it has a lock, and
+// the sequence number can be guessed: so the sender has to have the address that the client has.
+// NFS4ERR_ACCESS says that a stranger is to be refused.
 func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	t.admin.Lock()
 	defer t.admin.Unlock()
@@ -75,15 +79,17 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	c := t.clients[a.ClientID]
 	st := xdr.NFS4_OK
 	switch {
-	case c == nil:
+	case c == nil, c.Address != a.Address && c.from != a.Address:
 		st = xdr.NFS4ERR_STALE_CLIENTID
 	case a.Sequence == c.createSeq-1 && c.lastCreated.Session != (xdr.SessionID{}) && a.Sequence == c.lastCreated.Sequence:
 		defer t.mu.Unlock()
 		return c.lastCreated, xdr.NFS4_OK
 	case a.Sequence != c.createSeq:
 		st = xdr.NFS4ERR_SEQ_MISORDERED
-	case !c.confirmed && c.principal != a.Principal:
+	case c.principal != a.Principal:
 		st = xdr.NFS4ERR_CLID_INUSE
+	case a.Stranger:
+		st = xdr.NFS4ERR_ACCESS
 	case a.Invalid != xdr.NFS4_OK:
 		st = a.Invalid
 	}
@@ -105,7 +111,7 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 		return Created{}, xdr.NFS4ERR_SERVERFAULT
 	}
 	t.serial++
-	old := t.owners[c.owner].confirmed
+	old := t.owners[c.key()].confirmed
 	if old != nil && old != c && (old.presumed || len(old.revoked) > old.admin) {
 		c.presumed = true
 	}
@@ -135,8 +141,8 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.boot, c.serial, c.confirmed = r.Boot, r.Serial, true
-	if o := t.owners[c.owner]; o == nil {
-		t.owners[c.owner] = &ownerRecord{confirmed: c}
+	if o := t.owners[c.key()]; o == nil {
+		t.owners[c.key()] = &ownerRecord{confirmed: c}
 	} else {
 		o.confirmed = c
 		if o.unconfirmed == c {

@@ -31,6 +31,20 @@ type Config struct {
 	Forget func(Forgotten)
 }
 
+// Store keeps client records over restarts. Keys consist of lower-case letters,
+// digits and "-". Methods may be called concurrently for different keys. Values
+// belong to the caller.
+type Store interface {
+	// Save sets key's value, which is durable when Save returns nil. After an error,
+	// key has either the old or the new value.
+	Save(key string, value []byte) error
+	// Delete removes key, durably when it returns nil. It is no error if key is
+	// absent.
+	Delete(key string) error
+	// Load calls fn for each key until fn returns an error, which it returns.
+	Load(fn func(key string, value []byte) error) error
+}
+
 // Ended is an open that ended, and what is to be done about it on its volume. Unlock
 // the whole file for each of Owners, and call Table.Released after each. Then, if
 // Release is set, call Volume.Release.
@@ -57,7 +71,7 @@ type Table struct {
 
 	mu       sync.Mutex
 	clients  map[uint64]*Client // confirmed or not
-	owners   map[string]*ownerRecord
+	owners   map[ownerKey]*ownerRecord
 	sessions map[xdr.SessionID]*Session
 	files    map[FileKey]*file
 	stateids map[[12]byte]any // *open or *lockState
@@ -74,6 +88,9 @@ type Table struct {
 	}
 }
 
+// ownerKey names a client (state-8).
+type ownerKey struct{ address, owner string }
+
 type ownerRecord struct{ confirmed, unconfirmed *Client }
 
 // New returns the table that goes on where the records in cfg.Store left off.
@@ -87,7 +104,7 @@ func New(cfg Config) (*Table, error) {
 	t := &Table{
 		cfg:      cfg,
 		clients:  map[uint64]*Client{},
-		owners:   map[string]*ownerRecord{},
+		owners:   map[ownerKey]*ownerRecord{},
 		sessions: map[xdr.SessionID]*Session{},
 		files:    map[FileKey]*file{},
 		stateids: map[[12]byte]any{},
