@@ -149,7 +149,8 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	g.nfs, err = nfs.New(nfs.Config{
 		Gateway: cfg.Name, ServerOwner: cfg.Federation + "/" + cfg.Site + "/" + cfg.Name, ServerScope: cfg.Federation,
 		Boot:  main.Boot(),
-		Lease: cfg.Lease, Exports: admission.Exports{View: g.view, Routers: g.routers}, State: kept, Clock: clock{cfg}, Rand: cfg.Rand,
+		Lease: cfg.Lease, Memory: int(cfg.Memory),
+		Exports: admission.Exports{View: g.view, Routers: g.routers}, State: kept, Clock: clock{cfg}, Rand: cfg.Rand,
 		Log: cfg.Logger, Observe: cfg.Meters.Operation, Slow: cfg.Slow, Tracer: cfg.Tracer,
 		StartTLS: peers.Clients(cfg.Credentials, cfg.Organization, cfg.Site),
 	})

@@ -336,12 +336,11 @@ func TestStrangersCostNothing(t *testing.T) {
 
 func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	r := newRig(t)
-	null := xdr.CallHeader{XID: 7, Program: xdr.NFS4_PROGRAM, Version: xdr.NFS_V4}
 	refused := false
 	for range 1000 {
 		p := r.connect("10.0.0.1")
 		var e xdr.Encoder
-		e.CallHeader(null)
+		e.CallHeader(nullCall)
 		if xdr.WriteRecord(p.nc, &e) != nil || p.receive() == nil {
 			refused = true
 			break
@@ -350,7 +349,7 @@ func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	if !refused {
 		t.Fatal("a thousand connections of one client are served")
 	}
-	r.connect("10.0.0.2").rpc(null, nil)
+	r.connect("10.0.0.2").rpc(nullCall, nil)
 	if l := r.log.String(); !strings.Contains(l, "10.0.0.1") {
 		t.Fatalf("log: %s", l)
 	}
@@ -461,35 +460,4 @@ func (c *fakeClock) waited() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.timers) > 0
-}
-
-// TestRequestsOfOneConnectionAreBounded fills a connection with requests that hang.
-func TestRequestsOfOneConnectionAreBounded(t *testing.T) {
-	done := make(chan struct{})
-	r := room{freed: make(chan struct{}, 1)}
-	if !r.take(200, 100, done) {
-		t.Fatal("what is too large for ever must be let in alone")
-	}
-	r.put(200)
-	for range 10 {
-		if !r.take(10, 100, done) {
-			t.Fatal("refused although there is room")
-		}
-	}
-	took := make(chan bool)
-	go func() { took <- r.take(10, 100, done) }()
-	select {
-	case <-took:
-		t.Fatal("more is taken than there is room for")
-	default:
-	}
-	r.put(10)
-	if !<-took || r.used != 100 {
-		t.Fatalf("%d in use", r.used)
-	}
-	go func() { took <- r.take(10, 100, done) }()
-	close(done)
-	if <-took {
-		t.Fatal("taken after the end")
-	}
 }

@@ -58,6 +58,7 @@ type call struct {
 	repeat []byte // the reply of a repeated request
 	drop   bool   // do not answer
 	deny   bool   // answer that the credential does not do here
+	later  bool   // there is no memory for it: only SEQUENCE is executed (nfs-10)
 }
 
 // A place is a current or saved file handle with its stateid.
@@ -94,8 +95,8 @@ const maxTag = 1024
 const fingerprinted = 512
 
 // compound executes a COMPOUND, RFC 8881 section 16.2.
-func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *reply) (out outcome) {
-	k := &call{s: c.s, conn: c, ctx: c.s.ctx, sent: caller, in: d, out: r, size: d.Offset() + d.Len(), limit: maxReply}
+func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *reply, size int, later bool) (out outcome) {
+	k := &call{s: c.s, conn: c, ctx: c.s.ctx, sent: caller, in: d, out: r, size: size, later: later, limit: maxReply}
 	defer func() {
 		if v := recover(); v != nil { // outside an operation: some of them may have been executed
 			c.panicked("nfs request panicked", v)
@@ -176,7 +177,7 @@ func (k *call) end() {
 
 // smallReply is the size up to which a slot keeps a reply although the client did not
 // ask for that (sa_cachethis).
-const smallReply = 4 << 10
+const smallReply = 1 << 10
 
 // kept returns the reply that the slot keeps for repeats, without the RPC header, or
 // nil.
@@ -242,6 +243,8 @@ func (k *call) step(op xdr.Op) xdr.Status {
 	st, expelled := k.position(op), k.expelled()
 	switch {
 	case st != xdr.NFS4_OK:
+	case k.later && op != xdr.OP_SEQUENCE:
+		st = xdr.NFS4ERR_DELAY
 	case e.illegal:
 		st = xdr.NFS4ERR_OP_ILLEGAL
 	case e.run == nil:
@@ -348,7 +351,7 @@ func (k *call) fingerprint() uint64 {
 	h.SetSeed(k.s.seed)
 	rest := k.in.Rest()
 	maphash.WriteComparable(&h, k.sent.UID)
-	maphash.WriteComparable(&h, len(rest))
+	maphash.WriteComparable(&h, k.size-k.in.Offset())
 	_, _ = h.Write(rest[:min(len(rest), fingerprinted)]) // never fails
 	return h.Sum64()
 }

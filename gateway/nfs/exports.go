@@ -148,16 +148,21 @@ const (
 	Unknown                   // there is no such volume, or it is deleted
 	NotServed                 // this gateway does not serve the volume, or not yet
 	Slots                     // the volume holds its share of the session's slots
-	Connections               // the address has too many
+	Connections               // the address, or all together, have too many
 	Credential                // it is not AUTH_SYS, or does not parse
 	Port                      // the volume takes requests from privileged ports only
 	Certificate               // the volume takes requests on certified connections only
 	Stranger                  // no volume admits the client
+	Memory                    // there is none for the request or its reply: it has to come again
+	Clients                   // the address, or all together, have too many
+	Sessions                  // the client, or all together, have too many
+	States                    // the client, or all together, have too much open or locked
+	Idle                      // a connection was closed, because it did not get on
 	Reasons                   // their number
 )
 
 var reasonNames = [Reasons]string{"not_admitted", "unknown", "not_served", "slots", "connections", "credential", "port", "certificate",
-	"stranger"}
+	"stranger", "memory", "clients", "sessions", "states", "idle"}
 
 func (r Reason) String() string { return reasonNames[r] }
 

@@ -15,8 +15,8 @@ const (
 	overhead      = 64 << 10 // room around the data of a WRITE or READ
 	maxRequest    = volume.MaxIO + overhead
 	maxReply      = volume.MaxIO + overhead
-	maxCached     = 8 << 10
-	minChannel    = 256 // a fore channel with smaller messages is refused
+	maxCached     = 2 << 10 // as of Linux's server
+	minChannel    = 256     // a fore channel with smaller messages is refused
 	minBack       = 64
 )
 

@@ -44,6 +44,7 @@ var kept = map[string]string{
 	"cachepool.Identity.NewIncarnation":     "the contract has it for a pool whose content is in doubt; no process asks for it yet",
 	"federation.ControlStore.DeleteControl": "the suite of a registry makes a record go back behind a guard with it",
 	"gateway/nfs/xdr.Decoder.ReplyHeader":   "gateway/nfs/client reads replies with it",
+	"gateway/nfs/xdr.ReadRecord":            "gateway/nfs/client reads replies with it",
 	"hack/image.Archive.Blobs":              "the registry that test/e2e/kube runs serves them",
 	"hack/image.OpenArchive":                "the registry that test/e2e/kube runs serves the archive",
 	"volume/locktable.Table.ReleaseFile":    "volume/memvol, the contract's model, drops the locks of a removed file by it",

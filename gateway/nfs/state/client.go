@@ -9,14 +9,6 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// Bounds on what one client can make the server remember (state-7).
-const (
-	maxClients  = 256     // of one address
-	maxSessions = 32      // of one client, each with its slots and the replies in them
-	maxStates   = 1 << 18 // opens and lock stateids of one client
-	maxRanges   = 1 << 15 // locked ranges of one client
-)
-
 // Client is one incarnation of a client. Fields are guarded by Table.mu, except
 // ID and Address, which do not change.
 type Client struct {
@@ -140,9 +132,14 @@ func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
 			o = &ownerRecord{}
 		}
 	}
-	if o.unconfirmed == nil && t.addresses[a.Address] >= maxClients {
-		t.cfg.Log.Debug("exchange id: this address has too many clients", "client", a.Address, "limit", maxClients)
-		return Exchanged{}, xdr.NFS4ERR_DELAY
+	if o.unconfirmed == nil {
+		if !t.roomForClient(a.Address) {
+			t.refused[BoundClients]++
+			return Exchanged{}, xdr.NFS4ERR_DELAY
+		}
+		if o = t.owners[key]; o == nil { // who gave way may have been the only one of this name
+			o = &ownerRecord{}
+		}
 	}
 	id, err := t.newClientID()
 	if err != nil {
@@ -175,13 +172,14 @@ func (t *Table) expired(c *Client) bool {
 	return c.busy == 0 && t.cfg.Now().Sub(c.renewed) > c.lease
 }
 
-// full tells whether c may not open or lock any more; Table.mu is held.
-func (c *Client) full() bool { return len(c.opens)+c.lockStates >= maxStates }
-
 // add puts c into the table; mu is held.
 func (t *Table) add(c *Client) {
 	t.clients[c.ID] = c
-	t.addresses[c.Address]++
+	if t.addresses[c.Address] == nil {
+		t.addresses[c.Address] = map[*Client]struct{}{}
+	}
+	t.addresses[c.Address][c] = struct{}{}
+	t.known.Add(c.Address, 1)
 }
 
 // unlink takes c out of the table; mu is held. The owner's record stays if it
@@ -192,11 +190,12 @@ func (t *Table) unlink(c *Client) {
 	}
 	c.gone = true
 	delete(t.clients, c.ID)
-	if t.addresses[c.Address]--; t.addresses[c.Address] <= 0 {
+	if delete(t.addresses[c.Address], c); len(t.addresses[c.Address]) == 0 {
 		delete(t.addresses, c.Address)
 	}
-	for id := range c.sessions {
-		delete(t.sessions, id)
+	t.known.Add(c.Address, -1)
+	for _, s := range c.sessions {
+		t.forgetSession(s)
 	}
 	if o := t.owners[c.key()]; o != nil {
 		if o.confirmed == c {

@@ -149,6 +149,7 @@ func (t *Table) restore(r record) {
 		confirmed: true, loaded: true, sessions: map[xdr.SessionID]*Session{}, lease: max(t.cfg.Lease, cmp.Or(r.Lease, untold)),
 	}
 	copy(c.verifier[:], r.Verifier)
+	t.add(c)
 	for _, sr := range r.Sessions {
 		s := newSession(c, sr.Made, sr.Flags, sr.Fore, sr.Back)
 		copy(s.ID[:], sr.ID)
@@ -156,11 +157,10 @@ func (t *Table) restore(r record) {
 		for i := range s.slots {
 			s.slots[i].phase = slotUnknown
 		}
-		c.sessions[s.ID], t.sessions[s.ID] = s, s
+		t.keepSession(s)
 		if string(sr.ID) == string(r.Last) {
 			c.lastCreated = Created{s.ID, r.Sequence - 1, s.Flags, s.Fore, s.Back}
 		}
 	}
-	t.add(c)
 	t.owners[c.key()] = &ownerRecord{confirmed: c}
 }

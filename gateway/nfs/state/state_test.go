@@ -86,7 +86,7 @@ func TestSlot(t *testing.T) {
 	var s slot
 	want := func(seq uint32, fingerprint uint64, execute bool, want xdr.Status) {
 		t.Helper()
-		use, _, st := s.begin(seq, fingerprint)
+		use, _, st := s.begin(seq, fingerprint, true)
 		if (use != nil) != execute || st != want {
 			t.Fatalf("sequence %d: execute %v, %v", seq, use != nil, st)
 		}

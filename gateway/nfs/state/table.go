@@ -3,6 +3,7 @@
 package state
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-storage/weir/gateway/nfs/fair"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 )
@@ -23,6 +25,9 @@ type Config struct {
 	Now   func() time.Time
 	Rand  io.Reader
 	Log   *slog.Logger
+	// States and Sessions bound the memory that opens and locks, and sessions, of all clients take,
+	// in bytes; 0: 72 MiB and 24 MiB.
+	States, Sessions int
 	// Ended gets opens that ended without an operation that asked for it: a lease
 	// expired or a client is gone. It must neither wait nor call the Table.
 	Ended func([]Ended)
@@ -78,10 +83,15 @@ type Table struct {
 	// releasing counts, per owner and file, the ended locks that the volume has not
 	// released yet.
 	releasing map[lockKey]int
-	addresses map[string]int // clients by Client.Address
-	nextID    uint64
-	serial    uint64
-	grace     struct {
+	// addresses has the clients by Client.Address.
+	addresses map[string]map[*Client]struct{}
+	// What all have, by address (state-7).
+	known, slots, states *fair.Room[string]
+	refused              [Bounds]uint64
+
+	nextID uint64
+	serial uint64
+	grace  struct {
 		active  bool
 		until   time.Time
 		waiting int // clients that must send RECLAIM_COMPLETE
@@ -110,7 +120,10 @@ func New(cfg Config) (*Table, error) {
 		stateids: map[[12]byte]any{},
 
 		releasing: map[lockKey]int{},
-		addresses: map[string]int{},
+		addresses: map[string]map[*Client]struct{}{},
+		known:     fair.New[string](maxAllClients),
+		slots:     fair.New[string](cmp.Or(cfg.Sessions, 24<<20)),
+		states:    fair.New[string](cmp.Or(cfg.States, 72<<20)),
 	}
 	if err := t.load(); err != nil {
 		return nil, err
