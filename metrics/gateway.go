@@ -37,8 +37,8 @@ var (
 			"share of what the client may ask for at a time), port or certificate (the volume asks for another one, or TLS did not " +
 			"begin). Of clients it is stranger (no volume admits it), credential (it is not AUTH_SYS), clients, sessions and states " +
 			"(it, its address, or all together have too many; states are opens and locks). Connections are too many, and idle are " +
-			"those that were closed because they did not get on. Of other requests it is memory: there is none for it or its " +
-			"answer now, and it has to come again."})
+			"those that were closed because they did not get on. What has to come again is memory (there is none for it or its " +
+			"answer now) and setup (its address has several clients or sessions made or ended at this moment)."})
 	NFSMemory = define(Definition{Name: "weir_nfs_memory_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"of"},
 		Help: "Memory that NFS clients take: of requests and replies under way, of states (opens and locks), and of sessions."})
 	NFSMemoryLimit = define(Definition{Name: "weir_nfs_memory_limit_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"of"},

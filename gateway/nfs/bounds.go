@@ -5,10 +5,12 @@ package nfs
 import (
 	"io"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-storage/weir/gateway/nfs/fair"
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
 
 // Bounds on connections.
@@ -34,8 +36,9 @@ const (
 // their volume are asked to give up.
 const hurryAfter = time.Second
 
-// wait takes n bytes of a room for the client's requests or replies. It waits for them for an eighth
-// of a lease, while renewals behind it are not read. It returns false if there are none then.
+// wait takes n bytes of a room for the client's requests or replies. It waits for them for an
+// eighth of a lease, while renewals behind it are not read. It returns false if there are none
+// then.
 func (c *conn) wait(room *fair.Room[netip.Addr], n int) bool {
 	clock := c.s.cfg.Clock
 	var hurry, late <-chan time.Time
@@ -80,15 +83,31 @@ func (k *call) roomFor(n int) bool {
 	return true
 }
 
-// times says how a connection gets on. Its methods may be called from many goroutines.
+// times says how a connection gets on, as nanoseconds since it began. Its methods may be called
+// from many goroutines.
 type times struct {
-	last  atomic.Pointer[time.Time] // when something was read, or a request ended
-	began atomic.Pointer[time.Time] // when the request began that is being read; nil: none is
+	accepted time.Time
+	last     atomic.Int64 // when something was read, or a request ended
+	began    atomic.Int64 // when the request began that is being read; -1: none is
 }
 
-func (t *times) heard(now time.Time) { t.last.Store(&now) }
-func (t *times) begin(now time.Time) { t.began.Store(&now) }
-func (t *times) end(now time.Time)   { t.began.Store(nil); t.heard(now) }
+func newTimes(now time.Time) *times {
+	t := &times{accepted: now}
+	t.began.Store(-1)
+	return t
+}
+
+func (t *times) heard(now time.Time) { t.last.Store(int64(now.Sub(t.accepted))) }
+func (t *times) begin(now time.Time) { t.began.Store(int64(now.Sub(t.accepted))) }
+func (t *times) end(now time.Time)   { t.began.Store(-1); t.heard(now) }
+
+// since returns for how long nothing was heard, and, if one is being read, for how long a request
+// has been.
+func (t *times) since(now time.Time) (silent, reading time.Duration, isReading bool) {
+	at := now.Sub(t.accepted)
+	began := t.began.Load()
+	return at - time.Duration(t.last.Load()), at - time.Duration(began), began >= 0
+}
 
 // heard is what a connection reads, and notes when.
 type heard struct {
@@ -114,14 +133,14 @@ const idleLeases = 2
 // stuck tells why a connection is to be closed: "" for one that gets on. A connection of a client
 // with a lease may be silent: it renews on another one of its session.
 func (c *conn) stuck(now time.Time) string {
-	lease, last := c.s.cfg.Lease, *c.times.last.Load()
-	began, writing := c.times.began.Load(), c.writing.Load()
+	lease, writing := c.s.cfg.Lease, c.writing.Load()
+	silent, took, reading := c.times.since(now)
 	switch {
 	case writing != nil && now.Sub(*writing) > lease:
 		return "the client does not read its replies"
-	case began != nil && (now.Sub(last) > lease/2 || now.Sub(*began) > recordLeases*lease):
+	case reading && (silent > lease/2 || took > recordLeases*lease):
 		return "half of a request came, and no more"
-	case began == nil && c.running.Load() == 0 && now.Sub(last) > idleLeases*lease && !c.live():
+	case !reading && c.running.Load() == 0 && silent > idleLeases*lease && !c.live():
 		return "no client with a lease used it"
 	}
 	return ""
@@ -131,6 +150,47 @@ func (c *conn) stuck(now time.Time) string {
 func (c *conn) live() bool {
 	s := c.session.Load()
 	return s != nil && c.s.table.Live(s)
+}
+
+// maxSetups is how many requests of one address may make or end clients and sessions at a time.
+// Each may write a record, one after the other, and those of others wait for that.
+const maxSetups = 4
+
+// alone runs an operation that makes or ends clients or sessions, if few of the address run.
+func (k *call) alone(op xdr.Op, run func(*call) xdr.Status) xdr.Status {
+	if !k.s.setups.enter(k.conn.addr) {
+		k.s.refusedFor[Setup].Add(1)
+		return xdr.NFS4ERR_DELAY
+	}
+	defer k.s.setups.leave(k.conn.addr)
+	return k.guarded(op, run)
+}
+
+// setups counts such operations.
+type setups struct {
+	mu sync.Mutex
+	of map[netip.Addr]int
+}
+
+func (s *setups) enter(a netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[a] >= maxSetups {
+		return false
+	}
+	if s.of == nil {
+		s.of = map[netip.Addr]int{}
+	}
+	s.of[a]++
+	return true
+}
+
+func (s *setups) leave(a netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[a]--; s.of[a] == 0 {
+		delete(s.of, a)
+	}
 }
 
 // roomForConn counts a connection, or returns the bound that it would exceed. mu is held.

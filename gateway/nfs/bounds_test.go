@@ -15,6 +15,21 @@ import (
 
 var nullCall = xdr.CallHeader{XID: 7, Program: xdr.NFS4_PROGRAM, Version: xdr.NFS_V4}
 
+// waiting counts the timers that were not stopped.
+func (c *fakeClock) waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.timers)
+}
+
+// enough lets a request wait in vain for memory. before is how many timers there were before it
+// came.
+func (r *rig) enough(before int) {
+	r.t.Helper()
+	eventually(r.t, "it waits for memory", func() bool { return r.clock.waiting() == before+2 })
+	r.clock.advance(10 * time.Second / 8)
+}
+
 // TestMemoryForRequests: a client whose volume answers nothing takes no more than its share of the
 // memory. What comes then is told to come again, its lease is renewed, and others are served.
 func TestMemoryForRequests(t *testing.T) {
@@ -42,21 +57,14 @@ func TestMemoryForRequests(t *testing.T) {
 		<-entered
 	}
 	hangs.Store(false)
+	timers := r.clock.waiting()
 	got := make(chan *answer, 1)
 	go func() {
 		h.send(nfsCall(0), h.body(3, 1, false, op(xdr.OP_PUTFH, fh), write))
 		got <- h.finish()
 	}()
-	var a *answer
-	eventually(t, "the client is told to come again", func() bool {
-		select {
-		case a = <-got:
-			return true
-		default:
-			r.clock.advance(50 * time.Millisecond)
-			return false
-		}
-	})
+	r.enough(timers)
+	a := <-got
 	a.want(xdr.OP_PUTFH, xdr.NFS4ERR_DELAY)
 	h.on(3, 2, false)
 	if n := r.srv.Counters().Refused[Memory]; n != 1 {
@@ -94,21 +102,14 @@ func TestRepeatWithoutMemory(t *testing.T) {
 	<-entered
 	all := r.srv.Room().Requests.Limit
 	r.srv.requestRoom.Add(netip.MustParseAddr("10.0.0.9"), all)
+	timers := r.clock.waiting()
 	got := make(chan []byte, 1)
 	go func() {
 		h.send(nfsCall(0), body)
 		got <- h.receive()
 	}()
-	var b []byte
-	eventually(t, "the repeat is answered", func() bool {
-		select {
-		case b = <-got:
-			return true
-		default:
-			r.clock.advance(50 * time.Millisecond)
-			return false
-		}
-	})
+	r.enough(timers)
+	b := <-got
 	if a := h.answer(b); a.status != xdr.NFS4ERR_DELAY || a.count != 1 {
 		t.Errorf("%v after %d results", a.status, a.count)
 	}
@@ -130,18 +131,11 @@ func TestMemoryForReplies(t *testing.T) {
 	all := r.srv.Room().Replies.Limit
 	r.srv.replyRoom.Add(netip.MustParseAddr("10.0.0.9"), all)
 	h.call(read(4096)...).ok(xdr.OP_PUTFH).ok(xdr.OP_READ)
+	timers := r.clock.waiting()
 	got := make(chan *answer, 1)
 	go func() { got <- h.call(read(1 << 20)...) }()
-	var a *answer
-	eventually(t, "the client is told to come again", func() bool {
-		select {
-		case a = <-got:
-			return true
-		default:
-			r.clock.advance(50 * time.Millisecond)
-			return false
-		}
-	})
+	r.enough(timers)
+	a := <-got
 	a.ok(xdr.OP_PUTFH).want(xdr.OP_READ, xdr.NFS4ERR_DELAY)
 	r.srv.replyRoom.Add(netip.MustParseAddr("10.0.0.9"), -all)
 	h.call(read(1 << 20)...).ok(xdr.OP_PUTFH).ok(xdr.OP_READ)
@@ -180,7 +174,10 @@ func TestIdleConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "it is heard", func() bool {
-			return all(func(c *conn) bool { return c.times.began.Load() != nil && c.times.last.Load().Equal(r.clock.Now()) })
+			return all(func(c *conn) bool {
+				silent, _, reading := c.times.since(r.clock.Now())
+				return reading && silent == 0
+			})
 		})
 	}
 	mark := binary.BigEndian.AppendUint32(nil, 1<<31|1000)
@@ -212,6 +209,37 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
+// TestExpelledClientConnectsAgain: a client that no volume admits any more hears so also if it
+// connects again and sends much.
+func TestExpelledClientConnectsAgain(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	fh, id := h.open("f", 3, 0)
+	r.refuse("10.0.0.1", true)
+	h.reconnect()
+	write := []arg{op(xdr.OP_PUTFH, fh), op(xdr.OP_WRITE, id, uint64(0), xdr.FILE_SYNC4, make([]byte, 1<<20))}
+	h.call(write...).want(xdr.OP_PUTFH, xdr.NFS4ERR_DELAY)
+	h.call(write...).want(xdr.OP_PUTFH, xdr.NFS4ERR_ACCESS)
+}
+
+// TestSetups: who makes clients and sessions all the time does not hold up others for long.
+func TestSetups(t *testing.T) {
+	r := newRig(t)
+	h, p := r.host("10.0.0.1"), r.connect("10.0.0.2")
+	for range maxSetups {
+		r.srv.setups.enter(netip.MustParseAddr("10.0.0.1"))
+	}
+	h.compound(0, createSessionOp(h.client, 2, testChannel)).want(xdr.OP_CREATE_SESSION, xdr.NFS4ERR_DELAY)
+	h.call()
+	id, seq, _ := p.exchangeID(0, "x", 1)
+	p.createSession(0, id, seq, testChannel)
+	r.srv.setups.leave(netip.MustParseAddr("10.0.0.1"))
+	h.createSession(0, h.client, 2, testChannel)
+	if n := r.srv.Counters().Refused[Setup]; n != 1 {
+		t.Errorf("%d are counted", n)
+	}
+}
+
 // TestConnectionsOfStrangers: who is admitted to no volume has few connections and small requests.
 func TestConnectionsOfStrangers(t *testing.T) {
 	r := newRig(t)
@@ -225,13 +253,14 @@ func TestConnectionsOfStrangers(t *testing.T) {
 		t.Error("a stranger has more connections")
 	}
 	r.connect("10.0.0.1").rpc(nullCall, make([]byte, 100<<10))
-	mark := binary.BigEndian.AppendUint32(nil, 1<<31|(maxStrange+1))
-	if _, err := last.nc.Write(mark); err != nil {
-		t.Fatal(err)
+	if n := r.srv.Counters().Refused[Memory]; n != 0 {
+		t.Errorf("%d requests got no memory", n)
 	}
-	if last.receive() != nil {
-		t.Error("a stranger is heard out")
+	last.rpc(nullCall, make([]byte, 100<<10))
+	if n := r.srv.Counters().Refused[Memory]; n != 1 {
+		t.Error("what a stranger sends takes memory")
 	}
+	_ = last.nc.Close()
 	eventually(t, "its connection is gone", func() bool { return openConns(r.srv) == maxStrangeEach })
 	r.connect("10.0.0.9").rpc(nullCall, nil)
 	// Who was admitted meanwhile, and came, is no stranger.

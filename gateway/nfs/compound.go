@@ -256,7 +256,11 @@ func (k *call) step(op xdr.Op) xdr.Status {
 	case e.changes && before-k.base+smallResult > k.limit:
 		st = k.tooBig() // before anything is changed
 	default:
-		st = k.guarded(op, e.run)
+		run := k.guarded
+		if sessionless(op) {
+			run = k.alone
+		}
+		st = run(op, e.run)
 		if k.in.Err() != nil {
 			st = xdr.NFS4ERR_BADXDR
 		}

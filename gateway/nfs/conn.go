@@ -20,10 +20,7 @@ import (
 
 const (
 	// maxRecord bounds one request, with RPC header.
-	maxRecord = maxRequest + 4096
-	// maxStrange bounds a request of a client without a session that no volume admits. It takes no
-	// memory but the connection's own.
-	maxStrange  = 16 << 10
+	maxRecord   = maxRequest + 4096
 	readBuffer  = 8 << 10
 	replyBuffer = 1 << 10
 )
@@ -45,7 +42,7 @@ type conn struct {
 	cut     bool // it did not get on, and is closed; Server.mu guards it
 	// session is the one that a request used last; nil: none did.
 	session atomic.Pointer[state.Session]
-	times   times
+	times   *times
 	running atomic.Int64 // requests
 
 	write   sync.Mutex
@@ -56,8 +53,7 @@ type conn struct {
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{s: s, nc: nc, out: nc, flush: func() error { return nil }}
-	c.times.heard(s.cfg.Clock.Now())
+	c := &conn{s: s, nc: nc, out: nc, flush: func() error { return nil }, times: newTimes(s.cfg.Clock.Now())}
 	if ap, err := netip.ParseAddrPort(nc.RemoteAddr().String()); err == nil {
 		c.addr = ap.Addr().Unmap().WithZone("")
 		c.privileged = ap.Port() != 0 && ap.Port() < 1024
@@ -130,10 +126,8 @@ func (c *conn) read(r *bufio.Reader) (buf *xdr.Buffer, size, takes int, err erro
 		return nil, 0, 0, err
 	}
 	c.times.begin(c.s.cfg.Clock.Now())
-	limit := maxRecord
-	if c.session.Load() == nil && c.s.admitted(c) != nil {
-		limit = maxStrange
-	}
+	// Of who is admitted to no volume and showed no session here, only the beginning is kept.
+	strange := c.session.Load() == nil && c.s.admitted(c) != nil
 	reserve := func(n int) bool {
 		if n > takes && !c.wait(c.s.requestRoom, n-takes) {
 			return false
@@ -141,7 +135,7 @@ func (c *conn) read(r *bufio.Reader) (buf *xdr.Buffer, size, takes int, err erro
 		takes = max(takes, n)
 		return true
 	}
-	buf, size, err = xdr.ReadRecordWithin(r, limit, reserve)
+	buf, size, err = xdr.ReadRecordWithin(r, maxRecord, func(n int) bool { return !strange && reserve(n) })
 	c.times.end(c.s.cfg.Clock.Now())
 	if whole := err == nil && len(buf.B) == size; !whole || !reserve(requestTakes) {
 		c.s.requestRoom.Add(c.addr, -takes)

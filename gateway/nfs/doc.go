@@ -118,7 +118,8 @@
 //     if half of a request came and no more, or if it says nothing and no client with a
 //     lease uses it.
 //   - nfs-12. A client that no volume admits is refused before anything is written or
-//     remembered for it (state-9). It has few connections, and requests of 16 KiB.
+//     remembered for it (state-9). It has few connections, and of its requests
+//     only the beginning is kept.
 //
 // # What one volume can take
 //

@@ -157,12 +157,13 @@ const (
 	Clients                   // the address, or all together, have too many
 	Sessions                  // the client, or all together, have too many
 	States                    // the client, or all together, have too much open or locked
+	Setup                     // of its address as much is being made or ended: it has to come again
 	Idle                      // a connection was closed, because it did not get on
 	Reasons                   // their number
 )
 
 var reasonNames = [Reasons]string{"not_admitted", "unknown", "not_served", "slots", "connections", "credential", "port", "certificate",
-	"stranger", "memory", "clients", "sessions", "states", "idle"}
+	"stranger", "memory", "clients", "sessions", "states", "setup", "idle"}
 
 func (r Reason) String() string { return reasonNames[r] }
 

@@ -178,6 +178,7 @@ func (k *call) bindConnToSession() xdr.Status {
 	if s == nil {
 		return xdr.NFS4ERR_BADSESSION
 	}
+	k.conn.session.Store(s)
 	backchannel := s.Flags&xdr.CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0
 	granted := uint32(xdr.CDFS4_FORE)
 	switch dir {

@@ -110,6 +110,7 @@ type Server struct {
 	strangers int                // of conns
 	connRoom  *fair.Room[netip.Addr]
 
+	setups                 setups
 	requestRoom, replyRoom *fair.Room[netip.Addr] // in bytes, for those under way
 
 	requests, operations, errors, repeats, dropped, panics atomic.Uint64
