@@ -175,6 +175,10 @@ func TestForgottenGatewayRegistersAnew(t *testing.T) {
 // they start again (protocol-27). Linux would merge two with one owner.
 func TestServerOwners(t *testing.T) {
 	c := newCluster(t, "a", "b")
+	id := c.create("v", manifest("v", 2))
+	for _, site := range []string{"a", "b"} {
+		c.admit(site, id)
+	}
 	owner := func(site string) nfsclient.ServerInfo {
 		cl, err := nfsclient.Dial(within(t, hang), c.nodes[site].nfs, nfsclient.Options{Owner: "owners"})
 		if err != nil {

@@ -55,6 +55,7 @@ type Config struct {
 	Lease      time.Duration // of NFS clients, default 60 s
 	AliveFor   time.Duration // time to live of the registry's heartbeat, default 10 s
 	CacheBytes int64         // of plaintext blocks in memory, default 256 MiB
+	Memory     int64         // of what NFS clients have and ask for, default 192 MiB
 
 	Clock  func() time.Duration // monotonic, counts suspend
 	Timers clockwork.Clock      // for waits and intervals
@@ -92,6 +93,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.CacheBytes == 0 {
 		c.CacheBytes = 256 << 20
+	}
+	if c.Memory == 0 {
+		c.Memory = 192 << 20
 	}
 	if c.Health == nil {
 		c.Health = new(Health)

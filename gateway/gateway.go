@@ -28,7 +28,7 @@ import (
 	"github.com/weir-storage/weir/gateway/lodging"
 	"github.com/weir-storage/weir/gateway/moving"
 	"github.com/weir-storage/weir/gateway/nfs"
-	"github.com/weir-storage/weir/gateway/nfs/state"
+	"github.com/weir-storage/weir/gateway/nfs/state/records"
 	"github.com/weir-storage/weir/gateway/node/nodepb"
 	"github.com/weir-storage/weir/gateway/peers"
 	"github.com/weir-storage/weir/gateway/pools"
@@ -142,14 +142,15 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger})
 	g.caching = caching.New(caching.Config{Gateway: cfg.Name, Site: cfg.Site, Incarnation: g.self.Incarnation, View: g.view,
 		Copies: g.copies, Pools: g.pools, Memory: g.cache, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger, Own: g.ownOrganization})
-	records, err := state.NewDirStore(cfg.StateDir)
+	kept, err := records.Open(cfg.StateDir)
 	if err != nil {
 		return nil, err
 	}
 	g.nfs, err = nfs.New(nfs.Config{
 		Gateway: cfg.Name, ServerOwner: cfg.Federation + "/" + cfg.Site + "/" + cfg.Name, ServerScope: cfg.Federation,
 		Boot:  main.Boot(),
-		Lease: cfg.Lease, Exports: admission.Exports{View: g.view, Routers: g.routers}, State: records, Clock: clock{cfg}, Rand: cfg.Rand,
+		Lease: cfg.Lease, Memory: int(cfg.Memory),
+		Exports: admission.Exports{View: g.view, Routers: g.routers}, State: kept, Clock: clock{cfg}, Rand: cfg.Rand,
 		Log: cfg.Logger, Observe: cfg.Meters.Operation, Slow: cfg.Slow, Tracer: cfg.Tracer,
 		StartTLS: peers.Clients(cfg.Credentials, cfg.Organization, cfg.Site),
 	})

@@ -20,7 +20,7 @@ const longWait = 5 * time.Second
 // state is what is measured when somebody reads the metrics.
 func (g *Gateway) state() meters.State {
 	s := meters.State{
-		Cache: g.cache.Status(), NFS: g.nfs.Counters(), Clients: g.nfs.ClientCounts(),
+		Cache: g.cache.Status(), NFS: g.nfs.Counters(), Clients: g.nfs.ClientCounts(), Memory: g.nfs.Room(),
 		Waiting: g.nfs.Waiting(longWait),
 		Trusted: g.cfg.Registry.Trusted() == nil, Silent: g.answers.Silent(g.cfg.Now()), Ready: g.cfg.Health.Ready() == nil,
 	}

@@ -35,7 +35,14 @@ var (
 		Help: "What was refused before it was executed. Of requests for a volume the reason is not_admitted, unknown (there is no " +
 			"such volume, or it is deleted), not_served (not by this gateway, or not yet), slots (the volume waits, and holds its " +
 			"share of what the client may ask for at a time), port or certificate (the volume asks for another one, or TLS did not " +
-			"begin). Others are connections (the client has too many) and credential (it is not AUTH_SYS)."})
+			"begin). Of clients it is stranger (no volume admits it), credential (it is not AUTH_SYS), clients, sessions and states " +
+			"(it, its address, or all together have too many; states are opens and locks). Connections are too many, and idle are " +
+			"those that were closed because they did not get on. What has to come again is memory (there is none for it or its " +
+			"answer now) and setup (its address has several clients or sessions made or ended at this moment)."})
+	NFSMemory = define(Definition{Name: "weir_nfs_memory_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"of"},
+		Help: "Memory that NFS clients take: of requests and replies under way, of states (opens and locks), and of sessions."})
+	NFSMemoryLimit = define(Definition{Name: "weir_nfs_memory_limit_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"of"},
+		Help: "Memory that NFS clients may take (`clientMemory`). One alone gets two thirds of it."})
 	NFSConnections = define(Definition{Name: "weir_nfs_connections", Parts: gateway, Kind: Gauge,
 		Help: "Open connections of NFS clients."})
 	NFSClients = define(Definition{Name: "weir_nfs_clients", Parts: gateway, Kind: Gauge,

@@ -15,6 +15,7 @@ import (
 // a node counts only while that node has its attachment. View.mu guards it.
 type clients struct {
 	admitted map[clientKey]federation.Admission // of this site
+	volumes  map[netip.Addr]map[string]struct{} // of admitted, by client: strangers ask too
 	attached map[Node]attachment                // of this site
 	all      map[string]admitted                // all sites' admissions, by name
 	users    map[siteKey]tally                  // how many of them each site has
@@ -72,8 +73,8 @@ type attachment struct {
 }
 
 func newClients() clients {
-	return clients{admitted: map[clientKey]federation.Admission{}, attached: map[Node]attachment{}, all: map[string]admitted{},
-		users: map[siteKey]tally{}, detached: map[Node]federation.Revision{}}
+	return clients{admitted: map[clientKey]federation.Admission{}, volumes: map[netip.Addr]map[string]struct{}{},
+		attached: map[Node]attachment{}, all: map[string]admitted{}, users: map[siteKey]tally{}, detached: map[Node]federation.Revision{}}
 }
 
 // names calls f with every record that is kept of clients.
@@ -103,10 +104,27 @@ func (c *clients) apply(e federation.Event, own string) (site string) {
 	default:
 		c.admit(e, volume, site)
 		if addr, err := netip.ParseAddr(who); site == own && err == nil {
-			put(c.admitted, clientKey{volume, addr}, e.Admission)
+			c.put(clientKey{volume, addr}, e.Admission)
 		}
 	}
 	return site
+}
+
+// put takes in an admission of this site; nil: it is gone.
+func (c *clients) put(k clientKey, a *federation.Admission) {
+	put(c.admitted, k, a)
+	of := c.volumes[k.client]
+	switch {
+	case a == nil:
+		delete(of, k.volume)
+		if len(of) == 0 {
+			delete(c.volumes, k.client)
+		}
+	case of == nil:
+		c.volumes[k.client] = map[string]struct{}{k.volume: {}}
+	default:
+		of[k.volume] = struct{}{}
+	}
 }
 
 // admit counts an admission, of any site.
@@ -199,12 +217,12 @@ func (v *View) used(record *federation.Volume, volume string, client netip.Addr)
 func (v *View) Uses(client netip.Addr) (out []Use) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	for k := range v.clients.admitted {
-		e := v.volumes.all[k.volume]
-		if k.client != client || e == nil || e.Record == nil {
+	for volume := range v.clients.volumes[client] {
+		e := v.volumes.all[volume]
+		if e == nil || e.Record == nil {
 			continue
 		}
-		if access, recorded, ok := v.used(e.Record, k.volume, client); ok {
+		if access, recorded, ok := v.used(e.Record, volume, client); ok {
 			out = append(out, Use{Record: e.Record, Synced: v.synced, Admitted: true, Access: access, Recorded: recorded,
 				Clients: e.Record.ClientsAt(v.site)})
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/nfs"
+	"github.com/weir-storage/weir/gateway/nfs/fair"
 	"github.com/weir-storage/weir/metrics"
 )
 
@@ -24,6 +25,7 @@ type State struct {
 	NFS      nfs.Counters
 	Waiting  map[string]int // requests that wait for long, by volume
 	Clients  nfs.ClientCounts
+	Memory   nfs.Room
 	Gateways []Gateway
 	Trusted  bool          // the registry is
 	Silent   time.Duration // the registry has been
@@ -182,6 +184,11 @@ func (m *Meters) state(s State, ch chan<- prometheus.Metric) {
 	put(metrics.NFSPanics, float64(s.NFS.Panics))
 	for r, n := range s.NFS.Refused {
 		put(metrics.NFSRefused, float64(n), nfs.Reason(r).String())
+	}
+	for of, u := range map[string]fair.Use{"requests": s.Memory.Requests, "replies": s.Memory.Replies, "states": s.Memory.States,
+		"sessions": s.Memory.Sessions} {
+		put(metrics.NFSMemory, float64(u.Used), of)
+		put(metrics.NFSMemoryLimit, float64(u.Limit), of)
 	}
 	put(metrics.NFSConnections, float64(s.Clients.Connections))
 	put(metrics.NFSClients, float64(s.Clients.Clients))

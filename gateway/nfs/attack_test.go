@@ -3,7 +3,9 @@
 package nfs
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -188,29 +190,157 @@ func TestClientsOfOneAddressAreBounded(t *testing.T) {
 	r.host("10.0.0.1") // those that never made a session are gone
 }
 
-// TestStrangerCannotReplaceAClient has a host that no volume admits claim to be another
-// host that was restarted.
-func TestStrangerCannotReplaceAClient(t *testing.T) {
+// TestNobodyReplacesAClient has other hosts claim to be a host that was restarted.
+func TestNobodyReplacesAClient(t *testing.T) {
 	r := newRig(t)
 	h := r.host("10.0.0.1")
 	fh, id := h.open("f", 3, 0)
+	reads := func(who string) {
+		t.Helper()
+		if st := h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_READ, id, uint64(0), 1)).ok(xdr.OP_PUTFH).result(xdr.OP_READ); st != xdr.NFS4_OK {
+			t.Errorf("after %s: %v", who, st)
+		}
+	}
+	again := op(xdr.OP_EXCHANGE_ID, [8]byte{99}, "host 10.0.0.1", 0, xdr.SP4_NONE, 0)
+	p := r.connect("10.0.0.9")
+	a := p.compound(0, again).ok(xdr.OP_EXCHANGE_ID)
+	if other := a.Uint64(); other == h.client {
+		t.Error("a neighbour got the client's id")
+	} else {
+		p.createSession(0, other, a.Uint32(), testChannel)
+	}
+	reads("a neighbour who has the same name")
+	// The id is in the answer to whoever meets the client's lock.
+	p.compound(0, createSessionOp(h.client, 2, testChannel)).want(xdr.OP_CREATE_SESSION, xdr.NFS4ERR_STALE_CLIENTID)
+	p.compound(0, op(xdr.OP_DESTROY_CLIENTID, h.client)).want(xdr.OP_DESTROY_CLIENTID, xdr.NFS4ERR_STALE_CLIENTID)
+	h.compound(7, createSessionOp(h.client, 2, testChannel)).want(xdr.OP_CREATE_SESSION, xdr.NFS4ERR_CLID_INUSE)
+	h.compound(7, again).want(xdr.OP_EXCHANGE_ID, xdr.NFS4ERR_CLID_INUSE)
+	h.compound(7, op(xdr.OP_EXCHANGE_ID, [8]byte{1}, "host 10.0.0.1", int(xdr.EXCHGID4_FLAG_UPD_CONFIRMED_REC_A), xdr.SP4_NONE, 0)).
+		want(xdr.OP_EXCHANGE_ID, xdr.NFS4ERR_PERM)
+	reads("another user of its own host")
+	// Its own host may, since it was restarted.
+	c, seq, _ := r.connect("10.0.0.1").exchangeID(0, "host 10.0.0.1", 99)
+	h.createSession(0, c, seq, testChannel)
+	h.compound(0, op(xdr.OP_SEQUENCE, h.session, 1, 1, 0, false)).want(xdr.OP_SEQUENCE, xdr.NFS4ERR_BADSESSION)
+}
+
+// TestClientWithAnotherCertificate: who has an address, but not the certificate that the client
+// there showed, replaces it only when its lease is over. With its verifier it is the same client.
+func TestClientWithAnotherCertificate(t *testing.T) {
+	r := newRig(t)
+	r.stop()
+	shows := "node"
+	r.startTLS = func(_ context.Context, raw net.Conn) (net.Conn, string, error) { return raw, shows, nil }
+	r.start()
+	secured := func(certificate string) *peer {
+		shows = certificate
+		p := r.connect("10.0.0.1")
+		p.send(probe(), nil)
+		p.receive()
+		return p
+	}
+	node := secured("node")
+	id, seq, _ := node.exchangeID(0, "x", 1)
+	session := node.createSession(0, id, seq, testChannel)
+	others := map[string]*peer{"none": r.connect("10.0.0.1"), "another": secured("other")}
+	for what, p := range others {
+		p.compound(0, op(xdr.OP_EXCHANGE_ID, [8]byte{2}, "x", 0, xdr.SP4_NONE, 0)).want(xdr.OP_EXCHANGE_ID, xdr.NFS4ERR_CLID_INUSE)
+		if got, _, _ := p.exchangeID(0, "x", 1); got != id {
+			t.Errorf("certificate: %s: with the client's verifier it is another client", what)
+		}
+	}
+	r.restart() // the record has it, too
+	node = secured("node")
+	p := r.connect("10.0.0.1")
+	p.compound(0, op(xdr.OP_EXCHANGE_ID, [8]byte{2}, "x", 0, xdr.SP4_NONE, 0)).want(xdr.OP_EXCHANGE_ID, xdr.NFS4ERR_CLID_INUSE)
+	node.compound(0, op(xdr.OP_SEQUENCE, session, 1, 0, 0, false)).ok(xdr.OP_SEQUENCE)
+	r.clock.advance(11 * time.Second)
+	p.compound(0, op(xdr.OP_EXCHANGE_ID, [8]byte{2}, "x", 0, xdr.SP4_NONE, 0)).ok(xdr.OP_EXCHANGE_ID)
+}
+
+// TestClientAtAnotherAddress: a host that was restarted at another address comes back at once. What
+// it had at the former one lasts as long as its lease.
+func TestClientAtAnotherAddress(t *testing.T) {
+	r := newRig(t)
+	old := r.host("10.0.0.1")
+	fh, id := old.open("f", 3, 0)
+	old.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.WRITE_LT, false, 0, 10, id, "l")).ok(xdr.OP_PUTFH).ok(xdr.OP_LOCK)
+	h := &host{peer: r.connect("10.0.0.2"), r: r, addr: "10.0.0.2"}
+	var seq uint32
+	h.client, seq, _ = h.exchangeID(0, "host 10.0.0.1", 2)
+	h.session = h.createSession(0, h.client, seq, testChannel)
+	h.call(op(xdr.OP_RECLAIM_COMPLETE, false)).ok(xdr.OP_RECLAIM_COMPLETE)
+	_, id = h.open("f", 3, 0)
+	lock := func() xdr.Status {
+		return h.call(op(xdr.OP_PUTFH, fh), lockOp(xdr.WRITE_LT, false, 0, 10, id, "l")).ok(xdr.OP_PUTFH).result(xdr.OP_LOCK)
+	}
+	if st := lock(); st != xdr.NFS4ERR_DENIED {
+		t.Errorf("while the lease lasts: %v", st)
+	}
+	r.clock.advance(6 * time.Second)
+	h.call()
+	r.clock.advance(6 * time.Second)
+	r.srv.table.Sweep()
+	eventually(t, "the lock is free", func() bool { return lock() == xdr.NFS4_OK })
+}
+
+// TestStrangersCostNothing: who is admitted to no volume is refused before anything is written or
+// remembered. Who lost its admission may use what it has, and make no more.
+func TestStrangersCostNothing(t *testing.T) {
+	r := newRig(t)
+	h := r.host("10.0.0.1")
+	h.open("f", 3, 0)
+	writes := r.store.Writes()
 	r.refuse("10.0.0.9", true)
 	p := r.connect("10.0.0.9")
-	p.compound(0, op(xdr.OP_EXCHANGE_ID, [8]byte{99}, "host 10.0.0.1", 0, xdr.SP4_NONE, 0)).want(xdr.OP_EXCHANGE_ID, xdr.NFS4ERR_CLID_INUSE)
-	h.call(op(xdr.OP_PUTFH, fh), op(xdr.OP_READ, id, uint64(0), 1)).ok(xdr.OP_PUTFH).ok(xdr.OP_READ)
-	// An admitted address may do it, because a host can have several addresses.
-	r.refuse("10.0.0.9", false)
-	p.compound(0, op(xdr.OP_EXCHANGE_ID, [8]byte{1}, "host 10.0.0.1", 0, xdr.SP4_NONE, 0)).ok(xdr.OP_EXCHANGE_ID)
+	exchange := func(name string, verf byte) []byte {
+		return compoundBody(2, op(xdr.OP_EXCHANGE_ID, [8]byte{verf}, name, 0, xdr.SP4_NONE, 0))
+	}
+	for i := range 100 {
+		got, _ := p.rpc(nfsCall(0), exchange(fmt.Sprint("x", i), 0))
+		if !got.Denied || got.AuthStat != xdr.AUTH_TOOWEAK {
+			t.Fatalf("a stranger: %+v", got)
+		}
+	}
+	if n := len(r.srv.Clients()); n != 1 || r.store.Writes() != writes {
+		t.Errorf("%d clients, and %d writes for strangers", n, r.store.Writes()-writes)
+	}
+	if n := r.srv.Counters().Refused[Stranger]; n != 100 {
+		t.Errorf("%d are counted", n)
+	}
+	if l := r.log.String(); !strings.Contains(l, "10.0.0.9") || !strings.Contains(l, "weir volume admit VOLUME") ||
+		strings.Count(l, "10.0.0.9") > 5 {
+		t.Errorf("log: %s", l)
+	}
+	r.refuse("10.0.0.1", true)
+	h.call()
+	if id, _, _ := h.exchangeID(0, "host 10.0.0.1", 1); id != h.client {
+		t.Error("a client that was expelled is another one")
+	}
+	if got, _ := h.rpc(nfsCall(0), exchange("host 10.0.0.1", 2)); !got.Denied {
+		t.Errorf("it begins anew: %+v", got)
+	}
+	if got, _ := h.rpc(nfsCall(0), compoundBody(2, createSessionOp(h.client, 2, testChannel))); !got.Denied {
+		t.Errorf("it makes another session: %+v", got)
+	}
+	// A volume that wants another kind of connection admits nobody on this one.
+	r.says(Export{Certified: true})
+	p = r.connect("10.0.0.3")
+	if got, _ := p.rpc(nfsCall(0), exchange("y", 1)); !got.Denied || r.srv.Counters().Refused[Certificate] != 1 {
+		t.Errorf("without a certificate: %+v", got)
+	}
+	if r.store.Writes() != writes {
+		t.Errorf("%d writes", r.store.Writes()-writes)
+	}
 }
 
 func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	r := newRig(t)
-	null := xdr.CallHeader{XID: 7, Program: xdr.NFS4_PROGRAM, Version: xdr.NFS_V4}
 	refused := false
 	for range 1000 {
 		p := r.connect("10.0.0.1")
 		var e xdr.Encoder
-		e.CallHeader(null)
+		e.CallHeader(nullCall)
 		if xdr.WriteRecord(p.nc, &e) != nil || p.receive() == nil {
 			refused = true
 			break
@@ -219,7 +349,7 @@ func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	if !refused {
 		t.Fatal("a thousand connections of one client are served")
 	}
-	r.connect("10.0.0.2").rpc(null, nil)
+	r.connect("10.0.0.2").rpc(nullCall, nil)
 	if l := r.log.String(); !strings.Contains(l, "10.0.0.1") {
 		t.Fatalf("log: %s", l)
 	}
@@ -330,35 +460,4 @@ func (c *fakeClock) waited() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.timers) > 0
-}
-
-// TestRequestsOfOneConnectionAreBounded fills a connection with requests that hang.
-func TestRequestsOfOneConnectionAreBounded(t *testing.T) {
-	done := make(chan struct{})
-	r := room{freed: make(chan struct{}, 1)}
-	if !r.take(200, 100, done) {
-		t.Fatal("what is too large for ever must be let in alone")
-	}
-	r.put(200)
-	for range 10 {
-		if !r.take(10, 100, done) {
-			t.Fatal("refused although there is room")
-		}
-	}
-	took := make(chan bool)
-	go func() { took <- r.take(10, 100, done) }()
-	select {
-	case <-took:
-		t.Fatal("more is taken than there is room for")
-	default:
-	}
-	r.put(10)
-	if !<-took || r.used != 100 {
-		t.Fatalf("%d in use", r.used)
-	}
-	go func() { took <- r.take(10, 100, done) }()
-	close(done)
-	if <-took {
-		t.Fatal("taken after the end")
-	}
 }

@@ -57,6 +57,8 @@ type call struct {
 
 	repeat []byte // the reply of a repeated request
 	drop   bool   // do not answer
+	deny   bool   // answer that the credential does not do here
+	later  bool   // there is no memory for it: only SEQUENCE is executed (nfs-10)
 }
 
 // A place is a current or saved file handle with its stateid.
@@ -96,8 +98,8 @@ const maxTag = 1024
 const fingerprinted = 512
 
 // compound executes a COMPOUND, RFC 8881 section 16.2.
-func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *reply) (out outcome) {
-	k := &call{s: c.s, conn: c, ctx: c.s.ctx, sent: caller, in: d, out: r, size: d.Offset() + d.Len(), limit: maxReply}
+func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *reply, size int, later bool) (out outcome) {
+	k := &call{s: c.s, conn: c, ctx: c.s.ctx, sent: caller, in: d, out: r, size: size, later: later, limit: maxReply}
 	defer func() {
 		if v := recover(); v != nil { // outside an operation: some of them may have been executed
 			c.panicked("nfs request panicked", v)
@@ -135,6 +137,12 @@ func (c *conn) compound(xid uint32, caller volume.Caller, d *xdr.Decoder, r *rep
 		return k.dropped()
 	}
 	k.end()
+	if k.deny {
+		// EXCHANGE_ID has no error for it. Linux takes this one for EACCES, and so does a mount.
+		r.Reset()
+		r.DeniedHeader(xid, xdr.AUTH_ERROR, xdr.AUTH_TOOWEAK, 0)
+		return answered
+	}
 	if k.repeat != nil {
 		c.s.repeats.Add(1)
 		r.Reset()
@@ -172,7 +180,7 @@ func (k *call) end() {
 
 // smallReply is the size up to which a slot keeps a reply although the client did not
 // ask for that (sa_cachethis).
-const smallReply = 4 << 10
+const smallReply = 1 << 10
 
 // kept returns the reply that the slot keeps for repeats, without the RPC header, or
 // nil.
@@ -238,6 +246,8 @@ func (k *call) step(op xdr.Op) xdr.Status {
 	st, expelled := k.position(op), k.expelled()
 	switch {
 	case st != xdr.NFS4_OK:
+	case k.later && op != xdr.OP_SEQUENCE:
+		st = xdr.NFS4ERR_DELAY
 	case e.illegal:
 		st = xdr.NFS4ERR_OP_ILLEGAL
 	case e.run == nil:
@@ -249,7 +259,11 @@ func (k *call) step(op xdr.Op) xdr.Status {
 	case e.changes && before-k.base+smallResult > k.limit:
 		st = k.tooBig() // before anything is changed
 	default:
-		st = k.guarded(op, e.run)
+		run := k.guarded
+		if sessionless(op) {
+			run = k.alone
+		}
+		st = run(op, e.run)
 		if k.in.Err() != nil {
 			st = xdr.NFS4ERR_BADXDR
 		}
@@ -344,7 +358,7 @@ func (k *call) fingerprint() uint64 {
 	h.SetSeed(k.s.seed)
 	rest := k.in.Rest()
 	maphash.WriteComparable(&h, k.sent.UID)
-	maphash.WriteComparable(&h, len(rest))
+	maphash.WriteComparable(&h, k.size-k.in.Offset())
 	_, _ = h.Write(rest[:min(len(rest), fingerprinted)]) // never fails
 	return h.Sum64()
 }

@@ -13,18 +13,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-storage/weir/gateway/nfs/state"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 )
 
 const (
 	// maxRecord bounds one request, with RPC header.
-	maxRecord = maxRequest + 4096
-	// maxInFlight bounds the bytes that the concurrent requests of one connection
-	// take. Each counts as its buffer and the largest reply.
-	maxInFlight = 128 << 20
-	maxConns    = 64 // of one address
-	readBuffer  = 32 << 10
+	maxRecord   = maxRequest + 4096
+	readBuffer  = 8 << 10
 	replyBuffer = 1 << 10
 )
 
@@ -36,11 +33,17 @@ type conn struct {
 	name string // addr, as text
 	// privileged: it comes from a port that only root may use.
 	privileged bool
-	// certified: it is one of TLS, and the client showed a certificate. Set before any request is
-	// executed.
-	certified bool
+	// certificate names the one that the client showed: then it is one of TLS. Set before any
+	// request is executed.
+	certificate string
 
-	room room // for requests under way
+	// strange: no volume admitted the client when it connected. Server.mu guards it.
+	strange bool
+	cut     bool // it did not get on, and is closed; Server.mu guards it
+	// session is the one that a request used last; nil: none did.
+	session atomic.Pointer[state.Session]
+	times   *times
+	running atomic.Int64 // requests
 
 	write   sync.Mutex
 	out     io.Writer // what replies go to; guarded by write
@@ -49,46 +52,8 @@ type conn struct {
 	once    sync.Once
 }
 
-// room counts bytes that are in use. One goroutine calls take, any may call put.
-type room struct {
-	mu    sync.Mutex
-	used  int
-	freed chan struct{}
-}
-
-// take waits until n more bytes are within limit, or nothing is in use. Then it counts
-// them as used. It returns false when done is closed.
-func (r *room) take(n, limit int, done <-chan struct{}) bool {
-	for {
-		r.mu.Lock()
-		ok := r.used == 0 || r.used+n <= limit
-		if ok {
-			r.used += n
-		}
-		r.mu.Unlock()
-		if ok {
-			return true
-		}
-		select {
-		case <-r.freed:
-		case <-done:
-			return false
-		}
-	}
-}
-
-func (r *room) put(n int) {
-	r.mu.Lock()
-	r.used -= n
-	r.mu.Unlock()
-	select {
-	case r.freed <- struct{}{}:
-	default: // take has a signal already, and will look
-	}
-}
-
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{s: s, nc: nc, room: room{freed: make(chan struct{}, 1)}, out: nc, flush: func() error { return nil }}
+	c := &conn{s: s, nc: nc, out: nc, flush: func() error { return nil }, times: newTimes(s.cfg.Clock.Now())}
 	if ap, err := netip.ParseAddrPort(nc.RemoteAddr().String()); err == nil {
 		c.addr = ap.Addr().Unmap().WithZone("")
 		c.privileged = ap.Port() != 0 && ap.Port() < 1024
@@ -110,9 +75,9 @@ func (c *conn) serve() {
 		c.disconnect()
 		c.s.left(c)
 	}()
-	r := bufio.NewReaderSize(c.nc, readBuffer)
+	r := bufio.NewReaderSize(&heard{c, c.nc}, readBuffer)
 	for first := true; ; first = false {
-		buf, err := xdr.ReadRecord(r, maxRecord)
+		buf, size, takes, err := c.read(r)
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 				c.s.cfg.Log.Debug("nfs connection ends", "client", c.addr, "err", err)
@@ -124,6 +89,7 @@ func (c *conn) serve() {
 			xid, asks = asksForTLS(buf.B)
 		}
 		if asks {
+			c.s.requestRoom.Add(c.addr, -takes)
 			buf.Free()
 			secured, err := c.startTLS(xid, r)
 			if err != nil {
@@ -131,24 +97,56 @@ func (c *conn) serve() {
 				return
 			}
 			defer func() { _ = secured.Close() }() // the client repeats requests without an answer
-			r = bufio.NewReaderSize(secured, readBuffer)
+			r = bufio.NewReaderSize(&heard{c, secured}, readBuffer)
 			continue
 		}
-		takes := cap(buf.B) + maxReply
-		if !c.room.take(takes, maxInFlight, c.s.ctx.Done()) {
+		if takes == 0 {
+			c.s.refusedFor[Memory].Add(1)
+			c.handle(buf, size, true) // it waits for nothing
 			buf.Free()
-			return
+			continue
 		}
+		c.running.Add(1)
 		c.s.work.Go(func() {
-			defer c.room.put(takes)
-			c.handle(buf)
+			defer func() {
+				c.times.heard(c.s.cfg.Clock.Now())
+				c.running.Add(-1)
+			}()
+			defer c.s.requestRoom.Add(c.addr, -takes)
+			c.handle(buf, size, false)
 			buf.Free()
 		})
 	}
 }
 
-// handle executes one request and sends its answer, if there is one.
-func (c *conn) handle(buf *xdr.Buffer) {
+// read reads one request. takes is what it takes of the memory for requests; 0: there is none, and
+// buf has only the beginning.
+func (c *conn) read(r *bufio.Reader) (buf *xdr.Buffer, size, takes int, err error) {
+	if _, err := r.Peek(1); err != nil {
+		return nil, 0, 0, err
+	}
+	c.times.begin(c.s.cfg.Clock.Now())
+	// Of who is admitted to no volume and showed no session here, only the beginning is kept.
+	strange := c.session.Load() == nil && c.s.admitted(c) != nil
+	reserve := func(n int) bool {
+		if n > takes && !c.wait(c.s.requestRoom, n-takes) {
+			return false
+		}
+		takes = max(takes, n)
+		return true
+	}
+	buf, size, err = xdr.ReadRecordWithin(r, maxRecord, func(n int) bool { return !strange && reserve(n) })
+	c.times.end(c.s.cfg.Clock.Now())
+	if whole := err == nil && len(buf.B) == size; !whole || !reserve(requestTakes) {
+		c.s.requestRoom.Add(c.addr, -takes)
+		takes = 0
+	}
+	return buf, size, takes, err
+}
+
+// handle executes one request and sends its answer, if there is one. of says how long the request
+// is. If there is no memory for it, it is only told to come again (rule nfs-10).
+func (c *conn) handle(buf *xdr.Buffer, of int, later bool) {
 	c.s.requests.Add(1)
 	out := xdr.NewBuffer(replyBuffer)
 	r := reply{Encoder: xdr.NewEncoder(out.B)}
@@ -157,8 +155,9 @@ func (c *conn) handle(buf *xdr.Buffer) {
 			c.panicked("nfs request panicked", v)
 			c.disconnect() // what was written of the answer may be half of it
 		}
+		c.s.replyRoom.Add(c.addr, -r.takes)
 	}()
-	switch c.dispatch(xdr.NewDecoder(buf.B), &r) {
+	switch c.dispatch(xdr.NewDecoder(buf.B), &r, of, later) {
 	case answered:
 		if err := c.answer(&r); err != nil {
 			c.disconnect()
@@ -191,7 +190,8 @@ func (c *conn) panicked(what string, v any, attrs ...any) {
 // reply is an answer with the buffers to which it refers.
 type reply struct {
 	*xdr.Encoder
-	bufs []*xdr.Buffer
+	bufs  []*xdr.Buffer
+	takes int // of the memory for replies
 }
 
 func (r *reply) free() {
@@ -209,7 +209,7 @@ const (
 )
 
 // dispatch handles the RPC layer, RFC 5531 section 9.
-func (c *conn) dispatch(d *xdr.Decoder, r *reply) outcome {
+func (c *conn) dispatch(d *xdr.Decoder, r *reply, size int, later bool) outcome {
 	h := d.CallHeader()
 	switch {
 	case d.Err() != nil && d.Offset() < 8, errors.Is(d.Err(), xdr.ErrNotCall):
@@ -241,7 +241,7 @@ func (c *conn) dispatch(d *xdr.Decoder, r *reply) outcome {
 		r.DeniedHeader(h.XID, xdr.AUTH_ERROR, auth, 0)
 		return answered
 	}
-	return c.compound(h.XID, cred, d, r)
+	return c.compound(h.XID, cred, d, r, size, later)
 }
 
 // credential reads an AUTH_SYS credential. If it is refused, auth is the auth_stat

@@ -106,16 +106,26 @@
 // # What one client can take
 //
 // These are bounded: clients and connections of one address; sessions, opens, locks
-// and ranges of one client; the bytes of one connection's requests and replies
-// (op_session.go, conn.go, state/client.go). If a client does not read a reply for a
-// whole lease, its connection is closed. A client that no volume admits cannot
-// replace a client of another address by using its name.
+// and ranges of one client; and of all together connections, clients, sessions, states,
+// and the memory of requests and replies under way (bounds.go, state/bounds.go). Of
+// what all have together, an address gets a fair share (package fair).
+//
+//   - nfs-10. A request for which there is no memory waits for some, while nothing more is
+//     read from its connection. Before that costs a lease, its beginning is read, the rest
+//     is thrown away, SEQUENCE is executed, and the operation after it is answered
+//     NFS4ERR_DELAY. So leases are renewed whatever a client's volumes do.
+//   - nfs-11. A connection is closed if its client does not read a reply for a whole lease,
+//     if half of a request came and no more, or if it says nothing and no client with a
+//     lease uses it.
+//   - nfs-12. A client that no volume admits is refused before anything is written or
+//     remembered for it (state-9). It has few connections, and of its requests
+//     only the beginning is kept.
 //
 // # What one volume can take
 //
 // A Linux client has one session for all volumes of a server, and a volume whose home
 // is away, or that lacks members, answers nothing. So no volume can hold all slots of a
-// session (state/share.go): what comes above its share is answered NFS4ERR_DELAY at
+// session (package share): what comes above its share is answered NFS4ERR_DELAY at
 // PUTFH or LOOKUP, before anything is executed. When slots become scarce, operations
 // that wait for longer than a second are asked to give up. They are answered
 // NFS4ERR_DELAY if they surely changed nothing (volume.Request.Yield). So are those of a

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/gateway/identity"
+	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -39,7 +40,7 @@ func (x Export) admits(c *conn) error {
 	switch {
 	case x.Privileged && !c.privileged:
 		return errPort
-	case x.Certified && !c.certified:
+	case x.Certified && c.certificate == "":
 		return errCertificate
 	}
 	return nil
@@ -68,6 +69,37 @@ type Exports interface {
 	// Named returns why Exports does not list a volume of this name: ErrNotAdmitted, ErrNoVolume,
 	// or ErrDeleted if there is none.
 	Named(name string) error
+}
+
+// admitted returns nil if a volume admits the client on this connection. Else it returns why none
+// does: of volumes that want another kind of connection, what one of them wants.
+func (s *Server) admitted(c *conn) error {
+	why := ErrNotAdmitted
+	for _, x := range s.cfg.Exports.Exports(c.addr) {
+		err := x.admits(c)
+		if err == nil {
+			return nil
+		}
+		why = err
+	}
+	return why
+}
+
+// stranger reports whether no volume admits the client on this connection.
+func (k *call) stranger() bool { return k.s.admitted(k.conn) != nil }
+
+// anyVolume stands for the volume that a stranger wants, which nobody knows yet.
+const anyVolume = "VOLUME"
+
+// unlessStranger has the request denied if st says that a stranger asked (state-9).
+func (k *call) unlessStranger(st xdr.Status) xdr.Status {
+	if st == xdr.NFS4ERR_ACCESS {
+		k.deny = true
+		if why := k.s.admitted(k.conn); why != nil {
+			k.s.refuse(k.conn.addr, anyVolume, why)
+		}
+	}
+	return st
 }
 
 // rootFileid is the pseudo root's inode number.
@@ -116,14 +148,22 @@ const (
 	Unknown                   // there is no such volume, or it is deleted
 	NotServed                 // this gateway does not serve the volume, or not yet
 	Slots                     // the volume holds its share of the session's slots
-	Connections               // the address has too many
+	Connections               // the address, or all together, have too many
 	Credential                // it is not AUTH_SYS, or does not parse
 	Port                      // the volume takes requests from privileged ports only
 	Certificate               // the volume takes requests on certified connections only
+	Stranger                  // no volume admits the client
+	Memory                    // there is none for the request or its reply: it has to come again
+	Clients                   // the address, or all together, have too many
+	Sessions                  // the client, or all together, have too many
+	States                    // the client, or all together, have too much open or locked
+	Setup                     // of its address as much is being made or ended: it has to come again
+	Idle                      // a connection was closed, because it did not get on
 	Reasons                   // their number
 )
 
-var reasonNames = [Reasons]string{"not_admitted", "unknown", "not_served", "slots", "connections", "credential", "port", "certificate"}
+var reasonNames = [Reasons]string{"not_admitted", "unknown", "not_served", "slots", "connections", "credential", "port", "certificate",
+	"stranger", "memory", "clients", "sessions", "states", "setup", "idle"}
 
 func (r Reason) String() string { return reasonNames[r] }
 
@@ -153,7 +193,7 @@ func (r *refusals) first(what string, now time.Time) bool {
 }
 
 // refuse logs that a client asked for a volume that it may not use. what is the
-// volume's name or identity.
+// volume's name or identity, or anyVolume.
 func (s *Server) refuse(client netip.Addr, what string, err error) {
 	remedy := fmt.Sprintf("admit it with: weir volume admit %s --site SITE --client %s (in Kubernetes attaching does that); "+
 		"or correct the name in the mount", what, client)
@@ -164,6 +204,8 @@ func (s *Server) refuse(client netip.Addr, what string, err error) {
 	case errors.Is(err, errCertificate):
 		s.refusedFor[Certificate].Add(1)
 		remedy = "give the client a certificate (weir pki issue --part client), and mount with xprtsec=mtls"
+	case errors.Is(err, ErrNotAdmitted) && what == anyVolume:
+		s.refusedFor[Stranger].Add(1)
 	case errors.Is(err, ErrNotAdmitted):
 		s.refusedFor[NotAdmitted].Add(1)
 	case errors.Is(err, ErrDeleted):

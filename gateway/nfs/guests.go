@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/weir-storage/weir/gateway/nfs/state"
+	"github.com/weir-storage/weir/gateway/nfs/state/share"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -178,7 +179,7 @@ type guestOf struct {
 	key guestKey
 	*guest
 	refused bool
-	stay    *state.Stay // nil without a session
+	stay    *share.Stay // nil without a session
 	// until ends when the guest is expelled, or when the client loses its lease.
 	until context.Context
 	end   context.CancelFunc // ends until
@@ -212,7 +213,7 @@ func (k *call) share(g *guestOf) (ok bool) {
 	}
 	for {
 		now := k.s.cfg.Clock.Now()
-		stay, full := k.use.Session.Enter(g.key.volume, now, maxInFlight/(maxRecord+maxReply), state.Asks{GiveUp: k.giveUp, Revoke: g.end})
+		stay, full := k.use.Session.Shares.Enter(g.key.volume, now, share.Asks{GiveUp: k.giveUp, Revoke: g.end})
 		if g.stay = stay; stay != nil {
 			return true
 		}

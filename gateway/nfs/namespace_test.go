@@ -105,8 +105,8 @@ func TestPseudoRoot(t *testing.T) {
 
 func TestUnadmittedClient(t *testing.T) {
 	r := newRig(t)
-	r.refuse("10.0.0.9", true)
 	h := r.host("10.0.0.9")
+	r.refuse("10.0.0.9", true)
 	h.call(op(xdr.OP_PUTROOTFH), op(xdr.OP_LOOKUP, "vol")).ok(xdr.OP_PUTROOTFH).want(xdr.OP_LOOKUP, xdr.NFS4ERR_NOENT)
 	if l := r.log.String(); !strings.Contains(l, "10.0.0.9") || !strings.Contains(l, "vol") || !strings.Contains(l, "remedy") {
 		t.Fatalf("log: %s", l)

@@ -119,7 +119,11 @@ func (k *call) readFile() xdr.Status {
 	if off > volume.MaxSize {
 		count, off = 0, volume.MaxSize
 	}
-	buf := xdr.NewBuffer(int(min(count, volume.MaxIO)))
+	count = min(count, volume.MaxIO)
+	if !k.roomFor(int(count)) {
+		return xdr.NFS4ERR_DELAY
+	}
+	buf := xdr.NewBuffer(int(count))
 	n, eof, err := k.cur.vol.Read(k.ctx, k.read(), k.cur.h, off, buf.B)
 	if err != nil {
 		buf.Free()

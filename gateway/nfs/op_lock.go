@@ -136,7 +136,7 @@ func (k *call) setLock(use *state.LockUse, l volume.Lock, reclaim bool) xdr.Stat
 	if st != xdr.NFS4_OK {
 		return st
 	}
-	if st := use.Permits(l.Exclusive); st != xdr.NFS4_OK {
+	if st := use.Permits(l.Exclusive, asked); st != xdr.NFS4_OK {
 		return st
 	}
 	h := k.cur.h

@@ -57,6 +57,9 @@ func (k *call) readDir() xdr.Status {
 	if room <= 0 {
 		return xdr.NFS4ERR_TOOSMALL
 	}
+	if !k.roomFor(room) {
+		return xdr.NFS4ERR_DELAY
+	}
 	k.out.Verifier([8]byte{})
 	l := &listing{k: k, mask: mask, dirCount: dirCount, room: room, start: k.out.Len()}
 	eof, st := l.entries(after)

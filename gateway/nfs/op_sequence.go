@@ -32,12 +32,19 @@ func (k *call) sequence() xdr.Status {
 	if k.out.Len()-k.base+sequenceResult > k.limit {
 		return k.tooBig() // before the slot is used
 	}
-	use, repeat, st := k.s.table.Begin(id, k.conn.name, slot, seq, highest, k.fingerprint())
+	begin := k.s.table.Begin
+	if k.later {
+		begin = k.s.table.BeginAtOnce
+	}
+	use, repeat, st := begin(id, k.conn.name, slot, seq, highest, k.fingerprint())
 	if use == nil {
 		k.repeat = repeat
 		return st
 	}
 	k.use, k.client, k.slot = use, s.Client, use.Name()
+	if k.conn.session.Load() != s {
+		k.conn.session.Store(s)
+	}
 
 	k.out.SessionID(id)
 	k.out.Uint32(seq)

@@ -15,8 +15,8 @@ const (
 	overhead      = 64 << 10 // room around the data of a WRITE or READ
 	maxRequest    = volume.MaxIO + overhead
 	maxReply      = volume.MaxIO + overhead
-	maxCached     = 8 << 10
-	minChannel    = 256 // a fore channel with smaller messages is refused
+	maxCached     = 2 << 10 // as of Linux's server
+	minChannel    = 256     // a fore channel with smaller messages is refused
 	minBack       = 64
 )
 
@@ -64,12 +64,12 @@ func (k *call) exchangeID() xdr.Status {
 	case how == xdr.SP4_SSV:
 		return xdr.NFS4ERR_ENCR_ALG_UNSUPP
 	}
-	a.Principal, a.Address = k.principal(), k.conn.addr.String()
-	a.Stranger = len(k.s.cfg.Exports.Exports(k.conn.addr)) == 0
+	a.Principal, a.Address = k.principal(), k.conn.name
+	a.Certificate, a.Stranger = k.conn.certificate, k.stranger()
 	a.Update = flags&xdr.EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0
 	r, st := k.s.table.ExchangeID(a)
 	if st != xdr.NFS4_OK {
-		return st
+		return k.unlessStranger(st)
 	}
 	flags = xdr.EXCHGID4_FLAG_USE_NON_PNFS
 	if r.Confirmed {
@@ -118,7 +118,7 @@ func (k *call) createSession() xdr.Status {
 	case fore.MaxRequests == 0, fore.MaxOperations == 0:
 		a.Invalid = xdr.NFS4ERR_INVAL
 	}
-	a.Principal = k.principal()
+	a.Principal, a.Address, a.Stranger = k.principal(), k.conn.name, k.stranger()
 	a.Flags = flags & (xdr.CREATE_SESSION4_FLAG_PERSIST | xdr.CREATE_SESSION4_FLAG_CONN_BACK_CHAN)
 	a.Fore = xdr.ChannelAttrs{
 		MaxRequestSize:        min(fore.MaxRequestSize, maxRequest),
@@ -131,7 +131,7 @@ func (k *call) createSession() xdr.Status {
 	a.Back = back
 	r, st := k.s.table.CreateSession(a)
 	if st != xdr.NFS4_OK {
-		return st
+		return k.unlessStranger(st)
 	}
 	k.out.SessionID(r.Session)
 	k.out.Uint32(r.Sequence)
@@ -162,7 +162,7 @@ func (k *call) destroyClientID() xdr.Status {
 	if k.client != nil && k.client.ID == id {
 		return xdr.NFS4ERR_CLIENTID_BUSY
 	}
-	return k.s.table.DestroyClient(id)
+	return k.s.table.DestroyClient(id, k.conn.name)
 }
 
 // bindConnToSession implements BIND_CONN_TO_SESSION, RFC 8881 section 18.34. A
@@ -178,6 +178,7 @@ func (k *call) bindConnToSession() xdr.Status {
 	if s == nil {
 		return xdr.NFS4ERR_BADSESSION
 	}
+	k.conn.session.Store(s)
 	backchannel := s.Flags&xdr.CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0
 	granted := uint32(xdr.CDFS4_FORE)
 	switch dir {

@@ -33,10 +33,11 @@ type rig struct {
 	boot  uint64
 	log   lockedBuffer
 
+	memory  int
 	slow    time.Duration
 	observe func(Operation)
 	// startTLS is Config.StartTLS.
-	startTLS func(context.Context, net.Conn) (net.Conn, bool, error)
+	startTLS func(context.Context, net.Conn) (net.Conn, string, error)
 
 	mu      sync.Mutex
 	before  func(op string, h volume.Handle) error
@@ -72,7 +73,7 @@ func (r *rig) start() {
 	srv, err := New(Config{
 		Gateway: "g1", ServerOwner: "owner", ServerScope: "scope", Boot: r.boot, Lease: 10 * time.Second,
 		Exports: r, State: &r.store, Clock: &r.clock, Rand: rand.Reader, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
-		Slow: r.slow, Observe: r.observe, StartTLS: r.startTLS,
+		Memory: r.memory, Slow: r.slow, Observe: r.observe, StartTLS: r.startTLS,
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weir-storage/weir/gateway/nfs/fair"
 	"github.com/weir-storage/weir/gateway/nfs/state"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/track"
@@ -41,19 +42,22 @@ type Config struct {
 	ServerScope string        // the federation's
 	Boot        uint64        // grows with every start of this gateway
 	Lease       time.Duration // how long a silent client keeps its state (state-4)
-	Exports     Exports
-	State       state.Store // keeps what must survive a restart
-	Clock       Clock
-	Rand        io.Reader // random, for ids
-	Log         *slog.Logger
+	// Memory is how many bytes clients may take in all: requests, replies, sessions, opens and
+	// locks. 0: 192 MiB.
+	Memory  int
+	Exports Exports
+	State   state.Store // keeps what must survive a restart
+	Clock   Clock
+	Rand    io.Reader // random, for ids
+	Log     *slog.Logger
 	// Observe is told of each operation that was executed. nil: nobody is. It must not block.
 	Observe func(Operation)
 	Slow    time.Duration // an operation that takes as long is logged; 0: none is
 	Tracer  track.Tracer  // nil: nobody follows requests
-	// StartTLS makes a connection one of TLS, at a client's wish (RFC 9289), and reports whether
-	// the client showed a certificate that counts here. nil: there is no TLS. The server closes
-	// what it returns. It must not wait for a client for long.
-	StartTLS func(context.Context, net.Conn) (secured net.Conn, certified bool, err error)
+	// StartTLS makes a connection one of TLS, at a client's wish (RFC 9289), and names the
+	// certificate that counts here and that the client showed; "": none. nil: there is no TLS. The
+	// server closes what it returns. It must not wait for a client for long.
+	StartTLS func(context.Context, net.Conn) (secured net.Conn, certificate string, err error)
 }
 
 // Operation is one operation of a COMPOUND that was executed.
@@ -103,6 +107,11 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
 	addresses map[netip.Addr]int // of conns
+	strangers int                // of conns
+	connRoom  *fair.Room[netip.Addr]
+
+	setups                 setups
+	requestRoom, replyRoom *fair.Room[netip.Addr] // in bytes, for those under way
 
 	requests, operations, errors, repeats, dropped, panics atomic.Uint64
 	refusedFor                                             [Reasons]atomic.Uint64
@@ -113,6 +122,9 @@ type Server struct {
 func New(cfg Config) (*Server, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = defaultLease
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = defaultMemory
 	}
 	for _, f := range []struct {
 		name    string
@@ -129,7 +141,8 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, started: cfg.Clock.Now(), seed: maphash.MakeSeed(),
 		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{},
-		addresses: map[netip.Addr]int{},
+		addresses: map[netip.Addr]int{}, connRoom: fair.New[netip.Addr](maxAllConns),
+		requestRoom: fair.New[netip.Addr](cfg.Memory / 4), replyRoom: fair.New[netip.Addr](cfg.Memory / 4),
 	}
 	s.guests.init()
 	s.calls.all = map[*call]struct{}{}
@@ -137,7 +150,8 @@ func New(cfg Config) (*Server, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	var err error
 	s.table, err = state.New(state.Config{
-		Boot: cfg.Boot, Lease: cfg.Lease, Store: cfg.State, Now: cfg.Clock.Now, Rand: cfg.Rand, Log: cfg.Log,
+		Boot: cfg.Boot, Lease: cfg.Lease, States: cfg.Memory / 8 * 3, Sessions: cfg.Memory / 8,
+		Store: cfg.State, Now: cfg.Clock.Now, Rand: cfg.Rand, Log: cfg.Log,
 		Ended:  s.ended,
 		Forget: func(f state.Forgotten) { s.background(func() { s.forget(f) }) },
 	})
@@ -182,16 +196,23 @@ func (s *Server) sweep() {
 	}
 }
 
-// closeStuck closes connections whose client has not read a reply for a whole lease. A
-// reply that waits takes memory, and the client can ask again on another connection.
+// closeStuck closes connections that do not get on. What waits on them takes memory, and a client
+// can ask again on another connection.
 func (s *Server) closeStuck() {
 	now := s.cfg.Clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		if t := c.writing.Load(); t != nil && now.Sub(*t) > s.cfg.Lease {
-			s.cfg.Log.Warn("nfs connection closed: the client does not read its replies", "client", c.addr)
+		if why := c.stuck(now); why != "" && !c.cut {
+			c.cut = true
+			s.refusedFor[Idle].Add(1)
+			if s.refused.first(c.name+" "+why, now) {
+				s.cfg.Log.Warn("nfs connection closed: "+why, "client", c.addr)
+			}
 			c.disconnect()
+		} else if c.strange && c.session.Load() != nil {
+			c.strange = false // it was admitted meanwhile
+			s.strangers--
 		}
 	}
 }
@@ -259,22 +280,22 @@ func passes(err error) bool {
 // serveConn serves one connection in the background, and closes it at its end.
 func (s *Server) serveConn(nc net.Conn) {
 	c := newConn(s, nc)
+	c.strange = len(s.cfg.Exports.Exports(c.addr)) == 0 // a certificate comes later
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		_ = nc.Close() // nothing was said on it
 		return
 	}
-	if s.addresses[c.addr] >= maxConns {
+	if limit, ok := s.roomForConn(c); !ok {
 		s.refusedFor[Connections].Add(1)
 		if s.refused.first(c.addr.String()+" connections", s.cfg.Clock.Now()) {
-			s.cfg.Log.Warn("nfs connection refused: this client has too many", "client", c.addr, "limit", maxConns)
+			s.cfg.Log.Warn("nfs connection refused: there are too many", "client", c.addr, "limit", limit)
 		}
 		_ = nc.Close() // nothing was said on it
 		return
 	}
 	s.conns[c] = struct{}{}
-	s.addresses[c.addr]++
 	s.work.Go(c.serve)
 }
 
@@ -283,9 +304,7 @@ func (s *Server) left(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
-	if s.addresses[c.addr]--; s.addresses[c.addr] == 0 {
-		delete(s.addresses, c.addr)
-	}
+	s.leftConn(c)
 }
 
 func (s *Server) isClosing() bool {
@@ -367,6 +386,9 @@ func (s *Server) Counters() Counters {
 	for r := range s.refusedFor {
 		c.Refused[r] = s.refusedFor[r].Load()
 	}
+	bounds := s.table.Refused()
+	c.Refused[Clients], c.Refused[Sessions] = bounds[state.BoundClients], bounds[state.BoundSessions]
+	c.Refused[States] = bounds[state.BoundStates]
 	return c
 }
 

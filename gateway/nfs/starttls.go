@@ -33,13 +33,13 @@ func (c *conn) startTLS(xid uint32, r *bufio.Reader) (net.Conn, error) {
 	if err := xdr.WriteRecord(c.nc, &e); err != nil {
 		return nil, err
 	}
-	secured, certified, err := c.s.cfg.StartTLS(c.s.ctx, c.nc)
+	secured, certificate, err := c.s.cfg.StartTLS(c.s.ctx, c.nc)
 	if err != nil {
 		return nil, err
 	}
 	w := bufio.NewWriterSize(secured, readBuffer) // a record of TLS for each piece would be many
 	c.write.Lock()
-	c.out, c.flush, c.certified = w, w.Flush, certified
+	c.out, c.flush, c.certificate = w, w.Flush, certificate
 	c.write.Unlock()
 	return secured, nil
 }

@@ -32,9 +32,9 @@ func TestStartTLS(t *testing.T) {
 	r.stop()
 	var secured []net.Conn
 	var fails error
-	r.startTLS = func(_ context.Context, raw net.Conn) (net.Conn, bool, error) {
+	r.startTLS = func(_ context.Context, raw net.Conn) (net.Conn, string, error) {
 		secured = append(secured, raw)
-		return raw, true, fails // in the clear, so that the test can read it
+		return raw, "node", fails // in the clear, so that the test can read it
 	}
 	r.start()
 	refused := func() uint64 { return r.srv.Counters().Refused[Certificate] }
@@ -47,8 +47,8 @@ func TestStartTLS(t *testing.T) {
 	if h, _ := p.rpc(probe(), nil); h.Denied || h.Stat != xdr.SUCCESS || len(secured) != 1 {
 		t.Errorf("a second time: %+v, secured %d times", h, len(secured))
 	}
-	r.says(Export{Certified: true})
 	h := r.host("10.0.0.2")
+	r.says(Export{Certified: true})
 	enter := op(xdr.OP_PUTFH, encodeHandle(place{export: Export{ID: volID}, h: volume.Root}))
 	h.call(enter).want(xdr.OP_PUTFH, xdr.NFS4ERR_ACCESS)
 	if n := refused(); n != 1 {

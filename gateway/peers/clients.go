@@ -5,6 +5,7 @@ package peers
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -21,29 +22,33 @@ const handshakeTime = 10 * time.Second
 
 // Clients makes connections of NFS clients ones of TLS (nfs.Config.StartTLS). A client of this
 // gateway's site shows a certificate of part client, or none: then what it sends cannot be read by
-// others, and it is not certified. A connection ends when its certificate does not count any more,
-// as those of gateways do.
-func Clients(creds *pki.Credentials, organization, site string) func(context.Context, net.Conn) (net.Conn, bool, error) {
+// others, and it is not certified. The name of its certificate is returned. A connection ends when
+// its certificate does not count any more, as those of gateways do.
+func Clients(creds *pki.Credentials, organization, site string) func(context.Context, net.Conn) (net.Conn, string, error) {
 	cfg := creds.ServerOfClients(pki.Expect{Organizations: []string{organization}, Site: site, Part: pki.PartClient})
 	cfg.NextProtos = []string{rpcProtocol}
 	cfg.SessionTicketsDisabled = true // a kernel that has the keys already would get them
-	return func(ctx context.Context, raw net.Conn) (net.Conn, bool, error) {
+	return func(ctx context.Context, raw net.Conn) (net.Conn, string, error) {
 		ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 		defer cancel()
 		conn := tls.Server(raw, cfg)
 		if err := conn.HandshakeContext(ctx); err != nil {
-			return nil, false, fmt.Errorf("tls: %w", err)
+			return nil, "", fmt.Errorf("tls: %w", err)
 		}
 		s := conn.ConnectionState()
 		kept, err := creds.Keep(conn, s, cfg.VerifyConnection)
 		if err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 		if len(s.PeerCertificates) == 0 {
-			return kept, false, nil
+			return kept, "", nil
+		}
+		id, err := pki.PeerIdentity(s)
+		if err != nil {
+			return nil, "", errors.Join(err, kept.Close())
 		}
 		ends := time.AfterFunc(time.Until(s.PeerCertificates[0].NotAfter), func() { _ = kept.Close() })
-		return certified{kept, ends}, true, nil
+		return certified{kept, ends}, id.String(), nil
 	}
 }
 

@@ -49,6 +49,7 @@ var kept = map[string]string{
 	"engine/checkpoint.Open":                "a copy that starts with nothing calls it as soon as checkpoints are committed (ADR 42)",
 	"federation.ControlStore.DeleteControl": "the suite of a registry makes a record go back behind a guard with it",
 	"gateway/nfs/xdr.Decoder.ReplyHeader":   "gateway/nfs/client reads replies with it",
+	"gateway/nfs/xdr.ReadRecord":            "gateway/nfs/client reads replies with it",
 	"hack/image.Archive.Blobs":              "the registry that test/e2e/kube runs serves them",
 	"hack/image.OpenArchive":                "the registry that test/e2e/kube runs serves the archive",
 	"volume/locktable.Table.ReleaseFile":    "volume/memvol, the contract's model, drops the locks of a removed file by it",

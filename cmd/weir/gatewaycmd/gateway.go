@@ -181,7 +181,8 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		Store: objects, StoreInfo: info, Credentials: creds, SiteKey: key,
 		Promise: time.Duration(c.Promise), Former: former, Heartbeat: time.Duration(c.Heartbeat), Lease: time.Duration(c.Lease),
 		AliveFor:   time.Duration(c.AliveFor),
-		CacheBytes: int64(c.Cache), Clock: sh.Boottime, Timers: clockwork.NewRealClock(), Now: sh.Now, Rand: sh.Random, Logger: logger,
+		CacheBytes: int64(c.Cache), Memory: int64(c.ClientMemory),
+		Clock: sh.Boottime, Timers: clockwork.NewRealClock(), Now: sh.Now, Rand: sh.Random, Logger: logger,
 		Slow: time.Duration(*c.SlowOperation), Tracer: tracer, Diagnostics: diagnostics(&c, sh.Version, recent, all),
 	}
 	settled := make(chan struct{})

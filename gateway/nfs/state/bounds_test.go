@@ -65,12 +65,12 @@ func TestStateOfOneClientIsBounded(t *testing.T) {
 	if st != xdr.NFS4_OK {
 		t.Fatal(st)
 	}
-	if st := u.Permits(true); st != xdr.NFS4ERR_SERVERFAULT {
+	if st := u.Permits(true, false); st != xdr.NFS4ERR_SERVERFAULT {
 		t.Errorf("a further lock-owner: %v", st)
 	}
 	c.lockStates = 0
 	c.ranges = maxRanges
-	if st := u.Permits(true); st != xdr.NFS4ERR_SERVERFAULT {
+	if st := u.Permits(true, false); st != xdr.NFS4ERR_SERVERFAULT {
 		t.Errorf("a further range: %v", st)
 	}
 	u.Done()
@@ -278,9 +278,171 @@ func TestCountsComeBackToZero(t *testing.T) {
 			must(st)
 			give(e)
 		}
+		states, _ := tab.Room()
 		if s := fmt.Sprint(c.ranges, c.lockStates, c.admin, len(c.opens), len(tab.releasing), len(tab.files),
-			len(tab.stateids)); s != "0 0 0 0 0 0 0" {
+			len(tab.stateids), states.Used); s != "0 0 0 0 0 0 0 0" {
 			t.Fatalf("round %d leaves %s", round, s)
 		}
+	}
+}
+
+// TestStatesOfAllAreBounded: opens and locks of all clients together are within the bound, an
+// address gets its share of it, and what ends makes room.
+func TestStatesOfAllAreBounded(t *testing.T) {
+	cfg := config(&statetest.Store{})
+	cfg.States = 100 * openTakes
+	tab, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vol := memvol.New(volume.ID{1})
+	a, err := vol.Create(t.Context(), volume.Request{}, volume.Root, "f", volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := FileKey{vol.ID(), a.Attr.Handle}
+	fill := func(address string) (ids []xdr.Stateid, c *Client) {
+		c = newClient(t, tab, address)
+		c.Address = address
+		for i := range 1000 {
+			id, st := tab.Open(OpenArgs{Client: c, Owner: fmt.Sprint(i), Volume: vol, Handle: key.Handle, Access: 3})
+			if st != xdr.NFS4_OK {
+				if st != xdr.NFS4ERR_NOSPC {
+					t.Fatal(st)
+				}
+				break
+			}
+			ids = append(ids, id)
+		}
+		return ids, c
+	}
+	first, one := fill("10.0.0.1")
+	second, _ := fill("10.0.0.2")
+	if len(first) < 60 || len(first) > 67 || len(second) < 15 || len(first)+len(second) > 100 {
+		t.Errorf("one address has %d opens, the next one %d", len(first), len(second))
+	}
+	u, st := tab.BeginLock(one, first[0], key, "l", volume.LockOwner{Owner: "l"})
+	if st != xdr.NFS4_OK {
+		t.Fatal(st)
+	}
+	if st := u.Permits(true, false); st != xdr.NFS4ERR_SERVERFAULT {
+		t.Errorf("a lock of who has its share: %v", st)
+	}
+	if st := u.Permits(true, true); st != xdr.NFS4_OK {
+		t.Errorf("the same, if it had the lock before a restart: %v", st)
+	}
+	u.Done()
+	if n := tab.Refused()[BoundStates]; n != 3 {
+		t.Errorf("%d refusals are counted, want 3", n)
+	}
+	for _, id := range first {
+		if _, st := tab.Close(one, id, key); st != xdr.NFS4_OK {
+			t.Fatal(st)
+		}
+	}
+	if third, _ := fill("10.0.0.3"); len(third) < 30 {
+		t.Errorf("when others closed, an address gets %d opens", len(third))
+	}
+}
+
+// TestSilentClientsGiveWay: an address whose clients went silent gets another one. The oldest that
+// holds nothing gives way, and no other one does.
+func TestSilentClientsGiveWay(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var store statetest.Store
+	cfg := config(&store)
+	cfg.Now = func() time.Time { return now }
+	tab, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vol := memvol.New(volume.ID{1})
+	a, err := vol.Create(t.Context(), volume.Request{}, volume.Root, "f", volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded})
+	if err != nil {
+		t.Fatal(err)
+	}
+	oldest := newClient(t, tab, "oldest")
+	if _, st := tab.Open(OpenArgs{Client: oldest, Owner: "o", Volume: vol, Handle: a.Attr.Handle, Access: 3}); st != xdr.NFS4_OK {
+		t.Fatal(st)
+	}
+	var all []*Client
+	for i := range maxClients - 1 {
+		now = now.Add(time.Millisecond)
+		all = append(all, newClient(t, tab, fmt.Sprint(i)))
+	}
+	if _, st := tab.ExchangeID(ExchangeArgs{Owner: "more"}); st != xdr.NFS4ERR_DELAY {
+		t.Fatalf("one more, while all have a lease: %v", st)
+	}
+	if n := tab.Refused()[BoundClients]; n != 1 {
+		t.Errorf("%d refusals are counted", n)
+	}
+	now = now.Add(cfg.Lease + time.Second)
+	for i := range 2 * maxClients {
+		now = now.Add(time.Millisecond)
+		more := newClient(t, tab, fmt.Sprint("more", i))
+		if i == 0 && (!all[0].gone || all[1].gone) {
+			t.Error("another one than the oldest gave way")
+		}
+		if more.gone {
+			t.Fatal("the new one is gone")
+		}
+		if i == maxClients-2 {
+			break // the next one to give way has a lease
+		}
+	}
+	if oldest.gone {
+		t.Error("one that has something open gave way")
+	}
+	if n := len(tab.clients); n > maxClients {
+		t.Errorf("%d clients", n)
+	}
+	if _, st := tab.ExchangeID(ExchangeArgs{Owner: "last"}); st != xdr.NFS4ERR_DELAY {
+		t.Errorf("one more, while all others are new: %v", st)
+	}
+}
+
+// TestSlotsOfAllAreBounded: the more slots all have, the fewer a new session gets. Who asks for
+// more than there are waits, and silent clients give way to it.
+func TestSlotsOfAllAreBounded(t *testing.T) {
+	now := time.Unix(1000, 0)
+	cfg := config(&statetest.Store{})
+	cfg.Now = func() time.Time { return now }
+	cfg.Sessions = 1000 * slotTakes
+	tab, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := func(i int) (slots uint32, st xdr.Status) {
+		address := fmt.Sprint("10.0.0.", i)
+		x, st := tab.ExchangeID(ExchangeArgs{Owner: "c", Address: address})
+		if st != xdr.NFS4_OK {
+			t.Fatal(st)
+		}
+		c, st := tab.CreateSession(CreateArgs{ClientID: x.ClientID, Sequence: x.Sequence, Address: address,
+			Fore: xdr.ChannelAttrs{MaxRequests: 64}})
+		return c.Fore.MaxRequests, st
+	}
+	total, last := uint32(0), uint32(64)
+	for i := range 1000 {
+		n, st := session(i)
+		if st == xdr.NFS4ERR_DELAY {
+			break
+		}
+		if st != xdr.NFS4_OK || n > last || n < fewSlots {
+			t.Fatalf("session %d has %d slots: %v", i, n, st)
+		}
+		last = n
+		total += n
+	}
+	if total > 1000 || total < 900 || last > 16 || tab.Refused()[BoundSessions] != 1 {
+		t.Errorf("%d slots in all, %d of the last session, %v", total, last, tab.Refused())
+	}
+	now = now.Add(cfg.Lease + time.Second)
+	tab.Sweep()
+	if n, st := session(2000); n != 64 {
+		t.Errorf("when the others are silent: %d, %v", n, st)
+	}
+	if _, sessions := tab.Room(); sessions.Used != 64*slotTakes {
+		t.Errorf("%+v", sessions)
 	}
 }

@@ -9,14 +9,6 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// Bounds on what one client can make the server remember (state-7).
-const (
-	maxClients  = 256     // of one address
-	maxSessions = 32      // of one client, each with its slots and the replies in them
-	maxStates   = 1 << 18 // opens and lock stateids of one client
-	maxRanges   = 1 << 15 // locked ranges of one client
-)
-
 // Client is one incarnation of a client. Fields are guarded by Table.mu, except
 // ID and Address, which do not change.
 type Client struct {
@@ -28,6 +20,7 @@ type Client struct {
 	owner        string
 	verifier     [8]byte
 	principal    string
+	certificate  string // that it showed; "": none
 	confirmed    bool
 	loaded       bool // from the store
 	gone         bool
@@ -74,7 +67,10 @@ type ExchangeArgs struct {
 	Principal string // who sent it, by the RPC credential
 	Update    bool
 	Address   string
-	Stranger  bool // no volume admits this address
+	// Certificate names the one that the client showed; "": none.
+	Certificate string
+	// Stranger: no volume admits the client as it is on this connection.
+	Stranger bool
 }
 
 // Exchanged is the outcome of EXCHANGE_ID.
@@ -84,13 +80,16 @@ type Exchanged struct {
 	Confirmed bool
 }
 
-// ExchangeID implements the cases of RFC 8881 section 18.35.4.
+// ExchangeID implements the cases of RFC 8881 section 18.35.4. A client that says another
+// address's name is another client (state-8). NFS4ERR_ACCESS, which is none of EXCHANGE_ID's, says
+// that a stranger is to be refused.
 func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
 	t.admin.Lock()
 	defer t.admin.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o := t.owners[a.Owner]
+	key := ownerKey{a.Address, a.Owner}
+	o := t.owners[key]
 	if o == nil {
 		o = &ownerRecord{}
 	}
@@ -107,36 +106,40 @@ func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
 		old.renewed = t.cfg.Now()
 		return Exchanged{old.ID, old.createSeq, true}, xdr.NFS4_OK
 	}
-	if old != nil {
-		switch {
-		case a.Stranger && old.Address != a.Address && t.holdsState(old):
-			// A stranger must not replace a client of another address.
+	if old != nil && old.principal == a.Principal && old.verifier == a.Verifier {
+		if o.unconfirmed != nil {
+			t.unlink(o.unconfirmed)
+			o.unconfirmed = nil
+		}
+		old.renewed = t.cfg.Now()
+		return Exchanged{old.ID, old.createSeq, true}, xdr.NFS4_OK
+	}
+	if a.Stranger {
+		return Exchanged{}, xdr.NFS4ERR_ACCESS
+	}
+	if old != nil && (old.principal != a.Principal || old.certificate != a.Certificate) {
+		if t.holdsState(old) {
 			return Exchanged{}, xdr.NFS4ERR_CLID_INUSE
-		case old.principal != a.Principal && t.holdsState(old):
-			return Exchanged{}, xdr.NFS4ERR_CLID_INUSE
-		case old.principal != a.Principal:
-			t.mu.Unlock()
-			err := t.drop(old)
-			t.mu.Lock()
-			if err != nil {
-				t.cfg.Log.Error("exchange id: replace a client of another principal", "client", old.Address, "err", err)
-				return Exchanged{}, xdr.NFS4ERR_DELAY
-			}
-			if o = t.owners[a.Owner]; o == nil {
-				o = &ownerRecord{}
-			}
-		case old.verifier == a.Verifier:
-			if o.unconfirmed != nil {
-				t.unlink(o.unconfirmed)
-				o.unconfirmed = nil
-			}
-			old.renewed = t.cfg.Now()
-			return Exchanged{old.ID, old.createSeq, true}, xdr.NFS4_OK
+		}
+		t.mu.Unlock()
+		err := t.drop(old)
+		t.mu.Lock()
+		if err != nil {
+			t.cfg.Log.Error("exchange id: replace a client of another principal", "client", old.Address, "err", err)
+			return Exchanged{}, xdr.NFS4ERR_DELAY
+		}
+		if o = t.owners[key]; o == nil {
+			o = &ownerRecord{}
 		}
 	}
-	if o.unconfirmed == nil && t.addresses[a.Address] >= maxClients {
-		t.cfg.Log.Debug("exchange id: this address has too many clients", "client", a.Address, "limit", maxClients)
-		return Exchanged{}, xdr.NFS4ERR_DELAY
+	if o.unconfirmed == nil {
+		if !t.roomForClient(a.Address) {
+			t.refused[BoundClients]++
+			return Exchanged{}, xdr.NFS4ERR_DELAY
+		}
+		if o = t.owners[key]; o == nil { // who gave way may have been the only one of this name
+			o = &ownerRecord{}
+		}
 	}
 	id, err := t.newClientID()
 	if err != nil {
@@ -148,13 +151,16 @@ func (t *Table) ExchangeID(a ExchangeArgs) (Exchanged, xdr.Status) {
 	}
 	c := &Client{
 		ID: id, Address: a.Address, owner: a.Owner, verifier: a.Verifier, principal: a.Principal,
-		from: a.Address, createSeq: 1, lease: t.cfg.Lease, renewed: t.cfg.Now(), sessions: map[xdr.SessionID]*Session{},
+		certificate: a.Certificate, from: a.Address,
+		createSeq: 1, lease: t.cfg.Lease, renewed: t.cfg.Now(), sessions: map[xdr.SessionID]*Session{},
 	}
 	o.unconfirmed = c
-	t.owners[a.Owner] = o
+	t.owners[key] = o
 	t.add(c)
 	return Exchanged{id, c.createSeq, false}, xdr.NFS4_OK
 }
+
+func (c *Client) key() ownerKey { return ownerKey{c.Address, c.owner} }
 
 // holdsState tells whether c has something to lose and its lease has not expired;
 // mu is held.
@@ -166,13 +172,14 @@ func (t *Table) expired(c *Client) bool {
 	return c.busy == 0 && t.cfg.Now().Sub(c.renewed) > c.lease
 }
 
-// full tells whether c may not open or lock any more; Table.mu is held.
-func (c *Client) full() bool { return len(c.opens)+c.lockStates >= maxStates }
-
 // add puts c into the table; mu is held.
 func (t *Table) add(c *Client) {
 	t.clients[c.ID] = c
-	t.addresses[c.Address]++
+	if t.addresses[c.Address] == nil {
+		t.addresses[c.Address] = map[*Client]struct{}{}
+	}
+	t.addresses[c.Address][c] = struct{}{}
+	t.known.Add(c.Address, 1)
 }
 
 // unlink takes c out of the table; mu is held. The owner's record stays if it
@@ -183,13 +190,14 @@ func (t *Table) unlink(c *Client) {
 	}
 	c.gone = true
 	delete(t.clients, c.ID)
-	if t.addresses[c.Address]--; t.addresses[c.Address] <= 0 {
+	if delete(t.addresses[c.Address], c); len(t.addresses[c.Address]) == 0 {
 		delete(t.addresses, c.Address)
 	}
-	for id := range c.sessions {
-		delete(t.sessions, id)
+	t.known.Add(c.Address, -1)
+	for _, s := range c.sessions {
+		t.forgetSession(s)
 	}
-	if o := t.owners[c.owner]; o != nil {
+	if o := t.owners[c.key()]; o != nil {
 		if o.confirmed == c {
 			o.confirmed = nil
 		}
@@ -197,21 +205,22 @@ func (t *Table) unlink(c *Client) {
 			o.unconfirmed = nil
 		}
 		if *o == (ownerRecord{}) {
-			delete(t.owners, c.owner)
+			delete(t.owners, c.key())
 		}
 	}
 	t.stopAwaiting(c)
 }
 
-// DestroyClient implements DESTROY_CLIENTID.
-func (t *Table) DestroyClient(id uint64) xdr.Status {
+// DestroyClient implements DESTROY_CLIENTID. from is the address of the sender, which has to be the
+// client's.
+func (t *Table) DestroyClient(id uint64, from string) xdr.Status {
 	t.admin.Lock()
 	defer t.admin.Unlock()
 	t.mu.Lock()
 	c := t.clients[id]
 	st := xdr.NFS4_OK
 	switch {
-	case c == nil:
+	case c == nil, c.Address != from && c.from != from:
 		st = xdr.NFS4ERR_STALE_CLIENTID
 	case len(c.sessions) > 0 || len(c.opens) > 0:
 		st = xdr.NFS4ERR_CLIENTID_BUSY

@@ -41,8 +41,14 @@
 //     releases its former ones there, because that release covers the whole file. A
 //     lock that the volume may have granted without an answer is released with the
 //     open.
-//   - state-7. What one client or address can make the table remember is bounded
-//     (client.go).
+//   - state-7. What one client, one address, and all together can make the table
+//     remember is bounded (bounds.go). When a bound is reached, silent clients without
+//     state give way. What was there before a restart comes back in any case.
+//   - state-8. A client is who says a name from an address (ADR 43). Nobody replaces
+//     or uses a client of another address, whatever it says. At one address, another
+//     user, or another certificate with another verifier, replaces it only once the
+//     client has no state or its lease is over (RFC 8881 section 18.35.4).
+//   - state-9. Who is admitted to no volume causes no write, and is not remembered.
 //
 // # Locking
 //

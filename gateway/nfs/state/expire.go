@@ -22,7 +22,7 @@ const (
 func (t *Table) Sweep() {
 	t.admin.Lock()
 	defer t.admin.Unlock()
-	now := t.cfg.Now()
+	now, tight := t.cfg.Now(), t.tight()
 	var drop, expire, stateless []*Client
 	var unused []xdr.SessionID
 	t.mu.Lock()
@@ -36,7 +36,7 @@ func (t *Table) Sweep() {
 			if age > lease { // its requests may wait for a home that does not come, and it may be gone
 				c.hurry(now, age > lease+lease/4)
 			}
-		case !c.confirmed && age > lease, age > forgetAfter*lease:
+		case !c.confirmed && age > lease, age > forgetAfter*lease, tight && t.mayGiveWay(c):
 			drop = append(drop, c)
 		case age > lease && (c.hasState || len(c.opens) > 0):
 			expire = append(expire, c)
@@ -80,9 +80,9 @@ func (c *Client) hurry(now time.Time, revoke bool) {
 	}
 	c.silent = free
 	for _, s := range c.sessions {
-		s.giveUp(now)
+		s.Shares.GiveUp(now)
 		if free && revoke {
-			s.revoke(now)
+			s.Shares.Revoke(now)
 		}
 	}
 }

@@ -75,8 +75,9 @@ func (t *Table) BeginRelock(c *Client, lock xdr.Stateid, key FileKey) (*LockUse,
 
 // Permits says whether the client may have a further lock of that kind. It returns
 // NFS4ERR_OPENMODE if the open's access forbids it, and NFS4ERR_SERVERFAULT if the
-// client has too many locks.
-func (u *LockUse) Permits(exclusive bool) xdr.Status {
+// client, or all together, have too many locks. What a client had before a restart it
+// gets back in any case.
+func (u *LockUse) Permits(exclusive, reclaim bool) xdr.Status {
 	u.table.mu.Lock()
 	defer u.table.mu.Unlock()
 	need := uint32(xdr.OPEN4_SHARE_ACCESS_READ)
@@ -86,7 +87,10 @@ func (u *LockUse) Permits(exclusive bool) xdr.Status {
 	if u.open.access&need == 0 {
 		return xdr.NFS4ERR_OPENMODE
 	}
-	if c := u.open.client; c.ranges >= maxRanges || u.state == nil && c.full() {
+	c := u.open.client
+	tight := !reclaim && u.table.states.Left(c.Address) < lockTakes+len(u.name)
+	if c.ranges >= maxRanges || u.state == nil && c.full() || tight {
+		u.table.refused[BoundStates]++
 		return xdr.NFS4ERR_SERVERFAULT
 	}
 	return xdr.NFS4_OK
@@ -116,9 +120,10 @@ func (u *LockUse) Granted(start, end uint64, exclusive bool) (xdr.Stateid, xdr.S
 		u.state = &lockState{Owner: u.Owner, name: u.name, open: u.open, id: t.newOther(kindLock)}
 		u.open.locks[u.name] = u.state
 		u.open.client.lockStates++
+		t.states.Add(u.open.client.Address, u.state.takes())
 		t.stateids[u.state.id] = u.state
 	}
-	u.state.change(func(r *ranges) { r.set(start, end, exclusive) })
+	t.change(u.state, func(r *ranges) { r.set(start, end, exclusive) })
 	return u.state.next(), xdr.NFS4_OK, Ended{}
 }
 
@@ -154,10 +159,11 @@ func with(m map[string]volume.LockOwner, name string, owner volume.LockOwner) ma
 }
 
 // change changes the ranges of l; mu is held.
-func (l *lockState) change(f func(*ranges)) {
+func (t *Table) change(l *lockState, f func(*ranges)) {
 	before := len(l.held)
 	f(&l.held)
 	l.open.client.ranges += len(l.held) - before
+	t.states.Add(l.open.client.Address, rangeTakes*(len(l.held)-before))
 }
 
 // endLock takes l's stateid out of the table; mu is held.
@@ -165,6 +171,7 @@ func (t *Table) endLock(l *lockState) {
 	l.ended = true
 	l.open.client.lockStates--
 	l.open.client.ranges -= len(l.held)
+	t.states.Add(l.open.client.Address, -l.takes()-rangeTakes*len(l.held))
 	delete(t.stateids, l.id)
 }
 
@@ -240,7 +247,7 @@ func (u *LockUse) Released(start, end uint64) xdr.Stateid {
 	u.table.mu.Lock()
 	defer u.table.mu.Unlock()
 	if !u.state.ended {
-		u.state.change(func(r *ranges) { r.remove(start, end) })
+		u.table.change(u.state, func(r *ranges) { r.remove(start, end) })
 	}
 	return u.state.next()
 }

@@ -108,11 +108,20 @@ func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 		}
 		return xdr.Stateid{}, xdr.NFS4ERR_SHARE_DENIED
 	}
-	if o == nil && c.full() {
-		return xdr.Stateid{}, xdr.NFS4ERR_NOSPC
+	var made *open
+	if o == nil {
+		made = &open{client: c, owner: a.Owner, locks: map[string]*lockState{}}
+		if !t.roomForOpen(made, a.Reclaim) {
+			t.refused[BoundStates]++
+			return xdr.Stateid{}, xdr.NFS4ERR_NOSPC
+		}
 	}
 	if f == nil {
-		switch err := a.Volume.Hold(a.Handle); {
+		err := a.Volume.Hold(a.Handle)
+		if err != nil && made != nil {
+			t.states.Add(c.Address, -made.takes())
+		}
+		switch {
 		case err == nil:
 		case errors.Is(err, volume.ErrDelay):
 			return xdr.Stateid{}, xdr.NFS4ERR_DELAY
@@ -125,7 +134,8 @@ func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 		t.files[key] = f
 	}
 	if o == nil {
-		o = &open{client: c, owner: a.Owner, file: f, id: t.newOther(kindOpen), locks: map[string]*lockState{}}
+		o = made
+		o.file, o.id = f, t.newOther(kindOpen)
 		if c.opens == nil {
 			c.opens = map[*open]struct{}{}
 		}
@@ -137,6 +147,20 @@ func (t *Table) Open(a OpenArgs) (xdr.Stateid, xdr.Status) {
 	o.shares |= shareBit(a.Access, a.Deny)
 	o.bump()
 	return xdr.Stateid{Seqid: o.seq, Other: o.id}, xdr.NFS4_OK
+}
+
+// roomForOpen takes the memory for an open, if the client may have another one. What it had before
+// a restart it gets back in any case. mu is held.
+func (t *Table) roomForOpen(o *open, reclaim bool) bool {
+	if o.client.full() {
+		return false
+	}
+	if reclaim {
+		t.states.Add(o.client.Address, o.takes())
+		return true
+	}
+	ok, _ := t.states.Take(o.client.Address, o.takes())
+	return ok
 }
 
 // admits says whether the grace period permits an open now; mu is held.
@@ -193,6 +217,7 @@ func (t *Table) end(o *open) Ended {
 	o.setDeny(0)
 	delete(t.stateids, o.id)
 	delete(o.client.opens, o)
+	t.states.Add(o.client.Address, -o.takes())
 	delete(o.file.opens, openKey{o.client, o.owner})
 	for name, l := range o.locks {
 		t.endLock(l)

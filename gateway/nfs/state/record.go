@@ -17,20 +17,23 @@ const recordVersion = 1
 
 // record is the durable form of a confirmed client. Byte slices are base64.
 type record struct {
-	Version   int             `json:"version"`
-	ID        uint64          `json:"id"`
-	Boot      uint64          `json:"boot"`   // of the server, when the client was confirmed
-	Serial    uint64          `json:"serial"` // order of confirmation within a boot
-	Owner     []byte          `json:"owner"`
-	Verifier  []byte          `json:"verifier"`
-	Principal string          `json:"principal"`
-	Address   string          `json:"address"` // for messages
-	Sequence  uint32          `json:"sequence"`
-	HasState  bool            `json:"hasState"`
-	Lease     time.Duration   `json:"lease"` // that the client was told; 0 in older records
-	Complete  bool            `json:"reclaimComplete"`
-	Sessions  []sessionRecord `json:"sessions"`
-	Last      []byte          `json:"lastSession"` // the newest session
+	Version   int    `json:"version"`
+	ID        uint64 `json:"id"`
+	Boot      uint64 `json:"boot"`   // of the server, when the client was confirmed
+	Serial    uint64 `json:"serial"` // order of confirmation within a boot
+	Owner     []byte `json:"owner"`
+	Verifier  []byte `json:"verifier"`
+	Principal string `json:"principal"`
+	Address   string `json:"address"`
+	// Certificate is the one that the client showed; "": none. Older records do not have it: such a
+	// client may come back with one only once its lease is over, or with its verifier.
+	Certificate string          `json:"certificate,omitempty"`
+	Sequence    uint32          `json:"sequence"`
+	HasState    bool            `json:"hasState"`
+	Lease       time.Duration   `json:"lease"` // that the client was told; 0 in older records
+	Complete    bool            `json:"reclaimComplete"`
+	Sessions    []sessionRecord `json:"sessions"`
+	Last        []byte          `json:"lastSession"` // the newest session
 }
 
 type sessionRecord struct {
@@ -51,7 +54,7 @@ func (c *Client) recordWithout(ended *Session) record {
 	r := record{
 		Version: recordVersion, ID: c.ID, Boot: c.boot, Serial: c.serial,
 		Owner: []byte(c.owner), Verifier: c.verifier[:], Principal: c.principal,
-		Address: c.Address, Sequence: c.createSeq, HasState: c.hasState, Complete: c.done(), Lease: c.lease,
+		Address: c.Address, Certificate: c.certificate, Sequence: c.createSeq, HasState: c.hasState, Complete: c.done(), Lease: c.lease,
 		Last: c.lastCreated.Session[:],
 	}
 	for _, s := range c.sessions {
@@ -100,7 +103,7 @@ func (t *Table) load() error {
 	}
 	now := t.cfg.Now()
 	for _, r := range records {
-		if old := t.owners[string(r.Owner)]; old != nil && old.confirmed != nil {
+		if old := t.owners[ownerKey{r.Address, string(r.Owner)}]; old != nil && old.confirmed != nil {
 			prev := old.confirmed
 			// The server crashed after it saved a client's new record and before it
 			// deleted the old one.
@@ -142,10 +145,11 @@ func later(a, b time.Time) time.Time {
 func (t *Table) restore(r record) {
 	c := &Client{
 		ID: r.ID, boot: r.Boot, serial: r.Serial, owner: string(r.Owner), principal: r.Principal,
-		Address: r.Address, from: r.Address, createSeq: r.Sequence, hasState: r.HasState, complete: r.Complete,
+		certificate: r.Certificate, Address: r.Address, from: r.Address, createSeq: r.Sequence, hasState: r.HasState, complete: r.Complete,
 		confirmed: true, loaded: true, sessions: map[xdr.SessionID]*Session{}, lease: max(t.cfg.Lease, cmp.Or(r.Lease, untold)),
 	}
 	copy(c.verifier[:], r.Verifier)
+	t.add(c)
 	for _, sr := range r.Sessions {
 		s := newSession(c, sr.Made, sr.Flags, sr.Fore, sr.Back)
 		copy(s.ID[:], sr.ID)
@@ -153,11 +157,10 @@ func (t *Table) restore(r record) {
 		for i := range s.slots {
 			s.slots[i].phase = slotUnknown
 		}
-		c.sessions[s.ID], t.sessions[s.ID] = s, s
+		t.keepSession(s)
 		if string(sr.ID) == string(r.Last) {
 			c.lastCreated = Created{s.ID, r.Sequence - 1, s.Flags, s.Fore, s.Back}
 		}
 	}
-	t.add(c)
-	t.owners[c.owner] = &ownerRecord{confirmed: c}
+	t.owners[c.key()] = &ownerRecord{confirmed: c}
 }

@@ -5,6 +5,7 @@ package state
 import (
 	"time"
 
+	"github.com/weir-storage/weir/gateway/nfs/state/share"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 )
 
@@ -17,13 +18,14 @@ type Session struct {
 	Back   xdr.ChannelAttrs
 	made   uint32 // csa_sequence of its CREATE_SESSION: the order of a client's sessions
 	slots  []slot
-	used   time.Time // guarded by Table.mu
-	idle   bool      // loaded, and not used since the start; guarded by Table.mu
-	shares shares    // of the slots
+	used   time.Time    // guarded by Table.mu
+	idle   bool         // loaded, and not used since the start; guarded by Table.mu
+	Shares *share.Slots // of the slots
 }
 
 func newSession(c *Client, made, flags uint32, fore, back xdr.ChannelAttrs) *Session {
-	return &Session{Client: c, Flags: flags, Fore: fore, Back: back, made: made, slots: make([]slot, fore.MaxRequests)}
+	return &Session{Client: c, Flags: flags, Fore: fore, Back: back, made: made, slots: make([]slot, fore.MaxRequests),
+		Shares: share.New(int(fore.MaxRequests))}
 }
 
 // busy tells whether s is executing a request.
@@ -60,6 +62,8 @@ type CreateArgs struct {
 	ClientID  uint64
 	Sequence  uint32
 	Principal string
+	Address   string // of the sender
+	Stranger  bool   // as in ExchangeArgs
 	Flags     uint32
 	Fore      xdr.ChannelAttrs
 	Back      xdr.ChannelAttrs
@@ -67,7 +71,9 @@ type CreateArgs struct {
 }
 
 // CreateSession implements CREATE_SESSION (RFC 8881 section 18.36.4). The session
-// is durable when it returns.
+// is durable when it returns. Others learn a client's id, from the answer that it has a lock, and
+// the sequence number can be guessed: so the sender has to have the address that the client has.
+// NFS4ERR_ACCESS says that a stranger is to be refused.
 func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	t.admin.Lock()
 	defer t.admin.Unlock()
@@ -75,15 +81,17 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	c := t.clients[a.ClientID]
 	st := xdr.NFS4_OK
 	switch {
-	case c == nil:
+	case c == nil, c.Address != a.Address && c.from != a.Address:
 		st = xdr.NFS4ERR_STALE_CLIENTID
 	case a.Sequence == c.createSeq-1 && c.lastCreated.Session != (xdr.SessionID{}) && a.Sequence == c.lastCreated.Sequence:
 		defer t.mu.Unlock()
 		return c.lastCreated, xdr.NFS4_OK
 	case a.Sequence != c.createSeq:
 		st = xdr.NFS4ERR_SEQ_MISORDERED
-	case !c.confirmed && c.principal != a.Principal:
+	case c.principal != a.Principal:
 		st = xdr.NFS4ERR_CLID_INUSE
+	case a.Stranger:
+		st = xdr.NFS4ERR_ACCESS
 	case a.Invalid != xdr.NFS4_OK:
 		st = a.Invalid
 	}
@@ -91,11 +99,19 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	if st == xdr.NFS4_OK && len(c.sessions) >= maxSessions {
 		if replaced = t.oldestUnused(c); replaced == nil {
 			st = xdr.NFS4ERR_NOSPC
+			t.refused[BoundSessions]++
 		}
 	}
 	if st != xdr.NFS4_OK {
 		t.mu.Unlock()
 		return Created{}, st
+	}
+	if slots, ok := t.grant(c, a.Fore.MaxRequests, replaced); ok {
+		a.Fore.MaxRequests = slots
+	} else {
+		t.refused[BoundSessions]++
+		t.mu.Unlock()
+		return Created{}, xdr.NFS4ERR_DELAY
 	}
 	s := newSession(c, a.Sequence, a.Flags, a.Fore, a.Back)
 	var err error
@@ -105,7 +121,7 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 		return Created{}, xdr.NFS4ERR_SERVERFAULT
 	}
 	t.serial++
-	old := t.owners[c.owner].confirmed
+	old := t.owners[c.key()].confirmed
 	if old != nil && old != c && (old.presumed || len(old.revoked) > old.admin) {
 		c.presumed = true
 	}
@@ -135,8 +151,8 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.boot, c.serial, c.confirmed = r.Boot, r.Serial, true
-	if o := t.owners[c.owner]; o == nil {
-		t.owners[c.owner] = &ownerRecord{confirmed: c}
+	if o := t.owners[c.key()]; o == nil {
+		t.owners[c.key()] = &ownerRecord{confirmed: c}
 	} else {
 		o.confirmed = c
 		if o.unconfirmed == c {
@@ -144,10 +160,23 @@ func (t *Table) CreateSession(a CreateArgs) (Created, xdr.Status) {
 		}
 	}
 	now := t.cfg.Now()
-	c.sessions[s.ID], t.sessions[s.ID] = s, s
+	t.keepSession(s)
 	c.createSeq, c.lease, c.renewed, s.used = r.Sequence, r.Lease, now, now
 	c.lastCreated = Created{s.ID, a.Sequence, s.Flags, s.Fore, s.Back}
 	return c.lastCreated, xdr.NFS4_OK
+}
+
+// grant returns how many of the slots that a client asks for it gets: fewer when all have many. mu
+// is held.
+func (t *Table) grant(c *Client, asked uint32, replaced *Session) (slots uint32, ok bool) {
+	left := t.slots.Left(c.Address) / slotTakes
+	if replaced != nil {
+		left += len(replaced.slots)
+	}
+	if left < int(min(asked, fewSlots)) {
+		return 0, false
+	}
+	return min(asked, uint32(left)), true
 }
 
 // oldestUnused returns the oldest session that c has replaced by others, or nil; mu
@@ -202,7 +231,7 @@ func (t *Table) destroySession(id xdr.SessionID) xdr.Status {
 // more. Requests that run in it go on. mu is not held.
 func (t *Table) remove(s *Session) {
 	t.mu.Lock()
-	delete(t.sessions, s.ID)
+	t.forgetSession(s)
 	delete(s.Client.sessions, s.ID)
 	f := s.Client.forgotten(s.ID)
 	t.mu.Unlock()

@@ -49,6 +49,15 @@ func (u *Use) Name() string {
 // waits for the end of that. from is the client's address. fingerprint differs
 // between different requests that wrongly have the same sequence number.
 func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, fingerprint uint64) (*Use, []byte, xdr.Status) {
+	return t.begin(id, from, slot, seq, highest, fingerprint, true)
+}
+
+// BeginAtOnce is Begin. Instead of waiting, it returns NFS4ERR_DELAY.
+func (t *Table) BeginAtOnce(id xdr.SessionID, from string, slot, seq, highest uint32, fingerprint uint64) (*Use, []byte, xdr.Status) {
+	return t.begin(id, from, slot, seq, highest, fingerprint, false)
+}
+
+func (t *Table) begin(id xdr.SessionID, from string, slot, seq, highest uint32, fingerprint uint64, wait bool) (*Use, []byte, xdr.Status) {
 	t.mu.Lock()
 	s := t.sessions[id]
 	if s == nil {
@@ -69,7 +78,7 @@ func (t *Table) Begin(id xdr.SessionID, from string, slot, seq, highest uint32, 
 	c.busy++
 	t.mu.Unlock()
 
-	use, reply, st := s.slots[slot].begin(seq, fingerprint)
+	use, reply, st := s.slots[slot].begin(seq, fingerprint, wait)
 	if use == nil {
 		t.idle(c)
 		return nil, reply, st
@@ -87,7 +96,7 @@ func (t *Table) idle(c *Client) {
 	t.mu.Unlock()
 }
 
-func (s *slot) begin(seq uint32, fingerprint uint64) (*Use, []byte, xdr.Status) {
+func (s *slot) begin(seq uint32, fingerprint uint64, wait bool) (*Use, []byte, xdr.Status) {
 	for {
 		s.mu.Lock()
 		repeat := s.filled && seq == s.seq
@@ -99,6 +108,9 @@ func (s *slot) begin(seq uint32, fingerprint uint64) (*Use, []byte, xdr.Status) 
 		case repeat && fingerprint != s.fingerprint:
 			s.mu.Unlock()
 			return nil, nil, xdr.NFS4ERR_SEQ_FALSE_RETRY
+		case repeat && s.phase == slotBusy && !wait:
+			s.mu.Unlock()
+			return nil, nil, xdr.NFS4ERR_DELAY
 		case repeat && s.phase == slotBusy:
 			done := s.done
 			s.mu.Unlock()

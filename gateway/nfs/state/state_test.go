@@ -4,11 +4,7 @@ package state
 
 import (
 	"crypto/rand"
-	"errors"
 	"log/slog"
-	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,51 +13,6 @@ import (
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"pgregory.net/rapid"
 )
-
-func TestStores(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "clients")
-	for name, open := range map[string]func() (Store, error){
-		"memory": func() func() (Store, error) {
-			s := &statetest.Store{}
-			return func() (Store, error) { return s, nil }
-		}(),
-		"directory": func() (Store, error) { return NewDirStore(dir) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			do := func(err error) {
-				t.Helper()
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			s, err := open()
-			do(err)
-			do(s.Save("a", []byte("1")))
-			do(s.Save("b", []byte("2")))
-			do(s.Save("a", []byte("3")))
-			do(s.Delete("b"))
-			do(s.Delete("absent"))
-			if name == "directory" { // a crash in the middle of Save
-				do(os.WriteFile(filepath.Join(dir, "a.json.tmp"), []byte("torn"), 0o600))
-			}
-			s, err = open()
-			do(err)
-			got := map[string]string{}
-			do(s.Load(func(k string, v []byte) error { got[k] = string(v); return nil }))
-			if !maps.Equal(got, map[string]string{"a": "3"}) {
-				t.Fatal(got)
-			}
-			stop := errors.New("stop")
-			if err := s.Load(func(string, []byte) error { return stop }); !errors.Is(err, stop) {
-				t.Fatal(err)
-			}
-			do(s.Delete("a"))
-		})
-	}
-	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 0 {
-		t.Fatal(left, err)
-	}
-}
 
 func config(s Store) Config {
 	return Config{
@@ -135,7 +86,7 @@ func TestSlot(t *testing.T) {
 	var s slot
 	want := func(seq uint32, fingerprint uint64, execute bool, want xdr.Status) {
 		t.Helper()
-		use, _, st := s.begin(seq, fingerprint)
+		use, _, st := s.begin(seq, fingerprint, true)
 		if (use != nil) != execute || st != want {
 			t.Fatalf("sequence %d: execute %v, %v", seq, use != nil, st)
 		}

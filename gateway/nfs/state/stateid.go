@@ -49,6 +49,9 @@ func (c *Client) revoke(id [12]byte, why xdr.Status) {
 		c.revoked = map[[12]byte]xdr.Status{}
 	}
 	c.acknowledge(id)
+	if len(c.revoked) >= maxStates {
+		return // its use is then answered NFS4ERR_BAD_STATEID
+	}
 	c.revoked[id] = why
 	if why == xdr.NFS4ERR_ADMIN_REVOKED {
 		c.admin++

@@ -3,6 +3,7 @@
 package state
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-storage/weir/gateway/nfs/fair"
 	"github.com/weir-storage/weir/gateway/nfs/xdr"
 	"github.com/weir-storage/weir/volume"
 )
@@ -23,12 +25,29 @@ type Config struct {
 	Now   func() time.Time
 	Rand  io.Reader
 	Log   *slog.Logger
+	// States and Sessions bound the memory that opens and locks, and sessions, of all clients take,
+	// in bytes; 0: 72 MiB and 24 MiB.
+	States, Sessions int
 	// Ended gets opens that ended without an operation that asked for it: a lease
 	// expired or a client is gone. It must neither wait nor call the Table.
 	Ended func([]Ended)
 	// Forget is called when a session or client has ended. It must neither wait nor
 	// call the Table.
 	Forget func(Forgotten)
+}
+
+// Store keeps client records over restarts. Keys consist of lower-case letters,
+// digits and "-". Methods may be called concurrently for different keys. Values
+// belong to the caller.
+type Store interface {
+	// Save sets key's value, which is durable when Save returns nil. After an error,
+	// key has either the old or the new value.
+	Save(key string, value []byte) error
+	// Delete removes key, durably when it returns nil. It is no error if key is
+	// absent.
+	Delete(key string) error
+	// Load calls fn for each key until fn returns an error, which it returns.
+	Load(fn func(key string, value []byte) error) error
 }
 
 // Ended is an open that ended, and what is to be done about it on its volume. Unlock
@@ -57,22 +76,30 @@ type Table struct {
 
 	mu       sync.Mutex
 	clients  map[uint64]*Client // confirmed or not
-	owners   map[string]*ownerRecord
+	owners   map[ownerKey]*ownerRecord
 	sessions map[xdr.SessionID]*Session
 	files    map[FileKey]*file
 	stateids map[[12]byte]any // *open or *lockState
 	// releasing counts, per owner and file, the ended locks that the volume has not
 	// released yet.
 	releasing map[lockKey]int
-	addresses map[string]int // clients by Client.Address
-	nextID    uint64
-	serial    uint64
-	grace     struct {
+	// addresses has the clients by Client.Address.
+	addresses map[string]map[*Client]struct{}
+	// What all have, by address (state-7).
+	known, slots, states *fair.Room[string]
+	refused              [Bounds]uint64
+
+	nextID uint64
+	serial uint64
+	grace  struct {
 		active  bool
 		until   time.Time
 		waiting int // clients that must send RECLAIM_COMPLETE
 	}
 }
+
+// ownerKey names a client (state-8).
+type ownerKey struct{ address, owner string }
 
 type ownerRecord struct{ confirmed, unconfirmed *Client }
 
@@ -87,13 +114,16 @@ func New(cfg Config) (*Table, error) {
 	t := &Table{
 		cfg:      cfg,
 		clients:  map[uint64]*Client{},
-		owners:   map[string]*ownerRecord{},
+		owners:   map[ownerKey]*ownerRecord{},
 		sessions: map[xdr.SessionID]*Session{},
 		files:    map[FileKey]*file{},
 		stateids: map[[12]byte]any{},
 
 		releasing: map[lockKey]int{},
-		addresses: map[string]int{},
+		addresses: map[string]map[*Client]struct{}{},
+		known:     fair.New[string](maxAllClients),
+		slots:     fair.New[string](cmp.Or(cfg.Sessions, 24<<20)),
+		states:    fair.New[string](cmp.Or(cfg.States, 72<<20)),
 	}
 	if err := t.load(); err != nil {
 		return nil, err

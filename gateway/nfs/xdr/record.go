@@ -21,21 +21,28 @@ type Buffer struct {
 const (
 	minClass = 10 // 1 KiB
 	maxClass = 21 // 2 MiB
+	// largeClass is for 1 MiB of data with what is around it.
+	largeClass = maxClass + 1
+	largeSize  = 1<<20 + 128<<10
 )
 
-var pools [maxClass + 1]sync.Pool
+var pools [largeClass + 1]sync.Pool
 
 // NewBuffer returns a buffer of n bytes with undefined content.
 func NewBuffer(n int) *Buffer {
 	class := max(minClass, bits.Len(uint(max(n, 1)-1)))
-	if class > maxClass {
+	size := 1 << class
+	if class == maxClass && n <= largeSize {
+		class, size = largeClass, largeSize
+	}
+	if class > maxClass && class != largeClass || n > 1<<maxClass {
 		return &Buffer{B: make([]byte, n), class: -1}
 	}
 	if b, ok := pools[class].Get().(*Buffer); ok {
 		b.B = b.B[:n]
 		return b
 	}
-	return &Buffer{B: make([]byte, n, 1<<class), class: class}
+	return &Buffer{B: make([]byte, n, size), class: class}
 }
 
 // Free puts the buffer back into the pool. Nothing may alias it any more. A nil Buffer
@@ -58,44 +65,62 @@ const maxFragments = 1024
 // stream ended between records. A longer record is an error after which the
 // stream is unusable.
 func ReadRecord(r io.Reader, limit int) (*Buffer, error) {
-	var buf *Buffer
+	buf, _, err := ReadRecordWithin(r, limit, func(int) bool { return true })
+	return buf, err
+}
+
+// ReadRecordWithin is ReadRecord, and asks room before a record takes more than 16 KiB of memory:
+// n bytes in all, maybe more than once. When room returns false, the rest of the record is read and
+// thrown away. size is the record's.
+func ReadRecordWithin(r io.Reader, limit int, room func(n int) bool) (buf *Buffer, size int, err error) {
+	skip := false
 	for range maxFragments {
 		var h [4]byte
 		if _, err := io.ReadFull(r, h[:]); err != nil {
 			if buf != nil {
 				buf.Free()
-				return nil, unexpected(err)
+				return nil, 0, unexpected(err)
 			}
-			return nil, err
+			return nil, 0, err
 		}
 		mark := binary.BigEndian.Uint32(h[:])
 		n, have := int(mark&^uint32(lastFragment)), 0
 		if buf != nil {
 			have = len(buf.B)
 		}
-		if n > limit-have {
+		if n > limit-size {
 			buf.Free()
-			return nil, fmt.Errorf("rpc record: more than %d bytes: %w", limit, ErrTooLong)
+			return nil, 0, fmt.Errorf("rpc record: more than %d bytes: %w", limit, ErrTooLong)
 		}
+		size += n
 		// The whole record gets memory only if its peer sends more than the mark.
-		for end := have + n; have < end || buf == nil; {
+		for end := have + n; !skip && (have < end || buf == nil); {
 			to := end
 			if have < firstPiece {
 				to = min(end, firstPiece)
+			} else if !room(end) {
+				skip = true
+				break
 			}
 			buf = grow(buf, to)
 			if _, err := io.ReadFull(r, buf.B[have:]); err != nil {
 				buf.Free()
-				return nil, unexpected(err)
+				return nil, 0, unexpected(err)
 			}
-			have = to
+			have, n = to, end-to
+		}
+		if skip {
+			if _, err := io.CopyN(io.Discard, r, int64(n)); err != nil {
+				buf.Free()
+				return nil, 0, unexpected(err)
+			}
 		}
 		if mark&lastFragment != 0 {
-			return buf, nil
+			return buf, size, nil
 		}
 	}
 	buf.Free()
-	return nil, fmt.Errorf("rpc record: more than %d fragments: %w", maxFragments, ErrTooLong)
+	return nil, 0, fmt.Errorf("rpc record: more than %d fragments: %w", maxFragments, ErrTooLong)
 }
 
 // firstPiece is how much of a record is read before there is room for all of it.

@@ -4,6 +4,7 @@ package xdr
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"testing"
@@ -140,5 +141,46 @@ func TestHeaders(t *testing.T) {
 	}
 	if s := NFS4ERR_GRACE.Error() + OP_OPEN.String() + Status(4).String(); s != "NFS4ERR_GRACEOPEN4" {
 		t.Fatal(s)
+	}
+}
+
+// TestRecordWithoutRoom: of a record for which there is no room the beginning is kept, and the next
+// record is found.
+func TestRecordWithoutRoom(t *testing.T) {
+	record := func(last bool, n int) []byte {
+		b := make([]byte, 4+n)
+		mark := uint32(n)
+		if last {
+			mark |= lastFragment
+		}
+		binary.BigEndian.PutUint32(b, mark)
+		return b
+	}
+	for name, first := range map[string][]byte{
+		"one fragment":   record(true, 100<<10),
+		"two fragments":  append(record(false, 50<<10), record(true, 50<<10)...),
+		"a small second": append(record(false, 99<<10), record(true, 1<<10)...),
+	} {
+		r := bytes.NewReader(append(first, record(true, 7)...))
+		asked := 0
+		buf, size, err := ReadRecordWithin(r, 1<<20, func(n int) bool { asked = n; return n < 60<<10 })
+		if err != nil || size != 100<<10 || len(buf.B) == size || asked < 60<<10 {
+			t.Fatalf("%s: %d of %d bytes, asked for %d: %v", name, len(buf.B), size, asked, err)
+		}
+		buf.Free()
+		if next, err := ReadRecord(r, 1<<20); err != nil || len(next.B) != 7 {
+			t.Fatalf("%s: the next record: %v", name, err)
+		}
+		if _, _, err := ReadRecordWithin(bytes.NewReader(first), 100<<10-1, func(int) bool { return false }); !errors.Is(err, ErrTooLong) {
+			t.Errorf("%s: with a lower limit: %v", name, err)
+		}
+	}
+	if b := NewBuffer(1<<20 + 300); cap(b.B) > largeSize {
+		t.Errorf("a megabyte and a header take %d", cap(b.B))
+	}
+	for _, n := range []int{largeSize, largeSize + 1, 1 << 21, 1<<21 + 1} {
+		if b := NewBuffer(n); len(b.B) != n {
+			t.Errorf("a buffer of %d has %d", n, len(b.B))
+		}
 	}
 }

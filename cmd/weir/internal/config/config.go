@@ -44,9 +44,11 @@ type Config struct {
 	Lease     federation.Duration `json:"lease"`
 	AliveFor  federation.Duration `json:"aliveFor"`
 	Cache     federation.Bytes    `json:"cache"`
-	StateDir  string              `json:"stateDir"`
-	LogLevel  string              `json:"logLevel"`
-	LogFormat string              `json:"logFormat"` // text (the default) or json
+	// ClientMemory is of what NFS clients have and ask for.
+	ClientMemory federation.Bytes `json:"clientMemory"`
+	StateDir     string           `json:"stateDir"`
+	LogLevel     string           `json:"logLevel"`
+	LogFormat    string           `json:"logFormat"` // text (the default) or json
 	// SlowOperation is how long an operation of a client takes that is logged. 0: none is.
 	SlowOperation *federation.Duration `json:"slowOperation"`
 	Tracing       Tracing              `json:"tracing"`

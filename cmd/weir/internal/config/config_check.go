@@ -47,6 +47,9 @@ func (c *Config) SetDefaults() {
 	}
 }
 
+// leastClientMemory lets a client have several requests of the largest size under way.
+const leastClientMemory = 32 << 20
+
 // Check returns everything that keeps a gateway from running with c, joined. Call SetDefaults
 // first.
 func (c *Config) Check() error {
@@ -101,6 +104,9 @@ func (c *Config) Check() error {
 	c.checkTimes(&p)
 	if c.Cache < 0 {
 		p.Add("cache", c.Cache, "negative: write how much memory the cache may take, such as 256Mi")
+	}
+	if c.ClientMemory != 0 && c.ClientMemory < leastClientMemory {
+		p.Add("clientMemory", c.ClientMemory, "too little for requests of one megabyte: write 32Mi or more, such as 192Mi")
 	}
 	if _, err := ParseLevel(c.LogLevel); err != nil {
 		p.Add("logLevel", c.LogLevel, "not a level: write debug, info, warn or error")

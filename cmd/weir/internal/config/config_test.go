@@ -175,6 +175,7 @@ func TestConfigProblems(t *testing.T) {
 		{"lease", "lease: 60s", "lease: 1ms", `lease: 1ms: too short`},
 		{"aliveFor", "aliveFor: 10s", "aliveFor: 1500ms", `aliveFor: 1.5s: not whole seconds`},
 		{"cache", "cache: 256Mi", "cache: -1", `cache: -1: negative`},
+		{"client memory", "cache: 256Mi", "clientMemory: 1Mi", `clientMemory: 1Mi: too little`},
 		{"logFormat", "logLevel: info", "logFormat: xml", `logFormat: "xml": write text or json`},
 		{"slowOperation", "logLevel: info", "slowOperation: -1s", `slowOperation: -1s: negative`},
 		{"slowOperation unit", "logLevel: info", "slowOperation: 1", `slowOperation: 1: not the right form: write a time span`},

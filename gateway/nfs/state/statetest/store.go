@@ -14,6 +14,7 @@ import (
 type Store struct {
 	mu   sync.Mutex
 	m    map[string][]byte
+	n    int
 	Fail error // what Save and Delete return, to test failing disks; set it while nothing runs
 }
 
@@ -27,6 +28,7 @@ func (s *Store) Save(key string, value []byte) error {
 	if s.m == nil {
 		s.m = map[string][]byte{}
 	}
+	s.n++
 	s.m[key] = append([]byte(nil), value...)
 	return nil
 }
@@ -38,8 +40,16 @@ func (s *Store) Delete(key string) error {
 	if s.Fail != nil {
 		return s.Fail
 	}
+	s.n++
 	delete(s.m, key)
 	return nil
+}
+
+// Writes counts the calls of Save and Delete that succeeded.
+func (s *Store) Writes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
 }
 
 // Load implements state.Store.

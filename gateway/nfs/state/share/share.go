@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package state
+// Package share divides the slots of a session among the volumes of its client.
+package share
 
 import (
 	"sync"
@@ -31,12 +32,17 @@ const (
 	refusal = 100 * time.Millisecond
 )
 
-// shares are what the volumes hold of a session's slots.
-type shares struct {
+// Slots are what the volumes hold of a session's slots. Its methods may be called from many
+// goroutines.
+type Slots struct {
+	all     int
 	mu      sync.Mutex
 	used    int
 	volumes map[volume.ID]*share
 }
+
+// New returns the slots of a session, of which nobody holds any.
+func New(slots int) *Slots { return &Slots{all: slots, volumes: map[volume.ID]*share{}} }
 
 type share struct {
 	stays map[*Stay]struct{}
@@ -57,10 +63,10 @@ type Asks struct {
 
 // Stay is a request that holds a slot for a volume.
 type Stay struct {
-	session *Session
-	volume  volume.ID
-	since   time.Time
-	asks    Asks
+	slots  *Slots
+	volume volume.ID
+	since  time.Time
+	asks   Asks
 }
 
 // Full says that a volume holds its share of a session's slots already.
@@ -74,15 +80,10 @@ type Full struct {
 }
 
 // Enter counts a request for a volume until Leave. If the volume holds its share of the slots
-// already, it returns nil, and what to wait for. Most is how many requests the session's connection
-// can have under way.
-func (s *Session) Enter(v volume.ID, now time.Time, most int, asks Asks) (*Stay, Full) {
-	x := &s.shares
+// already, it returns nil, and what to wait for.
+func (x *Slots) Enter(v volume.ID, now time.Time, asks Asks) (*Stay, Full) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.volumes == nil {
-		x.volumes = map[volume.ID]*share{}
-	}
 	own := x.volumes[v]
 	if own == nil {
 		own = &share{stays: map[*Stay]struct{}{}}
@@ -95,7 +96,7 @@ func (s *Session) Enter(v volume.ID, now time.Time, most int, asks Asks) (*Stay,
 	if len(x.volumes) > 1 {
 		x.forget(now)
 	}
-	slots := min(len(s.slots), most)
+	slots := x.all
 	free := slots - x.used
 	switch {
 	case len(x.volumes) > 1:
@@ -115,7 +116,7 @@ func (s *Session) Enter(v volume.ID, now time.Time, most int, asks Asks) (*Stay,
 		}
 		return nil, Full{own.left, until}
 	}
-	st := &Stay{session: s, volume: v, since: now, asks: asks}
+	st := &Stay{slots: x, volume: v, since: now, asks: asks}
 	own.stays[st] = struct{}{}
 	x.used++
 	return st, Full{}
@@ -130,7 +131,7 @@ func spare(slots int) int {
 }
 
 // forget drops the volumes that were not used for long. mu is held.
-func (x *shares) forget(now time.Time) {
+func (x *Slots) forget(now time.Time) {
 	for id, s := range x.volumes {
 		if len(s.stays) == 0 && now.Sub(s.last) > sharedFor {
 			delete(x.volumes, id)
@@ -140,7 +141,7 @@ func (x *shares) forget(now time.Time) {
 
 // makeRoom asks the requests that wait for long, of volumes with more than an equal part of the
 // slots, to give up. mu is held.
-func (x *shares) makeRoom(slots int, now time.Time) {
+func (x *Slots) makeRoom(slots int, now time.Time) {
 	for _, s := range x.volumes {
 		if len(s.stays) <= slots/len(x.volumes) {
 			continue
@@ -155,7 +156,7 @@ func (x *shares) makeRoom(slots int, now time.Time) {
 
 // Leave ends the stay.
 func (st *Stay) Leave(now time.Time) {
-	x := &st.session.shares
+	x := st.slots
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s := x.volumes[st.volume]; s != nil {
@@ -169,27 +170,23 @@ func (st *Stay) Leave(now time.Time) {
 	}
 }
 
-// giveUp asks all requests to give up that wait for long.
-func (s *Session) giveUp(now time.Time) {
-	s.shares.mu.Lock()
-	defer s.shares.mu.Unlock()
-	for _, v := range s.shares.volumes {
-		for st := range v.stays {
-			if now.Sub(st.since) > patience {
-				st.asks.GiveUp()
-			}
-		}
-	}
+// GiveUp asks all requests to give up that wait for long.
+func (x *Slots) GiveUp(now time.Time) {
+	x.waiting(now, func(a Asks) { a.GiveUp() })
 }
 
-// revoke ends all requests that wait for long.
-func (s *Session) revoke(now time.Time) {
-	s.shares.mu.Lock()
-	defer s.shares.mu.Unlock()
-	for _, v := range s.shares.volumes {
+// Revoke ends all requests that wait for long.
+func (x *Slots) Revoke(now time.Time) {
+	x.waiting(now, func(a Asks) { a.Revoke() })
+}
+
+func (x *Slots) waiting(now time.Time, f func(Asks)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, v := range x.volumes {
 		for st := range v.stays {
 			if now.Sub(st.since) > patience {
-				st.asks.Revoke()
+				f(st.asks)
 			}
 		}
 	}

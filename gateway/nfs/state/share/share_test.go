@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package state
+package share
 
 import (
 	"testing"
@@ -13,10 +13,10 @@ import (
 func TestShares(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, volumes := range []int{1, 2, 3, 6} {
-		s := &Session{slots: make([]slot, 64)}
+		s := New(64)
 		held := make([]int, volumes)
 		enter := func(v int) (*Stay, bool) {
-			st, _ := s.Enter(volume.ID{byte(v)}, now, 64, Asks{func() {}, func() {}})
+			st, _ := s.Enter(volume.ID{byte(v)}, now, Asks{func() {}, func() {}})
 			return st, st != nil
 		}
 		for v := range volumes { // all are used
@@ -28,14 +28,14 @@ func TestShares(t *testing.T) {
 		}
 		for range 64 { // and all wait
 			for v := range volumes {
-				if s.shares.used < 64 {
+				if s.used < 64 {
 					if _, ok := enter(v); ok {
 						held[v]++
 					}
 				}
 			}
 		}
-		switch free := 64 - s.shares.used; {
+		switch free := 64 - s.used; {
 		case volumes == 1 && free != 64/spareOf:
 			t.Errorf("the only volume holds %d", held[0])
 		case volumes > 1 && free < 1:
@@ -49,11 +49,11 @@ func TestShares(t *testing.T) {
 // TestWaitingGivesUp: what waits for long gives its slot up when others need it, and not before.
 func TestWaitingGivesUp(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	s := &Session{slots: make([]slot, 16)}
+	s := New(16)
 	asked := 0
 	var stays []*Stay
 	for i := range 15 {
-		st, _ := s.Enter(volume.ID{1}, now.Add(time.Duration(i)*patience), 16, Asks{GiveUp: func() { asked++ }})
+		st, _ := s.Enter(volume.ID{1}, now.Add(time.Duration(i)*patience), Asks{GiveUp: func() { asked++ }})
 		if st == nil {
 			t.Fatal("the only volume is refused")
 		}
@@ -64,20 +64,20 @@ func TestWaitingGivesUp(t *testing.T) {
 		t.Errorf("%d are asked although nobody else needs a slot", asked)
 	}
 	young := Asks{GiveUp: func() { t.Error("who just came is asked to give up") }}
-	if st, _ := s.Enter(volume.ID{2}, now, 16, young); st == nil || asked != 14 {
+	if st, _ := s.Enter(volume.ID{2}, now, young); st == nil || asked != 14 {
 		t.Errorf("another volume may enter: %v; %d that wait are asked to give up, want all but the youngest", st != nil, asked)
 	}
-	if st, full := s.Enter(volume.ID{1}, now, 16, Asks{}); st != nil || full.Left != nil {
+	if st, full := s.Enter(volume.ID{1}, now, Asks{}); st != nil || full.Left != nil {
 		t.Error("the volume that holds nearly all gets more, or is to wait for it")
 	}
 	for _, st := range stays {
 		st.Leave(now)
 	}
-	if st, _ := s.Enter(volume.ID{1}, now, 16, Asks{}); st == nil || s.shares.used != 2 {
-		t.Errorf("after all have left it may enter: %v; %d are counted", st != nil, s.shares.used)
+	if st, _ := s.Enter(volume.ID{1}, now, Asks{}); st == nil || s.used != 2 {
+		t.Errorf("after all have left it may enter: %v; %d are counted", st != nil, s.used)
 	}
-	if s.Enter(volume.ID{3}, now.Add(2*sharedFor), 16, Asks{}); len(s.shares.volumes) != 3 {
-		t.Errorf("volumes with requests are forgotten: %d", len(s.shares.volumes))
+	if s.Enter(volume.ID{3}, now.Add(2*sharedFor), Asks{}); len(s.volumes) != 3 {
+		t.Errorf("volumes with requests are forgotten: %d", len(s.volumes))
 	}
 }
 
@@ -87,10 +87,10 @@ func TestWaitingGivesUp(t *testing.T) {
 func TestOnlyVolumeLeavesSpareSlots(t *testing.T) {
 	now, quiet := time.Unix(1e9, 0), Asks{func() {}, func() {}}
 	for _, slots := range []int{1, 2, 16, 64} {
-		s := &Session{slots: make([]slot, slots)}
+		s := New(slots)
 		var stays []*Stay
 		for range slots - spare(slots) {
-			st, _ := s.Enter(volume.ID{1}, now, 64, quiet)
+			st, _ := s.Enter(volume.ID{1}, now, quiet)
 			if st == nil {
 				t.Fatalf("of %d slots it may use but %d", slots, len(stays))
 			}
@@ -100,19 +100,19 @@ func TestOnlyVolumeLeavesSpareSlots(t *testing.T) {
 			continue
 		}
 		late := now.Add(patience / 2)
-		st, full := s.Enter(volume.ID{1}, late, 64, quiet)
+		st, full := s.Enter(volume.ID{1}, late, quiet)
 		if st != nil || full.Left == nil || !full.Until.Equal(now.Add(patience)) {
 			t.Fatalf("of %d slots it gets the spare one: %v, %+v", slots, st != nil, full)
 		}
 		stays[0].Leave(late)
 		<-full.Left // hangs if it is not told
-		if st, _ = s.Enter(volume.ID{1}, late, 64, quiet); st == nil {
+		if st, _ = s.Enter(volume.ID{1}, late, quiet); st == nil {
 			t.Fatal("a slot that is free again is not given to who waits")
 		}
-		if _, full = s.Enter(volume.ID{1}, late.Add(patience), 64, quiet); full.Left != nil {
+		if _, full = s.Enter(volume.ID{1}, late.Add(patience), quiet); full.Left != nil {
 			t.Error("a volume of which nothing ends is given spare slots")
 		}
-		if st, _ = s.Enter(volume.ID{2}, late.Add(2*sharedFor), 64, quiet); st == nil {
+		if st, _ = s.Enter(volume.ID{2}, late.Add(2*sharedFor), quiet); st == nil {
 			t.Error("another volume finds no slot")
 		}
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package state
+// Package records keeps the records of NFS clients, which package state writes, as files.
+package records
 
 import (
 	"errors"
@@ -11,32 +12,18 @@ import (
 	"strings"
 )
 
-// Store keeps client records over restarts. Keys consist of lower-case letters,
-// digits and "-". Methods may be called concurrently for different keys. Values
-// belong to the caller.
-type Store interface {
-	// Save sets key's value, which is durable when Save returns nil. After an error,
-	// key has either the old or the new value.
-	Save(key string, value []byte) error
-	// Delete removes key, durably when it returns nil. It is no error if key is
-	// absent.
-	Delete(key string) error
-	// Load calls fn for each key until fn returns an error, which it returns.
-	Load(fn func(key string, value []byte) error) error
-}
-
-// DirStore is a Store of one file per key in a directory.
-type DirStore struct{ dir string }
+// Dir is a state.Store of one file per key in a directory.
+type Dir struct{ dir string }
 
 const (
 	recordSuffix = ".json"
 	tempSuffix   = ".tmp"
 )
 
-// NewDirStore returns the Store in dir. It makes dir if needed; the parent must
-// exist. It removes what interrupted saves left behind. Only one DirStore at a time
+// Open returns the records in dir. It makes dir if needed; the parent must
+// exist. It removes what interrupted saves left behind. Only one Dir at a time
 // may use a directory.
-func NewDirStore(dir string) (*DirStore, error) {
+func Open(dir string) (*Dir, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("open client records: %w", err)
 	}
@@ -52,11 +39,11 @@ func NewDirStore(dir string) (*DirStore, error) {
 	if err := syncDir(filepath.Dir(dir)); err != nil {
 		return nil, err
 	}
-	return &DirStore{dir: dir}, nil
+	return &Dir{dir: dir}, nil
 }
 
-// Save implements Store: temporary file, fsync, rename, fsync of the directory.
-func (s *DirStore) Save(key string, value []byte) error {
+// Save implements state.Store: temporary file, fsync, rename, fsync of the directory.
+func (s *Dir) Save(key string, value []byte) error {
 	path := filepath.Join(s.dir, key+recordSuffix)
 	f, err := os.OpenFile(path+tempSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -78,8 +65,8 @@ func (s *DirStore) Save(key string, value []byte) error {
 	return syncDir(s.dir)
 }
 
-// Delete implements Store.
-func (s *DirStore) Delete(key string) error {
+// Delete implements state.Store.
+func (s *Dir) Delete(key string) error {
 	err := os.Remove(filepath.Join(s.dir, key+recordSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -90,8 +77,8 @@ func (s *DirStore) Delete(key string) error {
 	return syncDir(s.dir)
 }
 
-// Load implements Store.
-func (s *DirStore) Load(fn func(key string, value []byte) error) error {
+// Load implements state.Store.
+func (s *Dir) Load(fn func(key string, value []byte) error) error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return fmt.Errorf("load client records: %w", err)
