@@ -329,29 +329,30 @@ func (c *Core) manageMembers() {
 	if c.joining == "" && needed && (c.role == Home || c.accepted()) {
 		c.joining = c.candidate()
 	}
-	next := c.ctl.Clone()
-	next.Members = keep
+	members := keep
 	if p := c.peers[c.joining]; c.joining != "" && p != nil {
 		if p.match.Less(later(c.commit, c.begun)) || !c.outlasts(p) {
 			if len(silent) == 0 {
 				return // commit waits for it from now on, so it catches up
 			}
 		} else {
-			next.Members = append(next.Members, p.member)
+			members = append(members, p.member)
 		}
 	}
 	if len(moving) < len(keep) {
-		rest := append(moving, next.Members[len(keep):]...)
+		rest := append(moving, members[len(keep):]...)
 		if c.policy.Continue || c.staying(rest) >= c.policy.Want {
-			next.Members = rest
+			members = rest
 		}
 	}
-	if c.role == Home && c.moving == "" && c.joining == "" && len(silent) == 0 && len(next.Members) > max(1, c.policy.Want) {
-		next.Members = c.fewest(next.Members)
+	if c.role == Home && c.moving == "" && c.joining == "" && len(silent) == 0 && len(members) > max(1, c.policy.Want) {
+		members = c.fewest(members)
 	}
-	if slices.Equal(next.Members, c.ctl.Members) {
+	if slices.Equal(members, c.ctl.Members) {
 		return
 	}
+	next := c.ctl.Clone()
+	next.Members = members
 	c.propose(next, false)
 }
 

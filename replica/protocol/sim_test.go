@@ -62,6 +62,7 @@ type sim struct {
 	outliners outliners
 	bias      func(what string, n, o *node) // faults that follow from what happens
 	salts     int                           // of segments that began an epoch
+	left      int                           // copies at the end that are to go
 	mixed     bool                          // gateways come back with another promise
 	trace     []string
 	failure   string
