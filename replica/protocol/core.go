@@ -114,11 +114,12 @@ func (c *Core) Step(now Time, e Event) []Effect {
 	case Appended:
 		c.appended(e.Log)
 	case Synced:
+		news := c.log.Durable.Less(e.Position) || !c.proven() // else the next beat is soon enough
 		c.synced = c.now
 		if c.log.Durable.Less(e.Position) {
 			c.log.Durable = e.Position
 		}
-		if c.role == Follower && c.joined {
+		if news && c.role == Follower && c.joined {
 			c.ack()
 		}
 	case LogFailed:
