@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -187,5 +188,44 @@ func TestWrongBatches(t *testing.T) {
 				t.Fatalf("ended with %v", err)
 			}
 		})
+	}
+}
+
+// earlier is a server of a release that takes no batches.
+type earlier struct {
+	peerpb.UnimplementedPeerServer
+	got chan *peerpb.Envelope
+}
+
+func (s *earlier) Carry(x grpc.ClientStreamingServer[peerpb.Envelope, peerpb.CarryReply]) error {
+	if err := x.SendHeader(nil); err != nil {
+		return err
+	}
+	for {
+		e, err := x.Recv()
+		if err != nil {
+			return err
+		}
+		s.got <- e
+	}
+}
+
+// The receiver's header decides, over a real connection.
+func TestHeaderSaysWhetherBatchesAreTaken(t *testing.T) {
+	r := newRig(t)
+	old := &earlier{got: make(chan *peerpb.Envelope, 100)}
+	addr, _ := r.serve("b", old)
+	r.transport("org-a", addr).Transport.Send("b", beats(3, time.Hour))
+	for v := range 3 {
+		if e := wait(t, "message", old.got); e.GetBatch() != nil || e.GetVolume() != beats(3, 0)[v].Volume {
+			t.Fatalf("%v came", e)
+		}
+	}
+	in, calls := newInbox(), 0
+	addr, _ = r.serve("b", &Server{Caller: caller, Deliver: func(all []replica.Envelope) { calls++; in.deliver(all) }})
+	r.transport("org-a", addr).Transport.Send("b", beats(3, time.Hour))
+	in.stamps(t, protocol.Beat, 3)
+	if calls != 1 {
+		t.Errorf("they came in %d messages", calls)
 	}
 }

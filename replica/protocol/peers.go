@@ -119,7 +119,7 @@ func (c *Core) meet(p *peer, m Message) bool {
 		p.member, p.met = m.From, true
 	case p.member == m.From:
 	case m.Kind != Welcome:
-		if c.now-p.greeted >= c.cfg.Heartbeat {
+		if c.now-p.greeted >= c.cfg.Heartbeat && c.lively() {
 			c.greet(m.From.Gateway, p)
 		}
 		return false
