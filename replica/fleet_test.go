@@ -97,7 +97,8 @@ func newFleet(tb testing.TB, gateways, holders, volumes int, transport func(f *f
 		policy.FirstHome = policy.Sites[0]
 		for _, g := range policy.Sites {
 			r := f.nodes[g].Open(replica.Config{Volume: volumeName(v), Log: machines[g].open(v), Machine: &idleMachine{}, Policy: policy,
-				DataKey: segment.DataKey{1}, Store: machines[g].store, Aside: func(replica.Position) {}, Ended: func(error) {}, Logger: logger})
+				DataKey: segment.DataKey{1}, Store: machines[g].store, Aside: func(replica.Position) {}, Ended: func(error) {},
+				Logger: logger})
 			x.copies = append(x.copies, r)
 		}
 		f.volumes = append(f.volumes, x)

@@ -54,8 +54,8 @@ func overConnections(c *counted) func(f *fleet, gateway string) replica.Transpor
 		dial := func(to string) (*grpc.ClientConn, error) {
 			return grpc.NewClient("passthrough:///"+to, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStatsHandler(c),
 				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listeners[to].DialContext(ctx) }),
-				grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, method string, next grpc.Streamer,
-					o ...grpc.CallOption) (grpc.ClientStream, error) {
+				grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+					next grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 					return next(metadata.AppendToOutgoingContext(ctx, fromKey, gateway), d, conn, method, o...)
 				}))
 		}

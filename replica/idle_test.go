@@ -108,9 +108,10 @@ func TestIdleVolumesCostNothingElsewhere(t *testing.T) {
 	}
 	for _, c := range []struct{ gateways, holders, volumes int }{{6, 6, 12}, {6, 6, 48}, {18, 6, 48}, {18, 18, 48}} {
 		messages, pairs := count(c.gateways, c.holders, c.volumes)
-		// Each home speaks to the next two gateways, and they answer: four messages for each holder.
+		// Each home speaks to the next two gateways, and they answer.
 		if want := beats * 4 * c.holders; messages != want {
-			t.Errorf("%d volumes at %d of %d gateways: %d messages in %d beats, want %d", c.volumes, c.holders, c.gateways, messages, beats, want)
+			t.Errorf("%d volumes at %d of %d gateways: %d messages in %d beats, want %d", c.volumes, c.holders, c.gateways, messages,
+				beats, want)
 		}
 		if pairs != 4*c.holders {
 			t.Errorf("%d volumes at %d of %d gateways: %d pairs spoke, want %d", c.volumes, c.holders, c.gateways, pairs, 4*c.holders)

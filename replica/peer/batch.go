@@ -17,8 +17,8 @@ import (
 
 // A batch is what travels in one message of a connection. What differs from an earlier envelope of
 // the same volume and kind in its times only is said in a few bytes, for many volumes at once: so
-// the beats of idle volumes cost next to nothing. Both ends keep the earlier envelope for as long as
-// the connection lasts.
+// the beats of idle volumes cost next to nothing. Both ends keep the earlier envelope while the
+// connection lasts.
 
 const (
 	// maxBatch is about how many bytes of envelopes go into one message.

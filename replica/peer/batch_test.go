@@ -58,7 +58,7 @@ func carry(t *testing.T, c *encoder, d *decoder, all []replica.Envelope) (out []
 	return out, bytes
 }
 
-// Beats in which nothing but the time is new take as many bytes for ten thousand volumes as for one.
+// Beats in which only the time is new take as many bytes for ten thousand volumes as for one.
 func TestRepeatedBeatsAreSmall(t *testing.T) {
 	const volumes = 10_000
 	c, d := pair()
@@ -169,7 +169,8 @@ func TestWrongBatches(t *testing.T) {
 		want codes.Code
 	}{
 		"never filled": {[]*peerpb.Envelope{again}, codes.InvalidArgument},
-		"too high":     {[]*peerpb.Envelope{{Batch: &peerpb.Batch{Envelopes: []*peerpb.Envelope{{Slot: maxSlots + 1}}}}}, codes.InvalidArgument},
+		"too high": {[]*peerpb.Envelope{{Batch: &peerpb.Batch{Envelopes: []*peerpb.Envelope{{Slot: maxSlots + 1}}}}},
+			codes.InvalidArgument},
 		"too many": {[]*peerpb.Envelope{first, {Batch: &peerpb.Batch{Repeats: func() (all []*peerpb.Repeat) {
 			for range 2*maxSlots + 1 {
 				all = append(all, &peerpb.Repeat{First: 1, Count: 1})
