@@ -15,6 +15,8 @@
 //   - The event loop of a replica exists only while it has events (protocol-12). It carries out
 //     effects without the lock that guards the protocol state, so only the next event waits for a
 //     disk or the network.
+//   - A batch makes steps that wait for nothing instead of the event loops, for many replicas in a
+//     row, so that what they send travels together (ADR 44). It holds a replica until that is sent.
 //   - Replica.mu guards the protocol state. It is locked only for computations.
 //   - A reign ends in the event loop. The loop waits until the machine has stopped, or will not
 //     begin. So nobody else writes the log when the next effect changes it.

@@ -16,9 +16,10 @@ import (
 const maxQueued = 16 << 20
 
 // received accepts a message from the transport.
-func (r *Replica) received(env Envelope) {
+func (r *Replica) received(env Envelope, b *batch) {
 	m := env.Message
 	if len(env.Frames) > 0 {
+		b.send() // nobody waits with us
 		r.mu.Lock()
 		for r.queued > maxQueued && !r.closed {
 			r.drained.Wait()
@@ -40,7 +41,7 @@ func (r *Replica) received(env Envelope) {
 			r.cfg.Logger.Debug("a refusal without proof that its sender can unwrap the volume's key is ignored", "from", m.From.String())
 		}
 	}
-	r.enqueue(input{event: protocol.Received{Message: m}, env: &env})
+	r.offer(input{event: protocol.Received{Message: m}, env: &env}, b)
 }
 
 func (r *Replica) ingest(env *Envelope) {
@@ -118,8 +119,8 @@ func (r *Replica) resume() {
 		return
 	}
 	r.full.on = false
-	r.node.cfg.Transport.Send(r.full.home, Envelope{Volume: r.cfg.Volume,
-		Message: protocol.Message{Kind: protocol.Lost, From: r.self, Epoch: r.full.epoch, Stamp: now}})
+	r.node.cfg.Transport.Send(r.full.home, []Envelope{{Volume: r.cfg.Volume,
+		Message: protocol.Message{Kind: protocol.Lost, From: r.self, Epoch: r.full.epoch, Stamp: now}}})
 }
 
 // failed reports to the core that the log cannot be trusted any more (protocol-3).

@@ -202,7 +202,7 @@ func TestRefusalNeedsTheKey(t *testing.T) {
 	refuse := func(key [32]byte) {
 		more := Position{Seq: a.log.End().Seq + 1}
 		m := protocol.Message{Kind: protocol.Refuse, From: b.replica.self, Epoch: epoch, Commit: more, End: more, Epochs: b.log.Epochs()}
-		a.node.Deliver(Envelope{Volume: testVolume, Message: m, Proof: proof(key, testVolume, m.From, epoch)})
+		a.node.Deliver([]Envelope{{Volume: testVolume, Message: m, Proof: proof(key, testVolume, m.From, epoch)}})
 	}
 	refuse([32]byte{9})
 	w.writes(a, 4, 6, 100)

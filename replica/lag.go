@@ -6,101 +6,36 @@ import (
 	"context"
 	"time"
 
-	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/replica/protocol"
 	"github.com/weir-storage/weir/track"
 )
 
-// lagMeter remembers when the home's log ended where, so that lag can be given as time. Replica.mu
-// guards it.
-type lagMeter struct {
-	samples []lagSample     // ascending
-	caught  map[string]bool // gateways that have been within the limit since their stream began
-	filling uint64          // segment that the log ends in; 0 while it has no records
-	since   time.Duration   // when filling was first seen with records
-
-	catching map[string]*catchUp // by gateway
-}
-
-// maxSamples bounds the samples of a lagMeter.
-const maxSamples = 4096
-
-type lagSample struct {
-	end Position
-	at  time.Duration
-}
-
-// sample remembers that the log ends at end now. It is called at every tick, with r.mu held.
-func (l *lagMeter) sample(end Position, now time.Duration) {
-	for n := len(l.samples); n > 0 && end.Less(l.samples[n-1].end); n-- { // the log was cut
-		l.samples = l.samples[:n-1]
-	}
-	if n := len(l.samples); n > 0 && l.samples[n-1].end == end {
-		return
-	}
-	l.samples = append(l.samples, lagSample{end, now})
-	if len(l.samples) <= maxSamples {
-		return
-	}
-	// The older a change is, the less exact its age: samples are a fiftieth of their age apart.
-	last := l.samples[len(l.samples)-1]
-	thin := append(l.samples[:0:0], l.samples[0])
-	for i, s := range l.samples[1 : len(l.samples)-1] {
-		if next := l.samples[i+2]; next.at-thin[len(thin)-1].at > (now-next.at)/50 {
-			thin = append(thin, s)
-		}
-	}
-	l.samples = append(thin, last)
-}
-
-// behind returns how long a copy that ends at pos has been trailing.
-func (l *lagMeter) behind(pos Position, now time.Duration) time.Duration {
-	for _, s := range l.samples {
-		if pos.Less(s.end) {
-			return now - s.at
-		}
-	}
-	return 0
-}
-
-// age returns how long the log has ended in a segment that is not sealed and has records. It must
-// be called at every tick.
-func (l *lagMeter) age(end Position, now time.Duration) time.Duration {
-	switch {
-	case end.Off <= segment.HeaderSize:
-		l.filling = 0
-	case l.filling != end.Seq:
-		l.filling, l.since = end.Seq, now
-	default:
-		return now - l.since
-	}
-	return 0
-}
-
-// tick does the periodic work of a replica.
-func (r *Replica) tick() {
-	r.tellReads()
-	r.post(protocol.Tick{})
+// tend does the periodic work of a replica, other than the protocol's.
+func (r *Replica) tend() {
 	end := r.cfg.Log.End()
 	now := r.node.cfg.Clock()
 	r.mu.Lock()
 	leading := r.leading && !r.paused
-	r.lag.sample(end, now)
-	age := r.lag.age(end, now)
+	r.lag.Sample(end, now)
+	age := r.lag.Age(end, now)
 	stale := r.maxLag.Time > 0 && age > r.maxLag.Time/2
 	full := len(r.lent) > 0 && r.maxLag.Bytes > 0 && int64(end.Off) > r.maxLag.Bytes/2
-	if s := r.core.Status(now); leading || r.cfg.Blind && s.Role == protocol.Home {
-		r.lag.follow(s.Peers, s.Commit, end, now, r.cfg.Log.Distance)
+	if !r.core.Trailed() && !r.lag.CatchesUp() { // there is nothing to measure
+	} else if s := r.core.Status(now); leading || r.cfg.Blind && s.Role == protocol.Home {
+		r.lag.Follow(s.Peers, s.Commit, end, now, r.cfg.Log.Distance)
 	} else {
-		r.lag.catching = nil
+		r.lag.Forget()
 	}
 	stores := r.cfg.Store != nil || len(r.lent) > 0
+	look := r.uploader.due(r.core.Commit(), end)
 	r.mu.Unlock()
 	if leading && (stale && stores || full) {
 		r.rollSoon()
 	}
-	r.upload()
+	if look {
+		r.upload()
+	}
 }
 
 // rollSoon makes the event loop seal the last segment, so that it can be uploaded. The event loop
@@ -145,7 +80,7 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 			continue
 		}
 		o := federation.ObservedReplica{Gateway: p.Member.Gateway, Site: p.Member.Site, Durable: federation.Position(p.Match),
-			LagBytes: r.cfg.Log.Distance(p.Match, s.End), LagSeconds: r.lag.behind(p.Match, now).Seconds(), StuckSeconds: p.Stuck.Seconds()}
+			LagBytes: r.cfg.Log.Distance(p.Match, s.End), LagSeconds: r.lag.Behind(p.Match, now).Seconds(), StuckSeconds: p.Stuck.Seconds()}
 		switch {
 		case !p.Answers:
 			o.State = federation.ReplicaLost
@@ -156,8 +91,8 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 		default:
 			o.State = federation.ReplicaFollower
 		}
-		if c := r.lag.catching[o.Gateway]; c != nil && p.Answers {
-			o.Progress = c.progress(o.LagBytes)
+		if p.Answers {
+			o.Progress = r.lag.Progress(o.Gateway, o.LagBytes)
 		}
 		out = append(out, o)
 	}
@@ -202,14 +137,14 @@ func (r *Replica) tooFar() bool {
 	for _, p := range r.core.Status(now).Peers {
 		switch {
 		case !p.Joined:
-			delete(r.lag.caught, p.Member.Gateway)
+			delete(r.caught, p.Member.Gateway)
 		case now-p.Seen > r.node.cfg.Promise:
 		case !r.trails(p.Match, end, now):
-			if r.lag.caught == nil {
-				r.lag.caught = map[string]bool{}
+			if r.caught == nil {
+				r.caught = map[string]bool{}
 			}
-			r.lag.caught[p.Member.Gateway] = true
-		case r.lag.caught[p.Member.Gateway]:
+			r.caught[p.Member.Gateway] = true
+		case r.caught[p.Member.Gateway]:
 			return true
 		}
 	}
@@ -223,7 +158,7 @@ func (r *Replica) trails(pos, end Position, now time.Duration) bool {
 		return false
 	}
 	limit := r.maxLag
-	return limit.Bytes > 0 && r.cfg.Log.Distance(pos, end) > limit.Bytes || limit.Time > 0 && r.lag.behind(pos, now) > limit.Time
+	return limit.Bytes > 0 && r.cfg.Log.Distance(pos, end) > limit.Bytes || limit.Time > 0 && r.lag.Behind(pos, now) > limit.Time
 }
 
 // timed is a commit whose time is taken. One at a time is enough. Replica.mu guards it.

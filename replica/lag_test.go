@@ -5,9 +5,6 @@ package replica
 import (
 	"context"
 	"testing"
-	"time"
-
-	"github.com/weir-storage/weir/engine/segment"
 )
 
 // protocol-11: while a copy that answers trails too far, the home's writers wait. The copy is never
@@ -75,49 +72,6 @@ func TestJoiningCopyDoesNotStopWriters(t *testing.T) {
 			w.net.hold("a", "b", "frames", false)
 			w.same(numbers(1, 40))
 		})
-	}
-}
-
-// A home whose log was cut long ago is not taken to be behind where it ended then.
-func TestLagForgetsWhatWasCut(t *testing.T) {
-	var l lagMeter
-	l.sample(position(100), time.Second)
-	l.sample(position(900), 2*time.Second)
-	l.sample(position(200), 3*time.Second) // cut
-	if d := l.behind(position(200), time.Hour); d != 0 {
-		t.Fatalf("a copy that has everything trails by %v", d)
-	}
-	if d := l.behind(position(150), time.Hour); d != time.Hour-3*time.Second {
-		t.Fatalf("trails by %v", d)
-	}
-}
-
-func position(off uint64) Position { return Position{Seq: 1, Off: off} }
-
-// The age of a segment counts from its first record, also if no record is added after the first
-// tick that saw it.
-func TestAgeOfWhatIsNotSealed(t *testing.T) {
-	t.Parallel()
-	const header = segment.HeaderSize
-	var l lagMeter
-	for i, c := range []struct {
-		end       Position
-		now, want time.Duration
-	}{
-		{Position{}, 0, 0},
-		{Position{Seq: 1, Off: header}, 1, 0},
-		{Position{Seq: 1, Off: header}, 9, 0},
-		{Position{Seq: 1, Off: header + 1}, 10, 0},
-		{Position{Seq: 1, Off: header + 2}, 12, 2},
-		{Position{Seq: 2, Off: header + 9}, 14, 0}, // rolled over by the writer, between two ticks
-		{Position{Seq: 2, Off: header + 9}, 17, 3},
-		{Position{Seq: 3, Off: header}, 18, 0},
-		{Position{Seq: 3, Off: header + 1}, 20, 0},
-		{Position{Seq: 3, Off: header + 1}, 21, 1},
-	} {
-		if got := l.age(c.end, c.now); got != c.want {
-			t.Errorf("step %d: log ends at %v: age %d, want %d", i, c.end, got, c.want)
-		}
 	}
 }
 

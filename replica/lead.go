@@ -34,7 +34,7 @@ func (r *Replica) roleChanged(e protocol.RoleChanged) {
 		r.signal()
 		ctx, stop := context.WithCancel(r.ctx)
 		l := leader{stop, make(chan struct{})}
-		r.accepts, r.epoch, r.leader, r.lag.caught = true, e.Epoch, l, nil
+		r.accepts, r.epoch, r.leader, r.caught = true, e.Epoch, l, nil
 		r.work.Go(func() {
 			defer close(l.done)
 			r.lead(ctx, e.Epoch)

@@ -62,7 +62,7 @@ func (r *Replica) Stores() (out []federation.ObservedStore) {
 		o := federation.ObservedStore{Agreement: s.Agreement, Site: s.Site, Problem: s.Problem}
 		o.Whole = s.Problem == "" && !s.End.Less(sealed)
 		if at := r.sealedEnd(s.StoreAt, end); at.Less(end) {
-			o.LagBytes, o.LagSeconds = r.cfg.Log.Distance(at, end), r.lag.behind(at, now).Seconds()
+			o.LagBytes, o.LagSeconds = r.cfg.Log.Distance(at, end), r.lag.Behind(at, now).Seconds()
 		}
 		out = append(out, o)
 	}

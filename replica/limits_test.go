@@ -37,8 +37,8 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 	st := a.replica.Status()
 	for range 3 * maxMessages {
-		b.node.Deliver(Envelope{Volume: testVolume, Message: protocol.Message{Kind: protocol.Advance, From: a.member,
-			Epoch: st.Epoch, Stamp: w.clock(), Commit: st.Commit}})
+		b.node.Deliver([]Envelope{{Volume: testVolume, Message: protocol.Message{Kind: protocol.Advance, From: a.member,
+			Epoch: st.Epoch, Stamp: w.clock(), Commit: st.Commit}}})
 		b.node.tick()
 		b.node.probe(b.node.cfg.Disks[0])
 	}

@@ -2,7 +2,11 @@
 
 package replica
 
-import "github.com/weir-storage/weir/replica/protocol"
+import (
+	"time"
+
+	"github.com/weir-storage/weir/replica/protocol"
+)
 
 // input is an entry in the event loop's queue: an event, or a function to call there.
 type input struct {
@@ -10,6 +14,7 @@ type input struct {
 	env   *Envelope // the envelope that brought the event
 	do    func()    // instead of an event
 	kind  merged
+	probe bool // the event tells that the disk works, and nothing of the log
 }
 
 // merged is a set of input kinds. Of each kind, one input in the queue is enough: the loop reads
@@ -22,6 +27,7 @@ const (
 	mergedAppended
 	mergedRoll
 	mergedForget
+	mergedProbe
 )
 
 // maxMessages is the queue length from which messages of other gateways are dropped, as the network
@@ -91,12 +97,22 @@ func (r *Replica) loop() {
 
 // step passes one event to the core and carries out the effects. Only the event loop calls it.
 func (r *Replica) step(in input) {
+	for _, e := range r.decide(in, 0) {
+		r.do(e, in.env)
+	}
+}
+
+// decide passes one event to the core, at time now, and returns the effects. A time of 0 is the
+// present. Only who runs the loop calls it.
+func (r *Replica) decide(in input, now time.Duration) []protocol.Effect {
 	switch e := in.event.(type) {
 	// The state of the log is read here, in the loop that also cuts it, and is not carried by the
 	// queued event. That event may be older than a Truncate, and the core would then promise what
 	// is gone.
 	case protocol.Synced:
-		in.event = protocol.Synced{Position: r.cfg.Log.Durable()}
+		if !in.probe {
+			in.event = protocol.Synced{Position: r.cfg.Log.Durable()}
+		}
 	case protocol.Appended:
 		in.event = protocol.Appended{Log: r.logState()}
 	case protocol.Received:
@@ -104,7 +120,7 @@ func (r *Replica) step(in input) {
 		case e.Message.Kind == protocol.Hello:
 			r.refresh() // the answer to Hello depends on the log's end, and its Appended event may still be queued
 		case e.Message.Kind == protocol.Append && r.full.on:
-			return // resume asks the home to send it again
+			return nil // resume asks the home to send it again
 		}
 	case protocol.Tick:
 		r.resume()
@@ -114,7 +130,10 @@ func (r *Replica) step(in input) {
 		e.End = r.cfg.Log.End() // under the lock, so that WaitKnown sees the lease that this may bring
 		in.event = e
 	}
-	effects := r.core.Step(r.node.cfg.Clock(), in.event)
+	if now == 0 {
+		now = r.node.cfg.Clock()
+	}
+	effects := r.core.Step(now, in.event)
 	switch in.event.(type) {
 	case protocol.Appended, protocol.Synced: // nobody knows more by that
 	default:
@@ -123,9 +142,7 @@ func (r *Replica) step(in input) {
 		}
 	}
 	r.mu.Unlock()
-	for _, e := range effects {
-		r.do(e, in.env)
-	}
+	return effects
 }
 
 // refresh passes the state of the log to the core.

@@ -20,8 +20,9 @@ var errClosed = fmt.Errorf("replica is closed: %w", journal.ErrNotHome)
 // Transport carries envelopes to other gateways. Deliveries to one gateway stay in order per
 // method. The owner of the transport reports a broken connection with Node.PeerDown.
 type Transport interface {
-	// Send queues a message and does not wait. The message may get lost.
-	Send(gateway string, e Envelope)
+	// Send queues messages, which stay in order, and does not wait. They may get lost. Those of one
+	// call travel together if the other side can take that. The slice belongs to the transport.
+	Send(gateway string, all []Envelope)
 	// SendFrames sends a message with frames. It waits while the receiver's window is full.
 	SendFrames(ctx context.Context, gateway string, e Envelope) error
 }

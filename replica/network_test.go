@@ -45,8 +45,10 @@ type transport struct {
 	self string
 }
 
-func (t transport) Send(gateway string, e Envelope) {
-	t.net.put(t.self, gateway, "messages", parcel{env: e})
+func (t transport) Send(gateway string, all []Envelope) {
+	for _, e := range all {
+		t.net.put(t.self, gateway, "messages", parcel{env: e})
+	}
 }
 
 var errLost = errors.New("connection is broken")
@@ -111,7 +113,7 @@ func (n *network) carry(l *lane) {
 		node := n.nodes[l.to]
 		n.mu.Unlock()
 		if node != nil {
-			node.Deliver(p.env)
+			node.Deliver([]Envelope{p.env})
 		}
 		p.done(nil)
 		n.mu.Lock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/replica/blind"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
@@ -86,7 +87,7 @@ func newNode(cfg NodeConfig) *Node {
 func (n *Node) Open(cfg Config) *Replica {
 	ctx, cancel := context.WithCancel(n.ctx)
 	if cfg.Blind {
-		cfg.Machine = &blind{committed: cfg.Log.Recovered().Committed}
+		cfg.Machine = blind.New(cfg.Log.Recovered().Committed)
 	} else if cfg.Keys == nil {
 		cfg.Keys = segment.NewKeys(cfg.DataKey)
 	}
@@ -156,18 +157,24 @@ func (n *Node) Jumped() {
 	}
 }
 
-// Deliver accepts an envelope from another gateway. With frames, it may wait until there is memory
-// for them. The transport must have verified Message.From.
-func (n *Node) Deliver(e Envelope) {
-	if r := n.Get(e.Volume); r != nil {
-		r.received(e)
+// Deliver accepts envelopes from another gateway, in order. With frames, it may wait until there is
+// memory for them. The transport must have verified Message.From.
+func (n *Node) Deliver(all []Envelope) {
+	b := n.batch()
+	for _, e := range all {
+		if r := n.Get(e.Volume); r != nil {
+			r.received(e, b)
+		}
 	}
+	b.send()
 }
 
 // PeerDown reports that the connection to a gateway broke. What was sent may be lost.
 func (n *Node) PeerDown(gateway string) {
 	for _, r := range n.All() {
-		r.post(protocol.PeerDown{Gateway: gateway})
+		if r.linked(gateway) {
+			r.post(protocol.PeerDown{Gateway: gateway})
+		}
 	}
 }
 
@@ -224,9 +231,18 @@ func (noMeter) Role(string, protocol.Role)                     {}
 func (noMeter) Swapped(protocol.SwapOutcome)                   {}
 func (noMeter) Uploaded(uint64, error)                         {}
 
+// tick moves all replicas on. What they send goes out before anything is done that may wait for a
+// disk.
 func (n *Node) tick() {
-	for _, r := range n.All() {
-		r.tick()
+	all := n.All()
+	b := n.batch()
+	for _, r := range all {
+		r.tellReads()
+		r.offer(input{event: protocol.Tick{}, kind: mergedTick}, b)
+	}
+	b.send()
+	for _, r := range all {
+		r.tend()
 	}
 }
 
@@ -236,11 +252,13 @@ func (n *Node) probe(d Disk) {
 		n.cfg.Logger.Error("pool does not take a small write; this gateway stops promising for its volumes", "error", err)
 		return
 	}
+	b := n.batch()
 	for _, r := range n.All() {
 		if d.Has(r.cfg.Volume) {
-			r.post(protocol.Synced{})
+			r.offer(input{event: protocol.Synced{}, probe: true, kind: mergedProbe}, b)
 		}
 	}
+	b.send()
 }
 
 // keep makes the logs' watermarks durable that no later fsync carried.

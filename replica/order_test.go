@@ -189,7 +189,7 @@ func TestGreetingMeetsTheLogAsItIs(t *testing.T) {
 		End:    Position{Seq: end.Seq + 1, Off: segment.HeaderSize},
 		Epochs: append(a.log.Epochs(), log.EpochStart{Epoch: 2, Start: end})}
 	a.node.ControlChanged(testVolume, &ctl, a.replica.Status().Revision+1) // ends the reign
-	a.node.Deliver(Envelope{Volume: testVolume, Message: hello})
+	a.node.Deliver([]Envelope{{Volume: testVolume, Message: hello}})
 	w.settle()
 	if a.log.End() != end {
 		t.Fatalf("a keeps what b has not: its log ends at %v, shared is %v", a.log.End(), end)

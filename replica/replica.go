@@ -18,6 +18,7 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/replica/lag"
 	"github.com/weir-storage/weir/replica/protocol"
 	"github.com/weir-storage/weir/track"
 )
@@ -76,23 +77,28 @@ type Replica struct {
 	drained *sync.Cond // uses mu; signals that queued has shrunk
 	merged  merged     // kinds of inputs that are in queue
 	running bool
-	closed  bool
-	accepts bool // Append is allowed; true from before the machine leads
-	leading bool // the machine leads
-	paused  bool
-	epoch   uint64 // of leading
-	leader  leader
-	waiters []*waiter
-	timed   timed
-	streams map[string]*stream
-	changed chan struct{} // closed and replaced when role or lease may have changed
-	moved   chan struct{} // closed when the commit or the role has changed; nil: nobody waits
-	reading bool          // a ReadControl is under way
-	ctx     context.Context
-	cancel  context.CancelFunc
-	work    sync.WaitGroup
-	lag     lagMeter
-	maxLag  MaxLag
+	holder  *batch            // that runs instead of the loop; nil: none
+	after   []protocol.Effect // for the loop, when the holder is done; only who runs uses it
+	// afterEnv is the envelope that brought after.
+	afterEnv *Envelope
+	closed   bool
+	accepts  bool // Append is allowed; true from before the machine leads
+	leading  bool // the machine leads
+	paused   bool
+	epoch    uint64 // of leading
+	leader   leader
+	waiters  []*waiter
+	timed    timed
+	streams  map[string]*stream
+	changed  chan struct{} // closed and replaced when role or lease may have changed
+	moved    chan struct{} // closed when the commit or the role has changed; nil: nobody waits
+	reading  bool          // a ReadControl is under way
+	ctx      context.Context
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+	lag      lag.Meter
+	maxLag   MaxLag
+	caught   map[string]bool // gateways that have been within maxLag since their stream began
 	// staleness is Config's.
 	staleness time.Duration
 	wanted    atomic.Int64    // calls of Wanted that the core was not told of
@@ -168,12 +174,16 @@ func (r *Replica) logState() protocol.LogState {
 }
 
 func (r *Replica) send(e protocol.Send) {
+	r.node.cfg.Transport.Send(e.To, []Envelope{r.envelope(e)})
+}
+
+func (r *Replica) envelope(e protocol.Send) Envelope {
 	env := Envelope{Volume: r.cfg.Volume, Message: e.Message}
 	if proved(e.Message.Kind) && !r.cfg.Blind {
 		_, key := r.cfg.Keys.Newest()
 		env.Proof = proof(key, r.cfg.Volume, e.Message.From, e.Message.Epoch)
 	}
-	r.node.cfg.Transport.Send(e.To, env)
+	return env
 }
 
 func (r *Replica) beginEpoch(epoch uint64) {
@@ -462,4 +472,17 @@ func (r *Replica) Move(to string) { r.post(protocol.Move{To: to}) }
 // so (signed.Takeover).
 func (r *Replica) Force(epoch, change uint64, word string) {
 	r.post(protocol.Force{Epoch: epoch, Change: change, Word: word})
+}
+
+// Blind reports whether the copy has no key.
+func (r *Replica) Blind() bool { return r.cfg.Blind }
+
+// Reigns reports whether this gateway is home, and in which epoch: one that executes changes, as
+// Leading says, or a steward.
+func (r *Replica) Reigns() (epoch uint64, ok bool) {
+	if !r.cfg.Blind {
+		return r.Leading()
+	}
+	s := r.Status()
+	return s.Epoch, s.Role == protocol.Home
 }

@@ -30,6 +30,22 @@ type uploader struct {
 	running bool
 	commit  uint64 // segment of the commit position when pending was last asked for it
 	retry   clockwork.Timer
+	seen    [2]Position // commit position and end of the log at the last tick
+	idle    int         // ticks since they moved
+}
+
+// lookAgain is after how many ticks an idle log is looked at for segments that are to be uploaded,
+// although nothing moved: one may have been healed, say.
+const lookAgain = 32
+
+// due reports whether this tick is to look for segments to upload.
+func (u *uploader) due(commit, end Position) bool {
+	now := [2]Position{commit, end}
+	if u.idle++; u.seen != now || u.idle >= lookAgain {
+		u.seen, u.idle = now, 0
+		return true
+	}
+	return false
 }
 
 // isFull reports that the log is unchanged, and goes on when there is room.

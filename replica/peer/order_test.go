@@ -156,7 +156,7 @@ func TestNothingBeforeTheHeader(t *testing.T) {
 }
 
 func TestUnknownLane(t *testing.T) {
-	s := &Server{Caller: fromA, Deliver: func(replica.Envelope) { t.Error("delivered") }}
+	s := &Server{Caller: fromA, Deliver: func([]replica.Envelope) { t.Error("delivered") }}
 	x := begin(s, "other")
 	if err := wait(t, "end", x.ended); status.Code(err) != codes.InvalidArgument {
 		t.Fatalf("ended with %v", err)

@@ -3,6 +3,10 @@
 // Package peer carries replica's envelopes between gateways over gRPC with mutual TLS
 // (peerpb/peer.proto).
 //
+// Messages of one call, and those that wait meanwhile, travel as a batch to a receiver that says in
+// its header that it takes batches (ADR 44). Its release then also knows greetings that have only
+// the newest epochs.
+//
 // A Transport keeps two lanes to each gateway that it sends to, each with its own connection. One
 // lane carries messages, so that promises are never stuck behind data. The other carries frames of
 // the log; its flow control slows the sender to what the receiver and the link can take. Both lanes
@@ -27,7 +31,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jonboulle/clockwork"
@@ -72,12 +78,22 @@ type lane struct {
 	gateway string
 	name    string
 	queue   chan parcel
+	waiting atomic.Int64 // envelopes in the queue; of the lane of messages
 }
 
 type parcel struct {
-	envelope *peerpb.Envelope
-	sent     chan error // buffer of one; nil: nobody waits
+	envelopes []replica.Envelope
+	sent      chan error // buffer of one; nil: nobody waits
 }
+
+// maxWaiting is how many envelopes may wait in a lane of messages, unless one call brings more.
+const maxWaiting = 1 << 16
+
+// The receiver's header says whether it takes batches.
+const (
+	takesKey = "weir-takes"
+	batches  = "batches"
+)
 
 func (p parcel) done(err error) {
 	if p.sent != nil {
@@ -128,16 +144,21 @@ func (t *Transport) link(gateway string) *link {
 	return l
 }
 
-// Send queues a message. If the queue is full, the message is dropped, as the network might drop
-// it.
-func (t *Transport) Send(gateway string, e replica.Envelope) {
+// Send queues messages. If the queue is full, they are dropped, as the network might drop them.
+func (t *Transport) Send(gateway string, all []replica.Envelope) {
 	l := t.link(gateway)
 	if l == nil {
 		return
 	}
+	m, n := l.messages, int64(len(all))
+	if now := m.waiting.Add(n); now > n && now > maxWaiting {
+		m.waiting.Add(-n)
+		return
+	}
 	select {
-	case l.messages.queue <- parcel{envelope: encode(e)}:
+	case m.queue <- parcel{envelopes: all}:
 	default:
+		m.waiting.Add(-n)
 	}
 }
 
@@ -148,7 +169,7 @@ func (t *Transport) SendFrames(ctx context.Context, gateway string, e replica.En
 	if l == nil {
 		return fmt.Errorf("send to gateway %s: %w", gateway, errClosed)
 	}
-	p := parcel{envelope: encode(e), sent: make(chan error, 1)}
+	p := parcel{envelopes: []replica.Envelope{e}, sent: make(chan error, 1)}
 	select {
 	case l.frames.queue <- p:
 	case <-ctx.Done():
@@ -175,6 +196,7 @@ func (l *lane) run() {
 		var first parcel
 		select {
 		case first = <-l.queue:
+			l.took(first)
 		case <-l.t.ctx.Done():
 			return
 		}
@@ -193,11 +215,15 @@ func (l *lane) run() {
 	}
 }
 
+// took counts a parcel that was taken out of the queue.
+func (l *lane) took(p parcel) { l.waiting.Add(-int64(len(p.envelopes))) }
+
 // drain drops what was queued for a connection that is gone.
 func (l *lane) drain(why error) {
 	for {
 		select {
 		case p := <-l.queue:
+			l.took(p)
 			p.done(why)
 		default:
 			return
@@ -210,7 +236,7 @@ func (l *lane) drain(why error) {
 func (l *lane) session(first parcel) error {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(l.t.ctx, laneKey, l.name))
 	defer cancel()
-	s, end, err := l.open(ctx)
+	s, c, end, err := l.open(ctx)
 	if err != nil {
 		first.done(err)
 		return err
@@ -225,14 +251,17 @@ func (l *lane) session(first parcel) error {
 		broken <- err
 	})
 	for p := first; ; {
-		if err := s.Send(p.envelope); err != nil {
-			err = errors.Join(err, <-broken)
-			p.done(err)
-			return err
+		for _, e := range c.encode(l.gather(p, c)) {
+			if err := s.Send(e); err != nil {
+				err = errors.Join(err, <-broken)
+				p.done(err)
+				return err
+			}
 		}
 		p.done(nil)
 		select {
 		case p = <-l.queue:
+			l.took(p)
 		case err := <-broken:
 			return err
 		case <-l.t.ctx.Done():
@@ -241,33 +270,54 @@ func (l *lane) session(first parcel) error {
 	}
 }
 
+// gather returns the envelopes of p, and with them those that wait and can travel with it: nobody
+// waits for them.
+func (l *lane) gather(p parcel, c *encoder) []replica.Envelope {
+	all := p.envelopes
+	for c.batches && p.sent == nil && len(all) < maxWaiting {
+		select {
+		case more := <-l.queue:
+			l.took(more)
+			all = append(all, more.envelopes...)
+		default:
+			return all
+		}
+	}
+	return all
+}
+
 // open connects, and returns when the receiver has put earlier connections of the lane out of use.
-func (l *lane) open(ctx context.Context) (s grpc.ClientStreamingClient[peerpb.Envelope, peerpb.CarryReply], end func(), err error) {
+func (l *lane) open(ctx context.Context) (s carrying, c *encoder, end func(), err error) {
 	conn, err := l.t.dial(l.gateway)
 	if err != nil {
-		return nil, nil, fmt.Errorf("dial gateway %s: %w", l.gateway, err)
+		return nil, nil, nil, fmt.Errorf("dial gateway %s: %w", l.gateway, err)
 	}
 	end = func() { _ = conn.Close() } // its error would report nothing that matters here
 	s, err = peerpb.NewPeerClient(conn).Carry(ctx)
+	var header metadata.MD
 	if err == nil {
-		err = accepted(s)
+		header, err = accepted(s)
 	}
 	if err != nil {
 		end()
-		return nil, nil, fmt.Errorf("open stream to gateway %s: %w", l.gateway, err)
+		return nil, nil, nil, fmt.Errorf("open stream to gateway %s: %w", l.gateway, err)
 	}
-	return s, end, nil
+	c = newEncoder(l.name == messages && slices.Contains(header.Get(takesKey), batches))
+	return s, c, end, nil
 }
+
+// carrying is the sender's end of a connection.
+type carrying = grpc.ClientStreamingClient[peerpb.Envelope, peerpb.CarryReply]
 
 // accepted waits for the receiver's header. If none comes, it returns the error that ended the
 // stream.
-func accepted(s grpc.ClientStreamingClient[peerpb.Envelope, peerpb.CarryReply]) error {
+func accepted(s carrying) (metadata.MD, error) {
 	header, err := s.Header()
 	if err != nil || header != nil {
-		return err
+		return header, err
 	}
 	if err := s.RecvMsg(new(peerpb.CarryReply)); err != nil {
-		return err
+		return nil, err
 	}
-	return errors.New("the other side closed the stream")
+	return nil, errors.New("the other side closed the stream")
 }

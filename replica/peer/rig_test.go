@@ -91,16 +91,18 @@ type inbox struct {
 
 func newInbox() *inbox { return &inbox{came: make(chan struct{}, 1)} }
 
-func (b *inbox) deliver(e replica.Envelope) {
-	if b.gate != nil {
-		b.gate(e)
-	}
-	b.mu.Lock()
-	b.all = append(b.all, e)
-	b.mu.Unlock()
-	select {
-	case b.came <- struct{}{}:
-	default:
+func (b *inbox) deliver(all []replica.Envelope) {
+	for _, e := range all {
+		if b.gate != nil {
+			b.gate(e)
+		}
+		b.mu.Lock()
+		b.all = append(b.all, e)
+		b.mu.Unlock()
+		select {
+		case b.came <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -205,6 +207,11 @@ func batch(n, size int) replica.Envelope {
 	e := message(n)
 	e.Message.Kind, e.Frames = protocol.Append, make([]byte, size)
 	return e
+}
+
+// Send sends one message.
+func (t *transport) Send(gateway string, e replica.Envelope) {
+	t.Transport.Send(gateway, []replica.Envelope{e})
 }
 
 // send sends frames again and again until they are taken, as the replicas do.

@@ -25,9 +25,9 @@ type Server struct {
 	peerpb.UnimplementedPeerServer
 	// Caller returns the gateway that a call comes from, by its certificate.
 	Caller func(ctx context.Context) (gateway string, err error)
-	// Deliver accepts an envelope. If it has frames, Deliver may wait, which slows the sender.
-	// Envelopes of one lane of one gateway come one at a time and in order.
-	Deliver func(replica.Envelope)
+	// Deliver accepts envelopes, in order. If one has frames, Deliver may wait, which slows the
+	// sender. It is called for one lane of one gateway one call at a time.
+	Deliver func([]replica.Envelope)
 	// Fetched reads a range of a segment from this gateway's pool or store.
 	Fetched func(ctx context.Context, volume, segment string, off int64, p []byte) error
 	// May reports whether a gateway may have segments of a volume.
@@ -108,9 +108,10 @@ func (s *Server) Carry(stream grpc.ClientStreamingServer[peerpb.Envelope, peerpb
 	if err != nil {
 		return err
 	}
-	if err := stream.SendHeader(nil); err != nil {
+	if err := stream.SendHeader(metadata.Pairs(takesKey, batches)); err != nil {
 		return err
 	}
+	d := decoder{slots: map[uint32]replica.Envelope{}}
 	for {
 		e, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -119,13 +120,18 @@ func (s *Server) Carry(stream grpc.ClientStreamingServer[peerpb.Envelope, peerpb
 		if err != nil {
 			return err
 		}
-		env := decode(e)
-		if env.Message.From.Gateway != caller {
-			return status.Errorf(codes.PermissionDenied,
-				"message of gateway %q came with the certificate of gateway %q: check which certificate that gateway was started with",
-				env.Message.From.Gateway, caller)
+		all, err := d.decode(e)
+		if err != nil {
+			return status.Errorf(codes.InvalidArgument, "message of gateway %q: %v", caller, err)
 		}
-		if err := gate.deliver(ctx, number, func() { s.Deliver(env) }); err != nil {
+		for _, env := range all {
+			if env.Message.From.Gateway != caller {
+				return status.Errorf(codes.PermissionDenied,
+					"message of gateway %q came with the certificate of gateway %q: check which certificate that gateway was started with",
+					env.Message.From.Gateway, caller)
+			}
+		}
+		if err := gate.deliver(ctx, number, func() { s.Deliver(all) }); err != nil {
 			return err
 		}
 	}

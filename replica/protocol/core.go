@@ -46,10 +46,13 @@ type Core struct {
 	yieldUntil   Time    // we handed over; until then a record that names us is no reason to take over
 	asked        bool    // a ControlRead that we asked for, before a takeover, is due
 	askedAt      Time
-	released     bool // the home handed over to us
-	reads        int  // of which the home was not told
+	calledAt     Time          // when we last asked the home to greet us
+	callWait     time.Duration // from then until we ask again
+	released     bool          // the home handed over to us
+	reads        int           // of which the home was not told
 
 	// As home.
+	gateways  []Member // of the federation, this one too; not to be changed
 	peers     map[string]*peer
 	begun     Position // end of the header that begins the epoch, zero until written
 	startedAt Time     // when the epoch began here
@@ -68,25 +71,6 @@ type swap struct {
 	takeover bool
 	unknown  bool // to be settled by reading back
 	doubt    bool // a conflict may come from an earlier attempt of this swap, or answer an earlier swap
-}
-
-// peer is what the home knows of another gateway.
-type peer struct {
-	member  Member // without its Log until met
-	met     bool   // a message told which log it has
-	joined  bool
-	again   bool // it asked for a new stream, and its Welcome has not come
-	matched bool // match is valid: the peer sent Welcome in this epoch
-	proved  bool
-	blind   bool // it said so
-	match   Position
-	seen    Time // when its last message came
-	stamp   Time // newest Stamp of its clock
-	promise Time // its promise is valid until then
-	borrower
-	pledge  Time // how long its newest promise was
-	greeted Time
-	moved   Time // when it last stored something, or lacked nothing
 }
 
 // lapse is a gateway that is not a member and may read until its lease ends.
@@ -130,11 +114,12 @@ func (c *Core) Step(now Time, e Event) []Effect {
 	case Appended:
 		c.appended(e.Log)
 	case Synced:
+		news := c.log.Durable.Less(e.Position) || !c.proven() // else the next beat is soon enough
 		c.synced = c.now
 		if c.log.Durable.Less(e.Position) {
 			c.log.Durable = e.Position
 		}
-		if c.role == Follower && c.joined {
+		if news && c.role == Follower && c.joined {
 			c.ack()
 		}
 	case LogFailed:
@@ -146,6 +131,7 @@ func (c *Core) Step(now Time, e Event) []Effect {
 		c.peerDown(e.Gateway)
 	case PolicyChanged:
 		c.policy = e.Policy
+		c.choosePeers()
 		c.maybeCreate()
 	case Peers:
 		c.setPeers(e.Members)
@@ -161,6 +147,7 @@ func (c *Core) Step(now Time, e Event) []Effect {
 		c.force(e)
 	case Move:
 		c.move(e.To)
+		c.choosePeers()
 	}
 	c.advance()
 	return c.out
@@ -226,6 +213,7 @@ func (c *Core) adopt(e ControlRead) {
 		return
 	}
 	ctl := e.Control.Clone()
+	first := c.ctl == nil
 	c.ctl, c.rev = &ctl, e.Revision
 	// A home that a person displaced may have gone on, beside the new one.
 	if slices.ContainsFunc(ctl.History, func(s federation.EpochStart) bool { return s.Forced && s.Epoch > c.epoch }) {
@@ -234,6 +222,10 @@ func (c *Core) adopt(e ControlRead) {
 	if ctl.Epoch > c.epoch {
 		c.follow(ctl.Epoch)
 	}
+	if first { // its home is at work already
+		c.calledAt = c.now - c.cfg.Heartbeat
+	}
+	c.choosePeers()
 	if m := c.early; m != nil && ctl.Epoch >= m.Epoch {
 		c.early = nil
 		c.hello(*m)
@@ -328,6 +320,7 @@ func (c *Core) done(rev federation.Revision) {
 		}
 		c.lapsing, c.quietEnd = nil, 0
 		c.forgetReaders()
+		c.choosePeers()
 		if old != nil && old.Home.Gateway == c.cfg.Self.Gateway {
 			c.lapseAll()
 		}
@@ -350,11 +343,7 @@ func (c *Core) done(rev federation.Revision) {
 // are not remembered.
 func (c *Core) lapseAll() {
 	c.quietEnd = c.now + c.cfg.longest()/2
-	for g, p := range c.peersInOrder() {
-		if !c.votes(p) {
-			c.lapsing = append(c.lapsing, lapse{g, c.quietEnd})
-		}
-	}
+	c.lapseNew(nil)
 }
 
 // follow ends the present role and makes this gateway a follower in epoch e.
@@ -364,6 +353,7 @@ func (c *Core) follow(e uint64) {
 	c.joined, c.home, c.greeting, c.leaseUntil, c.released = false, "", nil, 0, false
 	c.claims = nil // what was not committed may be cut
 	c.promiseUntil = max(c.promiseUntil, c.now+c.cfg.Promise)
+	c.calledAt, c.callWait = c.now, 0
 	if c.role != Candidate { // a candidate waits for the outcome of its swap
 		c.setRole(Follower)
 	}
@@ -403,51 +393,6 @@ func (c *Core) appended(l LogState) {
 	}
 }
 
-func (c *Core) peerDown(gateway string) {
-	if p := c.peers[gateway]; p != nil && c.leading() {
-		p.again = false
-		if p.joined {
-			p.joined = false
-			c.emit(Unstream{To: gateway})
-		}
-	}
-	if gateway == c.home {
-		c.joined = false
-	}
-}
-
-func (c *Core) setPeers(members []Member) {
-	for _, m := range members {
-		if m.Gateway == c.cfg.Self.Gateway {
-			continue
-		}
-		p := c.peers[m.Gateway]
-		switch {
-		case p == nil:
-			c.peers[m.Gateway] = &peer{member: m}
-			if c.leading() && c.now < c.quietEnd && !c.votes(c.peers[m.Gateway]) {
-				c.lapsing = append(c.lapsing, lapse{m.Gateway, c.quietEnd})
-			}
-		case p.member.Pool() != m: // another incarnation: another log
-			if p.joined && c.leading() {
-				c.emit(Unstream{To: m.Gateway})
-			}
-			*p = peer{member: m, borrower: p.borrower}
-		}
-	}
-	for g, p := range c.peersInOrder() {
-		if !slices.ContainsFunc(members, func(m Member) bool { return m.Gateway == g }) {
-			if p.joined && c.leading() {
-				c.emit(Unstream{To: g})
-			}
-			if p.lease > c.now {
-				c.lapsing = append(c.lapsing, lapse{g, p.lease})
-			}
-			delete(c.peers, g)
-		}
-	}
-}
-
 func (c *Core) tick() {
 	switch {
 	case !c.read, c.swap != nil && c.swap.unknown, c.ctl != nil && c.ctl.Epoch < c.epoch:
@@ -460,7 +405,8 @@ func (c *Core) tick() {
 	}
 	switch {
 	case !c.leading():
-	case c.proven() || len(c.voters()) < 2:
+		c.call()
+	case c.lively():
 		c.beat()
 		c.noteIdle()
 		c.noteReaders()
@@ -471,6 +417,10 @@ func (c *Core) tick() {
 		c.mute()
 	}
 }
+
+// lively reports whether a home may have others promise something: its disk works, or there are no
+// other members.
+func (c *Core) lively() bool { return c.proven() || len(c.voters()) < 2 }
 
 // proven reports whether there is recent evidence that our disk works.
 func (c *Core) proven() bool { return c.now-c.synced <= c.cfg.Promise }

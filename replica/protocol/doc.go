@@ -35,7 +35,9 @@
 //
 //   - protocol-6: A follower truncates its log to the longest prefix that it shares with the home's
 //     log. The prefix is found by comparing which epoch began where in both logs. What is committed
-//     is cut only after an epoch that a person forced, by the control record.
+//     is cut only after an epoch that a person forced, by the control record. A home speaks to the
+//     gateways that have a copy or may have one; a copy that does not hear of its home asks it (ADR
+//     44).
 //
 //   - protocol-7: Without the registry no swap succeeds, so nothing changes hands. Serving goes on.
 //

@@ -69,9 +69,14 @@ func (c *Core) hello(m Message) {
 	if c.role != Follower {
 		return // our own epoch
 	}
-	c.joined = false
+	c.joined, c.calledAt, c.callWait = false, c.now, 0
 	c.home, c.homeStamp, c.homeHeard, c.greeting = m.From.Gateway, m.Stamp, c.now, &m
-	c.cut = shared(c.log, m.Epochs, m.End)
+	var sure bool
+	if c.cut, sure = shared(c.log, m.Epochs, m.End); m.Part && !sure {
+		c.greeting = nil
+		c.sendTo(m, Message{Kind: Lost, Whole: true})
+		return
+	}
 	if n := len(c.log.Epochs); n > 0 && c.log.Epochs[n-1].Epoch == m.Epoch && slices.ContainsFunc(m.Epochs, c.log.Epochs[n-1].Same) {
 		c.cut = c.log.End // what we have of this epoch is in the home's log, even if frames came before this Hello
 	}
@@ -107,8 +112,9 @@ func (c *Core) leftOut(pos Position) bool {
 
 // shared returns the end of the longest prefix that log own shares with a log that has these epochs
 // and this end (protocol-6). Comparing epochs is enough: within one epoch, known by number and
-// salt, a single home appended in one order.
-func shared(own LogState, epochs []log.EpochStart, end Position) Position {
+// salt, a single home appended in one order. sure: older epochs of that log than these would not
+// change the result.
+func shared(own LogState, epochs []log.EpochStart, end Position) (_ Position, sure bool) {
 	endOf := func(list []log.EpochStart, i int, end Position) Position {
 		if i+1 < len(list) {
 			return list[i+1].Start
@@ -128,12 +134,12 @@ func shared(own LogState, epochs []log.EpochStart, end Position) Position {
 		default:
 			a, b := endOf(own.Epochs, i, own.End), endOf(epochs, j, end)
 			if b.Less(a) {
-				return b
+				return b, true
 			}
-			return a
+			return a, true
 		}
 	}
-	return Position{}
+	return Position{}, i < 0
 }
 
 // rivals reports whether two logs have an epoch of the same number that two homes began.
@@ -158,15 +164,14 @@ func (c *Core) hearsay(m Message) {
 // gateway of the federation may send a refusal. It counts only from one that proved the volume's
 // key, and a home believes it only if the refuser's log could have what it speaks of.
 func (c *Core) refused(m Message) {
-	p := c.peers[m.From.Gateway]
 	switch {
-	case !m.Proved && (c.ctl == nil || !c.ctl.CountsOn(m.From)) || m.Epoch != c.epoch || p == nil || p.member.Pool() != m.From.Pool():
+	case !m.Proved && (c.ctl == nil || !c.ctl.CountsOn(m.From)) || m.Epoch != c.epoch || !c.listed(m.From):
 		return
 	case c.leading():
 		if !m.couldKnow() {
 			return
 		}
-		have := shared(c.log, m.Epochs, m.End)
+		have, _ := shared(c.log, m.Epochs, m.End)
 		if !have.Less(m.Commit) {
 			return // we have it
 		}

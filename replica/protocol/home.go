@@ -24,14 +24,14 @@ func (c *Core) peersInOrder() iter.Seq2[string, *peer] {
 
 // fromFollower handles a follower's message to its home.
 func (c *Core) fromFollower(m Message, end Position) {
-	p := c.peers[m.From.Gateway]
-	if !c.leading() || p == nil || p.member.Pool() != m.From.Pool() || m.Epoch != c.epoch {
+	if !c.leading() || m.Epoch != c.epoch {
 		return
 	}
-	if !c.meet(p, m) {
+	p := c.whoSaid(m)
+	if p == nil || !c.meet(p, m) {
 		return
 	}
-	p.seen = c.now
+	p.seen, p.wait = c.now, 0
 	p.stamp = max(p.stamp, m.Stamp)
 	switch m.Kind {
 	case Lost:
@@ -40,7 +40,10 @@ func (c *Core) fromFollower(m Message, end Position) {
 			p.joined, p.again = false, true
 			c.emit(Unstream{To: m.From.Gateway})
 		}
-		c.greet(m.From.Gateway, p)
+		p.whole = p.whole || m.Whole
+		if c.begun != (Position{}) && c.lively() { // else beat greets it, when there is something to join
+			c.greet(m.From.Gateway, p)
+		}
 		return
 	case Welcome:
 		p.again = false
@@ -71,37 +74,6 @@ func (c *Core) fromFollower(m Message, end Position) {
 	}
 }
 
-// meet notes which log a follower has, and reports whether m is of the log that it has now. A
-// follower that began anew is met with its Welcome.
-func (c *Core) meet(p *peer, m Message) bool {
-	switch {
-	case !p.met:
-		p.member, p.met = m.From, true
-	case p.member == m.From:
-	case m.Kind != Welcome:
-		if c.now-p.greeted >= c.cfg.Heartbeat {
-			c.greet(m.From.Gateway, p)
-		}
-		return false
-	default:
-		if p.joined {
-			c.emit(Unstream{To: m.From.Gateway})
-		}
-		*p = peer{member: m.From, met: true, borrower: p.borrower, greeted: p.greeted}
-	}
-	return true
-}
-
-// could reports whether p may be the member m, as far as is known.
-func (p *peer) could(m Member) bool {
-	return p.member == m || !p.met && p.member.Pool() == m.Pool()
-}
-
-// votes reports whether p is a member, or may be one.
-func (c *Core) votes(p *peer) bool {
-	return c.ctl != nil && slices.ContainsFunc(c.ctl.Members, p.could)
-}
-
 // lost reports whether the log that a follower welcomes us with lacks what that follower must have:
 // what it acknowledged in this epoch, or, if it is a member, what is committed. Then it is not that
 // member any more, and is told so.
@@ -122,38 +94,6 @@ func (c *Core) lost(p *peer, m Message) bool {
 	}
 	c.send(m.From.Gateway, Message{Kind: Refuse, Commit: must})
 	return true
-}
-
-func (c *Core) greet(gateway string, p *peer) {
-	p.greeted = c.now
-	c.send(gateway, Message{Kind: Hello, Epochs: slices.Clone(c.log.Epochs), Forced: c.forced(), End: c.log.End})
-}
-
-// forced lists the epochs that a person forced.
-func (c *Core) forced() (out []uint64) {
-	for _, e := range c.ctl.History {
-		if e.Forced {
-			out = append(out, e.Epoch)
-		}
-	}
-	return out
-}
-
-// beat sends a Beat or a Hello to every follower, which renews the members' promises.
-func (c *Core) beat() {
-	if c.begun == (Position{}) {
-		return // the epoch is not in our own log yet
-	}
-	for g, p := range c.peersInOrder() {
-		switch {
-		case p.joined && !c.vouched(p) && slices.Contains(c.policy.Sites, p.member.Site) && c.now-p.greeted >= c.proofAgain():
-			c.greet(g, p) // the volume's keys may have come since it was asked
-		case p.joined:
-			c.send(g, c.withLease(p, Message{Kind: Beat, Commit: c.commit, End: c.log.End, Current: c.reigns(c.now)}))
-		case c.now-p.greeted >= c.cfg.Heartbeat || p.greeted == 0:
-			c.greet(g, p)
-		}
-	}
 }
 
 // proofAgain is how long a home waits until it asks a follower that did not prove its key again
@@ -389,29 +329,30 @@ func (c *Core) manageMembers() {
 	if c.joining == "" && needed && (c.role == Home || c.accepted()) {
 		c.joining = c.candidate()
 	}
-	next := c.ctl.Clone()
-	next.Members = keep
+	members := keep
 	if p := c.peers[c.joining]; c.joining != "" && p != nil {
 		if p.match.Less(later(c.commit, c.begun)) || !c.outlasts(p) {
 			if len(silent) == 0 {
 				return // commit waits for it from now on, so it catches up
 			}
 		} else {
-			next.Members = append(next.Members, p.member)
+			members = append(members, p.member)
 		}
 	}
 	if len(moving) < len(keep) {
-		rest := append(moving, next.Members[len(keep):]...)
+		rest := append(moving, members[len(keep):]...)
 		if c.policy.Continue || c.staying(rest) >= c.policy.Want {
-			next.Members = rest
+			members = rest
 		}
 	}
-	if c.role == Home && c.moving == "" && c.joining == "" && len(silent) == 0 && len(next.Members) > max(1, c.policy.Want) {
-		next.Members = c.fewest(next.Members)
+	if c.role == Home && c.moving == "" && c.joining == "" && len(silent) == 0 && len(members) > max(1, c.policy.Want) {
+		members = c.fewest(members)
 	}
-	if slices.Equal(next.Members, c.ctl.Members) {
+	if slices.Equal(members, c.ctl.Members) {
 		return
 	}
+	next := c.ctl.Clone()
+	next.Members = members
 	c.propose(next, false)
 }
 

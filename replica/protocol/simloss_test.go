@@ -107,3 +107,29 @@ func (n *node) disown(e Disown) {
 	n.doubted, n.rewound = true, false
 	n.sim.after(promise, n.start)
 }
+
+// reset breaks the connection between two nodes. What is under way is lost, and each end learns of
+// it at its own time.
+func (s *sim) reset(a, b string) {
+	for _, pair := range [][2]string{{a, b}, {b, a}} {
+		d := s.network[pair[0]+">"+pair[1]]
+		d.life++
+		d.dead = true
+		n, life := s.node(pair[0]), d.life
+		told := func() {
+			if d.life == life {
+				d.dead = false
+				if n.core != nil {
+					n.step(PeerDown{pair[1]})
+				}
+			}
+		}
+		s.after(s.between(0, 100*ms), func() {
+			if n.core == nil {
+				told()
+			} else {
+				n.run(told)
+			}
+		})
+	}
+}

@@ -262,3 +262,21 @@ func (n *node) swap(e Swap) {
 		answer(back, Swapped{Outcome: SwapUnknown})
 	})
 }
+
+func names(ms []Member) []string {
+	var out []string
+	for _, m := range ms {
+		out = append(out, m.Gateway)
+	}
+	return out
+}
+
+func (r registry) String() string {
+	if r.ctl == nil {
+		return "none"
+	}
+	return fmt.Sprintf("epoch %d home %s members %v", r.ctl.Epoch, r.ctl.Home.Gateway, names(r.ctl.Members))
+}
+
+// isHome reports whether the registry's record says so.
+func (s *sim) isHome(n *node) bool { return s.ctl != nil && s.ctl.Home == n.member }

@@ -29,12 +29,19 @@ func (s *sim) even() {
 // with everything that was committed, or says for what it waits, and then stays as it is.
 func (s *sim) settle() {
 	s.bias = func(string, *node, *node) {}
+	stays := s.chance(50) // a copy that is to go is still there, and follows whoever is home
 	for _, n := range s.nodes {
+		keyed := slices.ContainsFunc(s.policy.Sites, func(site string) bool { return !slices.Contains(s.policy.Blind, site) })
+		if stays && keyed && !slices.Contains(s.policy.Sites, n.name) && len(s.policy.Sites) >= s.policy.Want {
+			s.left++
+			stays = false
+			continue
+		}
 		s.returns(n)
 	}
 	s.tellPolicyOf(s.nodes[0])
 	s.mishap = 0
-	filled := s.chance(25)
+	filled := s.chance(25) && len(s.policy.Sites) == len(s.nodes)
 	if filled {
 		s.fillForGood()
 	}

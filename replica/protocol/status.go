@@ -110,3 +110,17 @@ func (c *Core) Fresh(now Time, applied Position) (at Time, pos Position, ok bool
 
 // Commit returns the newest commit position known here.
 func (c *Core) Commit() Position { return c.commit }
+
+// Trailed reports whether this gateway leads and a follower lacks, or may lack, something that is
+// committed.
+func (c *Core) Trailed() bool {
+	if !c.leading() {
+		return false
+	}
+	for _, p := range c.peers {
+		if p.match.Less(c.commit) {
+			return true
+		}
+	}
+	return false
+}

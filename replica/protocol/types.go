@@ -77,7 +77,7 @@ const (
 	Advance                 // Commit has moved; not answered
 	Beat                    // Commit, lease; answered by Ack
 	Ack                     // durable up to End; promise
-	Lost                    // the frames do not fit the follower's log: send Hello again
+	Lost                    // the follower does not have the log from the home, or not in order: send Hello
 	Reject                  // Epoch is over: the receiver must read the control record
 	Release                 // the home has stopped: the receiver may take over at once
 	Refuse                  // Commit is committed, and the receiver's log lacks it: the receiver lost something
@@ -91,6 +91,8 @@ type Message struct {
 	Stamp  Time             // sender's clock
 	Echo   Time             // newest Stamp that the sender had of the receiver, 0 for none
 	Epochs []log.EpochStart // Hello; Refuse to a home
+	Part   bool             // Hello: Epochs are only the newest ones
+	Whole  bool             // Lost: those were not enough; Hello: Epochs are to stay whole
 	Forced []uint64         // Hello: the epochs that a person forced. Releases of before believe it
 	Start  Position         // Append: where the frames begin; Welcome: where the follower's log ends
 	End    Position         // Hello, Beat: where the home's log ends; Welcome, Ack: durable up to here; Refuse: where the log ends
@@ -142,8 +144,8 @@ type (
 	PeerDown struct{ Gateway string }
 	// PolicyChanged replaces the policy.
 	PolicyChanged struct{ Policy Policy }
-	// Peers lists the gateways of the volume's sites, with their pools' present incarnations. Their
-	// messages tell which log they have.
+	// Peers lists the gateways of the federation, with their pools' present incarnations. Their
+	// messages tell which log they have. The list is not changed any more.
 	Peers struct{ Members []Member }
 	// Wanted reports that clients of this gateway read, as often as Reads since the last one. If it
 	// may not read from its own copy, it asks the home for a lease (protocol-26).

@@ -124,7 +124,9 @@ var table = []row{
 
 	// Copies. protocol decides and does nothing else: no module that could do input or output.
 	{pkg: "replica", project: []string{"journal", "track", "engine/log", "engine/segment", "cachepool/readcache", "store", "federation",
-		"replica/protocol"}, tests: []string{"cachepool"}},
+		"replica/blind", "replica/lag", "replica/protocol"}, tests: []string{"cachepool", "replica/peer", "replica/peer/peerpb"}},
+	{pkg: "replica/blind", project: []string{"journal", "engine/segment"}, outside: stdlib},
+	{pkg: "replica/lag", project: []string{"engine/segment", "federation", "replica/protocol"}, outside: stdlib},
 	{pkg: "replica/protocol", project: []string{"engine/log", "engine/segment", "federation"}, outside: stdlib},
 	{pkg: "replica/peer", project: []string{"replica", "replica/protocol", "replica/peer/peerpb", "engine/log"}, tests: []string{"pki"}},
 	{pkg: "replica/peer/peerpb"},

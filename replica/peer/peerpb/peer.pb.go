@@ -45,9 +45,16 @@ type Envelope struct {
 	Forced []uint64 `protobuf:"varint,14,rep,packed,name=forced,proto3" json:"forced,omitempty"` // epochs, with Hello
 	// With Beat: the sender served at stamp, so all that was acknowledged by then is at or before
 	// commit. A gateway of an earlier version does not say so.
-	Current       bool  `protobuf:"varint,15,opt,name=current,proto3" json:"current,omitempty"`
-	Reads         int64 `protobuf:"varint,16,opt,name=reads,proto3" json:"reads,omitempty"` // with Ack: how often clients of the sender read since the last one
-	Blind         bool  `protobuf:"varint,17,opt,name=blind,proto3" json:"blind,omitempty"` // with Welcome: the sender's copy has no key
+	Current bool  `protobuf:"varint,15,opt,name=current,proto3" json:"current,omitempty"`
+	Reads   int64 `protobuf:"varint,16,opt,name=reads,proto3" json:"reads,omitempty"` // with Ack: how often clients of the sender read since the last one
+	Blind   bool  `protobuf:"varint,17,opt,name=blind,proto3" json:"blind,omitempty"` // with Welcome: the sender's copy has no key
+	Part    bool  `protobuf:"varint,18,opt,name=part,proto3" json:"part,omitempty"`   // with Hello: epochs are only the newest ones
+	Whole   bool  `protobuf:"varint,19,opt,name=whole,proto3" json:"whole,omitempty"` // with Lost: those were not enough; with Hello: epochs are whole, as was asked for
+	// Not 0: the receiver keeps this envelope under this number while the connection lasts. A later
+	// one with that number replaces it.
+	Slot uint32 `protobuf:"varint,20,opt,name=slot,proto3" json:"slot,omitempty"`
+	// Instead of all other fields, to a receiver that takes batches: its header says so.
+	Batch         *Batch `protobuf:"bytes,21,opt,name=batch,proto3" json:"batch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -201,6 +208,165 @@ func (x *Envelope) GetBlind() bool {
 	return false
 }
 
+func (x *Envelope) GetPart() bool {
+	if x != nil {
+		return x.Part
+	}
+	return false
+}
+
+func (x *Envelope) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+func (x *Envelope) GetSlot() uint32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
+func (x *Envelope) GetBatch() *Batch {
+	if x != nil {
+		return x.Batch
+	}
+	return nil
+}
+
+// Batch has envelopes, in this order: the repeats, then the others.
+type Batch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Repeats       []*Repeat              `protobuf:"bytes,1,rep,name=repeats,proto3" json:"repeats,omitempty"`
+	Envelopes     []*Envelope            `protobuf:"bytes,2,rep,name=envelopes,proto3" json:"envelopes,omitempty"` // without batch
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Batch) Reset() {
+	*x = Batch{}
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Batch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Batch) ProtoMessage() {}
+
+func (x *Batch) ProtoReflect() protoreflect.Message {
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Batch.ProtoReflect.Descriptor instead.
+func (*Batch) Descriptor() ([]byte, []int) {
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Batch) GetRepeats() []*Repeat {
+	if x != nil {
+		return x.Repeats
+	}
+	return nil
+}
+
+func (x *Batch) GetEnvelopes() []*Envelope {
+	if x != nil {
+		return x.Envelopes
+	}
+	return nil
+}
+
+// Repeat has one envelope for each of count slots from first on: what is kept there, with these
+// fields.
+type Repeat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         uint32                 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Stamp         int64                  `protobuf:"varint,3,opt,name=stamp,proto3" json:"stamp,omitempty"`
+	Echo          int64                  `protobuf:"varint,4,opt,name=echo,proto3" json:"echo,omitempty"`
+	Grant         int64                  `protobuf:"varint,5,opt,name=grant,proto3" json:"grant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Repeat) Reset() {
+	*x = Repeat{}
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Repeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Repeat) ProtoMessage() {}
+
+func (x *Repeat) ProtoReflect() protoreflect.Message {
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Repeat.ProtoReflect.Descriptor instead.
+func (*Repeat) Descriptor() ([]byte, []int) {
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Repeat) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Repeat) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Repeat) GetStamp() int64 {
+	if x != nil {
+		return x.Stamp
+	}
+	return 0
+}
+
+func (x *Repeat) GetEcho() int64 {
+	if x != nil {
+		return x.Echo
+	}
+	return 0
+}
+
+func (x *Repeat) GetGrant() int64 {
+	if x != nil {
+		return x.Grant
+	}
+	return 0
+}
+
 type CarryReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -209,7 +375,7 @@ type CarryReply struct {
 
 func (x *CarryReply) Reset() {
 	*x = CarryReply{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[1]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -221,7 +387,7 @@ func (x *CarryReply) String() string {
 func (*CarryReply) ProtoMessage() {}
 
 func (x *CarryReply) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[1]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -234,7 +400,7 @@ func (x *CarryReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryReply.ProtoReflect.Descriptor instead.
 func (*CarryReply) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{1}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{3}
 }
 
 type Member struct {
@@ -249,7 +415,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[2]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -261,7 +427,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[2]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -274,7 +440,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{2}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Member) GetGateway() string {
@@ -315,7 +481,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[3]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +493,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[3]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +506,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{3}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Position) GetSeq() uint64 {
@@ -368,7 +534,7 @@ type EpochStart struct {
 
 func (x *EpochStart) Reset() {
 	*x = EpochStart{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[4]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -380,7 +546,7 @@ func (x *EpochStart) String() string {
 func (*EpochStart) ProtoMessage() {}
 
 func (x *EpochStart) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[4]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -393,7 +559,7 @@ func (x *EpochStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochStart.ProtoReflect.Descriptor instead.
 func (*EpochStart) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{4}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *EpochStart) GetEpoch() uint64 {
@@ -429,7 +595,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[5]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -441,7 +607,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[5]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -454,7 +620,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{5}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FetchRequest) GetVolume() string {
@@ -494,7 +660,7 @@ type FetchReply struct {
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[6]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -506,7 +672,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[6]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -519,7 +685,7 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{6}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FetchReply) GetData() []byte {
@@ -545,7 +711,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[7]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +723,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[7]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +736,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{7}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FollowRequest) GetVolume() string {
@@ -647,7 +813,7 @@ type FollowReply struct {
 
 func (x *FollowReply) Reset() {
 	*x = FollowReply{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[8]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +825,7 @@ func (x *FollowReply) String() string {
 func (*FollowReply) ProtoMessage() {}
 
 func (x *FollowReply) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[8]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +838,7 @@ func (x *FollowReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowReply.ProtoReflect.Descriptor instead.
 func (*FollowReply) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{8}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FollowReply) GetFrames() [][]byte {
@@ -714,7 +880,7 @@ var File_replica_peer_peerpb_peer_proto protoreflect.FileDescriptor
 
 const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1ereplica/peer/peerpb/peer.proto\x12\fweir.peer.v1\"\xfc\x03\n" +
+	"\x1ereplica/peer/peerpb/peer.proto\x12\fweir.peer.v1\"\xe5\x04\n" +
 	"\bEnvelope\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12(\n" +
@@ -733,7 +899,20 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x06forced\x18\x0e \x03(\x04R\x06forced\x12\x18\n" +
 	"\acurrent\x18\x0f \x01(\bR\acurrent\x12\x14\n" +
 	"\x05reads\x18\x10 \x01(\x03R\x05reads\x12\x14\n" +
-	"\x05blind\x18\x11 \x01(\bR\x05blind\"\f\n" +
+	"\x05blind\x18\x11 \x01(\bR\x05blind\x12\x12\n" +
+	"\x04part\x18\x12 \x01(\bR\x04part\x12\x14\n" +
+	"\x05whole\x18\x13 \x01(\bR\x05whole\x12\x12\n" +
+	"\x04slot\x18\x14 \x01(\rR\x04slot\x12)\n" +
+	"\x05batch\x18\x15 \x01(\v2\x13.weir.peer.v1.BatchR\x05batch\"m\n" +
+	"\x05Batch\x12.\n" +
+	"\arepeats\x18\x01 \x03(\v2\x14.weir.peer.v1.RepeatR\arepeats\x124\n" +
+	"\tenvelopes\x18\x02 \x03(\v2\x16.weir.peer.v1.EnvelopeR\tenvelopes\"t\n" +
+	"\x06Repeat\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\x12\x14\n" +
+	"\x05stamp\x18\x03 \x01(\x03R\x05stamp\x12\x12\n" +
+	"\x04echo\x18\x04 \x01(\x03R\x04echo\x12\x14\n" +
+	"\x05grant\x18\x05 \x01(\x03R\x05grant\"\f\n" +
 	"\n" +
 	"CarryReply\"j\n" +
 	"\x06Member\x12\x18\n" +
@@ -790,39 +969,44 @@ func file_replica_peer_peerpb_peer_proto_rawDescGZIP() []byte {
 	return file_replica_peer_peerpb_peer_proto_rawDescData
 }
 
-var file_replica_peer_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_replica_peer_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_replica_peer_peerpb_peer_proto_goTypes = []any{
 	(*Envelope)(nil),      // 0: weir.peer.v1.Envelope
-	(*CarryReply)(nil),    // 1: weir.peer.v1.CarryReply
-	(*Member)(nil),        // 2: weir.peer.v1.Member
-	(*Position)(nil),      // 3: weir.peer.v1.Position
-	(*EpochStart)(nil),    // 4: weir.peer.v1.EpochStart
-	(*FetchRequest)(nil),  // 5: weir.peer.v1.FetchRequest
-	(*FetchReply)(nil),    // 6: weir.peer.v1.FetchReply
-	(*FollowRequest)(nil), // 7: weir.peer.v1.FollowRequest
-	(*FollowReply)(nil),   // 8: weir.peer.v1.FollowReply
+	(*Batch)(nil),         // 1: weir.peer.v1.Batch
+	(*Repeat)(nil),        // 2: weir.peer.v1.Repeat
+	(*CarryReply)(nil),    // 3: weir.peer.v1.CarryReply
+	(*Member)(nil),        // 4: weir.peer.v1.Member
+	(*Position)(nil),      // 5: weir.peer.v1.Position
+	(*EpochStart)(nil),    // 6: weir.peer.v1.EpochStart
+	(*FetchRequest)(nil),  // 7: weir.peer.v1.FetchRequest
+	(*FetchReply)(nil),    // 8: weir.peer.v1.FetchReply
+	(*FollowRequest)(nil), // 9: weir.peer.v1.FollowRequest
+	(*FollowReply)(nil),   // 10: weir.peer.v1.FollowReply
 }
 var file_replica_peer_peerpb_peer_proto_depIdxs = []int32{
-	2,  // 0: weir.peer.v1.Envelope.from:type_name -> weir.peer.v1.Member
-	4,  // 1: weir.peer.v1.Envelope.epochs:type_name -> weir.peer.v1.EpochStart
-	3,  // 2: weir.peer.v1.Envelope.start:type_name -> weir.peer.v1.Position
-	3,  // 3: weir.peer.v1.Envelope.end:type_name -> weir.peer.v1.Position
-	3,  // 4: weir.peer.v1.Envelope.commit:type_name -> weir.peer.v1.Position
-	3,  // 5: weir.peer.v1.EpochStart.start:type_name -> weir.peer.v1.Position
-	3,  // 6: weir.peer.v1.FollowRequest.after:type_name -> weir.peer.v1.Position
-	3,  // 7: weir.peer.v1.FollowRequest.known:type_name -> weir.peer.v1.Position
-	3,  // 8: weir.peer.v1.FollowReply.end:type_name -> weir.peer.v1.Position
-	0,  // 9: weir.peer.v1.Peer.Carry:input_type -> weir.peer.v1.Envelope
-	5,  // 10: weir.peer.v1.Peer.Fetch:input_type -> weir.peer.v1.FetchRequest
-	7,  // 11: weir.peer.v1.Outlines.Follow:input_type -> weir.peer.v1.FollowRequest
-	1,  // 12: weir.peer.v1.Peer.Carry:output_type -> weir.peer.v1.CarryReply
-	6,  // 13: weir.peer.v1.Peer.Fetch:output_type -> weir.peer.v1.FetchReply
-	8,  // 14: weir.peer.v1.Outlines.Follow:output_type -> weir.peer.v1.FollowReply
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	4,  // 0: weir.peer.v1.Envelope.from:type_name -> weir.peer.v1.Member
+	6,  // 1: weir.peer.v1.Envelope.epochs:type_name -> weir.peer.v1.EpochStart
+	5,  // 2: weir.peer.v1.Envelope.start:type_name -> weir.peer.v1.Position
+	5,  // 3: weir.peer.v1.Envelope.end:type_name -> weir.peer.v1.Position
+	5,  // 4: weir.peer.v1.Envelope.commit:type_name -> weir.peer.v1.Position
+	1,  // 5: weir.peer.v1.Envelope.batch:type_name -> weir.peer.v1.Batch
+	2,  // 6: weir.peer.v1.Batch.repeats:type_name -> weir.peer.v1.Repeat
+	0,  // 7: weir.peer.v1.Batch.envelopes:type_name -> weir.peer.v1.Envelope
+	5,  // 8: weir.peer.v1.EpochStart.start:type_name -> weir.peer.v1.Position
+	5,  // 9: weir.peer.v1.FollowRequest.after:type_name -> weir.peer.v1.Position
+	5,  // 10: weir.peer.v1.FollowRequest.known:type_name -> weir.peer.v1.Position
+	5,  // 11: weir.peer.v1.FollowReply.end:type_name -> weir.peer.v1.Position
+	0,  // 12: weir.peer.v1.Peer.Carry:input_type -> weir.peer.v1.Envelope
+	7,  // 13: weir.peer.v1.Peer.Fetch:input_type -> weir.peer.v1.FetchRequest
+	9,  // 14: weir.peer.v1.Outlines.Follow:input_type -> weir.peer.v1.FollowRequest
+	3,  // 15: weir.peer.v1.Peer.Carry:output_type -> weir.peer.v1.CarryReply
+	8,  // 16: weir.peer.v1.Peer.Fetch:output_type -> weir.peer.v1.FetchReply
+	10, // 17: weir.peer.v1.Outlines.Follow:output_type -> weir.peer.v1.FollowReply
+	15, // [15:18] is the sub-list for method output_type
+	12, // [12:15] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_replica_peer_peerpb_peer_proto_init() }
@@ -836,7 +1020,7 @@ func file_replica_peer_peerpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_replica_peer_peerpb_peer_proto_rawDesc), len(file_replica_peer_peerpb_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

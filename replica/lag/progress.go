@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replica
+package lag
 
 import (
 	"math"
@@ -36,12 +36,12 @@ func (r *rate) perSecond() float64 {
 // catchUp measures how a copy that lacks much gets nearer to the end of the home's log.
 type catchUp struct {
 	copied         int64 // bytes since it began
-	match, end     Position
+	match, end     protocol.Position
 	at             time.Duration // when these two were so
 	arrives, grows rate          // what the copy gets, and what is appended meanwhile
 }
 
-func (c *catchUp) look(match, end Position, now time.Duration, distance func(from, to Position) int64) {
+func (c *catchUp) look(match, end protocol.Position, now time.Duration, distance func(from, to protocol.Position) int64) {
 	if c.at != 0 {
 		got := distance(c.match, match)
 		c.copied += got
@@ -60,9 +60,10 @@ func (c *catchUp) progress(lacks int64) federation.Progress {
 	return p
 }
 
-// follow measures the copies that catch up. It is called at every tick of a home.
-func (l *lagMeter) follow(peers []protocol.PeerStatus, commit, end Position, now time.Duration,
-	distance func(from, to Position) int64) {
+// Follow measures the copies that catch up. It is called at every tick of a home. distance returns
+// how many bytes of the log are between two positions.
+func (l *Meter) Follow(peers []protocol.PeerStatus, commit, end protocol.Position, now time.Duration,
+	distance func(from, to protocol.Position) int64) {
 	for _, p := range peers {
 		c := l.catching[p.Member.Gateway]
 		switch {
@@ -74,7 +75,7 @@ func (l *lagMeter) follow(peers []protocol.PeerStatus, commit, end Position, now
 			}
 		case c != nil:
 			c.look(p.Match, end, now, distance)
-		case l.behind(p.Match, now) >= catchUpAfter:
+		case l.Behind(p.Match, now) >= catchUpAfter:
 			c = new(catchUp)
 			c.look(p.Match, end, now, distance)
 			if l.catching == nil {
@@ -83,4 +84,18 @@ func (l *lagMeter) follow(peers []protocol.PeerStatus, commit, end Position, now
 			l.catching[p.Member.Gateway] = c
 		}
 	}
+}
+
+// CatchesUp reports whether Follow has something to measure: a copy that caught up may have ended.
+func (l *Meter) CatchesUp() bool { return len(l.catching) > 0 }
+
+// Forget forgets which copies catch up: this gateway is not the home.
+func (l *Meter) Forget() { l.catching = nil }
+
+// Progress describes how a gateway's copy, which lacks lacks bytes, catches up; zero: it does not.
+func (l *Meter) Progress(gateway string, lacks int64) federation.Progress {
+	if c := l.catching[gateway]; c != nil {
+		return c.progress(lacks)
+	}
+	return federation.Progress{}
 }

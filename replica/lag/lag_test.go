@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replica
+package lag
 
 import (
 	"testing"
 	"time"
 
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/replica/protocol"
 )
 
@@ -13,7 +14,7 @@ import (
 // time left holds within a factor of 1.5 after the first tenth, as long as the rates hold.
 func TestProgressIsRight(t *testing.T) {
 	const second, mib = 5, 1 << 20 // ticks, bytes
-	distance := func(from, to Position) int64 { return max(0, int64(to.Off)-int64(from.Off)) }
+	distance := func(from, to protocol.Position) int64 { return max(0, int64(to.Off)-int64(from.Off)) }
 	before := func(until int, then, later int64) func(int) int64 {
 		return func(at int) int64 {
 			if at < until {
@@ -33,7 +34,7 @@ func TestProgressIsRight(t *testing.T) {
 		"it stood a time": {before(3*second, 0, 4), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var l lagMeter
+			var l Meter
 			peer := protocol.PeerStatus{Member: protocol.Member{Gateway: "b"}, Joined: true}
 			end := position(5 << 30)
 			type said struct {
@@ -48,8 +49,8 @@ func TestProgressIsRight(t *testing.T) {
 					t.Fatal("it never arrives")
 				}
 				now := time.Hour + time.Duration(at)*time.Second/second
-				l.sample(end, now)
-				l.follow([]protocol.PeerStatus{peer}, end, end, now, distance)
+				l.Sample(end, now)
+				l.Follow([]protocol.PeerStatus{peer}, end, end, now, distance)
 				if c := l.catching["b"]; c != nil {
 					p := c.progress(distance(peer.Match, end))
 					if p.Total != p.Copied+distance(peer.Match, end) {
@@ -75,7 +76,7 @@ func TestProgressIsRight(t *testing.T) {
 			if checked < 100 {
 				t.Fatalf("%d were checked", checked)
 			}
-			l.follow([]protocol.PeerStatus{peer}, peer.Match, end, time.Hour, distance)
+			l.Follow([]protocol.PeerStatus{peer}, peer.Match, end, time.Hour, distance)
 			if len(l.catching) > 0 {
 				t.Error("progress is shown of a copy that has everything")
 			}
@@ -86,15 +87,15 @@ func TestProgressIsRight(t *testing.T) {
 // A copy that did not answer for a while goes on where it was; one that lost what it had begins
 // anew.
 func TestProgressGoesOn(t *testing.T) {
-	distance := func(from, to Position) int64 { return max(0, int64(to.Off)-int64(from.Off)) }
-	var l lagMeter
+	distance := func(from, to protocol.Position) int64 { return max(0, int64(to.Off)-int64(from.Off)) }
+	var l Meter
 	end := position(100 << 20)
 	now := time.Hour
 	at := func(joined bool, match uint64) *catchUp {
 		now += 10 * time.Second
-		l.sample(end, now)
+		l.Sample(end, now)
 		b := protocol.PeerStatus{Member: protocol.Member{Gateway: "b"}, Joined: joined, Match: position(match)}
-		l.follow([]protocol.PeerStatus{b}, end, end, now, distance)
+		l.Follow([]protocol.PeerStatus{b}, end, end, now, distance)
 		return l.catching["b"]
 	}
 	at(true, 0)
@@ -119,7 +120,7 @@ func TestProgressGoesOn(t *testing.T) {
 
 // A copy that gets nothing, or less than is written, has no time left that could be said.
 func TestProgressWithoutEnd(t *testing.T) {
-	distance := func(from, to Position) int64 { return max(0, int64(to.Off)-int64(from.Off)) }
+	distance := func(from, to protocol.Position) int64 { return max(0, int64(to.Off)-int64(from.Off)) }
 	var c catchUp
 	match, end := position(0), position(1<<30)
 	for i := range 100 {
@@ -135,18 +136,61 @@ func TestProgressWithoutEnd(t *testing.T) {
 
 // The lag of a copy that trails for very long is not given as small, and takes bounded memory.
 func TestLongLag(t *testing.T) {
-	var l lagMeter
+	var l Meter
 	const days = 7 * 24 * 3600
 	for i := range days {
-		l.sample(position(uint64(i+100)), time.Duration(i)*time.Second)
+		l.Sample(position(uint64(i+100)), time.Duration(i)*time.Second)
 	}
 	if len(l.samples) > maxSamples {
 		t.Errorf("%d samples", len(l.samples))
 	}
 	for _, behind := range []int{1, 60, 3600, 24 * 3600, days - 1} {
-		got := l.behind(position(uint64(days+99-behind)), (days-1)*time.Second).Seconds()
+		got := l.Behind(position(uint64(days+99-behind)), (days-1)*time.Second).Seconds()
 		if want := float64(behind - 1); got > want || got < want*0.9-1 {
 			t.Errorf("%d s behind: %v s", behind, got)
+		}
+	}
+}
+
+// A home whose log was cut long ago is not taken to be behind where it ended then.
+func TestLagForgetsWhatWasCut(t *testing.T) {
+	var l Meter
+	l.Sample(position(100), time.Second)
+	l.Sample(position(900), 2*time.Second)
+	l.Sample(position(200), 3*time.Second) // cut
+	if d := l.Behind(position(200), time.Hour); d != 0 {
+		t.Fatalf("a copy that has everything trails by %v", d)
+	}
+	if d := l.Behind(position(150), time.Hour); d != time.Hour-3*time.Second {
+		t.Fatalf("trails by %v", d)
+	}
+}
+
+func position(off uint64) protocol.Position { return protocol.Position{Seq: 1, Off: off} }
+
+// The age of a segment counts from its first record, also if no record is added after the first
+// tick that saw it.
+func TestAgeOfWhatIsNotSealed(t *testing.T) {
+	t.Parallel()
+	const header = segment.HeaderSize
+	var l Meter
+	for i, c := range []struct {
+		end       protocol.Position
+		now, want time.Duration
+	}{
+		{protocol.Position{}, 0, 0},
+		{protocol.Position{Seq: 1, Off: header}, 1, 0},
+		{protocol.Position{Seq: 1, Off: header}, 9, 0},
+		{protocol.Position{Seq: 1, Off: header + 1}, 10, 0},
+		{protocol.Position{Seq: 1, Off: header + 2}, 12, 2},
+		{protocol.Position{Seq: 2, Off: header + 9}, 14, 0}, // rolled over by the writer, between two ticks
+		{protocol.Position{Seq: 2, Off: header + 9}, 17, 3},
+		{protocol.Position{Seq: 3, Off: header}, 18, 0},
+		{protocol.Position{Seq: 3, Off: header + 1}, 20, 0},
+		{protocol.Position{Seq: 3, Off: header + 1}, 21, 1},
+	} {
+		if got := l.Age(c.end, c.now); got != c.want {
+			t.Errorf("step %d: log ends at %v: age %d, want %d", i, c.end, got, c.want)
 		}
 	}
 }
