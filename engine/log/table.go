@@ -237,6 +237,11 @@ func readTable(dir cachepool.Dir) (t table, f cachepool.File, slots int, err err
 			f = nil
 		}
 	}()
+	// What an earlier process wrote and did not sync is not relied on before it is durable: a file
+	// that the table says is evicted is removed.
+	if err := errors.Join(f.Sync(), f.Forget()); err != nil {
+		return table{}, f, 0, fmt.Errorf("fsync segment table: %w", err)
+	}
 	size, err := f.Size()
 	if err != nil {
 		return table{}, f, 0, err
