@@ -121,7 +121,7 @@ var table = []row{
 
 	// Copies. protocol decides and does nothing else: no module that could do input or output.
 	{pkg: "replica", project: []string{"journal", "track", "engine/log", "engine/segment", "cachepool/readcache", "store", "federation",
-		"replica/protocol"}, tests: []string{"cachepool"}},
+		"replica/protocol"}, tests: []string{"cachepool", "cachepool/failstop", "engine", "volume"}},
 	{pkg: "replica/protocol", project: []string{"engine/log", "engine/segment", "federation"}, outside: stdlib},
 	{pkg: "replica/peer", project: []string{"replica", "replica/protocol", "replica/peer/peerpb", "engine/log"}, tests: []string{"pki"}},
 	{pkg: "replica/peer/peerpb"},
