@@ -177,7 +177,6 @@ func (s *script) start() (int, error) {
 		return 0, err
 	}
 	s.j.shown.Store(int64(n))
-	s.acked.Store(int64(n))
 	if err := s.j.settle(); err != nil {
 		return 0, err
 	}
