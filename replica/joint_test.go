@@ -314,6 +314,7 @@ type still struct{ *log.Log }
 func (still) Append(context.Context, *segment.Record) (p Position, err error) {
 	return p, journal.ErrNotHome
 }
+func (still) Ready(context.Context) error                   { return nil }
 func (still) WaitCommitted(context.Context, Position) error { return nil }
 func (still) WaitKnown(context.Context, Position) error     { return nil }
 func (still) WaitRoom(context.Context) error                { return journal.ErrFull }
