@@ -41,6 +41,9 @@ func snapshotCreate(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 				return cli.Usage("snapshot %q: %s", a[1], problem)
 			}
 			return withSnapshots(opener, func(cl *access.Client) error {
+				if err := awaitReport(c.Context(), cl, a[0], limit); err != nil {
+					return err
+				}
 				v, w, err := askSnapshot(c.Context(), cl, sh.Random, a[0], a[1])
 				if err != nil {
 					return err
@@ -70,6 +73,9 @@ func snapshotDrop(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		Example: "  weir volume snapshot drop data before-upgrade",
 		RunE: func(c *cobra.Command, a []string) error {
 			return withSnapshots(opener, func(cl *access.Client) error {
+				if err := awaitReport(c.Context(), cl, a[0], limit); err != nil {
+					return err
+				}
 				v, w, err := askDrop(c.Context(), cl, sh.Random, a[0], a[1], force)
 				if err != nil {
 					return err
@@ -286,6 +292,35 @@ func forgetWish(ctx context.Context, cl *access.Client, v federation.Volume, w s
 		v.Snapshots = snapshots.Without(v.Snapshots, w.Name, told)
 		return w, nil
 	})
+	return err
+}
+
+// awaitReport waits until the volume's home has told which snapshots there are: a home that has
+// just begun does so within seconds. After limit its error says that it has not.
+func awaitReport(ctx context.Context, cl *access.Client, name string, limit time.Duration) error {
+	v, err := cl.Living(ctx, name)
+	if err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = cl.Registry.Watch(wait, func(e federation.Event) error {
+		if (e.Observed == nil || e.Observed.Volume != v.UUID) && (e.Kind != federation.KindControl || e.Name != v.UUID) {
+			return nil
+		}
+		if _, err := reportedSnapshots(wait, cl, v); err != nil {
+			return nil //nolint:nilerr // of a former home: the present one tells too
+		}
+		return errSnapshotDone
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, errSnapshotDone):
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		_, err = reportedSnapshots(ctx, cl, v)
+	}
 	return err
 }
 

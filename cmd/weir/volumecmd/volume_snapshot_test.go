@@ -71,8 +71,11 @@ func TestVolumeSnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.Want(cli.ExitError, "its home has not told which snapshots there are", "", "volume", "snapshot", "create", "data", "a")
+	b.Want(cli.ExitError, "its home has not told which snapshots there are", "", "volume", "snapshot", "create", "data", "a",
+		"--wait", "100ms")
 	keeps(t, b, home, scheduled)
+	b.Want(cli.ExitOK, "snapshot first of volume data was taken", "", "volume", "snapshot", "create", "data", "first")
+	b.Want(cli.ExitOK, "is dropped", "", "volume", "snapshot", "drop", "data", "first")
 	clitest.Eventually(t, "the home reports", func() error {
 		for _, id := range []string{"u1", "u2", "u3"} {
 			if all, err := b.Registry.ListObserved(t.Context(), id); err != nil || len(all) == 0 {
