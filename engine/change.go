@@ -174,6 +174,9 @@ func (e *Engine) Show(rec *segment.Record, end segment.Position) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.overlay.Apply(p.ops, end)
+	if v, err := versionsIn([][]segment.Op{p.ops}); err == nil && v != nil {
+		e.rolling.Store(v.Rolling)
+	}
 	e.queue(p)
 	e.kick()
 }

@@ -50,7 +50,6 @@ func (e *Engine) Rollback(ctx context.Context, r volume.Request, name string) er
 			return struct{}{}, err
 		}
 		t.set(meta.EncodeNamed(before, s.Gen))
-		e.rolling.Store(to.Gen) // the turn is held: no change comes between; if the record does not, roll says so
 		return struct{}{}, nil
 	})
 	if err != nil {
@@ -80,6 +79,7 @@ func (e *Engine) roll(ctx context.Context) error {
 // roller makes a volume what it was in a snapshot. It goes through the history, then through what
 // was made later.
 type roller struct {
+	begun uint64 // number of the rollback's first record
 	from  []byte // the next key of the history; nil: the first
 	last  []byte // the key that the last entry was of
 	later int    // which of laterTables is next
@@ -98,9 +98,11 @@ func (r *roller) step(t *tx) error {
 	}
 	t.versions = &v // no moment is taken for this
 	if v.Rolling == 0 {
-		t.engine.rolling.Store(0)
 		r.done = true
 		return nil
+	}
+	if v.Changed != r.begun { // this is another rollback
+		*r = roller{begun: v.Changed}
 	}
 	to, err := t.snapshot(v.Rolling)
 	if err == nil && to == nil {
@@ -119,7 +121,6 @@ func (r *roller) step(t *tx) error {
 	t.set(v.Encode())
 	t.used = &to.Used
 	t.touched = append(t.touched, snapshotsIno)
-	t.engine.rolling.Store(0)
 	r.done = true
 	return nil
 }
