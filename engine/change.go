@@ -25,6 +25,7 @@ type tx struct {
 	gone   []volume.Handle // inodes that the record deletes; they are marked for deletion
 	ops    []segment.Op
 	blocks []segment.Block
+	size   int // bytes of keys and values in ops
 	keeping
 }
 
@@ -66,6 +67,7 @@ func (t *tx) number() (uint64, error) {
 
 func (t *tx) set(key, value []byte) {
 	t.preserve(key)
+	t.size += len(key) + len(value)
 	t.ops = append(t.ops, segment.Op{Kind: segment.Set, Key: key, Value: value})
 }
 

@@ -14,6 +14,9 @@ import (
 // rollBatch is about how many keys one record of a rollback changes.
 const rollBatch = 256
 
+// rollBytes is about how many bytes one record of a rollback has at most.
+const rollBytes = 1 << 20
+
 // beforeRollback is what the name begins with of the snapshot that Rollback takes first.
 const beforeRollback = "before-rollback-"
 
@@ -83,6 +86,7 @@ type roller struct {
 	from  []byte // the next key of the history; nil: the first
 	last  []byte // the key that the last entry was of
 	later int    // which of laterTables is next
+	next  []byte // the next key of that; nil: the first
 	phase int
 	done  bool
 }
@@ -127,19 +131,19 @@ func (r *roller) step(t *tx) error {
 
 // restore gives keys what they had in the snapshot, of which the history speaks.
 func (r *roller) restore(t *tx, to *meta.Snapshot) error {
-	n := 0
+	n, looked := 0, 0
 	lo, hi := meta.AllHistory(r.from)
 	for pair, err := range t.view.Range(lo, hi) {
 		if err != nil {
 			return err
 		}
+		if looked++; looked > cleanLook || n >= rollBatch || t.size >= rollBytes {
+			r.from = bytes.Clone(pair.Key)
+			return nil
+		}
 		k, gen := meta.SplitHistory(pair.Key)
 		if gen < to.Gen || bytes.Equal(k, r.last) {
 			continue
-		}
-		if n >= rollBatch {
-			r.from = bytes.Clone(pair.Key)
-			return nil
 		}
 		r.last = k
 		value, exists, err := meta.DecodeHistory(pair.Key, pair.Value)
@@ -226,14 +230,18 @@ func (r *roller) removeLater(t *tx, to *meta.Snapshot) error {
 	table := laterTables[r.later]
 	n := 0
 	lo, hi := meta.After(table, to.Number)
+	if r.next != nil {
+		lo = r.next
+	}
 	for pair, err := range t.view.Range(lo, hi) {
 		if err != nil {
 			return err
 		}
-		if n++; n > rollBatch {
-			return nil // what is deleted is not there the next time
-		}
 		k := bytes.Clone(pair.Key)
+		if n++; n > rollBatch || t.size >= rollBytes {
+			r.next = k
+			return nil
+		}
 		if table == meta.Inodes {
 			i, err := meta.DecodeInode(k, pair.Value)
 			if err != nil {
@@ -246,6 +254,6 @@ func (r *roller) removeLater(t *tx, to *meta.Snapshot) error {
 		t.delete(k)
 		t.touched = append(t.touched, meta.Of(k))
 	}
-	r.later++
+	r.later, r.next = r.later+1, nil
 	return nil
 }
