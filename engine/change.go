@@ -202,6 +202,9 @@ func change[T any](ctx context.Context, e *Engine, r volume.Request, p place, c 
 	return value, err
 }
 
+// maxKept is how often a change is tried whose keys must be in the history before it.
+const maxKept = 200
+
 // changeAt is change that also returns the position at which the change's record ends. The position
 // is zero if the change has no record, or one that is already in the store.
 func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, c codec[T], unstable bool,
@@ -214,9 +217,22 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 	free, end := patient(ctx, r)
 	defer end()
 	done, err := execute(free, e, r, c, unstable, f)
-	for errors.Is(err, journal.ErrFull) {
-		if werr := e.waitRoom(free); werr != nil {
+	for tries := 0; ; tries++ {
+		var more *moreError
+		var werr error
+		switch {
+		case errors.Is(err, journal.ErrFull):
+			werr = e.waitRoom(free)
+		case !errors.As(err, &more):
+		case tries == maxKept:
+			werr = fmt.Errorf("%w: %w while snapshots are taken all the time", volume.ErrDelay, err)
+		default:
+			werr = e.keepRange(free, p, more.lo, more.hi)
+		}
+		if werr != nil {
 			err = werr
+		}
+		if werr != nil || more == nil && !errors.Is(err, journal.ErrFull) {
 			break
 		}
 		done, err = execute(free, e, r, c, unstable, f)
