@@ -120,9 +120,9 @@ func (t *tree) snapshot(gen uint32) (*meta.Snapshot, error) {
 	return &s, err
 }
 
-// allSnapshots returns all snapshots, oldest first.
-func (t *tree) allSnapshots() (out []meta.Snapshot, err error) {
-	lo, hi := meta.SnapshotRange(1)
+// snapshotsFrom returns the snapshots from a generation on, oldest first.
+func (t *tree) snapshotsFrom(gen uint32) (out []meta.Snapshot, err error) {
+	lo, hi := meta.SnapshotRange(gen)
 	for pair, err := range t.view.Range(lo, hi) {
 		if err != nil {
 			return nil, err
@@ -161,10 +161,6 @@ func (e *Engine) DropSnapshot(ctx context.Context, r volume.Request, name string
 
 // drop deletes snapshots.
 func (t *tx) drop(gens ...uint32) error {
-	all, err := t.allSnapshots()
-	if err != nil {
-		return err
-	}
 	v, err := t.versionsOf()
 	if err != nil {
 		return err
@@ -178,10 +174,17 @@ func (t *tx) drop(gens ...uint32) error {
 	if err != nil {
 		return err
 	}
-	v.Newest, v.Number, v.Changed, v.Stale = 0, 0, number, true
-	for _, s := range all {
-		if !gone[s.Gen] {
-			v.Newest, v.Number = s.Gen, s.Number
+	v.Changed, v.Dropped = number, number
+	if gone[v.Newest] {
+		all, err := t.snapshotsFrom(1)
+		if err != nil {
+			return err
+		}
+		v.Newest, v.Number = 0, 0
+		for _, s := range all {
+			if !gone[s.Gen] {
+				v.Newest, v.Number = s.Gen, s.Number
+			}
 		}
 	}
 	t.versions = &v
