@@ -395,6 +395,7 @@ func inTurn[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T],
 		e.remember(r.ID, transientResult{err: err, pos: x.shown, result: c.encode(x.value)})
 		return x, err
 	}
+	unstable = unstable && len(t.touched) == 0 // a moment that was shown stays
 	end, shown, err := e.appendRecord(ctx, rec, unstable)
 	if err != nil {
 		return x, err

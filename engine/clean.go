@@ -87,7 +87,8 @@ func (t *tx) expire() (int, error) {
 	if err != nil || v.Newest == 0 {
 		return 0, err
 	}
-	oldest := t.now.Add(-t.engine.tuned.Load().Window)
+	window := t.engine.tuned.Load().Window
+	oldest := t.now.Add(-window)
 	var gens []uint32
 	var last time.Time
 	lo, hi := meta.SnapshotRange(1)
@@ -102,7 +103,7 @@ func (t *tx) expire() (int, error) {
 		if !s.Time.Before(oldest) || len(gens) == cleanBatch {
 			break
 		}
-		if s.Moment {
+		if s.Moment && !(window > 0 && v.Idle && s.Gen == v.Last) { // that one is what the volume still has
 			gens, last = append(gens, s.Gen), s.Time
 		}
 	}
@@ -112,7 +113,7 @@ func (t *tx) expire() (int, error) {
 	if err := t.drop(gens...); err != nil {
 		return 0, err
 	}
-	if !t.versions.Covered.IsZero() && t.versions.Covered.Before(last) {
+	if !t.versions.Covered.IsZero() && !t.versions.Covered.After(last) {
 		t.versions.Covered = last.Add(time.Second)
 		t.set(t.versions.Encode())
 	}

@@ -26,6 +26,9 @@ type keeping struct {
 // comes in records before it.
 const keepMost = 8 << 20
 
+// mostAhead is how far an earlier home's clock may have been ahead.
+const mostAhead = time.Minute
+
 // moreError says that a range of keys must be in the history before a change can be made: its
 // record would have no room for it.
 type moreError struct{ lo, hi []byte }
@@ -60,10 +63,14 @@ func (t *tx) newest() (*meta.VersionsOf, error) {
 	}
 	t.versions = &v
 	second := t.now.Truncate(time.Second)
-	if second.Before(v.Time) { // the clock of an earlier home was ahead
+	// If the clock of an earlier home was far ahead, seconds are missing until this one is there.
+	on := t.engine.tuned.Load().Window > 0 && v.Time.Sub(t.now) <= mostAhead && t.raise()
+	if v.Covered.IsZero() { // something may have changed in this second
+		second = t.now
+	}
+	if second.Before(v.Time) {
 		second = v.Time
 	}
-	on := t.engine.tuned.Load().Window > 0 && t.raise()
 	switch {
 	case !on && !v.Covered.IsZero(): // from now on seconds are missing
 		v.Covered = time.Time{}

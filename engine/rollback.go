@@ -33,11 +33,10 @@ func (e *Engine) Rollback(ctx context.Context, r volume.Request, name string) er
 		if err != nil {
 			return struct{}{}, err
 		}
-		v, err := t.versionsOf()
+		v, err := t.newest() // the second's moment stays when the snapshot of before is dropped
 		if err != nil {
 			return struct{}{}, err
 		}
-		t.versions = &v
 		v.Rolling = to.Gen
 		at := t.now
 		if at.Before(v.Time) {
