@@ -18,6 +18,7 @@ package snapshots
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/weir-storage/weir/federation/quantity"
@@ -169,6 +170,14 @@ func CheckName(name string) string {
 	return ""
 }
 
+// checkAny returns what is wrong with the name of a snapshot that there may be.
+func checkAny(name string) string {
+	if name == "" || len(name) > 255 || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, "@") {
+		return "not the name of any snapshot"
+	}
+	return ""
+}
+
 // Problems returns what is wrong with a policy: field, value and what to do.
 func (p Policy) Problems() (out [][3]string) {
 	add := func(field string, value any, problem string, a ...any) {
@@ -209,8 +218,8 @@ func Wrong(all []Wish) string {
 	there := map[string]bool{}
 	for _, w := range all {
 		problem := CheckName(w.Name)
-		if _, scheduled := Parse(w.Name); scheduled && w.Drop {
-			problem = ""
+		if w.Drop { // whoever gave it
+			problem = checkAny(w.Name)
 		}
 		switch {
 		case problem != "":

@@ -86,7 +86,9 @@ func TestWrong(t *testing.T) {
 		{[]Wish{{Name: "a", UID: "u", Drop: true}}, ""},
 		{[]Wish{{Name: "a/b", UID: "u"}}, "not a snapshot's name"},
 		{[]Wish{{Name: scheduled, UID: "u"}}, "scheduled snapshots"},
-		{[]Wish{{Name: scheduled, UID: "u", Drop: true}}, ""},
+		{[]Wish{{Name: scheduled, UID: "u", Drop: true}, {Name: "before-rollback 15:00", UID: "u", Drop: true}}, ""},
+		{[]Wish{{Name: "@1", UID: "u", Drop: true}}, "not the name of any snapshot"},
+		{[]Wish{{Name: "a/b", UID: "u", Drop: true}}, "not the name of any snapshot"},
 	} {
 		if got := Wrong(tt.all); tt.says == "" && got != "" || !strings.Contains(got, tt.says) {
 			t.Errorf("%v: %q, want %q", tt.all, got, tt.says)

@@ -54,20 +54,44 @@ type kept struct {
 	report *snapshots.Report
 	busy   bool
 
-	known   bool              // list is what the engine has
+	known   bool // list is what the engine had at the time read, by the clock of Timers
+	read    time.Time
 	list    []volume.Snapshot // oldest first
 	dropped map[string]string // see plan
 	failed  map[string]string // why, by name
 	wait    time.Duration     // after a failure; 0: the last attempt did not fail
 	next    time.Time         // when it is tried again, by the clock of Timers
 	logged  string
+	quiet   quiet
+}
+
+// quiet is a record, and what its schedule takes now, for which nothing is to be done. Nobody asks
+// again until one of them is another.
+type quiet struct {
+	generation uint64 // of records none is 0
+	wishes     []snapshots.Wish
+	due        string
+}
+
+func quietOf(v federation.Volume, now time.Time) quiet {
+	q := quiet{generation: v.Generation, wishes: v.Snapshots}
+	for _, s := range v.Spec.Snapshots.Schedule {
+		q.due += s.Every.Name(now)
+	}
+	return q
+}
+
+func (q quiet) is(other quiet) bool {
+	return q.generation == other.generation && q.due == other.due && slices.Equal(q.wishes, other.wishes)
 }
 
 // How often the Keeper looks what there is to do. It works on so many volumes at a time, and does
 // so many steps for one before it looks again. Each step has a limit of time: writes of a volume
-// may wait for a member. After a failure it waits, longer each time.
+// may wait for a member. After a failure it waits, longer each time. A rollback takes a snapshot
+// too, so the engine's list is read again now and then.
 const (
 	lookEvery = time.Second
+	readEvery = time.Minute
 	atOnce    = 16
 	steps     = 16
 	stepTime  = 10 * time.Second
@@ -119,18 +143,27 @@ func (k *Keeper) look(ctx context.Context) {
 		}
 		there[c.UUID] = true
 		s := k.kept[c.UUID]
+		if s != nil && s.busy {
+			continue // also if that is of a former reign: what it may still take has to be dropped after it
+		}
 		if s == nil || s.copy != c || s.epoch != epoch {
 			s = &kept{copy: c, epoch: epoch, dropped: map[string]string{}, failed: map[string]string{}}
 			k.kept[c.UUID] = s
 		}
-		if s.busy {
-			continue
-		}
-		if s.known {
+		fresh := k.cfg.Timers.Now().Sub(s.read) < readEvery
+		if s.known && fresh {
+			now := k.cfg.Now()
+			q := quietOf(v, now)
+			if q.is(s.quiet) {
+				continue
+			}
 			s.tell(v)
+			if t := plan(v, s.list, s.dropped, now); len(t.take)+len(t.drop) == 0 {
+				s.quiet = q
+				continue
+			}
 		}
-		t := plan(v, s.list, s.dropped, k.cfg.Now())
-		if s.known && len(t.take)+len(t.drop) == 0 || k.cfg.Timers.Now().Before(s.next) {
+		if k.cfg.Timers.Now().Before(s.next) {
 			continue
 		}
 		select {
@@ -143,9 +176,9 @@ func (k *Keeper) look(ctx context.Context) {
 		default: // at the next look
 		}
 	}
-	for uuid := range k.kept {
-		if !there[uuid] {
-			delete(k.kept, uuid) // one that is busy ends by itself
+	for uuid, s := range k.kept {
+		if !there[uuid] && !s.busy {
+			delete(k.kept, uuid)
 		}
 	}
 }
@@ -155,7 +188,7 @@ func (k *Keeper) keep(ctx context.Context, s *kept, v federation.Volume) {
 	err := k.step(ctx, s, v)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.busy = false
+	s.busy, s.quiet = false, quiet{}
 	if err != nil {
 		s.wait = min(waitMost, max(waitLeast, 2*s.wait))
 		s.next = k.cfg.Timers.Now().Add(s.wait)
@@ -197,6 +230,10 @@ func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
 	var failures error
 	left := steps
 	do := func(what, name string, f func(ctx context.Context) error) {
+		if epoch, leads := s.copy.Leading(); !leads || epoch != s.epoch {
+			failures = cmp.Or(failures, journal.ErrNotHome)
+			return
+		}
 		if left--; left < 0 {
 			return
 		}
@@ -245,6 +282,7 @@ func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
 func (k *Keeper) read(ctx context.Context, s *kept) ([]volume.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
+	s.read = k.cfg.Timers.Now()
 	list, err := s.copy.Engine.Snapshots(ctx)
 	slices.SortFunc(list, func(a, b volume.Snapshot) int { return cmp.Compare(a.Snap, b.Snap) })
 	return list, err

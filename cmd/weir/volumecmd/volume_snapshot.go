@@ -21,7 +21,7 @@ import (
 
 func snapshotCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	return cli.Group(&cobra.Command{Use: "snapshot", Short: "Take, list and drop snapshots of a volume"},
-		snapshotCreate(sh, opener), snapshotList(sh, opener), snapshotDrop(sh, opener))
+		snapshotCreate(sh, opener), snapshotList(sh, opener), snapshotDrop(sh, opener), snapshotSchedule(sh, opener))
 }
 
 // snapshotWait is how long create and drop wait for the volume's home, unless --wait says another

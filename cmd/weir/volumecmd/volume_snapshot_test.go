@@ -118,3 +118,32 @@ func TestVolumeSnapshot(t *testing.T) {
 	b.Want(cli.ExitOK, "is dropped", "", "volume", "snapshot", "drop", "team.data", scheduled)
 	b.Want(cli.ExitOK, "is dropped", "", "volume", "snapshot", "drop", "team.data", "theirs", "--force")
 }
+
+func TestSnapshotSchedule(t *testing.T) {
+	b := clitest.New(t, tree)
+	b.Site("ams", "SURF")
+	for _, v := range []federation.Volume{{UUID: "u1", Name: "data", Owner: "SURF", Generation: 1, Sites: []string{"ams"}},
+		{UUID: "u2", Name: "team.data", Owner: "SURF", Generation: 1, Sites: []string{"ams"}, OwnerSite: "ams", OwnerCluster: "c"}} {
+		if _, err := b.Registry.CreateVolume(t.Context(), v, federation.Keyring{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	schedule := func(args ...string) []string { return append([]string{"volume", "snapshot", "schedule"}, args...) }
+	b.Want(cli.ExitUsage, `--keep "Hourly": write how often, and how many are kept`, "", schedule("data", "--keep", "Hourly")...)
+	b.Want(cli.ExitUsage, "snapshots.schedule[0].every: Yearly: not one of", "", schedule("data", "--keep", "Yearly=1")...)
+	b.Want(cli.ExitUsage, "snapshots.window: 25h0m0s: not whole seconds", "", schedule("data", "--window", "25h")...)
+	b.Want(cli.ExitError, "write snapshots into its policy", "", schedule("team.data", "--keep", "Daily=1")...)
+	full := schedule("data", "--keep", "Hourly=24", "--keep", "Daily=31", "--window", "1h", "--directory", "None")
+	b.Want(cli.ExitOK, "its home goes by this from now on", "", full...)
+	b.Want(cli.ExitOK, "has this schedule already", "", full...)
+	v, _, err := b.Registry.GetVolume(t.Context(), "u1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := v.Spec.Snapshots
+	if v.Generation != 2 || len(p.Schedule) != 2 || p.Schedule[1] != (snapshots.Schedule{Every: snapshots.Daily, Keep: 31}) ||
+		p.Window.String() != "1h0m0s" || p.Directory != snapshots.DirectoryNone {
+		t.Errorf("%d %+v", v.Generation, p)
+	}
+	b.Want(cli.ExitOK, "its home goes by this from now on", "", schedule("data")...)
+}
