@@ -25,6 +25,7 @@ type tx struct {
 	gone   []volume.Handle // inodes that the record deletes; they are marked for deletion
 	ops    []segment.Op
 	blocks []segment.Block
+	size   int // bytes of keys and values in ops
 	keeping
 }
 
@@ -66,6 +67,7 @@ func (t *tx) number() (uint64, error) {
 
 func (t *tx) set(key, value []byte) {
 	t.preserve(key)
+	t.size += len(key) + len(value)
 	t.ops = append(t.ops, segment.Op{Kind: segment.Set, Key: key, Value: value})
 }
 
@@ -174,6 +176,9 @@ func (e *Engine) Show(rec *segment.Record, end segment.Position) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.overlay.Apply(p.ops, end)
+	if v, err := versionsIn([][]segment.Op{p.ops}); err == nil && v != nil {
+		e.rolling.Store(v.Rolling)
+	}
 	e.queue(p)
 	e.kick()
 }
@@ -197,6 +202,9 @@ func change[T any](ctx context.Context, e *Engine, r volume.Request, p place, c 
 	return value, err
 }
 
+// maxKept is how often a change is tried whose keys must be in the history before it.
+const maxKept = 200
+
 // changeAt is change that also returns the position at which the change's record ends. The position
 // is zero if the change has no record, or one that is already in the store.
 func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, c codec[T], unstable bool,
@@ -209,9 +217,22 @@ func changeAt[T any](ctx context.Context, e *Engine, r volume.Request, p place, 
 	free, end := patient(ctx, r)
 	defer end()
 	done, err := execute(free, e, r, c, unstable, f)
-	for errors.Is(err, journal.ErrFull) {
-		if werr := e.waitRoom(free); werr != nil {
+	for tries := 0; ; tries++ {
+		var more *moreError
+		var werr error
+		switch {
+		case errors.Is(err, journal.ErrFull):
+			werr = e.waitRoom(free)
+		case !errors.As(err, &more):
+		case tries == maxKept:
+			werr = fmt.Errorf("%w: %w while snapshots are taken all the time", volume.ErrDelay, err)
+		default:
+			werr = e.keepRange(free, p, more.lo, more.hi)
+		}
+		if werr != nil {
 			err = werr
+		}
+		if werr != nil || more == nil && !errors.Is(err, journal.ErrFull) {
 			break
 		}
 		done, err = execute(free, e, r, c, unstable, f)
@@ -374,6 +395,7 @@ func inTurn[T any](ctx context.Context, e *Engine, r volume.Request, c codec[T],
 		e.remember(r.ID, transientResult{err: err, pos: x.shown, result: c.encode(x.value)})
 		return x, err
 	}
+	unstable = unstable && len(t.touched) == 0 // a moment that was shown stays
 	end, shown, err := e.appendRecord(ctx, rec, unstable)
 	if err != nil {
 		return x, err

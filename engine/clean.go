@@ -47,7 +47,11 @@ func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
 			break
 		}
 	}
-	for c := (cleaner{}); !c.done; {
+	c, err := read(ctx, e, p, newCleaner)
+	if err != nil {
+		return 0, err
+	}
+	for !c.done {
 		next := c
 		n, err := step(func(t *tx) (int, error) {
 			next = c // a change may be computed again
@@ -83,7 +87,8 @@ func (t *tx) expire() (int, error) {
 	if err != nil || v.Newest == 0 {
 		return 0, err
 	}
-	oldest := t.now.Add(-t.engine.tuned.Load().Window)
+	window := t.engine.tuned.Load().Window
+	oldest := t.now.Add(-window)
 	var gens []uint32
 	var last time.Time
 	lo, hi := meta.SnapshotRange(1)
@@ -98,7 +103,7 @@ func (t *tx) expire() (int, error) {
 		if !s.Time.Before(oldest) || len(gens) == cleanBatch {
 			break
 		}
-		if s.Moment {
+		if s.Moment && !(window > 0 && v.Idle && s.Gen == v.Last) { // that one is what the volume still has
 			gens, last = append(gens, s.Gen), s.Time
 		}
 	}
@@ -108,7 +113,7 @@ func (t *tx) expire() (int, error) {
 	if err := t.drop(gens...); err != nil {
 		return 0, err
 	}
-	if !t.versions.Covered.IsZero() && t.versions.Covered.Before(last) {
+	if !t.versions.Covered.IsZero() && !t.versions.Covered.After(last) {
 		t.versions.Covered = last.Add(time.Second)
 		t.set(t.versions.Encode())
 	}
@@ -118,7 +123,7 @@ func (t *tx) expire() (int, error) {
 // cleaner removes what no snapshot shows. It goes through the dead contents, then through the
 // history.
 type cleaner struct {
-	changed uint64 // the snapshots are those of then
+	dropped uint64 // number of the record that had last dropped a snapshot when it began
 	kept    []meta.Snapshot
 	from    []byte // the next key of the history; nil: dead contents come first
 	key     []byte // of which the last entry of the history was
@@ -128,22 +133,34 @@ type cleaner struct {
 	done    bool
 }
 
-// step looks at some keys, and removes those that are not needed.
+func newCleaner(t *tree) (c cleaner, err error) {
+	v, err := t.versionsOf()
+	if err != nil || v.Dropped == 0 {
+		return cleaner{done: true}, err
+	}
+	t.seen = append(t.seen, snapshotsIno)
+	c.dropped = v.Dropped
+	c.kept, err = t.snapshotsFrom(1)
+	return c, err
+}
+
+// step looks at some keys, and removes those that are not needed. Of snapshots that were dropped
+// since the cleaner began, it leaves everything to the next one.
 func (c *cleaner) step(t *tx) (int, error) {
 	v, err := t.versionsOf()
 	if err != nil {
 		return 0, err
 	}
-	if !v.Stale {
-		c.done = true
-		return 0, nil
+	t.seen = append(t.seen, snapshotsIno) // what c knows of snapshots is committed before the next step
+	from := uint32(1)
+	if n := len(c.kept); n > 0 {
+		from = c.kept[n-1].Gen + 1
 	}
-	if v.Changed != c.changed || c.kept == nil && v.Newest != 0 {
-		*c = cleaner{changed: v.Changed}
-		if c.kept, err = t.allSnapshots(); err != nil {
-			return 0, err
-		}
+	later, err := t.snapshotsFrom(from)
+	if err != nil {
+		return 0, err
 	}
+	c.kept = append(c.kept, later...)
 	t.versions = &v // no moment is taken for this
 	if !c.history {
 		return c.stepDead(t)
@@ -208,7 +225,9 @@ func (c *cleaner) stepHistory(t *tx, v *meta.VersionsOf) (n int, err error) {
 		n++
 	}
 	c.done = true
-	v.Stale = false
-	t.set(v.Encode())
+	if v.Dropped == c.dropped {
+		v.Dropped = 0
+		t.set(v.Encode())
+	}
 	return n, nil
 }

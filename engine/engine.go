@@ -81,7 +81,8 @@ type Engine struct {
 
 	// A lock whose wait can end with a context. See the package comment.
 	turn chan struct{}
-	// The snapshot that the volume is being rolled back to, as far as this engine has it; 0: none.
+	// The snapshot that the volume is being rolled back to, as far as this engine shows it; 0:
+	// none. It is set with mu held.
 	rolling atomic.Uint32
 	// For Show: the properties of the record that appendRecord is adding. Guarded by turn.
 	appending struct{ unstable, shown, under bool }

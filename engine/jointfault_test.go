@@ -97,7 +97,9 @@ func (f *faults) start() error {
 	if err != nil {
 		return err
 	}
-	f.back(left)
+	if err := f.back(left); err != nil {
+		return err
+	}
 	f.acked.Store(f.j.shown.Load())
 	clear(f.unsure)
 	return nil

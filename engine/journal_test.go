@@ -66,6 +66,9 @@ func (j *memJournal) add(ctx context.Context, rec *segment.Record) (segment.Posi
 	if !j.home {
 		return segment.Position{}, journal.ErrNotHome
 	}
+	if _, err := segment.Prepare(rec); err != nil {
+		return segment.Position{}, err
+	}
 	end := j.end()
 	end.Seq = 1
 	end.Off += 1000

@@ -3,8 +3,11 @@
 package engine
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/weir-storage/weir/engine/meta"
@@ -17,6 +20,21 @@ type keeping struct {
 	kept     map[string]bool  // keys that the change has put into the history
 	touched  []uint64         // inodes besides those of the change
 	broken   error            // why the change cannot be made
+}
+
+// keepMost is about how many bytes one record puts into the history for a range of keys. The rest
+// comes in records before it.
+const keepMost = 8 << 20
+
+// mostAhead is how far an earlier home's clock may have been ahead.
+const mostAhead = time.Minute
+
+// moreError says that a range of keys must be in the history before a change can be made: its
+// record would have no room for it.
+type moreError struct{ lo, hi []byte }
+
+func (e *moreError) Error() string {
+	return "the change puts more into the history than one record has room for"
 }
 
 // snapshotsIno stands for the list of snapshots among the inodes that records touch. No inode has
@@ -45,10 +63,14 @@ func (t *tx) newest() (*meta.VersionsOf, error) {
 	}
 	t.versions = &v
 	second := t.now.Truncate(time.Second)
-	if second.Before(v.Time) { // the clock of an earlier home was ahead
+	// If the clock of an earlier home was far ahead, seconds are missing until this one is there.
+	on := t.engine.tuned.Load().Window > 0 && v.Time.Sub(t.now) <= mostAhead && t.raise()
+	if v.Covered.IsZero() { // something may have changed in this second
+		second = t.now
+	}
+	if second.Before(v.Time) {
 		second = v.Time
 	}
-	on := t.engine.tuned.Load().Window > 0 && t.raise()
 	switch {
 	case !on && !v.Covered.IsZero(): // from now on seconds are missing
 		v.Covered = time.Time{}
@@ -163,15 +185,77 @@ func (t *tx) empty(n *meta.Inode) error {
 // discardXattrs deletes all extended attributes of an inode.
 func (t *tx) discardXattrs(ino uint64) error {
 	lo, hi := meta.XattrRange(ino)
-	if !t.shown(ino) {
-		t.deleteRange(lo, hi)
-		return nil
+	if err := t.preserveRange(lo, hi); err != nil {
+		return err
 	}
-	for pair, err := range t.view.Range(lo, hi) {
+	t.deleteRange(lo, hi)
+	return nil
+}
+
+// preserveRange is preserve for all keys that are in a range of one table. It returns a *moreError
+// if one record has no room for them.
+func (t *tx) preserveRange(lo, hi []byte) error {
+	v, err := t.newest()
+	if err != nil || v.Newest == 0 {
+		return err
+	}
+	next, stop := iter.Pull2(t.view.Range(meta.HistoryRange(lo, hi)))
+	defer stop()
+	was, err, more := next()
+	for pair, perr := range t.view.Range(lo, hi) {
+		if perr != nil {
+			return perr
+		}
+		if !meta.Seen(pair.Key, v.Number) || t.kept[string(pair.Key)] {
+			continue
+		}
+		has := false
+		for more && err == nil {
+			k, gen := meta.SplitHistory(was.Key)
+			c := bytes.Compare(k, pair.Key)
+			if c > 0 {
+				break
+			}
+			has = has || c == 0 && gen >= v.Newest
+			was, err, more = next()
+		}
 		if err != nil {
 			return err
 		}
-		t.delete(append([]byte(nil), pair.Key...))
+		if has {
+			continue
+		}
+		if t.size >= keepMost {
+			return &moreError{bytes.Clone(pair.Key), hi}
+		}
+		if t.kept == nil {
+			t.kept = map[string]bool{}
+		}
+		t.kept[string(pair.Key)] = true
+		h := meta.HistoryKey(pair.Key, v.Newest)
+		t.set(h, meta.EncodeHistory(h, pair.Value, true))
+	}
+	return nil
+}
+
+// keepRange puts what a range of keys has into the history, in several records. What the volume has
+// does not change.
+func (e *Engine) keepRange(ctx context.Context, p place, lo, hi []byte) error {
+	for lo != nil {
+		var rest *moreError
+		_, err := change(ctx, e, volume.Request{}, p, noResult, false, func(t *tx) (struct{}, error) {
+			err := t.preserveRange(lo, hi)
+			if rest = nil; errors.As(err, &rest) {
+				err = nil
+			}
+			return struct{}{}, err
+		})
+		if err != nil {
+			return err
+		}
+		if lo = nil; rest != nil {
+			lo = rest.lo
+		}
 	}
 	return nil
 }

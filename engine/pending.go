@@ -182,8 +182,11 @@ func (e *Engine) apply() {
 			ops[i] = p.ops
 			after.Epoch = max(after.Epoch, p.epoch)
 		}
-		e.mu.Unlock()
 		versions, err := versionsIn(ops)
+		if versions != nil && versions.Rolling != 0 && !e.leading { // before anybody sees half of it
+			e.rolling.Store(versions.Rolling)
+		}
+		e.mu.Unlock()
 		if err == nil {
 			err = e.store.Apply(ops, after)
 		}
@@ -195,7 +198,7 @@ func (e *Engine) apply() {
 			continue
 		}
 		e.applied = after.Position
-		if versions != nil && !e.leading { // a home knew it when it made the record
+		if versions != nil && !e.leading { // a home knew it when it showed the record
 			e.rolling.Store(versions.Rolling)
 		}
 		for _, p := range batch {

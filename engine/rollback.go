@@ -14,6 +14,9 @@ import (
 // rollBatch is about how many keys one record of a rollback changes.
 const rollBatch = 256
 
+// rollBytes is about how many bytes one record of a rollback has at most.
+const rollBytes = 1 << 20
+
 // beforeRollback is what the name begins with of the snapshot that Rollback takes first.
 const beforeRollback = "before-rollback-"
 
@@ -30,11 +33,10 @@ func (e *Engine) Rollback(ctx context.Context, r volume.Request, name string) er
 		if err != nil {
 			return struct{}{}, err
 		}
-		v, err := t.versionsOf()
+		v, err := t.newest() // the second's moment stays when the snapshot of before is dropped
 		if err != nil {
 			return struct{}{}, err
 		}
-		t.versions = &v
 		v.Rolling = to.Gen
 		at := t.now
 		if at.Before(v.Time) {
@@ -50,7 +52,6 @@ func (e *Engine) Rollback(ctx context.Context, r volume.Request, name string) er
 			return struct{}{}, err
 		}
 		t.set(meta.EncodeNamed(before, s.Gen))
-		e.rolling.Store(to.Gen) // the turn is held: no change comes between; if the record does not, roll says so
 		return struct{}{}, nil
 	})
 	if err != nil {
@@ -80,9 +81,11 @@ func (e *Engine) roll(ctx context.Context) error {
 // roller makes a volume what it was in a snapshot. It goes through the history, then through what
 // was made later.
 type roller struct {
+	begun uint64 // number of the rollback's first record
 	from  []byte // the next key of the history; nil: the first
 	last  []byte // the key that the last entry was of
 	later int    // which of laterTables is next
+	next  []byte // the next key of that; nil: the first
 	phase int
 	done  bool
 }
@@ -98,9 +101,11 @@ func (r *roller) step(t *tx) error {
 	}
 	t.versions = &v // no moment is taken for this
 	if v.Rolling == 0 {
-		t.engine.rolling.Store(0)
 		r.done = true
 		return nil
+	}
+	if v.Changed != r.begun { // this is another rollback
+		*r = roller{begun: v.Changed}
 	}
 	to, err := t.snapshot(v.Rolling)
 	if err == nil && to == nil {
@@ -119,26 +124,25 @@ func (r *roller) step(t *tx) error {
 	t.set(v.Encode())
 	t.used = &to.Used
 	t.touched = append(t.touched, snapshotsIno)
-	t.engine.rolling.Store(0)
 	r.done = true
 	return nil
 }
 
 // restore gives keys what they had in the snapshot, of which the history speaks.
 func (r *roller) restore(t *tx, to *meta.Snapshot) error {
-	n := 0
+	n, looked := 0, 0
 	lo, hi := meta.AllHistory(r.from)
 	for pair, err := range t.view.Range(lo, hi) {
 		if err != nil {
 			return err
 		}
+		if looked++; looked > cleanLook || n >= rollBatch || t.size >= rollBytes {
+			r.from = bytes.Clone(pair.Key)
+			return nil
+		}
 		k, gen := meta.SplitHistory(pair.Key)
 		if gen < to.Gen || bytes.Equal(k, r.last) {
 			continue
-		}
-		if n >= rollBatch {
-			r.from = bytes.Clone(pair.Key)
-			return nil
 		}
 		r.last = k
 		value, exists, err := meta.DecodeHistory(pair.Key, pair.Value)
@@ -225,14 +229,18 @@ func (r *roller) removeLater(t *tx, to *meta.Snapshot) error {
 	table := laterTables[r.later]
 	n := 0
 	lo, hi := meta.After(table, to.Number)
+	if r.next != nil {
+		lo = r.next
+	}
 	for pair, err := range t.view.Range(lo, hi) {
 		if err != nil {
 			return err
 		}
-		if n++; n > rollBatch {
-			return nil // what is deleted is not there the next time
-		}
 		k := bytes.Clone(pair.Key)
+		if n++; n > rollBatch || t.size >= rollBytes {
+			r.next = k
+			return nil
+		}
 		if table == meta.Inodes {
 			i, err := meta.DecodeInode(k, pair.Value)
 			if err != nil {
@@ -245,6 +253,6 @@ func (r *roller) removeLater(t *tx, to *meta.Snapshot) error {
 		t.delete(k)
 		t.touched = append(t.touched, meta.Of(k))
 	}
-	r.later++
+	r.later, r.next = r.later+1, nil
 	return nil
 }

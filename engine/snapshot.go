@@ -43,11 +43,10 @@ func (e *Engine) TakeSnapshot(ctx context.Context, r volume.Request, name string
 		if len(named) >= maxSnapshots {
 			return none, fmt.Errorf("the volume has %d snapshots, drop some: %w", len(named), volume.ErrNoSpace)
 		}
-		v, err := t.versionsOf()
+		v, err := t.newest() // the second's moment stays when the snapshot is dropped
 		if err != nil {
 			return none, err
 		}
-		t.versions = &v
 		if !t.raise() {
 			return none, fmt.Errorf("%w: snapshots need format level %d, and not all copies of the volume know it: upgrade their gateways",
 				volume.ErrDelay, meta.Format)
@@ -120,9 +119,9 @@ func (t *tree) snapshot(gen uint32) (*meta.Snapshot, error) {
 	return &s, err
 }
 
-// allSnapshots returns all snapshots, oldest first.
-func (t *tree) allSnapshots() (out []meta.Snapshot, err error) {
-	lo, hi := meta.SnapshotRange(1)
+// snapshotsFrom returns the snapshots from a generation on, oldest first.
+func (t *tree) snapshotsFrom(gen uint32) (out []meta.Snapshot, err error) {
+	lo, hi := meta.SnapshotRange(gen)
 	for pair, err := range t.view.Range(lo, hi) {
 		if err != nil {
 			return nil, err
@@ -161,10 +160,6 @@ func (e *Engine) DropSnapshot(ctx context.Context, r volume.Request, name string
 
 // drop deletes snapshots.
 func (t *tx) drop(gens ...uint32) error {
-	all, err := t.allSnapshots()
-	if err != nil {
-		return err
-	}
 	v, err := t.versionsOf()
 	if err != nil {
 		return err
@@ -178,10 +173,17 @@ func (t *tx) drop(gens ...uint32) error {
 	if err != nil {
 		return err
 	}
-	v.Newest, v.Number, v.Changed, v.Stale = 0, 0, number, true
-	for _, s := range all {
-		if !gone[s.Gen] {
-			v.Newest, v.Number = s.Gen, s.Number
+	v.Changed, v.Dropped = number, number
+	if gone[v.Newest] {
+		all, err := t.snapshotsFrom(1)
+		if err != nil {
+			return err
+		}
+		v.Newest, v.Number = 0, 0
+		for _, s := range all {
+			if !gone[s.Gen] {
+				v.Newest, v.Number = s.Gen, s.Number
+			}
 		}
 	}
 	t.versions = &v
@@ -322,8 +324,8 @@ func (t *tree) snapshotNamed(name string) (*meta.Snapshot, error) {
 	return t.snapshot(gen)
 }
 
-// asOf returns the snapshot that has what the volume had at a time, which is in RFC 3339 or in
-// seconds since 1970; nil: there is none.
+// asOf returns the snapshot that has what the volume had when a second began, which is in RFC 3339
+// or in seconds since 1970; nil: there is none.
 //
 // The first change of each second takes a moment before itself. So the first snapshot that is not
 // earlier than a time has what was there at that time, while moments are taken. After the last
@@ -337,12 +339,13 @@ func (t *tree) asOf(text string) (*meta.Snapshot, error) {
 		}
 		at = time.Unix(seconds, 0)
 	}
+	at = at.Truncate(time.Second)
 	v, err := t.versionsOf()
 	if err != nil || v.Newest == 0 {
 		return nil, err
 	}
 	if at.After(v.Time) {
-		if !v.Idle || v.Newest != v.Last || v.Covered.IsZero() {
+		if at.After(t.engine.cfg.Now()) || !v.Idle || v.Newest != v.Last || v.Covered.IsZero() {
 			return nil, nil
 		}
 		return t.snapshot(v.Last)
@@ -365,7 +368,7 @@ func (t *tree) asOf(text string) (*meta.Snapshot, error) {
 		}
 	}
 	covered := !v.Covered.IsZero() && !at.Before(v.Covered)
-	if found == nil || !covered && !found.Time.Truncate(time.Second).Equal(at) {
+	if found == nil || !covered && (found.Moment || !found.Time.Truncate(time.Second).Equal(at)) {
 		return nil, nil
 	}
 	return found, nil

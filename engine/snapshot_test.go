@@ -53,6 +53,21 @@ func look(t testing.TB, v volume.Volume, dir volume.Handle) string {
 				}
 				fmt.Fprintf(&b, " %x", sha256.Sum256(p))
 			}
+			if x.Attr.Type == volume.Symlink {
+				target, err := v.ReadLink(context.Background(), asRoot, x.Attr.Handle)
+				fmt.Fprintf(&b, " -> %s %v", target, err)
+			}
+			names, err := v.ListXattr(context.Background(), asRoot, x.Attr.Handle)
+			if err != nil {
+				t.Fatalf("attributes of %s: %v", at, err)
+			}
+			for _, name := range names {
+				value, err := v.GetXattr(context.Background(), asRoot, x.Attr.Handle, name)
+				if err != nil {
+					t.Fatalf("attribute %s of %s: %v", name, at, err)
+				}
+				fmt.Fprintf(&b, " %s=%x", name, value)
+			}
 			b.WriteByte('\n')
 			if x.Attr.Type == volume.Directory {
 				walk(x.Attr.Handle, at)
@@ -71,6 +86,16 @@ type stirrer struct {
 	dirs  [][2]volume.Handle
 	files [][2]volume.Handle
 	large int // of files, about, in bytes
+	held  [][2]volume.Handle
+}
+
+// release ends all holds.
+func (s *stirrer) release() {
+	for _, h := range s.held {
+		s.sides[0].Release(h[0])
+		s.sides[1].Release(h[1])
+	}
+	s.held = nil
 }
 
 func newStirrer(t testing.TB, seed uint64, a, b volume.Volume) *stirrer {
@@ -82,7 +107,7 @@ func newStirrer(t testing.TB, seed uint64, a, b volume.Volume) *stirrer {
 func (s *stirrer) stir() {
 	dir, to := s.dirs[s.r.IntN(len(s.dirs))], s.dirs[s.r.IntN(len(s.dirs))]
 	name, other := string(rune('a'+s.r.IntN(6))), string(rune('a'+s.r.IntN(6)))
-	kind, off, size := s.r.IntN(20), uint64(s.r.IntN(s.large)), s.r.IntN(s.large/2)+1
+	kind, off, size := s.r.IntN(24), uint64(s.r.IntN(s.large)), s.r.IntN(s.large/2)+1
 	var file [2]volume.Handle
 	if len(s.files) > 0 {
 		file = s.files[s.r.IntN(len(s.files))]
@@ -117,8 +142,17 @@ func (s *stirrer) stir() {
 			_, errs[i] = v.Punch(ctx, asRoot, file[i], off, uint64(size))
 		case kind == 18:
 			_, errs[i] = v.Link(ctx, asRoot, file[i], to[i], other)
+		case kind == 20:
+			_, errs[i] = v.RemoveXattr(ctx, asRoot, file[i], "user."+name)
+		case kind == 21:
+			c, err := v.Create(ctx, asRoot, dir[i], name, volume.CreateArgs{Type: volume.Symlink, Mode: volume.Guarded, Target: other})
+			made[i], errs[i] = c.Attr.Handle, err
+		case kind == 22:
+			errs[i] = v.Hold(file[i])
+		case kind == 23:
+			_, errs[i] = v.SetXattr(ctx, asRoot, dir[i], "user."+name, data[:min(size, 30)], volume.XattrEither)
 		default:
-			_, errs[i] = v.SetXattr(ctx, asRoot, file[i], "user.x", data[:min(size, 30)], volume.XattrEither)
+			_, errs[i] = v.SetXattr(ctx, asRoot, file[i], "user."+name, data[:min(size, 30)], volume.XattrEither)
 		}
 	}
 	if outcomeOf(errs[0]) != outcomeOf(errs[1]) {
@@ -126,6 +160,8 @@ func (s *stirrer) stir() {
 	}
 	switch {
 	case errs[0] != nil:
+	case kind == 22:
+		s.held = append(s.held, file)
 	case kind == 0:
 		s.dirs = append(s.dirs, made)
 	case kind < 6:
@@ -276,13 +312,22 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 				if _, err := h.Clean(context.Background()); err != nil {
 					t.Fatal(err)
 				}
+			case 6:
+				if s.r.IntN(2) == 0 {
+					s.release()
+				}
+				if _, err := h.Reap(context.Background(), nil); err != nil {
+					t.Fatal(err)
+				}
 			case 4:
 				if s.r.IntN(4) == 0 {
+					s.release()
 					h.crash()
 					s.sides[0] = withLocks(h.Engine)
 				}
 			case 5:
 				if n := len(snaps); n > 0 && s.r.IntN(3) == 0 {
+					s.release()
 					k, before := snaps[s.r.IntN(n)], look(t, reference, volume.Root)
 					h.rollBack(k.Name, s.r.IntN(6))
 					s.sides[0] = withLocks(h.Engine)

@@ -30,6 +30,7 @@ type tree struct {
 	seen     []uint64
 	past     *meta.Snapshot // view is that of a snapshot; nil: of the present
 	changing bool           // it is a change's, which is about the present
+	rolling  bool           // the volume may be half of what it was in a snapshot
 }
 
 // reveal notes that the outcome says something about ino. What a snapshot has does not change any
@@ -74,7 +75,7 @@ func (t *tree) inode(h volume.Handle) (*meta.Inode, error) {
 	if err := t.enter(h.Snap); err != nil {
 		return nil, err
 	}
-	if h.Snap == 0 && !t.changing && t.engine.rolling.Load() != 0 {
+	if h.Snap == 0 && !t.changing && t.rolling {
 		return nil, fmt.Errorf("the volume is being made what it was in a snapshot: %w", volume.ErrDelay)
 	}
 	n, err := t.find(h.Ino)
@@ -172,7 +173,8 @@ func (e *Engine) look() (*tree, error) {
 	if e.failed != nil {
 		return nil, e.failed
 	}
-	t := &tree{engine: e, home: e.leading, epoch: e.epoch, end: e.end, applied: e.applied, cacheGen: e.cacheGen}
+	t := &tree{engine: e, home: e.leading, epoch: e.epoch, end: e.end, applied: e.applied, cacheGen: e.cacheGen,
+		rolling: e.rolling.Load() != 0}
 	var over *meta.Overlay
 	if e.leading && !e.overlay.Empty() {
 		over = e.overlay.Copy()

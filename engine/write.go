@@ -194,10 +194,11 @@ func (t *tx) cut(content, off, end uint64, ranged bool) (removed uint64, err err
 		}
 	}
 	if ranged && len(starts) > 0 || len(starts) > maxPoints {
-		for _, start := range starts {
-			t.preserve(meta.ExtentKey(content, start))
+		lo, hi := meta.ExtentRange(content, off, end)
+		if err := t.preserveRange(lo, hi); err != nil {
+			return 0, err
 		}
-		t.deleteRange(meta.ExtentRange(content, off, end))
+		t.deleteRange(lo, hi)
 	} else {
 		for _, start := range starts {
 			t.delete(meta.ExtentKey(content, start))

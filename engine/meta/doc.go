@@ -52,7 +52,7 @@
 //	t  number u64, time, used bytes u64, inodes u64, moment u8, name
 //	u  generation u64
 //	v  level u32, last u32, newest u32, number u64, changed u64, time, covered time,
-//	   rolling u32, flags u8 (1 idle, 2 stale)
+//	   rolling u32, dropped u64, flags u8 (1 idle)
 //	x  value
 //
 // A time is seconds u64 and nanoseconds u32.

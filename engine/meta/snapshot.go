@@ -34,13 +34,10 @@ type VersionsOf struct {
 	Covered time.Time // since then the state of each second is kept; zero: it is not
 	Idle    bool      // nothing had changed for a while when Last was taken
 	Rolling uint32    // the volume is being made what it was in this snapshot; 0: it is not
-	Stale   bool      // a snapshot was dropped, and the history was not cleaned since
+	Dropped uint64    // number of the record that last dropped one; 0: the history was cleaned since
 }
 
-const (
-	flagIdle  = 1
-	flagStale = 2
-)
+const flagIdle = 1
 
 // VersionsKey is the key of a volume's VersionsOf.
 func VersionsKey() []byte { return finish(key(Versions, 0)) }
@@ -48,19 +45,16 @@ func VersionsKey() []byte { return finish(key(Versions, 0)) }
 // Encode returns the key and the value of v.
 func (v VersionsOf) Encode() (key, value []byte) {
 	key = VersionsKey()
-	b := binary.BigEndian.AppendUint32(begin(57), v.Level)
+	b := binary.BigEndian.AppendUint32(begin(65), v.Level)
 	b = binary.BigEndian.AppendUint32(b, v.Last)
 	b = binary.BigEndian.AppendUint32(b, v.Newest)
 	b = binary.BigEndian.AppendUint64(b, v.Number)
 	b = binary.BigEndian.AppendUint64(b, v.Changed)
 	b = appendTime(appendTime(b, v.Time), v.Covered)
-	b = binary.BigEndian.AppendUint32(b, v.Rolling)
+	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, v.Rolling), v.Dropped)
 	var flags uint8
 	if v.Idle {
 		flags |= flagIdle
-	}
-	if v.Stale {
-		flags |= flagStale
 	}
 	return key, seal(key, append(b, flags))
 }
@@ -76,9 +70,8 @@ func DecodeVersions(key, value []byte) (VersionsOf, error) {
 		return VersionsOf{}, &NewerError{Level: v.Level}
 	}
 	v.Last, v.Newest, v.Number, v.Changed, v.Time, v.Covered = r.u32(), r.u32(), r.u64(), r.u64(), r.time(), r.time()
-	v.Rolling = r.u32()
-	flags := r.u8()
-	v.Idle, v.Stale = flags&flagIdle != 0, flags&flagStale != 0
+	v.Rolling, v.Dropped = r.u32(), r.u64()
+	v.Idle = r.u8()&flagIdle != 0
 	return v, r.done()
 }
 
