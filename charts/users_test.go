@@ -45,7 +45,8 @@ func TestUserRoles(t *testing.T) {
 			switch {
 			case !slices.Equal(rule.APIGroups, []string{v1alpha1.GroupVersion.Group}):
 				t.Errorf("%s is about %q", name, rule.APIGroups)
-			case changes && name == "weir-view", changes && name == "weir-edit" && !slices.Equal(rule.Resources, []string{"geovolumes"}):
+			case changes && name == "weir-view",
+				changes && name == "weir-edit" && !slices.Equal(rule.Resources, []string{"geovolumes", "geovolumesnapshots"}):
 				t.Errorf("%s may %q %q", name, rule.Verbs, rule.Resources)
 			}
 		}
@@ -94,6 +95,8 @@ func (c cluster) userRoles(t *testing.T) {
 		{"lab weir-edit", "create", "geovolumes", in}:                  true,
 		{"lab weir-edit", "delete", "geovolumes", in}:                  true,
 		{"lab weir-edit", "create", "geovolumes", out}:                 false,
+		{"lab weir-edit", "create", "geovolumesnapshots", in}:          true,
+		{"lab weir-view", "delete", "geovolumesnapshots", in}:          false,
 		{"lab weir-edit", "update", "volumepolicies", none}:            false,
 		{"cluster weir-edit", "patch", "geovolumes", out}:              true,
 		{"cluster weir-edit", "update", "geovolumecontents", none}:     false,

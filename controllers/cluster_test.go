@@ -133,7 +133,7 @@ type reconciler interface {
 }
 
 var kinds = []string{"Site", "CachePool", "VolumePolicy", "GeoVolume", "GeoVolumeContent", "StorageOffer", "StorageRequest",
-	"StorageAgreement", "StorageUsage", "PlacementQuota"}
+	"StorageAgreement", "StorageUsage", "PlacementQuota", "GeoVolumeSnapshot"}
 
 // counted counts what is written to the registry.
 type counted struct {
@@ -187,7 +187,7 @@ func (f *fed) cluster(site string, another ...string) *cluster {
 	b := fake.NewClientBuilder().WithScheme(testScheme(f.t)).
 		WithStatusSubresource(&v1alpha1.Site{}, &v1alpha1.CachePool{}, &v1alpha1.VolumePolicy{}, &v1alpha1.GeoVolume{},
 			&v1alpha1.GeoVolumeContent{}, &v1alpha1.StorageOffer{}, &v1alpha1.StorageRequest{}, &v1alpha1.StorageAgreement{},
-			&v1alpha1.StorageUsage{}, &v1alpha1.PlacementQuota{},
+			&v1alpha1.StorageUsage{}, &v1alpha1.PlacementQuota{}, &v1alpha1.GeoVolumeSnapshot{},
 			&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{})
 	for n, i := range indexes() {
 		b = b.WithIndex(i.object, n, i.by)
@@ -210,7 +210,7 @@ func (f *fed) clusterOn(api client.WithWatch, site, name string) *cluster {
 	c.op.mirror.Listen(func(change view.Change) { c.seen.Store(max(c.seen.Load(), int64(change.Revision))) })
 	c.recs = map[string]reconciler{"Site": &sites{c.op}, "CachePool": &pools{operator: c.op}, "VolumePolicy": &policies{c.op},
 		"GeoVolume":        &geoVolumes{c.op},
-		"GeoVolumeContent": &contents{operator: c.op}, "PlacementQuota": c.op.placementQuotas()}
+		"GeoVolumeContent": &contents{operator: c.op}, "PlacementQuota": c.op.placementQuotas(), "GeoVolumeSnapshot": c.op.snapshots()}
 	for kind, rec := range lending.New(&c.op.Writer, c.op.lending()) {
 		c.recs[kind] = rec
 	}
@@ -439,7 +439,7 @@ func (c *cluster) round() {
 			"GeoVolume":    &v1alpha1.GeoVolumeList{}, "GeoVolumeContent": &v1alpha1.GeoVolumeContentList{},
 			"StorageOffer": &v1alpha1.StorageOfferList{}, "StorageRequest": &v1alpha1.StorageRequestList{},
 			"StorageAgreement": &v1alpha1.StorageAgreementList{}, "StorageUsage": &v1alpha1.StorageUsageList{},
-			"PlacementQuota": &v1alpha1.PlacementQuotaList{}}[kind]
+			"PlacementQuota": &v1alpha1.PlacementQuotaList{}, "GeoVolumeSnapshot": &v1alpha1.GeoVolumeSnapshotList{}}[kind]
 		if err := c.api.List(ctx, list); err != nil {
 			c.t.Fatal(err)
 		}

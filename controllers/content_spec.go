@@ -114,6 +114,9 @@ func observed(c *content, v *plan.View) {
 	}
 	s.Home, s.Replicas, s.Copies, s.Lag, s.Progress, s.Used = v.Home, v.Replicas, v.Copies, v.Lag, v.Progress, plan.Quantity(v.Used)
 	s.Stores = v.Stores
+	if v.Snapshots != nil { // a new home reports them a little later
+		s.Snapshots = plan.Snapshots(v.Snapshots)
+	}
 }
 
 // removeStale takes InSync away when the owner has changed the volume since.

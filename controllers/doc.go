@@ -19,6 +19,7 @@
 //	object         writing objects, status and events
 //	lending        the objects of the exchange
 //	quota          PlacementQuota: what namespaces may place where, and what is used of it
+//	snapshots      GeoVolumeSnapshot: snapshots that people ask for
 //
 // Decisions are those of controllers/plan. What goes where, who is the one writer of what, and the
 // orders in which two writers do not miss each other, is in docs/adr/0007.

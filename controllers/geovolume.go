@@ -203,6 +203,9 @@ func (r *geoVolumes) show(ctx context.Context, before *v1alpha1.GeoVolume, g *ge
 	if g.content != nil {
 		c := g.content.Status
 		s.Home, s.Copies, s.Lag, s.Progress = c.Home.Site, c.Copies, c.Lag, c.Progress
+		if c.Snapshots != nil {
+			s.Snapshots = &c.Snapshots.Count
+		}
 		if p := conditionOf(c.Conditions, v1alpha1.ConditionProtected); p != nil {
 			plan.SetCondition(list, g.Generation, now, v1alpha1.ConditionProtected, state(*p))
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-storage/weir/controllers/pace"
 	"github.com/weir-storage/weir/controllers/plan"
 	"github.com/weir-storage/weir/controllers/quota"
+	"github.com/weir-storage/weir/controllers/snapshots"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/view"
 )
@@ -100,7 +101,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := op.placementQuotas().Setup(mgr); err != nil {
 		return err
 	}
+	if err := op.snapshots().Setup(mgr); err != nil {
+		return err
+	}
 	return lending.Setup(mgr, &op.Writer, op.lending())
+}
+
+// snapshots is the controller of GeoVolumeSnapshots.
+func (o *operator) snapshots() *snapshots.Controller {
+	return snapshots.New(&o.Writer, snapshots.Options{Mirror: o.mirror, Registry: o.Registry, Self: o.self, Now: o.Now,
+		Workers: o.Workers, Await: o.awaitRegistered})
 }
 
 // placementQuotas is the controller of PlacementQuotas.
@@ -111,12 +121,16 @@ func (o *operator) placementQuotas() *quota.Controller {
 // lending is the operator's part in the exchange of storage.
 func (o *operator) lending() lending.Options {
 	return lending.Options{Federation: o.Federation, Organization: o.Organization, Site: o.Site, By: o.By, Endpoint: o.LentStore,
-		Signed: o.Signed, Book: o.Registry, Mirror: o.mirror, Now: o.Now, Erase: o.erase, Await: func() error {
-			if err := o.await(); err != nil {
-				return err
-			}
-			return o.registered()
-		}}
+		Signed: o.Signed, Book: o.Registry, Mirror: o.mirror, Now: o.Now, Erase: o.erase, Await: o.awaitRegistered}
+}
+
+// awaitRegistered returns why nothing can be decided yet, or why this cluster may not act as its
+// site.
+func (o *operator) awaitRegistered() error {
+	if err := o.await(); err != nil {
+		return err
+	}
+	return o.registered()
 }
 
 func newOperator(o Options, cluster string, c client.Client) *operator {
@@ -239,5 +253,7 @@ func indexes() map[string]index {
 		policyIndex: {&v1alpha1.GeoVolumeContent{}, func(obj client.Object) []string {
 			return []string{obj.(*v1alpha1.GeoVolumeContent).Spec.Policy}
 		}},
+		snapshots.ClaimIndex:  {&v1alpha1.GeoVolumeContent{}, snapshots.Claims},
+		snapshots.VolumeIndex: {&v1alpha1.GeoVolumeSnapshot{}, snapshots.Volume},
 	}
 }

@@ -59,6 +59,8 @@ func conditionsOf(obj any) []metav1.Condition {
 		return o.Status.Conditions
 	case *v1alpha1.PlacementQuota:
 		return o.Status.Conditions
+	case *v1alpha1.GeoVolumeSnapshot:
+		return o.Status.Conditions
 	}
 	return nil
 }

@@ -176,11 +176,11 @@ func (e *Engine) Show(rec *segment.Record, end segment.Position) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.overlay.Apply(p.ops, end)
-	e.queue(p)
-	e.kick()
 	if v, err := versionsIn([][]segment.Op{p.ops}); err == nil && v != nil {
 		e.rolling.Store(v.Rolling)
 	}
+	e.queue(p)
+	e.kick()
 }
 
 // notRolling returns ErrDelay while the volume is being rolled back, but to who does that.

@@ -142,6 +142,7 @@ func (j *joint) openEngine(cfg Config) (err error) {
 // committed.
 func (j *joint) open() (err error) {
 	j.failed.Store(false)
+	j.log, j.engine = nil, nil
 	if j.pool, err = j.disk.Open(); err != nil {
 		return err
 	}
@@ -157,12 +158,9 @@ func (j *joint) open() (err error) {
 		Rand: rand.Reader, Now: time.Now, SegmentSize: j.segment, SyncBytes: 1 << 40, TailBytes: 1, KnownApplied: j.engine.Applied(),
 	})
 	if err != nil {
-		return errors.Join(err, j.engine.Close())
+		return err
 	}
-	if err := j.recover(); err != nil {
-		return errors.Join(err, j.close())
-	}
-	return nil
+	return j.recover()
 }
 
 func (j *joint) sources() []log.Source {
@@ -227,7 +225,13 @@ func (j *joint) close() error {
 
 // end closes what a crash left of a process.
 func (j *joint) end() {
-	_ = errors.Join(j.log.Close(), j.engine.Close()) // the disk is gone
+	if j.log != nil {
+		_ = j.log.Close() // the disk is gone
+	}
+	if j.engine != nil {
+		_ = j.engine.Close() // as above
+	}
+	j.log, j.engine = nil, nil
 }
 
 // upload puts closed segments into the store, as package replica does.

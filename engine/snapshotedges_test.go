@@ -270,8 +270,8 @@ func TestCutOfManyExtents(t *testing.T) {
 func (h *host) extents(f volume.Handle, count int) {
 	h.Helper()
 	for done := 0; done < count; {
-		p := place{op: "fill"}
-		_, err := change(context.Background(), h.Engine, asRoot, p, noResult, false, func(t *tx) (struct{}, error) {
+		at := place{op: "fill"}
+		_, err := change(context.Background(), h.Engine, volume.Request{}, at, noResult, false, func(t *tx) (struct{}, error) {
 			n, err := t.file(f)
 			if err != nil {
 				return struct{}{}, err
@@ -281,8 +281,8 @@ func (h *host) extents(f volume.Handle, count int) {
 					break
 				}
 				done++
-				ref := segment.BlockRef{Seq: 1, Off: uint64(1000 + 100*done), Len: 50, Counter: uint64(done)}
-				x := meta.Extent{Off: n.Size, Len: MinBlock, Raw: MinBlock, Ref: ref}
+				x := meta.Extent{Off: n.Size, Len: MinBlock, Raw: MinBlock,
+					Ref: segment.BlockRef{Seq: 1, Off: uint64(1000 + 100*done), Len: 50, Counter: uint64(done)}}
 				t.set(x.Encode(n.ContentID()))
 				n.Size += MinBlock
 				n.Used += MinBlock

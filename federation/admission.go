@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation/quantity"
+	"github.com/weir-storage/weir/federation/snapshots"
 )
 
 // Access is what an admitted client may do.
@@ -115,6 +116,8 @@ type Observed struct {
 	Replicas   []ObservedReplica `json:"replicas,omitempty"`
 	Stores     []ObservedStore   `json:"stores,omitempty"`
 	Used       Bytes             `json:"used"`
+	// Snapshots are the volume's; nil: the home does not know yet.
+	Snapshots *snapshots.Report `json:"snapshots,omitempty"`
 	// Opening says why the gateway, which is home, has not opened its copy yet; empty: it has, or
 	// is an older program. At and the figures are then those of before.
 	Opening string `json:"opening,omitempty"`
@@ -157,6 +160,12 @@ type ObservedStore struct {
 
 // Progress is how far a copy has come that catches up with its home's log.
 type Progress = quantity.Progress
+
+// Bytes is an amount of bytes, in records.
+type Bytes = quantity.Bytes
+
+// Duration is a time span, in records.
+type Duration = quantity.Duration
 
 // ReplicaState is what a copy counts for.
 type ReplicaState string

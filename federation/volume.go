@@ -5,10 +5,12 @@ package federation
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
 
+	"github.com/weir-storage/weir/federation/snapshots"
 	"github.com/weir-storage/weir/federation/users"
 )
 
@@ -42,8 +44,10 @@ type Volume struct {
 	Agreed []string `json:"agreed,omitempty"`
 	// Former had copies and are to have none: they go on being shown the volume, to see that.
 	// UpdateVolume writes it.
-	Former    []string  `json:"former,omitempty"`
-	CreatedAt time.Time `json:"createdAt,omitzero"`
+	Former []string `json:"former,omitempty"`
+	// Snapshots were asked for, or are to be dropped. They do not count for Generation.
+	Snapshots []snapshots.Wish `json:"snapshots,omitempty"`
+	CreatedAt time.Time        `json:"createdAt,omitzero"`
 	// Closing: the owner wants to delete it, and lists the claims after it has written this.
 	// Whoever adds a claim reads this record afterwards.
 	Closing bool `json:"closing,omitempty"`
@@ -71,10 +75,10 @@ func (v Volume) Validate() error {
 			return err
 		}
 	}
-	if err := v.checkClients(); err != nil {
-		return err
+	if wrong := cmp.Or(users.Wrong(v.Spec.Clients, v.Clients), snapshots.Wrong(v.Snapshots)); wrong != "" {
+		return invalid("check", "volume", v.Name, wrong)
 	}
-	for _, s := range v.Sites {
+	for _, s := range slices.AppendSeq(slices.Clone(v.Sites), maps.Keys(v.Clients)) {
 		if err := CheckLabel("site", s); err != nil {
 			return err
 		}
@@ -133,19 +137,4 @@ func (v Volume) ClientsAt(site string) users.Policy {
 		return c
 	}
 	return v.Spec.Clients
-}
-
-func (v Volume) checkClients() error {
-	for _, p := range v.Spec.Clients.Problems() {
-		return invalid("check", "volume", v.Name, fmt.Sprintf("clients: %s: %s: %s", p[0], p[1], p[2]))
-	}
-	for site, c := range v.Clients {
-		if err := CheckLabel("site", site); err != nil {
-			return err
-		}
-		for _, p := range c.Problems() {
-			return invalid("check", "volume", v.Name, fmt.Sprintf("clients at site %s: %s: %s: %s", site, p[0], p[1], p[2]))
-		}
-	}
-	return nil
 }

@@ -2,19 +2,23 @@
 
 package federation
 
-import "github.com/weir-storage/weir/federation/users"
+import (
+	"github.com/weir-storage/weir/federation/snapshots"
+	"github.com/weir-storage/weir/federation/users"
+)
 
 // VolumeSpec is what an application asked for: the policy dimensions of architecture.md. Package
 // federation/spec reads, defaults and checks it; the names are those of the GeoVolume kind.
 type VolumeSpec struct {
 	// Size is the volume's capacity, in bytes.
-	Size        Bytes        `json:"size"`
-	Replication Replication  `json:"replication"`
-	Durability  Durability   `json:"durability"`
-	Consistency Consistency  `json:"consistency"`
-	Cache       Cache        `json:"cache"`
-	Home        HomeRules    `json:"home"`
-	Clients     users.Policy `json:"clients,omitzero"`
+	Size        Bytes            `json:"size"`
+	Replication Replication      `json:"replication"`
+	Durability  Durability       `json:"durability"`
+	Consistency Consistency      `json:"consistency"`
+	Cache       Cache            `json:"cache"`
+	Home        HomeRules        `json:"home"`
+	Clients     users.Policy     `json:"clients,omitzero"`
+	Snapshots   snapshots.Policy `json:"snapshots,omitzero"`
 }
 
 // Replication says how many copies there are and where they may be.

@@ -49,6 +49,7 @@ func (g *Gateway) state() meters.State {
 			if one.Copy != nil {
 				c := cached[v.Record.UUID]
 				one.Copy.CacheBytes = c.Small + c.Main + c.Pinned
+				one.Copy.Snapshots = g.snapshots.Report(v.Record.UUID)
 			}
 		}
 		s.Volumes = append(s.Volumes, one)

@@ -100,6 +100,12 @@ func TestMetrics(t *testing.T) {
 	})
 
 	c.until("it is ready", func() error { return c.at(home).cfg.Health.Ready() })
+	c.until("it knows the volume's snapshots", func() error {
+		if c.at(home).snapshots.Report(id) == nil {
+			return errors.New("it does not")
+		}
+		return nil
+	})
 
 	all := c.read(home)
 	for _, want := range []struct {
@@ -121,6 +127,8 @@ func TestMetrics(t *testing.T) {
 		{metrics.VolumeServing, []string{"volume=v"}, 1, 1},
 		{metrics.VolumeStalled, []string{"volume=v"}, 0, 0},
 		{metrics.VolumePromised, []string{"volume=v"}, 0.001, 1},
+		{metrics.VolumeSnapshots, []string{"volume=v"}, 0, 0},
+		{metrics.VolumeSnapshotProblem, []string{"volume=v"}, 0, 0},
 		{metrics.VolumeProblem, []string{"volume=v"}, 0, 0},
 		{metrics.ReplicaState, []string{"volume=v", "gateway=g" + home, "site=" + home, "state=Home"}, 1, 1},
 		{metrics.ReplicaState, []string{"volume=v", "gateway=g" + other, "site=" + other, "state=Member"}, 1, 1},

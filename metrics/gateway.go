@@ -83,6 +83,12 @@ var (
 		Help: "Requests of this gateway's clients that it has not answered for more than 5 s."})
 	VolumeStalled = define(Definition{Name: "weir_volume_stalled", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
 		Help: "At the home: 1 if writes wait because there are fewer members than the policy asks for."})
+	VolumeSnapshots = define(Definition{Name: "weir_volume_snapshots", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
+		Help: "At the home: how many snapshots with names the volume has."})
+	VolumeSnapshotProblem = define(Definition{Name: "weir_volume_snapshot_problem", Parts: gateway, Kind: Gauge,
+		Labels: []string{"volume"},
+		Help: "At the home: 1 if a snapshot could not be taken or dropped that was asked for or scheduled. It is tried again. " +
+			"kubectl describe geovolumecontent, or weir volume snapshot list, says why."})
 	VolumeProblem = define(Definition{Name: "weir_volume_copy_problem", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
 		Help: "1 if a copy that should be open here is not. weir status says why."})
 	ReplicaLagSeconds = define(Definition{Name: "weir_replica_lag_seconds", Parts: gateway, Kind: Gauge,

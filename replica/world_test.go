@@ -71,6 +71,8 @@ type site struct {
 	log     *log.Log
 	machine *machine
 	other   journal.Machine // what the replica gets instead of machine, if not nil
+	// opening is called, if not nil, before the log is opened, and its machine is the replica's.
+	opening func(dir cachepool.Dir, cfg *log.Config) volumeMachine
 	replica *Replica
 	paused  bool
 	// staleness is Config's.
@@ -170,6 +172,11 @@ func (s *site) start() {
 	if s.blind {
 		logConfig.DataKey = segment.DataKey{}
 	}
+	var real volumeMachine
+	if s.opening != nil {
+		real = s.opening(dir, &logConfig)
+		s.other = real
+	}
 	opened, err := log.Open(logConfig)
 	w.must(err)
 	s.cache = readcache.New(readcache.Config{Room: pool.Room()})
@@ -203,8 +210,14 @@ func (s *site) start() {
 	if s.blind {
 		cfg.Machine, cfg.DataKey = nil, [32]byte{}
 	}
+	if real != nil {
+		w.must(real.Replay(context.Background(), opened, opened.Recovered().Committed))
+	}
 	s.replica = s.node.Open(cfg)
 	s.machine.replica = s.replica
+	if real != nil {
+		real.Attach(s.replica)
+	}
 	cached.Attach(s.replica)
 	s.seen = 0
 	w.net.attach(s)

@@ -98,7 +98,8 @@ const (
 	// site's.
 	ReasonNameTaken = "NameTaken"
 	// ReasonNotFound: the volume to import is not there, or the registry does not know any more
-	// what it knew once. Of a Site: no such site is registered.
+	// what it knew once. Of a Site: no such site is registered. Of a GeoVolumeSnapshot: there is
+	// no such claim, or the snapshot was dropped.
 	ReasonNotFound = "NotFound"
 	// ReasonNotGranted: the owner of the volume to import has not granted it to this site and
 	// namespace.
@@ -113,12 +114,14 @@ const (
 	// Nothing is written or deleted here.
 	ReasonSuperseded = "Superseded"
 	// ReasonNotOwner, of InSync with False and of events: a field was changed here that only the
-	// owner may change; the owner's value was put back.
+	// owner may change; the owner's value was put back. Of a GeoVolumeSnapshot: another cluster
+	// owns the volume.
 	ReasonNotOwner = "NotOwner"
 	// ReasonRegistryUnavailable, also of Reconciling beside a Ready that is True: the registry does
 	// not answer; what is shown is what was last heard.
 	ReasonRegistryUnavailable = "RegistryUnavailable"
-	// ReasonConflict: an object of that name is there and belongs to somebody else.
+	// ReasonConflict: an object of that name is there and belongs to somebody else; of a
+	// GeoVolumeSnapshot, a snapshot of that name.
 	ReasonConflict = "Conflict"
 	// ReasonNoGateway, of a Site or a CachePool: its gateway is not alive, or has never registered.
 	ReasonNoGateway = "NoGateway"
@@ -141,7 +144,8 @@ const (
 	// not possible, by what both sides have said before; the message says why.
 	ReasonRefused = "Refused"
 	// ReasonExhausted, of a StorageOffer with True: all of it went to agreements. Of a
-	// PlacementQuota with True: all of it is used, with per: Namespace by a namespace at least.
+	// PlacementQuota with True: all of it is used, with per: Namespace by a namespace at least. Of
+	// a GeoVolumeSnapshot: as many are asked for as there can be.
 	ReasonExhausted = "Exhausted"
 	// ReasonClosed, of a StorageOffer with True: nobody may ask any more.
 	ReasonClosed = "Closed"

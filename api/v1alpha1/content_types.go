@@ -111,6 +111,9 @@ type GeoVolumeContentStatus struct {
 	// the one that lacks most. It is updated every few seconds.
 	// +optional
 	Progress string `json:"progress,omitempty"`
+	// The volume's snapshots.
+	// +optional
+	Snapshots *VolumeSnapshots `json:"snapshots,omitempty"`
 	// Claims of all clusters: SITE/NAMESPACE/NAME.
 	// +optional
 	// +listType=atomic
@@ -186,6 +189,7 @@ type StoreReplica struct {
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policy`,priority=1
 // +kubebuilder:printcolumn:name="Sites",type=string,JSONPath=`.status.sites`,priority=1
 // +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.home.epoch`,priority=1
+// +kubebuilder:printcolumn:name="Snapshots",type=integer,JSONPath=`.status.snapshots.count`,priority=1
 // +kubebuilder:printcolumn:name="Used",type=string,JSONPath=`.status.used`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')",message="a GeoVolumeContent's name is its volume's UUID: to make a volume, create a GeoVolume, or a PersistentVolumeClaim with a StorageClass of csi.weir.dev"

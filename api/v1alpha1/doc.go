@@ -8,6 +8,7 @@
 //	VolumePolicy      cluster     copies, durability, consistency, cache, home; of this cluster only
 //	GeoVolume         namespaced  the claim: a new volume, or the import of another site's volume
 //	GeoVolumeContent  cluster     the volume; a read-only mirror where this cluster is not its owner
+//	GeoVolumeSnapshot namespaced  the state of a volume at one moment, which is kept
 //	StorageOffer      cluster     room that an organization lends; a read-only mirror elsewhere
 //	StorageRequest    cluster     asks for room that another organization offers
 //	StorageAgreement  cluster     what both sides said, and in its spec what this side decides
@@ -15,10 +16,10 @@
 //	PlacementQuota    cluster     how much namespaces of this cluster may place where
 //
 // The chart writes the spec of the local Site, and the operator those of the others. Administrators
-// write CachePools, VolumePolicies and PlacementQuotas, users write GeoVolumes, and the operator
-// and the CSI controller write GeoVolumeContents. Who may lend and borrow for the organization
-// writes StorageOffers, StorageRequests and the spec of StorageAgreements, which the operator
-// makes. The operator writes every status.
+// write CachePools, VolumePolicies and PlacementQuotas, users write GeoVolumes and
+// GeoVolumeSnapshots, and the operator and the CSI controller write GeoVolumeContents. Who may lend
+// and borrow for the organization writes StorageOffers, StorageRequests and the spec of
+// StorageAgreements, which the operator makes. The operator writes every status.
 //
 // GeoVolume is to GeoVolumeContent what PersistentVolumeClaim is to PersistentVolume. The truth
 // about a volume that several clusters share is in the registry; the objects here are one cluster's
@@ -51,8 +52,9 @@ const (
 	// PolicyParameter is the parameter of StorageClass and VolumeAttributesClass that names a
 	// VolumePolicy. There is no other parameter.
 	PolicyParameter = "policy"
-	// Finalizer is the finalizer of GeoVolumes, of GeoVolumeContents of which this cluster is the
-	// owner, and of what was said to other organizations in StorageOffers and StorageRequests.
+	// Finalizer is the finalizer of GeoVolumes and GeoVolumeSnapshots, of GeoVolumeContents of
+	// which this cluster is the owner, and of what was said to other organizations in StorageOffers
+	// and StorageRequests.
 	Finalizer = Group + "/volume"
 	// VolumeLabel is a label of the PersistentVolume and the PersistentVolumeClaim that a GeoVolume
 	// makes; its value is the volume's UUID.
@@ -81,7 +83,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&GeoVolume{}, &GeoVolumeList{}, &GeoVolumeContent{}, &GeoVolumeContentList{},
 		&StorageOffer{}, &StorageOfferList{}, &StorageRequest{}, &StorageRequestList{},
 		&StorageAgreement{}, &StorageAgreementList{}, &StorageUsage{}, &StorageUsageList{},
-		&PlacementQuota{}, &PlacementQuotaList{})
+		&PlacementQuota{}, &PlacementQuotaList{}, &GeoVolumeSnapshot{}, &GeoVolumeSnapshotList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -66,6 +66,16 @@ var effects = map[string][2]string{
 	"PlacementQuota.where.whose":         {"where it counts", "controllers/plan TestQuotaWhere"},
 	"PlacementQuota.where.kind":          {"where it counts", "controllers/plan TestQuotaWhere"},
 
+	"GeoVolumeSnapshot.source.kind":    {"of which volume it is", "controllers TestSnapshotSources"},
+	"GeoVolumeSnapshot.source.name":    {"of which volume it is", "controllers TestSnapshotSources"},
+	"GeoVolumeSnapshot.snapshotName":   {"its name in the volume", "controllers TestSnapshotSources"},
+	"GeoVolumeSnapshot.deletionPolicy": {"whether it is dropped", "controllers TestSnapshotIsRetained"},
+
+	"VolumePolicy.snapshots.schedule.every": {"when one is taken", "gateway TestScheduledSnapshots"},
+	"VolumePolicy.snapshots.schedule.keep":  {"how many stay", "gateway TestScheduledSnapshots"},
+	"VolumePolicy.snapshots.window":         {"any second can be looked at", "gateway TestSnapshotSettings"},
+	"VolumePolicy.snapshots.directory":      {"whether there is .snapshots", "gateway TestSnapshotSettings"},
+
 	"VolumePolicy.replication.copies":             {"how many sites have a copy", "controllers/plan TestPlace"},
 	"VolumePolicy.replication.spread":             {"how the copies are spread", "controllers/plan TestPlace"},
 	"VolumePolicy.replication.sites.required":     {"sites that have a copy", "controllers/plan TestPlace"},
@@ -163,7 +173,8 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 			next := at + "." + name
 			switch f.Type {
 			case reflect.TypeFor[*Replication](), reflect.TypeFor[*Durability](), reflect.TypeFor[*Consistency](),
-				reflect.TypeFor[*Cache](), reflect.TypeFor[*Home](), reflect.TypeFor[*Clients](): // of a grant too
+				reflect.TypeFor[*Cache](), reflect.TypeFor[*Home](), reflect.TypeFor[*Clients](), // of a grant too
+				reflect.TypeFor[*Snapshots]():
 				next = "VolumePolicy." + name
 			}
 			walk(next, f.Type)
@@ -174,7 +185,7 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 		"CachePool": reflect.TypeFor[CachePoolSpec](), "Site": reflect.TypeFor[SiteSpec](),
 		"StorageOffer": reflect.TypeFor[StorageOfferSpec](), "StorageRequest": reflect.TypeFor[StorageRequestSpec](),
 		"StorageAgreement": reflect.TypeFor[StorageAgreementSpec](), "StorageUsage": reflect.TypeFor[StorageUsageSpec](),
-		"PlacementQuota": reflect.TypeFor[PlacementQuotaSpec]()} {
+		"PlacementQuota": reflect.TypeFor[PlacementQuotaSpec](), "GeoVolumeSnapshot": reflect.TypeFor[GeoVolumeSnapshotSpec]()} {
 		walk(kind, spec)
 	}
 	for at := range seen {
@@ -216,7 +227,7 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile(`(?m)^type (\w+)Spec struct`).FindAllStringSubmatch(string(text), -1) {
 			if !strings.Contains("GeoVolume GeoVolumeContent VolumePolicy CachePool Site StorageOffer StorageRequest StorageAgreement "+
-				"StorageUsage PlacementQuota", m[1]) {
+				"StorageUsage PlacementQuota GeoVolumeSnapshot", m[1]) {
 				t.Errorf("%s: kind %s is not walked", f, m[1])
 			}
 		}

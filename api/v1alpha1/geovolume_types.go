@@ -33,7 +33,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.import) || has(self.size)",message="size is missing: write how much the volume may hold, such as 10Gi; or name another site's volume in import"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.size)",message="size is the owner's to set: an import has only import, access and cache; remove size"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.policy)",message="policy is the owner's to set: an import has only import, access and cache; remove policy"
-// +kubebuilder:validation:XValidation:rule="!has(self.import) || (!has(self.replication) && !has(self.durability) && !has(self.consistency) && !has(self.home) && !has(self.clients))",message="replication, durability, consistency, home and clients are the owner's to set: an import has only import, access and cache; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.import) || (!has(self.replication) && !has(self.durability) && !has(self.consistency) && !has(self.home) && !has(self.clients) && !has(self.snapshots))",message="replication, durability, consistency, home, clients and snapshots are the owner's to set: an import has only import, access and cache; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.cache) || (!has(self.cache.blockSize) && !has(self.cache.compression))",message="cache.blockSize and cache.compression are the owner's to set: an import's cache is what its own site keeps; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.grants)",message="grants are the owner's to give: an import has only import, access and cache; remove grants"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.reclaimPolicy) || self.reclaimPolicy == 'Retain'",message="deleting an import never deletes the volume: remove reclaimPolicy"
@@ -74,7 +74,7 @@ type GeoVolumeSpec struct {
 	// +kubebuilder:default=Retain
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// How many copies there are, and at which sites. In this field and the five after it, what is
+	// How many copies there are, and at which sites. In this field and the six after it, what is
 	// given comes before what the VolumePolicy says.
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`
@@ -94,6 +94,9 @@ type GeoVolumeSpec struct {
 	// Who the users of clients are to the volume. Live.
 	// +optional
 	Clients *Clients `json:"clients,omitempty"`
+	// Which snapshots the volume gets by itself, and how they are seen.
+	// +optional
+	Snapshots *Snapshots `json:"snapshots,omitempty"`
 }
 
 // Import names a volume of the federation.
@@ -155,6 +158,9 @@ type GeoVolumeStatus struct {
 	// the one that lacks most. It is updated every few seconds.
 	// +optional
 	Progress string `json:"progress,omitempty"`
+	// How many snapshots with names the volume has, as the home last reported.
+	// +optional
+	Snapshots *int32 `json:"snapshots,omitempty"`
 	// What holds of it, such as Ready. The API reference explains types and reasons.
 	// +optional
 	// +listType=map
@@ -174,6 +180,7 @@ type GeoVolumeStatus struct {
 // +kubebuilder:printcolumn:name="Lag",type=string,JSONPath=`.status.lag`
 // +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.capacity`
+// +kubebuilder:printcolumn:name="Snapshots",type=integer,JSONPath=`.status.snapshots`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.status.federationName`,priority=1
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.status.owner`,priority=1

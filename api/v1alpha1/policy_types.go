@@ -30,6 +30,9 @@ type VolumePolicySpec struct {
 	// Who the users of clients are to the volume, at all sites but those whose grants say it.
 	// +optional
 	Clients Clients `json:"clients,omitzero"`
+	// Which snapshots the volume gets by itself, and how they are seen.
+	// +optional
+	Snapshots Snapshots `json:"snapshots,omitzero"`
 }
 
 // Squash is which users of clients are nobody.

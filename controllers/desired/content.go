@@ -36,6 +36,7 @@ func Content(g *v1alpha1.GeoVolume, site, name string) v1alpha1.GeoVolumeContent
 	override(&o.Cache, s.Cache)
 	override(&o.Home, s.Home)
 	override(&o.Clients, s.Clients)
+	override(&o.Snapshots, s.Snapshots)
 	if !apiequality.Semantic.DeepEqual(o, v1alpha1.VolumePolicySpec{}) {
 		out.Overrides = &o
 	}

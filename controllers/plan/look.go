@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/snapshots"
 )
 
 // Seen is what the registry says about a volume.
@@ -36,6 +37,8 @@ type View struct {
 	Lag      string
 	Progress string // of the copy that catches up and has most to do
 	Used     federation.Bytes
+	// Snapshots is what the home reported of them; nil: nothing yet. It is not to be modified.
+	Snapshots *snapshots.Report
 	// Ready and Protected are the conditions.
 	Ready, Protected State
 	// Working: Ready changes by itself soon. Stalled: a person has to do something.
@@ -61,7 +64,7 @@ const replicaUnknown = "Unknown"
 func Look(s Seen) View {
 	v := View{InForce: true}
 	if o := s.Observed; o != nil {
-		v.Used = coarse(o.Used)
+		v.Used, v.Snapshots = coarse(o.Used), o.Snapshots
 		// An older gateway reports no generation.
 		v.InForce = o.Generation == 0 || o.Generation >= s.Volume.Generation
 	}

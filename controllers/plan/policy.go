@@ -59,7 +59,7 @@ func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpe
 			Prefetch:  federation.Prefetch(m.Cache.Prefetch),
 			BlockSize: amount(m.Cache.BlockSize), Compression: federation.Compression(m.Cache.Compression)},
 		Home:    federation.HomeRules{PreferredSites: names(m.Home.PreferredSites)},
-		Clients: clients(m.Clients),
+		Clients: clients(m.Clients), Snapshots: snapshotsOf(m.Snapshots),
 	}}
 	if m.Cache.Pool != nil {
 		out.Spec.Cache.Pool = m.Cache.Pool.MatchLabels
@@ -134,6 +134,9 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	overList(&p.Clients.GIDs, o.Clients.GIDs)
 	over(&p.Clients.Mask, o.Clients.Mask)
 	over(&p.Clients.Certificates, o.Clients.Certificates)
+	overList(&p.Snapshots.Schedule, o.Snapshots.Schedule)
+	over(&p.Snapshots.Window, o.Snapshots.Window)
+	over(&p.Snapshots.Directory, o.Snapshots.Directory)
 	return p
 }
 
@@ -176,6 +179,7 @@ func Describe(s federation.VolumeSpec) v1alpha1.VolumePolicySpec {
 		Consistency: v1alpha1.Consistency{Mode: v1alpha1.ConsistencyMode(s.Consistency.Mode)},
 		Home:        v1alpha1.Home{PreferredSites: siteNames(s.Home.PreferredSites)},
 		Clients:     describeClients(s.Clients),
+		Snapshots:   describeSnapshots(s.Snapshots),
 	}
 	if s.Replication.Stores > 0 {
 		d.Replication.Stores = ptr(int32(s.Replication.Stores))

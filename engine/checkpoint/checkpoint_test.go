@@ -378,8 +378,8 @@ func TestErrorsAreToldFromAnywhere(t *testing.T) {
 		}
 	}
 	failing := func(yield func(Pair, error) bool) {
-		for p := range each(pairs[:4000]) {
-			if !yield(p, nil) {
+		for p, err := range each(pairs[:4000]) {
+			if !yield(p, err) {
 				return
 			}
 		}

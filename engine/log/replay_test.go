@@ -5,6 +5,7 @@ package log
 import (
 	"crypto/rand"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weir-storage/weir/cachepool"
@@ -30,7 +31,7 @@ func wide(id, blocks, size int) *segment.Record {
 func TestReplayReadsOutlines(t *testing.T) {
 	s := newSetup(1)
 	s.size = 1 << 20
-	read := 0
+	var read atomic.Int64
 	s.wrap = func(d cachepool.Dir) cachepool.Dir { return countReads{d, &read} }
 	l := s.mustOpen(t)
 	_, err := l.BeginEpoch(1)
@@ -48,7 +49,7 @@ func TestReplayReadsOutlines(t *testing.T) {
 	must(t, l.Wait(t.Context(), l.End()))
 	l = s.restart(t)
 	size := l.Distance(Position{}, l.End())
-	read = 0
+	read.Store(0)
 	var got []Entry
 	must(t, l.Replay(t.Context(), Position{}, func(e Entry) error {
 		if e.Record != nil {
@@ -56,8 +57,8 @@ func TestReplayReadsOutlines(t *testing.T) {
 		}
 		return nil
 	}))
-	if int64(read) > size/4 {
-		t.Errorf("%d bytes of %d were read", read, size)
+	if n := read.Load(); n > size/4 {
+		t.Errorf("%d bytes of %d were read", n, size)
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d records, want %d", len(got), len(want))

@@ -64,6 +64,8 @@
 //   - meta-1. Pebble holds only committed records, which are a prefix of the log. Every batch of
 //     them also writes the position where it ends (protocol-8). Pebble keeps no log of its own: the
 //     empty ones that it makes are removed at the next Open, whatever a crash left of them.
+//   - protocol-3. Open reads the manifests from the disk, and not what a failed fsync left in
+//     memory. So no table goes that the disk's manifest needs.
 //   - meta-2. A value that does not parse is an error that wraps ErrCorrupt, never a default
 //     (protocol-19).
 //   - meta-3. An extent lies within one aligned run of segment.MaxBlock bytes of its file. Extents

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sys/unix"
 
 	"github.com/weir-storage/weir/cachepool/failstop"
 	"github.com/weir-storage/weir/engine/meta/cryptfs"
@@ -52,6 +53,9 @@ func Open(o Options) (*Store, error) {
 	disk, err := failstop.New(o.FS, o.Dir, o.Failed)
 	if err != nil {
 		return nil, fmt.Errorf("open metadata: %w", err)
+	}
+	if err := forget(vfs.Root(o.FS), o.Dir); err != nil {
+		return nil, fmt.Errorf("open metadata %s: %w", o.Dir, err)
 	}
 	if err := removeLogs(disk, o.Dir); err != nil {
 		return nil, fmt.Errorf("open metadata %s: %w", o.Dir, err)
@@ -115,6 +119,44 @@ func Open(o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open metadata %s: %w", o.Dir, err), s.Close())
 	}
 	return s, nil
+}
+
+// forget has the manifests read from the disk, not from what an earlier process left in memory: an
+// fsync that failed made nothing durable of what is there (protocol-3). Pebble would remove tables
+// that only those manifests do without.
+func forget(disk vfs.FS, dir string) error {
+	names, err := disk.List(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, "MANIFEST-") {
+			continue
+		}
+		f, err := disk.Open(disk.PathJoin(dir, name))
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		if err == nil {
+			err = dropMemory(f)
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("read %s from the disk: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// dropMemory drops what the kernel has of a file, which was synced.
+func dropMemory(f vfs.File) error {
+	if on, ok := f.(interface{ Forget() error }); ok { // a disk in memory
+		return on.Forget()
+	}
+	if f.Fd() == vfs.InvalidFd {
+		return nil
+	}
+	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
 // removeLogs removes the logs that Pebble makes although it keeps none. They have no records, and a

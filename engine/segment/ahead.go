@@ -21,6 +21,13 @@ type ahead struct {
 // that are sealed ahead need not become part of a record.
 const aheadMost = 1 << (counterBits - 1)
 
+const (
+	// aheadLeast is how many sealed bytes are worth it: less is sealed in a few microseconds.
+	aheadLeast = 16 << 10
+	// pooledLeast is when they are put into memory for a whole megabyte.
+	pooledLeast = 256 << 10
+)
+
 // aheads has memory for sealed blocks of a record of a megabyte.
 var aheads = sync.Pool{New: func() any { b := make([]byte, 0, 1<<20+64*TagSize); return &b }}
 
@@ -32,13 +39,23 @@ func (s *Sealer) Ahead(blocks []Block) {
 	if len(blocks) == 0 || s.dead.Load() || s.counter.Load()-firstCounter(&s.header) > aheadMost {
 		return
 	}
+	size := 0
 	for i := range blocks {
 		if len(blocks[i].Pack) < 2 || len(blocks[i].Pack) > MaxBlock+1 {
 			return // Prepare says what is wrong
 		}
+		size += len(blocks[i].Pack) + TagSize
 	}
-	a := &ahead{sealer: s, blocks: len(blocks), first: s.take(len(blocks) + 1), pooled: aheads.Get().(*[]byte)}
-	a.sealed = s.sealBlocks((*a.pooled)[:0], blocks, a.first)
+	if size < aheadLeast {
+		return
+	}
+	a := &ahead{sealer: s, blocks: len(blocks), first: s.take(len(blocks) + 1)}
+	var memory []byte
+	if size > pooledLeast {
+		a.pooled = aheads.Get().(*[]byte)
+		memory = (*a.pooled)[:0]
+	}
+	a.sealed = s.sealBlocks(memory, blocks, a.first)
 	for i := range blocks {
 		blocks[i].ahead, blocks[i].index = a, i
 	}

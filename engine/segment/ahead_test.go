@@ -88,7 +88,7 @@ func TestAheadNeverRepeatsANonce(t *testing.T) {
 				sizes = append(sizes, 1+rng.IntN(MaxBlock))
 			}
 			blocks := packed(rng, sizes...)
-			more := packed(rng, 5000, 10)
+			more := packed(rng, 50000, 10)
 			if rng.IntN(4) > 0 {
 				s.Ahead(blocks)
 			}
@@ -127,7 +127,7 @@ func TestAheadOfAnotherSegment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := packed(rng, 3000, 3000)
+	blocks := packed(rng, 30000, 30000)
 	first.Ahead(blocks)
 	first.Stop()
 	p, err := Prepare(&Record{Blocks: blocks})
@@ -145,7 +145,7 @@ func TestAheadOfAnotherSegment(t *testing.T) {
 			t.Fatalf("block %d: %v", i, err)
 		}
 	}
-	late := packed(rng, 100)
+	late := packed(rng, 30000)
 	before := first.counter.Load()
 	first.Ahead(late)
 	if first.counter.Load() != before || late[0].ahead != nil {
@@ -161,8 +161,13 @@ func TestAheadLeavesCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	blocks := packed(rng, 30000)
+	s.Ahead(blocks)
+	if blocks[0].ahead == nil {
+		t.Error("nothing is sealed ahead")
+	}
 	s.counter.Add(aheadMost + 1)
-	blocks := packed(rng, 100)
+	blocks = packed(rng, 30000)
 	s.Ahead(blocks)
 	if blocks[0].ahead != nil {
 		t.Error("more than half of the counters go to what is sealed ahead")

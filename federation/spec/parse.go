@@ -25,7 +25,6 @@ var notYet = map[string]string{
 	"spec.cache.mode":          "the cache is write-back into the log",
 	"spec.replication.erasure": "copies are whole",
 	"spec.encryption":          "every volume has a key of its own",
-	"spec.snapshots":           "",
 	"spec.quota":               "size is the limit",
 	"spec.grants":              "",
 	"spec.import":              "",

@@ -162,3 +162,17 @@ func (c Policy) Problems() (out [][3]string) {
 }
 
 func overlap(a, b, lengthA, lengthB int) bool { return a < b+lengthB && b < a+lengthA }
+
+// Wrong returns what is wrong first with the policy of a volume, or with those of sites; empty:
+// nothing.
+func Wrong(all Policy, sites map[string]Policy) string {
+	for _, p := range all.Problems() {
+		return fmt.Sprintf("clients: %s: %s: %s", p[0], p[1], p[2])
+	}
+	for site, c := range sites {
+		for _, p := range c.Problems() {
+			return fmt.Sprintf("clients at site %s: %s: %s: %s", site, p[0], p[1], p[2])
+		}
+	}
+	return ""
+}

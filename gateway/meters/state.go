@@ -11,6 +11,7 @@ import (
 	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/snapshots"
 	"github.com/weir-storage/weir/gateway/nfs"
 	"github.com/weir-storage/weir/gateway/nfs/fair"
 	"github.com/weir-storage/weir/metrics"
@@ -65,6 +66,7 @@ type Copy struct {
 	CacheBytes       int64
 	MetadataBytes    int64
 	UploadQueue      uint64
+	Snapshots        *snapshots.Report // nil: the home is not here, or does not know yet
 }
 
 // Watch makes state the source of what is read, until stop is called. name returns a volume's name;
@@ -218,6 +220,10 @@ func (c *Copy) put(put func(d *metrics.Definition, value float64, labels ...stri
 	}
 	put(metrics.VolumeServing, truth(c.Serving), name)
 	put(metrics.VolumeStalled, truth(c.Stalled), name)
+	if c.Snapshots != nil {
+		put(metrics.VolumeSnapshots, float64(c.Snapshots.Count()), name)
+		put(metrics.VolumeSnapshotProblem, truth(c.Snapshots.Failing() != ""), name)
+	}
 	if !c.Alone {
 		put(metrics.VolumePromised, c.Promised.Seconds(), name)
 	}

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/jonboulle/clockwork"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/snapshots"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/copies"
 	"github.com/weir-storage/weir/gateway/peers"
@@ -40,9 +42,11 @@ type Config struct {
 		ListObserved(ctx context.Context, volume string) ([]federation.Observed, error)
 		Trusted() error
 	}
-	Now    func() time.Time
-	Timers clockwork.Clock
-	Logger *slog.Logger
+	// Snapshots returns what is known of a volume's snapshots; nil: nothing yet.
+	Snapshots func(uuid string) *snapshots.Report
+	Now       func() time.Time
+	Timers    clockwork.Clock
+	Logger    *slog.Logger
 }
 
 // Reporter reports the status of one gateway's volumes. Its methods may be called from many
@@ -180,7 +184,8 @@ func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.O
 	s := VolumeStatus{Gateway: p.cfg.Gateway}
 	s.describe(c, v)
 	o := federation.Observed{Volume: c.UUID, Gateway: p.cfg.Gateway, Generation: c.Generation(), Epoch: s.Epoch, Home: p.cfg.Gateway,
-		Commit: s.Commit, Replicas: s.Replicas, Stores: s.Stores, Message: s.Trouble(s.Silent(), settings.Policy(v).Want)}
+		Commit: s.Commit, Replicas: s.Replicas, Stores: s.Stores, Message: s.Trouble(s.Silent(), settings.Policy(v).Want),
+		Snapshots: p.cfg.Snapshots(c.UUID)}
 	if state, ok := p.cfg.Copies.State(c.UUID); ok && o.Message == "" {
 		o.Message = state.Leaving
 	}
@@ -195,7 +200,7 @@ func (p *Reporter) observation(c *copies.Copy, v federation.Volume) federation.O
 // takes nothing may say why in other words each time.
 func notable(was, is federation.Observed) bool {
 	if was.Epoch != is.Epoch || was.Home != is.Home || was.Generation != is.Generation || was.Message != is.Message ||
-		len(was.Replicas) != len(is.Replicas) {
+		len(was.Replicas) != len(is.Replicas) || !reflect.DeepEqual(was.Snapshots, is.Snapshots) {
 		return true
 	}
 	for _, r := range is.Replicas {

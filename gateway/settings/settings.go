@@ -12,6 +12,7 @@ import (
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/snapshots"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/protocol"
 )
@@ -57,7 +58,8 @@ func Share(v federation.Volume) readcache.Share {
 // Tuning is how the volume's engine works.
 func Tuning(v federation.Volume) engine.Tuning {
 	c := v.Spec.Cache
-	t := engine.Tuning{BlockSize: int(c.BlockSize), ReadAhead: engine.DefaultReadAhead, Memory: int64(c.Memory)}
+	t := engine.Tuning{BlockSize: int(c.BlockSize), ReadAhead: engine.DefaultReadAhead, Memory: int64(c.Memory),
+		Window: time.Duration(v.Spec.Snapshots.Window), NoSnapshotDir: v.Spec.Snapshots.Directory == snapshots.DirectoryNone}
 	if c.ReadAhead != nil {
 		t.ReadAhead = int64(*c.ReadAhead)
 	}

@@ -76,6 +76,24 @@ var refusals = []struct {
 	{"policy: far read-ahead", vp("cache: {readAhead: 65Mi}"), "", "readAhead is not from 0 to 64Mi"},
 	{"policy: a pool of no labels", vp("cache: {pool: {matchLabels: {}}}"), "", "should have at least 1 properties"},
 	{"policy: a pool by expression", vp("cache: {pool: {matchExpressions: []}}"), "", `unknown field "spec.cache.pool.matchExpressions"`},
+	{"policy: too many snapshots", vp("snapshots: {schedule: [{every: Hourly, keep: 100}, {every: Daily, keep: 29}]}"), "",
+		"more than 128 snapshots are kept in all"},
+	{"policy: a schedule twice", vp("snapshots: {schedule: [{every: Hourly, keep: 1}, {every: Hourly, keep: 2}]}"), "", "Duplicate value"},
+	{"policy: an unknown schedule", vp("snapshots: {schedule: [{every: Yearly, keep: 1}]}"), "", `Unsupported value: "Yearly"`},
+	{"policy: no snapshot is kept", vp("snapshots: {schedule: [{every: Hourly, keep: 0}]}"), "", "spec.snapshots.schedule[0].keep"},
+	{"policy: a long window", vp("snapshots: {window: 25h}"), "", "window is not from 0s to 24h"},
+	{"policy: an unknown directory", vp("snapshots: {directory: Visible}"), "", `Unsupported value: "Visible"`},
+	{"import with snapshots", gv("spec: {snapshots: {window: 1h}, import: {volume: x.y}}"), "", "are the owner's to set"},
+	{"snapshot of another volume", snapshot("s", ""), strings.Replace(snapshot("s", ""), "name: v", "name: w", 1),
+		"a snapshot is of one volume"},
+	{"snapshot gets a name", snapshot("s", ""), snapshot("s", "snapshotName: t"), "a snapshot keeps its name"},
+	{"snapshot gets another name", snapshot("s", "snapshotName: t"), snapshot("s", "snapshotName: u"), "a snapshot keeps its name"},
+	{"snapshot as a schedule names them", snapshot("hourly-1", ""), "", "those of scheduled snapshots"},
+	{"snapshot called as a schedule names them", snapshot("s", "snapshotName: daily-2026"), "", "those of scheduled snapshots"},
+	{"snapshot with a long name", snapshot(strings.Repeat("s", 129), ""), "", "longer than 128 letters"},
+	{"snapshot with a time for a name", snapshot("s", "snapshotName: '@1'"), "", "spec.snapshotName"},
+	{"snapshot of a pod", strings.Replace(snapshot("s", ""), "name: v", "kind: Pod, name: v", 1), "", `Unsupported value: "Pod"`},
+
 	{"policy: unknown prefetch", vp("cache: {prefetch: All}"), "", `Unsupported value: "All"`},
 	{"policy: negative read-ahead", vp("cache: {readAhead: -1}"), "", "readAhead is not from 0 to 64Mi"},
 	{"policy: odd blocks", vp("cache: {blockSize: 5Ki}"), "", "blockSize is no power of two from 4Ki to 64Ki"},
@@ -155,6 +173,11 @@ func exchange(kind, name, spec string) string {
 func offer(name, spec string) string { return exchange("StorageOffer", name, spec) }
 
 func borrow(spec string) string { return exchange("StorageRequest", "r", spec) }
+
+func snapshot(name, spec string) string {
+	return apiVersion + "kind: GeoVolumeSnapshot\nmetadata: {name: " + name + ", namespace: default}\n" +
+		"spec: {source: {name: v}, " + spec + "}"
+}
 
 func quota(spec string) string { return exchange("PlacementQuota", "q", spec) }
 

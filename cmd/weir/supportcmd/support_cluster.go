@@ -56,6 +56,7 @@ func objects(ctx context.Context, b *bundle, c client.Client, namespace string) 
 	}{
 		{"geovolumes", new(v1alpha1.GeoVolumeList), nil},
 		{"geovolumecontents", new(v1alpha1.GeoVolumeContentList), nil},
+		{"geovolumesnapshots", new(v1alpha1.GeoVolumeSnapshotList), nil},
 		{"volumepolicies", new(v1alpha1.VolumePolicyList), nil},
 		{"placementquotas", new(v1alpha1.PlacementQuotaList), nil},
 		{"sites", new(v1alpha1.SiteList), nil},

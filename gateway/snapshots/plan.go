@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshots
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/snapshots"
+	"github.com/weir-storage/weir/volume"
+)
+
+// todo are the names of snapshots that are to be taken and dropped.
+type todo struct{ take, drop []string }
+
+// plan returns what is to be done for a volume that has the snapshots of list. dropped has the UIDs
+// of wishes to drop that were done in this reign, by name. What is missing from the record is
+// dropped by nobody (snapshots-1).
+func plan(v federation.Volume, list []volume.Snapshot, dropped map[string]string, now time.Time) (t todo) {
+	for _, w := range v.Snapshots {
+		switch {
+		case w.Drop && dropped[w.Name] != w.UID:
+			// Also if it is not in list: an attempt to take it may be under way (snapshots-2).
+			t.drop = append(t.drop, w.Name)
+		case !w.Drop && !has(list, w.Name):
+			t.take = append(t.take, w.Name)
+		}
+	}
+	for _, s := range v.Spec.Snapshots.Schedule {
+		if name := s.Every.Name(now); !has(list, name) && !asked(v, name) {
+			t.take = append(t.take, name)
+		}
+		kept := 0
+		for _, x := range slices.Backward(list) {
+			every, ok := snapshots.Parse(x.Name)
+			if !ok || every != s.Every || asked(v, x.Name) {
+				continue
+			}
+			if kept++; kept > s.Keep {
+				t.drop = append(t.drop, x.Name)
+			}
+		}
+	}
+	return t
+}
+
+func has(list []volume.Snapshot, name string) bool {
+	return slices.ContainsFunc(list, func(s volume.Snapshot) bool { return s.Name == name })
+}
+
+// asked reports whether somebody decides about a snapshot.
+func asked(v federation.Volume, name string) bool {
+	_, ok := snapshots.Find(v.Snapshots, name)
+	return ok
+}
+
+// report says what became of a volume's wishes, and which snapshots there are. failed has why a
+// name could not be taken or dropped.
+func report(wishes []snapshots.Wish, list []volume.Snapshot, dropped, failed map[string]string) *snapshots.Report {
+	r := &snapshots.Report{}
+	rest := max(0, snapshots.MaxReported-len(wishes)) // how many may be told that nobody asked for
+	for _, s := range slices.Backward(list) {
+		out := snapshots.Snapshot{Name: s.Name, State: snapshots.StateTaken, Time: s.Time.UTC(), Bytes: s.Bytes, Inodes: s.Inodes}
+		w, asked := snapshots.Find(wishes, s.Name)
+		switch {
+		case asked:
+			out.UID = w.UID
+			if w.Drop {
+				out.State, out.Message = snapshots.StatePending, failed[s.Name]
+			}
+		case rest == 0:
+			r.More++
+			continue
+		default:
+			rest--
+		}
+		r.All = append(r.All, out)
+	}
+	slices.Reverse(r.All)
+	for _, w := range wishes {
+		if has(list, w.Name) {
+			continue
+		}
+		out := snapshots.Snapshot{Name: w.Name, UID: w.UID, State: snapshots.StatePending, Message: failed[w.Name]}
+		if w.Drop && dropped[w.Name] == w.UID {
+			out.State, out.Message = snapshots.StateDropped, ""
+		}
+		r.All = append(r.All, out)
+	}
+	return r
+}

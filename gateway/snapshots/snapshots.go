@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package snapshots takes and drops the snapshots of volumes whose home is here, as their records
+// say, and reports which there are (ADR 46, and the rules of federation/snapshots). What is to be
+// done follows from the record, the clock and the engine's list alone: another home goes on without
+// being told anything.
+package snapshots
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jonboulle/clockwork"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/snapshots"
+	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/volume"
+)
+
+// Config has what a Keeper needs.
+type Config struct {
+	View   *view.View
+	Copies *copies.Manager
+	Now    func() time.Time // the clock of schedules
+	Timers clockwork.Clock
+	Logger *slog.Logger
+}
+
+// Keeper takes and drops snapshots. Its methods may be called from many goroutines.
+type Keeper struct {
+	cfg   Config
+	slots chan struct{} // one for each volume that is worked on
+	work  sync.WaitGroup
+
+	mu   sync.Mutex
+	kept map[string]*kept // by UUID, of volumes whose home is here
+}
+
+// kept is what the home knows of a volume's snapshots. While it is busy, only the goroutine that
+// works on it uses what is below busy.
+type kept struct {
+	copy  *copies.Copy
+	epoch uint64
+	// report is the last one; nil: nothing is known yet. It is never modified.
+	report *snapshots.Report
+	busy   bool
+
+	known   bool // list is what the engine had at the time read, by the clock of Timers
+	read    time.Time
+	list    []volume.Snapshot // oldest first
+	dropped map[string]string // see plan
+	failed  map[string]string // why, by name
+	wait    time.Duration     // after a failure; 0: the last attempt did not fail
+	next    time.Time         // when it is tried again, by the clock of Timers
+	logged  string
+	quiet   quiet
+}
+
+// quiet is a record, and what its schedule takes now, for which nothing is to be done. Nobody asks
+// again until one of them is another.
+type quiet struct {
+	generation uint64 // of records none is 0
+	wishes     []snapshots.Wish
+	due        string
+}
+
+func quietOf(v federation.Volume, now time.Time) quiet {
+	q := quiet{generation: v.Generation, wishes: v.Snapshots}
+	for _, s := range v.Spec.Snapshots.Schedule {
+		q.due += s.Every.Name(now)
+	}
+	return q
+}
+
+func (q quiet) is(other quiet) bool {
+	return q.generation == other.generation && q.due == other.due && slices.Equal(q.wishes, other.wishes)
+}
+
+// How often the Keeper looks what there is to do. It works on so many volumes at a time, and does
+// so many steps for one before it looks again. Each step has a limit of time: writes of a volume
+// may wait for a member. After a failure it waits, longer each time. A rollback takes a snapshot
+// too, so the engine's list is read again now and then.
+const (
+	lookEvery = time.Second
+	readEvery = time.Minute
+	atOnce    = 16
+	steps     = 16
+	stepTime  = 10 * time.Second
+	waitLeast = time.Second
+	waitMost  = time.Minute
+)
+
+// New makes a Keeper.
+func New(cfg Config) *Keeper {
+	return &Keeper{cfg: cfg, slots: make(chan struct{}, atOnce), kept: map[string]*kept{}}
+}
+
+// Report returns what the home here knows of a volume's snapshots; nil: the home is not here, or
+// knows nothing yet. The caller does not modify it.
+func (k *Keeper) Report(uuid string) *snapshots.Report {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.kept[uuid]; s != nil {
+		return s.report
+	}
+	return nil
+}
+
+// Run takes and drops snapshots until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	defer k.work.Wait()
+	t := k.cfg.Timers.NewTicker(lookEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.Chan():
+		}
+		k.look(ctx)
+	}
+}
+
+// look begins to work on volumes for which there is something to do.
+func (k *Keeper) look(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	there := map[string]bool{}
+	for _, c := range k.cfg.Copies.Leading() {
+		epoch, leads := c.Leading()
+		v, known := k.cfg.View.Record(c.UUID)
+		if !leads || !known || v.Deleted || c.Blind() {
+			continue
+		}
+		there[c.UUID] = true
+		s := k.kept[c.UUID]
+		if s != nil && s.busy {
+			continue // also if that is of a former reign: what it may still take has to be dropped after it
+		}
+		if s == nil || s.copy != c || s.epoch != epoch {
+			s = &kept{copy: c, epoch: epoch, dropped: map[string]string{}, failed: map[string]string{}}
+			k.kept[c.UUID] = s
+		}
+		fresh := k.cfg.Timers.Now().Sub(s.read) < readEvery
+		if s.known && fresh {
+			now := k.cfg.Now()
+			q := quietOf(v, now)
+			if q.is(s.quiet) {
+				continue
+			}
+			s.tell(v)
+			if t := plan(v, s.list, s.dropped, now); len(t.take)+len(t.drop) == 0 {
+				s.quiet = q
+				continue
+			}
+		}
+		if k.cfg.Timers.Now().Before(s.next) {
+			continue
+		}
+		select {
+		case k.slots <- struct{}{}:
+			s.busy = true
+			k.work.Go(func() {
+				k.keep(ctx, s, v)
+				<-k.slots
+			})
+		default: // at the next look
+		}
+	}
+	for uuid, s := range k.kept {
+		if !there[uuid] && !s.busy {
+			delete(k.kept, uuid)
+		}
+	}
+}
+
+// keep does what is to be done for one volume.
+func (k *Keeper) keep(ctx context.Context, s *kept, v federation.Volume) {
+	err := k.step(ctx, s, v)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s.busy, s.quiet = false, quiet{}
+	if err != nil {
+		s.wait = min(waitMost, max(waitLeast, 2*s.wait))
+		s.next = k.cfg.Timers.Now().Add(s.wait)
+	} else {
+		s.wait, s.next = 0, time.Time{}
+	}
+	if s.known {
+		s.tell(v)
+	}
+	if err == nil || passes(err) || ctx.Err() != nil {
+		s.logged = ""
+		return
+	}
+	if text := err.Error(); text != s.logged {
+		k.cfg.Logger.Warn("snapshots are not as the volume's record says; it is tried again", "volume", v.Name, "error", err)
+		s.logged = text
+	}
+}
+
+// passes reports whether a failure passes without anybody's doing.
+func passes(err error) bool {
+	return errors.Is(err, journal.ErrNotHome) || errors.Is(err, context.Canceled) || errors.Is(err, volume.ErrUnknown)
+}
+
+// step reads the engine's list, and takes and drops what the record says by it.
+func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
+	ctx, done, err := s.copy.Use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	s.known = false
+	if s.list, err = k.read(ctx, s); err != nil {
+		return err
+	}
+	s.known = true
+	clear(s.failed) // what still fails is tried again now
+	t := plan(v, s.list, s.dropped, k.cfg.Now())
+	var failures error
+	left := steps
+	do := func(what, name string, f func(ctx context.Context) error) {
+		if epoch, leads := s.copy.Leading(); !leads || epoch != s.epoch {
+			failures = cmp.Or(failures, journal.ErrNotHome)
+			return
+		}
+		if left--; left < 0 {
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, stepTime)
+		defer cancel()
+		if err := f(ctx); err != nil {
+			s.failed[name] = err.Error()
+			failures = cmp.Or(failures, err)
+			return
+		}
+		k.cfg.Logger.Info("snapshot "+what, "volume", v.Name, "snapshot", name)
+	}
+	for _, name := range t.drop {
+		do("dropped", name, func(ctx context.Context) error {
+			err := s.copy.Engine.DropSnapshot(ctx, volume.Request{}, name)
+			if err != nil && !errors.Is(err, volume.ErrNotExist) {
+				return err
+			}
+			if w, ok := snapshots.Find(v.Snapshots, name); ok {
+				s.dropped[name] = w.UID
+			}
+			return nil
+		})
+	}
+	for _, name := range t.take {
+		do("taken", name, func(ctx context.Context) error {
+			_, err := s.copy.Engine.TakeSnapshot(ctx, volume.Request{}, name)
+			if errors.Is(err, volume.ErrExist) { // an attempt whose outcome was not known
+				return nil
+			}
+			return err
+		})
+	}
+	if len(t.take)+len(t.drop) == 0 {
+		return nil
+	}
+	s.known = false
+	if s.list, err = k.read(ctx, s); err != nil {
+		return cmp.Or(failures, err)
+	}
+	s.known = true
+	return failures
+}
+
+// read returns the engine's list, oldest first.
+func (k *Keeper) read(ctx context.Context, s *kept) ([]volume.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	s.read = k.cfg.Timers.Now()
+	list, err := s.copy.Engine.Snapshots(ctx)
+	slices.SortFunc(list, func(a, b volume.Snapshot) int { return cmp.Compare(a.Snap, b.Snap) })
+	return list, err
+}
+
+// tell makes a report of a record's wishes, if there is something new to say. The caller holds mu,
+// and nobody works on the volume.
+func (s *kept) tell(v federation.Volume) {
+	for name, uid := range s.dropped { // a wish that was taken out of the record may come again
+		if w, ok := snapshots.Find(v.Snapshots, name); !ok || !w.Drop || w.UID != uid {
+			delete(s.dropped, name)
+		}
+	}
+	r := report(v.Snapshots, s.list, s.dropped, s.failed)
+	for _, name := range slices.Sorted(maps.Keys(s.failed)) {
+		if !asked(v, name) && r.Problem == "" {
+			r.Problem = name + ": " + s.failed[name]
+		}
+	}
+	if s.report == nil || !same(s.report, r) {
+		s.report = r
+	}
+}
+
+func same(a, b *snapshots.Report) bool {
+	return a.More == b.More && a.Problem == b.Problem && slices.Equal(a.All, b.All)
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/snapshots"
+	"github.com/weir-storage/weir/volume"
+)
+
+// wish writes wishes into a volume's record.
+func (c *cluster) wish(id string, wishes ...snapshots.Wish) {
+	c.t.Helper()
+	c.change(id, func(v *federation.Volume) { v.Snapshots = wishes })
+}
+
+// snapshots waits until a home says of a volume's snapshots "name state", sorted, and returns what
+// it says.
+func (c *cluster) snapshots(site, id string, want ...string) (r *snapshots.Report) {
+	c.t.Helper()
+	slices.Sort(want)
+	c.until(fmt.Sprintf("home %s says %q", site, want), func() error {
+		var got []string
+		c.with(func(reg federation.Registry) error {
+			all, err := reg.ListObserved(context.Background(), id)
+			r = nil
+			for _, o := range all {
+				if o.Gateway == c.at(site).cfg.Name {
+					r = o.Snapshots
+				}
+			}
+			return err
+		})
+		if r == nil {
+			return fmt.Errorf("it says nothing")
+		}
+		for _, s := range r.All {
+			got = append(got, s.Name+" "+string(s.State))
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			return fmt.Errorf("it says %q, and %q", got, r.Failing())
+		}
+		return nil
+	})
+	return r
+}
+
+// TestSnapshotsAreAskedFor: the home takes what the record asks for, says so, and drops it when it
+// is asked to. What is missing from the record stays, also at another home.
+func TestSnapshotsAreAskedFor(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	id := c.create("v", manifest("v", 3))
+	r, cl := c.router("a", id), &client{name: "x"}
+	file(t, r, cl, "f")
+	c.wish(id, snapshots.Wish{Name: "one", UID: "1"}, snapshots.Wish{Name: "two", UID: "2"})
+	got := c.snapshots("a", id, "one Taken", "two Taken")
+	if s, _ := got.Of("one"); s.UID != "1" || s.Time.IsZero() || s.Inodes == 0 || s.Bytes == 0 {
+		t.Errorf("it says %+v", s)
+	}
+	list, err := c.at("a").copies.Copy(id).Engine.Snapshots(within(t, hang))
+	if err != nil || len(list) != 2 {
+		t.Fatalf("the engine has %v, %v", list, err)
+	}
+
+	c.wish(id, snapshots.Wish{Name: "one", UID: "1", Drop: true}) // and two is missing, as after a restore of the registry
+	c.snapshots("a", id, "one Dropped", "two Taken")
+	c.wish(id)
+	c.snapshots("a", id, "two Taken")
+	c.wish(id, snapshots.Wish{Name: "two", UID: "3", Drop: true}, snapshots.Wish{Name: "none", UID: "4", Drop: true},
+		snapshots.Wish{Name: "one", UID: "5"})
+	c.snapshots("a", id, "two Dropped", "none Dropped", "one Taken")
+
+	if m := c.read("a")["weir_volume_snapshots"]; m == nil || m.GetMetric()[0].GetGauge().GetValue() != 1 {
+		t.Errorf("the metric says %v", m)
+	}
+}
+
+// TestScheduledSnapshots: each period has one snapshot, whoever is home; as many are kept as the
+// schedule says, and what it made stays when it goes.
+func TestScheduledSnapshots(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	begin := time.Date(2040, 11, 27, 15, 40, 0, 0, time.UTC)
+	var later atomic.Int64
+	ahead := time.Until(begin)
+	c.now = func() time.Time { return time.Now().Add(ahead + time.Duration(later.Load())) }
+	for _, s := range []string{"a", "b", "c"} {
+		c.stop(s)
+		c.start(s)
+	}
+	id := c.create("v", manifest("v", 2))
+	c.change(id, func(v *federation.Volume) {
+		v.Spec.Snapshots.Schedule = []snapshots.Schedule{{Every: snapshots.Hourly, Keep: 2}}
+	})
+	home := func(from string) string {
+		c.router(from, id)
+		g, _ := c.at(from).view.Home(id)
+		return strings.TrimPrefix(g, "g")
+	}
+	first := home("a")
+	c.snapshots(first, id, "hourly-2040-11-27T15-00Z Taken")
+	later.Store(int64(time.Hour))
+	c.snapshots(first, id, "hourly-2040-11-27T15-00Z Taken", "hourly-2040-11-27T16-00Z Taken")
+	later.Store(int64(4 * time.Hour)) // periods that were missed are not made up
+	c.snapshots(first, id, "hourly-2040-11-27T16-00Z Taken", "hourly-2040-11-27T19-00Z Taken")
+
+	c.change(id, func(v *federation.Volume) { v.Spec.Snapshots.Schedule[0].Keep = 1 })
+	was := c.snapshots(first, id, "hourly-2040-11-27T19-00Z Taken")
+	c.change(id, func(v *federation.Volume) {
+		v.Spec.Snapshots.Schedule = []snapshots.Schedule{{Every: snapshots.Daily, Keep: 1}}
+	})
+	c.snapshots(first, id, "hourly-2040-11-27T19-00Z Taken", "daily-2040-11-27T00-00Z Taken")
+
+	other := "a"
+	if first == other {
+		other = "b"
+	}
+	c.stop(first)
+	c.until("another gateway is home", func() error {
+		if g, _ := c.at(other).view.Home(id); g == "g"+first {
+			return fmt.Errorf("it is %s still", g)
+		}
+		return nil
+	})
+	is := c.snapshots(home(other), id, "hourly-2040-11-27T19-00Z Taken", "daily-2040-11-27T00-00Z Taken")
+	if is.All[0] != was.All[0] {
+		t.Errorf("it is another one: %+v, and was %+v", is.All[0], was.All[0])
+	}
+}
+
+// TestSnapshotSettings: the window and the directory of a volume's snapshots are in force while it
+// is used.
+func TestSnapshotSettings(t *testing.T) {
+	c := newCluster(t, "a")
+	id := c.create("v", manifest("v", 1))
+	r, cl := c.router("a", id), &client{name: "x"}
+	file(t, r, cl, "f")
+	e := c.at("a").copies.Copy(id).Engine
+	look := func() error {
+		_, err := e.Lookup(within(t, hang), volume.Request{}, volume.Root, ".snapshots")
+		return err
+	}
+	if err := look(); err != nil {
+		t.Fatal(err)
+	}
+	c.change(id, func(v *federation.Volume) {
+		v.Spec.Snapshots.Directory, v.Spec.Snapshots.Window = snapshots.DirectoryNone, snapshots.MaxWindow
+	})
+	c.until("there is no directory of snapshots", func() error {
+		if err := look(); err == nil {
+			return fmt.Errorf("there is one")
+		}
+		return nil
+	})
+	before := time.Now().Truncate(time.Second)
+	file(t, r, cl, "g")
+	c.change(id, func(v *federation.Volume) { v.Spec.Snapshots.Directory = "" })
+	c.until("the volume can be looked at as of a second", func() error {
+		file(t, r, cl, "h"+strings.ReplaceAll(fmt.Sprint(time.Now().UnixNano()), "-", ""))
+		dir, err := e.Lookup(within(t, hang), volume.Request{}, volume.Root, ".snapshots")
+		if err != nil {
+			return err
+		}
+		_, err = e.Lookup(within(t, hang), volume.Request{}, dir.Handle, fmt.Sprintf("@%d", before.Unix()+1))
+		return err
+	})
+}
