@@ -387,6 +387,7 @@ func TestAnySecond(t *testing.T) {
 	s := newStirrer(t, 5, withLocks(h.Engine), reference)
 	s.large = 20 << 10
 	wants := map[int64]string{} // by second: what the volume had when it began
+	var names []string
 	for range 1500 {
 		now := clock.Now()
 		clock.Advance(now.Truncate(time.Second).Add(time.Second).Sub(now))
@@ -394,6 +395,37 @@ func TestAnySecond(t *testing.T) {
 		for range s.r.IntN(3) {
 			clock.Advance(time.Millisecond)
 			s.stir()
+		}
+		switch s.r.IntN(40) { // what has a name comes and goes
+		case 0:
+			names = append(names, fmt.Sprint("s", clock.Now().UnixNano()))
+			h.take(names[len(names)-1])
+			if _, err := reference.TakeSnapshot(context.Background(), asRoot, names[len(names)-1]); err != nil {
+				t.Fatal(err)
+			}
+			s.stir()
+		case 1, 2:
+			all, err := h.Snapshots(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(all) > 0 {
+				name := all[s.r.IntN(len(all))].Name
+				if err := h.DropSnapshot(context.Background(), asRoot, name); err != nil {
+					t.Fatal(err)
+				}
+				names = slices.DeleteFunc(names, func(n string) bool { return n == name })
+			}
+		case 3:
+			if n := len(names); n > 0 && s.r.IntN(4) == 0 {
+				s.release()
+				name := names[s.r.IntN(n)]
+				if err := errors.Join(h.Rollback(context.Background(), asRoot, name),
+					reference.Rollback(context.Background(), asRoot, name)); err != nil {
+					t.Fatal(err)
+				}
+				s.stir()
+			}
 		}
 		if s.r.IntN(100) == 0 {
 			if _, err := h.Clean(context.Background()); err != nil {
@@ -440,6 +472,15 @@ func TestAnySecond(t *testing.T) {
 		}
 	}
 	h.checkUsed()
+	all, err := h.Snapshots(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range all {
+		if err := h.DropSnapshot(context.Background(), asRoot, x.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
 	h.Tune(Tuning{})
 	clock.Advance(time.Hour)
 	s.stir()
