@@ -48,6 +48,7 @@ type Copy struct {
 	Locks   *locks.Table // of the reigns in which this gateway is home
 
 	reaper  reaper
+	rest    time.Time // until then clean has nothing to do; only KeepReaping uses it
 	unnoted atomic.Pointer[replica.UnnotedError]
 }
 

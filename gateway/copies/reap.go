@@ -92,14 +92,24 @@ func (m *Manager) Reap(ctx context.Context, c *Copy) error {
 	return err
 }
 
+// restAfter is how many times as long as clean took it rests: a large history costs little of a
+// processor, however often something is dropped.
+const restAfter = 20
+
 // clean has the engine do what snapshots need.
 func (m *Manager) clean(ctx context.Context, c *Copy) error {
+	began := m.cfg.Timers.Now()
+	if began.Before(c.rest) {
+		return nil
+	}
 	ctx, done, err := c.Use(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
 	_, err = c.Engine.Clean(ctx)
+	now := m.cfg.Timers.Now()
+	c.rest = now.Add(restAfter * now.Sub(began))
 	return err
 }
 
