@@ -115,6 +115,9 @@ func Open(o Options) (*Store, error) {
 	if err == nil && ok {
 		s.state, err = DecodeState(AppliedKey(), value)
 	}
+	if err == nil {
+		err = s.Flush() // it writes a manifest: a disk that cannot be written is found now
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open metadata %s: %w", o.Dir, err), s.Close())
 	}
