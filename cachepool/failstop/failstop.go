@@ -31,10 +31,11 @@ type FS struct {
 	failed func(error)
 
 	mu        sync.Mutex
-	err       error         // why it stopped
-	underWay  int           // changes
-	stopped   chan struct{} // closed when it did
-	abandoned chan struct{} // closed by Abandon
+	err       error          // why it stopped
+	underWay  int            // changes
+	stopped   chan struct{}  // closed when it did
+	abandoned chan struct{}  // closed by Abandon
+	doing     sync.WaitGroup // calls of f that Do began; none begins when err is set
 }
 
 var _ vfs.FS = (*FS)(nil)
@@ -82,11 +83,18 @@ func (s *FS) Err() error {
 // Do calls f, which uses the database, and returns what it returns, or earlier why the FS stopped.
 // Then f may still run, or never end: nobody else may use what it uses.
 func (s *FS) Do(f func() error) error {
-	if err := s.Err(); err != nil {
-		return err
+	s.mu.Lock()
+	if s.err != nil {
+		defer s.mu.Unlock()
+		return s.err
 	}
+	s.doing.Add(1)
+	s.mu.Unlock()
 	done := make(chan error, 1)
-	go s.run(f, done)
+	go func() {
+		defer s.doing.Done()
+		s.run(f, done)
+	}()
 	select {
 	case err := <-done:
 		return err
@@ -131,12 +139,17 @@ func (s *FS) Fatal(message string) {
 	runtime.Goexit()
 }
 
-// Abandon is called once, for a database that is not used any more and whose FS stopped. It closes
-// the database by end as far as that goes, and waits for nothing. end may be nil.
+// Abandon is called once, for a database that is not used any more and whose FS stopped. It waits
+// for nothing. When what Do began has ended, it closes the database by end as far as that goes: a
+// database frees memory when it closes, and a write that is still under way would go into what
+// another database has by then. end may be nil.
 func (s *FS) Abandon(end func() error) {
 	close(s.abandoned)
 	if end != nil {
-		go s.run(end, make(chan error, 1))
+		go func() {
+			s.doing.Wait()
+			s.run(end, make(chan error, 1))
+		}()
 	}
 }
 

@@ -4,6 +4,7 @@ package failstop
 
 import (
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -146,5 +147,45 @@ func TestFolderThatCannotBeSynced(t *testing.T) {
 	s.Abandon(nil)
 	if err := s.Do(func() error { return m.Move("MANIFEST-000002") }); !errors.Is(err, syscall.EIO) {
 		t.Errorf("who waits for the database is told %v", err)
+	}
+}
+
+// TestAbandonedWhileWriting: a database is closed when what wrote into it has ended, not before.
+func TestAbandonedWhileWriting(t *testing.T) {
+	d := newDisk()
+	s := mustNew(t, d, t.Name(), nil)
+	began, goes := make(chan struct{}), make(chan struct{})
+	var ended atomic.Bool
+	go func() {
+		_ = s.Do(func() error {
+			close(began)
+			<-goes
+			ended.Store(true)
+			return nil
+		})
+	}()
+	<-began
+	if _, err := s.Create("c", vfs.WriteCategoryUnspecified); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("a file that cannot be made: %v", err)
+	}
+	closed := make(chan bool)
+	s.Abandon(func() error {
+		closed <- ended.Load()
+		return nil
+	})
+	for range 10_000 { // others run, if they can
+		runtime.Gosched()
+		select {
+		case <-closed:
+			t.Fatal("the database is closed while it is written")
+		default:
+		}
+	}
+	close(goes)
+	if !<-closed {
+		t.Error("the database is closed while it is written")
+	}
+	if err := s.Do(func() error { return nil }); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a write after the disk failed: %v", err)
 	}
 }

@@ -44,6 +44,19 @@ func (x Exports) Named(name string) error {
 	return nfs.ErrNotAdmitted
 }
 
+// Unsettled implements nfs.Exports.
+func (x Exports) Unsettled(client netip.Addr) bool {
+	if !x.View.Synced() {
+		return true
+	}
+	for _, u := range x.View.Uses(client) {
+		if !u.Record.Deleted && x.Routers.Get(u.Record.UUID) == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Open implements nfs.Exports.
 func (x Exports) Open(client netip.Addr, id volume.ID) (volume.Volume, nfs.Export, error) {
 	uuid := id.String()

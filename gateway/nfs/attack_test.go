@@ -334,6 +334,24 @@ func TestStrangersCostNothing(t *testing.T) {
 	}
 }
 
+// TestUnsettledClientIsNoStranger: after a restart a gateway does not know yet who is admitted.
+// Clients of before must get their state back then, and not an error.
+func TestUnsettledClientIsNoStranger(t *testing.T) {
+	r := newRig(t)
+	r.refuse("10.0.0.9", true)
+	r.unsettled.Store(true)
+	p := r.connect("10.0.0.9")
+	got, _ := p.rpc(nfsCall(0), compoundBody(2, op(xdr.OP_EXCHANGE_ID, [8]byte{}, "x", 0, xdr.SP4_NONE, 0)))
+	if got.Denied {
+		t.Fatalf("%+v", got)
+	}
+	r.unsettled.Store(false)
+	got, _ = r.connect("10.0.0.9").rpc(nfsCall(0), compoundBody(2, op(xdr.OP_EXCHANGE_ID, [8]byte{}, "y", 0, xdr.SP4_NONE, 0)))
+	if !got.Denied {
+		t.Fatalf("a stranger: %+v", got)
+	}
+}
+
 func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	r := newRig(t)
 	refused := false

@@ -69,6 +69,9 @@ type Exports interface {
 	// Named returns why Exports does not list a volume of this name: ErrNotAdmitted, ErrNoVolume,
 	// or ErrDeleted if there is none.
 	Named(name string) error
+	// Unsettled reports whether a volume may admit the client that Exports does not list yet: the
+	// registry has not told all, or the volume is not open here. Such a client is no stranger.
+	Unsettled(client netip.Addr) bool
 }
 
 // admitted returns nil if a volume admits the client on this connection. Else it returns why none
@@ -81,6 +84,9 @@ func (s *Server) admitted(c *conn) error {
 			return nil
 		}
 		why = err
+	}
+	if errors.Is(why, ErrNotAdmitted) && s.cfg.Exports.Unsettled(c.addr) {
+		return nil
 	}
 	return why
 }

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ type rig struct {
 	clock fakeClock
 	boot  uint64
 	log   lockedBuffer
+
+	unsettled atomic.Bool // see Exports
 
 	memory  int
 	slow    time.Duration
@@ -114,6 +117,9 @@ func (r *rig) Exports(client netip.Addr) []Export {
 	}
 	return []Export{r.exported()}
 }
+
+// Unsettled implements Exports.
+func (r *rig) Unsettled(netip.Addr) bool { return r.unsettled.Load() }
 
 func (r *rig) Named(name string) error {
 	if name == "vol" {

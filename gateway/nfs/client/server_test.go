@@ -47,6 +47,8 @@ func (s *site) Exports(netip.Addr) []nfs.Export {
 
 func (s *site) Named(string) error { return nfs.ErrDeleted }
 
+func (s *site) Unsettled(netip.Addr) bool { return false }
+
 func (s *site) Open(_ netip.Addr, id volume.ID) (volume.Volume, nfs.Export, error) {
 	if id != s.vol.ID() {
 		return nil, nfs.Export{}, nfs.ErrNoVolume

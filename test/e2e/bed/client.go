@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/weir-storage/weir/gateway/nfs/client"
@@ -24,10 +25,14 @@ func (s *Scene) Client(site string) *client.Client {
 	if err := s.Bed.Admit(s.Ctx, "v", site, at.Addr()); err != nil {
 		s.T.Fatal(err)
 	}
-	c, err := client.Dial(s.Ctx, at.NFSAddr(),
-		client.Options{Owner: "host of " + site, DialContext: func(ctx context.Context, addr string) (net.Conn, error) {
-			return at.DialContext(ctx, "tcp", addr)
-		}})
+	options := client.Options{Owner: "host of " + site, DialContext: func(ctx context.Context, addr string) (net.Conn, error) {
+		return at.DialContext(ctx, "tcp", addr)
+	}}
+	c, err := client.Dial(s.Ctx, at.NFSAddr(), options)
+	for err != nil && strings.Contains(err.Error(), "refuses the credential") && s.Ctx.Err() == nil { // its admission has not arrived
+		time.Sleep(20 * time.Millisecond)
+		c, err = client.Dial(s.Ctx, at.NFSAddr(), options)
+	}
 	if err != nil {
 		s.T.Fatal(err)
 	}
