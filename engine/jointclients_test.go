@@ -123,6 +123,9 @@ func (c *clients) rest() {
 // TestJointClients has several clients write and read at once, until the power goes. Each file is a
 // register with one writer, so its history is linearizable if no read goes back.
 func TestJointClients(t *testing.T) {
+	if raced {
+		t.Skip("a test of disks that fail runs without the race detector")
+	}
 	const seeds, rounds = 250, 3
 	var crashes atomic.Int64
 	t.Run("all", func(t *testing.T) {

@@ -418,6 +418,9 @@ func (s *script) check(p point) {
 // recovered. What was acknowledged must be there. The volume must be what a prefix of the changes
 // makes. The metadata must be, key by key, what the log alone makes (protocol-2, protocol-8).
 func TestJointCrashAtEveryStep(t *testing.T) {
+	if raced {
+		t.Skip("a test of disks that fail runs without the race detector")
+	}
 	const seeds = 60
 	var count atomic.Int64
 	t.Run("all", func(t *testing.T) {

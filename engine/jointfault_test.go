@@ -375,6 +375,9 @@ func (f *faults) end() {
 // that loses its power too. What was acknowledged stays, and each copy shows what a prefix of the
 // changes makes.
 func TestJointFaults(t *testing.T) {
+	if raced {
+		t.Skip("a test of disks that fail runs without the race detector")
+	}
 	const seeds = 1800
 	var lives atomic.Int64
 	t.Run("all", func(t *testing.T) {

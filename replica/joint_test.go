@@ -351,6 +351,9 @@ func (c *crowd) inspect(s *site) {
 // their processes and their network meanwhile. Each change is made once, and in the end each copy,
 // log and metadata, is what the changes make.
 func TestJointCrashes(t *testing.T) {
+	if raced {
+		t.Skip("a test of disks that fail runs without the race detector")
+	}
 	const seeds = 60
 	run := func(t *testing.T, seed uint64) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
