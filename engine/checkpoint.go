@@ -17,41 +17,6 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Checkpoint writes the metadata as they are at the applied position as a checkpoint, sealed with
-// the volume's data key of that number. Changes go on meanwhile, and are not in it. The volume must
-// not be closed before it has returned.
-func (e *Engine) Checkpoint(ctx context.Context, number uint32, key *segment.DataKey, to checkpoint.Objects) (
-	m *checkpoint.Manifest, stats checkpoint.Stats, err error) {
-	view := e.store.Snapshot(nil)
-	defer func() { err = errors.Join(err, view.Close()) }()
-	value, ok, _, err := view.Get(meta.AppliedKey())
-	if err != nil {
-		return nil, stats, fmt.Errorf("write checkpoint: %w", err)
-	}
-	var state meta.State
-	if ok { // else nothing was applied
-		if state, err = meta.DecodeState(meta.AppliedKey(), value); err != nil {
-			return nil, stats, fmt.Errorf("write checkpoint: %w", err)
-		}
-	}
-	head := checkpoint.Head{Volume: segment.VolumeID(e.cfg.ID), At: state.Position, Epoch: state.Epoch, Key: number}
-	return checkpoint.Write(ctx, head, key, shared(view), to)
-}
-
-// shared iterates over the pairs that every copy has alike: all but the applied position.
-func shared(view *meta.View) iter.Seq2[checkpoint.Pair, error] {
-	return func(yield func(checkpoint.Pair, error) bool) {
-		for p, err := range view.Range(nil, nil) {
-			if err == nil && meta.Table(p.Key[0]) == meta.Applied {
-				continue
-			}
-			if !yield(checkpoint.Pair{Key: p.Key, Value: p.Value}, err) {
-				return
-			}
-		}
-	}
-}
-
 // installing is what follows the name of a folder that Install has not finished.
 const installing = ".installing"
 

@@ -66,8 +66,18 @@ var checkpointKey = segment.DataKey{4, 5}
 
 func takeCheckpoint(t *testing.T, e *Engine, to checkpoint.Objects) *checkpoint.Manifest {
 	t.Helper()
-	m, _, err := e.Checkpoint(t.Context(), 1, &checkpointKey, to)
+	view := e.store.Snapshot(nil)
+	var state meta.State
+	value, ok, _, err := view.Get(meta.AppliedKey())
+	if err == nil && ok {
+		state, err = meta.DecodeState(meta.AppliedKey(), value)
+	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	c := Cut{view: view, head: checkpoint.Head{Volume: segment.VolumeID(testID), At: state.Position, Epoch: state.Epoch, Key: 1}}
+	m, _, err := c.Write(t.Context(), &checkpointKey, to)
+	if err := errors.Join(err, c.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return m

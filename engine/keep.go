@@ -87,10 +87,10 @@ func (t *tx) newest() (*meta.VersionsOf, error) {
 // raise raises the volume's format level to what snapshots need, and reports whether it has that
 // now. The change has read the versions.
 func (t *tx) raise() bool {
-	if t.versions.Level < meta.Format && t.engine.cfg.Level() >= meta.Format {
-		t.versions.Level = meta.Format // take writes it
+	if t.versions.Level < meta.SnapshotLevel && t.engine.cfg.Level() >= meta.SnapshotLevel {
+		t.versions.Level = meta.SnapshotLevel // take writes it
 	}
-	return t.versions.Level >= meta.Format
+	return t.versions.Level >= meta.SnapshotLevel
 }
 
 // take adds a snapshot of what is there before the change. What the change itself makes has the

@@ -23,6 +23,7 @@ type pendingRecord struct {
 	touched  []uint64
 	size     int  // bytes of keys and values
 	unstable bool // its data is shown before it is committed
+	record   bool // else it is the beginning of a segment
 }
 
 const (
@@ -77,6 +78,7 @@ func (e *Engine) Ingest(entries []journal.Entry) error {
 		}
 		p := pendingRecord{end: en.End}
 		if en.Record != nil {
+			p.record = true
 			p.epoch, p.ops, p.touched = en.Record.Epoch, meta.Operations(en.Record), en.Record.Touched
 		}
 		e.queue(p)
@@ -144,11 +146,11 @@ func (e *Engine) kick() {
 }
 
 // committed returns how many pending records can be applied in one batch of about limit bytes,
-// which ends in the segment in which it begins or in the next one. The caller holds mu.
+// which are all in one segment. The caller holds mu.
 func (e *Engine) committed(limit int) int {
 	n, size := 0, 0
 	for n < len(e.pending) && size < limit && e.pending[n].end.Compare(e.commit) <= 0 &&
-		e.pending[n].end.Seq <= e.pending[0].end.Seq+1 {
+		e.pending[n].end.Seq == e.pending[0].end.Seq {
 		size += e.pending[n].size
 		n++
 	}
@@ -178,8 +180,10 @@ func (e *Engine) apply() {
 		after := e.store.State()
 		after.Position = batch[n-1].end
 		ops := make([][]segment.Op, n)
+		records := false // else there are only beginnings of segments
 		for i, p := range batch {
 			ops[i] = p.ops
+			records = records || p.record
 			after.Epoch = max(after.Epoch, p.epoch)
 		}
 		versions, err := versionsIn(ops)
@@ -187,6 +191,14 @@ func (e *Engine) apply() {
 			e.rolling.Store(versions.Rolling)
 		}
 		e.mu.Unlock()
+		if err == nil && records {
+			err = e.listSegments(after.Position.Seq)
+		}
+		if err == nil {
+			var more []segment.Op
+			more, err = e.askedIn(ops, after.Position.Seq)
+			ops = append(ops, more)
+		}
 		if err == nil {
 			err = e.store.Apply(ops, after)
 		}

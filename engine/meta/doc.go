@@ -14,8 +14,10 @@
 //	c  dir u64, cookie u64       directory entry by cookie
 //	d  content u64               content that no inode has any more, and snapshots may show
 //	e  content u64, offset u64   extent
+//	g  sequence u64              segment of the log that ended
 //	h  another key up to its generation   what that key had in snapshots
 //	i  inode u64                 inode
+//	k  what u8                   checkpoints: 1 asked for, 2 placed, 3 made
 //	l  name 00                   snapshot by its name
 //	n  dir u64, name 00          directory entry by name
 //	o  slot, index u32           result of a change (protocol-22)
@@ -41,8 +43,11 @@
 //	c  inode u64, generation u64, name
 //	d  snapshot u32
 //	e  length u32, skip u32, raw u32 | CRC | segment.BlockRef
+//	g  epoch u64, number of the data key u32, salt 32 bytes, length u64, BLAKE3 32 bytes
 //	h  0: the key had nothing; or 1, the value that it had
 //	i  see Inode
+//	k  1: number u64, data key u32; 2: number u64, segment u64, offset u64, epoch u64,
+//	   last of g u64, next u64; 3: number u64, segment u64, offset u64, epoch u64, data key u32, hash 32 bytes
 //	l  snapshot u32
 //	n  inode u64, generation u64, cookie u64, type u8
 //	o  sequence u32, result
@@ -81,6 +86,10 @@
 //     none, it is what the key has now. Versioned are c, e, i, n, s, u and x.
 //   - meta-7. Numbers of inodes, cookies and contents only grow. What has a greater number than a
 //     snapshot was made later, and needs no history for it.
+//   - meta-9. Once a checkpoint was asked for, all copies list the segments of the log that ended, in
+//     g. Whoever applies the first record after the end of a segment adds it, and so knows from the
+//     log alone what to add. The same moment places a checkpoint: what was asked for in a segment is
+//     made of the state at the end of that segment, with the segment itself in g (ADR 47).
 //   - meta-8. An entry of the history, and a dead content, go when no snapshot needs them that is
 //     kept. Records of the home remove them.
 package meta
