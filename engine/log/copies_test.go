@@ -371,4 +371,62 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// TestAbsent: a copy that began with a checkpoint lacks segments until it fetched them or found
+// them in its store, and knows so after each restart.
+func TestAbsent(t *testing.T) {
+	s := newSetup(20)
+	l, _, _, _, _ := stored(t, &s)
+	segs := l.Segments()
+	var all uint64
+	for i := range segs {
+		segs[i].Uploaded = false
+		all += segs[i].Len
+	}
+	n := setup{disk: newDisk(21, 1<<30), size: 2000, sources: s.sources}
+	a := n.mustOpen(t)
+	must(t, a.Adopt(segs))
+	lacks := all
+	check := func(missing ...uint64) {
+		t.Helper()
+		for range 2 {
+			var got []uint64
+			for after := uint64(0); ; {
+				more := a.Absent(after, 1)
+				if len(more) == 0 {
+					break
+				}
+				after = more[0].Seq
+				got = append(got, after)
+			}
+			if !slices.Equal(got, missing) || a.AbsentBytes() != lacks || a.Recovered().Doubt != nil {
+				t.Fatalf("missing are %d, %d bytes, want %d, %d; %v", got, a.AbsentBytes(), missing, lacks, a.Recovered().Doubt)
+			}
+			a = n.restart(t)
+		}
+	}
+	want := make([]uint64, len(segs))
+	for i := range segs {
+		want[i] = segs[i].Seq
+	}
+	check(want...)
+	wantErr(t, a.Evict(1), ErrNotUploaded)
+	must(t, a.Heal(t.Context(), 2))
+	lacks -= segs[1].Len
+	want = slices.Delete(want, 1, 2)
+	check(want...)
+	must(t, a.MarkStored(segs[0].Name))
+	lacks -= segs[0].Len
+	check(want[1:]...)
+	must(t, a.MarkStored(segs[1].Name))
+	must(t, a.Evict(2))
+	check(want[1:]...)
+	for _, seq := range want[1:] {
+		must(t, a.Heal(t.Context(), seq))
+	}
+	lacks = 0
+	check()
+	pull(t, a, l, 1000)
+	check()
+}
+
 func (s SegmentInfo) end() Position { return Position{Seq: s.Seq, Off: s.Len} }

@@ -128,7 +128,7 @@ func (l *Log) install(s *seg, temp string) error {
 	}
 	l.files.drop(s.header.Seq)
 	s.local = true
-	if s.uploaded {
+	if !now.local { // else it was only damaged
 		if err := l.note(entryOf(s)); err != nil {
 			return err
 		}
