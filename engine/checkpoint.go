@@ -20,20 +20,24 @@ import (
 // installing is what follows the name of a folder that Install has not finished.
 const installing = ".installing"
 
+// Unfinished is the folder in which Install works, for metadata in dir.
+func Unfinished(dir string) string { return dir + installing }
+
 // Install makes the metadata in cfg.Dir from a checkpoint, for an Open that replays the log after
-// it. The folder must be empty, or not exist. It appears there when all is in it and durable. What
-// an Install that was interrupted left is in another folder beside it, and the next one removes
-// that. Of cfg, only ID, FS, Dir, DataKey, Rand, Pebble and Logger are used. Errors about an object
-// of the checkpoint are checkpoint.ObjectErrors.
-func Install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects) error {
-	err := install(ctx, cfg, m, from)
+// it. The folder must be empty, or not exist. It appears there when all is in it and durable, and
+// ready has returned nil: ready gets the segments of the log before the checkpoint, which is where
+// the log must begin then. What an Install that a crash interrupted left is in another folder
+// beside it, and the next one removes that. Of cfg, only ID, FS, Dir, DataKey, Rand, Pebble and
+// Logger are used. Errors about an object of the checkpoint are checkpoint.ObjectErrors.
+func Install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects, ready func([]Segment) error) error {
+	err := install(ctx, cfg, m, from, ready)
 	if err != nil {
 		return fmt.Errorf("install checkpoint at %s of volume %s: %w", m.At, cfg.ID, err)
 	}
 	return nil
 }
 
-func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects) error {
+func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects, ready func([]Segment) error) (err error) {
 	if m.Volume != segment.VolumeID(cfg.ID) {
 		return fmt.Errorf("it is of volume %x", m.Volume)
 	}
@@ -44,17 +48,29 @@ func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from check
 	if len(there) > 0 {
 		return fmt.Errorf("%s has %d files, remove the metadata there first", cfg.Dir, len(there))
 	}
-	dir := cfg.Dir + installing
+	dir := Unfinished(cfg.Dir)
 	if err := cfg.FS.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove what an earlier attempt left: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, cfg.FS.RemoveAll(dir))
+		}
+	}()
 	store, err := meta.Open(meta.Options{FS: cfg.FS, Dir: dir, DataKey: cfg.DataKey, Rand: cfg.Rand, Cache: cfg.Pebble,
 		Logger: cfg.Logger.With("volume", cfg.ID)})
 	if err != nil {
 		return err
 	}
 	err = fill(store, m.ReadPairs(ctx, from), meta.State{Position: m.At, Epoch: m.Epoch})
+	var segments []Segment
+	if err == nil {
+		segments, err = (&tree{view: store.Live(nil)}).segments()
+	}
 	if err := errors.Join(err, store.Close()); err != nil { // Close makes all durable
+		return err
+	}
+	if err := ready(segments); err != nil {
 		return err
 	}
 	if err := cfg.FS.Rename(dir, cfg.Dir); err != nil {

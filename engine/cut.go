@@ -24,7 +24,7 @@ type Segment = meta.Segment
 // cutting is what the applier knows of segments and checkpoints. Engine.mu guards it.
 type cutting struct {
 	closed func(seq uint64) (Segment, bool) // nil: nobody tells of segments
-	asked  meta.Asked                            // as far as records are applied
+	asked  meta.Asked                       // as far as records are applied
 	placed meta.Placed
 	cut    *Cut // nobody took it yet; nil: there is none
 }
@@ -85,21 +85,22 @@ func (e *Engine) Checkpoints() (Checkpoints, error) {
 
 // Segments returns the segments that the metadata list, oldest first.
 func (e *Engine) Segments() ([]Segment, error) {
+	return read(Recent(context.Background()), e, place{op: "segments", ino: volume.Root.Ino}, (*tree).segments)
+}
+
+func (t *tree) segments() (out []Segment, err error) {
 	lo, hi := meta.SegmentRange(0)
-	return read(Recent(context.Background()), e, place{op: "segments", ino: volume.Root.Ino}, func(t *tree) ([]Segment, error) {
-		var out []Segment
-		for p, err := range t.view.Range(lo, hi) {
-			if err != nil {
-				return nil, err
-			}
-			s, err := meta.DecodeSegment(p.Key, p.Value)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, s)
+	for p, err := range t.view.Range(lo, hi) {
+		if err != nil {
+			return nil, err
 		}
-		return out, nil
-	})
+		s, err := meta.DecodeSegment(p.Key, p.Value)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
 }
 
 // AskCheckpoint has all copies make a checkpoint of the state at the end of the present segment of
@@ -122,7 +123,7 @@ func (e *Engine) AskCheckpoint(ctx context.Context, key uint32) error {
 		}
 		if v.Level < meta.CheckpointLevel {
 			if t.engine.cfg.Level() < meta.CheckpointLevel {
-				return 0, fmt.Errorf("%w: checkpoints need format level %d, and not all copies of the volume know it: upgrade their gateways",
+				return 0, fmt.Errorf("%w: checkpoints need format level %d, which not all copies know: upgrade their gateways",
 					volume.ErrDelay, meta.CheckpointLevel)
 			}
 			v.Level = meta.CheckpointLevel

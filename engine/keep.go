@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -258,4 +259,22 @@ func (e *Engine) keepRange(ctx context.Context, p place, lo, hi []byte) error {
 		}
 	}
 	return nil
+}
+
+// versionsIn returns what records say last of the volume's snapshots; nil: nothing. It returns a
+// *meta.NewerError if one raises the volume's format level beyond what this release knows.
+func versionsIn(records [][]segment.Op) (last *meta.VersionsOf, err error) {
+	key := meta.VersionsKey()
+	for _, ops := range records {
+		for _, op := range ops {
+			if op.Kind == segment.Set && bytes.Equal(op.Key, key) {
+				v, err := meta.DecodeVersions(op.Key, op.Value)
+				if err != nil {
+					return nil, err
+				}
+				last = &v
+			}
+		}
+	}
+	return last, nil
 }

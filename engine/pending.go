@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -230,24 +229,6 @@ func (e *Engine) apply() {
 		}
 		e.notify()
 	}
-}
-
-// versionsIn returns what records say last of the volume's snapshots; nil: nothing. It returns a
-// *meta.NewerError if one raises the volume's format level beyond what this release knows.
-func versionsIn(records [][]segment.Op) (last *meta.VersionsOf, err error) {
-	key := meta.VersionsKey()
-	for _, ops := range records {
-		for _, op := range ops {
-			if op.Kind == segment.Set && bytes.Equal(op.Key, key) {
-				v, err := meta.DecodeVersions(op.Key, op.Value)
-				if err != nil {
-					return nil, err
-				}
-				last = &v
-			}
-		}
-	}
-	return last, nil
 }
 
 // unkept reports that much is applied and not durable. The caller holds mu.

@@ -170,7 +170,7 @@ func (r *Replica) do(e protocol.Effect, env *Envelope) {
 
 func (r *Replica) logState() protocol.LogState {
 	return protocol.LogState{End: r.cfg.Log.End(), Durable: r.cfg.Log.Durable(), Epochs: r.cfg.Log.Epochs(),
-		Committed: r.cfg.Log.Recovered().Committed}
+		Committed: r.cfg.Log.Recovered().Committed, Lacks: r.cfg.Log.AbsentBytes()}
 }
 
 func (r *Replica) send(e protocol.Send) {

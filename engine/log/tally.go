@@ -114,8 +114,8 @@ func (l *Log) Unstored(after uint64, upTo Position, limit int) (out []SegmentInf
 }
 
 // Absent returns the first segments after segment number after that this copy does not have: a
-// copy that began with a checkpoint fetches them. limit is the most that it returns. The caller owns
-// the result.
+// copy that began with a checkpoint fetches them. limit is the most that it returns. The caller
+// owns the result.
 func (l *Log) Absent(after uint64, limit int) (out []SegmentInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,6 +136,19 @@ func (l *Log) AbsentBytes() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tally.absent
+}
+
+// Bare reports whether this copy has nothing of the log: no file with records, and nothing in the
+// site's store.
+func (l *Log) Bare() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.segs {
+		if !l.segs[i].absent() {
+			return false
+		}
+	}
+	return true
 }
 
 // UnstoredBytes returns the length of all segments that Unstored would return.

@@ -46,8 +46,9 @@
 //	g  epoch u64, number of the data key u32, salt 32 bytes, length u64, BLAKE3 32 bytes
 //	h  0: the key had nothing; or 1, the value that it had
 //	i  see Inode
-//	k  1: number u64, data key u32; 2: number u64, segment u64, offset u64, epoch u64,
-//	   last of g u64, next u64; 3: number u64, segment u64, offset u64, epoch u64, data key u32, hash 32 bytes
+//	k  1: number u64, data key u32
+//	   2: number u64, segment u64, offset u64, epoch u64, last of g u64, next u64
+//	   3: number u64, segment u64, offset u64, epoch u64, data key u32, hash 32 bytes
 //	l  snapshot u32
 //	n  inode u64, generation u64, cookie u64, type u8
 //	o  sequence u32, result
@@ -86,10 +87,10 @@
 //     none, it is what the key has now. Versioned are c, e, i, n, s, u and x.
 //   - meta-7. Numbers of inodes, cookies and contents only grow. What has a greater number than a
 //     snapshot was made later, and needs no history for it.
-//   - meta-9. Once a checkpoint was asked for, all copies list the segments of the log that ended, in
-//     g. Whoever applies the first record after the end of a segment adds it, and so knows from the
-//     log alone what to add. The same moment places a checkpoint: what was asked for in a segment is
-//     made of the state at the end of that segment, with the segment itself in g (ADR 47).
 //   - meta-8. An entry of the history, and a dead content, go when no snapshot needs them that is
 //     kept. Records of the home remove them.
+//   - meta-9. Once a checkpoint was asked for, g lists the segments of the log that ended. Whoever
+//     applies the first record after the end of a segment adds it, and so knows from the log alone
+//     what to add. The same moment places a checkpoint: one that was asked for in a segment is made
+//     of the state at the end of that segment, with the segment itself in g (ADR 47).
 package meta

@@ -207,6 +207,7 @@ func (n *node) start() {
 	}
 	n.life++
 	n.rests = false
+	n.install()
 	n.streams, n.waiting, n.stopped, n.applied, n.backlog = map[string]Position{}, map[int]Position{}, false, Position{}, nil
 	core, effects := New(n.config(), n.sim.policy, n.log.state(), n.clock())
 	n.core = core
@@ -315,6 +316,7 @@ func (n *node) sync() {
 		n.run(func() { n.step(Synced{n.log.posAt(n.log.durable)}) })
 	}
 	n.sim.after(n.sim.between(ms, 20*ms), done)
+	n.fill()
 }
 
 func (n *node) do(effects []Effect) {

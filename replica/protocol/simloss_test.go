@@ -4,6 +4,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -64,6 +65,45 @@ func (n *node) anew() {
 	n.member.Log = fmt.Sprint(n.logs)
 	for _, o := range n.sim.nodes {
 		o.run(func() { o.step(Peers{o.sim.present()}) })
+	}
+}
+
+// install lets a copy that has nothing begin with a checkpoint of the present home, which has
+// committed what is before it. What the checkpoint has not is then lacking.
+func (n *node) install() {
+	s := n.sim
+	if len(n.log.entries) > 0 || n.blind || s.wentBack || len(s.rivals) > 0 || !s.chance(50) {
+		return
+	}
+	for _, o := range s.nodes {
+		if o == n || o.core == nil || o.core.role != Home || !s.isHome(o) || o.paused > s.now {
+			continue
+		}
+		if k := o.log.index(o.core.commit); k > 0 {
+			k = 1 + s.rnd.IntN(k)
+			n.log.entries, n.log.durable, n.log.lacks = slices.Clone(o.log.entries[:k]), k, k
+			n.log.mark = simMark{durable: k, committed: n.log.end()}
+			n.log.kept = n.log.mark
+			s.installed++
+			s.logf("%s begins with a checkpoint of %s at %v", n.name, o.name, n.log.end())
+		}
+		return
+	}
+}
+
+// fill gets what a copy lacks, from one that has it all.
+func (n *node) fill() {
+	s := n.sim
+	if n.log.lacks == 0 || n.core == nil || !s.chance(5) {
+		return
+	}
+	for _, o := range s.nodes {
+		if o != n && o.core != nil && o.log.lacks == 0 && o.log.at(n.log.lacks) == n.log.at(n.log.lacks) {
+			s.logf("%s has all that it lacked", n.name)
+			n.log.lacks = 0
+			n.run(func() { n.step(Appended{n.log.state()}) })
+			return
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ func (e entry) String() string { return fmt.Sprintf("%d@%d", e.id, e.epoch) }
 type simLog struct {
 	entries []entry
 	durable int // entries that a power cut leaves
+	lacks   int // entries, the first ones, of which it has only what a checkpoint says
 	mark    simMark
 	kept    simMark // the mark that a power cut leaves
 }
@@ -40,7 +41,7 @@ type simMark struct {
 // cut leaves the first k entries.
 func (l *simLog) cut(k int) {
 	l.entries = l.entries[:k]
-	l.durable = min(l.durable, k)
+	l.durable, l.lacks = min(l.durable, k), min(l.lacks, k)
 	for _, m := range []*simMark{&l.mark, &l.kept} {
 		m.durable = min(m.durable, k)
 		m.committed = segment.Earlier(m.committed, l.posAt(k))
@@ -60,7 +61,7 @@ func (l *simLog) at(i int) entry {
 func (l *simLog) posAt(n int) Position { return l.at(n).pos }
 
 func (l *simLog) state() LogState {
-	s := LogState{End: l.end(), Durable: l.posAt(l.durable), Committed: l.mark.committed}
+	s := LogState{End: l.end(), Durable: l.posAt(l.durable), Committed: l.mark.committed, Lacks: uint64(l.lacks)}
 	for i, e := range l.entries {
 		if n := len(s.Epochs); n == 0 || s.Epochs[n-1].Epoch != e.epoch {
 			s.Epochs = append(s.Epochs, log.EpochStart{Epoch: e.epoch, Start: l.posAt(i), Salt: [32]byte{byte(e.salt), byte(e.salt >> 8)}})

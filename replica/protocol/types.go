@@ -63,6 +63,9 @@ type LogState struct {
 	Epochs  []log.EpochStart
 	// Committed is how far the log is certainly committed, from an earlier life. New alone uses it.
 	Committed Position
+	// Lacks is how many bytes of the log's past the copy does not have yet: it began with a
+	// checkpoint (ADR 47).
+	Lacks uint64
 }
 
 // Kind is a message's kind.
@@ -101,9 +104,10 @@ type Message struct {
 	// Current: Beat: at Stamp the sender reigned, so all that was acknowledged by then is at or
 	// before Commit, and what is not stable at or before End.
 	Current bool
-	Proved  bool // Welcome, Refuse: the sender proved to the shell that it can unwrap the data key
-	Blind   bool // Welcome: the sender's copy has no key
-	Reads   int  // Ack: how many reads clients of the sender asked for since the last one
+	Proved  bool   // Welcome, Refuse: the sender proved to the shell that it can unwrap the data key
+	Blind   bool   // Welcome: the sender's copy has no key
+	Lacks   uint64 // Welcome, Ack: how many bytes of the log's past the sender does not have yet
+	Reads   int    // Ack: how many reads clients of the sender asked for since the last one
 }
 
 // Event is something that happened; see the types below.
