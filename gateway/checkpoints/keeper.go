@@ -31,17 +31,22 @@ type Copy struct {
 	Replica *replica.Replica
 	Keys    *segment.Keys
 	Use     func(ctx context.Context) (_ context.Context, done func(), err error)
+	// Condemns: the home may condemn segments of the volume.
+	Condemns bool
 }
 
-// Due says when the home of a volume asks for another checkpoint.
+// Due says when the home of a volume asks for another checkpoint, and when what is condemned goes.
 type Due struct {
 	Bytes    int64  // by which the log grew since the last one
+	Shrunk   int64  // bytes by which what the volume uses became less
 	Segments uint64 // that ended since the last one
 	Cost     int64  // times what the last one put into the store, by which the log grew
+	// Grace is how long what is condemned stays: readers of an earlier state may still look for it.
+	Grace time.Duration
 }
 
 // standard is when a checkpoint is due, unless a test wants other ones.
-var standard = Due{Bytes: 256 << 20, Segments: 64, Cost: 2}
+var standard = Due{Bytes: 256 << 20, Shrunk: 64 << 20, Segments: 64, Cost: 2, Grace: 10 * time.Minute}
 
 // Config is what a Keeper needs.
 type Config struct {
@@ -57,14 +62,23 @@ type Keeper struct {
 
 	mu   sync.Mutex
 	last map[string]made // by UUID
+	// seen is since when segments of a volume are known here to be condemned. Only sweepAll uses it.
+	seen  map[string]map[uint64]time.Time
+	swept time.Time // the last time; only sweepAll uses it
+
+	making sync.Mutex // a checkpoint is being made, or objects removed; taken before mu
 }
 
 // made is the newest checkpoint that this gateway made of a volume.
 type made struct {
 	number   uint64
 	manifest *checkpoint.Manifest
-	put      int64 // bytes that it took in the store
+	used     uint64 // bytes by the volume
+	put      int64  // bytes that it took in the store
 	differs  uint64
+	unused   []uint64        // segments that nothing uses, if the home made it
+	former   map[string]bool // objects of the one before
+	swept    bool            // objects of earlier ones are removed
 }
 
 // New returns a Keeper.
@@ -72,7 +86,7 @@ func New(cfg Config) *Keeper {
 	if cfg.Due == (Due{}) {
 		cfg.Due = standard
 	}
-	return &Keeper{cfg: cfg, last: map[string]made{}}
+	return &Keeper{cfg: cfg, last: map[string]made{}, seen: map[string]map[uint64]time.Time{}}
 }
 
 // every is how often it is looked what is to be done.
@@ -95,6 +109,7 @@ func (k *Keeper) Run(ctx context.Context, all func() []Copy) {
 	var work sync.WaitGroup
 	work.Go(func() { keep(k.tendAll) })
 	work.Go(func() { keep(k.fillAll) })
+	work.Go(func() { keep(k.sweepAll) })
 	work.Wait()
 }
 
@@ -144,9 +159,12 @@ func (k *Keeper) tend(ctx context.Context, c Copy) error {
 	}
 	last := k.of(c.UUID)
 	if last.number > now.Made.Number && last.number == now.Placed.Number {
-		if err := c.Engine.MadeCheckpoint(ctx, last.manifest, last.number); err != nil {
+		if err := c.Engine.MadeCheckpoint(ctx, last.manifest, last.number, last.used); err != nil {
 			return err
 		}
+	}
+	if err := k.condemn(ctx, c, now, last); err != nil {
+		return err
 	}
 	return k.ask(ctx, c, now, last)
 }
@@ -157,6 +175,8 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	if !ok {
 		return fmt.Errorf("checkpoint %d is to be sealed with data key %d, which is not here", cut.Number, cut.Key())
 	}
+	k.making.Lock()
+	defer k.making.Unlock()
 	began := k.cfg.Timers.Now()
 	m, stats, err := cut.Write(ctx, &key, objects{store: k.cfg.Store, volume: c.UUID})
 	if err != nil {
@@ -164,9 +184,27 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	}
 	k.cfg.Logger.Info("checkpoint is made", "volume", c.UUID, "number", cut.Number, "at", m.At, "pairs", m.Pairs, "bytes", m.Bytes,
 		"chunks", stats.Chunks, "put", stats.Uploaded, "sealed", stats.Sealed, "took", k.cfg.Timers.Since(began).Round(time.Millisecond))
+	is := made{number: cut.Number, manifest: m, put: stats.Sealed}
+	if is.used, err = cut.Used(); err != nil {
+		return err
+	}
+	if _, leads := c.Replica.Leading(); leads && c.Condemns {
+		uses, err := cut.Uses(ctx)
+		if err != nil {
+			return err
+		}
+		is.unused = uses.Unused
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.last[c.UUID] = made{number: cut.Number, manifest: m, put: stats.Sealed, differs: k.last[c.UUID].differs}
+	was := k.last[c.UUID]
+	if is.differs = was.differs; was.manifest != nil {
+		is.former = map[string]bool{}
+		for _, name := range was.manifest.Names() {
+			is.former[name] = true
+		}
+	}
+	k.last[c.UUID] = is
 	return nil
 }
 
@@ -206,8 +244,9 @@ func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last m
 	if now.Asked.Number == now.Placed.Number {
 		end := c.Log.End()
 		grown := c.Log.Distance(now.Placed.At, end)
-		due := grown >= k.cfg.Due.Bytes || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
-		if !due || grown < k.cfg.Due.Cost*last.put {
+		shrunk := max(0, int64(now.Made.Used)-int64(now.Used))
+		due := grown >= k.cfg.Due.Bytes || shrunk >= k.cfg.Due.Shrunk || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
+		if !due || grown+shrunk < k.cfg.Due.Cost*last.put || grown == 0 {
 			return nil
 		}
 		number, _ := c.Keys.Newest()
