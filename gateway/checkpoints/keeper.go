@@ -62,7 +62,8 @@ type Keeper struct {
 
 	mu   sync.Mutex
 	last map[string]made // by UUID
-	// seen is since when segments of a volume are known here to be condemned. Only sweepAll uses it.
+	// seen is since when segments of a volume are known here to be condemned. Only sweepAll uses
+	// it.
 	seen  map[string]map[uint64]time.Time
 	swept time.Time // the last time; only sweepAll uses it
 

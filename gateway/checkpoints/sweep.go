@@ -28,7 +28,8 @@ func (k *Keeper) condemn(ctx context.Context, c Copy, now engine.Checkpoints, la
 	if err := c.Engine.Condemn(ctx, last.number, last.unused); err != nil {
 		return err
 	}
-	k.cfg.Logger.Info("segments are condemned: nothing uses them", "volume", c.UUID, "segments", len(last.unused), "checkpoint", last.number)
+	k.cfg.Logger.Info("segments are condemned: nothing uses them", "volume", c.UUID, "segments", len(last.unused),
+		"checkpoint", last.number)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if is := k.last[c.UUID]; is.number == last.number {

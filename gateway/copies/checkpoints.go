@@ -33,8 +33,8 @@ func (m *Manager) keyed() (out []checkpoints.Copy) {
 	return out
 }
 
-// condemns reports whether a volume's segments may be condemned. A blind copy reads no records, and a
-// store that is lent is emptied by agreement only.
+// condemns reports whether a volume's segments may be condemned. A blind copy reads no records, and
+// a store that is lent is emptied by agreement only.
 func (m *Manager) condemns(id string) bool {
 	v, ok := m.cfg.View.Record(id)
 	return ok && len(v.Blind)+len(v.Stores) == 0
