@@ -62,6 +62,8 @@ type Keeper struct {
 
 	mu   sync.Mutex
 	last map[string]made // by UUID
+	// condemned has bytes of segments that are condemned and not dropped, by UUID.
+	condemned map[string]uint64
 	// seen is since when segments of a volume are known here to be condemned. Only sweepAll uses
 	// it.
 	seen  map[string]map[uint64]time.Time
@@ -87,7 +89,7 @@ func New(cfg Config) *Keeper {
 	if cfg.Due == (Due{}) {
 		cfg.Due = standard
 	}
-	return &Keeper{cfg: cfg, last: map[string]made{}, seen: map[string]map[uint64]time.Time{}}
+	return &Keeper{cfg: cfg, last: map[string]made{}, condemned: map[string]uint64{}, seen: map[string]map[uint64]time.Time{}}
 }
 
 // every is how often it is looked what is to be done.
@@ -163,6 +165,10 @@ func (k *Keeper) tend(ctx context.Context, c Copy) error {
 		if err := c.Engine.MadeCheckpoint(ctx, last.manifest, last.number, last.used); err != nil {
 			return err
 		}
+		// The next one may be there when this is looked at again: condemn would never have its turn.
+		if now, err = c.Engine.Checkpoints(); err != nil {
+			return err
+		}
 	}
 	if err := k.condemn(ctx, c, now, last); err != nil {
 		return err
@@ -235,10 +241,6 @@ func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
 			"home", fmt.Sprintf("%x", now.Made.Hash))
 	}
 }
-
-// Differs returns the number of a volume's newest checkpoint that is not what its home made of the
-// same state; 0: there is none.
-func (k *Keeper) Differs(id string) uint64 { return k.of(id).differs }
 
 // ask asks for a checkpoint if one is due, and has the one placed that was asked for.
 func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last made) error {

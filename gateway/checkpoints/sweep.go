@@ -56,9 +56,12 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 			k.cfg.Logger.Warn("what is condemned stays for now", "volume", c.UUID, "error", err)
 		}
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for id := range k.seen {
 		if !here[id] {
 			delete(k.seen, id)
+			delete(k.condemned, id)
 		}
 	}
 }
@@ -81,12 +84,14 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	}
 	now := k.cfg.Timers.Now()
 	var due []uint64
+	var left uint64
 	for seq := range gone {
 		s, ok := c.Log.Segment(seq)
 		if !ok || s.Dropped {
 			delete(seen, seq)
 			continue
 		}
+		left += s.Len
 		if since, ok := seen[seq]; !ok {
 			seen[seq] = now
 		} else if now.Sub(since) >= k.cfg.Due.Grace {
@@ -94,6 +99,11 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		}
 	}
 	slices.Sort(due)
+	defer func() {
+		k.mu.Lock()
+		k.condemned[c.UUID] = left
+		k.mu.Unlock()
+	}()
 	for _, seq := range due {
 		s, _ := c.Log.Segment(seq)
 		if k.cfg.Store != nil {
@@ -105,6 +115,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 			return err
 		}
 		delete(seen, seq)
+		left -= s.Len
 	}
 	if len(due) > 0 {
 		k.cfg.Logger.Info("segments that were condemned are dropped", "volume", c.UUID, "segments", len(due))

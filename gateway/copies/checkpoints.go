@@ -79,8 +79,13 @@ func (m *Manager) Newest(ctx context.Context, id string) (*peerpb.CheckpointRepl
 	return m.checkpoints.Newest(ctx, id, m.keyed())
 }
 
-// Differs is Keeper.Differs.
-func (m *Manager) Differs(id string) uint64 { return m.checkpoints.Differs(id) }
+// Condition is Keeper.Condition.
+func (m *Manager) Condition(id string) checkpoints.Condition { return m.checkpoints.Condition(id) }
+
+// Needed is Keeper.Needed, of a copy that has the key.
+func (m *Manager) Needed(ctx context.Context, c *Copy, made engine.Made, manifests []string) (checkpoints.Needed, error) {
+	return m.checkpoints.Needed(ctx, c.UUID, made, c.keys.Keys, manifests)
+}
 
 // Objects sends an object of a checkpoint of a volume from this site's store.
 func (m *Manager) Objects(ctx context.Context, id, name string, send func([]byte) error) error {
