@@ -17,16 +17,20 @@ const rollBatch = 256
 // rollBytes is about how many bytes one record of a rollback has at most.
 const rollBytes = 1 << 20
 
-// beforeRollback is what the name begins with of the snapshot that Rollback takes first.
-const beforeRollback = "before-rollback-"
-
 // Rollback implements volume.Snapshotter. Its first record says that the volume is being rolled
 // back. Small records follow, each of which may come twice, and a last one that says that it is
 // done. A home that begins meanwhile goes on with it (Clean).
-func (e *Engine) Rollback(ctx context.Context, r volume.Request, name string) error {
-	p := place{op: "rollback", ino: volume.Root.Ino, name: name}
-	_, err := change(ctx, e, r, p, noResult, false, func(t *tx) (struct{}, error) {
-		to, err := t.snapshotNamed(name)
+func (e *Engine) Rollback(ctx context.Context, r volume.Request, to, before string) error {
+	p := place{op: "rollback", ino: volume.Root.Ino, name: to}
+	again := context.WithValue(ctx, rollingKey{}, true)
+	_, err := change(again, e, r, p, noResult, false, func(t *tx) (struct{}, error) {
+		if err := e.notRolling(ctx); err != nil { // this one would be another rollback
+			return struct{}{}, err
+		}
+		if err := t.newName(before); err != nil {
+			return struct{}{}, err
+		}
+		to, err := t.snapshotNamed(to)
 		if err == nil && to == nil {
 			err = volume.ErrNotExist
 		}
@@ -42,11 +46,6 @@ func (e *Engine) Rollback(ctx context.Context, r volume.Request, name string) er
 		if at.Before(v.Time) {
 			at = v.Time
 		}
-		number, err := t.number()
-		if err != nil {
-			return struct{}{}, err
-		}
-		before := fmt.Sprintf("%s%s-%x", beforeRollback, at.Format("2006-01-02T15-04-05Z"), number)
 		s, err := t.take(meta.Snapshot{Time: at, Name: before}, false)
 		if err != nil {
 			return struct{}{}, err

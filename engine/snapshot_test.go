@@ -200,9 +200,9 @@ func newestOf(t testing.TB, v *memvol.Volume) string {
 	return slices.MaxFunc(all, func(a, b volume.Snapshot) int { return cmp.Compare(a.Snap, b.Snap) }).Name
 }
 
-// rollBack rolls the volume back. The home is lost after that many of its records, and the next one
-// goes on.
-func (h *host) rollBack(name string, after int) {
+// rollBack rolls the volume back, and keeps what was there under the name before. The home is lost
+// after that many of its records, and the next one goes on.
+func (h *host) rollBack(name, before string, after int) {
 	h.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -211,7 +211,7 @@ func (h *host) rollBack(name string, after int) {
 			cancel()
 		}
 	}
-	err := h.Rollback(ctx, asRoot, name)
+	err := h.Rollback(ctx, asRoot, name, before)
 	h.journal.appended = nil
 	if err == nil {
 		return
@@ -267,6 +267,9 @@ func (h *host) checkUsed() {
 		h.Fatalf("the volume says that it uses %+v, %v; its inodes use %+v", got, err, used)
 	}
 }
+
+// beforeRollback begins the names of snapshots that rollbacks take here.
+const beforeRollback = "before-"
 
 func at(h volume.Handle, snap uint32) volume.Handle {
 	h.Snap = snap
@@ -329,9 +332,10 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 				if n := len(snaps); n > 0 && s.r.IntN(3) == 0 {
 					s.release()
 					k, before := snaps[s.r.IntN(n)], look(t, reference, volume.Root)
-					h.rollBack(k.Name, s.r.IntN(6))
+					taken++
+					h.rollBack(k.Name, fmt.Sprint(beforeRollback, taken), s.r.IntN(6))
 					s.sides[0] = withLocks(h.Engine)
-					if err := reference.Rollback(context.Background(), asRoot, k.ref); err != nil {
+					if err := reference.Rollback(context.Background(), asRoot, k.ref, fmt.Sprint(beforeRollback, taken)); err != nil {
 						t.Fatal(err)
 					}
 					all, err := h.Snapshots(context.Background())
@@ -420,8 +424,9 @@ func TestAnySecond(t *testing.T) {
 			if n := len(names); n > 0 && s.r.IntN(4) == 0 {
 				s.release()
 				name := names[s.r.IntN(n)]
-				if err := errors.Join(h.Rollback(context.Background(), asRoot, name),
-					reference.Rollback(context.Background(), asRoot, name)); err != nil {
+				before := fmt.Sprint(beforeRollback, clock.Now().UnixNano())
+				if err := errors.Join(h.Rollback(context.Background(), asRoot, name, before),
+					reference.Rollback(context.Background(), asRoot, name, before)); err != nil {
 					t.Fatal(err)
 				}
 				s.stir()

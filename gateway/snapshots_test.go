@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -171,4 +172,81 @@ func TestSnapshotSettings(t *testing.T) {
 		_, err = e.Lookup(within(t, hang), volume.Request{}, dir.Handle, fmt.Sprintf("@%d", before.Unix()+1))
 		return err
 	})
+}
+
+// TestRollbackIsAskedFor: the home rolls the volume back once, whoever is home, and refuses what
+// cannot be done or comes too late.
+func TestRollbackIsAskedFor(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	id := c.create("v", manifest("v", 2))
+	r, cl := c.router("a", id), &client{name: "x"}
+	file(t, r, cl, "old")
+	c.wish(id, snapshots.Wish{Name: "one", UID: "1"})
+	home := strings.TrimPrefix(c.homeOf("a", id), "g")
+	c.snapshots(home, id, "one Taken")
+	file(t, r, cl, "undone")
+	ask := func(number int, to string, until time.Time) snapshots.Rollback {
+		t.Helper()
+		x := snapshots.Rollback{ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", number), To: to, Until: until}
+		c.change(id, func(v *federation.Volume) { v.Rollback = &x })
+		return x
+	}
+	settled := func(site string, x snapshots.Rollback, state snapshots.State, says string) {
+		t.Helper()
+		c.until(fmt.Sprintf("home %s says %s", site, state), func() error {
+			g := c.at(site)
+			if is := g.snapshots.Report(id); is == nil || is.Rolled == nil || is.Rolled.ID != x.ID || is.Rolled.State != state ||
+				!strings.Contains(is.Rolled.Message, says) {
+				return fmt.Errorf("it says %+v", is)
+			}
+			return nil
+		})
+	}
+	there := func(site, name string, want bool) {
+		t.Helper()
+		c.until(fmt.Sprintf("%s is there: %t", name, want), func() error {
+			_, err := c.router(site, id).Lookup(within(t, hang), volume.Request{}, volume.Root, name)
+			if (err == nil) != want || err != nil && !errors.Is(err, volume.ErrNotExist) {
+				return fmt.Errorf("it says %w", err)
+			}
+			return nil
+		})
+	}
+	later := time.Now().Add(time.Hour)
+	settled(home, ask(1, "one", time.Now().Add(-time.Second)), snapshots.StateRefused, "could not begin it until")
+	settled(home, ask(2, "none", later), snapshots.StateRefused, "there is no snapshot none")
+	there("a", "undone", true)
+	x := ask(3, "one", later)
+	settled(home, x, snapshots.StateDone, "")
+	there("a", "undone", false)
+	there("a", "old", true)
+	file(t, c.router("a", id), cl, "new")
+	c.snapshots(home, id, "one Taken", x.Before()+" Taken")
+
+	c.stop(home) // the record still asks for it
+	other := "a"
+	if home == other {
+		other = "b"
+	}
+	c.until("another gateway is home", func() error {
+		if c.homeOf(other, id) == "g"+home {
+			return fmt.Errorf("it is %s still", home)
+		}
+		return nil
+	})
+	home = strings.TrimPrefix(c.homeOf(other, id), "g")
+	settled(home, x, snapshots.StateDone, "")
+	there(other, "new", true)
+	ask(4, "none", later)
+	x = ask(3, "one", time.Now().Add(-time.Second)) // a registry that was restored asks again
+	settled(home, x, snapshots.StateDone, "")
+	there(other, "new", true)
+}
+
+// homeOf is the gateway that a site takes for a volume's home.
+func (c *cluster) homeOf(site, id string) string {
+	c.t.Helper()
+	c.router(site, id)
+	g, _ := c.at(site).view.Home(id)
+	return g
 }

@@ -85,6 +85,7 @@ func Run(t *testing.T, subject func(t *testing.T) Subject) {
 		{"Concurrent", testConcurrent},
 		{"ConcurrentOnce", testConcurrentOnce},
 		{"Snapshots", testSnapshots},
+		{"Rollback", testRollback},
 		{"Model", testModel},
 	}
 	for _, p := range parts {
