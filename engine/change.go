@@ -110,12 +110,9 @@ func (t *tx) account(bytes, inodes int64) error {
 	if bytes == 0 && inodes == 0 {
 		return nil
 	}
-	a, err := t.accounting()
+	a, err := t.using()
 	if err != nil {
 		return err
-	}
-	if t.used != nil {
-		a = *t.used
 	}
 	if bytes < 0 && a.Bytes < uint64(-bytes) || inodes < 0 && a.Inodes < uint64(-inodes) {
 		return fmt.Errorf("volume uses %d bytes and %d inodes, %d and %d are to go: %w", a.Bytes, a.Inodes, -bytes, -inodes, errDamaged)
@@ -127,6 +124,14 @@ func (t *tx) account(bytes, inodes int64) error {
 	}
 	t.used = &a
 	return nil
+}
+
+// using is what the volume uses after the change so far.
+func (t *tx) using() (meta.Accounting, error) {
+	if t.used != nil {
+		return *t.used, nil
+	}
+	return t.accounting()
 }
 
 // record returns t as a record, or nil if t changes nothing.

@@ -18,25 +18,37 @@ const (
 	cleanLook = 4096
 )
 
-// Clean does what snapshots need now and then, at the home. It takes a moment when nothing changed
-// for a second, drops moments that are older than the volume's window, and removes what no snapshot
-// that is kept shows. It returns how many keys it removed. It works in small records, and ends with
-// ctx.
+// Clean does what snapshots and the trash need now and then, at the home. It takes a moment when
+// nothing changed for a second, drops moments that are older than the volume's window, removes what
+// no snapshot shows that is kept, and empties the trash. It returns how many keys of the history
+// and entries of the trash it removed. It works in small records, and ends with ctx.
 func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
-	if v, err := read(Recent(ctx), e, place{op: "clean"}, (*tree).versionsOf); e.home() != nil || err != nil || v.Last == 0 {
-		return 0, err // the home cleans, if there is something
+	v, err := read(Recent(ctx), e, place{op: "clean"}, (*tree).versionsOf)
+	if e.home() != nil || err != nil || v.Level < meta.FormatSnapshots {
+		return 0, err // the home cleans, if there may be something
 	}
 	if e.rolling.Load() != 0 {
 		if err := e.roll(ctx); err != nil {
 			return 0, err
 		}
 	}
+	if waits, err := read(Recent(ctx), e, place{op: "clean"}, (*tree).waits); err != nil || waits {
+		if err == nil {
+			removed, err = e.emptyTrash(ctx)
+		}
+		if err != nil {
+			return removed, err
+		}
+	}
+	if v.Last == 0 {
+		return removed, nil
+	}
 	p := place{op: "clean", ino: volume.Root.Ino}
 	step := func(f func(t *tx) (int, error)) (int, error) {
 		return change(ctx, e, volume.Request{}, p, countResult, false, f)
 	}
 	if _, err := step(func(t *tx) (int, error) { return 0, t.idle() }); err != nil {
-		return 0, err
+		return removed, err
 	}
 	for {
 		n, err := step((*tx).expire)
@@ -49,7 +61,7 @@ func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
 	}
 	c, err := read(ctx, e, p, newCleaner)
 	if err != nil {
-		return 0, err
+		return removed, err
 	}
 	for !c.done {
 		next := c

@@ -64,7 +64,7 @@ func (t *tx) newest() (*meta.VersionsOf, error) {
 	t.versions = &v
 	second := t.now.Truncate(time.Second)
 	// If the clock of an earlier home was far ahead, seconds are missing until this one is there.
-	on := t.engine.tuned.Load().Window > 0 && v.Time.Sub(t.now) <= mostAhead && t.raise()
+	on := t.engine.tuned.Load().Window > 0 && v.Time.Sub(t.now) <= mostAhead && t.raise(meta.FormatSnapshots)
 	if v.Covered.IsZero() { // something may have changed in this second
 		second = t.now
 	}
@@ -84,13 +84,13 @@ func (t *tx) newest() (*meta.VersionsOf, error) {
 	return t.versions, err
 }
 
-// raise raises the volume's format level to what snapshots need, and reports whether it has that
-// now. The change has read the versions.
-func (t *tx) raise() bool {
-	if t.versions.Level < meta.Format && t.engine.cfg.Level() >= meta.Format {
-		t.versions.Level = meta.Format // take writes it
+// raise raises the volume's format level, if all copies know that, and reports whether it has it
+// now. The change has read the versions, and writes them if the level was less.
+func (t *tx) raise(level uint32) bool {
+	if t.versions.Level < level && t.engine.cfg.Level() >= level {
+		t.versions.Level = level
 	}
-	return t.versions.Level >= meta.Format
+	return t.versions.Level >= level
 }
 
 // take adds a snapshot of what is there before the change. What the change itself makes has the

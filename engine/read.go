@@ -44,9 +44,13 @@ func (e *Engine) Lookup(ctx context.Context, r volume.Request, dir volume.Handle
 			n, err = t.target(d, meta.Dirent{Handle: d.Parent})
 		default:
 			_, n, err = t.entry(d, name)
-			if err == nil && n == nil && name == SnapshotDirName && t.hasSnapshotDir(dir) {
+			switch {
+			case err != nil || n != nil:
+			case name == SnapshotDirName && t.hasSnapshotDir(dir):
 				dir.Snap = volume.SnapshotDir
 				n, err = t.snapshotDir(dir)
+			case name == volume.TrashDir && dir.Snap == 0 && d.Trash != 0:
+				n, err = t.trash(d)
 			}
 		}
 		if err != nil {

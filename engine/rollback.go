@@ -91,7 +91,7 @@ type roller struct {
 
 // laterTables are those whose keys begin with a number that only grows, in which what is greater
 // than a snapshot's number is deleted one by one.
-var laterTables = []meta.Table{meta.Names, meta.Cookies, meta.Targets, meta.Xattrs, meta.Orphans, meta.Inodes}
+var laterTables = []meta.Table{meta.Names, meta.Cookies, meta.Targets, meta.Xattrs, meta.Orphans, meta.Waste, meta.Inodes}
 
 func (r *roller) step(t *tx) error {
 	v, err := t.versionsOf()

@@ -47,3 +47,12 @@ func CheckSnapshotName(name string) error {
 	}
 	return CheckEntryName(name)
 }
+
+// TrashDir is the name of the directory of what was removed from a directory. A volume that keeps a
+// trash has one in each directory from which something was removed, and listings do not show it.
+//
+// What loses its last name by Remove or Rename is there under its name; after "~" and the time, if
+// that is taken. A directory is there with what was removed from it before. Rename out of the trash
+// restores, Remove in it is for good, and there is no other change of its names: ErrReadOnly. Its
+// modes and owners are those of the directories, so whoever could remove something can restore it.
+const TrashDir = ".trash"

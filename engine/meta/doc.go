@@ -25,6 +25,7 @@
 //	t  snapshot u32              snapshot
 //	u  inode u64                 orphan: an inode without a name
 //	v                            versions: format level, and what snapshots have in common
+//	w  record u64                entry of the trash, by the record that put it there
 //	x  inode u64, name 00        extended attribute
 //
 // A content is the number under which a file's extents are: first the file's own, later that of the
@@ -53,6 +54,7 @@
 //	u  generation u64
 //	v  level u32, last u32, newest u32, number u64, changed u64, time, covered time,
 //	   rolling u32, dropped u64, flags u8 (1 idle)
+//	w  directory u64, time
 //	x  value
 //
 // A time is seconds u64 and nanoseconds u32.
@@ -78,9 +80,11 @@
 //     has, it puts that into the history, under the newest snapshot that is kept, unless the
 //     history has an entry of the key for that snapshot or a later one. So what a key had in a
 //     snapshot is the first entry of its history that is not of an earlier snapshot; if there is
-//     none, it is what the key has now. Versioned are c, e, i, n, s, u and x.
+//     none, it is what the key has now. Versioned are c, e, i, n, s, u, w and x.
 //   - meta-7. Numbers of inodes, cookies and contents only grow. What has a greater number than a
 //     snapshot was made later, and needs no history for it.
 //   - meta-8. An entry of the history, and a dead content, go when no snapshot needs them that is
 //     kept. Records of the home remove them.
+//   - meta-9. Each entry of a directory that is in the trash has a key of w with its cookie, and so
+//     goes some day. What a key of w names that is not in the trash any more stays.
 package meta

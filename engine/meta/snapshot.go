@@ -13,7 +13,14 @@ import (
 //
 //	1  no snapshots
 //	2  snapshots, the history, contents of files that are not named by their inode
-const Format = 2
+//	3  a trash
+const Format = 3
+
+// Format levels that operations need.
+const (
+	FormatSnapshots = 2
+	FormatTrash     = 3
+)
 
 // NewerError reports a volume of a format level that this release does not know. Nothing is
 // damaged.

@@ -4,6 +4,7 @@ package meta
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/volume"
@@ -160,4 +161,27 @@ func DecodeResult(key, value []byte) (seq uint32, result []byte, err error) {
 	seq = r.u32()
 	result = r.rest()
 	return seq, result, r.done()
+}
+
+// Wasted is an entry of a directory that is in the trash. Its cookie there is the number of the
+// record that put it there, which is its key's.
+type Wasted struct {
+	Dir  uint64 // the directory
+	Time time.Time
+}
+
+// Encode returns the key and the value of what the record with a number put into the trash.
+func (w Wasted) Encode(number uint64) (key, value []byte) {
+	key = WasteKey(number)
+	return key, seal(key, appendTime(binary.BigEndian.AppendUint64(begin(20), w.Dir), w.Time))
+}
+
+// DecodeWasted parses the value of a WasteKey.
+func DecodeWasted(key, value []byte) (number uint64, w Wasted, err error) {
+	r, err := open(key, value)
+	if err != nil {
+		return 0, Wasted{}, err
+	}
+	w = Wasted{Dir: r.u64(), Time: r.time()}
+	return first(key), w, r.done()
 }

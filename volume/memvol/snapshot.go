@@ -148,6 +148,9 @@ func copyOf(table map[uint64]*inode, snap uint32) map[uint64]*inode {
 			}
 		}
 		out[ino].dir = d
+		if n.trash != nil {
+			out[ino].trash = out[n.trash.attr.Ino]
+		}
 	}
 	return out
 }
