@@ -126,6 +126,25 @@ func (t *tx) account(bytes, inodes int64) error {
 	return nil
 }
 
+// countHeld adds what the change does to what only snapshots hold, if that is counted.
+func (t *tx) countHeld() error {
+	if t.held == 0 && !t.counts || t.broken != nil {
+		return nil
+	}
+	a, err := t.using()
+	if err != nil || !a.Counted && !t.counts {
+		return err
+	}
+	if a.Counted = t.held >= 0 || a.Held >= uint64(-t.held); a.Counted {
+		a.Held += uint64(t.held)
+	} else { // it is a figure that people look at: nothing else depends on it
+		t.engine.log.Error("snapshots hold less than nothing: what they hold is not counted any more", "held", a.Held, "gone", -t.held)
+		a.Held = 0
+	}
+	t.used = &a
+	return nil
+}
+
 // using is what the volume uses after the change so far.
 func (t *tx) using() (meta.Accounting, error) {
 	if t.used != nil {
@@ -143,6 +162,9 @@ func (t *tx) record(id volume.OpID, result []byte) (*segment.Record, error) {
 	for _, n := range t.dirty {
 		rec.Touched = append(rec.Touched, n.Ino)
 		t.set(n.Encode())
+	}
+	if err := t.countHeld(); err != nil {
+		return nil, err
 	}
 	if t.used != nil {
 		t.set(t.used.Encode())

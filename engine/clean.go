@@ -141,6 +141,7 @@ type cleaner struct {
 	key     []byte // of which the last entry of the history was
 	before  uint32 // that entry's generation
 	dead    []byte // the next dead content
+	within  []byte // the next key of its history; nil: the first
 	history bool
 	done    bool
 }
@@ -194,23 +195,54 @@ func (c *cleaner) stepDead(t *tx) (n int, err error) {
 			c.dead = append([]byte(nil), pair.Key...)
 			return n, nil
 		}
-		content, gen, err := meta.DecodeDead(pair.Key, pair.Value)
+		content, d, err := meta.DecodeDead(pair.Key, pair.Value)
 		if err != nil {
 			return 0, err
 		}
 		// Some snapshot from the content's beginning to its end has it.
 		i := sort.Search(len(c.kept), func(i int) bool { return c.kept[i].Number >= content })
-		if i < len(c.kept) && c.kept[i].Gen <= gen {
+		if i < len(c.kept) && c.kept[i].Gen <= d.Gen {
 			continue
 		}
 		elo, ehi := meta.AllExtents(content)
+		if done, err := c.forget(t, elo, ehi, &looked); err != nil || !done {
+			c.dead = append([]byte(nil), pair.Key...)
+			return n, err
+		}
 		t.deleteRange(elo, ehi)
-		t.deleteRange(meta.HistoryRange(elo, ehi))
+		t.held -= int64(d.Bytes)
 		t.delete(append([]byte(nil), pair.Key...))
 		n++
 	}
 	c.history = true
 	return n, nil
+}
+
+// forget deletes the history of a range of keys from c.within on, as far as a critical section
+// looks, and reports whether all of it is deleted.
+func (c *cleaner) forget(t *tx, lo, hi []byte, looked *int) (bool, error) {
+	lo, hi = meta.HistoryRange(lo, hi)
+	if c.within != nil {
+		lo = c.within
+	}
+	c.within = nil
+	for pair, err := range t.view.Range(lo, hi) {
+		if err != nil {
+			return false, err
+		}
+		if *looked++; *looked > cleanLook {
+			c.within = append([]byte(nil), pair.Key...)
+			t.deleteRange(lo, c.within)
+			return false, nil
+		}
+		n, err := heldIn(pair)
+		if err != nil {
+			return false, err
+		}
+		t.held -= n
+	}
+	t.deleteRange(lo, hi)
+	return true, nil
 }
 
 func (c *cleaner) stepHistory(t *tx, v *meta.VersionsOf) (n int, err error) {
@@ -233,12 +265,18 @@ func (c *cleaner) stepHistory(t *tx, v *meta.VersionsOf) (n int, err error) {
 		if i < len(c.kept) && c.kept[i].Gen <= gen {
 			continue
 		}
+		held, err := heldIn(pair)
+		if err != nil {
+			return 0, err
+		}
+		t.held -= held
 		t.delete(append([]byte(nil), pair.Key...))
 		n++
 	}
 	c.done = true
 	if v.Dropped == c.dropped {
 		v.Dropped = 0
+		t.counts = v.Newest == 0 && v.Level >= meta.FormatTrash // there is no history
 		t.set(v.Encode())
 	}
 	return n, nil

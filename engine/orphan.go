@@ -203,7 +203,7 @@ func (t *tx) purge(n *meta.Inode) error {
 	switch n.Type {
 	case volume.Regular:
 		if n.Used > 0 {
-			t.discard(n.ContentID())
+			t.discard(n.ContentID(), n.Used)
 		}
 	case volume.Symlink:
 		t.delete(meta.TargetKey(n.Ino))

@@ -121,7 +121,12 @@ func (r *roller) step(t *tx) error {
 	}
 	v.Rolling = 0
 	t.set(v.Encode())
-	t.used = &to.Used
+	used, err := t.using()
+	if err != nil {
+		return err
+	}
+	used.Bytes, used.Inodes = to.Used.Bytes, to.Used.Inodes
+	t.used = &used
 	t.touched = append(t.touched, snapshotsIno)
 	r.done = true
 	return nil
@@ -208,19 +213,34 @@ func (t *tx) restoreInode(k, now []byte, is bool, value []byte, exists bool) ([]
 		}
 	}
 	if n != nil && n.Type == volume.Regular && (was == nil || was.ContentID() != n.ContentID()) {
-		t.discard(n.ContentID())
+		t.discard(n.ContentID(), n.Used)
 	}
 	if was == nil {
 		return nil, nil
 	}
 	if was.Type == volume.Regular && (n == nil || n.ContentID() != was.ContentID()) {
-		t.delete(meta.DeadKey(was.ContentID())) // it lives again
+		if err := t.revive(was.ContentID()); err != nil {
+			return nil, err
+		}
 	}
 	if was.Change, err = t.number(); err != nil {
 		return nil, err
 	}
 	_, value = was.Encode()
 	return value, nil
+}
+
+// revive notes that an inode has a content again.
+func (t *tx) revive(content uint64) error {
+	key := meta.DeadKey(content)
+	value, is, _, err := t.view.Get(key)
+	if err != nil || !is {
+		return err
+	}
+	_, d, err := meta.DecodeDead(key, value)
+	t.held -= int64(d.Bytes)
+	t.delete(key)
+	return err
 }
 
 // removeLater deletes what was made after the snapshot.
@@ -246,7 +266,7 @@ func (r *roller) removeLater(t *tx, to *meta.Snapshot) error {
 				return err
 			}
 			if i.Type == volume.Regular && i.Used > 0 {
-				t.discard(i.ContentID())
+				t.discard(i.ContentID(), i.Used)
 			}
 		}
 		t.delete(k)

@@ -232,42 +232,6 @@ func (h *host) rollBack(name, before string, after int) {
 	}
 }
 
-// checkUsed compares what the volume says that it uses with what its inodes have.
-func (h *host) checkUsed() {
-	h.Helper()
-	t, err := h.look()
-	if err != nil {
-		h.Fatal(err)
-	}
-	defer func() { _ = t.view.Close() }()
-	var used meta.Accounting
-	lo, hi := meta.After(meta.Inodes, 0)
-	for pair, err := range t.view.Range(lo, hi) {
-		if err != nil {
-			h.Fatal(err)
-		}
-		n, err := meta.DecodeInode(pair.Key, pair.Value)
-		if err != nil {
-			h.Fatal(err)
-		}
-		used.Inodes++
-		used.Bytes += n.Used
-		var bytes uint64
-		for x, err := range t.extents(n.ContentID(), 0, endOfFile) {
-			if err != nil {
-				h.Fatal(err)
-			}
-			bytes += uint64(x.Len)
-		}
-		if n.Type == volume.Regular && bytes != n.Used {
-			h.Fatalf("inode %d has extents of %d bytes and says %d", n.Ino, bytes, n.Used)
-		}
-	}
-	if got, err := t.accounting(); err != nil || got != used {
-		h.Fatalf("the volume says that it uses %+v, %v; its inodes use %+v", got, err, used)
-	}
-}
-
 // beforeRollback begins the names of snapshots that rollbacks take here.
 const beforeRollback = "before-"
 
@@ -290,7 +254,7 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 		s := newStirrer(t, seed, withLocks(h.Engine), reference)
 		var snaps []kept
 		taken := 0
-		for range 400 {
+		for i := range 400 {
 			s.stir()
 			switch s.r.IntN(25) {
 			case 0, 1:
@@ -348,10 +312,13 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 							snaps = append(snaps, kept{x, before, newestOf(t, reference)})
 						}
 					}
-					h.checkUsed()
 				}
 			}
+			if i%10 == 0 {
+				h.checkUsed()
+			}
 		}
+		h.checkUsed()
 		v := withLocks(h.Engine)
 		if got, want := look(t, v, volume.Root), look(t, reference, volume.Root); got != want {
 			t.Fatalf("seed %d: the volume has\n%swant\n%s", seed, got, want)
@@ -371,6 +338,9 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 		}
 		if n := h.leftovers(); n != 0 {
 			t.Fatalf("seed %d: %d keys are left of snapshots that were dropped", seed, n)
+		}
+		if held, known, err := h.HeldBySnapshots(context.Background()); err != nil || held != 0 || !known {
+			t.Fatalf("seed %d: without snapshots they hold %d bytes, %t, %v", seed, held, known, err)
 		}
 		if got, want := look(t, v, volume.Root), look(t, reference, volume.Root); got != want {
 			t.Fatalf("seed %d: after that the volume has\n%swant\n%s", seed, got, want)

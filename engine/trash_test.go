@@ -218,6 +218,7 @@ func TestTrashOfARandomHistory(t *testing.T) {
 			}
 			if i%20 == 0 {
 				h.checkTree()
+				h.checkUsed()
 			}
 		}
 		v := withLocks(h.Engine)

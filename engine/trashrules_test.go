@@ -157,3 +157,59 @@ func TestRecordOfARemoval(t *testing.T) {
 	}
 	t.Logf("%d operations, and %d where there was no trash", second, first)
 }
+
+// TestRestoredTreeStays: what is below a directory that was restored is not in the trash any more,
+// and does not go when its time is over.
+func TestRestoredTreeStays(t *testing.T) {
+	clock := &fakeNow{now: time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)}
+	h := newHost(t, func(c *Config) { c.Tuning.Trash, c.Now = time.Hour, clock.Now })
+	ctx := context.Background()
+	dir := volume.Root
+	var above []volume.Handle
+	for range 4 {
+		c, err := h.Create(ctx, asRoot, dir, "d", volume.CreateArgs{Type: volume.Directory, Mode: volume.Guarded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		above, dir = append(above, dir), c.Attr.Handle
+	}
+	c, err := h.Create(ctx, asRoot, dir, "f", volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Write(ctx, asRoot, c.Attr.Handle, 0, []byte("data"), true); err != nil {
+		t.Fatal(err)
+	}
+	v := withLocks(h.Engine)
+	want := look(t, v, volume.Root)
+	if _, err := h.Remove(ctx, asRoot, dir, "f"); err != nil {
+		t.Fatal(err)
+	}
+	for i := len(above) - 1; i >= 0; i-- {
+		if _, err := h.Remove(ctx, asRoot, above[i], "d"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := look(t, v, volume.Root); got != "" {
+		t.Fatalf("after all was removed the volume has\n%s", got)
+	}
+	bin, err := h.Lookup(ctx, asRoot, volume.Root, volume.TrashDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := h.Rename(ctx, asRoot, bin.Handle, "d", volume.Root, "d"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := look(t, v, volume.Root); got != want {
+			t.Fatalf("restored is\n%swant\n%s", got, want)
+		}
+		h.checkTree()
+		h.checkUsed()
+		clock.advance(2 * time.Hour)
+		h.clean()
+	}
+	if n := h.wastes(); n != 0 {
+		t.Errorf("%d notes of the trash are left", n)
+	}
+}

@@ -174,6 +174,57 @@ func TestSnapshotSettings(t *testing.T) {
 	})
 }
 
+// TestTrashSetting: removed files are in the trash while the record says so, and go when it does
+// not any more. How much only snapshots hold is reported.
+func TestTrashSetting(t *testing.T) {
+	c := newCluster(t, "a")
+	id := c.create("v", manifest("v", 1))
+	r, cl := c.router("a", id), &client{name: "x"}
+	in := func(name string) error {
+		bin, err := r.Lookup(within(t, hang), volume.Request{}, volume.Root, volume.TrashDir)
+		if err == nil {
+			_, err = r.Lookup(within(t, hang), volume.Request{}, bin.Handle, name)
+		}
+		return err
+	}
+	c.change(id, func(v *federation.Volume) { v.Spec.Trash.Keep = federation.Duration(time.Hour) })
+	number := 0
+	var last string
+	c.until("what is removed goes into the trash", func() error {
+		number++
+		last = fmt.Sprint("f", number)
+		file(t, r, cl, last)
+		if _, err := r.Remove(within(t, hang), volume.Request{}, volume.Root, last); err != nil {
+			t.Fatal(err)
+		}
+		return in(last)
+	})
+	c.wish(id, snapshots.Wish{Name: "one", UID: "1"})
+	c.snapshots("a", id, "one Taken")
+	c.change(id, func(v *federation.Volume) { v.Spec.Trash.Keep = 0 })
+	c.until("the trash is empty", func() error {
+		if err := in(last); !errors.Is(err, volume.ErrNotExist) {
+			return fmt.Errorf("it has %s: %w", last, err)
+		}
+		return nil
+	})
+	held, known, err := c.at("a").copies.Copy(id).Held(within(t, hang))
+	if err != nil || !known || held == 0 {
+		t.Errorf("the snapshot holds %d bytes, %t, %v", held, known, err)
+	}
+	c.until("it is reported", func() error {
+		var all []federation.Observed
+		c.with(func(reg federation.Registry) (err error) {
+			all, err = reg.ListObserved(context.Background(), id)
+			return err
+		})
+		if len(all) != 1 || all[0].Held == nil || *all[0].Held == 0 {
+			return fmt.Errorf("the home says %+v", all)
+		}
+		return nil
+	})
+}
+
 // TestRollbackIsAskedFor: the home rolls the volume back once, whoever is home, and refuses what
 // cannot be done or comes too late.
 func TestRollbackIsAskedFor(t *testing.T) {

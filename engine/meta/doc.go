@@ -38,9 +38,9 @@
 // its block reference, which follows the CRC, because the log only knows the reference when it
 // makes the value (segment.SetBlock). A damaged reference finds no block that opens.
 //
-//	a  used bytes u64, inodes u64
+//	a  used bytes u64, inodes u64, held bytes u64 (from level 3 on, if they are counted)
 //	c  inode u64, generation u64, name
-//	d  snapshot u32
+//	d  snapshot u32, bytes u64 (from level 3 on)
 //	e  length u32, skip u32, raw u32 | CRC | segment.BlockRef
 //	h  0: the key had nothing; or 1, the value that it had
 //	i  see Inode
@@ -87,4 +87,7 @@
 //     kept. Records of the home remove them.
 //   - meta-9. Each entry of a directory that is in the trash has a key of w with its cookie, and so
 //     goes some day. What a key of w names that is not in the trash any more stays.
+//   - meta-10. Held bytes are the sum of the lengths of the extents that the history has, and of
+//     the bytes that dead contents had when they died. An extent that was overwritten in part
+//     counts whole.
 package meta

@@ -58,13 +58,22 @@ func DecodeCookie(key, value []byte) (Dirent, error) {
 }
 
 // Accounting is what a volume uses.
-type Accounting struct{ Bytes, Inodes uint64 }
+type Accounting struct {
+	Bytes, Inodes uint64
+	// Held is how many bytes only snapshots hold (meta-10), if that is Counted.
+	Held    uint64
+	Counted bool
+}
 
 // Encode returns the key and the value of a.
 func (a Accounting) Encode() (key, value []byte) {
 	key = AccountingKey()
-	b := binary.BigEndian.AppendUint64(begin(16), a.Bytes)
-	return key, seal(key, binary.BigEndian.AppendUint64(b, a.Inodes))
+	b := binary.BigEndian.AppendUint64(begin(24), a.Bytes)
+	b = binary.BigEndian.AppendUint64(b, a.Inodes)
+	if a.Counted {
+		b = binary.BigEndian.AppendUint64(b, a.Held)
+	}
+	return key, seal(key, b)
 }
 
 // DecodeAccounting parses the value of the AccountingKey.
@@ -74,6 +83,9 @@ func DecodeAccounting(key, value []byte) (Accounting, error) {
 		return Accounting{}, err
 	}
 	a := Accounting{Bytes: r.u64(), Inodes: r.u64()}
+	if a.Counted = len(r.left) > 0; a.Counted {
+		a.Held = r.u64()
+	}
 	return a, r.done()
 }
 

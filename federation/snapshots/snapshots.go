@@ -38,6 +38,24 @@ type Policy struct {
 	Directory Directory `json:"directory,omitempty"`
 }
 
+// Trash says what becomes of removed files. The zero value keeps none.
+type Trash struct {
+	// Keep is for how long they can be restored; 0: not at all.
+	Keep quantity.Duration `json:"keep,omitempty"`
+}
+
+// MaxTrash bounds Trash.Keep.
+const MaxTrash = quantity.Duration(366 * 24 * time.Hour)
+
+// Problems returns what is wrong with t: field, value and what to do.
+func (t Trash) Problems() (out [][3]string) {
+	if k := t.Keep; k < 0 || k > MaxTrash || time.Duration(k)%time.Second != 0 {
+		out = append(out, [3]string{"keep", fmt.Sprint(k), fmt.Sprintf("not whole seconds from 0 to %v: write a time span such as 168h, "+
+			"or leave it out for none", MaxTrash)})
+	}
+	return out
+}
+
 // Schedule takes a snapshot in each period, and keeps the newest ones.
 type Schedule struct {
 	Every Every `json:"every"`

@@ -19,6 +19,7 @@ var lower = map[string]int{"gateway": 999}
 
 // large says why a package may have more than maxPackage lines.
 var large = map[string]string{
+	"api/v1alpha1": "it is one version of the API, whose kinds share types, and which clients import as one package",
 	"controllers": "it is one reconciler per kind of object, and what could leave them lives in its sub-packages already",
 	"engine": "it is one volume: its operations share one lock and one order of records, " +
 		"which exported names between two packages would lay open",

@@ -198,4 +198,14 @@ func TestSnapshotSchedule(t *testing.T) {
 		t.Errorf("%d %+v", v.Generation, p)
 	}
 	b.Want(cli.ExitOK, "its home goes by this from now on", "", schedule("data")...)
+
+	trash := func(args ...string) []string { return append([]string{"volume", "trash"}, args...) }
+	b.Want(cli.ExitUsage, "--keep is missing", "", trash("data")...)
+	b.Want(cli.ExitUsage, "--keep: trash.keep: 9000h0m0s: not whole seconds", "", trash("data", "--keep", "9000h")...)
+	b.Want(cli.ExitError, "write trash into its policy", "", trash("team.data", "--keep", "1h")...)
+	b.Want(cli.ExitOK, "its home goes by this from now on", "", trash("data", "--keep", "168h")...)
+	b.Want(cli.ExitOK, "has this already", "", trash("data", "--keep", "168h")...)
+	if v, _, err = b.Registry.GetVolume(t.Context(), "u1"); err != nil || v.Generation != 4 || v.Spec.Trash.Keep.String() != "168h0m0s" {
+		t.Errorf("%d %+v, %v", v.Generation, v.Spec.Trash, err)
+	}
 }
