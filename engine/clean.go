@@ -24,7 +24,7 @@ const (
 // and entries of the trash it removed. It works in small records, and ends with ctx.
 func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
 	v, err := read(Recent(ctx), e, place{op: "clean"}, (*tree).versionsOf)
-	if e.home() != nil || err != nil || v.Level < meta.FormatSnapshots {
+	if e.home() != nil || err != nil || v.Level < meta.SnapshotLevel {
 		return 0, err // the home cleans, if there may be something
 	}
 	if e.rolling.Load() != 0 {
@@ -276,7 +276,7 @@ func (c *cleaner) stepHistory(t *tx, v *meta.VersionsOf) (n int, err error) {
 	c.done = true
 	if v.Dropped == c.dropped {
 		v.Dropped = 0
-		t.counts = v.Newest == 0 && v.Level >= meta.FormatTrash // there is no history
+		t.counts = v.Newest == 0 && v.Level >= meta.TrashLevel // there is no history
 		t.set(v.Encode())
 	}
 	return n, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -20,7 +21,7 @@ type keeping struct {
 	kept     map[string]bool  // keys that the change has put into the history
 	touched  []uint64         // inodes besides those of the change
 	broken   error            // why the change cannot be made
-	held     int64            // how many bytes more only snapshots hold (meta-10)
+	held     int64            // how many bytes more only snapshots hold (meta-12)
 	counts   bool             // from this record on that is counted
 }
 
@@ -66,7 +67,7 @@ func (t *tx) newest() (*meta.VersionsOf, error) {
 	t.versions = &v
 	second := t.now.Truncate(time.Second)
 	// If the clock of an earlier home was far ahead, seconds are missing until this one is there.
-	on := t.engine.tuned.Load().Window > 0 && v.Time.Sub(t.now) <= mostAhead && t.raise(meta.FormatSnapshots)
+	on := t.engine.tuned.Load().Window > 0 && v.Time.Sub(t.now) <= mostAhead && t.raise(meta.SnapshotLevel)
 	if v.Covered.IsZero() { // something may have changed in this second
 		second = t.now
 	}
@@ -86,13 +87,14 @@ func (t *tx) newest() (*meta.VersionsOf, error) {
 	return t.versions, err
 }
 
-// raise raises the volume's format level, if all copies know that, and reports whether it has it
-// now. The change has read the versions, and writes them if the level was less.
+// raise raises the volume's format level to what all copies know, if that is enough, and reports
+// whether it is enough now. The change has read the versions.
 func (t *tx) raise(level uint32) bool {
 	v := t.versions
-	if known := min(meta.Format, t.engine.cfg.Level()); v.Level < level && known >= level {
+	if known := min(meta.Format, t.engine.cfg.Level()); v.Level < known && known >= level {
 		v.Level = known
-		t.counts = known >= meta.FormatTrash && v.Newest == 0 && v.Dropped == 0 // there is no history
+		t.counts = known >= meta.TrashLevel && v.Newest == 0 && v.Dropped == 0 // there is no history
+		t.set(v.Encode())
 	}
 	return v.Level >= level
 }
@@ -196,7 +198,7 @@ func (t *tx) shown(number uint64) bool {
 func (t *tx) discard(content, bytes uint64) {
 	if t.shown(content) {
 		d := meta.DeadContent{Gen: t.versions.Newest}
-		if t.versions.Level >= meta.FormatTrash {
+		if t.versions.Level >= meta.TrashLevel {
 			d.Bytes = bytes
 		}
 		t.held += int64(d.Bytes)
@@ -297,4 +299,22 @@ func (e *Engine) keepRange(ctx context.Context, p place, lo, hi []byte) error {
 		}
 	}
 	return nil
+}
+
+// versionsIn returns what records say last of the volume's snapshots; nil: nothing. It returns a
+// *meta.NewerError if one raises the volume's format level beyond what this release knows.
+func versionsIn(records [][]segment.Op) (last *meta.VersionsOf, err error) {
+	key := meta.VersionsKey()
+	for _, ops := range records {
+		for _, op := range ops {
+			if op.Kind == segment.Set && bytes.Equal(op.Key, key) {
+				v, err := meta.DecodeVersions(op.Key, op.Value)
+				if err != nil {
+					return nil, err
+				}
+				last = &v
+			}
+		}
+	}
+	return last, nil
 }

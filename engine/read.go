@@ -199,7 +199,7 @@ func (e *Engine) Space(ctx context.Context) (volume.Space, error) {
 
 // HeldBySnapshots returns how many bytes of files only snapshots hold, which Space does not count.
 // What was overwritten in part counts whole, up to segment.MaxBlock bytes at each place. It returns
-// false if that is not known: the volume had snapshots before it had format level 3.
+// false if that is not known: the volume had snapshots before it had format level 4.
 func (e *Engine) HeldBySnapshots(ctx context.Context) (bytes uint64, known bool, err error) {
 	a, err := read(ctx, e, place{op: "held", ino: volume.Root.Ino}, (*tree).accounting)
 	if err != nil {

@@ -35,9 +35,9 @@ func (e *Engine) TakeSnapshot(ctx context.Context, r volume.Request, name string
 		if err != nil {
 			return none, err
 		}
-		if !t.raise(meta.FormatSnapshots) {
+		if !t.raise(meta.SnapshotLevel) {
 			return none, fmt.Errorf("%w: snapshots need format level %d, and not all copies of the volume know it: upgrade their gateways",
-				volume.ErrDelay, meta.FormatSnapshots)
+				volume.ErrDelay, meta.SnapshotLevel)
 		}
 		at := t.now
 		if at.Before(v.Time) { // the clock of an earlier home was ahead

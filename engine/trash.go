@@ -83,18 +83,10 @@ func (t *tx) keeps(d, n *meta.Inode, name string) (bool, error) {
 	if full, err := t.crowded(); err != nil || full {
 		return false, err
 	}
-	v, err := t.newest()
-	if err != nil {
+	if _, err := t.newest(); err != nil {
 		return false, err
 	}
-	was := v.Level
-	if !t.raise(meta.FormatTrash) {
-		return false, nil
-	}
-	if v.Level != was {
-		t.set(v.Encode())
-	}
-	return true, nil
+	return t.raise(meta.TrashLevel), nil
 }
 
 // silly reports whether the Linux NFS client gave a file this name because somebody had removed it

@@ -62,7 +62,7 @@ func TestFullVolumeIsEmptiedByRemoving(t *testing.T) {
 // TestWhatGoesIntoTheTrash: names that clients give what is removed while it is open do not, and
 // nothing does while the volume keeps no trash or a copy does not know it. What is there then goes.
 func TestWhatGoesIntoTheTrash(t *testing.T) {
-	level := uint32(meta.FormatSnapshots)
+	level := uint32(meta.SnapshotLevel)
 	h := newHost(t, func(c *Config) {
 		c.Level = func() uint32 { return level }
 		c.Tuning.Trash = time.Hour
@@ -79,7 +79,7 @@ func TestWhatGoesIntoTheTrash(t *testing.T) {
 		}
 	}
 	remove("a", 0)
-	level = meta.FormatTrash
+	level = meta.TrashLevel
 	remove("a", 1)
 	remove(".nfs00000000000a1b2c00000001", 1)
 	remove(".nfs0000000000000000000000g1", 2)

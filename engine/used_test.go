@@ -10,7 +10,7 @@ import (
 )
 
 // checkUsed compares what the volume says that it uses with what its inodes have, and what it says
-// that snapshots hold with what is there for them (meta-10).
+// that snapshots hold with what is there for them (meta-12).
 func (h *host) checkUsed() {
 	h.Helper()
 	t, err := h.look()
@@ -64,7 +64,7 @@ func (h *host) checkUsed() {
 		}
 		used.Held += d.Bytes
 	}
-	if v, err := t.versionsOf(); err != nil || v.Level >= meta.FormatTrash != got.Counted {
+	if v, err := t.versionsOf(); err != nil || v.Level >= meta.TrashLevel != got.Counted {
 		h.Fatalf("what snapshots hold is counted: %t, %v, on level %d", got.Counted, err, v.Level)
 	}
 	if used.Counted = got.Counted; got != used {

@@ -14,8 +14,10 @@
 //	c  dir u64, cookie u64       directory entry by cookie
 //	d  content u64               content that no inode has any more, and snapshots may show
 //	e  content u64, offset u64   extent
+//	g  sequence u64              segment of the log that ended
 //	h  another key up to its generation   what that key had in snapshots
 //	i  inode u64                 inode
+//	k  what u8                   checkpoints: 1 asked for, 2 placed, 3 made
 //	l  name 00                   snapshot by its name
 //	n  dir u64, name 00          directory entry by name
 //	o  slot, index u32           result of a change (protocol-22)
@@ -27,6 +29,7 @@
 //	v                            versions: format level, and what snapshots have in common
 //	w  record u64                entry of the trash, by the record that put it there
 //	x  inode u64, name 00        extended attribute
+//	z  sequence u64              segment that was condemned
 //
 // A content is the number under which a file's extents are: first the file's own, later that of the
 // record that gave it another one.
@@ -38,12 +41,17 @@
 // its block reference, which follows the CRC, because the log only knows the reference when it
 // makes the value (segment.SetBlock). A damaged reference finds no block that opens.
 //
-//	a  used bytes u64, inodes u64, held bytes u64 (from level 3 on, if they are counted)
+//	a  used bytes u64, inodes u64, held bytes u64 (from level 4 on, if they are counted)
 //	c  inode u64, generation u64, name
-//	d  snapshot u32, bytes u64 (from level 3 on)
+//	d  snapshot u32, bytes u64 (from level 4 on)
 //	e  length u32, skip u32, raw u32 | CRC | segment.BlockRef
+//	g  epoch u64, number of the data key u32, salt 32 bytes, length u64, BLAKE3 32 bytes
 //	h  0: the key had nothing; or 1, the value that it had
 //	i  see Inode
+//	k  1: number u64, data key u32
+//	   2: number u64, segment u64, offset u64, epoch u64, last of g u64, next u64
+//	   3: number u64, segment u64, offset u64, epoch u64, data key u32, hash 32 bytes,
+//	   used bytes u64
 //	l  snapshot u32
 //	n  inode u64, generation u64, cookie u64, type u8
 //	o  sequence u32, result
@@ -56,6 +64,7 @@
 //	   rolling u32, dropped u64, flags u8 (1 idle)
 //	w  directory u64, time
 //	x  value
+//	z  number of the checkpoint u64
 //
 // A time is seconds u64 and nanoseconds u32.
 //
@@ -85,9 +94,16 @@
 //     snapshot was made later, and needs no history for it.
 //   - meta-8. An entry of the history, and a dead content, go when no snapshot needs them that is
 //     kept. Records of the home remove them.
-//   - meta-9. Each entry of a directory that is in the trash has a key of w with its cookie, and so
-//     goes some day. What a key of w names that is not in the trash any more stays.
-//   - meta-10. Held bytes are the sum of the lengths of the extents that the history has, and of
+//   - meta-9. Once a checkpoint was asked for, g lists the segments of the log that ended. Whoever
+//     applies the first record after the end of a segment adds it, and so knows from the log alone
+//     what to add. The same moment places a checkpoint: one that was asked for in a segment is made
+//     of the state at the end of that segment, with the segment itself in g (ADR 47).
+//   - meta-10. A segment is condemned once no block of it is in an extent, of the present or the
+//     history, at a checkpoint that is made and not before the segment. Blocks are in new extents
+//     only while they are in some, so it stays that way (ADR 52).
+//   - meta-11. Each entry of a directory that is in the trash has a key of w with its cookie, and
+//     so goes some day. What a key of w names that is not in the trash any more stays.
+//   - meta-12. Held bytes are the sum of the lengths of the extents that the history has, and of
 //     the bytes that dead contents had when they died. An extent that was overwritten in part
 //     counts whole.
 package meta

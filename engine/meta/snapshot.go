@@ -13,13 +13,15 @@ import (
 //
 //	1  no snapshots
 //	2  snapshots, the history, contents of files that are not named by their inode
-//	3  a trash
-const Format = 3
+//	3  checkpoints, and the table of segments
+//	4  a trash, and a count of what snapshots hold
+const Format = 4
 
-// Format levels that operations need.
+// The format levels from which a volume may have these.
 const (
-	FormatSnapshots = 2
-	FormatTrash     = 3
+	SnapshotLevel   = 2
+	CheckpointLevel = 3
+	TrashLevel      = 4
 )
 
 // NewerError reports a volume of a format level that this release does not know. Nothing is
@@ -164,7 +166,7 @@ func AllDead() (lo, hi []byte) { return []byte{byte(Dead)}, []byte{byte(Dead) + 
 // DeadContent is a content that no inode has any more.
 type DeadContent struct {
 	Gen uint32 // the newest snapshot that may show it
-	// Bytes is the sum of the lengths of its extents when it died. Before format level 3 it is 0,
+	// Bytes is the sum of the lengths of its extents when it died. Before format level 4 it is 0,
 	// and not written.
 	Bytes uint64
 }
@@ -173,7 +175,7 @@ type DeadContent struct {
 func (d DeadContent) Encode(content uint64, level uint32) (key, value []byte) {
 	key = DeadKey(content)
 	b := binary.BigEndian.AppendUint32(begin(12), d.Gen)
-	if level >= FormatTrash {
+	if level >= TrashLevel {
 		b = binary.BigEndian.AppendUint64(b, d.Bytes)
 	}
 	return key, seal(key, b)

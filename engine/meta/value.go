@@ -60,7 +60,7 @@ func DecodeCookie(key, value []byte) (Dirent, error) {
 // Accounting is what a volume uses.
 type Accounting struct {
 	Bytes, Inodes uint64
-	// Held is how many bytes only snapshots hold (meta-10), if that is Counted.
+	// Held is how many bytes only snapshots hold (meta-12), if that is Counted.
 	Held    uint64
 	Counted bool
 }
