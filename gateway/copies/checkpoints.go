@@ -27,7 +27,7 @@ func (m *Manager) keyed() (out []checkpoints.Copy) {
 	for id, s := range m.volumes {
 		if c := s.copy; c != nil && !c.Blind() {
 			out = append(out, checkpoints.Copy{UUID: id, Engine: c.Engine, Log: c.Log, Replica: c.Replica, Keys: c.keys.Keys,
-				Use: c.Use, Condemns: m.condemns(id)})
+				Use: c.Use, Condemns: m.condemns(id), Aside: func() bool { return len(m.Salvaged(id)) > 0 }})
 		}
 	}
 	return out
