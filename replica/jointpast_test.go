@@ -241,11 +241,12 @@ func (c *crowd) install(s *site, dir cachepool.Dir, m *checkpoint.Manifest, pool
 	folder := filepath.Join(dir.Path(), "meta")
 	c.must(engine.Install(context.Background(), engine.Config{ID: jointID, FS: s.disk.FS(), Dir: folder, DataKey: testKey,
 		Rand: rand.Reader, Logger: slog.New(slog.DiscardHandler)}, m, c.past.objects,
-		func(all []engine.Segment, gone map[uint64]bool) error {
+		func(all []engine.Segment, gone map[uint64]uint64) error {
 			infos := make([]log.SegmentInfo, len(all))
 			for i, x := range all {
-				infos[i] = log.SegmentInfo{Seq: x.Seq, Epoch: x.Epoch, Key: x.Key, Salt: x.Salt, Len: x.Len, Hash: x.Hash, Dropped: gone[x.Seq]}
-				if was, ok := l.Segment(x.Seq); ok && !gone[x.Seq] {
+				_, dropped := gone[x.Seq]
+				infos[i] = log.SegmentInfo{Seq: x.Seq, Epoch: x.Epoch, Key: x.Key, Salt: x.Salt, Len: x.Len, Hash: x.Hash, Dropped: dropped}
+				if was, ok := l.Segment(x.Seq); ok && !dropped {
 					infos[i].Local, infos[i].Uploaded = was.Local, was.Uploaded
 				}
 			}
