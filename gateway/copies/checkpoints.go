@@ -54,8 +54,8 @@ func (m *Manager) beginsAnew(id string) {
 // errBeginning: what a copy or an outline begins with is on its way.
 var errBeginning = errors.New("it begins with a checkpoint, which is being read")
 
-// beginning is a copy or an outline that begins with a checkpoint. Nothing is open of it meanwhile,
-// and its folder is left alone.
+// beginning is a copy or an outline that begins with a checkpoint. Nothing is open of it
+// meanwhile, and its folder is left alone.
 type beginning struct {
 	done bool
 	err  error // once it is done
