@@ -41,7 +41,7 @@ demo-exchange: fit-clusters modules tools kube-tools build ## three organization
 CLUSTERS = ./test/e2e/installed
 # Those that compare rates run at the end, alone; the others wait much, two at once.
 ALONE = ./test/e2e/rates
-OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v -e /e2e/installed -e /e2e/rates)
+OTHERS = $$($(GO) list ./test/e2e/... ./test/format ./test/scale | grep -v -e /e2e/installed -e /e2e/rates)
 
 test: fit-clusters modules tools kube-tools zfs build ## run all tests but the long form of soak: clusters, and beside them units with the race detector and the rest
 	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)
