@@ -241,3 +241,25 @@ func TestBranches(t *testing.T) {
 	}
 	extract(t, w, a.shows(0), "--tip", lost[len(lost)-1])
 }
+
+// TestDamagedSegment: with --damaged, what is right in a segment that is not whole can be had
+// without a checkpoint too. The files of a block that is not right are named.
+func TestDamagedSegment(t *testing.T) {
+	w := write(t)
+	root := duplicate(t, w.root)
+	name := w.names[w.junk+1]
+	b, err := os.ReadFile(filepath.Join(root, name))
+	w.ok(err)
+	b[len(b)/2] ^= 1 // in a block of the file that is called big
+	w.ok(os.WriteFile(filepath.Join(root, name), b, 0o600))
+	to := filepath.Join(t.TempDir(), "out")
+	_, messages, err := reader(t, root, "--no-checkpoint", "--damaged", "--snapshot", "one", "extract", to)
+	if err == nil || !strings.Contains(messages, "docs/big: "+name+": block at byte ") || !strings.Contains(messages, "1 paths") {
+		t.Errorf("%v: %s", err, messages)
+	}
+	got := found(t, to, w.one)
+	if _, ok := got["docs/big"]; ok || len(got) != len(w.one)-1 {
+		t.Errorf("%d paths of %d, docs/big among them: %t", len(got), len(w.one), ok)
+	}
+	same(t, "with --damaged", got, w.one, true)
+}
