@@ -17,7 +17,7 @@ try:
 except ImportError as missing:
     sys.exit(f"weirread: {missing}: install python3-cryptography and python3-zstandard")
 
-MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 2
+MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 3
 
 
 class Damaged(Exception):
@@ -420,7 +420,7 @@ class Log:
     """The segments of the store that follow from one another."""
 
     def __init__(self, store, tip=None):
-        self.store, self.chain, self.why = store, {}, None
+        self.store, self.chain, self.why, self.listed, self.older = store, {}, None, {}, {}
         every, unread = [], {}
         for name in store.names("", "[0-9a-f]{16}-[0-9a-f]{64}"):
             try:
@@ -455,9 +455,18 @@ class Log:
                      "\n  ".join(s.name for s in rivals + [self.tip]))
 
     def segment(self, seq):
-        if seq not in self.chain:
+        """A segment of the chain, or one before it that the metadata list."""
+        if seq in self.chain:
+            return self.chain[seq]
+        if seq not in self.listed:
             raise self.why or Damaged(f"{self.store.uuid}/{seq:016x}-…", "there is no such segment")
-        return self.chain[seq]
+        if seq not in self.older:
+            size, digest = self.listed[seq]
+            s = Segment(self.store, f"{self.store.uuid}/{seq:016x}-{digest.hex()}")
+            if s.size != size:
+                raise Damaged(s.name, f"it has {s.size} bytes, and is to have {size}")
+            self.older[seq] = s
+        return self.older[seq]
 
     def has(self, checkpoint):
         """Whether a checkpoint is of this chain."""
@@ -534,6 +543,12 @@ class Volume:
                 self.state.apply(ops)
             seq, off = seq + 1, 0
         self.check_level()
+        for key, value in self.state.table(b"g"):
+            f = self.state.body(key, value)
+            seq, _, _, _, size, digest = int.from_bytes(key[1:9], "big"), *f.numbers("QI"), f.take(32), *f.numbers("Q"), f.take(32)
+            log.listed[seq] = size, digest
+            if seq in log.chain and log.chain[seq].hash != digest:
+                raise Damaged(log.chain[seq].name, "the metadata list another segment of this sequence")
 
     def check_level(self):
         self.rolling = 0

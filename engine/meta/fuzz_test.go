@@ -40,6 +40,11 @@ func FuzzValue(f *testing.F) {
 	add(snap.Encode())
 	add(EncodeNamed("snap", 2))
 	add(EncodeDead(5, 2))
+	add((&Segment{Seq: 3, Epoch: 2, Len: 200}).Encode())
+	add(EncodeCondemned(3, 1))
+	add(Asked{Number: 1, Key: 2}.Encode())
+	add(Placed{Number: 1, Last: 3}.Encode())
+	add(Made{Number: 1, Used: 3}.Encode())
 	add(x.Encode(5))
 	add(history, EncodeHistory(history, []byte("value"), true))
 	add(history, EncodeHistory(history, nil, false))
@@ -118,6 +123,30 @@ func reencode(key, value []byte) (again []byte, err error) {
 		v, err := DecodeExtent(key, value)
 		_, again = v.Encode(Of(key))
 		return again, err
+	case Segments:
+		v, err := DecodeSegment(key, value)
+		_, again = v.Encode()
+		return again, err
+	case Condemned:
+		seq, checkpoint, err := DecodeCondemned(key, value)
+		_, again = EncodeCondemned(seq, checkpoint)
+		return again, err
+	case Checkpoints:
+		switch key[1] {
+		case askedFor:
+			v, err := DecodeAsked(key, value)
+			_, again = v.Encode()
+			return again, err
+		case placed:
+			v, err := DecodePlaced(key, value)
+			_, again = v.Encode()
+			return again, err
+		case made:
+			v, err := DecodeMade(key, value)
+			_, again = v.Encode()
+			return again, err
+		}
+		return value, nil // nobody reads it
 	case Targets, Xattrs:
 		v, err := DecodeBytes(key, value)
 		return EncodeBytes(key, v), err

@@ -137,7 +137,9 @@ func formed(k []byte) bool {
 		return n == 0
 	case Snapshots:
 		return n == 4
-	case Dead, Inodes, Orphans, Targets:
+	case Checkpoints:
+		return n == 1
+	case Condemned, Dead, Inodes, Orphans, Segments, Targets:
 		return n == 8
 	case Cookies, Extents:
 		return n == 16

@@ -88,6 +88,10 @@ func (h *host) open(folder cachepool.Dir, room *cachepool.Room) {
 	h.ok(err)
 	h.Attach(alone{h.log})
 	h.log.ShowTo(h.Engine)
+	h.KnowSegments(func(seq uint64) (engine.Segment, bool) {
+		s, ok := h.log.Segment(seq)
+		return engine.Segment{Seq: s.Seq, Epoch: s.Epoch, Key: s.Key, Salt: s.Salt, Len: s.Len, Hash: s.Hash}, ok
+	})
 	h.Cleanup(func() {
 		if err := errors.Join(h.log.Close(), h.Close()); err != nil {
 			h.Error(err)
@@ -185,13 +189,26 @@ func (o objects) Get(ctx context.Context, name string) ([]byte, error) {
 	return b, o.GetRange(ctx, name, 0, b)
 }
 
-// checkpoint puts a checkpoint of what is applied into a store. It returns its manifest's hash.
-func (h *host) checkpoint(to store.Store, number uint32) [32]byte {
+// checkpoint puts a checkpoint of the end of the present segment into a store. It condemns what
+// nothing uses there, and returns the manifest's hash and the sequences.
+func (h *host) checkpoint(to store.Store, number uint32) (hash [32]byte, unused []uint64) {
 	h.Helper()
+	h.ok(h.AskCheckpoint(h.Context(), number))
+	h.ok(h.log.Roll())
+	h.ok(h.AskCheckpoint(h.Context(), number)) // the record after its end
 	h.applied()
-	m, _, err := h.Checkpoint(h.Context(), number, &keys[number], objects{to})
+	cut := h.TakeCut()
+	if cut == nil {
+		h.Fatal("no checkpoint was cut")
+	}
+	m, _, err := cut.Write(h.Context(), &keys[number], objects{to})
 	h.ok(err)
-	return m.Hash()
+	uses, err := cut.Uses(h.Context())
+	h.ok(err)
+	h.ok(cut.Close())
+	h.ok(h.MadeCheckpoint(h.Context(), m, cut.Number, 0))
+	h.ok(h.Condemn(h.Context(), cut.Number, uses.Unused))
+	return m.Hash(), uses.Unused
 }
 
 // newStore makes a store in a folder.

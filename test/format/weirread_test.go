@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -191,13 +192,13 @@ func extract(t *testing.T, root string, want shown, args ...string) {
 // written is a volume that was written, in a store.
 type written struct {
 	*host
-	root       string   // of the store
-	names      []string // of segments
-	junk       int      // so many of these have only what nothing refers to
-	first      string   // hash of the first of two checkpoints
-	one, two   shown    // what it had in two snapshots
-	now        shown
-	checkpoint string // name of the second's manifest
+	root     string   // of the store
+	names    []string // of segments
+	junk     int      // so many of these have only what nothing refers to
+	first    string   // hash of the first of two checkpoints
+	one, two shown    // what it had in two snapshots
+	now      shown
+	unused   []string // of segments that nothing uses since the second checkpoint
 }
 
 // write has an engine write a volume in three epochs, with two data keys.
@@ -217,6 +218,8 @@ func write(t *testing.T) *written {
 		deep = h.make(deep, fmt.Sprint("level ", i), volume.CreateArgs{Type: volume.Directory})
 	}
 	big := h.file(docs, "big", h.random(rng, 2<<20+12345))
+	h.file(docs, "more junk", h.random(rng, 2<<20))
+	h.remove(docs, "more junk")
 	text := h.file(docs, "text", bytes.Repeat([]byte("words that compress well. "), 20000))
 	h.file(deep, "empty", nil)
 	bad := "no UTF-8 \xff\xfe"
@@ -253,7 +256,8 @@ func write(t *testing.T) *written {
 		h.remove(docs, fmt.Sprintf("file %02d", i))
 	}
 	h.lead(2)
-	w.first = hex.EncodeToString(hashOf(h.checkpoint(to, 0)))
+	first, unused := h.checkpoint(to, 0)
+	w.first = hex.EncodeToString(first[:])
 	h.keys.Add(map[uint32]segment.DataKey{1: keys[1]})
 	h.keys.Use(1)
 	h.log.NewSalt()
@@ -264,17 +268,23 @@ func write(t *testing.T) *written {
 	h.write(big, 10, []byte("short"))
 	_, err = h.Clean(t.Context())
 	h.ok(err)
-	w.checkpoint = fmt.Sprintf("%s/m/%x", id, h.checkpoint(to, 1))
+	_, more := h.checkpoint(to, 1)
+	unused = append(unused, more...)
 	h.lead(3)
 	h.file(docs, "last", h.random(rng, 150<<10))
 	h.remove(deep, "empty")
 	w.names = h.upload(to)
 	h.applied()
+	for _, name := range w.names {
+		_, seq, _, err := segment.ParseName(name)
+		h.ok(err)
+		if slices.Contains(unused, seq) {
+			w.unused = append(w.unused, name)
+		}
+	}
 	w.one, w.two, w.now = h.shows(one.Snap), h.shows(two.Snap), h.shows(0)
 	return w
 }
-
-func hashOf(h [32]byte) []byte { return h[:] }
 
 // TestReader: what the reader lists and extracts is what the engine shows.
 func TestReader(t *testing.T) {
@@ -299,12 +309,16 @@ func TestReader(t *testing.T) {
 
 	// Only the checkpoint and the log after it, and what files refer to.
 	part := duplicate(t, w.root)
-	for _, n := range w.names[:w.junk] {
+	for _, n := range w.unused {
 		w.ok(os.Remove(filepath.Join(part, n)))
+	}
+	if len(w.unused) <= w.junk || slices.Index(w.names, w.unused[w.junk]) == w.junk {
+		t.Fatalf("segments that nothing uses are %q of %q", w.unused, w.names)
 	}
 	extract(t, part, w.now)
 	extract(t, part, w.one, "--snapshot", "one")
-	if _, messages, err := reader(t, part, "--no-checkpoint", "list"); err == nil || !strings.Contains(messages, w.names[w.junk-1]) {
+	last := w.unused[len(w.unused)-1]
+	if _, messages, err := reader(t, part, "--no-checkpoint", "list"); err == nil || !strings.Contains(messages, last) {
 		t.Errorf("without the log's beginning: %v: %s", err, messages)
 	}
 }
