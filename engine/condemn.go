@@ -126,7 +126,7 @@ func (e *Engine) Condemn(ctx context.Context, number uint64, seqs []uint64) erro
 				return 0, err
 			}
 			if c.Made.Number != number {
-				return 0, fmt.Errorf("checkpoint %d is not the newest that is made, that is %d: %w", number, c.Made.Number, volume.ErrInvalid)
+				return 0, fmt.Errorf("checkpoint %d is not the newest, that is %d: %w", number, c.Made.Number, volume.ErrInvalid)
 			}
 			for _, seq := range seqs[:n] {
 				if seq > c.Made.At.Seq {

@@ -33,8 +33,8 @@ type Beginning struct {
 	Disk    vfs.FS        // that Engine's counts what is taken of
 	Engine  engine.Config // of what openings have in common, see engine.Install
 	Log     log.Config
-	// Retire, if it is not nil, takes the metadata away that are there: the copy begins anew, because
-	// what comes after its log is not there any more. What it has of the log's past stays.
+	// Retire, if it is not nil, takes the metadata away that are there: the copy begins anew,
+	// because what comes after its log is not there any more. What it has of the log's past stays.
 	Retire func() error
 }
 
