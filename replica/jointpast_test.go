@@ -17,6 +17,7 @@ import (
 	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
 )
 
 // What a crowd does with the past of its log: checkpoints, which all copies make alike, what is
@@ -112,7 +113,10 @@ func (c *crowd) ask(home *site, f func(ctx context.Context, e *engine.Engine) er
 			cancel()
 		}
 		select {
-		case <-result:
+		case err := <-result:
+			if what, again := outcomeOf(err); err != nil && !again && !errors.Is(err, volume.ErrInvalid) {
+				c.Fatalf("the home cannot do that: %s", what)
+			}
 			return true
 		default:
 			return false
