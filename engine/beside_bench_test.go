@@ -148,9 +148,11 @@ func processors(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkBeside compares with a plain directory on the same disk, in one run. Reads come from the
-// disk, as far as the kernel forgets what it has in memory when it is asked to.
-func BenchmarkBeside(b *testing.B) {
+// The benchmarks Beside… compare with a plain directory on the same disk, in one run. Reads come
+// from the disk, as far as the kernel forgets what it has in memory when it is asked to.
+
+// BenchmarkBesideFiles makes small files, each fsynced.
+func BenchmarkBesideFiles(b *testing.B) {
 	for _, workers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("create-write-fsync/workers=%d", workers), func(b *testing.B) {
 			h := newBeside(b)
@@ -178,12 +180,10 @@ func BenchmarkBeside(b *testing.B) {
 			b.ReportMetric(float64(2*n)/float64(h.fsyncs.Load()-before), "records/fsync")
 		})
 	}
-	benchmarkBlocks(b)
-	benchmarkNames(b)
 }
 
-// benchmarkBlocks writes and reads one file.
-func benchmarkBlocks(b *testing.B) {
+// BenchmarkBesideBlocks writes and reads one file.
+func BenchmarkBesideBlocks(b *testing.B) {
 	h := newBeside(b)
 	const size = 256 << 20
 	p := make([]byte, 1<<20)
@@ -239,8 +239,8 @@ func benchmarkBlocks(b *testing.B) {
 	})
 }
 
-// benchmarkNames looks at the attributes of files, and lists a directory of many.
-func benchmarkNames(b *testing.B) {
+// BenchmarkBesideNames looks at the attributes of files, and lists a directory of many.
+func BenchmarkBesideNames(b *testing.B) {
 	h := newBeside(b)
 	const entries = 100_000
 	mode := uint32(0o644)
