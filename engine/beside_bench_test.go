@@ -26,8 +26,8 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// lazyJournal fsyncs as package replica does: what somebody waits for at once, the rest when the log
-// has enough of it.
+// lazyJournal fsyncs as package replica does: what somebody waits for at once, the rest when the
+// log has enough of it.
 type lazyJournal struct{ logJournal }
 
 func (j lazyJournal) Append(_ context.Context, rec *segment.Record) (segment.Position, error) {
@@ -148,8 +148,8 @@ func processors(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// The benchmarks Beside… compare with a plain directory on the same disk, in one run. Reads come
-// from the disk, as far as the kernel forgets what it has in memory when it is asked to.
+// The benchmarks Beside… compare with a plain directory on the same disk, in one run. Reads
+// come from the disk, as far as the kernel forgets what it has in memory when it is asked to.
 
 // BenchmarkBesideFiles makes small files, each fsynced.
 func BenchmarkBesideFiles(b *testing.B) {

@@ -68,9 +68,9 @@ func (e *Engine) WriteAt(ctx context.Context, r volume.Request, h volume.Handle,
 	for i, s := range pieces {
 		blocks[i].Raw = s.raw
 	}
-	segment.PackAll(blocks, tuned.Compression)
+	release := segment.PackAll(blocks, tuned.Compression)
 	e.journal.SealAhead(blocks)
-	return changeAt(ctx, e, r, p, writtenResult, !stable, func(t *tx) (volume.Written, error) {
+	w, pos, err := changeAt(ctx, e, r, p, writtenResult, !stable, func(t *tx) (volume.Written, error) {
 		n, err := t.file(h)
 		switch {
 		case err != nil:
@@ -87,6 +87,8 @@ func (e *Engine) WriteAt(ctx context.Context, r volume.Request, h volume.Handle,
 		}
 		return volume.Written{Attr: n.Attr, Verifier: e.cfg.Verifier(e.epoch)}, nil
 	})
+	release() // Append has returned
+	return w, pos, err
 }
 
 // write makes the operations of a write that was checked.
