@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sys/unix"
 
@@ -58,8 +59,11 @@ func newBeside(b *testing.B) *beside {
 	ok(err)
 	h.plain, h.dirs = other.Path(), []cachepool.Dir{d, other}
 	var j lazyJournal
+	metadata := pebble.NewCache(64 << 20) // as a gateway has
+	b.Cleanup(metadata.Unref)
 	h.Engine = openEngine(b, vfs.Default, &j, func(c *Config) {
-		c.Dir, c.Cache, c.Logger = filepath.Join(b.TempDir(), "meta"), NewBlockCache(16<<20), slog.New(slog.DiscardHandler)
+		c.Pebble = metadata
+		c.Dir, c.Cache, c.Logger = filepath.Join(b.TempDir(), "meta"), NewBlockCache(256<<20), slog.New(slog.DiscardHandler)
 	})
 	j.Log, err = log.Open(log.Config{Dir: d, Room: pool.Room(), Volume: segment.VolumeID(testID), DataKey: testKey, Rand: rand.Reader,
 		Now: time.Now, Synced: func(time.Duration) { h.fsyncs.Add(1) }})
@@ -275,6 +279,15 @@ func BenchmarkBesideNames(b *testing.B) {
 			return err
 		}, func(_, i int) error {
 			_, err := os.Lstat(filepath.Join(h.plain, fmt.Sprint(i*7919%entries)))
+			return err
+		})
+	})
+	b.Run("stat-of-1k", func(b *testing.B) {
+		ratio(b, 1, 100_000, func(_, i int) error {
+			_, err := h.Lookup(b.Context(), asRoot, volume.Root, fmt.Sprint(i%1000))
+			return err
+		}, func(_, i int) error {
+			_, err := os.Lstat(filepath.Join(h.plain, fmt.Sprint(i%1000)))
 			return err
 		})
 	})

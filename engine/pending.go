@@ -186,14 +186,17 @@ func (e *Engine) apply() {
 		if versions != nil && versions.Rolling != 0 && !e.leading { // before anybody sees half of it
 			e.rolling.Store(versions.Rolling)
 		}
+		e.mixing = true
 		e.mu.Unlock()
 		if err == nil {
 			err = e.store.Apply(ops, after)
 		}
+		e.rows.applied(ops, e.cache.namespace)
 		if err != nil {
 			e.fail(fmt.Errorf("apply records up to %s: %w", after.Position, err))
 		}
 		e.mu.Lock()
+		e.mixing = false
 		if err != nil {
 			continue
 		}
