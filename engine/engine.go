@@ -82,6 +82,8 @@ type Engine struct {
 
 	// A lock whose wait can end with a context. See the package comment.
 	turn chan struct{}
+	// The large writes that are under way.
+	large chan struct{}
 	// The snapshot that the volume is being rolled back to, as far as this engine shows it; 0:
 	// none. It is set with mu held.
 	rolling atomic.Uint32
@@ -164,7 +166,7 @@ func Open(cfg Config) (*Engine, error) {
 	log := cfg.Logger.With("volume", cfg.ID)
 	e := &Engine{
 		cfg: cfg, log: log, cache: cfg.Cache, share: cfg.Cache.open(),
-		turn:  make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), large: make(chan struct{}, largeMost),
 		names: make(map[uint64]segment.Position), data: make(map[uint64]segment.Position),
 		moved: make(chan struct{}), cacheGen: cfg.Cache.namespace(),
 	}
