@@ -116,6 +116,7 @@ type Engine struct {
 	failed     error         // the store refused a record; nothing works after that
 	closed     bool
 	cacheGen   uint64 // namespace in the cache; new when positions may be used again
+	cutting    cutting
 	transient  map[string]*transientSlot
 
 	holds struct {
@@ -187,6 +188,9 @@ func Open(cfg Config) (*Engine, error) {
 	if e.failed == nil {
 		e.failed = e.openVersions()
 	}
+	if e.failed == nil {
+		e.failed = e.openCutting()
+	}
 	if e.failed != nil {
 		return nil, errors.Join(fmt.Errorf("open volume %s: %w", cfg.ID, e.failed), store.Close())
 	}
@@ -240,7 +244,11 @@ func (e *Engine) Close() error {
 	}
 	e.mu.Unlock()
 	e.ahead.stop()
-	return e.store.Close()
+	var err error
+	if c := e.TakeCut(); c != nil {
+		err = c.Close()
+	}
+	return errors.Join(err, e.store.Close())
 }
 
 // place names an operation and its object, for errors.
