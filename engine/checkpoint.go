@@ -21,7 +21,7 @@ import (
 const installing = ".installing"
 
 // Ready is told what a checkpoint lists of the log before it.
-type Ready func(all []Segment, condemned map[uint64]bool) error
+type Ready func(all []Segment, condemned map[uint64]uint64) error
 
 // Unfinished is the folder in which Install works, for metadata in dir.
 func Unfinished(dir string) string { return dir + installing }
@@ -29,9 +29,10 @@ func Unfinished(dir string) string { return dir + installing }
 // Install makes the metadata in cfg.Dir from a checkpoint, for an Open that replays the log after
 // it. The folder must be empty, or not exist. It appears there when all is in it and durable, and
 // ready has returned nil: ready gets the segments of the log before the checkpoint, which is where
-// the log must begin then, and which of them are condemned. What an Install that a crash interrupted left is in another folder
-// beside it, and the next one removes that. Of cfg, only ID, FS, Dir, DataKey, Rand, Pebble and
-// Logger are used. Errors about an object of the checkpoint are checkpoint.ObjectErrors.
+// the log must begin then, and which of them are condemned. What an Install that a crash
+// interrupted left is in another folder beside it, and the next one removes that. Of cfg, only ID,
+// FS, Dir, DataKey, Rand, Pebble and Logger are used. Errors about an object of the checkpoint are
+// checkpoint.ObjectErrors.
 func Install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects, ready Ready) error {
 	err := install(ctx, cfg, m, from, ready)
 	if err != nil {
@@ -60,7 +61,7 @@ func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from check
 	}
 	err = fill(store, m.ReadPairs(ctx, from), meta.State{Position: m.At, Epoch: m.Epoch})
 	var segments []Segment
-	var condemned map[uint64]bool
+	var condemned map[uint64]uint64
 	t := &tree{view: store.Live(nil)}
 	if err == nil {
 		segments, err = t.segments()

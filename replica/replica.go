@@ -47,9 +47,9 @@ type Config struct {
 	// left out and that may have been acknowledged. The owner closes the replica, keeps its
 	// directory as salvage and makes an empty copy (protocol-6).
 	Aside func(cut Position)
-	// Anew is called, from the event loop, when what comes after this log is dropped everywhere. All
-	// that it has is in the home's log. The owner closes the replica, and lets the copy begin with a
-	// checkpoint that is later. It may be called again.
+	// Anew is called, from the event loop, when what comes after this log is dropped everywhere.
+	// All that it has is in the home's log. The owner closes the replica, and lets the copy begin
+	// with a checkpoint that is later. It may be called again.
 	Anew func()
 	// Ended is called once, from the event loop, when the replica takes no part any more, because
 	// its log failed or was disowned. The owner closes the replica and opens the log again. A log

@@ -28,7 +28,8 @@ func (k *Keeper) condemn(ctx context.Context, c Copy, now engine.Checkpoints, la
 	if err := c.Engine.Condemn(ctx, last.number, last.unused); err != nil {
 		return err
 	}
-	k.cfg.Logger.Info("segments are condemned: nothing uses them", "volume", c.UUID, "segments", len(last.unused), "checkpoint", last.number)
+	k.cfg.Logger.Info("segments are condemned: nothing uses them", "volume", c.UUID, "segments", len(last.unused),
+		"checkpoint", last.number)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if is := k.last[c.UUID]; is.number == last.number {
@@ -51,8 +52,21 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 	here := map[string]bool{}
 	for _, c := range all {
 		here[c.UUID] = true
-		if err := k.sweep(ctx, c); err != nil && ctx.Err() == nil {
+		is := stateOf(c)
+		if was, ok := k.done[c.UUID]; ok && was == is && len(k.seen[c.UUID]) == 0 {
+			continue
+		}
+		err := k.sweep(ctx, c)
+		if err != nil && ctx.Err() == nil {
 			k.cfg.Logger.Warn("what is condemned stays for now", "volume", c.UUID, "error", err)
+		}
+		if k.done[c.UUID] = is; err != nil {
+			delete(k.done, c.UUID)
+		}
+	}
+	for id := range k.done {
+		if !here[id] {
+			delete(k.done, id)
 		}
 	}
 	for id := range k.seen {
@@ -80,7 +94,8 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	}
 	now := k.cfg.Timers.Now()
 	var due []uint64
-	for seq := range gone {
+	alike := k.of(c.UUID).alike
+	for seq, number := range gone {
 		s, ok := c.Log.Segment(seq)
 		if !ok || s.Dropped {
 			delete(seen, seq)
@@ -88,9 +103,12 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		}
 		if since, ok := seen[seq]; !ok {
 			seen[seq] = now
-		} else if now.Sub(since) >= k.cfg.Due.Grace {
+		} else if now.Sub(since) >= k.cfg.Due.Grace && number <= alike {
 			due = append(due, seq)
 		}
+	}
+	if len(due) > 0 && c.Aside() {
+		return nil // a person looks at what was left out first
 	}
 	slices.Sort(due)
 	for _, seq := range due {

@@ -27,14 +27,14 @@ func (m *Manager) keyed() (out []checkpoints.Copy) {
 	for id, s := range m.volumes {
 		if c := s.copy; c != nil && !c.Blind() {
 			out = append(out, checkpoints.Copy{UUID: id, Engine: c.Engine, Log: c.Log, Replica: c.Replica, Keys: c.keys.Keys,
-				Use: c.Use, Condemns: m.condemns(id)})
+				Use: c.Use, Condemns: m.condemns(id), Aside: func() bool { return len(m.Salvaged(id)) > 0 }})
 		}
 	}
 	return out
 }
 
-// condemns reports whether a volume's segments may be condemned. A blind copy reads no records, and a
-// store that is lent is emptied by agreement only.
+// condemns reports whether a volume's segments may be condemned. A blind copy reads no records, and
+// a store that is lent is emptied by agreement only.
 func (m *Manager) condemns(id string) bool {
 	v, ok := m.cfg.View.Record(id)
 	return ok && len(v.Blind)+len(v.Stores) == 0

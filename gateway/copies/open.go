@@ -23,6 +23,7 @@ import (
 	"github.com/weir-storage/weir/gateway/inuse"
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/locks"
+	"github.com/weir-storage/weir/gateway/reaping"
 	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica"
@@ -76,10 +77,10 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	}
 	if !blind {
 		c.Locks = locks.NewTable(locks.Config{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, View: m.cfg.View, Copy: c})
-		c.reaper.init()
+		c.held = reaping.NewHeld()
 		folder := filepath.Join(dir.Path(), metaFolder)
 		config := engine.Config{ID: volume.ID(id), Dir: folder, DataKey: key, Logger: logger,
-			MayBeHeld: c.reaper.mayBeHeld, Failed: func(why error) { m.Reopen(v.UUID, why) }}
+			MayBeHeld: c.held.MayBe, Failed: func(why error) { m.Reopen(v.UUID, why) }}
 		if lost == nil && believed.Identity.IsZero() {
 			if err := m.begin(ctx, v, dir, config, logConfig); err != nil {
 				return nil, err

@@ -268,7 +268,8 @@ func (m *Manager) openThatOutline(ctx context.Context, v federation.Volume) (_ *
 	}
 	config := engine.Config{ID: volume.ID(id), Dir: filepath.Join(dir.Path(), outlineFolder), DataKey: key, Logger: logger,
 		Failed: failed}
-	if err := m.begin(ctx, v, dir, config, log.Config{Dir: dir, Volume: segment.VolumeID(id), Keys: held.Keys, Logger: logger}); err != nil {
+	if err := m.begin(ctx, v, dir, config, log.Config{Dir: dir, Volume: segment.VolumeID(id), Keys: held.Keys,
+		Logger: logger}); err != nil {
 		return nil, err
 	}
 	o.Engine, err = m.openEngine(&o.Local, v, config)

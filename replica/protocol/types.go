@@ -244,8 +244,8 @@ type (
 		Echo  Time
 		End   Position
 	}
-	// Anew makes the shell begin anew with a checkpoint: what comes after the end of this log is not
-	// there any more, and all that it has is in the home's.
+	// Anew makes the shell begin anew with a checkpoint: what comes after the end of this log is
+	// not there any more, and all that it has is in the home's.
 	Anew struct{}
 	// Disown reports that the local log lacks something that is committed up to Position, as
 	// gateway By knows. It is no member's log any more, and must not be taken for one after a
