@@ -43,7 +43,8 @@ type beside struct {
 	fsyncs atomic.Int64
 }
 
-func newBeside(b *testing.B) *beside {
+// newBeside makes one with a cache of so many bytes of blocks. Reads from the disk want a small one.
+func newBeside(b *testing.B, blocks int64) *beside {
 	h := &beside{}
 	ok := func(err error) {
 		b.Helper()
@@ -63,7 +64,7 @@ func newBeside(b *testing.B) *beside {
 	b.Cleanup(metadata.Unref)
 	h.Engine = openEngine(b, vfs.Default, &j, func(c *Config) {
 		c.Pebble = metadata
-		c.Dir, c.Cache, c.Logger = filepath.Join(b.TempDir(), "meta"), NewBlockCache(256<<20), slog.New(slog.DiscardHandler)
+		c.Dir, c.Cache, c.Logger = filepath.Join(b.TempDir(), "meta"), NewBlockCache(blocks), slog.New(slog.DiscardHandler)
 	})
 	j.Log, err = log.Open(log.Config{Dir: d, Room: pool.Room(), Volume: segment.VolumeID(testID), DataKey: testKey, Rand: rand.Reader,
 		Now: time.Now, Synced: func(time.Duration) { h.fsyncs.Add(1) }})
@@ -159,7 +160,7 @@ func processors(b *testing.B) time.Duration {
 func BenchmarkBesideFiles(b *testing.B) {
 	for _, workers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("create-write-fsync/workers=%d", workers), func(b *testing.B) {
-			h := newBeside(b)
+			h := newBeside(b, 16<<20)
 			p, n := make([]byte, 4<<10), 60*workers
 			_, _ = rand.Read(p) // never fails
 			before, mode := h.fsyncs.Load(), uint32(0o644)
@@ -188,7 +189,7 @@ func BenchmarkBesideFiles(b *testing.B) {
 
 // BenchmarkBesideBlocks writes and reads one file.
 func BenchmarkBesideBlocks(b *testing.B) {
-	h := newBeside(b)
+	h := newBeside(b, 16<<20)
 	const size = 256 << 20
 	p := make([]byte, 1<<20)
 	_, _ = rand.Read(p) // never fails
@@ -245,7 +246,7 @@ func BenchmarkBesideBlocks(b *testing.B) {
 
 // BenchmarkBesideNames looks at the attributes of files, and lists a directory of many.
 func BenchmarkBesideNames(b *testing.B) {
-	h := newBeside(b)
+	h := newBeside(b, 256<<20)
 	const entries = 100_000
 	mode := uint32(0o644)
 	var all sync.WaitGroup
