@@ -212,7 +212,10 @@ func (c *cleaner) stepHistory(t *tx, v *meta.VersionsOf) (n int, err error) {
 			c.from = append([]byte(nil), pair.Key...)
 			return n, nil
 		}
-		k, gen := meta.SplitHistory(pair.Key)
+		k, gen, err := meta.SplitHistory(pair.Key)
+		if err != nil {
+			return 0, err
+		}
 		if string(k) != string(c.key) {
 			c.key, c.before = k, 0
 		}

@@ -212,7 +212,10 @@ func (t *tx) preserveRange(lo, hi []byte) error {
 		}
 		has := false
 		for more && err == nil {
-			k, gen := meta.SplitHistory(was.Key)
+			k, gen, bad := meta.SplitHistory(was.Key)
+			if bad != nil {
+				return bad
+			}
 			c := bytes.Compare(k, pair.Key)
 			if c > 0 {
 				break

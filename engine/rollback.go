@@ -140,7 +140,10 @@ func (r *roller) restore(t *tx, to *meta.Snapshot) error {
 			r.from = bytes.Clone(pair.Key)
 			return nil
 		}
-		k, gen := meta.SplitHistory(pair.Key)
+		k, gen, err := meta.SplitHistory(pair.Key)
+		if err != nil {
+			return err
+		}
 		if gen < to.Gen || bytes.Equal(k, r.last) {
 			continue
 		}

@@ -122,6 +122,42 @@ func ExtentRange(content, off, end uint64) (lo, hi []byte) {
 // AllExtents is the range of all extents of a content.
 func AllExtents(content uint64) (lo, hi []byte) { return inodeRange(Extents, content) }
 
+// fits reports whether a key has the form of its table's.
+func fits(k []byte) bool {
+	return formed(k) && (Table(k[0]) == Histories || binary.BigEndian.Uint32(k[len(k)-generationSize:]) == generation)
+}
+
+// formed reports whether a key has the form of its table's, up to its generation.
+func formed(k []byte) bool {
+	n := len(k) - 1 - generationSize
+	if n < 0 {
+		return false
+	}
+	switch Table(k[0]) {
+	case Accountings, Applied, Versions:
+		return n == 0
+	case Snapshots:
+		return n == 4
+	case Checkpoints:
+		return n == 1
+	case Condemned, Dead, Inodes, Orphans, Segments, Targets:
+		return n == 8
+	case Cookies, Extents:
+		return n == 16
+	case Names, Xattrs:
+		return n >= 9 && k[n] == 0
+	case Named:
+		return n >= 1 && k[n] == 0
+	case Slots:
+		return n >= 2
+	case Results:
+		return n >= 6
+	case Histories:
+		return versioned(Table(k[1])) && formed(k[1:])
+	}
+	return false
+}
+
 // first returns the first number of a key.
 func first(k []byte) uint64 { return binary.BigEndian.Uint64(k[1:9]) }
 

@@ -78,7 +78,7 @@ func DecodeVersions(key, value []byte) (VersionsOf, error) {
 	}
 	v.Last, v.Newest, v.Number, v.Changed, v.Time, v.Covered = r.u32(), r.u32(), r.u64(), r.u64(), r.time(), r.time()
 	v.Rolling, v.Dropped = r.u32(), r.u64()
-	v.Idle = r.u8()&flagIdle != 0
+	v.Idle = r.flag()
 	return v, r.done()
 }
 
@@ -126,7 +126,7 @@ func DecodeSnapshot(key, value []byte) (Snapshot, error) {
 	}
 	s := Snapshot{Gen: binary.BigEndian.Uint32(key[1:5]), Number: r.u64(), Time: r.time()}
 	s.Used = Accounting{Bytes: r.u64(), Inodes: r.u64()}
-	s.Moment = r.u8() == 1
+	s.Moment = r.flag()
 	s.Name = string(r.rest())
 	return s, r.done()
 }
@@ -184,6 +184,9 @@ func appendTime(b []byte, t time.Time) []byte {
 }
 
 func (r *reader) time() time.Time {
-	sec := r.u64()
-	return time.Unix(int64(sec), int64(r.u32())).UTC()
+	sec, ns := r.u64(), r.u32()
+	if ns >= 1e9 {
+		r.bad = fmt.Sprintf("%d nanoseconds", ns)
+	}
+	return time.Unix(int64(sec), int64(ns)).UTC()
 }
