@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/weir-storage/weir/engine/meta"
@@ -27,8 +28,8 @@ func (e *Engine) SetAttr(ctx context.Context, r volume.Request, h volume.Handle,
 			_, err := t.file(h)
 			return volume.Attr{}, err
 		}
-		if e.readOnly.Load() {
-			return volume.Attr{}, volume.ErrReadOnly
+		if wasted, err := t.wasted(n); err != nil || wasted || e.readOnly.Load() {
+			return volume.Attr{}, cmp.Or(err, volume.ErrReadOnly)
 		}
 		if err := volume.CheckSetAttr(n.Attr, r.Caller, set); err != nil {
 			return volume.Attr{}, err
@@ -57,7 +58,7 @@ func (t *tx) setAttr(n *meta.Inode, c volume.Caller, set volume.SetAttr) error {
 	volume.ApplySetAttr(&n.Attr, c, set, t.now)
 	n.Change = number
 	t.changed(n)
-	return nil
+	return t.likewise(n, number)
 }
 
 // SetXattr implements volume.Changer.

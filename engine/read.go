@@ -44,9 +44,13 @@ func (e *Engine) Lookup(ctx context.Context, r volume.Request, dir volume.Handle
 			n, err = t.target(d, meta.Dirent{Handle: d.Parent})
 		default:
 			_, n, err = t.entry(d, name)
-			if err == nil && n == nil && name == SnapshotDirName && t.hasSnapshotDir(dir) {
+			switch {
+			case err != nil || n != nil:
+			case name == SnapshotDirName && t.hasSnapshotDir(dir):
 				dir.Snap = volume.SnapshotDir
 				n, err = t.snapshotDir(dir)
+			case name == volume.TrashDir && dir.Snap == 0 && d.Trash != 0:
+				n, err = t.trash(d)
 			}
 		}
 		if err != nil {
@@ -191,4 +195,16 @@ func (e *Engine) Space(ctx context.Context) (volume.Space, error) {
 		s.FreeInodes = s.TotalInodes - min(s.TotalInodes, a.Inodes)
 		return s, nil
 	})
+}
+
+// HeldBySnapshots returns how many bytes of files only snapshots hold, which Space does not count.
+// What was overwritten in part counts whole, up to segment.MaxBlock bytes at each place. It returns
+// false if that is not known: the volume had snapshots before it had format level 4.
+func (e *Engine) HeldBySnapshots(ctx context.Context) (bytes uint64, known bool, err error) {
+	a, err := read(ctx, e, place{op: "held", ino: volume.Root.Ino}, (*tree).accounting)
+	if err != nil {
+		return 0, false, err
+	}
+	v, err := read(ctx, e, place{op: "held", ino: volume.Root.Ino}, (*tree).versionsOf)
+	return a.Held, a.Counted || v.Last == 0, err
 }

@@ -71,7 +71,7 @@ func DecodeHistory(h, b []byte) (value []byte, exists bool, err error) {
 // versioned reports whether snapshots keep what a table has.
 func versioned(t Table) bool {
 	switch t {
-	case Cookies, Extents, Inodes, Names, Orphans, Targets, Xattrs:
+	case Cookies, Extents, Inodes, Names, Orphans, Targets, Waste, Xattrs:
 		return true
 	}
 	return false

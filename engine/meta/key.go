@@ -24,6 +24,7 @@ const (
 	Names       Table = 'n'
 	Results     Table = 'o'
 	Applied     Table = 'p'
+	Waste       Table = 'w'
 	Slots       Table = 'q'
 	Targets     Table = 's'
 	Snapshots   Table = 't'
@@ -38,7 +39,7 @@ var tableNames = map[Table]string{
 	Dead: "dead content", Extents: "extent",
 	Histories: "history", Inodes: "inode", Named: "snapshot by name", Names: "entry by name", Results: "result",
 	Applied: "applied position", Slots: "slot", Targets: "link target", Snapshots: "snapshot", Orphans: "orphan",
-	Segments: "segment", Versions: "versions", Xattrs: "extended attribute",
+	Segments: "segment", Versions: "versions", Waste: "entry of the trash", Xattrs: "extended attribute",
 }
 
 func (t Table) String() string {
@@ -79,6 +80,14 @@ func OrphanKey(ino uint64) []byte { return finish(number(key(Orphans, 8), ino)) 
 // OrphanRange is the range of all orphans from inode ino on.
 func OrphanRange(ino uint64) (lo, hi []byte) {
 	return number(key(Orphans, 8), ino), []byte{byte(Orphans) + 1}
+}
+
+// WasteKey is the key of what the record with a number put into the trash.
+func WasteKey(n uint64) []byte { return finish(number(key(Waste, 8), n)) }
+
+// WasteRange is the range of all that records from a number on put into the trash.
+func WasteRange(from uint64) (lo, hi []byte) {
+	return number(key(Waste, 8), from), []byte{byte(Waste) + 1}
 }
 
 // NameKey is the key of a directory entry by name.

@@ -62,8 +62,8 @@ type beginning struct {
 	stop context.CancelFunc
 }
 
-// begins reports whether a copy or an outline begins with a checkpoint just now. With stop, it is to
-// end soon.
+// begins reports whether a copy or an outline begins with a checkpoint just now. With stop, it is
+// to end soon.
 func (m *Manager) begins(id string, stop bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

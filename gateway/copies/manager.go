@@ -195,20 +195,6 @@ func (m *Manager) State(uuid string) (State, bool) {
 	return out, true
 }
 
-// Leading returns the copies of volumes whose home is here; of a blind one, if it is steward.
-func (m *Manager) Leading() (out []*Copy) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.volumes {
-		if s.copy != nil {
-			if _, ok := s.copy.Replica.Reigns(); ok {
-				out = append(out, s.copy)
-			}
-		}
-	}
-	return out
-}
-
 // retryAfter is how long Run waits before it tries again what failed.
 const retryAfter = 2 * time.Second
 

@@ -208,19 +208,25 @@ func TestVolumeListAndDelete(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	row("data", v.UUID, "SURF", "10Gi", "fra,ams", "none", "yet", "-")
+	row("data", v.UUID, "SURF", "10Gi", "-", "-", "fra,ams", "none", "yet", "-")
 	if _, err := b.Registry.SwapControl(t.Context(), v.UUID, 0,
 		federation.Control{Volume: v.UUID, Epoch: 1, Home: home, Members: []federation.Member{home}}); err != nil {
 		t.Fatal(err)
 	}
-	row("data", v.UUID, "SURF", "10Gi", "fra,ams", "ams-1", "(ams)", "1")
+	row("data", v.UUID, "SURF", "10Gi", "-", "-", "fra,ams", "ams-1", "(ams)", "1")
+	held := federation.Bytes(1 << 20)
+	told := federation.Observed{Volume: v.UUID, Gateway: home.Gateway, Used: 2 << 30, Held: &held}
+	if err := b.Registry.PutObserved(t.Context(), told); err != nil {
+		t.Fatal(err)
+	}
+	row("data", v.UUID, "SURF", "10Gi", "2.0", "GiB", "1.0", "MiB", "fra,ams", "ams-1", "(ams)", "1")
 
 	b.Want(cli.ExitError, `not confirmed ("no" was typed): nothing was changed`, "no\n", "volume", "delete", "data")
 	b.Want(cli.ExitError, "there is no volume of this name", "", "volume", "delete", "date", "--yes")
 	b.Registry.Script(memory.ConflictFault)
 	b.Want(cli.ExitOK, "volume data is deleted since 2026-05-04T10:00:00Z", "data\n", "volume", "delete", "data")
 	b.Want(cli.ExitOK, "volume data is deleted since", "", "volume", "delete", "data")
-	row("data", v.UUID, "SURF", "10Gi", "fra,ams", "deleted,", "goes", "2026-05-11T10:00:00Z", "-")
+	row("data", v.UUID, "SURF", "10Gi", "2.0", "GiB", "1.0", "MiB", "fra,ams", "deleted,", "goes", "2026-05-11T10:00:00Z", "-")
 	b.Want(cli.ExitError, "its name is free only when it is purged", clitest.Manifest, "volume", "create", "-f", "-")
 
 	var lines []VolumeLine
