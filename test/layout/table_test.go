@@ -117,6 +117,7 @@ var table = []row{
 	{pkg: "engine/segment", outside: []string{"github.com/klauspost/compress", "github.com/zeebo/blake3"}},
 	{pkg: "engine/checkpoint", project: []string{"engine/segment"},
 		outside: []string{"github.com/klauspost/compress", "github.com/zeebo/blake3", "golang.org/x/sync"}},
+	{pkg: "engine/pack", project: []string{"engine/segment"}, outside: []string{"github.com/zeebo/blake3"}},
 	{pkg: "engine/log", project: []string{"journal", "track", "engine/segment", "cachepool", "cachepool/readcache"},
 		outside: []string{"github.com/zeebo/blake3", "golang.org/x/sync"},
 		tests:   []string{"cachepool/dir"}},
