@@ -20,16 +20,20 @@ import (
 // installing is what follows the name of a folder that Install has not finished.
 const installing = ".installing"
 
+// Ready is told what a checkpoint lists of the log before it.
+type Ready func(all []Segment, condemned map[uint64]uint64) error
+
 // Unfinished is the folder in which Install works, for metadata in dir.
 func Unfinished(dir string) string { return dir + installing }
 
 // Install makes the metadata in cfg.Dir from a checkpoint, for an Open that replays the log after
 // it. The folder must be empty, or not exist. It appears there when all is in it and durable, and
 // ready has returned nil: ready gets the segments of the log before the checkpoint, which is where
-// the log must begin then. What an Install that a crash interrupted left is in another folder
-// beside it, and the next one removes that. Of cfg, only ID, FS, Dir, DataKey, Rand, Pebble and
-// Logger are used. Errors about an object of the checkpoint are checkpoint.ObjectErrors.
-func Install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects, ready func([]Segment) error) error {
+// the log must begin then, and which of them are condemned. What an Install that a crash
+// interrupted left is in another folder beside it, and the next one removes that. Of cfg, only ID,
+// FS, Dir, DataKey, Rand, Pebble and Logger are used. Errors about an object of the checkpoint are
+// checkpoint.ObjectErrors.
+func Install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects, ready Ready) error {
 	err := install(ctx, cfg, m, from, ready)
 	if err != nil {
 		return fmt.Errorf("install checkpoint at %s of volume %s: %w", m.At, cfg.ID, err)
@@ -37,16 +41,9 @@ func Install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from check
 	return nil
 }
 
-func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects, ready func([]Segment) error) (err error) {
+func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects, ready Ready) (err error) {
 	if m.Volume != segment.VolumeID(cfg.ID) {
 		return fmt.Errorf("it is of volume %x", m.Volume)
-	}
-	there, err := cfg.FS.List(cfg.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if len(there) > 0 {
-		return fmt.Errorf("%s has %d files, remove the metadata there first", cfg.Dir, len(there))
 	}
 	dir := Unfinished(cfg.Dir)
 	if err := cfg.FS.RemoveAll(dir); err != nil {
@@ -64,14 +61,26 @@ func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from check
 	}
 	err = fill(store, m.ReadPairs(ctx, from), meta.State{Position: m.At, Epoch: m.Epoch})
 	var segments []Segment
+	var condemned map[uint64]uint64
+	t := &tree{view: store.Live(nil)}
 	if err == nil {
-		segments, err = (&tree{view: store.Live(nil)}).segments()
+		segments, err = t.segments()
+	}
+	if err == nil {
+		condemned, err = t.condemned()
 	}
 	if err := errors.Join(err, store.Close()); err != nil { // Close makes all durable
 		return err
 	}
-	if err := ready(segments); err != nil {
+	if err := ready(segments, condemned); err != nil {
 		return err
+	}
+	there, err := cfg.FS.List(cfg.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(there) > 0 {
+		return fmt.Errorf("%s has %d files, remove the metadata there first", cfg.Dir, len(there))
 	}
 	if err := cfg.FS.Rename(dir, cfg.Dir); err != nil {
 		return err

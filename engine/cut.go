@@ -21,6 +21,9 @@ const tableBatch = 4096
 // Segment is a segment of the log that ended.
 type Segment = meta.Segment
 
+// Position is a place in the log.
+type Position = segment.Position
+
 // cutting is what the applier knows of segments and checkpoints. Engine.mu guards it.
 type cutting struct {
 	closed func(seq uint64) (Segment, bool) // nil: nobody tells of segments
@@ -42,6 +45,7 @@ type Checkpoints struct {
 	Asked  meta.Asked // Number is 0: none was asked for
 	Placed meta.Placed
 	Made   meta.Made // Number is 0: none was made
+	Used   uint64    // bytes that the volume uses now
 }
 
 // KnowSegments has the engine list the log's segments, and cut its state for checkpoints. closed
@@ -73,6 +77,11 @@ func (t *tree) checkpoints() (c Checkpoints, err error) {
 	}
 	get(meta.AskedKey(), func(v []byte) (err error) { c.Asked, err = meta.DecodeAsked(meta.AskedKey(), v); return err })
 	get(meta.PlacedKey(), func(v []byte) (err error) { c.Placed, err = meta.DecodePlaced(meta.PlacedKey(), v); return err })
+	get(meta.AccountingKey(), func(v []byte) error {
+		a, err := meta.DecodeAccounting(meta.AccountingKey(), v)
+		c.Used = a.Bytes
+		return err
+	})
 	get(meta.MadeKey(), func(v []byte) (err error) { c.Made, err = meta.DecodeMade(meta.MadeKey(), v); return err })
 	return c, err
 }
@@ -136,15 +145,16 @@ func (e *Engine) AskCheckpoint(ctx context.Context, key uint32) error {
 }
 
 // MadeCheckpoint commits that a checkpoint is made: a copy may begin with it. The home calls it
-// with what it made itself. It does nothing if that is not the newest.
-func (e *Engine) MadeCheckpoint(ctx context.Context, m *checkpoint.Manifest, number uint64) error {
+// with what it made itself, and the bytes that the volume used then. It does nothing if that is not
+// the newest.
+func (e *Engine) MadeCheckpoint(ctx context.Context, m *checkpoint.Manifest, number, used uint64) error {
 	p := place{op: "commit checkpoint", ino: volume.Root.Ino}
 	_, err := change(ctx, e, volume.Request{}, p, countResult, false, func(t *tx) (int, error) {
 		c, err := t.checkpoints()
 		if err != nil || number <= c.Made.Number || number > c.Placed.Number {
 			return 0, err
 		}
-		made := meta.Made{Number: number, At: m.At, Epoch: m.Epoch, Key: m.Key, Hash: m.Hash()}
+		made := meta.Made{Number: number, At: m.At, Epoch: m.Epoch, Key: m.Key, Hash: m.Hash(), Used: used}
 		t.set(made.Encode())
 		return 0, nil
 	})
@@ -169,6 +179,12 @@ func (c *Cut) At() segment.Position { return c.head.At }
 // Write makes the checkpoint, sealed with the data key of its number.
 func (c *Cut) Write(ctx context.Context, key *segment.DataKey, to checkpoint.Objects) (*checkpoint.Manifest, checkpoint.Stats, error) {
 	return checkpoint.Write(ctx, c.head, key, shared(c.view), to)
+}
+
+// Used returns the bytes that the volume used then.
+func (c *Cut) Used() (uint64, error) {
+	now, err := (&tree{view: c.view}).checkpoints()
+	return now.Used, err
 }
 
 // Close gives up the state.

@@ -74,7 +74,7 @@ func TestCopiesCutAlike(t *testing.T) {
 			if m := made.add(t, h.engine, store); m != nil && rng.IntN(2) == 0 {
 				c, err := h.engine.Checkpoints()
 				h.ok(err)
-				h.ok(h.engine.MadeCheckpoint(ctx, m, c.Placed.Number))
+				h.ok(h.engine.MadeCheckpoint(ctx, m, c.Placed.Number, c.Used))
 			}
 		}
 		h.askAndRoll()

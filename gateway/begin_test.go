@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
@@ -91,7 +92,7 @@ func (c *cluster) lacking(home, id, site string) (r federation.ObservedReplica) 
 // member until it has, and then keeps all alone what was written.
 func TestANewCopyBeginsWithACheckpoint(t *testing.T) {
 	c := newCluster(t)
-	c.due = checkpoints.Due{Bytes: 1 << 20, Segments: 4}
+	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 40, Segments: 4, Grace: time.Hour}
 	off := new(atomic.Bool)
 	off.Store(true)
 	c.store = func(site string, s store.Store) store.Store {
@@ -167,7 +168,7 @@ func TestANewCopyBeginsWithACheckpoint(t *testing.T) {
 // TestACheckpointThatCannotBeRead: the copy gets the whole log.
 func TestACheckpointThatCannotBeRead(t *testing.T) {
 	c := newCluster(t, "a", "b")
-	c.due = checkpoints.Due{Bytes: 1 << 20, Segments: 4}
+	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 40, Segments: 4, Grace: time.Hour}
 	c.stop("a")
 	c.start("a")
 	id := c.createAt("v", manifest("v", 1), []string{"a"})

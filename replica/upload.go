@@ -199,6 +199,12 @@ func (r *Replica) FetchPast(ctx context.Context, stored func(name string, size u
 	return ctx.Err()
 }
 
+// Drop drops segments that are condemned, see log.Log.
+func (r *Replica) Drop(seqs ...uint64) error {
+	defer r.post(protocol.Appended{})
+	return r.cfg.Log.Drop(seqs...)
+}
+
 // segmentReader reads a local segment's file.
 type segmentReader struct {
 	log *log.Log

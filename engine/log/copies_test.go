@@ -429,4 +429,72 @@ func TestAbsent(t *testing.T) {
 	check()
 }
 
+// TestDrop: what is dropped is gone from the pool, stays so over restarts, and is known to be gone.
+func TestDrop(t *testing.T) {
+	s := newSetup(22)
+	l, refs, raws, near, far := stored(t, &s)
+	segs := l.Segments()
+	must(t, l.Evict(segs[1].Seq))
+	wantErr(t, l.Drop(l.End().Seq), ErrNotClosed)
+	must(t, l.Drop(segs[0].Seq, segs[1].Seq))
+	near.reads, far.reads = 0, 0
+	l.tail.reset() // memory may have more
+	for range 2 {
+		if l.Base() != segs[1].end() || l.Recovered().Doubt != nil || l.AbsentBytes() != 0 || l.LocalBytes() == 0 {
+			t.Fatal(l.Base(), l.Recovered().Doubt, l.AbsentBytes(), l.LocalBytes())
+		}
+		_, _, err := l.Read(t.Context(), Position{}, 1)
+		wantErr(t, err, ErrDropped)
+		_, err = l.ReadBlocks(t.Context(), refs[:1])
+		wantErr(t, err, ErrDropped)
+		wantErr(t, l.Heal(t.Context(), segs[0].Seq), ErrDropped)
+		wantBlocks(t, l, refs[len(refs)-1:], raws[len(raws)-1:])
+		must(t, l.Drop(segs[0].Seq))
+		if len(l.Absent(0, 10)) > 0 || near.reads+far.reads > 0 {
+			t.Fatal("somebody is asked for what is dropped")
+		}
+		l = s.restart(t)
+	}
+}
+
+// TestRebase: a log that ends early begins with a checkpoint, and keeps the files that it has.
+func TestRebase(t *testing.T) {
+	s := newSetup(23)
+	l, refs, raws, _, _ := stored(t, &s)
+	segs := l.Segments()
+	n := setup{disk: newDisk(24, 1<<30), size: 2000, sources: s.sources}
+	a := n.mustOpen(t)
+	frames := allFrames(t, l, 1<<20)
+	_, err := a.Ingest(Position{}, frames[:int(segs[0].Len+segs[1].Len+segs[2].Len/2)])
+	if a.End().Seq != segs[2].Seq {
+		t.Fatal(a.End(), err)
+	}
+	must(t, a.Wait(t.Context(), a.End()))
+	id := a.Identity()
+	must(t, a.Close())
+	infos := slices.Clone(segs)
+	for i := range infos {
+		infos[i].Local, infos[i].Uploaded, infos[i].Dropped = i == 0, false, i == 1
+	}
+	must(t, Rebase(a.cfg.Dir, infos))
+	for range 2 {
+		a = n.restart(t)
+		if a.End() != segs[len(segs)-1].end() || a.Durable() != a.End() || a.Identity() != id || a.Recovered().Doubt != nil ||
+			a.Recovered().Committed != a.End() {
+			t.Fatal(a.End(), a.Recovered())
+		}
+		if got := a.Absent(0, 100); len(got) != len(segs)-2 || got[0].Seq != segs[2].Seq {
+			t.Fatalf("%d are absent: %+v", len(got), got)
+		}
+		wantBlocks(t, a, refs[:1], raws[:1])
+	}
+	pull(t, a, l, 1000)
+	if a.End() != l.End() {
+		t.Fatal(a.End(), l.End())
+	}
+	if err := Rebase(a.cfg.Dir, []SegmentInfo{segs[1]}); err == nil {
+		t.Fatal("rebased to a hole")
+	}
+}
+
 func (s SegmentInfo) end() Position { return Position{Seq: s.Seq, Off: s.Len} }

@@ -22,6 +22,9 @@ func (l *Log) Heal(ctx context.Context, seq uint64) error {
 	if err != nil {
 		return fmt.Errorf("heal: %w", err)
 	}
+	if s.dropped {
+		return fmt.Errorf("heal segment %d in %s: %w", seq, l.cfg.Dir.Path(), ErrDropped)
+	}
 	if s.local {
 		err := l.verifyFile(&s)
 		if err == nil {

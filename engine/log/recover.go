@@ -251,7 +251,7 @@ func (l *Log) examine(t *table, heads map[uint64]head, seq uint64, link segment.
 		s = &seg{
 			header: e.header(l.cfg.Volume, link),
 			len:    e.len, hash: e.hash, closed: true, noted: true,
-			uploaded: e.state == storedToo || e.state == evicted, local: isLocal && !e.away(),
+			uploaded: e.state == storedToo || e.state == evicted, dropped: e.state == dropped, local: isLocal && !e.away(),
 		}
 		switch {
 		case e.away(): // a file is left if Evict or Heal did not finish

@@ -13,6 +13,7 @@ type tally struct {
 	absent   uint64 // bytes of segments that are neither here nor in the site's store
 	// No segment before these sequences waits for an upload, could be evicted, or is missing.
 	waits, evictable, lacks uint64
+	base                    Position         // end of the last dropped segment
 	salts                   map[[8]byte]bool // the first bytes of each
 }
 
@@ -23,9 +24,12 @@ func (s *seg) waits() bool { return s.closed && s.local && !s.uploaded }
 func (s *seg) evictable() bool { return s.local && s.uploaded }
 
 // absent reports whether this copy does not have s: neither here nor in the site's store.
-func (s *seg) absent() bool { return s.closed && !s.local && !s.uploaded }
+func (s *seg) absent() bool { return s.closed && !s.local && !s.uploaded && !s.dropped }
 
 func (t *tally) add(s *seg) {
+	if end := s.end(); s.dropped && t.base.Less(end) {
+		t.base = end
+	}
 	if s.absent() {
 		t.absent += s.len
 		t.lacks = min(t.lacks, s.header.Seq)
@@ -144,11 +148,19 @@ func (l *Log) Bare() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.segs {
-		if !l.segs[i].absent() {
+		if s := &l.segs[i]; !s.absent() && !s.dropped {
 			return false
 		}
 	}
 	return true
+}
+
+// Base returns the end of the last segment that was dropped: what lies before it can not be read in
+// order any more, though some of it is there. Zero: nothing was dropped.
+func (l *Log) Base() Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tally.base
 }
 
 // UnstoredBytes returns the length of all segments that Unstored would return.

@@ -28,6 +28,7 @@
 //	u  inode u64                 orphan: an inode without a name
 //	v                            versions: format level, and what snapshots have in common
 //	x  inode u64, name 00        extended attribute
+//	z  sequence u64              segment that was condemned
 //
 // A content is the number under which a file's extents are: first the file's own, later that of the
 // record that gave it another one.
@@ -48,7 +49,8 @@
 //	i  see Inode
 //	k  1: number u64, data key u32
 //	   2: number u64, segment u64, offset u64, epoch u64, last of g u64, next u64
-//	   3: number u64, segment u64, offset u64, epoch u64, data key u32, hash 32 bytes
+//	   3: number u64, segment u64, offset u64, epoch u64, data key u32, hash 32 bytes,
+//	   used bytes u64
 //	l  snapshot u32
 //	n  inode u64, generation u64, cookie u64, type u8
 //	o  sequence u32, result
@@ -60,6 +62,7 @@
 //	v  level u32, last u32, newest u32, number u64, changed u64, time, covered time,
 //	   rolling u32, dropped u64, flags u8 (1 idle)
 //	x  value
+//	z  number of the checkpoint u64
 //
 // A time is seconds u64 and nanoseconds u32.
 //
@@ -93,4 +96,7 @@
 //     applies the first record after the end of a segment adds it, and so knows from the log alone
 //     what to add. The same moment places a checkpoint: one that was asked for in a segment is made
 //     of the state at the end of that segment, with the segment itself in g (ADR 47).
+//   - meta-10. A segment is condemned once no block of it is in an extent, of the present or the
+//     history, at a checkpoint that is made and not before the segment. Blocks are in new extents
+//     only while they are in some, so it stays that way (ADR 52).
 package meta

@@ -30,10 +30,12 @@ const (
 	Orphans     Table = 'u'
 	Versions    Table = 'v'
 	Xattrs      Table = 'x'
+	Condemned   Table = 'z'
 )
 
 var tableNames = map[Table]string{
-	Accountings: "accounting", Cookies: "entry by cookie", Checkpoints: "checkpoint", Dead: "dead content", Extents: "extent",
+	Accountings: "accounting", Cookies: "entry by cookie", Checkpoints: "checkpoint", Condemned: "condemned segment",
+	Dead: "dead content", Extents: "extent",
 	Histories: "history", Inodes: "inode", Named: "snapshot by name", Names: "entry by name", Results: "result",
 	Applied: "applied position", Slots: "slot", Targets: "link target", Snapshots: "snapshot", Orphans: "orphan",
 	Segments: "segment", Versions: "versions", Xattrs: "extended attribute",

@@ -126,6 +126,7 @@ type Made struct {
 	Epoch  uint64
 	Key    uint32       // number of the data key that seals it
 	Hash   segment.Hash // of its manifest
+	Used   uint64       // bytes that the volume used then
 }
 
 // MadeKey is the key of a volume's Made.
@@ -134,12 +135,13 @@ func MadeKey() []byte { return checkpointKey(made) }
 // Encode returns the key and the value of m.
 func (m Made) Encode() (key, value []byte) {
 	key = MadeKey()
-	b := binary.BigEndian.AppendUint64(begin(68), m.Number)
+	b := binary.BigEndian.AppendUint64(begin(76), m.Number)
 	b = binary.BigEndian.AppendUint64(b, m.At.Seq)
 	b = binary.BigEndian.AppendUint64(b, m.At.Off)
 	b = binary.BigEndian.AppendUint64(b, m.Epoch)
 	b = binary.BigEndian.AppendUint32(b, m.Key)
-	return key, seal(key, append(b, m.Hash[:]...))
+	b = append(b, m.Hash[:]...)
+	return key, seal(key, binary.BigEndian.AppendUint64(b, m.Used))
 }
 
 // DecodeMade parses the value of the MadeKey.
@@ -150,5 +152,29 @@ func DecodeMade(key, value []byte) (Made, error) {
 	}
 	m := Made{Number: r.u64(), At: segment.Position{Seq: r.u64(), Off: r.u64()}, Epoch: r.u64(), Key: r.u32()}
 	copy(m.Hash[:], r.take(32))
+	m.Used = r.u64()
 	return m, r.done()
+}
+
+// CondemnedKey is the key of a segment that was condemned.
+func CondemnedKey(seq uint64) []byte { return finish(number(key(Condemned, 8), seq)) }
+
+// AllCondemned is the range of all segments that were condemned.
+func AllCondemned() (lo, hi []byte) { return []byte{byte(Condemned)}, []byte{byte(Condemned) + 1} }
+
+// EncodeCondemned returns the key and the value of a segment that was condemned, at the checkpoint
+// of that number.
+func EncodeCondemned(seq, checkpoint uint64) (key, value []byte) {
+	key = CondemnedKey(seq)
+	return key, seal(key, binary.BigEndian.AppendUint64(begin(8), checkpoint))
+}
+
+// DecodeCondemned parses the value of a CondemnedKey.
+func DecodeCondemned(key, value []byte) (seq, checkpoint uint64, err error) {
+	r, err := open(key, value)
+	if err != nil {
+		return 0, 0, err
+	}
+	seq, checkpoint = first(key), r.u64()
+	return seq, checkpoint, r.done()
 }

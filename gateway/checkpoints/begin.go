@@ -33,6 +33,9 @@ type Beginning struct {
 	Disk    vfs.FS        // that Engine's counts what is taken of
 	Engine  engine.Config // of what openings have in common, see engine.Install
 	Log     log.Config
+	// Retire, if it is not nil, takes the metadata away that are there: the copy begins anew,
+	// because what comes after its log is not there any more. What it has of the log's past stays.
+	Retire func() error
 }
 
 // others are the gateways that may have a checkpoint, the volume's home first.
@@ -52,7 +55,7 @@ func (b *Beginning) others() (out []other) {
 // no metadata, which Open can begin with.
 func (k *Keeper) Begin(ctx context.Context, b Beginning) (err error) {
 	there, err := b.Engine.FS.List(b.Engine.Dir)
-	if len(there) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if len(there) > 0 && b.Retire == nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	from := objects{store: k.cfg.Store, volume: b.Volume, others: b.others()}
@@ -69,20 +72,37 @@ func (k *Keeper) Begin(ctx context.Context, b Beginning) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	if l.Recovered().Doubt != nil || !l.Bare() {
+	switch {
+	case l.Recovered().Doubt != nil, b.Retire == nil && !l.Bare():
+		return nil
+	case b.Retire != nil && !l.End().Less(log.Position{Seq: told.GetAt().GetSeq(), Off: told.GetAt().GetOff()}):
+		logger.Warn("this copy is to begin anew, and nobody tells of a checkpoint after its log", "end", l.End())
 		return nil
 	}
-	if err := begin(ctx, b, l, from, told.GetHash()); err != nil {
+	if err := k.begin(ctx, b, l, from, told.GetHash()); err != nil {
 		// It is no reason to have no copy: there is another way.
 		logger.Warn("this copy does not begin with a checkpoint, and gets the whole log", "error", err)
-		if l.Bare() && l.End() != (log.Position{}) {
+		if b.Retire == nil && l.Bare() && l.End() != (log.Position{}) {
 			return l.Truncate(log.Position{})
 		}
 	}
 	return nil
 }
 
-func begin(ctx context.Context, b Beginning, l *log.Log, from objects, hash []byte) error {
+func (k *Keeper) begin(ctx context.Context, b Beginning, l *log.Log, from objects, hash []byte) error {
+	if b.Retire == nil && l.End() != (log.Position{}) { // of an attempt that was interrupted
+		if err := l.Truncate(log.Position{}); err != nil {
+			return err
+		}
+	}
+	return k.install(ctx, b, from, hash, func(m *checkpoint.Manifest, all []engine.Segment, gone map[uint64]uint64) error {
+		return adopt(b, l, m, all, gone)
+	})
+}
+
+// install makes the metadata from a checkpoint.
+func (k *Keeper) install(ctx context.Context, b Beginning, from objects, hash []byte,
+	ready func(*checkpoint.Manifest, []engine.Segment, map[uint64]uint64) error) error {
 	if len(hash) != len(checkpoint.Hash{}) {
 		return fmt.Errorf("a gateway tells of a checkpoint whose hash has %d bytes", len(hash))
 	}
@@ -90,22 +110,17 @@ func begin(ctx context.Context, b Beginning, l *log.Log, from objects, hash []by
 	if err != nil {
 		return err
 	}
-	if l.End() != (log.Position{}) { // of an attempt that was interrupted
-		if err := l.Truncate(log.Position{}); err != nil {
-			return err
-		}
-	}
 	// What is left of an attempt that a crash ended takes no room that is counted.
 	if err := b.Disk.RemoveAll(engine.Unfinished(b.Engine.Dir)); err != nil {
 		return fmt.Errorf("remove unfinished metadata: %w", err)
 	}
-	began := b.Engine.Now()
-	err = engine.Install(ctx, b.Engine, m, from, func(all []engine.Segment) error { return adopt(l, m, all) })
+	began := k.cfg.Timers.Now()
+	err = engine.Install(ctx, b.Engine, m, from, func(all []engine.Segment, gone map[uint64]uint64) error { return ready(m, all, gone) })
 	if err != nil {
 		return err
 	}
-	b.Log.Logger.Info("this copy begins with a checkpoint", "at", m.At, "pairs", m.Pairs, "bytes", m.Bytes,
-		"took", b.Engine.Now().Sub(began))
+	b.Log.Logger.Info("this gateway begins with a checkpoint of the volume", "at", m.At, "pairs", m.Pairs, "bytes", m.Bytes,
+		"took", k.cfg.Timers.Since(began).Round(time.Millisecond))
 	return nil
 }
 
@@ -117,8 +132,34 @@ func ClosedOf(l *log.Log) func(uint64) (engine.Segment, bool) {
 	}
 }
 
-// adopt has the log begin at a checkpoint.
-func adopt(l *log.Log, m *checkpoint.Manifest, all []engine.Segment) error {
+// BeginOutline is Begin for a gateway without a copy of the volume, which follows its log without
+// blocks (ADR 22). Log needs Dir, Volume, Keys and Logger only.
+func (k *Keeper) BeginOutline(ctx context.Context, b Beginning) error {
+	there, err := b.Engine.FS.List(b.Engine.Dir)
+	if len(there) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	from := objects{store: k.cfg.Store, volume: b.Volume, others: b.others()}
+	told, _ := from.newest(ctx)
+	if told == nil {
+		return nil
+	}
+	err = k.install(ctx, b, from, told.GetHash(), func(m *checkpoint.Manifest, all []engine.Segment, _ map[uint64]uint64) error {
+		infos, err := infosOf(m, all)
+		if err != nil {
+			return err
+		}
+		return log.BeginOutline(b.Log.Dir, b.Log.Volume, infos)
+	})
+	if err != nil {
+		b.Log.Logger.Warn("nothing begins with a checkpoint here, and the whole log is followed", "error", err)
+		return log.RemoveOutline(b.Log.Dir)
+	}
+	return nil
+}
+
+// infosOf returns the segments before a checkpoint.
+func infosOf(m *checkpoint.Manifest, all []engine.Segment) ([]log.SegmentInfo, error) {
 	infos := make([]log.SegmentInfo, len(all))
 	var link segment.Link
 	for i, s := range all {
@@ -126,7 +167,36 @@ func adopt(l *log.Log, m *checkpoint.Manifest, all []engine.Segment) error {
 		link = segment.Link{Seq: s.Seq, Len: s.Len, Hash: s.Hash}
 	}
 	if (log.Position{Seq: link.Seq, Off: link.Len}) != m.At {
-		return fmt.Errorf("the checkpoint is at %s, and lists %d segments up to %d/%d", m.At, len(all), link.Seq, link.Len)
+		return nil, fmt.Errorf("the checkpoint is at %s, and lists %d segments up to %d/%d", m.At, len(all), link.Seq, link.Len)
 	}
-	return l.Adopt(infos)
+	return infos, nil
+}
+
+// adopt has the log begin at a checkpoint.
+func adopt(b Beginning, l *log.Log, m *checkpoint.Manifest, all []engine.Segment, gone map[uint64]uint64) error {
+	infos, err := infosOf(m, all)
+	if err != nil {
+		return err
+	}
+	for i := range infos {
+		in := &infos[i]
+		if _, in.Dropped = gone[in.Seq]; in.Dropped {
+			continue
+		}
+		if was, ok := l.Segment(in.Seq); ok {
+			if was.Len != in.Len || was.Hash != in.Hash {
+				return fmt.Errorf("segment %d is another one here: this log is of another past", in.Seq)
+			}
+			in.Local, in.Uploaded = was.Local, was.Uploaded
+		}
+	}
+	if b.Retire == nil {
+		return l.Adopt(infos)
+	}
+	// A crash after this leaves a log that needs what is not there any more, without metadata: it
+	// begins anew again.
+	if err := errors.Join(l.Close(), b.Retire()); err != nil {
+		return err
+	}
+	return log.Rebase(b.Log.Dir, infos)
 }

@@ -31,17 +31,24 @@ type Copy struct {
 	Replica *replica.Replica
 	Keys    *segment.Keys
 	Use     func(ctx context.Context) (_ context.Context, done func(), err error)
+	// Condemns: the home may condemn segments of the volume.
+	Condemns bool
+	// Aside reports whether a copy of the volume is kept aside here: it may need what is condemned.
+	Aside func() bool
 }
 
-// Due says when the home of a volume asks for another checkpoint.
+// Due says when the home of a volume asks for another checkpoint, and when what is condemned goes.
 type Due struct {
 	Bytes    int64  // by which the log grew since the last one
+	Shrunk   int64  // bytes by which what the volume uses became less
 	Segments uint64 // that ended since the last one
 	Cost     int64  // times what the last one put into the store, by which the log grew
+	// Grace is how long what is condemned stays: readers of an earlier state may still look for it.
+	Grace time.Duration
 }
 
 // standard is when a checkpoint is due, unless a test wants other ones.
-var standard = Due{Bytes: 256 << 20, Segments: 64, Cost: 2}
+var standard = Due{Bytes: 256 << 20, Shrunk: 64 << 20, Segments: 64, Cost: 2, Grace: 10 * time.Minute}
 
 // Config is what a Keeper needs.
 type Config struct {
@@ -57,14 +64,28 @@ type Keeper struct {
 
 	mu   sync.Mutex
 	last map[string]made // by UUID
+	// seen is since when segments of a volume are known here to be condemned. Only sweepAll uses
+	// it.
+	seen  map[string]map[uint64]time.Time
+	swept time.Time // the last time; only sweepAll uses it
+	// ended and done are how the copies were that tendAll and sweepAll last looked at and left with
+	// nothing to do, so that idle volumes cost nothing. Each is only that one's.
+	ended, done map[string]state
+
+	making sync.Mutex // a checkpoint is being made, or objects removed; taken before mu
 }
 
 // made is the newest checkpoint that this gateway made of a volume.
 type made struct {
 	number   uint64
 	manifest *checkpoint.Manifest
-	put      int64 // bytes that it took in the store
+	used     uint64 // bytes by the volume
+	put      int64  // bytes that it took in the store
 	differs  uint64
+	alike    uint64          // the newest that was found to be what the home made
+	unused   []uint64        // segments that nothing uses, if the home made it
+	former   map[string]bool // objects of the one before
+	swept    bool            // objects of earlier ones are removed
 }
 
 // New returns a Keeper.
@@ -72,7 +93,8 @@ func New(cfg Config) *Keeper {
 	if cfg.Due == (Due{}) {
 		cfg.Due = standard
 	}
-	return &Keeper{cfg: cfg, last: map[string]made{}}
+	return &Keeper{cfg: cfg, last: map[string]made{}, seen: map[string]map[uint64]time.Time{}, ended: map[string]state{},
+		done: map[string]state{}}
 }
 
 // every is how often it is looked what is to be done.
@@ -95,6 +117,7 @@ func (k *Keeper) Run(ctx context.Context, all func() []Copy) {
 	var work sync.WaitGroup
 	work.Go(func() { keep(k.tendAll) })
 	work.Go(func() { keep(k.fillAll) })
+	work.Go(func() { keep(k.sweepAll) })
 	work.Wait()
 }
 
@@ -102,8 +125,18 @@ func (k *Keeper) Run(ctx context.Context, all func() []Copy) {
 func (k *Keeper) tendAll(ctx context.Context, all []Copy) {
 	k.forget(all)
 	for _, c := range all {
-		if err := k.tend(ctx, c); err != nil && ctx.Err() == nil && !errors.Is(err, volume.ErrDelay) {
+		is := stateOf(c)
+		if was, ok := k.ended[c.UUID]; ok && was == is {
+			continue
+		}
+		idle, err := k.tend(ctx, c)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, volume.ErrDelay) {
 			k.cfg.Logger.Warn("checkpoint of the volume is made later", "volume", c.UUID, "error", err)
+		}
+		if idle {
+			k.ended[c.UUID] = is
+		} else {
+			delete(k.ended, c.UUID)
 		}
 	}
 }
@@ -121,34 +154,58 @@ func (k *Keeper) forget(all []Copy) {
 			delete(k.last, id)
 		}
 	}
+	for id := range k.ended {
+		if !here[id] {
+			delete(k.ended, id)
+		}
+	}
 }
 
-func (k *Keeper) tend(ctx context.Context, c Copy) error {
+// state is how a copy is, as far as this package is concerned: if it is the same, there is nothing
+// else to do.
+type state struct {
+	end, applied log.Position
+	leads        bool
+}
+
+func stateOf(c Copy) state {
+	_, leads := c.Replica.Leading()
+	return state{c.Log.End(), c.Engine.Applied(), leads}
+}
+
+// tend does for one copy what is to be done now. idle: there is nothing more to do before its
+// state is another one.
+func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
 	ctx, done, err := c.Use(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer done()
 	if cut := c.Engine.TakeCut(); cut != nil {
 		if err := errors.Join(k.make(ctx, c, cut), cut.Close()); err != nil {
-			return err
+			return false, err
 		}
 	}
 	now, err := c.Engine.Checkpoints()
 	if err != nil {
-		return err
+		return false, err
 	}
 	k.compare(c, now)
+	idle = now.Asked.Number == now.Placed.Number && now.Placed.Number == now.Made.Number
 	if _, leads := c.Replica.Leading(); !leads {
-		return nil
+		return idle, nil
 	}
 	last := k.of(c.UUID)
 	if last.number > now.Made.Number && last.number == now.Placed.Number {
-		if err := c.Engine.MadeCheckpoint(ctx, last.manifest, last.number); err != nil {
-			return err
+		if err := c.Engine.MadeCheckpoint(ctx, last.manifest, last.number, last.used); err != nil {
+			return false, err
 		}
 	}
-	return k.ask(ctx, c, now, last)
+	if err := k.condemn(ctx, c, now, last); err != nil {
+		return false, err
+	}
+	asked, err := k.ask(ctx, c, now, last)
+	return idle && !asked && len(last.unused) == 0, err
 }
 
 // make makes the checkpoint of what was cut.
@@ -157,6 +214,8 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	if !ok {
 		return fmt.Errorf("checkpoint %d is to be sealed with data key %d, which is not here", cut.Number, cut.Key())
 	}
+	k.making.Lock()
+	defer k.making.Unlock()
 	began := k.cfg.Timers.Now()
 	m, stats, err := cut.Write(ctx, &key, objects{store: k.cfg.Store, volume: c.UUID})
 	if err != nil {
@@ -164,9 +223,27 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	}
 	k.cfg.Logger.Info("checkpoint is made", "volume", c.UUID, "number", cut.Number, "at", m.At, "pairs", m.Pairs, "bytes", m.Bytes,
 		"chunks", stats.Chunks, "put", stats.Uploaded, "sealed", stats.Sealed, "took", k.cfg.Timers.Since(began).Round(time.Millisecond))
+	is := made{number: cut.Number, manifest: m, put: stats.Sealed}
+	if is.used, err = cut.Used(); err != nil {
+		return err
+	}
+	if _, leads := c.Replica.Leading(); leads && c.Condemns {
+		uses, err := cut.Uses(ctx)
+		if err != nil {
+			return err
+		}
+		is.unused = uses.Unused
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.last[c.UUID] = made{number: cut.Number, manifest: m, put: stats.Sealed, differs: k.last[c.UUID].differs}
+	was := k.last[c.UUID]
+	if is.differs, is.alike = was.differs, was.alike; was.manifest != nil {
+		is.former = map[string]bool{}
+		for _, name := range was.manifest.Names() {
+			is.former[name] = true
+		}
+	}
+	k.last[c.UUID] = is
 	return nil
 }
 
@@ -188,6 +265,8 @@ func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
 	last.differs = 0
 	if last.manifest.Hash() != now.Made.Hash {
 		last.differs = last.number
+	} else {
+		last.alike = last.number
 	}
 	k.last[c.UUID] = last
 	if last.differs != 0 && was != last.differs {
@@ -201,22 +280,23 @@ func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
 // same state; 0: there is none.
 func (k *Keeper) Differs(id string) uint64 { return k.of(id).differs }
 
-// ask asks for a checkpoint if one is due, and has the one placed that was asked for.
-func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last made) error {
+// ask asks for a checkpoint if one is due, and has the one placed that was asked for. asked: it did
+// something.
+func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last made) (asked bool, err error) {
 	if now.Asked.Number == now.Placed.Number {
 		end := c.Log.End()
 		grown := c.Log.Distance(now.Placed.At, end)
-		due := grown >= k.cfg.Due.Bytes || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
-		if !due || grown < k.cfg.Due.Cost*last.put {
-			return nil
+		shrunk := max(0, int64(now.Made.Used)-int64(now.Used))
+		due := grown >= k.cfg.Due.Bytes || shrunk >= k.cfg.Due.Shrunk || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
+		if !due || grown+shrunk < k.cfg.Due.Cost*last.put || grown == 0 {
+			return false, nil
 		}
 		number, _ := c.Keys.Newest()
 		if err := c.Engine.AskCheckpoint(ctx, number); err != nil {
-			return err
+			return true, err
 		}
-		var err error
 		if now, err = c.Engine.Checkpoints(); err != nil {
-			return err
+			return true, err
 		}
 	}
 	// The record is at or before the end of the log as it is now.
@@ -224,10 +304,10 @@ func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last m
 	if now.Placed.Next == end.Seq || now.Placed.Next == 0 {
 		c.Replica.Roll()
 		if c.Log.End().Seq == end.Seq {
-			return nil // the event loop has not come to it yet
+			return true, nil // the event loop has not come to it yet
 		}
 	}
-	return c.Engine.AskCheckpoint(ctx, now.Asked.Key)
+	return true, c.Engine.AskCheckpoint(ctx, now.Asked.Key)
 }
 
 // fillAll fetches what copies lack of the past (checkpoints-3).

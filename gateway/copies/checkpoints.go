@@ -4,7 +4,10 @@ package copies
 
 import (
 	"context"
+	"errors"
+	"path/filepath"
 
+	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/cachepool/counted"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
@@ -23,22 +26,52 @@ func (m *Manager) keyed() (out []checkpoints.Copy) {
 	defer m.mu.Unlock()
 	for id, s := range m.volumes {
 		if c := s.copy; c != nil && !c.Blind() {
-			out = append(out, checkpoints.Copy{UUID: id, Engine: c.Engine, Log: c.Log, Replica: c.Replica, Keys: c.keys.Keys, Use: c.Use})
+			out = append(out, checkpoints.Copy{UUID: id, Engine: c.Engine, Log: c.Log, Replica: c.Replica, Keys: c.keys.Keys,
+				Use: c.Use, Condemns: m.condemns(id), Aside: func() bool { return len(m.Salvaged(id)) > 0 }})
 		}
 	}
 	return out
 }
 
-// begin lets a copy that has nothing begin with a checkpoint.
-func (m *Manager) begin(ctx context.Context, v federation.Volume, e engine.Config, l log.Config) error {
+// condemns reports whether a volume's segments may be condemned. A blind copy reads no records, and
+// a store that is lent is emptied by agreement only.
+func (m *Manager) condemns(id string) bool {
+	v, ok := m.cfg.View.Record(id)
+	return ok && len(v.Blind)+len(v.Stores) == 0
+}
+
+// errBehind: the copy begins anew with a checkpoint.
+var errBehind = errors.New("what comes after this copy's log was dropped while it was away: it begins anew with a checkpoint")
+
+// beginsAnew has a copy closed, and begin with a checkpoint. It does not wait.
+func (m *Manager) beginsAnew(id string) {
+	m.mu.Lock()
+	m.anew[id] = true
+	m.mu.Unlock()
+	m.Reopen(id, errBehind)
+}
+
+// begin lets a copy, or an outline, begin with a checkpoint that has nothing. A copy may also be to
+// begin anew.
+func (m *Manager) begin(ctx context.Context, v federation.Volume, dir cachepool.Dir, e engine.Config, l log.Config) error {
 	record := m.cfg.View.Volume(v.UUID)
 	if record == nil || record.Control == nil || m.cfg.View.Format(v.UUID) < engine.Format {
 		return nil
 	}
 	e.Now, e.Rand, e.Pebble = m.cfg.Now, m.cfg.Rand, m.cfg.Pebble
 	e.FS = counted.New(m.cfg.FS, m.cfg.Pool.Room(v.UUID).Count)
-	return m.checkpoints.Begin(ctx, checkpoints.Beginning{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, Control: record.Control,
-		Client: m.cfg.Peers.Segments, Disk: m.cfg.FS, Engine: e, Log: l})
+	b := checkpoints.Beginning{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, Control: record.Control, Client: m.cfg.Peers.Segments,
+		Disk: m.cfg.FS, Engine: e, Log: l}
+	if filepath.Base(e.Dir) == outlineFolder {
+		return m.checkpoints.BeginOutline(ctx, b)
+	}
+	m.mu.Lock()
+	if m.anew[v.UUID] {
+		b.Retire = func() error { return m.retireMeta(dir) }
+	}
+	delete(m.anew, v.UUID)
+	m.mu.Unlock()
+	return m.checkpoints.Begin(ctx, b)
 }
 
 // Newest returns the newest checkpoint of a volume that is committed, as far as is known here.

@@ -26,6 +26,7 @@ import (
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/peers"
 	"github.com/weir-storage/weir/gateway/pools"
+	"github.com/weir-storage/weir/gateway/reaping"
 	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/protocol"
@@ -87,11 +88,13 @@ type Manager struct {
 
 	folders     *folders.Folders
 	checkpoints *checkpoints.Keeper
+	reaping     *reaping.Keeper
 	unshed      chan struct{} // KeepPurging is to shed what is left
 
 	mu      sync.Mutex
 	volumes map[string]*managed // by UUID
 	round   bool                // Run is in reconcile, and may open a copy for long
+	anew    map[string]bool     // copies that are to begin anew when they are opened
 	reopen  map[string]error    // why a volume's copy is to be closed and opened again
 	between map[string]func()   // what is to be done before it is opened, with mu not held
 }
@@ -126,10 +129,13 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, outlined: map[string]bool{},
 		aside: make(chan string, 16),
-		wake:  make(chan struct{}, 1), reopen: map[string]error{}, between: map[string]func(){}, unnoted: map[string]error{},
+		wake:  make(chan struct{}, 1), reopen: map[string]error{}, anew: map[string]bool{},
+		between: map[string]func(){}, unnoted: map[string]error{},
 		unshed:      make(chan struct{}, 1),
 		checkpoints: checkpoints.New(checkpoints.Config{Store: cfg.Store, Timers: cfg.Timers, Logger: cfg.Logger, Due: cfg.Checkpoints}),
-		folders:     folders.New(folders.Config{Pool: cfg.Pool, FS: cfg.FS, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger})}
+		reaping: reaping.New(reaping.Config{Gateway: cfg.Self.Gateway, View: cfg.View, Forward: cfg.Peers.Forward,
+			Recovering: cfg.Recovering, Timers: cfg.Timers, Logger: cfg.Logger}),
+		folders: folders.New(folders.Config{Pool: cfg.Pool, FS: cfg.FS, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger})}
 	for _, id := range there {
 		dir, err := cfg.Pool.Volume(id)
 		isCopy, isOutline := true, false

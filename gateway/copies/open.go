@@ -23,6 +23,7 @@ import (
 	"github.com/weir-storage/weir/gateway/inuse"
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/locks"
+	"github.com/weir-storage/weir/gateway/reaping"
 	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica"
@@ -76,12 +77,12 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	}
 	if !blind {
 		c.Locks = locks.NewTable(locks.Config{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, View: m.cfg.View, Copy: c})
-		c.reaper.init()
+		c.held = reaping.NewHeld()
 		folder := filepath.Join(dir.Path(), metaFolder)
 		config := engine.Config{ID: volume.ID(id), Dir: folder, DataKey: key, Logger: logger,
-			MayBeHeld: c.reaper.mayBeHeld, Failed: func(why error) { m.Reopen(v.UUID, why) }}
+			MayBeHeld: c.held.MayBe, Failed: func(why error) { m.Reopen(v.UUID, why) }}
 		if lost == nil && believed.Identity.IsZero() {
-			if err := m.begin(ctx, v, config, logConfig); err != nil {
+			if err := m.begin(ctx, v, dir, config, logConfig); err != nil {
 				return nil, err
 			}
 		}
@@ -115,6 +116,10 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	if c.Log.End().Less(logConfig.KnownApplied) {
 		return nil, errAhead // the log was in doubt, and is believed
 	}
+	if !blind && c.Engine.Applied().Less(c.Log.Base()) {
+		m.beginsAnew(v.UUID)
+		return nil, errBehind
+	}
 	if !blind {
 		c.Engine.KnowSegments(checkpoints.ClosedOf(c.Log))
 		told := m.tellReplay(c)
@@ -147,6 +152,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		MaxLag:    settings.MaxLag(v),
 		Staleness: settings.Staleness(v),
 		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
+		Anew: func() { m.beginsAnew(v.UUID) },
 		Ended: func(why error) {
 			if e := (*replica.UnnotedError)(nil); errors.As(why, &e) {
 				c.unnoted.Store(e)

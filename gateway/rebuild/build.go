@@ -177,7 +177,7 @@ func (b *builder) try(ctx context.Context, c *chain) (err error) {
 			b.found.objects)
 	}
 	if c.manifest != nil {
-		nothing := func([]engine.Segment) error { return nil }
+		nothing := func([]engine.Segment, map[uint64]uint64) error { return nil }
 		if err := engine.Install(ctx, cfg, c.manifest, b.objects(), nothing); err != nil {
 			return err
 		}
@@ -240,7 +240,14 @@ func (b *builder) apply(ctx context.Context, cfg engine.Config, c *chain) (err e
 		return err
 	}
 	b.report.End = end
+	condemned, err := e.Condemned()
+	if err != nil {
+		return err
+	}
 	for _, n := range append(c.past[:len(c.past):len(c.past)], c.tail...) {
+		if _, gone := condemned[n.Seq]; gone && !n.Uploaded {
+			n.Dropped = true // nobody is to have it any more
+		}
 		b.report.Infos = append(b.report.Infos, n.SegmentInfo)
 		b.report.Epoch = n.Epoch
 	}

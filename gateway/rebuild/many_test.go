@@ -54,7 +54,8 @@ func TestFirstReadOfManyFiles(t *testing.T) {
 			h.ok(err)
 			dir = c.Attr.Handle
 		}
-		_, err := h.engine.Create(t.Context(), asRoot, dir, fmt.Sprint("file ", i), volume.CreateArgs{Type: volume.FIFO, Mode: volume.Guarded})
+		_, err := h.engine.Create(t.Context(), asRoot, dir, fmt.Sprint("file ", i),
+			volume.CreateArgs{Type: volume.FIFO, Mode: volume.Guarded})
 		h.ok(err)
 	}
 	m := h.checkpoint()

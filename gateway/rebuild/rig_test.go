@@ -230,7 +230,7 @@ func (h *home) checkpoint() *checkpoint.Manifest {
 	key, _ := h.keys.Get(1)
 	m, _, err := cut.Write(h.Context(), &key, checkpoints.Objects(h.store, testID.String()))
 	h.ok(errors.Join(err, cut.Close()))
-	h.ok(h.engine.MadeCheckpoint(h.Context(), m, cut.Number))
+	h.ok(h.engine.MadeCheckpoint(h.Context(), m, cut.Number, 0))
 	h.made = append(h.made, m)
 	return m
 }

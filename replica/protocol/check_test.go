@@ -17,6 +17,8 @@ type truth struct {
 	lent      int // of which at a gateway without a vote
 	fresh     int
 	installed int // copies that began with a checkpoint
+	condemned []condemned
+	anew      int // copies that began anew because they were behind
 	stewards  int // reigns of blind copies that began
 }
 

@@ -265,6 +265,11 @@ func (c *Core) fromHome(m Message) {
 	switch m.Kind {
 	case Beat:
 		c.ack()
+	case Behind:
+		if c.ctl == nil || !c.ctl.IsMember(c.cfg.Self) { // of a member a home needs all
+			c.joined = false
+			c.emit(Anew{})
+		}
 	case Release:
 		if c.log.Durable != c.log.End || c.log.End != m.Commit {
 			return

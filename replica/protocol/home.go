@@ -53,6 +53,10 @@ func (c *Core) fromFollower(m Message, end Position) {
 		if p.joined { // it joined again, and we had not noticed that it left
 			c.emit(Unstream{To: m.From.Gateway})
 		}
+		if p.joined = false; m.Start.Less(c.log.Base) {
+			c.send(m.From.Gateway, Message{Kind: Behind})
+			return
+		}
 		if !p.matched || p.match.Less(m.End) {
 			p.moved = c.now
 		}
