@@ -46,7 +46,10 @@ func (e *Engine) LostIn(gone func(seq uint64) bool) (Lost, error) {
 		if err != nil {
 			return l, err
 		}
-		key, _ := meta.SplitHistory(p.Key)
+		key, _, err := meta.SplitHistory(p.Key)
+		if err != nil {
+			return l, err
+		}
 		if meta.Table(key[0]) != meta.Extents {
 			continue
 		}
