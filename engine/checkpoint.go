@@ -21,7 +21,7 @@ import (
 const installing = ".installing"
 
 // Ready is told what a checkpoint lists of the log before it.
-type Ready func(all []Segment, condemned map[uint64]bool) error
+type Ready func(all []Segment, condemned map[uint64]uint64) error
 
 // Unfinished is the folder in which Install works, for metadata in dir.
 func Unfinished(dir string) string { return dir + installing }
@@ -61,7 +61,7 @@ func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from check
 	}
 	err = fill(store, m.ReadPairs(ctx, from), meta.State{Position: m.At, Epoch: m.Epoch})
 	var segments []Segment
-	var condemned map[uint64]bool
+	var condemned map[uint64]uint64
 	t := &tree{view: store.Live(nil)}
 	if err == nil {
 		segments, err = t.segments()
@@ -86,6 +86,29 @@ func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from check
 		return err
 	}
 	return syncDir(cfg.FS, filepath.Dir(cfg.Dir))
+}
+
+// SegmentsOf returns the segments that a checkpoint lists, oldest first: all up to its position. Of
+// the checkpoint it reads little. Errors about an object of it are checkpoint.ObjectErrors.
+func SegmentsOf(ctx context.Context, m *checkpoint.Manifest, from checkpoint.Objects) (out []Segment, err error) {
+	lo, hi := meta.SegmentRange(0)
+	for p, err := range m.ReadRange(ctx, lo, hi, from) {
+		if err != nil {
+			return nil, err
+		}
+		s, err := meta.DecodeSegment(p.Key, p.Value)
+		if err == nil && s.Seq != uint64(len(out))+1 {
+			err = fmt.Errorf("after segment %d it lists %d", len(out), s.Seq)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("checkpoint at %s: %w", m.At, err)
+		}
+		out = append(out, s)
+	}
+	if n := len(out); n == 0 || m.At != (segment.Position{Seq: out[n-1].Seq, Off: out[n-1].Len}) {
+		return nil, fmt.Errorf("the checkpoint at %s lists %d segments, and does not end where the last one does", m.At, n)
+	}
+	return out, nil
 }
 
 // fill writes pairs to an empty store, and last the state after them.

@@ -18,7 +18,7 @@ type Made = meta.Made
 // Usage is what a volume's metadata say of what the log has, at one moment.
 type Usage struct {
 	Blocks     map[uint64]Blocks // by segment; those of which nothing is used are not in it
-	Condemned  map[uint64]bool   // segments
+	Condemned  map[uint64]uint64 // segments, and the checkpoint at which each was condemned
 	Checkpoint Made              // the newest that is committed; Number is 0: there is none
 }
 
@@ -132,8 +132,8 @@ func ofHistory(p meta.Pair) (key, value []byte, err error) {
 	if err != nil || !exists {
 		return nil, nil, err
 	}
-	key, _ = meta.SplitHistory(p.Key)
-	return key, value, nil
+	key, _, err = meta.SplitHistory(p.Key)
+	return key, value, err
 }
 
 // counter counts the blocks of one run after the other.

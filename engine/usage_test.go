@@ -25,7 +25,10 @@ func usedPlainly(t *testing.T, e *Engine) map[uint64]Blocks {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, _ := meta.SplitHistory(p.Key)
+		k, _, err := meta.SplitHistory(p.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
 		value, exists, err := meta.DecodeHistory(p.Key, p.Value)
 		if err != nil || !exists || meta.Table(k[0]) != meta.Extents {
 			continue
@@ -87,7 +90,7 @@ func TestUsage(t *testing.T) {
 				}
 			case 2:
 				if len(names) > 0 && rng.IntN(3) == 0 {
-					h.ok(h.engine.Rollback(ctx, asRoot, names[0]))
+					h.ok(h.engine.Rollback(ctx, asRoot, names[0], fmt.Sprint("before ", i)))
 				}
 			case 3:
 				_, err := h.engine.Clean(ctx)
@@ -106,7 +109,8 @@ func TestUsage(t *testing.T) {
 				}
 				looks++
 				for seq, b := range u.Blocks {
-					if s, ok := h.log.Segment(seq); u.Condemned[seq] || ok && (s.Dropped || b.Present+b.Past >= s.Len) {
+					_, gone := u.Condemned[seq]
+					if s, ok := h.log.Segment(seq); gone || ok && (s.Dropped || b.Present+b.Past >= s.Len) {
 						t.Fatalf("seed %d, step %d: %+v is used of segment %+v", seed, i, b, s)
 					}
 					if b.Past > 0 {

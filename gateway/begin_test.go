@@ -144,7 +144,7 @@ func TestANewCopyBeginsWithACheckpoint(t *testing.T) {
 		t.Errorf("the home says that it has all, and it lacks %d bytes", n)
 	}
 	for _, s := range []string{"a", "b", "c"} {
-		if n := c.at(s).copies.Condition(id).Differs; n != 0 {
+		if n := c.at(s).copies.Checkpoints().Condition(id).Differs; n != 0 {
 			t.Errorf("checkpoint %d at %s is not the home's", n, s)
 		}
 	}
@@ -187,9 +187,10 @@ func TestACheckpointThatCannotBeRead(t *testing.T) {
 	c.change(id, func(v *federation.Volume) { v.Spec.Replication.Copies, v.Sites = 2, []string{"a", "b"} })
 	c.whole("a", id, "b")
 	filled(t, c.router("b", id), 0, 20)
-	if _, err := c.at("b").copies.Newest(t.Context(), id); err != nil {
-		t.Error(err)
-	}
+	c.until("b knows of the checkpoint", func() error {
+		_, err := c.at("b").copies.Newest(t.Context(), id)
+		return err
+	})
 	if err := errors.Join(c.at("a").copies.Objects(t.Context(), id, gone[0], func([]byte) error { return nil })); err == nil {
 		t.Error("an object that is gone was sent")
 	}

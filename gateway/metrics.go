@@ -50,7 +50,7 @@ func (g *Gateway) state() meters.State {
 				c := cached[v.Record.UUID]
 				one.Copy.CacheBytes = c.Small + c.Main + c.Pinned
 				one.Copy.Snapshots = g.snapshots.Report(v.Record.UUID)
-				one.Copy.Checkpoints = g.copies.Condition(v.Record.UUID)
+				one.Copy.Checkpoints = g.copies.Checkpoints().Condition(v.Record.UUID)
 			}
 		}
 		s.Volumes = append(s.Volumes, one)

@@ -33,6 +33,8 @@ type Copy struct {
 	Use     func(ctx context.Context) (_ context.Context, done func(), err error)
 	// Condemns: the home may condemn segments of the volume.
 	Condemns bool
+	// Aside reports whether a copy of the volume is kept aside here: it may need what is condemned.
+	Aside func() bool
 }
 
 // Due says when the home of a volume asks for another checkpoint, and when what is condemned goes.
@@ -68,6 +70,9 @@ type Keeper struct {
 	// it.
 	seen  map[string]map[uint64]time.Time
 	swept time.Time // the last time; only sweepAll uses it
+	// ended and done are how the copies were that tendAll and sweepAll last looked at and left with
+	// nothing to do, so that idle volumes cost nothing. Each is only that one's.
+	ended, done map[string]state
 
 	making sync.Mutex // a checkpoint is being made, or objects removed; taken before mu
 }
@@ -79,6 +84,7 @@ type made struct {
 	used     uint64 // bytes by the volume
 	put      int64  // bytes that it took in the store
 	differs  uint64
+	alike    uint64          // the newest that was found to be what the home made
 	unused   []uint64        // segments that nothing uses, if the home made it
 	former   map[string]bool // objects of the one before
 	swept    bool            // objects of earlier ones are removed
@@ -89,7 +95,8 @@ func New(cfg Config) *Keeper {
 	if cfg.Due == (Due{}) {
 		cfg.Due = standard
 	}
-	return &Keeper{cfg: cfg, last: map[string]made{}, condemned: map[string]uint64{}, seen: map[string]map[uint64]time.Time{}}
+	return &Keeper{cfg: cfg, last: map[string]made{}, condemned: map[string]uint64{}, seen: map[string]map[uint64]time.Time{},
+		ended: map[string]state{}, done: map[string]state{}}
 }
 
 // every is how often it is looked what is to be done.
@@ -120,8 +127,18 @@ func (k *Keeper) Run(ctx context.Context, all func() []Copy) {
 func (k *Keeper) tendAll(ctx context.Context, all []Copy) {
 	k.forget(all)
 	for _, c := range all {
-		if err := k.tend(ctx, c); err != nil && ctx.Err() == nil && !errors.Is(err, volume.ErrDelay) {
+		is := stateOf(c)
+		if was, ok := k.ended[c.UUID]; ok && was == is {
+			continue
+		}
+		idle, err := k.tend(ctx, c)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, volume.ErrDelay) {
 			k.cfg.Logger.Warn("checkpoint of the volume is made later", "volume", c.UUID, "error", err)
+		}
+		if idle {
+			k.ended[c.UUID] = is
+		} else {
+			delete(k.ended, c.UUID)
 		}
 	}
 }
@@ -139,41 +156,62 @@ func (k *Keeper) forget(all []Copy) {
 			delete(k.last, id)
 		}
 	}
+	for id := range k.ended {
+		if !here[id] {
+			delete(k.ended, id)
+		}
+	}
 }
 
-func (k *Keeper) tend(ctx context.Context, c Copy) error {
+// state is how a copy is, as far as this package is concerned: if it is the same, there is nothing
+// else to do.
+type state struct {
+	end, applied log.Position
+	leads        bool
+}
+
+func stateOf(c Copy) state {
+	_, leads := c.Replica.Leading()
+	return state{c.Log.End(), c.Engine.Applied(), leads}
+}
+
+// tend does for one copy what is to be done now. idle: there is nothing more to do before its
+// state is another one.
+func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
 	ctx, done, err := c.Use(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer done()
 	if cut := c.Engine.TakeCut(); cut != nil {
 		if err := errors.Join(k.make(ctx, c, cut), cut.Close()); err != nil {
-			return err
+			return false, err
 		}
 	}
 	now, err := c.Engine.Checkpoints()
 	if err != nil {
-		return err
+		return false, err
 	}
 	k.compare(c, now)
+	idle = now.Asked.Number == now.Placed.Number && now.Placed.Number == now.Made.Number
 	if _, leads := c.Replica.Leading(); !leads {
-		return nil
+		return idle, nil
 	}
 	last := k.of(c.UUID)
 	if last.number > now.Made.Number && last.number == now.Placed.Number {
 		if err := c.Engine.MadeCheckpoint(ctx, last.manifest, last.number, last.used); err != nil {
-			return err
+			return false, err
 		}
-		// The next one may be there when this is looked at again: condemn would never have its turn.
+		// The next one may be there when this is looked at again: condemn would never come.
 		if now, err = c.Engine.Checkpoints(); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if err := k.condemn(ctx, c, now, last); err != nil {
-		return err
+		return false, err
 	}
-	return k.ask(ctx, c, now, last)
+	asked, err := k.ask(ctx, c, now, last)
+	return idle && !asked && len(last.unused) == 0, err
 }
 
 // make makes the checkpoint of what was cut.
@@ -205,7 +243,7 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	was := k.last[c.UUID]
-	if is.differs = was.differs; was.manifest != nil {
+	if is.differs, is.alike = was.differs, was.alike; was.manifest != nil {
 		is.former = map[string]bool{}
 		for _, name := range was.manifest.Names() {
 			is.former[name] = true
@@ -233,6 +271,8 @@ func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
 	last.differs = 0
 	if last.manifest.Hash() != now.Made.Hash {
 		last.differs = last.number
+	} else {
+		last.alike = last.number
 	}
 	k.last[c.UUID] = last
 	if last.differs != 0 && was != last.differs {
@@ -242,23 +282,23 @@ func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
 	}
 }
 
-// ask asks for a checkpoint if one is due, and has the one placed that was asked for.
-func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last made) error {
+// ask asks for a checkpoint if one is due, and has the one placed that was asked for. asked: it did
+// something.
+func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last made) (asked bool, err error) {
 	if now.Asked.Number == now.Placed.Number {
 		end := c.Log.End()
 		grown := c.Log.Distance(now.Placed.At, end)
 		shrunk := max(0, int64(now.Made.Used)-int64(now.Used))
 		due := grown >= k.cfg.Due.Bytes || shrunk >= k.cfg.Due.Shrunk || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
 		if !due || grown+shrunk < k.cfg.Due.Cost*last.put || grown == 0 {
-			return nil
+			return false, nil
 		}
 		number, _ := c.Keys.Newest()
 		if err := c.Engine.AskCheckpoint(ctx, number); err != nil {
-			return err
+			return true, err
 		}
-		var err error
 		if now, err = c.Engine.Checkpoints(); err != nil {
-			return err
+			return true, err
 		}
 	}
 	// The record is at or before the end of the log as it is now.
@@ -266,10 +306,10 @@ func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last m
 	if now.Placed.Next == end.Seq || now.Placed.Next == 0 {
 		c.Replica.Roll()
 		if c.Log.End().Seq == end.Seq {
-			return nil // the event loop has not come to it yet
+			return true, nil // the event loop has not come to it yet
 		}
 	}
-	return c.Engine.AskCheckpoint(ctx, now.Asked.Key)
+	return true, c.Engine.AskCheckpoint(ctx, now.Asked.Key)
 }
 
 // fillAll fetches what copies lack of the past (checkpoints-3).

@@ -52,8 +52,21 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 	here := map[string]bool{}
 	for _, c := range all {
 		here[c.UUID] = true
-		if err := k.sweep(ctx, c); err != nil && ctx.Err() == nil {
+		is := stateOf(c)
+		if was, ok := k.done[c.UUID]; ok && was == is && len(k.seen[c.UUID]) == 0 {
+			continue
+		}
+		err := k.sweep(ctx, c)
+		if err != nil && ctx.Err() == nil {
 			k.cfg.Logger.Warn("what is condemned stays for now", "volume", c.UUID, "error", err)
+		}
+		if k.done[c.UUID] = is; err != nil {
+			delete(k.done, c.UUID)
+		}
+	}
+	for id := range k.done {
+		if !here[id] {
+			delete(k.done, id)
 		}
 	}
 	k.mu.Lock()
@@ -85,7 +98,8 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	now := k.cfg.Timers.Now()
 	var due []uint64
 	var left uint64
-	for seq := range gone {
+	alike := k.of(c.UUID).alike
+	for seq, number := range gone {
 		s, ok := c.Log.Segment(seq)
 		if !ok || s.Dropped {
 			delete(seen, seq)
@@ -94,16 +108,19 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		left += s.Len
 		if since, ok := seen[seq]; !ok {
 			seen[seq] = now
-		} else if now.Sub(since) >= k.cfg.Due.Grace {
+		} else if now.Sub(since) >= k.cfg.Due.Grace && number <= alike {
 			due = append(due, seq)
 		}
 	}
-	slices.Sort(due)
 	defer func() {
 		k.mu.Lock()
 		k.condemned[c.UUID] = left
 		k.mu.Unlock()
 	}()
+	if len(due) > 0 && c.Aside() {
+		return nil // a person looks at what was left out first
+	}
+	slices.Sort(due)
 	for _, seq := range due {
 		s, _ := c.Log.Segment(seq)
 		if k.cfg.Store != nil {

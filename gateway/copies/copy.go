@@ -14,6 +14,7 @@ import (
 	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/inuse"
@@ -101,6 +102,9 @@ func (c *Copy) Replicas(v federation.Volume) []federation.ObservedReplica {
 	})
 }
 
+// Keys are the volume's data keys, which may become more; a blind copy has none.
+func (c *Copy) Keys() *segment.Keys { return c.keys.Keys }
+
 // Blind reports whether the copy holds ciphertext only (protocol-28).
 func (c *Copy) Blind() bool { return c.Engine == nil }
 
@@ -156,6 +160,22 @@ func (c *Copy) Space(ctx context.Context) (volume.Space, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return c.Engine.Space(ctx)
+}
+
+// Held returns how many bytes only snapshots hold, according to this copy; false: that is not
+// known.
+func (c *Copy) Held(ctx context.Context) (uint64, bool, error) {
+	if c.Blind() {
+		return 0, false, errors.New("the copy holds ciphertext only")
+	}
+	ctx, done, err := c.Use(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return c.Engine.HeldBySnapshots(ctx)
 }
 
 // Hold implements volume.Volume's method. A file is gone when its removal is committed, which the

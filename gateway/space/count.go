@@ -27,7 +27,7 @@ type count struct {
 	// needed returns which objects of checkpoints are needed, of the manifests in the store.
 	needed func(ctx context.Context, manifests []string) (checkpoints.Needed, error)
 	// condemned returns the segments that are condemned now.
-	condemned func() (map[uint64]bool, error)
+	condemned func() (map[uint64]uint64, error)
 
 	out   Store
 	parts map[Kind]*Amount
@@ -118,7 +118,7 @@ func (c *count) segment(i store.Info) {
 	case c.usage == nil:
 		c.parts[Uncounted].add(i.Size)
 		return
-	case s.Dropped || c.usage.Condemned[s.Seq]:
+	case s.Dropped || is(c.usage.Condemned, s.Seq):
 		c.parts[Condemned].add(i.Size)
 		return
 	}
@@ -167,7 +167,7 @@ func (c *count) settle(ctx context.Context, needed checkpoints.Needed) error {
 
 // compare finds what is not in the store: what waits for it, and what should be there (space-2).
 func (c *count) compare(before []log.SegmentInfo) error {
-	var condemned map[uint64]bool
+	var condemned map[uint64]uint64
 	known := false
 	for _, s := range before {
 		if s.Dropped || c.seen[s.Seq] {
@@ -186,7 +186,7 @@ func (c *count) compare(before []log.SegmentInfo) error {
 			}
 			known = true
 		}
-		if now, ok := c.log.Segment(s.Seq); ok && now.Uploaded && !now.Dropped && !condemned[s.Seq] {
+		if now, ok := c.log.Segment(s.Seq); ok && now.Uploaded && !now.Dropped && !is(condemned, s.Seq) {
 			c.differs("the store does not list %s, %d bytes, which was stored", s.Name, s.Len)
 		}
 	}
@@ -210,6 +210,12 @@ func (c *count) differs(format string, args ...any) {
 	if c.out.Differs = append(c.out.Differs, fmt.Sprintf(format, args...)); len(c.out.Differs) > most {
 		c.out.Differs = append(slices.Clip(c.out.Differs[:most-1]), "there is more")
 	}
+}
+
+// is reports whether a segment is condemned.
+func is(condemned map[uint64]uint64, seq uint64) bool {
+	_, yes := condemned[seq]
+	return yes
 }
 
 func (a *Amount) add(bytes int64) {

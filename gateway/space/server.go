@@ -96,7 +96,7 @@ func (c *Counter) Count(ctx context.Context, volume string) (*Report, error) {
 	n := count{volume: volume, store: c.cfg.Store, log: here.Log}
 	if here.Blind() {
 		n.needed = func(context.Context, []string) (h checkpoints.Needed, err error) { return h, nil }
-		n.condemned = func() (map[uint64]bool, error) { return nil, nil }
+		n.condemned = func() (map[uint64]uint64, error) { return nil, nil }
 	} else {
 		var u engine.Usage
 		if u, err = here.Engine.Usage(ctx); err != nil {
@@ -108,7 +108,7 @@ func (c *Counter) Count(ctx context.Context, volume string) (*Report, error) {
 			if err != nil {
 				return checkpoints.Needed{}, fmt.Errorf("what is known of checkpoints: %w", err)
 			}
-			return c.cfg.Copies.Needed(ctx, here, now.Made, manifests)
+			return c.cfg.Copies.Checkpoints().Needed(ctx, volume, now.Made, here.Keys(), manifests)
 		}
 	}
 	r.Store, err = n.run(ctx)
