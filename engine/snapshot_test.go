@@ -289,6 +289,9 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 		taken := 0
 		for range 400 {
 			s.stir()
+			if s.r.IntN(40) == 0 {
+				wantHealthy(t, h.Engine)
+			}
 			switch s.r.IntN(25) {
 			case 0, 1:
 				taken++
@@ -365,6 +368,7 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 		if _, err := h.Clean(context.Background()); err != nil {
 			t.Fatal(err)
 		}
+		wantHealthy(t, h.Engine)
 		if n := h.leftovers(); n != 0 {
 			t.Fatalf("seed %d: %d keys are left of snapshots that were dropped", seed, n)
 		}

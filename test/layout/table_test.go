@@ -112,7 +112,7 @@ var table = []row{
 	{pkg: "journal/journaltest", project: []string{"journal", "engine/segment"}, outside: stdlib},
 
 	{pkg: "engine", project: []string{"volume", "journal", "track", "engine/segment", "engine/meta", "engine/meta/cryptfs",
-		"engine/checkpoint"},
+		"engine/checkpoint", "engine/fsck"},
 		tests: []string{"volume/locktable", "engine/log", "cachepool", "cachepool/dir", "cachepool/failstop"}},
 	{pkg: "engine/segment", outside: []string{"github.com/klauspost/compress", "github.com/zeebo/blake3"}},
 	{pkg: "engine/checkpoint", project: []string{"engine/segment"},
@@ -120,6 +120,7 @@ var table = []row{
 	{pkg: "engine/log", project: []string{"journal", "track", "engine/segment", "cachepool", "cachepool/readcache"},
 		outside: []string{"github.com/zeebo/blake3", "golang.org/x/sync"},
 		tests:   []string{"cachepool/dir"}},
+	{pkg: "engine/fsck", project: []string{"volume", "engine/segment", "engine/meta"}, outside: stdlib},
 	{pkg: "engine/meta", project: []string{"volume", "engine/segment", "engine/meta/cryptfs", "cachepool/failstop"}},
 	{pkg: "engine/meta/cryptfs"},
 
