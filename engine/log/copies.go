@@ -24,6 +24,7 @@ type readFunc func(p []byte, off uint64) error
 // asks the home for what it cannot read: that one copy is out of reach is only told with the rest.
 func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, try func(read readFunc, local bool) error) error {
 	var errs []error
+	damaged := false // the file here, perhaps
 	failed := func(path string, err error) {
 		errs = append(errs, fmt.Errorf("%s: %w", path, err))
 		level := slog.LevelError
@@ -40,6 +41,7 @@ func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, t
 		}
 		if now, ok := l.Segment(s.header.Seq); !ok || now.Local || !remote { // else it was evicted meanwhile
 			failed(l.path(s.header.Seq), err)
+			damaged = true
 		}
 	}
 	if l.named(s) && remote {
@@ -54,6 +56,9 @@ func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, t
 				return src.ReadSegment(ctx, name, int64(off), p)
 			}, false)
 			if err == nil {
+				if damaged {
+					l.repair(s.header.Seq)
+				}
 				return nil
 			}
 			if ctx.Err() != nil { // it says nothing of the copy

@@ -96,7 +96,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	}
 	c.Log, err = log.Open(log.Config{
 		Dir: dir, Room: m.cfg.Pool.Room(v.UUID), Volume: segment.VolumeID(id), DataKey: key, Keys: held.Keys, Cache: c.Cache,
-		Sources: func() []log.Source { return m.sources(v.UUID) }, Rand: m.cfg.Rand, Blind: blind,
+		Sources: func() []log.Source { return m.sources(v.UUID) }, HealsReads: true, Rand: m.cfg.Rand, Blind: blind,
 		Now: m.cfg.Now, Logger: logger, KnownApplied: applied, Synced: m.cfg.Synced, Lost: lost, Believe: believed,
 	})
 	if err != nil {
