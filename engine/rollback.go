@@ -122,6 +122,7 @@ func (r *roller) step(t *tx) error {
 	}
 	v.Rolling = 0
 	t.set(v.Encode())
+	t.engine.rolledBack++
 	t.used = &to.Used
 	t.touched = append(t.touched, snapshotsIno)
 	r.done = true

@@ -35,9 +35,9 @@ const (
 
 // What to do about a finding.
 const (
-	adviceRebuild = "metadata on this pool are damaged: have them made again from the log (weir fsck --repair with the gateway stopped)"
+	adviceRebuild = "the metadata on this pool are damaged: have them made again from the log, or from another copy"
 	adviceReport  = "all copies have this alike, since it is in the log: copy the files away that matter, and report it"
-	adviceRecount = "the home can set it right: weir fsck --repair while the volume is served"
+	adviceRecount = "the home can set it right by counting again, once nothing else is wrong"
 	adviceHeal    = "bring back a copy or store that has the segment, or restore the file from a snapshot or another copy"
 	adviceClean   = "nothing is lost: it takes some room"
 )
