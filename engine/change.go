@@ -171,7 +171,7 @@ func (e *Engine) appendRecord(ctx context.Context, rec *segment.Record, unstable
 func (e *Engine) Show(rec *segment.Record, end segment.Position) {
 	e.appending.shown = true
 	p := pendingRecord{
-		end: end, epoch: rec.Epoch, ops: meta.Operations(rec), touched: rec.Touched, unstable: e.appending.unstable,
+		end: end, epoch: rec.Epoch, ops: meta.Operations(rec), touched: rec.Touched, unstable: e.appending.unstable, record: true,
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/weir-storage/weir/engine/fsck"
 	"github.com/weir-storage/weir/volume"
@@ -37,13 +38,18 @@ func (e *Engine) nextNumber(ctx context.Context) (uint64, error) {
 	return epoch<<40 | (e.counter + 1), nil
 }
 
+// recountTime is how long Recount waits for commits, before and after the count.
+const recountTime = time.Minute
+
 // Recount is Check at the home, which then sets right what the volume counts as used, by a record.
 // It does so only if all else is well: what a damaged volume has, nobody knows for certain. The
 // report says what was counted before, and what should be. Changes go on meanwhile, and
 // count in both. journal.ErrNotHome: another gateway is home, or became home meanwhile.
 func (e *Engine) Recount(ctx context.Context, cfg fsck.Config) (*fsck.Report, error) {
 	p := place{op: "recount"}
-	epoch, rolled, err := e.countFrom(ctx)
+	short, end := context.WithTimeout(ctx, recountTime)
+	epoch, rolled, err := e.countFrom(short)
+	end()
 	if err != nil {
 		return nil, e.wrap(p, err)
 	}
@@ -58,7 +64,9 @@ func (e *Engine) Recount(ctx context.Context, cfg fsck.Config) (*fsck.Report, er
 	if why := certain(report); why != nil {
 		return report, e.wrap(p, why)
 	}
-	_, err = change(ctx, e, volume.Request{}, p, noResult, false, func(t *tx) (struct{}, error) {
+	short, end = context.WithTimeout(ctx, recountTime)
+	defer end()
+	_, err = change(short, e, volume.Request{}, p, noResult, false, func(t *tx) (struct{}, error) {
 		if t.epoch != epoch || e.rolledBack != rolled {
 			return struct{}{}, fmt.Errorf("the volume got another home or was rolled back meanwhile: count again: %w", volume.ErrDelay)
 		}

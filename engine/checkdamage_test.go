@@ -89,7 +89,7 @@ func (w *ward) inode(h volume.Handle) *meta.Inode {
 func (w *ward) edit(h volume.Handle, f func(n *meta.Inode)) []segment.Op {
 	n := w.inode(h)
 	f(n)
-	return []segment.Op{set(n.Encode())}
+	return []segment.Op{setOp(n.Encode())}
 }
 
 func (w *ward) entry(dir volume.Handle, name string) meta.Dirent {
@@ -106,7 +106,7 @@ func (w *ward) entry(dir volume.Handle, name string) meta.Dirent {
 func (w *ward) rewrite(dir volume.Handle, name string, f func(d *meta.Dirent)) []segment.Op {
 	d := w.entry(dir, name)
 	f(&d)
-	return []segment.Op{set(d.EncodeName(dir.Ino))}
+	return []segment.Op{setOp(d.EncodeName(dir.Ino))}
 }
 
 func (w *ward) extent(content uint64) meta.Extent {
@@ -134,7 +134,7 @@ func (w *ward) versions() meta.VersionsOf {
 	return v
 }
 
-func set(k, v []byte) segment.Op { return segment.Op{Kind: segment.Set, Key: k, Value: v} }
+func setOp(k, v []byte) segment.Op { return segment.Op{Kind: segment.Set, Key: k, Value: v} }
 
 func gone(k []byte) segment.Op { return segment.Op{Kind: segment.Delete, Key: k} }
 
@@ -152,18 +152,18 @@ func TestCheckFindsDamage(t *testing.T) {
 			k := meta.InodeKey(w.sub.Ino)
 			v := bytes.Clone(w.value(k))
 			v[9] ^= 1
-			return []segment.Op{set(k, v)}
+			return []segment.Op{setOp(k, v)}
 		}, fsck.Malformed, "/dir/sub"},
 		{"a value of the history", func(w *ward) []segment.Op {
 			k := meta.HistoryKey(meta.InodeKey(w.f.Ino), 1)
-			return []segment.Op{set(k, meta.EncodeHistory(k, []byte("no inode"), true))}
+			return []segment.Op{setOp(k, meta.EncodeHistory(k, []byte("no inode"), true))}
 		}, fsck.Malformed, "/dir/f"},
-		{"a table", func(*ward) []segment.Op { return []segment.Op{set([]byte("z12345"), []byte("x"))} }, fsck.Malformed, ""},
-		{"a short key", func(*ward) []segment.Op { return []segment.Op{set([]byte("i12"), []byte("x"))} }, fsck.Malformed, ""},
+		{"a table", func(*ward) []segment.Op { return []segment.Op{setOp([]byte("y12345"), []byte("x"))} }, fsck.Malformed, ""},
+		{"a short key", func(*ward) []segment.Op { return []segment.Op{setOp([]byte("i12"), []byte("x"))} }, fsck.Malformed, ""},
 		{"a key with a generation", func(w *ward) []segment.Op {
 			k := meta.InodeKey(w.f.Ino)
 			k[len(k)-1] = 3
-			return []segment.Op{set(k, w.value(meta.InodeKey(w.f.Ino)))}
+			return []segment.Op{setOp(k, w.value(meta.InodeKey(w.f.Ino)))}
 		}, fsck.Malformed, "/dir/f"},
 		{"a change attribute", func(w *ward) []segment.Op {
 			return w.edit(w.f, func(n *meta.Inode) { n.Change = later })
@@ -172,18 +172,18 @@ func TestCheckFindsDamage(t *testing.T) {
 			ops := w.edit(w.fresh, func(n *meta.Inode) { n.Gen = 9 })
 			d := w.entry(w.sub, "fresh")
 			d.Handle.Gen = 9
-			return append(ops, set(d.EncodeName(w.sub.Ino)), set(d.EncodeCookie(w.sub.Ino)))
+			return append(ops, setOp(d.EncodeName(w.sub.Ino)), setOp(d.EncodeCookie(w.sub.Ino)))
 		}, fsck.Number, "/dir/sub/fresh"},
 		{"a cookie", func(w *ward) []segment.Op {
 			d := w.entry(w.sub, "fresh")
 			ops := []segment.Op{gone(meta.CookieKey(w.sub.Ino, d.Cookie))}
 			d.Cookie = later
-			return append(ops, set(d.EncodeName(w.sub.Ino)), set(d.EncodeCookie(w.sub.Ino)))
+			return append(ops, setOp(d.EncodeName(w.sub.Ino)), setOp(d.EncodeCookie(w.sub.Ino)))
 		}, fsck.Number, "/dir/sub"},
 		{"a slot", func(*ward) []segment.Op { return []segment.Op{gone(meta.SlotKey("slot"))} }, fsck.Result, ""},
 		{"a result", func(*ward) []segment.Op {
 			k := meta.ResultKey("slot", 0)
-			return []segment.Op{set(k, meta.EncodeResult(k, 7, nil))}
+			return []segment.Op{setOp(k, meta.EncodeResult(k, 7, nil))}
 		}, fsck.Result, ""},
 		{"an inode that is gone", func(w *ward) []segment.Op {
 			return []segment.Op{gone(meta.InodeKey(w.fresh.Ino))}
@@ -209,7 +209,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a circle", func(w *ward) []segment.Op { // /dir/sub/dir instead of /dir
 			d := w.entry(volume.Root, "dir")
 			ops := []segment.Op{gone(meta.NameKey(volume.Root.Ino, "dir")), gone(meta.CookieKey(volume.Root.Ino, d.Cookie)),
-				set(d.EncodeName(w.sub.Ino)), set(d.EncodeCookie(w.sub.Ino))}
+				setOp(d.EncodeName(w.sub.Ino)), setOp(d.EncodeCookie(w.sub.Ino))}
 			ops = append(ops, w.edit(volume.Root, func(n *meta.Inode) { n.Entries--; n.Nlink-- })...)
 			ops = append(ops, w.edit(w.dir, func(n *meta.Inode) { n.Parent = w.sub })...)
 			return append(ops, w.edit(w.sub, func(n *meta.Inode) { n.Entries++; n.Nlink++ })...)
@@ -220,27 +220,27 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"an entry by cookie of another name", func(w *ward) []segment.Op {
 			d := w.entry(w.sub, "fresh")
 			d.Name = "flesh"
-			return []segment.Op{set(d.EncodeCookie(w.sub.Ino))}
+			return []segment.Op{setOp(d.EncodeCookie(w.sub.Ino))}
 		}, fsck.Entries, "/dir/sub"},
 		{"a target", func(w *ward) []segment.Op {
 			return []segment.Op{gone(meta.TargetKey(w.link.Ino))}
 		}, fsck.Belongings, "/dir/l"},
 		{"a target's length", func(w *ward) []segment.Op {
 			k := meta.TargetKey(w.link.Ino)
-			return []segment.Op{set(k, meta.EncodeBytes(k, []byte("elsewhere")))}
+			return []segment.Op{setOp(k, meta.EncodeBytes(k, []byte("elsewhere")))}
 		}, fsck.Belongings, "/dir/l"},
 		{"an attribute", func(w *ward) []segment.Op {
 			return []segment.Op{gone(meta.XattrKey(w.f.Ino, "user.a"))}
 		}, fsck.Belongings, "/dir/f"},
 		{"an attribute of nothing", func(w *ward) []segment.Op {
 			k := meta.XattrKey(w.fresh.Ino+1, "user.a")
-			return []segment.Op{set(k, meta.EncodeBytes(k, nil))}
+			return []segment.Op{setOp(k, meta.EncodeBytes(k, nil))}
 		}, fsck.Belongings, ""},
 		{"a lost inode", func(w *ward) []segment.Op {
 			return []segment.Op{gone(meta.OrphanKey(w.held.Ino))}
 		}, fsck.Orphan, ""},
 		{"an orphan with a name", func(w *ward) []segment.Op {
-			return []segment.Op{set(meta.EncodeOrphan(w.fresh))}
+			return []segment.Op{setOp(meta.EncodeOrphan(w.fresh))}
 		}, fsck.Orphan, "/dir/sub/fresh"},
 		{"a size", func(w *ward) []segment.Op {
 			return w.edit(w.fresh, func(n *meta.Inode) { n.Size = 1000 })
@@ -251,7 +251,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"extents that overlap", func(w *ward) []segment.Op {
 			x := w.extent(w.fresh.Ino)
 			x.Off, x.Len = 7, 8
-			return []segment.Op{set(x.Encode(w.fresh.Ino))}
+			return []segment.Op{setOp(x.Encode(w.fresh.Ino))}
 		}, fsck.Extents, "/dir/sub/fresh"},
 		{"a hole", func(w *ward) []segment.Op {
 			return []segment.Op{gone(meta.ExtentKey(w.fresh.Ino, 0))}
@@ -259,15 +259,18 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a block after the end", func(w *ward) []segment.Op {
 			x := w.extent(w.fresh.Ino)
 			x.Ref.Off = 1 << 24
-			return []segment.Op{set(x.Encode(w.fresh.Ino))}
+			return []segment.Op{setOp(x.Encode(w.fresh.Ino))}
 		}, fsck.Block, "/dir/sub/fresh"},
 		{"a block of no segment", func(w *ward) []segment.Op {
 			x := w.extent(w.fresh.Ino)
 			x.Ref.Seq = 99
-			return []segment.Op{set(x.Encode(w.fresh.Ino))}
+			return []segment.Op{setOp(x.Encode(w.fresh.Ino))}
+		}, fsck.Block, "/dir/sub/fresh"},
+		{"a block of a segment that was condemned", func(*ward) []segment.Op {
+			return []segment.Op{setOp(meta.EncodeCondemned(1, 1))}
 		}, fsck.Block, "/dir/sub/fresh"},
 		{"used by the volume", func(*ward) []segment.Op {
-			return []segment.Op{set(meta.Accounting{Bytes: 5, Inodes: 3}.Encode())}
+			return []segment.Op{setOp(meta.Accounting{Bytes: 5, Inodes: 3}.Encode())}
 		}, fsck.Quota, ""},
 		{"no accounting", func(*ward) []segment.Op {
 			return []segment.Op{gone(meta.AccountingKey())}
@@ -278,16 +281,16 @@ func TestCheckFindsDamage(t *testing.T) {
 				w.t.Fatal(err)
 			}
 			s.Used.Bytes++
-			return []segment.Op{set(s.Encode())}
+			return []segment.Op{setOp(s.Encode())}
 		}, fsck.Quota, "/.snapshots/monday"},
 		{"a content of two files", func(w *ward) []segment.Op {
 			return w.edit(w.fresh, func(n *meta.Inode) { n.Content = w.inode(w.f).Content })
 		}, fsck.Content, "/dir/sub/fresh"},
 		{"a dead content that lives", func(w *ward) []segment.Op {
-			return []segment.Op{set(meta.EncodeDead(w.fresh.Ino, 1))}
+			return []segment.Op{setOp(meta.EncodeDead(w.fresh.Ino, 1))}
 		}, fsck.Content, "/dir/sub/fresh"},
 		{"another dead content that lives", func(w *ward) []segment.Op {
-			return []segment.Op{set(meta.EncodeDead(w.inode(w.f).Content, 1))}
+			return []segment.Op{setOp(meta.EncodeDead(w.inode(w.f).Content, 1))}
 		}, fsck.Content, "/dir/f"},
 		{"a content of none", func(w *ward) []segment.Op {
 			return []segment.Op{gone(meta.DeadKey(w.old.Ino))}
@@ -295,34 +298,34 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a snapshot", func(*ward) []segment.Op { return []segment.Op{gone(meta.SnapshotKey(1))} }, fsck.Snapshot, ""},
 		{"a snapshot's name", func(*ward) []segment.Op { return []segment.Op{gone(meta.NamedKey("monday"))} }, fsck.Snapshot, ""},
 		{"a name of no snapshot", func(*ward) []segment.Op {
-			return []segment.Op{set(meta.EncodeNamed("tuesday", 1))}
+			return []segment.Op{setOp(meta.EncodeNamed("tuesday", 1))}
 		}, fsck.Snapshot, ""},
 		{"the newest snapshot", func(w *ward) []segment.Op {
 			v := w.versions()
 			v.Newest = 0
-			return []segment.Op{set(v.Encode())}
+			return []segment.Op{setOp(v.Encode())}
 		}, fsck.Snapshot, ""},
 		{"the last snapshot", func(w *ward) []segment.Op {
 			v := w.versions()
 			v.Last = 0
-			return []segment.Op{set(v.Encode())}
+			return []segment.Op{setOp(v.Encode())}
 		}, fsck.History, "/dir/sub"},
 		{"the history of what came later", func(w *ward) []segment.Op {
 			k := meta.HistoryKey(meta.InodeKey(w.fresh.Ino), 1)
-			return []segment.Op{set(k, meta.EncodeHistory(k, nil, false))}
+			return []segment.Op{setOp(k, meta.EncodeHistory(k, nil, false))}
 		}, fsck.History, "/dir/sub/fresh"},
 		{"what no snapshot needs", func(w *ward) []segment.Op {
 			v := w.versions()
 			v.Last = 2
 			k := meta.HistoryKey(meta.InodeKey(w.f.Ino), 2)
-			return []segment.Op{set(v.Encode()), set(k, meta.EncodeHistory(k, nil, false))}
+			return []segment.Op{setOp(v.Encode()), setOp(k, meta.EncodeHistory(k, nil, false))}
 		}, fsck.Leftover, "/dir/f"},
 		{"a dead content that no snapshot shows", func(*ward) []segment.Op {
-			return []segment.Op{set(meta.EncodeDead(12345, 0))}
+			return []segment.Op{setOp(meta.EncodeDead(12345, 0))}
 		}, fsck.Leftover, ""},
 		{"what a snapshot has of an inode", func(w *ward) []segment.Op {
 			k := meta.HistoryKey(meta.InodeKey(w.old.Ino), 1)
-			return []segment.Op{set(k, meta.EncodeHistory(k, nil, false))}
+			return []segment.Op{setOp(k, meta.EncodeHistory(k, nil, false))}
 		}, fsck.Name, "/.snapshots/monday/dir/sub/old"},
 		{"what a snapshot has of a file's extents", func(w *ward) []segment.Op {
 			return []segment.Op{gone(meta.ExtentKey(w.old.Ino, 0))}

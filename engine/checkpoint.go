@@ -17,60 +17,63 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Checkpoint writes the metadata as they are at the applied position as a checkpoint, sealed with
-// the volume's data key of that number. Changes go on meanwhile, and are not in it. The volume must
-// not be closed before it has returned.
-func (e *Engine) Checkpoint(ctx context.Context, number uint32, key *segment.DataKey, to checkpoint.Objects) (
-	m *checkpoint.Manifest, stats checkpoint.Stats, err error) {
-	view := e.store.Snapshot(nil)
-	defer func() { err = errors.Join(err, view.Close()) }()
-	value, ok, _, err := view.Get(meta.AppliedKey())
-	if err != nil {
-		return nil, stats, fmt.Errorf("write checkpoint: %w", err)
-	}
-	var state meta.State
-	if ok { // else nothing was applied
-		if state, err = meta.DecodeState(meta.AppliedKey(), value); err != nil {
-			return nil, stats, fmt.Errorf("write checkpoint: %w", err)
-		}
-	}
-	head := checkpoint.Head{Volume: segment.VolumeID(e.cfg.ID), At: state.Position, Epoch: state.Epoch, Key: number}
-	return checkpoint.Write(ctx, head, key, shared(view), to)
-}
-
-// shared iterates over the pairs that every copy has alike: all but the applied position.
-func shared(view *meta.View) iter.Seq2[checkpoint.Pair, error] {
-	return func(yield func(checkpoint.Pair, error) bool) {
-		for p, err := range view.Range(nil, nil) {
-			if err == nil && meta.Table(p.Key[0]) == meta.Applied {
-				continue
-			}
-			if !yield(checkpoint.Pair{Key: p.Key, Value: p.Value}, err) {
-				return
-			}
-		}
-	}
-}
-
 // installing is what follows the name of a folder that Install has not finished.
 const installing = ".installing"
 
+// Ready is told what a checkpoint lists of the log before it.
+type Ready func(all []Segment, condemned map[uint64]bool) error
+
+// Unfinished is the folder in which Install works, for metadata in dir.
+func Unfinished(dir string) string { return dir + installing }
+
 // Install makes the metadata in cfg.Dir from a checkpoint, for an Open that replays the log after
-// it. The folder must be empty, or not exist. It appears there when all is in it and durable. What
-// an Install that was interrupted left is in another folder beside it, and the next one removes
-// that. Of cfg, only ID, FS, Dir, DataKey, Rand, Pebble and Logger are used. Errors about an object
-// of the checkpoint are checkpoint.ObjectErrors.
-func Install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects) error {
-	err := install(ctx, cfg, m, from)
+// it. The folder must be empty, or not exist. It appears there when all is in it and durable, and
+// ready has returned nil: ready gets the segments of the log before the checkpoint, which is where
+// the log must begin then, and which of them are condemned. What an Install that a crash
+// interrupted left is in another folder beside it, and the next one removes that. Of cfg, only ID,
+// FS, Dir, DataKey, Rand, Pebble and Logger are used. Errors about an object of the checkpoint are
+// checkpoint.ObjectErrors.
+func Install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects, ready Ready) error {
+	err := install(ctx, cfg, m, from, ready)
 	if err != nil {
 		return fmt.Errorf("install checkpoint at %s of volume %s: %w", m.At, cfg.ID, err)
 	}
 	return nil
 }
 
-func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects) error {
+func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from checkpoint.Objects, ready Ready) (err error) {
 	if m.Volume != segment.VolumeID(cfg.ID) {
 		return fmt.Errorf("it is of volume %x", m.Volume)
+	}
+	dir := Unfinished(cfg.Dir)
+	if err := cfg.FS.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove what an earlier attempt left: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, cfg.FS.RemoveAll(dir))
+		}
+	}()
+	store, err := meta.Open(meta.Options{FS: cfg.FS, Dir: dir, DataKey: cfg.DataKey, Rand: cfg.Rand, Cache: cfg.Pebble,
+		Logger: cfg.Logger.With("volume", cfg.ID)})
+	if err != nil {
+		return err
+	}
+	err = fill(store, m.ReadPairs(ctx, from), meta.State{Position: m.At, Epoch: m.Epoch})
+	var segments []Segment
+	var condemned map[uint64]bool
+	t := &tree{view: store.Live(nil)}
+	if err == nil {
+		segments, err = t.segments()
+	}
+	if err == nil {
+		condemned, err = t.condemned()
+	}
+	if err := errors.Join(err, store.Close()); err != nil { // Close makes all durable
+		return err
+	}
+	if err := ready(segments, condemned); err != nil {
+		return err
 	}
 	there, err := cfg.FS.List(cfg.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -78,19 +81,6 @@ func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from check
 	}
 	if len(there) > 0 {
 		return fmt.Errorf("%s has %d files, remove the metadata there first", cfg.Dir, len(there))
-	}
-	dir := cfg.Dir + installing
-	if err := cfg.FS.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove what an earlier attempt left: %w", err)
-	}
-	store, err := meta.Open(meta.Options{FS: cfg.FS, Dir: dir, DataKey: cfg.DataKey, Rand: cfg.Rand, Cache: cfg.Pebble,
-		Logger: cfg.Logger.With("volume", cfg.ID)})
-	if err != nil {
-		return err
-	}
-	err = fill(store, m.ReadPairs(ctx, from), meta.State{Position: m.At, Epoch: m.Epoch})
-	if err := errors.Join(err, store.Close()); err != nil { // Close makes all durable
-		return err
 	}
 	if err := cfg.FS.Rename(dir, cfg.Dir); err != nil {
 		return err

@@ -66,8 +66,18 @@ var checkpointKey = segment.DataKey{4, 5}
 
 func takeCheckpoint(t *testing.T, e *Engine, to checkpoint.Objects) *checkpoint.Manifest {
 	t.Helper()
-	m, _, err := e.Checkpoint(t.Context(), 1, &checkpointKey, to)
+	view := e.store.Snapshot(nil)
+	var state meta.State
+	value, ok, _, err := view.Get(meta.AppliedKey())
+	if err == nil && ok {
+		state, err = meta.DecodeState(meta.AppliedKey(), value)
+	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	c := Cut{view: view, head: checkpoint.Head{Volume: segment.VolumeID(testID), At: state.Position, Epoch: state.Epoch, Key: 1}}
+	m, _, err := c.Write(t.Context(), &checkpointKey, to)
+	if err := errors.Join(err, c.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -83,6 +93,9 @@ func openCheckpoint(t *testing.T, hash checkpoint.Hash, from checkpoint.Objects)
 	}
 	return m
 }
+
+// anyLog takes segments for no log.
+func anyLog([]Segment, map[uint64]bool) error { return nil }
 
 func installConfig(disk vfs.FS) Config {
 	return Config{ID: testID, FS: disk, Dir: "meta", DataKey: testKey, Rand: rand.Reader, Logger: slog.New(slog.DiscardHandler)}
@@ -120,7 +133,7 @@ func TestRebuiltFromCheckpoint(t *testing.T) {
 			t.Fatalf("opened %+v, made %+v", opened.Head, m.Head)
 		}
 		disk := vfs.NewCrashableMem()
-		if err := Install(t.Context(), installConfig(disk), opened, store); err != nil {
+		if err := Install(t.Context(), installConfig(disk), opened, store, anyLog); err != nil {
 			t.Fatal(err)
 		}
 		e := openEngine(t, disk.CrashClone(vfs.CrashCloneCfg{}), h.journal, nil)
@@ -168,7 +181,7 @@ func TestCheckpointOverLog(t *testing.T) {
 	}
 	want := everything(t, h.engine)
 	disk := vfs.NewMem()
-	if err := Install(ctx, installConfig(disk), openCheckpoint(t, m.Hash(), store), store); err != nil {
+	if err := Install(ctx, installConfig(disk), openCheckpoint(t, m.Hash(), store), store, anyLog); err != nil {
 		t.Fatal(err)
 	}
 	var j logJournal
@@ -276,7 +289,7 @@ func TestCrashDuringInstall(t *testing.T) {
 		return nil
 	}
 	opened := openCheckpoint(t, m.Hash(), store)
-	if err := Install(t.Context(), installConfig(watched{disk, picture}), opened, store); err != nil {
+	if err := Install(t.Context(), installConfig(watched{disk, picture}), opened, store, anyLog); err != nil {
 		t.Fatal(err)
 	}
 	store.get = nil
@@ -289,10 +302,11 @@ func TestCrashDuringInstall(t *testing.T) {
 			if _, err := d.Stat("meta" + installing); err == nil {
 				left++
 			}
-			if err := Install(t.Context(), installConfig(d), opened, store); err != nil {
+			if err := Install(t.Context(), installConfig(d), opened, store, anyLog); err != nil {
 				t.Fatalf("crash %d: %v", i, err)
 			}
-		} else if err := Install(t.Context(), installConfig(d), opened, store); err == nil || !strings.Contains(err.Error(), "remove") {
+		} else if err := Install(t.Context(), installConfig(d), opened, store, anyLog); err == nil ||
+			!strings.Contains(err.Error(), "remove") {
 			t.Fatalf("crash %d: over metadata: %v", i, err)
 		}
 		if i%7 > 0 && len(names) == 0 {
@@ -338,7 +352,7 @@ func TestInstallOfADamagedCheckpoint(t *testing.T) {
 		whole := store.all[n]
 		for _, b := range [][]byte{nil, append(bytes.Clone(whole), 0), whole[1:]} {
 			store.all[n] = b
-			err := Install(t.Context(), installConfig(disk), m, store)
+			err := Install(t.Context(), installConfig(disk), m, store, anyLog)
 			var object *checkpoint.ObjectError
 			if !errors.As(err, &object) || object.Name != n {
 				t.Fatalf("%s: %v", n, err)
@@ -351,10 +365,10 @@ func TestInstallOfADamagedCheckpoint(t *testing.T) {
 	}
 	other := installConfig(disk)
 	other.ID[0]++
-	if err := Install(t.Context(), other, m, store); err == nil || !strings.Contains(err.Error(), "it is of volume") {
+	if err := Install(t.Context(), other, m, store, anyLog); err == nil || !strings.Contains(err.Error(), "it is of volume") {
 		t.Fatalf("of another volume: %v", err)
 	}
-	if err := Install(t.Context(), installConfig(disk), m, store); err != nil {
+	if err := Install(t.Context(), installConfig(disk), m, store, anyLog); err != nil {
 		t.Fatal(err)
 	}
 }

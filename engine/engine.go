@@ -113,6 +113,7 @@ type Engine struct {
 	failed     error         // the store refused a record; nothing works after that
 	closed     bool
 	cacheGen   uint64 // namespace in the cache; new when positions may be used again
+	cutting    cutting
 	transient  map[string]*transientSlot
 
 	holds struct {
@@ -182,6 +183,9 @@ func Open(cfg Config) (*Engine, error) {
 	if e.failed == nil {
 		e.failed = e.openVersions()
 	}
+	if e.failed == nil {
+		e.failed = e.openCutting()
+	}
 	if e.failed != nil {
 		return nil, errors.Join(fmt.Errorf("open volume %s: %w", cfg.ID, e.failed), store.Close())
 	}
@@ -235,7 +239,11 @@ func (e *Engine) Close() error {
 	}
 	e.mu.Unlock()
 	e.ahead.stop()
-	return e.store.Close()
+	var err error
+	if c := e.TakeCut(); c != nil {
+		err = c.Close()
+	}
+	return errors.Join(err, e.store.Close())
 }
 
 // place names an operation and its object, for errors.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/volume"
 )
 
@@ -87,10 +88,10 @@ func (t *tx) newest() (*meta.VersionsOf, error) {
 // raise raises the volume's format level to what snapshots need, and reports whether it has that
 // now. The change has read the versions.
 func (t *tx) raise() bool {
-	if t.versions.Level < meta.Format && t.engine.cfg.Level() >= meta.Format {
-		t.versions.Level = meta.Format // take writes it
+	if t.versions.Level < meta.SnapshotLevel && t.engine.cfg.Level() >= meta.SnapshotLevel {
+		t.versions.Level = meta.SnapshotLevel // take writes it
 	}
-	return t.versions.Level >= meta.Format
+	return t.versions.Level >= meta.SnapshotLevel
 }
 
 // take adds a snapshot of what is there before the change. What the change itself makes has the
@@ -258,4 +259,22 @@ func (e *Engine) keepRange(ctx context.Context, p place, lo, hi []byte) error {
 		}
 	}
 	return nil
+}
+
+// versionsIn returns what records say last of the volume's snapshots; nil: nothing. It returns a
+// *meta.NewerError if one raises the volume's format level beyond what this release knows.
+func versionsIn(records [][]segment.Op) (last *meta.VersionsOf, err error) {
+	key := meta.VersionsKey()
+	for _, ops := range records {
+		for _, op := range ops {
+			if op.Kind == segment.Set && bytes.Equal(op.Key, key) {
+				v, err := meta.DecodeVersions(op.Key, op.Value)
+				if err != nil {
+					return nil, err
+				}
+				last = &v
+			}
+		}
+	}
+	return last, nil
 }

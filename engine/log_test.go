@@ -111,6 +111,7 @@ func (h *logHost) open() {
 	h.ok(h.log.Recovered().Doubt)
 	j.Log = h.log
 	h.log.ShowTo(h.engine)
+	h.engine.KnowSegments(closedOf(h.log))
 	replay := func() {
 		h.Helper()
 		h.ok(h.log.Replay(context.Background(), h.engine.lastEnd(), func(e log.Entry) error {
@@ -132,6 +133,14 @@ func (h *logHost) open() {
 		}
 	})
 	h.ok(h.engine.Lead(context.Background(), h.epoch))
+}
+
+// closedOf returns what KnowSegments needs.
+func closedOf(l *log.Log) func(uint64) (Segment, bool) {
+	return func(seq uint64) (Segment, bool) {
+		s, ok := l.Segment(seq)
+		return Segment{Seq: s.Seq, Epoch: s.Epoch, Key: s.Key, Salt: s.Salt, Len: s.Len, Hash: s.Hash}, ok
+	}
 }
 
 // close closes the log, which can no longer write if the power is lost.

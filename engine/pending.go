@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +22,7 @@ type pendingRecord struct {
 	touched  []uint64
 	size     int  // bytes of keys and values
 	unstable bool // its data is shown before it is committed
+	record   bool // else it is the beginning of a segment
 }
 
 const (
@@ -77,6 +77,7 @@ func (e *Engine) Ingest(entries []journal.Entry) error {
 		}
 		p := pendingRecord{end: en.End}
 		if en.Record != nil {
+			p.record = true
 			p.epoch, p.ops, p.touched = en.Record.Epoch, meta.Operations(en.Record), en.Record.Touched
 		}
 		e.queue(p)
@@ -144,11 +145,11 @@ func (e *Engine) kick() {
 }
 
 // committed returns how many pending records can be applied in one batch of about limit bytes,
-// which ends in the segment in which it begins or in the next one. The caller holds mu.
+// which are all in one segment. The caller holds mu.
 func (e *Engine) committed(limit int) int {
 	n, size := 0, 0
 	for n < len(e.pending) && size < limit && e.pending[n].end.Compare(e.commit) <= 0 &&
-		e.pending[n].end.Seq <= e.pending[0].end.Seq+1 {
+		e.pending[n].end.Seq == e.pending[0].end.Seq {
 		size += e.pending[n].size
 		n++
 	}
@@ -178,8 +179,10 @@ func (e *Engine) apply() {
 		after := e.store.State()
 		after.Position = batch[n-1].end
 		ops := make([][]segment.Op, n)
+		records := false // else there are only beginnings of segments
 		for i, p := range batch {
 			ops[i] = p.ops
+			records = records || p.record
 			after.Epoch = max(after.Epoch, p.epoch)
 		}
 		versions, err := versionsIn(ops)
@@ -187,6 +190,14 @@ func (e *Engine) apply() {
 			e.rolling.Store(versions.Rolling)
 		}
 		e.mu.Unlock()
+		if err == nil && records {
+			err = e.listSegments(after.Position.Seq)
+		}
+		if err == nil {
+			var more []segment.Op
+			more, err = e.askedIn(ops, after.Position.Seq)
+			ops = append(ops, more)
+		}
 		if err == nil {
 			err = e.store.Apply(ops, after)
 		}
@@ -218,24 +229,6 @@ func (e *Engine) apply() {
 		}
 		e.notify()
 	}
-}
-
-// versionsIn returns what records say last of the volume's snapshots; nil: nothing. It returns a
-// *meta.NewerError if one raises the volume's format level beyond what this release knows.
-func versionsIn(records [][]segment.Op) (last *meta.VersionsOf, err error) {
-	key := meta.VersionsKey()
-	for _, ops := range records {
-		for _, op := range ops {
-			if op.Kind == segment.Set && bytes.Equal(op.Key, key) {
-				v, err := meta.DecodeVersions(op.Key, op.Value)
-				if err != nil {
-					return nil, err
-				}
-				last = &v
-			}
-		}
-	}
-	return last, nil
 }
 
 // unkept reports that much is applied and not durable. The caller holds mu.

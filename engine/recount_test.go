@@ -26,7 +26,7 @@ func miscount(t *testing.T, h *host) {
 	}
 	used.Bytes += 1000
 	used.Inodes--
-	if err := h.store.Apply([][]segment.Op{{set(used.Encode())}}, h.store.State()); err != nil {
+	if err := h.store.Apply([][]segment.Op{{setOp(used.Encode())}}, h.store.State()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -63,7 +63,8 @@ func TestRecount(t *testing.T) {
 		write(5)
 		newFile(t, h, volume.Root, "g")
 	}))
-	if err != nil || report.Recount != (meta.Accounting{Bytes: 10, Inodes: 2}) || report.Stored != (meta.Accounting{Bytes: 1010, Inodes: 1}) {
+	is, was := meta.Accounting{Bytes: 10, Inodes: 2}, meta.Accounting{Bytes: 1010, Inodes: 1}
+	if err != nil || report.Recount != is || report.Stored != was {
 		t.Fatalf("recount: %+v, %v", report, err)
 	}
 	wantHealthy(t, h.Engine)
@@ -100,7 +101,7 @@ func TestRecountIsCertain(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Used = 7
-	if err := h.store.Apply([][]segment.Op{{set(n.Encode())}}, h.store.State()); err != nil {
+	if err := h.store.Apply([][]segment.Op{{setOp(n.Encode())}}, h.store.State()); err != nil {
 		t.Fatal(err)
 	}
 	miscount(t, h)

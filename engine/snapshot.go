@@ -49,7 +49,7 @@ func (e *Engine) TakeSnapshot(ctx context.Context, r volume.Request, name string
 		}
 		if !t.raise() {
 			return none, fmt.Errorf("%w: snapshots need format level %d, and not all copies of the volume know it: upgrade their gateways",
-				volume.ErrDelay, meta.Format)
+				volume.ErrDelay, meta.SnapshotLevel)
 		}
 		at := t.now
 		if at.Before(v.Time) { // the clock of an earlier home was ahead

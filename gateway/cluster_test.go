@@ -31,6 +31,7 @@ import (
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/memory"
 	"github.com/weir-storage/weir/federation/spec"
+	"github.com/weir-storage/weir/gateway/checkpoints"
 	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
 	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/gateway/routing"
@@ -68,11 +69,12 @@ type cluster struct {
 	late   *sync.Mutex // not nil: gateways that start hear of no admission while it is held
 	// tracer, if not nil, returns what follows requests at a gateway that starts.
 	tracer func(site string) Tracer
-	links  *links        // not nil: gateways reach each other by these
-	asked  *atomic.Int64 // not nil: gateways that start count there how often they ask for a control record
-	of     string        // organization of gateways that start; empty: org- and the site
-	lent   *lentRooms    // not nil: stores that others lend to gateways that start
-	own    bool          // gateways that start lend nothing to others
+	links  *links          // not nil: gateways reach each other by these
+	asked  *atomic.Int64   // not nil: gateways that start count there how often they ask for a control record
+	of     string          // organization of gateways that start; empty: org- and the site
+	lent   *lentRooms      // not nil: stores that others lend to gateways that start
+	due    checkpoints.Due // of gateways that start
+	own    bool            // gateways that start lend nothing to others
 }
 
 type clusterNode struct {
@@ -222,7 +224,7 @@ func (c *cluster) start(site string) {
 		StateDir: filepath.Join(c.dir, site, "clients"), Credentials: creds, SiteKey: n.key,
 		Promise: c.promise, Heartbeat: time.Second / 15, Lease: c.lease, Lends: lends,
 		AliveFor: time.Second, Clock: c.bootTime, Timers: clockwork.NewRealClock(),
-		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer, CacheBytes: c.memory,
+		Now: now, Rand: rand.Reader, Logger: logger, Tracer: tracer, CacheBytes: c.memory, Checkpoints: c.due,
 	})
 	fail(err)
 	ctx, stop := context.WithCancel(context.Background())

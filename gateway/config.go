@@ -16,6 +16,7 @@ import (
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/paper"
 	"github.com/weir-storage/weir/gateway/borrowing"
+	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/gateway/meters"
 	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/pki"
@@ -57,15 +58,16 @@ type Config struct {
 	CacheBytes int64         // of plaintext blocks in memory, default 256 MiB
 	Memory     int64         // of what NFS clients have and ask for, default 192 MiB
 
-	Clock  func() time.Duration // monotonic, counts suspend
-	Timers clockwork.Clock      // for waits and intervals
-	Now    func() time.Time
-	Rand   io.Reader
-	Logger *slog.Logger
-	Health *Health        // updated as the gateway becomes ready; nil: nobody asks
-	Meters *meters.Meters // nil: nobody reads them
-	Slow   time.Duration  // operations of clients that take as long are logged; 0: none is
-	Tracer Tracer         // nil: nobody follows requests
+	Clock       func() time.Duration // monotonic, counts suspend
+	Timers      clockwork.Clock      // for waits and intervals
+	Now         func() time.Time
+	Rand        io.Reader
+	Logger      *slog.Logger
+	Health      *Health         // updated as the gateway becomes ready; nil: nobody asks
+	Meters      *meters.Meters  // nil: nobody reads them
+	Slow        time.Duration   // operations of clients that take as long are logged; 0: none is
+	Tracer      Tracer          // nil: nobody follows requests
+	Checkpoints checkpoints.Due // when they are made; zero: as usual
 	// Diagnostics are files of the process for a support bundle, besides the gateway's own.
 	Diagnostics []Diagnostic
 }

@@ -31,17 +31,17 @@ func (r *Replica) tend() {
 	look := r.uploader.due(r.core.Commit(), end)
 	r.mu.Unlock()
 	if leading && (stale && stores || full) {
-		r.rollSoon()
+		r.Roll()
 	}
 	if look {
 		r.upload()
 	}
 }
 
-// rollSoon makes the event loop seal the last segment, so that it can be uploaded. The event loop
-// does it because it also ends the reign: a segment begun after the reign would be one that no
-// other log has.
-func (r *Replica) rollSoon() { r.enqueue(input{do: r.roll, kind: mergedRoll}) }
+// Roll makes the event loop of a home seal the last segment, so that it can be uploaded. It does
+// not wait. The event loop does it because it also ends the reign: a segment begun after the reign
+// would be one that no other log has.
+func (r *Replica) Roll() { r.enqueue(input{do: r.roll, kind: mergedRoll}) }
 
 func (r *Replica) roll() {
 	r.mu.Lock()
@@ -80,13 +80,14 @@ func (r *Replica) Lag() []federation.ObservedReplica {
 			continue
 		}
 		o := federation.ObservedReplica{Gateway: p.Member.Gateway, Site: p.Member.Site, Durable: federation.Position(p.Match),
-			LagBytes: r.cfg.Log.Distance(p.Match, s.End), LagSeconds: r.lag.Behind(p.Match, now).Seconds(), StuckSeconds: p.Stuck.Seconds()}
+			LagBytes:   r.cfg.Log.Distance(p.Match, s.End) + int64(min(p.Lacks, 1<<60)),
+			LagSeconds: r.lag.Behind(p.Match, now).Seconds(), StuckSeconds: p.Stuck.Seconds()}
 		switch {
 		case !p.Answers:
 			o.State = federation.ReplicaLost
 		case p.Vote:
 			o.State = federation.ReplicaMember
-		case p.Match.Less(s.Commit):
+		case p.Match.Less(s.Commit) || p.Lacks > 0:
 			o.State = federation.ReplicaJoining
 		default:
 			o.State = federation.ReplicaFollower

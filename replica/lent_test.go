@@ -21,7 +21,7 @@ func TestLentStores(t *testing.T) {
 	w.writes(a, 1, 5, record)
 	seal := func() Position {
 		t.Helper()
-		a.replica.rollSoon()
+		a.replica.Roll()
 		end := a.log.End()
 		w.until("what is written is sealed and committed", func() bool {
 			return a.log.End().Seq > end.Seq && !a.replica.Status().Commit.Less(end)

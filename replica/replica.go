@@ -47,6 +47,10 @@ type Config struct {
 	// left out and that may have been acknowledged. The owner closes the replica, keeps its
 	// directory as salvage and makes an empty copy (protocol-6).
 	Aside func(cut Position)
+	// Anew is called, from the event loop, when what comes after this log is dropped everywhere.
+	// All that it has is in the home's log. The owner closes the replica, and lets the copy begin
+	// with a checkpoint that is later. It may be called again.
+	Anew func()
 	// Ended is called once, from the event loop, when the replica takes no part any more, because
 	// its log failed or was disowned. The owner closes the replica and opens the log again. A log
 	// that was disowned is then in doubt (protocol-3), unless why is an *UnnotedError; one that
@@ -161,6 +165,8 @@ func (r *Replica) do(e protocol.Effect, env *Envelope) {
 		r.pause()
 	case protocol.Resume:
 		r.unpause()
+	case protocol.Anew:
+		r.cfg.Anew()
 	case protocol.Disown:
 		r.disown(e)
 	case protocol.Lend:
@@ -170,7 +176,8 @@ func (r *Replica) do(e protocol.Effect, env *Envelope) {
 
 func (r *Replica) logState() protocol.LogState {
 	return protocol.LogState{End: r.cfg.Log.End(), Durable: r.cfg.Log.Durable(), Epochs: r.cfg.Log.Epochs(),
-		Committed: r.cfg.Log.Recovered().Committed}
+		Committed: r.cfg.Log.Recovered().Committed, Lacks: r.cfg.Log.AbsentBytes(),
+		Base: r.cfg.Log.Base()}
 }
 
 func (r *Replica) send(e protocol.Send) {

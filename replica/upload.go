@@ -17,6 +17,7 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/journal"
+	"github.com/weir-storage/weir/replica/protocol"
 )
 
 // Uploads is the part of a site's store that uploading sealed segments needs. Put of a name that
@@ -159,6 +160,51 @@ func (r *Replica) uploadOne(s log.SegmentInfo) error {
 	return nil
 }
 
+// FetchPast gets the segments of the log's past that this copy lacks, because it began with a
+// checkpoint. Those that stored says the site's store has are only noted. It returns when it has
+// all, or with what keeps it from some; then it can be called again.
+func (r *Replica) FetchPast(ctx context.Context, stored func(name string, size uint64) bool) error {
+	defer r.post(protocol.Appended{})
+	var errs []error
+	for after := uint64(0); ctx.Err() == nil; {
+		todo := r.cfg.Log.Absent(after, 64)
+		if len(todo) == 0 {
+			return errors.Join(errs...)
+		}
+		var names []string
+		for _, s := range todo {
+			after = s.Seq
+			if stored(s.Name, s.Len) {
+				names = append(names, s.Name)
+				continue
+			}
+			err := r.cfg.Log.Heal(ctx, s.Seq)
+			if isFull(err) && r.makeRoom(int64(s.Len)) > 0 {
+				err = r.cfg.Log.Heal(ctx, s.Seq)
+			}
+			if isFull(err) {
+				return err // the store takes some first
+			}
+			if err != nil {
+				errs = append(errs, err)
+			}
+			r.post(protocol.Appended{})
+			r.upload()
+		}
+		if err := r.cfg.Log.MarkStored(names...); err != nil {
+			return err
+		}
+		r.post(protocol.Appended{})
+	}
+	return ctx.Err()
+}
+
+// Drop drops segments that are condemned, see log.Log.
+func (r *Replica) Drop(seqs ...uint64) error {
+	defer r.post(protocol.Appended{})
+	return r.cfg.Log.Drop(seqs...)
+}
+
 // segmentReader reads a local segment's file.
 type segmentReader struct {
 	log *log.Log
@@ -249,7 +295,7 @@ func (r *Replica) WaitRoom(ctx context.Context) error {
 	if r.cfg.Store == nil {
 		return journal.ErrFull
 	}
-	r.rollSoon()
+	r.Roll()
 	select {
 	case <-changed:
 		return nil

@@ -65,6 +65,7 @@ type site struct {
 	seen    federation.Revision
 	aside   atomic.Int64 // calls
 	ended   atomic.Int64 // calls
+	anew    atomic.Int64 // calls
 	node    *Node        // nil while down
 	cache   *readcache.Cache
 	pool    cachepool.Pool
@@ -187,7 +188,7 @@ func (s *site) start() {
 	w.net.mu.Unlock()
 	w.must(s.log.Recovered().Doubt)
 	s.machine = newMachine(w)
-	if !s.blind {
+	if !s.blind && real == nil {
 		w.must(s.log.Replay(context.Background(), Position{}, func(e log.Entry) error { return s.machine.Ingest([]log.Entry{e}) }))
 	}
 	s.member = protocol.Member{Gateway: s.name, Site: s.name, Incarnation: pool.Incarnation().String()}
@@ -206,11 +207,13 @@ func (s *site) start() {
 	}
 	cfg := Config{Volume: testVolume, Log: s.log, Machine: m, Policy: w.policy, DataKey: s.key, MaxLag: w.maxLag,
 		Staleness: s.staleness, Blind: s.blind,
-		Store: s.store, Aside: func(Position) { s.aside.Add(1) }, Ended: func(error) { s.ended.Add(1) }, Logger: w.logger(s.name)}
+		Store: s.store, Aside: func(Position) { s.aside.Add(1) }, Ended: func(error) { s.ended.Add(1) },
+		Anew: func() { s.anew.Add(1) }, Logger: w.logger(s.name)}
 	if s.blind {
 		cfg.Machine, cfg.DataKey = nil, [32]byte{}
 	}
 	if real != nil {
+		real.KnowSegments(closedOf(opened))
 		w.must(real.Replay(context.Background(), opened, opened.Recovered().Committed))
 	}
 	s.replica = s.node.Open(cfg)

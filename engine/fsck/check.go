@@ -52,8 +52,10 @@ type checker struct {
 	state    meta.State
 	versions meta.VersionsOf
 	kept     []meta.Snapshot // sorted by generation
-	seed     maphash.Seed
-	dirty    bool // fewer values parse than there are: sums say nothing for certain
+	// The segments that were condemned: some hundred thousand in 10 TB.
+	condemned map[uint64]bool
+	seed      maphash.Seed
+	dirty     bool // fewer values parse than there are: sums say nothing for certain
 
 	stopped  bool // metadata cannot be read, which is a finding
 	progress Progress
@@ -135,7 +137,18 @@ func (c *checker) begin() error {
 	if c.Next == 0 {
 		c.Next = (c.state.Epoch + 1) << 40
 	}
-	lo, hi := meta.SnapshotRange(0)
+	c.condemned = map[uint64]bool{}
+	lo, hi := meta.AllCondemned()
+	err := c.each(c.View, lo, hi, func(p meta.Pair) error {
+		if meta.CheckPair(p.Key, p.Value) == nil {
+			c.condemned[meta.Of(p.Key)] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	lo, hi = meta.SnapshotRange(0)
 	return c.each(c.View, lo, hi, func(p meta.Pair) error {
 		if meta.CheckPair(p.Key, p.Value) != nil {
 			return nil // allPairs tells it

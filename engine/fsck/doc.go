@@ -26,7 +26,8 @@
 //     orphan, and only that.
 //   - fsck-7. A file's extents lie below its size and do not overlap. The inode's used bytes are
 //     their sum.
-//   - fsck-8. Each extent's block lies in a segment of the log, and within its length.
+//   - fsck-8. Each extent's block lies in a segment of the log, and within its length. That segment
+//     was not condemned.
 //   - fsck-9. The accounting, or the snapshot's record of it, is the sum over all inodes.
 //
 // In the present:

@@ -8,9 +8,10 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 )
 
-// Adopt fills an empty log with segments that stores have. A gateway that starts from a checkpoint
-// has no other copy of the log before it. The segments must be consecutive. They count as uploaded
-// and evicted. They are durable when Adopt returns.
+// Adopt fills an empty log with segments whose files are not here. A copy that starts from a
+// checkpoint has no other log before it. The segments must be consecutive. Those that are Uploaded
+// count as evicted, those that are Dropped stay so, the others are Absent. They are durable when
+// Adopt returns.
 func (l *Log) Adopt(infos []SegmentInfo) error {
 	l.writer.Lock()
 	defer l.writer.Unlock()
@@ -29,7 +30,7 @@ func (l *Log) Adopt(infos []SegmentInfo) error {
 	for _, in := range infos {
 		s := seg{
 			header: segment.Header{Volume: l.cfg.Volume, Seq: in.Seq, Epoch: in.Epoch, Key: in.Key, Salt: in.Salt, Prev: in.Prev},
-			len:    in.Len, hash: in.Hash, closed: true, uploaded: true, noted: true,
+			len:    in.Len, hash: in.Hash, closed: true, uploaded: in.Uploaded && !in.Dropped, dropped: in.Dropped, noted: true,
 		}
 		if in.Seq != link.Seq+1 || in.Prev != link || in.Len < segment.HeaderSize || in.Len > segment.MaxOffset {
 			return fmt.Errorf("adopt segments in %s: segment %d does not follow %d", l.cfg.Dir.Path(), in.Seq, link.Seq)

@@ -48,6 +48,7 @@ type SegmentInfo struct {
 	Name       string // of the object in stores
 	Local      bool   // its file is on this pool
 	Uploaded   bool   // MarkStored recorded an upload
+	Dropped    bool   // Drop was called: no copy has it any more
 }
 
 // Source is another place that has closed segments: a store, or another gateway.
@@ -154,6 +155,8 @@ var (
 	ErrNoKey = errors.New("data key is not known")
 	// ErrNotClosed: the segment may still grow, or there is no such segment.
 	ErrNotClosed = errors.New("segment is not closed")
+	// ErrDropped: the segment was condemned, and no copy keeps it.
+	ErrDropped = errors.New("segment was condemned and dropped")
 	// ErrNotUploaded: the segment exists nowhere else.
 	ErrNotUploaded = errors.New("segment is not uploaded")
 )

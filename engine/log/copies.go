@@ -23,6 +23,9 @@ type readFunc func(p []byte, off uint64) error
 // ended, it returns the context's error. An outline asks other gateways all the time, and its owner
 // asks the home for what it cannot read: that one copy is out of reach is only told with the rest.
 func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, try func(read readFunc, local bool) error) error {
+	if s.dropped {
+		return fmt.Errorf("read segment %d offset %d in %s: %w: %w", s.header.Seq, off, l.cfg.Dir.Path(), ErrUnreadable, ErrDropped)
+	}
 	var errs []error
 	damaged := false // the file here, perhaps
 	failed := func(path string, err error) {

@@ -371,4 +371,130 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// TestAbsent: a copy that began with a checkpoint lacks segments until it fetched them or found
+// them in its store, and knows so after each restart.
+func TestAbsent(t *testing.T) {
+	s := newSetup(20)
+	l, _, _, _, _ := stored(t, &s)
+	segs := l.Segments()
+	var all uint64
+	for i := range segs {
+		segs[i].Uploaded = false
+		all += segs[i].Len
+	}
+	n := setup{disk: newDisk(21, 1<<30), size: 2000, sources: s.sources}
+	a := n.mustOpen(t)
+	must(t, a.Adopt(segs))
+	lacks := all
+	check := func(missing ...uint64) {
+		t.Helper()
+		for range 2 {
+			var got []uint64
+			for after := uint64(0); ; {
+				more := a.Absent(after, 1)
+				if len(more) == 0 {
+					break
+				}
+				after = more[0].Seq
+				got = append(got, after)
+			}
+			if !slices.Equal(got, missing) || a.AbsentBytes() != lacks || a.Recovered().Doubt != nil {
+				t.Fatalf("missing are %d, %d bytes, want %d, %d; %v", got, a.AbsentBytes(), missing, lacks, a.Recovered().Doubt)
+			}
+			a = n.restart(t)
+		}
+	}
+	want := make([]uint64, len(segs))
+	for i := range segs {
+		want[i] = segs[i].Seq
+	}
+	check(want...)
+	wantErr(t, a.Evict(1), ErrNotUploaded)
+	must(t, a.Heal(t.Context(), 2))
+	lacks -= segs[1].Len
+	want = slices.Delete(want, 1, 2)
+	check(want...)
+	must(t, a.MarkStored(segs[0].Name))
+	lacks -= segs[0].Len
+	check(want[1:]...)
+	must(t, a.MarkStored(segs[1].Name))
+	must(t, a.Evict(2))
+	check(want[1:]...)
+	for _, seq := range want[1:] {
+		must(t, a.Heal(t.Context(), seq))
+	}
+	lacks = 0
+	check()
+	pull(t, a, l, 1000)
+	check()
+}
+
+// TestDrop: what is dropped is gone from the pool, stays so over restarts, and is known to be gone.
+func TestDrop(t *testing.T) {
+	s := newSetup(22)
+	l, refs, raws, near, far := stored(t, &s)
+	segs := l.Segments()
+	must(t, l.Evict(segs[1].Seq))
+	wantErr(t, l.Drop(l.End().Seq), ErrNotClosed)
+	must(t, l.Drop(segs[0].Seq, segs[1].Seq))
+	near.reads, far.reads = 0, 0
+	l.tail.reset() // memory may have more
+	for range 2 {
+		if l.Base() != segs[1].end() || l.Recovered().Doubt != nil || l.AbsentBytes() != 0 || l.LocalBytes() == 0 {
+			t.Fatal(l.Base(), l.Recovered().Doubt, l.AbsentBytes(), l.LocalBytes())
+		}
+		_, _, err := l.Read(t.Context(), Position{}, 1)
+		wantErr(t, err, ErrDropped)
+		_, err = l.ReadBlocks(t.Context(), refs[:1])
+		wantErr(t, err, ErrDropped)
+		wantErr(t, l.Heal(t.Context(), segs[0].Seq), ErrDropped)
+		wantBlocks(t, l, refs[len(refs)-1:], raws[len(raws)-1:])
+		must(t, l.Drop(segs[0].Seq))
+		if len(l.Absent(0, 10)) > 0 || near.reads+far.reads > 0 {
+			t.Fatal("somebody is asked for what is dropped")
+		}
+		l = s.restart(t)
+	}
+}
+
+// TestRebase: a log that ends early begins with a checkpoint, and keeps the files that it has.
+func TestRebase(t *testing.T) {
+	s := newSetup(23)
+	l, refs, raws, _, _ := stored(t, &s)
+	segs := l.Segments()
+	n := setup{disk: newDisk(24, 1<<30), size: 2000, sources: s.sources}
+	a := n.mustOpen(t)
+	frames := allFrames(t, l, 1<<20)
+	_, err := a.Ingest(Position{}, frames[:int(segs[0].Len+segs[1].Len+segs[2].Len/2)])
+	if a.End().Seq != segs[2].Seq {
+		t.Fatal(a.End(), err)
+	}
+	must(t, a.Wait(t.Context(), a.End()))
+	id := a.Identity()
+	must(t, a.Close())
+	infos := slices.Clone(segs)
+	for i := range infos {
+		infos[i].Local, infos[i].Uploaded, infos[i].Dropped = i == 0, false, i == 1
+	}
+	must(t, Rebase(a.cfg.Dir, infos))
+	for range 2 {
+		a = n.restart(t)
+		if a.End() != segs[len(segs)-1].end() || a.Durable() != a.End() || a.Identity() != id || a.Recovered().Doubt != nil ||
+			a.Recovered().Committed != a.End() {
+			t.Fatal(a.End(), a.Recovered())
+		}
+		if got := a.Absent(0, 100); len(got) != len(segs)-2 || got[0].Seq != segs[2].Seq {
+			t.Fatalf("%d are absent: %+v", len(got), got)
+		}
+		wantBlocks(t, a, refs[:1], raws[:1])
+	}
+	pull(t, a, l, 1000)
+	if a.End() != l.End() {
+		t.Fatal(a.End(), l.End())
+	}
+	if err := Rebase(a.cfg.Dir, []SegmentInfo{segs[1]}); err == nil {
+		t.Fatal("rebased to a hole")
+	}
+}
+
 func (s SegmentInfo) end() Position { return Position{Seq: s.Seq, Off: s.Len} }

@@ -25,8 +25,10 @@
 //	      32 BLAKE3 · 4 CRC-32C of all before
 //
 // The states are 1: the segment is closed, and its file is here; 2: it is also in a store; 3: it is
-// only in a store; 4: what the table says of segments after this sequence counts no more. A slot
-// that does not verify is left out. A crash tears only slots that nothing relies on yet.
+// only in a store; 4: what the table says of segments after this sequence counts no more; 5: it is
+// neither here nor in the site's store, but other copies have it; 6: it was condemned, and no copy
+// keeps it. A slot that does not verify is left out. A crash tears only slots that nothing relies
+// on yet.
 //
 // A slot of state 1 is written after the segment was fsynced and the next one begun, and before the
 // segment could grow again a slot of state 4 is durable. So a slot never claims what the disk may

@@ -49,7 +49,7 @@ func (l *Log) MarkStored(names ...string) error {
 		if err != nil {
 			return fmt.Errorf("mark stored: %w", err)
 		}
-		if !s.uploaded {
+		if !s.uploaded && !s.dropped {
 			s.uploaded = true
 			entries = append(entries, entryOf(&s))
 		}

@@ -36,6 +36,9 @@ func (l *Log) heal(ctx context.Context, seq uint64, evicted bool) (healed bool, 
 	if !s.local && !evicted {
 		return false, nil
 	}
+	if s.dropped {
+		return false, fmt.Errorf("heal segment %d in %s: %w", seq, l.cfg.Dir.Path(), ErrDropped)
+	}
 	if s.local {
 		err := l.verifyFile(&s)
 		if err == nil {
@@ -145,7 +148,7 @@ func (l *Log) install(s *seg, temp string) error {
 	}
 	l.files.drop(s.header.Seq)
 	s.local = true
-	if s.uploaded {
+	if !now.local { // else it was only damaged
 		if err := l.note(entryOf(s)); err != nil {
 			return err
 		}

@@ -92,6 +92,7 @@ type seg struct {
 	closed   bool
 	local    bool
 	uploaded bool
+	dropped  bool   // nobody has it any more; not local, not uploaded
 	noted    bool   // the segment table has it, as it is
 	before   uint64 // bytes of the known segments before it
 }
@@ -107,7 +108,7 @@ func (s *seg) name() string { return segment.Name(s.header.Volume, s.header.Seq,
 func (s *seg) info() SegmentInfo {
 	return SegmentInfo{
 		Seq: s.header.Seq, Epoch: s.header.Epoch, Key: s.header.Key, Salt: s.header.Salt, Prev: s.header.Prev,
-		Len: s.len, Hash: s.hash, Name: s.name(), Local: s.local, Uploaded: s.uploaded,
+		Len: s.len, Hash: s.hash, Name: s.name(), Local: s.local, Uploaded: s.uploaded, Dropped: s.dropped,
 	}
 }
 

@@ -20,7 +20,7 @@ func BenchmarkLongLog(b *testing.B) {
 	var infos []SegmentInfo
 	var link segment.Link
 	for seq := uint64(1); seq <= 1<<14; seq++ {
-		in := SegmentInfo{Seq: seq, Epoch: 1 + seq/1000, Prev: link, Len: segment.MaxSize, Hash: segment.Hash{byte(seq)}}
+		in := SegmentInfo{Seq: seq, Epoch: 1 + seq/1000, Prev: link, Len: segment.MaxSize, Hash: segment.Hash{byte(seq)}, Uploaded: true}
 		link = segment.Link{Seq: in.Seq, Len: in.Len, Hash: in.Hash}
 		infos = append(infos, in)
 	}

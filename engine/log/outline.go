@@ -55,6 +55,21 @@ func OpenOutline(cfg Config) (*Log, error) {
 	return l, nil
 }
 
+// BeginOutline makes an outline that nobody has open, and that has nothing, one that knows the
+// headers of the given segments, which a checkpoint lists. They are consecutive, from the first one
+// on. They are durable when it returns.
+func BeginOutline(dir cachepool.Dir, volume segment.VolumeID, segments []SegmentInfo) error {
+	var b []byte
+	for _, in := range segments {
+		h := segment.Header{Volume: volume, Seq: in.Seq, Epoch: in.Epoch, Key: in.Key, Salt: in.Salt, Prev: in.Prev}
+		b = segment.AppendHeader(b, h)
+	}
+	if err := cachepool.Replace(dir, outlineName+".tmp", outlineName, b); err != nil {
+		return fmt.Errorf("begin outline in %s: %w", dir.Path(), err)
+	}
+	return nil
+}
+
 // RemoveOutline removes what an outline, which nobody has open, has in a folder.
 func RemoveOutline(dir cachepool.Dir) error {
 	if err := dir.Remove(outlineName); err != nil && !errors.Is(err, fs.ErrNotExist) {

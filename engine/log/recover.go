@@ -220,7 +220,7 @@ func (l *Log) readHeads(t *table, local []uint64, sizes map[uint64]int64) (map[u
 	var g errgroup.Group
 	g.SetLimit(headsAtOnce)
 	for _, seq := range local {
-		if i, ok := t.find(seq); !ok || t.entries[i].state == evicted || seq == local[len(local)-1] {
+		if i, ok := t.find(seq); !ok || t.entries[i].away() || seq == local[len(local)-1] {
 			continue
 		}
 		g.Go(func() error {
@@ -250,10 +250,11 @@ func (l *Log) examine(t *table, heads map[uint64]head, seq uint64, link segment.
 		e := t.entries[i]
 		s = &seg{
 			header: e.header(l.cfg.Volume, link),
-			len:    e.len, hash: e.hash, closed: true, noted: true, uploaded: e.state != closedHere, local: isLocal && e.state != evicted,
+			len:    e.len, hash: e.hash, closed: true, noted: true,
+			uploaded: e.state == storedToo || e.state == evicted, dropped: e.state == dropped, local: isLocal && !e.away(),
 		}
 		switch {
-		case e.state == evicted: // a file is left if Evict or Heal did not finish
+		case e.away(): // a file is left if Evict or Heal did not finish
 			return s, nil, nil
 		case !isLocal:
 			return nil, fmt.Errorf("the file of segment %d is missing and was not evicted", seq), nil

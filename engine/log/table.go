@@ -42,6 +42,8 @@ const (
 	storedToo  state = 2 // also in a store
 	evicted    state = 3 // only in a store
 	cutAfter   state = 4 // what the table says of later segments counts no more
+	elsewhere  state = 5 // neither here nor in a store of this site yet; other copies have it
+	dropped    state = 6 // condemned: nobody needs it, and no copy keeps it
 )
 
 // table is what a segment table says, in ascending order.
@@ -64,15 +66,24 @@ func (e *tableEntry) header(volume segment.VolumeID, prev segment.Link) segment.
 	return segment.Header{Volume: volume, Seq: e.seq, Epoch: e.epoch, Key: e.key, Salt: e.salt, Prev: prev}
 }
 
+// away reports whether the segment's file is not here.
+func (e *tableEntry) away() bool {
+	return e.state == evicted || e.state == elsewhere || e.state == dropped
+}
+
 // entryOf is the entry of a closed segment.
 func entryOf(s *seg) tableEntry {
 	e := tableEntry{state: closedHere, seq: s.header.Seq, epoch: s.header.Epoch, key: s.header.Key, salt: s.header.Salt,
 		len: s.len, hash: s.hash}
 	switch {
+	case s.dropped:
+		e.state = dropped
 	case s.uploaded && !s.local:
 		e.state = evicted
 	case s.uploaded:
 		e.state = storedToo
+	case !s.local:
+		e.state = elsewhere
 	}
 	return e
 }
@@ -159,7 +170,7 @@ func decodeSlot(p []byte) (e tableEntry, ok bool) {
 		key: binary.BigEndian.Uint32(p[17:]), salt: [32]byte(p[21:53]), len: binary.BigEndian.Uint64(p[53:]), hash: segment.Hash(p[61:93]),
 	}
 	switch e.state {
-	case closedHere, storedToo, evicted:
+	case closedHere, storedToo, evicted, elsewhere, dropped:
 		return e, e.seq > 0 && e.len >= segment.HeaderSize && e.len <= segment.MaxOffset
 	case cutAfter:
 		return e, true

@@ -10,9 +10,11 @@ import (
 type tally struct {
 	local    uint64 // bytes of files
 	unstored uint64 // bytes of segments that wait for an upload
-	// No segment before these sequences waits for an upload, or could be evicted.
-	waits, evictable uint64
-	salts            map[[8]byte]bool // the first bytes of each
+	absent   uint64 // bytes of segments that are neither here nor in the site's store
+	// No segment before these sequences waits for an upload, could be evicted, or is missing.
+	waits, evictable, lacks uint64
+	base                    Position         // end of the last dropped segment
+	salts                   map[[8]byte]bool // the first bytes of each
 }
 
 // waits reports whether s is to be uploaded: no store has it, and it does not change any more.
@@ -21,7 +23,17 @@ func (s *seg) waits() bool { return s.closed && s.local && !s.uploaded }
 // evictable reports whether the file of s is not the only copy.
 func (s *seg) evictable() bool { return s.local && s.uploaded }
 
+// absent reports whether this copy does not have s: neither here nor in the site's store.
+func (s *seg) absent() bool { return s.closed && !s.local && !s.uploaded && !s.dropped }
+
 func (t *tally) add(s *seg) {
+	if end := s.end(); s.dropped && t.base.Less(end) {
+		t.base = end
+	}
+	if s.absent() {
+		t.absent += s.len
+		t.lacks = min(t.lacks, s.header.Seq)
+	}
 	if s.local {
 		t.local += s.len
 	}
@@ -35,6 +47,9 @@ func (t *tally) add(s *seg) {
 }
 
 func (t *tally) remove(s *seg) {
+	if s.absent() {
+		t.absent -= s.len
+	}
 	if s.local {
 		t.local -= s.len
 	}
@@ -100,6 +115,52 @@ func (l *Log) Unstored(after uint64, upTo Position, limit int) (out []SegmentInf
 		}
 	}
 	return out
+}
+
+// Absent returns the first segments after segment number after that this copy does not have: a
+// copy that began with a checkpoint fetches them. limit is the most that it returns. The caller
+// owns the result.
+func (l *Log) Absent(after uint64, limit int) (out []SegmentInfo) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := l.from(l.tally.lacks)
+	for ; first < len(l.segs) && l.segs[first].closed && !l.segs[first].absent(); first++ {
+		l.tally.lacks = l.segs[first].header.Seq + 1
+	}
+	for i := max(first, l.from(after+1)); i < len(l.segs) && len(out) < limit; i++ {
+		if s := &l.segs[i]; s.absent() {
+			out = append(out, s.info())
+		}
+	}
+	return out
+}
+
+// AbsentBytes returns the length of all segments that Absent would return.
+func (l *Log) AbsentBytes() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tally.absent
+}
+
+// Bare reports whether this copy has nothing of the log: no file with records, and nothing in the
+// site's store.
+func (l *Log) Bare() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.segs {
+		if s := &l.segs[i]; !s.absent() && !s.dropped {
+			return false
+		}
+	}
+	return true
+}
+
+// Base returns the end of the last segment that was dropped: what lies before it can not be read in
+// order any more, though some of it is there. Zero: nothing was dropped.
+func (l *Log) Base() Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tally.base
 }
 
 // UnstoredBytes returns the length of all segments that Unstored would return.

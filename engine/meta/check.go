@@ -30,7 +30,8 @@ func CheckPair(k, value []byte) error {
 
 // sizes are the lengths of keys of a fixed length, without letter and generation.
 var sizes = map[Table]int{
-	Accountings: 0, Applied: 0, Versions: 0, Snapshots: 4, Dead: 8, Inodes: 8, Orphans: 8, Targets: 8, Cookies: 16, Extents: 16,
+	Accountings: 0, Applied: 0, Versions: 0, Checkpoints: 1, Snapshots: 4, Dead: 8, Inodes: 8, Orphans: 8, Targets: 8,
+	Condemned: 8, Segments: 8, Cookies: 16, Extents: 16,
 }
 
 // checkKey returns an error unless k has the form of its table's keys.
@@ -155,6 +156,8 @@ func recode(k, value []byte) ([]byte, error) {
 		_, again = x.Encode(Of(k))
 	case Histories:
 		return recodeHistory(k, value)
+	case Segments, Checkpoints, Condemned:
+		return recodeLog(k, value)
 	default:
 		return recodeNamed(k, value)
 	}
@@ -189,6 +192,37 @@ func recodeNamed(k, value []byte) ([]byte, error) {
 		again = EncodeResult(k, seq, result)
 	default:
 		err = fmt.Errorf("%s: %w", Table(k[0]), ErrCorrupt)
+	}
+	return again, err
+}
+
+// recodeLog is recode for what is about the log.
+func recodeLog(k, value []byte) ([]byte, error) {
+	var again []byte
+	var err error
+	switch t := Table(k[0]); {
+	case t == Segments:
+		var s Segment
+		s, err = DecodeSegment(k, value)
+		_, again = s.Encode()
+	case t == Condemned:
+		var seq, checkpoint uint64
+		seq, checkpoint, err = DecodeCondemned(k, value)
+		_, again = EncodeCondemned(seq, checkpoint)
+	case k[1] == askedFor:
+		var a Asked
+		a, err = DecodeAsked(k, value)
+		_, again = a.Encode()
+	case k[1] == placed:
+		var p Placed
+		p, err = DecodePlaced(k, value)
+		_, again = p.Encode()
+	case k[1] == made:
+		var m Made
+		m, err = DecodeMade(k, value)
+		_, again = m.Encode()
+	default:
+		err = corrupt(k, "a checkpoint has no part %d", k[1])
 	}
 	return again, err
 }

@@ -14,8 +14,10 @@
 //	c  dir u64, cookie u64       directory entry by cookie
 //	d  content u64               content that no inode has any more, and snapshots may show
 //	e  content u64, offset u64   extent
+//	g  sequence u64              segment of the log that ended
 //	h  another key up to its generation   what that key had in snapshots
 //	i  inode u64                 inode
+//	k  what u8                   checkpoints: 1 asked for, 2 placed, 3 made
 //	l  name 00                   snapshot by its name
 //	n  dir u64, name 00          directory entry by name
 //	o  slot, index u32           result of a change (protocol-22)
@@ -26,6 +28,7 @@
 //	u  inode u64                 orphan: an inode without a name
 //	v                            versions: format level, and what snapshots have in common
 //	x  inode u64, name 00        extended attribute
+//	z  sequence u64              segment that was condemned
 //
 // A content is the number under which a file's extents are: first the file's own, later that of the
 // record that gave it another one.
@@ -41,8 +44,13 @@
 //	c  inode u64, generation u64, name
 //	d  snapshot u32
 //	e  length u32, skip u32, raw u32 | CRC | segment.BlockRef
+//	g  epoch u64, number of the data key u32, salt 32 bytes, length u64, BLAKE3 32 bytes
 //	h  0: the key had nothing; or 1, the value that it had
 //	i  see Inode
+//	k  1: number u64, data key u32
+//	   2: number u64, segment u64, offset u64, epoch u64, last of g u64, next u64
+//	   3: number u64, segment u64, offset u64, epoch u64, data key u32, hash 32 bytes,
+//	   used bytes u64
 //	l  snapshot u32
 //	n  inode u64, generation u64, cookie u64, type u8
 //	o  sequence u32, result
@@ -54,6 +62,7 @@
 //	v  level u32, last u32, newest u32, number u64, changed u64, time, covered time,
 //	   rolling u32, dropped u64, flags u8 (1 idle)
 //	x  value
+//	z  number of the checkpoint u64
 //
 // A time is seconds u64 and nanoseconds u32.
 //
@@ -83,4 +92,11 @@
 //     snapshot was made later, and needs no history for it.
 //   - meta-8. An entry of the history, and a dead content, go when no snapshot needs them that is
 //     kept. Records of the home remove them.
+//   - meta-9. Once a checkpoint was asked for, g lists the segments of the log that ended. Whoever
+//     applies the first record after the end of a segment adds it, and so knows from the log alone
+//     what to add. The same moment places a checkpoint: one that was asked for in a segment is made
+//     of the state at the end of that segment, with the segment itself in g (ADR 47).
+//   - meta-10. A segment is condemned once no block of it is in an extent, of the present or the
+//     history, at a checkpoint that is made and not before the segment. Blocks are in new extents
+//     only while they are in some, so it stays that way (ADR 52).
 package meta

@@ -16,8 +16,10 @@ const (
 	Cookies     Table = 'c'
 	Dead        Table = 'd'
 	Extents     Table = 'e'
+	Segments    Table = 'g'
 	Histories   Table = 'h'
 	Inodes      Table = 'i'
+	Checkpoints Table = 'k'
 	Named       Table = 'l'
 	Names       Table = 'n'
 	Results     Table = 'o'
@@ -28,13 +30,15 @@ const (
 	Orphans     Table = 'u'
 	Versions    Table = 'v'
 	Xattrs      Table = 'x'
+	Condemned   Table = 'z'
 )
 
 var tableNames = map[Table]string{
-	Accountings: "accounting", Cookies: "entry by cookie", Dead: "dead content", Extents: "extent",
+	Accountings: "accounting", Cookies: "entry by cookie", Checkpoints: "checkpoint", Condemned: "condemned segment",
+	Dead: "dead content", Extents: "extent",
 	Histories: "history", Inodes: "inode", Named: "snapshot by name", Names: "entry by name", Results: "result",
 	Applied: "applied position", Slots: "slot", Targets: "link target", Snapshots: "snapshot", Orphans: "orphan",
-	Versions: "versions", Xattrs: "extended attribute",
+	Segments: "segment", Versions: "versions", Xattrs: "extended attribute",
 }
 
 func (t Table) String() string {

@@ -13,7 +13,14 @@ import (
 //
 //	1  no snapshots
 //	2  snapshots, the history, contents of files that are not named by their inode
-const Format = 2
+//	3  checkpoints, and the table of segments
+const Format = 3
+
+// The format levels from which a volume may have these.
+const (
+	SnapshotLevel   = 2
+	CheckpointLevel = 3
+)
 
 // NewerError reports a volume of a format level that this release does not know. Nothing is
 // damaged.

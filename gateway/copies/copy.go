@@ -20,6 +20,7 @@ import (
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/gateway/pools"
+	"github.com/weir-storage/weir/gateway/reaping"
 	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/volume"
@@ -47,8 +48,7 @@ type Copy struct {
 	Replica *replica.Replica
 	Locks   *locks.Table // of the reigns in which this gateway is home
 
-	reaper  reaper
-	rest    time.Time // until then clean has nothing to do; only KeepReaping uses it
+	held    *reaping.Held
 	unnoted atomic.Pointer[replica.UnnotedError]
 }
 

@@ -18,8 +18,7 @@
 //     there.
 //   - copies-4: A volume is opened only with its data key, which this site's private key unwraps.
 //     Its home wraps the key for sites that are new (protocol-17).
-//   - copies-5: The home deletes no file without a name while a living gateway cannot report what
-//     its clients have open: it does not answer, or its clients still reclaim (protocol-23).
+//   - copies-5: See package gateway/reaping.
 //   - copies-6: What this gateway has of a purged volume is deleted only when the registry itself
 //     says so, and is believed afterwards. The salvage and the site's store go with it.
 //   - copies-7: When a site has the volume's newest data key and is not to read what is written

@@ -21,10 +21,12 @@ import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/backoff"
+	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/gateway/folders"
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/peers"
 	"github.com/weir-storage/weir/gateway/pools"
+	"github.com/weir-storage/weir/gateway/reaping"
 	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/protocol"
@@ -51,13 +53,14 @@ type ManagerConfig struct {
 	Now    func() time.Time
 	Timers clockwork.Clock
 	// Clock is a monotonic clock that counts suspend.
-	Clock      func() time.Duration
-	Heartbeat  time.Duration // between questions to a home whose log is followed
-	Rand       io.Reader
-	Logger     *slog.Logger
-	Verifier   func(epoch uint64) volume.Verifier // engine.Config's
-	Recovering func() bool                        // clients of this gateway still reclaim what they held
-	Synced     func(took time.Duration)           // log.Config's
+	Clock       func() time.Duration
+	Heartbeat   time.Duration // between questions to a home whose log is followed
+	Rand        io.Reader
+	Logger      *slog.Logger
+	Verifier    func(epoch uint64) volume.Verifier // engine.Config's
+	Recovering  func() bool                        // clients of this gateway still reclaim what they held
+	Synced      func(took time.Duration)           // log.Config's
+	Checkpoints checkpoints.Due                    // when they are made; zero: as usual
 	// Serve is called with every volume of the registry, before anything else is done with it. It
 	// reports whether the volume can be served.
 	Serve func(v federation.Volume) bool
@@ -83,12 +86,15 @@ type Manager struct {
 
 	unnoted map[string]error // why logs were given up of whose pools that could not be noted, see key; used by Run only
 
-	folders *folders.Folders
-	unshed  chan struct{} // KeepPurging is to shed what is left
+	folders     *folders.Folders
+	checkpoints *checkpoints.Keeper
+	reaping     *reaping.Keeper
+	unshed      chan struct{} // KeepPurging is to shed what is left
 
 	mu      sync.Mutex
 	volumes map[string]*managed // by UUID
 	round   bool                // Run is in reconcile, and may open a copy for long
+	anew    map[string]bool     // copies that are to begin anew when they are opened
 	reopen  map[string]error    // why a volume's copy is to be closed and opened again
 	between map[string]func()   // what is to be done before it is opened, with mu not held
 }
@@ -123,8 +129,12 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, outlined: map[string]bool{},
 		aside: make(chan string, 16),
-		wake:  make(chan struct{}, 1), reopen: map[string]error{}, between: map[string]func(){}, unnoted: map[string]error{},
-		unshed:  make(chan struct{}, 1),
+		wake:  make(chan struct{}, 1), reopen: map[string]error{}, anew: map[string]bool{},
+		between: map[string]func(){}, unnoted: map[string]error{},
+		unshed:      make(chan struct{}, 1),
+		checkpoints: checkpoints.New(checkpoints.Config{Store: cfg.Store, Timers: cfg.Timers, Logger: cfg.Logger, Due: cfg.Checkpoints}),
+		reaping: reaping.New(reaping.Config{Gateway: cfg.Self.Gateway, View: cfg.View, Forward: cfg.Peers.Forward,
+			Recovering: cfg.Recovering, Timers: cfg.Timers, Logger: cfg.Logger}),
 		folders: folders.New(folders.Config{Pool: cfg.Pool, FS: cfg.FS, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger})}
 	for _, id := range there {
 		dir, err := cfg.Pool.Volume(id)

@@ -19,9 +19,11 @@ import (
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/belief"
+	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/gateway/inuse"
 	"github.com/weir-storage/weir/gateway/keys"
 	"github.com/weir-storage/weir/gateway/locks"
+	"github.com/weir-storage/weir/gateway/reaping"
 	"github.com/weir-storage/weir/gateway/settings"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/replica"
@@ -68,15 +70,25 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	c := &Copy{Local: Local{UUID: v.UUID, users: inuse.New(), kept: v.Spec.Cache, keys: held}}
 	c.generation.Store(v.Generation)
 	m.cfg.Pool.Tune(v.UUID, settings.Below(v))
-	var applied log.Position
+	logConfig := log.Config{
+		Dir: dir, Room: m.cfg.Pool.Room(v.UUID), Volume: segment.VolumeID(id), DataKey: key, Keys: held.Keys,
+		Sources: func() []log.Source { return m.sources(v.UUID) }, HealsReads: true, Rand: m.cfg.Rand, Blind: blind,
+		Now: m.cfg.Now, Logger: logger, Synced: m.cfg.Synced, Lost: lost, Believe: believed,
+	}
 	if !blind {
 		c.Locks = locks.NewTable(locks.Config{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, View: m.cfg.View, Copy: c})
-		c.reaper.init()
+		c.held = reaping.NewHeld()
 		folder := filepath.Join(dir.Path(), metaFolder)
-		c.Engine, err = m.openEngine(&c.Local, v, engine.Config{ID: volume.ID(id), Dir: folder, DataKey: key, Logger: logger,
-			MayBeHeld: c.reaper.mayBeHeld, Failed: func(why error) { m.Reopen(v.UUID, why) }})
+		config := engine.Config{ID: volume.ID(id), Dir: folder, DataKey: key, Logger: logger,
+			MayBeHeld: c.held.MayBe, Failed: func(why error) { m.Reopen(v.UUID, why) }}
+		if lost == nil && believed.Identity.IsZero() {
+			if err := m.begin(ctx, v, dir, config, logConfig); err != nil {
+				return nil, err
+			}
+		}
+		c.Engine, err = m.openEngine(&c.Local, v, config)
 		if err == nil {
-			applied = c.Engine.Applied()
+			logConfig.KnownApplied = c.Engine.Applied()
 		}
 	}
 	if lost != nil && err != nil && !failstop.OfTheMoment(err) {
@@ -94,21 +106,22 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	if err != nil {
 		logger.Warn("nothing that is read is kept on the pool", "error", err)
 	}
-	c.Log, err = log.Open(log.Config{
-		Dir: dir, Room: m.cfg.Pool.Room(v.UUID), Volume: segment.VolumeID(id), DataKey: key, Keys: held.Keys, Cache: c.Cache,
-		Sources: func() []log.Source { return m.sources(v.UUID) }, HealsReads: true, Rand: m.cfg.Rand, Blind: blind,
-		Now: m.cfg.Now, Logger: logger, KnownApplied: applied, Synced: m.cfg.Synced, Lost: lost, Believe: believed,
-	})
-	if err != nil {
+	logConfig.Cache = c.Cache
+	if c.Log, err = log.Open(logConfig); err != nil {
 		return nil, err
 	}
 	if err := m.doubtful(ctx, c.Log, v.UUID, believed); err != nil {
 		return nil, err
 	}
-	if c.Log.End().Less(applied) {
+	if c.Log.End().Less(logConfig.KnownApplied) {
 		return nil, errAhead // the log was in doubt, and is believed
 	}
+	if !blind && c.Engine.Applied().Less(c.Log.Base()) {
+		m.beginsAnew(v.UUID)
+		return nil, errBehind
+	}
 	if !blind {
+		c.Engine.KnowSegments(checkpoints.ClosedOf(c.Log))
 		told := m.tellReplay(c)
 		err = c.Engine.Replay(ctx, c.Log, c.Log.Recovered().Committed)
 		told()
@@ -139,6 +152,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 		MaxLag:    settings.MaxLag(v),
 		Staleness: settings.Staleness(v),
 		Store:     uploads, Aside: func(log.Position) { m.SetAside(v.UUID) }, Logger: logger,
+		Anew: func() { m.beginsAnew(v.UUID) },
 		Ended: func(why error) {
 			if e := (*replica.UnnotedError)(nil); errors.As(why, &e) {
 				c.unnoted.Store(e)

@@ -266,8 +266,13 @@ func (m *Manager) openThatOutline(ctx context.Context, v federation.Volume) (_ *
 		o.diverged.Store(true)
 		failed(why)
 	}
-	o.Engine, err = m.openEngine(&o.Local, v, engine.Config{ID: volume.ID(id), Dir: filepath.Join(dir.Path(), outlineFolder),
-		DataKey: key, Logger: logger, Failed: failed})
+	config := engine.Config{ID: volume.ID(id), Dir: filepath.Join(dir.Path(), outlineFolder), DataKey: key, Logger: logger,
+		Failed: failed}
+	if err := m.begin(ctx, v, dir, config, log.Config{Dir: dir, Volume: segment.VolumeID(id), Keys: held.Keys,
+		Logger: logger}); err != nil {
+		return nil, err
+	}
+	o.Engine, err = m.openEngine(&o.Local, v, config)
 	if err != nil && !failstop.OfTheMoment(err) {
 		return nil, fmt.Errorf("%w: %w", log.ErrDiverged, err)
 	}

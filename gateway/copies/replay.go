@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/replica/lag"
 )
 
 // Opening is a volume whose copy is not open here yet.
@@ -44,27 +45,11 @@ func (m *Manager) Opening() (out []Opening) {
 // replayTick is how often the progress of a replay is told.
 const replayTick = time.Second
 
-// replaying is the replay of a log. It is of one goroutine.
-type replaying struct {
-	began time.Time
-	total int64 // bytes of the log, when it began
-}
-
-// progress describes a replay of which lacks bytes are left.
-func (r replaying) progress(lacks int64, now time.Time) federation.Progress {
-	p := federation.Progress{Copied: r.total - lacks, Total: r.total}
-	if took := now.Sub(r.began).Seconds(); took > 0 && p.Copied > 0 {
-		rate := float64(p.Copied) / took
-		p.BytesPerSecond, p.SecondsLeft = int64(rate), float64(lacks)/rate
-	}
-	return p
-}
-
 // tellReplay tells in the volume's state how far the replay of its log has come, until stop. It
 // says nothing of one that takes no longer than a tick.
 func (m *Manager) tellReplay(c *Copy) (stop func()) {
 	end := c.Log.End()
-	r := replaying{began: m.cfg.Now(), total: c.Log.Distance(c.Engine.Applied(), end)}
+	r := lag.Replay{Began: m.cfg.Now(), Total: c.Log.Distance(c.Engine.Applied(), end)}
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -76,7 +61,7 @@ func (m *Manager) tellReplay(c *Copy) (stop func()) {
 			case <-done:
 				return
 			}
-			p := r.progress(c.Log.Distance(c.Engine.Applied(), end), m.cfg.Now())
+			p := r.Progress(c.Log.Distance(c.Engine.Applied(), end), m.cfg.Now())
 			m.mu.Lock()
 			if s := m.volumes[c.UUID]; s != nil {
 				s.problem, s.replay = fmt.Errorf("its log is replayed: %v", p), p

@@ -26,6 +26,8 @@ var (
 	callers  = map[string][]pki.Part{
 		peerpb.Peer_Carry_FullMethodName:          gateways,
 		peerpb.Peer_Fetch_FullMethodName:          gateways,
+		peerpb.Peer_Checkpoint_FullMethodName:     gateways,
+		peerpb.Peer_Object_FullMethodName:         gateways,
 		peerpb.Outlines_Follow_FullMethodName:     gateways,
 		forwardpb.Forward_Call_FullMethodName:     gateways,
 		forwardpb.Forward_Held_FullMethodName:     gateways,

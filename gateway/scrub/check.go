@@ -58,10 +58,10 @@ func lengths(l *log.Log) func(seq uint64) (uint64, bool) {
 		if len(all) > 0 && seq < all[0].Seq {
 			return math.MaxUint64, true
 		}
-		if info, ok := l.Segment(seq); ok {
-			return info.Len, true
+		if end := l.End(); end.Seq == seq {
+			return end.Off, true
 		}
-		end := l.End()
-		return end.Off, end.Seq == seq
+		info, ok := l.Segment(seq) // it does not grow: the end is beyond it
+		return info.Len, ok
 	}
 }

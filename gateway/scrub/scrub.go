@@ -5,8 +5,8 @@
 // healed if it is damaged, which needs no key. Where the key is known, its records and blocks are
 // also opened: a home may have sent what has a good checksum and does not open.
 //
-// After the segments of a copy, its metadata are checked (package engine/fsck). Findings are logged.
-// A home also sets right what the volume counts as used.
+// After the segments of a copy, its metadata are checked (package engine/fsck). Findings are
+// logged. A home also sets right what the volume counts as used.
 //
 // Nothing is noted on the pool. A gateway that starts begins anew, with a random segment of each
 // copy, so that one that starts often comes to all of them.

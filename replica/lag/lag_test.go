@@ -124,7 +124,7 @@ func TestProgressWithoutEnd(t *testing.T) {
 	var c catchUp
 	match, end := position(0), position(1<<30)
 	for i := range 100 {
-		c.look(match, end, time.Duration(i+1)*time.Second, distance)
+		c.look(protocol.PeerStatus{Match: match}, end, time.Duration(i+1)*time.Second, distance)
 		match.Off += 1 << 20
 		end.Off += 2 << 20
 	}

@@ -37,18 +37,19 @@ func (r *rate) perSecond() float64 {
 type catchUp struct {
 	copied         int64 // bytes since it began
 	match, end     protocol.Position
+	absent         uint64        // of the log's past, bytes
 	at             time.Duration // when these two were so
 	arrives, grows rate          // what the copy gets, and what is appended meanwhile
 }
 
-func (c *catchUp) look(match, end protocol.Position, now time.Duration, distance func(from, to protocol.Position) int64) {
+func (c *catchUp) look(p protocol.PeerStatus, end protocol.Position, now time.Duration, distance func(from, to protocol.Position) int64) {
 	if c.at != 0 {
-		got := distance(c.match, match)
+		got := distance(c.match, p.Match) + int64(c.absent-min(c.absent, p.Lacks))
 		c.copied += got
 		c.arrives.add(got, now-c.at)
 		c.grows.add(distance(c.end, end), now-c.at)
 	}
-	c.match, c.end, c.at = match, end, now
+	c.match, c.absent, c.end, c.at = p.Match, p.Lacks, end, now
 }
 
 // progress describes c while the copy lacks lacks bytes.
@@ -67,17 +68,17 @@ func (l *Meter) Follow(peers []protocol.PeerStatus, commit, end protocol.Positio
 	for _, p := range peers {
 		c := l.catching[p.Member.Gateway]
 		switch {
-		case !p.Match.Less(commit), c != nil && p.Match.Less(c.match): // it has all, or it begins anew
+		case !p.Match.Less(commit) && p.Lacks == 0, c != nil && p.Match.Less(c.match): // it has all, or it begins anew
 			delete(l.catching, p.Member.Gateway)
 		case !p.Joined:
 			if c != nil { // it goes on where it was when it answers again
 				c.at = 0
 			}
 		case c != nil:
-			c.look(p.Match, end, now, distance)
-		case l.Behind(p.Match, now) >= catchUpAfter:
+			c.look(p, end, now, distance)
+		case p.Lacks > 0, l.Behind(p.Match, now) >= catchUpAfter:
 			c = new(catchUp)
-			c.look(p.Match, end, now, distance)
+			c.look(p, end, now, distance)
 			if l.catching == nil {
 				l.catching = map[string]*catchUp{}
 			}
@@ -98,4 +99,20 @@ func (l *Meter) Progress(gateway string, lacks int64) federation.Progress {
 		return c.progress(lacks)
 	}
 	return federation.Progress{}
+}
+
+// Replay is the replay of a log. Nobody changes it.
+type Replay struct {
+	Began time.Time
+	Total int64 // bytes of the log, when it began
+}
+
+// Progress describes a replay of which lacks bytes are left.
+func (r Replay) Progress(lacks int64, now time.Time) federation.Progress {
+	p := federation.Progress{Copied: r.Total - lacks, Total: r.Total}
+	if took := now.Sub(r.Began).Seconds(); took > 0 && p.Copied > 0 {
+		rate := float64(p.Copied) / took
+		p.BytesPerSecond, p.SecondsLeft = int64(rate), float64(lacks)/rate
+	}
+	return p
 }

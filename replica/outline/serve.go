@@ -105,7 +105,7 @@ func (s *Server) Follow(stream peerpb.Outlines_FollowServer) error {
 	}
 	f.lent, _ = home.Replica.Loan(from) // an earlier stream brought it
 	f.next = Position{Seq: first.GetAfter().GetSeq(), Off: first.GetAfter().GetOff()}
-	if !f.has(first.GetSalt()) {
+	if !f.has(first.GetSalt()) || f.next.Less(f.Log.Base()) {
 		return errOther
 	}
 	f.ask(first)

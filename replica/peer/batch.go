@@ -141,7 +141,8 @@ func repeats(s *slot, e replica.Envelope) bool {
 	}
 	a, b := s.last.Message, e.Message
 	return mayRepeat(e) && a.From == b.From && a.Epoch == b.Epoch && a.Start == b.Start && a.End == b.End && a.Commit == b.Commit &&
-		a.Current == b.Current && a.Blind == b.Blind && a.Reads == b.Reads && a.Part == b.Part && a.Whole == b.Whole
+		a.Current == b.Current && a.Blind == b.Blind && a.Reads == b.Reads && a.Part == b.Part && a.Whole == b.Whole &&
+		a.Lacks == b.Lacks
 }
 
 // decoder reads the messages of one connection.

@@ -25,7 +25,7 @@ func encode(e replica.Envelope) *peerpb.Envelope {
 		Volume: e.Volume, Kind: uint32(m.Kind), Epoch: m.Epoch, Stamp: int64(m.Stamp), Echo: int64(m.Echo), Grant: int64(m.Grant),
 		From:  &peerpb.Member{Gateway: m.From.Gateway, Site: m.From.Site, Incarnation: m.From.Incarnation, Log: m.From.Log},
 		Start: position(m.Start), End: position(m.End), Commit: position(m.Commit), Proof: e.Proof, Frames: e.Frames, Forced: m.Forced,
-		Current: m.Current, Reads: int64(m.Reads), Blind: m.Blind, Part: m.Part, Whole: m.Whole,
+		Current: m.Current, Reads: int64(m.Reads), Blind: m.Blind, Part: m.Part, Whole: m.Whole, Lacks: m.Lacks,
 	}
 	for _, s := range m.Epochs {
 		out.Epochs = append(out.Epochs, &peerpb.EpochStart{Epoch: s.Epoch, Start: position(s.Start), Salt: s.Salt[:]})
@@ -41,7 +41,7 @@ func decode(e *peerpb.Envelope) replica.Envelope {
 			Incarnation: e.GetFrom().GetIncarnation(), Log: e.GetFrom().GetLog()},
 		Start: toPosition(e.GetStart()), End: toPosition(e.GetEnd()), Commit: toPosition(e.GetCommit()), Forced: e.GetForced(),
 		Current: e.GetCurrent(), Reads: int(min(max(e.GetReads(), 0), 1<<20)),
-		Blind: e.GetBlind(), Part: e.GetPart(), Whole: e.GetWhole(),
+		Blind: e.GetBlind(), Part: e.GetPart(), Whole: e.GetWhole(), Lacks: e.GetLacks(),
 	}
 	for _, s := range e.GetEpochs() {
 		start := log.EpochStart{Epoch: s.GetEpoch(), Start: toPosition(s.GetStart())}

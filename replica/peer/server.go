@@ -30,6 +30,10 @@ type Server struct {
 	Deliver func([]replica.Envelope)
 	// Fetched reads a range of a segment from this gateway's pool or store.
 	Fetched func(ctx context.Context, volume, segment string, off int64, p []byte) error
+	// Newest returns the newest checkpoint of a volume that is committed, as far as is known here.
+	Newest func(ctx context.Context, volume string) (*peerpb.CheckpointReply, error)
+	// Objects calls send with the pieces of an object of a checkpoint of a volume.
+	Objects func(ctx context.Context, volume, name string, send func(piece []byte) error) error
 	// May reports whether a gateway may have segments of a volume.
 	May func(volume, gateway string) bool
 
@@ -139,13 +143,8 @@ func (s *Server) Carry(stream grpc.ClientStreamingServer[peerpb.Envelope, peerpb
 
 // Fetch implements the service.
 func (s *Server) Fetch(ctx context.Context, q *peerpb.FetchRequest) (*peerpb.FetchReply, error) {
-	from, err := s.Caller(ctx)
-	if err != nil {
-		return nil, status.Error(codes.PermissionDenied, err.Error())
-	}
-	if !s.May(q.GetVolume(), from) {
-		return nil, status.Errorf(codes.PermissionDenied, "volume %s: the site of gateway %s has no copy of it, and no client that is "+
-			"admitted to it, as far as is known here", q.GetVolume(), from)
+	if err := s.allowed(ctx, q.GetVolume()); err != nil {
+		return nil, err
 	}
 	if q.GetLength() <= 0 || q.GetLength() > maxFetch || q.GetOffset() < 0 {
 		return nil, status.Errorf(codes.InvalidArgument, "length %d at offset %d: ask for 1 to %d bytes", q.GetLength(),
@@ -156,6 +155,44 @@ func (s *Server) Fetch(ctx context.Context, q *peerpb.FetchRequest) (*peerpb.Fet
 		return nil, status.Error(codes.NotFound, err.Error())
 	}
 	return &peerpb.FetchReply{Data: p}, nil
+}
+
+// allowed returns an error of the service if the caller may not have segments of a volume.
+func (s *Server) allowed(ctx context.Context, volume string) error {
+	from, err := s.Caller(ctx)
+	if err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	if !s.May(volume, from) {
+		return status.Errorf(codes.PermissionDenied, "volume %s: the site of gateway %s has no copy of it, and no client that is "+
+			"admitted to it, as far as is known here", volume, from)
+	}
+	return nil
+}
+
+// Checkpoint implements the service.
+func (s *Server) Checkpoint(ctx context.Context, q *peerpb.CheckpointRequest) (*peerpb.CheckpointReply, error) {
+	if err := s.allowed(ctx, q.GetVolume()); err != nil {
+		return nil, err
+	}
+	r, err := s.Newest(ctx, q.GetVolume())
+	if err != nil {
+		return nil, status.Error(codes.NotFound, err.Error())
+	}
+	return r, nil
+}
+
+// Object implements the service.
+func (s *Server) Object(q *peerpb.ObjectRequest, out grpc.ServerStreamingServer[peerpb.FetchReply]) error {
+	ctx := out.Context()
+	if err := s.allowed(ctx, q.GetVolume()); err != nil {
+		return err
+	}
+	err := s.Objects(ctx, q.GetVolume(), q.GetName(), func(p []byte) error { return out.Send(&peerpb.FetchReply{Data: p}) })
+	if err != nil {
+		return status.Error(codes.NotFound, err.Error())
+	}
+	return nil
 }
 
 // Source reads sealed segments of one volume from another gateway: it is an engine/log Source.

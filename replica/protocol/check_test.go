@@ -16,6 +16,9 @@ type truth struct {
 	reads     int
 	lent      int // of which at a gateway without a vote
 	fresh     int
+	installed int // copies that began with a checkpoint
+	condemned []condemned
+	anew      int // copies that began anew because they were behind
 	stewards  int // reigns of blind copies that began
 }
 
@@ -132,6 +135,10 @@ func (s *sim) check() {
 		if r := s.authority(); r != nil && r.IsMember(n.member) && n.joinable() && !n.holds(true) && len(s.rivals) == 0 {
 			s.fail("%s, member in epoch %d, does not hold what is committed, up to %v", n.name, s.ctl.Epoch,
 				s.truth.committed[len(s.truth.committed)-1])
+		}
+		// protocol-3: a member has the log's whole past.
+		if r := s.authority(); r != nil && r.IsMember(n.member) && n.joinable() && n.log.lacks > 0 && s.forced == 0 && len(s.rivals) == 0 {
+			s.fail("%s, member in epoch %d, lacks the first %d entries", n.name, s.ctl.Epoch, n.log.lacks)
 		}
 		if n.core == nil || s.outside(n) {
 			continue

@@ -374,7 +374,7 @@ func (c *Core) stopLeading() {
 }
 
 func (c *Core) appended(l LogState) {
-	c.log.End, c.log.Epochs = l.End, l.Epochs
+	c.log.End, c.log.Epochs, c.log.Lacks, c.log.Base = l.End, l.Epochs, l.Lacks, l.Base
 	if l.End.Less(c.commit) { // only after a forced takeover
 		c.commit, c.claims, c.settled = l.End, nil, nil
 	}

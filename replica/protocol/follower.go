@@ -208,7 +208,7 @@ func (c *Core) welcome() {
 	c.greeting = nil
 	c.joined = true
 	c.sendTo(m, Message{Kind: Welcome, Start: c.log.End, End: c.log.Durable, Echo: m.Stamp, Grant: c.promise(),
-		Blind: c.cfg.Blind})
+		Blind: c.cfg.Blind, Lacks: c.log.Lacks})
 }
 
 // promise extends our promise to the home and returns its length. It returns 0 without recent
@@ -223,7 +223,8 @@ func (c *Core) promise() Time {
 }
 
 func (c *Core) ack() {
-	c.send(c.home, Message{Kind: Ack, End: c.log.Durable, Echo: c.homeStamp, Grant: c.promise(), Reads: c.reads})
+	c.send(c.home, Message{Kind: Ack, End: c.log.Durable, Echo: c.homeStamp, Grant: c.promise(), Reads: c.reads,
+		Lacks: c.log.Lacks})
 	c.reads = 0
 }
 
@@ -264,6 +265,11 @@ func (c *Core) fromHome(m Message) {
 	switch m.Kind {
 	case Beat:
 		c.ack()
+	case Behind:
+		if c.ctl == nil || !c.ctl.IsMember(c.cfg.Self) { // of a member a home needs all
+			c.joined = false
+			c.emit(Anew{})
+		}
 	case Release:
 		if c.log.Durable != c.log.End || c.log.End != m.Commit {
 			return

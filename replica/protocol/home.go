@@ -53,12 +53,16 @@ func (c *Core) fromFollower(m Message, end Position) {
 		if p.joined { // it joined again, and we had not noticed that it left
 			c.emit(Unstream{To: m.From.Gateway})
 		}
+		if p.joined = false; m.Start.Less(c.log.Base) {
+			c.send(m.From.Gateway, Message{Kind: Behind})
+			return
+		}
 		if !p.matched || p.match.Less(m.End) {
 			p.moved = c.now
 		}
 		p.joined, p.matched, p.match, p.stamp = true, true, m.End, m.Stamp
 		p.proved = p.proved || m.Proved
-		p.blind = m.Blind
+		p.blind, p.absent = m.Blind, m.Lacks
 		c.emit(Stream{To: m.From.Gateway, Epoch: c.epoch, From: m.Start})
 	case Ack:
 		if !p.joined {
@@ -67,6 +71,7 @@ func (c *Core) fromFollower(m Message, end Position) {
 		if p.match.Less(m.End) {
 			p.match, p.moved = m.End, c.now
 		}
+		p.absent = m.Lacks
 		c.followerReads(p, m.Reads, end)
 	}
 	if m.Grant > 0 && m.Echo > c.jumpedAt {
@@ -279,7 +284,8 @@ func (c *Core) fits(p *peer) bool {
 
 // couldJoin is fits, whichever sites are to have a copy.
 func (c *Core) couldJoin(p *peer) bool {
-	return c.live(p) && !c.stuck(p) && c.vouched(p) && !c.ctl.IsMember(p.member) && c.commit.Seq <= p.match.Seq+1 && c.outlasts(p) &&
+	return c.live(p) && p.absent == 0 &&
+		!c.stuck(p) && c.vouched(p) && !c.ctl.IsMember(p.member) && c.commit.Seq <= p.match.Seq+1 && c.outlasts(p) &&
 		(c.role == Home || !p.match.Less(c.begun))
 }
 

@@ -17,7 +17,8 @@ type peer struct {
 	again   bool // it asked for a new stream, and its Welcome has not come
 	matched bool // match is valid: the peer sent Welcome in this epoch
 	proved  bool
-	blind   bool // it said so
+	blind   bool   // it said so
+	absent  uint64 // bytes of the log's past that it does not have yet
 	match   Position
 	seen    Time // when its last message came
 	stamp   Time // newest Stamp of its clock

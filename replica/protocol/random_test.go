@@ -340,7 +340,7 @@ func (s *sim) report(t *testing.T, what string, seed uint64) {
 }
 
 func TestRandomSchedules(t *testing.T) {
-	var acked, reads, lent, far, fresh, told, epochs, back, branched, stewards, left int
+	var acked, reads, lent, far, fresh, told, epochs, back, branched, stewards, left, installed, anew int
 	for i := range *seeds {
 		seed := *first + uint64(i)
 		s := schedule(seed)
@@ -365,7 +365,7 @@ func TestRandomSchedules(t *testing.T) {
 		}
 		s.report(t, "random schedule", seed)
 		acked, reads, lent, fresh, epochs = acked+s.acked, reads+s.reads, lent+s.lent, fresh+s.fresh, epochs+len(s.homes)
-		left += s.left
+		left, installed, anew = left+s.left, installed+s.installed, anew+s.anew
 		told, far = told+s.outliners.told, far+s.outliners.reads
 		back, branched, stewards = back+s.times, branched+s.branched, stewards+s.stewards
 	}
@@ -374,6 +374,12 @@ func TestRandomSchedules(t *testing.T) {
 	}
 	if left == 0 {
 		t.Error("no copy that is to go was left")
+	}
+	if anew == 0 {
+		t.Error("no copy began anew")
+	}
+	if installed == 0 {
+		t.Error("no copy began with a checkpoint")
 	}
 	if stewards == 0 {
 		t.Error("no blind copy led and handed on")

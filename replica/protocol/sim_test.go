@@ -207,6 +207,7 @@ func (n *node) start() {
 	}
 	n.life++
 	n.rests = false
+	n.install()
 	n.streams, n.waiting, n.stopped, n.applied, n.backlog = map[string]Position{}, map[int]Position{}, false, Position{}, nil
 	core, effects := New(n.config(), n.sim.policy, n.log.state(), n.clock())
 	n.core = core
@@ -315,6 +316,9 @@ func (n *node) sync() {
 		n.run(func() { n.step(Synced{n.log.posAt(n.log.durable)}) })
 	}
 	n.sim.after(n.sim.between(ms, 20*ms), done)
+	n.fill()
+	n.condemn()
+	n.drop()
 }
 
 func (n *node) do(effects []Effect) {
@@ -359,6 +363,9 @@ func (n *node) do(effects []Effect) {
 			n.stopped = false
 		case Lend:
 			n.sim.lend(n, e)
+		case Anew:
+			n.begin()
+			return
 		case Disown:
 			n.disown(e)
 			return
@@ -371,6 +378,9 @@ func (n *node) do(effects []Effect) {
 func (n *node) pump() {
 	for _, to := range slices.Sorted(maps.Keys(n.streams)) {
 		from := n.streams[to]
+		if from.Less(n.log.base) {
+			n.sim.fail("%s streams to %s from %v, and has dropped what lies before %v", n.name, to, from, n.log.base)
+		}
 		if k := n.log.index(from); k < len(n.log.entries) {
 			n.send(to, n.core.Stamp(n.clock(), to, from), slices.Clone(n.log.entries[k:]))
 			n.streams[to] = n.log.end()

@@ -4,6 +4,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -64,6 +65,101 @@ func (n *node) anew() {
 	n.member.Log = fmt.Sprint(n.logs)
 	for _, o := range n.sim.nodes {
 		o.run(func() { o.step(Peers{o.sim.present()}) })
+	}
+}
+
+// install lets a copy that has nothing begin with a checkpoint of the present home, which has
+// committed what is before it. What the checkpoint has not is then lacking.
+func (n *node) install() {
+	s := n.sim
+	if len(n.log.entries) > 0 || n.blind || s.wentBack || len(s.rivals) > 0 || !s.chance(50) {
+		return
+	}
+	for _, o := range s.nodes {
+		if o == n || o.core == nil || o.core.role != Home || !s.isHome(o) || o.paused > s.now {
+			continue
+		}
+		if k := o.log.index(o.core.commit); k > 0 {
+			k = 1 + s.rnd.IntN(k)
+			n.log.entries, n.log.durable, n.log.lacks = slices.Clone(o.log.entries[:k]), k, k
+			n.log.mark = simMark{durable: k, committed: n.log.end()}
+			n.log.kept = n.log.mark
+			s.installed++
+			s.logf("%s begins with a checkpoint of %s at %v", n.name, o.name, n.log.end())
+		}
+		return
+	}
+}
+
+// condemned is a record that condemns what lies before base.
+type condemned struct {
+	is   entry
+	base Position
+}
+
+// condemn lets a home commit that all before some position is dropped, once all members have that.
+func (n *node) condemn() {
+	s := n.sim
+	if n.core == nil || n.core.role != Home || !s.isHome(n) || n.blind || len(s.policy.Blind) > 0 || !s.chance(2) {
+		return
+	}
+	k := n.log.index(n.core.commit)
+	if k < 3 || k > len(s.truth.committed) || n.log.at(k) != s.truth.committed[k-1] {
+		return
+	}
+	c := condemned{n.log.at(k), n.log.posAt(1 + s.rnd.IntN(k-1))}
+	s.logf("%s condemns what lies before %v", n.name, c.base)
+	s.condemned = append(s.condemned, c)
+}
+
+// drop drops what was condemned by what this gateway applied.
+func (n *node) drop() {
+	if n.core == nil {
+		return
+	}
+	for _, c := range n.sim.condemned {
+		if k := n.log.index(c.is.pos); !n.applied.Less(c.is.pos) && n.log.at(k) == c.is && n.log.base.Less(c.base) {
+			n.log.base = c.base
+			n.run(func() { n.step(Appended{n.log.state()}) })
+		}
+	}
+}
+
+// begin ends the process: the log is to begin anew with a checkpoint. All that it has stays.
+func (n *node) begin() {
+	s := n.sim
+	n.crash(false)
+	n.log.durable = len(n.log.entries)
+	s.anew++
+	for _, o := range s.nodes {
+		if o == n || o.core == nil || o.core.role != Home || !s.isHome(o) {
+			continue
+		}
+		if k := o.log.index(o.core.commit); o.log.posAt(k) != n.log.end() && n.log.end().Less(o.log.posAt(k)) {
+			have := n.log.end()
+			n.log.entries, n.log.durable = slices.Clone(o.log.entries[:k]), k
+			n.log.lacks = k
+			n.log.mark = simMark{durable: k, committed: n.log.end()}
+			n.log.kept, n.log.base = n.log.mark, o.log.base
+			s.logf("%s begins anew at %v, where it ended at %v", n.name, n.log.end(), have)
+		}
+	}
+	s.after(s.between(0, promise), n.start)
+}
+
+// fill gets what a copy lacks, from one that has it all.
+func (n *node) fill() {
+	s := n.sim
+	if n.log.lacks == 0 || n.core == nil || !s.chance(5) {
+		return
+	}
+	for _, o := range s.nodes {
+		if o != n && o.core != nil && o.log.lacks == 0 && o.log.at(n.log.lacks) == n.log.at(n.log.lacks) {
+			s.logf("%s has all that it lacked", n.name)
+			n.log.lacks = 0
+			n.run(func() { n.step(Appended{n.log.state()}) })
+			return
+		}
 	}
 }
 

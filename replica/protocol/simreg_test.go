@@ -26,7 +26,9 @@ func (e entry) String() string { return fmt.Sprintf("%d@%d", e.id, e.epoch) }
 
 type simLog struct {
 	entries []entry
-	durable int // entries that a power cut leaves
+	durable int      // entries that a power cut leaves
+	base    Position // nothing before it can be streamed
+	lacks   int      // entries, the first ones, of which it has only what a checkpoint says
 	mark    simMark
 	kept    simMark // the mark that a power cut leaves
 }
@@ -40,7 +42,7 @@ type simMark struct {
 // cut leaves the first k entries.
 func (l *simLog) cut(k int) {
 	l.entries = l.entries[:k]
-	l.durable = min(l.durable, k)
+	l.durable, l.lacks, l.base = min(l.durable, k), min(l.lacks, k), segment.Earlier(l.base, l.posAt(min(k, len(l.entries))))
 	for _, m := range []*simMark{&l.mark, &l.kept} {
 		m.durable = min(m.durable, k)
 		m.committed = segment.Earlier(m.committed, l.posAt(k))
@@ -60,7 +62,8 @@ func (l *simLog) at(i int) entry {
 func (l *simLog) posAt(n int) Position { return l.at(n).pos }
 
 func (l *simLog) state() LogState {
-	s := LogState{End: l.end(), Durable: l.posAt(l.durable), Committed: l.mark.committed}
+	s := LogState{End: l.end(), Durable: l.posAt(l.durable), Committed: l.mark.committed, Lacks: uint64(l.lacks),
+		Base: l.base}
 	for i, e := range l.entries {
 		if n := len(s.Epochs); n == 0 || s.Epochs[n-1].Epoch != e.epoch {
 			s.Epochs = append(s.Epochs, log.EpochStart{Epoch: e.epoch, Start: l.posAt(i), Salt: [32]byte{byte(e.salt), byte(e.salt >> 8)}})

@@ -38,6 +38,7 @@ type PeerStatus struct {
 	Match   Position
 	// Matched: Match is known, because the follower answered in this epoch.
 	Matched bool
+	Lacks   uint64 // bytes of the log's past that it does not have yet
 	Seen    Time
 	Stuck   time.Duration // how long it has stored nothing, if that is too long; else 0
 }
@@ -53,7 +54,7 @@ func (c *Core) Status(now Time) Status {
 		}
 		for _, p := range c.peersInOrder() {
 			x := PeerStatus{Member: p.member, Joined: p.joined, Answers: c.answers(p, now), Match: p.match, Matched: p.matched,
-				Seen: p.seen, Vote: c.ctl != nil && slices.Contains(c.ctl.Members, p.member)}
+				Lacks: p.absent, Seen: p.seen, Vote: c.ctl != nil && slices.Contains(c.ctl.Members, p.member)}
 			if x.Answers && c.stuck(p) { // else it does not answer, which says nothing of its disk
 				x.Stuck = now - p.moved
 			}
@@ -118,7 +119,7 @@ func (c *Core) Trailed() bool {
 		return false
 	}
 	for _, p := range c.peers {
-		if p.match.Less(c.commit) {
+		if p.match.Less(c.commit) || p.absent > 0 {
 			return true
 		}
 	}

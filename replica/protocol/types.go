@@ -63,13 +63,18 @@ type LogState struct {
 	Epochs  []log.EpochStart
 	// Committed is how far the log is certainly committed, from an earlier life. New alone uses it.
 	Committed Position
+	// Lacks is how many bytes of the log's past the copy does not have yet: it began with a
+	// checkpoint (ADR 47).
+	Lacks uint64
+	// Base is where the log begins in order: what lies before was condemned, in part or whole.
+	Base Position
 }
 
 // Kind is a message's kind.
 type Kind uint8
 
 // The kinds of messages. From the home: Hello, Append, Advance, Beat, Release. To the home:
-// Welcome, Ack, Lost. Both ways: Reject, Refuse.
+// Welcome, Ack, Lost. Both ways: Reject, Refuse. From the home too: Behind.
 const (
 	Hello   Kind = iota + 1 // begins an epoch with a follower: Epochs
 	Welcome                 // the follower's log is a prefix of the home's and durable up to End
@@ -81,6 +86,7 @@ const (
 	Reject                  // Epoch is over: the receiver must read the control record
 	Release                 // the home has stopped: the receiver may take over at once
 	Refuse                  // Commit is committed, and the receiver's log lacks it: the receiver lost something
+	Behind                  // from the home: what comes after the follower's log is not there any more
 )
 
 // Message is a message between two gateways about one volume.
@@ -101,9 +107,10 @@ type Message struct {
 	// Current: Beat: at Stamp the sender reigned, so all that was acknowledged by then is at or
 	// before Commit, and what is not stable at or before End.
 	Current bool
-	Proved  bool // Welcome, Refuse: the sender proved to the shell that it can unwrap the data key
-	Blind   bool // Welcome: the sender's copy has no key
-	Reads   int  // Ack: how many reads clients of the sender asked for since the last one
+	Proved  bool   // Welcome, Refuse: the sender proved to the shell that it can unwrap the data key
+	Blind   bool   // Welcome: the sender's copy has no key
+	Lacks   uint64 // Welcome, Ack: how many bytes of the log's past the sender does not have yet
+	Reads   int    // Ack: how many reads clients of the sender asked for since the last one
 }
 
 // Event is something that happened; see the types below.
@@ -237,6 +244,9 @@ type (
 		Echo  Time
 		End   Position
 	}
+	// Anew makes the shell begin anew with a checkpoint: what comes after the end of this log is
+	// not there any more, and all that it has is in the home's.
+	Anew struct{}
 	// Disown reports that the local log lacks something that is committed up to Position, as
 	// gateway By knows. It is no member's log any more, and must not be taken for one after a
 	// restart (protocol-3).
@@ -276,4 +286,5 @@ func (RoleChanged) effect() {}
 func (Pause) effect()       {}
 func (Resume) effect()      {}
 func (Disown) effect()      {}
+func (Anew) effect()        {}
 func (Lend) effect()        {}

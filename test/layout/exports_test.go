@@ -42,12 +42,8 @@ var kept = map[string]string{
 	"hack/image.Manifest":          "it implements remote.Taggable of go-containerregistry",
 
 	"cachepool.Identity.NewIncarnation":     "the contract has it for a pool whose content is in doubt; no process asks for it yet",
-	"engine.Engine.Checkpoint":              "a home asks for it as soon as checkpoints are committed (ADR 42)",
-	"engine.Install":                        "a copy that starts with nothing calls it as soon as checkpoints are committed (ADR 42)",
 	"volume.Snapshotter.Rollback":           "a person asks for it as soon as a volume's record can say so (ADR 41)",
-	"engine/checkpoint.Check":               "a blind copy checks with it what it copies, as soon as checkpoints are committed (ADR 42)",
 	"engine/checkpoint.Manifest.Diff":       "a home condemns what it returns, as soon as there are condemn records (ADR 42)",
-	"engine/checkpoint.Open":                "a copy that starts with nothing calls it as soon as checkpoints are committed (ADR 42)",
 	"federation.ControlStore.DeleteControl": "the suite of a registry makes a record go back behind a guard with it",
 	"gateway/nfs/xdr.Decoder.ReplyHeader":   "gateway/nfs/client reads replies with it",
 	"gateway/nfs/xdr.ReadRecord":            "gateway/nfs/client reads replies with it",

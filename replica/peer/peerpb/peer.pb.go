@@ -53,6 +53,8 @@ type Envelope struct {
 	// Not 0: the receiver keeps this envelope under this number while the connection lasts. A later
 	// one with that number replaces it.
 	Slot uint32 `protobuf:"varint,20,opt,name=slot,proto3" json:"slot,omitempty"`
+	// With Welcome and Ack: how many bytes of the log's past the sender's copy does not have yet.
+	Lacks uint64 `protobuf:"varint,22,opt,name=lacks,proto3" json:"lacks,omitempty"`
 	// Instead of all other fields, to a receiver that takes batches: its header says so.
 	Batch         *Batch `protobuf:"bytes,21,opt,name=batch,proto3" json:"batch,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -225,6 +227,13 @@ func (x *Envelope) GetWhole() bool {
 func (x *Envelope) GetSlot() uint32 {
 	if x != nil {
 		return x.Slot
+	}
+	return 0
+}
+
+func (x *Envelope) GetLacks() uint64 {
+	if x != nil {
+		return x.Lacks
 	}
 	return 0
 }
@@ -695,6 +704,162 @@ func (x *FetchReply) GetData() []byte {
 	return nil
 }
 
+type CheckpointRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointRequest) Reset() {
+	*x = CheckpointRequest{}
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointRequest) ProtoMessage() {}
+
+func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
+func (*CheckpointRequest) Descriptor() ([]byte, []int) {
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CheckpointRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+type CheckpointReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	At            *Position              `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`     // where it is in the log
+	Hash          []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"` // of its manifest, 32 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointReply) Reset() {
+	*x = CheckpointReply{}
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointReply) ProtoMessage() {}
+
+func (x *CheckpointReply) ProtoReflect() protoreflect.Message {
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointReply.ProtoReflect.Descriptor instead.
+func (*CheckpointReply) Descriptor() ([]byte, []int) {
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CheckpointReply) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *CheckpointReply) GetAt() *Position {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *CheckpointReply) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+type ObjectRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`     // as package engine/checkpoint names it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObjectRequest) Reset() {
+	*x = ObjectRequest{}
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObjectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObjectRequest) ProtoMessage() {}
+
+func (x *ObjectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObjectRequest.ProtoReflect.Descriptor instead.
+func (*ObjectRequest) Descriptor() ([]byte, []int) {
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ObjectRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *ObjectRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 type FollowRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
@@ -711,7 +876,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[9]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +888,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[9]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +901,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{9}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FollowRequest) GetVolume() string {
@@ -813,7 +978,7 @@ type FollowReply struct {
 
 func (x *FollowReply) Reset() {
 	*x = FollowReply{}
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[10]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +990,7 @@ func (x *FollowReply) String() string {
 func (*FollowReply) ProtoMessage() {}
 
 func (x *FollowReply) ProtoReflect() protoreflect.Message {
-	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[10]
+	mi := &file_replica_peer_peerpb_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +1003,7 @@ func (x *FollowReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowReply.ProtoReflect.Descriptor instead.
 func (*FollowReply) Descriptor() ([]byte, []int) {
-	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{10}
+	return file_replica_peer_peerpb_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FollowReply) GetFrames() [][]byte {
@@ -880,7 +1045,7 @@ var File_replica_peer_peerpb_peer_proto protoreflect.FileDescriptor
 
 const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1ereplica/peer/peerpb/peer.proto\x12\fweir.peer.v1\"\xe5\x04\n" +
+	"\x1ereplica/peer/peerpb/peer.proto\x12\fweir.peer.v1\"\xfb\x04\n" +
 	"\bEnvelope\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12(\n" +
@@ -902,7 +1067,8 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x05blind\x18\x11 \x01(\bR\x05blind\x12\x12\n" +
 	"\x04part\x18\x12 \x01(\bR\x04part\x12\x14\n" +
 	"\x05whole\x18\x13 \x01(\bR\x05whole\x12\x12\n" +
-	"\x04slot\x18\x14 \x01(\rR\x04slot\x12)\n" +
+	"\x04slot\x18\x14 \x01(\rR\x04slot\x12\x14\n" +
+	"\x05lacks\x18\x16 \x01(\x04R\x05lacks\x12)\n" +
 	"\x05batch\x18\x15 \x01(\v2\x13.weir.peer.v1.BatchR\x05batch\"m\n" +
 	"\x05Batch\x12.\n" +
 	"\arepeats\x18\x01 \x03(\v2\x14.weir.peer.v1.RepeatR\arepeats\x124\n" +
@@ -935,7 +1101,16 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x06length\x18\x04 \x01(\x05R\x06length\" \n" +
 	"\n" +
 	"FetchReply\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\xed\x01\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"+\n" +
+	"\x11CheckpointRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\"e\n" +
+	"\x0fCheckpointReply\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12&\n" +
+	"\x02at\x18\x02 \x01(\v2\x16.weir.peer.v1.PositionR\x02at\x12\x12\n" +
+	"\x04hash\x18\x03 \x01(\fR\x04hash\";\n" +
+	"\rObjectRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xed\x01\n" +
 	"\rFollowRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12,\n" +
 	"\x05after\x18\x02 \x01(\v2\x16.weir.peer.v1.PositionR\x05after\x12\x12\n" +
@@ -950,10 +1125,13 @@ const file_replica_peer_peerpb_peer_proto_rawDesc = "" +
 	"\x05stamp\x18\x02 \x01(\x03R\x05stamp\x12\x14\n" +
 	"\x05grant\x18\x03 \x01(\x03R\x05grant\x12\x12\n" +
 	"\x04echo\x18\x04 \x01(\x03R\x04echo\x12(\n" +
-	"\x03end\x18\x05 \x01(\v2\x16.weir.peer.v1.PositionR\x03end2\x82\x01\n" +
+	"\x03end\x18\x05 \x01(\v2\x16.weir.peer.v1.PositionR\x03end2\x93\x02\n" +
 	"\x04Peer\x12;\n" +
 	"\x05Carry\x12\x16.weir.peer.v1.Envelope\x1a\x18.weir.peer.v1.CarryReply(\x01\x12=\n" +
-	"\x05Fetch\x12\x1a.weir.peer.v1.FetchRequest\x1a\x18.weir.peer.v1.FetchReply2P\n" +
+	"\x05Fetch\x12\x1a.weir.peer.v1.FetchRequest\x1a\x18.weir.peer.v1.FetchReply\x12L\n" +
+	"\n" +
+	"Checkpoint\x12\x1f.weir.peer.v1.CheckpointRequest\x1a\x1d.weir.peer.v1.CheckpointReply\x12A\n" +
+	"\x06Object\x12\x1b.weir.peer.v1.ObjectRequest\x1a\x18.weir.peer.v1.FetchReply0\x012P\n" +
 	"\bOutlines\x12D\n" +
 	"\x06Follow\x12\x1b.weir.peer.v1.FollowRequest\x1a\x19.weir.peer.v1.FollowReply(\x010\x01B2Z0github.com/weir-storage/weir/replica/peer/peerpbb\x06proto3"
 
@@ -969,19 +1147,22 @@ func file_replica_peer_peerpb_peer_proto_rawDescGZIP() []byte {
 	return file_replica_peer_peerpb_peer_proto_rawDescData
 }
 
-var file_replica_peer_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_replica_peer_peerpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_replica_peer_peerpb_peer_proto_goTypes = []any{
-	(*Envelope)(nil),      // 0: weir.peer.v1.Envelope
-	(*Batch)(nil),         // 1: weir.peer.v1.Batch
-	(*Repeat)(nil),        // 2: weir.peer.v1.Repeat
-	(*CarryReply)(nil),    // 3: weir.peer.v1.CarryReply
-	(*Member)(nil),        // 4: weir.peer.v1.Member
-	(*Position)(nil),      // 5: weir.peer.v1.Position
-	(*EpochStart)(nil),    // 6: weir.peer.v1.EpochStart
-	(*FetchRequest)(nil),  // 7: weir.peer.v1.FetchRequest
-	(*FetchReply)(nil),    // 8: weir.peer.v1.FetchReply
-	(*FollowRequest)(nil), // 9: weir.peer.v1.FollowRequest
-	(*FollowReply)(nil),   // 10: weir.peer.v1.FollowReply
+	(*Envelope)(nil),          // 0: weir.peer.v1.Envelope
+	(*Batch)(nil),             // 1: weir.peer.v1.Batch
+	(*Repeat)(nil),            // 2: weir.peer.v1.Repeat
+	(*CarryReply)(nil),        // 3: weir.peer.v1.CarryReply
+	(*Member)(nil),            // 4: weir.peer.v1.Member
+	(*Position)(nil),          // 5: weir.peer.v1.Position
+	(*EpochStart)(nil),        // 6: weir.peer.v1.EpochStart
+	(*FetchRequest)(nil),      // 7: weir.peer.v1.FetchRequest
+	(*FetchReply)(nil),        // 8: weir.peer.v1.FetchReply
+	(*CheckpointRequest)(nil), // 9: weir.peer.v1.CheckpointRequest
+	(*CheckpointReply)(nil),   // 10: weir.peer.v1.CheckpointReply
+	(*ObjectRequest)(nil),     // 11: weir.peer.v1.ObjectRequest
+	(*FollowRequest)(nil),     // 12: weir.peer.v1.FollowRequest
+	(*FollowReply)(nil),       // 13: weir.peer.v1.FollowReply
 }
 var file_replica_peer_peerpb_peer_proto_depIdxs = []int32{
 	4,  // 0: weir.peer.v1.Envelope.from:type_name -> weir.peer.v1.Member
@@ -993,20 +1174,25 @@ var file_replica_peer_peerpb_peer_proto_depIdxs = []int32{
 	2,  // 6: weir.peer.v1.Batch.repeats:type_name -> weir.peer.v1.Repeat
 	0,  // 7: weir.peer.v1.Batch.envelopes:type_name -> weir.peer.v1.Envelope
 	5,  // 8: weir.peer.v1.EpochStart.start:type_name -> weir.peer.v1.Position
-	5,  // 9: weir.peer.v1.FollowRequest.after:type_name -> weir.peer.v1.Position
-	5,  // 10: weir.peer.v1.FollowRequest.known:type_name -> weir.peer.v1.Position
-	5,  // 11: weir.peer.v1.FollowReply.end:type_name -> weir.peer.v1.Position
-	0,  // 12: weir.peer.v1.Peer.Carry:input_type -> weir.peer.v1.Envelope
-	7,  // 13: weir.peer.v1.Peer.Fetch:input_type -> weir.peer.v1.FetchRequest
-	9,  // 14: weir.peer.v1.Outlines.Follow:input_type -> weir.peer.v1.FollowRequest
-	3,  // 15: weir.peer.v1.Peer.Carry:output_type -> weir.peer.v1.CarryReply
-	8,  // 16: weir.peer.v1.Peer.Fetch:output_type -> weir.peer.v1.FetchReply
-	10, // 17: weir.peer.v1.Outlines.Follow:output_type -> weir.peer.v1.FollowReply
-	15, // [15:18] is the sub-list for method output_type
-	12, // [12:15] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	5,  // 9: weir.peer.v1.CheckpointReply.at:type_name -> weir.peer.v1.Position
+	5,  // 10: weir.peer.v1.FollowRequest.after:type_name -> weir.peer.v1.Position
+	5,  // 11: weir.peer.v1.FollowRequest.known:type_name -> weir.peer.v1.Position
+	5,  // 12: weir.peer.v1.FollowReply.end:type_name -> weir.peer.v1.Position
+	0,  // 13: weir.peer.v1.Peer.Carry:input_type -> weir.peer.v1.Envelope
+	7,  // 14: weir.peer.v1.Peer.Fetch:input_type -> weir.peer.v1.FetchRequest
+	9,  // 15: weir.peer.v1.Peer.Checkpoint:input_type -> weir.peer.v1.CheckpointRequest
+	11, // 16: weir.peer.v1.Peer.Object:input_type -> weir.peer.v1.ObjectRequest
+	12, // 17: weir.peer.v1.Outlines.Follow:input_type -> weir.peer.v1.FollowRequest
+	3,  // 18: weir.peer.v1.Peer.Carry:output_type -> weir.peer.v1.CarryReply
+	8,  // 19: weir.peer.v1.Peer.Fetch:output_type -> weir.peer.v1.FetchReply
+	10, // 20: weir.peer.v1.Peer.Checkpoint:output_type -> weir.peer.v1.CheckpointReply
+	8,  // 21: weir.peer.v1.Peer.Object:output_type -> weir.peer.v1.FetchReply
+	13, // 22: weir.peer.v1.Outlines.Follow:output_type -> weir.peer.v1.FollowReply
+	18, // [18:23] is the sub-list for method output_type
+	13, // [13:18] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_replica_peer_peerpb_peer_proto_init() }
@@ -1020,7 +1206,7 @@ func file_replica_peer_peerpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_replica_peer_peerpb_peer_proto_rawDesc), len(file_replica_peer_peerpb_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

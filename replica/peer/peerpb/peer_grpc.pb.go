@@ -23,8 +23,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Peer_Carry_FullMethodName = "/weir.peer.v1.Peer/Carry"
-	Peer_Fetch_FullMethodName = "/weir.peer.v1.Peer/Fetch"
+	Peer_Carry_FullMethodName      = "/weir.peer.v1.Peer/Carry"
+	Peer_Fetch_FullMethodName      = "/weir.peer.v1.Peer/Fetch"
+	Peer_Checkpoint_FullMethodName = "/weir.peer.v1.Peer/Checkpoint"
+	Peer_Object_FullMethodName     = "/weir.peer.v1.Peer/Object"
 )
 
 // PeerClient is the client API for Peer service.
@@ -36,6 +38,13 @@ type PeerClient interface {
 	Carry(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[Envelope, CarryReply], error)
 	// Fetch returns a range of a segment, from the callee's pool or store.
 	Fetch(ctx context.Context, in *FetchRequest, opts ...grpc.CallOption) (*FetchReply, error)
+	// Checkpoint returns the newest checkpoint of a volume that is committed, as far as the callee's
+	// copy knows.
+	//
+	//	NOT_FOUND: it has no copy with a key, or knows of no checkpoint.
+	Checkpoint(ctx context.Context, in *CheckpointRequest, opts ...grpc.CallOption) (*CheckpointReply, error)
+	// Object returns an object of a checkpoint from the callee's store, in pieces.
+	Object(ctx context.Context, in *ObjectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchReply], error)
 }
 
 type peerClient struct {
@@ -69,6 +78,35 @@ func (c *peerClient) Fetch(ctx context.Context, in *FetchRequest, opts ...grpc.C
 	return out, nil
 }
 
+func (c *peerClient) Checkpoint(ctx context.Context, in *CheckpointRequest, opts ...grpc.CallOption) (*CheckpointReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckpointReply)
+	err := c.cc.Invoke(ctx, Peer_Checkpoint_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *peerClient) Object(ctx context.Context, in *ObjectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[1], Peer_Object_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ObjectRequest, FetchReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ObjectClient = grpc.ServerStreamingClient[FetchReply]
+
 // PeerServer is the server API for Peer service.
 // All implementations must embed UnimplementedPeerServer
 // for forward compatibility.
@@ -78,6 +116,13 @@ type PeerServer interface {
 	Carry(grpc.ClientStreamingServer[Envelope, CarryReply]) error
 	// Fetch returns a range of a segment, from the callee's pool or store.
 	Fetch(context.Context, *FetchRequest) (*FetchReply, error)
+	// Checkpoint returns the newest checkpoint of a volume that is committed, as far as the callee's
+	// copy knows.
+	//
+	//	NOT_FOUND: it has no copy with a key, or knows of no checkpoint.
+	Checkpoint(context.Context, *CheckpointRequest) (*CheckpointReply, error)
+	// Object returns an object of a checkpoint from the callee's store, in pieces.
+	Object(*ObjectRequest, grpc.ServerStreamingServer[FetchReply]) error
 	mustEmbedUnimplementedPeerServer()
 }
 
@@ -93,6 +138,12 @@ func (UnimplementedPeerServer) Carry(grpc.ClientStreamingServer[Envelope, CarryR
 }
 func (UnimplementedPeerServer) Fetch(context.Context, *FetchRequest) (*FetchReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Fetch not implemented")
+}
+func (UnimplementedPeerServer) Checkpoint(context.Context, *CheckpointRequest) (*CheckpointReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Checkpoint not implemented")
+}
+func (UnimplementedPeerServer) Object(*ObjectRequest, grpc.ServerStreamingServer[FetchReply]) error {
+	return status.Error(codes.Unimplemented, "method Object not implemented")
 }
 func (UnimplementedPeerServer) mustEmbedUnimplementedPeerServer() {}
 func (UnimplementedPeerServer) testEmbeddedByValue()              {}
@@ -140,6 +191,35 @@ func _Peer_Fetch_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peer_Checkpoint_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckpointRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).Checkpoint(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_Checkpoint_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).Checkpoint(ctx, req.(*CheckpointRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Peer_Object_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ObjectRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PeerServer).Object(m, &grpc.GenericServerStream[ObjectRequest, FetchReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ObjectServer = grpc.ServerStreamingServer[FetchReply]
+
 // Peer_ServiceDesc is the grpc.ServiceDesc for Peer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -151,12 +231,21 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Fetch",
 			Handler:    _Peer_Fetch_Handler,
 		},
+		{
+			MethodName: "Checkpoint",
+			Handler:    _Peer_Checkpoint_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Carry",
 			Handler:       _Peer_Carry_Handler,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "Object",
+			Handler:       _Peer_Object_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "replica/peer/peerpb/peer.proto",

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/checkpoint"
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/replica/peer/peerpb"
+)
+
+// askFor is how long a gateway is waited for that is asked for its newest checkpoint. One that does
+// not answer delays a new copy by this.
+const askFor = 3 * time.Second
+
+// Beginning is what a copy needs to begin with a checkpoint.
+type Beginning struct {
+	Volume  string // UUID
+	Gateway string // this one
+	Control *federation.Control
+	Client  func(gateway string) (peerpb.PeerClient, error)
+	Disk    vfs.FS        // that Engine's counts what is taken of
+	Engine  engine.Config // of what openings have in common, see engine.Install
+	Log     log.Config
+	// Retire, if it is not nil, takes the metadata away that are there: the copy begins anew,
+	// because what comes after its log is not there any more. What it has of the log's past stays.
+	Retire func() error
+}
+
+// others are the gateways that may have a checkpoint, the volume's home first.
+func (b *Beginning) others() (out []other) {
+	for _, m := range append([]federation.Member{b.Control.Home}, b.Control.Members...) {
+		o := other{m.Gateway, b.Client}
+		if m.Gateway != b.Gateway && !slices.ContainsFunc(out, func(x other) bool { return x.gateway == o.gateway }) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// Begin lets a copy that has nothing begin with the newest checkpoint. It does nothing if the copy
+// has something, or if nobody tells of a checkpoint: then the copy gets the whole log. Neither the
+// engine nor the log is open. An error leaves a copy that has nothing, or one that has its log and
+// no metadata, which Open can begin with.
+func (k *Keeper) Begin(ctx context.Context, b Beginning) (err error) {
+	there, err := b.Engine.FS.List(b.Engine.Dir)
+	if len(there) > 0 && b.Retire == nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	from := objects{store: k.cfg.Store, volume: b.Volume, others: b.others()}
+	logger := b.Log.Logger
+	told, err := from.newest(ctx)
+	if told == nil {
+		if err != nil {
+			logger.Info("nobody tells of a checkpoint: this copy gets the whole log", "error", err)
+		}
+		return nil
+	}
+	l, err := log.Open(b.Log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	switch {
+	case l.Recovered().Doubt != nil, b.Retire == nil && !l.Bare():
+		return nil
+	case b.Retire != nil && !l.End().Less(log.Position{Seq: told.GetAt().GetSeq(), Off: told.GetAt().GetOff()}):
+		logger.Warn("this copy is to begin anew, and nobody tells of a checkpoint after its log", "end", l.End())
+		return nil
+	}
+	if err := k.begin(ctx, b, l, from, told.GetHash()); err != nil {
+		// It is no reason to have no copy: there is another way.
+		logger.Warn("this copy does not begin with a checkpoint, and gets the whole log", "error", err)
+		if b.Retire == nil && l.Bare() && l.End() != (log.Position{}) {
+			return l.Truncate(log.Position{})
+		}
+	}
+	return nil
+}
+
+func (k *Keeper) begin(ctx context.Context, b Beginning, l *log.Log, from objects, hash []byte) error {
+	if b.Retire == nil && l.End() != (log.Position{}) { // of an attempt that was interrupted
+		if err := l.Truncate(log.Position{}); err != nil {
+			return err
+		}
+	}
+	return k.install(ctx, b, from, hash, func(m *checkpoint.Manifest, all []engine.Segment, gone map[uint64]bool) error {
+		return adopt(b, l, m, all, gone)
+	})
+}
+
+// install makes the metadata from a checkpoint.
+func (k *Keeper) install(ctx context.Context, b Beginning, from objects, hash []byte,
+	ready func(*checkpoint.Manifest, []engine.Segment, map[uint64]bool) error) error {
+	if len(hash) != len(checkpoint.Hash{}) {
+		return fmt.Errorf("a gateway tells of a checkpoint whose hash has %d bytes", len(hash))
+	}
+	m, err := checkpoint.Open(ctx, b.Log.Volume, checkpoint.Hash(hash), b.Log.Keys.Get, from)
+	if err != nil {
+		return err
+	}
+	// What is left of an attempt that a crash ended takes no room that is counted.
+	if err := b.Disk.RemoveAll(engine.Unfinished(b.Engine.Dir)); err != nil {
+		return fmt.Errorf("remove unfinished metadata: %w", err)
+	}
+	began := k.cfg.Timers.Now()
+	err = engine.Install(ctx, b.Engine, m, from, func(all []engine.Segment, gone map[uint64]bool) error { return ready(m, all, gone) })
+	if err != nil {
+		return err
+	}
+	b.Log.Logger.Info("this gateway begins with a checkpoint of the volume", "at", m.At, "pairs", m.Pairs, "bytes", m.Bytes,
+		"took", k.cfg.Timers.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// ClosedOf returns what an engine asks of its log's segments.
+func ClosedOf(l *log.Log) func(uint64) (engine.Segment, bool) {
+	return func(seq uint64) (engine.Segment, bool) {
+		s, ok := l.Segment(seq)
+		return engine.Segment{Seq: s.Seq, Epoch: s.Epoch, Key: s.Key, Salt: s.Salt, Len: s.Len, Hash: s.Hash}, ok
+	}
+}
+
+// BeginOutline is Begin for a gateway without a copy of the volume, which follows its log without
+// blocks (ADR 22). Log needs Dir, Volume, Keys and Logger only.
+func (k *Keeper) BeginOutline(ctx context.Context, b Beginning) error {
+	there, err := b.Engine.FS.List(b.Engine.Dir)
+	if len(there) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	from := objects{store: k.cfg.Store, volume: b.Volume, others: b.others()}
+	told, _ := from.newest(ctx)
+	if told == nil {
+		return nil
+	}
+	err = k.install(ctx, b, from, told.GetHash(), func(m *checkpoint.Manifest, all []engine.Segment, _ map[uint64]bool) error {
+		infos, err := infosOf(m, all)
+		if err != nil {
+			return err
+		}
+		return log.BeginOutline(b.Log.Dir, b.Log.Volume, infos)
+	})
+	if err != nil {
+		b.Log.Logger.Warn("nothing begins with a checkpoint here, and the whole log is followed", "error", err)
+		return log.RemoveOutline(b.Log.Dir)
+	}
+	return nil
+}
+
+// infosOf returns the segments before a checkpoint.
+func infosOf(m *checkpoint.Manifest, all []engine.Segment) ([]log.SegmentInfo, error) {
+	infos := make([]log.SegmentInfo, len(all))
+	var link segment.Link
+	for i, s := range all {
+		infos[i] = log.SegmentInfo{Seq: s.Seq, Epoch: s.Epoch, Key: s.Key, Salt: s.Salt, Prev: link, Len: s.Len, Hash: s.Hash}
+		link = segment.Link{Seq: s.Seq, Len: s.Len, Hash: s.Hash}
+	}
+	if (log.Position{Seq: link.Seq, Off: link.Len}) != m.At {
+		return nil, fmt.Errorf("the checkpoint is at %s, and lists %d segments up to %d/%d", m.At, len(all), link.Seq, link.Len)
+	}
+	return infos, nil
+}
+
+// adopt has the log begin at a checkpoint.
+func adopt(b Beginning, l *log.Log, m *checkpoint.Manifest, all []engine.Segment, gone map[uint64]bool) error {
+	infos, err := infosOf(m, all)
+	if err != nil {
+		return err
+	}
+	for i := range infos {
+		in := &infos[i]
+		if in.Dropped = gone[in.Seq]; in.Dropped {
+			continue
+		}
+		if was, ok := l.Segment(in.Seq); ok {
+			if was.Len != in.Len || was.Hash != in.Hash {
+				return fmt.Errorf("segment %d is another one here: this log is of another past", in.Seq)
+			}
+			in.Local, in.Uploaded = was.Local, was.Uploaded
+		}
+	}
+	if b.Retire == nil {
+		return l.Adopt(infos)
+	}
+	// A crash after this leaves a log that needs what is not there any more, without metadata: it
+	// begins anew again.
+	if err := errors.Join(l.Close(), b.Retire()); err != nil {
+		return err
+	}
+	return log.Rebase(b.Log.Dir, infos)
+}

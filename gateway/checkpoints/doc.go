@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package checkpoints makes the checkpoints of the copies on one gateway, and lets copies that have
+// nothing begin with one (ADR 47).
+//
+// # Rules
+//
+//   - checkpoints-1: The home commits only a checkpoint that it has made itself. What another copy
+//     made of the same state is compared with that. If it differs, one of the two copies is
+//     damaged: nothing is changed, and it is told until the next one is alike.
+//   - checkpoints-2: A copy begins with a checkpoint only if it has nothing of the log, neither on
+//     its pool nor in its site's store. The log adopts the segments before the metadata are in
+//     their place: a crash leaves a copy that has nothing yet.
+//   - checkpoints-3: What a copy lacks of the past it fetches from its site's store first, and else
+//     from other copies. Until it has all, it is no member (protocol-3).
+//   - checkpoints-4: The home condemns segments that no extent uses, of the present or the history,
+//     at a checkpoint that is committed and that it made itself, when all copies that answer have
+//     the log up to there. One that does not answer begins anew with a checkpoint.
+//   - checkpoints-5: Each copy drops what is condemned, in its own store and pool, when the record
+//     that says so is durable in its metadata, and a grace later (protocol-14). What the store had
+//     goes first: a crash in between does it again. While a copy of the volume is kept aside here,
+//     nothing is dropped: the store may have what only that one needs.
+//   - checkpoints-6: Objects of checkpoints go that neither the newest nor the one before has.
+//
+// # Locking and lifetime
+//
+// One goroutine of a Keeper makes checkpoints, one after the other, and another fetches. Both work
+// on a copy only between Use and done.
+package checkpoints

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jonboulle/clockwork"
+
+	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/checkpoint"
+	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/replica"
+	"github.com/weir-storage/weir/replica/peer/peerpb"
+	"github.com/weir-storage/weir/store"
+	"github.com/weir-storage/weir/volume"
+)
+
+// Copy is a copy with a key that is open here.
+type Copy struct {
+	UUID    string
+	Engine  *engine.Engine
+	Log     *log.Log
+	Replica *replica.Replica
+	Keys    *segment.Keys
+	Use     func(ctx context.Context) (_ context.Context, done func(), err error)
+	// Condemns: the home may condemn segments of the volume.
+	Condemns bool
+	// Aside reports whether a copy of the volume is kept aside here: it may need what is condemned.
+	Aside func() bool
+}
+
+// Due says when the home of a volume asks for another checkpoint, and when what is condemned goes.
+type Due struct {
+	Bytes    int64  // by which the log grew since the last one
+	Shrunk   int64  // bytes by which what the volume uses became less
+	Segments uint64 // that ended since the last one
+	Cost     int64  // times what the last one put into the store, by which the log grew
+	// Grace is how long what is condemned stays: readers of an earlier state may still look for it.
+	Grace time.Duration
+}
+
+// standard is when a checkpoint is due, unless a test wants other ones.
+var standard = Due{Bytes: 256 << 20, Shrunk: 64 << 20, Segments: 64, Cost: 2, Grace: 10 * time.Minute}
+
+// Config is what a Keeper needs.
+type Config struct {
+	Store  store.Store // of this site; nil: it has none
+	Timers clockwork.Clock
+	Logger *slog.Logger
+	Due    Due // zero: the usual
+}
+
+// Keeper makes the checkpoints of one gateway's copies. Any goroutine may call its methods.
+type Keeper struct {
+	cfg Config
+
+	mu   sync.Mutex
+	last map[string]made // by UUID
+	// seen is since when segments of a volume are known here to be condemned. Only sweepAll uses
+	// it.
+	seen  map[string]map[uint64]time.Time
+	swept time.Time // the last time; only sweepAll uses it
+	// ended and done are how the copies were that tendAll and sweepAll last looked at and left with
+	// nothing to do, so that idle volumes cost nothing. Each is only that one's.
+	ended, done map[string]state
+
+	making sync.Mutex // a checkpoint is being made, or objects removed; taken before mu
+}
+
+// made is the newest checkpoint that this gateway made of a volume.
+type made struct {
+	number   uint64
+	manifest *checkpoint.Manifest
+	used     uint64 // bytes by the volume
+	put      int64  // bytes that it took in the store
+	differs  uint64
+	unused   []uint64        // segments that nothing uses, if the home made it
+	former   map[string]bool // objects of the one before
+	swept    bool            // objects of earlier ones are removed
+}
+
+// New returns a Keeper.
+func New(cfg Config) *Keeper {
+	if cfg.Due == (Due{}) {
+		cfg.Due = standard
+	}
+	return &Keeper{cfg: cfg, last: map[string]made{}, seen: map[string]map[uint64]time.Time{}, ended: map[string]state{},
+		done: map[string]state{}}
+}
+
+// every is how often it is looked what is to be done.
+const every = 3 * time.Second
+
+// Run tends and fills all copies until ctx ends.
+func (k *Keeper) Run(ctx context.Context, all func() []Copy) {
+	keep := func(do func(context.Context, []Copy)) {
+		t := k.cfg.Timers.NewTicker(every)
+		defer t.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.Chan():
+				do(ctx, all())
+			}
+		}
+	}
+	var work sync.WaitGroup
+	work.Go(func() { keep(k.tendAll) })
+	work.Go(func() { keep(k.fillAll) })
+	work.Go(func() { keep(k.sweepAll) })
+	work.Wait()
+}
+
+// tendAll makes the checkpoints that copies have cut, and asks for those that are due.
+func (k *Keeper) tendAll(ctx context.Context, all []Copy) {
+	k.forget(all)
+	for _, c := range all {
+		is := stateOf(c)
+		if was, ok := k.ended[c.UUID]; ok && was == is {
+			continue
+		}
+		idle, err := k.tend(ctx, c)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, volume.ErrDelay) {
+			k.cfg.Logger.Warn("checkpoint of the volume is made later", "volume", c.UUID, "error", err)
+		}
+		if idle {
+			k.ended[c.UUID] = is
+		} else {
+			delete(k.ended, c.UUID)
+		}
+	}
+}
+
+// forget forgets volumes without a copy here.
+func (k *Keeper) forget(all []Copy) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	here := map[string]bool{}
+	for _, c := range all {
+		here[c.UUID] = true
+	}
+	for id := range k.last {
+		if !here[id] {
+			delete(k.last, id)
+		}
+	}
+	for id := range k.ended {
+		if !here[id] {
+			delete(k.ended, id)
+		}
+	}
+}
+
+// state is how a copy is, as far as this package is concerned: if it is the same, there is nothing
+// else to do.
+type state struct {
+	end, applied log.Position
+	leads        bool
+}
+
+func stateOf(c Copy) state {
+	_, leads := c.Replica.Leading()
+	return state{c.Log.End(), c.Engine.Applied(), leads}
+}
+
+// tend does for one copy what is to be done now. idle: there is nothing more to do before its
+// state is another one.
+func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
+	ctx, done, err := c.Use(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	if cut := c.Engine.TakeCut(); cut != nil {
+		if err := errors.Join(k.make(ctx, c, cut), cut.Close()); err != nil {
+			return false, err
+		}
+	}
+	now, err := c.Engine.Checkpoints()
+	if err != nil {
+		return false, err
+	}
+	k.compare(c, now)
+	idle = now.Asked.Number == now.Placed.Number && now.Placed.Number == now.Made.Number
+	if _, leads := c.Replica.Leading(); !leads {
+		return idle, nil
+	}
+	last := k.of(c.UUID)
+	if last.number > now.Made.Number && last.number == now.Placed.Number {
+		if err := c.Engine.MadeCheckpoint(ctx, last.manifest, last.number, last.used); err != nil {
+			return false, err
+		}
+	}
+	if err := k.condemn(ctx, c, now, last); err != nil {
+		return false, err
+	}
+	asked, err := k.ask(ctx, c, now, last)
+	return idle && !asked && len(last.unused) == 0, err
+}
+
+// make makes the checkpoint of what was cut.
+func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
+	key, ok := c.Keys.Get(cut.Key())
+	if !ok {
+		return fmt.Errorf("checkpoint %d is to be sealed with data key %d, which is not here", cut.Number, cut.Key())
+	}
+	k.making.Lock()
+	defer k.making.Unlock()
+	began := k.cfg.Timers.Now()
+	m, stats, err := cut.Write(ctx, &key, objects{store: k.cfg.Store, volume: c.UUID})
+	if err != nil {
+		return err
+	}
+	k.cfg.Logger.Info("checkpoint is made", "volume", c.UUID, "number", cut.Number, "at", m.At, "pairs", m.Pairs, "bytes", m.Bytes,
+		"chunks", stats.Chunks, "put", stats.Uploaded, "sealed", stats.Sealed, "took", k.cfg.Timers.Since(began).Round(time.Millisecond))
+	is := made{number: cut.Number, manifest: m, put: stats.Sealed}
+	if is.used, err = cut.Used(); err != nil {
+		return err
+	}
+	if _, leads := c.Replica.Leading(); leads && c.Condemns {
+		uses, err := cut.Uses(ctx)
+		if err != nil {
+			return err
+		}
+		is.unused = uses.Unused
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was := k.last[c.UUID]
+	if is.differs = was.differs; was.manifest != nil {
+		is.former = map[string]bool{}
+		for _, name := range was.manifest.Names() {
+			is.former[name] = true
+		}
+	}
+	k.last[c.UUID] = is
+	return nil
+}
+
+func (k *Keeper) of(id string) made {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last[id]
+}
+
+// compare tells if what was made here is not what the home committed (checkpoints-1).
+func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last, ok := k.last[c.UUID]
+	if !ok || last.number != now.Made.Number {
+		return
+	}
+	was := last.differs
+	last.differs = 0
+	if last.manifest.Hash() != now.Made.Hash {
+		last.differs = last.number
+	}
+	k.last[c.UUID] = last
+	if last.differs != 0 && was != last.differs {
+		k.cfg.Logger.Error("this copy's metadata are not those of the home: one of the two is damaged; run weir fsck at both",
+			"volume", c.UUID, "checkpoint", last.number, "at", now.Made.At, "here", fmt.Sprintf("%x", last.manifest.Hash()),
+			"home", fmt.Sprintf("%x", now.Made.Hash))
+	}
+}
+
+// Differs returns the number of a volume's newest checkpoint that is not what its home made of the
+// same state; 0: there is none.
+func (k *Keeper) Differs(id string) uint64 { return k.of(id).differs }
+
+// ask asks for a checkpoint if one is due, and has the one placed that was asked for. asked: it did
+// something.
+func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last made) (asked bool, err error) {
+	if now.Asked.Number == now.Placed.Number {
+		end := c.Log.End()
+		grown := c.Log.Distance(now.Placed.At, end)
+		shrunk := max(0, int64(now.Made.Used)-int64(now.Used))
+		due := grown >= k.cfg.Due.Bytes || shrunk >= k.cfg.Due.Shrunk || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
+		if !due || grown+shrunk < k.cfg.Due.Cost*last.put || grown == 0 {
+			return false, nil
+		}
+		number, _ := c.Keys.Newest()
+		if err := c.Engine.AskCheckpoint(ctx, number); err != nil {
+			return true, err
+		}
+		if now, err = c.Engine.Checkpoints(); err != nil {
+			return true, err
+		}
+	}
+	// The record is at or before the end of the log as it is now.
+	end := c.Log.End()
+	if now.Placed.Next == end.Seq || now.Placed.Next == 0 {
+		c.Replica.Roll()
+		if c.Log.End().Seq == end.Seq {
+			return true, nil // the event loop has not come to it yet
+		}
+	}
+	return true, c.Engine.AskCheckpoint(ctx, now.Asked.Key)
+}
+
+// fillAll fetches what copies lack of the past (checkpoints-3).
+func (k *Keeper) fillAll(ctx context.Context, all []Copy) {
+	for _, c := range all {
+		if c.Log.AbsentBytes() == 0 {
+			continue
+		}
+		if err := k.fill(ctx, c); err != nil && ctx.Err() == nil {
+			k.cfg.Logger.Warn("this copy does not have the whole past yet; trying again", "volume", c.UUID, "bytes", c.Log.AbsentBytes(),
+				"error", err)
+		}
+	}
+}
+
+func (k *Keeper) fill(ctx context.Context, c Copy) error {
+	ctx, done, err := c.Use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	there := map[string]int64{}
+	if k.cfg.Store != nil {
+		if err := k.cfg.Store.List(ctx, c.UUID+"/", func(i store.Info) error {
+			there[i.Name] = i.Size
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return c.Replica.FetchPast(ctx, func(name string, size uint64) bool {
+		n, ok := there[name]
+		return ok && uint64(n) == size
+	})
+}
+
+// Newest returns the newest checkpoint of a volume that is committed, as far as its copy among all
+// knows, for another gateway.
+func (k *Keeper) Newest(ctx context.Context, id string, all []Copy) (*peerpb.CheckpointReply, error) {
+	i := slices.IndexFunc(all, func(c Copy) bool { return c.UUID == id })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no copy with a key of volume %s", id)
+	}
+	_, done, err := all[i].Use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	now, err := all[i].Engine.Checkpoints()
+	if err == nil && now.Made.Number == 0 {
+		err = fmt.Errorf("no checkpoint of volume %s is committed", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &peerpb.CheckpointReply{Number: now.Made.Number, At: &peerpb.Position{Seq: now.Made.At.Seq, Off: now.Made.At.Off},
+		Hash: now.Made.Hash[:]}, nil
+}

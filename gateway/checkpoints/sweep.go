@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoints
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/store"
+)
+
+// condemn condemns what nothing uses at the newest checkpoint, once that is committed and all
+// copies that answer have the log up to there (checkpoints-4).
+func (k *Keeper) condemn(ctx context.Context, c Copy, now engine.Checkpoints, last made) error {
+	if !c.Condemns || len(last.unused) == 0 || last.number != now.Made.Number || last.differs != 0 {
+		return nil
+	}
+	for _, r := range c.Replica.Lag() {
+		durable := engine.Position(r.Durable)
+		if r.State != federation.ReplicaLost && r.State != federation.ReplicaHome && durable.Less(now.Made.At) {
+			return nil // it goes on from its own log
+		}
+	}
+	if err := c.Engine.Condemn(ctx, last.number, last.unused); err != nil {
+		return err
+	}
+	k.cfg.Logger.Info("segments are condemned: nothing uses them", "volume", c.UUID, "segments", len(last.unused),
+		"checkpoint", last.number)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if is := k.last[c.UUID]; is.number == last.number {
+		is.unused = nil
+		k.last[c.UUID] = is
+	}
+	return nil
+}
+
+// sweepEvery is how often copies are looked at for what is condemned, at most.
+const sweepEvery = 15 * time.Second
+
+// sweepAll drops what is condemned, and objects of earlier checkpoints.
+func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
+	now := k.cfg.Timers.Now()
+	if k.cfg.Due.Grace >= sweepEvery && now.Sub(k.swept) < sweepEvery {
+		return
+	}
+	k.swept = now
+	here := map[string]bool{}
+	for _, c := range all {
+		here[c.UUID] = true
+		is := stateOf(c)
+		if was, ok := k.done[c.UUID]; ok && was == is && len(k.seen[c.UUID]) == 0 {
+			continue
+		}
+		err := k.sweep(ctx, c)
+		if err != nil && ctx.Err() == nil {
+			k.cfg.Logger.Warn("what is condemned stays for now", "volume", c.UUID, "error", err)
+		}
+		if k.done[c.UUID] = is; err != nil {
+			delete(k.done, c.UUID)
+		}
+	}
+	for id := range k.done {
+		if !here[id] {
+			delete(k.done, id)
+		}
+	}
+	for id := range k.seen {
+		if !here[id] {
+			delete(k.seen, id)
+		}
+	}
+}
+
+// sweep drops segments of one copy, from the pool and from the site's store (checkpoints-5).
+func (k *Keeper) sweep(ctx context.Context, c Copy) error {
+	ctx, done, err := c.Use(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	gone, err := c.Engine.Condemned()
+	if err != nil {
+		return err
+	}
+	seen := k.seen[c.UUID]
+	if seen == nil {
+		seen = map[uint64]time.Time{}
+		k.seen[c.UUID] = seen
+	}
+	now := k.cfg.Timers.Now()
+	var due []uint64
+	for seq := range gone {
+		s, ok := c.Log.Segment(seq)
+		if !ok || s.Dropped {
+			delete(seen, seq)
+			continue
+		}
+		if since, ok := seen[seq]; !ok {
+			seen[seq] = now
+		} else if now.Sub(since) >= k.cfg.Due.Grace {
+			due = append(due, seq)
+		}
+	}
+	if len(due) > 0 && c.Aside() {
+		return nil // a person looks at what was left out first
+	}
+	slices.Sort(due)
+	for _, seq := range due {
+		s, _ := c.Log.Segment(seq)
+		if k.cfg.Store != nil {
+			if err := k.cfg.Store.Delete(ctx, s.Name); err != nil {
+				return err
+			}
+		}
+		if err := c.Replica.Drop(seq); err != nil {
+			return err
+		}
+		delete(seen, seq)
+	}
+	if len(due) > 0 {
+		k.cfg.Logger.Info("segments that were condemned are dropped", "volume", c.UUID, "segments", len(due))
+	}
+	return k.sweepObjects(ctx, c)
+}
+
+// sweepObjects removes objects from the site's store that are neither of the newest checkpoint,
+// which is committed, nor of the one before.
+func (k *Keeper) sweepObjects(ctx context.Context, c Copy) error {
+	now, err := c.Engine.Checkpoints()
+	last := k.of(c.UUID)
+	if err != nil || k.cfg.Store == nil || last.former == nil || last.swept || last.number != now.Made.Number || last.differs != 0 {
+		return err
+	}
+	keep := map[string]bool{}
+	for _, name := range last.manifest.Names() {
+		keep[name] = true
+	}
+	var old []string
+	for _, folder := range []string{"/c/", "/m/"} {
+		if err := k.cfg.Store.List(ctx, c.UUID+folder, func(i store.Info) error {
+			if !keep[i.Name] && !last.former[i.Name] {
+				old = append(old, i.Name)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	// Nobody makes a checkpoint meanwhile that would count on what is removed.
+	k.making.Lock()
+	defer k.making.Unlock()
+	if k.of(c.UUID).number != last.number {
+		return nil
+	}
+	// Manifests first: one whose chunks go must not be found.
+	slices.SortFunc(old, func(a, b string) int { return -strings.Compare(a, b) })
+	for _, name := range old {
+		if err := k.cfg.Store.Delete(ctx, name); err != nil {
+			return err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if is := k.last[c.UUID]; is.number == last.number {
+		is.swept = true
+		k.last[c.UUID] = is
+	}
+	return nil
+}
