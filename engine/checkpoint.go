@@ -21,7 +21,7 @@ import (
 const installing = ".installing"
 
 // Ready is told what a checkpoint lists of the log before it.
-type Ready func(all []Segment, condemned map[uint64]bool) error
+type Ready func(all []Segment, condemned map[uint64]uint64) error
 
 // Unfinished is the folder in which Install works, for metadata in dir.
 func Unfinished(dir string) string { return dir + installing }
@@ -61,7 +61,7 @@ func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from check
 	}
 	err = fill(store, m.ReadPairs(ctx, from), meta.State{Position: m.At, Epoch: m.Epoch})
 	var segments []Segment
-	var condemned map[uint64]bool
+	var condemned map[uint64]uint64
 	t := &tree{view: store.Live(nil)}
 	if err == nil {
 		segments, err = t.segments()

@@ -95,7 +95,7 @@ func openCheckpoint(t *testing.T, hash checkpoint.Hash, from checkpoint.Objects)
 }
 
 // anyLog takes segments for no log.
-func anyLog([]Segment, map[uint64]bool) error { return nil }
+func anyLog([]Segment, map[uint64]uint64) error { return nil }
 
 func installConfig(disk vfs.FS) Config {
 	return Config{ID: testID, FS: disk, Dir: "meta", DataKey: testKey, Rand: rand.Reader, Logger: slog.New(slog.DiscardHandler)}

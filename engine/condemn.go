@@ -66,33 +66,34 @@ func (c *Cut) Uses(ctx context.Context) (Uses, error) {
 	}
 	all, err := t.segments()
 	for _, s := range all {
-		if _, used := u.Bytes[s.Seq]; !used && !gone[s.Seq] {
+		_, used := u.Bytes[s.Seq]
+		if _, gone := gone[s.Seq]; !used && !gone {
 			u.Unused = append(u.Unused, s.Seq)
 		}
 	}
 	return u, err
 }
 
-// condemned returns the segments that are condemned.
-func (t *tree) condemned() (map[uint64]bool, error) {
-	out := map[uint64]bool{}
+// condemned returns the segments that are condemned, and at which checkpoint each was.
+func (t *tree) condemned() (map[uint64]uint64, error) {
+	out := map[uint64]uint64{}
 	lo, hi := meta.AllCondemned()
 	for p, err := range t.view.Range(lo, hi) {
 		if err != nil {
 			return nil, err
 		}
-		seq, _, err := meta.DecodeCondemned(p.Key, p.Value)
+		seq, number, err := meta.DecodeCondemned(p.Key, p.Value)
 		if err != nil {
 			return nil, err
 		}
-		out[seq] = true
+		out[seq] = number
 	}
 	return out, nil
 }
 
-// Condemned returns the segments that are condemned by what is applied here, and durably so: the
-// caller may drop them (protocol-14).
-func (e *Engine) Condemned() (map[uint64]bool, error) {
+// Condemned returns the segments that are condemned by what is applied here, and durably so, with
+// the number of the checkpoint at which each was: the caller may drop them (protocol-14).
+func (e *Engine) Condemned() (map[uint64]uint64, error) {
 	view := e.store.Snapshot(nil)
 	all, err := (&tree{view: view}).condemned()
 	if cerr := view.Close(); err == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-storage/weir/engine/checkpoint"
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
 )
 
 // What a crowd does with the past of its log: checkpoints, which all copies make alike, what is
@@ -112,7 +113,10 @@ func (c *crowd) ask(home *site, f func(ctx context.Context, e *engine.Engine) er
 			cancel()
 		}
 		select {
-		case <-result:
+		case err := <-result:
+			if what, again := outcomeOf(err); err != nil && !again && !errors.Is(err, volume.ErrInvalid) {
+				c.Fatalf("the home cannot do that: %s", what)
+			}
 			return true
 		default:
 			return false
@@ -241,11 +245,12 @@ func (c *crowd) install(s *site, dir cachepool.Dir, m *checkpoint.Manifest, pool
 	folder := filepath.Join(dir.Path(), "meta")
 	c.must(engine.Install(context.Background(), engine.Config{ID: jointID, FS: s.disk.FS(), Dir: folder, DataKey: testKey,
 		Rand: rand.Reader, Logger: slog.New(slog.DiscardHandler)}, m, c.past.objects,
-		func(all []engine.Segment, gone map[uint64]bool) error {
+		func(all []engine.Segment, gone map[uint64]uint64) error {
 			infos := make([]log.SegmentInfo, len(all))
 			for i, x := range all {
-				infos[i] = log.SegmentInfo{Seq: x.Seq, Epoch: x.Epoch, Key: x.Key, Salt: x.Salt, Len: x.Len, Hash: x.Hash, Dropped: gone[x.Seq]}
-				if was, ok := l.Segment(x.Seq); ok && !gone[x.Seq] {
+				_, dropped := gone[x.Seq]
+				infos[i] = log.SegmentInfo{Seq: x.Seq, Epoch: x.Epoch, Key: x.Key, Salt: x.Salt, Len: x.Len, Hash: x.Hash, Dropped: dropped}
+				if was, ok := l.Segment(x.Seq); ok && !dropped {
 					infos[i].Local, infos[i].Uploaded = was.Local, was.Uploaded
 				}
 			}

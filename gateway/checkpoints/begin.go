@@ -95,14 +95,14 @@ func (k *Keeper) begin(ctx context.Context, b Beginning, l *log.Log, from object
 			return err
 		}
 	}
-	return k.install(ctx, b, from, hash, func(m *checkpoint.Manifest, all []engine.Segment, gone map[uint64]bool) error {
+	return k.install(ctx, b, from, hash, func(m *checkpoint.Manifest, all []engine.Segment, gone map[uint64]uint64) error {
 		return adopt(b, l, m, all, gone)
 	})
 }
 
 // install makes the metadata from a checkpoint.
 func (k *Keeper) install(ctx context.Context, b Beginning, from objects, hash []byte,
-	ready func(*checkpoint.Manifest, []engine.Segment, map[uint64]bool) error) error {
+	ready func(*checkpoint.Manifest, []engine.Segment, map[uint64]uint64) error) error {
 	if len(hash) != len(checkpoint.Hash{}) {
 		return fmt.Errorf("a gateway tells of a checkpoint whose hash has %d bytes", len(hash))
 	}
@@ -115,7 +115,7 @@ func (k *Keeper) install(ctx context.Context, b Beginning, from objects, hash []
 		return fmt.Errorf("remove unfinished metadata: %w", err)
 	}
 	began := k.cfg.Timers.Now()
-	err = engine.Install(ctx, b.Engine, m, from, func(all []engine.Segment, gone map[uint64]bool) error { return ready(m, all, gone) })
+	err = engine.Install(ctx, b.Engine, m, from, func(all []engine.Segment, gone map[uint64]uint64) error { return ready(m, all, gone) })
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (k *Keeper) BeginOutline(ctx context.Context, b Beginning) error {
 	if told == nil {
 		return nil
 	}
-	err = k.install(ctx, b, from, told.GetHash(), func(m *checkpoint.Manifest, all []engine.Segment, _ map[uint64]bool) error {
+	err = k.install(ctx, b, from, told.GetHash(), func(m *checkpoint.Manifest, all []engine.Segment, _ map[uint64]uint64) error {
 		infos, err := infosOf(m, all)
 		if err != nil {
 			return err
@@ -173,14 +173,14 @@ func infosOf(m *checkpoint.Manifest, all []engine.Segment) ([]log.SegmentInfo, e
 }
 
 // adopt has the log begin at a checkpoint.
-func adopt(b Beginning, l *log.Log, m *checkpoint.Manifest, all []engine.Segment, gone map[uint64]bool) error {
+func adopt(b Beginning, l *log.Log, m *checkpoint.Manifest, all []engine.Segment, gone map[uint64]uint64) error {
 	infos, err := infosOf(m, all)
 	if err != nil {
 		return err
 	}
 	for i := range infos {
 		in := &infos[i]
-		if in.Dropped = gone[in.Seq]; in.Dropped {
+		if _, in.Dropped = gone[in.Seq]; in.Dropped {
 			continue
 		}
 		if was, ok := l.Segment(in.Seq); ok {

@@ -17,7 +17,9 @@
 //     at a checkpoint that is committed and that it made itself, when all copies that answer have
 //     the log up to there. One that does not answer begins anew with a checkpoint.
 //   - checkpoints-5: Each copy drops what is condemned, in its own store and pool, when the record
-//     that says so is durable in its metadata, and a grace later (protocol-14). What the store had
+//     that says so is durable in its metadata, and a grace later (protocol-14), and only if it made
+//     that checkpoint, or a later one, as the home did: so its own metadata do not need it. What
+//     the store had
 //     goes first: a crash in between does it again. While a copy of the volume is kept aside here,
 //     nothing is dropped: the store may have what only that one needs.
 //   - checkpoints-6: Objects of checkpoints go that neither the newest nor the one before has.

@@ -82,6 +82,7 @@ type made struct {
 	used     uint64 // bytes by the volume
 	put      int64  // bytes that it took in the store
 	differs  uint64
+	alike    uint64          // the newest that was found to be what the home made
 	unused   []uint64        // segments that nothing uses, if the home made it
 	former   map[string]bool // objects of the one before
 	swept    bool            // objects of earlier ones are removed
@@ -236,7 +237,7 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	was := k.last[c.UUID]
-	if is.differs = was.differs; was.manifest != nil {
+	if is.differs, is.alike = was.differs, was.alike; was.manifest != nil {
 		is.former = map[string]bool{}
 		for _, name := range was.manifest.Names() {
 			is.former[name] = true
@@ -264,6 +265,8 @@ func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
 	last.differs = 0
 	if last.manifest.Hash() != now.Made.Hash {
 		last.differs = last.number
+	} else {
+		last.alike = last.number
 	}
 	k.last[c.UUID] = last
 	if last.differs != 0 && was != last.differs {

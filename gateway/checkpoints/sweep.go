@@ -94,7 +94,8 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	}
 	now := k.cfg.Timers.Now()
 	var due []uint64
-	for seq := range gone {
+	alike := k.of(c.UUID).alike
+	for seq, number := range gone {
 		s, ok := c.Log.Segment(seq)
 		if !ok || s.Dropped {
 			delete(seen, seq)
@@ -102,7 +103,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		}
 		if since, ok := seen[seq]; !ok {
 			seen[seq] = now
-		} else if now.Sub(since) >= k.cfg.Due.Grace {
+		} else if now.Sub(since) >= k.cfg.Due.Grace && number <= alike {
 			due = append(due, seq)
 		}
 	}
