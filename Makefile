@@ -4,6 +4,7 @@
 
 SHELL := /bin/bash -o pipefail
 GO ?= go
+FUZZTIME ?= 10m
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -17,7 +18,7 @@ UNIT = $$($(GO) list ./... | grep -v -e /test/ -e /charts -e /hack -e /replica/p
 SAME = CGO_ENABLED=0 GOFLAGS=-trimpath
 say = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help images release kube-tools zfs demo demo-bare demo-exchange test verify generate bench soak build clean mutations deps tools modules fit-bare fit-clusters
+.PHONY: help images release kube-tools zfs demo demo-bare demo-exchange test verify generate bench fuzz soak build clean mutations deps tools modules fit-bare fit-clusters
 
 help: ## show this list
 	@printf 'Weir: a POSIX file system that lives at several sites at once.\n\nUsage: make TARGET\n\n'
@@ -41,7 +42,7 @@ demo-exchange: fit-clusters modules tools kube-tools build ## three organization
 CLUSTERS = ./test/e2e/installed
 # Those that compare rates run at the end, alone; the others wait much, two at once.
 ALONE = ./test/e2e/rates
-OTHERS = $$($(GO) list ./test/e2e/... ./test/scale | grep -v -e /e2e/installed -e /e2e/rates)
+OTHERS = $$($(GO) list ./test/e2e/... ./test/format ./test/scale | grep -v -e /e2e/installed -e /e2e/rates)
 
 test: fit-clusters modules tools kube-tools zfs build ## run all tests but the long form of soak: clusters, and beside them units with the race detector and the rest
 	$(call say,clusters: their tests run beside all that follows$(comma) and are printed as they end)
@@ -93,6 +94,10 @@ release: ## make programs, image, chart, CRDs, list of modules and checksums in 
 
 mutations: ## plant known mistakes in a copy of the tree and see that a test finds each
 	@$(GO) run ./hack/mutations $(MUTATION)
+
+# Each target needs all of the machine, so one runs after another.
+fuzz: modules ## fuzz every decoder of bytes from disks, stores, peers and clients for FUZZTIME=10m each (hours); FUZZ=engine/meta only those
+	@GO=$(GO) hack/fuzz -t $(FUZZTIME) "$(FUZZ)"
 
 clean: ## remove what was built here (caches live elsewhere, see hack/tools/build)
 	@rm -rf bin dist

@@ -31,6 +31,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/memory"
+	"github.com/weir-storage/weir/federation/snapshots"
 	"github.com/weir-storage/weir/federation/view"
 )
 
@@ -44,6 +45,9 @@ type fed struct {
 
 	charter Charter           // nil: operators follow none
 	of      map[string]string // organizations of sites; those that are not in it are of uva
+
+	rolled    snapshots.State // what keep says of a rollback
+	rolledWhy string
 }
 
 func newFed(t *testing.T) *fed {

@@ -113,7 +113,10 @@ func observed(c *content, v *plan.View) {
 		s.Claims = append(s.Claims, plan.ClaimName(claim))
 	}
 	s.Home, s.Replicas, s.Copies, s.Lag, s.Progress, s.Used = v.Home, v.Replicas, v.Copies, v.Lag, v.Progress, plan.Quantity(v.Used)
-	s.Stores = v.Stores
+	s.Stores, s.Held = v.Stores, nil
+	if v.Held != nil {
+		s.Held = plan.Quantity(*v.Held)
+	}
 	if v.Snapshots != nil { // a new home reports them a little later
 		s.Snapshots = plan.Snapshots(v.Snapshots)
 	}

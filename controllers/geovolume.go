@@ -202,7 +202,7 @@ func (r *geoVolumes) show(ctx context.Context, before *v1alpha1.GeoVolume, g *ge
 	}
 	if g.content != nil {
 		c := g.content.Status
-		s.Home, s.Copies, s.Lag, s.Progress = c.Home.Site, c.Copies, c.Lag, c.Progress
+		s.Home, s.Copies, s.Lag, s.Progress, s.Used, s.Held = c.Home.Site, c.Copies, c.Lag, c.Progress, c.Used, c.Held
 		if c.Snapshots != nil {
 			s.Snapshots = &c.Snapshots.Count
 		}

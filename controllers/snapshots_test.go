@@ -41,6 +41,9 @@ func (f *fed) keep(uuid string, has ...string) {
 	}
 	all, err := f.reg.ListObserved(f.t.Context(), uuid)
 	f.ok(err)
+	if v.Rollback != nil {
+		r.Rolled = &snapshots.Rolled{ID: v.Rollback.ID, State: f.rolled, Message: f.rolledWhy}
+	}
 	all[0].Snapshots = r
 	f.ok(f.reg.PutObserved(f.t.Context(), all[0]))
 }
@@ -307,5 +310,69 @@ func TestSnapshotOfAnotherCluster(t *testing.T) {
 	settleAll(ams, utr)
 	if utr.has(s) || f.wishes(id) != "" {
 		t.Errorf("asked for is %q", f.wishes(id))
+	}
+}
+
+// TestSnapshotRollsBack: an object has the volume rolled back to its snapshot once for each value
+// of spec.rollback. One that was there from the beginning does nothing.
+func TestSnapshotRollsBack(t *testing.T) {
+	f, c, id := snapped(t)
+	s := gvs("ns", "s", "v", func(s *v1alpha1.GeoVolumeSnapshotSpec) { s.Rollback = "v/old" })
+	c.create(s)
+	settleAll(c)
+	f.keep(id)
+	settleAll(c)
+	f.keep(id, "s")
+	settleAll(c)
+	is := func(state snapshots.State, says string) *v1alpha1.SnapshotRollback {
+		t.Helper()
+		c.get(s)
+		c.ready(s, metav1.ConditionTrue, v1alpha1.ReasonReady)
+		r := s.Status.Rollback
+		if r == nil || r.State != string(state) || r.Value != s.Spec.Rollback || !strings.Contains(r.Message, says) {
+			t.Fatalf("the rollback is %+v, want %s, %q", r, state, says)
+		}
+		return r
+	}
+	is(snapshots.StateRefused, "write another value")
+	if f.record(id).Rollback != nil {
+		t.Fatal("what was there from the beginning is done")
+	}
+	write := func(value string) {
+		t.Helper()
+		edit(c, s, func(s *v1alpha1.GeoVolumeSnapshot) { s.Spec.Rollback = value })
+		settleAll(c)
+	}
+	write("v/1")
+	asked := f.record(id).Rollback
+	if asked == nil || asked.To != "s" || f.record(id).Generation != 1 {
+		t.Fatalf("asked for is %+v, in generation %d", asked, f.record(id).Generation)
+	}
+	f.rolled, f.rolledWhy = snapshots.StatePending, "no room"
+	f.keep(id, "s")
+	settleAll(c)
+	is(snapshots.StatePending, "tries again: no room")
+	f.rolled, f.rolledWhy = snapshots.StateDone, ""
+	f.keep(id, "s")
+	settleAll(c)
+	if r := is(snapshots.StateDone, ""); r.Before != asked.Before() || f.record(id).Rollback != nil {
+		t.Errorf("the status says %+v, and the record asks for %+v", r, f.record(id).Rollback)
+	}
+	f.keep(id, "s")
+	settleAll(c)
+	if got := f.record(id).Rollback; got != nil {
+		t.Fatalf("it is asked for again: %+v", got)
+	}
+	write("v/2")
+	if got := f.record(id).Rollback; got == nil || got.ID == asked.ID {
+		t.Fatalf("asked for is %+v, before %+v", got, asked)
+	}
+	f.rolled, f.rolledWhy = snapshots.StateRefused, "too late"
+	f.keep(id, "s")
+	settleAll(c)
+	is(snapshots.StateRefused, "too late")
+	write("")
+	if c.get(s); s.Status.Rollback != nil || f.record(id).Rollback != nil {
+		t.Errorf("without a value the status says %+v", s.Status.Rollback)
 	}
 }

@@ -49,6 +49,7 @@ func (e *Engine) begin() (*tx, error) {
 	}
 	// A live view suffices. The caller holds turn, so the store only gains what over already has.
 	t.view = e.store.Live(over)
+	t.view.Keep(e.rows.view(true))
 	return t, nil
 }
 
@@ -110,12 +111,9 @@ func (t *tx) account(bytes, inodes int64) error {
 	if bytes == 0 && inodes == 0 {
 		return nil
 	}
-	a, err := t.accounting()
+	a, err := t.using()
 	if err != nil {
 		return err
-	}
-	if t.used != nil {
-		a = *t.used
 	}
 	if bytes < 0 && a.Bytes < uint64(-bytes) || inodes < 0 && a.Inodes < uint64(-inodes) {
 		return fmt.Errorf("volume uses %d bytes and %d inodes, %d and %d are to go: %w", a.Bytes, a.Inodes, -bytes, -inodes, errDamaged)
@@ -129,6 +127,33 @@ func (t *tx) account(bytes, inodes int64) error {
 	return nil
 }
 
+// countHeld adds what the change does to what only snapshots hold, if that is counted.
+func (t *tx) countHeld() error {
+	if t.held == 0 && !t.counts || t.broken != nil {
+		return nil
+	}
+	a, err := t.using()
+	if err != nil || !a.Counted && !t.counts {
+		return err
+	}
+	if a.Counted = t.held >= 0 || a.Held >= uint64(-t.held); a.Counted {
+		a.Held += uint64(t.held)
+	} else { // it is a figure that people look at: nothing else depends on it
+		t.engine.log.Error("snapshots hold less than nothing: what they hold is not counted any more", "held", a.Held, "gone", -t.held)
+		a.Held = 0
+	}
+	t.used = &a
+	return nil
+}
+
+// using is what the volume uses after the change so far.
+func (t *tx) using() (meta.Accounting, error) {
+	if t.used != nil {
+		return *t.used, nil
+	}
+	return t.accounting()
+}
+
 // record returns t as a record, or nil if t changes nothing.
 func (t *tx) record(id volume.OpID, result []byte) (*segment.Record, error) {
 	rec := &segment.Record{Epoch: t.engine.epoch, Time: t.now.UnixNano(), Blocks: t.blocks, Touched: t.touched}
@@ -138,6 +163,9 @@ func (t *tx) record(id volume.OpID, result []byte) (*segment.Record, error) {
 	for _, n := range t.dirty {
 		rec.Touched = append(rec.Touched, n.Ino)
 		t.set(n.Encode())
+	}
+	if err := t.countHeld(); err != nil {
+		return nil, err
 	}
 	if t.used != nil {
 		t.set(t.used.Encode())

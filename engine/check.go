@@ -70,13 +70,16 @@ func (e *Engine) Recount(ctx context.Context, cfg fsck.Config) (*fsck.Report, er
 		if t.epoch != epoch || e.rolledBack != rolled {
 			return struct{}{}, fmt.Errorf("the volume got another home or was rolled back meanwhile: count again: %w", volume.ErrDelay)
 		}
-		now, err := t.accounting()
+		now, err := t.using()
 		if err != nil {
 			return struct{}{}, err
 		}
 		// What changed since the count was added to what was stored.
 		now.Bytes += is.Bytes - was.Bytes
 		now.Inodes += is.Inodes - was.Inodes
+		if now.Counted && was.Counted {
+			now.Held += is.Held - was.Held
+		}
 		t.used = &now
 		return struct{}{}, nil
 	})

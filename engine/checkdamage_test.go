@@ -272,6 +272,17 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"used by the volume", func(*ward) []segment.Op {
 			return []segment.Op{setOp(meta.Accounting{Bytes: 5, Inodes: 3}.Encode())}
 		}, fsck.Quota, ""},
+		{"held by snapshots", func(w *ward) []segment.Op {
+			a, err := meta.DecodeAccounting(meta.AccountingKey(), w.value(meta.AccountingKey()))
+			if err != nil || !a.Counted {
+				w.t.Fatal(a, err)
+			}
+			a.Held++
+			return []segment.Op{setOp(a.Encode())}
+		}, fsck.Quota, ""},
+		{"a trash that is gone", func(w *ward) []segment.Op {
+			return w.edit(w.dir, func(n *meta.Inode) { n.Trash = w.fresh.Ino })
+		}, fsck.Parent, "/dir"},
 		{"no accounting", func(*ward) []segment.Op {
 			return []segment.Op{gone(meta.AccountingKey())}
 		}, fsck.Quota, ""},
@@ -287,10 +298,10 @@ func TestCheckFindsDamage(t *testing.T) {
 			return w.edit(w.fresh, func(n *meta.Inode) { n.Content = w.inode(w.f).Content })
 		}, fsck.Content, "/dir/sub/fresh"},
 		{"a dead content that lives", func(w *ward) []segment.Op {
-			return []segment.Op{setOp(meta.EncodeDead(w.fresh.Ino, 1))}
+			return []segment.Op{setOp(meta.DeadContent{Gen: 1}.Encode(w.fresh.Ino, meta.SnapshotLevel))}
 		}, fsck.Content, "/dir/sub/fresh"},
 		{"another dead content that lives", func(w *ward) []segment.Op {
-			return []segment.Op{setOp(meta.EncodeDead(w.inode(w.f).Content, 1))}
+			return []segment.Op{setOp(meta.DeadContent{Gen: 1}.Encode(w.inode(w.f).Content, meta.SnapshotLevel))}
 		}, fsck.Content, "/dir/f"},
 		{"a content of none", func(w *ward) []segment.Op {
 			return []segment.Op{gone(meta.DeadKey(w.old.Ino))}
@@ -321,7 +332,7 @@ func TestCheckFindsDamage(t *testing.T) {
 			return []segment.Op{setOp(v.Encode()), setOp(k, meta.EncodeHistory(k, nil, false))}
 		}, fsck.Leftover, "/dir/f"},
 		{"a dead content that no snapshot shows", func(*ward) []segment.Op {
-			return []segment.Op{setOp(meta.EncodeDead(12345, 0))}
+			return []segment.Op{setOp(meta.DeadContent{Gen: 0}.Encode(12345, meta.SnapshotLevel))}
 		}, fsck.Leftover, ""},
 		{"what a snapshot has of an inode", func(w *ward) []segment.Op {
 			k := meta.HistoryKey(meta.InodeKey(w.old.Ino), 1)

@@ -18,25 +18,37 @@ const (
 	cleanLook = 4096
 )
 
-// Clean does what snapshots need now and then, at the home. It takes a moment when nothing changed
-// for a second, drops moments that are older than the volume's window, and removes what no snapshot
-// that is kept shows. It returns how many keys it removed. It works in small records, and ends with
-// ctx.
+// Clean does what snapshots and the trash need now and then, at the home. It takes a moment when
+// nothing changed for a second, drops moments that are older than the volume's window, removes what
+// no snapshot shows that is kept, and empties the trash. It returns how many keys of the history
+// and entries of the trash it removed. It works in small records, and ends with ctx.
 func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
-	if v, err := read(Recent(ctx), e, place{op: "clean"}, (*tree).versionsOf); e.home() != nil || err != nil || v.Last == 0 {
-		return 0, err // the home cleans, if there is something
+	v, err := read(Recent(ctx), e, place{op: "clean"}, (*tree).versionsOf)
+	if e.home() != nil || err != nil || v.Level < meta.SnapshotLevel {
+		return 0, err // the home cleans, if there may be something
 	}
 	if e.rolling.Load() != 0 {
 		if err := e.roll(ctx); err != nil {
 			return 0, err
 		}
 	}
+	if waits, err := read(Recent(ctx), e, place{op: "clean"}, (*tree).waits); err != nil || waits {
+		if err == nil {
+			removed, err = e.emptyTrash(ctx)
+		}
+		if err != nil {
+			return removed, err
+		}
+	}
+	if v.Last == 0 {
+		return removed, nil
+	}
 	p := place{op: "clean", ino: volume.Root.Ino}
 	step := func(f func(t *tx) (int, error)) (int, error) {
 		return change(ctx, e, volume.Request{}, p, countResult, false, f)
 	}
 	if _, err := step(func(t *tx) (int, error) { return 0, t.idle() }); err != nil {
-		return 0, err
+		return removed, err
 	}
 	for {
 		n, err := step((*tx).expire)
@@ -49,7 +61,7 @@ func (e *Engine) Clean(ctx context.Context) (removed int, err error) {
 	}
 	c, err := read(ctx, e, p, newCleaner)
 	if err != nil {
-		return 0, err
+		return removed, err
 	}
 	for !c.done {
 		next := c
@@ -129,6 +141,7 @@ type cleaner struct {
 	key     []byte // of which the last entry of the history was
 	before  uint32 // that entry's generation
 	dead    []byte // the next dead content
+	within  []byte // the next key of its history; nil: the first
 	history bool
 	done    bool
 }
@@ -182,23 +195,54 @@ func (c *cleaner) stepDead(t *tx) (n int, err error) {
 			c.dead = append([]byte(nil), pair.Key...)
 			return n, nil
 		}
-		content, gen, err := meta.DecodeDead(pair.Key, pair.Value)
+		content, d, err := meta.DecodeDead(pair.Key, pair.Value)
 		if err != nil {
 			return 0, err
 		}
 		// Some snapshot from the content's beginning to its end has it.
 		i := sort.Search(len(c.kept), func(i int) bool { return c.kept[i].Number >= content })
-		if i < len(c.kept) && c.kept[i].Gen <= gen {
+		if i < len(c.kept) && c.kept[i].Gen <= d.Gen {
 			continue
 		}
 		elo, ehi := meta.AllExtents(content)
+		if done, err := c.forget(t, elo, ehi, &looked); err != nil || !done {
+			c.dead = append([]byte(nil), pair.Key...)
+			return n, err
+		}
 		t.deleteRange(elo, ehi)
-		t.deleteRange(meta.HistoryRange(elo, ehi))
+		t.held -= int64(d.Bytes)
 		t.delete(append([]byte(nil), pair.Key...))
 		n++
 	}
 	c.history = true
 	return n, nil
+}
+
+// forget deletes the history of a range of keys from c.within on, as far as a critical section
+// looks, and reports whether all of it is deleted.
+func (c *cleaner) forget(t *tx, lo, hi []byte, looked *int) (bool, error) {
+	lo, hi = meta.HistoryRange(lo, hi)
+	if c.within != nil {
+		lo = c.within
+	}
+	c.within = nil
+	for pair, err := range t.view.Range(lo, hi) {
+		if err != nil {
+			return false, err
+		}
+		if *looked++; *looked > cleanLook {
+			c.within = append([]byte(nil), pair.Key...)
+			t.deleteRange(lo, c.within)
+			return false, nil
+		}
+		n, err := heldIn(pair)
+		if err != nil {
+			return false, err
+		}
+		t.held -= n
+	}
+	t.deleteRange(lo, hi)
+	return true, nil
 }
 
 func (c *cleaner) stepHistory(t *tx, v *meta.VersionsOf) (n int, err error) {
@@ -212,7 +256,10 @@ func (c *cleaner) stepHistory(t *tx, v *meta.VersionsOf) (n int, err error) {
 			c.from = append([]byte(nil), pair.Key...)
 			return n, nil
 		}
-		k, gen := meta.SplitHistory(pair.Key)
+		k, gen, err := meta.SplitHistory(pair.Key)
+		if err != nil {
+			return 0, err
+		}
 		if string(k) != string(c.key) {
 			c.key, c.before = k, 0
 		}
@@ -221,12 +268,18 @@ func (c *cleaner) stepHistory(t *tx, v *meta.VersionsOf) (n int, err error) {
 		if i < len(c.kept) && c.kept[i].Gen <= gen {
 			continue
 		}
+		held, err := heldIn(pair)
+		if err != nil {
+			return 0, err
+		}
+		t.held -= held
 		t.delete(append([]byte(nil), pair.Key...))
 		n++
 	}
 	c.done = true
 	if v.Dropped == c.dropped {
 		v.Dropped = 0
+		t.counts = v.Newest == 0 && v.Level >= meta.TrashLevel // there is no history
 		t.set(v.Encode())
 	}
 	return n, nil

@@ -54,7 +54,10 @@ func (c *Cut) Uses(ctx context.Context) (Uses, error) {
 		if err != nil || !exists {
 			return err
 		}
-		key, _ := meta.SplitHistory(p.Key)
+		key, _, err := meta.SplitHistory(p.Key)
+		if err != nil {
+			return err
+		}
 		return add(key, value)
 	}); err != nil {
 		return u, err

@@ -43,6 +43,12 @@
 // appended, so that no client can begin to hold it meanwhile. The mark is removed (undoom) when
 // that critical section ends.
 //
+// # The trash
+//
+// A directory from which something was removed has a directory for that, to which no entry leads.
+// What is in the trash is an inode with a name as any other. Only its names are treated otherwise,
+// as trash.go says.
+//
 // # Locking
 //
 // Engine.turn is held through the critical section of a change, and by whatever begins or ends a

@@ -148,6 +148,9 @@ func TestVolume(t *testing.T) {
 					t.Error(err)
 				}
 			},
+			Trash: func() volume.Volume {
+				return withLocks(newHost(t, func(c *Config) { c.Tuning.Trash = time.Hour }).Engine)
+			},
 			Small: func(bytes uint64) volume.Volume {
 				return withLocks(newHost(t, func(c *Config) { c.Bytes = bytes }).Engine)
 			},

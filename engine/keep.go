@@ -21,6 +21,8 @@ type keeping struct {
 	kept     map[string]bool  // keys that the change has put into the history
 	touched  []uint64         // inodes besides those of the change
 	broken   error            // why the change cannot be made
+	held     int64            // how many bytes more only snapshots hold (meta-12)
+	counts   bool             // from this record on that is counted
 }
 
 // keepMost is about how many bytes one record puts into the history for a range of keys. The rest
@@ -65,7 +67,7 @@ func (t *tx) newest() (*meta.VersionsOf, error) {
 	t.versions = &v
 	second := t.now.Truncate(time.Second)
 	// If the clock of an earlier home was far ahead, seconds are missing until this one is there.
-	on := t.engine.tuned.Load().Window > 0 && v.Time.Sub(t.now) <= mostAhead && t.raise()
+	on := t.engine.tuned.Load().Window > 0 && v.Time.Sub(t.now) <= mostAhead && t.raise(meta.SnapshotLevel)
 	if v.Covered.IsZero() { // something may have changed in this second
 		second = t.now
 	}
@@ -85,13 +87,16 @@ func (t *tx) newest() (*meta.VersionsOf, error) {
 	return t.versions, err
 }
 
-// raise raises the volume's format level to what snapshots need, and reports whether it has that
-// now. The change has read the versions.
-func (t *tx) raise() bool {
-	if t.versions.Level < meta.SnapshotLevel && t.engine.cfg.Level() >= meta.SnapshotLevel {
-		t.versions.Level = meta.SnapshotLevel // take writes it
+// raise raises the volume's format level to what all copies know, if that is enough, and reports
+// whether it is enough now. The change has read the versions.
+func (t *tx) raise(level uint32) bool {
+	v := t.versions
+	if known := min(meta.Format, t.engine.cfg.Level()); v.Level < known && known >= level {
+		v.Level = known
+		t.counts = known >= meta.TrashLevel && v.Newest == 0 && v.Dropped == 0 // there is no history
+		t.set(v.Encode())
 	}
-	return t.versions.Level >= meta.SnapshotLevel
+	return v.Level >= level
 }
 
 // take adds a snapshot of what is there before the change. What the change itself makes has the
@@ -144,9 +149,38 @@ func (t *tx) keep(key []byte, gen uint32) error {
 	if err != nil {
 		return err
 	}
+	return t.enterHistory(key, gen, value, ok)
+}
+
+// enterHistory puts what a key has into the history.
+func (t *tx) enterHistory(key []byte, gen uint32, value []byte, ok bool) error {
 	h := meta.HistoryKey(key, gen)
 	t.set(h, meta.EncodeHistory(h, value, ok))
-	return nil
+	n, err := extentIn(key, value, ok)
+	t.held += n
+	return err
+}
+
+// extentIn is how many bytes of a file the value of a key holds.
+func extentIn(key, value []byte, ok bool) (int64, error) {
+	if !ok || meta.Table(key[0]) != meta.Extents {
+		return 0, nil
+	}
+	x, err := meta.DecodeExtent(key, value)
+	return int64(x.Len), err
+}
+
+// heldIn is how many bytes an entry of the history holds.
+func heldIn(pair meta.Pair) (int64, error) {
+	if len(pair.Key) < 2 || meta.Table(pair.Key[1]) != meta.Extents {
+		return 0, nil
+	}
+	value, ok, err := meta.DecodeHistory(pair.Key, pair.Value)
+	if err != nil {
+		return 0, err
+	}
+	k, _ := meta.SplitHistory(pair.Key)
+	return extentIn(k, value, ok)
 }
 
 // shown reports whether the newest snapshot shows what has the given number.
@@ -159,11 +193,16 @@ func (t *tx) shown(number uint64) bool {
 	return v.Newest != 0 && number <= v.Number
 }
 
-// discard deletes a content that no inode has any more. What a snapshot shows stays until that is
-// dropped.
-func (t *tx) discard(content uint64) {
+// discard deletes a content that no inode has any more, of so many bytes. What a snapshot shows
+// stays until that is dropped.
+func (t *tx) discard(content, bytes uint64) {
 	if t.shown(content) {
-		t.set(meta.EncodeDead(content, t.versions.Newest))
+		d := meta.DeadContent{Gen: t.versions.Newest}
+		if t.versions.Level >= meta.TrashLevel {
+			d.Bytes = bytes
+		}
+		t.held += int64(d.Bytes)
+		t.set(d.Encode(content, t.versions.Level))
 		return
 	}
 	t.deleteRange(meta.AllExtents(content))
@@ -174,7 +213,7 @@ func (t *tx) empty(n *meta.Inode) error {
 	if n.Used == 0 {
 		return nil
 	}
-	t.discard(n.ContentID())
+	t.discard(n.ContentID(), n.Used)
 	if !t.shown(n.ContentID()) {
 		return nil
 	}
@@ -212,7 +251,10 @@ func (t *tx) preserveRange(lo, hi []byte) error {
 		}
 		has := false
 		for more && err == nil {
-			k, gen := meta.SplitHistory(was.Key)
+			k, gen, bad := meta.SplitHistory(was.Key)
+			if bad != nil {
+				return bad
+			}
 			c := bytes.Compare(k, pair.Key)
 			if c > 0 {
 				break
@@ -233,8 +275,9 @@ func (t *tx) preserveRange(lo, hi []byte) error {
 			t.kept = map[string]bool{}
 		}
 		t.kept[string(pair.Key)] = true
-		h := meta.HistoryKey(pair.Key, v.Newest)
-		t.set(h, meta.EncodeHistory(h, pair.Value, true))
+		if err := t.enterHistory(pair.Key, v.Newest, pair.Value, true); err != nil {
+			return err
+		}
 	}
 	return nil
 }

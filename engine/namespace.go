@@ -3,7 +3,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/volume"
@@ -29,14 +31,15 @@ func (e *Engine) Create(ctx context.Context, r volume.Request, dir volume.Handle
 			return none, volume.ErrAccess
 		}
 		_, exists, err := t.entry(d, name)
+		wasted, werr := t.wasted(d)
 		switch {
-		case err != nil:
-			return none, err
+		case err != nil || werr != nil:
+			return none, errors.Join(err, werr)
 		case exists != nil && e.readOnly.Load() && args.Attr.Size != nil:
 			return none, volume.ErrReadOnly
 		case exists != nil:
 			return t.createExisting(r, d, exists, args)
-		case e.readOnly.Load():
+		case e.readOnly.Load() || wasted:
 			return none, volume.ErrReadOnly
 		case d.Nlink == 0:
 			return none, volume.ErrNotExist
@@ -92,7 +95,7 @@ func (t *tx) createExisting(r volume.Request, d, n *meta.Inode, args volume.Crea
 		if err := volume.CheckSetAttr(n.Attr, r.Caller, set); err != nil {
 			return none, err
 		}
-		if err := t.setAttr(n, r.Caller, set); err != nil {
+		if err := t.setAttr(n, r.Caller, set, nil); err != nil {
 			return none, err
 		}
 	}
@@ -121,8 +124,8 @@ func (e *Engine) Link(ctx context.Context, r volume.Request, h, dir volume.Handl
 		if err != nil {
 			return none, err
 		}
-		if e.readOnly.Load() {
-			return none, volume.ErrReadOnly
+		if wasted, err := t.wasted(d); err != nil || wasted || e.readOnly.Load() {
+			return none, cmp.Or(err, volume.ErrReadOnly)
 		}
 		if !volume.Permits(d.Attr, r.Caller, volume.Exec) {
 			return none, volume.ErrAccess
@@ -190,7 +193,10 @@ func (e *Engine) Remove(ctx context.Context, r volume.Request, dir volume.Handle
 		t.delete(meta.NameKey(d.Ino, name))
 		t.delete(meta.CookieKey(d.Ino, de.Cookie))
 		d.Entries--
-		if err := t.unlink(d, n, number); err != nil {
+		if err := t.taken(d, de.Cookie); err != nil {
+			return none, err
+		}
+		if err := t.part(d, n, name, number); err != nil {
 			return none, err
 		}
 		return t.changedDir(d, number), nil
@@ -228,8 +234,8 @@ func (t *tx) rename(r volume.Request, from volume.Handle, name string, to volume
 	if err != nil {
 		return none, err
 	}
-	if t.engine.readOnly.Load() {
-		return none, volume.ErrReadOnly
+	if wasted, err := t.wasted(b); err != nil || wasted || t.engine.readOnly.Load() {
+		return none, cmp.Or(err, volume.ErrReadOnly)
 	}
 	if !volume.Permits(a.Attr, r.Caller, volume.Exec) || !volume.Permits(b.Attr, r.Caller, volume.Exec) {
 		return none, volume.ErrAccess
@@ -277,17 +283,21 @@ func (t *tx) rename(r volume.Request, from volume.Handle, name string, to volume
 	t.delete(meta.NameKey(a.Ino, name))
 	t.delete(meta.CookieKey(a.Ino, de.Cookie))
 	a.Entries--
+	if err := t.taken(a, de.Cookie); err != nil {
+		return none, err
+	}
 	target := &meta.Dirent{Name: newName, Cookie: number}
 	if old != nil {
 		target.Cookie = oldEntry.Cookie // the new name keeps its place in listings
 		b.Entries--
-		if err := t.unlink(b, old, number); err != nil {
+		if err := t.part(b, old, newName, number); err != nil {
 			return none, err
 		}
 	}
 	t.put(b, target, n)
 	if n.Type == volume.Directory {
 		n.Parent = b.Handle
+		n.Wasted = false
 		a.Nlink--
 		b.Nlink++
 	}

@@ -199,10 +199,11 @@ func (e *Engine) reap(ctx context.Context, orphans []volume.Handle) (int, error)
 // purge deletes everything that belongs to n, which is marked for deletion.
 func (t *tx) purge(n *meta.Inode) error {
 	t.gone = append(t.gone, n.Handle)
+	t.dirty = slices.DeleteFunc(t.dirty, func(d *meta.Inode) bool { return d == n })
 	switch n.Type {
 	case volume.Regular:
 		if n.Used > 0 {
-			t.discard(n.ContentID())
+			t.discard(n.ContentID(), n.Used)
 		}
 	case volume.Symlink:
 		t.delete(meta.TargetKey(n.Ino))

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/volume"
@@ -44,9 +45,13 @@ func (e *Engine) Lookup(ctx context.Context, r volume.Request, dir volume.Handle
 			n, err = t.target(d, meta.Dirent{Handle: d.Parent})
 		default:
 			_, n, err = t.entry(d, name)
-			if err == nil && n == nil && name == SnapshotDirName && t.hasSnapshotDir(dir) {
+			switch {
+			case err != nil || n != nil:
+			case name == SnapshotDirName && t.hasSnapshotDir(dir):
 				dir.Snap = volume.SnapshotDir
 				n, err = t.snapshotDir(dir)
+			case name == volume.TrashDir && dir.Snap == 0 && d.Trash != 0:
+				n, err = t.trash(d)
 			}
 		}
 		if err != nil {
@@ -85,7 +90,7 @@ type listing struct {
 
 // ReadDir implements volume.Reader.
 func (e *Engine) ReadDir(ctx context.Context, r volume.Request, dir volume.Handle, after uint64, limit int) ([]volume.Entry, bool, error) {
-	l, err := read(ctx, e, place{op: "readdir", ino: dir.Ino}, func(t *tree) (listing, error) {
+	l, err := read(ctx, e, place{op: "readdir", ino: dir.Ino}, func(t *tree) (_ listing, err error) {
 		if limit < 1 {
 			return listing{}, volume.ErrInvalid
 		}
@@ -103,6 +108,8 @@ func (e *Engine) ReadDir(ctx context.Context, r volume.Request, dir volume.Handl
 			return t.listSnapshots(d, after, limit)
 		}
 		var l listing
+		t.near = t.view.Cursor()
+		defer func() { err = errors.Join(err, t.near.Close()) }()
 		lo, hi := meta.CookieRange(dir.Ino, after+1)
 		for pair, err := range t.view.Range(lo, hi) {
 			if err != nil {
@@ -191,4 +198,16 @@ func (e *Engine) Space(ctx context.Context) (volume.Space, error) {
 		s.FreeInodes = s.TotalInodes - min(s.TotalInodes, a.Inodes)
 		return s, nil
 	})
+}
+
+// HeldBySnapshots returns how many bytes of files only snapshots hold, which Space does not count.
+// What was overwritten in part counts whole, up to segment.MaxBlock bytes at each place. It returns
+// false if that is not known: the volume had snapshots before it had format level 4.
+func (e *Engine) HeldBySnapshots(ctx context.Context) (bytes uint64, known bool, err error) {
+	a, err := read(ctx, e, place{op: "held", ino: volume.Root.Ino}, (*tree).accounting)
+	if err != nil {
+		return 0, false, err
+	}
+	v, err := read(ctx, e, place{op: "held", ino: volume.Root.Ino}, (*tree).versionsOf)
+	return a.Held, a.Counted || v.Last == 0, err
 }

@@ -17,16 +17,20 @@ const rollBatch = 256
 // rollBytes is about how many bytes one record of a rollback has at most.
 const rollBytes = 1 << 20
 
-// beforeRollback is what the name begins with of the snapshot that Rollback takes first.
-const beforeRollback = "before-rollback-"
-
 // Rollback implements volume.Snapshotter. Its first record says that the volume is being rolled
 // back. Small records follow, each of which may come twice, and a last one that says that it is
 // done. A home that begins meanwhile goes on with it (Clean).
-func (e *Engine) Rollback(ctx context.Context, r volume.Request, name string) error {
-	p := place{op: "rollback", ino: volume.Root.Ino, name: name}
-	_, err := change(ctx, e, r, p, noResult, false, func(t *tx) (struct{}, error) {
-		to, err := t.snapshotNamed(name)
+func (e *Engine) Rollback(ctx context.Context, r volume.Request, to, before string) error {
+	p := place{op: "rollback", ino: volume.Root.Ino, name: to}
+	again := context.WithValue(ctx, rollingKey{}, true)
+	_, err := change(again, e, r, p, noResult, false, func(t *tx) (struct{}, error) {
+		if err := e.notRolling(ctx); err != nil { // this one would be another rollback
+			return struct{}{}, err
+		}
+		if err := t.newName(before); err != nil {
+			return struct{}{}, err
+		}
+		to, err := t.snapshotNamed(to)
 		if err == nil && to == nil {
 			err = volume.ErrNotExist
 		}
@@ -42,11 +46,6 @@ func (e *Engine) Rollback(ctx context.Context, r volume.Request, name string) er
 		if at.Before(v.Time) {
 			at = v.Time
 		}
-		number, err := t.number()
-		if err != nil {
-			return struct{}{}, err
-		}
-		before := fmt.Sprintf("%s%s-%x", beforeRollback, at.Format("2006-01-02T15-04-05Z"), number)
 		s, err := t.take(meta.Snapshot{Time: at, Name: before}, false)
 		if err != nil {
 			return struct{}{}, err
@@ -92,7 +91,7 @@ type roller struct {
 
 // laterTables are those whose keys begin with a number that only grows, in which what is greater
 // than a snapshot's number is deleted one by one.
-var laterTables = []meta.Table{meta.Names, meta.Cookies, meta.Targets, meta.Xattrs, meta.Orphans, meta.Inodes}
+var laterTables = []meta.Table{meta.Names, meta.Cookies, meta.Targets, meta.Xattrs, meta.Orphans, meta.Waste, meta.Inodes}
 
 func (r *roller) step(t *tx) error {
 	v, err := t.versionsOf()
@@ -123,7 +122,12 @@ func (r *roller) step(t *tx) error {
 	v.Rolling = 0
 	t.set(v.Encode())
 	t.engine.rolledBack++
-	t.used = &to.Used
+	used, err := t.using()
+	if err != nil {
+		return err
+	}
+	used.Bytes, used.Inodes = to.Used.Bytes, to.Used.Inodes
+	t.used = &used
 	t.touched = append(t.touched, snapshotsIno)
 	r.done = true
 	return nil
@@ -141,7 +145,10 @@ func (r *roller) restore(t *tx, to *meta.Snapshot) error {
 			r.from = bytes.Clone(pair.Key)
 			return nil
 		}
-		k, gen := meta.SplitHistory(pair.Key)
+		k, gen, err := meta.SplitHistory(pair.Key)
+		if err != nil {
+			return err
+		}
 		if gen < to.Gen || bytes.Equal(k, r.last) {
 			continue
 		}
@@ -210,19 +217,34 @@ func (t *tx) restoreInode(k, now []byte, is bool, value []byte, exists bool) ([]
 		}
 	}
 	if n != nil && n.Type == volume.Regular && (was == nil || was.ContentID() != n.ContentID()) {
-		t.discard(n.ContentID())
+		t.discard(n.ContentID(), n.Used)
 	}
 	if was == nil {
 		return nil, nil
 	}
 	if was.Type == volume.Regular && (n == nil || n.ContentID() != was.ContentID()) {
-		t.delete(meta.DeadKey(was.ContentID())) // it lives again
+		if err := t.revive(was.ContentID()); err != nil {
+			return nil, err
+		}
 	}
 	if was.Change, err = t.number(); err != nil {
 		return nil, err
 	}
 	_, value = was.Encode()
 	return value, nil
+}
+
+// revive notes that an inode has a content again.
+func (t *tx) revive(content uint64) error {
+	key := meta.DeadKey(content)
+	value, is, _, err := t.view.Get(key)
+	if err != nil || !is {
+		return err
+	}
+	_, d, err := meta.DecodeDead(key, value)
+	t.held -= int64(d.Bytes)
+	t.delete(key)
+	return err
 }
 
 // removeLater deletes what was made after the snapshot.
@@ -248,7 +270,7 @@ func (r *roller) removeLater(t *tx, to *meta.Snapshot) error {
 				return err
 			}
 			if i.Type == volume.Regular && i.Used > 0 {
-				t.discard(i.ContentID())
+				t.discard(i.ContentID(), i.Used)
 			}
 		}
 		t.delete(k)

@@ -28,26 +28,14 @@ func (e *Engine) TakeSnapshot(ctx context.Context, r volume.Request, name string
 	p := place{op: "take snapshot", ino: volume.Root.Ino, name: name}
 	return change(ctx, e, r, p, snapshotResult, false, func(t *tx) (volume.Snapshot, error) {
 		var none volume.Snapshot
-		if err := volume.CheckSnapshotName(name); err != nil {
+		if err := t.newName(name); err != nil {
 			return none, err
-		}
-		named, err := t.named()
-		if err != nil {
-			return none, err
-		}
-		for _, s := range named {
-			if s.Name == name {
-				return none, volume.ErrExist
-			}
-		}
-		if len(named) >= maxSnapshots {
-			return none, fmt.Errorf("the volume has %d snapshots, drop some: %w", len(named), volume.ErrNoSpace)
 		}
 		v, err := t.newest() // the second's moment stays when the snapshot is dropped
 		if err != nil {
 			return none, err
 		}
-		if !t.raise() {
+		if !t.raise(meta.SnapshotLevel) {
 			return none, fmt.Errorf("%w: snapshots need format level %d, and not all copies of the volume know it: upgrade their gateways",
 				volume.ErrDelay, meta.SnapshotLevel)
 		}
@@ -62,6 +50,26 @@ func (e *Engine) TakeSnapshot(ctx context.Context, r volume.Request, name string
 		t.set(meta.EncodeNamed(name, s.Gen))
 		return contract(s), nil
 	})
+}
+
+// newName returns why no snapshot can be taken under a name.
+func (t *tx) newName(name string) error {
+	if err := volume.CheckSnapshotName(name); err != nil {
+		return err
+	}
+	named, err := t.named()
+	if err != nil {
+		return err
+	}
+	for _, s := range named {
+		if s.Name == name {
+			return volume.ErrExist
+		}
+	}
+	if len(named) >= maxSnapshots {
+		return fmt.Errorf("the volume has %d snapshots, drop some: %w", len(named), volume.ErrNoSpace)
+	}
+	return nil
 }
 
 // contract is s in the words of the contract.

@@ -200,9 +200,9 @@ func newestOf(t testing.TB, v *memvol.Volume) string {
 	return slices.MaxFunc(all, func(a, b volume.Snapshot) int { return cmp.Compare(a.Snap, b.Snap) }).Name
 }
 
-// rollBack rolls the volume back. The home is lost after that many of its records, and the next one
-// goes on.
-func (h *host) rollBack(name string, after int) {
+// rollBack rolls the volume back, and keeps what was there under the name before. The home is lost
+// after that many of its records, and the next one goes on.
+func (h *host) rollBack(name, before string, after int) {
 	h.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -211,7 +211,7 @@ func (h *host) rollBack(name string, after int) {
 			cancel()
 		}
 	}
-	err := h.Rollback(ctx, asRoot, name)
+	err := h.Rollback(ctx, asRoot, name, before)
 	h.journal.appended = nil
 	if err == nil {
 		return
@@ -232,41 +232,8 @@ func (h *host) rollBack(name string, after int) {
 	}
 }
 
-// checkUsed compares what the volume says that it uses with what its inodes have.
-func (h *host) checkUsed() {
-	h.Helper()
-	t, err := h.look()
-	if err != nil {
-		h.Fatal(err)
-	}
-	defer func() { _ = t.view.Close() }()
-	var used meta.Accounting
-	lo, hi := meta.After(meta.Inodes, 0)
-	for pair, err := range t.view.Range(lo, hi) {
-		if err != nil {
-			h.Fatal(err)
-		}
-		n, err := meta.DecodeInode(pair.Key, pair.Value)
-		if err != nil {
-			h.Fatal(err)
-		}
-		used.Inodes++
-		used.Bytes += n.Used
-		var bytes uint64
-		for x, err := range t.extents(n.ContentID(), 0, endOfFile) {
-			if err != nil {
-				h.Fatal(err)
-			}
-			bytes += uint64(x.Len)
-		}
-		if n.Type == volume.Regular && bytes != n.Used {
-			h.Fatalf("inode %d has extents of %d bytes and says %d", n.Ino, bytes, n.Used)
-		}
-	}
-	if got, err := t.accounting(); err != nil || got != used {
-		h.Fatalf("the volume says that it uses %+v, %v; its inodes use %+v", got, err, used)
-	}
-}
+// beforeRollback begins the names of snapshots that rollbacks take here.
+const beforeRollback = "before-"
 
 func at(h volume.Handle, snap uint32) volume.Handle {
 	h.Snap = snap
@@ -287,7 +254,7 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 		s := newStirrer(t, seed, withLocks(h.Engine), reference)
 		var snaps []kept
 		taken := 0
-		for range 400 {
+		for i := range 400 {
 			s.stir()
 			if s.r.IntN(40) == 0 {
 				wantHealthy(t, h.Engine)
@@ -332,9 +299,10 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 				if n := len(snaps); n > 0 && s.r.IntN(3) == 0 {
 					s.release()
 					k, before := snaps[s.r.IntN(n)], look(t, reference, volume.Root)
-					h.rollBack(k.Name, s.r.IntN(6))
+					taken++
+					h.rollBack(k.Name, fmt.Sprint(beforeRollback, taken), s.r.IntN(6))
 					s.sides[0] = withLocks(h.Engine)
-					if err := reference.Rollback(context.Background(), asRoot, k.ref); err != nil {
+					if err := reference.Rollback(context.Background(), asRoot, k.ref, fmt.Sprint(beforeRollback, taken)); err != nil {
 						t.Fatal(err)
 					}
 					all, err := h.Snapshots(context.Background())
@@ -347,10 +315,13 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 							snaps = append(snaps, kept{x, before, newestOf(t, reference)})
 						}
 					}
-					h.checkUsed()
 				}
 			}
+			if i%10 == 0 {
+				h.checkUsed()
+			}
 		}
+		h.checkUsed()
 		v := withLocks(h.Engine)
 		if got, want := look(t, v, volume.Root), look(t, reference, volume.Root); got != want {
 			t.Fatalf("seed %d: the volume has\n%swant\n%s", seed, got, want)
@@ -371,6 +342,9 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 		wantHealthy(t, h.Engine)
 		if n := h.leftovers(); n != 0 {
 			t.Fatalf("seed %d: %d keys are left of snapshots that were dropped", seed, n)
+		}
+		if held, known, err := h.HeldBySnapshots(context.Background()); err != nil || held != 0 || !known {
+			t.Fatalf("seed %d: without snapshots they hold %d bytes, %t, %v", seed, held, known, err)
 		}
 		if got, want := look(t, v, volume.Root), look(t, reference, volume.Root); got != want {
 			t.Fatalf("seed %d: after that the volume has\n%swant\n%s", seed, got, want)
@@ -424,8 +398,9 @@ func TestAnySecond(t *testing.T) {
 			if n := len(names); n > 0 && s.r.IntN(4) == 0 {
 				s.release()
 				name := names[s.r.IntN(n)]
-				if err := errors.Join(h.Rollback(context.Background(), asRoot, name),
-					reference.Rollback(context.Background(), asRoot, name)); err != nil {
+				before := fmt.Sprint(beforeRollback, clock.Now().UnixNano())
+				if err := errors.Join(h.Rollback(context.Background(), asRoot, name, before),
+					reference.Rollback(context.Background(), asRoot, name, before)); err != nil {
 					t.Fatal(err)
 				}
 				s.stir()

@@ -56,7 +56,7 @@ func (h *host) beginRollback(name string, records int) {
 			cancel()
 		}
 	}
-	err := h.Rollback(ctx, asRoot, name)
+	err := h.Rollback(ctx, asRoot, name, "before "+name)
 	h.journal.appended = nil
 	if err == nil {
 		h.Fatal("the rollback is done")
@@ -89,7 +89,7 @@ func TestRollbackWhoseLastRecordFails(t *testing.T) {
 	h.take("one")
 	h.make("after")
 	j.on = true
-	if err := h.Rollback(context.Background(), asRoot, "one"); err == nil {
+	if err := h.Rollback(context.Background(), asRoot, "one", "before one"); err == nil {
 		t.Fatal("the rollback is done")
 	}
 	j.on = false
@@ -112,7 +112,7 @@ func TestRollbackThatDoesNotBegin(t *testing.T) {
 	h := newHostOver(t, nil, func(m *memJournal) journal.Journal { return &noRoom{m, &full} })
 	h.take("one")
 	full = true
-	if err := h.Rollback(context.Background(), asRoot, "one"); !errors.Is(err, volume.ErrNoSpace) {
+	if err := h.Rollback(context.Background(), asRoot, "one", "before one"); !errors.Is(err, volume.ErrNoSpace) {
 		t.Errorf("without room: %v", err)
 	}
 	full = false
@@ -201,7 +201,7 @@ func TestLargeAttributesAndRollback(t *testing.T) {
 	set(1)
 	h.take("one")
 	set(2)
-	if err := h.Rollback(ctx, asRoot, "one"); err != nil {
+	if err := h.Rollback(ctx, asRoot, "one", "before one"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := h.GetXattr(ctx, asRoot, f, "user.299"); err != nil || got[0] != 1 {
@@ -214,7 +214,7 @@ func TestLargeAttributesAndRollback(t *testing.T) {
 	if got, err := h.GetXattr(ctx, asRoot, at(f, h.newestGen()), "user.299"); err != nil || got[0] != 1 {
 		t.Fatal(err)
 	}
-	if err := h.Rollback(ctx, asRoot, "two"); err != nil {
+	if err := h.Rollback(ctx, asRoot, "two", "before two"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := h.GetXattr(ctx, asRoot, f, "user.299"); err != nil || got[0] != 1 {
@@ -402,7 +402,7 @@ func TestSecondAfterADrop(t *testing.T) {
 		if kind == "snapshot" {
 			s.take(name)
 		} else {
-			if err := s.Rollback(context.Background(), asRoot, "old"); err != nil {
+			if err := s.Rollback(context.Background(), asRoot, "old", "before"); err != nil {
 				t.Fatal(err)
 			}
 			all, err := s.Snapshots(context.Background())

@@ -64,14 +64,14 @@ func TestRollbackIsNews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Rollback(ctx, asRoot, "one"); err != nil {
+	if err := h.Rollback(ctx, asRoot, "one", "before one"); err != nil {
 		t.Fatal(err)
 	}
 	got, err := h.GetAttr(ctx, asRoot, f.Attr.Handle)
 	if err != nil || got.Size != 0 || got.Change <= w.Attr.Change {
 		t.Errorf("%+v, %v; before the rollback %+v", got, err, w.Attr)
 	}
-	if err := h.Rollback(ctx, asRoot, "none"); !errors.Is(err, volume.ErrNotExist) {
+	if err := h.Rollback(ctx, asRoot, "none", "before none"); !errors.Is(err, volume.ErrNotExist) {
 		t.Errorf("to a snapshot that is not there: %v", err)
 	}
 }
@@ -115,5 +115,58 @@ func TestNewerFormat(t *testing.T) {
 	}
 	if follower.Applied() != (segment.Position{}) {
 		t.Fatal("it was applied")
+	}
+}
+
+// TestRollbackIsExecutedOnce: a rollback that is asked for again does nothing, whoever was home
+// when it began, and also if the snapshot that it took first is gone. Another one waits for it.
+func TestRollbackIsExecutedOnce(t *testing.T) {
+	for records := range 4 { // after so many the first home is lost; 0: it is not
+		h := newHost(t, nil)
+		h.make("old")
+		h.take("one")
+		h.make("undone")
+		r := volume.Request{ID: volume.OpID{Slot: "rollback/1", Seq: 1}}
+		ctx, cancel := context.WithCancel(context.Background())
+		appended := 0
+		h.journal.appended = func() {
+			if appended++; appended == records {
+				cancel()
+			}
+		}
+		err := h.Rollback(ctx, r, "one", "before")
+		h.journal.appended = nil
+		if done := ctx.Err() == nil; done != (err == nil) {
+			t.Fatalf("after %d records: %v", records, err)
+		}
+		if err != nil {
+			other := volume.Request{ID: volume.OpID{Slot: "rollback/2", Seq: 1}}
+			if err := h.Rollback(context.Background(), other, "before", "other"); !errors.Is(err, volume.ErrDelay) {
+				t.Fatalf("another one meanwhile: %v", err)
+			}
+			h.crash()
+		}
+		again := func() {
+			t.Helper()
+			if err := h.Rollback(context.Background(), r, "one", "before"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again()
+		cancel()
+		if got := look(t, withLocks(h.Engine), volume.Root); !strings.Contains(got, "/old") || strings.Contains(got, "/undone") {
+			t.Fatalf("after the rollback the volume has\n%s", got)
+		}
+		h.make("new")
+		if err := h.DropSnapshot(context.Background(), asRoot, "before"); err != nil {
+			t.Fatal(err)
+		}
+		again()
+		h.crash()
+		again()
+		if got := look(t, withLocks(h.Engine), volume.Root); !strings.Contains(got, "/new") {
+			t.Errorf("a repeat undid what came later: the volume has\n%s", got)
+		}
+		h.checkUsed()
 	}
 }

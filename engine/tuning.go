@@ -24,6 +24,8 @@ type Tuning struct {
 	Memory int64
 	// Window is for how long the volume can be looked at as of any second; 0: not at all.
 	Window time.Duration
+	// Trash is for how long what is removed is kept in the trash; 0: not at all.
+	Trash time.Duration
 	// NoSnapshotDir: directories have no directory of snapshots.
 	NoSnapshotDir bool
 }

@@ -116,6 +116,8 @@ type Observed struct {
 	Replicas   []ObservedReplica `json:"replicas,omitempty"`
 	Stores     []ObservedStore   `json:"stores,omitempty"`
 	Used       Bytes             `json:"used"`
+	// Held is how much only snapshots hold, which Used does not count; nil: it is not known.
+	Held *Bytes `json:"held,omitempty"`
 	// Snapshots are the volume's; nil: the home does not know yet.
 	Snapshots *snapshots.Report `json:"snapshots,omitempty"`
 	// Opening says why the gateway, which is home, has not opened its copy yet; empty: it has, or

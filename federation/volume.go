@@ -47,7 +47,9 @@ type Volume struct {
 	Former []string `json:"former,omitempty"`
 	// Snapshots were asked for, or are to be dropped. They do not count for Generation.
 	Snapshots []snapshots.Wish `json:"snapshots,omitempty"`
-	CreatedAt time.Time        `json:"createdAt,omitzero"`
+	// Rollback is asked for; nil: none is. It does not count for Generation either.
+	Rollback  *snapshots.Rollback `json:"rollback,omitempty"`
+	CreatedAt time.Time           `json:"createdAt,omitzero"`
 	// Closing: the owner wants to delete it, and lists the claims after it has written this.
 	// Whoever adds a claim reads this record afterwards.
 	Closing bool `json:"closing,omitempty"`
@@ -77,6 +79,11 @@ func (v Volume) Validate() error {
 	}
 	if wrong := cmp.Or(users.Wrong(v.Spec.Clients, v.Clients), snapshots.Wrong(v.Snapshots)); wrong != "" {
 		return invalid("check", "volume", v.Name, wrong)
+	}
+	if v.Rollback != nil {
+		if wrong := v.Rollback.Wrong(); wrong != "" {
+			return invalid("check", "volume", v.Name, wrong)
+		}
 	}
 	for _, s := range slices.AppendSeq(slices.Clone(v.Sites), maps.Keys(v.Clients)) {
 		if err := CheckLabel("site", s); err != nil {

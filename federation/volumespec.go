@@ -19,6 +19,7 @@ type VolumeSpec struct {
 	Home        HomeRules        `json:"home"`
 	Clients     users.Policy     `json:"clients,omitzero"`
 	Snapshots   snapshots.Policy `json:"snapshots,omitzero"`
+	Trash       snapshots.Trash  `json:"trash,omitzero"`
 }
 
 // Replication says how many copies there are and where they may be.

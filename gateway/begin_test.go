@@ -187,9 +187,10 @@ func TestACheckpointThatCannotBeRead(t *testing.T) {
 	c.change(id, func(v *federation.Volume) { v.Spec.Replication.Copies, v.Sites = 2, []string{"a", "b"} })
 	c.whole("a", id, "b")
 	filled(t, c.router("b", id), 0, 20)
-	if _, err := c.at("b").copies.Newest(t.Context(), id); err != nil {
-		t.Error(err)
-	}
+	c.until("b knows of the checkpoint", func() error {
+		_, err := c.at("b").copies.Newest(t.Context(), id)
+		return err
+	})
 	if err := errors.Join(c.at("a").copies.Objects(t.Context(), id, gone[0], func([]byte) error { return nil })); err == nil {
 		t.Error("an object that is gone was sent")
 	}

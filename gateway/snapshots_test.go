@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -171,4 +172,165 @@ func TestSnapshotSettings(t *testing.T) {
 		_, err = e.Lookup(within(t, hang), volume.Request{}, dir.Handle, fmt.Sprintf("@%d", before.Unix()+1))
 		return err
 	})
+}
+
+// TestUndeletedVolumeHasItsSnapshots: a volume that is taken out of the trash has the snapshots
+// that it had, and clients find in them what was there.
+func TestUndeletedVolumeHasItsSnapshots(t *testing.T) {
+	c := newCluster(t, "a")
+	id := c.create("v", manifest("v", 1))
+	r, cl := c.router("a", id), &client{name: "x"}
+	file(t, r, cl, "f")
+	c.wish(id, snapshots.Wish{Name: "one", UID: "1"})
+	was := c.snapshots("a", id, "one Taken")
+	if _, err := r.Remove(within(t, hang), volume.Request{}, volume.Root, "f"); err != nil {
+		t.Fatal(err)
+	}
+	c.delete(id)
+	c.until("it is closed", func() error {
+		if c.at("a").copies.Copy(id) != nil {
+			return errors.New("it is open")
+		}
+		return nil
+	})
+	c.change(id, func(v *federation.Volume) { v.Deleted, v.DeletedAt = false, time.Time{} }) // weir volume undelete
+	r = c.router("a", id)
+	dir, err := r.Lookup(within(t, hang), volume.Request{}, volume.Root, ".snapshots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := r.Lookup(within(t, hang), volume.Request{}, dir.Handle, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Lookup(within(t, hang), volume.Request{}, one.Handle, "f"); err != nil {
+		t.Errorf("the file in the snapshot: %v", err)
+	}
+	if is := c.snapshots("a", id, "one Taken"); is.All[0] != was.All[0] {
+		t.Errorf("the snapshot is %+v, and was %+v", is.All[0], was.All[0])
+	}
+}
+
+// TestTrashSetting: removed files are in the trash while the record says so, and go when it does
+// not any more. How much only snapshots hold is reported.
+func TestTrashSetting(t *testing.T) {
+	c := newCluster(t, "a")
+	id := c.create("v", manifest("v", 1))
+	r, cl := c.router("a", id), &client{name: "x"}
+	in := func(name string) error {
+		bin, err := r.Lookup(within(t, hang), volume.Request{}, volume.Root, volume.TrashDir)
+		if err == nil {
+			_, err = r.Lookup(within(t, hang), volume.Request{}, bin.Handle, name)
+		}
+		return err
+	}
+	c.change(id, func(v *federation.Volume) { v.Spec.Trash.Keep = federation.Duration(time.Hour) })
+	number := 0
+	var last string
+	c.until("what is removed goes into the trash", func() error {
+		number++
+		last = fmt.Sprint("f", number)
+		file(t, r, cl, last)
+		if _, err := r.Remove(within(t, hang), volume.Request{}, volume.Root, last); err != nil {
+			t.Fatal(err)
+		}
+		return in(last)
+	})
+	c.wish(id, snapshots.Wish{Name: "one", UID: "1"})
+	c.snapshots("a", id, "one Taken")
+	c.change(id, func(v *federation.Volume) { v.Spec.Trash.Keep = 0 })
+	c.until("the trash is empty", func() error {
+		if err := in(last); !errors.Is(err, volume.ErrNotExist) {
+			return fmt.Errorf("it has %s: %w", last, err)
+		}
+		return nil
+	})
+	c.until("what the snapshot holds is reported", func() error {
+		var all []federation.Observed
+		c.with(func(reg federation.Registry) (err error) {
+			all, err = reg.ListObserved(context.Background(), id)
+			return err
+		})
+		if len(all) != 1 || all[0].Held == nil || *all[0].Held == 0 {
+			return fmt.Errorf("the home says %+v", all)
+		}
+		return nil
+	})
+}
+
+// TestRollbackIsAskedFor: the home rolls the volume back once, whoever is home, and refuses what
+// cannot be done or comes too late.
+func TestRollbackIsAskedFor(t *testing.T) {
+	c := newCluster(t, "a", "b", "c")
+	id := c.create("v", manifest("v", 2))
+	r, cl := c.router("a", id), &client{name: "x"}
+	file(t, r, cl, "old")
+	c.wish(id, snapshots.Wish{Name: "one", UID: "1"})
+	home := strings.TrimPrefix(c.homeOf("a", id), "g")
+	c.snapshots(home, id, "one Taken")
+	file(t, r, cl, "undone")
+	ask := func(number int, to string, until time.Time) snapshots.Rollback {
+		t.Helper()
+		x := snapshots.Rollback{ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", number), To: to, Until: until}
+		c.change(id, func(v *federation.Volume) { v.Rollback = &x })
+		return x
+	}
+	settled := func(site string, x snapshots.Rollback, state snapshots.State, says string) {
+		t.Helper()
+		c.until(fmt.Sprintf("home %s says %s", site, state), func() error {
+			g := c.at(site)
+			if is := g.snapshots.Report(id); is == nil || is.Rolled == nil || is.Rolled.ID != x.ID || is.Rolled.State != state ||
+				!strings.Contains(is.Rolled.Message, says) {
+				return fmt.Errorf("it says %+v", is)
+			}
+			return nil
+		})
+	}
+	there := func(site, name string, want bool) {
+		t.Helper()
+		c.until(fmt.Sprintf("%s is there: %t", name, want), func() error {
+			_, err := c.router(site, id).Lookup(within(t, hang), volume.Request{}, volume.Root, name)
+			if (err == nil) != want || err != nil && !errors.Is(err, volume.ErrNotExist) {
+				return fmt.Errorf("it says %w", err)
+			}
+			return nil
+		})
+	}
+	later := time.Now().Add(time.Hour)
+	settled(home, ask(1, "one", time.Now().Add(-time.Second)), snapshots.StateRefused, "could not begin it until")
+	settled(home, ask(2, "none", later), snapshots.StateRefused, "there is no snapshot none")
+	there("a", "undone", true)
+	x := ask(3, "one", later)
+	settled(home, x, snapshots.StateDone, "")
+	there("a", "undone", false)
+	there("a", "old", true)
+	file(t, c.router("a", id), cl, "new")
+	c.snapshots(home, id, "one Taken", x.Before()+" Taken")
+
+	c.stop(home) // the record still asks for it
+	other := "a"
+	if home == other {
+		other = "b"
+	}
+	c.until("another gateway is home", func() error {
+		if c.homeOf(other, id) == "g"+home {
+			return fmt.Errorf("it is %s still", home)
+		}
+		return nil
+	})
+	home = strings.TrimPrefix(c.homeOf(other, id), "g")
+	settled(home, x, snapshots.StateDone, "")
+	there(other, "new", true)
+	ask(4, "none", later)
+	x = ask(3, "one", time.Now().Add(-time.Second)) // a registry that was restored asks again
+	settled(home, x, snapshots.StateDone, "")
+	there(other, "new", true)
+}
+
+// homeOf is the gateway that a site takes for a volume's home.
+func (c *cluster) homeOf(site, id string) string {
+	c.t.Helper()
+	c.router(site, id)
+	g, _ := c.at(site).view.Home(id)
+	return g
 }

@@ -84,6 +84,10 @@ type GeoVolumeContentStatus struct {
 	// How much it holds, as the home last reported it.
 	// +optional
 	Used *resource.Quantity `json:"used,omitempty"`
+	// How much only snapshots hold, which the volume's size does not count; not there if that is
+	// not known.
+	// +optional
+	Held *resource.Quantity `json:"held,omitempty"`
 	// Where writes are put in order now.
 	// +optional
 	Home VolumeHome `json:"home,omitzero"`
@@ -191,6 +195,7 @@ type StoreReplica struct {
 // +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.home.epoch`,priority=1
 // +kubebuilder:printcolumn:name="Snapshots",type=integer,JSONPath=`.status.snapshots.count`,priority=1
 // +kubebuilder:printcolumn:name="Used",type=string,JSONPath=`.status.used`,priority=1
+// +kubebuilder:printcolumn:name="Held",type=string,JSONPath=`.status.held`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')",message="a GeoVolumeContent's name is its volume's UUID: to make a volume, create a GeoVolume, or a PersistentVolumeClaim with a StorageClass of csi.weir.dev"
 type GeoVolumeContent struct {

@@ -70,11 +70,13 @@ var effects = map[string][2]string{
 	"GeoVolumeSnapshot.source.name":    {"of which volume it is", "controllers TestSnapshotSources"},
 	"GeoVolumeSnapshot.snapshotName":   {"its name in the volume", "controllers TestSnapshotSources"},
 	"GeoVolumeSnapshot.deletionPolicy": {"whether it is dropped", "controllers TestSnapshotIsRetained"},
+	"GeoVolumeSnapshot.rollback":       {"the volume is rolled back", "controllers TestSnapshotRollsBack"},
 
 	"VolumePolicy.snapshots.schedule.every": {"when one is taken", "gateway TestScheduledSnapshots"},
 	"VolumePolicy.snapshots.schedule.keep":  {"how many stay", "gateway TestScheduledSnapshots"},
 	"VolumePolicy.snapshots.window":         {"any second can be looked at", "gateway TestSnapshotSettings"},
 	"VolumePolicy.snapshots.directory":      {"whether there is .snapshots", "gateway TestSnapshotSettings"},
+	"VolumePolicy.trash.keep":               {"removed files are in .trash", "gateway TestTrashSetting"},
 
 	"VolumePolicy.replication.copies":             {"how many sites have a copy", "controllers/plan TestPlace"},
 	"VolumePolicy.replication.spread":             {"how the copies are spread", "controllers/plan TestPlace"},
@@ -174,7 +176,7 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 			switch f.Type {
 			case reflect.TypeFor[*Replication](), reflect.TypeFor[*Durability](), reflect.TypeFor[*Consistency](),
 				reflect.TypeFor[*Cache](), reflect.TypeFor[*Home](), reflect.TypeFor[*Clients](), // of a grant too
-				reflect.TypeFor[*Snapshots]():
+				reflect.TypeFor[*Snapshots](), reflect.TypeFor[*Trash]():
 				next = "VolumePolicy." + name
 			}
 			walk(next, f.Type)

@@ -33,7 +33,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.import) || has(self.size)",message="size is missing: write how much the volume may hold, such as 10Gi; or name another site's volume in import"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.size)",message="size is the owner's to set: an import has only import, access and cache; remove size"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.policy)",message="policy is the owner's to set: an import has only import, access and cache; remove policy"
-// +kubebuilder:validation:XValidation:rule="!has(self.import) || (!has(self.replication) && !has(self.durability) && !has(self.consistency) && !has(self.home) && !has(self.clients) && !has(self.snapshots))",message="replication, durability, consistency, home, clients and snapshots are the owner's to set: an import has only import, access and cache; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.import) || (!has(self.replication) && !has(self.durability) && !has(self.consistency) && !has(self.home) && !has(self.clients) && !has(self.snapshots) && !has(self.trash))",message="replication, durability, consistency, home, clients, snapshots and trash are the owner's to set: an import has only import, access and cache; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.cache) || (!has(self.cache.blockSize) && !has(self.cache.compression))",message="cache.blockSize and cache.compression are the owner's to set: an import's cache is what its own site keeps; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.grants)",message="grants are the owner's to give: an import has only import, access and cache; remove grants"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.reclaimPolicy) || self.reclaimPolicy == 'Retain'",message="deleting an import never deletes the volume: remove reclaimPolicy"
@@ -97,6 +97,9 @@ type GeoVolumeSpec struct {
 	// Which snapshots the volume gets by itself, and how they are seen.
 	// +optional
 	Snapshots *Snapshots `json:"snapshots,omitempty"`
+	// For how long removed files can be restored.
+	// +optional
+	Trash *Trash `json:"trash,omitempty"`
 }
 
 // Import names a volume of the federation.
@@ -161,6 +164,12 @@ type GeoVolumeStatus struct {
 	// How many snapshots with names the volume has, as the home last reported.
 	// +optional
 	Snapshots *int32 `json:"snapshots,omitempty"`
+	// How much the volume holds, what is in its trash included.
+	// +optional
+	Used *resource.Quantity `json:"used,omitempty"`
+	// How much only snapshots hold, which the size does not count; not there if that is not known.
+	// +optional
+	Held *resource.Quantity `json:"held,omitempty"`
 	// What holds of it, such as Ready. The API reference explains types and reasons.
 	// +optional
 	// +listType=map
@@ -180,7 +189,9 @@ type GeoVolumeStatus struct {
 // +kubebuilder:printcolumn:name="Lag",type=string,JSONPath=`.status.lag`
 // +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.capacity`
+// +kubebuilder:printcolumn:name="Used",type=string,JSONPath=`.status.used`
 // +kubebuilder:printcolumn:name="Snapshots",type=integer,JSONPath=`.status.snapshots`
+// +kubebuilder:printcolumn:name="Held",type=string,JSONPath=`.status.held`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.status.federationName`,priority=1
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.status.owner`,priority=1

@@ -33,6 +33,9 @@ type VolumePolicySpec struct {
 	// Which snapshots the volume gets by itself, and how they are seen.
 	// +optional
 	Snapshots Snapshots `json:"snapshots,omitzero"`
+	// For how long removed files can be restored.
+	// +optional
+	Trash Trash `json:"trash,omitzero"`
 }
 
 // Squash is which users of clients are nobody.

@@ -30,6 +30,16 @@ type Snapshots struct {
 	Directory SnapshotDirectory `json:"directory,omitempty"`
 }
 
+// Trash says what becomes of removed files.
+// +kubebuilder:validation:XValidation:rule="!has(self.keep) || (duration(self.keep) >= duration('0s') && duration(self.keep) <= duration('8784h'))",message="keep is not from 0s to 8784h: write a time span, such as 168h"
+type Trash struct {
+	// For how long what is removed can be restored from the directory .trash of its directory; at
+	// most 8784h. It counts in the volume's size, and goes earlier if the volume gets full. Default
+	// 0s: not at all. Live: what is there and older goes.
+	// +optional
+	Keep *metav1.Duration `json:"keep,omitempty"`
+}
+
 // SnapshotDirectory is how clients see snapshots.
 // +kubebuilder:validation:Enum=Hidden;None
 type SnapshotDirectory string
@@ -99,6 +109,7 @@ type SnapshotSource struct {
 }
 
 // GeoVolumeSnapshotSpec asks for a snapshot.
+// +kubebuilder:validation:XValidation:rule="!has(self.rollback) || self.rollback.startsWith(self.source.name + '/')",message="rollback has to begin with the name of the source and a slash: this undoes all that changed in the volume since"
 // +kubebuilder:validation:XValidation:rule="has(self.snapshotName) == has(oldSelf.snapshotName)",message="a snapshot keeps its name: make another GeoVolumeSnapshot"
 type GeoVolumeSnapshotSpec struct {
 	// Of which volume. This cluster has to be its owner. Immutable.
@@ -114,6 +125,28 @@ type GeoVolumeSnapshotSpec struct {
 	// +optional
 	// +kubebuilder:default=Delete
 	DeletionPolicy ReclaimPolicy `json:"deletionPolicy,omitempty"`
+	// Has the whole volume made what it was in this snapshot, once for each value: the name of the
+	// source, a slash, and something that was not here before, such as the time. What the volume
+	// had until then is kept as a snapshot, which status names. A value that is here before the
+	// volume was found does nothing. Live.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=320
+	Rollback string `json:"rollback,omitempty"`
+}
+
+// SnapshotRollback is what became of spec.rollback.
+type SnapshotRollback struct {
+	// The value that this is about.
+	Value string `json:"value"`
+	// Pending: the volume's home has not done it yet. Done: it has. Refused: it will not do it.
+	State string `json:"state"`
+	// Why it waits, or is refused.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// The snapshot of what the volume had until then.
+	// +optional
+	Before string `json:"before,omitempty"`
 }
 
 // GeoVolumeSnapshotStatus is what became of it.
@@ -136,6 +169,9 @@ type GeoVolumeSnapshotStatus struct {
 	// How many files and directories it had then.
 	// +optional
 	Files int64 `json:"files,omitempty"`
+	// What became of spec.rollback.
+	// +optional
+	Rollback *SnapshotRollback `json:"rollback,omitempty"`
 	// What holds of it, such as Ready. The API reference explains types and reasons.
 	// +optional
 	// +listType=map
@@ -155,10 +191,11 @@ type GeoVolumeSnapshotStatus struct {
 // +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.size`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Snapshot",type=string,JSONPath=`.status.snapshot`,priority=1
+// +kubebuilder:printcolumn:name="Rollback",type=string,JSONPath=`.status.rollback.state`,priority=1
 // +kubebuilder:printcolumn:name="Volume",type=string,JSONPath=`.status.volume`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="has(self.spec.snapshotName) || size(self.metadata.name) <= 128",message="the object's name is longer than 128 letters: give the snapshot a shorter one in spec.snapshotName"
-// +kubebuilder:validation:XValidation:rule="!(has(self.spec.snapshotName) ? self.spec.snapshotName : self.metadata.name).matches('^(quarterhourly|hourly|daily|weekly|monthly)-[0-9]')",message="names like this are those of scheduled snapshots: put a word before it"
+// +kubebuilder:validation:XValidation:rule="!(has(self.spec.snapshotName) ? self.spec.snapshotName : self.metadata.name).matches('^((quarterhourly|hourly|daily|weekly|monthly)-[0-9]|before-rollback-)')",message="names like this are those of scheduled snapshots and of rollbacks: put a word before it"
 type GeoVolumeSnapshot struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -37,6 +37,8 @@ type View struct {
 	Lag      string
 	Progress string // of the copy that catches up and has most to do
 	Used     federation.Bytes
+	// Held is how much only snapshots hold; nil: not known.
+	Held *federation.Bytes
 	// Snapshots is what the home reported of them; nil: nothing yet. It is not to be modified.
 	Snapshots *snapshots.Report
 	// Ready and Protected are the conditions.
@@ -65,6 +67,9 @@ func Look(s Seen) View {
 	v := View{InForce: true}
 	if o := s.Observed; o != nil {
 		v.Used, v.Snapshots = coarse(o.Used), o.Snapshots
+		if o.Held != nil {
+			v.Held = ptr(coarse(*o.Held))
+		}
 		// An older gateway reports no generation.
 		v.InForce = o.Generation == 0 || o.Generation >= s.Volume.Generation
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-storage/weir/api/v1alpha1"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/snapshots"
 	"github.com/weir-storage/weir/federation/spec"
 )
 
@@ -60,6 +61,7 @@ func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpe
 			BlockSize: amount(m.Cache.BlockSize), Compression: federation.Compression(m.Cache.Compression)},
 		Home:    federation.HomeRules{PreferredSites: names(m.Home.PreferredSites)},
 		Clients: clients(m.Clients), Snapshots: snapshotsOf(m.Snapshots),
+		Trash: snapshots.Trash{Keep: span(m.Trash.Keep)},
 	}}
 	if m.Cache.Pool != nil {
 		out.Spec.Cache.Pool = m.Cache.Pool.MatchLabels
@@ -137,6 +139,7 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	overList(&p.Snapshots.Schedule, o.Snapshots.Schedule)
 	over(&p.Snapshots.Window, o.Snapshots.Window)
 	over(&p.Snapshots.Directory, o.Snapshots.Directory)
+	over(&p.Trash.Keep, o.Trash.Keep)
 	return p
 }
 
@@ -180,6 +183,9 @@ func Describe(s federation.VolumeSpec) v1alpha1.VolumePolicySpec {
 		Home:        v1alpha1.Home{PreferredSites: siteNames(s.Home.PreferredSites)},
 		Clients:     describeClients(s.Clients),
 		Snapshots:   describeSnapshots(s.Snapshots),
+	}
+	if s.Trash.Keep > 0 {
+		d.Trash.Keep = &metav1.Duration{Duration: time.Duration(s.Trash.Keep)}
 	}
 	if s.Replication.Stores > 0 {
 		d.Replication.Stores = ptr(int32(s.Replication.Stores))

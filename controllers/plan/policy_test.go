@@ -123,6 +123,7 @@ func TestEveryFieldCounts(t *testing.T) {
 		"clients.uids": "[{client: 1, volume: 5}]", "clients.gids": "[{client: 1, volume: 5, count: 3}]",
 		"clients.mask": "'077'", "clients.certificates": "Required",
 		"snapshots.schedule": "[{every: Hourly, keep: 24}]", "snapshots.window": "1h", "snapshots.directory": "None",
+		"trash.keep": "168h",
 	}
 	beside := map[string]string{"durability.sites": "durability: {acknowledge: Sites}",
 		"consistency.maxStaleness": "consistency: {mode: Bounded}"}

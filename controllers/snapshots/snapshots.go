@@ -11,6 +11,9 @@
 //     never for a new one.
 //   - gvs-3: An object that is deleted stays until its wish is out of the record, as the registry
 //     itself has it.
+//   - gvs-4: Each value of spec.rollback of an object stands for one UUID, so what is asked for
+//     again is the same rollback (snapshots-4). A value that is there before status has the volume
+//     does nothing: a backup of the cluster's objects that is restored rolls nothing back.
 package snapshots
 
 import (
@@ -125,7 +128,10 @@ func (r *Controller) steps(ctx context.Context, s *snapshot) error {
 	if err := r.wish(ctx, s, seen); err != nil {
 		return err
 	}
-	return s.shown(seen.ObservedByHome())
+	if err := s.shown(seen.ObservedByHome()); err != nil {
+		return err
+	}
+	return r.rollback(ctx, s, seen)
 }
 
 // identify finds the volume of the claim, and has that written first (gvs-1).
@@ -140,6 +146,10 @@ func (r *Controller) identify(ctx context.Context, s *snapshot) error {
 			"check kind and name, and whether it is ready", s.Spec.Source.Kind, s.Spec.Source.Name))
 	}
 	s.Status.Volume, s.Status.Snapshot = list.Items[0].Name, s.name()
+	if s.Spec.Rollback != "" { // an object that a backup brings back asks for nothing
+		s.Status.Rollback = &v1alpha1.SnapshotRollback{Value: s.Spec.Rollback, State: string(snapshots.StateRefused),
+			Message: "it was there before the volume was found, and does nothing: write another value"}
+	}
 	return outcome.Waiting(v1alpha1.ReasonCreating, "the volume was found, and is asked for a snapshot", outcome.Soon)
 }
 

@@ -60,7 +60,10 @@ func (c *checker) data() error {
 		if meta.CheckPair(p.Key, p.Value) != nil {
 			return nil
 		}
-		k, gen := meta.SplitHistory(p.Key)
+		k, gen, err := meta.SplitHistory(p.Key)
+		if err != nil {
+			return c.stop(err)
+		}
 		if !bytes.Equal(k, last) {
 			last, before = k, 0
 		}

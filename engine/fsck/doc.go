@@ -18,7 +18,8 @@
 //
 //   - fsck-4. Each name leads to an inode, which has the generation and the type that the name
 //     says. An inode has as many names as its link count says, and a directory has one, in its
-//     parent. The root has none. Each directory leads up to the root.
+//     parent. The root has none, and neither has a directory's trash, which its parent's inode
+//     names. Each directory leads up to the root.
 //   - fsck-5. The entries of a directory by name and by cookie are the same, and as many as its
 //     inode says. Its link count is that of its subdirectories and two more.
 //   - fsck-6. What belongs to an inode is there: a symbolic link's target, and as many extended
@@ -28,7 +29,8 @@
 //     their sum.
 //   - fsck-8. Each extent's block lies in a segment of the log, and within its length. That segment
 //     was not condemned.
-//   - fsck-9. The accounting, or the snapshot's record of it, is the sum over all inodes.
+//   - fsck-9. The accounting, or the snapshot's record of it, is the sum over all inodes. What only
+//     snapshots hold is what the history and the dead contents have (meta-12).
 //
 // In the present:
 //

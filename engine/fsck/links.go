@@ -32,7 +32,9 @@ func (s *state) links(what string) error {
 			return err
 		}
 		for i := range some {
-			s.counted(&some[i])
+			if err := s.counted(&some[i]); err != nil {
+				return err
+			}
 		}
 		from = next
 	}
@@ -120,15 +122,23 @@ func (s *state) namesOf(some []linked, from, to uint64) error {
 }
 
 // counted checks how many names an inode has.
-func (s *state) counted(l *linked) {
+func (s *state) counted(l *linked) error {
 	want := l.nlink
 	switch {
 	case l.kind == 0 || l.ino == volume.Root.Ino:
-		return
+		return nil
 	case l.kind == volume.Directory && l.nlink > 0:
 		want = 1
+		up, err := s.lookup(l.parent)
+		if err != nil {
+			return err
+		}
+		if up != nil && up.Trash == l.ino { // no name leads to a trash
+			want = 0
+		}
 	}
 	if l.found != want {
 		s.bad(Links, l.ino, "it has %d names, and should have %d", l.found, want)
 	}
+	return nil
 }

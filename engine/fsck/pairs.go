@@ -104,6 +104,9 @@ func (c *checker) numbers(p meta.Pair) {
 		entry(d)
 	case meta.Dead, meta.Extents, meta.Targets, meta.Orphans, meta.Xattrs:
 		got = append(got, meta.Of(k))
+	case meta.Waste:
+		_, w, _ := meta.DecodeWasted(k, p.Value)
+		got = append(got, meta.Of(k), w.Dir)
 	case meta.Histories:
 		got = append(got, meta.Of(k[1:]))
 	case meta.Snapshots:
@@ -113,7 +116,7 @@ func (c *checker) numbers(p meta.Pair) {
 		got = append(got, c.versions.Number, c.versions.Changed, c.versions.Dropped)
 	case meta.Inodes:
 		n, _ := meta.DecodeInode(k, p.Value)
-		got = append(got, n.Ino, n.Change, n.Content)
+		got = append(got, n.Ino, n.Change, n.Content, n.Trash)
 		if n.Handle != volume.Root && n.Gen != n.Ino>>40 {
 			f.Detail = fmt.Sprintf("inode %d has generation %d, its number is of epoch %d", n.Ino, n.Gen, n.Ino>>40)
 			c.add(f)

@@ -13,6 +13,9 @@ import (
 // snapshotDir is the name of the directory of snapshots, below which users see them.
 const snapshotDir = ".snapshots"
 
+// trashDir is the name of a directory's trash.
+const trashDir = ".trash"
+
 // paths gives the findings their paths, as users see them. It walks over the names once for each
 // state in which something was found. What cannot be read keeps its inode only.
 func (c *checker) paths() error {
@@ -141,6 +144,14 @@ func (c *checker) nameOf(view *meta.View, inodes map[uint64]*place) error {
 	if err != nil {
 		return err
 	}
+	for ino, at := range inodes {
+		if at != nil || ino == volume.Root.Ino {
+			continue
+		}
+		if inodes[ino], err = c.parentOf(view, ino); err != nil { // a trash
+			return err
+		}
+	}
 	var dirs []uint64
 	for _, at := range inodes {
 		if at != nil {
@@ -175,6 +186,16 @@ func (c *checker) parentOf(view *meta.View, dir uint64) (at *place, err error) {
 	n, err := meta.DecodeInode(key, value)
 	if err != nil {
 		return nil, nil // allPairs tells it
+	}
+	if n.Type != volume.Directory {
+		return nil, nil
+	}
+	upKey := meta.InodeKey(n.Parent.Ino)
+	if value, ok, err = c.get(view, upKey); err != nil {
+		return nil, err
+	}
+	if up, derr := meta.DecodeInode(upKey, value); ok && derr == nil && up.Trash == dir {
+		return &place{dir: up.Ino, name: trashDir}, nil
 	}
 	lo, hi := meta.NameRange(n.Parent.Ino)
 	err = c.each(view, lo, hi, func(p meta.Pair) error {

@@ -109,7 +109,17 @@ func (c *checker) history() error {
 		if meta.CheckPair(p.Key, p.Value) != nil {
 			return nil // allPairs tells it
 		}
-		k, gen := meta.SplitHistory(p.Key)
+		k, gen, err := meta.SplitHistory(p.Key)
+		if err != nil {
+			return c.stop(err)
+		}
+		if meta.Table(k[0]) == meta.Extents {
+			if value, exists, err := meta.DecodeHistory(p.Key, p.Value); err == nil && exists {
+				if x, err := meta.DecodeExtent(k, value); err == nil {
+					c.held += uint64(x.Len)
+				}
+			}
+		}
 		if !bytes.Equal(k, last) {
 			last, before = k, 0
 		}
@@ -145,7 +155,9 @@ func (c *checker) dead() error {
 		if meta.CheckPair(p.Key, p.Value) != nil {
 			return nil
 		}
-		content, gen, _ := meta.DecodeDead(p.Key, p.Value)
+		content, d, _ := meta.DecodeDead(p.Key, p.Value)
+		gen := d.Gen
+		c.held += d.Bytes
 		if gen > c.versions.Last && !c.dirty {
 			c.add(Finding{Kind: Content, content: content,
 				Detail: fmt.Sprintf("content %d is dead since snapshot %d, and the last one taken is %d", content, gen, c.versions.Last)})

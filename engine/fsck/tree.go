@@ -39,11 +39,16 @@ func (c *checker) present() error {
 	if err := s.check("the volume"); err != nil {
 		return err
 	}
+	was := c.report.Stored
+	if was.Counted {
+		s.used.Held, s.used.Counted = c.held, true
+	}
 	c.report.Inodes, c.report.Names, c.report.Recount = s.used.Inodes, s.names, s.used
 	c.report.Counted = s.whole && !c.dirty
-	if c.report.Counted && c.report.Stored != s.used {
-		c.add(Finding{Kind: Quota, Detail: fmt.Sprintf("the volume counts %d bytes and %d inodes, it has %d and %d",
-			c.report.Stored.Bytes, c.report.Stored.Inodes, s.used.Bytes, s.used.Inodes)})
+	if c.report.Counted && was != s.used {
+		c.add(Finding{Kind: Quota, Detail: fmt.Sprintf(
+			"the volume counts %d bytes, %d inodes and %d bytes that only snapshots hold, it has %d, %d and %d",
+			was.Bytes, was.Inodes, was.Held, s.used.Bytes, s.used.Inodes, s.used.Held)})
 	}
 	return s.contents()
 }
@@ -158,6 +163,9 @@ func (s *state) inode(of uint64) error {
 	s.used.Inodes++
 	if n.Type == volume.Directory {
 		s.checkDirectory(n, &d)
+		if err := s.trash(n); err != nil {
+			return err
+		}
 		if err := s.leadsUp(n); err != nil {
 			return err
 		}
@@ -256,6 +264,35 @@ func (s *state) checkDirectory(n *meta.Inode, d *directory) {
 	if n.Nlink != 0 && uint64(n.Nlink) != d.subdirs+2 {
 		s.bad(Links, n.Ino, "it has %d subdirectories, and link count %d instead of %d", d.subdirs, n.Nlink, d.subdirs+2)
 	}
+}
+
+// trash checks that a directory's trash is there.
+func (s *state) trash(n *meta.Inode) error {
+	if n.Trash == 0 {
+		return nil
+	}
+	t, err := s.lookup(n.Trash)
+	if err != nil {
+		return err
+	}
+	if t == nil || t.Type != volume.Directory || t.Parent != n.Handle || !t.Wasted || t.Nlink == 0 {
+		s.bad(Parent, n.Ino, "the directory's trash is inode %d, which is not there or not its trash", n.Trash)
+	}
+	return nil
+}
+
+// lookup returns an inode; nil: there is none, or it does not parse.
+func (s *state) lookup(ino uint64) (*meta.Inode, error) {
+	key := meta.InodeKey(ino)
+	value, ok, err := s.get(s.view, key)
+	if err != nil || !ok {
+		return nil, err
+	}
+	n, err := meta.DecodeInode(key, value)
+	if err != nil {
+		return nil, nil // allPairs tells it
+	}
+	return n, nil
 }
 
 // leadsUp checks that a directory leads up to the root. A circle has a directory whose parent was

@@ -116,7 +116,7 @@ func FuzzTable(f *testing.F) {
 
 // noted makes a log of closed segments, which the table lists, and ends the process. Its records
 // are 1 to 6, two in each segment; the last segment is not closed.
-func noted(t *testing.T, s *setup) {
+func noted(t testing.TB, s *setup) {
 	t.Helper()
 	l := s.mustOpen(t)
 	_, err := l.BeginEpoch(1)

@@ -31,7 +31,7 @@ func CheckPair(k, value []byte) error {
 // sizes are the lengths of keys of a fixed length, without letter and generation.
 var sizes = map[Table]int{
 	Accountings: 0, Applied: 0, Versions: 0, Checkpoints: 1, Snapshots: 4, Dead: 8, Inodes: 8, Orphans: 8, Targets: 8,
-	Condemned: 8, Segments: 8, Cookies: 16, Extents: 16,
+	Condemned: 8, Segments: 8, Waste: 8, Cookies: 16, Extents: 16,
 }
 
 // checkKey returns an error unless k has the form of its table's keys.
@@ -80,7 +80,7 @@ func checkHistoryKey(h, fields []byte) error {
 	if err := checkKey(finish(bytes.Clone(fields))); err != nil {
 		return corrupt(h, "%v", err)
 	}
-	if _, gen := SplitHistory(h); gen == 0 {
+	if _, gen, err := SplitHistory(h); err != nil || gen == 0 {
 		return corrupt(h, "history of no snapshot")
 	}
 	return nil
@@ -138,9 +138,13 @@ func recode(k, value []byte) ([]byte, error) {
 		_, again = EncodeNamed(string(k[1:len(k)-generationSize-1]), gen)
 	case Dead:
 		var content uint64
-		var gen uint32
-		content, gen, err = DecodeDead(k, value)
-		_, again = EncodeDead(content, gen)
+		var d DeadContent
+		content, d, err = DecodeDead(k, value)
+		level := uint32(TrashLevel)
+		if len(value) < 1+12+sumSize { // it is older
+			level = SnapshotLevel
+		}
+		_, again = d.Encode(content, level)
 	case Orphans:
 		var h volume.Handle
 		h, err = DecodeOrphan(k, value)
@@ -177,6 +181,11 @@ func recodeNamed(k, value []byte) ([]byte, error) {
 		var d Dirent
 		d, err = DecodeCookie(k, value)
 		_, again = d.EncodeCookie(Of(k))
+	case Waste:
+		var w Wasted
+		var n uint64
+		n, w, err = DecodeWasted(k, value)
+		_, again = w.Encode(n)
 	case Targets, Xattrs:
 		var b []byte
 		b, err = DecodeBytes(k, value)
@@ -234,8 +243,11 @@ func recodeHistory(h, value []byte) ([]byte, error) {
 		return nil, err
 	}
 	if exists {
-		k, _ := SplitHistory(h)
-		if err := CheckPair(k, was); err != nil {
+		k, _, err := SplitHistory(h)
+		if err == nil {
+			err = CheckPair(k, was)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -54,6 +54,9 @@ func sum(key, value []byte) uint32 {
 
 // open checks a value and returns a reader of its body.
 func open(key, value []byte) (reader, error) {
+	if !fits(key) {
+		return reader{}, corrupt(key, "the key has not the form of its table's")
+	}
 	if len(value) < 1+sumSize {
 		return reader{}, corrupt(key, "value has %d bytes", len(value))
 	}
@@ -72,6 +75,7 @@ type reader struct {
 	key   []byte
 	left  []byte
 	short bool
+	bad   string // a field that cannot be; empty: none
 }
 
 func (r *reader) take(n int) []byte {
@@ -85,6 +89,15 @@ func (r *reader) take(n int) []byte {
 	return b
 }
 
+// flag reads a byte that is 0 or 1.
+func (r *reader) flag() bool {
+	v := r.u8()
+	if v > 1 {
+		r.bad = fmt.Sprintf("flags %#x", v)
+	}
+	return v == 1
+}
+
 func (r *reader) u8() uint8   { return r.take(1)[0] }
 func (r *reader) u32() uint32 { return binary.BigEndian.Uint32(r.take(4)) }
 func (r *reader) u64() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
@@ -94,8 +107,11 @@ func (r *reader) rest() []byte { return r.take(len(r.left)) }
 
 // done returns an error unless exactly the body was read.
 func (r *reader) done() error {
-	if r.short {
+	switch {
+	case r.short:
 		return corrupt(r.key, "value is too short")
+	case r.bad != "":
+		return corrupt(r.key, "%s", r.bad)
 	}
 	if len(r.left) > 0 {
 		return corrupt(r.key, "value has %d bytes too many", len(r.left))

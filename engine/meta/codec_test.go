@@ -55,8 +55,8 @@ func samples() []sample {
 	pair("name", named, func(k, v []byte) (any, error) { return DecodeName(k, v, named.Name) }, k, v)
 	k, v = byCookie.EncodeCookie(4)
 	pair("cookie", byCookie, func(k, v []byte) (any, error) { return DecodeCookie(k, v) }, k, v)
-	k, v = Accounting{5, 6}.Encode()
-	pair("accounting", Accounting{5, 6}, func(k, v []byte) (any, error) { return DecodeAccounting(k, v) }, k, v)
+	k, v = Accounting{Bytes: 5, Inodes: 6}.Encode()
+	pair("accounting", Accounting{Bytes: 5, Inodes: 6}, func(k, v []byte) (any, error) { return DecodeAccounting(k, v) }, k, v)
 	state := State{Position: segment.Position{Seq: 1, Off: 2}, Epoch: 3}
 	k, v = state.Encode()
 	pair("state", state, func(k, v []byte) (any, error) { return DecodeState(k, v) }, k, v)

@@ -27,6 +27,7 @@
 //	t  snapshot u32              snapshot
 //	u  inode u64                 orphan: an inode without a name
 //	v                            versions: format level, and what snapshots have in common
+//	w  record u64                entry of the trash, by the record that put it there
 //	x  inode u64, name 00        extended attribute
 //	z  sequence u64              segment that was condemned
 //
@@ -40,9 +41,9 @@
 // its block reference, which follows the CRC, because the log only knows the reference when it
 // makes the value (segment.SetBlock). A damaged reference finds no block that opens.
 //
-//	a  used bytes u64, inodes u64
+//	a  used bytes u64, inodes u64, held bytes u64 (from level 4 on, if they are counted)
 //	c  inode u64, generation u64, name
-//	d  snapshot u32
+//	d  snapshot u32, bytes u64 (from level 4 on)
 //	e  length u32, skip u32, raw u32 | CRC | segment.BlockRef
 //	g  epoch u64, number of the data key u32, salt 32 bytes, length u64, BLAKE3 32 bytes
 //	h  0: the key had nothing; or 1, the value that it had
@@ -61,6 +62,7 @@
 //	u  generation u64
 //	v  level u32, last u32, newest u32, number u64, changed u64, time, covered time,
 //	   rolling u32, dropped u64, flags u8 (1 idle)
+//	w  directory u64, time
 //	x  value
 //	z  number of the checkpoint u64
 //
@@ -87,7 +89,7 @@
 //     has, it puts that into the history, under the newest snapshot that is kept, unless the
 //     history has an entry of the key for that snapshot or a later one. So what a key had in a
 //     snapshot is the first entry of its history that is not of an earlier snapshot; if there is
-//     none, it is what the key has now. Versioned are c, e, i, n, s, u and x.
+//     none, it is what the key has now. Versioned are c, e, i, n, s, u, w and x.
 //   - meta-7. Numbers of inodes, cookies and contents only grow. What has a greater number than a
 //     snapshot was made later, and needs no history for it.
 //   - meta-8. An entry of the history, and a dead content, go when no snapshot needs them that is
@@ -99,4 +101,9 @@
 //   - meta-10. A segment is condemned once no block of it is in an extent, of the present or the
 //     history, at a checkpoint that is made and not before the segment. Blocks are in new extents
 //     only while they are in some, so it stays that way (ADR 52).
+//   - meta-11. Each entry of a directory that is in the trash has a key of w with its cookie, and
+//     so goes some day. What a key of w names that is not in the trash any more stays.
+//   - meta-12. Held bytes are the sum of the lengths of the extents that the history has, and of
+//     the bytes that dead contents had when they died. An extent that was overwritten in part
+//     counts whole.
 package meta

@@ -34,9 +34,12 @@ func AllHistory(from []byte) (lo, hi []byte) {
 }
 
 // SplitHistory returns the key of a table and the generation of a key of the history.
-func SplitHistory(h []byte) (k []byte, gen uint32) {
+func SplitHistory(h []byte) (k []byte, gen uint32, err error) {
+	if len(h) == 0 || Table(h[0]) != Histories || !fits(h) {
+		return nil, 0, corrupt(h, "it is no key of the history")
+	}
 	n := len(h) - generationSize
-	return finish(bytes.Clone(h[1:n])), binary.BigEndian.Uint32(h[n:])
+	return finish(bytes.Clone(h[1:n])), binary.BigEndian.Uint32(h[n:]), nil
 }
 
 // EncodeHistory returns the value of a key of the history: value is what the table had; exists is
@@ -68,7 +71,7 @@ func DecodeHistory(h, b []byte) (value []byte, exists bool, err error) {
 // versioned reports whether snapshots keep what a table has.
 func versioned(t Table) bool {
 	switch t {
-	case Cookies, Extents, Inodes, Names, Orphans, Targets, Xattrs:
+	case Cookies, Extents, Inodes, Names, Orphans, Targets, Waste, Xattrs:
 		return true
 	}
 	return false
@@ -77,6 +80,9 @@ func versioned(t Table) bool {
 // Seen reports whether a snapshot with a number could show what k is for. What a later record made,
 // nothing in the snapshot leads to (meta-7).
 func Seen(k []byte, number uint64) bool {
+	if !fits(k) {
+		return true // whoever reads its value finds that
+	}
 	t := Table(k[0])
 	if !versioned(t) || first(k) > number {
 		return false
@@ -182,7 +188,11 @@ func (v *View) was(history iter.Seq2[Pair, error]) iter.Seq2[former, error] {
 				yield(former{}, err)
 				return
 			}
-			k, gen := SplitHistory(p.Key)
+			k, gen, err := SplitHistory(p.Key)
+			if err != nil {
+				yield(former{}, err)
+				return
+			}
 			if gen < v.past.Gen || bytes.Equal(k, last) {
 				continue
 			}

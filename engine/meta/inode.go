@@ -15,7 +15,8 @@ import (
 //	rdev u64, size u64, used u64, change u64, xattrs u64,
 //	atime, mtime, ctime, btime (each: seconds u64, nanoseconds u32),
 //	parent inode u64, parent generation u64, entries u64 (directories only),
-//	verifier 8 bytes (flag 1 only), content u64 (flag 2 only)
+//	verifier 8 bytes (flag 1 only), content u64 (flag 2 only), trash u64 (flag 4 only);
+//	flag 8: it was made for the trash
 type Inode struct {
 	volume.Attr
 
@@ -27,11 +28,20 @@ type Inode struct {
 	Verf      [8]byte
 
 	Content uint64 // which extents are the file's; 0: those of the number Ino
+
+	// Trash is the number of the directory that has what was removed from this one; 0: there is
+	// none. No entry leads to it.
+	Trash uint64
+	// Wasted, of a directory: it was made for the trash, or moved there. It still is there if it,
+	// or a directory above it, is the Trash of its parent, and all on the way there are Wasted.
+	Wasted bool
 }
 
 const (
 	flagExclusive = 1
 	flagContent   = 2
+	flagTrash     = 4
+	flagWasted    = 8
 	inodeSize     = 166
 )
 
@@ -55,6 +65,12 @@ func (n *Inode) Encode() (key, value []byte) {
 	if n.Content != 0 {
 		flags |= flagContent
 	}
+	if n.Trash != 0 {
+		flags |= flagTrash
+	}
+	if n.Wasted {
+		flags |= flagWasted
+	}
 	b = append(b, uint8(n.Type), flags)
 	for _, v := range []uint32{n.Mode, n.Nlink, n.UID, n.GID} {
 		b = binary.BigEndian.AppendUint32(b, v)
@@ -75,6 +91,9 @@ func (n *Inode) Encode() (key, value []byte) {
 	}
 	if n.Content != 0 {
 		b = binary.BigEndian.AppendUint64(b, n.Content)
+	}
+	if n.Trash != 0 {
+		b = binary.BigEndian.AppendUint64(b, n.Trash)
 	}
 	return key, seal(key, b)
 }
@@ -110,7 +129,12 @@ func DecodeInode(key, value []byte) (*Inode, error) {
 	if flags&flagContent != 0 {
 		n.Content = r.u64()
 	}
-	known := flags&^(flagExclusive|flagContent) == 0 && (flags&flagContent != 0) == (n.Content != 0)
+	if flags&flagTrash != 0 {
+		n.Trash = r.u64()
+	}
+	n.Wasted = flags&flagWasted != 0
+	known := flags&^(flagExclusive|flagContent|flagTrash|flagWasted) == 0 && (flags&flagContent != 0) == (n.Content != 0) &&
+		(flags&flagTrash != 0) == (n.Trash != 0) && (n.Type == volume.Directory || n.Trash == 0 && !n.Wasted)
 	if n.Type < volume.Regular || n.Type > volume.Socket || !known {
 		return nil, corrupt(key, "type %d, flags %#x", n.Type, flags)
 	}

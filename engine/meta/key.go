@@ -24,6 +24,7 @@ const (
 	Names       Table = 'n'
 	Results     Table = 'o'
 	Applied     Table = 'p'
+	Waste       Table = 'w'
 	Slots       Table = 'q'
 	Targets     Table = 's'
 	Snapshots   Table = 't'
@@ -38,7 +39,7 @@ var tableNames = map[Table]string{
 	Dead: "dead content", Extents: "extent",
 	Histories: "history", Inodes: "inode", Named: "snapshot by name", Names: "entry by name", Results: "result",
 	Applied: "applied position", Slots: "slot", Targets: "link target", Snapshots: "snapshot", Orphans: "orphan",
-	Segments: "segment", Versions: "versions", Xattrs: "extended attribute",
+	Segments: "segment", Versions: "versions", Waste: "entry of the trash", Xattrs: "extended attribute",
 }
 
 func (t Table) String() string {
@@ -79,6 +80,14 @@ func OrphanKey(ino uint64) []byte { return finish(number(key(Orphans, 8), ino)) 
 // OrphanRange is the range of all orphans from inode ino on.
 func OrphanRange(ino uint64) (lo, hi []byte) {
 	return number(key(Orphans, 8), ino), []byte{byte(Orphans) + 1}
+}
+
+// WasteKey is the key of what the record with a number put into the trash.
+func WasteKey(n uint64) []byte { return finish(number(key(Waste, 8), n)) }
+
+// WasteRange is the range of all that records from a number on put into the trash.
+func WasteRange(from uint64) (lo, hi []byte) {
+	return number(key(Waste, 8), from), []byte{byte(Waste) + 1}
 }
 
 // NameKey is the key of a directory entry by name.
@@ -124,6 +133,42 @@ func ExtentRange(content, off, end uint64) (lo, hi []byte) {
 
 // AllExtents is the range of all extents of a content.
 func AllExtents(content uint64) (lo, hi []byte) { return inodeRange(Extents, content) }
+
+// fits reports whether a key has the form of its table's.
+func fits(k []byte) bool {
+	return formed(k) && (Table(k[0]) == Histories || binary.BigEndian.Uint32(k[len(k)-generationSize:]) == generation)
+}
+
+// formed reports whether a key has the form of its table's, up to its generation.
+func formed(k []byte) bool {
+	n := len(k) - 1 - generationSize
+	if n < 0 {
+		return false
+	}
+	switch Table(k[0]) {
+	case Accountings, Applied, Versions:
+		return n == 0
+	case Snapshots:
+		return n == 4
+	case Checkpoints:
+		return n == 1
+	case Condemned, Dead, Inodes, Orphans, Segments, Targets:
+		return n == 8
+	case Cookies, Extents:
+		return n == 16
+	case Names, Xattrs:
+		return n >= 9 && k[n] == 0
+	case Named:
+		return n >= 1 && k[n] == 0
+	case Slots:
+		return n >= 2
+	case Results:
+		return n >= 6
+	case Histories:
+		return versioned(Table(k[1])) && formed(k[1:])
+	}
+	return false
+}
 
 // first returns the first number of a key.
 func first(k []byte) uint64 { return binary.BigEndian.Uint64(k[1:9]) }

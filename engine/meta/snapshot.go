@@ -14,12 +14,14 @@ import (
 //	1  no snapshots
 //	2  snapshots, the history, contents of files that are not named by their inode
 //	3  checkpoints, and the table of segments
-const Format = 3
+//	4  a trash, and a count of what snapshots hold
+const Format = 4
 
 // The format levels from which a volume may have these.
 const (
 	SnapshotLevel   = 2
 	CheckpointLevel = 3
+	TrashLevel      = 4
 )
 
 // NewerError reports a volume of a format level that this release does not know. Nothing is
@@ -78,7 +80,7 @@ func DecodeVersions(key, value []byte) (VersionsOf, error) {
 	}
 	v.Last, v.Newest, v.Number, v.Changed, v.Time, v.Covered = r.u32(), r.u32(), r.u64(), r.u64(), r.time(), r.time()
 	v.Rolling, v.Dropped = r.u32(), r.u64()
-	v.Idle = r.u8()&flagIdle != 0
+	v.Idle = r.flag()
 	return v, r.done()
 }
 
@@ -126,7 +128,7 @@ func DecodeSnapshot(key, value []byte) (Snapshot, error) {
 	}
 	s := Snapshot{Gen: binary.BigEndian.Uint32(key[1:5]), Number: r.u64(), Time: r.time()}
 	s.Used = Accounting{Bytes: r.u64(), Inodes: r.u64()}
-	s.Moment = r.u8() == 1
+	s.Moment = r.flag()
 	s.Name = string(r.rest())
 	return s, r.done()
 }
@@ -161,21 +163,35 @@ func DeadKey(content uint64) []byte { return finish(number(key(Dead, 8), content
 // AllDead is the range of all contents that no inode has any more.
 func AllDead() (lo, hi []byte) { return []byte{byte(Dead)}, []byte{byte(Dead) + 1} }
 
-// EncodeDead returns the key and the value of a content that no inode has any more: gen is the
-// newest snapshot that may show it.
-func EncodeDead(content uint64, gen uint32) (key, value []byte) {
+// DeadContent is a content that no inode has any more.
+type DeadContent struct {
+	Gen uint32 // the newest snapshot that may show it
+	// Bytes is the sum of the lengths of its extents when it died. Before format level 4 it is 0,
+	// and not written.
+	Bytes uint64
+}
+
+// Encode returns the key and the value of d.
+func (d DeadContent) Encode(content uint64, level uint32) (key, value []byte) {
 	key = DeadKey(content)
-	return key, seal(key, binary.BigEndian.AppendUint32(begin(4), gen))
+	b := binary.BigEndian.AppendUint32(begin(12), d.Gen)
+	if level >= TrashLevel {
+		b = binary.BigEndian.AppendUint64(b, d.Bytes)
+	}
+	return key, seal(key, b)
 }
 
 // DecodeDead parses the value of a DeadKey.
-func DecodeDead(key, value []byte) (content uint64, gen uint32, err error) {
+func DecodeDead(key, value []byte) (content uint64, d DeadContent, err error) {
 	r, err := open(key, value)
 	if err != nil {
-		return 0, 0, err
+		return 0, DeadContent{}, err
 	}
-	content, gen = first(key), r.u32()
-	return content, gen, r.done()
+	d.Gen = r.u32()
+	if len(r.left) > 0 {
+		d.Bytes = r.u64()
+	}
+	return first(key), d, r.done()
 }
 
 func appendTime(b []byte, t time.Time) []byte {
@@ -184,6 +200,9 @@ func appendTime(b []byte, t time.Time) []byte {
 }
 
 func (r *reader) time() time.Time {
-	sec := r.u64()
-	return time.Unix(int64(sec), int64(r.u32())).UTC()
+	sec, ns := r.u64(), r.u32()
+	if ns >= 1e9 {
+		r.bad = fmt.Sprintf("%d nanoseconds", ns)
+	}
+	return time.Unix(int64(sec), int64(ns)).UTC()
 }

@@ -4,6 +4,7 @@ package meta
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/volume"
@@ -57,13 +58,22 @@ func DecodeCookie(key, value []byte) (Dirent, error) {
 }
 
 // Accounting is what a volume uses.
-type Accounting struct{ Bytes, Inodes uint64 }
+type Accounting struct {
+	Bytes, Inodes uint64
+	// Held is how many bytes only snapshots hold (meta-12), if that is Counted.
+	Held    uint64
+	Counted bool
+}
 
 // Encode returns the key and the value of a.
 func (a Accounting) Encode() (key, value []byte) {
 	key = AccountingKey()
-	b := binary.BigEndian.AppendUint64(begin(16), a.Bytes)
-	return key, seal(key, binary.BigEndian.AppendUint64(b, a.Inodes))
+	b := binary.BigEndian.AppendUint64(begin(24), a.Bytes)
+	b = binary.BigEndian.AppendUint64(b, a.Inodes)
+	if a.Counted {
+		b = binary.BigEndian.AppendUint64(b, a.Held)
+	}
+	return key, seal(key, b)
 }
 
 // DecodeAccounting parses the value of the AccountingKey.
@@ -73,6 +83,9 @@ func DecodeAccounting(key, value []byte) (Accounting, error) {
 		return Accounting{}, err
 	}
 	a := Accounting{Bytes: r.u64(), Inodes: r.u64()}
+	if a.Counted = len(r.left) > 0; a.Counted {
+		a.Held = r.u64()
+	}
 	return a, r.done()
 }
 
@@ -160,4 +173,27 @@ func DecodeResult(key, value []byte) (seq uint32, result []byte, err error) {
 	seq = r.u32()
 	result = r.rest()
 	return seq, result, r.done()
+}
+
+// Wasted is an entry of a directory that is in the trash. Its cookie there is the number of the
+// record that put it there, which is its key's.
+type Wasted struct {
+	Dir  uint64 // the directory
+	Time time.Time
+}
+
+// Encode returns the key and the value of what the record with a number put into the trash.
+func (w Wasted) Encode(number uint64) (key, value []byte) {
+	key = WasteKey(number)
+	return key, seal(key, appendTime(binary.BigEndian.AppendUint64(begin(20), w.Dir), w.Time))
+}
+
+// DecodeWasted parses the value of a WasteKey.
+func DecodeWasted(key, value []byte) (number uint64, w Wasted, err error) {
+	r, err := open(key, value)
+	if err != nil {
+		return 0, Wasted{}, err
+	}
+	w = Wasted{Dir: r.u64(), Time: r.time()}
+	return first(key), w, r.done()
 }

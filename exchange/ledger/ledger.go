@@ -100,7 +100,11 @@ func Open(path string, now func() time.Time) (*Ledger, error) {
 	}
 	for agreement, by := range f.Accounts {
 		l.all[agreement] = by
-		for _, a := range by {
+		for gateway, a := range by {
+			if a == nil { // it says nothing
+				delete(by, gateway)
+				continue
+			}
 			a.Torn = a.Torn || !f.Clean
 		}
 	}

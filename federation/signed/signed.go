@@ -413,6 +413,9 @@ func About(key string, value []byte) (keys []string) {
 		return nil
 	}
 	parts := strings.Split(key, "/")
+	if len(parts) < 2 {
+		return nil // no record has such a key
+	}
 	add := func(kind federation.Kind, name string) { keys = append(keys, string(kind)+"/"+name) }
 	switch KindOf(key) {
 	case federation.KindControl:

@@ -13,6 +13,9 @@
 //     attempt of before can take the snapshot again.
 //   - snapshots-3: The name of a scheduled snapshot says its period, so that another home does not
 //     take a second one. Nobody else can give such a name.
+//   - snapshots-4: A volume is rolled back once for each Rollback.ID, whoever is home then, and
+//     also if an old record asks again: the log has the ID (protocol-22). A rollback that has not
+//     begun at Rollback.Until never begins.
 package snapshots
 
 import (
@@ -33,6 +36,24 @@ type Policy struct {
 	Window quantity.Duration `json:"window,omitempty"`
 	// Directory says how clients see snapshots; "" is DirectoryHidden.
 	Directory Directory `json:"directory,omitempty"`
+}
+
+// Trash says what becomes of removed files. The zero value keeps none.
+type Trash struct {
+	// Keep is for how long they can be restored; 0: not at all.
+	Keep quantity.Duration `json:"keep,omitempty"`
+}
+
+// MaxTrash bounds Trash.Keep.
+const MaxTrash = quantity.Duration(366 * 24 * time.Hour)
+
+// Problems returns what is wrong with t: field, value and what to do.
+func (t Trash) Problems() (out [][3]string) {
+	if k := t.Keep; k < 0 || k > MaxTrash || time.Duration(k)%time.Second != 0 {
+		out = append(out, [3]string{"keep", fmt.Sprint(k), fmt.Sprintf("not whole seconds from 0 to %v: write a time span such as 168h, "+
+			"or leave it out for none", MaxTrash)})
+	}
+	return out
 }
 
 // Schedule takes a snapshot in each period, and keeps the newest ones.
@@ -64,6 +85,29 @@ type Wish struct {
 	Drop bool `json:"drop,omitempty"`
 }
 
+// Rollback asks that a volume is made what it was in a snapshot.
+type Rollback struct {
+	// ID is a UUID that whoever asks draws for this rollback alone.
+	ID string `json:"id"`
+	// To is the name of a snapshot, or a time after "@".
+	To string `json:"to"`
+	// Until is when it is too late to begin, by the home's clock: nobody wants it a day later.
+	Until time.Time `json:"until"`
+}
+
+// Before is the name of the snapshot that the rollback takes first, of what was there.
+func (r Rollback) Before() string { return beforeRollback + r.ID }
+
+const beforeRollback = "before-rollback-"
+
+// Rolled is what became of a Rollback.
+type Rolled struct {
+	ID    string `json:"id"`
+	State State  `json:"state"` // Done, Pending or Refused
+	// Message says why it waits, or why it is refused.
+	Message string `json:"message,omitempty"`
+}
+
 // Report is what a home reports of a volume's snapshots.
 type Report struct {
 	// All has the snapshots with names, oldest first, and then what became of other wishes.
@@ -72,6 +116,8 @@ type Report struct {
 	More int `json:"more,omitempty"`
 	// Problem says why the schedule is behind; empty: it is not.
 	Problem string `json:"problem,omitempty"`
+	// Rolled is about the rollback that the record asks for; nil: it asks for none.
+	Rolled *Rolled `json:"rolled,omitempty"`
 }
 
 // Snapshot is a snapshot, or what became of a wish.
@@ -97,6 +143,8 @@ const (
 	StateTaken   State = "Taken"
 	StatePending State = "Pending" // it is neither taken nor dropped yet
 	StateDropped State = "Dropped" // it is not there, and no earlier attempt will take it
+	StateDone    State = "Done"    // the volume was rolled back
+	StateRefused State = "Refused" // it will not be rolled back for this
 )
 
 // Count is how many snapshots with names there are.
@@ -141,6 +189,11 @@ func (r *Report) Dropped(w Wish) bool {
 	return ok && w.Drop && s.State == StateDropped && s.UID == w.UID
 }
 
+// Settled reports whether the home says that a rollback is done or refused.
+func (r *Report) Settled(x Rollback) bool {
+	return r != nil && r.Rolled != nil && r.Rolled.ID == x.ID && r.Rolled.State != StatePending
+}
+
 // Bounds of what a record has. They keep it and its reports below a tenth of what etcd takes.
 const (
 	MaxWishes   = 128
@@ -151,6 +204,25 @@ const (
 	// MaxName is the most bytes of a snapshot's name.
 	MaxName = 128
 )
+
+// MaxRollbackWait is how long a rollback may wait for a home that begins it.
+const MaxRollbackWait = time.Hour
+
+var idForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// Wrong returns what is wrong with a rollback; empty: nothing.
+func (r Rollback) Wrong() string {
+	problem := checkAny(strings.TrimPrefix(r.To, "@"))
+	switch {
+	case !idForm.MatchString(r.ID):
+		return fmt.Sprintf("rollback: id %q is no UUID: draw one for each rollback", r.ID)
+	case problem != "":
+		return fmt.Sprintf("rollback: to %q: %s: name a snapshot, or a time after @", r.To, problem)
+	case r.Until.IsZero():
+		return "rollback: until is missing: say when it is too late to begin"
+	}
+	return ""
+}
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
@@ -164,6 +236,8 @@ func CheckName(name string) string {
 		return fmt.Sprintf("longer than %d bytes: give a shorter name", MaxName)
 	case !nameForm.MatchString(name):
 		return "not a snapshot's name: use letters, digits, '.', '_' and '-', with a letter or digit first"
+	case strings.HasPrefix(name, beforeRollback):
+		return "names like this are those of what rollbacks leave: put a word before it"
 	case reserved.MatchString(name):
 		return "names like this are those of scheduled snapshots: put a word before it"
 	}

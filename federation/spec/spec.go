@@ -172,6 +172,9 @@ func validateSpec(p *problems, s federation.VolumeSpec) {
 	for _, x := range s.Snapshots.Problems() {
 		p.add("spec.snapshots."+x[0], x[1], "%s", x[2])
 	}
+	for _, x := range s.Trash.Problems() {
+		p.add("spec.trash."+x[0], x[1], "%s", x[2])
+	}
 	validateTiers(p, s.Cache)
 	validatePins(p, s.Cache.Pin)
 }

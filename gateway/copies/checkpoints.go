@@ -51,27 +51,73 @@ func (m *Manager) beginsAnew(id string) {
 	m.Reopen(id, errBehind)
 }
 
+// errBeginning: what a copy or an outline begins with is on its way.
+var errBeginning = errors.New("it begins with a checkpoint, which is being read")
+
+// beginning is a copy or an outline that begins with a checkpoint. Nothing is open of it
+// meanwhile, and its folder is left alone.
+type beginning struct {
+	done bool
+	err  error // once it is done
+	stop context.CancelFunc
+}
+
+// begins reports whether a copy or an outline begins with a checkpoint just now. With stop, it is
+// to end soon.
+func (m *Manager) begins(id string, stop bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := m.beginnings[id]
+	if b != nil && stop {
+		b.stop()
+	}
+	return b != nil && !b.done
+}
+
 // begin lets a copy, or an outline, begin with a checkpoint that has nothing. A copy may also be to
-// begin anew.
+// begin anew. It does not wait for that: errBeginning, until it is done.
 func (m *Manager) begin(ctx context.Context, v federation.Volume, dir cachepool.Dir, e engine.Config, l log.Config) error {
+	m.mu.Lock()
+	was, anew := m.beginnings[v.UUID], m.anew[v.UUID]
+	if was != nil && was.done {
+		delete(m.beginnings, v.UUID)
+	}
+	m.mu.Unlock()
+	if was != nil && was.done {
+		return was.err
+	} else if was != nil {
+		return errBeginning
+	}
 	record := m.cfg.View.Volume(v.UUID)
-	if record == nil || record.Control == nil || m.cfg.View.Format(v.UUID) < engine.Format {
+	there, err := m.cfg.FS.List(e.Dir)
+	if record == nil || record.Control == nil || m.cfg.View.Format(v.UUID) < engine.Format || err == nil && len(there) > 0 && !anew {
 		return nil
 	}
 	e.Now, e.Rand, e.Pebble = m.cfg.Now, m.cfg.Rand, m.cfg.Pebble
 	e.FS = counted.New(m.cfg.FS, m.cfg.Pool.Room(v.UUID).Count)
 	b := checkpoints.Beginning{Volume: v.UUID, Gateway: m.cfg.Self.Gateway, Control: record.Control, Client: m.cfg.Peers.Segments,
 		Disk: m.cfg.FS, Engine: e, Log: l}
+	do := m.checkpoints.Begin
 	if filepath.Base(e.Dir) == outlineFolder {
-		return m.checkpoints.BeginOutline(ctx, b)
-	}
-	m.mu.Lock()
-	if m.anew[v.UUID] {
+		do = m.checkpoints.BeginOutline
+	} else if anew {
 		b.Retire = func() error { return m.retireMeta(dir) }
 	}
+	ctx, stop := context.WithCancel(ctx)
+	is := &beginning{stop: stop}
+	m.mu.Lock()
+	m.beginnings[v.UUID] = is
 	delete(m.anew, v.UUID)
 	m.mu.Unlock()
-	return m.checkpoints.Begin(ctx, b)
+	m.work.Go(func() {
+		defer stop()
+		err := do(ctx, b)
+		m.mu.Lock()
+		is.done, is.err = true, err
+		m.mu.Unlock()
+		m.look()
+	})
+	return errBeginning
 }
 
 // Newest returns the newest checkpoint of a volume that is committed, as far as is known here.

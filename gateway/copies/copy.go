@@ -158,6 +158,22 @@ func (c *Copy) Space(ctx context.Context) (volume.Space, error) {
 	return c.Engine.Space(ctx)
 }
 
+// Held returns how many bytes only snapshots hold, according to this copy; false: that is not
+// known.
+func (c *Copy) Held(ctx context.Context) (uint64, bool, error) {
+	if c.Blind() {
+		return 0, false, errors.New("the copy holds ciphertext only")
+	}
+	ctx, done, err := c.Use(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return c.Engine.HeldBySnapshots(ctx)
+}
+
 // Hold implements volume.Volume's method. A file is gone when its removal is committed, which the
 // home knows; before, nobody can know. A copy that trails, as after a restart, or that has
 // something left to apply to h, does not know whether h is gone. It then accepts h, because the

@@ -91,12 +91,14 @@ type Manager struct {
 	reaping     *reaping.Keeper
 	unshed      chan struct{} // KeepPurging is to shed what is left
 
-	mu      sync.Mutex
-	volumes map[string]*managed // by UUID
-	round   bool                // Run is in reconcile, and may open a copy for long
-	anew    map[string]bool     // copies that are to begin anew when they are opened
-	reopen  map[string]error    // why a volume's copy is to be closed and opened again
-	between map[string]func()   // what is to be done before it is opened, with mu not held
+	mu         sync.Mutex
+	volumes    map[string]*managed   // by UUID
+	round      bool                  // Run is in reconcile, and may open a copy for long
+	beginnings map[string]*beginning // by UUID
+	work       sync.WaitGroup        // of beginnings
+	anew       map[string]bool       // copies that are to begin anew when they are opened
+	reopen     map[string]error      // why a volume's copy is to be closed and opened again
+	between    map[string]func()     // what is to be done before it is opened, with mu not held
 }
 
 // managed is the state of one volume at this gateway. Run changes it, with mu held where others
@@ -129,7 +131,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, outlined: map[string]bool{},
 		aside: make(chan string, 16),
-		wake:  make(chan struct{}, 1), reopen: map[string]error{}, anew: map[string]bool{},
+		wake:  make(chan struct{}, 1), reopen: map[string]error{}, anew: map[string]bool{}, beginnings: map[string]*beginning{},
 		between: map[string]func(){}, unnoted: map[string]error{},
 		unshed:      make(chan struct{}, 1),
 		checkpoints: checkpoints.New(checkpoints.Config{Store: cfg.Store, Timers: cfg.Timers, Logger: cfg.Logger, Due: cfg.Checkpoints}),
@@ -193,20 +195,6 @@ func (m *Manager) State(uuid string) (State, bool) {
 	return out, true
 }
 
-// Leading returns the copies of volumes whose home is here; of a blind one, if it is steward.
-func (m *Manager) Leading() (out []*Copy) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.volumes {
-		if s.copy != nil {
-			if _, ok := s.copy.Replica.Reigns(); ok {
-				out = append(out, s.copy)
-			}
-		}
-	}
-	return out
-}
-
 // retryAfter is how long Run waits before it tries again what failed.
 const retryAfter = 2 * time.Second
 
@@ -234,6 +222,7 @@ func (m *Manager) Run(ctx context.Context) {
 
 // Close closes all copies. Call it after Run has ended.
 func (m *Manager) Close() error {
+	m.work.Wait()
 	m.mu.Lock()
 	open, outlines := map[string]*Copy{}, map[string]*managed{}
 	for id, s := range m.volumes {
@@ -289,8 +278,8 @@ func (m *Manager) reconcile(ctx context.Context) (again bool) {
 	m.mu.Unlock()
 	for _, v := range records {
 		s := m.manage(v.UUID)
-		if m.isBetween(v.UUID) {
-			continue // who moves it wakes Run
+		if m.isBetween(v.UUID) || m.begins(v.UUID, !wanted(v) && !m.cfg.View.MayUse(v.UUID, m.cfg.Self.Site)) {
+			continue // who moves it, or begins it, wakes Run
 		}
 		if wanted(v) {
 			again = m.bring(ctx, s, v) || again
@@ -426,7 +415,7 @@ func (m *Manager) openCopy(ctx context.Context, s *managed, v federation.Volume)
 		m.kept[v.UUID] = true
 	}
 	if err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, errBeginning) {
 			m.cfg.Logger.Error("volume is not open here yet; trying again", "volume", v.Name, "error", err)
 		}
 		return false
@@ -467,6 +456,11 @@ func (m *Manager) closeGone() {
 		}
 	}
 	m.mu.Unlock()
+	for id := range gone {
+		if m.begins(id, true) {
+			delete(gone, id) // its end wakes Run
+		}
+	}
 	for id, s := range gone {
 		m.cfg.Gone(id)
 		if s.outline != nil {

@@ -114,6 +114,9 @@ func (m *Manager) follow(ctx context.Context, s *managed, v federation.Volume) (
 		return false // reads go to the home meanwhile
 	}
 	o, err := m.openOutline(ctx, v)
+	if errors.Is(err, errBeginning) {
+		return false // its end wakes Run
+	}
 	if err != nil {
 		s.backoff.Failed(m.cfg.Now())
 		if ctx.Err() == nil {

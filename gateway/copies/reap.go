@@ -21,6 +21,20 @@ func (m *Manager) KeepReaping(ctx context.Context) {
 	})
 }
 
+// Leading returns the copies of volumes whose home is here; of a blind one, if it is steward.
+func (m *Manager) Leading() (out []*Copy) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.volumes {
+		if s.copy != nil {
+			if _, ok := s.copy.Replica.Reigns(); ok {
+				out = append(out, s.copy)
+			}
+		}
+	}
+	return out
+}
+
 func (c *Copy) reapable() reaping.Copy {
 	return reaping.Copy{UUID: c.UUID, Engine: c.Engine, Log: c.Log, Held: c.held, Use: c.Use}
 }

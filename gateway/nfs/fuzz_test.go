@@ -4,6 +4,7 @@ package nfs
 
 import (
 	"io"
+	"strconv"
 	"testing"
 	"time"
 
@@ -104,6 +105,18 @@ func FuzzHandle(f *testing.F) {
 		}
 		if again := encodeHandle(place{pseudo: id == volume.ID{}, export: Export{ID: id}, h: h}); string(again) != string(b) {
 			t.Fatalf("%x decodes to what encodes to %x", b, again)
+		}
+	})
+}
+
+// FuzzOwner: a number that is read from a client's owner is written as it was.
+func FuzzOwner(f *testing.F) {
+	for _, s := range []string{"0", "1000", "01", "+1", "4294967296", "root@example.org", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if n, ok := parseOwner(s); ok && strconv.FormatUint(uint64(n), 10) != s {
+			t.Fatalf("%q is %d", s, n)
 		}
 	})
 }

@@ -157,7 +157,7 @@ func (p *Reporter) Observe(ctx context.Context, c *copies.Copy, last *Written) e
 	}
 	now := p.cfg.Now()
 	o := p.observation(c, v)
-	o.Used = last.Observed.Used
+	o.Used, o.Held = last.Observed.Used, last.Observed.Held
 	last.catching = slices.ContainsFunc(o.Replicas, func(r federation.ObservedReplica) bool { return r.Progress != federation.Progress{} })
 	every := observeEvery
 	if last.catching {
@@ -170,6 +170,12 @@ func (p *Reporter) Observe(ctx context.Context, c *copies.Copy, last *Written) e
 	}
 	if space, err := c.Space(ctx); err == nil {
 		o.Used = federation.Bytes(space.TotalBytes - space.FreeBytes)
+	}
+	if held, known, err := c.Held(ctx); err == nil {
+		o.Held = nil
+		if b := federation.Bytes(held); known {
+			o.Held = &b
+		}
 	}
 	o.At = now
 	if err := p.cfg.Registry.PutObserved(ctx, o); err != nil {

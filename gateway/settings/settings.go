@@ -59,7 +59,8 @@ func Share(v federation.Volume) readcache.Share {
 func Tuning(v federation.Volume) engine.Tuning {
 	c := v.Spec.Cache
 	t := engine.Tuning{BlockSize: int(c.BlockSize), ReadAhead: engine.DefaultReadAhead, Memory: int64(c.Memory),
-		Window: time.Duration(v.Spec.Snapshots.Window), NoSnapshotDir: v.Spec.Snapshots.Directory == snapshots.DirectoryNone}
+		Window: time.Duration(v.Spec.Snapshots.Window), Trash: time.Duration(v.Spec.Trash.Keep),
+		NoSnapshotDir: v.Spec.Snapshots.Directory == snapshots.DirectoryNone}
 	if c.ReadAhead != nil {
 		t.ReadAhead = int64(*c.ReadAhead)
 	}

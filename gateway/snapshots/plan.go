@@ -11,13 +11,22 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// todo are the names of snapshots that are to be taken and dropped.
-type todo struct{ take, drop []string }
+// todo are the names of snapshots that are to be taken and dropped. First the volume is rolled
+// back, if roll is not nil.
+type todo struct {
+	take, drop []string
+	roll       *snapshots.Rollback
+}
+
+func (t todo) nothing() bool { return t.roll == nil && len(t.take)+len(t.drop) == 0 }
 
 // plan returns what is to be done for a volume that has the snapshots of list. dropped has the UIDs
-// of wishes to drop that were done in this reign, by name. What is missing from the record is
-// dropped by nobody (snapshots-1).
-func plan(v federation.Volume, list []volume.Snapshot, dropped map[string]string, now time.Time) (t todo) {
+// of wishes to drop that were done in this reign, by name, and rolled what became in it of a
+// rollback. What is missing from the record is dropped by nobody (snapshots-1).
+func plan(v federation.Volume, list []volume.Snapshot, dropped map[string]string, rolled snapshots.Rolled, now time.Time) (t todo) {
+	if v.Rollback != nil && (rolled.ID != v.Rollback.ID || rolled.State == snapshots.StatePending) {
+		t.roll = v.Rollback
+	}
 	for _, w := range v.Snapshots {
 		switch {
 		case w.Drop && dropped[w.Name] != w.UID:

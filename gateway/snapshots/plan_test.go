@@ -60,7 +60,7 @@ func TestPlan(t *testing.T) {
 	} {
 		v := federation.Volume{Snapshots: tt.wishes}
 		v.Spec.Snapshots.Schedule = tt.schedule
-		got := plan(v, list(strings.Fields(tt.list)...), tt.dropped, at)
+		got := plan(v, list(strings.Fields(tt.list)...), tt.dropped, snapshots.Rolled{}, at)
 		if strings.Join(got.take, " ") != tt.take || strings.Join(got.drop, " ") != tt.drop {
 			t.Errorf("%s: %+v, want %q to be taken and %q dropped", tt.name, got, tt.take, tt.drop)
 		}

@@ -59,6 +59,7 @@ type kept struct {
 	list    []volume.Snapshot // oldest first
 	dropped map[string]string // see plan
 	failed  map[string]string // why, by name
+	rolled  snapshots.Rolled  // of the last rollback in this reign
 	wait    time.Duration     // after a failure; 0: the last attempt did not fail
 	next    time.Time         // when it is tried again, by the clock of Timers
 	logged  string
@@ -70,11 +71,12 @@ type kept struct {
 type quiet struct {
 	generation uint64 // of records none is 0
 	wishes     []snapshots.Wish
+	rollback   *snapshots.Rollback
 	due        string
 }
 
 func quietOf(v federation.Volume, now time.Time) quiet {
-	q := quiet{generation: v.Generation, wishes: v.Snapshots}
+	q := quiet{generation: v.Generation, wishes: v.Snapshots, rollback: v.Rollback}
 	for _, s := range v.Spec.Snapshots.Schedule {
 		q.due += s.Every.Name(now)
 	}
@@ -82,7 +84,8 @@ func quietOf(v federation.Volume, now time.Time) quiet {
 }
 
 func (q quiet) is(other quiet) bool {
-	return q.generation == other.generation && q.due == other.due && slices.Equal(q.wishes, other.wishes)
+	return q.generation == other.generation && q.due == other.due && slices.Equal(q.wishes, other.wishes) &&
+		(q.rollback == nil) == (other.rollback == nil) && (q.rollback == nil || *q.rollback == *other.rollback)
 }
 
 // How often the Keeper looks what there is to do. It works on so many volumes at a time, and does
@@ -95,6 +98,7 @@ const (
 	atOnce    = 16
 	steps     = 16
 	stepTime  = 10 * time.Second
+	rollTime  = 10 * time.Minute
 	waitLeast = time.Second
 	waitMost  = time.Minute
 )
@@ -158,7 +162,7 @@ func (k *Keeper) look(ctx context.Context) {
 				continue
 			}
 			s.tell(v)
-			if t := plan(v, s.list, s.dropped, now); len(t.take)+len(t.drop) == 0 {
+			if plan(v, s.list, s.dropped, s.rolled, now).nothing() {
 				s.quiet = q
 				continue
 			}
@@ -226,7 +230,12 @@ func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
 	}
 	s.known = true
 	clear(s.failed) // what still fails is tried again now
-	t := plan(v, s.list, s.dropped, k.cfg.Now())
+	t := plan(v, s.list, s.dropped, s.rolled, k.cfg.Now())
+	if t.roll != nil {
+		if err := k.roll(ctx, s, v); err != nil {
+			return err
+		}
+	}
 	var failures error
 	left := steps
 	do := func(what, name string, f func(ctx context.Context) error) {
@@ -267,7 +276,7 @@ func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
 			return err
 		})
 	}
-	if len(t.take)+len(t.drop) == 0 {
+	if t.nothing() {
 		return nil
 	}
 	s.known = false
@@ -276,6 +285,35 @@ func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
 	}
 	s.known = true
 	return failures
+}
+
+// roll rolls a volume back as its record says, or goes on with that (snapshots-4). It returns why
+// that is not done yet; a refusal is done.
+func (k *Keeper) roll(ctx context.Context, s *kept, v federation.Volume) error {
+	if epoch, leads := s.copy.Leading(); !leads || epoch != s.epoch {
+		return journal.ErrNotHome
+	}
+	r := *v.Rollback
+	ctx, cancel := context.WithTimeout(ctx, rollTime)
+	defer cancel()
+	to, refused := r.To, "there is no snapshot "+r.To
+	if k.cfg.Now().After(r.Until) {
+		// No snapshot has this name. So one that the log has goes on, and no other begins.
+		to, refused = "", "the volume's home could not begin it until "+r.Until.UTC().Format(time.RFC3339)
+	}
+	id := volume.OpID{Slot: "rollback/" + r.ID, Seq: 1}
+	err := s.copy.Engine.Rollback(ctx, volume.Request{ID: id}, to, r.Before())
+	s.rolled = snapshots.Rolled{ID: r.ID, State: snapshots.StateDone}
+	switch {
+	case errors.Is(err, volume.ErrNotExist):
+		s.rolled.State, s.rolled.Message = snapshots.StateRefused, refused+": nothing was changed"
+		return nil
+	case err != nil:
+		s.rolled.State, s.rolled.Message = snapshots.StatePending, err.Error()
+		return err
+	}
+	k.cfg.Logger.Info("volume rolled back", "volume", v.Name, "snapshot", r.To, "before", r.Before())
+	return nil
 }
 
 // read returns the engine's list, oldest first.
@@ -297,6 +335,13 @@ func (s *kept) tell(v federation.Volume) {
 		}
 	}
 	r := report(v.Snapshots, s.list, s.dropped, s.failed)
+	if v.Rollback != nil {
+		rolled := snapshots.Rolled{ID: v.Rollback.ID, State: snapshots.StatePending}
+		if s.rolled.ID == rolled.ID {
+			rolled = s.rolled
+		}
+		r.Rolled = &rolled
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.failed)) {
 		if !asked(v, name) && r.Problem == "" {
 			r.Problem = name + ": " + s.failed[name]
@@ -308,5 +353,6 @@ func (s *kept) tell(v federation.Volume) {
 }
 
 func same(a, b *snapshots.Report) bool {
-	return a.More == b.More && a.Problem == b.Problem && slices.Equal(a.All, b.All)
+	return a.More == b.More && a.Problem == b.Problem && slices.Equal(a.All, b.All) &&
+		(a.Rolled == nil) == (b.Rolled == nil) && (a.Rolled == nil || *a.Rolled == *b.Rolled)
 }

@@ -173,6 +173,8 @@ func (d *decoder) decode(x *peerpb.Envelope) (out []replica.Envelope, err error)
 		e := decode(x)
 		if n := x.GetSlot(); n > maxSlots {
 			return nil, fmt.Errorf("slot %d: give 1 to %d: check the release that the sender runs", n, maxSlots)
+		} else if n > 0 && !mayRepeat(e) {
+			return nil, fmt.Errorf("slot %d has what is not repeated: check the release that the sender runs", n)
 		} else if n > 0 {
 			d.slots[n] = e
 		}

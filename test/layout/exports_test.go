@@ -42,7 +42,6 @@ var kept = map[string]string{
 	"hack/image.Manifest":          "it implements remote.Taggable of go-containerregistry",
 
 	"cachepool.Identity.NewIncarnation":     "the contract has it for a pool whose content is in doubt; no process asks for it yet",
-	"volume.Snapshotter.Rollback":           "a person asks for it as soon as a volume's record can say so (ADR 41)",
 	"engine/checkpoint.Manifest.Diff":       "a home condemns what it returns, as soon as there are condemn records (ADR 42)",
 	"federation.ControlStore.DeleteControl": "the suite of a registry makes a record go back behind a guard with it",
 	"gateway/nfs/xdr.Decoder.ReplyHeader":   "gateway/nfs/client reads replies with it",

@@ -24,7 +24,7 @@ func (v *Volume) SetAttr(_ context.Context, r volume.Request, h volume.Handle, s
 				return volume.Attr{}, err
 			}
 		}
-		if v.readOnly {
+		if v.readOnly || n.wasted() {
 			return volume.Attr{}, volume.ErrReadOnly
 		}
 		if err := volume.CheckSetAttr(n.attr, r.Caller, set); err != nil {
@@ -49,6 +49,9 @@ func (v *Volume) setAttr(n *inode, c volume.Caller, set volume.SetAttr) {
 	}
 	volume.ApplySetAttr(&n.attr, c, set, v.now())
 	n.attr.Change = v.nextChange()
+	if s := n.trash; s != nil {
+		s.attr.Mode, s.attr.UID, s.attr.GID, s.attr.Change = n.attr.Mode, n.attr.UID, n.attr.GID, v.nextChange()
+	}
 }
 
 // Write implements volume.Changer.

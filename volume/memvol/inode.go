@@ -21,6 +21,7 @@ type inode struct {
 	undo   *undo      // memvol-3
 	verf   *[8]byte   // of a file that was created Exclusive
 	xattrs map[string][]byte
+	trash  *inode // of a directory: what was removed from it; nil: nothing was
 }
 
 // undo restores a file to its last committed data.

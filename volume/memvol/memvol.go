@@ -38,6 +38,7 @@ type Volume struct {
 
 	mu       sync.Mutex // guards what follows
 	readOnly bool
+	trash    bool
 	epoch    uint64
 	counter  uint64 // changes in this epoch
 	lastIno  uint64
@@ -183,6 +184,13 @@ func (v *Volume) SetEpoch(epoch uint64) error {
 	}
 	v.epoch, v.counter = epoch, 0
 	return nil
+}
+
+// SetTrash has what is removed from now on kept in the trash, or ends that. Nothing empties it.
+func (v *Volume) SetTrash(on bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.trash = on
 }
 
 // SetReadOnly makes every change fail with ErrReadOnly, or work again.

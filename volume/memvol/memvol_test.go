@@ -21,6 +21,11 @@ func TestConformance(t *testing.T) {
 			Restart:     func() volume.Volume { v.Crash(); return v },
 			Small:       func(bytes uint64) volume.Volume { return memvol.New(volume.ID{2}, memvol.WithSize(bytes, 1000)) },
 			SetReadOnly: v.SetReadOnly,
+			Trash: func() volume.Volume {
+				v := memvol.New(volume.ID{3})
+				v.SetTrash(true)
+				return v
+			},
 		}
 	})
 }

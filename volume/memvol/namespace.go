@@ -25,7 +25,7 @@ func (v *Volume) Create(_ context.Context, r volume.Request, dir volume.Handle, 
 			return none, err
 		}
 		exists := d.dir.find(name)
-		if v.readOnly && (exists == nil || args.Attr.Size != nil) {
+		if v.readOnly && (exists == nil || args.Attr.Size != nil) || exists == nil && d.wasted() {
 			return none, volume.ErrReadOnly
 		}
 		if !volume.Permits(d.attr, r.Caller, volume.Exec) {
@@ -113,7 +113,7 @@ func (v *Volume) Link(_ context.Context, r volume.Request, h, dir volume.Handle,
 		switch {
 		case err != nil:
 			return none, err
-		case v.readOnly:
+		case v.readOnly || d.wasted():
 			return none, volume.ErrReadOnly
 		case !volume.Permits(d.attr, r.Caller, volume.Exec):
 			return none, volume.ErrAccess
@@ -162,7 +162,7 @@ func (v *Volume) Remove(_ context.Context, r volume.Request, dir volume.Handle, 
 		}
 		now, number := v.now(), v.nextChange()
 		d.dir.remove(name)
-		v.unlink(d, n, number, now)
+		v.part(d, n, name, number, now)
 		return d.changed(number, now), nil
 	})
 }
@@ -191,7 +191,7 @@ func (v *Volume) Rename(_ context.Context, r volume.Request, from volume.Handle,
 		if err != nil {
 			return changes{}, err
 		}
-		if v.readOnly {
+		if v.readOnly || b.wasted() {
 			return changes{}, volume.ErrReadOnly
 		}
 		if !volume.Permits(a.attr, r.Caller, volume.Exec) || !volume.Permits(b.attr, r.Caller, volume.Exec) {
@@ -221,11 +221,11 @@ func (v *Volume) Rename(_ context.Context, r volume.Request, from volume.Handle,
 			return changes{}, volume.ErrNotEmpty
 		}
 		now, number := v.now(), v.nextChange()
+		if old != nil {
+			v.part(b, old, newName, number, now)
+		}
 		a.dir.remove(name)
 		b.dir.put(newName, n)
-		if old != nil {
-			v.unlink(b, old, number, now)
-		}
 		if n.dir != nil {
 			n.dir.parent = b
 			a.attr.Nlink--

@@ -41,7 +41,9 @@ func (v *Volume) Lookup(_ context.Context, r volume.Request, dir volume.Handle, 
 				n = nil
 			}
 		default:
-			n = d.dir.find(name)
+			if n = d.dir.find(name); n == nil && name == volume.TrashDir && dir.Snap == 0 {
+				n = d.trash
+			}
 		}
 		if n == nil {
 			return volume.Attr{}, volume.ErrNotExist

@@ -4,7 +4,6 @@ package memvol
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -65,17 +64,21 @@ func (v *Volume) DropSnapshot(_ context.Context, r volume.Request, name string) 
 }
 
 // Rollback implements volume.Snapshotter.
-func (v *Volume) Rollback(_ context.Context, r volume.Request, name string) error {
-	_, err := change(v, r, place{op: "rollback", h: volume.Root, name: name}, func() (struct{}, error) {
-		s := v.snapshotNamed(name)
-		if s == nil {
+func (v *Volume) Rollback(_ context.Context, r volume.Request, to, before string) error {
+	_, err := change(v, r, place{op: "rollback", h: volume.Root, name: to}, func() (struct{}, error) {
+		if err := volume.CheckSnapshotName(before); err != nil {
+			return struct{}{}, err
+		}
+		s := v.snapshotNamed(to)
+		switch {
+		case s == nil:
 			return struct{}{}, volume.ErrNotExist
+		case v.snapshotNamed(before) != nil:
+			return struct{}{}, volume.ErrExist
 		}
 		v.lastSnap++
-		now := v.now()
-		before := fmt.Sprintf("before-rollback-%s-%x", now.Format("2006-01-02T15-04-05Z"), v.lastSnap)
 		v.snaps = append(v.snaps, &snapshot{volume.Snapshot{
-			Name: before, Snap: v.lastSnap, Time: now, Bytes: v.used, Inodes: uint64(len(v.table)),
+			Name: before, Snap: v.lastSnap, Time: v.now(), Bytes: v.used, Inodes: uint64(len(v.table)),
 		}, copyOf(v.table, v.lastSnap)})
 		v.table, v.used = copyOf(s.table, 0), s.Bytes
 		for ino, n := range v.table {
@@ -145,6 +148,9 @@ func copyOf(table map[uint64]*inode, snap uint32) map[uint64]*inode {
 			}
 		}
 		out[ino].dir = d
+		if n.trash != nil {
+			out[ino].trash = out[n.trash.attr.Ino]
+		}
 	}
 	return out
 }

@@ -155,6 +155,63 @@ func testSnapshots(e *env) {
 	}
 }
 
+// testRollback makes a volume what it was, and looks at what clients see of that.
+func testRollback(e *env) {
+	s, ok := e.v.(volume.Snapshotter)
+	if !ok {
+		e.Skip("the volume keeps no snapshots")
+	}
+	dir := e.workDir()
+	file, gone := e.file(dir, "file", 0o666), e.file(dir, "gone", 0o666)
+	e.write(file, 0, "as it was")
+	_, err := s.TakeSnapshot(e.ctx, e.req(), "one")
+	e.ok(err)
+	e.write(file, 0, "changed")
+	_, err = e.v.Remove(e.ctx, e.req(), dir, "gone")
+	e.ok(err)
+	late := e.file(dir, "late", 0o666)
+	changed, changedDir := e.attr(file), e.attr(dir)
+
+	e.fails(s.Rollback(e.ctx, e.req(), "none", "before"), volume.ErrNotExist)
+	e.fails(s.Rollback(e.ctx, e.req(), "one", "one"), volume.ErrExist)
+	e.fails(s.Rollback(e.ctx, e.req(), "one", "@1"), volume.ErrInvalid)
+	r := volume.Request{ID: volume.OpID{Slot: "rollback", Seq: 1}}
+	e.ok(s.Rollback(e.ctx, r, "one", "before"))
+
+	back := e.attr(file)
+	if back.Handle != file || back.Change == changed.Change || e.attr(dir).Change == changedDir.Change {
+		e.Errorf("clients do not see that %+v is another than %+v", back, changed)
+	}
+	if got := e.names(dir); got != "file gone" {
+		e.Errorf("the directory has %q", got)
+	}
+	if a, err := e.v.Lookup(e.ctx, e.req(), dir, "gone"); err != nil || a.Handle != gone {
+		e.Errorf("the file that was removed is %v, %v, and was %v", a.Handle, err, gone)
+	}
+	_, err = e.v.GetAttr(e.ctx, e.req(), late)
+	e.fails(err, volume.ErrStale)
+	if again := e.file(dir, "late", 0o666); again.Ino == late.Ino {
+		e.Errorf("inode number %d is used again", late.Ino)
+	}
+	e.write(file, 0, "afterwards")
+	e.ok(s.Rollback(e.ctx, r, "one", "before")) // the repeat does nothing
+	if e.s.Restart != nil {
+		e.v = e.s.Restart()
+		s = e.v.(volume.Snapshotter)
+		e.ok(s.Rollback(e.ctx, r, "one", "before"))
+	}
+	if data, err := readAll(e.ctx, e.v, e.req(), file); err != nil || string(data) != "afterwards" {
+		e.Errorf("the file has %q, %v", data, err)
+	}
+	e.ok(s.Rollback(e.ctx, e.req(), "before", "again")) // it can be undone
+	if got := e.names(dir); got != "file late" {
+		e.Errorf("the directory has %q", got)
+	}
+	if data, err := readAll(e.ctx, e.v, e.req(), file); err != nil || string(data) != "changedas" {
+		e.Errorf("the file has %q, %v", data, err)
+	}
+}
+
 // names lists a directory, sorted by cookie.
 func (e *env) names(dir volume.Handle) string {
 	e.Helper()

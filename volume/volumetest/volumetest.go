@@ -36,6 +36,9 @@ type Subject struct {
 	// Small returns another empty volume with room for about so many bytes of data;
 	// at least a quarter of them must be usable. Nil if not supported.
 	Small func(bytes uint64) volume.Volume
+	// Trash returns another empty volume, which keeps what is removed in the trash. Nil if not
+	// supported.
+	Trash func() volume.Volume
 	// SetReadOnly makes the volume refuse changes, or accept them again. Nil if not
 	// supported.
 	SetReadOnly func(on bool)
@@ -85,6 +88,8 @@ func Run(t *testing.T, subject func(t *testing.T) Subject) {
 		{"Concurrent", testConcurrent},
 		{"ConcurrentOnce", testConcurrentOnce},
 		{"Snapshots", testSnapshots},
+		{"Rollback", testRollback},
+		{"Trash", testTrash},
 		{"Model", testModel},
 	}
 	for _, p := range parts {

@@ -46,13 +46,16 @@ type KeySite struct {
 
 func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	var output string
+	var out exported
 	c := &cobra.Command{
 		Use: "keys NAME", Short: "Show who can read a volume", Args: cli.Args(cobra.ExactArgs(1)),
 		Long: "Shows the sites that a volume's key is wrapped for, and why. Such a site can read all of the volume\n" +
 			"whose sealed data it can get. A key is not taken back: of a site that has no reason any more, it\n" +
 			"says until when what was written can be read there. What is written later has another key.\n" +
-			"A blind copy holds ciphertext only.",
-		Example: "  weir volume keys data",
+			"A blind copy holds ciphertext only.\n\n" +
+			"With --export, the keys are written to a file in the clear instead, for a program that reads the files of a\n" +
+			"store without Weir (docs/format.md). That takes the private key of a site that has them.",
+		Example: "  weir volume keys data\n  weir volume keys data --export data.keys --config /etc/weir/gateway.yaml",
 		RunE: func(c *cobra.Command, a []string) error {
 			if err := cli.CheckOutput(output); err != nil {
 				return err
@@ -62,6 +65,9 @@ func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 				return err
 			}
 			defer cl.Close()
+			if out.to != "" {
+				return exportKeys(c.Context(), sh, opener, cl, a[0], out)
+			}
 			k, err := keysOf(c.Context(), cl, a[0])
 			if err != nil {
 				return err
@@ -88,6 +94,10 @@ func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		},
 	}
 	cli.OutputFlag(c, &output)
+	f := c.Flags()
+	f.StringVar(&out.to, "export", "", "write the data keys in the clear to this new `FILE`")
+	f.StringVar(&out.siteKey, "site-key", "", "with --export: `FILE` with a site's private key, by default siteKey of --config")
+	f.StringVar(&out.site, "site", "", "with --export: `NAME` of that site, by default site of --config")
 	return c
 }
 

@@ -26,23 +26,28 @@ type VolumeLine struct {
 	Owner     string           `json:"owner"`
 	OwnerSite string           `json:"ownerSite,omitempty"` // its cluster changes the volume; empty: a person of Owner does
 	Size      federation.Bytes `json:"size"`                // as in volume.yaml
-	Sites     []string         `json:"sites"`
-	Blind     []string         `json:"blind,omitempty"` // those of Sites whose copies hold ciphertext only
-	Home      string           `json:"home,omitempty"`  // gateway; empty while it has none
-	HomeSite  string           `json:"homeSite,omitempty"`
-	Epoch     uint64           `json:"epoch,omitempty"`
-	CreatedAt time.Time        `json:"createdAt,omitzero"`
-	Deleted   bool             `json:"deleted"`
-	DeletedAt time.Time        `json:"deletedAt,omitzero"`
-	PurgeAt   time.Time        `json:"purgeAt,omitzero"` // of a deleted one: when it goes for good
+	// Used is how much it holds, and Held how much only its snapshots do, which Size does not
+	// count, as its home reported last; nil: not known.
+	Used      *federation.Bytes `json:"used,omitempty"`
+	Held      *federation.Bytes `json:"held,omitempty"`
+	Sites     []string          `json:"sites"`
+	Blind     []string          `json:"blind,omitempty"` // those of Sites whose copies hold ciphertext only
+	Home      string            `json:"home,omitempty"`  // gateway; empty while it has none
+	HomeSite  string            `json:"homeSite,omitempty"`
+	Epoch     uint64            `json:"epoch,omitempty"`
+	CreatedAt time.Time         `json:"createdAt,omitzero"`
+	Deleted   bool              `json:"deleted"`
+	DeletedAt time.Time         `json:"deletedAt,omitzero"`
+	PurgeAt   time.Time         `json:"purgeAt,omitzero"` // of a deleted one: when it goes for good
 }
 
 func listCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use: "list", Short: "List the federation's volumes", Args: cli.Args(cobra.NoArgs),
-		Long: "Lists the volumes of the federation with their sites and homes. Volumes that were deleted stay in\n" +
-			"the list until they are purged.",
+		Long: "Lists the volumes of the federation with their sites and homes. USED is what a volume holds, and HELD\n" +
+			"what only its snapshots hold, as its home reported last. Volumes that were deleted stay in the list\n" +
+			"until they are purged.",
 		Example: "  weir volume list\n  weir volume list -o json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.CheckOutput(output); err != nil {
@@ -87,6 +92,15 @@ func list(ctx context.Context, cl *access.Client) ([]VolumeLine, error) {
 		}
 		if err == nil {
 			l.Home, l.HomeSite, l.Epoch = ctl.Home.Gateway, ctl.Home.Site, ctl.Epoch
+			told, err := cl.Registry.ListObserved(ctx, v.UUID)
+			if err != nil {
+				return nil, err
+			}
+			for _, o := range told {
+				if o.Gateway == ctl.Home.Gateway {
+					l.Used, l.Held = &o.Used, o.Held
+				}
+			}
 		}
 		lines = append(lines, l)
 	}
@@ -105,13 +119,20 @@ func marked(sites, blind []string) (out []string) {
 	return out
 }
 
+func bytesOf(b *federation.Bytes) string {
+	if b == nil {
+		return "-"
+	}
+	return cli.Bytes(int64(*b))
+}
+
 func writeVolumes(w io.Writer, lines []VolumeLine) error {
 	if len(lines) == 0 {
 		_, err := fmt.Fprintln(w, "There are no volumes. `weir volume create -f volume.yaml` makes one.")
 		return err
 	}
 	var b cli.Table
-	b.Row("NAME", "UUID", "OWNER", "SIZE", "SITES", "HOME", "EPOCH")
+	b.Row("NAME", "UUID", "OWNER", "SIZE", "USED", "HELD", "SITES", "HOME", "EPOCH")
 	for _, l := range lines {
 		home, epoch := cli.With(l.Home, l.HomeSite), fmt.Sprint(l.Epoch)
 		if l.Deleted {
@@ -119,7 +140,8 @@ func writeVolumes(w io.Writer, lines []VolumeLine) error {
 		} else if l.Home == "" {
 			home, epoch = "none yet", "-"
 		}
-		b.Row(l.Name, l.UUID, cli.With(l.Owner, l.OwnerSite), l.Size.String(), strings.Join(marked(l.Sites, l.Blind), ","), home, epoch)
+		b.Row(l.Name, l.UUID, cli.With(l.Owner, l.OwnerSite), l.Size.String(), bytesOf(l.Used), bytesOf(l.Held),
+			strings.Join(marked(l.Sites, l.Blind), ","), home, epoch)
 	}
 	return b.Write(w)
 }

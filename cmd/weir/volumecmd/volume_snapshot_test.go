@@ -52,6 +52,15 @@ func keeps(t *testing.T, b *clitest.Bench, home federation.Member, has ...string
 				r.All = append(r.All, snapshots.Snapshot{Name: n, UID: w.UID, State: snapshots.StateTaken, Time: clitest.Time,
 					Bytes: 1 << 20, Inodes: 7})
 			}
+			if v.Rollback != nil {
+				r.Rolled = &snapshots.Rolled{ID: v.Rollback.ID, State: snapshots.StateDone}
+				switch {
+				case v.Rollback.To == "@1":
+					r.Rolled.State, r.Rolled.Message = snapshots.StateRefused, "there is no snapshot @1"
+				case v.Rollback.To == "@2":
+					r.Rolled.State, r.Rolled.Message = snapshots.StatePending, "no room"
+				}
+			}
 			all[v.UUID] = is
 			return b.Registry.PutObserved(t.Context(), federation.Observed{Volume: v.UUID, Gateway: home.Gateway, Snapshots: r})
 		})
@@ -122,6 +131,46 @@ func TestVolumeSnapshot(t *testing.T) {
 	b.Want(cli.ExitOK, "is dropped", "", "volume", "snapshot", "drop", "team.data", "theirs", "--force")
 }
 
+// TestVolumeRollback: the owner rolls a volume back, says it twice, and hears what became of it.
+func TestVolumeRollback(t *testing.T) {
+	b := clitest.New(t, tree)
+	home := b.Site("ams", "SURF")
+	for _, v := range []federation.Volume{{UUID: "u1", Name: "data", Owner: "SURF", Generation: 1, Sites: []string{"ams"}},
+		{UUID: "u2", Name: "team.data", Owner: "SURF", Generation: 1, Sites: []string{"ams"}, OwnerSite: "ams", OwnerCluster: "c"},
+		{UUID: "u3", Name: "others", Owner: "DFN", Generation: 1, Sites: []string{"ams"}}} {
+		if _, err := b.Registry.CreateVolume(t.Context(), v, federation.Keyring{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keeps(t, b, home, "one")
+	asked := func(id string) *snapshots.Rollback {
+		t.Helper()
+		v, _, err := b.Registry.GetVolume(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Rollback
+	}
+	roll := func(args ...string) []string { return append([]string{"volume", "rollback"}, args...) }
+	b.Want(cli.ExitUsage, "--to is missing", "", roll("data")...)
+	b.Want(cli.ExitUsage, "it is not between 0s and 1h0m0s", "", roll("data", "--to", "one", "--wait", "2h")...)
+	b.Want(cli.ExitError, "volume data has no snapshot two", "", roll("data", "--to", "two", "--yes")...)
+	b.Want(cli.ExitError, "not confirmed", "yes\n", roll("data", "--to", "one")...)
+	b.Want(cli.ExitError, "it belongs to DFN", "", roll("others", "--to", "one", "--yes")...)
+	if asked("u1") != nil || asked("u3") != nil {
+		t.Fatal("something was written")
+	}
+	b.Want(cli.ExitOK, "volume data is what it was in one; what it had until now is in snapshot before-rollback-", "data\n",
+		roll("data", "--to", "one")...)
+	b.Want(cli.ExitOK, "volume team.data is what it was in one", "", roll("team.data", "--to", "one", "--yes")...)
+	b.Want(cli.ExitError, "was not rolled back: there is no snapshot @1", "", roll("data", "--to", "@1", "--yes")...)
+	if r := asked("u1"); r != nil {
+		t.Errorf("what is settled is still asked for: %+v", r)
+	}
+	b.Want(cli.ExitError, "its home says: no room", "", roll("data", "--to", "@2", "--yes", "--wait", "200ms")...)
+	b.Want(cli.ExitError, "is being rolled back to @2 already", "", roll("data", "--to", "one", "--yes")...)
+}
+
 func TestSnapshotSchedule(t *testing.T) {
 	b := clitest.New(t, tree)
 	b.Site("ams", "SURF")
@@ -149,4 +198,14 @@ func TestSnapshotSchedule(t *testing.T) {
 		t.Errorf("%d %+v", v.Generation, p)
 	}
 	b.Want(cli.ExitOK, "its home goes by this from now on", "", schedule("data")...)
+
+	trash := func(args ...string) []string { return append([]string{"volume", "trash"}, args...) }
+	b.Want(cli.ExitUsage, "--keep is missing", "", trash("data")...)
+	b.Want(cli.ExitUsage, "--keep: trash.keep: 9000h0m0s: not whole seconds", "", trash("data", "--keep", "9000h")...)
+	b.Want(cli.ExitError, "write trash into its policy", "", trash("team.data", "--keep", "1h")...)
+	b.Want(cli.ExitOK, "its home goes by this from now on", "", trash("data", "--keep", "168h")...)
+	b.Want(cli.ExitOK, "has this already", "", trash("data", "--keep", "168h")...)
+	if v, _, err = b.Registry.GetVolume(t.Context(), "u1"); err != nil || v.Generation != 4 || v.Spec.Trash.Keep.String() != "168h0m0s" {
+		t.Errorf("%d %+v, %v", v.Generation, v.Spec.Trash, err)
+	}
 }

@@ -4,8 +4,10 @@ package volumecmd
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +23,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/statuscmd"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/federationtest"
+	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/memory"
 )
 
@@ -205,19 +208,25 @@ func TestVolumeListAndDelete(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	row("data", v.UUID, "SURF", "10Gi", "fra,ams", "none", "yet", "-")
+	row("data", v.UUID, "SURF", "10Gi", "-", "-", "fra,ams", "none", "yet", "-")
 	if _, err := b.Registry.SwapControl(t.Context(), v.UUID, 0,
 		federation.Control{Volume: v.UUID, Epoch: 1, Home: home, Members: []federation.Member{home}}); err != nil {
 		t.Fatal(err)
 	}
-	row("data", v.UUID, "SURF", "10Gi", "fra,ams", "ams-1", "(ams)", "1")
+	row("data", v.UUID, "SURF", "10Gi", "-", "-", "fra,ams", "ams-1", "(ams)", "1")
+	held := federation.Bytes(1 << 20)
+	told := federation.Observed{Volume: v.UUID, Gateway: home.Gateway, Used: 2 << 30, Held: &held}
+	if err := b.Registry.PutObserved(t.Context(), told); err != nil {
+		t.Fatal(err)
+	}
+	row("data", v.UUID, "SURF", "10Gi", "2.0", "GiB", "1.0", "MiB", "fra,ams", "ams-1", "(ams)", "1")
 
 	b.Want(cli.ExitError, `not confirmed ("no" was typed): nothing was changed`, "no\n", "volume", "delete", "data")
 	b.Want(cli.ExitError, "there is no volume of this name", "", "volume", "delete", "date", "--yes")
 	b.Registry.Script(memory.ConflictFault)
 	b.Want(cli.ExitOK, "volume data is deleted since 2026-05-04T10:00:00Z", "data\n", "volume", "delete", "data")
 	b.Want(cli.ExitOK, "volume data is deleted since", "", "volume", "delete", "data")
-	row("data", v.UUID, "SURF", "10Gi", "fra,ams", "deleted,", "goes", "2026-05-11T10:00:00Z", "-")
+	row("data", v.UUID, "SURF", "10Gi", "2.0", "GiB", "1.0", "MiB", "fra,ams", "deleted,", "goes", "2026-05-11T10:00:00Z", "-")
 	b.Want(cli.ExitError, "its name is free only when it is purged", clitest.Manifest, "volume", "create", "-f", "-")
 
 	var lines []VolumeLine
@@ -337,4 +346,52 @@ func TestVolumeKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Want(cli.ExitError, "it has no keyring", "", "volume", "keys", "bare")
+}
+
+// Data keys are exported to a new file, by whoever has the private key of a site that has them.
+func TestVolumeKeysExport(t *testing.T) {
+	b := clitest.New(t, tree)
+	private, err := keyring.NewSiteKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := private.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	siteKey, to := filepath.Join(folder, "site.key"), filepath.Join(folder, "data.keys")
+	if err := os.WriteFile(siteKey, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sites := map[string][]byte{"ams": private.Public()}
+	ring, first, err := keyring.New("u1", sites, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ring, err = private.Rotate(ring, "ams", sites, time.Unix(1, 0), rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Registry.CreateVolume(t.Context(), federationtest.Volume("u1", "data"), ring); err != nil {
+		t.Fatal(err)
+	}
+	export := func(more ...string) []string {
+		return append([]string{"volume", "keys", "data", "--export", to}, more...)
+	}
+	b.Want(cli.ExitUsage, "give --site and --site-key", "", export()...)
+	b.Want(cli.ExitError, "no such file", "", export("--site", "ams", "--site-key", siteKey+"x")...)
+	b.Want(cli.ExitError, "it is not wrapped for site waw", "", export("--site", "waw", "--site-key", siteKey)...)
+	b.Want(cli.ExitOK, "in the clear", "", export("--site", "ams", "--site-key", siteKey)...)
+	b.Want(cli.ExitError, "is there already", "", export("--site", "ams", "--site-key", siteKey)...)
+	all, err := private.UnwrapAll(ring, "ams")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(to)
+	if want := fmt.Sprintf("\n0 %x\n1 %x\n", first, all[1]); err != nil || !strings.HasSuffix(string(got), want) {
+		t.Errorf("%v: %q, want %q", err, got, want)
+	}
+	if i, err := os.Stat(to); err != nil || i.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", i.Mode(), err)
+	}
 }

@@ -33,6 +33,7 @@ type Connection struct {
 	Federation    string   // empty: the certificate's
 	Config        string   // path
 	Site          string   // of the file; a default for --site
+	SiteKey       string   // of the file: path
 	NoRegistry    bool     // the command needs none
 }
 
@@ -120,7 +121,7 @@ func (n *Connection) fill(getenv func(string) string) error {
 	n.Cert = cmp.Or(n.Cert, getenv("WEIR_CERT"), file.TLS.Cert)
 	n.Key = cmp.Or(n.Key, getenv("WEIR_KEY"), file.TLS.Key)
 	n.Federation = cmp.Or(n.Federation, getenv("WEIR_FEDERATION"), file.Federation)
-	n.Site = file.Site
+	n.Site, n.SiteKey = file.Site, file.SiteKey
 	return nil
 }
 
