@@ -179,7 +179,10 @@ func heldIn(pair meta.Pair) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	k, _ := meta.SplitHistory(pair.Key)
+	k, _, err := meta.SplitHistory(pair.Key)
+	if err != nil {
+		return 0, err
+	}
 	return extentIn(k, value, ok)
 }
 

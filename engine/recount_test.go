@@ -89,7 +89,7 @@ func TestRecountIsCertain(t *testing.T) {
 	newFile(t, h, volume.Root, "g")
 	miscount(t, h)
 	_, err := h.Recount(ctx, during(func() {
-		if err := h.Rollback(ctx, asRoot, "s"); err != nil {
+		if err := h.Rollback(ctx, asRoot, "s", "id"); err != nil {
 			t.Error(err)
 		}
 	}))

@@ -39,7 +39,9 @@ func FuzzValue(f *testing.F) {
 	add(VersionsOf{Level: 2, Idle: true}.Encode())
 	add(snap.Encode())
 	add(EncodeNamed("snap", 2))
-	add(EncodeDead(5, 2))
+	add(DeadContent{Gen: 2}.Encode(5, SnapshotLevel))
+	add(DeadContent{Gen: 2, Bytes: 7}.Encode(5, TrashLevel))
+	add(Wasted{Dir: 5, Time: at}.Encode(9))
 	add((&Segment{Seq: 3, Epoch: 2, Len: 200}).Encode())
 	add(EncodeCondemned(3, 1))
 	add(Asked{Number: 1, Key: 2}.Encode())
@@ -97,8 +99,16 @@ func reencode(key, value []byte) (again []byte, err error) {
 		_, again = v.Encode()
 		return again, err
 	case Dead:
-		_, gen, err := DecodeDead(key, value)
-		_, again = EncodeDead(Of(key), gen)
+		_, v, err := DecodeDead(key, value)
+		level := uint32(SnapshotLevel)
+		if len(value) == 1+12+sumSize {
+			level = TrashLevel
+		}
+		_, again = v.Encode(Of(key), level)
+		return again, err
+	case Waste:
+		n, v, err := DecodeWasted(key, value)
+		_, again = v.Encode(n)
 		return again, err
 	case Inodes:
 		n, err := DecodeInode(key, value)
