@@ -179,7 +179,10 @@ func heldIn(pair meta.Pair) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	k, _ := meta.SplitHistory(pair.Key)
+	k, _, err := meta.SplitHistory(pair.Key)
+	if err != nil {
+		return 0, err
+	}
 	return extentIn(k, value, ok)
 }
 
@@ -198,11 +201,11 @@ func (t *tx) shown(number uint64) bool {
 func (t *tx) discard(content, bytes uint64) {
 	if t.shown(content) {
 		d := meta.DeadContent{Gen: t.versions.Newest}
-		if t.versions.Level >= meta.TrashLevel {
+		if d.Counted = t.versions.Level >= meta.TrashLevel; d.Counted {
 			d.Bytes = bytes
 		}
 		t.held += int64(d.Bytes)
-		t.set(d.Encode(content, t.versions.Level))
+		t.set(d.Encode(content))
 		return
 	}
 	t.deleteRange(meta.AllExtents(content))

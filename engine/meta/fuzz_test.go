@@ -39,7 +39,11 @@ func FuzzValue(f *testing.F) {
 	add(VersionsOf{Level: 2, Idle: true}.Encode())
 	add(snap.Encode())
 	add(EncodeNamed("snap", 2))
-	add(EncodeDead(5, 2))
+	add(DeadContent{Gen: 2}.Encode(5))
+	add(DeadContent{Gen: 2, Bytes: 3, Counted: true}.Encode(5))
+	add(Wasted{Dir: 5}.Encode(7))
+	add(Accounting{Bytes: 1, Inodes: 2, Held: 3, Counted: true}.Encode())
+	add((&Inode{Attr: dir, Trash: 9, Wasted: true}).Encode())
 	add((&Segment{Seq: 3, Epoch: 2, Len: 200}).Encode())
 	add(EncodeCondemned(3, 1))
 	add(Asked{Number: 1, Key: 2}.Encode())
@@ -97,8 +101,12 @@ func reencode(key, value []byte) (again []byte, err error) {
 		_, again = v.Encode()
 		return again, err
 	case Dead:
-		_, gen, err := DecodeDead(key, value)
-		_, again = EncodeDead(Of(key), gen)
+		_, v, err := DecodeDead(key, value)
+		_, again = v.Encode(Of(key))
+		return again, err
+	case Waste:
+		number, v, err := DecodeWasted(key, value)
+		_, again = v.Encode(number)
 		return again, err
 	case Inodes:
 		n, err := DecodeInode(key, value)

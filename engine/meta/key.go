@@ -149,7 +149,7 @@ func formed(k []byte) bool {
 		return n == 4
 	case Checkpoints:
 		return n == 1
-	case Condemned, Dead, Inodes, Orphans, Segments, Targets:
+	case Condemned, Dead, Inodes, Orphans, Segments, Targets, Waste:
 		return n == 8
 	case Cookies, Extents:
 		return n == 16
