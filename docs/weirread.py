@@ -17,7 +17,7 @@ try:
 except ImportError as missing:
     sys.exit(f"weirread: {missing}: install python3-cryptography and python3-zstandard")
 
-MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 3
+MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 4
 
 
 class Damaged(Exception):
@@ -520,7 +520,7 @@ class State:
 
 
 Snapshot = namedtuple("Snapshot", "gen number time bytes inodes moment name")
-Inode = namedtuple("Inode", "ino gen type mode nlink uid gid rdev size used change times content")
+Inode = namedtuple("Inode", "ino gen type mode nlink uid gid rdev size used change times content trash")
 TYPES = {1: stat.S_IFREG, 2: stat.S_IFDIR, 3: stat.S_IFLNK, 4: stat.S_IFBLK, 5: stat.S_IFCHR, 6: stat.S_IFIFO, 7: stat.S_IFSOCK}
 VERSIONED = b"ceinsux"
 
@@ -608,15 +608,16 @@ class Volume:
     def inode(ino, f):
         gen, kind, flags, mode, nlink, uid, gid, rdev, size, used, change, _ = f.numbers("QBBIIIIQQQQQ")
         times = [f.time() for _ in range(4)]
-        if kind not in TYPES or flags > 3:
+        if kind not in TYPES or flags > 15 or flags & 12 and kind != 2:
             f.fail(f"type {kind}, flags {flags}")
         if kind == 2:
             f.numbers("QQQ")
         if flags & 1:
             f.take(8)
         content = f.numbers("Q")[0] if flags & 2 else ino
+        trash = f.numbers("Q")[0] if flags & 4 else 0
         f.done()
-        return Inode(ino, gen, kind, mode, nlink, uid, gid, rdev, size, used, change, times, content)
+        return Inode(ino, gen, kind, mode, nlink, uid, gid, rdev, size, used, change, times, content, trash)
 
     def walk(self, path=b"", ino=1, above=()):
         """The path and the inode of all that is below a directory, which comes first."""
@@ -632,6 +633,10 @@ class Volume:
             if child not in self.inodes or self.inodes[child].gen != gen:
                 f.fail(f"an entry leads to inode {child}, which is not there")
             yield from self.walk(path + b"/" + name if path else name, child, above + (ino,))
+        if n.trash:
+            if n.trash in above or n.trash not in self.inodes:
+                raise Damaged(self.log.store.uuid, f"inode {ino} has a trash that is not there")
+            yield from self.walk(path + b"/.trash" if path else b".trash", n.trash, above + (ino,))
 
     def content(self, n):
         """The runs of bytes of a file, with their offsets. What is between them is holes."""

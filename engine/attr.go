@@ -13,6 +13,10 @@ import (
 // SetAttr implements volume.Changer.
 func (e *Engine) SetAttr(ctx context.Context, r volume.Request, h volume.Handle, set volume.SetAttr) (volume.Attr, error) {
 	p := place{op: "setattr", ino: h.Ino}
+	var ahead *counted
+	if set.Size != nil && *set.Size > 0 && *set.Size <= volume.MaxSize {
+		ahead = e.countAhead(ctx, h, *set.Size, endOfFile)
+	}
 	return change(ctx, e, r, p, attrResult, false, func(t *tx) (volume.Attr, error) {
 		if set.Mode != nil && *set.Mode > 0o7777 {
 			return volume.Attr{}, volume.ErrInvalid
@@ -34,20 +38,21 @@ func (e *Engine) SetAttr(ctx context.Context, r volume.Request, h volume.Handle,
 		if err := volume.CheckSetAttr(n.Attr, r.Caller, set); err != nil {
 			return volume.Attr{}, err
 		}
-		if err := t.setAttr(n, r.Caller, set); err != nil {
+		if err := t.setAttr(n, r.Caller, set, ahead); err != nil {
 			return volume.Attr{}, err
 		}
 		return n.Attr, nil
 	})
 }
 
-// setAttr applies set to n. The caller has already checked that the change is allowed.
-func (t *tx) setAttr(n *meta.Inode, c volume.Caller, set volume.SetAttr) error {
+// setAttr applies set to n. The caller has already checked that the change is allowed. ahead is
+// what was counted before of what goes; nil: nothing was.
+func (t *tx) setAttr(n *meta.Inode, c volume.Caller, set volume.SetAttr, ahead *counted) error {
 	if set.Empty() {
 		return nil
 	}
 	if set.Size != nil && *set.Size < n.Size {
-		if err := t.punch(n, *set.Size, n.Size); err != nil {
+		if err := t.punch(n, *set.Size, n.Size, ahead); err != nil {
 			return err
 		}
 	}

@@ -49,6 +49,7 @@ func (e *Engine) begin() (*tx, error) {
 	}
 	// A live view suffices. The caller holds turn, so the store only gains what over already has.
 	t.view = e.store.Live(over)
+	t.view.Keep(e.rows.view(true))
 	return t, nil
 }
 

@@ -88,6 +88,29 @@ func install(ctx context.Context, cfg Config, m *checkpoint.Manifest, from check
 	return syncDir(cfg.FS, filepath.Dir(cfg.Dir))
 }
 
+// SegmentsOf returns the segments that a checkpoint lists, oldest first: all up to its position. Of
+// the checkpoint it reads little. Errors about an object of it are checkpoint.ObjectErrors.
+func SegmentsOf(ctx context.Context, m *checkpoint.Manifest, from checkpoint.Objects) (out []Segment, err error) {
+	lo, hi := meta.SegmentRange(0)
+	for p, err := range m.ReadRange(ctx, lo, hi, from) {
+		if err != nil {
+			return nil, err
+		}
+		s, err := meta.DecodeSegment(p.Key, p.Value)
+		if err == nil && s.Seq != uint64(len(out))+1 {
+			err = fmt.Errorf("after segment %d it lists %d", len(out), s.Seq)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("checkpoint at %s: %w", m.At, err)
+		}
+		out = append(out, s)
+	}
+	if n := len(out); n == 0 || m.At != (segment.Position{Seq: out[n-1].Seq, Off: out[n-1].Len}) {
+		return nil, fmt.Errorf("the checkpoint at %s lists %d segments, and does not end where the last one does", m.At, n)
+	}
+	return out, nil
+}
+
 // fill writes pairs to an empty store, and last the state after them.
 func fill(store *meta.Store, pairs iter.Seq2[checkpoint.Pair, error], after meta.State) error {
 	var ops []segment.Op

@@ -102,6 +102,7 @@ func TestDamagedMetadata(t *testing.T) {
 		if err := h.store.Apply(ops, h.store.State()); err != nil {
 			t.Fatal(err)
 		}
+		h.rows.applied(ops, h.cache.namespace)
 	}
 	for _, p := range pairs(t, h.Engine, []byte{0}, []byte{0xff}) {
 		table := meta.Table(p.Key[0])

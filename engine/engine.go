@@ -72,6 +72,7 @@ type Engine struct {
 	store *meta.Store
 	cache *BlockCache
 	share *cacheShare // of cache
+	rows  rows
 	tuned atomic.Pointer[Tuning]
 	ahead readahead
 	room  struct{ bytes, inodes atomic.Uint64 }
@@ -81,6 +82,8 @@ type Engine struct {
 
 	// A lock whose wait can end with a context. See the package comment.
 	turn chan struct{}
+	// The large writes that are under way.
+	large chan struct{}
 	// The snapshot that the volume is being rolled back to, as far as this engine shows it; 0:
 	// none. It is set with mu held.
 	rolling atomic.Uint32
@@ -105,6 +108,8 @@ type Engine struct {
 	// For each inode, the end of the last pending record of unstable data.
 	data     map[uint64]segment.Position
 	applying bool
+	// mixing: the applier writes a batch. A view that begins now may have it, or not.
+	mixing bool
 	// persisting: a flush of the metadata is under way. Nothing but the applier begins one.
 	persisting bool
 	moved      chan struct{} // closed and replaced when applied or pending changes
@@ -162,10 +167,12 @@ func Open(cfg Config) (*Engine, error) {
 	log := cfg.Logger.With("volume", cfg.ID)
 	e := &Engine{
 		cfg: cfg, log: log, cache: cfg.Cache, share: cfg.Cache.open(),
-		turn:  make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), large: make(chan struct{}, largeMost),
 		names: make(map[uint64]segment.Position), data: make(map[uint64]segment.Position),
 		moved: make(chan struct{}), cacheGen: cfg.Cache.namespace(),
 	}
+	e.rows.cache = cfg.Cache.rows
+	e.rows.namespace.Store(cfg.Cache.namespace())
 	store, err := meta.Open(meta.Options{
 		FS: cfg.FS, Dir: cfg.Dir, DataKey: cfg.DataKey, Rand: cfg.Rand, Cache: cfg.Pebble, Logger: log,
 		Failed: func(why error) { e.fail(fmt.Errorf("write metadata: %w", why)) },

@@ -201,11 +201,11 @@ func (t *tx) shown(number uint64) bool {
 func (t *tx) discard(content, bytes uint64) {
 	if t.shown(content) {
 		d := meta.DeadContent{Gen: t.versions.Newest}
-		if d.Counted = t.versions.Level >= meta.TrashLevel; d.Counted {
+		if t.versions.Level >= meta.TrashLevel {
 			d.Bytes = bytes
 		}
 		t.held += int64(d.Bytes)
-		t.set(d.Encode(content))
+		t.set(d.Encode(content, t.versions.Level))
 		return
 	}
 	t.deleteRange(meta.AllExtents(content))

@@ -95,7 +95,7 @@ func (t *tx) createExisting(r volume.Request, d, n *meta.Inode, args volume.Crea
 		if err := volume.CheckSetAttr(n.Attr, r.Caller, set); err != nil {
 			return none, err
 		}
-		if err := t.setAttr(n, r.Caller, set); err != nil {
+		if err := t.setAttr(n, r.Caller, set, nil); err != nil {
 			return none, err
 		}
 	}

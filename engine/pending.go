@@ -189,6 +189,7 @@ func (e *Engine) apply() {
 		if versions != nil && versions.Rolling != 0 && !e.leading { // before anybody sees half of it
 			e.rolling.Store(versions.Rolling)
 		}
+		e.mixing = true
 		e.mu.Unlock()
 		if err == nil && records {
 			err = e.listSegments(after.Position.Seq)
@@ -201,10 +202,12 @@ func (e *Engine) apply() {
 		if err == nil {
 			err = e.store.Apply(ops, after)
 		}
+		e.rows.applied(ops, e.cache.namespace)
 		if err != nil {
 			e.fail(fmt.Errorf("apply records up to %s: %w", after.Position, err))
 		}
 		e.mu.Lock()
+		e.mixing = false
 		if err != nil {
 			continue
 		}

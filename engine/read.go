@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/weir-storage/weir/engine/meta"
 	"github.com/weir-storage/weir/volume"
@@ -89,7 +90,7 @@ type listing struct {
 
 // ReadDir implements volume.Reader.
 func (e *Engine) ReadDir(ctx context.Context, r volume.Request, dir volume.Handle, after uint64, limit int) ([]volume.Entry, bool, error) {
-	l, err := read(ctx, e, place{op: "readdir", ino: dir.Ino}, func(t *tree) (listing, error) {
+	l, err := read(ctx, e, place{op: "readdir", ino: dir.Ino}, func(t *tree) (_ listing, err error) {
 		if limit < 1 {
 			return listing{}, volume.ErrInvalid
 		}
@@ -107,6 +108,8 @@ func (e *Engine) ReadDir(ctx context.Context, r volume.Request, dir volume.Handl
 			return t.listSnapshots(d, after, limit)
 		}
 		var l listing
+		t.near = t.view.Cursor()
+		defer func() { err = errors.Join(err, t.near.Close()) }()
 		lo, hi := meta.CookieRange(dir.Ino, after+1)
 		for pair, err := range t.view.Range(lo, hi) {
 			if err != nil {

@@ -21,6 +21,7 @@ var errDamaged = errors.New("metadata contradicts itself")
 type tree struct {
 	engine   *Engine
 	view     *meta.View
+	near     *meta.Cursor // nil, or what find reads inodes with
 	home     bool
 	epoch    uint64           // the epoch in which this gateway is home
 	end      segment.Position // end of the last record that the view may show
@@ -47,8 +48,11 @@ func (t *tree) find(ino uint64) (*meta.Inode, error) {
 		return n, nil
 	}
 	t.reveal(ino)
-	key := meta.InodeKey(ino)
-	value, ok, _, err := t.view.Get(key)
+	key, get := meta.InodeKey(ino), t.view.Get
+	if t.near != nil {
+		get = t.near.Get
+	}
+	value, ok, _, err := get(key)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -181,6 +185,9 @@ func (e *Engine) look() (*tree, error) {
 	}
 	// mu is held, because the applier drops from the overlay what is in the store.
 	t.view = e.store.Snapshot(over)
+	if e.leading || !e.mixing { // at home the overlay has all that a batch may change
+		t.view.Keep(e.rows.view(false))
+	}
 	return t, nil
 }
 

@@ -61,6 +61,11 @@ func (e *Engine) WriteAt(ctx context.Context, r volume.Request, h volume.Handle,
 	if err := e.home(); err != nil {
 		return fail(err)
 	}
+	done, err := e.largeWrite(ctx, r, len(data))
+	if err != nil {
+		return fail(err)
+	}
+	defer done()
 	// Compressing and sealing take the longest, so they are done before the critical section.
 	tuned := e.tuned.Load()
 	pieces := split(off, data, tuned.BlockSize)
@@ -68,9 +73,9 @@ func (e *Engine) WriteAt(ctx context.Context, r volume.Request, h volume.Handle,
 	for i, s := range pieces {
 		blocks[i].Raw = s.raw
 	}
-	segment.PackAll(blocks, tuned.Compression)
+	release := segment.PackAll(blocks, tuned.Compression)
 	e.journal.SealAhead(blocks)
-	return changeAt(ctx, e, r, p, writtenResult, !stable, func(t *tx) (volume.Written, error) {
+	w, pos, err := changeAt(ctx, e, r, p, writtenResult, !stable, func(t *tx) (volume.Written, error) {
 		n, err := t.file(h)
 		switch {
 		case err != nil:
@@ -87,13 +92,39 @@ func (e *Engine) WriteAt(ctx context.Context, r volume.Request, h volume.Handle,
 		}
 		return volume.Written{Attr: n.Attr, Verifier: e.cfg.Verifier(e.epoch)}, nil
 	})
+	release() // Append has returned
+	return w, pos, err
+}
+
+const (
+	// largeLeast is how many bytes a large write has at least.
+	largeLeast = 256 << 10
+	// largeMost is how many large writes of a volume are under way. Each has its bytes packed, and
+	// sealed, in memory: about 2 MiB.
+	largeMost = 16
+)
+
+// largeWrite waits until a write of n bytes may begin, if it is a large one. The caller calls done
+// at its end. The error is that of ctx, or of yielding.
+func (e *Engine) largeWrite(ctx context.Context, r volume.Request, n int) (done func(), err error) {
+	if n < largeLeast {
+		return func() {}, nil
+	}
+	free, end := patient(ctx, r)
+	defer end()
+	select {
+	case e.large <- struct{}{}:
+		return func() { <-e.large }, nil
+	case <-free.Done():
+		return nil, free.Err()
+	}
 }
 
 // write makes the operations of a write that was checked.
 func (t *tx) write(n *meta.Inode, c volume.Caller, pieces []piece, blocks []segment.Block) error {
 	last := pieces[len(pieces)-1]
 	off, end := pieces[0].off, last.off+uint64(len(last.raw))
-	removed, err := t.cut(n.ContentID(), off, end, false)
+	removed, err := t.cut(n.ContentID(), off, end)
 	if err != nil {
 		return err
 	}
@@ -121,6 +152,10 @@ func (t *tx) write(n *meta.Inode, c volume.Caller, pieces []piece, blocks []segm
 // Punch implements volume.Changer.
 func (e *Engine) Punch(ctx context.Context, r volume.Request, h volume.Handle, off, size uint64) (volume.Attr, error) {
 	p := place{op: "punch", ino: h.Ino}
+	var ahead *counted
+	if off+size > off {
+		ahead = e.countAhead(ctx, h, off, off+size)
+	}
 	return change(ctx, e, r, p, attrResult, false, func(t *tx) (volume.Attr, error) {
 		if off+size < off {
 			return volume.Attr{}, volume.ErrInvalid
@@ -136,7 +171,7 @@ func (e *Engine) Punch(ctx context.Context, r volume.Request, h volume.Handle, o
 		case size == 0 || off >= n.Size:
 			return n.Attr, nil
 		}
-		if err := t.punch(n, off, min(off+size, n.Size)); err != nil {
+		if err := t.punch(n, off, min(off+size, n.Size), ahead); err != nil {
 			return volume.Attr{}, err
 		}
 		number, err := t.number()
@@ -150,8 +185,8 @@ func (e *Engine) Punch(ctx context.Context, r volume.Request, h volume.Handle, o
 	})
 }
 
-// punch makes [off, end) of n a hole.
-func (t *tx) punch(n *meta.Inode, off, end uint64) error {
+// punch makes [off, end) of n a hole. ahead is what was counted before; nil: nothing was.
+func (t *tx) punch(n *meta.Inode, off, end uint64, ahead *counted) error {
 	removed := n.Used
 	if off == 0 && end >= n.Size {
 		if err := t.empty(n); err != nil {
@@ -159,7 +194,7 @@ func (t *tx) punch(n *meta.Inode, off, end uint64) error {
 		}
 	} else {
 		var err error
-		if removed, err = t.cut(n.ContentID(), off, end, true); err != nil {
+		if removed, err = t.cutRange(n, off, end, ahead); err != nil {
 			return err
 		}
 	}
@@ -172,10 +207,10 @@ func (t *tx) punch(n *meta.Inode, off, end uint64) error {
 }
 
 // cut removes [off, end) from the extents of a content and returns how many recorded bytes that
-// removes. It trims extents that reach out of the range. If ranged, one operation deletes all
-// extents that begin in the range, which suits a large range. The same happens if there are very
-// many extents, because the record could otherwise become too large for the log.
-func (t *tx) cut(content, off, end uint64, ranged bool) (removed uint64, err error) {
+// removes. It trims extents that reach out of the range. If there are very many extents, one
+// operation deletes all that begin in the range, because the record could otherwise become too
+// large for the log.
+func (t *tx) cut(content, off, end uint64) (removed uint64, err error) {
 	var left, right *meta.Extent
 	var starts []uint64
 	for x, err := range t.extents(content, off, end) {
@@ -193,7 +228,7 @@ func (t *tx) cut(content, off, end uint64, ranged bool) (removed uint64, err err
 			right = &meta.Extent{Off: end, Len: x.Len - gone, Skip: x.Skip + gone, Raw: x.Raw, Ref: x.Ref}
 		}
 	}
-	if ranged && len(starts) > 0 || len(starts) > maxPoints {
+	if len(starts) > maxPoints {
 		lo, hi := meta.ExtentRange(content, off, end)
 		if err := t.preserveRange(lo, hi); err != nil {
 			return 0, err

@@ -35,6 +35,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/operatorcmd"
 	"github.com/weir-storage/weir/cmd/weir/pkicmd"
 	"github.com/weir-storage/weir/cmd/weir/preflightcmd"
+	"github.com/weir-storage/weir/cmd/weir/rebuildcmd"
 	"github.com/weir-storage/weir/cmd/weir/registrycmd"
 	"github.com/weir-storage/weir/cmd/weir/setupcmd"
 	"github.com/weir-storage/weir/cmd/weir/sitecmd"
@@ -72,7 +73,7 @@ func root(sh *cli.Shell, connect access.Connector) *cobra.Command {
 // commands are those of people that need the federation, then all others.
 func commands(sh *cli.Shell, connect access.Connector) []*cobra.Command {
 	return []*cobra.Command{
-		volumecmd.Command(sh, connect),
+		volumecmd.Command(sh, connect, rebuildcmd.Command),
 		sitecmd.Command(sh, connect),
 		federationcmd.Command(sh, connect),
 		exchangecmd.Command(sh, connect),

@@ -57,9 +57,39 @@ func openManifest(object string, b []byte, keys func(uint32) (segment.DataKey, b
 // ahead. Pairs stay valid, and nobody changes them. An error ends the iteration and comes last. It
 // is an ObjectError if a chunk is missing or damaged, and the pairs before it are right.
 func (m *Manifest) ReadPairs(ctx context.Context, from Objects) iter.Seq2[Pair, error] {
+	return m.read(ctx, m.Chunks, from)
+}
+
+// ReadRange iterates over the pairs whose keys are in [lo, hi), as ReadPairs does. It reads only
+// the chunks that may have some.
+func (m *Manifest) ReadRange(ctx context.Context, lo, hi []byte, from Objects) iter.Seq2[Pair, error] {
+	first, end := 0, len(m.Chunks)
+	for i := range m.Chunks {
+		if bytes.Compare(m.Chunks[i].First, lo) <= 0 {
+			first = i
+		}
+		if bytes.Compare(m.Chunks[i].First, hi) >= 0 {
+			end = i
+			break
+		}
+	}
+	return func(yield func(Pair, error) bool) {
+		for p, err := range m.read(ctx, m.Chunks[min(first, end):end], from) {
+			if err == nil && (bytes.Compare(p.Key, lo) < 0 || bytes.Compare(p.Key, hi) >= 0) {
+				continue
+			}
+			if !yield(p, err) {
+				return
+			}
+		}
+	}
+}
+
+// read iterates over the pairs of some chunks that follow each other.
+func (m *Manifest) read(ctx context.Context, some []Chunk, from Objects) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
 		var last []byte
-		for pairs, err := range m.chunks(ctx, from) {
+		for pairs, err := range m.chunks(ctx, some, from) {
 			if err == nil && last != nil && bytes.Compare(last, pairs[0].Key) >= 0 {
 				err = corrupt("order of keys", "between chunks of manifest %x", m.hash[:8])
 			}
@@ -77,8 +107,8 @@ func (m *Manifest) ReadPairs(ctx context.Context, from Objects) iter.Seq2[Pair, 
 	}
 }
 
-// chunks iterates over the verified pairs of the chunks in order, of which workers are read ahead.
-func (m *Manifest) chunks(ctx context.Context, from Objects) iter.Seq2[[]Pair, error] {
+// chunks iterates over the verified pairs of some chunks in order, of which workers are read ahead.
+func (m *Manifest) chunks(ctx context.Context, some []Chunk, from Objects) iter.Seq2[[]Pair, error] {
 	return func(yield func([]Pair, error) bool) {
 		type result struct {
 			pairs []Pair
@@ -89,9 +119,9 @@ func (m *Manifest) chunks(ctx context.Context, from Objects) iter.Seq2[[]Pair, e
 		defer reads.Wait()
 		defer cancel()
 		var ahead []chan result
-		for next := 0; next < len(m.Chunks) || len(ahead) > 0; {
-			for ; next < len(m.Chunks) && len(ahead) < workers; next++ {
-				done, c := make(chan result, 1), &m.Chunks[next]
+		for next := 0; next < len(some) || len(ahead) > 0; {
+			for ; next < len(some) && len(ahead) < workers; next++ {
+				done, c := make(chan result, 1), &some[next]
 				ahead = append(ahead, done)
 				reads.Go(func() {
 					pairs, err := m.readChunk(ctx, c, from)

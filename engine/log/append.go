@@ -103,7 +103,7 @@ func (l *Log) Append(rec *segment.Record) (end Position, err error) {
 		}
 		last = l.last()
 	}
-	c := l.tail.space(last.end(), p.Size())
+	c := l.tail.place(last.end(), p.Size(), p.Ahead())
 	buf, err := l.sealer.Seal(c.buf, p, last.len)
 	if err != nil {
 		l.cfg.Room.Release(int64(p.Size()))

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/weir-storage/weir/cachepool"
@@ -53,6 +54,7 @@ func BenchmarkOpenLongLog(b *testing.B) {
 	l := writeLong(b, d, pool.Room(), segments)
 	b.Run("", func(b *testing.B) {
 		b.ReportAllocs()
+		defer func() { b.ReportMetric(heap()/(1<<20), "MiB-heap") }()
 		for b.Loop() {
 			must(b, l.Close())
 			l, err = Open(Config{Dir: d, Room: pool.Room(), Volume: testVolume, DataKey: testKey, Rand: rand.Reader})
@@ -74,6 +76,13 @@ func BenchmarkOpenLongLog(b *testing.B) {
 	})
 	must(b, l.Close())
 	must(b, pool.Close())
+}
+
+// heap returns how many bytes of memory are in use, or were given back to nobody yet.
+func heap() float64 {
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return float64(s.HeapSys - s.HeapReleased)
 }
 
 // writeLong writes the files and the table of a log, without the fsyncs that a log would do.

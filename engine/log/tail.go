@@ -23,6 +23,7 @@ type chunk struct {
 const (
 	minChunk = 16 << 10
 	maxChunk = 1 << 20
+	ownChunk = 256 << 10
 )
 
 func (t *tail) reset() { t.chunks, t.size = nil, 0 }
@@ -42,11 +43,20 @@ func (t *tail) space(pos Position, n int) *chunk {
 	return &chunk{start: pos, buf: make([]byte, 0, max(want, n))}
 }
 
+// place is space for a record of n bytes. A large one whose blocks are sealed already stays in the
+// memory where they are: its chunk has no buf before.
+func (t *tail) place(pos Position, n int, sealed bool) *chunk {
+	if sealed && n >= ownChunk {
+		return &chunk{start: pos}
+	}
+	return t.space(pos, n)
+}
+
 // add publishes a frame that was appended to c. The caller holds mu.
 func (t *tail) add(c *chunk, buf []byte) {
 	if k := len(t.chunks); k == 0 || t.chunks[k-1] != c {
 		t.chunks = append(t.chunks, c)
-		t.size += int64(cap(c.buf))
+		t.size += int64(cap(buf))
 	}
 	c.buf = buf
 	c.ends = append(c.ends, uint32(len(buf)))

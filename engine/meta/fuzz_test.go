@@ -39,11 +39,9 @@ func FuzzValue(f *testing.F) {
 	add(VersionsOf{Level: 2, Idle: true}.Encode())
 	add(snap.Encode())
 	add(EncodeNamed("snap", 2))
-	add(DeadContent{Gen: 2}.Encode(5))
-	add(DeadContent{Gen: 2, Bytes: 3, Counted: true}.Encode(5))
-	add(Wasted{Dir: 5}.Encode(7))
-	add(Accounting{Bytes: 1, Inodes: 2, Held: 3, Counted: true}.Encode())
-	add((&Inode{Attr: dir, Trash: 9, Wasted: true}).Encode())
+	add(DeadContent{Gen: 2}.Encode(5, SnapshotLevel))
+	add(DeadContent{Gen: 2, Bytes: 7}.Encode(5, TrashLevel))
+	add(Wasted{Dir: 5, Time: at}.Encode(9))
 	add((&Segment{Seq: 3, Epoch: 2, Len: 200}).Encode())
 	add(EncodeCondemned(3, 1))
 	add(Asked{Number: 1, Key: 2}.Encode())
@@ -102,11 +100,15 @@ func reencode(key, value []byte) (again []byte, err error) {
 		return again, err
 	case Dead:
 		_, v, err := DecodeDead(key, value)
-		_, again = v.Encode(Of(key))
+		level := uint32(SnapshotLevel)
+		if len(value) == 1+12+sumSize {
+			level = TrashLevel
+		}
+		_, again = v.Encode(Of(key), level)
 		return again, err
 	case Waste:
-		number, v, err := DecodeWasted(key, value)
-		_, again = v.Encode(number)
+		n, v, err := DecodeWasted(key, value)
+		_, again = v.Encode(n)
 		return again, err
 	case Inodes:
 		n, err := DecodeInode(key, value)

@@ -166,17 +166,16 @@ func AllDead() (lo, hi []byte) { return []byte{byte(Dead)}, []byte{byte(Dead) + 
 // DeadContent is a content that no inode has any more.
 type DeadContent struct {
 	Gen uint32 // the newest snapshot that may show it
-	// Bytes is the sum of the lengths of its extents when it died, if that is Counted: from format
-	// level 4 on.
-	Bytes   uint64
-	Counted bool
+	// Bytes is the sum of the lengths of its extents when it died. Before format level 4 it is 0,
+	// and not written.
+	Bytes uint64
 }
 
 // Encode returns the key and the value of d.
-func (d DeadContent) Encode(content uint64) (key, value []byte) {
+func (d DeadContent) Encode(content uint64, level uint32) (key, value []byte) {
 	key = DeadKey(content)
 	b := binary.BigEndian.AppendUint32(begin(12), d.Gen)
-	if d.Counted {
+	if level >= TrashLevel {
 		b = binary.BigEndian.AppendUint64(b, d.Bytes)
 	}
 	return key, seal(key, b)
@@ -189,7 +188,7 @@ func DecodeDead(key, value []byte) (content uint64, d DeadContent, err error) {
 		return 0, DeadContent{}, err
 	}
 	d.Gen = r.u32()
-	if d.Counted = len(r.left) > 0; d.Counted {
+	if len(r.left) > 0 {
 		d.Bytes = r.u64()
 	}
 	return first(key), d, r.done()

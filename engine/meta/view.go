@@ -19,7 +19,20 @@ type View struct {
 	base pebble.Reader
 	snap *pebble.Snapshot // closed by Close; nil if base is the database itself
 	past *Snapshot        // the view shows the volume as of it; nil: the present
+	rows Rows             // nil: none
 }
+
+// Rows keeps values that views have read from Pebble. Its methods may be called from any goroutine.
+// Nobody changes the keys and values that it gets and returns.
+type Rows interface {
+	// Get returns the value that Pebble has for key in the view, if that is known.
+	Get(key []byte) (value []byte, ok bool)
+	// Put tells what Pebble has for key in the view. key is not kept.
+	Put(key, value []byte)
+}
+
+// Keep has the view ask r before it asks Pebble. It is called before the view is used.
+func (v *View) Keep(r Rows) { v.rows = r }
 
 // Close releases the view's snapshot.
 func (v *View) Close() error {
@@ -41,6 +54,11 @@ func (v *View) Get(k []byte) (value []byte, ok bool, pos segment.Position, err e
 			return value, ok, pos, nil
 		}
 	}
+	if v.rows != nil {
+		if value, ok := v.rows.Get(k); ok {
+			return value, true, segment.Position{}, nil
+		}
+	}
 	b, closer, err := v.base.Get(k)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false, segment.Position{}, nil
@@ -49,6 +67,9 @@ func (v *View) Get(k []byte) (value []byte, ok bool, pos segment.Position, err e
 		return nil, false, segment.Position{}, err
 	}
 	value = bytes.Clone(b)
+	if v.rows != nil {
+		v.rows.Put(k, value)
+	}
 	return value, true, segment.Position{}, closer.Close()
 }
 

@@ -3,6 +3,7 @@
 package segment
 
 import (
+	"hash/crc32"
 	"runtime"
 	"sync"
 )
@@ -12,9 +13,9 @@ type ahead struct {
 	sealer *Sealer
 	first  uint64 // counter of the first block; the one after the blocks' is for the record's meta
 	blocks int
-	sealed []byte  // the sealed blocks, one after the other
-	pooled *[]byte // sealed's memory
-	used   bool    // a record was sealed with the counters; only Seal changes and reads it
+	frame  []byte // room for what lies before the blocks, then the sealed blocks
+	crc    uint32 // of the sealed blocks
+	used   bool   // a record was sealed with the counters; only Seal changes and reads it
 }
 
 // aheadMost is how many counters of a segment Ahead takes at most. The rest is for Seal: blocks
@@ -24,12 +25,9 @@ const aheadMost = 1 << (counterBits - 1)
 const (
 	// aheadLeast is how many sealed bytes are worth it: less is sealed in a few microseconds.
 	aheadLeast = 16 << 10
-	// pooledLeast is when they are put into memory for a whole megabyte.
-	pooledLeast = 256 << 10
+	// metaRoom is about how many bytes a record's meta takes for each block.
+	metaRoom = 256
 )
-
-// aheads has memory for sealed blocks of a record of a megabyte.
-var aheads = sync.Pool{New: func() any { b := make([]byte, 0, 1<<20+64*TagSize); return &b }}
 
 // Ahead seals the blocks of one record, which have their Pack, and which nobody changes until the
 // record is sealed. Seal then uses what Ahead made, if the record has all these blocks in this
@@ -50,12 +48,8 @@ func (s *Sealer) Ahead(blocks []Block) {
 		return
 	}
 	a := &ahead{sealer: s, blocks: len(blocks), first: s.take(len(blocks) + 1)}
-	var memory []byte
-	if size > pooledLeast {
-		a.pooled = aheads.Get().(*[]byte)
-		memory = (*a.pooled)[:0]
-	}
-	a.sealed = s.sealBlocks(memory, blocks, a.first)
+	plain := framePrefix + 4*len(blocks)
+	a.frame, a.crc = s.sealBlocks(make([]byte, plain, plain+size+metaRoom*(len(blocks)+4)), blocks, a.first)
 	for i := range blocks {
 		blocks[i].ahead, blocks[i].index = a, i
 	}
@@ -74,25 +68,16 @@ func (s *Sealer) claim(blocks []Block) *ahead {
 		}
 		size += len(blocks[i].Pack) + TagSize
 	}
-	if a == nil || a.sealer != s || a.used || a.blocks != len(blocks) || len(a.sealed) != size {
+	if a == nil || a.sealer != s || a.used || a.blocks != len(blocks) || len(a.frame) != framePrefix+4*len(blocks)+size {
 		return nil
 	}
 	a.used = true
 	return a
 }
 
-// release gives the memory back.
-func (a *ahead) release() {
-	if a.pooled != nil {
-		*a.pooled = a.sealed[:0]
-		aheads.Put(a.pooled)
-	}
-	a.sealed, a.pooled = nil, nil
-}
-
-// sealBlocks appends the sealed blocks to dst, under counters from first on. It uses several
-// processors if there are many.
-func (s *Sealer) sealBlocks(dst []byte, blocks []Block, first uint64) []byte {
+// sealBlocks appends the sealed blocks to dst, under counters from first on, and returns their
+// checksum. It uses several processors if there are many.
+func (s *Sealer) sealBlocks(dst []byte, blocks []Block, first uint64) (_ []byte, crc uint32) {
 	start, size := len(dst), 0
 	ends := make([]int, len(blocks))
 	for i := range blocks {
@@ -103,14 +88,24 @@ func (s *Sealer) sealBlocks(dst []byte, blocks []Block, first uint64) []byte {
 		dst = append(make([]byte, 0, start+size), dst...)
 	}
 	dst = dst[:start+size]
+	crcs := make([]uint32, len(blocks))
 	inParallel(len(blocks), size, func(i int) {
 		sc := scratches.Get().(*scratch)
 		defer scratches.Put(sc)
 		c, n := first+uint64(i), len(blocks[i].Pack)+TagSize
 		at := dst[start+ends[i]-n : start+ends[i]-n : start+ends[i]]
-		s.aead.Seal(at, sc.setNonce(c), blocks[i].Pack, s.blockAAD(sc, c))
+		sealed := s.aead.Seal(at, sc.setNonce(c), blocks[i].Pack, s.blockAAD(sc, c))
+		if size >= aheadLeast {
+			crcs[i] = crc32.Checksum(sealed, castagnoli) // while it is in the cache
+		}
 	})
-	return dst
+	if size < aheadLeast {
+		return dst, crc32.Checksum(dst[start:], castagnoli)
+	}
+	for i := range blocks {
+		crc = joinCRC(crc, crcs[i], len(blocks[i].Pack)+TagSize)
+	}
+	return dst, crc
 }
 
 // share is about how many bytes one processor seals or packs, if there is another one.
@@ -141,13 +136,39 @@ func inParallel(n, size int, f func(i int)) {
 	all.Wait()
 }
 
-// PackAll is Pack for the blocks of one record, which have Raw: it sets their Pack and Size.
-func PackAll(blocks []Block, how Compression) {
+// packs has memory for the packed blocks of a record of a megabyte.
+var packs = sync.Pool{New: func() any { b := make([]byte, 1<<20+16*packRoom); return &b }}
+
+// packsLeast is how many bytes of blocks are packed into memory that is used again.
+const packsLeast = 256 << 10
+
+// PackAll is Pack for the blocks of one record, which have Raw: it sets their Pack and Size. The
+// caller calls release when nobody uses a Pack any more, or never.
+func PackAll(blocks []Block, how Compression) (release func()) {
 	size := 0
 	for i := range blocks {
 		size += len(blocks[i].Raw)
 	}
+	var memory *[]byte
+	release = func() {}
+	if room := size + len(blocks)*packRoom; size >= packsLeast {
+		memory = packs.Get().(*[]byte)
+		if len(*memory) < room {
+			*memory = make([]byte, room)
+		}
+		release = func() { packs.Put(memory) }
+	}
+	places := make([]int, len(blocks))
+	for i := 1; i < len(blocks); i++ {
+		places[i] = places[i-1] + len(blocks[i-1].Raw) + packRoom
+	}
 	inParallel(len(blocks), size, func(i int) {
-		blocks[i].Pack, blocks[i].Size = Pack(blocks[i].Raw, how), len(blocks[i].Raw)
+		raw := blocks[i].Raw
+		var to []byte
+		if end := places[i] + len(raw) + packRoom; memory != nil {
+			to = (*memory)[places[i]:places[i]:end]
+		}
+		blocks[i].Pack, blocks[i].Size = packInto(to, raw, how), len(raw)
 	})
+	return release
 }

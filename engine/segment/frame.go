@@ -73,6 +73,12 @@ func FrameEpoch(frame []byte) uint64 { return binary.BigEndian.Uint64(frame[9:])
 // FrameBlocks returns how many blocks a record frame has that Next returned.
 func FrameBlocks(frame []byte) int { return int(binary.BigEndian.Uint16(frame[29:])) }
 
+// FrameBlockLen returns the length of sealed block i of a record frame, of which b has at least the
+// plain part, as OutlineParts says.
+func FrameBlockLen(b []byte, i int) uint32 {
+	return binary.BigEndian.Uint32(b[framePrefix+4*i:])
+}
+
 // layout is the offsets of the parts of a record frame.
 type layout struct {
 	epoch   uint64
@@ -82,9 +88,7 @@ type layout struct {
 	meta    int // offset of the sealed meta
 }
 
-func (l layout) blockLen(frame []byte, i int) uint32 {
-	return binary.BigEndian.Uint32(frame[framePrefix+4*i:])
-}
+func (l layout) blockLen(frame []byte, i int) uint32 { return FrameBlockLen(frame, i) }
 
 func frameCRC(frame []byte) uint32 {
 	return crc32.Update(crc32.Checksum(frame[:4], castagnoli), castagnoli, frame[8:])

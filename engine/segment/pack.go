@@ -3,6 +3,7 @@
 package segment
 
 import (
+	"encoding/binary"
 	"fmt"
 	"sync"
 
@@ -52,23 +53,65 @@ func coder(level zstd.EncoderLevel) func() *zstd.Encoder {
 // Pack returns raw, at most MaxBlock bytes, ready to be sealed: a codec byte and the bytes,
 // compressed if that makes them fewer. The caller owns the result. Pack takes about 0.1 ms for 64
 // KiB (Fast), so call it outside locks. A kind of compression that nobody knows is Fast.
-func Pack(raw []byte, how Compression) []byte {
-	if how == None {
-		return append(append(make([]byte, 0, len(raw)+1), codecRaw), raw...)
+func Pack(raw []byte, how Compression) []byte { return packInto(nil, raw, how) }
+
+// packRoom is how many bytes more than the block packInto needs: the codec, and what EncodeAll
+// needs for data that does not compress.
+const packRoom = 1 + 32
+
+// packInto is Pack. The result begins where to does, if to has room for packRoom more than raw.
+func packInto(to, raw []byte, how Compression) []byte {
+	if cap(to) < len(raw)+packRoom {
+		// With less room EncodeAll would allocate twice the memory.
+		to = make([]byte, 0, len(raw)+packRoom)
+	}
+	if how == None || how != Strong && looksRandom(raw) {
+		return append(append(to[:0], codecRaw), raw...)
 	}
 	encoder := encoders[how]
 	if encoder == nil {
 		encoder = encoders[Fast]
 	}
-	// For data that does not compress, EncodeAll needs a little more than len(raw), and would
-	// otherwise allocate twice the memory.
-	out := make([]byte, 1, len(raw)+1+32)
-	out[0] = codecZstd
+	out := append(to[:0], codecZstd)
 	if z := encoder().EncodeAll(raw, out); len(z) < len(raw)+1 {
 		return z
 	}
-	out = append(out[:0], codecRaw)
-	return append(out, raw...)
+	return append(append(out[:0], codecRaw), raw...)
+}
+
+const (
+	// sampleParts parts of samplePart bytes are what looksRandom looks at.
+	sampleParts, samplePart = 16, 128
+	// sampleAlike is the most pairs of equal bytes in what looks random. Of 2 048 random bytes it
+	// is 8 188 in the mean, with a standard deviation of 90.
+	sampleAlike = 8700
+)
+
+// looksRandom reports whether it is in vain to compress a block: it is encrypted or compressed
+// already. It looks at a sample, in about a microsecond. A block that repeats itself does not look
+// random, though each part of it may.
+func looksRandom(raw []byte) bool {
+	if len(raw) < sampleParts*samplePart*4 {
+		return false
+	}
+	var counts [256]uint32
+	step := len(raw) / sampleParts
+	first := binary.LittleEndian.Uint64(raw)
+	for i := range sampleParts {
+		for _, b := range raw[i*step : i*step+samplePart] {
+			counts[b]++
+		}
+	}
+	pairs := uint32(0)
+	for _, n := range counts {
+		pairs += n * (n - 1) / 2
+	}
+	for at := 4096; at+8 <= len(raw); at += 4096 {
+		if binary.LittleEndian.Uint64(raw[at:]) == first {
+			return false
+		}
+	}
+	return pairs <= sampleAlike
 }
 
 // Unpack is the inverse of Pack. The result uses dst's memory if its capacity suffices. The error

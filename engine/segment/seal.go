@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"slices"
 	"sync/atomic"
@@ -73,6 +74,9 @@ type Prepared struct {
 // Size is the length of the record's frame in bytes.
 func (p Prepared) Size() int { return p.size }
 
+// Ahead reports whether Ahead sealed the record's blocks, as far as Prepare can tell.
+func (p Prepared) Ahead() bool { return len(p.rec.Blocks) > 0 && p.rec.Blocks[0].ahead != nil }
+
 // Record returns the record that was prepared.
 func (p Prepared) Record() *Record { return p.rec }
 
@@ -120,7 +124,8 @@ func Prepare(rec *Record) (Prepared, error) {
 
 // Seal appends the frame of a prepared record to dst. off is the offset at which the frame will
 // start in the segment. It sets the record's Epoch, and the Ref of its blocks. The counters are
-// consumed, whatever happens to the bytes.
+// consumed, whatever happens to the bytes. If dst is nil, the frame is not copied from the memory
+// into which Ahead sealed the blocks. The caller owns it.
 func (s *Sealer) Seal(dst []byte, p Prepared, off uint64) ([]byte, error) {
 	rec, n := p.rec, len(p.rec.Blocks)
 	if s.dead.Load() {
@@ -136,8 +141,12 @@ func (s *Sealer) Seal(dst []byte, p Prepared, off uint64) ([]byte, error) {
 	first := a.first
 	rec.Epoch = s.header.Epoch
 
-	start := len(dst)
-	dst = slices.Grow(dst, p.size)
+	start, own := len(dst), dst == nil && a.frame != nil
+	if own {
+		dst = a.frame[:0]
+	} else {
+		dst = slices.Grow(dst, p.size)
+	}
 	dst = binary.BigEndian.AppendUint32(dst, uint32(p.size))
 	dst = append(dst, 0, 0, 0, 0)
 	dst = append(dst, kindRecord)
@@ -156,18 +165,25 @@ func (s *Sealer) Seal(dst []byte, p Prepared, off uint64) ([]byte, error) {
 		b.Ref = BlockRef{Seq: s.header.Seq, Off: at, Len: uint32(len(b.Pack) + TagSize), Counter: first + uint64(i)}
 		at += uint64(b.Ref.Len)
 	}
-	if a.sealed != nil {
-		dst = append(dst, a.sealed...)
-		a.release()
-	} else {
-		dst = s.sealBlocks(dst, rec.Blocks, first)
+	crc := a.crc
+	switch {
+	case own:
+		dst = a.frame
+	case a.frame != nil:
+		dst = append(dst, a.frame[plainEnd-start:]...)
+	default:
+		dst, crc = s.sealBlocks(dst, rec.Blocks, first)
 	}
+	a.frame = nil
+	blocksEnd := len(dst)
 	sc := scratches.Get().(*scratch)
 	defer scratches.Put(sc)
 	c := first + uint64(n)
 	dst = s.aead.Seal(dst, sc.setNonce(c), p.meta, s.metaAAD(sc, c, off, dst[start+8:plainEnd]))
 	frame := dst[start:]
-	binary.BigEndian.PutUint32(frame[4:], frameCRC(frame))
+	sum := crc32.Update(crc32.Checksum(frame[:4], castagnoli), castagnoli, frame[8:plainEnd-start])
+	sum = joinCRC(sum, crc, blocksEnd-plainEnd)
+	binary.BigEndian.PutUint32(frame[4:], crc32.Update(sum, castagnoli, frame[blocksEnd-start:]))
 	if invariants {
 		s.checkSealed(frame, p, off)
 	}

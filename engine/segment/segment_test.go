@@ -380,3 +380,29 @@ func encodeRecord(s *Sealer, dst []byte, rec *Record, off uint64) ([]byte, error
 	}
 	return s.Seal(dst, p, off)
 }
+
+// TestPackLooksFirst: what is random is kept as it is, what repeats itself is not.
+func TestPackLooksFirst(t *testing.T) {
+	random := noise(MaxBlock)
+	twice := append(slices.Clone(random[:MaxBlock/2]), random[:MaxBlock/2]...)
+	few := slices.Clone(random)
+	for i := range few {
+		few[i] &= 0x7f
+	}
+	for name, c := range map[string]struct {
+		raw    []byte
+		random bool
+	}{"random": {random, true}, "a random part, twice": {twice, false}, "half of the bytes": {few, false}, "text": {text(MaxBlock), false},
+		"zeros": {make([]byte, MaxBlock), false}, "short": {random[:4000], false}} {
+		if got := looksRandom(c.raw); got != c.random {
+			t.Errorf("%s: looks random: %t", name, got)
+		}
+		pack := Pack(c.raw, Fast)
+		if raw, err := Unpack(pack, nil); err != nil || !bytes.Equal(raw, c.raw) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if compressed := pack[0] == codecZstd; compressed == (c.random || name == "short" || name == "half of the bytes") {
+			t.Errorf("%s: compressed: %t", name, compressed)
+		}
+	}
+}

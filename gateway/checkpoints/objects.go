@@ -23,6 +23,11 @@ type objects struct {
 	others []other
 }
 
+// Objects returns the objects of a volume's checkpoints in one store.
+func Objects(in store.Store, volume string) checkpoint.Objects {
+	return objects{store: in, volume: volume}
+}
+
 // other is a gateway that may have a checkpoint of a volume.
 type other struct {
 	gateway string

@@ -23,7 +23,7 @@ const registryPause = 2 * time.Second
 // what is wrapped for a first key cannot be read with a second.
 func siteKey(ctx context.Context, path, site string, registry federation.Sites,
 	pause func(context.Context, time.Duration) bool, logger *slog.Logger) (keyring.SiteKey, error) {
-	k, missing := readSiteKey(path)
+	k, missing := ReadSiteKey(path)
 	if missing != nil && !errors.Is(missing, fs.ErrNotExist) {
 		return k, missing
 	}
@@ -71,8 +71,8 @@ func checkSiteKey(path, site string, mine, known []byte) error {
 		"give the site's own file, which all its gateways share, or choose another name for a new site", path, site)
 }
 
-// readSiteKey returns fs.ErrNotExist when there is no file.
-func readSiteKey(path string) (keyring.SiteKey, error) {
+// ReadSiteKey reads the file of a site's key. It returns fs.ErrNotExist when there is no file.
+func ReadSiteKey(path string) (keyring.SiteKey, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return keyring.SiteKey{}, fmt.Errorf("siteKey: %w", err)

@@ -26,7 +26,7 @@ func openPools(ctx context.Context, c *config.Config, random io.Reader, logger *
 		if i > 0 {
 			field = fmt.Sprintf("pools[%d]", i-1)
 		}
-		p, err := openPool(ctx, one, c.Gateway, random, logger)
+		p, err := OpenPool(ctx, one, c.Gateway, random, logger)
 		if err != nil {
 			return out, fmt.Errorf("%s.%w", field, err)
 		}
@@ -44,8 +44,8 @@ func closePools(all []pools.Pool) (err error) {
 	return err
 }
 
-// openPool opens a cache pool.
-func openPool(ctx context.Context, c config.Pool, gateway string, random io.Reader, logger *slog.Logger) (pools.Pool, error) {
+// OpenPool opens a cache pool. The caller closes it.
+func OpenPool(ctx context.Context, c config.Pool, gateway string, random io.Reader, logger *slog.Logger) (pools.Pool, error) {
 	z := c.ZFS
 	if z == nil {
 		p, err := pooldir.Open(pooldir.Config{Path: c.Path, Gateway: gateway, Limit: int64(c.Size), Random: random, Log: logger})
