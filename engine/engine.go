@@ -91,6 +91,8 @@ type Engine struct {
 	appending struct{ unstable, shown, under bool }
 	// How many numbers were used in the epoch numbered. Guarded by turn.
 	counter, numbered uint64
+	// How often this engine rolled the volume back, or tried to. Guarded by turn.
+	rolledBack uint64
 
 	mu      sync.Mutex
 	overlay *meta.Overlay // nil unless leading

@@ -31,7 +31,15 @@ type host struct {
 	epoch   uint64
 	config  func(*Config)
 	wrap    func(*memJournal) journal.Journal // nil: the engine uses the journal itself
+	damaged bool                              // by the test: the metadata are not checked in the end
 	*Engine
+}
+
+// works returns an error if the engine has failed.
+func (h *host) works() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failed
 }
 
 func newHost(t testing.TB, config func(*Config)) *host {
@@ -44,6 +52,11 @@ func newHostOver(t testing.TB, config func(*Config), wrap func(*memJournal) jour
 	h.open()
 	h.lead()
 	t.Cleanup(func() {
+		if !t.Failed() && !h.damaged && h.works() == nil {
+			if err := health(h.Engine, nil); err != nil {
+				t.Error(err)
+			}
+		}
 		if err := h.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}

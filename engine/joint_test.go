@@ -323,7 +323,7 @@ func (j *joint) compare(keys map[string]string) error {
 	if n != len(keys) {
 		return fmt.Errorf("metadata have %d keys, the log says %d", n, len(keys))
 	}
-	return nil
+	return health(j.engine, j.log)
 }
 
 // secrets notes what was encrypted under which salt or nonce of a file.

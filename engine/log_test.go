@@ -76,6 +76,9 @@ func newLogHost(t *testing.T) *logHost {
 		fs:   vfs.NewCrashableMem()}
 	h.open()
 	t.Cleanup(func() {
+		if err := health(h.engine, h.log); err != nil && !t.Failed() {
+			t.Error(err)
+		}
 		h.close()
 		if err := h.engine.Close(); err != nil {
 			t.Error(err)

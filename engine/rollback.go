@@ -121,6 +121,7 @@ func (r *roller) step(t *tx) error {
 	}
 	v.Rolling = 0
 	t.set(v.Encode())
+	t.engine.rolledBack++
 	used, err := t.using()
 	if err != nil {
 		return err

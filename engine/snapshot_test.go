@@ -256,6 +256,9 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 		taken := 0
 		for i := range 400 {
 			s.stir()
+			if s.r.IntN(40) == 0 {
+				wantHealthy(t, h.Engine)
+			}
 			switch s.r.IntN(25) {
 			case 0, 1:
 				taken++
@@ -336,6 +339,7 @@ func TestSnapshotsOfARandomHistory(t *testing.T) {
 		if _, err := h.Clean(context.Background()); err != nil {
 			t.Fatal(err)
 		}
+		wantHealthy(t, h.Engine)
 		if n := h.leftovers(); n != 0 {
 			t.Fatalf("seed %d: %d keys are left of snapshots that were dropped", seed, n)
 		}

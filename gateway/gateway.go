@@ -34,6 +34,7 @@ import (
 	"github.com/weir-storage/weir/gateway/pools"
 	"github.com/weir-storage/weir/gateway/report"
 	"github.com/weir-storage/weir/gateway/routing"
+	"github.com/weir-storage/weir/gateway/scrub"
 	"github.com/weir-storage/weir/gateway/snapshots"
 	"github.com/weir-storage/weir/gateway/space"
 	"github.com/weir-storage/weir/replica"
@@ -67,6 +68,7 @@ type Gateway struct {
 	borrower  *borrowing.Borrower
 	lodging   *lodging.Host
 	snapshots *snapshots.Keeper
+	scrubber  *scrub.Scrubber
 	ready     chan struct{} // closed when every volume of the registry has its Router
 	// reclaiming is the last result of recovering. The NFS server calls for it with its locks held.
 	reclaiming atomic.Bool
@@ -163,6 +165,8 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	g.reclaiming.Store(g.recovering())
 	g.expeller = admission.NewExpeller(cfg.Site, g.view, g.nfs, cfg.Logger)
 	g.snapshots = snapshots.New(snapshots.Config{View: g.view, Copies: g.copies, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger})
+	g.scrubber = scrub.New(scrub.Config{View: g.view, Copies: g.copies, Timers: cfg.Timers, Rand: cfg.Rand, Tell: cfg.Meters.Scrubbed,
+		Logger: cfg.Logger})
 	g.reporter = report.New(report.Config{Gateway: cfg.Name, View: g.view, Copies: g.copies, Peers: g.peers, Registry: cfg.Registry,
 		Snapshots: g.snapshots.Report, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger})
 	g.mover = moving.New(moving.Config{Self: g.self, Organization: cfg.Organization, Promise: cfg.Promise, View: g.view,
@@ -218,7 +222,7 @@ func (g *Gateway) run(ctx context.Context) error {
 	for _, loop := range []func(context.Context){g.watch, g.register, g.tend, g.copies.Run, g.copies.KeepReaping, g.copies.KeepPurging,
 		g.copies.KeepCheckpoints,
 		g.reporter.Run, g.expeller.Run, g.keepRegistered, g.watchClocks, g.caching.Run, g.watchPools, g.movePools,
-		g.lodging.Run, g.snapshots.Run, func(ctx context.Context) { g.borrower.Run(ctx, g.copies) }} {
+		g.lodging.Run, g.snapshots.Run, g.scrubber.Run, func(ctx context.Context) { g.borrower.Run(ctx, g.copies) }} {
 		work.Go(func() { loop(ctx) })
 	}
 	work.Go(func() {

@@ -163,6 +163,9 @@ var (
 	Uploads = define(Definition{Name: "weir_uploads_total", Parts: gateway, Kind: Counter, Labels: []string{"result"},
 		Help: "Segments that were sent to the site's store. Result is ok, failed, or damaged: the segment " +
 			"here is damaged, and was not sent. What is not ok is tried again."})
+	Scrubbed = define(Definition{Name: "weir_scrubbed_segments_total", Parts: gateway, Kind: Counter, Labels: []string{"result"},
+		Help: "Segments on the pool that were read again to find damage, each once in seven days. Result is whole, healed " +
+			"(from another copy), or damaged: no copy in reach is whole. That is tried again each hour."})
 	UploadedBytes = define(Definition{Name: "weir_uploaded_bytes_total", Parts: gateway, Kind: Counter,
 		Help: "Bytes of segments that were sent to the site's store."})
 )

@@ -82,6 +82,9 @@ type Config struct {
 	Blind bool
 	// Sources returns the present sources, nearest first; nil: none. It is called without locks.
 	Sources func() []Source
+	// HealsReads: when a read finds a segment's file damaged and gets the bytes from a Source, the
+	// file is healed in the background.
+	HealsReads bool
 	// Cache keeps blocks on the pool that were read from Sources; nil: nothing does.
 	Cache *readcache.Volume
 	// Rand is cryptographic randomness for salts. It must not repeat itself in a machine that is

@@ -27,6 +27,7 @@ func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, t
 		return fmt.Errorf("read segment %d offset %d in %s: %w: %w", s.header.Seq, off, l.cfg.Dir.Path(), ErrUnreadable, ErrDropped)
 	}
 	var errs []error
+	damaged := false // the file here, perhaps
 	failed := func(path string, err error) {
 		errs = append(errs, fmt.Errorf("%s: %w", path, err))
 		level := slog.LevelError
@@ -43,6 +44,7 @@ func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, t
 		}
 		if now, ok := l.Segment(s.header.Seq); !ok || now.Local || !remote { // else it was evicted meanwhile
 			failed(l.path(s.header.Seq), err)
+			damaged = true
 		}
 	}
 	if l.named(s) && remote {
@@ -57,6 +59,9 @@ func (l *Log) fromCopies(ctx context.Context, s *seg, off uint64, remote bool, t
 				return src.ReadSegment(ctx, name, int64(off), p)
 			}, false)
 			if err == nil {
+				if damaged {
+					l.repair(s.header.Seq)
+				}
 				return nil
 			}
 			if ctx.Err() != nil { // it says nothing of the copy

@@ -16,24 +16,41 @@ import (
 // Heal verifies a closed segment's file by its hash. If the file is damaged or was evicted, it
 // fetches it from the Sources. It returns ErrUnreadable if none has the whole segment.
 func (l *Log) Heal(ctx context.Context, seq uint64) error {
+	_, err := l.heal(ctx, seq, true)
+	return err
+}
+
+// Scrub is Heal for a segment whose file is here; others it leaves where they are. It needs no key.
+// healed reports that the file was damaged and is whole again.
+func (l *Log) Scrub(ctx context.Context, seq uint64) (healed bool, err error) {
+	return l.heal(ctx, seq, false)
+}
+
+func (l *Log) heal(ctx context.Context, seq uint64, evicted bool) (healed bool, err error) {
 	l.healMu.Lock()
 	defer l.healMu.Unlock()
 	s, err := l.closedSegment(seq)
 	if err != nil {
-		return fmt.Errorf("heal: %w", err)
+		return false, fmt.Errorf("heal: %w", err)
+	}
+	if !s.local && !evicted {
+		return false, nil
 	}
 	if s.dropped {
-		return fmt.Errorf("heal segment %d in %s: %w", seq, l.cfg.Dir.Path(), ErrDropped)
+		return false, fmt.Errorf("heal segment %d in %s: %w", seq, l.cfg.Dir.Path(), ErrDropped)
 	}
 	if s.local {
 		err := l.verifyFile(&s)
 		if err == nil {
-			return nil
+			return false, nil
+		}
+		if now, _ := l.Segment(seq); !evicted && !now.Local { // it was evicted meanwhile
+			return false, nil
 		}
 		l.cfg.Logger.LogAttrs(ctx, slog.LevelError, "a segment's file is damaged; fetching another copy",
 			slog.Uint64("segment", seq), slog.String("path", l.path(seq)), slog.Any("error", err))
 	} else if err := l.reserve(int(s.len), false); err != nil {
-		return err
+		return false, err
 	}
 	temp := fileName(seq) + ".tmp"
 	err = l.fetch(ctx, &s, temp)
@@ -45,9 +62,9 @@ func (l *Log) Heal(ctx context.Context, seq uint64) error {
 		if !s.local {
 			l.cfg.Room.Release(int64(s.len))
 		}
-		return fmt.Errorf("heal %s: %w", l.path(seq), err)
+		return false, fmt.Errorf("heal %s: %w", l.path(seq), err)
 	}
-	return nil
+	return true, nil
 }
 
 func (l *Log) verifyFile(s *seg) error {

@@ -36,7 +36,8 @@ type Log struct {
 	tableMu sync.Mutex
 	notes   notes
 
-	healMu sync.Mutex
+	healMu  sync.Mutex
+	repairs repairs
 
 	syncMu sync.Mutex
 	mark   *watermark // guarded by syncMu
@@ -325,6 +326,7 @@ func (l *Log) Close() error {
 	if l.outline != nil {
 		return l.closeOutline()
 	}
+	l.repairs.stop()
 	cur, err := l.stop()
 	l.syncers.Wait()
 	if cur != nil {

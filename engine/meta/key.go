@@ -101,6 +101,9 @@ func named(t Table, ino uint64, name string) []byte {
 	return finish(append(k, 0))
 }
 
+// NameRange is the range of a directory's entries by name.
+func NameRange(dir uint64) (lo, hi []byte) { return inodeRange(Names, dir) }
+
 // XattrRange is the range of an inode's extended attributes, sorted by name.
 func XattrRange(ino uint64) (lo, hi []byte) { return inodeRange(Xattrs, ino) }
 

@@ -72,7 +72,7 @@ func (m *Manager) open(ctx context.Context, v federation.Volume) (_ *Copy, err e
 	m.cfg.Pool.Tune(v.UUID, settings.Below(v))
 	logConfig := log.Config{
 		Dir: dir, Room: m.cfg.Pool.Room(v.UUID), Volume: segment.VolumeID(id), DataKey: key, Keys: held.Keys,
-		Sources: func() []log.Source { return m.sources(v.UUID) }, Rand: m.cfg.Rand, Blind: blind,
+		Sources: func() []log.Source { return m.sources(v.UUID) }, HealsReads: true, Rand: m.cfg.Rand, Blind: blind,
 		Now: m.cfg.Now, Logger: logger, Synced: m.cfg.Synced, Lost: lost, Believe: believed,
 	}
 	if !blind {

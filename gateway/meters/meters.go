@@ -26,8 +26,8 @@ type Meters struct {
 	now  func() time.Time
 	most int // volumes that have metrics of their own
 
-	operation, volumeOperation, commit, commitPart, logSync, forwarded, registry *prometheus.HistogramVec
-	errors, read, written, roles, swaps, uploads, uploaded, refused, forged      *prometheus.CounterVec
+	operation, volumeOperation, commit, commitPart, logSync, forwarded, registry      *prometheus.HistogramVec
+	errors, read, written, roles, swaps, uploads, uploaded, refused, forged, scrubbed *prometheus.CounterVec
 
 	mu     sync.Mutex
 	source func() State // nil: the gateway does not run
@@ -62,6 +62,7 @@ func New(now func() time.Time) *Meters {
 		&m.errors: metrics.VolumeErrors, &m.read: metrics.VolumeReadBytes, &m.written: metrics.VolumeWrittenBytes,
 		&m.roles: metrics.RoleChanges, &m.swaps: metrics.ControlSwaps, &m.uploads: metrics.Uploads,
 		&m.uploaded: metrics.UploadedBytes, &m.refused: metrics.CallsRefused, &m.forged: metrics.RecordsForged,
+		&m.scrubbed: metrics.Scrubbed,
 	} {
 		*to = d.NewCounter()
 	}
@@ -75,6 +76,9 @@ func New(now func() time.Time) *Meters {
 	for _, r := range []string{ok, failed} {
 		m.uploads.WithLabelValues(r)
 		m.forwarded.WithLabelValues(r)
+	}
+	for _, r := range []string{"whole", "healed", "damaged"} {
+		m.scrubbed.WithLabelValues(r)
 	}
 	for _, p := range []string{local, members} {
 		m.commitPart.WithLabelValues(p)
@@ -258,6 +262,9 @@ func (m *Meters) Uploaded(bytes uint64, err error) {
 		m.uploaded.WithLabelValues().Add(float64(bytes))
 	}
 }
+
+// Scrubbed is scrub.Config's Tell.
+func (m *Meters) Scrubbed(result string) { m.scrubbed.WithLabelValues(result).Inc() }
 
 // Synced is log.Config's.
 func (m *Meters) Synced(took time.Duration) { m.logSync.WithLabelValues().Observe(took.Seconds()) }

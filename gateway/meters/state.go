@@ -98,7 +98,7 @@ func (m *Meters) Collect(ch chan<- prometheus.Metric) {
 		m.state(source(), ch)
 	}
 	for _, c := range []prometheus.Collector{m.operation, m.volumeOperation, m.commit, m.commitPart, m.logSync, m.forwarded, m.registry,
-		m.errors, m.read, m.written, m.roles, m.swaps, m.uploads, m.uploaded, m.refused, m.forged} {
+		m.errors, m.read, m.written, m.roles, m.swaps, m.uploads, m.uploaded, m.refused, m.forged, m.scrubbed} {
 		c.Collect(ch)
 	}
 }
