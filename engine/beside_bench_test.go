@@ -43,7 +43,7 @@ type beside struct {
 	fsyncs atomic.Int64
 }
 
-// newBeside makes one with a cache of so many bytes of blocks. Reads from the disk want a small one.
+// newBeside makes one with a cache of so many bytes of blocks. For reads from the disk it is small.
 func newBeside(b *testing.B, blocks int64) *beside {
 	h := &beside{}
 	ok := func(err error) {

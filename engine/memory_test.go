@@ -42,7 +42,8 @@ func TestMemory(t *testing.T) {
 		t.Skip("the race detector takes memory of its own")
 	}
 	if os.Getenv("WEIR_MEMORY") == "" { // other tests have left theirs in this process
-		c := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestMemory$", fmt.Sprint("-memory-entries=", *memoryEntries))
+		c := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestMemory$",
+			fmt.Sprint("-memory-entries=", *memoryEntries))
 		c.Env = append(os.Environ(), "WEIR_MEMORY=1")
 		out, err := c.CombinedOutput()
 		t.Logf("%s", out)

@@ -74,8 +74,8 @@ type rows struct {
 	generation atomic.Uint64
 }
 
-// keptTable reports whether rows of a table are kept: what a lookup and a change look at. Nothing but
-// records changes these tables, so that a home's overlay has what a batch changes of them.
+// keptTable reports whether rows of a table are kept: what a lookup and a change look at. Only
+// records change these tables, so a home's overlay has what a batch changes of them.
 func keptTable(t meta.Table) bool {
 	return t == meta.Inodes || t == meta.Names || t == meta.Accountings || t == meta.Versions
 }
