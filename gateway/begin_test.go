@@ -144,7 +144,7 @@ func TestANewCopyBeginsWithACheckpoint(t *testing.T) {
 		t.Errorf("the home says that it has all, and it lacks %d bytes", n)
 	}
 	for _, s := range []string{"a", "b", "c"} {
-		if n := c.at(s).copies.Differs(id); n != 0 {
+		if n := c.at(s).copies.Checkpoints().Condition(id).Differs; n != 0 {
 			t.Errorf("checkpoint %d at %s is not the home's", n, s)
 		}
 	}

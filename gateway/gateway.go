@@ -36,6 +36,7 @@ import (
 	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/gateway/scrub"
 	"github.com/weir-storage/weir/gateway/snapshots"
+	"github.com/weir-storage/weir/gateway/space"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/outline"
 	"github.com/weir-storage/weir/replica/peer"
@@ -207,7 +208,9 @@ func (g *Gateway) run(ctx context.Context) error {
 		Fetched: g.copies.Fetch, May: g.copies.May, Newest: g.copies.Newest, Objects: g.copies.Objects})
 	peerpb.RegisterOutlinesServer(server, &outline.Server{Caller: g.peers.Caller, Open: g.copies.Home,
 		Uses: func(volume, gateway string) bool { return locks.Uses(g.view, volume, gateway) }})
-	forwardpb.RegisterForwardServer(server, &service{g: g, Server: routing.Server{Routers: g.routers, Copies: g.copies}})
+	forwardpb.RegisterForwardServer(server, &service{g: g, Server: routing.Server{Routers: g.routers, Copies: g.copies},
+		Counter: space.New(space.Config{Gateway: cfg.Name, Site: cfg.Site, Organization: cfg.Organization, View: g.view, Copies: g.copies,
+			Store: cfg.Store, Caller: g.peers.Identity})})
 	nodepb.RegisterNodeServer(server, admission.NewNodes(admission.Config{
 		Organization: cfg.Organization, Site: cfg.Site, Gateway: cfg.Name, NFSAddr: cfg.NFSAddr, View: g.view, Registry: cfg.Registry,
 		Peers: g.peers, Routers: g.routers, Reporter: g.reporter, Server: g.nfs, Timers: cfg.Timers, Now: cfg.Now, Logger: cfg.Logger,

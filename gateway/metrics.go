@@ -50,6 +50,7 @@ func (g *Gateway) state() meters.State {
 				c := cached[v.Record.UUID]
 				one.Copy.CacheBytes = c.Small + c.Main + c.Pinned
 				one.Copy.Snapshots = g.snapshots.Report(v.Record.UUID)
+				one.Copy.Checkpoints = g.copies.Checkpoints().Condition(v.Record.UUID)
 			}
 		}
 		s.Volumes = append(s.Volumes, one)
@@ -76,7 +77,7 @@ func measure(c *copies.Copy, v federation.Volume) *meters.Copy {
 	defer done()
 	st := c.Replica.Status()
 	m := &meters.Copy{Role: st.Role.String(), Epoch: st.Epoch, LogBytes: c.Log.LocalBytes(), MetadataBytes: c.MetadataBytes(),
-		UploadQueue: c.Replica.UploadQueue()}
+		UploadQueue: c.Replica.UploadQueue(), StoredBytes: c.Log.StoredBytes(), Blind: c.Blind()}
 	if st.Role == protocol.Home || st.Role == protocol.Starting {
 		m.Home, m.Stalled, m.Replicas = true, st.Stalled, c.Replicas(v)
 		m.Alone, m.Promised = st.Alone, st.Promised

@@ -11,23 +11,20 @@ import (
 
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
 	"github.com/weir-storage/weir/gateway/routing"
+	"github.com/weir-storage/weir/gateway/space"
 )
 
 // service implements the calls of other gateways and of operators.
 type service struct {
-	forwardpb.UnimplementedForwardServer
+	unserved
 	routing.Server
+	*space.Counter
 	g *Gateway
 }
 
-// Call implements forwardpb.ForwardServer.
-func (s *service) Call(ctx context.Context, q *forwardpb.CallRequest) (*forwardpb.CallReply, error) {
-	return s.Server.Call(ctx, q)
-}
-
-// Held implements forwardpb.ForwardServer.
-func (s *service) Held(ctx context.Context, q *forwardpb.HeldRequest) (*forwardpb.HeldReply, error) {
-	return s.Server.Held(ctx, q)
+// unserved answers what nothing else of a service does: its methods lie a level below theirs.
+type unserved struct {
+	forwardpb.UnimplementedForwardServer
 }
 
 // Status implements the service. Everybody with a certificate of the federation may ask.

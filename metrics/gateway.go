@@ -152,6 +152,14 @@ var (
 		Help: "Bytes of blocks that may be in memory."})
 	UploadQueueBytes = define(Definition{Name: "weir_upload_queue_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
 		Help: "Sealed and committed segments here that are not in the site's store yet."})
+	StoredBytes = define(Definition{Name: "weir_volume_stored_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
+		Help: "Segments that are in the site's store, as the log of the copy here noted. weir df says what of them is used for what, " +
+			"and counts what else the store has."})
+	CondemnedBytes = define(Definition{Name: "weir_volume_condemned_bytes", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
+		Help: "Segments that nothing uses any more, and that are not dropped here yet. They go ten minutes after they were condemned."})
+	CheckpointDiffers = define(Definition{Name: "weir_volume_checkpoint_differs", Parts: gateway, Kind: Gauge, Labels: []string{"volume"},
+		Help: "1 if the newest checkpoint that the copy here made is not what the home made of the same state: one of the two copies is " +
+			"damaged."})
 	Uploads = define(Definition{Name: "weir_uploads_total", Parts: gateway, Kind: Counter, Labels: []string{"result"},
 		Help: "Segments that were sent to the site's store. Result is ok, failed, or damaged: the segment " +
 			"here is damaged, and was not sent. What is not ok is tried again."})

@@ -26,6 +26,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/cachecmd"
 	"github.com/weir-storage/weir/cmd/weir/consolecmd"
 	"github.com/weir-storage/weir/cmd/weir/csicmd"
+	"github.com/weir-storage/weir/cmd/weir/dfcmd"
 	"github.com/weir-storage/weir/cmd/weir/exchangecmd"
 	"github.com/weir-storage/weir/cmd/weir/federationcmd"
 	"github.com/weir-storage/weir/cmd/weir/gatewaycmd"
@@ -84,6 +85,7 @@ func commands(sh *cli.Shell, connect access.Connector) []*cobra.Command {
 		topcmd.Command(sh, connect),
 		cachecmd.Command(sh, connect),
 		cachecmd.WarmCommand(sh, connect),
+		dfcmd.Command(sh, connect),
 		supportcmd.Command(sh, connect),
 		preflightcmd.Command(sh, connect),
 		pkicmd.Command(sh),

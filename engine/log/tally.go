@@ -11,6 +11,7 @@ type tally struct {
 	local    uint64 // bytes of files
 	unstored uint64 // bytes of segments that wait for an upload
 	absent   uint64 // bytes of segments that are neither here nor in the site's store
+	stored   uint64 // bytes of segments that are in the site's store
 	// No segment before these sequences waits for an upload, could be evicted, or is missing.
 	waits, evictable, lacks uint64
 	base                    Position         // end of the last dropped segment
@@ -37,6 +38,9 @@ func (t *tally) add(s *seg) {
 	if s.local {
 		t.local += s.len
 	}
+	if s.uploaded {
+		t.stored += s.len
+	}
 	if s.waits() {
 		t.unstored += s.len
 		t.waits = min(t.waits, s.header.Seq)
@@ -52,6 +56,9 @@ func (t *tally) remove(s *seg) {
 	}
 	if s.local {
 		t.local -= s.len
+	}
+	if s.uploaded {
+		t.stored -= s.len
 	}
 	if s.waits() {
 		t.unstored -= s.len
@@ -140,6 +147,13 @@ func (l *Log) AbsentBytes() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tally.absent
+}
+
+// StoredBytes returns the length of all segments that were noted as stored.
+func (l *Log) StoredBytes() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tally.stored
 }
 
 // Bare reports whether this copy has nothing of the log: no file with records, and nothing in the

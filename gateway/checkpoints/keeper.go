@@ -64,6 +64,8 @@ type Keeper struct {
 
 	mu   sync.Mutex
 	last map[string]made // by UUID
+	// condemned has bytes of segments that are condemned and not dropped, by UUID.
+	condemned map[string]uint64
 	// seen is since when segments of a volume are known here to be condemned. Only sweepAll uses
 	// it.
 	seen  map[string]map[uint64]time.Time
@@ -93,8 +95,8 @@ func New(cfg Config) *Keeper {
 	if cfg.Due == (Due{}) {
 		cfg.Due = standard
 	}
-	return &Keeper{cfg: cfg, last: map[string]made{}, seen: map[string]map[uint64]time.Time{}, ended: map[string]state{},
-		done: map[string]state{}}
+	return &Keeper{cfg: cfg, last: map[string]made{}, condemned: map[string]uint64{}, seen: map[string]map[uint64]time.Time{},
+		ended: map[string]state{}, done: map[string]state{}}
 }
 
 // every is how often it is looked what is to be done.
@@ -200,6 +202,10 @@ func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
 		if err := c.Engine.MadeCheckpoint(ctx, last.manifest, last.number, last.used); err != nil {
 			return false, err
 		}
+		// The next one may be there when this is looked at again: condemn would never come.
+		if now, err = c.Engine.Checkpoints(); err != nil {
+			return false, err
+		}
 	}
 	if err := k.condemn(ctx, c, now, last); err != nil {
 		return false, err
@@ -275,10 +281,6 @@ func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
 			"home", fmt.Sprintf("%x", now.Made.Hash))
 	}
 }
-
-// Differs returns the number of a volume's newest checkpoint that is not what its home made of the
-// same state; 0: there is none.
-func (k *Keeper) Differs(id string) uint64 { return k.of(id).differs }
 
 // ask asks for a checkpoint if one is due, and has the one placed that was asked for. asked: it did
 // something.

@@ -69,9 +69,12 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 			delete(k.done, id)
 		}
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for id := range k.seen {
 		if !here[id] {
 			delete(k.seen, id)
+			delete(k.condemned, id)
 		}
 	}
 }
@@ -94,6 +97,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	}
 	now := k.cfg.Timers.Now()
 	var due []uint64
+	var left uint64
 	alike := k.of(c.UUID).alike
 	for seq, number := range gone {
 		s, ok := c.Log.Segment(seq)
@@ -101,12 +105,18 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 			delete(seen, seq)
 			continue
 		}
+		left += s.Len
 		if since, ok := seen[seq]; !ok {
 			seen[seq] = now
 		} else if now.Sub(since) >= k.cfg.Due.Grace && number <= alike {
 			due = append(due, seq)
 		}
 	}
+	defer func() {
+		k.mu.Lock()
+		k.condemned[c.UUID] = left
+		k.mu.Unlock()
+	}()
 	if len(due) > 0 && c.Aside() {
 		return nil // a person looks at what was left out first
 	}
@@ -122,6 +132,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 			return err
 		}
 		delete(seen, seq)
+		left -= s.Len
 	}
 	if len(due) > 0 {
 		k.cfg.Logger.Info("segments that were condemned are dropped", "volume", c.UUID, "segments", len(due))

@@ -26,8 +26,8 @@ func (m *Manager) keyed() (out []checkpoints.Copy) {
 	defer m.mu.Unlock()
 	for id, s := range m.volumes {
 		if c := s.copy; c != nil && !c.Blind() {
-			out = append(out, checkpoints.Copy{UUID: id, Engine: c.Engine, Log: c.Log, Replica: c.Replica, Keys: c.keys.Keys,
-				Use: c.Use, Condemns: m.condemns(id), Aside: func() bool { return len(m.Salvaged(id)) > 0 }})
+			out = append(out, checkpoints.Copy{UUID: id, Engine: c.Engine, Log: c.Log, Replica: c.Replica, Keys: c.keys.Keys, Use: c.Use,
+				Condemns: m.condemns(id), Aside: func() bool { return len(m.Salvaged(id)) > 0 }})
 		}
 	}
 	return out
@@ -125,8 +125,8 @@ func (m *Manager) Newest(ctx context.Context, id string) (*peerpb.CheckpointRepl
 	return m.checkpoints.Newest(ctx, id, m.keyed())
 }
 
-// Differs is Keeper.Differs.
-func (m *Manager) Differs(id string) uint64 { return m.checkpoints.Differs(id) }
+// Checkpoints is what makes the checkpoints of the copies here.
+func (m *Manager) Checkpoints() *checkpoints.Keeper { return m.checkpoints }
 
 // Objects sends an object of a checkpoint of a volume from this site's store.
 func (m *Manager) Objects(ctx context.Context, id, name string, send func([]byte) error) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-storage/weir/cachepool/readcache"
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/engine/log"
+	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/inuse"
@@ -100,6 +101,9 @@ func (c *Copy) Replicas(v federation.Volume) []federation.ObservedReplica {
 		return x.State == federation.ReplicaLost && !member && !slices.Contains(v.Sites, x.Site)
 	})
 }
+
+// Keys are the volume's data keys, which may become more; a blind copy has none.
+func (c *Copy) Keys() *segment.Keys { return c.keys.Keys }
 
 // Blind reports whether the copy holds ciphertext only (protocol-28).
 func (c *Copy) Blind() bool { return c.Engine == nil }

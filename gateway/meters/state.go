@@ -12,6 +12,7 @@ import (
 	"github.com/weir-storage/weir/engine"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/snapshots"
+	"github.com/weir-storage/weir/gateway/checkpoints"
 	"github.com/weir-storage/weir/gateway/nfs"
 	"github.com/weir-storage/weir/gateway/nfs/fair"
 	"github.com/weir-storage/weir/metrics"
@@ -66,7 +67,10 @@ type Copy struct {
 	CacheBytes       int64
 	MetadataBytes    int64
 	UploadQueue      uint64
-	Snapshots        *snapshots.Report // nil: the home is not here, or does not know yet
+	StoredBytes      uint64
+	Blind            bool                  // Checkpoints says nothing
+	Checkpoints      checkpoints.Condition // and what is condemned
+	Snapshots        *snapshots.Report     // nil: the home is not here, or does not know yet
 }
 
 // Watch makes state the source of what is read, until stop is called. name returns a volume's name;
@@ -215,6 +219,11 @@ func (c *Copy) put(put func(d *metrics.Definition, value float64, labels ...stri
 	put(metrics.PoolVolumeBytes, float64(c.MetadataBytes), name, "metadata")
 	put(metrics.PoolVolumeBytes, float64(c.CacheBytes), name, "cache")
 	put(metrics.UploadQueueBytes, float64(c.UploadQueue), name)
+	put(metrics.StoredBytes, float64(c.StoredBytes), name)
+	if !c.Blind {
+		put(metrics.CondemnedBytes, float64(c.Checkpoints.Condemned), name)
+		put(metrics.CheckpointDiffers, truth(c.Checkpoints.Differs != 0), name)
+	}
 	if !c.Home {
 		return
 	}

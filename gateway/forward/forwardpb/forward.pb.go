@@ -1775,6 +1775,94 @@ func (x *CacheReply) GetJson() []byte {
 	return nil
 }
 
+type SpaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpaceRequest) Reset() {
+	*x = SpaceRequest{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpaceRequest) ProtoMessage() {}
+
+func (x *SpaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpaceRequest.ProtoReflect.Descriptor instead.
+func (*SpaceRequest) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SpaceRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+type SpaceReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Json          []byte                 `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"` // space.Report
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpaceReply) Reset() {
+	*x = SpaceReply{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpaceReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpaceReply) ProtoMessage() {}
+
+func (x *SpaceReply) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpaceReply.ProtoReflect.Descriptor instead.
+func (*SpaceReply) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SpaceReply) GetJson() []byte {
+	if x != nil {
+		return x.Json
+	}
+	return nil
+}
+
 type WarmRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // UUID
@@ -1785,7 +1873,7 @@ type WarmRequest struct {
 
 func (x *WarmRequest) Reset() {
 	*x = WarmRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +1885,7 @@ func (x *WarmRequest) String() string {
 func (*WarmRequest) ProtoMessage() {}
 
 func (x *WarmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +1898,7 @@ func (x *WarmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarmRequest.ProtoReflect.Descriptor instead.
 func (*WarmRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{22}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WarmRequest) GetVolume() string {
@@ -1843,7 +1931,7 @@ type WarmProgress struct {
 
 func (x *WarmProgress) Reset() {
 	*x = WarmProgress{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +1943,7 @@ func (x *WarmProgress) String() string {
 func (*WarmProgress) ProtoMessage() {}
 
 func (x *WarmProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +1956,7 @@ func (x *WarmProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarmProgress.ProtoReflect.Descriptor instead.
 func (*WarmProgress) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{23}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WarmProgress) GetCounting() bool {
@@ -2062,6 +2150,11 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\fCacheRequest\" \n" +
 	"\n" +
 	"CacheReply\x12\x12\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"&\n" +
+	"\fSpaceRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\" \n" +
+	"\n" +
+	"SpaceReply\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\fR\x04json\"9\n" +
 	"\vWarmRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
@@ -2100,7 +2193,7 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x10METHOD_TEST_LOCK\x10\x15\x12\x11\n" +
 	"\rMETHOD_UNLOCK\x10\x16\x12\x11\n" +
 	"\rMETHOD_FORGET\x10\x17\x12\x19\n" +
-	"\x15METHOD_REGISTER_LOCKS\x10\x182\xcc\x04\n" +
+	"\x15METHOD_REGISTER_LOCKS\x10\x182\x91\x05\n" +
 	"\aForward\x12@\n" +
 	"\x04Call\x12\x1c.weir.forward.v1.CallRequest\x1a\x1a.weir.forward.v1.CallReply\x12@\n" +
 	"\x04Held\x12\x1c.weir.forward.v1.HeldRequest\x1a\x1a.weir.forward.v1.HeldReply\x12F\n" +
@@ -2109,7 +2202,8 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\bActivity\x12 .weir.forward.v1.ActivityRequest\x1a\x1e.weir.forward.v1.ActivityReply\x12M\n" +
 	"\bDiagnose\x12 .weir.forward.v1.DiagnoseRequest\x1a\x1d.weir.forward.v1.DiagnosePart0\x01\x12C\n" +
 	"\x05Cache\x12\x1d.weir.forward.v1.CacheRequest\x1a\x1b.weir.forward.v1.CacheReply\x12E\n" +
-	"\x04Warm\x12\x1c.weir.forward.v1.WarmRequest\x1a\x1d.weir.forward.v1.WarmProgress0\x01B8Z6github.com/weir-storage/weir/gateway/forward/forwardpbb\x06proto3"
+	"\x04Warm\x12\x1c.weir.forward.v1.WarmRequest\x1a\x1d.weir.forward.v1.WarmProgress0\x01\x12C\n" +
+	"\x05Space\x12\x1d.weir.forward.v1.SpaceRequest\x1a\x1b.weir.forward.v1.SpaceReplyB8Z6github.com/weir-storage/weir/gateway/forward/forwardpbb\x06proto3"
 
 var (
 	file_gateway_forward_forwardpb_forward_proto_rawDescOnce sync.Once
@@ -2124,7 +2218,7 @@ func file_gateway_forward_forwardpb_forward_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_forward_forwardpb_forward_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_gateway_forward_forwardpb_forward_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_gateway_forward_forwardpb_forward_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_gateway_forward_forwardpb_forward_proto_goTypes = []any{
 	(Method)(0),             // 0: weir.forward.v1.Method
 	(*Handle)(nil),          // 1: weir.forward.v1.Handle
@@ -2149,8 +2243,10 @@ var file_gateway_forward_forwardpb_forward_proto_goTypes = []any{
 	(*DiagnosePart)(nil),    // 20: weir.forward.v1.DiagnosePart
 	(*CacheRequest)(nil),    // 21: weir.forward.v1.CacheRequest
 	(*CacheReply)(nil),      // 22: weir.forward.v1.CacheReply
-	(*WarmRequest)(nil),     // 23: weir.forward.v1.WarmRequest
-	(*WarmProgress)(nil),    // 24: weir.forward.v1.WarmProgress
+	(*SpaceRequest)(nil),    // 23: weir.forward.v1.SpaceRequest
+	(*SpaceReply)(nil),      // 24: weir.forward.v1.SpaceReply
+	(*WarmRequest)(nil),     // 25: weir.forward.v1.WarmRequest
+	(*WarmProgress)(nil),    // 26: weir.forward.v1.WarmProgress
 }
 var file_gateway_forward_forwardpb_forward_proto_depIdxs = []int32{
 	1,  // 0: weir.forward.v1.Attr.handle:type_name -> weir.forward.v1.Handle
@@ -2179,17 +2275,19 @@ var file_gateway_forward_forwardpb_forward_proto_depIdxs = []int32{
 	17, // 23: weir.forward.v1.Forward.Activity:input_type -> weir.forward.v1.ActivityRequest
 	19, // 24: weir.forward.v1.Forward.Diagnose:input_type -> weir.forward.v1.DiagnoseRequest
 	21, // 25: weir.forward.v1.Forward.Cache:input_type -> weir.forward.v1.CacheRequest
-	23, // 26: weir.forward.v1.Forward.Warm:input_type -> weir.forward.v1.WarmRequest
-	10, // 27: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
-	12, // 28: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
-	14, // 29: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
-	16, // 30: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
-	18, // 31: weir.forward.v1.Forward.Activity:output_type -> weir.forward.v1.ActivityReply
-	20, // 32: weir.forward.v1.Forward.Diagnose:output_type -> weir.forward.v1.DiagnosePart
-	22, // 33: weir.forward.v1.Forward.Cache:output_type -> weir.forward.v1.CacheReply
-	24, // 34: weir.forward.v1.Forward.Warm:output_type -> weir.forward.v1.WarmProgress
-	27, // [27:35] is the sub-list for method output_type
-	19, // [19:27] is the sub-list for method input_type
+	25, // 26: weir.forward.v1.Forward.Warm:input_type -> weir.forward.v1.WarmRequest
+	23, // 27: weir.forward.v1.Forward.Space:input_type -> weir.forward.v1.SpaceRequest
+	10, // 28: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
+	12, // 29: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
+	14, // 30: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
+	16, // 31: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
+	18, // 32: weir.forward.v1.Forward.Activity:output_type -> weir.forward.v1.ActivityReply
+	20, // 33: weir.forward.v1.Forward.Diagnose:output_type -> weir.forward.v1.DiagnosePart
+	22, // 34: weir.forward.v1.Forward.Cache:output_type -> weir.forward.v1.CacheReply
+	26, // 35: weir.forward.v1.Forward.Warm:output_type -> weir.forward.v1.WarmProgress
+	24, // 36: weir.forward.v1.Forward.Space:output_type -> weir.forward.v1.SpaceReply
+	28, // [28:37] is the sub-list for method output_type
+	19, // [19:28] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
 	19, // [19:19] is the sub-list for extension extendee
 	0,  // [0:19] is the sub-list for field type_name
@@ -2207,7 +2305,7 @@ func file_gateway_forward_forwardpb_forward_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_forward_forwardpb_forward_proto_rawDesc), len(file_gateway_forward_forwardpb_forward_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

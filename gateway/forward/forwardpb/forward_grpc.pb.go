@@ -31,6 +31,7 @@ const (
 	Forward_Diagnose_FullMethodName = "/weir.forward.v1.Forward/Diagnose"
 	Forward_Cache_FullMethodName    = "/weir.forward.v1.Forward/Cache"
 	Forward_Warm_FullMethodName     = "/weir.forward.v1.Forward/Warm"
+	Forward_Space_FullMethodName    = "/weir.forward.v1.Forward/Space"
 )
 
 // ForwardClient is the client API for Forward service.
@@ -59,6 +60,11 @@ type ForwardClient interface {
 	//
 	//	NOT_FOUND: no such path. FAILED_PRECONDITION: the callee has no copy, nor an outline.
 	Warm(ctx context.Context, in *WarmRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WarmProgress], error)
+	// Space counts what a volume takes in the store of the callee's site and on its pool, for
+	// `weir df`. It takes as long as it takes to read the volume's metadata and to list the store.
+	//
+	//	NOT_FOUND: the callee has no copy that is open.
+	Space(ctx context.Context, in *SpaceRequest, opts ...grpc.CallOption) (*SpaceReply, error)
 }
 
 type forwardClient struct {
@@ -167,6 +173,16 @@ func (c *forwardClient) Warm(ctx context.Context, in *WarmRequest, opts ...grpc.
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Forward_WarmClient = grpc.ServerStreamingClient[WarmProgress]
 
+func (c *forwardClient) Space(ctx context.Context, in *SpaceRequest, opts ...grpc.CallOption) (*SpaceReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SpaceReply)
+	err := c.cc.Invoke(ctx, Forward_Space_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ForwardServer is the server API for Forward service.
 // All implementations must embed UnimplementedForwardServer
 // for forward compatibility.
@@ -193,6 +209,11 @@ type ForwardServer interface {
 	//
 	//	NOT_FOUND: no such path. FAILED_PRECONDITION: the callee has no copy, nor an outline.
 	Warm(*WarmRequest, grpc.ServerStreamingServer[WarmProgress]) error
+	// Space counts what a volume takes in the store of the callee's site and on its pool, for
+	// `weir df`. It takes as long as it takes to read the volume's metadata and to list the store.
+	//
+	//	NOT_FOUND: the callee has no copy that is open.
+	Space(context.Context, *SpaceRequest) (*SpaceReply, error)
 	mustEmbedUnimplementedForwardServer()
 }
 
@@ -226,6 +247,9 @@ func (UnimplementedForwardServer) Cache(context.Context, *CacheRequest) (*CacheR
 }
 func (UnimplementedForwardServer) Warm(*WarmRequest, grpc.ServerStreamingServer[WarmProgress]) error {
 	return status.Error(codes.Unimplemented, "method Warm not implemented")
+}
+func (UnimplementedForwardServer) Space(context.Context, *SpaceRequest) (*SpaceReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Space not implemented")
 }
 func (UnimplementedForwardServer) mustEmbedUnimplementedForwardServer() {}
 func (UnimplementedForwardServer) testEmbeddedByValue()                 {}
@@ -378,6 +402,24 @@ func _Forward_Warm_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Forward_WarmServer = grpc.ServerStreamingServer[WarmProgress]
 
+func _Forward_Space_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SpaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ForwardServer).Space(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Forward_Space_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ForwardServer).Space(ctx, req.(*SpaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Forward_ServiceDesc is the grpc.ServiceDesc for Forward service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -408,6 +450,10 @@ var Forward_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Cache",
 			Handler:    _Forward_Cache_Handler,
+		},
+		{
+			MethodName: "Space",
+			Handler:    _Forward_Space_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/weir-storage/weir/engine/meta"
+	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/volume"
+)
+
+// Made is the newest checkpoint that a home committed.
+type Made = meta.Made
+
+// Usage is what a volume's metadata say of what the log has, at one moment.
+type Usage struct {
+	Blocks     map[uint64]Blocks // by segment; those of which nothing is used are not in it
+	Condemned  map[uint64]uint64 // segments, and the checkpoint at which each was condemned
+	Checkpoint Made              // the newest that is committed; Number is 0: there is none
+}
+
+// Blocks says how many bytes a segment's blocks have that are used. A block counts once, however
+// many extents name it.
+type Blocks struct {
+	Present uint64 // sealed bytes that the present uses
+	Past    uint64 // sealed bytes that only the history uses
+}
+
+// Usage reads what the volume uses, in the state that is applied here. It goes through all extents,
+// of the present and of the history, and does not stop anybody meanwhile. A content that only
+// snapshots show counts as history. The history counts until Clean removed it, also if no snapshot
+// needs it any more.
+//
+// All extents of a block lie in one run of one content: a write cuts blocks at the borders of runs,
+// and what is left of an extent keeps its place. So Usage goes through both tables side by side. It
+// remembers the blocks of one run at a time.
+func (e *Engine) Usage(ctx context.Context) (Usage, error) {
+	view := e.store.Snapshot(nil)
+	u, err := (&tree{engine: e, view: view}).usage(ctx)
+	if cerr := view.Close(); err == nil {
+		err = cerr
+	}
+	return u, e.wrap(place{op: "count what is used", ino: volume.Root.Ino}, err)
+}
+
+func (t *tree) usage(ctx context.Context) (u Usage, err error) {
+	if u.Condemned, err = t.condemned(); err != nil {
+		return u, err
+	}
+	now, err := t.checkpoints()
+	if err != nil {
+		return u, err
+	}
+	u.Blocks, u.Checkpoint = map[uint64]Blocks{}, now.Made
+	c := counter{tree: t, blocks: map[segment.BlockRef]bool{}, into: u.Blocks}
+	lo, hi := []byte{byte(meta.Extents)}, []byte{byte(meta.Extents) + 1}
+	hlo, hhi := meta.HistoryRange(lo, hi)
+	nextNow, stopNow := iter.Pull2(uses(t.view.Range(lo, hi), ofPresent))
+	defer stopNow()
+	nextWas, stopWas := iter.Pull2(uses(t.view.Range(hlo, hhi), ofHistory))
+	defer stopWas()
+	present, nowErr, moreNow := nextNow()
+	past, wasErr, moreWas := nextWas()
+	for n := 0; moreNow || moreWas; n++ {
+		if nowErr == nil {
+			nowErr = wasErr
+		}
+		if nowErr == nil && n%4096 == 0 {
+			nowErr = ctx.Err()
+		}
+		if nowErr != nil {
+			return u, nowErr
+		}
+		if moreNow && (!moreWas || !past.before(present)) {
+			err = c.add(present, true)
+			present, nowErr, moreNow = nextNow()
+		} else {
+			err = c.add(past, false)
+			past, wasErr, moreWas = nextWas()
+		}
+		if err != nil {
+			return u, err
+		}
+	}
+	c.end()
+	return u, nil
+}
+
+// use is a block that an extent names, in a run of a content.
+type use struct {
+	content, run uint64
+	ref          segment.BlockRef
+}
+
+func (u use) before(o use) bool {
+	return u.content < o.content || u.content == o.content && u.run < o.run
+}
+
+// uses iterates over what extents name; of makes an extent's key and value from a pair, or nil.
+func uses(pairs iter.Seq2[meta.Pair, error], of func(meta.Pair) (key, value []byte, err error)) iter.Seq2[use, error] {
+	return func(yield func(use, error) bool) {
+		for p, err := range pairs {
+			var key, value []byte
+			if err == nil {
+				key, value, err = of(p)
+			}
+			if err == nil && key == nil {
+				continue
+			}
+			var x meta.Extent
+			if err == nil {
+				x, err = meta.DecodeExtent(key, value)
+			}
+			if err != nil {
+				yield(use{}, fmt.Errorf("what the volume uses: %w", err))
+				return
+			}
+			if !yield(use{meta.Of(key), x.Off / segment.MaxBlock, x.Ref}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func ofPresent(p meta.Pair) (key, value []byte, err error) { return p.Key, p.Value, nil }
+
+func ofHistory(p meta.Pair) (key, value []byte, err error) {
+	value, exists, err := meta.DecodeHistory(p.Key, p.Value)
+	if err != nil || !exists {
+		return nil, nil, err
+	}
+	key, _, err = meta.SplitHistory(p.Key)
+	return key, value, err
+}
+
+// counter counts the blocks of one run after the other.
+type counter struct {
+	tree   *tree
+	at     use                       // in the present run; ref says nothing
+	dead   bool                      // no inode has the content
+	blocks map[segment.BlockRef]bool // of the run; true: the present uses it
+	into   map[uint64]Blocks
+}
+
+// add adds what an extent names. now: it is one of the present.
+func (c *counter) add(u use, now bool) error {
+	if u.content != c.at.content || u.run != c.at.run {
+		c.end()
+	}
+	if u.content != c.at.content {
+		_, dead, _, err := c.tree.view.Get(meta.DeadKey(u.content))
+		if err != nil {
+			return err
+		}
+		c.dead = dead
+	}
+	c.at = u
+	c.blocks[u.ref] = c.blocks[u.ref] || now && !c.dead
+	return nil
+}
+
+// end counts the blocks of the run that ended.
+func (c *counter) end() {
+	for ref, now := range c.blocks {
+		b := c.into[ref.Seq]
+		if now {
+			b.Present += uint64(ref.Len)
+		} else {
+			b.Past += uint64(ref.Len)
+		}
+		c.into[ref.Seq] = b
+	}
+	clear(c.blocks)
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoints
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/checkpoint"
+	"github.com/weir-storage/weir/engine/segment"
+)
+
+// Condition is how a volume's checkpoints and what is condemned are here, as far as was looked.
+type Condition struct {
+	// Differs is the number of the newest checkpoint, if it is not what the home made of the same
+	// state; 0: it is, or nothing was compared yet.
+	Differs   uint64
+	Condemned uint64 // bytes of segments that are condemned, and not dropped yet
+}
+
+// Condition returns how a volume is; zero for one that has no copy here.
+func (k *Keeper) Condition(id string) Condition {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return Condition{Differs: k.last[id].differs, Condemned: k.condemned[id]}
+}
+
+// Needed says which objects of checkpoints the site's store has for a reason.
+type Needed struct {
+	Names map[string]bool // objects of the two newest that are committed, and of later ones
+	// Making: a checkpoint is being made, or objects of earlier ones are being removed. The store
+	// may have chunks that no manifest lists yet.
+	Making bool
+}
+
+// Needed returns which objects of a volume's checkpoints are needed, of those that have their
+// manifest in the site's store. now is what the volume's metadata say, and manifests are the names
+// of all manifests in the store. It reads these. One that can not be read is not in the result, nor
+// is what only that lists; there are few others, and each of them is in memory for a moment.
+func (k *Keeper) Needed(ctx context.Context, id string, now engine.Made, keys *segment.Keys, manifests []string) (Needed, error) {
+	h := Needed{Names: map[string]bool{}, Making: !k.making.TryLock()}
+	if !h.Making {
+		k.making.Unlock()
+	}
+	if k.cfg.Store == nil {
+		return h, nil
+	}
+	volume, err := uuid.Parse(id)
+	if err != nil {
+		return h, fmt.Errorf("volume %q: %w", id, err)
+	}
+	type found struct {
+		at    segment.Position
+		names []string
+	}
+	var all []found
+	from := objects{store: k.cfg.Store}
+	for _, name := range manifests {
+		hash, err := hashOf(name)
+		if err != nil {
+			continue
+		}
+		m, err := checkpoint.Open(ctx, segment.VolumeID(volume), hash, keys.Get, from)
+		if ctx.Err() != nil {
+			return h, fmt.Errorf("read manifests of checkpoints: %w", ctx.Err())
+		}
+		if err == nil {
+			all = append(all, found{m.At, m.Names()})
+		}
+	}
+	slices.SortFunc(all, func(a, b found) int {
+		switch {
+		case b.at.Less(a.at):
+			return -1
+		case a.at.Less(b.at):
+			return 1
+		}
+		return 0
+	})
+	committed, last := 0, segment.Position{}
+	for _, f := range all {
+		if !now.At.Less(f.at) && f.at != last {
+			committed++
+			last = f.at
+		}
+		if committed > 2 {
+			break
+		}
+		for _, name := range f.names {
+			h.Names[name] = true
+		}
+	}
+	return h, nil
+}
+
+// hashOf returns the hash in the name of a manifest.
+func hashOf(name string) (h checkpoint.Hash, err error) {
+	b, err := hex.DecodeString(name[strings.LastIndexByte(name, '/')+1:])
+	if err == nil && copy(h[:], b) != len(b) || len(b) != len(h) {
+		err = fmt.Errorf("%q is no name of a manifest", name)
+	}
+	return h, err
+}
