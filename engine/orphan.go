@@ -202,7 +202,8 @@ func (t *tx) purge(n *meta.Inode) error {
 	t.dirty = slices.DeleteFunc(t.dirty, func(d *meta.Inode) bool { return d == n })
 	switch n.Type {
 	case volume.Regular:
-		if n.Used > 0 {
+		// A rollback may give extents back to a content that has none now: it is dead then.
+		if n.Used > 0 || t.shown(n.ContentID()) {
 			t.discard(n.ContentID(), n.Used)
 		}
 	case volume.Symlink:

@@ -269,7 +269,7 @@ func (r *roller) removeLater(t *tx, to *meta.Snapshot) error {
 			if err != nil {
 				return err
 			}
-			if i.Type == volume.Regular && i.Used > 0 {
+			if i.Type == volume.Regular && (i.Used > 0 || t.shown(i.ContentID())) { // see purge
 				t.discard(i.ContentID(), i.Used)
 			}
 		}

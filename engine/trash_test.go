@@ -219,6 +219,7 @@ func TestTrashOfARandomHistory(t *testing.T) {
 			if i%20 == 0 {
 				h.checkTree()
 				h.checkUsed()
+				wantHealthy(t, h.Engine)
 			}
 		}
 		v := withLocks(h.Engine)

@@ -21,9 +21,10 @@ func TestBoundedStaleness(t *testing.T) {
 	for _, s := range w.sites {
 		s.staleness = most
 	}
-	w.up("a", "b", "c")
+	w.up("a", "b")
 	w.leads("a", 0)
 	w.members("a", "a", "b")
+	w.joins("c")
 	rnd := rand.New(rand.NewPCG(11, 12))
 	type acked struct {
 		id int64
@@ -144,9 +145,10 @@ func TestBounded(t *testing.T) {
 	for _, s := range w.sites {
 		s.staleness = 2 * time.Second
 	}
-	w.up("a", "b", "c")
+	w.up("a", "b")
 	w.leads("a", 0)
 	w.members("a", "a", "b")
+	w.joins("c")
 	a, c := w.site("a"), w.site("c")
 	w.writes(a, 1, 5, 100)
 	w.until("c knows all", func() bool {

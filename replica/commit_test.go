@@ -142,9 +142,10 @@ func TestCommitOnAllMembers(t *testing.T) {
 func TestSilentMemberIsRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)
-	w.up("a", "b", "c")
+	w.up("a", "b")
 	w.leads("a", 0)
 	w.members("a", "a", "b")
+	w.joins("c")
 	w.writes(w.site("a"), 1, 3, 0)
 	w.net.cut("b", "a") // its answers are lost
 	c := w.site("a").write(4, 0)
@@ -165,9 +166,10 @@ func TestSilentMemberIsRemoved(t *testing.T) {
 func TestFailedFsyncEndsTheMember(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)
-	w.up("a", "b", "c")
+	w.up("a", "b")
 	w.leads("a", 0)
 	w.members("a", "a", "b")
+	w.joins("c")
 	w.writes(w.site("a"), 1, 3, 0)
 	b := w.site("b")
 	w.settle()

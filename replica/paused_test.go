@@ -13,9 +13,10 @@ func TestPausedHome(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "abc", 2)
-			w.up("a", "b", "c")
+			w.up("a", "b")
 			w.leads("a", 0)
 			w.members("a", "a", "b")
+			w.joins("c")
 			a, b := w.site("a"), w.site("b")
 			w.writes(a, 1, 5, 300)
 			var pending <-chan error
@@ -77,9 +78,10 @@ func TestHomeThatHearsNobody(t *testing.T) {
 func TestPausedMember(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)
-	w.up("a", "b", "c")
+	w.up("a", "b")
 	w.leads("a", 0)
 	w.members("a", "a", "b")
+	w.joins("c")
 	b := w.site("b")
 	w.writes(w.site("a"), 1, 2, 0)
 	w.until("b has a lease", func() bool { return b.replica.MayServe() == nil })

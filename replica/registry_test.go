@@ -21,9 +21,10 @@ func (w *world) registry(down bool) {
 func TestRegistryDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)
-	w.up("a", "b", "c")
+	w.up("a", "b")
 	w.leads("a", 0)
 	w.members("a", "a", "b")
+	w.joins("c")
 	a, b, c := w.site("a"), w.site("b"), w.site("c")
 	w.writes(a, 1, 3, 0)
 	w.registry(true)
@@ -62,9 +63,10 @@ func TestRegistryDown(t *testing.T) {
 func TestFollowerCatchesUpWithoutRegistry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)
-	w.up("a", "b", "c")
+	w.up("a", "b")
 	w.leads("a", 0)
 	w.members("a", "a", "b")
+	w.joins("c")
 	w.registry(true)
 	w.net.cut("a", "c")
 	w.net.cut("c", "a")
@@ -89,9 +91,10 @@ func TestSwapWithoutAnswer(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "abc", 2)
-			w.up("a", "b", "c")
+			w.up("a", "b")
 			w.leads("a", 0)
 			w.members("a", "a", "b")
+			w.joins("c")
 			w.writes(w.site("a"), 1, 5, 0)
 			w.same(numbers(1, 5))
 			w.site("a").kill(false)
@@ -114,9 +117,10 @@ func TestSwapWithoutAnswer(t *testing.T) {
 func TestWipedMember(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "abc", 2)
-	w.up("a", "b", "c")
+	w.up("a", "b")
 	w.leads("a", 0)
 	w.members("a", "a", "b")
+	w.joins("c")
 	w.writes(w.site("a"), 1, 10, 900)
 	b := w.site("b")
 	old := b.member

@@ -16,9 +16,10 @@ func TestTakeover(t *testing.T) {
 		t.Run(map[bool]string{false: "killed", true: "without power"}[power], func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "abc", 2)
-			w.up("a", "b", "c")
+			w.up("a", "b")
 			w.leads("a", 0)
 			w.members("a", "a", "b")
+			w.joins("c")
 			w.writes(w.site("a"), 1, 20, 500)
 			// A suffix that nobody else gets, but that is durable here.
 			w.net.cut("a", "b")

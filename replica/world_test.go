@@ -146,6 +146,14 @@ func (w *world) up(names ...string) {
 	}
 }
 
+// joins starts a site, and waits until it has the log from the home. One that is started with the
+// others may become a member in another's place, if this machine is busy.
+func (w *world) joins(name string) {
+	w.Helper()
+	w.up(name)
+	w.until(name+" follows", func() bool { return w.site(name).replica.Status().Joined })
+}
+
 func (s *site) start() {
 	w := s.w
 	w.Helper()

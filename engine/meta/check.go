@@ -52,7 +52,7 @@ func checkKey(k []byte) error {
 		}
 		return nil
 	}
-	whole := true
+	var whole bool
 	switch t {
 	case Names, Xattrs:
 		whole = len(fields) > 9 && bytes.IndexByte(fields[8:], 0) == len(fields)-9

@@ -276,7 +276,7 @@ func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
 	}
 	k.last[c.UUID] = last
 	if last.differs != 0 && was != last.differs {
-		k.cfg.Logger.Error("this copy's metadata are not those of the home: one of the two is damaged; run weir fsck at both",
+		k.cfg.Logger.Error("this copy's metadata are not those of the home: one of the two is damaged; nothing is dropped here",
 			"volume", c.UUID, "checkpoint", last.number, "at", now.Made.At, "here", fmt.Sprintf("%x", last.manifest.Hash()),
 			"home", fmt.Sprintf("%x", now.Made.Hash))
 	}

@@ -24,7 +24,7 @@ func (h home) WriteAt(ctx context.Context, r volume.Request, f volume.Handle, of
 	return w, end, err
 }
 
-func (h home) Locks(forward.Registration) forward.Locks { return locks{h.Volume} }
+func (h home) Locks(forward.Registration) forward.Locks { return locks(h) }
 
 type locks struct{ *memvol.Volume }
 

@@ -53,8 +53,9 @@ func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 			"whose sealed data it can get. A key is not taken back: of a site that has no reason any more, it\n" +
 			"says until when what was written can be read there. What is written later has another key.\n" +
 			"A blind copy holds ciphertext only.\n\n" +
-			"With --export, the keys are written to a file in the clear instead, for a program that reads the files of a\n" +
-			"store without Weir (docs/format.md). That takes the private key of a site that has them.",
+			"With --export, the keys are written to a file in the clear instead, for a program that reads the\n" +
+			"files of a store without Weir (docs/format.md). That takes the private key of a site that has\n" +
+			"them.",
 		Example: "  weir volume keys data\n  weir volume keys data --export data.keys --config /etc/weir/gateway.yaml",
 		RunE: func(c *cobra.Command, a []string) error {
 			if err := cli.CheckOutput(output); err != nil {

@@ -45,9 +45,9 @@ func listCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use: "list", Short: "List the federation's volumes", Args: cli.Args(cobra.NoArgs),
-		Long: "Lists the volumes of the federation with their sites and homes. USED is what a volume holds, and HELD\n" +
-			"what only its snapshots hold, as its home reported last. Volumes that were deleted stay in the list\n" +
-			"until they are purged.",
+		Long: "Lists the volumes of the federation with their sites and homes. USED is what a volume holds, and\n" +
+			"HELD what only its snapshots hold, as its home reported last. Volumes that were deleted stay in\n" +
+			"the list until they are purged.",
 		Example: "  weir volume list\n  weir volume list -o json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := cli.CheckOutput(output); err != nil {

@@ -72,7 +72,8 @@ func trashCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		Long: "Says for how long what is removed from a volume is kept in the directory .trash of its directory,\n" +
 			"from where mv restores it: the field trash.keep in volume.yaml. With --keep 0 nothing is kept, and\n" +
 			"what is there goes. It counts in the volume's size, and goes earlier if the volume gets full.\n" +
-			"Volumes of a cluster have this in their policy. A whole volume is taken back by weir volume undelete.",
+			"Volumes of a cluster have this in their policy. A whole volume is taken back by weir volume\n" +
+			"undelete.",
 		Example: "  weir volume trash data --keep 168h",
 		RunE: func(c *cobra.Command, a []string) error {
 			if !c.Flags().Changed("keep") {

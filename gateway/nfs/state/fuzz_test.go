@@ -18,7 +18,7 @@ func FuzzRecord(f *testing.F) {
 		f.Fatal(err)
 	}
 	x, _ := tab.ExchangeID(ExchangeArgs{Owner: "o", Verifier: [8]byte{1}})
-	tab.CreateSession(CreateArgs{ClientID: x.ClientID, Sequence: x.Sequence, Fore: xdr.ChannelAttrs{MaxRequests: 4}})
+	_, _ = tab.CreateSession(CreateArgs{ClientID: x.ClientID, Sequence: x.Sequence, Fore: xdr.ChannelAttrs{MaxRequests: 4}})
 	if err := s.Load(func(_ string, v []byte) error { f.Add(v); return nil }); err != nil {
 		f.Fatal(err)
 	}
@@ -31,9 +31,9 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		for _, c := range tab.Clients() {
-			tab.CreateSession(CreateArgs{ClientID: c.ID, Sequence: 1, Fore: xdr.ChannelAttrs{MaxRequests: 4}})
+			_, _ = tab.CreateSession(CreateArgs{ClientID: c.ID, Sequence: 1, Fore: xdr.ChannelAttrs{MaxRequests: 4}})
 		}
 		x, _ := tab.ExchangeID(ExchangeArgs{Owner: "o", Verifier: [8]byte{1}})
-		tab.CreateSession(CreateArgs{ClientID: x.ClientID, Sequence: x.Sequence, Fore: xdr.ChannelAttrs{MaxRequests: 4}})
+		_, _ = tab.CreateSession(CreateArgs{ClientID: x.ClientID, Sequence: x.Sequence, Fore: xdr.ChannelAttrs{MaxRequests: 4}})
 	})
 }
