@@ -134,6 +134,12 @@ func TestANewCopyBeginsWithACheckpoint(t *testing.T) {
 	// It opens again as what it is.
 	c.stop("c")
 	c.start("c")
+	c.until("c has its copy again", func() error {
+		if c.at("c").copies.Copy(id) == nil {
+			return errors.New("none is open")
+		}
+		return nil
+	})
 	filled(t, c.router("c", id), 0, 35)
 	if n := c.at("c").copies.Copy(id).Log.AbsentBytes(); n == 0 {
 		t.Error("after a restart it lacks nothing")

@@ -84,10 +84,12 @@ type made struct {
 	used     uint64 // bytes by the volume
 	put      int64  // bytes that it took in the store
 	differs  uint64
-	alike    uint64          // the newest that was found to be what the home made
-	unused   []uint64        // segments that nothing uses, if the home made it
-	former   map[string]bool // objects of the one before
-	swept    bool            // objects of earlier ones are removed
+	alike    uint64 // the newest that was found to be what the home made
+	// hashes are those of the last ones by number: the home may commit one when another is made.
+	hashes map[uint64]checkpoint.Hash
+	unused []uint64        // segments that nothing uses, if the home made it
+	former map[string]bool // objects of the one before
+	swept  bool            // objects of earlier ones are removed
 }
 
 // New returns a Keeper.
@@ -243,6 +245,12 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	was := k.last[c.UUID]
+	is.hashes = map[uint64]checkpoint.Hash{is.number: m.Hash()}
+	for number, hash := range was.hashes {
+		if number+16 > is.number {
+			is.hashes[number] = hash
+		}
+	}
 	if is.differs, is.alike = was.differs, was.alike; was.manifest != nil {
 		is.former = map[string]bool{}
 		for _, name := range was.manifest.Names() {
@@ -263,21 +271,23 @@ func (k *Keeper) of(id string) made {
 func (k *Keeper) compare(c Copy, now engine.Checkpoints) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	last, ok := k.last[c.UUID]
-	if !ok || last.number != now.Made.Number {
+	last := k.last[c.UUID]
+	number := now.Made.Number
+	hash, ok := last.hashes[number]
+	if !ok {
 		return
 	}
 	was := last.differs
 	last.differs = 0
-	if last.manifest.Hash() != now.Made.Hash {
-		last.differs = last.number
+	if hash != now.Made.Hash {
+		last.differs = number
 	} else {
-		last.alike = last.number
+		last.alike = number
 	}
 	k.last[c.UUID] = last
 	if last.differs != 0 && was != last.differs {
 		k.cfg.Logger.Error("this copy's metadata are not those of the home: one of the two is damaged; nothing is dropped here",
-			"volume", c.UUID, "checkpoint", last.number, "at", now.Made.At, "here", fmt.Sprintf("%x", last.manifest.Hash()),
+			"volume", c.UUID, "checkpoint", number, "at", now.Made.At, "here", fmt.Sprintf("%x", hash),
 			"home", fmt.Sprintf("%x", now.Made.Hash))
 	}
 }
