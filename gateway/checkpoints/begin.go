@@ -49,6 +49,12 @@ func (b *Beginning) others() (out []other) {
 	return out
 }
 
+// Others reports whether another gateway than this one may tell of a checkpoint of a volume.
+func Others(c *federation.Control, gateway string) bool {
+	b := Beginning{Gateway: gateway, Control: c}
+	return len(b.others()) > 0
+}
+
 // Begin lets a copy that has nothing begin with the newest checkpoint. It does nothing if the copy
 // has something, or if nobody tells of a checkpoint: then the copy gets the whole log. Neither the
 // engine nor the log is open. An error leaves a copy that has nothing, or one that has its log and

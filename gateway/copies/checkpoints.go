@@ -58,7 +58,7 @@ var errBeginning = errors.New("it begins with a checkpoint, which is being read"
 // meanwhile, and its folder is left alone.
 type beginning struct {
 	done bool
-	err  error // once it is done
+	err  error // errBeginning, until it is done
 	stop context.CancelFunc
 }
 
@@ -79,18 +79,18 @@ func (m *Manager) begins(id string, stop bool) bool {
 func (m *Manager) begin(ctx context.Context, v federation.Volume, dir cachepool.Dir, e engine.Config, l log.Config) error {
 	m.mu.Lock()
 	was, anew := m.beginnings[v.UUID], m.anew[v.UUID]
-	if was != nil && was.done {
-		delete(m.beginnings, v.UUID)
+	if was != nil {
+		defer m.mu.Unlock()
+		if was.done {
+			delete(m.beginnings, v.UUID)
+		}
+		return was.err
 	}
 	m.mu.Unlock()
-	if was != nil && was.done {
-		return was.err
-	} else if was != nil {
-		return errBeginning
-	}
 	record := m.cfg.View.Volume(v.UUID)
 	there, err := m.cfg.FS.List(e.Dir)
-	if record == nil || record.Control == nil || m.cfg.View.Format(v.UUID) < engine.Format || err == nil && len(there) > 0 && !anew {
+	if record == nil || record.Control == nil || m.cfg.View.Format(v.UUID) < engine.Format ||
+		err == nil && len(there) > 0 && !anew || !checkpoints.Others(record.Control, m.cfg.Self.Gateway) {
 		return nil
 	}
 	e.Now, e.Rand, e.Pebble = m.cfg.Now, m.cfg.Rand, m.cfg.Pebble
@@ -104,7 +104,7 @@ func (m *Manager) begin(ctx context.Context, v federation.Volume, dir cachepool.
 		b.Retire = func() error { return m.retireMeta(dir) }
 	}
 	ctx, stop := context.WithCancel(ctx)
-	is := &beginning{stop: stop}
+	is := &beginning{stop: stop, err: errBeginning}
 	m.mu.Lock()
 	m.beginnings[v.UUID] = is
 	delete(m.anew, v.UUID)
