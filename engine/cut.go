@@ -21,9 +21,6 @@ const tableBatch = 4096
 // Segment is a segment of the log that ended.
 type Segment = meta.Segment
 
-// Position is a place in the log.
-type Position = segment.Position
-
 // cutting is what the applier knows of segments and checkpoints. Engine.mu guards it.
 type cutting struct {
 	closed func(seq uint64) (Segment, bool) // nil: nobody tells of segments

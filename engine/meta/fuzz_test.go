@@ -24,7 +24,7 @@ func FuzzValue(f *testing.F) {
 	x := Extent{Off: 0, Len: 10, Skip: 1, Raw: 20, Ref: segment.BlockRef{Seq: 1, Off: 200, Len: 40}}
 	slot, result := SlotKey("a\x00b"), ResultKey("a\x00b", 3)
 	target := TargetKey(5)
-	history := HistoryKey(InodeKey(5), 1)
+	history := HistoryKey(target, 1)
 	add := func(key, value []byte) { f.Add(key, value) }
 	add((&Inode{Attr: attr, Exclusive: true, Content: 8}).Encode())
 	add((&Inode{Attr: dir}).Encode())
@@ -48,7 +48,7 @@ func FuzzValue(f *testing.F) {
 	add(Placed{Number: 1, Last: 3}.Encode())
 	add(Made{Number: 1, Used: 3}.Encode())
 	add(x.Encode(5))
-	add(history, EncodeHistory(history, []byte("value"), true))
+	add(history, EncodeHistory(history, EncodeBytes(target, []byte("value")), true))
 	add(history, EncodeHistory(history, nil, false))
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		sum := len(value) // of the part that the checksum covers
@@ -81,103 +81,7 @@ func reencode(key, value []byte) (again []byte, err error) {
 		}
 		return nil, err
 	}
-	switch t := Table(key[0]); t {
-	case Accountings:
-		v, err := DecodeAccounting(key, value)
-		_, again = v.Encode()
-		return again, err
-	case Applied:
-		v, err := DecodeState(key, value)
-		_, again = v.Encode()
-		return again, err
-	case Versions:
-		v, err := DecodeVersions(key, value)
-		_, again = v.Encode()
-		return again, err
-	case Snapshots:
-		v, err := DecodeSnapshot(key, value)
-		_, again = v.Encode()
-		return again, err
-	case Dead:
-		_, v, err := DecodeDead(key, value)
-		level := uint32(SnapshotLevel)
-		if len(value) == 1+12+sumSize {
-			level = TrashLevel
-		}
-		_, again = v.Encode(Of(key), level)
-		return again, err
-	case Waste:
-		n, v, err := DecodeWasted(key, value)
-		_, again = v.Encode(n)
-		return again, err
-	case Inodes:
-		n, err := DecodeInode(key, value)
-		if err != nil {
-			return nil, err
-		}
-		_, again = n.Encode()
-		return again, nil
-	case Orphans:
-		v, err := DecodeOrphan(key, value)
-		_, again = EncodeOrphan(v)
-		return again, err
-	case Cookies:
-		v, err := DecodeCookie(key, value)
-		_, again = v.EncodeCookie(Of(key))
-		return again, err
-	case Names:
-		v, err := DecodeName(key, value, XattrName(key)) // the name is at the same place
-		_, again = v.EncodeName(Of(key))
-		return again, err
-	case Extents:
-		v, err := DecodeExtent(key, value)
-		_, again = v.Encode(Of(key))
-		return again, err
-	case Segments:
-		v, err := DecodeSegment(key, value)
-		_, again = v.Encode()
-		return again, err
-	case Condemned:
-		seq, checkpoint, err := DecodeCondemned(key, value)
-		_, again = EncodeCondemned(seq, checkpoint)
-		return again, err
-	case Checkpoints:
-		switch key[1] {
-		case askedFor:
-			v, err := DecodeAsked(key, value)
-			_, again = v.Encode()
-			return again, err
-		case placed:
-			v, err := DecodePlaced(key, value)
-			_, again = v.Encode()
-			return again, err
-		case made:
-			v, err := DecodeMade(key, value)
-			_, again = v.Encode()
-			return again, err
-		}
-		return value, nil // nobody reads it
-	case Targets, Xattrs:
-		v, err := DecodeBytes(key, value)
-		return EncodeBytes(key, v), err
-	case Named:
-		v, err := DecodeNamed(key, value)
-		_, again = EncodeNamed(string(key[1:len(key)-generationSize-1]), v)
-		return again, err
-	case Slots:
-		v, err := DecodeSeq(key, value)
-		return EncodeSeq(key, v), err
-	case Results:
-		v, r, err := DecodeResult(key, value)
-		return EncodeResult(key, v, r), err
-	case Histories:
-		if _, _, err := SplitHistory(key); err != nil {
-			return nil, err
-		}
-		v, exists, err := DecodeHistory(key, value)
-		return EncodeHistory(key, v, exists), err
-	}
-	return nil, errors.New("a table without a decoder")
+	return recode(key, value)
 }
 
 // FuzzSlotKey: different slots have different keys, of which none is within the range of a slot

@@ -146,8 +146,11 @@ func (k *Keeper) BeginOutline(ctx context.Context, b Beginning) error {
 		return err
 	}
 	from := objects{store: k.cfg.Store, volume: b.Volume, others: b.others()}
-	told, _ := from.newest(ctx)
+	told, err := from.newest(ctx)
 	if told == nil {
+		if err != nil {
+			b.Log.Logger.Info("nobody tells of a checkpoint: the whole log is followed", "error", err)
+		}
 		return nil
 	}
 	err = k.install(ctx, b, from, told.GetHash(), func(m *checkpoint.Manifest, all []engine.Segment, _ map[uint64]uint64) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/engine"
+	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/store"
 )
@@ -20,7 +21,7 @@ func (k *Keeper) condemn(ctx context.Context, c Copy, now engine.Checkpoints, la
 		return nil
 	}
 	for _, r := range c.Replica.Lag() {
-		durable := engine.Position(r.Durable)
+		durable := log.Position(r.Durable)
 		if r.State != federation.ReplicaLost && r.State != federation.ReplicaHome && durable.Less(now.Made.At) {
 			return nil // it goes on from its own log
 		}
@@ -79,6 +80,13 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 	}
 }
 
+// mayGo reports whether a copy may drop what was condemned at the checkpoint of that number, and is
+// known to be for that long: it made that checkpoint, or a later one, as the home did
+// (checkpoints-5).
+func (k *Keeper) mayGo(id string, number uint64, known time.Duration) bool {
+	return known >= k.cfg.Due.Grace && number <= k.of(id).alike
+}
+
 // sweep drops segments of one copy, from the pool and from the site's store (checkpoints-5).
 func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	ctx, done, err := c.Use(ctx)
@@ -98,7 +106,6 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	now := k.cfg.Timers.Now()
 	var due []uint64
 	var left uint64
-	alike := k.of(c.UUID).alike
 	for seq, number := range gone {
 		s, ok := c.Log.Segment(seq)
 		if !ok || s.Dropped {
@@ -108,7 +115,7 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		left += s.Len
 		if since, ok := seen[seq]; !ok {
 			seen[seq] = now
-		} else if now.Sub(since) >= k.cfg.Due.Grace && number <= alike {
+		} else if k.mayGo(c.UUID, number, now.Sub(since)) {
 			due = append(due, seq)
 		}
 	}
