@@ -91,7 +91,7 @@ func (l *Log) Append(rec *segment.Record) (end Position, err error) {
 	if l.sealer == nil {
 		return Position{}, fmt.Errorf("append: %w: call BeginEpoch", ErrNoEpoch)
 	}
-	if err := l.reserve(p.Size(), removes(rec)); err != nil {
+	if err := l.reserveRecord(p.Size(), removes(rec)); err != nil {
 		return Position{}, err
 	}
 	last := l.last()

@@ -14,9 +14,10 @@ package log
 // goes on as before.
 func (l *Log) zeroes(end int64) error {
 	n := min(l.ahead, l.cfg.SegmentSize-end)
-	if n <= 0 || l.noZeros || end < l.size || !l.steady.Load() || l.cfg.Room.Reserve(n) != nil {
+	if n <= 0 || l.noZeros || end < l.size || !l.steady.Load() || l.cfg.Room.Reserve(leftBeside*n) != nil {
 		return nil
 	}
+	l.cfg.Room.Release((leftBeside - 1) * n)
 	if _, err := l.cur.WriteAt(make([]byte, n), end); err != nil {
 		l.noZeros = true
 		if err := l.cur.Truncate(end); err != nil {
@@ -27,6 +28,26 @@ func (l *Log) zeroes(end int64) error {
 	}
 	l.size = end + n
 	return nil
+}
+
+// leftBeside is how many times the room of zeros must be left for them to be written: they are not
+// worth that a record waits for room.
+const leftBeside = 16
+
+// reserveRecord is reserve for records that are to be appended. If there is no room, it gives up
+// the zeros. The caller holds writer.
+func (l *Log) reserveRecord(n int, urgent bool) error {
+	err := l.reserve(n, urgent)
+	if last := l.last(); err == nil || last == nil || l.size <= int64(last.len) {
+		return err
+	}
+	l.syncMu.Lock()
+	cut := l.cutZeros()
+	l.syncMu.Unlock()
+	if cut != nil {
+		return cut
+	}
+	return l.reserve(n, urgent)
 }
 
 // used gives back the room of zeros that a record of [off, end) overwrote: it has room of its own.

@@ -169,6 +169,25 @@ func TestNoRoomForZeros(t *testing.T) {
 	}
 }
 
+// TestRecordsGetTheRoomOfZeros: when the pool is full, what zeros take is for records.
+func TestRecordsGetTheRoomOfZeros(t *testing.T) {
+	s := setup{disk: newZeroedDisk(1, 1<<20, 4000), size: 50_000}
+	z := s.zeroed(t)
+	_, err := z.BeginEpoch(1)
+	must(t, err)
+	appendSync(t, z.Log, 1)
+	appendSync(t, z.Log, 2)
+	if z.length(1) <= int64(z.End().Off)+2000 {
+		t.Fatal("no zeros")
+	}
+	left := z.room.Status()
+	must(t, z.room.Reserve(left.Limit-left.ReservedForDelete-left.Used))
+	z.other = z.room.Status().Used - z.files()
+	appendSync(t, z.Log, 3)
+	z.exact("after a record in a full pool")
+	wantLines(t, z.Log, "segment 1 epoch 1", "record 1", "record 2", "record 3")
+}
+
 // TestTruncateCutsZeros: the room gets back what a truncation takes away, zeros too.
 func TestTruncateCutsZeros(t *testing.T) {
 	s := setup{disk: newZeroedDisk(1, 1<<30, 4000), size: 50_000}
