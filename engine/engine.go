@@ -248,8 +248,10 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 	e.ahead.stop()
 	var err error
-	if c := e.TakeCut(); c != nil {
-		err = c.Close()
+	for _, c := range []*Cut{e.TakeCut(), e.cutting.kept} {
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
 	}
 	e.mu.Lock()
 	err = errors.Join(err, e.pass())
