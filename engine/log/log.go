@@ -102,6 +102,7 @@ type seg struct {
 	local    bool
 	uploaded bool
 	dropped  bool   // nobody has it any more; not local, not uploaded
+	mending  bool   // the store's object is being replaced, see Unstore
 	noted    bool   // the segment table has it, as it is
 	before   uint64 // bytes of the known segments before it
 }
