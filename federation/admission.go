@@ -63,8 +63,9 @@ type Keyring struct {
 
 // LaterKey is a data key that replaced another.
 type LaterKey struct {
-	At      time.Time         `json:"at"`
-	Wrapped map[string][]byte `json:"wrapped"` // by site
+	At       time.Time         `json:"at"`
+	Wrapped  map[string][]byte `json:"wrapped"`            // by site
+	Rotation int64             `json:"rotation,omitempty"` // encryption.Newest's
 }
 
 // Keys are the wraps of all data keys, in order.

@@ -136,8 +136,8 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 		Timers: cfg.Timers, Rand: cfg.Rand, Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering,
 		Clock: cfg.Clock, Heartbeat: cfg.Heartbeat, Follow: g.routers.Follow, Checkpoints: cfg.Checkpoints,
 		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced,
-		Keys: &keys.Keeper{Self: g.self, View: g.view, Registry: cfg.Registry, SiteKey: cfg.SiteKey, Now: cfg.Now, Rand: cfg.Rand,
-			Rotates: g.peers.Signed, Logger: cfg.Logger},
+		Keys: &keys.Keeper{Self: g.self, View: g.view, Registry: cfg.Registry, SiteKey: cfg.SiteKey, Now: cfg.Now,
+			After: cfg.Timers.After, Rand: cfg.Rand, Rotates: g.peers.Signed, Logger: cfg.Logger},
 	})
 	if err != nil {
 		return nil, err

@@ -6,8 +6,9 @@
 // they, are in the registry. The info of the sealing binds volume and site, so that a wrapped key
 // can not be passed off as another volume's.
 //
-// When a site is not to read the volume any more, another data key follows (Rotate), and what is
-// sealed from then on is sealed with that. What is there stays as it is, and the site has its key.
+// When a site is not to read the volume any more, or its owner wants it, another data key follows
+// (Rotate), and what is sealed from then on is sealed with that. What is there stays as it is, and
+// whoever had its key has it.
 package keyring
 
 import (
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/encryption"
 )
 
 // DataKey is a volume's data key. Whoever has it can read the volume.
@@ -124,11 +126,20 @@ func (s SiteKey) Extend(ring federation.Keyring, self string, sites map[string][
 	return next, nil
 }
 
+// Newest returns what is known of a volume's newest data key. made is when the volume was made.
+func Newest(ring federation.Keyring, made time.Time) encryption.Newest {
+	is := encryption.Newest{Number: len(ring.Later), Since: made}
+	for _, l := range ring.Later {
+		is.Since, is.Rotation = l.At, max(is.Rotation, l.Rotation)
+	}
+	return is
+}
+
 // Rotate returns ring's successor, which has another data key for what is sealed from now on. It is
 // wrapped for sites, given by name and public key. The site self is one of them, and has the key
-// before.
-func (s SiteKey) Rotate(ring federation.Keyring, self string, sites map[string][]byte, now time.Time, random io.Reader) (federation.Keyring,
-	error) {
+// before. rotation is the owner's word (encryption.Policy) that it follows for, if for any.
+func (s SiteKey) Rotate(ring federation.Keyring, self string, sites map[string][]byte, rotation int64, now time.Time, random io.Reader) (
+	federation.Keyring, error) {
 	if _, err := s.unwrap(ring, self, len(ring.Later)); err != nil {
 		return ring, err
 	}
@@ -137,7 +148,7 @@ func (s SiteKey) Rotate(ring federation.Keyring, self string, sites map[string][
 		return ring, fmt.Errorf("draw data key: %w", err)
 	}
 	next := clone(ring)
-	l := federation.LaterKey{At: now.UTC(), Wrapped: map[string][]byte{}}
+	l := federation.LaterKey{At: now.UTC(), Wrapped: map[string][]byte{}, Rotation: max(rotation, Newest(ring, now).Rotation)}
 	next.Later = append(next.Later, l)
 	return next, wrap(l.Wrapped, ring.Volume, len(next.Later), key, sites)
 }
@@ -164,8 +175,9 @@ func Grown(prev, next federation.Keyring) error {
 		return fmt.Errorf("it has %d data keys, and had %d", len(after), len(before))
 	}
 	for number, wrapped := range before {
-		if number > 0 && !next.Later[number-1].At.Equal(prev.Later[number-1].At) {
-			return fmt.Errorf("data key %d is of another time", number)
+		if number > 0 && (!next.Later[number-1].At.Equal(prev.Later[number-1].At) ||
+			next.Later[number-1].Rotation != prev.Later[number-1].Rotation) {
+			return fmt.Errorf("data key %d is of another time, or followed for something else", number)
 		}
 		for site, w := range wrapped {
 			if !bytes.Equal(after[number][site], w) {

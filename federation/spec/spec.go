@@ -175,6 +175,9 @@ func validateSpec(p *problems, s federation.VolumeSpec) {
 	for _, x := range s.Trash.Problems() {
 		p.add("spec.trash."+x[0], x[1], "%s", x[2])
 	}
+	for _, x := range s.Encryption.Problems() {
+		p.add("spec.encryption."+x[0], x[1], "%s", x[2])
+	}
 	validateTiers(p, s.Cache)
 	validatePins(p, s.Cache.Pin)
 }

@@ -5,13 +5,11 @@ package copies
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/store"
 )
 
 // purgeEvery is how often a gateway looks what is to be purged. A change of the registry makes it
@@ -165,20 +163,8 @@ func (m *Manager) wipe(ctx context.Context, p federation.Purge) error {
 			return err
 		}
 	}
-	if m.cfg.Store != nil {
-		var names []string
-		err := m.cfg.Store.List(ctx, p.Volume+"/", func(i store.Info) error {
-			names = append(names, i.Name)
-			return nil
-		})
-		for _, n := range names {
-			if err == nil { // the next attempt goes on
-				err = m.cfg.Store.Delete(ctx, n)
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("delete it from the site's store: %w", err)
-		}
+	if err := m.folders.Clear(ctx, p.Volume); err != nil {
+		return err
 	}
 	if err := m.cfg.Registry.LeavePurge(ctx, p.Volume, m.cfg.Self.Gateway); err != nil {
 		return err

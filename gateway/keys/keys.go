@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-storage/weir/engine/segment"
@@ -32,10 +33,25 @@ type Keeper struct {
 	Registry federation.Keyrings
 	SiteKey  keyring.SiteKey
 	Now      func() time.Time
+	After    func(time.Duration) <-chan time.Time
 	Rand     io.Reader
 	// Rotates reports whether data keys may be replaced: all gateways know later ones.
 	Rotates func() bool
 	Logger  *slog.Logger
+
+	scheduled atomic.Bool // a volume has a schedule for its data keys
+}
+
+// lookEvery is how often schedules are looked at. The least period is an hour.
+const lookEvery = time.Minute
+
+// Look returns a channel from which can be received when schedules are to be looked at by Share
+// again; nil: no volume has one.
+func (k *Keeper) Look() <-chan time.Time {
+	if !k.scheduled.Swap(false) { // who has one says so again
+		return nil
+	}
+	return k.After(lookEvery)
 }
 
 // Held are the data keys of a volume that is open here.
@@ -166,6 +182,9 @@ func (k *Keeper) Want(v federation.Volume, held *Held, use func() (ctx context.C
 // again. A site without a public key gets the keys when its public key is registered. leading
 // reports whether the copy here leads.
 func (k *Keeper) Share(ctx context.Context, v federation.Volume, leading func() bool) (again bool) {
+	if v.Spec.Encryption.RotateEvery > 0 {
+		k.scheduled.Store(true)
+	}
 	if !k.home(v.UUID) {
 		return false
 	}
@@ -176,7 +195,14 @@ func (k *Keeper) Share(ctx context.Context, v federation.Volume, leading func() 
 			})
 	}
 	surplus, keep := k.View.Surplus(v)
-	if !surplus || !k.Rotates() {
+	var why string
+	if surplus {
+		why = "a site is not to read the volume any more"
+	} else if e := k.View.Volume(v.UUID); e != nil {
+		is, _ := e.NewestKey()
+		why = v.Spec.Encryption.Due(is, k.Now())
+	}
+	if why == "" || keep == nil || !k.Rotates() {
 		return again
 	}
 	if v.IsBlind(k.Self.Site) {
@@ -186,12 +212,12 @@ func (k *Keeper) Share(ctx context.Context, v federation.Volume, leading func() 
 		k.Logger.Warn("the data key is not replaced: the site's key in the registry is not this gateway's", "volume", v.Name)
 		return true
 	}
-	return k.change(ctx, v, leading, "another data key follows: a site is not to read the volume any more", len(keep),
+	return k.change(ctx, v, leading, "another data key follows: "+why, len(keep),
 		func(ring federation.Keyring) (federation.Keyring, error) {
 			if len(ring.Keys()) != k.View.Keys(v.UUID) {
 				return ring, federation.ErrConflict // it is not what was decided by
 			}
-			return k.SiteKey.Rotate(ring, k.Self.Site, keep, k.Now(), k.Rand)
+			return k.SiteKey.Rotate(ring, k.Self.Site, keep, v.Spec.Encryption.Rotation, k.Now(), k.Rand)
 		}) || again
 }
 
