@@ -79,6 +79,8 @@ var effects = map[string][2]string{
 	"VolumePolicy.trash.keep":               {"removed files are in .trash", "gateway TestTrashSetting"},
 	"VolumePolicy.encryption.rotateEvery":   {"another data key follows", "gateway TestKeysFollow"},
 	"VolumePolicy.encryption.rotation":      {"another data key follows", "gateway TestKeysFollow"},
+	"VolumePolicy.encryption.erase":         {"a purge destroys the keys", "gateway TestErasedVolume"},
+	"VolumePolicy.encryption.acceptOneSite": {"one copy is accepted", "federation/spec TestStories"},
 
 	"VolumePolicy.replication.copies":             {"how many sites have a copy", "controllers/plan TestPlace"},
 	"VolumePolicy.replication.spread":             {"how the copies are spread", "controllers/plan TestPlace"},

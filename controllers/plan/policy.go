@@ -143,6 +143,8 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	over(&p.Trash.Keep, o.Trash.Keep)
 	over(&p.Encryption.RotateEvery, o.Encryption.RotateEvery)
 	over(&p.Encryption.Rotation, o.Encryption.Rotation)
+	over(&p.Encryption.Erase, o.Encryption.Erase)
+	over(&p.Encryption.AcceptOneSite, o.Encryption.AcceptOneSite)
 	return p
 }
 

@@ -125,6 +125,7 @@ func TestEveryFieldCounts(t *testing.T) {
 		"snapshots.schedule": "[{every: Hourly, keep: 24}]", "snapshots.window": "1h", "snapshots.directory": "None",
 		"trash.keep":             "168h",
 		"encryption.rotateEvery": "2160h", "encryption.rotation": "3",
+		"encryption.erase": "OnPurge", "encryption.acceptOneSite": "true",
 	}
 	beside := map[string]string{"durability.sites": "durability: {acknowledge: Sites}",
 		"consistency.maxStaleness": "consistency: {mode: Bounded}"}

@@ -18,7 +18,24 @@ type Policy struct {
 	// Rotation is raised by a person who wants another data key. One follows for each value that is
 	// greater than all before.
 	Rotation int64 `json:"rotation,omitempty"`
+	// Erase is when the keys are destroyed so that old backups of the registry do not have them
+	// either. "": Never.
+	Erase Erase `json:"erase,omitempty"`
+	// AcceptOneSite lets a volume with one copy that has the keys be lost with one pool.
+	AcceptOneSite bool `json:"acceptOneSite,omitempty"`
 }
+
+// Erase is when data keys are destroyed.
+type Erase string
+
+// When data keys are destroyed.
+const (
+	EraseNever   Erase = "Never"
+	EraseOnPurge Erase = "OnPurge" // when the volume is purged
+)
+
+// Erasable reports whether data keys are to be sealed under a secret that can be destroyed.
+func (p Policy) Erasable() bool { return p.Erase == EraseOnPurge }
 
 // Bounds of Policy.RotateEvery, but for 0.
 const (
@@ -35,6 +52,9 @@ func (p Policy) Problems() (out [][3]string) {
 	if p.Rotation < 0 {
 		out = append(out, [3]string{"rotation", fmt.Sprint(p.Rotation), "negative: raise it by one when another data key is to follow"})
 	}
+	if p.Erase != "" && p.Erase != EraseNever && p.Erase != EraseOnPurge {
+		out = append(out, [3]string{"erase", string(p.Erase), "write Never or OnPurge"})
+	}
 	return out
 }
 
@@ -46,6 +66,8 @@ type Newest struct {
 	Since time.Time
 	// Rotation is the greatest Policy.Rotation that a data key followed for.
 	Rotation int64
+	// Erasable: it is sealed under a secret that can be destroyed.
+	Erasable bool
 }
 
 // Due says why another data key is to follow now; "": none is. A key from the future, by more than
@@ -55,6 +77,8 @@ func (p Policy) Due(is Newest, now time.Time) string {
 	switch every := time.Duration(p.RotateEvery); {
 	case p.Rotation > is.Rotation:
 		return "its owner asks for it"
+	case p.Erasable() != is.Erasable:
+		return "its owner has changed what a purge destroys"
 	case every > 0 && (age >= every || age <= -every):
 		return "the one before is as old as its owner lets it get"
 	}

@@ -127,6 +127,10 @@ func (p *problems) walk(path string, v any, t reflect.Type) {
 		if _, ok := v.(string); !ok {
 			p.wrong(path, v, "text: put it in quotes")
 		}
+	case reflect.Bool:
+		if _, ok := v.(bool); !ok {
+			p.wrong(path, v, "true or false, without quotes")
+		}
 	case reflect.Int, reflect.Int64:
 		n, ok := v.(json.Number)
 		if !ok {

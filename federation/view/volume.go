@@ -223,6 +223,12 @@ func (v *View) Surplus(of federation.Volume) (surplus bool, keep map[string][]by
 	return surplus, keep
 }
 
+// HasNewest reports whether a volume's newest data key is wrapped for a site.
+func (v *View) HasNewest(uuid, site string) bool {
+	e := v.Volume(uuid)
+	return e != nil && len(e.newest[site]) > 0
+}
+
 // NewestKey returns what is known of the volume's newest data key; false: there is no keyring.
 func (v *Volume) NewestKey() (is encryption.Newest, known bool) {
 	is = v.key

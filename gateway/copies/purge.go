@@ -66,7 +66,7 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 	for _, p := range m.cfg.View.Purges() {
 		// A gateway that registered later may have some of it, and one that just heard of the purge
 		// may have opened it once more.
-		has := slices.ContainsFunc(there, func(name string) bool {
+		has := m.cfg.Keys.HasSecret(p.Volume) || slices.ContainsFunc(there, func(name string) bool {
 			return name == p.Volume || strings.HasPrefix(name, salvagePrefix+p.Volume)
 		})
 		if has || slices.Contains(p.Pending, m.cfg.Self.Gateway) {
@@ -157,6 +157,9 @@ func (m *Manager) wipe(ctx context.Context, p federation.Purge) error {
 		return there
 	case !slices.ContainsFunc(purges, func(x federation.Purge) bool { return x.Volume == p.Volume }):
 		return errors.New("the registry does not say that it was purged")
+	}
+	if err := m.cfg.Keys.Destroy(p.Volume); err != nil { // keys-4
+		return err
 	}
 	for _, name := range append(m.Salvaged(p.Volume), p.Volume) {
 		if err := m.cfg.Pool.Remove(name); err != nil {

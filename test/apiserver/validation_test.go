@@ -88,6 +88,7 @@ var refusals = []struct {
 	{"import with a trash", gv("spec: {trash: {keep: 1h}, import: {volume: x.y}}"), "", "are the owner's to set"},
 	{"policy: keys that follow each other", vp("encryption: {rotateEvery: 59m}"), "", "rotateEvery is not 0s, or from 1h to 87840h"},
 	{"policy: a rotation below 0", vp("encryption: {rotation: -1}"), "", "spec.encryption.rotation"},
+	{"policy: an unknown erasure", vp("encryption: {erase: Always}"), "", `Unsupported value: "Always"`},
 	{"import with keys", gv("spec: {encryption: {rotation: 1}, import: {volume: x.y}}"), "", "are the owner's to set"},
 	{"snapshot as a rollback names them", snapshot("before-rollback-1", ""), "", "and of rollbacks"},
 	{"snapshot rolls back unnamed", snapshot("s", ""), snapshot("s", "rollback: now"), "rollback has to begin with the name of the source"},

@@ -40,7 +40,8 @@ type DataKey struct {
 	Since time.Time `json:"since,omitzero"`
 	// Rotation is the owner's word that it followed for; 0: it followed for something else.
 	Rotation int64    `json:"rotation,omitempty"`
-	Sites    []string `json:"sites"` // that can open what it seals, by name
+	Erasable bool     `json:"erasable,omitempty"` // a purge of the volume destroys it
+	Sites    []string `json:"sites"`              // that can open what it seals, by name
 }
 
 // KeySite is a site that has the volume's key, or waits for it.
@@ -110,13 +111,17 @@ func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 				return err
 			}
 			t = cli.Table{}
-			t.Row("KEY", "SINCE", "CAN BE OPENED AT")
+			t.Row("KEY", "SINCE", "PURGE", "CAN BE OPENED AT")
 			for _, d := range k.Keys {
 				since := ""
 				if !d.Since.IsZero() {
 					since = cli.Stamp(d.Since)
 				}
-				t.Row(strconv.Itoa(d.Number), since, strings.Join(d.Sites, ", "))
+				purge := "keeps it"
+				if d.Erasable {
+					purge = "destroys it"
+				}
+				t.Row(strconv.Itoa(d.Number), since, purge, strings.Join(d.Sites, ", "))
 			}
 			if err := sh.Say("\n"); err != nil {
 				return err
@@ -162,7 +167,7 @@ func keysOf(ctx context.Context, cl *access.Client, name string) (Keys, error) {
 		one := DataKey{Number: number, Since: v.CreatedAt, Sites: slices.Sorted(maps.Keys(wrapped))}
 		if number > 0 {
 			l := ring.Later[number-1]
-			one.Since = l.At
+			one.Since, one.Erasable = l.At, len(l.Under) > 0
 			if l.Rotation > keyring.Newest(federation.Keyring{Later: ring.Later[:number-1]}, v.CreatedAt).Rotation {
 				one.Rotation = l.Rotation
 			}

@@ -341,7 +341,7 @@ func TestVolumeKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Want(cli.ExitOK, "waw   PSNC          until 2026-05-03T09:00:00Z  no reason any more", "", "volume", "keys", "data")
-	b.Want(cli.ExitOK, "1    2026-05-03T09:00:00Z  ams\n", "", "volume", "keys", "data")
+	b.Want(cli.ExitOK, "1    2026-05-03T09:00:00Z  keeps it  ams\n", "", "volume", "keys", "data")
 	b.Want(cli.ExitOK, `"dataKeys": 2`, "", "volume", "keys", "data", "-o", "json")
 	b.Want(cli.ExitError, "there is no volume of this name", "", "volume", "keys", "x")
 	bare := federationtest.Volume("u2", "bare")
@@ -395,7 +395,7 @@ func TestVolumeKeysExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ring, err = private.Rotate(ring, "ams", sites, 0, time.Unix(1, 0), rand.Reader); err != nil {
+	if ring, err = private.Rotate(ring, "ams", sites, keyring.Next{At: time.Unix(1, 0)}, rand.Reader); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Registry.CreateVolume(t.Context(), federationtest.Volume("u1", "data"), ring); err != nil {
