@@ -198,4 +198,3 @@ func TestLostSecret(t *testing.T) {
 		return nil
 	})
 }
-

@@ -125,21 +125,20 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	})
 	g.pebble = pebble.NewCache(64 << 20)
 	g.cache = engine.NewBlockCache(cfg.CacheBytes)
-	g.borrower, err = borrowing.New(borrowing.Config{Gateway: cfg.Name, Organization: cfg.Organization, View: g.view,
-		Registry: cfg.Registry, Credentials: cfg.Credentials, Dir: cfg.StateDir, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger,
-		Open: cfg.Borrow})
+	g.borrower, err = borrowing.New(borrowing.Config{Gateway: cfg.Name, Organization: cfg.Organization, View: g.view, Open: cfg.Borrow,
+		Registry: cfg.Registry, Credentials: cfg.Credentials, Dir: cfg.StateDir, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
 	g.keys = &keys.Keeper{Self: g.self, View: g.view, Registry: cfg.Registry, SiteKey: cfg.SiteKey, Now: cfg.Now, Vault: g.pools.Keys,
-		After: cfg.Timers.After, Rand: cfg.Rand, Rotates: g.peers.Signed, Forward: g.peers.Forward, Caller: g.peers.Identity, Logger: cfg.Logger}
+		After: cfg.Timers.After, Rand: cfg.Rand, Rotates: g.peers.Signed, Forward: g.peers.Forward, Caller: g.peers.Identity,
+		Logger: cfg.Logger}
 	g.copies, err = copies.NewManager(copies.ManagerConfig{
 		Self: g.self, Promise: cfg.Promise, View: g.view, Registry: cfg.Registry, Peers: g.peers, Node: g.node, Pool: g.pools, FS: cfg.FS,
-		Store: cfg.Store, Lent: g.borrower.Sources, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now,
-		Timers: cfg.Timers, Rand: cfg.Rand, Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering,
+		Store: cfg.Store, Lent: g.borrower.Sources, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now, Timers: cfg.Timers, Rand: cfg.Rand,
+		Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering,
 		Clock: cfg.Clock, Heartbeat: cfg.Heartbeat, Follow: g.routers.Follow, Checkpoints: cfg.Checkpoints,
-		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced,
-		Keys: g.keys,
+		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced, Keys: g.keys,
 	})
 	if err != nil {
 		return nil, err
@@ -155,10 +154,9 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	}
 	g.nfs, err = nfs.New(nfs.Config{
 		Gateway: cfg.Name, ServerOwner: cfg.Federation + "/" + cfg.Site + "/" + cfg.Name, ServerScope: cfg.Federation,
-		Boot: main.Boot(), Lease: cfg.Lease, Memory: int(cfg.Memory),
+		Boot: main.Boot(), Lease: cfg.Lease, Memory: int(cfg.Memory), Log: cfg.Logger, Observe: cfg.Meters.Operation, Slow: cfg.Slow,
 		Exports: admission.Exports{View: g.view, Routers: g.routers}, State: kept, Clock: clock{cfg}, Rand: cfg.Rand,
-		Log: cfg.Logger, Observe: cfg.Meters.Operation, Slow: cfg.Slow, Tracer: cfg.Tracer,
-		StartTLS: peers.Clients(cfg.Credentials, cfg.Organization, cfg.Site),
+		Tracer: cfg.Tracer, StartTLS: peers.Clients(cfg.Credentials, cfg.Organization, cfg.Site),
 	})
 	if err != nil {
 		return nil, err

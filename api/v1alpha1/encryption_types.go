@@ -4,8 +4,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Encryption says when a volume's data keys are replaced, and destroyed. What is written from then on is sealed
-// with the new key. What is there keeps its key, and stays readable.
+// Encryption says when a volume's data keys are replaced, and destroyed. What is written after
+// another key followed is sealed with that. What is there keeps its key, and stays readable.
 // +kubebuilder:validation:XValidation:rule="!has(self.rotateEvery) || duration(self.rotateEvery) == duration('0s') || (duration(self.rotateEvery) >= duration('1h') && duration(self.rotateEvery) <= duration('87840h'))",message="rotateEvery is not 0s, or from 1h to 87840h: write a time span, such as 2160h"
 type Encryption struct {
 	// How old the newest data key gets before another one follows, from 1h to 87840h. It is the

@@ -9,7 +9,8 @@
 //
 //   - keys-1: a secret is durable on a pool before the registry has a data key that is sealed under
 //     it, and before a gateway opens such a key.
-//   - keys-2: a gateway gives it to gateways of sites only for which the newest data key is wrapped.
+//   - keys-2: a gateway gives it only to gateways of sites for which the newest data key is
+//     wrapped.
 //   - keys-3: a volume whose owner wants it from the beginning is written with such keys only.
 //   - keys-4: it is destroyed when the volume was purged, and before anything else of it goes.
 package keys
@@ -21,7 +22,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +62,8 @@ type Keeper struct {
 	Logger *slog.Logger
 
 	scheduled atomic.Bool // a volume has a schedule for its data keys
+	opening   sync.Mutex
+	vault     cachepool.Dir // Vault's; nil: it was not opened yet; guarded by opening
 }
 
 // lookEvery is how often schedules are looked at. The least period is an hour.
@@ -125,9 +127,10 @@ func (k *Keeper) siteKey(ctx context.Context) keyring.SiteKey {
 }
 
 // begin has the first data key that a volume is written with sealed under a secret, if its owner
-// wants that: nothing was ever sealed with the one that came with the record (keys-3). A volume that
-// began before gets another key as its home's Share comes to it.
-func (k *Keeper) begin(ctx context.Context, v federation.Volume, ring federation.Keyring, rev federation.Revision) (federation.Keyring, error) {
+// wants that: nothing was ever sealed with the one that came with the record (keys-3). A volume
+// that began before gets another key as its home's Share comes to it.
+func (k *Keeper) begin(ctx context.Context, v federation.Volume, ring federation.Keyring, rev federation.Revision) (
+	federation.Keyring, error) {
 	if !v.Spec.Encryption.Erasable() || len(ring.Later) > 0 {
 		return ring, nil
 	}
@@ -138,8 +141,7 @@ func (k *Keeper) begin(ctx context.Context, v federation.Volume, ring federation
 	case !errors.Is(err, federation.ErrNotFound):
 		return ring, fmt.Errorf("read the control record of volume %s: %w", v.Name, err)
 	case len(v.Sites) == 0 || v.Sites[0] != k.Self.Site:
-		return ring, fmt.Errorf("the keyring of volume %s: %w: site %s, where it begins, makes one that can be destroyed", v.Name, ErrAwaited,
-			slices.Concat(v.Sites, []string{"?"})[0])
+		return ring, fmt.Errorf("the keyring of volume %s: %w: where it begins, one is made that can be destroyed", v.Name, ErrAwaited)
 	case !k.Rotates():
 		return ring, fmt.Errorf("volume %s is to have a key that can be destroyed, and the federation's records are not signed yet, so "+
 			"that some gateway may not know such keys: `weir federation require-signatures`, or write encryption.erase: Never", v.Name)

@@ -23,9 +23,23 @@ import (
 // A secret is in one file of the pool, named by its volume's UUID, sealed for the site's key.
 const secretTemp = "secret.new"
 
+// folder returns the folder of secrets, which is opened once.
+func (k *Keeper) folder() (cachepool.Dir, error) {
+	k.opening.Lock()
+	defer k.opening.Unlock()
+	if k.vault == nil {
+		dir, err := k.Vault()
+		if err != nil {
+			return nil, fmt.Errorf("open the folder of secrets on the pool: %w", err)
+		}
+		k.vault = dir
+	}
+	return k.vault, nil
+}
+
 // sealedSecret returns what this gateway's pool has of a volume. fs.ErrNotExist: nothing.
 func (k *Keeper) sealedSecret(volume string) ([]byte, error) {
-	dir, err := k.Vault()
+	dir, err := k.folder()
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +48,7 @@ func (k *Keeper) sealedSecret(volume string) ([]byte, error) {
 
 // keep makes a sealed secret durable on the pool (keys-1).
 func (k *Keeper) keep(volume string, sealed []byte) error {
-	dir, err := k.Vault()
+	dir, err := k.folder()
 	if err == nil {
 		err = cachepool.Replace(dir, secretTemp, volume, sealed)
 	}
@@ -53,7 +67,7 @@ func (k *Keeper) HasSecret(volume string) bool {
 // Destroy removes the secret of a volume from the pool, durably. Without it nobody reads here what
 // was sealed under it. It is no error that there is none.
 func (k *Keeper) Destroy(volume string) error {
-	dir, err := k.Vault()
+	dir, err := k.folder()
 	if err == nil {
 		if err = dir.Remove(volume); errors.Is(err, fs.ErrNotExist) {
 			err = nil // a crash may have come before the sync
@@ -84,8 +98,8 @@ func (k *Keeper) own(volume string) (keyring.Secret, error) {
 // askTime bounds the question for a secret to one gateway.
 const askTime = 5 * time.Second
 
-// secret returns the secret with a digest: the pool's, or else another gateway's, which the pool has
-// then, too.
+// secret returns the secret with a digest: the pool's, or else another gateway's, which the pool
+// has then, too.
 func (k *Keeper) secret(ctx context.Context, ring federation.Keyring, digest []byte) (keyring.Secret, error) {
 	s, err := k.own(ring.Volume)
 	if err == nil && is(s, ring.Volume, digest) {
@@ -182,7 +196,8 @@ func (k *Keeper) Key(ctx context.Context, q *forwardpb.KeyRequest) (*forwardpb.K
 	}
 	s, err := k.own(v.UUID)
 	if err != nil {
-		return nil, status.Errorf(codes.FailedPrecondition, "gateway %s does not have the secret of volume %s: %v", k.Self.Gateway, v.Name, err)
+		return nil, status.Errorf(codes.FailedPrecondition, "gateway %s does not have the secret of volume %s: %v", k.Self.Gateway, v.Name,
+			err)
 	}
 	sealed, err := keyring.SealSecret(s, v.UUID, site.Name, site.WrapKey)
 	if err != nil {
