@@ -124,7 +124,7 @@ func TestACheckpointHasTheKeyOfItsRecord(t *testing.T) {
 		}
 		return nil
 	})
-	if err := cp.Engine.AskCheckpoint(t.Context(), 0); err != nil {
+	if err := cp.Engine.AskCheckpoint(t.Context(), 0, true); err != nil {
 		t.Fatal(err)
 	}
 	cp.Replica.Roll()

@@ -152,6 +152,11 @@ func (r *rig) vaults(t *testing.T) (fails *error) {
 	return fails
 }
 
+// full is a folder that takes no file.
+type full struct{ cachepool.Dir }
+
+func (full) Create(string) (cachepool.File, error) { return nil, cachepool.ErrFull }
+
 // The secret is on the pool before the registry has a key that is sealed under it. A second attempt
 // uses what the first one kept; and a purge's part removes it.
 func TestSecretIsKeptFirst(t *testing.T) {
@@ -162,6 +167,15 @@ func TestSecretIsKeptFirst(t *testing.T) {
 		t.Fatalf("with a disk that fails there are %d keys", r.keys(t))
 	}
 	*fails = nil
+	dir, err := r.Vault()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.vault = full{dir}
+	if !r.Share(t.Context(), r.v, leads) || r.keys(t) != 1 {
+		t.Fatalf("with a full pool there are %d keys", r.keys(t))
+	}
+	r.vault = nil
 	r.v.Sites = []string{"ams"}
 	held, err := r.Open(t.Context(), r.v) // nobody has led the volume
 	if err != nil || r.keys(t) != 2 {
