@@ -282,6 +282,7 @@ var table = []row{
 	{pkg: "cmd/weir/internal/cli", outside: []string{"github.com/spf13/cobra"}},
 	{pkg: "cmd/weir/internal/config", project: []string{"federation", "federation/quantity", "federation/spec"},
 		outside: []string{"k8s.io/apimachinery/pkg/util/validation", "sigs.k8s.io/yaml"}},
+	{pkg: "cmd/weir/internal/kms", outside: []string{"google.golang.org/grpc", "k8s.io/kms"}},
 	{pkg: "cmd/weir/internal/machine", outside: []string{"golang.org/x/sys"}},
 	{pkg: "cmd/weir/internal/access",
 		project: []string{"cmd/weir/internal/cli", "cmd/weir/internal/config", "federation", "federation/etcd",
