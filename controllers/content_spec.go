@@ -117,6 +117,9 @@ func observed(c *content, v *plan.View) {
 	if v.Held != nil {
 		s.Held = plan.Quantity(*v.Held)
 	}
+	if is, known := c.seen.NewestKey(); known {
+		s.Key = plan.Key(is)
+	}
 	if v.Snapshots != nil { // a new home reports them a little later
 		s.Snapshots = plan.Snapshots(v.Snapshots)
 	}

@@ -203,6 +203,7 @@ func (r *geoVolumes) show(ctx context.Context, before *v1alpha1.GeoVolume, g *ge
 	if g.content != nil {
 		c := g.content.Status
 		s.Home, s.Copies, s.Lag, s.Progress, s.Used, s.Held = c.Home.Site, c.Copies, c.Lag, c.Progress, c.Used, c.Held
+		s.Key = c.Key
 		if c.Snapshots != nil {
 			s.Snapshots = &c.Snapshots.Count
 		}

@@ -51,20 +51,21 @@ func (a Admission) Validate() error {
 	return nil
 }
 
-// Keyring holds a volume's data keys, wrapped for each site that may be home (protocol-17). Written
-// when the volume is created; a later one has a higher generation.
+// Keyring holds a volume's data keys, wrapped for each site that may be home (protocol-17).
 type Keyring struct {
 	Volume     string            `json:"volume"`
-	Generation uint64            `json:"generation"`
-	Wrapped    map[string][]byte `json:"wrapped"` // the first data key, by site
+	Generation uint64            `json:"generation"` // a later keyring has a higher one
+	Wrapped    map[string][]byte `json:"wrapped"`    // the first data key, by site
 	// Later are the data keys after the first, in order. New data is sealed with the last.
 	Later []LaterKey `json:"later,omitempty"`
 }
 
 // LaterKey is a data key that replaced another.
 type LaterKey struct {
-	At      time.Time         `json:"at"`
-	Wrapped map[string][]byte `json:"wrapped"` // by site
+	At       time.Time         `json:"at"`
+	Wrapped  map[string][]byte `json:"wrapped"`            // by site
+	Rotation int64             `json:"rotation,omitempty"` // encryption.Newest's
+	Under    []byte            `json:"under,omitempty"`    // digest of the keyring.Secret that it is sealed under besides
 }
 
 // Keys are the wraps of all data keys, in order.

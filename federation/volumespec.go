@@ -3,6 +3,7 @@
 package federation
 
 import (
+	"github.com/weir-storage/weir/federation/encryption"
 	"github.com/weir-storage/weir/federation/snapshots"
 	"github.com/weir-storage/weir/federation/users"
 )
@@ -11,15 +12,16 @@ import (
 // federation/spec reads, defaults and checks it; the names are those of the GeoVolume kind.
 type VolumeSpec struct {
 	// Size is the volume's capacity, in bytes.
-	Size        Bytes            `json:"size"`
-	Replication Replication      `json:"replication"`
-	Durability  Durability       `json:"durability"`
-	Consistency Consistency      `json:"consistency"`
-	Cache       Cache            `json:"cache"`
-	Home        HomeRules        `json:"home"`
-	Clients     users.Policy     `json:"clients,omitzero"`
-	Snapshots   snapshots.Policy `json:"snapshots,omitzero"`
-	Trash       snapshots.Trash  `json:"trash,omitzero"`
+	Size        Bytes             `json:"size"`
+	Replication Replication       `json:"replication"`
+	Durability  Durability        `json:"durability"`
+	Consistency Consistency       `json:"consistency"`
+	Cache       Cache             `json:"cache"`
+	Home        HomeRules         `json:"home"`
+	Clients     users.Policy      `json:"clients,omitzero"`
+	Snapshots   snapshots.Policy  `json:"snapshots,omitzero"`
+	Trash       snapshots.Trash   `json:"trash,omitzero"`
+	Encryption  encryption.Policy `json:"encryption,omitzero"`
 }
 
 // Replication says how many copies there are and where they may be.
@@ -123,15 +125,12 @@ type Cache struct {
 	// Memory is the most that a gateway keeps of the volume's blocks in memory, in bytes; 0: no
 	// limit but the gateway's.
 	Memory Bytes `json:"memory,omitempty"`
-	// ARC and L2ARC are what ZFS keeps of it, on pools of ZFS; "": as the pool's administrator has
-	// it.
+	// ARC and L2ARC are what ZFS keeps of it on its pools; "": as their administrators have it.
 	ARC   Kept `json:"arc,omitempty"`
 	L2ARC Kept `json:"l2arc,omitempty"`
-	// Log is what writes are made fast for, on pools of ZFS; "": as the pool's administrator has
-	// it.
+	// Log is what writes are made fast for on pools of ZFS; "": as their administrators have it.
 	Log LogBias `json:"log,omitempty"`
-	// ReadAhead is how much is fetched ahead of who reads in order, in bytes; nil: the engine's
-	// default.
+	// ReadAhead, in bytes, is fetched ahead of who reads in order; nil: the engine's default.
 	ReadAhead *Bytes `json:"readAhead,omitempty"`
 	// Prefetch is what is fetched before it is read; "": nothing.
 	Prefetch Prefetch `json:"prefetch,omitempty"`

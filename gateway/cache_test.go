@@ -175,7 +175,7 @@ func tenTimes(t *testing.T, c *cluster, site, id string, f volume.Handle, size i
 func warm(t *testing.T, g *Gateway, id, path string) (*forwardpb.WarmProgress, error) {
 	t.Helper()
 	var last *forwardpb.WarmProgress
-	err := g.caching.Warm(within(t, hang), id, path, func(p *forwardpb.WarmProgress) error {
+	err := g.caching.Bring(within(t, hang), id, path, func(p *forwardpb.WarmProgress) error {
 		last = &forwardpb.WarmProgress{Counting: p.Counting, Done: p.Done, Files: p.Files, Bytes: p.Bytes, Missing: p.Missing,
 			Moved: p.Moved, Left: p.Left}
 		return nil

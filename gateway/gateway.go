@@ -60,6 +60,7 @@ type Gateway struct {
 	transport *peer.Transport
 	node      *replica.Node
 	copies    *copies.Manager
+	keys      *keys.Keeper
 	routers   *routing.Routers
 	nfs       *nfs.Server
 	panics    atomic.Uint64 // of calls of other gateways
@@ -125,19 +126,21 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	})
 	g.pebble = pebble.NewCache(cfg.CacheBytes / 8 * 3)
 	g.cache = engine.NewBlockCache(cfg.CacheBytes)
-	g.borrower, err = borrowing.New(borrowing.Config{Gateway: cfg.Name, Organization: cfg.Organization, View: g.view,
-		Registry: cfg.Registry, Credentials: cfg.Credentials, Dir: cfg.StateDir, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger,
-		Open: cfg.Borrow})
+	g.borrower, err = borrowing.New(borrowing.Config{Gateway: cfg.Name, Organization: cfg.Organization, View: g.view, Open: cfg.Borrow,
+		Registry: cfg.Registry, Credentials: cfg.Credentials, Dir: cfg.StateDir, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
+	g.keys = &keys.Keeper{Self: g.self, View: g.view, Registry: cfg.Registry, SiteKey: cfg.SiteKey, Now: cfg.Now, Vault: g.pools.Keys,
+		After: cfg.Timers.After, Rand: cfg.Rand, Rotates: g.peers.Signed, Forward: g.peers.Forward, Caller: g.peers.Identity,
+		Logger: cfg.Logger}
 	g.copies, err = copies.NewManager(copies.ManagerConfig{
 		Self: g.self, Promise: cfg.Promise, View: g.view, Registry: cfg.Registry, Peers: g.peers, Node: g.node, Pool: g.pools, FS: cfg.FS,
 		Store: cfg.Store, Lent: g.borrower.Sources, Cache: g.cache, Pebble: g.pebble, Now: cfg.Now, Timers: cfg.Timers, Rand: cfg.Rand,
-		Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering, Clock: cfg.Clock, Heartbeat: cfg.Heartbeat,
-		Follow: g.routers.Follow, Checkpoints: cfg.Checkpoints, Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop,
-		Heard: g.heard, Synced: cfg.Meters.Synced, Keys: &keys.Keeper{Self: g.self, View: g.view, Registry: cfg.Registry,
-			SiteKey: cfg.SiteKey, Now: cfg.Now, Rand: cfg.Rand, Rotates: g.peers.Signed, Logger: cfg.Logger}})
+		Logger: cfg.Logger, Verifier: g.verifier, Recovering: g.recovering,
+		Clock: cfg.Clock, Heartbeat: cfg.Heartbeat, Follow: g.routers.Follow, Checkpoints: cfg.Checkpoints,
+		Serve: g.routers.Serve, Attach: g.routers.Attach, Gone: g.routers.Drop, Heard: g.heard, Synced: cfg.Meters.Synced, Keys: g.keys,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -152,10 +155,9 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	}
 	g.nfs, err = nfs.New(nfs.Config{
 		Gateway: cfg.Name, ServerOwner: cfg.Federation + "/" + cfg.Site + "/" + cfg.Name, ServerScope: cfg.Federation,
-		Boot: main.Boot(), Lease: cfg.Lease, Memory: int(cfg.Memory),
+		Boot: main.Boot(), Lease: cfg.Lease, Memory: int(cfg.Memory), Log: cfg.Logger, Observe: cfg.Meters.Operation, Slow: cfg.Slow,
 		Exports: admission.Exports{View: g.view, Routers: g.routers}, State: kept, Clock: clock{cfg}, Rand: cfg.Rand,
-		Log: cfg.Logger, Observe: cfg.Meters.Operation, Slow: cfg.Slow, Tracer: cfg.Tracer,
-		StartTLS: peers.Clients(cfg.Credentials, cfg.Organization, cfg.Site),
+		Tracer: cfg.Tracer, StartTLS: peers.Clients(cfg.Credentials, cfg.Organization, cfg.Site),
 	})
 	if err != nil {
 		return nil, err
@@ -206,7 +208,8 @@ func (g *Gateway) run(ctx context.Context) error {
 		Fetched: g.copies.Fetch, May: g.copies.May, Newest: g.copies.Newest, Objects: g.copies.Objects})
 	peerpb.RegisterOutlinesServer(server, &outline.Server{Caller: g.peers.Caller, Open: g.copies.Home,
 		Uses: func(volume, gateway string) bool { return locks.Uses(g.view, volume, gateway) }})
-	forwardpb.RegisterForwardServer(server, &service{g: g, Server: routing.Server{Routers: g.routers, Copies: g.copies},
+	forwardpb.RegisterForwardServer(server, &service{g: g, Caching: g.caching, Keeper: g.keys, Mover: g.mover,
+		Server: routing.Server{Routers: g.routers, Copies: g.copies},
 		Counter: space.New(space.Config{Gateway: cfg.Name, Site: cfg.Site, Organization: cfg.Organization, View: g.view, Copies: g.copies,
 			Store: cfg.Store, Caller: g.peers.Identity}), Checks: checking.New(checking.ChecksConfig{Gateway: cfg.Name, Site: cfg.Site,
 			Organization: cfg.Organization, View: g.view, Copies: g.copies, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger,

@@ -9,8 +9,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weir-storage/weir/gateway/caching"
 	"github.com/weir-storage/weir/gateway/checking"
 	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/gateway/keys"
+	"github.com/weir-storage/weir/gateway/moving"
 	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/gateway/space"
 )
@@ -20,7 +23,10 @@ type service struct {
 	unserved
 	routing.Server
 	*space.Counter
+	*caching.Caching
 	*checking.Checks
+	*keys.Keeper
+	*moving.Mover
 	g *Gateway
 }
 
@@ -39,19 +45,4 @@ func (s *service) Status(ctx context.Context, q *forwardpb.StatusRequest) (*forw
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	return &forwardpb.StatusReply{Json: b}, nil
-}
-
-// Cache implements the service, for the gateway's own organization.
-func (s *service) Cache(ctx context.Context, q *forwardpb.CacheRequest) (*forwardpb.CacheReply, error) {
-	return s.g.caching.Cache(ctx, q)
-}
-
-// Warm implements the service, for the gateway's own organization.
-func (s *service) Warm(q *forwardpb.WarmRequest, to forwardpb.Forward_WarmServer) error {
-	return s.g.caching.WarmAll(q, to)
-}
-
-// Failover implements the service: called at the gateway that is to become home.
-func (s *service) Failover(ctx context.Context, q *forwardpb.FailoverRequest) (*forwardpb.FailoverReply, error) {
-	return s.g.mover.Failover(ctx, q)
 }

@@ -118,6 +118,9 @@ type GeoVolumeContentStatus struct {
 	// The volume's snapshots.
 	// +optional
 	Snapshots *VolumeSnapshots `json:"snapshots,omitempty"`
+	// The volume's newest data key: what is written is sealed with it a moment later.
+	// +optional
+	Key *VolumeKey `json:"key,omitempty"`
 	// Claims of all clusters: SITE/NAMESPACE/NAME.
 	// +optional
 	// +listType=atomic

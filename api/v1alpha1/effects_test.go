@@ -77,6 +77,10 @@ var effects = map[string][2]string{
 	"VolumePolicy.snapshots.window":         {"any second can be looked at", "gateway TestSnapshotSettings"},
 	"VolumePolicy.snapshots.directory":      {"whether there is .snapshots", "gateway TestSnapshotSettings"},
 	"VolumePolicy.trash.keep":               {"removed files are in .trash", "gateway TestTrashSetting"},
+	"VolumePolicy.encryption.rotateEvery":   {"another data key follows", "gateway TestKeysFollow"},
+	"VolumePolicy.encryption.rotation":      {"another data key follows", "gateway TestKeysFollow"},
+	"VolumePolicy.encryption.erase":         {"a purge destroys the keys", "gateway TestErasedVolume"},
+	"VolumePolicy.encryption.acceptOneSite": {"one copy is accepted", "federation/spec TestStories"},
 
 	"VolumePolicy.replication.copies":             {"how many sites have a copy", "controllers/plan TestPlace"},
 	"VolumePolicy.replication.spread":             {"how the copies are spread", "controllers/plan TestPlace"},
@@ -176,7 +180,7 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 			switch f.Type {
 			case reflect.TypeFor[*Replication](), reflect.TypeFor[*Durability](), reflect.TypeFor[*Consistency](),
 				reflect.TypeFor[*Cache](), reflect.TypeFor[*Home](), reflect.TypeFor[*Clients](), // of a grant too
-				reflect.TypeFor[*Snapshots](), reflect.TypeFor[*Trash]():
+				reflect.TypeFor[*Snapshots](), reflect.TypeFor[*Trash](), reflect.TypeFor[*Encryption]():
 				next = "VolumePolicy." + name
 			}
 			walk(next, f.Type)

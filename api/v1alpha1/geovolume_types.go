@@ -33,7 +33,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.import) || has(self.size)",message="size is missing: write how much the volume may hold, such as 10Gi; or name another site's volume in import"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.size)",message="size is the owner's to set: an import has only import, access and cache; remove size"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.policy)",message="policy is the owner's to set: an import has only import, access and cache; remove policy"
-// +kubebuilder:validation:XValidation:rule="!has(self.import) || (!has(self.replication) && !has(self.durability) && !has(self.consistency) && !has(self.home) && !has(self.clients) && !has(self.snapshots) && !has(self.trash))",message="replication, durability, consistency, home, clients, snapshots and trash are the owner's to set: an import has only import, access and cache; remove them"
+// +kubebuilder:validation:XValidation:rule="!has(self.import) || (!has(self.replication) && !has(self.durability) && !has(self.consistency) && !has(self.home) && !has(self.clients) && !has(self.snapshots) && !has(self.trash) && !has(self.encryption))",message="replication, durability, consistency, home, clients, snapshots, trash and encryption are the owner's to set: an import has only import, access and cache; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.cache) || (!has(self.cache.blockSize) && !has(self.cache.compression))",message="cache.blockSize and cache.compression are the owner's to set: an import's cache is what its own site keeps; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.grants)",message="grants are the owner's to give: an import has only import, access and cache; remove grants"
 // +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.reclaimPolicy) || self.reclaimPolicy == 'Retain'",message="deleting an import never deletes the volume: remove reclaimPolicy"
@@ -74,7 +74,7 @@ type GeoVolumeSpec struct {
 	// +kubebuilder:default=Retain
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// How many copies there are, and at which sites. In this field and the six after it, what is
+	// How many copies there are, and at which sites. In this field and the seven after it, what is
 	// given comes before what the VolumePolicy says.
 	// +optional
 	Replication *Replication `json:"replication,omitempty"`
@@ -100,6 +100,9 @@ type GeoVolumeSpec struct {
 	// For how long removed files can be restored.
 	// +optional
 	Trash *Trash `json:"trash,omitempty"`
+	// When the volume's data keys are replaced.
+	// +optional
+	Encryption *Encryption `json:"encryption,omitempty"`
 }
 
 // Import names a volume of the federation.
@@ -170,6 +173,9 @@ type GeoVolumeStatus struct {
 	// How much only snapshots hold, which the size does not count; not there if that is not known.
 	// +optional
 	Held *resource.Quantity `json:"held,omitempty"`
+	// The volume's newest data key: what is written is sealed with it a moment later.
+	// +optional
+	Key *VolumeKey `json:"key,omitempty"`
 	// What holds of it, such as Ready. The API reference explains types and reasons.
 	// +optional
 	// +listType=map

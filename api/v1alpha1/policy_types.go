@@ -36,6 +36,9 @@ type VolumePolicySpec struct {
 	// For how long removed files can be restored.
 	// +optional
 	Trash Trash `json:"trash,omitzero"`
+	// When the volume's data keys are replaced.
+	// +optional
+	Encryption Encryption `json:"encryption,omitzero"`
 }
 
 // Squash is which users of clients are nobody.

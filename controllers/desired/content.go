@@ -38,6 +38,7 @@ func Content(g *v1alpha1.GeoVolume, site, name string) v1alpha1.GeoVolumeContent
 	override(&o.Clients, s.Clients)
 	override(&o.Snapshots, s.Snapshots)
 	override(&o.Trash, s.Trash)
+	override(&o.Encryption, s.Encryption)
 	if !apiequality.Semantic.DeepEqual(o, v1alpha1.VolumePolicySpec{}) {
 		out.Overrides = &o
 	}

@@ -61,7 +61,8 @@ func Resolve(size resource.Quantity, policy, overrides *v1alpha1.VolumePolicySpe
 			BlockSize: amount(m.Cache.BlockSize), Compression: federation.Compression(m.Cache.Compression)},
 		Home:    federation.HomeRules{PreferredSites: names(m.Home.PreferredSites)},
 		Clients: clients(m.Clients), Snapshots: snapshotsOf(m.Snapshots),
-		Trash: snapshots.Trash{Keep: span(m.Trash.Keep)},
+		Trash:      snapshots.Trash{Keep: span(m.Trash.Keep)},
+		Encryption: encryptionOf(m.Encryption),
 	}}
 	if m.Cache.Pool != nil {
 		out.Spec.Cache.Pool = m.Cache.Pool.MatchLabels
@@ -140,6 +141,10 @@ func merge(policy, overrides *v1alpha1.VolumePolicySpec) v1alpha1.VolumePolicySp
 	over(&p.Snapshots.Window, o.Snapshots.Window)
 	over(&p.Snapshots.Directory, o.Snapshots.Directory)
 	over(&p.Trash.Keep, o.Trash.Keep)
+	over(&p.Encryption.RotateEvery, o.Encryption.RotateEvery)
+	over(&p.Encryption.Rotation, o.Encryption.Rotation)
+	over(&p.Encryption.Erase, o.Encryption.Erase)
+	over(&p.Encryption.AcceptOneSite, o.Encryption.AcceptOneSite)
 	return p
 }
 
@@ -183,6 +188,7 @@ func Describe(s federation.VolumeSpec) v1alpha1.VolumePolicySpec {
 		Home:        v1alpha1.Home{PreferredSites: siteNames(s.Home.PreferredSites)},
 		Clients:     describeClients(s.Clients),
 		Snapshots:   describeSnapshots(s.Snapshots),
+		Encryption:  describeEncryption(s.Encryption),
 	}
 	if s.Trash.Keep > 0 {
 		d.Trash.Keep = &metav1.Duration{Duration: time.Duration(s.Trash.Keep)}

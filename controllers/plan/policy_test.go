@@ -123,7 +123,9 @@ func TestEveryFieldCounts(t *testing.T) {
 		"clients.uids": "[{client: 1, volume: 5}]", "clients.gids": "[{client: 1, volume: 5, count: 3}]",
 		"clients.mask": "'077'", "clients.certificates": "Required",
 		"snapshots.schedule": "[{every: Hourly, keep: 24}]", "snapshots.window": "1h", "snapshots.directory": "None",
-		"trash.keep": "168h",
+		"trash.keep":             "168h",
+		"encryption.rotateEvery": "2160h", "encryption.rotation": "3",
+		"encryption.erase": "OnPurge", "encryption.acceptOneSite": "true",
 	}
 	beside := map[string]string{"durability.sites": "durability: {acknowledge: Sites}",
 		"consistency.maxStaleness": "consistency: {mode: Bounded}"}

@@ -317,7 +317,9 @@ func (q *request) grows(w write, v *federation.Volume, prev, next *federation.Ke
 	if err != nil {
 		return err
 	}
-	if !ok || c == nil || c.Home.Gateway != q.who.Gateway || c.Home.Site != q.who.Site {
+	home := c != nil && c.Home.Gateway == q.who.Gateway && c.Home.Site == q.who.Site
+	first := c == nil && len(v.Sites) > 0 && v.Sites[0] == q.who.Site // it begins, and there is nothing to read yet
+	if !ok || !home && !first {
 		return q.deny(w.key, "the volume's home adds to it, and its owner replaces it")
 	}
 	if prev == nil || next.Generation != prev.Generation+1 {

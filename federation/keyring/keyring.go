@@ -6,8 +6,9 @@
 // they, are in the registry. The info of the sealing binds volume and site, so that a wrapped key
 // can not be passed off as another volume's.
 //
-// When a site is not to read the volume any more, another data key follows (Rotate), and what is
-// sealed from then on is sealed with that. What is there stays as it is, and the site has its key.
+// When a site is not to read the volume any more, or its owner wants it, another data key follows
+// (Rotate), and what is sealed from then on is sealed with that. What is there stays as it is, and
+// whoever had its key has it.
 package keyring
 
 import (
@@ -20,13 +21,17 @@ import (
 	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/encryption"
 )
 
 // DataKey is a volume's data key. Whoever has it can read the volume.
 type DataKey = [32]byte
 
 // SiteKey is a site's private key.
-type SiteKey struct{ key hpke.PrivateKey }
+type SiteKey struct {
+	key     hpke.PrivateKey
+	secrets Secrets // nil: none is known
+}
 
 func kem() hpke.KEM { return hpke.DHKEM(ecdh.X25519()) }
 
@@ -36,7 +41,7 @@ func NewSiteKey() (SiteKey, error) {
 	if err != nil {
 		return SiteKey{}, fmt.Errorf("make site key: %w", err)
 	}
-	return SiteKey{k}, nil
+	return SiteKey{key: k}, nil
 }
 
 // ParseSiteKey reads what Bytes returned.
@@ -45,7 +50,7 @@ func ParseSiteKey(b []byte) (SiteKey, error) {
 	if err != nil {
 		return SiteKey{}, fmt.Errorf("read site key: %w: give the file that was made for this site", err)
 	}
-	return SiteKey{k}, nil
+	return SiteKey{key: k}, nil
 }
 
 // Bytes is the private key, to be kept secret.
@@ -54,10 +59,14 @@ func (s SiteKey) Bytes() ([]byte, error) { return s.key.Bytes() }
 // Public is what the site registers.
 func (s SiteKey) Public() []byte { return s.key.PublicKey().Bytes() }
 
-// info is what a wrap is bound to: the volume, the site, and of later keys the number.
-func info(volume, site string, number int) []byte {
-	if number == 0 {
+// info is what a wrap is bound to: the volume, the site, and of later keys the number, and whether
+// what is wrapped is sealed under a secret.
+func info(volume, site string, number int, erasable bool) []byte {
+	switch {
+	case number == 0:
 		return fmt.Appendf(nil, "weir data key 1\n%s\n%s", volume, site)
+	case erasable:
+		return fmt.Appendf(nil, "weir data key 3\n%s\n%s\n%d", volume, site, number)
 	}
 	return fmt.Appendf(nil, "weir data key 2\n%s\n%s\n%d", volume, site, number)
 }
@@ -69,18 +78,23 @@ func New(volume string, sites map[string][]byte, random io.Reader) (federation.K
 		return federation.Keyring{}, key, fmt.Errorf("draw data key: %w", err)
 	}
 	ring := federation.Keyring{Volume: volume, Generation: 1, Wrapped: map[string][]byte{}}
-	return ring, key, wrap(ring.Wrapped, volume, 0, key, sites)
+	return ring, key, wrap(ring.Wrapped, volume, 0, key, nil, sites)
 }
 
-// wrap adds a key, wrapped for sites, to others.
-func wrap(wrapped map[string][]byte, volume string, number int, key DataKey, sites map[string][]byte) error {
+// wrap adds a key, wrapped for sites, to others. under is the secret that it is sealed under, or
+// nil.
+func wrap(wrapped map[string][]byte, volume string, number int, key DataKey, under *Secret, sites map[string][]byte) error {
+	sealed, err := under.seal(volume, number, key)
+	if err != nil {
+		return err
+	}
 	for site, public := range sites {
 		pk, err := kem().NewPublicKey(public)
 		if err != nil {
 			return fmt.Errorf("wrap data key for site %s: its public key is not one (%w): start a gateway there once, which registers it",
 				site, err)
 		}
-		w, err := hpke.Seal(pk, hpke.HKDFSHA256(), hpke.AES256GCM(), info(volume, site, number), key[:])
+		w, err := hpke.Seal(pk, hpke.HKDFSHA256(), hpke.AES256GCM(), info(volume, site, number, under != nil), sealed)
 		if err != nil {
 			return fmt.Errorf("wrap data key for site %s: %w", site, err)
 		}
@@ -117,17 +131,37 @@ func (s SiteKey) Extend(ring federation.Keyring, self string, sites map[string][
 		if err != nil {
 			return ring, err
 		}
-		if err := wrap(wrapped, ring.Volume, number, key, missing); err != nil {
+		under, err := s.secret(ring, number)
+		if err != nil {
+			return ring, err
+		}
+		if err := wrap(wrapped, ring.Volume, number, key, under, missing); err != nil {
 			return ring, err
 		}
 	}
 	return next, nil
 }
 
+// Newest returns what is known of a volume's newest data key. made is when the volume was made.
+func Newest(ring federation.Keyring, made time.Time) encryption.Newest {
+	is := encryption.Newest{Number: len(ring.Later), Since: made}
+	for _, l := range ring.Later {
+		is.Since, is.Rotation, is.Erasable = l.At, max(is.Rotation, l.Rotation), len(l.Under) > 0
+	}
+	return is
+}
+
+// Next says what the data key is like that follows.
+type Next struct {
+	At       time.Time // now
+	Rotation int64     // the owner's word (encryption.Policy) that it follows for, if for any
+	Under    *Secret   // that it is sealed under; nil: under none
+}
+
 // Rotate returns ring's successor, which has another data key for what is sealed from now on. It is
 // wrapped for sites, given by name and public key. The site self is one of them, and has the key
 // before.
-func (s SiteKey) Rotate(ring federation.Keyring, self string, sites map[string][]byte, now time.Time, random io.Reader) (federation.Keyring,
+func (s SiteKey) Rotate(ring federation.Keyring, self string, sites map[string][]byte, is Next, random io.Reader) (federation.Keyring,
 	error) {
 	if _, err := s.unwrap(ring, self, len(ring.Later)); err != nil {
 		return ring, err
@@ -137,9 +171,12 @@ func (s SiteKey) Rotate(ring federation.Keyring, self string, sites map[string][
 		return ring, fmt.Errorf("draw data key: %w", err)
 	}
 	next := clone(ring)
-	l := federation.LaterKey{At: now.UTC(), Wrapped: map[string][]byte{}}
+	l := federation.LaterKey{At: is.At.UTC(), Wrapped: map[string][]byte{}, Rotation: max(is.Rotation, Newest(ring, is.At).Rotation)}
+	if is.Under != nil {
+		l.Under = is.Under.Digest(ring.Volume)
+	}
 	next.Later = append(next.Later, l)
-	return next, wrap(l.Wrapped, ring.Volume, len(next.Later), key, sites)
+	return next, wrap(l.Wrapped, ring.Volume, len(next.Later), key, is.Under, sites)
 }
 
 // GrownBy is Grown by the hand of a site: it has the newest key, and wraps none for sites whose
@@ -164,8 +201,10 @@ func Grown(prev, next federation.Keyring) error {
 		return fmt.Errorf("it has %d data keys, and had %d", len(after), len(before))
 	}
 	for number, wrapped := range before {
-		if number > 0 && !next.Later[number-1].At.Equal(prev.Later[number-1].At) {
-			return fmt.Errorf("data key %d is of another time", number)
+		if number > 0 && (!next.Later[number-1].At.Equal(prev.Later[number-1].At) ||
+			next.Later[number-1].Rotation != prev.Later[number-1].Rotation ||
+			!bytes.Equal(next.Later[number-1].Under, prev.Later[number-1].Under)) {
+			return fmt.Errorf("data key %d is of another time, followed for something else, or is sealed under something else", number)
 		}
 		for site, w := range wrapped {
 			if !bytes.Equal(after[number][site], w) {
@@ -207,9 +246,13 @@ func (s SiteKey) unwrap(ring federation.Keyring, site string, number int) (DataK
 		return key, fmt.Errorf("unwrap data key of volume %s: it is not wrapped for site %s: it may hold copies but not serve the volume",
 			ring.Volume, site)
 	}
-	b, err := hpke.Open(s.key, hpke.HKDFSHA256(), hpke.AES256GCM(), info(ring.Volume, site, number), w)
+	erasable := number > 0 && len(ring.Later[number-1].Under) > 0
+	b, err := hpke.Open(s.key, hpke.HKDFSHA256(), hpke.AES256GCM(), info(ring.Volume, site, number, erasable), w)
 	if err != nil {
 		return key, fmt.Errorf("unwrap data key of volume %s: %w: it was wrapped for another key than this site has now", ring.Volume, err)
+	}
+	if b, err = s.open(ring, number, b); err != nil {
+		return key, fmt.Errorf("unwrap data key %d of volume %s: %w", number, ring.Volume, err)
 	}
 	if copy(key[:], b) != len(key) {
 		return key, fmt.Errorf("unwrap data key of volume %s: it has %d bytes, not %d", ring.Volume, len(b), len(key))

@@ -96,12 +96,31 @@ func TestRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
-	next, err := a.Rotate(ring, "a", map[string][]byte{"a": a.Public()}, now, rand.Reader)
+	next, err := a.Rotate(ring, "a", map[string][]byte{"a": a.Public()}, Next{At: now}, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(ring.Later) != 0 || len(next.Later) != 1 || next.Generation != 2 || !next.Later[0].At.Equal(now) || len(next.Newest()) != 1 {
 		t.Fatalf("%+v", next)
+	}
+	third, err := a.Rotate(next, "a", map[string][]byte{"a": a.Public()}, Next{Rotation: 7, At: now.Add(time.Hour)}, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is := Newest(third, now); is.Number != 2 || is.Rotation != 7 || !is.Since.Equal(now.Add(time.Hour)) {
+		t.Errorf("the third is %+v", is)
+	}
+	fourth, err := a.Rotate(third, "a", map[string][]byte{"a": a.Public()}, Next{At: now}, rand.Reader)
+	if is := Newest(fourth, now); err != nil || is.Number != 3 || is.Rotation != 7 {
+		t.Errorf("the fourth is %+v, %v", is, err)
+	}
+	if is := Newest(ring, now); is.Number != 0 || is.Rotation != 0 || !is.Since.Equal(now) {
+		t.Errorf("the first is %+v", is)
+	}
+	relabelled := clone(third)
+	relabelled.Later[1].Rotation = 8
+	if err := Grown(third, relabelled); err == nil {
+		t.Error("a key follows for another word afterwards")
 	}
 	all, err := a.UnwrapAll(next, "a")
 	if err != nil || len(all) != 2 || all[0] != first || all[1] == first {
@@ -110,7 +129,7 @@ func TestRotate(t *testing.T) {
 	if theirs, err := b.UnwrapAll(next, "b"); err != nil || len(theirs) != 1 {
 		t.Errorf("b has %d keys, %v", len(theirs), err)
 	}
-	if _, err := b.Rotate(next, "b", map[string][]byte{"b": b.Public()}, now, rand.Reader); err == nil {
+	if _, err := b.Rotate(next, "b", map[string][]byte{"b": b.Public()}, Next{At: now}, rand.Reader); err == nil {
 		t.Error("a site without the newest key makes another")
 	}
 	if _, err := b.Extend(next, "b", map[string][]byte{"c": c.Public()}); err == nil {

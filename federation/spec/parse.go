@@ -24,7 +24,6 @@ import (
 var notYet = map[string]string{
 	"spec.cache.mode":          "the cache is write-back into the log",
 	"spec.replication.erasure": "copies are whole",
-	"spec.encryption":          "every volume has a key of its own",
 	"spec.quota":               "size is the limit",
 	"spec.grants":              "",
 	"spec.import":              "",
@@ -128,13 +127,17 @@ func (p *problems) walk(path string, v any, t reflect.Type) {
 		if _, ok := v.(string); !ok {
 			p.wrong(path, v, "text: put it in quotes")
 		}
-	case reflect.Int:
+	case reflect.Bool:
+		if _, ok := v.(bool); !ok {
+			p.wrong(path, v, "true or false, without quotes")
+		}
+	case reflect.Int, reflect.Int64:
 		n, ok := v.(json.Number)
 		if !ok {
 			p.wrong(path, v, "a whole number, without quotes")
 			return
 		}
-		if i, err := n.Int64(); err != nil || i > math.MaxInt32 || i < math.MinInt32 {
+		if i, err := n.Int64(); err != nil || t.Kind() == reflect.Int && (i > math.MaxInt32 || i < math.MinInt32) {
 			p.wrong(path, v, "a whole number")
 		}
 	default:

@@ -175,6 +175,14 @@ func validateSpec(p *problems, s federation.VolumeSpec) {
 	for _, x := range s.Trash.Problems() {
 		p.add("spec.trash."+x[0], x[1], "%s", x[2])
 	}
+	for _, x := range s.Encryption.Problems() {
+		p.add("spec.encryption."+x[0], x[1], "%s", x[2])
+	}
+	if r := s.Replication; s.Encryption.Erasable() && !s.Encryption.AcceptOneSite &&
+		(r.Copies-len(r.Sites.Blind) < 2 || r.OtherOrganizations == federation.CopiesBlind) {
+		p.add("spec.encryption.erase", s.Encryption.Erase, "only one site may have what opens the keys, on one pool, and with that pool "+
+			"the volume is lost whatever stores have: have 2 copies that are not blind, or write acceptOneSite: true")
+	}
 	validateTiers(p, s.Cache)
 	validatePins(p, s.Cache.Pin)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/encryption"
 )
 
 // Volume is what the registry has about one volume. It is never modified.
@@ -30,6 +31,7 @@ type Volume struct {
 	wrapped map[string]bool   // sites for which data keys are wrapped: true, all; nil: there is no keyring
 	newest  map[string][]byte // wraps of the newest data key, by site
 	keys    int               // how many data keys there are
+	key     encryption.Newest // the newest data key, with Since only if it is not the first
 	noted   bool              // Record comes from Note, and the watch has not sent it yet
 }
 
@@ -187,7 +189,8 @@ func (v *View) Keyless(of federation.Volume) (out map[string][]byte) {
 
 // Surplus reports whether a site has a volume's newest data key, and is not to read what is written
 // from now on: it is to have no copy or a blind one, has no member, and the owner allows nothing to
-// it. keep has the public keys of the others that have it.
+// it. keep has the public keys of the others that have it; nil: no other key may follow now, since
+// a site would go short that needs it.
 func (v *View) Surplus(of federation.Volume) (surplus bool, keep map[string][]byte) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -218,6 +221,21 @@ func (v *View) Surplus(of federation.Volume) (surplus bool, keep map[string][]by
 		}
 	}
 	return surplus, keep
+}
+
+// HasNewest reports whether a volume's newest data key is wrapped for a site.
+func (v *View) HasNewest(uuid, site string) bool {
+	e := v.Volume(uuid)
+	return e != nil && len(e.newest[site]) > 0
+}
+
+// NewestKey returns what is known of the volume's newest data key; false: there is no keyring.
+func (v *Volume) NewestKey() (is encryption.Newest, known bool) {
+	is = v.key
+	if v.keys == 1 && v.Record != nil {
+		is.Since = v.Record.CreatedAt
+	}
+	return is, v.wrapped != nil
 }
 
 // Keys is how many data keys a volume has.

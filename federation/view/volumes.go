@@ -7,8 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/encryption"
+	"github.com/weir-storage/weir/federation/keyring"
 )
 
 // volumes are all volumes, with what is counted over them. View.mu guards it.
@@ -129,9 +132,9 @@ func (vs *volumes) apply(e federation.Event, site string, listing bool) (before,
 			}
 			next.Claims = with(next.Claims, rest, c, e.Claim != nil)
 		case federation.KindKeyring:
-			next.wrapped, next.newest, next.keys = wrappedFor(e.Keyring), nil, 0
+			next.wrapped, next.newest, next.keys, next.key = wrappedFor(e.Keyring), nil, 0, encryption.Newest{}
 			if e.Keyring != nil {
-				next.newest, next.keys = e.Keyring.Newest(), len(e.Keyring.Later)+1
+				next.newest, next.keys, next.key = e.Keyring.Newest(), len(e.Keyring.Later)+1, keyring.Newest(*e.Keyring, time.Time{})
 			}
 		}
 		vs.put(&next)

@@ -25,16 +25,16 @@ func (c *Caching) Cache(ctx context.Context, _ *forwardpb.CacheRequest) (*forwar
 	return &forwardpb.CacheReply{Json: b}, nil
 }
 
-// warmTell is how often WarmAll tells how far it is, at most.
+// warmTell is how often Warm tells how far it is, at most.
 const warmTell = 250 * time.Millisecond
 
-// WarmAll is forwardpb.ForwardServer's method Warm. Its errors are those of Config.Own, too.
-func (c *Caching) WarmAll(q *forwardpb.WarmRequest, to forwardpb.Forward_WarmServer) error {
+// Warm is forwardpb.ForwardServer's method. Its errors are those of Config.Own, too.
+func (c *Caching) Warm(q *forwardpb.WarmRequest, to forwardpb.Forward_WarmServer) error {
 	if err := c.cfg.Own(to.Context()); err != nil {
 		return err
 	}
 	var last time.Time
-	return c.Warm(to.Context(), q.GetVolume(), q.GetPath(), func(p *forwardpb.WarmProgress) error {
+	return c.Bring(to.Context(), q.GetVolume(), q.GetPath(), func(p *forwardpb.WarmProgress) error {
 		if now := c.cfg.Now(); p.GetDone() || now.Sub(last) >= warmTell || now.Before(last) {
 			last = now
 			return to.Send(p)

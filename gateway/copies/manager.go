@@ -210,6 +210,7 @@ func (m *Manager) Run(ctx context.Context) {
 		select {
 		case <-changed:
 		case <-retry:
+		case <-m.cfg.Keys.Look():
 		case id := <-m.aside:
 			m.reopenAside(id)
 		case <-m.wake:

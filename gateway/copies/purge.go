@@ -5,13 +5,11 @@ package copies
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/weir-storage/weir/federation"
-	"github.com/weir-storage/weir/store"
 )
 
 // purgeEvery is how often a gateway looks what is to be purged. A change of the registry makes it
@@ -68,7 +66,7 @@ func (m *Manager) purge(ctx context.Context) (again bool) {
 	for _, p := range m.cfg.View.Purges() {
 		// A gateway that registered later may have some of it, and one that just heard of the purge
 		// may have opened it once more.
-		has := slices.ContainsFunc(there, func(name string) bool {
+		has := m.cfg.Keys.HasSecret(p.Volume) || slices.ContainsFunc(there, func(name string) bool {
 			return name == p.Volume || strings.HasPrefix(name, salvagePrefix+p.Volume)
 		})
 		if has || slices.Contains(p.Pending, m.cfg.Self.Gateway) {
@@ -160,25 +158,16 @@ func (m *Manager) wipe(ctx context.Context, p federation.Purge) error {
 	case !slices.ContainsFunc(purges, func(x federation.Purge) bool { return x.Volume == p.Volume }):
 		return errors.New("the registry does not say that it was purged")
 	}
+	if err := m.cfg.Keys.Destroy(p.Volume); err != nil { // keys-4
+		return err
+	}
 	for _, name := range append(m.Salvaged(p.Volume), p.Volume) {
 		if err := m.cfg.Pool.Remove(name); err != nil {
 			return err
 		}
 	}
-	if m.cfg.Store != nil {
-		var names []string
-		err := m.cfg.Store.List(ctx, p.Volume+"/", func(i store.Info) error {
-			names = append(names, i.Name)
-			return nil
-		})
-		for _, n := range names {
-			if err == nil { // the next attempt goes on
-				err = m.cfg.Store.Delete(ctx, n)
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("delete it from the site's store: %w", err)
-		}
+	if err := m.folders.Clear(ctx, p.Volume); err != nil {
+		return err
 	}
 	if err := m.cfg.Registry.LeavePurge(ctx, p.Volume, m.cfg.Self.Gateway); err != nil {
 		return err

@@ -7,6 +7,7 @@ package folders
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -160,4 +161,25 @@ func (s *Folders) shedOne(id, folder string) error {
 	freed, err := log.Shed(aside, segment.VolumeID(volume), stored)
 	s.cfg.Pool.Room(folder).Release(freed)
 	return err
+}
+
+// Clear deletes what the site's store has of a volume. After an error the next attempt goes on.
+func (s *Folders) Clear(ctx context.Context, id string) error {
+	if s.cfg.Store == nil {
+		return nil
+	}
+	var names []string
+	err := s.cfg.Store.List(ctx, id+"/", func(i store.Info) error {
+		names = append(names, i.Name)
+		return nil
+	})
+	for _, n := range names {
+		if err == nil {
+			err = s.cfg.Store.Delete(ctx, n)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("delete it from the site's store: %w", err)
+	}
+	return nil
 }

@@ -2,7 +2,17 @@
 
 // Package keys has the data keys of a gateway's volumes: it unwraps them, wraps them for sites that
 // are to have them, and has another follow when a site has the newest that is not to read what is
-// written from now on (protocol-17, ADR 30).
+// written from now on (protocol-17, ADR 30), or when its owner wants it.
+//
+// If the owner wants to be able to destroy them, data keys are sealed under a secret of the volume
+// that only pools of its gateways have (ADR 50). It is sealed for the site's key there.
+//
+//   - keys-1: a secret is durable on a pool before the registry has a data key that is sealed under
+//     it, and before a gateway opens such a key.
+//   - keys-2: a gateway gives it only to gateways of sites for which the newest data key is
+//     wrapped.
+//   - keys-3: a volume whose owner wants it from the beginning is written with such keys only.
+//   - keys-4: it is destroyed when the volume was purged, and before anything else of it goes.
 package keys
 
 import (
@@ -13,12 +23,16 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/weir-storage/weir/cachepool"
 	"github.com/weir-storage/weir/engine/segment"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/view"
+	"github.com/weir-storage/weir/gateway/forward/forwardpb"
+	"github.com/weir-storage/weir/pki"
 )
 
 // ErrAwaited reports that a volume cannot be opened yet. It can when the keyring changes.
@@ -29,13 +43,39 @@ var ErrAwaited = errors.New("waits for the volume's key: its home wraps it for t
 type Keeper struct {
 	Self     federation.Member
 	View     *view.View
-	Registry federation.Keyrings
-	SiteKey  keyring.SiteKey
-	Now      func() time.Time
-	Rand     io.Reader
+	Registry interface {
+		federation.Keyrings
+		federation.ControlStore
+	}
+	SiteKey keyring.SiteKey
+	Now     func() time.Time
+	After   func(time.Duration) <-chan time.Time
+	Rand    io.Reader
 	// Rotates reports whether data keys may be replaced: all gateways know later ones.
 	Rotates func() bool
-	Logger  *slog.Logger
+	// Vault returns the folder of the pool that has secrets.
+	Vault func() (cachepool.Dir, error)
+	// Forward returns a client of another gateway.
+	Forward func(gateway string) (forwardpb.ForwardClient, error)
+	// Caller returns who calls.
+	Caller func(ctx context.Context) (pki.Identity, error)
+	Logger *slog.Logger
+
+	scheduled atomic.Bool // a volume has a schedule for its data keys
+	opening   sync.Mutex
+	vault     cachepool.Dir // Vault's; nil: it was not opened yet; guarded by opening
+}
+
+// lookEvery is how often schedules are looked at. The least period is an hour.
+const lookEvery = time.Minute
+
+// Look returns a channel from which can be received when schedules are to be looked at by Share
+// again; nil: no volume has one.
+func (k *Keeper) Look() <-chan time.Time {
+	if !k.scheduled.Swap(false) { // who has one says so again
+		return nil
+	}
+	return k.After(lookEvery)
 }
 
 // Held are the data keys of a volume that is open here.
@@ -65,15 +105,66 @@ func (k *Keeper) Open(ctx context.Context, v federation.Volume) (*Held, error) {
 }
 
 func (k *Keeper) read(ctx context.Context, v federation.Volume) (map[uint32]segment.DataKey, error) {
-	ring, _, err := k.Registry.GetKeyring(ctx, v.UUID)
+	ring, rev, err := k.Registry.GetKeyring(ctx, v.UUID)
 	if err != nil {
 		return nil, fmt.Errorf("read the keyring of volume %s: %w", v.Name, err)
 	}
-	all, err := k.SiteKey.UnwrapAll(ring, k.Self.Site)
+	if ring, err = k.begin(ctx, v, ring, rev); err != nil {
+		return nil, err
+	}
+	all, err := k.siteKey(ctx).UnwrapAll(ring, k.Self.Site)
 	if err == nil && len(all) <= len(ring.Later) {
 		err = fmt.Errorf("open the keyring of volume %s: %w", v.Name, ErrAwaited)
 	}
 	return all, err
+}
+
+// siteKey is the site's key, with which also data keys are opened that are sealed under a secret.
+func (k *Keeper) siteKey(ctx context.Context) keyring.SiteKey {
+	return k.SiteKey.With(func(ring federation.Keyring, digest []byte) (keyring.Secret, error) {
+		return k.secret(ctx, ring, digest)
+	})
+}
+
+// begin has the first data key that a volume is written with sealed under a secret, if its owner
+// wants that: nothing was ever sealed with the one that came with the record (keys-3). A volume
+// that began before gets another key as its home's Share comes to it.
+func (k *Keeper) begin(ctx context.Context, v federation.Volume, ring federation.Keyring, rev federation.Revision) (
+	federation.Keyring, error) {
+	if !v.Spec.Encryption.Erasable() || len(ring.Later) > 0 {
+		return ring, nil
+	}
+	_, _, err := k.Registry.GetControl(ctx, v.UUID)
+	switch {
+	case err == nil:
+		return ring, nil
+	case !errors.Is(err, federation.ErrNotFound):
+		return ring, fmt.Errorf("read the control record of volume %s: %w", v.Name, err)
+	case len(v.Sites) == 0 || v.Sites[0] != k.Self.Site:
+		return ring, fmt.Errorf("the keyring of volume %s: %w: where it begins, one is made that can be destroyed", v.Name, ErrAwaited)
+	case !k.Rotates():
+		return ring, fmt.Errorf("volume %s is to have a key that can be destroyed, and the federation's records are not signed yet, so "+
+			"that some gateway may not know such keys: `weir federation require-signatures`, or write encryption.erase: Never", v.Name)
+	}
+	sites := map[string][]byte{}
+	for _, s := range k.View.Sites() {
+		if len(ring.Wrapped[s.Name]) > 0 {
+			sites[s.Name] = s.WrapKey
+		}
+	}
+	under, err := k.under(ctx, v, ring)
+	if err != nil {
+		return ring, err
+	}
+	is := keyring.Next{At: k.Now(), Rotation: v.Spec.Encryption.Rotation, Under: under}
+	next, err := k.SiteKey.Rotate(ring, k.Self.Site, sites, is, k.Rand)
+	if err == nil {
+		_, err = k.Registry.PutKeyring(ctx, rev, next)
+	}
+	if err != nil { // the next attempt reads what there is
+		return ring, fmt.Errorf("make a data key of volume %s that can be destroyed: %w", v.Name, err)
+	}
+	return next, nil
 }
 
 // Awaited reports whether the volume's keyring, as last heard, lacks a key for this site.
@@ -166,17 +257,27 @@ func (k *Keeper) Want(v federation.Volume, held *Held, use func() (ctx context.C
 // again. A site without a public key gets the keys when its public key is registered. leading
 // reports whether the copy here leads.
 func (k *Keeper) Share(ctx context.Context, v federation.Volume, leading func() bool) (again bool) {
+	if v.Spec.Encryption.RotateEvery > 0 {
+		k.scheduled.Store(true)
+	}
 	if !k.home(v.UUID) {
 		return false
 	}
 	if missing := k.View.Keyless(v); len(missing) > 0 {
 		again = k.change(ctx, v, leading, "data keys are wrapped for sites that are new", len(missing),
 			func(ring federation.Keyring) (federation.Keyring, error) {
-				return k.SiteKey.Extend(ring, k.Self.Site, missing)
+				return k.siteKey(ctx).Extend(ring, k.Self.Site, missing)
 			})
 	}
 	surplus, keep := k.View.Surplus(v)
-	if !surplus || !k.Rotates() {
+	var why string
+	if surplus {
+		why = "a site is not to read the volume any more"
+	} else if e := k.View.Volume(v.UUID); e != nil {
+		is, _ := e.NewestKey()
+		why = v.Spec.Encryption.Due(is, k.Now())
+	}
+	if why == "" || keep == nil || !k.Rotates() {
 		return again
 	}
 	if v.IsBlind(k.Self.Site) {
@@ -186,12 +287,17 @@ func (k *Keeper) Share(ctx context.Context, v federation.Volume, leading func() 
 		k.Logger.Warn("the data key is not replaced: the site's key in the registry is not this gateway's", "volume", v.Name)
 		return true
 	}
-	return k.change(ctx, v, leading, "another data key follows: a site is not to read the volume any more", len(keep),
+	return k.change(ctx, v, leading, "another data key follows: "+why, len(keep),
 		func(ring federation.Keyring) (federation.Keyring, error) {
 			if len(ring.Keys()) != k.View.Keys(v.UUID) {
 				return ring, federation.ErrConflict // it is not what was decided by
 			}
-			return k.SiteKey.Rotate(ring, k.Self.Site, keep, k.Now(), k.Rand)
+			under, err := k.under(ctx, v, ring)
+			if err != nil {
+				return ring, err
+			}
+			is := keyring.Next{At: k.Now(), Rotation: v.Spec.Encryption.Rotation, Under: under}
+			return k.siteKey(ctx).Rotate(ring, k.Self.Site, keep, is, k.Rand)
 		}) || again
 }
 

@@ -46,6 +46,7 @@ func (p *Pool) id() string { return p.Incarnation().String() }
 const (
 	notesVersion = 1
 	notesFolder  = "places" // of the main pool
+	keysFolder   = "keys"   // of the main pool
 	notesName    = "places.json"
 	notesTemp    = "places.new"
 	tokenName    = "token" // of the folder of the probe
@@ -332,7 +333,7 @@ func (p *Pools) find() (map[string][]*Pool, error) {
 			return nil, err
 		}
 		for _, folder := range there {
-			if folder != notesFolder && folder != probeName {
+			if folder != notesFolder && folder != probeName && folder != keysFolder {
 				found[folder] = append(found[folder], one)
 			}
 		}

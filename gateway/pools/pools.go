@@ -216,7 +216,7 @@ func (p *Pools) set(folder string, one *Pool) {
 func (p *Pools) ListVolumes() ([]string, error) {
 	if len(p.all) == 1 {
 		all, err := p.Main().ListVolumes()
-		return slices.DeleteFunc(all, func(folder string) bool { return folder == notesFolder }), err
+		return slices.DeleteFunc(all, func(folder string) bool { return folder == notesFolder || folder == keysFolder }), err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,6 +229,9 @@ func (p *Pools) ListVolumes() ([]string, error) {
 	slices.Sort(out)
 	return out, nil
 }
+
+// Keys returns a folder of the main pool for what opens the data keys of volumes. No volume has it.
+func (p *Pools) Keys() (cachepool.Dir, error) { return p.Main().Volume(keysFolder) }
 
 // Remove removes a folder that nobody has open, if it is there, and gives its room back.
 func (p *Pools) Remove(folder string) error {

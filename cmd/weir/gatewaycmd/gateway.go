@@ -25,6 +25,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/cmd/weir/internal/config"
+	"github.com/weir-storage/weir/cmd/weir/internal/kms"
 	"github.com/weir-storage/weir/cmd/weir/internal/process"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/archive"
@@ -158,7 +159,14 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 	if err != nil {
 		return fmt.Errorf("pool.path: %w", err)
 	}
-	key, err := siteKey(ctx, c.SiteKey, c.Site, registry, sh.Pause, logger)
+	source := keySource{path: c.SiteKey, logger: logger}
+	if e := c.Keys.KMS.Endpoint; e != "" {
+		if source.plugin, err = kms.New(e); err != nil {
+			return config.InFile(path, fmt.Errorf("keys.kms.endpoint: %w", err))
+		}
+		defer func() { err = errors.Join(err, source.plugin.Close()) }()
+	}
+	key, err := siteKey(ctx, source, c.Site, registry, sh.Pause)
 	if ctx.Err() != nil {
 		return nil // the process was asked to end while it waited for the registry
 	}
@@ -195,6 +203,15 @@ func run(ctx context.Context, sh *cli.Shell, path string, over override) (err er
 		longest.settle(settling, former, cfg.Promise, sh.Pause, logger)
 	}()
 	defer func() { stop(); <-settled }()
+	if source.plugin != nil {
+		sealing, stop := context.WithCancel(ctx)
+		sealed := make(chan struct{})
+		go func() {
+			defer close(sealed)
+			source.keep(sealing, key, sh.Pause)
+		}()
+		defer func() { stop(); <-sealed }()
+	}
 	if err := gateway.Run(ctx, cfg); err != nil {
 		return err
 	}

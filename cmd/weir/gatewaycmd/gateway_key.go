@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"time"
 
-	"github.com/weir-storage/weir/cmd/weir/internal/machine"
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
 )
@@ -21,9 +19,19 @@ const registryPause = 2 * time.Second
 
 // siteKey reads the site's key. It makes one only when the registry says that the site has none:
 // what is wrapped for a first key cannot be read with a second.
-func siteKey(ctx context.Context, path, site string, registry federation.Sites,
-	pause func(context.Context, time.Duration) bool, logger *slog.Logger) (keyring.SiteKey, error) {
-	k, missing := ReadSiteKey(path)
+//
+// A KMS plugin that is away is waited for: without it this site opens no volume, and others go on.
+func siteKey(ctx context.Context, from keySource, site string, registry federation.Sites,
+	pause func(context.Context, time.Duration) bool) (keyring.SiteKey, error) {
+	path, logger := from.path, from.logger
+	k, missing := from.read(ctx)
+	for missing != nil && !errors.Is(missing, fs.ErrNotExist) && from.plugin != nil {
+		logger.Error("the site's key cannot be opened, and no volume here; trying again", "error", missing)
+		if !pause(ctx, registryPause) {
+			return k, ctx.Err()
+		}
+		k, missing = from.read(ctx)
+	}
 	if missing != nil && !errors.Is(missing, fs.ErrNotExist) {
 		return k, missing
 	}
@@ -38,7 +46,7 @@ func siteKey(ctx context.Context, path, site string, registry federation.Sites,
 				"what is wrapped for the old key can not be read with a new one", path, site)
 		case err == nil:
 			logger.Info("site gets its key", "site", site, "siteKey", path)
-			return makeSiteKey(path)
+			return from.make(ctx)
 		case !errors.Is(err, federation.ErrUnavailable):
 			return k, err
 		case missing == nil:
@@ -77,24 +85,12 @@ func ReadSiteKey(path string) (keyring.SiteKey, error) {
 	if err != nil {
 		return keyring.SiteKey{}, fmt.Errorf("siteKey: %w", err)
 	}
+	if isSealed(text) {
+		return keyring.SiteKey{}, fmt.Errorf("siteKey: file %s: %w", path, errSealed)
+	}
 	k, err := keyring.ParseSiteKey(text)
 	if err != nil {
 		return k, fmt.Errorf("siteKey: file %s: %w", path, err)
-	}
-	return k, nil
-}
-
-func makeSiteKey(path string) (keyring.SiteKey, error) {
-	k, err := keyring.NewSiteKey()
-	if err != nil {
-		return k, err
-	}
-	text, err := k.Bytes()
-	if err == nil {
-		err = machine.WriteFile(path, text, true)
-	}
-	if err != nil {
-		return k, fmt.Errorf("siteKey: write the new key of this site: %w: give a path in a folder that this user can write", err)
 	}
 	return k, nil
 }

@@ -20,7 +20,7 @@ func TestSiteKey(t *testing.T) {
 	path := filepath.Join(dir, "keys", "site.key")
 	quiet := slog.New(slog.DiscardHandler)
 	r := memory.New()
-	k, err := siteKey(t.Context(), path, "ams", r, machine.Pause, quiet)
+	k, err := siteKey(t.Context(), keySource{path: path, logger: quiet}, "ams", r, machine.Pause)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,16 +34,16 @@ func TestSiteKey(t *testing.T) {
 		}
 	}
 	register(k)
-	again, err := siteKey(t.Context(), path, "ams", r, machine.Pause, quiet)
+	again, err := siteKey(t.Context(), keySource{path: path, logger: quiet}, "ams", r, machine.Pause)
 	if err != nil || string(again.Public()) != string(k.Public()) {
 		t.Fatalf("the key changed (%v)", err)
 	}
 	r.SetDown(true)
-	if _, err := siteKey(t.Context(), path, "ams", r, machine.Pause, quiet); err != nil {
+	if _, err := siteKey(t.Context(), keySource{path: path, logger: quiet}, "ams", r, machine.Pause); err != nil {
 		t.Fatalf("with the registry down: %v", err)
 	}
 	r.SetDown(false)
-	if _, err := siteKey(t.Context(), filepath.Join(dir, "new"), "ams", r, machine.Pause, quiet); err == nil ||
+	if _, err := siteKey(t.Context(), keySource{path: filepath.Join(dir, "new"), logger: quiet}, "ams", r, machine.Pause); err == nil ||
 		!strings.Contains(err.Error(), "site ams has a key already: copy its file here") {
 		t.Errorf("a second key: %v", err)
 	}
@@ -52,14 +52,15 @@ func TestSiteKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	register(other)
-	if _, err := siteKey(t.Context(), path, "ams", r, machine.Pause, quiet); err == nil ||
+	if _, err := siteKey(t.Context(), keySource{path: path, logger: quiet}, "ams", r, machine.Pause); err == nil ||
 		!strings.Contains(err.Error(), "it is not the key that site ams registered") {
 		t.Errorf("another key: %v", err)
 	}
 	if err := os.WriteFile(path, []byte("junk"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := siteKey(t.Context(), path, "ams", r, machine.Pause, quiet); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := siteKey(t.Context(), keySource{path: path, logger: quiet}, "ams", r, machine.Pause); err == nil ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("junk: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/internal/access"
 	"github.com/weir-storage/weir/cmd/weir/internal/cli"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/keyring"
 )
 
 // Keys is what `weir volume keys -o json` prints.
@@ -27,7 +29,19 @@ type Keys struct {
 	Generation uint64 `json:"generation"`
 	// DataKeys is how many data keys it has had: what is written is sealed with the last.
 	DataKeys int       `json:"dataKeys"`
+	Keys     []DataKey `json:"keys"`  // in order
 	Sites    []KeySite `json:"sites"` // by name
+}
+
+// DataKey is one of a volume's data keys.
+type DataKey struct {
+	Number int `json:"number"`
+	// Since when new segments are sealed with it, but for a moment. Zero: that is not known.
+	Since time.Time `json:"since,omitzero"`
+	// Rotation is the owner's word that it followed for; 0: it followed for something else.
+	Rotation int64    `json:"rotation,omitempty"`
+	Erasable bool     `json:"erasable,omitempty"` // a purge of the volume destroys it
+	Sites    []string `json:"sites"`              // that can open what it seals, by name
 }
 
 // KeySite is a site that has the volume's key, or waits for it.
@@ -52,11 +66,13 @@ func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 		Long: "Shows the sites that a volume's key is wrapped for, and why. Such a site can read all of the volume\n" +
 			"whose sealed data it can get. A key is not taken back: of a site that has no reason any more, it\n" +
 			"says until when what was written can be read there. What is written later has another key.\n" +
-			"A blind copy holds ciphertext only.\n\n" +
+			"A blind copy holds ciphertext only. Below are the keys by number, since when they seal what is\n" +
+			"written, and which sites can open that.\n\n" +
 			"With --export, the keys are written to a file in the clear instead, for a program that reads the\n" +
 			"files of a store without Weir (docs/format.md). That takes the private key of a site that has\n" +
 			"them.",
-		Example: "  weir volume keys data\n  weir volume keys data --export data.keys --config /etc/weir/gateway.yaml",
+		Example: "  weir volume keys data\n  weir volume keys rotate data\n" +
+			"  weir volume keys data --export data.keys --config /etc/weir/gateway.yaml",
 		RunE: func(c *cobra.Command, a []string) error {
 			if err := cli.CheckOutput(output); err != nil {
 				return err
@@ -91,9 +107,29 @@ func keysCommand(sh *cli.Shell, opener *access.Opener) *cobra.Command {
 				}
 				t.Row(s.Site, s.Organization, has, why)
 			}
+			if err := t.Write(sh.Out); err != nil {
+				return err
+			}
+			t = cli.Table{}
+			t.Row("KEY", "SINCE", "PURGE", "CAN BE OPENED AT")
+			for _, d := range k.Keys {
+				since := ""
+				if !d.Since.IsZero() {
+					since = cli.Stamp(d.Since)
+				}
+				purge := "keeps it"
+				if d.Erasable {
+					purge = "destroys it"
+				}
+				t.Row(strconv.Itoa(d.Number), since, purge, strings.Join(d.Sites, ", "))
+			}
+			if err := sh.Say("\n"); err != nil {
+				return err
+			}
 			return t.Write(sh.Out)
 		},
 	}
+	c.AddCommand(rotateCommand(sh, opener))
 	cli.OutputFlag(c, &output)
 	f := c.Flags()
 	f.StringVar(&out.to, "export", "", "write the data keys in the clear to this new `FILE`")
@@ -127,6 +163,17 @@ func keysOf(ctx context.Context, cl *access.Client, name string) (Keys, error) {
 		why[s] = append(why[s], "")
 	}
 	k := Keys{Volume: v.Name, UUID: v.UUID, Owner: v.Owner, Generation: ring.Generation, DataKeys: len(ring.Keys())}
+	for number, wrapped := range ring.Keys() {
+		one := DataKey{Number: number, Since: v.CreatedAt, Sites: slices.Sorted(maps.Keys(wrapped))}
+		if number > 0 {
+			l := ring.Later[number-1]
+			one.Since, one.Erasable = l.At, len(l.Under) > 0
+			if l.Rotation > keyring.Newest(federation.Keyring{Later: ring.Later[:number-1]}, v.CreatedAt).Rotation {
+				one.Rotation = l.Rotation
+			}
+		}
+		k.Keys = append(k.Keys, one)
+	}
 	for _, s := range slices.Sorted(maps.Keys(why)) {
 		one := KeySite{Site: s, HasKey: len(ring.Newest()[s]) > 0, Until: until(ring, s), Why: slices.DeleteFunc(why[s],
 			func(w string) bool { return w == "" })}

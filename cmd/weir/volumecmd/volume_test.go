@@ -22,9 +22,11 @@ import (
 	"github.com/weir-storage/weir/cmd/weir/sitecmd"
 	"github.com/weir-storage/weir/cmd/weir/statuscmd"
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/encryption"
 	"github.com/weir-storage/weir/federation/federationtest"
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/memory"
+	"github.com/weir-storage/weir/federation/quantity"
 )
 
 // tree has the commands that these tests run.
@@ -339,6 +341,7 @@ func TestVolumeKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Want(cli.ExitOK, "waw   PSNC          until 2026-05-03T09:00:00Z  no reason any more", "", "volume", "keys", "data")
+	b.Want(cli.ExitOK, "1    2026-05-03T09:00:00Z  keeps it  ams\n", "", "volume", "keys", "data")
 	b.Want(cli.ExitOK, `"dataKeys": 2`, "", "volume", "keys", "data", "-o", "json")
 	b.Want(cli.ExitError, "there is no volume of this name", "", "volume", "keys", "x")
 	bare := federationtest.Volume("u2", "bare")
@@ -346,6 +349,29 @@ func TestVolumeKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Want(cli.ExitError, "it has no keyring", "", "volume", "keys", "bare")
+}
+
+// A person asks for another data key once, also if the registry did not say whether it took it in.
+func TestVolumeKeysRotate(t *testing.T) {
+	b := clitest.New(t, tree)
+	if _, err := b.Registry.CreateVolume(t.Context(), federationtest.Volume("u1", "data"), federation.Keyring{}); err != nil {
+		t.Fatal(err)
+	}
+	wants := func(is encryption.Policy) {
+		t.Helper()
+		v, _, err := b.Registry.GetVolume(t.Context(), "u1")
+		if err != nil || v.Spec.Encryption != is {
+			t.Fatalf("%+v, %v, want %+v", v.Spec.Encryption, err, is)
+		}
+	}
+	b.Want(cli.ExitOK, "makes another data key", "", "volume", "keys", "rotate", "data")
+	wants(encryption.Policy{Rotation: 1})
+	b.Want(cli.ExitUsage, "encryption.rotateEvery: 59m0s: not from", "", "volume", "keys", "rotate", "data", "--every", "59m")
+	b.Want(cli.ExitOK, "goes by this", "", "volume", "keys", "rotate", "data", "--every", "2160h")
+	b.Want(cli.ExitOK, "has this schedule already", "", "volume", "keys", "rotate", "data", "--every", "2160h")
+	b.Want(cli.ExitOK, "makes another data key", "", "volume", "keys", "rotate", "data")
+	wants(encryption.Policy{Rotation: 2, RotateEvery: quantity.Duration(2160 * time.Hour)})
+	b.Want(cli.ExitError, "there is no volume of this name", "", "volume", "keys", "rotate", "x")
 }
 
 // Data keys are exported to a new file, by whoever has the private key of a site that has them.
@@ -369,7 +395,7 @@ func TestVolumeKeysExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ring, err = private.Rotate(ring, "ams", sites, time.Unix(1, 0), rand.Reader); err != nil {
+	if ring, err = private.Rotate(ring, "ams", sites, keyring.Next{At: time.Unix(1, 0)}, rand.Reader); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Registry.CreateVolume(t.Context(), federationtest.Volume("u1", "data"), ring); err != nil {

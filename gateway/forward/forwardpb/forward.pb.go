@@ -140,6 +140,94 @@ func (Method) EnumDescriptor() ([]byte, []int) {
 	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{0}
 }
 
+type KeyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyRequest) Reset() {
+	*x = KeyRequest{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyRequest) ProtoMessage() {}
+
+func (x *KeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
+func (*KeyRequest) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *KeyRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+type KeyReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sealed        []byte                 `protobuf:"bytes,1,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyReply) Reset() {
+	*x = KeyReply{}
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyReply) ProtoMessage() {}
+
+func (x *KeyReply) ProtoReflect() protoreflect.Message {
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyReply.ProtoReflect.Descriptor instead.
+func (*KeyReply) Descriptor() ([]byte, []int) {
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *KeyReply) GetSealed() []byte {
+	if x != nil {
+		return x.Sealed
+	}
+	return nil
+}
+
 type Handle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ino           uint64                 `protobuf:"varint,1,opt,name=ino,proto3" json:"ino,omitempty"`
@@ -151,7 +239,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[0]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -163,7 +251,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[0]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -176,7 +264,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{0}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Handle) GetIno() uint64 {
@@ -212,7 +300,7 @@ type Caller struct {
 
 func (x *Caller) Reset() {
 	*x = Caller{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[1]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -224,7 +312,7 @@ func (x *Caller) String() string {
 func (*Caller) ProtoMessage() {}
 
 func (x *Caller) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[1]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -237,7 +325,7 @@ func (x *Caller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Caller.ProtoReflect.Descriptor instead.
 func (*Caller) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{1}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Caller) GetUid() uint32 {
@@ -290,7 +378,7 @@ type Attr struct {
 
 func (x *Attr) Reset() {
 	*x = Attr{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[2]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -302,7 +390,7 @@ func (x *Attr) String() string {
 func (*Attr) ProtoMessage() {}
 
 func (x *Attr) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[2]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -315,7 +403,7 @@ func (x *Attr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attr.ProtoReflect.Descriptor instead.
 func (*Attr) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{2}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Attr) GetHandle() *Handle {
@@ -432,7 +520,7 @@ type SetAttr struct {
 
 func (x *SetAttr) Reset() {
 	*x = SetAttr{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[3]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +532,7 @@ func (x *SetAttr) String() string {
 func (*SetAttr) ProtoMessage() {}
 
 func (x *SetAttr) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[3]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +545,7 @@ func (x *SetAttr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttr.ProtoReflect.Descriptor instead.
 func (*SetAttr) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{3}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SetAttr) GetMode() uint32 {
@@ -526,7 +614,7 @@ type DirChange struct {
 
 func (x *DirChange) Reset() {
 	*x = DirChange{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[4]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +626,7 @@ func (x *DirChange) String() string {
 func (*DirChange) ProtoMessage() {}
 
 func (x *DirChange) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[4]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +639,7 @@ func (x *DirChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirChange.ProtoReflect.Descriptor instead.
 func (*DirChange) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{4}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DirChange) GetBefore() uint64 {
@@ -579,7 +667,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[5]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +679,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[5]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +692,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{5}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Entry) GetName() []byte {
@@ -641,7 +729,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[6]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -653,7 +741,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[6]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -666,7 +754,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{6}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Lock) GetGateway() string {
@@ -715,7 +803,7 @@ type HeldLock struct {
 
 func (x *HeldLock) Reset() {
 	*x = HeldLock{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[7]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +815,7 @@ func (x *HeldLock) String() string {
 func (*HeldLock) ProtoMessage() {}
 
 func (x *HeldLock) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[7]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +828,7 @@ func (x *HeldLock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldLock.ProtoReflect.Descriptor instead.
 func (*HeldLock) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{7}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HeldLock) GetHandle() *Handle {
@@ -796,7 +884,7 @@ type CallRequest struct {
 
 func (x *CallRequest) Reset() {
 	*x = CallRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[8]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +896,7 @@ func (x *CallRequest) String() string {
 func (*CallRequest) ProtoMessage() {}
 
 func (x *CallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[8]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +909,7 @@ func (x *CallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
 func (*CallRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{8}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CallRequest) GetVolume() string {
@@ -1043,7 +1131,7 @@ type CallReply struct {
 
 func (x *CallReply) Reset() {
 	*x = CallReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[9]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1143,7 @@ func (x *CallReply) String() string {
 func (*CallReply) ProtoMessage() {}
 
 func (x *CallReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[9]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1156,7 @@ func (x *CallReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReply.ProtoReflect.Descriptor instead.
 func (*CallReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{9}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CallReply) GetOutcome() uint32 {
@@ -1216,7 +1304,7 @@ type HeldRequest struct {
 
 func (x *HeldRequest) Reset() {
 	*x = HeldRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[10]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1316,7 @@ func (x *HeldRequest) String() string {
 func (*HeldRequest) ProtoMessage() {}
 
 func (x *HeldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[10]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1329,7 @@ func (x *HeldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRequest.ProtoReflect.Descriptor instead.
 func (*HeldRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{10}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HeldRequest) GetVolume() string {
@@ -1281,7 +1369,7 @@ type HeldReply struct {
 
 func (x *HeldReply) Reset() {
 	*x = HeldReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[11]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1381,7 @@ func (x *HeldReply) String() string {
 func (*HeldReply) ProtoMessage() {}
 
 func (x *HeldReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[11]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1394,7 @@ func (x *HeldReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldReply.ProtoReflect.Descriptor instead.
 func (*HeldReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{11}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HeldReply) GetHandles() []*Handle {
@@ -1325,7 +1413,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[12]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1425,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[12]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1438,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{12}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StatusRequest) GetVolume() string {
@@ -1369,7 +1457,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[13]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1469,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[13]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1482,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{13}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StatusReply) GetJson() []byte {
@@ -1417,7 +1505,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[14]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1429,7 +1517,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[14]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1442,7 +1530,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{14}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FailoverRequest) GetVolume() string {
@@ -1483,7 +1571,7 @@ type FailoverReply struct {
 
 func (x *FailoverReply) Reset() {
 	*x = FailoverReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[15]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +1583,7 @@ func (x *FailoverReply) String() string {
 func (*FailoverReply) ProtoMessage() {}
 
 func (x *FailoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[15]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +1596,7 @@ func (x *FailoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverReply.ProtoReflect.Descriptor instead.
 func (*FailoverReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{15}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FailoverReply) GetEpoch() uint64 {
@@ -1533,7 +1621,7 @@ type ActivityRequest struct {
 
 func (x *ActivityRequest) Reset() {
 	*x = ActivityRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[16]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1633,7 @@ func (x *ActivityRequest) String() string {
 func (*ActivityRequest) ProtoMessage() {}
 
 func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[16]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1646,7 @@ func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityRequest.ProtoReflect.Descriptor instead.
 func (*ActivityRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{16}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{18}
 }
 
 type ActivityReply struct {
@@ -1571,7 +1659,7 @@ type ActivityReply struct {
 
 func (x *ActivityReply) Reset() {
 	*x = ActivityReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[17]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1671,7 @@ func (x *ActivityReply) String() string {
 func (*ActivityReply) ProtoMessage() {}
 
 func (x *ActivityReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[17]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1684,7 @@ func (x *ActivityReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityReply.ProtoReflect.Descriptor instead.
 func (*ActivityReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{17}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ActivityReply) GetJson() []byte {
@@ -1614,7 +1702,7 @@ type DiagnoseRequest struct {
 
 func (x *DiagnoseRequest) Reset() {
 	*x = DiagnoseRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[18]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +1714,7 @@ func (x *DiagnoseRequest) String() string {
 func (*DiagnoseRequest) ProtoMessage() {}
 
 func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[18]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +1727,7 @@ func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
 func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{18}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{20}
 }
 
 // A part of a file. The parts of one file come one after the other.
@@ -1653,7 +1741,7 @@ type DiagnosePart struct {
 
 func (x *DiagnosePart) Reset() {
 	*x = DiagnosePart{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[19]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1753,7 @@ func (x *DiagnosePart) String() string {
 func (*DiagnosePart) ProtoMessage() {}
 
 func (x *DiagnosePart) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[19]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1766,7 @@ func (x *DiagnosePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnosePart.ProtoReflect.Descriptor instead.
 func (*DiagnosePart) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{19}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DiagnosePart) GetName() string {
@@ -1703,7 +1791,7 @@ type CacheRequest struct {
 
 func (x *CacheRequest) Reset() {
 	*x = CacheRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[20]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1803,7 @@ func (x *CacheRequest) String() string {
 func (*CacheRequest) ProtoMessage() {}
 
 func (x *CacheRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[20]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1816,7 @@ func (x *CacheRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheRequest.ProtoReflect.Descriptor instead.
 func (*CacheRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{20}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{22}
 }
 
 type CacheReply struct {
@@ -1740,7 +1828,7 @@ type CacheReply struct {
 
 func (x *CacheReply) Reset() {
 	*x = CacheReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[21]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1840,7 @@ func (x *CacheReply) String() string {
 func (*CacheReply) ProtoMessage() {}
 
 func (x *CacheReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[21]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1853,7 @@ func (x *CacheReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheReply.ProtoReflect.Descriptor instead.
 func (*CacheReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{21}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CacheReply) GetJson() []byte {
@@ -1784,7 +1872,7 @@ type SpaceRequest struct {
 
 func (x *SpaceRequest) Reset() {
 	*x = SpaceRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1884,7 @@ func (x *SpaceRequest) String() string {
 func (*SpaceRequest) ProtoMessage() {}
 
 func (x *SpaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[22]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1897,7 @@ func (x *SpaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpaceRequest.ProtoReflect.Descriptor instead.
 func (*SpaceRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{22}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SpaceRequest) GetVolume() string {
@@ -1828,7 +1916,7 @@ type SpaceReply struct {
 
 func (x *SpaceReply) Reset() {
 	*x = SpaceReply{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1928,7 @@ func (x *SpaceReply) String() string {
 func (*SpaceReply) ProtoMessage() {}
 
 func (x *SpaceReply) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[23]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1941,7 @@ func (x *SpaceReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpaceReply.ProtoReflect.Descriptor instead.
 func (*SpaceReply) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{23}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SpaceReply) GetJson() []byte {
@@ -1874,7 +1962,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1886,7 +1974,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[24]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +1987,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{24}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CheckRequest) GetVolume() string {
@@ -1937,7 +2025,7 @@ type CheckPart struct {
 
 func (x *CheckPart) Reset() {
 	*x = CheckPart{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +2037,7 @@ func (x *CheckPart) String() string {
 func (*CheckPart) ProtoMessage() {}
 
 func (x *CheckPart) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[25]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2050,7 @@ func (x *CheckPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPart.ProtoReflect.Descriptor instead.
 func (*CheckPart) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{25}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CheckPart) GetStep() string {
@@ -2017,7 +2105,7 @@ type WarmRequest struct {
 
 func (x *WarmRequest) Reset() {
 	*x = WarmRequest{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[26]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2117,7 @@ func (x *WarmRequest) String() string {
 func (*WarmRequest) ProtoMessage() {}
 
 func (x *WarmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[26]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2130,7 @@ func (x *WarmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarmRequest.ProtoReflect.Descriptor instead.
 func (*WarmRequest) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{26}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WarmRequest) GetVolume() string {
@@ -2075,7 +2163,7 @@ type WarmProgress struct {
 
 func (x *WarmProgress) Reset() {
 	*x = WarmProgress{}
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[27]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2175,7 @@ func (x *WarmProgress) String() string {
 func (*WarmProgress) ProtoMessage() {}
 
 func (x *WarmProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[27]
+	mi := &file_gateway_forward_forwardpb_forward_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2188,7 @@ func (x *WarmProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarmProgress.ProtoReflect.Descriptor instead.
 func (*WarmProgress) Descriptor() ([]byte, []int) {
-	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{27}
+	return file_gateway_forward_forwardpb_forward_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WarmProgress) GetCounting() bool {
@@ -2156,7 +2244,12 @@ var File_gateway_forward_forwardpb_forward_proto protoreflect.FileDescriptor
 
 const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\n" +
-	"'gateway/forward/forwardpb/forward.proto\x12\x0fweir.forward.v1\"@\n" +
+	"'gateway/forward/forwardpb/forward.proto\x12\x0fweir.forward.v1\"$\n" +
+	"\n" +
+	"KeyRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\"\"\n" +
+	"\bKeyReply\x12\x16\n" +
+	"\x06sealed\x18\x01 \x01(\fR\x06sealed\"@\n" +
 	"\x06Handle\x12\x10\n" +
 	"\x03ino\x18\x01 \x01(\x04R\x03ino\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12\x12\n" +
@@ -2348,7 +2441,7 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x10METHOD_TEST_LOCK\x10\x15\x12\x11\n" +
 	"\rMETHOD_UNLOCK\x10\x16\x12\x11\n" +
 	"\rMETHOD_FORGET\x10\x17\x12\x19\n" +
-	"\x15METHOD_REGISTER_LOCKS\x10\x182\xd7\x05\n" +
+	"\x15METHOD_REGISTER_LOCKS\x10\x182\x96\x06\n" +
 	"\aForward\x12@\n" +
 	"\x04Call\x12\x1c.weir.forward.v1.CallRequest\x1a\x1a.weir.forward.v1.CallReply\x12@\n" +
 	"\x04Held\x12\x1c.weir.forward.v1.HeldRequest\x1a\x1a.weir.forward.v1.HeldReply\x12F\n" +
@@ -2359,7 +2452,8 @@ const file_gateway_forward_forwardpb_forward_proto_rawDesc = "" +
 	"\x05Cache\x12\x1d.weir.forward.v1.CacheRequest\x1a\x1b.weir.forward.v1.CacheReply\x12E\n" +
 	"\x04Warm\x12\x1c.weir.forward.v1.WarmRequest\x1a\x1d.weir.forward.v1.WarmProgress0\x01\x12C\n" +
 	"\x05Space\x12\x1d.weir.forward.v1.SpaceRequest\x1a\x1b.weir.forward.v1.SpaceReply\x12D\n" +
-	"\x05Check\x12\x1d.weir.forward.v1.CheckRequest\x1a\x1a.weir.forward.v1.CheckPart0\x01B8Z6github.com/weir-storage/weir/gateway/forward/forwardpbb\x06proto3"
+	"\x05Check\x12\x1d.weir.forward.v1.CheckRequest\x1a\x1a.weir.forward.v1.CheckPart0\x01\x12=\n" +
+	"\x03Key\x12\x1b.weir.forward.v1.KeyRequest\x1a\x19.weir.forward.v1.KeyReplyB8Z6github.com/weir-storage/weir/gateway/forward/forwardpbb\x06proto3"
 
 var (
 	file_gateway_forward_forwardpb_forward_proto_rawDescOnce sync.Once
@@ -2374,80 +2468,84 @@ func file_gateway_forward_forwardpb_forward_proto_rawDescGZIP() []byte {
 }
 
 var file_gateway_forward_forwardpb_forward_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_gateway_forward_forwardpb_forward_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_gateway_forward_forwardpb_forward_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_gateway_forward_forwardpb_forward_proto_goTypes = []any{
 	(Method)(0),             // 0: weir.forward.v1.Method
-	(*Handle)(nil),          // 1: weir.forward.v1.Handle
-	(*Caller)(nil),          // 2: weir.forward.v1.Caller
-	(*Attr)(nil),            // 3: weir.forward.v1.Attr
-	(*SetAttr)(nil),         // 4: weir.forward.v1.SetAttr
-	(*DirChange)(nil),       // 5: weir.forward.v1.DirChange
-	(*Entry)(nil),           // 6: weir.forward.v1.Entry
-	(*Lock)(nil),            // 7: weir.forward.v1.Lock
-	(*HeldLock)(nil),        // 8: weir.forward.v1.HeldLock
-	(*CallRequest)(nil),     // 9: weir.forward.v1.CallRequest
-	(*CallReply)(nil),       // 10: weir.forward.v1.CallReply
-	(*HeldRequest)(nil),     // 11: weir.forward.v1.HeldRequest
-	(*HeldReply)(nil),       // 12: weir.forward.v1.HeldReply
-	(*StatusRequest)(nil),   // 13: weir.forward.v1.StatusRequest
-	(*StatusReply)(nil),     // 14: weir.forward.v1.StatusReply
-	(*FailoverRequest)(nil), // 15: weir.forward.v1.FailoverRequest
-	(*FailoverReply)(nil),   // 16: weir.forward.v1.FailoverReply
-	(*ActivityRequest)(nil), // 17: weir.forward.v1.ActivityRequest
-	(*ActivityReply)(nil),   // 18: weir.forward.v1.ActivityReply
-	(*DiagnoseRequest)(nil), // 19: weir.forward.v1.DiagnoseRequest
-	(*DiagnosePart)(nil),    // 20: weir.forward.v1.DiagnosePart
-	(*CacheRequest)(nil),    // 21: weir.forward.v1.CacheRequest
-	(*CacheReply)(nil),      // 22: weir.forward.v1.CacheReply
-	(*SpaceRequest)(nil),    // 23: weir.forward.v1.SpaceRequest
-	(*SpaceReply)(nil),      // 24: weir.forward.v1.SpaceReply
-	(*CheckRequest)(nil),    // 25: weir.forward.v1.CheckRequest
-	(*CheckPart)(nil),       // 26: weir.forward.v1.CheckPart
-	(*WarmRequest)(nil),     // 27: weir.forward.v1.WarmRequest
-	(*WarmProgress)(nil),    // 28: weir.forward.v1.WarmProgress
+	(*KeyRequest)(nil),      // 1: weir.forward.v1.KeyRequest
+	(*KeyReply)(nil),        // 2: weir.forward.v1.KeyReply
+	(*Handle)(nil),          // 3: weir.forward.v1.Handle
+	(*Caller)(nil),          // 4: weir.forward.v1.Caller
+	(*Attr)(nil),            // 5: weir.forward.v1.Attr
+	(*SetAttr)(nil),         // 6: weir.forward.v1.SetAttr
+	(*DirChange)(nil),       // 7: weir.forward.v1.DirChange
+	(*Entry)(nil),           // 8: weir.forward.v1.Entry
+	(*Lock)(nil),            // 9: weir.forward.v1.Lock
+	(*HeldLock)(nil),        // 10: weir.forward.v1.HeldLock
+	(*CallRequest)(nil),     // 11: weir.forward.v1.CallRequest
+	(*CallReply)(nil),       // 12: weir.forward.v1.CallReply
+	(*HeldRequest)(nil),     // 13: weir.forward.v1.HeldRequest
+	(*HeldReply)(nil),       // 14: weir.forward.v1.HeldReply
+	(*StatusRequest)(nil),   // 15: weir.forward.v1.StatusRequest
+	(*StatusReply)(nil),     // 16: weir.forward.v1.StatusReply
+	(*FailoverRequest)(nil), // 17: weir.forward.v1.FailoverRequest
+	(*FailoverReply)(nil),   // 18: weir.forward.v1.FailoverReply
+	(*ActivityRequest)(nil), // 19: weir.forward.v1.ActivityRequest
+	(*ActivityReply)(nil),   // 20: weir.forward.v1.ActivityReply
+	(*DiagnoseRequest)(nil), // 21: weir.forward.v1.DiagnoseRequest
+	(*DiagnosePart)(nil),    // 22: weir.forward.v1.DiagnosePart
+	(*CacheRequest)(nil),    // 23: weir.forward.v1.CacheRequest
+	(*CacheReply)(nil),      // 24: weir.forward.v1.CacheReply
+	(*SpaceRequest)(nil),    // 25: weir.forward.v1.SpaceRequest
+	(*SpaceReply)(nil),      // 26: weir.forward.v1.SpaceReply
+	(*CheckRequest)(nil),    // 27: weir.forward.v1.CheckRequest
+	(*CheckPart)(nil),       // 28: weir.forward.v1.CheckPart
+	(*WarmRequest)(nil),     // 29: weir.forward.v1.WarmRequest
+	(*WarmProgress)(nil),    // 30: weir.forward.v1.WarmProgress
 }
 var file_gateway_forward_forwardpb_forward_proto_depIdxs = []int32{
-	1,  // 0: weir.forward.v1.Attr.handle:type_name -> weir.forward.v1.Handle
-	3,  // 1: weir.forward.v1.Entry.attr:type_name -> weir.forward.v1.Attr
-	1,  // 2: weir.forward.v1.HeldLock.handle:type_name -> weir.forward.v1.Handle
-	7,  // 3: weir.forward.v1.HeldLock.lock:type_name -> weir.forward.v1.Lock
+	3,  // 0: weir.forward.v1.Attr.handle:type_name -> weir.forward.v1.Handle
+	5,  // 1: weir.forward.v1.Entry.attr:type_name -> weir.forward.v1.Attr
+	3,  // 2: weir.forward.v1.HeldLock.handle:type_name -> weir.forward.v1.Handle
+	9,  // 3: weir.forward.v1.HeldLock.lock:type_name -> weir.forward.v1.Lock
 	0,  // 4: weir.forward.v1.CallRequest.method:type_name -> weir.forward.v1.Method
-	2,  // 5: weir.forward.v1.CallRequest.caller:type_name -> weir.forward.v1.Caller
-	1,  // 6: weir.forward.v1.CallRequest.handle:type_name -> weir.forward.v1.Handle
-	1,  // 7: weir.forward.v1.CallRequest.target:type_name -> weir.forward.v1.Handle
-	4,  // 8: weir.forward.v1.CallRequest.set:type_name -> weir.forward.v1.SetAttr
-	7,  // 9: weir.forward.v1.CallRequest.lock:type_name -> weir.forward.v1.Lock
-	8,  // 10: weir.forward.v1.CallRequest.locks:type_name -> weir.forward.v1.HeldLock
-	3,  // 11: weir.forward.v1.CallReply.attr:type_name -> weir.forward.v1.Attr
-	5,  // 12: weir.forward.v1.CallReply.dir:type_name -> weir.forward.v1.DirChange
-	5,  // 13: weir.forward.v1.CallReply.other:type_name -> weir.forward.v1.DirChange
-	6,  // 14: weir.forward.v1.CallReply.entries:type_name -> weir.forward.v1.Entry
-	7,  // 15: weir.forward.v1.CallReply.lock:type_name -> weir.forward.v1.Lock
-	8,  // 16: weir.forward.v1.CallReply.lost:type_name -> weir.forward.v1.HeldLock
-	1,  // 17: weir.forward.v1.HeldRequest.handles:type_name -> weir.forward.v1.Handle
-	1,  // 18: weir.forward.v1.HeldReply.handles:type_name -> weir.forward.v1.Handle
-	9,  // 19: weir.forward.v1.Forward.Call:input_type -> weir.forward.v1.CallRequest
-	11, // 20: weir.forward.v1.Forward.Held:input_type -> weir.forward.v1.HeldRequest
-	13, // 21: weir.forward.v1.Forward.Status:input_type -> weir.forward.v1.StatusRequest
-	15, // 22: weir.forward.v1.Forward.Failover:input_type -> weir.forward.v1.FailoverRequest
-	17, // 23: weir.forward.v1.Forward.Activity:input_type -> weir.forward.v1.ActivityRequest
-	19, // 24: weir.forward.v1.Forward.Diagnose:input_type -> weir.forward.v1.DiagnoseRequest
-	21, // 25: weir.forward.v1.Forward.Cache:input_type -> weir.forward.v1.CacheRequest
-	27, // 26: weir.forward.v1.Forward.Warm:input_type -> weir.forward.v1.WarmRequest
-	23, // 27: weir.forward.v1.Forward.Space:input_type -> weir.forward.v1.SpaceRequest
-	25, // 28: weir.forward.v1.Forward.Check:input_type -> weir.forward.v1.CheckRequest
-	10, // 29: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
-	12, // 30: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
-	14, // 31: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
-	16, // 32: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
-	18, // 33: weir.forward.v1.Forward.Activity:output_type -> weir.forward.v1.ActivityReply
-	20, // 34: weir.forward.v1.Forward.Diagnose:output_type -> weir.forward.v1.DiagnosePart
-	22, // 35: weir.forward.v1.Forward.Cache:output_type -> weir.forward.v1.CacheReply
-	28, // 36: weir.forward.v1.Forward.Warm:output_type -> weir.forward.v1.WarmProgress
-	24, // 37: weir.forward.v1.Forward.Space:output_type -> weir.forward.v1.SpaceReply
-	26, // 38: weir.forward.v1.Forward.Check:output_type -> weir.forward.v1.CheckPart
-	29, // [29:39] is the sub-list for method output_type
-	19, // [19:29] is the sub-list for method input_type
+	4,  // 5: weir.forward.v1.CallRequest.caller:type_name -> weir.forward.v1.Caller
+	3,  // 6: weir.forward.v1.CallRequest.handle:type_name -> weir.forward.v1.Handle
+	3,  // 7: weir.forward.v1.CallRequest.target:type_name -> weir.forward.v1.Handle
+	6,  // 8: weir.forward.v1.CallRequest.set:type_name -> weir.forward.v1.SetAttr
+	9,  // 9: weir.forward.v1.CallRequest.lock:type_name -> weir.forward.v1.Lock
+	10, // 10: weir.forward.v1.CallRequest.locks:type_name -> weir.forward.v1.HeldLock
+	5,  // 11: weir.forward.v1.CallReply.attr:type_name -> weir.forward.v1.Attr
+	7,  // 12: weir.forward.v1.CallReply.dir:type_name -> weir.forward.v1.DirChange
+	7,  // 13: weir.forward.v1.CallReply.other:type_name -> weir.forward.v1.DirChange
+	8,  // 14: weir.forward.v1.CallReply.entries:type_name -> weir.forward.v1.Entry
+	9,  // 15: weir.forward.v1.CallReply.lock:type_name -> weir.forward.v1.Lock
+	10, // 16: weir.forward.v1.CallReply.lost:type_name -> weir.forward.v1.HeldLock
+	3,  // 17: weir.forward.v1.HeldRequest.handles:type_name -> weir.forward.v1.Handle
+	3,  // 18: weir.forward.v1.HeldReply.handles:type_name -> weir.forward.v1.Handle
+	11, // 19: weir.forward.v1.Forward.Call:input_type -> weir.forward.v1.CallRequest
+	13, // 20: weir.forward.v1.Forward.Held:input_type -> weir.forward.v1.HeldRequest
+	15, // 21: weir.forward.v1.Forward.Status:input_type -> weir.forward.v1.StatusRequest
+	17, // 22: weir.forward.v1.Forward.Failover:input_type -> weir.forward.v1.FailoverRequest
+	19, // 23: weir.forward.v1.Forward.Activity:input_type -> weir.forward.v1.ActivityRequest
+	21, // 24: weir.forward.v1.Forward.Diagnose:input_type -> weir.forward.v1.DiagnoseRequest
+	23, // 25: weir.forward.v1.Forward.Cache:input_type -> weir.forward.v1.CacheRequest
+	29, // 26: weir.forward.v1.Forward.Warm:input_type -> weir.forward.v1.WarmRequest
+	25, // 27: weir.forward.v1.Forward.Space:input_type -> weir.forward.v1.SpaceRequest
+	27, // 28: weir.forward.v1.Forward.Check:input_type -> weir.forward.v1.CheckRequest
+	1,  // 29: weir.forward.v1.Forward.Key:input_type -> weir.forward.v1.KeyRequest
+	12, // 30: weir.forward.v1.Forward.Call:output_type -> weir.forward.v1.CallReply
+	14, // 31: weir.forward.v1.Forward.Held:output_type -> weir.forward.v1.HeldReply
+	16, // 32: weir.forward.v1.Forward.Status:output_type -> weir.forward.v1.StatusReply
+	18, // 33: weir.forward.v1.Forward.Failover:output_type -> weir.forward.v1.FailoverReply
+	20, // 34: weir.forward.v1.Forward.Activity:output_type -> weir.forward.v1.ActivityReply
+	22, // 35: weir.forward.v1.Forward.Diagnose:output_type -> weir.forward.v1.DiagnosePart
+	24, // 36: weir.forward.v1.Forward.Cache:output_type -> weir.forward.v1.CacheReply
+	30, // 37: weir.forward.v1.Forward.Warm:output_type -> weir.forward.v1.WarmProgress
+	26, // 38: weir.forward.v1.Forward.Space:output_type -> weir.forward.v1.SpaceReply
+	28, // 39: weir.forward.v1.Forward.Check:output_type -> weir.forward.v1.CheckPart
+	2,  // 40: weir.forward.v1.Forward.Key:output_type -> weir.forward.v1.KeyReply
+	30, // [30:41] is the sub-list for method output_type
+	19, // [19:30] is the sub-list for method input_type
 	19, // [19:19] is the sub-list for extension type_name
 	19, // [19:19] is the sub-list for extension extendee
 	0,  // [0:19] is the sub-list for field type_name
@@ -2458,14 +2556,14 @@ func file_gateway_forward_forwardpb_forward_proto_init() {
 	if File_gateway_forward_forwardpb_forward_proto != nil {
 		return
 	}
-	file_gateway_forward_forwardpb_forward_proto_msgTypes[3].OneofWrappers = []any{}
+	file_gateway_forward_forwardpb_forward_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gateway_forward_forwardpb_forward_proto_rawDesc), len(file_gateway_forward_forwardpb_forward_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

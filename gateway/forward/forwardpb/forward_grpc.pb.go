@@ -33,6 +33,7 @@ const (
 	Forward_Warm_FullMethodName     = "/weir.forward.v1.Forward/Warm"
 	Forward_Space_FullMethodName    = "/weir.forward.v1.Forward/Space"
 	Forward_Check_FullMethodName    = "/weir.forward.v1.Forward/Check"
+	Forward_Key_FullMethodName      = "/weir.forward.v1.Forward/Key"
 )
 
 // ForwardClient is the client API for Forward service.
@@ -72,6 +73,12 @@ type ForwardClient interface {
 	//
 	//	NOT_FOUND: the callee has no copy that is open.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CheckPart], error)
+	// Key returns the secret that data keys of a volume are sealed under, sealed for the caller's
+	// site.
+	//
+	//	NOT_FOUND: there is no such volume. PERMISSION_DENIED: the caller's site does not have its
+	//	newest data key. FAILED_PRECONDITION: the callee does not have the secret.
+	Key(ctx context.Context, in *KeyRequest, opts ...grpc.CallOption) (*KeyReply, error)
 }
 
 type forwardClient struct {
@@ -209,6 +216,16 @@ func (c *forwardClient) Check(ctx context.Context, in *CheckRequest, opts ...grp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Forward_CheckClient = grpc.ServerStreamingClient[CheckPart]
 
+func (c *forwardClient) Key(ctx context.Context, in *KeyRequest, opts ...grpc.CallOption) (*KeyReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KeyReply)
+	err := c.cc.Invoke(ctx, Forward_Key_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ForwardServer is the server API for Forward service.
 // All implementations must embed UnimplementedForwardServer
 // for forward compatibility.
@@ -246,6 +263,12 @@ type ForwardServer interface {
 	//
 	//	NOT_FOUND: the callee has no copy that is open.
 	Check(*CheckRequest, grpc.ServerStreamingServer[CheckPart]) error
+	// Key returns the secret that data keys of a volume are sealed under, sealed for the caller's
+	// site.
+	//
+	//	NOT_FOUND: there is no such volume. PERMISSION_DENIED: the caller's site does not have its
+	//	newest data key. FAILED_PRECONDITION: the callee does not have the secret.
+	Key(context.Context, *KeyRequest) (*KeyReply, error)
 	mustEmbedUnimplementedForwardServer()
 }
 
@@ -285,6 +308,9 @@ func (UnimplementedForwardServer) Space(context.Context, *SpaceRequest) (*SpaceR
 }
 func (UnimplementedForwardServer) Check(*CheckRequest, grpc.ServerStreamingServer[CheckPart]) error {
 	return status.Error(codes.Unimplemented, "method Check not implemented")
+}
+func (UnimplementedForwardServer) Key(context.Context, *KeyRequest) (*KeyReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Key not implemented")
 }
 func (UnimplementedForwardServer) mustEmbedUnimplementedForwardServer() {}
 func (UnimplementedForwardServer) testEmbeddedByValue()                 {}
@@ -466,6 +492,24 @@ func _Forward_Check_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Forward_CheckServer = grpc.ServerStreamingServer[CheckPart]
 
+func _Forward_Key_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ForwardServer).Key(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Forward_Key_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ForwardServer).Key(ctx, req.(*KeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Forward_ServiceDesc is the grpc.ServiceDesc for Forward service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -500,6 +544,10 @@ var Forward_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Space",
 			Handler:    _Forward_Space_Handler,
+		},
+		{
+			MethodName: "Key",
+			Handler:    _Forward_Key_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

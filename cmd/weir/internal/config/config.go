@@ -28,8 +28,9 @@ type Config struct {
 	Registry Registry `json:"registry"`
 	TLS      TLS      `json:"tls"`
 	SiteKey  string   `json:"siteKey"` // path
-	Pool     Pool     `json:"pool"`    // the main one
-	Pools    []Pool   `json:"pools"`   // the others
+	Keys     Keys     `json:"keys"`
+	Pool     Pool     `json:"pool"`  // the main one
+	Pools    []Pool   `json:"pools"` // the others
 	Store    Store    `json:"store"`
 	// Capacity is how much space the site gives to copies of volumes. 0 is no limit.
 	Capacity federation.Bytes `json:"capacity"`
@@ -55,6 +56,16 @@ type Config struct {
 	// SlowOperation is how long an operation of a client takes that is logged. 0: none is.
 	SlowOperation *federation.Duration `json:"slowOperation"`
 	Tracing       Tracing              `json:"tracing"`
+}
+
+// Keys says what protects the site's key.
+type Keys struct {
+	KMS KMS `json:"kms"`
+}
+
+// KMS is a plugin that seals the site's key.
+type KMS struct {
+	Endpoint string `json:"endpoint"` // unix:// and the path of its socket; empty: there is none
 }
 
 // Tracing is where traces of requests go.

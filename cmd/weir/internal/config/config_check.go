@@ -77,6 +77,9 @@ func (c *Config) Check() error {
 			p.Add(f[0], nil, "missing: write %s", f[2])
 		}
 	}
+	if e := c.Keys.KMS.Endpoint; e != "" && !strings.HasPrefix(e, "unix:///") {
+		p.Add("keys.kms.endpoint", e, "no path of a socket: write unix:///run/kms.sock, or leave it out")
+	}
 	c.checkPools(&p)
 	if c.Capacity < 0 {
 		p.Add("capacity", c.Capacity,

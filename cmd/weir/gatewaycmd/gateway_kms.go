@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gatewaycmd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/weir-storage/weir/cmd/weir/internal/kms"
+	"github.com/weir-storage/weir/cmd/weir/internal/machine"
+	"github.com/weir-storage/weir/federation/keyring"
+)
+
+// sealedKey is the file of a site's key that a KMS plugin sealed.
+type sealedKey struct {
+	KMS    string `json:"kms"`    // version of the protocol
+	Public []byte `json:"public"` // of the key
+	kms.Sealed
+}
+
+// errSealed reports that the file can be opened by a KMS plugin only.
+var errSealed = errors.New("a KMS plugin sealed it: write where that is into keys.kms.endpoint")
+
+// isSealed reports whether text is a sealedKey. Other files have 32 bytes.
+func isSealed(text []byte) bool { return len(text) != 32 && bytes.HasPrefix(text, []byte("{")) }
+
+// keySource is where the site's key is. Without a plugin it is in the file as it is.
+type keySource struct {
+	path   string
+	plugin *kms.Plugin // nil: none
+	logger *slog.Logger
+}
+
+// read reads the site's key. fs.ErrNotExist: there is no file. A file that is not sealed yet is, if
+// there is a plugin.
+func (s keySource) read(ctx context.Context) (keyring.SiteKey, error) {
+	text, err := os.ReadFile(s.path)
+	if err != nil {
+		return keyring.SiteKey{}, fmt.Errorf("siteKey: %w", err)
+	}
+	if !isSealed(text) || s.plugin == nil {
+		k, err := ReadSiteKey(s.path)
+		if err == nil && s.plugin != nil {
+			s.logger.Info("the site's key is sealed by the KMS plugin from now on", "siteKey", s.path)
+			err = s.write(ctx, k, false)
+		}
+		return k, err
+	}
+	var is sealedKey
+	if err = json.Unmarshal(text, &is); err == nil && is.KMS != kms.Version {
+		err = fmt.Errorf("it is sealed by version %q, and %s is known here", is.KMS, kms.Version)
+	}
+	if err == nil {
+		text, err = s.plugin.Open(ctx, s.path, is.Sealed)
+	}
+	var k keyring.SiteKey
+	if err == nil {
+		k, err = keyring.ParseSiteKey(text)
+	}
+	if err == nil && !bytes.Equal(k.Public(), is.Public) {
+		err = errors.New("the plugin opened another key than was sealed")
+	}
+	if err != nil {
+		return k, fmt.Errorf("siteKey: file %s: %w", s.path, err)
+	}
+	return k, nil
+}
+
+// make makes the key of a new site.
+func (s keySource) make(ctx context.Context) (keyring.SiteKey, error) {
+	k, err := keyring.NewSiteKey()
+	if err != nil {
+		return k, err
+	}
+	return k, s.write(ctx, k, true)
+}
+
+// write writes the key, sealed if there is a plugin. fresh: there is no file yet.
+func (s keySource) write(ctx context.Context, k keyring.SiteKey, fresh bool) error {
+	text, err := k.Bytes()
+	if err == nil && s.plugin != nil {
+		is := sealedKey{KMS: kms.Version, Public: k.Public()}
+		if is.Sealed, err = s.plugin.Seal(ctx, s.path, text); err == nil {
+			var back []byte // who cannot open it again would have lost the site's volumes
+			if back, err = s.plugin.Open(ctx, s.path, is.Sealed); err == nil && !bytes.Equal(back, text) {
+				err = errors.New("the KMS plugin does not open what it sealed")
+			}
+			text, _ = json.Marshal(is) // these fields always can be
+		}
+	}
+	if err == nil {
+		err = machine.WriteFile(s.path, text, fresh)
+	}
+	if err != nil {
+		return fmt.Errorf("siteKey: write the key of this site: %w: give a path in a folder that this user can write", err)
+	}
+	return nil
+}
+
+// resealEvery is how often the plugin is asked which key it seals with.
+const resealEvery = time.Minute
+
+// keep has the key sealed again when the plugin seals with another key, until ctx ends.
+func (s keySource) keep(ctx context.Context, k keyring.SiteKey, pause func(context.Context, time.Duration) bool) {
+	for pause(ctx, resealEvery) {
+		if done, err := s.reseal(ctx, k); err != nil {
+			s.logger.Warn("the site's key is not sealed again yet; trying again", "siteKey", s.path, "error", err)
+		} else if done {
+			s.logger.Info("the site's key is sealed with another key of the KMS plugin", "siteKey", s.path)
+		}
+	}
+}
+
+func (s keySource) reseal(ctx context.Context, k keyring.SiteKey) (done bool, err error) {
+	now, err := s.plugin.KeyID(ctx)
+	if err != nil {
+		return false, err
+	}
+	var is sealedKey
+	text, err := os.ReadFile(s.path)
+	if err == nil {
+		err = json.Unmarshal(text, &is)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || is.KeyID == now {
+		return false, err
+	}
+	return true, s.write(ctx, k, false)
+}
