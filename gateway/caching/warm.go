@@ -24,9 +24,9 @@ const (
 	warmNames  = 256 // that are listed at a time
 )
 
-// Bring brings the data of a path to the pool: of a file, or of all files below a directory. tell is
-// called from time to time, and at the end. Files that are removed meanwhile are left out. Errors
-// are those of the service.
+// Bring brings the data of a path to the pool: of a file, or of all files below a directory. tell
+// is called from time to time, and at the end. Files that are removed meanwhile are left out.
+// Errors are those of the service.
 func (c *Caching) Bring(ctx context.Context, id, where string, tell func(*forwardpb.WarmProgress) error) error {
 	copied := c.cfg.Copies.Local(id)
 	if copied == nil {
