@@ -17,6 +17,8 @@ var effects = map[string][2]string{
 	"GeoVolume.size":             {"how much the volume may hold", "controllers TestGrowth"},
 	"GeoVolume.policy":           {"the policy that is in force", "controllers TestAPolicyIsRolledOut"},
 	"GeoVolume.import.volume":    {"the volume that is claimed", "controllers TestImports"},
+	"GeoVolume.source.snapshot":  {"what it begins with", "controllers TestVolumeOfASnapshot"},
+	"GeoVolume.source.volume":    {"what it begins with", "controllers TestVolumeOfAVolume"},
 	"GeoVolume.access":           {"what its pods may do", "controllers TestImports"},
 	"GeoVolume.grants.site":      {"who may import it", "controllers TestAGrantIsTakenBack"},
 	"GeoVolume.grants.namespace": {"who may import it", "controllers TestAGrantIsTakenBack"},

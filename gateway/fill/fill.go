@@ -44,7 +44,8 @@ type Config struct {
 	// Snap is the number of the snapshot in handles.
 	Snap uint32
 	To   Target
-	// Leads returns why the copy has to end, such as that To's home is elsewhere; nil: it goes on. It is called before each entry.
+	// Leads returns why the copy has to end, such as that To's home is elsewhere; nil: it goes on.
+	// It is called before each entry.
 	Leads func() error
 	After func(time.Duration) <-chan time.Time // time.After
 	// Tell is called with what of the snapshot is known to be in To, from many goroutines.
