@@ -68,10 +68,12 @@ type logHost struct {
 	log    *log.Log
 	engine *Engine
 	epoch  uint64
+	// objects are those of checkpoints.
+	objects *objects
 }
 
 func newLogHost(t *testing.T) *logHost {
-	h := &logHost{T: t,
+	h := &logHost{T: t, objects: newObjects(),
 		disk: crashfs.NewDisk(crashfs.Config{Gateway: "gateway", Limit: 4 << 30, Rand: mathrand.New(mathrand.NewPCG(5, 5))}),
 		fs:   vfs.NewCrashableMem()}
 	h.open()

@@ -45,6 +45,7 @@ func FuzzValue(f *testing.F) {
 	add((&Segment{Seq: 3, Epoch: 2, Len: 200}).Encode())
 	add(EncodeCondemned(3, 1))
 	add(Asked{Number: 1, Key: 2}.Encode())
+	add(Asked{Number: 3, Key: 2, Whole: true}.Encode())
 	add(Placed{Number: 1, Last: 3}.Encode())
 	add(Made{Number: 1, Used: 3}.Encode())
 	add(x.Encode(5))
