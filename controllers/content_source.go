@@ -35,8 +35,8 @@ func (r *geoVolumes) sourceOf(ctx context.Context, g *geoVolume) (*v1alpha1.Cont
 		err := r.Get(ctx, types.NamespacedName{Namespace: g.Namespace, Name: s.Snapshot}, &of)
 		switch {
 		case apierrors.IsNotFound(err):
-			return nil, waits("spec.source.snapshot: there is no GeoVolumeSnapshot %s in this namespace: make it, or make another GeoVolume",
-				s.Snapshot)
+			return nil, waits("spec.source.snapshot: there is no GeoVolumeSnapshot %s in this namespace: make it, or make another "+
+				"GeoVolume", s.Snapshot)
 		case err != nil:
 			return nil, err
 		case !of.DeletionTimestamp.IsZero():
@@ -116,8 +116,8 @@ func (r *contents) parent(uuid string) (*view.Volume, error) {
 		return nil, outcome.Stopped(v1alpha1.ReasonNotFound, fmt.Sprintf("spec.source: the registry has no volume %s, or does not show it "+
 			"to this organization", uuid))
 	case !r.self.Owns(*of.Record):
-		return nil, outcome.Stopped(v1alpha1.ReasonNotOwner, fmt.Sprintf("spec.source: volume %s belongs to %s, site %q: only its owner makes "+
-			"volumes of it", of.Record.Name, of.Record.Owner, of.Record.OwnerSite))
+		return nil, outcome.Stopped(v1alpha1.ReasonNotOwner, fmt.Sprintf("spec.source: volume %s belongs to %s, site %q: only its owner "+
+			"makes volumes of it", of.Record.Name, of.Record.Owner, of.Record.OwnerSite))
 	case of.Record.Closing || of.Record.Deleted:
 		return nil, outcome.Stopped(v1alpha1.ReasonDeleted, fmt.Sprintf("spec.source: volume %s was deleted, or is being deleted",
 			of.Record.Name))

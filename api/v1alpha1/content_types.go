@@ -30,8 +30,8 @@ type GeoVolumeContentSpec struct {
 	// Fields that come before the policy's.
 	// +optional
 	Overrides *VolumePolicySpec `json:"overrides,omitempty"`
-	// What the volume begins with; empty by default. Immutable: what it says when the volume is made
-	// counts.
+	// What the volume begins with; empty by default. Immutable: what it says when the volume is
+	// made counts.
 	// +optional
 	Source *ContentSource `json:"source,omitempty"`
 	// Who may import the volume. Live: a grant that is removed ends the imports that it allowed.

@@ -68,6 +68,9 @@ var effects = map[string][2]string{
 	"PlacementQuota.where.whose":         {"where it counts", "controllers/plan TestQuotaWhere"},
 	"PlacementQuota.where.kind":          {"where it counts", "controllers/plan TestQuotaWhere"},
 
+	"GeoVolumeContent.source.volume":   {"what it begins with", "controllers TestVolumeOfAVolume"},
+	"GeoVolumeContent.source.snapshot": {"what it begins with", "controllers TestVolumeOfASnapshot"},
+
 	"GeoVolumeSnapshot.source.kind":    {"of which volume it is", "controllers TestSnapshotSources"},
 	"GeoVolumeSnapshot.source.name":    {"of which volume it is", "controllers TestSnapshotSources"},
 	"GeoVolumeSnapshot.snapshotName":   {"its name in the volume", "controllers TestSnapshotSources"},

@@ -44,16 +44,16 @@ type Config struct {
 	// Snap is the number of the snapshot in handles.
 	Snap uint32
 	To   Target
-	// Leads returns why the copy has to end, such as that To's home is elsewhere; nil: it goes on.
-	// It is called before each entry.
+	// Leads returns why the copy has to end, such as that To has another home; nil: it goes on. It
+	// is called before each entry.
 	Leads func() error
 	After func(time.Duration) <-chan time.Time // time.After
 	// Tell is called with what of the snapshot is known to be in To, from many goroutines.
 	Tell func(bytes, inodes uint64)
 }
 
-// Bounds of a copy: how many files are copied at a time, how many entries of a directory are read at
-// once, how long an operation may take, and how soon one that changed nothing is tried again.
+// Bounds of a copy: how many files are copied at a time, how many entries of a directory are read
+// at once, how long an operation may take, and how soon one that changed nothing is tried again.
 const (
 	atOnce   = 16
 	listed   = 256
