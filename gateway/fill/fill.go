@@ -11,6 +11,8 @@
 //     attempt knows what is whole. It changes only inodes that have that mode.
 //   - fill-3: The snapshot is dropped by nobody meanwhile (package gateway/snapshots). If it goes
 //     all the same, the copy fails, and the volume is served to nobody.
+//   - fill-4: The gateways of a volume's sites may read the volume that it is made of, while it is
+//     being made, if both have the same owner: organization, site and cluster.
 package fill
 
 import (
