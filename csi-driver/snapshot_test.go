@@ -22,7 +22,8 @@ func TestSnapshots(t *testing.T) {
 	parent, other := w.create(t, "pvc-1", nil), w.create(t, "pvc-2", nil)
 	const name = "snapshot-0b7c7a52-0000-4000-8000-000000000001"
 	take := func(name, of string, parameters map[string]string) (*csi.CreateSnapshotResponse, error) {
-		return w.controller(t).CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: of, Parameters: parameters})
+		return w.controller(t).CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: of,
+			Parameters: parameters})
 	}
 	r, err := take(name, parent, map[string]string{"csi.storage.k8s.io/volumesnapshot/name": "s"})
 	wantOK(t, err)
@@ -37,7 +38,8 @@ func TestSnapshots(t *testing.T) {
 	if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: testNamespace, Name: name}, x); err != nil {
 		t.Fatal(err)
 	}
-	if x.Spec.Source != (v1alpha1.SnapshotSource{Kind: "PersistentVolumeClaim", Name: "claim"}) || x.Spec.DeletionPolicy != v1alpha1.Delete {
+	if x.Spec.Source != (v1alpha1.SnapshotSource{Kind: "PersistentVolumeClaim", Name: "claim"}) ||
+		x.Spec.DeletionPolicy != v1alpha1.Delete {
 		t.Errorf("%+v", x.Spec)
 	}
 	_, err = take(name, other, nil)

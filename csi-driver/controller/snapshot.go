@@ -90,7 +90,8 @@ func (s *service) CreateSnapshot(ctx context.Context, q *csi.CreateSnapshotReque
 	return s.taken(ctx, x)
 }
 
-// lastingly maps the reasons of a GeoVolumeSnapshot's Ready that do not pass by themselves to codes.
+// lastingly maps the reasons of a GeoVolumeSnapshot's Ready that do not pass by themselves to
+// codes.
 var lastingly = map[string]codes.Code{
 	v1alpha1.ReasonNotFound:  codes.FailedPrecondition,
 	v1alpha1.ReasonNotOwner:  codes.FailedPrecondition,

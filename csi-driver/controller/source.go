@@ -17,9 +17,10 @@ import (
 	"github.com/weir-storage/weir/csi-driver/internal/rpc"
 )
 
-// begins has a volume that is wanted begin with what the request says: a snapshot, or another volume,
-// of which the operator has a snapshot taken (ADR 53). The volume is at least as large as that one. A
-// volume that an earlier call made is compared by same, and the other one may be gone by then.
+// begins has a volume that is wanted begin with what the request says: a snapshot, or another
+// volume, of which the operator has a snapshot taken (ADR 53). The volume is at least as large as
+// that. A volume that an earlier call made is compared by same, and the other one may be gone by
+// then.
 func (s *service) begins(ctx context.Context, q *csi.CreateVolumeRequest, want *v1alpha1.GeoVolumeContent) error {
 	source := q.GetVolumeContentSource()
 	if source == nil {
@@ -29,8 +30,8 @@ func (s *service) begins(ctx context.Context, q *csi.CreateVolumeRequest, want *
 		return s.restores(ctx, q, want)
 	}
 	if source.GetVolume() == nil {
-		return status.Error(codes.InvalidArgument, "volume_content_source names neither a snapshot nor a volume: name a VolumeSnapshot or a "+
-			"claim in dataSource")
+		return status.Error(codes.InvalidArgument, "volume_content_source names neither a snapshot nor a volume: name a VolumeSnapshot "+
+			"or a claim in dataSource")
 	}
 	if source.GetVolume().GetVolumeId() == "" {
 		return rpc.Missing("volume_content_source.volume.volume_id")
@@ -84,7 +85,8 @@ func (s *service) restores(ctx context.Context, q *csi.CreateVolumeRequest, want
 	return fits(q, want, s.snapshot(x).GetSizeBytes(), "snapshot "+id)
 }
 
-// fits refuses a volume that is smaller than what it is made of, and makes one of any size as large.
+// fits refuses a volume that is smaller than what it is made of, and makes one of any size as
+// large.
 func fits(q *csi.CreateVolumeRequest, want *v1alpha1.GeoVolumeContent, least int64, of string) error {
 	_, limit, err := bounds(q.GetCapacityRange())
 	if err != nil {
