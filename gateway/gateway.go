@@ -122,7 +122,7 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 			return g.nfs.RevokeLocks(id, h, owner)
 		},
 	})
-	g.pebble = pebble.NewCache(64 << 20)
+	g.pebble = pebble.NewCache(cfg.CacheBytes / 8 * 3)
 	g.cache = engine.NewBlockCache(cfg.CacheBytes)
 	g.borrower, err = borrowing.New(borrowing.Config{Gateway: cfg.Name, Organization: cfg.Organization, View: g.view,
 		Registry: cfg.Registry, Credentials: cfg.Credentials, Dir: cfg.StateDir, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger,
