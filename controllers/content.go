@@ -178,7 +178,13 @@ func (r *contents) own(ctx context.Context, c *content) error {
 	if err := r.update(ctx, c); err != nil {
 		return err
 	}
-	return r.claims(ctx, c)
+	if err := r.claims(ctx, c); err != nil {
+		return err
+	}
+	if err := r.filled(ctx, c); err != nil {
+		return err
+	}
+	return r.uncloned(ctx, c)
 }
 
 // wished: while there is the GeoVolume that made the volume, its wish counts. An edit of the
@@ -196,7 +202,7 @@ func (r *contents) wished(ctx context.Context, c *content) error {
 		return nil
 	}
 	want := desired.Content(g.GeoVolume, r.Site, c.Spec.FederationName)
-	want.Claims = c.Spec.Claims
+	want.Claims, want.Source = c.Spec.Claims, c.Spec.Source
 	changed := desired.Differing(c.Spec, want)
 	if len(changed) == 0 {
 		return nil

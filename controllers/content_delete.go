@@ -51,6 +51,11 @@ func (r *contents) remove(ctx context.Context, c *content) error {
 			}
 		}
 	}
+	if s := c.Spec.Source; s != nil && does != plan.Keep { // also if the volume never came to be
+		if err := r.unclone(ctx, c.Name, s.Volume); err != nil {
+			return err
+		}
+	}
 	c.gone = true
 	return r.RemoveFinalizer(ctx, c.GeoVolumeContent)
 }
@@ -100,7 +105,10 @@ func (o *operator) keep(ctx context.Context, v federation.Volume, rev federation
 // volume meanwhile reads the record after its claim, sees that it is closed, and takes the claim
 // back.
 func (o *operator) trash(ctx context.Context, v federation.Volume, rev federation.Revision, mine func(federation.Claim) bool) error {
-	var err error
+	err := o.sparesSources(v)
+	if err != nil {
+		return err
+	}
 	if !v.Closing {
 		v.Closing = true
 		if rev, err = o.Registry.UpdateVolume(ctx, rev, v); err != nil {

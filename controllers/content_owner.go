@@ -122,6 +122,10 @@ func (r *contents) release(uuid string) {
 // create makes the volume, with its name and its keyring. It can be repeated: if an earlier try was
 // applied without an answer, this one changes nothing.
 func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) error {
+	source, err := r.source(ctx, c, p.Spec.Size)
+	if err != nil {
+		return err
+	}
 	defer r.release(c.Name)
 	placed, err := r.place(ctx, c, p)
 	if err != nil {
@@ -134,7 +138,7 @@ func (r *contents) create(ctx context.Context, c *content, p plan.Resolved) erro
 	}
 	v := federation.Volume{UUID: c.Name, Name: c.Spec.FederationName, Owner: r.Organization, OwnerSite: r.Site,
 		OwnerCluster: r.self.Cluster, Generation: 1, Spec: p.Spec, Sites: placed.Sites, Blind: placed.Blind, Stores: placed.Stores,
-		Agreed: placed.Agreed, CreatedAt: r.Now().UTC()}
+		Agreed: placed.Agreed, Source: source, CreatedAt: r.Now().UTC()}
 	var wrong *plan.Verdict
 	if v.Grants, v.Clients, wrong = plan.Grants(c.Spec.Grants, federation.Volume{}); wrong != nil {
 		return &outcome.Stop{Verdict: wrong}

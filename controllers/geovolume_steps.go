@@ -63,6 +63,10 @@ func (r *geoVolumes) wish(ctx context.Context, g *geoVolume) error {
 		}
 	}
 	want := desired.Content(g.GeoVolume, r.Site, name)
+	var err error
+	if want.Source, err = r.sourceOf(ctx, g); err != nil {
+		return err
+	}
 	switch {
 	case g.content == nil:
 		obj := &v1alpha1.GeoVolumeContent{Spec: want}

@@ -30,7 +30,7 @@ func (f *fed) keep(uuid string, has ...string) {
 			continue
 		}
 		r.All = append(r.All, snapshots.Snapshot{Name: n, UID: w.UID, State: snapshots.StateTaken, Time: f.taken(i), Bytes: 1 << 20,
-			Inodes: 3})
+			Inodes: 3, Snap: uint32(i + 1)})
 	}
 	for _, w := range v.Snapshots {
 		if w.Drop {

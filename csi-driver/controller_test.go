@@ -127,8 +127,10 @@ func TestCreate(t *testing.T) {
 			[]string{"polcy", "gold", "policy: NAME"}},
 		"unknown mutable": {func(q *csi.CreateVolumeRequest) { q.MutableParameters = map[string]string{"iops": "1"} },
 			codes.InvalidArgument, []string{"iops"}},
-		"clone": {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = &csi.VolumeContentSource{} },
+		"of nothing": {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = &csi.VolumeContentSource{} },
 			codes.InvalidArgument, []string{"volume_content_source", "dataSource"}},
+		"of a volume now": {func(q *csi.CreateVolumeRequest) { q.VolumeContentSource = volumeSource(handle) },
+			codes.AlreadyExists, []string{"content source nothing", "volume " + idOf(handle)}},
 		"block": {func(q *csi.CreateVolumeRequest) {
 			q.VolumeCapabilities[0].AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
 		}, codes.InvalidArgument, []string{"block", "volumeMode: Filesystem"}},

@@ -25,7 +25,7 @@
 //
 // # Rules
 //
-// Comments refer to these rules as csi-1 to csi-9.
+// Comments refer to these rules as csi-1 to csi-10.
 //
 //  1. CreateVolume writes a Content and waits until it is Ready. DeleteVolume deletes the Content
 //     and waits until it is gone. The operator does all that is between. A creation that failed for
@@ -55,6 +55,10 @@
 //     ABORTED. The nodes of a volume are independent, except for modes that allow one node.
 //     controller.Server and node.Server take these locks around the calls.
 //  9. The log has ids, names and paths of a request, and nothing else: never secrets or parameters.
+//  10. A snapshot is a GeoVolumeSnapshot, whoever made it, and its ID is NAMESPACE/NAME of that.
+//     CreateSnapshot makes one in the namespace of a claim on the volume, under a name that follows
+//     from the name in the request, and waits until the operator says that it is taken. A volume of
+//     which it took a snapshot is not deleted before that is.
 //
 // # Codes
 //

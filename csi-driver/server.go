@@ -139,6 +139,12 @@ func about(q any) []any {
 	if m, ok := q.(interface{ GetVolumeId() string }); ok {
 		add("volume", m.GetVolumeId())
 	}
+	if m, ok := q.(interface{ GetSourceVolumeId() string }); ok {
+		add("volume", m.GetSourceVolumeId())
+	}
+	if m, ok := q.(interface{ GetSnapshotId() string }); ok {
+		add("snapshot", m.GetSnapshotId())
+	}
 	if m, ok := q.(interface{ GetNodeId() string }); ok {
 		add("node", m.GetNodeId())
 	}

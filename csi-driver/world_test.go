@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,7 +57,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	for _, name := range []string{"gold", "silver", "too-wide"} {
 		objects = append(objects, &v1alpha1.VolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.GeoVolumeContent{}).
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.GeoVolumeContent{},
+		&v1alpha1.GeoVolumeSnapshot{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			// The generation is the API server's, which the fake client leaves alone.
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -82,12 +84,20 @@ func (w *world) operate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	snapshots, err := w.client.Watch(ctx, &v1alpha1.GeoVolumeSnapshotList{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
+			case e := <-snapshots.ResultChan():
+				if x, ok := e.Object.(*v1alpha1.GeoVolumeSnapshot); ok {
+					w.snap(ctx, client.ObjectKeyFromObject(x))
+				}
 			case e := <-changes.ResultChan():
 				if v, ok := e.Object.(*v1alpha1.GeoVolumeContent); ok {
 					w.reconcile(ctx, v.Name)
@@ -95,7 +105,33 @@ func (w *world) operate(t *testing.T) {
 			}
 		}
 	})
-	t.Cleanup(func() { cancel(); changes.Stop(); wg.Wait() })
+	t.Cleanup(func() { cancel(); changes.Stop(); snapshots.Stop(); wg.Wait() })
+}
+
+// snap does what operator and home do to one snapshot. The volume is the one of the label: here all
+// volumes have one claim.
+func (w *world) snap(ctx context.Context, key client.ObjectKey) {
+	x := new(v1alpha1.GeoVolumeSnapshot)
+	if w.client.Get(ctx, key, x) != nil {
+		return
+	}
+	if x.DeletionTimestamp != nil {
+		if controllerutil.RemoveFinalizer(x, v1alpha1.Finalizer) {
+			_ = w.client.Update(ctx, x)
+		}
+		return
+	}
+	if controllerutil.AddFinalizer(x, v1alpha1.Finalizer) && w.client.Update(ctx, x) != nil || x.Status.Time != nil {
+		return
+	}
+	if x.Labels["refused"] != "" {
+		meta.SetStatusCondition(&x.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+			Reason: x.Labels["refused"], Message: "no", ObservedGeneration: x.Generation})
+	} else {
+		now, size := metav1.Now(), resource.MustParse("1Mi")
+		x.Status.Volume, x.Status.Snapshot, x.Status.Time, x.Status.Size = x.Labels[v1alpha1.VolumeLabel], x.Name, &now, &size
+	}
+	_ = w.client.Status().Update(ctx, x)
 }
 
 // reconcile does what the operator does to one volume. Conflicts bring another event.

@@ -74,6 +74,21 @@ func (e *Engine) recorded(t *tx, id volume.OpID) (*transientResult, error) {
 	return &transientResult{result: result, pos: pos, logged: true}, nil
 }
 
+// Executed reports whether the outcome of a change is kept: it was executed, and nothing newer of
+// its slot. It tells what is applied or shown here now, and waits for no commit, so that may be
+// undone. No rollback of the volume takes an outcome back.
+func (e *Engine) Executed(id volume.OpID) (bool, error) {
+	return peek(e, place{op: "executed"}, func(t *tree) (bool, error) {
+		key := meta.ResultKey(id.Slot, id.Index)
+		value, ok, _, err := t.view.Get(key)
+		if err != nil || !ok {
+			return false, err
+		}
+		seq, _, err := meta.DecodeResult(key, value)
+		return err == nil && seq == id.Seq, err
+	})
+}
+
 func (e *Engine) transientOf(id volume.OpID) *transientSlot {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -48,8 +48,10 @@ type Volume struct {
 	// Snapshots were asked for, or are to be dropped. They do not count for Generation.
 	Snapshots []snapshots.Wish `json:"snapshots,omitempty"`
 	// Rollback is asked for; nil: none is. It does not count for Generation either.
-	Rollback  *snapshots.Rollback `json:"rollback,omitempty"`
-	CreatedAt time.Time           `json:"createdAt,omitzero"`
+	Rollback *snapshots.Rollback `json:"rollback,omitempty"`
+	// Source is what it is made of; nil: nothing. It does not count for Generation either.
+	Source    *snapshots.Source `json:"source,omitempty"`
+	CreatedAt time.Time         `json:"createdAt,omitzero"`
 	// Closing: the owner wants to delete it, and lists the claims after it has written this.
 	// Whoever adds a claim reads this record afterwards.
 	Closing bool `json:"closing,omitempty"`
@@ -77,13 +79,9 @@ func (v Volume) Validate() error {
 			return err
 		}
 	}
-	if wrong := cmp.Or(users.Wrong(v.Spec.Clients, v.Clients), snapshots.Wrong(v.Snapshots)); wrong != "" {
+	if wrong := cmp.Or(users.Wrong(v.Spec.Clients, v.Clients), snapshots.Wrong(v.Snapshots), v.Rollback.Wrong(),
+		v.Source.Wrong()); wrong != "" {
 		return invalid("check", "volume", v.Name, wrong)
-	}
-	if v.Rollback != nil {
-		if wrong := v.Rollback.Wrong(); wrong != "" {
-			return invalid("check", "volume", v.Name, wrong)
-		}
 	}
 	for _, s := range slices.AppendSeq(slices.Clone(v.Sites), maps.Keys(v.Clients)) {
 		if err := CheckLabel("site", s); err != nil {
@@ -130,6 +128,8 @@ func CheckUpdate(prev, next Volume) error {
 		return bad("uuid changes from %s to %s: it is the volume's identity", prev.UUID, next.UUID)
 	case next.Name != prev.Name:
 		return bad("name changes to %s: a volume keeps its name; clone it to have another", next.Name)
+	case next.Source.Replaces(prev.Source) != "":
+		return bad("%s", next.Source.Replaces(prev.Source))
 	case next.Generation < prev.Generation:
 		return bad("generation goes back from %d to %d: read the record again", prev.Generation, next.Generation)
 	case changed && next.Generation == prev.Generation:

@@ -30,6 +30,7 @@ import (
 	"github.com/weir-storage/weir/federation"
 	"github.com/weir-storage/weir/federation/keyring"
 	"github.com/weir-storage/weir/federation/memory"
+	"github.com/weir-storage/weir/federation/snapshots"
 	"github.com/weir-storage/weir/federation/spec"
 	"github.com/weir-storage/weir/gateway/checkpoints"
 	nfsclient "github.com/weir-storage/weir/gateway/nfs/client"
@@ -69,12 +70,13 @@ type cluster struct {
 	late   *sync.Mutex // not nil: gateways that start hear of no admission while it is held
 	// tracer, if not nil, returns what follows requests at a gateway that starts.
 	tracer func(site string) Tracer
-	links  *links          // not nil: gateways reach each other by these
-	asked  *atomic.Int64   // not nil: gateways that start count there how often they ask for a control record
-	of     string          // organization of gateways that start; empty: org- and the site
-	lent   *lentRooms      // not nil: stores that others lend to gateways that start
-	due    checkpoints.Due // of gateways that start
-	own    bool            // gateways that start lend nothing to others
+	links  *links            // not nil: gateways reach each other by these
+	asked  *atomic.Int64     // not nil: gateways that start count there how often they ask for a control record
+	of     string            // organization of gateways that start; empty: org- and the site
+	lent   *lentRooms        // not nil: stores that others lend to gateways that start
+	due    checkpoints.Due   // of gateways that start
+	source *snapshots.Source // of volumes that are made; nil: they begin empty
+	own    bool              // gateways that start lend nothing to others
 }
 
 type clusterNode struct {
@@ -309,7 +311,7 @@ func (c *cluster) createBlind(name, manifest string, sites []string, blind ...st
 		}
 	}
 	if _, err := reg.CreateVolume(ctx, federation.Volume{UUID: id, Name: name, Owner: "org-a", Grants: grants, Generation: 1, Spec: m.Spec,
-		Sites: sites, Blind: blind, CreatedAt: time.Now()}, ring); err != nil {
+		Sites: sites, Blind: blind, Source: c.source, CreatedAt: time.Now()}, ring); err != nil {
 		c.t.Fatal(err)
 	}
 	return id

@@ -164,7 +164,8 @@ func newGateway(cfg Config) (_ *Gateway, err error) {
 	}
 	g.reclaiming.Store(g.recovering())
 	g.expeller = admission.NewExpeller(cfg.Site, g.view, g.nfs, cfg.Logger)
-	g.snapshots = snapshots.New(snapshots.Config{View: g.view, Copies: g.copies, Now: cfg.Now, Timers: cfg.Timers, Logger: cfg.Logger})
+	g.snapshots = snapshots.New(snapshots.Config{View: g.view, Copies: g.copies, Routers: g.routers, Now: cfg.Now, Timers: cfg.Timers,
+		Logger: cfg.Logger})
 	g.scrubber = scrub.New(scrub.Config{View: g.view, Copies: g.copies, Timers: cfg.Timers, Rand: cfg.Rand, Tell: cfg.Meters.Scrubbed,
 		Logger: cfg.Logger})
 	g.reporter = report.New(report.Config{Gateway: cfg.Name, View: g.view, Copies: g.copies, Peers: g.peers, Registry: cfg.Registry,

@@ -79,6 +79,9 @@ const (
 	ReasonWritesWait = "WritesWait"
 	// ReasonOpening: the home opens its copy, and serves nothing yet; it may replay its log.
 	ReasonOpening = "Opening"
+	// ReasonFilling: the volume is made of a snapshot, does not have all of it yet, and is served
+	// then.
+	ReasonFilling = "Filling"
 	// ReasonCreating, also of Protected and Bound: the volume has no home yet, or its objects are
 	// being made.
 	ReasonCreating = "Creating"

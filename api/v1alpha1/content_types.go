@@ -30,6 +30,10 @@ type GeoVolumeContentSpec struct {
 	// Fields that come before the policy's.
 	// +optional
 	Overrides *VolumePolicySpec `json:"overrides,omitempty"`
+	// What the volume begins with; empty by default. Immutable: what it says when the volume is
+	// made counts.
+	// +optional
+	Source *ContentSource `json:"source,omitempty"`
 	// Who may import the volume. Live: a grant that is removed ends the imports that it allowed.
 	// +optional
 	// +listType=atomic
@@ -44,6 +48,18 @@ type GeoVolumeContentSpec struct {
 	// +optional
 	// +listType=atomic
 	Claims []ClaimReference `json:"claims,omitempty"`
+}
+
+// ContentSource is what a volume begins with: a copy of a snapshot of another volume.
+type ContentSource struct {
+	// The other volume's UUID.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Volume string `json:"volume"`
+	// The name of its snapshot. Without one, a snapshot is taken for this, and dropped when it was
+	// copied.
+	// +optional
+	Snapshot string `json:"snapshot,omitempty"`
 }
 
 // ClaimReference is a claim in this cluster.

@@ -17,6 +17,8 @@ var effects = map[string][2]string{
 	"GeoVolume.size":             {"how much the volume may hold", "controllers TestGrowth"},
 	"GeoVolume.policy":           {"the policy that is in force", "controllers TestAPolicyIsRolledOut"},
 	"GeoVolume.import.volume":    {"the volume that is claimed", "controllers TestImports"},
+	"GeoVolume.source.snapshot":  {"what it begins with", "controllers TestVolumeOfASnapshot"},
+	"GeoVolume.source.volume":    {"what it begins with", "controllers TestVolumeOfAVolume"},
 	"GeoVolume.access":           {"what its pods may do", "controllers TestImports"},
 	"GeoVolume.grants.site":      {"who may import it", "controllers TestAGrantIsTakenBack"},
 	"GeoVolume.grants.namespace": {"who may import it", "controllers TestAGrantIsTakenBack"},
@@ -65,6 +67,9 @@ var effects = map[string][2]string{
 	"PlacementQuota.where.agreements":    {"where it counts", "controllers/plan TestQuotaWhere"},
 	"PlacementQuota.where.whose":         {"where it counts", "controllers/plan TestQuotaWhere"},
 	"PlacementQuota.where.kind":          {"where it counts", "controllers/plan TestQuotaWhere"},
+
+	"GeoVolumeContent.source.volume":   {"what it begins with", "controllers TestVolumeOfAVolume"},
+	"GeoVolumeContent.source.snapshot": {"what it begins with", "controllers TestVolumeOfASnapshot"},
 
 	"GeoVolumeSnapshot.source.kind":    {"of which volume it is", "controllers TestSnapshotSources"},
 	"GeoVolumeSnapshot.source.name":    {"of which volume it is", "controllers TestSnapshotSources"},

@@ -40,6 +40,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.import) == has(oldSelf.import)",message="a volume does not become an import, nor an import a volume: delete this GeoVolume and make another"
 // +kubebuilder:validation:XValidation:rule="!has(self.size) || !has(oldSelf.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="a volume does not shrink: write its present size or more"
 // +kubebuilder:validation:XValidation:rule="!has(self.durability) || !has(self.durability.sites) || has(self.policy) || self.durability.sites <= (has(self.replication) && has(self.replication.copies) ? self.replication.copies : 2)",message="durability.sites is more than replication.copies: more sites than have a copy can never fsync a write; lower it, or raise copies"
+// +kubebuilder:validation:XValidation:rule="!has(self.import) || !has(self.source)",message="an import begins with what the volume has: remove source; or remove import, and make a volume"
+// +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source)",message="a volume keeps what it was made of: make another GeoVolume"
 type GeoVolumeSpec struct {
 	// How much the volume may hold. Live: it grows, and does not shrink.
 	// +optional
@@ -54,6 +56,11 @@ type GeoVolumeSpec struct {
 	// Immutable.
 	// +optional
 	Import *Import `json:"import,omitempty"`
+	// What the volume begins with: a copy of a snapshot, or of another volume. It is empty by
+	// default. Immutable.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a volume keeps what it was made of: make another GeoVolume"
+	Source *VolumeSource `json:"source,omitempty"`
 	// What the pods of this namespace may do. ReadOnly makes the PersistentVolumeClaim
 	// ReadOnlyMany. Immutable.
 	// +optional
@@ -103,6 +110,24 @@ type GeoVolumeSpec struct {
 	// When the volume's data keys are replaced.
 	// +optional
 	Encryption *Encryption `json:"encryption,omitempty"`
+}
+
+// VolumeSource is what a volume begins with. This cluster has to own the other volume, and the new
+// one has to be as large as what that held. It is served when it has all, and needs nothing of the
+// other one then.
+// +kubebuilder:validation:XValidation:rule="has(self.snapshot) != has(self.volume)",message="give either snapshot, the name of a GeoVolumeSnapshot, or volume, that of a GeoVolume"
+type VolumeSource struct {
+	// The name of a GeoVolumeSnapshot of this namespace. Immutable.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Snapshot string `json:"snapshot,omitempty"`
+	// The name of a GeoVolume of this namespace. A snapshot of it is taken for this, and dropped
+	// when it was copied. Immutable.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Volume string `json:"volume,omitempty"`
 }
 
 // Import names a volume of the federation.

@@ -106,6 +106,8 @@ func (v *View) ready(s Seen, homeAlive bool) {
 		if s.Observed.Replay != (federation.Progress{}) {
 			v.Progress = s.Observed.Replay.String()
 		}
+	case s.Volume.Source.Unfinished() && !s.filled().Done:
+		v.filling(s)
 	case s.Volume.IsBlind(s.Control.Home.Site):
 		v.Ready, v.Working = state(false, v1alpha1.ReasonMoving, "%s leads, and its copy at site %s is blind: it hands on to the first "+
 			"copy that has the key, and nothing is served until then", s.Control.Home.Gateway, s.Control.Home.Site), true
@@ -121,6 +123,26 @@ func (v *View) ready(s Seen, homeAlive bool) {
 	default:
 		v.Ready = state(true, v1alpha1.ReasonReady, "served by home %s at site %s", s.Control.Home.Gateway, s.Control.Home.Site)
 	}
+}
+
+// filled is how far the home is with what the volume is made of.
+func (s Seen) filled() snapshots.Filled {
+	if s.Observed == nil || s.Observed.Snapshots == nil || s.Observed.Snapshots.Filled == nil {
+		return snapshots.Filled{}
+	}
+	return *s.Observed.Snapshots.Filled
+}
+
+// filling sets Ready while the volume does not have all of what it is made of.
+func (v *View) filling(s Seen) {
+	f, src := s.filled(), s.Volume.Source
+	v.Progress = fmt.Sprintf("%s of %s, %d of %d files", federation.Bytes(f.Bytes), federation.Bytes(src.Bytes), f.Inodes, src.Inodes)
+	say := "home %s at site %s copies snapshot %s of volume %s, and the volume is served when it has all: %s"
+	a := []any{s.Control.Home.Gateway, s.Control.Home.Site, src.Snapshot, src.Volume, v.Progress}
+	if f.Message != "" {
+		say, a = say+"; it tries again: %s", append(a, f.Message)
+	}
+	v.Ready, v.Working = state(false, v1alpha1.ReasonFilling, say, a...), true
 }
 
 // homeless sets Ready while the home does not answer. Another member takes over by itself. Without

@@ -13,6 +13,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,9 @@ const (
 func (s *service) CreateVolume(ctx context.Context, q *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	want, err := s.wanted(q)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.begins(ctx, q, want); err != nil {
 		return nil, err
 	}
 	err = s.cfg.Client.Create(ctx, want)
@@ -59,7 +63,9 @@ func (s *service) CreateVolume(ctx context.Context, q *csi.CreateVolumeRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return &csi.CreateVolumeResponse{Volume: s.volume(made)}, nil
+	r := s.volume(made)
+	r.ContentSource = q.GetVolumeContentSource()
+	return &csi.CreateVolumeResponse{Volume: r}, nil
 }
 
 // wanted is the Content that a request asks for.
@@ -77,10 +83,6 @@ func (s *service) wanted(q *csi.CreateVolumeRequest) (*v1alpha1.GeoVolumeContent
 	mutable, err := mutableParameters(q.GetMutableParameters())
 	if err != nil {
 		return nil, err
-	}
-	if q.GetVolumeContentSource() != nil {
-		return nil, status.Error(codes.InvalidArgument,
-			"volume_content_source is given: volumes cannot be made from snapshots or other volumes yet; remove dataSource from the claim")
 	}
 	if err := s.reachable(q.GetAccessibilityRequirements()); err != nil {
 		return nil, err
@@ -211,6 +213,8 @@ func same(is, want *v1alpha1.GeoVolumeContent, r *csi.CapacityRange) error {
 		return differs("owner", is.Spec.Owner, want.Spec.Owner)
 	case size < required || size > limit:
 		return differs("size", size, fmt.Sprintf("%d to %d", required, limit))
+	case !equality.Semantic.DeepEqual(is.Spec.Source, want.Spec.Source):
+		return differs("content source", describe(is.Spec.Source), describe(want.Spec.Source))
 	case is.Spec.Policy != want.Spec.Policy:
 		return differs("policy", fmt.Sprintf("%q", is.Spec.Policy), fmt.Sprintf("%q", want.Spec.Policy))
 	}

@@ -66,6 +66,9 @@ func (s *service) deletable(ctx context.Context, handle string, v *v1alpha1.GeoV
 			return refuse("is used by %s %s/%s: delete that", claim.Kind, claim.Namespace, claim.Name)
 		}
 	}
+	if err := s.spared(ctx, v); err != nil {
+		return err
+	}
 	attached, err := s.cfg.Attachments.List(ctx, v.Name)
 	if err != nil {
 		return rpc.FromPort(err, "list attachments of volume %s", v.Name)

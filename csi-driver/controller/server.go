@@ -7,6 +7,7 @@ package controller
 
 import (
 	"context"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -50,6 +51,27 @@ func (s *Server) DeleteVolume(ctx context.Context, q *csi.DeleteVolumeRequest) (
 	}
 	defer release()
 	return s.service.DeleteVolume(ctx, q)
+}
+
+// CreateSnapshot has the snapshot alone.
+func (s *Server) CreateSnapshot(ctx context.Context, q *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
+	release, err := s.calls.Alone("snapshot " + s.snapshotObject(q.GetName()))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return s.service.CreateSnapshot(ctx, q)
+}
+
+// DeleteSnapshot has the snapshot alone.
+func (s *Server) DeleteSnapshot(ctx context.Context, q *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
+	_, name, _ := strings.Cut(q.GetSnapshotId(), "/")
+	release, err := s.calls.Alone("snapshot " + name)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return s.service.DeleteSnapshot(ctx, q)
 }
 
 // ControllerExpandVolume has the volume alone.

@@ -25,6 +25,7 @@ type Config struct {
 	// use a volume (csi-2). Its scheme has core/v1, storage/v1 and v1alpha1. It needs these rights:
 	//
 	//	GeoVolumeContents                     get, list, watch, create, patch, delete
+	//	GeoVolumeSnapshots                    get, list, watch, create, delete
 	//	Sites                                 list
 	//	PersistentVolumes, VolumeAttachments  get, list
 	//	VolumePolicies, Nodes                 get
@@ -83,6 +84,9 @@ var capabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_GET_VOLUME,
 	csi.ControllerServiceCapability_RPC_GET_CAPACITY,
 	csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+	csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
+	csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+	csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
 	csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
 	csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH,

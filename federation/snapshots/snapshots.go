@@ -118,6 +118,8 @@ type Report struct {
 	Problem string `json:"problem,omitempty"`
 	// Rolled is about the rollback that the record asks for; nil: it asks for none.
 	Rolled *Rolled `json:"rolled,omitempty"`
+	// Filled is about the Source that the record has; nil: it has none, or nothing is known yet.
+	Filled *Filled `json:"filled,omitempty"`
 }
 
 // Snapshot is a snapshot, or what became of a wish.
@@ -131,6 +133,8 @@ type Snapshot struct {
 	Time   time.Time `json:"time,omitzero"`
 	Bytes  uint64    `json:"bytes,omitempty"`
 	Inodes uint64    `json:"inodes,omitempty"`
+	// Snap is the snapshot's number in handles; 0: an earlier release reports it.
+	Snap uint32 `json:"snap,omitempty"`
 	// Message says why a wish waits.
 	Message string `json:"message,omitempty"`
 }
@@ -210,8 +214,11 @@ const MaxRollbackWait = time.Hour
 
 var idForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// Wrong returns what is wrong with a rollback; empty: nothing.
-func (r Rollback) Wrong() string {
+// Wrong returns what is wrong with a rollback; empty: nothing. A record that asks for none has nil.
+func (r *Rollback) Wrong() string {
+	if r == nil {
+		return ""
+	}
 	problem := checkAny(strings.TrimPrefix(r.To, "@"))
 	switch {
 	case !idForm.MatchString(r.ID):

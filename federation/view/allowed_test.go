@@ -4,8 +4,10 @@ package view_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weir-storage/weir/federation"
+	"github.com/weir-storage/weir/federation/snapshots"
 )
 
 // What a site's clients may do is no more than the volume's owner allows there (view-5).
@@ -61,4 +63,39 @@ func TestAllowed(t *testing.T) {
 	equal(t, "changed", v.Allowed("a", "ams"), ro)
 	watch(t, v, site("ams", other), record(), synced(4))
 	equal(t, "deleted", []any{v.Allowed("a", "ams"), v.MayUse("a", "ams"), v.MayUse("a", "gro")}, []any{federation.Access(""), false, true})
+}
+
+// TestMadeOfAnother: a site that is to have a copy of a volume may use the one that it is made of,
+// while it is being made, and if both have one owner.
+func TestMadeOfAnother(t *testing.T) {
+	parent, child := volumeEvent("a", 1, "gro"), volumeEvent("b", 1, "ams", "utr")
+	child.Volume.Blind = []string{"utr"}
+	child.Volume.Source = &snapshots.Source{Volume: "a", Snapshot: "one", Snap: 1, Time: time.Unix(1, 0)}
+	v := filled(t, parent, child, synced(3))
+	use := func() []bool {
+		return []bool{v.MayUse("a", "ams"), v.MayUse("a", "utr"), v.MayUse("a", "lei"), v.MayUse("b", "gro")}
+	}
+	equal(t, "while it is being made", use(), []bool{true, false, false, false})
+	equal(t, "of it are made", []any{len(v.Making("a")), v.Making("a")[0].UUID, len(v.Making("b"))}, []any{1, "b", 0})
+	again := func(change func(*federation.Volume)) {
+		e := volumeEvent("b", 1, "ams", "utr")
+		*e.Volume = *child.Volume
+		source := *child.Volume.Source
+		e.Volume.Source = &source
+		change(e.Volume)
+		watch(t, v, parent, e, synced(4))
+	}
+	for what, change := range map[string]func(*federation.Volume){
+		"when it has all":   func(n *federation.Volume) { n.Source.Done = true },
+		"when it is gone":   func(n *federation.Volume) { n.Deleted = true },
+		"by somebody else":  func(n *federation.Volume) { n.Owner += "x" },
+		"at another site":   func(n *federation.Volume) { n.OwnerSite, n.OwnerCluster = "ams", "c" },
+		"of another volume": func(n *federation.Volume) { n.Source.Volume = "c" },
+	} {
+		again(change)
+		equal(t, what, use(), []bool{false, false, false, false})
+		equal(t, what+": none is made", len(v.Making("a")), 0)
+	}
+	again(func(*federation.Volume) {})
+	equal(t, "again", use(), []bool{true, false, false, false})
 }

@@ -329,13 +329,14 @@ func hasKey(r *federation.Volume, site string) bool {
 }
 
 // MayUse reports whether the gateways of a site may use a volume: the site is to have a copy with
-// the key, or it has an admission of a client, as far as the volume's owner allows any.
+// the key, or it has an admission of a client, as far as the volume's owner allows any; or the site
+// is to have such a copy of a volume that its owner makes of this one now (ADR 53).
 func (v *View) MayUse(volume, site string) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	e := v.volumes.all[volume]
 	known := e != nil && e.Record != nil
-	return known && hasKey(e.Record, site) || v.uses(e, volume, site)
+	return known && (hasKey(e.Record, site) || v.fills(e.Record, site)) || v.uses(e, volume, site)
 }
 
 // uses reports whether a site has clients of a volume that its owner allows. The caller holds mu.

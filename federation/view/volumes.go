@@ -22,6 +22,7 @@ type volumes struct {
 	claims map[string]map[string]bool // UUIDs by namespace/name of this site's objects
 	reigns map[string]reign           // of volumes for which somebody asked
 	purges map[string]federation.Purge
+	made   map[string]map[string]bool // by UUID, volumes that are being made of the volume
 	// elsewhere are volumes that are not shown here; they count in loads.
 	elsewhere map[string]federation.Elsewhere
 }
@@ -41,6 +42,7 @@ type reign struct {
 func newVolumes() volumes {
 	return volumes{all: map[string]*Volume{}, byName: map[string]string{}, loads: map[string]load{},
 		claims: map[string]map[string]bool{}, reigns: map[string]reign{}, purges: map[string]federation.Purge{},
+		made:      map[string]map[string]bool{},
 		elsewhere: map[string]federation.Elsewhere{}}
 }
 
@@ -170,8 +172,10 @@ func (vs *volumes) set(uuid string, r *federation.Volume, rev federation.Revisio
 			if vs.byName[next.Record.Name] == uuid { // a volume made since may have the name
 				delete(vs.byName, next.Record.Name)
 			}
+			vs.madeOf(next.Record, false)
 		}
 		if next.Record = r; r != nil {
+			vs.madeOf(r, true)
 			vs.count(takes(r), r.Spec.Size, 1)
 			vs.byName[r.Name] = uuid
 		}

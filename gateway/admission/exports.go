@@ -23,7 +23,7 @@ type Exports struct {
 // Exports implements nfs.Exports.
 func (x Exports) Exports(client netip.Addr) (out []nfs.Export) {
 	for _, u := range x.View.Uses(client) {
-		if x.Routers.Get(u.Record.UUID) != nil && !u.Record.Deleted {
+		if v := x.Routers.Get(u.Record.UUID); v != nil && !u.Record.Deleted && !v.Filling() {
 			out = append(out, export(u))
 		}
 	}
@@ -38,7 +38,8 @@ func (x Exports) Named(name string) error {
 		return nfs.ErrNoVolume
 	case v == nil || v.Record == nil || v.Record.Deleted:
 		return nfs.ErrDeleted
-	case x.Routers.Get(v.Record.UUID) == nil:
+	}
+	if r := x.Routers.Get(v.Record.UUID); r == nil || r.Filling() {
 		return nfs.ErrNoVolume
 	}
 	return nfs.ErrNotAdmitted
@@ -50,7 +51,7 @@ func (x Exports) Unsettled(client netip.Addr) bool {
 		return true
 	}
 	for _, u := range x.View.Uses(client) {
-		if !u.Record.Deleted && x.Routers.Get(u.Record.UUID) == nil {
+		if v := x.Routers.Get(u.Record.UUID); !u.Record.Deleted && (v == nil || v.Filling()) {
 			return true
 		}
 	}
@@ -70,7 +71,7 @@ func (x Exports) Open(client netip.Addr, id volume.ID) (volume.Volume, nfs.Expor
 		return nil, nfs.Export{}, nfs.ErrNotAdmitted
 	}
 	v := x.Routers.Get(uuid)
-	if v == nil {
+	if v == nil || v.Filling() {
 		return nil, nfs.Export{}, nfs.ErrNoVolume
 	}
 	return v, export(u), nil

@@ -178,6 +178,10 @@ func (n *Nodes) Admit(ctx context.Context, q *nodepb.AdmitRequest) (*nodepb.Admi
 	if err != nil {
 		return nil, err
 	}
+	if r := n.cfg.Routers.Get(k.Volume); r != nil && r.Filling() {
+		return nil, status.Errorf(codes.Unavailable, "volume %s is being made of a snapshot, and does not have all of it yet: its "+
+			"GeoVolumeContent says how far it is; ask again", name)
+	}
 	if err := n.mounts(k.Volume, q.GetTls()); err != nil { // admit has waited until its record is here
 		return nil, err
 	}

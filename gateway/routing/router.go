@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/fill"
 	"github.com/weir-storage/weir/gateway/forward"
 	"github.com/weir-storage/weir/gateway/locks"
 	"github.com/weir-storage/weir/gateway/peers"
@@ -237,6 +238,27 @@ func later(p, q journal.Position) journal.Position {
 		return q
 	}
 	return p
+}
+
+// Filling reports whether the volume is made of a snapshot and may not have all of that yet: nobody
+// is to use it (ADR 53). The record says when it has all, and so does what is here of its log, also
+// if the registry went back.
+func (v *Router) Filling() bool {
+	is, there := v.cfg.View.Record(v.uuid)
+	if !there || !is.Source.Unfinished() {
+		return false
+	}
+	l := v.here()
+	if l == nil || l.Engine == nil {
+		return true
+	}
+	_, done, err := l.Use(context.Background())
+	if err != nil {
+		return true
+	}
+	defer done()
+	marked, err := l.Engine.Executed(fill.Mark)
+	return err != nil || !marked
 }
 
 // Outline returns what is here of a volume without a copy; nil: nothing.

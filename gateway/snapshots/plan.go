@@ -22,8 +22,9 @@ func (t todo) nothing() bool { return t.roll == nil && len(t.take)+len(t.drop) =
 
 // plan returns what is to be done for a volume that has the snapshots of list. dropped has the UIDs
 // of wishes to drop that were done in this reign, by name, and rolled what became in it of a
-// rollback. What is missing from the record is dropped by nobody (snapshots-1).
-func plan(v federation.Volume, list []volume.Snapshot, dropped map[string]string, rolled snapshots.Rolled, now time.Time) (t todo) {
+// rollback. held has the snapshots of which volumes are being made, which are dropped later
+// (fill-3). What is missing from the record is dropped by nobody (snapshots-1).
+func plan(v federation.Volume, list []volume.Snapshot, dropped, held map[string]string, rolled snapshots.Rolled, now time.Time) (t todo) {
 	if v.Rollback != nil && (rolled.ID != v.Rollback.ID || rolled.State == snapshots.StatePending) {
 		t.roll = v.Rollback
 	}
@@ -31,7 +32,9 @@ func plan(v federation.Volume, list []volume.Snapshot, dropped map[string]string
 		switch {
 		case w.Drop && dropped[w.Name] != w.UID:
 			// Also if it is not in list: an attempt to take it may be under way (snapshots-2).
-			t.drop = append(t.drop, w.Name)
+			if held[w.Name] == "" {
+				t.drop = append(t.drop, w.Name)
+			}
 		case !w.Drop && !has(list, w.Name):
 			t.take = append(t.take, w.Name)
 		}
@@ -43,7 +46,7 @@ func plan(v federation.Volume, list []volume.Snapshot, dropped map[string]string
 		kept := 0
 		for _, x := range slices.Backward(list) {
 			every, ok := snapshots.Parse(x.Name)
-			if !ok || every != s.Every || asked(v, x.Name) {
+			if !ok || every != s.Every || asked(v, x.Name) || held[x.Name] != "" {
 				continue
 			}
 			if kept++; kept > s.Keep {
@@ -65,18 +68,22 @@ func asked(v federation.Volume, name string) bool {
 }
 
 // report says what became of a volume's wishes, and which snapshots there are. failed has why a
-// name could not be taken or dropped.
-func report(wishes []snapshots.Wish, list []volume.Snapshot, dropped, failed map[string]string) *snapshots.Report {
+// name could not be taken or dropped, and held the volumes that are being made of a snapshot.
+func report(wishes []snapshots.Wish, list []volume.Snapshot, dropped, failed, held map[string]string) *snapshots.Report {
 	r := &snapshots.Report{}
 	rest := max(0, snapshots.MaxReported-len(wishes)) // how many may be told that nobody asked for
 	for _, s := range slices.Backward(list) {
-		out := snapshots.Snapshot{Name: s.Name, State: snapshots.StateTaken, Time: s.Time.UTC(), Bytes: s.Bytes, Inodes: s.Inodes}
+		out := snapshots.Snapshot{Name: s.Name, State: snapshots.StateTaken, Time: s.Time.UTC(), Bytes: s.Bytes, Inodes: s.Inodes,
+			Snap: s.Snap}
 		w, asked := snapshots.Find(wishes, s.Name)
 		switch {
 		case asked:
 			out.UID = w.UID
 			if w.Drop {
 				out.State, out.Message = snapshots.StatePending, failed[s.Name]
+				if of := held[s.Name]; of != "" {
+					out.Message = "volume " + of + " is being made of it: it is dropped when that has all"
+				}
 			}
 		case rest == 0:
 			r.More++

@@ -40,6 +40,7 @@ func TestPlan(t *testing.T) {
 		wishes     []snapshots.Wish
 		list       string
 		dropped    map[string]string
+		held       map[string]string
 		take, drop string
 	}{
 		{name: "nothing is asked for, and nothing is dropped", list: "a " + now + " " + before},
@@ -55,12 +56,14 @@ func TestPlan(t *testing.T) {
 		{name: "a clock that was ahead", schedule: hourly(1), list: "hourly-2030-01-01T00-00Z", take: now},
 		{name: "a clock that was ahead, afterwards", schedule: hourly(1), list: "hourly-2030-01-01T00-00Z " + now,
 			drop: "hourly-2030-01-01T00-00Z"},
+		{name: "of what volumes are made", schedule: hourly(1), wishes: wish("a b", true),
+			list: "a b " + earlier + " " + before + " " + now, held: map[string]string{"a": "v", before: "w"}, drop: "b " + earlier},
 		{name: "one that somebody dropped is not taken again", schedule: hourly(1), wishes: wish(now, true),
 			dropped: map[string]string{now: "u-" + now}},
 	} {
 		v := federation.Volume{Snapshots: tt.wishes}
 		v.Spec.Snapshots.Schedule = tt.schedule
-		got := plan(v, list(strings.Fields(tt.list)...), tt.dropped, snapshots.Rolled{}, at)
+		got := plan(v, list(strings.Fields(tt.list)...), tt.dropped, tt.held, snapshots.Rolled{}, at)
 		if strings.Join(got.take, " ") != tt.take || strings.Join(got.drop, " ") != tt.drop {
 			t.Errorf("%s: %+v, want %q to be taken and %q dropped", tt.name, got, tt.take, tt.drop)
 		}
@@ -71,17 +74,23 @@ func TestReport(t *testing.T) {
 	wishes := []snapshots.Wish{{Name: "a", UID: "1"}, {Name: "b", UID: "2", Drop: true}, {Name: "c", UID: "3"},
 		{Name: "d", UID: "4", Drop: true}, {Name: "e", UID: "5", Drop: true}}
 	is := list("a", "x", "b")
-	got := report(wishes, is, map[string]string{"d": "4", "e": "0"}, map[string]string{"b": "no", "c": "why", "d": "old"})
+	got := report(wishes, is, map[string]string{"d": "4", "e": "0"}, map[string]string{"b": "no", "c": "why", "d": "old"},
+		nil)
 	want := []snapshots.Snapshot{
-		{Name: "a", UID: "1", State: snapshots.StateTaken, Time: is[0].Time},
-		{Name: "x", State: snapshots.StateTaken, Time: is[1].Time},
-		{Name: "b", UID: "2", State: snapshots.StatePending, Time: is[2].Time, Message: "no"},
+		{Name: "a", UID: "1", State: snapshots.StateTaken, Time: is[0].Time, Snap: 1},
+		{Name: "x", State: snapshots.StateTaken, Time: is[1].Time, Snap: 2},
+		{Name: "b", UID: "2", State: snapshots.StatePending, Time: is[2].Time, Message: "no", Snap: 3},
 		{Name: "c", UID: "3", State: snapshots.StatePending, Message: "why"},
 		{Name: "d", UID: "4", State: snapshots.StateDropped},
 		{Name: "e", UID: "5", State: snapshots.StatePending},
 	}
 	if !reflect.DeepEqual(got.All, want) || got.More != 0 || got.Count() != 3 || got.Failing() != "b: no" {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+	got = report(wishes, is, nil, nil, map[string]string{"a": "not dropped", "b": "v"})
+	if b, _ := got.Of("b"); b.State != snapshots.StatePending || !strings.Contains(b.Message, "volume v is being made of it") ||
+		got.All[0].Message != "" {
+		t.Errorf("of what a volume is being made, it says %+v", got.All)
 	}
 }
 
@@ -91,7 +100,7 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range snapshots.MaxReported + 10 {
 		names = append(names, fmt.Sprint("s", i))
 	}
-	got := report([]snapshots.Wish{{Name: "s0", UID: "1"}}, list(names...), nil, nil)
+	got := report([]snapshots.Wish{{Name: "s0", UID: "1"}}, list(names...), nil, nil, nil)
 	if len(got.All) != snapshots.MaxReported || got.All[0].Name != "s0" || got.All[1].Name != "s11" || got.More != 10 ||
 		got.Count() != len(names) {
 		t.Errorf("%d are told, from %s and %s on, and %d not", len(got.All), got.All[0].Name, got.All[1].Name, got.More)

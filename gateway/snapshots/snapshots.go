@@ -3,7 +3,8 @@
 // Package snapshots takes and drops the snapshots of volumes whose home is here, as their records
 // say, and reports which there are (ADR 46, and the rules of federation/snapshots). What is to be
 // done follows from the record, the clock and the engine's list alone: another home goes on without
-// being told anything.
+// being told anything. It also fills volumes that are made of a snapshot of another one (ADR 53,
+// and the rules of gateway/fill).
 package snapshots
 
 import (
@@ -22,6 +23,7 @@ import (
 	"github.com/weir-storage/weir/federation/snapshots"
 	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/gateway/copies"
+	"github.com/weir-storage/weir/gateway/routing"
 	"github.com/weir-storage/weir/journal"
 	"github.com/weir-storage/weir/volume"
 )
@@ -30,15 +32,18 @@ import (
 type Config struct {
 	View   *view.View
 	Copies *copies.Manager
-	Now    func() time.Time // the clock of schedules
-	Timers clockwork.Clock
-	Logger *slog.Logger
+	// Routers has the volumes of which others are made.
+	Routers *routing.Routers
+	Now     func() time.Time // the clock of schedules
+	Timers  clockwork.Clock
+	Logger  *slog.Logger
 }
 
 // Keeper takes and drops snapshots. Its methods may be called from many goroutines.
 type Keeper struct {
 	cfg   Config
 	slots chan struct{} // one for each volume that is worked on
+	fills chan struct{} // one for each volume that is filled
 	work  sync.WaitGroup
 
 	mu   sync.Mutex
@@ -53,6 +58,9 @@ type kept struct {
 	// report is the last one; nil: nothing is known yet. It is never modified.
 	report *snapshots.Report
 	busy   bool
+	// filled is how far the volume is with what it is made of, as far as this reign knows.
+	filled *snapshots.Filled
+	held   map[string]string // see plan
 
 	known   bool // list is what the engine had at the time read, by the clock of Timers
 	read    time.Time
@@ -105,7 +113,7 @@ const (
 
 // New makes a Keeper.
 func New(cfg Config) *Keeper {
-	return &Keeper{cfg: cfg, slots: make(chan struct{}, atOnce), kept: map[string]*kept{}}
+	return &Keeper{cfg: cfg, slots: make(chan struct{}, atOnce), fills: make(chan struct{}, fillsAtOnce), kept: map[string]*kept{}}
 }
 
 // Report returns what the home here knows of a volume's snapshots; nil: the home is not here, or
@@ -154,6 +162,10 @@ func (k *Keeper) look(ctx context.Context) {
 			s = &kept{copy: c, epoch: epoch, dropped: map[string]string{}, failed: map[string]string{}}
 			k.kept[c.UUID] = s
 		}
+		if v.Source.Unfinished() && (s.filled == nil || !s.filled.Done) {
+			k.begin(s, k.fills, func() { k.fill(ctx, s, v) })
+			continue
+		}
 		fresh := k.cfg.Timers.Now().Sub(s.read) < readEvery
 		if s.known && fresh {
 			now := k.cfg.Now()
@@ -161,29 +173,38 @@ func (k *Keeper) look(ctx context.Context) {
 			if q.is(s.quiet) {
 				continue
 			}
+			s.held = k.beingMade(c.UUID)
 			s.tell(v)
-			if plan(v, s.list, s.dropped, s.rolled, now).nothing() {
-				s.quiet = q
+			if plan(v, s.list, s.dropped, s.held, s.rolled, now).nothing() {
+				if len(s.held) == 0 { // else another volume's record decides when
+					s.quiet = q
+				}
 				continue
 			}
 		}
-		if k.cfg.Timers.Now().Before(s.next) {
-			continue
-		}
-		select {
-		case k.slots <- struct{}{}:
-			s.busy = true
-			k.work.Go(func() {
-				k.keep(ctx, s, v)
-				<-k.slots
-			})
-		default: // at the next look
-		}
+		k.begin(s, k.slots, func() { k.keep(ctx, s, v) })
 	}
 	for uuid, s := range k.kept {
 		if !there[uuid] && !s.busy {
 			delete(k.kept, uuid)
 		}
+	}
+}
+
+// begin begins to work on a volume, if that is to be tried again now and there is a slot. The
+// caller holds mu.
+func (k *Keeper) begin(s *kept, slots chan struct{}, work func()) {
+	if k.cfg.Timers.Now().Before(s.next) {
+		return
+	}
+	select {
+	case slots <- struct{}{}:
+		s.busy = true
+		k.work.Go(func() {
+			work()
+			<-slots
+		})
+	default: // at the next look
 	}
 }
 
@@ -230,7 +251,8 @@ func (k *Keeper) step(ctx context.Context, s *kept, v federation.Volume) error {
 	}
 	s.known = true
 	clear(s.failed) // what still fails is tried again now
-	t := plan(v, s.list, s.dropped, s.rolled, k.cfg.Now())
+	s.held = k.beingMade(v.UUID)
+	t := plan(v, s.list, s.dropped, s.held, s.rolled, k.cfg.Now())
 	if t.roll != nil {
 		if err := k.roll(ctx, s, v); err != nil {
 			return err
@@ -334,7 +356,8 @@ func (s *kept) tell(v federation.Volume) {
 			delete(s.dropped, name)
 		}
 	}
-	r := report(v.Snapshots, s.list, s.dropped, s.failed)
+	r := report(v.Snapshots, s.list, s.dropped, s.failed, s.held)
+	r.Filled = s.filled
 	if v.Rollback != nil {
 		rolled := snapshots.Rolled{ID: v.Rollback.ID, State: snapshots.StatePending}
 		if s.rolled.ID == rolled.ID {
@@ -353,6 +376,6 @@ func (s *kept) tell(v federation.Volume) {
 }
 
 func same(a, b *snapshots.Report) bool {
-	return a.More == b.More && a.Problem == b.Problem && slices.Equal(a.All, b.All) &&
+	return a.Filled == b.Filled && a.More == b.More && a.Problem == b.Problem && slices.Equal(a.All, b.All) &&
 		(a.Rolled == nil) == (b.Rolled == nil) && (a.Rolled == nil || *a.Rolled == *b.Rolled)
 }
