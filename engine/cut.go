@@ -35,6 +35,7 @@ type Cut struct {
 	Number uint64 // of the checkpoint
 	head   checkpoint.Head
 	view   *meta.View
+	engine *Engine
 }
 
 // Checkpoints is what a volume's metadata say of its checkpoints.
@@ -241,7 +242,7 @@ func (e *Engine) listSegments(seq uint64) error {
 		e.cutting.placed = next
 		var old *Cut
 		if here {
-			old, e.cutting.cut = e.cutting.cut, &Cut{Number: next.Number, view: e.store.Snapshot(nil), head: checkpoint.Head{
+			old, e.cutting.cut = e.cutting.cut, &Cut{Number: next.Number, engine: e, view: e.store.Snapshot(nil), head: checkpoint.Head{
 				Volume: segment.VolumeID(e.cfg.ID), At: next.At, Epoch: next.Epoch, Key: c.asked.Key}}
 		}
 		e.mu.Unlock()

@@ -28,7 +28,7 @@ func (r *Report) Open(from store.Store) (_ *Copy, err error) {
 		return nil, err
 	}
 	cfg := r.log
-	cfg.KnownApplied = e.Applied()
+	cfg.KnownApplied, cfg.Moved = e.Applied(), e.Moved
 	cfg.Sources = func() []log.Source { return []log.Source{replica.StoreSource{Store: from, Site: "given"}} }
 	l, err := log.Open(cfg)
 	if err != nil {
