@@ -109,18 +109,21 @@ func (o *overwritten) settled(home string, sites ...string) {
 			if err != nil {
 				return err
 			}
-			has, kept := o.packsAt(site), 0
+			has, kept, old := o.packsAt(site), 0, 0
 			for _, p := range table.All {
-				if p.Condemned != 0 {
-					continue
-				}
-				kept++
-				if name := pack.Name([16]byte(o.c.router(site, o.id).Copy().Engine.ID()), p.Hash); has[name] != int64(p.Len) {
+				name := pack.Name([16]byte(o.c.router(site, o.id).Copy().Engine.ID()), p.Hash)
+				switch there := has[name]; {
+				case p.Condemned != 0 && there > 0:
+					old++
+				case p.Condemned != 0:
+				case there != int64(p.Len):
 					return fmt.Errorf("pack %s is not in the store", name)
+				default:
+					kept++
 				}
 			}
-			if len(has) != kept || kept == 0 {
-				return fmt.Errorf("the store has %d packs, %d count", len(has), kept)
+			if len(has) != kept+old || old > 2 || kept == 0 {
+				return fmt.Errorf("the store has %d packs, %d count, and %d are condemned", len(has), kept, old)
 			}
 			return nil
 		})

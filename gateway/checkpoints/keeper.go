@@ -76,7 +76,8 @@ type Keeper struct {
 	seen  map[string]map[uint64]time.Time
 	swept time.Time // the last time; only sweepAll uses it
 	// plans are what homes have to do for packs, by UUID.
-	plans map[string]*plan
+	plans  map[string]*plan
+	packed map[string]*packing // by UUID
 	// fetched counts, by UUID, packs that could not be made here, and came from another gateway.
 	fetched map[string]int
 	// packBytes are the bytes of packs in the site's store, by UUID.
@@ -84,9 +85,6 @@ type Keeper struct {
 	// ended and done are how the copies were that tendAll and sweepAll last looked at and left with
 	// nothing to do, so that idle volumes cost nothing. Each is only that one's.
 	ended, done map[string]state
-
-	packs  sync.Mutex          // a copy's packs are being made or looked at; taken before mu
-	packed map[string]*packing // by UUID; guarded by packs
 
 	making sync.Mutex // a checkpoint is being made, or objects removed; taken before mu
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-storage/weir/engine"
@@ -18,8 +20,11 @@ import (
 	"github.com/weir-storage/weir/volume"
 )
 
-// packing is what is known of one volume's packs here. Keeper.packs guards it.
+// packing is what is known of one volume's packs here.
 type packing struct {
+	// work is held by who makes, fetches or drops something. It guards the others. It is taken
+	// before all locks of a Keeper.
+	work sync.Mutex
 	// stored are the packs that the site's store has, by their hash, and their lengths; nil: it was
 	// not listed yet.
 	stored map[pack.Hash]uint64
@@ -38,8 +43,10 @@ type plan struct {
 	packs  []engine.PackPlan
 }
 
-// packsOf returns what is known of a volume's packs. The caller holds Keeper.packs.
+// packsOf returns what is known of a volume's packs.
 func (k *Keeper) packsOf(id string) *packing {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	p := k.packed[id]
 	if p == nil {
 		p = &packing{covered: map[uint64]bool{}, seen: map[uint64]time.Time{}}
@@ -173,6 +180,9 @@ func (k *Keeper) put(ctx context.Context, c Copy, hash pack.Hash, length uint64,
 	return err
 }
 
+// errNotHere: what a pack is to be built from was never at this site, or went.
+var errNotHere = errors.New("neither the pool nor the store of this site has it")
+
 // sources returns what a pack is built from: each segment of which this copy still has the bytes,
 // and else the pack that its blocks are in.
 func (k *Keeper) sources(ctx context.Context, c Copy, kept []pack.Kept, from []engine.Pack) (out []pack.Source, err error) {
@@ -216,8 +226,7 @@ func (k *Keeper) sources(ctx context.Context, c Copy, kept []pack.Kept, from []e
 		}
 		switch {
 		case i < 0:
-			return nil, fmt.Errorf("segment %d is neither on the pool nor in the store of this site, and in none of %d packs",
-				some.Seq, len(from))
+			return nil, fmt.Errorf("segment %d, also in %d packs: %w", some.Seq, len(from), errNotHere)
 		case i == last:
 			same := &out[len(out)-1]
 			same.Kept = append(same.Kept, some)
@@ -334,7 +343,11 @@ func (k *Keeper) get(ctx context.Context, c Copy, is engine.Pack, table *engine.
 	if s := new(pack.ObjectError); errors.As(err, &s) && errors.Is(err, pack.ErrCorrupt) {
 		k.cfg.Logger.Error("an object is damaged", "volume", c.UUID, "object", s.Name, "error", err)
 	}
-	k.cfg.Logger.Warn("a pack is not made here, and comes from another gateway", "volume", c.UUID, "pack", is.Number, "bytes", is.Len,
+	level := slog.LevelWarn
+	if errors.Is(err, errNotHere) {
+		level = slog.LevelInfo // a copy that began with a checkpoint
+	}
+	k.cfg.Logger.Log(ctx, level, "a pack is not made here, and comes from another gateway", "volume", c.UUID, "pack", is.Number, "bytes", is.Len,
 		"error", err)
 	f, err := c.Log.FetchPack(ctx, is.Hash, is.Len)
 	if err != nil {
@@ -441,8 +454,9 @@ func (k *Keeper) sweepPacks(ctx context.Context, c Copy, table *engine.Packs) er
 // fillMoved gets, for a copy that began with a checkpoint, the packs in which live blocks of
 // segments are that it lacks, and drops those segments.
 func (k *Keeper) fillMoved(ctx context.Context, c Copy, there map[string]int64) error {
-	k.packs.Lock()
-	defer k.packs.Unlock()
+	p := k.packsOf(c.UUID)
+	p.work.Lock()
+	defer p.work.Unlock()
 	table, err := c.Engine.Packs()
 	if err != nil || len(table.Moved) == 0 {
 		return err

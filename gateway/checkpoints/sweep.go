@@ -69,7 +69,7 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 			continue
 		}
 		err := k.sweep(ctx, c)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, errFilling) {
 			k.cfg.Logger.Warn("what is condemned stays for now", "volume", c.UUID, "error", err)
 		}
 		if k.done[c.UUID] = is; err != nil {
@@ -81,15 +81,13 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 			delete(k.done, id)
 		}
 	}
-	k.packs.Lock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for id := range k.packed {
 		if !here[id] {
 			delete(k.packed, id)
 		}
 	}
-	k.packs.Unlock()
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	for id := range k.seen {
 		if !here[id] {
 			delete(k.seen, id)
@@ -100,10 +98,12 @@ func (k *Keeper) sweepAll(ctx context.Context, all []Copy) {
 
 // packsLeft reports whether there is something to do for a volume's packs.
 func (k *Keeper) packsLeft(id string) bool {
-	k.packs.Lock()
-	p := k.packed[id]
-	left := p != nil && p.wanted+len(p.seen) > 0
-	k.packs.Unlock()
+	p := k.packsOf(id)
+	if !p.work.TryLock() {
+		return true
+	}
+	left := p.wanted+len(p.seen) > 0
+	p.work.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return left || k.plans[id] != nil
@@ -116,6 +116,9 @@ func (k *Keeper) mayGo(id string, number uint64, known time.Duration) bool {
 	return known >= k.cfg.Due.Grace && number <= k.of(id).alike
 }
 
+// errFilling: the copy gets packs that it lacks.
+var errFilling = errors.New("packs are being fetched")
+
 // sweep drops segments of one copy, from the pool and from the site's store (checkpoints-5).
 func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 	ctx, done, err := c.Use(ctx)
@@ -123,8 +126,11 @@ func (k *Keeper) sweep(ctx context.Context, c Copy) error {
 		return err
 	}
 	defer done()
-	k.packs.Lock()
-	defer k.packs.Unlock()
+	p := k.packsOf(c.UUID)
+	if !p.work.TryLock() {
+		return errFilling
+	}
+	defer p.work.Unlock()
 	perr := k.pack(ctx, c)
 	gone, err := c.Engine.Condemned()
 	if err != nil {
