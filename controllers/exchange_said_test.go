@@ -164,11 +164,13 @@ func TestVolumesInLentStores(t *testing.T) {
 func TestCopiesByAgreement(t *testing.T) {
 	f, host, guest := lenders(t)
 	third := f.cluster("utr")
-	kind := func(s *v1alpha1.StorageOfferSpec) {
-		s.Kind, s.Automatic = v1alpha1.RoomCopy, new(resource.MustParse("2Ti"))
+	copies := func(automatic string) func(*v1alpha1.StorageOfferSpec) {
+		return func(s *v1alpha1.StorageOfferSpec) {
+			s.Kind, s.Automatic = v1alpha1.RoomCopy, new(resource.MustParse(automatic))
+		}
 	}
-	host.create(anOffer("copies", kind))
-	third.create(anOffer("others", kind))
+	host.create(anOffer("copies", copies("2Ti")))
+	third.create(anOffer("others", copies("4Ti")))
 	settleAll(host, guest, third)
 	guest.create(f.aRequest(anID, "ams.copies", "2Ti"))
 	settleAll(host, guest, third)
@@ -198,7 +200,7 @@ func TestCopiesByAgreement(t *testing.T) {
 		t.Fatalf("there is no other site, and it is at %q", v.Sites)
 	}
 	other := strings.Replace(anID, "aa", "bb", 1)
-	guest.create(f.aRequest(other, "utr.others", "2Ti"))
+	guest.create(f.aRequest(other, "utr.others", "4Ti")) // room for the volume that waits, too
 	settleAll(host, guest, third)
 	guest.reconcile("GeoVolumeContent", first) // as Stir has it
 	settleAll(host, guest, third)

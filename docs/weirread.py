@@ -6,7 +6,7 @@ It is for rescue, and for whoever wants to see how docs/format.md is read. It ne
 python3-cryptography and python3-zstandard of Debian. It verifies all that it shows. What does not
 verify is an error that names the object. Zeros are written only where the volume has a hole.
 """
-import argparse, hashlib, hmac, json, os, re, stat, struct, sys
+import argparse, hashlib, hmac, itertools, json, os, re, stat, struct, sys
 from array import array
 from collections import namedtuple
 
@@ -17,7 +17,7 @@ try:
 except ImportError as missing:
     sys.exit(f"weirread: {missing}: install python3-cryptography and python3-zstandard")
 
-MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 5
+MAX_BLOCK, MAX_FRAME, TAG, HEADER, REF, COUNT_BITS, FORMAT = 64 << 10, 16 << 20, 16, 128, 28, 24, 6
 PACK_HEAD = 48
 
 
@@ -325,13 +325,21 @@ class Checkpoint:
         self.store, self.name = store, name
         self.content, self.number, self.refs = self.object(name, b"mnfs")
         f = Fields(name, "manifest", self.content)
-        if f.take(1) != b"\1":
+        version = f.take(1)
+        if version not in (b"\1", b"\2"):
             f.fail("version is not known")
         self.seq, self.off, self.epoch = f.uvarint(), f.uvarint(), f.uvarint()
-        if f.uvarint() != len(self.refs):
+        self.chunks, self.changes = self.list(f), []
+        if version == b"\2":
+            self.count = f.uvarint()
+            self.changes = self.list(f)
+        if len(self.chunks) + len(self.changes) != len(self.refs):
             f.fail("number of chunks differs")
-        self.chunks = [(f.uvarint(), f.uvarint(), f.bytes()) for _ in self.refs]
         f.done()
+
+    @staticmethod
+    def list(f):
+        return [(f.uvarint(), f.uvarint(), f.bytes()) for _ in range(f.uvarint())]
 
     def object(self, name, want):
         b = self.store.read(name, 0, self.store.size(name))
@@ -363,8 +371,28 @@ class Checkpoint:
         return content, number, refs
 
     def pairs(self):
+        """All pairs in order, with the changes made."""
+        n = len(self.chunks)
+        changes, read = self.read(self.refs[n:], self.changes), 0
+        change = next(changes, None)
+        for key, value in itertools.chain(self.read(self.refs[:n], self.chunks), [(None, None)]):
+            here = []
+            while change and (key is None or change[0] <= key):
+                here.append(change)
+                change = next(changes, None)
+            now = [(k, v[1:]) for k, v in here if v[:1] == b"\1"]
+            if any(v[:1] != b"\1" and v != b"\0" for _, v in here):
+                Fields(self.name, "change", b"").fail("it is not known")
+            if key is not None and not (here and here[-1][0] == key):
+                now.append((key, value))
+            read += len(now)
+            yield from now
+        if self.changes and read != self.count:
+            Fields(self.name, "manifest", self.content).fail("number of pairs differs")
+
+    def read(self, refs, chunks):
         last = b""
-        for ref, (size, count, first) in zip(self.refs, self.chunks):
+        for ref, (size, count, first) in zip(refs, chunks):
             name = f"{self.store.uuid}/c/{ref.hex()}"
             content, _, _ = self.object(name, b"chnk")
             f = Fields(name, "chunk", content)

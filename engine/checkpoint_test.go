@@ -64,6 +64,9 @@ func (o *objects) Get(_ context.Context, name string) ([]byte, error) {
 
 var checkpointKey = segment.DataKey{4, 5}
 
+// checkpointKeys knows the one key that seals the checkpoints of the tests.
+func checkpointKeys(number uint32) (segment.DataKey, bool) { return checkpointKey, number == 1 }
+
 func takeCheckpoint(t *testing.T, e *Engine, to checkpoint.Objects) *checkpoint.Manifest {
 	t.Helper()
 	view := e.store.Snapshot(nil)
@@ -76,7 +79,7 @@ func takeCheckpoint(t *testing.T, e *Engine, to checkpoint.Objects) *checkpoint.
 		t.Fatal(err)
 	}
 	c := Cut{view: view, head: checkpoint.Head{Volume: segment.VolumeID(testID), At: state.Position, Epoch: state.Epoch, Key: 1}}
-	m, _, err := c.Write(t.Context(), &checkpointKey, to)
+	m, _, err := c.Write(t.Context(), checkpointKeys, to)
 	if err := errors.Join(err, c.Close()); err != nil {
 		t.Fatal(err)
 	}

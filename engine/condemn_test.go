@@ -23,7 +23,7 @@ func (h *logHost) condemn() (dropped int) {
 	if cut == nil {
 		h.Fatal("nothing was cut")
 	}
-	m, _, err := cut.Write(ctx, &checkpointKey, newObjects())
+	m, _, err := cut.Write(ctx, checkpointKeys, h.objects)
 	h.ok(err)
 	uses, err := cut.Uses(ctx)
 	h.ok(err)

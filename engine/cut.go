@@ -5,6 +5,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -27,6 +28,7 @@ type cutting struct {
 	asked  meta.Asked                       // as far as records are applied
 	placed meta.Placed
 	cut    *Cut // nobody took it yet; nil: there is none
+	kept   *Cut // what the newest checkpoint was made of; nil: it is not kept
 }
 
 // Cut is the state of a volume's metadata at the position of a checkpoint. Whoever has it closes
@@ -36,6 +38,7 @@ type Cut struct {
 	head   checkpoint.Head
 	view   *meta.View
 	engine *Engine
+	kept   *Cut // of an earlier one, see Keep; nil: there is none
 }
 
 // Checkpoints is what a volume's metadata say of its checkpoints.
@@ -112,9 +115,10 @@ func (t *tree) segments() (out []Segment, err error) {
 
 // AskCheckpoint has all copies make a checkpoint of the state at the end of the present segment of
 // the log, sealed with the data key of that number. The home calls it, and then ends the segment.
-// While an earlier one is not placed, it adds a record that asks for that again: the first record
-// of another segment places it. ErrDelay: a copy does not know checkpoints yet.
-func (e *Engine) AskCheckpoint(ctx context.Context, key uint32) error {
+// With whole, it is not made as a change of an earlier one. While an earlier one is not placed, it
+// adds a record that asks for that again: the first record of another segment places it. ErrDelay:
+// a copy does not know checkpoints yet.
+func (e *Engine) AskCheckpoint(ctx context.Context, key uint32, whole bool) error {
 	p := place{op: "ask for checkpoint", ino: volume.Root.Ino}
 	_, err := change(ctx, e, volume.Request{}, p, countResult, false, func(t *tx) (int, error) {
 		c, err := t.checkpoints()
@@ -122,20 +126,18 @@ func (e *Engine) AskCheckpoint(ctx context.Context, key uint32) error {
 			return 0, err
 		}
 		if c.Asked.Number <= c.Placed.Number {
-			c.Asked = meta.Asked{Number: c.Asked.Number + 1, Key: key}
+			c.Asked = meta.Asked{Number: c.Asked.Number + 1, Key: key, Whole: whole}
 		}
 		v, err := t.versionsOf()
 		if err != nil {
 			return 0, err
 		}
-		if v.Level < meta.CheckpointLevel {
-			if t.engine.cfg.Level() < meta.CheckpointLevel {
-				return 0, fmt.Errorf("%w: checkpoints need format level %d, which not all copies know: upgrade their gateways",
-					volume.ErrDelay, meta.CheckpointLevel)
-			}
-			v.Level = meta.CheckpointLevel
-			t.set(v.Encode())
+		t.versions = &v
+		if !t.raise(meta.CheckpointLevel) {
+			return 0, fmt.Errorf("%w: checkpoints need format level %d, which not all copies know: upgrade their gateways",
+				volume.ErrDelay, meta.CheckpointLevel)
 		}
+		c.Asked.Whole = c.Asked.Whole && v.Level >= meta.LayerLevel // before, all are whole
 		t.set(c.Asked.Encode())
 		return 0, nil
 	})
@@ -160,23 +162,81 @@ func (e *Engine) MadeCheckpoint(ctx context.Context, m *checkpoint.Manifest, num
 }
 
 // TakeCut returns the newest state that was cut for a checkpoint; nil: nobody has to do anything.
+// Whoever has it closes it, or gives it to Keep, before he takes another.
 func (e *Engine) TakeCut() *Cut {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := e.cutting.cut
-	e.cutting.cut = nil
+	if e.cutting.cut = nil; c != nil {
+		c.kept = e.cutting.kept
+	}
 	return c
 }
-
-// Key is the number of the data key that seals the checkpoint.
-func (c *Cut) Key() uint32 { return c.head.Key }
 
 // At is the position of the checkpoint.
 func (c *Cut) At() segment.Position { return c.head.At }
 
-// Write makes the checkpoint, sealed with the data key of its number.
-func (c *Cut) Write(ctx context.Context, key *segment.DataKey, to checkpoint.Objects) (*checkpoint.Manifest, checkpoint.Stats, error) {
-	return checkpoint.Write(ctx, c.head, key, shared(c.view), to)
+// ErrBase: the checkpoint that another is a change of can not be read.
+var ErrBase = errors.New("the checkpoint before it can not be read")
+
+// base returns the checkpoint that this one is a change of. Without a number, it is made whole. It
+// follows from the state, so all copies have the same (ADR 58).
+func (c *Cut) base() (meta.Made, error) {
+	t := &tree{view: c.view}
+	now, err := t.checkpoints()
+	if err != nil {
+		return meta.Made{}, err
+	}
+	v, err := t.versionsOf()
+	if err != nil || v.Level < meta.LayerLevel || now.Asked.Whole || now.Made.Key != c.head.Key {
+		return meta.Made{}, err
+	}
+	return now.Made, nil
+}
+
+// Write makes the checkpoint. keys returns the volume's data key with a number. ErrBase: it is a
+// change of an earlier one, of which an object can not be read from to.
+func (c *Cut) Write(ctx context.Context, keys func(number uint32) (segment.DataKey, bool), to checkpoint.Objects) (
+	*checkpoint.Manifest, checkpoint.Stats, error) {
+	key, ok := keys(c.head.Key)
+	if !ok {
+		return nil, checkpoint.Stats{}, fmt.Errorf("checkpoint %d is to be sealed with data key %d, which is not here", c.Number,
+			c.head.Key)
+	}
+	made, err := c.base()
+	if err != nil {
+		return nil, checkpoint.Stats{}, fmt.Errorf("checkpoint %d: %w", c.Number, err)
+	}
+	if made.Number == 0 {
+		return checkpoint.Write(ctx, c.head, &key, shared(c.view), to)
+	}
+	base, err := checkpoint.Open(ctx, c.head.Volume, made.Hash, keys, to)
+	if err != nil {
+		return nil, checkpoint.Stats{}, fmt.Errorf("checkpoint %d over %d: %w: %w", c.Number, made.Number, ErrBase, err)
+	}
+	former := base.ReadPairs(ctx, to)
+	if c.kept != nil && c.kept.Number == made.Number {
+		former = shared(c.kept.view)
+	}
+	m, stats, err := checkpoint.WriteOver(ctx, c.head, &key, base, former, shared(c.view), to)
+	if e := (*checkpoint.ObjectError)(nil); errors.As(err, &e) {
+		err = fmt.Errorf("checkpoint %d over %d: %w: %w", c.Number, made.Number, ErrBase, err)
+	}
+	return m, stats, err
+}
+
+// Keep gives up a state of which the checkpoint was made. The engine keeps it, so that the next
+// checkpoint need not read this one.
+func (e *Engine) Keep(c *Cut) error {
+	e.mu.Lock()
+	old := e.cutting.kept
+	e.cutting.kept = c
+	e.mu.Unlock()
+	c.kept = nil
+	if old != nil {
+		return old.Close()
+	}
+	return nil
 }
 
 // Used returns the bytes that the volume used then.

@@ -251,8 +251,10 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 	e.ahead.stop()
 	var err error
-	if c := e.TakeCut(); c != nil {
-		err = c.Close()
+	for _, c := range []*Cut{e.TakeCut(), e.cutting.kept} {
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
 	}
 	return errors.Join(err, e.store.Close())
 }

@@ -68,8 +68,10 @@ type logHost struct {
 	log    *log.Log
 	engine *Engine
 	epoch  uint64
-	tune   func(*log.Config) // nil: nothing is to be different
-	spoilt bool              // a test damaged it
+	// objects are those of checkpoints.
+	objects *objects
+	tune    func(*log.Config) // nil: nothing is to be different
+	spoilt  bool              // a test damaged it
 }
 
 func newLogHost(t *testing.T) *logHost {
@@ -82,6 +84,7 @@ func newLogHost(t *testing.T) *logHost {
 func (h *logHost) begin() {
 	h.disk = crashfs.NewDisk(crashfs.Config{Gateway: "gateway", Limit: 4 << 30, Rand: mathrand.New(mathrand.NewPCG(5, 5))})
 	h.fs = vfs.NewCrashableMem()
+	h.objects = newObjects()
 	h.open()
 	h.Cleanup(func() {
 		if err := health(h.engine, h.log); err != nil && !h.Failed() && !h.spoilt {

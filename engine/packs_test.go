@@ -57,7 +57,7 @@ func (h *logHost) packs(store packStore) (made int) {
 	if cut == nil {
 		h.Fatal("nothing was cut")
 	}
-	m, _, err := cut.Write(ctx, &checkpointKey, newObjects())
+	m, _, err := cut.Write(ctx, checkpointKeys, h.objects)
 	h.ok(err)
 	uses, err := cut.Uses(ctx)
 	h.ok(err)
@@ -217,7 +217,7 @@ func TestCoversFindsWhatIsMissing(t *testing.T) {
 	h.ok(h.log.Roll())
 	h.askAndRoll()
 	cut := h.engine.TakeCut()
-	m, _, err := cut.Write(ctx, &checkpointKey, newObjects())
+	m, _, err := cut.Write(ctx, checkpointKeys, h.objects)
 	h.ok(err)
 	uses, err := cut.Uses(ctx)
 	h.ok(err)

@@ -201,3 +201,52 @@ func TestACheckpointThatCannotBeRead(t *testing.T) {
 		t.Error("an object that is gone was sent")
 	}
 }
+
+// TestCheckpointWithoutTheOneBefore: checkpoints are changes of earlier ones. When the store has
+// lost that, the home asks for a whole one by itself, and a new copy begins with it.
+func TestCheckpointWithoutTheOneBefore(t *testing.T) {
+	c := newCluster(t)
+	c.due = checkpoints.Due{Bytes: 1 << 20, Shrunk: 1 << 40, Segments: 4, Grace: time.Hour}
+	c.add("a")
+	id := c.createAt("v", manifest("v", 1), []string{"a"})
+	c.fill("a", id, 0, 60)
+	c.checkpointed("a", id, 0)
+	c.stop("a") // what it knows of the last one is gone
+	lost := 0
+	s := c.nodes["a"].store
+	var names []string
+	for _, folder := range []string{"/c/", "/m/"} {
+		if err := s.List(t.Context(), id+folder, func(i store.Info) error { names = append(names, i.Name); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range names {
+		if err := s.Delete(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		lost++
+	}
+	c.start("a")
+	made, err := c.router("a", id).Copy().Engine.Checkpoints()
+	if err != nil || lost < 2 {
+		t.Fatalf("%d objects are lost, %v", lost, err)
+	}
+	c.fill("a", id, 60, 70)
+	c.until("another checkpoint is made, whole", func() error {
+		now, err := c.router("a", id).Copy().Engine.Checkpoints()
+		if err == nil && (now.Made.Number <= made.Made.Number || now.Asked.Whole != (now.Asked.Number == now.Made.Number)) {
+			err = fmt.Errorf("%+v", now)
+		}
+		return err
+	})
+	c.add("b")
+	c.change(id, func(v *federation.Volume) { v.Spec.Replication.Copies, v.Sites = 2, []string{"a", "b"} })
+	c.until("b has all", func() error {
+		is := c.at("b").copies.Copy(id)
+		if r := c.lacking("a", id, "b"); is == nil || is.Log.AbsentBytes() > 0 || r.State == "" || r.LagBytes > 0 {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+	filled(t, c.router("b", id), 0, 70)
+}

@@ -83,12 +83,16 @@ func (c *crowd) make() {
 		if cut == nil {
 			continue
 		}
-		key := segment.DataKey(testKey)
-		m, _, err := cut.Write(context.Background(), &key, c.past.objects)
+		keys := func(uint32) (segment.DataKey, bool) { return segment.DataKey(testKey), true }
+		m, _, err := cut.Write(context.Background(), keys, c.past.objects)
 		c.must(err)
 		uses, err := cut.Uses(context.Background())
 		c.must(err)
-		c.must(cut.Close())
+		if c.random.IntN(2) == 0 { // else the next one reads what it is a change of
+			c.must(c.engines[s.name].Keep(cut))
+		} else {
+			c.must(cut.Close())
+		}
 		if was := c.past.made[cut.Number]; was != nil {
 			c.past.compared++
 			if was.Hash() != m.Hash() {
@@ -147,7 +151,8 @@ func (c *crowd) tend() {
 	switch kind {
 	case 0, 1:
 		home.replica.Roll()
-		c.ask(home, func(ctx context.Context, e *engine.Engine) error { return e.AskCheckpoint(ctx, 0) })
+		whole := c.random.IntN(6) == 0
+		c.ask(home, func(ctx context.Context, e *engine.Engine) error { return e.AskCheckpoint(ctx, 0, whole) })
 	case 2:
 		if m := c.past.made[now.Placed.Number]; m != nil && now.Placed.Number > now.Made.Number {
 			c.ask(home, func(ctx context.Context, e *engine.Engine) error {

@@ -17,8 +17,12 @@ type Pair struct{ Key, Value []byte }
 // attribute, which has a sixtieth of that.
 const MaxPair = 4 << 20
 
-// contentVersion begins the content of chunks and manifests.
-const contentVersion = 1
+// contentVersion begins the content of chunks and manifests, and changesVersion that of manifests
+// with changes.
+const (
+	contentVersion = 1
+	changesVersion = 2
+)
 
 // shape is the sizes of chunks in bytes of content. It is part of the format, since names follow
 // from it.
@@ -123,7 +127,7 @@ func appendPair(b []byte, shared int, p Pair) []byte {
 // decodeChunk is the inverse of what a cutter does. It accepts only what a cutter makes, but for
 // the sizes. Values share the memory of content. Errors wrap ErrCorrupt.
 func decodeChunk(content []byte) ([]Pair, error) {
-	d := decoderOf(content)
+	d := decoderOf(content, contentVersion)
 	var pairs []Pair
 	var last []byte
 	for len(d.b) > 0 && d.err == nil {
@@ -156,12 +160,12 @@ type reader struct {
 	err error
 }
 
-// decoderOf returns a reader of what comes after the version of a content.
-func decoderOf(content []byte) *reader {
+// decoderOf returns a reader of what comes after the version of a content, which is at most newest.
+func decoderOf(content []byte, newest byte) *reader {
 	switch {
 	case len(content) == 0:
 		return &reader{err: corrupt("version", "missing")}
-	case content[0] != contentVersion:
+	case content[0] == 0 || content[0] > newest:
 		return &reader{err: corrupt("version", "%d; written by a newer version?", content[0])}
 	}
 	return &reader{b: content[1:]}

@@ -249,6 +249,8 @@ func FuzzManifest(f *testing.F) {
 	m := &Manifest{Head: testHead, Chunks: []Chunk{{First: []byte("a"), Pairs: 2, Bytes: 300}, {First: []byte("b"), Pairs: 1, Bytes: 4}}}
 	f.Add(m.appendContent(nil), 2)
 	f.Add((&Manifest{}).appendContent(nil), 0)
+	m.Changes = []Chunk{{First: []byte("aa"), Pairs: 1, Bytes: 5}}
+	f.Add(m.appendContent(nil), 3)
 	f.Fuzz(func(t *testing.T, b []byte, n int) {
 		if n < 0 || n > 1000 {
 			return

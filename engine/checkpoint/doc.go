@@ -79,6 +79,16 @@
 //	n uvarint, n × chunk
 //	chunk: bytes of content uvarint · pairs uvarint · length of key uvarint · first key
 //
+// Of a checkpoint that is a change of an earlier one (ADR 58), the version is 2, and there follow:
+//
+//	pairs of the whole checkpoint uvarint · n uvarint, n × chunk of changes
+//
+// Values in a chunk of changes begin with a byte: 1, the key has the value that follows; 0, the key
+// is gone. Where these chunks have a key, that of the other chunks does not count. They are cut
+// where the keys of the earlier checkpoint's chunks begin: the bytes of changes between two of
+// these, each with its key and value, are at most an eighth of the bytes of the chunk. Where there
+// are more, the pairs are cut anew.
+//
 // The hashes of the chunks are in the plain part, so that a host without keys can copy a
 // checkpoint.
 //

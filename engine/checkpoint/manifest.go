@@ -22,8 +22,10 @@ type Head struct {
 type Manifest struct {
 	Head
 	Chunks []Chunk
-	Pairs  uint64
-	Bytes  uint64 // of all chunks' content, before compression
+	// Changes are chunks of pairs that are otherwise than in Chunks.
+	Changes []Chunk
+	Pairs   uint64
+	Bytes   uint64 // of all chunks' content, before compression
 
 	hash   Hash
 	secret *secrets
@@ -35,6 +37,8 @@ type Chunk struct {
 	First []byte // key of its first pair
 	Pairs uint64
 	Bytes uint64 // of its content, before compression
+
+	changes bool // it is one of changes
 }
 
 // Hash identifies the checkpoint: two copies that made it of the same pairs have the same.
@@ -43,9 +47,9 @@ func (m *Manifest) Hash() Hash { return m.hash }
 // Names returns the names of the checkpoint's objects in a store: its chunks, and the manifest
 // last.
 func (m *Manifest) Names() []string {
-	names := make([]string, 0, len(m.Chunks)+1)
-	for i := range m.Chunks {
-		names = append(names, name(m.Volume, chunkKind, m.Chunks[i].Hash))
+	names := make([]string, 0, len(m.Chunks)+len(m.Changes)+1)
+	for _, h := range m.refs() {
+		names = append(names, name(m.Volume, chunkKind, h))
 	}
 	return append(names, name(m.Volume, manifestKind, m.hash))
 }
@@ -62,31 +66,53 @@ func (m *Manifest) Diff(former *Manifest) []string {
 	return gone
 }
 
-// finish sets what follows from the chunks.
+// finish sets what follows from the chunks. With changes, Pairs is set.
 func (m *Manifest) finish() {
-	m.Pairs, m.Bytes = 0, 0
-	for i := range m.Chunks {
-		m.Pairs += m.Chunks[i].Pairs
-		m.Bytes += m.Chunks[i].Bytes
+	if m.Bytes = 0; len(m.Changes) == 0 {
+		m.Pairs = 0
+		for i := range m.Chunks {
+			m.Pairs += m.Chunks[i].Pairs
+		}
+	}
+	for _, all := range [][]Chunk{m.Chunks, m.Changes} {
+		for i := range all {
+			m.Bytes += all[i].Bytes
+		}
 	}
 }
 
 func (m *Manifest) refs() []Hash {
-	refs := make([]Hash, len(m.Chunks))
-	for i := range m.Chunks {
-		refs[i] = m.Chunks[i].Hash
+	refs := make([]Hash, 0, len(m.Chunks)+len(m.Changes))
+	for _, all := range [][]Chunk{m.Chunks, m.Changes} {
+		for i := range all {
+			refs = append(refs, all[i].Hash)
+		}
 	}
 	return refs
 }
 
 // appendContent appends the sealed part of m before it is packed.
 func (m *Manifest) appendContent(b []byte) []byte {
-	b = append(b, contentVersion)
-	for _, n := range []uint64{m.At.Seq, m.At.Off, m.Epoch, uint64(len(m.Chunks))} {
+	version := byte(contentVersion)
+	if len(m.Changes) > 0 {
+		version = changesVersion
+	}
+	b = append(b, version)
+	for _, n := range []uint64{m.At.Seq, m.At.Off, m.Epoch} {
 		b = binary.AppendUvarint(b, n)
 	}
-	for i := range m.Chunks {
-		c := &m.Chunks[i]
+	b = appendChunks(b, m.Chunks)
+	if version == changesVersion {
+		b = binary.AppendUvarint(b, m.Pairs)
+		b = appendChunks(b, m.Changes)
+	}
+	return b
+}
+
+func appendChunks(b []byte, all []Chunk) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for i := range all {
+		c := &all[i]
 		b = binary.AppendUvarint(b, c.Bytes)
 		b = binary.AppendUvarint(b, c.Pairs)
 		b = binary.AppendUvarint(b, uint64(len(c.First)))
@@ -97,31 +123,57 @@ func (m *Manifest) appendContent(b []byte) []byte {
 
 // decodeManifest fills a manifest from its content and its references. Errors wrap ErrCorrupt.
 func decodeManifest(content []byte, refs []Hash) (*Manifest, error) {
-	d := decoderOf(content)
+	d := decoderOf(content, changesVersion)
 	m := &Manifest{}
 	m.At.Seq, m.At.Off, m.Epoch = d.number(), d.number(), d.number()
-	if n := d.number(); d.err == nil && n != uint64(len(refs)) {
-		return nil, corrupt("chunks", "%d, but %d references", n, len(refs))
-	}
-	m.Chunks = make([]Chunk, len(refs))
-	for i := range m.Chunks {
-		c := &m.Chunks[i]
-		c.Hash = refs[i]
-		c.Bytes, c.Pairs = d.number(), d.number()
-		n := d.number()
-		if d.err != nil {
-			return nil, d.err
+	m.Chunks, refs = d.chunks(refs)
+	if d.err == nil && content[0] == changesVersion {
+		m.Pairs = d.number()
+		if m.Changes, refs = d.chunks(refs); len(m.Changes) == 0 && d.err == nil {
+			d.err = corrupt("changes", "there are none")
 		}
-		if n == 0 || n > uint64(len(d.b)) || c.Pairs == 0 || c.Bytes > maxContent {
-			return nil, corrupt("lengths", "of chunk %d", i)
-		}
-		if c.First, d.b = d.b[:n:n], d.b[n:]; i > 0 && bytes.Compare(m.Chunks[i-1].First, c.First) >= 0 {
-			return nil, corrupt("order of keys", "at chunk %d", i)
+		for i := range m.Changes {
+			m.Changes[i].changes = true
 		}
 	}
-	if d.err == nil && len(d.b) > 0 {
+	switch {
+	case d.err != nil:
+		return nil, d.err
+	case len(d.b) > 0:
 		return nil, corrupt("end", "%d bytes too many", len(d.b))
+	case len(refs) > 0:
+		return nil, corrupt("chunks", "%d references too many", len(refs))
 	}
 	m.finish()
-	return m, d.err
+	return m, nil
+}
+
+// chunks reads a list of chunks, which have the first of refs. It returns the other ones.
+func (r *reader) chunks(refs []Hash) ([]Chunk, []Hash) {
+	n := r.number()
+	if r.err == nil && n > uint64(len(refs)) {
+		r.err = corrupt("chunks", "%d, but %d references", n, len(refs))
+	}
+	if r.err != nil {
+		return nil, nil
+	}
+	all := make([]Chunk, n)
+	for i := range all {
+		c := &all[i]
+		c.Hash = refs[i]
+		c.Bytes, c.Pairs = r.number(), r.number()
+		n := r.number()
+		switch {
+		case r.err != nil:
+			return nil, nil
+		case n == 0 || n > uint64(len(r.b)) || c.Pairs == 0 || c.Bytes > maxContent:
+			r.err = corrupt("lengths", "of chunk %d", i)
+			return nil, nil
+		}
+		if c.First, r.b = r.b[:n:n], r.b[n:]; i > 0 && bytes.Compare(all[i-1].First, c.First) >= 0 {
+			r.err = corrupt("order of keys", "at chunk %d", i)
+			return nil, nil
+		}
+	}
+	return all, refs[n:]
 }

@@ -57,24 +57,17 @@ func openManifest(object string, b []byte, keys func(uint32) (segment.DataKey, b
 // ahead. Pairs stay valid, and nobody changes them. An error ends the iteration and comes last. It
 // is an ObjectError if a chunk is missing or damaged, and the pairs before it are right.
 func (m *Manifest) ReadPairs(ctx context.Context, from Objects) iter.Seq2[Pair, error] {
-	return m.read(ctx, m.Chunks, from)
+	if len(m.Changes) == 0 {
+		return m.read(ctx, m.Chunks, from)
+	}
+	return over(m.read(ctx, m.Chunks, from), m.read(ctx, m.Changes, from))
 }
 
 // ReadRange iterates over the pairs whose keys are in [lo, hi), as ReadPairs does. It reads only
 // the chunks that may have some.
 func (m *Manifest) ReadRange(ctx context.Context, lo, hi []byte, from Objects) iter.Seq2[Pair, error] {
-	first, end := 0, len(m.Chunks)
-	for i := range m.Chunks {
-		if bytes.Compare(m.Chunks[i].First, lo) <= 0 {
-			first = i
-		}
-		if bytes.Compare(m.Chunks[i].First, hi) >= 0 {
-			end = i
-			break
-		}
-	}
 	return func(yield func(Pair, error) bool) {
-		for p, err := range m.read(ctx, m.Chunks[min(first, end):end], from) {
+		for p, err := range over(m.read(ctx, within(m.Chunks, lo, hi), from), m.read(ctx, within(m.Changes, lo, hi), from)) {
 			if err == nil && (bytes.Compare(p.Key, lo) < 0 || bytes.Compare(p.Key, hi) >= 0) {
 				continue
 			}
@@ -83,6 +76,21 @@ func (m *Manifest) ReadRange(ctx context.Context, lo, hi []byte, from Objects) i
 			}
 		}
 	}
+}
+
+// within returns the chunks of all that may have keys in [lo, hi).
+func within(all []Chunk, lo, hi []byte) []Chunk {
+	first, end := 0, len(all)
+	for i := range all {
+		if bytes.Compare(all[i].First, lo) <= 0 {
+			first = i
+		}
+		if bytes.Compare(all[i].First, hi) >= 0 {
+			end = i
+			break
+		}
+	}
+	return all[min(first, end):end]
 }
 
 // read iterates over the pairs of some chunks that follow each other.
@@ -163,6 +171,11 @@ func (m *Manifest) openChunk(object string, b []byte, c *Chunk) ([]Pair, error) 
 	}
 	if uint64(len(pairs)) != c.Pairs || uint64(len(content)) != c.Bytes || !bytes.Equal(pairs[0].Key, c.First) {
 		return nil, corrupt("chunk", "it is not as the manifest says")
+	}
+	if c.changes {
+		if err := checkChanges(pairs); err != nil {
+			return nil, err
+		}
 	}
 	return pairs, nil
 }

@@ -61,9 +61,12 @@ type writer struct {
 	at      Head
 	buffers sync.Pool // of *[]byte, for contents of chunks
 
-	mu     sync.Mutex
-	chunks []*Chunk
-	stats  Stats
+	chunks  []*Chunk
+	changed []*Chunk // of changes
+	gained  uint64   // pairs, if it is a change of another checkpoint
+
+	mu    sync.Mutex
+	stats Stats
 }
 
 func newWriter(at Head, key *segment.DataKey, to Objects) (*writer, error) {
@@ -88,9 +91,18 @@ func (w *writer) write(ctx context.Context, pairs iter.Seq2[Pair, error]) (*Mani
 	if err != nil {
 		return nil, w.stats, fmt.Errorf("write checkpoint at %s: %w", w.at.At, err)
 	}
-	m := &Manifest{Head: w.at, secret: w.secret, Chunks: make([]Chunk, len(w.chunks))}
+	return w.finish(ctx)
+}
+
+// finish puts the manifest, when all chunks are put.
+func (w *writer) finish(ctx context.Context) (*Manifest, Stats, error) {
+	m := &Manifest{Head: w.at, secret: w.secret, Chunks: make([]Chunk, len(w.chunks)), Pairs: w.gained}
 	for i, c := range w.chunks {
 		m.Chunks[i] = *c
+	}
+	for _, c := range w.changed {
+		c.changes = true
+		m.Changes = append(m.Changes, *c)
 	}
 	m.finish()
 	if err := w.putManifest(ctx, m); err != nil {

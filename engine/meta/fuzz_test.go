@@ -48,6 +48,7 @@ func FuzzValue(f *testing.F) {
 	add(EncodeMoved(3, 2))
 	add(PackIndexKey(2), EncodeBytes(PackIndexKey(2), []byte("index")))
 	add(Asked{Number: 1, Key: 2}.Encode())
+	add(Asked{Number: 3, Key: 2, Whole: true}.Encode())
 	add(Placed{Number: 1, Last: 3}.Encode())
 	add(Made{Number: 1, Used: 3}.Encode())
 	add(x.Encode(5))

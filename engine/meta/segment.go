@@ -62,6 +62,7 @@ func checkpointKey(what byte) []byte { return finish(append(key(Checkpoints, 1),
 type Asked struct {
 	Number uint64 // of the checkpoint, from 1
 	Key    uint32 // number of the data key that seals it
+	Whole  bool   // it is not made as a change of an earlier one; since format level 5
 }
 
 // AskedKey is the key of a volume's Asked.
@@ -70,8 +71,11 @@ func AskedKey() []byte { return checkpointKey(askedFor) }
 // Encode returns the key and the value of a.
 func (a Asked) Encode() (key, value []byte) {
 	key = AskedKey()
-	b := binary.BigEndian.AppendUint64(begin(12), a.Number)
-	return key, seal(key, binary.BigEndian.AppendUint32(b, a.Key))
+	b := binary.BigEndian.AppendUint64(begin(13), a.Number)
+	if b = binary.BigEndian.AppendUint32(b, a.Key); a.Whole {
+		b = append(b, 1)
+	}
+	return key, seal(key, b)
 }
 
 // DecodeAsked parses the value of the AskedKey.
@@ -81,6 +85,11 @@ func DecodeAsked(key, value []byte) (Asked, error) {
 		return Asked{}, err
 	}
 	a := Asked{Number: r.u64(), Key: r.u32()}
+	if len(r.left) > 0 {
+		if a.Whole = r.u8() == 1; !a.Whole {
+			return Asked{}, corrupt(key, "a checkpoint is asked for in a way that is not known")
+		}
+	}
 	return a, r.done()
 }
 

@@ -15,15 +15,17 @@ import (
 //	2  snapshots, the history, contents of files that are not named by their inode
 //	3  checkpoints, and the table of segments
 //	4  a trash, and a count of what snapshots hold
-//	5  packs
-const Format = 5
+//	5  checkpoints that are changes of earlier ones
+//	6  packs
+const Format = 6
 
 // The format levels from which a volume may have these.
 const (
 	SnapshotLevel   = 2
 	CheckpointLevel = 3
 	TrashLevel      = 4
-	PackLevel       = 5
+	LayerLevel      = 5
+	PackLevel       = 6
 )
 
 // NewerError reports a volume of a format level that this release does not know. Nothing is

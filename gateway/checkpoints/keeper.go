@@ -18,6 +18,7 @@ import (
 	"github.com/weir-storage/weir/engine/log"
 	"github.com/weir-storage/weir/engine/pack"
 	"github.com/weir-storage/weir/engine/segment"
+	"github.com/weir-storage/weir/federation/view"
 	"github.com/weir-storage/weir/replica"
 	"github.com/weir-storage/weir/replica/peer/peerpb"
 	"github.com/weir-storage/weir/store"
@@ -57,10 +58,13 @@ var standard = Due{Bytes: 128 << 20, Least: 32 << 20, Shrunk: 32 << 20, Segments
 
 // Config is what a Keeper needs.
 type Config struct {
-	Store  store.Store // of this site; nil: it has none
-	Timers clockwork.Clock
-	Logger *slog.Logger
-	Due    Due // zero: the usual
+	Gateway string // this one
+	View    *view.View
+	Client  func(gateway string) (peerpb.PeerClient, error)
+	Store   store.Store // of this site; nil: it has none
+	Timers  clockwork.Clock
+	Logger  *slog.Logger
+	Due     Due // zero: the usual
 }
 
 // Keeper makes the checkpoints of one gateway's copies. Any goroutine may call its methods.
@@ -95,6 +99,7 @@ type made struct {
 	manifest *checkpoint.Manifest
 	used     uint64 // bytes by the volume
 	put      int64  // bytes that it took in the store
+	whole    bool   // the next one is not to be made as a change of this, which can not be read
 	differs  uint64
 	alike    uint64 // the newest that was found to be what the home made
 	// hashes are those of the last ones by number: the home may commit one when another is made.
@@ -210,7 +215,10 @@ func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
 	}
 	defer done()
 	if cut := c.Engine.TakeCut(); cut != nil {
-		if err := errors.Join(k.make(ctx, c, cut), cut.Close()); err != nil {
+		if err := k.make(ctx, c, cut); err != nil {
+			return false, errors.Join(err, cut.Close())
+		}
+		if err := c.Engine.Keep(cut); err != nil {
 			return false, err
 		}
 	}
@@ -243,14 +251,17 @@ func (k *Keeper) tend(ctx context.Context, c Copy) (idle bool, err error) {
 
 // make makes the checkpoint of what was cut.
 func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
-	key, ok := c.Keys.Get(cut.Key())
-	if !ok {
-		return fmt.Errorf("checkpoint %d is to be sealed with data key %d, which is not here", cut.Number, cut.Key())
-	}
 	k.making.Lock()
 	defer k.making.Unlock()
 	began := k.cfg.Timers.Now()
-	m, stats, err := cut.Write(ctx, &key, objects{store: k.cfg.Store, volume: c.UUID})
+	m, stats, err := cut.Write(ctx, c.Keys.Get, k.objects(c.UUID))
+	if errors.Is(err, engine.ErrBase) && ctx.Err() == nil {
+		k.mu.Lock()
+		was := k.last[c.UUID]
+		was.whole = true
+		k.last[c.UUID] = was
+		k.mu.Unlock()
+	}
 	if err != nil {
 		return err
 	}
@@ -299,6 +310,15 @@ func (k *Keeper) make(ctx context.Context, c Copy, cut *engine.Cut) error {
 	return nil
 }
 
+// objects are those of a volume's checkpoints, here and elsewhere.
+func (k *Keeper) objects(id string) objects {
+	o := objects{store: k.cfg.Store, volume: id}
+	if v := k.cfg.View.Volume(id); v != nil && v.Control != nil {
+		o.others = (&Beginning{Gateway: k.cfg.Gateway, Control: v.Control, Client: k.cfg.Client}).others()
+	}
+	return o
+}
+
 func (k *Keeper) of(id string) made {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -342,11 +362,11 @@ func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last m
 			bytes = min(bytes, max(least, int64(now.Used/4)))
 		}
 		due := grown >= bytes || shrunk >= k.cfg.Due.Shrunk || end.Seq >= now.Placed.At.Seq+k.cfg.Due.Segments
-		if !due || grown+shrunk < k.cfg.Due.Cost*last.put || grown == 0 {
+		if due = due && grown+shrunk >= k.cfg.Due.Cost*last.put || last.whole; !due || grown == 0 {
 			return false, nil
 		}
 		number, _ := c.Keys.Newest()
-		if err := c.Engine.AskCheckpoint(ctx, number); err != nil {
+		if err := c.Engine.AskCheckpoint(ctx, number, last.whole); err != nil {
 			return true, err
 		}
 		if now, err = c.Engine.Checkpoints(); err != nil {
@@ -361,7 +381,7 @@ func (k *Keeper) ask(ctx context.Context, c Copy, now engine.Checkpoints, last m
 			return true, nil // the event loop has not come to it yet
 		}
 	}
-	return true, c.Engine.AskCheckpoint(ctx, now.Asked.Key)
+	return true, c.Engine.AskCheckpoint(ctx, now.Asked.Key, now.Asked.Whole)
 }
 
 // fillAll fetches what copies lack of the past (checkpoints-3).

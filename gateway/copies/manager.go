@@ -130,11 +130,11 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{cfg: cfg, volumes: map[string]*managed{}, kept: map[string]bool{}, outlined: map[string]bool{},
-		aside: make(chan string, 16),
-		wake:  make(chan struct{}, 1), reopen: map[string]error{}, anew: map[string]bool{}, beginnings: map[string]*beginning{},
-		between: map[string]func(){}, unnoted: map[string]error{},
-		unshed:      make(chan struct{}, 1),
-		checkpoints: checkpoints.New(checkpoints.Config{Store: cfg.Store, Timers: cfg.Timers, Logger: cfg.Logger, Due: cfg.Checkpoints}),
+		aside: make(chan string, 16), wake: make(chan struct{}, 1),
+		reopen: map[string]error{}, anew: map[string]bool{}, beginnings: map[string]*beginning{},
+		between: map[string]func(){}, unnoted: map[string]error{}, unshed: make(chan struct{}, 1),
+		checkpoints: checkpoints.New(checkpoints.Config{Gateway: cfg.Self.Gateway, View: cfg.View, Client: cfg.Peers.Segments,
+			Store: cfg.Store, Timers: cfg.Timers, Logger: cfg.Logger, Due: cfg.Checkpoints}),
 		reaping: reaping.New(reaping.Config{Gateway: cfg.Self.Gateway, View: cfg.View, Forward: cfg.Peers.Forward,
 			Recovering: cfg.Recovering, Timers: cfg.Timers, Logger: cfg.Logger}),
 		folders: folders.New(folders.Config{Pool: cfg.Pool, FS: cfg.FS, Store: cfg.Store, Now: cfg.Now, Logger: cfg.Logger})}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/weir-storage/weir/store"
 	"github.com/weir-storage/weir/store/memory"
 	"github.com/weir-storage/weir/volume"
@@ -47,16 +49,21 @@ func TestFirstReadOfManyFiles(t *testing.T) {
 	h := newHome(t, 9, memory.New())
 	const each = 1000
 	var dir volume.Handle
-	for i := range files {
-		if i%each == 0 {
-			c, err := h.engine.Create(t.Context(), asRoot, volume.Root, fmt.Sprint("d", i/each),
-				volume.CreateArgs{Type: volume.Directory, Mode: volume.Guarded})
-			h.ok(err)
-			dir = c.Attr.Handle
-		}
-		_, err := h.engine.Create(t.Context(), asRoot, dir, fmt.Sprint("file ", i),
-			volume.CreateArgs{Type: volume.FIFO, Mode: volume.Guarded})
+	for i := 0; i < files; i += each {
+		c, err := h.engine.Create(t.Context(), asRoot, volume.Root, fmt.Sprint("d", i/each),
+			volume.CreateArgs{Type: volume.Directory, Mode: volume.Guarded})
 		h.ok(err)
+		dir = c.Attr.Handle
+		all, ctx := errgroup.WithContext(t.Context()) // many share an fsync
+		all.SetLimit(200)
+		for k := range each {
+			all.Go(func() error {
+				_, err := h.engine.Create(ctx, asRoot, dir, fmt.Sprint("file ", i+k),
+					volume.CreateArgs{Type: volume.FIFO, Mode: volume.Guarded})
+				return err
+			})
+		}
+		h.ok(all.Wait())
 	}
 	m := h.checkpoint()
 	_, err := h.engine.Create(t.Context(), asRoot, dir, "last", volume.CreateArgs{Type: volume.Regular, Mode: volume.Guarded})

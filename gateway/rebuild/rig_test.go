@@ -219,16 +219,15 @@ func (h *home) changes(n int) {
 // checkpoint makes one, of the state at the end of a segment.
 func (h *home) checkpoint() *checkpoint.Manifest {
 	h.Helper()
-	h.ok(h.engine.AskCheckpoint(h.Context(), 1))
+	h.ok(h.engine.AskCheckpoint(h.Context(), 1, false))
 	h.ok(h.log.Roll())
-	h.ok(h.engine.AskCheckpoint(h.Context(), 1))
+	h.ok(h.engine.AskCheckpoint(h.Context(), 1, false))
 	h.ok(h.engine.WaitApplied(h.Context(), h.log.End()))
 	cut := h.engine.TakeCut()
 	if cut == nil {
 		h.Fatal("no checkpoint is cut")
 	}
-	key, _ := h.keys.Get(1)
-	m, _, err := cut.Write(h.Context(), &key, checkpoints.Objects(h.store, testID.String()))
+	m, _, err := cut.Write(h.Context(), h.keys.Get, checkpoints.Objects(h.store, testID.String()))
 	h.ok(errors.Join(err, cut.Close()))
 	h.ok(h.engine.MadeCheckpoint(h.Context(), m, cut.Number, 0))
 	h.made = append(h.made, m)

@@ -61,6 +61,8 @@ type host struct {
 	keys *segment.Keys
 	// rolled is where the log ends after a header that the engine was not told of.
 	rolled segment.Position
+	// changes are chunks of checkpoints that are changes of earlier ones.
+	changes int
 }
 
 func newHost(t *testing.T) *host {
@@ -193,19 +195,20 @@ func (o objects) Get(ctx context.Context, name string) ([]byte, error) {
 // nothing uses there, and returns the manifest's hash and the sequences.
 func (h *host) checkpoint(to store.Store, number uint32) (hash [32]byte, unused []uint64) {
 	h.Helper()
-	h.ok(h.AskCheckpoint(h.Context(), number))
+	h.ok(h.AskCheckpoint(h.Context(), number, false))
 	h.ok(h.log.Roll())
-	h.ok(h.AskCheckpoint(h.Context(), number)) // the record after its end
+	h.ok(h.AskCheckpoint(h.Context(), number, false)) // the record after its end
 	h.applied()
 	cut := h.TakeCut()
 	if cut == nil {
 		h.Fatal("no checkpoint was cut")
 	}
-	m, _, err := cut.Write(h.Context(), &keys[number], objects{to})
+	m, _, err := cut.Write(h.Context(), h.keys.Get, objects{to})
 	h.ok(err)
 	uses, err := cut.Uses(h.Context())
 	h.ok(err)
 	h.ok(cut.Close())
+	h.changes += len(m.Changes)
 	h.ok(h.MadeCheckpoint(h.Context(), m, cut.Number, 0))
 	h.ok(h.Condemn(h.Context(), cut.Number, uses.Unused))
 	return m.Hash(), uses.Unused

@@ -37,7 +37,7 @@ func TestReaderOfPacks(t *testing.T) {
 	h.ok(h.AskCheckpoint(t.Context(), 0))
 	h.applied()
 	cut := h.TakeCut()
-	m, _, err := cut.Write(t.Context(), &keys[0], objects{to})
+	m, _, err := cut.Write(t.Context(), h.keys.Get, objects{to})
 	h.ok(err)
 	uses, err := cut.Uses(t.Context())
 	h.ok(err)

@@ -270,6 +270,12 @@ func write(t *testing.T) *written {
 	h.ok(err)
 	_, more := h.checkpoint(to, 1)
 	unused = append(unused, more...)
+	h.file(docs, "few changes", []byte("since then"))
+	h.remove(docs, "file 31")
+	_, more = h.checkpoint(to, 1)
+	if unused = append(unused, more...); h.changes == 0 {
+		t.Error("no checkpoint is a change of another")
+	}
 	h.lead(3)
 	h.file(docs, "last", h.random(rng, 150<<10))
 	h.remove(deep, "empty")
